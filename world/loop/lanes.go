@@ -1,0 +1,76 @@
+package loop
+
+import (
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/world"
+)
+
+// Lane is a class of operations with a bound of its own on how many are in flight, so that slow
+// ones never hold up quick ones: a hundred stops that wait out their grace periods must not
+// delay a relist.
+type Lane int
+
+// The lanes.
+const (
+	LaneObserve Lane = iota // reading the runtime
+	LaneAct                 // creating, starting and removing in the runtime
+	LaneStop                // stopping containers and sandboxes, each as slow as its grace period
+	LanePull                // pulling images
+	LaneFS                  // the file system
+	LaneHost                // the machine
+	laneCount
+)
+
+var laneNames = [laneCount]string{"observe", "act", "stop", "pull", "fs", "host"}
+
+func (l Lane) String() string { return laneNames[l] }
+
+// LaneOf says which lane an effect with this body takes.
+func LaneOf(body any) Lane {
+	switch body.(type) {
+	case *runtimeapi.StopContainerRequest, *runtimeapi.StopPodSandboxRequest:
+		return LaneStop
+	case *runtimeapi.PullImageRequest:
+		return LanePull
+	case *runtimeapi.RunPodSandboxRequest, *runtimeapi.CreateContainerRequest,
+		*runtimeapi.StartContainerRequest, *runtimeapi.RemoveContainerRequest,
+		*runtimeapi.RemovePodSandboxRequest:
+		return LaneAct
+	}
+	switch world.PortOf(body) {
+	case world.PortCRI:
+		return LaneObserve
+	case world.PortFS:
+		return LaneFS
+	default:
+		return LaneHost
+	}
+}
+
+// Limits are the loop's bounds.
+type Limits struct {
+	Inbox  int            // events that nobody asked for, waiting for their turn
+	Flying [laneCount]int // operations in flight, by lane
+}
+
+// The defaults: reads are many and quick; writes are as many as containerd carries well at once;
+// a stop only waits, so there may be one for every container of a full node.
+var defaultLimits = Limits{
+	Inbox: 4096,
+	Flying: [laneCount]int{
+		LaneObserve: 64, LaneAct: 64, LaneStop: 1024, LanePull: 32, LaneFS: 64, LaneHost: 64,
+	},
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.Inbox == 0 {
+		l.Inbox = defaultLimits.Inbox
+	}
+	for i := range l.Flying {
+		if l.Flying[i] == 0 {
+			l.Flying[i] = defaultLimits.Flying[i]
+		}
+	}
+	return l
+}
