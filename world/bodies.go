@@ -125,13 +125,21 @@ func ParseBody(name string, data []byte) (any, error) {
 	if name == "" {
 		return nil, nil
 	}
-	b, ok := bodyByName[name]
-	if !ok {
+	body := newBody(name)
+	if body == nil {
 		return nil, fmt.Errorf("unknown body %q", name)
 	}
-	body := reflect.New(b.typ).Interface()
 	if m, ok := body.(proto.Message); ok {
 		return body, proto.Unmarshal(data, m)
 	}
 	return body, json.Unmarshal(data, body)
+}
+
+// newBody makes an empty body of the given name; nil if there is none.
+func newBody(name string) any {
+	b, ok := bodyByName[name]
+	if !ok {
+		return nil
+	}
+	return reflect.New(b.typ).Interface()
 }

@@ -1,0 +1,304 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/core/housekeeping"
+	"seedlet.dev/core/image"
+	"seedlet.dev/core/manifest"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/pleg"
+	"seedlet.dev/core/pod"
+	"seedlet.dev/core/runtime"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// Options are what an agent is made of. They are fixed for its life.
+type Options struct {
+	Config       *kubeletconfig.KubeletConfiguration // with defaults, validated
+	NodeName     string                              // lower case
+	RootDir      string                              // as /var/lib/kubelet
+	ManifestPath string                              // of static pods, empty for none
+}
+
+// State is everything the agent knows. It is plain data.
+type State struct {
+	Booted    time.Time              `json:"booted"` // zero before the boot event
+	Boot      world.Boot             `json:"boot"`
+	Node      pod.Node               `json:"node"`
+	Ops       op.Table               `json:"ops"`
+	Timers    timer.Queue[timer.Key] `json:"timers"`
+	Manifests manifest.Source        `json:"manifests"`
+	Relist    pleg.Relist            `json:"relist"`
+	Runtime   runtime.Runtime        `json:"runtime"`
+	Images    image.Store            `json:"images"`
+	Sweep     housekeeping.Sweep     `json:"sweep"`
+	Pods      map[string]*pod.Pod    `json:"pods"`              // by UID
+	Refused   map[string]string      `json:"refused,omitempty"` // wanted pods that are not run, and why
+	PodsMax   int                    `json:"podsMax"`
+	Last      time.Time              `json:"last"` // time of the newest event
+	Steps     uint64                 `json:"steps"`
+}
+
+// Agent is the node agent. It is for one goroutine, and implements world.Core.
+type Agent struct {
+	state State
+
+	// What follows is derived from the state, or lives for one step only.
+	uids    []string            // the keys of state.Pods, sorted
+	names   map[string][]string // the UIDs of the pods of each full name, sorted
+	out     op.Out
+	touched touched
+	podEnv  pod.Env
+}
+
+// New makes an agent. It does nothing before its boot event.
+func New(o Options) *Agent {
+	c := o.Config
+	backoffMax := 300 * time.Second
+	if m := c.CrashLoopBackOff.MaxContainerRestartPeriod; m != nil {
+		backoffMax = m.Duration
+	}
+	root := strings.TrimSuffix(o.RootDir, "/")
+	a := &Agent{state: State{
+		Node: pod.Node{
+			Name: o.NodeName, PodsDir: root + "/pods", LogsDir: c.PodLogsDir,
+			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: backoffMax,
+		},
+		Manifests: manifest.Source{
+			Path: o.ManifestPath, Node: o.NodeName, Period: c.FileCheckFrequency.Duration,
+		},
+		Sweep:   housekeeping.Sweep{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
+		Pods:    map[string]*pod.Pod{},
+		PodsMax: int(c.MaxPods),
+	}}
+	return a
+}
+
+// Step takes one event and returns what the world should do about it. The slice is valid until
+// the next Step.
+func (a *Agent) Step(ev world.Event) []world.Effect {
+	if ev.Time.Before(a.state.Last) {
+		panic(fmt.Sprintf("core: time went back from %v to %v", a.state.Last, ev.Time))
+	}
+	a.state.Last = ev.Time
+	a.state.Steps++
+	a.out.Begin(&a.state.Ops, ev.Time)
+	a.observe(ev)
+	a.expire(ev.Time)
+	a.due(ev.Time)
+	for {
+		key, ok := a.touched.next()
+		if !ok {
+			break
+		}
+		a.plan(key)
+	}
+	return a.out.Take()
+}
+
+// NextWake says when the agent wants to be called even if nothing happens; zero means never.
+func (a *Agent) NextWake() time.Time {
+	next, deadline := a.state.Timers.Next(), a.state.Ops.Deadlines.Next()
+	if next.IsZero() || !deadline.IsZero() && deadline.Before(next) {
+		return deadline
+	}
+	return next
+}
+
+// observe records what an event says.
+func (a *Agent) observe(ev world.Event) {
+	if ev.Op != 0 {
+		if r, ok := a.state.Ops.Settle(ev.Op); ok {
+			a.answered(ev.Op, r, ev)
+		}
+		return
+	}
+	boot, isBoot := ev.Body.(*world.Boot)
+	if a.state.Booted.IsZero() != isBoot {
+		panic(fmt.Sprintf("core: %T is not the first event, or is not a boot", ev.Body))
+	}
+	switch body := ev.Body.(type) {
+	case nil: // a wake-up
+	case *world.Boot:
+		a.boot(boot, ev.Time)
+	case *world.Shutdown:
+		a.out.Log(world.LevelInfo, "shutting down", "reason", body.Reason)
+	case *world.FileChanged:
+		if body.Path == a.state.Manifests.Path {
+			a.state.Manifests.Changed(ev.Time)
+			a.touched.add(manifest.Owner)
+		}
+	default:
+		a.request(ev)
+	}
+}
+
+func (a *Agent) boot(boot *world.Boot, now time.Time) {
+	s := &a.state
+	s.Boot, s.Booted = *boot, now
+	s.Node.CPUs, s.Node.MemoryBytes = boot.CPUs, boot.MemoryBytes
+	a.out.Log(world.LevelInfo, "seedlet starts", "node", s.Node.Name, "manifests",
+		s.Manifests.Path)
+	for _, key := range []timer.Key{manifest.Owner, pleg.Owner, runtime.Owner} {
+		a.touched.add(key)
+	}
+}
+
+// expire treats operations whose deadline has passed: their outcome is unknown.
+func (a *Agent) expire(now time.Time) {
+	for {
+		id, r, ok := a.state.Ops.Expire(now)
+		if !ok {
+			return
+		}
+		a.answered(id, r, world.Event{Time: now, Op: id, Err: world.Errorf(
+			world.KindTimeout, r.Call, "no answer in %s", r.Deadline.Sub(r.Began))})
+	}
+}
+
+// due touches what asked to be called at this time.
+func (a *Agent) due(now time.Time) {
+	for {
+		key, ok := a.state.Timers.Pop(now)
+		if !ok {
+			return
+		}
+		a.touched.add(key)
+	}
+}
+
+// answered hands the outcome of an operation to its owner.
+func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
+	s := &a.state
+	a.touched.add(r.Owner)
+	switch r.Owner.Component {
+	case pod.Component:
+		if p := s.Pods[r.Owner.Name]; p != nil {
+			p.Answered(id, r, ev, a.env(p))
+		}
+	case pleg.Owner.Component:
+		if s.Relist.Answered(id, ev) {
+			a.relisted()
+		}
+	case manifest.Owner.Component:
+		s.Manifests.Answered(ev, &a.out)
+		a.reconcile(ev.Time)
+	case runtime.Owner.Component:
+		s.Runtime.Answered(r, ev, &a.out)
+	case housekeeping.Owner.Component:
+		s.Sweep.Answered(r, ev, a.known)
+	default:
+		for _, uid := range s.Images.Answered(r.Owner.Name, r, ev, &a.out) {
+			a.touchPod(uid)
+		}
+	}
+}
+
+// plan lets one component decide what to do.
+func (a *Agent) plan(key timer.Key) {
+	s := &a.state
+	var wake time.Time
+	switch key.Component {
+	case pod.Component:
+		if p := s.Pods[key.Name]; p != nil {
+			wake = a.planPod(p)
+		}
+	case pleg.Owner.Component:
+		wake = s.Relist.Plan(&a.out)
+	case manifest.Owner.Component:
+		wake = s.Manifests.Plan(&a.out)
+	case runtime.Owner.Component:
+		wake = s.Runtime.Plan(&a.out)
+	case housekeeping.Owner.Component:
+		if a.seenAll() {
+			wake = s.Sweep.Plan(a.known, &a.out)
+		}
+	default:
+		wake = s.Images.Plan(key.Name, &a.out)
+	}
+	s.Timers.Set(key, wake)
+}
+
+// seenAll says whether all sources and the runtime have been seen. Before that nothing is
+// cleaned up: what is not known may only not be known yet.
+func (a *Agent) seenAll() bool {
+	return a.state.Manifests.Ready && !a.state.Relist.AsOf.IsZero()
+}
+
+func (a *Agent) known(uid string) bool { return a.state.Pods[uid] != nil }
+
+func (a *Agent) touchPod(uid string) {
+	a.touched.add(timer.Key{Component: pod.Component, Name: uid})
+}
+
+func (a *Agent) env(p *pod.Pod) *pod.Env {
+	if a.podEnv.Node == nil {
+		a.podEnv = pod.Env{
+			Node: &a.state.Node, Out: &a.out, Images: &a.state.Images, Touch: a.touched.add,
+		}
+	}
+	a.podEnv.NameTaken = a.nameTaken(p)
+	return &a.podEnv
+}
+
+// touched are the components to plan in this step, in the order in which they were touched.
+type touched struct {
+	keys   []timer.Key
+	head   int
+	queued map[timer.Key]bool
+}
+
+// touchesMax bounds the plans of one step: every pod may be planned, and touch images.
+const touchesMax = 100_000
+
+func (t *touched) add(key timer.Key) {
+	if t.queued[key] {
+		return
+	}
+	if len(t.keys) >= touchesMax {
+		panic("core: plans touch each other without end, at " + key.String())
+	}
+	if t.queued == nil {
+		t.queued = map[timer.Key]bool{}
+	}
+	t.queued[key] = true
+	t.keys = append(t.keys, key)
+}
+
+func (t *touched) next() (timer.Key, bool) {
+	if t.head == len(t.keys) {
+		t.keys, t.head = t.keys[:0], 0
+		return timer.Key{}, false
+	}
+	key := t.keys[t.head]
+	t.head++
+	delete(t.queued, key)
+	return key, true
+}
+
+var _ world.Core = (*Agent)(nil)
+
+// wanted are the pods that the sources want and that can be run, by UID.
+func (a *Agent) wanted() ([]*v1.Pod, map[string]string) {
+	var run []*v1.Pod
+	refused := map[string]string{}
+	for _, p := range a.state.Manifests.Pods() {
+		if missing := pod.Unsupported(p); len(missing) > 0 {
+			refused[string(p.UID)] = "not supported yet: " + strings.Join(missing, ", ")
+			continue
+		}
+		if len(run) >= a.state.PodsMax {
+			refused[string(p.UID)] = fmt.Sprintf("more than maxPods (%d)", a.state.PodsMax)
+			continue
+		}
+		run = append(run, p)
+	}
+	return run, refused
+}

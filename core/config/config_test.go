@@ -1,0 +1,189 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+func file(name, body string) File { return File{Name: name, Data: []byte(head + body)} }
+
+// finished loads files and finishes them, or fails the test.
+func finished(t *testing.T, base *File, dropIns ...File) *Loaded {
+	t.Helper()
+	l, err := Load(base, dropIns)
+	if err == nil {
+		err = l.Finish()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestLoadNothingGivesDefaults(t *testing.T) {
+	l := finished(t, nil)
+	c := l.Config
+	if len(l.Warnings) != 0 {
+		t.Errorf("warnings %q", l.Warnings)
+	}
+	if c.FileCheckFrequency.Duration != 20*time.Second || c.MaxPods != 110 ||
+		*c.HealthzPort != 10248 || c.ReadOnlyPort != 0 || c.PodLogsDir != "/var/log/pods" ||
+		c.RuntimeRequestTimeout.Duration != 2*time.Minute || c.StaticPodPath != "" ||
+		c.CrashLoopBackOff.MaxContainerRestartPeriod.Duration != 300*time.Second {
+		t.Errorf("unexpected defaults: %+v", c)
+	}
+}
+
+func TestLoadKubeadmFile(t *testing.T) {
+	base := file("/var/lib/kubelet/config.yaml", `
+authentication:
+  anonymous: {enabled: false}
+  webhook: {cacheTTL: 0s, enabled: true}
+  x509: {clientCAFile: pki/ca.crt}
+cgroupDriver: systemd
+clusterDNS: [10.96.0.10]
+crashLoopBackOff: {}
+fileCheckFrequency: 0s
+healthzBindAddress: 127.0.0.1
+healthzPort: 10248
+logging:
+  flushFrequency: 0
+  options:
+    json: {infoBufferSize: "0"}
+    text: {infoBufferSize: "0"}
+  verbosity: 0
+memorySwap: {}
+staticPodPath: manifests
+`)
+	l := finished(t, &base)
+	if got := l.Config.StaticPodPath; got != "/var/lib/kubelet/manifests" {
+		t.Errorf("staticPodPath %q does not start at the file", got)
+	}
+	if got := l.Config.Authentication.X509.ClientCAFile; got != "/var/lib/kubelet/pki/ca.crt" {
+		t.Errorf("clientCAFile %q does not start at the file", got)
+	}
+	want := "configuration fields that are set but have no effect yet: " +
+		"authentication.anonymous.enabled, authentication.webhook.enabled, " +
+		"authentication.x509.clientCAFile, cgroupDriver, clusterDNS, " +
+		"logging.options.json.infoBufferSize, logging.options.text.infoBufferSize"
+	if len(l.Warnings) != 1 || l.Warnings[0] != want {
+		t.Errorf("warnings %q, want %q", l.Warnings, want)
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	for _, c := range []struct{ name, data, want string }{
+		{"unknown field", head + "maxPodz: 5\nlogging: {colour: x}\n",
+			"c.yaml: unknown field logging.colour, maxPodz"},
+		{"wrong case", head + "maxpods: 5\n", "c.yaml: unknown field maxpods"},
+		{"duplicate key", head + "maxPods: 5\nmaxPods: 6\n",
+			`c.yaml: line 4: key "maxPods" already set in map`},
+		{"wrong type", head + "maxPods: many\n",
+			"c.yaml: maxPods: want a number (int32), have string"},
+		{"bad duration", head + "fileCheckFrequency: soon\n",
+			`c.yaml: fileCheckFrequency: time: invalid duration "soon"`},
+		{"empty", "# nothing\n", "c.yaml: the file is empty, want kind KubeletConfiguration"},
+		{"no kind", "maxPods: 5\n", "c.yaml: want apiVersion kubelet.config.k8s.io/v1beta1, " +
+			`kind KubeletConfiguration; have apiVersion "", kind ""`},
+		{"two documents", head + "---\n" + head, "c.yaml: want one YAML document, have 2"},
+		{"a list", "- 1\n", "c.yaml: want an object, have array"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Load(&File{Name: "c.yaml", Data: []byte(c.data)}, nil)
+			if err == nil || err.Error() != c.want {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+			_, err = Load(nil, []File{{Name: "c.yaml", Data: []byte(c.data)}})
+			if err == nil || err.Error() != c.want {
+				t.Errorf("as a drop-in: got %v", err)
+			}
+		})
+	}
+}
+
+func TestDropInsMergeAsTheKubeletDoes(t *testing.T) {
+	base := file("/etc/base.yaml", `
+port: 20250
+clusterDNS: [192.168.0.9, 192.168.0.8]
+authorization: {mode: Webhook, webhook: {cacheAuthorizedTTL: 5m}}
+staticPodPath: /from/base
+podLogsDir: /logs
+`)
+	l := finished(t, &base,
+		file("/etc/d/10.conf", `
+clusterDNS: [192.168.0.2]
+authorization: {webhook: {cacheUnauthorizedTTL: 45s}}
+podLogsDir: null
+evictionHard: {memory.available: 1Gi}
+`),
+		file("/etc/d/20.conf", "staticPodPath: here\nmaxPods: 7\n"))
+	c := l.Config
+	if diff := cmp.Diff([]string{"192.168.0.2"}, c.ClusterDNS); diff != "" {
+		t.Error("a list must be replaced:", diff)
+	}
+	if a := c.Authorization; a.Webhook.CacheAuthorizedTTL.Duration != 5*time.Minute ||
+		a.Webhook.CacheUnauthorizedTTL.Duration != 45*time.Second || a.Mode != "Webhook" {
+		t.Errorf("an object must be merged: %+v", a)
+	}
+	if c.PodLogsDir != "/var/log/pods" {
+		t.Errorf("null must take a field back to its default: podLogsDir %q", c.PodLogsDir)
+	}
+	if c.StaticPodPath != "/etc/d/here" || c.MaxPods != 7 || c.Port != 20250 {
+		t.Errorf("staticPodPath %q, maxPods %d, port %d", c.StaticPodPath, c.MaxPods, c.Port)
+	}
+	if c.EvictionHard["memory.available"] != "1Gi" || c.EvictionHard["nodefs.available"] != "10%" {
+		t.Errorf("a drop-in must change only its own thresholds: %v", c.EvictionHard)
+	}
+}
+
+func TestFlagsComeBetweenFilesAndDefaults(t *testing.T) {
+	base := file("/etc/base.yaml", "staticPodPath: /a\n")
+	l, err := Load(&base, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Config.StaticPodPath = "/b"
+	l.Config.HealthzBindAddress = "nonsense"
+	err = l.Finish()
+	want := `invalid configuration: healthzBindAddress: Invalid value: "nonsense": ` +
+		"must be an IP address"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if l.Config.StaticPodPath != "/b" {
+		t.Errorf("the flag lost: %q", l.Config.StaticPodPath)
+	}
+}
+
+func TestErrorsAreOneLine(t *testing.T) {
+	base := file("/etc/base.yaml", "address: \"a\\nb\"\nmaxPods: -1\n")
+	l, err := Load(&base, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = l.Finish()
+	if err == nil || strings.Contains(err.Error(), "\n") ||
+		!strings.Contains(err.Error(), "maxPods") || !strings.Contains(err.Error(), "address") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte(head), []byte(head+"maxPods: 3\n"))
+	f.Add([]byte(head+"logging: {verbosity: 3}\n"), []byte(head+"logging: null\n"))
+	f.Add([]byte("a: &a [*a]"), []byte("{}"))
+	f.Fuzz(func(t *testing.T, base, dropIn []byte) {
+		l, err := Load(&File{Name: "/a", Data: base}, []File{{Name: "/b", Data: dropIn}})
+		if err == nil {
+			err = l.Finish()
+		}
+		if err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("error of several lines: %q", err)
+		}
+	})
+}

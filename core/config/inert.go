@@ -1,0 +1,75 @@
+package config
+
+import (
+	"encoding/json"
+	"reflect"
+	"sort"
+	"strings"
+)
+
+// actedOn are the fields that the agent acts on. Every other field is read, validated and
+// inert; a field moves here with the change that makes it work.
+var actedOn = []string{
+	"address",
+	"containerRuntimeEndpoint",
+	"crashLoopBackOff.maxContainerRestartPeriod",
+	"fileCheckFrequency",
+	"healthzBindAddress",
+	"healthzPort",
+	"imageServiceEndpoint",
+	"logging.format",
+	"logging.verbosity",
+	"maxPods",
+	"podLogsDir",
+	"readOnlyPort",
+	"runtimeRequestTimeout",
+	"staticPodPath",
+}
+
+// Inert returns the paths of the fields that are set but that the agent does not act on yet, in
+// order. It is for a configuration without defaults.
+func Inert(c *configuration) []string {
+	acted := map[string]bool{"apiVersion": true, "kind": true}
+	for _, field := range actedOn {
+		acted[field] = true
+	}
+	var inert []string
+	for _, field := range setFields(reflect.ValueOf(c).Elem(), "") {
+		if !acted[field] {
+			inert = append(inert, field)
+		}
+	}
+	sort.Strings(inert)
+	return inert
+}
+
+// setFields returns the paths of the fields of a struct that are not zero. A list, a map and a
+// value with a text form of its own count as one field.
+func setFields(v reflect.Value, prefix string) []string {
+	var set []string
+	for i := range v.NumField() {
+		field, value := v.Type().Field(i), v.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if value.IsZero() || name == "-" {
+			continue
+		}
+		if value.Kind() == reflect.Pointer {
+			value = value.Elem()
+		}
+		switch {
+		case name == "": // inlined
+			set = append(set, setFields(value, prefix)...)
+		case isGroup(value.Type()):
+			set = append(set, setFields(value, prefix+name+".")...)
+		default:
+			set = append(set, prefix+name)
+		}
+	}
+	return set
+}
+
+// isGroup says whether a type only groups fields, rather than being one value.
+func isGroup(t reflect.Type) bool {
+	text := reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
+	return t.Kind() == reflect.Struct && !text
+}

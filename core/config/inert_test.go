@@ -1,0 +1,62 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// allFields returns the paths of all fields there are, as setFields does for those that are set.
+func allFields(t reflect.Type, prefix string) []string {
+	var all []string
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		typ := t.Field(i).Type
+		switch {
+		case name == "-":
+		case name == "":
+			all = append(all, allFields(typ, prefix)...)
+		case typ.Kind() == reflect.Pointer && isGroup(typ.Elem()) && name != "tracing":
+			all = append(all, allFields(typ.Elem(), prefix+name+".")...)
+		case isGroup(typ):
+			all = append(all, allFields(typ, prefix+name+".")...)
+		default:
+			all = append(all, prefix+name)
+		}
+	}
+	return all
+}
+
+func TestFieldsActedOnExist(t *testing.T) {
+	all := allFields(reflect.TypeFor[configuration](), "")
+	for _, path := range actedOn {
+		if !slices.Contains(all, path) {
+			t.Errorf("there is no field %s", path)
+		}
+	}
+	if !slices.IsSorted(actedOn) {
+		t.Error("the fields acted on are not in order")
+	}
+}
+
+func TestInertNamesNothingThatWorks(t *testing.T) {
+	base := file("/c", `
+staticPodPath: /a
+fileCheckFrequency: 5s
+readOnlyPort: 10255
+address: 127.0.0.1
+healthzPort: 0
+healthzBindAddress: 127.0.0.1
+containerRuntimeEndpoint: unix:///a
+imageServiceEndpoint: unix:///b
+runtimeRequestTimeout: 1m
+maxPods: 3
+podLogsDir: /logs
+logging: {format: json, verbosity: 4}
+crashLoopBackOff: {maxContainerRestartPeriod: 10s}
+`)
+	if l := finished(t, &base); len(l.Warnings) != 0 {
+		t.Errorf("warnings %q", l.Warnings)
+	}
+}

@@ -1,0 +1,61 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// evictionSignals are the signals that thresholds may be set for.
+var evictionSignals = []string{
+	"allocatableMemory.available", "containerfs.available", "containerfs.inodesFree",
+	"imagefs.available", "imagefs.inodesFree", "memory.available", "nodefs.available",
+	"nodefs.inodesFree", "pid.available",
+}
+
+// eviction is about thresholds: each a quantity or a percentage, by signal.
+func (v *rules) eviction() {
+	c := v.config
+	v.thresholds("evictionHard", c.EvictionHard)
+	v.thresholds("evictionSoft", c.EvictionSoft)
+	v.thresholds("evictionMinimumReclaim", c.EvictionMinimumReclaim)
+	for _, signal := range slices.Sorted(maps.Keys(c.EvictionSoft)) {
+		if _, ok := c.EvictionSoftGracePeriod[signal]; !ok {
+			v.add(field.Required(at("evictionSoftGracePeriod").Key(signal),
+				"every soft threshold needs a grace period"))
+		}
+	}
+	for _, signal := range slices.Sorted(maps.Keys(c.EvictionSoftGracePeriod)) {
+		text := c.EvictionSoftGracePeriod[signal]
+		p := at("evictionSoftGracePeriod").Key(signal)
+		if !slices.Contains(evictionSignals, signal) {
+			v.add(field.NotSupported(p, signal, evictionSignals))
+		}
+		if d, err := time.ParseDuration(text); err != nil || d < 0 {
+			v.add(field.Invalid(p, text, "must be a duration that is not negative, as 90s"))
+		}
+	}
+	v.durationPositive("evictionPressureTransitionPeriod", c.EvictionPressureTransitionPeriod)
+}
+
+func (v *rules) thresholds(name string, thresholds map[string]string) {
+	for _, signal := range slices.Sorted(maps.Keys(thresholds)) {
+		p := at(name).Key(signal)
+		if !slices.Contains(evictionSignals, signal) {
+			v.add(field.NotSupported(p, signal, evictionSignals))
+			continue
+		}
+		percent, isPercent := strings.CutSuffix(thresholds[signal], "%")
+		if !isPercent {
+			v.quantity(p, thresholds[signal])
+			continue
+		}
+		if n, err := strconv.ParseFloat(percent, 64); err != nil || !(n >= 0 && n <= 100) {
+			v.add(field.Invalid(p, thresholds[signal], "must be between 0% and 100%"))
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/cpuset"
+)
+
+// idsPerPodUnit is the number of user ids that a pod's user namespace is a multiple of.
+const idsPerPodUnit = 65536
+
+// resources is about what the node has and how it is shared out.
+func (v *rules) resources() {
+	c := v.config
+	v.atLeast("maxPods", int64(c.MaxPods), 0)
+	v.atLeast("podsPerCore", int64(c.PodsPerCore), 0)
+	v.atLeast("maxOpenFiles", c.MaxOpenFiles, 0)
+	v.within("oomScoreAdj", int64(*c.OOMScoreAdj), -1000, 1000)
+	v.within("iptablesDropBit", int64(*c.IPTablesDropBit), 0, 31)
+	v.within("iptablesMasqueradeBit", int64(*c.IPTablesMasqueradeBit), 0, 31)
+	v.oneOf("cgroupDriver", c.CgroupDriver, "cgroupfs", "systemd")
+	v.oneOf("hairpinMode", c.HairpinMode, kubeletconfigv1beta1.HairpinVeth,
+		kubeletconfigv1beta1.PromiscuousBridge, kubeletconfigv1beta1.HairpinNone)
+	v.oneOf("memorySwap.swapBehavior", c.MemorySwap.SwapBehavior, "", "NoSwap", "LimitedSwap")
+	if c.SystemCgroups != "" && c.CgroupRoot == "" {
+		v.add(field.Required(at("cgroupRoot"), "systemCgroups needs it"))
+	}
+	period := *c.CPUCFSQuotaPeriod
+	v.durationWithin("cpuCFSQuotaPeriod", period, time.Millisecond, time.Second)
+	if period.Duration != 100*time.Millisecond && !v.gate("CustomCPUCFSQuotaPeriod", false) {
+		v.wrong("cpuCFSQuotaPeriod", period.Duration.String(),
+			"needs feature gate CustomCPUCFSQuotaPeriod")
+	}
+	ids := *c.UserNamespaces.IDsPerPod
+	if ids <= 0 || ids >= 1<<32 || ids%idsPerPodUnit != 0 {
+		v.wrong("userNamespaces.idsPerPod", ids, "must be a multiple of %d below %d",
+			idsPerPodUnit, int64(1)<<32)
+	}
+	v.managers()
+	v.memoryQoS()
+	v.reserved("kubeReserved", c.KubeReserved)
+	v.reserved("systemReserved", c.SystemReserved)
+	v.reservedCPUs()
+}
+
+// managers is about the CPU, memory and topology policies.
+func (v *rules) managers() {
+	c := v.config
+	v.oneOf("cpuManagerPolicy", c.CPUManagerPolicy, "none", "static")
+	v.oneOf("memoryManagerPolicy", c.MemoryManagerPolicy,
+		kubeletconfigv1beta1.NoneMemoryManagerPolicy, kubeletconfigv1beta1.StaticMemoryManagerPolicy)
+	v.oneOf("topologyManagerPolicy", c.TopologyManagerPolicy,
+		kubeletconfigv1beta1.NoneTopologyManagerPolicy,
+		kubeletconfigv1beta1.BestEffortTopologyManagerPolicy,
+		kubeletconfigv1beta1.RestrictedTopologyManagerPolicy,
+		kubeletconfigv1beta1.SingleNumaNodeTopologyManagerPolicy)
+	v.oneOf("topologyManagerScope", c.TopologyManagerScope,
+		kubeletconfigv1beta1.ContainerTopologyManagerScope,
+		kubeletconfigv1beta1.PodTopologyManagerScope)
+}
+
+func (v *rules) memoryQoS() {
+	c := v.config
+	if f := *c.MemoryThrottlingFactor; !(f > 0 && f <= 1) {
+		v.wrong("memoryThrottlingFactor", f, "must be more than 0 and at most 1")
+	}
+	tiered := kubeletconfigv1beta1.TieredReservationMemoryReservationPolicy
+	v.oneOf("memoryReservationPolicy", string(c.MemoryReservationPolicy),
+		string(kubeletconfigv1beta1.NoneMemoryReservationPolicy), string(tiered))
+	if c.MemoryReservationPolicy == tiered && !v.gate("MemoryQoS", false) {
+		v.wrong("memoryReservationPolicy", tiered, "needs feature gate MemoryQoS")
+	}
+}
+
+// reserved checks amounts set aside for the system or for Kubernetes.
+func (v *rules) reserved(name string, amounts map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(amounts)) {
+		switch v1.ResourceName(key) {
+		case v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, "pid":
+			v.quantity(at(name).Key(key), amounts[key])
+		default:
+			v.add(field.NotSupported(at(name), key,
+				[]string{"cpu", "memory", "ephemeral-storage", "pid"}))
+		}
+	}
+}
+
+func (v *rules) reservedCPUs() {
+	c := v.config
+	if c.ReservedSystemCPUs == "" {
+		return
+	}
+	if _, err := cpuset.Parse(c.ReservedSystemCPUs); err != nil {
+		v.wrong("reservedSystemCPUs", c.ReservedSystemCPUs, "must be a list of CPUs, as 0-3,8")
+	}
+	if c.SystemReservedCgroup != "" || c.KubeReservedCgroup != "" {
+		v.wrong("reservedSystemCPUs", c.ReservedSystemCPUs,
+			"cannot be set together with systemReservedCgroup or kubeReservedCgroup")
+	}
+}
+
+// enforcement is about enforceNodeAllocatable and what its entries need.
+func (v *rules) enforcement() {
+	c := v.config
+	seen := map[string]bool{}
+	for i, entry := range c.EnforceNodeAllocatable {
+		p := at("enforceNodeAllocatable").Index(i)
+		if seen[entry] {
+			v.add(field.Duplicate(p, entry))
+			continue
+		}
+		seen[entry] = true
+		base, compressible := strings.CutSuffix(entry, "-compressible")
+		switch {
+		case entry == "none" && len(c.EnforceNodeAllocatable) > 1:
+			v.add(field.Invalid(p, entry, "must be the only entry"))
+		case entry == "none", entry == "pods":
+		case base == "system-reserved" && c.SystemReservedCgroup == "":
+			v.add(field.Required(at("systemReservedCgroup"), entry+" needs it"))
+		case base == "kube-reserved" && c.KubeReservedCgroup == "":
+			v.add(field.Required(at("kubeReservedCgroup"), entry+" needs it"))
+		case base != "system-reserved" && base != "kube-reserved":
+			v.add(field.NotSupported(p, entry, []string{"none", "pods", "system-reserved",
+				"system-reserved-compressible", "kube-reserved", "kube-reserved-compressible"}))
+		case seen[base] && compressible, seen[base+"-compressible"] && !compressible:
+			v.add(field.Invalid(p, entry, "only one of "+base+" and "+base+"-compressible"))
+		}
+		if entry != "none" && !*c.CgroupsPerQOS {
+			v.add(field.Invalid(p, entry, "needs cgroupsPerQOS"))
+		}
+	}
+}
+
+// reservedMemory is about memory set aside by NUMA node.
+func (v *rules) reservedMemory() {
+	seen := map[string]bool{}
+	for i, reservation := range v.config.ReservedMemory {
+		p := at("reservedMemory").Index(i)
+		if len(reservation.Limits) == 0 {
+			v.add(field.Required(p.Child("limits"), "a reservation has at least one limit"))
+		}
+		for _, name := range slices.Sorted(maps.Keys(reservation.Limits)) {
+			q, place := reservation.Limits[name], p.Child("limits").Key(string(name))
+			key := strconv.Itoa(int(reservation.NumaNode)) + "/" + string(name)
+			if seen[key] {
+				v.add(field.Duplicate(place, key))
+			}
+			seen[key] = true
+			if name != v1.ResourceMemory && !strings.HasPrefix(string(name), "hugepages-") {
+				v.add(field.NotSupported(place, name, []string{"memory", "hugepages-SIZE"}))
+			}
+			if q.Sign() <= 0 {
+				v.add(field.Invalid(place, q.String(), "must be more than 0"))
+			}
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestValidateRefuses(t *testing.T) {
+	// Each is a configuration and the path of the only field that must be named.
+	for body, want := range map[string]string{
+		"maxPods: -1":                                     "maxPods",
+		"podsPerCore: -1":                                 "podsPerCore",
+		"port: 70000":                                     "port",
+		"readOnlyPort: -1":                                "readOnlyPort",
+		"healthzPort: 65536":                              "healthzPort",
+		"healthzBindAddress: localhost":                   "healthzBindAddress",
+		"address: 1.2.3":                                  "address",
+		"fileCheckFrequency: -1s":                         "fileCheckFrequency",
+		"runtimeRequestTimeout: -2m":                      "runtimeRequestTimeout",
+		"syncFrequency: -1s":                              "syncFrequency",
+		"podLogsDir: logs":                                "podLogsDir",
+		"podLogsDir: /a/../b":                             "podLogsDir",
+		"podLogsDir: /ä":                                  "podLogsDir",
+		"containerRuntimeEndpoint: tcp://x":               "containerRuntimeEndpoint",
+		"containerRuntimeEndpoint: run.sock":              "containerRuntimeEndpoint",
+		"imageServiceEndpoint: 'unix://a'":                "imageServiceEndpoint",
+		"containerLogMaxFiles: 1":                         "containerLogMaxFiles",
+		"containerLogMaxSize: big":                        "containerLogMaxSize",
+		"containerLogMaxWorkers: 0":                       "containerLogMaxWorkers",
+		"containerLogMonitorInterval: 2s":                 "containerLogMonitorInterval",
+		"nodeLeaseDurationSeconds: -1":                    "nodeLeaseDurationSeconds",
+		"nodeStatusMaxImages: -2":                         "nodeStatusMaxImages",
+		"eventBurst: -1":                                  "eventBurst",
+		"eventRecordQPS: -1":                              "eventRecordQPS",
+		"kubeAPIQPS: -1":                                  "kubeAPIQPS",
+		"kubeAPIBurst: -1":                                "kubeAPIBurst",
+		"registryPullQPS: -1":                             "registryPullQPS",
+		"registryBurst: -1":                               "registryBurst",
+		"maxParallelImagePulls: 0":                        "maxParallelImagePulls",
+		"oomScoreAdj: 1001":                               "oomScoreAdj",
+		"iptablesDropBit: 32":                             "iptablesDropBit",
+		"iptablesMasqueradeBit: -1":                       "iptablesMasqueradeBit",
+		"maxOpenFiles: -1":                                "maxOpenFiles",
+		"imageGCHighThresholdPercent: 101":                "imageGCHighThresholdPercent",
+		"imageGCHighThresholdPercent: 80":                 "imageGCLowThresholdPercent",
+		"imageMinimumGCAge: -1s":                          "imageMinimumGCAge",
+		"imageMaximumGCAge: 1m":                           "imageMaximumGCAge",
+		"hairpinMode: loop":                               "hairpinMode",
+		"cgroupDriver: cgroup":                            "cgroupDriver",
+		"topologyManagerPolicy: best":                     "topologyManagerPolicy",
+		"topologyManagerScope: node":                      "topologyManagerScope",
+		"memoryManagerPolicy: static":                     "memoryManagerPolicy",
+		"cpuManagerPolicy: dynamic":                       "cpuManagerPolicy",
+		"memorySwap: {swapBehavior: Some}":                "memorySwap.swapBehavior",
+		"memoryThrottlingFactor: 1.5":                     "memoryThrottlingFactor",
+		"memoryReservationPolicy: Some":                   "memoryReservationPolicy",
+		"systemCgroups: /system":                          "cgroupRoot",
+		"cpuCFSQuotaPeriod: 50ms":                         "cpuCFSQuotaPeriod",
+		"runOnce: true":                                   "runOnce",
+		"tlsMinVersion: '1.2'":                            "tlsMinVersion",
+		"enforceNodeAllocatable: [some]":                  "enforceNodeAllocatable[0]",
+		"enforceNodeAllocatable: [none, pods]":            "enforceNodeAllocatable[0]",
+		"enforceNodeAllocatable: [pods, pods]":            "enforceNodeAllocatable[1]",
+		"enforceNodeAllocatable: [kube-reserved]":         "kubeReservedCgroup",
+		"cgroupsPerQOS: false":                            "enforceNodeAllocatable[0]",
+		"reservedSystemCPUs: a-b":                         "reservedSystemCPUs",
+		"kubeReserved: {cpu: lots}":                       "kubeReserved[cpu]",
+		"systemReserved: {memory: -1Gi}":                  "systemReserved[memory]",
+		"evictionHard: {memory: 1Gi}":                     "evictionHard[memory]",
+		"evictionHard: {memory.available: 101%}":          "evictionHard[memory.available]",
+		"evictionSoft: {memory.available: 1Gi}":           "evictionSoftGracePeriod[memory.available]",
+		"evictionSoftGracePeriod: {memory: 1s}":           "evictionSoftGracePeriod[memory]",
+		"shutdownGracePeriod: 10ms":                       "shutdownGracePeriod",
+		"shutdownGracePeriodCriticalPods: 10s":            "shutdownGracePeriodCriticalPods",
+		"logging: {format: xml}":                          "logging.format",
+		"logging: {options: {json: {splitStream: true}}}": "logging.options",
+		"tracing: {samplingRatePerMillion: -1}":           "tracing.samplingRatePerMillion",
+		"userNamespaces: {idsPerPod: 1000}":               "userNamespaces.idsPerPod",
+		"crashLoopBackOff: {maxContainerRestartPeriod: 301s}": "crashLoopBackOff" +
+			".maxContainerRestartPeriod",
+		"registerWithTaints: [{key: a b, effect: NoSchedule}]": "registerWithTaints[0].key",
+		"registerWithTaints: [{key: a, effect: Never}]":        "registerWithTaints[0].effect",
+		"reservedMemory: [{numaNode: 0, limits: {cpu: 1}}]":    "reservedMemory[0].limits[cpu]",
+		"reservedMemory: [{numaNode: 0, limits: {}}]":          "reservedMemory[0].limits",
+		"preloadedImagesVerificationAllowlist: [a]":            "preloadedImagesVerificationAllowlist",
+		"imagePullCredentialsVerificationPolicy: Sometimes": "imagePullCredentials" +
+			"VerificationPolicy",
+	} {
+		refuses(t, body, want)
+	}
+}
+
+func refuses(t *testing.T, body, want string) {
+	t.Helper()
+	base := file("/c", body+"\n")
+	l, err := Load(&base, nil)
+	if err != nil {
+		t.Errorf("%s: %v", body, err)
+		return
+	}
+	SetDefaults(l.Config)
+	errs := Validate(l.Config)
+	if len(errs) != 1 || errs[0].Field != want {
+		t.Errorf("%s: got %v, want one error of %s", body, errs.ToAggregate(), want)
+	}
+}
+
+func TestValidateAccepts(t *testing.T) {
+	for _, body := range []string{
+		"podLogsDir: /var/log/pods/",
+		"containerRuntimeEndpoint: /run/crio.sock",
+		"address: '::'",
+		"healthzPort: 0",
+		"evictionSoft: {memory.available: 5%}\nevictionSoftGracePeriod: {memory.available: 30s}",
+		"featureGates: {CustomCPUCFSQuotaPeriod: true}\ncpuCFSQuotaPeriod: 50ms",
+		"enforceNodeAllocatable: [pods, kube-reserved]\nkubeReservedCgroup: /kube",
+		"cgroupsPerQOS: false\nenforceNodeAllocatable: []",
+		"shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s",
+		"kubeReserved: {cpu: 100m, memory: 1Gi, ephemeral-storage: 1Gi, pid: '1000'}",
+		"evictionHard: {imagefs.available: 0%, nodefs.available: 100%}",
+		"serializeImagePulls: false\nmaxParallelImagePulls: 5",
+	} {
+		base := file("/c", body+"\n")
+		l, err := Load(&base, nil)
+		if err == nil {
+			err = l.Finish()
+		}
+		if err != nil {
+			t.Errorf("%s: %v", strings.ReplaceAll(body, "\n", "; "), err)
+		}
+	}
+}

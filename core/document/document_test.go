@@ -1,0 +1,67 @@
+package document
+
+import (
+	"testing"
+
+	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
+)
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct{ name, in, want, err string }{
+		{"empty", "", "", ""},
+		{"comments only", "# nothing\n---\n# here\n", "", ""},
+		{"yaml", "a: 1\n", `{"a":1}`, ""},
+		{"json", `{"a": [true, null]}`, `{"a":[true,null]}`, ""},
+		{"separator at both ends", "---\na: 1\n---\n", `{"a":1}`, ""},
+		{"two documents", "a: 1\n---\nb: 2\n", "", "want one YAML document, have 2"},
+		{"empty, then one", "---\n---\nb: 2\n", "", "want one YAML document, have 2"},
+		{"duplicate key", "a: 1\na: 2\n", "", `line 2: key "a" already set in map`},
+		{"duplicate key in JSON", `{"a": 1, "a": 2}`, "", `line 1: key "a" already set in map`},
+		{"not YAML", "a: [", "", "line 1: did not find expected node content"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Parse([]byte(c.in))
+			if string(got) != c.want || text(err) != c.err {
+				t.Errorf("got %q, %q; want %q, %q", got, text(err), c.want, c.err)
+			}
+		})
+	}
+}
+
+func TestDecodeNamesTheField(t *testing.T) {
+	for in, want := range map[string]string{
+		`[1]`:                                  "want an object, have array",
+		`{"maxPods":"many"}`:                   "maxPods: want a number (int32), have string",
+		`{"maxPods":9999999999}`:               "maxPods: want a number (int32), have number 9999999999",
+		`{"clusterDNS":"1.2.3.4"}`:             "clusterDNS: want a list, have string",
+		`{"clusterDNS":["1.2.3.4",5]}`:         "clusterDNS[1]: want a string, have number",
+		`{"fileCheckFrequency":"soon"}`:        `fileCheckFrequency: time: invalid duration "soon"`,
+		`{"failSwapOn":"yes"}`:                 "failSwapOn: want true or false, have string",
+		`{"authentication":{"webhook":5}}`:     "authentication.webhook: want an object, have number",
+		`[]`:                                   "want an object, have array",
+		`{"evictionHard":{"pid.available":1}}`: "evictionHard.pid.available: want a string, have number",
+	} {
+		_, err := Decode([]byte(in), &kubeletconfigv1beta1.KubeletConfiguration{})
+		if text(err) != want {
+			t.Errorf("%s: got %q, want %q", in, text(err), want)
+		}
+	}
+}
+
+func TestDecodeReturnsUnknownFields(t *testing.T) {
+	var c kubeletconfigv1beta1.KubeletConfiguration
+	unknown, err := Decode([]byte(`{"maxPods":3,"MaxPods":4,"logging":{"colour":1}}`), &c)
+	if err != nil || c.MaxPods != 3 {
+		t.Fatalf("got %v, maxPods %d", err, c.MaxPods)
+	}
+	if len(unknown) != 2 || unknown[0] != "MaxPods" || unknown[1] != "logging.colour" {
+		t.Errorf("unknown fields %q", unknown)
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

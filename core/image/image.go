@@ -1,0 +1,208 @@
+// Package image knows which images the runtime has, and pulls those that pods need.
+//
+// It keeps: for every image that a pod waits for, whether it is there as of when, the pull in
+// flight and the back-off after a failed one. Its plan asks the runtime for what some pod needs
+// to know. It takes: the answers to ImageStatus and PullImage. One pull serves all pods that
+// wait for it, and no pull holds up a pod that does not need it. Start reading at Store.Need.
+package image
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// The kubelet's numbers.
+const (
+	backoffFirst = 10 * time.Second
+	backoffMax   = 300 * time.Second
+	// pullTimeout bounds one pull. The runtime itself gives up a pull that makes no progress, so
+	// this only has to outlast the slowest one that does.
+	pullTimeout   = time.Hour
+	statusTimeout = 2 * time.Minute
+	statusRetry   = time.Second
+	component     = "image"
+)
+
+// Store is what is known about images that some pod waits for.
+type Store struct {
+	Images map[string]*Image `json:"images"` // by reference, as the pod writes it
+}
+
+// Image is one reference that pods wait for.
+type Image struct {
+	Ref     string   `json:"ref"`
+	Waiters []string `json:"waiters"` // UIDs of pods, sorted
+
+	Op        world.OpID `json:"op,omitempty"`
+	Asked     time.Time  `json:"asked"`     // when the operation in flight began
+	CheckedAt time.Time  `json:"checkedAt"` // when the newest answered ImageStatus was asked for
+	PulledAt  time.Time  `json:"pulledAt"`  // when the newest successful pull began
+	ID        string     `json:"id"`        // the runtime's id, empty if it is not there
+
+	Problem   *Problem  `json:"problem,omitempty"` // of the newest pull or look, nil if it succeeded
+	Failures  int       `json:"failures"`
+	NotBefore time.Time `json:"notBefore"`
+	WantCheck time.Time `json:"wantCheck"` // someone needs a look no older than this
+	WantPull  time.Time `json:"wantPull"`  // someone needs a pull no older than this
+}
+
+// Problem is why an image cannot be had, in the words of container statuses.
+type Problem struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// Key is the owner of an image's operations.
+func Key(ref string) timer.Key { return timer.Key{Component: component, Name: ref} }
+
+// Answer is what Need says.
+type Answer struct {
+	ID      string   // the image to run, when it is there
+	Problem *Problem // why it is not there, if something is wrong
+}
+
+// Need says whether a pod can run an image under a pull policy, judging only by what was asked
+// for since the given time. While it cannot, the pod is kept as a waiter, and the image (by its
+// Key) must be planned; the pod is told when something about the image changes.
+func (s *Store) Need(uid, ref string, policy v1.PullPolicy, since time.Time) Answer {
+	img := s.Images[ref]
+	if img == nil {
+		if s.Images == nil {
+			s.Images = map[string]*Image{}
+		}
+		img = &Image{Ref: ref}
+		s.Images[ref] = img
+	}
+	pulled := !img.PulledAt.IsZero() && !img.PulledAt.Before(since)
+	checked := !img.CheckedAt.IsZero() && !img.CheckedAt.Before(since)
+	switch {
+	case img.ID != "" && (pulled || checked && policy != v1.PullAlways):
+		return Answer{ID: img.ID}
+	case checked && policy == v1.PullNever:
+		img.wait(uid)
+		// Someone may bring it by other means, so it is looked for again.
+		img.WantCheck, img.NotBefore = img.CheckedAt.Add(1), img.CheckedAt.Add(backoffFirst)
+		return Answer{Problem: &Problem{Reason: "ErrImageNeverPull", Message: fmt.Sprintf(
+			"Container image %q is not present with pull policy of Never", ref)}}
+	case policy == v1.PullAlways, checked:
+		img.WantPull = laterOf(img.WantPull, since)
+	default:
+		img.WantCheck = laterOf(img.WantCheck, since)
+	}
+	img.wait(uid)
+	return Answer{Problem: img.Problem}
+}
+
+// Release forgets that a pod waits for an image; an image that nobody waits for is forgotten.
+func (s *Store) Release(uid, ref string) {
+	img := s.Images[ref]
+	if img == nil {
+		return
+	}
+	if i, ok := slices.BinarySearch(img.Waiters, uid); ok {
+		img.Waiters = slices.Delete(img.Waiters, i, i+1)
+	}
+	if len(img.Waiters) == 0 && img.Op == 0 {
+		delete(s.Images, ref)
+	}
+}
+
+func (i *Image) wait(uid string) {
+	if at, ok := slices.BinarySearch(i.Waiters, uid); !ok {
+		i.Waiters = slices.Insert(i.Waiters, at, uid)
+	}
+}
+
+// Plan asks the runtime for what some pod needs to know about an image, and says when to be
+// called again.
+func (s *Store) Plan(ref string, out *op.Out) time.Time {
+	img := s.Images[ref]
+	switch {
+	case img == nil || img.Op != 0:
+		return time.Time{}
+	case len(img.Waiters) == 0:
+		delete(s.Images, ref)
+		return time.Time{}
+	}
+	check, pull := img.wanted()
+	switch {
+	case !check && !pull:
+		return time.Time{}
+	case out.Now().Before(img.NotBefore):
+		return img.NotBefore
+	}
+	img.Asked = out.Now()
+	spec := &runtimeapi.ImageSpec{Image: ref}
+	if pull {
+		out.Log(world.LevelDebug, "pulling image", "image", ref)
+		img.Op = out.Ask(Key(ref), "", pullTimeout, &runtimeapi.PullImageRequest{Image: spec})
+	} else {
+		img.Op = out.Ask(Key(ref), "", statusTimeout, &runtimeapi.ImageStatusRequest{Image: spec})
+	}
+	return time.Time{}
+}
+
+func (i *Image) wanted() (check, pull bool) {
+	pull = !i.WantPull.IsZero() && i.PulledAt.Before(i.WantPull)
+	check = !i.WantCheck.IsZero() && i.CheckedAt.Before(i.WantCheck)
+	return check, pull
+}
+
+// Answered takes the answer to an operation on an image, and returns the pods that wait for it.
+func (s *Store) Answered(ref string, r op.Record, ev world.Event, out *op.Out) []string {
+	img := s.Images[ref]
+	if img == nil {
+		return nil
+	}
+	img.Op = 0
+	if ev.Err != nil {
+		img.failed(r.Call, ev, out)
+		return img.Waiters
+	}
+	img.Problem, img.Failures, img.NotBefore = nil, 0, time.Time{}
+	switch body := ev.Body.(type) {
+	case *runtimeapi.ImageStatusResponse:
+		img.CheckedAt, img.ID = img.Asked, body.GetImage().GetId()
+	case *runtimeapi.PullImageResponse:
+		img.PulledAt, img.CheckedAt, img.ID = img.Asked, img.Asked, body.ImageRef
+	}
+	return img.Waiters
+}
+
+// failed counts a failure and sets the back-off: 10 s, doubling to 300 s, for pulls.
+func (i *Image) failed(call string, ev world.Event, out *op.Out) {
+	i.Failures++
+	if call == "ImageStatus" {
+		i.NotBefore = ev.Time.Add(statusRetry)
+		i.Problem = &Problem{Reason: "ImageInspectError", Message: ev.Err.Message}
+		return
+	}
+	delay := backoffFirst
+	for n := 1; n < i.Failures && delay < backoffMax; n++ {
+		delay *= 2
+	}
+	delay = min(delay, backoffMax)
+	i.NotBefore = ev.Time.Add(delay)
+	i.Problem = &Problem{Reason: "ErrImagePull", Message: ev.Err.Message}
+	if i.Failures > 1 {
+		i.Problem = &Problem{Reason: "ImagePullBackOff", Message: fmt.Sprintf(
+			"Back-off pulling image %q: %s", i.Ref, ev.Err.Message)}
+	}
+	out.Log(world.LevelWarning, "image cannot be pulled", "image", i.Ref,
+		"error", ev.Err.Error(), "retryIn", delay.String())
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

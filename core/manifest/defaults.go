@@ -1,0 +1,204 @@
+package manifest
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/distribution/reference"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	podresources "k8s.io/component-helpers/resource"
+)
+
+// SetDefaults fills what is not set as the API server of v1.36 does when a pod is created.
+// Doing it twice changes nothing.
+func SetDefaults(pod *v1.Pod) {
+	spec := &pod.Spec
+	setString(&spec.RestartPolicy, v1.RestartPolicyAlways)
+	setString(&spec.DNSPolicy, v1.DNSClusterFirst)
+	setString(&spec.SchedulerName, v1.DefaultSchedulerName)
+	setString(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
+	setPointer(&spec.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds)
+	setPointer(&spec.EnableServiceLinks, v1.DefaultEnableServiceLinks)
+	setPointer(&spec.SecurityContext, v1.PodSecurityContext{})
+	for i := range spec.Volumes {
+		defaultVolume(&spec.Volumes[i])
+	}
+	for i := range spec.InitContainers {
+		defaultContainer(&spec.InitContainers[i], spec.HostNetwork)
+	}
+	for i := range spec.Containers {
+		defaultContainer(&spec.Containers[i], spec.HostNetwork)
+	}
+	roundUp(spec.Overhead)
+	defaultPodResources(pod) // after the containers' own
+}
+
+func defaultContainer(c *v1.Container, hostNetwork bool) {
+	setString(&c.ImagePullPolicy, pullPolicy(c.Image))
+	setString(&c.TerminationMessagePath, v1.TerminationMessagePathDefault)
+	setString(&c.TerminationMessagePolicy, v1.TerminationMessageReadFile)
+	for i := range c.Ports {
+		port := &c.Ports[i]
+		setString(&port.Protocol, v1.ProtocolTCP)
+		if hostNetwork && port.HostPort == 0 {
+			port.HostPort = port.ContainerPort
+		}
+	}
+	for i := range c.Env {
+		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
+			setString(&from.FieldRef.APIVersion, "v1")
+		}
+	}
+	for _, probe := range []*v1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+		defaultProbe(probe)
+	}
+	if c.Lifecycle != nil {
+		for _, hook := range []*v1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
+			if hook != nil {
+				defaultHTTPGet(hook.HTTPGet)
+			}
+		}
+	}
+	if c.SecurityContext != nil {
+		setPointer(&c.SecurityContext.ProcMount, v1.DefaultProcMount)
+	}
+	roundUp(c.Resources.Limits)
+	roundUp(c.Resources.Requests)
+	requestLimits(&c.Resources)
+}
+
+// pullPolicy is that of an image nobody gave one for: a tag that moves is pulled every time.
+func pullPolicy(image string) v1.PullPolicy {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return v1.PullIfNotPresent // it never will be; the pull says why
+	}
+	tagged, ok := reference.TagNameOnly(named).(reference.Tagged)
+	if ok && tagged.Tag() == "latest" {
+		return v1.PullAlways
+	}
+	return v1.PullIfNotPresent
+}
+
+func defaultProbe(probe *v1.Probe) {
+	if probe == nil {
+		return
+	}
+	setNumber(&probe.TimeoutSeconds, 1)
+	setNumber(&probe.PeriodSeconds, 10)
+	setNumber(&probe.SuccessThreshold, 1)
+	setNumber(&probe.FailureThreshold, 3)
+	defaultHTTPGet(probe.HTTPGet)
+	if probe.GRPC != nil {
+		setPointer(&probe.GRPC.Service, "")
+	}
+}
+
+func defaultHTTPGet(get *v1.HTTPGetAction) {
+	if get != nil {
+		setString(&get.Path, "/")
+		setString(&get.Scheme, v1.URISchemeHTTP)
+	}
+}
+
+func defaultVolume(volume *v1.Volume) {
+	source := &volume.VolumeSource
+	if *source == (v1.VolumeSource{}) {
+		source.EmptyDir = &v1.EmptyDirVolumeSource{}
+	}
+	if source.HostPath != nil {
+		setPointer(&source.HostPath.Type, v1.HostPathUnset)
+	}
+	if source.ISCSI != nil {
+		setString(&source.ISCSI.ISCSIInterface, "default")
+	}
+	if source.Image != nil {
+		setString(&source.Image.PullPolicy, pullPolicy(source.Image.Reference))
+	}
+	if source.DownwardAPI != nil {
+		setPointer(&source.DownwardAPI.DefaultMode, v1.DownwardAPIVolumeSourceDefaultMode)
+		defaultDownwardFiles(source.DownwardAPI.Items)
+	}
+	if source.Projected != nil {
+		setPointer(&source.Projected.DefaultMode, v1.ProjectedVolumeSourceDefaultMode)
+		for _, projection := range source.Projected.Sources {
+			if projection.DownwardAPI != nil {
+				defaultDownwardFiles(projection.DownwardAPI.Items)
+			}
+		}
+	}
+}
+
+func defaultDownwardFiles(files []v1.DownwardAPIVolumeFile) {
+	for i := range files {
+		if files[i].FieldRef != nil {
+			setString(&files[i].FieldRef.APIVersion, "v1")
+		}
+	}
+}
+
+// defaultPodResources fills the requests of a pod that has limits of its own: with the sum of
+// its containers' requests, or else with the limit.
+func defaultPodResources(pod *v1.Pod) {
+	own := pod.Spec.Resources
+	if own == nil {
+		return
+	}
+	roundUp(own.Limits)
+	roundUp(own.Requests)
+	if len(own.Limits) == 0 {
+		return
+	}
+	sum := podresources.AggregateContainerRequests(pod, podresources.PodResourcesOptions{})
+	for _, name := range slices.Sorted(maps.Keys(sum)) {
+		_, set := own.Requests[name]
+		if !set && (name == v1.ResourceCPU || name == v1.ResourceMemory) {
+			setResource(&own.Requests, name, sum[name])
+		}
+	}
+	requestLimits(own)
+}
+
+// requestLimits asks for what is limited and not asked for.
+func requestLimits(r *v1.ResourceRequirements) {
+	for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
+		if _, set := r.Requests[name]; !set {
+			setResource(&r.Requests, name, r.Limits[name])
+		}
+	}
+}
+
+func setResource(list *v1.ResourceList, name v1.ResourceName, amount resource.Quantity) {
+	if *list == nil {
+		*list = v1.ResourceList{}
+	}
+	(*list)[name] = amount.DeepCopy()
+}
+
+// roundUp takes amounts to the thousandths that the API knows.
+func roundUp(list v1.ResourceList) {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		amount := list[name]
+		amount.RoundUp(resource.Milli)
+		list[name] = amount
+	}
+}
+
+func setString[T ~string](field *T, value T) {
+	if *field == "" {
+		*field = value
+	}
+}
+
+func setNumber(field *int32, value int32) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+func setPointer[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
+}

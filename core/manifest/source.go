@@ -1,0 +1,222 @@
+package manifest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// The bounds on what a manifest path may hold.
+const (
+	FilesMax = 1024
+	BytesMax = 10 << 20 // as the kubelet's for one manifest
+)
+
+const (
+	readTimeout = time.Minute
+	// believeBroken is how long a file that gave a pod must have stayed broken, with the same
+	// content, before its pod is given up: an editor may be halfway through writing it.
+	believeBroken = time.Second
+)
+
+// Owner is who the source's operations belong to.
+var Owner = timer.Key{Component: "manifests"}
+
+// Source is the static pods of a directory or file, as last read. It is read again when the
+// world says that it changed, and every Period all the same.
+type Source struct {
+	Path   string        `json:"path"` // empty if there are no static pods
+	Node   string        `json:"node"`
+	Period time.Duration `json:"period"`
+
+	// Ready says that everything has been read at least once. Before that the absence of a pod
+	// means nothing.
+	Ready bool             `json:"ready"`
+	Files map[string]*File `json:"files,omitempty"` // by name
+
+	Watched bool       `json:"watched,omitempty"`
+	Op      world.OpID `json:"op,omitempty"`
+	Again   bool       `json:"again,omitempty"` // it changed while it was being read
+	NextAt  time.Time  `json:"nextAt"`
+	Problem string     `json:"problem,omitempty"`
+}
+
+// File is one manifest.
+type File struct {
+	Name   string    `json:"name"`
+	Sum    string    `json:"sum"`              // of the content that was read last
+	Since  time.Time `json:"since"`            // when that content was first read
+	Pod    *v1.Pod   `json:"pod,omitempty"`    // the last good pod; nil if there is none
+	Broken string    `json:"broken,omitempty"` // why the content is no pod
+}
+
+// Plan reads the path if it is time, and says when to be called again.
+func (s *Source) Plan(out *op.Out) time.Time {
+	switch {
+	case s.Path == "":
+		s.Ready = true
+		return time.Time{}
+	case s.Op != 0:
+		return time.Time{}
+	case out.Now().Before(s.NextAt):
+		return s.NextAt
+	}
+	if !s.Watched {
+		out.Tell(&world.Watch{Path: s.Path})
+		s.Watched = true
+	}
+	s.Op = out.Ask(Owner, "", readTimeout,
+		&world.ReadFiles{Path: s.Path, FilesMax: FilesMax, BytesMax: BytesMax})
+	return time.Time{}
+}
+
+// Changed says that the path may have changed.
+func (s *Source) Changed(now time.Time) {
+	if s.Op != 0 {
+		s.Again = true
+		return
+	}
+	s.NextAt = now
+}
+
+// Answered takes the content of the path. What could not be read leaves everything as it was.
+func (s *Source) Answered(ev world.Event, out *op.Out) {
+	s.Op = 0
+	s.NextAt = ev.Time.Add(s.Period)
+	if s.Again {
+		s.Again, s.NextAt = false, ev.Time
+	}
+	if ev.Err != nil && !ev.Err.Has(world.KindNotFound) {
+		if s.Problem == "" {
+			out.Log(world.LevelError, "manifests cannot be read", "path", s.Path,
+				"error", ev.Err.Error())
+		}
+		s.Problem = ev.Err.Error()
+		return
+	}
+	s.Problem = ""
+	var files []world.File
+	if read, ok := ev.Body.(*world.FilesRead); ok && ev.Err == nil {
+		files = read.Files
+	}
+	s.take(files, out)
+}
+
+// take compares what was read with what is known.
+func (s *Source) take(files []world.File, out *op.Out) {
+	before := s.Files
+	s.Files = map[string]*File{}
+	complete := true
+	for _, read := range files {
+		known := before[read.Name]
+		switch {
+		case read.Name == "" || read.Name[0] == '.' || read.Err.Has(world.KindNotFound):
+			// Hidden, or gone since the directory was listed.
+		case read.Err != nil && !read.Err.Has(world.KindExhausted):
+			complete = false
+			out.Log(world.LevelError, "manifest cannot be read", "file", read.Name,
+				"error", read.Err.Error())
+			if known != nil {
+				s.Files[read.Name] = known
+			}
+		default:
+			s.Files[read.Name] = s.parse(read, known, out)
+		}
+	}
+	s.Ready = s.Ready || complete
+	s.rejectTwins(out)
+}
+
+// parse turns the content of a file into a pod. A file that has not changed keeps its pod, and
+// one that has just become unreadable keeps it for the time being.
+func (s *Source) parse(read world.File, known *File, out *op.Out) *File {
+	sum := sha256.Sum256(read.Data)
+	file := &File{Name: read.Name, Sum: hex.EncodeToString(sum[:]), Since: out.Now()}
+	if known != nil && known.Sum == file.Sum {
+		if known.Broken != "" && out.Now().Sub(known.Since) >= believeBroken {
+			known.Pod = nil
+		}
+		s.rereadBroken(known, out.Now())
+		return known
+	}
+	pod, warnings, err := s.decode(read)
+	for _, warning := range warnings {
+		out.Log(world.LevelWarning, "manifest", "file", read.Name, "warning", warning)
+	}
+	if err != nil {
+		file.Broken = err.Error()
+		if known != nil {
+			file.Pod = known.Pod
+		}
+		out.Log(world.LevelError, "manifest skipped", "file", read.Name, "error", file.Broken)
+		s.rereadBroken(file, out.Now())
+		return file
+	}
+	if pod != nil {
+		pod.Annotations[ConfigSeenAnnotation] = out.Now().UTC().Format(time.RFC3339Nano)
+	}
+	file.Pod = pod
+	return file
+}
+
+func (s *Source) decode(read world.File) (*v1.Pod, []string, error) {
+	if read.Err != nil {
+		return nil, nil, read.Err
+	}
+	path := s.Path
+	if path == "" || path[len(path)-1] != '/' {
+		path += "/"
+	}
+	return Decode(path+read.Name, read.Data, s.Node)
+}
+
+func (s *Source) rereadBroken(file *File, now time.Time) {
+	if at := now.Add(believeBroken); file.Broken != "" && file.Pod != nil && at.Before(s.NextAt) {
+		s.NextAt = at
+	}
+}
+
+// rejectTwins skips files whose pod has the UID of another file's pod: the first name wins.
+func (s *Source) rejectTwins(out *op.Out) {
+	owner := map[string]string{}
+	for _, name := range s.names() {
+		file := s.Files[name]
+		if file.Pod == nil {
+			continue
+		}
+		uid := string(file.Pod.UID)
+		if first, taken := owner[uid]; taken {
+			file.Pod, file.Broken = nil, "uid "+uid+" is that of the pod in "+first
+			out.Log(world.LevelError, "manifest skipped", "file", name, "error", file.Broken)
+			continue
+		}
+		owner[uid] = name
+	}
+}
+
+func (s *Source) names() []string {
+	names := make([]string, 0, len(s.Files))
+	for name := range s.Files { //ordered: sorted below
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Pods are the pods that are wanted, in the order of their files' names.
+func (s *Source) Pods() []*v1.Pod {
+	var pods []*v1.Pod
+	for _, name := range s.names() {
+		if pod := s.Files[name].Pod; pod != nil {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}

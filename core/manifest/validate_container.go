@@ -1,0 +1,205 @@
+package manifest
+
+import (
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// containers is about all of them together, and then about each.
+func (v *rules) containers(spec *v1.PodSpec, p *field.Path) {
+	if len(spec.Containers) == 0 {
+		v.add(field.Required(p.Child("containers"), "a pod has at least one"))
+	}
+	names, hostPorts := map[string]bool{}, map[string]bool{}
+	for i := range spec.InitContainers {
+		c, q := &spec.InitContainers[i], p.Child("initContainers").Index(i)
+		v.container(c, spec, q)
+		v.unique(q.Child("name"), c.Name, names)
+		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+		if !sidecar {
+			v.plainInit(c, q)
+			continue
+		}
+		v.hostPorts(c, hostPorts, q)
+	}
+	for i := range spec.Containers {
+		c, q := &spec.Containers[i], p.Child("containers").Index(i)
+		v.container(c, spec, q)
+		v.unique(q.Child("name"), c.Name, names)
+		v.hostPorts(c, hostPorts, q)
+	}
+}
+
+func (v *rules) unique(p *field.Path, name string, seen map[string]bool) {
+	if seen[name] && name != "" {
+		v.add(field.Duplicate(p, name))
+	}
+	seen[name] = true
+}
+
+// plainInit refuses what makes no sense in an init container that runs to its end.
+func (v *rules) plainInit(c *v1.Container, p *field.Path) {
+	for _, given := range []struct {
+		name string
+		set  bool
+	}{
+		{"lifecycle", c.Lifecycle != nil && *c.Lifecycle != (v1.Lifecycle{})},
+		{"livenessProbe", c.LivenessProbe != nil},
+		{"readinessProbe", c.ReadinessProbe != nil},
+		{"startupProbe", c.StartupProbe != nil},
+	} {
+		if given.set {
+			v.add(field.Forbidden(p.Child(given.name),
+				"is only for init containers with restartPolicy Always"))
+		}
+	}
+}
+
+// container is about one container, of either list.
+func (v *rules) container(c *v1.Container, spec *v1.PodSpec, p *field.Path) {
+	if c.Name == "" {
+		v.add(field.Required(p.Child("name"), "a container has a name"))
+	} else {
+		v.each(p.Child("name"), c.Name, validation.IsDNS1123Label(c.Name))
+	}
+	if c.Image == "" {
+		v.add(field.Required(p.Child("image"), "a container has an image"))
+	} else if strings.TrimSpace(c.Image) != c.Image {
+		v.invalid(p.Child("image"), c.Image, "must not begin or end with a space")
+	}
+	oneOf(v, p.Child("imagePullPolicy"), c.ImagePullPolicy,
+		v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
+	oneOf(v, p.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
+		v1.TerminationMessageReadFile, v1.TerminationMessageFallbackToLogsOnError)
+	v.restart(c, p)
+	v.ports(c.Ports, spec.HostNetwork, p.Child("ports"))
+	v.env(c, p)
+	v.mounts(c, p)
+	v.resources(&c.Resources, p.Child("resources"))
+	v.probes(c, p, *spec.TerminationGracePeriodSeconds)
+	v.security(c.SecurityContext, spec, p.Child("securityContext"))
+}
+
+// restart is about the restart policy of one container (KEP-5307).
+func (v *rules) restart(c *v1.Container, p *field.Path) {
+	if c.RestartPolicy != nil {
+		oneOf(v, p.Child("restartPolicy"), *c.RestartPolicy, v1.ContainerRestartPolicyAlways,
+			v1.ContainerRestartPolicyOnFailure, v1.ContainerRestartPolicyNever)
+	}
+	if len(c.RestartPolicyRules) > 0 && c.RestartPolicy == nil {
+		v.add(field.Required(p.Child("restartPolicy"), "restartPolicyRules need it"))
+	}
+	for i, rule := range c.RestartPolicyRules {
+		q := p.Child("restartPolicyRules").Index(i)
+		oneOf(v, q.Child("action"), rule.Action, v1.ContainerRestartRuleActionRestart,
+			v1.ContainerRestartRuleActionRestartAllContainers)
+		if rule.ExitCodes == nil {
+			v.add(field.Required(q.Child("exitCodes"), "a rule is about exit codes"))
+			continue
+		}
+		oneOf(v, q.Child("exitCodes", "operator"), rule.ExitCodes.Operator,
+			v1.ContainerRestartRuleOnExitCodesOpIn, v1.ContainerRestartRuleOnExitCodesOpNotIn)
+	}
+}
+
+func (v *rules) ports(ports []v1.ContainerPort, hostNetwork bool, p *field.Path) {
+	names := map[string]bool{}
+	for i, port := range ports {
+		q := p.Index(i)
+		v.within(q.Child("containerPort"), int64(port.ContainerPort), 1, 65535)
+		v.within(q.Child("hostPort"), int64(port.HostPort), 0, 65535)
+		oneOf(v, q.Child("protocol"), port.Protocol, v1.ProtocolTCP, v1.ProtocolUDP, v1.ProtocolSCTP)
+		if hostNetwork && port.HostPort != port.ContainerPort {
+			v.invalid(q.Child("hostPort"), port.HostPort,
+				"must be the containerPort, for the pod uses the host's network")
+		}
+		if port.HostIP != "" {
+			v.ip(q.Child("hostIP"), port.HostIP)
+		}
+		if port.Name != "" {
+			v.each(q.Child("name"), port.Name, validation.IsValidPortName(port.Name))
+			v.unique(q.Child("name"), port.Name, names)
+		}
+	}
+}
+
+// hostPorts checks that no two containers that run at a time want the same port of the host.
+func (v *rules) hostPorts(c *v1.Container, seen map[string]bool, p *field.Path) {
+	for i, port := range c.Ports {
+		if port.HostPort == 0 {
+			continue
+		}
+		key := string(port.Protocol) + "/" + port.HostIP + "/" + strconv.Itoa(int(port.HostPort))
+		v.unique(p.Child("ports").Index(i).Child("hostPort"), key, seen)
+	}
+}
+
+// podFields are the fields of a pod that its containers may read.
+var podFields = map[string]bool{
+	"metadata.name": true, "metadata.namespace": true, "metadata.uid": true,
+	"metadata.labels": true, "metadata.annotations": true, "spec.nodeName": true,
+	"spec.serviceAccountName": true, "status.hostIP": true, "status.hostIPs": true,
+	"status.podIP": true, "status.podIPs": true,
+}
+
+func (v *rules) env(c *v1.Container, p *field.Path) {
+	for i, env := range c.Env {
+		q := p.Child("env").Index(i)
+		if env.Name == "" {
+			v.add(field.Required(q.Child("name"), "a variable has a name"))
+		} else {
+			v.each(q.Child("name"), env.Name, validation.IsRelaxedEnvVarName(env.Name))
+		}
+		from := env.ValueFrom
+		if from == nil {
+			continue
+		}
+		if env.Value != "" {
+			v.invalid(q.Child("valueFrom"), "", "cannot be set together with value")
+		}
+		v.exactlyOne(q.Child("valueFrom"), "fieldRef or resourceFieldRef", from.FieldRef != nil,
+			from.ResourceFieldRef != nil, from.ConfigMapKeyRef != nil, from.SecretKeyRef != nil,
+			from.FileKeyRef != nil)
+		if from.FieldRef != nil {
+			v.fieldRef(from.FieldRef, q.Child("valueFrom", "fieldRef"))
+		}
+		if ref := from.ResourceFieldRef; ref != nil {
+			v.resourceFieldRef(ref, q.Child("valueFrom", "resourceFieldRef"))
+		}
+	}
+	for i, from := range c.EnvFrom {
+		q := p.Child("envFrom").Index(i)
+		v.exactlyOne(q, "a source", from.ConfigMapRef != nil, from.SecretRef != nil)
+	}
+}
+
+func (v *rules) fieldRef(ref *v1.ObjectFieldSelector, p *field.Path) {
+	oneOf(v, p.Child("apiVersion"), ref.APIVersion, "v1")
+	base, key, subscript := strings.Cut(strings.TrimSuffix(ref.FieldPath, "']"), "['")
+	switch {
+	case subscript && (base == "metadata.labels" || base == "metadata.annotations") &&
+		strings.HasSuffix(ref.FieldPath, "']"):
+		v.each(p.Child("fieldPath"), ref.FieldPath,
+			validation.IsQualifiedName(strings.ToLower(key)))
+	case !podFields[ref.FieldPath]:
+		v.invalid(p.Child("fieldPath"), ref.FieldPath, "is not a field that a container may read")
+	}
+}
+
+func (v *rules) resourceFieldRef(ref *v1.ResourceFieldSelector, p *field.Path) {
+	kind, name, ok := strings.Cut(ref.Resource, ".")
+	known := name == "cpu" || name == "memory" || name == "ephemeral-storage" ||
+		strings.HasPrefix(name, v1.ResourceHugePagesPrefix)
+	if !ok || kind != "limits" && kind != "requests" || !known {
+		v.invalid(p.Child("resource"), ref.Resource, "must be as limits.cpu or requests.memory")
+	}
+	if ref.Divisor.Sign() < 0 {
+		v.invalid(p.Child("divisor"), ref.Divisor.String(), "must not be negative")
+	}
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }

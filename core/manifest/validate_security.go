@@ -1,0 +1,113 @@
+package manifest
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// security is about the security context of a container.
+func (v *rules) security(s *v1.SecurityContext, spec *v1.PodSpec, p *field.Path) {
+	if s == nil {
+		return
+	}
+	v.user(s.RunAsUser, p.Child("runAsUser"))
+	v.group(s.RunAsGroup, p.Child("runAsGroup"))
+	v.seccomp(s.SeccompProfile, p.Child("seccompProfile"))
+	v.appArmor(s.AppArmorProfile, p.Child("appArmorProfile"))
+	if s.WindowsOptions != nil {
+		v.add(field.Forbidden(p.Child("windowsOptions"), "this is a Linux node"))
+	}
+	oneOf(v, p.Child("procMount"), *s.ProcMount, v1.DefaultProcMount, v1.UnmaskedProcMount)
+	if *s.ProcMount == v1.UnmaskedProcMount && (spec.HostUsers == nil || *spec.HostUsers) {
+		v.invalid(p.Child("procMount"), *s.ProcMount, "needs hostUsers to be false")
+	}
+	if s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation {
+		return
+	}
+	q := p.Child("allowPrivilegeEscalation")
+	if s.Privileged != nil && *s.Privileged {
+		v.invalid(q, false, "cannot be false for a privileged container")
+	}
+	if s.Capabilities != nil && slices.Contains(s.Capabilities.Add, "CAP_SYS_ADMIN") {
+		v.invalid(q, false, "cannot be false with the capability CAP_SYS_ADMIN")
+	}
+}
+
+// podSecurity is about the security context of the pod.
+func (v *rules) podSecurity(s *v1.PodSecurityContext, p *field.Path) {
+	v.user(s.RunAsUser, p.Child("runAsUser"))
+	v.group(s.RunAsGroup, p.Child("runAsGroup"))
+	v.group(s.FSGroup, p.Child("fsGroup"))
+	for i := range s.SupplementalGroups {
+		v.group(&s.SupplementalGroups[i], p.Child("supplementalGroups").Index(i))
+	}
+	if policy := s.SupplementalGroupsPolicy; policy != nil {
+		oneOf(v, p.Child("supplementalGroupsPolicy"), *policy,
+			v1.SupplementalGroupsPolicyMerge, v1.SupplementalGroupsPolicyStrict)
+	}
+	if policy := s.FSGroupChangePolicy; policy != nil {
+		oneOf(v, p.Child("fsGroupChangePolicy"), *policy,
+			v1.FSGroupChangeOnRootMismatch, v1.FSGroupChangeAlways)
+	}
+	if s.WindowsOptions != nil {
+		v.add(field.Forbidden(p.Child("windowsOptions"), "this is a Linux node"))
+	}
+	v.seccomp(s.SeccompProfile, p.Child("seccompProfile"))
+	v.appArmor(s.AppArmorProfile, p.Child("appArmorProfile"))
+	names := map[string]bool{}
+	for i, sysctl := range s.Sysctls {
+		q := p.Child("sysctls").Index(i).Child("name")
+		if sysctl.Name == "" {
+			v.add(field.Required(q, ""))
+		}
+		v.noParent(q, sysctl.Name)
+		v.unique(q, sysctl.Name, names)
+	}
+}
+
+func (v *rules) user(id *int64, p *field.Path) {
+	if id != nil {
+		v.each(p, *id, validation.IsValidUserID(*id))
+	}
+}
+
+func (v *rules) group(id *int64, p *field.Path) {
+	if id != nil {
+		v.each(p, *id, validation.IsValidGroupID(*id))
+	}
+}
+
+func (v *rules) seccomp(s *v1.SeccompProfile, p *field.Path) {
+	if s == nil {
+		return
+	}
+	oneOf(v, p.Child("type"), s.Type, v1.SeccompProfileTypeUnconfined,
+		v1.SeccompProfileTypeRuntimeDefault, v1.SeccompProfileTypeLocalhost)
+	v.localhost(s.LocalhostProfile, s.Type == v1.SeccompProfileTypeLocalhost, p)
+	if s.LocalhostProfile != nil {
+		v.inside(p.Child("localhostProfile"), *s.LocalhostProfile) // below the agent's directory
+	}
+}
+
+func (v *rules) appArmor(s *v1.AppArmorProfile, p *field.Path) {
+	if s == nil {
+		return
+	}
+	oneOf(v, p.Child("type"), s.Type, v1.AppArmorProfileTypeUnconfined,
+		v1.AppArmorProfileTypeRuntimeDefault, v1.AppArmorProfileTypeLocalhost)
+	v.localhost(s.LocalhostProfile, s.Type == v1.AppArmorProfileTypeLocalhost, p)
+}
+
+// localhost checks that a profile of the node is named when, and only when, it is meant.
+func (v *rules) localhost(profile *string, wanted bool, p *field.Path) {
+	q := p.Child("localhostProfile")
+	if wanted && (profile == nil || *profile == "") {
+		v.add(field.Required(q, "type Localhost needs it"))
+	}
+	if !wanted && profile != nil {
+		v.invalid(q, *profile, "is only for type Localhost")
+	}
+}

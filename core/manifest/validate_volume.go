@@ -1,0 +1,189 @@
+package manifest
+
+import (
+	"path"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// volumeList is about the pod's volumes; it notes their names for the mounts.
+func (v *rules) volumeList(volumes []v1.Volume, p *field.Path) {
+	for i := range volumes {
+		volume, q := &volumes[i], p.Index(i)
+		if volume.Name == "" {
+			v.add(field.Required(q.Child("name"), "a volume has a name"))
+			continue
+		}
+		v.each(q.Child("name"), volume.Name, validation.IsDNS1123Label(volume.Name))
+		if v.volumes[volume.Name] != nil {
+			v.add(field.Duplicate(q.Child("name"), volume.Name))
+		}
+		v.volumes[volume.Name] = volume
+		v.volumeSource(&volume.VolumeSource, q)
+	}
+}
+
+func (v *rules) volumeSource(s *v1.VolumeSource, p *field.Path) {
+	v.exactlyOne(p, "a source", s.HostPath != nil, s.EmptyDir != nil, s.Secret != nil,
+		s.NFS != nil, s.ISCSI != nil, s.PersistentVolumeClaim != nil, s.DownwardAPI != nil,
+		s.FC != nil, s.ConfigMap != nil, s.Projected != nil, s.CSI != nil, s.Ephemeral != nil,
+		s.Image != nil, s.FlexVolume != nil, s.GCEPersistentDisk != nil,
+		s.AWSElasticBlockStore != nil, s.GitRepo != nil, s.Glusterfs != nil, s.RBD != nil,
+		s.Cinder != nil, s.CephFS != nil, s.Flocker != nil, s.AzureFile != nil,
+		s.VsphereVolume != nil, s.Quobyte != nil, s.AzureDisk != nil,
+		s.PhotonPersistentDisk != nil, s.PortworxVolume != nil, s.ScaleIO != nil,
+		s.StorageOS != nil)
+	if s.HostPath != nil {
+		v.hostPath(s.HostPath, p.Child("hostPath"))
+	}
+	if s.EmptyDir != nil {
+		v.emptyDir(s.EmptyDir, p.Child("emptyDir"))
+	}
+	if s.NFS != nil {
+		if s.NFS.Server == "" {
+			v.add(field.Required(p.Child("nfs", "server"), ""))
+		}
+		if !path.IsAbs(s.NFS.Path) {
+			v.invalid(p.Child("nfs", "path"), s.NFS.Path, "must be an absolute path")
+		}
+	}
+	if s.CSI != nil && s.CSI.Driver == "" {
+		v.add(field.Required(p.Child("csi", "driver"), ""))
+	}
+	if s.Image != nil {
+		if s.Image.Reference == "" {
+			v.add(field.Required(p.Child("image", "reference"), ""))
+		}
+		oneOf(v, p.Child("image", "pullPolicy"), s.Image.PullPolicy,
+			v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
+	}
+	if s.DownwardAPI != nil {
+		v.mode(p.Child("downwardAPI", "defaultMode"), s.DownwardAPI.DefaultMode)
+		v.downwardFiles(s.DownwardAPI.Items, p.Child("downwardAPI", "items"))
+	}
+	if s.Projected != nil {
+		v.projected(s.Projected, p.Child("projected"))
+	}
+}
+
+func (v *rules) hostPath(s *v1.HostPathVolumeSource, p *field.Path) {
+	if s.Path == "" {
+		v.add(field.Required(p.Child("path"), ""))
+	}
+	v.noParent(p.Child("path"), s.Path)
+	oneOf(v, p.Child("type"), *s.Type, v1.HostPathUnset, v1.HostPathDirectoryOrCreate,
+		v1.HostPathDirectory, v1.HostPathFileOrCreate, v1.HostPathFile, v1.HostPathSocket,
+		v1.HostPathCharDev, v1.HostPathBlockDev)
+}
+
+func (v *rules) emptyDir(s *v1.EmptyDirVolumeSource, p *field.Path) {
+	if s.SizeLimit != nil && s.SizeLimit.Sign() < 0 {
+		v.invalid(p.Child("sizeLimit"), s.SizeLimit.String(), "must not be negative")
+	}
+	if !strings.HasPrefix(string(s.Medium), string(v1.StorageMediumHugePages)) {
+		oneOf(v, p.Child("medium"), s.Medium, v1.StorageMediumDefault, v1.StorageMediumMemory,
+			v1.StorageMediumHugePages)
+	}
+}
+
+func (v *rules) projected(s *v1.ProjectedVolumeSource, p *field.Path) {
+	v.mode(p.Child("defaultMode"), s.DefaultMode)
+	for i, source := range s.Sources {
+		q := p.Child("sources").Index(i)
+		v.exactlyOne(q, "a source", source.Secret != nil, source.DownwardAPI != nil,
+			source.ConfigMap != nil, source.ServiceAccountToken != nil,
+			source.ClusterTrustBundle != nil, source.PodCertificate != nil)
+		if source.DownwardAPI != nil {
+			v.downwardFiles(source.DownwardAPI.Items, q.Child("downwardAPI", "items"))
+		}
+	}
+}
+
+func (v *rules) downwardFiles(files []v1.DownwardAPIVolumeFile, p *field.Path) {
+	for i, file := range files {
+		q := p.Index(i)
+		if file.Path == "" {
+			v.add(field.Required(q.Child("path"), ""))
+		}
+		v.inside(q.Child("path"), file.Path)
+		if strings.HasPrefix(file.Path, "..") {
+			v.invalid(q.Child("path"), file.Path, "must not begin with '..'")
+		}
+		v.mode(q.Child("mode"), file.Mode)
+		v.exactlyOne(q, "fieldRef or resourceFieldRef",
+			file.FieldRef != nil, file.ResourceFieldRef != nil)
+		if file.FieldRef != nil {
+			v.fieldRef(file.FieldRef, q.Child("fieldRef"))
+		}
+		if file.ResourceFieldRef != nil {
+			v.resourceFieldRef(file.ResourceFieldRef, q.Child("resourceFieldRef"))
+			if file.ResourceFieldRef.ContainerName == "" {
+				v.add(field.Required(q.Child("resourceFieldRef", "containerName"), ""))
+			}
+		}
+	}
+}
+
+func (v *rules) mode(p *field.Path, mode *int32) {
+	if mode != nil && (*mode < 0 || *mode > 0o777) {
+		v.invalid(p, *mode, "must be between 0 and 0777 octal")
+	}
+}
+
+// mounts is about where a container sees the pod's volumes.
+func (v *rules) mounts(c *v1.Container, p *field.Path) {
+	places := map[string]bool{}
+	for i := range c.VolumeMounts {
+		mount, q := &c.VolumeMounts[i], p.Child("volumeMounts").Index(i)
+		v.mount(mount, q)
+		v.unique(q.Child("mountPath"), mount.MountPath, places)
+		privileged := c.SecurityContext != nil && c.SecurityContext.Privileged != nil &&
+			*c.SecurityContext.Privileged
+		if mount.MountPropagation == nil {
+			continue
+		}
+		oneOf(v, q.Child("mountPropagation"), *mount.MountPropagation,
+			v1.MountPropagationNone, v1.MountPropagationHostToContainer,
+			v1.MountPropagationBidirectional)
+		if *mount.MountPropagation == v1.MountPropagationBidirectional && !privileged {
+			v.add(field.Forbidden(q.Child("mountPropagation"),
+				"Bidirectional is only for privileged containers"))
+		}
+	}
+	for i, device := range c.VolumeDevices {
+		// Devices come from persistent volume claims, which a static pod cannot have.
+		v.add(field.Forbidden(p.Child("volumeDevices").Index(i),
+			"no volume of a static pod is a block device: "+device.Name))
+	}
+}
+
+func (v *rules) mount(mount *v1.VolumeMount, p *field.Path) {
+	switch {
+	case mount.Name == "":
+		v.add(field.Required(p.Child("name"), "a mount names a volume"))
+	case v.volumes[mount.Name] == nil:
+		v.add(field.NotFound(p.Child("name"), mount.Name))
+	}
+	if mount.MountPath == "" {
+		v.add(field.Required(p.Child("mountPath"), ""))
+	}
+	if strings.Contains(mount.MountPath, ":") {
+		v.invalid(p.Child("mountPath"), mount.MountPath, "must not contain ':'")
+	}
+	if mount.SubPath != "" && mount.SubPathExpr != "" {
+		v.invalid(p.Child("subPathExpr"), mount.SubPathExpr, "cannot be set together with subPath")
+	}
+	v.inside(p.Child("subPath"), mount.SubPath)
+	v.inside(p.Child("subPathExpr"), mount.SubPathExpr)
+	if mount.RecursiveReadOnly != nil {
+		oneOf(v, p.Child("recursiveReadOnly"), *mount.RecursiveReadOnly,
+			v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyIfPossible,
+			v1.RecursiveReadOnlyEnabled)
+		if *mount.RecursiveReadOnly != v1.RecursiveReadOnlyDisabled && !mount.ReadOnly {
+			v.add(field.Forbidden(p.Child("recursiveReadOnly"), "needs readOnly"))
+		}
+	}
+}

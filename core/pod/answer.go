@@ -1,0 +1,251 @@
+package pod
+
+import (
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
+)
+
+// Answered takes the answer to one of the pod's operations, or its failure; a deadline that
+// passed arrives as KindTimeout. Answers only change facts. After a failure nothing is assumed:
+// what is known is stale until a relist that was asked for later.
+func (p *Pod) Answered(id world.OpID, r op.Record, ev world.Event, env *Env) {
+	switch r.Call {
+	case "PodSandboxStatus":
+		p.sandboxInspected(r, ev)
+	case "ContainerStatus":
+		p.containerInspected(r, ev)
+	case "StopPodSandbox", "RemovePodSandbox":
+		p.sandboxWritten(r, ev, env)
+	case "StopContainer", "RemoveContainer":
+		p.containerWritten(r, ev, env)
+	default:
+		p.made(id, r, ev, env)
+	}
+}
+
+// made takes the answer to an operation that makes something, or removes a directory.
+func (p *Pod) made(id world.OpID, r op.Record, ev world.Event, env *Env) {
+	if p.Op != id {
+		panic("pod: " + p.FullName() + " is told of an operation it did not begin: " + r.Call)
+	}
+	p.Op = 0
+	container := p.subject(r)
+	if ev.Err != nil {
+		p.Stale = ev.Time
+		pr := p.failed(container, r.Call, ev.Err, ev.Time)
+		env.Out.Log(world.LevelWarning, "operation failed", "pod", p.FullName(), "call", r.Call,
+			"container", container, "error", ev.Err.Error(), "failures", pr.Failures)
+		return
+	}
+	p.solved(container, r.Call)
+	switch body := ev.Body.(type) {
+	case *runtimeapi.RunPodSandboxResponse:
+		p.sandboxMade(body.PodSandboxId, r, ev.Time)
+	case *runtimeapi.CreateContainerResponse:
+		p.containerMade(body.ContainerId, r, ev.Time, env)
+	case *runtimeapi.StartContainerResponse:
+		if c := p.container(r.Subject); c != nil {
+			c.advance(Running)
+		}
+	case *world.Done:
+		p.dirDone(r)
+	}
+}
+
+// subject is the name of the container that an operation is about; empty for the pod's.
+func (p *Pod) subject(r op.Record) string {
+	switch r.Call {
+	case "StartContainer":
+		if c := p.container(r.Subject); c != nil {
+			return c.Name
+		}
+	case "CreateContainer", "MakeDir":
+		return r.Subject
+	}
+	return ""
+}
+
+func (p *Pod) dirDone(r op.Record) {
+	switch {
+	case r.Call == "MakeDir" && r.Subject == "":
+		p.Dir = true
+	case r.Call == "MakeDir":
+		p.LogDirs = append(p.LogDirs, r.Subject)
+	case r.Subject == "logs":
+		p.LogsGone = true
+	default:
+		p.DirGone = true
+	}
+}
+
+func (p *Pod) sandboxMade(id string, r op.Record, now time.Time) {
+	if p.sandbox(id) != nil {
+		return // a relist was quicker
+	}
+	var attempt uint32
+	if last := p.current(); last != nil {
+		attempt = last.Attempt + 1
+	}
+	p.addSandbox(Sandbox{ID: id, Attempt: attempt, Ready: true, CreatedAt: r.Began, Learned: now})
+}
+
+// containerMade adds a container as it was asked for; a relist that was quicker has told the same.
+func (p *Pod) containerMade(id string, r op.Record, now time.Time, env *Env) {
+	want := p.want(r.Subject)
+	if p.container(id) != nil || want == nil || p.current() == nil {
+		return // if the spec has changed, the next relist tells what was made
+	}
+	previous := p.newest(want.Name)
+	made := Container{
+		Name: want.Name, ID: id, SandboxID: p.current().ID, State: Created,
+		Hash: hashOf(want), Grace: p.grace(), Backoff: backoffAfter(previous, env.Node.BackoffMax),
+		CreatedAt: r.Began, Learned: now,
+	}
+	made.Attempt, made.Restarts = following(previous)
+	p.addContainer(made)
+}
+
+// following numbers the run after a given one; nil means that there is none before it.
+func following(previous *Container) (attempt uint32, restarts int32) {
+	if previous == nil {
+		return 0, 0
+	}
+	return previous.Attempt + 1, previous.Restarts + 1
+}
+
+// inspect asks for what lists do not say: how a container started or ended, the IPs of a sandbox.
+func (p *Pod) inspect(env *Env, w *waits) {
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if c.InspectOp != 0 || c.State == c.Inspected || c.State == Created ||
+			c.State == Unknown || w.pending(c.NotBefore) {
+			continue
+		}
+		c.InspectOp = env.Out.Ask(p.Key(), c.ID, env.Node.RuntimeTimeout,
+			&runtimeapi.ContainerStatusRequest{ContainerId: c.ID})
+	}
+	s := p.current()
+	if s == nil || !s.Ready || s.Inspected || s.InspectOp != 0 || w.pending(s.NotBefore) {
+		return
+	}
+	s.InspectOp = env.Out.Ask(p.Key(), s.ID, env.Node.RuntimeTimeout,
+		&runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.ID})
+}
+
+// awaitInspections reports whether it is still to be learnt how some container ended.
+func (p *Pod) awaitInspections() bool {
+	for i := range p.Containers {
+		if c := &p.Containers[i]; c.State == Exited && !c.ended() {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Pod) sandboxInspected(r op.Record, ev world.Event) {
+	s := p.sandbox(r.Subject)
+	if s == nil {
+		return
+	}
+	s.InspectOp = 0
+	if ev.Err != nil {
+		s.NotBefore = ev.Time.Add(failureFirst)
+		return // if it has gone, a relist will say so
+	}
+	status := ev.Body.(*runtimeapi.PodSandboxStatusResponse).GetStatus()
+	s.Inspected, s.IPs = true, nil
+	if ip := status.GetNetwork().GetIp(); ip != "" {
+		s.IPs = append(s.IPs, ip)
+		for _, more := range status.GetNetwork().GetAdditionalIps() {
+			s.IPs = append(s.IPs, more.Ip)
+		}
+	}
+	if status.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY {
+		s.Ready = false
+	}
+}
+
+// containerInspected takes the details of a container. The first failure is tried again soon and
+// every further one later, until a relist says that the container has gone (upstream #24819).
+func (p *Pod) containerInspected(r op.Record, ev world.Event) {
+	c := p.container(r.Subject)
+	if c == nil {
+		return
+	}
+	c.InspectOp = 0
+	if ev.Err != nil {
+		c.Failures++
+		c.NotBefore = ev.Time.Add(waitAfter(c.Failures))
+		return
+	}
+	c.Failures = 0
+	status := ev.Body.(*runtimeapi.ContainerStatusResponse).GetStatus()
+	state := stateOf(status.GetState())
+	if state.order() < c.State.order() {
+		return // older than what is known; it is asked again
+	}
+	c.advance(state)
+	c.Inspected = state
+	c.Image, c.ImageID = status.GetImage().GetImage(), status.GetImageRef()
+	c.CreatedAt = nanos(status.GetCreatedAt())
+	c.StartedAt, c.FinishedAt = nanos(status.GetStartedAt()), nanos(status.GetFinishedAt())
+	c.ExitCode, c.Reason, c.Message = status.GetExitCode(), status.GetReason(), status.GetMessage()
+}
+
+// sandboxWritten takes the answer to a stop or a removal. What is not there any more is success
+// (upstream #106734).
+func (p *Pod) sandboxWritten(r op.Record, ev world.Event, env *Env) {
+	s := p.sandbox(r.Subject)
+	if s == nil {
+		return
+	}
+	s.Op = 0
+	if ev.Err != nil && !ev.Err.Has(world.KindNotFound) {
+		p.writeFailed(r, ev, env)
+		s.NotBefore = ev.Time.Add(failureFirst)
+		return
+	}
+	if r.Call == "RemovePodSandbox" {
+		p.dropSandbox(s.ID)
+		return
+	}
+	s.Ready, s.Stopped = false, true
+}
+
+func (p *Pod) containerWritten(r op.Record, ev world.Event, env *Env) {
+	c := p.container(r.Subject)
+	if c == nil {
+		return
+	}
+	c.Op = 0
+	if ev.Err != nil && !ev.Err.Has(world.KindNotFound) {
+		c.Failures++
+		p.writeFailed(r, ev, env)
+		c.NotBefore = ev.Time.Add(waitAfter(c.Failures))
+		return
+	}
+	c.Failures = 0
+	if r.Call == "RemoveContainer" || ev.Err != nil {
+		p.dropContainer(c.ID)
+		return
+	}
+	c.advance(Exited)
+}
+
+func (p *Pod) writeFailed(r op.Record, ev world.Event, env *Env) {
+	p.Stale = ev.Time
+	env.Out.Log(world.LevelWarning, "operation failed", "pod", p.FullName(), "call", r.Call,
+		"id", r.Subject, "error", ev.Err.Error())
+}
+
+// nanos is a time of the runtime; zero if it has none.
+func nanos(n int64) time.Time {
+	if n <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n).UTC()
+}

@@ -1,0 +1,245 @@
+package pod
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/pleg"
+)
+
+// What the runtime is asked to make. Everything here is a function of the spec and the node, so
+// that the same request is made however often it is made.
+
+func (p *Pod) dir(node *Node) string { return node.PodsDir + "/" + p.UID }
+
+func (p *Pod) logDir(node *Node) string {
+	return node.LogsDir + "/" + p.Namespace + "_" + p.Name + "_" + p.UID
+}
+
+func (p *Pod) sandboxConfig(node *Node, attempt uint32) *runtimeapi.PodSandboxConfig {
+	spec := &p.Spec.Spec
+	config := &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{
+			Name: p.Name, Uid: p.UID, Namespace: p.Namespace, Attempt: attempt,
+		},
+		LogDirectory: p.logDir(node),
+		PortMappings: portMappings(spec),
+		Labels:       p.labels(p.Spec.Labels, ""),
+		Annotations:  maps.Clone(p.Spec.Annotations),
+		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+				NamespaceOptions: namespaces(spec),
+				Seccomp:          unconfined(),
+			},
+		},
+	}
+	if !spec.HostNetwork {
+		config.Hostname = hostname(p.Name, spec.Hostname)
+	}
+	return config
+}
+
+// hostnameMax is the kernel's bound on a host name.
+const hostnameMax = 63
+
+func hostname(name, wanted string) string {
+	if wanted != "" {
+		return wanted
+	}
+	if len(name) > hostnameMax {
+		name = strings.TrimRight(name[:hostnameMax], "-.")
+	}
+	return name
+}
+
+func (p *Pod) labels(own map[string]string, container string) map[string]string {
+	labels := make(map[string]string, len(own)+4)
+	maps.Copy(labels, own)
+	labels[pleg.LabelPodName] = p.Name
+	labels[pleg.LabelPodNamespace] = p.Namespace
+	labels[pleg.LabelPodUID] = p.UID
+	if container != "" {
+		labels[pleg.LabelContainer] = container
+	}
+	return labels
+}
+
+func portMappings(spec *v1.PodSpec) []*runtimeapi.PortMapping {
+	if spec.HostNetwork {
+		return nil // the ports are the host's already
+	}
+	var mappings []*runtimeapi.PortMapping
+	for i := range spec.Containers {
+		for _, port := range spec.Containers[i].Ports {
+			if port.HostPort == 0 {
+				continue
+			}
+			mappings = append(mappings, &runtimeapi.PortMapping{
+				Protocol:      runtimeapi.Protocol(runtimeapi.Protocol_value[string(port.Protocol)]),
+				ContainerPort: port.ContainerPort, HostPort: port.HostPort, HostIp: port.HostIP,
+			})
+		}
+	}
+	return mappings
+}
+
+func namespaces(spec *v1.PodSpec) *runtimeapi.NamespaceOption {
+	option := &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}
+	switch {
+	case spec.HostPID:
+		option.Pid = runtimeapi.NamespaceMode_NODE
+	case spec.ShareProcessNamespace != nil && *spec.ShareProcessNamespace:
+		option.Pid = runtimeapi.NamespaceMode_POD
+	}
+	if spec.HostNetwork {
+		option.Network = runtimeapi.NamespaceMode_NODE
+	}
+	if spec.HostIPC {
+		option.Ipc = runtimeapi.NamespaceMode_NODE
+	}
+	return option
+}
+
+func unconfined() *runtimeapi.SecurityProfile {
+	return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
+}
+
+// containerConfig is the run of a container that follows previous, which is nil for the first.
+func (p *Pod) containerConfig(want *v1.Container, imageID string, previous *Container,
+	node *Node) *runtimeapi.ContainerConfig {
+	attempt, restarts := following(previous)
+	env := environment(want.Env)
+	annotations := map[string]string{
+		annotationHash:     hashOf(want),
+		annotationRestarts: strconv.Itoa(int(restarts)),
+		annotationGrace:    strconv.FormatInt(int64(p.grace()/time.Second), 10),
+		annotationBackoff:  backoffAfter(previous, node.BackoffMax).String(),
+		"io.kubernetes.container.terminationMessagePath":   want.TerminationMessagePath,
+		"io.kubernetes.container.terminationMessagePolicy": string(want.TerminationMessagePolicy),
+	}
+	return &runtimeapi.ContainerConfig{
+		Metadata:    &runtimeapi.ContainerMetadata{Name: want.Name, Attempt: attempt},
+		Image:       &runtimeapi.ImageSpec{Image: imageID, UserSpecifiedImage: want.Image},
+		Command:     expandAll(want.Command, env),
+		Args:        expandAll(want.Args, env),
+		WorkingDir:  want.WorkingDir,
+		Envs:        env,
+		Labels:      p.labels(nil, want.Name),
+		Annotations: annotations,
+		LogPath:     fmt.Sprintf("%s/%d.log", want.Name, restarts),
+		Stdin:       want.Stdin,
+		StdinOnce:   want.StdinOnce,
+		Tty:         want.TTY,
+		Linux: &runtimeapi.LinuxContainerConfig{
+			Resources: p.resources(want, node),
+			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+				NamespaceOptions: namespaces(&p.Spec.Spec),
+				MaskedPaths:      slices.Clone(maskedPaths),
+				ReadonlyPaths:    slices.Clone(readonlyPaths),
+				Seccomp:          unconfined(),
+			},
+		},
+	}
+}
+
+// The paths of /proc and /sys that a container with the default procMount does not see or cannot
+// write, as every runtime and the kubelet have them.
+var (
+	maskedPaths = []string{
+		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys",
+		"/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug",
+		"/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap",
+	}
+	readonlyPaths = []string{
+		"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger",
+	}
+)
+
+// resources translates requests and limits: shares = max(2, milli*1024/1000), quota milli*100 µs
+// in each 100 ms but at least 1 ms.
+func (p *Pod) resources(want *v1.Container, node *Node) *runtimeapi.LinuxContainerResources {
+	r := &runtimeapi.LinuxContainerResources{
+		CpuPeriod:   100_000,
+		CpuShares:   max(2, want.Resources.Requests.Cpu().MilliValue()*1024/1000),
+		OomScoreAdj: p.oomScoreAdj(want, node),
+	}
+	if limit := want.Resources.Limits.Cpu().MilliValue(); limit > 0 {
+		r.CpuQuota = max(1000, limit*100)
+	}
+	r.MemoryLimitInBytes = want.Resources.Limits.Memory().Value()
+	return r
+}
+
+// oomScoreAdj is the kubelet's rule: the more of its request's share of the machine a burstable
+// container leaves unused, the later it is killed.
+func (p *Pod) oomScoreAdj(want *v1.Container, node *Node) int64 {
+	switch qos(p.Spec) {
+	case v1.PodQOSGuaranteed:
+		return -997
+	case v1.PodQOSBestEffort:
+		return 1000
+	}
+	if node.MemoryBytes <= 0 {
+		return 999
+	}
+	adj := 1000 - 1000*want.Resources.Requests.Memory().Value()/node.MemoryBytes
+	return min(999, max(3, adj))
+}
+
+// environment is the variables of a container, with references to earlier ones expanded.
+func environment(vars []v1.EnvVar) []*runtimeapi.KeyValue {
+	var env []*runtimeapi.KeyValue
+	for _, v := range vars {
+		env = append(env, &runtimeapi.KeyValue{Key: v.Name, Value: []byte(expand(v.Value, env))})
+	}
+	return env
+}
+
+func expandAll(texts []string, env []*runtimeapi.KeyValue) []string {
+	var expanded []string
+	for _, text := range texts {
+		expanded = append(expanded, expand(text, env))
+	}
+	return expanded
+}
+
+// expand replaces $(NAME) by the variable's value. A name that is not known stays as it is, and
+// $$ is a dollar sign that begins no reference.
+func expand(text string, env []*runtimeapi.KeyValue) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(text, "$")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		name, rest, closed := strings.Cut(strings.TrimPrefix(after, "("), ")")
+		switch {
+		case strings.HasPrefix(after, "$"):
+			b.WriteByte('$')
+			text = after[1:]
+		case !strings.HasPrefix(after, "(") || !closed:
+			b.WriteByte('$')
+			text = after
+		default:
+			b.WriteString(lookup(name, env))
+			text = rest
+		}
+	}
+}
+
+func lookup(name string, env []*runtimeapi.KeyValue) string {
+	for i := len(env) - 1; i >= 0; i-- {
+		if env[i].Key == name {
+			return string(env[i].Value)
+		}
+	}
+	return "$(" + name + ")"
+}

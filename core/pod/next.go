@@ -1,0 +1,287 @@
+package pod
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/image"
+	"seedlet.dev/core/manifest"
+	"seedlet.dev/world"
+)
+
+// Action is what should happen to a container now.
+type Action string
+
+// The actions.
+const (
+	Nothing Action = "Nothing" // it is as it should be
+	Wait    Action = "Wait"    // something else has to happen first
+	Create  Action = "Create"
+	Start   Action = "Start"
+	Remove  Action = "Remove" // it can never start any more
+	Ended   Action = "Ended"  // it has ended and stays ended
+)
+
+// next says what should happen to a container of the spec, if anything, in the current sandbox,
+// which is ready. The time is when a Wait ends by itself; zero if it does not.
+func (p *Pod) next(want *v1.Container, init bool, now time.Time) (Action, time.Time) {
+	c := p.newest(want.Name)
+	here := c != nil && c.SandboxID == p.current().ID
+	switch {
+	case c == nil:
+		return Create, time.Time{}
+	case c.Op != 0 && !c.live():
+		return Wait, time.Time{} // it is being removed
+	case c.State == Created && (!here || !p.matches(c)):
+		return Remove, time.Time{}
+	case c.State == Created:
+		return Start, time.Time{}
+	case c.live():
+		return Nothing, time.Time{} // what does not belong has been stopped before
+	case !c.ended():
+		return Wait, time.Time{} // how it ended decides, and is being asked
+	case !here && init:
+		return Create, time.Time{} // a new sandbox is initialised from the start
+	case !p.restarts(c, init):
+		return Ended, time.Time{}
+	case now.Before(c.restartAt()):
+		return Wait, c.restartAt()
+	}
+	return Create, time.Time{}
+}
+
+// restarts says whether the restart policy wants a container that has ended to run again.
+func (p *Pod) restarts(c *Container, init bool) bool {
+	switch p.Spec.Spec.RestartPolicy {
+	case v1.RestartPolicyNever:
+		return false
+	case v1.RestartPolicyOnFailure:
+		return c.ExitCode != 0
+	default:
+		return !init || c.ExitCode != 0
+	}
+}
+
+// syncContainers begins the next thing that a container needs: init containers one after the
+// other, then all app containers, each created and started in turn.
+func (p *Pod) syncContainers(env *Env, w *waits) {
+	spec := &p.Spec.Spec
+	if !p.initialized() {
+		for i := range spec.InitContainers {
+			want := &spec.InitContainers[i]
+			if p.initDone(i) {
+				continue
+			}
+			p.act(want, true, env, w)
+			return
+		}
+	}
+	for i := range spec.Containers {
+		if p.act(&spec.Containers[i], false, env, w) {
+			return
+		}
+	}
+}
+
+// initialized says whether the current sandbox is past its init containers. An app container in
+// it is proof enough, so that nothing runs again when the record of an init container has gone.
+func (p *Pod) initialized() bool {
+	sandbox := p.current()
+	if sandbox == nil {
+		return false
+	}
+	for i := range p.Spec.Spec.Containers {
+		c := p.newest(p.Spec.Spec.Containers[i].Name)
+		if c != nil && c.SandboxID == sandbox.ID {
+			return true
+		}
+	}
+	for i := range p.Spec.Spec.InitContainers {
+		if !p.initDone(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// initDone says whether init container i has completed in the current sandbox. One that comes
+// after it is proof as well.
+func (p *Pod) initDone(i int) bool {
+	sandbox := p.current()
+	inits := p.Spec.Spec.InitContainers
+	for k := i; k < len(inits); k++ {
+		c := p.newest(inits[k].Name)
+		if c == nil || sandbox == nil || c.SandboxID != sandbox.ID {
+			continue
+		}
+		if k > i || c.ended() && c.ExitCode == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// wantsSandbox says whether a container has to run for which there is no sandbox.
+func (p *Pod) wantsSandbox() bool {
+	for i := range p.Spec.Spec.Containers {
+		c := p.newest(p.Spec.Spec.Containers[i].Name)
+		if c == nil || c.State == Created || c.ended() && p.restarts(c, false) {
+			return true
+		}
+	}
+	return false
+}
+
+// act begins what a container needs, and reports whether the containers after it have to wait.
+// They do not wait for one that has failed and is to be tried again later.
+func (p *Pod) act(want *v1.Container, init bool, env *Env, w *waits) bool {
+	if p.holdOff(want.Name, w) {
+		return false
+	}
+	action, at := p.next(want, init, env.Out.Now())
+	switch action {
+	case Wait:
+		w.pending(at)
+	case Create:
+		return p.create(want, env)
+	case Start:
+		c := p.newest(want.Name)
+		p.Op = env.Out.Ask(p.Key(), c.ID, env.Node.RuntimeTimeout,
+			&runtimeapi.StartContainerRequest{ContainerId: c.ID})
+		return true
+	case Remove:
+		p.remove(p.newest(want.Name), env, w)
+	}
+	return false
+}
+
+// create takes the next step on the way to a new container: its directories, its image, itself.
+// It reports whether an operation has begun; waiting for an image holds up nobody else.
+func (p *Pod) create(want *v1.Container, env *Env) bool {
+	switch {
+	case !p.Dir:
+		p.Op = env.Out.Ask(p.Key(), "", fsTimeout,
+			&world.MakeDir{Path: p.dir(env.Node), Mode: 0o750})
+		return true
+	case !p.hasLogDir(want.Name):
+		p.Op = env.Out.Ask(p.Key(), want.Name, fsTimeout,
+			&world.MakeDir{Path: p.logDir(env.Node) + "/" + want.Name, Mode: 0o755})
+		return true
+	}
+	imageID := p.needImage(want, env)
+	if imageID == "" {
+		return false
+	}
+	previous := p.newest(want.Name)
+	p.Op = env.Out.Ask(p.Key(), want.Name, env.Node.RuntimeTimeout,
+		&runtimeapi.CreateContainerRequest{
+			PodSandboxId:  p.current().ID,
+			Config:        p.containerConfig(want, imageID, previous, env.Node),
+			SandboxConfig: p.sandboxConfig(env.Node, p.current().Attempt),
+		})
+	return true
+}
+
+// needImage returns the id of the image that a container is to run, or empty while it is not
+// there.
+func (p *Pod) needImage(want *v1.Container, env *Env) string {
+	need := p.need(want.Name)
+	if need != nil && need.Ref != want.Image {
+		env.Images.Release(p.UID, need.Ref)
+		need.Ref, need.Since, need.Problem = want.Image, env.Out.Now(), nil
+	}
+	if need == nil {
+		p.Needs = append(p.Needs, Need{
+			Container: want.Name, Ref: want.Image, Since: env.Out.Now(),
+		})
+		need = &p.Needs[len(p.Needs)-1]
+	}
+	answer := env.Images.Need(p.UID, want.Image, want.ImagePullPolicy, need.Since)
+	if answer.ID == "" {
+		need.Problem = answer.Problem
+		env.Touch(image.Key(want.Image))
+		return ""
+	}
+	p.Needs = slices.DeleteFunc(p.Needs, func(n Need) bool { return n.Container == want.Name })
+	if !p.needsRef(want.Image) {
+		env.Images.Release(p.UID, want.Image)
+	}
+	return answer.ID
+}
+
+func (p *Pod) need(name string) *Need {
+	for i := range p.Needs {
+		if p.Needs[i].Container == name {
+			return &p.Needs[i]
+		}
+	}
+	return nil
+}
+
+func (p *Pod) needsRef(ref string) bool {
+	return slices.ContainsFunc(p.Needs, func(n Need) bool { return n.Ref == ref })
+}
+
+// releaseImages stops waiting for images.
+func (p *Pod) releaseImages(env *Env) {
+	for i := range p.Needs {
+		env.Images.Release(p.UID, p.Needs[i].Ref)
+	}
+	p.Needs = nil
+}
+
+// restartAt is when a container that has ended may run again.
+func (c *Container) restartAt() time.Time { return c.FinishedAt.Add(c.wait()) }
+
+// The kubelet's numbers for restarts.
+const (
+	backoffFirst = 10 * time.Second
+	backoffReset = 10 * time.Minute // a run longer than this starts the back-off anew
+)
+
+// wait is how long to wait after a container has ended before it is restarted.
+func (c *Container) wait() time.Duration {
+	if !c.StartedAt.IsZero() && c.FinishedAt.Sub(c.StartedAt) > backoffReset {
+		return 0
+	}
+	return c.Backoff
+}
+
+// backoffAfter is the back-off that the run after c is created with: nothing for the first run,
+// so that the first restart is immediate, then 10 s, doubling up to the maximum.
+func backoffAfter(c *Container, maximum time.Duration) time.Duration {
+	switch {
+	case c == nil:
+		return 0
+	case c.wait() == 0:
+		return min(backoffFirst, maximum)
+	}
+	return min(2*c.wait(), maximum)
+}
+
+func (p *Pod) hasLogDir(name string) bool {
+	return slices.Contains(p.LogDirs, name)
+}
+
+// want is the container of the spec with the given name; nil if there is none.
+func (p *Pod) want(name string) *v1.Container {
+	if p.Spec == nil {
+		return nil
+	}
+	for i := range p.Spec.Spec.InitContainers {
+		if c := &p.Spec.Spec.InitContainers[i]; c.Name == name {
+			return c
+		}
+	}
+	for i := range p.Spec.Spec.Containers {
+		if c := &p.Spec.Spec.Containers[i]; c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func hashOf(want *v1.Container) string { return manifest.ContainerHash(want) }

@@ -1,0 +1,320 @@
+package pod
+
+import (
+	"time"
+
+	"seedlet.dev/core/image"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Node is what a pod's plan needs to know of the node it is on. It is the same for all pods.
+type Node struct {
+	Name           string        `json:"name"`
+	PodsDir        string        `json:"podsDir"`
+	LogsDir        string        `json:"logsDir"`
+	RuntimeTimeout time.Duration `json:"runtimeTimeout"` // of one request to the runtime
+	BackoffMax     time.Duration `json:"backoffMax"`     // between restarts of a container
+	CPUs           int           `json:"cpus"`
+	MemoryBytes    int64         `json:"memoryBytes"`
+}
+
+// Env is what a plan is a function of, besides the pod.
+type Env struct {
+	Node      *Node
+	Out       *op.Out
+	Images    *image.Store
+	Touch     func(timer.Key) // another component has something to plan
+	NameTaken bool            // another pod of the same full name still runs
+}
+
+const (
+	fsTimeout     = 2 * time.Minute
+	deadKept      = 1               // runs of a container that are kept besides the newest
+	graceMin      = 2 * time.Second // as the kubelet's minimum when a stop is repeated
+	stageStepsMax = 4               // a plan may go through all stages, and back once
+)
+
+// Plan begins what should be done about the pod now, and says when it wants to be called again
+// even if nothing happens; the zero time means never. It can be called at any time, any number
+// of times: what is in flight is a fact and is not begun twice.
+func (p *Pod) Plan(env *Env) time.Time {
+	w := waits{now: env.Out.Now()}
+	for range stageStepsMax {
+		before := p.Stage
+		switch p.Stage {
+		case Syncing:
+			p.sync(env, &w)
+		case Terminating:
+			p.terminate(env, &w)
+		case Terminated:
+			p.finish(env, &w)
+		}
+		if p.Stage == before {
+			break
+		}
+		env.Out.Log(world.LevelDebug, "pod stage", "pod", p.FullName(), "uid", p.UID,
+			"stage", string(p.Stage), "reason", p.Kill.Reason)
+	}
+	p.note(env)
+	return w.until
+}
+
+// waits collects what a plan waits for.
+type waits struct {
+	now   time.Time
+	until time.Time
+}
+
+// pending reports whether a time is still to come, and remembers it as one to wake up at.
+func (w *waits) pending(at time.Time) bool {
+	if !w.now.Before(at) {
+		return false
+	}
+	if w.until.IsZero() || at.Before(w.until) {
+		w.until = at
+	}
+	return true
+}
+
+// settled reports whether the pod may act on what it knows: everything it knows was asked for
+// after its last operation ended, and nothing that makes things is in flight.
+func (p *Pod) settled() bool { return p.Observed && p.Stale.IsZero() && p.Op == 0 }
+
+// sync makes what the spec demands run.
+func (p *Pod) sync(env *Env, w *waits) {
+	if !p.Observed || p.Spec == nil {
+		return
+	}
+	p.inspect(env, w)
+	if !p.settled() || p.holdOff("", w) {
+		return
+	}
+	if p.completed() {
+		p.kill("Completed", env.Out.Now())
+		return
+	}
+	sandbox := p.current()
+	if sandbox == nil || !sandbox.Ready {
+		p.renewSandbox(env, w)
+		return
+	}
+	if p.stopForeign(sandbox, env, w) {
+		return
+	}
+	p.syncContainers(env, w)
+	p.trim(env, w)
+}
+
+// renewSandbox makes a sandbox when there is none that is ready. What is left in the old ones is
+// stopped first, and their network is torn down, so that two never run side by side.
+func (p *Pod) renewSandbox(env *Env, w *waits) {
+	if p.stopAll(env, w) || p.stopSandboxes(env, w) || env.NameTaken || !p.wantsSandbox() {
+		return
+	}
+	var attempt uint32
+	if last := p.current(); last != nil {
+		attempt = last.Attempt + 1
+	}
+	p.LogDirs, p.Dir = nil, false // whoever removed the sandbox may have removed them as well
+	p.Op = env.Out.Ask(p.Key(), "", env.Node.RuntimeTimeout, &runtimeapi.RunPodSandboxRequest{
+		Config: p.sandboxConfig(env.Node, attempt),
+	})
+}
+
+// stopForeign stops running containers that do not belong: those of an older sandbox, those the
+// spec does not name and those made from another spec. It reports whether there are any.
+func (p *Pod) stopForeign(sandbox *Sandbox, env *Env, w *waits) bool {
+	found := false
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if !c.live() || c.SandboxID == sandbox.ID && p.matches(c) {
+			continue
+		}
+		found = true
+		p.stop(c, p.grace(), env, w)
+	}
+	return found
+}
+
+// matches says whether a container was made from what the spec says now.
+func (p *Pod) matches(c *Container) bool {
+	want := p.want(c.Name)
+	return want != nil && (c.Hash == "" || c.Hash == hashOf(want))
+}
+
+// terminate stops everything and then says so. A container that is being made meanwhile is
+// waited for, and stopped as soon as it is known.
+func (p *Pod) terminate(env *Env, w *waits) {
+	if !p.Observed {
+		return
+	}
+	p.releaseImages(env)
+	p.inspect(env, w)
+	if p.stopAll(env, w) || !p.settled() || p.awaitInspections() {
+		return
+	}
+	if p.stopSandboxes(env, w) {
+		return
+	}
+	p.Stage = Terminated
+}
+
+// finish removes what is left of a pod that nobody wants: containers, then directories, then
+// sandboxes. The sandbox goes last, because its record is what tells an agent that was killed
+// halfway that there is something left to remove.
+func (p *Pod) finish(env *Env, w *waits) {
+	if p.live() || !p.sandboxesDown() {
+		p.Stage = Terminating // an operation of unknown outcome has taken effect after all
+		return
+	}
+	p.inspect(env, w)
+	if !p.Gone {
+		if p.settled() {
+			p.trim(env, w)
+		}
+		return
+	}
+	if !p.settled() || p.holdOff("", w) {
+		return
+	}
+	for i := range p.Containers {
+		p.remove(&p.Containers[i], env, w)
+	}
+	if len(p.Containers) > 0 || p.removeDirs(env) {
+		return
+	}
+	for i := range p.Sandboxes {
+		p.removeSandbox(&p.Sandboxes[i], env, w)
+	}
+	p.Forgotten = len(p.Sandboxes) == 0
+}
+
+// removeDirs removes the pod's directories, and reports whether there is still something to do.
+func (p *Pod) removeDirs(env *Env) bool {
+	switch {
+	case !p.LogsGone:
+		p.Op = env.Out.Ask(p.Key(), "logs", fsTimeout,
+			&world.RemoveTree{Path: p.logDir(env.Node)})
+	case !p.DirGone:
+		p.Op = env.Out.Ask(p.Key(), "pod", fsTimeout, &world.RemoveTree{Path: p.dir(env.Node)})
+	default:
+		return false
+	}
+	return true
+}
+
+// stopAll stops every container that runs, all at once, with what is left of the grace period.
+// It reports whether any is still running.
+func (p *Pod) stopAll(env *Env, w *waits) bool {
+	grace := p.grace()
+	if p.Stage != Syncing {
+		grace = max(p.Kill.Grace-env.Out.Now().Sub(p.Kill.At), min(graceMin, p.Kill.Grace))
+	}
+	for i := range p.Containers {
+		if p.Containers[i].live() {
+			p.stop(&p.Containers[i], grace, env, w)
+		}
+	}
+	return p.live()
+}
+
+func (p *Pod) stop(c *Container, grace time.Duration, env *Env, w *waits) {
+	if c.Op != 0 || w.pending(c.NotBefore) {
+		return
+	}
+	env.Out.Log(world.LevelDebug, "stopping container", "pod", p.FullName(), "container", c.Name,
+		"id", c.ID, "graceSeconds", int64(grace.Seconds()))
+	seconds := int64((grace + time.Second - 1) / time.Second)
+	c.Stopping = true
+	c.Op = env.Out.Ask(p.Key(), c.ID, grace+env.Node.RuntimeTimeout,
+		&runtimeapi.StopContainerRequest{ContainerId: c.ID, Timeout: seconds})
+}
+
+// stopSandboxes stops every sandbox that is not down yet, and reports whether there is one.
+func (p *Pod) stopSandboxes(env *Env, w *waits) bool {
+	for i := range p.Sandboxes {
+		p.stopSandbox(&p.Sandboxes[i], env, w)
+	}
+	return !p.sandboxesDown()
+}
+
+func (p *Pod) stopSandbox(s *Sandbox, env *Env, w *waits) {
+	if s.down() || s.Op != 0 || w.pending(s.NotBefore) {
+		return
+	}
+	s.Op = env.Out.Ask(p.Key(), s.ID, env.Node.RuntimeTimeout,
+		&runtimeapi.StopPodSandboxRequest{PodSandboxId: s.ID})
+}
+
+func (p *Pod) sandboxesDown() bool {
+	for i := range p.Sandboxes {
+		if !p.Sandboxes[i].down() {
+			return false
+		}
+	}
+	return true
+}
+
+// remove removes a container that does not run.
+func (p *Pod) remove(c *Container, env *Env, w *waits) {
+	if c.live() {
+		panic("pod: removal of a container that may run: " + c.ID)
+	}
+	if c.Op != 0 && c.Stopping {
+		env.Out.Forget(c.Op) // it has exited: what the stop has to say does not matter
+		c.Op = 0
+	}
+	if c.Op != 0 || w.pending(c.NotBefore) {
+		return
+	}
+	c.Stopping = false
+	c.Op = env.Out.Ask(p.Key(), c.ID, env.Node.RuntimeTimeout,
+		&runtimeapi.RemoveContainerRequest{ContainerId: c.ID})
+}
+
+func (p *Pod) removeSandbox(s *Sandbox, env *Env, w *waits) {
+	if s.Op != 0 || w.pending(s.NotBefore) {
+		return
+	}
+	s.Op = env.Out.Ask(p.Key(), s.ID, env.Node.RuntimeTimeout,
+		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.ID})
+}
+
+// trim removes records that nobody needs: all runs of a container but the newest and the one
+// before it, and sandboxes before the current one that hold no container.
+func (p *Pod) trim(env *Env, w *waits) {
+	newer := 0
+	for i := len(p.Containers) - 1; i >= 0; i-- {
+		c := &p.Containers[i]
+		if i+1 < len(p.Containers) && p.Containers[i+1].Name == c.Name {
+			newer++
+		} else {
+			newer = 0
+		}
+		if newer > deadKept && !c.live() {
+			p.remove(c, env, w)
+		}
+	}
+	for i := range len(p.Sandboxes) - 1 {
+		switch s := &p.Sandboxes[i]; {
+		case p.uses(s):
+		case s.down():
+			p.removeSandbox(s, env, w)
+		default:
+			p.stopSandbox(s, env, w)
+		}
+	}
+}
+
+func (p *Pod) uses(s *Sandbox) bool {
+	for i := range p.Containers {
+		if p.Containers[i].SandboxID == s.ID {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,178 @@
+// Package pod decides what happens to one pod.
+//
+// It keeps: the pod that is wanted, the sandboxes and containers that the runtime is known to
+// have for it, the operations in flight on them, and what has gone wrong. It plans: what to do
+// next, as a function of those facts and the time (Plan, in plan.go; what a single container
+// needs is decided in next.go). It takes: what the sources want (Want, Unwant), what a relist saw
+// (observe.go) and the answers to its operations (answer.go). Start reading at Pod, then Plan.
+package pod
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/image"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// Component is the component part of the key of every pod.
+const Component = "pod"
+
+// Stage is where a pod is in its life. It only goes forward, except that a pod whose sandbox or
+// container turns up after all (an operation with an unknown outcome took effect late) goes
+// back from Terminated to Terminating.
+type Stage string
+
+// The stages of the kubelet's pod workers.
+const (
+	Syncing     Stage = "Syncing"     // what the spec demands is made to run
+	Terminating Stage = "Terminating" // what runs is stopped
+	Terminated  Stage = "Terminated"  // nothing runs; if unwanted, what is left is removed
+)
+
+// Pod is what the agent knows about one pod.
+type Pod struct {
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+
+	// Spec is the pod that is run, as its source wrote it, with defaults. Nil for a pod that
+	// only the runtime knows: one whose source is gone, or has not been read yet.
+	Spec *v1.Pod `json:"spec,omitempty"`
+	// Next is the pod that is wanted with the same UID once this one has ended.
+	Next *v1.Pod   `json:"next,omitempty"`
+	Seen time.Time `json:"seen"` // when this agent first knew of the pod
+
+	Stage Stage `json:"stage"`
+	Gone  bool  `json:"gone,omitempty"` // no source wants it any more
+	Kill  Kill  `json:"kill"`
+
+	Observed   bool        `json:"observed"`             // a relist has been applied since boot
+	Sandboxes  []Sandbox   `json:"sandboxes,omitempty"`  // by attempt
+	Containers []Container `json:"containers,omitempty"` // by name, then attempt
+
+	// Op is the one operation in flight that makes something: a directory, a sandbox, a
+	// container, a start. There is never a second one.
+	Op world.OpID `json:"op,omitempty"`
+	// Stale is when an operation ended that failed or was not answered: what is known from
+	// before then does not count. Zero when nothing is stale.
+	Stale    time.Time `json:"stale"`
+	Problems []Problem `json:"problems,omitempty"` // of what failed last, by container
+
+	Dir       bool     `json:"dir,omitempty"`       // the pod's directory was made
+	LogDirs   []string `json:"logDirs,omitempty"`   // containers whose log directory was made
+	LogsGone  bool     `json:"logsGone,omitempty"`  // the log directory was removed
+	DirGone   bool     `json:"dirGone,omitempty"`   // the pod's directory was removed
+	Needs     []Need   `json:"needs,omitempty"`     // images that containers wait for
+	Forgotten bool     `json:"forgotten,omitempty"` // nothing is left of it
+
+	Phase      v1.PodPhase `json:"phase"`
+	Conditions []Condition `json:"conditions,omitempty"`
+}
+
+// Kill is why and since when a pod is being ended.
+type Kill struct {
+	Reason string        `json:"reason,omitempty"` // empty while the pod is not killed
+	At     time.Time     `json:"at"`
+	Grace  time.Duration `json:"grace"`
+}
+
+// Need is an image that a container waits for.
+type Need struct {
+	Container string         `json:"container"`
+	Ref       string         `json:"ref"`
+	Since     time.Time      `json:"since"` // only what was asked of the runtime since then counts
+	Problem   *image.Problem `json:"problem,omitempty"`
+}
+
+// New makes a pod that a source wants.
+func New(spec *v1.Pod, now time.Time) *Pod {
+	return &Pod{
+		UID: string(spec.UID), Namespace: spec.Namespace, Name: spec.Name,
+		Spec: spec, Seen: now, Stage: Syncing, Phase: v1.PodPending,
+	}
+}
+
+// Orphan makes a pod that only the runtime knows.
+func Orphan(uid, namespace, name string, now time.Time) *Pod {
+	return &Pod{
+		UID: uid, Namespace: namespace, Name: name,
+		Seen: now, Stage: Syncing, Phase: v1.PodPending,
+	}
+}
+
+// Key is the owner of the pod's operations.
+func (p *Pod) Key() timer.Key { return timer.Key{Component: Component, Name: p.UID} }
+
+// FullName is what no two running pods may share.
+func (p *Pod) FullName() string { return p.Namespace + "/" + p.Name }
+
+// Want says that a source wants the pod, with this spec. A pod that is being ended because it
+// was not wanted comes back after its end.
+func (p *Pod) Want(spec *v1.Pod) {
+	switch {
+	case p.Gone:
+		p.Next = spec
+	default:
+		p.Spec = spec
+	}
+}
+
+// Unwant says that no source wants the pod any more.
+func (p *Pod) Unwant(now time.Time) {
+	p.Gone, p.Next = true, nil
+	p.kill("Deleted", now)
+}
+
+// kill begins to end the pod, unless that has begun already.
+func (p *Pod) kill(reason string, now time.Time) {
+	if p.Stage != Syncing {
+		return
+	}
+	p.Stage = Terminating
+	p.Kill = Kill{Reason: reason, At: now, Grace: p.grace()}
+}
+
+// graceDefault is the API's default for terminationGracePeriodSeconds.
+const graceDefault = 30 * time.Second
+
+// grace is how long the pod's containers have to end. What the spec says counts; for a pod that
+// only the runtime knows, what its containers were created with.
+func (p *Pod) grace() time.Duration {
+	if p.Spec != nil && p.Spec.Spec.TerminationGracePeriodSeconds != nil {
+		return time.Duration(*p.Spec.Spec.TerminationGracePeriodSeconds) * time.Second
+	}
+	longest := time.Duration(-1)
+	for i := range p.Containers {
+		longest = max(longest, p.Containers[i].Grace)
+	}
+	if longest < 0 {
+		return graceDefault
+	}
+	return longest
+}
+
+// Holds says whether the pod has, or may have, anything that runs or holds its names and ports.
+func (p *Pod) Holds() bool {
+	if p.Op != 0 || !p.Stale.IsZero() || p.Stage == Terminating {
+		return true
+	}
+	for i := range p.Sandboxes {
+		if !p.Sandboxes[i].down() {
+			return true
+		}
+	}
+	return p.live()
+}
+
+// live says whether any container runs or might.
+func (p *Pod) live() bool {
+	for i := range p.Containers {
+		if p.Containers[i].live() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,184 @@
+package pod
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func spec(policy v1.RestartPolicy, init, app string) *v1.Pod {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", Namespace: "default", Name: "p"}}
+	pod.Spec.RestartPolicy = policy
+	if init != "" {
+		pod.Spec.InitContainers = []v1.Container{{Name: init, Image: "i"}}
+	}
+	pod.Spec.Containers = []v1.Container{{Name: app, Image: "i"}}
+	return pod
+}
+
+// facts makes an observed pod with a ready sandbox and the given containers in it.
+func facts(spec *v1.Pod, containers ...Container) *Pod {
+	p := New(spec, t0)
+	p.Observed = true
+	p.addSandbox(Sandbox{ID: "s", Ready: true, Inspected: true})
+	for _, c := range containers {
+		if c.SandboxID == "" {
+			c.SandboxID = "s"
+		}
+		p.addContainer(c)
+	}
+	return p
+}
+
+func run(name string, attempt uint32, s State) Container {
+	return Container{Name: name, ID: name + string('0'+rune(attempt)), Attempt: attempt, State: s,
+		Inspected: s, StartedAt: t0, FinishedAt: t0.Add(time.Minute)}
+}
+
+func failed(name string, attempt uint32, backoff time.Duration) Container {
+	c := run(name, attempt, Exited)
+	c.ExitCode, c.Backoff = 1, backoff
+	return c
+}
+
+func TestAppWaitsForInit(t *testing.T) {
+	p := facts(spec(v1.RestartPolicyAlways, "setup", "web"), run("setup", 0, Running))
+	if p.initialized() {
+		t.Error("initialized while the init container runs")
+	}
+	p = facts(spec(v1.RestartPolicyAlways, "setup", "web"), run("setup", 0, Exited))
+	if !p.initialized() {
+		t.Error("not initialized although the init container completed")
+	}
+	p = facts(spec(v1.RestartPolicyAlways, "setup", "web"), run("web", 0, Running))
+	if !p.initialized() {
+		t.Error("the init container would run again because its record has gone")
+	}
+}
+
+func TestInitRunsAgainInANewSandbox(t *testing.T) {
+	old := run("setup", 0, Exited)
+	old.SandboxID = "before"
+	p := facts(spec(v1.RestartPolicyAlways, "setup", "web"), old)
+	if p.initialized() {
+		t.Fatal("an init container of an older sandbox counts")
+	}
+	if got, _ := p.next(p.want("setup"), true, t0); got != Create {
+		t.Errorf("setup: %s, want Create", got)
+	}
+}
+
+func TestNext(t *testing.T) {
+	created, elsewhere := run("web", 0, Created), run("web", 0, Created)
+	elsewhere.SandboxID = "before"
+	unread := failed("web", 0, 0)
+	unread.Inspected = Running
+	for _, test := range []struct {
+		name   string
+		policy v1.RestartPolicy
+		have   []Container
+		want   Action
+		at     time.Duration // after t0
+	}{
+		{"nothing yet", v1.RestartPolicyAlways, nil, Create, 0},
+		{"created", v1.RestartPolicyNever, []Container{created}, Start, 0},
+		{"created in an older sandbox", v1.RestartPolicyNever, []Container{elsewhere}, Remove, 0},
+		{"runs", v1.RestartPolicyAlways, []Container{run("web", 0, Running)}, Nothing, 0},
+		{"how it ended is unknown", v1.RestartPolicyAlways, []Container{unread}, Wait, 0},
+		{"first crash", v1.RestartPolicyAlways, []Container{failed("web", 0, 0)}, Create, 0},
+		{"second crash", v1.RestartPolicyAlways,
+			[]Container{failed("web", 0, 0), failed("web", 1, 10*time.Second)},
+			Wait, time.Minute + 10*time.Second},
+		{"crash, never", v1.RestartPolicyNever, []Container{failed("web", 0, 0)}, Ended, 0},
+		{"success, on failure", v1.RestartPolicyOnFailure,
+			[]Container{run("web", 0, Exited)}, Ended, 0},
+		{"crash, on failure", v1.RestartPolicyOnFailure,
+			[]Container{failed("web", 0, 0)}, Create, 0},
+	} {
+		p := facts(spec(test.policy, "", "web"), test.have...)
+		got, at := p.next(p.want("web"), false, t0.Add(time.Minute+time.Second))
+		if got != test.want || test.at != 0 && !at.Equal(t0.Add(test.at)) {
+			t.Errorf("%s: %s until %v, want %s until t0+%v", test.name, got, at, test.want, test.at)
+		}
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	var c *Container
+	for i, want := range []time.Duration{0, 10, 20, 40, 80, 160, 300, 300} {
+		got := backoffAfter(c, 300*time.Second)
+		if got != want*time.Second {
+			t.Errorf("run %d: %v, want %v s", i, got, want)
+		}
+		c = &Container{StartedAt: t0, FinishedAt: t0.Add(time.Second), Backoff: got}
+	}
+	c.FinishedAt = t0.Add(11 * time.Minute)
+	if c.wait() != 0 || backoffAfter(c, 300*time.Second) != 10*time.Second {
+		t.Errorf("after a long run: wait %v, then %v", c.wait(), backoffAfter(c, 300*time.Second))
+	}
+	if got := backoffAfter(nil, time.Second); got != 0 {
+		t.Errorf("first run: %v", got)
+	}
+	if got := backoffAfter(&Container{}, time.Second); got != time.Second {
+		t.Errorf("with a maximum of 1 s: %v", got)
+	}
+}
+
+// An observation can be late without doing harm: states only go forward.
+func TestStatesOnlyGoForward(t *testing.T) {
+	c := run("web", 0, Running)
+	if c.advance(Created) || c.State != Running {
+		t.Error("a late list made a running container a created one")
+	}
+	if !c.advance(Exited) || c.advance(Running) || c.State != Exited {
+		t.Error("a late list made an exited container run")
+	}
+}
+
+// A list that was asked for before a container was made says nothing about it.
+func TestAbsenceInAnOlderList(t *testing.T) {
+	c := run("web", 0, Running)
+	c.Learned = t0.Add(time.Second)
+	p := facts(spec(v1.RestartPolicyAlways, "", "web"), c)
+	p.Sandboxes[0].Learned = t0
+	p.Sandboxes[0].seenIn = 7
+	p.ObserveEnd(7, t0.Add(time.Second))
+	if len(p.Containers) != 1 {
+		t.Error("a container is taken for gone by a list older than itself")
+	}
+	p.ObserveEnd(8, t0.Add(2*time.Second))
+	if len(p.Containers) != 0 || len(p.Sandboxes) != 0 {
+		t.Error("what a newer list does not have is still known")
+	}
+}
+
+func TestTerminalPhaseIsAbsorbing(t *testing.T) {
+	p := facts(spec(v1.RestartPolicyNever, "", "web"), failed("web", 0, 0))
+	p.Stage = Terminated
+	if got := p.phase(); got != v1.PodFailed {
+		t.Fatalf("phase %s, want Failed", got)
+	}
+	if got := facts(spec(v1.RestartPolicyNever, "", "web"), run("web", 0, Exited)); true {
+		got.Stage = Terminated
+		if got.phase() != v1.PodSucceeded {
+			t.Errorf("phase %s, want Succeeded", got.phase())
+		}
+	}
+}
+
+func TestExpand(t *testing.T) {
+	env := environment([]v1.EnvVar{
+		{Name: "A", Value: "1"}, {Name: "B", Value: "$(A)2"}, {Name: "C", Value: "$(D)$$(A)$(B"},
+	})
+	for text, want := range map[string]string{
+		"$(A)-$(B)": "1-12", "$(C)": "$(D)$(A)$(B", "$$(A)": "$(A)", "$": "$", "a$b": "a$b",
+	} {
+		if got := expand(text, env); got != want {
+			t.Errorf("expand(%q) = %q, want %q", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/housekeeping"
+	"seedlet.dev/core/manifest"
+	"seedlet.dev/core/pod"
+	"seedlet.dev/world"
+)
+
+// reconcile makes the pods known that the sources want, and says to the others that nobody wants
+// them. The latter only once everything has been seen.
+func (a *Agent) reconcile(now time.Time) {
+	run, refused := a.wanted()
+	a.reportRefused(refused)
+	wanted := make(map[string]bool, len(run))
+	for _, spec := range run {
+		uid := string(spec.UID)
+		wanted[uid] = true
+		p := a.state.Pods[uid]
+		switch {
+		case p == nil:
+			a.addPod(pod.New(spec, now))
+		case p.Gone && same(p.Next, spec) || !p.Gone && same(p.Spec, spec):
+			continue // nothing new
+		default:
+			p.Want(spec)
+		}
+		a.touchPod(uid)
+	}
+	if !a.seenAll() {
+		return
+	}
+	for _, uid := range a.uids {
+		p := a.state.Pods[uid]
+		if wanted[uid] || p.Gone && p.Next == nil {
+			continue
+		}
+		p.Unwant(now)
+		a.touchPod(uid)
+	}
+	a.touched.add(housekeeping.Owner)
+}
+
+// same says whether two pods are one reading of one manifest.
+func same(x, y *v1.Pod) bool {
+	if x == nil || y == nil {
+		return x == y
+	}
+	const seen = manifest.ConfigSeenAnnotation
+	return x.UID == y.UID && x.Annotations[seen] == y.Annotations[seen]
+}
+
+func (a *Agent) reportRefused(refused map[string]string) {
+	for _, p := range a.state.Manifests.Pods() {
+		why, is := refused[string(p.UID)]
+		if is && a.state.Refused[string(p.UID)] != why {
+			a.out.Log(world.LevelError, "pod refused", "pod", p.Namespace+"/"+p.Name,
+				"uid", string(p.UID), "reason", why)
+		}
+	}
+	a.state.Refused = refused
+}
+
+// relisted hands what a complete relist saw to the pods.
+func (a *Agent) relisted() {
+	s := &a.state
+	first := s.Relist.Number == 1
+	number, asked := s.Relist.Number, s.Relist.AsOf
+	for i := range s.Relist.Sandboxes {
+		item := &s.Relist.Sandboxes[i]
+		p := a.podOf(item.UID, item.Namespace, item.Name)
+		if p.ObserveSandbox(item, number, asked) {
+			a.touchPod(p.UID)
+		}
+	}
+	for i := range s.Relist.Items {
+		item := &s.Relist.Items[i]
+		p := a.podOf(item.UID, item.Namespace, item.Pod)
+		if p.ObserveContainer(item, number, asked) {
+			a.touchPod(p.UID)
+		}
+	}
+	s.Relist.Applied()
+	for _, uid := range a.uids {
+		if s.Pods[uid].ObserveEnd(number, asked) {
+			a.touchPod(uid)
+		}
+	}
+	if first {
+		a.reconcile(s.Last)
+	}
+}
+
+// podOf is the pod with the given UID; one that only the runtime knows is made.
+func (a *Agent) podOf(uid, namespace, name string) *pod.Pod {
+	if p := a.state.Pods[uid]; p != nil {
+		return p
+	}
+	p := pod.Orphan(uid, namespace, name, a.state.Last)
+	a.addPod(p)
+	if a.seenAll() {
+		p.Unwant(a.state.Last)
+	}
+	return p
+}
+
+func (a *Agent) addPod(p *pod.Pod) {
+	a.state.Pods[p.UID] = p
+	a.index(p)
+}
+
+// index adds a pod to what is derived from the pods.
+func (a *Agent) index(p *pod.Pod) {
+	if a.names == nil {
+		a.names = map[string][]string{}
+	}
+	a.uids = insertSorted(a.uids, p.UID)
+	a.names[p.FullName()] = insertSorted(a.names[p.FullName()], p.UID)
+}
+
+func (a *Agent) removePod(p *pod.Pod) {
+	delete(a.state.Pods, p.UID)
+	a.uids = deleteSorted(a.uids, p.UID)
+	name := p.FullName()
+	if a.names[name] = deleteSorted(a.names[name], p.UID); len(a.names[name]) == 0 {
+		delete(a.names, name)
+	}
+}
+
+func insertSorted(list []string, s string) []string {
+	i, found := slices.BinarySearch(list, s)
+	if found {
+		panic("core: a pod is added twice: " + s)
+	}
+	return slices.Insert(list, i, s)
+}
+
+func deleteSorted(list []string, s string) []string {
+	i, found := slices.BinarySearch(list, s)
+	if !found {
+		panic("core: a pod is removed that is not there: " + s)
+	}
+	return slices.Delete(list, i, i+1)
+}
+
+// planPod plans a pod, and forgets it once nothing is left of it. When it no longer holds its
+// name, others that wait for the name are touched.
+func (a *Agent) planPod(p *pod.Pod) time.Time {
+	held := p.Holds()
+	wake := p.Plan(a.env(p))
+	if p.Forgotten {
+		a.removePod(p)
+		if p.Next != nil {
+			next := pod.New(p.Next, a.state.Last)
+			next.Observed = true // everything it had is known to be gone
+			a.addPod(next)
+			a.touchPod(p.UID)
+		}
+	}
+	if p.Forgotten || held && !p.Holds() {
+		a.touchNamesakes(p)
+	}
+	return wake
+}
+
+func (a *Agent) touchNamesakes(p *pod.Pod) {
+	for _, uid := range a.names[p.FullName()] {
+		if uid != p.UID {
+			a.touchPod(uid)
+		}
+	}
+}
+
+// nameTaken says whether another pod of the same full name has, or may have, something that
+// runs (upstream #97722).
+func (a *Agent) nameTaken(p *pod.Pod) bool {
+	for _, uid := range a.names[p.FullName()] {
+		if uid != p.UID && a.state.Pods[uid].Holds() {
+			return true
+		}
+	}
+	return false
+}
+
+// list is the pods as the API shows them, by namespace, name and UID.
+func (a *Agent) list() []*v1.Pod {
+	pods := make([]*v1.Pod, 0, len(a.uids))
+	for _, uid := range a.uids {
+		if shown := a.state.Pods[uid].API(a.state.Runtime.Name); shown != nil {
+			pods = append(pods, shown)
+		}
+	}
+	slices.SortStableFunc(pods, func(x, y *v1.Pod) int {
+		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
+	})
+	return pods
+}

@@ -1,0 +1,85 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
+)
+
+// request answers what the node's HTTP API asks, in the same step.
+func (a *Agent) request(ev world.Event) {
+	switch body := ev.Body.(type) {
+	case *world.PodsRequest:
+		a.out.Tell(&world.PodsAnswer{Request: body.Request, Pods: a.list()})
+	case *world.StateRequest:
+		state, err := a.Snapshot()
+		if err != nil {
+			panic("core: the state cannot be written: " + err.Error())
+		}
+		a.out.Tell(&world.StateAnswer{Request: body.Request, State: state})
+	case *world.HealthRequest:
+		a.out.Tell(&world.HealthAnswer{Request: body.Request, Checks: a.health(ev.Time)})
+	case *world.MetricsRequest:
+		a.out.Tell(&world.MetricsAnswer{Request: body.Request, Metrics: a.metrics()})
+	default:
+		panic("core: unexpected event " + world.BodyName(ev.Body))
+	}
+}
+
+// health is the checks that the core can answer for. That it answers at all is the sync loop's.
+func (a *Agent) health(now time.Time) []world.Check {
+	return []world.Check{
+		{Name: "syncloop"},
+		{Name: "pleg", Problem: a.state.Relist.Health(now, a.state.Booted)},
+	}
+}
+
+// metrics are the agent's counters, and every bound with what it bounds.
+func (a *Agent) metrics() []world.Metric {
+	s := &a.state
+	containers := 0
+	for _, uid := range a.uids {
+		containers += len(s.Pods[uid].Containers)
+	}
+	gauge := func(name, help string, v int) world.Metric {
+		return world.Metric{Name: name, Help: help, Value: float64(v)}
+	}
+	counter := func(name, help string, v uint64) world.Metric {
+		return world.Metric{Name: name, Help: help, Counter: true, Value: float64(v)}
+	}
+	metrics := []world.Metric{
+		gauge("seedlet_pods", "Pods that the agent knows.", len(s.Pods)),
+		gauge("seedlet_pods_wanted_max", "Bound on pods that are run.", s.PodsMax),
+		gauge("seedlet_pods_refused", "Pods that are wanted but not run.", len(s.Refused)),
+		gauge("seedlet_containers", "Containers in the runtime that belong to pods.", containers),
+		gauge("seedlet_manifest_files", "Manifest files read.", len(s.Manifests.Files)),
+		gauge("seedlet_images_awaited", "Images that pods wait for.", len(s.Images.Images)),
+		gauge("seedlet_operations", "Operations in flight.", len(s.Ops.Records)),
+		gauge("seedlet_operations_max", "Bound on operations in flight.", op.InFlightMax),
+		gauge("seedlet_operations_high_water", "Most operations ever in flight.", s.Ops.HighWater),
+		counter("seedlet_operations_total", "Operations begun.", uint64(s.Ops.Last)),
+		counter("seedlet_operations_expired_total",
+			"Operations whose deadline passed unanswered.", s.Ops.Expired),
+		counter("seedlet_completions_dropped_total",
+			"Completions that nobody waited for.", s.Ops.Dropped),
+		counter("seedlet_relists_total", "Relists that succeeded.", s.Relist.Number),
+		counter("seedlet_relists_failed_total", "Relists that failed.", s.Relist.Failures),
+		counter("seedlet_steps_total", "Events taken.", s.Steps),
+		counter("seedlet_orphans_removed_total",
+			"Directories removed that no pod owned.", s.Sweep.Removed),
+		gauge("seedlet_relist_age_seconds", "Time since the newest relist was asked for.",
+			int(s.Last.Sub(laterOf(s.Relist.AsOf, s.Booted))/time.Second)),
+	}
+	slices.SortFunc(metrics, func(x, y world.Metric) int { return cmp.Compare(x.Name, y.Name) })
+	return metrics
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

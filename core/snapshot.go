@@ -1,0 +1,28 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"seedlet.dev/core/pod"
+)
+
+// Snapshot writes the whole state as JSON.
+func (a *Agent) Snapshot() ([]byte, error) { return json.Marshal(&a.state) }
+
+// Restore makes an agent from what Snapshot wrote. It goes on exactly as the original would.
+func Restore(data []byte) (*Agent, error) {
+	a := &Agent{}
+	if err := json.Unmarshal(data, &a.state); err != nil {
+		return nil, fmt.Errorf("reading a snapshot: %w", err)
+	}
+	if a.state.Pods == nil {
+		a.state.Pods = map[string]*pod.Pod{}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {
+		a.index(a.state.Pods[uid])
+	}
+	return a, nil
+}

@@ -1,0 +1,85 @@
+package timer
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// A queue gives the earliest (time, key) first, whatever was set, cleared or written to JSON and
+// back before.
+func TestQueueAgainstAMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var q Queue[Number]
+		model := map[Number]time.Time{}
+		t.Repeat(map[string]func(*rapid.T){
+			"set": func(t *rapid.T) {
+				key := Number(rapid.Uint64Range(0, 20).Draw(t, "key"))
+				at := t0.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "at")) * time.Second)
+				q.Set(key, at)
+				model[key] = at
+			},
+			"clear": func(t *rapid.T) {
+				key := Number(rapid.Uint64Range(0, 20).Draw(t, "key"))
+				q.Set(key, time.Time{})
+				delete(model, key)
+			},
+			"pop": func(t *rapid.T) {
+				now := t0.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "now")) * time.Second)
+				got, ok := q.Pop(now)
+				want, any := earliest(model, now)
+				if ok != any || got != want {
+					t.Fatalf("popped %v, %v; want %v, %v", got, ok, want, any)
+				}
+				if any {
+					delete(model, want)
+				}
+			},
+			"restore": func(t *rapid.T) {
+				data, err := json.Marshal(q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				q = Queue[Number]{}
+				if err := json.Unmarshal(data, &q); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"": func(t *rapid.T) {
+				if q.Len() != len(model) {
+					t.Fatalf("%d keys, want %d", q.Len(), len(model))
+				}
+			},
+		})
+	})
+}
+
+func earliest(model map[Number]time.Time, now time.Time) (Number, bool) {
+	var best Number
+	found := false
+	for key, at := range model {
+		if at.After(now) {
+			continue
+		}
+		if !found || at.Before(model[best]) || at.Equal(model[best]) && key < best {
+			best, found = key, true
+		}
+	}
+	return best, found
+}
+
+func TestKeyText(t *testing.T) {
+	key := Key{"image", "registry.example/a/b:1"}
+	text, _ := key.MarshalText()
+	var back Key
+	if err := back.UnmarshalText(text); err != nil || back != key {
+		t.Errorf("%q came back as %v, %v", text, back, err)
+	}
+	if err := back.UnmarshalText([]byte("no slash")); err == nil {
+		t.Error("a key without a component was accepted")
+	}
+}
