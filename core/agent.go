@@ -116,6 +116,9 @@ func (a *Agent) NextWake() time.Time {
 func (a *Agent) observe(ev world.Event) {
 	if ev.Op != 0 {
 		if r, ok := a.state.Ops.Settle(ev.Op); ok {
+			if ev.Body == nil && ev.Err == nil {
+				ev.Err = world.Errorf(world.KindInternal, r.Call, "answered with nothing")
+			}
 			a.answered(ev.Op, r, ev)
 		}
 		return

@@ -88,8 +88,12 @@ func (a *Agent) relisted() {
 	}
 	s.Relist.Applied()
 	for _, uid := range a.uids {
-		if s.Pods[uid].ObserveEnd(number, asked) {
+		p := s.Pods[uid]
+		if p.ObserveEnd(number, asked) {
 			a.touchPod(uid)
+		}
+		if p.Spec == nil && !p.Gone && a.seenAll() {
+			p.Unwant(s.Last) // only now, when its containers say how long they may take
 		}
 	}
 	if first {
@@ -104,9 +108,6 @@ func (a *Agent) podOf(uid, namespace, name string) *pod.Pod {
 	}
 	p := pod.Orphan(uid, namespace, name, a.state.Last)
 	a.addPod(p)
-	if a.seenAll() {
-		p.Unwant(a.state.Last)
-	}
 	return p
 }
 

@@ -80,7 +80,7 @@ func (v *rules) container(c *v1.Container, spec *v1.PodSpec, p *field.Path) {
 	v.env(c, p)
 	v.mounts(c, p)
 	v.resources(&c.Resources, p.Child("resources"))
-	v.probes(c, p, *spec.TerminationGracePeriodSeconds)
+	v.probes(c, spec, p)
 	v.security(c.SecurityContext, spec, p.Child("securityContext"))
 }
 

@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -8,7 +10,8 @@ import (
 )
 
 // probes is about a container's probes and hooks.
-func (v *rules) probes(c *v1.Container, p *field.Path, graceSeconds int64) {
+func (v *rules) probes(c *v1.Container, spec *v1.PodSpec, p *field.Path) {
+	graceSeconds := *spec.TerminationGracePeriodSeconds
 	v.probe(c.LivenessProbe, p.Child("livenessProbe"), true)
 	v.probe(c.StartupProbe, p.Child("startupProbe"), true)
 	v.probe(c.ReadinessProbe, p.Child("readinessProbe"), false)
@@ -18,8 +21,13 @@ func (v *rules) probes(c *v1.Container, p *field.Path, graceSeconds int64) {
 	q := p.Child("lifecycle")
 	v.hook(c.Lifecycle.PostStart, q.Child("postStart"), graceSeconds)
 	v.hook(c.Lifecycle.PreStop, q.Child("preStop"), graceSeconds)
-	if c.Lifecycle.StopSignal != nil {
-		v.add(field.Forbidden(q.Child("stopSignal"), "is not supported in static pods"))
+	if signal := c.Lifecycle.StopSignal; signal != nil {
+		if spec.OS == nil {
+			v.add(field.Required(field.NewPath("spec", "os", "name"), "a stop signal needs it"))
+		}
+		if !strings.HasPrefix(string(*signal), "SIG") {
+			v.invalid(q.Child("stopSignal"), *signal, "must be the name of a signal, as SIGTERM")
+		}
 	}
 }
 

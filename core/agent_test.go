@@ -1,0 +1,294 @@
+package core
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/core/config"
+	"seedlet.dev/world"
+)
+
+// node is a world in which everything works at once. What goes wrong is the simulator's business.
+type node struct {
+	t          *testing.T
+	agent      *Agent
+	now        time.Time
+	manifests  map[string]string
+	sandboxes  map[string]*runtimeapi.PodSandbox
+	containers map[string]*runtimeapi.Container
+	calls      []string // what was done, besides looking
+	pods       []*v1.Pod
+}
+
+func boot(t *testing.T, manifests map[string]string) *node {
+	n := &node{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), manifests: manifests,
+		sandboxes:  map[string]*runtimeapi.PodSandbox{},
+		containers: map[string]*runtimeapi.Container{}}
+	n.restart()
+	return n
+}
+
+func (n *node) restart() {
+	n.agent = New(Options{Config: defaults(), NodeName: "n1", RootDir: "/var/lib/kubelet",
+		ManifestPath: "/manifests"})
+	n.event(world.Event{Body: &world.Boot{BootID: "b", CPUs: 2, MemoryBytes: 1 << 30}})
+}
+
+func defaults() *kubeletconfig.KubeletConfiguration {
+	c := &kubeletconfig.KubeletConfiguration{}
+	config.SetDefaults(c)
+	return c
+}
+
+// event feeds one event, and the answers to what it leads to, until nothing is left to answer.
+func (n *node) event(ev world.Event) {
+	queue := []world.Event{ev}
+	for steps := 0; len(queue) > 0; steps++ {
+		if steps > 10_000 {
+			n.t.Fatalf("the agent never comes to rest: %+v", queue)
+		}
+		next := queue[0]
+		queue, next.Time = queue[1:], n.now
+		for _, eff := range n.agent.Step(next) {
+			body := n.do(eff.Body)
+			if eff.Op != 0 {
+				queue = append(queue, world.Event{Op: eff.Op, Body: body})
+			}
+		}
+	}
+}
+
+// pass lets time pass, waking the agent whenever it asked for it.
+func (n *node) pass(d time.Duration) {
+	end := n.now.Add(d)
+	for wake := n.agent.NextWake(); !wake.IsZero() && !wake.After(end); wake = n.agent.NextWake() {
+		if wake.After(n.now) {
+			n.now = wake
+		}
+		n.event(world.Event{})
+	}
+	n.now = end
+}
+
+func (n *node) do(effect any) any {
+	switch e := effect.(type) {
+	case *world.ReadFiles:
+		read := &world.FilesRead{Directory: true}
+		for name, text := range n.manifests {
+			read.Files = append(read.Files, world.File{Name: name, Data: []byte(text)})
+		}
+		return read
+	case *world.ListDir:
+		return &world.DirListed{}
+	case *world.MakeDir, *world.RemoveTree:
+		return &world.Done{}
+	case *world.PodsAnswer:
+		n.pods = e.Pods
+	case *runtimeapi.VersionRequest:
+		return &runtimeapi.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1"}
+	case *runtimeapi.RuntimeConfigRequest:
+		return &runtimeapi.RuntimeConfigResponse{}
+	case *runtimeapi.StatusRequest:
+		return &runtimeapi.StatusResponse{}
+	case *runtimeapi.PullImageRequest:
+		return &runtimeapi.PullImageResponse{ImageRef: "sha256:1"}
+	case *runtimeapi.ImageStatusRequest:
+		return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: "sha256:1"}}
+	}
+	return n.doRuntime(effect)
+}
+
+func (n *node) doRuntime(effect any) any {
+	switch e := effect.(type) {
+	case *runtimeapi.ListPodSandboxRequest:
+		list := &runtimeapi.ListPodSandboxResponse{}
+		for _, s := range n.sandboxes {
+			list.Items = append(list.Items, s)
+		}
+		return list
+	case *runtimeapi.ListContainersRequest:
+		list := &runtimeapi.ListContainersResponse{}
+		for _, c := range n.containers {
+			list.Containers = append(list.Containers, c)
+		}
+		return list
+	case *runtimeapi.RunPodSandboxRequest:
+		id := fmt.Sprintf("s%d", len(n.calls))
+		n.sandboxes[id] = &runtimeapi.PodSandbox{Id: id, Metadata: e.Config.Metadata}
+		n.did("run sandbox")
+		return &runtimeapi.RunPodSandboxResponse{PodSandboxId: id}
+	case *runtimeapi.PodSandboxStatusRequest:
+		return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{
+			Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.2"}}}
+	case *runtimeapi.CreateContainerRequest:
+		id := fmt.Sprintf("c%d", len(n.calls))
+		n.containers[id] = &runtimeapi.Container{Id: id, PodSandboxId: e.PodSandboxId,
+			Metadata: e.Config.Metadata, Labels: e.Config.Labels,
+			Annotations: e.Config.Annotations}
+		n.did("create", e.Config.Metadata.Name)
+		return &runtimeapi.CreateContainerResponse{ContainerId: id}
+	case *runtimeapi.StartContainerRequest:
+		c := n.containers[e.ContainerId]
+		c.State = runtimeapi.ContainerState_CONTAINER_RUNNING
+		n.did("start", c.Metadata.Name)
+		if c.Metadata.Name == "setup" {
+			c.State = runtimeapi.ContainerState_CONTAINER_EXITED
+		}
+		return &runtimeapi.StartContainerResponse{}
+	case *runtimeapi.ContainerStatusRequest:
+		c := n.containers[e.ContainerId]
+		return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{
+			Id: c.Id, State: c.State, StartedAt: n.now.UnixNano(), FinishedAt: n.now.UnixNano()}}
+	}
+	return n.end(effect)
+}
+
+func (n *node) end(effect any) any {
+	switch e := effect.(type) {
+	case *runtimeapi.StopContainerRequest:
+		c := n.containers[e.ContainerId]
+		c.State = runtimeapi.ContainerState_CONTAINER_EXITED
+		n.did("stop", c.Metadata.Name, fmt.Sprint(e.Timeout))
+		return &runtimeapi.StopContainerResponse{}
+	case *runtimeapi.RemoveContainerRequest:
+		n.did("remove", n.containers[e.ContainerId].Metadata.Name)
+		delete(n.containers, e.ContainerId)
+		return &runtimeapi.RemoveContainerResponse{}
+	case *runtimeapi.StopPodSandboxRequest:
+		n.sandboxes[e.PodSandboxId].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+		n.did("stop sandbox")
+		return &runtimeapi.StopPodSandboxResponse{}
+	case *runtimeapi.RemovePodSandboxRequest:
+		delete(n.sandboxes, e.PodSandboxId)
+		n.did("remove sandbox")
+		return &runtimeapi.RemovePodSandboxResponse{}
+	}
+	return nil // a statement
+}
+
+func (n *node) did(words ...string) { n.calls = append(n.calls, strings.Join(words, " ")) }
+
+func (n *node) takeCalls() string {
+	calls := strings.Join(n.calls, ", ")
+	n.calls = nil
+	return calls
+}
+
+const web = `{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {
+  terminationGracePeriodSeconds: 7,
+  initContainers: [{name: setup, image: i}], containers: [{name: web, image: i}]}}`
+
+func TestTheLifeOfAPod(t *testing.T) {
+	n := boot(t, map[string]string{"web.yaml": web})
+	n.pass(5 * time.Second)
+	want := "run sandbox, create setup, start setup, create web, start web"
+	if got := n.takeCalls(); got != want {
+		t.Fatalf("started by %q, want %q", got, want)
+	}
+	n.event(world.Event{Body: &world.PodsRequest{}})
+	if len(n.pods) != 1 || n.pods[0].Status.Phase != v1.PodRunning ||
+		n.pods[0].Status.PodIP != "10.0.0.2" || n.pods[0].Name != "web-n1" {
+		t.Fatalf("shown as %+v", n.pods)
+	}
+	n.restart()
+	n.pass(time.Minute)
+	if got := n.takeCalls(); got != "" {
+		t.Fatalf("a restart of the agent led to %q", got)
+	}
+	n.manifests = nil
+	n.pass(time.Minute)
+	want = "stop web 7, stop sandbox, remove setup, remove web, remove sandbox"
+	if got := n.takeCalls(); got != want {
+		t.Fatalf("ended by %q, want %q", got, want)
+	}
+	if len(n.agent.state.Pods) != 0 || len(n.agent.names) != 0 {
+		t.Error("the pod is not forgotten")
+	}
+}
+
+// An orphan of the runtime is ended once the sources are known not to want it.
+func TestAnOrphanIsEnded(t *testing.T) {
+	n := boot(t, map[string]string{"web.yaml": web})
+	n.pass(5 * time.Second)
+	n.takeCalls()
+	n.manifests = nil
+	n.restart()
+	n.pass(time.Minute)
+	want := "stop web 7, stop sandbox, remove setup, remove web, remove sandbox"
+	if got := n.takeCalls(); got != want {
+		t.Errorf("ended by %q, want %q", got, want)
+	}
+}
+
+func TestABrokenManifestIsSkipped(t *testing.T) {
+	n := boot(t, map[string]string{"a.yaml": "kind: {", "web.yaml": web, ".hidden.yaml": web})
+	n.pass(5 * time.Second)
+	if got := len(n.agent.state.Pods); got != 1 {
+		t.Errorf("%d pods, want the one that is not broken", got)
+	}
+}
+
+// A file that breaks while someone writes it does not end its pod; one that stays broken does.
+func TestAHalfWrittenManifest(t *testing.T) {
+	n := boot(t, map[string]string{"web.yaml": web})
+	n.pass(5 * time.Second)
+	n.takeCalls()
+	n.manifests["web.yaml"] = web[:40]
+	n.event(world.Event{Body: &world.FileChanged{Path: "/manifests"}})
+	n.pass(500 * time.Millisecond)
+	n.manifests["web.yaml"] = web
+	n.event(world.Event{Body: &world.FileChanged{Path: "/manifests"}})
+	n.pass(time.Minute)
+	if got := n.takeCalls(); got != "" {
+		t.Fatalf("a half-written manifest led to %q", got)
+	}
+	n.manifests["web.yaml"] = web[:40]
+	n.pass(time.Minute)
+	if got := n.takeCalls(); !strings.HasPrefix(got, "stop web") {
+		t.Errorf("a manifest that stays broken led to %q", got)
+	}
+}
+
+func TestSnapshotIsTheWholeState(t *testing.T) {
+	n := boot(t, map[string]string{"web.yaml": web})
+	n.pass(3 * time.Second)
+	before, err := n.agent.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.agent, err = Restore(before); err != nil {
+		t.Fatal(err)
+	}
+	after, _ := n.agent.Snapshot()
+	if !bytes.Equal(before, after) {
+		t.Errorf("restored as\n%s\nwant\n%s", after, before)
+	}
+	n.takeCalls()
+	n.pass(time.Minute)
+	if got := n.takeCalls(); got != "" {
+		t.Errorf("the restored agent did %q", got)
+	}
+	if _, err := Restore([]byte("{")); err == nil {
+		t.Error("half a snapshot was accepted")
+	}
+}
+
+// At rest the agent does nothing but look.
+func TestAtRest(t *testing.T) {
+	n := boot(t, map[string]string{"web.yaml": web})
+	n.pass(time.Minute)
+	n.takeCalls()
+	began := n.agent.state.Ops.Last
+	n.pass(100 * time.Second)
+	// Two lists a second, a status every 5 s, the manifests every 20 s, two directories a minute.
+	if ops := n.agent.state.Ops.Last - began; ops > 100*2+100/5+100/20+2*2+4 {
+		t.Errorf("%d operations in 100 s at rest", ops)
+	}
+}
