@@ -17,18 +17,19 @@ import (
 
 // node is a world in which everything works at once. What goes wrong is the simulator's business.
 type node struct {
-	t          *testing.T
 	agent      *Agent
 	now        time.Time
 	manifests  map[string]string
 	sandboxes  map[string]*runtimeapi.PodSandbox
 	containers map[string]*runtimeapi.Container
 	calls      []string // what was done, besides looking
+	podsMax    int      // zero for the default
+	stepsMax   int      // that one event may lead to; zero for 10,000
 	pods       []*v1.Pod
 }
 
-func boot(t *testing.T, manifests map[string]string) *node {
-	n := &node{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), manifests: manifests,
+func boot(manifests map[string]string) *node {
+	n := &node{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), manifests: manifests,
 		sandboxes:  map[string]*runtimeapi.PodSandbox{},
 		containers: map[string]*runtimeapi.Container{}}
 	n.restart()
@@ -36,7 +37,11 @@ func boot(t *testing.T, manifests map[string]string) *node {
 }
 
 func (n *node) restart() {
-	n.agent = New(Options{Config: defaults(), NodeName: "n1", RootDir: "/var/lib/kubelet",
+	config := defaults()
+	if n.podsMax > 0 {
+		config.MaxPods = int32(n.podsMax)
+	}
+	n.agent = New(Options{Config: config, NodeName: "n1", RootDir: "/var/lib/kubelet",
 		ManifestPath: "/manifests"})
 	n.event(world.Event{Body: &world.Boot{BootID: "b", CPUs: 2, MemoryBytes: 1 << 30}})
 }
@@ -51,8 +56,8 @@ func defaults() *kubeletconfig.KubeletConfiguration {
 func (n *node) event(ev world.Event) {
 	queue := []world.Event{ev}
 	for steps := 0; len(queue) > 0; steps++ {
-		if steps > 10_000 {
-			n.t.Fatalf("the agent never comes to rest: %+v", queue)
+		if steps > max(n.stepsMax, 10_000) {
+			panic(fmt.Sprintf("the agent never comes to rest: %+v", queue))
 		}
 		next := queue[0]
 		queue, next.Time = queue[1:], n.now
@@ -186,7 +191,7 @@ const web = `{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {
   initContainers: [{name: setup, image: i}], containers: [{name: web, image: i}]}}`
 
 func TestTheLifeOfAPod(t *testing.T) {
-	n := boot(t, map[string]string{"web.yaml": web})
+	n := boot(map[string]string{"web.yaml": web})
 	n.pass(5 * time.Second)
 	want := "run sandbox, create setup, start setup, create web, start web"
 	if got := n.takeCalls(); got != want {
@@ -215,7 +220,7 @@ func TestTheLifeOfAPod(t *testing.T) {
 
 // An orphan of the runtime is ended once the sources are known not to want it.
 func TestAnOrphanIsEnded(t *testing.T) {
-	n := boot(t, map[string]string{"web.yaml": web})
+	n := boot(map[string]string{"web.yaml": web})
 	n.pass(5 * time.Second)
 	n.takeCalls()
 	n.manifests = nil
@@ -228,7 +233,7 @@ func TestAnOrphanIsEnded(t *testing.T) {
 }
 
 func TestABrokenManifestIsSkipped(t *testing.T) {
-	n := boot(t, map[string]string{"a.yaml": "kind: {", "web.yaml": web, ".hidden.yaml": web})
+	n := boot(map[string]string{"a.yaml": "kind: {", "web.yaml": web, ".hidden.yaml": web})
 	n.pass(5 * time.Second)
 	if got := len(n.agent.state.Pods); got != 1 {
 		t.Errorf("%d pods, want the one that is not broken", got)
@@ -237,7 +242,7 @@ func TestABrokenManifestIsSkipped(t *testing.T) {
 
 // A file that breaks while someone writes it does not end its pod; one that stays broken does.
 func TestAHalfWrittenManifest(t *testing.T) {
-	n := boot(t, map[string]string{"web.yaml": web})
+	n := boot(map[string]string{"web.yaml": web})
 	n.pass(5 * time.Second)
 	n.takeCalls()
 	n.manifests["web.yaml"] = web[:40]
@@ -257,7 +262,7 @@ func TestAHalfWrittenManifest(t *testing.T) {
 }
 
 func TestSnapshotIsTheWholeState(t *testing.T) {
-	n := boot(t, map[string]string{"web.yaml": web})
+	n := boot(map[string]string{"web.yaml": web})
 	n.pass(3 * time.Second)
 	before, err := n.agent.Snapshot()
 	if err != nil {
@@ -282,7 +287,7 @@ func TestSnapshotIsTheWholeState(t *testing.T) {
 
 // At rest the agent does nothing but look.
 func TestAtRest(t *testing.T) {
-	n := boot(t, map[string]string{"web.yaml": web})
+	n := boot(map[string]string{"web.yaml": web})
 	n.pass(time.Minute)
 	n.takeCalls()
 	began := n.agent.state.Ops.Last

@@ -1,0 +1,56 @@
+package core
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/world"
+)
+
+// BenchmarkRelistAtRest is the time the core takes for one relist of 500 running pods with
+// nothing to do. It fails if anything but the next relist comes of it.
+func BenchmarkRelistAtRest(b *testing.B) {
+	const pods = 500
+	manifests := map[string]string{}
+	for i := range pods {
+		manifests[fmt.Sprintf("p%03d.yaml", i)] = fmt.Sprintf(`{apiVersion: v1, kind: Pod,
+			metadata: {name: p%03d}, spec: {containers: [{name: web, image: i}]}}`, i)
+	}
+	n := &node{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), manifests: manifests,
+		sandboxes:  map[string]*runtimeapi.PodSandbox{},
+		containers: map[string]*runtimeapi.Container{}, podsMax: pods, stepsMax: 1_000_000}
+	n.restart()
+	n.pass(5 * time.Second)
+	if len(n.containers) != pods {
+		b.Fatalf("%d containers run, want %d", len(n.containers), pods)
+	}
+	sandboxes := n.do(&runtimeapi.ListPodSandboxRequest{})
+	containers := n.do(&runtimeapi.ListContainersRequest{})
+	b.ReportAllocs()
+	for b.Loop() {
+		n.now = n.agent.NextWake()
+		effects := n.agent.Step(world.Event{Time: n.now})
+		answers := make([]world.Event, 0, 2)
+		for _, eff := range effects {
+			switch eff.Body.(type) {
+			case *runtimeapi.ListPodSandboxRequest:
+				answers = append(answers, world.Event{Op: eff.Op, Body: sandboxes})
+			case *runtimeapi.ListContainersRequest:
+				answers = append(answers, world.Event{Op: eff.Op, Body: containers})
+			default:
+				b.StopTimer()
+				answers = append(answers, world.Event{Op: eff.Op, Body: n.do(eff.Body)})
+				b.StartTimer()
+			}
+		}
+		for _, ev := range answers {
+			ev.Time = n.now
+			if out := n.agent.Step(ev); len(out) > 0 && ev.Body == sandboxes {
+				b.Fatalf("a relist at rest led to %d effects: %T", len(out), out[0].Body)
+			}
+		}
+	}
+}
