@@ -13,7 +13,8 @@ import (
 // Every body there is, by name, so that one recorder, one replayer, one hash and one trace serve
 // all ports.
 
-// plainBodies are the bodies that are not protobuf messages, and the port of those that are effects.
+// plainBodies are the bodies that are not protobuf messages, with the port of those that are
+// effects.
 var plainBodies = []struct {
 	body any
 	port PortName
@@ -99,7 +100,7 @@ func PortOf(body any) PortName {
 // BodyNames lists the names of all registered bodies in order.
 func BodyNames() []string {
 	names := make([]string, 0, len(bodyByName))
-	for name := range bodyByName { //workflowcheck:ignore sorted below
+	for name := range bodyByName { //ordered: sorted below
 		names = append(names, name)
 	}
 	sort.Strings(names)

@@ -8,9 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"seedlet.dev/core/document"
 )
 
 // The checks that rules are made of. Each takes the path of a field and its value, and adds an
@@ -90,7 +91,7 @@ func (v *rules) endpoint(name, value string) {
 
 // quantity checks an amount.
 func (v *rules) quantity(p *field.Path, value string) {
-	if q, err := resource.ParseQuantity(value); err != nil {
+	if q, err := document.ParseQuantity(value); err != nil {
 		v.add(field.Invalid(p, value, "must be a quantity, as 500Mi"))
 	} else if q.Sign() < 0 {
 		v.add(field.Invalid(p, value, "must not be negative"))

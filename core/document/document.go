@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 
 	yamlstream "go.yaml.in/yaml/v2"
@@ -60,9 +61,17 @@ func count(data []byte) (int, error) {
 // Decode fills into from a JSON document. It returns the paths of fields that into does not
 // have, or an error that names the field it is about.
 func Decode(doc []byte, into any) (unknown []string, err error) {
+	var whole any
+	if err := kubejson.UnmarshalCaseSensitivePreserveInts(doc, &whole); err != nil {
+		return nil, oneLine(err)
+	}
+	typ := reflect.TypeOf(into).Elem()
+	if err := boundQuantities("", whole, typ); err != nil {
+		return nil, err
+	}
 	strict, err := kubejson.UnmarshalStrict(doc, into)
 	if err != nil {
-		return nil, locate(doc, into, err)
+		return nil, locate(whole, typ, err)
 	}
 	for _, problem := range strict {
 		var field kubejson.FieldError

@@ -1,8 +1,11 @@
 package document
 
 import (
+	"strings"
 	"testing"
+	"time"
 
+	v1 "k8s.io/api/core/v1"
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
@@ -64,4 +67,54 @@ func text(err error) string {
 		return ""
 	}
 	return err.Error()
+}
+
+func TestDecodeRefusesAmountsThatTakeHours(t *testing.T) {
+	const at = "spec.containers[0].resources.limits.cpu: "
+	for amount, want := range map[string]string{
+		"1e-999999999":          at + "the exponent of a quantity has at most three digits",
+		"1E+0001000":            at + "the exponent of a quantity has at most three digits",
+		strings.Repeat("9", 65): at + "a quantity has at most 64 characters",
+		"1e0003":                "",
+		"1e3":                   "",
+	} {
+		var pod v1.Pod
+		doc := `{"metadata":{"labels":{"commit":"1e99999"}},"spec":{"containers":[{"resources":` +
+			`{"limits":{"cpu":"` + amount + `"}}}]}}`
+		if _, err := Decode([]byte(doc), &pod); text(err) != want {
+			t.Errorf("%s: got %q, want %q", amount, text(err), want)
+		}
+	}
+	_, err := Decode([]byte(`{"logging":{"options":{"json":{"infoBufferSize":"1e99999"}}}}`),
+		&kubeletconfigv1beta1.KubeletConfiguration{})
+	want := "logging.options.json.infoBufferSize: the exponent of a quantity has at most three digits"
+	if text(err) != want {
+		t.Errorf("got %q, want %q", text(err), want)
+	}
+}
+
+// A file of a few kilobytes must not keep the agent busy, whatever is in it.
+func TestHostileDocumentsAreRefusedQuickly(t *testing.T) {
+	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)
+	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c <= 'j'; c++ {
+		bomb += string(c) + ": &" + string(c) + " [" + strings.Repeat("*"+string(c-1)+",", 9) + "]\n"
+	}
+	for name, data := range map[string]string{
+		"deep":  "spec: {containers: " + deep + "}",
+		"bomb":  bomb,
+		"cycle": "a: &a [*a]",
+	} {
+		start := time.Now()
+		doc, err := Parse([]byte(data))
+		if err == nil {
+			_, err = Decode(doc, &v1.Pod{})
+		}
+		if err == nil || len(err.Error()) > 1000 {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("%s: took %v", name, took)
+		}
+	}
 }

@@ -18,13 +18,9 @@ import (
 // locateDepthMax bounds the search; no API type nests as deep.
 const locateDepthMax = 32
 
-// locate adds the path of the offending field to an error of decoding doc.
-func locate(doc []byte, into any, err error) error {
-	var whole any
-	if kubejson.UnmarshalCaseSensitivePreserveInts(doc, &whole) != nil {
-		return oneLine(err)
-	}
-	s := search{typ: reflect.TypeOf(into).Elem(), err: err}
+// locate adds the path of the offending field to an error of decoding a document into typ.
+func locate(whole any, typ reflect.Type, err error) error {
+	s := search{typ: typ, err: err}
 	path := s.narrow("", whole, func(part any) any { return part }, 0)
 	if path == "" {
 		return plain(s.err)

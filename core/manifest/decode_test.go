@@ -139,6 +139,7 @@ func TestDecodeRefuses(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(webManifest))
+	f.Add([]byte(validManifest))
 	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","uid":"../b"},` +
 		`"spec":{"containers":[{"name":"a","image":"b:latest"}],"hostNetwork":true}}`))
 	f.Add([]byte("a: &a [*a]"))

@@ -14,10 +14,9 @@ import (
 	"seedlet.dev/core/document"
 )
 
-// These are what the API server makes of the same specs.
-func TestDefaults(t *testing.T) {
-	for _, c := range []struct{ name, in, want string }{
-		{"an empty spec", `{}`, `
+// What the API server makes of specs.
+var defaulted = []struct{ name, in, want string }{
+	{"an empty spec", `{}`, `
 dnsPolicy: ClusterFirst
 enableServiceLinks: true
 restartPolicy: Always
@@ -26,7 +25,7 @@ securityContext: {}
 terminationGracePeriodSeconds: 30
 containers: null
 `},
-		{"nothing that is set", `
+	{"nothing that is set", `
 dnsPolicy: Default
 enableServiceLinks: false
 restartPolicy: Never
@@ -43,7 +42,7 @@ securityContext: {runAsUser: 5}
 terminationGracePeriodSeconds: 0
 containers: null
 `},
-		{"containers", `
+	{"containers", `
 hostNetwork: true
 containers:
 - name: a
@@ -97,7 +96,10 @@ schedulerName: default-scheduler
 securityContext: {}
 terminationGracePeriodSeconds: 30
 `},
-	} {
+}
+
+func TestDefaults(t *testing.T) {
+	for _, c := range defaulted {
 		t.Run(c.name, func(t *testing.T) {
 			var pod, want v1.Pod
 			parse(t, c.in, &pod.Spec)

@@ -74,6 +74,13 @@ func (v *rules) network(spec *v1.PodSpec, p *field.Path) {
 	if spec.Subdomain != "" {
 		v.each(p.Child("subdomain"), spec.Subdomain, validation.IsDNS1123Label(spec.Subdomain))
 	}
+	if name := spec.HostnameOverride; name != nil {
+		v.each(p.Child("hostnameOverride"), *name, validation.IsDNS1123Subdomain(*name))
+		v.within(p.Child("hostnameOverride"), int64(len(*name)), 1, hostnameLengthMax)
+		if spec.HostNetwork {
+			v.add(field.Forbidden(p.Child("hostnameOverride"), "hostNetwork is set"))
+		}
+	}
 	for i, alias := range spec.HostAliases {
 		q := p.Child("hostAliases").Index(i)
 		v.ip(q.Child("ip"), alias.IP)
@@ -89,6 +96,9 @@ func (v *rules) network(spec *v1.PodSpec, p *field.Path) {
 		v.add(field.Required(p.Child("dnsConfig", "nameservers"), "dnsPolicy None needs one"))
 	}
 }
+
+// hostnameLengthMax is what Linux takes for a host name, in bytes.
+const hostnameLengthMax = 64
 
 // The bounds that the API server has on what goes into a resolv.conf.
 const (

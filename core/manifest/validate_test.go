@@ -8,102 +8,105 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Each case changes one thing in a valid pod: the text after the first bar is put in the place
-// of the first, and the error must be about the field after the second.
+// Each of these changes one thing in a valid pod: the text after the first bar is put in the
+// place of the first, and the error must be about the field after the second.
+var changes = []string{
+	"name: web | name: Web | metadata.name",
+	"name: web | name: a/../b | metadata.name",
+	"namespace: shop | namespace: ../shop | metadata.namespace",
+	"namespace: shop | namespace: a.b | metadata.namespace",
+	"uid: u-1 | uid: ../../etc | metadata.uid",
+	"uid: u-1 | uid: '..' | metadata.uid",
+	"uid: u-1 | uid: a/b | metadata.uid",
+	"app: web | 'a b': web | metadata.labels",
+	"restartPolicy: Always | restartPolicy: Sometimes | spec.restartPolicy",
+	"GracePeriodSeconds: 5 | GracePeriodSeconds: -1 | spec.terminationGracePeriodSeconds",
+	"activeDeadlineSeconds: 9 | activeDeadlineSeconds: 0 | spec.activeDeadlineSeconds",
+	"dnsPolicy: Default | dnsPolicy: Cluster | spec.dnsPolicy",
+	"dnsPolicy: Default | dnsPolicy: None | spec.dnsConfig.nameservers",
+	"hostname: h | hostname: h.x | spec.hostname",
+	"hostPID: false | shareProcessNamespace: true\n  hostPID: true | " +
+		"spec.shareProcessNamespace",
+	"hostPID: false | hostUsers: false\n  hostPID: true | spec.hostPID",
+	"- name: setup | - name: app | spec.containers[0].name",
+	"- name: setup | - name: Setup | spec.initContainers[0].name",
+	"- name: app | - name: '' | spec.containers[0].name",
+	"image: app:1 | image: '' | spec.containers[0].image",
+	"image: app:1 | image: ' app' | spec.containers[0].image",
+	"PullPolicy: Never | PullPolicy: Rarely | spec.containers[0].imagePullPolicy",
+	"containerPort: 80 | containerPort: 0 | spec.containers[0].ports[0].containerPort",
+	"containerPort: 80 | containerPort: 65536 | spec.containers[0].ports[0].containerPort",
+	"name: http | name: HTTP | spec.containers[0].ports[0].name",
+	"protocol: TCP | protocol: ICMP | spec.containers[0].ports[0].protocol",
+	"hostPort: 8080 | hostPort: 70000 | spec.containers[0].ports[0].hostPort",
+	"hostPort: 8081 | hostPort: 8080 | spec.containers[0].ports[1].hostPort",
+	"hostNetwork: false | hostNetwork: true | spec.containers[0].ports[0].hostPort",
+	"name: VAR | name: 'A=B' | spec.containers[0].env[0].name",
+	"fieldPath: metadata.name | fieldPath: spec.x | " +
+		"spec.containers[0].env[1].valueFrom.fieldRef.fieldPath",
+	"name: data, mountPath | name: other, mountPath | " +
+		"spec.containers[0].volumeMounts[0].name",
+	"mountPath: /data | mountPath: '' | spec.containers[0].volumeMounts[0].mountPath",
+	"mountPath: /data | mountPath: /logs | spec.containers[0].volumeMounts[1].mountPath",
+	"subPath: a | subPath: a/../../b | spec.containers[0].volumeMounts[0].subPath",
+	"subPath: a | subPath: /a | spec.containers[0].volumeMounts[0].subPath",
+	"subPath: a | mountPropagation: Bidirectional | " +
+		"spec.containers[0].volumeMounts[0].mountPropagation",
+	"cpu: 100m | cpu: 2 | spec.containers[0].resources.requests[cpu]",
+	"cpu: 100m | cpu: -1 | spec.containers[0].resources.requests[cpu]",
+	"cpu: 100m | gpu: 1 | spec.containers[0].resources.requests[gpu]",
+	"cpu: 100m | x.io/gpu: 1 | spec.containers[0].resources.requests[x.io/gpu]",
+	"periodSeconds: 5 | periodSeconds: -5 | spec.containers[0].livenessProbe.periodSeconds",
+	"periodSeconds: 5 | successThreshold: 2 | " +
+		"spec.containers[0].livenessProbe.successThreshold",
+	"httpGet: {port: http} | httpGet: {port: 0} | " +
+		"spec.containers[0].livenessProbe.httpGet.port",
+	"httpGet: {port: http} | initialDelaySeconds: 1 | spec.containers[0].livenessProbe",
+	"seconds: 3 | seconds: 6 | spec.containers[0].lifecycle.preStop.sleep.seconds",
+	"runAsUser: 1 | runAsUser: -1 | spec.containers[0].securityContext.runAsUser",
+	"runAsUser: 1 | procMount: None | spec.containers[0].securityContext.procMount",
+	"name: data, emptyDir | name: Data, emptyDir | spec.volumes[0].name",
+	"name: logs, hostPath | name: data, hostPath | spec.volumes[1].name",
+	"path: /var/logs | path: /var/../etc | spec.volumes[1].hostPath.path",
+	"path: /var/logs | path: '' | spec.volumes[1].hostPath.path",
+	"medium: Memory | sizeLimit: -1Gi | spec.volumes[0].emptyDir.sizeLimit",
+	"medium: Memory | medium: Tape | spec.volumes[0].emptyDir.medium",
+	"emptyDir: {medium: Memory} | configMap: {name: c} | spec.volumes[0].configMap",
+	"emptyDir: {medium: Memory} | secret: {secretName: s} | spec.volumes[0].secret",
+	"emptyDir: {medium: Memory} | persistentVolumeClaim: {claimName: c} | " +
+		"spec.volumes[0].persistentVolumeClaim",
+	"emptyDir: {medium: Memory} | projected: {sources: [{serviceAccountToken: {path: t}}]} | " +
+		"spec.volumes[0].projected.sources[0].serviceAccountToken",
+	"emptyDir: {medium: Memory} | " +
+		"downwardAPI: {items: [{path: ../a, fieldRef: {fieldPath: metadata.name}}]} | " +
+		"spec.volumes[0].downwardAPI.items[0].path",
+	"value: x | valueFrom: {secretKeyRef: {name: s, key: k}} | " +
+		"spec.containers[0].env[0].valueFrom.secretKeyRef",
+	"value: x | valueFrom: {configMapKeyRef: {name: s, key: k}} | " +
+		"spec.containers[0].env[0].valueFrom.configMapKeyRef",
+	"hostname: h | serviceAccountName: s | spec.serviceAccountName",
+	"hostname: h | serviceAccount: s | spec.serviceAccountName",
+	"hostname: h | imagePullSecrets: [{name: s}] | spec.imagePullSecrets",
+	"hostname: h | resourceClaims: [{name: c}] | spec.resourceClaims",
+	"hostname: h | schedulingGates: [{name: g}] | spec.schedulingGates",
+	"hostname: h | ephemeralContainers: [{name: e, image: i}] | spec.ephemeralContainers",
+	"hostname: h | os: {name: windows} | spec.os.name",
+	"hostname: h | hostnameOverride: A_b | spec.hostnameOverride",
+	"hostname: h | hostAliases: [{ip: x}] | spec.hostAliases[0].ip",
+	"hostname: h | tolerations: [{operator: Is}] | spec.tolerations[0].operator",
+	"hostname: h | securityContext: {sysctls: [{name: a/../b, value: x}]} | " +
+		"spec.securityContext.sysctls[0].name",
+	"hostname: h | " +
+		"securityContext: {seccompProfile: {type: Localhost, localhostProfile: ../x}} | " +
+		"spec.securityContext.seccompProfile.localhostProfile",
+	"hostname: h | resources: {limits: {cpu: 500m}} | " +
+		"spec.containers[0].resources.limits[cpu]",
+	"image: setup:1 | image: s\n    readinessProbe: {tcpSocket: {port: 1}} | " +
+		"spec.initContainers[0].readinessProbe",
+}
+
 func TestValidateRefuses(t *testing.T) {
-	for _, change := range []string{
-		"name: web | name: Web | metadata.name",
-		"name: web | name: a/../b | metadata.name",
-		"namespace: shop | namespace: ../shop | metadata.namespace",
-		"namespace: shop | namespace: a.b | metadata.namespace",
-		"uid: u-1 | uid: ../../etc | metadata.uid",
-		"uid: u-1 | uid: '..' | metadata.uid",
-		"uid: u-1 | uid: a/b | metadata.uid",
-		"app: web | 'a b': web | metadata.labels",
-		"restartPolicy: Always | restartPolicy: Sometimes | spec.restartPolicy",
-		"GracePeriodSeconds: 5 | GracePeriodSeconds: -1 | spec.terminationGracePeriodSeconds",
-		"activeDeadlineSeconds: 9 | activeDeadlineSeconds: 0 | spec.activeDeadlineSeconds",
-		"dnsPolicy: Default | dnsPolicy: Cluster | spec.dnsPolicy",
-		"dnsPolicy: Default | dnsPolicy: None | spec.dnsConfig.nameservers",
-		"hostname: h | hostname: h.x | spec.hostname",
-		"hostPID: false | shareProcessNamespace: true\n  hostPID: true | " +
-			"spec.shareProcessNamespace",
-		"hostPID: false | hostUsers: false\n  hostPID: true | spec.hostPID",
-		"- name: setup | - name: app | spec.containers[0].name",
-		"- name: setup | - name: Setup | spec.initContainers[0].name",
-		"- name: app | - name: '' | spec.containers[0].name",
-		"image: app:1 | image: '' | spec.containers[0].image",
-		"image: app:1 | image: ' app' | spec.containers[0].image",
-		"PullPolicy: Never | PullPolicy: Rarely | spec.containers[0].imagePullPolicy",
-		"containerPort: 80 | containerPort: 0 | spec.containers[0].ports[0].containerPort",
-		"containerPort: 80 | containerPort: 65536 | spec.containers[0].ports[0].containerPort",
-		"name: http | name: HTTP | spec.containers[0].ports[0].name",
-		"protocol: TCP | protocol: ICMP | spec.containers[0].ports[0].protocol",
-		"hostPort: 8080 | hostPort: 70000 | spec.containers[0].ports[0].hostPort",
-		"hostPort: 8081 | hostPort: 8080 | spec.containers[0].ports[1].hostPort",
-		"hostNetwork: false | hostNetwork: true | spec.containers[0].ports[0].hostPort",
-		"name: VAR | name: 'A=B' | spec.containers[0].env[0].name",
-		"fieldPath: metadata.name | fieldPath: spec.x | " +
-			"spec.containers[0].env[1].valueFrom.fieldRef.fieldPath",
-		"name: data, mountPath | name: other, mountPath | " +
-			"spec.containers[0].volumeMounts[0].name",
-		"mountPath: /data | mountPath: '' | spec.containers[0].volumeMounts[0].mountPath",
-		"mountPath: /data | mountPath: /logs | spec.containers[0].volumeMounts[1].mountPath",
-		"subPath: a | subPath: a/../../b | spec.containers[0].volumeMounts[0].subPath",
-		"subPath: a | subPath: /a | spec.containers[0].volumeMounts[0].subPath",
-		"subPath: a | mountPropagation: Bidirectional | " +
-			"spec.containers[0].volumeMounts[0].mountPropagation",
-		"cpu: 100m | cpu: 2 | spec.containers[0].resources.requests[cpu]",
-		"cpu: 100m | cpu: -1 | spec.containers[0].resources.requests[cpu]",
-		"cpu: 100m | gpu: 1 | spec.containers[0].resources.requests[gpu]",
-		"cpu: 100m | x.io/gpu: 1 | spec.containers[0].resources.requests[x.io/gpu]",
-		"periodSeconds: 5 | periodSeconds: -5 | spec.containers[0].livenessProbe.periodSeconds",
-		"periodSeconds: 5 | successThreshold: 2 | " +
-			"spec.containers[0].livenessProbe.successThreshold",
-		"httpGet: {port: http} | httpGet: {port: 0} | " +
-			"spec.containers[0].livenessProbe.httpGet.port",
-		"httpGet: {port: http} | initialDelaySeconds: 1 | spec.containers[0].livenessProbe",
-		"seconds: 3 | seconds: 6 | spec.containers[0].lifecycle.preStop.sleep.seconds",
-		"runAsUser: 1 | runAsUser: -1 | spec.containers[0].securityContext.runAsUser",
-		"runAsUser: 1 | procMount: None | spec.containers[0].securityContext.procMount",
-		"name: data, emptyDir | name: Data, emptyDir | spec.volumes[0].name",
-		"name: logs, hostPath | name: data, hostPath | spec.volumes[1].name",
-		"path: /var/logs | path: /var/../etc | spec.volumes[1].hostPath.path",
-		"path: /var/logs | path: '' | spec.volumes[1].hostPath.path",
-		"medium: Memory | sizeLimit: -1Gi | spec.volumes[0].emptyDir.sizeLimit",
-		"medium: Memory | medium: Tape | spec.volumes[0].emptyDir.medium",
-		"emptyDir: {medium: Memory} | configMap: {name: c} | spec.volumes[0].configMap",
-		"emptyDir: {medium: Memory} | secret: {secretName: s} | spec.volumes[0].secret",
-		"emptyDir: {medium: Memory} | persistentVolumeClaim: {claimName: c} | " +
-			"spec.volumes[0].persistentVolumeClaim",
-		"emptyDir: {medium: Memory} | projected: {sources: [{serviceAccountToken: {path: t}}]} | " +
-			"spec.volumes[0].projected.sources[0].serviceAccountToken",
-		"emptyDir: {medium: Memory} | " +
-			"downwardAPI: {items: [{path: ../a, fieldRef: {fieldPath: metadata.name}}]} | " +
-			"spec.volumes[0].downwardAPI.items[0].path",
-		"value: x | valueFrom: {secretKeyRef: {name: s, key: k}} | " +
-			"spec.containers[0].env[0].valueFrom.secretKeyRef",
-		"value: x | valueFrom: {configMapKeyRef: {name: s, key: k}} | " +
-			"spec.containers[0].env[0].valueFrom.configMapKeyRef",
-		"hostname: h | serviceAccountName: s | spec.serviceAccountName",
-		"hostname: h | serviceAccount: s | spec.serviceAccountName",
-		"hostname: h | imagePullSecrets: [{name: s}] | spec.imagePullSecrets",
-		"hostname: h | resourceClaims: [{name: c}] | spec.resourceClaims",
-		"hostname: h | schedulingGates: [{name: g}] | spec.schedulingGates",
-		"hostname: h | ephemeralContainers: [{name: e, image: i}] | spec.ephemeralContainers",
-		"hostname: h | os: {name: windows} | spec.os.name",
-		"hostname: h | hostAliases: [{ip: x}] | spec.hostAliases[0].ip",
-		"hostname: h | tolerations: [{operator: Is}] | spec.tolerations[0].operator",
-		"hostname: h | securityContext: {sysctls: [{name: a/../b, value: x}]} | " +
-			"spec.securityContext.sysctls[0].name",
-		"hostname: h | " +
-			"securityContext: {seccompProfile: {type: Localhost, localhostProfile: ../x}} | " +
-			"spec.securityContext.seccompProfile.localhostProfile",
-		"hostname: h | resources: {limits: {cpu: 500m}} | " +
-			"spec.containers[0].resources.limits[cpu]",
-		"image: setup:1 | image: s\n    readinessProbe: {tcpSocket: {port: 1}} | " +
-			"spec.initContainers[0].readinessProbe",
-	} {
+	for _, change := range changes {
 		refuses(t, change)
 	}
 }

@@ -10,20 +10,22 @@ import (
 	"seedlet.dev/world"
 )
 
-// CRI runs the suite of the CRI port. Each case has pods of its own and removes them.
+// CRI runs the suite of the CRI port. Each case has pods of its own and removes them. The second
+// case pulls an image, which may be the one that all later cases need.
 func CRI(t *testing.T, w Runtime) {
 	cases := []struct {
 		name string
 		run  func(*pod)
 	}{
 		{"tells its version and that it is ready", aboutItself},
+		{"an absent image has an empty status and can be pulled", pullImage},
 		{"a sandbox is ready and listed", sandboxIsReady},
 		{"a sandbox name is taken until it is removed", sandboxNameIsTaken},
 		{"a sandbox name is taken while it is being made", sandboxNameIsTakenMeanwhile},
 		{"sandbox attempts live side by side", sandboxAttempts},
 		{"a stopped sandbox is not ready and has no address", stoppedSandbox},
 		{"stopping a sandbox kills what runs in it", stoppedSandboxKills},
-		{"stopping and removing what is unknown succeeds", unknownIsGone},
+		{"stopping and removing what is unknown does no harm", unknownIsGone},
 		{"statuses of what is unknown are not found", unknownStatus},
 		{"ids are of one kind", idsOfOneKind},
 		{"creating in a sandbox that is unknown or stopped fails", createInNoSandbox},
@@ -47,7 +49,6 @@ func CRI(t *testing.T, w Runtime) {
 		{"removing a sandbox removes its containers", removeSandboxWithContainers},
 		{"lists are filtered", listFilters},
 		{"labels, annotations and metadata come back", keepsWhatItWasTold},
-		{"an absent image has an empty status and can be pulled", pullImage},
 		{"a missing image cannot be pulled", pullMissingImage},
 	}
 	for i, c := range cases {
@@ -63,7 +64,9 @@ func CRI(t *testing.T, w Runtime) {
 func aboutItself(p *pod) {
 	v := must[*runtimeapi.VersionResponse](p, &runtimeapi.VersionRequest{})
 	p.check(v.RuntimeApiVersion == "v1" && v.RuntimeName != "", "version %v", v)
-	must[*runtimeapi.RuntimeConfigResponse](p, &runtimeapi.RuntimeConfigRequest{})
+	// containerd 1.6 does not know the call.
+	_, err := p.w.Call(&runtimeapi.RuntimeConfigRequest{})
+	p.check(err == nil || err.Has(world.KindInvalid), "RuntimeConfig: %v", err)
 	s := must[*runtimeapi.StatusResponse](p, &runtimeapi.StatusRequest{})
 	conditions := map[string]bool{}
 	for _, c := range s.GetStatus().GetConditions() {
@@ -140,8 +143,8 @@ func unknownIsGone(p *pod) {
 		&runtimeapi.StopPodSandboxRequest{PodSandboxId: nobody},
 		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: nobody},
 	} {
-		_, err := p.w.Call(body)
-		p.check(err == nil, "%s: %v", world.Call(body), err)
+		_, err := p.w.Call(body) // containerd 1.6 says that it is not found
+		p.check(err == nil || err.Has(world.KindNotFound), "%s: %v", world.Call(body), err)
 	}
 }
 

@@ -148,8 +148,11 @@ func (p *pod) exit(id string) *runtimeapi.ContainerStatus {
 	return nil
 }
 
+// stop stops a container. It lets some time pass first: a process that has only just begun has no
+// handler for TERM yet, and as the first of its namespace it would miss the signal.
 func (p *pod) stop(id string, graceSeconds int64) (took time.Duration) {
 	p.Helper()
+	p.w.Sleep(500 * time.Millisecond)
 	began := p.w.Now()
 	must[*runtimeapi.StopContainerResponse](p, &runtimeapi.StopContainerRequest{
 		ContainerId: id, Timeout: graceSeconds})

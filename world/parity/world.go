@@ -40,7 +40,7 @@ const (
 	Exits3       Process = "exits-3"       // at once, with code 3
 	Exits0       Process = "exits-0"       // at once, with code 0
 	IgnoresTerm  Process = "ignores-term"  // runs until KILL
-	HandlesTerm7 Process = "handles-term7" // runs until TERM, then takes about 1 s and exits with code 7
+	HandlesTerm7 Process = "handles-term7" // runs until TERM, exits with code 7 about 1 s later
 )
 
 // Runtime is a world with a container runtime in it.
@@ -52,8 +52,9 @@ type Runtime interface {
 	// Container returns a new configuration whose Image (with UserSpecifiedImage), Command and
 	// Args run such a process. The suite sets Metadata, Labels, Annotations, LogPath.
 	Container(Process) *runtimeapi.ContainerConfig
-	// Images names an image that is not here yet and can be pulled, and one that does not exist
-	// in its registry.
+	// Images names an image that is not here when the suite begins and can be pulled, and one
+	// that does not exist in its registry. The former may be the image of Container, as the suite
+	// pulls it before it makes any.
 	Images() (pullable, missing string)
 }
 

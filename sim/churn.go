@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// churn draws what somebody does to the manifests. Each file has at most one thing done to it,
+// but for rewrites, so that what is wanted in the end can be told from the plan.
+func (d *drawing) churn() {
+	c := &d.scenario.Spec.Churn
+	r := d.stream("churn files")
+	r.Shuffle(len(d.files), func(i, k int) { d.files[i], d.files[k] = d.files[k], d.files[i] })
+	d.each("removals", c.Removals, func(f drawnFile, at Duration, _ *rand.Rand) {
+		d.change(Change{At: at, File: f.name})
+	})
+	d.each("recreations", c.Recreations, func(f drawnFile, at Duration, r *rand.Rand) {
+		d.change(Change{At: at, File: f.name})
+		d.write(Change{At: at + Duration(c.Away.draw(r)), File: f.name, Pod: f.pod.Name}, r)
+	})
+	d.each("replacements", c.Replacements, func(f drawnFile, at Duration, r *rand.Rand) {
+		d.write(Change{At: at, File: f.name, Pod: d.variant(f.pod)}, r)
+	})
+	d.each("twins", c.Twins, func(f drawnFile, at Duration, r *rand.Rand) {
+		twin := "twin-" + f.name
+		d.write(Change{At: at, File: twin, Pod: d.variant(f.pod)}, r)
+		if r.IntN(2) == 0 { // the first one goes, and the twin takes over
+			later := at + Duration(c.Away.draw(r))
+			d.change(Change{At: later, File: f.name})
+		}
+	})
+	d.each("rewrites", c.Rewrites, func(f drawnFile, at Duration, r *rand.Rand) {
+		d.write(Change{At: at, File: f.name, Pod: f.pod.Name, Note: "written again"}, r)
+	})
+	broken := d.stream("broken files")
+	for n := range d.times("broken files", c.Broken, c.Always) {
+		d.change(Change{
+			At: d.moment(broken), File: fmt.Sprintf("broken-%d.yaml", n), Text: "kind: Nonsense\n",
+		})
+	}
+}
+
+// each draws a number of files that nothing has been done to yet, and what is done to them.
+func (d *drawing) each(what string, count Count, do func(drawnFile, Duration, *rand.Rand)) {
+	r := d.stream("churn " + what)
+	for range d.times(what, count, d.scenario.Spec.Churn.Always) {
+		if len(d.files) == 0 {
+			return
+		}
+		f := d.files[0]
+		d.files = d.files[1:]
+		do(f, d.moment(r), r)
+	}
+}
+
+// write draws whether a file is written in two halves. They are closer together than the agent's
+// patience with broken files, which is a second.
+func (d *drawing) write(c Change, r *rand.Rand) {
+	if d.scenario.Spec.Churn.Torn.chance(r) {
+		c.Torn = Duration(time.Duration(1 + r.Int64N(int64(800*time.Millisecond))).
+			Round(time.Millisecond))
+	}
+	d.change(c)
+}
+
+func (d *drawing) change(c Change) {
+	c.At = min(c.At, d.plan.Spec.Duration)
+	d.plan.Spec.Manifests = append(d.plan.Spec.Manifests, c)
+}
+
+// variant adds a pod like the given one, of the same name but for another image, and returns the
+// name of its entry.
+func (d *drawing) variant(pod PlanPod) string {
+	v := pod
+	v.Name = pod.Name + "-v2"
+	v.Manifest = clone(pod.Manifest)
+	for _, c := range containerFields(v.Manifest) {
+		c["image"] = "registry.test/other:2"
+	}
+	d.plan.Spec.Pods = append(d.plan.Spec.Pods, v)
+	return v.Name
+}

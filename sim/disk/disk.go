@@ -1,0 +1,113 @@
+// Package disk is the simulated file system: the file system port of the simulated world, and the
+// disk under it, which forgets what nobody forced it to keep when the power goes.
+//
+// Contract: the content outlives the agent; the watches and the work in flight, which are the
+// agent's own, die with it, so that a tree may be left half removed. What takes effect is written
+// to the truth log at that instant. Links, permissions and mounts do not exist here.
+//
+// Start reading at serve; then tree.go for what is there now, and journal.go for what a power cut
+// would leave of it.
+package disk
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"seedlet.dev/sim/agenda"
+	"seedlet.dev/sim/truth"
+	"seedlet.dev/sim/wire"
+	"seedlet.dev/world"
+)
+
+// Options are what a disk is made of.
+type Options struct {
+	Agenda *agenda.Agenda
+	Truth  *truth.Log
+	Seed   uint64
+	Faults wire.FaultSource  // nil: nothing goes wrong
+	Answer func(world.Event) // takes the answers of the first life
+}
+
+// Disk is a file system. It is for one goroutine.
+type Disk struct {
+	opts    Options
+	wire    *wire.Wire
+	root    *node
+	journal journal
+	watched []string // by the agent that lives now
+	full    bool
+}
+
+// New makes an empty disk.
+func New(opts Options) *Disk {
+	return &Disk{
+		opts: opts,
+		wire: wire.New(wire.Options{
+			Agenda: opts.Agenda, Faults: opts.Faults, Answer: opts.Answer, Seed: opts.Seed,
+		}),
+		root:    &node{dir: true, mode: 0o755, modTime: opts.Agenda.Now()},
+		journal: journal{rng: wire.Stream(opts.Seed, "disk journal")},
+	}
+}
+
+// Do implements world.Port.
+func (d *Disk) Do(eff world.Effect) {
+	if watch, ok := eff.Body.(*world.Watch); ok {
+		if p := path.Clean(watch.Path); !slices.Contains(d.watched, p) {
+			d.watched = append(d.watched, p)
+		}
+		return
+	}
+	d.wire.Send(eff, d.serve)
+}
+
+// serve takes a call that has arrived.
+func (d *Disk) serve(call *wire.Call) {
+	if call.Fate.Before != nil {
+		call.Fail(call.Fate.Before)
+		return
+	}
+	call.Begin(func() {
+		switch req := call.Effect.Body.(type) {
+		case *world.ReadFiles:
+			d.readFiles(call, req)
+		case *world.ListDir:
+			d.listDir(call, req)
+		case *world.MakeDir:
+			d.makeDir(call, req)
+		case *world.WriteFile:
+			d.writeFile(call, req)
+		case *world.RemoveTree:
+			d.removeTree(call, req)
+		default:
+			panic("disk: no such call: " + call.Name)
+		}
+	})
+}
+
+// Connect begins a life of the agent: answers go to it from now on.
+func (d *Disk) Connect(answer func(world.Event)) { d.wire.Connect(answer) }
+
+// Disconnect ends a life of the agent, and with it all that it was doing on the disk.
+func (d *Disk) Disconnect() {
+	d.watched = nil
+	d.wire.Disconnect()
+	d.wire.Break(0)
+}
+
+// notify tells the agent of a change at a path.
+func (d *Disk) notify(changed string) {
+	for _, p := range d.watched {
+		if p == changed || p == path.Dir(changed) || strings.HasPrefix(p, changed+"/") {
+			d.wire.Tell("FileChanged", &world.FileChanged{Path: p})
+		}
+	}
+}
+
+func (d *Disk) tell(kind truth.Kind, p, cause string) {
+	d.opts.Truth.Add(truth.Fact{Time: d.now(), Kind: kind, Path: p, Cause: cause})
+}
+
+func (d *Disk) now() time.Time { return d.opts.Agenda.Now() }

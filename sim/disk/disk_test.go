@@ -1,0 +1,242 @@
+package disk
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"seedlet.dev/sim/agenda"
+	"seedlet.dev/sim/truth"
+	"seedlet.dev/sim/wire"
+	"seedlet.dev/world"
+	"seedlet.dev/world/parity"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// simWorld is a disk and somebody who calls it.
+type simWorld struct {
+	agenda  *agenda.Agenda
+	disk    *Disk
+	facts   []string
+	ops     world.OpID
+	answers map[world.OpID]world.Event
+	changed []string
+}
+
+func newWorld(seed uint64, faults wire.FaultSource) *simWorld {
+	w := &simWorld{agenda: agenda.New(start, seed), answers: map[world.OpID]world.Event{}}
+	log := &truth.Log{}
+	log.Subscribe(func(f truth.Fact) {
+		w.facts = append(w.facts, strings.TrimSpace(fmt.Sprintf("%s %s %s", f.Kind, f.Path, f.Cause)))
+	})
+	w.disk = New(Options{Agenda: w.agenda, Truth: log, Seed: seed, Answer: w.answer,
+		Faults: faults})
+	return w
+}
+
+func (w *simWorld) answer(ev world.Event) {
+	if changed, ok := ev.Body.(*world.FileChanged); ok {
+		w.changed = append(w.changed, changed.Path)
+		return
+	}
+	w.answers[ev.Op] = ev
+}
+
+func (w *simWorld) Begin(body any) func() (any, *world.Error) {
+	w.ops++
+	op := w.ops
+	w.disk.Do(world.Effect{Op: op, Body: body, Deadline: w.agenda.Now().Add(2 * time.Minute)})
+	return func() (any, *world.Error) {
+		for {
+			if ev, ok := w.answers[op]; ok {
+				return ev.Body, ev.Err
+			}
+			if !w.agenda.Run() {
+				panic(world.Call(body) + " was never answered")
+			}
+		}
+	}
+}
+
+func (w *simWorld) Call(body any) (any, *world.Error) { return w.Begin(body)() }
+func (w *simWorld) Tell(body any)                     { w.disk.Do(world.Effect{Body: body}) }
+func (w *simWorld) Now() time.Time                    { return w.agenda.Now() }
+func (w *simWorld) Dir() string                       { return "/parity" }
+
+func (w *simWorld) Sleep(d time.Duration) {
+	awake := false
+	w.agenda.After(d, func() { awake = true })
+	for !awake {
+		w.agenda.Run()
+	}
+}
+
+func (w *simWorld) Changed() []string {
+	changed := w.changed
+	w.changed = nil
+	return changed
+}
+
+func TestParity(t *testing.T) {
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			parity.FileSystem(t, newWorld(seed, nil))
+		})
+	}
+}
+
+// always gives every call of a name the same fate.
+type always map[string]wire.Fate
+
+func (a always) Fate(call string, _ int, _ time.Time) wire.Fate { return a[call] }
+
+func TestFullDisk(t *testing.T) {
+	w := newWorld(1, nil)
+	w.disk.Write("/etc/pods/web.yaml", []byte("x"))
+	w.disk.SetFull(true)
+	_, err := w.Call(&world.MakeDir{Path: "/var/log", Mode: 0o755})
+	if !err.Has(world.KindExhausted) || w.disk.Exists("/var") {
+		t.Errorf("making a directory: %v", err)
+	}
+	if _, err = w.Call(&world.MakeDir{Path: "/etc/pods"}); err != nil {
+		t.Errorf("making one that exists: %v", err)
+	}
+	_, err = w.Call(&world.WriteFile{Path: "/etc/pods/web.yaml", Data: []byte("y")})
+	if data, _ := w.disk.Read("/etc/pods/web.yaml"); !err.Has(world.KindExhausted) ||
+		string(data) != "x" {
+		t.Errorf("writing: %v, %q", err, data)
+	}
+	w.disk.SetFull(false)
+	if _, err = w.Call(&world.RemoveTree{Path: "/etc"}); err != nil || len(w.disk.Walk()) != 0 {
+		t.Errorf("%v, %v", err, w.disk.Walk())
+	}
+	want := []string{"PathWritten /etc/pods/web.yaml user", "PathRemoved /etc"}
+	if !slices.Equal(w.facts, want) {
+		t.Errorf("facts %q", w.facts)
+	}
+}
+
+func TestTornWrite(t *testing.T) {
+	w := newWorld(1, nil)
+	w.disk.WriteTorn("/m/a", []byte("1234"), time.Second)
+	if data, _ := w.disk.Read("/m/a"); string(data) != "12" {
+		t.Errorf("at first: %q", data)
+	}
+	w.Sleep(2 * time.Second)
+	if data, _ := w.disk.Read("/m/a"); string(data) != "1234" {
+		t.Errorf("at last: %q", data)
+	}
+	w.disk.WriteTorn("/m/a", []byte("5678"), time.Second)
+	w.disk.Remove("/m/a")
+	w.Sleep(2 * time.Second)
+	if w.disk.Exists("/m/a") {
+		t.Error("a torn write went on in a file that was removed")
+	}
+}
+
+func TestChangesAreLostAndLate(t *testing.T) {
+	for _, c := range []struct {
+		fate wire.Fate
+		want []string
+	}{
+		{wire.Fate{Lost: true}, nil},
+		{wire.Fate{Receive: 3 * time.Second}, []string{"/m"}},
+	} {
+		w := newWorld(1, always{"FileChanged": c.fate})
+		w.Tell(&world.Watch{Path: "/m"})
+		w.disk.Write("/m/a", nil)
+		w.Sleep(2 * time.Second)
+		if len(w.changed) != 0 {
+			t.Errorf("told too soon: %q", w.changed)
+		}
+		w.Sleep(2 * time.Second)
+		if !slices.Equal(w.changed, c.want) {
+			t.Errorf("%+v: told %q, want %q", c.fate, w.changed, c.want)
+		}
+	}
+}
+
+func TestADeadAgentDoesNothing(t *testing.T) {
+	halves := 0
+	for seed := range uint64(40) {
+		w := newWorld(seed, always{"MakeDir": {Receive: time.Millisecond}})
+		for i := range 5 {
+			w.disk.Write(fmt.Sprintf("/pods/uid/file%d", i), nil)
+		}
+		w.Tell(&world.Watch{Path: "/pods"})
+		w.Begin(&world.MakeDir{Path: "/made", Mode: 0o755})
+		w.Begin(&world.RemoveTree{Path: "/pods/uid"})
+		w.agenda.Run() // the removal has begun
+		w.disk.Disconnect()
+		w.Sleep(time.Minute)
+		if w.disk.Exists("/made") || !w.disk.Exists("/pods/uid") || len(w.answers) != 0 {
+			t.Fatalf("seed %d: the dead agent went on: %v %v", seed, w.disk.Walk(), w.answers)
+		}
+		if n := len(w.disk.List("/pods/uid")); n > 0 && n < 5 {
+			halves++
+		}
+		w.changed = nil
+		w.disk.Connect(w.answer)
+		w.disk.Write("/pods/x", nil)
+		w.Sleep(time.Minute)
+		if len(w.changed) != 0 {
+			t.Fatal("a watch outlived its agent")
+		}
+		if _, err := w.Call(&world.RemoveTree{Path: "/pods/uid"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if halves < 5 {
+		t.Errorf("only %d of 40 removals were left half done", halves)
+	}
+}
+
+func TestPowerLoss(t *testing.T) {
+	outcomes := map[string]int{}
+	for seed := range uint64(200) {
+		w := newWorld(seed, nil)
+		w.disk.Write("/m/old", []byte("old"))
+		w.Sleep(time.Minute)
+		w.disk.Write("/m/new", []byte("12345678"))
+		w.disk.Remove("/m/old")
+		w.disk.PowerLoss()
+		state := ""
+		for _, p := range w.disk.Walk() {
+			if data, ok := w.disk.Read(p); ok {
+				state += fmt.Sprintf("%s=%d ", p, len(data))
+			}
+		}
+		outcomes[state]++
+	}
+	whole, none := "/m/new=8 ", "/m/old=3 "
+	if outcomes[whole] == 0 || outcomes[none] == 0 || outcomes["/m/new=8 /m/old=3 "] == 0 ||
+		outcomes["/m/new=0 "]+outcomes["/m/new=3 "] == 0 {
+		t.Errorf("outcomes %v", outcomes)
+	}
+	for state := range outcomes {
+		if state == "" || !strings.Contains(state, "new") && !strings.Contains(state, "old=3") {
+			t.Errorf("impossible outcome %q", state)
+		}
+	}
+}
+
+func TestPowerLossKeepsWhatWasForced(t *testing.T) {
+	for seed := range uint64(50) {
+		w := newWorld(seed, nil)
+		w.disk.Write("/m/user", []byte("12345678"))
+		_, err := w.Call(&world.WriteFile{Path: "/m/agent", Data: []byte("state"), Mode: 0o600})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.disk.Write("/m/agent2", []byte("x"))
+		w.disk.PowerLoss()
+		agent, _ := w.disk.Read("/m/agent")
+		user, _ := w.disk.Read("/m/user")
+		if string(agent) != "state" || string(user) != "12345678" {
+			t.Fatalf("seed %d: %q %q", seed, agent, user)
+		}
+	}
+}

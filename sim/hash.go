@@ -1,0 +1,111 @@
+package sim
+
+import (
+	"encoding/binary"
+
+	"github.com/cespare/xxhash/v2"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/world"
+)
+
+// rolling is the hash of a run: every event and every effect, in their canonical forms.
+type rolling struct {
+	digest xxhash.Digest
+	ready  bool
+	buf    []byte
+	// Unchanged lists are the same message as before (see sim/runtime): most of what there is
+	// to hash is hashed once.
+	lists [2]struct {
+		message proto.Message
+		sum     uint64
+	}
+}
+
+func (h *rolling) sum() uint64 { return h.digest.Sum64() }
+
+func (h *rolling) step(life int, ev world.Event, effects []world.Effect) {
+	if !h.ready {
+		h.digest.Reset()
+		h.ready = true
+	}
+	h.number(uint64(life), uint64(ev.Time.Sub(Start)), uint64(ev.Op), uint64(len(effects)))
+	h.body(ev.Body)
+	if ev.Err != nil {
+		h.text(string(ev.Err.Kind))
+		h.text(ev.Err.Message)
+	}
+	for i := range effects {
+		eff := &effects[i]
+		var deadline uint64
+		if eff.Op != 0 {
+			deadline = uint64(eff.Deadline.Sub(Start))
+		}
+		h.number(uint64(eff.Op), deadline)
+		h.body(eff.Body)
+	}
+}
+
+func (h *rolling) body(body any) {
+	if body == nil {
+		return
+	}
+	h.text(world.BodyName(body))
+	switch b := body.(type) {
+	case *runtimeapi.ListPodSandboxResponse:
+		h.list(0, b)
+	case *runtimeapi.ListContainersResponse:
+		h.list(1, b)
+	case *world.PodsAnswer:
+		h.pods(b)
+	default:
+		h.write(h.form(body))
+	}
+}
+
+func (h *rolling) list(which int, message proto.Message) {
+	known := &h.lists[which]
+	if known.message != message {
+		known.message, known.sum = message, xxhash.Sum64(h.form(message))
+	}
+	h.number(known.sum)
+}
+
+// pods hashes what an answer says of the agent; the specs in it came from the plan.
+func (h *rolling) pods(answer *world.PodsAnswer) {
+	for _, pod := range answer.Pods {
+		h.text(string(pod.UID))
+		data, err := pod.Status.Marshal()
+		if err != nil {
+			panic("hash: " + err.Error())
+		}
+		h.write(data)
+	}
+}
+
+func (h *rolling) form(body any) []byte {
+	var err error
+	if h.buf, err = world.AppendBody(h.buf[:0], body); err != nil {
+		panic("hash: " + err.Error())
+	}
+	return h.buf
+}
+
+func (h *rolling) text(s string) {
+	h.number(uint64(len(s)))
+	h.digest.WriteString(s)
+}
+
+func (h *rolling) write(data []byte) {
+	h.number(uint64(len(data)))
+	h.digest.Write(data)
+}
+
+func (h *rolling) number(numbers ...uint64) {
+	var b [8]byte
+	for _, n := range numbers {
+		binary.LittleEndian.PutUint64(b[:], n)
+		h.digest.Write(b[:])
+	}
+}

@@ -1,0 +1,284 @@
+package sim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
+
+	"seedlet.dev/core/config"
+	"seedlet.dev/core/manifest"
+)
+
+// Plan says exactly what happens in a run. Times are counted from its start. It is a file: what
+// is edited in it changes that and, as far as possible, nothing else.
+type Plan struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"` // Plan
+	Metadata   Metadata `json:"metadata"`
+	Spec       PlanSpec `json:"spec"`
+}
+
+// PlanSpec is what a plan is made of.
+type PlanSpec struct {
+	Scenario string   `json:"scenario"` // that it was drawn from
+	Seed     uint64   `json:"seed"`     // of what is drawn during the run
+	Order    Order    `json:"order"`    // of what happens at about the same time
+	Duration Duration `json:"duration"` // of the faults; then the world heals
+	Settle   Duration `json:"settle"`   // the longest that pods may take then
+	Node     Node     `json:"node,omitempty"`
+
+	Pods        []PlanPod     `json:"pods"`
+	Manifests   []Change      `json:"manifests"`
+	Images      []PlanImage   `json:"images,omitempty"`
+	Faults      []Window      `json:"faults,omitempty"`
+	AgentKills  []AgentKill   `json:"agentKills,omitempty"`
+	RuntimeEnds []RuntimeEnd  `json:"runtimeRestarts,omitempty"`
+	Kills       []Kill        `json:"kills,omitempty"`
+	Sandboxes   []SandboxKill `json:"sandboxKills,omitempty"`
+	Expect      []Expect      `json:"expect,omitempty"`
+}
+
+// Order is the strategy by which latencies, and with them the order of events, are drawn.
+type Order string
+
+// The strategies. Uniform draws the latency of each call by itself. Priority gives each kind of
+// call a priority, and new ones at a few drawn moments, and the latency follows from it: calls of
+// a low priority are overtaken by all others for a while, as in probabilistic concurrency testing.
+const (
+	OrderUniform  Order = "uniform"
+	OrderPriority Order = "priority"
+)
+
+// PlanPod is one manifest and what its containers do.
+type PlanPod struct {
+	Name       string         `json:"name"` // by which changes refer to it
+	Manifest   map[string]any `json:"manifest"`
+	Behaviours []Behaviour    `json:"behaviours,omitempty"`
+}
+
+// Behaviour is what the processes of one container do, one after the other; the last entry holds
+// for all later ones.
+type Behaviour struct {
+	Container   string       `json:"container"`
+	StopTakes   Duration     `json:"stopTakes,omitempty"`
+	IgnoresTerm bool         `json:"ignoresTerm,omitempty"`
+	HandlesTerm bool         `json:"handlesTerm,omitempty"`
+	Processes   []ProcessRun `json:"processes,omitempty"` // none: each runs until stopped
+}
+
+// ProcessRun is what one process does. The zero ProcessRun runs until it is stopped.
+type ProcessRun struct {
+	Runs     Duration `json:"runs,omitempty"`
+	ExitCode int32    `json:"exitCode,omitempty"`
+	OOM      bool     `json:"oom,omitempty"`
+}
+
+// Change is one change of the manifest directory.
+type Change struct {
+	At   Duration `json:"at"`
+	File string   `json:"file"`           // its name in the directory
+	Pod  string   `json:"pod,omitempty"`  // what is written: the name of an entry of pods
+	Text string   `json:"text,omitempty"` // instead: what is written, as it is
+	Torn Duration `json:"torn,omitempty"` // half of it at first, the rest so much later
+	Note string   `json:"note,omitempty"` // a comment written on top, which changes nothing
+	// With neither pod nor text the file is removed.
+}
+
+// PlanImage is an image that is not there until it has been pulled.
+type PlanImage struct {
+	Ref       string   `json:"ref"`
+	PullTakes Duration `json:"pullTakes"`
+	Failures  int      `json:"failures,omitempty"` // pulls that fail before the first that does not
+}
+
+// AgentKill ends a life of the agent, at a time or right after it has begun a number of effects
+// counted over all lives, whichever of the two is given.
+type AgentKill struct {
+	At           Duration `json:"at,omitempty"`
+	AfterEffects int      `json:"afterEffects,omitempty"`
+	Down         Duration `json:"down"`
+}
+
+// RuntimeEnd restarts the runtime's process.
+type RuntimeEnd struct {
+	At   Duration `json:"at"`
+	Down Duration `json:"down"`
+}
+
+// Kill ends the process of a container, if it runs then.
+type Kill struct {
+	At        Duration `json:"at"`
+	Pod       string   `json:"pod"` // the name of an entry of pods
+	Container string   `json:"container"`
+	ExitCode  int32    `json:"exitCode"`
+}
+
+// SandboxKill ends what holds the sandbox of a pod, if there is one then.
+type SandboxKill struct {
+	At  Duration `json:"at"`
+	Pod string   `json:"pod"`
+}
+
+// ParsePlan reads a plan file. An error is one line that names the file and the field.
+func ParsePlan(file string, data []byte) (*Plan, error) {
+	p := &Plan{}
+	if err := decode(file, data, "Plan", p); err != nil {
+		return nil, err
+	}
+	if p.APIVersion != APIVersion || p.Kind != "Plan" {
+		return nil, fmt.Errorf("%s: want apiVersion %s, kind Plan; have %q, %q",
+			file, APIVersion, p.APIVersion, p.Kind)
+	}
+	if err := p.Validate(); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return p, nil
+}
+
+// YAML writes the plan as the file that ParsePlan reads.
+func (p *Plan) YAML() []byte {
+	data, err := yaml.Marshal(p)
+	if err != nil {
+		panic("sim: a plan cannot be written: " + err.Error())
+	}
+	return data
+}
+
+// Validate says what is wrong with a plan, by its field.
+func (p *Plan) Validate() error {
+	s := &p.Spec
+	switch {
+	case p.Metadata.Name == "":
+		return errors.New("metadata.name: want a name, have none")
+	case s.Order != OrderUniform && s.Order != OrderPriority:
+		return fmt.Errorf("spec.order: want uniform or priority, have %q", s.Order)
+	case time.Duration(s.Duration) < time.Second:
+		return fmt.Errorf("spec.duration: want at least 1s, have %s", s.Duration)
+	case time.Duration(s.Settle) < time.Second:
+		return fmt.Errorf("spec.settle: want at least 1s, have %s", s.Settle)
+	}
+	if _, err := kubelet(s.Node.Config); err != nil {
+		return err
+	}
+	if err := s.validatePods(); err != nil {
+		return err
+	}
+	for i := range s.Faults {
+		if err := s.Faults[i].validate(); err != nil {
+			return fmt.Errorf("spec.faults[%d].%w", i, err)
+		}
+	}
+	for i, k := range s.AgentKills {
+		if (k.At == 0) == (k.AfterEffects <= 0) {
+			return fmt.Errorf("spec.agentKills[%d]: want either at or afterEffects above 0", i)
+		}
+	}
+	for i, e := range s.Expect {
+		if !knownPhase(e.Phase) {
+			return fmt.Errorf("spec.expect[%d].phase: want Pending, Running, Succeeded or Failed, "+
+				"have %q", i, e.Phase)
+		}
+	}
+	return nil
+}
+
+func (s *PlanSpec) validatePods() error {
+	names := map[string]bool{}
+	for i := range s.Pods {
+		pod := &s.Pods[i]
+		if pod.Name == "" || names[pod.Name] {
+			return fmt.Errorf("spec.pods[%d].name: want a name of its own, have %q", i, pod.Name)
+		}
+		names[pod.Name] = true
+		if _, err := pod.decode("manifest"); err != nil {
+			return fmt.Errorf("spec.pods[%d].%w", i, err)
+		}
+	}
+	for i, c := range s.Manifests {
+		switch {
+		case c.File == "" || strings.ContainsAny(c.File, "/\x00") || c.File == "." || c.File == "..":
+			return fmt.Errorf("spec.manifests[%d].file: want a file name, have %q", i, c.File)
+		case c.Pod != "" && c.Text != "":
+			return fmt.Errorf("spec.manifests[%d]: want either pod or text", i)
+		case c.Pod != "" && !names[c.Pod]:
+			return fmt.Errorf("spec.manifests[%d].pod: no pod is called %q", i, c.Pod)
+		case strings.Contains(c.Note, "\n"):
+			return fmt.Errorf("spec.manifests[%d].note: want one line", i)
+		}
+	}
+	for i, k := range s.Kills {
+		if !names[k.Pod] {
+			return fmt.Errorf("spec.kills[%d].pod: no pod is called %q", i, k.Pod)
+		}
+	}
+	for i, k := range s.Sandboxes {
+		if !names[k.Pod] {
+			return fmt.Errorf("spec.sandboxKills[%d].pod: no pod is called %q", i, k.Pod)
+		}
+	}
+	return nil
+}
+
+// text is the content of the file that holds the pod.
+func (p *PlanPod) text() []byte {
+	data, err := json.MarshalIndent(p.Manifest, "", "  ")
+	if err != nil {
+		panic("sim: a manifest cannot be written: " + err.Error())
+	}
+	return append(data, '\n')
+}
+
+// decode is the pod as the agent has to understand it when it reads it from the given file.
+func (p *PlanPod) decode(file string) (*v1.Pod, error) {
+	pod, _, err := manifest.Decode(file, p.text(), nodeName)
+	if err == nil && pod == nil {
+		err = errors.New("manifest: it is empty")
+	}
+	return pod, err
+}
+
+// behaviour is what the processes of a container do.
+func (p *PlanPod) behaviour(container string) *Behaviour {
+	i := slices.IndexFunc(p.Behaviours, func(b Behaviour) bool { return b.Container == container })
+	if i < 0 {
+		return nil
+	}
+	return &p.Behaviours[i]
+}
+
+// kubelet is the agent's configuration, from the fields that a scenario or plan sets.
+func kubelet(fields map[string]any) (*kubeletconfig.KubeletConfiguration, error) {
+	doc := map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"staticPodPath": manifestDir,
+	}
+	for name, value := range fields { // into a map again: the order does not matter
+		doc[name] = value
+	}
+	data, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("spec.node.config: %w", err)
+	}
+	loaded, err := config.Load(&config.File{Name: "spec.node.config", Data: data}, nil)
+	if err == nil {
+		err = loaded.Finish()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return loaded.Config, nil
+}
+
+// The node, as in every run.
+const (
+	nodeName    = "sim"
+	rootDir     = "/var/lib/kubelet"
+	manifestDir = "/etc/kubernetes/manifests"
+)

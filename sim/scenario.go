@@ -1,0 +1,220 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"seedlet.dev/core/document"
+)
+
+// APIVersion is that of scenario and plan files.
+const APIVersion = "sim.seedlet.dev/v1alpha1"
+
+// Scenario says, in ranges, what may happen in a run.
+type Scenario struct {
+	APIVersion string       `json:"apiVersion"`
+	Kind       string       `json:"kind"` // Scenario
+	Metadata   Metadata     `json:"metadata"`
+	Spec       ScenarioSpec `json:"spec"`
+}
+
+// Metadata names a scenario or a plan.
+type Metadata struct {
+	Name string `json:"name"`
+}
+
+// ScenarioSpec is what a scenario is made of.
+type ScenarioSpec struct {
+	Description string       `json:"description"`
+	Node        Node         `json:"node,omitempty"`
+	Pods        []PodGroup   `json:"pods"`
+	Faults      []FaultRange `json:"faults,omitempty"`
+	Images      ImageRange   `json:"images,omitempty"`
+	Churn       ChurnRange   `json:"churn,omitempty"`
+	Strikes     StrikeRange  `json:"strikes,omitempty"`
+	// Duration is how long things go wrong; after it the world heals.
+	Duration Span `json:"duration"`
+	// Settle is how long after healing every pod may take to be what its spec demands.
+	Settle Duration `json:"settle"`
+	Expect []Expect `json:"expect,omitempty"`
+}
+
+// Node is the machine and how its agent is configured.
+type Node struct {
+	Config map[string]any `json:"config,omitempty"` // fields of a KubeletConfiguration
+}
+
+// PodGroup is a number of pods from one manifest. Copy n has "-n" added to its name.
+type PodGroup struct {
+	Count     Count            `json:"count,omitempty"` // absent: one
+	Manifest  map[string]any   `json:"manifest,omitempty"`
+	File      string           `json:"file,omitempty"` // instead, relative to the scenario
+	Behaviour []BehaviourRange `json:"behaviour,omitempty"`
+}
+
+// BehaviourRange is what the processes of one container may do. A container without one runs
+// until it is stopped and reacts to TERM within a second.
+type BehaviourRange struct {
+	Container string `json:"container"`
+	// Runs is for how long a process runs until it exits by itself; absent: until stopped.
+	Runs      *Span   `json:"runs,omitempty"`
+	ExitCodes []int32 `json:"exitCodes,omitempty"` // drawn from for each run; absent: 0
+	// Times is how many processes exit by themselves, the later ones run until stopped. Absent:
+	// all of them.
+	Times       *Count `json:"times,omitempty"`
+	StopTakes   Span   `json:"stopTakes,omitempty"`
+	IgnoresTerm Share  `json:"ignoresTerm,omitempty"` // of containers
+	HandlesTerm Share  `json:"handlesTerm,omitempty"` // of containers: exit with 0 after TERM
+	OOM         Share  `json:"oom,omitempty"`         // of runs that exit by themselves
+}
+
+// FaultRange is one class of faults on the way to the ports.
+type FaultRange struct {
+	Class       Class    `json:"class"`
+	Calls       []string `json:"calls,omitempty"` // absent: all that the class can strike
+	Windows     Count    `json:"windows"`         // how many times it comes
+	For         Span     `json:"for"`             // how long each time
+	Probability Share    `json:"probability,omitempty"`
+	Takes       Span     `json:"takes,omitempty"` // of latency, slow and lost: how much longer
+	Always      bool     `json:"always,omitempty"`
+}
+
+// ImageRange is what may be the matter with images. Absent is the share of images that have to be
+// pulled; pulls fail a number of times before the first that succeeds.
+type ImageRange struct {
+	Absent    Share `json:"absent,omitempty"`
+	PullTakes Span  `json:"pullTakes,omitempty"`
+	Failures  Count `json:"failures,omitempty"`
+}
+
+// ChurnRange is how often somebody changes the manifests.
+type ChurnRange struct {
+	Removals     Count `json:"removals,omitempty"`     // a pod goes for good
+	Recreations  Count `json:"recreations,omitempty"`  // a pod goes and comes back as it was
+	Replacements Count `json:"replacements,omitempty"` // another image in the same file
+	Rewrites     Count `json:"rewrites,omitempty"`     // the same content again, or a comment
+	Torn         Share `json:"torn,omitempty"`         // of writes: in two halves
+	Away         Span  `json:"away,omitempty"`         // of recreations: between going and coming
+	Twins        Count `json:"twins,omitempty"`        // a second file with a pod of the same name
+	Broken       Count `json:"broken,omitempty"`       // a file that is no pod
+	Always       bool  `json:"always,omitempty"`
+}
+
+// StrikeRange is how often something is ended from outside.
+type StrikeRange struct {
+	Agent       Count `json:"agent,omitempty"`       // the agent is killed
+	AgentDown   Span  `json:"agentDown,omitempty"`   // and comes back after
+	Runtime     Count `json:"runtime,omitempty"`     // the runtime's process restarts
+	RuntimeDown Span  `json:"runtimeDown,omitempty"` // and is back after
+	Containers  Count `json:"containers,omitempty"`  // a process is killed
+	Sandboxes   Count `json:"sandboxes,omitempty"`   // what holds a sandbox is killed
+	Always      bool  `json:"always,omitempty"`
+}
+
+// Expect is what pods must have come to in the end, besides what the oracles demand.
+type Expect struct {
+	Pods            string `json:"pods"`            // pods whose manifest name begins so
+	Phase           string `json:"phase,omitempty"` // as the API shows it
+	RestartsAtLeast int    `json:"restartsAtLeast,omitempty"`
+}
+
+// ParseScenario reads a scenario file. Files that it refers to are read from dir, relative to the
+// scenario. An error is one line that names the file and the field.
+func ParseScenario(file string, data []byte, dir fs.FS) (*Scenario, error) {
+	s := &Scenario{}
+	if err := decode(file, data, "Scenario", s); err != nil {
+		return nil, err
+	}
+	if s.APIVersion != APIVersion || s.Kind != "Scenario" {
+		return nil, fmt.Errorf("%s: want apiVersion %s, kind Scenario; have %q, %q",
+			file, APIVersion, s.APIVersion, s.Kind)
+	}
+	for i := range s.Spec.Pods {
+		if err := s.Spec.Pods[i].load(path.Dir(file), dir); err != nil {
+			return nil, fmt.Errorf("%s: spec.pods[%d]%w", file, i, err)
+		}
+	}
+	if err := s.validate(); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return s, nil
+}
+
+func (g *PodGroup) load(base string, dir fs.FS) error {
+	if g.Count == (Count{}) {
+		g.Count = Count{1, 1}
+	}
+	if (g.File == "") == (g.Manifest == nil) {
+		return errors.New(": want either manifest or file")
+	}
+	if g.File == "" {
+		return nil
+	}
+	data, err := fs.ReadFile(dir, path.Join(base, g.File))
+	if err != nil {
+		return fmt.Errorf(".file: %w", err)
+	}
+	return decode(g.File, data, "Pod", &g.Manifest)
+}
+
+func (s *Scenario) validate() error {
+	switch {
+	case s.Metadata.Name == "" || strings.ContainsAny(s.Metadata.Name, " /\t\n"):
+		return fmt.Errorf("metadata.name: want one word, have %q", s.Metadata.Name)
+	case s.Spec.Description == "":
+		return errors.New("spec.description: want a sentence, have none")
+	case len(s.Spec.Pods) == 0:
+		return errors.New("spec.pods: want at least one")
+	case s.Spec.Duration.Least < time.Second:
+		return errors.New("spec.duration: want at least 1s")
+	case time.Duration(s.Spec.Settle) < time.Second:
+		return errors.New("spec.settle: want at least 1s")
+	}
+	for i := range s.Spec.Faults {
+		f := &s.Spec.Faults[i]
+		if err := checkClass(f.Class, f.Calls); err != nil {
+			return fmt.Errorf("spec.faults[%d].%w", i, err)
+		}
+	}
+	for i, e := range s.Spec.Expect {
+		if !knownPhase(e.Phase) {
+			return fmt.Errorf("spec.expect[%d].phase: want Pending, Running, Succeeded or Failed, "+
+				"have %q", i, e.Phase)
+		}
+	}
+	if _, err := kubelet(s.Spec.Node.Config); err != nil {
+		return err
+	}
+	return nil
+}
+
+func knownPhase(phase string) bool {
+	switch phase {
+	case "", "Pending", "Running", "Succeeded", "Failed":
+		return true
+	}
+	return false
+}
+
+// decode reads one YAML document strictly.
+func decode(file string, data []byte, kind string, into any) error {
+	doc, err := document.Parse(data)
+	if err == nil && doc == nil {
+		err = fmt.Errorf("the file is empty, want kind %s", kind)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	unknown, err := document.Decode(doc, into)
+	if err == nil && len(unknown) > 0 {
+		err = fmt.Errorf("unknown field %s", strings.Join(unknown, ", "))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}

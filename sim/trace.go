@@ -1,0 +1,162 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/world"
+)
+
+// Trace turns the steps of a run into aligned lines, one for each event and each effect:
+//
+//	#12     0:01.004318  1  ← ListContainers        #4  3 containers
+//	                        → StopContainer         #9  c-ab12… grace 30s
+//
+// The columns are the event's number, the virtual time, the life of the agent, the direction,
+// the call, the operation, and what matters of the body. Set Write before use.
+type Trace struct {
+	Write func(line string)
+
+	calls map[world.OpID]string // of the operations in flight in this life
+	life  int
+}
+
+// Step writes the lines of one step.
+func (t *Trace) Step(s Step) {
+	if s.Life != t.life {
+		t.life, t.calls = s.Life, map[world.OpID]string{}
+		t.Write(fmt.Sprintf("%-7s %13s %2d  the agent starts", "", clock(s.Event.Time), s.Life))
+	}
+	call, known := t.calls[s.Event.Op]
+	delete(t.calls, s.Event.Op)
+	switch {
+	case known:
+	case s.Event.Body == nil && s.Event.Op == 0:
+		call = "wake"
+	default:
+		call = world.BodyName(s.Event.Body)
+	}
+	t.line(fmt.Sprintf("#%d", s.Number), clock(s.Event.Time), fmt.Sprint(s.Life), "←", call,
+		s.Event.Op, outcome(s.Event))
+	for _, eff := range s.Effects {
+		name := world.Call(eff.Body)
+		if eff.Op != 0 {
+			t.calls[eff.Op] = name
+		}
+		t.line("", "", "", "→", name, eff.Op, describe(eff.Body))
+	}
+}
+
+func (t *Trace) line(number, at, life, arrow, call string, op world.OpID, text string) {
+	id := ""
+	if op != 0 {
+		id = fmt.Sprintf("#%d", op)
+	}
+	t.Write(strings.TrimRight(fmt.Sprintf("%-7s %13s %2s  %s %-18s %-7s %s", number, at, life,
+		arrow, call, id, text), " "))
+}
+
+func clock(t time.Time) string {
+	d := since(Start, t)
+	return fmt.Sprintf("%d:%09.6f", int(d.Minutes()), (d % time.Minute).Seconds())
+}
+
+func outcome(ev world.Event) string {
+	if ev.Err != nil {
+		return ev.Err.Error()
+	}
+	if ev.Body == nil {
+		return ""
+	}
+	return describe(ev.Body)
+}
+
+// describe says what matters of a body in a few words.
+func describe(body any) string {
+	switch b := body.(type) {
+	case *runtimeapi.ListPodSandboxResponse:
+		return fmt.Sprintf("%d sandboxes", len(b.Items))
+	case *runtimeapi.ListContainersResponse:
+		return fmt.Sprintf("%d containers", len(b.Containers))
+	case *runtimeapi.RunPodSandboxRequest:
+		m := b.Config.Metadata
+		return fmt.Sprintf("%s/%s attempt %d", m.Namespace, m.Name, m.Attempt)
+	case *runtimeapi.RunPodSandboxResponse:
+		return short(b.PodSandboxId)
+	case *runtimeapi.CreateContainerRequest:
+		m := b.Config.Metadata
+		return fmt.Sprintf("%s/%s attempt %d in %s", b.SandboxConfig.GetMetadata().GetName(),
+			m.Name, m.Attempt, short(b.PodSandboxId))
+	case *runtimeapi.CreateContainerResponse:
+		return short(b.ContainerId)
+	case *runtimeapi.StartContainerRequest:
+		return short(b.ContainerId)
+	case *runtimeapi.StopContainerRequest:
+		return fmt.Sprintf("%s grace %ds", short(b.ContainerId), b.Timeout)
+	case *runtimeapi.RemoveContainerRequest:
+		return short(b.ContainerId)
+	case *runtimeapi.StopPodSandboxRequest:
+		return short(b.PodSandboxId)
+	case *runtimeapi.RemovePodSandboxRequest:
+		return short(b.PodSandboxId)
+	case *runtimeapi.PodSandboxStatusRequest:
+		return short(b.PodSandboxId)
+	case *runtimeapi.ContainerStatusRequest:
+		return short(b.ContainerId)
+	case *runtimeapi.ContainerStatusResponse:
+		s := b.GetStatus()
+		return fmt.Sprintf("%s exit %d %s", s.GetState(), s.GetExitCode(), s.GetReason())
+	}
+	return describePlain(body)
+}
+
+func describePlain(body any) string {
+	switch b := body.(type) {
+	case *runtimeapi.ImageStatusRequest:
+		return b.GetImage().GetImage()
+	case *runtimeapi.PullImageRequest:
+		return b.GetImage().GetImage()
+	case *world.ReadFiles:
+		return b.Path
+	case *world.FilesRead:
+		return fmt.Sprintf("%d files", len(b.Files))
+	case *world.ListDir:
+		return b.Path
+	case *world.DirListed:
+		return fmt.Sprintf("%d entries", len(b.Entries))
+	case *world.MakeDir:
+		return b.Path
+	case *world.RemoveTree:
+		return b.Path
+	case *world.WriteFile:
+		return fmt.Sprintf("%s, %d bytes", b.Path, len(b.Data))
+	case *world.Watch:
+		return b.Path
+	case *world.FileChanged:
+		return b.Path
+	case *world.PodsAnswer:
+		var pods []string
+		for _, pod := range b.Pods {
+			pods = append(pods, pod.Name+" "+string(pod.Status.Phase))
+		}
+		return strings.Join(pods, ", ")
+	case *world.Log:
+		text := b.Message
+		for i := 0; i+1 < len(b.Fields); i += 2 {
+			text += fmt.Sprintf(" %v=%v", b.Fields[i], b.Fields[i+1])
+		}
+		return text
+	}
+	return ""
+}
+
+// short is the beginning of an id, enough to tell it from others.
+func short(id string) string {
+	if len(id) > 12 {
+		return id[:12]
+	}
+	return id
+}

@@ -1,0 +1,91 @@
+// Package truth is the log of what really happened in the simulated world. The simulated ports
+// write it at the instant something takes effect, which is not when the agent asked for it and
+// not when the agent hears of it; the oracles read it, and never the agent's own opinion.
+//
+// Start reading at Kind.
+package truth
+
+import "time"
+
+// Kind says what happened.
+type Kind string
+
+// What happens in the runtime. Every fact about a container names its sandbox and its pod.
+const (
+	SandboxCreated Kind = "SandboxCreated" // its name is taken; it is not ready yet
+	SandboxReady   Kind = "SandboxReady"   // containers can be created in it
+	SandboxStopped Kind = "SandboxStopped" // by StopPodSandbox, or died, by Cause; it never comes back
+	SandboxRemoved Kind = "SandboxRemoved"
+
+	ContainerCreated Kind = "ContainerCreated"
+	ContainerStarted Kind = "ContainerStarted" // its process runs
+	ContainerExited  Kind = "ContainerExited"  // its process is gone: ExitCode, Cause
+	ContainerRemoved Kind = "ContainerRemoved"
+
+	StopRequested Kind = "StopRequested" // a StopContainer took effect: TERM was sent; GraceSeconds
+	KillRequested Kind = "KillRequested" // KILL was sent, because of Cause
+
+	ImagePulled      Kind = "ImagePulled"
+	RuntimeRestarted Kind = "RuntimeRestarted" // the runtime's process, not what runs under it
+)
+
+// What happens on the disk.
+const (
+	PathMade    Kind = "PathMade"    // a directory
+	PathWritten Kind = "PathWritten" // a file
+	PathRemoved Kind = "PathRemoved" // with everything below it
+	PowerLost   Kind = "PowerLost"
+)
+
+// The causes of an exit, a kill or a stop.
+const (
+	CauseOwn     = "own"     // the process ended by itself
+	CauseStop    = "stop"    // it was asked to by StopContainer, or killed when its grace ran out
+	CauseKilled  = "killed"  // somebody on the node killed it, by the plan
+	CauseSandbox = "sandbox" // its sandbox was stopped or removed
+	CauseRemove  = "remove"  // RemoveContainer found it running
+	CauseOOM     = "oom"     // the kernel ran out of memory
+	CauseRuntime = "runtime" // the runtime failed or lost it
+	CauseStart   = "start"   // the runtime could not start it: it has exited without having run
+	CauseReboot  = "reboot"  // the machine went down
+	CauseUser    = "user"    // of a change on the disk: not by the agent
+)
+
+// Fact is one thing that happened. Fields that do not apply are empty.
+type Fact struct {
+	Time time.Time
+	Kind Kind
+
+	PodUID, PodNamespace, PodName string
+	Container                     string // its name in the pod
+	ContainerID, SandboxID        string
+	Attempt                       uint32 // of the container, or of the sandbox if it is about one
+	ExitCode                      int32
+	Cause                         string
+	GraceSeconds                  int64 // of StopRequested: until KILL
+
+	Path, Image string
+	Annotations map[string]string // of the container or sandbox created; not to be changed
+}
+
+// Log passes facts on, in the order in which they happen.
+type Log struct {
+	subscribers []func(Fact)
+	count       uint64
+}
+
+// Subscribe has every later fact passed to take, after those who subscribed before.
+func (l *Log) Subscribe(take func(Fact)) {
+	l.subscribers = append(l.subscribers, take)
+}
+
+// Add logs a fact.
+func (l *Log) Add(f Fact) {
+	l.count++
+	for _, take := range l.subscribers {
+		take(f)
+	}
+}
+
+// Count is the number of facts so far.
+func (l *Log) Count() uint64 { return l.count }
