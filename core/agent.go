@@ -39,11 +39,12 @@ type State struct {
 	Runtime   runtime.Runtime        `json:"runtime"`
 	Images    image.Store            `json:"images"`
 	Sweep     housekeeping.Sweep     `json:"sweep"`
-	Pods      map[string]*pod.Pod    `json:"pods"`              // by UID
-	Refused   map[string]string      `json:"refused,omitempty"` // wanted pods that are not run, and why
-	PodsMax   int                    `json:"podsMax"`
-	Last      time.Time              `json:"last"` // time of the newest event
-	Steps     uint64                 `json:"steps"`
+	Pods      map[string]*pod.Pod    `json:"pods"` // by UID
+	// Refused are wanted pods that are not run, and why, by UID.
+	Refused map[string]string `json:"refused,omitempty"`
+	PodsMax int               `json:"podsMax"`
+	Last    time.Time         `json:"last"` // time of the newest event
+	Steps   uint64            `json:"steps"`
 }
 
 // Agent is the node agent. It is for one goroutine, and implements world.Core.

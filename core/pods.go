@@ -25,7 +25,9 @@ func (a *Agent) reconcile(now time.Time) {
 		p := a.state.Pods[uid]
 		switch {
 		case p == nil:
-			a.addPod(pod.New(spec, now))
+			fresh := pod.New(spec, now)
+			fresh.Observed = !a.state.Relist.AsOf.IsZero() // then the runtime has nothing of it
+			a.addPod(fresh)
 		case p.Gone && same(p.Next, spec) || !p.Gone && same(p.Spec, spec):
 			continue // nothing new
 		default:

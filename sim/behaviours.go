@@ -1,32 +1,66 @@
 package sim
 
 import (
-	"strings"
+	"time"
 
 	"seedlet.dev/sim/runtime"
+	"seedlet.dev/world"
 )
 
-// behaviours finds the script of each process in the plan.
-type behaviours map[[2]string][]Script
+// behaviours finds what each process does in the plan.
+type behaviours map[string]*PlanPod // by the name in the manifest
 
-func newBehaviours(plan *Plan) behaviours {
+func newBehaviours(plan *PlanSpec) behaviours {
 	b := behaviours{}
-	for _, s := range plan.Scripts {
-		b[[2]string{s.Pod, s.Container}] = s.Runs
+	for i := range plan.Pods {
+		pod := &plan.Pods[i]
+		b[nameOf(pod.Manifest)] = pod
 	}
 	return b
 }
 
-// script is what one process does. It is chosen by how often the container has been started,
-// as the world counts, so that what happens does not depend on how the agent counts.
+// script is what one process does. It is chosen by how often the container has been started, as
+// the world counts, so that what happens does not depend on how the agent counts.
 func (b behaviours) script(i runtime.Instance) runtime.Script {
-	runs := b[[2]string{strings.TrimSuffix(i.PodName, "-"+nodeName), i.Container}]
-	if len(runs) == 0 {
+	pod := b[manifestName(i.PodName)]
+	if pod == nil {
 		return runtime.Script{}
 	}
-	s := runs[min(i.Starts, len(runs)-1)]
-	return runtime.Script{
-		Runs: s.Runs.Duration, ExitCode: s.ExitCode,
-		StopTakes: s.StopTakes.Duration, IgnoresTerm: s.IgnoresTerm,
+	does := pod.behaviour(i.Container)
+	if does == nil {
+		return runtime.Script{}
 	}
+	script := runtime.Script{
+		StopTakes: time.Duration(does.StopTakes), IgnoresTerm: does.IgnoresTerm,
+		HandlesTerm: does.HandlesTerm,
+	}
+	if n := len(does.Processes); n > 0 {
+		process := does.Processes[min(i.Starts, n-1)]
+		script.Runs, script.ExitCode = time.Duration(process.Runs), process.ExitCode
+		script.OOM = process.OOM
+	}
+	return script
+}
+
+// images finds what the plan says about an image.
+type images map[string]*PlanImage
+
+func newImages(plan *PlanSpec) images {
+	all := images{}
+	for i := range plan.Images {
+		all[plan.Images[i].Ref] = &plan.Images[i]
+	}
+	return all
+}
+
+func (all images) image(ref string, pulls int) runtime.Image {
+	img := all[ref]
+	if img == nil {
+		return runtime.Image{}
+	}
+	is := runtime.Image{Absent: true, PullTakes: time.Duration(img.PullTakes)}
+	if pulls < img.Failures {
+		is.PullError = world.Errorf(world.KindInternal, "PullImage", "planned failure of a pull")
+	}
+	return is
 }

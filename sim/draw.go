@@ -269,7 +269,7 @@ func imagesOf(manifest map[string]any) []string {
 	var refs []string
 	for _, c := range containerFields(manifest) {
 		ref := fmt.Sprint(c["image"])
-		if !strings.Contains(ref, "@") && !strings.Contains(path(ref), ":") {
+		if !strings.Contains(ref, "@") && !strings.Contains(lastPart(ref), ":") {
 			ref += ":latest"
 		}
 		refs = append(refs, ref)
@@ -277,5 +277,5 @@ func imagesOf(manifest map[string]any) []string {
 	return refs
 }
 
-// path is the last part of an image's name.
-func path(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }
+// lastPart is the last part of an image's name.
+func lastPart(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }

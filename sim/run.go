@@ -2,10 +2,10 @@ package sim
 
 import (
 	"fmt"
-	"sort"
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core"
@@ -17,13 +17,6 @@ import (
 	"seedlet.dev/sim/wire"
 	"seedlet.dev/world"
 	"seedlet.dev/world/loop"
-)
-
-// Where things are in the simulated world.
-const (
-	nodeName    = "node-1"
-	rootDir     = "/var/lib/kubelet"
-	manifestDir = "/etc/kubernetes/manifests"
 )
 
 // Start is when every run begins.
@@ -78,7 +71,7 @@ const quietFor = 15 * time.Second
 
 // run is a run under way.
 type run struct {
-	plan    *Plan
+	plan    *PlanSpec
 	opts    Options
 	agenda  *agenda.Agenda
 	fates   *fates
@@ -87,11 +80,8 @@ type run struct {
 	panel   *oracle.Panel
 	options core.Options
 
-	life    *life // nil while the agent is dead
-	lives   int
-	cut     int // effects until the agent is killed; negative if it is not to be
-	cutDown time.Duration
-
+	life     *life // nil while the agent is dead
+	lives    int
 	hash     rolling
 	events   uint64
 	effects  uint64
@@ -101,6 +91,7 @@ type run struct {
 	state    []byte
 	stopped  bool
 	manifest manifests
+	shown    []*v1.Pod // by the API, last
 }
 
 // Run executes a plan.
@@ -110,48 +101,57 @@ func Run(plan *Plan, opts Options) (*Verdict, error) {
 		return nil, err
 	}
 	r.schedule()
-	end := Start.Add(plan.Duration.Duration)
+	end := Start.Add(time.Duration(r.plan.Duration))
 	r.runUntil(end)
 	if !r.over() {
 		r.heal()
-		r.settle(end.Add(plan.Settle.Duration))
+		r.settle(end.Add(time.Duration(r.plan.Settle)))
 	}
 	if !r.over() {
 		r.expect()
 	}
 	return &Verdict{
 		Failure: r.failure, Hash: r.hash.sum(), Events: r.events, Effects: r.effects,
-		Lives: r.lives, Restarts: r.restarts, Virtual: since(Start, r.agenda.Now()),
+		Lives: r.lives, Restarts: r.restarts, Virtual: r.agenda.Now().Sub(Start),
 		State: r.state,
 	}, nil
 }
 
 func newRun(plan *Plan, opts Options) (*run, error) {
-	config, err := nodeConfig(plan.Node)
+	if err := plan.Validate(); err != nil {
+		return nil, err
+	}
+	spec := &plan.Spec
+	config, err := kubelet(spec.Node.Config)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{plan: plan, opts: opts, agenda: agenda.New(Start, plan.Seed), cut: -1}
-	r.fates = newFates(plan, Start)
+	r := &run{plan: spec, opts: opts, agenda: agenda.New(Start, spec.Seed)}
+	r.fates = newFates(spec, Start)
 	log := &truth.Log{}
+	backoffMax := 300 * time.Second
+	if m := config.CrashLoopBackOff.MaxContainerRestartPeriod; m != nil {
+		backoffMax = m.Duration
+	}
 	r.panel = oracle.NewPanel(oracle.Options{
 		NodeName: nodeName, PodsDir: rootDir + "/pods", LogsDir: config.PodLogsDir,
-		BackoffMax: backoffMax(config),
+		BackoffMax: backoffMax,
 	})
 	log.Subscribe(r.panel.Fact)
 	log.Subscribe(r.countRestarts)
 	r.disk = disk.New(disk.Options{
-		Agenda: r.agenda, Truth: log, Seed: plan.Seed, Faults: r.fates,
+		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates,
 	})
 	r.runtime = runtime.New(runtime.Options{
-		Agenda: r.agenda, Truth: log, Seed: plan.Seed, Faults: r.fates,
-		Behaviour: newBehaviours(plan).script, LogFile: func(path string) { r.disk.Write(path, nil) },
+		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates,
+		Behaviour: newBehaviours(spec).script, Images: newImages(spec).image,
+		LogFile: func(path string) { r.disk.Write(path, nil) },
 	})
 	r.options = core.Options{
 		Config: config, NodeName: nodeName, RootDir: rootDir, ManifestPath: manifestDir,
 	}
-	r.manifest = manifests{run: r, uids: map[string]string{}}
-	return r, r.manifest.check()
+	r.manifest = newManifests(r)
+	return r, nil
 }
 
 func (r *run) countRestarts(f truth.Fact) {
@@ -162,23 +162,44 @@ func (r *run) countRestarts(f truth.Fact) {
 
 // schedule puts everything that the plan has happen on the agenda.
 func (r *run) schedule() {
-	for i := range r.plan.Writes {
-		w := &r.plan.Writes[i]
-		if w.At.Duration == 0 {
-			r.manifest.write(w) // it is there before the agent boots
+	for i := range r.plan.Manifests {
+		c := &r.plan.Manifests[i]
+		if c.At == 0 {
+			r.manifest.change(c) // it is there before the agent boots
 			continue
 		}
-		r.at(w.At.Duration, func() { r.manifest.write(w) })
+		r.at(c.At, func() { r.manifest.change(c) })
 	}
-	for i := range r.plan.Mishaps {
-		m := &r.plan.Mishaps[i]
-		r.at(m.At.Duration, func() { r.befall(m) })
-	}
+	r.scheduleStrikes()
 	r.boot()
-	r.ask(0)
+	r.ask()
 }
 
-func (r *run) at(d time.Duration, do func()) { r.agenda.At(Start.Add(d), do) }
+// scheduleStrikes puts what is ended from outside on the agenda.
+func (r *run) scheduleStrikes() {
+	for _, k := range r.plan.AgentKills {
+		if k.AfterEffects == 0 {
+			r.at(k.At, func() { r.kill(k.Down) })
+		}
+	}
+	for _, e := range r.plan.RuntimeEnds {
+		r.at(e.At, func() { r.runtime.Restart(time.Duration(e.Down)) })
+	}
+	for _, k := range r.plan.Kills {
+		r.at(k.At, func() { r.killContainer(k) })
+	}
+	for _, k := range r.plan.Sandboxes {
+		r.at(k.At, func() { r.killSandbox(k) })
+	}
+	for _, w := range r.plan.Faults {
+		if w.Class == ClassDiskFull {
+			r.at(w.At, func() { r.disk.SetFull(true) })
+			r.at(w.At+w.For, func() { r.disk.SetFull(false) })
+		}
+	}
+}
+
+func (r *run) at(d Duration, do func()) { r.agenda.At(Start.Add(time.Duration(d)), do) }
 
 // over says whether the run has come to its end before its time.
 func (r *run) over() bool { return r.failure != nil || r.stopped }
@@ -206,12 +227,12 @@ func (r *run) fail(oracle, message string) {
 		return
 	}
 	r.failure = &Failure{Oracle: oracle, Message: message,
-		Virtual: since(Start, r.agenda.Now()), Event: r.events}
+		Virtual: r.agenda.Now().Sub(Start), Event: r.events}
 }
 
 // heal ends everything that goes wrong.
 func (r *run) heal() {
-	r.healed, r.cut = true, -1
+	r.healed = true
 	r.disk.SetFull(false)
 	if r.life == nil {
 		r.boot()
@@ -251,23 +272,34 @@ func first(lines []string, n int) []string {
 	return append(lines[:n:n], fmt.Sprintf("and %d more", len(lines)-n))
 }
 
-// expect checks what the scenario demands besides.
+// expect checks what the scenario demands besides, by what the API has shown last.
 func (r *run) expect() {
-	if want := r.plan.Expect.AgentStarts; r.lives < want {
-		r.fail("expect", fmt.Sprintf("the agent was started %d times, want at least %d",
-			r.lives, want))
-	}
-	if want := r.plan.Expect.Restarts; r.restarts < want {
-		r.fail("expect", fmt.Sprintf("containers were restarted %d times, want at least %d",
-			r.restarts, want))
+	for _, e := range r.plan.Expect {
+		for _, pod := range r.shown {
+			if !strings.HasPrefix(pod.Name, e.Pods) || pod.DeletionTimestamp != nil {
+				continue
+			}
+			if e.Phase != "" && string(pod.Status.Phase) != e.Phase {
+				r.fail("expect", fmt.Sprintf("pod %s is %s, the scenario expects %s",
+					pod.Name, pod.Status.Phase, e.Phase))
+			}
+			restarts := 0
+			for _, c := range pod.Status.ContainerStatuses {
+				restarts += int(c.RestartCount)
+			}
+			if restarts < e.RestartsAtLeast {
+				r.fail("expect", fmt.Sprintf("pod %s was restarted %d times, the scenario "+
+					"expects at least %d", pod.Name, restarts, e.RestartsAtLeast))
+			}
+		}
 	}
 }
 
 // ask has the pods shown every few seconds, as a dashboard would.
-func (r *run) ask(n int) {
+func (r *run) ask() {
 	rng := wire.Stream(r.plan.Seed, "requests")
 	var again func()
-	id := world.RequestID(n)
+	id := world.RequestID(0)
 	again = func() {
 		id++
 		r.offer(world.Event{Body: &world.PodsRequest{Request: id}})
@@ -279,57 +311,34 @@ func (r *run) ask(n int) {
 // answered takes what the agent answers to requests.
 func (r *run) answered(eff world.Effect) {
 	if body, ok := eff.Body.(*world.PodsAnswer); ok {
+		r.shown = body.Pods
 		r.panel.Answer(r.agenda.Now(), body.Pods)
 	}
 }
 
-// befall has a mishap happen. The victim is picked among what there is.
-func (r *run) befall(m *Mishap) {
-	switch m.Class {
-	case FaultAgentKill:
-		r.kill(m.Takes.Duration)
-	case FaultAgentCut:
-		r.cut, r.cutDown = m.Nth, m.Takes.Duration
-	case FaultRuntimeRestart:
-		r.runtime.Restart(m.Takes.Duration)
-	case FaultDiskFull:
-		r.disk.SetFull(true)
-		r.agenda.After(m.Takes.Duration, func() { r.disk.SetFull(false) })
-	case FaultContainerKill:
-		r.killContainer(m)
-	case FaultSandboxKill:
-		if ready := r.readySandboxes(); len(ready) > 0 {
-			r.runtime.KillSandbox(ready[m.Nth%len(ready)])
-		}
-	}
-}
-
-func (r *run) killContainer(m *Mishap) {
-	var running []runtime.Container
+// killContainer ends the process of a container of a pod, whichever of that name runs.
+func (r *run) killContainer(k Kill) {
 	for _, c := range r.runtime.Containers() {
-		if c.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
-			running = append(running, c)
+		if c.State == runtimeapi.ContainerState_CONTAINER_RUNNING && c.Name == k.Container &&
+			manifestName(c.PodName) == k.Pod {
+			r.runtime.Kill(c.PodUID, c.Name, truth.CauseKilled, k.ExitCode)
+			return
 		}
-	}
-	sort.SliceStable(running, func(i, j int) bool { // by name: ids depend on the order of things
-		a, b := running[i], running[j]
-		return a.PodName+"/"+a.Name+a.PodUID < b.PodName+"/"+b.Name+b.PodUID
-	})
-	if len(running) > 0 {
-		c := running[m.Nth%len(running)]
-		r.runtime.Kill(c.PodUID, c.Name, truth.CauseKilled, m.ExitCode)
 	}
 }
 
-func (r *run) readySandboxes() []string {
-	var ready []string
+func (r *run) killSandbox(k SandboxKill) {
 	for _, s := range r.runtime.Sandboxes() {
-		if s.State == runtimeapi.PodSandboxState_SANDBOX_READY {
-			ready = append(ready, s.ID)
+		if s.State == runtimeapi.PodSandboxState_SANDBOX_READY &&
+			manifestName(s.PodName) == k.Pod {
+			r.runtime.KillSandbox(s.ID)
+			return
 		}
 	}
-	return ready
 }
+
+// manifestName is the name that a pod has in its manifest.
+func manifestName(pod string) string { return strings.TrimSuffix(pod, "-"+nodeName) }
 
 // life is one life of the agent.
 type life struct {
@@ -360,11 +369,10 @@ func (g *gate) Do(eff world.Effect) {
 	}
 	r.effects++
 	g.do(eff)
-	if r.cut < 0 {
-		return
-	}
-	if r.cut--; r.cut < 0 {
-		r.kill(r.cutDown)
+	for _, k := range r.plan.AgentKills {
+		if k.AfterEffects > 0 && uint64(k.AfterEffects) == r.effects && !r.healed {
+			r.kill(k.Down)
+		}
 	}
 }
 
@@ -397,15 +405,15 @@ func (r *run) boot() {
 }
 
 // kill ends the agent at once, as SIGKILL does, and starts it again after a while.
-func (r *run) kill(down time.Duration) {
+func (r *run) kill(down Duration) {
 	if r.life == nil {
 		return
 	}
-	r.life, r.cut = nil, -1
+	r.life = nil
 	r.runtime.Disconnect()
 	r.disk.Disconnect()
 	r.panel.AgentKilled(r.agenda.Now())
-	r.agenda.After(down, r.boot)
+	r.agenda.After(time.Duration(down), r.boot)
 }
 
 // offer brings an event to the agent that lives now, and lets it work.

@@ -1,9 +1,8 @@
 package sim
 
 import (
+	"slices"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Shrink looks for a smaller plan that fails in the same way: by the same oracle. It takes
@@ -15,21 +14,16 @@ func Shrink(plan *Plan, tries int, progress func(tried, entries int)) (*Plan, *V
 		return plan, verdict, err
 	}
 	s := &shrinker{best: plan.Clone(), verdict: verdict, left: tries, progress: progress}
-	s.best.Unshrunk = plan.Entries()
 	for before := -1; before != s.best.Entries() && s.left > 0; {
 		before = s.best.Entries()
-		s.takeOut(func(p *Plan) int { return len(p.Mishaps) }, func(p *Plan, i, n int) {
-			p.Mishaps = without(p.Mishaps, i, n)
-		})
-		s.takeOut(func(p *Plan) int { return len(p.Faults) }, func(p *Plan, i, n int) {
-			p.Faults = without(p.Faults, i, n)
-		})
-		s.takeOut(func(p *Plan) int { return len(p.Writes) }, func(p *Plan, i, n int) {
-			p.Writes = without(p.Writes, i, n)
-		})
-		s.takeOut(func(p *Plan) int { return len(p.Scripts) }, func(p *Plan, i, n int) {
-			p.Scripts = without(p.Scripts, i, n)
-		})
+		takeOut(s, func(p *PlanSpec) *[]AgentKill { return &p.AgentKills })
+		takeOut(s, func(p *PlanSpec) *[]RuntimeEnd { return &p.RuntimeEnds })
+		takeOut(s, func(p *PlanSpec) *[]Kill { return &p.Kills })
+		takeOut(s, func(p *PlanSpec) *[]SandboxKill { return &p.Sandboxes })
+		takeOut(s, func(p *PlanSpec) *[]Window { return &p.Faults })
+		takeOut(s, func(p *PlanSpec) *[]PlanImage { return &p.Images })
+		takeOut(s, func(p *PlanSpec) *[]Change { return &p.Manifests })
+		s.dropUnusedPods()
 	}
 	s.shorten()
 	return s.best, s.verdict, nil
@@ -45,11 +39,12 @@ type shrinker struct {
 
 // takeOut is delta debugging: it takes out chunks of entries, first large ones, then single ones
 // (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input").
-func (s *shrinker) takeOut(count func(*Plan) int, out func(p *Plan, i, n int)) {
-	for n := count(s.best); n >= 1; n /= 2 {
-		for i := 0; i+n <= count(s.best); {
+func takeOut[T any](s *shrinker, list func(*PlanSpec) *[]T) {
+	for n := len(*list(&s.best.Spec)); n >= 1; n /= 2 {
+		for i := 0; i+n <= len(*list(&s.best.Spec)); {
 			smaller := s.best.Clone()
-			out(smaller, i, n)
+			entries := list(&smaller.Spec)
+			*entries = slices.Delete(slices.Clone(*entries), i, i+n)
 			if !s.try(smaller) {
 				i += n
 			}
@@ -57,38 +52,86 @@ func (s *shrinker) takeOut(count func(*Plan) int, out func(p *Plan, i, n int)) {
 	}
 }
 
-// shorten ends the plan soon after what fails, and halves the windows of faults.
+// dropUnusedPods takes out the pods that no manifest names any more.
+func (s *shrinker) dropUnusedPods() {
+	smaller := s.best.Clone()
+	smaller.Spec.Pods = slices.DeleteFunc(slices.Clone(smaller.Spec.Pods), func(p PlanPod) bool {
+		return !slices.ContainsFunc(smaller.Spec.Manifests, func(c Change) bool {
+			return c.Pod == p.Name
+		})
+	})
+	if len(smaller.Spec.Pods) < len(s.best.Spec.Pods) {
+		s.try(smaller)
+	}
+}
+
+// shorten halves the windows of faults, and ends the plan soon after the last thing in it.
 func (s *shrinker) shorten() {
-	for i := range s.best.Faults {
+	for i := range s.best.Spec.Faults {
 		for {
 			smaller := s.best.Clone()
-			half := smaller.Faults[i].For.Duration / 2
-			smaller.Faults[i].For = metav1.Duration{Duration: half.Round(time.Millisecond)}
+			smaller.Spec.Faults = slices.Clone(smaller.Spec.Faults)
+			half := time.Duration(smaller.Spec.Faults[i].For / 2).Round(time.Millisecond)
+			smaller.Spec.Faults[i].For = Duration(half)
 			if half < 100*time.Millisecond || !s.try(smaller) {
 				break
 			}
 		}
 	}
-	smaller := s.best.Clone()
 	last := time.Second
-	for _, w := range s.best.Writes {
-		last = max(last, w.At.Duration)
+	for _, t := range s.best.times() {
+		last = max(last, time.Duration(t))
 	}
-	for _, w := range s.best.Faults {
-		last = max(last, w.At.Duration+w.For.Duration)
-	}
-	for _, m := range s.best.Mishaps {
-		last = max(last, m.At.Duration)
-	}
-	if last = last.Round(time.Second) + time.Second; last < smaller.Duration.Duration {
-		smaller.Duration = metav1.Duration{Duration: last}
+	if last = last.Round(time.Second) + time.Second; last < time.Duration(s.best.Spec.Duration) {
+		smaller := s.best.Clone()
+		smaller.Spec.Duration = Duration(last)
 		s.try(smaller)
 	}
 }
 
+// times are when things happen, and when windows end.
+func (p *Plan) times() []Duration {
+	var all []Duration
+	for _, c := range p.Spec.Manifests {
+		all = append(all, c.At+c.Torn)
+	}
+	for _, w := range p.Spec.Faults {
+		all = append(all, w.At+w.For)
+	}
+	for _, k := range p.Spec.AgentKills {
+		all = append(all, k.At)
+		if k.AfterEffects > 0 {
+			all = append(all, p.Spec.Duration) // it is not known when that is
+		}
+	}
+	for _, e := range p.Spec.RuntimeEnds {
+		all = append(all, e.At+e.Down)
+	}
+	for _, k := range p.Spec.Kills {
+		all = append(all, k.At)
+	}
+	for _, k := range p.Spec.Sandboxes {
+		all = append(all, k.At)
+	}
+	return all
+}
+
+// Clone copies a plan so that entries can be taken out of the copy.
+func (p *Plan) Clone() *Plan {
+	c := *p
+	return &c
+}
+
+// Entries is how many things the plan has happen.
+func (p *Plan) Entries() int {
+	s := &p.Spec
+	return len(s.Pods) + len(s.Manifests) + len(s.Images) + len(s.Faults) + len(s.AgentKills) +
+		len(s.RuntimeEnds) + len(s.Kills) + len(s.Sandboxes)
+}
+
 // try runs a smaller plan, and keeps it if it fails in the same way.
 func (s *shrinker) try(p *Plan) bool {
-	if s.left == 0 || p.validate() != nil {
+	if s.left == 0 || p.Validate() != nil {
 		return false
 	}
 	s.left--
@@ -96,7 +139,6 @@ func (s *shrinker) try(p *Plan) bool {
 	if s.progress != nil {
 		s.progress(s.tried, s.best.Entries())
 	}
-	p.Expect = Expect{}
 	verdict, err := Run(p, Options{})
 	if err != nil || verdict.Failure == nil ||
 		verdict.Failure.Oracle != s.verdict.Failure.Oracle {
@@ -104,8 +146,4 @@ func (s *shrinker) try(p *Plan) bool {
 	}
 	s.best, s.verdict = p, verdict
 	return true
-}
-
-func without[T any](list []T, i, n int) []T {
-	return append(append([]T(nil), list[:i]...), list[i+n:]...)
 }

@@ -60,7 +60,7 @@ func (t *Trace) line(number, at, life, arrow, call string, op world.OpID, text s
 }
 
 func clock(t time.Time) string {
-	d := since(Start, t)
+	d := t.Sub(Start)
 	return fmt.Sprintf("%d:%09.6f", int(d.Minutes()), (d % time.Minute).Seconds())
 }
 

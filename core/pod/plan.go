@@ -33,9 +33,8 @@ type Env struct {
 
 const (
 	fsTimeout     = 2 * time.Minute
-	deadKept      = 1               // runs of a container that are kept besides the newest
-	graceMin      = 2 * time.Second // as the kubelet's minimum when a stop is repeated
-	stageStepsMax = 4               // a plan may go through all stages, and back once
+	deadKept      = 1 // runs of a container that are kept besides the newest
+	stageStepsMax = 4 // a plan may go through all stages, and back once
 )
 
 // Plan begins what should be done about the pod now, and says when it wants to be called again
@@ -207,12 +206,13 @@ func (p *Pod) removeDirs(env *Env) bool {
 	return true
 }
 
-// stopAll stops every container that runs, all at once, with what is left of the grace period.
-// It reports whether any is still running.
+// stopAll stops every container that runs, all at once. A stop that has to be repeated gets the
+// whole grace period again: whether the first one has sent TERM is not known, and a container is
+// never given less than its due. It reports whether any is still running.
 func (p *Pod) stopAll(env *Env, w *waits) bool {
 	grace := p.grace()
 	if p.Stage != Syncing {
-		grace = max(p.Kill.Grace-env.Out.Now().Sub(p.Kill.At), min(graceMin, p.Kill.Grace))
+		grace = p.Kill.Grace
 	}
 	for i := range p.Containers {
 		if p.Containers[i].live() {

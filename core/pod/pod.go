@@ -50,6 +50,7 @@ type Pod struct {
 	Kill  Kill  `json:"kill"`
 
 	Observed   bool        `json:"observed"`             // a relist has been applied since boot
+	Known      bool        `json:"known"`                // what it shows can be told
 	Sandboxes  []Sandbox   `json:"sandboxes,omitempty"`  // by attempt
 	Containers []Container `json:"containers,omitempty"` // by name, then attempt
 

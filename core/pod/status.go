@@ -51,9 +51,10 @@ func (p *Pod) succeeded() bool {
 
 // note records the phase and the conditions that follow from the facts now.
 func (p *Pod) note(env *Env) {
-	if p.Spec == nil || !p.Observed {
+	if p.Spec == nil || !p.Observed || !p.Known && p.awaitInspections() {
 		return
 	}
+	p.Known = true
 	if p.Phase != v1.PodSucceeded && p.Phase != v1.PodFailed {
 		p.Phase = p.phase()
 	}
@@ -95,9 +96,24 @@ func (p *Pod) setCondition(t v1.PodConditionType, status bool, reason string, no
 	p.Conditions = append(p.Conditions, Condition{t, status, reason, now})
 }
 
-// phase is the kubelet's rule. Terminal phases wait until nothing of the pod runs or can start.
+// over says whether nothing of the pod runs or can start any more. What a pod looks like that was
+// over before this agent started says so as well, so that its phase does not go back.
+func (p *Pod) over() bool {
+	return p.Stage == Terminated || p.completed() && !p.live() && p.Op == 0 && !p.anyReady()
+}
+
+func (p *Pod) anyReady() bool {
+	for i := range p.Sandboxes {
+		if p.Sandboxes[i].Ready {
+			return true
+		}
+	}
+	return false
+}
+
+// phase is the kubelet's rule. Terminal phases wait until the pod is over.
 func (p *Pod) phase() v1.PodPhase {
-	if p.Stage == Terminated {
+	if p.over() {
 		if p.succeeded() {
 			return v1.PodSucceeded
 		}
@@ -127,8 +143,9 @@ func (p *Pod) containersReady() bool {
 	return true
 }
 
-// API is the pod as the API shows it. Only what has been observed is claimed: before the first
-// relist of this agent the phase is Unknown, "the state of the pod could not be obtained".
+// API is the pod as the API shows it. Only what has been observed is claimed: before this agent
+// has listed the runtime, and learnt how what has exited did so, the phase is Unknown, "the state
+// of the pod could not be obtained".
 func (p *Pod) API(runtimeName string) *v1.Pod {
 	if p.Spec == nil {
 		return nil
@@ -139,7 +156,7 @@ func (p *Pod) API(runtimeName string) *v1.Pod {
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, &grace
 	}
 	pod.Status.QOSClass = qos(p.Spec)
-	if !p.Observed {
+	if !p.Known {
 		pod.Status.Phase = v1.PodUnknown
 		return pod
 	}
@@ -181,6 +198,9 @@ func (c *Condition) api() v1.PodCondition {
 func (p *Pod) containerStatus(want *v1.Container, init bool, runtime string) v1.ContainerStatus {
 	status := v1.ContainerStatus{Name: want.Name, Image: want.Image}
 	c := p.newest(want.Name)
+	if c != nil && c.State == Created {
+		c = p.previous(c) // it has not run yet, and may never
+	}
 	started := c != nil && c.State == Running
 	status.Started = &started
 	if c == nil {
@@ -202,7 +222,7 @@ func (p *Pod) containerStatus(want *v1.Container, init bool, runtime string) v1.
 		status.State.Waiting, last = p.restarting(c), c
 	case c.ended():
 		status.State.Terminated = c.terminated(runtime)
-	default: // created, exited in a way still to be learnt, or lost by the runtime
+	default: // exited in a way still to be learnt, or lost by the runtime
 		status.State.Waiting = p.waiting(want.Name, init)
 	}
 	if last != nil && last.ended() {

@@ -1,0 +1,45 @@
+# Two commands matter on a fresh Debian machine with Go and root: `make run` and `make test`.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+FUZZTIME ?= 20s
+BENCHTIME ?= 1s
+export CGO_ENABLED ?= 0
+
+.PHONY: help
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@echo
+	@echo 'make run:  CONTAINER_RUNTIME_ENDPOINT=unix:///run/x.sock  the runtime to use'
+	@echo '           DURATION=30s  end by itself, and fail unless the pods got where they should'
+	@echo 'make fuzz: FUZZTIME=20s per target; make bench: BENCHTIME=1s per benchmark'
+
+.PHONY: build
+build: ## build bin/seedlet and bin/seedsim
+	go build -o bin/seedlet ./cmd/seedlet
+	go build -o bin/seedsim ./cmd/seedsim
+
+.PHONY: run
+run: ## run the agent on a real containerd with example pods, until Ctrl-C or DURATION
+	@echo '· building'
+	@go build -o bin/seedlet ./cmd/seedlet
+	@go build -o .cache/playground ./cmd/playground
+	@exec .cache/playground
+
+.PHONY: test
+test: ## set everything up, run all tests, say ok or what failed
+	@hack/test.sh
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME
+	@hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: ## run every benchmark
+	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $$(hack/holding.sh Benchmark)
+
+.PHONY: clean
+clean: ## remove what was built, the pinned containerd too
+	rm -rf bin .cache

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/realworld/nodetest"
+)
+
+// root is the checkout, where `make run` runs.
+const root = "../.."
+
+// build makes what `make run` makes and returns the playground's path.
+func build(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "playground")
+	made := map[string]string{"bin/seedlet": "./cmd/seedlet", path: "./cmd/playground"}
+	for out, from := range made {
+		cmd := exec.Command("go", "build", "-o", out, from)
+		cmd.Dir = root
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("building %s: %v\n%s", from, err, text)
+		}
+	}
+	return path
+}
+
+// playOn runs a playground on a node and returns what it printed and its exit code.
+func playOn(t *testing.T, path string, n *nodetest.Node, env []string,
+	interrupt time.Duration) (string, int) {
+	t.Helper()
+	cmd := exec.Command(path)
+	cmd.Dir = root
+	cmd.Env = append(cmd.Environ(), append(env, "CONTAINER_RUNTIME_ENDPOINT="+n.Endpoint)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if interrupt > 0 {
+		time.AfterFunc(interrupt, func() { _ = cmd.Process.Signal(syscall.SIGINT) })
+	}
+	_ = cmd.Wait() // its exit code is looked at below
+	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+// TestPlay runs the playground on a runtime that was there before: it must get the pods where
+// they should be, give the runtime back empty, and keep off one that has pods.
+func TestPlay(t *testing.T) {
+	n := nodetest.New(t, nodetest.V2)
+	path := build(t)
+	out, code := playOn(t, path, n, []string{"DURATION=15s"}, 0)
+	if code != 0 || !strings.Contains(out, "every pod reached what it should") {
+		t.Errorf("exit code %d, want 0 and a good verdict\n%s", code, out)
+	}
+	wantEmpty(t, n)
+	out, code = playOn(t, path, n, nil, 6*time.Second)
+	if code != 0 || !strings.Contains(out, "removing the manifests") {
+		t.Errorf("interrupted: exit code %d, want 0 after an orderly end\n%s", code, out)
+	}
+	wantEmpty(t, n)
+
+	sandbox := &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: "other", Uid: "other", Namespace: "default"},
+		Linux:    &runtimeapi.LinuxPodSandboxConfig{},
+	}
+	_, err := n.Runtime().RunPodSandbox(t.Context(),
+		&runtimeapi.RunPodSandboxRequest{Config: sandbox})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, code = playOn(t, path, n, nil, 0)
+	if code != 1 || !strings.Contains(out, "it has 1 pods, which the agent would remove") {
+		t.Errorf("on a runtime with pods: exit code %d, want 1 and the reason\n%s", code, out)
+	}
+}
+
+func wantEmpty(t *testing.T, n *nodetest.Node) {
+	t.Helper()
+	pods, err := n.Runtime().ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
+	if err != nil || len(pods.Items) > 0 {
+		t.Errorf("pods left: %v, %v", pods.GetItems(), err)
+	}
+	images, err := n.ImageService().ListImages(t.Context(), &runtimeapi.ListImagesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, image := range images.Images {
+		for _, tag := range image.RepoTags {
+			if strings.Contains(tag, "/seedlet/sample:") {
+				t.Errorf("image left: %s", tag)
+			}
+		}
+	}
+}
+
+func TestReadSettings(t *testing.T) {
+	for _, c := range []struct {
+		args           []string
+		duration, want string // want is part of the error, empty for none
+	}{
+		{nil, "", ""},
+		{nil, "30s", ""},
+		{[]string{"setup"}, "", ""},
+		{[]string{"stop"}, "", `argument "stop"`},
+		{nil, "30", "DURATION=30: want a positive duration"},
+		{nil, "-1s", "DURATION=-1s: want a positive duration"},
+	} {
+		env := func(name string) string { return map[string]string{"DURATION": c.duration}[name] }
+		s, err := readSettings(c.args, env)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("readSettings(%q, %q): %v", c.args, c.duration, err)
+		case c.want == "" && s.setupOnly != (len(c.args) > 0):
+			t.Errorf("readSettings(%q): %+v", c.args, s)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("readSettings(%q, %q): %v, want %q", c.args, c.duration, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"seedlet.dev/core/config"
+)
+
+const (
+	// configBytesMax bounds a configuration file.
+	configBytesMax = 4 << 20
+	// configFilesMax bounds the files of the drop-in directory.
+	configFilesMax = 1024
+)
+
+// loadConfig reads the configuration file, and merges the drop-ins over it. Either may be empty.
+func loadConfig(file, dir string) (*config.Loaded, error) {
+	var base *config.File
+	if file != "" {
+		read, err := readConfig(file)
+		if err != nil {
+			return nil, fmt.Errorf("--config: %w", err)
+		}
+		base = &read
+	}
+	var dropIns []config.File
+	if dir != "" {
+		var err error
+		if dropIns, err = readDropIns(dir); err != nil {
+			return nil, fmt.Errorf("--config-dir: %w", err)
+		}
+	}
+	return config.Load(base, dropIns)
+}
+
+// readDropIns reads the *.conf files of a directory and its subdirectories, in the order of
+// their paths, as the kubelet does.
+func readDropIns(dir string) ([]config.File, error) {
+	var files []config.File
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".conf" {
+			return err
+		}
+		if len(files) == configFilesMax {
+			return fmt.Errorf("%s has more than %d *.conf files", dir, configFilesMax)
+		}
+		file, err := readConfig(path)
+		files = append(files, file)
+		return err
+	})
+	return files, err
+}
+
+// readConfig reads a file. Its name is made absolute, as relative paths in it start there.
+func readConfig(path string) (config.File, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return config.File{}, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return config.File{}, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, configBytesMax+1))
+	if err != nil {
+		return config.File{}, err
+	}
+	if len(data) > configBytesMax {
+		return config.File{}, fmt.Errorf("%s is larger than %d bytes", path, configBytesMax)
+	}
+	return config.File{Name: path, Data: data}, nil
+}

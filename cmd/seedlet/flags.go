@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+)
+
+// defaultRootDir is where the kubelet keeps its files, and others look for them.
+const defaultRootDir = "/var/lib/kubelet"
+
+// flags are the values of the command line. Their names and meanings are the kubelet's.
+type flags struct {
+	configFile       string
+	configDir        string
+	rootDir          string
+	hostnameOverride string
+
+	// Flags that override a field of the configuration file, if they are set.
+	address            string
+	fileCheckFrequency time.Duration
+	healthzBindAddress string
+	healthzPort        int32
+	imageEndpoint      string
+	loggingFormat      string
+	manifestPath       string
+	maxPods            int32
+	readOnlyPort       int32
+	runtimeEndpoint    string
+	runtimeTimeout     time.Duration
+	verbosity          uint32
+}
+
+// settings are what the agent is started with.
+type settings struct {
+	config           *kubeletconfig.KubeletConfiguration // with defaults, validated
+	warnings         []string                            // for the operator, one line each
+	rootDir          string                              // absolute
+	hostnameOverride string
+}
+
+func (f *flags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.configFile, "config", "", "KubeletConfiguration file")
+	fs.StringVar(&f.configDir, "config-dir", "",
+		"directory of *.conf files that are merged over the configuration file, by name")
+	fs.StringVar(&f.rootDir, "root-dir", defaultRootDir, "directory for the files of pods")
+	fs.StringVar(&f.hostnameOverride, "hostname-override", "",
+		"name of the node, instead of the machine's host name")
+
+	fs.StringVar(&f.address, "address", "", "address that the read-only port listens on")
+	fs.DurationVar(&f.fileCheckFrequency, "file-check-frequency", 0,
+		"how often manifests are read again when no change has been seen (default 20s)")
+	fs.StringVar(&f.healthzBindAddress, "healthz-bind-address", "",
+		"address that the health port listens on (default 127.0.0.1)")
+	fs.Int32Var(&f.healthzPort, "healthz-port", 0, "health port, 0 for none (default 10248)")
+	fs.StringVar(&f.imageEndpoint, "image-service-endpoint", "",
+		"socket of the image service, if it is not the runtime's")
+	fs.StringVar(&f.loggingFormat, "logging-format", "", "format of logs: text or json")
+	fs.StringVar(&f.manifestPath, "pod-manifest-path", "",
+		"file or directory of manifests of static pods")
+	fs.Int32Var(&f.maxPods, "max-pods", 0, "most pods that are run (default 110)")
+	fs.Int32Var(&f.readOnlyPort, "read-only-port", 0, "read-only port, 0 for none")
+	fs.StringVar(&f.runtimeEndpoint, "container-runtime-endpoint", "",
+		"socket of the container runtime (default unix:///run/containerd/containerd.sock)")
+	fs.DurationVar(&f.runtimeTimeout, "runtime-request-timeout", 0,
+		"how long a call of the container runtime may take (default 2m)")
+	fs.Uint32VarP(&f.verbosity, "v", "v", 0, "verbosity of logs")
+}
+
+// settings reads the configuration files and puts the flags over them.
+func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
+	if f.rootDir == "" {
+		return settings{}, fmt.Errorf("--root-dir: must not be empty")
+	}
+	rootDir, err := filepath.Abs(f.rootDir)
+	if err != nil {
+		return settings{}, fmt.Errorf("--root-dir: %w", err)
+	}
+	loaded, err := loadConfig(f.configFile, f.configDir)
+	if err != nil {
+		return settings{}, err
+	}
+	if err := f.override(fs, loaded.Config); err != nil {
+		return settings{}, err
+	}
+	if err := loaded.Finish(); err != nil {
+		return settings{}, err
+	}
+	return settings{
+		config: loaded.Config, warnings: loaded.Warnings,
+		rootDir: rootDir, hostnameOverride: f.hostnameOverride,
+	}, nil
+}
+
+// override sets the fields whose flags the user has set. A zero on the command line is a choice,
+// so each is asked for by name.
+func (f *flags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfiguration) error {
+	manifestPath := f.manifestPath
+	if manifestPath != "" { // of a flag, a relative path starts where the agent was started
+		path, err := filepath.Abs(manifestPath)
+		if err != nil {
+			return fmt.Errorf("--pod-manifest-path: %w", err)
+		}
+		manifestPath = path
+	}
+	set := map[string]func(){
+		"address":                    func() { c.Address = f.address },
+		"container-runtime-endpoint": func() { c.ContainerRuntimeEndpoint = f.runtimeEndpoint },
+		"file-check-frequency": func() {
+			c.FileCheckFrequency = metav1.Duration{Duration: f.fileCheckFrequency}
+		},
+		"healthz-bind-address":   func() { c.HealthzBindAddress = f.healthzBindAddress },
+		"healthz-port":           func() { c.HealthzPort = &f.healthzPort },
+		"image-service-endpoint": func() { c.ImageServiceEndpoint = f.imageEndpoint },
+		"logging-format":         func() { c.Logging.Format = f.loggingFormat },
+		"max-pods":               func() { c.MaxPods = f.maxPods },
+		"pod-manifest-path":      func() { c.StaticPodPath = manifestPath },
+		"read-only-port":         func() { c.ReadOnlyPort = f.readOnlyPort },
+		"runtime-request-timeout": func() {
+			c.RuntimeRequestTimeout = metav1.Duration{Duration: f.runtimeTimeout}
+		},
+		"v": func() { c.Logging.Verbosity = logsapi.VerbosityLevel(f.verbosity) },
+	}
+	var err error
+	fs.Visit(func(flag *pflag.Flag) {
+		if apply, ok := set[flag.Name]; ok {
+			apply()
+		}
+		// For these, a zero in the file means the default. On the command line it is a mistake.
+		zero := flag.Value.String() == "0" || flag.Value.String() == "0s"
+		if zero && slices.Contains([]string{
+			"file-check-frequency", "max-pods", "runtime-request-timeout"}, flag.Name) {
+			err = fmt.Errorf("--%s: must be greater than zero", flag.Name)
+		}
+	})
+	return err
+}

@@ -1,0 +1,283 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// The command is tested as a process: this test binary, started again as seedlet.
+const runVariable = "SEEDLET_TEST_RUN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runVariable) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd.Env = append(os.Environ(), runVariable+"=1")
+	return cmd
+}
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+func TestVersion(t *testing.T) {
+	out, err := command(t, "--version").Output()
+	if err != nil || string(out) != "Kubernetes "+version+"\n" {
+		t.Errorf("says %q, %v", out, err)
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		t.Fatal("no build information")
+	}
+	for _, module := range info.Deps {
+		release := strings.Replace(module.Version, "v0.", "v1.", 1)
+		if module.Path == "k8s.io/api" && release != version {
+			t.Errorf("version %s, but k8s.io/api is %s", version, module.Version)
+		}
+	}
+}
+
+// Each mistake is one line that names what is wrong, and exit code 1.
+func TestMistakes(t *testing.T) {
+	dir := t.TempDir()
+	unknown := write(t, filepath.Join(dir, "unknown.yaml"), header+"maxPodz: 3\n")
+	wrong := write(t, filepath.Join(dir, "wrong.yaml"), header+"maxPods: many\n")
+	dropIn := write(t, filepath.Join(dir, "conf.d", "10-a.conf"), header+"healthzPort: 70000\n")
+	cases := []struct {
+		name, want string
+		args       []string
+	}{
+		{"unknown flag", "--frobnicate", []string{"--frobnicate"}},
+		{"argument", "extra", []string{"extra"}},
+		{"no number", "--max-pods", []string{"--max-pods", "many"}},
+		{"zero", "--max-pods", []string{"--max-pods", "0"}},
+		{"zero time", "--file-check-frequency", []string{"--file-check-frequency", "0s"}},
+		{"negative", "maxPods", []string{"--max-pods", "-3"}},
+		{"no file", "--config: open /none.yaml", []string{"--config", "/none.yaml"}},
+		{"no directory", "--config-dir", []string{"--config-dir", "/none.d"}},
+		{"unknown field", unknown, []string{"--config", unknown}},
+		{"wrong type", "maxPods", []string{"--config", wrong}},
+		{"drop-in", "healthzPort", []string{"--config-dir", filepath.Dir(dropIn)}},
+		{"node name", "--hostname-override", []string{"--hostname-override", "no_name"}},
+		{"endpoint", "containerRuntimeEndpoint",
+			[]string{"--container-runtime-endpoint", "tcp://x:1"}},
+		{"format", "logging.format", []string{"--logging-format", "xml"}},
+		{"root", "--root-dir", []string{"--root-dir", ""}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := command(t, c.args...)
+			out, err := cmd.CombinedOutput()
+			if cmd.ProcessState.ExitCode() != 1 {
+				t.Errorf("exit code %d, %v", cmd.ProcessState.ExitCode(), err)
+			}
+			text := string(out)
+			if strings.Count(text, "\n") != 1 || !strings.Contains(text, c.want) {
+				t.Errorf("says %q, want one line with %q", text, c.want)
+			}
+		})
+	}
+}
+
+// Flags win over drop-ins, drop-ins by their names, and those over the file.
+func TestPrecedence(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, filepath.Join(dir, "config.yaml"), header+
+		"maxPods: 1\nreadOnlyPort: 1\nhealthzPort: 1\nstaticPodPath: manifests\n"+
+		"logging: {verbosity: 7}\n")
+	write(t, filepath.Join(dir, "d", "20.conf"), header+"readOnlyPort: 3\n")
+	write(t, filepath.Join(dir, "d", "10.conf"), header+"readOnlyPort: 2\nhealthzPort: 2\n")
+	write(t, filepath.Join(dir, "d", "30.txt"), "not read")
+	var f flags
+	cmd := newCommand()
+	cmd.ResetFlags()
+	f.register(cmd.Flags())
+	if err := cmd.ParseFlags([]string{"--config", file, "--config-dir", filepath.Join(dir, "d"),
+		"--healthz-port", "0", "-v=0"}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := f.settings(cmd.Flags())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.config
+	if c.MaxPods != 1 || c.ReadOnlyPort != 3 || *c.HealthzPort != 0 || c.Logging.Verbosity != 0 {
+		t.Errorf("maxPods %d, readOnlyPort %d, healthzPort %d, verbosity %d; want 1, 3, 0, 0",
+			c.MaxPods, c.ReadOnlyPort, *c.HealthzPort, c.Logging.Verbosity)
+	}
+	if want := filepath.Join(dir, "manifests"); c.StaticPodPath != want {
+		t.Errorf("staticPodPath %q, want %q", c.StaticPodPath, want)
+	}
+	if s.rootDir != defaultRootDir || c.RuntimeRequestTimeout.Duration != 2*time.Minute {
+		t.Errorf("root %q, timeout %v", s.rootDir, c.RuntimeRequestTimeout)
+	}
+}
+
+const pod = `apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec: {containers: [{name: web, image: registry.invalid/web:v1}]}
+`
+
+// The agent without a runtime: it starts, is healthy, shows what it is to run, tells systemd,
+// and ends on SIGTERM.
+func TestWithoutRuntime(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "manifests", "web.yaml"), pod)
+	notified := notifySocket(t, filepath.Join(dir, "notify.sock"))
+	healthz, readOnly := freePort(t), freePort(t)
+	config := write(t, filepath.Join(dir, "config.yaml"), header+
+		"staticPodPath: manifests\naddress: 127.0.0.1\ncpuCFSQuota: false\npodLogsDir: "+
+		filepath.Join(dir, "logs")+"\n")
+	cmd := command(t, "--config", config, "--root-dir", filepath.Join(dir, "root"),
+		"--container-runtime-endpoint", "unix://"+filepath.Join(dir, "none.sock"),
+		"--hostname-override", "Node-A", "--healthz-port", fmt.Sprint(healthz),
+		"--read-only-port", fmt.Sprint(readOnly), "-v", "2")
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+filepath.Join(dir, "notify.sock"))
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if t.Failed() {
+			t.Logf("it says:\n%s", log.String())
+		}
+	}()
+	if got := <-notified; got != "READY=1" {
+		t.Errorf("systemd is told %q first, want READY=1", got)
+	}
+	if body := get(t, healthz, "/healthz"); body != "ok" {
+		t.Errorf("health is %q", body)
+	}
+	var list v1.PodList
+	for range 100 {
+		if err := json.Unmarshal([]byte(get(t, readOnly, "/pods")), &list); err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Items) > 0 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if len(list.Items) != 1 || list.Items[0].Name != "web-node-a" {
+		t.Errorf("pods are %+v, want web-node-a", list.Items)
+	}
+	if state := get(t, readOnly, "/debug/state"); !json.Valid([]byte(state)) {
+		t.Errorf("the state is no JSON: %q", state)
+	}
+	if metrics := get(t, readOnly, "/metrics"); !strings.Contains(metrics,
+		"\nseedlet_step_duration_seconds_count ") {
+		t.Errorf("no step durations in the metrics:\n%s", metrics)
+	}
+	began := time.Now()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("ends with %v, want exit code 0", err)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("ends after %v", took)
+	}
+	if got := <-notified; got != "STOPPING=1" {
+		t.Errorf("systemd is told %q last, want STOPPING=1", got)
+	}
+	if !strings.Contains(log.String(), "cpuCFSQuota") {
+		t.Error("no warning of a field that has no effect")
+	}
+}
+
+func TestPortInUse(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+	cmd := command(t, "--healthz-port", fmt.Sprint(port), "--root-dir", t.TempDir())
+	out, _ := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "healthz port") {
+		t.Errorf("exit code %d, says %q", cmd.ProcessState.ExitCode(), out)
+	}
+}
+
+// notifySocket is where systemd would listen.
+func notifySocket(t *testing.T, path string) <-chan string {
+	t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	messages := make(chan string, 8)
+	go func() {
+		defer close(messages)
+		buf := make([]byte, 1024)
+		for {
+			n, err := conn.Read(buf)
+			if err != nil {
+				return
+			}
+			messages <- string(buf[:n])
+		}
+	}()
+	return messages
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+func get(t *testing.T, port int, path string) string {
+	t.Helper()
+	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v: %s", path, resp.Status, err, body)
+	}
+	return string(body)
+}

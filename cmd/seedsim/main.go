@@ -1,0 +1,57 @@
+// Command seedsim runs the node agent in the simulated world: scenarios from seeds, plans from
+// files, and whatever fails again and again until it is understood.
+//
+// It exits with 0 if everything held, with 1 if something failed, and with 2, after one line that
+// says what would be right, if it was called wrongly.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// errFailed says that a run did not hold; what and how has been printed.
+var errFailed = errors.New("failed")
+
+func main() {
+	err := newCommand().Execute()
+	switch {
+	case err == nil:
+	case errors.Is(err, errFailed):
+		os.Exit(exitFailed)
+	default:
+		fmt.Fprintln(os.Stderr, "seedsim: "+strings.Join(strings.Fields(err.Error()), " "))
+		os.Exit(exitUsage)
+	}
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "seedsim",
+		Short:         "Run the node agent in the simulated world",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unknown command %q; there are list, run, replay, plan, shrink "+
+					"and oracles", args[0])
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(listCommand(), runCommand(), replayCommand(), planCommand(), shrinkCommand(),
+		oraclesCommand())
+	return root
+}

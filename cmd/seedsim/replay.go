@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"seedlet.dev/sim"
+)
+
+// source is where a plan comes from: a scenario and a seed, or a file.
+type source struct {
+	seed uint64
+	file string
+}
+
+func (s *source) flags(c *cobra.Command, withFile bool) {
+	c.Flags().Uint64Var(&s.seed, "seed", 1, "the seed")
+	if withFile {
+		c.Flags().StringVar(&s.file, "plan", "", "a plan file, instead of drawing the plan")
+	}
+}
+
+func (s *source) plan(name string) (*sim.Plan, error) {
+	scenario, err := one(name)
+	if err != nil {
+		return nil, err
+	}
+	if s.file == "" {
+		return sim.Draw(scenario, s.seed)
+	}
+	data, err := os.ReadFile(s.file)
+	if err != nil {
+		return nil, fmt.Errorf("--plan: %w", err)
+	}
+	return sim.ParsePlan(s.file, data)
+}
+
+func planCommand() *cobra.Command {
+	var from source
+	c := &cobra.Command{
+		Use:   "plan SCENARIO --seed N",
+		Short: "Print the plan of a run, as a file that replay takes",
+		Args:  exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			plan, err := from.plan(args[0])
+			if err != nil {
+				return err
+			}
+			_, err = c.OutOrStdout().Write(plan.YAML())
+			return err
+		},
+	}
+	from.flags(c, false)
+	return c
+}
+
+func replayCommand() *cobra.Command {
+	var from source
+	var until uint64
+	var dump string
+	var log bool
+	c := &cobra.Command{
+		Use:   "replay SCENARIO --seed N",
+		Short: "Run one seed or plan again, and look at it",
+		Args:  exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			plan, err := from.plan(args[0])
+			if err != nil {
+				return err
+			}
+			if dump != "" && until == 0 {
+				return fmt.Errorf("--dump %s: needs --until EVENT, the event to dump the state at",
+					dump)
+			}
+			return replay(c.OutOrStdout(), plan, until, dump, log)
+		},
+	}
+	from.flags(c, true)
+	c.Flags().Uint64Var(&until, "until", 0, "stop after this event")
+	c.Flags().StringVar(&dump, "dump", "", "write the agent's state at that event to a file")
+	c.Flags().BoolVar(&log, "log", false, "print every event and effect")
+	return c
+}
+
+func replay(w io.Writer, plan *sim.Plan, until uint64, dump string, log bool) error {
+	out := bufio.NewWriter(w)
+	defer out.Flush()
+	opts := sim.Options{Until: until}
+	if log {
+		trace := &sim.Trace{Write: func(line string) { fmt.Fprintln(out, line) }}
+		opts.Watch = trace.Step
+	}
+	verdict, err := sim.Run(plan, opts)
+	if err != nil {
+		return err
+	}
+	if until != 0 && verdict.State == nil && verdict.Failure == nil {
+		return fmt.Errorf("--until %d: the run has only %d events", until, verdict.Events)
+	}
+	if dump != "" && verdict.State != nil {
+		if err := os.WriteFile(dump, append(verdict.State, '\n'), 0o644); err != nil {
+			return fmt.Errorf("--dump: %w", err)
+		}
+	}
+	fmt.Fprintf(out, "%s: %d events, %d effects, %d lives of the agent, %d restarts of "+
+		"containers, %v virtual, hash %016x\n", plan.Metadata.Name, verdict.Events,
+		verdict.Effects, verdict.Lives, verdict.Restarts, verdict.Virtual.Round(time.Millisecond),
+		verdict.Hash)
+	if f := verdict.Failure; f != nil {
+		fmt.Fprintf(out, "FAIL at %v, event %d: %s: %s\n", f.Virtual, f.Event, f.Oracle, f.Message)
+		return errFailed
+	}
+	return nil
+}
+
+func shrinkCommand() *cobra.Command {
+	var from source
+	var tries int
+	var to string
+	c := &cobra.Command{
+		Use:   "shrink SCENARIO --seed N",
+		Short: "Look for the smallest plan that fails in the same way",
+		Args:  exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			plan, err := from.plan(args[0])
+			if err != nil {
+				return err
+			}
+			p := newProgress(os.Stderr)
+			small, verdict, err := sim.Shrink(plan, tries, func(tried, entries int) {
+				if p.on {
+					fmt.Fprintf(p.w, "\r\x1b[K%d tries, %d entries", tried, entries)
+				}
+			})
+			p.end()
+			if err != nil {
+				return err
+			}
+			if verdict.Failure == nil {
+				fmt.Fprintln(c.ErrOrStderr(), "the plan does not fail: nothing to shrink")
+				return nil
+			}
+			fmt.Fprintf(c.ErrOrStderr(), "%d entries of %d: %s: %s\n", small.Entries(),
+				plan.Entries(), verdict.Failure.Oracle, verdict.Failure.Message)
+			if to != "" {
+				return os.WriteFile(to, small.YAML(), 0o644)
+			}
+			_, err = c.OutOrStdout().Write(small.YAML())
+			return err
+		},
+	}
+	from.flags(c, true)
+	c.Flags().IntVar(&tries, "tries", 400, "plans to try at most")
+	c.Flags().StringVarP(&to, "output", "o", "", "write the plan to a file")
+	return c
+}

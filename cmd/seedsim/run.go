@@ -1,0 +1,200 @@
+package main
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"seedlet.dev/sim"
+)
+
+// report is what a run of many seeds has come to; with --json it is printed as it is.
+type report struct {
+	Scenario       string    `json:"scenario"`
+	Seeds          string    `json:"seeds"`
+	Failures       []failure `json:"failures"`
+	VirtualSeconds float64   `json:"virtualSeconds"`
+	WallSeconds    float64   `json:"wallSeconds"`
+	Events         uint64    `json:"events"`
+	Hash           string    `json:"hash"` // of all runs, in the order of scenarios and seeds
+}
+
+type failure struct {
+	Scenario    string  `json:"scenario"`
+	Seed        uint64  `json:"seed"`
+	Oracle      string  `json:"oracle"`
+	Message     string  `json:"message"`
+	VirtualTime float64 `json:"virtualTime"` // seconds since the start of the run
+	Replay      string  `json:"replay"`
+}
+
+func runCommand() *cobra.Command {
+	var seedRange string
+	var jobs int
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "run SCENARIO|all --seeds A-B",
+		Short: "Run a scenario with every seed of a range",
+		Args:  exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			list, err := find(args[0])
+			if err != nil {
+				return err
+			}
+			r, err := parseSeeds(seedRange)
+			if err != nil {
+				return err
+			}
+			if jobs < 1 {
+				return fmt.Errorf("--jobs %d: must be at least 1", jobs)
+			}
+			rep, err := runAll(list, r, jobs, newProgress(os.Stderr))
+			if err != nil {
+				return err
+			}
+			rep.Scenario, rep.Seeds = args[0], fmt.Sprintf("%d-%d", r.from, r.to)
+			return rep.print(c.OutOrStdout(), asJSON)
+		},
+	}
+	c.Flags().StringVar(&seedRange, "seeds", "1-20", "the seeds, as A-B")
+	c.Flags().IntVar(&jobs, "jobs", runtime.NumCPU(), "runs at the same time")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return c
+}
+
+// task is one run, and its outcome.
+type task struct {
+	scenario *sim.Scenario
+	seed     uint64
+	verdict  *sim.Verdict
+	err      error
+}
+
+// runAll runs every scenario with every seed. The outcome does not depend on the number of jobs.
+func runAll(list []*sim.Scenario, r seeds, jobs int, p *progress) (*report, error) {
+	began := time.Now()
+	var tasks []*task
+	for _, s := range list {
+		for seed := r.from; ; seed++ {
+			tasks = append(tasks, &task{scenario: s, seed: seed})
+			if seed == r.to {
+				break
+			}
+		}
+	}
+	next := make(chan *task)
+	var group sync.WaitGroup
+	for range jobs {
+		group.Go(func() {
+			for t := range next {
+				t.run()
+				p.done(t, len(tasks))
+			}
+		})
+	}
+	for _, t := range tasks {
+		next <- t
+	}
+	close(next)
+	group.Wait()
+	p.end()
+	rep := &report{Failures: []failure{}, WallSeconds: time.Since(began).Seconds()}
+	return rep, rep.collect(tasks)
+}
+
+func (t *task) run() {
+	plan, err := sim.Draw(t.scenario, t.seed)
+	if err == nil {
+		t.verdict, err = sim.Run(plan, sim.Options{})
+	}
+	t.err = err
+}
+
+func (rep *report) collect(tasks []*task) error {
+	hash := xxhash.New()
+	for _, t := range tasks {
+		if t.err != nil {
+			return t.err
+		}
+		v := t.verdict
+		rep.VirtualSeconds += v.Virtual.Seconds()
+		rep.Events += v.Events
+		hash.Write(binary.LittleEndian.AppendUint64(nil, v.Hash))
+		if v.Failure != nil {
+			name := t.scenario.Metadata.Name
+			rep.Failures = append(rep.Failures, failure{
+				Scenario: name, Seed: t.seed, Oracle: v.Failure.Oracle,
+				Message: v.Failure.Message, VirtualTime: v.Failure.Virtual.Seconds(),
+				Replay: fmt.Sprintf("seedsim replay %s --seed %d --log", name, t.seed),
+			})
+		}
+	}
+	rep.Hash = fmt.Sprintf("%016x", hash.Sum64())
+	return nil
+}
+
+func (rep *report) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(rep); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range rep.Failures {
+			fmt.Fprintf(w, "FAIL %s seed %d at %.3fs: %s: %s\n     %s\n", f.Scenario, f.Seed,
+				f.VirtualTime, f.Oracle, f.Message, f.Replay)
+		}
+		fmt.Fprintf(w, "%s seeds %s: %d failures, %.0f virtual seconds in %.1f s (%.0f per "+
+			"second), %d events, hash %s\n", rep.Scenario, rep.Seeds, len(rep.Failures),
+			rep.VirtualSeconds, rep.WallSeconds, rep.VirtualSeconds/rep.WallSeconds, rep.Events,
+			rep.Hash)
+	}
+	if len(rep.Failures) > 0 {
+		return errFailed
+	}
+	return nil
+}
+
+// progress is a line on a terminal that says how far a run is; elsewhere it says nothing.
+type progress struct {
+	mu     sync.Mutex
+	w      *os.File
+	on     bool
+	count  int
+	failed int
+	shown  time.Time
+}
+
+func newProgress(w *os.File) *progress {
+	return &progress{w: w, on: term.IsTerminal(int(w.Fd()))}
+}
+
+func (p *progress) done(t *task, total int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count++
+	if t.verdict != nil && t.verdict.Failure != nil {
+		p.failed++
+	}
+	if p.on && time.Since(p.shown) > 100*time.Millisecond {
+		p.shown = time.Now()
+		fmt.Fprintf(p.w, "\r\x1b[K%d of %d runs, %d failed, at %s seed %d", p.count, total,
+			p.failed, t.scenario.Metadata.Name, t.seed)
+	}
+}
+
+func (p *progress) end() {
+	if p.on {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}

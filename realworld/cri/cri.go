@@ -1,0 +1,183 @@
+// Package cri carries out the effects of the CRI port on a real container runtime, over gRPC.
+//
+// It speaks to the connection directly instead of through the service wrappers of
+// k8s.io/cri-client, of which it takes the endpoint's address and dialer only. The wrappers call
+// the runtime in their constructor and fail when it is away, have one timeout for all calls where
+// an effect has its own deadline, and hand out parts of responses where the port's bodies are
+// the messages themselves.
+//
+// The contract: Do never blocks; every effect is answered exactly once, before or soon after its
+// deadline; a runtime that is away is KindUnavailable at once, and is found again within about a
+// second of its return, as often as that happens. Start reading at Port and call.
+package cri
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-client/pkg/util"
+
+	"seedlet.dev/realworld/clock"
+	"seedlet.dev/world"
+)
+
+const (
+	// messageBytesMax is the largest answer that is accepted: the list of a node with hundreds
+	// of containers exceeds gRPC's 4 MiB. It is the kubelet's figure.
+	messageBytesMax = 16 << 20
+	// The runtime's socket costs nothing to try, and pods wait for it.
+	reconnectDelayMin = 100 * time.Millisecond
+	reconnectDelayMax = time.Second
+	// connectTimeout is for a runtime that accepts connections and then says nothing.
+	connectTimeout = 5 * time.Second
+)
+
+// Options are what a port is made of.
+type Options struct {
+	RuntimeEndpoint string // as in "unix:///run/containerd/containerd.sock"
+	ImageEndpoint   string // empty for the same as RuntimeEndpoint
+	Clock           clock.Clock
+	Deliver         func(world.Event) // takes the answers; called from many goroutines
+}
+
+// Port is a world.Port for a container runtime. Close it when done.
+type Port struct {
+	opts    Options
+	conns   []*grpc.ClientConn
+	runtime runtimeapi.RuntimeServiceClient
+	images  runtimeapi.ImageServiceClient
+	ctx     context.Context // done when the port is closed
+	cancel  context.CancelFunc
+	calls   sync.WaitGroup
+}
+
+// New makes a port. It fails for an endpoint that can never work, and succeeds for one where
+// nobody answers yet.
+func New(opts Options) (*Port, error) {
+	p := &Port{opts: opts}
+	runtimeConn, err := connect(opts.RuntimeEndpoint)
+	if err != nil {
+		return nil, err
+	}
+	p.conns = append(p.conns, runtimeConn)
+	imageConn := runtimeConn
+	if opts.ImageEndpoint != "" && opts.ImageEndpoint != opts.RuntimeEndpoint {
+		if imageConn, err = connect(opts.ImageEndpoint); err != nil {
+			return nil, fmt.Errorf("image service: %w (and %w)", err, runtimeConn.Close())
+		}
+		p.conns = append(p.conns, imageConn)
+	}
+	p.runtime = runtimeapi.NewRuntimeServiceClient(runtimeConn)
+	p.images = runtimeapi.NewImageServiceClient(imageConn)
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p, nil
+}
+
+// connect makes a connection that is dialled when it is first used and again whenever it is lost.
+func connect(endpoint string) (*grpc.ClientConn, error) {
+	address, dial, err := util.GetAddressAndDialer(endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("container runtime endpoint %q: %w", endpoint, err)
+	}
+	if address == "" {
+		return nil, fmt.Errorf("container runtime endpoint %q: names no socket", endpoint)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"), // a socket's path is no valid authority
+		grpc.WithContextDialer(dial),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithIdleTimeout(0),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageBytesMax)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay: reconnectDelayMin, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectDelayMax,
+			},
+			MinConnectTimeout: connectTimeout,
+		}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("container runtime endpoint %q: %w", endpoint, err)
+	}
+	return conn, nil
+}
+
+// Do starts a call on a goroutine of its own. How many there are at once is bounded by the
+// loop's lanes.
+func (p *Port) Do(eff world.Effect) {
+	p.calls.Go(func() {
+		ctx, cancel := context.WithTimeout(p.ctx, p.opts.Clock.Until(eff.Deadline))
+		defer cancel()
+		body, err := p.call(ctx, eff.Body)
+		if err == nil {
+			err = incomplete(body)
+		}
+		if err != nil {
+			p.opts.Deliver(world.Event{Op: eff.Op, Err: mapped(world.Call(eff.Body), err)})
+			return
+		}
+		p.opts.Deliver(world.Event{Op: eff.Op, Body: body})
+	})
+}
+
+// call is the one place that knows which message belongs to which method. On an error the
+// returned body means nothing.
+func (p *Port) call(ctx context.Context, request any) (any, error) {
+	switch m := request.(type) {
+	case *runtimeapi.VersionRequest:
+		return p.runtime.Version(ctx, m)
+	case *runtimeapi.StatusRequest:
+		return p.runtime.Status(ctx, m)
+	case *runtimeapi.RuntimeConfigRequest:
+		return p.runtime.RuntimeConfig(ctx, m)
+	case *runtimeapi.RunPodSandboxRequest:
+		return p.runtime.RunPodSandbox(ctx, m)
+	case *runtimeapi.StopPodSandboxRequest:
+		return p.runtime.StopPodSandbox(ctx, m)
+	case *runtimeapi.RemovePodSandboxRequest:
+		return p.runtime.RemovePodSandbox(ctx, m)
+	case *runtimeapi.PodSandboxStatusRequest:
+		return p.runtime.PodSandboxStatus(ctx, m)
+	case *runtimeapi.ListPodSandboxRequest:
+		return p.runtime.ListPodSandbox(ctx, m)
+	case *runtimeapi.CreateContainerRequest:
+		return p.runtime.CreateContainer(ctx, m)
+	case *runtimeapi.StartContainerRequest:
+		return p.runtime.StartContainer(ctx, m)
+	case *runtimeapi.StopContainerRequest:
+		return p.runtime.StopContainer(ctx, m)
+	case *runtimeapi.RemoveContainerRequest:
+		return p.runtime.RemoveContainer(ctx, m)
+	case *runtimeapi.ListContainersRequest:
+		return p.runtime.ListContainers(ctx, m)
+	case *runtimeapi.ContainerStatusRequest:
+		return p.runtime.ContainerStatus(ctx, m)
+	case *runtimeapi.ImageStatusRequest:
+		return p.images.ImageStatus(ctx, m)
+	case *runtimeapi.PullImageRequest:
+		return p.images.PullImage(ctx, m)
+	default:
+		panic(fmt.Sprintf("cri: no method for %T", request))
+	}
+}
+
+// Close gives up the calls in flight, waits for their goroutines and closes the connections.
+// Do must not be called any more. Closing it again does nothing.
+func (p *Port) Close() error {
+	p.cancel()
+	p.calls.Wait()
+	conns := p.conns
+	p.conns = nil
+	for _, conn := range conns {
+		if err := conn.Close(); err != nil {
+			return fmt.Errorf("closing the connection to the runtime: %w", err)
+		}
+	}
+	return nil
+}

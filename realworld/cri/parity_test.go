@@ -1,0 +1,90 @@
+package cri_test
+
+import (
+	"path"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/crane"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/realworld/cri"
+	"seedlet.dev/realworld/nodetest"
+	"seedlet.dev/realworld/porttest"
+	"seedlet.dev/world/parity"
+)
+
+// node is a parity.Runtime on a private containerd.
+type node struct {
+	*porttest.World
+	t     *testing.T
+	image string // of all containers, pulled
+	logs  string // an existing directory
+}
+
+// processes are the arguments of the sample that make it behave so. As the first process of its
+// container it cannot be ended by TERM, only end itself, so it takes the signal's exit code.
+var processes = map[parity.Process][]string{
+	parity.Runs:         {"sleep", "--code", "143"},
+	parity.Exits3:       {"exit", "--code", "3"},
+	parity.Exits0:       {"exit", "--code", "0"},
+	parity.IgnoresTerm:  {"sleep", "--ignore-term"},
+	parity.HandlesTerm7: {"sleep", "--stop-takes", "1s", "--code", "7"},
+}
+
+func (n *node) Sandbox() *runtimeapi.PodSandboxConfig {
+	return &runtimeapi.PodSandboxConfig{
+		LogDirectory: n.logs,
+		Linux:        &runtimeapi.LinuxPodSandboxConfig{},
+	}
+}
+
+func (n *node) Container(p parity.Process) *runtimeapi.ContainerConfig {
+	args, ok := processes[p]
+	if !ok {
+		n.t.Fatalf("no process %q", p)
+	}
+	return &runtimeapi.ContainerConfig{
+		Image:   &runtimeapi.ImageSpec{Image: n.image, UserSpecifiedImage: n.image},
+		Command: []string{"/sample"},
+		Args:    args,
+		Linux:   &runtimeapi.LinuxContainerConfig{},
+	}
+}
+
+// Images names the sample by another tag, which the runtime has not pulled.
+func (n *node) Images() (pullable, missing string) {
+	repository := path.Dir(n.image)
+	pullable = repository + "/parity:v1"
+	if err := crane.Copy(n.image, pullable, crane.Insecure); err != nil {
+		n.t.Fatalf("making an image to pull: %v", err)
+	}
+	return pullable, repository + "/missing:v1"
+}
+
+func TestParity(t *testing.T) {
+	for _, version := range nodetest.Versions() {
+		t.Run(version, func(t *testing.T) {
+			private := nodetest.New(t, version)
+			w := porttest.New()
+			port, err := cri.New(cri.Options{
+				RuntimeEndpoint: private.Endpoint, Clock: w.Clock, Deliver: w.Deliver,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := port.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			w.Port = port
+			image := private.Images.Sample
+			if _, err := w.Call(&runtimeapi.PullImageRequest{
+				Image: &runtimeapi.ImageSpec{Image: image, UserSpecifiedImage: image},
+			}); err != nil {
+				t.Fatal(err)
+			}
+			parity.CRI(t, &node{World: w, t: t, image: image, logs: t.TempDir()})
+		})
+	}
+}

@@ -1,0 +1,104 @@
+// Package disk carries out the effects of the file system port on the real file system.
+//
+// The contract: Do never blocks; every effect but Watch is answered exactly once. A call that
+// hangs in the kernel, as on a dead network file system, is answered when it returns, and keeps
+// its place in the loop's lane until then. Errors are mapped from errno; a kind that denies any
+// effect is never given once something has been changed.
+//
+// Start reading at Port, then read.go, write.go, remove.go and watch.go.
+package disk
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"seedlet.dev/realworld/clock"
+	"seedlet.dev/world"
+)
+
+// Options are what a port is made of.
+type Options struct {
+	Clock   clock.Clock
+	Deliver func(world.Event) // takes answers and changes; called from many goroutines
+	// Warn is told, in one line, what keeps the port from watching. The core polls anyway.
+	Warn func(problem string)
+}
+
+// Port is a world.Port for the file system. Close it when done.
+type Port struct {
+	opts    Options
+	ctx     context.Context // done when the port is closed
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
+	watcher *watcher // nil when this machine cannot watch
+}
+
+// New makes a port. It always succeeds: without inotify, it does everything but watch.
+func New(opts Options) *Port {
+	p := &Port{opts: opts}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	w, err := newWatcher(opts)
+	if err != nil {
+		opts.Warn(fmt.Sprintf("files are polled, not watched: %v", err))
+		return p
+	}
+	p.watcher = w
+	p.work.Go(func() { w.run(p.ctx) })
+	return p
+}
+
+// Do starts an effect on a goroutine of its own. How many there are at once is bounded by the
+// loop's lane.
+func (p *Port) Do(eff world.Effect) {
+	if m, ok := eff.Body.(*world.Watch); ok {
+		if p.watcher != nil {
+			p.watcher.ask(m.Path)
+		}
+		return
+	}
+	p.work.Go(func() {
+		ctx, cancel := context.WithTimeout(p.ctx, p.opts.Clock.Until(eff.Deadline))
+		defer cancel()
+		body, err := carryOut(ctx, eff.Body)
+		if err != nil {
+			p.opts.Deliver(world.Event{Op: eff.Op, Err: err})
+			return
+		}
+		p.opts.Deliver(world.Event{Op: eff.Op, Body: body})
+	})
+}
+
+// carryOut does what an effect asks for. Exactly one of the results is nil.
+func carryOut(ctx context.Context, request any) (any, *world.Error) {
+	op := world.Call(request)
+	if ctx.Err() != nil {
+		return nil, world.Errorf(world.KindCanceled, op, "not begun before its deadline")
+	}
+	var body any = &world.Done{}
+	var err error
+	switch m := request.(type) {
+	case *world.ReadFiles:
+		body, err = readFiles(m)
+	case *world.ListDir:
+		body, err = listDir(m.Path)
+	case *world.MakeDir:
+		err = makeDir(m)
+	case *world.WriteFile:
+		err = writeFile(m)
+	case *world.RemoveTree:
+		err = removeTree(ctx, m.Path)
+	default:
+		panic(fmt.Sprintf("disk: cannot carry out %T", request))
+	}
+	if err != nil {
+		return nil, mapped(op, err)
+	}
+	return body, nil
+}
+
+// Close stops watching and waits for what is going on. Do must not be called any more.
+func (p *Port) Close() {
+	p.cancel()
+	p.work.Wait()
+}

@@ -1,0 +1,50 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"seedlet.dev/world"
+)
+
+// mapped says what an error means to the core. An error that carries its kind already keeps it.
+func mapped(op string, err error) *world.Error {
+	var already *world.Error
+	if errors.As(err, &already) {
+		return world.Errorf(already.Kind, op, "%s", already.Message)
+	}
+	return world.Errorf(kindOf(err), op, "%s", err)
+}
+
+func kindOf(err error) world.ErrorKind {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return world.KindTimeout
+	}
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return world.KindInternal
+	}
+	switch errno {
+	case syscall.ENOENT:
+		return world.KindNotFound
+	case syscall.EEXIST:
+		return world.KindExists
+	case syscall.ENOTDIR, syscall.EISDIR, syscall.EINVAL, syscall.ENAMETOOLONG, syscall.ELOOP:
+		return world.KindInvalid
+	case syscall.EACCES, syscall.EPERM, syscall.EROFS:
+		return world.KindRefused
+	case syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM:
+		return world.KindExhausted
+	}
+	return world.KindInternal
+}
+
+// halfway marks an error after which the operation may have taken effect in part.
+func halfway(err error) error {
+	var already *world.Error
+	if errors.As(err, &already) {
+		return world.Errorf(world.KindInternal, "", "%s", already.Message)
+	}
+	return world.Errorf(world.KindInternal, "", "%s", err)
+}

@@ -1,0 +1,138 @@
+package disk
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"seedlet.dev/world"
+)
+
+// entriesMax bounds how many names are read from one directory. More than that is nothing that
+// an agent's directories can hold in a sane world, and reading on would take all memory.
+const entriesMax = 100_000
+
+// readFiles reads a file, or the regular files directly in a directory. Links to regular files
+// count as such: configuration is often linked into place.
+func readFiles(m *world.ReadFiles) (*world.FilesRead, error) {
+	info, err := os.Stat(m.Path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		if !info.Mode().IsRegular() {
+			return nil, world.Errorf(world.KindInvalid, "",
+				"%s is neither a regular file nor a directory", m.Path)
+		}
+		file, err := readFile(m.Path, m.BytesMax)
+		if err != nil {
+			return nil, err
+		}
+		if file.Err != nil && !file.Err.Has(world.KindExhausted) {
+			return nil, file.Err
+		}
+		return &world.FilesRead{Files: []world.File{file}}, nil
+	}
+	entries, err := readDir(m.Path)
+	if err != nil {
+		return nil, err
+	}
+	answer := &world.FilesRead{Directory: true, Files: []world.File{}}
+	for _, entry := range entries {
+		path := filepath.Join(m.Path, entry.Name())
+		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+			continue // a directory, a pipe, a dangling link, or gone since it was listed
+		}
+		if len(answer.Files) == m.FilesMax {
+			return nil, world.Errorf(world.KindExhausted, "",
+				"%s has more than %d files", m.Path, m.FilesMax)
+		}
+		file, err := readFile(path, m.BytesMax)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		answer.Files = append(answer.Files, file)
+	}
+	return answer, nil
+}
+
+// readFile reads one file. It returns an error only if the file is gone, or is no longer a
+// regular file; what else keeps it from being read is told in the file.
+func readFile(path string, bytesMax int64) (world.File, error) {
+	file := world.File{Name: filepath.Base(path)}
+	// O_NONBLOCK: if a pipe has taken the file's place, opening it must not wait for a writer.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return file, err
+	}
+	if err != nil {
+		file.Err = mapped("ReadFiles", err)
+		return file, nil
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return file, &fs.PathError{Op: "read", Path: path, Err: syscall.ENOENT}
+	}
+	data, err := io.ReadAll(io.LimitReader(f, bytesMax+1))
+	switch {
+	case err != nil:
+		file.Err = mapped("ReadFiles", err)
+	case int64(len(data)) > bytesMax:
+		file.Err = world.Errorf(world.KindExhausted, "ReadFiles",
+			"%s is larger than %d bytes", path, bytesMax)
+	default:
+		file.Data = data
+	}
+	return file, nil
+}
+
+// listDir lists a directory. A link is never a directory, wherever it points.
+func listDir(path string) (*world.DirListed, error) {
+	entries, err := readDir(path)
+	if err != nil {
+		return nil, err
+	}
+	answer := &world.DirListed{Entries: make([]world.DirEntry, 0, len(entries))}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // gone since it was listed
+		}
+		if err != nil {
+			return nil, err
+		}
+		answer.Entries = append(answer.Entries, world.DirEntry{
+			Name: entry.Name(), Directory: entry.IsDir(), ModTime: info.ModTime().UTC(),
+		})
+	}
+	return answer, nil
+}
+
+// readDir reads the entries of a directory in the order of their names.
+func readDir(path string) ([]fs.DirEntry, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(entriesMax + 1)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	if len(entries) > entriesMax {
+		return nil, world.Errorf(world.KindExhausted, "",
+			"%s has more than %d entries", path, entriesMax)
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int {
+		return strings.Compare(a.Name(), b.Name())
+	})
+	return entries, nil
+}

@@ -1,0 +1,68 @@
+package host_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"seedlet.dev/realworld/host"
+)
+
+func TestBootOfThisMachine(t *testing.T) {
+	first, err := host.Boot("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := host.Boot("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Seed == second.Seed {
+		t.Errorf("two lives drew the same seed %d", first.Seed)
+	}
+	if len(first.BootID) != 36 || first.BootID != second.BootID {
+		t.Errorf("boot ids %q and %q, want one UUID", first.BootID, second.BootID)
+	}
+	if first.CPUs < 1 || first.MemoryBytes < 16<<20 || first.Hostname == "" {
+		t.Errorf("unlikely machine: %+v", first)
+	}
+}
+
+func TestBootNamesWhatIsWrong(t *testing.T) {
+	cases := []struct{ name, meminfo, want string }{
+		{"good", "MemTotal:       2048 kB\nMemFree: 1 kB\n", ""},
+		{"no total", "MemFree:       2048 kB\n", "has no MemTotal"},
+		{"no number", "MemTotal:       lots kB\n", "lots"},
+		{"negative", "MemTotal:       -5 kB\n", "-5"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			proc := t.TempDir()
+			write(t, filepath.Join(proc, "sys/kernel/random/boot_id"), "a-b-c\n")
+			write(t, filepath.Join(proc, "meminfo"), c.meminfo)
+			boot, err := host.Boot(proc)
+			switch {
+			case c.want == "" && err != nil:
+				t.Errorf("unexpected error: %v", err)
+			case c.want == "" && (boot.MemoryBytes != 2048<<10 || boot.BootID != "a-b-c"):
+				t.Errorf("got %+v", boot)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+	if _, err := host.Boot(t.TempDir()); err == nil {
+		t.Error("no error without a boot id")
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

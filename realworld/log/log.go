@@ -1,0 +1,75 @@
+// Package log carries out the log effects of the core with klog, in the format and at the
+// verbosity that component-base has been configured with.
+//
+// Lines are written on the loop's goroutine, in the order of the effects. Start reading at Port.
+package log
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/klog/v2"
+
+	"seedlet.dev/world"
+)
+
+// flushTimeout is how long the sink may take to take a line before it counts as stuck.
+const flushTimeout = time.Second
+
+// Configure applies the logging section of the configuration to the process. It may be called
+// once, before anything is logged. Errors name the field.
+func Configure(c *logsapi.LoggingConfiguration) error {
+	logs.InitLogs()
+	logsapi.SetRecommendedLoggingConfiguration(c)
+	if err := logsapi.ValidateAndApplyAsField(c, nil, field.NewPath("logging")); err != nil {
+		return fmt.Errorf("configuring logging: %w", err)
+	}
+	return nil
+}
+
+// Port is a world.Port for log lines. The zero value is ready.
+type Port struct {
+	flushing atomic.Bool
+}
+
+// Do writes one line.
+func (p *Port) Do(eff world.Effect) {
+	line := eff.Body.(*world.Log)
+	switch {
+	case line.Level <= world.LevelError:
+		klog.ErrorS(nil, line.Message, line.Fields...)
+	case line.Level == world.LevelWarning:
+		// Structured logging has no warnings; the kubelet logs them as information too. The
+		// field lets a reader pick them out, whatever the format.
+		fields := append([]any{"severity", "warning"}, line.Fields...)
+		klog.InfoS(line.Message, fields...)
+	default:
+		klog.V(klog.Level(line.Level)).InfoS(line.Message, line.Fields...)
+	}
+}
+
+// Check reports whether the sink still takes lines, for the health port. Of many checks at once,
+// one flushes; while one is stuck, the others fail at once.
+func (p *Port) Check() error {
+	if !p.flushing.CompareAndSwap(false, true) {
+		return errors.New("the log sink is still being flushed")
+	}
+	flushed := make(chan struct{})
+	go func() {
+		klog.Flush()
+		p.flushing.Store(false)
+		close(flushed)
+	}()
+	select {
+	case <-flushed:
+		return nil
+	case <-time.After(flushTimeout):
+		return fmt.Errorf("the log sink has not been flushed within %v", flushTimeout)
+	}
+}

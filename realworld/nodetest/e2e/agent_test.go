@@ -1,0 +1,274 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/realworld/nodetest"
+)
+
+// nodeName is the agent's node, and so the suffix of its static pods' names.
+const nodeName = "e2e"
+
+// client keeps no connection between requests, as the agent comes and goes.
+var client = &http.Client{
+	Timeout:   5 * time.Second,
+	Transport: &http.Transport{DisableKeepAlives: true},
+}
+
+// agent is bin/seedlet on a node. Everything it keeps is below the node's directory.
+type agent struct {
+	manifests string
+	image     string // of the sample
+	root      string
+	logs      string // of pods
+	config    string
+	logFile   string // its own
+	podsURL   string
+	healthURL string
+	cmd       *exec.Cmd
+}
+
+// seedlet is the agent's binary, built once for all tests.
+var seedlet = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "seedlet-e2e-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "seedlet")
+	out, err := exec.Command("go", "build", "-o", path, "seedlet.dev/cmd/seedlet").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building seedlet: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := seedlet(); err == nil {
+		if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// newAgent writes the configuration of an agent.
+func newAgent(t *testing.T, n *nodetest.Node) *agent {
+	t.Helper()
+	dir := filepath.Join(n.Dir, "agent")
+	pods, health := freePort(t), freePort(t)
+	a := &agent{
+		manifests: filepath.Join(dir, "manifests"),
+		image:     n.Images.Sample,
+		root:      filepath.Join(dir, "root"),
+		logs:      filepath.Join(dir, "logs"),
+		config:    filepath.Join(dir, "config.yaml"),
+		logFile:   filepath.Join(dir, "seedlet.log"),
+		podsURL:   fmt.Sprintf("http://127.0.0.1:%d/pods", pods),
+		healthURL: fmt.Sprintf("http://127.0.0.1:%d/healthz", health),
+	}
+	config := fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerRuntimeEndpoint: %q
+staticPodPath: %q
+podLogsDir: %q
+address: 127.0.0.1
+readOnlyPort: %d
+healthzPort: %d
+`, n.Endpoint, a.manifests, a.logs, pods, health)
+	if err := os.MkdirAll(a.manifests, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(a.config, []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }() // it only showed that the port is free
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// start starts the agent and waits until it calls itself well. At the end of the test it is
+// killed if it still runs.
+func (a *agent) start(t *testing.T) {
+	t.Helper()
+	path, err := seedlet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.OpenFile(a.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }() // the agent has its own copy
+	cmd := exec.Command(path, "--config="+a.config, "--root-dir="+a.root,
+		"--hostname-override="+nodeName, "-v=4")
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	a.cmd = cmd
+	deadline := time.Now().Add(soon)
+	for {
+		answer, err := client.Get(a.healthURL)
+		if err == nil {
+			_ = answer.Body.Close() // the code says it all
+			if answer.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the agent is not well: %v, %v\n%s", answer, err, a.logTail(t, 40))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// signal sends a signal that ends the agent and returns its exit code, -1 for a killed one.
+func (a *agent) signal(t *testing.T, signal syscall.Signal) int {
+	t.Helper()
+	if err := a.cmd.Process.Signal(signal); err != nil {
+		t.Fatalf("sending %v to the agent: %v\n%s", signal, err, a.logTail(t, 40))
+	}
+	timer := time.AfterFunc(15*time.Second, func() { _ = a.cmd.Process.Kill() })
+	err := a.cmd.Wait()
+	if !timer.Stop() {
+		t.Errorf("the agent did not end on %v", signal)
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return a.cmd.ProcessState.ExitCode()
+}
+
+// add writes a manifest NAME.yaml as an atomic replacement, so that the agent sees it whole.
+func (a *agent) add(t *testing.T, name, manifest string) {
+	t.Helper()
+	text := strings.ReplaceAll(manifest, "seedlet.dev/sample:v1", a.image)
+	temporary := filepath.Join(a.manifests, "."+name)
+	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(temporary, filepath.Join(a.manifests, name+".yaml")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addExample adds a manifest of the examples folder.
+func (a *agent) addExample(t *testing.T, name string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("../../../examples", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.add(t, name, string(data))
+}
+
+func (a *agent) remove(t *testing.T, name string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(a.manifests, name+".yaml")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pod is the manifest of a pod with one container "main" that runs the sample.
+func pod(name, restartPolicy string, graceSeconds int, args ...string) string {
+	quoted, err := json.Marshal(args)
+	if err != nil {
+		panic(err) // strings always have a JSON form
+	}
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata:
+  name: %s
+spec:
+  restartPolicy: %s
+  terminationGracePeriodSeconds: %d
+  containers:
+  - name: main
+    image: seedlet.dev/sample:v1
+    args: %s
+`, name, restartPolicy, graceSeconds, quoted)
+}
+
+// pods is what the agent's read-only port answers.
+func (a *agent) pods(t *testing.T) []v1.Pod {
+	t.Helper()
+	answer, err := client.Get(a.podsURL)
+	if err != nil {
+		t.Fatalf("asking for /pods: %v\n%s", err, a.logTail(t, 40))
+	}
+	defer func() { _ = answer.Body.Close() }() // read to the end below
+	var list v1.PodList
+	if err := json.NewDecoder(answer.Body).Decode(&list); err != nil {
+		t.Fatalf("reading /pods (%s): %v", answer.Status, err)
+	}
+	if list.Kind != "PodList" || list.APIVersion != "v1" {
+		t.Errorf("/pods is a %s %s, want a v1 PodList", list.APIVersion, list.Kind)
+	}
+	return list.Items
+}
+
+// pod is one pod of pods, by the name in its manifest; a zero one when it is not there.
+func (a *agent) pod(t *testing.T, name string) v1.Pod {
+	t.Helper()
+	for _, p := range a.pods(t) {
+		if p.Name == name+"-"+nodeName {
+			return p
+		}
+	}
+	return v1.Pod{}
+}
+
+// directories are the directories of a pod below the agent's root and the log directory, by its
+// UID; of all pods for an empty one.
+func (a *agent) directories(t *testing.T, uid string) []string {
+	t.Helper()
+	var found []string
+	for _, pattern := range []string{a.root + "/pods/*", a.logs + "/*"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			if strings.Contains(filepath.Base(path), uid) {
+				found = append(found, path)
+			}
+		}
+	}
+	return found
+}
+
+// logTail is the end of the agent's own log.
+func (a *agent) logTail(t *testing.T, lines int) string {
+	t.Helper()
+	data, err := os.ReadFile(a.logFile)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

@@ -1,0 +1,215 @@
+// Package nodetest runs a private container runtime for tests and for the playground: a real
+// containerd with its own root, state, socket and pod network, and a loopback registry with
+// images made from this repository's own code.
+//
+// The contract:
+//
+//  1. A node lives in one directory and shares nothing with the machine's own runtime but the
+//     kernel. Everything outside the directory (bridge, mounts, processes) carries its path or
+//     a name made from it, and so can be found by it.
+//  2. Close removes all of it, by its own id. A guard process does the same when the process
+//     that started the node dies without closing it.
+//  3. The package is the only one that starts containerd; it needs Linux and root.
+//
+// Start reading at Start and Close, then sweep.go for how nothing is left behind.
+package nodetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// How long the parts of a node may take before that is an error.
+const (
+	readyMax   = 60 * time.Second // from the start of containerd until its CRI is ready
+	podStopMax = 20 * time.Second // to stop and remove all pods through the CRI
+	daemonMax  = 10 * time.Second // for containerd to end when asked to
+)
+
+// socketPathMax is what the kernel's sockaddr_un holds, less the final zero.
+const socketPathMax = 107
+
+// Options says what node to start.
+type Options struct {
+	Dir      string            // made if absent, removed by Close; empty for a temporary one
+	Version  string            // Debian, V2, or the path of a containerd binary
+	Progress func(line string) // told what is going on; may be nil
+}
+
+// Node is a running private node.
+type Node struct {
+	Endpoint string // of the CRI, "unix:///…/containerd.sock"
+	Dir      string
+	Images   Images
+
+	daemon   *daemon
+	registry *Registry
+	guard    *guard
+	conn     *grpc.ClientConn
+	closed   bool
+}
+
+// Start starts a node and waits until its CRI says that runtime and network are ready. What a
+// former node left in the same directory is removed first. On an error nothing is left.
+func Start(ctx context.Context, o Options) (*Node, error) {
+	progress := o.Progress
+	if progress == nil {
+		progress = func(string) {}
+	}
+	tools, err := findTools(o.Version)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := prepareDir(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{Dir: dir, Endpoint: "unix://" + socketPath(dir)}
+	if err := n.start(ctx, tools, progress); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
+}
+
+func (n *Node) start(ctx context.Context, tools tools, progress func(string)) (err error) {
+	if n.guard, err = startGuard(n.Dir); err != nil {
+		return err
+	}
+	progress("building the sample image and serving it from a loopback registry")
+	if n.registry, err = StartRegistry(ctx); err != nil {
+		return err
+	}
+	n.Images = n.registry.Images
+	if err := writeNetwork(n.Dir); err != nil {
+		return err
+	}
+	if err := writeConfig(n.Dir, tools, n.registry); err != nil {
+		return err
+	}
+	progress("starting " + tools.containerd + " in " + n.Dir)
+	n.daemon = newDaemon(tools, n.Dir)
+	if err := n.daemon.start(); err != nil {
+		return err
+	}
+	if n.conn, err = Dial(n.Endpoint); err != nil {
+		return err
+	}
+	return n.waitReady(ctx)
+}
+
+// prepareDir makes the node's directory, or sweeps what a former node left in it.
+func prepareDir(dir string) (string, error) {
+	if dir == "" {
+		return os.MkdirTemp("", "seedlet-node-")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("naming the node directory: %w", err)
+	}
+	if len(socketPath(dir)) > socketPathMax {
+		return "", fmt.Errorf("node directory %s: too long for a socket in it (%d bytes at most)",
+			dir, socketPathMax-len(socketPath("")))
+	}
+	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) > 0 {
+		if !ownDir(dir) {
+			return "", fmt.Errorf("node directory %s: holds files that are not a node's", dir)
+		}
+		if err := sweep(dir); err != nil {
+			return "", fmt.Errorf("removing a former node: %w", err)
+		}
+	}
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return "", fmt.Errorf("making the node directory: %w", err)
+	}
+	return dir, nil
+}
+
+// waitReady waits until the CRI answers and says that runtime and network are ready.
+func (n *Node) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyMax)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		problem := Ready(ctx, n.Runtime())
+		if problem == nil {
+			return nil
+		}
+		select {
+		case <-n.daemon.exited:
+			return fmt.Errorf("containerd ended by itself:\n%s", n.daemon.logTail())
+		case <-ctx.Done():
+			return fmt.Errorf("containerd did not get ready: %w\n%s", problem, n.daemon.logTail())
+		case <-tick.C:
+		}
+	}
+}
+
+// Runtime is a CRI client of the node, independent of the agent under test. Calls fail while
+// containerd is down and work again within a second after it is back.
+func (n *Node) Runtime() runtimeapi.RuntimeServiceClient {
+	return runtimeapi.NewRuntimeServiceClient(n.conn)
+}
+
+// ImageService is the image half of the CRI client.
+func (n *Node) ImageService() runtimeapi.ImageServiceClient {
+	return runtimeapi.NewImageServiceClient(n.conn)
+}
+
+// LogFile is where containerd's own output goes, over all its lives.
+func (n *Node) LogFile() string { return n.daemon.logFile }
+
+// Kill ends containerd with SIGKILL. Its shims and containers live on.
+func (n *Node) Kill() error { return n.daemon.kill() }
+
+// Restart starts containerd again on the same state, killing it first if it still runs, and
+// waits until its CRI is ready.
+func (n *Node) Restart(ctx context.Context) error {
+	if err := n.daemon.kill(); err != nil {
+		return err
+	}
+	if err := n.daemon.start(); err != nil {
+		return err
+	}
+	n.conn.ResetConnectBackoff()
+	return n.waitReady(ctx)
+}
+
+// Close removes the node and everything it made. Calling it again does nothing. The pods are
+// removed in the orderly way as long as containerd answers; what then remains is swept.
+func (n *Node) Close() error {
+	if n.closed {
+		return nil
+	}
+	n.closed = true
+	if n.conn != nil {
+		if n.daemon.running() {
+			ctx, cancel := context.WithTimeout(context.Background(), podStopMax)
+			_ = RemovePods(ctx, n.Runtime()) // the sweep below takes what this could not
+			cancel()
+		}
+		_ = n.conn.Close() // it holds nothing that could be lost
+	}
+	if n.daemon != nil {
+		n.daemon.stop()
+	}
+	if n.registry != nil {
+		n.registry.Close()
+	}
+	err := sweep(n.Dir)
+	if n.guard != nil {
+		n.guard.dismiss()
+	}
+	if err != nil {
+		return fmt.Errorf("removing the node at %s: %w", n.Dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package nodetest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// Images are the references of the project's images, as a runtime pulls them.
+type Images struct {
+	Sample string // cmd/sample; its first argument is the subcommand, pause if there is none
+	Pause  string // the same binary as a sandbox image
+}
+
+// Registry serves the project's images over plain HTTP on a free loopback port, from memory.
+type Registry struct {
+	Address string // "127.0.0.1:PORT"
+	Images  Images
+	server  *http.Server
+}
+
+// StartRegistry builds the images, starts a registry and pushes them to it.
+func StartRegistry(ctx context.Context) (*Registry, error) {
+	sample, err := buildSample(ctx)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("starting the registry: %w", err)
+	}
+	r := &Registry{Address: listener.Addr().String()}
+	r.server = &http.Server{
+		Handler:           registry.New(registry.Logger(log.New(io.Discard, "", 0))),
+		ReadHeaderTimeout: 10 * time.Second,
+	}
+	go func() { _ = r.server.Serve(listener) }() // ends with ErrServerClosed in Close
+	r.Images = Images{
+		Sample: r.Address + "/seedlet/sample:v1",
+		Pause:  r.Address + "/seedlet/pause:v1",
+	}
+	program, pause := []string{"/sample"}, []string{"pause"}
+	err = r.push(ctx, r.Images.Sample, sample, program, pause)
+	if err == nil {
+		err = r.push(ctx, r.Images.Pause, sample, append(program, pause...), nil)
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// URL is where the registry is, with its scheme.
+func (r *Registry) URL() string { return "http://" + r.Address }
+
+// Close ends the registry and its connections.
+func (r *Registry) Close() {
+	_ = r.server.Close() // nothing depends on how its connections end
+}
+
+func (r *Registry) push(ctx context.Context, ref string, layer v1.Layer,
+	entrypoint, command []string) error {
+	image, err := imageOf(layer, entrypoint, command)
+	if err != nil {
+		return fmt.Errorf("making image %s: %w", ref, err)
+	}
+	to, err := name.ParseReference(ref, name.Insecure)
+	if err != nil {
+		return fmt.Errorf("naming image %s: %w", ref, err)
+	}
+	if err := remote.Write(to, image, remote.WithContext(ctx)); err != nil {
+		return fmt.Errorf("pushing image %s: %w", ref, err)
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package nodetest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+)
+
+// sweepMax is how long a sweep tries before it reports what would not go away.
+const sweepMax = 10 * time.Second
+
+// remains are what exists of a node outside and inside its directory.
+type remains struct {
+	dir     string
+	procs   []process
+	mounts  []string // innermost last
+	bridge  string   // empty when there is none
+	files   []string // sockets, cgroups and CNI results made elsewhere in the node's name
+	present bool     // whether the directory is there
+}
+
+// Leftovers lists what of a node at dir still exists: one line per process, mount, bridge, file
+// and directory. An empty list is what a closed node leaves.
+func Leftovers(dir string) ([]string, error) {
+	r, err := find(dir)
+	if err != nil {
+		return nil, err
+	}
+	return r.lines(), nil
+}
+
+// sweep removes whatever a node at dir left, whether or not it was closed, and dir itself. Each
+// round looks anew, because one removal makes others possible and processes take time to end.
+func sweep(dir string) error {
+	deadline := time.Now().Add(sweepMax)
+	for {
+		r, err := find(dir)
+		if err != nil {
+			return err
+		}
+		lines := r.lines()
+		if len(lines) == 0 {
+			return nil
+		}
+		problem := r.remove()
+		if time.Now().After(deadline) {
+			return fmt.Errorf("still there: %s: %w", strings.Join(lines, "; "), problem)
+		}
+		if len(r.procs) > 0 || problem != nil {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
+
+// find looks for everything that belongs to the node at dir.
+func find(dir string) (remains, error) {
+	r := remains{dir: dir}
+	ids := containerIDs(dir)
+	var err error
+	if r.procs, err = findProcesses(dir, ids); err != nil {
+		return r, err
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+	if err != nil {
+		return r, fmt.Errorf("listing mounts: %w", err)
+	}
+	for _, m := range mounts {
+		r.mounts = append(r.mounts, m.Mountpoint)
+	}
+	if _, err := net.InterfaceByName(bridgeName(dir)); err == nil {
+		r.bridge = bridgeName(dir)
+	}
+	r.files = findFiles(dir, ids)
+	if _, err := os.Lstat(dir); err == nil {
+		r.present = true
+	}
+	return r, nil
+}
+
+// containerIDs are the ids of the sandboxes and containers that have a bundle or a runc state.
+func containerIDs(dir string) []string {
+	var ids []string
+	for _, parent := range []string{"io.containerd.runtime.v2.task/k8s.io", "runc/k8s.io"} {
+		// A directory that is not there holds no containers.
+		entries, _ := os.ReadDir(filepath.Join(statePath(dir), parent))
+		for _, e := range entries {
+			if !slices.Contains(ids, e.Name()) {
+				ids = append(ids, e.Name())
+			}
+		}
+	}
+	return ids
+}
+
+// findFiles are what containerd, runc and CNI keep in fixed places of the machine.
+func findFiles(dir string, ids []string) []string {
+	patterns := []string{"/var/lib/cni/results/" + bridgeName(dir) + "-*"}
+	for _, id := range ids {
+		patterns = append(patterns,
+			"/var/lib/cni/results/*-"+id+"-*",
+			"/sys/fs/cgroup/k8s.io/"+id,
+			"/sys/fs/cgroup/*/k8s.io/"+id)
+	}
+	var files []string
+	for _, p := range patterns {
+		found, _ := filepath.Glob(p) // fails only for malformed patterns
+		files = append(files, found...)
+	}
+	for _, id := range ids {
+		socket := shimSocket(filepath.Join(statePath(dir), "io.containerd.runtime.v2.task/k8s.io", id))
+		if _, err := os.Lstat(socket); socket != "" && err == nil {
+			files = append(files, socket)
+		}
+	}
+	return files
+}
+
+// shimSocket is the socket of a shim, as its bundle records it: "address" holds a URL, in newer
+// versions "bootstrap.json" holds one among other things. Empty when there is none.
+func shimSocket(bundle string) string {
+	for _, name := range []string{"address", "bootstrap.json"} {
+		data, err := os.ReadFile(filepath.Join(bundle, name))
+		if err != nil {
+			continue
+		}
+		_, path, ok := strings.Cut(string(data), "unix://")
+		end := strings.IndexAny(path+"\"", "\"\n")
+		if ok && filepath.Dir(path[:end]) == "/run/containerd/s" {
+			return path[:end]
+		}
+	}
+	return ""
+}
+
+func (r remains) lines() []string {
+	var lines []string
+	for _, p := range r.procs {
+		lines = append(lines, fmt.Sprintf("process %d (%s)", p.pid, p.name))
+	}
+	for _, m := range r.mounts {
+		lines = append(lines, "mount "+m)
+	}
+	if r.bridge != "" {
+		lines = append(lines, "bridge "+r.bridge)
+	}
+	for _, f := range r.files {
+		lines = append(lines, "file "+f)
+	}
+	if r.present {
+		lines = append(lines, "directory "+r.dir)
+	}
+	return lines
+}
+
+// remove takes away as much as can be in one round. The directory goes last, and only when no
+// mount is left below it: removing through a mount would empty what is mounted.
+func (r remains) remove() error {
+	var problems []error
+	for _, p := range r.procs {
+		problems = append(problems, p.kill())
+	}
+	if len(r.procs) > 0 {
+		return errors.Join(problems...) // the rest is in use until they have ended
+	}
+	for _, m := range slices.Backward(r.mounts) {
+		problems = append(problems, detach(m))
+	}
+	if r.bridge != "" {
+		problems = append(problems, removeBridge(r.bridge))
+	}
+	for _, f := range r.files {
+		problems = append(problems, os.Remove(f))
+	}
+	if r.present && len(r.mounts) == 0 {
+		problems = append(problems, os.RemoveAll(r.dir))
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,130 @@
+package nodetest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// The versions of containerd that the project is tested with.
+const (
+	Debian = "debian" // what the Debian package installs, 1.6 on Debian 12
+	V2     = "2.x"    // v2Version, built by `go install`
+)
+
+// v2Version is the pinned containerd 2.x.
+const v2Version = "v2.4.2"
+
+// Versions lists all versions, oldest first.
+func Versions() []string { return []string{Debian, V2} }
+
+// cniDirs are where distributions put the CNI plugins: Debian's own place, then the upstream one.
+var cniDirs = []string{"/usr/lib/cni", "/opt/cni/bin"}
+
+// tools are the executables that a node is made of.
+type tools struct {
+	containerd string
+	shimDir    string // holds containerd-shim-runc-v2
+	runc       string
+	cniDir     string // holds bridge, host-local and loopback
+}
+
+// findTools finds what a version needs, or says in one line why a node cannot be started here.
+func findTools(version string) (tools, error) {
+	if runtime.GOOS != "linux" {
+		return tools{}, fmt.Errorf("a real node needs linux, this is %s", runtime.GOOS)
+	}
+	if os.Geteuid() != 0 {
+		return tools{}, fmt.Errorf("a real node needs root, this is user %d", os.Geteuid())
+	}
+	containerd, err := findContainerd(version)
+	if err != nil {
+		return tools{}, err
+	}
+	t := tools{containerd: containerd, shimDir: filepath.Dir(containerd)}
+	if !executable(filepath.Join(t.shimDir, "containerd-shim-runc-v2")) {
+		return tools{}, fmt.Errorf("no containerd-shim-runc-v2 beside %s", containerd)
+	}
+	if t.runc, err = exec.LookPath("runc"); err != nil {
+		return tools{}, fmt.Errorf("no runc on the PATH: run `make test` or install package runc")
+	}
+	for _, dir := range cniDirs {
+		if hasPlugins(dir) {
+			t.cniDir = dir
+			return t, nil
+		}
+	}
+	return tools{}, fmt.Errorf("no CNI plugins in %s: run `make test` or install package "+
+		"containernetworking-plugins", strings.Join(cniDirs, " or "))
+}
+
+func findContainerd(version string) (string, error) {
+	switch version {
+	case Debian:
+		path := "/usr/bin/containerd"
+		if !executable(path) {
+			return "", fmt.Errorf("no %s: run `make test` or install package containerd", path)
+		}
+		return path, nil
+	case V2:
+		dir, err := v2Dir()
+		if err != nil {
+			return "", err
+		}
+		path := filepath.Join(dir, "containerd")
+		if !executable(path) {
+			return "", fmt.Errorf("no containerd %s in %s: run `make test`", v2Version, dir)
+		}
+		return path, nil
+	}
+	if !filepath.IsAbs(version) || !executable(version) {
+		return "", fmt.Errorf("containerd version %q: want %q, %q or the path of a binary",
+			version, Debian, V2)
+	}
+	return version, nil
+}
+
+// v2Dir is where the pinned containerd is kept. The version is part of the path, so that a new
+// pin never runs an old binary.
+func v2Dir() (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(root, ".cache", "containerd-"+v2Version), nil
+}
+
+// moduleRoot is the checkout that the working directory lies in. Tests run in their package's
+// folder, the Makefile's commands at the root.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the checkout: %w", err)
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		mod, err := os.ReadFile(filepath.Join(at, "go.mod"))
+		if err == nil && strings.HasPrefix(string(mod), "module seedlet.dev\n") {
+			return at, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("%s is not inside a checkout of seedlet.dev", dir)
+		}
+	}
+}
+
+func hasPlugins(dir string) bool {
+	for _, name := range []string{"bridge", "host-local", "loopback"} {
+		if !executable(filepath.Join(dir, name)) {
+			return false
+		}
+	}
+	return true
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
+}

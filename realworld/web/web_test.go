@@ -1,0 +1,309 @@
+package web_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"seedlet.dev/realworld/web"
+	"seedlet.dev/world"
+	"seedlet.dev/world/loop"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// agent stands for the core behind the port.
+type agent struct {
+	port    *web.Port
+	full    bool           // has no room for events
+	stuck   bool           // takes requests and does not answer
+	taken   sync.WaitGroup // of requests, in tests that wait for them
+	waiting bool
+	checks  []world.Check
+	metrics []world.Metric
+	logErr  error
+}
+
+func newAgent() *agent {
+	a := &agent{}
+	a.port = web.New(web.Options{
+		Offer:    a.offer,
+		CheckLog: func() error { return a.logErr },
+		Loop: func() ([]world.Metric, loop.Histogram) {
+			var h loop.Histogram
+			h.Add(20 * time.Microsecond)
+			h.Add(time.Second)
+			return []world.Metric{{Name: "seedlet_inbox_events", Help: "Waiting.", Value: 3}}, h
+		},
+	})
+	return a
+}
+
+func (a *agent) offer(ev world.Event) bool {
+	if a.waiting {
+		defer a.taken.Done()
+	}
+	if a.full || a.stuck {
+		return !a.full
+	}
+	var answer any
+	switch m := ev.Body.(type) {
+	case *world.PodsRequest:
+		answer = &world.PodsAnswer{Request: m.Request, Pods: []*v1.Pod{{
+			ObjectMeta: metav1.ObjectMeta{Name: "web-node", Namespace: "default", UID: "u1"},
+			Status:     v1.PodStatus{Phase: v1.PodRunning},
+		}}}
+	case *world.StateRequest:
+		answer = &world.StateAnswer{Request: m.Request, State: []byte(`{"pods":{}}`)}
+	case *world.HealthRequest:
+		answer = &world.HealthAnswer{Request: m.Request, Checks: a.checks}
+	case *world.MetricsRequest:
+		answer = &world.MetricsAnswer{Request: m.Request, Metrics: a.metrics}
+	}
+	go func() {
+		a.port.Do(world.Effect{Body: answer})
+		a.port.Do(world.Effect{Body: answer}) // a second answer must do no harm
+	}()
+	return true
+}
+
+func get(t *testing.T, h http.Handler, path string) (int, string) {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, path, nil))
+	return rec.Code, rec.Body.String()
+}
+
+func TestPods(t *testing.T) {
+	code, body := get(t, newAgent().port.ReadOnly(), "/pods")
+	var list v1.PodList
+	if err := json.Unmarshal([]byte(body), &list); err != nil || code != http.StatusOK {
+		t.Fatalf("%d %s: %v", code, body, err)
+	}
+	if list.Kind != "PodList" || list.APIVersion != "v1" || len(list.Items) != 1 ||
+		list.Items[0].Name != "web-node" || list.Items[0].Status.Phase != v1.PodRunning {
+		t.Errorf("got %+v", list)
+	}
+}
+
+func TestState(t *testing.T) {
+	rec := httptest.NewRecorder()
+	newAgent().port.ReadOnly().ServeHTTP(rec, httptest.NewRequest("GET", "/debug/state", nil))
+	if rec.Body.String() != `{"pods":{}}` ||
+		rec.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("got %v %s", rec.Header(), rec.Body)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	const ok, bad = http.StatusOK, http.StatusInternalServerError
+	cases := []struct {
+		name  string
+		setUp func(*agent)
+		path  string
+		code  int
+		want  string
+	}{
+		{"plain", nil, "/healthz", ok, "ok"},
+		{"verbose", nil, "/healthz?verbose", ok,
+			"[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n"},
+		{"ping", nil, "/healthz/ping", ok, "ok"},
+		{"log", nil, "/healthz/log", ok, "ok"},
+		{"syncloop", nil, "/healthz/syncloop", ok, "ok"},
+		{"no such check", nil, "/healthz/none", http.StatusNotFound, "404 page not found\n"},
+		{"log stuck", func(a *agent) { a.logErr = errors.New("stuck") }, "/healthz", bad,
+			"[+]ping ok\n[-]log failed: stuck\n[+]syncloop ok\nhealthz check failed\n"},
+		{"log stuck, alone", func(a *agent) { a.logErr = errors.New("stuck") }, "/healthz/log", bad,
+			"internal server error: stuck\n"},
+		{"log stuck, excluded", func(a *agent) { a.logErr = errors.New("stuck") },
+			"/healthz?verbose&exclude=log", ok,
+			"[+]ping ok\n[+]log excluded: ok\n[+]syncloop ok\nhealthz check passed\n"},
+		{"the core's checks", func(a *agent) {
+			a.checks = []world.Check{{Name: "syncloop"}, {Name: "pleg", Problem: "too old"}}
+		}, "/healthz", bad,
+			"[+]ping ok\n[+]log ok\n[+]syncloop ok\n[-]pleg failed: too old\n" +
+				"healthz check failed\n"},
+		{"no room", func(a *agent) { a.full = true }, "/healthz/syncloop", bad,
+			"internal server error: the agent has no room for another event\n"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			a := newAgent()
+			if c.setUp != nil {
+				c.setUp(a)
+			}
+			if code, body := get(t, a.port.Health(), c.path); code != c.code || body != c.want {
+				t.Errorf("%s gives %d %q, want %d %q", c.path, code, body, c.code, c.want)
+			}
+			if code, _ := get(t, a.port.ReadOnly(), c.path); code != c.code {
+				t.Errorf("%s on the read-only port gives %d, want %d", c.path, code, c.code)
+			}
+		})
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	a := newAgent()
+	a.metrics = []world.Metric{
+		{Name: "kubelet_running_pods", Help: "Pods.", Value: 2},
+		{Name: "seedlet_marks_total", Help: "Marks.", Counter: true, Label: "mark", Subject: "a",
+			Value: 1},
+		{Name: "seedlet_marks_total", Help: "Marks.", Counter: true, Label: "mark", Subject: "b",
+			Value: 4},
+		{Name: "not a name", Help: "Must not hide the others.", Value: 1},
+	}
+	code, body := get(t, a.port.ReadOnly(), "/metrics")
+	if code != http.StatusOK {
+		t.Fatalf("%d %s", code, body)
+	}
+	for _, want := range []string{
+		"# TYPE kubelet_running_pods gauge\nkubelet_running_pods 2\n",
+		"# TYPE seedlet_marks_total counter\nseedlet_marks_total{mark=\"a\"} 1\n" +
+			"seedlet_marks_total{mark=\"b\"} 4\n",
+		"seedlet_inbox_events 3\n",
+		"seedlet_http_requests_pending_max 64\n",
+		"seedlet_step_duration_seconds_bucket{le=\"3e-05\"} 1\n",
+		"seedlet_step_duration_seconds_bucket{le=\"+Inf\"} 2\n",
+		"seedlet_step_duration_seconds_count 2\n",
+		"\ngo_goroutines ",
+		"\nprocess_resident_memory_bytes ",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+}
+
+func TestMethods(t *testing.T) {
+	a := newAgent()
+	for _, path := range []string{"/healthz", "/pods", "/debug/state", "/metrics"} {
+		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {
+			rec := httptest.NewRecorder()
+			a.port.ReadOnly().ServeHTTP(rec, httptest.NewRequest(method, path, nil))
+			if rec.Code != http.StatusMethodNotAllowed {
+				t.Errorf("%s %s gives %d, want 405", method, path, rec.Code)
+			}
+		}
+	}
+	if code, _ := get(t, a.port.ReadOnly(), "/exec"); code != http.StatusNotFound {
+		t.Errorf("an unknown path gives %d, want 404", code)
+	}
+	if code, _ := get(t, a.port.Health(), "/pods"); code != http.StatusNotFound {
+		t.Errorf("/pods on the health port gives %d, want 404", code)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, path := range []string{"/pods", "/debug/state", "/metrics"} {
+		a := newAgent()
+		a.full = true
+		if code, body := get(t, a.port.ReadOnly(), path); code != http.StatusServiceUnavailable {
+			t.Errorf("%s of a full agent gives %d %s, want 503", path, code, body)
+		}
+	}
+}
+
+// A core that is stuck: requests wait for two seconds, as many as there is room for; the next is
+// refused at once, and so are health checks.
+func TestStuckAgent(t *testing.T) {
+	const room = 64
+	a := newAgent()
+	a.stuck, a.waiting = true, true
+	a.taken.Add(room)
+	handler := a.port.ReadOnly()
+	began := time.Now()
+	var answered sync.WaitGroup
+	for range room {
+		answered.Go(func() {
+			if code, _ := get(t, handler, "/pods"); code != http.StatusServiceUnavailable {
+				t.Errorf("a stuck agent's pods are %d, want 503", code)
+			}
+		})
+	}
+	a.taken.Wait()
+	if code, body := get(t, handler, "/pods"); code != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "64 requests") {
+		t.Errorf("one too many gives %d %q, want 503 with the bound", code, body)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("refused after %v, want at once", took)
+	}
+	answered.Wait()
+	if took := time.Since(began); took < 2*time.Second || took > 4*time.Second {
+		t.Errorf("answered after %v, want 2s", took)
+	}
+	a.taken.Add(1)
+	if code, body := get(t, handler, "/healthz"); code != http.StatusInternalServerError ||
+		!strings.Contains(body, "[-]syncloop failed: the agent does not answer within 2s") {
+		t.Errorf("a stuck agent's health is %d %q", code, body)
+	}
+}
+
+func TestServer(t *testing.T) {
+	a := newAgent()
+	s, err := web.Listen("healthz", "127.0.0.1", 0, a.port.Health())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("http://" + s.Addr.String() + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "ok" {
+		t.Errorf("got %q, %v", body, err)
+	}
+	port := s.Addr.(*net.TCPAddr).Port
+	if _, err := web.Listen("healthz", "127.0.0.1", port, nil); err == nil ||
+		!strings.Contains(err.Error(), "healthz port") {
+		t.Errorf("a port in use: error %v, want one that names it", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Closing does not wait for requests that the core will not answer any more.
+func TestServerClosesAtOnce(t *testing.T) {
+	a := newAgent()
+	a.stuck, a.waiting = true, true
+	a.taken.Add(1)
+	s, err := web.Listen("healthz", "127.0.0.1", 0, a.port.Health())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	answered := make(chan error, 1)
+	go func() {
+		resp, err := client.Get("http://" + s.Addr.String() + "/healthz")
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		answered <- err
+	}()
+	a.taken.Wait()
+	began := time.Now()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("closed after %v, want at once", took)
+	}
+	if err := <-answered; err != nil {
+		t.Errorf("the request in flight fails: %v, want an answer", err)
+	}
+}

@@ -1,0 +1,45 @@
+package sim_test
+
+import (
+	"testing"
+
+	"seedlet.dev/scenarios"
+	"seedlet.dev/sim"
+)
+
+// BenchmarkNode runs a node of 30 pods with faults on, on one core, and reports how many virtual
+// seconds and events go by in a second, and what an event costs in allocations.
+func BenchmarkNode(b *testing.B) {
+	data, err := scenarios.Files.ReadFile("runtime-flaky.yaml")
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := sim.ParseScenario("runtime-flaky.yaml", data, scenarios.Files)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s.Spec.Pods[0].Count = sim.Count{Least: 24, Most: 24}
+	s.Spec.Pods[1].Count = sim.Count{Least: 6, Most: 6}
+	var virtual float64
+	var events, seed uint64
+	b.ReportAllocs()
+	for b.Loop() {
+		seed++
+		plan, err := sim.Draw(s, seed%50+1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		verdict, err := sim.Run(plan, sim.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if f := verdict.Failure; f != nil {
+			b.Fatalf("seed %d: %s: %s", seed, f.Oracle, f.Message)
+		}
+		virtual += verdict.Virtual.Seconds()
+		events += verdict.Events
+	}
+	b.ReportMetric(virtual/b.Elapsed().Seconds(), "virtual-s/s")
+	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(float64(events)/float64(b.N), "events/op")
+}

@@ -1,0 +1,111 @@
+package seedlet_test
+
+import (
+	"fmt"
+	"go/types"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/analysistest"
+)
+
+// plainState reports what cannot be written to a snapshot and read back, in the type State of a
+// package and in all types of this module that it is made of.
+var plainState = &analysis.Analyzer{
+	Name: "plainstate",
+	Doc:  "reports behaviour in the agent's state, and fields that a snapshot leaves out",
+	Run: func(pass *analysis.Pass) (any, error) {
+		state := pass.Pkg.Scope().Lookup("State")
+		if state == nil {
+			return nil, fmt.Errorf("package %s has no type State", pass.Pkg.Path())
+		}
+		s := stateWalk{seen: map[types.Type]bool{}}
+		s.walk(state.Type(), "State")
+		for _, problem := range s.problems {
+			pass.Reportf(state.Pos(), "not plain data: %s is %s", problem.subject, problem.message)
+		}
+		return nil, nil
+	},
+}
+
+// derived are fields that a snapshot leaves out because nothing is lost without them.
+var derived = []exemption{
+	{"State.Pods[].Sandboxes[].seenIn", "scratch of one relist, written and read in one step"},
+	{"State.Pods[].Containers[].seenIn", "scratch of one relist, written and read in one step"},
+}
+
+func TestStateIsPlainData(t *testing.T) {
+	for _, pkg := range load(t, ".", "./core") {
+		s := stateWalk{seen: map[types.Type]bool{}}
+		s.walk(pkg.Types.Scope().Lookup("State").Type(), "State")
+		judge(t, s.problems, derived)
+	}
+}
+
+func TestStateCatchesPlantedBehaviour(t *testing.T) {
+	analysistest.Run(t, plantedDir(t), plainState, "./core/stateful")
+}
+
+type stateWalk struct {
+	seen     map[types.Type]bool
+	problems []finding
+}
+
+// walk looks at a type and, as far as this module declares them, at the types in it. What others
+// declare (API objects, messages) is taken for the data that it is.
+func (s *stateWalk) walk(t types.Type, path string) {
+	if s.seen[t] {
+		return
+	}
+	s.seen[t] = true
+	if named, ok := types.Unalias(t).(*types.Named); ok {
+		pkg := named.Obj().Pkg()
+		if pkg != nil && !strings.HasPrefix(pkg.Path()+"/", module+"/") {
+			if _, behaves := named.Underlying().(*types.Interface); behaves {
+				s.problem(path, "an interface, "+named.Obj().Name())
+			}
+			return
+		}
+	}
+	if method, _, _ := types.LookupFieldOrMethod(t, true, nil, "MarshalJSON"); method != nil {
+		return // it knows how to write itself
+	}
+	switch u := t.Underlying().(type) {
+	case *types.Struct:
+		s.fields(u, path)
+	case *types.Map:
+		s.walk(u.Key(), path+"[key]")
+		s.walk(u.Elem(), path+"[]")
+	case *types.Slice:
+		s.walk(u.Elem(), path+"[]")
+	case *types.Array:
+		s.walk(u.Elem(), path+"[]")
+	case *types.Pointer:
+		s.walk(u.Elem(), path)
+	case *types.Signature:
+		s.problem(path, "a function")
+	case *types.Chan:
+		s.problem(path, "a channel")
+	case *types.Interface:
+		if u.NumMethods() > 0 { // an empty one holds a body, which is data
+			s.problem(path, "an interface")
+		}
+	}
+}
+
+func (s *stateWalk) fields(u *types.Struct, path string) {
+	for i := range u.NumFields() {
+		field := u.Field(i)
+		name := path + "." + field.Name()
+		if !field.Exported() || strings.Contains(u.Tag(i), `json:"-"`) {
+			s.problem(name, "not in the snapshot")
+			continue
+		}
+		s.walk(field.Type(), name)
+	}
+}
+
+func (s *stateWalk) problem(path, what string) {
+	s.problems = append(s.problems, finding{at: path, subject: path, message: what})
+}

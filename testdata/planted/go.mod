@@ -1,0 +1,3 @@
+module seedlet.dev
+
+go 1.26

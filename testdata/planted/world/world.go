@@ -1,0 +1,4 @@
+// Package world imports what world may not.
+package world
+
+import _ "seedlet.dev/core"
