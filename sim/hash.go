@@ -15,13 +15,13 @@ type rolling struct {
 	digest xxhash.Digest
 	ready  bool
 	buf    []byte
-	// Unchanged lists are the same message as before (see sim/runtime): most of what there is
-	// to hash is hashed once.
-	lists [2]struct {
-		message proto.Message
-		sum     uint64
-	}
+	// items are the hashes of lines of lists: a line that has not changed is the same message
+	// as before (see sim/runtime), so most of what there is to hash is hashed once.
+	items map[proto.Message]uint64
 }
+
+// itemsMax bounds the hashes kept; beyond it all are forgotten and made again.
+const itemsMax = 4096
 
 func (h *rolling) sum() uint64 { return h.digest.Sum64() }
 
@@ -54,9 +54,15 @@ func (h *rolling) body(body any) {
 	h.text(world.BodyName(body))
 	switch b := body.(type) {
 	case *runtimeapi.ListPodSandboxResponse:
-		h.list(0, b)
+		h.number(uint64(len(b.Items)))
+		for _, item := range b.Items {
+			h.item(item)
+		}
 	case *runtimeapi.ListContainersResponse:
-		h.list(1, b)
+		h.number(uint64(len(b.Containers)))
+		for _, item := range b.Containers {
+			h.item(item)
+		}
 	case *world.PodsAnswer:
 		h.pods(b)
 	default:
@@ -64,12 +70,16 @@ func (h *rolling) body(body any) {
 	}
 }
 
-func (h *rolling) list(which int, message proto.Message) {
-	known := &h.lists[which]
-	if known.message != message {
-		known.message, known.sum = message, xxhash.Sum64(h.form(message))
+func (h *rolling) item(message proto.Message) {
+	sum, known := h.items[message]
+	if !known {
+		sum = xxhash.Sum64(h.form(message))
+		if h.items == nil || len(h.items) >= itemsMax {
+			h.items = map[proto.Message]uint64{}
+		}
+		h.items[message] = sum
 	}
-	h.number(known.sum)
+	h.number(sum)
 }
 
 // pods hashes what an answer says of the agent; the specs in it came from the plan.

@@ -12,11 +12,13 @@ import (
 type manifests struct {
 	run  *run
 	pods map[string]*PlanPod // by the names of the plan's entries
-	uids map[string]string   // by file, of the pod that it wants now
+	says map[string]*v1.Pod  // by file, the pod in it now
+	told map[string]*v1.Pod  // by UID, the pod that the judges know to be wanted
 }
 
 func newManifests(r *run) manifests {
-	m := manifests{run: r, pods: map[string]*PlanPod{}, uids: map[string]string{}}
+	m := manifests{run: r, pods: map[string]*PlanPod{},
+		says: map[string]*v1.Pod{}, told: map[string]*v1.Pod{}}
 	for i := range r.plan.Pods {
 		m.pods[r.plan.Pods[i].Name] = &r.plan.Pods[i]
 	}
@@ -54,13 +56,35 @@ func (m *manifests) change(c *Change) {
 
 // want tells the judges what a file says now.
 func (m *manifests) want(file string, pod *v1.Pod) {
-	now, before := m.run.agenda.Now(), m.uids[file]
-	if before != "" && (pod == nil || string(pod.UID) != before) {
-		m.run.panel.Unwanted(now, before)
-		delete(m.uids, file)
+	before := m.says[file]
+	if delete(m.says, file); pod != nil {
+		m.says[file] = pod
+	}
+	if before != nil {
+		m.tell(string(before.UID), false)
 	}
 	if pod != nil {
-		m.uids[file] = string(pod.UID)
-		m.run.panel.Wanted(now, pod)
+		m.tell(string(pod.UID), true)
+	}
+}
+
+// tell tells the judges which pod of a UID is wanted now: if several files have one, that of the
+// file whose name comes first. Said again, it is written again.
+func (m *manifests) tell(uid string, again bool) {
+	var first string
+	for file, pod := range m.says { //ordered: the least is the same in any order
+		if string(pod.UID) == uid && (first == "" || file < first) {
+			first = file
+		}
+	}
+	now, panel := m.run.agenda.Now(), m.run.panel
+	pod, told := m.says[first], m.told[uid]
+	switch {
+	case pod == nil && told != nil:
+		delete(m.told, uid)
+		panel.Unwanted(now, uid)
+	case pod != nil && (pod != told || again):
+		m.told[uid] = pod
+		panel.Wanted(now, pod)
 	}
 }

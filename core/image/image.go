@@ -25,7 +25,10 @@ const (
 	backoffMax   = 300 * time.Second
 	// pullTimeout bounds one pull. The runtime itself gives up a pull that makes no progress, so
 	// this only has to outlast the slowest one that does.
-	pullTimeout   = time.Hour
+	pullTimeout = time.Hour
+	// lookPeriod is how often an image is looked for while it is being pulled: the answer to the
+	// pull may be lost, and whoever pulls the image by other means is not waited for either.
+	lookPeriod    = time.Minute
 	statusTimeout = 2 * time.Minute
 	statusRetry   = time.Second
 	component     = "image"
@@ -41,8 +44,10 @@ type Image struct {
 	Ref     string   `json:"ref"`
 	Waiters []string `json:"waiters"` // UIDs of pods, sorted
 
-	Op        world.OpID `json:"op,omitempty"`
-	Asked     time.Time  `json:"asked"`     // when the operation in flight began
+	PullOp    world.OpID `json:"pullOp,omitempty"`
+	PullAsked time.Time  `json:"pullAsked"` // when the newest pull began
+	LookOp    world.OpID `json:"lookOp,omitempty"`
+	LookAsked time.Time  `json:"lookAsked"` // when the newest ImageStatus was asked for
 	CheckedAt time.Time  `json:"checkedAt"` // when the newest answered ImageStatus was asked for
 	PulledAt  time.Time  `json:"pulledAt"`  // when the newest successful pull began
 	ID        string     `json:"id"`        // the runtime's id, empty if it is not there
@@ -110,7 +115,7 @@ func (s *Store) Release(uid, ref string) {
 	if i, ok := slices.BinarySearch(img.Waiters, uid); ok {
 		img.Waiters = slices.Delete(img.Waiters, i, i+1)
 	}
-	if len(img.Waiters) == 0 && img.Op == 0 {
+	if len(img.Waiters) == 0 && !img.busy() {
 		delete(s.Images, ref)
 	}
 }
@@ -121,39 +126,52 @@ func (i *Image) wait(uid string) {
 	}
 }
 
+func (i *Image) busy() bool { return i.PullOp != 0 || i.LookOp != 0 }
+
 // Plan asks the runtime for what some pod needs to know about an image, and says when to be
 // called again.
 func (s *Store) Plan(ref string, out *op.Out) time.Time {
 	img := s.Images[ref]
 	switch {
-	case img == nil || img.Op != 0:
+	case img == nil:
 		return time.Time{}
 	case len(img.Waiters) == 0:
-		delete(s.Images, ref)
+		if !img.busy() {
+			delete(s.Images, ref)
+		}
 		return time.Time{}
+	case img.PullOp != 0:
+		return img.planLook(out, laterOf(img.PullAsked, img.LookAsked).Add(lookPeriod))
 	}
-	check, pull := img.wanted()
+	pull := !img.WantPull.IsZero() && img.PulledAt.Before(img.WantPull)
+	look := !img.WantCheck.IsZero() && img.CheckedAt.Before(img.WantCheck)
 	switch {
-	case !check && !pull:
+	case !pull && look:
+		return img.planLook(out, img.NotBefore)
+	case !pull:
 		return time.Time{}
 	case out.Now().Before(img.NotBefore):
 		return img.NotBefore
 	}
-	img.Asked = out.Now()
-	spec := &runtimeapi.ImageSpec{Image: ref}
-	if pull {
-		out.Log(world.LevelDebug, "pulling image", "image", ref)
-		img.Op = out.Ask(Key(ref), "", pullTimeout, &runtimeapi.PullImageRequest{Image: spec})
-	} else {
-		img.Op = out.Ask(Key(ref), "", statusTimeout, &runtimeapi.ImageStatusRequest{Image: spec})
-	}
-	return time.Time{}
+	out.Log(world.LevelDebug, "pulling image", "image", ref)
+	img.PullAsked = out.Now()
+	img.PullOp = out.Ask(Key(ref), "", pullTimeout,
+		&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
+	return img.PullAsked.Add(lookPeriod)
 }
 
-func (i *Image) wanted() (check, pull bool) {
-	pull = !i.WantPull.IsZero() && i.PulledAt.Before(i.WantPull)
-	check = !i.WantCheck.IsZero() && i.CheckedAt.Before(i.WantCheck)
-	return check, pull
+// planLook asks whether the image is there, not before the given time.
+func (i *Image) planLook(out *op.Out, notBefore time.Time) time.Time {
+	switch {
+	case i.LookOp != 0:
+		return time.Time{}
+	case out.Now().Before(notBefore):
+		return notBefore
+	}
+	i.LookAsked = out.Now()
+	i.LookOp = out.Ask(Key(i.Ref), "", statusTimeout,
+		&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: i.Ref}})
+	return time.Time{}
 }
 
 // Answered takes the answer to an operation on an image, and returns the pods that wait for it.
@@ -162,29 +180,40 @@ func (s *Store) Answered(ref string, r op.Record, ev world.Event, out *op.Out) [
 	if img == nil {
 		return nil
 	}
-	img.Op = 0
+	if r.Call == "ImageStatus" {
+		img.LookOp = 0
+	} else {
+		img.PullOp = 0
+	}
 	if ev.Err != nil {
 		img.failed(r.Call, ev, out)
 		return img.Waiters
 	}
-	img.Problem, img.Failures, img.NotBefore = nil, 0, time.Time{}
 	switch body := ev.Body.(type) {
 	case *runtimeapi.ImageStatusResponse:
-		img.CheckedAt, img.ID = img.Asked, body.GetImage().GetId()
+		img.CheckedAt, img.ID = r.Began, body.GetImage().GetId()
+		if img.Problem != nil && img.Problem.Reason == inspectError {
+			img.Problem = nil
+		}
 	case *runtimeapi.PullImageResponse:
-		img.PulledAt, img.CheckedAt, img.ID = img.Asked, img.Asked, body.ImageRef
+		img.PulledAt, img.CheckedAt, img.ID = r.Began, r.Began, body.ImageRef
+		img.Problem, img.Failures, img.NotBefore = nil, 0, time.Time{}
 	}
 	return img.Waiters
 }
 
+const inspectError = "ImageInspectError"
+
 // failed counts a failure and sets the back-off: 10 s, doubling to 300 s, for pulls.
 func (i *Image) failed(call string, ev world.Event, out *op.Out) {
-	i.Failures++
 	if call == "ImageStatus" {
-		i.NotBefore = ev.Time.Add(statusRetry)
-		i.Problem = &Problem{Reason: "ImageInspectError", Message: ev.Err.Message}
+		if i.PullOp == 0 {
+			i.NotBefore = laterOf(i.NotBefore, ev.Time.Add(statusRetry))
+			i.Problem = &Problem{Reason: inspectError, Message: ev.Err.Message}
+		}
 		return
 	}
+	i.Failures++
 	delay := backoffFirst
 	for n := 1; n < i.Failures && delay < backoffMax; n++ {
 		delay *= 2

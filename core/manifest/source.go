@@ -55,6 +55,7 @@ type File struct {
 	Since  time.Time `json:"since"`            // when that content was first read
 	Pod    *v1.Pod   `json:"pod,omitempty"`    // the last good pod; nil if there is none
 	Broken string    `json:"broken,omitempty"` // why the content is no pod
+	Twin   string    `json:"twin,omitempty"`   // the file whose pod has the same UID and comes first
 }
 
 // Plan reads the path if it is time, and says when to be called again.
@@ -183,7 +184,8 @@ func (s *Source) rereadBroken(file *File, now time.Time) {
 	}
 }
 
-// rejectTwins skips files whose pod has the UID of another file's pod: the first name wins.
+// rejectTwins skips files whose pod has the UID of another file's pod: the first name wins, for
+// as long as it is there.
 func (s *Source) rejectTwins(out *op.Out) {
 	owner := map[string]string{}
 	for _, name := range s.names() {
@@ -192,12 +194,14 @@ func (s *Source) rejectTwins(out *op.Out) {
 			continue
 		}
 		uid := string(file.Pod.UID)
-		if first, taken := owner[uid]; taken {
-			file.Pod, file.Broken = nil, "uid "+uid+" is that of the pod in "+first
-			out.Log(world.LevelError, "manifest skipped", "file", name, "error", file.Broken)
-			continue
+		first, taken := owner[uid]
+		if !taken {
+			owner[uid] = name
+		} else if file.Twin != first {
+			out.Log(world.LevelError, "manifest skipped", "file", name,
+				"error", "uid "+uid+" is that of the pod in "+first)
 		}
-		owner[uid] = name
+		file.Twin = first
 	}
 }
 
@@ -214,8 +218,8 @@ func (s *Source) names() []string {
 func (s *Source) Pods() []*v1.Pod {
 	var pods []*v1.Pod
 	for _, name := range s.names() {
-		if pod := s.Files[name].Pod; pod != nil {
-			pods = append(pods, pod)
+		if file := s.Files[name]; file.Pod != nil && file.Twin == "" {
+			pods = append(pods, file.Pod)
 		}
 	}
 	return pods

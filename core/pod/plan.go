@@ -109,9 +109,11 @@ func (p *Pod) sync(env *Env, w *waits) {
 }
 
 // renewSandbox makes a sandbox when there is none that is ready. What is left in the old ones is
-// stopped first, and their network is torn down, so that two never run side by side.
+// stopped first, and their network is torn down, so that two never run side by side. Whether
+// anything is to run at all depends on how everything has ended.
 func (p *Pod) renewSandbox(env *Env, w *waits) {
-	if p.stopAll(env, w) || p.stopSandboxes(env, w) || env.NameTaken || !p.wantsSandbox() {
+	if p.stopAll(env, w) || p.awaitInspections() || p.stopSandboxes(env, w) || env.NameTaken ||
+		!p.wantsSandbox() {
 		return
 	}
 	var attempt uint32

@@ -32,25 +32,36 @@ func Unsupported(pod *v1.Pod) []string {
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
 		add(c.RestartPolicy != nil, "spec.initContainers[%d].restartPolicy", i)
-		unsupportedIn(c, fmt.Sprintf("spec.initContainers[%d]", i), add)
+		for _, field := range unsupportedIn(c) {
+			add(true, "spec.initContainers[%d].%s", i, field)
+		}
 	}
 	for i := range spec.Containers {
-		unsupportedIn(&spec.Containers[i], fmt.Sprintf("spec.containers[%d]", i), add)
+		for _, field := range unsupportedIn(&spec.Containers[i]) {
+			add(true, "spec.containers[%d].%s", i, field)
+		}
 	}
 	return found
 }
 
-func unsupportedIn(c *v1.Container, path string, add func(bool, string, ...any)) {
-	add(len(c.EnvFrom) > 0, "%s.envFrom", path)
-	for i := range c.Env {
-		add(c.Env[i].ValueFrom != nil, "%s.env[%d].valueFrom", path, i)
+func unsupportedIn(c *v1.Container) []string {
+	var found []string
+	add := func(missing bool, field string) {
+		if missing {
+			found = append(found, field)
+		}
 	}
-	add(len(c.VolumeMounts) > 0, "%s.volumeMounts", path)
-	add(len(c.VolumeDevices) > 0, "%s.volumeDevices", path)
-	add(c.LivenessProbe != nil, "%s.livenessProbe", path)
-	add(c.ReadinessProbe != nil, "%s.readinessProbe", path)
-	add(c.StartupProbe != nil, "%s.startupProbe", path)
-	add(c.Lifecycle != nil, "%s.lifecycle", path)
-	add(c.SecurityContext != nil, "%s.securityContext", path)
-	add(len(c.RestartPolicyRules) > 0, "%s.restartPolicyRules", path)
+	add(len(c.EnvFrom) > 0, "envFrom")
+	for i := range c.Env {
+		add(c.Env[i].ValueFrom != nil, "env.valueFrom")
+	}
+	add(len(c.VolumeMounts) > 0, "volumeMounts")
+	add(len(c.VolumeDevices) > 0, "volumeDevices")
+	add(c.LivenessProbe != nil, "livenessProbe")
+	add(c.ReadinessProbe != nil, "readinessProbe")
+	add(c.StartupProbe != nil, "startupProbe")
+	add(c.Lifecycle != nil, "lifecycle")
+	add(c.SecurityContext != nil, "securityContext")
+	add(len(c.RestartPolicyRules) > 0, "restartPolicyRules")
+	return found
 }

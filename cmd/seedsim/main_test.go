@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// call runs a command line and returns what it prints and how it ends.
+func call(args ...string) (string, error) {
+	var out bytes.Buffer
+	c := newCommand()
+	c.SetArgs(args)
+	c.SetOut(&out)
+	c.SetErr(&out)
+	err := c.Execute()
+	return out.String(), err
+}
+
+func TestBadInput(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("kind: Plan\nspec: {seed: x}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ args, want string }{
+		{"run nonsense --seeds 1-2", "there are agent-restarts, crashloop"},
+		{"run steady --seeds 9-3", "must be A-B with A not above B"},
+		{"run steady --seeds x", "must be A-B with A not above B"},
+		{"run steady --seeds -3", "must be A-B with A not above B"},
+		{"run steady --jobs 0", "must be at least 1"},
+		{"run", "usage: seedsim run SCENARIO|all"},
+		{"replay steady --plan " + bad, "bad.yaml"},
+		{"replay steady --plan /no/such/file", "no such file"},
+		{"replay steady --dump x", "--until"},
+		{"replay steady --until 99999999", "has only"},
+		{"plan all", "seedsim list"},
+		{"bake", "unknown command"},
+		{"list --nonsense", "nonsense"},
+	} {
+		_, err := call(strings.Fields(test.args)...)
+		if err == nil || errors.Is(err, errFailed) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("seedsim %s: %v, want an error with %q", test.args, err, test.want)
+		}
+	}
+}
+
+func TestRunJSON(t *testing.T) {
+	var hashes []string
+	for _, jobs := range []string{"1", "3"} {
+		out, err := call("run", "steady", "--seeds", "1-4", "--json", "--jobs", jobs)
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(out), &fields); err != nil {
+			t.Fatalf("not one JSON object: %v", err)
+		}
+		for _, name := range []string{"scenario", "seeds", "failures", "virtualSeconds",
+			"wallSeconds", "events", "hash"} {
+			if fields[name] == nil {
+				t.Errorf("no field %s in %s", name, out)
+			}
+		}
+		hashes = append(hashes, fields["hash"].(string))
+	}
+	if hashes[0] != hashes[1] {
+		t.Errorf("the hash depends on the number of jobs: %v", hashes)
+	}
+}
+
+// The plan that is printed leads to the same run as the seed.
+func TestPlanReplays(t *testing.T) {
+	plan, err := call("plan", "crashloop", "--seed", "5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "plan.yaml")
+	if err := os.WriteFile(file, []byte(plan), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	bySeed, err := call("replay", "crashloop", "--seed", "5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	byFile, err := call("replay", "crashloop", "--plan", file)
+	if err != nil || byFile != bySeed {
+		t.Errorf("the seed gives %q, its plan %q, %v", bySeed, byFile, err)
+	}
+}
+
+func TestReplayDump(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state.json")
+	out, err := call("replay", "steady", "--seed", "2", "--until", "50", "--dump", file, "--log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out, "→ ListContainers") || !strings.Contains(out, "#50 ") ||
+		strings.Contains(out, "#51 ") {
+		t.Errorf("the log is not that of 50 events:\n%s", out)
+	}
+	state, err := os.ReadFile(file)
+	var fields map[string]any
+	if err != nil || json.Unmarshal(state, &fields) != nil || fields["pods"] == nil {
+		t.Errorf("the dump is no state: %v", err)
+	}
+}
+
+func TestList(t *testing.T) {
+	out, err := call("list")
+	for _, name := range []string{"steady", "crashloop", "init-chain", "runtime-flaky",
+		"agent-restarts", "manifest-churn"} {
+		if err != nil || !strings.Contains(out, name) {
+			t.Errorf("%s is not listed: %v", name, err)
+		}
+	}
+	if out, err = call("oracles"); err != nil || !strings.Contains(out, "back") {
+		t.Errorf("the oracles are not listed: %q, %v", out, err)
+	}
+}

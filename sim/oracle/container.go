@@ -1,0 +1,121 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"seedlet.dev/sim/truth"
+)
+
+// container is what is true about one run of a container.
+type container struct {
+	id, name string
+	pod      *pod
+	sandbox  *sandbox // nil if it was gone when the container was made
+	attempt  uint32
+	state    state
+
+	// What the agent wrote on it.
+	hash     string
+	restarts int32         // -1: nothing
+	grace    time.Duration // -1: nothing
+	waits    time.Duration // the back-off after this run, as the agent has it
+
+	startedAt time.Time // zero: its process never ran
+	exitedAt  time.Time
+	stopAt    time.Time // when it was first asked to end
+	code      int32
+	cause     string
+	backoff   time.Duration // the least that applies after this run, unless it is a long one
+	shown     bool          // an answer has shown it as ready
+}
+
+type state int
+
+const (
+	created state = iota
+	running
+	exited
+)
+
+// What the agent writes on containers.
+const (
+	annotationHash     = "io.kubernetes.container.hash"
+	annotationRestarts = "io.kubernetes.container.restartCount"
+	annotationGrace    = "io.kubernetes.pod.terminationGracePeriod"
+	annotationBackoff  = "seedlet.dev/restart-backoff"
+)
+
+const graceDefault = 30 * time.Second
+
+// newContainer is the container that a fact is about, which is the first one about it.
+func (w *world) newContainer(f *truth.Fact) *container {
+	p := w.podOf(f)
+	c := &container{
+		id: f.ContainerID, name: f.Container, pod: p, sandbox: w.sandboxes[f.SandboxID],
+		attempt: f.Attempt, hash: f.Annotations[annotationHash], restarts: restartsOf(f), grace: -1,
+	}
+	if n, err := strconv.ParseInt(f.Annotations[annotationGrace], 10, 32); err == nil {
+		c.grace = time.Duration(n) * time.Second
+	}
+	if d, err := time.ParseDuration(f.Annotations[annotationBackoff]); err == nil {
+		c.waits = min(d, w.opts.BackoffMax)
+	}
+	c.backoff = backoffAfter(p.runsOf(c.name).last, c.hash, w.opts.BackoffMax)
+	return c
+}
+
+func (c *container) start(now time.Time) {
+	if c.state != created {
+		return
+	}
+	c.state, c.startedAt = running, now
+	c.pod.live++
+	h := c.pod.runsOf(c.name)
+	h.attempts = max(h.attempts, int64(c.attempt))
+}
+
+func (c *container) exit(f *truth.Fact) {
+	if c.state == running {
+		c.pod.live--
+	}
+	c.state, c.exitedAt, c.code, c.cause = exited, f.Time, f.ExitCode, f.Cause
+	h := c.pod.runsOf(c.name)
+	h.last, h.attempts = c, max(h.attempts, int64(c.attempt))
+	if s := c.sandbox; s != nil && c.ran() && c.code == 0 && !slices.Contains(s.ended, c.name) {
+		s.ended = append(s.ended, c.name)
+	}
+}
+
+// ran says whether its process ever ran.
+func (c *container) ran() bool { return !c.startedAt.IsZero() }
+
+// graceDue is how long it has at least to end after it was asked to.
+func (c *container) graceDue() time.Duration {
+	due := time.Duration(-1)
+	if c.pod.wishes > 0 {
+		due = c.pod.graceLeast
+	}
+	if c.grace >= 0 && (due < 0 || c.grace < due) {
+		due = c.grace
+	}
+	if due < 0 {
+		return graceDefault
+	}
+	return due
+}
+
+func (c *container) String() string {
+	return fmt.Sprintf("container %s #%d (%.12s) of pod %s", c.name, c.attempt, c.id, c.pod)
+}
+
+// restartsOf is the restart count that the agent has written on a container; -1 if none.
+func restartsOf(f *truth.Fact) int32 {
+	n, err := strconv.ParseInt(f.Annotations[annotationRestarts], 10, 32)
+	if err != nil {
+		return -1
+	}
+	return int32(n)
+}

@@ -1,0 +1,52 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+
+	"seedlet.dev/sim/truth"
+)
+
+// initOrder fires when a container starts before its time (upstream #120247). Of a pod whose init
+// containers were changed, any version of them will do.
+type initOrder struct{}
+
+func (*initOrder) entry() Entry {
+	return Entry{"init-order", "A container starts only when every init container before it " +
+		"has completed in the same sandbox."}
+}
+
+func (*initOrder) fact(w *world, f *truth.Fact) *finding {
+	if f.Kind != truth.ContainerStarted {
+		return nil
+	}
+	p, s := w.pods[f.PodUID], w.sandboxes[f.SandboxID]
+	if p == nil || s == nil {
+		return nil
+	}
+	missing := ""
+	for _, inits := range p.inits {
+		if missing = firstMissing(inits, f.Container, s); missing == "" {
+			return nil
+		}
+	}
+	if missing == "" {
+		return nil // nobody has ever said what its init containers are
+	}
+	return &finding{message: fmt.Sprintf("container %s (%.12s) of pod %s was started, but init "+
+		"container %s has not completed in sandbox %.12s", f.Container, f.ContainerID, p,
+		missing, s.id)}
+}
+
+// firstMissing is the first init container that has not completed but has to before a given one.
+func firstMissing(inits []string, before string, s *sandbox) string {
+	for _, init := range inits {
+		if init == before {
+			return ""
+		}
+		if !slices.Contains(s.ended, init) {
+			return init
+		}
+	}
+	return ""
+}

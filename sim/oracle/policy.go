@@ -1,0 +1,46 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/sim/truth"
+)
+
+// policy fires when a container runs again although its pod's restart policy says no. A changed
+// container may run again, and a new sandbox is initialised again.
+type policy struct{}
+
+func (*policy) entry() Entry {
+	return Entry{"restart-policy", "Never: no container runs twice. OnFailure: none runs again " +
+		"after exit code 0. No init container runs again where it has completed."}
+}
+
+func (*policy) fact(w *world, f *truth.Fact) *finding {
+	c := w.containers[f.ContainerID]
+	if f.Kind != truth.ContainerStarted || c == nil || c.pod.loosest == "" {
+		return nil
+	}
+	last := c.pod.runsOf(c.name).last
+	if last == nil || last == c || last.hash != c.hash || !last.ran() {
+		return nil
+	}
+	init := c.pod.isInit(c.name)
+	if init && last.sandbox != c.sandbox {
+		return nil
+	}
+	because := ""
+	switch {
+	case init && c.sandbox != nil && slices.Contains(c.sandbox.ended, c.name):
+		because = "it had completed in this sandbox"
+	case c.pod.loosest == v1.RestartPolicyNever:
+		because = "its pod's restart policy is Never"
+	case c.pod.loosest == v1.RestartPolicyOnFailure && last.code == 0:
+		because = "its pod's restart policy is OnFailure and it had exited with 0"
+	default:
+		return nil
+	}
+	return &finding{message: fmt.Sprintf("%s ran again, but %s", c, because)}
+}

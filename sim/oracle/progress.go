@@ -1,0 +1,205 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// progress is the rule that things come right in the end. It finds nothing by itself: whoever
+// runs the simulation polls Unsettled after the healing and knows how long it may take.
+type progress struct{}
+
+func (*progress) entry() Entry {
+	return Entry{"progress", "When nothing goes wrong any more, every pod becomes what its " +
+		"manifest demands, what nobody wants goes without a trace, and the API shows it."}
+}
+
+// restartedWithin is how long after its back-off a container is restarted at the latest.
+const restartedWithin = 15 * time.Second
+
+// Unsettled says what is not as it should be in the end, in sorted lines; nothing if all is well.
+// It is asked after Healed, as often as wanted.
+func (p *Panel) Unsettled(now time.Time) []string {
+	var lines []string
+	for _, pod := range p.world.order {
+		if pod.spec == nil {
+			lines = append(lines, pod.remains()...)
+			continue
+		}
+		lines = append(lines, pod.due(now)...)
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
+
+// remains says what is left of a pod that nobody wants.
+func (p *pod) remains() []string {
+	var lines []string
+	for _, s := range p.sandboxes {
+		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but sandbox %.12s is left", p, s.id))
+	}
+	for _, c := range p.containers {
+		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but container %s #%d is left", p,
+			c.name, c.attempt))
+	}
+	for _, dir := range p.dirs {
+		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but %s is left", p, dir))
+	}
+	if p.shown {
+		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but still shown", p))
+	}
+	return lines
+}
+
+// due says what a wanted pod lacks. Of those of one full name one has to be well; as long as none
+// is, the lack of the first is told.
+func (p *pod) due(now time.Time) []string {
+	var first []string
+	for _, rival := range p.full.pods {
+		if rival.spec == nil {
+			continue
+		}
+		lacks := rival.lacks(now)
+		if len(lacks) == 0 {
+			return nil
+		}
+		if first == nil {
+			first = lacks
+		}
+	}
+	return first
+}
+
+// lacks says what a wanted pod lacks, in the runtime or in what is shown of it.
+func (p *pod) lacks(now time.Time) []string {
+	lack := func(format string, args ...any) []string {
+		return []string{fmt.Sprintf("pod %s: ", p) + fmt.Sprintf(format, args...)}
+	}
+	if what := p.lacksRun(now); what != "" {
+		return lack("%s", what)
+	}
+	switch {
+	case !p.shown:
+		return lack("it is not shown")
+	case p.complaint != "":
+		return lack("%s", p.complaint)
+	case !p.confirmed:
+		return lack("nothing that is true was shown of it yet")
+	}
+	return nil
+}
+
+// lacksRun is the first thing that is wrong with what runs; empty if all is well.
+func (p *pod) lacksRun(now time.Time) string {
+	newest := p.newestSandbox()
+	for _, s := range p.sandboxes {
+		if s != newest && s.ready {
+			return fmt.Sprintf("sandbox %.12s is not the newest, but still ready", s.id)
+		}
+	}
+	for _, c := range p.containers {
+		switch {
+		case c.state != running:
+		case c.sandbox != newest:
+			return fmt.Sprintf("container %s #%d runs in an old sandbox", c.name, c.attempt)
+		case !p.current(c):
+			return fmt.Sprintf("container %s #%d is not of the newest spec", c.name, c.attempt)
+		}
+	}
+	switch {
+	case p.over() && p.live > 0:
+		return fmt.Sprintf("it has come to its end, but %s runs", p.anyLive().name)
+	case p.over() && newest != nil && newest.ready:
+		return "it has come to its end, but its sandbox is still ready"
+	case p.over():
+		return ""
+	case newest == nil || !newest.ready:
+		return "it has no sandbox that is ready"
+	}
+	return p.lacksContainer(newest, now)
+}
+
+// lacksContainer is what is wrong with the containers of a pod that should run in a sandbox.
+func (p *pod) lacksContainer(s *sandbox, now time.Time) string {
+	initialised := p.initialised(s)
+	for i := range p.spec.Spec.InitContainers {
+		name := p.spec.Spec.InitContainers[i].Name
+		if initialised || slices.Contains(s.ended, name) {
+			continue
+		}
+		c := p.newest(name)
+		if c == nil || c.sandbox != s {
+			return fmt.Sprintf("init container %s has not run in its sandbox", name)
+		}
+		return p.lacksProcess(c, now) // those after it wait for it
+	}
+	for i := range p.spec.Spec.Containers {
+		c := p.newest(p.spec.Spec.Containers[i].Name)
+		if c == nil {
+			return fmt.Sprintf("container %s was never made", p.spec.Spec.Containers[i].Name)
+		}
+		if what := p.lacksProcess(c, now); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+// initialised says whether an app container has run in a sandbox, so that its init containers are
+// over and done with, whatever they are called now.
+func (p *pod) initialised(s *sandbox) bool {
+	for _, c := range p.containers {
+		if c.sandbox == s && !p.isInit(c.name) && c.state != created {
+			return true
+		}
+	}
+	return false
+}
+
+// lacksProcess is what is wrong with the newest run of a container, if it should run or have run.
+func (p *pod) lacksProcess(c *container, now time.Time) string {
+	switch {
+	case c.state == running:
+		return ""
+	case c.state == created:
+		return fmt.Sprintf("container %s #%d is not started", c.name, c.attempt)
+	case p.final(c):
+		return ""
+	case now.After(c.exitedAt.Add(c.waitAtMost() + restartedWithin)):
+		return fmt.Sprintf("container %s #%d exited %v ago, has to wait %v and is not restarted",
+			c.name, c.attempt, now.Sub(c.exitedAt).Round(time.Second), c.waitAtMost())
+	}
+	return ""
+}
+
+// over says whether a pod has come to its end: no container will run any more.
+func (p *pod) over() bool {
+	for i := range p.spec.Spec.InitContainers {
+		c := p.newest(p.spec.Spec.InitContainers[i].Name)
+		if c != nil && c.state == exited && c.code != 0 &&
+			p.spec.Spec.RestartPolicy == v1.RestartPolicyNever {
+			return true
+		}
+	}
+	for i := range p.spec.Spec.Containers {
+		c := p.newest(p.spec.Spec.Containers[i].Name)
+		if c == nil || c.state != exited || !p.final(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// final says whether the restart policy leaves an exited app container as it is.
+func (p *pod) final(c *container) bool {
+	switch p.spec.Spec.RestartPolicy {
+	case v1.RestartPolicyNever:
+		return true
+	case v1.RestartPolicyOnFailure:
+		return c.code == 0
+	}
+	return false
+}
