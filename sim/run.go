@@ -86,6 +86,8 @@ type run struct {
 	events   uint64
 	effects  uint64
 	restarts int
+	second   time.Time // the virtual second that inSecond counts
+	inSecond int       // effects in it
 	healed   bool
 	failure  *Failure
 	state    []byte
@@ -431,7 +433,11 @@ func (r *run) offer(ev world.Event) {
 // turn lets a life work until it has nothing to do, and sees that it is woken.
 func (r *run) turn(l *life) {
 	defer r.caught()
-	for r.life == l && !r.over() && l.loop.Turn(r.agenda.Now()) {
+	for turns := 0; r.life == l && !r.over() && l.loop.Turn(r.agenda.Now()); turns++ {
+		if turns > turnsMax {
+			r.fail("busy", fmt.Sprintf("the agent wants to be called more than %d times at one "+
+				"instant", turnsMax))
+		}
 	}
 	wake := l.loop.Wake()
 	if r.life != l || wake.IsZero() || !l.wakeAt.IsZero() && !wake.Before(l.wakeAt) {
@@ -453,9 +459,29 @@ func (r *run) caught() {
 	}
 }
 
+// turnsMax and effectsPerPodMax bound what the agent may do without time going by, and in one
+// second for each pod there is: an agent that goes in circles is found even if nothing else of it
+// is wrong.
+const (
+	turnsMax         = 1000
+	effectsPerPodMax = 60
+)
+
+// countEffects fails a run in which the agent does far more than there can be to do.
+func (r *run) countEffects(effects int) {
+	if second := r.agenda.Now().Truncate(time.Second); !second.Equal(r.second) {
+		r.second, r.inSecond = second, 0
+	}
+	r.inSecond += effects
+	if most := effectsPerPodMax * (1 + len(r.plan.Pods)); r.inSecond > most {
+		r.fail("busy", fmt.Sprintf("more than %d effects in one second", most))
+	}
+}
+
 // observe sees every step of the agent.
 func (r *run) observe(l *life, ev world.Event, effects []world.Effect) {
 	r.events++
+	r.countEffects(len(effects))
 	r.hash.step(l.number, ev, effects)
 	if r.opts.Watch != nil {
 		r.opts.Watch(Step{Number: r.events, Life: l.number, Event: ev, Effects: effects,

@@ -98,8 +98,8 @@ func TestReplayDump(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out, "→ ListContainers") || !strings.Contains(out, "#50 ") ||
-		strings.Contains(out, "#51 ") {
+	if !strings.Contains(out, "→ ListContainers") || !strings.Contains(out, "\n#50 ") ||
+		strings.Contains(out, "\n#51 ") {
 		t.Errorf("the log is not that of 50 events:\n%s", out)
 	}
 	state, err := os.ReadFile(file)

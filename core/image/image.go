@@ -23,9 +23,11 @@ import (
 const (
 	backoffFirst = 10 * time.Second
 	backoffMax   = 300 * time.Second
-	// pullTimeout bounds one pull. The runtime itself gives up a pull that makes no progress, so
-	// this only has to outlast the slowest one that does.
-	pullTimeout = time.Hour
+	// A pull may take pullTimeout; after one that took longer the next may take twice as long,
+	// up to pullTimeoutMax. The runtime keeps the parts that have come, so that nothing is lost
+	// but the wait for an answer that may never have come.
+	pullTimeout    = 10 * time.Minute
+	pullTimeoutMax = 2 * time.Hour
 	// lookPeriod is how often an image is looked for while it is being pulled: the answer to the
 	// pull may be lost, and whoever pulls the image by other means is not waited for either.
 	lookPeriod    = time.Minute
@@ -53,7 +55,8 @@ type Image struct {
 	ID        string     `json:"id"`        // the runtime's id, empty if it is not there
 
 	Problem   *Problem  `json:"problem,omitempty"` // of the newest pull or look, nil if it succeeded
-	Failures  int       `json:"failures"`
+	Failures  int       `json:"failures"`          // of pulls, in a row
+	Timeouts  int       `json:"timeouts"`          // how many of them were not answered in time
 	NotBefore time.Time `json:"notBefore"`
 	WantCheck time.Time `json:"wantCheck"` // someone needs a look no older than this
 	WantPull  time.Time `json:"wantPull"`  // someone needs a pull no older than this
@@ -155,7 +158,8 @@ func (s *Store) Plan(ref string, out *op.Out) time.Time {
 	}
 	out.Log(world.LevelDebug, "pulling image", "image", ref)
 	img.PullAsked = out.Now()
-	img.PullOp = out.Ask(Key(ref), "", pullTimeout,
+	timeout := min(pullTimeout<<min(img.Timeouts, 8), pullTimeoutMax)
+	img.PullOp = out.Ask(Key(ref), "", timeout,
 		&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
 	return img.PullAsked.Add(lookPeriod)
 }
@@ -197,7 +201,7 @@ func (s *Store) Answered(ref string, r op.Record, ev world.Event, out *op.Out) [
 		}
 	case *runtimeapi.PullImageResponse:
 		img.PulledAt, img.CheckedAt, img.ID = r.Began, r.Began, body.ImageRef
-		img.Problem, img.Failures, img.NotBefore = nil, 0, time.Time{}
+		img.Problem, img.Failures, img.Timeouts, img.NotBefore = nil, 0, 0, time.Time{}
 	}
 	return img.Waiters
 }
@@ -214,6 +218,9 @@ func (i *Image) failed(call string, ev world.Event, out *op.Out) {
 		return
 	}
 	i.Failures++
+	if ev.Err.Has(world.KindTimeout) {
+		i.Timeouts++
+	}
 	delay := backoffFirst
 	for n := 1; n < i.Failures && delay < backoffMax; n++ {
 		delay *= 2

@@ -32,7 +32,8 @@ func (p *Pod) made(id world.OpID, r op.Record, ev world.Event, env *Env) {
 	if p.Op != id {
 		panic("pod: " + p.FullName() + " is told of an operation it did not begin: " + r.Call)
 	}
-	p.Op = 0
+	making := p.Making
+	p.Op, p.Making = 0, nil
 	container := p.subject(r)
 	if ev.Err != nil {
 		p.Stale = ev.Time
@@ -46,7 +47,7 @@ func (p *Pod) made(id world.OpID, r op.Record, ev world.Event, env *Env) {
 	case *runtimeapi.RunPodSandboxResponse:
 		p.sandboxMade(body.PodSandboxId, r, ev.Time)
 	case *runtimeapi.CreateContainerResponse:
-		p.containerMade(body.ContainerId, r, ev.Time, env)
+		p.containerMade(body.ContainerId, *making, r, ev.Time)
 	case *runtimeapi.StartContainerResponse:
 		if c := p.container(r.Subject); c != nil {
 			c.advance(Running)
@@ -93,28 +94,13 @@ func (p *Pod) sandboxMade(id string, r op.Record, now time.Time) {
 	p.addSandbox(Sandbox{ID: id, Attempt: attempt, Ready: true, CreatedAt: r.Began, Learned: now})
 }
 
-// containerMade adds a container as it was asked for; a relist that was quicker has told the same.
-func (p *Pod) containerMade(id string, r op.Record, now time.Time, env *Env) {
-	want := p.want(r.Subject)
-	if p.container(id) != nil || want == nil || p.current() == nil {
-		return // if the spec has changed, the next relist tells what was made
+// containerMade adds a container as it was asked for, unless a relist that was quicker has.
+func (p *Pod) containerMade(id string, made Container, r op.Record, now time.Time) {
+	if p.container(id) != nil {
+		return
 	}
-	previous := p.newest(want.Name)
-	made := Container{
-		Name: want.Name, ID: id, SandboxID: p.current().ID, State: Created,
-		Hash: hashOf(want), Grace: p.grace(), Backoff: backoffAfter(previous, env.Node.BackoffMax),
-		CreatedAt: r.Began, Learned: now,
-	}
-	made.Attempt, made.Restarts = following(previous)
+	made.ID, made.CreatedAt, made.Learned = id, r.Began, now
 	p.addContainer(made)
-}
-
-// following numbers the run after a given one; nil means that there is none before it.
-func following(previous *Container) (attempt uint32, restarts int32) {
-	if previous == nil {
-		return 0, 0
-	}
-	return previous.Attempt + 1, previous.Restarts + 1
 }
 
 // inspect asks for what lists do not say: how a container started or ended, the IPs of a sandbox.
@@ -214,6 +200,7 @@ func (p *Pod) sandboxWritten(r op.Record, ev world.Event, env *Env) {
 		return
 	}
 	s.Ready, s.Stopped = false, true
+	p.Stale = ev.Time // a start of unknown outcome may have slipped in: look once more
 }
 
 func (p *Pod) containerWritten(r op.Record, ev world.Event, env *Env) {

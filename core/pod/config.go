@@ -111,21 +111,20 @@ func unconfined() *runtimeapi.SecurityProfile {
 	return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
 }
 
-// containerConfig is the run of a container that follows previous, which is nil for the first.
-func (p *Pod) containerConfig(want *v1.Container, imageID string, previous *Container,
+// containerConfig is a run of a container as the runtime is asked for it.
+func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container,
 	node *Node) *runtimeapi.ContainerConfig {
-	attempt, restarts := following(previous)
 	env := environment(want.Env)
 	annotations := map[string]string{
-		annotationHash:     hashOf(want),
-		annotationRestarts: strconv.Itoa(int(restarts)),
-		annotationGrace:    strconv.FormatInt(int64(p.grace()/time.Second), 10),
-		annotationBackoff:  backoffAfter(previous, node.BackoffMax).String(),
+		annotationHash:     run.Hash,
+		annotationRestarts: strconv.Itoa(int(run.Restarts)),
+		annotationGrace:    strconv.FormatInt(int64(run.Grace/time.Second), 10),
+		annotationBackoff:  run.Backoff.String(),
 		"io.kubernetes.container.terminationMessagePath":   want.TerminationMessagePath,
 		"io.kubernetes.container.terminationMessagePolicy": string(want.TerminationMessagePolicy),
 	}
 	return &runtimeapi.ContainerConfig{
-		Metadata:    &runtimeapi.ContainerMetadata{Name: want.Name, Attempt: attempt},
+		Metadata:    &runtimeapi.ContainerMetadata{Name: want.Name, Attempt: run.Attempt},
 		Image:       &runtimeapi.ImageSpec{Image: imageID, UserSpecifiedImage: want.Image},
 		Command:     expandAll(want.Command, env),
 		Args:        expandAll(want.Args, env),
@@ -133,7 +132,7 @@ func (p *Pod) containerConfig(want *v1.Container, imageID string, previous *Cont
 		Envs:        env,
 		Labels:      p.labels(nil, want.Name),
 		Annotations: annotations,
-		LogPath:     fmt.Sprintf("%s/%d.log", want.Name, restarts),
+		LogPath:     fmt.Sprintf("%s/%d.log", want.Name, run.Restarts),
 		Stdin:       want.Stdin,
 		StdinOnce:   want.StdinOnce,
 		Tty:         want.TTY,

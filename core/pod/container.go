@@ -111,14 +111,23 @@ func newContainer(item *pleg.Container, asked time.Time) Container {
 	return c
 }
 
-// newest is the newest run of a container; nil if there is none.
+// newest is the newest run of a container; nil if there is none. One that was made in an older
+// sandbox and never started is not a run.
 func (p *Pod) newest(name string) *Container {
 	for i := len(p.Containers) - 1; i >= 0; i-- {
-		if p.Containers[i].Name == name {
-			return &p.Containers[i]
+		if c := &p.Containers[i]; c.Name == name && !p.stray(c) {
+			return c
 		}
 	}
 	return nil
+}
+
+// stray says whether a container was made in a sandbox that is not the current one and has not
+// been started: it never will be. A request of unknown outcome leaves such when it takes effect
+// late.
+func (p *Pod) stray(c *Container) bool {
+	s := p.current()
+	return c.State == Created && (s == nil || c.SandboxID != s.ID)
 }
 
 // previous is the run before c; nil if there is none.

@@ -35,7 +35,7 @@ func (p *Pod) next(want *v1.Container, init bool, now time.Time) (Action, time.T
 		return Create, time.Time{}
 	case c.Op != 0 && !c.live():
 		return Wait, time.Time{} // it is being removed
-	case c.State == Created && (!here || !p.matches(c)):
+	case c.State == Created && !p.matches(c):
 		return Remove, time.Time{}
 	case c.State == Created:
 		return Start, time.Time{}
@@ -175,14 +175,28 @@ func (p *Pod) create(want *v1.Container, env *Env) bool {
 	if imageID == "" {
 		return false
 	}
-	previous := p.newest(want.Name)
+	next := p.run(want, env.Node)
+	p.Making = &next
 	p.Op = env.Out.Ask(p.Key(), want.Name, env.Node.RuntimeTimeout,
 		&runtimeapi.CreateContainerRequest{
-			PodSandboxId:  p.current().ID,
-			Config:        p.containerConfig(want, imageID, previous, env.Node),
+			PodSandboxId:  next.SandboxID,
+			Config:        p.containerConfig(want, imageID, &next, env.Node),
 			SandboxConfig: p.sandboxConfig(env.Node, p.current().Attempt),
 		})
 	return true
+}
+
+// run is the next run of a container, as it is going to be made in the current sandbox.
+func (p *Pod) run(want *v1.Container, node *Node) Container {
+	previous := p.newest(want.Name)
+	next := Container{
+		Name: want.Name, SandboxID: p.current().ID, State: Created, Hash: hashOf(want),
+		Grace: p.grace(), Backoff: backoffAfter(previous, node.BackoffMax),
+	}
+	if previous != nil {
+		next.Attempt, next.Restarts = previous.Attempt+1, previous.Restarts+1
+	}
+	return next
 }
 
 // needImage returns the id of the image that a container is to run, or empty while it is not

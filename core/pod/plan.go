@@ -104,8 +104,18 @@ func (p *Pod) sync(env *Env, w *waits) {
 	if p.stopForeign(sandbox, env, w) {
 		return
 	}
+	p.removeStrays(env, w)
 	p.syncContainers(env, w)
 	p.trim(env, w)
+}
+
+// removeStrays removes containers that were never started and never will be.
+func (p *Pod) removeStrays(env *Env, w *waits) {
+	for i := range p.Containers {
+		if c := &p.Containers[i]; p.stray(c) {
+			p.remove(c, env, w)
+		}
+	}
 }
 
 // renewSandbox makes a sandbox when there is none that is ready. What is left in the old ones is

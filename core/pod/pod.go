@@ -57,6 +57,8 @@ type Pod struct {
 	// Op is the one operation in flight that makes something: a directory, a sandbox, a
 	// container, a start. There is never a second one.
 	Op world.OpID `json:"op,omitempty"`
+	// Making is the container that a request in flight makes; Op is that request.
+	Making *Container `json:"making,omitempty"`
 	// Stale is when an operation ended that failed or was not answered: what is known from
 	// before then does not count. Zero when nothing is stale.
 	Stale    time.Time `json:"stale"`

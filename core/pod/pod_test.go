@@ -86,7 +86,7 @@ func TestNext(t *testing.T) {
 	}{
 		{"nothing yet", v1.RestartPolicyAlways, nil, Create, 0},
 		{"created", v1.RestartPolicyNever, []Container{created}, Start, 0},
-		{"created in an older sandbox", v1.RestartPolicyNever, []Container{elsewhere}, Remove, 0},
+		{"created in an older sandbox", v1.RestartPolicyNever, []Container{elsewhere}, Create, 0},
 		{"runs", v1.RestartPolicyAlways, []Container{run("web", 0, Running)}, Nothing, 0},
 		{"how it ended is unknown", v1.RestartPolicyAlways, []Container{unread}, Wait, 0},
 		{"first crash", v1.RestartPolicyAlways, []Container{failed("web", 0, 0)}, Create, 0},
@@ -104,6 +104,19 @@ func TestNext(t *testing.T) {
 		if got != test.want || test.at != 0 && !at.Equal(t0.Add(test.at)) {
 			t.Errorf("%s: %s until %v, want %s until t0+%v", test.name, got, at, test.want, test.at)
 		}
+	}
+}
+
+// A container made in an older sandbox and never started does not hide the run that counts.
+func TestAStrayIsNoRun(t *testing.T) {
+	stray := run("web", 1, Created)
+	stray.SandboxID = "before"
+	p := facts(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Running), stray)
+	if got := p.newest("web"); got.Attempt != 0 {
+		t.Errorf("the newest run is attempt %d, want 0", got.Attempt)
+	}
+	if !p.containersReady() {
+		t.Error("not ready because of a container that never runs")
 	}
 }
 

@@ -130,11 +130,14 @@ func (p *pod) newestSandbox() *sandbox {
 	return newest
 }
 
-// newest is the newest run of a container that has a record; nil if there is none.
+// newest is the newest run of a container that has a record; nil if there is none. What was made
+// late in a former sandbox, and never ran, can never run and does not count.
 func (p *pod) newest(name string) *container {
 	var newest *container
+	current := p.newestSandbox()
 	for _, c := range p.containers {
-		if c.name == name && (newest == nil || c.attempt >= newest.attempt) {
+		stray := c.state == created && (c.sandbox == nil || c.sandbox != current)
+		if c.name == name && !stray && (newest == nil || c.attempt >= newest.attempt) {
 			newest = c
 		}
 	}
