@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/core/housekeeping"
@@ -288,21 +287,3 @@ func (t *touched) next() (timer.Key, bool) {
 }
 
 var _ world.Core = (*Agent)(nil)
-
-// wanted are the pods that the sources want and that can be run, by UID.
-func (a *Agent) wanted() ([]*v1.Pod, map[string]string) {
-	var run []*v1.Pod
-	refused := map[string]string{}
-	for _, p := range a.state.Manifests.Pods() {
-		if missing := pod.Unsupported(p); len(missing) > 0 {
-			refused[string(p.UID)] = "not supported yet: " + strings.Join(missing, ", ")
-			continue
-		}
-		if len(run) >= a.state.PodsMax {
-			refused[string(p.UID)] = fmt.Sprintf("more than maxPods (%d)", a.state.PodsMax)
-			continue
-		}
-		run = append(run, p)
-	}
-	return run, refused
-}

@@ -23,6 +23,7 @@ type node struct {
 	sandboxes  map[string]*runtimeapi.PodSandbox
 	containers map[string]*runtimeapi.Container
 	calls      []string // what was done, besides looking
+	single     bool     // the manifest path is a file
 	podsMax    int      // zero for the default
 	stepsMax   int      // that one event may lead to; zero for 10,000
 	pods       []*v1.Pod
@@ -85,7 +86,7 @@ func (n *node) pass(d time.Duration) {
 func (n *node) do(effect any) any {
 	switch e := effect.(type) {
 	case *world.ReadFiles:
-		read := &world.FilesRead{Directory: true}
+		read := &world.FilesRead{Directory: !n.single}
 		for name, text := range n.manifests {
 			read.Files = append(read.Files, world.File{Name: name, Data: []byte(text)})
 		}
@@ -295,5 +296,62 @@ func TestAtRest(t *testing.T) {
 	// Two lists a second, a status every 5 s, the manifests every 20 s, two directories a minute.
 	if ops := n.agent.state.Ops.Last - began; ops > 100*2+100/5+100/20+2*2+4 {
 		t.Errorf("%d operations in 100 s at rest", ops)
+	}
+}
+
+func podNamed(name string) string {
+	return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `}, spec: {
+	  containers: [{name: web, image: i}]}}`
+}
+
+// Beyond maxPods pods are refused, but a manifest that is added ends nothing that runs, and
+// neither does a restart of the agent.
+func TestMaxPods(t *testing.T) {
+	n := boot(nil)
+	n.podsMax = 2
+	n.manifests = map[string]string{"m.yaml": podNamed("m"), "z.yaml": podNamed("z")}
+	n.restart()
+	n.pass(30 * time.Second)
+	n.takeCalls()
+	n.manifests["a.yaml"] = podNamed("a")
+	n.pass(time.Minute)
+	n.restart()
+	n.pass(time.Minute)
+	if got := n.takeCalls(); got != "" {
+		t.Errorf("one manifest too many led to %q", got)
+	}
+	if len(n.agent.state.Refused) != 1 {
+		t.Errorf("refused: %v, want one pod", n.agent.state.Refused)
+	}
+	delete(n.manifests, "m.yaml")
+	n.pass(time.Minute)
+	if got := n.takeCalls(); !strings.Contains(got, "run sandbox") {
+		t.Errorf("the pod that was refused does not run in the place that is free now: %q", got)
+	}
+}
+
+// A pod that asks for what is not done yet is refused, and says why.
+func TestUnsupportedPodIsRefused(t *testing.T) {
+	n := boot(map[string]string{"v.yaml": `{apiVersion: v1, kind: Pod, metadata: {name: v}, spec: {
+	  volumes: [{name: x, emptyDir: {}}],
+	  containers: [{name: web, image: i, volumeMounts: [{name: x, mountPath: /x}]}]}}`})
+	n.pass(time.Minute)
+	if got := n.takeCalls(); got != "" {
+		t.Errorf("it led to %q", got)
+	}
+	for _, why := range n.agent.state.Refused {
+		if why != "not supported yet: spec.volumes, spec.containers[0].volumeMounts" {
+			t.Errorf("refused because %q", why)
+		}
+	}
+}
+
+func TestASingleManifestFile(t *testing.T) {
+	n := boot(map[string]string{".pod.yaml": web})
+	n.single = true
+	n.restart()
+	n.pass(30 * time.Second)
+	if len(n.agent.state.Pods) != 1 {
+		t.Errorf("%d pods from the file that is the manifest path, want 1", len(n.agent.state.Pods))
 	}
 }

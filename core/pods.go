@@ -16,7 +16,7 @@ import (
 // reconcile makes the pods known that the sources want, and says to the others that nobody wants
 // them. The latter only once everything has been seen.
 func (a *Agent) reconcile(now time.Time) {
-	run, refused := a.wanted()
+	run, refused := a.admit()
 	a.reportRefused(refused)
 	wanted := make(map[string]bool, len(run))
 	for _, spec := range run {
@@ -94,12 +94,12 @@ func (a *Agent) relisted() {
 		if p.ObserveEnd(number, asked) {
 			a.touchPod(uid)
 		}
-		if p.Spec == nil && !p.Gone && a.seenAll() {
+		if p.Spec == nil && !p.Gone && !first && a.seenAll() {
 			p.Unwant(s.Last) // only now, when its containers say how long they may take
 		}
 	}
 	if first {
-		a.reconcile(s.Last)
+		a.reconcile(s.Last) // some pods may be admitted, and others ended, only now
 	}
 }
 

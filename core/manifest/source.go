@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -41,6 +42,7 @@ type Source struct {
 	Ready bool             `json:"ready"`
 	Files map[string]*File `json:"files,omitempty"` // by name
 
+	Single  bool       `json:"single,omitempty"` // the path was a file when it was read last
 	Watched bool       `json:"watched,omitempty"`
 	Op      world.OpID `json:"op,omitempty"`
 	Again   bool       `json:"again,omitempty"` // it changed while it was being read
@@ -105,7 +107,7 @@ func (s *Source) Answered(ev world.Event, out *op.Out) {
 	s.Problem = ""
 	var files []world.File
 	if read, ok := ev.Body.(*world.FilesRead); ok && ev.Err == nil {
-		files = read.Files
+		files, s.Single = read.Files, !read.Directory
 	}
 	s.take(files, out)
 }
@@ -118,7 +120,7 @@ func (s *Source) take(files []world.File, out *op.Out) {
 	for _, read := range files {
 		known := before[read.Name]
 		switch {
-		case read.Name == "" || read.Name[0] == '.' || read.Err.Has(world.KindNotFound):
+		case !s.Single && strings.HasPrefix(read.Name, "."), read.Err.Has(world.KindNotFound):
 			// Hidden, or gone since the directory was listed.
 		case read.Err != nil && !read.Err.Has(world.KindExhausted):
 			complete = false
@@ -171,11 +173,11 @@ func (s *Source) decode(read world.File) (*v1.Pod, []string, error) {
 	if read.Err != nil {
 		return nil, nil, read.Err
 	}
-	path := s.Path
-	if path == "" || path[len(path)-1] != '/' {
-		path += "/"
+	file := s.Path
+	if !s.Single {
+		file = strings.TrimSuffix(s.Path, "/") + "/" + read.Name
 	}
-	return Decode(path+read.Name, read.Data, s.Node)
+	return Decode(file, read.Data, s.Node)
 }
 
 func (s *Source) rereadBroken(file *File, now time.Time) {

@@ -1,0 +1,72 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// heal ends everything that goes wrong.
+func (r *run) heal() {
+	r.healed = true
+	r.disk.SetFull(false)
+	if r.life == nil {
+		r.boot()
+	}
+	r.panel.Healed(r.agenda.Now())
+}
+
+// settle waits until everything is as it should be, and stays so for a while.
+func (r *run) settle(bound time.Time) {
+	var good time.Time // since when nothing is wrong
+	for !r.over() {
+		now := r.agenda.Now()
+		wrong := r.panel.Unsettled(now)
+		switch {
+		case len(wrong) > 0:
+			good = time.Time{}
+		case good.IsZero():
+			good = now
+		case now.Sub(good) >= quietFor:
+			return
+		}
+		if now.After(bound) {
+			if len(wrong) > 0 {
+				r.fail(progress, "not as it should be: "+strings.Join(first(wrong, 4), "; "))
+			}
+			return
+		}
+		r.agenda.At(now.Add(time.Second), func() {})
+		r.runUntil(now.Add(time.Second))
+	}
+}
+
+func first(lines []string, n int) []string {
+	if len(lines) <= n {
+		return lines
+	}
+	return append(lines[:n:n], fmt.Sprintf("and %d more", len(lines)-n))
+}
+
+// expect checks what the scenario demands besides, by what the API has shown last.
+func (r *run) expect() {
+	for _, e := range r.plan.Expect {
+		for _, pod := range r.shown {
+			if !strings.HasPrefix(pod.Name, e.Pods) || pod.DeletionTimestamp != nil {
+				continue
+			}
+			if e.Phase != "" && string(pod.Status.Phase) != e.Phase {
+				r.fail("expect", fmt.Sprintf("pod %s is %s, the scenario expects %s",
+					pod.Name, pod.Status.Phase, e.Phase))
+			}
+			restarts := 0
+			for _, c := range pod.Status.ContainerStatuses {
+				restarts += int(c.RestartCount)
+			}
+			if restarts < e.RestartsAtLeast {
+				r.fail("expect", fmt.Sprintf("pod %s was restarted %d times, the scenario "+
+					"expects at least %d", pod.Name, restarts, e.RestartsAtLeast))
+			}
+		}
+	}
+}
