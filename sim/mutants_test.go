@@ -43,6 +43,48 @@ var mutants = []struct {
 		new:      "if p.stopAll(env, w); !p.settled() {",
 		scenario: "manifest-churn", seeds: "1-200",
 	},
+	{
+		name:     "sidecars stopped together with the app containers",
+		file:     "core/pod/role.go",
+		old:      "		if c.Sidecar == 0 {\n			p.stop(",
+		new:      "		if c.Sidecar >= 0 {\n			p.stop(",
+		scenario: "sidecars", seeds: "1-200",
+	},
+	{
+		name:     "a sidecar's successor does not wait until it runs",
+		file:     "core/pod/next.go",
+		old:      "initRole(&inits[k]) == Sidecar && c.State == Running",
+		new:      "initRole(&inits[k]) == Sidecar",
+		scenario: "sidecars", seeds: "1-200",
+	},
+	{
+		name:     "sidecars of a pod that never restarts are not restarted",
+		file:     "core/pod/next.go",
+		old:      "		return role == Sidecar\n",
+		new:      "		return false\n",
+		scenario: "sidecars", seeds: "1-200",
+	},
+	{
+		name:     "back-off forgotten when the agent restarts",
+		file:     "core/pod/container.go",
+		old:      "c.Backoff = d //",
+		new:      "c.Backoff = 0 //",
+		scenario: "crashloop", seeds: "1-200",
+	},
+	{
+		name:     "two pods of one full name at once",
+		file:     "core/pods.go",
+		old:      "if uid != p.UID && a.state.Pods[uid].Holds() {",
+		new:      "if uid == \"\" {",
+		scenario: "manifest-churn", seeds: "1-200",
+	},
+	{
+		name:     "an init container that failed counts as done",
+		file:     "core/pod/next.go",
+		old:      "c.ended() && c.ExitCode == 0 ||",
+		new:      "c.ended() ||",
+		scenario: "init-chain", seeds: "1-200",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {

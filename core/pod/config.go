@@ -3,7 +3,6 @@ package pod
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,10 +33,8 @@ func (p *Pod) sandboxConfig(node *Node, attempt uint32) *runtimeapi.PodSandboxCo
 		Labels:       p.labels(p.Spec.Labels, ""),
 		Annotations:  maps.Clone(p.Spec.Annotations),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
-			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
-				NamespaceOptions: namespaces(spec),
-				Seccomp:          unconfined(),
-			},
+			SecurityContext: p.sandboxSecurity(),
+			Sysctls:         sysctls(spec),
 		},
 	}
 	if !spec.HostNetwork {
@@ -107,14 +104,13 @@ func namespaces(spec *v1.PodSpec) *runtimeapi.NamespaceOption {
 	return option
 }
 
-func unconfined() *runtimeapi.SecurityProfile {
-	return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
-}
-
 // containerConfig is a run of a container as the runtime is asked for it.
 func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container,
 	node *Node) *runtimeapi.ContainerConfig {
-	env := environment(want.Env)
+	env, err := p.environment(want, node)
+	if err != nil {
+		panic("pod: " + p.FullName() + ": a container is made that cannot be: " + err.Error())
+	}
 	annotations := map[string]string{
 		annotationHash:     run.Hash,
 		annotationRestarts: strconv.Itoa(int(run.Restarts)),
@@ -122,6 +118,9 @@ func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container
 		annotationBackoff:  run.Backoff.String(),
 		"io.kubernetes.container.terminationMessagePath":   want.TerminationMessagePath,
 		"io.kubernetes.container.terminationMessagePolicy": string(want.TerminationMessagePolicy),
+	}
+	if run.Sidecar > 0 {
+		annotations[annotationSidecar] = strconv.Itoa(run.Sidecar)
 	}
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: want.Name, Attempt: run.Attempt},
@@ -137,29 +136,11 @@ func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container
 		StdinOnce:   want.StdinOnce,
 		Tty:         want.TTY,
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources: p.resources(want, node),
-			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
-				NamespaceOptions: namespaces(&p.Spec.Spec),
-				MaskedPaths:      slices.Clone(maskedPaths),
-				ReadonlyPaths:    slices.Clone(readonlyPaths),
-				Seccomp:          unconfined(),
-			},
+			Resources:       p.resources(want, node),
+			SecurityContext: p.containerSecurity(want, node),
 		},
 	}
 }
-
-// The paths of /proc and /sys that a container with the default procMount does not see or cannot
-// write, as every runtime and the kubelet have them.
-var (
-	maskedPaths = []string{
-		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys",
-		"/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug",
-		"/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap",
-	}
-	readonlyPaths = []string{
-		"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger",
-	}
-)
 
 // resources translates requests and limits: shares = max(2, milli*1024/1000), quota milli*100 µs
 // in each 100 ms but at least 1 ms.
@@ -190,55 +171,4 @@ func (p *Pod) oomScoreAdj(want *v1.Container, node *Node) int64 {
 	}
 	adj := 1000 - 1000*want.Resources.Requests.Memory().Value()/node.MemoryBytes
 	return min(999, max(3, adj))
-}
-
-// environment is the variables of a container, with references to earlier ones expanded.
-func environment(vars []v1.EnvVar) []*runtimeapi.KeyValue {
-	var env []*runtimeapi.KeyValue
-	for _, v := range vars {
-		env = append(env, &runtimeapi.KeyValue{Key: v.Name, Value: []byte(expand(v.Value, env))})
-	}
-	return env
-}
-
-func expandAll(texts []string, env []*runtimeapi.KeyValue) []string {
-	var expanded []string
-	for _, text := range texts {
-		expanded = append(expanded, expand(text, env))
-	}
-	return expanded
-}
-
-// expand replaces $(NAME) by the variable's value. A name that is not known stays as it is, and
-// $$ is a dollar sign that begins no reference.
-func expand(text string, env []*runtimeapi.KeyValue) string {
-	var b strings.Builder
-	for {
-		before, after, found := strings.Cut(text, "$")
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		name, rest, closed := strings.Cut(strings.TrimPrefix(after, "("), ")")
-		switch {
-		case strings.HasPrefix(after, "$"):
-			b.WriteByte('$')
-			text = after[1:]
-		case !strings.HasPrefix(after, "(") || !closed:
-			b.WriteByte('$')
-			text = after
-		default:
-			b.WriteString(lookup(name, env))
-			text = rest
-		}
-	}
-}
-
-func lookup(name string, env []*runtimeapi.KeyValue) string {
-	for i := len(env) - 1; i >= 0; i-- {
-		if env[i].Key == name {
-			return string(env[i].Value)
-		}
-	}
-	return "$(" + name + ")"
 }

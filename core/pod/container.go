@@ -51,11 +51,12 @@ type Container struct {
 	Name      string        `json:"name"`
 	ID        string        `json:"id"`
 	SandboxID string        `json:"sandboxID"`
-	Attempt   uint32        `json:"attempt"`  // 0 for the first run
-	Restarts  int32         `json:"restarts"` // how often the container had been restarted
-	Hash      string        `json:"hash"`     // identity of the spec it was created from
-	Backoff   time.Duration `json:"backoff"`  // to wait after it has exited
-	Grace     time.Duration `json:"grace"`    // of the pod it was created for
+	Attempt   uint32        `json:"attempt"`           // 0 for the first run
+	Restarts  int32         `json:"restarts"`          // how often the container had been restarted
+	Hash      string        `json:"hash"`              // identity of the spec it was created from
+	Backoff   time.Duration `json:"backoff"`           // to wait after it has exited
+	Grace     time.Duration `json:"grace"`             // of the pod it was created for
+	Sidecar   int           `json:"sidecar,omitempty"` // its place if it is a sidecar, from one
 
 	State      State     `json:"state"`
 	Inspected  State     `json:"inspected,omitempty"` // the state that the fields below are of
@@ -93,6 +94,9 @@ const (
 	// restarted, as a Go duration. The kubelet keeps this in memory and forgets it when it is
 	// restarted; here it belongs to the container.
 	annotationBackoff = "seedlet.dev/restart-backoff"
+	// annotationSidecar is the place of a sidecar among the init containers, from one. It says in
+	// which order a pod is ended whose manifest has gone.
+	annotationSidecar = "seedlet.dev/sidecar"
 )
 
 // newContainer reads a line of a list.
@@ -102,6 +106,7 @@ func newContainer(item *pleg.Container, asked time.Time) Container {
 		CreatedAt: item.CreatedAt, Learned: asked,
 		Hash:     item.Annotations[annotationHash],
 		Restarts: int32(number(item.Annotations[annotationRestarts], int64(item.Attempt))),
+		Sidecar:  int(number(item.Annotations[annotationSidecar], 0)),
 		Grace: time.Second * time.Duration(
 			number(item.Annotations[annotationGrace], int64(graceDefault/time.Second))),
 	}

@@ -27,7 +27,7 @@ const (
 
 // next says what should happen to a container of the spec, if anything, in the current sandbox,
 // which is ready. The time is when a Wait ends by itself; zero if it does not.
-func (p *Pod) next(want *v1.Container, init bool, now time.Time) (Action, time.Time) {
+func (p *Pod) next(want *v1.Container, role Role, now time.Time) (Action, time.Time) {
 	c := p.newest(want.Name)
 	here := c != nil && c.SandboxID == p.current().ID
 	switch {
@@ -43,9 +43,9 @@ func (p *Pod) next(want *v1.Container, init bool, now time.Time) (Action, time.T
 		return Nothing, time.Time{} // what does not belong has been stopped before
 	case !c.ended():
 		return Wait, time.Time{} // how it ended decides, and is being asked
-	case !here && init:
+	case !here && role != App:
 		return Create, time.Time{} // a new sandbox is initialised from the start
-	case !p.restarts(c, init):
+	case !p.restarts(c):
 		return Ended, time.Time{}
 	case now.Before(c.restartAt()):
 		return Wait, c.restartAt()
@@ -53,34 +53,37 @@ func (p *Pod) next(want *v1.Container, init bool, now time.Time) (Action, time.T
 	return Create, time.Time{}
 }
 
-// restarts says whether the restart policy wants a container that has ended to run again.
-func (p *Pod) restarts(c *Container, init bool) bool {
+// restarts says whether a container that has ended is to run again.
+func (p *Pod) restarts(c *Container) bool {
+	role := p.role(c.Name)
 	switch p.Spec.Spec.RestartPolicy {
 	case v1.RestartPolicyNever:
-		return false
+		return role == Sidecar
 	case v1.RestartPolicyOnFailure:
-		return c.ExitCode != 0
+		return role == Sidecar || c.ExitCode != 0
 	default:
-		return !init || c.ExitCode != 0
+		return role != Init || c.ExitCode != 0
 	}
 }
 
-// syncContainers begins the next thing that a container needs: init containers one after the
-// other, then all app containers, each created and started in turn.
+// syncContainers begins the next thing that a container needs: init containers and sidecars one
+// after the other, then all app containers, each created and started in turn. Sidecars are kept
+// running all the while.
 func (p *Pod) syncContainers(env *Env, w *waits) {
 	spec := &p.Spec.Spec
-	if !p.initialized() {
-		for i := range spec.InitContainers {
-			want := &spec.InitContainers[i]
-			if p.initDone(i) {
-				continue
-			}
-			p.act(want, true, env, w)
+	initialized := p.initialized()
+	for i := range spec.InitContainers {
+		want := &spec.InitContainers[i]
+		role, done := initRole(want), initialized || p.initDone(i)
+		if done && role == Init {
+			continue
+		}
+		if p.act(want, role, env, w) || !done {
 			return
 		}
 	}
 	for i := range spec.Containers {
-		if p.act(&spec.Containers[i], false, env, w) {
+		if p.act(&spec.Containers[i], App, env, w) {
 			return
 		}
 	}
@@ -107,8 +110,8 @@ func (p *Pod) initialized() bool {
 	return true
 }
 
-// initDone says whether init container i has completed in the current sandbox. One that comes
-// after it is proof as well.
+// initDone says whether what comes after init container i may go on, in the current sandbox: it
+// has completed, or, if it is a sidecar, runs. One that comes after it is proof as well.
 func (p *Pod) initDone(i int) bool {
 	sandbox := p.current()
 	inits := p.Spec.Spec.InitContainers
@@ -117,7 +120,8 @@ func (p *Pod) initDone(i int) bool {
 		if c == nil || sandbox == nil || c.SandboxID != sandbox.ID {
 			continue
 		}
-		if k > i || c.ended() && c.ExitCode == 0 {
+		if k > i || initRole(&inits[k]) == Init && c.ended() && c.ExitCode == 0 ||
+			initRole(&inits[k]) == Sidecar && c.State == Running {
 			return true
 		}
 	}
@@ -128,7 +132,7 @@ func (p *Pod) initDone(i int) bool {
 func (p *Pod) wantsSandbox() bool {
 	for i := range p.Spec.Spec.Containers {
 		c := p.newest(p.Spec.Spec.Containers[i].Name)
-		if c == nil || c.State == Created || c.ended() && p.restarts(c, false) {
+		if c == nil || c.State == Created || c.ended() && p.restarts(c) {
 			return true
 		}
 	}
@@ -137,11 +141,11 @@ func (p *Pod) wantsSandbox() bool {
 
 // act begins what a container needs, and reports whether the containers after it have to wait.
 // They do not wait for one that has failed and is to be tried again later.
-func (p *Pod) act(want *v1.Container, init bool, env *Env, w *waits) bool {
+func (p *Pod) act(want *v1.Container, role Role, env *Env, w *waits) bool {
 	if p.holdOff(want.Name, w) {
 		return false
 	}
-	action, at := p.next(want, init, env.Out.Now())
+	action, at := p.next(want, role, env.Out.Now())
 	switch action {
 	case Wait:
 		w.pending(at)
@@ -162,6 +166,8 @@ func (p *Pod) act(want *v1.Container, init bool, env *Env, w *waits) bool {
 // It reports whether an operation has begun; waiting for an image holds up nobody else.
 func (p *Pod) create(want *v1.Container, env *Env) bool {
 	switch {
+	case !p.envReady(want) || p.misconfigured(want, env.Node):
+		return false
 	case !p.Dir:
 		p.Op = env.Out.Ask(p.Key(), "", fsTimeout,
 			&world.MakeDir{Path: p.dir(env.Node), Mode: 0o750})
@@ -192,6 +198,7 @@ func (p *Pod) run(want *v1.Container, node *Node) Container {
 	next := Container{
 		Name: want.Name, SandboxID: p.current().ID, State: Created, Hash: hashOf(want),
 		Grace: p.grace(), Backoff: backoffAfter(previous, node.BackoffMax),
+		Sidecar: p.sidecarNumber(want.Name),
 	}
 	if previous != nil {
 		next.Attempt, next.Restarts = previous.Attempt+1, previous.Restarts+1

@@ -218,22 +218,6 @@ func (p *Pod) removeDirs(env *Env) bool {
 	return true
 }
 
-// stopAll stops every container that runs, all at once. A stop that has to be repeated gets the
-// whole grace period again: whether the first one has sent TERM is not known, and a container is
-// never given less than its due. It reports whether any is still running.
-func (p *Pod) stopAll(env *Env, w *waits) bool {
-	grace := p.grace()
-	if p.Stage != Syncing {
-		grace = p.Kill.Grace
-	}
-	for i := range p.Containers {
-		if p.Containers[i].live() {
-			p.stop(&p.Containers[i], grace, env, w)
-		}
-	}
-	return p.live()
-}
-
 func (p *Pod) stop(c *Container, grace time.Duration, env *Env, w *waits) {
 	if c.Op != 0 || w.pending(c.NotBefore) {
 		return

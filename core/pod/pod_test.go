@@ -67,7 +67,7 @@ func TestInitRunsAgainInANewSandbox(t *testing.T) {
 	if p.initialized() {
 		t.Fatal("an init container of an older sandbox counts")
 	}
-	if got, _ := p.next(p.want("setup"), true, t0); got != Create {
+	if got, _ := p.next(p.want("setup"), Init, t0); got != Create {
 		t.Errorf("setup: %s, want Create", got)
 	}
 }
@@ -100,7 +100,7 @@ func TestNext(t *testing.T) {
 			[]Container{failed("web", 0, 0)}, Create, 0},
 	} {
 		p := facts(spec(test.policy, "", "web"), test.have...)
-		got, at := p.next(p.want("web"), false, t0.Add(time.Minute+time.Second))
+		got, at := p.next(p.want("web"), App, t0.Add(time.Minute+time.Second))
 		if got != test.want || test.at != 0 && !at.Equal(t0.Add(test.at)) {
 			t.Errorf("%s: %s until %v, want %s until t0+%v", test.name, got, at, test.want, test.at)
 		}
@@ -179,19 +179,6 @@ func TestTerminalPhaseIsAbsorbing(t *testing.T) {
 		got.Stage = Terminated
 		if got.phase() != v1.PodSucceeded {
 			t.Errorf("phase %s, want Succeeded", got.phase())
-		}
-	}
-}
-
-func TestExpand(t *testing.T) {
-	env := environment([]v1.EnvVar{
-		{Name: "A", Value: "1"}, {Name: "B", Value: "$(A)2"}, {Name: "C", Value: "$(D)$$(A)$(B"},
-	})
-	for text, want := range map[string]string{
-		"$(A)-$(B)": "1-12", "$(C)": "$(D)$(A)$(B", "$$(A)": "$(A)", "$": "$", "a$b": "a$b",
-	} {
-		if got := expand(text, env); got != want {
-			t.Errorf("expand(%q) = %q, want %q", text, got, want)
 		}
 	}
 }

@@ -24,14 +24,15 @@ type Condition struct {
 func (p *Pod) completed() bool {
 	never := p.Spec.Spec.RestartPolicy == v1.RestartPolicyNever
 	for i := range p.Spec.Spec.InitContainers {
-		c := p.newest(p.Spec.Spec.InitContainers[i].Name)
-		if never && c != nil && c.ended() && c.ExitCode != 0 {
+		want := &p.Spec.Spec.InitContainers[i]
+		c := p.newest(want.Name)
+		if never && initRole(want) == Init && c != nil && c.ended() && c.ExitCode != 0 {
 			return true
 		}
 	}
 	for i := range p.Spec.Spec.Containers {
 		c := p.newest(p.Spec.Spec.Containers[i].Name)
-		if c == nil || !c.ended() || p.restarts(c, false) {
+		if c == nil || !c.ended() || p.restarts(c) {
 			return false
 		}
 	}
@@ -134,6 +135,12 @@ func (p *Pod) phase() v1.PodPhase {
 }
 
 func (p *Pod) containersReady() bool {
+	for i := range p.Spec.Spec.InitContainers {
+		want := &p.Spec.Spec.InitContainers[i]
+		if c := p.newest(want.Name); initRole(want) == Sidecar && (c == nil || c.State != Running) {
+			return false
+		}
+	}
 	for i := range p.Spec.Spec.Containers {
 		c := p.newest(p.Spec.Spec.Containers[i].Name)
 		if c == nil || c.State != Running {
@@ -175,11 +182,11 @@ func (p *Pod) API(runtimeName string) *v1.Pod {
 	}
 	for i := range p.Spec.Spec.InitContainers {
 		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses,
-			p.containerStatus(&p.Spec.Spec.InitContainers[i], true, runtimeName))
+			p.initStatus(&p.Spec.Spec.InitContainers[i], runtimeName))
 	}
 	for i := range p.Spec.Spec.Containers {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
-			p.containerStatus(&p.Spec.Spec.Containers[i], false, runtimeName))
+			p.containerStatus(&p.Spec.Spec.Containers[i], App, runtimeName))
 	}
 	return pod
 }
@@ -195,7 +202,11 @@ func (c *Condition) api() v1.PodCondition {
 	}
 }
 
-func (p *Pod) containerStatus(want *v1.Container, init bool, runtime string) v1.ContainerStatus {
+func (p *Pod) initStatus(want *v1.Container, runtime string) v1.ContainerStatus {
+	return p.containerStatus(want, initRole(want), runtime)
+}
+
+func (p *Pod) containerStatus(want *v1.Container, role Role, runtime string) v1.ContainerStatus {
 	status := v1.ContainerStatus{Name: want.Name, Image: want.Image}
 	c := p.newest(want.Name)
 	if c != nil && c.State == Created {
@@ -204,26 +215,26 @@ func (p *Pod) containerStatus(want *v1.Container, init bool, runtime string) v1.
 	started := c != nil && c.State == Running
 	status.Started = &started
 	if c == nil {
-		status.State.Waiting = p.waiting(want.Name, init)
+		status.State.Waiting = p.waiting(want.Name, role)
 		return status
 	}
 	status.RestartCount = c.Restarts
 	status.ContainerID = runtime + "://" + c.ID
 	status.ImageID = c.ImageID
 	status.Ready = started
-	if init {
+	if role == Init {
 		status.Ready = c.ended() && c.ExitCode == 0
 	}
 	last := p.previous(c)
 	switch {
 	case c.State == Running:
 		status.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(c.StartedAt)}
-	case c.State == Exited && p.waitsForRestart(c, init):
+	case c.State == Exited && p.waitsForRestart(c):
 		status.State.Waiting, last = p.restarting(c), c
 	case c.ended():
 		status.State.Terminated = c.terminated(runtime)
 	default: // exited in a way still to be learnt, or lost by the runtime
-		status.State.Waiting = p.waiting(want.Name, init)
+		status.State.Waiting = p.waiting(want.Name, role)
 	}
 	if last != nil && last.ended() {
 		status.LastTerminationState.Terminated = last.terminated(runtime)
@@ -232,8 +243,8 @@ func (p *Pod) containerStatus(want *v1.Container, init bool, runtime string) v1.
 }
 
 // waitsForRestart says whether a container that has exited is to run again and waits for it.
-func (p *Pod) waitsForRestart(c *Container, init bool) bool {
-	return p.Stage == Syncing && c.ended() && p.restarts(c, init) &&
+func (p *Pod) waitsForRestart(c *Container) bool {
+	return p.Stage == Syncing && c.ended() && p.restarts(c) &&
 		(c.wait() > 0 || p.need(c.Name) != nil || p.problem(c.Name) != nil)
 }
 
@@ -249,11 +260,11 @@ func (p *Pod) restarting(c *Container) *v1.ContainerStateWaiting {
 }
 
 // waiting is why a container has not been made yet.
-func (p *Pod) waiting(name string, init bool) *v1.ContainerStateWaiting {
+func (p *Pod) waiting(name string, role Role) *v1.ContainerStateWaiting {
 	if w := p.trouble(name); w != nil {
 		return w
 	}
-	if !init && !p.initialized() {
+	if role == App && !p.initialized() {
 		return &v1.ContainerStateWaiting{Reason: "PodInitializing"}
 	}
 	return &v1.ContainerStateWaiting{Reason: "ContainerCreating"}

@@ -2,7 +2,7 @@ package pod
 
 import (
 	"fmt"
-	"reflect"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -27,24 +27,31 @@ func Unsupported(pod *v1.Pod) []string {
 	add(spec.HostUsers != nil && !*spec.HostUsers, "spec.hostUsers")
 	add(spec.ActiveDeadlineSeconds != nil, "spec.activeDeadlineSeconds")
 	add(spec.Resources != nil, "spec.resources")
-	add(spec.SecurityContext != nil &&
-		!reflect.ValueOf(*spec.SecurityContext).IsZero(), "spec.securityContext")
+	if s := spec.SecurityContext; s != nil {
+		add(s.WindowsOptions != nil, "spec.securityContext.windowsOptions")
+		for i := range s.Sysctls {
+			name := s.Sysctls[i].Name
+			add(!safe(name, spec), "spec.securityContext.sysctls[%d] (%s is not safe)", i, name)
+		}
+	}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
-		add(c.RestartPolicy != nil, "spec.initContainers[%d].restartPolicy", i)
-		for _, field := range unsupportedIn(c) {
+		add(c.RestartPolicy != nil && initRole(c) != Sidecar,
+			"spec.initContainers[%d].restartPolicy", i)
+		for _, field := range unsupportedIn(c, spec) {
 			add(true, "spec.initContainers[%d].%s", i, field)
 		}
 	}
 	for i := range spec.Containers {
-		for _, field := range unsupportedIn(&spec.Containers[i]) {
+		add(spec.Containers[i].RestartPolicy != nil, "spec.containers[%d].restartPolicy", i)
+		for _, field := range unsupportedIn(&spec.Containers[i], spec) {
 			add(true, "spec.containers[%d].%s", i, field)
 		}
 	}
 	return found
 }
 
-func unsupportedIn(c *v1.Container) []string {
+func unsupportedIn(c *v1.Container, spec *v1.PodSpec) []string {
 	var found []string
 	add := func(missing bool, field string) {
 		if missing {
@@ -53,7 +60,8 @@ func unsupportedIn(c *v1.Container) []string {
 	}
 	add(len(c.EnvFrom) > 0, "envFrom")
 	for i := range c.Env {
-		add(c.Env[i].ValueFrom != nil, "env.valueFrom")
+		source := unsupportedSource(&c.Env[i], c, spec)
+		add(source != "", fmt.Sprintf("env[%d].valueFrom.%s", i, source))
 	}
 	add(len(c.VolumeMounts) > 0, "volumeMounts")
 	add(len(c.VolumeDevices) > 0, "volumeDevices")
@@ -61,7 +69,51 @@ func unsupportedIn(c *v1.Container) []string {
 	add(c.ReadinessProbe != nil, "readinessProbe")
 	add(c.StartupProbe != nil, "startupProbe")
 	add(c.Lifecycle != nil, "lifecycle")
-	add(c.SecurityContext != nil, "securityContext")
+	e := effective(spec, c)
+	add(e.WindowsOptions != nil, "securityContext.windowsOptions")
+	// Whom the container runs as is the image's choice then, and that is not read yet.
+	add(isTrue(e.RunAsNonRoot) && e.RunAsUser == nil,
+		"securityContext.runAsNonRoot without runAsUser")
+	add(e.RunAsGroup != nil && e.RunAsUser == nil, "securityContext.runAsGroup without runAsUser")
 	add(len(c.RestartPolicyRules) > 0, "restartPolicyRules")
 	return found
+}
+
+// unsupportedSource is what a variable cannot be taken from; empty if there is no such thing.
+func unsupportedSource(v *v1.EnvVar, c *v1.Container, spec *v1.PodSpec) string {
+	from := v.ValueFrom
+	switch {
+	case from == nil:
+		return ""
+	case from.ConfigMapKeyRef != nil:
+		return "configMapKeyRef"
+	case from.SecretKeyRef != nil:
+		return "secretKeyRef"
+	case from.FileKeyRef != nil:
+		return "fileKeyRef"
+	case from.FieldRef != nil:
+		// The IPs of the host are not known, and with its network they are the pod's.
+		path := from.FieldRef.FieldPath
+		if path == "status.hostIP" || path == "status.hostIPs" || spec.HostNetwork && isPodIP(path) {
+			return "fieldRef (" + path + ")"
+		}
+	case from.ResourceFieldRef != nil:
+		// How much storage the node has is not known.
+		if ref := from.ResourceFieldRef; ref.Resource == "limits.ephemeral-storage" &&
+			!limitsStorage(ref.ContainerName, c, spec) {
+			return "resourceFieldRef (limits.ephemeral-storage without a limit)"
+		}
+	}
+	return ""
+}
+
+// limitsStorage says whether a container has a limit of storage: that of the name, or c if empty.
+func limitsStorage(name string, c *v1.Container, spec *v1.PodSpec) bool {
+	has := func(o v1.Container) bool {
+		return o.Name == name && !o.Resources.Limits.StorageEphemeral().IsZero()
+	}
+	if name == "" {
+		return !c.Resources.Limits.StorageEphemeral().IsZero()
+	}
+	return slices.ContainsFunc(spec.InitContainers, has) || slices.ContainsFunc(spec.Containers, has)
 }

@@ -73,6 +73,9 @@ func (c *container) start(now time.Time) {
 	}
 	c.state, c.startedAt = running, now
 	c.pod.live++
+	if s := c.sandbox; s != nil && !slices.Contains(s.began, c.name) {
+		s.began = append(s.began, c.name)
+	}
 	h := c.pod.runsOf(c.name)
 	h.attempts = max(h.attempts, int64(c.attempt))
 }
@@ -102,10 +105,17 @@ func (c *container) graceDue() time.Duration {
 		due = c.grace
 	}
 	if due < 0 {
-		return graceDefault
+		due = graceDefault
+	}
+	if c.pod.sidecar(c.name) > 0 {
+		return min(due, sidecarGraceMin)
 	}
 	return due
 }
+
+// sidecarGraceMin is what a sidecar has at least when the app containers have used the grace
+// period up.
+const sidecarGraceMin = 2 * time.Second
 
 func (c *container) String() string {
 	return fmt.Sprintf("container %s #%d (%.12s) of pod %s", c.name, c.attempt, c.id, c.pod)

@@ -13,7 +13,7 @@ type initOrder struct{}
 
 func (*initOrder) entry() Entry {
 	return Entry{"init-order", "A container starts only when every init container before it " +
-		"has completed in the same sandbox."}
+		"has completed, and every sidecar has been started, in the same sandbox."}
 }
 
 func (*initOrder) fact(w *world, f *truth.Fact) *finding {
@@ -26,7 +26,7 @@ func (*initOrder) fact(w *world, f *truth.Fact) *finding {
 	}
 	missing := ""
 	for _, inits := range p.inits {
-		if missing = firstMissing(inits, f.Container, s); missing == "" {
+		if missing = p.firstMissing(inits, f.Container, s); missing == "" {
 			return nil
 		}
 	}
@@ -34,17 +34,21 @@ func (*initOrder) fact(w *world, f *truth.Fact) *finding {
 		return nil // nobody has ever said what its init containers are
 	}
 	return &finding{message: fmt.Sprintf("container %s (%.12s) of pod %s was started, but init "+
-		"container %s has not completed in sandbox %.12s", f.Container, f.ContainerID, p,
+		"container %s is not done in sandbox %.12s", f.Container, f.ContainerID, p,
 		missing, s.id)}
 }
 
 // firstMissing is the first init container that has not completed but has to before a given one.
-func firstMissing(inits []string, before string, s *sandbox) string {
+func (p *pod) firstMissing(inits []string, before string, s *sandbox) string {
 	for _, init := range inits {
 		if init == before {
 			return ""
 		}
-		if !slices.Contains(s.ended, init) {
+		done := s.ended
+		if p.sidecar(init) > 0 {
+			done = s.began
+		}
+		if !slices.Contains(done, init) {
 			return init
 		}
 	}

@@ -420,3 +420,38 @@ func TestDirectories(t *testing.T) {
 		}},
 	})
 }
+
+func TestSidecarOrder(t *testing.T) {
+	pod := func(s *story) (first, second, app run) {
+		p := spec("u1", always, "init-1", "init-2", "app")
+		restart := v1.ContainerRestartPolicyAlways
+		for i := range p.Spec.InitContainers {
+			p.Spec.InitContainers[i].RestartPolicy = &restart
+		}
+		s.want(p)
+		box := s.sandbox("u1", 0)
+		return s.start(box, "init-1", 0), s.start(box, "init-2", 0), s.start(box, "app", 0)
+	}
+	judge(t, []tale{
+		{"last first, after the app", "", func(s *story) {
+			first, second, app := pod(s)
+			s.Unwanted(s.now, "u1")
+			app.is(truth.StopRequested, "")
+			app.exit(143, truth.CauseStop)
+			second.is(truth.StopRequested, "")
+			second.exit(143, truth.CauseStop)
+			first.is(truth.StopRequested, "")
+		}},
+		{"while the app runs", "sidecar-order", func(s *story) {
+			_, second, _ := pod(s)
+			s.Unwanted(s.now, "u1")
+			second.is(truth.StopRequested, "")
+		}},
+		{"first first", "sidecar-order", func(s *story) {
+			first, _, app := pod(s)
+			s.Unwanted(s.now, "u1")
+			app.exit(143, truth.CauseStop)
+			first.is(truth.StopRequested, "")
+		}},
+	})
+}

@@ -24,6 +24,7 @@ type pod struct {
 	loosest     v1.RestartPolicy // of all policies it had; empty: it was never wanted
 	graceLeast  time.Duration    // of all it had
 	inits       [][]string       // the different lists of init containers it had
+	sidecars    map[string]int   // places of the sidecars it has, or had last
 
 	sandboxes  []*sandbox   // that exist, in order of creation
 	containers []*container // likewise
@@ -77,6 +78,7 @@ func (p *pod) want(now time.Time, spec *v1.Pod) {
 	if p.wishes == 1 || grace < p.graceLeast {
 		p.graceLeast = grace
 	}
+	p.sidecars = sidecarsOf(spec)
 	var inits []string
 	for i := range spec.Spec.InitContainers {
 		inits = append(inits, spec.Spec.InitContainers[i].Name)

@@ -27,6 +27,9 @@ func (*policy) fact(w *world, f *truth.Fact) *finding {
 	if last == nil || last == c || last.hash != c.hash || !last.ran() {
 		return nil
 	}
+	if c.pod.sidecar(c.name) > 0 {
+		return nil // it runs again whatever the pod's policy says
+	}
 	init := c.pod.isInit(c.name)
 	if init && last.sandbox != c.sandbox {
 		return nil

@@ -127,10 +127,17 @@ func (p *pod) lacksContainer(s *sandbox, now time.Time) string {
 	initialised := p.initialised(s)
 	for i := range p.spec.Spec.InitContainers {
 		name := p.spec.Spec.InitContainers[i].Name
-		if initialised || slices.Contains(s.ended, name) {
+		sidecar := p.sidecar(name) > 0
+		if !sidecar && (initialised || slices.Contains(s.ended, name)) {
 			continue
 		}
 		c := p.newest(name)
+		if sidecar && c != nil && c.sandbox == s && (initialised || c.state == running) {
+			if what := p.lacksProcess(c, now); what != "" {
+				return what
+			}
+			continue
+		}
 		if c == nil || c.sandbox != s {
 			return fmt.Sprintf("init container %s has not run in its sandbox", name)
 		}
@@ -179,7 +186,7 @@ func (p *pod) lacksProcess(c *container, now time.Time) string {
 func (p *pod) over() bool {
 	for i := range p.spec.Spec.InitContainers {
 		c := p.newest(p.spec.Spec.InitContainers[i].Name)
-		if c != nil && c.state == exited && c.code != 0 &&
+		if c != nil && c.state == exited && c.code != 0 && p.sidecar(c.name) == 0 &&
 			p.spec.Spec.RestartPolicy == v1.RestartPolicyNever {
 			return true
 		}
@@ -195,6 +202,9 @@ func (p *pod) over() bool {
 
 // final says whether the restart policy leaves an exited app container as it is.
 func (p *pod) final(c *container) bool {
+	if p.sidecar(c.name) > 0 {
+		return false
+	}
 	switch p.spec.Spec.RestartPolicy {
 	case v1.RestartPolicyNever:
 		return true

@@ -163,7 +163,7 @@ func TestCatalogue(t *testing.T) {
 		}
 		seen[e.Name] = true
 	}
-	if len(seen) != 12 {
+	if len(seen) != 13 {
 		t.Errorf("%d oracles", len(seen))
 	}
 }

@@ -51,6 +51,13 @@ func (w *world) misreported(status *v1.ContainerStatus) *finding {
 }
 
 func allReady(pod *v1.Pod) bool {
+	places := sidecarsOf(pod)
+	for i := range pod.Status.InitContainerStatuses {
+		s := &pod.Status.InitContainerStatuses[i]
+		if places[s.Name] > 0 && !s.Ready {
+			return false
+		}
+	}
 	for i := range pod.Status.ContainerStatuses {
 		if !pod.Status.ContainerStatuses[i].Ready {
 			return false

@@ -76,6 +76,9 @@ func (w *world) misshown(p *pod, shown *v1.Pod) string {
 		name := p.spec.Spec.InitContainers[i].Name
 		c := p.newest(name)
 		done := c != nil && c.state == exited && c.code == 0
+		if p.sidecar(name) > 0 {
+			done = c != nil && c.state == running
+		}
 		what := w.misshownRun(name, c, done, shown.Status.InitContainerStatuses)
 		if what != "" {
 			return what
@@ -144,7 +147,13 @@ func (p *pod) phase() v1.PodPhase {
 	if !p.initialised(s) {
 		for i := range p.spec.Spec.InitContainers {
 			name := p.spec.Spec.InitContainers[i].Name
-			if c := p.newest(name); c == nil || c.sandbox != s || c.state != exited || c.code != 0 {
+			c := p.newest(name)
+			switch {
+			case c == nil || c.sandbox != s:
+				return v1.PodPending
+			case p.sidecar(name) > 0 && c.state != running:
+				return v1.PodPending
+			case p.sidecar(name) == 0 && (c.state != exited || c.code != 0):
 				return v1.PodPending
 			}
 		}

@@ -55,6 +55,7 @@ func (u *undisturbed) suspect(w *world, f *truth.Fact) {
 	case p.spec == nil, p.loose(), p.respecified, len(p.full.pods) > 1:
 	case p.wishes > 1 && f.Time.Sub(p.wishedAt) < noticedAfter:
 	case !p.current(c), !c.sandbox.ready, c.sandbox != p.newestSandbox():
+	case p.sidecar(c.name) > 0 && p.over(): // nobody needs it any more
 	default:
 		when := "while the agent was down"
 		if !w.dead {

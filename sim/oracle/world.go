@@ -35,6 +35,7 @@ type sandbox struct {
 	pod     *pod
 	attempt uint32
 	ready   bool
+	began   []string // containers that were started in it
 	ended   []string // containers of which a run in it has ended with exit code 0
 }
 

@@ -1,0 +1,213 @@
+package pod
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// What a container finds in its environment: values of the spec, and what it is told of its pod
+// and its resources (the downward API).
+
+// environment is the variables of a container. References to earlier ones are expanded in what
+// the spec gives as a value, and not in what comes from elsewhere. It fails if a variable has no
+// value. The pod's IPs are there once envReady says so.
+func (p *Pod) environment(want *v1.Container, node *Node) ([]*runtimeapi.KeyValue, error) {
+	var env []*runtimeapi.KeyValue
+	for i := range want.Env {
+		v := &want.Env[i]
+		value := expand(v.Value, env)
+		if v.ValueFrom != nil {
+			var err error
+			if value, err = p.valueFrom(v.ValueFrom, want, node); err != nil {
+				return nil, fmt.Errorf("environment variable %s: %w", v.Name, err)
+			}
+		}
+		env = append(env, &runtimeapi.KeyValue{Key: v.Name, Value: []byte(value)})
+	}
+	return env, nil
+}
+
+// envReady says whether all that the variables are taken from is known: the IPs of the pod are
+// when the sandbox has been inspected.
+func (p *Pod) envReady(want *v1.Container) bool {
+	return p.current().Inspected || !slices.ContainsFunc(want.Env, needsPodIP)
+}
+
+func needsPodIP(v v1.EnvVar) bool {
+	return v.ValueFrom != nil && v.ValueFrom.FieldRef != nil &&
+		isPodIP(v.ValueFrom.FieldRef.FieldPath)
+}
+
+func isPodIP(path string) bool { return path == fieldPodIP || path == fieldPodIPs }
+
+// callConfigure stands, in problems, for what comes before the request that makes a container.
+const callConfigure = "ConfigureContainer"
+
+// misconfigured reports whether a container cannot be made as the spec wants it, and notes why.
+// That follows from the spec alone, so there is nothing to wait for and nothing is tried again.
+func (p *Pod) misconfigured(want *v1.Container, node *Node) bool {
+	err := p.asRoot(want)
+	if err == nil {
+		_, err = p.environment(want, node)
+	}
+	p.solved(want.Name, callConfigure)
+	if err == nil {
+		return false
+	}
+	pr := p.problem(want.Name)
+	if pr == nil {
+		p.Problems = append(p.Problems, Problem{})
+		pr = &p.Problems[len(p.Problems)-1]
+	}
+	*pr = Problem{
+		Container: want.Name, Call: callConfigure,
+		Reason: "CreateContainerConfigError", Message: err.Error(),
+	}
+	return true
+}
+
+func (p *Pod) valueFrom(from *v1.EnvVarSource, want *v1.Container, node *Node) (string, error) {
+	switch {
+	case from.FieldRef != nil:
+		return p.field(from.FieldRef.FieldPath)
+	case from.ResourceFieldRef != nil:
+		return p.resourceField(from.ResourceFieldRef, want, node)
+	}
+	return "", fmt.Errorf("its source is not supported")
+}
+
+const (
+	fieldPodIP  = "status.podIP"
+	fieldPodIPs = "status.podIPs"
+)
+
+// field is the value of a field of the pod. A label or annotation that there is not is empty.
+func (p *Pod) field(path string) (string, error) {
+	switch path {
+	case "metadata.name":
+		return p.Name, nil
+	case "metadata.namespace":
+		return p.Namespace, nil
+	case "metadata.uid":
+		return p.UID, nil
+	case "spec.nodeName":
+		return p.Spec.Spec.NodeName, nil
+	case "spec.serviceAccountName":
+		return p.Spec.Spec.ServiceAccountName, nil
+	case fieldPodIP:
+		first, _, _ := strings.Cut(strings.Join(p.current().IPs, ","), ",")
+		return first, nil
+	case fieldPodIPs:
+		return strings.Join(p.current().IPs, ","), nil
+	}
+	if name, subscript := strings.CutSuffix(path, "']"); subscript {
+		switch object, key, _ := strings.Cut(name, "['"); object {
+		case "metadata.labels":
+			return p.Spec.Labels[key], nil
+		case "metadata.annotations":
+			return p.Spec.Annotations[key], nil
+		}
+	}
+	return "", fmt.Errorf("unsupported fieldPath: %s", path)
+}
+
+// resourceField is a request or limit of a container, this one or another of the pod, divided by
+// the divisor and rounded up.
+func (p *Pod) resourceField(ref *v1.ResourceFieldSelector, want *v1.Container,
+	node *Node) (string, error) {
+	if ref.ContainerName != "" {
+		if want = p.want(ref.ContainerName); want == nil {
+			return "", fmt.Errorf("container %s not found", ref.ContainerName)
+		}
+	}
+	kind, text, _ := strings.Cut(ref.Resource, ".")
+	name := v1.ResourceName(text)
+	var quantity resource.Quantity
+	switch kind {
+	case "requests":
+		quantity = want.Resources.Requests[name]
+	case "limits":
+		quantity = limit(want, name, node)
+	default:
+		return "", fmt.Errorf("unsupported container resource: %s", ref.Resource)
+	}
+	divisor := ref.Divisor
+	if divisor.IsZero() {
+		divisor = resource.MustParse("1")
+	}
+	if name == v1.ResourceCPU {
+		return quotient(quantity.MilliValue(), divisor.MilliValue()), nil
+	}
+	return quotient(quantity.Value(), divisor.Value()), nil
+}
+
+// limit is the limit of a container. Without one it is what the node has.
+func limit(c *v1.Container, name v1.ResourceName, node *Node) resource.Quantity {
+	set := c.Resources.Limits[name]
+	switch {
+	case !set.IsZero():
+		return set
+	case name == v1.ResourceCPU:
+		return *resource.NewQuantity(int64(node.CPUs), resource.DecimalSI)
+	case name == v1.ResourceMemory:
+		return *resource.NewQuantity(node.MemoryBytes, resource.BinarySI)
+	}
+	return set
+}
+
+// quotient is a/b rounded up, for a that is not negative and b that is positive.
+func quotient(a, b int64) string {
+	q := a / b
+	if a%b > 0 {
+		q++
+	}
+	return strconv.FormatInt(q, 10)
+}
+
+func expandAll(texts []string, env []*runtimeapi.KeyValue) []string {
+	var expanded []string
+	for _, text := range texts {
+		expanded = append(expanded, expand(text, env))
+	}
+	return expanded
+}
+
+// expand replaces $(NAME) by the variable's value. A name that is not known stays as it is, and
+// $$ is a dollar sign that begins no reference.
+func expand(text string, env []*runtimeapi.KeyValue) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(text, "$")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		name, rest, closed := strings.Cut(strings.TrimPrefix(after, "("), ")")
+		switch {
+		case strings.HasPrefix(after, "$"):
+			b.WriteByte('$')
+			text = after[1:]
+		case !strings.HasPrefix(after, "(") || !closed:
+			b.WriteByte('$')
+			text = after
+		default:
+			b.WriteString(lookup(name, env))
+			text = rest
+		}
+	}
+}
+
+func lookup(name string, env []*runtimeapi.KeyValue) string {
+	for i := len(env) - 1; i >= 0; i-- {
+		if env[i].Key == name {
+			return string(env[i].Value)
+		}
+	}
+	return "$(" + name + ")"
+}
