@@ -262,6 +262,21 @@ func TestAHalfWrittenManifest(t *testing.T) {
 	}
 }
 
+// An agent that starts while a manifest is half written does not take its pod for unwanted.
+func TestAHalfWrittenManifestAtStart(t *testing.T) {
+	n := boot(map[string]string{"web.yaml": web})
+	n.pass(5 * time.Second)
+	n.takeCalls()
+	n.manifests["web.yaml"] = web[:40]
+	n.restart()
+	n.pass(500 * time.Millisecond)
+	n.manifests["web.yaml"] = web
+	n.pass(time.Minute)
+	if got := n.takeCalls(); got != "" {
+		t.Errorf("it led to %q", got)
+	}
+}
+
 func TestSnapshotIsTheWholeState(t *testing.T) {
 	n := boot(map[string]string{"web.yaml": web})
 	n.pass(3 * time.Second)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/manifest"
@@ -55,7 +56,8 @@ func same(x, y *v1.Pod) bool {
 		return x == y
 	}
 	const seen = manifest.ConfigSeenAnnotation
-	return x.UID == y.UID && x.Annotations[seen] == y.Annotations[seen]
+	return x == y || x.UID == y.UID && x.Annotations[seen] == y.Annotations[seen] &&
+		equality.Semantic.DeepEqual(x.Spec, y.Spec) // two files may be seen at one instant
 }
 
 func (a *Agent) reportRefused(refused map[string]string) {

@@ -49,9 +49,7 @@ func (m *manifests) change(c *Change) {
 		r.disk.Write(file, data)
 		return
 	}
-	torn := time.Duration(c.Torn)
-	r.agenda.After(torn, func() { m.want(c.File, pod) })
-	r.disk.WriteTorn(file, data, torn)
+	r.disk.WriteTorn(file, data, time.Duration(c.Torn), func() { m.want(c.File, pod) })
 }
 
 // want tells the judges what a file says now.

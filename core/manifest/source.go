@@ -37,8 +37,8 @@ type Source struct {
 	Node   string        `json:"node"`
 	Period time.Duration `json:"period"`
 
-	// Ready says that everything has been read at least once. Before that the absence of a pod
-	// means nothing.
+	// Ready says that everything has been read at least once, and that what is broken has been
+	// so for a while. Before that the absence of a pod means nothing.
 	Ready bool             `json:"ready"`
 	Files map[string]*File `json:"files,omitempty"` // by name
 
@@ -130,7 +130,9 @@ func (s *Source) take(files []world.File, out *op.Out) {
 				s.Files[read.Name] = known
 			}
 		default:
-			s.Files[read.Name] = s.parse(read, known, out)
+			file := s.parse(read, known, out)
+			s.Files[read.Name] = file
+			complete = complete && !s.unbelieved(file, out.Now())
 		}
 	}
 	s.Ready = s.Ready || complete
@@ -143,10 +145,9 @@ func (s *Source) parse(read world.File, known *File, out *op.Out) *File {
 	sum := sha256.Sum256(read.Data)
 	file := &File{Name: read.Name, Sum: hex.EncodeToString(sum[:]), Since: out.Now()}
 	if known != nil && known.Sum == file.Sum {
-		if known.Broken != "" && out.Now().Sub(known.Since) >= believeBroken {
+		if known.Broken != "" && !s.unbelieved(known, out.Now()) {
 			known.Pod = nil
 		}
-		s.rereadBroken(known, out.Now())
 		return known
 	}
 	pod, warnings, err := s.decode(read)
@@ -159,7 +160,6 @@ func (s *Source) parse(read world.File, known *File, out *op.Out) *File {
 			file.Pod = known.Pod
 		}
 		out.Log(world.LevelError, "manifest skipped", "file", read.Name, "error", file.Broken)
-		s.rereadBroken(file, out.Now())
 		return file
 	}
 	if pod != nil {
@@ -180,10 +180,16 @@ func (s *Source) decode(read world.File) (*v1.Pod, []string, error) {
 	return Decode(file, read.Data, s.Node)
 }
 
-func (s *Source) rereadBroken(file *File, now time.Time) {
-	if at := now.Add(believeBroken); file.Broken != "" && file.Pod != nil && at.Before(s.NextAt) {
+// unbelieved says whether a file is broken, but has not been so for long enough to believe that
+// it is meant to be: it is read again soon.
+func (s *Source) unbelieved(file *File, now time.Time) bool {
+	if file.Broken == "" || now.Sub(file.Since) >= believeBroken {
+		return false
+	}
+	if at := file.Since.Add(believeBroken); at.Before(s.NextAt) {
 		s.NextAt = at
 	}
+	return true
 }
 
 // rejectTwins skips files whose pod has the UID of another file's pod: the first name wins, for

@@ -101,8 +101,10 @@ func (p *Pod) field(path string) (string, error) {
 	case "spec.serviceAccountName":
 		return p.Spec.Spec.ServiceAccountName, nil
 	case fieldPodIP:
-		first, _, _ := strings.Cut(strings.Join(p.current().IPs, ","), ",")
-		return first, nil
+		if ips := p.current().IPs; len(ips) > 0 {
+			return ips[0], nil
+		}
+		return "", nil
 	case fieldPodIPs:
 		return strings.Join(p.current().IPs, ","), nil
 	}

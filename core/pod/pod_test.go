@@ -182,3 +182,26 @@ func TestTerminalPhaseIsAbsorbing(t *testing.T) {
 		}
 	}
 }
+
+// A sidecar lets the next container start once it runs, is restarted whatever the policy says,
+// and does not keep the pod from completing.
+func TestSidecar(t *testing.T) {
+	pod := spec(v1.RestartPolicyNever, "proxy", "web")
+	always := v1.ContainerRestartPolicyAlways
+	pod.Spec.InitContainers[0].RestartPolicy = &always
+	p := facts(pod, run("proxy", 0, Created))
+	if p.initialized() {
+		t.Error("the app may start before its sidecar runs")
+	}
+	p = facts(pod, run("proxy", 0, Running))
+	if !p.initialized() {
+		t.Error("the app waits for a sidecar that runs")
+	}
+	p = facts(pod, failed("proxy", 0, 0), run("web", 0, Running))
+	if got, _ := p.next(p.want("proxy"), Sidecar, t0.Add(time.Hour)); got != Create {
+		t.Errorf("a sidecar that has crashed: %s, want Create", got)
+	}
+	if p = facts(pod, run("proxy", 0, Running), run("web", 0, Exited)); !p.completed() {
+		t.Error("a pod does not complete because its sidecar runs")
+	}
+}

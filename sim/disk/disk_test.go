@@ -120,8 +120,8 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestTornWrite(t *testing.T) {
-	w := newWorld(1, nil)
-	w.disk.WriteTorn("/m/a", []byte("1234"), time.Second)
+	w, finished := newWorld(1, nil), 0
+	w.disk.WriteTorn("/m/a", []byte("1234"), time.Second, func() { finished++ })
 	if data, _ := w.disk.Read("/m/a"); string(data) != "12" {
 		t.Errorf("at first: %q", data)
 	}
@@ -129,11 +129,14 @@ func TestTornWrite(t *testing.T) {
 	if data, _ := w.disk.Read("/m/a"); string(data) != "1234" {
 		t.Errorf("at last: %q", data)
 	}
-	w.disk.WriteTorn("/m/a", []byte("5678"), time.Second)
+	w.disk.WriteTorn("/m/a", []byte("5678"), time.Second, func() { finished++ })
 	w.disk.Remove("/m/a")
 	w.Sleep(2 * time.Second)
 	if w.disk.Exists("/m/a") {
 		t.Error("a torn write went on in a file that was removed")
+	}
+	if finished != 1 {
+		t.Errorf("%d writes were finished, want 1", finished)
 	}
 }
 

@@ -24,13 +24,14 @@ func (d *Disk) Write(p string, data []byte) {
 	d.notify(p)
 }
 
-// WriteTorn writes the first half of a file now and the whole of it when takes has passed, if it
-// is still there then.
-func (d *Disk) WriteTorn(p string, data []byte, takes time.Duration) {
+// WriteTorn writes the first half of a file now and the whole of it when takes has passed, if
+// nobody has removed or written it by then. Finish is called just before the whole is there.
+func (d *Disk) WriteTorn(p string, data []byte, takes time.Duration, finish func()) {
 	d.Write(p, data[:len(data)/2])
 	half := d.at(p)
 	d.opts.Agenda.After(takes, func() {
 		if d.at(p) == half {
+			finish()
 			d.Write(p, data)
 		}
 	})

@@ -86,7 +86,10 @@ func (c *container) exit(f *truth.Fact) {
 	}
 	c.state, c.exitedAt, c.code, c.cause = exited, f.Time, f.ExitCode, f.Cause
 	h := c.pod.runsOf(c.name)
-	h.last, h.attempts = c, max(h.attempts, int64(c.attempt))
+	h.last = c
+	if c.ran() { // a start that failed late may go unnoticed before the record is removed
+		h.attempts = max(h.attempts, int64(c.attempt))
+	}
 	if s := c.sandbox; s != nil && c.ran() && c.code == 0 && !slices.Contains(s.ended, c.name) {
 		s.ended = append(s.ended, c.name)
 	}

@@ -34,7 +34,7 @@ func (*counts) fact(w *world, f *truth.Fact) *finding {
 			h.attempts)}
 	}
 	made := restartsOf(f)
-	if h.last == nil || h.last.restarts < 0 || made < 0 || made > h.last.restarts {
+	if h.last == nil || !h.last.ran() || h.last.restarts < 0 || made < 0 || made > h.last.restarts {
 		return nil
 	}
 	return &finding{message: fmt.Sprintf("container %s (%.12s) of pod %s was created with "+

@@ -36,6 +36,9 @@ func (*grace) fact(w *world, f *truth.Fact) *finding {
 	if f.Kind != truth.KillRequested || !byAgent(f.Cause) {
 		return nil
 	}
+	if f.Cause == truth.CauseSandbox && c.pod.removals > 0 && c.pod.spec != nil {
+		return nil // a stop of when the manifest was gone, by an agent that has died, came late
+	}
 	due := c.graceDue()
 	if c.stopAt.IsZero() {
 		if due == 0 || f.Cause != truth.CauseStop && f.Time.Sub(c.startedAt) < unknowable {
