@@ -6,6 +6,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/image"
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
 )
 
 func field(path string) *v1.EnvVarSource {
@@ -132,6 +137,40 @@ func TestEnvReady(t *testing.T) {
 	}
 }
 
+// The answer to the inspection is what gets the container made, and with the IP of its sandbox.
+func TestPodIPReachesTheContainer(t *testing.T) {
+	p := facts(spec(v1.RestartPolicyAlways, "", "web"))
+	p.want("web").Env = []v1.EnvVar{{Name: "IP", ValueFrom: field("status.podIP")}}
+	p.Sandboxes[0].Inspected, p.Dir, p.LogDirs = false, true, []string{"web"}
+	var table op.Table
+	env := &Env{Node: &Node{}, Out: &op.Out{}, Images: &image.Store{
+		Images: map[string]*image.Image{"i": {ID: "sha", PulledAt: t0.Add(1)}},
+	}}
+	env.Out.Begin(&table, t0)
+	p.Plan(env)
+	inspect := p.Sandboxes[0].InspectOp
+	if inspect == 0 || p.Op != 0 {
+		t.Fatalf("inspection %d, operation %d; want only an inspection", inspect, p.Op)
+	}
+	record, _ := table.Settle(inspect)
+	p.Answered(inspect, record, world.Event{Time: t0, Body: &runtimeapi.PodSandboxStatusResponse{
+		Status: &runtimeapi.PodSandboxStatus{
+			Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.9"},
+		},
+	}}, env)
+	env.Out.Begin(&table, t0)
+	p.Plan(env)
+	for _, effect := range env.Out.Take() {
+		if create, ok := effect.Body.(*runtimeapi.CreateContainerRequest); ok {
+			if got := create.Config.Envs; len(got) != 1 || string(got[0].Value) != "10.0.0.9" {
+				t.Errorf("environment %v, want the IP 10.0.0.9", got)
+			}
+			return
+		}
+	}
+	t.Errorf("no container is made: %v", env.Out.Take())
+}
+
 func TestUnsupportedSources(t *testing.T) {
 	for _, test := range []struct {
 		from *v1.EnvVarSource
@@ -146,6 +185,7 @@ func TestUnsupportedSources(t *testing.T) {
 		{field("status.hostIPs"), false, "fieldRef (status.hostIPs)"},
 		{resourceOf("", "limits.cpu", ""), false, ""},
 		{resourceOf("setup", "limits.ephemeral-storage", ""), false, ""},
+		{resourceOf("other", "limits.ephemeral-storage", ""), false, ""},
 		{resourceOf("", "requests.ephemeral-storage", ""), false, ""},
 		{resourceOf("", "limits.ephemeral-storage", ""), false,
 			"resourceFieldRef (limits.ephemeral-storage without a limit)"},

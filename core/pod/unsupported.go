@@ -108,12 +108,15 @@ func unsupportedSource(v *v1.EnvVar, c *v1.Container, spec *v1.PodSpec) string {
 }
 
 // limitsStorage says whether a container has a limit of storage: that of the name, or c if empty.
+// One that there is not is for the status to tell.
 func limitsStorage(name string, c *v1.Container, spec *v1.PodSpec) bool {
-	has := func(o v1.Container) bool {
-		return o.Name == name && !o.Resources.Limits.StorageEphemeral().IsZero()
+	named := func(o v1.Container) bool { return o.Name == name }
+	if i := slices.IndexFunc(spec.Containers, named); i >= 0 {
+		c = &spec.Containers[i]
+	} else if i := slices.IndexFunc(spec.InitContainers, named); i >= 0 {
+		c = &spec.InitContainers[i]
+	} else if name != "" {
+		return true
 	}
-	if name == "" {
-		return !c.Resources.Limits.StorageEphemeral().IsZero()
-	}
-	return slices.ContainsFunc(spec.InitContainers, has) || slices.ContainsFunc(spec.Containers, has)
+	return !c.Resources.Limits.StorageEphemeral().IsZero()
 }
