@@ -136,6 +136,7 @@ func (p *Pod) kill(reason string, now time.Time) {
 	}
 	p.Stage = Terminating
 	p.Kill = Kill{Reason: reason, At: now, Grace: p.grace()}
+	p.Stale = now // nothing is concluded before what runs has been looked at once more
 }
 
 // graceDefault is the API's default for terminationGracePeriodSeconds.

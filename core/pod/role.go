@@ -75,7 +75,7 @@ func (p *Pod) stopAll(env *Env, w *waits) bool {
 			p.stop(c, grace, env, w)
 		}
 	}
-	if last != nil && last.Sidecar != 0 {
+	if last != nil && last.Sidecar != 0 && p.settled() { // nothing else may be about to start
 		if p.Stage != Syncing {
 			left := grace - env.Out.Now().Sub(p.Kill.At)
 			grace = max(left, min(sidecarGraceMin, grace))
