@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
 	"seedlet.dev/core/config"
 	"seedlet.dev/core/manifest"
+	"seedlet.dev/core/pod"
 )
 
 // Plan says exactly what happens in a run. Times are counted from its start. It is a file: what
@@ -132,10 +132,6 @@ func ParsePlan(file string, data []byte) (*Plan, error) {
 	if err := decode(file, data, "Plan", p); err != nil {
 		return nil, err
 	}
-	if p.APIVersion != APIVersion || p.Kind != "Plan" {
-		return nil, fmt.Errorf("%s: want apiVersion %s, kind Plan; have %q, %q",
-			file, APIVersion, p.APIVersion, p.Kind)
-	}
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -170,34 +166,28 @@ func (p *Plan) Validate() error {
 	if err := s.validatePods(); err != nil {
 		return err
 	}
+	ids := map[string]bool{}
 	for i := range s.Faults {
+		if id := s.Faults[i].ID; ids[id] {
+			return fmt.Errorf("spec.faults[%d].id: %q is that of another fault", i, id)
+		}
+		ids[s.Faults[i].ID] = true
 		if err := s.Faults[i].validate(); err != nil {
 			return fmt.Errorf("spec.faults[%d].%w", i, err)
 		}
 	}
-	for i, k := range s.AgentKills {
-		if (k.At == 0) == (k.AfterEffects <= 0) {
-			return fmt.Errorf("spec.agentKills[%d]: want either at or afterEffects above 0", i)
-		}
-	}
-	for i, e := range s.Expect {
-		if !knownPhase(e.Phase) {
-			return fmt.Errorf("spec.expect[%d].phase: want Pending, Running, Succeeded or Failed, "+
-				"have %q", i, e.Phase)
-		}
-	}
-	return nil
+	return s.validateStrikes()
 }
 
 func (s *PlanSpec) validatePods() error {
 	names := map[string]bool{}
 	for i := range s.Pods {
-		pod := &s.Pods[i]
-		if pod.Name == "" || names[pod.Name] {
-			return fmt.Errorf("spec.pods[%d].name: want a name of its own, have %q", i, pod.Name)
+		p := &s.Pods[i]
+		if p.Name == "" || names[p.Name] {
+			return fmt.Errorf("spec.pods[%d].name: want a name of its own, have %q", i, p.Name)
 		}
-		names[pod.Name] = true
-		if _, err := pod.decode("manifest"); err != nil {
+		names[p.Name] = true
+		if err := p.validate(); err != nil {
 			return fmt.Errorf("spec.pods[%d].%w", i, err)
 		}
 	}
@@ -211,17 +201,74 @@ func (s *PlanSpec) validatePods() error {
 			return fmt.Errorf("spec.manifests[%d].pod: no pod is called %q", i, c.Pod)
 		case strings.Contains(c.Note, "\n"):
 			return fmt.Errorf("spec.manifests[%d].note: want one line", i)
+		case c.At > s.Duration:
+			return fmt.Errorf("spec.manifests[%d].at: %s is after spec.duration, %s", i, c.At,
+				s.Duration)
+		}
+	}
+	return nil
+}
+
+// validateStrikes checks what is ended from outside, and what is expected in the end.
+func (s *PlanSpec) validateStrikes() error {
+	for i, k := range s.AgentKills {
+		if (k.At == 0) == (k.AfterEffects <= 0) {
+			return fmt.Errorf("spec.agentKills[%d]: want either at or afterEffects above 0", i)
 		}
 	}
 	for i, k := range s.Kills {
-		if !names[k.Pod] {
+		victim := s.pod(k.Pod)
+		switch {
+		case victim == nil:
 			return fmt.Errorf("spec.kills[%d].pod: no pod is called %q", i, k.Pod)
+		case !slices.Contains(containersOf(victim.Manifest), k.Container):
+			return fmt.Errorf("spec.kills[%d].container: pod %s has no container %q", i, k.Pod,
+				k.Container)
+		case k.ExitCode < 0 || k.ExitCode > 255:
+			return fmt.Errorf("spec.kills[%d].exitCode: want 0 to 255, have %d", i, k.ExitCode)
 		}
 	}
 	for i, k := range s.Sandboxes {
-		if !names[k.Pod] {
+		if s.pod(k.Pod) == nil {
 			return fmt.Errorf("spec.sandboxKills[%d].pod: no pod is called %q", i, k.Pod)
 		}
+	}
+	for i, e := range s.Expect {
+		switch {
+		case !knownPhase(e.Phase):
+			return fmt.Errorf("spec.expect[%d].phase: want Pending, Running, Succeeded or Failed, "+
+				"have %q", i, e.Phase)
+		case e.RestartsAtLeast < 0:
+			return fmt.Errorf("spec.expect[%d].restartsAtLeast: want 0 or more, have %d", i,
+				e.RestartsAtLeast)
+		}
+	}
+	return nil
+}
+
+// pod is an entry of pods; nil if there is none of this name.
+func (s *PlanSpec) pod(name string) *PlanPod {
+	i := slices.IndexFunc(s.Pods, func(p PlanPod) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.Pods[i]
+}
+
+// validate checks that a pod is one that the agent runs: what it refuses cannot come right.
+func (p *PlanPod) validate() error {
+	is, warnings, err := manifest.Decode("manifest", p.text(), nodeName)
+	switch {
+	case err != nil:
+		return err
+	case is == nil:
+		return errors.New("manifest: it is empty")
+	case len(warnings) > 0:
+		return errors.New(warnings[0])
+	}
+	if missing := pod.Unsupported(is); len(missing) > 0 {
+		return fmt.Errorf("manifest: the agent does not support %s yet",
+			strings.Join(missing, ", "))
 	}
 	return nil
 }
@@ -233,15 +280,6 @@ func (p *PlanPod) text() []byte {
 		panic("sim: a manifest cannot be written: " + err.Error())
 	}
 	return append(data, '\n')
-}
-
-// decode is the pod as the agent has to understand it when it reads it from the given file.
-func (p *PlanPod) decode(file string) (*v1.Pod, error) {
-	pod, _, err := manifest.Decode(file, p.text(), nodeName)
-	if err == nil && pod == nil {
-		err = errors.New("manifest: it is empty")
-	}
-	return pod, err
 }
 
 // behaviour is what the processes of a container do.

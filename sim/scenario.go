@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -129,10 +130,6 @@ func ParseScenario(file string, data []byte, dir fs.FS) (*Scenario, error) {
 	if err := decode(file, data, "Scenario", s); err != nil {
 		return nil, err
 	}
-	if s.APIVersion != APIVersion || s.Kind != "Scenario" {
-		return nil, fmt.Errorf("%s: want apiVersion %s, kind Scenario; have %q, %q",
-			file, APIVersion, s.APIVersion, s.Kind)
-	}
 	for i := range s.Spec.Pods {
 		if err := s.Spec.Pods[i].load(path.Dir(file), dir); err != nil {
 			return nil, fmt.Errorf("%s: spec.pods[%d]%w", file, i, err)
@@ -208,6 +205,12 @@ func decode(file string, data []byte, kind string, into any) error {
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
+	}
+	var is struct{ APIVersion, Kind string }
+	if json.Unmarshal(doc, &is) == nil && (is.APIVersion != APIVersion || is.Kind != kind) &&
+		kind != "Pod" {
+		return fmt.Errorf("%s: want apiVersion %s, kind %s; have %q, %q", file, APIVersion, kind,
+			is.APIVersion, is.Kind)
 	}
 	unknown, err := document.Decode(doc, into)
 	if err == nil && len(unknown) > 0 {

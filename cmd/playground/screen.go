@@ -41,7 +41,8 @@ func (s *screen) draw(pods []v1.Pod, now time.Time) {
 			pod.Name, status(pod), ready(pod), restarts(pod))
 		if s.shown[pod.Name] != line {
 			s.shown[pod.Name] = line
-			fmt.Fprintf(s.out, "%5.1fs  %s\n", now.Sub(s.start).Seconds(), line)
+			fmt.Fprintf(s.out, "%5.1fs  %s  age %s\n", now.Sub(s.start).Seconds(), line,
+				age(pod, now))
 		}
 	}
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -37,7 +39,12 @@ func (s *source) plan(name string) (*sim.Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--plan: %w", err)
 	}
-	return sim.ParsePlan(s.file, data)
+	plan, err := sim.ParsePlan(s.file, data)
+	if err == nil && plan.Spec.Scenario != scenario.Metadata.Name {
+		err = fmt.Errorf("%s: it is a plan of scenario %s, not of %s", s.file,
+			plan.Spec.Scenario, name)
+	}
+	return plan, err
 }
 
 func planCommand() *cobra.Command {
@@ -73,6 +80,9 @@ func replayCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if until == 0 && c.Flags().Changed("until") {
+				return fmt.Errorf("--until 0: events are counted from 1")
+			}
 			if dump != "" && until == 0 {
 				return fmt.Errorf("--dump %s: needs --until EVENT, the event to dump the state at",
 					dump)
@@ -82,7 +92,7 @@ func replayCommand() *cobra.Command {
 	}
 	from.flags(c, true)
 	c.Flags().Uint64Var(&until, "until", 0, "stop after this event")
-	c.Flags().StringVar(&dump, "dump", "", "write the agent's state at that event to a file")
+	c.Flags().StringVar(&dump, "dump", "", "write the agent's state at that event to a file; - is the output")
 	c.Flags().BoolVar(&log, "log", false, "print every event and effect")
 	return c
 }
@@ -103,7 +113,17 @@ func replay(w io.Writer, plan *sim.Plan, until uint64, dump string, log bool) er
 		return fmt.Errorf("--until %d: the run has only %d events", until, verdict.Events)
 	}
 	if dump != "" && verdict.State != nil {
-		if err := os.WriteFile(dump, append(verdict.State, '\n'), 0o644); err != nil {
+		var state bytes.Buffer
+		if err := json.Indent(&state, verdict.State, "", "  "); err != nil {
+			return err
+		}
+		state.WriteByte('\n')
+		if dump == "-" {
+			_, err = state.WriteTo(out)
+		} else {
+			err = os.WriteFile(dump, state.Bytes(), 0o644)
+		}
+		if err != nil {
 			return fmt.Errorf("--dump: %w", err)
 		}
 	}

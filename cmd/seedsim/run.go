@@ -57,7 +57,7 @@ func runCommand() *cobra.Command {
 			if jobs < 1 {
 				return fmt.Errorf("--jobs %d: must be at least 1", jobs)
 			}
-			rep, err := runAll(list, r, jobs, newProgress(os.Stderr))
+			rep, err := runAll(list, args[0], r, jobs, newProgress(os.Stderr))
 			if err != nil {
 				return err
 			}
@@ -74,18 +74,24 @@ func runCommand() *cobra.Command {
 // task is one run, and its outcome.
 type task struct {
 	scenario *sim.Scenario
+	name     string // by which the scenario is found again
 	seed     uint64
 	verdict  *sim.Verdict
 	err      error
 }
 
 // runAll runs every scenario with every seed. The outcome does not depend on the number of jobs.
-func runAll(list []*sim.Scenario, r seeds, jobs int, p *progress) (*report, error) {
+func runAll(list []*sim.Scenario, arg string, r seeds, jobs int,
+	p *progress) (*report, error) {
 	began := time.Now()
 	var tasks []*task
 	for _, s := range list {
 		for seed := r.from; ; seed++ {
-			tasks = append(tasks, &task{scenario: s, seed: seed})
+			t := &task{scenario: s, name: s.Metadata.Name, seed: seed}
+			if isFile(arg) {
+				t.name = arg
+			}
+			tasks = append(tasks, t)
 			if seed == r.to {
 				break
 			}
@@ -130,11 +136,10 @@ func (rep *report) collect(tasks []*task) error {
 		rep.Events += v.Events
 		hash.Write(binary.LittleEndian.AppendUint64(nil, v.Hash))
 		if v.Failure != nil {
-			name := t.scenario.Metadata.Name
 			rep.Failures = append(rep.Failures, failure{
-				Scenario: name, Seed: t.seed, Oracle: v.Failure.Oracle,
+				Scenario: t.scenario.Metadata.Name, Seed: t.seed, Oracle: v.Failure.Oracle,
 				Message: v.Failure.Message, VirtualTime: v.Failure.Virtual.Seconds(),
-				Replay: fmt.Sprintf("seedsim replay %s --seed %d --log", name, t.seed),
+				Replay: fmt.Sprintf("seedsim replay %s --seed %d --log", t.name, t.seed),
 			})
 		}
 	}

@@ -41,7 +41,7 @@ func load(dir fs.FS, file string) (*sim.Scenario, error) {
 
 // find is the scenario of the given name, or in the given file, or all of them.
 func find(name string) ([]*sim.Scenario, error) {
-	if strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") {
+	if isFile(name) {
 		s, err := load(os.DirFS("."), strings.TrimPrefix(name, "./"))
 		if err != nil {
 			return nil, err
@@ -63,6 +63,11 @@ func find(name string) ([]*sim.Scenario, error) {
 		strings.Join(names, ", "))
 }
 
+// isFile says whether a scenario is given by its file.
+func isFile(name string) bool {
+	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
+}
+
 // one is like find, but all is not one.
 func one(name string) (*sim.Scenario, error) {
 	list, err := find(name)
@@ -79,6 +84,9 @@ func one(name string) (*sim.Scenario, error) {
 // seeds is a range of seeds, both ends included.
 type seeds struct{ from, to uint64 }
 
+// seedsMax bounds what is kept of the runs of one command.
+const seedsMax = 100_000
+
 func parseSeeds(text string) (seeds, error) {
 	first, last, isRange := strings.Cut(text, "-")
 	if !isRange {
@@ -88,10 +96,13 @@ func parseSeeds(text string) (seeds, error) {
 	if err == nil {
 		var to uint64
 		if to, err = strconv.ParseUint(last, 10, 63); err == nil && from <= to {
+			if to-from >= seedsMax {
+				return seeds{}, fmt.Errorf("--seeds %s: at most %d at once", text, seedsMax)
+			}
 			return seeds{from, to}, nil
 		}
 	}
-	return seeds{}, fmt.Errorf("--seeds %s: must be A-B with A not above B, as in 1-200", text)
+	return seeds{}, fmt.Errorf("--seeds %q: must be A-B with A not above B, as in 1-200", text)
 }
 
 func listCommand() *cobra.Command {
