@@ -2,7 +2,7 @@ package core
 
 import (
 	"fmt"
-	"strings"
+	"path"
 	"time"
 
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
@@ -65,14 +65,18 @@ func New(o Options) *Agent {
 	if m := c.CrashLoopBackOff.MaxContainerRestartPeriod; m != nil {
 		backoffMax = m.Duration
 	}
-	root := strings.TrimSuffix(o.RootDir, "/")
+	root := path.Clean(o.RootDir)
+	manifests := o.ManifestPath
+	if manifests != "" {
+		manifests = path.Clean(manifests)
+	}
 	a := &Agent{state: State{
 		Node: pod.Node{
 			Name: o.NodeName, PodsDir: root + "/pods", LogsDir: c.PodLogsDir,
 			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: backoffMax,
 		},
 		Manifests: manifest.Source{
-			Path: o.ManifestPath, Node: o.NodeName, Period: c.FileCheckFrequency.Duration,
+			Path: manifests, Node: o.NodeName, Period: c.FileCheckFrequency.Duration,
 		},
 		Sweep:   housekeeping.Sweep{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
 		Pods:    map[string]*pod.Pod{},
@@ -196,6 +200,9 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 	case runtime.Owner.Component:
 		s.Runtime.Answered(r, ev, &a.out)
 	case housekeeping.Owner.Component:
+		if a.known(s.Sweep.UID) {
+			a.touchPod(s.Sweep.UID) // it has waited for its directory
+		}
 		s.Sweep.Answered(r, ev, a.known)
 	default:
 		for _, uid := range s.Images.Answered(r.Owner.Name, r, ev, &a.out) {
@@ -247,7 +254,7 @@ func (a *Agent) env(p *pod.Pod) *pod.Env {
 			Node: &a.state.Node, Out: &a.out, Images: &a.state.Images, Touch: a.touched.add,
 		}
 	}
-	a.podEnv.NameTaken = a.nameTaken(p)
+	a.podEnv.NameTaken, a.podEnv.DirTaken = a.nameTaken(p), a.state.Sweep.UID == p.UID
 	return &a.podEnv
 }
 

@@ -23,6 +23,7 @@ type node struct {
 	sandboxes  map[string]*runtimeapi.PodSandbox
 	containers map[string]*runtimeapi.Container
 	calls      []string // what was done, besides looking
+	state      string   // as it was shown last
 	single     bool     // the manifest path is a file
 	podsMax    int      // zero for the default
 	stepsMax   int      // that one event may lead to; zero for 10,000
@@ -95,6 +96,8 @@ func (n *node) do(effect any) any {
 		return &world.DirListed{}
 	case *world.MakeDir, *world.RemoveTree:
 		return &world.Done{}
+	case *world.StateAnswer:
+		n.state = string(e.State)
 	case *world.PodsAnswer:
 		n.pods = e.Pods
 	case *runtimeapi.VersionRequest:
@@ -368,5 +371,47 @@ func TestASingleManifestFile(t *testing.T) {
 	n.pass(30 * time.Second)
 	if len(n.agent.state.Pods) != 1 {
 		t.Errorf("%d pods from the file that is the manifest path, want 1", len(n.agent.state.Pods))
+	}
+}
+
+func TestStateIsShownWithoutSecrets(t *testing.T) {
+	n := boot(map[string]string{"p.yaml": `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {
+	  containers: [{name: web, image: i, env: [{name: PASSWORD, value: hunter2}]}]}}`})
+	n.pass(5 * time.Second)
+	n.event(world.Event{Body: &world.StateRequest{}})
+	if n.state == "" || strings.Contains(n.state, "hunter2") ||
+		!strings.Contains(n.state, "PASSWORD") {
+		t.Errorf("shown as %s", n.state)
+	}
+}
+
+func TestARefusedPodIsShown(t *testing.T) {
+	n := boot(map[string]string{"v.yaml": `{apiVersion: v1, kind: Pod, metadata: {name: v}, spec: {
+	  volumes: [{name: x, emptyDir: {}}], containers: [{name: web, image: i}]}}`})
+	n.pass(5 * time.Second)
+	n.event(world.Event{Body: &world.PodsRequest{}})
+	if len(n.pods) != 1 || n.pods[0].Status.Reason != "Refused" ||
+		!strings.Contains(n.pods[0].Status.Message, "spec.volumes") {
+		t.Errorf("shown as %+v", n.pods)
+	}
+}
+
+// The start time of a pod outlives the agent.
+func TestStartTimeOutlivesTheAgent(t *testing.T) {
+	n := boot(map[string]string{"web.yaml": web})
+	n.pass(5 * time.Second)
+	want := n.now
+	for _, s := range n.sandboxes {
+		s.CreatedAt = want.UnixNano()
+	}
+	for _, c := range n.containers {
+		c.CreatedAt = want.UnixNano()
+	}
+	n.pass(time.Hour)
+	n.restart()
+	n.pass(5 * time.Second)
+	n.event(world.Event{Body: &world.PodsRequest{}})
+	if got := n.pods[0].Status.StartTime; got == nil || !got.Time.Equal(want) {
+		t.Errorf("started at %v, want %v", got, want)
 	}
 }

@@ -26,13 +26,11 @@ func (a *Agent) reconcile(now time.Time) {
 		p := a.state.Pods[uid]
 		switch {
 		case p == nil:
-			fresh := pod.New(spec, now)
-			fresh.Observed = !a.state.Relist.AsOf.IsZero() // then the runtime has nothing of it
-			a.addPod(fresh)
+			a.addPod(pod.New(spec, !a.state.Relist.AsOf.IsZero(), now))
 		case p.Gone && same(p.Next, spec) || !p.Gone && same(p.Spec, spec):
 			continue // nothing new
 		default:
-			p.Want(spec)
+			p.Want(spec, now)
 		}
 		a.touchPod(uid)
 	}
@@ -86,7 +84,7 @@ func (a *Agent) relisted() {
 	for i := range s.Relist.Items {
 		item := &s.Relist.Items[i]
 		p := a.podOf(item.UID, item.Namespace, item.Pod)
-		if p.ObserveContainer(item, number, asked) {
+		if p.ObserveContainer(item, number, asked, s.Last) {
 			a.touchPod(p.UID)
 		}
 	}
@@ -162,9 +160,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	if p.Forgotten {
 		a.removePod(p)
 		if p.Next != nil {
-			next := pod.New(p.Next, a.state.Last)
-			next.Observed = true // everything it had is known to be gone
-			a.addPod(next)
+			a.addPod(pod.New(p.Next, true, a.state.Last))
 			a.touchPod(p.UID)
 		}
 	}
@@ -198,6 +194,14 @@ func (a *Agent) list() []*v1.Pod {
 	pods := make([]*v1.Pod, 0, len(a.uids))
 	for _, uid := range a.uids {
 		if shown := a.state.Pods[uid].API(a.state.Runtime.Name); shown != nil {
+			pods = append(pods, shown)
+		}
+	}
+	for _, spec := range a.state.Manifests.Pods() {
+		if why, is := a.state.Refused[string(spec.UID)]; is && !a.known(string(spec.UID)) {
+			shown := &v1.Pod{TypeMeta: spec.TypeMeta, ObjectMeta: spec.ObjectMeta, Spec: spec.Spec}
+			shown.Status.Phase = v1.PodPending
+			shown.Status.Reason, shown.Status.Message = "Refused", why
 			pods = append(pods, shown)
 		}
 	}

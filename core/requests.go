@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/op"
 	"seedlet.dev/world"
 )
@@ -15,7 +16,7 @@ func (a *Agent) request(ev world.Event) {
 	case *world.PodsRequest:
 		a.out.Tell(&world.PodsAnswer{Request: body.Request, Pods: a.list()})
 	case *world.StateRequest:
-		state, err := a.Snapshot()
+		state, err := a.redacted()
 		if err != nil {
 			panic("core: the state cannot be written: " + err.Error())
 		}
@@ -56,6 +57,9 @@ func (a *Agent) metrics() []world.Metric {
 		gauge("seedlet_pods_refused", "Pods that are wanted but not run.", len(s.Refused)),
 		gauge("seedlet_containers", "Containers in the runtime that belong to pods.", containers),
 		gauge("seedlet_manifest_files", "Manifest files read.", len(s.Manifests.Files)),
+		gauge("seedlet_manifest_files_broken", "Manifest files that give no pod.",
+			s.Manifests.BrokenFiles()),
+		gauge("seedlet_manifest_files_max", "Bound on manifest files.", manifest.FilesMax),
 		gauge("seedlet_images_awaited", "Images that pods wait for.", len(s.Images.Images)),
 		gauge("seedlet_operations", "Operations in flight.", len(s.Ops.Records)),
 		gauge("seedlet_operations_max", "Bound on operations in flight.", op.InFlightMax),

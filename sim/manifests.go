@@ -81,6 +81,10 @@ func (m *manifests) tell(uid string, again bool) {
 	case pod == nil && told != nil:
 		delete(m.told, uid)
 		panel.Unwanted(now, uid)
+	case pod != nil && told != nil && (pod.Name != told.Name || pod.Namespace != told.Namespace):
+		panel.Unwanted(now, uid) // the UID is given to another pod
+		m.told[uid] = pod
+		panel.Wanted(now, pod)
 	case pod != nil && (pod != told || again):
 		m.told[uid] = pod
 		panel.Wanted(now, pod)

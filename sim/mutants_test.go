@@ -39,7 +39,7 @@ var mutants = []struct {
 		// The sandbox is stopped and removed, and its containers with it, before they have ended.
 		name:     "removal before containers have stopped",
 		file:     "core/pod/plan.go",
-		old:      "if p.stopAll(env, w) || !p.settled() || p.awaitInspections() {",
+		old:      "if p.stopAll(env, w) || !p.settled() || !p.Gone && p.awaitInspections() {",
 		new:      "if p.stopAll(env, w); !p.settled() {",
 		scenario: "manifest-churn", seeds: "1-200",
 	},

@@ -92,7 +92,8 @@ func replayCommand() *cobra.Command {
 	}
 	from.flags(c, true)
 	c.Flags().Uint64Var(&until, "until", 0, "stop after this event")
-	c.Flags().StringVar(&dump, "dump", "", "write the agent's state at that event to a file; - is the output")
+	c.Flags().StringVar(&dump, "dump", "",
+		"write the agent's state at that event to a file; - is the output")
 	c.Flags().BoolVar(&log, "log", false, "print every event and effect")
 	return c
 }

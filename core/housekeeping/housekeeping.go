@@ -4,7 +4,8 @@
 // agent left behind that was killed in between. It keeps: which of the two parent directories is
 // being listed, and what was found in it. It plans: a listing of each parent every period, then
 // one removal at a time. It only removes a directory whose pod was unknown both when the listing
-// was asked for and now, and only after all sources and the runtime have been seen. Start reading
+// was answered and when the removal begins, and only after all sources and the runtime have been
+// seen. A pod that comes meanwhile waits until the removal has ended (Sweep.UID). Start reading
 // at Sweep.Plan.
 package housekeeping
 
@@ -36,6 +37,7 @@ type Sweep struct {
 	Op      world.OpID `json:"op,omitempty"`
 	Asked   time.Time  `json:"asked"`
 	Step    int        `json:"step"`            // which parent is next
+	UID     string     `json:"uid,omitempty"`   // of the pod whose directory Op removes
 	Found   []Found    `json:"found,omitempty"` // directories that may be orphans, in order
 	Removed uint64     `json:"removed"`         // orphans removed
 	NextAt  time.Time  `json:"nextAt"`
@@ -65,6 +67,7 @@ func (s *Sweep) Plan(known Known, out *op.Out) time.Time {
 			continue
 		}
 		out.Log(world.LevelInfo, "removing an orphaned directory", "path", next.Path)
+		s.UID = next.UID
 		s.Op = out.Ask(Owner, next.Path, fsTimeout, &world.RemoveTree{Path: next.Path})
 		return time.Time{}
 	}
@@ -86,7 +89,7 @@ func (s *Sweep) parent() string {
 
 // Answered takes the answer to what Plan asked for.
 func (s *Sweep) Answered(rec op.Record, ev world.Event, known Known) {
-	s.Op = 0
+	s.Op, s.UID = 0, ""
 	if rec.Call == "RemoveTree" {
 		if ev.Err != nil {
 			s.Problem = ev.Err.Error() // it will be found again

@@ -48,6 +48,7 @@ type Image struct {
 
 	PullOp    world.OpID `json:"pullOp,omitempty"`
 	PullAsked time.Time  `json:"pullAsked"` // when the newest pull began
+	PullEnded time.Time  `json:"pullEnded"` // when it was answered: looks from before do not count
 	LookOp    world.OpID `json:"lookOp,omitempty"`
 	LookAsked time.Time  `json:"lookAsked"` // when the newest ImageStatus was asked for
 	CheckedAt time.Time  `json:"checkedAt"` // when the newest answered ImageStatus was asked for
@@ -57,9 +58,11 @@ type Image struct {
 	Problem   *Problem  `json:"problem,omitempty"` // of the newest pull or look, nil if it succeeded
 	Failures  int       `json:"failures"`          // of pulls, in a row
 	Timeouts  int       `json:"timeouts"`          // how many of them were not answered in time
-	NotBefore time.Time `json:"notBefore"`
-	WantCheck time.Time `json:"wantCheck"` // someone needs a look no older than this
-	WantPull  time.Time `json:"wantPull"`  // someone needs a pull no older than this
+	NotBefore time.Time `json:"notBefore"`         // back-off of pulls
+	LookRetry time.Time `json:"lookRetry"`         // back-off of looks
+	LookAgain time.Time `json:"lookAgain"`         // when to look once more for who never pulls
+	WantCheck time.Time `json:"wantCheck"`         // someone needs a look no older than this
+	WantPull  time.Time `json:"wantPull"`          // someone needs a pull no older than this
 }
 
 // Problem is why an image cannot be had, in the words of container statuses.
@@ -96,8 +99,7 @@ func (s *Store) Need(uid, ref string, policy v1.PullPolicy, since time.Time) Ans
 		return Answer{ID: img.ID}
 	case checked && policy == v1.PullNever:
 		img.wait(uid)
-		// Someone may bring it by other means, so it is looked for again.
-		img.WantCheck, img.NotBefore = img.CheckedAt.Add(1), img.CheckedAt.Add(backoffFirst)
+		img.LookAgain = img.CheckedAt.Add(backoffFirst) // someone may bring it by other means
 		return Answer{Problem: &Problem{Reason: "ErrImageNeverPull", Message: fmt.Sprintf(
 			"Container image %q is not present with pull policy of Never", ref)}}
 	case policy == v1.PullAlways, checked:
@@ -143,39 +145,57 @@ func (s *Store) Plan(ref string, out *op.Out) time.Time {
 			delete(s.Images, ref)
 		}
 		return time.Time{}
-	case img.PullOp != 0:
-		return img.planLook(out, laterOf(img.PullAsked, img.LookAsked).Add(lookPeriod))
 	}
-	pull := !img.WantPull.IsZero() && img.PulledAt.Before(img.WantPull)
-	look := !img.WantCheck.IsZero() && img.CheckedAt.Before(img.WantCheck)
-	switch {
-	case !pull && look:
-		return img.planLook(out, img.NotBefore)
-	case !pull:
-		return time.Time{}
-	case out.Now().Before(img.NotBefore):
-		return img.NotBefore
-	}
-	out.Log(world.LevelDebug, "pulling image", "image", ref)
-	img.PullAsked = out.Now()
-	timeout := min(pullTimeout<<min(img.Timeouts, 8), pullTimeoutMax)
-	img.PullOp = out.Ask(Key(ref), "", timeout,
-		&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
-	return img.PullAsked.Add(lookPeriod)
+	return soonest(img.planLook(out), img.planPull(out))
 }
 
-// planLook asks whether the image is there, not before the given time.
-func (i *Image) planLook(out *op.Out, notBefore time.Time) time.Time {
+// planLook asks whether the image is there, if someone has to know, or if it has been pulled for
+// long.
+func (i *Image) planLook(out *op.Out) time.Time {
+	var due time.Time
 	switch {
 	case i.LookOp != 0:
 		return time.Time{}
-	case out.Now().Before(notBefore):
-		return notBefore
+	case !i.WantCheck.IsZero() && i.CheckedAt.Before(i.WantCheck):
+		due = laterOf(i.LookRetry, i.WantCheck)
+	case i.PullOp != 0:
+		due = laterOf(i.LookRetry, laterOf(i.PullAsked, i.LookAsked).Add(lookPeriod))
+	case !i.LookAgain.IsZero():
+		due = laterOf(i.LookRetry, i.LookAgain)
+	default:
+		return time.Time{}
 	}
-	i.LookAsked = out.Now()
+	if out.Now().Before(due) {
+		return due
+	}
+	i.LookAsked, i.LookAgain = out.Now(), time.Time{}
 	i.LookOp = out.Ask(Key(i.Ref), "", statusTimeout,
 		&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: i.Ref}})
 	return time.Time{}
+}
+
+// planPull pulls the image if someone needs it pulled.
+func (i *Image) planPull(out *op.Out) time.Time {
+	switch {
+	case i.PullOp != 0 || i.WantPull.IsZero() || !i.PulledAt.Before(i.WantPull):
+		return time.Time{}
+	case out.Now().Before(i.NotBefore):
+		return i.NotBefore
+	}
+	out.Log(world.LevelDebug, "pulling image", "image", i.Ref)
+	i.PullAsked = out.Now()
+	timeout := min(pullTimeout<<min(i.Timeouts, 8), pullTimeoutMax)
+	i.PullOp = out.Ask(Key(i.Ref), "", timeout,
+		&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: i.Ref}})
+	return i.PullAsked.Add(lookPeriod)
+}
+
+// soonest is the earlier of two times to wake up at; zero means never.
+func soonest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // Answered takes the answer to an operation on an image, and returns the pods that wait for it.
@@ -187,7 +207,10 @@ func (s *Store) Answered(ref string, r op.Record, ev world.Event, out *op.Out) [
 	if r.Call == "ImageStatus" {
 		img.LookOp = 0
 	} else {
-		img.PullOp = 0
+		img.PullOp, img.PullEnded = 0, ev.Time
+	}
+	if pulled, ok := ev.Body.(*runtimeapi.PullImageResponse); ok && pulled.ImageRef == "" {
+		ev.Err = world.Errorf(world.KindInternal, r.Call, "the runtime did not say what it pulled")
 	}
 	if ev.Err != nil {
 		img.failed(r.Call, ev, out)
@@ -195,6 +218,9 @@ func (s *Store) Answered(ref string, r op.Record, ev world.Event, out *op.Out) [
 	}
 	switch body := ev.Body.(type) {
 	case *runtimeapi.ImageStatusResponse:
+		if !img.PullEnded.IsZero() && !r.Began.After(img.PullEnded) {
+			return img.Waiters // older than what the pull has changed
+		}
 		img.CheckedAt, img.ID = r.Began, body.GetImage().GetId()
 		if img.Problem != nil && img.Problem.Reason == inspectError {
 			img.Problem = nil
@@ -211,8 +237,8 @@ const inspectError = "ImageInspectError"
 // failed counts a failure and sets the back-off: 10 s, doubling to 300 s, for pulls.
 func (i *Image) failed(call string, ev world.Event, out *op.Out) {
 	if call == "ImageStatus" {
-		if i.PullOp == 0 {
-			i.NotBefore = laterOf(i.NotBefore, ev.Time.Add(statusRetry))
+		i.LookRetry = ev.Time.Add(statusRetry)
+		if i.PullOp == 0 && i.Failures == 0 {
 			i.Problem = &Problem{Reason: inspectError, Message: ev.Err.Message}
 		}
 		return

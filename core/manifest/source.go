@@ -104,7 +104,14 @@ func (s *Source) Answered(ev world.Event, out *op.Out) {
 		s.Problem = ev.Err.Error()
 		return
 	}
+	if ev.Err != nil && (s.Problem == "" || !s.Ready) {
+		out.Log(world.LevelWarning, "the manifest path does not exist: there are no static pods",
+			"path", s.Path)
+	}
 	s.Problem = ""
+	if ev.Err != nil {
+		s.Problem = "it does not exist"
+	}
 	var files []world.File
 	if read, ok := ev.Body.(*world.FilesRead); ok && ev.Err == nil {
 		files, s.Single = read.Files, !read.Directory
@@ -220,6 +227,17 @@ func (s *Source) names() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// BrokenFiles is how many files give no pod although there is something in them.
+func (s *Source) BrokenFiles() int {
+	broken := 0
+	for _, name := range s.names() {
+		if s.Files[name].Broken != "" || s.Files[name].Twin != "" {
+			broken++
+		}
+	}
+	return broken
 }
 
 // Pods are the pods that are wanted, in the order of their files' names.

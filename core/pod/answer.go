@@ -50,7 +50,7 @@ func (p *Pod) made(id world.OpID, r op.Record, ev world.Event, env *Env) {
 		p.containerMade(body.ContainerId, *making, r, ev.Time)
 	case *runtimeapi.StartContainerResponse:
 		if c := p.container(r.Subject); c != nil {
-			c.advance(Running)
+			c.advance(Running, ev.Time)
 		}
 	case *world.Done:
 		p.dirDone(r)
@@ -87,11 +87,7 @@ func (p *Pod) sandboxMade(id string, r op.Record, now time.Time) {
 	if p.sandbox(id) != nil {
 		return // a relist was quicker
 	}
-	var attempt uint32
-	if last := p.current(); last != nil {
-		attempt = last.Attempt + 1
-	}
-	p.addSandbox(Sandbox{ID: id, Attempt: attempt, Ready: true, CreatedAt: r.Began, Learned: now})
+	p.addSandbox(Sandbox{ID: id, Attempt: p.Attempt, Ready: true, CreatedAt: r.Began, Learned: now})
 }
 
 // containerMade adds a container as it was asked for, unless a relist that was quicker has.
@@ -103,14 +99,24 @@ func (p *Pod) containerMade(id string, made Container, r op.Record, now time.Tim
 	p.addContainer(made)
 }
 
+// inspectionsMax bounds the containers of a pod that are asked about at once.
+const inspectionsMax = 16
+
 // inspect asks for what lists do not say: how a container started or ended, the IPs of a sandbox.
 func (p *Pod) inspect(env *Env, w *waits) {
+	flying := 0
+	for i := range p.Containers {
+		if p.Containers[i].InspectOp != 0 {
+			flying++
+		}
+	}
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		if c.InspectOp != 0 || c.State == c.Inspected || c.State == Created ||
-			c.State == Unknown || w.pending(c.NotBefore) {
+			c.State == Unknown || flying >= inspectionsMax || w.pending(c.NotBefore) {
 			continue
 		}
+		flying++
 		c.InspectOp = env.Out.Ask(p.Key(), c.ID, env.Node.RuntimeTimeout,
 			&runtimeapi.ContainerStatusRequest{ContainerId: c.ID})
 	}
@@ -172,9 +178,10 @@ func (p *Pod) containerInspected(r op.Record, ev world.Event) {
 	status := ev.Body.(*runtimeapi.ContainerStatusResponse).GetStatus()
 	state := stateOf(status.GetState())
 	if state.order() < c.State.order() {
-		return // older than what is known; it is asked again
+		c.NotBefore = ev.Time.Add(failureFirst)
+		return // older than what is known, or the runtime contradicts itself
 	}
-	c.advance(state)
+	c.advance(state, ev.Time)
 	c.Inspected = state
 	c.Image, c.ImageID = status.GetImage().GetImage(), status.GetImageRef()
 	c.CreatedAt = nanos(status.GetCreatedAt())
@@ -196,6 +203,7 @@ func (p *Pod) sandboxWritten(r op.Record, ev world.Event, env *Env) {
 		return
 	}
 	if r.Call == "RemovePodSandbox" {
+		p.Removed = ev.Time
 		p.dropSandbox(s.ID)
 		return
 	}
@@ -217,10 +225,11 @@ func (p *Pod) containerWritten(r op.Record, ev world.Event, env *Env) {
 	}
 	c.Failures = 0
 	if r.Call == "RemoveContainer" || ev.Err != nil {
+		p.Removed = ev.Time
 		p.dropContainer(c.ID)
 		return
 	}
-	c.advance(Exited)
+	c.advance(Exited, ev.Time)
 }
 
 func (p *Pod) writeFailed(r op.Record, ev world.Event, env *Env) {

@@ -65,6 +65,7 @@ type Container struct {
 	CreatedAt  time.Time `json:"createdAt"`
 	StartedAt  time.Time `json:"startedAt"`
 	FinishedAt time.Time `json:"finishedAt"`
+	Exited     time.Time `json:"exited"` // when the agent learnt that it has, by its own clock
 	ExitCode   int32     `json:"exitCode"`
 	Reason     string    `json:"reason,omitempty"`
 	Message    string    `json:"message,omitempty"`
@@ -103,7 +104,7 @@ const (
 func newContainer(item *pleg.Container, asked time.Time) Container {
 	c := Container{
 		Name: item.Name, ID: item.ID, SandboxID: item.SandboxID, Attempt: item.Attempt,
-		CreatedAt: item.CreatedAt, Learned: asked,
+		CreatedAt: item.CreatedAt, Learned: asked, State: Created,
 		Hash:     item.Annotations[annotationHash],
 		Restarts: int32(number(item.Annotations[annotationRestarts], int64(item.Attempt))),
 		Sidecar:  int(number(item.Annotations[annotationSidecar], 0)),
@@ -138,7 +139,7 @@ func (p *Pod) stray(c *Container) bool {
 // previous is the run before c; nil if there is none.
 func (p *Pod) previous(c *Container) *Container {
 	for i := len(p.Containers) - 1; i >= 0; i-- {
-		if o := &p.Containers[i]; o.Name == c.Name && o.older(c) {
+		if o := &p.Containers[i]; o.Name == c.Name && o.older(c) && !p.stray(o) {
 			return o
 		}
 	}

@@ -33,7 +33,7 @@ func (p *Pod) next(want *v1.Container, role Role, now time.Time) (Action, time.T
 	switch {
 	case c == nil:
 		return Create, time.Time{}
-	case c.Op != 0 && !c.live():
+	case c.Op != 0 && !c.live() && !c.Stopping:
 		return Wait, time.Time{} // it is being removed
 	case c.State == Created && !p.matches(c):
 		return Remove, time.Time{}
@@ -45,6 +45,8 @@ func (p *Pod) next(want *v1.Container, role Role, now time.Time) (Action, time.T
 		return Wait, time.Time{} // how it ended decides, and is being asked
 	case !here && role != App:
 		return Create, time.Time{} // a new sandbox is initialised from the start
+	case !p.matches(c):
+		return Create, time.Time{} // what has changed runs whatever the policy says
 	case !p.restarts(c):
 		return Ended, time.Time{}
 	case now.Before(c.restartAt()):
@@ -132,7 +134,7 @@ func (p *Pod) initDone(i int) bool {
 func (p *Pod) wantsSandbox() bool {
 	for i := range p.Spec.Spec.Containers {
 		c := p.newest(p.Spec.Spec.Containers[i].Name)
-		if c == nil || c.State == Created || c.ended() && p.restarts(c) {
+		if c == nil || c.State == Created || c.ended() && (p.restarts(c) || !p.matches(c)) {
 			return true
 		}
 	}
@@ -195,9 +197,13 @@ func (p *Pod) create(want *v1.Container, env *Env) bool {
 // run is the next run of a container, as it is going to be made in the current sandbox.
 func (p *Pod) run(want *v1.Container, node *Node) Container {
 	previous := p.newest(want.Name)
+	backoff := backoffAfter(previous, node.BackoffMax)
+	if previous != nil && !p.matches(previous) {
+		backoff = 0 // what has changed may be what was wrong
+	}
 	next := Container{
 		Name: want.Name, SandboxID: p.current().ID, State: Created, Hash: hashOf(want),
-		Grace: p.grace(), Backoff: backoffAfter(previous, node.BackoffMax),
+		Grace: p.grace(), Backoff: backoff,
 		Sidecar: p.sidecarNumber(want.Name),
 	}
 	if previous != nil {
@@ -211,8 +217,11 @@ func (p *Pod) run(want *v1.Container, node *Node) Container {
 func (p *Pod) needImage(want *v1.Container, env *Env) string {
 	need := p.need(want.Name)
 	if need != nil && need.Ref != want.Image {
-		env.Images.Release(p.UID, need.Ref)
+		old := need.Ref
 		need.Ref, need.Since, need.Problem = want.Image, env.Out.Now(), nil
+		if !p.needsRef(old) {
+			env.Images.Release(p.UID, old)
+		}
 	}
 	if need == nil {
 		p.Needs = append(p.Needs, Need{
@@ -246,6 +255,20 @@ func (p *Pod) needsRef(ref string) bool {
 	return slices.ContainsFunc(p.Needs, func(n Need) bool { return n.Ref == ref })
 }
 
+// releaseUnwanted stops waiting for images of containers that the spec no longer has.
+func (p *Pod) releaseUnwanted(env *Env) {
+	for i := 0; i < len(p.Needs); i++ {
+		need := p.Needs[i]
+		if p.want(need.Container) != nil {
+			continue
+		}
+		p.Needs = slices.Delete(p.Needs, i, i+1)
+		if i--; !p.needsRef(need.Ref) {
+			env.Images.Release(p.UID, need.Ref)
+		}
+	}
+}
+
 // releaseImages stops waiting for images.
 func (p *Pod) releaseImages(env *Env) {
 	for i := range p.Needs {
@@ -254,8 +277,15 @@ func (p *Pod) releaseImages(env *Env) {
 	p.Needs = nil
 }
 
-// restartAt is when a container that has ended may run again.
-func (c *Container) restartAt() time.Time { return c.FinishedAt.Add(c.wait()) }
+// restartAt is when a container that has ended may run again. The end is the runtime's time, but
+// no later than the agent learnt of it: the two clocks may differ, by years if the date was set.
+func (c *Container) restartAt() time.Time {
+	end := c.FinishedAt
+	if end.IsZero() || c.Exited.Before(end) {
+		end = c.Exited
+	}
+	return end.Add(c.wait())
+}
 
 // The kubelet's numbers for restarts.
 const (

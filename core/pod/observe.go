@@ -18,6 +18,9 @@ import (
 // whether it says anything new.
 func (p *Pod) ObserveSandbox(item *pleg.Sandbox, number uint64, asked time.Time) bool {
 	s := p.sandbox(item.ID)
+	if s == nil && !asked.After(p.Removed) {
+		return false
+	}
 	if s == nil {
 		p.addSandbox(Sandbox{
 			ID: item.ID, Attempt: item.Attempt, Ready: item.Ready,
@@ -34,24 +37,33 @@ func (p *Pod) ObserveSandbox(item *pleg.Sandbox, number uint64, asked time.Time)
 }
 
 // ObserveContainer is the same for a container.
-func (p *Pod) ObserveContainer(item *pleg.Container, number uint64, asked time.Time) bool {
+func (p *Pod) ObserveContainer(item *pleg.Container, number uint64, asked, now time.Time) bool {
 	c := p.container(item.ID)
+	if c == nil && !asked.After(p.Removed) {
+		return false
+	}
 	if c == nil {
 		added := newContainer(item, asked)
-		added.State, added.seenIn = stateOf(item.State), number
+		added.seenIn = number
+		added.advance(stateOf(item.State), now)
 		p.addContainer(added)
 		return true
 	}
 	c.seenIn = number
-	return c.advance(stateOf(item.State))
+	return c.advance(stateOf(item.State), now)
 }
 
-// advance moves the state forward, and reports whether it did.
-func (c *Container) advance(to State) bool {
-	if to.order() <= c.State.order() {
+// advance moves the state forward, and reports whether it did. Of a container that the runtime
+// had lost track of it may find out that it runs.
+func (c *Container) advance(to State, now time.Time) bool {
+	recovered := c.State == Unknown && to == Running
+	if to.order() <= c.State.order() && !recovered {
 		return false
 	}
 	c.State = to
+	if to == Exited {
+		c.Exited = now
+	}
 	return true
 }
 
@@ -59,7 +71,10 @@ func (c *Container) advance(to State) bool {
 // fresh again. It reports whether anything has changed.
 func (p *Pod) ObserveEnd(number uint64, asked time.Time) bool {
 	changed := !p.Observed
-	p.Observed = true
+	if !p.Observed {
+		p.Observed = true
+		p.recallStart()
+	}
 	for i := 0; i < len(p.Sandboxes); {
 		s := &p.Sandboxes[i]
 		if s.seenIn == number || !s.Learned.Before(asked) {
@@ -83,6 +98,24 @@ func (p *Pod) ObserveEnd(number uint64, asked time.Time) bool {
 		changed = true
 	}
 	return changed
+}
+
+// recallStart takes a pod that was there before this agent to have started when the oldest of
+// what it still has was made.
+func (p *Pod) recallStart() {
+	for i := range p.Sandboxes {
+		p.Seen = earlierOf(p.Seen, p.Sandboxes[i].CreatedAt)
+	}
+	for i := range p.Containers {
+		p.Seen = earlierOf(p.Seen, p.Containers[i].CreatedAt)
+	}
+}
+
+func earlierOf(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func stateOf(s runtimeapi.ContainerState) State {

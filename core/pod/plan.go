@@ -29,6 +29,7 @@ type Env struct {
 	Images    *image.Store
 	Touch     func(timer.Key) // another component has something to plan
 	NameTaken bool            // another pod of the same full name still runs
+	DirTaken  bool            // housekeeping is removing a directory of this UID
 }
 
 const (
@@ -105,6 +106,7 @@ func (p *Pod) sync(env *Env, w *waits) {
 		return
 	}
 	p.removeStrays(env, w)
+	p.releaseUnwanted(env)
 	p.syncContainers(env, w)
 	p.trim(env, w)
 }
@@ -122,27 +124,42 @@ func (p *Pod) removeStrays(env *Env, w *waits) {
 // stopped first, and their network is torn down, so that two never run side by side. Whether
 // anything is to run at all depends on how everything has ended.
 func (p *Pod) renewSandbox(env *Env, w *waits) {
-	if p.stopAll(env, w) || p.awaitInspections() || p.stopSandboxes(env, w) || env.NameTaken ||
-		!p.wantsSandbox() {
+	if p.stopAll(env, w) || p.awaitInspections() || p.stopSandboxes(env, w) || !p.wantsSandbox() {
+		return
+	}
+	p.holdName(env)
+	if env.NameTaken || env.DirTaken {
 		return
 	}
 	var attempt uint32
 	if last := p.current(); last != nil {
 		attempt = last.Attempt + 1
 	}
+	p.Attempt = attempt
 	p.LogDirs, p.Dir = nil, false // whoever removed the sandbox may have removed them as well
 	p.Op = env.Out.Ask(p.Key(), "", env.Node.RuntimeTimeout, &runtimeapi.RunPodSandboxRequest{
 		Config: p.sandboxConfig(env.Node, attempt),
 	})
 }
 
+// holdName remembers, and tells once, that the pod waits for another one of its name to end.
+func (p *Pod) holdName(env *Env) {
+	if env.NameTaken && !p.NameWait {
+		env.Out.Log(world.LevelWarning, "another pod of the same name is there: waiting for its "+
+			"end", "pod", p.FullName(), "uid", p.UID)
+	}
+	p.NameWait = env.NameTaken
+}
+
 // stopForeign stops running containers that do not belong: those of an older sandbox, those the
-// spec does not name and those made from another spec. It reports whether there are any.
+// spec does not name, those made from another spec, and those the runtime has lost track of. It
+// reports whether there are any.
 func (p *Pod) stopForeign(sandbox *Sandbox, env *Env, w *waits) bool {
 	found := false
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if !c.live() || c.SandboxID == sandbox.ID && p.matches(c) {
+		belongs := c.State == Running && c.SandboxID == sandbox.ID && p.matches(c)
+		if !c.live() || belongs {
 			continue
 		}
 		found = true
@@ -165,8 +182,8 @@ func (p *Pod) terminate(env *Env, w *waits) {
 	}
 	p.releaseImages(env)
 	p.inspect(env, w)
-	if p.stopAll(env, w) || !p.settled() || p.awaitInspections() {
-		return
+	if p.stopAll(env, w) || !p.settled() || !p.Gone && p.awaitInspections() {
+		return // how a container of a pod that nobody wants has ended decides nothing
 	}
 	if p.stopSandboxes(env, w) {
 		return
@@ -283,13 +300,16 @@ func (p *Pod) removeSandbox(s *Sandbox, env *Env, w *waits) {
 // trim removes records that nobody needs: all runs of a container but the newest and the one
 // before it, and sandboxes before the current one that hold no container.
 func (p *Pod) trim(env *Env, w *waits) {
-	newer := 0
+	name, newer := "", 0
 	for i := len(p.Containers) - 1; i >= 0; i-- {
 		c := &p.Containers[i]
-		if i+1 < len(p.Containers) && p.Containers[i+1].Name == c.Name {
+		if p.stray(c) {
+			continue
+		}
+		if c.Name == name {
 			newer++
 		} else {
-			newer = 0
+			name, newer = c.Name, 0
 		}
 		if newer > deadKept && !c.live() {
 			p.remove(c, env, w)

@@ -8,6 +8,7 @@
 package pod
 
 import (
+	"math"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -57,6 +58,14 @@ type Pod struct {
 	// Op is the one operation in flight that makes something: a directory, a sandbox, a
 	// container, a start. There is never a second one.
 	Op world.OpID `json:"op,omitempty"`
+	// Attempt is that of the sandbox that a request in flight makes; Op is that request.
+	Attempt uint32 `json:"attempt,omitempty"`
+	// Removed is when something of the pod was last removed, or when the pod was made after
+	// everything of one with its UID had been. A list that was asked for before then may still
+	// have what is gone: it tells of nothing new.
+	Removed time.Time `json:"removed"`
+	// NameWait says that the pod waits for another one of its full name to end.
+	NameWait bool `json:"nameWait,omitempty"`
 	// Making is the container that a request in flight makes; Op is that request.
 	Making *Container `json:"making,omitempty"`
 	// Stale is when an operation ended that failed or was not answered: what is known from
@@ -90,12 +99,17 @@ type Need struct {
 	Problem   *image.Problem `json:"problem,omitempty"`
 }
 
-// New makes a pod that a source wants.
-func New(spec *v1.Pod, now time.Time) *Pod {
-	return &Pod{
+// New makes a pod that a source wants. If it is known that the runtime has nothing of it, it is
+// observed.
+func New(spec *v1.Pod, observed bool, now time.Time) *Pod {
+	p := &Pod{Observed: observed,
 		UID: string(spec.UID), Namespace: spec.Namespace, Name: spec.Name,
 		Spec: spec, Seen: now, Stage: Syncing, Phase: v1.PodPending,
 	}
+	if observed {
+		p.Removed = now
+	}
+	return p
 }
 
 // Orphan makes a pod that only the runtime knows.
@@ -114,9 +128,12 @@ func (p *Pod) FullName() string { return p.Namespace + "/" + p.Name }
 
 // Want says that a source wants the pod, with this spec. A pod that is being ended because it
 // was not wanted comes back after its end.
-func (p *Pod) Want(spec *v1.Pod) {
+func (p *Pod) Want(spec *v1.Pod, now time.Time) {
 	switch {
 	case p.Gone:
+		p.Next = spec
+	case p.Namespace != spec.Namespace || p.Name != spec.Name:
+		p.Unwant(now) // another pod, with the UID of this one
 		p.Next = spec
 	default:
 		p.Spec = spec
@@ -142,11 +159,15 @@ func (p *Pod) kill(reason string, now time.Time) {
 // graceDefault is the API's default for terminationGracePeriodSeconds.
 const graceDefault = 30 * time.Second
 
+// graceMaxSeconds is as long as a period can be that the runtime and annotations can tell.
+const graceMaxSeconds = math.MaxInt32
+
 // grace is how long the pod's containers have to end. What the spec says counts; for a pod that
 // only the runtime knows, what its containers were created with.
 func (p *Pod) grace() time.Duration {
 	if p.Spec != nil && p.Spec.Spec.TerminationGracePeriodSeconds != nil {
-		return time.Duration(*p.Spec.Spec.TerminationGracePeriodSeconds) * time.Second
+		return time.Duration(min(*p.Spec.Spec.TerminationGracePeriodSeconds, graceMaxSeconds)) *
+			time.Second
 	}
 	longest := time.Duration(-1)
 	for i := range p.Containers {

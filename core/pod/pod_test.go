@@ -22,7 +22,7 @@ func spec(policy v1.RestartPolicy, init, app string) *v1.Pod {
 
 // facts makes an observed pod with a ready sandbox and the given containers in it.
 func facts(spec *v1.Pod, containers ...Container) *Pod {
-	p := New(spec, t0)
+	p := New(spec, false, t0)
 	p.Observed = true
 	p.addSandbox(Sandbox{ID: "s", Ready: true, Inspected: true})
 	for _, c := range containers {
@@ -36,7 +36,7 @@ func facts(spec *v1.Pod, containers ...Container) *Pod {
 
 func run(name string, attempt uint32, s State) Container {
 	return Container{Name: name, ID: name + string('0'+rune(attempt)), Attempt: attempt, State: s,
-		Inspected: s, StartedAt: t0, FinishedAt: t0.Add(time.Minute)}
+		Inspected: s, StartedAt: t0, FinishedAt: t0.Add(time.Minute), Exited: t0.Add(time.Minute)}
 }
 
 func failed(name string, attempt uint32, backoff time.Duration) Container {
@@ -144,10 +144,10 @@ func TestBackoff(t *testing.T) {
 // An observation can be late without doing harm: states only go forward.
 func TestStatesOnlyGoForward(t *testing.T) {
 	c := run("web", 0, Running)
-	if c.advance(Created) || c.State != Running {
+	if c.advance(Created, t0) || c.State != Running {
 		t.Error("a late list made a running container a created one")
 	}
-	if !c.advance(Exited) || c.advance(Running) || c.State != Exited {
+	if !c.advance(Exited, t0) || c.advance(Running, t0) || c.State != Exited {
 		t.Error("a late list made an exited container run")
 	}
 }

@@ -66,15 +66,19 @@ func (p *Pod) failed(container, call string, err *world.Error, now time.Time) *P
 
 // reasons are the kubelet's words for a container that waits because an operation failed.
 var reasons = map[string]string{
-	"RunPodSandbox":   "CreatePodSandboxError",
+	"RunPodSandbox":   "ContainerCreating", // as the kubelet, which tells by an event
 	"MakeDir":         "CreateContainerError",
 	"CreateContainer": "CreateContainerError",
 	"StartContainer":  "RunContainerError",
 }
 
+// steps is the order of the operations that make a container: what was wrong with an earlier one
+// no longer matters when a later one has succeeded.
+var steps = map[string]int{"MakeDir": 1, "CreateContainer": 2, "StartContainer": 3}
+
 // solved records that an operation has succeeded.
 func (p *Pod) solved(container, call string) {
 	p.Problems = slices.DeleteFunc(p.Problems, func(pr Problem) bool {
-		return pr.Container == container && pr.Call == call
+		return pr.Container == container && steps[pr.Call] <= steps[call]
 	})
 }

@@ -32,7 +32,7 @@ func (p *Pod) completed() bool {
 	}
 	for i := range p.Spec.Spec.Containers {
 		c := p.newest(p.Spec.Spec.Containers[i].Name)
-		if c == nil || !c.ended() || p.restarts(c) {
+		if c == nil || !c.ended() || p.restarts(c) || !p.matches(c) {
 			return false
 		}
 	}
@@ -43,7 +43,7 @@ func (p *Pod) completed() bool {
 func (p *Pod) succeeded() bool {
 	for i := range p.Spec.Spec.Containers {
 		c := p.newest(p.Spec.Spec.Containers[i].Name)
-		if c == nil || c.ExitCode != 0 {
+		if c == nil || !c.ended() || c.ExitCode != 0 {
 			return false
 		}
 	}
@@ -264,10 +264,16 @@ func (p *Pod) waiting(name string, role Role) *v1.ContainerStateWaiting {
 	if w := p.trouble(name); w != nil {
 		return w
 	}
-	if role == App && !p.initialized() {
+	if role == App && len(p.Spec.Spec.InitContainers) > 0 && !p.initialized() {
 		return &v1.ContainerStateWaiting{Reason: "PodInitializing"}
 	}
-	return &v1.ContainerStateWaiting{Reason: "ContainerCreating"}
+	waiting := &v1.ContainerStateWaiting{Reason: "ContainerCreating"}
+	if pr := p.problem(""); pr != nil {
+		waiting.Message = pr.Message
+	} else if p.NameWait {
+		waiting.Message = "another pod of the same namespace and name has not ended yet"
+	}
+	return waiting
 }
 
 func (p *Pod) trouble(name string) *v1.ContainerStateWaiting {

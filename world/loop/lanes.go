@@ -13,7 +13,8 @@ type Lane int
 
 // The lanes.
 const (
-	LaneObserve Lane = iota // reading the runtime
+	LaneList    Lane = iota // listing what the runtime has
+	LaneObserve             // looking at one thing in the runtime
 	LaneAct                 // creating, starting and removing in the runtime
 	LaneStop                // stopping containers and sandboxes, each as slow as its grace period
 	LanePull                // pulling images
@@ -22,7 +23,7 @@ const (
 	laneCount
 )
 
-var laneNames = [laneCount]string{"observe", "act", "stop", "pull", "fs", "host"}
+var laneNames = [laneCount]string{"list", "observe", "act", "stop", "pull", "fs", "host"}
 
 func (l Lane) String() string { return laneNames[l] }
 
@@ -33,6 +34,8 @@ func LaneOf(body any) Lane {
 		return LaneStop
 	case *runtimeapi.PullImageRequest:
 		return LanePull
+	case *runtimeapi.ListPodSandboxRequest, *runtimeapi.ListContainersRequest:
+		return LaneList
 	case *runtimeapi.RunPodSandboxRequest, *runtimeapi.CreateContainerRequest,
 		*runtimeapi.StartContainerRequest, *runtimeapi.RemoveContainerRequest,
 		*runtimeapi.RemovePodSandboxRequest:
@@ -59,7 +62,7 @@ type Limits struct {
 var defaultLimits = Limits{
 	Inbox: 4096,
 	Flying: [laneCount]int{
-		LaneObserve: 64, LaneAct: 64, LaneStop: 1024, LanePull: 32, LaneFS: 64, LaneHost: 64,
+		LaneList: 8, LaneObserve: 64, LaneAct: 64, LaneStop: 1024, LanePull: 32, LaneFS: 64, LaneHost: 64,
 	},
 }
 

@@ -49,7 +49,7 @@ func TestWhatIsTooMuchWaits(t *testing.T) {
 	core := &script{effects: [][]world.Effect{{list(1, 60e9), list(2, 60e9), list(3, 60e9)}}}
 	cri := &port{}
 	limits := Limits{}
-	limits.Flying[LaneObserve] = 2
+	limits.Flying[LaneList] = 2
 	l := newLoop(core, cri, limits)
 	l.Offer(world.Event{Body: &world.Boot{}})
 	l.Turn(t0)
@@ -67,7 +67,7 @@ func TestWhatWaitsTooLongIsGivenUp(t *testing.T) {
 	core := &script{effects: [][]world.Effect{{list(1, 60e9), list(2, 5e9)}}}
 	cri := &port{}
 	limits := Limits{}
-	limits.Flying[LaneObserve] = 1
+	limits.Flying[LaneList] = 1
 	l := newLoop(core, cri, limits)
 	l.Offer(world.Event{Body: &world.Boot{}})
 	l.Turn(t0)
