@@ -121,3 +121,17 @@ func TestList(t *testing.T) {
 		t.Errorf("the oracles are not listed: %q, %v", out, err)
 	}
 }
+
+// What the README shows is what the command prints.
+func TestReadme(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, found := strings.Cut(string(readme), "$ bin/seedsim replay crashloop --seed 7 --log\n")
+	shown, _, _ = strings.Cut(shown, "```")
+	printed, err := call("replay", "crashloop", "--seed", "7", "--log")
+	if err != nil || !found || !strings.Contains(printed, shown) {
+		t.Errorf("%v; the README shows\n%s\nand the command does not print it", err, shown)
+	}
+}
