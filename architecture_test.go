@@ -20,8 +20,8 @@ const module = "seedlet.dev"
 // planted is the module of violations.
 const planted = "testdata/planted"
 
-// purePackages are the folders whose code is the deterministic machine.
-var purePackages = []string{"./core/...", "./world/..."}
+// purePackages are the folders whose code is the deterministic machine and its simulated world.
+var purePackages = []string{"./core/...", "./world/...", "./sim/..."}
 
 // exemption takes a package, or what else a check calls its subject, out of the check.
 type exemption struct{ path, reason string }

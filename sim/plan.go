@@ -297,7 +297,7 @@ func kubelet(fields map[string]any) (*kubeletconfig.KubeletConfiguration, error)
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"staticPodPath": manifestDir,
 	}
-	for name, value := range fields { // into a map again: the order does not matter
+	for name, value := range fields { //ordered: into a map again
 		doc[name] = value
 	}
 	data, err := json.Marshal(doc)

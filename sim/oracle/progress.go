@@ -116,11 +116,18 @@ func (p *pod) lacksRun(now time.Time) string {
 		return "it has come to its end, but its sandbox is still ready"
 	case p.over():
 		return ""
+	case p.ranBefore() && p.live == 0 && (newest == nil || !newest.ready):
+		return ""
 	case newest == nil || !newest.ready:
 		return "it has no sandbox that is ready"
 	}
 	return p.lacksContainer(newest, now)
 }
+
+// ranBefore says that a pod whose manifest went and came back is shown as having run to its end:
+// the agent did not notice that the manifest was gone, or had died over removing what was left,
+// and some of that was removed all the same when the old request took effect.
+func (p *pod) ranBefore() bool { return p.loose() && p.terminal != "" }
 
 // lacksContainer is what is wrong with the containers of a pod that should run in a sandbox.
 func (p *pod) lacksContainer(s *sandbox, now time.Time) string {

@@ -54,7 +54,7 @@ func (r *Runtime) listSandboxes(f *runtimeapi.PodSandboxFilter) *runtimeapi.List
 
 // selects reports whether labels have every label of the selector.
 func selects(selector, labels map[string]string) bool {
-	for name, value := range selector { // a conjunction: the order does not matter
+	for name, value := range selector { //ordered: a conjunction is the same in any order
 		if got, ok := labels[name]; !ok || got != value {
 			return false
 		}
