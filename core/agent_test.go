@@ -415,3 +415,23 @@ func TestStartTimeOutlivesTheAgent(t *testing.T) {
 		t.Errorf("started at %v, want %v", got, want)
 	}
 }
+
+// A manifest that gives its UID to a pod of another name ends the one and starts the other.
+func TestAUIDGivenToAnotherName(t *testing.T) {
+	named := func(name string) string {
+		return strings.Replace(podNamed(name), "name: "+name+"}", "name: "+name+", uid: u1}", 1)
+	}
+	n := boot(map[string]string{"p.yaml": named("one")})
+	n.pass(5 * time.Second)
+	n.takeCalls()
+	n.manifests["p.yaml"] = named("two")
+	n.pass(time.Minute)
+	want := "stop web 30, stop sandbox, remove web, remove sandbox, run sandbox, create web, " +
+		"start web"
+	if got := n.takeCalls(); got != want {
+		t.Errorf("it led to %q, want %q", got, want)
+	}
+	if got := n.agent.state.Pods["u1"].Name; got != "two-n1" {
+		t.Errorf("known as %s", got)
+	}
+}

@@ -1,11 +1,14 @@
 package pod
 
 import (
+	"math"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"seedlet.dev/core/pleg"
 )
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -166,6 +169,60 @@ func TestAbsenceInAnOlderList(t *testing.T) {
 	p.ObserveEnd(8, t0.Add(2*time.Second))
 	if len(p.Containers) != 0 || len(p.Sandboxes) != 0 {
 		t.Error("what a newer list does not have is still known")
+	}
+}
+
+// A list that was asked for before the predecessor of a pod was removed may still have what is
+// gone: the pod does not take it for its own.
+func TestALateListOfThePredecessor(t *testing.T) {
+	p := New(spec(v1.RestartPolicyAlways, "", "web"), true, t0.Add(10*time.Second))
+	old := &pleg.Sandbox{ID: "old", UID: "u", Attempt: 1}
+	gone := &pleg.Container{ID: "gone", UID: "u", Name: "web", Attempt: 3}
+	asked := t0.Add(9 * time.Second)
+	if p.ObserveSandbox(old, 1, asked) || p.ObserveContainer(gone, 1, asked, t0.Add(time.Hour)) {
+		t.Error("what was removed before the pod was made is taken for its own")
+	}
+	asked = t0.Add(11 * time.Second)
+	if !p.ObserveSandbox(old, 2, asked) || !p.ObserveContainer(gone, 2, asked, asked) {
+		t.Error("what a later list has is not taken up")
+	}
+}
+
+// The runtime's clock may be years from the agent's: a restart waits from the earlier of the two.
+func TestRestartDoesNotTrustTheRuntimesClock(t *testing.T) {
+	c := failed("web", 1, 10*time.Second)
+	c.StartedAt, c.FinishedAt, c.Exited = t0.AddDate(10, 0, 0), t0.AddDate(10, 0, 0), t0
+	if got := c.restartAt(); !got.Equal(t0.Add(10 * time.Second)) {
+		t.Errorf("restarts at %v", got)
+	}
+	c.FinishedAt = time.Time{}
+	if got := c.restartAt(); !got.Equal(t0.Add(10 * time.Second)) {
+		t.Errorf("without an end, restarts at %v", got)
+	}
+}
+
+// A container that was made from another spec runs again whatever the policy says, and at once.
+func TestAChangedContainerRunsAgain(t *testing.T) {
+	old := failed("web", 3, 5*time.Minute)
+	old.Hash = "another"
+	p := facts(spec(v1.RestartPolicyNever, "", "web"), old)
+	if p.completed() {
+		t.Error("the pod is over before its new container has run")
+	}
+	if got, _ := p.next(p.want("web"), App, t0.Add(time.Minute)); got != Create {
+		t.Errorf("%s, want Create", got)
+	}
+	if next := p.run(p.want("web"), &Node{BackoffMax: time.Hour}); next.Backoff != 0 {
+		t.Errorf("made with a back-off of %v", next.Backoff)
+	}
+}
+
+func TestGraceIsClamped(t *testing.T) {
+	pod := spec(v1.RestartPolicyAlways, "", "web")
+	endless := int64(math.MaxInt64)
+	pod.Spec.TerminationGracePeriodSeconds = &endless
+	if got := facts(pod).grace(); got != graceMaxSeconds*time.Second {
+		t.Errorf("grace %v", got)
 	}
 }
 

@@ -1,0 +1,124 @@
+package image
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
+)
+
+var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// rig plans one image, and answers what it asks for.
+type rig struct {
+	store Store
+	table op.Table
+	out   op.Out
+	asked map[string]int // by call
+	ops   []world.OpID
+}
+
+func (r *rig) plan(at time.Duration) {
+	r.out.Begin(&r.table, t0.Add(at))
+	r.store.Plan("i", &r.out)
+	if r.asked == nil {
+		r.asked = map[string]int{}
+	}
+	for _, eff := range r.out.Take() {
+		if eff.Op != 0 {
+			r.asked[world.Call(eff.Body)]++
+			r.ops = append(r.ops, eff.Op)
+		}
+	}
+}
+
+// answer answers the nth operation.
+func (r *rig) answer(n int, at time.Duration, body any, err *world.Error) {
+	record, ok := r.table.Settle(r.ops[n])
+	if !ok {
+		panic("answered twice")
+	}
+	r.out.Begin(&r.table, t0.Add(at))
+	ev := world.Event{Time: t0.Add(at), Op: r.ops[n], Body: body, Err: err}
+	r.store.Answered("i", record, ev, &r.out)
+}
+
+var refused = world.Errorf(world.KindInternal, "PullImage", "no registry")
+
+// A pod whose image is there does not wait for another one's pull (upstream #83471).
+func TestWhoNeedsNoPullDoesNotWait(t *testing.T) {
+	r := &rig{}
+	r.store.Need("a", "i", v1.PullAlways, t0)
+	r.plan(0)
+	r.answer(0, time.Second, nil, refused)
+	since := t0.Add(2 * time.Second)
+	r.store.Need("b", "i", v1.PullIfNotPresent, since)
+	r.plan(2 * time.Second)
+	if r.asked["ImageStatus"] != 1 {
+		t.Fatalf("asked %v, want one look", r.asked)
+	}
+	r.answer(1, 3*time.Second,
+		&runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: "x"}}, nil)
+	if got := r.store.Need("b", "i", v1.PullIfNotPresent, since); got.ID != "x" {
+		t.Errorf("b gets %+v", got)
+	}
+	if got := r.store.Need("a", "i", v1.PullAlways, t0); got.ID != "" {
+		t.Errorf("a, which wants it pulled, gets %+v", got)
+	}
+}
+
+// A pod that never pulls leaves the others their back-off.
+func TestWhoNeverPullsHurriesNobody(t *testing.T) {
+	r := &rig{}
+	r.store.Need("never", "i", v1.PullNever, t0)
+	r.store.Need("other", "i", v1.PullIfNotPresent, t0)
+	for at := time.Duration(0); at < time.Minute; at += 100 * time.Millisecond {
+		known := len(r.ops)
+		r.plan(at)
+		for n := known; n < len(r.ops); n++ {
+			if r.table.Records[r.ops[n]].Call == "PullImage" {
+				r.answer(n, at, nil, refused)
+			} else {
+				r.answer(n, at, &runtimeapi.ImageStatusResponse{}, nil)
+			}
+		}
+		r.store.Need("never", "i", v1.PullNever, t0)
+		r.store.Need("other", "i", v1.PullIfNotPresent, t0)
+	}
+	if pulls := r.asked["PullImage"]; pulls < 2 || pulls > 4 { // at once, after 10 s, 30 s
+		t.Errorf("%d pulls in a minute", pulls)
+	}
+}
+
+// A look that was asked for before a pull ended does not hide what was pulled.
+func TestALookOlderThanThePull(t *testing.T) {
+	r := &rig{}
+	r.store.Need("a", "i", v1.PullAlways, t0)
+	r.plan(0)
+	r.plan(lookPeriod)
+	r.answer(0, lookPeriod+time.Second, &runtimeapi.PullImageResponse{ImageRef: "x"}, nil)
+	r.answer(1, lookPeriod+2*time.Second, &runtimeapi.ImageStatusResponse{}, nil)
+	if got := r.store.Need("a", "i", v1.PullAlways, t0); got.ID != "x" {
+		t.Errorf("a gets %+v", got)
+	}
+}
+
+// A lost answer to a pull is made up for by looking.
+func TestALostPullIsNoticed(t *testing.T) {
+	r := &rig{}
+	r.store.Need("a", "i", v1.PullIfNotPresent, t0)
+	r.plan(0)
+	r.answer(0, 0, &runtimeapi.ImageStatusResponse{}, nil)
+	r.store.Need("a", "i", v1.PullIfNotPresent, t0)
+	r.plan(0)          // the pull, which is never answered
+	r.plan(lookPeriod) // and a look
+	r.answer(2, lookPeriod, &runtimeapi.ImageStatusResponse{
+		Image: &runtimeapi.Image{Id: "x"}}, nil)
+	if got := r.store.Need("a", "i", v1.PullIfNotPresent, t0); got.ID != "x" {
+		t.Errorf("a gets %+v, after %v", got, r.asked)
+	}
+}
