@@ -7,6 +7,7 @@ import (
 
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"seedlet.dev/core/config"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/manifest"
@@ -61,10 +62,6 @@ type Agent struct {
 // New makes an agent. It does nothing before its boot event.
 func New(o Options) *Agent {
 	c := o.Config
-	backoffMax := 300 * time.Second
-	if m := c.CrashLoopBackOff.MaxContainerRestartPeriod; m != nil {
-		backoffMax = m.Duration
-	}
 	root := path.Clean(o.RootDir)
 	manifests := o.ManifestPath
 	if manifests != "" {
@@ -73,7 +70,7 @@ func New(o Options) *Agent {
 	a := &Agent{state: State{
 		Node: pod.Node{
 			Name: o.NodeName, PodsDir: root + "/pods", LogsDir: c.PodLogsDir,
-			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: backoffMax,
+			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: config.BackoffMax(c),
 		},
 		Manifests: manifest.Source{
 			Path: manifests, Node: o.NodeName, Period: c.FileCheckFrequency.Duration,
@@ -109,11 +106,7 @@ func (a *Agent) Step(ev world.Event) []world.Effect {
 
 // NextWake says when the agent wants to be called even if nothing happens; zero means never.
 func (a *Agent) NextWake() time.Time {
-	next, deadline := a.state.Timers.Next(), a.state.Ops.Deadlines.Next()
-	if next.IsZero() || !deadline.IsZero() && deadline.Before(next) {
-		return deadline
-	}
-	return next
+	return timer.Soonest(a.state.Timers.Next(), a.state.Ops.Deadlines.Next())
 }
 
 // observe records what an event says.

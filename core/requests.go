@@ -7,6 +7,7 @@ import (
 
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -75,15 +76,8 @@ func (a *Agent) metrics() []world.Metric {
 		counter("seedlet_orphans_removed_total",
 			"Directories removed that no pod owned.", s.Sweep.Removed),
 		gauge("seedlet_relist_age_seconds", "Time since the newest relist was asked for.",
-			int(s.Last.Sub(laterOf(s.Relist.AsOf, s.Booted))/time.Second)),
+			int(s.Last.Sub(timer.Later(s.Relist.AsOf, s.Booted))/time.Second)),
 	}
 	slices.SortFunc(metrics, func(x, y world.Metric) int { return cmp.Compare(x.Name, y.Name) })
 	return metrics
-}
-
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

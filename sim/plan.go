@@ -160,7 +160,7 @@ func (p *Plan) Validate() error {
 	case time.Duration(s.Settle) < time.Second:
 		return fmt.Errorf("spec.settle: want at least 1s, have %s", s.Settle)
 	}
-	if _, err := kubelet(s.Node.Config); err != nil {
+	if _, err := kubeletConfig(s.Node.Config); err != nil {
 		return err
 	}
 	if err := s.validatePods(); err != nil {
@@ -291,8 +291,8 @@ func (p *PlanPod) behaviour(container string) *Behaviour {
 	return &p.Behaviours[i]
 }
 
-// kubelet is the agent's configuration, from the fields that a scenario or plan sets.
-func kubelet(fields map[string]any) (*kubeletconfig.KubeletConfiguration, error) {
+// kubeletConfig is the agent's configuration, from the fields that a scenario or plan sets.
+func kubeletConfig(fields map[string]any) (*kubeletconfig.KubeletConfiguration, error) {
 	doc := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"staticPodPath": manifestDir,

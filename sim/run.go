@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core"
+	"seedlet.dev/core/config"
 	"seedlet.dev/sim/agenda"
 	"seedlet.dev/sim/disk"
 	"seedlet.dev/sim/oracle"
@@ -120,20 +121,16 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		return nil, err
 	}
 	spec := &plan.Spec
-	config, err := kubelet(spec.Node.Config)
+	kubelet, err := kubeletConfig(spec.Node.Config)
 	if err != nil {
 		return nil, err
 	}
 	r := &run{plan: spec, opts: opts, agenda: agenda.New(Start, spec.Seed)}
 	r.fates = newFates(spec, Start)
 	log := &truth.Log{}
-	backoffMax := 300 * time.Second
-	if m := config.CrashLoopBackOff.MaxContainerRestartPeriod; m != nil {
-		backoffMax = m.Duration
-	}
 	r.panel = oracle.NewPanel(oracle.Options{
-		NodeName: nodeName, PodsDir: rootDir + "/pods", LogsDir: config.PodLogsDir,
-		BackoffMax: backoffMax,
+		NodeName: nodeName, PodsDir: rootDir + "/pods", LogsDir: kubelet.PodLogsDir,
+		BackoffMax: config.BackoffMax(kubelet),
 	})
 	log.Subscribe(r.panel.Fact)
 	log.Subscribe(r.countRestarts)
@@ -146,7 +143,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		LogFile: func(path string) { r.disk.Write(path, nil) },
 	})
 	r.options = core.Options{
-		Config: config, NodeName: nodeName, RootDir: rootDir, ManifestPath: manifestDir,
+		Config: kubelet, NodeName: nodeName, RootDir: rootDir, ManifestPath: manifestDir,
 	}
 	r.manifest = newManifests(r)
 	return r, nil

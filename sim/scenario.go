@@ -183,7 +183,7 @@ func (s *Scenario) validate() error {
 				"have %q", i, e.Phase)
 		}
 	}
-	if _, err := kubelet(s.Spec.Node.Config); err != nil {
+	if _, err := kubeletConfig(s.Spec.Node.Config); err != nil {
 		return err
 	}
 	return nil

@@ -207,3 +207,11 @@ func setPointer[T any](field **T, value T) {
 		*field = &value
 	}
 }
+
+// BackoffMax is the longest wait before a restart of a container, as far as it is configured.
+func BackoffMax(c *configuration) time.Duration {
+	if m := c.CrashLoopBackOff.MaxContainerRestartPeriod; m != nil {
+		return m.Duration
+	}
+	return 300 * time.Second
+}

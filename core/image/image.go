@@ -103,9 +103,9 @@ func (s *Store) Need(uid, ref string, policy v1.PullPolicy, since time.Time) Ans
 		return Answer{Problem: &Problem{Reason: "ErrImageNeverPull", Message: fmt.Sprintf(
 			"Container image %q is not present with pull policy of Never", ref)}}
 	case policy == v1.PullAlways, checked:
-		img.WantPull = laterOf(img.WantPull, since)
+		img.WantPull = timer.Later(img.WantPull, since)
 	default:
-		img.WantCheck = laterOf(img.WantCheck, since)
+		img.WantCheck = timer.Later(img.WantCheck, since)
 	}
 	img.wait(uid)
 	return Answer{Problem: img.Problem}
@@ -146,7 +146,7 @@ func (s *Store) Plan(ref string, out *op.Out) time.Time {
 		}
 		return time.Time{}
 	}
-	return soonest(img.planLook(out), img.planPull(out))
+	return timer.Soonest(img.planLook(out), img.planPull(out))
 }
 
 // planLook asks whether the image is there, if someone has to know, or if it has been pulled for
@@ -157,11 +157,11 @@ func (i *Image) planLook(out *op.Out) time.Time {
 	case i.LookOp != 0:
 		return time.Time{}
 	case !i.WantCheck.IsZero() && i.CheckedAt.Before(i.WantCheck):
-		due = laterOf(i.LookRetry, i.WantCheck)
+		due = timer.Later(i.LookRetry, i.WantCheck)
 	case i.PullOp != 0:
-		due = laterOf(i.LookRetry, laterOf(i.PullAsked, i.LookAsked).Add(lookPeriod))
+		due = timer.Later(i.LookRetry, timer.Later(i.PullAsked, i.LookAsked).Add(lookPeriod))
 	case !i.LookAgain.IsZero():
-		due = laterOf(i.LookRetry, i.LookAgain)
+		due = timer.Later(i.LookRetry, i.LookAgain)
 	default:
 		return time.Time{}
 	}
@@ -188,14 +188,6 @@ func (i *Image) planPull(out *op.Out) time.Time {
 	i.PullOp = out.Ask(Key(i.Ref), "", timeout,
 		&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: i.Ref}})
 	return i.PullAsked.Add(lookPeriod)
-}
-
-// soonest is the earlier of two times to wake up at; zero means never.
-func soonest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // Answered takes the answer to an operation on an image, and returns the pods that wait for it.
@@ -260,11 +252,4 @@ func (i *Image) failed(call string, ev world.Event, out *op.Out) {
 	}
 	out.Log(world.LevelWarning, "image cannot be pulled", "image", i.Ref,
 		"error", ev.Err.Error(), "retryIn", delay.String())
-}
-
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

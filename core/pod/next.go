@@ -68,6 +68,10 @@ func (p *Pod) restarts(c *Container) bool {
 	}
 }
 
+// runsAgain says whether there is to be another run after one that has ended: by policy, or
+// because the spec has changed since.
+func (p *Pod) runsAgain(c *Container) bool { return p.restarts(c) || !p.matches(c) }
+
 // syncContainers begins the next thing that a container needs: init containers and sidecars one
 // after the other, then all app containers, each created and started in turn. Sidecars are kept
 // running all the while.
@@ -134,7 +138,7 @@ func (p *Pod) initDone(i int) bool {
 func (p *Pod) wantsSandbox() bool {
 	for i := range p.Spec.Spec.Containers {
 		c := p.newest(p.Spec.Spec.Containers[i].Name)
-		if c == nil || c.State == Created || c.ended() && (p.restarts(c) || !p.matches(c)) {
+		if c == nil || c.State == Created || c.ended() && p.runsAgain(c) {
 			return true
 		}
 	}

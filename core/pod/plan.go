@@ -74,9 +74,7 @@ func (w *waits) pending(at time.Time) bool {
 	if !w.now.Before(at) {
 		return false
 	}
-	if w.until.IsZero() || at.Before(w.until) {
-		w.until = at
-	}
+	w.until = timer.Soonest(w.until, at)
 	return true
 }
 

@@ -32,7 +32,7 @@ func (p *Pod) completed() bool {
 	}
 	for i := range p.Spec.Spec.Containers {
 		c := p.newest(p.Spec.Spec.Containers[i].Name)
-		if c == nil || !c.ended() || p.restarts(c) || !p.matches(c) {
+		if c == nil || !c.ended() || p.runsAgain(c) {
 			return false
 		}
 	}

@@ -148,6 +148,22 @@ func (q *Queue[K]) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// Later is the later of two times.
+func Later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Soonest is the earlier of two times to be called at; the zero time means never.
+func Soonest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // Number is a key that is a number.
 type Number uint64
 
