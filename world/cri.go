@@ -13,6 +13,11 @@ import (
 // RemovePodSandbox, RemoveContainer) succeeds for an object that does not exist, or answers
 // KindNotFound; both mean the same.
 
+// GetEventsRequest opens the stream of container events. While it is open the world speaks first:
+// every event of the stream is an Event without an Op whose body is a *ContainerEventResponse. The
+// operation is answered when the stream has ended, always with an Err: KindInvalid if the runtime
+// does not offer it, and never with a body.
+
 // criMessages are one request and one response of every call, for the registry of bodies.
 var criMessages = []proto.Message{
 	&runtimeapi.VersionRequest{}, &runtimeapi.VersionResponse{},
@@ -29,6 +34,9 @@ var criMessages = []proto.Message{
 	&runtimeapi.RemoveContainerRequest{}, &runtimeapi.RemoveContainerResponse{},
 	&runtimeapi.ListContainersRequest{}, &runtimeapi.ListContainersResponse{},
 	&runtimeapi.ContainerStatusRequest{}, &runtimeapi.ContainerStatusResponse{},
+	&runtimeapi.ExecSyncRequest{}, &runtimeapi.ExecSyncResponse{},
+	&runtimeapi.ReopenContainerLogRequest{}, &runtimeapi.ReopenContainerLogResponse{},
+	&runtimeapi.GetEventsRequest{}, &runtimeapi.ContainerEventResponse{},
 	&runtimeapi.ImageStatusRequest{}, &runtimeapi.ImageStatusResponse{},
 	&runtimeapi.PullImageRequest{}, &runtimeapi.PullImageResponse{},
 }

@@ -39,6 +39,7 @@ type DirListed struct {
 type DirEntry struct {
 	Name      string    `json:"name"`
 	Directory bool      `json:"directory"`
+	Size      int64     `json:"size,omitempty"` // in bytes, of a regular file
 	ModTime   time.Time `json:"modTime"`
 }
 
@@ -60,6 +61,155 @@ type WriteFile struct {
 // without crossing into another mount. A path that does not exist is success. Answered by Done.
 type RemoveTree struct {
 	Path string `json:"path"`
+}
+
+// ReadTail reads the end of a file. Links are not followed: a container may write where it is
+// read. Answered by TailRead; what is not a regular file is KindInvalid.
+type ReadTail struct {
+	Path     string `json:"path"`
+	BytesMax int64  `json:"bytesMax"`
+}
+
+// TailRead answers ReadTail.
+type TailRead struct {
+	Data      []byte `json:"data,omitempty"`
+	Truncated bool   `json:"truncated,omitempty"` // the file begins before Data does
+}
+
+// StatPath looks at what is at a path, following links. Answered by PathInfo; nothing there, and
+// a link that leads nowhere, is KindNotFound.
+type StatPath struct {
+	Path string `json:"path"`
+}
+
+// PathInfo answers StatPath.
+type PathInfo struct {
+	Kind PathKind `json:"kind"`
+	Size int64    `json:"size"` // in bytes, of a file
+}
+
+// PathKind is what can be at a path.
+type PathKind string
+
+// The kinds of things in a file system, by the names of hostPath types where they have one.
+const (
+	PathFile        PathKind = "File"
+	PathDirectory   PathKind = "Directory"
+	PathSocket      PathKind = "Socket"
+	PathCharDevice  PathKind = "CharDevice"
+	PathBlockDevice PathKind = "BlockDevice"
+	PathOther       PathKind = "Other"
+)
+
+// MakeFile makes an empty file; one that exists already is success and is left as it is. Its
+// directory has to be there. Answered by Done.
+type MakeFile struct {
+	Path string `json:"path"`
+	Mode uint32 `json:"mode"` // permission bits
+}
+
+// WriteDir makes the content of a directory what it says, in one instant for whoever reads
+// through it: files are links into a hidden directory, and replacing one link replaces all, as
+// the kubelet's atomic writer does. What is there with the same content is left alone. The
+// directory and its parents are made. Answered by Done.
+type WriteDir struct {
+	Path  string    `json:"path"`
+	Files []DirFile `json:"files"`
+	GID   *int64    `json:"gid,omitempty"` // group of the files; they are readable by it then
+}
+
+// DirFile is one file of a WriteDir.
+type DirFile struct {
+	Path string `json:"path"` // relative to the directory, may have slashes, never ".."
+	Data []byte `json:"data,omitempty"`
+	Mode uint32 `json:"mode"` // permission bits
+}
+
+// Rename gives a file another name in the same file system, replacing what has it. Answered by
+// Done.
+type Rename struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// MakeLink makes a symbolic link, replacing a link that is there and nothing else (KindExists).
+// Parents are made. Answered by Done.
+type MakeLink struct {
+	Path   string `json:"path"`
+	Target string `json:"target"` // what it points to, as it is
+}
+
+// ReadLinks reads every symbolic link directly in a directory. Answered by LinksRead, in the
+// order of the names; a directory that is not there is KindNotFound.
+type ReadLinks struct {
+	Path string `json:"path"`
+}
+
+// LinksRead answers ReadLinks.
+type LinksRead struct {
+	Links []Link `json:"links"`
+}
+
+// Link is a symbolic link.
+type Link struct {
+	Name     string `json:"name"`
+	Target   string `json:"target"`
+	Dangling bool   `json:"dangling,omitempty"` // nothing is where it points to
+}
+
+// Compress replaces a file by PATH.gz, compressed. A power cut leaves one of the two whole.
+// Answered by Done; a file that is not there, while PATH.gz is, is success.
+type Compress struct {
+	Path string `json:"path"`
+}
+
+// ShareWithGroup gives a tree to a group, so that its members can read and, unless it is read
+// only, write everything in it, and own what is made in it (set-group-ID). Links are not
+// followed. Answered by Done.
+type ShareWithGroup struct {
+	Path     string `json:"path"`
+	GID      int64  `json:"gid"`
+	ReadOnly bool   `json:"readOnly,omitempty"`
+	// OnRootMismatch leaves everything alone if the root is as it should be already.
+	OnRootMismatch bool `json:"onRootMismatch,omitempty"`
+}
+
+// MountMemory mounts a file system in memory; a path that one is mounted at already is success.
+// The directory is made. Answered by Done.
+type MountMemory struct {
+	Path      string `json:"path"`
+	BytesMax  int64  `json:"bytesMax"`            // zero: the kernel's default
+	HugePages string `json:"hugePages,omitempty"` // a page size as "2M": of huge pages instead
+	Mode      uint32 `json:"mode"`                // permission bits of its root
+}
+
+// Unmount unmounts everything at or below a path, without removing anything. A path at which
+// nothing is mounted is success. Answered by Done; what is in use is KindExhausted.
+type Unmount struct {
+	Path string `json:"path"`
+}
+
+// BindSubPath mounts what is at a path within a volume at Target, making both where they are
+// missing (the source as a directory), and never leaves the volume: a link on the way, or a name
+// that leads out of it, is KindInvalid. What is mounted there already is success. Answered by
+// Done.
+type BindSubPath struct {
+	Root    string `json:"root"`    // of the volume
+	SubPath string `json:"subPath"` // relative to it
+	Target  string `json:"target"`
+	Mode    uint32 `json:"mode"` // permission bits of directories that are made in the volume
+}
+
+// MeasureTree adds up what a tree uses, without following links or crossing into another mount
+// that is below its root. Answered by TreeMeasured.
+type MeasureTree struct {
+	Path string `json:"path"`
+}
+
+// TreeMeasured answers MeasureTree.
+type TreeMeasured struct {
+	Bytes  int64 `json:"bytes"`  // as blocks on the disk
+	Inodes int64 `json:"inodes"` // files of several names count once
 }
 
 // Done answers an operation that has nothing to tell but that it was done.

@@ -25,6 +25,9 @@ const (
 	StopRequested Kind = "StopRequested" // a StopContainer took effect: TERM was sent; GraceSeconds
 	KillRequested Kind = "KillRequested" // KILL was sent, because of Cause
 
+	Asked   Kind = "Asked"   // a probe or a hook has reached a container: Request
+	Replied Kind = "Replied" // and has ended, as the container has it: Request, Reply
+
 	ImagePulled      Kind = "ImagePulled"
 	RuntimeRestarted Kind = "RuntimeRestarted" // the runtime's process, not what runs under it
 )
@@ -34,6 +37,9 @@ const (
 	PathMade    Kind = "PathMade"    // a directory
 	PathWritten Kind = "PathWritten" // a file
 	PathRemoved Kind = "PathRemoved" // with everything below it
+	PathRenamed Kind = "PathRenamed" // Path, To
+	Mounted     Kind = "Mounted"     // at Path
+	Unmounted   Kind = "Unmounted"   // from Path
 	PowerLost   Kind = "PowerLost"
 )
 
@@ -51,6 +57,17 @@ const (
 	CauseUser    = "user"    // of a change on the disk: not by the agent
 )
 
+// Reply is how a probe or a hook ends, as far as the container is concerned.
+type Reply string
+
+// The replies.
+const (
+	ReplyGood    Reply = "good"    // exit code 0, HTTP 200, connected, SERVING
+	ReplyBad     Reply = "bad"     // exit code 1, HTTP 500, NOT_SERVING
+	ReplyRefused Reply = "refused" // nobody listens, the command cannot be run
+	ReplyNone    Reply = "none"    // it hung until nobody waited any more, or the process ended
+)
+
 // Fact is one thing that happened. Fields that do not apply are empty.
 type Fact struct {
 	Time time.Time
@@ -64,8 +81,13 @@ type Fact struct {
 	Cause                         string
 	GraceSeconds                  int64 // of StopRequested: until KILL
 
-	Path, Image string
-	Annotations map[string]string // of the container or sandbox created; not to be changed
+	// Request is what was asked, as "exec cat /ready", "http :8080/healthz", "tcp :80" or
+	// "grpc :90/name"; Reply is how that ended.
+	Request string
+	Reply   Reply
+
+	Path, To, Image string
+	Annotations     map[string]string // of the container or sandbox created; not to be changed
 }
 
 // Log passes facts on, in the order in which they happen.

@@ -19,11 +19,15 @@ const (
 	LaneStop                // stopping containers and sandboxes, each as slow as its grace period
 	LanePull                // pulling images
 	LaneFS                  // the file system
+	LaneTree                // walking through whole trees of the file system
+	LaneProbe               // waiting for what a container answers to a probe or a hook
+	LaneStream              // the stream of container events
 	LaneHost                // the machine
 	laneCount
 )
 
-var laneNames = [laneCount]string{"list", "observe", "act", "stop", "pull", "fs", "host"}
+var laneNames = [laneCount]string{"list", "observe", "act", "stop", "pull", "fs", "tree", "probe",
+	"stream", "host"}
 
 func (l Lane) String() string { return laneNames[l] }
 
@@ -38,14 +42,22 @@ func LaneOf(body any) Lane {
 		return LaneList
 	case *runtimeapi.RunPodSandboxRequest, *runtimeapi.CreateContainerRequest,
 		*runtimeapi.StartContainerRequest, *runtimeapi.RemoveContainerRequest,
-		*runtimeapi.RemovePodSandboxRequest:
+		*runtimeapi.RemovePodSandboxRequest, *runtimeapi.ReopenContainerLogRequest:
 		return LaneAct
+	case *runtimeapi.ExecSyncRequest:
+		return LaneProbe
+	case *runtimeapi.GetEventsRequest:
+		return LaneStream
+	case *world.MeasureTree, *world.ShareWithGroup, *world.Compress:
+		return LaneTree
 	}
 	switch world.PortOf(body) {
 	case world.PortCRI:
 		return LaneObserve
 	case world.PortFS:
 		return LaneFS
+	case world.PortNetwork:
+		return LaneProbe
 	default:
 		return LaneHost
 	}
@@ -58,11 +70,12 @@ type Limits struct {
 }
 
 // The defaults: reads are many and quick; writes are as many as containerd carries well at once;
-// a stop only waits, so there may be one for every container of a full node.
+// a stop, a probe and a hook only wait, so there may be one for every container of a full node.
 var defaultLimits = Limits{
 	Inbox: 4096,
 	Flying: [laneCount]int{
-		LaneList: 8, LaneObserve: 64, LaneAct: 64, LaneStop: 1024, LanePull: 32, LaneFS: 64, LaneHost: 64,
+		LaneList: 8, LaneObserve: 64, LaneAct: 64, LaneStop: 1024, LanePull: 32, LaneFS: 64,
+		LaneTree: 4, LaneProbe: 1024, LaneStream: 2, LaneHost: 64,
 	},
 }
 
