@@ -144,6 +144,7 @@ func (a *Agent) boot(boot *world.Boot, now time.Time) {
 	s := &a.state
 	s.Boot, s.Booted = *boot, now
 	s.Node.CPUs, s.Node.MemoryBytes = boot.CPUs, boot.MemoryBytes
+	s.Node.Seed, s.Node.IPs = boot.Seed, boot.Addresses
 	a.out.Log(world.LevelInfo, "seedlet starts", "node", s.Node.Name, "manifests",
 		s.Manifests.Path)
 	for _, key := range []timer.Key{manifest.Owner, pleg.Owner, runtime.Owner} {

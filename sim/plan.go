@@ -317,6 +317,7 @@ func kubeletConfig(fields map[string]any) (*kubeletconfig.KubeletConfiguration, 
 // The node, as in every run.
 const (
 	nodeName    = "sim"
+	nodeIP      = "192.0.2.10"
 	rootDir     = "/var/lib/kubelet"
 	manifestDir = "/etc/kubernetes/manifests"
 )

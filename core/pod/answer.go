@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"strings"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -13,11 +14,17 @@ import (
 // passed arrives as KindTimeout. Answers only change facts. After a failure nothing is assumed:
 // what is known is stale until a relist that was asked for later.
 func (p *Pod) Answered(id world.OpID, r op.Record, ev world.Event, env *Env) {
+	if r.Subject == recordSubject {
+		p.recorded(r, ev, env)
+		return
+	}
 	switch r.Call {
 	case "PodSandboxStatus":
 		p.sandboxInspected(r, ev)
 	case "ContainerStatus":
 		p.containerInspected(r, ev)
+	case "ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck":
+		p.told(r, ev, env)
 	case "StopPodSandbox", "RemovePodSandbox":
 		p.sandboxWritten(r, ev, env)
 	case "StopContainer", "RemoveContainer":
@@ -55,6 +62,12 @@ func (p *Pod) made(id world.OpID, r op.Record, ev world.Event, env *Env) {
 	case *world.Done:
 		p.dirDone(r)
 	}
+}
+
+// cutSubject takes apart what an operation on a container is about: its id, and what of it.
+func cutSubject(subject string) (id, what string) {
+	id, what, _ = strings.Cut(subject, " ")
+	return id, what
 }
 
 // subject is the name of the container that an operation is about; empty for the pod's.

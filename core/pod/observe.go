@@ -61,7 +61,10 @@ func (c *Container) advance(to State, now time.Time) bool {
 		return false
 	}
 	c.State = to
-	if to == Exited {
+	switch to {
+	case Running:
+		c.Ran = now
+	case Exited:
 		c.Exited = now
 	}
 	return true
@@ -74,6 +77,9 @@ func (p *Pod) ObserveEnd(number uint64, asked time.Time) bool {
 	if !p.Observed {
 		p.Observed = true
 		p.recallStart()
+	}
+	if len(p.Sandboxes) == 0 && len(p.Containers) == 0 && p.Record.Op == 0 {
+		p.Record.Read = true
 	}
 	for i := 0; i < len(p.Sandboxes); {
 		s := &p.Sandboxes[i]

@@ -22,11 +22,10 @@ type Condition struct {
 // completed says whether the pod has come to its end by itself: an init container has failed for
 // good, or every app container has ended for good.
 func (p *Pod) completed() bool {
-	never := p.Spec.Spec.RestartPolicy == v1.RestartPolicyNever
 	for i := range p.Spec.Spec.InitContainers {
 		want := &p.Spec.Spec.InitContainers[i]
 		c := p.newest(want.Name)
-		if never && initRole(want) == Init && c != nil && c.ended() && c.ExitCode != 0 {
+		if initRole(want) == Init && c != nil && c.ended() && c.ExitCode != 0 && !p.runsAgain(c) {
 			return true
 		}
 	}
@@ -41,6 +40,9 @@ func (p *Pod) completed() bool {
 
 // succeeded says whether every container that counts has ended well.
 func (p *Pod) succeeded() bool {
+	if p.Kill.Failed {
+		return false
+	}
 	for i := range p.Spec.Spec.Containers {
 		c := p.newest(p.Spec.Spec.Containers[i].Name)
 		if c == nil || !c.ended() || c.ExitCode != 0 {
@@ -52,7 +54,7 @@ func (p *Pod) succeeded() bool {
 
 // note records the phase and the conditions that follow from the facts now.
 func (p *Pod) note(env *Env) {
-	if p.Spec == nil || !p.Observed || !p.Known && p.awaitInspections() {
+	if p.Spec == nil || !p.Observed || !p.Record.Read || !p.Known && p.awaitInspections() {
 		return
 	}
 	p.Known = true
@@ -137,13 +139,13 @@ func (p *Pod) phase() v1.PodPhase {
 func (p *Pod) containersReady() bool {
 	for i := range p.Spec.Spec.InitContainers {
 		want := &p.Spec.Spec.InitContainers[i]
-		if c := p.newest(want.Name); initRole(want) == Sidecar && (c == nil || c.State != Running) {
+		if c := p.newest(want.Name); initRole(want) == Sidecar && (c == nil || !p.shown(c).Ready) {
 			return false
 		}
 	}
 	for i := range p.Spec.Spec.Containers {
 		c := p.newest(p.Spec.Spec.Containers[i].Name)
-		if c == nil || c.State != Running {
+		if c == nil || !p.shown(c).Ready {
 			return false
 		}
 	}
@@ -153,7 +155,7 @@ func (p *Pod) containersReady() bool {
 // API is the pod as the API shows it. Only what has been observed is claimed: before this agent
 // has listed the runtime, and learnt how what has exited did so, the phase is Unknown, "the state
 // of the pod could not be obtained".
-func (p *Pod) API(runtimeName string) *v1.Pod {
+func (p *Pod) API(node *Node, runtimeName string) *v1.Pod {
 	if p.Spec == nil {
 		return nil
 	}
@@ -169,14 +171,19 @@ func (p *Pod) API(runtimeName string) *v1.Pod {
 	}
 	start := metav1.NewTime(p.Seen)
 	pod.Status.Phase, pod.Status.StartTime = p.Phase, &start
+	if p.Kill.Failed {
+		pod.Status.Reason, pod.Status.Message = p.Kill.Reason, p.Kill.Message
+	}
 	for _, c := range p.Conditions {
 		pod.Status.Conditions = append(pod.Status.Conditions, c.api())
 	}
+	pod.Status.HostIP = firstOf(node.IPs)
+	for _, ip := range node.IPs {
+		pod.Status.HostIPs = append(pod.Status.HostIPs, v1.HostIP{IP: ip})
+	}
 	if s := p.current(); s != nil && s.Ready {
-		for i, ip := range s.IPs {
-			if i == 0 {
-				pod.Status.PodIP = ip
-			}
+		pod.Status.PodIP = firstOf(p.ips(node))
+		for _, ip := range p.ips(node) {
 			pod.Status.PodIPs = append(pod.Status.PodIPs, v1.PodIP{IP: ip})
 		}
 	}
@@ -187,6 +194,11 @@ func (p *Pod) API(runtimeName string) *v1.Pod {
 	for i := range p.Spec.Spec.Containers {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
 			p.containerStatus(&p.Spec.Spec.Containers[i], App, runtimeName))
+	}
+	for i := range p.Spec.Spec.EphemeralContainers {
+		want := ephemeral(&p.Spec.Spec.EphemeralContainers[i])
+		pod.Status.EphemeralContainerStatuses = append(pod.Status.EphemeralContainerStatuses,
+			p.containerStatus(want, Ephemeral, runtimeName))
 	}
 	return pod
 }
@@ -212,8 +224,11 @@ func (p *Pod) containerStatus(want *v1.Container, role Role, runtime string) v1.
 	if c != nil && c.State == Created {
 		c = p.previous(c) // it has not run yet, and may never
 	}
-	started := c != nil && c.State == Running
-	status.Started = &started
+	health := Health{}
+	if c != nil {
+		health = p.shown(c)
+	}
+	status.Started = &health.Started
 	if c == nil {
 		status.State.Waiting = p.waiting(want.Name, role)
 		return status
@@ -221,12 +236,14 @@ func (p *Pod) containerStatus(want *v1.Container, role Role, runtime string) v1.
 	status.RestartCount = c.Restarts
 	status.ContainerID = runtime + "://" + c.ID
 	status.ImageID = c.ImageID
-	status.Ready = started
+	status.Ready = health.Ready
 	if role == Init {
 		status.Ready = c.ended() && c.ExitCode == 0
 	}
 	last := p.previous(c)
 	switch {
+	case c.State == Running && !health.Running:
+		status.State.Waiting = p.waiting(want.Name, role)
 	case c.State == Running:
 		status.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(c.StartedAt)}
 	case c.State == Exited && p.waitsForRestart(c):
