@@ -76,6 +76,7 @@ func New(o Options) *Agent {
 			Path: manifests, Node: o.NodeName, Period: c.FileCheckFrequency.Duration,
 		},
 		Sweep:   housekeeping.Sweep{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
+		Images:  image.Store{Limits: image.LimitsOf(c)},
 		Pods:    map[string]*pod.Pod{},
 		PodsMax: int(c.MaxPods),
 	}}
@@ -202,6 +203,9 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 		for _, uid := range s.Images.Answered(r.Owner.Name, r, ev, &a.out) {
 			a.touchPod(uid)
 		}
+		if key, waits := s.Images.Next(); waits {
+			a.touched.add(key)
+		}
 	}
 }
 
@@ -225,7 +229,7 @@ func (a *Agent) plan(key timer.Key) {
 			wake = s.Sweep.Plan(a.known, &a.out)
 		}
 	default:
-		wake = s.Images.Plan(key.Name, &a.out)
+		wake = s.Images.Plan(key.Name, &a.out, a.touched.add)
 	}
 	s.Timers.Set(key, wake)
 }

@@ -156,7 +156,11 @@ func deleteSorted(list []string, s string) []string {
 // name, others that wait for the name are touched.
 func (a *Agent) planPod(p *pod.Pod) time.Time {
 	held := p.Holds()
+	turn, _ := a.state.Images.Next()
 	wake := p.Plan(a.env(p))
+	if next, waits := a.state.Images.Next(); waits && next != turn {
+		a.touched.add(next) // the pod has given up an earlier turn
+	}
 	if p.Forgotten {
 		a.removePod(p)
 		if p.Next != nil {

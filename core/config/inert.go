@@ -19,10 +19,14 @@ var actedOn = []string{
 	"imageServiceEndpoint",
 	"logging.format",
 	"logging.verbosity",
+	"maxParallelImagePulls",
 	"maxPods",
 	"podLogsDir",
 	"readOnlyPort",
+	"registryBurst",
+	"registryPullQPS",
 	"runtimeRequestTimeout",
+	"serializeImagePulls",
 	"staticPodPath",
 }
 
