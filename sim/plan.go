@@ -96,6 +96,7 @@ type PlanImage struct {
 	Ref       string   `json:"ref"`
 	PullTakes Duration `json:"pullTakes"`
 	Failures  int      `json:"failures,omitempty"` // pulls that fail before the first that does not
+	Stuck     bool     `json:"stuck,omitempty"`    // the first pull never ends
 }
 
 // AgentKill ends a life of the agent, at a time or right after it has begun a number of effects
