@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/op"
@@ -200,6 +201,15 @@ func (p *Pod) containerInspected(r op.Record, ev world.Event) {
 	c.CreatedAt = nanos(status.GetCreatedAt())
 	c.StartedAt, c.FinishedAt = nanos(status.GetStartedAt()), nanos(status.GetFinishedAt())
 	c.ExitCode, c.Reason, c.Message = status.GetExitCode(), status.GetReason(), status.GetMessage()
+	if user := status.GetUser().GetLinux(); user != nil {
+		c.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{
+			UID: user.Uid, GID: user.Gid, SupplementalGroups: user.SupplementalGroups,
+		}}
+	}
+	if s := status.GetStopSignal(); s != runtimeapi.Signal_RUNTIME_DEFAULT {
+		signal := v1.Signal(s.String())
+		c.StopSignal = &signal
+	}
 }
 
 // sandboxWritten takes the answer to a stop or a removal. What is not there any more is success

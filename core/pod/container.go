@@ -82,6 +82,9 @@ type Container struct {
 	Reason     string    `json:"reason,omitempty"`
 	Message    string    `json:"message,omitempty"`
 
+	User       *v1.ContainerUser `json:"user,omitempty"` // as whom its first process began
+	StopSignal *v1.Signal        `json:"stopSignal,omitempty"`
+
 	Learned   time.Time  `json:"learned"`            // when the agent came to know of it
 	Op        world.OpID `json:"op,omitempty"`       // a stop or removal in flight
 	Stopping  bool       `json:"stopping,omitempty"` // Op is a stop
