@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"seedlet.dev/core/housekeeping"
+	"seedlet.dev/core/logs"
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/world"
@@ -46,6 +47,8 @@ func (a *Agent) reconcile(now time.Time) {
 		a.touchPod(uid)
 	}
 	a.touched.add(housekeeping.Owner)
+	a.touched.add(logs.Owner)
+	a.touched.add(logs.LinksOwner)
 }
 
 // same says whether two pods are one reading of one manifest.

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"strings"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -13,7 +14,14 @@ import (
 // passed arrives as KindTimeout. Answers only change facts. After a failure nothing is assumed:
 // what is known is stale until a relist that was asked for later.
 func (p *Pod) Answered(id world.OpID, r op.Record, ev world.Event, env *Env) {
+	if p.cleared(r, ev, env.Node) {
+		return
+	}
 	switch r.Call {
+	case "ReadTail":
+		p.messageRead(r, ev)
+	case "MakeLink":
+		p.linked(r, ev)
 	case "PodSandboxStatus":
 		p.sandboxInspected(r, ev)
 	case "ContainerStatus":
@@ -34,6 +42,9 @@ func (p *Pod) made(id world.OpID, r op.Record, ev world.Event, env *Env) {
 	}
 	making := p.Making
 	p.Op, p.Making = 0, nil
+	if making != nil { // the file is the run's now, or is made once more
+		p.forgetMessageFiles(making.Name)
+	}
 	container := p.subject(r)
 	if ev.Err != nil {
 		p.Stale = ev.Time
@@ -64,8 +75,9 @@ func (p *Pod) subject(r op.Record) string {
 		if c := p.container(r.Subject); c != nil {
 			return c.Name
 		}
-	case "CreateContainer", "MakeDir":
-		return r.Subject
+	case "CreateContainer", "MakeDir", "WriteFile":
+		name, _, _ := strings.Cut(r.Subject, "/")
+		return name
 	}
 	return ""
 }
@@ -74,6 +86,8 @@ func (p *Pod) dirDone(r op.Record) {
 	switch {
 	case r.Call == "MakeDir" && r.Subject == "":
 		p.Dir = true
+	case strings.Contains(r.Subject, "/"):
+		p.MessageFiles = append(p.MessageFiles, r.Subject)
 	case r.Call == "MakeDir":
 		p.LogDirs = append(p.LogDirs, r.Subject)
 	case r.Subject == "logs":
@@ -104,6 +118,8 @@ const inspectionsMax = 16
 
 // inspect asks for what lists do not say: how a container started or ended, the IPs of a sandbox.
 func (p *Pod) inspect(env *Env, w *waits) {
+	p.linkLogs(env, w)
+	p.readMessages(env, w)
 	flying := 0
 	for i := range p.Containers {
 		if p.Containers[i].InspectOp != 0 {
@@ -187,6 +203,9 @@ func (p *Pod) containerInspected(r op.Record, ev world.Event) {
 	c.CreatedAt = nanos(status.GetCreatedAt())
 	c.StartedAt, c.FinishedAt = nanos(status.GetStartedAt()), nanos(status.GetFinishedAt())
 	c.ExitCode, c.Reason, c.Message = status.GetExitCode(), status.GetReason(), status.GetMessage()
+	if state == Exited {
+		c.endSeen(status)
+	}
 }
 
 // sandboxWritten takes the answer to a stop or a removal. What is not there any more is success

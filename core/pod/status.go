@@ -188,6 +188,7 @@ func (p *Pod) API(runtimeName string) *v1.Pod {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
 			p.containerStatus(&p.Spec.Spec.Containers[i], App, runtimeName))
 	}
+	limitMessages(pod)
 	return pod
 }
 
@@ -290,7 +291,7 @@ func (p *Pod) trouble(name string) *v1.ContainerStateWaiting {
 
 func (c *Container) terminated(runtime string) *v1.ContainerStateTerminated {
 	return &v1.ContainerStateTerminated{
-		ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
+		ExitCode: c.ExitCode, Reason: c.Reason, Message: c.lastWords(),
 		StartedAt:   metav1.NewTime(c.StartedAt),
 		FinishedAt:  metav1.NewTime(c.FinishedAt),
 		ContainerID: runtime + "://" + c.ID,
