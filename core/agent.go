@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"seedlet.dev/core/config"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/image"
+	"seedlet.dev/core/logs"
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pleg"
@@ -26,6 +28,7 @@ type Options struct {
 	NodeName     string                              // lower case
 	RootDir      string                              // as /var/lib/kubelet
 	ManifestPath string                              // of static pods, empty for none
+	LinksDir     string                              // of links to logs; as /var/log/containers
 }
 
 // State is everything the agent knows. It is plain data.
@@ -41,6 +44,8 @@ type State struct {
 	Runtime   runtime.Runtime        `json:"runtime"`
 	Images    image.Store            `json:"images"`
 	Sweep     housekeeping.Sweep     `json:"sweep"`
+	Rotation  logs.Rotation          `json:"rotation"`
+	Links     logs.Links             `json:"links"`
 	Pods      map[string]*pod.Pod    `json:"pods"` // by UID
 	// Refused are wanted pods that are not run, and why, by UID.
 	Refused map[string]string `json:"refused,omitempty"`
@@ -69,19 +74,22 @@ func New(o Options) *Agent {
 	if manifests != "" {
 		manifests = path.Clean(manifests)
 	}
+	links := path.Clean(cmp.Or(o.LinksDir, logs.LinksDirDefault))
 	a := &Agent{state: State{
 		Events: pleg.Stream{On: c.FeatureGates["EventedPLEG"]},
 		Node: pod.Node{
-			Name: o.NodeName, PodsDir: root + "/pods", LogsDir: c.PodLogsDir,
+			Name: o.NodeName, PodsDir: root + "/pods", LogsDir: c.PodLogsDir, LinksDir: links,
 			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: config.BackoffMax(c),
 		},
 		Manifests: manifest.Source{
 			Path: manifests, Node: o.NodeName, Period: c.FileCheckFrequency.Duration,
 		},
-		Sweep:   housekeeping.Sweep{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
-		Images:  image.Store{Limits: image.LimitsOf(c)},
-		Pods:    map[string]*pod.Pod{},
-		PodsMax: int(c.MaxPods),
+		Sweep:    housekeeping.Sweep{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
+		Images:   image.Store{Limits: image.LimitsOf(c)},
+		Rotation: logs.NewRotation(c),
+		Links:    logs.Links{Dir: links, LogsDir: path.Clean(c.PodLogsDir)},
+		Pods:     map[string]*pod.Pod{},
+		PodsMax:  int(c.MaxPods),
 	}}
 	return a
 }
@@ -211,6 +219,8 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 			a.touchPod(s.Sweep.UID) // it has waited for its directory
 		}
 		s.Sweep.Answered(r, ev, a.known)
+	case logs.Owner.Component:
+		a.logsAnswered(id, r, ev)
 	default:
 		for _, uid := range s.Images.Answered(r.Owner.Name, r, ev, &a.out) {
 			a.touchPod(uid)
@@ -242,6 +252,8 @@ func (a *Agent) plan(key timer.Key) {
 		if a.seenAll() {
 			wake = s.Sweep.Plan(a.known, &a.out)
 		}
+	case logs.Owner.Component:
+		wake = a.planLogs(key)
 	default:
 		wake = s.Images.Plan(key.Name, &a.out, a.touched.add)
 	}

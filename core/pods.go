@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/housekeeping"
+	"seedlet.dev/core/logs"
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/pod"
@@ -48,6 +49,8 @@ func (a *Agent) reconcile(now time.Time) {
 		a.touchPod(uid)
 	}
 	a.touched.add(housekeeping.Owner)
+	a.touched.add(logs.Owner)
+	a.touched.add(logs.LinksOwner)
 }
 
 // same says whether two pods are one reading of one manifest.

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"seedlet.dev/sim/runtime"
@@ -32,14 +34,23 @@ func (b behaviours) script(i runtime.Instance) runtime.Script {
 	}
 	script := runtime.Script{
 		StopTakes: time.Duration(does.StopTakes), IgnoresTerm: does.IgnoresTerm,
-		HandlesTerm: does.HandlesTerm,
+		HandlesTerm: does.HandlesTerm, LogBytes: int64(does.LogKiB) << 10,
 	}
 	if n := len(does.Processes); n > 0 {
 		process := does.Processes[min(i.Starts, n-1)]
 		script.Runs, script.ExitCode = time.Duration(process.Runs), process.ExitCode
-		script.OOM = process.OOM
+		script.OOM, script.Message = process.OOM, message(i, process.MessageBytes)
 	}
 	return script
+}
+
+// message is what a process says when it exits: so many bytes that are like no other's.
+func message(i runtime.Instance, bytes int) string {
+	if bytes <= 0 {
+		return ""
+	}
+	text := fmt.Sprintf("the end of %s #%d ", i.Container, i.Attempt)
+	return strings.Repeat(text, bytes/len(text)+1)[:bytes]
 }
 
 // images finds what the plan says about an image.

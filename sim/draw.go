@@ -120,6 +120,9 @@ func (b *BehaviourRange) draw(r *rand.Rand) Behaviour {
 		Container: b.Container, StopTakes: Duration(b.StopTakes.draw(r)),
 		IgnoresTerm: b.IgnoresTerm.chance(r), HandlesTerm: b.HandlesTerm.chance(r),
 	}
+	if b.LogKiB != nil {
+		drawn.LogKiB = b.LogKiB.draw(r)
+	}
 	if b.Runs == nil {
 		return drawn
 	}
@@ -133,6 +136,9 @@ func (b *BehaviourRange) draw(r *rand.Rand) Behaviour {
 			run.ExitCode = b.ExitCodes[r.IntN(len(b.ExitCodes))]
 		}
 		run.OOM = b.OOM.chance(r)
+		if b.MessageBytes != nil {
+			run.MessageBytes = b.MessageBytes.draw(r)
+		}
 		drawn.Processes = append(drawn.Processes, run)
 	}
 	if b.Times != nil {

@@ -70,6 +70,7 @@ type Behaviour struct {
 	StopTakes   Duration     `json:"stopTakes,omitempty"`
 	IgnoresTerm bool         `json:"ignoresTerm,omitempty"`
 	HandlesTerm bool         `json:"handlesTerm,omitempty"`
+	LogKiB      int          `json:"logKiB,omitempty"`    // that each writes into its log a second
 	Processes   []ProcessRun `json:"processes,omitempty"` // none: each runs until stopped
 }
 
@@ -78,6 +79,8 @@ type ProcessRun struct {
 	Runs     Duration `json:"runs,omitempty"`
 	ExitCode int32    `json:"exitCode,omitempty"`
 	OOM      bool     `json:"oom,omitempty"`
+	// MessageBytes is how long the message is that it leaves when it exits by itself.
+	MessageBytes int `json:"messageBytes,omitempty"`
 }
 
 // Change is one change of the manifest directory.

@@ -142,7 +142,8 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	r.runtime = runtime.New(runtime.Options{
 		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates,
 		Behaviour: newBehaviours(spec).script, Images: newImages(spec).image,
-		LogFile: func(path string) { r.disk.Write(path, nil) },
+		OpenFile: func(path string) runtime.File { return r.disk.Open(path) },
+		Exists:   r.disk.Exists,
 	})
 	r.options = core.Options{
 		Config: kubelet, NodeName: nodeName, RootDir: rootDir, ManifestPath: manifestDir,

@@ -71,6 +71,9 @@ type BehaviourRange struct {
 	IgnoresTerm Share  `json:"ignoresTerm,omitempty"` // of containers
 	HandlesTerm Share  `json:"handlesTerm,omitempty"` // of containers: exit with 0 after TERM
 	OOM         Share  `json:"oom,omitempty"`         // of runs that exit by themselves
+	LogKiB      *Count `json:"logKiB,omitempty"`      // that is logged each second
+	// MessageBytes is how long the message is that a run leaves that exits by itself.
+	MessageBytes *Count `json:"messageBytes,omitempty"`
 }
 
 // FaultRange is one class of faults on the way to the ports.

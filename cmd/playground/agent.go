@@ -55,7 +55,8 @@ func startAgent(n *node) (*agent, error) {
 	}
 	defer func() { _ = log.Close() }() // the agent has its own copy
 	a.cmd = exec.Command("bin/seedlet", "--config="+config, "--root-dir="+
-		filepath.Join(n.dir, "kubelet"), "--hostname-override=playground", "-v=2")
+		filepath.Join(n.dir, "kubelet"), "--container-log-links-dir="+
+		filepath.Join(n.dir, "links"), "--hostname-override=playground", "-v=2")
 	a.cmd.Stdout, a.cmd.Stderr = log, log
 	// Its own group: a Ctrl-C is for the playground, which ends the pods before the agent.
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -10,16 +10,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/core/logs"
 )
 
 // defaultRootDir is where the kubelet keeps its files, and others look for them.
 const defaultRootDir = "/var/lib/kubelet"
 
-// flags are the values of the command line. Their names and meanings are the kubelet's.
+// flags are the values of the command line. Their names and meanings are the kubelet's, but for
+// --container-log-links-dir, which a second agent on one machine needs.
 type flags struct {
 	configFile       string
 	configDir        string
 	rootDir          string
+	linksDir         string
 	hostnameOverride string
 
 	// Flags that override a field of the configuration file, if they are set.
@@ -42,6 +46,7 @@ type settings struct {
 	config           *kubeletconfig.KubeletConfiguration // with defaults, validated
 	warnings         []string                            // for the operator, one line each
 	rootDir          string                              // absolute
+	linksDir         string                              // absolute
 	hostnameOverride string
 }
 
@@ -50,6 +55,8 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.configDir, "config-dir", "",
 		"directory of *.conf files that are merged over the configuration file, by name")
 	fs.StringVar(&f.rootDir, "root-dir", defaultRootDir, "directory for the files of pods")
+	fs.StringVar(&f.linksDir, "container-log-links-dir", logs.LinksDirDefault,
+		"directory for links to the logs of containers")
 	fs.StringVar(&f.hostnameOverride, "hostname-override", "",
 		"name of the node, instead of the machine's host name")
 
@@ -82,6 +89,10 @@ func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
 	if err != nil {
 		return settings{}, fmt.Errorf("--root-dir: %w", err)
 	}
+	linksDir, err := filepath.Abs(f.linksDir)
+	if err != nil {
+		return settings{}, fmt.Errorf("--container-log-links-dir: %w", err)
+	}
 	loaded, err := loadConfig(f.configFile, f.configDir)
 	if err != nil {
 		return settings{}, err
@@ -94,7 +105,7 @@ func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
 	}
 	return settings{
 		config: loaded.Config, warnings: loaded.Warnings,
-		rootDir: rootDir, hostnameOverride: f.hostnameOverride,
+		rootDir: rootDir, linksDir: linksDir, hostnameOverride: f.hostnameOverride,
 	}, nil
 }
 

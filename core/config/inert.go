@@ -12,6 +12,10 @@ import (
 // inert; a field moves here with the change that makes it work.
 var actedOn = []string{
 	"address",
+	"containerLogMaxFiles",
+	"containerLogMaxSize",
+	"containerLogMaxWorkers",
+	"containerLogMonitorInterval",
 	"containerRuntimeEndpoint",
 	"crashLoopBackOff.maxContainerRestartPeriod",
 	"fileCheckFrequency",

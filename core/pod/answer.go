@@ -19,7 +19,14 @@ func (p *Pod) Answered(id world.OpID, r op.Record, ev world.Event, env *Env) {
 		p.recorded(r, ev, env)
 		return
 	}
+	if p.cleared(r, ev, env.Node) {
+		return
+	}
 	switch r.Call {
+	case "ReadTail":
+		p.messageRead(r, ev)
+	case "MakeLink":
+		p.linked(r, ev)
 	case "PodSandboxStatus":
 		p.sandboxInspected(r, ev)
 	case "ContainerStatus":
@@ -42,6 +49,9 @@ func (p *Pod) made(id world.OpID, r op.Record, ev world.Event, env *Env) {
 	}
 	making := p.Making
 	p.Op, p.Making = 0, nil
+	if making != nil { // the file is the run's now, or is made once more
+		p.forgetMessageFiles(making.Name)
+	}
 	container := p.subject(r)
 	if ev.Err != nil {
 		p.Stale = ev.Time
@@ -78,8 +88,9 @@ func (p *Pod) subject(r op.Record) string {
 		if c := p.container(r.Subject); c != nil {
 			return c.Name
 		}
-	case "CreateContainer", "MakeDir":
-		return r.Subject
+	case "CreateContainer", "MakeDir", "WriteFile":
+		name, _, _ := strings.Cut(r.Subject, "/")
+		return name
 	}
 	return ""
 }
@@ -88,6 +99,8 @@ func (p *Pod) dirDone(r op.Record) {
 	switch {
 	case r.Call == "MakeDir" && r.Subject == "":
 		p.Dir = true
+	case strings.Contains(r.Subject, "/"):
+		p.MessageFiles = append(p.MessageFiles, r.Subject)
 	case r.Call == "MakeDir":
 		p.LogDirs = append(p.LogDirs, r.Subject)
 	case r.Subject == "logs":
@@ -118,6 +131,8 @@ const inspectionsMax = 16
 
 // inspect asks for what lists do not say: how a container started or ended, the IPs of a sandbox.
 func (p *Pod) inspect(env *Env, w *waits) {
+	p.linkLogs(env, w)
+	p.readMessages(env, w)
 	flying := 0
 	for i := range p.Containers {
 		if p.Containers[i].InspectOp != 0 {
@@ -209,6 +224,9 @@ func (p *Pod) containerInspected(r op.Record, ev world.Event) {
 	if s := status.GetStopSignal(); s != runtimeapi.Signal_RUNTIME_DEFAULT {
 		signal := v1.Signal(s.String())
 		c.StopSignal = &signal
+	}
+	if state == Exited {
+		c.endSeen(status)
 	}
 }
 

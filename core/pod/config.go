@@ -113,12 +113,12 @@ func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container
 		panic("pod: " + p.FullName() + ": a container is made that cannot be: " + err.Error())
 	}
 	annotations := map[string]string{
-		annotationHash:     run.Hash,
-		annotationRestarts: strconv.Itoa(int(run.Restarts)),
-		annotationGrace:    strconv.FormatInt(int64(run.Grace/time.Second), 10),
-		annotationBackoff:  run.Backoff.String(),
-		"io.kubernetes.container.terminationMessagePath":   want.TerminationMessagePath,
-		"io.kubernetes.container.terminationMessagePolicy": string(want.TerminationMessagePolicy),
+		annotationHash:          run.Hash,
+		annotationRestarts:      strconv.Itoa(int(run.Restarts)),
+		annotationGrace:         strconv.FormatInt(int64(run.Grace/time.Second), 10),
+		annotationBackoff:       run.Backoff.String(),
+		annotationMessagePath:   want.TerminationMessagePath,
+		annotationMessagePolicy: string(want.TerminationMessagePolicy),
 	}
 	if run.PreStop != nil {
 		annotations[annotationPreStop] = text(run.PreStop)
@@ -140,6 +140,7 @@ func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container
 		Annotations: annotations,
 		LogPath:     fmt.Sprintf("%s/%d.log", want.Name, run.Restarts),
 		StopSignal:  stopSignal(want),
+		Mounts:      p.messageMount(want, run, node),
 		Stdin:       want.Stdin,
 		StdinOnce:   want.StdinOnce,
 		Tty:         want.TTY,

@@ -80,7 +80,10 @@ type Container struct {
 	Exited     time.Time `json:"exited"` // and that it has exited
 	ExitCode   int32     `json:"exitCode"`
 	Reason     string    `json:"reason,omitempty"`
-	Message    string    `json:"message,omitempty"`
+	Message    string    `json:"message,omitempty"` // the runtime's
+	Said       Said      `json:"said"`              // the container's
+	Link       Link      `json:"link"`
+	Left       Leavings  `json:"left"`
 
 	User       *v1.ContainerUser `json:"user,omitempty"` // as whom its first process began
 	StopSignal *v1.Signal        `json:"stopSignal,omitempty"`
@@ -98,8 +101,10 @@ type Container struct {
 // live says that the container runs or might.
 func (c *Container) live() bool { return c.State == Running || c.State == Unknown }
 
-// ended says that it has exited and that how is known.
-func (c *Container) ended() bool { return c.State == Exited && c.Inspected == Exited }
+// ended says that it has exited and that how is known, and what it had to say about it.
+func (c *Container) ended() bool {
+	return c.State == Exited && c.Inspected == Exited && !c.Said.awaited()
+}
 
 // The annotations that carry what must outlive the agent.
 const (

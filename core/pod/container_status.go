@@ -105,7 +105,7 @@ func (p *Pod) trouble(name string) *v1.ContainerStateWaiting {
 
 func (c *Container) terminated(runtime string) *v1.ContainerStateTerminated {
 	return &v1.ContainerStateTerminated{
-		ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
+		ExitCode: c.ExitCode, Reason: c.Reason, Message: c.lastWords(),
 		StartedAt:   metav1.NewTime(c.StartedAt),
 		FinishedAt:  metav1.NewTime(c.FinishedAt),
 		ContainerID: runtime + "://" + c.ID,

@@ -180,6 +180,8 @@ func (p *Pod) create(want *v1.Container, env *Env) bool {
 		p.Op = env.Out.Ask(p.Key(), want.Name, fsTimeout,
 			&world.MakeDir{Path: p.logDir(env.Node) + "/" + want.Name, Mode: 0o755})
 		return true
+	case p.makeMessageFile(want, env):
+		return true
 	}
 	imageID := p.needImage(want, env)
 	if imageID == "" {

@@ -16,6 +16,7 @@ type Node struct {
 	Name           string        `json:"name"`
 	PodsDir        string        `json:"podsDir"`
 	LogsDir        string        `json:"logsDir"`
+	LinksDir       string        `json:"linksDir"`
 	RuntimeTimeout time.Duration `json:"runtimeTimeout"` // of one request to the runtime
 	BackoffMax     time.Duration `json:"backoffMax"`     // between restarts of a container
 	CPUs           int           `json:"cpus"`
@@ -158,6 +159,7 @@ func (p *Pod) renewSandbox(env *Env, w *waits) {
 	}
 	p.Attempt = attempt
 	p.LogDirs, p.Dir = nil, false // whoever removed the sandbox may have removed them as well
+	p.MessageFiles = nil
 	p.Op = env.Out.Ask(p.Key(), "", env.Node.RuntimeTimeout, &runtimeapi.RunPodSandboxRequest{
 		Config: p.sandboxConfig(env.Node, attempt),
 	})
@@ -292,7 +294,7 @@ func (p *Pod) remove(c *Container, env *Env, w *waits) {
 		env.Out.Forget(c.Op) // it has exited: what the stop has to say does not matter
 		c.Op = 0
 	}
-	if c.Op != 0 || w.pending(c.NotBefore) {
+	if c.Op != 0 || w.pending(c.NotBefore) || p.clear(c, env) {
 		return
 	}
 	c.Stopping = false

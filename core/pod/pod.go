@@ -74,12 +74,15 @@ type Pod struct {
 	Stale    time.Time `json:"stale"`
 	Problems []Problem `json:"problems,omitempty"` // of what failed last, by container
 
-	Dir       bool     `json:"dir,omitempty"`       // the pod's directory was made
-	LogDirs   []string `json:"logDirs,omitempty"`   // containers whose log directory was made
-	LogsGone  bool     `json:"logsGone,omitempty"`  // the log directory was removed
-	DirGone   bool     `json:"dirGone,omitempty"`   // the pod's directory was removed
-	Needs     []Need   `json:"needs,omitempty"`     // images that containers wait for
-	Forgotten bool     `json:"forgotten,omitempty"` // nothing is left of it
+	Dir     bool     `json:"dir,omitempty"`     // the pod's directory was made
+	LogDirs []string `json:"logDirs,omitempty"` // containers whose log directory was made
+	// MessageFiles are the directories of message files that were made, as "NAME/", and the files
+	// for runs that are still to be made, as "NAME/NUMBER".
+	MessageFiles []string `json:"messageFiles,omitempty"`
+	LogsGone     bool     `json:"logsGone,omitempty"`  // the log directory was removed
+	DirGone      bool     `json:"dirGone,omitempty"`   // the pod's directory was removed
+	Needs        []Need   `json:"needs,omitempty"`     // images that containers wait for
+	Forgotten    bool     `json:"forgotten,omitempty"` // nothing is left of it
 
 	Phase      v1.PodPhase `json:"phase"`
 	Conditions []Condition `json:"conditions,omitempty"`

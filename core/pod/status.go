@@ -229,6 +229,7 @@ func (p *Pod) API(node *Node, runtimeName string) *v1.Pod {
 		pod.Status.EphemeralContainerStatuses = append(pod.Status.EphemeralContainerStatuses,
 			p.containerStatus(want, Ephemeral, runtimeName))
 	}
+	limitMessages(pod)
 	return pod
 }
 

@@ -30,6 +30,11 @@ type container struct {
 	cause     string
 	backoff   time.Duration // the least that applies after this run, unless it is a long one
 	shown     bool          // an answer has shown it as ready
+
+	fallback  bool      // its log speaks for it if it says nothing itself
+	message   string    // what it has said about its end
+	logEnd    string    // and what it wrote last into its log
+	fullSince time.Time // since when its log is too large, as far as anybody has looked
 }
 
 type state int
@@ -46,6 +51,7 @@ const (
 	annotationRestarts = "io.kubernetes.container.restartCount"
 	annotationGrace    = "io.kubernetes.pod.terminationGracePeriod"
 	annotationBackoff  = "seedlet.dev/restart-backoff"
+	annotationPolicy   = "io.kubernetes.container.terminationMessagePolicy"
 )
 
 const graceDefault = 30 * time.Second
@@ -63,6 +69,7 @@ func (w *world) newContainer(f *truth.Fact) *container {
 	if d, err := time.ParseDuration(f.Annotations[annotationBackoff]); err == nil {
 		c.waits = min(d, w.opts.BackoffMax)
 	}
+	c.fallback = f.Annotations[annotationPolicy] == "FallbackToLogsOnError"
 	c.backoff = backoffAfter(p.runsOf(c.name).last, c.hash, w.opts.BackoffMax)
 	return c
 }
@@ -85,6 +92,7 @@ func (c *container) exit(f *truth.Fact) {
 		c.pod.live--
 	}
 	c.state, c.exitedAt, c.code, c.cause = exited, f.Time, f.ExitCode, f.Cause
+	c.message, c.logEnd = f.Message, f.LogEnd
 	h := c.pod.runsOf(c.name)
 	h.last = c
 	if c.ran() { // a start that failed late may go unnoticed before the record is removed

@@ -34,6 +34,12 @@ type Options struct {
 	NodeName         string
 	PodsDir, LogsDir string        // where each pod has a directory, and one of logs
 	BackoffMax       time.Duration // between restarts of a container; zero: 300 s
+
+	LinksDir    string                  // where each container that runs has a link to its log
+	LogBytesMax int64                   // a log that has so many is to be rotated
+	LogFilesMax int                     // that are kept of a run of a container
+	LogPeriod   time.Duration           // in which each log is looked at
+	Files       func(dir string) []File // what is on the disk; nil: nobody looks
 }
 
 // Violation is a rule that was broken.
@@ -72,7 +78,8 @@ type finding struct {
 func oracles() []oracle {
 	return []oracle{
 		&oneRun{}, &initOrder{}, &policy{}, &backoff{}, &terminal{}, &counts{}, &grace{},
-		&fullNames{}, &sidecars{}, &undisturbed{}, &readiness{}, &directories{}, &progress{},
+		&fullNames{}, &sidecars{}, &undisturbed{}, &readiness{}, &directories{}, &logs{},
+		&message{}, &progress{},
 	}
 }
 

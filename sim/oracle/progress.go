@@ -31,6 +31,7 @@ func (p *Panel) Unsettled(now time.Time) []string {
 		}
 		lines = append(lines, pod.due(now)...)
 	}
+	lines = append(lines, p.world.logsUnsettled(now)...)
 	slices.Sort(lines)
 	return slices.Compact(lines)
 }

@@ -79,7 +79,7 @@ func (w *world) misshown(p *pod, shown *v1.Pod) string {
 		if p.sidecar(name) > 0 {
 			done = c != nil && c.state == running
 		}
-		what := w.misshownRun(name, c, done, shown.Status.InitContainerStatuses)
+		what := w.misshownRun(name, c, done, shown, shown.Status.InitContainerStatuses)
 		if what != "" {
 			return what
 		}
@@ -88,7 +88,7 @@ func (w *world) misshown(p *pod, shown *v1.Pod) string {
 		name := p.spec.Spec.Containers[i].Name
 		c := p.newest(name)
 		ready := c != nil && c.state == running
-		what := w.misshownRun(name, c, ready, shown.Status.ContainerStatuses)
+		what := w.misshownRun(name, c, ready, shown, shown.Status.ContainerStatuses)
 		if what != "" {
 			return what
 		}
@@ -97,7 +97,7 @@ func (w *world) misshown(p *pod, shown *v1.Pod) string {
 }
 
 // misshownRun holds a container status against the newest run.
-func (w *world) misshownRun(name string, c *container, ready bool,
+func (w *world) misshownRun(name string, c *container, ready bool, shown *v1.Pod,
 	list []v1.ContainerStatus) string {
 	if c == nil || c.state == created {
 		return "" // what is shown of the run before it, if anything, is judged elsewhere
@@ -123,7 +123,7 @@ func (w *world) misshownRun(name string, c *container, ready bool,
 			return fmt.Sprintf("container %s has exited (%s), but is shown as running", name,
 				causeOf(c))
 		}
-		return ""
+		return w.missaid(shown, status.State.Terminated)
 	}
 	return fmt.Sprintf("container %s is not shown", name)
 }

@@ -36,6 +36,7 @@ type container struct {
 	config   *runtimeapi.ContainerConfig
 	imageID  string
 	logPath  string
+	output   output
 	reserved string // the name that is taken until it is removed
 
 	starting, removing bool // a call is at work on it
@@ -73,9 +74,7 @@ func (r *Runtime) process(c *container) {
 	r.starts[key]++
 	c.State, c.StartedAt, c.starting = running, r.now(), false
 	r.changed(c)
-	if r.opts.LogFile != nil && c.logPath != "" {
-		r.opts.LogFile(c.logPath)
-	}
+	r.openFiles(c)
 	r.tell(c, truth.Fact{Kind: truth.ContainerStarted})
 	if c.script.Runs > 0 {
 		r.after(c.script.Runs, func() { r.exitByItself(c) })
@@ -126,7 +125,9 @@ func (r *Runtime) exit(c *container, code int32, cause string) {
 	c.State, c.FinishedAt, c.ExitCode = exited, r.now().Add(-c.noticed), code
 	c.Reason = reasonOf(code, cause)
 	r.changed(c)
-	r.tell(c, truth.Fact{Kind: truth.ContainerExited, ExitCode: code, Cause: cause})
+	message, logEnd := r.closeFiles(c, cause == truth.CauseOwn)
+	r.tell(c, truth.Fact{Kind: truth.ContainerExited, ExitCode: code, Cause: cause,
+		Message: message, LogEnd: logEnd})
 	waiting := c.onExit
 	c.onExit = nil
 	for _, do := range waiting {

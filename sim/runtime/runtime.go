@@ -43,9 +43,10 @@ type Options struct {
 	// Nil: all images are present.
 	Images func(ref string, pullsSoFar int) Image
 
-	// LogFile, if not nil, is told the path of every container log that the runtime opens: it
-	// makes missing directories for it, even those that the agent has just removed.
-	LogFile func(path string)
+	// OpenFile opens the files that containers write to, and makes them, with missing directories,
+	// even those that the agent has just removed. Nil: what containers write gets lost.
+	OpenFile func(path string) File
+	Exists   func(path string) bool // whether there is a file or directory
 
 	SystemdCgroups bool // what RuntimeConfig says
 	// Old makes it a containerd 1.6: RuntimeConfig is unknown to it, and it does not find what is
@@ -129,6 +130,8 @@ func (r *Runtime) serve(call *wire.Call) {
 		call.Begin(func() { r.stopContainer(call, req) })
 	case *runtimeapi.RemoveContainerRequest:
 		call.Begin(func() { r.removeContainer(call, req) })
+	case *runtimeapi.ReopenContainerLogRequest:
+		call.Begin(func() { r.reopenLog(call, req) })
 	case *runtimeapi.ImageStatusRequest:
 		call.Begin(func() { call.Reply(r.imageStatus(req)) })
 	case *runtimeapi.PullImageRequest:

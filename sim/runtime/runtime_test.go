@@ -80,7 +80,10 @@ func (w *simWorld) state(id string) runtimeapi.ContainerState {
 func TestTruthOfALife(t *testing.T) {
 	var logs []string
 	w := newWorld(1, func(o *Options) {
-		o.LogFile = func(path string) { logs = append(logs, path) }
+		o.OpenFile = func(path string) File {
+			logs = append(logs, path)
+			return &memory{}
+		}
 		o.Behaviour = func(i Instance) Script {
 			if i.PodUID != "u1" || i.Container != "app" || i.Attempt != 4 || i.Starts != 0 {
 				t.Errorf("instance %+v", i)

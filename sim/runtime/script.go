@@ -22,6 +22,9 @@ type Script struct {
 	ExitCode int32         // when it exits by itself
 	OOM      bool          // when it exits by itself, it is the kernel's doing: code 137
 
+	LogBytes int64  // that it writes into its log, each second
+	Message  string // that it leaves when it exits by itself, and is not out of memory
+
 	StopTakes    time.Duration // from TERM to the exit
 	IgnoresTerm  bool          // only KILL ends it
 	HandlesTerm  bool          // after TERM it exits with StopExitCode, not of the signal (143)

@@ -86,6 +86,10 @@ type Fact struct {
 	Request string
 	Reply   Reply
 
+	// Of ContainerExited: what it has written about its end, and the end of what it has written
+	// into its log, as far as that is in the file that it had open last.
+	Message, LogEnd string
+
 	Path, To, Image string
 	Annotations     map[string]string // of the container or sandbox created; not to be changed
 }

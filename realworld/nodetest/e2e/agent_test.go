@@ -124,7 +124,7 @@ func (a *agent) start(t *testing.T) {
 	}
 	defer func() { _ = log.Close() }() // the agent has its own copy
 	cmd := exec.Command(path, "--config="+a.config, "--root-dir="+a.root,
-		"--hostname-override="+nodeName, "-v=4")
+		"--container-log-links-dir="+a.root+"-links", "--hostname-override="+nodeName, "-v=4")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

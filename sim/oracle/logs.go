@@ -1,0 +1,233 @@
+package oracle
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"seedlet.dev/sim/truth"
+)
+
+// logs fires when something that a container has written is lost before its time: a file that it
+// writes to is removed or compressed, a file takes the name of another, or fewer rotated ones are
+// kept than there may be.
+type logs struct {
+	files map[string]bool   // that exist
+	open  map[string]string // by the id of a container that runs, the file that it writes to
+}
+
+func (*logs) entry() Entry {
+	return Entry{"logs", "Of what a running container writes into its log nothing is lost but " +
+		"the oldest, when more has been written than is kept."}
+}
+
+func (l *logs) fact(w *world, f *truth.Fact) *finding {
+	if l.files == nil {
+		l.files, l.open = map[string]bool{}, map[string]string{}
+	}
+	switch f.Kind {
+	case truth.ContainerStarted:
+		if c := w.containers[f.ContainerID]; c != nil {
+			l.open[c.id] = w.logOf(c)
+		}
+	case truth.ContainerExited, truth.ContainerRemoved:
+		delete(l.open, f.ContainerID)
+	case truth.PathWritten:
+		l.written(w, f.Path)
+	case truth.PathRenamed:
+		return l.renamed(f)
+	case truth.PathRemoved:
+		return l.removed(w, f)
+	}
+	return nil
+}
+
+// written takes that there is a file. If it has the name of a log, the runtime has opened it.
+func (l *logs) written(w *world, file string) {
+	if !within(file, w.opts.LogsDir) {
+		return
+	}
+	l.files[file] = true
+	for id := range l.open { //ordered: at most one has the log
+		if w.logOf(w.containers[id]) == file {
+			l.open[id] = file
+		}
+	}
+}
+
+func (l *logs) renamed(f *truth.Fact) *finding {
+	if !l.files[f.Path] {
+		return nil
+	}
+	if l.files[f.To] {
+		return &finding{message: fmt.Sprintf("%s was replaced by %s", f.To, path.Base(f.Path))}
+	}
+	delete(l.files, f.Path)
+	l.files[f.To] = true
+	for id, file := range l.open { //ordered: at most one has the file
+		if file == f.Path {
+			l.open[id] = f.To
+		}
+	}
+	return nil
+}
+
+func (l *logs) removed(w *world, f *truth.Fact) *finding {
+	if !l.files[f.Path] { // a tree, which another oracle judges
+		for file := range l.files { //ordered: each is judged by itself
+			if within(file, f.Path) {
+				delete(l.files, file)
+			}
+		}
+		return nil
+	}
+	delete(l.files, f.Path)
+	if f.Cause != "" {
+		return nil
+	}
+	for id, file := range l.open { //ordered: at most one has the file
+		c := w.containers[id]
+		if file == f.Path {
+			return &finding{message: fmt.Sprintf("%s was removed while %s writes to it", file, c)}
+		}
+		stamp, is := strings.CutPrefix(strings.TrimSuffix(f.Path, ".gz"), w.logOf(c)+".")
+		kept := l.stamps(w.logOf(c))
+		if is && !kept[stamp] && len(kept) < w.opts.LogFilesMax-2 {
+			return &finding{message: fmt.Sprintf("%s was removed, although only %d more of %s "+
+				"are kept", f.Path, len(kept), c)}
+		}
+	}
+	return nil
+}
+
+// stamps are the endings of the rotated files of a log.
+func (l *logs) stamps(log string) map[string]bool {
+	stamps := map[string]bool{}
+	for file := range l.files { //ordered: into a set
+		if rest, is := strings.CutPrefix(file, log+"."); is {
+			stamps[strings.TrimSuffix(rest, ".gz")] = true
+		}
+	}
+	return stamps
+}
+
+// logDir is where a container of a pod has its logs.
+func (w *world) logDir(p *pod, container string) string {
+	namespace, name, _ := strings.Cut(p.full.text, "/")
+	return fmt.Sprintf("%s/%s_%s_%s/%s", w.opts.LogsDir, namespace, name, p.uid, container)
+}
+
+func (w *world) logOf(c *container) string {
+	return fmt.Sprintf("%s/%d.log", w.logDir(c.pod, c.name), c.number())
+}
+
+// number is by which the files of a run are known.
+func (c *container) number() int32 {
+	if c.restarts < 0 {
+		return int32(c.attempt)
+	}
+	return c.restarts
+}
+
+// File is one in a directory of the simulated disk.
+type File struct {
+	Name   string
+	Size   int64
+	Target string // of a link
+}
+
+// rotatedWithin is how long a log may be too large when nothing goes wrong: two looks at it, and
+// what it takes to rotate it.
+func (w *world) rotatedWithin() time.Duration { return 2*w.opts.LogPeriod + 10*time.Second }
+
+// logsUnsettled says what is wrong with logs and links in the end.
+func (w *world) logsUnsettled(now time.Time) []string {
+	if w.opts.Files == nil {
+		return nil
+	}
+	links := map[string]string{}
+	var lines []string
+	for _, link := range w.opts.Files(w.opts.LinksDir) {
+		links[link.Name] = link.Target
+		id := strings.TrimSuffix(link.Name[strings.LastIndexByte(link.Name, '-')+1:], ".log")
+		if w.containers[id] == nil {
+			lines = append(lines, fmt.Sprintf("link %s is left of a container that has gone",
+				link.Name))
+		}
+	}
+	for _, p := range w.order {
+		if p.spec == nil {
+			continue
+		}
+		lines = append(lines, w.logsLeft(p)...)
+		for _, c := range p.containers {
+			if c.state == running {
+				lines = append(lines, w.logLacks(c, links, now)...)
+			}
+		}
+	}
+	return lines
+}
+
+// logsLeft are files of runs that have no record any more.
+func (w *world) logsLeft(p *pod) []string {
+	var lines []string
+	runs := map[string]bool{}
+	for _, c := range p.containers {
+		runs[c.name+"/"+strconv.Itoa(int(c.number()))] = true
+	}
+	seen := map[string]bool{}
+	for _, c := range p.containers {
+		if seen[c.name] {
+			continue
+		}
+		seen[c.name] = true
+		for _, file := range w.opts.Files(w.logDir(p, c.name)) {
+			number, _, _ := strings.Cut(file.Name, ".")
+			if !runs[c.name+"/"+number] {
+				lines = append(lines, fmt.Sprintf("pod %s: %s/%s is left of a run that has gone",
+					p, c.name, file.Name))
+			}
+		}
+	}
+	return lines
+}
+
+// logLacks says what is wrong with the log of a container that runs.
+func (w *world) logLacks(c *container, links map[string]string, now time.Time) []string {
+	log := w.logOf(c)
+	var lines []string
+	count, size := 0, int64(-1)
+	for _, file := range w.opts.Files(path.Dir(log)) {
+		if file.Name == path.Base(log) {
+			size = file.Size
+		}
+		if file.Name == path.Base(log) || strings.HasPrefix(file.Name, path.Base(log)+".") {
+			count++
+		}
+	}
+	if size < w.opts.LogBytesMax {
+		c.fullSince = time.Time{}
+	} else if c.fullSince.IsZero() {
+		c.fullSince = now
+	}
+	if !c.fullSince.IsZero() && now.Sub(c.fullSince) > w.rotatedWithin() {
+		lines = append(lines, fmt.Sprintf("%s has a log of %d bytes, and at least %d for %v", c,
+			size, w.opts.LogBytesMax, now.Sub(c.fullSince)))
+	}
+	if size < 0 {
+		lines = append(lines, fmt.Sprintf("%s has no log", c))
+	}
+	if count > w.opts.LogFilesMax {
+		lines = append(lines, fmt.Sprintf("%s has %d files of logs, and may have %d", c, count,
+			w.opts.LogFilesMax))
+	}
+	namespace, name, _ := strings.Cut(c.pod.full.text, "/")
+	link := fmt.Sprintf("%s_%s_%s-%s.log", name, namespace, c.name, c.id)
+	if links[link] != log {
+		lines = append(lines, fmt.Sprintf("%s has a link to %q, want %s", c, links[link], log))
+	}
+	return lines
+}
