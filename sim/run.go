@@ -7,6 +7,7 @@ import (
 
 	"seedlet.dev/core"
 	"seedlet.dev/core/config"
+	corelogs "seedlet.dev/core/logs"
 	"seedlet.dev/sim/agenda"
 	"seedlet.dev/sim/disk"
 	"seedlet.dev/sim/oracle"
@@ -128,10 +129,12 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	}
 	r := &run{plan: spec, opts: opts, agenda: agenda.New(Start, spec.Seed), prompt: newPrompt()}
 	r.fates = newFates(spec, Start)
-	log := &truth.Log{}
+	log, rotation := &truth.Log{}, corelogs.NewRotation(kubelet)
 	r.panel = oracle.NewPanel(oracle.Options{
 		NodeName: nodeName, PodsDir: rootDir + "/pods", LogsDir: kubelet.PodLogsDir,
 		BackoffMax: config.BackoffMax(kubelet),
+		LinksDir:   corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
+		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files,
 	})
 	log.Subscribe(r.panel.Fact)
 	log.Subscribe(r.countRestarts)
@@ -150,6 +153,15 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	}
 	r.manifest = newManifests(r)
 	return r, nil
+}
+
+// files is what is in a directory, as the judges see it.
+func (r *run) files(dir string) []oracle.File {
+	var files []oracle.File
+	for _, e := range r.disk.Entries(dir) {
+		files = append(files, oracle.File(e))
+	}
+	return files
 }
 
 func (r *run) countRestarts(f truth.Fact) {

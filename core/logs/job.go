@@ -54,10 +54,8 @@ func (j *Job) next(bytesMax int64, filesMax int, now time.Time) any {
 	switch {
 	case log == nil && !j.Refused:
 		return &runtimeapi.ReopenContainerLogRequest{ContainerId: j.ID}
-	case log == nil && j.find(j.Moved) != nil:
-		return &world.Rename{From: dir + j.Moved, To: j.Path}
 	case log == nil:
-		return nil
+		return j.nameBack()
 	}
 	full := log.Size >= bytesMax && log.Size > 0
 	if name := j.garbage(base); name != "" {
@@ -80,6 +78,16 @@ func (j *Job) next(bytesMax int64, filesMax int, now time.Time) any {
 		}
 	}
 	return &world.Rename{From: j.Path, To: dir + base + "." + stamp(base, rotated, now)}
+}
+
+// nameBack gives a log that this job has renamed its old name, if nothing else has that now, so
+// that readers find it.
+func (j *Job) nameBack() any {
+	dir, base := path.Split(j.Path)
+	if j.find(base) != nil || j.find(j.Moved) == nil {
+		return nil
+	}
+	return &world.Rename{From: dir + j.Moved, To: j.Path}
 }
 
 // stamp is the ending for a log that is rotated now. It is later than all others, whatever has

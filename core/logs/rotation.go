@@ -115,15 +115,18 @@ func (r *Rotation) Plan(running Containers, out *op.Out) time.Time {
 }
 
 // advance begins the next operation of a job, if none is in flight, and reports whether there is
-// still something to do. A log whose container has ended meanwhile is left as it is.
+// still something to do. A log whose container has ended meanwhile is left as it is, but for its
+// name.
 func (r *Rotation) advance(j *Job, running Containers, out *op.Out) bool {
 	if j.Op != 0 {
 		return true
 	}
-	if !running.Writes(j.Target) {
-		return false
+	var body any
+	if running.Writes(j.Target) {
+		body = j.next(r.BytesMax, r.FilesMax, out.Now())
+	} else {
+		body = j.nameBack()
 	}
-	body := j.next(r.BytesMax, r.FilesMax, out.Now())
 	if body == nil {
 		return false
 	}

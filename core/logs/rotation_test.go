@@ -421,3 +421,32 @@ func TestLinkThatStays(t *testing.T) {
 		t.Errorf("tried again, or woken at %v", wake)
 	}
 }
+
+// A container that has ended before it wrote to a new log leaves the old one under its name.
+func TestContainerEndsMeanwhile(t *testing.T) {
+	const moved = "0.log.20250101-000000"
+	r := &Rotation{BytesMax: 100, FilesMax: 4, JobsMax: 1}
+	table, out, d := &op.Table{}, &op.Out{}, &directory{dead: true}
+	for _, test := range []struct {
+		files []File
+		moved string
+		want  string
+	}{
+		{[]File{{moved, 100}}, moved, "rename " + moved + " 0.log"},
+		{[]File{{"0.log", 0}, {moved, 100}}, moved, ""},
+		{[]File{{moved, 100}}, "", ""},
+		{[]File{{"0.log", 100}}, "", ""},
+	} {
+		out.Begin(table, t0)
+		j := job(test.files...)
+		j.Moved = test.moved
+		r.advance(j, d, out)
+		got := ""
+		if effects := out.Take(); len(effects) > 0 {
+			got = text(effects[0].Body)
+		}
+		if got != test.want {
+			t.Errorf("%v: %q, want %q", test.files, got, test.want)
+		}
+	}
+}

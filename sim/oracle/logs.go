@@ -33,6 +33,9 @@ func (l *logs) fact(w *world, f *truth.Fact) *finding {
 			l.open[c.id] = w.logOf(c)
 		}
 	case truth.ContainerExited, truth.ContainerRemoved:
+		if c := w.containers[f.ContainerID]; c != nil {
+			c.logLost = l.open[c.id] != "" && l.open[c.id] != w.logOf(c)
+		}
 		delete(l.open, f.ContainerID)
 	case truth.PathWritten:
 		l.written(w, f.Path)

@@ -52,7 +52,7 @@ func (w *world) missaid(shown *v1.Pod, t *v1.ContainerStateTerminated) string {
 	}
 	_, id, _ := strings.Cut(t.ContainerID, "://")
 	c := w.containers[id]
-	if c == nil || c.state != exited || t.Message == "" && c.pod.loose() {
+	if c == nil || c.state != exited || t.Message == "" && (c.pod.loose() || c.logLost) {
 		return "" // an old removal that came late may have taken the file along
 	}
 	share := messageMaxPod / (len(shown.Spec.InitContainers) + len(shown.Spec.Containers))
