@@ -1,0 +1,120 @@
+// Package network carries out the effects of the network port: what probes and lifecycle hooks
+// ask of containers. It asks as the kubelet does, because applications and their firewalls know
+// it by its manners: its User-Agent, that it takes any certificate, uses no proxy, opens a
+// connection for each question, and follows redirects within the host only.
+//
+// The contract: Do never blocks; every effect is answered exactly once, before or soon after its
+// deadline. Whatever keeps the other side from answering is KindUnavailable, or KindTimeout when
+// the deadline passes first; KindInvalid is a question that cannot be asked. Start reading at
+// Port, then http.go, tcp.go and grpc.go.
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"seedlet.dev/realworld/clock"
+	"seedlet.dev/world"
+)
+
+// Options are what a port is made of.
+type Options struct {
+	Clock   clock.Clock
+	Deliver func(world.Event) // takes the answers; called from many goroutines
+}
+
+// Port is a world.Port for the network. Close it when done.
+type Port struct {
+	opts      Options
+	transport *http.Transport
+	ctx       context.Context // done when the port is closed
+	cancel    context.CancelFunc
+	work      sync.WaitGroup
+}
+
+// New makes a port.
+func New(opts Options) *Port {
+	p := &Port{opts: opts, transport: newTransport()}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+// Do starts an effect on a goroutine of its own. How many there are at once is bounded by the
+// loop's lane.
+func (p *Port) Do(eff world.Effect) {
+	p.work.Go(func() {
+		ctx, cancel := context.WithTimeout(p.ctx, p.opts.Clock.Until(eff.Deadline))
+		defer cancel()
+		body, err := p.carryOut(ctx, eff.Body)
+		if err != nil {
+			p.opts.Deliver(world.Event{Op: eff.Op, Err: mapped(ctx, world.Call(eff.Body), err)})
+			return
+		}
+		p.opts.Deliver(world.Event{Op: eff.Op, Body: body})
+	})
+}
+
+// carryOut does what an effect asks for. On an error the returned body means nothing.
+func (p *Port) carryOut(ctx context.Context, request any) (any, error) {
+	switch m := request.(type) {
+	case *world.HTTPGet:
+		return httpGet(ctx, p.transport, m)
+	case *world.TCPConnect:
+		return &world.Done{}, tcpConnect(ctx, m)
+	case *world.GRPCCheck:
+		return grpcCheck(ctx, m)
+	default:
+		panic(fmt.Sprintf("network: cannot carry out %T", request))
+	}
+}
+
+// mapped says what an error means to the core. Most have no kind of their own.
+func mapped(ctx context.Context, op string, err error) *world.Error {
+	if known, ok := errors.AsType[*world.Error](err); ok {
+		return known
+	}
+	kind := world.KindUnavailable
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		kind = world.KindTimeout // also when it shows as another error, such as a broken read
+	}
+	return world.Errorf(kind, op, "%v", err)
+}
+
+// Close gives up what is going on and waits until it has ended. Do must not be called any more.
+func (p *Port) Close() {
+	p.cancel()
+	p.work.Wait()
+	p.transport.CloseIdleConnections()
+}
+
+// address joins host and port, with the brackets that an IPv6 address needs.
+func address(op, host string, port int32) (string, error) {
+	if host == "" || port < 1 || port > 65535 {
+		return "", world.Errorf(world.KindInvalid, op, "no address: host %q, port %d", host, port)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port))), nil
+}
+
+// lingerSeconds is how long the kernel keeps a closed connection. Probes open and close thousands
+// an hour; for the usual minute they would use up local ports and connection tracking
+// (kubernetes/kubernetes#89898).
+const lingerSeconds = 1
+
+// dial opens a TCP connection.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{KeepAlive: -1 * time.Second} // none: it is closed at once
+	conn, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(lingerSeconds) // without it, it only takes longer
+	}
+	return conn, nil
+}
