@@ -131,6 +131,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	r.panel = oracle.NewPanel(oracle.Options{
 		NodeName: nodeName, PodsDir: rootDir + "/pods", LogsDir: kubelet.PodLogsDir,
 		BackoffMax: config.BackoffMax(kubelet),
+		Struck:     newStruck(r.fates, spec).may,
 	})
 	log.Subscribe(r.panel.Fact)
 	log.Subscribe(r.countRestarts)

@@ -50,9 +50,10 @@ func postStart(c *v1.Container) {
 	c.Lifecycle = &v1.Lifecycle{PostStart: hook("warm")}
 }
 
-// runsWith is the usual beginning, with a container changed, a minute after its start.
+// runsWith is the usual beginning, with a container changed, a second after the agent's start.
 func (s *story) runsWith(changes ...func(*v1.Container)) run {
 	s.AgentStarted(s.now)
+	s.wait(1)
 	s.want(with(spec("u1", always, "app"), func(c *v1.Container) {
 		for _, change := range changes {
 			change(c)

@@ -9,8 +9,8 @@ import (
 
 // grace fires when the agent has a process killed that was not asked to end, or not long enough
 // ago. Where the grace period was changed, the shortest counts, and it begins with the preStop
-// hook. A process that has only just started is no business of this oracle: the agent had given it up when it started it, or has
-// died since, and could not know.
+// hook. A process that has only just started is no business of this oracle: the agent had given it
+// up when it started it, or has died since, and could not know.
 type grace struct{}
 
 func (*grace) entry() Entry {

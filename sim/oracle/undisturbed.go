@@ -12,9 +12,10 @@ import (
 
 // undisturbed fires when the agent stops a process that has every right to run: its pod has been
 // wanted all the time since before it was made, with one spec, its sandbox is ready and the newest,
-// no other pod claims the name, no probe or hook of it has failed and its deadline has not passed. Whether the agent was restarted does not matter, and is the usual way to get there
-// (upstream #105523, #118559, #124345). A manifest that is being rewritten may be read halfway, so
-// judgement waits until nobody can turn out to have been at it.
+// no other pod claims the name, no probe or hook of it has failed, and no deadline has passed.
+// Whether the agent was restarted does not matter, and is the usual way to get there (upstream
+// #105523, #118559, #124345). A manifest that is being rewritten may be read halfway, so judgement
+// waits until nobody can turn out to have been at it.
 type undisturbed struct {
 	suspects []suspect
 }
