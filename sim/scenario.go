@@ -49,7 +49,8 @@ type Node struct {
 	Config map[string]any `json:"config,omitempty"` // fields of a KubeletConfiguration
 }
 
-// PodGroup is a number of pods from one manifest. Copy n has "-n" added to its name.
+// PodGroup is a number of pods from one manifest. Copy n has "-n" added to its name, and its UID,
+// if it has one, ends in n.
 type PodGroup struct {
 	Count     Count            `json:"count,omitempty"` // absent: one
 	Manifest  map[string]any   `json:"manifest,omitempty"`
@@ -98,8 +99,10 @@ type ChurnRange struct {
 	Recreations  Count `json:"recreations,omitempty"`  // a pod goes and comes back as it was
 	Replacements Count `json:"replacements,omitempty"` // another image in the same file
 	Rewrites     Count `json:"rewrites,omitempty"`     // the same content again, or a comment
+	Updates      Count `json:"updates,omitempty"`      // several new images, one soon after the other
+	Renames      Count `json:"renames,omitempty"`      // another file gives its UID to another name
 	Torn         Share `json:"torn,omitempty"`         // of writes: in two halves
-	Away         Span  `json:"away,omitempty"`         // of recreations: between going and coming
+	Away         Span  `json:"away,omitempty"`         // between going and coming, or updates
 	Twins        Count `json:"twins,omitempty"`        // a second file with a pod of the same name
 	Broken       Count `json:"broken,omitempty"`       // a file that is no pod
 	Always       bool  `json:"always,omitempty"`

@@ -83,6 +83,7 @@ func (p *pod) want(now time.Time, spec *v1.Pod) {
 	p.wishes++
 	if newest != nil && !reflect.DeepEqual(newest.Spec, spec.Spec) {
 		p.respecified = true
+		p.terminal = "" // the newest manifest ends up running (upstream #107733)
 	}
 	p.loosest = looser(p.loosest, spec.Spec.RestartPolicy)
 	grace := graceDefault
