@@ -101,7 +101,9 @@ func (d *drawing) pods() {
 				renumber(pod.Manifest, n)
 			}
 			for k := range group.Behaviour {
-				pod.Behaviours = append(pod.Behaviours, group.Behaviour[k].draw(r))
+				does := group.Behaviour[k].draw(r)
+				does.Answers = d.answers(name, &group.Behaviour[k])
+				pod.Behaviours = append(pod.Behaviours, does)
 			}
 			change := Change{File: name + ".yaml", Pod: name}
 			if r.IntN(4) == 0 {

@@ -52,6 +52,7 @@ var strikable = func() []string {
 			}
 		}
 	}
+	calls = append(calls, "HTTPGet", "TCPConnect", "GRPCCheck")
 	return append(calls, "ReadFiles", "ListDir", "MakeDir", "WriteFile", "RemoveTree")
 }()
 

@@ -71,6 +71,7 @@ type Behaviour struct {
 	IgnoresTerm bool         `json:"ignoresTerm,omitempty"`
 	HandlesTerm bool         `json:"handlesTerm,omitempty"`
 	Processes   []ProcessRun `json:"processes,omitempty"` // none: each runs until stopped
+	Answers     []Answer     `json:"answers,omitempty"`   // to probes and hooks
 }
 
 // ProcessRun is what one process does. The zero ProcessRun runs until it is stopped.
@@ -257,6 +258,13 @@ func (s *PlanSpec) pod(name string) *PlanPod {
 
 // validate checks that a pod is one that the agent runs: what it refuses cannot come right.
 func (p *PlanPod) validate() error {
+	for i := range p.Behaviours {
+		for k := range p.Behaviours[i].Answers {
+			if err := p.Behaviours[i].Answers[k].validate(); err != nil {
+				return fmt.Errorf("behaviours[%d].answers[%d].%w", i, k, err)
+			}
+		}
+	}
 	is, warnings, err := manifest.Decode("manifest", p.text(), nodeName)
 	switch {
 	case err != nil:
@@ -317,6 +325,7 @@ func kubeletConfig(fields map[string]any) (*kubeletconfig.KubeletConfiguration, 
 // The node, as in every run.
 const (
 	nodeName    = "sim"
+	nodeIP      = "10.0.0.1"
 	rootDir     = "/var/lib/kubelet"
 	manifestDir = "/etc/kubernetes/manifests"
 )

@@ -9,6 +9,7 @@ import (
 	"seedlet.dev/core/config"
 	"seedlet.dev/sim/agenda"
 	"seedlet.dev/sim/disk"
+	"seedlet.dev/sim/network"
 	"seedlet.dev/sim/oracle"
 	"seedlet.dev/sim/runtime"
 	"seedlet.dev/sim/truth"
@@ -74,6 +75,7 @@ type run struct {
 	fates   *fates
 	runtime *runtime.Runtime
 	disk    *disk.Disk
+	network *network.Network
 	panel   *oracle.Panel
 	options core.Options
 
@@ -141,7 +143,11 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	r.runtime = runtime.New(runtime.Options{
 		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates,
 		Behaviour: newBehaviours(spec).script, Images: newImages(spec).image,
-		LogFile: func(path string) { r.disk.Write(path, nil) },
+		LogFile:       func(path string) { r.disk.Write(path, nil) },
+		NodeAddresses: []string{nodeIP, "127.0.0.1", "localhost"},
+	})
+	r.network = network.New(network.Options{
+		Agenda: r.agenda, Seed: spec.Seed, Faults: r.fates, Reach: r.runtime.Reach,
 	})
 	r.options = core.Options{
 		Config: kubelet, NodeName: nodeName, RootDir: rootDir, ManifestPath: manifestDir,

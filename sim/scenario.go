@@ -72,6 +72,8 @@ type BehaviourRange struct {
 	IgnoresTerm Share  `json:"ignoresTerm,omitempty"` // of containers
 	HandlesTerm Share  `json:"handlesTerm,omitempty"` // of containers: exit with 0 after TERM
 	OOM         Share  `json:"oom,omitempty"`         // of runs that exit by themselves
+	// Answers are how its processes may answer probes and hooks; absent: well, at once.
+	Answers []AnswerRange `json:"answers,omitempty"`
 }
 
 // FaultRange is one class of faults on the way to the ports.
@@ -180,6 +182,9 @@ func (s *Scenario) validate() error {
 			return fmt.Errorf("spec.faults[%d].%w", i, err)
 		}
 	}
+	if err := s.validateAnswers(); err != nil {
+		return err
+	}
 	for i, e := range s.Spec.Expect {
 		if !knownPhase(e.Phase) {
 			return fmt.Errorf("spec.expect[%d].phase: want Pending, Running, Succeeded or Failed, "+
@@ -188,6 +193,20 @@ func (s *Scenario) validate() error {
 	}
 	if _, err := kubeletConfig(s.Spec.Node.Config); err != nil {
 		return err
+	}
+	return nil
+}
+
+func (s *Scenario) validateAnswers() error {
+	for i := range s.Spec.Pods {
+		for k := range s.Spec.Pods[i].Behaviour {
+			b := &s.Spec.Pods[i].Behaviour[k]
+			for n := range b.Answers {
+				if err := b.Answers[n].validate(); err != nil {
+					return fmt.Errorf("spec.pods[%d].behaviour[%d].answers[%d].%w", i, k, n, err)
+				}
+			}
+		}
 	}
 	return nil
 }

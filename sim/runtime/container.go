@@ -45,6 +45,7 @@ type container struct {
 	killTakes          time.Duration
 	noticed            time.Duration // from the end of the process until the runtime knows
 	onExit             []func()
+	asked              []*asking // what its process has not answered yet
 
 	item   *runtimeapi.Container               // as lists show it; nil after a change
 	status *runtimeapi.ContainerStatusResponse // nil after a change
@@ -127,6 +128,9 @@ func (r *Runtime) exit(c *container, code int32, cause string) {
 	c.Reason = reasonOf(code, cause)
 	r.changed(c)
 	r.tell(c, truth.Fact{Kind: truth.ContainerExited, ExitCode: code, Cause: cause})
+	for len(c.asked) > 0 {
+		c.asked[0].end(truth.ReplyNone)
+	}
 	waiting := c.onExit
 	c.onExit = nil
 	for _, do := range waiting {

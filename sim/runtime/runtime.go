@@ -47,6 +47,9 @@ type Options struct {
 	// makes missing directories for it, even those that the agent has just removed.
 	LogFile func(path string)
 
+	// NodeAddresses are those of the machine: pods in its network listen on them.
+	NodeAddresses []string
+
 	SystemdCgroups bool // what RuntimeConfig says
 	// Old makes it a containerd 1.6: RuntimeConfig is unknown to it, and it does not find what is
 	// to be stopped where a newer one has nothing to do.
@@ -129,6 +132,8 @@ func (r *Runtime) serve(call *wire.Call) {
 		call.Begin(func() { r.stopContainer(call, req) })
 	case *runtimeapi.RemoveContainerRequest:
 		call.Begin(func() { r.removeContainer(call, req) })
+	case *runtimeapi.ExecSyncRequest:
+		r.execSync(call, req)
 	case *runtimeapi.ImageStatusRequest:
 		call.Begin(func() { call.Reply(r.imageStatus(req)) })
 	case *runtimeapi.PullImageRequest:
