@@ -5,6 +5,7 @@ import (
 	"path"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/core/config"
@@ -36,6 +37,7 @@ type State struct {
 	Timers    timer.Queue[timer.Key] `json:"timers"`
 	Manifests manifest.Source        `json:"manifests"`
 	Relist    pleg.Relist            `json:"relist"`
+	Events    pleg.Stream            `json:"events"`
 	Runtime   runtime.Runtime        `json:"runtime"`
 	Images    image.Store            `json:"images"`
 	Sweep     housekeeping.Sweep     `json:"sweep"`
@@ -68,6 +70,7 @@ func New(o Options) *Agent {
 		manifests = path.Clean(manifests)
 	}
 	a := &Agent{state: State{
+		Events: pleg.Stream{On: c.FeatureGates["EventedPLEG"]},
 		Node: pod.Node{
 			Name: o.NodeName, PodsDir: root + "/pods", LogsDir: c.PodLogsDir,
 			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: config.BackoffMax(c),
@@ -76,6 +79,7 @@ func New(o Options) *Agent {
 			Path: manifests, Node: o.NodeName, Period: c.FileCheckFrequency.Duration,
 		},
 		Sweep:   housekeeping.Sweep{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
+		Images:  image.Store{Limits: image.LimitsOf(c)},
 		Pods:    map[string]*pod.Pod{},
 		PodsMax: int(c.MaxPods),
 	}}
@@ -130,6 +134,8 @@ func (a *Agent) observe(ev world.Event) {
 		a.boot(boot, ev.Time)
 	case *world.Shutdown:
 		a.out.Log(world.LevelInfo, "shutting down", "reason", body.Reason)
+	case *runtimeapi.ContainerEventResponse:
+		a.told(body, ev.Time)
 	case *world.FileChanged:
 		if body.Path == a.state.Manifests.Path {
 			a.state.Manifests.Changed(ev.Time)
@@ -144,9 +150,11 @@ func (a *Agent) boot(boot *world.Boot, now time.Time) {
 	s := &a.state
 	s.Boot, s.Booted = *boot, now
 	s.Node.CPUs, s.Node.MemoryBytes = boot.CPUs, boot.MemoryBytes
+	s.Node.Seed, s.Node.IPs = boot.Seed, boot.Addresses
 	a.out.Log(world.LevelInfo, "seedlet starts", "node", s.Node.Name, "manifests",
 		s.Manifests.Path)
-	for _, key := range []timer.Key{manifest.Owner, pleg.Owner, runtime.Owner} {
+	for _, key := range []timer.Key{manifest.Owner, pleg.Owner, pleg.StreamOwner,
+		runtime.Owner} {
 		a.touched.add(key)
 	}
 }
@@ -183,10 +191,16 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 		if p := s.Pods[r.Owner.Name]; p != nil {
 			p.Answered(id, r, ev, a.env(p))
 		}
+		if ev.Err != nil {
+			a.needList(ev.Time)
+		}
 	case pleg.Owner.Component:
 		if s.Relist.Answered(id, ev) {
 			a.relisted()
 		}
+	case pleg.StreamOwner.Component:
+		s.Events.Answered(id, ev, &a.out)
+		a.touched.add(pleg.Owner) // the period is another one now
 	case manifest.Owner.Component:
 		s.Manifests.Answered(ev, &a.out)
 		a.reconcile(ev.Time)
@@ -201,6 +215,9 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 		for _, uid := range s.Images.Answered(r.Owner.Name, r, ev, &a.out) {
 			a.touchPod(uid)
 		}
+		if key, waits := s.Images.Next(); waits {
+			a.touched.add(key)
+		}
 	}
 }
 
@@ -214,7 +231,9 @@ func (a *Agent) plan(key timer.Key) {
 			wake = a.planPod(p)
 		}
 	case pleg.Owner.Component:
-		wake = s.Relist.Plan(&a.out)
+		wake = s.Relist.Plan(&s.Events, &a.out)
+	case pleg.StreamOwner.Component:
+		wake = s.Events.Plan(&a.out)
 	case manifest.Owner.Component:
 		wake = s.Manifests.Plan(&a.out)
 	case runtime.Owner.Component:
@@ -224,7 +243,7 @@ func (a *Agent) plan(key timer.Key) {
 			wake = s.Sweep.Plan(a.known, &a.out)
 		}
 	default:
-		wake = s.Images.Plan(key.Name, &a.out)
+		wake = s.Images.Plan(key.Name, &a.out, a.touched.add)
 	}
 	s.Timers.Set(key, wake)
 }

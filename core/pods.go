@@ -7,9 +7,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/manifest"
+	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/world"
 )
@@ -91,6 +93,9 @@ func (a *Agent) relisted() {
 	s.Relist.Applied()
 	for _, uid := range a.uids {
 		p := s.Pods[uid]
+		if !asked.After(p.Removed) {
+			a.needList(p.Removed) // this one could tell it nothing new
+		}
 		if p.ObserveEnd(number, asked) {
 			a.touchPod(uid)
 		}
@@ -100,6 +105,32 @@ func (a *Agent) relisted() {
 	}
 	if first {
 		a.reconcile(s.Last) // some pods may be admitted, and others ended, only now
+	}
+}
+
+// told hands an event of the runtime's stream to the pod that it is about. What nobody knows is
+// for a list to tell.
+func (a *Agent) told(body *runtimeapi.ContainerEventResponse, now time.Time) {
+	a.state.Events.Taken++
+	ev := pleg.ReadEvent(body)
+	p := a.state.Pods[ev.UID]
+	if p == nil {
+		a.needList(now)
+		return
+	}
+	news, look := p.ObserveEvent(&ev, now)
+	if look {
+		a.needList(now)
+	}
+	if news {
+		a.touchPod(p.UID)
+	}
+}
+
+// needList has the runtime listed once more, after the given time.
+func (a *Agent) needList(since time.Time) {
+	if a.state.Relist.Need(since) {
+		a.touched.add(pleg.Owner)
 	}
 }
 
@@ -156,7 +187,14 @@ func deleteSorted(list []string, s string) []string {
 // name, others that wait for the name are touched.
 func (a *Agent) planPod(p *pod.Pod) time.Time {
 	held := p.Holds()
+	turn, _ := a.state.Images.Next()
 	wake := p.Plan(a.env(p))
+	if next, waits := a.state.Images.Next(); waits && next != turn {
+		a.touched.add(next) // the pod has given up an earlier turn
+	}
+	if !p.Stale.IsZero() {
+		a.needList(p.Stale)
+	}
 	if p.Forgotten {
 		a.removePod(p)
 		if p.Next != nil {
@@ -193,7 +231,7 @@ func (a *Agent) nameTaken(p *pod.Pod) bool {
 func (a *Agent) list() []*v1.Pod {
 	pods := make([]*v1.Pod, 0, len(a.uids))
 	for _, uid := range a.uids {
-		if shown := a.state.Pods[uid].API(a.state.Runtime.Name); shown != nil {
+		if shown := a.state.Pods[uid].API(&a.state.Node, a.state.Runtime.Name); shown != nil {
 			pods = append(pods, shown)
 		}
 	}

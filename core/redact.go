@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// redacted is the snapshot as it is shown: the values of environment variables, which is where
-// people keep secrets in manifests, are left out. It cannot be restored from.
+// redacted is the snapshot as it is shown. The values of environment variables and of the headers
+// of probes and hooks are left out: that is where people keep secrets in manifests. It cannot be
+// restored from.
 func (a *Agent) redacted() ([]byte, error) {
 	data, err := a.Snapshot()
 	if err != nil {
@@ -21,7 +22,7 @@ func (a *Agent) redacted() ([]byte, error) {
 	return json.Marshal(state)
 }
 
-// redact replaces the value of everything in a list called env.
+// redact replaces the value of everything in a list called env or httpHeaders.
 func redact(v any) {
 	switch v := v.(type) {
 	case []any:
@@ -30,13 +31,16 @@ func redact(v any) {
 		}
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if list, is := v[key].([]any); is && key == "env" {
+			if list, is := v[key].([]any); is && secretLists[key] {
 				redactValues(list)
 			}
 			redact(v[key])
 		}
 	}
 }
+
+// secretLists are the lists whose items have a value to hide.
+var secretLists = map[string]bool{"env": true, "httpHeaders": true}
 
 func redactValues(env []any) {
 	for _, item := range env {

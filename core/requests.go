@@ -35,7 +35,8 @@ func (a *Agent) request(ev world.Event) {
 func (a *Agent) health(now time.Time) []world.Check {
 	return []world.Check{
 		{Name: "syncloop"},
-		{Name: "pleg", Problem: a.state.Relist.Health(now, a.state.Booted)},
+		{Name: "pleg", Problem: a.state.Relist.Health(&a.state.Events, now,
+			a.state.Booted)},
 	}
 }
 
@@ -72,6 +73,9 @@ func (a *Agent) metrics() []world.Metric {
 			"Completions that nobody waited for.", s.Ops.Dropped),
 		counter("seedlet_relists_total", "Relists that succeeded.", s.Relist.Number),
 		counter("seedlet_relists_failed_total", "Relists that failed.", s.Relist.Failures),
+		counter("seedlet_events_taken_total", "Container events taken.", s.Events.Taken),
+		counter("seedlet_event_streams_broken_total", "Streams of events that broke.",
+			s.Events.Broken),
 		counter("seedlet_steps_total", "Events taken.", s.Steps),
 		counter("seedlet_orphans_removed_total",
 			"Directories removed that no pod owned.", s.Sweep.Removed),

@@ -53,6 +53,9 @@ func (b *behaviours) script(i runtime.Instance) runtime.Script {
 // images finds what the plan says about an image.
 type images map[string]*PlanImage
 
+// forever is longer than any run.
+const forever = 1000 * time.Hour
+
 func newImages(plan *PlanSpec) images {
 	all := images{}
 	for i := range plan.Images {
@@ -67,6 +70,9 @@ func (all images) image(ref string, pulls int) runtime.Image {
 		return runtime.Image{}
 	}
 	is := runtime.Image{Absent: true, PullTakes: time.Duration(img.PullTakes)}
+	if img.Stuck && pulls == 0 {
+		is.PullTakes = forever
+	}
 	if pulls < img.Failures {
 		is.PullError = world.Errorf(world.KindInternal, "PullImage", "planned failure of a pull")
 	}

@@ -160,9 +160,10 @@ func (d *drawing) images() {
 		if spec.Failures.Most > 0 {
 			failures = spec.Failures.draw(r)
 		}
-		if absent && weight > 0 {
+		stuck := spec.Stuck.Most > 0 && spec.Stuck.chance(r)
+		if absent && weight > 0 && !slices.Contains(spec.Present, ref) {
 			d.plan.Spec.Images = append(d.plan.Spec.Images, PlanImage{
-				Ref: ref, PullTakes: Duration(takes), Failures: failures,
+				Ref: ref, PullTakes: Duration(takes), Failures: failures, Stuck: stuck,
 			})
 		}
 	}

@@ -52,8 +52,12 @@ var strikable = func() []string {
 			}
 		}
 	}
-	calls = append(calls, "HTTPGet", "TCPConnect", "GRPCCheck")
-	return append(calls, "ReadFiles", "ListDir", "MakeDir", "WriteFile", "RemoveTree")
+	return append(calls,
+		"ReadFiles", "ReadTail", "StatPath", "ListDir", "ReadLinks", "MeasureTree",
+		"MakeDir", "MakeFile", "MakeLink", "WriteFile", "WriteDir", "Rename", "Compress",
+		"RemoveTree", "ShareWithGroup", "MountMemory", "BindSubPath", "Unmount",
+		"HTTPGet", "TCPConnect", "GRPCCheck",
+		"SetCgroup", "RemoveCgroup", "ListCgroups")
 }()
 
 func checkClass(class Class, calls []string) error {

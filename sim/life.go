@@ -71,7 +71,7 @@ func (r *run) boot() {
 	r.panel.AgentStarted(r.agenda.Now())
 	r.offer(world.Event{Body: &world.Boot{
 		Seed: r.plan.Seed + uint64(r.lives), BootID: "boot-1", Hostname: nodeName,
-		CPUs: 4, MemoryBytes: 16 << 30,
+		CPUs: 4, MemoryBytes: 16 << 30, Addresses: []string{nodeIP},
 	}})
 }
 

@@ -62,6 +62,7 @@ func (m *manifests) want(file string, pod *v1.Pod) {
 		m.tell(string(before.UID), false)
 	}
 	if pod != nil {
+		m.run.prompt.want(manifestName(pod.Name), m.run.agenda.Now())
 		m.tell(string(pod.UID), true)
 	}
 }

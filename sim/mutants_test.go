@@ -79,6 +79,21 @@ var mutants = []struct {
 		scenario: "manifest-churn", seeds: "1-200",
 	},
 	{
+		name: "nobody looks for an image while another one is pulled",
+		file: "core/image/image.go",
+		old:  "	return timer.Soonest(img.planLook(out), s.planPull(img, out))",
+		new: "	if s.Turns.Flying > 0 && !img.busy() {\n		return out.Now().Add(time.Second)\n	}\n" +
+			"	return timer.Soonest(img.planLook(out), s.planPull(img, out))",
+		scenario: "image-pulls", seeds: "1-50",
+	},
+	{
+		name:     "the turn of a pull that has ended is not given back",
+		file:     "core/image/image.go",
+		old:      "		s.Turns.Flying--\n",
+		new:      "",
+		scenario: "image-pulls", seeds: "1-50",
+	},
+	{
 		name:     "an init container that failed counts as done",
 		file:     "core/pod/next.go",
 		old:      "c.ended() && c.ExitCode == 0 ||",

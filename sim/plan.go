@@ -97,6 +97,7 @@ type PlanImage struct {
 	Ref       string   `json:"ref"`
 	PullTakes Duration `json:"pullTakes"`
 	Failures  int      `json:"failures,omitempty"` // pulls that fail before the first that does not
+	Stuck     bool     `json:"stuck,omitempty"`    // the first pull never ends
 }
 
 // AgentKill ends a life of the agent, at a time or right after it has begun a number of effects
@@ -325,7 +326,7 @@ func kubeletConfig(fields map[string]any) (*kubeletconfig.KubeletConfiguration, 
 // The node, as in every run.
 const (
 	nodeName    = "sim"
-	nodeIP      = "10.0.0.1"
+	nodeIP      = "192.0.2.10"
 	rootDir     = "/var/lib/kubelet"
 	manifestDir = "/etc/kubernetes/manifests"
 )

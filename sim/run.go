@@ -93,6 +93,7 @@ type run struct {
 	stopped  bool
 	manifest manifests
 	shown    []*v1.Pod // by the API, last
+	prompt   prompt
 }
 
 // Run executes a plan.
@@ -127,7 +128,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{plan: spec, opts: opts, agenda: agenda.New(Start, spec.Seed)}
+	r := &run{plan: spec, opts: opts, agenda: agenda.New(Start, spec.Seed), prompt: newPrompt()}
 	r.fates = newFates(spec, Start)
 	log := &truth.Log{}
 	r.panel = oracle.NewPanel(oracle.Options{
@@ -137,6 +138,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	})
 	log.Subscribe(r.panel.Fact)
 	log.Subscribe(r.countRestarts)
+	log.Subscribe(r.prompt.fact)
 	r.disk = disk.New(disk.Options{
 		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates,
 	})

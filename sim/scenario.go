@@ -93,6 +93,9 @@ type ImageRange struct {
 	Absent    Share `json:"absent,omitempty"`
 	PullTakes Span  `json:"pullTakes,omitempty"`
 	Failures  Count `json:"failures,omitempty"`
+	Stuck     Share `json:"stuck,omitempty"` // of those that have to be pulled: see PlanImage
+	// Present are images that never have to be pulled.
+	Present []string `json:"present,omitempty"`
 }
 
 // ChurnRange is how often somebody changes the manifests.
@@ -126,6 +129,9 @@ type Expect struct {
 	Pods            string `json:"pods"`            // pods whose manifest name begins so
 	Phase           string `json:"phase,omitempty"` // as the API shows it
 	RestartsAtLeast int    `json:"restartsAtLeast,omitempty"`
+	// StartsWithin is how long after its manifest came a first container must run, in a scenario
+	// where nothing that it needs goes wrong.
+	StartsWithin Duration `json:"startsWithin,omitempty"`
 }
 
 // ParseScenario reads a scenario file. Files that it refers to are read from dir, relative to the

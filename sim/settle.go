@@ -51,6 +51,11 @@ func first(lines []string, n int) []string {
 // expect checks what the scenario demands besides, by what the API has shown last.
 func (r *run) expect() {
 	for _, e := range r.plan.Expect {
+		if e.StartsWithin > 0 {
+			if late := r.prompt.late(e.Pods, time.Duration(e.StartsWithin)); late != "" {
+				r.fail("expect", late)
+			}
+		}
 		for _, pod := range r.shown {
 			if !strings.HasPrefix(pod.Name, e.Pods) || pod.DeletionTimestamp != nil {
 				continue

@@ -10,6 +10,9 @@ type Boot struct {
 	// Machine limits, used for container resources.
 	CPUs        int   `json:"cpus"`
 	MemoryBytes int64 `json:"memoryBytes"`
+	// Addresses are the machine's own IPs by which others reach it: at most one of each family,
+	// the one to be known by first.
+	Addresses []string `json:"addresses,omitempty"`
 }
 
 // Shutdown tells the agent that it is about to be ended. Nothing that runs is stopped by it.
@@ -21,10 +24,11 @@ type Shutdown struct {
 // Answered by Done. Paths are names from the root of the hierarchy, as the cgroupfs driver writes
 // them: "kubepods/burstable/podUID". With systemd they become slices, by the usual rule.
 type SetCgroup struct {
-	Path        string `json:"path"`
-	Systemd     bool   `json:"systemd,omitempty"` // the driver
-	CPUShares   uint64 `json:"cpuShares,omitempty"`
-	CPUQuota    int64  `json:"cpuQuota,omitempty"`    // microseconds in each CPUPeriod, zero: unlimited
+	Path      string `json:"path"`
+	Systemd   bool   `json:"systemd,omitempty"` // the driver
+	CPUShares uint64 `json:"cpuShares,omitempty"`
+	// CPUQuota is microseconds in each CPUPeriod; zero is unlimited.
+	CPUQuota    int64  `json:"cpuQuota,omitempty"`
 	CPUPeriod   uint64 `json:"cpuPeriod,omitempty"`   // microseconds
 	MemoryBytes int64  `json:"memoryBytes,omitempty"` // limit, zero: unlimited
 	PidsMax     int64  `json:"pidsMax,omitempty"`     // zero: unlimited

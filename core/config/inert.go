@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -19,12 +20,19 @@ var actedOn = []string{
 	"imageServiceEndpoint",
 	"logging.format",
 	"logging.verbosity",
+	"maxParallelImagePulls",
 	"maxPods",
 	"podLogsDir",
 	"readOnlyPort",
+	"registryBurst",
+	"registryPullQPS",
 	"runtimeRequestTimeout",
+	"serializeImagePulls",
 	"staticPodPath",
 }
+
+// gatesActedOn are the feature gates that the agent acts on.
+var gatesActedOn = []string{"EventedPLEG"}
 
 // Inert returns the paths of the fields that are set but that the agent does not act on yet, in
 // order. It is for a configuration without defaults.
@@ -35,8 +43,13 @@ func Inert(c *configuration) []string {
 	}
 	var inert []string
 	for _, field := range setFields(reflect.ValueOf(c).Elem(), "") {
-		if !acted[field] {
+		if !acted[field] && field != "featureGates" {
 			inert = append(inert, field)
+		}
+	}
+	for gate := range c.FeatureGates { //ordered: sorted below
+		if !slices.Contains(gatesActedOn, gate) {
+			inert = append(inert, "featureGates."+gate)
 		}
 	}
 	sort.Strings(inert)

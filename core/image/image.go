@@ -39,6 +39,8 @@ const (
 // Store is what is known about images that some pod waits for.
 type Store struct {
 	Images map[string]*Image `json:"images"` // by reference, as the pod writes it
+	Limits Limits            `json:"limits"`
+	Turns  Turns             `json:"turns"`
 }
 
 // Image is one reference that pods wait for.
@@ -120,8 +122,17 @@ func (s *Store) Release(uid, ref string) {
 	if i, ok := slices.BinarySearch(img.Waiters, uid); ok {
 		img.Waiters = slices.Delete(img.Waiters, i, i+1)
 	}
-	if len(img.Waiters) == 0 && !img.busy() {
-		delete(s.Images, ref)
+	s.drop(img)
+}
+
+// drop forgets an image that nobody waits for, and gives up its turn.
+func (s *Store) drop(img *Image) {
+	if len(img.Waiters) > 0 {
+		return
+	}
+	s.Turns.leave(img.Ref)
+	if !img.busy() {
+		delete(s.Images, img.Ref)
 	}
 }
 
@@ -134,19 +145,26 @@ func (i *Image) wait(uid string) {
 func (i *Image) busy() bool { return i.PullOp != 0 || i.LookOp != 0 }
 
 // Plan asks the runtime for what some pod needs to know about an image, and says when to be
-// called again.
-func (s *Store) Plan(ref string, out *op.Out) time.Time {
+// called again. It touches the image whose turn to be pulled comes next.
+func (s *Store) Plan(ref string, out *op.Out, touch func(timer.Key)) time.Time {
+	next := s.Turns.next()
+	wake := s.plan(ref, out)
+	if now := s.Turns.next(); now != "" && now != next {
+		touch(Key(now))
+	}
+	return wake
+}
+
+func (s *Store) plan(ref string, out *op.Out) time.Time {
 	img := s.Images[ref]
 	switch {
 	case img == nil:
 		return time.Time{}
 	case len(img.Waiters) == 0:
-		if !img.busy() {
-			delete(s.Images, ref)
-		}
+		s.drop(img)
 		return time.Time{}
 	}
-	return timer.Soonest(img.planLook(out), img.planPull(out))
+	return timer.Soonest(img.planLook(out), s.planPull(img, out))
 }
 
 // planLook asks whether the image is there, if someone has to know, or if it has been pulled for
@@ -175,12 +193,16 @@ func (i *Image) planLook(out *op.Out) time.Time {
 }
 
 // planPull pulls the image if someone needs it pulled.
-func (i *Image) planPull(out *op.Out) time.Time {
+func (s *Store) planPull(i *Image, out *op.Out) time.Time {
 	switch {
 	case i.PullOp != 0 || i.WantPull.IsZero() || !i.PulledAt.Before(i.WantPull):
+		s.Turns.leave(i.Ref)
 		return time.Time{}
 	case out.Now().Before(i.NotBefore):
 		return i.NotBefore
+	}
+	if its, at := s.Turns.take(i.Ref, s.Limits, out.Now()); !its {
+		return at
 	}
 	out.Log(world.LevelDebug, "pulling image", "image", i.Ref)
 	i.PullAsked = out.Now()
@@ -188,6 +210,13 @@ func (i *Image) planPull(out *op.Out) time.Time {
 	i.PullOp = out.Ask(Key(i.Ref), "", timeout,
 		&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: i.Ref}})
 	return i.PullAsked.Add(lookPeriod)
+}
+
+// Next is the image whose turn to be pulled comes next, by its key; false if none waits. It has to
+// be planned when a pull has ended, and when it has become the next.
+func (s *Store) Next() (timer.Key, bool) {
+	ref := s.Turns.next()
+	return Key(ref), ref != ""
 }
 
 // Answered takes the answer to an operation on an image, and returns the pods that wait for it.
@@ -200,6 +229,7 @@ func (s *Store) Answered(ref string, r op.Record, ev world.Event, out *op.Out) [
 		img.LookOp = 0
 	} else {
 		img.PullOp, img.PullEnded = 0, ev.Time
+		s.Turns.Flying--
 	}
 	if pulled, ok := ev.Body.(*runtimeapi.PullImageResponse); ok && pulled.ImageRef == "" {
 		ev.Err = world.Errorf(world.KindInternal, r.Call, "the runtime did not say what it pulled")

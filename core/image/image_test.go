@@ -8,6 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -24,7 +25,7 @@ type rig struct {
 
 func (r *rig) plan(at time.Duration) {
 	r.out.Begin(&r.table, t0.Add(at))
-	r.store.Plan("i", &r.out)
+	r.store.Plan("i", &r.out, func(timer.Key) {})
 	if r.asked == nil {
 		r.asked = map[string]int{}
 	}

@@ -1,10 +1,12 @@
 // Package pleg is the pod lifecycle event generator: it lists what the runtime has, once a
-// second, and says when that was last known.
+// second, and says when that was last known. While the runtime tells events, which is an option,
+// it lists every few minutes, and whenever somebody needs it.
 //
-// It keeps: the two lists of a relist in the making, and when the last complete one was asked
-// for. It plans: both lists at once, again a period after they were answered. It takes: the
-// answers. What a list means for a pod is the pod's business (package pod). Start reading at
-// Relist.
+// It keeps: the two lists of a relist in the making, when the last complete one was asked for,
+// since when somebody needs another one, and the stream of events. It plans: both lists at once,
+// again a period after they were answered; the stream, again after it broke. It takes: the
+// answers, the demands and the end of the stream. What a list or an event means for a pod is the
+// pod's business (package pod). Start reading at Relist, then Stream.
 package pleg
 
 import (
@@ -41,7 +43,11 @@ type Relist struct {
 	Failed    bool        `json:"failed,omitempty"` // one of its halves failed
 	Sandboxes []Sandbox   `json:"sandboxes,omitempty"`
 	Items     []Container `json:"items,omitempty"`
-	NextAt    time.Time   `json:"nextAt"`
+	Ended     time.Time   `json:"ended"` // when the last one was answered, however
+
+	// Needed is since when somebody needs to know what the runtime has: only a list that was
+	// asked for later will do.
+	Needed time.Time `json:"needed"`
 
 	Problem  string `json:"problem,omitempty"` // of the last failure, empty after a success
 	Failures uint64 `json:"failures"`
@@ -72,13 +78,40 @@ type Container struct {
 	Annotations map[string]string         `json:"annotations,omitempty"` // read only
 }
 
-// Plan asks for the lists if it is time, and says when to be called again.
-func (r *Relist) Plan(out *op.Out) time.Time {
+// Need says that somebody needs a list that was asked for after the given time. It reports
+// whether that is news.
+func (r *Relist) Need(since time.Time) bool {
+	if !since.After(r.Needed) {
+		return false
+	}
+	r.Needed = since
+	return !r.AsOf.After(since)
+}
+
+// gather is how long a list that is needed waits for the needs of others.
+const gather = 10 * time.Millisecond
+
+// due is when the next list is to be asked for.
+func (r *Relist) due(stream *Stream) time.Time {
+	soon := r.Ended.Add(Period)
 	switch {
-	case r.SandboxOp != 0 || r.ListOp != 0:
+	case r.Ended.IsZero():
+		return r.Ended
+	case r.Failed || !stream.telling(r.AsOf):
+		return soon
+	case !r.AsOf.After(r.Needed):
+		return timer.Later(soon, r.Needed.Add(gather))
+	}
+	return r.Ended.Add(PeriodEvented)
+}
+
+// Plan asks for the lists if it is time, and says when to be called again.
+func (r *Relist) Plan(stream *Stream, out *op.Out) time.Time {
+	if r.SandboxOp != 0 || r.ListOp != 0 {
 		return time.Time{}
-	case out.Now().Before(r.NextAt):
-		return r.NextAt
+	}
+	if due := r.due(stream); out.Now().Before(due) {
+		return due
 	}
 	r.Asked, r.Failed = out.Now(), false
 	r.SandboxOp = out.Ask(Owner, "", requestTimeout, &runtimeapi.ListPodSandboxRequest{})
@@ -107,7 +140,7 @@ func (r *Relist) Answered(id world.OpID, ev world.Event) bool {
 	if r.SandboxOp != 0 || r.ListOp != 0 {
 		return false
 	}
-	r.NextAt = ev.Time.Add(Period)
+	r.Ended = ev.Time
 	if r.Failed {
 		r.Failures++
 		r.clear()
@@ -188,15 +221,19 @@ func nameable(parts ...string) bool {
 	return true
 }
 
-// Health says what is wrong, if no relist has succeeded for too long.
-func (r *Relist) Health(now, boot time.Time) string {
-	since := r.AsOf
-	if since.IsZero() {
-		since = boot
+// Health says what is wrong, if no relist has succeeded for too long. A relist of the long period
+// is not too old at the moment in which the stream breaks: the next one has its time.
+func (r *Relist) Health(stream *Stream, now, boot time.Time) string {
+	since, threshold := timer.Later(r.AsOf, boot), ThresholdMax
+	counted := since
+	if stream.telling(r.AsOf) {
+		threshold = ThresholdMaxEvented
+	} else if stream.LostAt.Sub(r.AsOf) <= ThresholdMaxEvented {
+		counted = timer.Later(since, stream.LostAt)
 	}
-	if age := now.Sub(since); age > ThresholdMax {
-		return "pleg was last seen active " + age.Truncate(time.Second).String() +
-			" ago; threshold is " + ThresholdMax.String()
+	if now.Sub(counted) > threshold {
+		return "pleg was last seen active " + now.Sub(since).Truncate(time.Second).String() +
+			" ago; threshold is " + threshold.String()
 	}
 	return ""
 }

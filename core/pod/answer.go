@@ -1,8 +1,10 @@
 package pod
 
 import (
+	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/op"
@@ -13,11 +15,17 @@ import (
 // passed arrives as KindTimeout. Answers only change facts. After a failure nothing is assumed:
 // what is known is stale until a relist that was asked for later.
 func (p *Pod) Answered(id world.OpID, r op.Record, ev world.Event, env *Env) {
+	if r.Subject == recordSubject {
+		p.recorded(r, ev, env)
+		return
+	}
 	switch r.Call {
 	case "PodSandboxStatus":
 		p.sandboxInspected(r, ev)
 	case "ContainerStatus":
 		p.containerInspected(r, ev)
+	case "ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck":
+		p.told(r, ev, env)
 	case "StopPodSandbox", "RemovePodSandbox":
 		p.sandboxWritten(r, ev, env)
 	case "StopContainer", "RemoveContainer":
@@ -55,6 +63,12 @@ func (p *Pod) made(id world.OpID, r op.Record, ev world.Event, env *Env) {
 	case *world.Done:
 		p.dirDone(r)
 	}
+}
+
+// cutSubject takes apart what an operation on a container is about: its id, and what of it.
+func cutSubject(subject string) (id, what string) {
+	id, what, _ = strings.Cut(subject, " ")
+	return id, what
 }
 
 // subject is the name of the container that an operation is about; empty for the pod's.
@@ -187,6 +201,15 @@ func (p *Pod) containerInspected(r op.Record, ev world.Event) {
 	c.CreatedAt = nanos(status.GetCreatedAt())
 	c.StartedAt, c.FinishedAt = nanos(status.GetStartedAt()), nanos(status.GetFinishedAt())
 	c.ExitCode, c.Reason, c.Message = status.GetExitCode(), status.GetReason(), status.GetMessage()
+	if user := status.GetUser().GetLinux(); user != nil {
+		c.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{
+			UID: user.Uid, GID: user.Gid, SupplementalGroups: user.SupplementalGroups,
+		}}
+	}
+	if s := status.GetStopSignal(); s != runtimeapi.Signal_RUNTIME_DEFAULT {
+		signal := v1.Signal(s.String())
+		c.StopSignal = &signal
+	}
 }
 
 // sandboxWritten takes the answer to a stop or a removal. What is not there any more is success

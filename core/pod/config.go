@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"strconv"
@@ -119,6 +120,12 @@ func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container
 		"io.kubernetes.container.terminationMessagePath":   want.TerminationMessagePath,
 		"io.kubernetes.container.terminationMessagePolicy": string(want.TerminationMessagePolicy),
 	}
+	if run.PreStop != nil {
+		annotations[annotationPreStop] = text(run.PreStop)
+	}
+	if len(run.Ports) > 0 {
+		annotations[annotationPorts] = text(run.Ports)
+	}
 	if run.Sidecar > 0 {
 		annotations[annotationSidecar] = strconv.Itoa(run.Sidecar)
 	}
@@ -132,6 +139,7 @@ func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container
 		Labels:      p.labels(nil, want.Name),
 		Annotations: annotations,
 		LogPath:     fmt.Sprintf("%s/%d.log", want.Name, run.Restarts),
+		StopSignal:  stopSignal(want),
 		Stdin:       want.Stdin,
 		StdinOnce:   want.StdinOnce,
 		Tty:         want.TTY,
@@ -140,6 +148,24 @@ func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container
 			SecurityContext: p.containerSecurity(want, node),
 		},
 	}
+}
+
+// text is data in the form that annotations hold it in.
+func text(data any) string {
+	bytes, err := json.Marshal(data)
+	if err != nil {
+		panic("pod: an annotation cannot be written: " + err.Error())
+	}
+	return string(bytes)
+}
+
+// stopSignal is what is sent to end a container, if it is to be another one than the image's
+// (KEP-4960).
+func stopSignal(want *v1.Container) runtimeapi.Signal {
+	if want.Lifecycle == nil || want.Lifecycle.StopSignal == nil {
+		return runtimeapi.Signal_RUNTIME_DEFAULT
+	}
+	return runtimeapi.Signal(runtimeapi.Signal_value[string(*want.Lifecycle.StopSignal)])
 }
 
 // resources translates requests and limits: shares = max(2, milli*1024/1000), quota milli*100 µs

@@ -2,10 +2,14 @@ package pod
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/core/pleg"
+	"seedlet.dev/core/probe"
 	"seedlet.dev/world"
 )
 
@@ -58,6 +62,13 @@ type Container struct {
 	Grace     time.Duration `json:"grace"`             // of the pod it was created for
 	Sidecar   int           `json:"sidecar,omitempty"` // its place if it is a sidecar, from one
 
+	Foreign   bool                 `json:"foreign,omitempty"` // another agent has made it
+	Ports     []v1.ContainerPort   `json:"ports,omitempty"`   // by which hooks name them
+	PreStop   *v1.LifecycleHandler `json:"preStop,omitempty"` // the hook
+	PostStart Hook                 `json:"postStart"`         // how far that hook is
+	Probers   []probe.Prober       `json:"probers,omitempty"`
+	Stop      *Stop                `json:"stop,omitempty"` // its end, once that has begun
+
 	State      State     `json:"state"`
 	Inspected  State     `json:"inspected,omitempty"` // the state that the fields below are of
 	Image      string    `json:"image,omitempty"`
@@ -65,10 +76,14 @@ type Container struct {
 	CreatedAt  time.Time `json:"createdAt"`
 	StartedAt  time.Time `json:"startedAt"`
 	FinishedAt time.Time `json:"finishedAt"`
-	Exited     time.Time `json:"exited"` // when the agent learnt that it has, by its own clock
+	Ran        time.Time `json:"ran"`    // when the agent learnt that it runs, by its own clock
+	Exited     time.Time `json:"exited"` // and that it has exited
 	ExitCode   int32     `json:"exitCode"`
 	Reason     string    `json:"reason,omitempty"`
 	Message    string    `json:"message,omitempty"`
+
+	User       *v1.ContainerUser `json:"user,omitempty"` // as whom its first process began
+	StopSignal *v1.Signal        `json:"stopSignal,omitempty"`
 
 	Learned   time.Time  `json:"learned"`            // when the agent came to know of it
 	Op        world.OpID `json:"op,omitempty"`       // a stop or removal in flight
@@ -91,6 +106,8 @@ const (
 	annotationHash     = "io.kubernetes.container.hash"
 	annotationRestarts = "io.kubernetes.container.restartCount"
 	annotationGrace    = "io.kubernetes.pod.terminationGracePeriod"
+	annotationPreStop  = "io.kubernetes.container.preStopHandler" // a hook, as JSON
+	annotationPorts    = "io.kubernetes.container.ports"          // a list, as JSON
 	// annotationBackoff is how long to wait after the container has exited before it is
 	// restarted, as a Go duration. The kubelet keeps this in memory and forgets it when it is
 	// restarted; here it belongs to the container.
@@ -113,6 +130,12 @@ func newContainer(item *pleg.Container, asked time.Time) Container {
 	}
 	if d, err := time.ParseDuration(item.Annotations[annotationBackoff]); err == nil && d > 0 {
 		c.Backoff = d // of another agent's container nothing is known: it may restart at once
+	}
+	c.Foreign = item.Annotations[annotationBackoff] == ""
+	// What is damaged is taken for absent: the container ends without its hook.
+	if text := item.Annotations[annotationPreStop]; text != "" {
+		_ = json.Unmarshal([]byte(text), &c.PreStop)
+		_ = json.Unmarshal([]byte(item.Annotations[annotationPorts]), &c.Ports)
 	}
 	return c
 }

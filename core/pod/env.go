@@ -75,7 +75,7 @@ func (p *Pod) misconfigured(want *v1.Container, node *Node) bool {
 func (p *Pod) valueFrom(from *v1.EnvVarSource, want *v1.Container, node *Node) (string, error) {
 	switch {
 	case from.FieldRef != nil:
-		return p.field(from.FieldRef.FieldPath)
+		return p.field(from.FieldRef.FieldPath, node)
 	case from.ResourceFieldRef != nil:
 		return p.resourceField(from.ResourceFieldRef, want, node)
 	}
@@ -88,7 +88,7 @@ const (
 )
 
 // field is the value of a field of the pod. A label or annotation that there is not is empty.
-func (p *Pod) field(path string) (string, error) {
+func (p *Pod) field(path string, node *Node) (string, error) {
 	switch path {
 	case "metadata.name":
 		return p.Name, nil
@@ -100,13 +100,14 @@ func (p *Pod) field(path string) (string, error) {
 		return p.Spec.Spec.NodeName, nil
 	case "spec.serviceAccountName":
 		return p.Spec.Spec.ServiceAccountName, nil
+	case "status.hostIP":
+		return firstOf(node.IPs), nil
+	case "status.hostIPs":
+		return strings.Join(node.IPs, ","), nil
 	case fieldPodIP:
-		if ips := p.current().IPs; len(ips) > 0 {
-			return ips[0], nil
-		}
-		return "", nil
+		return firstOf(p.ips(node)), nil
 	case fieldPodIPs:
-		return strings.Join(p.current().IPs, ","), nil
+		return strings.Join(p.ips(node), ","), nil
 	}
 	if name, subscript := strings.CutSuffix(path, "']"); subscript {
 		switch object, key, _ := strings.Cut(name, "['"); object {
@@ -117,6 +118,24 @@ func (p *Pod) field(path string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("unsupported fieldPath: %s", path)
+}
+
+// ips are the pod's, which are the node's if it has the node's network.
+func (p *Pod) ips(node *Node) []string {
+	if p.Spec != nil && p.Spec.Spec.HostNetwork {
+		return node.IPs
+	}
+	if s := p.current(); s != nil {
+		return s.IPs
+	}
+	return nil
+}
+
+func firstOf(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
 }
 
 // resourceField is a request or limit of a container, this one or another of the pod, divided by

@@ -96,7 +96,7 @@ func TestValueFromFails(t *testing.T) {
 		from *v1.EnvVarSource
 		want string
 	}{
-		{field("status.hostIP"), "unsupported fieldPath: status.hostIP"},
+		{field("status.qosClass"), "unsupported fieldPath: status.qosClass"},
 		{field("metadata.labels"), "unsupported fieldPath: metadata.labels"},
 		{field("spec.x['a']"), "unsupported fieldPath: spec.x['a']"},
 		{resourceOf("other", "limits.cpu", ""), "container other not found"},
@@ -179,10 +179,8 @@ func TestUnsupportedSources(t *testing.T) {
 	}{
 		{field("metadata.name"), true, ""},
 		{field("status.podIP"), false, ""},
-		{field("status.podIP"), true, "fieldRef (status.podIP)"},
-		{field("status.podIPs"), true, "fieldRef (status.podIPs)"},
-		{field("status.hostIP"), false, "fieldRef (status.hostIP)"},
-		{field("status.hostIPs"), false, "fieldRef (status.hostIPs)"},
+		{field("status.podIPs"), true, ""},
+		{field("status.hostIP"), false, ""},
 		{resourceOf("", "limits.cpu", ""), false, ""},
 		{resourceOf("setup", "limits.ephemeral-storage", ""), false, ""},
 		{resourceOf("other", "limits.ephemeral-storage", ""), false, ""},

@@ -43,6 +43,8 @@ func (p *Pod) next(want *v1.Container, role Role, now time.Time) (Action, time.T
 		return Nothing, time.Time{} // what does not belong has been stopped before
 	case !c.ended():
 		return Wait, time.Time{} // how it ended decides, and is being asked
+	case role == Ephemeral:
+		return Ended, time.Time{}
 	case !here && role != App:
 		return Create, time.Time{} // a new sandbox is initialised from the start
 	case !p.matches(c):
@@ -55,28 +57,17 @@ func (p *Pod) next(want *v1.Container, role Role, now time.Time) (Action, time.T
 	return Create, time.Time{}
 }
 
-// restarts says whether a container that has ended is to run again.
-func (p *Pod) restarts(c *Container) bool {
-	role := p.role(c.Name)
-	switch p.Spec.Spec.RestartPolicy {
-	case v1.RestartPolicyNever:
-		return role == Sidecar
-	case v1.RestartPolicyOnFailure:
-		return role == Sidecar || c.ExitCode != 0
-	default:
-		return role != Init || c.ExitCode != 0
-	}
-}
-
-// runsAgain says whether there is to be another run after one that has ended: by policy, or
-// because the spec has changed since.
-func (p *Pod) runsAgain(c *Container) bool { return p.restarts(c) || !p.matches(c) }
-
 // syncContainers begins the next thing that a container needs: init containers and sidecars one
 // after the other, then all app containers, each created and started in turn. Sidecars are kept
 // running all the while.
 func (p *Pod) syncContainers(env *Env, w *waits) {
 	spec := &p.Spec.Spec
+	for i := range spec.EphemeralContainers {
+		want := ephemeral(&spec.EphemeralContainers[i])
+		if p.act(want, Ephemeral, env, w) {
+			return
+		}
+	}
 	initialized := p.initialized()
 	for i := range spec.InitContainers {
 		want := &spec.InitContainers[i]
@@ -84,15 +75,22 @@ func (p *Pod) syncContainers(env *Env, w *waits) {
 		if done && role == Init {
 			continue
 		}
-		if p.act(want, role, env, w) || !done {
+		if p.act(want, role, env, w) || !done || p.starting(want.Name) {
 			return
 		}
 	}
 	for i := range spec.Containers {
-		if p.act(&spec.Containers[i], App, env, w) {
+		want := &spec.Containers[i]
+		if p.act(want, App, env, w) || p.starting(want.Name) {
 			return
 		}
 	}
+}
+
+// starting says whether a container's postStart hook is under way: those after it wait for it.
+func (p *Pod) starting(name string) bool {
+	c := p.newest(name)
+	return c != nil && c.State == Running && c.Stop == nil && !p.is(c).Running
 }
 
 // initialized says whether the current sandbox is past its init containers. An app container in
@@ -117,7 +115,7 @@ func (p *Pod) initialized() bool {
 }
 
 // initDone says whether what comes after init container i may go on, in the current sandbox: it
-// has completed, or, if it is a sidecar, runs. One that comes after it is proof as well.
+// has completed, or, if it is a sidecar, has started. One that comes after it is proof as well.
 func (p *Pod) initDone(i int) bool {
 	sandbox := p.current()
 	inits := p.Spec.Spec.InitContainers
@@ -127,7 +125,7 @@ func (p *Pod) initDone(i int) bool {
 			continue
 		}
 		if k > i || initRole(&inits[k]) == Init && c.ended() && c.ExitCode == 0 ||
-			initRole(&inits[k]) == Sidecar && c.State == Running {
+			initRole(&inits[k]) == Sidecar && p.is(c).Started {
 			return true
 		}
 	}
@@ -208,7 +206,10 @@ func (p *Pod) run(want *v1.Container, node *Node) Container {
 	next := Container{
 		Name: want.Name, SandboxID: p.current().ID, State: Created, Hash: hashOf(want),
 		Grace: p.grace(), Backoff: backoff,
-		Sidecar: p.sidecarNumber(want.Name),
+		Sidecar: p.sidecarNumber(want.Name), Ports: want.Ports,
+	}
+	if want.Lifecycle != nil {
+		next.PreStop = want.Lifecycle.PreStop
 	}
 	if previous != nil {
 		next.Attempt, next.Restarts = previous.Attempt+1, previous.Restarts+1
@@ -336,7 +337,17 @@ func (p *Pod) want(name string) *v1.Container {
 			return c
 		}
 	}
+	for i := range p.Spec.Spec.EphemeralContainers {
+		if c := ephemeral(&p.Spec.Spec.EphemeralContainers[i]); c.Name == name {
+			return c
+		}
+	}
 	return nil
+}
+
+// ephemeral is an ephemeral container as a container: it has all of the fields.
+func ephemeral(c *v1.EphemeralContainer) *v1.Container {
+	return (*v1.Container)(&c.EphemeralContainerCommon)
 }
 
 func hashOf(want *v1.Container) string { return manifest.ContainerHash(want) }

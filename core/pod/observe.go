@@ -53,6 +53,42 @@ func (p *Pod) ObserveContainer(item *pleg.Container, number uint64, asked, now t
 	return c.advance(stateOf(item.State), now)
 }
 
+// ObserveEvent takes an event of the runtime's stream. Like a list it only moves forward what is
+// known; it adds nothing, since it may be older than what is known. It reports whether it says
+// anything new, and whether a list has to say more.
+func (p *Pod) ObserveEvent(ev *pleg.Event, now time.Time) (news, look bool) {
+	deleted := ev.Type == runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
+	c, s := p.container(ev.ID), p.sandbox(ev.ID)
+	switch {
+	case c != nil:
+		return p.containerTold(c, ev.Type, now), false
+	case s != nil && deleted:
+		return false, s.Op == 0 // it is told before it is true
+	case s != nil:
+		news = s.Ready && ev.Type == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
+		s.Ready = s.Ready && !news
+		return news, false
+	case deleted:
+		p.Removed = now // a list on its way may still have it
+		return false, false
+	}
+	return false, true
+}
+
+func (p *Pod) containerTold(c *Container, what runtimeapi.ContainerEventType, now time.Time) bool {
+	switch what {
+	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
+		return c.State == Created && c.advance(Running, now)
+	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
+		return c.advance(Exited, now)
+	case runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
+		p.Removed = now
+		p.dropContainer(c.ID)
+		return true
+	}
+	return false
+}
+
 // advance moves the state forward, and reports whether it did. Of a container that the runtime
 // had lost track of it may find out that it runs.
 func (c *Container) advance(to State, now time.Time) bool {
@@ -61,7 +97,10 @@ func (c *Container) advance(to State, now time.Time) bool {
 		return false
 	}
 	c.State = to
-	if to == Exited {
+	switch to {
+	case Running:
+		c.Ran = now
+	case Exited:
 		c.Exited = now
 	}
 	return true
@@ -74,6 +113,9 @@ func (p *Pod) ObserveEnd(number uint64, asked time.Time) bool {
 	if !p.Observed {
 		p.Observed = true
 		p.recallStart()
+	}
+	if len(p.Sandboxes) == 0 && len(p.Containers) == 0 && p.Record.Op == 0 {
+		p.Record.Read = true
 	}
 	for i := 0; i < len(p.Sandboxes); {
 		s := &p.Sandboxes[i]

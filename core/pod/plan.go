@@ -19,6 +19,8 @@ type Node struct {
 	RuntimeTimeout time.Duration `json:"runtimeTimeout"` // of one request to the runtime
 	BackoffMax     time.Duration `json:"backoffMax"`     // between restarts of a container
 	CPUs           int           `json:"cpus"`
+	IPs            []string      `json:"ips,omitempty"` // the one to show first
+	Seed           uint64        `json:"seed"`          // of what is drawn for containers
 	MemoryBytes    int64         `json:"memoryBytes"`
 }
 
@@ -84,15 +86,21 @@ func (p *Pod) settled() bool { return p.Observed && p.Stale.IsZero() && p.Op == 
 
 // sync makes what the spec demands run.
 func (p *Pod) sync(env *Env, w *waits) {
-	if !p.Observed || p.Spec == nil {
+	if !p.Observed || p.Spec == nil || !p.recall(env, w) {
 		return
 	}
 	p.inspect(env, w)
+	p.tend(env, w)
 	if !p.settled() || p.holdOff("", w) {
 		return
 	}
 	if p.completed() {
-		p.kill("Completed", env.Out.Now())
+		p.end(Kill{Reason: "Completed", Grace: p.grace()}, env.Out.Now())
+		return
+	}
+	if p.overdue(w) {
+		p.end(Kill{Reason: "DeadlineExceeded", Failed: true, Grace: p.grace(), Message: "Pod was " +
+			"active on the node longer than the specified deadline"}, env.Out.Now())
 		return
 	}
 	sandbox := p.current()
@@ -107,6 +115,21 @@ func (p *Pod) sync(env *Env, w *waits) {
 	p.releaseUnwanted(env)
 	p.syncContainers(env, w)
 	p.trim(env, w)
+}
+
+// tend looks after the containers that run. It waits for nothing else: a container is asked how it
+// is while another one is being made.
+func (p *Pod) tend(env *Env, w *waits) {
+	p.postStarts(env, w)
+	p.probes(env, w)
+	p.stopAiling(env, w)
+	p.keep(env, w)
+}
+
+// overdue says whether the pod has been active for longer than it may be.
+func (p *Pod) overdue(w *waits) bool {
+	limit := p.Spec.Spec.ActiveDeadlineSeconds
+	return limit != nil && !w.pending(p.Seen.Add(seconds(*limit)))
 }
 
 // removeStrays removes containers that were never started and never will be.
@@ -161,7 +184,7 @@ func (p *Pod) stopForeign(sandbox *Sandbox, env *Env, w *waits) bool {
 			continue
 		}
 		found = true
-		p.stop(c, p.grace(), env, w)
+		p.stop(c, p.grace(), "its definition or its sandbox has changed", env, w)
 	}
 	return found
 }
@@ -180,6 +203,7 @@ func (p *Pod) terminate(env *Env, w *waits) {
 	}
 	p.releaseImages(env)
 	p.inspect(env, w)
+	p.keep(env, w)
 	if p.stopAll(env, w) || !p.settled() || !p.Gone && p.awaitInspections() {
 		return // how a container of a pod that nobody wants has ended decides nothing
 	}
@@ -199,12 +223,13 @@ func (p *Pod) finish(env *Env, w *waits) {
 	}
 	p.inspect(env, w)
 	if !p.Gone {
+		p.keep(env, w)
 		if p.settled() {
 			p.trim(env, w)
 		}
 		return
 	}
-	if !p.settled() || p.holdOff("", w) {
+	if !p.settled() || p.Record.Op != 0 || p.holdOff("", w) {
 		return
 	}
 	for i := range p.Containers {
@@ -231,18 +256,6 @@ func (p *Pod) removeDirs(env *Env) bool {
 		return false
 	}
 	return true
-}
-
-func (p *Pod) stop(c *Container, grace time.Duration, env *Env, w *waits) {
-	if c.Op != 0 || w.pending(c.NotBefore) {
-		return
-	}
-	env.Out.Log(world.LevelDebug, "stopping container", "pod", p.FullName(), "container", c.Name,
-		"id", c.ID, "graceSeconds", int64(grace.Seconds()))
-	seconds := int64((grace + time.Second - 1) / time.Second)
-	c.Stopping = true
-	c.Op = env.Out.Ask(p.Key(), c.ID, grace+env.Node.RuntimeTimeout,
-		&runtimeapi.StopContainerRequest{ContainerId: c.ID, Timeout: seconds})
 }
 
 // stopSandboxes stops every sandbox that is not down yet, and reports whether there is one.

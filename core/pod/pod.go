@@ -51,6 +51,7 @@ type Pod struct {
 	Kill  Kill  `json:"kill"`
 
 	Observed   bool        `json:"observed"`             // a relist has been applied since boot
+	Record     Record      `json:"record"`               // what is kept of it on the disk
 	Known      bool        `json:"known"`                // what it shows can be told
 	Sandboxes  []Sandbox   `json:"sandboxes,omitempty"`  // by attempt
 	Containers []Container `json:"containers,omitempty"` // by name, then attempt
@@ -86,9 +87,11 @@ type Pod struct {
 
 // Kill is why and since when a pod is being ended.
 type Kill struct {
-	Reason string        `json:"reason,omitempty"` // empty while the pod is not killed
-	At     time.Time     `json:"at"`
-	Grace  time.Duration `json:"grace"`
+	Reason  string        `json:"reason,omitempty"` // empty while the pod is not killed
+	Message string        `json:"message,omitempty"`
+	Failed  bool          `json:"failed,omitempty"` // its phase becomes Failed for it, for good
+	At      time.Time     `json:"at"`
+	Grace   time.Duration `json:"grace"`
 }
 
 // Need is an image that a container waits for.
@@ -107,7 +110,7 @@ func New(spec *v1.Pod, observed bool, now time.Time) *Pod {
 		Spec: spec, Seen: now, Stage: Syncing, Phase: v1.PodPending,
 	}
 	if observed {
-		p.Removed = now
+		p.Removed, p.Record.Read = now, true // of what was not there nothing is kept
 	}
 	return p
 }
@@ -143,16 +146,19 @@ func (p *Pod) Want(spec *v1.Pod, now time.Time) {
 // Unwant says that no source wants the pod any more.
 func (p *Pod) Unwant(now time.Time) {
 	p.Gone, p.Next = true, nil
-	p.kill("Deleted", now)
+	p.end(Kill{Reason: "Deleted", Grace: p.grace()}, now)
 }
 
-// kill begins to end the pod, unless that has begun already.
-func (p *Pod) kill(reason string, now time.Time) {
+// end begins to end the pod. If that has begun already, a shorter grace period hastens it.
+func (p *Pod) end(kill Kill, now time.Time) {
 	if p.Stage != Syncing {
+		if left := now.Add(kill.Grace).Sub(p.Kill.At); left < p.Kill.Grace {
+			p.Kill.Grace = left
+		}
 		return
 	}
-	p.Stage = Terminating
-	p.Kill = Kill{Reason: reason, At: now, Grace: p.grace()}
+	p.Stage, p.Kill = Terminating, kill
+	p.Kill.At = now
 	p.Stale = now // nothing is concluded before what runs has been looked at once more
 }
 
@@ -166,8 +172,7 @@ const graceMaxSeconds = math.MaxInt32
 // only the runtime knows, what its containers were created with.
 func (p *Pod) grace() time.Duration {
 	if p.Spec != nil && p.Spec.Spec.TerminationGracePeriodSeconds != nil {
-		return time.Duration(min(*p.Spec.Spec.TerminationGracePeriodSeconds, graceMaxSeconds)) *
-			time.Second
+		return seconds(*p.Spec.Spec.TerminationGracePeriodSeconds)
 	}
 	longest := time.Duration(-1)
 	for i := range p.Containers {
@@ -178,6 +183,9 @@ func (p *Pod) grace() time.Duration {
 	}
 	return longest
 }
+
+// seconds is a number of seconds of the API, within what the runtime and annotations can tell.
+func seconds(n int64) time.Duration { return time.Duration(min(n, graceMaxSeconds)) * time.Second }
 
 // Holds says whether the pod has, or may have, anything that runs or holds its names and ports.
 func (p *Pod) Holds() bool {

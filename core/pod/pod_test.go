@@ -26,7 +26,7 @@ func spec(policy v1.RestartPolicy, init, app string) *v1.Pod {
 // facts makes an observed pod with a ready sandbox and the given containers in it.
 func facts(spec *v1.Pod, containers ...Container) *Pod {
 	p := New(spec, false, t0)
-	p.Observed = true
+	p.Observed, p.Record.Read = true, true
 	p.addSandbox(Sandbox{ID: "s", Ready: true, Inspected: true})
 	for _, c := range containers {
 		if c.SandboxID == "" {
@@ -118,7 +118,7 @@ func TestAStrayIsNoRun(t *testing.T) {
 	if got := p.newest("web"); got.Attempt != 0 {
 		t.Errorf("the newest run is attempt %d, want 0", got.Attempt)
 	}
-	if !p.containersReady() {
+	if len(p.unready()) > 0 {
 		t.Error("not ready because of a container that never runs")
 	}
 }

@@ -1,10 +1,6 @@
 package pod
 
-import (
-	"time"
-
-	v1 "k8s.io/api/core/v1"
-)
+import v1 "k8s.io/api/core/v1"
 
 // Role is what a container is to its pod.
 type Role string
@@ -16,6 +12,9 @@ const (
 	App     Role = "App"
 	Init    Role = "Init"
 	Sidecar Role = "Sidecar"
+	// Ephemeral containers are added to a pod that runs, to look into it. They start whatever the
+	// others do, are never restarted, and decide nothing about the pod (KEP-277).
+	Ephemeral Role = "Ephemeral"
 )
 
 // initRole is the role of one of the spec's init containers.
@@ -33,6 +32,11 @@ func (p *Pod) role(name string) Role {
 			return initRole(want)
 		}
 	}
+	for i := range p.Spec.Spec.EphemeralContainers {
+		if p.Spec.Spec.EphemeralContainers[i].Name == name {
+			return Ephemeral
+		}
+	}
 	return App
 }
 
@@ -46,41 +50,4 @@ func (p *Pod) sidecarNumber(name string) int {
 		}
 	}
 	return 0
-}
-
-// sidecarGraceMin is what a sidecar gets at least, when the others have used the grace period up.
-const sidecarGraceMin = 2 * time.Second
-
-// stopAll stops every container that runs: first all but the sidecars, at once, then the sidecars
-// one by one, the last one first. It reports whether any is still running.
-//
-// A stop that has to be repeated gets its whole grace period again: whether the first one has
-// sent TERM is not known, and a container is never given less than its due. Sidecars get what is
-// left of the pod's.
-func (p *Pod) stopAll(env *Env, w *waits) bool {
-	grace := p.grace()
-	if p.Stage != Syncing {
-		grace = p.Kill.Grace
-	}
-	last := (*Container)(nil) // the sidecar to stop next
-	for i := range p.Containers {
-		c := &p.Containers[i]
-		if !c.live() {
-			continue
-		}
-		if last == nil || c.Sidecar == 0 || last.Sidecar != 0 && c.Sidecar > last.Sidecar {
-			last = c
-		}
-		if c.Sidecar == 0 {
-			p.stop(c, grace, env, w)
-		}
-	}
-	if last != nil && last.Sidecar != 0 && p.settled() { // nothing else may be about to start
-		if p.Stage != Syncing {
-			left := grace - env.Out.Now().Sub(p.Kill.At)
-			grace = max(left, min(sidecarGraceMin, grace))
-		}
-		p.stop(last, grace, env, w)
-	}
-	return last != nil
 }

@@ -1,7 +1,8 @@
 package pod
 
 import (
-	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,20 +14,20 @@ import (
 
 // Condition is one condition of a pod, and since when it is so.
 type Condition struct {
-	Type   v1.PodConditionType `json:"type"`
-	Status bool                `json:"status"`
-	Reason string              `json:"reason,omitempty"`
-	Since  time.Time           `json:"since"`
+	Type    v1.PodConditionType `json:"type"`
+	Status  bool                `json:"status"`
+	Reason  string              `json:"reason,omitempty"`
+	Message string              `json:"message,omitempty"`
+	Since   time.Time           `json:"since"`
 }
 
 // completed says whether the pod has come to its end by itself: an init container has failed for
 // good, or every app container has ended for good.
 func (p *Pod) completed() bool {
-	never := p.Spec.Spec.RestartPolicy == v1.RestartPolicyNever
 	for i := range p.Spec.Spec.InitContainers {
 		want := &p.Spec.Spec.InitContainers[i]
 		c := p.newest(want.Name)
-		if never && initRole(want) == Init && c != nil && c.ended() && c.ExitCode != 0 {
+		if initRole(want) == Init && c != nil && c.ended() && c.ExitCode != 0 && !p.runsAgain(c) {
 			return true
 		}
 	}
@@ -41,6 +42,9 @@ func (p *Pod) completed() bool {
 
 // succeeded says whether every container that counts has ended well.
 func (p *Pod) succeeded() bool {
+	if p.Kill.Failed {
+		return false
+	}
 	for i := range p.Spec.Spec.Containers {
 		c := p.newest(p.Spec.Spec.Containers[i].Name)
 		if c == nil || !c.ended() || c.ExitCode != 0 {
@@ -52,7 +56,7 @@ func (p *Pod) succeeded() bool {
 
 // note records the phase and the conditions that follow from the facts now.
 func (p *Pod) note(env *Env) {
-	if p.Spec == nil || !p.Observed || !p.Known && p.awaitInspections() {
+	if p.Spec == nil || !p.Observed || !p.Record.Read || !p.Known && p.awaitInspections() {
 		return
 	}
 	p.Known = true
@@ -60,41 +64,52 @@ func (p *Pod) note(env *Env) {
 		p.Phase = p.phase()
 	}
 	now := env.Out.Now()
-	done := p.Phase == v1.PodSucceeded || p.Phase == v1.PodFailed
-	reason := ""
-	if done {
-		reason = "PodCompleted"
-	}
-	ready := p.containersReady() && !done
 	sandbox := p.current()
 	network := sandbox != nil && sandbox.Ready && (p.Spec.Spec.HostNetwork || sandbox.Inspected)
-	p.setCondition(v1.PodReadyToStartContainers, network, "", now)
-	p.setCondition(v1.PodInitialized, p.initialized() || p.Phase == v1.PodSucceeded, reason, now)
-	p.setCondition(v1.PodReady, ready, notReady(ready, reason), now)
-	p.setCondition(v1.ContainersReady, ready, notReady(ready, reason), now)
-	p.setCondition(v1.PodScheduled, true, "", now)
-}
-
-func notReady(ready bool, reason string) string {
-	if !ready && reason == "" {
-		return "ContainersNotReady"
+	p.setCondition(v1.PodReadyToStartContainers, network, "", "", now)
+	if unfinished := p.uninitialized(); len(unfinished) == 0 || p.Phase == v1.PodSucceeded {
+		p.setCondition(v1.PodInitialized, true, p.ended(), "", now)
+	} else {
+		p.setCondition(v1.PodInitialized, false, "ContainersNotInitialized",
+			"containers with incomplete status: ["+strings.Join(unfinished, " ")+"]", now)
 	}
-	return reason
+	reason, message := p.ended(), ""
+	if unready := p.unready(); reason == "" && len(unready) > 0 {
+		reason = "ContainersNotReady"
+		message = "containers with unready status: [" + strings.Join(unready, " ") + "]"
+	}
+	p.setCondition(v1.ContainersReady, reason == "", reason, message, now)
+	if reason == "" && len(p.Spec.Spec.ReadinessGates) > 0 { // nobody sets them without an API
+		reason, message = "ReadinessGatesNotReady", "corresponding condition of pod readiness gate \""+
+			string(p.Spec.Spec.ReadinessGates[0].ConditionType)+"\" does not exist."
+	}
+	p.setCondition(v1.PodReady, reason == "", reason, message, now)
+	p.setCondition(v1.PodScheduled, true, "", "", now)
 }
 
-func (p *Pod) setCondition(t v1.PodConditionType, status bool, reason string, now time.Time) {
-	for i := range p.Conditions {
-		c := &p.Conditions[i]
-		if c.Type != t {
-			continue
-		}
-		if c.Status != status {
-			c.Since = now
-		}
-		c.Status, c.Reason = status, reason
+// ended is the reason of the conditions of a pod that is over; empty for any other.
+func (p *Pod) ended() string {
+	switch p.Phase {
+	case v1.PodSucceeded:
+		return "PodCompleted"
+	case v1.PodFailed:
+		return "PodFailed"
+	}
+	return ""
+}
+
+func (p *Pod) setCondition(t v1.PodConditionType, status bool, reason, message string,
+	now time.Time) {
+	is := Condition{Type: t, Status: status, Reason: reason, Message: message, Since: now}
+	i := slices.IndexFunc(p.Conditions, func(c Condition) bool { return c.Type == t })
+	switch {
+	case i < 0:
+		p.Conditions = append(p.Conditions, is)
 		return
+	case p.Conditions[i].Status == status:
+		is.Since = p.Conditions[i].Since
 	}
-	p.Conditions = append(p.Conditions, Condition{t, status, reason, now})
+	p.Conditions[i] = is
 }
 
 // over says whether nothing of the pod runs or can start any more. What a pod looks like that was
@@ -134,26 +149,42 @@ func (p *Pod) phase() v1.PodPhase {
 	return v1.PodRunning
 }
 
-func (p *Pod) containersReady() bool {
+// unready are the containers that have to be ready and are not.
+func (p *Pod) unready() []string {
+	var unready []string
 	for i := range p.Spec.Spec.InitContainers {
 		want := &p.Spec.Spec.InitContainers[i]
-		if c := p.newest(want.Name); initRole(want) == Sidecar && (c == nil || c.State != Running) {
-			return false
+		if c := p.newest(want.Name); initRole(want) == Sidecar && (c == nil || !p.shown(c).Ready) {
+			unready = append(unready, want.Name)
 		}
 	}
 	for i := range p.Spec.Spec.Containers {
-		c := p.newest(p.Spec.Spec.Containers[i].Name)
-		if c == nil || c.State != Running {
-			return false
+		name := p.Spec.Spec.Containers[i].Name
+		if c := p.newest(name); c == nil || !p.shown(c).Ready {
+			unready = append(unready, name)
 		}
 	}
-	return true
+	return unready
+}
+
+// uninitialized are the init containers that have not done what the pod waits for.
+func (p *Pod) uninitialized() []string {
+	if p.initialized() {
+		return nil
+	}
+	var names []string
+	for i := range p.Spec.Spec.InitContainers {
+		if !p.initDone(i) {
+			names = append(names, p.Spec.Spec.InitContainers[i].Name)
+		}
+	}
+	return names
 }
 
 // API is the pod as the API shows it. Only what has been observed is claimed: before this agent
 // has listed the runtime, and learnt how what has exited did so, the phase is Unknown, "the state
 // of the pod could not be obtained".
-func (p *Pod) API(runtimeName string) *v1.Pod {
+func (p *Pod) API(node *Node, runtimeName string) *v1.Pod {
 	if p.Spec == nil {
 		return nil
 	}
@@ -162,21 +193,26 @@ func (p *Pod) API(runtimeName string) *v1.Pod {
 		at, grace := metav1.NewTime(p.Kill.At.Add(p.Kill.Grace)), int64(p.Kill.Grace/time.Second)
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, &grace
 	}
-	pod.Status.QOSClass = qos(p.Spec)
+	pod.Status.QOSClass, pod.Status.ObservedGeneration = qos(p.Spec), p.Spec.Generation
 	if !p.Known {
 		pod.Status.Phase = v1.PodUnknown
 		return pod
 	}
 	start := metav1.NewTime(p.Seen)
 	pod.Status.Phase, pod.Status.StartTime = p.Phase, &start
+	if p.Kill.Failed {
+		pod.Status.Reason, pod.Status.Message = p.Kill.Reason, p.Kill.Message
+	}
 	for _, c := range p.Conditions {
 		pod.Status.Conditions = append(pod.Status.Conditions, c.api())
 	}
+	pod.Status.HostIP = firstOf(node.IPs)
+	for _, ip := range node.IPs {
+		pod.Status.HostIPs = append(pod.Status.HostIPs, v1.HostIP{IP: ip})
+	}
 	if s := p.current(); s != nil && s.Ready {
-		for i, ip := range s.IPs {
-			if i == 0 {
-				pod.Status.PodIP = ip
-			}
+		pod.Status.PodIP = firstOf(p.ips(node))
+		for _, ip := range p.ips(node) {
 			pod.Status.PodIPs = append(pod.Status.PodIPs, v1.PodIP{IP: ip})
 		}
 	}
@@ -188,6 +224,11 @@ func (p *Pod) API(runtimeName string) *v1.Pod {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
 			p.containerStatus(&p.Spec.Spec.Containers[i], App, runtimeName))
 	}
+	for i := range p.Spec.Spec.EphemeralContainers {
+		want := ephemeral(&p.Spec.Spec.EphemeralContainers[i])
+		pod.Status.EphemeralContainerStatuses = append(pod.Status.EphemeralContainerStatuses,
+			p.containerStatus(want, Ephemeral, runtimeName))
+	}
 	return pod
 }
 
@@ -197,102 +238,7 @@ func (c *Condition) api() v1.PodCondition {
 		status = v1.ConditionTrue
 	}
 	return v1.PodCondition{
-		Type: c.Type, Status: status, Reason: c.Reason,
+		Type: c.Type, Status: status, Reason: c.Reason, Message: c.Message,
 		LastTransitionTime: metav1.NewTime(c.Since),
-	}
-}
-
-func (p *Pod) initStatus(want *v1.Container, runtime string) v1.ContainerStatus {
-	return p.containerStatus(want, initRole(want), runtime)
-}
-
-func (p *Pod) containerStatus(want *v1.Container, role Role, runtime string) v1.ContainerStatus {
-	status := v1.ContainerStatus{Name: want.Name, Image: want.Image}
-	c := p.newest(want.Name)
-	if c != nil && c.State == Created {
-		c = p.previous(c) // it has not run yet, and may never
-	}
-	started := c != nil && c.State == Running
-	status.Started = &started
-	if c == nil {
-		status.State.Waiting = p.waiting(want.Name, role)
-		return status
-	}
-	status.RestartCount = c.Restarts
-	status.ContainerID = runtime + "://" + c.ID
-	status.ImageID = c.ImageID
-	status.Ready = started
-	if role == Init {
-		status.Ready = c.ended() && c.ExitCode == 0
-	}
-	last := p.previous(c)
-	switch {
-	case c.State == Running:
-		status.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(c.StartedAt)}
-	case c.State == Exited && p.waitsForRestart(c):
-		status.State.Waiting, last = p.restarting(c), c
-	case c.ended():
-		status.State.Terminated = c.terminated(runtime)
-	default: // exited in a way still to be learnt, or lost by the runtime
-		status.State.Waiting = p.waiting(want.Name, role)
-	}
-	if last != nil && last.ended() {
-		status.LastTerminationState.Terminated = last.terminated(runtime)
-	}
-	return status
-}
-
-// waitsForRestart says whether a container that has exited is to run again and waits for it.
-func (p *Pod) waitsForRestart(c *Container) bool {
-	return p.Stage == Syncing && c.ended() && p.restarts(c) &&
-		(c.wait() > 0 || p.need(c.Name) != nil || p.problem(c.Name) != nil)
-}
-
-func (p *Pod) restarting(c *Container) *v1.ContainerStateWaiting {
-	if w := p.trouble(c.Name); w != nil {
-		return w
-	}
-	return &v1.ContainerStateWaiting{
-		Reason: "CrashLoopBackOff",
-		Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
-			c.wait(), c.Name, p.Name, p.Namespace, p.UID),
-	}
-}
-
-// waiting is why a container has not been made yet.
-func (p *Pod) waiting(name string, role Role) *v1.ContainerStateWaiting {
-	if w := p.trouble(name); w != nil {
-		return w
-	}
-	if role == App && len(p.Spec.Spec.InitContainers) > 0 && !p.initialized() {
-		return &v1.ContainerStateWaiting{Reason: "PodInitializing"}
-	}
-	waiting := &v1.ContainerStateWaiting{Reason: "ContainerCreating"}
-	if pr := p.problem(""); pr != nil {
-		waiting.Message = pr.Message
-	} else if p.NameWait {
-		waiting.Message = "another pod of the same namespace and name has not ended yet"
-	}
-	return waiting
-}
-
-func (p *Pod) trouble(name string) *v1.ContainerStateWaiting {
-	if need := p.need(name); need != nil && need.Problem != nil {
-		return &v1.ContainerStateWaiting{
-			Reason: need.Problem.Reason, Message: need.Problem.Message,
-		}
-	}
-	if pr := p.problem(name); pr != nil {
-		return &v1.ContainerStateWaiting{Reason: pr.Reason, Message: pr.Message}
-	}
-	return nil
-}
-
-func (c *Container) terminated(runtime string) *v1.ContainerStateTerminated {
-	return &v1.ContainerStateTerminated{
-		ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
-		StartedAt:   metav1.NewTime(c.StartedAt),
-		FinishedAt:  metav1.NewTime(c.FinishedAt),
-		ContainerID: runtime + "://" + c.ID,
 	}
 }

@@ -20,12 +20,10 @@ func Unsupported(pod *v1.Pod) []string {
 	spec := &pod.Spec
 	add(len(spec.Volumes) > 0, "spec.volumes")
 	add(spec.RuntimeClassName != nil, "spec.runtimeClassName")
-	add(len(spec.EphemeralContainers) > 0, "spec.ephemeralContainers")
 	add(len(spec.ResourceClaims) > 0, "spec.resourceClaims")
 	add(len(spec.HostAliases) > 0, "spec.hostAliases")
 	add(spec.DNSConfig != nil, "spec.dnsConfig")
 	add(spec.HostUsers != nil && !*spec.HostUsers, "spec.hostUsers")
-	add(spec.ActiveDeadlineSeconds != nil, "spec.activeDeadlineSeconds")
 	add(spec.Resources != nil, "spec.resources")
 	if s := spec.SecurityContext; s != nil {
 		add(s.WindowsOptions != nil, "spec.securityContext.windowsOptions")
@@ -35,15 +33,11 @@ func Unsupported(pod *v1.Pod) []string {
 		}
 	}
 	for i := range spec.InitContainers {
-		c := &spec.InitContainers[i]
-		add(c.RestartPolicy != nil && initRole(c) != Sidecar,
-			"spec.initContainers[%d].restartPolicy", i)
-		for _, field := range unsupportedIn(c, spec) {
+		for _, field := range unsupportedIn(&spec.InitContainers[i], spec) {
 			add(true, "spec.initContainers[%d].%s", i, field)
 		}
 	}
 	for i := range spec.Containers {
-		add(spec.Containers[i].RestartPolicy != nil, "spec.containers[%d].restartPolicy", i)
 		for _, field := range unsupportedIn(&spec.Containers[i], spec) {
 			add(true, "spec.containers[%d].%s", i, field)
 		}
@@ -65,17 +59,17 @@ func unsupportedIn(c *v1.Container, spec *v1.PodSpec) []string {
 	}
 	add(len(c.VolumeMounts) > 0, "volumeMounts")
 	add(len(c.VolumeDevices) > 0, "volumeDevices")
-	add(c.LivenessProbe != nil, "livenessProbe")
-	add(c.ReadinessProbe != nil, "readinessProbe")
-	add(c.StartupProbe != nil, "startupProbe")
-	add(c.Lifecycle != nil, "lifecycle")
 	e := effective(spec, c)
 	add(e.WindowsOptions != nil, "securityContext.windowsOptions")
 	// Whom the container runs as is the image's choice then, and that is not read yet.
 	add(isTrue(e.RunAsNonRoot) && e.RunAsUser == nil,
 		"securityContext.runAsNonRoot without runAsUser")
 	add(e.RunAsGroup != nil && e.RunAsUser == nil, "securityContext.runAsGroup without runAsUser")
-	add(len(c.RestartPolicyRules) > 0, "restartPolicyRules")
+	for i := range c.RestartPolicyRules {
+		action := c.RestartPolicyRules[i].Action
+		add(action != v1.ContainerRestartRuleActionRestart,
+			fmt.Sprintf("restartPolicyRules[%d].action (%s)", i, action))
+	}
 	return found
 }
 
@@ -91,12 +85,6 @@ func unsupportedSource(v *v1.EnvVar, c *v1.Container, spec *v1.PodSpec) string {
 		return "secretKeyRef"
 	case from.FileKeyRef != nil:
 		return "fileKeyRef"
-	case from.FieldRef != nil:
-		// The IPs of the host are not known, and with its network they are the pod's.
-		path := from.FieldRef.FieldPath
-		if path == "status.hostIP" || path == "status.hostIPs" || spec.HostNetwork && isPodIP(path) {
-			return "fieldRef (" + path + ")"
-		}
 	case from.ResourceFieldRef != nil:
 		// How much storage the node has is not known.
 		if ref := from.ResourceFieldRef; ref.Resource == "limits.ephemeral-storage" &&

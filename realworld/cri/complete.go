@@ -23,6 +23,8 @@ func incomplete(response any) error {
 		s := m.Status
 		missing = unless(s.GetId() != "" && s.GetMetadata().GetName() != "",
 			"status.id or status.metadata")
+	case *runtimeapi.ContainerEventResponse:
+		missing = unless(m.ContainerId != "", "containerId")
 	case *runtimeapi.ListPodSandboxResponse:
 		for _, s := range m.Items {
 			if s.GetId() == "" || s.GetMetadata() == nil {

@@ -8,7 +8,8 @@
 //
 // The contract: Do never blocks; every effect is answered exactly once, before or soon after its
 // deadline; a runtime that is away is KindUnavailable at once, and is found again within about a
-// second of its return, as often as that happens. Start reading at Port and call.
+// second of its return, as often as that happens. The stream of container events is the one call
+// that speaks before it is answered; see stream.go. Start reading at Port and call.
 package cri
 
 import (
@@ -44,6 +45,8 @@ type Options struct {
 	ImageEndpoint   string // empty for the same as RuntimeEndpoint
 	Clock           clock.Clock
 	Deliver         func(world.Event) // takes the answers; called from many goroutines
+	// Offer takes an event of a stream if there is room for it, and reports whether there was.
+	Offer func(world.Event) bool
 }
 
 // Port is a world.Port for a container runtime. Close it when done.
@@ -158,6 +161,12 @@ func (p *Port) call(ctx context.Context, request any) (any, error) {
 		return p.runtime.ListContainers(ctx, m)
 	case *runtimeapi.ContainerStatusRequest:
 		return p.runtime.ContainerStatus(ctx, m)
+	case *runtimeapi.ExecSyncRequest:
+		return p.execSync(ctx, m)
+	case *runtimeapi.ReopenContainerLogRequest:
+		return p.runtime.ReopenContainerLog(ctx, m)
+	case *runtimeapi.GetEventsRequest:
+		return nil, p.stream(ctx, m)
 	case *runtimeapi.ImageStatusRequest:
 		return p.images.ImageStatus(ctx, m)
 	case *runtimeapi.PullImageRequest:

@@ -15,6 +15,9 @@ import (
 // may have taken effect: a kind that denies it is only given where the runtime is known to refuse
 // before it begins.
 func mapped(op string, err error) *world.Error {
+	if told, ok := errors.AsType[*world.Error](err); ok {
+		return told
+	}
 	s, _ := status.FromError(err) // an error of another make has codes.Unknown and its own text
 	return world.Errorf(kindOf(op, s.Code(), s.Message(), err), op, "%s", s.Message())
 }
@@ -60,8 +63,9 @@ func kindByMessage(op, message string) (world.ErrorKind, bool) {
 	case strings.Contains(message, "server is not initialized yet"):
 		// containerd 1.6 listens before its CRI service is ready, and says so without a code.
 		return world.KindUnavailable, true
-	case strings.Contains(message, "received message larger than max"):
-		// gRPC calls this ResourceExhausted, although the call has been carried out.
+	case strings.Contains(message, "message larger than max"):
+		// gRPC calls this ResourceExhausted on either side, although the call has been carried
+		// out.
 		return world.KindInternal, true
 	}
 	return "", false

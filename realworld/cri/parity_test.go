@@ -1,7 +1,11 @@
 package cri_test
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/crane"
@@ -61,6 +65,40 @@ func (n *node) Images() (pullable, missing string) {
 	return pullable, repository + "/missing:v1"
 }
 
+func (n *node) Exec(c parity.Command) ([]string, *runtimeapi.ExecSyncResponse) {
+	switch c {
+	case parity.Succeeds:
+		return []string{"/sample", "exit"},
+			&runtimeapi.ExecSyncResponse{Stdout: []byte("exiting with 0 after 0s\n")}
+	case parity.Fails:
+		return []string{"/sample", "write"}, &runtimeapi.ExecSyncResponse{
+			ExitCode: 2, Stderr: []byte("sample write: want PATH and TEXT\n")}
+	case parity.Hangs:
+		return []string{"/sample", "sleep", "--ignore-term"}, nil
+	case parity.NoProgram:
+		return []string{"/no-program"}, nil
+	}
+	n.t.Fatalf("no command %q", c)
+	return nil, nil
+}
+
+func (n *node) RenameLog(from, to string) {
+	if err := os.Rename(filepath.Join(n.logs, from), filepath.Join(n.logs, to)); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) LogBytes(name string) int64 {
+	info, err := os.Stat(filepath.Join(n.logs, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return -1
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return info.Size()
+}
+
 func TestParity(t *testing.T) {
 	for _, version := range nodetest.Versions() {
 		t.Run(version, func(t *testing.T) {
@@ -68,6 +106,7 @@ func TestParity(t *testing.T) {
 			w := porttest.New()
 			port, err := cri.New(cri.Options{
 				RuntimeEndpoint: private.Endpoint, Clock: w.Clock, Deliver: w.Deliver,
+				Offer: w.Offer,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -84,7 +123,18 @@ func TestParity(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			parity.CRI(t, &node{World: w, t: t, image: image, logs: t.TempDir()})
+			n := &node{World: w, t: t, image: image, logs: t.TempDir()}
+			parity.CRI(t, n)
+			parity.Exec(t, n)
+			parity.Logs(t, n)
+			if version == nodetest.Debian {
+				parity.NoEvents(t, n)
+			} else {
+				parity.Events(t, n)
+			}
+			t.Run("a command is gone when its time has run out", func(t *testing.T) {
+				commandsAreKilled(t, n)
+			})
 		})
 	}
 }

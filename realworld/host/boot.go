@@ -43,6 +43,7 @@ func Boot(procDir string) (*world.Boot, error) {
 		Hostname:    hostname,
 		CPUs:        runtime.NumCPU(),
 		MemoryBytes: memory,
+		Addresses:   addresses(),
 	}, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"seedlet.dev/realworld/clock"
 	"seedlet.dev/world"
 )
@@ -24,6 +26,7 @@ type World struct {
 	last    world.OpID
 	waiting map[world.OpID]chan world.Event
 	changed []string // the paths of FileChanged events
+	heard   []*runtimeapi.ContainerEventResponse
 }
 
 // New makes a world without a port.
@@ -47,19 +50,36 @@ func (w *World) Deliver(ev world.Event) {
 	waits <- ev
 }
 
+// Offer takes what the port says by itself, for which there is always room.
+func (w *World) Offer(ev world.Event) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard = append(w.heard, ev.Body.(*runtimeapi.ContainerEventResponse))
+	return true
+}
+
 // Begin starts an effect; the function it returns waits for the answer.
 func (w *World) Begin(body any) (wait func() (any, *world.Error)) {
+	return w.beginFor(body, callMax)
+}
+
+// Stream begins the stream of container events, which ends at its deadline.
+func (w *World) Stream(timeout time.Duration) (wait func() (any, *world.Error)) {
+	return w.beginFor(&runtimeapi.GetEventsRequest{}, timeout)
+}
+
+func (w *World) beginFor(body any, timeout time.Duration) (wait func() (any, *world.Error)) {
 	w.mu.Lock()
 	w.last++
 	id, answer := w.last, make(chan world.Event, 1)
 	w.waiting[id] = answer
 	w.mu.Unlock()
-	w.Port.Do(world.Effect{Op: id, Body: body, Deadline: w.Clock.Now().Add(callMax)})
+	w.Port.Do(world.Effect{Op: id, Body: body, Deadline: w.Clock.Now().Add(timeout)})
 	return func() (any, *world.Error) {
 		select {
 		case ev := <-answer:
 			return ev.Body, ev.Err
-		case <-time.After(callMax + 10*time.Second):
+		case <-time.After(timeout + 10*time.Second):
 			panic("porttest: " + world.Call(body) + " is not answered by its deadline")
 		}
 	}
@@ -76,6 +96,13 @@ func (w *World) Sleep(d time.Duration) { time.Sleep(d) }
 
 // Now is the wall clock, which is also the runtime's and the file system's.
 func (w *World) Now() time.Time { return time.Now() }
+
+// Heard returns all container events until now.
+func (w *World) Heard() []*runtimeapi.ContainerEventResponse {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.heard)
+}
 
 // Changed returns the paths of the FileChanged events since the last call of Changed.
 func (w *World) Changed() []string {

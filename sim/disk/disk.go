@@ -3,7 +3,8 @@
 //
 // Contract: the content outlives the agent; the watches and the work in flight, which are the
 // agent's own, die with it, so that a tree may be left half removed. What takes effect is written
-// to the truth log at that instant. Links, permissions and mounts do not exist here.
+// to the truth log at that instant. Modes and groups are kept but keep nobody out; a file has one
+// name; mounts in memory have no end, and nothing keeps one from being unmounted.
 //
 // Start reading at serve; then tree.go for what is there now, and journal.go for what a power cut
 // would leave of it.
@@ -35,6 +36,7 @@ type Disk struct {
 	opts    Options
 	wire    *wire.Wire
 	root    *node
+	mounts  []*mount // oldest first
 	journal journal
 	watched []string // by the agent that lives now
 	full    bool
@@ -47,7 +49,7 @@ func New(opts Options) *Disk {
 		wire: wire.New(wire.Options{
 			Agenda: opts.Agenda, Faults: opts.Faults, Answer: opts.Answer, Seed: opts.Seed,
 		}),
-		root:    &node{dir: true, mode: 0o755, modTime: opts.Agenda.Now()},
+		root:    newDir(0o755, opts.Agenda.Now()),
 		journal: journal{rng: wire.Stream(opts.Seed, "disk journal")},
 	}
 }
@@ -73,16 +75,59 @@ func (d *Disk) serve(call *wire.Call) {
 		switch req := call.Effect.Body.(type) {
 		case *world.ReadFiles:
 			d.readFiles(call, req)
+		case *world.ReadTail:
+			d.readTail(call, req)
+		case *world.StatPath:
+			d.statPath(call, req)
 		case *world.ListDir:
 			d.listDir(call, req)
-		case *world.MakeDir:
-			d.makeDir(call, req)
-		case *world.WriteFile:
-			d.writeFile(call, req)
-		case *world.RemoveTree:
-			d.removeTree(call, req)
+		case *world.ReadLinks:
+			d.readLinks(call, req)
+		case *world.MeasureTree:
+			d.measureTree(call, req)
 		default:
-			panic("disk: no such call: " + call.Name)
+			d.alterTree(call)
+		}
+	})
+}
+
+// alterTree takes the calls that change something.
+func (d *Disk) alterTree(call *wire.Call) {
+	switch req := call.Effect.Body.(type) {
+	case *world.MakeDir:
+		d.makeDir(call, req)
+	case *world.MakeFile:
+		d.makeFile(call, req)
+	case *world.MakeLink:
+		d.makeLink(call, req)
+	case *world.WriteFile:
+		d.writeFile(call, req)
+	case *world.WriteDir:
+		d.writeDir(call, req)
+	case *world.Rename:
+		d.rename(call, req)
+	case *world.Compress:
+		d.compress(call, req)
+	case *world.RemoveTree:
+		d.removeTree(call, req)
+	case *world.ShareWithGroup:
+		d.shareWithGroup(call, req)
+	case *world.MountMemory:
+		d.mountMemory(call, req)
+	case *world.BindSubPath:
+		d.bindSubPath(call, req)
+	case *world.Unmount:
+		d.unmountAll(call, req)
+	default:
+		panic("disk: no such call: " + call.Name)
+	}
+}
+
+// later goes on with a call a little later: an agent that dies in between leaves what was begun.
+func (d *Disk) later(call *wire.Call, goOn func()) {
+	d.opts.Agenda.After(call.Between(100*time.Microsecond, 10*time.Millisecond), func() {
+		if !call.GivesUp() {
+			goOn()
 		}
 	})
 }
@@ -95,6 +140,17 @@ func (d *Disk) Disconnect() {
 	d.watched = nil
 	d.wire.Disconnect()
 	d.wire.Break(0)
+}
+
+// made tells of a directory that the agent has made, written of a file or a link.
+func (d *Disk) made(p string) {
+	d.tell(truth.PathMade, path.Clean(p), "")
+	d.notify(path.Clean(p))
+}
+
+func (d *Disk) written(p string) {
+	d.tell(truth.PathWritten, p, "")
+	d.notify(p)
 }
 
 // notify tells the agent of a change at a path.

@@ -13,10 +13,7 @@ import (
 // CRI runs the suite of the CRI port. Each case has pods of its own and removes them. The second
 // case pulls an image, which may be the one that all later cases need.
 func CRI(t *testing.T, w Runtime) {
-	cases := []struct {
-		name string
-		run  func(*pod)
-	}{
+	runCases(t, w, 0, []criCase{
 		{"tells its version and that it is ready", aboutItself},
 		{"an absent image has an empty status and can be pulled", pullImage},
 		{"a sandbox is ready and listed", sandboxIsReady},
@@ -50,11 +47,23 @@ func CRI(t *testing.T, w Runtime) {
 		{"lists are filtered", listFilters},
 		{"labels, annotations and metadata come back", keepsWhatItWasTold},
 		{"a missing image cannot be pulled", pullMissingImage},
-	}
+	})
+}
+
+// criCase is one case about a runtime.
+type criCase struct {
+	name string
+	run  func(*pod)
+}
+
+// runCases runs cases on a runtime. Suites that share a runtime number their pods from different
+// bases.
+func runCases(t *testing.T, w Runtime, base int, cases []criCase) {
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			p := &pod{T: t, w: w, uid: fmt.Sprintf("00000000-0000-4000-8000-%012d", i+1),
-				name: fmt.Sprintf("parity-%d", i+1)}
+			number := base + i + 1
+			p := &pod{T: t, w: w, uid: fmt.Sprintf("00000000-0000-4000-8000-%012d", number),
+				name: fmt.Sprintf("parity-%d", number)}
 			defer p.cleanUp()
 			c.run(p)
 		})

@@ -105,7 +105,7 @@ func (p *pod) createContainer(sandbox string, process Process, attempt uint32) (
 	config.Labels = p.labels()
 	config.Labels["io.kubernetes.container.name"] = string(process)
 	config.Annotations = map[string]string{"parity/attempt": fmt.Sprint(attempt)}
-	config.LogPath = fmt.Sprintf("%s-%s-%d.log", p.name, process, attempt)
+	config.LogPath = p.logName(process, attempt)
 	return &runtimeapi.CreateContainerRequest{
 		PodSandboxId: sandbox, Config: config, SandboxConfig: p.config(0),
 	}

@@ -3,7 +3,8 @@
 // what its likeness is worth, so a case that holds on one side only is a defect of the simulation.
 //
 // A case talks to a port only by effects and their answers, as the core does. Start reading at
-// CRI in cri.go and FileSystem in files.go.
+// CRI in cri.go and FileSystem in files.go. What a runtime need not have is in suites of its own:
+// Exec, Logs and Events.
 package parity
 
 import (
@@ -56,6 +57,42 @@ type Runtime interface {
 	// that does not exist in its registry. The former may be the image of Container, as the suite
 	// pulls it before it makes any.
 	Images() (pullable, missing string)
+}
+
+// Command is something that can be run in a container by ExecSync.
+type Command string
+
+// The commands that an Execs must offer.
+const (
+	Succeeds  Command = "succeeds"   // writes something to its output and exits with 0, at once
+	Fails     Command = "fails"      // exits with another code, at once
+	Hangs     Command = "hangs"      // runs until it is killed
+	NoProgram Command = "no-program" // there is no such program
+)
+
+// Execs is a runtime that can run commands in containers.
+type Execs interface {
+	Runtime
+	// Exec returns the command line of a command, and what has to come back from it.
+	Exec(Command) (line []string, want *runtimeapi.ExecSyncResponse)
+}
+
+// LogFiles is a runtime that writes logs, with somebody who can rename them. Names are log paths
+// of containers, relative to the log directory of Sandbox. The process HandlesTerm7 writes
+// something when it gets its TERM.
+type LogFiles interface {
+	Runtime
+	RenameLog(from, to string)
+	LogBytes(name string) int64 // -1 if there is no such file
+}
+
+// Streaming is a runtime whose events can be listened to.
+type Streaming interface {
+	Runtime
+	// Stream begins GetEvents with a deadline. The function it returns waits for the answer.
+	Stream(timeout time.Duration) (wait func() (any, *world.Error))
+	// Heard returns all events of streams until now, in the order in which they came.
+	Heard() []*runtimeapi.ContainerEventResponse
 }
 
 // Disk is a world with a file system in it.

@@ -1,0 +1,215 @@
+package pod
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/probe"
+	"seedlet.dev/world"
+)
+
+// What is known of a pod and of its containers that the runtime cannot keep for the agent: it is
+// in a file in the pod's directory. A new value is shown only once it is there, so that nothing
+// that was shown is taken back because the agent was restarted (upstream #100277, #135795).
+
+// Record is the file, as far as this agent knows it.
+type Record struct {
+	Read  bool   `json:"read"`            // it has been read, or there was none to read
+	Marks []Mark `json:"marks,omitempty"` // what is in it, by container id
+	End   *Kill  `json:"end,omitempty"`   // why the pod was ended for good
+
+	Op        world.OpID `json:"op,omitempty"`      // a read or write of it in flight
+	Writing   *content   `json:"writing,omitempty"` // what the write in flight writes
+	Failures  int        `json:"failures,omitempty"`
+	NotBefore time.Time  `json:"notBefore"`
+}
+
+// Mark is how far a container is.
+type Mark struct {
+	ID          string `json:"id"`
+	PostStarted bool   `json:"postStarted,omitempty"` // its postStart hook has ended well
+	Started     bool   `json:"started,omitempty"`     // its startup probe has
+	Ready       bool   `json:"ready,omitempty"`
+}
+
+// content is the file.
+type content struct {
+	Containers []Mark `json:"containers,omitempty"`
+	End        *Kill  `json:"end,omitempty"`
+}
+
+const (
+	recordSubject    = "record"
+	recordBytesMax   = 1 << 20
+	recordReadsMax   = 3 // failures after which it is given up
+	recordName       = "seedlet.json"
+	recordPermission = 0o600
+)
+
+func (p *Pod) recordPath(node *Node) string { return p.dir(node) + "/" + recordName }
+
+// recall reads the file of a pod that was there before this agent, and reports whether what is in
+// it is known.
+func (p *Pod) recall(env *Env, w *waits) bool {
+	r := &p.Record
+	if r.Read || r.Op != 0 || w.pending(r.NotBefore) {
+		return r.Read
+	}
+	r.Op = env.Out.Ask(p.Key(), recordSubject, fsTimeout, &world.ReadFiles{
+		Path: p.recordPath(env.Node), FilesMax: 1, BytesMax: recordBytesMax,
+	})
+	return false
+}
+
+// keep writes the file if it does not say what is so.
+func (p *Pod) keep(env *Env, w *waits) {
+	r := &p.Record
+	is := content{Containers: p.marks()}
+	if p.Kill.Failed {
+		is.End = &p.Kill
+	}
+	same := slices.Equal(is.Containers, r.Marks) && (is.End == nil) == (r.End == nil)
+	if !r.Read || r.Op != 0 || p.Gone || same || w.pending(r.NotBefore) {
+		return
+	}
+	data, err := json.Marshal(&is)
+	if err != nil {
+		panic("pod: the record of " + p.FullName() + " cannot be written: " + err.Error())
+	}
+	r.Writing = &is
+	r.Op = env.Out.Ask(p.Key(), recordSubject, fsTimeout, &world.WriteFile{
+		Path: p.recordPath(env.Node), Data: data, Mode: recordPermission,
+	})
+}
+
+// recorded takes the answer to a read or a write of the file.
+func (p *Pod) recorded(r op.Record, ev world.Event, env *Env) {
+	p.Record.Op = 0
+	if r.Call == "WriteFile" {
+		p.recordWritten(ev, env)
+		return
+	}
+	is, failed := content{}, ev.Err
+	if body, ok := ev.Body.(*world.FilesRead); ok && failed == nil && len(body.Files) == 1 {
+		if failed = body.Files[0].Err; failed == nil {
+			if err := json.Unmarshal(body.Files[0].Data, &is); err != nil {
+				env.Out.Log(world.LevelWarning, "the record of a pod is damaged: taken for empty",
+					"pod", p.FullName(), "path", p.recordPath(env.Node), "error", err.Error())
+				is = content{}
+			}
+		}
+	}
+	if failed != nil && !failed.Has(world.KindNotFound) {
+		p.Record.Failures++
+		if p.Record.Failures < recordReadsMax {
+			p.Record.NotBefore = ev.Time.Add(waitAfter(p.Record.Failures))
+			return
+		}
+		env.Out.Log(world.LevelWarning, "the record of a pod cannot be read: taken for empty",
+			"pod", p.FullName(), "path", p.recordPath(env.Node), "error", failed.Error())
+	}
+	p.Record.Read, p.Record.Failures, p.Record.NotBefore = true, 0, time.Time{}
+	p.Record.Marks, p.Record.End = is.Containers, is.End
+	p.restore(env)
+}
+
+func (p *Pod) recordWritten(ev world.Event, env *Env) {
+	written := p.Record.Writing
+	p.Record.Writing = nil
+	if ev.Err != nil {
+		p.Record.Failures++
+		p.Record.NotBefore = ev.Time.Add(waitAfter(p.Record.Failures))
+		if p.Record.Failures == 1 {
+			env.Out.Log(world.LevelWarning, "the record of a pod cannot be written: a restart of "+
+				"the agent may forget how ready it is", "pod", p.FullName(), "error",
+				ev.Err.Error())
+		}
+		return
+	}
+	p.Record.Failures, p.Record.NotBefore = 0, time.Time{}
+	p.Record.Marks, p.Record.End = written.Containers, written.End
+}
+
+// restore makes what the file says of the containers that run known of them again. Of a container
+// that another agent has made nothing is known, but that it has been started as it should be.
+func (p *Pod) restore(env *Env) {
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		want := p.want(c.Name)
+		if c.State == Exited || want == nil {
+			continue
+		}
+		mark := p.saved(c.ID)
+		c.PostStart.Done = mark.PostStarted || c.Foreign
+		for _, kind := range []probe.Kind{probe.Startup, probe.Liveness, probe.Readiness} {
+			spec := probe.Of(want, kind)
+			if spec == nil {
+				continue
+			}
+			pr := c.prober(kind)
+			pr.NextAt = env.Out.Now().Add(spread(env.Node.Seed, c.ID, spec.PeriodSeconds))
+			if mark.Started && kind == probe.Startup || mark.Ready && kind == probe.Readiness {
+				pr.Result = probe.Good
+			}
+		}
+	}
+	if end := p.Record.End; end != nil && p.Stage == Syncing {
+		p.end(*end, env.Out.Now())
+	}
+}
+
+// spread is how long the first question to a container that runs already is put off, so that not
+// all are asked at once after the agent was restarted.
+func spread(seed uint64, id string, periodSeconds int32) time.Duration {
+	const prime = 1099511628211 // FNV-1a
+	h := seed ^ 14695981039346656037
+	for i := range len(id) {
+		h = (h ^ uint64(id[i])) * prime
+	}
+	return time.Duration(h % uint64(time.Duration(max(periodSeconds, 1))*time.Second))
+}
+
+// saved is what the file says of a container.
+func (p *Pod) saved(id string) Mark {
+	for _, m := range p.Record.Marks {
+		if m.ID == id {
+			return m
+		}
+	}
+	return Mark{ID: id}
+}
+
+// marks is how far every container is that runs and of which there is something to keep.
+func (p *Pod) marks() []Mark {
+	var marks []Mark
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if mark := p.mark(c); c.State == Running && mark != (Mark{ID: c.ID}) {
+			marks = append(marks, mark)
+		}
+	}
+	return marks
+}
+
+// mark is what is to be kept of a container: nothing that follows from its running alone.
+func (p *Pod) mark(c *Container) Mark {
+	mark, want := Mark{ID: c.ID}, p.want(c.Name)
+	if want == nil {
+		return mark
+	}
+	mark.PostStarted = hasPostStart(want) && c.PostStart.Done
+	mark.Started = want.StartupProbe != nil && c.result(probe.Startup) == probe.Good
+	mark.Ready = want.ReadinessProbe != nil && c.result(probe.Readiness) == probe.Good
+	return mark
+}
+
+// shown is how far a container is as far as may be told: what would be forgotten if the agent were
+// restarted now is not. If it cannot be kept, it is told all the same.
+func (p *Pod) shown(c *Container) Health {
+	if p.Record.Failures > 0 {
+		return p.health(c, p.mark(c))
+	}
+	return p.health(c, p.saved(c.ID))
+}

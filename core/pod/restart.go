@@ -1,0 +1,48 @@
+package pod
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// restarts says whether a container that has ended is to run again: by the first of its own rules
+// that matches its exit code, or else by its own policy, or else by the pod's (KEP-5307).
+func (p *Pod) restarts(c *Container) bool {
+	role, want := p.role(c.Name), p.want(c.Name)
+	if role == Ephemeral || want == nil {
+		return false
+	}
+	failed := c.ExitCode != 0
+	if role == Init && !failed {
+		return false
+	}
+	for i := range want.RestartPolicyRules {
+		if rule := &want.RestartPolicyRules[i]; matchesExit(rule.ExitCodes, c.ExitCode) {
+			return rule.Action == v1.ContainerRestartRuleActionRestart
+		}
+	}
+	policy := v1.ContainerRestartPolicy(p.Spec.Spec.RestartPolicy)
+	if want.RestartPolicy != nil {
+		policy = *want.RestartPolicy
+	}
+	switch policy {
+	case v1.ContainerRestartPolicyNever:
+		return false
+	case v1.ContainerRestartPolicyOnFailure:
+		return failed
+	}
+	return true
+}
+
+func matchesExit(on *v1.ContainerRestartRuleOnExitCodes, code int32) bool {
+	if on == nil {
+		return false
+	}
+	in := slices.Contains(on.Values, code)
+	return in == (on.Operator == v1.ContainerRestartRuleOnExitCodesOpIn)
+}
+
+// runsAgain says whether there is to be another run after one that has ended: by policy, or
+// because the spec has changed since.
+func (p *Pod) runsAgain(c *Container) bool { return p.restarts(c) || !p.matches(c) }

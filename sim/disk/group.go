@@ -1,0 +1,63 @@
+package disk
+
+import (
+	"seedlet.dev/sim/wire"
+	"seedlet.dev/world"
+)
+
+// setGroupID has what is made in a directory belong to its group.
+const setGroupID = 0o2000
+
+// shareWithGroup takes some of what is directly in the root at first and the rest a little later.
+// The root comes last, so that one that is as it should be means that all is.
+func (d *Disk) shareWithGroup(call *wire.Call, req *world.ShareWithGroup) {
+	at, err := d.look(call.Name, req.Path, false)
+	switch {
+	case err != nil:
+	case at.node == nil:
+		err = notFound(call.Name, req.Path)
+	case req.OnRootMismatch && at.node.mode == at.node.sharedMode(req.ReadOnly) &&
+		at.node.gid == req.GID:
+		d.end(call, nil)
+		return
+	}
+	if err != nil {
+		call.Fail(err)
+		return
+	}
+	if n := len(at.node.entries); n > 0 {
+		for _, e := range at.node.entries[:call.Draw()%uint64(n+1)] {
+			d.share(e.node, req)
+		}
+	}
+	d.later(call, func() {
+		d.share(at.node, req)
+		d.end(call, nil)
+	})
+}
+
+// share goes through a tree, what is in a directory first. It does not look below mounts.
+func (d *Disk) share(n *node, req *world.ShareWithGroup) {
+	for _, e := range n.entries {
+		if e.node.hidden == 0 {
+			d.share(e.node, req)
+		}
+	}
+	if n.kind == kindLink {
+		return
+	}
+	to := n.content
+	to.mode, to.gid = n.sharedMode(req.ReadOnly), req.GID
+	d.alter(n, to)
+}
+
+func (n *node) sharedMode(readOnly bool) uint32 {
+	mode := n.mode | 0o660
+	if readOnly {
+		mode = n.mode | 0o440
+	}
+	if n.isDir() {
+		mode |= 0o110 | setGroupID
+	}
+	return mode
+}
