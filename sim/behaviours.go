@@ -10,32 +10,41 @@ import (
 )
 
 // behaviours finds what each process does in the plan.
-type behaviours map[string]*PlanPod // by the name in the manifest
+type behaviours struct {
+	pods    map[string]*PlanPod // by the name in the manifest
+	listens map[listener][]int32
+}
 
-func newBehaviours(plan *PlanSpec) behaviours {
-	b := behaviours{}
+type listener struct{ pod, container string }
+
+func newBehaviours(plan *PlanSpec) *behaviours {
+	b := &behaviours{pods: map[string]*PlanPod{}, listens: map[listener][]int32{}}
 	for i := range plan.Pods {
 		pod := &plan.Pods[i]
-		b[nameOf(pod.Manifest)] = pod
+		b.pods[nameOf(pod.Manifest)] = pod
 	}
 	return b
 }
 
 // script is what one process does. It is chosen by how often the container has been started, as
 // the world counts, so that what happens does not depend on how the agent counts.
-func (b behaviours) script(i runtime.Instance) runtime.Script {
-	pod := b[manifestName(i.PodName)]
+func (b *behaviours) script(i runtime.Instance) runtime.Script {
+	pod := b.pods[manifestName(i.PodName)]
 	if pod == nil {
 		return runtime.Script{}
 	}
+	key := listener{pod.Name, i.Container}
+	if _, known := b.listens[key]; !known {
+		b.listens[key] = pod.listens(i.Container)
+	}
+	script := runtime.Script{Ports: b.listens[key]}
 	does := pod.behaviour(i.Container)
 	if does == nil {
-		return runtime.Script{}
+		return script
 	}
-	script := runtime.Script{
-		StopTakes: time.Duration(does.StopTakes), IgnoresTerm: does.IgnoresTerm,
-		HandlesTerm: does.HandlesTerm, LogBytes: int64(does.LogKiB) << 10,
-	}
+	script.StopTakes, script.IgnoresTerm = time.Duration(does.StopTakes), does.IgnoresTerm
+	script.HandlesTerm, script.Answers = does.HandlesTerm, does.answers(i.Starts)
+	script.LogBytes = int64(does.LogKiB) << 10
 	if n := len(does.Processes); n > 0 {
 		process := does.Processes[min(i.Starts, n-1)]
 		script.Runs, script.ExitCode = time.Duration(process.Runs), process.ExitCode

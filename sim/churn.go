@@ -22,6 +22,20 @@ func (d *drawing) churn() {
 	d.each("replacements", c.Replacements, func(f drawnFile, at Duration, r *rand.Rand) {
 		d.write(Change{At: at, File: f.name, Pod: d.variant(f.pod)}, r)
 	})
+	d.each("updates", c.Updates, func(f drawnFile, at Duration, r *rand.Rand) {
+		for n := range 2 + r.IntN(3) {
+			d.write(Change{At: at, File: f.name, Pod: d.version(f.pod, n+2)}, r)
+			at += Duration(c.Away.draw(r))
+		}
+	})
+	d.each("renames", c.Renames, func(f drawnFile, at Duration, r *rand.Rand) {
+		goes, comes := at, at+Duration(c.Away.draw(r))
+		if r.IntN(3) == 0 { // for a while two files have the UID
+			goes, comes = comes, goes
+		}
+		d.change(Change{At: goes, File: f.name})
+		d.write(Change{At: comes, File: "other-" + f.name, Pod: d.renamed(f.pod)}, r)
+	})
 	d.each("twins", c.Twins, func(f drawnFile, at Duration, r *rand.Rand) {
 		twin := "twin-" + f.name
 		d.write(Change{At: at, File: twin, Pod: d.variant(f.pod)}, r)
@@ -71,13 +85,25 @@ func (d *drawing) change(c Change) {
 
 // variant adds a pod like the given one, of the same name but for another image, and returns the
 // name of its entry.
-func (d *drawing) variant(pod PlanPod) string {
+func (d *drawing) variant(pod PlanPod) string { return d.version(pod, 2) }
+
+// version is the same for the n-th image.
+func (d *drawing) version(pod PlanPod, n int) string {
 	v := pod
-	v.Name = pod.Name + "-v2"
+	v.Name = fmt.Sprintf("%s-v%d", pod.Name, n)
 	v.Manifest = clone(pod.Manifest)
 	for _, c := range containerFields(v.Manifest) {
-		c["image"] = "registry.test/other:2"
+		c["image"] = fmt.Sprintf("registry.test/other:%d", n)
 	}
+	d.plan.Spec.Pods = append(d.plan.Spec.Pods, v)
+	return v.Name
+}
+
+// renamed adds a pod like the given one, with its UID, if it has one, and another name.
+func (d *drawing) renamed(pod PlanPod) string {
+	v := pod
+	v.Name = "other-" + pod.Name
+	v.Manifest = named(pod.Manifest, v.Name)
 	d.plan.Spec.Pods = append(d.plan.Spec.Pods, v)
 	return v.Name
 }

@@ -97,8 +97,13 @@ func (d *drawing) pods() {
 			}
 			r := d.stream("pod " + name)
 			pod := PlanPod{Name: name, Manifest: named(group.Manifest, name)}
+			if group.Count.Most > 1 {
+				renumber(pod.Manifest, n)
+			}
 			for k := range group.Behaviour {
-				pod.Behaviours = append(pod.Behaviours, group.Behaviour[k].draw(r))
+				does := group.Behaviour[k].draw(r)
+				does.Answers = d.answers(name, &group.Behaviour[k])
+				pod.Behaviours = append(pod.Behaviours, does)
 			}
 			change := Change{File: name + ".yaml", Pod: name}
 			if r.IntN(4) == 0 {
@@ -235,6 +240,14 @@ func named(manifest map[string]any, name string) map[string]any {
 		meta["name"] = name
 	}
 	return c
+}
+
+// renumber has the UID of a manifest, if it has one, end in a number.
+func renumber(manifest map[string]any, n int) {
+	meta, _ := manifest["metadata"].(map[string]any)
+	if uid, _ := meta["uid"].(string); len(uid) > 2 {
+		meta["uid"] = fmt.Sprintf("%s%02d", uid[:len(uid)-2], n)
+	}
 }
 
 func clone(m map[string]any) map[string]any {

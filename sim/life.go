@@ -58,6 +58,7 @@ func (r *run) boot() {
 		Ports: map[world.PortName]world.Port{
 			world.PortCRI:      port(r.runtime.Do),
 			world.PortFS:       port(r.disk.Do),
+			world.PortNetwork:  port(r.network.Do),
 			world.PortRequests: port(r.answered),
 			world.PortLog:      port(func(world.Effect) {}),
 		},
@@ -66,6 +67,7 @@ func (r *run) boot() {
 	r.life = l
 	r.runtime.Connect(r.offer)
 	r.disk.Connect(r.offer)
+	r.network.Connect(r.offer)
 	r.panel.AgentStarted(r.agenda.Now())
 	r.offer(world.Event{Body: &world.Boot{
 		Seed: r.plan.Seed + uint64(r.lives), BootID: "boot-1", Hostname: nodeName,
@@ -81,6 +83,7 @@ func (r *run) kill(down Duration) {
 	r.life = nil
 	r.runtime.Disconnect()
 	r.disk.Disconnect()
+	r.network.Disconnect()
 	r.panel.AgentKilled(r.agenda.Now())
 	r.agenda.After(time.Duration(down), r.boot)
 }

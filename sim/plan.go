@@ -72,6 +72,7 @@ type Behaviour struct {
 	HandlesTerm bool         `json:"handlesTerm,omitempty"`
 	LogKiB      int          `json:"logKiB,omitempty"`    // that each writes into its log a second
 	Processes   []ProcessRun `json:"processes,omitempty"` // none: each runs until stopped
+	Answers     []Answer     `json:"answers,omitempty"`   // to probes and hooks
 }
 
 // ProcessRun is what one process does. The zero ProcessRun runs until it is stopped.
@@ -261,6 +262,13 @@ func (s *PlanSpec) pod(name string) *PlanPod {
 
 // validate checks that a pod is one that the agent runs: what it refuses cannot come right.
 func (p *PlanPod) validate() error {
+	for i := range p.Behaviours {
+		for k := range p.Behaviours[i].Answers {
+			if err := p.Behaviours[i].Answers[k].validate(); err != nil {
+				return fmt.Errorf("behaviours[%d].answers[%d].%w", i, k, err)
+			}
+		}
+	}
 	is, warnings, err := manifest.Decode("manifest", p.text(), nodeName)
 	switch {
 	case err != nil:

@@ -10,6 +10,7 @@ import (
 	corelogs "seedlet.dev/core/logs"
 	"seedlet.dev/sim/agenda"
 	"seedlet.dev/sim/disk"
+	"seedlet.dev/sim/network"
 	"seedlet.dev/sim/oracle"
 	"seedlet.dev/sim/runtime"
 	"seedlet.dev/sim/truth"
@@ -75,6 +76,7 @@ type run struct {
 	fates   *fates
 	runtime *runtime.Runtime
 	disk    *disk.Disk
+	network *network.Network
 	panel   *oracle.Panel
 	options core.Options
 
@@ -135,6 +137,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		BackoffMax: config.BackoffMax(kubelet),
 		LinksDir:   corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
 		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files,
+		Struck: newStruck(r.fates, spec).may,
 	})
 	log.Subscribe(r.panel.Fact)
 	log.Subscribe(r.countRestarts)
@@ -145,8 +148,12 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	r.runtime = runtime.New(runtime.Options{
 		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates,
 		Behaviour: newBehaviours(spec).script, Images: newImages(spec).image,
-		OpenFile: func(path string) runtime.File { return r.disk.Open(path) },
-		Exists:   r.disk.Exists,
+		OpenFile:      func(path string) runtime.File { return r.disk.Open(path) },
+		Exists:        r.disk.Exists,
+		NodeAddresses: []string{nodeIP, "127.0.0.1", "localhost"},
+	})
+	r.network = network.New(network.Options{
+		Agenda: r.agenda, Seed: spec.Seed, Faults: r.fates, Reach: r.runtime.Reach,
 	})
 	r.options = core.Options{
 		Config: kubelet, NodeName: nodeName, RootDir: rootDir, ManifestPath: manifestDir,

@@ -49,7 +49,8 @@ type Node struct {
 	Config map[string]any `json:"config,omitempty"` // fields of a KubeletConfiguration
 }
 
-// PodGroup is a number of pods from one manifest. Copy n has "-n" added to its name.
+// PodGroup is a number of pods from one manifest. Copy n has "-n" added to its name, and its UID,
+// if it has one, ends in n.
 type PodGroup struct {
 	Count     Count            `json:"count,omitempty"` // absent: one
 	Manifest  map[string]any   `json:"manifest,omitempty"`
@@ -74,6 +75,8 @@ type BehaviourRange struct {
 	LogKiB      *Count `json:"logKiB,omitempty"`      // that is logged each second
 	// MessageBytes is how long the message is that a run leaves that exits by itself.
 	MessageBytes *Count `json:"messageBytes,omitempty"`
+	// Answers are how its processes may answer probes and hooks; absent: well, at once.
+	Answers []AnswerRange `json:"answers,omitempty"`
 }
 
 // FaultRange is one class of faults on the way to the ports.
@@ -104,8 +107,10 @@ type ChurnRange struct {
 	Recreations  Count `json:"recreations,omitempty"`  // a pod goes and comes back as it was
 	Replacements Count `json:"replacements,omitempty"` // another image in the same file
 	Rewrites     Count `json:"rewrites,omitempty"`     // the same content again, or a comment
+	Updates      Count `json:"updates,omitempty"`      // several new images, one soon after the other
+	Renames      Count `json:"renames,omitempty"`      // another file gives its UID to another name
 	Torn         Share `json:"torn,omitempty"`         // of writes: in two halves
-	Away         Span  `json:"away,omitempty"`         // of recreations: between going and coming
+	Away         Span  `json:"away,omitempty"`         // between going and coming, or updates
 	Twins        Count `json:"twins,omitempty"`        // a second file with a pod of the same name
 	Broken       Count `json:"broken,omitempty"`       // a file that is no pod
 	Always       bool  `json:"always,omitempty"`
@@ -186,6 +191,9 @@ func (s *Scenario) validate() error {
 			return fmt.Errorf("spec.faults[%d].%w", i, err)
 		}
 	}
+	if err := s.validateAnswers(); err != nil {
+		return err
+	}
 	for i, e := range s.Spec.Expect {
 		if !knownPhase(e.Phase) {
 			return fmt.Errorf("spec.expect[%d].phase: want Pending, Running, Succeeded or Failed, "+
@@ -194,6 +202,20 @@ func (s *Scenario) validate() error {
 	}
 	if _, err := kubeletConfig(s.Spec.Node.Config); err != nil {
 		return err
+	}
+	return nil
+}
+
+func (s *Scenario) validateAnswers() error {
+	for i := range s.Spec.Pods {
+		for k := range s.Spec.Pods[i].Behaviour {
+			b := &s.Spec.Pods[i].Behaviour[k]
+			for n := range b.Answers {
+				if err := b.Answers[n].validate(); err != nil {
+					return fmt.Errorf("spec.pods[%d].behaviour[%d].answers[%d].%w", i, k, n, err)
+				}
+			}
+		}
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ func Shrink(plan *Plan, tries int, progress func(tried, entries int)) (*Plan, *V
 		takeOut(s, func(p *PlanSpec) *[]PlanImage { return &p.Images })
 		takeOut(s, func(p *PlanSpec) *[]Change { return &p.Manifests })
 		s.dropUnusedPods()
+		s.takeOutAnswers()
 	}
 	s.shorten()
 	return s.best, s.verdict, nil
@@ -48,6 +49,20 @@ func takeOut[T any](s *shrinker, list func(*PlanSpec) *[]T) {
 			if !s.try(smaller) {
 				i += n
 			}
+		}
+	}
+}
+
+// takeOutAnswers takes out what containers answer to probes and hooks.
+func (s *shrinker) takeOutAnswers() {
+	for i := range s.best.Spec.Pods {
+		for k := range s.best.Spec.Pods[i].Behaviours {
+			takeOut(s, func(p *PlanSpec) *[]Answer {
+				p.Pods = slices.Clone(p.Pods) // the copy that is tried shares the rest
+				pod := &p.Pods[i]
+				pod.Behaviours = slices.Clone(pod.Behaviours)
+				return &pod.Behaviours[k].Answers
+			})
 		}
 	}
 }

@@ -106,6 +106,10 @@ func describe(body any) string {
 		return short(b.PodSandboxId)
 	case *runtimeapi.ContainerStatusRequest:
 		return short(b.ContainerId)
+	case *runtimeapi.ExecSyncRequest:
+		return short(b.ContainerId) + " " + strings.Join(b.Cmd, " ")
+	case *runtimeapi.ExecSyncResponse:
+		return fmt.Sprintf("exit %d", b.ExitCode)
 	case *runtimeapi.ContainerStatusResponse:
 		s := b.GetStatus()
 		return fmt.Sprintf("%s exit %d %s", s.GetState(), s.GetExitCode(), s.GetReason())
@@ -119,6 +123,16 @@ func describePlain(body any) string {
 		return b.GetImage().GetImage()
 	case *runtimeapi.PullImageRequest:
 		return b.GetImage().GetImage()
+	case *world.HTTPGet:
+		return fmt.Sprintf("%s://%s:%d%s", b.Scheme, b.Host, b.Port, b.Path)
+	case *world.HTTPGot:
+		return fmt.Sprint(b.Status)
+	case *world.TCPConnect:
+		return fmt.Sprintf("%s:%d", b.Host, b.Port)
+	case *world.GRPCCheck:
+		return fmt.Sprintf("%s:%d %s", b.Host, b.Port, b.Service)
+	case *world.GRPCChecked:
+		return b.Status
 	case *world.ReadFiles:
 		return b.Path
 	case *world.FilesRead:

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/sim/truth"
 )
 
@@ -36,6 +38,14 @@ type container struct {
 	logEnd    string    // and what it wrote last into its log
 	logLost   bool      // which had been renamed, and no new one had been opened
 	fullSince time.Time // since when its log is too large, as far as anybody has looked
+	ready     verdict   // what the newest answer has shown; undecided: none has
+
+	spec      *v1.Container // that it was made from; nil if that cannot be told
+	full      string        // the namespace and name of the pod it was made for
+	asks      []*ask        // its probes and hooks
+	madeAt    time.Time
+	killBegan time.Time // the first sign of it
+	stopGrace int64     // of the first StopContainer, in seconds
 }
 
 type state int
@@ -72,6 +82,10 @@ func (w *world) newContainer(f *truth.Fact) *container {
 	}
 	c.fallback = f.Annotations[annotationPolicy] == "FallbackToLogsOnError"
 	c.backoff = backoffAfter(p.runsOf(c.name).last, c.hash, w.opts.BackoffMax)
+	c.madeAt, c.full = f.Time, f.PodNamespace+"/"+f.PodName
+	if c.spec = p.specOf(c.name, c.hash); c.spec != nil {
+		c.asks = asksOf(c.spec)
+	}
 	return c
 }
 
@@ -123,6 +137,28 @@ func (c *container) graceDue() time.Duration {
 		return min(due, sidecarGraceMin)
 	}
 	return due
+}
+
+// graceMost is the longest that a container may have to end.
+func (c *container) graceMost() time.Duration { return max(c.pod.graceMost, c.grace) }
+
+// graceMostOf is the longest grace period of a pod or of its probes.
+func graceMostOf(spec *v1.Pod) time.Duration {
+	most := graceDefault
+	if s := spec.Spec.TerminationGracePeriodSeconds; s != nil {
+		most = time.Duration(*s) * time.Second
+	}
+	for _, list := range [][]v1.Container{spec.Spec.InitContainers, spec.Spec.Containers} {
+		for i := range list {
+			for _, probe := range []*v1.Probe{list[i].LivenessProbe, list[i].StartupProbe} {
+				if probe != nil && probe.TerminationGracePeriodSeconds != nil {
+					own := time.Duration(*probe.TerminationGracePeriodSeconds) * time.Second
+					most = max(most, own)
+				}
+			}
+		}
+	}
+	return most
 }
 
 // sidecarGraceMin is what a sidecar has at least when the app containers have used the grace

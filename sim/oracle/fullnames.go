@@ -18,13 +18,18 @@ func (*fullNames) fact(w *world, f *truth.Fact) *finding {
 		return nil
 	}
 	p := w.pods[f.PodUID]
-	if p == nil || p.full == nil {
+	if p == nil {
 		return nil
 	}
-	for _, other := range p.full.pods {
-		if other != p && other.live > 0 {
-			return &finding{message: fmt.Sprintf("container %s (%.12s) of pod %s was started "+
-				"while %s still runs", f.Container, f.ContainerID, p, other.anyLive())}
+	for _, other := range w.order {
+		if other == p || other.live == 0 {
+			continue
+		}
+		for _, c := range other.containers {
+			if c.state == running && c.full == f.PodNamespace+"/"+f.PodName {
+				return &finding{message: fmt.Sprintf("container %s (%.12s) of pod %s was started "+
+					"while %s still runs", f.Container, f.ContainerID, p, c)}
+			}
 		}
 	}
 	return nil

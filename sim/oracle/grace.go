@@ -8,9 +8,9 @@ import (
 )
 
 // grace fires when the agent has a process killed that was not asked to end, or not long enough
-// ago. Where the grace period was changed, the shortest counts. A process that has only just
-// started is no business of this oracle: the agent had given it up when it started it, or has
-// died since, and could not know.
+// ago. Where the grace period was changed, the shortest counts, and it begins with the preStop
+// hook. A process that has only just started is no business of this oracle: the agent had given it
+// up when it started it, or has died since, and could not know.
 type grace struct{}
 
 func (*grace) entry() Entry {
@@ -39,7 +39,7 @@ func (*grace) fact(w *world, f *truth.Fact) *finding {
 	if f.Cause == truth.CauseSandbox && c.pod.removals > 0 && c.pod.spec != nil {
 		return nil // a stop of when the manifest was gone, by an agent that has died, came late
 	}
-	due := c.graceDue()
+	due := w.graceDue(c, f.Time)
 	if c.stopAt.IsZero() {
 		if due == 0 || f.Cause != truth.CauseStop && f.Time.Sub(c.startedAt) < unknowable {
 			return nil
@@ -47,12 +47,14 @@ func (*grace) fact(w *world, f *truth.Fact) *finding {
 		return &finding{message: fmt.Sprintf("%s was killed (cause: %s) without having been "+
 			"asked to end", c, f.Cause)}
 	}
+	// A hook takes its time from the grace period, but for a little of it.
+	due = max(due-w.hookTime(c), min(due, stopGraceMin))
 	had := f.Time.Sub(c.stopAt)
 	if had >= due-graceSlack {
 		return nil
 	}
 	return &finding{message: fmt.Sprintf("%s was killed (cause: %s) %v after it was asked to "+
-		"end, its grace period is %v", c, f.Cause, had.Round(time.Millisecond), due)}
+		"end, it had %v left", c, f.Cause, had.Round(time.Millisecond), due)}
 }
 
 // byAgent says whether a process is killed because of a request of the agent.

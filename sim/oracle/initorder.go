@@ -13,7 +13,8 @@ type initOrder struct{}
 
 func (*initOrder) entry() Entry {
 	return Entry{"init-order", "A container starts only when every init container before it " +
-		"has completed, and every sidecar has been started, in the same sandbox."}
+		"has completed, and every sidecar has been started and has passed its startup probe, " +
+		"in the same sandbox."}
 }
 
 func (*initOrder) fact(w *world, f *truth.Fact) *finding {
@@ -47,10 +48,30 @@ func (p *pod) firstMissing(inits []string, before string, s *sandbox) string {
 		done := s.ended
 		if p.sidecar(init) > 0 {
 			done = s.began
+			if p.waitsForStartup(init) {
+				done = s.passed
+			}
 		}
 		if !slices.Contains(done, init) {
 			return init
 		}
 	}
 	return ""
+}
+
+// waitsForStartup says whether what comes after a sidecar waits for its startup probe, by every
+// spec that the pod had.
+func (p *pod) waitsForStartup(name string) bool {
+	for _, spec := range p.specs {
+		c := containerOf(spec, name)
+		if c == nil || c.StartupProbe == nil {
+			return false
+		}
+		for _, a := range asksOf(c) {
+			if a.purpose == forStartup && a.shared {
+				return false
+			}
+		}
+	}
+	return len(p.specs) > 0
 }

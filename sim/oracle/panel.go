@@ -40,6 +40,10 @@ type Options struct {
 	LogFilesMax int                     // that are kept of a run of a container
 	LogPeriod   time.Duration           // in which each log is looked at
 	Files       func(dir string) []File // what is on the disk; nil: nobody looks
+
+	// Struck says whether a fault may have struck a call of this name, on its way there or back
+	// or in the port, that was under way between two times. Nil: none ever does.
+	Struck func(call string, from, to time.Time) bool
 }
 
 // Violation is a rule that was broken.
@@ -78,8 +82,8 @@ type finding struct {
 func oracles() []oracle {
 	return []oracle{
 		&oneRun{}, &initOrder{}, &policy{}, &backoff{}, &terminal{}, &counts{}, &grace{},
-		&fullNames{}, &sidecars{}, &undisturbed{}, &readiness{}, &directories{}, &logs{},
-		&message{}, &progress{},
+		&fullNames{}, &uids{}, &sidecars{}, &hooks{}, &probes{}, &deadline{}, &undisturbed{},
+		&readiness{}, &directories{}, &logs{}, &message{}, &progress{},
 	}
 }
 
@@ -116,6 +120,7 @@ func (p *Panel) Fact(f truth.Fact) {
 
 // Answer takes what GET /pods answered. The pods are not kept.
 func (p *Panel) Answer(now time.Time, pods []*v1.Pod) {
+	p.world.now = now
 	for _, o := range p.answers {
 		p.found(o, o.answer(p.world, now, pods), now)
 	}
@@ -150,7 +155,7 @@ func (p *Panel) Unwanted(now time.Time, uid string) { p.world.unwant(now, uid) }
 func (p *Panel) AgentStarted(now time.Time) { p.world.agentStarted(now) }
 
 // AgentKilled says that a life of the agent ends.
-func (p *Panel) AgentKilled(time.Time) { p.world.agentKilled() }
+func (p *Panel) AgentKilled(now time.Time) { p.world.agentKilled(now) }
 
 // Healed says that from now on nothing goes wrong but what containers do by their scripts.
 func (p *Panel) Healed(now time.Time) { p.world.heal(now) }

@@ -12,8 +12,9 @@ import (
 
 // pod is what is true about the pod of one UID.
 type pod struct {
-	uid  string
-	full *fullName
+	uid   string
+	full  *fullName
+	world *world
 
 	spec        *v1.Pod          // as the newest manifest wants it; nil: not wanted now
 	wishes      int              // how often it was wanted
@@ -33,6 +34,13 @@ type pod struct {
 	history    map[string]*history
 	changed    time.Time // when something happened to it in the runtime
 	terminal   v1.PodPhase
+
+	specs  []*v1.Pod // every different one it had
+	ending time.Time // when it was first seen to be ended, if it is not wanted
+	began  span      // when it is shown to have begun
+	// When it was wanted for the first time since it was not.
+	wishedFirst time.Time
+	graceMost   time.Duration // of all it and its probes had
 
 	confirmed bool   // since the healing an answer has shown what is true
 	complaint string // what the last answer that should have been right had wrong
@@ -62,13 +70,20 @@ func (p *pod) loose() bool { return p.removals > 0 }
 
 func (p *pod) want(now time.Time, spec *v1.Pod) {
 	if p.spec == nil && p.wishes > 0 {
-		p.terminal = ""
+		p.terminal, p.began = "", span{}
 	}
+	if p.spec == nil {
+		p.wishedFirst = now
+	}
+	p.ending = time.Time{}
+	p.specify(spec)
+	p.graceMost = max(p.graceMost, graceMostOf(spec))
 	newest := p.spec
 	p.spec, p.wishedAt = spec, now
 	p.wishes++
 	if newest != nil && !reflect.DeepEqual(newest.Spec, spec.Spec) {
 		p.respecified = true
+		p.terminal = "" // the newest manifest ends up running (upstream #107733)
 	}
 	p.loosest = looser(p.loosest, spec.Spec.RestartPolicy)
 	grace := graceDefault
@@ -92,7 +107,7 @@ func (p *pod) want(now time.Time, spec *v1.Pod) {
 }
 
 func (p *pod) unwant(now time.Time) {
-	p.spec, p.removedAt = nil, now
+	p.spec, p.removedAt, p.ending = nil, now, time.Time{}
 	p.removals++
 }
 
@@ -158,20 +173,8 @@ func (p *pod) liveRun(name string) *container {
 
 // current says whether a container was made as the newest manifest has it.
 func (p *pod) current(c *container) bool {
-	want := p.wanted(c.name)
+	want := containerOf(p.spec, c.name)
 	return want != nil && (c.hash == "" || c.hash == manifest.ContainerHash(want))
-}
-
-// wanted is a container of the spec; nil if there is none of this name.
-func (p *pod) wanted(name string) *v1.Container {
-	for _, list := range [][]v1.Container{p.spec.Spec.InitContainers, p.spec.Spec.Containers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
 }
 
 func (p *pod) dropSandbox(s *sandbox) {

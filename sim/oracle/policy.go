@@ -15,7 +15,8 @@ type policy struct{}
 
 func (*policy) entry() Entry {
 	return Entry{"restart-policy", "Never: no container runs twice. OnFailure: none runs again " +
-		"after exit code 0. No init container runs again where it has completed."}
+		"after exit code 0. A container's own policy and rules go first. No init container " +
+		"runs again where it has completed."}
 }
 
 func (*policy) fact(w *world, f *truth.Fact) *finding {
@@ -27,8 +28,9 @@ func (*policy) fact(w *world, f *truth.Fact) *finding {
 	if last == nil || last == c || last.hash != c.hash || !last.ran() {
 		return nil
 	}
-	if c.pod.sidecar(c.name) > 0 {
-		return nil // it runs again whatever the pod's policy says
+	if c.pod.sidecar(c.name) > 0 || c.spec == nil && c.pod.ruled(c.name) ||
+		c.pod.restartsAll() {
+		return nil // it runs again whatever the pod's policy says, or that cannot be told
 	}
 	init := c.pod.isInit(c.name)
 	if init && last.sandbox != c.sandbox {
@@ -38,12 +40,15 @@ func (*policy) fact(w *world, f *truth.Fact) *finding {
 	switch {
 	case init && c.sandbox != nil && slices.Contains(c.sandbox.ended, c.name):
 		because = "it had completed in this sandbox"
+	case restarts(last.spec, c.pod.loosest, last.code):
+		return nil
+	case last.spec != nil && last.spec.RestartPolicy != nil:
+		because = fmt.Sprintf("its restart policy is %s, and no rule of it is for exit code %d",
+			*last.spec.RestartPolicy, last.code)
 	case c.pod.loosest == v1.RestartPolicyNever:
 		because = "its pod's restart policy is Never"
-	case c.pod.loosest == v1.RestartPolicyOnFailure && last.code == 0:
-		because = "its pod's restart policy is OnFailure and it had exited with 0"
 	default:
-		return nil
+		because = "its pod's restart policy is OnFailure and it had exited with 0"
 	}
 	return &finding{message: fmt.Sprintf("%s ran again, but %s", c, because)}
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
 )
 
 // progress is the rule that things come right in the end. It finds nothing by itself: whoever
@@ -23,6 +21,7 @@ const restartedWithin = 15 * time.Second
 // Unsettled says what is not as it should be in the end, in sorted lines; nothing if all is well.
 // It is asked after Healed, as often as wanted.
 func (p *Panel) Unsettled(now time.Time) []string {
+	p.world.now = now
 	var lines []string
 	for _, pod := range p.world.order {
 		if pod.spec == nil {
@@ -106,11 +105,15 @@ func (p *pod) lacksRun(now time.Time) string {
 		case c.state != running:
 		case c.sandbox != newest:
 			return fmt.Sprintf("container %s #%d runs in an old sandbox", c.name, c.attempt)
+		case c.full != p.full.text:
+			return fmt.Sprintf("container %s #%d was made for %s", c.name, c.attempt, c.full)
 		case !p.current(c):
 			return fmt.Sprintf("container %s #%d is not of the newest spec", c.name, c.attempt)
 		}
 	}
 	switch {
+	case p.maybeLate(now) && !p.surelyLate(now), p.restartsAll():
+		return ""
 	case p.over() && p.live > 0:
 		return fmt.Sprintf("it has come to its end, but %s runs", p.anyLive().name)
 	case p.over() && newest != nil && newest.ready:
@@ -140,7 +143,7 @@ func (p *pod) lacksContainer(s *sandbox, now time.Time) string {
 			continue
 		}
 		c := p.newest(name)
-		if sidecar && c != nil && c.sandbox == s && (initialised || c.state == running) {
+		if sidecar && c != nil && c.sandbox == s && (initialised || c.state == running && c.begun(now)) {
 			if what := p.lacksProcess(c, now); what != "" {
 				return what
 			}
@@ -178,7 +181,7 @@ func (p *pod) initialised(s *sandbox) bool {
 func (p *pod) lacksProcess(c *container, now time.Time) string {
 	switch {
 	case c.state == running:
-		return ""
+		return p.lacksProbe(c, now)
 	case c.state == created:
 		return fmt.Sprintf("container %s #%d is not started", c.name, c.attempt)
 	case p.final(c):
@@ -191,11 +194,13 @@ func (p *pod) lacksProcess(c *container, now time.Time) string {
 }
 
 // over says whether a pod has come to its end: no container will run any more.
-func (p *pod) over() bool {
+func (p *pod) over() bool { return p.surelyLate(p.world.now) || p.ended() }
+
+// ended is the same, but for the pod's active deadline.
+func (p *pod) ended() bool {
 	for i := range p.spec.Spec.InitContainers {
 		c := p.newest(p.spec.Spec.InitContainers[i].Name)
-		if c != nil && c.state == exited && c.code != 0 && p.sidecar(c.name) == 0 &&
-			p.spec.Spec.RestartPolicy == v1.RestartPolicyNever {
+		if c != nil && c.state == exited && c.code != 0 && p.sidecar(c.name) == 0 && p.final(c) {
 			return true
 		}
 	}
@@ -208,16 +213,10 @@ func (p *pod) over() bool {
 	return true
 }
 
-// final says whether the restart policy leaves an exited app container as it is.
+// final says whether the restart policy and rules leave an exited container as it is.
 func (p *pod) final(c *container) bool {
 	if p.sidecar(c.name) > 0 {
 		return false
 	}
-	switch p.spec.Spec.RestartPolicy {
-	case v1.RestartPolicyNever:
-		return true
-	case v1.RestartPolicyOnFailure:
-		return c.code == 0
-	}
-	return false
+	return !restarts(containerOf(p.spec, c.name), p.spec.Spec.RestartPolicy, c.code)
 }

@@ -163,9 +163,6 @@ func TestCatalogue(t *testing.T) {
 		}
 		seen[e.Name] = true
 	}
-	if len(seen) != 13 {
-		t.Errorf("%d oracles", len(seen))
-	}
 }
 
 // TestOneViolationPerOracle has an oracle fire once, however often its rule is broken, and the

@@ -10,7 +10,7 @@ import (
 // readiness fires when the API takes back what has not changed: a process that it has shown as
 // ready and that still runs is ready, also after a restart of the agent (upstream #100277,
 // #135795).
-type readiness struct{}
+type readiness struct{} // what probes say is for the oracle probes
 
 func (*readiness) entry() Entry {
 	return Entry{"readiness", "A container that was shown as ready is shown as ready while its " +
@@ -43,7 +43,7 @@ func (w *world) misreported(status *v1.ContainerStatus) *finding {
 		return nil
 	case status.State.Terminated != nil:
 		return &finding{message: fmt.Sprintf("%s is shown as terminated, but runs", c)}
-	case c.shown && !status.Ready:
+	case c.shown && !status.Ready && !c.readyByProbe() && !c.pod.maybeLate(w.now):
 		return &finding{message: fmt.Sprintf("%s was shown as ready and still runs, but is "+
 			"shown as not ready", c)}
 	}

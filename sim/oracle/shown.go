@@ -25,6 +25,10 @@ func (w *world) answered(now time.Time, pods []*v1.Pod) {
 		}
 		p.shown = true
 		p.claim(now, shown)
+		p.begin(shown)
+		if shown.DeletionTimestamp != nil && p.spec == nil && p.ending.IsZero() {
+			p.ending = now
+		}
 		w.remember(p, shown)
 		if !w.healed.IsZero() && p.spec != nil {
 			w.compare(p, now, shown)
@@ -38,8 +42,13 @@ func (w *world) remember(p *pod, shown *v1.Pod) {
 		for i := range list {
 			h := p.runsOf(list[i].Name)
 			h.restarts = max(h.restarts, list[i].RestartCount)
-			if c := w.shownRun(&list[i]); c != nil && list[i].Ready && c.state == running {
-				c.shown = true
+			c := w.shownRun(&list[i])
+			if c == nil || c.state != running || shown.Status.Phase == v1.PodUnknown {
+				continue
+			}
+			c.shown = c.shown || list[i].Ready
+			if c.ready = undecided; list[i].Ready {
+				c.ready = good
 			}
 		}
 	}
@@ -71,6 +80,13 @@ func (w *world) misshown(p *pod, shown *v1.Pod) string {
 	}
 	if right := p.phase(); right != "" && shown.Status.Phase != right {
 		return fmt.Sprintf("it is shown as %s, but is %s", shown.Status.Phase, right)
+	}
+	if p.surelyLate(w.now) && !p.ended() && shown.Status.Reason != reasonDeadline {
+		return fmt.Sprintf("its active deadline has passed, but the reason that is shown is %q",
+			shown.Status.Reason)
+	}
+	if p.maybeLate(w.now) || p.restartsAll() {
+		return "" // what is shown of its containers may be how they were
 	}
 	for i := range p.spec.Spec.InitContainers {
 		name := p.spec.Spec.InitContainers[i].Name
@@ -114,7 +130,7 @@ func (w *world) misshownRun(name string, c *container, ready bool, shown *v1.Pod
 		case status.RestartCount != int32(c.attempt):
 			return fmt.Sprintf("container %s is shown with restart count %d, it is %d", name,
 				status.RestartCount, c.attempt)
-		case status.Ready != ready:
+		case status.Ready != ready && !w.excusesReady(c, status.Ready):
 			return fmt.Sprintf("container %s is shown with ready %t, it is %t", name,
 				status.Ready, ready)
 		case c.state == running && status.State.Running == nil:
@@ -137,7 +153,16 @@ func causeOf(c *container) string {
 
 // phase is the phase that a pod should be shown with; empty if more than one is right.
 func (p *pod) phase() v1.PodPhase {
-	if p.over() {
+	switch now := p.world.now; {
+	case p.terminal != "" && p.maybeLate(now):
+		return p.terminal
+	case p.restartsAll():
+		return ""
+	case p.surelyLate(now) && !p.ended():
+		return v1.PodFailed
+	case p.maybeLate(now):
+		return "" // it ended by itself, or was ended
+	case p.over():
 		return p.outcome()
 	}
 	s := p.newestSandbox()
@@ -151,7 +176,7 @@ func (p *pod) phase() v1.PodPhase {
 			switch {
 			case c == nil || c.sandbox != s:
 				return v1.PodPending
-			case p.sidecar(name) > 0 && c.state != running:
+			case p.sidecar(name) > 0 && (c.state != running || !c.begun(p.world.now)):
 				return v1.PodPending
 			case p.sidecar(name) == 0 && (c.state != exited || c.code != 0):
 				return v1.PodPending

@@ -25,7 +25,8 @@ func (*sidecars) fact(w *world, f *truth.Fact) *finding {
 	}
 	p := c.pod
 	place := p.sidecar(c.name)
-	if place == 0 || p.respecified || p.removals > 1 || p.removals > 0 && p.spec != nil {
+	if place == 0 || p.respecified || p.removals > 1 || p.removals > 0 && p.spec != nil ||
+		p.spec != nil && w.failed(c, f.Time) {
 		return nil
 	}
 	for _, o := range p.containers {

@@ -143,6 +143,8 @@ func (s *story) shown(uid string, phase v1.PodPhase, runs ...string) *v1.Pod {
 		switch is {
 		case "ready":
 			status.Ready, status.State.Running = true, &v1.ContainerStateRunning{}
+		case "running":
+			status.State.Running = &v1.ContainerStateRunning{}
 		case "completed":
 			status.Ready, status.State.Terminated = true, &v1.ContainerStateTerminated{}
 		case "terminated":

@@ -11,10 +11,11 @@ import (
 )
 
 // undisturbed fires when the agent stops a process that has every right to run: its pod has been
-// wanted all the time, with one spec, its sandbox is ready and the newest, and no other pod claims
-// the name. Whether the agent was restarted does not matter, and is the usual way to get there
-// (upstream #105523, #118559, #124345). A manifest that is being rewritten may be read halfway, so
-// judgement waits until nobody can turn out to have been at it.
+// wanted all the time since before it was made, with one spec, its sandbox is ready and the newest,
+// no other pod claims the name, no probe or hook of it has failed, and no deadline has passed.
+// Whether the agent was restarted does not matter, and is the usual way to get there (upstream
+// #105523, #118559, #124345). A manifest that is being rewritten may be read halfway, so judgement
+// waits until nobody can turn out to have been at it.
 type undisturbed struct {
 	suspects []suspect
 }
@@ -23,6 +24,7 @@ type suspect struct {
 	pod     *pod
 	at      time.Time
 	wishes  int // of the pod, when it was disturbed
+	removed int // likewise
 	message string
 }
 
@@ -52,7 +54,8 @@ func (u *undisturbed) suspect(w *world, f *truth.Fact) {
 	}
 	p := c.pod
 	switch {
-	case p.spec == nil, p.loose(), p.respecified, len(p.full.pods) > 1:
+	case p.spec == nil, p.loose() && !w.ofThisWish(c), p.respecified, len(p.full.pods) > 1:
+	case p.maybeLate(f.Time), w.failed(c, f.Time): // there is a reason
 	case p.wishes > 1 && f.Time.Sub(p.wishedAt) < noticedAfter:
 	case !p.current(c), !c.sandbox.ready, c.sandbox != p.newestSandbox():
 	case p.sidecar(c.name) > 0 && p.over(): // nobody needs it any more
@@ -61,7 +64,7 @@ func (u *undisturbed) suspect(w *world, f *truth.Fact) {
 		if !w.dead {
 			when = fmt.Sprintf("%v after the agent's start", f.Time.Sub(w.started))
 		}
-		u.suspects = append(u.suspects, suspect{p, f.Time, p.wishes,
+		u.suspects = append(u.suspects, suspect{p, f.Time, p.wishes, p.removals,
 			fmt.Sprintf("%s was stopped for no reason, %s", c, when)})
 	}
 }
@@ -72,7 +75,7 @@ func (u *undisturbed) confirm(now time.Time) *finding {
 		return nil
 	}
 	u.suspects = slices.DeleteFunc(u.suspects, func(s suspect) bool {
-		return s.pod.loose() || s.pod.wishes != s.wishes || len(s.pod.full.pods) > 1
+		return s.pod.removals != s.removed || s.pod.wishes != s.wishes || len(s.pod.full.pods) > 1
 	})
 	if len(u.suspects) == 0 || now.Sub(u.suspects[0].at) < writtenWithin {
 		return nil

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ type world struct {
 	started    time.Time // the agent's last start
 	dead       bool      // the agent
 	healed     time.Time // zero: not yet
+	now        time.Time
 }
 
 // fullName is what no two pods that run may share.
@@ -36,6 +38,7 @@ type sandbox struct {
 	attempt uint32
 	ready   bool
 	began   []string // containers that were started in it
+	passed  []string // containers whose startup probe may have succeeded in it
 	ended   []string // containers of which a run in it has ended with exit code 0
 }
 
@@ -51,12 +54,15 @@ func newWorld(opts Options) *world {
 
 // take brings the world up to date.
 func (w *world) take(f *truth.Fact) {
+	w.now = f.Time
 	switch f.Kind {
 	case truth.SandboxCreated, truth.SandboxReady, truth.SandboxStopped, truth.SandboxRemoved:
 		w.takeSandbox(f)
 	case truth.ContainerCreated, truth.ContainerStarted, truth.ContainerExited,
 		truth.ContainerRemoved, truth.StopRequested:
 		w.takeContainer(f)
+	case truth.Asked, truth.Replied:
+		w.takeAsked(f)
 	case truth.PathMade, truth.PathWritten:
 		w.pathMade(f.Path)
 	case truth.PathRemoved:
@@ -103,7 +109,11 @@ func (w *world) takeContainer(f *truth.Fact) {
 		c.pod.dropContainer(c)
 	case truth.StopRequested:
 		if c.stopAt.IsZero() {
-			c.stopAt = f.Time
+			c.stopAt, c.stopGrace = f.Time, f.GraceSeconds
+		}
+		w.killBegins(c, "StopContainer", f.Time)
+		if c.pod.spec == nil && c.pod.ending.IsZero() && c.asksNothing() {
+			c.pod.ending = c.killBegan
 		}
 	}
 }
@@ -118,14 +128,14 @@ func (w *world) podOf(f *truth.Fact) *pod {
 func (w *world) pod(uid string) *pod {
 	p := w.pods[uid]
 	if p == nil {
-		p = &pod{uid: uid, history: map[string]*history{}}
+		p = &pod{uid: uid, world: w, history: map[string]*history{}}
 		w.pods[uid] = p
 		w.order = append(w.order, p)
 	}
 	return p
 }
 
-// name gives a pod its full name, once.
+// name gives a pod its full name, if it has none.
 func (w *world) name(p *pod, namespace, name string) {
 	if p.full != nil {
 		return
@@ -143,6 +153,10 @@ func (w *world) name(p *pod, namespace, name string) {
 // want takes that a manifest wants a pod.
 func (w *world) want(now time.Time, spec *v1.Pod) {
 	p := w.pod(string(spec.UID))
+	if p.full != nil && p.full.text != spec.Namespace+"/"+spec.Name {
+		p.full.pods = slices.DeleteFunc(p.full.pods, func(o *pod) bool { return o == p })
+		p.full = nil // its UID is given to another name
+	}
 	w.name(p, spec.Namespace, spec.Name)
 	p.want(now, spec)
 }
@@ -153,9 +167,37 @@ func (w *world) unwant(now time.Time, uid string) {
 	}
 }
 
-func (w *world) agentStarted(now time.Time) { w.started, w.dead = now, false }
+// agentStarted begins a life of the agent. It cannot know that its predecessor was about to end a
+// container that is still wanted.
+func (w *world) agentStarted(now time.Time) {
+	w.started, w.dead = now, false
+	for _, p := range w.order {
+		for _, c := range p.containers {
+			if p.spec != nil {
+				c.killBegan = time.Time{}
+			}
+		}
+	}
+}
 
-func (w *world) agentKilled() { w.dead = true }
+// agentKilled ends a life: what was counted is forgotten, what was shown is not.
+func (w *world) agentKilled(now time.Time) {
+	w.dead = true
+	for _, p := range w.order {
+		for _, c := range p.containers {
+			for _, a := range c.asks {
+				switch {
+				case a.probe == nil:
+				case a.purpose != forReadiness || c.ready != good || w.struckAny(c.startedAt, now,
+					"WriteFile", "ReadFiles"):
+					a.standing.forget(now, undecided, c.ready)
+				default:
+					a.standing.forget(now, c.ready)
+				}
+			}
+		}
+	}
+}
 
 // heal begins the time in which everything has to come right.
 func (w *world) heal(now time.Time) {

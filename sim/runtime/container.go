@@ -46,6 +46,7 @@ type container struct {
 	killTakes          time.Duration
 	noticed            time.Duration // from the end of the process until the runtime knows
 	onExit             []func()
+	asked              []*asking // what its process has not answered yet
 
 	item   *runtimeapi.Container               // as lists show it; nil after a change
 	status *runtimeapi.ContainerStatusResponse // nil after a change
@@ -128,6 +129,9 @@ func (r *Runtime) exit(c *container, code int32, cause string) {
 	message, logEnd := r.closeFiles(c, cause == truth.CauseOwn)
 	r.tell(c, truth.Fact{Kind: truth.ContainerExited, ExitCode: code, Cause: cause,
 		Message: message, LogEnd: logEnd})
+	for len(c.asked) > 0 {
+		c.asked[0].end(truth.ReplyNone)
+	}
 	waiting := c.onExit
 	c.onExit = nil
 	for _, do := range waiting {

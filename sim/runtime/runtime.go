@@ -48,6 +48,9 @@ type Options struct {
 	OpenFile func(path string) File
 	Exists   func(path string) bool // whether there is a file or directory
 
+	// NodeAddresses are those of the machine: pods in its network listen on them.
+	NodeAddresses []string
+
 	SystemdCgroups bool // what RuntimeConfig says
 	// Old makes it a containerd 1.6: RuntimeConfig is unknown to it, and it does not find what is
 	// to be stopped where a newer one has nothing to do.
@@ -132,6 +135,8 @@ func (r *Runtime) serve(call *wire.Call) {
 		call.Begin(func() { r.removeContainer(call, req) })
 	case *runtimeapi.ReopenContainerLogRequest:
 		call.Begin(func() { r.reopenLog(call, req) })
+	case *runtimeapi.ExecSyncRequest:
+		r.execSync(call, req)
 	case *runtimeapi.ImageStatusRequest:
 		call.Begin(func() { call.Reply(r.imageStatus(req)) })
 	case *runtimeapi.PullImageRequest:

@@ -54,8 +54,7 @@ func (r *Runtime) finishSandbox(call *wire.Call, s *sandbox) {
 		call.Fail(call.Fate.After)
 		return
 	}
-	if s.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() !=
-		runtimeapi.NamespaceMode_NODE {
+	if !s.inNodeNetwork() {
 		r.sandboxCount++
 		s.IP = fmt.Sprintf("10.88.%d.%d", r.sandboxCount/250%250, r.sandboxCount%250+2)
 	}

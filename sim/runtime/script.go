@@ -1,8 +1,11 @@
 package runtime
 
 import (
+	"slices"
+	"strings"
 	"time"
 
+	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
 
@@ -16,7 +19,7 @@ type Instance struct {
 }
 
 // Script is what a process does. The zero Script runs until it is stopped and reacts to TERM at
-// once, dying of it.
+// once, dying of it. Whatever it is asked, it answers well.
 type Script struct {
 	Runs     time.Duration // until it exits by itself; zero: never
 	ExitCode int32         // when it exits by itself
@@ -29,6 +32,34 @@ type Script struct {
 	IgnoresTerm  bool          // only KILL ends it
 	HandlesTerm  bool          // after TERM it exits with StopExitCode, not of the signal (143)
 	StopExitCode int32
+
+	Answers []Answer // the first that fits a request counts; none: it is answered well, at once
+	Ports   []int32  // that it listens on; nil: on every one
+}
+
+// Answer is how a process answers probes and hooks for a while.
+type Answer struct {
+	Match string        // a part of the request's text, see truth.Fact.Request; empty: fits all
+	From  time.Duration // since the start of the process
+	For   time.Duration // zero: until its end
+	Reply truth.Reply   // ReplyNone hangs
+	Takes time.Duration // until the reply; zero: a millisecond
+}
+
+// answer is how the process answers a request that comes at this age of it.
+func (s *Script) answer(request string, age time.Duration) (truth.Reply, time.Duration) {
+	for i := range s.Answers {
+		a := &s.Answers[i]
+		if strings.Contains(request, a.Match) && age >= a.From &&
+			(a.For == 0 || age < a.From+a.For) {
+			return a.Reply, max(a.Takes, time.Millisecond)
+		}
+	}
+	return truth.ReplyGood, time.Millisecond
+}
+
+func (s *Script) listens(port int32) bool {
+	return s.Ports == nil || slices.Contains(s.Ports, port)
 }
 
 // Image is what the plan says about an image. The zero Image is present.

@@ -1,0 +1,64 @@
+package sim
+
+import (
+	"slices"
+	"time"
+)
+
+// struck tells the judges when faults may be at work, for they cannot see what is lost on its way.
+type struck struct {
+	windows []reach
+	runtime []reach // when the runtime's process is away
+}
+
+// reach is a time in which what was sent during a window may still be under way.
+type reach struct {
+	window   *openWindow
+	from, to time.Time
+}
+
+func newStruck(f *fates, p *PlanSpec) *struck {
+	s := &struck{}
+	for i := range f.windows {
+		w := &f.windows[i]
+		lasts := 2*w.Takes.Most + latencyMost // on the way there and back
+		if w.Class == ClassUnheard {
+			lasts = unheardLate
+		}
+		s.windows = append(s.windows, reach{w, w.from, w.to.Add(lasts)})
+	}
+	for _, e := range p.RuntimeEnds {
+		from := f.start.Add(time.Duration(e.At))
+		s.runtime = append(s.runtime, reach{nil, from, from.Add(time.Duration(e.Down))})
+	}
+	return s
+}
+
+// may says whether a call of a name that was under way between two times may have been struck.
+func (s *struck) may(call string, from, to time.Time) bool {
+	for _, r := range s.windows {
+		if r.overlaps(from, to) && r.window.strikes(call) &&
+			(r.window.Class != ClassDiskFull || slices.Contains(diskFullCalls, call)) {
+			return true
+		}
+	}
+	for _, r := range s.runtime {
+		if r.overlaps(from, to) && !slices.Contains(besidesRuntime, call) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *reach) overlaps(from, to time.Time) bool {
+	return !to.Before(r.from) && !from.After(r.to)
+}
+
+// diskFullCalls are those that a full disk refuses.
+var diskFullCalls = []string{"MakeDir", "WriteFile"}
+
+// besidesRuntime are the calls that do not go to the runtime.
+var besidesRuntime = []string{
+	"ReadFiles", "ListDir", "MakeDir", "WriteFile", "RemoveTree", "FileChanged",
+	"HTTPGet", "TCPConnect", "GRPCCheck",
+}
