@@ -1,5 +1,3 @@
-// Package host finds out what the agent's first event says about the machine. Start reading at
-// Boot.
 package host
 
 import (

@@ -1,0 +1,186 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/dbus"
+	"github.com/godbus/dbus/v5"
+
+	"seedlet.dev/world"
+)
+
+// fakeSystemd writes down what it is asked for, and keeps units by name.
+type fakeSystemd struct {
+	calls  []string
+	units  map[string]bool
+	result string // of jobs; empty for none ever
+	closed int
+}
+
+func (f *fakeSystemd) job(result chan<- string) (int, error) {
+	if f.result != "" {
+		result <- f.result
+	}
+	return 1, nil
+}
+
+func described(properties []sd.Property) string {
+	var all []string
+	for _, p := range properties {
+		all = append(all, p.Name+"="+p.Value.String())
+	}
+	return strings.Join(all, " ")
+}
+
+func (f *fakeSystemd) StartTransientUnitContext(_ context.Context, name, _ string,
+	properties []sd.Property, result chan<- string) (int, error) {
+	if f.units[name] {
+		return 0, dbus.Error{Name: "org.freedesktop.systemd1.UnitExists"}
+	}
+	f.units[name] = true
+	f.calls = append(f.calls, "start "+name+" "+described(properties))
+	return f.job(result)
+}
+
+func (f *fakeSystemd) SetUnitPropertiesContext(_ context.Context, name string, runtime bool,
+	properties ...sd.Property) error {
+	f.calls = append(f.calls, fmt.Sprintf("set %s %v %s", name, runtime, described(properties)))
+	return nil
+}
+
+func (f *fakeSystemd) StopUnitContext(_ context.Context, name, _ string,
+	result chan<- string) (int, error) {
+	if !f.units[name] {
+		return 0, dbus.Error{Name: "org.freedesktop.systemd1.NoSuchUnit"}
+	}
+	delete(f.units, name)
+	f.calls = append(f.calls, "stop "+name)
+	return f.job(result)
+}
+
+func (f *fakeSystemd) ResetFailedUnitContext(_ context.Context, name string) error {
+	f.calls = append(f.calls, "reset "+name)
+	return nil
+}
+
+func (f *fakeSystemd) Close() { f.closed++ }
+
+func onFake(t *testing.T, root, result string) (*bench, *fakeSystemd) {
+	b := newBench(t, root)
+	f := &fakeSystemd{units: map[string]bool{}, result: result}
+	b.port.dial = func(context.Context) (manager, error) { return f, nil }
+	return b, f
+}
+
+func TestSliceNames(t *testing.T) {
+	cases := []struct{ path, unit, dir string }{
+		{"kubepods", "kubepods.slice", "kubepods.slice"},
+		{"kubepods/burstable/pod12-34", "kubepods-burstable-pod12_34.slice",
+			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice"},
+	}
+	for _, c := range cases {
+		unit, err := sliceName("SetCgroup", c.path)
+		if err != nil || unit != c.unit {
+			t.Errorf("%s is unit %s, %v, want %s", c.path, unit, err, c.unit)
+		}
+		if dir := sliceDirectory(c.path); dir != c.dir {
+			t.Errorf("%s is at %s, want %s", c.path, dir, c.dir)
+		}
+	}
+	for dir, want := range map[string]string{
+		"kubepods-burstable-pod12_34.slice": "pod12-34",
+		"cri-containerd-abc.scope":          "cri-containerd-abc.scope",
+		"other.slice":                       "other.slice",
+	} {
+		if got := cgroupName("kubepods/burstable", dir); got != want {
+			t.Errorf("%s is called %s, want %s", dir, got, want)
+		}
+	}
+}
+
+func TestSetSlice(t *testing.T) {
+	b, f := onFake(t, v2Root(t), "done")
+	m := &world.SetCgroup{Path: "kubepods/pod1-2", Systemd: true, CPUShares: 1024, CPUQuota: 25100,
+		MemoryBytes: 4096, PidsMax: 7}
+	b.do(m)
+	limits := "CPUWeight=@t 100 CPUQuotaPeriodUSec=@t 100000 CPUQuotaPerSecUSec=@t 260000 " +
+		"MemoryMax=@t 4096 TasksMax=@t 7"
+	b.do(m)
+	b.do(&world.SetCgroup{Path: "kubepods/pod1-2", Systemd: true})
+	const infinity = "@t 18446744073709551615"
+	want := []string{
+		`start kubepods-pod1_2.slice Description="cgroup kubepods/pod1-2 of seedlet" ` +
+			"DefaultDependencies=false CPUAccounting=true MemoryAccounting=true " +
+			"TasksAccounting=true " + limits,
+		"set kubepods-pod1_2.slice true " + limits,
+		"set kubepods-pod1_2.slice true CPUQuotaPeriodUSec=@t 100000 CPUQuotaPerSecUSec=" +
+			infinity + " MemoryMax=" + infinity + " TasksMax=" + infinity,
+	}
+	if !slices.Equal(f.calls, want) {
+		t.Errorf("asked for\n%s\nwant\n%s", strings.Join(f.calls, "\n"), strings.Join(want, "\n"))
+	}
+	if f.closed != 3 {
+		t.Errorf("%d connections closed, want 3", f.closed)
+	}
+}
+
+func TestSliceLimitsOfVersion1(t *testing.T) {
+	got := described(sliceLimits(&world.SetCgroup{CPUShares: 2, MemoryBytes: 1}, false))
+	for _, want := range []string{"CPUShares=@t 2", "MemoryLimit=@t 1"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q has no %s", got, want)
+		}
+	}
+	huge := &world.SetCgroup{CPUQuota: math.MaxInt64}
+	if got := quotaPerSecond(huge); got != math.MaxUint64 {
+		t.Errorf("a huge quota became %d", got)
+	}
+}
+
+func TestRemoveAndListSlices(t *testing.T) {
+	root := v2Root(t)
+	b, f := onFake(t, root, "done")
+	pod := filepath.Join(root, "kubepods.slice/kubepods-pod1_2.slice")
+	if err := os.MkdirAll(filepath.Join(pod, "x.scope"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.list("kubepods", true); got != "pod1-2" {
+		t.Errorf("listed %q", got)
+	}
+	if got := b.list("kubepods/pod1-2", true); got != "x.scope" {
+		t.Errorf("listed %q", got)
+	}
+	f.units["kubepods-pod1_2.slice"] = true
+	for range 2 {
+		b.do(&world.RemoveCgroup{Path: "kubepods/pod1-2", Systemd: true})
+	}
+	want := []string{"stop kubepods-pod1_2.slice", "reset kubepods-pod1_2.slice"}
+	if !slices.Equal(f.calls, want) || has(pod, "") {
+		t.Errorf("asked for %q, want %q; the directory is left: %v", f.calls, want, has(pod, ""))
+	}
+}
+
+func TestSystemdFails(t *testing.T) {
+	m := &world.SetCgroup{Path: "kubepods", Systemd: true}
+	b, _ := onFake(t, v2Root(t), "failed")
+	if _, err := b.try(m, 5*time.Second); !err.Has(world.KindInternal) {
+		t.Errorf("a failed job: %v, want Internal", err)
+	}
+	b, _ = onFake(t, v2Root(t), "")
+	if _, err := b.try(m, 50*time.Millisecond); !err.Has(world.KindTimeout) {
+		t.Errorf("a job without end: %v, want Timeout", err)
+	}
+	b.port.dial = func(context.Context) (manager, error) { return nil, errors.New("no bus") }
+	if _, err := b.try(m, 5*time.Second); !err.Has(world.KindUnavailable) {
+		t.Errorf("no bus: %v, want Unavailable", err)
+	}
+}
