@@ -22,11 +22,11 @@ func (p *PlanPod) listens(container string) []int32 {
 		named[port.Name] = port.ContainerPort
 	}
 	add := func(port intstr.IntOrString) {
-		if port.Type == intstr.String {
-			ports = append(ports, named[port.StrVal])
+		if number, is := named[port.StrVal]; is && port.Type == intstr.String {
+			ports = append(ports, number)
 			return
 		}
-		ports = append(ports, port.IntVal)
+		ports = append(ports, int32(port.IntValue()))
 	}
 	for _, h := range c.handlers() {
 		switch {

@@ -38,6 +38,7 @@ type ask struct {
 	ended    time.Time   // when the newest one that has ended did
 	reply    truth.Reply // of that one
 	standing standing
+	recalled time.Time // the start of the agent that has read how it was, or has failed to
 }
 
 // wireSlack is more than a call takes on its way there or back when nothing is wrong.
@@ -183,7 +184,7 @@ func (w *world) takeAsked(f *truth.Fact) {
 		began = a.pending[0]
 		a.pending = a.pending[1:]
 	}
-	a.ended, a.reply = f.Time, f.Reply
+	a.ended, a.reply = f.Time, a.meant(f.Reply)
 	if a.probe != nil {
 		a.standing.take(f.Time, w.outcome(a, began, f))
 		if s := c.sandbox; s != nil && a.purpose == forStartup &&
@@ -191,6 +192,14 @@ func (w *world) takeAsked(f *truth.Fact) {
 			s.passed = append(s.passed, c.name)
 		}
 	}
+}
+
+// meant is what a reply means: a hook has succeeded when a page has come, whatever its status.
+func (a *ask) meant(reply truth.Reply) truth.Reply {
+	if a.probe == nil && a.call == "HTTPGet" && reply == truth.ReplyBad {
+		return truth.ReplyGood
+	}
+	return reply
 }
 
 // outcome is what the end of a probe may have meant to the agent. What a runtime says that cannot
@@ -223,6 +232,7 @@ func (w *world) outcome(a *ask, began time.Time, f *truth.Fact) outcome {
 // loosen takes into account that probes may have failed on their way, unseen by the container.
 func (w *world) loosen(c *container, a *ask, now time.Time) {
 	since := later(c.startedAt, a.standing.at)
+	w.recall(c, a, now)
 	if a.call == "ExecSync" { // such errors mean nothing
 		return
 	}
@@ -231,8 +241,24 @@ func (w *world) loosen(c *container, a *ask, now time.Time) {
 	}
 }
 
+// recall takes into account that an agent that has just begun may not have been able to read how
+// a container was.
+func (w *world) recall(c *container, a *ask, now time.Time) {
+	if a.recalled.Equal(w.started) || !w.started.After(c.startedAt) {
+		return
+	}
+	until := w.started.Add(noticedAfter)
+	if w.struck("ReadFiles", w.started, until) {
+		a.standing.mark(now)
+		a.standing.can = slices.Clone(a.standing.can)
+		a.standing.add(stand{})
+	}
+	a.recalled = w.started
+}
+
 // stands is what may have come of a probe by now.
 func (w *world) stands(c *container, a *ask, now time.Time) standing {
+	w.recall(c, a, now)
 	s := a.standing.clone()
 	if a.call != "ExecSync" && (c.sandbox == nil || !c.sandbox.ready ||
 		w.struck(a.call, later(c.startedAt, s.at), now)) {

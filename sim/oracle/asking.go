@@ -18,6 +18,12 @@ func (p *pod) lacksProbe(c *container, now time.Time) string {
 		return fmt.Sprintf("container %s #%d ", c.name, c.attempt) + fmt.Sprintf(format, args...)
 	}
 	since := later(later(c.startedAt, w.started), w.healed)
+	if a := c.ask(forPostStart); c.hasPostStart() {
+		if !c.warm() {
+			return p.lacksWarmth(c, a, now, what)
+		}
+		since = later(since, a.ended)
+	}
 	if first := c.ask(forStartup); first != nil {
 		s := w.stands(c, first, now)
 		if s.mayBeOther() {
@@ -35,10 +41,21 @@ func (p *pod) lacksProbe(c *container, now time.Time) string {
 			}
 		}
 	}
-	a := c.ask(forPostStart)
-	if a != nil && a.times > 0 && len(a.pending) == 0 && a.reply != truth.ReplyGood &&
-		a.reply != truth.ReplyNone && w.livedThrough(c.startedAt) &&
-		!w.struck(a.call, c.startedAt, a.ended.Add(wireSlack)) && p.overdue(a.ended, now) {
+	return ""
+}
+
+// lacksWarmth is what is wrong with a container that runs and whose postStart hook has not ended
+// well.
+func (p *pod) lacksWarmth(c *container, a *ask, now time.Time,
+	what func(string, ...any) string) string {
+	w := p.world
+	switch {
+	case a == nil: // nobody sees it
+	case a.times == 0 && now.Sub(later(later(c.startedAt, w.started), w.healed)) > askedWithin:
+		return what("has not had its postStart hook")
+	case a.times > 0 && len(a.pending) == 0 && a.reply != truth.ReplyNone &&
+		w.livedThrough(c.startedAt) && !w.struck(a.call, c.startedAt, a.ended.Add(wireSlack)) &&
+		p.overdue(a.ended, now):
 		return what("runs although its postStart hook has failed")
 	}
 	return ""
@@ -73,7 +90,7 @@ func (w *world) mayBeReady(c *container, now time.Time) (ready, not bool) {
 	if c.spec == nil || c.sharesProbes() {
 		return true, true
 	}
-	ready = true
+	ready, not = true, !c.warm()
 	for _, kind := range []purpose{forStartup, forReadiness} {
 		if a := c.ask(kind); a != nil {
 			s := w.stands(c, a, now)

@@ -11,12 +11,11 @@ import (
 
 // probes fires when a container is asked what it must not be asked any more, or not yet, and when
 // the API shows what the answers do not say (upstream #100277, #105215, #135795, #141155,
-// #141766). Readiness is asked to the end: who still sends requests wants to know. That a
-// container is ended for nothing is for the oracle undisturbed.
+// #141766). That a container is ended for nothing is for the oracle undisturbed.
 type probes struct{}
 
 func (*probes) entry() Entry {
-	return Entry{"probes", "No liveness or startup probe reaches a container that is being ended, " +
+	return Entry{"probes", "No probe reaches a container that is being ended, " +
 		"and none but the startup probe one that has not started; ready and started are shown as " +
 		"the answers of that container say, and a restart of the agent changes neither."}
 }
@@ -33,8 +32,7 @@ func (*probes) fact(w *world, f *truth.Fact) *finding {
 	if a == nil || a.probe == nil || w.struck(a.call, f.Time.Add(-time.Second), f.Time) {
 		return nil
 	}
-	if ends := c.ends(); a.purpose != forReadiness && !ends.IsZero() &&
-		f.Time.Sub(ends) > wireSlack {
+	if ends := c.ends(); !ends.IsZero() && f.Time.Sub(ends) > wireSlack {
 		return &finding{message: fmt.Sprintf("the %s probe of %s was sent %v after its end had "+
 			"begun", a.purpose, c, f.Time.Sub(ends).Round(time.Millisecond))}
 	}
@@ -71,6 +69,9 @@ func (*probes) answer(w *world, now time.Time, pods []*v1.Pod) *finding {
 
 // misjudged is what a status says that the answers to the probes do not; empty if nothing.
 func (w *world) misjudged(c *container, status *v1.ContainerStatus, now time.Time) string {
+	if w.struckAny(now.Add(-noticedAfter), now, keptBy...) {
+		return "" // how it is cannot be kept, and what is shown waits for that
+	}
 	startup, readiness := c.ask(forStartup), c.ask(forReadiness)
 	if startup != nil {
 		s := w.stands(c, startup, now)
@@ -101,6 +102,24 @@ func (w *world) misjudged(c *container, status *v1.ContainerStatus, now time.Tim
 	return "as not ready, but its readiness probe says that it is"
 }
 
+// keptBy are the calls by which an agent keeps how ready containers are for the next one.
+var keptBy = []string{"WriteFile", "ReadFiles", "MakeDir"}
+
+func (c *container) hasPostStart() bool {
+	return c.spec != nil && c.spec.Lifecycle != nil && c.spec.Lifecycle.PostStart != nil
+}
+
+// warm says whether the postStart hook of a container, if it has one, has surely ended well. Until
+// then it may be shown as waiting: for as long as the answer does not come, if it was lost.
+func (c *container) warm() bool {
+	if c.spec != nil && !c.hasPostStart() {
+		return true
+	}
+	a := c.ask(forPostStart)
+	return a != nil && a.times > 0 && len(a.pending) == 0 && a.reply == truth.ReplyGood &&
+		!c.pod.world.struck(a.call, a.newest.Add(-wireSlack), a.ended.Add(wireSlack))
+}
+
 // lately says whether the result was possibly r a short while ago.
 func (s *standing) lately(r verdict, now time.Time) bool {
 	was := s.wasGood
@@ -127,13 +146,17 @@ func (c *container) sharesProbes() bool {
 
 // readyByProbe says that whether a container is ready is for its probes to say, or cannot be told.
 func (c *container) readyByProbe() bool {
-	return c.spec == nil || c.spec.ReadinessProbe != nil || c.spec.StartupProbe != nil
+	return c.spec == nil || c.spec.ReadinessProbe != nil || c.spec.StartupProbe != nil ||
+		c.hasPostStart()
 }
 
 // failed says whether a probe or a hook may be a reason to end a container, now or lately.
 func (w *world) failed(c *container, now time.Time) bool {
 	if c.spec == nil {
 		return true
+	}
+	if c.hasPostStart() && c.ask(forPostStart) == nil {
+		return true // nobody sees how it went
 	}
 	lately := 2*c.graceMost() + time.Minute // a hook, and a request that had to be repeated
 	for _, a := range c.asks {

@@ -133,7 +133,7 @@ func (w *world) misshownRun(name string, c *container, ready bool, shown *v1.Pod
 		case status.Ready != ready && !w.excusesReady(c, status.Ready):
 			return fmt.Sprintf("container %s is shown with ready %t, it is %t", name,
 				status.Ready, ready)
-		case c.state == running && status.State.Running == nil:
+		case c.state == running && status.State.Running == nil && c.warm():
 			return fmt.Sprintf("container %s runs, but is not shown as running", name)
 		case c.state == exited && status.State.Running != nil:
 			return fmt.Sprintf("container %s has exited (%s), but is shown as running", name,
@@ -184,7 +184,8 @@ func (p *pod) phase() v1.PodPhase {
 		}
 	}
 	for i := range p.spec.Spec.Containers {
-		if c := p.newest(p.spec.Spec.Containers[i].Name); c == nil || c.state == created {
+		if c := p.newest(p.spec.Spec.Containers[i].Name); c == nil || c.state == created ||
+			c.state == running && !c.warm() {
 			return ""
 		}
 	}

@@ -189,7 +189,7 @@ func (w *world) agentKilled(now time.Time) {
 				switch {
 				case a.probe == nil:
 				case a.purpose != forReadiness || c.ready != good || w.struckAny(c.startedAt, now,
-					"WriteFile", "ReadFiles"):
+					keptBy...):
 					a.standing.forget(now, undecided, c.ready)
 				default:
 					a.standing.forget(now, c.ready)

@@ -71,9 +71,9 @@ func executed(call *wire.Call, req *runtimeapi.ExecSyncRequest, reply truth.Repl
 			"failed to exec in container: timeout %ds exceeded: context deadline exceeded",
 			req.Timeout))
 	case reply == truth.ReplyGood:
-		call.Reply(&runtimeapi.ExecSyncResponse{})
+		call.Reply(&runtimeapi.ExecSyncResponse{Stdout: []byte("ok\n")})
 	case reply == truth.ReplyBad:
-		call.Reply(&runtimeapi.ExecSyncResponse{ExitCode: 1})
+		call.Reply(&runtimeapi.ExecSyncResponse{ExitCode: 1, Stderr: []byte("not well\n")})
 	case reply == truth.ReplyRefused:
 		call.Fail(world.Errorf(world.KindInternal, call.Name,
 			"failed to exec in container: failed to start exec: OCI runtime exec failed: "+
