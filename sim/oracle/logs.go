@@ -150,12 +150,14 @@ func (w *world) logsUnsettled(now time.Time) []string {
 	if w.opts.Files == nil {
 		return nil
 	}
-	links := map[string]string{}
+	links, owned := map[string]string{}, map[string]bool{}
+	for _, c := range w.containers { //ordered: into a set
+		owned[c.link()] = true
+	}
 	var lines []string
 	for _, link := range w.opts.Files(w.opts.LinksDir) {
 		links[link.Name] = link.Target
-		id := strings.TrimSuffix(link.Name[strings.LastIndexByte(link.Name, '-')+1:], ".log")
-		if w.containers[id] == nil {
+		if !owned[link.Name] {
 			lines = append(lines, fmt.Sprintf("link %s is left of a container that has gone",
 				link.Name))
 		}
@@ -227,10 +229,14 @@ func (w *world) logLacks(c *container, links map[string]string, now time.Time) [
 		lines = append(lines, fmt.Sprintf("%s has %d files of logs, and may have %d", c, count,
 			w.opts.LogFilesMax))
 	}
-	namespace, name, _ := strings.Cut(c.pod.full.text, "/")
-	link := fmt.Sprintf("%s_%s_%s-%s.log", name, namespace, c.name, c.id)
-	if links[link] != log {
-		lines = append(lines, fmt.Sprintf("%s has a link to %q, want %s", c, links[link], log))
+	if to := links[c.link()]; to != log {
+		lines = append(lines, fmt.Sprintf("%s has a link to %q, want %s", c, to, log))
 	}
 	return lines
+}
+
+// link is the name of the link to a container's log.
+func (c *container) link() string {
+	namespace, name, _ := strings.Cut(c.pod.full.text, "/")
+	return fmt.Sprintf("%s_%s_%s-%s.log", name, namespace, c.name, c.id)
 }
