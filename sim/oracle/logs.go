@@ -33,14 +33,14 @@ func (l *logs) fact(w *world, f *truth.Fact) *finding {
 			l.open[c.id] = w.logOf(c)
 		}
 	case truth.ContainerExited, truth.ContainerRemoved:
-		if c := w.containers[f.ContainerID]; c != nil {
-			c.logLost = l.open[c.id] != "" && l.open[c.id] != w.logOf(c)
+		if c := w.containers[f.ContainerID]; c != nil && l.open[c.id] != "" {
+			c.logLost = l.open[c.id] != w.logOf(c)
 		}
 		delete(l.open, f.ContainerID)
 	case truth.PathWritten:
 		l.written(w, f.Path)
 	case truth.PathRenamed:
-		return l.renamed(f)
+		return l.renamed(w, f)
 	case truth.PathRemoved:
 		return l.removed(w, f)
 	}
@@ -60,7 +60,7 @@ func (l *logs) written(w *world, file string) {
 	}
 }
 
-func (l *logs) renamed(f *truth.Fact) *finding {
+func (l *logs) renamed(w *world, f *truth.Fact) *finding {
 	if !l.files[f.Path] {
 		return nil
 	}
@@ -69,6 +69,9 @@ func (l *logs) renamed(f *truth.Fact) *finding {
 	}
 	delete(l.files, f.Path)
 	l.files[f.To] = true
+	for _, c := range w.containers { //ordered: at most one has the log
+		c.logLost = c.logLost || c.state == exited && w.logOf(c) == f.Path
+	}
 	for id, file := range l.open { //ordered: at most one has the file
 		if file == f.Path {
 			l.open[id] = f.To
