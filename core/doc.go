@@ -27,6 +27,7 @@
 //	pod           one pod: what is wanted of it, what there is, what to do next
 //	image         what pods wait for to be pulled
 //	runtime       what the runtime says about itself
+//	logs          the logs of running containers, to be rotated, and links to logs that have gone
 //	housekeeping  directories that no pod owns any more
 //	op            operations in flight, as records
 //	timer         points in time, as data

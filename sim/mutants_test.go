@@ -100,6 +100,34 @@ var mutants = []struct {
 		new:      "c.ended() ||",
 		scenario: "init-chain", seeds: "1-200",
 	},
+	{
+		name:     "a log that was renamed by an earlier life is not opened anew",
+		file:     "core/logs/job.go",
+		old:      "case log == nil && !j.Refused:",
+		new:      "case log == nil && !j.Refused && j.Moved != \"\":",
+		scenario: "logs", seeds: "1-60",
+	},
+	{
+		name:     "what is written to is compressed before a new log is opened",
+		file:     "core/logs/job.go",
+		old:      "	log := j.find(base)\n",
+		new:      "	log := &File{Name: base, Size: bytesMax}\n",
+		scenario: "logs", seeds: "1-60",
+	},
+	{
+		name:     "a container has ended before its message was read",
+		file:     "core/pod/container.go",
+		old:      "c.Inspected == Exited && !c.Said.awaited()",
+		new:      "c.Inspected == Exited",
+		scenario: "logs", seeds: "1-60",
+	},
+	{
+		name:     "links stay when their containers go",
+		file:     "core/pod/logfiles.go",
+		old:      "	case !l.Unlinked:\n		l.Op = ",
+		new:      "	case !l.Unlinked && c.ID == \"\":\n		l.Op = ",
+		scenario: "logs", seeds: "1-60",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {

@@ -98,7 +98,8 @@ func (p *Pod) readMessages(env *Env, w *waits) {
 	}
 }
 
-// messageRead takes what was read. A file or log that is not there says nothing.
+// messageRead takes what was read. A file that is not there says nothing; nor does a log, but it
+// may only be without its name for a moment, because it is being rotated.
 func (p *Pod) messageRead(r op.Record, ev world.Event) {
 	c := p.container(r.Subject)
 	if c == nil {
@@ -106,7 +107,8 @@ func (p *Pod) messageRead(r op.Record, ev world.Event) {
 	}
 	s := &c.Said
 	s.Op = 0
-	if ev.Err != nil && !ev.Err.Has(world.KindNotFound) {
+	missing := ev.Err.Has(world.KindNotFound)
+	if ev.Err != nil && !missing || missing && s.Next == InLog && s.Failures < messageTries {
 		s.failed(ev.Err, ev.Time)
 		return
 	}

@@ -132,6 +132,16 @@ func TestMessageThatCannotBeRead(t *testing.T) {
 	if c.lastWords() != "late" {
 		t.Errorf("message %q", c.lastWords())
 	}
+	p, env, table = dead(died(1, v1.TerminationMessageFallbackToLogsOnError))
+	reads(p, env, table, t0, &world.TailRead{})
+	c, now = p.container("web0"), t0
+	for range messageTries + 1 { // its log is being rotated, or has gone
+		reads(p, env, table, now, world.Errorf(world.KindNotFound, "ReadTail", "not there"))
+		now = now.Add(time.Minute)
+	}
+	if got := reads(p, env, table, now, nil); got != "" || !c.ended() || c.lastWords() != "" {
+		t.Errorf("a log that is not there: read again %q, says %q", got, c.lastWords())
+	}
 	p, env, table = dead(died(1, v1.TerminationMessageReadFile))
 	reads(p, env, table, t0, world.Errorf(world.KindInvalid, "ReadTail", "it is a pipe"))
 	if got := reads(p, env, table, t0.Add(time.Hour), nil); got != "" {

@@ -36,7 +36,7 @@ type container struct {
 	fallback  bool      // its log speaks for it if it says nothing itself
 	message   string    // what it has said about its end
 	logEnd    string    // and what it wrote last into its log
-	logLost   bool      // which had been renamed, and no new one had been opened
+	logLost   bool      // which was renamed, and no new one was opened
 	fullSince time.Time // since when its log is too large, as far as anybody has looked
 	ready     verdict   // what the newest answer has shown; undecided: none has
 

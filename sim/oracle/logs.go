@@ -33,14 +33,14 @@ func (l *logs) fact(w *world, f *truth.Fact) *finding {
 			l.open[c.id] = w.logOf(c)
 		}
 	case truth.ContainerExited, truth.ContainerRemoved:
-		if c := w.containers[f.ContainerID]; c != nil {
-			c.logLost = l.open[c.id] != "" && l.open[c.id] != w.logOf(c)
+		if c := w.containers[f.ContainerID]; c != nil && l.open[c.id] != "" {
+			c.logLost = l.open[c.id] != w.logOf(c)
 		}
 		delete(l.open, f.ContainerID)
 	case truth.PathWritten:
 		l.written(w, f.Path)
 	case truth.PathRenamed:
-		return l.renamed(f)
+		return l.renamed(w, f)
 	case truth.PathRemoved:
 		return l.removed(w, f)
 	}
@@ -60,7 +60,7 @@ func (l *logs) written(w *world, file string) {
 	}
 }
 
-func (l *logs) renamed(f *truth.Fact) *finding {
+func (l *logs) renamed(w *world, f *truth.Fact) *finding {
 	if !l.files[f.Path] {
 		return nil
 	}
@@ -69,6 +69,9 @@ func (l *logs) renamed(f *truth.Fact) *finding {
 	}
 	delete(l.files, f.Path)
 	l.files[f.To] = true
+	for _, c := range w.containers { //ordered: at most one has the log
+		c.logLost = c.logLost || c.state == exited && w.logOf(c) == f.Path
+	}
 	for id, file := range l.open { //ordered: at most one has the file
 		if file == f.Path {
 			l.open[id] = f.To
@@ -150,12 +153,14 @@ func (w *world) logsUnsettled(now time.Time) []string {
 	if w.opts.Files == nil {
 		return nil
 	}
-	links := map[string]string{}
+	links, owned := map[string]string{}, map[string]bool{}
+	for _, c := range w.containers { //ordered: into a set
+		owned[c.link()] = true
+	}
 	var lines []string
 	for _, link := range w.opts.Files(w.opts.LinksDir) {
 		links[link.Name] = link.Target
-		id := strings.TrimSuffix(link.Name[strings.LastIndexByte(link.Name, '-')+1:], ".log")
-		if w.containers[id] == nil {
+		if !owned[link.Name] {
 			lines = append(lines, fmt.Sprintf("link %s is left of a container that has gone",
 				link.Name))
 		}
@@ -227,10 +232,14 @@ func (w *world) logLacks(c *container, links map[string]string, now time.Time) [
 		lines = append(lines, fmt.Sprintf("%s has %d files of logs, and may have %d", c, count,
 			w.opts.LogFilesMax))
 	}
-	namespace, name, _ := strings.Cut(c.pod.full.text, "/")
-	link := fmt.Sprintf("%s_%s_%s-%s.log", name, namespace, c.name, c.id)
-	if links[link] != log {
-		lines = append(lines, fmt.Sprintf("%s has a link to %q, want %s", c, links[link], log))
+	if to := links[c.link()]; to != log {
+		lines = append(lines, fmt.Sprintf("%s has a link to %q, want %s", c, to, log))
 	}
 	return lines
+}
+
+// link is the name of the link to a container's log.
+func (c *container) link() string {
+	namespace, name, _ := strings.Cut(c.pod.full.text, "/")
+	return fmt.Sprintf("%s_%s_%s-%s.log", name, namespace, c.name, c.id)
 }
