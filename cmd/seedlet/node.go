@@ -16,6 +16,7 @@ import (
 	"seedlet.dev/realworld/disk"
 	"seedlet.dev/realworld/host"
 	"seedlet.dev/realworld/log"
+	"seedlet.dev/realworld/network"
 	"seedlet.dev/realworld/runner"
 	"seedlet.dev/realworld/web"
 	"seedlet.dev/world"
@@ -78,6 +79,8 @@ type node struct {
 	loop    *loop.Loop
 	runtime *cri.Port
 	disk    *disk.Port
+	host    *host.Port
+	network *network.Port
 	servers []*web.Server
 }
 
@@ -88,11 +91,13 @@ func newNode(s settings, nodeName string) (*node, error) {
 	var err error
 	n.runtime, err = cri.New(cri.Options{
 		RuntimeEndpoint: c.ContainerRuntimeEndpoint, ImageEndpoint: c.ImageServiceEndpoint,
-		Clock: ticks, Deliver: n.runner.Deliver,
+		Clock: ticks, Deliver: n.runner.Deliver, Offer: n.runner.Offer,
 	})
 	if err != nil {
 		return nil, err
 	}
+	n.host = host.New(host.Options{Clock: ticks, Deliver: n.runner.Deliver})
+	n.network = network.New(network.Options{Clock: ticks, Deliver: n.runner.Deliver})
 	n.disk = disk.New(disk.Options{
 		Clock: ticks, Deliver: n.runner.Deliver,
 		Warn: func(problem string) { klog.InfoS(problem, "severity", "warning") },
@@ -109,6 +114,7 @@ func newNode(s settings, nodeName string) (*node, error) {
 		})},
 		Ports: map[world.PortName]world.Port{
 			world.PortCRI: n.runtime, world.PortFS: n.disk,
+			world.PortHost: n.host, world.PortNetwork: n.network,
 			world.PortRequests: requests, world.PortLog: logs,
 		},
 		Stopwatch: ticks.Elapsed,
@@ -150,6 +156,8 @@ func (n *node) close() {
 		}
 		complain(n.runtime.Close())
 		n.disk.Close()
+		n.host.Close()
+		n.network.Close()
 	}()
 	select {
 	case <-closed:
