@@ -208,7 +208,13 @@ func (w *world) outcome(a *ask, began time.Time, f *truth.Fact) outcome {
 	took, exec := f.Time.Sub(began), a.call == "ExecSync"
 	var can outcome
 	switch {
-	case f.Reply == truth.ReplyNone, took > a.timeout()+wireSlack:
+	case f.Reply == truth.ReplyNone && took < a.timeout()-2*wireSlack:
+		can = canBad | canNothing // its process ended, or the agent
+	case f.Reply == truth.ReplyNone:
+		can = canBad
+	case took > a.timeout()-2*wireSlack && took < a.timeout()+wireSlack:
+		can = canGood | canBad | canNothing
+	case took > a.timeout():
 		can = canBad | canNothing
 	case f.Reply == truth.ReplyRefused && exec:
 		can = canNothing
@@ -216,9 +222,6 @@ func (w *world) outcome(a *ask, began time.Time, f *truth.Fact) outcome {
 		can = canGood
 	default:
 		can = canBad
-	}
-	if took > a.timeout()-2*wireSlack {
-		can |= canBad | canNothing
 	}
 	if w.dead || w.started.After(began.Add(-wireSlack)) { // nobody may have heard it
 		can |= canNothing

@@ -17,7 +17,7 @@ type standing struct {
 	before    []stand   // what it was before that
 
 	// When the result could last be so, if it could be and cannot any more.
-	wasGood, wasOther, wasBad, wasOtherThanBad time.Time
+	wasGood, wasOther, wasBad time.Time
 }
 
 // stand is one thing that it may have come to.
@@ -77,9 +77,6 @@ func (s *standing) mark(now time.Time) {
 	}
 	if s.may(bad) {
 		s.wasBad = now
-	}
-	if s.may(good) || s.may(undecided) {
-		s.wasOtherThanBad = now
 	}
 }
 
