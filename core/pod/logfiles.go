@@ -163,6 +163,13 @@ func (p *Pod) NextLog(after string, node *Node) (logs.Target, bool) {
 	return logs.Target{}, false
 }
 
+// KeepsLink says whether the link to a container's log is to stay: that of one that runs does even
+// if it leads nowhere, because its log is being rotated.
+func (p *Pod) KeepsLink(id string, dangling bool) bool {
+	c := p.container(id)
+	return c != nil && (c.live() || !dangling)
+}
+
 // Runs says whether a container of the pod runs.
 func (p *Pod) Runs(id string) bool {
 	c := p.container(id)
