@@ -71,6 +71,8 @@ func TestNext(t *testing.T) {
 		{"only the log itself and one", []File{full, {a, 1}}, 2, "remove " + a},
 		{"half compressed", []File{small, {a, 1}, {a + ".gz.tmp", 1}}, 3,
 			"remove " + a + ".gz.tmp"},
+		{"half compressed, hidden", []File{{"." + a + ".gz.new-1", 1}, small, {a, 1}}, 3,
+			"remove ." + a + ".gz.new-1"},
 		{"compressed, but not removed", []File{small, {a, 1}, {a + ".gz", 1}}, 3, "remove " + a},
 		{"killed between renaming and reopening", []File{{a, 200}, {b, 200}}, 2, "reopen c"},
 		{"the log is lost", nil, 3, "reopen c"},
@@ -90,7 +92,7 @@ func TestListing(t *testing.T) {
 	j := &Job{Target: Target{Path: log}}
 	j.done(op.Record{Call: "ListDir"}, &world.DirListed{Entries: []world.DirEntry{
 		{Name: "0.log", Size: 7}, {Name: "0.log.20250101-000000.gz"}, {Name: "0.log.keep"},
-		{Name: "1.log"}, {Name: "10.log.20250101-000000"},
+		{Name: "1.log"}, {Name: "10.log.20250101-000000"}, {Name: ".0.log.keep"},
 	}})
 	want := []File{{"0.log", 7}, {"0.log.20250101-000000.gz", 0}}
 	if diff := cmp.Diff(want, j.Files); diff != "" {

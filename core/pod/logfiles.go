@@ -141,7 +141,8 @@ func (p *Pod) filesOf(c *Container, list *world.DirListed, node *Node) []string 
 	var files []string
 	log := p.logPath(c, node)
 	for _, e := range list.Entries {
-		if e.Name == c.logName() || strings.HasPrefix(e.Name, c.logName()+".") {
+		visible := strings.TrimPrefix(e.Name, ".") // the beginning of a compressed one is not
+		if e.Name == c.logName() || strings.HasPrefix(visible, c.logName()+".") {
 			files = append(files, strings.TrimSuffix(log, c.logName())+e.Name)
 		}
 	}
