@@ -122,10 +122,10 @@ var mutants = []struct {
 		scenario: "logs", seeds: "1-60",
 	},
 	{
-		name:     "links stay when their containers go",
+		name:     "rotated logs stay when their run goes",
 		file:     "core/pod/logfiles.go",
-		old:      "	case !l.Unlinked:\n		l.Op = ",
-		new:      "	case !l.Unlinked && c.ID == \"\":\n		l.Op = ",
+		old:      "strings.HasPrefix(visible, c.logName()+\".\")",
+		new:      "visible == \"\"",
 		scenario: "logs", seeds: "1-60",
 	},
 	{
