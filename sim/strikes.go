@@ -26,6 +26,9 @@ func (r *run) scheduleStrikes() {
 		r.at(k.At, func() { r.killSandbox(k) })
 	}
 	for _, w := range r.plan.Faults {
+		if w.Class == ClassNoStream {
+			r.at(w.At, r.runtime.BreakStreams)
+		}
 		if w.Class == ClassDiskFull {
 			r.at(w.At, func() { r.disk.SetFull(true) })
 			r.at(w.At+w.For, func() { r.disk.SetFull(false) })

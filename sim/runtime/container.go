@@ -77,6 +77,7 @@ func (r *Runtime) process(c *container) {
 		r.opts.LogFile(c.logPath)
 	}
 	r.tell(c, truth.Fact{Kind: truth.ContainerStarted})
+	r.emit(c.ID, c.SandboxID, eventStarted)
 	if c.script.Runs > 0 {
 		r.after(c.script.Runs, func() { r.exitByItself(c) })
 	}
@@ -127,6 +128,7 @@ func (r *Runtime) exit(c *container, code int32, cause string) {
 	c.Reason = reasonOf(code, cause)
 	r.changed(c)
 	r.tell(c, truth.Fact{Kind: truth.ContainerExited, ExitCode: code, Cause: cause})
+	r.emit(c.ID, c.SandboxID, eventStopped)
 	waiting := c.onExit
 	c.onExit = nil
 	for _, do := range waiting {
@@ -166,6 +168,7 @@ func (r *Runtime) addContainer(c *container) {
 	r.containerList = nil
 	r.tell(c, truth.Fact{Kind: truth.ContainerCreated, Annotations: c.config.Annotations,
 		Image: c.config.GetImage().GetImage()})
+	r.emit(c.ID, c.SandboxID, eventCreated)
 }
 
 // dropContainer makes a container that does not run disappear.
@@ -180,6 +183,7 @@ func (r *Runtime) dropContainer(c *container) {
 	r.containerOrder = slices.Delete(r.containerOrder, at, at+1)
 	r.containerList = nil
 	r.tell(c, truth.Fact{Kind: truth.ContainerRemoved, ExitCode: c.ExitCode})
+	r.emit(c.ID, c.SandboxID, eventDeleted)
 }
 
 func compareContainers(a, b *container) int { return strings.Compare(a.ID, b.ID) }

@@ -68,6 +68,7 @@ type Runtime struct {
 	starts         map[startKey]int
 	images         map[string]*image
 	networkDown    bool
+	events         events
 
 	// The answers to unfiltered lists, nil when something has changed since.
 	sandboxList   *runtimeapi.ListPodSandboxResponse
@@ -133,6 +134,8 @@ func (r *Runtime) serve(call *wire.Call) {
 		call.Begin(func() { call.Reply(r.imageStatus(req)) })
 	case *runtimeapi.PullImageRequest:
 		r.pullImage(call, req)
+	case *runtimeapi.GetEventsRequest:
+		call.Begin(func() { r.openStream(call) })
 	default:
 		call.Begin(func() { r.about(call) })
 	}
