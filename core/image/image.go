@@ -8,6 +8,7 @@ package image
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -134,8 +135,8 @@ func (i *Image) wait(uid string) {
 func (i *Image) busy() bool { return i.PullOp != 0 || i.LookOp != 0 }
 
 // Plan asks the runtime for what some pod needs to know about an image, and says when to be
-// called again.
-func (s *Store) Plan(ref string, out *op.Out) time.Time {
+// called again. Nothing is pulled while that is held back.
+func (s *Store) Plan(ref string, held bool, out *op.Out) time.Time {
 	img := s.Images[ref]
 	switch {
 	case img == nil:
@@ -146,7 +147,11 @@ func (s *Store) Plan(ref string, out *op.Out) time.Time {
 		}
 		return time.Time{}
 	}
-	return timer.Soonest(img.planLook(out), img.planPull(out))
+	look := img.planLook(out)
+	if held {
+		return look
+	}
+	return timer.Soonest(look, img.planPull(out))
 }
 
 // planLook asks whether the image is there, if someone has to know, or if it has been pulled for
@@ -189,6 +194,9 @@ func (i *Image) planPull(out *op.Out) time.Time {
 		&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: i.Ref}})
 	return i.PullAsked.Add(lookPeriod)
 }
+
+// Refs are the images that pods wait for, in order.
+func (s *Store) Refs() []string { return slices.Sorted(maps.Keys(s.Images)) }
 
 // Answered takes the answer to an operation on an image, and returns the pods that wait for it.
 func (s *Store) Answered(ref string, r op.Record, ev world.Event, out *op.Out) []string {

@@ -24,7 +24,7 @@ type rig struct {
 
 func (r *rig) plan(at time.Duration) {
 	r.out.Begin(&r.table, t0.Add(at))
-	r.store.Plan("i", &r.out)
+	r.store.Plan("i", false, &r.out)
 	if r.asked == nil {
 		r.asked = map[string]int{}
 	}
