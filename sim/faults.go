@@ -36,6 +36,9 @@ const (
 	ClassUnheard  Class = "unheard"      // changes of files are not told, or told late
 	ClassDiskFull Class = "disk-full"    // no space for what the agent writes
 
+	ClassNetworkDown Class = "network-not-ready" // so the runtime says
+	ClassUnready     Class = "runtime-not-ready" // likewise
+
 	ClassEventsLost  Class = "events-lost"   // the runtime's events are not told
 	ClassEventsLate  Class = "events-late"   // they come late, and others before them
 	ClassEventsTwice Class = "events-twice"  // they come again later
@@ -44,7 +47,8 @@ const (
 
 var classes = []Class{
 	ClassLatency, ClassSlow, ClassRefused, ClassFailed, ClassLost, ClassUnheard, ClassDiskFull,
-	ClassEventsLost, ClassEventsLate, ClassEventsTwice, ClassNoStream,
+	ClassEventsLost, ClassEventsLate, ClassEventsTwice, ClassNoStream, ClassNetworkDown,
+	ClassUnready,
 }
 
 // strikable are the calls that faults can strike: every one that the agent can make.
@@ -161,6 +165,8 @@ func (w *openWindow) strikes(call string) bool {
 		return call == runtime.CallEvent
 	case ClassNoStream:
 		return call == "GetEvents"
+	case ClassNetworkDown, ClassUnready:
+		return false
 	}
 	if call == runtime.CallEvent {
 		return false

@@ -66,5 +66,8 @@ func (r *Runtime) Reboot() {
 	}
 }
 
+// SetReady says whether the runtime reports itself as ready.
+func (r *Runtime) SetReady(is bool) { r.unready = !is }
+
 // SetNetworkReady says whether the runtime reports its network as ready.
 func (r *Runtime) SetNetworkReady(is bool) { r.networkDown = !is }

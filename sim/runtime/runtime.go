@@ -68,6 +68,7 @@ type Runtime struct {
 	starts         map[startKey]int
 	images         map[string]*image
 	networkDown    bool
+	unready        bool
 	events         events
 
 	// The answers to unfiltered lists, nil when something has changed since.
@@ -157,10 +158,9 @@ func (r *Runtime) about(call *wire.Call) {
 			network.Status, network.Reason = false, "NetworkPluginNotReady"
 			network.Message = "Network plugin returns error: cni plugin not initialized"
 		}
+		ready := &runtimeapi.RuntimeCondition{Type: runtimeapi.RuntimeReady, Status: !r.unready}
 		call.Reply(&runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{
-			Conditions: []*runtimeapi.RuntimeCondition{
-				{Type: runtimeapi.RuntimeReady, Status: true}, network,
-			},
+			Conditions: []*runtimeapi.RuntimeCondition{ready, network},
 		}})
 	case *runtimeapi.RuntimeConfigRequest:
 		if r.opts.Old {
