@@ -70,7 +70,8 @@ func (r *run) boot() {
 	r.network.Connect(r.offer)
 	r.panel.AgentStarted(r.agenda.Now())
 	r.offer(world.Event{Body: &world.Boot{
-		Seed: r.plan.Seed + uint64(r.lives), BootID: "boot-1", Hostname: nodeName,
+		Seed:   r.plan.Seed + uint64(r.lives),
+		BootID: fmt.Sprint("boot-", r.boots+1), Hostname: nodeName,
 		CPUs: 4, MemoryBytes: 16 << 30, Addresses: []string{nodeIP},
 	}})
 }

@@ -82,6 +82,7 @@ type run struct {
 
 	life     *life // nil while the agent is dead
 	lives    int
+	boots    int // of the machine, after the first
 	hash     rolling
 	events   uint64
 	effects  uint64

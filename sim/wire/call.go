@@ -106,6 +106,9 @@ func (c *Call) Between(least, most time.Duration) time.Duration {
 // Draw returns 64 random bits.
 func (c *Call) Draw() uint64 { return c.rng.Uint64() }
 
+// Severed reports whether nobody waits for the answer any more.
+func (c *Call) Severed() bool { return !c.flying() }
+
 func (c *Call) flying() bool { return c.index != landed }
 
 // expireAtDeadline answers with a timeout at the deadline, if nothing else does before.
