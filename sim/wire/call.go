@@ -124,6 +124,23 @@ func (c *Call) expireAtDeadline() {
 	})
 }
 
+// lostMax is how long an answer can be lost before the agent learns that the connection is dead.
+const lostMax = 10 * time.Minute
+
+// noticeLoss answers a call whose answer is lost with what a dead connection says, if its deadline
+// is not sooner.
+func (c *Call) noticeLoss() {
+	w := c.wire
+	w.agenda.After(lostMax, func() {
+		if !c.flying() {
+			return
+		}
+		w.land(c)
+		c.sever()
+		w.deliver(c, nil, world.Errorf(world.KindUnavailable, c.Name, "connection lost"))
+	})
+}
+
 // sever marks a landed call as one that nobody waits for.
 func (c *Call) sever() {
 	c.severed = true

@@ -64,6 +64,9 @@ func (w *Wire) Send(eff world.Effect, serve func(*Call)) {
 	if !w.agenda.Now().Add(c.Fate.Receive).Before(eff.Deadline) {
 		c.expireAtDeadline()
 	}
+	if c.Fate.Lost {
+		c.noticeLoss()
+	}
 	w.agenda.After(c.Fate.Receive, func() { w.receive(c, serve) })
 }
 
