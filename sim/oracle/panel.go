@@ -34,6 +34,7 @@ type Options struct {
 	NodeName         string
 	PodsDir, LogsDir string        // where each pod has a directory, and one of logs
 	BackoffMax       time.Duration // between restarts of a container; zero: 300 s
+	Evented          bool          // the agent relies on the runtime's events
 }
 
 // Violation is a rule that was broken.
@@ -72,7 +73,8 @@ type finding struct {
 func oracles() []oracle {
 	return []oracle{
 		&oneRun{}, &initOrder{}, &policy{}, &backoff{}, &terminal{}, &counts{}, &grace{},
-		&fullNames{}, &sidecars{}, &undisturbed{}, &readiness{}, &directories{}, &progress{},
+		&fullNames{}, &sidecars{}, &undisturbed{}, &readiness{}, &directories{}, &health{},
+		&progress{},
 	}
 }
 

@@ -21,6 +21,8 @@ type world struct {
 	started    time.Time // the agent's last start
 	dead       bool      // the agent
 	healed     time.Time // zero: not yet
+
+	sandboxesTold, containersTold time.Time // when the agent was last told all of them
 }
 
 // fullName is what no two pods that run may share.
