@@ -247,6 +247,29 @@ var mutants = []struct {
 		new:      "if want == nil {",
 		scenario: "restart-rules", seeds: "1-200",
 	},
+	{
+		name:     "a failed relist moves the health on",
+		file:     "core/pleg/pleg.go",
+		old:      "		r.Failures++\n",
+		new:      "		r.Failures++\n		r.AsOf = r.Asked\n",
+		scenario: "runtime-restart", seeds: "1-100",
+	},
+	{
+		// What an event tells of one container is taken for all that the pod has.
+		name:     "an event's absence taken as gone",
+		file:     "core/pod/observe.go",
+		old:      "	return false, true\n}\n\nfunc (p *Pod) containerTold",
+		new:      "	p.Containers = nil\n	return true, true\n}\n\nfunc (p *Pod) containerTold",
+		scenario: "evented-pleg", seeds: "1-100",
+	},
+	{
+		name: "what an event says has stopped is taken for gone",
+		file: "core/pod/observe.go",
+		old:  "		return c.advance(Exited, now)\n	case runtimeapi.ContainerEventType_CONTAINER_DEL",
+		new: "		p.dropContainer(c.ID)\n		return true\n" +
+			"	case runtimeapi.ContainerEventType_CONTAINER_DEL",
+		scenario: "evented-pleg", seeds: "1-100",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {
