@@ -109,7 +109,7 @@ func equal(a, b *node) bool {
 		})
 }
 
-// namesFree says why the files of a payload cannot be shown: links are replaced, nothing else is.
+// namesFree says why the files of a payload cannot be shown: something else has their names.
 func (d *Disk) namesFree(op, p string, payload *node) *world.Error {
 	dir, err := d.findDir(op, p)
 	if err != nil {
@@ -117,7 +117,8 @@ func (d *Disk) namesFree(op, p string, payload *node) *world.Error {
 	}
 	for _, e := range append(payload.entries[:len(payload.entries):len(payload.entries)],
 		entry{name: dataLink}) {
-		if n := dir.child(e.name); n != nil && n.kind != kindLink {
+		n := dir.child(e.name)
+		if n != nil && (n.kind != kindLink || e.name != dataLink && !n.leadsToData()) {
 			return world.Errorf(world.KindExists, op, "%s in %s is not the agent's", e.name, p)
 		}
 	}

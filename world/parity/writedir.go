@@ -162,12 +162,16 @@ func writesNoDirOverOthers(f *folder) {
 	f.fails(&world.WriteDir{Path: f.path("volume"), Files: filesOf("a=1")}, world.KindExists)
 	f.check(f.names("volume") == "a" && f.content("volume/a") == "x", "there is %q",
 		f.names("volume"))
+	f.mkdir("linked")
+	f.link("linked/a", "b")
+	f.fails(&world.WriteDir{Path: f.path("linked"), Files: filesOf("a=1")}, world.KindExists)
+	f.check(f.links("linked") == "a=b!", "links %q", f.links("linked"))
 }
 
 func writesNoDirOutside(f *folder) {
 	f.mkdir("volume")
-	for _, p := range []string{"", ".", "/abs", "..", "../x", "a/../b", "a/../../x", "..x", "...", "a/",
-		"a//b", "./a", "..data/x"} {
+	for _, p := range []string{"", ".", "/abs", "..", "../x", "a/../b", "a/../../x", "..x", "...",
+		"a/", "a//b", "./a", "..data/x"} {
 		f.fails(&world.WriteDir{Path: f.path("volume"), Files: filesOf(p + "=1")},
 			world.KindInvalid)
 	}
