@@ -205,6 +205,13 @@ var mutants = []struct {
 		new:      "if want == nil {",
 		scenario: "restart-rules", seeds: "1-200",
 	},
+	{
+		name:     "a failed liveness probe ends nothing",
+		file:     "core/pod/health.go",
+		old:      "[]probe.Kind{probe.Startup, probe.Liveness} {\n\t\tspec := probe.Of(want",
+		new:      "[]probe.Kind{probe.Startup} {\n\t\tspec := probe.Of(want",
+		scenario: "probes", seeds: "1-200",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {
