@@ -270,6 +270,13 @@ var mutants = []struct {
 			"	case runtimeapi.ContainerEventType_CONTAINER_DEL",
 		scenario: "evented-pleg", seeds: "1-100",
 	},
+	{
+		name:     "a failed liveness probe ends nothing",
+		file:     "core/pod/health.go",
+		old:      "[]probe.Kind{probe.Startup, probe.Liveness} {\n\t\tspec := probe.Of(want",
+		new:      "[]probe.Kind{probe.Startup} {\n\t\tspec := probe.Of(want",
+		scenario: "probes", seeds: "1-200",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {

@@ -174,6 +174,9 @@ func (w *world) takeAsked(f *truth.Fact) {
 			a.first = f.Time
 		}
 		a.newest, a.pending = f.Time, append(a.pending, f.Time)
+		if first := c.ask(forStartup); first != nil && a.probe != nil && a != first {
+			first.standing.believe(good)
+		}
 		if a.purpose == forPreStop {
 			w.killBegins(c, a.call, f.Time)
 		}

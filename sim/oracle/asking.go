@@ -75,8 +75,11 @@ func (w *world) lacksAnswer(c *container, a *ask, since, now time.Time,
 		return ""
 	}
 	s := w.stands(c, a, now)
-	if !s.may(undecided) && !s.may(good) {
+	switch {
+	case !s.may(undecided) && !s.may(good):
 		return what("runs although its %s probe has failed", a.purpose)
+	case a.purpose == forLiveness && s.may(bad): // the next answers will tell
+		return what("runs although its %s probe may have failed", a.purpose)
 	}
 	return ""
 }

@@ -120,6 +120,13 @@ func (s *standing) add(o stand) {
 	}
 }
 
+// believe takes it that the result is r, if it may be: what the agent does next shows it.
+func (s *standing) believe(r verdict) {
+	if s.may(r) {
+		s.can = slices.DeleteFunc(slices.Clone(s.can), func(o stand) bool { return o.result != r })
+	}
+}
+
 // loosen adds that any number of bad answers may have come.
 func (s *standing) loosen(now time.Time) {
 	s.mark(now)
