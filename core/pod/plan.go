@@ -102,7 +102,7 @@ func (p *Pod) sync(env *Env, w *waits) {
 		p.end(Kill{Reason: "Completed", Grace: p.grace()}, env.Out.Now())
 		return
 	}
-	if p.overdue(w) {
+	if p.overdue(w) && !p.awaitInspections() { // it may have come to its end before
 		p.end(Kill{Reason: "DeadlineExceeded", Failed: true, Grace: p.grace(), Message: "Pod was " +
 			"active on the node longer than the specified deadline"}, env.Out.Now())
 		return
