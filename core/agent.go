@@ -8,6 +8,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/core/config"
+	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/manifest"
@@ -71,6 +72,8 @@ func New(o Options) *Agent {
 		Node: pod.Node{
 			Name: o.NodeName, PodsDir: root + "/pods", LogsDir: c.PodLogsDir,
 			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: config.BackoffMax(c),
+			DNS:    pod.DNS{Servers: c.ClusterDNS, Domain: c.ClusterDomain},
+			Resolv: hostfile.File{Path: resolvConf(c)}, Hosts: hostfile.File{Path: "/etc/hosts"},
 		},
 		Manifests: manifest.Source{
 			Path: manifests, Node: o.NodeName, Period: c.FileCheckFrequency.Duration,
@@ -146,7 +149,8 @@ func (a *Agent) boot(boot *world.Boot, now time.Time) {
 	s.Node.CPUs, s.Node.MemoryBytes = boot.CPUs, boot.MemoryBytes
 	a.out.Log(world.LevelInfo, "seedlet starts", "node", s.Node.Name, "manifests",
 		s.Manifests.Path)
-	for _, key := range []timer.Key{manifest.Owner, pleg.Owner, runtime.Owner} {
+	for _, key := range []timer.Key{manifest.Owner, pleg.Owner, runtime.Owner,
+		s.Node.Resolv.Key(), s.Node.Hosts.Key()} {
 		a.touched.add(key)
 	}
 }
@@ -192,6 +196,14 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 		a.reconcile(ev.Time)
 	case runtime.Owner.Component:
 		s.Runtime.Answered(r, ev, &a.out)
+		if s.Node.RecursiveReadOnly != s.Runtime.RecursiveReadOnly {
+			s.Node.RecursiveReadOnly = s.Runtime.RecursiveReadOnly
+			a.touchPods()
+		}
+	case hostfile.Component:
+		if a.hostFile(r.Owner).Answered(ev, &a.out) {
+			a.touchPods() // some have waited for it
+		}
 	case housekeeping.Owner.Component:
 		if a.known(s.Sweep.UID) {
 			a.touchPod(s.Sweep.UID) // it has waited for its directory
@@ -223,6 +235,8 @@ func (a *Agent) plan(key timer.Key) {
 		if a.seenAll() {
 			wake = s.Sweep.Plan(a.known, &a.out)
 		}
+	case hostfile.Component:
+		wake = a.hostFile(key).Plan(&a.out)
 	default:
 		wake = s.Images.Plan(key.Name, &a.out)
 	}
@@ -239,6 +253,28 @@ func (a *Agent) known(uid string) bool { return a.state.Pods[uid] != nil }
 
 func (a *Agent) touchPod(uid string) {
 	a.touched.add(timer.Key{Component: pod.Component, Name: uid})
+}
+
+func (a *Agent) touchPods() {
+	for _, uid := range a.uids {
+		a.touchPod(uid)
+	}
+}
+
+// hostFile is the file of the node with the given key.
+func (a *Agent) hostFile(key timer.Key) *hostfile.File {
+	if key == a.state.Node.Hosts.Key() {
+		return &a.state.Node.Hosts
+	}
+	return &a.state.Node.Resolv
+}
+
+// resolvConf is the path of the node's resolv.conf; empty if names are not to be resolved.
+func resolvConf(c *kubeletconfig.KubeletConfiguration) string {
+	if c.ResolverConfig == nil {
+		return ""
+	}
+	return *c.ResolverConfig
 }
 
 func (a *Agent) env(p *pod.Pod) *pod.Env {

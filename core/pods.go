@@ -193,7 +193,7 @@ func (a *Agent) nameTaken(p *pod.Pod) bool {
 func (a *Agent) list() []*v1.Pod {
 	pods := make([]*v1.Pod, 0, len(a.uids))
 	for _, uid := range a.uids {
-		if shown := a.state.Pods[uid].API(a.state.Runtime.Name); shown != nil {
+		if shown := a.state.Pods[uid].API(a.state.Runtime.Name, &a.state.Node); shown != nil {
 			pods = append(pods, shown)
 		}
 	}

@@ -24,7 +24,7 @@ type SetCgroup struct {
 	Path        string `json:"path"`
 	Systemd     bool   `json:"systemd,omitempty"` // the driver
 	CPUShares   uint64 `json:"cpuShares,omitempty"`
-	CPUQuota    int64  `json:"cpuQuota,omitempty"`    // microseconds in each CPUPeriod, zero: unlimited
+	CPUQuota    int64  `json:"cpuQuota,omitempty"`    // microseconds per CPUPeriod, zero: unlimited
 	CPUPeriod   uint64 `json:"cpuPeriod,omitempty"`   // microseconds
 	MemoryBytes int64  `json:"memoryBytes,omitempty"` // limit, zero: unlimited
 	PidsMax     int64  `json:"pidsMax,omitempty"`     // zero: unlimited

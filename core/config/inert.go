@@ -11,6 +11,8 @@ import (
 // inert; a field moves here with the change that makes it work.
 var actedOn = []string{
 	"address",
+	"clusterDNS",
+	"clusterDomain",
 	"containerRuntimeEndpoint",
 	"crashLoopBackOff.maxContainerRestartPeriod",
 	"fileCheckFrequency",
@@ -22,6 +24,7 @@ var actedOn = []string{
 	"maxPods",
 	"podLogsDir",
 	"readOnlyPort",
+	"resolvConf",
 	"runtimeRequestTimeout",
 	"staticPodPath",
 }

@@ -13,6 +13,9 @@ import (
 // passed arrives as KindTimeout. Answers only change facts. After a failure nothing is assumed:
 // what is known is stale until a relist that was asked for later.
 func (p *Pod) Answered(id world.OpID, r op.Record, ev world.Event, env *Env) {
+	if p.storageAnswered(id, r, ev, env) {
+		return
+	}
 	switch r.Call {
 	case "PodSandboxStatus":
 		p.sandboxInspected(r, ev)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -37,23 +36,11 @@ func (p *Pod) sandboxConfig(node *Node, attempt uint32) *runtimeapi.PodSandboxCo
 			Sysctls:         sysctls(spec),
 		},
 	}
+	config.DnsConfig, _ = p.dnsConfig(node)
 	if !spec.HostNetwork {
-		config.Hostname = hostname(p.Name, spec.Hostname)
+		config.Hostname, _ = p.sandboxHostname(node)
 	}
 	return config
-}
-
-// hostnameMax is the kernel's bound on a host name.
-const hostnameMax = 63
-
-func hostname(name, wanted string) string {
-	if wanted != "" {
-		return wanted
-	}
-	if len(name) > hostnameMax {
-		name = strings.TrimRight(name[:hostnameMax], "-.")
-	}
-	return name
 }
 
 func (p *Pod) labels(own map[string]string, container string) map[string]string {
@@ -108,6 +95,10 @@ func namespaces(spec *v1.PodSpec) *runtimeapi.NamespaceOption {
 func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container,
 	node *Node) *runtimeapi.ContainerConfig {
 	env, err := p.environment(want, node)
+	var mounts []*runtimeapi.Mount
+	if err == nil {
+		mounts, err = p.mounts(want, env, node)
+	}
 	if err != nil {
 		panic("pod: " + p.FullName() + ": a container is made that cannot be: " + err.Error())
 	}
@@ -129,6 +120,7 @@ func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container
 		Args:        expandAll(want.Args, env),
 		WorkingDir:  want.WorkingDir,
 		Envs:        env,
+		Mounts:      mounts,
 		Labels:      p.labels(nil, want.Name),
 		Annotations: annotations,
 		LogPath:     fmt.Sprintf("%s/%d.log", want.Name, run.Restarts),

@@ -3,6 +3,7 @@ package pod
 import (
 	"time"
 
+	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
@@ -20,6 +21,11 @@ type Node struct {
 	BackoffMax     time.Duration `json:"backoffMax"`     // between restarts of a container
 	CPUs           int           `json:"cpus"`
 	MemoryBytes    int64         `json:"memoryBytes"`
+	DNS            DNS           `json:"dns"`
+	Resolv         hostfile.File `json:"resolv"` // the node's own resolv.conf
+	Hosts          hostfile.File `json:"hosts"`  // the node's own /etc/hosts
+	// RecursiveReadOnly says that the runtime can make mounts read-only all the way down.
+	RecursiveReadOnly bool `json:"recursiveReadOnly"`
 }
 
 // Env is what a plan is a function of, besides the pod.
@@ -105,7 +111,12 @@ func (p *Pod) sync(env *Env, w *waits) {
 	}
 	p.removeStrays(env, w)
 	p.releaseUnwanted(env)
-	p.syncContainers(env, w)
+	if p.evict(env) {
+		return
+	}
+	if p.syncVolumes(env, w) {
+		p.syncContainers(env, w)
+	}
 	p.trim(env, w)
 }
 
@@ -126,7 +137,7 @@ func (p *Pod) renewSandbox(env *Env, w *waits) {
 		return
 	}
 	p.holdName(env)
-	if env.NameTaken || env.DirTaken {
+	if env.NameTaken || env.DirTaken || !p.nameable(env) {
 		return
 	}
 	var attempt uint32
@@ -135,6 +146,7 @@ func (p *Pod) renewSandbox(env *Env, w *waits) {
 	}
 	p.Attempt = attempt
 	p.LogDirs, p.Dir = nil, false // whoever removed the sandbox may have removed them as well
+	p.Storage.renew()
 	p.Op = env.Out.Ask(p.Key(), "", env.Node.RuntimeTimeout, &runtimeapi.RunPodSandboxRequest{
 		Config: p.sandboxConfig(env.Node, attempt),
 	})
@@ -195,11 +207,12 @@ func (p *Pod) terminate(env *Env, w *waits) {
 func (p *Pod) finish(env *Env, w *waits) {
 	if p.live() || !p.sandboxesDown() {
 		p.Stage = Terminating // an operation of unknown outcome has taken effect after all
+		p.Storage.Release = 0
 		return
 	}
 	p.inspect(env, w)
 	if !p.Gone {
-		if p.settled() {
+		if p.settled() && !p.holdOff("", w) && !p.releaseVolumes(env) {
 			p.trim(env, w)
 		}
 		return
@@ -210,7 +223,7 @@ func (p *Pod) finish(env *Env, w *waits) {
 	for i := range p.Containers {
 		p.remove(&p.Containers[i], env, w)
 	}
-	if len(p.Containers) > 0 || p.removeDirs(env) {
+	if len(p.Containers) > 0 || p.releaseVolumes(env) || p.removeDirs(env) {
 		return
 	}
 	for i := range p.Sandboxes {

@@ -77,6 +77,7 @@ type Pod struct {
 	LogDirs   []string `json:"logDirs,omitempty"`   // containers whose log directory was made
 	LogsGone  bool     `json:"logsGone,omitempty"`  // the log directory was removed
 	DirGone   bool     `json:"dirGone,omitempty"`   // the pod's directory was removed
+	Storage   Storage  `json:"storage"`             // volumes, sub-paths and /etc/hosts
 	Needs     []Need   `json:"needs,omitempty"`     // images that containers wait for
 	Forgotten bool     `json:"forgotten,omitempty"` // nothing is left of it
 
@@ -137,6 +138,7 @@ func (p *Pod) Want(spec *v1.Pod, now time.Time) {
 		p.Next = spec
 	default:
 		p.Spec = spec
+		p.Storage.Set.Recheck()
 	}
 }
 

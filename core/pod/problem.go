@@ -68,13 +68,17 @@ func (p *Pod) failed(container, call string, err *world.Error, now time.Time) *P
 var reasons = map[string]string{
 	"RunPodSandbox":   "ContainerCreating", // as the kubelet, which tells by an event
 	"MakeDir":         "CreateContainerError",
+	"BindSubPath":     "CreateContainerConfigError",
+	"WriteFile":       "CreateContainerConfigError", // /etc/hosts
 	"CreateContainer": "CreateContainerError",
 	"StartContainer":  "RunContainerError",
 }
 
 // steps is the order of the operations that make a container: what was wrong with an earlier one
 // no longer matters when a later one has succeeded.
-var steps = map[string]int{"MakeDir": 1, "CreateContainer": 2, "StartContainer": 3}
+var steps = map[string]int{
+	"MakeDir": 1, "BindSubPath": 1, "WriteFile": 1, "CreateContainer": 2, "StartContainer": 3,
+}
 
 // solved records that an operation has succeeded.
 func (p *Pod) solved(container, call string) {

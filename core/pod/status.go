@@ -41,6 +41,9 @@ func (p *Pod) completed() bool {
 
 // succeeded says whether every container that counts has ended well.
 func (p *Pod) succeeded() bool {
+	if p.Kill.Reason == reasonEvicted {
+		return false
+	}
 	for i := range p.Spec.Spec.Containers {
 		c := p.newest(p.Spec.Spec.Containers[i].Name)
 		if c == nil || !c.ended() || c.ExitCode != 0 {
@@ -153,7 +156,7 @@ func (p *Pod) containersReady() bool {
 // API is the pod as the API shows it. Only what has been observed is claimed: before this agent
 // has listed the runtime, and learnt how what has exited did so, the phase is Unknown, "the state
 // of the pod could not be obtained".
-func (p *Pod) API(runtimeName string) *v1.Pod {
+func (p *Pod) API(runtimeName string, node *Node) *v1.Pod {
 	if p.Spec == nil {
 		return nil
 	}
@@ -166,6 +169,10 @@ func (p *Pod) API(runtimeName string) *v1.Pod {
 	if !p.Known {
 		pod.Status.Phase = v1.PodUnknown
 		return pod
+	}
+	if p.Kill.Reason == reasonEvicted {
+		pod.Status.Reason = reasonEvicted
+		pod.Status.Message = p.Storage.Set.OverMessage(&p.Spec.Spec)
 	}
 	start := metav1.NewTime(p.Seen)
 	pod.Status.Phase, pod.Status.StartTime = p.Phase, &start
@@ -188,6 +195,7 @@ func (p *Pod) API(runtimeName string) *v1.Pod {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
 			p.containerStatus(&p.Spec.Spec.Containers[i], App, runtimeName))
 	}
+	p.showMounts(&pod.Status, node)
 	return pod
 }
 
@@ -270,6 +278,8 @@ func (p *Pod) waiting(name string, role Role) *v1.ContainerStateWaiting {
 	waiting := &v1.ContainerStateWaiting{Reason: "ContainerCreating"}
 	if pr := p.problem(""); pr != nil {
 		waiting.Message = pr.Message
+	} else if why := p.Storage.Set.Problem(); why != "" {
+		waiting.Message = why
 	} else if p.NameWait {
 		waiting.Message = "another pod of the same namespace and name has not ended yet"
 	}

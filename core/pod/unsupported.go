@@ -18,12 +18,13 @@ func Unsupported(pod *v1.Pod) []string {
 		}
 	}
 	spec := &pod.Spec
-	add(len(spec.Volumes) > 0, "spec.volumes")
+	for i := range spec.Volumes {
+		source := unsupportedVolume(&spec.Volumes[i])
+		add(source != "", "spec.volumes[%d]%s", i, source)
+	}
 	add(spec.RuntimeClassName != nil, "spec.runtimeClassName")
 	add(len(spec.EphemeralContainers) > 0, "spec.ephemeralContainers")
 	add(len(spec.ResourceClaims) > 0, "spec.resourceClaims")
-	add(len(spec.HostAliases) > 0, "spec.hostAliases")
-	add(spec.DNSConfig != nil, "spec.dnsConfig")
 	add(spec.HostUsers != nil && !*spec.HostUsers, "spec.hostUsers")
 	add(spec.ActiveDeadlineSeconds != nil, "spec.activeDeadlineSeconds")
 	add(spec.Resources != nil, "spec.resources")
@@ -63,7 +64,6 @@ func unsupportedIn(c *v1.Container, spec *v1.PodSpec) []string {
 		source := unsupportedSource(&c.Env[i], c, spec)
 		add(source != "", fmt.Sprintf("env[%d].valueFrom.%s", i, source))
 	}
-	add(len(c.VolumeMounts) > 0, "volumeMounts")
 	add(len(c.VolumeDevices) > 0, "volumeDevices")
 	add(c.LivenessProbe != nil, "livenessProbe")
 	add(c.ReadinessProbe != nil, "readinessProbe")
@@ -77,6 +77,22 @@ func unsupportedIn(c *v1.Container, spec *v1.PodSpec) []string {
 	add(e.RunAsGroup != nil && e.RunAsUser == nil, "securityContext.runAsGroup without runAsUser")
 	add(len(c.RestartPolicyRules) > 0, "restartPolicyRules")
 	return found
+}
+
+// unsupportedVolume is what of a volume cannot be had; empty if there is no such thing.
+func unsupportedVolume(v *v1.Volume) string {
+	switch {
+	case v.HostPath != nil, v.EmptyDir != nil, v.DownwardAPI != nil:
+		return ""
+	case v.Projected == nil:
+		return " (" + v.Name + ")"
+	}
+	for i, source := range v.Projected.Sources {
+		if source.DownwardAPI == nil {
+			return fmt.Sprintf(".projected.sources[%d]", i)
+		}
+	}
+	return ""
 }
 
 // unsupportedSource is what a variable cannot be taken from; empty if there is no such thing.
