@@ -72,7 +72,7 @@ type finding struct {
 func oracles() []oracle {
 	return []oracle{
 		&oneRun{}, &initOrder{}, &policy{}, &backoff{}, &terminal{}, &counts{}, &grace{},
-		&fullNames{}, &sidecars{}, &undisturbed{}, &readiness{}, &directories{}, &progress{},
+		&fullNames{}, &sidecars{}, &undisturbed{}, &readiness{}, &directories{}, &volumes{}, &progress{},
 	}
 }
 

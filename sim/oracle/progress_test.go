@@ -163,7 +163,7 @@ func TestCatalogue(t *testing.T) {
 		}
 		seen[e.Name] = true
 	}
-	if len(seen) != 13 {
+	if len(seen) != 14 {
 		t.Errorf("%d oracles", len(seen))
 	}
 }
