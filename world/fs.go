@@ -109,24 +109,28 @@ type MakeFile struct {
 }
 
 // WriteDir makes the content of a directory what it says, in one instant for whoever reads
-// through it: files are links into a hidden directory, and replacing one link replaces all, as
-// the kubelet's atomic writer does. What is there with the same content is left alone. The
-// directory and its parents are made. Answered by Done.
+// through it: files are links into a hidden directory, and replacing one link, "..data", replaces
+// all, as the kubelet's atomic writer does. What is there with the same content is left alone.
+// Nothing but directories and links that an earlier WriteDir made is removed; anything else with
+// the name of a file is KindExists. The directory and its parents are made. Answered by Done.
 type WriteDir struct {
 	Path  string    `json:"path"`
 	Files []DirFile `json:"files"`
-	GID   *int64    `json:"gid,omitempty"` // group of the files; they are readable by it then
+	// GID is the group of everything in it, as of a ShareWithGroup that is read only.
+	GID *int64 `json:"gid,omitempty"`
 }
 
 // DirFile is one file of a WriteDir.
 type DirFile struct {
-	Path string `json:"path"` // relative to the directory, may have slashes, never ".."
+	// Path is relative to the directory. It may have slashes; KindInvalid if it has "..", begins
+	// with ".." (these names are hidden), or is that of another file or of a directory of one.
+	Path string `json:"path"`
 	Data []byte `json:"data,omitempty"`
 	Mode uint32 `json:"mode"` // permission bits
 }
 
-// Rename gives a file another name in the same file system, replacing what has it. Answered by
-// Done.
+// Rename gives a file or a link another name in the same file system, replacing a file or a link
+// that has it. Answered by Done.
 type Rename struct {
 	From string `json:"from"`
 	To   string `json:"to"`
@@ -164,8 +168,10 @@ type Compress struct {
 }
 
 // ShareWithGroup gives a tree to a group, so that its members can read and, unless it is read
-// only, write everything in it, and own what is made in it (set-group-ID). Links are not
-// followed. Answered by Done.
+// only, write everything in it, and own what is made in it (set-group-ID). Modes gain 0660, or
+// 0440 if it is read only, and directories 02110 as well; they lose nothing. The root comes last,
+// so that OnRootMismatch finds what an earlier one has not finished. Links are not followed, and
+// other mounts not entered. Answered by Done.
 type ShareWithGroup struct {
 	Path     string `json:"path"`
 	GID      int64  `json:"gid"`
@@ -174,8 +180,8 @@ type ShareWithGroup struct {
 	OnRootMismatch bool `json:"onRootMismatch,omitempty"`
 }
 
-// MountMemory mounts a file system in memory; a path that one is mounted at already is success.
-// The directory is made. Answered by Done.
+// MountMemory mounts a file system in memory; a path that one is mounted at already is success,
+// and one that something else is mounted at is KindExists. The directory is made. Answered by Done.
 type MountMemory struct {
 	Path      string `json:"path"`
 	BytesMax  int64  `json:"bytesMax"`            // zero: the kernel's default
@@ -190,9 +196,10 @@ type Unmount struct {
 }
 
 // BindSubPath mounts what is at a path within a volume at Target, making both where they are
-// missing (the source as a directory), and never leaves the volume: a link on the way, or a name
-// that leads out of it, is KindInvalid. What is mounted there already is success. Answered by
-// Done.
+// missing (the source as a directory). Links within the volume are followed, as the keys of a
+// ConfigMap are links; one that leads nowhere or out of the volume, an absolute one included, is
+// KindInvalid, as is a SubPath that is absolute or has "..". If the same is mounted there already,
+// that is success; what else is mounted there is replaced. Answered by Done.
 type BindSubPath struct {
 	Root    string `json:"root"`    // of the volume
 	SubPath string `json:"subPath"` // relative to it
@@ -200,8 +207,8 @@ type BindSubPath struct {
 	Mode    uint32 `json:"mode"` // permission bits of directories that are made in the volume
 }
 
-// MeasureTree adds up what a tree uses, without following links or crossing into another mount
-// that is below its root. Answered by TreeMeasured.
+// MeasureTree adds up what a tree uses, its root included, without following links. What is
+// mounted below its root does not count. Answered by TreeMeasured.
 type MeasureTree struct {
 	Path string `json:"path"`
 }

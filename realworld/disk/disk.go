@@ -3,14 +3,16 @@
 // The contract: Do never blocks; every effect but Watch is answered exactly once. A call that
 // hangs in the kernel, as on a dead network file system, is answered when it returns, and keeps
 // its place in the loop's lane until then. Errors are mapped from errno; a kind that denies any
-// effect is never given once something has been changed.
+// effect is never given once something has been changed, empty directories on the way aside.
 //
-// Start reading at Port, then read.go, write.go, remove.go and watch.go.
+// Start reading at Port, then read.go and write.go. What pods may tamper with while it is looked
+// at is in remove.go, walk.go and bind.go; the kubelet's atomic writer in writedir.go.
 package disk
 
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 
 	"seedlet.dev/realworld/clock"
@@ -75,26 +77,64 @@ func carryOut(ctx context.Context, request any) (any, *world.Error) {
 	if ctx.Err() != nil {
 		return nil, world.Errorf(world.KindCanceled, op, "not begun before its deadline")
 	}
-	var body any = &world.Done{}
-	var err error
-	switch m := request.(type) {
-	case *world.ReadFiles:
-		body, err = readFiles(m)
-	case *world.ListDir:
-		body, err = listDir(m.Path)
-	case *world.MakeDir:
-		err = makeDir(m)
-	case *world.WriteFile:
-		err = writeFile(m)
-	case *world.RemoveTree:
-		err = removeTree(ctx, m.Path)
-	default:
-		panic(fmt.Sprintf("disk: cannot carry out %T", request))
+	body, err := answer(ctx, request)
+	if body == nil && err == nil {
+		body, err = &world.Done{}, change(ctx, request)
 	}
 	if err != nil {
 		return nil, mapped(op, err)
 	}
 	return body, nil
+}
+
+// answer carries out an effect that only looks. It returns nothing for any other.
+func answer(ctx context.Context, request any) (any, error) {
+	switch m := request.(type) {
+	case *world.ReadFiles:
+		return readFiles(m)
+	case *world.ListDir:
+		return listDir(m.Path)
+	case *world.ReadTail:
+		return readTail(m)
+	case *world.StatPath:
+		return statPath(m.Path)
+	case *world.ReadLinks:
+		return readLinks(m.Path)
+	case *world.MeasureTree:
+		return measureTree(ctx, m.Path)
+	}
+	return nil, nil
+}
+
+// change carries out an effect that changes something.
+func change(ctx context.Context, request any) error {
+	switch m := request.(type) {
+	case *world.MakeDir:
+		return makeDir(m)
+	case *world.MakeFile:
+		return makeFile(m)
+	case *world.MakeLink:
+		return makeLink(m)
+	case *world.WriteFile:
+		return writeFile(m)
+	case *world.WriteDir:
+		return writeDir(ctx, m)
+	case *world.Rename:
+		return os.Rename(m.From, m.To)
+	case *world.Compress:
+		return compress(ctx, m.Path)
+	case *world.RemoveTree:
+		return removeTree(ctx, m.Path)
+	case *world.ShareWithGroup:
+		return shareWithGroup(ctx, m)
+	case *world.MountMemory:
+		return mountMemory(m)
+	case *world.BindSubPath:
+		return bindSubPath(m)
+	case *world.Unmount:
+		return unmount(m.Path)
+	}
+	panic(fmt.Sprintf("disk: cannot carry out %T", request))
 }
 
 // Close stops watching and waits for what is going on. Do must not be called any more.

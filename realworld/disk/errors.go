@@ -30,7 +30,8 @@ func kindOf(err error) world.ErrorKind {
 		return world.KindNotFound
 	case syscall.EEXIST:
 		return world.KindExists
-	case syscall.ENOTDIR, syscall.EISDIR, syscall.EINVAL, syscall.ENAMETOOLONG, syscall.ELOOP:
+	case syscall.ENOTDIR, syscall.EISDIR, syscall.EINVAL, syscall.ENAMETOOLONG, syscall.ELOOP,
+		syscall.EXDEV:
 		return world.KindInvalid
 	case syscall.EACCES, syscall.EPERM, syscall.EROFS:
 		return world.KindRefused

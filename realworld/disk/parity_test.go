@@ -1,10 +1,12 @@
 package disk_test
 
 import (
+	"syscall"
 	"testing"
 
 	"seedlet.dev/realworld/disk"
 	"seedlet.dev/realworld/porttest"
+	"seedlet.dev/world"
 	"seedlet.dev/world/parity"
 )
 
@@ -15,6 +17,24 @@ type folder struct {
 }
 
 func (f folder) Dir() string { return f.dir }
+
+func (f folder) Perms(path string) (mode uint32, gid int64) {
+	var stat syscall.Stat_t
+	if err := syscall.Lstat(path, &stat); err != nil {
+		return 0, -1
+	}
+	return stat.Mode & 0o2777, int64(stat.Gid)
+}
+
+func (f folder) Put(path string, kind world.PathKind) {
+	mode := uint32(syscall.S_IFIFO)
+	if kind == world.PathSocket {
+		mode = syscall.S_IFSOCK
+	}
+	if err := syscall.Mknod(path, mode|0o644, 0); err != nil {
+		panic(err)
+	}
+}
 
 func TestParity(t *testing.T) {
 	w := porttest.New()

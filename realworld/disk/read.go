@@ -109,9 +109,13 @@ func listDir(path string) (*world.DirListed, error) {
 		if err != nil {
 			return nil, err
 		}
-		answer.Entries = append(answer.Entries, world.DirEntry{
+		listed := world.DirEntry{
 			Name: entry.Name(), Directory: entry.IsDir(), ModTime: info.ModTime().UTC(),
-		})
+		}
+		if info.Mode().IsRegular() {
+			listed.Size = info.Size()
+		}
+		answer.Entries = append(answer.Entries, listed)
 	}
 	return answer, nil
 }

@@ -153,17 +153,24 @@ func (r *remover) empty(parent *os.File, name string, depth int) error {
 // openBelow opens a directory by its name in another. It fails for a link, and for a mount that
 // was made after refuseMounts has looked.
 func openBelow(parent *os.File, name string) (*os.File, error) {
+	dir, err := openIn(parent, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if errors.Is(err, unix.EXDEV) {
+		return nil, world.Errorf(world.KindRefused, "", "something is mounted at %s",
+			filepath.Join(parent.Name(), name))
+	}
+	return dir, err
+}
+
+// openIn opens a name in a directory. It follows no link and enters no other mount (EXDEV).
+func openIn(parent *os.File, name string, flags int) (*os.File, error) {
 	path := filepath.Join(parent.Name(), name)
-	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat2(int(parent.Fd()), name, &unix.OpenHow{
-		Flags:   flags,
+		Flags:   uint64(flags),
 		Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH,
 	})
 	if errors.Is(err, unix.ENOSYS) { // before Linux 5.6: refuseMounts has to be enough
 		fd, err = unix.Openat(int(parent.Fd()), name, flags, 0)
-	}
-	if errors.Is(err, unix.EXDEV) {
-		return nil, world.Errorf(world.KindRefused, "", "something is mounted at %s", path)
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}

@@ -29,6 +29,26 @@ func makeDir(m *world.MakeDir) error {
 	return nil
 }
 
+// makeFile makes an empty file with the mode that was asked for, whatever the umask; one that
+// exists is left as it is.
+func makeFile(m *world.MakeFile) error {
+	mode := fs.FileMode(m.Mode).Perm()
+	f, err := os.OpenFile(m.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		if info, err := os.Stat(m.Path); err != nil || !info.Mode().IsRegular() {
+			return world.Errorf(world.KindExists, "", "%s exists and is no file", m.Path)
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Chmod(mode), f.Close()); err != nil {
+		return halfway(err)
+	}
+	return nil
+}
+
 // writeFile replaces a file in the one way that is atomic for readers and for the disk: a new
 // file beside it, forced to the disk, renamed over it, and the directory forced to the disk too.
 // The new file's name begins with a dot, so that no reader of a configuration directory takes

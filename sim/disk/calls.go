@@ -13,7 +13,7 @@ import (
 // The calls that change names and files.
 
 func (d *Disk) makeDir(call *wire.Call, req *world.MakeDir) {
-	if d.spaceless(req.Path) && d.at(req.Path) == nil {
+	if d.spaceless(req.Path, 0) && d.at(req.Path) == nil {
 		call.Fail(noSpace(call.Name, req.Path))
 		return
 	}
@@ -31,11 +31,14 @@ func (d *Disk) makeDir(call *wire.Call, req *world.MakeDir) {
 // makeFile leaves what is there alone, and does not force what it makes to the disk.
 func (d *Disk) makeFile(call *wire.Call, req *world.MakeFile) {
 	at, err := d.look(call.Name, req.Path, true)
+	if err == nil && at.node == nil {
+		at, err = d.look(call.Name, req.Path, false)
+	}
 	switch {
 	case err != nil:
 	case at.node != nil && at.node.kind != world.PathFile:
 		err = world.Errorf(world.KindExists, call.Name, "%s exists and is no file", req.Path)
-	case at.node == nil && d.spaceless(at.path):
+	case at.node == nil && d.spaceless(at.path, 0):
 		err = noSpace(call.Name, req.Path)
 	case at.node == nil:
 		d.change(at, newFile(nil, req.Mode, d.now()))
@@ -46,16 +49,16 @@ func (d *Disk) makeFile(call *wire.Call, req *world.MakeFile) {
 
 // makeLink puts a link in the place of a link, or of nothing.
 func (d *Disk) makeLink(call *wire.Call, req *world.MakeLink) {
-	if d.spaceless(req.Path) {
-		call.Fail(noSpace(call.Name, req.Path))
-		return
-	}
-	if _, err := d.mkdirAll(call.Name, path.Dir(path.Clean(req.Path)), 0o755); err != nil {
-		call.Fail(err)
-		return
-	}
 	at, err := d.look(call.Name, req.Path, false)
+	full := d.spaceless(req.Path, 0)
+	if err.Has(world.KindNotFound) && !full {
+		if _, err = d.mkdirAll(call.Name, path.Dir(path.Clean(req.Path)), 0o755); err == nil {
+			at, err = d.look(call.Name, req.Path, false)
+		}
+	}
 	switch {
+	case full:
+		err = noSpace(call.Name, req.Path)
 	case err != nil:
 	case req.Target == "":
 		err = world.Errorf(world.KindInvalid, call.Name, "a link to nothing")
@@ -73,7 +76,7 @@ func (d *Disk) writeFile(call *wire.Call, req *world.WriteFile) {
 	at, err := d.look(call.Name, req.Path, false)
 	switch {
 	case err != nil:
-	case d.spaceless(at.path):
+	case d.spaceless(at.path, int64(len(req.Data))):
 		err = noSpace(call.Name, req.Path)
 	default:
 		err = replaceable(call.Name, at)
@@ -112,7 +115,7 @@ func (d *Disk) rename(call *wire.Call, req *world.Rename) {
 		d.end(call, nil)
 		return
 	case from.nameIn != to.nameIn:
-		err = world.Errorf(world.KindInternal, call.Name, "%s: invalid cross-device link", req.To)
+		err = world.Errorf(world.KindInvalid, call.Name, "%s: invalid cross-device link", req.To)
 	case from.isMountpoint():
 		err = world.Errorf(world.KindInternal, call.Name, "%s: device or resource busy", req.From)
 	case from.node.isDir() && within(to.path, from.path):
@@ -130,7 +133,11 @@ func (d *Disk) rename(call *wire.Call, req *world.Rename) {
 	d.end(call, err)
 }
 
-// compress makes the compressed file first and removes the other a little later.
+// halfMade ends the name of a file that Compress has not finished.
+const halfMade = ".tmp"
+
+// compress works under another name, which the truth log does not know of; then the compressed
+// file is there, and a little later the other one goes.
 func (d *Disk) compress(call *wire.Call, req *world.Compress) {
 	from, err := d.look(call.Name, req.Path, false)
 	to, toErr := d.look(call.Name, req.Path+".gz", false)
@@ -146,7 +153,7 @@ func (d *Disk) compress(call *wire.Call, req *world.Compress) {
 		return
 	case from.node.kind != world.PathFile:
 		err = world.Errorf(world.KindInvalid, call.Name, "%s is no regular file", req.Path)
-	case d.spaceless(to.path):
+	case d.spaceless(to.path, 0):
 		err = noSpace(call.Name, req.Path)
 	default:
 		err = replaceable(call.Name, to)
@@ -155,19 +162,29 @@ func (d *Disk) compress(call *wire.Call, req *world.Compress) {
 		call.Fail(err)
 		return
 	}
+	half := to
+	half.path, half.name = to.path+halfMade, to.name+halfMade
+	d.change(half, newFile(nil, from.node.mode, d.now()))
 	d.later(call, func() {
-		d.change(to, from.node.compressed(d))
+		if d.at(from.path) != from.node || d.at(half.path) == nil {
+			call.Fail(halfway(call.Name, from.path))
+			return
+		}
+		d.change(half, from.node.compressed(d))
+		d.move(half, to)
 		d.sync()
 		d.written(to.path)
-		d.later(call, func() {
-			if d.at(from.path) == from.node {
-				d.change(from, nil)
-				d.tell(truth.PathRemoved, from.path, "")
-				d.notify(from.path)
-			}
-			call.Reply(&world.Done{})
-		})
+		d.later(call, func() { d.removeCompressed(call, from) })
 	})
+}
+
+func (d *Disk) removeCompressed(call *wire.Call, from place) {
+	if d.at(from.path) == from.node {
+		d.change(from, nil)
+		d.tell(truth.PathRemoved, from.path, "")
+		d.notify(from.path)
+	}
+	call.Reply(&world.Done{})
 }
 
 // compressed is the file with the content of another, compressed. Of one that is not known from

@@ -4,7 +4,7 @@
 // Contract: the content outlives the agent; the watches and the work in flight, which are the
 // agent's own, die with it, so that a tree may be left half removed. What takes effect is written
 // to the truth log at that instant. Modes and groups are kept but keep nobody out; a file has one
-// name; mounts in memory have no end, and nothing keeps one from being unmounted.
+// name; nothing keeps a mount from being unmounted.
 //
 // Start reading at serve; then tree.go for what is there now, mount.go for what hides it, and
 // journal.go for what a power cut would leave of it. hand.go and file.go are for all others who

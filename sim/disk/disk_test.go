@@ -66,6 +66,16 @@ func (w *simWorld) Tell(body any)                     { w.disk.Do(world.Effect{B
 func (w *simWorld) Now() time.Time                    { return w.agenda.Now() }
 func (w *simWorld) Dir() string                       { return "/parity" }
 
+func (w *simWorld) Perms(p string) (mode uint32, gid int64) {
+	at, err := w.disk.look("Perms", p, false)
+	if err != nil || at.node == nil {
+		return 0, -1
+	}
+	return at.node.mode, at.node.gid
+}
+
+func (w *simWorld) Put(p string, kind world.PathKind) { w.disk.Place(p, kind) }
+
 func (w *simWorld) Sleep(d time.Duration) {
 	awake := false
 	w.agenda.After(d, func() { awake = true })

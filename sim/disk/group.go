@@ -16,6 +16,8 @@ func (d *Disk) shareWithGroup(call *wire.Call, req *world.ShareWithGroup) {
 	case err != nil:
 	case at.node == nil:
 		err = notFound(call.Name, req.Path)
+	case at.node.kind == kindLink:
+		err = world.Errorf(world.KindInvalid, call.Name, "%s is a link", req.Path)
 	case req.OnRootMismatch && at.node.mode == at.node.sharedMode(req.ReadOnly) &&
 		at.node.gid == req.GID:
 		d.end(call, nil)
@@ -27,28 +29,36 @@ func (d *Disk) shareWithGroup(call *wire.Call, req *world.ShareWithGroup) {
 	}
 	if n := len(at.node.entries); n > 0 {
 		for _, e := range at.node.entries[:call.Draw()%uint64(n+1)] {
-			d.share(e.node, req)
+			if e.node.hidden == 0 {
+				d.share(e.node, req.GID, req.ReadOnly)
+			}
 		}
 	}
 	d.later(call, func() {
-		d.share(at.node, req)
+		d.share(at.node, req.GID, req.ReadOnly)
 		d.end(call, nil)
 	})
 }
 
 // share goes through a tree, what is in a directory first. It does not look below mounts.
-func (d *Disk) share(n *node, req *world.ShareWithGroup) {
+func (d *Disk) share(n *node, gid int64, readOnly bool) {
 	for _, e := range n.entries {
 		if e.node.hidden == 0 {
-			d.share(e.node, req)
+			d.share(e.node, gid, readOnly)
 		}
 	}
-	if n.kind == kindLink {
-		return
-	}
+	d.shareNode(n, gid, readOnly)
+}
+
+func (d *Disk) shareNode(n *node, gid int64, readOnly bool) {
 	to := n.content
-	to.mode, to.gid = n.sharedMode(req.ReadOnly), req.GID
-	d.alter(n, to)
+	to.gid = gid
+	if n.kind != kindLink {
+		to.mode = n.sharedMode(readOnly)
+	}
+	if to.mode != n.mode || to.gid != n.gid {
+		d.alter(n, to)
+	}
 }
 
 func (n *node) sharedMode(readOnly bool) uint32 {

@@ -17,7 +17,10 @@ type mount struct {
 	in     *mount // what is hidden is hidden in this mount only; nil for the disk itself
 	on     *node
 	root   *node
+	bound  bool
 	memory bool // lost when the power goes, and not full when the disk is
+
+	bytesMax int64 // of a mount of memory itself; zero: no end
 }
 
 // top is what is seen in the place of a node, and the mount that it is in.
@@ -34,8 +37,8 @@ func (d *Disk) top(n *node, in *mount) (*node, *mount) {
 }
 
 // mountOver hides what is at a place.
-func (d *Disk) mountOver(at place, root *node, memory bool) {
-	m := &mount{path: at.path, in: at.nodeIn, on: at.node, root: root, memory: memory}
+func (d *Disk) mountOver(at place, m *mount) {
+	m.path, m.in, m.on = at.path, at.nodeIn, at.node
 	m.on.hidden++
 	d.mounts = append(d.mounts, m)
 	d.tell(truth.Mounted, m.path, "")
@@ -72,17 +75,27 @@ func within(p, other string) bool {
 		strings.HasPrefix(p, other) && p[len(other)] == '/'
 }
 
-// spaceless reports whether there is no space at a path.
-func (d *Disk) spaceless(p string) bool {
-	if !d.full {
-		return false
-	}
+// spaceless reports whether there is no space at a path for a file of so many bytes.
+func (d *Disk) spaceless(p string, bytes int64) bool {
 	for _, m := range slices.Backward(d.mounts) {
+		if within(path.Clean(p), m.path) && m.memory {
+			return m.bytesMax > 0 && m.root.used()+bytes > m.bytesMax
+		}
 		if within(path.Clean(p), m.path) {
-			return !m.memory
+			break
 		}
 	}
-	return true
+	return d.full
+}
+
+// used is what the files of a tree take.
+func (n *node) used() (bytes int64) {
+	n.catchUp()
+	bytes = (n.size + blockSize - 1) / blockSize * blockSize
+	for _, e := range n.entries {
+		bytes += e.node.used()
+	}
+	return bytes
 }
 
 // mountMemory makes the directory first and mounts a little later: an agent that dies in between
@@ -99,7 +112,11 @@ func (d *Disk) mountMemory(call *wire.Call, req *world.MountMemory) {
 			call.Fail(halfway(call.Name, req.Path))
 			return
 		case !at.isMountpoint():
-			d.mountOver(at, newDir(req.Mode, d.now()), true)
+			d.mountOver(at, &mount{root: newDir(req.Mode, d.now()), memory: true,
+				bytesMax: req.BytesMax})
+		case at.nodeIn.bound:
+			call.Fail(world.Errorf(world.KindExists, call.Name, "%s is a mount already", at.path))
+			return
 		}
 		call.Reply(&world.Done{})
 	})
@@ -109,7 +126,7 @@ func (d *Disk) makeMountpoint(op, p string) *world.Error {
 	if path.Clean(p) == "/" {
 		return world.Errorf(world.KindRefused, op, "nothing is mounted at /")
 	}
-	if d.spaceless(p) && d.at(p) == nil {
+	if d.spaceless(p, 0) && d.at(p) == nil {
 		return noSpace(op, p)
 	}
 	made, err := d.mkdirAll(op, p, 0o755)
@@ -140,88 +157,4 @@ func (d *Disk) unmountAll(call *wire.Call, req *world.Unmount) {
 		}
 		call.Reply(&world.Done{})
 	})
-}
-
-// bindSubPath makes what is missing first and mounts a little later.
-func (d *Disk) bindSubPath(call *wire.Call, req *world.BindSubPath) {
-	source, err := d.sourceOf(call.Name, req)
-	if err == nil {
-		err = d.makeTarget(call.Name, req.Target, source.node.isDir())
-	}
-	if err != nil {
-		call.Fail(err)
-		return
-	}
-	d.later(call, func() {
-		source, err := d.sourceOf(call.Name, req)
-		at, lost := d.look(call.Name, req.Target, true)
-		if err != nil || lost != nil || at.node == nil {
-			call.Fail(halfway(call.Name, req.Target))
-			return
-		}
-		if at.isMountpoint() && at.node != source.node {
-			for d.unmount(at.path) { // of an earlier volume
-			}
-			at, _ = d.look(call.Name, req.Target, true)
-		}
-		if !at.isMountpoint() {
-			d.mountOver(at, source.node, source.nodeIn != nil && source.nodeIn.memory)
-		}
-		call.Reply(&world.Done{})
-	})
-}
-
-// sourceOf goes to what a volume has at a sub-path, making directories that are missing. It does
-// not follow links.
-func (d *Disk) sourceOf(op string, req *world.BindSubPath) (place, *world.Error) {
-	at, err := d.look(op, req.Root, true)
-	switch {
-	case err != nil:
-		return at, err
-	case at.node == nil:
-		return at, notFound(op, req.Root)
-	case path.IsAbs(req.SubPath), slices.Contains(strings.Split(req.SubPath, "/"), ".."):
-		return at, world.Errorf(world.KindInvalid, op, "%q leads out of the volume", req.SubPath)
-	}
-	for name := range strings.SplitSeq(path.Clean(req.SubPath), "/") {
-		p := path.Join(at.path, name)
-		if at, err = d.look(op, p, false); err != nil {
-			return at, err
-		}
-		if at.node == nil && d.spaceless(p) {
-			return at, noSpace(op, p)
-		}
-		if at.node == nil {
-			d.change(at, newDir(req.Mode, d.now()))
-			at.node = at.dir.child(at.name)
-			d.made(p)
-		}
-		if at.node.kind == kindLink {
-			return at, world.Errorf(world.KindInvalid, op, "%s is a link", p)
-		}
-	}
-	return at, nil
-}
-
-// makeTarget makes something of the same kind as the source where it is to be seen.
-func (d *Disk) makeTarget(op, p string, dir bool) *world.Error {
-	if dir {
-		return d.makeMountpoint(op, p)
-	}
-	if err := d.makeMountpoint(op, path.Dir(path.Clean(p))); err != nil {
-		return err
-	}
-	at, err := d.look(op, p, true)
-	switch {
-	case err != nil:
-		return err
-	case at.node == nil && d.spaceless(p):
-		return noSpace(op, p)
-	case at.node == nil:
-		d.change(at, newFile(nil, 0o644, d.now()))
-		d.written(at.path)
-	case at.node.isDir():
-		return world.Errorf(world.KindInvalid, op, "%s is a directory", p)
-	}
-	return nil
 }

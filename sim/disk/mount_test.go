@@ -76,7 +76,7 @@ func TestBindMountIsItsSource(t *testing.T) {
 	}
 	w.disk.Write("/sub/0/file", []byte("x"))
 	w.wantFile(t, "/v/a/b/file", "x")
-	w.fails(t, &world.Rename{From: "/sub/0/file", To: "/v/file"}, world.KindInternal)
+	w.fails(t, &world.Rename{From: "/sub/0/file", To: "/v/file"}, world.KindInvalid)
 	w.do(t, &world.RemoveTree{Path: "/v"})
 	w.wantFile(t, "/sub/0/file", "x")
 	w.do(t, &world.Unmount{Path: "/sub"})
@@ -219,7 +219,8 @@ func TestADeadAgentLeavesWorkHalfDone(t *testing.T) {
 			t.Fatalf("seed %d: %q, mounts %q", seed, w.disk.Walk(), w.disk.Mounts())
 		}
 	}
-	for _, want := range []string{"logs [log]", "logs [log log.gz]", "file 1 of 3", "file 1 of 4",
+	for _, want := range []string{"logs [log]", "logs [log log.gz.tmp]", "logs [log log.gz]",
+		"logs [log.gz]", "file 1 of 3", "file 1 of 4",
 		"file 2 of 3", "sub true false", "sub true true"} {
 		if !states[want] {
 			t.Errorf("never was %q; there were %v", want, states)

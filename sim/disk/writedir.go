@@ -17,7 +17,8 @@ const dataLink = "..data"
 // writeDir makes the hidden directory first and has the files lead into it a little later.
 func (d *Disk) writeDir(call *wire.Call, req *world.WriteDir) {
 	payload, err := d.payload(call.Name, req)
-	if err == nil && d.spaceless(req.Path) && !d.published(req.Path, payload) {
+	hidden, same := d.published(req.Path, payload)
+	if err == nil && !same && d.spaceless(req.Path, payload.used()) {
 		err = noSpace(call.Name, req.Path)
 	}
 	made := false
@@ -34,34 +35,31 @@ func (d *Disk) writeDir(call *wire.Call, req *world.WriteDir) {
 	if made {
 		d.made(req.Path)
 	}
-	if d.published(req.Path, payload) {
-		d.end(call, nil)
-		return
+	if !same {
+		hidden = d.now().UTC().Format("..2006_01_02_15_04_05.") + fmt.Sprint(call.Draw())
+		at, _ := d.look(call.Name, path.Join(req.Path, hidden), false)
+		d.change(at, payload)
 	}
-	hidden := d.now().UTC().Format("..2006_01_02_15_04_05.") + fmt.Sprint(call.Draw())
-	at, _ := d.look(call.Name, path.Join(req.Path, hidden), false)
-	d.change(at, payload)
 	d.later(call, func() {
 		dir := d.at(req.Path)
-		if dir == nil || dir.child(hidden) != payload || d.namesFree("", req.Path, payload) != nil {
+		if dir == nil || dir.child(hidden) == nil || d.namesFree("", req.Path, payload) != nil {
 			call.Fail(halfway(call.Name, req.Path))
 			return
 		}
-		d.publish(dir, hidden, payload)
-		d.sync()
-		d.written(path.Clean(req.Path))
+		if req.GID != nil {
+			d.shareNode(dir, *req.GID, true)
+		}
+		if d.publish(dir, hidden, payload) {
+			d.sync()
+			d.written(path.Clean(req.Path))
+		}
 		d.end(call, nil)
 	})
 }
 
 // payload is the hidden directory that a WriteDir wants, or why there cannot be one.
 func (d *Disk) payload(op string, req *world.WriteDir) (*node, *world.Error) {
-	gid, readable := int64(0), uint32(0)
-	if req.GID != nil {
-		gid, readable = *req.GID, 0o040
-	}
 	root := newDir(0o755, d.now())
-	root.gid = gid
 	for _, f := range req.Files {
 		names := strings.Split(f.Path, "/")
 		bad := strings.HasPrefix(f.Path, "..")
@@ -71,9 +69,7 @@ func (d *Disk) payload(op string, req *world.WriteDir) (*node, *world.Error) {
 		dir := root
 		for _, name := range names[:len(names)-1] {
 			if dir.child(name) == nil {
-				below := newDir(0o755, d.now())
-				below.gid = gid
-				dir.put(name, below)
+				dir.put(name, newDir(0o755, d.now()))
 			}
 			dir = dir.child(name)
 			bad = bad || !dir.isDir()
@@ -82,29 +78,22 @@ func (d *Disk) payload(op string, req *world.WriteDir) (*node, *world.Error) {
 		if bad || dir.child(last) != nil {
 			return nil, world.Errorf(world.KindInvalid, op, "%q cannot be a file's path", f.Path)
 		}
-		file := newFile(f.Data, f.Mode|readable, d.now())
-		file.gid = gid
-		dir.put(last, file)
+		dir.put(last, newFile(f.Data, f.Mode, d.now()))
+	}
+	if req.GID != nil {
+		d.share(root, *req.GID, true)
 	}
 	return root, nil
 }
 
-// published reports whether a directory shows a payload already, and nothing that was shown by
-// an earlier one.
-func (d *Disk) published(p string, payload *node) bool {
-	old := d.at(path.Join(p, dataLink))
-	if old == nil || !equal(old, payload) {
-		return false
+// published returns the name of the hidden directory that is shown, and whether it is a payload.
+func (d *Disk) published(p string, payload *node) (hidden string, same bool) {
+	at, _ := d.look("", path.Join(p, dataLink), false)
+	if at.node == nil || at.node.kind != kindLink {
+		return "", false
 	}
-	for _, e := range d.at(p).entries {
-		if _, ok := payload.search(e.name); e.node.leadsToData() && !ok {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(payload.entries, func(e entry) bool {
-		shown := d.at(p).child(e.name)
-		return shown == nil || shown.target != path.Join(dataLink, e.name)
-	})
+	old := at.dir.child(at.node.target)
+	return at.node.target, old != nil && payload != nil && equal(old, payload)
 }
 
 // leadsToData reports whether a node is the link of a file of a WriteDir.
@@ -120,35 +109,43 @@ func equal(a, b *node) bool {
 		})
 }
 
-// namesFree says why the files of a payload cannot be shown: links are replaced, nothing else is.
+// namesFree says why the files of a payload cannot be shown: something else has their names.
 func (d *Disk) namesFree(op, p string, payload *node) *world.Error {
 	dir, err := d.findDir(op, p)
 	if err != nil {
 		return err
 	}
-	for _, e := range payload.entries {
-		if n := dir.child(e.name); n != nil && n.kind != kindLink {
+	for _, e := range append(payload.entries[:len(payload.entries):len(payload.entries)],
+		entry{name: dataLink}) {
+		n := dir.child(e.name)
+		if n != nil && (n.kind != kindLink || e.name != dataLink && !n.leadsToData()) {
 			return world.Errorf(world.KindExists, op, "%s in %s is not the agent's", e.name, p)
 		}
 	}
 	return nil
 }
 
-// publish shows a payload in place of an earlier one, and removes what is left of that.
-func (d *Disk) publish(dir *node, hidden string, payload *node) {
-	show := func(name string, n *node) { d.change(place{dir: dir, name: name}, n) }
-	show(dataLink, newLink(hidden, d.now()))
-	for _, e := range payload.entries {
-		target := path.Join(dataLink, e.name)
-		if old := dir.child(e.name); old == nil || old.target != target {
-			show(e.name, newLink(target, d.now()))
+// publish shows a hidden directory, removes what is left of earlier ones, and reports whether
+// anything was to be done.
+func (d *Disk) publish(dir *node, hidden string, payload *node) (changed bool) {
+	show := func(name, target string) {
+		if old := dir.child(name); old == nil || old.target != target {
+			d.change(place{dir: dir, name: name}, newLink(target, d.now()))
+			changed = true
 		}
+	}
+	show(dataLink, hidden)
+	for _, e := range payload.entries {
+		show(e.name, path.Join(dataLink, e.name))
 	}
 	for _, e := range slices.Clone(dir.entries) {
 		_, wanted := payload.search(e.name)
-		old := strings.HasPrefix(e.name, "..") && e.name != dataLink && e.name != hidden
-		if old || e.node.leadsToData() && !wanted {
-			show(e.name, nil)
+		earlier := e.name == dataLink+"_tmp" || strings.HasPrefix(e.name, "..2") &&
+			e.node.isDir() && e.name != hidden
+		if earlier || e.node.leadsToData() && !wanted {
+			d.change(place{dir: dir, name: e.name}, nil)
+			changed = true
 		}
 	}
+	return changed
 }

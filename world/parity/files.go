@@ -12,29 +12,36 @@ import (
 	"seedlet.dev/world"
 )
 
+// fileCase is a rule, and a function that checks it in a directory of its own.
+type fileCase struct {
+	name string
+	run  func(*folder)
+}
+
+// fileCases are of plain files and directories.
+var fileCases = []fileCase{
+	{"a directory is made with its parents, and may exist", makesDirs},
+	{"a directory is not made where a file is", makesNoDirOverFile},
+	{"a file is written, read and replaced", writesFile},
+	{"a file is not written where its directory is missing", writesNoOrphan},
+	{"a file is not written where a directory is", writesNoFileOverDir},
+	{"reading a directory reads its regular files in order", readsDir},
+	{"reading leaves out what is too large", readsNoLargeFile},
+	{"reading refuses a directory with too many files", readsNoLargeDir},
+	{"reading what is not there", readsNothing},
+	{"listing a directory in order", listsDir},
+	{"listing what is no directory", listsNothing},
+	{"a tree is removed, once or twice", removesTree},
+	{"a file is removed", removesFile},
+	{"a change in a watched directory is told", watchesDir},
+	{"a watched path need not exist", watchesNothing},
+	{"a watched file may be replaced", watchesFile},
+}
+
 // FileSystem runs the suite of the file system port. Each case has a directory of its own.
 func FileSystem(t *testing.T, w Disk) {
-	cases := []struct {
-		name string
-		run  func(*folder)
-	}{
-		{"a directory is made with its parents, and may exist", makesDirs},
-		{"a directory is not made where a file is", makesNoDirOverFile},
-		{"a file is written, read and replaced", writesFile},
-		{"a file is not written where its directory is missing", writesNoOrphan},
-		{"a file is not written where a directory is", writesNoFileOverDir},
-		{"reading a directory reads its regular files in order", readsDir},
-		{"reading leaves out what is too large", readsNoLargeFile},
-		{"reading refuses a directory with too many files", readsNoLargeDir},
-		{"reading what is not there", readsNothing},
-		{"listing a directory in order", listsDir},
-		{"listing what is no directory", listsNothing},
-		{"a tree is removed, once or twice", removesTree},
-		{"a file is removed", removesFile},
-		{"a change in a watched directory is told", watchesDir},
-		{"a watched path need not exist", watchesNothing},
-		{"a watched file may be replaced", watchesFile},
-	}
+	cases := slices.Concat(fileCases, pathCases, linkCases, writeDirCases, groupCases, mountCases,
+		bindCases)
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			f := &folder{T: t, w: w, dir: path.Join(w.Dir(), fmt.Sprintf("case-%d", i+1))}
@@ -53,6 +60,20 @@ type folder struct {
 }
 
 func (f *folder) path(name string) string { return path.Join(f.dir, name) }
+
+// get carries out an effect that has to succeed and returns its answer.
+func get[A any](f *folder, body any) A {
+	f.Helper()
+	answer, err := f.w.Call(body)
+	if err != nil {
+		f.Fatalf("%s failed: %v", world.Call(body), err)
+	}
+	a, ok := answer.(A)
+	if !ok {
+		f.Fatalf("%s was answered by %T", world.Call(body), answer)
+	}
+	return a
+}
 
 func (f *folder) check(is bool, format string, args ...any) {
 	f.Helper()

@@ -65,4 +65,9 @@ type Disk interface {
 	Dir() string
 	// Changed returns the paths of the FileChanged events since the last call of Changed.
 	Changed() []string
+	// Perms is the mode of what is at a path as chmod has it, permission and set-group-ID bits,
+	// and its group. Links are not followed. No effect tells it.
+	Perms(path string) (mode uint32, gid int64)
+	// Put makes what no effect can make: PathSocket, or PathOther, which is a named pipe.
+	Put(path string, kind world.PathKind)
 }

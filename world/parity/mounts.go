@@ -1,0 +1,134 @@
+package parity
+
+import (
+	"strings"
+
+	"seedlet.dev/world"
+)
+
+// mountCases are of file systems in memory, and of mounts in general.
+var mountCases = []fileCase{
+	{"a file system in memory is mounted once", mountsMemory},
+	{"a file system in memory has its size", mountsBounded},
+	{"memory is not mounted where it cannot be", mountsNot},
+	{"everything below a path is unmounted", unmounts},
+	{"unmounting nothing is success", unmountsNothing},
+	{"removing a tree stops at what is mounted in it", removesNoMount},
+	{"measuring a tree leaves out what is mounted in it", measuresNoMount},
+	{"a group is not given what is mounted in a tree", sharesNoMount},
+}
+
+func (f *folder) mount(name string) {
+	f.Helper()
+	f.done(&world.MountMemory{Path: f.path(name), BytesMax: 1 << 20, Mode: 0o777})
+}
+
+func (f *folder) unmount(name string) {
+	f.Helper()
+	f.done(&world.Unmount{Path: f.path(name)})
+}
+
+func mountsMemory(f *folder) {
+	defer f.unmount(".")
+	f.mkdir("a/b")
+	f.write("a/b/hidden", "below")
+	for _, name := range []string{"a/b", "made/below"} {
+		f.mount(name)
+		mode, _ := f.w.Perms(f.path(name))
+		f.check(mode == 0o777 && f.names(name) == "", "%s has mode %o and %q", name, mode,
+			f.names(name))
+		f.write(name+"/file", "x")
+		f.mount(name)
+		f.check(f.content(name+"/file") == "x", "what was mounted is gone")
+	}
+	f.unmount("a/b")
+	f.check(f.names("a/b") == "hidden", "there is %q", f.names("a/b"))
+	f.unmount("made/below")
+	f.check(f.names("made/below") == "" && f.stat("made/below").Kind == world.PathDirectory,
+		"there is %q", f.names("made/below"))
+}
+
+func mountsBounded(f *folder) {
+	defer f.unmount(".")
+	f.mount("memory")
+	f.write("memory/small", strings.Repeat("x", 1<<19))
+	large := make([]byte, 1<<20)
+	f.fails(&world.WriteFile{Path: f.path("memory/large"), Data: large, Mode: 0o644},
+		world.KindExhausted)
+	f.check(f.names("memory") == "small", "there is %q", f.names("memory"))
+	f.write("large", string(large))
+	f.fails(&world.Rename{From: f.path("large"), To: f.path("memory/large")}, world.KindInvalid)
+}
+
+func mountsNot(f *folder) {
+	f.write("file", "x")
+	f.fails(&world.MountMemory{Path: f.path("file"), Mode: 0o777}, world.KindExists,
+		world.KindInvalid)
+	f.fails(&world.MountMemory{Path: f.path("file/below"), Mode: 0o777}, world.KindInvalid)
+}
+
+func unmounts(f *folder) {
+	defer f.unmount(".")
+	f.mount("tree")
+	f.mount("tree/a/b")
+	f.mount("tree/a/c")
+	f.mount("tree/a/c/d")
+	f.mount("tree2")
+	f.write("tree/file", "x")
+	f.write("tree2/file", "x")
+	f.unmount("tree/a/c")
+	f.check(f.names("tree") == "a file" && f.names("tree/a/c") == "", "there is %q, %q",
+		f.names("tree"), f.names("tree/a/c"))
+	f.unmount("tree")
+	f.check(f.names("tree") == "" && f.names("tree2") == "file", "there is %q, %q",
+		f.names("tree"), f.names("tree2"))
+	f.done(&world.RemoveTree{Path: f.path("tree")})
+}
+
+func unmountsNothing(f *folder) {
+	f.mkdir("dir")
+	f.write("file", "x")
+	f.unmount("dir")
+	f.unmount("file")
+	f.unmount("absent")
+	f.unmount("absent/below")
+	f.check(f.names(".") == "dir file", "there is %q", f.names("."))
+}
+
+func removesNoMount(f *folder) {
+	defer f.unmount(".")
+	f.mkdir("pod")
+	f.write("pod/file", "x")
+	f.mount("pod/volumes/memory")
+	f.write("pod/volumes/memory/data", "x")
+	f.fails(&world.RemoveTree{Path: f.path("pod")}, world.KindRefused)
+	f.fails(&world.RemoveTree{Path: f.path("pod/volumes/memory")}, world.KindRefused)
+	f.check(f.names("pod") == "file volumes" && f.names("pod/volumes/memory") == "data",
+		"there is %q, %q", f.names("pod"), f.names("pod/volumes/memory"))
+	f.unmount("pod")
+	f.done(&world.RemoveTree{Path: f.path("pod")})
+	f.check(f.names(".") == "", "there is %q", f.names("."))
+}
+
+func measuresNoMount(f *folder) {
+	defer f.unmount(".")
+	f.mkdir("tree")
+	before := f.measure("tree")
+	f.mount("tree/memory")
+	f.write("tree/memory/data", strings.Repeat("x", 1<<18))
+	m := f.measure("tree")
+	f.check(m == before, "of the tree: %+v, before %+v", m, before)
+	m = f.measure("tree/memory")
+	f.check(m.Inodes == 2 && m.Bytes >= 1<<18, "of the mount: %+v", m)
+}
+
+func sharesNoMount(f *folder) {
+	defer f.unmount(".")
+	f.mount("tree/memory")
+	f.done(&world.ShareWithGroup{Path: f.path("tree"), GID: group})
+	f.owned(map[string]uint32{"tree": 0o2775})
+	mode, gid := f.w.Perms(f.path("tree/memory"))
+	f.check(mode == 0o777 && gid != group, "mode %o, group %d", mode, gid)
+	f.done(&world.ShareWithGroup{Path: f.path("tree/memory"), GID: group})
+	f.owned(map[string]uint32{"tree/memory": 0o2777})
+}
