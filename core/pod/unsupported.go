@@ -19,7 +19,7 @@ func Unsupported(pod *v1.Pod) []string {
 	}
 	spec := &pod.Spec
 	for i := range spec.Volumes {
-		source := unsupportedVolume(&spec.Volumes[i])
+		source := unsupportedVolume(&spec.Volumes[i], spec)
 		add(source != "", "spec.volumes[%d]%s", i, source)
 	}
 	add(spec.RuntimeClassName != nil, "spec.runtimeClassName")
@@ -80,16 +80,34 @@ func unsupportedIn(c *v1.Container, spec *v1.PodSpec) []string {
 }
 
 // unsupportedVolume is what of a volume cannot be had; empty if there is no such thing.
-func unsupportedVolume(v *v1.Volume) string {
+func unsupportedVolume(v *v1.Volume, spec *v1.PodSpec) string {
 	switch {
-	case v.HostPath != nil, v.EmptyDir != nil, v.DownwardAPI != nil:
+	case v.HostPath != nil, v.EmptyDir != nil:
 		return ""
+	case v.DownwardAPI != nil:
+		return unsupportedFile(v.DownwardAPI.Items, spec)
 	case v.Projected == nil:
 		return " (" + v.Name + ")"
 	}
 	for i, source := range v.Projected.Sources {
 		if source.DownwardAPI == nil {
 			return fmt.Sprintf(".projected.sources[%d]", i)
+		}
+		if file := unsupportedFile(source.DownwardAPI.Items, spec); file != "" {
+			return file
+		}
+	}
+	return ""
+}
+
+// unsupportedFile is the first file of a volume whose value is not known: how much storage the
+// node has.
+func unsupportedFile(files []v1.DownwardAPIVolumeFile, spec *v1.PodSpec) string {
+	for i := range files {
+		if ref := files[i].ResourceFieldRef; ref != nil &&
+			ref.Resource == "limits.ephemeral-storage" &&
+			!limitsStorage(ref.ContainerName, &v1.Container{}, spec) {
+			return " (" + files[i].Path + ": limits.ephemeral-storage without a limit)"
 		}
 	}
 	return ""

@@ -228,7 +228,7 @@ func (p *Pod) storageAnswered(id world.OpID, r op.Record, ev world.Event, env *E
 // volumeAnswered takes the answer to an operation on a volume. What is known of the runtime is
 // not in doubt when it fails: the volume is looked at once more, later.
 func (p *Pod) volumeAnswered(name string, r op.Record, ev world.Event, env *Env) {
-	p.Storage.Set.Answered(name, ev)
+	p.Storage.Set.Answered(name, r.Call, ev)
 	if ev.Err != nil && !ev.Err.Has(world.KindNotFound) {
 		env.Out.Log(world.LevelWarning, "operation failed", "pod", p.FullName(), "call", r.Call,
 			"volume", name, "error", ev.Err.Error())

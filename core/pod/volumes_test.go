@@ -286,3 +286,30 @@ func TestSearchPathsAreCut(t *testing.T) {
 		t.Errorf("%d search paths", len(config.Searches))
 	}
 }
+
+// What only the API server or a driver could give is refused, and by its path.
+func TestUnsupportedVolumes(t *testing.T) {
+	fields := v1.VolumeProjection{DownwardAPI: &v1.DownwardAPIProjection{}}
+	secret := v1.VolumeProjection{Secret: &v1.SecretProjection{}}
+	storage := []v1.DownwardAPIVolumeFile{{Path: "s", ResourceFieldRef: &v1.ResourceFieldSelector{
+		ContainerName: "web", Resource: "limits.ephemeral-storage"}}}
+	for _, c := range []struct {
+		source v1.VolumeSource
+		want   string
+	}{
+		{v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{}}, ""},
+		{v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}, "spec.volumes[0] (v)"},
+		{v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
+			Sources: []v1.VolumeProjection{fields}}}, ""},
+		{v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
+			Sources: []v1.VolumeProjection{fields, secret}}}, "spec.volumes[0].projected.sources[1]"},
+		{v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: storage}},
+			"spec.volumes[0] (s: limits.ephemeral-storage without a limit)"},
+	} {
+		pod := spec(v1.RestartPolicyAlways, "", "web")
+		pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: c.source}}
+		if got := strings.Join(Unsupported(pod), ", "); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

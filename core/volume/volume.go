@@ -143,14 +143,14 @@ func (s *Set) Recheck() {
 func (s *Set) Forget() { s.Volumes = nil }
 
 // Answered takes the answer to what Next asked for.
-func (s *Set) Answered(name string, ev world.Event) {
+func (s *Set) Answered(name, call string, ev world.Event) {
 	v := s.volume(name)
 	if v == nil {
 		return // forgotten meanwhile
 	}
 	_, looked := ev.Body.(*world.PathInfo)
 	switch {
-	case ev.Err.Has(world.KindNotFound) && v.Steps == 0 && ev.Err.Op == "StatPath":
+	case ev.Err.Has(world.KindNotFound) && call == "StatPath":
 		v.Found = ""
 	case ev.Err != nil:
 		v.fail(ev.Err.Message, ev.Time)

@@ -50,7 +50,7 @@ func drive(s *Set, pod *Pod, there world.PathKind) []any {
 		} else if look {
 			ev.Body = &world.PathInfo{Kind: there}
 		}
-		s.Answered(ask.Volume, ev)
+		s.Answered(ask.Volume, world.Call(ask.Body), ev)
 	}
 	panic("it never ends")
 }
@@ -136,7 +136,8 @@ func TestAFailedRefresh(t *testing.T) {
 	}
 	s.Recheck()
 	ask, _ := s.Next(pod, t0)
-	s.Answered(ask.Volume, world.Event{Time: t0, Err: world.Errorf(world.KindInternal, "x", "EIO")})
+	failure := world.Errorf(world.KindInternal, "MakeDir", "EIO")
+	s.Answered(ask.Volume, "MakeDir", world.Event{Time: t0, Err: failure})
 	if !s.Ready(&pod.Spec.Spec) || s.Problem() != "" {
 		t.Error("the volume is gone because a label could not be written")
 	}
