@@ -277,6 +277,20 @@ var mutants = []struct {
 		new:      "[]probe.Kind{probe.Startup} {\n\t\tspec := probe.Of(want",
 		scenario: "probes", seeds: "1-200",
 	},
+	{
+		name:     "a container that does not wait for a volume that failed",
+		file:     "core/pod/volumes.go",
+		old:      "return p.Storage.Set.Ready(&p.Spec.Spec)",
+		new:      "return true",
+		scenario: "volumes", seeds: "1-200",
+	},
+	{
+		name:     "volumes unmounted while containers end",
+		file:     "core/pod/plan.go",
+		old:      "	p.releaseImages(env)\n	p.inspect(env, w)\n",
+		new:      "	p.inspect(env, w)\n	if p.settled() {\n		p.releaseVolumes(env)\n	}\n",
+		scenario: "volumes", seeds: "1-200",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {

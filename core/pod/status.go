@@ -231,6 +231,7 @@ func (p *Pod) API(node *Node, runtimeName string) *v1.Pod {
 			p.containerStatus(want, Ephemeral, runtimeName))
 	}
 	limitMessages(pod)
+	p.showMounts(&pod.Status, node)
 	return pod
 }
 

@@ -188,8 +188,12 @@ func (w *world) logsUnsettled(now time.Time) []string {
 	return lines
 }
 
-// logsLeft are files of runs that have no record any more.
+// logsLeft are files of runs that have no record any more. What a power loss has brought back goes
+// with the pod: nobody looks for single files.
 func (w *world) logsLeft(p *pod) []string {
+	if p.powerLost {
+		return nil
+	}
 	var lines []string
 	for i, c := range p.containers {
 		if slices.ContainsFunc(p.containers[:i], func(o *container) bool {

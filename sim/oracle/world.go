@@ -70,6 +70,9 @@ func (w *world) take(f *truth.Fact) {
 	case truth.PathRemoved:
 		w.pathRemoved(f.Path)
 	case truth.PowerLost: // what was made or removed lately may never have been
+		for _, p := range w.order {
+			p.powerLost = true
+		}
 		w.pathRemoved("/")
 	}
 }
