@@ -274,5 +274,6 @@ func cutLast(s, sep string) (before, after string, found bool) {
 
 // within says whether a path is another one or lies below it.
 func within(path, above string) bool {
-	return path == above || above == "/" || strings.HasPrefix(path, above+"/")
+	return path == above || above == "/" ||
+		len(path) > len(above) && path[len(above)] == '/' && strings.HasPrefix(path, above)
 }
