@@ -94,6 +94,7 @@ type run struct {
 	state    []byte
 	stopped  bool
 	manifest manifests
+	odd      odd
 	shown    []*v1.Pod // by the API, last
 	prompt   prompt
 }
@@ -138,11 +139,12 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		BackoffMax: config.BackoffMax(kubelet), Evented: kubelet.FeatureGates["EventedPLEG"],
 		LinksDir: corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
 		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files,
-		Struck: newStruck(r.fates, spec).may,
+		Struck: newStruck(r.fates, spec).may, Skew: spec.skew,
 	})
 	log.Subscribe(r.panel.Fact)
 	log.Subscribe(r.countRestarts)
 	log.Subscribe(r.prompt.fact)
+	log.Subscribe(r.noteSandbox)
 	r.disk = disk.New(disk.Options{
 		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates,
 	})

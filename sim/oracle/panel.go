@@ -45,6 +45,9 @@ type Options struct {
 	// or in the port, that was under way between two times. Nil: none ever does.
 	Struck  func(call string, from, to time.Time) bool
 	Evented bool // the agent relies on the runtime's events
+
+	// Skew is how wrong the runtime's clock was at a time. Nil: it never was.
+	Skew func(time.Time) time.Duration
 }
 
 // Violation is a rule that was broken.
