@@ -30,7 +30,7 @@ var known = []struct {
 	{
 		issues: "120941 121349 123087",
 		what:   "evented PLEG told something empty or stale; containers made twice",
-		oracle: "one-run", scenario: "crashloop",
+		oracle: "restart-count", scenario: "crashloop",
 		mutant: "plan on an observation older than the last write",
 	},
 	{
