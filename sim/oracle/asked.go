@@ -183,9 +183,14 @@ func (w *world) takeAsked(f *truth.Fact) {
 		return
 	}
 	began := a.newest
-	if len(a.pending) > 0 {
-		began = a.pending[0]
-		a.pending = a.pending[1:]
+	if n := len(a.pending); n > 0 {
+		// One that hangs may end after the next one, which was sent when it had timed out.
+		i := n - 1
+		if f.Reply == truth.ReplyNone {
+			i = 0
+		}
+		began = a.pending[i]
+		a.pending = slices.Delete(a.pending, i, i+1)
 	}
 	a.ended, a.reply = f.Time, a.meant(f.Reply)
 	if a.probe != nil {
