@@ -41,7 +41,7 @@ type content struct {
 }
 
 const (
-	recordSubject    = "record"
+	recordSubject    = "the record" // no container can be called so
 	recordBytesMax   = 1 << 20
 	recordReadsMax   = 3 // failures after which it is given up
 	recordName       = "seedlet.json"
