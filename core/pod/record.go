@@ -70,7 +70,8 @@ func (p *Pod) keep(env *Env, w *waits) {
 	if p.Kill.Failed {
 		is.End = &p.Kill
 	}
-	same := slices.Equal(is.Containers, r.Marks) && (is.End == nil) == (r.End == nil)
+	same := slices.Equal(is.Containers, r.Marks) && (is.End == nil) == (r.End == nil) &&
+		r.Failures == 0 // after a failure it is not known what the file says
 	if !r.Read || r.Op != 0 || p.Gone || same || w.pending(r.NotBefore) {
 		return
 	}
@@ -82,6 +83,12 @@ func (p *Pod) keep(env *Env, w *waits) {
 	r.Op = env.Out.Ask(p.Key(), recordSubject, fsTimeout, &world.WriteFile{
 		Path: p.recordPath(env.Node), Data: data, Mode: recordPermission,
 	})
+}
+
+// endKept says whether it is kept that the pod was ended for good, if it was. What cannot be kept,
+// and what nobody wants, does not wait for that.
+func (p *Pod) endKept() bool {
+	return !p.Kill.Failed || p.Gone || p.Record.End != nil || p.Record.Failures > 0
 }
 
 // recorded takes the answer to a read or a write of the file.
