@@ -313,3 +313,31 @@ func TestUnsupportedVolumes(t *testing.T) {
 		}
 	}
 }
+
+// That a pod was ended for good is shown once it is kept.
+func TestAnEndIsKeptBeforeItIsShown(t *testing.T) {
+	p := withVolume(v1.VolumeMount{MountPath: "/data"})
+	limit := resource.MustParse("1Mi")
+	p.Spec.Spec.Volumes[0].EmptyDir.SizeLimit = &limit
+	c := run("web", 0, Running)
+	c.Hash, c.SandboxID = hashOf(&p.Spec.Spec.Containers[0]), "s"
+	p.addContainer(c)
+	p.Storage.Set.Over = "data"
+	r := newRig(t, p).at(0)
+	r.want("WriteFile")
+	r.pod.container("web0").advance(Exited, r.now)
+	r.pod.container("web0").Inspected, r.pod.Stale = Exited, time.Time{}
+	r.at(time.Second)
+	if r.find("StopPodSandbox") != nil {
+		r.answer("StopPodSandbox", &runtimeapi.StopPodSandboxResponse{}, nil)
+		r.pod.Stale = time.Time{}
+		r.at(2 * time.Second)
+	}
+	if p.Phase == v1.PodFailed {
+		t.Errorf("shown as Failed, stage %s, before the end is kept", p.Stage)
+	}
+	r.answer("WriteFile", &world.Done{}, nil).at(3 * time.Second)
+	if p.Phase != v1.PodFailed {
+		t.Errorf("shown as %s, stage %s, after the end was kept", p.Phase, p.Stage)
+	}
+}
