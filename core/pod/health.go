@@ -94,7 +94,7 @@ func (p *Pod) ask(c *Container, spec *v1.Probe, kind probe.Kind, env *Env, w *wa
 	}
 	pr := c.prober(kind)
 	target, known := p.target(c, env.Node)
-	if pr.Op != 0 || !known || w.pending(pr.Due(spec, c.began())) {
+	if pr.Op != 0 || !known && spec.Exec == nil || w.pending(pr.Due(spec, c.began())) {
 		return
 	}
 	timeout := time.Duration(max(spec.TimeoutSeconds, 1)) * time.Second

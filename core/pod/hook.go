@@ -83,7 +83,7 @@ func (p *Pod) preStop(c *Container, env *Env, w *waits) bool {
 func (p *Pod) runHook(c *Container, h *v1.LifecycleHandler, hook *Hook, name string,
 	timeout time.Duration, env *Env, w *waits) {
 	target, known := p.target(c, env.Node)
-	if hook.Op != 0 || !known || w.pending(hook.NotBefore) {
+	if hook.Op != 0 || !known && h.Exec == nil || w.pending(hook.NotBefore) {
 		return
 	}
 	handler := v1.ProbeHandler{Exec: h.Exec, HTTPGet: h.HTTPGet, TCPSocket: h.TCPSocket}

@@ -267,3 +267,13 @@ func TestSidecarsOfASandboxThatIsNotReady(t *testing.T) {
 		}
 	}
 }
+
+// A command needs no address.
+func TestACommandDoesNotWaitForTheAddress(t *testing.T) {
+	p := unwanted(withHook(execHook("drain"), nil))
+	p.Sandboxes[0].Inspected = false
+	newRig(t, p).at(0).want("ExecSync")
+	p = running(probed(probe.Liveness, nil))
+	p.Sandboxes[0].Inspected = false
+	newRig(t, p).at(0).want("ExecSync")
+}
