@@ -194,3 +194,14 @@ func TestAWriteThatFailedIsRepeated(t *testing.T) {
 	r.answer("WriteFile", nil, world.Errorf(world.KindTimeout, "", "no answer"))
 	r.at(time.Minute).want("WriteFile") // it should say what it said at first
 }
+
+// A probe that was never sent says nothing about the container.
+func TestAProbeThatWasNotSent(t *testing.T) {
+	r := newRig(t, running(func(c *v1.Container) {
+		probed(probe.Liveness, nil)(c)
+		c.LivenessProbe.FailureThreshold = 1
+		c.LivenessProbe.ProbeHandler = v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{}}
+	}))
+	r.at(0).answer("TCPConnect", nil, world.Errorf(world.KindCanceled, "", "no free place"))
+	r.none("StopContainer")
+}

@@ -126,7 +126,7 @@ func (p *Pod) hooked(c *Container, name string, r op.Record, ev world.Event, env
 	hook.Op = 0
 	why := ""
 	switch body, ran := ev.Body.(*runtimeapi.ExecSyncResponse); {
-	case ev.Err != nil && r.Call == "ExecSync" && unknowable(ev.Err):
+	case ev.Err.Has(world.KindCanceled), r.Call == "ExecSync" && unknowable(ev.Err):
 		if hook.Failures++; hook.Failures < hookTriesMax {
 			hook.NotBefore = ev.Time.Add(waitAfter(hook.Failures))
 			return
