@@ -277,3 +277,16 @@ func TestACommandDoesNotWaitForTheAddress(t *testing.T) {
 	p.Sandboxes[0].Inspected = false
 	newRig(t, p).at(0).want("ExecSync")
 }
+
+// That it cannot be learnt how a container is does not put off its end.
+func TestAnEndDoesNotWaitForAnInspection(t *testing.T) {
+	p := running(func(*v1.Container) {})
+	p.Containers[0].Inspected = ""
+	r := newRig(t, p).at(0)
+	for n := range 6 {
+		r.at(time.Duration(n) * time.Minute)
+		r.answer("ContainerStatus", nil, world.Errorf(world.KindInternal, "", "broken"))
+	}
+	p.Unwant(r.now)
+	r.at(r.now.Sub(t0)).want("StopContainer")
+}
