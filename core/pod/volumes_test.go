@@ -341,3 +341,19 @@ func TestAnEndIsKeptBeforeItIsShown(t *testing.T) {
 		t.Errorf("shown as %s, stage %s, after the end was kept", p.Phase, p.Stage)
 	}
 }
+
+// A volume that has become another one is looked at, whatever was asked about the one before.
+func TestAVolumeThatChangesWhileItIsLookedAt(t *testing.T) {
+	p := withVolume(v1.VolumeMount{MountPath: "/data"})
+	must := v1.HostPathDirectory
+	p.Spec.Spec.Volumes[0].VolumeSource = v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{
+		Path: "/a", Type: &must}}
+	r := newRig(t, p).at(0)
+	changed := p.Spec.DeepCopy()
+	changed.Spec.Volumes[0].HostPath.Path = "/b"
+	p.Want(changed, r.now)
+	r.answer("StatPath", &world.PathInfo{Kind: world.PathDirectory}, nil)
+	if got := r.want("StatPath").Body.(*world.StatPath).Path; got != "/b" {
+		t.Errorf("looks at %s", got)
+	}
+}
