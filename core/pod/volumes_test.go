@@ -357,3 +357,58 @@ func TestAVolumeThatChangesWhileItIsLookedAt(t *testing.T) {
 		t.Errorf("looks at %s", got)
 	}
 }
+
+// A sub-path that has become another one is mounted anew.
+func TestASubPathThatChanges(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		p := withVolume(v1.VolumeMount{MountPath: "/data", SubPath: "a"})
+		p.Storage.Set.Next(p.volumes(volumesNode), t0)
+		p.Storage.Set.Volumes[0].Right, p.Storage.Set.Volumes[0].Ready = true, true
+		p.Dir, p.LogDirs = true, []string{"web"}
+		r := newRig(t, p).at(0)
+		r.want("BindSubPath")
+		if !early {
+			r.answer("BindSubPath", &world.Done{}, nil).want("CreateContainer")
+		}
+		changed := p.Spec.DeepCopy()
+		changed.Spec.Containers[0].VolumeMounts[0].SubPath = "b"
+		p.Want(changed, r.now)
+		if early {
+			r.answer("BindSubPath", &world.Done{}, nil)
+		} else {
+			r.answer("CreateContainer", nil, world.Errorf(world.KindInternal, "", "no"))
+			p.Stale = time.Time{}
+		}
+		for range 5 {
+			r.at(time.Minute)
+			switch {
+			case r.find("StatPath") != nil:
+				r.answer("StatPath", &world.PathInfo{Kind: world.PathDirectory}, nil)
+			case r.find("MakeDir") != nil:
+				r.answer("MakeDir", &world.Done{}, nil)
+			}
+		}
+		if got := r.want("BindSubPath").Body.(*world.BindSubPath).SubPath; got != "b" {
+			t.Errorf("early %v: binds %s", early, got)
+		}
+	}
+}
+
+// An /etc/hosts that is out of date when it has been written is written once more.
+func TestHostsThatChangeWhileTheyAreWritten(t *testing.T) {
+	p := withVolume(v1.VolumeMount{MountPath: "/data"})
+	p.Sandboxes[0].IPs = []string{"10.0.0.9"}
+	p.Storage.Set.Volumes = []volume.Volume{{Name: "data", Right: true, Ready: true}}
+	p.Dir, p.LogDirs = true, []string{"web"}
+	r := newRig(t, p).at(0)
+	r.want("WriteFile")
+	changed := p.Spec.DeepCopy()
+	changed.Spec.HostAliases = []v1.HostAlias{{IP: "10.1.2.3", Hostnames: []string{"db"}}}
+	p.Want(changed, r.now)
+	p.Storage.Set.Volumes[0].Right = true
+	r.answer("WriteFile", &world.Done{}, nil)
+	if file := string(r.want("WriteFile").Body.(*world.WriteFile).Data); !strings.Contains(
+		file, "10.1.2.3\tdb") {
+		t.Errorf("writes %s", file)
+	}
+}
