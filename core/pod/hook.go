@@ -83,7 +83,7 @@ func (p *Pod) preStop(c *Container, env *Env, w *waits) bool {
 func (p *Pod) runHook(c *Container, h *v1.LifecycleHandler, hook *Hook, name string,
 	timeout time.Duration, env *Env, w *waits) {
 	target, known := p.target(c, env.Node)
-	if hook.Op != 0 || !known || w.pending(hook.NotBefore) {
+	if hook.Op != 0 || !known && h.Exec == nil || w.pending(hook.NotBefore) {
 		return
 	}
 	handler := v1.ProbeHandler{Exec: h.Exec, HTTPGet: h.HTTPGet, TCPSocket: h.TCPSocket}
@@ -126,7 +126,7 @@ func (p *Pod) hooked(c *Container, name string, r op.Record, ev world.Event, env
 	hook.Op = 0
 	why := ""
 	switch body, ran := ev.Body.(*runtimeapi.ExecSyncResponse); {
-	case ev.Err != nil && r.Call == "ExecSync" && unknowable(ev.Err):
+	case ev.Err.Has(world.KindCanceled), r.Call == "ExecSync" && unknowable(ev.Err):
 		if hook.Failures++; hook.Failures < hookTriesMax {
 			hook.NotBefore = ev.Time.Add(waitAfter(hook.Failures))
 			return

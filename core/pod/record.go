@@ -43,7 +43,7 @@ type content struct {
 }
 
 const (
-	recordSubject    = "record"
+	recordSubject    = "the record" // no container can be called so
 	recordBytesMax   = 1 << 20
 	recordReadsMax   = 3 // failures after which it is given up
 	recordName       = "seedlet.json"
@@ -76,8 +76,9 @@ func (p *Pod) keep(env *Env, w *waits) {
 	if p.Kill.Failed {
 		is.End = &p.Kill
 	}
-	if is.Start.Equal(r.Start) && slices.Equal(is.Containers, r.Marks) &&
-		(is.End == nil) == (r.End == nil) {
+	same := is.Start.Equal(r.Start) && slices.Equal(is.Containers, r.Marks) &&
+		(is.End == nil) == (r.End == nil)
+	if same && r.Failures == 0 { // after a failure it is not known what the file says
 		return
 	}
 	data, err := json.Marshal(&is)
@@ -88,6 +89,12 @@ func (p *Pod) keep(env *Env, w *waits) {
 	r.Op = env.Out.Ask(p.Key(), recordSubject, fsTimeout, &world.WriteFile{
 		Path: p.recordPath(env.Node), Data: data, Mode: recordPermission,
 	})
+}
+
+// endKept says whether it is kept that the pod was ended for good, if it was. What cannot be kept,
+// and what nobody wants, does not wait for that.
+func (p *Pod) endKept() bool {
+	return !p.Kill.Failed || p.Gone || p.Record.End != nil || p.Record.Failures > 0
 }
 
 // recorded takes the answer to a read or a write of the file.
