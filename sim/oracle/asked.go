@@ -204,6 +204,7 @@ func (w *world) takeAsked(f *truth.Fact) {
 
 // meant is what a reply means: a hook has succeeded when a page has come, whatever its status.
 func (a *ask) meant(reply truth.Reply) truth.Reply {
+	reply = reply.Means()
 	if a.probe == nil && a.call == "HTTPGet" && reply == truth.ReplyBad {
 		return truth.ReplyGood
 	}
@@ -226,7 +227,7 @@ func (w *world) outcome(a *ask, began time.Time, f *truth.Fact) outcome {
 		can = canBad | canNothing
 	case f.Reply == truth.ReplyRefused && exec:
 		can = canNothing
-	case f.Reply == truth.ReplyGood:
+	case f.Reply.Means() == truth.ReplyGood:
 		can = canGood
 	default:
 		can = canBad
