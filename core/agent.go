@@ -213,7 +213,11 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 		s.Manifests.Answered(ev, &a.out)
 		a.reconcile(ev.Time)
 	case runtime.Owner.Component:
+		not, network := s.Runtime.NotReady(), s.Runtime.NetworkNotReady()
 		s.Runtime.Answered(r, ev, &a.out)
+		if not != s.Runtime.NotReady() || network != s.Runtime.NetworkNotReady() {
+			a.runtimeChanged()
+		}
 	case housekeeping.Owner.Component:
 		if a.known(s.Sweep.UID) {
 			a.touchPod(s.Sweep.UID) // it has waited for its directory
@@ -255,7 +259,7 @@ func (a *Agent) plan(key timer.Key) {
 	case logs.Owner.Component:
 		wake = a.planLogs(key)
 	default:
-		wake = s.Images.Plan(key.Name, &a.out, a.touched.add)
+		wake = s.Images.Plan(key.Name, a.notReady() != "", &a.out, a.touched.add)
 	}
 	s.Timers.Set(key, wake)
 }
@@ -278,6 +282,7 @@ func (a *Agent) env(p *pod.Pod) *pod.Env {
 			Node: &a.state.Node, Out: &a.out, Images: &a.state.Images, Touch: a.touched.add,
 		}
 	}
+	a.podEnv.NotReady, a.podEnv.NetworkNotReady = a.notReady(), a.state.Runtime.NetworkNotReady()
 	a.podEnv.NameTaken, a.podEnv.DirTaken = a.nameTaken(p), a.state.Sweep.UID == p.UID
 	return &a.podEnv
 }

@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/housekeeping"
+	"seedlet.dev/core/image"
 	"seedlet.dev/core/logs"
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/pleg"
@@ -77,6 +78,10 @@ func (a *Agent) reportRefused(refused map[string]string) {
 // relisted hands what a complete relist saw to the pods.
 func (a *Agent) relisted() {
 	s := &a.state
+	if s.Relist.Overdue {
+		s.Relist.Overdue = false
+		a.runtimeChanged() // it answers again
+	}
 	first := s.Relist.Number == 1
 	number, asked := s.Relist.Number, s.Relist.AsOf
 	for i := range s.Relist.Sandboxes {
@@ -127,6 +132,30 @@ func (a *Agent) told(body *runtimeapi.ContainerEventResponse, now time.Time) {
 	}
 	if news {
 		a.touchPod(p.UID)
+	}
+}
+
+// notReady is why nothing may be made now; empty if it may. That somebody was told so because no
+// relist succeeds is remembered: the next one that does ends the wait.
+func (a *Agent) notReady() string {
+	s := &a.state
+	if why := s.Runtime.NotReady(); why != "" {
+		return why
+	}
+	why := s.Relist.Health(&s.Events, s.Last, s.Booted)
+	s.Relist.Overdue = s.Relist.Overdue || why != ""
+	return why
+}
+
+// runtimeChanged touches what waits for the runtime to be ready.
+func (a *Agent) runtimeChanged() {
+	for _, uid := range a.uids {
+		if a.state.Pods[uid].RuntimeWait != "" {
+			a.touchPod(uid)
+		}
+	}
+	for _, ref := range a.state.Images.Refs() {
+		a.touched.add(image.Key(ref))
 	}
 }
 

@@ -45,7 +45,7 @@ var mutants = []struct {
 	},
 	{
 		name:     "sidecars stopped together with the app containers",
-		file:     "core/pod/role.go",
+		file:     "core/pod/stop.go",
 		old:      "		if c.Sidecar == 0 {\n			p.stop(",
 		new:      "		if c.Sidecar >= 0 {\n			p.stop(",
 		scenario: "sidecars", seeds: "1-200",
@@ -53,15 +53,15 @@ var mutants = []struct {
 	{
 		name:     "a sidecar's successor does not wait until it runs",
 		file:     "core/pod/next.go",
-		old:      "initRole(&inits[k]) == Sidecar && c.State == Running",
+		old:      "initRole(&inits[k]) == Sidecar && p.is(c).Started",
 		new:      "initRole(&inits[k]) == Sidecar",
 		scenario: "sidecars", seeds: "1-200",
 	},
 	{
 		name:     "sidecars of a pod that never restarts are not restarted",
-		file:     "core/pod/next.go",
-		old:      "		return role == Sidecar\n",
-		new:      "		return false\n",
+		file:     "core/pod/restart.go",
+		old:      "\tif want.RestartPolicy != nil {",
+		new:      "\tif want.RestartPolicy != nil && role != Sidecar {",
 		scenario: "sidecars", seeds: "1-200",
 	},
 	{
@@ -122,102 +122,160 @@ var mutants = []struct {
 		scenario: "logs", seeds: "1-60",
 	},
 	{
-		name:     "links stay when their containers go",
+		name:     "rotated logs stay when their run goes",
 		file:     "core/pod/logfiles.go",
-		old:      "	case !l.Unlinked:\n		l.Op = ",
-		new:      "	case !l.Unlinked && c.ID == \"\":\n		l.Op = ",
+		old:      "strings.HasPrefix(visible, c.logName()+\".\")",
+		new:      "visible == \"\"",
 		scenario: "logs", seeds: "1-60",
-	},
-	{
-		name:     "probes go on after the end of a container has begun",
-		file:     "core/pod/health.go",
-		old:      "c.Inspected != Running || c.Stop != nil || want == nil {",
-		new:      "c.Inspected != Running || want == nil {",
-		scenario: "probes", seeds: "1-200",
-	},
-	{
-		name:     "readiness is lost when the agent restarts",
-		file:     "core/pod/record.go",
-		old:      "mark.Ready && kind == probe.Readiness {",
-		new:      "mark.Ready && kind == \"\" {",
-		scenario: "probes", seeds: "1-200",
 	},
 	{
 		name:     "readiness is shown before it is kept",
 		file:     "core/pod/record.go",
 		old:      "\tif p.Record.Failures > 0 {\n\t\treturn p.health(c, p.mark(c))",
 		new:      "\tif p.Record.Failures >= 0 {\n\t\treturn p.health(c, p.mark(c))",
-		scenario: "probes", seeds: "1-200",
-	},
-	{
-		name:     "what the old container has answered counts for its replacement",
-		file:     "core/pod/record.go",
-		old:      "\t\tif m.ID == id {\n",
-		new:      "\t\tif m.ID != \"\" {\n",
-		scenario: "probes", seeds: "1-200",
-	},
-	{
-		name:     "one answer decides, whatever the thresholds say",
-		file:     "core/probe/probe.go",
-		old:      "p.InARow < max(threshold, 1) ||",
-		new:      "p.InARow < min(threshold, 1) ||",
-		scenario: "probes", seeds: "1-200",
-	},
-	{
-		name:     "liveness does not wait for startup",
-		file:     "core/pod/health.go",
-		old:      "\t\tif !health.Started {",
-		new:      "\t\tif !health.Started && want.LivenessProbe == nil {",
-		scenario: "probes", seeds: "1-200",
-	},
-	{
-		name:     "preStop hooks are skipped",
-		file:     "core/pod/hook.go",
-		old:      "if c.PreStop == nil || hook.Done",
-		new:      "if c.PreStop != nil || hook.Done",
-		scenario: "hooks", seeds: "1-200",
-	},
-	{
-		name:     "TERM is sent while the preStop hook runs",
-		file:     "core/pod/hook.go",
-		old:      "over.Sub(env.Out.Now()), env, w)\n\treturn !hook.Done",
-		new:      "over.Sub(env.Out.Now()), env, w)\n\treturn false",
-		scenario: "hooks", seeds: "1-200",
-	},
-	{
-		name:     "no extension when the hook has used the grace period up",
-		file:     "core/pod/stop.go",
-		old:      "const graceMin = 2 * time.Second",
-		new:      "const graceMin = time.Nanosecond",
-		scenario: "hooks", seeds: "1-200",
-	},
-	{
-		name:     "the next container does not wait for the postStart hook",
-		file:     "core/pod/next.go",
-		old:      "\treturn c != nil && c.State == Running && c.Stop == nil && !p.is(c).Running",
-		new:      "\treturn false && c.State == Running",
-		scenario: "hooks", seeds: "1-200",
-	},
-	{
-		name:     "a postStart hook that fails is taken for one that ended well",
-		file:     "core/pod/hook.go",
-		old:      "\th.Failed, h.Done = why, name == preStop",
-		new:      "\th.Done = true",
-		scenario: "hooks", seeds: "1-200",
-	},
-	{
-		name:     "rules of restarts are ignored",
-		file:     "core/pod/restart.go",
-		old:      "matchesExit(rule.ExitCodes, c.ExitCode) {",
-		new:      "matchesExit(nil, c.ExitCode) {",
-		scenario: "restart-rules", seeds: "1-200",
+		scenario: "probes", seeds: "1-500",
 	},
 	{
 		name:     "the active deadline starts anew with the agent",
 		file:     "core/pod/observe.go",
 		old:      "\t\tp.Observed = true\n\t\tp.recallStart()",
 		new:      "\t\tp.Observed = true",
-		scenario: "deadlines", seeds: "1-200",
+		scenario: "deadlines", seeds: "1-500",
+	},
+	{
+		name:     "probing goes on after a kill began",
+		file:     "core/pod/health.go",
+		old:      "c.Inspected != Running || c.Stop != nil || want == nil",
+		new:      "c.Inspected != Running || want == nil",
+		scenario: "probes", seeds: "1-200",
+	},
+	{
+		name:     "readiness lost at agent restart",
+		file:     "core/pod/record.go",
+		old:      "|| mark.Ready && kind == probe.Readiness",
+		new:      "|| mark.Ready && kind == \"\"",
+		scenario: "probes", seeds: "1-200",
+	},
+	{
+		name:     "how far another container was is given to a new one",
+		file:     "core/pod/record.go",
+		old:      "if m.ID == id {",
+		new:      "if m.ID != \"\" {",
+		scenario: "probes", seeds: "1-200",
+	},
+	{
+		name:     "liveness asked before the container has started",
+		file:     "core/pod/health.go",
+		old:      "\t\t\tp.ask(c, want.StartupProbe, probe.Startup, env, w)\n\t\t\tcontinue\n",
+		new:      "\t\t\tp.ask(c, want.StartupProbe, probe.Startup, env, w)\n",
+		scenario: "probes", seeds: "1-200",
+	},
+	{
+		name:     "a probe fails one answer early",
+		file:     "core/probe/probe.go",
+		old:      "if p.InARow < max(threshold, 1) ||",
+		new:      "if p.InARow+1 < max(threshold, 1) ||",
+		scenario: "probes", seeds: "1-200",
+	},
+	{
+		name:     "a command that cannot be run counts as a failure",
+		file:     "core/probe/ask.go",
+		old:      "\treturn Undecided, \"\"\n",
+		new:      "\treturn Bad, \"\"\n",
+		scenario: "probes", seeds: "1-200",
+	},
+	{
+		name:     "preStop skipped",
+		file:     "core/pod/stop.go",
+		old:      "&& !p.preStop(c, env, w) {",
+		new:      "&& !c.Stop.Hook.Done {",
+		scenario: "hooks", seeds: "1-200",
+	},
+	{
+		name:     "TERM sent while the hook runs",
+		file:     "core/pod/hook.go",
+		old:      "over.Sub(env.Out.Now()), env, w)\n\treturn !hook.Done",
+		new:      "over.Sub(env.Out.Now()), env, w)\n\treturn false",
+		scenario: "hooks", seeds: "1-200",
+	},
+	{
+		name:     "KILL without the 2 s extension",
+		file:     "core/pod/stop.go",
+		old:      "const graceMin = 2 * time.Second",
+		new:      "const graceMin = time.Second",
+		scenario: "hooks", seeds: "1-200",
+	},
+	{
+		name:     "the grace period begins anew after the hook",
+		file:     "core/pod/stop.go",
+		old:      "\t\ts.Left = max(s.At.Add(s.Grace).Sub(env.Out.Now()), graceMin)",
+		new:      "\t\ts.Left = s.Grace",
+		scenario: "hooks", seeds: "1-200",
+	},
+	{
+		name:     "postStart not waited for",
+		file:     "core/pod/next.go",
+		old:      "c.State == Running && c.Stop == nil && !p.is(c).Running",
+		new:      "c == nil",
+		scenario: "hooks", seeds: "1-200",
+	},
+	{
+		name:     "a failed postStart hook is ignored",
+		file:     "core/pod/health.go",
+		old:      "if c.PostStart.Failed != \"\" {",
+		new:      "if c.PostStart.Failed == \"-\" {",
+		scenario: "hooks", seeds: "1-200",
+	},
+	{
+		name:     "a hook is delivered twice",
+		file:     "core/pod/hook.go",
+		old:      "if why == \"\" {\n\t\thook.Done = true",
+		new:      "if why == \"\" {\n\t\thook.Done = hook.Failures > 0\n\t\thook.Failures++",
+		scenario: "hooks", seeds: "1-200",
+	},
+	{
+		name:     "exit codes of restart rules are not looked at",
+		file:     "core/pod/restart.go",
+		old:      "\treturn in == (on.Operator",
+		new:      "\treturn in || (on.Operator",
+		scenario: "restart-rules", seeds: "1-200",
+	},
+	{
+		name:     "a container's own policy is ignored",
+		file:     "core/pod/restart.go",
+		old:      "if want.RestartPolicy != nil {",
+		new:      "if want == nil {",
+		scenario: "restart-rules", seeds: "1-200",
+	},
+	{
+		name:     "a failed relist moves the health on",
+		file:     "core/pleg/pleg.go",
+		old:      "		r.Failures++\n",
+		new:      "		r.Failures++\n		r.AsOf = r.Asked\n",
+		scenario: "runtime-restart", seeds: "1-100",
+	},
+	{
+		// What an event tells of one container is taken for all that the pod has.
+		name:     "an event's absence taken as gone",
+		file:     "core/pod/observe.go",
+		old:      "	return false, true\n}\n\nfunc (p *Pod) containerTold",
+		new:      "	p.Containers = nil\n	return true, true\n}\n\nfunc (p *Pod) containerTold",
+		scenario: "evented-pleg", seeds: "1-100",
+	},
+	{
+		name: "what an event says has stopped is taken for gone",
+		file: "core/pod/observe.go",
+		old:  "		return c.advance(Exited, now)\n	case runtimeapi.ContainerEventType_CONTAINER_DEL",
+		new: "		p.dropContainer(c.ID)\n		return true\n" +
+			"	case runtimeapi.ContainerEventType_CONTAINER_DEL",
+		scenario: "evented-pleg", seeds: "1-100",
+	},
+	{
+		name:     "a failed liveness probe ends nothing",
+		file:     "core/pod/health.go",
+		old:      "[]probe.Kind{probe.Startup, probe.Liveness} {\n\t\tspec := probe.Of(want",
+		new:      "[]probe.Kind{probe.Startup} {\n\t\tspec := probe.Of(want",
+		scenario: "probes", seeds: "1-200",
 	},
 }
 
@@ -227,8 +285,10 @@ func TestMutantsAreFound(t *testing.T) {
 	}
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
 			bin := buildMutant(t, m.file, m.old, m.new)
-			out, err := exec.Command(bin, "run", m.scenario, "--seeds", m.seeds, "--json").Output()
+			out, err := exec.Command(bin, "run", m.scenario, "--seeds", m.seeds, "--json",
+				"--fail-fast").Output()
 			if err == nil {
 				t.Fatalf("seeds %s of %s all hold with this bug", m.seeds, m.scenario)
 			}
@@ -243,8 +303,7 @@ func TestMutantsAreFound(t *testing.T) {
 				t.Fatalf("%v: %s", err, out)
 			}
 			first := report.Failures[0]
-			t.Logf("found by %d seeds, first %d: %s: %s", len(report.Failures), first.Seed,
-				first.Oracle, first.Message)
+			t.Logf("found by seed %d: %s: %s", first.Seed, first.Oracle, first.Message)
 			words := strings.Fields(first.Replay)
 			if len(words) < 2 || words[0] != "seedsim" {
 				t.Fatalf("%q is no command that repeats it", first.Replay)
@@ -286,7 +345,8 @@ func buildMutant(t *testing.T, file, old, new string) string {
 		t.Fatal(err)
 	}
 	bin := filepath.Join(dir, "seedsim")
-	build := exec.Command("go", "build", "-overlay", overlayFile, "-o", bin, "./cmd/seedsim")
+	build := exec.Command("go", "build", "-overlay", overlayFile, "-ldflags", "-s -w",
+		"-o", bin, "./cmd/seedsim")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the mutant: %v\n%s", err, out)

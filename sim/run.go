@@ -82,6 +82,7 @@ type run struct {
 
 	life     *life // nil while the agent is dead
 	lives    int
+	boots    int // of the machine, after the first
 	hash     rolling
 	events   uint64
 	effects  uint64
@@ -134,8 +135,8 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	log, rotation := &truth.Log{}, corelogs.NewRotation(kubelet)
 	r.panel = oracle.NewPanel(oracle.Options{
 		NodeName: nodeName, PodsDir: rootDir + "/pods", LogsDir: kubelet.PodLogsDir,
-		BackoffMax: config.BackoffMax(kubelet),
-		LinksDir:   corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
+		BackoffMax: config.BackoffMax(kubelet), Evented: kubelet.FeatureGates["EventedPLEG"],
+		LinksDir: corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
 		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files,
 		Struck: newStruck(r.fates, spec).may,
 	})
@@ -231,6 +232,7 @@ func (r *run) ask() {
 	again = func() {
 		id++
 		r.offer(world.Event{Body: &world.PodsRequest{Request: id}})
+		r.offer(world.Event{Body: &world.HealthRequest{Request: id}})
 		r.agenda.After(2*time.Second+time.Duration(rng.Int64N(int64(5*time.Second))), again)
 	}
 	r.agenda.After(time.Second, again)
@@ -238,8 +240,15 @@ func (r *run) ask() {
 
 // answered takes what the agent answers to requests.
 func (r *run) answered(eff world.Effect) {
-	if body, ok := eff.Body.(*world.PodsAnswer); ok {
+	switch body := eff.Body.(type) {
+	case *world.PodsAnswer:
 		r.shown = body.Pods
 		r.panel.Answer(r.agenda.Now(), body.Pods)
+	case *world.HealthAnswer:
+		for _, check := range body.Checks {
+			if check.Name == "pleg" && check.Problem == "" {
+				r.panel.Well(r.agenda.Now())
+			}
+		}
 	}
 }

@@ -122,6 +122,8 @@ type StrikeRange struct {
 	AgentDown   Span  `json:"agentDown,omitempty"`   // and comes back after
 	Runtime     Count `json:"runtime,omitempty"`     // the runtime's process restarts
 	RuntimeDown Span  `json:"runtimeDown,omitempty"` // and is back after
+	Reboots     Count `json:"reboots,omitempty"`     // the machine goes down
+	RebootTakes Span  `json:"rebootTakes,omitempty"` // and is back after
 	Containers  Count `json:"containers,omitempty"`  // a process is killed
 	Sandboxes   Count `json:"sandboxes,omitempty"`   // what holds a sandbox is killed
 	Always      bool  `json:"always,omitempty"`

@@ -32,7 +32,10 @@ type Env struct {
 	Images    *image.Store
 	Touch     func(timer.Key) // another component has something to plan
 	NameTaken bool            // another pod of the same full name still runs
-	DirTaken  bool            // housekeeping is removing a directory of this UID
+	// NotReady is why nothing can be made now, NetworkNotReady why no sandbox that has a network
+	// of its own; empty if it can. What runs stays, and what is to end ends.
+	NotReady, NetworkNotReady string
+	DirTaken                  bool // housekeeping is removing a directory of this UID
 }
 
 const (
@@ -114,7 +117,9 @@ func (p *Pod) sync(env *Env, w *waits) {
 	}
 	p.removeStrays(env, w)
 	p.releaseUnwanted(env)
-	p.syncContainers(env, w)
+	if !p.holdRuntime(env, false) {
+		p.syncContainers(env, w)
+	}
 	p.trim(env, w)
 }
 
@@ -150,7 +155,7 @@ func (p *Pod) renewSandbox(env *Env, w *waits) {
 		return
 	}
 	p.holdName(env)
-	if env.NameTaken || env.DirTaken {
+	if env.NameTaken || env.DirTaken || p.holdRuntime(env, true) {
 		return
 	}
 	var attempt uint32
@@ -172,6 +177,16 @@ func (p *Pod) holdName(env *Env) {
 			"end", "pod", p.FullName(), "uid", p.UID)
 	}
 	p.NameWait = env.NameTaken
+}
+
+// holdRuntime reports whether the pod has to wait for the runtime, and remembers why. The network
+// only matters for a new sandbox.
+func (p *Pod) holdRuntime(env *Env, sandbox bool) bool {
+	p.RuntimeWait = env.NotReady
+	if p.RuntimeWait == "" && sandbox && !p.Spec.Spec.HostNetwork {
+		p.RuntimeWait = env.NetworkNotReady
+	}
+	return p.RuntimeWait != ""
 }
 
 // stopForeign stops running containers that do not belong: those of an older sandbox, those the

@@ -67,6 +67,8 @@ type Pod struct {
 	Removed time.Time `json:"removed"`
 	// NameWait says that the pod waits for another one of its full name to end.
 	NameWait bool `json:"nameWait,omitempty"`
+	// RuntimeWait is why the pod waits for the runtime, if it does.
+	RuntimeWait string `json:"runtimeWait,omitempty"`
 	// Making is the container that a request in flight makes; Op is that request.
 	Making *Container `json:"making,omitempty"`
 	// Stale is when an operation ended that failed or was not answered: what is known from

@@ -45,6 +45,27 @@ type Condition struct {
 	Message string `json:"message,omitempty"`
 }
 
+// NotReady says why nothing can be made, in the kubelet's words; empty if the runtime has not said
+// that it is not ready.
+func (r *Runtime) NotReady() string {
+	return r.not(runtimeapi.RuntimeReady, "container runtime not ready: ")
+}
+
+// NetworkNotReady is the same for sandboxes with a network of their own.
+func (r *Runtime) NetworkNotReady() string {
+	return r.not(runtimeapi.NetworkReady,
+		"network is not ready: container runtime network not ready: ")
+}
+
+func (r *Runtime) not(condition, intro string) string {
+	for _, c := range r.Conditions {
+		if c.Type == condition && !c.Status {
+			return intro + c.Type + "=false reason:" + c.Reason + " message:" + c.Message
+		}
+	}
+	return ""
+}
+
 // Plan asks what is not known yet, one thing at a time, and says when to be called again.
 func (r *Runtime) Plan(out *op.Out) time.Time {
 	switch {

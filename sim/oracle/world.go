@@ -23,6 +23,8 @@ type world struct {
 	dead       bool      // the agent
 	healed     time.Time // zero: not yet
 	now        time.Time
+
+	sandboxesTold, containersTold time.Time // when the agent was last told all of them
 }
 
 // fullName is what no two pods that run may share.

@@ -61,6 +61,8 @@ func (r *Runtime) finishSandbox(call *wire.Call, s *sandbox) {
 	s.State = ready
 	r.addSandbox(s)
 	r.tellSandbox(s, truth.Fact{Kind: truth.SandboxReady})
+	r.emit(s.ID, s.ID, eventCreated)
+	r.emit(s.ID, s.ID, eventStarted)
 	call.Reply(&runtimeapi.RunPodSandboxResponse{PodSandboxId: s.ID})
 }
 
