@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ const (
 func TestAgent(t *testing.T) {
 	for _, version := range nodetest.Versions() {
 		t.Run(version, func(t *testing.T) {
+			t.Parallel()
 			s := &scene{node: nodetest.New(t, version)}
 			s.agent = newAgent(t, s.node)
 			s.agent.start(t)
@@ -51,10 +53,11 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// scene is a node, an agent on it, and the view of both.
+// scene is a node, an agent on it, and the view of both. The parts of a test may share it.
 type scene struct {
 	node  *nodetest.Node
 	agent *agent
+	ids   sync.Map // of all containers and sandboxes ever seen
 }
 
 func (s *scene) podsReachTheirStates(t *testing.T) {

@@ -21,7 +21,7 @@ func (s *scene) eventually(t *testing.T, within time.Duration, what string, hold
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s\nthe runtime has %v", within, what, s.containers(t, ""))
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(150 * time.Millisecond)
 	}
 }
 
@@ -56,7 +56,21 @@ func (s *scene) list(t *testing.T, pod, container string) []*runtimeapi.Containe
 	if err != nil {
 		t.Fatalf("listing containers: %v", err)
 	}
+	for _, c := range answer.Containers {
+		s.ids.Store(c.Id, true)
+		s.ids.Store(c.PodSandboxId, true)
+	}
 	return answer.Containers
+}
+
+// seen are the ids of all containers and sandboxes that were ever listed.
+func (s *scene) seen() []string {
+	var ids []string
+	s.ids.Range(func(id, _ any) bool {
+		ids = append(ids, id.(string))
+		return true
+	})
+	return ids
 }
 
 // container is the newest instance of a container; nil, whose getters are all zero, if there is
@@ -154,3 +168,5 @@ func (s *scene) signal(t *testing.T, id string, signal syscall.Signal) {
 		t.Fatalf("sending %v to process %d: %v", signal, info.Pid, err)
 	}
 }
+
+func isRunning(c *runtimeapi.Container) bool { return c.State == running }
