@@ -9,7 +9,7 @@
 //	sample sleep        run until TERM, or past it
 //	sample talk         write many lines to the log, then sleep
 //	sample report       write what the process finds around it, as JSON
-//	sample hold         keep a connection to ADDRESS that says NAME, so that its end is seen there
+//	sample hold         keep a connection to ADDRESS that says NAME and which attempt this is
 //	sample say TEXT     write TEXT to the log of the container, from a command run in it
 //	sample write PATH TEXT    write TEXT to PATH and exit
 //	sample remove PATH        remove PATH and exit

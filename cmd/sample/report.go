@@ -24,11 +24,11 @@ type found struct {
 	Status    map[string]string `json:"status"`    // of the process, as the kernel tells it
 	Processes []string          `json:"processes"` // the commands of all that can be seen
 	Writable  bool              `json:"writable"`  // the root file system
-	Paths     map[string]path   `json:"paths"`     // those that were asked for
+	Paths     map[string]place  `json:"paths"`     // those that were asked for
 }
 
-// path is what is to be found at a path.
-type path struct {
+// place is what is to be found at a path.
+type place struct {
 	Mode     string   `json:"mode,omitempty"` // as "drwxr-xr-x"; empty: nothing
 	UID      uint32   `json:"uid"`
 	GID      uint32   `json:"gid"`
@@ -52,7 +52,7 @@ func report(args []string) (int, error) {
 	stop := asked()
 	f := found{
 		Env: os.Environ(), Args: os.Args, UID: os.Getuid(), GID: os.Getgid(),
-		Status: statusOf("self"), Processes: processes(), Paths: map[string]path{},
+		Status: statusOf("self"), Processes: processes(), Paths: map[string]place{},
 	}
 	f.Dir, _ = os.Getwd()        // empty tells that it cannot be known
 	f.Host, _ = os.Hostname()    // the same
@@ -101,8 +101,8 @@ func processes() []string {
 	return commands
 }
 
-func look(at string) path {
-	var p path
+func look(at string) place {
+	var p place
 	info, err := os.Stat(at)
 	if err != nil {
 		p.Problem = err.Error()

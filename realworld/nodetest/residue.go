@@ -6,15 +6,13 @@ import (
 	"slices"
 )
 
-// Residue lists what pods have left on a node that runs on: processes, mounts, network results,
-// addresses and, of the containers and sandboxes with the given ids, cgroups. An empty list is
-// what a node without pods has.
-func (n *Node) Residue(ids []string) ([]string, error) {
+// Residue lists what pods have left on a node that runs on: processes, mounts, cgroups, network
+// results and addresses. An empty list is what a node without pods has.
+func (n *Node) Residue() ([]string, error) {
 	r, err := find(n.Dir)
 	if err != nil {
 		return nil, err
 	}
-	r.files = findFiles(n.Dir, append(containerIDs(n.Dir), ids...))
 	r.bridge, r.present = "", false // they are the node's
 	r.procs = slices.DeleteFunc(r.procs, func(p process) bool {
 		return p.name == "containerd" || p.name == "seedlet"

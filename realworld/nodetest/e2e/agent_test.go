@@ -121,9 +121,15 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// start starts the agent and waits until it calls itself well. At the end of the test it is
-// killed if it still runs.
+// start starts the agent and waits until it calls itself well.
 func (a *agent) start(t *testing.T) {
+	t.Helper()
+	a.launch(t)
+	a.well(t)
+}
+
+// launch starts the agent. When the node is closed it is killed if it still runs.
+func (a *agent) launch(t *testing.T) {
 	t.Helper()
 	path, err := seedlet()
 	if err != nil {
@@ -141,6 +147,11 @@ func (a *agent) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.cmd = cmd
+}
+
+// well waits until the agent calls itself well.
+func (a *agent) well(t *testing.T) {
+	t.Helper()
 	deadline := time.Now().Add(soon)
 	for {
 		answer, err := client.Get(a.healthURL)

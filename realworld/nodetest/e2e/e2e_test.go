@@ -4,7 +4,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -57,7 +56,6 @@ func TestAgent(t *testing.T) {
 type scene struct {
 	node  *nodetest.Node
 	agent *agent
-	ids   sync.Map // of all containers and sandboxes ever seen
 }
 
 func (s *scene) podsReachTheirStates(t *testing.T) {

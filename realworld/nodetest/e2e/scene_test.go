@@ -56,21 +56,7 @@ func (s *scene) list(t *testing.T, pod, container string) []*runtimeapi.Containe
 	if err != nil {
 		t.Fatalf("listing containers: %v", err)
 	}
-	for _, c := range answer.Containers {
-		s.ids.Store(c.Id, true)
-		s.ids.Store(c.PodSandboxId, true)
-	}
 	return answer.Containers
-}
-
-// seen are the ids of all containers and sandboxes that were ever listed.
-func (s *scene) seen() []string {
-	var ids []string
-	s.ids.Range(func(id, _ any) bool {
-		ids = append(ids, id.(string))
-		return true
-	})
-	return ids
 }
 
 // container is the newest instance of a container; nil, whose getters are all zero, if there is
