@@ -10,6 +10,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/core/config"
+	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/logs"
@@ -80,6 +81,8 @@ func New(o Options) *Agent {
 		Node: pod.Node{
 			Name: o.NodeName, PodsDir: root + "/pods", LogsDir: c.PodLogsDir, LinksDir: links,
 			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: config.BackoffMax(c),
+			DNS:    pod.DNS{Servers: c.ClusterDNS, Domain: c.ClusterDomain},
+			Resolv: hostfile.File{Path: resolvConf(c)}, Hosts: hostfile.File{Path: "/etc/hosts"},
 		},
 		Manifests: manifest.Source{
 			Path: manifests, Node: o.NodeName, Period: c.FileCheckFrequency.Duration,
@@ -162,7 +165,7 @@ func (a *Agent) boot(boot *world.Boot, now time.Time) {
 	a.out.Log(world.LevelInfo, "seedlet starts", "node", s.Node.Name, "manifests",
 		s.Manifests.Path)
 	for _, key := range []timer.Key{manifest.Owner, pleg.Owner, pleg.StreamOwner,
-		runtime.Owner} {
+		runtime.Owner, s.Node.Resolv.Key(), s.Node.Hosts.Key()} {
 		a.touched.add(key)
 	}
 }
@@ -218,6 +221,14 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 		if not != s.Runtime.NotReady() || network != s.Runtime.NetworkNotReady() {
 			a.runtimeChanged()
 		}
+		if s.Node.RecursiveReadOnly != s.Runtime.RecursiveReadOnly {
+			s.Node.RecursiveReadOnly = s.Runtime.RecursiveReadOnly
+			a.touchPods()
+		}
+	case hostfile.Component:
+		if a.hostFile(r.Owner).Answered(ev, &a.out) {
+			a.touchPods() // some have waited for it
+		}
 	case housekeeping.Owner.Component:
 		if a.known(s.Sweep.UID) {
 			a.touchPod(s.Sweep.UID) // it has waited for its directory
@@ -258,6 +269,8 @@ func (a *Agent) plan(key timer.Key) {
 		}
 	case logs.Owner.Component:
 		wake = a.planLogs(key)
+	case hostfile.Component:
+		wake = a.hostFile(key).Plan(&a.out)
 	default:
 		wake = s.Images.Plan(key.Name, a.notReady() != "", &a.out, a.touched.add)
 	}
@@ -274,6 +287,28 @@ func (a *Agent) known(uid string) bool { return a.state.Pods[uid] != nil }
 
 func (a *Agent) touchPod(uid string) {
 	a.touched.add(timer.Key{Component: pod.Component, Name: uid})
+}
+
+func (a *Agent) touchPods() {
+	for _, uid := range a.uids {
+		a.touchPod(uid)
+	}
+}
+
+// hostFile is the file of the node with the given key.
+func (a *Agent) hostFile(key timer.Key) *hostfile.File {
+	if key == a.state.Node.Hosts.Key() {
+		return &a.state.Node.Hosts
+	}
+	return &a.state.Node.Resolv
+}
+
+// resolvConf is the path of the node's resolv.conf; empty if names are not to be resolved.
+func resolvConf(c *kubeletconfig.KubeletConfiguration) string {
+	if c.ResolverConfig == nil {
+		return ""
+	}
+	return *c.ResolverConfig
 }
 
 func (a *Agent) env(p *pod.Pod) *pod.Env {

@@ -60,7 +60,8 @@ func same(x, y *v1.Pod) bool {
 		return x == y
 	}
 	const seen = manifest.ConfigSeenAnnotation
-	return x == y || x.UID == y.UID && x.Annotations[seen] == y.Annotations[seen] &&
+	return x == y || x.UID == y.UID && x.Namespace == y.Namespace && x.Name == y.Name &&
+		x.Annotations[seen] == y.Annotations[seen] &&
 		equality.Semantic.DeepEqual(x.Spec, y.Spec) // two files may be seen at one instant
 }
 
@@ -166,10 +167,14 @@ func (a *Agent) needList(since time.Time) {
 	}
 }
 
-// podOf is the pod with the given UID; one that only the runtime knows is made.
+// podOf is the pod with the given UID; one that only the runtime knows is made. If what is wanted
+// with the UID has another name, what runs is not its: that ends first.
 func (a *Agent) podOf(uid, namespace, name string) *pod.Pod {
 	if p := a.state.Pods[uid]; p != nil {
-		return p
+		if p.Observed || p.Namespace == namespace && p.Name == name {
+			return p
+		}
+		a.removePod(p) // it is wanted again as soon as this list has been taken
 	}
 	p := pod.Orphan(uid, namespace, name, a.state.Last)
 	a.addPod(p)

@@ -148,7 +148,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	})
 	r.runtime = runtime.New(runtime.Options{
 		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates,
-		Behaviour: newBehaviours(spec).script, Images: newImages(spec).image,
+		Old: spec.Node.OldRuntime, Behaviour: newBehaviours(spec).script, Images: newImages(spec).image,
 		OpenFile:      func(path string) runtime.File { return r.disk.Open(path) },
 		Exists:        r.disk.Exists,
 		NodeAddresses: []string{nodeIP, "127.0.0.1", "localhost"},

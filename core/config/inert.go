@@ -12,6 +12,8 @@ import (
 // inert; a field moves here with the change that makes it work.
 var actedOn = []string{
 	"address",
+	"clusterDNS",
+	"clusterDomain",
 	"containerLogMaxFiles",
 	"containerLogMaxSize",
 	"containerLogMaxWorkers",
@@ -30,6 +32,7 @@ var actedOn = []string{
 	"readOnlyPort",
 	"registryBurst",
 	"registryPullQPS",
+	"resolvConf",
 	"runtimeRequestTimeout",
 	"serializeImagePulls",
 	"staticPodPath",

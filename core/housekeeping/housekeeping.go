@@ -40,8 +40,10 @@ type Sweep struct {
 	UID     string     `json:"uid,omitempty"`   // of the pod whose directory Op removes
 	Found   []Found    `json:"found,omitempty"` // directories that may be orphans, in order
 	Removed uint64     `json:"removed"`         // orphans removed
-	NextAt  time.Time  `json:"nextAt"`
-	Problem string     `json:"problem,omitempty"`
+	// Unmounted is the directory below which nothing is mounted any more: the next to remove.
+	Unmounted string    `json:"unmounted,omitempty"`
+	NextAt    time.Time `json:"nextAt"`
+	Problem   string    `json:"problem,omitempty"`
 }
 
 // Found is a directory that looks like a pod's.
@@ -66,8 +68,13 @@ func (s *Sweep) Plan(known Known, out *op.Out) time.Time {
 		if s.Found = s.Found[1:]; known(next.UID) {
 			continue
 		}
-		out.Log(world.LevelInfo, "removing an orphaned directory", "path", next.Path)
 		s.UID = next.UID
+		if s.Unmounted != next.Path && path.Dir(next.Path) == s.PodsDir {
+			s.Found = append([]Found{next}, s.Found...)
+			s.Op = out.Ask(Owner, next.Path, fsTimeout, &world.Unmount{Path: next.Path})
+			return time.Time{}
+		}
+		out.Log(world.LevelInfo, "removing an orphaned directory", "path", next.Path)
 		s.Op = out.Ask(Owner, next.Path, fsTimeout, &world.RemoveTree{Path: next.Path})
 		return time.Time{}
 	}
@@ -90,7 +97,16 @@ func (s *Sweep) parent() string {
 // Answered takes the answer to what Plan asked for.
 func (s *Sweep) Answered(rec op.Record, ev world.Event, known Known) {
 	s.Op, s.UID = 0, ""
+	if rec.Call == "Unmount" {
+		s.Unmounted = rec.Subject
+		if ev.Err != nil {
+			s.Problem, s.Unmounted = ev.Err.Error(), ""
+			s.Found = s.Found[1:] // it will be found again
+		}
+		return
+	}
 	if rec.Call == "RemoveTree" {
+		s.Unmounted = ""
 		if ev.Err != nil {
 			s.Problem = ev.Err.Error() // it will be found again
 		} else {

@@ -87,6 +87,8 @@ func (p *Pod) waiting(name string, role Role) *v1.ContainerStateWaiting {
 		waiting.Message = p.RuntimeWait
 	} else if pr != nil {
 		waiting.Message = pr.Message
+	} else if why := p.Storage.Set.Problem(); why != "" {
+		waiting.Message = why
 	} else if p.NameWait {
 		waiting.Message = "another pod of the same namespace and name has not ended yet"
 	}

@@ -3,6 +3,7 @@ package pod
 import (
 	"time"
 
+	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
@@ -23,6 +24,11 @@ type Node struct {
 	IPs            []string      `json:"ips,omitempty"` // the one to show first
 	Seed           uint64        `json:"seed"`          // of what is drawn for containers
 	MemoryBytes    int64         `json:"memoryBytes"`
+	DNS            DNS           `json:"dns"`
+	Resolv         hostfile.File `json:"resolv"` // the node's own resolv.conf
+	Hosts          hostfile.File `json:"hosts"`  // the node's own /etc/hosts
+	// RecursiveReadOnly says that the runtime can make mounts read-only all the way down.
+	RecursiveReadOnly bool `json:"recursiveReadOnly"`
 }
 
 // Env is what a plan is a function of, besides the pod.
@@ -102,7 +108,7 @@ func (p *Pod) sync(env *Env, w *waits) {
 		p.end(Kill{Reason: "Completed", Grace: p.grace()}, env.Out.Now())
 		return
 	}
-	if p.overdue(w) {
+	if p.overdue(w) && !p.awaitInspections() { // it may have come to its end before
 		p.end(Kill{Reason: "DeadlineExceeded", Failed: true, Grace: p.grace(), Message: "Pod was " +
 			"active on the node longer than the specified deadline"}, env.Out.Now())
 		return
@@ -117,7 +123,10 @@ func (p *Pod) sync(env *Env, w *waits) {
 	}
 	p.removeStrays(env, w)
 	p.releaseUnwanted(env)
-	if !p.holdRuntime(env, false) {
+	if p.evict(env) {
+		return
+	}
+	if p.syncVolumes(env, w) && !p.holdRuntime(env, false) {
 		p.syncContainers(env, w)
 	}
 	p.trim(env, w)
@@ -155,7 +164,7 @@ func (p *Pod) renewSandbox(env *Env, w *waits) {
 		return
 	}
 	p.holdName(env)
-	if env.NameTaken || env.DirTaken || p.holdRuntime(env, true) {
+	if env.NameTaken || env.DirTaken || !p.nameable(env) || p.holdRuntime(env, true) {
 		return
 	}
 	var attempt uint32
@@ -165,6 +174,7 @@ func (p *Pod) renewSandbox(env *Env, w *waits) {
 	p.Attempt = attempt
 	p.LogDirs, p.Dir = nil, false // whoever removed the sandbox may have removed them as well
 	p.MessageFiles = nil
+	p.Storage.renew()
 	p.Op = env.Out.Ask(p.Key(), "", env.Node.RuntimeTimeout, &runtimeapi.RunPodSandboxRequest{
 		Config: p.sandboxConfig(env.Node, attempt),
 	})
@@ -236,12 +246,13 @@ func (p *Pod) terminate(env *Env, w *waits) {
 func (p *Pod) finish(env *Env, w *waits) {
 	if p.live() || !p.sandboxesDown() {
 		p.Stage = Terminating // an operation of unknown outcome has taken effect after all
+		p.Storage.Release = 0
 		return
 	}
 	p.inspect(env, w)
 	if !p.Gone {
 		p.keep(env, w)
-		if p.settled() {
+		if p.settled() && !p.holdOff("", w) && !p.releaseVolumes(env) {
 			p.trim(env, w)
 		}
 		return
@@ -252,7 +263,7 @@ func (p *Pod) finish(env *Env, w *waits) {
 	for i := range p.Containers {
 		p.remove(&p.Containers[i], env, w)
 	}
-	if len(p.Containers) > 0 || p.removeDirs(env) {
+	if len(p.Containers) > 0 || p.releaseVolumes(env) || p.removeDirs(env) {
 		return
 	}
 	for i := range p.Sandboxes {

@@ -83,6 +83,7 @@ type Pod struct {
 	MessageFiles []string `json:"messageFiles,omitempty"`
 	LogsGone     bool     `json:"logsGone,omitempty"`  // the log directory was removed
 	DirGone      bool     `json:"dirGone,omitempty"`   // the pod's directory was removed
+	Storage      Storage  `json:"storage"`             // volumes, sub-paths and /etc/hosts
 	Needs        []Need   `json:"needs,omitempty"`     // images that containers wait for
 	Forgotten    bool     `json:"forgotten,omitempty"` // nothing is left of it
 
@@ -145,6 +146,7 @@ func (p *Pod) Want(spec *v1.Pod, now time.Time) {
 		p.Next = spec
 	default:
 		p.Spec = spec
+		p.Storage.Set.Recheck()
 	}
 }
 

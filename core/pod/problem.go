@@ -68,7 +68,8 @@ func (p *Pod) failed(container, call string, err *world.Error, now time.Time) *P
 var reasons = map[string]string{
 	"RunPodSandbox":   "ContainerCreating", // as the kubelet, which tells by an event
 	"MakeDir":         "CreateContainerError",
-	"WriteFile":       "CreateContainerError",
+	"BindSubPath":     "CreateContainerConfigError",
+	"WriteFile":       "CreateContainerConfigError", // /etc/hosts, a message file
 	"CreateContainer": "CreateContainerError",
 	"StartContainer":  "RunContainerError",
 }
@@ -76,7 +77,7 @@ var reasons = map[string]string{
 // steps is the order of the operations that make a container: what was wrong with an earlier one
 // no longer matters when a later one has succeeded.
 var steps = map[string]int{
-	"MakeDir": 1, "WriteFile": 2, "CreateContainer": 3, "StartContainer": 4,
+	"MakeDir": 1, "BindSubPath": 1, "WriteFile": 2, "CreateContainer": 3, "StartContainer": 4,
 }
 
 // solved records that an operation has succeeded.

@@ -25,13 +25,16 @@ var Owner = timer.Key{Component: "runtime"}
 
 // Runtime is what is known about the container runtime.
 type Runtime struct {
-	Name         string      `json:"name"` // as in container ids: "containerd"
-	Version      string      `json:"version"`
-	CgroupDriver string      `json:"cgroupDriver"` // empty if the runtime does not say
-	Configured   bool        `json:"configured"`   // RuntimeConfig was answered, or is not offered
-	Conditions   []Condition `json:"conditions,omitempty"`
-	AsOf         time.Time   `json:"asOf"` // when the conditions were asked for
-	Problem      string      `json:"problem,omitempty"`
+	Name         string `json:"name"` // as in container ids: "containerd"
+	Version      string `json:"version"`
+	CgroupDriver string `json:"cgroupDriver"` // empty if the runtime does not say
+	Configured   bool   `json:"configured"`   // RuntimeConfig was answered, or is not offered
+	// RecursiveReadOnly says that the default handler can make mounts read-only all the way down.
+	RecursiveReadOnly bool `json:"recursiveReadOnly,omitempty"`
+
+	Conditions []Condition `json:"conditions,omitempty"`
+	AsOf       time.Time   `json:"asOf"` // when the conditions were asked for
+	Problem    string      `json:"problem,omitempty"`
 
 	Op     world.OpID `json:"op,omitempty"`
 	NextAt time.Time  `json:"nextAt"`
@@ -104,6 +107,12 @@ func (r *Runtime) Answered(rec op.Record, ev world.Event, out *op.Out) {
 		r.AsOf, r.Conditions = rec.Began, nil
 		for _, c := range body.GetStatus().GetConditions() {
 			r.Conditions = append(r.Conditions, Condition{c.Type, c.Status, c.Reason, c.Message})
+		}
+		r.RecursiveReadOnly = false
+		for _, h := range body.GetRuntimeHandlers() {
+			if h.Name == "" {
+				r.RecursiveReadOnly = h.GetFeatures().GetRecursiveReadOnlyMounts()
+			}
 		}
 		r.NextAt = ev.Time.Add(statusPeriod)
 	}

@@ -188,8 +188,13 @@ func (w *world) logsUnsettled(now time.Time) []string {
 	return lines
 }
 
-// logsLeft are files of runs that have no record any more.
+// logsLeft are files of runs that have no record any more. What a power loss has brought back goes
+// with the pod: nobody looks for single files. So does what an agent left that died while it ended
+// the pod, whose directory it would have removed as a whole, if the next one finds it wanted.
 func (w *world) logsLeft(p *pod) []string {
+	if p.powerLost || p.removals > 0 && w.started.After(p.removedAt) {
+		return nil
+	}
 	var lines []string
 	for i, c := range p.containers {
 		if slices.ContainsFunc(p.containers[:i], func(o *container) bool {

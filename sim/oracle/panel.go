@@ -84,7 +84,7 @@ func oracles() []oracle {
 	return []oracle{
 		&oneRun{}, &initOrder{}, &policy{}, &backoff{}, &terminal{}, &counts{}, &grace{},
 		&fullNames{}, &uids{}, &sidecars{}, &hooks{}, &probes{}, &deadline{}, &undisturbed{},
-		&readiness{}, &directories{}, &logs{}, &message{}, &health{}, &progress{},
+		&readiness{}, &directories{}, &volumes{}, &logs{}, &message{}, &health{}, &progress{},
 	}
 }
 

@@ -70,6 +70,9 @@ func (w *world) take(f *truth.Fact) {
 	case truth.PathRemoved:
 		w.pathRemoved(f.Path)
 	case truth.PowerLost: // what was made or removed lately may never have been
+		for _, p := range w.order {
+			p.powerLost = true
+		}
 		w.pathRemoved("/")
 	}
 }
@@ -271,5 +274,6 @@ func cutLast(s, sep string) (before, after string, found bool) {
 
 // within says whether a path is another one or lies below it.
 func within(path, above string) bool {
-	return path == above || above == "/" || strings.HasPrefix(path, above+"/")
+	return path == above || above == "/" ||
+		len(path) > len(above) && path[len(above)] == '/' && strings.HasPrefix(path, above)
 }
