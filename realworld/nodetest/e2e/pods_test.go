@@ -27,8 +27,9 @@ type part struct {
 
 // TestPods runs a pod or a few for each part of what pods can ask for, all on one node at a time.
 func TestPods(t *testing.T) {
+	t.Parallel()
 	parts := slices.Concat(restartParts, orderParts, hookParts, probeParts, securityParts,
-		environmentParts, logParts, imageParts)
+		environmentParts, volumeParts, logParts, imageParts)
 	for _, version := range nodetest.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
