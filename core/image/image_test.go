@@ -123,3 +123,16 @@ func TestALostPullIsNoticed(t *testing.T) {
 		t.Errorf("a gets %+v, after %v", got, r.asked)
 	}
 }
+
+// A name that no image can have is told at once, and no runtime is asked about it.
+func TestNameThatIsNone(t *testing.T) {
+	r := &rig{}
+	answer := r.store.Need("a", "No Such:Name:", v1.PullAlways, t0)
+	if answer.Problem == nil || answer.Problem.Reason != "InvalidImageName" {
+		t.Errorf("Need says %+v, want InvalidImageName", answer.Problem)
+	}
+	if len(r.store.Images) > 0 {
+		t.Errorf("the store keeps %v", r.store.Images)
+	}
+	r.store.Release("a", "No Such:Name:")
+}
