@@ -68,8 +68,7 @@ func (p *Pod) recall(env *Env, w *waits) bool {
 // keep writes the file if it does not say what is so.
 func (p *Pod) keep(env *Env, w *waits) {
 	r := &p.Record
-	noDir := !p.Dir && len(p.Containers) == 0
-	if !r.Read || r.Op != 0 || p.Gone || noDir || w.pending(r.NotBefore) {
+	if !r.Read || r.Op != 0 || p.Gone || !p.hasDir() || w.pending(r.NotBefore) {
 		return
 	}
 	is := content{Start: p.Seen, Containers: p.marks()}
@@ -94,8 +93,11 @@ func (p *Pod) keep(env *Env, w *waits) {
 // endKept says whether it is kept that the pod was ended for good, if it was. What cannot be kept,
 // and what nobody wants, does not wait for that.
 func (p *Pod) endKept() bool {
-	return !p.Kill.Failed || p.Gone || p.Record.End != nil || p.Record.Failures > 0
+	return !p.Kill.Failed || p.Gone || p.Record.End != nil || p.Record.Failures > 0 || !p.hasDir()
 }
+
+// hasDir says whether there is, or was, a directory of the pod for the file to be in.
+func (p *Pod) hasDir() bool { return p.Dir || len(p.Containers) > 0 }
 
 // recorded takes the answer to a read or a write of the file.
 func (p *Pod) recorded(r op.Record, ev world.Event, env *Env) {
