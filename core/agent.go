@@ -9,6 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"seedlet.dev/core/cgroup"
 	"seedlet.dev/core/config"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/image"
@@ -19,6 +20,7 @@ import (
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
 )
 
@@ -80,6 +82,7 @@ func New(o Options) *Agent {
 		Node: pod.Node{
 			Name: o.NodeName, PodsDir: root + "/pods", LogsDir: c.PodLogsDir, LinksDir: links,
 			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: config.BackoffMax(c),
+			Cgroups: cgroup.LayoutOf(c), IDs: userns.LayoutOf(c),
 		},
 		Manifests: manifest.Source{
 			Path: manifests, Node: o.NodeName, Period: c.FileCheckFrequency.Duration,
@@ -213,12 +216,10 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 		s.Manifests.Answered(ev, &a.out)
 		a.reconcile(ev.Time)
 	case runtime.Owner.Component:
-		s.Runtime.Answered(r, ev, &a.out)
+		a.runtimeAnswered(r, ev)
 	case housekeeping.Owner.Component:
-		if a.known(s.Sweep.UID) {
-			a.touchPod(s.Sweep.UID) // it has waited for its directory
-		}
-		s.Sweep.Answered(r, ev, a.known)
+		a.touchSwept()
+		s.Sweep.Answered(r, ev, a.view())
 	case logs.Owner.Component:
 		a.logsAnswered(id, r, ev)
 	default:
@@ -250,7 +251,7 @@ func (a *Agent) plan(key timer.Key) {
 		wake = s.Runtime.Plan(&a.out)
 	case housekeeping.Owner.Component:
 		if a.seenAll() {
-			wake = s.Sweep.Plan(a.known, &a.out)
+			wake = s.Sweep.Plan(a.view(), &a.out)
 		}
 	case logs.Owner.Component:
 		wake = a.planLogs(key)
@@ -275,10 +276,11 @@ func (a *Agent) touchPod(uid string) {
 func (a *Agent) env(p *pod.Pod) *pod.Env {
 	if a.podEnv.Node == nil {
 		a.podEnv = pod.Env{
-			Node: &a.state.Node, Out: &a.out, Images: &a.state.Images, Touch: a.touched.add,
+			Node: &a.state.Node, Out: &a.out, Images: &a.state.Images,
+			Runtime: &a.state.Runtime, Touch: a.touched.add, TakenIDs: a.takenIDs,
 		}
 	}
-	a.podEnv.NameTaken, a.podEnv.DirTaken = a.nameTaken(p), a.state.Sweep.UID == p.UID
+	a.podEnv.NameTaken, a.podEnv.DirTaken = a.nameTaken(p), a.swept(p.UID)
 	return &a.podEnv
 }
 

@@ -22,6 +22,9 @@ type node struct {
 	manifests  map[string]string
 	sandboxes  map[string]*runtimeapi.PodSandbox
 	containers map[string]*runtimeapi.Container
+	cgroups    map[string]world.SetCgroup
+	status     *runtimeapi.StatusResponse
+	systemd    bool     // the cgroup driver
 	calls      []string // what was done, besides looking
 	state      string   // as it was shown last
 	single     bool     // the manifest path is a file
@@ -33,7 +36,8 @@ type node struct {
 func boot(manifests map[string]string) *node {
 	n := &node{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), manifests: manifests,
 		sandboxes:  map[string]*runtimeapi.PodSandbox{},
-		containers: map[string]*runtimeapi.Container{}}
+		containers: map[string]*runtimeapi.Container{},
+		cgroups:    map[string]world.SetCgroup{}, status: &runtimeapi.StatusResponse{}}
 	n.restart()
 	return n
 }
@@ -103,6 +107,14 @@ func (n *node) do(effect any) any {
 		return &world.TailRead{}
 	case *world.MakeDir, *world.RemoveTree, *world.WriteFile, *world.MakeLink:
 		return &world.Done{}
+	case *world.SetCgroup:
+		n.cgroups[e.Path] = *e
+		return &world.Done{}
+	case *world.RemoveCgroup:
+		delete(n.cgroups, e.Path)
+		return &world.Done{}
+	case *world.ListCgroups:
+		return n.listCgroups(e.Path)
 	case *world.StateAnswer:
 		n.state = string(e.State)
 	case *world.PodsAnswer:
@@ -110,9 +122,13 @@ func (n *node) do(effect any) any {
 	case *runtimeapi.VersionRequest:
 		return &runtimeapi.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1"}
 	case *runtimeapi.RuntimeConfigRequest:
+		if n.systemd {
+			return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{
+				CgroupDriver: runtimeapi.CgroupDriver_SYSTEMD}}
+		}
 		return &runtimeapi.RuntimeConfigResponse{}
 	case *runtimeapi.StatusRequest:
-		return &runtimeapi.StatusResponse{}
+		return n.status
 	case *runtimeapi.PullImageRequest:
 		return &runtimeapi.PullImageResponse{ImageRef: "sha256:1"}
 	case *runtimeapi.ImageStatusRequest:
@@ -137,7 +153,8 @@ func (n *node) doRuntime(effect any) any {
 		return list
 	case *runtimeapi.RunPodSandboxRequest:
 		id := fmt.Sprintf("s%d", len(n.calls))
-		n.sandboxes[id] = &runtimeapi.PodSandbox{Id: id, Metadata: e.Config.Metadata}
+		n.sandboxes[id] = &runtimeapi.PodSandbox{Id: id, Metadata: e.Config.Metadata,
+			Annotations: e.Config.Annotations}
 		n.did("run sandbox")
 		return &runtimeapi.RunPodSandboxResponse{PodSandboxId: id}
 	case *runtimeapi.PodSandboxStatusRequest:
@@ -319,8 +336,8 @@ func TestAtRest(t *testing.T) {
 	began := n.agent.state.Ops.Last
 	n.pass(100 * time.Second)
 	// Two lists a second, a status every 5 s, a log every 10 s, the manifests every 20 s, two
-	// directories and the links a minute.
-	if ops := n.agent.state.Ops.Last - began; ops > 100*2+100/5+100/10+100/20+2*3+5 {
+	// directories, three cgroups and the links a minute.
+	if ops := n.agent.state.Ops.Last - began; ops > 100*2+100/5+100/10+100/20+2*6+5 {
 		t.Errorf("%d operations in 100 s at rest", ops)
 	}
 }

@@ -12,8 +12,10 @@ import (
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/logs"
 	"seedlet.dev/core/manifest"
+	"seedlet.dev/core/op"
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
 )
 
@@ -228,6 +230,38 @@ func (a *Agent) nameTaken(p *pod.Pod) bool {
 		}
 	}
 	return false
+}
+
+// runtimeAnswered takes what the runtime says of itself. Pods may have waited for it to say
+// something for the first time.
+func (a *Agent) runtimeAnswered(r op.Record, ev world.Event) {
+	s := &a.state
+	told := !s.Runtime.AsOf.IsZero()
+	s.Runtime.Answered(r, ev, &a.out)
+	news := s.Runtime.Configured && s.Node.Cgroups.Settle(s.Runtime.CgroupDriver)
+	if !news && (told || s.Runtime.AsOf.IsZero()) {
+		return
+	}
+	for _, uid := range a.uids {
+		a.touchPod(uid)
+	}
+	a.touched.add(housekeeping.Owner)
+}
+
+// takenIDs are the ranges of ids of all pods but one. Those that only a sandbox has can be left
+// out.
+func (a *Agent) takenIDs(uid string, sandboxes bool) []userns.Range {
+	var taken []userns.Range
+	for _, other := range a.uids {
+		switch p := a.state.Pods[other]; {
+		case other == uid:
+		case sandboxes:
+			taken = append(taken, p.IDsHeld()...)
+		case !p.IDs.None():
+			taken = append(taken, p.IDs)
+		}
+	}
+	return taken
 }
 
 // list is the pods as the API shows them, by namespace, name and UID.

@@ -12,6 +12,9 @@ import (
 // inert; a field moves here with the change that makes it work.
 var actedOn = []string{
 	"address",
+	"cgroupDriver",
+	"cgroupRoot",
+	"cgroupsPerQOS",
 	"containerLogMaxFiles",
 	"containerLogMaxSize",
 	"containerLogMaxWorkers",
@@ -27,12 +30,14 @@ var actedOn = []string{
 	"maxParallelImagePulls",
 	"maxPods",
 	"podLogsDir",
+	"podPidsLimit",
 	"readOnlyPort",
 	"registryBurst",
 	"registryPullQPS",
 	"runtimeRequestTimeout",
 	"serializeImagePulls",
 	"staticPodPath",
+	"userNamespaces.idsPerPod",
 }
 
 // gatesActedOn are the feature gates that the agent acts on.

@@ -3,9 +3,12 @@ package pod
 import (
 	"time"
 
+	"seedlet.dev/core/cgroup"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -23,6 +26,9 @@ type Node struct {
 	IPs            []string      `json:"ips,omitempty"` // the one to show first
 	Seed           uint64        `json:"seed"`          // of what is drawn for containers
 	MemoryBytes    int64         `json:"memoryBytes"`
+
+	Cgroups cgroup.Layout `json:"cgroups"`
+	IDs     userns.Layout `json:"ids"` // of pods that do not have the host's
 }
 
 // Env is what a plan is a function of, besides the pod.
@@ -30,9 +36,13 @@ type Env struct {
 	Node      *Node
 	Out       *op.Out
 	Images    *image.Store
+	Runtime   *runtime.Runtime
 	Touch     func(timer.Key) // another component has something to plan
 	NameTaken bool            // another pod of the same full name still runs
-	DirTaken  bool            // housekeeping is removing a directory of this UID
+	DirTaken  bool            // housekeeping is removing a directory or cgroup of this UID
+	// TakenIDs are the ranges of ids that pods but the one of a UID have. Those that only a
+	// sandbox has can be left out.
+	TakenIDs func(uid string, sandboxes bool) []userns.Range
 }
 
 const (
@@ -105,7 +115,10 @@ func (p *Pod) sync(env *Env, w *waits) {
 		return
 	}
 	sandbox := p.current()
-	if sandbox == nil || !sandbox.Ready {
+	if sandbox != nil && sandbox.Ready && !p.idsKnown(sandbox) {
+		return
+	}
+	if sandbox == nil || !sandbox.Ready || !p.idsFit(sandbox, env) {
 		p.renewSandbox(env, w)
 		return
 	}
@@ -114,6 +127,9 @@ func (p *Pod) sync(env *Env, w *waits) {
 	}
 	p.removeStrays(env, w)
 	p.releaseUnwanted(env)
+	if p.setCgroup(p.cgroupPath(sandbox, &env.Node.Cgroups), sandbox.Attempt, env) {
+		return
+	}
 	p.syncContainers(env, w)
 	p.trim(env, w)
 }
@@ -156,6 +172,9 @@ func (p *Pod) renewSandbox(env *Env, w *waits) {
 	var attempt uint32
 	if last := p.current(); last != nil {
 		attempt = last.Attempt + 1
+	}
+	if !p.takeIDs(env, w) || p.setCgroup(p.cgroupPath(nil, &env.Node.Cgroups), attempt, env) {
+		return
 	}
 	p.Attempt = attempt
 	p.LogDirs, p.Dir = nil, false // whoever removed the sandbox may have removed them as well
@@ -212,11 +231,11 @@ func (p *Pod) terminate(env *Env, w *waits) {
 	if p.stopSandboxes(env, w) {
 		return
 	}
-	p.Stage = Terminated
+	p.Stage, p.IDs = Terminated, userns.Range{}
 }
 
-// finish removes what is left of a pod that nobody wants: containers, then directories, then
-// sandboxes. The sandbox goes last, because its record is what tells an agent that was killed
+// finish removes what is left of a pod that nobody wants: containers, then directories and cgroups,
+// then sandboxes. The sandbox goes last, because its record is what tells an agent that was killed
 // halfway that there is something left to remove.
 func (p *Pod) finish(env *Env, w *waits) {
 	if p.live() || !p.sandboxesDown() {
@@ -228,6 +247,9 @@ func (p *Pod) finish(env *Env, w *waits) {
 		p.keep(env, w)
 		if p.settled() {
 			p.trim(env, w)
+			if !p.holdOff("", w) {
+				p.removeCgroups(env)
+			}
 		}
 		return
 	}
@@ -237,7 +259,7 @@ func (p *Pod) finish(env *Env, w *waits) {
 	for i := range p.Containers {
 		p.remove(&p.Containers[i], env, w)
 	}
-	if len(p.Containers) > 0 || p.removeDirs(env) {
+	if len(p.Containers) > 0 || p.removeDirs(env) || p.removeCgroups(env) {
 		return
 	}
 	for i := range p.Sandboxes {

@@ -23,8 +23,6 @@ func Unsupported(pod *v1.Pod) []string {
 	add(len(spec.ResourceClaims) > 0, "spec.resourceClaims")
 	add(len(spec.HostAliases) > 0, "spec.hostAliases")
 	add(spec.DNSConfig != nil, "spec.dnsConfig")
-	add(spec.HostUsers != nil && !*spec.HostUsers, "spec.hostUsers")
-	add(spec.Resources != nil, "spec.resources")
 	if s := spec.SecurityContext; s != nil {
 		add(s.WindowsOptions != nil, "spec.securityContext.windowsOptions")
 		for i := range s.Sysctls {
