@@ -47,6 +47,9 @@ type ScenarioSpec struct {
 // Node is the machine and how its agent is configured.
 type Node struct {
 	Config map[string]any `json:"config,omitempty"` // fields of a KubeletConfiguration
+	// SystemdCgroups is the driver of the runtime, else it is cgroupfs.
+	SystemdCgroups   bool `json:"systemdCgroups,omitempty"`
+	NoUserNamespaces bool `json:"noUserNamespaces,omitempty"` // the runtime cannot make them
 }
 
 // PodGroup is a number of pods from one manifest. Copy n has "-n" added to its name, and its UID,
