@@ -11,6 +11,7 @@ import (
 
 	"seedlet.dev/core/cgroup"
 	"seedlet.dev/core/config"
+	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/logs"
@@ -83,6 +84,8 @@ func New(o Options) *Agent {
 			Name: o.NodeName, PodsDir: root + "/pods", LogsDir: c.PodLogsDir, LinksDir: links,
 			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: config.BackoffMax(c),
 			Cgroups: cgroup.LayoutOf(c), IDs: userns.LayoutOf(c),
+			DNS:    pod.DNS{Servers: c.ClusterDNS, Domain: c.ClusterDomain},
+			Resolv: hostfile.File{Path: resolvConf(c)}, Hosts: hostfile.File{Path: "/etc/hosts"},
 		},
 		Manifests: manifest.Source{
 			Path: manifests, Node: o.NodeName, Period: c.FileCheckFrequency.Duration,
@@ -165,7 +168,7 @@ func (a *Agent) boot(boot *world.Boot, now time.Time) {
 	a.out.Log(world.LevelInfo, "seedlet starts", "node", s.Node.Name, "manifests",
 		s.Manifests.Path)
 	for _, key := range []timer.Key{manifest.Owner, pleg.Owner, pleg.StreamOwner,
-		runtime.Owner} {
+		runtime.Owner, s.Node.Resolv.Key(), s.Node.Hosts.Key()} {
 		a.touched.add(key)
 	}
 }
@@ -217,6 +220,10 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 		a.reconcile(ev.Time)
 	case runtime.Owner.Component:
 		a.runtimeAnswered(r, ev)
+	case hostfile.Component:
+		if a.hostFile(r.Owner).Answered(ev, &a.out) {
+			a.touchPods() // some have waited for it
+		}
 	case housekeeping.Owner.Component:
 		a.touchSwept()
 		s.Sweep.Answered(r, ev, a.view())
@@ -255,8 +262,10 @@ func (a *Agent) plan(key timer.Key) {
 		}
 	case logs.Owner.Component:
 		wake = a.planLogs(key)
+	case hostfile.Component:
+		wake = a.hostFile(key).Plan(&a.out)
 	default:
-		wake = s.Images.Plan(key.Name, &a.out, a.touched.add)
+		wake = s.Images.Plan(key.Name, a.notReady() != "", &a.out, a.touched.add)
 	}
 	s.Timers.Set(key, wake)
 }
@@ -273,6 +282,28 @@ func (a *Agent) touchPod(uid string) {
 	a.touched.add(timer.Key{Component: pod.Component, Name: uid})
 }
 
+func (a *Agent) touchPods() {
+	for _, uid := range a.uids {
+		a.touchPod(uid)
+	}
+}
+
+// hostFile is the file of the node with the given key.
+func (a *Agent) hostFile(key timer.Key) *hostfile.File {
+	if key == a.state.Node.Hosts.Key() {
+		return &a.state.Node.Hosts
+	}
+	return &a.state.Node.Resolv
+}
+
+// resolvConf is the path of the node's resolv.conf; empty if names are not to be resolved.
+func resolvConf(c *kubeletconfig.KubeletConfiguration) string {
+	if c.ResolverConfig == nil {
+		return ""
+	}
+	return *c.ResolverConfig
+}
+
 func (a *Agent) env(p *pod.Pod) *pod.Env {
 	if a.podEnv.Node == nil {
 		a.podEnv = pod.Env{
@@ -280,6 +311,7 @@ func (a *Agent) env(p *pod.Pod) *pod.Env {
 			Runtime: &a.state.Runtime, Touch: a.touched.add, TakenIDs: a.takenIDs,
 		}
 	}
+	a.podEnv.NotReady, a.podEnv.NetworkNotReady = a.notReady(), a.state.Runtime.NetworkNotReady()
 	a.podEnv.NameTaken, a.podEnv.DirTaken = a.nameTaken(p), a.swept(p.UID)
 	return &a.podEnv
 }

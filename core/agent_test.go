@@ -91,6 +91,9 @@ func (n *node) pass(d time.Duration) {
 func (n *node) do(effect any) any {
 	switch e := effect.(type) {
 	case *world.ReadFiles:
+		if e.Path != "/manifests" {
+			return &world.FilesRead{Files: []world.File{{Name: "f", Data: []byte("# none\n")}}}
+		}
 		read := &world.FilesRead{Directory: !n.single}
 		for name, text := range n.manifests {
 			read.Files = append(read.Files, world.File{Name: name, Data: []byte(text)})
@@ -105,7 +108,9 @@ func (n *node) do(effect any) any {
 		return &world.LinksRead{}
 	case *world.ReadTail:
 		return &world.TailRead{}
-	case *world.MakeDir, *world.RemoveTree, *world.WriteFile, *world.MakeLink:
+	case *world.MakeDir, *world.RemoveTree, *world.Unmount, *world.WriteFile, *world.WriteDir,
+		*world.MountMemory, *world.BindSubPath, *world.ShareWithGroup, *world.MakeFile,
+		*world.MakeLink:
 		return &world.Done{}
 	case *world.SetCgroup:
 		n.cgroups[e.Path] = *e
@@ -115,6 +120,10 @@ func (n *node) do(effect any) any {
 		return &world.Done{}
 	case *world.ListCgroups:
 		return n.listCgroups(e.Path)
+	case *world.StatPath:
+		return &world.PathInfo{Kind: world.PathDirectory}
+	case *world.MeasureTree:
+		return &world.TreeMeasured{Bytes: 2 << 20}
 	case *world.StateAnswer:
 		n.state = string(e.State)
 	case *world.PodsAnswer:
@@ -336,8 +345,8 @@ func TestAtRest(t *testing.T) {
 	began := n.agent.state.Ops.Last
 	n.pass(100 * time.Second)
 	// Two lists a second, a status every 5 s, a log every 10 s, the manifests every 20 s, two
-	// directories, three cgroups and the links a minute.
-	if ops := n.agent.state.Ops.Last - began; ops > 100*2+100/5+100/10+100/20+2*6+5 {
+	// directories, three cgroups, the links and two files of the node a minute.
+	if ops := n.agent.state.Ops.Last - began; ops > 100*2+100/5+100/10+100/20+2*6+2*2+5 {
 		t.Errorf("%d operations in 100 s at rest", ops)
 	}
 }
@@ -376,14 +385,14 @@ func TestMaxPods(t *testing.T) {
 // A pod that asks for what is not done yet is refused, and says why.
 func TestUnsupportedPodIsRefused(t *testing.T) {
 	n := boot(map[string]string{"v.yaml": `{apiVersion: v1, kind: Pod, metadata: {name: v}, spec: {
-	  volumes: [{name: x, emptyDir: {}}],
+	  volumes: [{name: x, nfs: {server: s, path: /}}],
 	  containers: [{name: web, image: i, volumeMounts: [{name: x, mountPath: /x}]}]}}`})
 	n.pass(time.Minute)
 	if got := n.takeCalls(); got != "" {
 		t.Errorf("it led to %q", got)
 	}
 	for _, why := range n.agent.state.Refused {
-		if why != "not supported yet: spec.volumes, spec.containers[0].volumeMounts" {
+		if why != "not supported yet: spec.volumes[0] (x)" {
 			t.Errorf("refused because %q", why)
 		}
 	}
@@ -412,7 +421,7 @@ func TestStateIsShownWithoutSecrets(t *testing.T) {
 
 func TestARefusedPodIsShown(t *testing.T) {
 	n := boot(map[string]string{"v.yaml": `{apiVersion: v1, kind: Pod, metadata: {name: v}, spec: {
-	  volumes: [{name: x, emptyDir: {}}], containers: [{name: web, image: i}]}}`})
+	  volumes: [{name: x, nfs: {server: s, path: /}}], containers: [{name: web, image: i}]}}`})
 	n.pass(5 * time.Second)
 	n.event(world.Event{Body: &world.PodsRequest{}})
 	if len(n.pods) != 1 || n.pods[0].Status.Reason != "Refused" ||

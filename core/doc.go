@@ -25,6 +25,8 @@
 //	manifest      which static pods are wanted
 //	pleg          what the runtime has, by listing it every second
 //	pod           one pod: what is wanted of it, what there is, what to do next
+//	volume        the volumes of one pod: what there is, what to make next
+//	hostfile      the node's own resolv.conf and hosts
 //	image         what pods wait for to be pulled
 //	runtime       what the runtime says about itself
 //	logs          the logs of running containers, to be rotated, and links to logs that have gone

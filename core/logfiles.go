@@ -17,22 +17,26 @@ func (a *Agent) planLogs(key timer.Key) time.Time {
 	case !a.seenAll():
 		return time.Time{}
 	case key == logs.LinksOwner:
-		return a.state.Links.Plan(a.runs, &a.out)
+		return a.state.Links.Plan(a.keepsLink, &a.out)
 	}
 	return a.state.Rotation.Plan(writers{a}, &a.out)
 }
 
 func (a *Agent) logsAnswered(id world.OpID, r op.Record, ev world.Event) {
 	if r.Owner == logs.LinksOwner {
-		a.state.Links.Answered(r, ev)
+		a.state.Links.Answered(r, ev, a.keepsLink)
 		return
 	}
 	a.state.Rotation.Answered(id, r, ev, &a.out)
 }
 
-func (a *Agent) runs(uid, id string) bool {
-	p := a.state.Pods[uid]
-	return p != nil && p.Runs(id)
+// keepsLink is about a link whose pod is known as that pod has it. Otherwise what it leads to is
+// there to be read.
+func (a *Agent) keepsLink(l logs.Link) bool {
+	if p := a.state.Pods[l.UID]; p != nil {
+		return p.KeepsLink(l.ID, l.Dangling)
+	}
+	return !l.Dangling
 }
 
 // writers are the running containers, as the rotation wants them.
@@ -52,4 +56,7 @@ func (a writers) NextLog(after logs.Cursor) (logs.Target, bool) {
 	return logs.Target{}, false
 }
 
-func (a writers) Writes(t logs.Target) bool { return a.runs(t.UID, t.ID) }
+func (a writers) Writes(t logs.Target) bool {
+	p := a.state.Pods[t.UID]
+	return p != nil && p.Runs(t.ID)
+}

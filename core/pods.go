@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/housekeeping"
+	"seedlet.dev/core/image"
 	"seedlet.dev/core/logs"
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/op"
@@ -61,7 +62,8 @@ func same(x, y *v1.Pod) bool {
 		return x == y
 	}
 	const seen = manifest.ConfigSeenAnnotation
-	return x == y || x.UID == y.UID && x.Annotations[seen] == y.Annotations[seen] &&
+	return x == y || x.UID == y.UID && x.Namespace == y.Namespace && x.Name == y.Name &&
+		x.Annotations[seen] == y.Annotations[seen] &&
 		equality.Semantic.DeepEqual(x.Spec, y.Spec) // two files may be seen at one instant
 }
 
@@ -79,6 +81,10 @@ func (a *Agent) reportRefused(refused map[string]string) {
 // relisted hands what a complete relist saw to the pods.
 func (a *Agent) relisted() {
 	s := &a.state
+	if s.Relist.Overdue {
+		s.Relist.Overdue = false
+		a.runtimeChanged() // it answers again
+	}
 	first := s.Relist.Number == 1
 	number, asked := s.Relist.Number, s.Relist.AsOf
 	for i := range s.Relist.Sandboxes {
@@ -132,6 +138,30 @@ func (a *Agent) told(body *runtimeapi.ContainerEventResponse, now time.Time) {
 	}
 }
 
+// notReady is why nothing may be made now; empty if it may. That somebody was told so because no
+// relist succeeds is remembered: the next one that does ends the wait.
+func (a *Agent) notReady() string {
+	s := &a.state
+	if why := s.Runtime.NotReady(); why != "" {
+		return why
+	}
+	why := s.Relist.Health(&s.Events, s.Last, s.Booted)
+	s.Relist.Overdue = s.Relist.Overdue || why != ""
+	return why
+}
+
+// runtimeChanged touches what waits for the runtime to be ready.
+func (a *Agent) runtimeChanged() {
+	for _, uid := range a.uids {
+		if a.state.Pods[uid].RuntimeWait != "" {
+			a.touchPod(uid)
+		}
+	}
+	for _, ref := range a.state.Images.Refs() {
+		a.touched.add(image.Key(ref))
+	}
+}
+
 // needList has the runtime listed once more, after the given time.
 func (a *Agent) needList(since time.Time) {
 	if a.state.Relist.Need(since) {
@@ -139,10 +169,14 @@ func (a *Agent) needList(since time.Time) {
 	}
 }
 
-// podOf is the pod with the given UID; one that only the runtime knows is made.
+// podOf is the pod with the given UID; one that only the runtime knows is made. If what is wanted
+// with the UID has another name, what runs is not its: that ends first.
 func (a *Agent) podOf(uid, namespace, name string) *pod.Pod {
 	if p := a.state.Pods[uid]; p != nil {
-		return p
+		if p.Observed || p.Namespace == namespace && p.Name == name {
+			return p
+		}
+		a.removePod(p) // it is wanted again as soon as this list has been taken
 	}
 	p := pod.Orphan(uid, namespace, name, a.state.Last)
 	a.addPod(p)
@@ -232,20 +266,25 @@ func (a *Agent) nameTaken(p *pod.Pod) bool {
 	return false
 }
 
-// runtimeAnswered takes what the runtime says of itself. Pods may have waited for it to say
-// something for the first time.
+// runtimeAnswered takes what the runtime says of itself. Pods may have waited for that.
 func (a *Agent) runtimeAnswered(r op.Record, ev world.Event) {
 	s := &a.state
+	not, network := s.Runtime.NotReady(), s.Runtime.NetworkNotReady()
 	told := !s.Runtime.AsOf.IsZero()
 	s.Runtime.Answered(r, ev, &a.out)
-	news := s.Runtime.Configured && s.Node.Cgroups.Settle(s.Runtime.CgroupDriver)
-	if !news && (told || s.Runtime.AsOf.IsZero()) {
-		return
+	if not != s.Runtime.NotReady() || network != s.Runtime.NetworkNotReady() {
+		a.runtimeChanged()
 	}
-	for _, uid := range a.uids {
-		a.touchPod(uid)
+	news := !told && !s.Runtime.AsOf.IsZero()
+	if s.Node.RecursiveReadOnly != s.Runtime.RecursiveReadOnly {
+		s.Node.RecursiveReadOnly, news = s.Runtime.RecursiveReadOnly, true
 	}
-	a.touched.add(housekeeping.Owner)
+	if s.Runtime.Configured && s.Node.Cgroups.Settle(s.Runtime.CgroupDriver) {
+		news = true
+	}
+	if news {
+		a.touchPods()
+	}
 }
 
 // takenIDs are the ranges of ids of all pods but one. Those that only a sandbox has can be left

@@ -154,3 +154,24 @@ func TestListens(t *testing.T) {
 		}
 	}
 }
+
+// Answers that have nothing to do with a failure are taken out, and the plan given is left alone.
+func TestShrinkTakesAnswersOut(t *testing.T) {
+	plan := drawAsking(t, answers, 3)
+	plan.Spec.Expect = []Expect{{Pods: "web", RestartsAtLeast: 1000}}
+	before := string(plan.YAML())
+	small, verdict, err := Shrink(plan, 200, nil)
+	if err != nil || verdict.Failure == nil || verdict.Failure.Oracle != "expect" {
+		t.Fatal(verdict, err)
+	}
+	for _, pod := range small.Spec.Pods {
+		for _, b := range pod.Behaviours {
+			if len(b.Answers) > 0 {
+				t.Errorf("pod %s still answers %+v", pod.Name, b.Answers)
+			}
+		}
+	}
+	if len(small.Spec.Pods) != 1 || string(plan.YAML()) != before {
+		t.Errorf("%d pods are left, or the plan given has changed", len(small.Spec.Pods))
+	}
+}

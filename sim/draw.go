@@ -206,6 +206,11 @@ func (d *drawing) strikes() {
 		spec.RuntimeEnds = append(spec.RuntimeEnds,
 			RuntimeEnd{At: d.moment(r), Down: Duration(s.RuntimeDown.draw(r))})
 	}
+	r = d.stream("reboots")
+	for range d.times("reboots", s.Reboots, s.Always) {
+		spec.Reboots = append(spec.Reboots,
+			Reboot{At: d.moment(r), Down: Duration(s.RebootTakes.draw(r))})
+	}
 	r = d.stream("container kills")
 	for range d.times("container kills", s.Containers, s.Always) {
 		pod := spec.Pods[r.IntN(len(spec.Pods))]

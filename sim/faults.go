@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"seedlet.dev/sim/runtime"
 	"seedlet.dev/sim/wire"
 	"seedlet.dev/world"
 )
@@ -34,10 +35,20 @@ const (
 	ClassLost     Class = "lost"         // no answer until the deadline, although it took effect
 	ClassUnheard  Class = "unheard"      // changes of files are not told, or told late
 	ClassDiskFull Class = "disk-full"    // no space for what the agent writes
+
+	ClassNetworkDown Class = "network-not-ready" // so the runtime says
+	ClassUnready     Class = "runtime-not-ready" // likewise
+
+	ClassEventsLost  Class = "events-lost"   // the runtime's events are not told
+	ClassEventsLate  Class = "events-late"   // they come late, and others before them
+	ClassEventsTwice Class = "events-twice"  // they come again later
+	ClassNoStream    Class = "stream-broken" // the stream of events ends, and none can be opened
 )
 
 var classes = []Class{
 	ClassLatency, ClassSlow, ClassRefused, ClassFailed, ClassLost, ClassUnheard, ClassDiskFull,
+	ClassEventsLost, ClassEventsLate, ClassEventsTwice, ClassNoStream, ClassNetworkDown,
+	ClassUnready,
 }
 
 // strikable are the calls that faults can strike: every one that the agent can make.
@@ -154,6 +165,17 @@ func (f *fates) Fate(call string, op int, now time.Time) wire.Fate {
 }
 
 func (w *openWindow) strikes(call string) bool {
+	switch w.Class {
+	case ClassEventsLost, ClassEventsLate, ClassEventsTwice:
+		return call == runtime.CallEvent
+	case ClassNoStream:
+		return call == "GetEvents"
+	case ClassNetworkDown, ClassUnready:
+		return false
+	}
+	if call == runtime.CallEvent {
+		return false
+	}
 	if call == "FileChanged" || w.Class == ClassUnheard {
 		return call == "FileChanged" && w.Class == ClassUnheard
 	}
@@ -198,6 +220,15 @@ func (w *openWindow) strike(fate *wire.Fate, dice *draws, call string) {
 	case ClassLost:
 		fate.Lost = true
 		fate.EffectDelay += dice.between(w.Takes.Least, w.Takes.Most)
+	case ClassEventsLost:
+		fate.Lost = true
+	case ClassEventsLate:
+		fate.EffectDelay += dice.between(w.Takes.Least, w.Takes.Most)
+	case ClassEventsTwice:
+		fate.Twice = true
+		fate.EffectDelay += dice.between(w.Takes.Least, w.Takes.Most)
+	case ClassNoStream:
+		fate.Before = world.Errorf(world.KindUnavailable, call, "refused by the plan's %s", w.ID)
 	case ClassUnheard:
 		fate.Lost = dice.share() < w.Probability
 		fate.Receive += dice.between(0, unheardLate)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"seedlet.dev/core"
 	"seedlet.dev/world"
 	"seedlet.dev/world/loop"
@@ -35,6 +37,10 @@ func (g *gate) Do(eff world.Effect) {
 	r := g.run
 	if r.life != g.life {
 		return // the agent was killed before it came to this effect
+	}
+	if _, health := eff.Body.(*world.HealthAnswer); health {
+		g.do(eff) // not counted: plans that count effects were drawn without it
+		return
 	}
 	r.effects++
 	g.do(eff)
@@ -72,7 +78,8 @@ func (r *run) boot() {
 	r.host.Connect(r.offer)
 	r.panel.AgentStarted(r.agenda.Now())
 	r.offer(world.Event{Body: &world.Boot{
-		Seed: r.plan.Seed + uint64(r.lives), BootID: "boot-1", Hostname: nodeName,
+		Seed:   r.plan.Seed + uint64(r.lives),
+		BootID: fmt.Sprint("boot-", r.boots+1), Hostname: nodeName,
 		CPUs: 4, MemoryBytes: 16 << 30, Addresses: []string{nodeIP},
 	}})
 }
@@ -154,6 +161,12 @@ func (r *run) countEffects(effects int) {
 // observe sees every step of the agent.
 func (r *run) observe(l *life, ev world.Event, effects []world.Effect) {
 	r.events++
+	switch ev.Body.(type) {
+	case *runtimeapi.ListPodSandboxResponse:
+		r.panel.Listed(r.agenda.Now(), false)
+	case *runtimeapi.ListContainersResponse:
+		r.panel.Listed(r.agenda.Now(), true)
+	}
 	r.countEffects(len(effects))
 	r.hash.step(l.number, ev, effects)
 	if r.opts.Watch != nil {

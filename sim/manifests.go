@@ -31,6 +31,7 @@ func (m *manifests) change(c *Change) {
 	if c.Pod == "" && c.Text == "" {
 		m.want(c.File, nil)
 		r.disk.Remove(file)
+		r.disk.Sync()
 		return
 	}
 	data := []byte(c.Text)
@@ -47,9 +48,13 @@ func (m *manifests) change(c *Change) {
 	if c.Torn <= 0 {
 		m.want(c.File, pod)
 		r.disk.Write(file, data)
+		r.disk.Sync()
 		return
 	}
-	r.disk.WriteTorn(file, data, time.Duration(c.Torn), func() { m.want(c.File, pod) })
+	r.disk.WriteTorn(file, data, time.Duration(c.Torn), func() {
+		r.disk.Sync()
+		m.want(c.File, pod)
+	})
 }
 
 // want tells the judges what a file says now.

@@ -40,6 +40,7 @@ type PlanSpec struct {
 	Faults      []Window      `json:"faults,omitempty"`
 	AgentKills  []AgentKill   `json:"agentKills,omitempty"`
 	RuntimeEnds []RuntimeEnd  `json:"runtimeRestarts,omitempty"`
+	Reboots     []Reboot      `json:"reboots,omitempty"`
 	Kills       []Kill        `json:"kills,omitempty"`
 	Sandboxes   []SandboxKill `json:"sandboxKills,omitempty"`
 	Expect      []Expect      `json:"expect,omitempty"`
@@ -113,6 +114,12 @@ type AgentKill struct {
 
 // RuntimeEnd restarts the runtime's process.
 type RuntimeEnd struct {
+	At   Duration `json:"at"`
+	Down Duration `json:"down"`
+}
+
+// Reboot ends the machine, with all that runs on it, and begins it again after a while.
+type Reboot struct {
 	At   Duration `json:"at"`
 	Down Duration `json:"down"`
 }

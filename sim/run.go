@@ -85,6 +85,7 @@ type run struct {
 
 	life     *life // nil while the agent is dead
 	lives    int
+	boots    int // of the machine, after the first
 	hash     rolling
 	events   uint64
 	effects  uint64
@@ -137,8 +138,8 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	log, rotation := &truth.Log{}, corelogs.NewRotation(kubelet)
 	r.panel = oracle.NewPanel(oracle.Options{
 		NodeName: nodeName, PodsDir: rootDir + "/pods", LogsDir: kubelet.PodLogsDir,
-		BackoffMax: config.BackoffMax(kubelet),
-		LinksDir:   corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
+		BackoffMax: config.BackoffMax(kubelet), Evented: kubelet.FeatureGates["EventedPLEG"],
+		LinksDir: corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
 		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files,
 		Struck: newStruck(r.fates, spec).may, Cgroups: judgedCgroups(kubelet),
 	})
@@ -150,7 +151,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	})
 	r.runtime = runtime.New(runtime.Options{
 		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates,
-		Behaviour: newBehaviours(spec).script, Images: newImages(spec).image,
+		Old: spec.Node.OldRuntime, Behaviour: newBehaviours(spec).script, Images: newImages(spec).image,
 		OpenFile:      func(path string) runtime.File { return r.disk.Open(path) },
 		Exists:        r.disk.Exists,
 		NodeAddresses: []string{nodeIP, "127.0.0.1", "localhost"},
@@ -245,6 +246,7 @@ func (r *run) ask() {
 	again = func() {
 		id++
 		r.offer(world.Event{Body: &world.PodsRequest{Request: id}})
+		r.offer(world.Event{Body: &world.HealthRequest{Request: id}})
 		r.agenda.After(2*time.Second+time.Duration(rng.Int64N(int64(5*time.Second))), again)
 	}
 	r.agenda.After(time.Second, again)
@@ -252,8 +254,15 @@ func (r *run) ask() {
 
 // answered takes what the agent answers to requests.
 func (r *run) answered(eff world.Effect) {
-	if body, ok := eff.Body.(*world.PodsAnswer); ok {
+	switch body := eff.Body.(type) {
+	case *world.PodsAnswer:
 		r.shown = body.Pods
 		r.panel.Answer(r.agenda.Now(), body.Pods)
+	case *world.HealthAnswer:
+		for _, check := range body.Checks {
+			if check.Name == "pleg" && check.Problem == "" {
+				r.panel.Well(r.agenda.Now())
+			}
+		}
 	}
 }

@@ -50,6 +50,9 @@ type Node struct {
 	// SystemdCgroups is the driver of the runtime, else it is cgroupfs.
 	SystemdCgroups   bool `json:"systemdCgroups,omitempty"`
 	NoUserNamespaces bool `json:"noUserNamespaces,omitempty"` // the runtime cannot make them
+	// OldRuntime makes the runtime a containerd 1.6: it tells no events, and does not find what is
+	// to be stopped where a newer one has nothing to do.
+	OldRuntime bool `json:"oldRuntime,omitempty"`
 }
 
 // PodGroup is a number of pods from one manifest. Copy n has "-n" added to its name, and its UID,
@@ -125,6 +128,8 @@ type StrikeRange struct {
 	AgentDown   Span  `json:"agentDown,omitempty"`   // and comes back after
 	Runtime     Count `json:"runtime,omitempty"`     // the runtime's process restarts
 	RuntimeDown Span  `json:"runtimeDown,omitempty"` // and is back after
+	Reboots     Count `json:"reboots,omitempty"`     // the machine goes down
+	RebootTakes Span  `json:"rebootTakes,omitempty"` // and is back after
 	Containers  Count `json:"containers,omitempty"`  // a process is killed
 	Sandboxes   Count `json:"sandboxes,omitempty"`   // what holds a sandbox is killed
 	Always      bool  `json:"always,omitempty"`

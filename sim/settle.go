@@ -10,6 +10,8 @@ import (
 func (r *run) heal() {
 	r.healed = true
 	r.disk.SetFull(false)
+	r.runtime.SetNetworkReady(true)
+	r.runtime.SetReady(true)
 	if r.life == nil {
 		r.boot()
 	}

@@ -18,6 +18,7 @@ func Shrink(plan *Plan, tries int, progress func(tried, entries int)) (*Plan, *V
 		before = s.best.Entries()
 		takeOut(s, func(p *PlanSpec) *[]AgentKill { return &p.AgentKills })
 		takeOut(s, func(p *PlanSpec) *[]RuntimeEnd { return &p.RuntimeEnds })
+		takeOut(s, func(p *PlanSpec) *[]Reboot { return &p.Reboots })
 		takeOut(s, func(p *PlanSpec) *[]Kill { return &p.Kills })
 		takeOut(s, func(p *PlanSpec) *[]SandboxKill { return &p.Sandboxes })
 		takeOut(s, func(p *PlanSpec) *[]Window { return &p.Faults })
@@ -122,6 +123,9 @@ func (p *Plan) times() []Duration {
 	for _, e := range p.Spec.RuntimeEnds {
 		all = append(all, e.At+e.Down)
 	}
+	for _, e := range p.Spec.Reboots {
+		all = append(all, e.At+e.Down)
+	}
 	for _, k := range p.Spec.Kills {
 		all = append(all, k.At)
 	}
@@ -141,7 +145,7 @@ func (p *Plan) Clone() *Plan {
 func (p *Plan) Entries() int {
 	s := &p.Spec
 	return len(s.Pods) + len(s.Manifests) + len(s.Images) + len(s.Faults) + len(s.AgentKills) +
-		len(s.RuntimeEnds) + len(s.Kills) + len(s.Sandboxes)
+		len(s.RuntimeEnds) + len(s.Reboots) + len(s.Kills) + len(s.Sandboxes)
 }
 
 // try runs a smaller plan, and keeps it if it fails in the same way.

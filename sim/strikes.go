@@ -19,6 +19,9 @@ func (r *run) scheduleStrikes() {
 	for _, e := range r.plan.RuntimeEnds {
 		r.at(e.At, func() { r.runtime.Restart(time.Duration(e.Down)) })
 	}
+	for _, e := range r.plan.Reboots {
+		r.at(e.At, func() { r.reboot(e.Down) })
+	}
 	for _, k := range r.plan.Kills {
 		r.at(k.At, func() { r.killContainer(k) })
 	}
@@ -26,11 +29,34 @@ func (r *run) scheduleStrikes() {
 		r.at(k.At, func() { r.killSandbox(k) })
 	}
 	for _, w := range r.plan.Faults {
-		if w.Class == ClassDiskFull {
-			r.at(w.At, func() { r.disk.SetFull(true) })
-			r.at(w.At+w.For, func() { r.disk.SetFull(false) })
-		}
+		r.scheduleWindow(w)
 	}
+}
+
+// scheduleWindow begins and ends what is wrong with a whole port.
+func (r *run) scheduleWindow(w Window) {
+	while := func(begin, end func()) {
+		r.at(w.At, begin)
+		r.at(w.At+w.For, end)
+	}
+	switch w.Class {
+	case ClassNoStream:
+		r.at(w.At, r.runtime.BreakStreams)
+	case ClassDiskFull:
+		while(func() { r.disk.SetFull(true) }, func() { r.disk.SetFull(false) })
+	case ClassNetworkDown:
+		while(func() { r.runtime.SetNetworkReady(false) }, func() { r.runtime.SetNetworkReady(true) })
+	case ClassUnready:
+		while(func() { r.runtime.SetReady(false) }, func() { r.runtime.SetReady(true) })
+	}
+}
+
+// reboot ends the machine: what runs, the agent, and what is on its disk only in memory.
+func (r *run) reboot(down Duration) {
+	r.boots++
+	r.kill(down)
+	r.runtime.Reboot()
+	r.disk.PowerLoss()
 }
 
 // killContainer ends the process of a container of a pod, whichever of that name runs.

@@ -134,6 +134,8 @@ type DirFile struct {
 type Rename struct {
 	From string `json:"from"`
 	To   string `json:"to"`
+	// Exclusive leaves what has the name already as it is: KindExists.
+	Exclusive bool `json:"exclusive,omitempty"`
 }
 
 // MakeLink makes a symbolic link, replacing a link that is there and nothing else (KindExists).

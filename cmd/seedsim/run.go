@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -40,7 +42,7 @@ type failure struct {
 func runCommand() *cobra.Command {
 	var seedRange string
 	var jobs int
-	var asJSON bool
+	var asJSON, failFast bool
 	c := &cobra.Command{
 		Use:   "run SCENARIO|all --seeds A-B",
 		Short: "Run a scenario with every seed of a range",
@@ -57,7 +59,7 @@ func runCommand() *cobra.Command {
 			if jobs < 1 {
 				return fmt.Errorf("--jobs %d: must be at least 1", jobs)
 			}
-			rep, err := runAll(list, args[0], r, jobs, newProgress(os.Stderr))
+			rep, err := runAll(tasksOf(list, args[0], r), jobs, failFast, newProgress(os.Stderr))
 			if err != nil {
 				return err
 			}
@@ -68,6 +70,7 @@ func runCommand() *cobra.Command {
 	c.Flags().StringVar(&seedRange, "seeds", "1-20", "the seeds, as A-B")
 	c.Flags().IntVar(&jobs, "jobs", runtime.NumCPU(), "runs at the same time")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	c.Flags().BoolVar(&failFast, "fail-fast", false, "run no further than the first failure")
 	return c
 }
 
@@ -80,10 +83,8 @@ type task struct {
 	err      error
 }
 
-// runAll runs every scenario with every seed. The outcome does not depend on the number of jobs.
-func runAll(list []*sim.Scenario, arg string, r seeds, jobs int,
-	p *progress) (*report, error) {
-	began := time.Now()
+// tasksOf are the runs of every scenario with every seed.
+func tasksOf(list []*sim.Scenario, arg string, r seeds) []*task {
 	var tasks []*task
 	for _, s := range list {
 		for seed := r.from; ; seed++ {
@@ -97,22 +98,38 @@ func runAll(list []*sim.Scenario, arg string, r seeds, jobs int,
 			}
 		}
 	}
+	return tasks
+}
+
+// runAll runs every task, or all up to the first that fails. The outcome does not depend on the
+// number of jobs.
+func runAll(tasks []*task, jobs int, failFast bool, p *progress) (*report, error) {
+	began := time.Now()
 	next := make(chan *task)
 	var group sync.WaitGroup
+	var failed atomic.Bool
 	for range jobs {
 		group.Go(func() {
 			for t := range next {
-				t.run()
+				if t.run(); t.failed() {
+					failed.Store(true)
+				}
 				p.done(t, len(tasks))
 			}
 		})
 	}
 	for _, t := range tasks {
+		if failFast && failed.Load() {
+			break
+		}
 		next <- t
 	}
 	close(next)
 	group.Wait()
 	p.end()
+	if first := slices.IndexFunc(tasks, (*task).failed); failFast && first >= 0 {
+		tasks = tasks[:first+1]
+	}
 	rep := &report{Failures: []failure{}, WallSeconds: time.Since(began).Seconds()}
 	return rep, rep.collect(tasks)
 }
@@ -124,6 +141,8 @@ func (t *task) run() {
 	}
 	t.err = err
 }
+
+func (t *task) failed() bool { return t.err != nil || t.verdict != nil && t.verdict.Failure != nil }
 
 func (rep *report) collect(tasks []*task) error {
 	hash := xxhash.New()
@@ -188,7 +207,7 @@ func (p *progress) done(t *task, total int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count++
-	if t.verdict != nil && t.verdict.Failure != nil {
+	if t.failed() {
 		p.failed++
 	}
 	if p.on && time.Since(p.shown) > 100*time.Millisecond {

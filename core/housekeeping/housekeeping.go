@@ -42,8 +42,10 @@ type Sweep struct {
 	UID     string     `json:"uid,omitempty"`   // of the pod whose directory or cgroup Op removes
 	Found   []Found    `json:"found,omitempty"` // what may be orphans, in order
 	Removed uint64     `json:"removed"`         // orphans removed
-	NextAt  time.Time  `json:"nextAt"`
-	Problem string     `json:"problem,omitempty"`
+	// Unmounted is the directory below which nothing is mounted any more: the next to remove.
+	Unmounted string    `json:"unmounted,omitempty"`
+	NextAt    time.Time `json:"nextAt"`
+	Problem   string    `json:"problem,omitempty"`
 }
 
 // Found is a directory or a cgroup that looks like a pod's.
@@ -105,6 +107,11 @@ func (s *Sweep) Plan(v View, out *op.Out) time.Time {
 
 func (s *Sweep) remove(orphan *Found, v View, out *op.Out) {
 	s.UID = orphan.UID
+	if !orphan.Cgroup && s.Unmounted != orphan.Path && path.Dir(orphan.Path) == s.PodsDir {
+		s.Found = append([]Found{*orphan}, s.Found...)
+		s.Op = out.Ask(Owner, orphan.Path, timeout, &world.Unmount{Path: orphan.Path})
+		return
+	}
 	if orphan.Cgroup {
 		out.Log(world.LevelInfo, "removing an orphaned cgroup", "path", orphan.Path)
 		s.Op = out.Ask(Owner, orphan.Path, timeout,
@@ -134,7 +141,16 @@ func (s *Sweep) Takes(uid string, cgroups *cgroup.Layout) bool {
 // Answered takes the answer to what Plan asked for.
 func (s *Sweep) Answered(rec op.Record, ev world.Event, v View) {
 	s.Op, s.UID = 0, ""
+	if rec.Call == "Unmount" {
+		s.Unmounted = rec.Subject
+		if ev.Err != nil {
+			s.Problem, s.Unmounted = ev.Err.Error(), ""
+			s.Found = s.Found[1:] // it will be found again
+		}
+		return
+	}
 	if rec.Call == "RemoveTree" || rec.Call == "RemoveCgroup" {
+		s.Unmounted = ""
 		if ev.Err != nil {
 			s.Problem = ev.Err.Error() // it will be found again
 		} else {

@@ -8,6 +8,7 @@ package image
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -145,17 +146,18 @@ func (i *Image) wait(uid string) {
 func (i *Image) busy() bool { return i.PullOp != 0 || i.LookOp != 0 }
 
 // Plan asks the runtime for what some pod needs to know about an image, and says when to be
-// called again. It touches the image whose turn to be pulled comes next.
-func (s *Store) Plan(ref string, out *op.Out, touch func(timer.Key)) time.Time {
+// called again. It touches the image whose turn to be pulled comes next. Nothing is pulled while
+// that is held back.
+func (s *Store) Plan(ref string, held bool, out *op.Out, touch func(timer.Key)) time.Time {
 	next := s.Turns.next()
-	wake := s.plan(ref, out)
+	wake := s.plan(ref, held, out)
 	if now := s.Turns.next(); now != "" && now != next {
 		touch(Key(now))
 	}
 	return wake
 }
 
-func (s *Store) plan(ref string, out *op.Out) time.Time {
+func (s *Store) plan(ref string, held bool, out *op.Out) time.Time {
 	img := s.Images[ref]
 	switch {
 	case img == nil:
@@ -164,7 +166,11 @@ func (s *Store) plan(ref string, out *op.Out) time.Time {
 		s.drop(img)
 		return time.Time{}
 	}
-	return timer.Soonest(img.planLook(out), s.planPull(img, out))
+	look := img.planLook(out)
+	if held {
+		return look
+	}
+	return timer.Soonest(look, s.planPull(img, out))
 }
 
 // planLook asks whether the image is there, if someone has to know, or if it has been pulled for
@@ -218,6 +224,9 @@ func (s *Store) Next() (timer.Key, bool) {
 	ref := s.Turns.next()
 	return Key(ref), ref != ""
 }
+
+// Refs are the images that pods wait for, in order.
+func (s *Store) Refs() []string { return slices.Sorted(maps.Keys(s.Images)) }
 
 // Answered takes the answer to an operation on an image, and returns the pods that wait for it.
 func (s *Store) Answered(ref string, r op.Record, ev world.Event, out *op.Out) []string {

@@ -25,7 +25,7 @@ type rig struct {
 
 func (r *rig) plan(at time.Duration) {
 	r.out.Begin(&r.table, t0.Add(at))
-	r.store.Plan("i", &r.out, func(timer.Key) {})
+	r.store.Plan("i", false, &r.out, func(timer.Key) {})
 	if r.asked == nil {
 		r.asked = map[string]int{}
 	}

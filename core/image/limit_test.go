@@ -56,7 +56,7 @@ func (p *pulls) settle() {
 		key := p.queue[0]
 		p.queue = p.queue[1:]
 		p.out.Begin(&p.table, p.now)
-		wake := p.store.Plan(key.Name, &p.out, func(k timer.Key) { p.queue = append(p.queue, k) })
+		wake := p.store.Plan(key.Name, false, &p.out, func(k timer.Key) { p.queue = append(p.queue, k) })
 		p.wakes.Set(key, wake)
 		for _, eff := range p.out.Take() {
 			if _, is := eff.Body.(*runtimeapi.PullImageRequest); is {

@@ -77,7 +77,8 @@ func (j *Job) next(bytesMax int64, filesMax int, now time.Time) any {
 			return &world.Compress{Path: dir + name}
 		}
 	}
-	return &world.Rename{From: j.Path, To: dir + base + "." + stamp(base, rotated, now)}
+	to := dir + base + "." + stamp(base, rotated, now)
+	return &world.Rename{From: j.Path, To: to, Exclusive: true}
 }
 
 // nameBack gives a log that this job has renamed its old name, if nothing else has that now, so
@@ -87,7 +88,7 @@ func (j *Job) nameBack() any {
 	if j.find(base) != nil || j.find(j.Moved) == nil {
 		return nil
 	}
-	return &world.Rename{From: dir + j.Moved, To: j.Path}
+	return &world.Rename{From: dir + j.Moved, To: j.Path, Exclusive: true}
 }
 
 // stamp is the ending for a log that is rotated now. It is later than all others, whatever has
@@ -122,6 +123,8 @@ func (j *Job) garbage(base string) string {
 		stamp := stampOf(base, f.Name)
 		plain := base + "." + stamp
 		switch {
+		case strings.HasPrefix(f.Name, "."):
+			return f.Name
 		case stamp == "" || f.Name == plain+compressed:
 		case f.Name == plain && j.find(plain+compressed) == nil:
 		case f.Name == plain || strings.HasSuffix(f.Name, halfMade):
@@ -160,7 +163,9 @@ func (j *Job) done(rec op.Record, body any) {
 	case "ListDir":
 		j.Listed, j.Files = true, nil
 		for _, e := range body.(*world.DirListed).Entries {
-			if !e.Directory && (e.Name == base || stampOf(base, e.Name) != "") {
+			// What is being compressed is hidden, or ends as the kubelet's does.
+			visible := strings.TrimPrefix(e.Name, ".")
+			if !e.Directory && (e.Name == base || stampOf(base, visible) != "") {
 				j.Files = append(j.Files, File{e.Name, e.Size})
 			}
 		}

@@ -20,38 +20,39 @@ func LinkPath(dir, pod, namespace, container, id string) string {
 	return dir + "/" + pod + "_" + namespace + "_" + container + "-" + id + ".log"
 }
 
-// Links is the search for links to logs that have gone. A container's link is removed before its
-// record is; what is found here was left by an operation that took effect late, or by whoever
-// removed a log.
+// Links is the search for links that lead nowhere, or were made for a container that has gone. A
+// container's link is removed before its record is; what is found here was left by an operation
+// that took effect late, or by whoever removed a log.
 type Links struct {
 	Dir     string `json:"dir"`     // of the links
 	LogsDir string `json:"logsDir"` // what else a link points to is not this agent's
 
 	Op      world.OpID `json:"op,omitempty"`
-	Found   []Dangling `json:"found,omitempty"`
+	Found   []Link     `json:"found,omitempty"` // that may have to go
 	Removed uint64     `json:"removed"`
 	NextAt  time.Time  `json:"nextAt"`
 	Problem string     `json:"problem,omitempty"`
 }
 
-// Dangling is a link that leads nowhere.
-type Dangling struct {
-	Name string `json:"name"`
-	UID  string `json:"uid"` // of the pod
-	ID   string `json:"id"`  // of the container
+// Link is a link to a log, and what it is about.
+type Link struct {
+	Name     string `json:"name"`
+	UID      string `json:"uid"` // of the pod
+	ID       string `json:"id"`  // of the container
+	Dangling bool   `json:"dangling,omitempty"`
 }
 
-// Runs says whether a container runs, so that its log is only being rotated.
-type Runs func(uid, id string) bool
+// Keep says whether a link is one that should be there, as far as the agent knows.
+type Keep func(Link) bool
 
 // Plan goes on with the search, and says when to be called again.
-func (l *Links) Plan(runs Runs, out *op.Out) time.Time {
+func (l *Links) Plan(keep Keep, out *op.Out) time.Time {
 	if l.Op != 0 {
 		return time.Time{}
 	}
 	for len(l.Found) > 0 {
 		link := l.Found[0]
-		if l.Found = l.Found[1:]; runs(link.UID, link.ID) {
+		if l.Found = l.Found[1:]; keep(link) {
 			continue
 		}
 		l.Op = out.Ask(LinksOwner, link.Name, fsTimeout,
@@ -67,7 +68,7 @@ func (l *Links) Plan(runs Runs, out *op.Out) time.Time {
 }
 
 // Answered takes the answer to what Plan asked for.
-func (l *Links) Answered(rec op.Record, ev world.Event) {
+func (l *Links) Answered(rec op.Record, ev world.Event, keep Keep) {
 	l.Op = 0
 	if ev.Err != nil {
 		if !ev.Err.Has(world.KindNotFound) { // no link was ever made
@@ -82,8 +83,9 @@ func (l *Links) Answered(rec op.Record, ev world.Event) {
 		return
 	}
 	for _, link := range ev.Body.(*world.LinksRead).Links {
-		if uid, id := l.meaning(link); link.Dangling && id != "" {
-			l.Found = append(l.Found, Dangling{link.Name, uid, id})
+		uid, id := l.meaning(link)
+		if found := (Link{link.Name, uid, id, link.Dangling}); id != "" && !keep(found) {
+			l.Found = append(l.Found, found)
 		}
 	}
 }

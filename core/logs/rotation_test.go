@@ -71,6 +71,8 @@ func TestNext(t *testing.T) {
 		{"only the log itself and one", []File{full, {a, 1}}, 2, "remove " + a},
 		{"half compressed", []File{small, {a, 1}, {a + ".gz.tmp", 1}}, 3,
 			"remove " + a + ".gz.tmp"},
+		{"half compressed, hidden", []File{{"." + a + ".gz.new-1", 1}, small, {a, 1}}, 3,
+			"remove ." + a + ".gz.new-1"},
 		{"compressed, but not removed", []File{small, {a, 1}, {a + ".gz", 1}}, 3, "remove " + a},
 		{"killed between renaming and reopening", []File{{a, 200}, {b, 200}}, 2, "reopen c"},
 		{"the log is lost", nil, 3, "reopen c"},
@@ -90,7 +92,7 @@ func TestListing(t *testing.T) {
 	j := &Job{Target: Target{Path: log}}
 	j.done(op.Record{Call: "ListDir"}, &world.DirListed{Entries: []world.DirEntry{
 		{Name: "0.log", Size: 7}, {Name: "0.log.20250101-000000.gz"}, {Name: "0.log.keep"},
-		{Name: "1.log"}, {Name: "10.log.20250101-000000"},
+		{Name: "1.log"}, {Name: "10.log.20250101-000000"}, {Name: ".0.log.keep"},
 	}})
 	want := []File{{"0.log", 7}, {"0.log.20250101-000000.gz", 0}}
 	if diff := cmp.Diff(want, j.Files); diff != "" {
@@ -366,10 +368,10 @@ func TestTailOfPart(t *testing.T) {
 func TestLinks(t *testing.T) {
 	l := &Links{Dir: "/links", LogsDir: "/var/log/pods"}
 	table, out := &op.Table{}, &op.Out{}
-	runs := func(uid, id string) bool { return uid == "u" && id == "alive" }
+	keep := func(l Link) bool { return l.UID == "u" && l.ID == "alive" || !l.Dangling }
 	step := func(now time.Time) (any, world.OpID, time.Time) {
 		out.Begin(table, now)
-		wake := l.Plan(runs, out)
+		wake := l.Plan(keep, out)
 		if effects := out.Take(); len(effects) > 0 {
 			return effects[0].Body, effects[0].Op, wake
 		}
@@ -377,7 +379,7 @@ func TestLinks(t *testing.T) {
 	}
 	answer := func(id world.OpID, ev world.Event) {
 		rec, _ := table.Settle(id)
-		l.Answered(rec, ev)
+		l.Answered(rec, ev, keep)
 	}
 	body, id, _ := step(t0)
 	if diff := cmp.Diff(&world.ReadLinks{Path: "/links"}, body); diff != "" {
@@ -408,15 +410,15 @@ func TestLinks(t *testing.T) {
 
 // A link that cannot be removed is not tried again at once.
 func TestLinkThatStays(t *testing.T) {
-	l := &Links{Dir: "/links", LogsDir: "/l", Found: []Dangling{{"a", "u", "i"}, {"b", "u", "i"}},
-		NextAt: t0.Add(time.Minute)}
-	table, out := &op.Table{}, &op.Out{}
+	l := &Links{Dir: "/links", LogsDir: "/l", NextAt: t0.Add(time.Minute)}
+	l.Found = []Link{{Name: "a", UID: "u", ID: "i"}, {Name: "b", UID: "u", ID: "i"}}
+	table, out, none := &op.Table{}, &op.Out{}, func(Link) bool { return false }
 	out.Begin(table, t0)
-	l.Plan(func(string, string) bool { return false }, out)
+	l.Plan(none, out)
 	l.Answered(op.Record{Call: "RemoveTree"}, world.Event{
-		Err: world.Errorf(world.KindRefused, "RemoveTree", "read-only file system")})
+		Err: world.Errorf(world.KindRefused, "RemoveTree", "read-only file system")}, none)
 	out.Begin(table, t0)
-	wake := l.Plan(func(string, string) bool { return false }, out)
+	wake := l.Plan(none, out)
 	if len(out.Take()) > 0 || !wake.Equal(t0.Add(time.Minute)) {
 		t.Errorf("tried again, or woken at %v", wake)
 	}

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -117,6 +118,10 @@ func (v *rules) downwardFiles(files []v1.DownwardAPIVolumeFile, p *field.Path) {
 			file.FieldRef != nil, file.ResourceFieldRef != nil)
 		if file.FieldRef != nil {
 			v.fieldRef(file.FieldRef, q.Child("fieldRef"))
+			if !volumeField(file.FieldRef.FieldPath) {
+				v.invalid(q.Child("fieldRef", "fieldPath"), file.FieldRef.FieldPath,
+					"is not a field that a volume may show")
+			}
 		}
 		if file.ResourceFieldRef != nil {
 			v.resourceFieldRef(file.ResourceFieldRef, q.Child("resourceFieldRef"))
@@ -125,6 +130,14 @@ func (v *rules) downwardFiles(files []v1.DownwardAPIVolumeFile, p *field.Path) {
 			}
 		}
 	}
+}
+
+// volumeField says whether a volume may show a field: what does not change while the pod runs,
+// labels and annotations aside.
+func volumeField(path string) bool {
+	object, _, _ := strings.Cut(path, "['")
+	return slices.Contains([]string{"metadata.name", "metadata.namespace", "metadata.uid",
+		"metadata.labels", "metadata.annotations"}, object)
 }
 
 func (v *rules) mode(p *field.Path, mode *int32) {
@@ -182,8 +195,12 @@ func (v *rules) mount(mount *v1.VolumeMount, p *field.Path) {
 		oneOf(v, p.Child("recursiveReadOnly"), *mount.RecursiveReadOnly,
 			v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyIfPossible,
 			v1.RecursiveReadOnlyEnabled)
-		if *mount.RecursiveReadOnly != v1.RecursiveReadOnlyDisabled && !mount.ReadOnly {
+		recursive := *mount.RecursiveReadOnly != v1.RecursiveReadOnlyDisabled
+		if recursive && !mount.ReadOnly {
 			v.add(field.Forbidden(p.Child("recursiveReadOnly"), "needs readOnly"))
+		}
+		if how := mount.MountPropagation; recursive && how != nil && *how != v1.MountPropagationNone {
+			v.add(field.Forbidden(p.Child("recursiveReadOnly"), "needs mountPropagation None"))
 		}
 	}
 }

@@ -49,6 +49,9 @@ type Relist struct {
 	// asked for later will do.
 	Needed time.Time `json:"needed"`
 
+	// Overdue says that something waits because no relist has succeeded for too long.
+	Overdue bool `json:"overdue,omitempty"`
+
 	Problem  string `json:"problem,omitempty"` // of the last failure, empty after a success
 	Failures uint64 `json:"failures"`
 }

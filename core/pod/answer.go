@@ -20,7 +20,7 @@ func (p *Pod) Answered(id world.OpID, r op.Record, ev world.Event, env *Env) {
 		p.recorded(r, ev, env)
 		return
 	}
-	if p.cleared(r, ev, env.Node) {
+	if p.storageAnswered(id, r, ev, env) || p.cleared(r, ev, env.Node) {
 		return
 	}
 	switch r.Call {

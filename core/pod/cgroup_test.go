@@ -26,7 +26,7 @@ func fresh(t *testing.T, change func(*v1.PodSpec)) *rig {
 	s := spec(v1.RestartPolicyAlways, "", "web")
 	change(&s.Spec)
 	r := newRig(t, New(s, true, t0))
-	r.env.Node.Cgroups = cgroup.Layout{PerPod: true, Settled: true}
+	r.env.Node.Cgroups, r.env.Node.Resolv.Known = cgroup.Layout{PerPod: true, Settled: true}, true
 	r.env.Node.IDs = userns.Layout{Length: 65536, Count: 2}
 	r.env.Runtime = &runtime.Runtime{AsOf: t0,
 		Handlers: []runtime.Handler{{UserNamespaces: true}}}
@@ -139,6 +139,7 @@ func TestTheCgroupGoesBeforeTheSandbox(t *testing.T) {
 	r.pod.Observed, r.pod.Record.Read = true, true
 	r.pod.addSandbox(Sandbox{ID: "s", Stopped: true, Cgroup: "kubepods/podu"})
 	r.pod.Stage, r.pod.Gone, r.pod.LogsGone, r.pod.DirGone = Terminated, true, true, true
+	r.pod.Storage.Release = 2
 	remove := r.at(time.Second).want("RemoveCgroup").Body.(*world.RemoveCgroup)
 	if remove.Path != "kubepods/podu" {
 		t.Errorf("removes %s", remove.Path)
@@ -158,6 +159,7 @@ func TestEveryCgroupOfAStranger(t *testing.T) {
 func TestWhatIsNoCgroupIsRemoved(t *testing.T) {
 	r := fresh(t, func(*v1.PodSpec) {})
 	r.pod.Stage, r.pod.Gone, r.pod.LogsGone, r.pod.DirGone = Terminated, true, true, true
+	r.pod.Storage.Release = 2
 	r.at(time.Second).answer("RemoveCgroup", nil, world.Errorf(world.KindInvalid, "", "x"))
 	if !r.pod.Forgotten {
 		t.Errorf("kept by %v", r.pod.Problems)
@@ -215,6 +217,11 @@ func TestIDsAreAskedFor(t *testing.T) {
 	if userns.Mapped(container.NamespaceOptions.UsernsOptions) != got {
 		t.Errorf("its containers have %v", container.NamespaceOptions)
 	}
+	for _, m := range r.pod.idMapped([]*runtimeapi.Mount{{}}) {
+		if m.UidMappings[0].HostId != got.First || m.GidMappings[0].Length != got.Length {
+			t.Errorf("mounted with %v", m)
+		}
+	}
 }
 
 func TestWhyThereAreNoIDs(t *testing.T) {
@@ -227,7 +234,7 @@ func TestWhyThereAreNoIDs(t *testing.T) {
 		{`the handler "" is not known`, []runtime.Handler{{Name: "kata"}}, nil},
 		{`RuntimeClass handler "" does not support user namespaces`,
 			[]runtime.Handler{{}}, nil},
-		{"could not find an empty slot to allocate a user namespace",
+		{"can't allocate user namespace: could not find an empty slot to allocate a user namespace",
 			[]runtime.Handler{{UserNamespaces: true}}, []userns.Range{{First: 1, Length: 1 << 30}}},
 	} {
 		r := fresh(t, func(s *v1.PodSpec) { no := false; s.HostUsers = &no })

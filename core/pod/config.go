@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -41,12 +40,13 @@ func (p *Pod) sandboxConfig(node *Node, attempt uint32) *runtimeapi.PodSandboxCo
 			Resources:       p.sandboxResources(),
 		},
 	}
+	config.DnsConfig, _ = p.dnsConfig(node)
 	if node.Cgroups.PerPod {
 		config.Linux.CgroupParent = node.Cgroups.Parent(
 			p.cgroupPath(p.sandboxOf(attempt), &node.Cgroups))
 	}
 	if !spec.HostNetwork {
-		config.Hostname = hostname(p.Name, spec.Hostname)
+		config.Hostname, _ = p.sandboxHostname(node)
 	}
 	return config
 }
@@ -74,19 +74,6 @@ func (p *Pod) sandboxAnnotations(node *Node, attempt uint32) map[string]string {
 		annotations[pleg.AnnotationIDs] = p.IDs.String()
 	}
 	return annotations
-}
-
-// hostnameMax is the kernel's bound on a host name.
-const hostnameMax = 63
-
-func hostname(name, wanted string) string {
-	if wanted != "" {
-		return wanted
-	}
-	if len(name) > hostnameMax {
-		name = strings.TrimRight(name[:hostnameMax], "-.")
-	}
-	return name
 }
 
 func (p *Pod) labels(own map[string]string, container string) map[string]string {
@@ -144,6 +131,10 @@ func (p *Pod) namespaces() *runtimeapi.NamespaceOption {
 func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container,
 	node *Node) *runtimeapi.ContainerConfig {
 	env, err := p.environment(want, node)
+	var mounts []*runtimeapi.Mount
+	if err == nil {
+		mounts, err = p.mounts(want, env, node)
+	}
 	if err != nil {
 		panic("pod: " + p.FullName() + ": a container is made that cannot be: " + err.Error())
 	}
@@ -171,11 +162,11 @@ func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container
 		Args:        expandAll(want.Args, env),
 		WorkingDir:  want.WorkingDir,
 		Envs:        env,
+		Mounts:      p.idMapped(append(mounts, p.messageMount(want, run, node)...)),
 		Labels:      p.labels(nil, want.Name),
 		Annotations: annotations,
 		LogPath:     fmt.Sprintf("%s/%d.log", want.Name, run.Restarts),
 		StopSignal:  stopSignal(want),
-		Mounts:      p.messageMount(want, run, node),
 		Stdin:       want.Stdin,
 		StdinOnce:   want.StdinOnce,
 		Tty:         want.TTY,

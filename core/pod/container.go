@@ -145,7 +145,9 @@ func newContainer(item *pleg.Container, asked time.Time) Container {
 	// What is damaged is taken for absent: the container ends without its hook.
 	if text := item.Annotations[annotationPreStop]; text != "" {
 		_ = json.Unmarshal([]byte(text), &c.PreStop)
-		_ = json.Unmarshal([]byte(item.Annotations[annotationPorts]), &c.Ports)
+	}
+	if text := item.Annotations[annotationPorts]; text != "" {
+		_ = json.Unmarshal([]byte(text), &c.Ports)
 	}
 	return c
 }

@@ -83,8 +83,12 @@ func (p *Pod) waiting(name string, role Role) *v1.ContainerStateWaiting {
 		return &v1.ContainerStateWaiting{Reason: "PodInitializing"}
 	}
 	waiting := &v1.ContainerStateWaiting{Reason: "ContainerCreating"}
-	if pr := p.problem(""); pr != nil {
+	if pr := p.problem(""); p.RuntimeWait != "" {
+		waiting.Message = p.RuntimeWait
+	} else if pr != nil {
 		waiting.Message = pr.Message
+	} else if why := p.Storage.Set.Problem(); why != "" {
+		waiting.Message = why
 	} else if p.NameWait {
 		waiting.Message = "another pod of the same namespace and name has not ended yet"
 	}

@@ -54,7 +54,10 @@ const callConfigure = "ConfigureContainer"
 func (p *Pod) misconfigured(want *v1.Container, node *Node) bool {
 	err := p.asRoot(want)
 	if err == nil {
-		_, err = p.environment(want, node)
+		var variables []*runtimeapi.KeyValue
+		if variables, err = p.environment(want, node); err == nil {
+			_, err = p.mounts(want, variables, node)
+		}
 	}
 	p.solved(want.Name, callConfigure)
 	if err == nil {

@@ -58,7 +58,7 @@ func TestReadinessOutlivesTheAgent(t *testing.T) {
 	if p.API(r.env.Node, "c").Status.Phase != v1.PodUnknown {
 		t.Error("something is claimed before the record was read")
 	}
-	data, _ := json.Marshal(content{Containers: []Mark{{ID: "web0", Ready: true}}})
+	data, _ := json.Marshal(content{Start: t0, Containers: []Mark{{ID: "web0", Ready: true}}})
 	r.answer("ReadFiles", &world.FilesRead{Files: []world.File{{Data: data}}}, nil)
 	if !status(p).Ready {
 		t.Error("readiness was lost")

@@ -141,7 +141,8 @@ func (p *Pod) filesOf(c *Container, list *world.DirListed, node *Node) []string 
 	var files []string
 	log := p.logPath(c, node)
 	for _, e := range list.Entries {
-		if e.Name == c.logName() || strings.HasPrefix(e.Name, c.logName()+".") {
+		visible := strings.TrimPrefix(e.Name, ".") // the beginning of a compressed one is not
+		if e.Name == c.logName() || strings.HasPrefix(visible, c.logName()+".") {
 			files = append(files, strings.TrimSuffix(log, c.logName())+e.Name)
 		}
 	}
@@ -161,6 +162,13 @@ func (p *Pod) NextLog(after string, node *Node) (logs.Target, bool) {
 		}
 	}
 	return logs.Target{}, false
+}
+
+// KeepsLink says whether the link to a container's log is to stay: that of one that runs does even
+// if it leads nowhere, because its log is being rotated.
+func (p *Pod) KeepsLink(id string, dangling bool) bool {
+	c := p.container(id)
+	return c != nil && (c.live() || !dangling)
 }
 
 // Runs says whether a container of the pod runs.

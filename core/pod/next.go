@@ -183,6 +183,9 @@ func (p *Pod) create(want *v1.Container, env *Env) bool {
 	case p.makeMessageFile(want, env):
 		return true
 	}
+	if begun, ready := p.prepareMounts(want, env); !ready {
+		return begun
+	}
 	imageID := p.needImage(want, env)
 	if imageID == "" {
 		return false

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"seedlet.dev/core/cgroup"
+	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/runtime"
@@ -26,6 +27,11 @@ type Node struct {
 	IPs            []string      `json:"ips,omitempty"` // the one to show first
 	Seed           uint64        `json:"seed"`          // of what is drawn for containers
 	MemoryBytes    int64         `json:"memoryBytes"`
+	DNS            DNS           `json:"dns"`
+	Resolv         hostfile.File `json:"resolv"` // the node's own resolv.conf
+	Hosts          hostfile.File `json:"hosts"`  // the node's own /etc/hosts
+	// RecursiveReadOnly says that the runtime can make mounts read-only all the way down.
+	RecursiveReadOnly bool `json:"recursiveReadOnly"`
 
 	Cgroups cgroup.Layout `json:"cgroups"`
 	IDs     userns.Layout `json:"ids"` // of pods that do not have the host's
@@ -39,7 +45,10 @@ type Env struct {
 	Runtime   *runtime.Runtime
 	Touch     func(timer.Key) // another component has something to plan
 	NameTaken bool            // another pod of the same full name still runs
-	DirTaken  bool            // housekeeping is removing a directory or cgroup of this UID
+	// NotReady is why nothing can be made now, NetworkNotReady why no sandbox that has a network
+	// of its own; empty if it can. What runs stays, and what is to end ends.
+	NotReady, NetworkNotReady string
+	DirTaken                  bool // housekeeping is removing a directory or cgroup of this UID
 	// TakenIDs are the ranges of ids that pods but the one of a UID have. Those that only a
 	// sandbox has can be left out.
 	TakenIDs func(uid string, sandboxes bool) []userns.Range
@@ -109,7 +118,7 @@ func (p *Pod) sync(env *Env, w *waits) {
 		p.end(Kill{Reason: "Completed", Grace: p.grace()}, env.Out.Now())
 		return
 	}
-	if p.overdue(w) {
+	if p.overdue(w) && !p.awaitInspections() { // it may have come to its end before
 		p.end(Kill{Reason: "DeadlineExceeded", Failed: true, Grace: p.grace(), Message: "Pod was " +
 			"active on the node longer than the specified deadline"}, env.Out.Now())
 		return
@@ -127,10 +136,12 @@ func (p *Pod) sync(env *Env, w *waits) {
 	}
 	p.removeStrays(env, w)
 	p.releaseUnwanted(env)
-	if p.setCgroup(p.cgroupPath(sandbox, &env.Node.Cgroups), sandbox.Attempt, env) {
+	if p.setCgroup(p.cgroupPath(sandbox, &env.Node.Cgroups), sandbox.Attempt, env) || p.evict(env) {
 		return
 	}
-	p.syncContainers(env, w)
+	if p.syncVolumes(env, w) && !p.holdRuntime(env, false) {
+		p.syncContainers(env, w)
+	}
 	p.trim(env, w)
 }
 
@@ -166,7 +177,7 @@ func (p *Pod) renewSandbox(env *Env, w *waits) {
 		return
 	}
 	p.holdName(env)
-	if env.NameTaken || env.DirTaken {
+	if env.NameTaken || env.DirTaken || !p.nameable(env) || p.holdRuntime(env, true) {
 		return
 	}
 	var attempt uint32
@@ -179,6 +190,7 @@ func (p *Pod) renewSandbox(env *Env, w *waits) {
 	p.Attempt = attempt
 	p.LogDirs, p.Dir = nil, false // whoever removed the sandbox may have removed them as well
 	p.MessageFiles = nil
+	p.Storage.renew()
 	p.Op = env.Out.Ask(p.Key(), "", env.Node.RuntimeTimeout, &runtimeapi.RunPodSandboxRequest{
 		Config: p.sandboxConfig(env.Node, attempt),
 	})
@@ -191,6 +203,16 @@ func (p *Pod) holdName(env *Env) {
 			"end", "pod", p.FullName(), "uid", p.UID)
 	}
 	p.NameWait = env.NameTaken
+}
+
+// holdRuntime reports whether the pod has to wait for the runtime, and remembers why. The network
+// only matters for a new sandbox.
+func (p *Pod) holdRuntime(env *Env, sandbox bool) bool {
+	p.RuntimeWait = env.NotReady
+	if p.RuntimeWait == "" && sandbox && !p.Spec.Spec.HostNetwork {
+		p.RuntimeWait = env.NetworkNotReady
+	}
+	return p.RuntimeWait != ""
 }
 
 // stopForeign stops running containers that do not belong: those of an older sandbox, those the
@@ -240,16 +262,15 @@ func (p *Pod) terminate(env *Env, w *waits) {
 func (p *Pod) finish(env *Env, w *waits) {
 	if p.live() || !p.sandboxesDown() {
 		p.Stage = Terminating // an operation of unknown outcome has taken effect after all
+		p.Storage.Release = 0
 		return
 	}
 	p.inspect(env, w)
 	if !p.Gone {
 		p.keep(env, w)
-		if p.settled() {
+		if p.settled() && !p.holdOff("", w) && !p.releaseVolumes(env) {
 			p.trim(env, w)
-			if !p.holdOff("", w) {
-				p.removeCgroups(env)
-			}
+			p.removeCgroups(env)
 		}
 		return
 	}
@@ -259,7 +280,8 @@ func (p *Pod) finish(env *Env, w *waits) {
 	for i := range p.Containers {
 		p.remove(&p.Containers[i], env, w)
 	}
-	if len(p.Containers) > 0 || p.removeDirs(env) || p.removeCgroups(env) {
+	if len(p.Containers) > 0 || p.releaseVolumes(env) || p.removeDirs(env) ||
+		p.removeCgroups(env) {
 		return
 	}
 	for i := range p.Sandboxes {

@@ -72,6 +72,8 @@ type Pod struct {
 	Removed time.Time `json:"removed"`
 	// NameWait says that the pod waits for another one of its full name to end.
 	NameWait bool `json:"nameWait,omitempty"`
+	// RuntimeWait is why the pod waits for the runtime, if it does.
+	RuntimeWait string `json:"runtimeWait,omitempty"`
 	// Making is the container that a request in flight makes; Op is that request.
 	Making *Container `json:"making,omitempty"`
 	// Stale is when an operation ended that failed or was not answered: what is known from
@@ -86,6 +88,7 @@ type Pod struct {
 	MessageFiles []string `json:"messageFiles,omitempty"`
 	LogsGone     bool     `json:"logsGone,omitempty"`  // the log directory was removed
 	DirGone      bool     `json:"dirGone,omitempty"`   // the pod's directory was removed
+	Storage      Storage  `json:"storage"`             // volumes, sub-paths and /etc/hosts
 	Needs        []Need   `json:"needs,omitempty"`     // images that containers wait for
 	Forgotten    bool     `json:"forgotten,omitempty"` // nothing is left of it
 
@@ -148,6 +151,7 @@ func (p *Pod) Want(spec *v1.Pod, now time.Time) {
 		p.Next = spec
 	default:
 		p.Spec = spec
+		p.Storage.Set.Recheck()
 	}
 }
 

@@ -26,7 +26,7 @@ func spec(policy v1.RestartPolicy, init, app string) *v1.Pod {
 // facts makes an observed pod with a ready sandbox and the given containers in it.
 func facts(spec *v1.Pod, containers ...Container) *Pod {
 	p := New(spec, false, t0)
-	p.Observed, p.Record.Read = true, true
+	p.Observed, p.Record = true, Record{Read: true, Start: t0}
 	p.addSandbox(Sandbox{ID: "s", Ready: true, Inspected: true})
 	for _, c := range containers {
 		if c.SandboxID == "" {

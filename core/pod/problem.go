@@ -72,7 +72,8 @@ var reasons = map[string]string{
 	"RunPodSandbox":   "ContainerCreating",        // as the kubelet, which tells by an event
 	"SetCgroup":       "FailedCreatePodContainer", // by an event as well
 	"MakeDir":         "CreateContainerError",
-	"WriteFile":       "CreateContainerError",
+	"BindSubPath":     "CreateContainerConfigError",
+	"WriteFile":       "CreateContainerConfigError", // /etc/hosts, a message file
 	"CreateContainer": "CreateContainerError",
 	"StartContainer":  "RunContainerError",
 }
@@ -81,7 +82,7 @@ var reasons = map[string]string{
 // no longer matters when a later one has succeeded.
 var steps = map[string]int{
 	"SetCgroup": -1, // comes before the sandbox
-	"MakeDir":   1, "WriteFile": 2, "CreateContainer": 3, "StartContainer": 4,
+	"MakeDir":   1, "BindSubPath": 1, "WriteFile": 2, "CreateContainer": 3, "StartContainer": 4,
 }
 
 // solved records that an operation has succeeded.

@@ -16,9 +16,10 @@ import (
 
 // Record is the file, as far as this agent knows it.
 type Record struct {
-	Read  bool   `json:"read"`            // it has been read, or there was none to read
-	Marks []Mark `json:"marks,omitempty"` // what is in it, by container id
-	End   *Kill  `json:"end,omitempty"`   // why the pod was ended for good
+	Read  bool      `json:"read"`            // it has been read, or there was none to read
+	Start time.Time `json:"start"`           // what is in it: when the pod began
+	Marks []Mark    `json:"marks,omitempty"` // how far its containers are
+	End   *Kill     `json:"end,omitempty"`   // why the pod was ended for good
 
 	Op        world.OpID `json:"op,omitempty"`      // a read or write of it in flight
 	Writing   *content   `json:"writing,omitempty"` // what the write in flight writes
@@ -36,8 +37,9 @@ type Mark struct {
 
 // content is the file.
 type content struct {
-	Containers []Mark `json:"containers,omitempty"`
-	End        *Kill  `json:"end,omitempty"`
+	Start      time.Time `json:"start"`
+	Containers []Mark    `json:"containers,omitempty"`
+	End        *Kill     `json:"end,omitempty"`
 }
 
 const (
@@ -66,12 +68,16 @@ func (p *Pod) recall(env *Env, w *waits) bool {
 // keep writes the file if it does not say what is so.
 func (p *Pod) keep(env *Env, w *waits) {
 	r := &p.Record
-	is := content{Containers: p.marks()}
+	noDir := !p.Dir && len(p.Containers) == 0
+	if !r.Read || r.Op != 0 || p.Gone || noDir || w.pending(r.NotBefore) {
+		return
+	}
+	is := content{Start: p.Seen, Containers: p.marks()}
 	if p.Kill.Failed {
 		is.End = &p.Kill
 	}
-	same := slices.Equal(is.Containers, r.Marks) && (is.End == nil) == (r.End == nil)
-	if !r.Read || r.Op != 0 || p.Gone || same || w.pending(r.NotBefore) {
+	if is.Start.Equal(r.Start) && slices.Equal(is.Containers, r.Marks) &&
+		(is.End == nil) == (r.End == nil) {
 		return
 	}
 	data, err := json.Marshal(&is)
@@ -111,7 +117,10 @@ func (p *Pod) recorded(r op.Record, ev world.Event, env *Env) {
 			"pod", p.FullName(), "path", p.recordPath(env.Node), "error", failed.Error())
 	}
 	p.Record.Read, p.Record.Failures, p.Record.NotBefore = true, 0, time.Time{}
-	p.Record.Marks, p.Record.End = is.Containers, is.End
+	p.Record.Start, p.Record.Marks, p.Record.End = is.Start, is.Containers, is.End
+	if !is.Start.IsZero() {
+		p.Seen = earlierOf(p.Seen, is.Start)
+	}
 	p.restore(env)
 }
 
@@ -129,7 +138,7 @@ func (p *Pod) recordWritten(ev world.Event, env *Env) {
 		return
 	}
 	p.Record.Failures, p.Record.NotBefore = 0, time.Time{}
-	p.Record.Marks, p.Record.End = written.Containers, written.End
+	p.Record.Start, p.Record.Marks, p.Record.End = written.Start, written.Containers, written.End
 }
 
 // restore makes what the file says of the containers that run known of them again. Of a container

@@ -115,7 +115,8 @@ func (p *Pod) setCondition(t v1.PodConditionType, status bool, reason, message s
 // over says whether nothing of the pod runs or can start any more. What a pod looks like that was
 // over before this agent started says so as well, so that its phase does not go back.
 func (p *Pod) over() bool {
-	return p.Stage == Terminated || p.completed() && !p.live() && p.Op == 0 && !p.anyReady()
+	atEnd := p.Kill.Failed || p.completed()
+	return p.Stage == Terminated || atEnd && !p.live() && p.Op == 0 && !p.anyReady()
 }
 
 func (p *Pod) anyReady() bool {
@@ -230,6 +231,7 @@ func (p *Pod) API(node *Node, runtimeName string) *v1.Pod {
 			p.containerStatus(want, Ephemeral, runtimeName))
 	}
 	limitMessages(pod)
+	p.showMounts(&pod.Status, node)
 	return pod
 }
 

@@ -18,11 +18,12 @@ func Unsupported(pod *v1.Pod) []string {
 		}
 	}
 	spec := &pod.Spec
-	add(len(spec.Volumes) > 0, "spec.volumes")
+	for i := range spec.Volumes {
+		source := unsupportedVolume(&spec.Volumes[i], spec)
+		add(source != "", "spec.volumes[%d]%s", i, source)
+	}
 	add(spec.RuntimeClassName != nil, "spec.runtimeClassName")
 	add(len(spec.ResourceClaims) > 0, "spec.resourceClaims")
-	add(len(spec.HostAliases) > 0, "spec.hostAliases")
-	add(spec.DNSConfig != nil, "spec.dnsConfig")
 	if s := spec.SecurityContext; s != nil {
 		add(s.WindowsOptions != nil, "spec.securityContext.windowsOptions")
 		for i := range s.Sysctls {
@@ -55,7 +56,6 @@ func unsupportedIn(c *v1.Container, spec *v1.PodSpec) []string {
 		source := unsupportedSource(&c.Env[i], c, spec)
 		add(source != "", fmt.Sprintf("env[%d].valueFrom.%s", i, source))
 	}
-	add(len(c.VolumeMounts) > 0, "volumeMounts")
 	add(len(c.VolumeDevices) > 0, "volumeDevices")
 	e := effective(spec, c)
 	add(e.WindowsOptions != nil, "securityContext.windowsOptions")
@@ -69,6 +69,40 @@ func unsupportedIn(c *v1.Container, spec *v1.PodSpec) []string {
 			fmt.Sprintf("restartPolicyRules[%d].action (%s)", i, action))
 	}
 	return found
+}
+
+// unsupportedVolume is what of a volume cannot be had; empty if there is no such thing.
+func unsupportedVolume(v *v1.Volume, spec *v1.PodSpec) string {
+	switch {
+	case v.HostPath != nil, v.EmptyDir != nil:
+		return ""
+	case v.DownwardAPI != nil:
+		return unsupportedFile(v.DownwardAPI.Items, spec)
+	case v.Projected == nil:
+		return " (" + v.Name + ")"
+	}
+	for i, source := range v.Projected.Sources {
+		if source.DownwardAPI == nil {
+			return fmt.Sprintf(".projected.sources[%d]", i)
+		}
+		if file := unsupportedFile(source.DownwardAPI.Items, spec); file != "" {
+			return file
+		}
+	}
+	return ""
+}
+
+// unsupportedFile is the first file of a volume whose value is not known: how much storage the
+// node has.
+func unsupportedFile(files []v1.DownwardAPIVolumeFile, spec *v1.PodSpec) string {
+	for i := range files {
+		if ref := files[i].ResourceFieldRef; ref != nil &&
+			ref.Resource == "limits.ephemeral-storage" &&
+			!limitsStorage(ref.ContainerName, &v1.Container{}, spec) {
+			return " (" + files[i].Path + ": limits.ephemeral-storage without a limit)"
+		}
+	}
+	return ""
 }
 
 // unsupportedSource is what a variable cannot be taken from; empty if there is no such thing.

@@ -3,6 +3,8 @@ package pod
 import (
 	"strconv"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
 )
@@ -15,6 +17,16 @@ import (
 func (p *Pod) mapsIDs() bool {
 	users := p.Spec.Spec.HostUsers
 	return users != nil && !*users
+}
+
+// idMapped has the files of mounts appear with the ids of the pod, if it has its own.
+func (p *Pod) idMapped(mounts []*runtimeapi.Mount) []*runtimeapi.Mount {
+	if !p.IDs.None() {
+		for _, m := range mounts {
+			m.UidMappings, m.GidMappings = p.IDs.Mappings(), p.IDs.Mappings()
+		}
+	}
+	return mounts
 }
 
 // IDsHeld are the ranges that nobody else may be given.
@@ -71,7 +83,7 @@ func (p *Pod) takeIDs(env *Env, w *waits) bool {
 		why = "RuntimeClass handler " + strconv.Quote("") + " does not support user namespaces"
 	case p.IDs.None() || !p.IDs.Free(taken):
 		if p.IDs = env.Node.IDs.Pick(taken); p.IDs.None() {
-			why = "could not find an empty slot to allocate a user namespace"
+			why = "can't allocate user namespace: could not find an empty slot to allocate a user namespace"
 		}
 	}
 	if why == "" {

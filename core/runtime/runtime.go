@@ -25,14 +25,17 @@ var Owner = timer.Key{Component: "runtime"}
 
 // Runtime is what is known about the container runtime.
 type Runtime struct {
-	Name         string      `json:"name"` // as in container ids: "containerd"
-	Version      string      `json:"version"`
-	CgroupDriver string      `json:"cgroupDriver"` // empty if the runtime does not say
-	Configured   bool        `json:"configured"`   // RuntimeConfig was answered, or is not offered
-	Conditions   []Condition `json:"conditions,omitempty"`
-	Handlers     []Handler   `json:"handlers,omitempty"`
-	AsOf         time.Time   `json:"asOf"` // when the conditions were asked for
-	Problem      string      `json:"problem,omitempty"`
+	Name         string `json:"name"` // as in container ids: "containerd"
+	Version      string `json:"version"`
+	CgroupDriver string `json:"cgroupDriver"` // empty if the runtime does not say
+	Configured   bool   `json:"configured"`   // RuntimeConfig was answered, or is not offered
+	// RecursiveReadOnly says that the default handler can make mounts read-only all the way down.
+	RecursiveReadOnly bool `json:"recursiveReadOnly,omitempty"`
+
+	Conditions []Condition `json:"conditions,omitempty"`
+	Handlers   []Handler   `json:"handlers,omitempty"`
+	AsOf       time.Time   `json:"asOf"` // when the conditions were asked for
+	Problem    string      `json:"problem,omitempty"`
 
 	Op     world.OpID `json:"op,omitempty"`
 	NextAt time.Time  `json:"nextAt"`
@@ -61,6 +64,27 @@ func (r *Runtime) Handler(name string) *Handler {
 		}
 	}
 	return nil
+}
+
+// NotReady says why nothing can be made, in the kubelet's words; empty if the runtime has not said
+// that it is not ready.
+func (r *Runtime) NotReady() string {
+	return r.not(runtimeapi.RuntimeReady, "container runtime not ready: ")
+}
+
+// NetworkNotReady is the same for sandboxes with a network of their own.
+func (r *Runtime) NetworkNotReady() string {
+	return r.not(runtimeapi.NetworkReady,
+		"network is not ready: container runtime network not ready: ")
+}
+
+func (r *Runtime) not(condition, intro string) string {
+	for _, c := range r.Conditions {
+		if c.Type == condition && !c.Status {
+			return intro + c.Type + "=false reason:" + c.Reason + " message:" + c.Message
+		}
+	}
+	return ""
 }
 
 // Plan asks what is not known yet, one thing at a time, and says when to be called again.
@@ -104,6 +128,12 @@ func (r *Runtime) Answered(rec op.Record, ev world.Event, out *op.Out) {
 		}
 		for _, c := range body.GetStatus().GetConditions() {
 			r.Conditions = append(r.Conditions, Condition{c.Type, c.Status, c.Reason, c.Message})
+		}
+		r.RecursiveReadOnly = false
+		for _, h := range body.GetRuntimeHandlers() {
+			if h.Name == "" {
+				r.RecursiveReadOnly = h.GetFeatures().GetRecursiveReadOnlyMounts()
+			}
 		}
 		r.NextAt = ev.Time.Add(statusPeriod)
 	}

@@ -15,6 +15,8 @@ import (
 	"os"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"seedlet.dev/realworld/clock"
 	"seedlet.dev/world"
 )
@@ -120,6 +122,10 @@ func change(ctx context.Context, request any) error {
 	case *world.WriteDir:
 		return writeDir(ctx, m)
 	case *world.Rename:
+		if m.Exclusive {
+			return unix.Renameat2(unix.AT_FDCWD, m.From, unix.AT_FDCWD, m.To,
+				unix.RENAME_NOREPLACE)
+		}
 		return os.Rename(m.From, m.To)
 	case *world.Compress:
 		return compress(ctx, m.Path)

@@ -120,6 +120,8 @@ func (d *Disk) rename(call *wire.Call, req *world.Rename) {
 		err = world.Errorf(world.KindInternal, call.Name, "%s: device or resource busy", req.From)
 	case from.node.isDir() && within(to.path, from.path):
 		err = world.Errorf(world.KindInvalid, call.Name, "%s is in %s", req.To, req.From)
+	case req.Exclusive && to.node != nil:
+		err = world.Errorf(world.KindExists, call.Name, "%s: file exists", req.To)
 	default:
 		err = replaceable(call.Name, to)
 	}

@@ -123,5 +123,8 @@ func (d *Disk) Mounts() []string {
 	return paths
 }
 
+// Sync forces what was changed so far, as a careful user does.
+func (d *Disk) Sync() { d.sync() }
+
 // SetFull says whether there is no space left for what the agent wants to make.
 func (d *Disk) SetFull(is bool) { d.full = is }

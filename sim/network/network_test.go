@@ -121,7 +121,8 @@ func TestConnectionsAreTheAgentsOwn(t *testing.T) {
 		t.Errorf("%v, hung up %d times", got, p.hungUp)
 	}
 	p = &process{reply: truth.ReplyGood} // it would have been asked a little later
-	if ask(p, wire.Fate{EffectDelay: 500 * time.Millisecond}, (*Network).Disconnect, get); p.asked != nil {
+	ask(p, wire.Fate{EffectDelay: 500 * time.Millisecond}, (*Network).Disconnect, get)
+	if p.asked != nil {
 		t.Errorf("a dead agent asked %q", p.asked)
 	}
 }

@@ -174,6 +174,9 @@ func (w *world) takeAsked(f *truth.Fact) {
 			a.first = f.Time
 		}
 		a.newest, a.pending = f.Time, append(a.pending, f.Time)
+		if first := c.ask(forStartup); first != nil && a.probe != nil && a != first {
+			first.standing.believe(good)
+		}
 		if a.purpose == forPreStop {
 			w.killBegins(c, a.call, f.Time)
 		}
@@ -208,7 +211,13 @@ func (w *world) outcome(a *ask, began time.Time, f *truth.Fact) outcome {
 	took, exec := f.Time.Sub(began), a.call == "ExecSync"
 	var can outcome
 	switch {
-	case f.Reply == truth.ReplyNone, took > a.timeout()+wireSlack:
+	case f.Reply == truth.ReplyNone && took < a.timeout()-2*wireSlack:
+		can = canBad | canNothing // its process ended, or the agent
+	case f.Reply == truth.ReplyNone:
+		can = canBad
+	case took > a.timeout()-2*wireSlack && took < a.timeout()+wireSlack:
+		can = canGood | canBad | canNothing
+	case took > a.timeout():
 		can = canBad | canNothing
 	case f.Reply == truth.ReplyRefused && exec:
 		can = canNothing
@@ -216,9 +225,6 @@ func (w *world) outcome(a *ask, began time.Time, f *truth.Fact) outcome {
 		can = canGood
 	default:
 		can = canBad
-	}
-	if took > a.timeout()-2*wireSlack {
-		can |= canBad | canNothing
 	}
 	if w.dead || w.started.After(began.Add(-wireSlack)) { // nobody may have heard it
 		can |= canNothing

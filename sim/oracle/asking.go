@@ -20,7 +20,7 @@ func (p *pod) lacksProbe(c *container, now time.Time) string {
 	since := later(later(c.startedAt, w.started), w.healed)
 	if a := c.ask(forPostStart); c.hasPostStart() {
 		if !c.warm() {
-			return p.lacksWarmth(c, a, now, what)
+			return p.lacksWarmth(c, a, what)
 		}
 		since = later(since, a.ended)
 	}
@@ -46,16 +46,15 @@ func (p *pod) lacksProbe(c *container, now time.Time) string {
 
 // lacksWarmth is what is wrong with a container that runs and whose postStart hook has not ended
 // well.
-func (p *pod) lacksWarmth(c *container, a *ask, now time.Time,
+func (p *pod) lacksWarmth(c *container, a *ask,
 	what func(string, ...any) string) string {
 	w := p.world
 	switch {
 	case a == nil: // nobody sees it
-	case a.times == 0 && now.Sub(later(later(c.startedAt, w.started), w.healed)) > askedWithin:
+	case a.times == 0:
 		return what("has not had its postStart hook")
 	case a.times > 0 && len(a.pending) == 0 && a.reply != truth.ReplyNone &&
-		w.livedThrough(c.startedAt) && !w.struck(a.call, c.startedAt, a.ended.Add(wireSlack)) &&
-		p.overdue(a.ended, now):
+		w.livedThrough(c.startedAt) && !w.struck(a.call, c.startedAt, a.ended.Add(wireSlack)):
 		return what("runs although its postStart hook has failed")
 	}
 	return ""
@@ -66,23 +65,23 @@ func (w *world) lacksAnswer(c *container, a *ask, since, now time.Time,
 	what func(string, ...any) string) string {
 	initial := time.Duration(a.probe.InitialDelaySeconds) * time.Second
 	due := later(later(since, c.startedAt.Add(initial)), a.newest)
-	if now.Sub(due) > a.period()+a.timeout()+askedWithin {
+	switch {
+	case now.Sub(due) > a.period()+a.timeout()+askedWithin:
 		return what("has not had its %s probe for %v", a.purpose, now.Sub(due).Round(time.Second))
+	case a.newest.Before(w.healed):
+		return what("has not had its %s probe yet", a.purpose)
 	}
 	if a.purpose == forReadiness {
 		return ""
 	}
 	s := w.stands(c, a, now)
-	if !s.may(undecided) && !s.may(good) &&
-		c.pod.overdue(later(s.wasOtherThanBad, since), now) {
+	switch {
+	case !s.may(undecided) && !s.may(good):
 		return what("runs although its %s probe has failed", a.purpose)
+	case a.purpose == forLiveness && s.may(bad): // the next answers will tell
+		return what("runs although its %s probe may have failed", a.purpose)
 	}
 	return ""
-}
-
-// overdue says whether a container should have ended of what was the matter with it at a time.
-func (p *pod) overdue(since, now time.Time) bool {
-	return now.Sub(since) > p.graceMost+stopGraceMin+restartedWithin
 }
 
 // mayBeReady says whether a running container may rightly be shown as ready, and as not ready.

@@ -33,6 +33,7 @@ type container struct {
 	backoff   time.Duration // the least that applies after this run, unless it is a long one
 	shown     bool          // an answer has shown it as ready
 
+	log, link string    // the path of its log, and the name of the link to it
 	fallback  bool      // its log speaks for it if it says nothing itself
 	message   string    // what it has said about its end
 	logEnd    string    // and what it wrote last into its log
@@ -80,6 +81,7 @@ func (w *world) newContainer(f *truth.Fact) *container {
 	if d, err := time.ParseDuration(f.Annotations[annotationBackoff]); err == nil {
 		c.waits = min(d, w.opts.BackoffMax)
 	}
+	c.log, c.link = w.logOf(c), linkOf(c)
 	c.fallback = f.Annotations[annotationPolicy] == "FallbackToLogsOnError"
 	c.backoff = backoffAfter(p.runsOf(c.name).last, c.hash, w.opts.BackoffMax)
 	c.madeAt, c.full = f.Time, f.PodNamespace+"/"+f.PodName

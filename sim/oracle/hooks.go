@@ -20,8 +20,10 @@ func (*hooks) entry() Entry {
 }
 
 const (
-	stopGraceMin  = 2 * time.Second // what is left when a hook has used its container's time up
-	hookKillSlack = 10 * time.Second
+	stopGraceMin = 2 * time.Second // what is left when a hook has used its container's time up
+	hookSlack    = 10 * time.Second
+	// killSlack is for the whole seconds in which the runtime is told, and for a wait in line.
+	killSlack = 3 * time.Second
 )
 
 func (h *hooks) fact(w *world, f *truth.Fact) *finding {
@@ -65,7 +67,7 @@ func (w *world) delivered(c *container, f *truth.Fact) string {
 // stopped judges that TERM is sent to a container with a preStop hook.
 func (w *world) stopped(c *container, a *ask, f *truth.Fact) string {
 	due := w.graceDue(c, f.Time)
-	since := f.Time.Add(-c.graceMost() - hookKillSlack)
+	since := f.Time.Add(-c.graceMost() - hookSlack)
 	switch {
 	case c.pod.graceLeast == 0 || due == 0 || w.dead || c.pod.sidecar(c.name) > 0 && a.times > 0:
 		return ""
@@ -87,7 +89,7 @@ func (w *world) stopped(c *container, a *ask, f *truth.Fact) string {
 // killedLate judges that KILL comes long after the grace period. What waits for others to end is
 // not judged.
 func (w *world) killedLate(c *container, a *ask, f *truth.Fact) string {
-	most := c.graceMost() + stopGraceMin + hookKillSlack
+	most := c.graceMost() + stopGraceMin + killSlack
 	took := f.Time.Sub(a.first)
 	if c.pod.sidecar(c.name) > 0 || took <= most || !w.livedThrough(a.first) ||
 		w.struckAny(a.first, f.Time, a.call, "StopContainer") {

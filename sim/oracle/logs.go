@@ -3,6 +3,7 @@ package oracle
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,11 +31,11 @@ func (l *logs) fact(w *world, f *truth.Fact) *finding {
 	switch f.Kind {
 	case truth.ContainerStarted:
 		if c := w.containers[f.ContainerID]; c != nil {
-			l.open[c.id] = w.logOf(c)
+			l.open[c.id] = c.log
 		}
 	case truth.ContainerExited, truth.ContainerRemoved:
 		if c := w.containers[f.ContainerID]; c != nil && l.open[c.id] != "" {
-			c.logLost = l.open[c.id] != w.logOf(c)
+			c.logLost = l.open[c.id] != c.log
 		}
 		delete(l.open, f.ContainerID)
 	case truth.PathWritten:
@@ -54,7 +55,7 @@ func (l *logs) written(w *world, file string) {
 	}
 	l.files[file] = true
 	for id := range l.open { //ordered: at most one has the log
-		if w.logOf(w.containers[id]) == file {
+		if w.containers[id].log == file {
 			l.open[id] = file
 		}
 	}
@@ -70,7 +71,7 @@ func (l *logs) renamed(w *world, f *truth.Fact) *finding {
 	delete(l.files, f.Path)
 	l.files[f.To] = true
 	for _, c := range w.containers { //ordered: at most one has the log
-		c.logLost = c.logLost || c.state == exited && w.logOf(c) == f.Path
+		c.logLost = c.logLost || c.state == exited && c.log == f.Path
 	}
 	for id, file := range l.open { //ordered: at most one has the file
 		if file == f.Path {
@@ -98,9 +99,12 @@ func (l *logs) removed(w *world, f *truth.Fact) *finding {
 		if file == f.Path {
 			return &finding{message: fmt.Sprintf("%s was removed while %s writes to it", file, c)}
 		}
-		stamp, is := strings.CutPrefix(strings.TrimSuffix(f.Path, ".gz"), w.logOf(c)+".")
-		kept := l.stamps(w.logOf(c))
-		if is && !kept[stamp] && len(kept) < w.opts.LogFilesMax-2 {
+		if !isOf(f.Path, c.log) {
+			continue
+		}
+		kept := l.stamps(c.log)
+		stamp := strings.TrimSuffix(f.Path[len(c.log)+1:], ".gz")
+		if !kept[stamp] && len(kept) < w.opts.LogFilesMax-2 {
 			return &finding{message: fmt.Sprintf("%s was removed, although only %d more of %s "+
 				"are kept", f.Path, len(kept), c)}
 		}
@@ -112,11 +116,16 @@ func (l *logs) removed(w *world, f *truth.Fact) *finding {
 func (l *logs) stamps(log string) map[string]bool {
 	stamps := map[string]bool{}
 	for file := range l.files { //ordered: into a set
-		if rest, is := strings.CutPrefix(file, log+"."); is {
-			stamps[strings.TrimSuffix(rest, ".gz")] = true
+		if isOf(file, log) {
+			stamps[strings.TrimSuffix(file[len(log)+1:], ".gz")] = true
 		}
 	}
 	return stamps
+}
+
+// isOf says whether a file was made of a log, by their names.
+func isOf(file, log string) bool {
+	return len(file) > len(log) && file[len(log)] == '.' && file[:len(log)] == log
 }
 
 // logDir is where a container of a pod has its logs.
@@ -155,7 +164,7 @@ func (w *world) logsUnsettled(now time.Time) []string {
 	}
 	links, owned := map[string]string{}, map[string]bool{}
 	for _, c := range w.containers { //ordered: into a set
-		owned[c.link()] = true
+		owned[c.link] = true
 	}
 	var lines []string
 	for _, link := range w.opts.Files(w.opts.LinksDir) {
@@ -179,22 +188,25 @@ func (w *world) logsUnsettled(now time.Time) []string {
 	return lines
 }
 
-// logsLeft are files of runs that have no record any more.
+// logsLeft are files of runs that have no record any more. What a power loss has brought back goes
+// with the pod: nobody looks for single files. So does what an agent left that died while it ended
+// the pod, whose directory it would have removed as a whole, if the next one finds it wanted.
 func (w *world) logsLeft(p *pod) []string {
-	var lines []string
-	runs := map[string]bool{}
-	for _, c := range p.containers {
-		runs[c.name+"/"+strconv.Itoa(int(c.number()))] = true
+	if p.powerLost || p.removals > 0 && w.started.After(p.removedAt) {
+		return nil
 	}
-	seen := map[string]bool{}
-	for _, c := range p.containers {
-		if seen[c.name] {
-			continue
+	var lines []string
+	for i, c := range p.containers {
+		if slices.ContainsFunc(p.containers[:i], func(o *container) bool {
+			return o.name == c.name
+		}) {
+			continue // its directory has been looked at
 		}
-		seen[c.name] = true
-		for _, file := range w.opts.Files(w.logDir(p, c.name)) {
+		for _, file := range w.opts.Files(path.Dir(c.log)) {
 			number, _, _ := strings.Cut(file.Name, ".")
-			if !runs[c.name+"/"+number] {
+			if !slices.ContainsFunc(p.containers, func(o *container) bool {
+				return o.name == c.name && strconv.Itoa(int(o.number())) == number
+			}) {
 				lines = append(lines, fmt.Sprintf("pod %s: %s/%s is left of a run that has gone",
 					p, c.name, file.Name))
 			}
@@ -205,14 +217,14 @@ func (w *world) logsLeft(p *pod) []string {
 
 // logLacks says what is wrong with the log of a container that runs.
 func (w *world) logLacks(c *container, links map[string]string, now time.Time) []string {
-	log := w.logOf(c)
+	log, base := c.log, path.Base(c.log)
 	var lines []string
 	count, size := 0, int64(-1)
 	for _, file := range w.opts.Files(path.Dir(log)) {
-		if file.Name == path.Base(log) {
+		if file.Name == base {
 			size = file.Size
 		}
-		if file.Name == path.Base(log) || strings.HasPrefix(file.Name, path.Base(log)+".") {
+		if file.Name == base || isOf(file.Name, base) {
 			count++
 		}
 	}
@@ -232,14 +244,14 @@ func (w *world) logLacks(c *container, links map[string]string, now time.Time) [
 		lines = append(lines, fmt.Sprintf("%s has %d files of logs, and may have %d", c, count,
 			w.opts.LogFilesMax))
 	}
-	if to := links[c.link()]; to != log {
+	if to := links[c.link]; to != log {
 		lines = append(lines, fmt.Sprintf("%s has a link to %q, want %s", c, to, log))
 	}
 	return lines
 }
 
-// link is the name of the link to a container's log.
-func (c *container) link() string {
+// linkOf is the name of the link to a container's log.
+func linkOf(c *container) string {
 	namespace, name, _ := strings.Cut(c.pod.full.text, "/")
 	return fmt.Sprintf("%s_%s_%s-%s.log", name, namespace, c.name, c.id)
 }

@@ -45,7 +45,8 @@ type Options struct {
 
 	// Struck says whether a fault may have struck a call of this name, on its way there or back
 	// or in the port, that was under way between two times. Nil: none ever does.
-	Struck func(call string, from, to time.Time) bool
+	Struck  func(call string, from, to time.Time) bool
+	Evented bool // the agent relies on the runtime's events
 }
 
 // Violation is a rule that was broken.
@@ -85,7 +86,8 @@ func oracles() []oracle {
 	return []oracle{
 		&oneRun{}, &initOrder{}, &policy{}, &backoff{}, &terminal{}, &counts{}, &grace{},
 		&fullNames{}, &uids{}, &sidecars{}, &hooks{}, &probes{}, &deadline{}, &undisturbed{},
-		&readiness{}, &directories{}, &logs{}, &message{}, &cgroups{}, &usernsOf{}, &progress{},
+		&readiness{}, &directories{}, &volumes{}, &logs{}, &message{}, &health{}, &cgroups{},
+		&usernsOf{}, &progress{},
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 
 // pod is what is true about the pod of one UID.
 type pod struct {
+	powerLost bool // while there was something of it
+
 	uid   string
 	full  *fullName
 	world *world

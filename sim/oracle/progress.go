@@ -30,7 +30,9 @@ func (p *Panel) Unsettled(now time.Time) []string {
 		}
 		lines = append(lines, pod.due(now)...)
 	}
-	lines = append(lines, p.world.logsUnsettled(now)...)
+	if len(lines) == 0 { // files are looked at last: that is the most work
+		lines = p.world.logsUnsettled(now)
+	}
 	slices.Sort(lines)
 	return slices.Compact(lines)
 }

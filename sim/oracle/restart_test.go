@@ -207,6 +207,11 @@ func TestUnsettledProbes(t *testing.T) {
 			s.runsWith(ready).answers(readinessRequest, "gggggggggg")
 			s.shows("u1", v1.PodRunning, "app#0 running")
 		}},
+		{"asked before the faults ended", "has not had its readiness probe yet", func(s *story) {
+			s.runsWith(ready).answers(readinessRequest, "gggggggg")
+			s.Healed(s.now)
+			s.shows("u1", v1.PodRunning, "app#0 ready")
+		}},
 		{"failed, and not ended", "runs although its liveness probe has failed", func(s *story) {
 			r := s.runsWith(alive)
 			for range 60 {

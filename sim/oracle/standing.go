@@ -17,7 +17,7 @@ type standing struct {
 	before    []stand   // what it was before that
 
 	// When the result could last be so, if it could be and cannot any more.
-	wasGood, wasOther, wasBad, wasOtherThanBad time.Time
+	wasGood, wasOther, wasBad time.Time
 }
 
 // stand is one thing that it may have come to.
@@ -78,9 +78,6 @@ func (s *standing) mark(now time.Time) {
 	if s.may(bad) {
 		s.wasBad = now
 	}
-	if s.may(good) || s.may(undecided) {
-		s.wasOtherThanBad = now
-	}
 }
 
 // take takes an answer.
@@ -120,6 +117,13 @@ func (s *standing) after(o stand, answer verdict) stand {
 func (s *standing) add(o stand) {
 	if !slices.Contains(s.can, o) {
 		s.can = append(s.can, o)
+	}
+}
+
+// believe takes it that the result is r, if it may be: what the agent does next shows it.
+func (s *standing) believe(r verdict) {
+	if s.may(r) {
+		s.can = slices.DeleteFunc(slices.Clone(s.can), func(o stand) bool { return o.result != r })
 	}
 }
 

@@ -24,6 +24,8 @@ type world struct {
 	dead       bool                    // the agent
 	healed     time.Time               // zero: not yet
 	now        time.Time
+
+	sandboxesTold, containersTold time.Time // when the agent was last told all of them
 }
 
 // fullName is what no two pods that run may share.
@@ -76,6 +78,9 @@ func (w *world) take(f *truth.Fact) {
 	case truth.PathRemoved:
 		w.pathRemoved(f.Path)
 	case truth.PowerLost: // what was made or removed lately may never have been
+		for _, p := range w.order {
+			p.powerLost = true
+		}
 		w.pathRemoved("/")
 	}
 }
@@ -278,5 +283,6 @@ func cutLast(s, sep string) (before, after string, found bool) {
 
 // within says whether a path is another one or lies below it.
 func within(path, above string) bool {
-	return path == above || above == "/" || strings.HasPrefix(path, above+"/")
+	return path == above || above == "/" ||
+		len(path) > len(above) && path[len(above)] == '/' && strings.HasPrefix(path, above)
 }

@@ -78,6 +78,7 @@ func (r *Runtime) process(c *container) {
 	r.changed(c)
 	r.openFiles(c)
 	r.tell(c, truth.Fact{Kind: truth.ContainerStarted})
+	r.emit(c.ID, c.SandboxID, eventStarted)
 	if c.script.Runs > 0 {
 		r.after(c.script.Runs, func() { r.exitByItself(c) })
 	}
@@ -130,6 +131,7 @@ func (r *Runtime) exit(c *container, code int32, cause string) {
 	message, logEnd := r.closeFiles(c, cause == truth.CauseOwn)
 	r.tell(c, truth.Fact{Kind: truth.ContainerExited, ExitCode: code, Cause: cause,
 		Message: message, LogEnd: logEnd})
+	r.emit(c.ID, c.SandboxID, eventStopped)
 	for len(c.asked) > 0 {
 		c.asked[0].end(truth.ReplyNone)
 	}
@@ -172,6 +174,7 @@ func (r *Runtime) addContainer(c *container) {
 	r.containerList = nil
 	r.tell(c, truth.Fact{Kind: truth.ContainerCreated, Annotations: c.config.Annotations,
 		Image: c.config.GetImage().GetImage()})
+	r.emit(c.ID, c.SandboxID, eventCreated)
 }
 
 // dropContainer makes a container that does not run disappear.
@@ -186,6 +189,7 @@ func (r *Runtime) dropContainer(c *container) {
 	r.containerOrder = slices.Delete(r.containerOrder, at, at+1)
 	r.containerList = nil
 	r.tell(c, truth.Fact{Kind: truth.ContainerRemoved, ExitCode: c.ExitCode})
+	r.emit(c.ID, c.SandboxID, eventDeleted)
 }
 
 func compareContainers(a, b *container) int { return strings.Compare(a.ID, b.ID) }

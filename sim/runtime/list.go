@@ -91,24 +91,29 @@ func (r *Runtime) containerStatus(call *wire.Call, req *runtimeapi.ContainerStat
 		call.Fail(noContainer(call, req.ContainerId))
 		return
 	}
-	if c.status == nil {
-		status := &runtimeapi.ContainerStatus{
-			Id: c.ID, Metadata: c.config.Metadata, State: c.State,
-			CreatedAt: c.CreatedAt.UnixNano(), ExitCode: c.ExitCode, Image: c.config.Image,
-			ImageRef: c.imageID, ImageId: c.imageID, Reason: c.Reason,
-			Labels: c.config.Labels, Annotations: c.config.Annotations,
-			Mounts: c.config.Mounts, LogPath: c.logPath, User: &runtimeapi.ContainerUser{},
-			StopSignal: runtimeapi.Signal_SIGTERM,
-		}
-		if !c.StartedAt.IsZero() {
-			status.StartedAt = c.StartedAt.UnixNano()
-		}
-		if !c.FinishedAt.IsZero() {
-			status.FinishedAt = c.FinishedAt.UnixNano()
-		}
-		c.status = &runtimeapi.ContainerStatusResponse{Status: status}
+	call.Reply(c.inspected())
+}
+
+func (c *container) inspected() *runtimeapi.ContainerStatusResponse {
+	if c.status != nil {
+		return c.status
 	}
-	call.Reply(c.status)
+	status := &runtimeapi.ContainerStatus{
+		Id: c.ID, Metadata: c.config.Metadata, State: c.State,
+		CreatedAt: c.CreatedAt.UnixNano(), ExitCode: c.ExitCode, Image: c.config.Image,
+		ImageRef: c.imageID, ImageId: c.imageID, Reason: c.Reason,
+		Labels: c.config.Labels, Annotations: c.config.Annotations,
+		Mounts: c.config.Mounts, LogPath: c.logPath, User: &runtimeapi.ContainerUser{},
+		StopSignal: runtimeapi.Signal_SIGTERM,
+	}
+	if !c.StartedAt.IsZero() {
+		status.StartedAt = c.StartedAt.UnixNano()
+	}
+	if !c.FinishedAt.IsZero() {
+		status.FinishedAt = c.FinishedAt.UnixNano()
+	}
+	c.status = &runtimeapi.ContainerStatusResponse{Status: status}
+	return c.status
 }
 
 func (r *Runtime) sandboxStatus(call *wire.Call, req *runtimeapi.PodSandboxStatusRequest) {
@@ -117,6 +122,10 @@ func (r *Runtime) sandboxStatus(call *wire.Call, req *runtimeapi.PodSandboxStatu
 		call.Fail(noSandbox(call, req.PodSandboxId))
 		return
 	}
+	call.Reply(s.inspected())
+}
+
+func (s *sandbox) inspected() *runtimeapi.PodSandboxStatusResponse {
 	if s.status == nil {
 		s.status = &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{
 			Id: s.ID, Metadata: s.config.Metadata, State: s.State,
@@ -128,5 +137,5 @@ func (r *Runtime) sandboxStatus(call *wire.Call, req *runtimeapi.PodSandboxStatu
 			Labels: s.config.Labels, Annotations: s.config.Annotations,
 		}}
 	}
-	call.Reply(s.status)
+	return s.status
 }

@@ -43,6 +43,7 @@ func (r *Runtime) KillSandbox(id string) bool {
 // live on; what was being made is not made.
 func (r *Runtime) Restart(downFor time.Duration) {
 	r.opts.Truth.Add(truth.Fact{Time: r.now(), Kind: truth.RuntimeRestarted})
+	r.events.held = nil
 	r.wire.Break(downFor)
 	for _, c := range r.containerOrder {
 		c.termSent = false // containerd remembers it in memory only
@@ -52,6 +53,7 @@ func (r *Runtime) Restart(downFor time.Duration) {
 // Reboot ends all processes of the machine: the records of what ran are found by the runtime when
 // it comes back.
 func (r *Runtime) Reboot() {
+	r.events.held = nil
 	r.wire.Break(0)
 	for _, s := range r.sandboxOrder {
 		if s.State == ready {
@@ -63,6 +65,9 @@ func (r *Runtime) Reboot() {
 		r.exit(c, exitUnknown, truth.CauseReboot)
 	}
 }
+
+// SetReady says whether the runtime reports itself as ready.
+func (r *Runtime) SetReady(is bool) { r.unready = !is }
 
 // SetNetworkReady says whether the runtime reports its network as ready.
 func (r *Runtime) SetNetworkReady(is bool) { r.networkDown = !is }

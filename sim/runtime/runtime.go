@@ -75,6 +75,8 @@ type Runtime struct {
 	starts         map[startKey]int
 	images         map[string]*image
 	networkDown    bool
+	unready        bool
+	events         events
 
 	// The answers to unfiltered lists, nil when something has changed since.
 	sandboxList   *runtimeapi.ListPodSandboxResponse
@@ -144,6 +146,8 @@ func (r *Runtime) serve(call *wire.Call) {
 		call.Begin(func() { call.Reply(r.imageStatus(req)) })
 	case *runtimeapi.PullImageRequest:
 		r.pullImage(call, req)
+	case *runtimeapi.GetEventsRequest:
+		call.Begin(func() { r.openStream(call) })
 	default:
 		call.Begin(func() { r.about(call) })
 	}
@@ -165,10 +169,9 @@ func (r *Runtime) about(call *wire.Call) {
 			network.Status, network.Reason = false, "NetworkPluginNotReady"
 			network.Message = "Network plugin returns error: cni plugin not initialized"
 		}
+		ready := &runtimeapi.RuntimeCondition{Type: runtimeapi.RuntimeReady, Status: !r.unready}
 		call.Reply(&runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{
-			Conditions: []*runtimeapi.RuntimeCondition{
-				{Type: runtimeapi.RuntimeReady, Status: true}, network,
-			},
+			Conditions: []*runtimeapi.RuntimeCondition{ready, network},
 		}, RuntimeHandlers: r.handlers()})
 	case *runtimeapi.RuntimeConfigRequest:
 		if r.opts.Old {

@@ -61,6 +61,7 @@ func (r *Runtime) haltSandbox(s *sandbox, cause string) {
 	if !s.stopped {
 		s.stopped = true
 		r.tellSandbox(s, truth.Fact{Kind: truth.SandboxStopped, Cause: cause})
+		r.emit(s.ID, s.ID, eventStopped)
 	}
 }
 
@@ -69,6 +70,7 @@ func (r *Runtime) dropSandbox(s *sandbox) {
 	if s.gone {
 		return
 	}
+	r.emit(s.ID, s.ID, eventDeleted)
 	s.gone = true
 	delete(r.sandboxes, s.ID)
 	delete(r.sandboxNames, s.reserved)

@@ -63,6 +63,8 @@ func (r *Runtime) finishSandbox(call *wire.Call, s *sandbox) {
 	r.enter(s)
 	r.addSandbox(s)
 	r.tellSandbox(s, truth.Fact{Kind: truth.SandboxReady})
+	r.emit(s.ID, s.ID, eventCreated)
+	r.emit(s.ID, s.ID, eventStarted)
 	call.Reply(&runtimeapi.RunPodSandboxResponse{PodSandboxId: s.ID})
 }
 

@@ -106,6 +106,9 @@ func (c *Call) Between(least, most time.Duration) time.Duration {
 // Draw returns 64 random bits.
 func (c *Call) Draw() uint64 { return c.rng.Uint64() }
 
+// Severed reports whether nobody waits for the answer any more.
+func (c *Call) Severed() bool { return !c.flying() }
+
 func (c *Call) flying() bool { return c.index != landed }
 
 // expireAtDeadline answers with a timeout at the deadline, if nothing else does before.
@@ -118,6 +121,23 @@ func (c *Call) expireAtDeadline() {
 		w.land(c)
 		c.sever()
 		w.deliver(c, nil, world.Errorf(world.KindTimeout, c.Name, "deadline exceeded"))
+	})
+}
+
+// lostMax is how long an answer can be lost before the agent learns that the connection is dead.
+const lostMax = 10 * time.Minute
+
+// noticeLoss answers a call whose answer is lost with what a dead connection says, if its deadline
+// is not sooner.
+func (c *Call) noticeLoss() {
+	w := c.wire
+	w.agenda.After(lostMax, func() {
+		if !c.flying() {
+			return
+		}
+		w.land(c)
+		c.sever()
+		w.deliver(c, nil, world.Errorf(world.KindUnavailable, c.Name, "connection lost"))
 	})
 }
 

@@ -20,6 +20,10 @@ type Fate struct {
 	// was received.
 	Lost bool
 
+	// Twice means that something the port says of its own accord arrives a second time, so much
+	// later than usual as EffectDelay says.
+	Twice bool
+
 	// EffectDelay is how much longer than usual the port takes; the effect may come after the
 	// deadline. In a call that takes effect in stages the delay lies between them.
 	EffectDelay time.Duration

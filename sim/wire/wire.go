@@ -64,6 +64,9 @@ func (w *Wire) Send(eff world.Effect, serve func(*Call)) {
 	if !w.agenda.Now().Add(c.Fate.Receive).Before(eff.Deadline) {
 		c.expireAtDeadline()
 	}
+	if c.Fate.Lost {
+		c.noticeLoss()
+	}
 	w.agenda.After(c.Fate.Receive, func() { w.receive(c, serve) })
 }
 
@@ -85,14 +88,26 @@ func (w *Wire) receive(c *Call, serve func(*Call)) {
 // Tell draws the fate of something that the port says of its own accord, and brings it to the
 // agent that lives now, unless it is lost or the agent has died by then.
 func (w *Wire) Tell(name string, body any) {
-	fate := w.faults.Fate(name, w.ordinal(name), w.agenda.Now())
+	if fate := w.Draw(name); !fate.Lost {
+		w.Arrive(w.agenda.Now().Add(fate.Receive), body)
+	}
+}
+
+// Draw draws the fate of something that the port says of its own accord.
+func (w *Wire) Draw(name string) Fate {
+	return w.faults.Fate(name, w.ordinal(name), w.agenda.Now())
+}
+
+// Arrive brings something to the agent that lives now, at a later time, unless the agent or the
+// port's process has died by then.
+func (w *Wire) Arrive(at time.Time, body any) {
 	listener := w.answer
-	if fate.Lost || listener == nil {
+	if listener == nil {
 		return
 	}
-	probe := &Call{Name: name, wire: w, index: len(w.flying), replied: true}
+	probe := &Call{wire: w, index: len(w.flying), replied: true}
 	w.flying = append(w.flying, probe)
-	w.agenda.After(fate.Receive, func() {
+	w.agenda.At(at, func() {
 		if probe.flying() {
 			w.land(probe)
 			listener(world.Event{Time: w.agenda.Now(), Body: body})

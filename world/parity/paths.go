@@ -18,6 +18,7 @@ var pathCases = []fileCase{
 	{"an empty file is made and one that exists left alone", makesFile},
 	{"a file is not made where something else is", makesNoFile},
 	{"a file is renamed, also over another", renames},
+	{"a file is renamed over no other", renamesExclusively},
 	{"a file is not renamed to where it cannot be", renamesNot},
 	{"a file is compressed, once or twice", compresses},
 	{"compressing begins again over an unfinished end", compressesAgain},
@@ -150,6 +151,15 @@ func renames(f *folder) {
 	f.link("link", "dir/c")
 	f.done(&world.Rename{From: f.path("link"), To: f.path("moved")})
 	f.check(f.links(".") == "moved=dir/c", "links %q", f.links("."))
+}
+
+func renamesExclusively(f *folder) {
+	f.write("a", "a")
+	f.write("b", "b")
+	f.fails(&world.Rename{From: f.path("a"), To: f.path("b"), Exclusive: true}, world.KindExists)
+	f.check(f.content("a") == "a" && f.content("b") == "b", "there is %q", f.names("."))
+	f.done(&world.Rename{From: f.path("a"), To: f.path("c"), Exclusive: true})
+	f.check(f.names(".") == "b c" && f.content("c") == "a", "there is %q", f.names("."))
 }
 
 func renamesNot(f *folder) {

@@ -1,0 +1,246 @@
+package pod
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/volume"
+	"seedlet.dev/world"
+)
+
+// The pod's volumes, and when.
+//
+// They are made after the sandbox and before the first container. The sandbox comes first because
+// its record is what tells an agent that was killed halfway that there is something to clean up,
+// and it goes last for the same reason. They are unmounted when no container runs any more: sub-
+// paths first, then everything below the pod's directory, whoever mounted it, and only then is
+// anything removed.
+
+// Storage is what the pod has on the node's disk besides logs.
+type Storage struct {
+	Set   volume.Set `json:"set"`
+	Binds []string   `json:"binds,omitempty"` // targets of sub-paths that were mounted
+	Hosts string     `json:"hosts,omitempty"` // which /etc/hosts was written
+	// Release is how many steps of the release have been done.
+	Release int `json:"release,omitempty"`
+}
+
+// The subjects of operations on storage, each below this one.
+const storageSubject = "storage/"
+
+const (
+	subjectVolume  = storageSubject + "volume/"  // and the volume
+	subjectBind    = storageSubject + "bind/"    // and the container
+	subjectHosts   = storageSubject + "hosts/"   // and the container
+	subjectRelease = storageSubject + "release/" // and the step
+	subjectMeasure = storageSubject + "measure/" // and the volume
+)
+
+// renew forgets what was made for an earlier sandbox: whoever removed that may have removed it.
+func (s *Storage) renew() {
+	s.Set.Forget()
+	s.Binds, s.Hosts, s.Release = nil, "", 0
+}
+
+// syncVolumes makes the volumes that are not there, and reports whether containers may be made.
+func (p *Pod) syncVolumes(env *Env, w *waits) bool {
+	if len(p.Spec.Spec.Volumes) == 0 {
+		return true
+	}
+	view := p.volumes(env.Node)
+	ask, at := p.Storage.Set.Next(view, env.Out.Now())
+	if ask != nil {
+		p.Op = env.Out.Ask(p.Key(), subjectVolume+ask.Volume, fsTimeout, ask.Body)
+		return false
+	}
+	w.pending(at)
+	p.measure(view, env, w)
+	return p.Storage.Set.Ready(&p.Spec.Spec)
+}
+
+func (p *Pod) volumes(node *Node) *volume.Pod {
+	return &volume.Pod{
+		Spec: p.Spec, Dir: p.dir(node), MemoryBytes: node.MemoryBytes,
+		Value: func(f *v1.DownwardAPIVolumeFile) (string, error) { return p.fileValue(f, node) },
+	}
+}
+
+// fileValue is what a file of a downward API volume says.
+func (p *Pod) fileValue(file *v1.DownwardAPIVolumeFile, node *Node) (string, error) {
+	if ref := file.ResourceFieldRef; ref != nil {
+		want := p.want(ref.ContainerName)
+		if want == nil {
+			return "", fmt.Errorf("container %s not found", ref.ContainerName)
+		}
+		return p.resourceField(ref, want, node)
+	}
+	switch path := file.FieldRef.FieldPath; path {
+	case "metadata.labels":
+		return volume.Lines(p.Spec.Labels), nil
+	case "metadata.annotations":
+		return volume.Lines(p.Spec.Annotations), nil
+	default:
+		return p.field(path, node)
+	}
+}
+
+// measure looks now and then how large volumes with a limit have become.
+func (p *Pod) measure(view *volume.Pod, env *Env, w *waits) {
+	set := &p.Storage.Set
+	ask, at := set.Measure(view, env.Out.Now())
+	if ask == nil {
+		w.pending(at)
+		return
+	}
+	set.Began(env.Out.Ask(p.Key(), subjectMeasure+ask.Volume, fsTimeout, ask.Body), ask.Volume)
+}
+
+const (
+	reasonEvicted = "Evicted"
+	evictionGrace = time.Second // of a pod that is over the limit of a volume, as the kubelet's
+	priorityMin   = 2_000_000_000
+)
+
+// evict ends a pod one of whose volumes has become too large, and reports whether it did. What is
+// critical to the node is not ended for it.
+func (p *Pod) evict(env *Env) bool {
+	over := p.Storage.Set.OverMessage(&p.Spec.Spec)
+	if over == "" || p.critical() {
+		return false
+	}
+	env.Out.Log(world.LevelWarning, "evicting", "pod", p.FullName(), "message", over)
+	p.end(Kill{Reason: reasonEvicted, Message: over, Failed: true,
+		Grace: min(p.grace(), evictionGrace)}, env.Out.Now())
+	return true
+}
+
+// critical says whether a pod has a priority of the system's.
+func (p *Pod) critical() bool {
+	spec := &p.Spec.Spec
+	return strings.HasPrefix(spec.PriorityClassName, "system-") ||
+		spec.Priority != nil && *spec.Priority >= priorityMin
+}
+
+// prepareMounts takes the next step on the way to what a container mounts besides whole volumes:
+// sub-paths and /etc/hosts. It reports whether one has begun, and whether none is left.
+func (p *Pod) prepareMounts(want *v1.Container, env *Env) (begun, ready bool) {
+	if !p.current().Inspected || p.Spec.Spec.HostNetwork && !env.Node.Hosts.Known {
+		return false, false
+	}
+	variables, err := p.environment(want, env.Node)
+	for i := 0; i < len(want.VolumeMounts) && err == nil; i++ {
+		bind, _ := p.bind(want, i, variables, env.Node) // an error has been told of already
+		if bind == nil || slices.Contains(p.Storage.Binds, bind.Target) {
+			continue
+		}
+		p.Op = env.Out.Ask(p.Key(), subjectBind+want.Name+"/"+strconv.Itoa(i), fsTimeout, bind)
+		return true, false
+	}
+	if !p.hostsMounted(want) || p.Storage.Hosts == p.hostsSum(env.Node) {
+		return false, true
+	}
+	p.Op = env.Out.Ask(p.Key(), subjectHosts+want.Name, fsTimeout, &world.WriteFile{
+		Path: p.hostsPath(env.Node), Data: []byte(p.hostsFile(env.Node)), Mode: 0o644})
+	return true, false
+}
+
+// hostsSum tells one /etc/hosts from another.
+func (p *Pod) hostsSum(node *Node) string {
+	h := fnv.New64a()
+	h.Write([]byte(p.hostsFile(node)))
+	return strconv.FormatUint(h.Sum64(), 16)
+}
+
+// releaseVolumes undoes the pod's mounts, and reports whether there is still something to do. Of
+// a pod that is wanted, and stays as it ended, the volumes are removed as well.
+func (p *Pod) releaseVolumes(env *Env) bool {
+	dir := p.dir(env.Node)
+	steps := []any{
+		&world.Unmount{Path: volume.SubPaths(dir)}, &world.Unmount{Path: dir},
+		&world.RemoveTree{Path: volume.SubPaths(dir)}, &world.RemoveTree{Path: dir + "/volumes"},
+	}
+	if p.Gone {
+		steps = steps[:2] // the whole directory goes
+	}
+	if p.Storage.Release >= len(steps) {
+		return false
+	}
+	p.Op = env.Out.Ask(p.Key(), subjectRelease+strconv.Itoa(p.Storage.Release), fsTimeout,
+		steps[p.Storage.Release])
+	return true
+}
+
+// storageAnswered takes the answer to an operation on storage, and reports whether it was one.
+func (p *Pod) storageAnswered(id world.OpID, r op.Record, ev world.Event, env *Env) bool {
+	kind, rest, is := strings.Cut(strings.TrimPrefix(r.Subject, storageSubject), "/")
+	if !is || !strings.HasPrefix(r.Subject, storageSubject) {
+		return false
+	}
+	if r.Call == "MeasureTree" {
+		if p.Storage.Set.MeasureOp == id && p.Spec != nil {
+			p.Storage.Set.MeasureAnswered(&p.Spec.Spec, ev)
+		}
+		return true
+	}
+	if p.Op != id {
+		panic("pod: " + p.FullName() + " is told of an operation it did not begin: " + r.Call)
+	}
+	p.Op = 0
+	container := "" // whose making waits
+	switch kind {
+	case "volume":
+		p.volumeAnswered(rest, r, ev, env)
+		return true
+	case "bind", "hosts":
+		container, _, _ = strings.Cut(rest, "/")
+	}
+	if ev.Err != nil {
+		pr := p.failed(container, r.Call, ev.Err, ev.Time)
+		if kind == "bind" {
+			pr.Message = "failed to prepare subPath for a volume mount of container \"" +
+				container + "\": " + ev.Err.Message
+		}
+		env.Out.Log(world.LevelWarning, "operation failed", "pod", p.FullName(), "call", r.Call,
+			"container", container, "error", ev.Err.Error(), "failures", pr.Failures)
+		return true
+	}
+	p.solved(container, r.Call)
+	switch kind {
+	case "bind":
+		p.bound(rest, env.Node)
+	case "hosts":
+		if s := p.current(); s != nil && p.Spec != nil {
+			p.Storage.Hosts = p.hostsSum(env.Node)
+		}
+	case "release":
+		p.Storage.Release++
+	}
+	return true
+}
+
+// volumeAnswered takes the answer to an operation on a volume. What is known of the runtime is
+// not in doubt when it fails: the volume is looked at once more, later.
+func (p *Pod) volumeAnswered(name string, r op.Record, ev world.Event, env *Env) {
+	p.Storage.Set.Answered(name, r.Call, ev)
+	if ev.Err != nil && !ev.Err.Has(world.KindNotFound) {
+		env.Out.Log(world.LevelWarning, "operation failed", "pod", p.FullName(), "call", r.Call,
+			"volume", name, "error", ev.Err.Error())
+	}
+}
+
+// bound records that a sub-path of a container has been mounted, by CONTAINER/INDEX.
+func (p *Pod) bound(mount string, node *Node) {
+	container, index, _ := strings.Cut(mount, "/")
+	i, err := strconv.Atoi(index)
+	if want := p.want(container); want != nil && err == nil && i < len(want.VolumeMounts) {
+		p.Storage.Binds = append(p.Storage.Binds, volume.SubPaths(p.dir(node))+"/"+
+			want.VolumeMounts[i].Name+"/"+container+"/"+index)
+	}
+}

@@ -1,0 +1,153 @@
+package disk_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"seedlet.dev/world"
+)
+
+func TestUnmountBusy(t *testing.T) {
+	b, dir := newBench(t), t.TempDir()
+	defer b.must(&world.Unmount{Path: dir})
+	path := filepath.Join(dir, "memory")
+	b.must(&world.MountMemory{Path: path, Mode: 0o755})
+	b.must(&world.MountMemory{Path: filepath.Join(path, "below"), Mode: 0o755})
+	f, err := os.Create(filepath.Join(path, "below/file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.mustFail(world.KindExhausted, "below is in use", &world.Unmount{Path: dir})
+	if n := mounted(t, dir); n != 2 {
+		t.Errorf("%d are mounted, want both", n)
+	}
+	f.Close()
+	if f, err = os.Create(filepath.Join(path, "file")); err != nil {
+		t.Fatal(err)
+	}
+	b.mustFail(world.KindInternal, "memory is in use", &world.Unmount{Path: dir})
+	if n := mounted(t, dir); n != 1 {
+		t.Errorf("%d are mounted, want the one that is in use", n)
+	}
+	f.Close()
+}
+
+// What is mounted over another mount hides it.
+func TestUnmountHidden(t *testing.T) {
+	b, dir := newBench(t), t.TempDir()
+	defer b.must(&world.Unmount{Path: dir})
+	over := mkdir(t, filepath.Join(dir, "over"))
+	b.must(&world.MountMemory{Path: filepath.Join(over, "a b/c"), Mode: 0o755})
+	for range 2 {
+		if err := unix.Mount("none", over, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := mounted(t, dir); n != 3 {
+		t.Errorf("%d are mounted, want 3", n)
+	}
+	b.must(&world.Unmount{Path: dir})
+	if n := mounted(t, dir); n != 0 {
+		t.Errorf("%d are still mounted", n)
+	}
+}
+
+func TestUnmountThroughLink(t *testing.T) {
+	b, dir := newBench(t), t.TempDir()
+	defer b.must(&world.Unmount{Path: dir})
+	b.must(&world.MountMemory{Path: filepath.Join(dir, "real/pod/memory"), Mode: 0o755})
+	if err := os.Symlink("real", filepath.Join(dir, "root")); err != nil {
+		t.Fatal(err)
+	}
+	b.must(&world.Unmount{Path: filepath.Join(dir, "root")}) // a link is no mount
+	if n := mounted(t, dir); n != 1 {
+		t.Errorf("%d are mounted, want 1: the last element is not followed", n)
+	}
+	b.must(&world.Unmount{Path: filepath.Join(dir, "root/pod")})
+	if n := mounted(t, dir); n != 0 {
+		t.Errorf("%d are still mounted", n)
+	}
+	b.mustFail(world.KindRefused, "/ is not", &world.Unmount{Path: "/"})
+}
+
+func TestMountMemoryOverOther(t *testing.T) {
+	b, dir := newBench(t), t.TempDir()
+	defer b.must(&world.Unmount{Path: dir})
+	bound, data := mkdir(t, filepath.Join(dir, "bound")), mkdir(t, filepath.Join(dir, "data"))
+	if err := unix.Mount(data, bound, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	b.mustFail(world.KindExists, "something else", &world.MountMemory{Path: bound})
+	if n := mounted(t, dir); n != 1 {
+		t.Errorf("%d are mounted, want 1", n)
+	}
+}
+
+func TestMountMemoryOfHugePages(t *testing.T) {
+	b, dir := newBench(t), t.TempDir()
+	defer b.must(&world.Unmount{Path: dir})
+	path, size := filepath.Join(dir, "huge"), "2M"
+	b.mustFail(world.KindInvalid, "huge", &world.MountMemory{Path: path, HugePages: "3M"})
+	if _, err := os.Stat("/sys/kernel/mm/hugepages/hugepages-2048kB"); err != nil {
+		b.mustFail(world.KindInvalid, "huge", &world.MountMemory{Path: path, HugePages: size})
+		return
+	}
+	for range 2 {
+		b.must(&world.MountMemory{Path: path, HugePages: size, BytesMax: 4 << 20, Mode: 0o770})
+	}
+	var stat unix.Statfs_t
+	if err := unix.Statfs(path, &stat); err != nil || stat.Type != unix.HUGETLBFS_MAGIC ||
+		stat.Bsize != 2<<20 || stat.Blocks != 2 {
+		t.Errorf("mounted %+v, %v", stat, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o770 {
+		t.Errorf("its root has mode %v, %v", info.Mode(), err)
+	}
+	if n := mounted(t, dir); n != 1 {
+		t.Errorf("%d are mounted, want 1", n)
+	}
+}
+
+func TestMeasureTree(t *testing.T) {
+	b, dir := newBench(t), t.TempDir()
+	defer b.must(&world.Unmount{Path: dir})
+	tree, data := mkdir(t, filepath.Join(dir, "tree/sub")), mkdir(t, filepath.Join(dir, "data"))
+	write(t, filepath.Join(tree, "file"), "x")
+	for _, name := range []string{"second", "../third"} {
+		if err := os.Link(filepath.Join(tree, "file"), filepath.Join(tree, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(data, "file"), "x")
+	for _, name := range []string{"bound", "file-bound"} { // of the same device
+		source, target := data, filepath.Join(tree, name)
+		if name == "bound" {
+			mkdir(t, target)
+		} else {
+			source = filepath.Join(data, "file")
+			write(t, target, "")
+		}
+		if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := b.must(&world.MeasureTree{Path: filepath.Join(dir, "tree")}).(*world.TreeMeasured)
+	if got.Inodes != 3 {
+		t.Errorf("%+v, want two directories and one file", got)
+	}
+	f, err := os.Create(filepath.Join(dir, "sparse"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(1 << 30); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	got = b.must(&world.MeasureTree{Path: f.Name()}).(*world.TreeMeasured)
+	if got.Inodes != 1 || got.Bytes > 1<<20 {
+		t.Errorf("%+v, want the blocks of the sparse file", got)
+	}
+}

@@ -1,0 +1,260 @@
+package sim_test
+
+import (
+	"strings"
+	"testing"
+
+	"seedlet.dev/sim/oracle"
+)
+
+// known are the races and faults that node agents really had, by their numbers upstream, and what
+// finds each of them here: a mutant of the core that has it, the scenario that gets there and the
+// oracle that fires. A row that is for later says for when.
+var known = []struct {
+	issues, what             string
+	oracle, scenario, mutant string
+	later                    string
+}{
+	{
+		issues: "93886",
+		what:   "relist hung for minutes, yet the health timestamp moved on",
+		oracle: "health", scenario: "runtime-restart",
+		mutant: "a failed relist moves the health on",
+	},
+	{
+		issues: "24819 75065",
+		what:   "inspecting a pod failed, so no event came and it stayed Terminating",
+		oracle: "progress", scenario: "runtime-flaky",
+		mutant: "a failed inspection is not repeated",
+	},
+	{
+		issues: "120941 121349 123087",
+		what:   "evented PLEG told something empty or stale; containers made twice",
+		oracle: "restart-count", scenario: "crashloop",
+		mutant: "plan on an observation older than the last write",
+	},
+	{
+		issues: "127814",
+		what:   "a time in the wrong unit made all later events look old",
+		oracle: "restart-count", scenario: "crashloop",
+		mutant: "an observation is taken for one of the future",
+	},
+	{
+		issues: "124704",
+		what:   "workers waited for a newer status that never came",
+		oracle: "progress", scenario: "runtime-flaky",
+		mutant: "what is stale stays so until there is news",
+	},
+	{
+		issues: "104648",
+		what:   "manifest removed and recreated with the same UID stays in error",
+		oracle: "progress", scenario: "uid-reuse",
+		mutant: "a pod that has ended is never forgotten",
+	},
+	{
+		issues: "97722 112814",
+		what:   "two static pods of one full name ran at once",
+		oracle: "full-name", scenario: "manifest-churn",
+		mutant: "two pods of one full name at once",
+	},
+	{
+		issues: "107733",
+		what:   "several updates during termination; the pod never starts",
+		oracle: "progress", scenario: "uid-reuse",
+		mutant: "a pod that comes back after its end is not looked at",
+	},
+	{
+		issues: "106734",
+		what:   "stopping by a stale cache failed with NotFound for ever",
+		oracle: "progress", scenario: "old-runtime",
+		mutant: "what is not found while stopping is an error, and lists are not believed",
+	},
+	{
+		issues: "58711 105358",
+		what:   "Failed became Succeeded; an evicted pod regressed",
+		oracle: "terminal", scenario: "agent-restarts",
+		mutant: "a terminal phase is forgotten when the agent restarts",
+	},
+	{
+		issues: "106884 104560",
+		what:   "terminal phase written while containers still held resources",
+		oracle: "terminal", scenario: "deadlines",
+		mutant: "a terminal phase before the containers have ended",
+	},
+	{
+		issues: "116410",
+		what:   "a deleted running pod never got a terminal phase",
+		later:  "issue 4, A5: there is no API server yet",
+	},
+	{
+		issues: "63814 129385",
+		what:   "a hash over serialised specs changed; every container restarted",
+		oracle: "back-off", scenario: "agent-restarts",
+		mutant: "a container is another one after the agent restarts",
+	},
+	{
+		issues: "41032",
+		what:   "image GC had freed the disk, stale stats still evicted pods",
+		later:  "issue 6, A16",
+	},
+	{
+		issues: "40474",
+		what:   "eviction and clean-up both killed pods",
+		later:  "issue 6, A16",
+	},
+	{
+		issues: "115201 128790",
+		what:   "usage of dead containers and terminated pods ignored",
+		later:  "issue 6, A16",
+	},
+	{
+		issues: "72573 76598",
+		what:   "static critical pod evicted; evicted static pod never came back",
+		later:  "issue 6, A16",
+	},
+	{
+		issues: "110755 112443",
+		what:   "node went down with final statuses unsent",
+		later:  "issue 6, A17",
+	},
+	{
+		issues: "115148",
+		what:   "next priority group killed before volumes were unmounted",
+		later:  "issue 6, A17",
+	},
+	{
+		issues: "113940",
+		what:   "static pods without priority stopped first",
+		later:  "issue 6, A17",
+	},
+	{
+		issues: "98087 97951 105215",
+		what:   "inhibitor taken repeatedly; bad signal panicked; probes went on",
+		oracle: "probes", scenario: "probes",
+		mutant: "probing goes on after a kill began",
+	},
+	{
+		issues: "104531",
+		what:   "after a reboot a pod runs but shows Terminated",
+		oracle: "progress", scenario: "reboot",
+		mutant: "the status is that of the first sandbox",
+	},
+	{
+		issues: "100277 135795",
+		what:   "readiness flapped when the agent restarted",
+		oracle: "probes", scenario: "probes",
+		mutant: "readiness lost at agent restart",
+	},
+	{
+		issues: "141155",
+		what:   "the started flag of an old container was given to its replacement",
+		oracle: "probes", scenario: "probes",
+		mutant: "how far another container was is given to a new one",
+	},
+	{
+		issues: "105523 118559 124345 138446 123859 99708",
+		what:   "admission ran again after a restart and rejected pods",
+		oracle: "restart-count", scenario: "agent-restarts",
+		mutant: "pods are ended before all sources were seen",
+	},
+	{
+		issues: "113979 120150 75345 60645",
+		what:   "volumes unmounted under live containers; orphans left",
+		oracle: "volumes", scenario: "volumes",
+		mutant: "volumes unmounted while containers end",
+	},
+	{
+		issues: "139045",
+		what:   "a failed periodic republish deleted a CSI mount",
+		later:  "issue 7, A11",
+	},
+	{
+		issues: "37447 8878",
+		what:   "finished pods ran again after a restart",
+		oracle: "restart-policy", scenario: "restart-rules",
+		mutant: "what has finished runs again",
+	},
+	{
+		issues: "120247",
+		what:   "app container started before init had finished after a reboot",
+		oracle: "init-order", scenario: "reboot",
+		mutant: "app containers do not wait for init after a reboot",
+	},
+	{
+		issues: "126543 125935 141766",
+		what:   "init stuck in Created; sidecars not ended gracefully; their probes went on",
+		oracle: "sidecar-order", scenario: "sidecars",
+		mutant: "sidecars stopped together with the app containers",
+	},
+	{
+		issues: "84783 136604 135711 127653",
+		what:   "CPU checkpoint torn, in two steps, or of an older schema",
+		later:  "issue 7, A13",
+	},
+	{
+		issues: "126033 132851 139522",
+		what:   "an infeasible resize applied by a restart; stale conditions",
+		later:  "issue 7, A14",
+	},
+	{
+		issues: "83471",
+		what:   "one slow pull blocked all",
+		oracle: "expect", scenario: "image-pulls",
+		mutant: "nobody looks for an image while another one is pulled",
+	},
+	{
+		issues: "48638 121793",
+		what:   "a dead TCP connection stopped heartbeats for many minutes",
+		later:  "issue 4, A3",
+	},
+}
+
+// The table names what there is, has all rows, and says how many are still owed. What a scenario
+// expects of single pods is told as "expect", besides the oracles.
+func TestKnownBugs(t *testing.T) {
+	const rows, later = 34, 12
+	oracles, found, mutated := map[string]bool{"expect": true}, map[string]bool{}, map[string]bool{}
+	for _, e := range oracle.Catalogue() {
+		oracles[e.Name] = true
+	}
+	for _, s := range loadAll(t) {
+		found[s.Metadata.Name] = true
+	}
+	for _, m := range mutants {
+		mutated[m.name+" in "+m.scenario] = true
+	}
+	isLater, seen := 0, map[string]bool{}
+	for _, k := range known {
+		for _, issue := range strings.Fields(k.issues) {
+			if seen[issue] {
+				t.Errorf("issue %s has two rows", issue)
+			}
+			seen[issue] = true
+		}
+		switch {
+		case k.what == "":
+			t.Errorf("%s: does not say what happened", k.issues)
+		case k.later != "":
+			isLater++
+			continue
+		case !mutated[k.mutant+" in "+k.scenario]:
+			t.Errorf("%s: there is no mutant %q in %s", k.issues, k.mutant, k.scenario)
+		}
+		if !oracles[k.oracle] || !found[k.scenario] {
+			t.Errorf("%s: there is no oracle %q or no scenario %q", k.issues, k.oracle, k.scenario)
+		}
+	}
+	if len(known) != rows || isLater != later {
+		t.Errorf("%d rows, %d for later; want %d and %d", len(known), isLater, rows, later)
+	}
+}
+
+// oracleOf is the oracle that finds a mutant, by the table; empty if it is in no row.
+func oracleOf(mutant string) string {
+	for _, k := range known {
+		if k.mutant == mutant {
+			return k.oracle
+		}
+	}
+	return ""
+}

@@ -1,0 +1,44 @@
+package disk
+
+import (
+	"slices"
+	"testing"
+
+	"seedlet.dev/world"
+)
+
+// A file that somebody writes to all the time is as large as it is when somebody looks.
+func TestEntries(t *testing.T) {
+	w := newWorld(1, nil)
+	log := w.disk.Open("/logs/0.log")
+	log.BeforeRead(func() { log.Append([]byte("x"), 10) })
+	w.disk.Link("/logs/link", "0.log")
+	for _, size := range []int64{10, 20} {
+		want := []Entry{{Name: "0.log", Size: size}, {Name: "link", Target: "0.log"}}
+		if got := w.disk.Entries("/logs"); !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+	if got := w.disk.Entries("/none"); got != nil {
+		t.Errorf("%v where nothing is", got)
+	}
+}
+
+func TestExclusiveRename(t *testing.T) {
+	w := newWorld(1, nil)
+	w.disk.Write("/a", []byte("a"))
+	w.disk.Write("/b", []byte("b"))
+	move := &world.Rename{From: "/a", To: "/b", Exclusive: true}
+	if _, err := w.Call(move); !err.Has(world.KindExists) {
+		t.Errorf("over another: %v, want Exists", err)
+	}
+	move.To = "/c"
+	if _, err := w.Call(move); err != nil {
+		t.Error(err)
+	}
+	for file, want := range map[string]string{"/b": "b", "/c": "a"} {
+		if got, _ := w.disk.Read(file); string(got) != want {
+			t.Errorf("%s has %q, want %q", file, got, want)
+		}
+	}
+}
