@@ -150,6 +150,14 @@ func (h *Host) Enter(dir string) {
 	h.tell(truth.CgroupMade, dir, truth.CauseRuntime)
 }
 
+// Reboot is a machine that comes up anew: no cgroup outlives its kernel.
+func (h *Host) Reboot() {
+	for _, dir := range h.Directories() {
+		delete(h.cgroups, dir)
+		h.tell(truth.CgroupRemoved, dir, truth.CauseReboot)
+	}
+}
+
 // Directories are all cgroups that there are, sorted.
 func (h *Host) Directories() []string { return slices.Sorted(maps.Keys(h.cgroups)) }
 

@@ -100,6 +100,9 @@ func TestTheRuntimeMakesWhatIsMissing(t *testing.T) {
 	if got := strings.Join(w.facts, "; "); got != "CgroupMade kubepods/podu 0 runtime" {
 		t.Errorf("told %q", got)
 	}
+	if w.host.Reboot(); len(w.host.Directories()) > 0 {
+		t.Errorf("after a reboot there are %v", w.host.Directories())
+	}
 }
 
 func TestWhatMakesNoSense(t *testing.T) {

@@ -34,7 +34,9 @@ func (*cgroups) fact(w *world, f *truth.Fact) *finding {
 	case truth.SandboxCreated:
 		return w.judgeSandbox(f)
 	case truth.CgroupRemoved:
-		return w.judgeRemoval(f)
+		if f.Cause != truth.CauseReboot {
+			return w.judgeRemoval(f)
+		}
 	}
 	return nil
 }
