@@ -402,6 +402,56 @@ var mutants = []struct {
 			"\tcase c.State == Created:\n\t\treturn Start, time.Time{}",
 		scenario: "init-chain", seeds: "1-500",
 	},
+	{
+		name:     "a sandbox is run before its cgroup is set",
+		file:     "core/pod/plan.go",
+		old:      "if !p.takeIDs(env, w) || p.setCgroup(",
+		new:      "if !p.takeIDs(env, w) || false && p.setCgroup(",
+		scenario: "resources", seeds: "1-20",
+	},
+	{
+		name:     "the cgroup goes before the containers have ended",
+		file:     "core/pod/plan.go",
+		old:      "	p.keep(env, w)\n	if p.stopAll(env, w) || ",
+		new:      "	p.keep(env, w)\n	if p.settled() && p.removeCgroups(env) || p.stopAll(env, w) || ",
+		scenario: "resources", seeds: "1-50",
+	},
+	{
+		name:     "orphaned cgroups are not looked for",
+		file:     "core/housekeeping/housekeeping.go",
+		old:      "	if v.Cgroups.PerPod && v.Cgroups.Settled {",
+		new:      "	if v.Cgroups.PerPod && !v.Cgroups.Settled {",
+		scenario: "resources", seeds: "1-400",
+	},
+	{
+		name:     "the cgroups of known pods are taken for orphans",
+		file:     "core/cgroup/cgroup.go",
+		old:      "	return uid == other\n",
+		new:      "	return uid == other && !l.Systemd\n",
+		scenario: "resources", seeds: "1-50",
+	},
+	{
+		name: "an init container does not count for the limits of its pod",
+		file: "core/cgroup/limits.go",
+		old:  "	limits := podresources.PodLimits(pod,",
+		new: "	pod = pod.DeepCopy()\n	pod.Spec.InitContainers = nil\n" +
+			"	limits := podresources.PodLimits(pod,",
+		scenario: "resources", seeds: "1-20",
+	},
+	{
+		name:     "two pods have the same ids",
+		file:     "core/pods.go",
+		old:      "		case other == uid:\n",
+		new:      "		case other != \"\":\n",
+		scenario: "resources", seeds: "1-50",
+	},
+	{
+		name:     "ids are forgotten when the agent restarts",
+		file:     "core/pod/observe.go",
+		old:      "IDs: userns.Parse(item.IDs),",
+		new:      "IDs: userns.Parse(\"\"),",
+		scenario: "resources", seeds: "1-200",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 func (p *Pod) sandboxSecurity() *runtimeapi.LinuxSandboxSecurityContext {
 	spec := &p.Spec.Spec
 	s := &runtimeapi.LinuxSandboxSecurityContext{
-		NamespaceOptions: namespaces(spec),
+		NamespaceOptions: p.namespaces(),
 		Privileged:       privileged(spec),
 		Seccomp:          profileOf(runtimeapi.SecurityProfile_RuntimeDefault),
 	}
@@ -42,7 +42,7 @@ func (p *Pod) containerSecurity(want *v1.Container,
 	spec := &p.Spec.Spec
 	e := effective(spec, want)
 	s := &runtimeapi.LinuxContainerSecurityContext{
-		NamespaceOptions: namespaces(spec),
+		NamespaceOptions: p.namespaces(),
 		Privileged:       isTrue(e.Privileged),
 		Capabilities:     capabilities(e.Capabilities),
 		SelinuxOptions:   seLinux(e.SELinuxOptions),

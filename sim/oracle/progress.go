@@ -50,6 +50,9 @@ func (p *pod) remains() []string {
 	for _, dir := range p.dirs {
 		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but %s is left", p, dir))
 	}
+	for _, dir := range p.cgroupsLeft() {
+		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but cgroup %s is left", p, dir))
+	}
 	if p.shown {
 		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but still shown", p))
 	}
@@ -126,6 +129,9 @@ func (p *pod) lacksRun(now time.Time) string {
 		return ""
 	case newest == nil || !newest.ready:
 		return "it has no sandbox that is ready"
+	}
+	if what := p.lacksCgroup(newest); what != "" {
+		return what
 	}
 	return p.lacksContainer(newest, now)
 }
