@@ -138,7 +138,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		BackoffMax: config.BackoffMax(kubelet), Evented: kubelet.FeatureGates["EventedPLEG"],
 		LinksDir: corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
 		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files,
-		Struck: newStruck(r.fates, spec).may,
+		Struck: newStruck(r.fates, spec).may, ImageUser: newImages(spec).user,
 	})
 	log.Subscribe(r.panel.Fact)
 	log.Subscribe(r.countRestarts)

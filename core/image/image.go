@@ -52,12 +52,12 @@ type Image struct {
 	PullOp    world.OpID `json:"pullOp,omitempty"`
 	PullAsked time.Time  `json:"pullAsked"` // when the newest pull began
 	LookOp    world.OpID `json:"lookOp,omitempty"`
-	LookVoid  bool       `json:"lookVoid,omitempty"` // a pull has ended since LookOp was asked for
-	LookAsked time.Time  `json:"lookAsked"`          // when the newest ImageStatus was asked for
-	CheckedAt time.Time  `json:"checkedAt"`          // when the newest answered ImageStatus was asked for
-	PulledAt  time.Time  `json:"pulledAt"`           // when the newest successful pull began
-	ID        string     `json:"id"`                 // the runtime's id, empty if it is not there
-	User      User       `json:"user"`               // whom the image with the id UserOf runs as
+	LookVoid  bool       `json:"lookVoid"`  // a pull has ended since LookOp was asked for
+	LookAsked time.Time  `json:"lookAsked"` // when the newest ImageStatus was asked for
+	CheckedAt time.Time  `json:"checkedAt"` // when the newest answered ImageStatus was asked for
+	PulledAt  time.Time  `json:"pulledAt"`  // when the newest successful pull began
+	ID        string     `json:"id"`        // the runtime's id, empty if it is not there
+	User      User       `json:"user"`      // whom the image with the id UserOf runs as
 	UserOf    string     `json:"userOf"`
 
 	Problem   *Problem  `json:"problem,omitempty"` // of the newest pull or look, nil if it succeeded

@@ -70,6 +70,7 @@ var reasons = map[string]string{
 	"MakeDir":         "CreateContainerError",
 	"BindSubPath":     "CreateContainerConfigError",
 	"WriteFile":       "CreateContainerConfigError", // /etc/hosts, a message file
+	callVerify:        "CreateContainerConfigError",
 	"CreateContainer": "CreateContainerError",
 	"StartContainer":  "RunContainerError",
 }
@@ -77,7 +78,8 @@ var reasons = map[string]string{
 // steps is the order of the operations that make a container: what was wrong with an earlier one
 // no longer matters when a later one has succeeded.
 var steps = map[string]int{
-	"MakeDir": 1, "BindSubPath": 1, "WriteFile": 2, "CreateContainer": 3, "StartContainer": 4,
+	"MakeDir": 1, "BindSubPath": 1, "WriteFile": 2, callVerify: 3,
+	"CreateContainer": 4, "StartContainer": 5,
 }
 
 // solved records that an operation has succeeded.

@@ -90,6 +90,10 @@ type Fact struct {
 	// into its log, as far as that is in the file that it had open last.
 	Message, LogEnd string
 
+	// Of ContainerCreated: the images that it mounts, and as whom it runs, by number or name.
+	ImageMounts []string
+	User        string
+
 	Path, To, Image string
 	Annotations     map[string]string // of the container or sandbox created; not to be changed
 }
