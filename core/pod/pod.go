@@ -108,6 +108,7 @@ type Kill struct {
 // Need is an image that a container waits for.
 type Need struct {
 	Container string         `json:"container"`
+	Volume    string         `json:"volume,omitempty"` // that it mounts; empty: what it runs
 	Ref       string         `json:"ref"`
 	Since     time.Time      `json:"since"` // only what was asked of the runtime since then counts
 	Problem   *image.Problem `json:"problem,omitempty"`

@@ -30,7 +30,7 @@ var volumesNode = &Node{PodsDir: "/pods"}
 // asked plans the pod and returns what it asks for.
 func asked(p *Pod, table *op.Table, now time.Time) ([]string, *Env) {
 	env := &Env{Node: volumesNode, Out: &op.Out{}, Images: &image.Store{
-		Images: map[string]*image.Image{"i": {ID: "sha", PulledAt: t0.Add(1)}},
+		Images: map[string]*image.Image{"i": {ID: "sha", UserOf: "sha", PulledAt: t0.Add(1)}},
 	}}
 	env.Out.Begin(table, now)
 	p.Plan(env)
@@ -188,7 +188,7 @@ func TestMounts(t *testing.T) {
 	} {
 		p := withVolume(c.mount)
 		node := &Node{PodsDir: "/pods", RecursiveReadOnly: c.recursive}
-		got, err := p.mounts(p.want("web"), env, node)
+		got, err := p.mounts(p.want("web"), env, nil, node)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%+v: %v, want %s", c.mount, err, c.err)

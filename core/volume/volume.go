@@ -58,10 +58,12 @@ type Ask struct {
 	Body   any
 }
 
-// Path is where a volume is on the node.
+// Path is where a volume is on the node. One that is an image has no place of its own.
 func Path(dir string, v *v1.Volume) string {
 	kind := "empty-dir"
 	switch {
+	case v.Image != nil:
+		return ""
 	case v.HostPath != nil:
 		return path.Clean(v.HostPath.Path)
 	case v.DownwardAPI != nil:

@@ -123,6 +123,9 @@ type Fact struct {
 	Cgroup string
 	IDs    IDs
 	Limits Limits // of CgroupMade
+	// Of ContainerCreated: the images that it mounts, and as whom it runs, by number or name.
+	ImageMounts []string
+	User        string
 
 	Path, To, Image string
 	Annotations     map[string]string // of the container or sandbox created; not to be changed
