@@ -38,6 +38,9 @@ func TestChurn(t *testing.T) {
 		scene: s, random: rand.New(rand.NewPCG(seed, 0)), seen: witnesses(t),
 		pods: make([]churned, churnPods),
 	}
+	for i := range c.pods {
+		c.want(t, i)
+	}
 	for range churnKills {
 		s.agent.launch(t)
 		// Often long enough to get something done, sometimes too short to read the manifests.
@@ -102,8 +105,13 @@ func (c *churn) change(t *testing.T) {
 		c.agent.remove(t, churnName(i))
 		return
 	}
+	c.want(t, i)
+}
+
+// want writes a new manifest for a pod.
+func (c *churn) want(t *testing.T, i int) {
 	c.serial++
-	*p = churned{true, c.serial}
+	c.pods[i] = churned{true, c.serial}
 	c.agent.add(t, churnName(i), manifest(churnName(i), c.spec(i)))
 }
 
