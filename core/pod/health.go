@@ -52,7 +52,7 @@ type Health struct{ Running, Started, Ready bool }
 func (p *Pod) health(c *Container, mark Mark) Health {
 	want, h := p.want(c.Name), Health{Running: c.State == Running}
 	if want != nil {
-		h.Running = h.Running && (!hasPostStart(want) || mark.PostStarted)
+		h.Running = h.Running && (!hasPostStart(want) || mark.PostStarted || c.PostStart.Void)
 		h.Started = h.Running && (want.StartupProbe == nil || mark.Started)
 		h.Ready = h.Started && (want.ReadinessProbe == nil || mark.Ready)
 	}

@@ -149,7 +149,7 @@ func (p *Pod) restore(env *Env) {
 			continue
 		}
 		mark := p.saved(c.ID)
-		c.PostStart.Done = mark.PostStarted || c.Foreign
+		c.PostStart.Done, c.PostStart.Void = mark.PostStarted, c.Foreign
 		for _, kind := range []probe.Kind{probe.Startup, probe.Liveness, probe.Readiness} {
 			spec := probe.Of(want, kind)
 			if spec == nil {
@@ -206,7 +206,7 @@ func (p *Pod) mark(c *Container) Mark {
 	if want == nil {
 		return mark
 	}
-	mark.PostStarted = hasPostStart(want) && c.PostStart.Done
+	mark.PostStarted = hasPostStart(want) && (c.PostStart.Done || c.PostStart.Void)
 	mark.Started = want.StartupProbe != nil && c.result(probe.Startup) == probe.Good
 	mark.Ready = want.ReadinessProbe != nil && c.result(probe.Readiness) == probe.Good
 	return mark
