@@ -11,7 +11,9 @@ import (
 )
 
 // How containers are: their probes, and what follows from them. All of it belongs to one container
-// of the runtime; nothing of it is asked once its end has begun (upstream #98571, #141766).
+// of the runtime. Once its end has begun only its readiness is asked for: that is told of endpoints
+// that terminate, while a kill for liveness would cut the grace period short (upstream #98571,
+// #141766).
 
 // prober is the facts of one of a container's probes.
 func (c *Container) prober(kind probe.Kind) *probe.Prober {
@@ -52,7 +54,7 @@ type Health struct{ Running, Started, Ready bool }
 func (p *Pod) health(c *Container, mark Mark) Health {
 	want, h := p.want(c.Name), Health{Running: c.State == Running}
 	if want != nil {
-		h.Running = h.Running && (!hasPostStart(want) || mark.PostStarted)
+		h.Running = h.Running && (!hasPostStart(want) || mark.PostStarted || c.PostStart.Void)
 		h.Started = h.Running && (want.StartupProbe == nil || mark.Started)
 		h.Ready = h.Started && (want.ReadinessProbe == nil || mark.Ready)
 	}
@@ -71,18 +73,20 @@ func (p *Pod) probes(env *Env, w *waits) {
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		want := p.want(c.Name)
-		if c.State != Running || c.Inspected != Running || c.Stop != nil || want == nil {
+		if c.State != Running || c.Inspected != Running || want == nil {
 			continue
 		}
-		health := p.is(c)
-		if !health.Running {
+		health, ends := p.is(c), c.Stop != nil || p.Stage != Syncing
+		if !health.Running || ends && !health.Started {
 			continue
 		}
 		if !health.Started {
 			p.ask(c, want.StartupProbe, probe.Startup, env, w)
 			continue
 		}
-		p.ask(c, want.LivenessProbe, probe.Liveness, env, w)
+		if !ends {
+			p.ask(c, want.LivenessProbe, probe.Liveness, env, w)
+		}
 		p.ask(c, want.ReadinessProbe, probe.Readiness, env, w)
 	}
 }
@@ -133,7 +137,7 @@ func (p *Pod) target(c *Container, node *Node) (probe.Target, bool) {
 func (p *Pod) probed(c *Container, kind probe.Kind, r op.Record, ev world.Event, env *Env) {
 	want, pr := p.want(c.Name), c.prober(kind)
 	pr.Op = 0
-	if want == nil || probe.Of(want, kind) == nil || c.Stop != nil {
+	if want == nil || probe.Of(want, kind) == nil || c.Stop != nil && kind != probe.Readiness {
 		return
 	}
 	answer, message := probe.Judge(r, ev)

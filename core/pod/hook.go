@@ -18,6 +18,7 @@ import (
 type Hook struct {
 	Op        world.OpID `json:"op,omitempty"`
 	Done      bool       `json:"done,omitempty"`   // it has ended, or was given up
+	Void      bool       `json:"void,omitempty"`   // it is not the agent's to run
 	Failed    string     `json:"failed,omitempty"` // why, if it has failed
 	Failures  int        `json:"failures,omitempty"`
 	NotBefore time.Time  `json:"notBefore"`

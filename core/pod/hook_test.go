@@ -290,3 +290,26 @@ func TestAnEndDoesNotWaitForAnInspection(t *testing.T) {
 	p.Unwant(r.now)
 	r.at(r.now.Sub(t0)).want("StopContainer")
 }
+
+// A hook that a container was not created with is not run.
+func TestAPostStartThatComesLater(t *testing.T) {
+	r := newRig(t, withHook(nil, nil)).at(0)
+	changed := r.pod.Spec.DeepCopy()
+	changed.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: execHook("warm")}
+	r.pod.Want(changed, r.now)
+	r.at(time.Second).none("ExecSync")
+	if s := status(r.pod); s.State.Running == nil || !s.Ready {
+		t.Errorf("shown as %+v", s.State)
+	}
+}
+
+// A container of another agent is shown as running at once.
+func TestAContainerOfAnotherAgentIsShownAtOnce(t *testing.T) {
+	p := withHook(nil, execHook("warm"))
+	p.Record.Read, p.Containers[0].Foreign = false, true
+	r := newRig(t, p).at(0)
+	r.answer("ReadFiles", nil, world.Errorf(world.KindNotFound, "", "none"))
+	if s := status(p); s.State.Running == nil || !s.Ready {
+		t.Errorf("shown as %+v", s.State)
+	}
+}

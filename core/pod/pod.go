@@ -151,8 +151,19 @@ func (p *Pod) Want(spec *v1.Pod, now time.Time) {
 		p.Unwant(now) // another pod, with the UID of this one
 		p.Next = spec
 	default:
+		p.voidHooks()
 		p.Spec = spec
 		p.Storage.Set.Recheck()
+	}
+}
+
+// voidHooks has the postStart hook that a new spec may give to a container that runs not be run:
+// the container has started without it.
+func (p *Pod) voidHooks() {
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		want := p.want(c.Name)
+		c.PostStart.Void = c.PostStart.Void || want != nil && !hasPostStart(want) && c.live()
 	}
 }
 

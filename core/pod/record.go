@@ -160,7 +160,7 @@ func (p *Pod) restore(env *Env) {
 			continue
 		}
 		mark := p.saved(c.ID)
-		c.PostStart.Done = mark.PostStarted || c.Foreign
+		c.PostStart.Done, c.PostStart.Void = mark.PostStarted, c.Foreign
 		for _, kind := range []probe.Kind{probe.Startup, probe.Liveness, probe.Readiness} {
 			spec := probe.Of(want, kind)
 			if spec == nil {
@@ -217,16 +217,17 @@ func (p *Pod) mark(c *Container) Mark {
 	if want == nil {
 		return mark
 	}
-	mark.PostStarted = hasPostStart(want) && c.PostStart.Done
+	mark.PostStarted = hasPostStart(want) && (c.PostStart.Done || c.PostStart.Void)
 	mark.Started = want.StartupProbe != nil && c.result(probe.Startup) == probe.Good
 	mark.Ready = want.ReadinessProbe != nil && c.result(probe.Readiness) == probe.Good
 	return mark
 }
 
 // shown is how far a container is as far as may be told: what would be forgotten if the agent were
-// restarted now is not. If it cannot be kept, it is told all the same.
+// restarted now is not. If it cannot be kept, or is not because nobody wants the pod, it is told
+// all the same.
 func (p *Pod) shown(c *Container) Health {
-	if p.Record.Failures > 0 {
+	if p.Record.Failures > 0 || p.Gone {
 		return p.health(c, p.mark(c))
 	}
 	return p.health(c, p.saved(c.ID))
