@@ -213,7 +213,7 @@ func TestIDsAreAskedFor(t *testing.T) {
 		config.Annotations[pleg.AnnotationIDs] != "131072+65536" || config.Annotations["a"] != "b" {
 		t.Errorf("asked for %v, annotated %v", got, config.Annotations)
 	}
-	container := r.pod.containerSecurity(r.pod.want("web"), r.env.Node)
+	container := r.pod.containerSecurity(r.pod.want("web"), image.User{}, r.env.Node)
 	if userns.Mapped(container.NamespaceOptions.UsernsOptions) != got {
 		t.Errorf("its containers have %v", container.NamespaceOptions)
 	}
