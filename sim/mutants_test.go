@@ -136,7 +136,7 @@ var mutants = []struct {
 	{
 		name:     "readiness is shown before it is kept",
 		file:     "core/pod/record.go",
-		old:      "\tif p.Record.Failures > 0 || p.Gone {\n\t\treturn p.health(c, p.mark(c))",
+		old:      "\tif p.Record.Failures > 0 {\n\t\treturn p.health(c, p.mark(c))",
 		new:      "\tif p.Record.Failures >= 0 {\n\t\treturn p.health(c, p.mark(c))",
 		scenario: "probes", seeds: "1-500",
 	},
@@ -150,8 +150,8 @@ var mutants = []struct {
 	{
 		name:     "probing goes on after a kill began",
 		file:     "core/pod/health.go",
-		old:      "\t\tif !ends {\n",
-		new:      "\t\tif c.State == Running {\n",
+		old:      "c.Inspected != Running || c.Stop != nil || want == nil",
+		new:      "c.Inspected != Running || want == nil",
 		scenario: "probes", seeds: "1-200",
 	},
 	{

@@ -11,9 +11,7 @@ import (
 )
 
 // How containers are: their probes, and what follows from them. All of it belongs to one container
-// of the runtime. Once its end has begun only its readiness is asked for: that is told of endpoints
-// that terminate, while a kill for liveness would cut the grace period short (upstream #98571,
-// #141766).
+// of the runtime; nothing of it is asked once its end has begun (upstream #98571, #141766).
 
 // prober is the facts of one of a container's probes.
 func (c *Container) prober(kind probe.Kind) *probe.Prober {
@@ -73,20 +71,18 @@ func (p *Pod) probes(env *Env, w *waits) {
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		want := p.want(c.Name)
-		if c.State != Running || c.Inspected != Running || want == nil {
+		if c.State != Running || c.Inspected != Running || c.Stop != nil || want == nil {
 			continue
 		}
-		health, ends := p.is(c), c.Stop != nil || p.Stage != Syncing
-		if !health.Running || ends && !health.Started {
+		health := p.is(c)
+		if !health.Running {
 			continue
 		}
 		if !health.Started {
 			p.ask(c, want.StartupProbe, probe.Startup, env, w)
 			continue
 		}
-		if !ends {
-			p.ask(c, want.LivenessProbe, probe.Liveness, env, w)
-		}
+		p.ask(c, want.LivenessProbe, probe.Liveness, env, w)
 		p.ask(c, want.ReadinessProbe, probe.Readiness, env, w)
 	}
 }
@@ -137,7 +133,7 @@ func (p *Pod) target(c *Container, node *Node) (probe.Target, bool) {
 func (p *Pod) probed(c *Container, kind probe.Kind, r op.Record, ev world.Event, env *Env) {
 	want, pr := p.want(c.Name), c.prober(kind)
 	pr.Op = 0
-	if want == nil || probe.Of(want, kind) == nil || c.Stop != nil && kind != probe.Readiness {
+	if want == nil || probe.Of(want, kind) == nil || c.Stop != nil {
 		return
 	}
 	answer, message := probe.Judge(r, ev)

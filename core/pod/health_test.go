@@ -130,12 +130,12 @@ func TestLivenessEndsAContainer(t *testing.T) {
 
 // An answer that comes after the end has begun changes nothing.
 func TestLateAnswerToAProbe(t *testing.T) {
-	r := newRig(t, running(probed(probe.Liveness, nil)))
+	r := newRig(t, running(probed(probe.Readiness, nil)))
 	r.at(0)
 	r.pod.Unwant(t0)
 	r.at(0).want("StopContainer")
 	r.exec(0)
-	if r.pod.Containers[0].result(probe.Liveness) != probe.Undecided {
+	if r.pod.Containers[0].result(probe.Readiness) != probe.Undecided {
 		t.Error("a probe counts although the end had begun")
 	}
 }
@@ -204,23 +204,4 @@ func TestAProbeThatWasNotSent(t *testing.T) {
 	}))
 	r.at(0).answer("TCPConnect", nil, world.Errorf(world.KindCanceled, "", "no free place"))
 	r.none("StopContainer")
-}
-
-// Readiness is asked for until the container has ended, as endpoints that terminate are told of
-// as serving or not.
-func TestReadinessWhileItEnds(t *testing.T) {
-	r := newRig(t, running(func(c *v1.Container) {
-		probed(probe.Readiness, nil)(c)
-		c.ReadinessProbe.ProbeHandler = v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{}}
-		c.ReadinessProbe.FailureThreshold = 1
-		probed(probe.Liveness, nil)(c)
-	}))
-	r.at(0).exec(0).answer("TCPConnect", &world.Done{}, nil)
-	r.answer("WriteFile", &world.Done{}, nil)
-	unwanted(r.pod)
-	r.at(10 * time.Second).none("ExecSync")
-	r.answer("TCPConnect", nil, world.Errorf(world.KindUnavailable, "", "refused"))
-	if status(r.pod).Ready {
-		t.Error("shown as ready")
-	}
 }

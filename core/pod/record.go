@@ -224,10 +224,9 @@ func (p *Pod) mark(c *Container) Mark {
 }
 
 // shown is how far a container is as far as may be told: what would be forgotten if the agent were
-// restarted now is not. If it cannot be kept, or is not because nobody wants the pod, it is told
-// all the same.
+// restarted now is not. If it cannot be kept, it is told all the same.
 func (p *Pod) shown(c *Container) Health {
-	if p.Record.Failures > 0 || p.Gone {
+	if p.Record.Failures > 0 {
 		return p.health(c, p.mark(c))
 	}
 	return p.health(c, p.saved(c.ID))

@@ -15,9 +15,8 @@ import (
 type probes struct{}
 
 func (*probes) entry() Entry {
-	return Entry{"probes", "No probe but that of readiness reaches a container that is being " +
-		"ended, and none but the startup probe one that has not started; ready and started are " +
-		"shown as " +
+	return Entry{"probes", "No probe reaches a container that is being ended, " +
+		"and none but the startup probe one that has not started; ready and started are shown as " +
 		"the answers of that container say, and a restart of the agent changes neither."}
 }
 
@@ -33,7 +32,7 @@ func (*probes) fact(w *world, f *truth.Fact) *finding {
 	if a == nil || a.probe == nil || w.struck(a.call, f.Time.Add(-time.Second), f.Time) {
 		return nil
 	}
-	if ends := c.ends(); !ends.IsZero() && a.purpose != forReadiness && f.Time.Sub(ends) > wireSlack {
+	if ends := c.ends(); !ends.IsZero() && f.Time.Sub(ends) > wireSlack {
 		return &finding{message: fmt.Sprintf("the %s probe of %s was sent %v after its end had "+
 			"begun", a.purpose, c, f.Time.Sub(ends).Round(time.Millisecond))}
 	}

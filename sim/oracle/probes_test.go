@@ -48,7 +48,7 @@ func TestProbesWhileEnding(t *testing.T) {
 			r.asked(preStopRequest)
 			r.answers(livenessRequest, "g")
 		}},
-		{"readiness after TERM", "", func(s *story) {
+		{"readiness after TERM", "probes", func(s *story) {
 			r := s.runsWith(ready)
 			s.Unwanted(s.now, "u1")
 			s.wait(1)
