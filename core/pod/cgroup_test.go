@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/cgroup"
+	"seedlet.dev/core/image"
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/userns"
