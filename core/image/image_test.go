@@ -124,6 +124,19 @@ func TestALostPullIsNoticed(t *testing.T) {
 	}
 }
 
+// A name that no image can have is told at once, and no runtime is asked about it.
+func TestNameThatIsNone(t *testing.T) {
+	r := &rig{}
+	answer := r.store.Need("a", "No Such:Name:", v1.PullAlways, t0)
+	if answer.Problem == nil || answer.Problem.Reason != "InvalidImageName" {
+		t.Errorf("Need says %+v, want InvalidImageName", answer.Problem)
+	}
+	if len(r.store.Images) > 0 {
+		t.Errorf("the store keeps %v", r.store.Images)
+	}
+	r.store.Release("a", "No Such:Name:")
+}
+
 func lookedAt(id string, uid int64) *runtimeapi.ImageStatusResponse {
 	return &runtimeapi.ImageStatusResponse{
 		Image: &runtimeapi.Image{Id: id, Uid: &runtimeapi.Int64Value{Value: uid}}}

@@ -16,9 +16,10 @@ import (
 
 // Record is the file, as far as this agent knows it.
 type Record struct {
-	Read  bool   `json:"read"`            // it has been read, or there was none to read
-	Marks []Mark `json:"marks,omitempty"` // what is in it, by container id
-	End   *Kill  `json:"end,omitempty"`   // why the pod was ended for good
+	Read  bool      `json:"read"`            // it has been read, or there was none to read
+	Start time.Time `json:"start"`           // what is in it: when the pod began
+	Marks []Mark    `json:"marks,omitempty"` // how far its containers are
+	End   *Kill     `json:"end,omitempty"`   // why the pod was ended for good
 
 	Op        world.OpID `json:"op,omitempty"`      // a read or write of it in flight
 	Writing   *content   `json:"writing,omitempty"` // what the write in flight writes
@@ -36,12 +37,13 @@ type Mark struct {
 
 // content is the file.
 type content struct {
-	Containers []Mark `json:"containers,omitempty"`
-	End        *Kill  `json:"end,omitempty"`
+	Start      time.Time `json:"start"`
+	Containers []Mark    `json:"containers,omitempty"`
+	End        *Kill     `json:"end,omitempty"`
 }
 
 const (
-	recordSubject    = "record"
+	recordSubject    = "the record" // no container can be called so
 	recordBytesMax   = 1 << 20
 	recordReadsMax   = 3 // failures after which it is given up
 	recordName       = "seedlet.json"
@@ -66,12 +68,16 @@ func (p *Pod) recall(env *Env, w *waits) bool {
 // keep writes the file if it does not say what is so.
 func (p *Pod) keep(env *Env, w *waits) {
 	r := &p.Record
-	is := content{Containers: p.marks()}
+	if !r.Read || r.Op != 0 || p.Gone || !p.hasDir() || w.pending(r.NotBefore) {
+		return
+	}
+	is := content{Start: p.Seen, Containers: p.marks()}
 	if p.Kill.Failed {
 		is.End = &p.Kill
 	}
-	same := slices.Equal(is.Containers, r.Marks) && (is.End == nil) == (r.End == nil)
-	if !r.Read || r.Op != 0 || p.Gone || same || w.pending(r.NotBefore) {
+	same := is.Start.Equal(r.Start) && slices.Equal(is.Containers, r.Marks) &&
+		(is.End == nil) == (r.End == nil)
+	if same && r.Failures == 0 { // after a failure it is not known what the file says
 		return
 	}
 	data, err := json.Marshal(&is)
@@ -83,6 +89,15 @@ func (p *Pod) keep(env *Env, w *waits) {
 		Path: p.recordPath(env.Node), Data: data, Mode: recordPermission,
 	})
 }
+
+// endKept says whether it is kept that the pod was ended for good, if it was. What cannot be kept,
+// and what nobody wants, does not wait for that.
+func (p *Pod) endKept() bool {
+	return !p.Kill.Failed || p.Gone || p.Record.End != nil || p.Record.Failures > 0 || !p.hasDir()
+}
+
+// hasDir says whether there is, or was, a directory of the pod for the file to be in.
+func (p *Pod) hasDir() bool { return p.Dir || len(p.Containers) > 0 }
 
 // recorded takes the answer to a read or a write of the file.
 func (p *Pod) recorded(r op.Record, ev world.Event, env *Env) {
@@ -111,7 +126,10 @@ func (p *Pod) recorded(r op.Record, ev world.Event, env *Env) {
 			"pod", p.FullName(), "path", p.recordPath(env.Node), "error", failed.Error())
 	}
 	p.Record.Read, p.Record.Failures, p.Record.NotBefore = true, 0, time.Time{}
-	p.Record.Marks, p.Record.End = is.Containers, is.End
+	p.Record.Start, p.Record.Marks, p.Record.End = is.Start, is.Containers, is.End
+	if !is.Start.IsZero() {
+		p.Seen = earlierOf(p.Seen, is.Start)
+	}
 	p.restore(env)
 }
 
@@ -129,7 +147,7 @@ func (p *Pod) recordWritten(ev world.Event, env *Env) {
 		return
 	}
 	p.Record.Failures, p.Record.NotBefore = 0, time.Time{}
-	p.Record.Marks, p.Record.End = written.Containers, written.End
+	p.Record.Start, p.Record.Marks, p.Record.End = written.Start, written.Containers, written.End
 }
 
 // restore makes what the file says of the containers that run known of them again. Of a container
@@ -142,7 +160,7 @@ func (p *Pod) restore(env *Env) {
 			continue
 		}
 		mark := p.saved(c.ID)
-		c.PostStart.Done = mark.PostStarted || c.Foreign
+		c.PostStart.Done, c.PostStart.Void = mark.PostStarted, c.Foreign
 		for _, kind := range []probe.Kind{probe.Startup, probe.Liveness, probe.Readiness} {
 			spec := probe.Of(want, kind)
 			if spec == nil {
@@ -199,7 +217,7 @@ func (p *Pod) mark(c *Container) Mark {
 	if want == nil {
 		return mark
 	}
-	mark.PostStarted = hasPostStart(want) && c.PostStart.Done
+	mark.PostStarted = hasPostStart(want) && (c.PostStart.Done || c.PostStart.Void)
 	mark.Started = want.StartupProbe != nil && c.result(probe.Startup) == probe.Good
 	mark.Ready = want.ReadinessProbe != nil && c.result(probe.Readiness) == probe.Good
 	return mark

@@ -21,7 +21,7 @@ import (
 func (p *Pod) sandboxSecurity() *runtimeapi.LinuxSandboxSecurityContext {
 	spec := &p.Spec.Spec
 	s := &runtimeapi.LinuxSandboxSecurityContext{
-		NamespaceOptions: namespaces(spec),
+		NamespaceOptions: p.namespaces(),
 		Privileged:       privileged(spec),
 		Seccomp:          profileOf(runtimeapi.SecurityProfile_RuntimeDefault),
 	}
@@ -46,7 +46,7 @@ func (p *Pod) containerSecurity(want *v1.Container, user image.User,
 	spec := &p.Spec.Spec
 	e := effective(spec, want)
 	s := &runtimeapi.LinuxContainerSecurityContext{
-		NamespaceOptions: namespaces(spec),
+		NamespaceOptions: p.namespaces(),
 		Privileged:       isTrue(e.Privileged),
 		Capabilities:     capabilities(e.Capabilities),
 		SelinuxOptions:   seLinux(e.SELinuxOptions),

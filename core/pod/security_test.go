@@ -175,6 +175,8 @@ func TestSandboxSecurity(t *testing.T) {
 		Sysctls: map[string]string{
 			"net.ipv4.tcp_syncookies": "1", "net.ipv4.conf.eth0/100.rp_filter": "0",
 		},
+		Overhead:  &runtimeapi.LinuxContainerResources{},
+		Resources: &runtimeapi.LinuxContainerResources{CpuPeriod: 100_000, CpuShares: 2},
 	}
 	if got := p.sandboxConfig(&Node{}, 0).Linux; !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

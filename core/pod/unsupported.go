@@ -24,8 +24,6 @@ func Unsupported(pod *v1.Pod) []string {
 	}
 	add(spec.RuntimeClassName != nil, "spec.runtimeClassName")
 	add(len(spec.ResourceClaims) > 0, "spec.resourceClaims")
-	add(spec.HostUsers != nil && !*spec.HostUsers, "spec.hostUsers")
-	add(spec.Resources != nil, "spec.resources")
 	if s := spec.SecurityContext; s != nil {
 		add(s.WindowsOptions != nil, "spec.securityContext.windowsOptions")
 		for i := range s.Sysctls {

@@ -30,7 +30,9 @@ func (p *Panel) Unsettled(now time.Time) []string {
 		}
 		lines = append(lines, pod.due(now)...)
 	}
-	lines = append(lines, p.world.logsUnsettled(now)...)
+	if len(lines) == 0 { // files are looked at last: that is the most work
+		lines = p.world.logsUnsettled(now)
+	}
 	slices.Sort(lines)
 	return slices.Compact(lines)
 }
@@ -47,6 +49,9 @@ func (p *pod) remains() []string {
 	}
 	for _, dir := range p.dirs {
 		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but %s is left", p, dir))
+	}
+	for _, dir := range p.cgroupsLeft() {
+		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but cgroup %s is left", p, dir))
 	}
 	if p.shown {
 		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but still shown", p))
@@ -124,6 +129,9 @@ func (p *pod) lacksRun(now time.Time) string {
 		return ""
 	case newest == nil || !newest.ready:
 		return "it has no sandbox that is ready"
+	}
+	if what := p.lacksCgroup(newest); what != "" {
+		return what
 	}
 	return p.lacksContainer(newest, now)
 }

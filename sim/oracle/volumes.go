@@ -37,7 +37,7 @@ func (o *volumes) fact(w *world, f *truth.Fact) *finding {
 		return o.lost(w, f, "unmounted")
 	case truth.PathRemoved:
 		for path := range o.there { //ordered: each is dropped or kept by itself
-			if path == f.Path || strings.HasPrefix(path, f.Path+"/") {
+			if within(path, f.Path) {
 				delete(o.there, path)
 			}
 		}

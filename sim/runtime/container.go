@@ -75,6 +75,7 @@ func (r *Runtime) process(c *container) {
 		Container: c.Name, Attempt: c.Attempt, Starts: r.starts[key],
 	})
 	r.starts[key]++
+	r.enter(r.sandboxes[c.SandboxID])
 	c.State, c.StartedAt, c.starting = running, r.now(), false
 	r.changed(c)
 	r.openFiles(c)
