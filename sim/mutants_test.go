@@ -297,6 +297,27 @@ var mutants = []struct {
 		scenario: "volumes", seeds: "1-200",
 	},
 	{
+		name:     "a container runs as root because nobody has asked whom its image runs as",
+		file:     "core/image/image.go",
+		old:      "	case img.UserOf:\n",
+		new:      "	default:\n",
+		scenario: "image-pulls", seeds: "1-50",
+	},
+	{
+		name:     "runAsNonRoot is not held against the image",
+		file:     "core/pod/next.go",
+		old:      "if images == nil || p.rootByImage(want, images, env) {",
+		new:      "if images == nil {",
+		scenario: "image-pulls", seeds: "1-50",
+	},
+	{
+		name:     "a container does not wait for what it mounts",
+		file:     "core/pod/images.go",
+		old:      "		if answer.ID == \"\" {\n",
+		new:      "		if answer.ID == \"\" && w.volume == \"\" {\n",
+		scenario: "image-pulls", seeds: "1-50",
+	},
+	{
 		name: "a failed inspection is not repeated",
 		file: "core/pod/answer.go",
 		old:  "\tc.InspectOp = 0\n\tif ev.Err != nil {\n\t\tc.Failures++",
