@@ -297,10 +297,11 @@ var mutants = []struct {
 		scenario: "volumes", seeds: "1-200",
 	},
 	{
-		name:     "a failed inspection is not repeated",
-		file:     "core/pod/answer.go",
-		old:      "\tc.InspectOp = 0\n\tif ev.Err != nil {\n\t\tc.Failures++",
-		new:      "\tif ev.Err == nil {\n\t\tc.InspectOp = 0\n\t}\n\tif ev.Err != nil {\n\t\tc.Failures++",
+		name: "a failed inspection is not repeated",
+		file: "core/pod/answer.go",
+		old:  "\tc.InspectOp = 0\n\tif ev.Err != nil {\n\t\tc.Failures++",
+		new: "\tif ev.Err == nil {\n\t\tc.InspectOp = 0\n\t}\n" +
+			"\tif ev.Err != nil {\n\t\tc.Failures++",
 		scenario: "runtime-flaky", seeds: "1-500",
 	},
 	{
@@ -394,10 +395,11 @@ var mutants = []struct {
 		scenario: "reboot", seeds: "1-500",
 	},
 	{
-		name:     "an init container that was made is not started",
-		file:     "core/pod/next.go",
-		old:      "\tcase c.State == Created:\n\t\treturn Start, time.Time{}",
-		new:      "\tcase c.State == Created && role == Init:\n\t\treturn Wait, time.Time{}\n\tcase c.State == Created:\n\t\treturn Start, time.Time{}",
+		name: "an init container that was made is not started",
+		file: "core/pod/next.go",
+		old:  "\tcase c.State == Created:\n\t\treturn Start, time.Time{}",
+		new: "\tcase c.State == Created && role == Init:\n\t\treturn Wait, time.Time{}\n" +
+			"\tcase c.State == Created:\n\t\treturn Start, time.Time{}",
 		scenario: "init-chain", seeds: "1-500",
 	},
 	{

@@ -142,6 +142,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		LinksDir: corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
 		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files,
 		Struck: newStruck(r.fates, spec).may, Cgroups: judgedCgroups(kubelet),
+		ImageUser: newImages(spec).user,
 	})
 	log.Subscribe(r.panel.Fact)
 	log.Subscribe(r.countRestarts)

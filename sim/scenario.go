@@ -105,6 +105,8 @@ type ImageRange struct {
 	Stuck     Share `json:"stuck,omitempty"` // of those that have to be pulled: see PlanImage
 	// Present are images that never have to be pulled.
 	Present []string `json:"present,omitempty"`
+	// Users are whom images run as, by reference, as their configurations say it; see PlanSpec.
+	Users map[string]string `json:"users,omitempty"`
 }
 
 // ChurnRange is how often somebody changes the manifests.

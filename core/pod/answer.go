@@ -151,7 +151,7 @@ func (p *Pod) inspect(env *Env, w *waits) {
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		if c.InspectOp != 0 || c.State == c.Inspected || c.State == Created ||
-			c.State == Unknown || flying >= inspectionsMax || w.pending(c.NotBefore) {
+			c.State == Unknown || flying >= inspectionsMax || w.pending(c.LookAt) {
 			continue
 		}
 		flying++
@@ -211,15 +211,15 @@ func (p *Pod) containerInspected(r op.Record, ev world.Event) {
 	}
 	c.InspectOp = 0
 	if ev.Err != nil {
-		c.Failures++
-		c.NotBefore = ev.Time.Add(waitAfter(c.Failures))
+		c.Blind++
+		c.LookAt = ev.Time.Add(waitAfter(c.Blind))
 		return
 	}
-	c.Failures = 0
+	c.Blind = 0
 	status := ev.Body.(*runtimeapi.ContainerStatusResponse).GetStatus()
 	state := stateOf(status.GetState())
 	if state.order() < c.State.order() {
-		c.NotBefore = ev.Time.Add(failureFirst)
+		c.LookAt = ev.Time.Add(failureFirst)
 		return // older than what is known, or the runtime contradicts itself
 	}
 	c.advance(state, ev.Time)

@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/cgroup"
+	"seedlet.dev/core/image"
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/userns"
@@ -218,7 +219,7 @@ func TestIDsAreAskedFor(t *testing.T) {
 		config.Annotations[pleg.AnnotationIDs] != "131072+65536" || config.Annotations["a"] != "b" {
 		t.Errorf("asked for %v, annotated %v", got, config.Annotations)
 	}
-	container := r.pod.containerSecurity(r.pod.want("web"), r.env.Node)
+	container := r.pod.containerSecurity(r.pod.want("web"), image.User{}, r.env.Node)
 	if userns.Mapped(container.NamespaceOptions.UsernsOptions) != got {
 		t.Errorf("its containers have %v", container.NamespaceOptions)
 	}

@@ -12,6 +12,7 @@ import (
 	podresources "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/image"
 	"seedlet.dev/core/pleg"
 )
 
@@ -129,12 +130,12 @@ func (p *Pod) namespaces() *runtimeapi.NamespaceOption {
 }
 
 // containerConfig is a run of a container as the runtime is asked for it.
-func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container,
+func (p *Pod) containerConfig(want *v1.Container, from images, run *Container,
 	node *Node) *runtimeapi.ContainerConfig {
 	env, err := p.environment(want, node)
 	var mounts []*runtimeapi.Mount
 	if err == nil {
-		mounts, err = p.mounts(want, env, node)
+		mounts, err = p.mounts(want, env, from, node)
 	}
 	if err != nil {
 		panic("pod: " + p.FullName() + ": a container is made that cannot be: " + err.Error())
@@ -158,7 +159,7 @@ func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container
 	}
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: want.Name, Attempt: run.Attempt},
-		Image:       &runtimeapi.ImageSpec{Image: imageID, UserSpecifiedImage: want.Image},
+		Image:       imageSpec(from[""], want.Image),
 		Command:     expandAll(want.Command, env),
 		Args:        expandAll(want.Args, env),
 		WorkingDir:  want.WorkingDir,
@@ -173,9 +174,14 @@ func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container
 		Tty:         want.TTY,
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       p.resources(want, node),
-			SecurityContext: p.containerSecurity(want, node),
+			SecurityContext: p.containerSecurity(want, from[""].User, node),
 		},
 	}
+}
+
+// imageSpec is an image that is there, as the runtime knows it.
+func imageSpec(is image.Answer, ref string) *runtimeapi.ImageSpec {
+	return &runtimeapi.ImageSpec{Image: is.ID, UserSpecifiedImage: ref}
 }
 
 // text is data in the form that annotations hold it in.

@@ -97,8 +97,10 @@ type Container struct {
 	Op        world.OpID `json:"op,omitempty"`       // a stop or removal in flight
 	Stopping  bool       `json:"stopping,omitempty"` // Op is a stop
 	InspectOp world.OpID `json:"inspectOp,omitempty"`
-	NotBefore time.Time  `json:"notBefore"` // back-off after a failed operation
+	NotBefore time.Time  `json:"notBefore"` // back-off after a failed stop or removal
 	Failures  int        `json:"failures,omitempty"`
+	LookAt    time.Time  `json:"lookAt"`          // back-off after a failed inspection
+	Blind     int        `json:"blind,omitempty"` // failed inspections in a row
 
 	seenIn uint64 // the number of the newest relist that had it; scratch of that relist
 }

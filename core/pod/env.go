@@ -56,7 +56,7 @@ func (p *Pod) misconfigured(want *v1.Container, node *Node) bool {
 	if err == nil {
 		var variables []*runtimeapi.KeyValue
 		if variables, err = p.environment(want, node); err == nil {
-			_, err = p.mounts(want, variables, node)
+			_, err = p.mounts(want, variables, nil, node)
 		}
 	}
 	p.solved(want.Name, callConfigure)

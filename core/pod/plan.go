@@ -250,7 +250,7 @@ func (p *Pod) terminate(env *Env, w *waits) {
 	if p.stopAll(env, w) || !p.settled() || !p.Gone && p.awaitInspections() {
 		return // how a container of a pod that nobody wants has ended decides nothing
 	}
-	if p.stopSandboxes(env, w) {
+	if p.stopSandboxes(env, w) || !p.endKept() {
 		return
 	}
 	p.Stage, p.IDs = Terminated, userns.Range{}

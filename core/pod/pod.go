@@ -108,6 +108,7 @@ type Kill struct {
 // Need is an image that a container waits for.
 type Need struct {
 	Container string         `json:"container"`
+	Volume    string         `json:"volume,omitempty"` // that it mounts; empty: what it runs
 	Ref       string         `json:"ref"`
 	Since     time.Time      `json:"since"` // only what was asked of the runtime since then counts
 	Problem   *image.Problem `json:"problem,omitempty"`
@@ -150,8 +151,19 @@ func (p *Pod) Want(spec *v1.Pod, now time.Time) {
 		p.Unwant(now) // another pod, with the UID of this one
 		p.Next = spec
 	default:
+		p.voidHooks()
 		p.Spec = spec
 		p.Storage.Set.Recheck()
+	}
+}
+
+// voidHooks has the postStart hook that a new spec may give to a container that runs not be run:
+// the container has started without it.
+func (p *Pod) voidHooks() {
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		want := p.want(c.Name)
+		c.PostStart.Void = c.PostStart.Void || want != nil && !hasPostStart(want) && c.live()
 	}
 }
 

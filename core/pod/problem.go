@@ -74,6 +74,7 @@ var reasons = map[string]string{
 	"MakeDir":         "CreateContainerError",
 	"BindSubPath":     "CreateContainerConfigError",
 	"WriteFile":       "CreateContainerConfigError", // /etc/hosts, a message file
+	callVerify:        "CreateContainerConfigError",
 	"CreateContainer": "CreateContainerError",
 	"StartContainer":  "RunContainerError",
 }
@@ -82,7 +83,8 @@ var reasons = map[string]string{
 // no longer matters when a later one has succeeded.
 var steps = map[string]int{
 	"SetCgroup": -1, // comes before the sandbox
-	"MakeDir":   1, "BindSubPath": 1, "WriteFile": 2, "CreateContainer": 3, "StartContainer": 4,
+	"MakeDir":   1, "BindSubPath": 1, "WriteFile": 2, callVerify: 3,
+	"CreateContainer": 4, "StartContainer": 5,
 }
 
 // solved records that an operation has succeeded.

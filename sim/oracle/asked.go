@@ -183,9 +183,14 @@ func (w *world) takeAsked(f *truth.Fact) {
 		return
 	}
 	began := a.newest
-	if len(a.pending) > 0 {
-		began = a.pending[0]
-		a.pending = a.pending[1:]
+	if n := len(a.pending); n > 0 {
+		// One that hangs may end after the next one, which was sent when it had timed out.
+		i := n - 1
+		if f.Reply == truth.ReplyNone {
+			i = 0
+		}
+		began = a.pending[i]
+		a.pending = slices.Delete(a.pending, i, i+1)
 	}
 	a.ended, a.reply = f.Time, a.meant(f.Reply)
 	if a.probe != nil {
@@ -199,6 +204,7 @@ func (w *world) takeAsked(f *truth.Fact) {
 
 // meant is what a reply means: a hook has succeeded when a page has come, whatever its status.
 func (a *ask) meant(reply truth.Reply) truth.Reply {
+	reply = reply.Means()
 	if a.probe == nil && a.call == "HTTPGet" && reply == truth.ReplyBad {
 		return truth.ReplyGood
 	}
@@ -221,7 +227,7 @@ func (w *world) outcome(a *ask, began time.Time, f *truth.Fact) outcome {
 		can = canBad | canNothing
 	case f.Reply == truth.ReplyRefused && exec:
 		can = canNothing
-	case f.Reply == truth.ReplyGood:
+	case f.Reply.Means() == truth.ReplyGood:
 		can = canGood
 	default:
 		can = canBad

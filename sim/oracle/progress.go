@@ -157,6 +157,9 @@ func (p *pod) lacksContainer(s *sandbox, now time.Time) string {
 			}
 			continue
 		}
+		if c == nil && p.barred(&p.spec.Spec.InitContainers[i]) {
+			return ""
+		}
 		if c == nil || c.sandbox != s {
 			return fmt.Sprintf("init container %s has not run in its sandbox", name)
 		}
@@ -164,6 +167,9 @@ func (p *pod) lacksContainer(s *sandbox, now time.Time) string {
 	}
 	for i := range p.spec.Spec.Containers {
 		c := p.newest(p.spec.Spec.Containers[i].Name)
+		if c == nil && p.barred(&p.spec.Spec.Containers[i]) {
+			continue
+		}
 		if c == nil {
 			return fmt.Sprintf("container %s was never made", p.spec.Spec.Containers[i].Name)
 		}

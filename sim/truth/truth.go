@@ -72,7 +72,30 @@ const (
 	ReplyBad     Reply = "bad"     // exit code 1, HTTP 500, NOT_SERVING
 	ReplyRefused Reply = "refused" // nobody listens, the command cannot be run
 	ReplyNone    Reply = "none"    // it hung until nobody waited any more, or the process ended
+
+	// Those that only some requests can have; to others they are what they mean.
+	ReplyElsewhere Reply = "elsewhere" // of HTTP: a redirect to another host; it means good
+	ReplyEndless   Reply = "endless"   // of HTTP: 200, and a page without an end; it means good
+	ReplyUnknown   Reply = "unknown"   // of gRPC: there is no such service; it means bad
+	ReplyUnoffered Reply = "unoffered" // of gRPC: the call is not offered; it means bad
 )
+
+// Replies are all that there are.
+var Replies = []Reply{
+	ReplyGood, ReplyBad, ReplyRefused, ReplyNone, ReplyElsewhere, ReplyEndless, ReplyUnknown,
+	ReplyUnoffered,
+}
+
+// Means is which of the first four a reply amounts to.
+func (r Reply) Means() Reply {
+	switch r {
+	case ReplyElsewhere, ReplyEndless:
+		return ReplyGood
+	case ReplyUnknown, ReplyUnoffered:
+		return ReplyBad
+	}
+	return r
+}
 
 // Fact is one thing that happened. Fields that do not apply are empty.
 type Fact struct {
@@ -100,6 +123,9 @@ type Fact struct {
 	Cgroup string
 	IDs    IDs
 	Limits Limits // of CgroupMade
+	// Of ContainerCreated: the images that it mounts, and as whom it runs, by number or name.
+	ImageMounts []string
+	User        string
 
 	Path, To, Image string
 	Annotations     map[string]string // of the container or sandbox created; not to be changed
