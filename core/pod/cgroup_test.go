@@ -199,6 +199,11 @@ func TestContainersOfAPodWithLimits(t *testing.T) {
 		r.OomScoreAdj != 800 {
 		t.Errorf("%v", r)
 	}
+	ref := &v1.ResourceFieldSelector{Resource: "limits.memory"}
+	got, err := facts(s).resourceField(ref, &s.Spec.Containers[0], node)
+	if got != "1073741824" || err != nil {
+		t.Errorf("its environment has %s, %v", got, err)
+	}
 }
 
 func TestIDsAreAskedFor(t *testing.T) {

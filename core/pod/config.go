@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	podresources "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -201,22 +202,23 @@ func stopSignal(want *v1.Container) runtimeapi.Signal {
 	return runtimeapi.Signal(runtimeapi.Signal_value[string(*want.Lifecycle.StopSignal)])
 }
 
-// resources translates requests and limits. What a container has no limit of is limited by that of
-// the pod (KEP-2837).
+// resources translates requests and limits.
 func (p *Pod) resources(want *v1.Container, node *Node) *runtimeapi.LinuxContainerResources {
-	limits := v1.ResourceList{}
-	if own := p.Spec.Spec.Resources; own != nil {
-		maps.Copy(limits, own.Limits)
-	}
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-		if limit := want.Resources.Limits[name]; !limit.IsZero() {
-			limits[name] = limit
-		}
-	}
-	r := linuxResources(want.Resources.Requests.Cpu().MilliValue(), limits.Cpu().MilliValue(),
-		limits.Memory().Value())
+	cpu, memory := p.ownLimit(want, v1.ResourceCPU), p.ownLimit(want, v1.ResourceMemory)
+	r := linuxResources(want.Resources.Requests.Cpu().MilliValue(), cpu.MilliValue(),
+		memory.Value())
 	r.OomScoreAdj = p.oomScoreAdj(want, node)
 	return r
+}
+
+// ownLimit is the limit of a container. What it has none of is limited by that of the pod as a
+// whole (KEP-2837).
+func (p *Pod) ownLimit(c *v1.Container, name v1.ResourceName) resource.Quantity {
+	limit := c.Resources.Limits[name]
+	if whole := p.Spec.Spec.Resources; limit.IsZero() && whole != nil {
+		limit = whole.Limits[name]
+	}
+	return limit
 }
 
 // oomScoreAdj is the kubelet's rule: the more of its request's share of the machine a burstable
