@@ -72,6 +72,7 @@ type Runtime struct {
 	containers     map[string]*container
 	containerOrder []*container // by id
 	containerNames map[string]struct{}
+	asked          uint64 // requests to processes, over all time
 	starts         map[startKey]int
 	images         map[string]*image
 	networkDown    bool

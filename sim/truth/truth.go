@@ -114,6 +114,9 @@ type Fact struct {
 	// "grpc :90/name"; Reply is how that ended.
 	Request string
 	Reply   Reply
+	// Asking tells one request from the others: an Asked has the number of its Replied. Zero if
+	// nobody counts.
+	Asking uint64
 
 	// Of ContainerExited: what it has written about its end, and the end of what it has written
 	// into its log, as far as that is in the file that it had open last.
