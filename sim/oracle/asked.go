@@ -219,21 +219,9 @@ func (w *world) takeAsked(f *truth.Fact) {
 		}
 		return
 	}
-<<<<<<< HEAD
-	began := a.newest
-	if n := len(a.pending); n > 0 {
-		// One that hangs may end after the next one, which was sent when it had timed out.
-		i := n - 1
-		if f.Reply == truth.ReplyNone {
-			i = 0
-		}
-		began = a.pending[i]
-		a.pending = slices.Delete(a.pending, i, i+1)
-=======
 	began, awaited := a.take(f.Asking)
 	if !awaited {
 		return
->>>>>>> w-review
 	}
 	a.ended, a.reply = f.Time, a.meant(f.Reply)
 	if a.probe != nil {
