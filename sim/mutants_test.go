@@ -2,12 +2,16 @@ package sim_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 )
+
+// edit is a change of one place in a file of the module.
+type edit struct{ file, old, new string }
 
 // mutants are bugs that the oracles must find. Each is a change of one place in the core's
 // source, made only in what the compiler is given: the tree is not touched, and the core has no
@@ -16,6 +20,7 @@ var mutants = []struct {
 	name     string
 	file     string // relative to the module
 	old, new string
+	also     *edit
 	scenario string
 	seeds    string
 }{
@@ -81,9 +86,9 @@ var mutants = []struct {
 	{
 		name: "nobody looks for an image while another one is pulled",
 		file: "core/image/image.go",
-		old:  "	return timer.Soonest(img.planLook(out), s.planPull(img, out))",
+		old:  "	look := img.planLook(out)\n",
 		new: "	if s.Turns.Flying > 0 && !img.busy() {\n		return out.Now().Add(time.Second)\n	}\n" +
-			"	return timer.Soonest(img.planLook(out), s.planPull(img, out))",
+			"	look := img.planLook(out)\n",
 		scenario: "image-pulls", seeds: "1-50",
 	},
 	{
@@ -136,10 +141,10 @@ var mutants = []struct {
 		scenario: "probes", seeds: "1-500",
 	},
 	{
-		name:     "the active deadline starts anew with the agent",
-		file:     "core/pod/observe.go",
-		old:      "\t\tp.Observed = true\n\t\tp.recallStart()",
-		new:      "\t\tp.Observed = true",
+		name:     "when a pod began is forgotten with its oldest records",
+		file:     "core/pod/record.go",
+		old:      "		p.Seen = earlierOf(p.Seen, is.Start)\n",
+		new:      "",
 		scenario: "deadlines", seeds: "1-500",
 	},
 	{
@@ -291,6 +296,183 @@ var mutants = []struct {
 		new:      "	p.inspect(env, w)\n	if p.settled() {\n		p.releaseVolumes(env)\n	}\n",
 		scenario: "volumes", seeds: "1-200",
 	},
+	{
+		name:     "a container runs as root because nobody has asked whom its image runs as",
+		file:     "core/image/image.go",
+		old:      "	case img.UserOf:\n",
+		new:      "	default:\n",
+		scenario: "image-pulls", seeds: "1-50",
+	},
+	{
+		name:     "runAsNonRoot is not held against the image",
+		file:     "core/pod/next.go",
+		old:      "if images == nil || p.rootByImage(want, images, env) {",
+		new:      "if images == nil {",
+		scenario: "image-pulls", seeds: "1-50",
+	},
+	{
+		name:     "a container does not wait for what it mounts",
+		file:     "core/pod/images.go",
+		old:      "		if answer.ID == \"\" {\n",
+		new:      "		if answer.ID == \"\" && w.volume == \"\" {\n",
+		scenario: "image-pulls", seeds: "1-50",
+	},
+	{
+		name: "a failed inspection is not repeated",
+		file: "core/pod/answer.go",
+		old:  "\tc.InspectOp = 0\n\tif ev.Err != nil {\n\t\tc.Failures++",
+		new: "\tif ev.Err == nil {\n\t\tc.InspectOp = 0\n\t}\n" +
+			"\tif ev.Err != nil {\n\t\tc.Failures++",
+		scenario: "runtime-flaky", seeds: "1-500",
+	},
+	{
+		name:     "an observation is taken for one of the future",
+		file:     "core/pleg/pleg.go",
+		old:      "r.AsOf, r.Problem = r.Asked, \"\"",
+		new:      "r.AsOf, r.Problem = ev.Time.Add(time.Hour), \"\"",
+		scenario: "crashloop", seeds: "1-500",
+	},
+	{
+		name:     "what is stale stays so until there is news",
+		file:     "core/pod/observe.go",
+		old:      "\t\tp.Stale = time.Time{}\n\t\tchanged = true",
+		new:      "\t\tif changed {\n\t\t\tp.Stale = time.Time{}\n\t\t}",
+		scenario: "runtime-flaky", seeds: "1-500",
+	},
+	{
+		name:     "a pod that has ended is never forgotten",
+		file:     "core/pod/plan.go",
+		old:      "\tp.Forgotten = len(p.Sandboxes) == 0\n",
+		new:      "",
+		scenario: "uid-reuse", seeds: "1-50",
+	},
+	{
+		name:     "a pod that comes back after its end is not looked at",
+		file:     "core/pods.go",
+		old:      "state.Last))\n\t\t\ta.touchPod(p.UID)\n",
+		new:      "state.Last))\n",
+		scenario: "uid-reuse", seeds: "1-50",
+	},
+	{
+		// Either of the two alone does no harm: what is gone is noticed by the other.
+		name: "what is not found while stopping is an error, and lists are not believed",
+		file: "core/pod/answer.go",
+		old:  "\ts.Op = 0\n\tif ev.Err != nil && !ev.Err.Has(world.KindNotFound) {",
+		new:  "\ts.Op = 0\n\tif ev.Err != nil {",
+		also: &edit{
+			file: "core/pod/observe.go",
+			old:  "\t\tp.dropSandbox(s.ID)\n\t\tchanged = true\n",
+			new:  "\t\ti++\n",
+		},
+		scenario: "old-runtime", seeds: "1-500",
+	},
+	{
+		name:     "a terminal phase is forgotten when the agent restarts",
+		file:     "core/pod/status.go",
+		old:      "return p.Stage == Terminated || atEnd && ",
+		new:      "return p.Stage == Terminated || atEnd && p.Phase == \"\" && ",
+		scenario: "agent-restarts", seeds: "1-500",
+	},
+	{
+		name:     "a terminal phase before the containers have ended",
+		file:     "core/pod/status.go",
+		old:      "atEnd && !p.live() && p.Op == 0 && !p.anyReady()",
+		new:      "atEnd && p.Op == 0",
+		scenario: "deadlines", seeds: "1-500",
+	},
+	{
+		name:     "a container is another one after the agent restarts",
+		file:     "core/pod/container.go",
+		old:      "\t\tHash:     item.Annotations[annotationHash],",
+		new:      "\t\tHash:     item.Annotations[annotationHash] + \"x\",",
+		scenario: "agent-restarts", seeds: "1-500",
+	},
+	{
+		name:     "the status is that of the first sandbox",
+		file:     "core/pod/container.go",
+		old:      "return &p.Sandboxes[len(p.Sandboxes)-1]",
+		new:      "return &p.Sandboxes[0]",
+		scenario: "reboot", seeds: "1-500",
+	},
+	{
+		name:     "pods are ended before all sources were seen",
+		file:     "core/agent.go",
+		old:      "return a.state.Manifests.Ready && !a.state.Relist.AsOf.IsZero()",
+		new:      "return !a.state.Relist.AsOf.IsZero()",
+		scenario: "agent-restarts", seeds: "1-500",
+	},
+	{
+		name:     "what has finished runs again",
+		file:     "core/pod/restart.go",
+		old:      "\tcase v1.ContainerRestartPolicyOnFailure:\n\t\treturn failed",
+		new:      "\tcase v1.ContainerRestartPolicyOnFailure:\n\t\treturn true",
+		scenario: "restart-rules", seeds: "1-500",
+	},
+	{
+		name:     "app containers do not wait for init after a reboot",
+		file:     "core/pod/next.go",
+		old:      "\t\tif c != nil && c.SandboxID == sandbox.ID {\n\t\t\treturn true",
+		new:      "\t\tif c != nil {\n\t\t\treturn true",
+		scenario: "reboot", seeds: "1-500",
+	},
+	{
+		name: "an init container that was made is not started",
+		file: "core/pod/next.go",
+		old:  "\tcase c.State == Created:\n\t\treturn Start, time.Time{}",
+		new: "\tcase c.State == Created && role == Init:\n\t\treturn Wait, time.Time{}\n" +
+			"\tcase c.State == Created:\n\t\treturn Start, time.Time{}",
+		scenario: "init-chain", seeds: "1-500",
+	},
+	{
+		name:     "a sandbox is run before its cgroup is set",
+		file:     "core/pod/plan.go",
+		old:      "if !p.takeIDs(env, w) || p.setCgroup(",
+		new:      "if !p.takeIDs(env, w) || false && p.setCgroup(",
+		scenario: "resources", seeds: "1-20",
+	},
+	{
+		name:     "the cgroup goes before the containers have ended",
+		file:     "core/pod/plan.go",
+		old:      "	p.keep(env, w)\n	if p.stopAll(env, w) || ",
+		new:      "	p.keep(env, w)\n	if p.settled() && p.removeCgroups(env) || p.stopAll(env, w) || ",
+		scenario: "resources", seeds: "1-50",
+	},
+	{
+		name:     "orphaned cgroups are not looked for",
+		file:     "core/housekeeping/housekeeping.go",
+		old:      "	if v.Cgroups.PerPod && v.Cgroups.Settled {",
+		new:      "	if v.Cgroups.PerPod && !v.Cgroups.Settled {",
+		scenario: "resources", seeds: "1-400",
+	},
+	{
+		name:     "the cgroups of known pods are taken for orphans",
+		file:     "core/cgroup/cgroup.go",
+		old:      "	return uid == other\n",
+		new:      "	return uid == other && !l.Systemd\n",
+		scenario: "resources", seeds: "1-50",
+	},
+	{
+		name: "an init container does not count for the limits of its pod",
+		file: "core/cgroup/limits.go",
+		old:  "	limits := podresources.PodLimits(pod,",
+		new: "	pod = pod.DeepCopy()\n	pod.Spec.InitContainers = nil\n" +
+			"	limits := podresources.PodLimits(pod,",
+		scenario: "resources", seeds: "1-20",
+	},
+	{
+		name:     "two pods have the same ids",
+		file:     "core/pods.go",
+		old:      "		case other == uid:\n",
+		new:      "		case other != \"\":\n",
+		scenario: "resources", seeds: "1-50",
+	},
+	{
+		name:     "ids are forgotten when the agent restarts",
+		file:     "core/pod/observe.go",
+		old:      "IDs: userns.Parse(item.IDs),",
+		new:      "IDs: userns.Parse(\"\"),",
+		scenario: "resources", seeds: "1-200",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {
@@ -300,7 +482,11 @@ func TestMutantsAreFound(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			bin := buildMutant(t, m.file, m.old, m.new)
+			edits := []edit{{m.file, m.old, m.new}}
+			if m.also != nil {
+				edits = append(edits, *m.also)
+			}
+			bin := buildMutant(t, edits...)
 			out, err := exec.Command(bin, "run", m.scenario, "--seeds", m.seeds, "--json",
 				"--fail-fast").Output()
 			if err == nil {
@@ -318,6 +504,9 @@ func TestMutantsAreFound(t *testing.T) {
 			}
 			first := report.Failures[0]
 			t.Logf("found by seed %d: %s: %s", first.Seed, first.Oracle, first.Message)
+			if want := oracleOf(m.name); want != "" && first.Oracle != want {
+				t.Errorf("the table of known bugs says that %s finds it", want)
+			}
 			words := strings.Fields(first.Replay)
 			if len(words) < 2 || words[0] != "seedsim" {
 				t.Fatalf("%q is no command that repeats it", first.Replay)
@@ -330,27 +519,30 @@ func TestMutantsAreFound(t *testing.T) {
 	}
 }
 
-// buildMutant builds seedsim with one place of the source changed.
-func buildMutant(t *testing.T, file, old, new string) string {
+// buildMutant builds seedsim with places of the source changed.
+func buildMutant(t *testing.T, edits ...edit) string {
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := filepath.Join(root, file)
-	text, err := os.ReadFile(source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(text), old); n != 1 {
-		t.Fatalf("%s has %d places that read %q, want one", file, n, old)
-	}
 	dir := t.TempDir()
-	changed := filepath.Join(dir, filepath.Base(file))
-	if err := os.WriteFile(changed, []byte(strings.Replace(string(text), old, new, 1)),
-		0o644); err != nil {
-		t.Fatal(err)
+	replace := map[string]string{}
+	for i, e := range edits {
+		source := filepath.Join(root, e.file)
+		text, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), e.old); n != 1 {
+			t.Fatalf("%s has %d places that read %q, want one", e.file, n, e.old)
+		}
+		replace[source] = filepath.Join(dir, fmt.Sprintf("%d.go", i))
+		if err := os.WriteFile(replace[source],
+			[]byte(strings.Replace(string(text), e.old, e.new, 1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{source: changed}})
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)
 	}

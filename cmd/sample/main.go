@@ -1,43 +1,58 @@
 // Sample is the workload of the project's own images: one static binary that behaves as its
 // subcommand says, so that tests and the playground need no image from elsewhere.
 //
-//	sample pause                                 reap children until TERM (also the sandbox image)
-//	sample web   [--port N] [--text S]           serve S over HTTP until TERM
-//	sample exit  [--code N] [--after D]          run for D, then exit with N
-//	sample sleep [--ignore-term] [--stop-takes D] [--code N]   run until TERM
-//	sample write PATH TEXT                       write TEXT to PATH and exit
+//	sample pause        reap children until TERM (also the sandbox image)
+//	sample web          serve a page over HTTP until TERM
+//	sample health       answer HTTP, TCP and gRPC checks, as a file says, until TERM
+//	sample check        exit as the same file says
+//	sample exit         run for a while, say something, exit with a code
+//	sample sleep        run until TERM, or past it
+//	sample talk         write many lines to the log, then sleep
+//	sample report       write what the process finds around it, as JSON
+//	sample hold         keep a connection to ADDRESS that says NAME and which attempt this is
+//	sample say TEXT     write TEXT to the log of the container, from a command run in it
+//	sample write PATH TEXT    write TEXT to PATH and exit
+//	sample remove PATH        remove PATH and exit
 //
+// Their flags are in the file of each.
 // Every subcommand that waits ends on TERM or INT, also as process 1 of a container, where the
 // kernel delivers only signals that have a handler. Bad arguments exit with 2.
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
+	"maps"
 	"os"
 	"os/signal"
-	"strconv"
-	"time"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // behaviours are the subcommands. Each takes its own arguments and returns the exit code.
 var behaviours = map[string]func(args []string) (int, error){
-	"pause": pause,
-	"web":   web,
-	"exit":  exitAfter,
-	"sleep": sleep,
-	"write": write,
+	"pause":  pause,
+	"web":    web,
+	"health": health,
+	"check":  check,
+	"exit":   exitAfter,
+	"sleep":  sleep,
+	"talk":   talk,
+	"report": report,
+	"hold":   hold,
+	"say":    say,
+	"write":  write,
+	"remove": remove,
 }
 
 func main() {
 	if len(os.Args) < 2 || behaviours[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "sample: the first argument must be pause, web, exit, sleep or write")
+		fmt.Fprintln(os.Stderr, "sample: the first argument must be one of",
+			strings.Join(slices.Sorted(maps.Keys(behaviours)), ", "))
 		os.Exit(2)
 	}
 	code, err := behaviours[os.Args[1]](os.Args[2:])
@@ -61,8 +76,8 @@ func parse(flags *flag.FlagSet, args []string) error {
 
 // asked is a channel that yields when the container is asked to stop.
 func asked() <-chan os.Signal {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
+	signals := make(chan os.Signal, 16) // each is counted by those that go on
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1)
 	return signals
 }
 
@@ -93,70 +108,6 @@ func reap() {
 	}
 }
 
-func web(args []string) (int, error) {
-	flags := flag.NewFlagSet("web", flag.ContinueOnError)
-	port := flags.Int("port", 8080, "the TCP port")
-	text := flags.String("text", "hello from a seedlet pod", "the page")
-	if err := parse(flags, args); err != nil {
-		return 2, err
-	}
-	server := &http.Server{
-		Addr:              ":" + strconv.Itoa(*port),
-		ReadHeaderTimeout: 10 * time.Second,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			fmt.Printf("%s %s\n", r.Method, r.URL.Path)
-			fmt.Fprintln(w, *text)
-		}),
-	}
-	stop := asked()
-	failed := make(chan error, 1)
-	go func() { failed <- server.ListenAndServe() }()
-	fmt.Printf("serving on port %d\n", *port)
-	select {
-	case err := <-failed:
-		return 1, err
-	case <-stop:
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		return 0, server.Shutdown(ctx)
-	}
-}
-
-func exitAfter(args []string) (int, error) {
-	flags := flag.NewFlagSet("exit", flag.ContinueOnError)
-	code := flags.Int("code", 0, "the exit code")
-	after := flags.Duration("after", 0, "how long to run")
-	if err := parse(flags, args); err != nil {
-		return 2, err
-	}
-	fmt.Printf("exiting with %d after %v\n", *code, *after)
-	select {
-	case <-time.After(*after):
-		return *code, nil
-	case <-asked():
-		return 128 + int(unix.SIGTERM), nil
-	}
-}
-
-func sleep(args []string) (int, error) {
-	flags := flag.NewFlagSet("sleep", flag.ContinueOnError)
-	ignore := flags.Bool("ignore-term", false, "go on when asked to stop")
-	takes := flags.Duration("stop-takes", 0, "how long stopping takes")
-	code := flags.Int("code", 0, "the exit code")
-	if err := parse(flags, args); err != nil {
-		return 2, err
-	}
-	stop := asked()
-	for range stop {
-		fmt.Println("asked to stop")
-		if !*ignore {
-			break
-		}
-	}
-	time.Sleep(*takes)
-	return *code, nil
-}
-
 func write(args []string) (int, error) {
 	if len(args) != 2 {
 		return 2, errors.New("want PATH and TEXT")
@@ -165,4 +116,30 @@ func write(args []string) (int, error) {
 		return 1, err
 	}
 	return 0, nil
+}
+
+func remove(args []string) (int, error) {
+	if len(args) != 1 {
+		return 2, errors.New("want PATH")
+	}
+	if err := os.Remove(args[0]); err != nil {
+		return 1, err
+	}
+	return 0, nil
+}
+
+// say writes to where the container's first process writes, so that hooks leave a trace in the
+// log, with the runtime's timestamp.
+func say(args []string) (int, error) {
+	if len(args) != 1 {
+		return 2, errors.New("want TEXT")
+	}
+	log, err := os.OpenFile("/proc/1/fd/1", os.O_WRONLY, 0)
+	if err != nil {
+		return 1, err
+	}
+	if _, err := fmt.Fprintln(log, args[0]); err != nil {
+		return 1, err
+	}
+	return 0, log.Close()
 }

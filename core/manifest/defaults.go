@@ -72,7 +72,7 @@ func defaultContainer(c *v1.Container, hostNetwork bool) {
 func pullPolicy(image string) v1.PullPolicy {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
-		return v1.PullIfNotPresent // it never will be; the pull says why
+		return v1.PullIfNotPresent // it never will be; package image says why
 	}
 	tagged, ok := reference.TagNameOnly(named).(reference.Tagged)
 	if ok && tagged.Tag() == "latest" {

@@ -16,6 +16,7 @@ func configPath(dir string) string { return filepath.Join(dir, "containerd.toml"
 func rootPath(dir string) string   { return filepath.Join(dir, "root") }
 func statePath(dir string) string  { return filepath.Join(dir, "state") }
 func cniPath(dir string) string    { return filepath.Join(dir, "cni") }
+func logPath(dir string) string    { return filepath.Join(dir, "containerd.log") }
 func hostsPath(dir string) string  { return filepath.Join(dir, "hosts") }
 
 // ownDir reports whether a directory is a node's: it alone has this configuration file, or is

@@ -23,7 +23,7 @@ type daemon struct {
 }
 
 func newDaemon(t tools, dir string) *daemon {
-	return &daemon{tools: t, dir: dir, logFile: filepath.Join(dir, "containerd.log")}
+	return &daemon{tools: t, dir: dir, logFile: logPath(dir)}
 }
 
 // start starts the process. It gets a process group of its own, so that a Ctrl-C on the terminal

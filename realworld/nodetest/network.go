@@ -19,11 +19,12 @@ func bridgeName(dir string) string {
 }
 
 // writeNetwork writes the node's CNI configuration: a bridge of its own with host-local
-// addresses. Pods reach the host and each other; there is no way out, which needs no iptables.
-func writeNetwork(dir string) error {
+// addresses. Pods reach the host and each other; there is no way out, which needs no iptables. It
+// returns the addresses of the pods.
+func writeNetwork(dir string) (netip.Prefix, error) {
 	subnet, err := freeSubnet(dir)
 	if err != nil {
-		return err
+		return netip.Prefix{}, err
 	}
 	bridge := map[string]any{
 		"type": "bridge", "bridge": bridgeName(dir), "isGateway": true, "ipMasq": false,
@@ -38,9 +39,9 @@ func writeNetwork(dir string) error {
 	}
 	data, err := json.MarshalIndent(conf, "", "  ")
 	if err != nil {
-		return fmt.Errorf("making the CNI configuration: %w", err)
+		return netip.Prefix{}, fmt.Errorf("making the CNI configuration: %w", err)
 	}
-	return writeFile(filepath.Join(cniPath(dir), "10-seedlet.conflist"), data)
+	return subnet, writeFile(filepath.Join(cniPath(dir), "10-seedlet.conflist"), data)
 }
 
 // freeSubnet chooses a private /24 that overlaps no network of this machine. Where the search

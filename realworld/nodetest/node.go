@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -53,6 +54,7 @@ type Node struct {
 	registry *Registry
 	guard    *guard
 	conn     *grpc.ClientConn
+	subnet   netip.Prefix // of the pods
 	closed   bool
 }
 
@@ -87,7 +89,7 @@ func (n *Node) start(ctx context.Context, tools tools, progress func(string)) (e
 		return err
 	}
 	n.Images = n.registry.Images
-	if err := writeNetwork(n.Dir); err != nil {
+	if n.subnet, err = writeNetwork(n.Dir); err != nil {
 		return err
 	}
 	if err := writeConfig(n.Dir, tools, n.registry); err != nil {
@@ -163,6 +165,9 @@ func (n *Node) Runtime() runtimeapi.RuntimeServiceClient {
 func (n *Node) ImageService() runtimeapi.ImageServiceClient {
 	return runtimeapi.NewImageServiceClient(n.conn)
 }
+
+// Registry is where the node's runtime pulls the project's images from.
+func (n *Node) Registry() *Registry { return n.registry }
 
 // LogFile is where containerd's own output goes, over all its lives.
 func (n *Node) LogFile() string { return n.daemon.logFile }

@@ -80,7 +80,7 @@ func TestOwnDir(t *testing.T) {
 	if ownDir(dir) {
 		t.Error("an empty directory is taken for a node's")
 	}
-	if err := writeNetwork(dir); err != nil {
+	if _, err := writeNetwork(dir); err != nil {
 		t.Fatal(err)
 	}
 	if !ownDir(dir) {

@@ -21,6 +21,7 @@ type process struct {
 	name string
 	dir  string   // the node's directory
 	ids  []string // the node's containers
+	of   string   // the container that it is in, or of a shim, that it was started for
 }
 
 // findProcesses finds the daemons that were started on a node's directory, and everything in
@@ -70,6 +71,9 @@ func (p *process) onDir(proc string) bool {
 	if !slices.Contains(daemons, filepath.Base(args[0])) {
 		return false
 	}
+	if i := slices.Index(args, "-id"); i > 0 && i+1 < len(args) {
+		p.of = args[i+1]
+	}
 	return slices.ContainsFunc(args[1:], func(arg string) bool {
 		return strings.Contains(arg, p.dir+"/")
 	})
@@ -80,9 +84,13 @@ func (p *process) inContainer(proc string) bool {
 	if err != nil {
 		return false
 	}
-	return slices.ContainsFunc(p.ids, func(id string) bool {
+	i := slices.IndexFunc(p.ids, func(id string) bool {
 		return strings.Contains(string(data), "/"+id)
 	})
+	if i >= 0 {
+		p.of = p.ids[i]
+	}
+	return i >= 0
 }
 
 // kill ends the process. The handle is taken before the last look at whose it is, so that a pid

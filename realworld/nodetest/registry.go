@@ -68,6 +68,26 @@ func (r *Registry) Close() {
 	_ = r.server.Close() // nothing depends on how its connections end
 }
 
+// Publish serves the sample by another name as well: named is as "seedlet/late:v1".
+func (r *Registry) Publish(ctx context.Context, named string) error {
+	from, err := name.ParseReference(r.Images.Sample, name.Insecure)
+	if err != nil {
+		return fmt.Errorf("naming image %s: %w", r.Images.Sample, err)
+	}
+	to, err := name.ParseReference(r.Address+"/"+named, name.Insecure)
+	if err != nil {
+		return fmt.Errorf("naming image %s: %w", named, err)
+	}
+	image, err := remote.Image(from, remote.WithContext(ctx))
+	if err != nil {
+		return fmt.Errorf("reading image %s: %w", from, err)
+	}
+	if err := remote.Write(to, image, remote.WithContext(ctx)); err != nil {
+		return fmt.Errorf("pushing image %s: %w", to, err)
+	}
+	return nil
+}
+
 func (r *Registry) push(ctx context.Context, ref string, layer v1.Layer,
 	entrypoint, command []string) error {
 	image, err := imageOf(layer, entrypoint, command)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ const sweepMax = 10 * time.Second
 // remains are what exists of a node outside and inside its directory.
 type remains struct {
 	dir     string
+	ids     []string // of the sandboxes and containers that it has, or had as its log tells
 	procs   []process
 	mounts  []string // innermost last
 	bridge  string   // empty when there is none
@@ -61,10 +63,9 @@ func sweep(dir string) error {
 
 // find looks for everything that belongs to the node at dir.
 func find(dir string) (remains, error) {
-	r := remains{dir: dir}
-	ids := containerIDs(dir)
+	r := remains{dir: dir, ids: containerIDs(dir)}
 	var err error
-	if r.procs, err = findProcesses(dir, ids); err != nil {
+	if r.procs, err = findProcesses(dir, r.ids); err != nil {
 		return r, err
 	}
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
@@ -77,41 +78,54 @@ func find(dir string) (remains, error) {
 	if _, err := net.InterfaceByName(bridgeName(dir)); err == nil {
 		r.bridge = bridgeName(dir)
 	}
-	r.files = findFiles(dir, ids)
+	r.files = findFiles(dir, r.ids)
 	if _, err := os.Lstat(dir); err == nil {
 		r.present = true
 	}
 	return r, nil
 }
 
-// containerIDs are the ids of the sandboxes and containers that have a bundle or a runc state.
+// idForm is how containerd names sandboxes and containers. Digests have the form as well, which
+// does no harm: nothing else bears their name.
+var idForm = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
+
+// containerIDs are the ids of the sandboxes and containers that have a bundle or a runc state, or
+// that containerd's log tells of: it forgets some whose start was interrupted, and leaves their
+// cgroups and shims.
 func containerIDs(dir string) []string {
-	var ids []string
+	log, _ := os.ReadFile(logPath(dir)) // one that is not there tells of none
+	ids := idForm.FindAllString(string(log), -1)
 	for _, parent := range []string{"io.containerd.runtime.v2.task/k8s.io", "runc/k8s.io"} {
 		// A directory that is not there holds no containers.
 		entries, _ := os.ReadDir(filepath.Join(statePath(dir), parent))
 		for _, e := range entries {
-			if !slices.Contains(ids, e.Name()) {
-				ids = append(ids, e.Name())
-			}
+			ids = append(ids, e.Name())
 		}
 	}
-	return ids
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // findFiles are what containerd, runc and CNI keep in fixed places of the machine.
 func findFiles(dir string, ids []string) []string {
-	patterns := []string{"/var/lib/cni/results/" + bridgeName(dir) + "-*"}
-	for _, id := range ids {
-		patterns = append(patterns,
-			"/var/lib/cni/results/*-"+id+"-*",
-			"/sys/fs/cgroup/k8s.io/"+id,
-			"/sys/fs/cgroup/*/k8s.io/"+id)
+	// The patterns fail only if they are malformed.
+	files, _ := filepath.Glob("/var/lib/cni/results/" + bridgeName(dir) + "-*")
+	for _, pattern := range []string{"/sys/fs/cgroup/k8s.io/*", "/sys/fs/cgroup/*/k8s.io/*"} {
+		found, _ := filepath.Glob(pattern)
+		for _, path := range found {
+			if _, is := slices.BinarySearch(ids, filepath.Base(path)); is {
+				files = append(files, path)
+			}
+		}
 	}
-	var files []string
-	for _, p := range patterns {
-		found, _ := filepath.Glob(p) // fails only for malformed patterns
-		files = append(files, found...)
+	files = append(files, cgroupDirs(dir)...)
+	results, _ := filepath.Glob("/var/lib/cni/results/*")
+	for _, path := range results {
+		if id := idForm.FindString(path); slices.Contains(files, path) || id == "" {
+			continue
+		} else if _, is := slices.BinarySearch(ids, id); is {
+			files = append(files, path)
+		}
 	}
 	for _, id := range ids {
 		socket := shimSocket(filepath.Join(statePath(dir), "io.containerd.runtime.v2.task/k8s.io", id))
@@ -142,7 +156,8 @@ func shimSocket(bundle string) string {
 func (r remains) lines() []string {
 	var lines []string
 	for _, p := range r.procs {
-		lines = append(lines, fmt.Sprintf("process %d (%s)", p.pid, p.name))
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("process %d (%s) %s",
+			p.pid, p.name, p.of)))
 	}
 	for _, m := range r.mounts {
 		lines = append(lines, "mount "+m)

@@ -45,6 +45,12 @@ const (
 	PowerLost   Kind = "PowerLost"
 )
 
+// What happens to cgroups. Paths are directories below the root of the hierarchy.
+const (
+	CgroupMade    Kind = "CgroupMade"    // or set to other Limits; by the runtime, by Cause
+	CgroupRemoved Kind = "CgroupRemoved" // with everything below it, and what runs in it
+)
+
 // The causes of an exit, a kill or a stop.
 const (
 	CauseOwn     = "own"     // the process ended by itself
@@ -110,13 +116,35 @@ type Fact struct {
 	// "grpc :90/name"; Reply is how that ended.
 	Request string
 	Reply   Reply
+	// Asking tells one request from the others: an Asked has the number of its Replied. Zero if
+	// nobody counts.
+	Asking uint64
 
 	// Of ContainerExited: what it has written about its end, and the end of what it has written
 	// into its log, as far as that is in the file that it had open last.
 	Message, LogEnd string
 
+	// Of SandboxCreated: the cgroup that it is to be in, and the ids of its user namespace.
+	Cgroup string
+	IDs    IDs
+	Limits Limits // of CgroupMade
+	// Of ContainerCreated: the images that it mounts, and as whom it runs, by number or name.
+	ImageMounts []string
+	User        string
+
 	Path, To, Image string
 	Annotations     map[string]string // of the container or sandbox created; not to be changed
+}
+
+// IDs are ids on the host that a sandbox has to itself; none if it has no user namespace.
+type IDs struct{ First, Length uint32 }
+
+// Limits are those of a cgroup; zero is unlimited.
+type Limits struct {
+	CPUShares            uint64
+	CPUQuota             int64
+	CPUPeriod            uint64
+	MemoryBytes, PidsMax int64
 }
 
 // Log passes facts on, in the order in which they happen.

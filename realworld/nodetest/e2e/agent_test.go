@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -34,6 +35,7 @@ type agent struct {
 	manifests string
 	image     string // of the sample
 	root      string
+	links     string // to the logs of containers
 	logs      string // of pods
 	config    string
 	logFile   string // its own
@@ -57,6 +59,11 @@ var seedlet = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	// Tests mostly wait here, so more of them than there are processors go on side by side.
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err) // package testing has defined it
+	}
 	code := m.Run()
 	if path, err := seedlet(); err == nil {
 		if err := os.RemoveAll(filepath.Dir(path)); err != nil {
@@ -76,6 +83,7 @@ func newAgent(t *testing.T, n *nodetest.Node) *agent {
 		manifests: filepath.Join(dir, "manifests"),
 		image:     n.Images.Sample,
 		root:      filepath.Join(dir, "root"),
+		links:     filepath.Join(dir, "links"),
 		logs:      filepath.Join(dir, "logs"),
 		config:    filepath.Join(dir, "config.yaml"),
 		logFile:   filepath.Join(dir, "seedlet.log"),
@@ -87,10 +95,14 @@ kind: KubeletConfiguration
 containerRuntimeEndpoint: %q
 staticPodPath: %q
 podLogsDir: %q
+cgroupRoot: %q
 address: 127.0.0.1
 readOnlyPort: %d
 healthzPort: %d
-`, n.Endpoint, a.manifests, a.logs, pods, health)
+containerLogMaxSize: 64Ki
+containerLogMaxFiles: 3
+containerLogMonitorInterval: 3s
+`, n.Endpoint, a.manifests, a.logs, nodetest.CgroupRoot(n.Dir), pods, health)
 	if err := os.MkdirAll(a.manifests, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -110,9 +122,15 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// start starts the agent and waits until it calls itself well. At the end of the test it is
-// killed if it still runs.
+// start starts the agent and waits until it calls itself well.
 func (a *agent) start(t *testing.T) {
+	t.Helper()
+	a.launch(t)
+	a.well(t)
+}
+
+// launch starts the agent. When the node is closed it is killed if it still runs.
+func (a *agent) launch(t *testing.T) {
 	t.Helper()
 	path, err := seedlet()
 	if err != nil {
@@ -124,12 +142,17 @@ func (a *agent) start(t *testing.T) {
 	}
 	defer func() { _ = log.Close() }() // the agent has its own copy
 	cmd := exec.Command(path, "--config="+a.config, "--root-dir="+a.root,
-		"--container-log-links-dir="+a.root+"-links", "--hostname-override="+nodeName, "-v=4")
+		"--container-log-links-dir="+a.links, "--hostname-override="+nodeName, "-v=4")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	a.cmd = cmd
+}
+
+// well waits until the agent calls itself well.
+func (a *agent) well(t *testing.T) {
+	t.Helper()
 	deadline := time.Now().Add(soon)
 	for {
 		answer, err := client.Get(a.healthURL)
@@ -244,11 +267,11 @@ func (a *agent) pod(t *testing.T, name string) v1.Pod {
 }
 
 // directories are the directories of a pod below the agent's root and the log directory, by its
-// UID; of all pods for an empty one.
+// UID; of all pods, and with the links to logs, for an empty one.
 func (a *agent) directories(t *testing.T, uid string) []string {
 	t.Helper()
 	var found []string
-	for _, pattern := range []string{a.root + "/pods/*", a.logs + "/*"} {
+	for _, pattern := range []string{a.root + "/pods/*", a.logs + "/*", a.links + "/*"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"os"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/realworld/nodetest"
@@ -24,8 +26,10 @@ const (
 // TestAgent takes one agent through the life of a node. The parts build on each other: what one
 // leaves running, the next finds.
 func TestAgent(t *testing.T) {
+	t.Parallel()
 	for _, version := range nodetest.Versions() {
 		t.Run(version, func(t *testing.T) {
+			t.Parallel()
 			s := &scene{node: nodetest.New(t, version)}
 			s.agent = newAgent(t, s.node)
 			s.agent.start(t)
@@ -37,6 +41,7 @@ func TestAgent(t *testing.T) {
 				{"broken manifest is reported and skipped", s.brokenManifest},
 				{"killed container restarts by policy", s.killedContainer},
 				{"kill -9 of the agent restarts nothing", s.agentKilled},
+				{"readiness outlives kill -9 of the agent", s.readinessKept},
 				{"orderly stop of the agent restarts nothing", s.agentStopped},
 				{"kill of containerd restarts nothing", s.runtimeKilled},
 				{"removed manifest ends its pod within its grace", s.manifestRemoved},
@@ -51,7 +56,7 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// scene is a node, an agent on it, and the view of both.
+// scene is a node, an agent on it, and the view of both. The parts of a test may share it.
 type scene struct {
 	node  *nodetest.Node
 	agent *agent
@@ -135,6 +140,72 @@ func (s *scene) agentKilled(t *testing.T) {
 		time.Sleep(time.Second)
 		s.agent.start(t)
 	})
+}
+
+// readinessKept looks at /pods all the time while the agent is killed and comes back, ten times.
+// What it says of a container that is ready must never be that it is not, nor the other way round.
+func (s *scene) readinessKept(t *testing.T) {
+	const probe = `
+    readinessProbe: {exec: {command: [/sample, check]}, periodSeconds: 2, successThreshold: 2}`
+	s.agent.add(t, "ready", manifest("ready", `
+  containers:
+  - name: main
+    image: sample
+    args: [health]`+probe))
+	s.agent.add(t, "unready", manifest("unready", `
+  containers:
+  - name: main
+    image: sample
+    args: [health, --sick]`+probe))
+	s.eventually(t, soon, "ready is, and unready runs", func() bool {
+		return s.status(t, "ready", "main").Ready &&
+			s.status(t, "unready", "main").State.Running != nil
+	})
+	for range 10 {
+		s.agent.signal(t, syscall.SIGKILL)
+		s.agent.launch(t)
+		told := time.Time{} // since when the phases are known
+		over := time.Now().Add(soon)
+		for told.IsZero() || time.Since(told) < 500*time.Millisecond {
+			if time.Now().After(over) {
+				t.Fatal("/pods says nothing of the containers")
+			}
+			ready, unready := s.glance("ready"), s.glance("unready")
+			if told.IsZero() && ready != nil && unready != nil {
+				told = time.Now()
+			}
+			if ready != nil && !*ready || unready != nil && *unready {
+				t.Fatalf("readiness flipped:\n%s\n%s", s.describe(t, "ready"),
+					s.describe(t, "unready"))
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	s.agent.remove(t, "ready")
+	s.agent.remove(t, "unready")
+	s.eventually(t, soon, "both are gone", func() bool {
+		return s.gone(t, "ready") && s.gone(t, "unready")
+	})
+}
+
+// glance is whether the agent says that a pod's container is ready; nil if it says nothing yet,
+// or is not there.
+func (s *scene) glance(name string) *bool {
+	answer, err := client.Get(s.agent.podsURL)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = answer.Body.Close() }() // what was not read is asked for again
+	var list v1.PodList
+	if err := json.NewDecoder(answer.Body).Decode(&list); err != nil {
+		return nil
+	}
+	for _, p := range list.Items {
+		if p.Name == name+"-"+nodeName && len(p.Status.ContainerStatuses) > 0 {
+			return &p.Status.ContainerStatuses[0].Ready
+		}
+	}
+	return nil
 }
 
 func (s *scene) agentStopped(t *testing.T) {

@@ -21,7 +21,7 @@ func (s *scene) eventually(t *testing.T, within time.Duration, what string, hold
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s\nthe runtime has %v", within, what, s.containers(t, ""))
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(150 * time.Millisecond)
 	}
 }
 
@@ -154,3 +154,5 @@ func (s *scene) signal(t *testing.T, id string, signal syscall.Signal) {
 		t.Fatalf("sending %v to process %d: %v", signal, info.Pid, err)
 	}
 }
+
+func isRunning(c *runtimeapi.Container) bool { return c.State == running }

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// found is what a process finds around it. The e2e tests read it from the log.
+type found struct {
+	Env       []string          `json:"env"`
+	Args      []string          `json:"args"`
+	Dir       string            `json:"dir"`
+	Host      string            `json:"host"`
+	UID       int               `json:"uid"`
+	GID       int               `json:"gid"`
+	Groups    []int             `json:"groups"`
+	Status    map[string]string `json:"status"`    // of the process, as the kernel tells it
+	Processes []string          `json:"processes"` // the commands of all that can be seen
+	Writable  bool              `json:"writable"`  // the root file system
+	Paths     map[string]place  `json:"paths"`     // those that were asked for
+}
+
+// place is what is to be found at a path.
+type place struct {
+	Mode     string   `json:"mode,omitempty"` // as "drwxr-xr-x"; empty: nothing
+	UID      uint32   `json:"uid"`
+	GID      uint32   `json:"gid"`
+	Tmpfs    bool     `json:"tmpfs"`
+	Text     string   `json:"text,omitempty"`    // of a file
+	Entries  []string `json:"entries,omitempty"` // of a directory
+	ReadOnly bool     `json:"readOnly"`
+	Problem  string   `json:"problem,omitempty"`
+}
+
+// textMax is how much of a file is told, in bytes.
+const textMax = 4096
+
+// report writes what it finds as one line of JSON. It looks at the paths among its arguments.
+func report(args []string) (int, error) {
+	flags := flag.NewFlagSet("report", flag.ContinueOnError)
+	stay := flags.Bool("stay", false, "run until TERM afterwards")
+	if err := flags.Parse(args); err != nil {
+		return 2, err
+	}
+	stop := asked()
+	f := found{
+		Env: os.Environ(), Args: os.Args, UID: os.Getuid(), GID: os.Getgid(),
+		Status: statusOf("self"), Processes: processes(), Paths: map[string]place{},
+	}
+	f.Dir, _ = os.Getwd()        // empty tells that it cannot be known
+	f.Host, _ = os.Hostname()    // the same
+	f.Groups, _ = os.Getgroups() // the same
+	mark := filepath.Join("/", "written-by-report")
+	if err := os.WriteFile(mark, nil, 0o644); err == nil {
+		f.Writable = true
+	}
+	for _, at := range flags.Args() {
+		f.Paths[at] = look(at)
+	}
+	line, err := json.Marshal(f)
+	if err != nil {
+		return 1, err
+	}
+	fmt.Println(string(line))
+	if *stay {
+		<-stop
+	}
+	return 0, nil
+}
+
+// statusOf are the lines of a process's status.
+func statusOf(process string) map[string]string {
+	status := map[string]string{}
+	data, _ := os.ReadFile("/proc/" + process + "/status") // nothing tells that there is none
+	for _, line := range strings.Split(string(data), "\n") {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			status[name] = strings.TrimSpace(value)
+		}
+	}
+	return status
+}
+
+func processes() []string {
+	var commands []string
+	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline") // fails only for malformed patterns
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err == nil {
+			commands = append(commands, strings.ReplaceAll(strings.TrimRight(string(data), "\x00"),
+				"\x00", " "))
+		}
+	}
+	sort.Strings(commands)
+	return commands
+}
+
+func look(at string) place {
+	var p place
+	info, err := os.Stat(at)
+	if err != nil {
+		p.Problem = err.Error()
+		return p
+	}
+	p.Mode = info.Mode().String()
+	var stat unix.Stat_t
+	if err := unix.Stat(at, &stat); err == nil {
+		p.UID, p.GID = stat.Uid, stat.Gid
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(at, &fs); err == nil {
+		p.Tmpfs, p.ReadOnly = fs.Type == unix.TMPFS_MAGIC, fs.Flags&unix.ST_RDONLY != 0
+	}
+	switch {
+	case info.IsDir():
+		entries, err := os.ReadDir(at)
+		if err != nil {
+			p.Problem = err.Error()
+		}
+		for _, e := range entries {
+			p.Entries = append(p.Entries, e.Name())
+		}
+	case info.Mode().IsRegular():
+		data, err := os.ReadFile(at)
+		if err != nil {
+			p.Problem = err.Error()
+		}
+		p.Text = string(data[:min(len(data), textMax)])
+	}
+	return p
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func exitAfter(args []string) (int, error) {
+	flags := flag.NewFlagSet("exit", flag.ContinueOnError)
+	code := flags.Int("code", 0, "the exit code")
+	after := flags.Duration("after", 0, "how long to run")
+	message := flags.String("message", "", "why, for the termination message")
+	path := flags.String("message-path", "/dev/termination-log", "the file for that")
+	say := flags.String("say", "", "why, for the log")
+	if err := parse(flags, args); err != nil {
+		return 2, err
+	}
+	fmt.Printf("exiting with %d after %v\n", *code, *after)
+	select {
+	case <-time.After(*after):
+	case <-asked():
+		return 128 + int(unix.SIGTERM), nil
+	}
+	if *message != "" {
+		if err := os.WriteFile(*path, []byte(*message), 0o644); err != nil {
+			return 1, err
+		}
+	}
+	if *say != "" {
+		fmt.Println(*say)
+	}
+	return *code, nil
+}
+
+func sleep(args []string) (int, error) {
+	flags := flag.NewFlagSet("sleep", flag.ContinueOnError)
+	ignore := flags.Bool("ignore-term", false, "go on when asked to stop")
+	takes := flags.Duration("stop-takes", 0, "how long stopping takes")
+	code := flags.Int("code", 0, "the exit code")
+	if err := parse(flags, args); err != nil {
+		return 2, err
+	}
+	stop := asked()
+	fmt.Println("sleeping")
+	for signal := range stop {
+		fmt.Println("asked to stop:", signal)
+		if !*ignore {
+			break
+		}
+	}
+	time.Sleep(*takes)
+	return *code, nil
+}
+
+// talk writes numbered lines, so that a reader sees whether one is missing.
+func talk(args []string) (int, error) {
+	flags := flag.NewFlagSet("talk", flag.ContinueOnError)
+	lines := flags.Int("lines", 1000, "how many lines to write")
+	bytes := flags.Int("bytes", 100, "how long a line is")
+	every := flags.Duration("every", 0, "how long to wait after a hundred lines")
+	if err := parse(flags, args); err != nil {
+		return 2, err
+	}
+	stop := asked()
+	out := bufio.NewWriter(os.Stdout)
+	for i := range *lines {
+		line := fmt.Sprintf("line %d ", i)
+		fmt.Fprintln(out, line+strings.Repeat(".", max(0, *bytes-len(line)-1)))
+		if i%100 < 99 {
+			continue
+		}
+		if err := out.Flush(); err != nil {
+			return 1, err
+		}
+		time.Sleep(*every)
+	}
+	if err := out.Flush(); err != nil {
+		return 1, err
+	}
+	<-stop
+	return 0, nil
+}
+
+// hold keeps a connection for as long as the process lives. The kernel closes it even for one that
+// is killed, so whoever is at the other end sees exactly when the container runs.
+func hold(args []string) (int, error) {
+	flags := flag.NewFlagSet("hold", flag.ContinueOnError)
+	code := flags.Int("code", 0, "the exit code")
+	after := flags.Duration("after", 0, "how long to run; zero is until TERM")
+	takes := flags.Duration("stop-takes", 0, "how long stopping takes")
+	if err := flags.Parse(args); err != nil {
+		return 2, err
+	}
+	if flags.NArg() != 2 {
+		return 2, errors.New("want ADDRESS and NAME")
+	}
+	stop := asked()
+	conn, err := net.DialTimeout("tcp", flags.Arg(0), 10*time.Second)
+	if err != nil {
+		return 1, err
+	}
+	if _, err := fmt.Fprintln(conn, flags.Arg(1), attempt()); err != nil {
+		return 1, err
+	}
+	var over <-chan time.Time // never, without a duration
+	if *after > 0 {
+		over = time.After(*after)
+	}
+	select {
+	case <-over:
+	case <-stop:
+		time.Sleep(*takes)
+	}
+	return *code, nil
+}
+
+// attempt is the number of this run of the container. Nobody tells a container, but the file for
+// its termination message is named so on the node, which the list of mounts shows.
+func attempt() string {
+	data, _ := os.ReadFile("/proc/self/mountinfo") // nothing tells that there is none
+	for _, line := range strings.Split(string(data), "\n") {
+		// As in "36 35 98:0 /on/its/disk /mounted/at rw …".
+		fields := strings.Fields(line)
+		if len(fields) > 4 && fields[4] == "/dev/termination-log" {
+			return path.Base(fields[3])
+		}
+	}
+	return "?"
+}

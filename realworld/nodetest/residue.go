@@ -1,0 +1,31 @@
+package nodetest
+
+import (
+	"net/netip"
+	"path/filepath"
+	"slices"
+)
+
+// Residue lists what pods have left on a node that runs on: processes, mounts, cgroups, network
+// results and addresses. An empty list is what a node without pods has.
+func (n *Node) Residue() ([]string, error) {
+	r, err := find(n.Dir)
+	if err != nil {
+		return nil, err
+	}
+	r.bridge, r.present = "", false // they are the node's
+	r.procs = slices.DeleteFunc(r.procs, func(p process) bool {
+		return p.name == "containerd" || p.name == "seedlet"
+	})
+	lines := r.lines()
+	reserved, _ := filepath.Glob(filepath.Join(n.Dir, "ipam", bridgeName(n.Dir), "*"))
+	for _, path := range reserved {
+		if _, err := netip.ParseAddr(filepath.Base(path)); err == nil {
+			lines = append(lines, "address "+filepath.Base(path))
+		}
+	}
+	return lines, nil
+}
+
+// Gateway is the node's own address in the network of its pods.
+func (n *Node) Gateway() netip.Addr { return n.subnet.Addr().Next() }
