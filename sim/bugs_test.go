@@ -30,13 +30,13 @@ var known = []struct {
 	{
 		issues: "120941 121349 123087",
 		what:   "evented PLEG told something empty or stale; containers made twice",
-		oracle: "restart-count", scenario: "crashloop",
+		oracle: "one-run", scenario: "crashloop",
 		mutant: "plan on an observation older than the last write",
 	},
 	{
 		issues: "127814",
 		what:   "a time in the wrong unit made all later events look old",
-		oracle: "restart-count", scenario: "crashloop",
+		oracle: "back-off", scenario: "crashloop",
 		mutant: "an observation is taken for one of the future",
 	},
 	{

@@ -77,6 +77,35 @@ var mutants = []struct {
 		scenario: "crashloop", seeds: "1-200",
 	},
 	{
+		name:     "what a slow clock says of an end is believed",
+		file:     "core/pod/dates.go",
+		old:      "c.FinishedAt.Before(least) ||",
+		new:      "least.IsZero() ||",
+		scenario: "odd-runtime", seeds: "1-50",
+	},
+	{
+		name:     "a run counts as long because the clock was set",
+		file:     "core/pod/dates.go",
+		old:      "case !c.Began.IsZero() && c.Exited.Sub(c.Began) <= than:",
+		new:      "case false:",
+		scenario: "odd-runtime", seeds: "1-100",
+	},
+	{
+		name:     "runs are counted anew when somebody has removed their records",
+		file:     "core/pod/past.go",
+		old:      "if c.State == Created {",
+		new:      "if c != nil {",
+		scenario: "odd-runtime", seeds: "1-50",
+	},
+	{
+		// It may run, or never end.
+		name:     "a container of unknown state is left alone",
+		file:     "core/pod/plan.go",
+		old:      "belongs := c.State == Running &&",
+		new:      "belongs := c.live() &&",
+		scenario: "odd-runtime", seeds: "1-100",
+	},
+	{
 		name:     "two pods of one full name at once",
 		file:     "core/pods.go",
 		old:      "if uid != p.UID && a.state.Pods[uid].Holds() {",
@@ -320,9 +349,9 @@ var mutants = []struct {
 	{
 		name: "a failed inspection is not repeated",
 		file: "core/pod/answer.go",
-		old:  "\tc.InspectOp = 0\n\tif ev.Err != nil {\n\t\tc.Failures++",
+		old:  "\tc.InspectOp = 0\n\tif ev.Err != nil {\n\t\tc.Blind++",
 		new: "\tif ev.Err == nil {\n\t\tc.InspectOp = 0\n\t}\n" +
-			"\tif ev.Err != nil {\n\t\tc.Failures++",
+			"\tif ev.Err != nil {\n\t\tc.Blind++",
 		scenario: "runtime-flaky", seeds: "1-500",
 	},
 	{

@@ -19,10 +19,10 @@ type ClockStep struct {
 }
 
 // Lost has the runtime lose track of a container for a while, if it runs then: it is of an
-// unknown state.
+// unknown state. Without an end it is lost until somebody stops it.
 type Lost struct {
 	At        Duration `json:"at"`
-	For       Duration `json:"for"`
+	For       Duration `json:"for,omitempty"`
 	Pod       string   `json:"pod"` // the name of an entry of pods
 	Container string   `json:"container"`
 }
@@ -38,10 +38,10 @@ type Removal struct {
 
 // OddRange is how often something happens that is odd.
 type OddRange struct {
-	Clock    Count   `json:"clock,omitempty"`   // steps of the runtime's clock
-	ClockBy  []Shift `json:"clockBy,omitempty"` // drawn from
-	Lost     Count   `json:"lost,omitempty"`    // containers of unknown state
-	LostFor  Span    `json:"lostFor,omitempty"`
+	Clock    Count   `json:"clock,omitempty"`    // steps of the runtime's clock
+	ClockBy  []Shift `json:"clockBy,omitempty"`  // drawn from
+	Lost     Count   `json:"lost,omitempty"`     // containers of unknown state
+	LostFor  Span    `json:"lostFor,omitempty"`  // of half of them, the others until they are stopped
 	Removals Count   `json:"removals,omitempty"` // of sandboxes by hand
 	Always   bool    `json:"always,omitempty"`
 }
@@ -83,10 +83,12 @@ func (d *drawing) odd() {
 	for range d.times("lost", s.Lost, s.Always) {
 		pod := spec.Pods[r.IntN(len(spec.Pods))]
 		names := containersOf(pod.Manifest)
-		spec.Lost = append(spec.Lost, Lost{
-			At: d.moment(r), For: Duration(s.LostFor.draw(r)), Pod: pod.Name,
-			Container: names[r.IntN(len(names))],
-		})
+		lost := Lost{At: d.moment(r), For: Duration(s.LostFor.draw(r)), Pod: pod.Name,
+			Container: names[r.IntN(len(names))]}
+		if r.IntN(2) == 0 {
+			lost.For = 0
+		}
+		spec.Lost = append(spec.Lost, lost)
 	}
 	r = d.stream("removals")
 	for range d.times("removals by hand", s.Removals, s.Always) {
@@ -164,7 +166,7 @@ func (r *run) lose(l Lost) {
 			manifestName(c.PodName) != l.Pod {
 			continue
 		}
-		if find, lost := r.runtime.Lose(c.PodUID, c.Name); lost {
+		if find, lost := r.runtime.Lose(c.PodUID, c.Name); lost && l.For > 0 {
 			r.odd.finds = append(r.odd.finds, find)
 			r.at(l.At+l.For, find)
 		}

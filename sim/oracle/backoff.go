@@ -51,14 +51,17 @@ func (w *world) misdated(c *container) time.Duration {
 	switch {
 	case w.skew(c.exitedAt) >= 0:
 		return 0
-	case !c.toldAt.After(w.started):
+	case !c.toldAt.After(w.started),
+		w.struck("ListContainers", c.toldAt.Add(-slowestList), c.toldAt):
 		return -w.skew(c.exitedAt)
 	}
 	return min(-w.skew(c.exitedAt), c.exitedAt.Sub(c.toldAt)+toldWithin)
 }
 
-// toldWithin is longer than it usually takes until the answer to a list is there.
-const toldWithin = time.Second
+const (
+	toldWithin  = time.Second     // longer than it usually takes until the answer to a list is there
+	slowestList = 2 * time.Minute // when something goes wrong
+)
 
 func (w *world) skew(at time.Time) time.Duration {
 	if w.opts.Skew == nil {
