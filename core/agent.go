@@ -9,6 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"seedlet.dev/core/cgroup"
 	"seedlet.dev/core/config"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
@@ -20,6 +21,7 @@ import (
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
 )
 
@@ -81,6 +83,7 @@ func New(o Options) *Agent {
 		Node: pod.Node{
 			Name: o.NodeName, PodsDir: root + "/pods", LogsDir: c.PodLogsDir, LinksDir: links,
 			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: config.BackoffMax(c),
+			Cgroups: cgroup.LayoutOf(c), IDs: userns.LayoutOf(c),
 			DNS:    pod.DNS{Servers: c.ClusterDNS, Domain: c.ClusterDomain},
 			Resolv: hostfile.File{Path: resolvConf(c)}, Hosts: hostfile.File{Path: "/etc/hosts"},
 		},
@@ -216,24 +219,14 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 		s.Manifests.Answered(ev, &a.out)
 		a.reconcile(ev.Time)
 	case runtime.Owner.Component:
-		not, network := s.Runtime.NotReady(), s.Runtime.NetworkNotReady()
-		s.Runtime.Answered(r, ev, &a.out)
-		if not != s.Runtime.NotReady() || network != s.Runtime.NetworkNotReady() {
-			a.runtimeChanged()
-		}
-		if s.Node.RecursiveReadOnly != s.Runtime.RecursiveReadOnly {
-			s.Node.RecursiveReadOnly = s.Runtime.RecursiveReadOnly
-			a.touchPods()
-		}
+		a.runtimeAnswered(r, ev)
 	case hostfile.Component:
 		if a.hostFile(r.Owner).Answered(ev, &a.out) {
 			a.touchPods() // some have waited for it
 		}
 	case housekeeping.Owner.Component:
-		if a.known(s.Sweep.UID) {
-			a.touchPod(s.Sweep.UID) // it has waited for its directory
-		}
-		s.Sweep.Answered(r, ev, a.known)
+		a.touchSwept()
+		s.Sweep.Answered(r, ev, a.view())
 	case logs.Owner.Component:
 		a.logsAnswered(id, r, ev)
 	default:
@@ -265,7 +258,7 @@ func (a *Agent) plan(key timer.Key) {
 		wake = s.Runtime.Plan(&a.out)
 	case housekeeping.Owner.Component:
 		if a.seenAll() {
-			wake = s.Sweep.Plan(a.known, &a.out)
+			wake = s.Sweep.Plan(a.view(), &a.out)
 		}
 	case logs.Owner.Component:
 		wake = a.planLogs(key)
@@ -314,11 +307,12 @@ func resolvConf(c *kubeletconfig.KubeletConfiguration) string {
 func (a *Agent) env(p *pod.Pod) *pod.Env {
 	if a.podEnv.Node == nil {
 		a.podEnv = pod.Env{
-			Node: &a.state.Node, Out: &a.out, Images: &a.state.Images, Touch: a.touched.add,
+			Node: &a.state.Node, Out: &a.out, Images: &a.state.Images,
+			Runtime: &a.state.Runtime, Touch: a.touched.add, TakenIDs: a.takenIDs,
 		}
 	}
 	a.podEnv.NotReady, a.podEnv.NetworkNotReady = a.notReady(), a.state.Runtime.NetworkNotReady()
-	a.podEnv.NameTaken, a.podEnv.DirTaken = a.nameTaken(p), a.state.Sweep.UID == p.UID
+	a.podEnv.NameTaken, a.podEnv.DirTaken = a.nameTaken(p), a.swept(p.UID)
 	return &a.podEnv
 }
 

@@ -22,6 +22,9 @@ type node struct {
 	manifests  map[string]string
 	sandboxes  map[string]*runtimeapi.PodSandbox
 	containers map[string]*runtimeapi.Container
+	cgroups    map[string]world.SetCgroup
+	status     *runtimeapi.StatusResponse
+	systemd    bool     // the cgroup driver
 	calls      []string // what was done, besides looking
 	state      string   // as it was shown last
 	single     bool     // the manifest path is a file
@@ -33,7 +36,8 @@ type node struct {
 func boot(manifests map[string]string) *node {
 	n := &node{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), manifests: manifests,
 		sandboxes:  map[string]*runtimeapi.PodSandbox{},
-		containers: map[string]*runtimeapi.Container{}}
+		containers: map[string]*runtimeapi.Container{},
+		cgroups:    map[string]world.SetCgroup{}, status: &runtimeapi.StatusResponse{}}
 	n.restart()
 	return n
 }
@@ -108,6 +112,14 @@ func (n *node) do(effect any) any {
 		*world.MountMemory, *world.BindSubPath, *world.ShareWithGroup, *world.MakeFile,
 		*world.MakeLink:
 		return &world.Done{}
+	case *world.SetCgroup:
+		n.cgroups[e.Path] = *e
+		return &world.Done{}
+	case *world.RemoveCgroup:
+		delete(n.cgroups, e.Path)
+		return &world.Done{}
+	case *world.ListCgroups:
+		return n.listCgroups(e.Path)
 	case *world.StatPath:
 		return &world.PathInfo{Kind: world.PathDirectory}
 	case *world.MeasureTree:
@@ -119,9 +131,13 @@ func (n *node) do(effect any) any {
 	case *runtimeapi.VersionRequest:
 		return &runtimeapi.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1"}
 	case *runtimeapi.RuntimeConfigRequest:
+		if n.systemd {
+			return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{
+				CgroupDriver: runtimeapi.CgroupDriver_SYSTEMD}}
+		}
 		return &runtimeapi.RuntimeConfigResponse{}
 	case *runtimeapi.StatusRequest:
-		return &runtimeapi.StatusResponse{}
+		return n.status
 	case *runtimeapi.PullImageRequest:
 		return &runtimeapi.PullImageResponse{ImageRef: "sha256:1"}
 	case *runtimeapi.ImageStatusRequest:
@@ -146,7 +162,8 @@ func (n *node) doRuntime(effect any) any {
 		return list
 	case *runtimeapi.RunPodSandboxRequest:
 		id := fmt.Sprintf("s%d", len(n.calls))
-		n.sandboxes[id] = &runtimeapi.PodSandbox{Id: id, Metadata: e.Config.Metadata}
+		n.sandboxes[id] = &runtimeapi.PodSandbox{Id: id, Metadata: e.Config.Metadata,
+			Annotations: e.Config.Annotations}
 		n.did("run sandbox")
 		return &runtimeapi.RunPodSandboxResponse{PodSandboxId: id}
 	case *runtimeapi.PodSandboxStatusRequest:
@@ -328,8 +345,8 @@ func TestAtRest(t *testing.T) {
 	began := n.agent.state.Ops.Last
 	n.pass(100 * time.Second)
 	// Two lists a second, a status every 5 s, a log every 10 s, the manifests every 20 s, two
-	// directories, the links and two files of the node a minute.
-	if ops := n.agent.state.Ops.Last - began; ops > 100*2+100/5+100/10+100/20+2*3+2*2+5 {
+	// directories, three cgroups, the links and two files of the node a minute.
+	if ops := n.agent.state.Ops.Last - began; ops > 100*2+100/5+100/10+100/20+2*6+2*2+5 {
 		t.Errorf("%d operations in 100 s at rest", ops)
 	}
 }

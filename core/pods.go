@@ -13,8 +13,10 @@ import (
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/logs"
 	"seedlet.dev/core/manifest"
+	"seedlet.dev/core/op"
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
 )
 
@@ -262,6 +264,43 @@ func (a *Agent) nameTaken(p *pod.Pod) bool {
 		}
 	}
 	return false
+}
+
+// runtimeAnswered takes what the runtime says of itself. Pods may have waited for that.
+func (a *Agent) runtimeAnswered(r op.Record, ev world.Event) {
+	s := &a.state
+	not, network := s.Runtime.NotReady(), s.Runtime.NetworkNotReady()
+	told := !s.Runtime.AsOf.IsZero()
+	s.Runtime.Answered(r, ev, &a.out)
+	if not != s.Runtime.NotReady() || network != s.Runtime.NetworkNotReady() {
+		a.runtimeChanged()
+	}
+	news := !told && !s.Runtime.AsOf.IsZero()
+	if s.Node.RecursiveReadOnly != s.Runtime.RecursiveReadOnly {
+		s.Node.RecursiveReadOnly, news = s.Runtime.RecursiveReadOnly, true
+	}
+	if s.Runtime.Configured && s.Node.Cgroups.Settle(s.Runtime.CgroupDriver) {
+		news = true
+	}
+	if news {
+		a.touchPods()
+	}
+}
+
+// takenIDs are the ranges of ids of all pods but one. Those that only a sandbox has can be left
+// out.
+func (a *Agent) takenIDs(uid string, sandboxes bool) []userns.Range {
+	var taken []userns.Range
+	for _, other := range a.uids {
+		switch p := a.state.Pods[other]; {
+		case other == uid:
+		case sandboxes:
+			taken = append(taken, p.IDsHeld()...)
+		case !p.IDs.None():
+			taken = append(taken, p.IDs)
+		}
+	}
+	return taken
 }
 
 // list is the pods as the API shows them, by namespace, name and UID.

@@ -18,7 +18,7 @@ type Answer struct {
 	Match string      `json:"match,omitempty"`
 	From  Duration    `json:"from,omitempty"` // since the start of the process
 	For   Duration    `json:"for,omitempty"`  // absent: until its end
-	Reply truth.Reply `json:"reply"`          // good, bad, refused, or none: it hangs
+	Reply truth.Reply `json:"reply"`          // one of truth.Replies, as good, bad or none
 	Takes Duration    `json:"takes,omitempty"`
 	Times int         `json:"times,omitempty"` // only the first so many processes; absent: all
 }
@@ -90,11 +90,8 @@ func (a *Answer) validate() error {
 }
 
 func checkReply(reply truth.Reply) error {
-	known := []truth.Reply{
-		truth.ReplyGood, truth.ReplyBad, truth.ReplyRefused, truth.ReplyNone,
-	}
-	if !slices.Contains(known, reply) {
-		return fmt.Errorf("want one of %v, have %q", known, reply)
+	if !slices.Contains(truth.Replies, reply) {
+		return fmt.Errorf("want one of %v, have %q", truth.Replies, reply)
 	}
 	return nil
 }

@@ -63,25 +63,30 @@ func message(i runtime.Instance, bytes int) string {
 }
 
 // images finds what the plan says about an image.
-type images map[string]*PlanImage
+type images struct {
+	planned map[string]*PlanImage
+	users   map[string]string
+}
 
 // forever is longer than any run.
 const forever = 1000 * time.Hour
 
 func newImages(plan *PlanSpec) images {
-	all := images{}
+	all := images{map[string]*PlanImage{}, plan.ImageUsers}
 	for i := range plan.Images {
-		all[plan.Images[i].Ref] = &plan.Images[i]
+		all.planned[plan.Images[i].Ref] = &plan.Images[i]
 	}
 	return all
 }
 
 func (all images) image(ref string, pulls int) runtime.Image {
-	img := all[ref]
+	img := all.planned[ref]
 	if img == nil {
-		return runtime.Image{}
+		return runtime.Image{User: all.users[ref]}
 	}
-	is := runtime.Image{Absent: true, PullTakes: time.Duration(img.PullTakes)}
+	is := runtime.Image{
+		Absent: true, PullTakes: time.Duration(img.PullTakes), User: all.users[ref],
+	}
 	if img.Stuck && pulls == 0 {
 		is.PullTakes = forever
 	}
@@ -89,4 +94,10 @@ func (all images) image(ref string, pulls int) runtime.Image {
 		is.PullError = world.Errorf(world.KindInternal, "PullImage", "planned failure of a pull")
 	}
 	return is
+}
+
+// user is whom an image runs as, without the group.
+func (all images) user(ref string) string {
+	user, _, _ := strings.Cut(all.users[ref], ":")
+	return user
 }

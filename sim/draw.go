@@ -155,6 +155,7 @@ func (b *BehaviourRange) draw(r *rand.Rand) Behaviour {
 func (d *drawing) images() {
 	r := d.stream("images")
 	spec := &d.scenario.Spec.Images
+	d.plan.Spec.ImageUsers = spec.Users
 	weight := d.weight("images", false)
 	var refs []string
 	for i := range d.plan.Spec.Pods {
@@ -298,6 +299,20 @@ func imagesOf(manifest map[string]any) []string {
 			ref += ":latest"
 		}
 		refs = append(refs, ref)
+	}
+	return append(refs, imageVolumesOf(manifest)...)
+}
+
+// imageVolumesOf are the images that the pod of a manifest mounts.
+func imageVolumesOf(manifest map[string]any) []string {
+	spec, _ := manifest["spec"].(map[string]any)
+	volumes, _ := spec["volumes"].([]any)
+	var refs []string
+	for _, v := range volumes {
+		volume, _ := v.(map[string]any)
+		if source, is := volume["image"].(map[string]any); is {
+			refs = append(refs, fmt.Sprint(source["reference"]))
+		}
 	}
 	return refs
 }

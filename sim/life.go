@@ -65,6 +65,7 @@ func (r *run) boot() {
 			world.PortCRI:      port(r.runtime.Do),
 			world.PortFS:       port(r.disk.Do),
 			world.PortNetwork:  port(r.network.Do),
+			world.PortHost:     port(r.host.Do),
 			world.PortRequests: port(r.answered),
 			world.PortLog:      port(func(world.Effect) {}),
 		},
@@ -74,6 +75,7 @@ func (r *run) boot() {
 	r.runtime.Connect(r.offer)
 	r.disk.Connect(r.offer)
 	r.network.Connect(r.offer)
+	r.host.Connect(r.offer)
 	r.panel.AgentStarted(r.agenda.Now())
 	r.offer(world.Event{Body: &world.Boot{
 		Seed:   r.plan.Seed + uint64(r.lives),
@@ -91,6 +93,7 @@ func (r *run) kill(down Duration) {
 	r.runtime.Disconnect()
 	r.disk.Disconnect()
 	r.network.Disconnect()
+	r.host.Disconnect()
 	r.panel.AgentKilled(r.agenda.Now())
 	r.agenda.After(time.Duration(down), r.boot)
 }

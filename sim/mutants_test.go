@@ -297,10 +297,32 @@ var mutants = []struct {
 		scenario: "volumes", seeds: "1-200",
 	},
 	{
-		name:     "a failed inspection is not repeated",
-		file:     "core/pod/answer.go",
-		old:      "\tc.InspectOp = 0\n\tif ev.Err != nil {\n\t\tc.Failures++",
-		new:      "\tif ev.Err == nil {\n\t\tc.InspectOp = 0\n\t}\n\tif ev.Err != nil {\n\t\tc.Failures++",
+		name:     "a container runs as root because nobody has asked whom its image runs as",
+		file:     "core/image/image.go",
+		old:      "	case img.UserOf:\n",
+		new:      "	default:\n",
+		scenario: "image-pulls", seeds: "1-50",
+	},
+	{
+		name:     "runAsNonRoot is not held against the image",
+		file:     "core/pod/next.go",
+		old:      "if images == nil || p.rootByImage(want, images, env) {",
+		new:      "if images == nil {",
+		scenario: "image-pulls", seeds: "1-50",
+	},
+	{
+		name:     "a container does not wait for what it mounts",
+		file:     "core/pod/images.go",
+		old:      "		if answer.ID == \"\" {\n",
+		new:      "		if answer.ID == \"\" && w.volume == \"\" {\n",
+		scenario: "image-pulls", seeds: "1-50",
+	},
+	{
+		name: "a failed inspection is not repeated",
+		file: "core/pod/answer.go",
+		old:  "\tc.InspectOp = 0\n\tif ev.Err != nil {\n\t\tc.Failures++",
+		new: "\tif ev.Err == nil {\n\t\tc.InspectOp = 0\n\t}\n" +
+			"\tif ev.Err != nil {\n\t\tc.Failures++",
 		scenario: "runtime-flaky", seeds: "1-500",
 	},
 	{
@@ -394,11 +416,62 @@ var mutants = []struct {
 		scenario: "reboot", seeds: "1-500",
 	},
 	{
-		name:     "an init container that was made is not started",
-		file:     "core/pod/next.go",
-		old:      "\tcase c.State == Created:\n\t\treturn Start, time.Time{}",
-		new:      "\tcase c.State == Created && role == Init:\n\t\treturn Wait, time.Time{}\n\tcase c.State == Created:\n\t\treturn Start, time.Time{}",
+		name: "an init container that was made is not started",
+		file: "core/pod/next.go",
+		old:  "\tcase c.State == Created:\n\t\treturn Start, time.Time{}",
+		new: "\tcase c.State == Created && role == Init:\n\t\treturn Wait, time.Time{}\n" +
+			"\tcase c.State == Created:\n\t\treturn Start, time.Time{}",
 		scenario: "init-chain", seeds: "1-500",
+	},
+	{
+		name:     "a sandbox is run before its cgroup is set",
+		file:     "core/pod/plan.go",
+		old:      "if !p.takeIDs(env, w) || p.setCgroup(",
+		new:      "if !p.takeIDs(env, w) || false && p.setCgroup(",
+		scenario: "resources", seeds: "1-20",
+	},
+	{
+		name:     "the cgroup goes before the containers have ended",
+		file:     "core/pod/plan.go",
+		old:      "	p.keep(env, w)\n	if p.stopAll(env, w) || ",
+		new:      "	p.keep(env, w)\n	if p.settled() && p.removeCgroups(env) || p.stopAll(env, w) || ",
+		scenario: "resources", seeds: "1-50",
+	},
+	{
+		name:     "orphaned cgroups are not looked for",
+		file:     "core/housekeeping/housekeeping.go",
+		old:      "	if v.Cgroups.PerPod && v.Cgroups.Settled {",
+		new:      "	if v.Cgroups.PerPod && !v.Cgroups.Settled {",
+		scenario: "resources", seeds: "1-400",
+	},
+	{
+		name:     "the cgroups of known pods are taken for orphans",
+		file:     "core/cgroup/cgroup.go",
+		old:      "	return uid == other\n",
+		new:      "	return uid == other && !l.Systemd\n",
+		scenario: "resources", seeds: "1-50",
+	},
+	{
+		name: "an init container does not count for the limits of its pod",
+		file: "core/cgroup/limits.go",
+		old:  "	limits := podresources.PodLimits(pod,",
+		new: "	pod = pod.DeepCopy()\n	pod.Spec.InitContainers = nil\n" +
+			"	limits := podresources.PodLimits(pod,",
+		scenario: "resources", seeds: "1-20",
+	},
+	{
+		name:     "two pods have the same ids",
+		file:     "core/pods.go",
+		old:      "		case other == uid:\n",
+		new:      "		case other != \"\":\n",
+		scenario: "resources", seeds: "1-50",
+	},
+	{
+		name:     "ids are forgotten when the agent restarts",
+		file:     "core/pod/observe.go",
+		old:      "IDs: userns.Parse(item.IDs),",
+		new:      "IDs: userns.Parse(\"\"),",
+		scenario: "resources", seeds: "1-200",
 	},
 }
 

@@ -34,9 +34,12 @@ type PlanSpec struct {
 	Settle   Duration `json:"settle"`   // the longest that pods may take then
 	Node     Node     `json:"node,omitempty"`
 
-	Pods        []PlanPod     `json:"pods"`
-	Manifests   []Change      `json:"manifests"`
-	Images      []PlanImage   `json:"images,omitempty"`
+	Pods      []PlanPod   `json:"pods"`
+	Manifests []Change    `json:"manifests"`
+	Images    []PlanImage `json:"images,omitempty"`
+	// ImageUsers are whom images run as, as "1000", "1000:2000" or "www". All others: root.
+	ImageUsers map[string]string `json:"imageUsers,omitempty"`
+
 	Faults      []Window      `json:"faults,omitempty"`
 	AgentKills  []AgentKill   `json:"agentKills,omitempty"`
 	RuntimeEnds []RuntimeEnd  `json:"runtimeRestarts,omitempty"`

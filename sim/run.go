@@ -4,12 +4,14 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/core"
 	"seedlet.dev/core/config"
 	corelogs "seedlet.dev/core/logs"
 	"seedlet.dev/sim/agenda"
 	"seedlet.dev/sim/disk"
+	"seedlet.dev/sim/host"
 	"seedlet.dev/sim/network"
 	"seedlet.dev/sim/oracle"
 	"seedlet.dev/sim/runtime"
@@ -77,6 +79,7 @@ type run struct {
 	runtime *runtime.Runtime
 	disk    *disk.Disk
 	network *network.Network
+	host    *host.Host
 	panel   *oracle.Panel
 	options core.Options
 
@@ -138,7 +141,8 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		BackoffMax: config.BackoffMax(kubelet), Evented: kubelet.FeatureGates["EventedPLEG"],
 		LinksDir: corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
 		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files,
-		Struck: newStruck(r.fates, spec).may,
+		Struck: newStruck(r.fates, spec).may, Cgroups: judgedCgroups(kubelet),
+		ImageUser: newImages(spec).user,
 	})
 	log.Subscribe(r.panel.Fact)
 	log.Subscribe(r.countRestarts)
@@ -152,6 +156,12 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		OpenFile:      func(path string) runtime.File { return r.disk.Open(path) },
 		Exists:        r.disk.Exists,
 		NodeAddresses: []string{nodeIP, "127.0.0.1", "localhost"},
+
+		SystemdCgroups: spec.Node.SystemdCgroups, NoUserNamespaces: spec.Node.NoUserNamespaces,
+		EnterCgroup: func(path string) { r.host.Enter(path) },
+	})
+	r.host = host.New(host.Options{
+		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates, Kill: r.runtime.KillCgroup,
 	})
 	r.network = network.New(network.Options{
 		Agenda: r.agenda, Seed: spec.Seed, Faults: r.fates, Reach: r.runtime.Reach,
@@ -161,6 +171,11 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	}
 	r.manifest = newManifests(r)
 	return r, nil
+}
+
+// judgedCgroups is what the judges know of the cgroups of pods.
+func judgedCgroups(kubelet *kubeletconfig.KubeletConfiguration) oracle.Cgroups {
+	return oracle.Cgroups{PerPod: *kubelet.CgroupsPerQOS, PidsMax: max(0, *kubelet.PodPidsLimit)}
 }
 
 // files is what is in a directory, as the judges see it.

@@ -47,6 +47,9 @@ type ScenarioSpec struct {
 // Node is the machine and how its agent is configured.
 type Node struct {
 	Config map[string]any `json:"config,omitempty"` // fields of a KubeletConfiguration
+	// SystemdCgroups is the driver of the runtime, else it is cgroupfs.
+	SystemdCgroups   bool `json:"systemdCgroups,omitempty"`
+	NoUserNamespaces bool `json:"noUserNamespaces,omitempty"` // the runtime cannot make them
 	// OldRuntime makes the runtime a containerd 1.6: it tells no events, and does not find what is
 	// to be stopped where a newer one has nothing to do.
 	OldRuntime bool `json:"oldRuntime,omitempty"`
@@ -102,6 +105,8 @@ type ImageRange struct {
 	Stuck     Share `json:"stuck,omitempty"` // of those that have to be pulled: see PlanImage
 	// Present are images that never have to be pulled.
 	Present []string `json:"present,omitempty"`
+	// Users are whom images run as, by reference, as their configurations say it; see PlanSpec.
+	Users map[string]string `json:"users,omitempty"`
 }
 
 // ChurnRange is how often somebody changes the manifests.

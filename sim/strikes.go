@@ -56,6 +56,7 @@ func (r *run) reboot(down Duration) {
 	r.boots++
 	r.kill(down)
 	r.runtime.Reboot()
+	r.host.Reboot()
 	r.disk.PowerLoss()
 }
 

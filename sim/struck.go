@@ -60,5 +60,5 @@ var diskFullCalls = []string{"MakeDir", "WriteFile"}
 // besidesRuntime are the calls that do not go to the runtime.
 var besidesRuntime = []string{
 	"ReadFiles", "ListDir", "MakeDir", "WriteFile", "RemoveTree", "FileChanged",
-	"HTTPGet", "TCPConnect", "GRPCCheck",
+	"HTTPGet", "TCPConnect", "GRPCCheck", "SetCgroup", "RemoveCgroup", "ListCgroups",
 }

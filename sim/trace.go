@@ -164,6 +164,22 @@ func describePlain(body any) string {
 		}
 		return text
 	}
+	return aboutCgroup(body)
+}
+
+// aboutCgroup is what a body says of a cgroup; empty if it is not about one.
+func aboutCgroup(body any) string {
+	switch b := body.(type) {
+	case *world.SetCgroup:
+		return fmt.Sprintf("%s shares %d quota %d memory %d", b.Path, b.CPUShares, b.CPUQuota,
+			b.MemoryBytes)
+	case *world.RemoveCgroup:
+		return b.Path
+	case *world.ListCgroups:
+		return b.Path
+	case *world.CgroupsListed:
+		return strings.Join(b.Names, " ")
+	}
 	return ""
 }
 

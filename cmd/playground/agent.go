@@ -76,6 +76,7 @@ kind: KubeletConfiguration
 containerRuntimeEndpoint: %q
 staticPodPath: %q
 podLogsDir: %q
+cgroupsPerQOS: false
 address: 127.0.0.1
 readOnlyPort: %d
 healthzBindAddress: 127.0.0.1

@@ -69,7 +69,7 @@ staticPodPath: manifests
 	}
 	want := "configuration fields that are set but have no effect yet: " +
 		"authentication.anonymous.enabled, authentication.webhook.enabled, " +
-		"authentication.x509.clientCAFile, cgroupDriver, " +
+		"authentication.x509.clientCAFile, " +
 		"logging.options.json.infoBufferSize, logging.options.text.infoBufferSize"
 	if len(l.Warnings) != 1 || l.Warnings[0] != want {
 		t.Errorf("warnings %q, want %q", l.Warnings, want)

@@ -12,6 +12,9 @@ import (
 // inert; a field moves here with the change that makes it work.
 var actedOn = []string{
 	"address",
+	"cgroupDriver",
+	"cgroupRoot",
+	"cgroupsPerQOS",
 	"clusterDNS",
 	"clusterDomain",
 	"containerLogMaxFiles",
@@ -29,6 +32,7 @@ var actedOn = []string{
 	"maxParallelImagePulls",
 	"maxPods",
 	"podLogsDir",
+	"podPidsLimit",
 	"readOnlyPort",
 	"registryBurst",
 	"registryPullQPS",
@@ -36,6 +40,7 @@ var actedOn = []string{
 	"runtimeRequestTimeout",
 	"serializeImagePulls",
 	"staticPodPath",
+	"userNamespaces.idsPerPod",
 }
 
 // gatesActedOn are the feature gates that the agent acts on.

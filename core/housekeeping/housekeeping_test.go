@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"seedlet.dev/core/cgroup"
 	"seedlet.dev/core/op"
 	"seedlet.dev/world"
 )
@@ -20,16 +21,17 @@ func TestAnOrphanIsUnmountedFirst(t *testing.T) {
 			Found: []Found{{Path: "/pods/u", UID: "u"}}}
 		var table op.Table
 		var got []string
-		known := func(string) bool { return back && len(got) > 0 }
+		v := View{Known: func(string) bool { return back && len(got) > 0 },
+			Cgroups: &cgroup.Layout{}}
 		for range 3 {
 			out := &op.Out{}
 			out.Begin(&table, now)
-			if s.Plan(known, out); s.Op == 0 {
+			if s.Plan(v, out); s.Op == 0 {
 				break
 			}
 			rec, _ := table.Settle(s.Op)
 			got = append(got, rec.Call+" "+rec.Subject)
-			s.Answered(rec, world.Event{Time: now, Body: &world.Done{}}, known)
+			s.Answered(rec, world.Event{Time: now, Body: &world.Done{}}, v)
 		}
 		if strings.Join(got, ", ") != want {
 			t.Errorf("back %v: %v, want %s", back, got, want)

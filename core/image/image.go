@@ -52,12 +52,14 @@ type Image struct {
 
 	PullOp    world.OpID `json:"pullOp,omitempty"`
 	PullAsked time.Time  `json:"pullAsked"` // when the newest pull began
-	PullEnded time.Time  `json:"pullEnded"` // when it was answered: looks from before do not count
 	LookOp    world.OpID `json:"lookOp,omitempty"`
+	LookVoid  bool       `json:"lookVoid"`  // a pull has ended since LookOp was asked for
 	LookAsked time.Time  `json:"lookAsked"` // when the newest ImageStatus was asked for
 	CheckedAt time.Time  `json:"checkedAt"` // when the newest answered ImageStatus was asked for
 	PulledAt  time.Time  `json:"pulledAt"`  // when the newest successful pull began
 	ID        string     `json:"id"`        // the runtime's id, empty if it is not there
+	User      User       `json:"user"`      // whom the image with the id UserOf runs as
+	UserOf    string     `json:"userOf"`
 
 	Problem   *Problem  `json:"problem,omitempty"` // of the newest pull or look, nil if it succeeded
 	Failures  int       `json:"failures"`          // of pulls, in a row
@@ -67,6 +69,14 @@ type Image struct {
 	LookAgain time.Time `json:"lookAgain"`         // when to look once more for who never pulls
 	WantCheck time.Time `json:"wantCheck"`         // someone needs a look no older than this
 	WantPull  time.Time `json:"wantPull"`          // someone needs a pull no older than this
+	WantUser  string    `json:"wantUser"`          // someone needs to know the user of this id
+}
+
+// User is whom an image runs as: by number or else by name. An image that says neither runs as
+// root.
+type User struct {
+	UID  *int64 `json:"uid,omitempty"`
+	Name string `json:"name,omitempty"`
 }
 
 // Problem is why an image cannot be had, in the words of container statuses.
@@ -81,12 +91,13 @@ func Key(ref string) timer.Key { return timer.Key{Component: component, Name: re
 // Answer is what Need says.
 type Answer struct {
 	ID      string   // the image to run, when it is there
+	User    User     // whom it runs as, for who asked with NeedUser
 	Problem *Problem // why it is not there, if something is wrong
 }
 
 // Need says whether a pod can run an image under a pull policy, judging only by what was asked
-// for since the given time. While it cannot, the pod is kept as a waiter, and the image (by its
-// Key) must be planned; the pod is told when something about the image changes.
+// for since the given time. While it cannot, the image (by its Key) must be planned. The pod is a
+// waiter until it is released, and is told when something about the image changes.
 func (s *Store) Need(uid, ref string, policy v1.PullPolicy, since time.Time) Answer {
 	if _, err := reference.ParseNormalizedNamed(ref); err != nil {
 		// No runtime can have it, so none is asked.
@@ -101,13 +112,13 @@ func (s *Store) Need(uid, ref string, policy v1.PullPolicy, since time.Time) Ans
 		img = &Image{Ref: ref}
 		s.Images[ref] = img
 	}
+	img.wait(uid)
 	pulled := !img.PulledAt.IsZero() && !img.PulledAt.Before(since)
 	checked := !img.CheckedAt.IsZero() && !img.CheckedAt.Before(since)
 	switch {
 	case img.ID != "" && (pulled || checked && policy != v1.PullAlways):
 		return Answer{ID: img.ID}
 	case checked && policy == v1.PullNever:
-		img.wait(uid)
 		img.LookAgain = img.CheckedAt.Add(backoffFirst) // someone may bring it by other means
 		return Answer{Problem: &Problem{Reason: "ErrImageNeverPull", Message: fmt.Sprintf(
 			"Container image %q is not present with pull policy of Never", ref)}}
@@ -116,7 +127,22 @@ func (s *Store) Need(uid, ref string, policy v1.PullPolicy, since time.Time) Ans
 	default:
 		img.WantCheck = timer.Later(img.WantCheck, since)
 	}
-	img.wait(uid)
+	return Answer{Problem: img.Problem}
+}
+
+// NeedUser is Need for who has to know whom the image runs as besides. A look says so and a pull
+// does not: after one that has brought another image there is one more look, if somebody asks.
+func (s *Store) NeedUser(uid, ref string, policy v1.PullPolicy, since time.Time) Answer {
+	answer := s.Need(uid, ref, policy, since)
+	img := s.Images[ref]
+	switch answer.ID {
+	case "":
+		return answer
+	case img.UserOf:
+		answer.User = img.User
+		return answer
+	}
+	img.WantUser = answer.ID
 	return Answer{Problem: img.Problem}
 }
 
@@ -188,6 +214,8 @@ func (i *Image) planLook(out *op.Out) time.Time {
 		return time.Time{}
 	case !i.WantCheck.IsZero() && i.CheckedAt.Before(i.WantCheck):
 		due = timer.Later(i.LookRetry, i.WantCheck)
+	case i.ID != "" && i.WantUser == i.ID && i.UserOf != i.ID:
+		due = i.LookRetry
 	case i.PullOp != 0:
 		due = timer.Later(i.LookRetry, timer.Later(i.PullAsked, i.LookAsked).Add(lookPeriod))
 	case !i.LookAgain.IsZero():
@@ -240,10 +268,11 @@ func (s *Store) Answered(ref string, r op.Record, ev world.Event, out *op.Out) [
 	if img == nil {
 		return nil
 	}
+	void := r.Call == "ImageStatus" && img.LookVoid // older than what a pull has changed
 	if r.Call == "ImageStatus" {
-		img.LookOp = 0
+		img.LookOp, img.LookVoid = 0, false
 	} else {
-		img.PullOp, img.PullEnded = 0, ev.Time
+		img.PullOp, img.LookVoid = 0, img.LookOp != 0
 		s.Turns.Flying--
 	}
 	if pulled, ok := ev.Body.(*runtimeapi.PullImageResponse); ok && pulled.ImageRef == "" {
@@ -255,18 +284,32 @@ func (s *Store) Answered(ref string, r op.Record, ev world.Event, out *op.Out) [
 	}
 	switch body := ev.Body.(type) {
 	case *runtimeapi.ImageStatusResponse:
-		if !img.PullEnded.IsZero() && !r.Began.After(img.PullEnded) {
-			return img.Waiters // older than what the pull has changed
+		if void {
+			return img.Waiters
 		}
-		img.CheckedAt, img.ID = r.Began, body.GetImage().GetId()
 		if img.Problem != nil && img.Problem.Reason == inspectError {
 			img.Problem = nil
 		}
+		img.looked(body.GetImage(), r.Began, ev.Time)
 	case *runtimeapi.PullImageResponse:
 		img.PulledAt, img.CheckedAt, img.ID = r.Began, r.Began, body.ImageRef
 		img.Problem, img.Failures, img.Timeouts, img.NotBefore = nil, 0, 0, time.Time{}
 	}
 	return img.Waiters
+}
+
+// looked records what a look has found. What was pulled and is not there is to be pulled once
+// more, or whoever waits for it would wait for ever, but not at once: it may go the same way.
+func (i *Image) looked(found *runtimeapi.Image, asked, now time.Time) {
+	i.CheckedAt, i.ID, i.UserOf = asked, found.GetId(), found.GetId()
+	i.User = User{Name: found.GetUsername()}
+	if uid := found.GetUid(); uid != nil {
+		i.User.UID = &uid.Value
+	}
+	if i.ID == "" && !i.PulledAt.IsZero() {
+		i.PulledAt, i.NotBefore = time.Time{}, now.Add(backoffFirst)
+		i.Problem = &Problem{Reason: inspectError, Message: "the image was pulled and has gone"}
+	}
 }
 
 const inspectError = "ImageInspectError"

@@ -136,3 +136,68 @@ func TestNameThatIsNone(t *testing.T) {
 	}
 	r.store.Release("a", "No Such:Name:")
 }
+
+func lookedAt(id string, uid int64) *runtimeapi.ImageStatusResponse {
+	return &runtimeapi.ImageStatusResponse{
+		Image: &runtimeapi.Image{Id: id, Uid: &runtimeapi.Int64Value{Value: uid}}}
+}
+
+// Whom a pulled image runs as costs a look only if somebody asks, and nobody else waits for it.
+func TestTheUserOfAPulledImage(t *testing.T) {
+	r := &rig{}
+	r.store.Need("plain", "i", v1.PullAlways, t0)
+	r.plan(0)
+	r.answer(0, time.Second, &runtimeapi.PullImageResponse{ImageRef: "x"}, nil)
+	r.plan(time.Second)
+	if r.asked["ImageStatus"] != 0 {
+		t.Fatalf("%v, but nobody asks for the user", r.asked)
+	}
+	if got := r.store.NeedUser("asks", "i", v1.PullAlways, t0); got.ID != "" {
+		t.Fatalf("%+v before the look", got)
+	}
+	if got := r.store.Need("plain", "i", v1.PullAlways, t0); got.ID != "x" {
+		t.Fatalf("%+v: it waits for a user that it does not need", got)
+	}
+	r.plan(time.Second)
+	r.answer(1, 2*time.Second, nil, refused)
+	r.plan(2 * time.Second)
+	if r.asked["ImageStatus"] != 1 {
+		t.Fatalf("%v: a look that failed is repeated at once", r.asked)
+	}
+	r.plan(2*time.Second + statusRetry)
+	r.answer(2, 4*time.Second, lookedAt("x", 7), nil)
+	got := r.store.NeedUser("asks", "i", v1.PullAlways, t0)
+	if got.ID != "x" || got.User.UID == nil || *got.User.UID != 7 || got.Problem != nil {
+		t.Fatalf("%+v", got)
+	}
+	since := t0.Add(5 * time.Second) // the same image, pulled once more
+	r.store.NeedUser("asks", "i", v1.PullAlways, since)
+	r.plan(5 * time.Second)
+	r.answer(3, 6*time.Second, &runtimeapi.PullImageResponse{ImageRef: "x"}, nil)
+	if got := r.store.NeedUser("asks", "i", v1.PullAlways, since); got.ID != "x" {
+		t.Errorf("%+v: what runs as whom is known by its id", got)
+	}
+}
+
+// What was pulled and has gone is pulled once more, after a while.
+func TestAPulledImageThatHasGone(t *testing.T) {
+	r := &rig{}
+	r.store.NeedUser("a", "i", v1.PullAlways, t0)
+	r.plan(0)
+	r.answer(0, 0, &runtimeapi.PullImageResponse{ImageRef: "x"}, nil)
+	r.store.NeedUser("a", "i", v1.PullAlways, t0)
+	r.plan(0)
+	r.answer(1, time.Second, &runtimeapi.ImageStatusResponse{}, nil)
+	got := r.store.NeedUser("a", "i", v1.PullAlways, t0)
+	if got.ID != "" || got.Problem == nil || got.Problem.Reason != inspectError {
+		t.Fatalf("%+v", got)
+	}
+	r.plan(time.Second)
+	if r.asked["PullImage"] != 1 {
+		t.Fatalf("%v: it is pulled again at once", r.asked)
+	}
+	r.plan(time.Second + backoffFirst)
+	if r.asked["PullImage"] != 2 {
+		t.Errorf("%v: it is not pulled again", r.asked)
+	}
+}

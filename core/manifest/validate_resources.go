@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	podresources "k8s.io/component-helpers/resource"
 )
 
 // resources is about what a container asks for and may use.
@@ -68,6 +69,15 @@ func (v *rules) podResources(spec *v1.PodSpec, p *field.Path) {
 		if name != v1.ResourceCPU && name != v1.ResourceMemory && !huge {
 			v.add(field.NotSupported(q.Child("requests").Key(string(name)), name,
 				[]v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, "hugepages-SIZE"}))
+		}
+	}
+	sum := podresources.AggregateContainerRequests(&v1.Pod{Spec: *spec},
+		podresources.PodResourcesOptions{})
+	for _, name := range slices.Sorted(maps.Keys(spec.Resources.Requests)) {
+		whole, all := spec.Resources.Requests[name], sum[name]
+		if whole.Cmp(all) < 0 {
+			v.invalid(q.Child("requests").Key(string(name)), whole.String(),
+				"must not be less than what the containers ask for, "+all.String())
 		}
 	}
 	for i := range spec.Containers {

@@ -101,6 +101,7 @@ var changes = []string{
 		"spec.securityContext.seccompProfile.localhostProfile",
 	"hostname: h | resources: {limits: {cpu: 500m}} | " +
 		"spec.containers[0].resources.limits[cpu]",
+	"hostname: h | resources: {requests: {cpu: 50m}} | spec.resources.requests[cpu]",
 	"image: setup:1 | image: s\n    readinessProbe: {tcpSocket: {port: 1}} | " +
 		"spec.initContainers[0].readinessProbe",
 }

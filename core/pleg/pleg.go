@@ -65,6 +65,8 @@ type Sandbox struct {
 	Attempt   uint32    `json:"attempt"`
 	Ready     bool      `json:"ready"`
 	CreatedAt time.Time `json:"createdAt"`
+	Cgroup    string    `json:"cgroup,omitempty"` // as the annotation has it
+	IDs       string    `json:"ids,omitempty"`    // likewise
 }
 
 // Container is one line of a list of containers.
@@ -178,6 +180,8 @@ func (r *Relist) takeSandboxes(items []*runtimeapi.PodSandbox) {
 			Attempt:   s.Metadata.Attempt,
 			Ready:     s.State == runtimeapi.PodSandboxState_SANDBOX_READY,
 			CreatedAt: time.Unix(0, s.CreatedAt).UTC(),
+			Cgroup:    s.Annotations[AnnotationCgroup],
+			IDs:       s.Annotations[AnnotationIDs],
 		})
 	}
 }
@@ -188,6 +192,12 @@ const (
 	LabelPodName      = "io.kubernetes.pod.name"
 	LabelPodNamespace = "io.kubernetes.pod.namespace"
 	LabelContainer    = "io.kubernetes.container.name"
+)
+
+// The annotations of a sandbox that carry what must outlive the agent.
+const (
+	AnnotationCgroup = "seedlet.dev/cgroup" // of the pod, from the root of the hierarchy
+	AnnotationIDs    = "seedlet.dev/userns" // the ids of its user namespace, as userns.Range
 )
 
 func (r *Relist) takeContainers(items []*runtimeapi.Container) {

@@ -8,6 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
 )
 
@@ -31,6 +32,8 @@ func (p *Pod) Answered(id world.OpID, r op.Record, ev world.Event, env *Env) {
 		p.sandboxInspected(r, ev)
 	case "ContainerStatus":
 		p.containerInspected(r, ev)
+	case "SetCgroup", "RemoveCgroup":
+		p.cgroupAnswered(id, r, ev, env)
 	case "ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck":
 		p.told(r, ev, env)
 	case "StopPodSandbox", "RemovePodSandbox":
@@ -97,6 +100,7 @@ func (p *Pod) subject(r op.Record) string {
 
 func (p *Pod) dirDone(r op.Record) {
 	switch {
+	case r.Call == "SetCgroup" || r.Call == "RemoveCgroup":
 	case r.Call == "MakeDir" && r.Subject == "":
 		p.Dir = true
 	case strings.Contains(r.Subject, "/"):
@@ -114,7 +118,12 @@ func (p *Pod) sandboxMade(id string, r op.Record, now time.Time) {
 	if p.sandbox(id) != nil {
 		return // a relist was quicker
 	}
-	p.addSandbox(Sandbox{ID: id, Attempt: p.Attempt, Ready: true, CreatedAt: r.Began, Learned: now})
+	s := Sandbox{ID: id, Attempt: p.Attempt, Ready: true, CreatedAt: r.Began, Learned: now,
+		IDs: p.IDs}
+	if set := p.Cgroup.Set; set != nil {
+		s.Cgroup = set.Cgroup.Path
+	}
+	p.addSandbox(s)
 }
 
 // containerMade adds a container as it was asked for, unless a relist that was quicker has.
@@ -142,7 +151,7 @@ func (p *Pod) inspect(env *Env, w *waits) {
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		if c.InspectOp != 0 || c.State == c.Inspected || c.State == Created ||
-			c.State == Unknown || flying >= inspectionsMax || w.pending(c.NotBefore) {
+			c.State == Unknown || flying >= inspectionsMax || w.pending(c.LookAt) {
 			continue
 		}
 		flying++
@@ -179,6 +188,9 @@ func (p *Pod) sandboxInspected(r op.Record, ev world.Event) {
 	}
 	status := ev.Body.(*runtimeapi.PodSandboxStatusResponse).GetStatus()
 	s.Inspected, s.IPs = true, nil
+	if s.IDs.None() {
+		s.IDs = userns.Mapped(status.GetLinux().GetNamespaces().GetOptions().GetUsernsOptions())
+	}
 	if ip := status.GetNetwork().GetIp(); ip != "" {
 		s.IPs = append(s.IPs, ip)
 		for _, more := range status.GetNetwork().GetAdditionalIps() {
@@ -199,15 +211,15 @@ func (p *Pod) containerInspected(r op.Record, ev world.Event) {
 	}
 	c.InspectOp = 0
 	if ev.Err != nil {
-		c.Failures++
-		c.NotBefore = ev.Time.Add(waitAfter(c.Failures))
+		c.Blind++
+		c.LookAt = ev.Time.Add(waitAfter(c.Blind))
 		return
 	}
-	c.Failures = 0
+	c.Blind = 0
 	status := ev.Body.(*runtimeapi.ContainerStatusResponse).GetStatus()
 	state := stateOf(status.GetState())
 	if state.order() < c.State.order() {
-		c.NotBefore = ev.Time.Add(failureFirst)
+		c.LookAt = ev.Time.Add(failureFirst)
 		return // older than what is known, or the runtime contradicts itself
 	}
 	c.advance(state, ev.Time)

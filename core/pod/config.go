@@ -8,8 +8,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	podresources "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/image"
 	"seedlet.dev/core/pleg"
 )
 
@@ -31,17 +34,48 @@ func (p *Pod) sandboxConfig(node *Node, attempt uint32) *runtimeapi.PodSandboxCo
 		LogDirectory: p.logDir(node),
 		PortMappings: portMappings(spec),
 		Labels:       p.labels(p.Spec.Labels, ""),
-		Annotations:  maps.Clone(p.Spec.Annotations),
+		Annotations:  p.sandboxAnnotations(node, attempt),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			SecurityContext: p.sandboxSecurity(),
 			Sysctls:         sysctls(spec),
+			Overhead:        p.overhead(),
+			Resources:       p.sandboxResources(),
 		},
 	}
 	config.DnsConfig, _ = p.dnsConfig(node)
+	if node.Cgroups.PerPod {
+		config.Linux.CgroupParent = node.Cgroups.Parent(
+			p.cgroupPath(p.sandboxOf(attempt), &node.Cgroups))
+	}
 	if !spec.HostNetwork {
 		config.Hostname, _ = p.sandboxHostname(node)
 	}
 	return config
+}
+
+// sandboxOf is the sandbox of an attempt; nil if there is none yet.
+func (p *Pod) sandboxOf(attempt uint32) *Sandbox {
+	if s := p.current(); s != nil && s.Attempt == attempt {
+		return s
+	}
+	return nil
+}
+
+// sandboxAnnotations are the pod's, and what must outlive the agent.
+func (p *Pod) sandboxAnnotations(node *Node, attempt uint32) map[string]string {
+	annotations := maps.Clone(p.Spec.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	delete(annotations, pleg.AnnotationCgroup) // it is not for the pod to say
+	delete(annotations, pleg.AnnotationIDs)
+	if l := &node.Cgroups; l.PerPod {
+		annotations[pleg.AnnotationCgroup] = p.cgroupPath(p.sandboxOf(attempt), l)
+	}
+	if !p.IDs.None() {
+		annotations[pleg.AnnotationIDs] = p.IDs.String()
+	}
+	return annotations
 }
 
 func (p *Pod) labels(own map[string]string, container string) map[string]string {
@@ -75,8 +109,11 @@ func portMappings(spec *v1.PodSpec) []*runtimeapi.PortMapping {
 	return mappings
 }
 
-func namespaces(spec *v1.PodSpec) *runtimeapi.NamespaceOption {
-	option := &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}
+func (p *Pod) namespaces() *runtimeapi.NamespaceOption {
+	spec := &p.Spec.Spec
+	option := &runtimeapi.NamespaceOption{
+		Pid: runtimeapi.NamespaceMode_CONTAINER, UsernsOptions: p.IDs.Options(),
+	}
 	switch {
 	case spec.HostPID:
 		option.Pid = runtimeapi.NamespaceMode_NODE
@@ -93,12 +130,12 @@ func namespaces(spec *v1.PodSpec) *runtimeapi.NamespaceOption {
 }
 
 // containerConfig is a run of a container as the runtime is asked for it.
-func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container,
+func (p *Pod) containerConfig(want *v1.Container, from images, run *Container,
 	node *Node) *runtimeapi.ContainerConfig {
 	env, err := p.environment(want, node)
 	var mounts []*runtimeapi.Mount
 	if err == nil {
-		mounts, err = p.mounts(want, env, node)
+		mounts, err = p.mounts(want, env, from, node)
 	}
 	if err != nil {
 		panic("pod: " + p.FullName() + ": a container is made that cannot be: " + err.Error())
@@ -122,12 +159,12 @@ func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container
 	}
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: want.Name, Attempt: run.Attempt},
-		Image:       &runtimeapi.ImageSpec{Image: imageID, UserSpecifiedImage: want.Image},
+		Image:       imageSpec(from[""], want.Image),
 		Command:     expandAll(want.Command, env),
 		Args:        expandAll(want.Args, env),
 		WorkingDir:  want.WorkingDir,
 		Envs:        env,
-		Mounts:      append(mounts, p.messageMount(want, run, node)...),
+		Mounts:      p.idMapped(append(mounts, p.messageMount(want, run, node)...)),
 		Labels:      p.labels(nil, want.Name),
 		Annotations: annotations,
 		LogPath:     fmt.Sprintf("%s/%d.log", want.Name, run.Restarts),
@@ -137,9 +174,14 @@ func (p *Pod) containerConfig(want *v1.Container, imageID string, run *Container
 		Tty:         want.TTY,
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       p.resources(want, node),
-			SecurityContext: p.containerSecurity(want, node),
+			SecurityContext: p.containerSecurity(want, from[""].User, node),
 		},
 	}
+}
+
+// imageSpec is an image that is there, as the runtime knows it.
+func imageSpec(is image.Answer, ref string) *runtimeapi.ImageSpec {
+	return &runtimeapi.ImageSpec{Image: is.ID, UserSpecifiedImage: ref}
 }
 
 // text is data in the form that annotations hold it in.
@@ -160,19 +202,23 @@ func stopSignal(want *v1.Container) runtimeapi.Signal {
 	return runtimeapi.Signal(runtimeapi.Signal_value[string(*want.Lifecycle.StopSignal)])
 }
 
-// resources translates requests and limits: shares = max(2, milli*1024/1000), quota milli*100 µs
-// in each 100 ms but at least 1 ms.
+// resources translates requests and limits.
 func (p *Pod) resources(want *v1.Container, node *Node) *runtimeapi.LinuxContainerResources {
-	r := &runtimeapi.LinuxContainerResources{
-		CpuPeriod:   100_000,
-		CpuShares:   max(2, want.Resources.Requests.Cpu().MilliValue()*1024/1000),
-		OomScoreAdj: p.oomScoreAdj(want, node),
-	}
-	if limit := want.Resources.Limits.Cpu().MilliValue(); limit > 0 {
-		r.CpuQuota = max(1000, limit*100)
-	}
-	r.MemoryLimitInBytes = want.Resources.Limits.Memory().Value()
+	cpu, memory := p.ownLimit(want, v1.ResourceCPU), p.ownLimit(want, v1.ResourceMemory)
+	r := linuxResources(want.Resources.Requests.Cpu().MilliValue(), cpu.MilliValue(),
+		memory.Value())
+	r.OomScoreAdj = p.oomScoreAdj(want, node)
 	return r
+}
+
+// ownLimit is the limit of a container. What it has none of is limited by that of the pod as a
+// whole (KEP-2837).
+func (p *Pod) ownLimit(c *v1.Container, name v1.ResourceName) resource.Quantity {
+	limit := c.Resources.Limits[name]
+	if whole := p.Spec.Spec.Resources; limit.IsZero() && whole != nil {
+		limit = whole.Limits[name]
+	}
+	return limit
 }
 
 // oomScoreAdj is the kubelet's rule: the more of its request's share of the machine a burstable
@@ -187,6 +233,19 @@ func (p *Pod) oomScoreAdj(want *v1.Container, node *Node) int64 {
 	if node.MemoryBytes <= 0 {
 		return 999
 	}
-	adj := 1000 - 1000*want.Resources.Requests.Memory().Value()/node.MemoryBytes
+	request := want.Resources.Requests.Memory().Value() + p.unclaimed()
+	adj := 1000 - 1000*request/node.MemoryBytes
 	return min(999, max(3, adj))
+}
+
+// unclaimed is each container's share of the memory that the pod as a whole asks for and none of
+// its containers does.
+func (p *Pod) unclaimed() int64 {
+	spec := &p.Spec.Spec
+	if !podresources.IsPodLevelRequestsSet(p.Spec) || spec.Resources.Requests.Memory().IsZero() {
+		return 0
+	}
+	claimed := podresources.AggregateContainerRequests(p.Spec, podresources.PodResourcesOptions{})
+	containers := int64(len(spec.Containers) + len(spec.InitContainers))
+	return (spec.Resources.Requests.Memory().Value() - claimed.Memory().Value()) / containers
 }

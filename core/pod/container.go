@@ -10,6 +10,7 @@ import (
 
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/probe"
+	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
 )
 
@@ -24,6 +25,10 @@ type Sandbox struct {
 	CreatedAt time.Time  `json:"createdAt"`
 	Learned   time.Time  `json:"learned"`      // when the agent came to know of it
 	Op        world.OpID `json:"op,omitempty"` // a stop or removal in flight
+
+	Cgroup string       `json:"cgroup,omitempty"` // that it was made in, if it tells
+	IDs    userns.Range `json:"ids"`              // of its user namespace
+
 	InspectOp world.OpID `json:"inspectOp,omitempty"`
 	NotBefore time.Time  `json:"notBefore"` // back-off after a failed operation
 
@@ -92,8 +97,10 @@ type Container struct {
 	Op        world.OpID `json:"op,omitempty"`       // a stop or removal in flight
 	Stopping  bool       `json:"stopping,omitempty"` // Op is a stop
 	InspectOp world.OpID `json:"inspectOp,omitempty"`
-	NotBefore time.Time  `json:"notBefore"` // back-off after a failed operation
+	NotBefore time.Time  `json:"notBefore"` // back-off after a failed stop or removal
 	Failures  int        `json:"failures,omitempty"`
+	LookAt    time.Time  `json:"lookAt"`          // back-off after a failed inspection
+	Blind     int        `json:"blind,omitempty"` // failed inspections in a row
 
 	seenIn uint64 // the number of the newest relist that had it; scratch of that relist
 }
@@ -218,6 +225,7 @@ func (p *Pod) addContainer(c Container) {
 }
 
 func (p *Pod) addSandbox(s Sandbox) {
+	p.Cgroup.Removed = nil // the runtime has made it again
 	p.Sandboxes = append(p.Sandboxes, s)
 	slices.SortStableFunc(p.Sandboxes, func(a, b Sandbox) int {
 		return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), a.CreatedAt.Compare(b.CreatedAt),

@@ -56,7 +56,7 @@ func (p *Pod) misconfigured(want *v1.Container, node *Node) bool {
 	if err == nil {
 		var variables []*runtimeapi.KeyValue
 		if variables, err = p.environment(want, node); err == nil {
-			_, err = p.mounts(want, variables, node)
+			_, err = p.mounts(want, variables, nil, node)
 		}
 	}
 	p.solved(want.Name, callConfigure)
@@ -157,7 +157,7 @@ func (p *Pod) resourceField(ref *v1.ResourceFieldSelector, want *v1.Container,
 	case "requests":
 		quantity = want.Resources.Requests[name]
 	case "limits":
-		quantity = limit(want, name, node)
+		quantity = p.limit(want, name, node)
 	default:
 		return "", fmt.Errorf("unsupported container resource: %s", ref.Resource)
 	}
@@ -171,9 +171,9 @@ func (p *Pod) resourceField(ref *v1.ResourceFieldSelector, want *v1.Container,
 	return quotient(quantity.Value(), divisor.Value()), nil
 }
 
-// limit is the limit of a container. Without one it is what the node has.
-func limit(c *v1.Container, name v1.ResourceName, node *Node) resource.Quantity {
-	set := c.Resources.Limits[name]
+// limit is the limit of a container. Without one it is the pod's, or else what the node has.
+func (p *Pod) limit(c *v1.Container, name v1.ResourceName, node *Node) resource.Quantity {
+	set := p.ownLimit(c, name)
 	switch {
 	case !set.IsZero():
 		return set

@@ -144,7 +144,7 @@ func TestPodIPReachesTheContainer(t *testing.T) {
 	p.Sandboxes[0].Inspected, p.Dir, p.LogDirs = false, true, []string{"web"}
 	var table op.Table
 	env := &Env{Node: &Node{}, Out: &op.Out{}, Images: &image.Store{
-		Images: map[string]*image.Image{"i": {ID: "sha", PulledAt: t0.Add(1)}},
+		Images: map[string]*image.Image{"i": {ID: "sha", UserOf: "sha", PulledAt: t0.Add(1)}},
 	}}
 	env.Out.Begin(&table, t0)
 	p.Plan(env)

@@ -52,7 +52,7 @@ type Health struct{ Running, Started, Ready bool }
 func (p *Pod) health(c *Container, mark Mark) Health {
 	want, h := p.want(c.Name), Health{Running: c.State == Running}
 	if want != nil {
-		h.Running = h.Running && (!hasPostStart(want) || mark.PostStarted)
+		h.Running = h.Running && (!hasPostStart(want) || mark.PostStarted || c.PostStart.Void)
 		h.Started = h.Running && (want.StartupProbe == nil || mark.Started)
 		h.Ready = h.Started && (want.ReadinessProbe == nil || mark.Ready)
 	}
@@ -94,7 +94,7 @@ func (p *Pod) ask(c *Container, spec *v1.Probe, kind probe.Kind, env *Env, w *wa
 	}
 	pr := c.prober(kind)
 	target, known := p.target(c, env.Node)
-	if pr.Op != 0 || !known || w.pending(pr.Due(spec, c.began())) {
+	if pr.Op != 0 || !known && spec.Exec == nil || w.pending(pr.Due(spec, c.began())) {
 		return
 	}
 	timeout := time.Duration(max(spec.TimeoutSeconds, 1)) * time.Second
@@ -168,10 +168,16 @@ func (p *Pod) ail(c *Container, want *v1.Container) (string, time.Duration) {
 	return "", 0
 }
 
-// stopAiling ends the containers that are not well.
+// stopAiling ends the containers that are not well. An end that has begun goes on, even if the
+// spec that it was for is another one now: nobody looks after such a container any more. When
+// all end, because their sandbox is not ready, they do so in their order.
 func (p *Pod) stopAiling(env *Env, w *waits) {
+	sandbox := p.current()
 	for i := range p.Containers {
 		c := &p.Containers[i]
+		if c.Stop != nil && c.live() && sandbox != nil && sandbox.Ready {
+			p.stop(c, c.Stop.Grace, c.Stop.Reason, env, w)
+		}
 		want := p.want(c.Name)
 		if c.State != Running || want == nil {
 			continue

@@ -184,3 +184,24 @@ func TestSpreadIsWithinAPeriod(t *testing.T) {
 		t.Errorf("containers are asked at the same times: %v", seen)
 	}
 }
+
+// Whether a write that failed has taken effect is not known: the file is written again even if
+// what it should say is what it said before.
+func TestAWriteThatFailedIsRepeated(t *testing.T) {
+	r := newRig(t, running(probed(probe.Readiness, nil))).at(0).exec(0)
+	r.answer("WriteFile", nil, world.Errorf(world.KindTimeout, "", "no answer"))
+	r.at(10 * time.Second).exec(1).at(20 * time.Second).exec(1) // not ready any more
+	r.answer("WriteFile", nil, world.Errorf(world.KindTimeout, "", "no answer"))
+	r.at(time.Minute).want("WriteFile") // it should say what it said at first
+}
+
+// A probe that was never sent says nothing about the container.
+func TestAProbeThatWasNotSent(t *testing.T) {
+	r := newRig(t, running(func(c *v1.Container) {
+		probed(probe.Liveness, nil)(c)
+		c.LivenessProbe.FailureThreshold = 1
+		c.LivenessProbe.ProbeHandler = v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{}}
+	}))
+	r.at(0).answer("TCPConnect", nil, world.Errorf(world.KindCanceled, "", "no free place"))
+	r.none("StopContainer")
+}

@@ -18,6 +18,7 @@ import (
 type Hook struct {
 	Op        world.OpID `json:"op,omitempty"`
 	Done      bool       `json:"done,omitempty"`   // it has ended, or was given up
+	Void      bool       `json:"void,omitempty"`   // it is not the agent's to run
 	Failed    string     `json:"failed,omitempty"` // why, if it has failed
 	Failures  int        `json:"failures,omitempty"`
 	NotBefore time.Time  `json:"notBefore"`
@@ -83,7 +84,7 @@ func (p *Pod) preStop(c *Container, env *Env, w *waits) bool {
 func (p *Pod) runHook(c *Container, h *v1.LifecycleHandler, hook *Hook, name string,
 	timeout time.Duration, env *Env, w *waits) {
 	target, known := p.target(c, env.Node)
-	if hook.Op != 0 || !known || w.pending(hook.NotBefore) {
+	if hook.Op != 0 || !known && h.Exec == nil || w.pending(hook.NotBefore) {
 		return
 	}
 	handler := v1.ProbeHandler{Exec: h.Exec, HTTPGet: h.HTTPGet, TCPSocket: h.TCPSocket}
@@ -126,7 +127,7 @@ func (p *Pod) hooked(c *Container, name string, r op.Record, ev world.Event, env
 	hook.Op = 0
 	why := ""
 	switch body, ran := ev.Body.(*runtimeapi.ExecSyncResponse); {
-	case ev.Err != nil && r.Call == "ExecSync" && unknowable(ev.Err):
+	case ev.Err.Has(world.KindCanceled), r.Call == "ExecSync" && unknowable(ev.Err):
 		if hook.Failures++; hook.Failures < hookTriesMax {
 			hook.NotBefore = ev.Time.Add(waitAfter(hook.Failures))
 			return

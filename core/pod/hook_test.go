@@ -9,6 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/probe"
 	"seedlet.dev/world"
 )
 
@@ -223,5 +224,92 @@ func TestAnswerOfAContainerThatHasGone(t *testing.T) {
 	p.told(op.Record{Call: "ExecSync", Subject: "web0 preStop"}, world.Event{}, nil)
 	if p.Containers[0].Stop != nil {
 		t.Error("an answer has begun an end")
+	}
+}
+
+// An end that has begun goes on, whatever the spec says now.
+func TestAnEndGoesOnWithoutItsReason(t *testing.T) {
+	r := newRig(t, running(func(c *v1.Container) {
+		probed(probe.Liveness, nil)(c)
+		c.Lifecycle = &v1.Lifecycle{PreStop: execHook("drain")}
+	}))
+	r.at(0).exec(1).at(10 * time.Second).exec(1) // the hook is run
+	changed := r.pod.Spec.DeepCopy()
+	changed.Spec.Containers[0].LivenessProbe = nil
+	r.pod.Want(changed, r.now)
+	r.exec(0).want("StopContainer")
+
+	r = newRig(t, withHook(execHook("drain"), nil)).at(0)
+	other := r.pod.Spec.DeepCopy()
+	back := r.pod.Spec
+	other.Spec.Containers[0].Image = "j"
+	r.pod.Want(other, r.now)
+	r.at(time.Second).want("ExecSync")
+	r.pod.Want(back, r.now)
+	r.at(2 * time.Second).exec(0).want("StopContainer")
+}
+
+// Sidecars keep to their turn when all end because the sandbox is not ready.
+func TestSidecarsOfASandboxThatIsNotReady(t *testing.T) {
+	p := withHook(nil, nil)
+	always := v1.ContainerRestartPolicyAlways
+	p.Spec.Spec.InitContainers = []v1.Container{{Name: "proxy", Image: "i",
+		RestartPolicy: &always}}
+	proxy := run("proxy", 0, Running)
+	proxy.SandboxID, proxy.Sidecar, proxy.Hash = "s", 1, hashOf(&p.Spec.Spec.InitContainers[0])
+	p.addContainer(proxy)
+	p.Sandboxes[0].Ready = false
+	r := newRig(t, p).at(0).at(time.Second)
+	for _, eff := range r.asked {
+		stop, is := eff.Body.(*runtimeapi.StopContainerRequest)
+		if is && stop.ContainerId != "web0" {
+			t.Errorf("%s gets TERM while web0 runs", stop.ContainerId)
+		}
+	}
+}
+
+// A command needs no address.
+func TestACommandDoesNotWaitForTheAddress(t *testing.T) {
+	p := unwanted(withHook(execHook("drain"), nil))
+	p.Sandboxes[0].Inspected = false
+	newRig(t, p).at(0).want("ExecSync")
+	p = running(probed(probe.Liveness, nil))
+	p.Sandboxes[0].Inspected = false
+	newRig(t, p).at(0).want("ExecSync")
+}
+
+// That it cannot be learnt how a container is does not put off its end.
+func TestAnEndDoesNotWaitForAnInspection(t *testing.T) {
+	p := running(func(*v1.Container) {})
+	p.Containers[0].Inspected = ""
+	r := newRig(t, p).at(0)
+	for n := range 6 {
+		r.at(time.Duration(n) * time.Minute)
+		r.answer("ContainerStatus", nil, world.Errorf(world.KindInternal, "", "broken"))
+	}
+	p.Unwant(r.now)
+	r.at(r.now.Sub(t0)).want("StopContainer")
+}
+
+// A hook that a container was not created with is not run.
+func TestAPostStartThatComesLater(t *testing.T) {
+	r := newRig(t, withHook(nil, nil)).at(0)
+	changed := r.pod.Spec.DeepCopy()
+	changed.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: execHook("warm")}
+	r.pod.Want(changed, r.now)
+	r.at(time.Second).none("ExecSync")
+	if s := status(r.pod); s.State.Running == nil || !s.Ready {
+		t.Errorf("shown as %+v", s.State)
+	}
+}
+
+// A container of another agent is shown as running at once.
+func TestAContainerOfAnotherAgentIsShownAtOnce(t *testing.T) {
+	p := withHook(nil, execHook("warm"))
+	p.Record.Read, p.Containers[0].Foreign = false, true
+	r := newRig(t, p).at(0)
+	r.answer("ReadFiles", nil, world.Errorf(world.KindNotFound, "", "none"))
+	if s := status(p); s.State.Running == nil || !s.Ready {
+		t.Errorf("shown as %+v", s.State)
 	}
 }

@@ -17,8 +17,8 @@ import (
 // What a container sees of the pod's volumes.
 
 // mounts are the mounts of a container as the runtime is asked for them. It fails if a mount
-// cannot be what the spec wants.
-func (p *Pod) mounts(want *v1.Container, env []*runtimeapi.KeyValue,
+// cannot be what the spec wants, whatever the images are.
+func (p *Pod) mounts(want *v1.Container, env []*runtimeapi.KeyValue, from images,
 	node *Node) ([]*runtimeapi.Mount, error) {
 	var mounts []*runtimeapi.Mount
 	security := effective(&p.Spec.Spec, want)
@@ -33,16 +33,27 @@ func (p *Pod) mounts(want *v1.Container, env []*runtimeapi.KeyValue,
 		if err != nil {
 			return nil, err
 		}
+		if v.Image != nil {
+			sub, err := subPath(m, env)
+			if err != nil {
+				return nil, err
+			}
+			mounts = append(mounts, &runtimeapi.Mount{
+				ContainerPath: absolute(m.MountPath), Readonly: true, RecursiveReadOnly: recursive,
+				Image: imageSpec(from[v.Name], v.Image.Reference), ImageSubPath: sub,
+			})
+			continue
+		}
 		bind, err := p.bind(want, i, env, node)
 		if err != nil {
 			return nil, err
 		}
-		from := volume.Path(p.dir(node), v)
+		source := volume.Path(p.dir(node), v)
 		if bind != nil {
-			from = bind.Target
+			source = bind.Target
 		}
 		mounts = append(mounts, &runtimeapi.Mount{
-			ContainerPath: absolute(m.MountPath), HostPath: from, Readonly: m.ReadOnly,
+			ContainerPath: absolute(m.MountPath), HostPath: source, Readonly: m.ReadOnly,
 			RecursiveReadOnly: recursive, Propagation: propagation(m.MountPropagation),
 			// A path of the node is not the pod's to relabel.
 			SelinuxRelabel: relabel && v.HostPath == nil && !m.ReadOnly,
@@ -57,32 +68,18 @@ func (p *Pod) mounts(want *v1.Container, env []*runtimeapi.KeyValue,
 	return mounts, nil
 }
 
-// bind is what makes the sub-path of a mount appear where the runtime is to take it from; nil
-// for a mount of a whole volume.
+// bind is what makes the sub-path of a mount appear where the runtime is to take it from; nil for a
+// mount of a whole volume, and for one of an image, which the runtime mounts itself.
 func (p *Pod) bind(want *v1.Container, i int, env []*runtimeapi.KeyValue,
 	node *Node) (*world.BindSubPath, error) {
 	m := &want.VolumeMounts[i]
-	sub := m.SubPath
-	if m.SubPathExpr != "" {
-		if name := unknownVariable(m.SubPathExpr, env); name != "" {
-			return nil, fmt.Errorf("missing value for %q in subPathExpr of volume mount %q",
-				name, m.Name)
-		}
-		sub = expand(m.SubPathExpr, env)
-	}
-	switch {
-	case sub == "":
-		return nil, nil
-	case path.IsAbs(sub):
-		return nil, fmt.Errorf("subPath %q must not be an absolute path", sub)
-	case slices.Contains(strings.Split(sub, "/"), ".."):
-		return nil, fmt.Errorf("subPath %q must not contain '..'", sub)
-	case strings.ContainsRune(sub, 0):
-		return nil, fmt.Errorf("subPath %q must not contain a zero byte", sub)
-	}
 	v := p.volume(m.Name)
 	if v == nil {
 		return nil, fmt.Errorf("volume %q of the mount at %s not found", m.Name, m.MountPath)
+	}
+	sub, err := subPath(m, env)
+	if sub == "" || v.Image != nil || err != nil {
+		return nil, err
 	}
 	dir := p.dir(node)
 	mode := uint32(0o755)
@@ -93,6 +90,27 @@ func (p *Pod) bind(want *v1.Container, i int, env []*runtimeapi.KeyValue,
 		Root: volume.Path(dir, v), SubPath: sub, Mode: mode,
 		Target: volume.SubPaths(dir) + "/" + m.Name + "/" + want.Name + "/" + strconv.Itoa(i),
 	}, nil
+}
+
+// subPath is the path within a volume that is mounted; empty for the whole volume.
+func subPath(m *v1.VolumeMount, env []*runtimeapi.KeyValue) (string, error) {
+	sub := m.SubPath
+	if m.SubPathExpr != "" {
+		if name := unknownVariable(m.SubPathExpr, env); name != "" {
+			return "", fmt.Errorf("missing value for %q in subPathExpr of volume mount %q",
+				name, m.Name)
+		}
+		sub = expand(m.SubPathExpr, env)
+	}
+	switch {
+	case path.IsAbs(sub):
+		return "", fmt.Errorf("subPath %q must not be an absolute path", sub)
+	case slices.Contains(strings.Split(sub, "/"), ".."):
+		return "", fmt.Errorf("subPath %q must not contain '..'", sub)
+	case strings.ContainsRune(sub, 0):
+		return "", fmt.Errorf("subPath %q must not contain a zero byte", sub)
+	}
+	return sub, nil
 }
 
 // unknownVariable is the first variable that a text refers to and that there is not.

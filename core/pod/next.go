@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"seedlet.dev/core/image"
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/world"
 )
@@ -154,7 +153,10 @@ func (p *Pod) act(want *v1.Container, role Role, env *Env, w *waits) bool {
 	case Wait:
 		w.pending(at)
 	case Create:
-		return p.create(want, env)
+		if p.create(want, env) {
+			return true
+		}
+		p.holdOff(want.Name, w) // for what was found to be wrong with it
 	case Start:
 		c := p.newest(want.Name)
 		p.Op = env.Out.Ask(p.Key(), c.ID, env.Node.RuntimeTimeout,
@@ -166,7 +168,7 @@ func (p *Pod) act(want *v1.Container, role Role, env *Env, w *waits) bool {
 	return false
 }
 
-// create takes the next step on the way to a new container: its directories, its image, itself.
+// create takes the next step on the way to a new container: its directories, its images, itself.
 // It reports whether an operation has begun; waiting for an image holds up nobody else.
 func (p *Pod) create(want *v1.Container, env *Env) bool {
 	switch {
@@ -186,8 +188,8 @@ func (p *Pod) create(want *v1.Container, env *Env) bool {
 	if begun, ready := p.prepareMounts(want, env); !ready {
 		return begun
 	}
-	imageID := p.needImage(want, env)
-	if imageID == "" {
+	images := p.images(want, env)
+	if images == nil || p.rootByImage(want, images, env) {
 		return false
 	}
 	next := p.run(want, env.Node)
@@ -195,7 +197,7 @@ func (p *Pod) create(want *v1.Container, env *Env) bool {
 	p.Op = env.Out.Ask(p.Key(), want.Name, env.Node.RuntimeTimeout,
 		&runtimeapi.CreateContainerRequest{
 			PodSandboxId:  next.SandboxID,
-			Config:        p.containerConfig(want, imageID, &next, env.Node),
+			Config:        p.containerConfig(want, images, &next, env.Node),
 			SandboxConfig: p.sandboxConfig(env.Node, p.current().Attempt),
 		})
 	return true
@@ -220,71 +222,6 @@ func (p *Pod) run(want *v1.Container, node *Node) Container {
 		next.Attempt, next.Restarts = previous.Attempt+1, previous.Restarts+1
 	}
 	return next
-}
-
-// needImage returns the id of the image that a container is to run, or empty while it is not
-// there.
-func (p *Pod) needImage(want *v1.Container, env *Env) string {
-	need := p.need(want.Name)
-	if need != nil && need.Ref != want.Image {
-		old := need.Ref
-		need.Ref, need.Since, need.Problem = want.Image, env.Out.Now(), nil
-		if !p.needsRef(old) {
-			env.Images.Release(p.UID, old)
-		}
-	}
-	if need == nil {
-		p.Needs = append(p.Needs, Need{
-			Container: want.Name, Ref: want.Image, Since: env.Out.Now(),
-		})
-		need = &p.Needs[len(p.Needs)-1]
-	}
-	answer := env.Images.Need(p.UID, want.Image, want.ImagePullPolicy, need.Since)
-	if answer.ID == "" {
-		need.Problem = answer.Problem
-		env.Touch(image.Key(want.Image))
-		return ""
-	}
-	p.Needs = slices.DeleteFunc(p.Needs, func(n Need) bool { return n.Container == want.Name })
-	if !p.needsRef(want.Image) {
-		env.Images.Release(p.UID, want.Image)
-	}
-	return answer.ID
-}
-
-func (p *Pod) need(name string) *Need {
-	for i := range p.Needs {
-		if p.Needs[i].Container == name {
-			return &p.Needs[i]
-		}
-	}
-	return nil
-}
-
-func (p *Pod) needsRef(ref string) bool {
-	return slices.ContainsFunc(p.Needs, func(n Need) bool { return n.Ref == ref })
-}
-
-// releaseUnwanted stops waiting for images of containers that the spec no longer has.
-func (p *Pod) releaseUnwanted(env *Env) {
-	for i := 0; i < len(p.Needs); i++ {
-		need := p.Needs[i]
-		if p.want(need.Container) != nil {
-			continue
-		}
-		p.Needs = slices.Delete(p.Needs, i, i+1)
-		if i--; !p.needsRef(need.Ref) {
-			env.Images.Release(p.UID, need.Ref)
-		}
-	}
-}
-
-// releaseImages stops waiting for images.
-func (p *Pod) releaseImages(env *Env) {
-	for i := range p.Needs {
-		env.Images.Release(p.UID, p.Needs[i].Ref)
-	}
-	p.Needs = nil
 }
 
 // restartAt is when a container that has ended may run again. The end is the runtime's time, but

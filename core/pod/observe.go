@@ -7,6 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/pleg"
+	"seedlet.dev/core/userns"
 )
 
 // What a relist says about a pod. Objects of the runtime only go forward (created, running,
@@ -25,6 +26,7 @@ func (p *Pod) ObserveSandbox(item *pleg.Sandbox, number uint64, asked time.Time)
 		p.addSandbox(Sandbox{
 			ID: item.ID, Attempt: item.Attempt, Ready: item.Ready,
 			CreatedAt: item.CreatedAt, Learned: asked, seenIn: number,
+			Cgroup: item.Cgroup, IDs: userns.Parse(item.IDs),
 		})
 		return true
 	}

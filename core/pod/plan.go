@@ -3,10 +3,13 @@ package pod
 import (
 	"time"
 
+	"seedlet.dev/core/cgroup"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -29,6 +32,9 @@ type Node struct {
 	Hosts          hostfile.File `json:"hosts"`  // the node's own /etc/hosts
 	// RecursiveReadOnly says that the runtime can make mounts read-only all the way down.
 	RecursiveReadOnly bool `json:"recursiveReadOnly"`
+
+	Cgroups cgroup.Layout `json:"cgroups"`
+	IDs     userns.Layout `json:"ids"` // of pods that do not have the host's
 }
 
 // Env is what a plan is a function of, besides the pod.
@@ -36,12 +42,16 @@ type Env struct {
 	Node      *Node
 	Out       *op.Out
 	Images    *image.Store
+	Runtime   *runtime.Runtime
 	Touch     func(timer.Key) // another component has something to plan
 	NameTaken bool            // another pod of the same full name still runs
 	// NotReady is why nothing can be made now, NetworkNotReady why no sandbox that has a network
 	// of its own; empty if it can. What runs stays, and what is to end ends.
 	NotReady, NetworkNotReady string
-	DirTaken                  bool // housekeeping is removing a directory of this UID
+	DirTaken                  bool // housekeeping is removing a directory or cgroup of this UID
+	// TakenIDs are the ranges of ids that pods but the one of a UID have. Those that only a
+	// sandbox has can be left out.
+	TakenIDs func(uid string, sandboxes bool) []userns.Range
 }
 
 const (
@@ -114,7 +124,10 @@ func (p *Pod) sync(env *Env, w *waits) {
 		return
 	}
 	sandbox := p.current()
-	if sandbox == nil || !sandbox.Ready {
+	if sandbox != nil && sandbox.Ready && !p.idsKnown(sandbox) {
+		return
+	}
+	if sandbox == nil || !sandbox.Ready || !p.idsFit(sandbox, env) {
 		p.renewSandbox(env, w)
 		return
 	}
@@ -123,7 +136,7 @@ func (p *Pod) sync(env *Env, w *waits) {
 	}
 	p.removeStrays(env, w)
 	p.releaseUnwanted(env)
-	if p.evict(env) {
+	if p.setCgroup(p.cgroupPath(sandbox, &env.Node.Cgroups), sandbox.Attempt, env) || p.evict(env) {
 		return
 	}
 	if p.syncVolumes(env, w) && !p.holdRuntime(env, false) {
@@ -170,6 +183,9 @@ func (p *Pod) renewSandbox(env *Env, w *waits) {
 	var attempt uint32
 	if last := p.current(); last != nil {
 		attempt = last.Attempt + 1
+	}
+	if !p.takeIDs(env, w) || p.setCgroup(p.cgroupPath(nil, &env.Node.Cgroups), attempt, env) {
+		return
 	}
 	p.Attempt = attempt
 	p.LogDirs, p.Dir = nil, false // whoever removed the sandbox may have removed them as well
@@ -234,14 +250,14 @@ func (p *Pod) terminate(env *Env, w *waits) {
 	if p.stopAll(env, w) || !p.settled() || !p.Gone && p.awaitInspections() {
 		return // how a container of a pod that nobody wants has ended decides nothing
 	}
-	if p.stopSandboxes(env, w) {
+	if p.stopSandboxes(env, w) || !p.endKept() {
 		return
 	}
-	p.Stage = Terminated
+	p.Stage, p.IDs = Terminated, userns.Range{}
 }
 
-// finish removes what is left of a pod that nobody wants: containers, then directories, then
-// sandboxes. The sandbox goes last, because its record is what tells an agent that was killed
+// finish removes what is left of a pod that nobody wants: containers, then directories and cgroups,
+// then sandboxes. The sandbox goes last, because its record is what tells an agent that was killed
 // halfway that there is something left to remove.
 func (p *Pod) finish(env *Env, w *waits) {
 	if p.live() || !p.sandboxesDown() {
@@ -254,6 +270,7 @@ func (p *Pod) finish(env *Env, w *waits) {
 		p.keep(env, w)
 		if p.settled() && !p.holdOff("", w) && !p.releaseVolumes(env) {
 			p.trim(env, w)
+			p.removeCgroups(env)
 		}
 		return
 	}
@@ -263,7 +280,8 @@ func (p *Pod) finish(env *Env, w *waits) {
 	for i := range p.Containers {
 		p.remove(&p.Containers[i], env, w)
 	}
-	if len(p.Containers) > 0 || p.releaseVolumes(env) || p.removeDirs(env) {
+	if len(p.Containers) > 0 || p.releaseVolumes(env) || p.removeDirs(env) ||
+		p.removeCgroups(env) {
 		return
 	}
 	for i := range p.Sandboxes {

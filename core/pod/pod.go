@@ -15,6 +15,7 @@ import (
 
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
 )
 
@@ -59,6 +60,10 @@ type Pod struct {
 	// Op is the one operation in flight that makes something: a directory, a sandbox, a
 	// container, a start. There is never a second one.
 	Op world.OpID `json:"op,omitempty"`
+	// Cgroup is what was done about its cgroup.
+	Cgroup Cgroup `json:"cgroup"`
+	// IDs are its user and group ids on the host; none if it has the host's.
+	IDs userns.Range `json:"ids"`
 	// Attempt is that of the sandbox that a request in flight makes; Op is that request.
 	Attempt uint32 `json:"attempt,omitempty"`
 	// Removed is when something of the pod was last removed, or when the pod was made after
@@ -103,6 +108,7 @@ type Kill struct {
 // Need is an image that a container waits for.
 type Need struct {
 	Container string         `json:"container"`
+	Volume    string         `json:"volume,omitempty"` // that it mounts; empty: what it runs
 	Ref       string         `json:"ref"`
 	Since     time.Time      `json:"since"` // only what was asked of the runtime since then counts
 	Problem   *image.Problem `json:"problem,omitempty"`
@@ -145,8 +151,19 @@ func (p *Pod) Want(spec *v1.Pod, now time.Time) {
 		p.Unwant(now) // another pod, with the UID of this one
 		p.Next = spec
 	default:
+		p.voidHooks()
 		p.Spec = spec
 		p.Storage.Set.Recheck()
+	}
+}
+
+// voidHooks has the postStart hook that a new spec may give to a container that runs not be run:
+// the container has started without it.
+func (p *Pod) voidHooks() {
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		want := p.want(c.Name)
+		c.PostStart.Void = c.PostStart.Void || want != nil && !hasPostStart(want) && c.live()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"seedlet.dev/core/pleg"
+	"seedlet.dev/world"
 )
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -260,5 +261,22 @@ func TestSidecar(t *testing.T) {
 	}
 	if p = facts(pod, run("proxy", 0, Running), run("web", 0, Exited)); !p.completed() {
 		t.Error("a pod does not complete because its sidecar runs")
+	}
+}
+
+// No name that a container may have is taken for something else.
+func TestContainersOfEveryName(t *testing.T) {
+	for _, name := range []string{"record", "logs", "pod", "storage", "left", "volume"} {
+		p := facts(spec(v1.RestartPolicyAlways, "", name))
+		r := newRig(t, p).at(0)
+		for range 5 {
+			if r.find("MakeDir") == nil {
+				break
+			}
+			r.answer("MakeDir", &world.Done{}, nil)
+		}
+		if r.find("CreateContainer") == nil {
+			t.Errorf("a container named %q is not made, open: %v, op %d", name, r.calls(), p.Op)
+		}
 	}
 }

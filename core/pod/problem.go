@@ -60,16 +60,21 @@ func (p *Pod) failed(container, call string, err *world.Error, now time.Time) *P
 	}
 	pr.Failures++
 	pr.Reason, pr.Message = reasons[call], err.Message
+	if call == "SetCgroup" {
+		pr.Message = "unable to ensure pod container exists: " + err.Message
+	}
 	pr.NotBefore = now.Add(waitAfter(pr.Failures))
 	return pr
 }
 
 // reasons are the kubelet's words for a container that waits because an operation failed.
 var reasons = map[string]string{
-	"RunPodSandbox":   "ContainerCreating", // as the kubelet, which tells by an event
+	"RunPodSandbox":   "ContainerCreating",        // as the kubelet, which tells by an event
+	"SetCgroup":       "FailedCreatePodContainer", // by an event as well
 	"MakeDir":         "CreateContainerError",
 	"BindSubPath":     "CreateContainerConfigError",
 	"WriteFile":       "CreateContainerConfigError", // /etc/hosts, a message file
+	callVerify:        "CreateContainerConfigError",
 	"CreateContainer": "CreateContainerError",
 	"StartContainer":  "RunContainerError",
 }
@@ -77,7 +82,9 @@ var reasons = map[string]string{
 // steps is the order of the operations that make a container: what was wrong with an earlier one
 // no longer matters when a later one has succeeded.
 var steps = map[string]int{
-	"MakeDir": 1, "BindSubPath": 1, "WriteFile": 2, "CreateContainer": 3, "StartContainer": 4,
+	"SetCgroup": -1, // comes before the sandbox
+	"MakeDir":   1, "BindSubPath": 1, "WriteFile": 2, callVerify: 3,
+	"CreateContainer": 4, "StartContainer": 5,
 }
 
 // solved records that an operation has succeeded.

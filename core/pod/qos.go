@@ -1,25 +1,33 @@
 package pod
 
-import v1 "k8s.io/api/core/v1"
+import (
+	v1 "k8s.io/api/core/v1"
+	podresources "k8s.io/component-helpers/resource"
+)
 
 // qos is the quality of service class of a pod: Guaranteed if every container has limits for CPU
-// and memory that equal its requests, BestEffort if none has any, Burstable otherwise.
+// and memory that equal its requests, BestEffort if none has any, Burstable otherwise. If the pod
+// asks for something as a whole, only that counts (KEP-2837).
 func qos(pod *v1.Pod) v1.PodQOSClass {
 	any, guaranteed := false, true
-	check := func(c *v1.Container) {
+	check := func(r *v1.ResourceRequirements) {
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-			request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
+			request, limit := r.Requests[name], r.Limits[name]
 			any = any || !request.IsZero() || !limit.IsZero()
 			if limit.IsZero() || request.Cmp(limit) != 0 {
 				guaranteed = false
 			}
 		}
 	}
-	for i := range pod.Spec.InitContainers {
-		check(&pod.Spec.InitContainers[i])
-	}
-	for i := range pod.Spec.Containers {
-		check(&pod.Spec.Containers[i])
+	if podresources.IsPodLevelResourcesSet(pod) {
+		check(pod.Spec.Resources)
+	} else {
+		for i := range pod.Spec.InitContainers {
+			check(&pod.Spec.InitContainers[i].Resources)
+		}
+		for i := range pod.Spec.Containers {
+			check(&pod.Spec.Containers[i].Resources)
+		}
 	}
 	switch {
 	case !any:

@@ -43,7 +43,7 @@ type content struct {
 }
 
 const (
-	recordSubject    = "record"
+	recordSubject    = "the record" // no container can be called so
 	recordBytesMax   = 1 << 20
 	recordReadsMax   = 3 // failures after which it is given up
 	recordName       = "seedlet.json"
@@ -68,16 +68,16 @@ func (p *Pod) recall(env *Env, w *waits) bool {
 // keep writes the file if it does not say what is so.
 func (p *Pod) keep(env *Env, w *waits) {
 	r := &p.Record
-	noDir := !p.Dir && len(p.Containers) == 0
-	if !r.Read || r.Op != 0 || p.Gone || noDir || w.pending(r.NotBefore) {
+	if !r.Read || r.Op != 0 || p.Gone || !p.hasDir() || w.pending(r.NotBefore) {
 		return
 	}
 	is := content{Start: p.Seen, Containers: p.marks()}
 	if p.Kill.Failed {
 		is.End = &p.Kill
 	}
-	if is.Start.Equal(r.Start) && slices.Equal(is.Containers, r.Marks) &&
-		(is.End == nil) == (r.End == nil) {
+	same := is.Start.Equal(r.Start) && slices.Equal(is.Containers, r.Marks) &&
+		(is.End == nil) == (r.End == nil)
+	if same && r.Failures == 0 { // after a failure it is not known what the file says
 		return
 	}
 	data, err := json.Marshal(&is)
@@ -89,6 +89,15 @@ func (p *Pod) keep(env *Env, w *waits) {
 		Path: p.recordPath(env.Node), Data: data, Mode: recordPermission,
 	})
 }
+
+// endKept says whether it is kept that the pod was ended for good, if it was. What cannot be kept,
+// and what nobody wants, does not wait for that.
+func (p *Pod) endKept() bool {
+	return !p.Kill.Failed || p.Gone || p.Record.End != nil || p.Record.Failures > 0 || !p.hasDir()
+}
+
+// hasDir says whether there is, or was, a directory of the pod for the file to be in.
+func (p *Pod) hasDir() bool { return p.Dir || len(p.Containers) > 0 }
 
 // recorded takes the answer to a read or a write of the file.
 func (p *Pod) recorded(r op.Record, ev world.Event, env *Env) {
@@ -151,7 +160,7 @@ func (p *Pod) restore(env *Env) {
 			continue
 		}
 		mark := p.saved(c.ID)
-		c.PostStart.Done = mark.PostStarted || c.Foreign
+		c.PostStart.Done, c.PostStart.Void = mark.PostStarted, c.Foreign
 		for _, kind := range []probe.Kind{probe.Startup, probe.Liveness, probe.Readiness} {
 			spec := probe.Of(want, kind)
 			if spec == nil {
@@ -208,7 +217,7 @@ func (p *Pod) mark(c *Container) Mark {
 	if want == nil {
 		return mark
 	}
-	mark.PostStarted = hasPostStart(want) && c.PostStart.Done
+	mark.PostStarted = hasPostStart(want) && (c.PostStart.Done || c.PostStart.Void)
 	mark.Started = want.StartupProbe != nil && c.result(probe.Startup) == probe.Good
 	mark.Ready = want.ReadinessProbe != nil && c.result(probe.Readiness) == probe.Good
 	return mark

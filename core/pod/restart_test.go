@@ -5,6 +5,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/world"
 )
 
 func rule(operator v1.ContainerRestartRuleOnExitCodesOperator,
@@ -83,12 +85,11 @@ func TestActiveDeadline(t *testing.T) {
 	p.Containers[0].advance(Exited, r.now)
 	p.Containers[0].Inspected = Exited
 	p.Stale, p.Sandboxes[0].Ready, p.Sandboxes[0].Stopped = time.Time{}, false, true
-	r.at(61 * time.Second)
+	r.at(61*time.Second).answer("WriteFile", &world.Done{}, nil) // that it was ended is kept
 	status := p.API(r.env.Node, "c").Status
 	if status.Phase != v1.PodFailed || status.Reason != "DeadlineExceeded" {
 		t.Errorf("shown as %s, reason %q", status.Phase, status.Reason)
 	}
-	r.want("WriteFile") // that it was ended is kept
 }
 
 // An ephemeral container starts beside the others, once, and decides nothing about the pod.

@@ -9,6 +9,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/image"
 )
 
 // What the processes of a pod may do, as its security contexts say it and as the runtime is told.
@@ -19,7 +21,7 @@ import (
 func (p *Pod) sandboxSecurity() *runtimeapi.LinuxSandboxSecurityContext {
 	spec := &p.Spec.Spec
 	s := &runtimeapi.LinuxSandboxSecurityContext{
-		NamespaceOptions: namespaces(spec),
+		NamespaceOptions: p.namespaces(),
 		Privileged:       privileged(spec),
 		Seccomp:          profileOf(runtimeapi.SecurityProfile_RuntimeDefault),
 	}
@@ -36,13 +38,15 @@ func (p *Pod) sandboxSecurity() *runtimeapi.LinuxSandboxSecurityContext {
 	return s
 }
 
-// containerSecurity is what holds for a container.
-func (p *Pod) containerSecurity(want *v1.Container,
+// containerSecurity is what holds for a container. Whom it runs as is told even if it is the
+// image's choice, as the kubelet does: the group is not the image's then (USER 1000:2000), which
+// it would be if the runtime were left to look.
+func (p *Pod) containerSecurity(want *v1.Container, user image.User,
 	node *Node) *runtimeapi.LinuxContainerSecurityContext {
 	spec := &p.Spec.Spec
 	e := effective(spec, want)
 	s := &runtimeapi.LinuxContainerSecurityContext{
-		NamespaceOptions: namespaces(spec),
+		NamespaceOptions: p.namespaces(),
 		Privileged:       isTrue(e.Privileged),
 		Capabilities:     capabilities(e.Capabilities),
 		SelinuxOptions:   seLinux(e.SELinuxOptions),
@@ -58,6 +62,15 @@ func (p *Pod) containerSecurity(want *v1.Container,
 	}
 	if spec.SecurityContext != nil {
 		s.SupplementalGroups, s.SupplementalGroupsPolicy = groups(spec.SecurityContext)
+	}
+	switch {
+	case s.RunAsUser != nil:
+	case user.Name != "":
+		s.RunAsUsername = user.Name
+	case user.UID != nil:
+		s.RunAsUser = id(user.UID)
+	default:
+		s.RunAsUser = &runtimeapi.Int64Value{}
 	}
 	return s
 }
@@ -87,9 +100,8 @@ func (p *Pod) asRoot(want *v1.Container) error {
 	if !isTrue(e.RunAsNonRoot) || e.RunAsUser == nil || *e.RunAsUser != 0 {
 		return nil
 	}
-	name := fmt.Sprintf("%s_%s(%s)", p.Name, p.Namespace, p.UID)
 	return fmt.Errorf("container's runAsUser breaks non-root policy (pod: %q, container: %s)",
-		name, want.Name)
+		p.logged(), want.Name)
 }
 
 // groups are the supplemental groups of every process, and whether those that the image has for

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/image"
 )
 
 func ref[T any](v T) *T { return &v }
@@ -47,10 +49,11 @@ func (c *securityCase) check(t *testing.T) {
 	want := &containerContext{
 		NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER},
 		MaskedPaths:      maskedPaths, ReadonlyPaths: readonlyPaths, Seccomp: unconfined,
+		RunAsUser: number64(0),
 	}
 	c.differ(want)
 	p := secured(c.pod, c.container)
-	got := p.containerSecurity(p.want("web"), &Node{PodsDir: "/var/lib/kubelet/pods"})
+	got := p.containerSecurity(p.want("web"), image.User{}, &Node{PodsDir: "/var/lib/kubelet/pods"})
 	if !proto.Equal(got, want) {
 		t.Errorf("%s:\ngot  %v\nwant %v", c.name, got, want)
 	}
@@ -172,6 +175,8 @@ func TestSandboxSecurity(t *testing.T) {
 		Sysctls: map[string]string{
 			"net.ipv4.tcp_syncookies": "1", "net.ipv4.conf.eth0/100.rp_filter": "0",
 		},
+		Overhead:  &runtimeapi.LinuxContainerResources{},
+		Resources: &runtimeapi.LinuxContainerResources{CpuPeriod: 100_000, CpuShares: 2},
 	}
 	if got := p.sandboxConfig(&Node{}, 0).Linux; !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
@@ -225,13 +230,7 @@ func TestUnsupportedSecurity(t *testing.T) {
 	}{
 		{v1.PodSecurityContext{RunAsUser: user, RunAsGroup: user, RunAsNonRoot: yes, FSGroup: user},
 			v1.SecurityContext{Privileged: yes, ReadOnlyRootFilesystem: yes}, nil},
-		{v1.PodSecurityContext{RunAsNonRoot: yes}, v1.SecurityContext{},
-			[]string{own + "runAsNonRoot without runAsUser"}},
-		{v1.PodSecurityContext{RunAsNonRoot: yes}, v1.SecurityContext{RunAsUser: user}, nil},
-		{v1.PodSecurityContext{RunAsNonRoot: yes}, v1.SecurityContext{RunAsNonRoot: ref(false)},
-			nil},
-		{v1.PodSecurityContext{}, v1.SecurityContext{RunAsGroup: user},
-			[]string{own + "runAsGroup without runAsUser"}},
+		{v1.PodSecurityContext{RunAsNonRoot: yes, RunAsGroup: user}, v1.SecurityContext{}, nil},
 		{v1.PodSecurityContext{WindowsOptions: &v1.WindowsSecurityContextOptions{}},
 			v1.SecurityContext{WindowsOptions: &v1.WindowsSecurityContextOptions{}},
 			[]string{"spec.securityContext.windowsOptions", own + "windowsOptions"}},

@@ -115,7 +115,7 @@ func (p *Pod) setCondition(t v1.PodConditionType, status bool, reason, message s
 // over says whether nothing of the pod runs or can start any more. What a pod looks like that was
 // over before this agent started says so as well, so that its phase does not go back.
 func (p *Pod) over() bool {
-	atEnd := p.Kill.Failed || p.completed()
+	atEnd := p.Kill.Failed && p.endKept() || p.completed()
 	return p.Stage == Terminated || atEnd && !p.live() && p.Op == 0 && !p.anyReady()
 }
 

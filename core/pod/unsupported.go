@@ -24,8 +24,6 @@ func Unsupported(pod *v1.Pod) []string {
 	}
 	add(spec.RuntimeClassName != nil, "spec.runtimeClassName")
 	add(len(spec.ResourceClaims) > 0, "spec.resourceClaims")
-	add(spec.HostUsers != nil && !*spec.HostUsers, "spec.hostUsers")
-	add(spec.Resources != nil, "spec.resources")
 	if s := spec.SecurityContext; s != nil {
 		add(s.WindowsOptions != nil, "spec.securityContext.windowsOptions")
 		for i := range s.Sysctls {
@@ -61,10 +59,6 @@ func unsupportedIn(c *v1.Container, spec *v1.PodSpec) []string {
 	add(len(c.VolumeDevices) > 0, "volumeDevices")
 	e := effective(spec, c)
 	add(e.WindowsOptions != nil, "securityContext.windowsOptions")
-	// Whom the container runs as is the image's choice then, and that is not read yet.
-	add(isTrue(e.RunAsNonRoot) && e.RunAsUser == nil,
-		"securityContext.runAsNonRoot without runAsUser")
-	add(e.RunAsGroup != nil && e.RunAsUser == nil, "securityContext.runAsGroup without runAsUser")
 	for i := range c.RestartPolicyRules {
 		action := c.RestartPolicyRules[i].Action
 		add(action != v1.ContainerRestartRuleActionRestart,
@@ -76,7 +70,7 @@ func unsupportedIn(c *v1.Container, spec *v1.PodSpec) []string {
 // unsupportedVolume is what of a volume cannot be had; empty if there is no such thing.
 func unsupportedVolume(v *v1.Volume, spec *v1.PodSpec) string {
 	switch {
-	case v.HostPath != nil, v.EmptyDir != nil:
+	case v.HostPath != nil, v.EmptyDir != nil, v.Image != nil:
 		return ""
 	case v.DownwardAPI != nil:
 		return unsupportedFile(v.DownwardAPI.Items, spec)

@@ -26,8 +26,11 @@ import (
 // Storage is what the pod has on the node's disk besides logs.
 type Storage struct {
 	Set   volume.Set `json:"set"`
-	Binds []string   `json:"binds,omitempty"` // targets of sub-paths that were mounted
+	Binds []string   `json:"binds,omitempty"` // sub-paths that were mounted, as bindKey tells
 	Hosts string     `json:"hosts,omitempty"` // which /etc/hosts was written
+	// Making is the sub-path or the /etc/hosts that a request in flight makes; the pod's Op is
+	// that request. The spec may be another one when it is answered.
+	Making string `json:"making,omitempty"`
 	// Release is how many steps of the release have been done.
 	Release int `json:"release,omitempty"`
 }
@@ -137,15 +140,17 @@ func (p *Pod) prepareMounts(want *v1.Container, env *Env) (begun, ready bool) {
 	variables, err := p.environment(want, env.Node)
 	for i := 0; i < len(want.VolumeMounts) && err == nil; i++ {
 		bind, _ := p.bind(want, i, variables, env.Node) // an error has been told of already
-		if bind == nil || slices.Contains(p.Storage.Binds, bind.Target) {
+		if bind == nil || slices.Contains(p.Storage.Binds, bindKey(bind)) {
 			continue
 		}
+		p.Storage.Making = bindKey(bind)
 		p.Op = env.Out.Ask(p.Key(), subjectBind+want.Name+"/"+strconv.Itoa(i), fsTimeout, bind)
 		return true, false
 	}
 	if !p.hostsMounted(want) || p.Storage.Hosts == p.hostsSum(env.Node) {
 		return false, true
 	}
+	p.Storage.Making = p.hostsSum(env.Node)
 	p.Op = env.Out.Ask(p.Key(), subjectHosts+want.Name, fsTimeout, &world.WriteFile{
 		Path: p.hostsPath(env.Node), Data: []byte(p.hostsFile(env.Node)), Mode: 0o644})
 	return true, false
@@ -214,11 +219,9 @@ func (p *Pod) storageAnswered(id world.OpID, r op.Record, ev world.Event, env *E
 	p.solved(container, r.Call)
 	switch kind {
 	case "bind":
-		p.bound(rest, env.Node)
+		p.Storage.bound()
 	case "hosts":
-		if s := p.current(); s != nil && p.Spec != nil {
-			p.Storage.Hosts = p.hostsSum(env.Node)
-		}
+		p.Storage.Hosts = p.Storage.Making
 	case "release":
 		p.Storage.Release++
 	}
@@ -235,12 +238,16 @@ func (p *Pod) volumeAnswered(name string, r op.Record, ev world.Event, env *Env)
 	}
 }
 
-// bound records that a sub-path of a container has been mounted, by CONTAINER/INDEX.
-func (p *Pod) bound(mount string, node *Node) {
-	container, index, _ := strings.Cut(mount, "/")
-	i, err := strconv.Atoi(index)
-	if want := p.want(container); want != nil && err == nil && i < len(want.VolumeMounts) {
-		p.Storage.Binds = append(p.Storage.Binds, volume.SubPaths(p.dir(node))+"/"+
-			want.VolumeMounts[i].Name+"/"+container+"/"+index)
-	}
+// bindKey tells one sub-path from another: where it is mounted, and what.
+func bindKey(bind *world.BindSubPath) string {
+	return bind.Target + "\x00" + bind.Root + "\x00" + bind.SubPath
+}
+
+// bound records that a sub-path has been mounted, in the place of what was there.
+func (s *Storage) bound() {
+	target, _, _ := strings.Cut(s.Making, "\x00")
+	s.Binds = slices.DeleteFunc(s.Binds, func(key string) bool {
+		return strings.HasPrefix(key, target+"\x00")
+	})
+	s.Binds = append(s.Binds, s.Making)
 }

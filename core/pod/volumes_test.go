@@ -30,7 +30,7 @@ var volumesNode = &Node{PodsDir: "/pods"}
 // asked plans the pod and returns what it asks for.
 func asked(p *Pod, table *op.Table, now time.Time) ([]string, *Env) {
 	env := &Env{Node: volumesNode, Out: &op.Out{}, Images: &image.Store{
-		Images: map[string]*image.Image{"i": {ID: "sha", PulledAt: t0.Add(1)}},
+		Images: map[string]*image.Image{"i": {ID: "sha", UserOf: "sha", PulledAt: t0.Add(1)}},
 	}}
 	env.Out.Begin(table, now)
 	p.Plan(env)
@@ -188,7 +188,7 @@ func TestMounts(t *testing.T) {
 	} {
 		p := withVolume(c.mount)
 		node := &Node{PodsDir: "/pods", RecursiveReadOnly: c.recursive}
-		got, err := p.mounts(p.want("web"), env, node)
+		got, err := p.mounts(p.want("web"), env, nil, node)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%+v: %v, want %s", c.mount, err, c.err)
@@ -311,5 +311,104 @@ func TestUnsupportedVolumes(t *testing.T) {
 		if got := strings.Join(Unsupported(pod), ", "); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
+	}
+}
+
+// That a pod was ended for good is shown once it is kept.
+func TestAnEndIsKeptBeforeItIsShown(t *testing.T) {
+	p := withVolume(v1.VolumeMount{MountPath: "/data"})
+	limit := resource.MustParse("1Mi")
+	p.Spec.Spec.Volumes[0].EmptyDir.SizeLimit = &limit
+	c := run("web", 0, Running)
+	c.Hash, c.SandboxID = hashOf(&p.Spec.Spec.Containers[0]), "s"
+	p.addContainer(c)
+	p.Storage.Set.Over = "data"
+	r := newRig(t, p).at(0)
+	r.want("WriteFile")
+	r.pod.container("web0").advance(Exited, r.now)
+	r.pod.container("web0").Inspected, r.pod.Stale = Exited, time.Time{}
+	r.at(time.Second)
+	if r.find("StopPodSandbox") != nil {
+		r.answer("StopPodSandbox", &runtimeapi.StopPodSandboxResponse{}, nil)
+		r.pod.Stale = time.Time{}
+		r.at(2 * time.Second)
+	}
+	if p.Phase == v1.PodFailed {
+		t.Errorf("shown as Failed, stage %s, before the end is kept", p.Stage)
+	}
+	r.answer("WriteFile", &world.Done{}, nil).at(3 * time.Second)
+	if p.Phase != v1.PodFailed {
+		t.Errorf("shown as %s, stage %s, after the end was kept", p.Phase, p.Stage)
+	}
+}
+
+// A volume that has become another one is looked at, whatever was asked about the one before.
+func TestAVolumeThatChangesWhileItIsLookedAt(t *testing.T) {
+	p := withVolume(v1.VolumeMount{MountPath: "/data"})
+	must := v1.HostPathDirectory
+	p.Spec.Spec.Volumes[0].VolumeSource = v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{
+		Path: "/a", Type: &must}}
+	r := newRig(t, p).at(0)
+	changed := p.Spec.DeepCopy()
+	changed.Spec.Volumes[0].HostPath.Path = "/b"
+	p.Want(changed, r.now)
+	r.answer("StatPath", &world.PathInfo{Kind: world.PathDirectory}, nil)
+	if got := r.want("StatPath").Body.(*world.StatPath).Path; got != "/b" {
+		t.Errorf("looks at %s", got)
+	}
+}
+
+// A sub-path that has become another one is mounted anew.
+func TestASubPathThatChanges(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		p := withVolume(v1.VolumeMount{MountPath: "/data", SubPath: "a"})
+		p.Storage.Set.Next(p.volumes(volumesNode), t0)
+		p.Storage.Set.Volumes[0].Right, p.Storage.Set.Volumes[0].Ready = true, true
+		p.Dir, p.LogDirs = true, []string{"web"}
+		r := newRig(t, p).at(0)
+		r.want("BindSubPath")
+		if !early {
+			r.answer("BindSubPath", &world.Done{}, nil).want("CreateContainer")
+		}
+		changed := p.Spec.DeepCopy()
+		changed.Spec.Containers[0].VolumeMounts[0].SubPath = "b"
+		p.Want(changed, r.now)
+		if early {
+			r.answer("BindSubPath", &world.Done{}, nil)
+		} else {
+			r.answer("CreateContainer", nil, world.Errorf(world.KindInternal, "", "no"))
+			p.Stale = time.Time{}
+		}
+		for range 5 {
+			r.at(time.Minute)
+			switch {
+			case r.find("StatPath") != nil:
+				r.answer("StatPath", &world.PathInfo{Kind: world.PathDirectory}, nil)
+			case r.find("MakeDir") != nil:
+				r.answer("MakeDir", &world.Done{}, nil)
+			}
+		}
+		if got := r.want("BindSubPath").Body.(*world.BindSubPath).SubPath; got != "b" {
+			t.Errorf("early %v: binds %s", early, got)
+		}
+	}
+}
+
+// An /etc/hosts that is out of date when it has been written is written once more.
+func TestHostsThatChangeWhileTheyAreWritten(t *testing.T) {
+	p := withVolume(v1.VolumeMount{MountPath: "/data"})
+	p.Sandboxes[0].IPs = []string{"10.0.0.9"}
+	p.Storage.Set.Volumes = []volume.Volume{{Name: "data", Right: true, Ready: true}}
+	p.Dir, p.LogDirs = true, []string{"web"}
+	r := newRig(t, p).at(0)
+	r.want("WriteFile")
+	changed := p.Spec.DeepCopy()
+	changed.Spec.HostAliases = []v1.HostAlias{{IP: "10.1.2.3", Hostnames: []string{"db"}}}
+	p.Want(changed, r.now)
+	p.Storage.Set.Volumes[0].Right = true
+	r.answer("WriteFile", &world.Done{}, nil)
+	if file := string(r.want("WriteFile").Body.(*world.WriteFile).Data); !strings.Contains(
+		file, "10.1.2.3\tdb") {
+		t.Errorf("writes %s", file)
 	}
 }

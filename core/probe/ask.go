@@ -114,6 +114,9 @@ func Judge(r op.Record, ev world.Event) (Result, string) {
 }
 
 func judgeError(r op.Record, ev world.Event) (Result, string) {
+	if ev.Err.Has(world.KindCanceled) {
+		return Undecided, "" // it was never sent
+	}
 	if r.Call != "ExecSync" {
 		return Bad, ev.Err.Message
 	}

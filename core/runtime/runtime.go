@@ -1,6 +1,6 @@
 // Package runtime knows what the container runtime says about itself.
 //
-// It keeps: the runtime's name and version, its conditions and its cgroup driver, each as of when
+// It keeps: the runtime's name and version, its conditions, handlers and cgroup driver, as of when
 // it was asked. It plans: the version and the configuration once in a life of the agent, the
 // conditions every few seconds. Start reading at Runtime.Plan.
 package runtime
@@ -33,6 +33,7 @@ type Runtime struct {
 	RecursiveReadOnly bool `json:"recursiveReadOnly,omitempty"`
 
 	Conditions []Condition `json:"conditions,omitempty"`
+	Handlers   []Handler   `json:"handlers,omitempty"`
 	AsOf       time.Time   `json:"asOf"` // when the conditions were asked for
 	Problem    string      `json:"problem,omitempty"`
 
@@ -46,6 +47,23 @@ type Condition struct {
 	Status  bool   `json:"status"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
+}
+
+// Handler is a way to run a pod, by the name that a RuntimeClass has for it; the default one has
+// none.
+type Handler struct {
+	Name           string `json:"name"`
+	UserNamespaces bool   `json:"userNamespaces,omitempty"` // it can give a pod ids of its own
+}
+
+// Handler is the handler of a name; nil if the runtime has none.
+func (r *Runtime) Handler(name string) *Handler {
+	for i := range r.Handlers {
+		if r.Handlers[i].Name == name {
+			return &r.Handlers[i]
+		}
+	}
+	return nil
 }
 
 // NotReady says why nothing can be made, in the kubelet's words; empty if the runtime has not said
@@ -104,7 +122,10 @@ func (r *Runtime) Answered(rec op.Record, ev world.Event, out *op.Out) {
 			r.CgroupDriver = linux.CgroupDriver.String()
 		}
 	case *runtimeapi.StatusResponse:
-		r.AsOf, r.Conditions = rec.Began, nil
+		r.AsOf, r.Conditions, r.Handlers = rec.Began, nil, nil
+		for _, h := range body.RuntimeHandlers {
+			r.Handlers = append(r.Handlers, Handler{h.Name, h.GetFeatures().GetUserNamespaces()})
+		}
 		for _, c := range body.GetStatus().GetConditions() {
 			r.Conditions = append(r.Conditions, Condition{c.Type, c.Status, c.Reason, c.Message})
 		}

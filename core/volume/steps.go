@@ -26,6 +26,8 @@ const (
 // is decides about the others.
 func (v *Volume) steps(want *v1.Volume, pod *Pod) ([]any, error) {
 	switch at := Path(pod.Dir, want); {
+	case want.Image != nil:
+		return nil, nil // the runtime mounts it into the container
 	case want.HostPath != nil:
 		return v.hostPath(want.HostPath, at)
 	case want.DownwardAPI != nil:

@@ -30,6 +30,7 @@ type Set struct {
 // Volume is how far one volume has come.
 type Volume struct {
 	Name  string         `json:"name"`
+	Asked bool           `json:"asked,omitempty"` // an operation is in flight, on what is wanted now
 	Steps int            `json:"steps,omitempty"` // operations that have succeeded, of those it needs
 	Found world.PathKind `json:"found,omitempty"` // what a look found at its path, empty: nothing
 	// Right says that nothing is left to do. Ready, that this was so once: what fails later, as
@@ -57,10 +58,12 @@ type Ask struct {
 	Body   any
 }
 
-// Path is where a volume is on the node.
+// Path is where a volume is on the node. One that is an image has no place of its own.
 func Path(dir string, v *v1.Volume) string {
 	kind := "empty-dir"
 	switch {
+	case v.Image != nil:
+		return ""
 	case v.HostPath != nil:
 		return path.Clean(v.HostPath.Path)
 	case v.DownwardAPI != nil:
@@ -102,6 +105,7 @@ func (s *Set) Next(pod *Pod, now time.Time) (*Ask, time.Time) {
 				wake = v.NotBefore
 			}
 		case v.Steps < len(steps):
+			v.Asked = true
 			return &Ask{Volume: want.Name, Body: steps[v.Steps]}, wake
 		default:
 			v.Right, v.Ready, v.Failures, v.Problem = true, true, 0, ""
@@ -145,9 +149,10 @@ func (s *Set) Forget() { s.Volumes = nil }
 // Answered takes the answer to what Next asked for.
 func (s *Set) Answered(name, call string, ev world.Event) {
 	v := s.volume(name)
-	if v == nil {
-		return // forgotten meanwhile
+	if v == nil || !v.Asked {
+		return // forgotten meanwhile, or it was about what was wanted before
 	}
+	v.Asked = false
 	_, looked := ev.Body.(*world.PathInfo)
 	switch {
 	case ev.Err.Has(world.KindNotFound) && call == "StatPath":

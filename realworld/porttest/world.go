@@ -63,6 +63,11 @@ func (w *World) Begin(body any) (wait func() (any, *world.Error)) {
 	return w.beginFor(body, callMax)
 }
 
+// CallWithin carries out an effect with a deadline of its own.
+func (w *World) CallWithin(body any, timeout time.Duration) (any, *world.Error) {
+	return w.beginFor(body, timeout)()
+}
+
 // Stream begins the stream of container events, which ends at its deadline.
 func (w *World) Stream(timeout time.Duration) (wait func() (any, *world.Error)) {
 	return w.beginFor(&runtimeapi.GetEventsRequest{}, timeout)

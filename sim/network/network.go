@@ -9,6 +9,7 @@
 package network
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -49,7 +50,12 @@ func (n *Network) Do(eff world.Effect) { n.wire.Send(eff, n.serve) }
 // serve takes a call that has arrived.
 func (n *Network) serve(call *wire.Call) {
 	call.Fate.Before, call.Fate.After = unreachable(call.Fate.Before), unreachable(call.Fate.After)
-	if call.Fate.Before != nil {
+	host, port, text := request(call.Effect.Body)
+	switch {
+	case host == "" || port < 1 || port > 65535 || !speakable(call.Effect.Body):
+		call.Fail(world.Errorf(world.KindInvalid, call.Name, "it cannot be asked"))
+		return
+	case call.Fate.Before != nil:
 		call.Fail(call.Fate.Before)
 		return
 	}
@@ -65,7 +71,6 @@ func (n *Network) serve(call *wire.Call) {
 		if severed {
 			return
 		}
-		host, port, text := request(call.Effect.Body)
 		hangUp = n.opts.Reach(host, port, text, func(reply truth.Reply) { answer(call, reply) })
 		if hangUp == nil {
 			refuse(call)
@@ -88,10 +93,23 @@ func request(body any) (host string, port int32, text string) {
 	}
 }
 
+// speakable reports whether there is such a language.
+func speakable(body any) bool {
+	get, is := body.(*world.HTTPGet)
+	return !is || get.Scheme == "http" || get.Scheme == "https"
+}
+
 // answer ends a call as the process has replied. A connection that the process did not live to
 // answer is reset.
 func answer(call *wire.Call, reply truth.Reply) {
-	switch reply {
+	if body, err := precise(call, reply); err != nil {
+		call.Fail(err)
+		return
+	} else if body != nil {
+		call.Reply(body)
+		return
+	}
+	switch reply.Means() {
 	case truth.ReplyGood:
 		call.Reply(good(call.Effect.Body))
 	case truth.ReplyBad:
@@ -105,6 +123,25 @@ func answer(call *wire.Call, reply truth.Reply) {
 	default:
 		call.Fail(world.Errorf(world.KindUnavailable, call.Name, "connection reset by peer"))
 	}
+}
+
+// precise is what only some requests are answered with; nil and nil for all others.
+func precise(call *wire.Call, reply truth.Reply) (any, *world.Error) {
+	_, http := call.Effect.Body.(*world.HTTPGet)
+	_, grpc := call.Effect.Body.(*world.GRPCCheck)
+	switch {
+	case http && reply == truth.ReplyElsewhere:
+		return &world.HTTPGot{Status: 302, Elsewhere: true, Body: []byte("gone")}, nil
+	case http && reply == truth.ReplyEndless:
+		page := bytes.Repeat([]byte("x"), world.HTTPBodyMax)
+		return &world.HTTPGot{Status: 200, Body: page}, nil
+	case grpc && reply == truth.ReplyUnknown:
+		return nil, world.Errorf(world.KindNotFound, call.Name, "unknown service")
+	case grpc && reply == truth.ReplyUnoffered:
+		return nil, world.Errorf(world.KindInvalid, call.Name, "unknown service %s",
+			"grpc.health.v1.Health")
+	}
+	return nil, nil
 }
 
 func good(body any) any {

@@ -34,11 +34,47 @@ type ask struct {
 	times    int         // how often it has reached the container
 	first    time.Time   // when it did first
 	newest   time.Time   // and last
-	pending  []time.Time // when those did that have not ended
+	pending  []pending   // those that have not ended and that an agent may wait for
 	ended    time.Time   // when the newest one that has ended did
 	reply    truth.Reply // of that one
 	standing standing
 	recalled time.Time // the start of the agent that has read how it was, or has failed to
+}
+
+// pending is one request that has not ended.
+type pending struct {
+	number uint64 // zero if they are not counted: they end in the order in which they came
+	began  time.Time
+}
+
+// take takes out the request that has ended, and says when it began; false for one that nobody
+// waited for any more.
+func (a *ask) take(number uint64) (time.Time, bool) {
+	i := 0
+	if number != 0 {
+		i = slices.IndexFunc(a.pending, func(p pending) bool { return p.number == number })
+	}
+	if i < 0 || i >= len(a.pending) {
+		return a.newest, number == 0
+	}
+	began := a.pending[i].began
+	a.pending = slices.Delete(a.pending, i, i+1)
+	return began, true
+}
+
+// giveUp takes into account that an agent that asks again has given up what it asked long before.
+// A command that the runtime forgot when it died may hang for ever.
+func (a *ask) giveUp(now time.Time) {
+	if a.probe == nil {
+		return
+	}
+	a.pending = slices.DeleteFunc(a.pending, func(p pending) bool {
+		late := p.number != 0 && now.Sub(p.began) > a.timeout()+wireSlack
+		if late {
+			a.standing.take(now, canBad|canNothing)
+		}
+		return late
+	})
 }
 
 // wireSlack is more than a call takes on its way there or back when nothing is wrong.
@@ -173,7 +209,8 @@ func (w *world) takeAsked(f *truth.Fact) {
 		if a.times++; a.times == 1 {
 			a.first = f.Time
 		}
-		a.newest, a.pending = f.Time, append(a.pending, f.Time)
+		a.giveUp(f.Time)
+		a.newest, a.pending = f.Time, append(a.pending, pending{f.Asking, f.Time})
 		if first := c.ask(forStartup); first != nil && a.probe != nil && a != first {
 			first.standing.believe(good)
 		}
@@ -182,10 +219,9 @@ func (w *world) takeAsked(f *truth.Fact) {
 		}
 		return
 	}
-	began := a.newest
-	if len(a.pending) > 0 {
-		began = a.pending[0]
-		a.pending = a.pending[1:]
+	began, awaited := a.take(f.Asking)
+	if !awaited {
+		return
 	}
 	a.ended, a.reply = f.Time, a.meant(f.Reply)
 	if a.probe != nil {
@@ -199,6 +235,7 @@ func (w *world) takeAsked(f *truth.Fact) {
 
 // meant is what a reply means: a hook has succeeded when a page has come, whatever its status.
 func (a *ask) meant(reply truth.Reply) truth.Reply {
+	reply = reply.Means()
 	if a.probe == nil && a.call == "HTTPGet" && reply == truth.ReplyBad {
 		return truth.ReplyGood
 	}
@@ -221,7 +258,7 @@ func (w *world) outcome(a *ask, began time.Time, f *truth.Fact) outcome {
 		can = canBad | canNothing
 	case f.Reply == truth.ReplyRefused && exec:
 		can = canNothing
-	case f.Reply == truth.ReplyGood:
+	case f.Reply.Means() == truth.ReplyGood:
 		can = canGood
 	default:
 		can = canBad
@@ -270,8 +307,8 @@ func (w *world) stands(c *container, a *ask, now time.Time) standing {
 		w.struck(a.call, later(c.startedAt, s.at), now)) {
 		s.loosen(now)
 	}
-	for _, began := range a.pending {
-		if now.Sub(began) > a.timeout()-2*wireSlack {
+	for _, p := range a.pending {
+		if now.Sub(p.began) > a.timeout()-2*wireSlack {
 			s.take(now, canBad|canNothing)
 		}
 	}

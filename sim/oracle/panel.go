@@ -41,10 +41,14 @@ type Options struct {
 	LogPeriod   time.Duration           // in which each log is looked at
 	Files       func(dir string) []File // what is on the disk; nil: nobody looks
 
+	Cgroups Cgroups // of pods
+
 	// Struck says whether a fault may have struck a call of this name, on its way there or back
 	// or in the port, that was under way between two times. Nil: none ever does.
 	Struck  func(call string, from, to time.Time) bool
 	Evented bool // the agent relies on the runtime's events
+	// ImageUser is whom an image runs as, by number or name. Nil: all as root.
+	ImageUser func(ref string) string
 }
 
 // Violation is a rule that was broken.
@@ -84,7 +88,8 @@ func oracles() []oracle {
 	return []oracle{
 		&oneRun{}, &initOrder{}, &policy{}, &backoff{}, &terminal{}, &counts{}, &grace{},
 		&fullNames{}, &uids{}, &sidecars{}, &hooks{}, &probes{}, &deadline{}, &undisturbed{},
-		&readiness{}, &directories{}, &volumes{}, &logs{}, &message{}, &health{}, &progress{},
+		&readiness{}, &directories{}, &volumes{}, &images{}, &logs{}, &message{}, &health{},
+		&cgroups{}, &usernsOf{}, &progress{},
 	}
 }
 

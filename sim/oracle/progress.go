@@ -50,6 +50,9 @@ func (p *pod) remains() []string {
 	for _, dir := range p.dirs {
 		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but %s is left", p, dir))
 	}
+	for _, dir := range p.cgroupsLeft() {
+		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but cgroup %s is left", p, dir))
+	}
 	if p.shown {
 		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but still shown", p))
 	}
@@ -127,6 +130,9 @@ func (p *pod) lacksRun(now time.Time) string {
 	case newest == nil || !newest.ready:
 		return "it has no sandbox that is ready"
 	}
+	if what := p.lacksCgroup(newest); what != "" {
+		return what
+	}
 	return p.lacksContainer(newest, now)
 }
 
@@ -151,6 +157,9 @@ func (p *pod) lacksContainer(s *sandbox, now time.Time) string {
 			}
 			continue
 		}
+		if c == nil && p.barred(&p.spec.Spec.InitContainers[i]) {
+			return ""
+		}
 		if c == nil || c.sandbox != s {
 			return fmt.Sprintf("init container %s has not run in its sandbox", name)
 		}
@@ -158,6 +167,9 @@ func (p *pod) lacksContainer(s *sandbox, now time.Time) string {
 	}
 	for i := range p.spec.Spec.Containers {
 		c := p.newest(p.spec.Spec.Containers[i].Name)
+		if c == nil && p.barred(&p.spec.Spec.Containers[i]) {
+			continue
+		}
 		if c == nil {
 			return fmt.Sprintf("container %s was never made", p.spec.Spec.Containers[i].Name)
 		}

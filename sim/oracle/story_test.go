@@ -60,7 +60,10 @@ func (s *story) want(p *v1.Pod) {
 }
 
 func (s *story) fact(kind truth.Kind, f truth.Fact) {
-	f.Time, f.Kind, f.PodNamespace, f.PodName = s.now, kind, "ns", "web"
+	f.Time, f.Kind, f.PodNamespace = s.now, kind, "ns"
+	if f.PodName == "" {
+		f.PodName = "web"
+	}
 	if f.PodUID == "" {
 		f.PodUID = "u1"
 	}

@@ -68,7 +68,7 @@ func (o *volumes) started(w *world, f *truth.Fact) *finding {
 		v := &p.spec.Spec.Volumes[i]
 		path := volume.Path(dir, v)
 		switch {
-		case v.HostPath != nil:
+		case v.HostPath != nil, v.Image != nil: // of images the oracle images tells
 			continue
 		case v.EmptyDir != nil && v.EmptyDir.Medium != v1.StorageMediumDefault:
 			path = tmpfs + path

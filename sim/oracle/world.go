@@ -19,9 +19,10 @@ type world struct {
 	names      map[string]*fullName
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
-	started    time.Time // the agent's last start
-	dead       bool      // the agent
-	healed     time.Time // zero: not yet
+	cgroups    map[string]truth.Limits // by directory
+	started    time.Time               // the agent's last start
+	dead       bool                    // the agent
+	healed     time.Time               // zero: not yet
 	now        time.Time
 
 	sandboxesTold, containersTold time.Time // when the agent was last told all of them
@@ -39,6 +40,8 @@ type sandbox struct {
 	pod     *pod
 	attempt uint32
 	ready   bool
+	cgroup  string // the directory
+	ids     truth.IDs
 	began   []string // containers that were started in it
 	passed  []string // containers whose startup probe may have succeeded in it
 	ended   []string // containers of which a run in it has ended with exit code 0
@@ -51,6 +54,7 @@ func newWorld(opts Options) *world {
 	return &world{
 		opts: opts, pods: map[string]*pod{}, names: map[string]*fullName{},
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
+		cgroups: map[string]truth.Limits{},
 	}
 }
 
@@ -65,6 +69,10 @@ func (w *world) take(f *truth.Fact) {
 		w.takeContainer(f)
 	case truth.Asked, truth.Replied:
 		w.takeAsked(f)
+	case truth.CgroupMade:
+		w.cgroups[f.Path] = f.Limits
+	case truth.CgroupRemoved:
+		w.cgroupRemoved(f.Path)
 	case truth.PathMade, truth.PathWritten:
 		w.pathMade(f.Path)
 	case truth.PathRemoved:
@@ -80,7 +88,8 @@ func (w *world) take(f *truth.Fact) {
 func (w *world) takeSandbox(f *truth.Fact) {
 	s := w.sandboxes[f.SandboxID]
 	if s == nil {
-		s = &sandbox{id: f.SandboxID, pod: w.podOf(f), attempt: f.Attempt}
+		s = &sandbox{id: f.SandboxID, pod: w.podOf(f), attempt: f.Attempt, cgroup: f.Cgroup,
+			ids: f.IDs}
 		w.sandboxes[s.id] = s
 		s.pod.sandboxes = append(s.pod.sandboxes, s)
 	}

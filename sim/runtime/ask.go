@@ -13,6 +13,7 @@ type asking struct {
 	runtime   *Runtime
 	container *container
 	request   string
+	number    uint64 // of all that were asked
 	ended     bool
 	done      func(truth.Reply)
 }
@@ -20,9 +21,10 @@ type asking struct {
 // ask brings a request to the process of a container. Later done is told how it ended, once: by
 // the process's reply, by the process's own end, or because nobody waits any more.
 func (r *Runtime) ask(c *container, request string, done func(truth.Reply)) *asking {
-	a := &asking{runtime: r, container: c, request: request, done: done}
+	r.asked++
+	a := &asking{runtime: r, container: c, request: request, number: r.asked, done: done}
 	c.asked = append(c.asked, a)
-	r.tell(c, truth.Fact{Kind: truth.Asked, Request: request})
+	r.tell(c, truth.Fact{Kind: truth.Asked, Request: request, Asking: a.number})
 	if reply, takes := c.script.answer(request, r.now().Sub(c.StartedAt)); reply != truth.ReplyNone {
 		r.after(takes, func() { a.end(reply) })
 	}
@@ -36,7 +38,8 @@ func (a *asking) end(reply truth.Reply) {
 	a.ended = true
 	c := a.container
 	c.asked = slices.DeleteFunc(c.asked, func(b *asking) bool { return b == a })
-	a.runtime.tell(c, truth.Fact{Kind: truth.Replied, Request: a.request, Reply: reply})
+	a.runtime.tell(c, truth.Fact{
+		Kind: truth.Replied, Request: a.request, Reply: reply, Asking: a.number})
 	a.done(reply)
 }
 

@@ -35,6 +35,8 @@ type container struct {
 	Container
 	config   *runtimeapi.ContainerConfig
 	imageID  string
+	user     string
+	mounts   []string // images
 	logPath  string
 	output   output
 	reserved string // the name that is taken until it is removed
@@ -73,6 +75,7 @@ func (r *Runtime) process(c *container) {
 		Container: c.Name, Attempt: c.Attempt, Starts: r.starts[key],
 	})
 	r.starts[key]++
+	r.enter(r.sandboxes[c.SandboxID])
 	c.State, c.StartedAt, c.starting = running, r.now(), false
 	r.changed(c)
 	r.openFiles(c)
@@ -172,7 +175,7 @@ func (r *Runtime) addContainer(c *container) {
 	r.containerOrder = slices.Insert(r.containerOrder, at, c)
 	r.containerList = nil
 	r.tell(c, truth.Fact{Kind: truth.ContainerCreated, Annotations: c.config.Annotations,
-		Image: c.config.GetImage().GetImage()})
+		Image: c.config.GetImage().GetImage(), ImageMounts: c.mounts, User: c.user})
 	r.emit(c.ID, c.SandboxID, eventCreated)
 }
 

@@ -62,7 +62,15 @@ func (r *Runtime) newContainer(call *wire.Call, req *runtimeapi.CreateContainerR
 		return nil, world.Errorf(world.KindNotFound, call.Name,
 			"failed to resolve image %q: not found", img.ref)
 	}
-	c := &container{config: config, imageID: img.id, reserved: name,
+	mounts, err := r.imageMounts(call.Name, config)
+	if err != nil {
+		return nil, err
+	}
+	user, err := img.userOf(call.Name, config.GetLinux().GetSecurityContext())
+	if err != nil {
+		return nil, err
+	}
+	c := &container{config: config, imageID: img.id, reserved: name, user: user, mounts: mounts,
 		killTakes: call.Between(time.Millisecond, 40*time.Millisecond),
 		noticed:   call.Between(0, 500*time.Microsecond)}
 	if dir := req.SandboxConfig.LogDirectory; dir != "" && config.LogPath != "" {

@@ -70,9 +70,9 @@ func executed(call *wire.Call, req *runtimeapi.ExecSyncRequest, reply truth.Repl
 		call.Fail(world.Errorf(world.KindTimeout, call.Name,
 			"failed to exec in container: timeout %ds exceeded: context deadline exceeded",
 			req.Timeout))
-	case reply == truth.ReplyGood:
+	case reply.Means() == truth.ReplyGood:
 		call.Reply(&runtimeapi.ExecSyncResponse{Stdout: []byte("ok\n")})
-	case reply == truth.ReplyBad:
+	case reply.Means() == truth.ReplyBad:
 		call.Reply(&runtimeapi.ExecSyncResponse{ExitCode: 1, Stderr: []byte("not well\n")})
 	case reply == truth.ReplyRefused:
 		call.Fail(world.Errorf(world.KindInternal, call.Name,

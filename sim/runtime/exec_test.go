@@ -10,37 +10,7 @@ import (
 
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
-	"seedlet.dev/world/parity"
 )
-
-// commands are a world in which every process answers the suite's commands.
-type commands struct{ *simWorld }
-
-func (commands) Exec(c parity.Command) ([]string, *runtimeapi.ExecSyncResponse) {
-	want := &runtimeapi.ExecSyncResponse{Stdout: []byte("ok\n")}
-	if c == parity.Fails {
-		want = &runtimeapi.ExecSyncResponse{ExitCode: 1, Stderr: []byte("not well\n")}
-	}
-	return []string{"/sample", string(c)}, want
-}
-
-func answering(i Instance) Script {
-	script := behaviour(i)
-	script.Answers = []Answer{
-		{Match: string(parity.Fails), Reply: truth.ReplyBad},
-		{Match: string(parity.Hangs), Reply: truth.ReplyNone},
-		{Match: string(parity.NoProgram), Reply: truth.ReplyRefused},
-	}
-	return script
-}
-
-func TestExecParity(t *testing.T) {
-	for seed := range uint64(20) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			parity.Exec(t, commands{newWorld(seed, func(o *Options) { o.Behaviour = answering })})
-		})
-	}
-}
 
 // asked is a world with one container, which answers as it is told.
 func asked(t *testing.T, f fates, answers ...Answer) (w *simWorld, container string) {

@@ -43,8 +43,8 @@ func (r *Runtime) KillSandbox(id string) bool {
 // live on; what was being made is not made.
 func (r *Runtime) Restart(downFor time.Duration) {
 	r.opts.Truth.Add(truth.Fact{Time: r.now(), Kind: truth.RuntimeRestarted})
-	r.events.held = nil
 	r.wire.Break(downFor)
+	r.forgetEvents()
 	for _, c := range r.containerOrder {
 		c.termSent = false // containerd remembers it in memory only
 	}
@@ -53,7 +53,6 @@ func (r *Runtime) Restart(downFor time.Duration) {
 // Reboot ends all processes of the machine: the records of what ran are found by the runtime when
 // it comes back.
 func (r *Runtime) Reboot() {
-	r.events.held = nil
 	r.wire.Break(0)
 	for _, s := range r.sandboxOrder {
 		if s.State == ready {
@@ -64,6 +63,7 @@ func (r *Runtime) Reboot() {
 	for _, c := range r.containerOrder {
 		r.exit(c, exitUnknown, truth.CauseReboot)
 	}
+	r.forgetEvents()
 }
 
 // SetReady says whether the runtime reports itself as ready.

@@ -51,7 +51,10 @@ type Options struct {
 	// NodeAddresses are those of the machine: pods in its network listen on them.
 	NodeAddresses []string
 
-	SystemdCgroups bool // what RuntimeConfig says
+	SystemdCgroups bool              // what RuntimeConfig says
+	EnterCgroup    func(path string) // something is run in it; nil: there are none
+
+	NoUserNamespaces bool // what the features of the handlers say
 	// Old makes it a containerd 1.6: RuntimeConfig is unknown to it, and it does not find what is
 	// to be stopped where a newer one has nothing to do.
 	Old bool
@@ -69,6 +72,7 @@ type Runtime struct {
 	containers     map[string]*container
 	containerOrder []*container // by id
 	containerNames map[string]struct{}
+	asked          uint64 // requests to processes, over all time
 	starts         map[startKey]int
 	images         map[string]*image
 	networkDown    bool
@@ -169,7 +173,7 @@ func (r *Runtime) about(call *wire.Call) {
 		ready := &runtimeapi.RuntimeCondition{Type: runtimeapi.RuntimeReady, Status: !r.unready}
 		call.Reply(&runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{
 			Conditions: []*runtimeapi.RuntimeCondition{ready, network},
-		}})
+		}, RuntimeHandlers: r.handlers()})
 	case *runtimeapi.RuntimeConfigRequest:
 		if r.opts.Old {
 			call.Fail(world.Errorf(world.KindInvalid, call.Name, "unknown method RuntimeConfig"))
@@ -184,6 +188,19 @@ func (r *Runtime) about(call *wire.Call) {
 		})
 	default:
 		panic("runtime: no such call: " + call.Name)
+	}
+}
+
+// handlers are what the runtime can run pods with: runc alone. Older ones do not tell.
+func (r *Runtime) handlers() []*runtimeapi.RuntimeHandler {
+	if r.opts.Old {
+		return nil
+	}
+	features := &runtimeapi.RuntimeHandlerFeatures{
+		RecursiveReadOnlyMounts: true, UserNamespaces: !r.opts.NoUserNamespaces,
+	}
+	return []*runtimeapi.RuntimeHandler{
+		{Name: "", Features: features}, {Name: "runc", Features: features},
 	}
 }
 

@@ -34,7 +34,8 @@ func (r *Runtime) runSandbox(call *wire.Call, config *runtimeapi.PodSandboxConfi
 		ID: newID(call), PodUID: pod.Uid, PodNamespace: pod.Namespace, PodName: pod.Name,
 		Attempt: pod.Attempt, State: notReady, CreatedAt: r.now(),
 	}}
-	r.tellSandbox(s, truth.Fact{Kind: truth.SandboxCreated, Annotations: config.Annotations})
+	r.tellSandbox(s, truth.Fact{Kind: truth.SandboxCreated, Annotations: config.Annotations,
+		Cgroup: s.cgroup(), IDs: s.ids()})
 	call.Work(call.Between(30*time.Millisecond, 400*time.Millisecond), func() {
 		r.finishSandbox(call, s)
 	})
@@ -59,6 +60,7 @@ func (r *Runtime) finishSandbox(call *wire.Call, s *sandbox) {
 		s.IP = fmt.Sprintf("10.88.%d.%d", r.sandboxCount/250%250, r.sandboxCount%250+2)
 	}
 	s.State = ready
+	r.enter(s)
 	r.addSandbox(s)
 	r.tellSandbox(s, truth.Fact{Kind: truth.SandboxReady})
 	r.emit(s.ID, s.ID, eventCreated)

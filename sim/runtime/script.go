@@ -67,6 +67,7 @@ type Image struct {
 	Absent    bool          // when it is first mentioned
 	PullTakes time.Duration // of this pull; zero: drawn
 	PullError *world.Error  // of this pull, at its end; nil: it succeeds
+	User      string        // as its configuration says, "1000", "1000:2000", "www"; empty: root
 }
 
 // Exit codes that are not the process's own.

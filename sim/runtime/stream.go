@@ -14,7 +14,7 @@ import (
 // container, or of a sandbox in its place, and the statuses of the sandbox and of all that is in
 // it at that moment. A sandbox is told to be deleted while it is still there. A container that
 // could not be started is not told of. While nobody listens events are kept for a while, for the
-// first who does.
+// first who does. But that somebody has gone is only noticed by what could not be sent to him.
 
 // The types of events, by their shorter names.
 const (
@@ -33,8 +33,8 @@ const CallEvent = "ContainerEvent"
 // events is the runtime's queue of events and those who listen to it.
 type events struct {
 	streams []*stream
-	held    []heldEvent
-	used    bool // somebody has listened: before that nothing is kept, which saves time
+	held    []heldEvent // oldest first
+	gone    int         // how many are still to be sent to one who has gone, and get lost
 	skew    time.Duration
 }
 
@@ -61,11 +61,24 @@ func (r *Runtime) BreakStreams() {
 
 // endStream ends one stream, if it has not ended.
 func (r *Runtime) endStream(s *stream, err *world.Error) {
-	if i := slices.Index(r.events.streams, s); i >= 0 {
-		r.events.streams = slices.Delete(r.events.streams, i, i+1)
+	if r.dropStream(s) {
 		s.call.Fail(err)
 	}
 }
+
+// dropStream forgets one who does not listen any more, and reports whether he was known.
+func (r *Runtime) dropStream(s *stream) bool {
+	i := slices.Index(r.events.streams, s)
+	if i < 0 {
+		return false
+	}
+	r.events.streams = slices.Delete(r.events.streams, i, i+1)
+	r.events.gone = 1 + int(s.call.Draw()&1)
+	return true
+}
+
+// forgetEvents is what a new process of the runtime has done.
+func (r *Runtime) forgetEvents() { r.events.held, r.events.gone = nil, 0 }
 
 // openStream begins a stream. It is answered when it ends.
 func (r *Runtime) openStream(call *wire.Call) {
@@ -77,11 +90,7 @@ func (r *Runtime) openStream(call *wire.Call) {
 		return
 	}
 	s := &stream{call: call}
-	call.OnSever(func() {
-		r.events.streams = slices.DeleteFunc(r.events.streams,
-			func(o *stream) bool { return o == s })
-	})
-	r.events.used = true
+	call.OnSever(func() { r.dropStream(s) })
 	r.events.streams = append(r.events.streams, s)
 	held := r.events.held
 	r.events.held = nil
@@ -97,9 +106,15 @@ func (r *Runtime) openStream(call *wire.Call) {
 
 // emit tells all who listen of something that has just happened.
 func (r *Runtime) emit(id, sandboxID string, what runtimeapi.ContainerEventType) {
-	if !r.events.used || r.wire.Down() {
+	q := &r.events
+	if r.opts.Old || r.wire.Down() {
 		return
 	}
+	if len(q.streams) == 0 && q.gone > 0 {
+		q.gone--
+		return
+	}
+	q.gone = 0
 	event := &runtimeapi.ContainerEventResponse{ContainerId: id, ContainerEventType: what,
 		CreatedAt: r.now().Add(r.events.skew).UnixNano()}
 	if s := r.sandboxes[sandboxID]; s != nil {
@@ -108,12 +123,13 @@ func (r *Runtime) emit(id, sandboxID string, what runtimeapi.ContainerEventType)
 			event.ContainersStatuses = append(event.ContainersStatuses, c.inspected().Status)
 		}
 	}
-	if len(r.events.streams) == 0 {
-		r.events.held = slices.DeleteFunc(r.events.held,
-			func(h heldEvent) bool { return !r.now().Before(h.until) })
-		r.events.held = append(r.events.held, heldEvent{event, r.now().Add(heldFor)})
+	if len(q.streams) == 0 {
+		for len(q.held) > 0 && !r.now().Before(q.held[0].until) {
+			q.held = q.held[1:]
+		}
+		q.held = append(q.held, heldEvent{event, r.now().Add(heldFor)})
 	}
-	for _, s := range r.events.streams {
+	for _, s := range q.streams {
 		r.sendEvent(s, event)
 	}
 }
@@ -126,8 +142,8 @@ func (r *Runtime) sendEvent(s *stream, event *runtimeapi.ContainerEventResponse)
 		return
 	}
 	at := r.now().Add(fate.Receive)
-	if at.Before(s.last) {
-		at = s.last
+	if !at.After(s.last) {
+		at = s.last.Add(1) // what comes at one instant comes in any order
 	}
 	if fate.EffectDelay == 0 || fate.Twice { // else those after it overtake it
 		s.last = at

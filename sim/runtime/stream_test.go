@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/world"
@@ -70,6 +71,52 @@ func TestEventsWaitForWhoListens(t *testing.T) {
 	w.Begin(&runtimeapi.GetEventsRequest{})
 	if got := heard(); got != "sandbox created, sandbox started" {
 		t.Errorf("heard %q", got)
+	}
+}
+
+// That nobody listens any more is noticed by an event that cannot be sent: it is lost.
+func TestTheFirstEventAfterAListenerIsLost(t *testing.T) {
+	lost := map[string]bool{}
+	for seed := range uint64(20) {
+		w := newWorld(seed, calmly)
+		w.timeout = time.Second
+		end, heard := listen(w)
+		end()
+		w.timeout = time.Hour
+		s := w.mustRun(t, "u1")
+		w.mustCreate(t, s, "u1", "app", 0)
+		w.Begin(&runtimeapi.GetEventsRequest{})
+		lost[heard()] = true
+	}
+	want := map[string]bool{"sandbox started, app created": true, "app created": true}
+	if diff := cmp.Diff(want, lost); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTwoListenersHearEverything(t *testing.T) {
+	w := newWorld(1, calmly)
+	_, heard := listen(w)
+	w.Begin(&runtimeapi.GetEventsRequest{})
+	w.Sleep(time.Second)
+	w.mustRun(t, "u1")
+	if got := heard(); strings.Count(got, "created") != 2 || strings.Count(got, "started") != 2 {
+		t.Errorf("heard %q", got)
+	}
+}
+
+func TestNoEventOutlivesTheRuntime(t *testing.T) {
+	for name, strike := range map[string]func(*Runtime){
+		"restart": func(r *Runtime) { r.Restart(time.Second) },
+		"reboot":  (*Runtime).Reboot,
+	} {
+		w := newWorld(1, nil)
+		w.mustRun(t, "u1")
+		strike(w.runtime)
+		w.Sleep(2 * time.Second)
+		if _, heard := listen(w); heard() != "" {
+			t.Errorf("%s: heard %q", name, heard())
+		}
 	}
 }
 

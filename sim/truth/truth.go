@@ -43,6 +43,12 @@ const (
 	PowerLost   Kind = "PowerLost"
 )
 
+// What happens to cgroups. Paths are directories below the root of the hierarchy.
+const (
+	CgroupMade    Kind = "CgroupMade"    // or set to other Limits; by the runtime, by Cause
+	CgroupRemoved Kind = "CgroupRemoved" // with everything below it, and what runs in it
+)
+
 // The causes of an exit, a kill or a stop.
 const (
 	CauseOwn     = "own"     // the process ended by itself
@@ -66,7 +72,30 @@ const (
 	ReplyBad     Reply = "bad"     // exit code 1, HTTP 500, NOT_SERVING
 	ReplyRefused Reply = "refused" // nobody listens, the command cannot be run
 	ReplyNone    Reply = "none"    // it hung until nobody waited any more, or the process ended
+
+	// Those that only some requests can have; to others they are what they mean.
+	ReplyElsewhere Reply = "elsewhere" // of HTTP: a redirect to another host; it means good
+	ReplyEndless   Reply = "endless"   // of HTTP: 200, and a page without an end; it means good
+	ReplyUnknown   Reply = "unknown"   // of gRPC: there is no such service; it means bad
+	ReplyUnoffered Reply = "unoffered" // of gRPC: the call is not offered; it means bad
 )
+
+// Replies are all that there are.
+var Replies = []Reply{
+	ReplyGood, ReplyBad, ReplyRefused, ReplyNone, ReplyElsewhere, ReplyEndless, ReplyUnknown,
+	ReplyUnoffered,
+}
+
+// Means is which of the first four a reply amounts to.
+func (r Reply) Means() Reply {
+	switch r {
+	case ReplyElsewhere, ReplyEndless:
+		return ReplyGood
+	case ReplyUnknown, ReplyUnoffered:
+		return ReplyBad
+	}
+	return r
+}
 
 // Fact is one thing that happened. Fields that do not apply are empty.
 type Fact struct {
@@ -85,13 +114,35 @@ type Fact struct {
 	// "grpc :90/name"; Reply is how that ended.
 	Request string
 	Reply   Reply
+	// Asking tells one request from the others: an Asked has the number of its Replied. Zero if
+	// nobody counts.
+	Asking uint64
 
 	// Of ContainerExited: what it has written about its end, and the end of what it has written
 	// into its log, as far as that is in the file that it had open last.
 	Message, LogEnd string
 
+	// Of SandboxCreated: the cgroup that it is to be in, and the ids of its user namespace.
+	Cgroup string
+	IDs    IDs
+	Limits Limits // of CgroupMade
+	// Of ContainerCreated: the images that it mounts, and as whom it runs, by number or name.
+	ImageMounts []string
+	User        string
+
 	Path, To, Image string
 	Annotations     map[string]string // of the container or sandbox created; not to be changed
+}
+
+// IDs are ids on the host that a sandbox has to itself; none if it has no user namespace.
+type IDs struct{ First, Length uint32 }
+
+// Limits are those of a cgroup; zero is unlimited.
+type Limits struct {
+	CPUShares            uint64
+	CPUQuota             int64
+	CPUPeriod            uint64
+	MemoryBytes, PidsMax int64
 }
 
 // Log passes facts on, in the order in which they happen.

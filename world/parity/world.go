@@ -3,8 +3,8 @@
 // what its likeness is worth, so a case that holds on one side only is a defect of the simulation.
 //
 // A case talks to a port only by effects and their answers, as the core does. Start reading at
-// CRI in cri.go and FileSystem in files.go. What a runtime need not have is in suites of its own:
-// Exec, Logs and Events.
+// CRI in cri.go, FileSystem in files.go and Reach in network.go. What a runtime need not have is
+// in suites of its own: Exec, Logs and Events.
 package parity
 
 import (
@@ -93,6 +93,33 @@ type Streaming interface {
 	Stream(timeout time.Duration) (wait func() (any, *world.Error))
 	// Heard returns all events of streams until now, in the order in which they came.
 	Heard() []*runtimeapi.ContainerEventResponse
+}
+
+// Server is what listens on a port, and what it does with those who come.
+type Server string
+
+// The servers that a Network must offer.
+const (
+	Well      Server = "well"      // HTTP: 200, with a page; gRPC: SERVING, whatever the service
+	Unwell    Server = "unwell"    // HTTP: 500; gRPC: NOT_SERVING, whatever the service
+	Secret    Server = "secret"    // as Well, but over TLS, with a certificate of nobody known
+	Moved     Server = "moved"     // HTTP: redirects to a page of its own, which is there
+	Elsewhere Server = "elsewhere" // HTTP: redirects to a page of another host
+	Endless   Server = "endless"   // HTTP: 200, with a page that does not end
+	Unknown   Server = "unknown"   // gRPC: health is offered, the service is unknown
+	Unoffered Server = "unoffered" // gRPC: but health is not offered
+	Silent    Server = "silent"    // takes connections and says nothing
+	HangsUp   Server = "hangs-up"  // takes connections and closes them
+	NoServer  Server = "no-server" // a port on which nobody listens
+)
+
+// Network is a world with servers in it.
+type Network interface {
+	World
+	// CallWithin is Call with another deadline.
+	CallWithin(body any, timeout time.Duration) (any, *world.Error)
+	// At is where such a server listens; it is the only one there.
+	At(Server) (host string, port int32)
 }
 
 // Disk is a world with a file system in it.

@@ -1,0 +1,179 @@
+package cgroup
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/world"
+)
+
+func TestPaths(t *testing.T) {
+	l := Layout{}
+	for _, test := range []struct {
+		root, uid string
+		class     v1.PodQOSClass
+		want      string
+	}{
+		{"", "1-2", v1.PodQOSGuaranteed, "kubepods/pod1-2"},
+		{"", "1-2", v1.PodQOSBurstable, "kubepods/burstable/pod1-2"},
+		{"", "1-2", v1.PodQOSBestEffort, "kubepods/besteffort/pod1-2"},
+		{"a/b", "u", v1.PodQOSBestEffort, "a/b/kubepods/besteffort/podu"},
+	} {
+		l.Root = test.root
+		if got := l.Path(test.uid, test.class); got != test.want {
+			t.Errorf("%v: %s", test, got)
+		}
+	}
+	if got := strings.Join(l.Paths("u"), " "); got !=
+		"a/b/kubepods/podu a/b/kubepods/burstable/podu a/b/kubepods/besteffort/podu" {
+		t.Errorf("paths %s", got)
+	}
+}
+
+func TestParent(t *testing.T) {
+	cgroupfs, systemd := Layout{}, Layout{Systemd: true}
+	if got := cgroupfs.Parent("kubepods/pod1-2"); got != "/kubepods/pod1-2" {
+		t.Errorf("cgroupfs: %s", got)
+	}
+	want := "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice"
+	if got := systemd.Parent("kubepods/burstable/pod1-2"); got != want {
+		t.Errorf("systemd: %s, want %s", got, want)
+	}
+}
+
+func TestLayoutOf(t *testing.T) {
+	no, limit := false, int64(7)
+	l := LayoutOf(&kubeletconfig.KubeletConfiguration{CgroupRoot: "/a/../b/", PodPidsLimit: &limit,
+		CgroupDriver: "systemd"})
+	if l != (Layout{PerPod: true, Root: "b", Systemd: true, PidsMax: 7}) {
+		t.Errorf("%+v", l)
+	}
+	limit = -1
+	l = LayoutOf(&kubeletconfig.KubeletConfiguration{CgroupsPerQOS: &no, PodPidsLimit: &limit})
+	if l != (Layout{}) {
+		t.Errorf("%+v", l)
+	}
+}
+
+// The driver is that of the runtime if it says so, and never changes after that.
+func TestSettle(t *testing.T) {
+	for _, test := range []struct {
+		configured bool
+		driver     string
+		want       bool
+	}{{true, "", true}, {true, "CGROUPFS", false}, {false, "SYSTEMD", true}, {false, "", false}} {
+		l := Layout{Systemd: test.configured}
+		if !l.Settle(test.driver) || l.Systemd != test.want || l.Settle("SYSTEMD") {
+			t.Errorf("%+v: %+v", test, l)
+		}
+	}
+}
+
+func TestWhoseCgroup(t *testing.T) {
+	for name, want := range map[string]string{"podu": "u", "pod": "", "burstable": ""} {
+		if uid, is := UIDOf(name); is != (want != "") || is && uid != want {
+			t.Errorf("%s: %q, %v", name, uid, is)
+		}
+	}
+	cgroupfs, systemd := Layout{}, Layout{Systemd: true}
+	if cgroupfs.Same("a-b", "a_b") || !systemd.Same("a-b", "a_b") || systemd.Same("a-b", "ab") {
+		t.Error("with systemd alone a dash may be an underscore")
+	}
+}
+
+func TestSharesAndQuota(t *testing.T) {
+	for milli, want := range map[int64][2]int64{
+		0: {2, 0}, 1: {2, 1000}, 2: {2, 1000}, 3: {3, 1000}, 10: {10, 1000}, 11: {11, 1100},
+		500: {512, 50_000}, 1000: {1024, 100_000}, 256_000: {262_144, 25_600_000},
+		1_000_000: {262_144, 100_000_000},
+	} {
+		if got := [2]int64{Shares(milli), Quota(milli)}; got != want {
+			t.Errorf("%dm: shares and quota %v, want %v", milli, got, want)
+		}
+	}
+}
+
+// of is a container that asks for "cpu memory" and is limited to "cpu memory"; "-" is nothing.
+func of(text string) v1.Container {
+	words := strings.Fields(text)
+	return v1.Container{Resources: v1.ResourceRequirements{
+		Requests: amounts(words[0], words[1]), Limits: amounts(words[2], words[3])}}
+}
+
+func amounts(cpu, memory string) v1.ResourceList {
+	list := v1.ResourceList{}
+	if cpu != "-" {
+		list[v1.ResourceCPU] = resource.MustParse(cpu)
+	}
+	if memory != "-" {
+		list[v1.ResourceMemory] = resource.MustParse(memory)
+	}
+	return list
+}
+
+func TestLimits(t *testing.T) {
+	sidecar := func(text string) v1.Container {
+		c, always := of(text), v1.ContainerRestartPolicyAlways
+		c.RestartPolicy = &always
+		return c
+	}
+	type list = []v1.Container
+	const mib = 1 << 20
+	for _, test := range []struct {
+		name          string
+		init, app     list
+		own, overhead string
+		want          world.SetCgroup
+	}{
+		{"all limited", nil, list{of("100m 8Mi 200m 16Mi"), of("100m 8Mi 300m 16Mi")}, "", "",
+			world.SetCgroup{CPUShares: 204, CPUQuota: 50_000, CPUPeriod: 100_000,
+				MemoryBytes: 32 * mib}},
+		{"one without a limit of CPUs", nil, list{of("1 - 1 1Mi"), of("1 - - 1Mi")}, "", "",
+			world.SetCgroup{CPUShares: 2048, MemoryBytes: 2 * mib}},
+		{"one without a limit of memory", nil, list{of("- - 1 1Mi"), of("- - 1 -")}, "", "",
+			world.SetCgroup{CPUShares: 2, CPUQuota: 200_000, CPUPeriod: 100_000}},
+		{"an init container that needs more", list{of("2 - 3 9Mi")}, list{of("1 - 1 1Mi")}, "", "",
+			world.SetCgroup{CPUShares: 2048, CPUQuota: 300_000, CPUPeriod: 100_000,
+				MemoryBytes: 9 * mib}},
+		{"an init container without a limit", list{of("1 - - -")}, list{of("2 - 2 1Mi")}, "", "",
+			world.SetCgroup{CPUShares: 2048}},
+		{"a sidecar adds up", list{sidecar("1 - 1 1Mi"), of("1 - 1 1Mi")}, list{of("1 - 1 1Mi")},
+			"", "", world.SetCgroup{CPUShares: 2048, CPUQuota: 200_000, CPUPeriod: 100_000,
+				MemoryBytes: 2 * mib}},
+		{"overhead, also of the limits that there are", nil, list{of("1 - 1 -")}, "", "500m 1Mi",
+			world.SetCgroup{CPUShares: 1536, CPUQuota: 150_000, CPUPeriod: 100_000}},
+		{"the pod as a whole", nil, list{of("1 - - -"), of("- - - -")}, "2 - 3 4Mi", "",
+			world.SetCgroup{CPUShares: 2048, CPUQuota: 300_000, CPUPeriod: 100_000,
+				MemoryBytes: 4 * mib}},
+		{"the pod as a whole, with overhead", nil, list{of("- - - -")}, "1 - 1 1Mi", "1 1Mi",
+			world.SetCgroup{CPUShares: 2048, CPUQuota: 200_000, CPUPeriod: 100_000,
+				MemoryBytes: 2 * mib}},
+	} {
+		pod := &v1.Pod{Spec: v1.PodSpec{InitContainers: test.init, Containers: test.app}}
+		if test.own != "" {
+			own := of(test.own).Resources
+			pod.Spec.Resources = &own
+		}
+		if words := strings.Fields(test.overhead); len(words) == 2 {
+			pod.Spec.Overhead = amounts(words[0], words[1])
+		}
+		l := Layout{PidsMax: 9, Systemd: true}
+		test.want.Path, test.want.PidsMax, test.want.Systemd = "p", 9, true
+		if got := l.Limits(pod, v1.PodQOSBurstable, "p"); got != test.want {
+			t.Errorf("%s:\n got %+v\nwant %+v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestBestEffortGetsTheLeast(t *testing.T) {
+	l := Layout{PidsMax: 5}
+	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{of("- - - -")}}}
+	want := world.SetCgroup{Path: "p", CPUShares: 2, PidsMax: 5}
+	if got := l.Limits(pod, v1.PodQOSBestEffort, "p"); got != want {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,151 @@
+package pod
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/image"
+	"seedlet.dev/world"
+)
+
+// The images that a container is made from: the one that it runs, and those that it mounts
+// (KEP-4639). Each is pulled, looked for and waited for by itself; once all are there, the
+// container is made, and its needs are forgotten.
+
+// images are what a container is made from, by the name of the volume; the one that it runs has
+// no name.
+type images map[string]image.Answer
+
+// wantedImage is one image that a container is made from.
+type wantedImage struct {
+	volume, ref string
+	policy      v1.PullPolicy
+}
+
+// imagesOf are the images that a container is made from, the one that it runs first.
+func (p *Pod) imagesOf(want *v1.Container) []wantedImage {
+	all := []wantedImage{{ref: want.Image, policy: want.ImagePullPolicy}}
+	for i := range want.VolumeMounts {
+		v := p.volume(want.VolumeMounts[i].Name)
+		if v == nil || v.Image == nil {
+			continue
+		}
+		is := wantedImage{v.Name, v.Image.Reference, v.Image.PullPolicy}
+		if !slices.Contains(all, is) { // it may be mounted twice
+			all = append(all, is)
+		}
+	}
+	return all
+}
+
+// images returns what a container is made from; nil while one of them is not there. Nobody else
+// waits for it.
+func (p *Pod) images(want *v1.Container, env *Env) images {
+	wanted := p.imagesOf(want)
+	p.release(env, func(n *Need) bool {
+		same := func(w wantedImage) bool { return w.volume == n.Volume && w.ref == n.Ref }
+		return n.Container == want.Name && !slices.ContainsFunc(wanted, same)
+	})
+	all, missing := images{}, false
+	for _, w := range wanted {
+		answer := p.askImage(want, w, env)
+		if answer.ID == "" {
+			env.Touch(image.Key(w.ref))
+			missing = true
+		}
+		all[w.volume] = answer
+	}
+	if missing {
+		return nil
+	}
+	p.release(env, func(n *Need) bool { return n.Container == want.Name })
+	return all
+}
+
+// askImage asks for one image that a container is made from. Whom the image runs as matters if the
+// spec does not say it.
+func (p *Pod) askImage(want *v1.Container, w wantedImage, env *Env) image.Answer {
+	same := func(n Need) bool { return n.Container == want.Name && n.Volume == w.volume }
+	i := slices.IndexFunc(p.Needs, same)
+	if i < 0 {
+		i = len(p.Needs)
+		p.Needs = append(p.Needs, Need{Container: want.Name, Volume: w.volume, Ref: w.ref,
+			Since: env.Out.Now()})
+	}
+	need, ask := &p.Needs[i], env.Images.Need
+	if w.volume == "" && effective(&p.Spec.Spec, want).RunAsUser == nil {
+		ask = env.Images.NeedUser
+	}
+	answer := ask(p.UID, w.ref, w.policy, need.Since)
+	need.Problem = answer.Problem
+	return answer
+}
+
+// need is an image that a container waits for, one with a problem if there is any; nil if it waits
+// for none.
+func (p *Pod) need(name string) *Need {
+	var first *Need
+	for i := range p.Needs {
+		n := &p.Needs[i]
+		if n.Container == name && (first == nil || first.Problem == nil) {
+			first = n
+		}
+	}
+	return first
+}
+
+// release stops waiting for some of the images.
+func (p *Pod) release(env *Env, which func(*Need) bool) {
+	for i := 0; i < len(p.Needs); i++ {
+		if !which(&p.Needs[i]) {
+			continue
+		}
+		ref := p.Needs[i].Ref
+		p.Needs = slices.Delete(p.Needs, i, i+1)
+		i--
+		if !slices.ContainsFunc(p.Needs, func(n Need) bool { return n.Ref == ref }) {
+			env.Images.Release(p.UID, ref)
+		}
+	}
+}
+
+// releaseUnwanted stops waiting for images of containers that the spec no longer has.
+func (p *Pod) releaseUnwanted(env *Env) {
+	p.release(env, func(n *Need) bool { return p.want(n.Container) == nil })
+}
+
+// releaseImages stops waiting for images.
+func (p *Pod) releaseImages(env *Env) {
+	p.release(env, func(*Need) bool { return true })
+}
+
+// callVerify stands, in problems, for what follows from the image of a container.
+const callVerify = "VerifyImage"
+
+// rootByImage reports whether a container must not run as root and its image would have it, or
+// may. Another image may come by the same name, so that is tried again.
+func (p *Pod) rootByImage(want *v1.Container, from images, env *Env) bool {
+	e := effective(&p.Spec.Spec, want)
+	user := from[""].User
+	why := ""
+	switch {
+	case !isTrue(e.RunAsNonRoot) || e.RunAsUser != nil || user.UID != nil && *user.UID != 0:
+		return false
+	case user.UID == nil && user.Name != "":
+		why = fmt.Sprintf("image has non-numeric user (%s), cannot verify user is non-root",
+			user.Name)
+	default:
+		why = "image will run as root"
+	}
+	err := world.Errorf(world.KindInvalid, callVerify,
+		"container has runAsNonRoot and %s (pod: %q, container: %s)", why, p.logged(), want.Name)
+	p.failed(want.Name, callVerify, err, env.Out.Now())
+	env.Out.Log(world.LevelWarning, "container cannot be made", "pod", p.FullName(),
+		"container", want.Name, "error", err.Message)
+	return true
+}
+
+// logged is how the kubelet names a pod in its messages.
+func (p *Pod) logged() string { return fmt.Sprintf("%s_%s(%s)", p.Name, p.Namespace, p.UID) }

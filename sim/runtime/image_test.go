@@ -1,0 +1,93 @@
+package runtime
+
+import (
+	"strings"
+	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
+)
+
+const model = "registry.test/model:1"
+
+// imageWorld has one image that is not there, and one whose processes run as 1000.
+func imageWorld(t *testing.T) (w *simWorld, sandbox string) {
+	w = newWorld(1, func(o *Options) {
+		o.Images = func(ref string, _ int) Image {
+			return Image{Absent: ref == missing, User: map[string]string{pullable: "1000:2000"}[ref]}
+		}
+	})
+	return w, w.mustRun(t, "u")
+}
+
+// A container is made with the images that it mounts, or not at all.
+func TestImageMounts(t *testing.T) {
+	is := func(ref string) *runtimeapi.ImageSpec { return &runtimeapi.ImageSpec{Image: ref} }
+	for _, test := range []struct {
+		mount *runtimeapi.Mount
+		kind  world.ErrorKind
+		why   string
+	}{
+		{&runtimeapi.Mount{Image: is(model), Readonly: true}, "", ""},
+		{&runtimeapi.Mount{Image: is(missing), Readonly: true}, world.KindNotFound,
+			`failed to resolve image "` + missing + `": not found`},
+		{&runtimeapi.Mount{Image: is(model)}, world.KindInternal, "readonly must be true"},
+		{&runtimeapi.Mount{Image: is(""), Readonly: true}, world.KindInternal, "not specified"},
+		{&runtimeapi.Mount{Image: is(model), Readonly: true, HostPath: "/a"}, world.KindInternal,
+			"hostpath must be empty"},
+	} {
+		w, sandbox := imageWorld(t)
+		create := w.creation(sandbox, "u", "app", 0).(*runtimeapi.CreateContainerRequest)
+		create.Config.Mounts = []*runtimeapi.Mount{test.mount}
+		_, err := w.Call(create)
+		switch last := w.facts[len(w.facts)-1]; {
+		case test.why == "" && (err != nil || last.Kind != truth.ContainerCreated ||
+			strings.Join(last.ImageMounts, " ") != model):
+			t.Errorf("%v: %v, %+v", test.mount, err, last)
+		case test.why != "" && (!err.Has(test.kind) || !strings.Contains(err.Message, test.why)):
+			t.Errorf("%v: %v, want %s", test.mount, err, test.why)
+		}
+		create.Config.Mounts = nil
+		create.Config.Metadata.Attempt++
+		if _, err := w.Call(create); err != nil {
+			t.Errorf("after %v: %v", test.mount, err)
+		}
+	}
+}
+
+// Whom a container runs as is what the request says, or else the image.
+func TestUsers(t *testing.T) {
+	number := func(n int64) *runtimeapi.Int64Value { return &runtimeapi.Int64Value{Value: n} }
+	for _, test := range []struct {
+		context *runtimeapi.LinuxContainerSecurityContext
+		image   string
+		want    string
+	}{
+		{&runtimeapi.LinuxContainerSecurityContext{}, pullable, "1000"},
+		{&runtimeapi.LinuxContainerSecurityContext{}, model, "0"},
+		{&runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(7)}, pullable, "7"},
+		{&runtimeapi.LinuxContainerSecurityContext{RunAsUsername: "www"}, pullable, "www"},
+		{&runtimeapi.LinuxContainerSecurityContext{RunAsGroup: number(7)}, pullable, "refused"},
+	} {
+		w, sandbox := imageWorld(t)
+		create := w.creation(sandbox, "u", "app", 0).(*runtimeapi.CreateContainerRequest)
+		create.Config.Image.Image = test.image
+		create.Config.Linux = &runtimeapi.LinuxContainerConfig{SecurityContext: test.context}
+		_, err := w.Call(create)
+		got := w.facts[len(w.facts)-1].User
+		if err != nil {
+			got = "refused"
+		}
+		if got != test.want {
+			t.Errorf("%v of %s: %s, want %s (%v)", test.context, test.image, got, test.want, err)
+		}
+	}
+	w, _ := imageWorld(t)
+	body, _ := w.Call(&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: pullable}})
+	if is := body.(*runtimeapi.ImageStatusResponse).Image; is.Uid.GetValue() != 1000 ||
+		is.Username != "" {
+		t.Errorf("%v", is)
+	}
+}
