@@ -76,12 +76,13 @@ kind: KubeletConfiguration
 containerRuntimeEndpoint: %q
 staticPodPath: %q
 podLogsDir: %q
-cgroupsPerQOS: false
+cgroupRoot: %q
 address: 127.0.0.1
 readOnlyPort: %d
 healthzBindAddress: 127.0.0.1
 healthzPort: %d
-`, n.endpoint, a.manifests, filepath.Join(n.dir, "logs"), ports[0], ports[1])
+`, n.endpoint, a.manifests, filepath.Join(n.dir, "logs"), n.cgroupRoot(),
+		ports[0], ports[1])
 }
 
 // freePorts asks the kernel for TCP ports that nobody listens on now.

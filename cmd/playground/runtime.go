@@ -111,6 +111,14 @@ func (n *node) runtime() runtimeapi.RuntimeServiceClient {
 	return runtimeapi.NewRuntimeServiceClient(n.conn)
 }
 
+// cgroupRoot is where the agent makes the cgroups of its pods.
+func (n *node) cgroupRoot() string {
+	if n.private != nil {
+		return nodetest.CgroupRoot(n.private.Dir)
+	}
+	return nodetest.CgroupRoot(n.dir)
+}
+
 // waitEmpty waits until the runtime holds no pod any more.
 func (n *node) waitEmpty(ctx context.Context) error {
 	for {
@@ -144,7 +152,7 @@ func (n *node) close() error {
 	if n.registry != nil {
 		n.registry.Close()
 	}
-	return errors.Join(append(problems, os.RemoveAll(n.dir))...)
+	return errors.Join(append(problems, nodetest.RemoveCgroups(n.dir), os.RemoveAll(n.dir))...)
 }
 
 // giveBack empties a runtime that was there before: it had no pods, and not this image.

@@ -118,6 +118,7 @@ func findFiles(dir string, ids []string) []string {
 			}
 		}
 	}
+	files = append(files, cgroupDirs(dir)...)
 	results, _ := filepath.Glob("/var/lib/cni/results/*")
 	for _, path := range results {
 		if id := idForm.FindString(path); slices.Contains(files, path) || id == "" {

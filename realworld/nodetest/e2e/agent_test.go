@@ -95,14 +95,15 @@ kind: KubeletConfiguration
 containerRuntimeEndpoint: %q
 staticPodPath: %q
 podLogsDir: %q
-cgroupsPerQOS: false
+cgroupRoot: %q
 address: 127.0.0.1
 readOnlyPort: %d
 healthzPort: %d
 containerLogMaxSize: 64Ki
 containerLogMaxFiles: 3
 containerLogMonitorInterval: 3s
-`, n.Endpoint, a.manifests, a.logs, pods, health) + strings.Join(more, "")
+`, n.Endpoint, a.manifests, a.logs, nodetest.CgroupRoot(n.Dir), pods, health) +
+		strings.Join(more, "")
 	if err := os.MkdirAll(a.manifests, 0o755); err != nil {
 		t.Fatal(err)
 	}
