@@ -35,6 +35,7 @@ func Draw(s *Scenario, seed uint64) (*Plan, error) {
 	d.faults()
 	d.churn()
 	d.strikes()
+	d.odd()
 	slices.SortStableFunc(d.plan.Spec.Manifests, func(a, b Change) int {
 		return cmp.Compare(a.At, b.At)
 	})

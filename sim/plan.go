@@ -47,6 +47,9 @@ type PlanSpec struct {
 	Reboots     []Reboot      `json:"reboots,omitempty"`
 	Kills       []Kill        `json:"kills,omitempty"`
 	Sandboxes   []SandboxKill `json:"sandboxKills,omitempty"`
+	Clock       []ClockStep   `json:"runtimeClock,omitempty"`
+	Lost        []Lost        `json:"lost,omitempty"`
+	Removals    []Removal     `json:"sandboxRemovals,omitempty"`
 	Expect      []Expect      `json:"expect,omitempty"`
 }
 
@@ -249,6 +252,9 @@ func (s *PlanSpec) validateStrikes() error {
 		if s.pod(k.Pod) == nil {
 			return fmt.Errorf("spec.sandboxKills[%d].pod: no pod is called %q", i, k.Pod)
 		}
+	}
+	if err := s.validateOdd(); err != nil {
+		return err
 	}
 	for i, e := range s.Expect {
 		switch {

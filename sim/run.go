@@ -97,6 +97,7 @@ type run struct {
 	state    []byte
 	stopped  bool
 	manifest manifests
+	odd      odd
 	shown    []*v1.Pod // by the API, last
 	prompt   prompt
 }
@@ -142,11 +143,12 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		LinksDir: corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
 		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files,
 		Struck: newStruck(r.fates, spec).may, Cgroups: judgedCgroups(kubelet),
-		ImageUser: newImages(spec).user,
+		ImageUser: newImages(spec).user, Skew: spec.skew,
 	})
 	log.Subscribe(r.panel.Fact)
 	log.Subscribe(r.countRestarts)
 	log.Subscribe(r.prompt.fact)
+	log.Subscribe(r.noteSandbox)
 	r.disk = disk.New(disk.Options{
 		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates,
 	})

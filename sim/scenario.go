@@ -37,6 +37,7 @@ type ScenarioSpec struct {
 	Images      ImageRange   `json:"images,omitempty"`
 	Churn       ChurnRange   `json:"churn,omitempty"`
 	Strikes     StrikeRange  `json:"strikes,omitempty"`
+	Odd         OddRange     `json:"odd,omitempty"`
 	// Duration is how long things go wrong; after it the world heals.
 	Duration Span `json:"duration"`
 	// Settle is how long after healing every pod may take to be what its spec demands.

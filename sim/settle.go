@@ -12,6 +12,7 @@ func (r *run) heal() {
 	r.disk.SetFull(false)
 	r.runtime.SetNetworkReady(true)
 	r.runtime.SetReady(true)
+	r.healOdd()
 	if r.life == nil {
 		r.boot()
 	}

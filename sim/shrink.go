@@ -21,6 +21,9 @@ func Shrink(plan *Plan, tries int, progress func(tried, entries int)) (*Plan, *V
 		takeOut(s, func(p *PlanSpec) *[]Reboot { return &p.Reboots })
 		takeOut(s, func(p *PlanSpec) *[]Kill { return &p.Kills })
 		takeOut(s, func(p *PlanSpec) *[]SandboxKill { return &p.Sandboxes })
+		takeOut(s, func(p *PlanSpec) *[]ClockStep { return &p.Clock })
+		takeOut(s, func(p *PlanSpec) *[]Lost { return &p.Lost })
+		takeOut(s, func(p *PlanSpec) *[]Removal { return &p.Removals })
 		takeOut(s, func(p *PlanSpec) *[]Window { return &p.Faults })
 		takeOut(s, func(p *PlanSpec) *[]PlanImage { return &p.Images })
 		takeOut(s, func(p *PlanSpec) *[]Change { return &p.Manifests })
@@ -132,7 +135,7 @@ func (p *Plan) times() []Duration {
 	for _, k := range p.Spec.Sandboxes {
 		all = append(all, k.At)
 	}
-	return all
+	return append(all, p.Spec.oddTimes()...)
 }
 
 // Clone copies a plan so that entries can be taken out of the copy.
@@ -145,7 +148,8 @@ func (p *Plan) Clone() *Plan {
 func (p *Plan) Entries() int {
 	s := &p.Spec
 	return len(s.Pods) + len(s.Manifests) + len(s.Images) + len(s.Faults) + len(s.AgentKills) +
-		len(s.RuntimeEnds) + len(s.Reboots) + len(s.Kills) + len(s.Sandboxes)
+		len(s.RuntimeEnds) + len(s.Reboots) + len(s.Kills) + len(s.Sandboxes) +
+		len(s.Clock) + len(s.Lost) + len(s.Removals)
 }
 
 // try runs a smaller plan, and keeps it if it fails in the same way.

@@ -168,6 +168,9 @@ func TestAnyPlan(t *testing.T) {
 		spec.RuntimeEnds = some(t, "runtime restarts", spec.RuntimeEnds)
 		spec.Kills = some(t, "kills", spec.Kills)
 		spec.Sandboxes = some(t, "sandbox kills", spec.Sandboxes)
+		spec.Clock = some(t, "clock steps", spec.Clock)
+		spec.Lost = some(t, "lost", spec.Lost)
+		spec.Removals = some(t, "removals", spec.Removals)
 		spec.Expect = nil
 		every := rapid.Uint64Range(10, 1000).Draw(t, "restore every")
 		verdict, err := sim.Run(plan, sim.Options{RestoreAfter: func(event uint64) bool {

@@ -28,6 +28,7 @@ func (r *run) scheduleStrikes() {
 	for _, k := range r.plan.Sandboxes {
 		r.at(k.At, func() { r.killSandbox(k) })
 	}
+	r.scheduleOdd()
 	for _, w := range r.plan.Faults {
 		r.scheduleWindow(w)
 	}

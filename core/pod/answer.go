@@ -223,7 +223,9 @@ func (p *Pod) containerInspected(r op.Record, ev world.Event) {
 		return // older than what is known, or the runtime contradicts itself
 	}
 	c.advance(state, ev.Time)
-	c.Inspected = state
+	if c.Inspected = state; state == Running {
+		c.alive(r.Began)
+	}
 	c.Image, c.ImageID = status.GetImage().GetImage(), status.GetImageRef()
 	c.CreatedAt = nanos(status.GetCreatedAt())
 	c.StartedAt, c.FinishedAt = nanos(status.GetStartedAt()), nanos(status.GetFinishedAt())

@@ -81,14 +81,18 @@ type Container struct {
 	CreatedAt  time.Time `json:"createdAt"`
 	StartedAt  time.Time `json:"startedAt"`
 	FinishedAt time.Time `json:"finishedAt"`
-	Ran        time.Time `json:"ran"`    // when the agent learnt that it runs, by its own clock
-	Exited     time.Time `json:"exited"` // and that it has exited
-	ExitCode   int32     `json:"exitCode"`
-	Reason     string    `json:"reason,omitempty"`
-	Message    string    `json:"message,omitempty"` // the runtime's
-	Said       Said      `json:"said"`              // the container's
-	Link       Link      `json:"link"`
-	Left       Leavings  `json:"left"`
+	// By the agent's own clock, of what this agent has done and seen:
+	Began  time.Time `json:"began"`  // when it asked for the start
+	Ran    time.Time `json:"ran"`    // when it learnt that it runs
+	Alive  time.Time `json:"alive"`  // when it ran for sure, as far as is known
+	Exited time.Time `json:"exited"` // when it learnt that it has exited
+
+	ExitCode int32    `json:"exitCode"`
+	Reason   string   `json:"reason,omitempty"`
+	Message  string   `json:"message,omitempty"` // the runtime's
+	Said     Said     `json:"said"`              // the container's
+	Link     Link     `json:"link"`
+	Left     Leavings `json:"left"`
 
 	User       *v1.ContainerUser `json:"user,omitempty"` // as whom its first process began
 	StopSignal *v1.Signal        `json:"stopSignal,omitempty"`
@@ -234,6 +238,9 @@ func (p *Pod) addSandbox(s Sandbox) {
 }
 
 func (p *Pod) dropContainer(id string) {
+	if c := p.container(id); c != nil {
+		p.rememberRun(c)
+	}
 	p.Containers = slices.DeleteFunc(p.Containers, func(c Container) bool { return c.ID == id })
 }
 

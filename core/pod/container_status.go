@@ -17,6 +17,10 @@ func (p *Pod) containerStatus(want *v1.Container, role Role, runtime string) v1.
 	if c != nil && c.State == Created {
 		c = p.previous(c) // it has not run yet, and may never
 	}
+	past := p.past(want.Name)
+	if past.newer(c) {
+		c, status.RestartCount = nil, past.Restarts
+	}
 	health := Health{}
 	if c != nil {
 		health = p.shown(c)

@@ -34,15 +34,6 @@ func (c *Container) result(kind probe.Kind) probe.Result {
 	return probe.Undecided
 }
 
-// began is when the container began to run: as the runtime says, but no later than the agent
-// learnt of it, for the two clocks may differ.
-func (c *Container) began() time.Time {
-	if c.StartedAt.IsZero() || c.Ran.Before(c.StartedAt) {
-		return c.Ran
-	}
-	return c.StartedAt
-}
-
 // Health is how a container is.
 type Health struct{ Running, Started, Ready bool }
 

@@ -186,10 +186,7 @@ func (p *Pod) messageFile(name string, number int32, node *Node) string {
 // makeMessageFile takes the next step on the way to the file for the next run, and reports whether
 // there was one to take. A file that an earlier run has left is made empty.
 func (p *Pod) makeMessageFile(want *v1.Container, env *Env) bool {
-	number := int32(0)
-	if previous := p.newest(want.Name); previous != nil {
-		number = previous.Restarts + 1
-	}
+	_, number := p.counts(want.Name)
 	dir := want.Name + "/"
 	file := dir + strconv.Itoa(int(number))
 	switch {

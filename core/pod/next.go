@@ -29,7 +29,10 @@ const (
 func (p *Pod) next(want *v1.Container, role Role, now time.Time) (Action, time.Time) {
 	c := p.newest(want.Name)
 	here := c != nil && c.SandboxID == p.current().ID
+	until := p.backingOff(want.Name)
 	switch {
+	case role == App && now.Before(until):
+		return Wait, until
 	case c == nil:
 		return Create, time.Time{}
 	case c.Op != 0 && !c.live() && !c.Stopping:
@@ -159,6 +162,7 @@ func (p *Pod) act(want *v1.Container, role Role, env *Env, w *waits) bool {
 		p.holdOff(want.Name, w) // for what was found to be wrong with it
 	case Start:
 		c := p.newest(want.Name)
+		c.Began = env.Out.Now()
 		p.Op = env.Out.Ask(p.Key(), c.ID, env.Node.RuntimeTimeout,
 			&runtimeapi.StartContainerRequest{ContainerId: c.ID})
 		return true
@@ -205,34 +209,20 @@ func (p *Pod) create(want *v1.Container, env *Env) bool {
 
 // run is the next run of a container, as it is going to be made in the current sandbox.
 func (p *Pod) run(want *v1.Container, node *Node) Container {
-	previous := p.newest(want.Name)
-	backoff := backoffAfter(previous, node.BackoffMax)
-	if previous != nil && !p.matches(previous) {
-		backoff = 0 // what has changed may be what was wrong
-	}
 	next := Container{
 		Name: want.Name, SandboxID: p.current().ID, State: Created, Hash: hashOf(want),
-		Grace: p.grace(), Backoff: backoff,
+		Grace: p.grace(), Backoff: p.nextBackoff(want.Name, node.BackoffMax),
 		Sidecar: p.sidecarNumber(want.Name), Ports: want.Ports,
 	}
 	if want.Lifecycle != nil {
 		next.PreStop = want.Lifecycle.PreStop
 	}
-	if previous != nil {
-		next.Attempt, next.Restarts = previous.Attempt+1, previous.Restarts+1
-	}
+	next.Attempt, next.Restarts = p.counts(want.Name)
 	return next
 }
 
-// restartAt is when a container that has ended may run again. The end is the runtime's time, but
-// no later than the agent learnt of it: the two clocks may differ, by years if the date was set.
-func (c *Container) restartAt() time.Time {
-	end := c.FinishedAt
-	if end.IsZero() || c.Exited.Before(end) {
-		end = c.Exited
-	}
-	return end.Add(c.wait())
-}
+// restartAt is when a container that has ended may run again.
+func (c *Container) restartAt() time.Time { return c.end().Add(c.wait()) }
 
 // The kubelet's numbers for restarts.
 const (
@@ -242,7 +232,7 @@ const (
 
 // wait is how long to wait after a container has ended before it is restarted.
 func (c *Container) wait() time.Duration {
-	if !c.StartedAt.IsZero() && c.FinishedAt.Sub(c.StartedAt) > backoffReset {
+	if c.ranLonger(backoffReset) {
 		return 0
 	}
 	return c.Backoff

@@ -48,11 +48,19 @@ func (p *Pod) ObserveContainer(item *pleg.Container, number uint64, asked, now t
 		added := newContainer(item, asked)
 		added.seenIn = number
 		added.advance(stateOf(item.State), now)
+		added.sawRunning(item, asked)
 		p.addContainer(added)
 		return true
 	}
 	c.seenIn = number
+	c.sawRunning(item, asked)
 	return c.advance(stateOf(item.State), now)
+}
+
+func (c *Container) sawRunning(item *pleg.Container, asked time.Time) {
+	if item.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
+		c.alive(asked)
+	}
 }
 
 // ObserveEvent takes an event of the runtime's stream. Like a list it only moves forward what is

@@ -56,6 +56,7 @@ type Pod struct {
 	Known      bool        `json:"known"`                // what it shows can be told
 	Sandboxes  []Sandbox   `json:"sandboxes,omitempty"`  // by attempt
 	Containers []Container `json:"containers,omitempty"` // by name, then attempt
+	Past       []Past      `json:"past,omitempty"`       // runs that have gone
 
 	// Op is the one operation in flight that makes something: a directory, a sandbox, a
 	// container, a start. There is never a second one.

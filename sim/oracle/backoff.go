@@ -30,18 +30,41 @@ func (*backoff) fact(w *world, f *truth.Fact) *finding {
 		return nil
 	}
 	last := c.pod.runsOf(c.name).last
-	if last == nil || last == c || last.hash != c.hash || last.endedFromOutside() {
+	if last == nil || last == c || last.hash != c.hash || last.endedFromOutside() ||
+		c.pod.uncounted {
 		return nil
 	}
 	if c.pod.isInit(c.name) && last.sandbox != c.sandbox {
 		return nil
 	}
-	waited, due := f.Time.Sub(last.exitedAt), last.wait()
+	waited, due := f.Time.Sub(last.exitedAt), last.wait()-w.misdated(last)
 	if waited >= due-clockSlack {
 		return nil
 	}
 	return &finding{message: fmt.Sprintf("%s was restarted %v after its exit, it should have "+
 		"waited %v", c, waited.Round(time.Millisecond), due)}
+}
+
+// misdated is how much too early the end of a run may seem to have been: if the runtime's clock was
+// slow, the agent only knows that it was after it was last told that it runs.
+func (w *world) misdated(c *container) time.Duration {
+	switch {
+	case w.skew(c.exitedAt) >= 0:
+		return 0
+	case !c.toldAt.After(w.started):
+		return -w.skew(c.exitedAt)
+	}
+	return min(-w.skew(c.exitedAt), c.exitedAt.Sub(c.toldAt)+toldWithin)
+}
+
+// toldWithin is longer than it usually takes until the answer to a list is there.
+const toldWithin = time.Second
+
+func (w *world) skew(at time.Time) time.Duration {
+	if w.opts.Skew == nil {
+		return 0
+	}
+	return w.opts.Skew(at)
 }
 
 // endedFromOutside says whether it was ended by the agent, or with the machine.
@@ -55,7 +78,7 @@ func (c *container) endedFromOutside() bool {
 
 // wait is how long the next run has to wait at least after the exit of this one.
 func (c *container) wait() time.Duration {
-	if c.ran() && c.exitedAt.Sub(c.startedAt) >= backoffReset-time.Second {
+	if c.murky || c.ran() && c.exitedAt.Sub(c.startedAt) >= backoffReset-time.Second {
 		return 0 // in doubt for the agent
 	}
 	return c.backoff

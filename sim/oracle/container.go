@@ -46,6 +46,9 @@ type container struct {
 	asks      []*ask        // its probes and hooks
 	madeAt    time.Time
 	killBegan time.Time // the first sign of it
+	lost      bool      // the runtime has lost track of it at some time: it is ended for that
+	toldAt    time.Time // before it exited: when the agent was last told all that runs
+	murky     bool      // for how long it ran cannot be told from what is left
 	stopGrace int64     // of the first StopContainer, in seconds
 }
 
@@ -110,6 +113,9 @@ func (c *container) exit(f *truth.Fact) {
 	}
 	c.state, c.exitedAt, c.code, c.cause = exited, f.Time, f.ExitCode, f.Cause
 	c.message, c.logEnd = f.Message, f.LogEnd
+	w := c.pod.world
+	c.toldAt = w.containersTold
+	c.murky = w.started.After(c.startedAt) && w.skew(c.startedAt) != w.skew(f.Time)
 	h := c.pod.runsOf(c.name)
 	h.last = c
 	if c.ran() { // a start that failed late may go unnoticed before the record is removed

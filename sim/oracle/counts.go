@@ -24,7 +24,7 @@ func (*counts) fact(w *world, f *truth.Fact) *finding {
 		return nil
 	}
 	p := w.pods[f.PodUID]
-	if p == nil || p.history[f.Container] == nil {
+	if p == nil || p.history[f.Container] == nil || p.uncounted {
 		return nil
 	}
 	h := p.history[f.Container]
@@ -62,7 +62,7 @@ func (*counts) answer(w *world, _ time.Time, pods []*v1.Pod) *finding {
 // miscounted judges the restart count in a container status.
 func (w *world) miscounted(p *pod, status *v1.ContainerStatus) *finding {
 	h := p.history[status.Name]
-	if h != nil && !p.loose() && status.RestartCount < h.restarts {
+	if h != nil && !p.loose() && !p.uncounted && status.RestartCount < h.restarts {
 		return &finding{message: fmt.Sprintf("container %s of pod %s is shown with restart count "+
 			"%d, after %d", status.Name, p, status.RestartCount, h.restarts)}
 	}

@@ -190,9 +190,10 @@ func (w *world) logsUnsettled(now time.Time) []string {
 
 // logsLeft are files of runs that have no record any more. What a power loss has brought back goes
 // with the pod: nobody looks for single files. So does what an agent left that died while it ended
-// the pod, whose directory it would have removed as a whole, if the next one finds it wanted.
+// the pod, whose directory it would have removed as a whole, if the next one finds it wanted. And
+// so do those of runs that somebody has removed by hand.
 func (w *world) logsLeft(p *pod) []string {
-	if p.powerLost || p.removals > 0 && w.started.After(p.removedAt) {
+	if p.powerLost || p.byHand || p.removals > 0 && w.started.After(p.removedAt) {
 		return nil
 	}
 	var lines []string

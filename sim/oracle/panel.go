@@ -49,6 +49,9 @@ type Options struct {
 	Evented bool // the agent relies on the runtime's events
 	// ImageUser is whom an image runs as, by number or name. Nil: all as root.
 	ImageUser func(ref string) string
+
+	// Skew is how wrong the runtime's clock was at a time. Nil: it never was.
+	Skew func(time.Time) time.Duration
 }
 
 // Violation is a rule that was broken.

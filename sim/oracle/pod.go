@@ -44,6 +44,9 @@ type pod struct {
 	wishedFirst time.Time
 	graceMost   time.Duration // of all it and its probes had
 
+	byHand    bool // somebody has removed what it had by hand
+	uncounted bool // and no agent knows what had been there
+
 	confirmed bool   // since the healing an answer has shown what is true
 	complaint string // what the last answer that should have been right had wrong
 	shown     bool   // the last answer showed it
@@ -193,6 +196,18 @@ func (p *pod) dropContainer(c *container) {
 		delete(p.history, c.name)
 	}
 }
+
+// removeByHand takes that somebody has removed a sandbox and what was in it. An agent that has not
+// seen it will never know of it.
+func (p *pod) removeByHand() {
+	p.byHand = true
+	if w := p.world; w.dead || !w.containersTold.After(w.started) {
+		p.forgotten()
+	}
+}
+
+// forgotten begins the time in which nobody knows what the pod had.
+func (p *pod) forgotten() { p.uncounted, p.terminal = true, "" }
 
 func (p *pod) dropDir(dir string) {
 	p.dirs = slices.DeleteFunc(p.dirs, func(d string) bool { return d == dir })

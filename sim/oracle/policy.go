@@ -28,6 +28,9 @@ func (*policy) fact(w *world, f *truth.Fact) *finding {
 	if last == nil || last == c || last.hash != c.hash || !last.ran() {
 		return nil
 	}
+	if c.pod.byHand { // its record may have gone before anybody knew how it ended
+		return nil
+	}
 	if c.pod.sidecar(c.name) > 0 || c.spec == nil && c.pod.ruled(c.name) ||
 		c.pod.restartsAll() {
 		return nil // it runs again whatever the pod's policy says, or that cannot be told

@@ -55,7 +55,8 @@ func (*probes) answer(w *world, now time.Time, pods []*v1.Pod) *finding {
 		for _, list := range statuses(shown) {
 			for i := range list {
 				c := w.shownRun(&list[i])
-				if c == nil || c.state != running || c.pod.spec == nil || !c.ends().IsZero() {
+				if c == nil || c.state != running || c.lost || c.pod.spec == nil ||
+					!c.ends().IsZero() {
 					continue
 				}
 				if what := w.misjudged(c, &list[i], now); what != "" {

@@ -125,6 +125,8 @@ func (p *pod) lacksRun(now time.Time) string {
 		return "it has come to its end, but its sandbox is still ready"
 	case p.over():
 		return ""
+	case p.byHand && p.terminal != "" && p.live == 0:
+		return "" // it had come to its end, and somebody has tidied up
 	case p.ranBefore() && p.live == 0 && (newest == nil || !newest.ready):
 		return ""
 	case newest == nil || !newest.ready:

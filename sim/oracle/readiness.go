@@ -39,7 +39,7 @@ func (*readiness) answer(w *world, _ time.Time, pods []*v1.Pod) *finding {
 func (w *world) misreported(status *v1.ContainerStatus) *finding {
 	c := w.shownRun(status)
 	switch {
-	case c == nil || c.state != running || c.pod.isInit(c.name):
+	case c == nil || c.state != running || c.lost || c.pod.isInit(c.name):
 		return nil
 	case status.State.Terminated != nil:
 		return &finding{message: fmt.Sprintf("%s is shown as terminated, but runs", c)}

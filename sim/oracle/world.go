@@ -65,7 +65,7 @@ func (w *world) take(f *truth.Fact) {
 	case truth.SandboxCreated, truth.SandboxReady, truth.SandboxStopped, truth.SandboxRemoved:
 		w.takeSandbox(f)
 	case truth.ContainerCreated, truth.ContainerStarted, truth.ContainerExited,
-		truth.ContainerRemoved, truth.StopRequested:
+		truth.ContainerRemoved, truth.ContainerLost, truth.ContainerFound, truth.StopRequested:
 		w.takeContainer(f)
 	case truth.Asked, truth.Replied:
 		w.takeAsked(f)
@@ -102,6 +102,9 @@ func (w *world) takeSandbox(f *truth.Fact) {
 	case truth.SandboxRemoved:
 		delete(w.sandboxes, s.id)
 		s.pod.dropSandbox(s)
+		if f.Cause == truth.CauseUser {
+			s.pod.removeByHand()
+		}
 	}
 }
 
@@ -118,6 +121,8 @@ func (w *world) takeContainer(f *truth.Fact) {
 		c.start(f.Time)
 	case truth.ContainerExited:
 		c.exit(f)
+	case truth.ContainerLost:
+		c.lost = true
 	case truth.ContainerRemoved:
 		delete(w.containers, c.id)
 		c.pod.dropContainer(c)
@@ -186,6 +191,9 @@ func (w *world) unwant(now time.Time, uid string) {
 func (w *world) agentStarted(now time.Time) {
 	w.started, w.dead = now, false
 	for _, p := range w.order {
+		if p.byHand {
+			p.forgotten()
+		}
 		for _, c := range p.containers {
 			if p.spec != nil {
 				c.killBegan = time.Time{}

@@ -40,6 +40,8 @@ type container struct {
 	logPath  string
 	output   output
 	reserved string // the name that is taken until it is removed
+	skewed   skews
+	lost     bool // the runtime does not know its state
 
 	starting, removing bool // a call is at work on it
 	gone               bool // removed
@@ -77,6 +79,7 @@ func (r *Runtime) process(c *container) {
 	r.starts[key]++
 	r.enter(r.sandboxes[c.SandboxID])
 	c.State, c.StartedAt, c.starting = running, r.now(), false
+	c.skewed.started = r.skew
 	r.changed(c)
 	r.openFiles(c)
 	r.tell(c, truth.Fact{Kind: truth.ContainerStarted})
@@ -128,12 +131,17 @@ func (r *Runtime) exit(c *container, code int32, cause string) {
 	}
 	// The end is the kernel's, the start was the runtime's: a short run may end before it began.
 	c.State, c.FinishedAt, c.ExitCode = exited, r.now().Add(-c.noticed), code
-	c.Reason = reasonOf(code, cause)
+	c.Reason, c.skewed.finished = reasonOf(code, cause), r.skew
+	if c.lost && byCall(cause) {
+		r.find(c)
+	}
 	r.changed(c)
 	message, logEnd := r.closeFiles(c, cause == truth.CauseOwn)
 	r.tell(c, truth.Fact{Kind: truth.ContainerExited, ExitCode: code, Cause: cause,
 		Message: message, LogEnd: logEnd})
-	r.emit(c.ID, c.SandboxID, eventStopped)
+	if !c.lost {
+		r.emit(c.ID, c.SandboxID, eventStopped)
+	}
 	for len(c.asked) > 0 {
 		c.asked[0].end(truth.ReplyNone)
 	}
@@ -147,7 +155,7 @@ func (r *Runtime) exit(c *container, code int32, cause string) {
 // failStart makes a container one that has exited without ever having run.
 func (r *Runtime) failStart(c *container) {
 	c.State, c.FinishedAt, c.ExitCode = exited, r.now(), exitNoStart
-	c.Reason, c.starting = "StartError", false
+	c.Reason, c.starting, c.skewed.finished = "StartError", false, r.skew
 	r.changed(c)
 	r.tell(c, truth.Fact{
 		Kind: truth.ContainerExited, ExitCode: exitNoStart, Cause: truth.CauseStart,
@@ -169,7 +177,7 @@ func reasonOf(code int32, cause string) string {
 
 // addContainer makes a container visible.
 func (r *Runtime) addContainer(c *container) {
-	c.State, c.CreatedAt = created, r.now()
+	c.State, c.CreatedAt, c.skewed.created = created, r.now(), r.skew
 	r.containers[c.ID] = c
 	at, _ := slices.BinarySearchFunc(r.containerOrder, c, compareContainers)
 	r.containerOrder = slices.Insert(r.containerOrder, at, c)

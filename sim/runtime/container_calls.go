@@ -122,6 +122,9 @@ func (r *Runtime) stopContainer(call *wire.Call, req *runtimeapi.StopContainerRe
 		return
 	}
 	if c == nil || c.State != running {
+		if c != nil {
+			r.settle(c)
+		}
 		call.Reply(&runtimeapi.StopContainerResponse{})
 		return
 	}

@@ -66,9 +66,9 @@ func (c *container) listed() *runtimeapi.Container {
 	if c.item == nil {
 		c.item = &runtimeapi.Container{
 			Id: c.ID, PodSandboxId: c.SandboxID, Metadata: c.config.Metadata,
-			Image: c.config.Image, ImageRef: c.imageID, ImageId: c.imageID, State: c.State,
-			CreatedAt: c.CreatedAt.UnixNano(), Labels: c.config.Labels,
-			Annotations: c.config.Annotations,
+			Image: c.config.Image, ImageRef: c.imageID, ImageId: c.imageID, State: c.state(),
+			CreatedAt: c.CreatedAt.Add(c.skewed.created).UnixNano(),
+			Labels:    c.config.Labels, Annotations: c.config.Annotations,
 		}
 	}
 	return c.item
@@ -78,7 +78,7 @@ func (s *sandbox) listed() *runtimeapi.PodSandbox {
 	if s.item == nil {
 		s.item = &runtimeapi.PodSandbox{
 			Id: s.ID, Metadata: s.config.Metadata, State: s.State,
-			CreatedAt: s.CreatedAt.UnixNano(), Labels: s.config.Labels,
+			CreatedAt: s.CreatedAt.Add(s.skewed).UnixNano(), Labels: s.config.Labels,
 			Annotations: s.config.Annotations,
 		}
 	}
@@ -99,18 +99,19 @@ func (c *container) inspected() *runtimeapi.ContainerStatusResponse {
 		return c.status
 	}
 	status := &runtimeapi.ContainerStatus{
-		Id: c.ID, Metadata: c.config.Metadata, State: c.State,
-		CreatedAt: c.CreatedAt.UnixNano(), ExitCode: c.ExitCode, Image: c.config.Image,
-		ImageRef: c.imageID, ImageId: c.imageID, Reason: c.Reason,
+		Id: c.ID, Metadata: c.config.Metadata, State: c.state(),
+		CreatedAt: c.CreatedAt.Add(c.skewed.created).UnixNano(), Image: c.config.Image,
+		ImageRef: c.imageID, ImageId: c.imageID,
 		Labels: c.config.Labels, Annotations: c.config.Annotations,
 		Mounts: c.config.Mounts, LogPath: c.logPath, User: &runtimeapi.ContainerUser{},
 		StopSignal: runtimeapi.Signal_SIGTERM,
 	}
 	if !c.StartedAt.IsZero() {
-		status.StartedAt = c.StartedAt.UnixNano()
+		status.StartedAt = c.StartedAt.Add(c.skewed.started).UnixNano()
 	}
-	if !c.FinishedAt.IsZero() {
-		status.FinishedAt = c.FinishedAt.UnixNano()
+	if !c.FinishedAt.IsZero() && !c.lost {
+		status.FinishedAt = c.FinishedAt.Add(c.skewed.finished).UnixNano()
+		status.ExitCode, status.Reason = c.ExitCode, c.Reason
 	}
 	c.status = &runtimeapi.ContainerStatusResponse{Status: status}
 	return c.status
@@ -129,7 +130,7 @@ func (s *sandbox) inspected() *runtimeapi.PodSandboxStatusResponse {
 	if s.status == nil {
 		s.status = &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{
 			Id: s.ID, Metadata: s.config.Metadata, State: s.State,
-			CreatedAt: s.CreatedAt.UnixNano(),
+			CreatedAt: s.CreatedAt.Add(s.skewed).UnixNano(),
 			Network:   &runtimeapi.PodSandboxNetworkStatus{Ip: s.IP},
 			Linux: &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{
 				Options: s.config.GetLinux().GetSecurityContext().GetNamespaceOptions(),

@@ -77,6 +77,7 @@ type Runtime struct {
 	images         map[string]*image
 	networkDown    bool
 	unready        bool
+	skew           time.Duration // of its clock
 	events         events
 
 	// The answers to unfiltered lists, nil when something has changed since.

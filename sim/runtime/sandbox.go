@@ -30,8 +30,9 @@ type sandbox struct {
 	Sandbox
 	config   *runtimeapi.PodSandboxConfig
 	reserved string // the name that is taken until it is removed
-	gone     bool   // removed
-	stopped  bool   // the truth knows that it is not ready any more
+	skewed   time.Duration
+	gone     bool // removed
+	stopped  bool // the truth knows that it is not ready any more
 
 	item   *runtimeapi.PodSandbox               // as lists show it; nil after a change
 	status *runtimeapi.PodSandboxStatusResponse // nil after a change
@@ -66,7 +67,7 @@ func (r *Runtime) haltSandbox(s *sandbox, cause string) {
 }
 
 // dropSandbox makes a sandbox disappear.
-func (r *Runtime) dropSandbox(s *sandbox) {
+func (r *Runtime) dropSandbox(s *sandbox, cause string) {
 	if s.gone {
 		return
 	}
@@ -77,7 +78,7 @@ func (r *Runtime) dropSandbox(s *sandbox) {
 	at, _ := slices.BinarySearchFunc(r.sandboxOrder, s, compareSandboxes)
 	r.sandboxOrder = slices.Delete(r.sandboxOrder, at, at+1)
 	r.sandboxList = nil
-	r.tellSandbox(s, truth.Fact{Kind: truth.SandboxRemoved})
+	r.tellSandbox(s, truth.Fact{Kind: truth.SandboxRemoved, Cause: cause})
 }
 
 func compareSandboxes(a, b *sandbox) int { return strings.Compare(a.ID, b.ID) }

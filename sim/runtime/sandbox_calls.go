@@ -30,7 +30,7 @@ func (r *Runtime) runSandbox(call *wire.Call, config *runtimeapi.PodSandboxConfi
 		return
 	}
 	r.sandboxNames[name] = struct{}{}
-	s := &sandbox{config: config, reserved: name, Sandbox: Sandbox{
+	s := &sandbox{config: config, reserved: name, skewed: r.skew, Sandbox: Sandbox{
 		ID: newID(call), PodUID: pod.Uid, PodNamespace: pod.Namespace, PodName: pod.Name,
 		Attempt: pod.Attempt, State: notReady, CreatedAt: r.now(),
 	}}
@@ -98,6 +98,7 @@ func (r *Runtime) killAll(s *sandbox, then func()) {
 		}
 	}
 	for _, c := range r.inSandbox(s) {
+		r.settle(c)
 		if c.State == running {
 			left++
 			c.onExit = append(c.onExit, done)
@@ -146,7 +147,7 @@ func (r *Runtime) clear(call *wire.Call, s *sandbox) {
 		}
 		r.dropContainer(c)
 	}
-	r.dropSandbox(s)
+	r.dropSandbox(s, "")
 	call.Reply(&runtimeapi.RemovePodSandboxResponse{})
 }
 

@@ -35,7 +35,6 @@ type events struct {
 	streams []*stream
 	held    []heldEvent // oldest first
 	gone    int         // how many are still to be sent to one who has gone, and get lost
-	skew    time.Duration
 }
 
 type heldEvent struct {
@@ -48,9 +47,6 @@ type stream struct {
 	call *wire.Call
 	last time.Time // when the newest event arrives: they come in order
 }
-
-// SetEventClock has events dated by a clock that is wrong by so much.
-func (r *Runtime) SetEventClock(skew time.Duration) { r.events.skew = skew }
 
 // BreakStreams ends all streams of events.
 func (r *Runtime) BreakStreams() {
@@ -116,7 +112,7 @@ func (r *Runtime) emit(id, sandboxID string, what runtimeapi.ContainerEventType)
 	}
 	q.gone = 0
 	event := &runtimeapi.ContainerEventResponse{ContainerId: id, ContainerEventType: what,
-		CreatedAt: r.now().Add(r.events.skew).UnixNano()}
+		CreatedAt: r.now().Add(r.skew).UnixNano()}
 	if s := r.sandboxes[sandboxID]; s != nil {
 		event.PodSandboxStatus = s.inspected().Status
 		for _, c := range r.inSandbox(s) {

@@ -21,6 +21,8 @@ const (
 	ContainerStarted Kind = "ContainerStarted" // its process runs
 	ContainerExited  Kind = "ContainerExited"  // its process is gone: ExitCode, Cause
 	ContainerRemoved Kind = "ContainerRemoved"
+	ContainerLost    Kind = "ContainerLost"  // the runtime does not know its state any more
+	ContainerFound   Kind = "ContainerFound" // and knows it again
 
 	StopRequested Kind = "StopRequested" // a StopContainer took effect: TERM was sent; GraceSeconds
 	KillRequested Kind = "KillRequested" // KILL was sent, because of Cause
@@ -60,7 +62,7 @@ const (
 	CauseRuntime = "runtime" // the runtime failed or lost it
 	CauseStart   = "start"   // the runtime could not start it: it has exited without having run
 	CauseReboot  = "reboot"  // the machine went down
-	CauseUser    = "user"    // of a change on the disk: not by the agent
+	CauseUser    = "user"    // of a change on the disk, or of a removal: not by the agent
 )
 
 // Reply is how a probe or a hook ends, as far as the container is concerned.
