@@ -81,9 +81,9 @@ var mutants = []struct {
 	{
 		name: "nobody looks for an image while another one is pulled",
 		file: "core/image/image.go",
-		old:  "	return timer.Soonest(img.planLook(out), s.planPull(img, out))",
+		old:  "	look := img.planLook(out)\n",
 		new: "	if s.Turns.Flying > 0 && !img.busy() {\n		return out.Now().Add(time.Second)\n	}\n" +
-			"	return timer.Soonest(img.planLook(out), s.planPull(img, out))",
+			"	look := img.planLook(out)\n",
 		scenario: "image-pulls", seeds: "1-50",
 	},
 	{
