@@ -66,6 +66,7 @@ func (s *Sweep) Plan(known Known, out *op.Out) time.Time {
 	for len(s.Found) > 0 {
 		next := s.Found[0]
 		if s.Found = s.Found[1:]; known(next.UID) {
+			s.Unmounted = "" // it may mount something
 			continue
 		}
 		s.UID = next.UID
