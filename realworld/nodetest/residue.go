@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Residue lists what pods have left on a node that runs on: processes, mounts, cgroups, network
@@ -14,6 +15,10 @@ func (n *Node) Residue() ([]string, error) {
 		return nil, err
 	}
 	r.bridge, r.present = "", false // they are the node's
+	r.files = slices.DeleteFunc(r.files, func(path string) bool {
+		return strings.HasPrefix(path, "/sys/fs/cgroup/") && keptByAgents[filepath.Base(path)] ||
+			filepath.Base(path) == filepath.Base(CgroupRoot(n.Dir))
+	})
 	r.procs = slices.DeleteFunc(r.procs, func(p process) bool {
 		return p.name == "containerd" || p.name == "seedlet"
 	})
@@ -26,6 +31,9 @@ func (n *Node) Residue() ([]string, error) {
 	}
 	return lines, nil
 }
+
+// keptByAgents are the cgroups above those of pods, which stay when the last pod goes.
+var keptByAgents = map[string]bool{"kubepods": true, "burstable": true, "besteffort": true}
 
 // Gateway is the node's own address in the network of its pods.
 func (n *Node) Gateway() netip.Addr { return n.subnet.Addr().Next() }
