@@ -48,7 +48,7 @@ func TestAnOrphanThatWasBack(t *testing.T) {
 	plan := func(back bool) {
 		out := &op.Out{}
 		out.Begin(&table, now)
-		s.Plan(func(string) bool { return back }, out)
+		s.Plan(View{Known: func(string) bool { return back }, Cgroups: &cgroup.Layout{}}, out)
 	}
 	plan(true)
 	s.Found, s.NextAt = found, time.Time{}
