@@ -14,10 +14,13 @@ func (n *Node) Residue() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.bridge, r.present = "", false // they are the node's
+	r.bridge, r.present = "", false      // they are the node's
+	standing := func(path string) bool { // a cgroup of the agent, for pods to come
+		return strings.Contains(path, CgroupRoot(n.Dir)) && !strings.Contains(path, "/pod") &&
+			!idForm.MatchString(path)
+	}
 	r.files = slices.DeleteFunc(r.files, func(path string) bool {
-		return strings.HasPrefix(path, "/sys/fs/cgroup/") && keptByAgents[filepath.Base(path)] ||
-			filepath.Base(path) == filepath.Base(CgroupRoot(n.Dir))
+		return strings.HasPrefix(path, "/sys/fs/cgroup/") && standing(path)
 	})
 	r.procs = slices.DeleteFunc(r.procs, func(p process) bool {
 		return p.name == "containerd" || p.name == "seedlet"
@@ -31,9 +34,6 @@ func (n *Node) Residue() ([]string, error) {
 	}
 	return lines, nil
 }
-
-// keptByAgents are the cgroups above those of pods, which stay when the last pod goes.
-var keptByAgents = map[string]bool{"kubepods": true, "burstable": true, "besteffort": true}
 
 // Gateway is the node's own address in the network of its pods.
 func (n *Node) Gateway() netip.Addr { return n.subnet.Addr().Next() }
