@@ -51,10 +51,12 @@ type State struct {
 	Links     logs.Links             `json:"links"`
 	Pods      map[string]*pod.Pod    `json:"pods"` // by UID
 	// Refused are wanted pods that are not run, and why, by UID.
-	Refused map[string]string `json:"refused,omitempty"`
-	PodsMax int               `json:"podsMax"`
-	Last    time.Time         `json:"last"` // time of the newest event
-	Steps   uint64            `json:"steps"`
+	Refused map[string]Refusal `json:"refused,omitempty"`
+	PodsMax int                `json:"podsMax"`
+	// Sysctls are patterns of kernel parameters that pods may set besides the safe ones.
+	Sysctls []string  `json:"sysctls,omitempty"`
+	Last    time.Time `json:"last"` // time of the newest event
+	Steps   uint64    `json:"steps"`
 }
 
 // Agent is the node agent. It is for one goroutine, and implements world.Core.
@@ -96,6 +98,7 @@ func New(o Options) *Agent {
 		Links:    logs.Links{Dir: links, LogsDir: path.Clean(c.PodLogsDir)},
 		Pods:     map[string]*pod.Pod{},
 		PodsMax:  int(c.MaxPods),
+		Sysctls:  c.AllowedUnsafeSysctls,
 	}}
 	return a
 }

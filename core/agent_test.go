@@ -29,6 +29,7 @@ type node struct {
 	state      string   // as it was shown last
 	single     bool     // the manifest path is a file
 	podsMax    int      // zero for the default
+	sysctls    []string // that are allowed
 	stepsMax   int      // that one event may lead to; zero for 10,000
 	pods       []*v1.Pod
 }
@@ -47,6 +48,7 @@ func (n *node) restart() {
 	if n.podsMax > 0 {
 		config.MaxPods = int32(n.podsMax)
 	}
+	config.AllowedUnsafeSysctls = n.sysctls
 	n.agent = New(Options{Config: config, NodeName: "n1", RootDir: "/var/lib/kubelet",
 		ManifestPath: "/manifests"})
 	n.event(world.Event{Body: &world.Boot{BootID: "b", CPUs: 2, MemoryBytes: 1 << 30}})
@@ -392,8 +394,8 @@ func TestUnsupportedPodIsRefused(t *testing.T) {
 		t.Errorf("it led to %q", got)
 	}
 	for _, why := range n.agent.state.Refused {
-		if why != "not supported yet: spec.volumes[0] (x)" {
-			t.Errorf("refused because %q", why)
+		if why.Message != "not supported yet: spec.volumes[0] (x)" {
+			t.Errorf("refused because %+v", why)
 		}
 	}
 }
@@ -427,6 +429,50 @@ func TestARefusedPodIsShown(t *testing.T) {
 	if len(n.pods) != 1 || n.pods[0].Status.Reason != "Refused" ||
 		!strings.Contains(n.pods[0].Status.Message, "spec.volumes") {
 		t.Errorf("shown as %+v", n.pods)
+	}
+}
+
+const unsafe = `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {
+  securityContext: {sysctls: [{name: kernel.msgmax, value: "1"}]},
+  containers: [{name: web, image: i}]}}`
+
+// A pod that sets what it must not has failed, as with the kubelet.
+func TestAForbiddenSysctl(t *testing.T) {
+	n := boot(map[string]string{"p.yaml": unsafe})
+	n.pass(time.Minute)
+	n.event(world.Event{Body: &world.PodsRequest{}})
+	if got := n.takeCalls(); got != "" || len(n.pods) != 1 {
+		t.Fatalf("%d pods, and it led to %q", len(n.pods), got)
+	}
+	is, message := n.pods[0].Status, `Pod was rejected: forbidden sysctl: "kernel.msgmax" `+
+		`not allowlisted`
+	if is.Phase != v1.PodFailed || is.Reason != "SysctlForbidden" || is.Message != message {
+		t.Errorf("%+v", is)
+	}
+}
+
+// What is allowed runs, and goes on when the agent comes back and no longer allows it; but not
+// once it is down.
+func TestAnAllowedSysctl(t *testing.T) {
+	n := boot(nil)
+	n.manifests, n.sysctls = map[string]string{"p.yaml": unsafe}, []string{"kernel.msg*"}
+	n.restart()
+	n.pass(time.Minute)
+	if got := n.takeCalls(); !strings.Contains(got, "start web") {
+		t.Fatalf("an allowed sysctl led to %q", got)
+	}
+	n.sysctls = nil
+	n.restart()
+	n.pass(time.Minute)
+	if got := n.takeCalls(); got != "" {
+		t.Errorf("a restart of the agent led to %q", got)
+	}
+	n.sandboxes, n.containers = map[string]*runtimeapi.PodSandbox{},
+		map[string]*runtimeapi.Container{}
+	n.restart()
+	n.pass(time.Minute)
+	if got := n.takeCalls(); got != "" {
+		t.Errorf("after a reboot: %q", got)
 	}
 }
 

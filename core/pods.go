@@ -67,12 +67,12 @@ func same(x, y *v1.Pod) bool {
 		equality.Semantic.DeepEqual(x.Spec, y.Spec) // two files may be seen at one instant
 }
 
-func (a *Agent) reportRefused(refused map[string]string) {
+func (a *Agent) reportRefused(refused map[string]Refusal) {
 	for _, p := range a.state.Manifests.Pods() {
 		why, is := refused[string(p.UID)]
 		if is && a.state.Refused[string(p.UID)] != why {
 			a.out.Log(world.LevelError, "pod refused", "pod", p.Namespace+"/"+p.Name,
-				"uid", string(p.UID), "reason", why)
+				"uid", string(p.UID), "reason", why.Reason, "message", why.Message)
 		}
 	}
 	a.state.Refused = refused
@@ -314,8 +314,8 @@ func (a *Agent) list() []*v1.Pod {
 	for _, spec := range a.state.Manifests.Pods() {
 		if why, is := a.state.Refused[string(spec.UID)]; is && !a.known(string(spec.UID)) {
 			shown := &v1.Pod{TypeMeta: spec.TypeMeta, ObjectMeta: spec.ObjectMeta, Spec: spec.Spec}
-			shown.Status.Phase = v1.PodPending
-			shown.Status.Reason, shown.Status.Message = "Refused", why
+			shown.Status.Phase = why.Phase
+			shown.Status.Reason, shown.Status.Message = why.Reason, why.Message
 			pods = append(pods, shown)
 		}
 	}

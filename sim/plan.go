@@ -14,6 +14,7 @@ import (
 	"seedlet.dev/core/config"
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/sysctl"
 )
 
 // Plan says exactly what happens in a run. Times are counted from its start. It is a file: what
@@ -178,10 +179,11 @@ func (p *Plan) Validate() error {
 	case time.Duration(s.Settle) < time.Second:
 		return fmt.Errorf("spec.settle: want at least 1s, have %s", s.Settle)
 	}
-	if _, err := kubeletConfig(s.Node.Config); err != nil {
+	kubelet, err := kubeletConfig(s.Node.Config)
+	if err != nil {
 		return err
 	}
-	if err := s.validatePods(); err != nil {
+	if err := s.validatePods(kubelet.AllowedUnsafeSysctls); err != nil {
 		return err
 	}
 	ids := map[string]bool{}
@@ -197,7 +199,7 @@ func (p *Plan) Validate() error {
 	return s.validateStrikes()
 }
 
-func (s *PlanSpec) validatePods() error {
+func (s *PlanSpec) validatePods(sysctls []string) error {
 	names := map[string]bool{}
 	for i := range s.Pods {
 		p := &s.Pods[i]
@@ -205,7 +207,7 @@ func (s *PlanSpec) validatePods() error {
 			return fmt.Errorf("spec.pods[%d].name: want a name of its own, have %q", i, p.Name)
 		}
 		names[p.Name] = true
-		if err := p.validate(); err != nil {
+		if err := p.validate(sysctls); err != nil {
 			return fmt.Errorf("spec.pods[%d].%w", i, err)
 		}
 	}
@@ -277,7 +279,7 @@ func (s *PlanSpec) pod(name string) *PlanPod {
 }
 
 // validate checks that a pod is one that the agent runs: what it refuses cannot come right.
-func (p *PlanPod) validate() error {
+func (p *PlanPod) validate(sysctls []string) error {
 	for i := range p.Behaviours {
 		for k := range p.Behaviours[i].Answers {
 			if err := p.Behaviours[i].Answers[k].validate(); err != nil {
@@ -297,6 +299,9 @@ func (p *PlanPod) validate() error {
 	if missing := pod.Unsupported(is); len(missing) > 0 {
 		return fmt.Errorf("manifest: the agent does not support %s yet",
 			strings.Join(missing, ", "))
+	}
+	if why := sysctl.Forbidden(&is.Spec, sysctls); why != "" {
+		return fmt.Errorf("manifest: the agent refuses it: %s", why)
 	}
 	return nil
 }

@@ -195,3 +195,21 @@ func some[T any](t *rapid.T, what string, list []T) []T {
 	}
 	return kept
 }
+
+// A plan has no pods that the agent would never run.
+func TestAPlanWithAForbiddenSysctl(t *testing.T) {
+	const plan = "{apiVersion: sim.seedlet.dev/v1alpha1, kind: Plan, metadata: {name: p}, spec: {" +
+		"order: uniform, duration: 1s, settle: 1s, node: {config: %s}, pods: [{name: a, manifest: {" +
+		"apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i}]," +
+		"securityContext: {sysctls: [{name: kernel.sem, value: '1'}]}}}}]}}"
+	for config, want := range map[string]string{
+		"{}": `p.yaml: spec.pods[0].manifest: the agent refuses it: forbidden sysctl: ` +
+			`"kernel.sem" not allowlisted`,
+		"{allowedUnsafeSysctls: [kernel.sem]}": "<nil>",
+	} {
+		_, err := sim.ParsePlan("p.yaml", []byte(fmt.Sprintf(plan, config)))
+		if got := fmt.Sprint(err); got != want {
+			t.Errorf("%s: %s", config, got)
+		}
+	}
+}

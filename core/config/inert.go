@@ -12,6 +12,7 @@ import (
 // inert; a field moves here with the change that makes it work.
 var actedOn = []string{
 	"address",
+	"allowedUnsafeSysctls",
 	"cgroupDriver",
 	"cgroupRoot",
 	"cgroupsPerQOS",

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
+
+	"seedlet.dev/core/sysctl"
 )
 
 // idsPerPodUnit is the number of user ids that a pod's user namespace is a multiple of.
@@ -48,6 +50,20 @@ func (v *rules) resources() {
 	v.reserved("kubeReserved", c.KubeReserved)
 	v.reserved("systemReserved", c.SystemReserved)
 	v.reservedCPUs()
+	v.sysctls()
+}
+
+// sysctls is about the kernel parameters that pods may set besides the safe ones.
+func (v *rules) sysctls() {
+	for i, pattern := range v.config.AllowedUnsafeSysctls {
+		p := at("allowedUnsafeSysctls").Index(i)
+		switch {
+		case strings.Contains(strings.TrimSuffix(pattern, "*"), "*"):
+			v.add(field.Invalid(p, pattern, "may have an asterisk at its end only"))
+		case !sysctl.Namespaced(pattern):
+			v.add(field.Invalid(p, pattern, "is not known to belong to a pod's own namespaces"))
+		}
+	}
 }
 
 // managers is about the CPU, memory and topology policies.

@@ -27,6 +27,8 @@ var refused = map[string]string{
 	"containerLogMaxSize: big":                        "containerLogMaxSize",
 	"containerLogMaxWorkers: 0":                       "containerLogMaxWorkers",
 	"containerLogMonitorInterval: 2s":                 "containerLogMonitorInterval",
+	"allowedUnsafeSysctls: [net.*, vm.swappiness]":    "allowedUnsafeSysctls[1]",
+	"allowedUnsafeSysctls: [net.*.all]":               "allowedUnsafeSysctls[0]",
 	"nodeLeaseDurationSeconds: -1":                    "nodeLeaseDurationSeconds",
 	"nodeStatusMaxImages: -2":                         "nodeStatusMaxImages",
 	"eventBurst: -1":                                  "eventBurst",

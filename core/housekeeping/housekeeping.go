@@ -85,6 +85,7 @@ func (s *Sweep) Plan(v View, out *op.Out) time.Time {
 			return out.Now().Add(lookAgain)
 		}
 		if s.Found = s.Found[1:]; v.spares(&next) {
+			s.Unmounted = "" // it may mount something
 			continue
 		}
 		s.remove(&next, v, out)

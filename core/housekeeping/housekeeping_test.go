@@ -38,3 +38,22 @@ func TestAnOrphanIsUnmountedFirst(t *testing.T) {
 		}
 	}
 }
+
+// A directory whose pod was back meanwhile is unmounted once more before it is removed.
+func TestAnOrphanThatWasBack(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	found := []Found{{Path: "/pods/u", UID: "u"}}
+	s := Sweep{PodsDir: "/pods", LogsDir: "/logs", Step: 2, Found: found, Unmounted: "/pods/u"}
+	var table op.Table
+	plan := func(back bool) {
+		out := &op.Out{}
+		out.Begin(&table, now)
+		s.Plan(View{Known: func(string) bool { return back }, Cgroups: &cgroup.Layout{}}, out)
+	}
+	plan(true)
+	s.Found, s.NextAt = found, time.Time{}
+	plan(false)
+	if call := table.Records[s.Op].Call; call != "Unmount" {
+		t.Errorf("%s comes first", call)
+	}
+}

@@ -80,6 +80,9 @@ var changes = []string{
 	"emptyDir: {medium: Memory} | " +
 		"downwardAPI: {items: [{path: ../a, fieldRef: {fieldPath: metadata.name}}]} | " +
 		"spec.volumes[0].downwardAPI.items[0].path",
+	"emptyDir: {medium: Memory} | image: {} | spec.volumes[0].image.reference",
+	"emptyDir: {medium: Memory} | image: {reference: i, pullPolicy: Often} | " +
+		"spec.volumes[0].image.pullPolicy",
 	"value: x | valueFrom: {secretKeyRef: {name: s, key: k}} | " +
 		"spec.containers[0].env[0].valueFrom.secretKeyRef",
 	"value: x | valueFrom: {configMapKeyRef: {name: s, key: k}} | " +

@@ -1,7 +1,9 @@
 package pod
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -99,8 +101,11 @@ func (p *Pod) runHook(c *Container, h *v1.LifecycleHandler, hook *Hook, name str
 	}
 	switch body := body.(type) {
 	case *world.HTTPGet:
-		body.Headers = append([]world.HTTPHeader{{Name: "User-Agent", Value: hookAgent}},
-			body.Headers...)
+		named := func(h world.HTTPHeader) bool { return strings.EqualFold(h.Name, "User-Agent") }
+		if !slices.ContainsFunc(body.Headers, named) {
+			body.Headers = append([]world.HTTPHeader{{Name: "User-Agent", Value: hookAgent}},
+				body.Headers...)
+		}
 	case *runtimeapi.ExecSyncRequest:
 		body.Timeout = int64((timeout + time.Second - 1) / time.Second)
 		timeout += env.Node.RuntimeTimeout

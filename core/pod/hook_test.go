@@ -313,3 +313,13 @@ func TestAContainerOfAnotherAgentIsShownAtOnce(t *testing.T) {
 		t.Errorf("shown as %+v", s.State)
 	}
 }
+
+// A hook that names itself is called so.
+func TestAHooksOwnName(t *testing.T) {
+	p := withHook(&v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromInt32(80),
+		HTTPHeaders: []v1.HTTPHeader{{Name: "user-agent", Value: "mine"}}}}, nil)
+	get := newRig(t, unwanted(p)).at(0).want("HTTPGet").Body.(*world.HTTPGet)
+	if len(get.Headers) != 1 || get.Headers[0].Value != "mine" {
+		t.Errorf("headers %+v", get.Headers)
+	}
+}

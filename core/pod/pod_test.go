@@ -280,3 +280,20 @@ func TestContainersOfEveryName(t *testing.T) {
 		}
 	}
 }
+
+// That the containers of a pod failed is no word about its initialisation, as with the kubelet.
+func TestInitializedOfAPodThatFailed(t *testing.T) {
+	p := facts(spec(v1.RestartPolicyNever, "", "web"), failed("web", 0, 0))
+	p.Sandboxes[0].Ready, p.Sandboxes[0].Stopped = false, true
+	r := newRig(t, p).at(0)
+	p.Stale = time.Time{}
+	r.at(time.Second)
+	for _, c := range p.Conditions {
+		if c.Type == v1.PodInitialized && (!c.Status || c.Reason != "") {
+			t.Errorf("phase %s: initialized %v, reason %q", p.Phase, c.Status, c.Reason)
+		}
+	}
+	if p.Phase != v1.PodFailed {
+		t.Errorf("phase %s", p.Phase)
+	}
+}

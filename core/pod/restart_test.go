@@ -112,3 +112,18 @@ func TestEphemeralContainers(t *testing.T) {
 		t.Errorf("phase %s", p.Phase)
 	}
 }
+
+// The action that restarts every container is refused by the name of its feature gate, which is
+// on by default since v1.36 (KEP-5532).
+func TestRestartAllContainersIsRefused(t *testing.T) {
+	pod := spec(v1.RestartPolicyNever, "", "web")
+	pod.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{
+		{Action: v1.ContainerRestartRuleActionRestart},
+		{Action: v1.ContainerRestartRuleActionRestartAllContainers},
+	}
+	const want = "spec.containers[0].restartPolicyRules[1].action (RestartAllContainers, " +
+		"feature gate RestartAllContainersOnContainerExits)"
+	if got := Unsupported(pod); len(got) != 1 || got[0] != want {
+		t.Errorf("%q", got)
+	}
+}

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/image"
+	"seedlet.dev/core/sysctl"
 )
 
 // What the processes of a pod may do, as its security contexts say it and as the runtime is told.
@@ -225,39 +225,7 @@ func sysctls(spec *v1.PodSpec) map[string]string {
 	}
 	all := map[string]string{}
 	for _, s := range spec.SecurityContext.Sysctls {
-		all[sysctlName(s.Name)] = s.Value
+		all[sysctl.Name(s.Name)] = s.Value
 	}
 	return all
-}
-
-// sysctlName is a parameter's name with dots between its parts, as runtimes want it. If the first
-// separator is a slash then slashes separate, and dots are in the names of interfaces.
-func sysctlName(name string) string {
-	if i := strings.IndexAny(name, "./"); i < 0 || name[i] == '.' {
-		return name
-	}
-	return strings.NewReplacer("/", ".", ".", "/").Replace(name)
-}
-
-// safeSysctls are those that a pod can set without doing harm to others. Each belongs to the
-// network namespace, except for the one of shared memory.
-// https://kubernetes.io/docs/tasks/administer-cluster/sysctl-cluster/
-var safeSysctls = []string{
-	sysctlOfIPC,
-	"net.ipv4.ip_local_port_range", "net.ipv4.ip_local_reserved_ports",
-	"net.ipv4.ip_unprivileged_port_start", "net.ipv4.ping_group_range",
-	"net.ipv4.tcp_syncookies", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_time",
-	"net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes",
-	"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
-}
-
-const sysctlOfIPC = "kernel.shm_rmid_forced"
-
-// safe says whether a sysctl may be set for a pod: it must not change the host's namespaces.
-func safe(sysctl string, spec *v1.PodSpec) bool {
-	name := sysctlName(sysctl)
-	if name == sysctlOfIPC {
-		return !spec.HostIPC
-	}
-	return slices.Contains(safeSysctls, name) && !spec.HostNetwork
 }

@@ -234,28 +234,11 @@ func TestUnsupportedSecurity(t *testing.T) {
 		{v1.PodSecurityContext{WindowsOptions: &v1.WindowsSecurityContextOptions{}},
 			v1.SecurityContext{WindowsOptions: &v1.WindowsSecurityContextOptions{}},
 			[]string{"spec.securityContext.windowsOptions", own + "windowsOptions"}},
-		{v1.PodSecurityContext{Sysctls: []v1.Sysctl{
-			{Name: "kernel.shm_rmid_forced"}, {Name: "net/ipv4/tcp_syncookies"},
-			{Name: "kernel.msgmax"}}}, v1.SecurityContext{},
-			[]string{"spec.securityContext.sysctls[2] (kernel.msgmax is not safe)"}},
 	} {
 		got := Unsupported(secured(&test.pod, &test.container).Spec)
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%v, %v: %s, want %s", test.pod, test.container,
 				strings.Join(got, "; "), strings.Join(test.want, "; "))
-		}
-	}
-}
-
-// With the host's namespaces, what would be safe for a pod changes the host.
-func TestSysctlsOfTheHost(t *testing.T) {
-	for _, name := range safeSysctls {
-		private, ipc, network := &v1.PodSpec{}, &v1.PodSpec{HostIPC: true},
-			&v1.PodSpec{HostNetwork: true}
-		isIPC := name == sysctlOfIPC
-		if !safe(name, private) || safe(name, ipc) == isIPC || safe(name, network) != isIPC {
-			t.Errorf("%s: %v, with the host's IPC %v, with its network %v", name,
-				safe(name, private), safe(name, ipc), safe(name, network))
 		}
 	}
 }

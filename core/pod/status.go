@@ -68,7 +68,11 @@ func (p *Pod) note(env *Env) {
 	network := sandbox != nil && sandbox.Ready && (p.Spec.Spec.HostNetwork || sandbox.Inspected)
 	p.setCondition(v1.PodReadyToStartContainers, network, "", "", now)
 	if unfinished := p.uninitialized(); len(unfinished) == 0 || p.Phase == v1.PodSucceeded {
-		p.setCondition(v1.PodInitialized, true, p.ended(), "", now)
+		reason := ""
+		if p.Phase == v1.PodSucceeded {
+			reason = "PodCompleted"
+		}
+		p.setCondition(v1.PodInitialized, true, reason, "", now)
 	} else {
 		p.setCondition(v1.PodInitialized, false, "ContainersNotInitialized",
 			"containers with incomplete status: ["+strings.Join(unfinished, " ")+"]", now)

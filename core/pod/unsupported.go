@@ -26,10 +26,6 @@ func Unsupported(pod *v1.Pod) []string {
 	add(len(spec.ResourceClaims) > 0, "spec.resourceClaims")
 	if s := spec.SecurityContext; s != nil {
 		add(s.WindowsOptions != nil, "spec.securityContext.windowsOptions")
-		for i := range s.Sysctls {
-			name := s.Sysctls[i].Name
-			add(!safe(name, spec), "spec.securityContext.sysctls[%d] (%s is not safe)", i, name)
-		}
 	}
 	for i := range spec.InitContainers {
 		for _, field := range unsupportedIn(&spec.InitContainers[i], spec) {
@@ -61,8 +57,8 @@ func unsupportedIn(c *v1.Container, spec *v1.PodSpec) []string {
 	add(e.WindowsOptions != nil, "securityContext.windowsOptions")
 	for i := range c.RestartPolicyRules {
 		action := c.RestartPolicyRules[i].Action
-		add(action != v1.ContainerRestartRuleActionRestart,
-			fmt.Sprintf("restartPolicyRules[%d].action (%s)", i, action))
+		add(action != v1.ContainerRestartRuleActionRestart, fmt.Sprintf("restartPolicyRules[%d]."+
+			"action (%s, feature gate RestartAllContainersOnContainerExits)", i, action))
 	}
 	return found
 }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Residue lists what pods have left on a node that runs on: processes, mounts, cgroups, network
@@ -13,7 +14,14 @@ func (n *Node) Residue() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.bridge, r.present = "", false // they are the node's
+	r.bridge, r.present = "", false      // they are the node's
+	standing := func(path string) bool { // a cgroup of the agent, for pods to come
+		return strings.Contains(path, CgroupRoot(n.Dir)) && !strings.Contains(path, "/pod") &&
+			!idForm.MatchString(path)
+	}
+	r.files = slices.DeleteFunc(r.files, func(path string) bool {
+		return strings.HasPrefix(path, "/sys/fs/cgroup/") && standing(path)
+	})
 	r.procs = slices.DeleteFunc(r.procs, func(p process) bool {
 		return p.name == "containerd" || p.name == "seedlet"
 	})

@@ -74,8 +74,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// newAgent writes the configuration of an agent.
-func newAgent(t *testing.T, n *nodetest.Node) *agent {
+// newAgent writes the configuration of an agent, with more lines of it as given.
+func newAgent(t *testing.T, n *nodetest.Node, more ...string) *agent {
 	t.Helper()
 	dir := filepath.Join(n.Dir, "agent")
 	pods, health := freePort(t), freePort(t)
@@ -102,7 +102,8 @@ healthzPort: %d
 containerLogMaxSize: 64Ki
 containerLogMaxFiles: 3
 containerLogMonitorInterval: 3s
-`, n.Endpoint, a.manifests, a.logs, nodetest.CgroupRoot(n.Dir), pods, health)
+`, n.Endpoint, a.manifests, a.logs, nodetest.CgroupRoot(n.Dir), pods, health) +
+		strings.Join(more, "")
 	if err := os.MkdirAll(a.manifests, 0o755); err != nil {
 		t.Fatal(err)
 	}

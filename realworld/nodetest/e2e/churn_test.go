@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -33,7 +34,13 @@ func TestChurn(t *testing.T) {
 	}
 	t.Logf("churn-seed=%d", seed)
 	s := &scene{node: nodetest.New(t, nodetest.V2)}
-	s.agent = newAgent(t, s.node)
+	// A start that a kill interrupts counts as a crash.
+	s.agent = newAgent(t, s.node, "crashLoopBackOff: {maxContainerRestartPeriod: 3s}\n")
+	defer func() {
+		if t.Failed() {
+			t.Logf("the end of the agent's log:\n%s", s.agent.logTail(t, 100))
+		}
+	}()
 	c := &churn{
 		scene: s, random: rand.New(rand.NewPCG(seed, 0)), seen: witnesses(t),
 		pods: make([]churned, churnPods),
@@ -44,7 +51,7 @@ func TestChurn(t *testing.T) {
 	for range churnKills {
 		s.agent.launch(t)
 		// Often long enough to get something done, sometimes too short to read the manifests.
-		over := time.Now().Add(time.Duration(c.random.ExpFloat64() * float64(600*time.Millisecond)))
+		over := time.Now().Add(time.Duration(c.random.ExpFloat64() * float64(700*time.Millisecond)))
 		for range c.random.IntN(3) {
 			c.change(t)
 			time.Sleep(time.Until(over) / time.Duration(1+c.random.IntN(4)))
@@ -65,13 +72,12 @@ func TestChurn(t *testing.T) {
 			s.agent.remove(t, churnName(i))
 		}
 	}
-	c.eventually(t, 2*soon, "the pods are gone", func() bool { return c.gone(t, "") })
-	c.judge(t)
+	c.endAll(t)
+	for _, problem := range judge(c.seen.runs()) {
+		t.Error(problem)
+	}
 	s.leavesNothing(t)
 	t.Logf("%d containers were started, %d of them during the storm", len(c.seen.runs()), stormy)
-	if t.Failed() {
-		t.Logf("the end of the agent's log:\n%s", s.agent.logTail(t, 100))
-	}
 	s.agent.signal(t, syscall.SIGTERM)
 }
 
@@ -157,31 +163,75 @@ func (c *churn) settles(t *testing.T, i int) {
 	})
 }
 
-// judge looks at everything that has run.
-func (c *churn) judge(t *testing.T) {
-	runs := c.seen.runs()
+// endAll waits until the runtime holds nothing. When the agent is killed while a container starts,
+// containerd may take the container for exited and yet keep its task, so that it refuses for ever
+// to remove it ("cannot delete running task"). Only a restart of containerd mends that.
+func (c *churn) endAll(t *testing.T) {
+	deadline := time.Now().Add(soon)
+	for !c.gone(t, "") && time.Now().Before(deadline) {
+		time.Sleep(500 * time.Millisecond)
+	}
+	log, err := os.ReadFile(c.node.LogFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.gone(t, "") && strings.Contains(string(log), "cannot delete running task") {
+		t.Logf("containerd refuses to remove %q and is restarted", c.containers(t, ""))
+		if err := c.node.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.eventually(t, 2*soon, "the pods are gone", func() bool { return c.gone(t, "") })
+}
+
+// judge says what is wrong with everything that has run and ended.
+func judge(runs []run) []string {
+	var problems []string
 	starts := map[string]int{}
 	for i, r := range runs {
-		starts[r.name]++
-		if r.ended.IsZero() {
-			t.Errorf("%s still runs", r.name)
+		if starts[r.name]++; starts[r.name] == 2 {
+			problems = append(problems, r.name+" was started twice")
 		}
 		pod, kind, attempt := fieldsOf(r.name)
-		if kind == "job" && attempt != "0" {
-			t.Errorf("%s is a job that ran again", r.name)
+		switch {
+		case r.ended.IsZero():
+			problems = append(problems, r.name+" still runs")
+		case kind == "job" && attempt != "0":
+			problems = append(problems, r.name+" is a job that ran again")
 		}
 		overlaps := func(o run) bool {
 			other, _, _ := fieldsOf(o.name)
 			return other == pod && o.began.Before(r.ended) && r.began.Before(o.ended)
 		}
 		if j := slices.IndexFunc(runs[:i], overlaps); j >= 0 {
-			t.Errorf("%s (%v to %v) and %s (%v to %v) ran at once", r.name, r.began, r.ended,
-				runs[j].name, runs[j].began, runs[j].ended)
+			problems = append(problems, runs[j].name+" and "+r.name+" ran at once")
 		}
 	}
-	for name, n := range starts {
-		if n > 1 {
-			t.Errorf("%s was started %d times", name, n)
+	return problems
+}
+
+// The judge is shown one bug of each kind.
+func TestJudge(t *testing.T) {
+	lives := func(name string, from, to int) run {
+		at := func(second int) time.Time { return time.Unix(int64(second), 0) }
+		return run{name: name, began: at(from), ended: at(to)}
+	}
+	for _, c := range []struct {
+		runs []run
+		want []string
+	}{
+		{[]run{lives("a-1 1 main 0", 1, 2), lives("a-1 1 main 1", 3, 4), lives("a-1 2 main 0", 5, 6)},
+			nil},
+		{[]run{lives("a-1 1 main 0", 1, 2), lives("a-1 1 main 0", 3, 4)},
+			[]string{"a-1 1 main 0 was started twice"}},
+		{[]run{lives("a-1 1 main 0", 1, 3), lives("a-1 2 main 0", 2, 4)},
+			[]string{"a-1 1 main 0 and a-1 2 main 0 ran at once"}},
+		{[]run{lives("job-2 1 main 1", 1, 2)}, []string{"job-2 1 main 1 is a job that ran again"}},
+		{[]run{{name: "a-1 1 main 0", began: time.Unix(1, 0)}},
+			[]string{"a-1 1 main 0 still runs"}},
+	} {
+		if got := judge(c.runs); !slices.Equal(got, c.want) {
+			t.Errorf("of %v the judge says %q, want %q", c.runs, got, c.want)
 		}
 	}
 }

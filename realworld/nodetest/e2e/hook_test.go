@@ -49,7 +49,7 @@ var hookParts = []part{
 	{"a container chooses its stop signal", true, func(t *testing.T, s *scene) {
 		s.run(t, "stopsignal", `
   os: {name: linux}
-  activeDeadlineSeconds: 4
+  activeDeadlineSeconds: 10
   containers:
   - name: main
     image: sample
