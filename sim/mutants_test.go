@@ -129,13 +129,6 @@ var mutants = []struct {
 		scenario: "logs", seeds: "1-60",
 	},
 	{
-		name:     "readiness is shown before it is kept",
-		file:     "core/pod/record.go",
-		old:      "\tif p.Record.Failures > 0 || p.Gone {\n\t\treturn p.health(c, p.mark(c))",
-		new:      "\tif p.Record.Failures >= 0 {\n\t\treturn p.health(c, p.mark(c))",
-		scenario: "probes", seeds: "1-500",
-	},
-	{
 		name:     "the active deadline starts anew with the agent",
 		file:     "core/pod/observe.go",
 		old:      "\t\tp.Observed = true\n\t\tp.recallStart()",

@@ -26,7 +26,7 @@ func (*sidecars) fact(w *world, f *truth.Fact) *finding {
 	p := c.pod
 	place := p.sidecar(c.name)
 	// That the manifest has gone may not have been noticed when a probe fails.
-	probed := p.spec != nil || f.Time.Sub(p.wishedAt) < noticedAfter
+	probed := p.spec != nil || f.Time.Sub(p.removedAt) < noticedAfter
 	if place == 0 || p.respecified || p.removals > 1 || p.removals > 0 && p.spec != nil ||
 		probed && w.failed(c, f.Time) {
 		return nil
