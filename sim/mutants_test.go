@@ -170,10 +170,15 @@ var mutants = []struct {
 		scenario: "probes", seeds: "1-500",
 	},
 	{
-		name:     "when a pod began is forgotten with its oldest records",
-		file:     "core/pod/record.go",
-		old:      "		p.Seen = earlierOf(p.Seen, is.Start)\n",
-		new:      "",
+		name: "when a pod began is forgotten when the agent restarts",
+		file: "core/pod/record.go",
+		old:  "		p.Seen = earlierOf(p.Seen, is.Start)\n",
+		new:  "",
+		also: &edit{
+			file: "core/pod/observe.go",
+			old:  "\t\tp.Observed = true\n\t\tp.recallStart()",
+			new:  "\t\tp.Observed = true",
+		},
 		scenario: "deadlines", seeds: "1-500",
 	},
 	{

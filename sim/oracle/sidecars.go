@@ -25,8 +25,10 @@ func (*sidecars) fact(w *world, f *truth.Fact) *finding {
 	}
 	p := c.pod
 	place := p.sidecar(c.name)
+	// That the manifest has gone may not have been noticed when a probe fails.
+	probed := p.spec != nil || f.Time.Sub(p.removedAt) < noticedAfter
 	if place == 0 || p.respecified || p.removals > 1 || p.removals > 0 && p.spec != nil ||
-		p.spec != nil && w.failed(c, f.Time) {
+		probed && w.failed(c, f.Time) {
 		return nil
 	}
 	for _, o := range p.containers {
