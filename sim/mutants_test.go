@@ -163,13 +163,6 @@ var mutants = []struct {
 		scenario: "logs", seeds: "1-60",
 	},
 	{
-		name:     "readiness is shown before it is kept",
-		file:     "core/pod/record.go",
-		old:      "\tif p.Record.Failures > 0 {\n\t\treturn p.health(c, p.mark(c))",
-		new:      "\tif p.Record.Failures >= 0 {\n\t\treturn p.health(c, p.mark(c))",
-		scenario: "probes", seeds: "1-500",
-	},
-	{
 		name: "when a pod began is forgotten when the agent restarts",
 		file: "core/pod/record.go",
 		old:  "		p.Seen = earlierOf(p.Seen, is.Start)\n",
