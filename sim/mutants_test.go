@@ -431,8 +431,8 @@ var mutants = []struct {
 	{
 		name:     "what has finished runs again",
 		file:     "core/pod/restart.go",
-		old:      "\tcase v1.ContainerRestartPolicyOnFailure:\n\t\treturn failed",
-		new:      "\tcase v1.ContainerRestartPolicyOnFailure:\n\t\treturn true",
+		old:      "return failed || c.Stop != nil && c.Stop.Ailing",
+		new:      "return true",
 		scenario: "restart-rules", seeds: "1-500",
 	},
 	{

@@ -173,8 +173,12 @@ func (p *Pod) stopAiling(env *Env, w *waits) {
 		if c.State != Running || want == nil {
 			continue
 		}
-		if why, grace := p.ail(c, want); why != "" {
-			p.stop(c, grace, why, env, w)
+		why, grace := p.ail(c, want)
+		if why == "" {
+			continue
+		}
+		if p.stop(c, grace, why, env, w); c.Stop != nil && c.PostStart.Failed == "" {
+			c.Stop.Ailing = true
 		}
 	}
 }

@@ -205,3 +205,24 @@ func TestAProbeThatWasNotSent(t *testing.T) {
 	r.at(0).answer("TCPConnect", nil, world.Errorf(world.KindCanceled, "", "no free place"))
 	r.none("StopContainer")
 }
+
+// A container that was ended for its probe runs anew, even if it took TERM so well that it exited
+// with 0; not if it is never to run again.
+func TestAilingContainersRunAnew(t *testing.T) {
+	for policy, want := range map[v1.RestartPolicy]bool{
+		v1.RestartPolicyAlways: true, v1.RestartPolicyOnFailure: true,
+		v1.RestartPolicyNever: false,
+	} {
+		p := running(probed(probe.Liveness, nil))
+		p.Spec.Spec.RestartPolicy = policy
+		r := newRig(t, p)
+		r.at(0).exec(1).at(10 * time.Second)
+		r.exec(1).want("StopContainer")
+		c := &p.Containers[0]
+		c.advance(Exited, r.now)
+		c.Inspected = Exited
+		if got := p.restarts(c); got != want {
+			t.Errorf("%s: runs anew %v", policy, got)
+		}
+	}
+}

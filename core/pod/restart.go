@@ -30,7 +30,9 @@ func (p *Pod) restarts(c *Container) bool {
 	case v1.ContainerRestartPolicyNever:
 		return false
 	case v1.ContainerRestartPolicyOnFailure:
-		return failed
+		// Who was ended to be run anew is, however well it took that. An agent that was restarted
+		// meanwhile does not know, as the kubelet does not.
+		return failed || c.Stop != nil && c.Stop.Ailing
 	}
 	return true
 }

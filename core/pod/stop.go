@@ -14,6 +14,7 @@ import (
 // left of the grace period, all counted from when it began.
 type Stop struct {
 	Reason string        `json:"reason"`
+	Ailing bool          `json:"ailing,omitempty"` // for a probe, to be run anew
 	At     time.Time     `json:"at"`
 	Grace  time.Duration `json:"grace"`
 	Hook   Hook          `json:"hook"`           // preStop

@@ -35,6 +35,10 @@ func (*policy) fact(w *world, f *truth.Fact) *finding {
 		c.pod.restartsAll() {
 		return nil // it runs again whatever the pod's policy says, or that cannot be told
 	}
+	if !last.stopAt.IsZero() && last.spec != nil && (last.spec.LivenessProbe != nil ||
+		last.spec.StartupProbe != nil) && c.pod.loosest != v1.RestartPolicyNever {
+		return nil // it was ended to be run anew, however it took that
+	}
 	init := c.pod.isInit(c.name)
 	if init && last.sandbox != c.sandbox {
 		return nil
