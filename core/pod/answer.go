@@ -58,6 +58,9 @@ func (p *Pod) made(id world.OpID, r op.Record, ev world.Event, env *Env) {
 	container := p.subject(r)
 	if ev.Err != nil {
 		p.Stale = ev.Time
+		if r.Call == "StartContainer" && container == "" {
+			return // it has gone meanwhile: there is nothing to tell of
+		}
 		pr := p.failed(container, r.Call, ev.Err, ev.Time)
 		env.Out.Log(world.LevelWarning, "operation failed", "pod", p.FullName(), "call", r.Call,
 			"container", container, "error", ev.Err.Error(), "failures", pr.Failures)

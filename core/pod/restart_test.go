@@ -127,3 +127,17 @@ func TestRestartAllContainersIsRefused(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A container that has gone before its start was answered leaves no trouble to its pod.
+func TestAStartOfWhatHasGone(t *testing.T) {
+	s := spec(v1.RestartPolicyAlways, "", "web")
+	made := run("web", 0, Created)
+	made.Hash = hashOf(&s.Spec.Containers[0])
+	r := newRig(t, facts(s, made)).at(0)
+	r.want("StartContainer")
+	r.pod.dropContainer("web0")
+	r.answer("StartContainer", nil, world.Errorf(world.KindNotFound, "", "no such container"))
+	if len(r.pod.Problems) > 0 || r.pod.Stale.IsZero() {
+		t.Errorf("problems %v, stale since %v", r.pod.Problems, r.pod.Stale)
+	}
+}
