@@ -77,6 +77,9 @@ func (w *world) stopped(c *container, a *ask, f *truth.Fact) string {
 		return ""
 	case f.GraceSeconds < int64(min(due, stopGraceMin)/time.Second):
 		return fmt.Sprintf("was asked to end with a grace period of %d s", f.GraceSeconds)
+	case a.times == 0 && w.struck(a.call, c.startedAt, f.Time) &&
+		w.struck("StopContainer", c.startedAt, f.Time):
+		return "" // the hook was lost on its way, and the first stops after it failed
 	case a.times == 0:
 		return "was asked to end without its preStop hook"
 	case len(a.pending) > 0 && f.Time.Sub(a.newest) < due-2*wireSlack:

@@ -76,6 +76,9 @@ func (p *pod) loose() bool { return p.removals > 0 }
 func (p *pod) want(now time.Time, spec *v1.Pod) {
 	if p.spec == nil && p.wishes > 0 {
 		p.terminal, p.began = "", span{}
+		if len(p.containers) == 0 {
+			clear(p.history) // what somebody has removed by hand, too
+		}
 	}
 	if p.spec == nil {
 		p.wishedFirst = now
