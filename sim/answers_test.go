@@ -114,7 +114,8 @@ func TestAnswersOfAProcess(t *testing.T) {
 func TestBadAnswers(t *testing.T) {
 	_, err := ParseScenario("x.yaml", []byte(strings.Replace(asking, "ANSWERS",
 		"      answers: [{reply: [bad, maybe]}]", 1)), nil)
-	want := `spec.pods[0].behaviour[0].answers[0].reply[1]: want one of [good bad refused none], ` +
+	want := `spec.pods[0].behaviour[0].answers[0].reply[1]: want one of [good bad refused none ` +
+		`elsewhere endless unknown unoffered], ` +
 		`have "maybe"`
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("have %v\nwant %s", err, want)

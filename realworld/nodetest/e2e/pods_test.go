@@ -34,7 +34,11 @@ func TestPods(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			s := &scene{node: nodetest.New(t, version)}
-			s.agent = newAgent(t, s.node)
+			more := ""
+			if version == nodetest.V2 { // the only one that tells events
+				more = "featureGates: {EventedPLEG: true}\n"
+			}
+			s.agent = newAgent(t, s.node, more)
 			s.agent.start(t)
 			t.Run("parts", func(t *testing.T) {
 				for _, p := range parts {
