@@ -35,12 +35,17 @@ type node struct {
 }
 
 func boot(manifests map[string]string) *node {
-	n := &node{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), manifests: manifests,
+	n := newNode(manifests)
+	n.restart()
+	return n
+}
+
+// newNode is a node whose agent does not run yet.
+func newNode(manifests map[string]string) *node {
+	return &node{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), manifests: manifests,
 		sandboxes:  map[string]*runtimeapi.PodSandbox{},
 		containers: map[string]*runtimeapi.Container{},
 		cgroups:    map[string]world.SetCgroup{}, status: &runtimeapi.StatusResponse{}}
-	n.restart()
-	return n
 }
 
 func (n *node) restart() {

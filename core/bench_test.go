@@ -19,9 +19,8 @@ func BenchmarkRelistAtRest(b *testing.B) {
 		manifests[fmt.Sprintf("p%03d.yaml", i)] = fmt.Sprintf(`{apiVersion: v1, kind: Pod,
 			metadata: {name: p%03d}, spec: {containers: [{name: web, image: i}]}}`, i)
 	}
-	n := &node{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), manifests: manifests,
-		sandboxes:  map[string]*runtimeapi.PodSandbox{},
-		containers: map[string]*runtimeapi.Container{}, podsMax: pods, stepsMax: 1_000_000}
+	n := newNode(manifests)
+	n.podsMax, n.stepsMax = pods, 1_000_000
 	n.restart()
 	n.pass(5 * time.Second)
 	if len(n.containers) != pods {
