@@ -15,7 +15,6 @@ package cri
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/cri-client/pkg/util"
 
 	"seedlet.dev/realworld/clock"
+	"seedlet.dev/realworld/flight"
 	"seedlet.dev/world"
 )
 
@@ -55,15 +55,13 @@ type Port struct {
 	conns   []*grpc.ClientConn
 	runtime runtimeapi.RuntimeServiceClient
 	images  runtimeapi.ImageServiceClient
-	ctx     context.Context // done when the port is closed
-	cancel  context.CancelFunc
-	calls   sync.WaitGroup
+	calls   *flight.Flights
 }
 
 // New makes a port. It fails for an endpoint that can never work, and succeeds for one where
 // nobody answers yet.
 func New(opts Options) (*Port, error) {
-	p := &Port{opts: opts}
+	p := &Port{opts: opts, calls: flight.New(opts.Clock, opts.Deliver)}
 	runtimeConn, err := connect(opts.RuntimeEndpoint)
 	if err != nil {
 		return nil, err
@@ -78,7 +76,6 @@ func New(opts Options) (*Port, error) {
 	}
 	p.runtime = runtimeapi.NewRuntimeServiceClient(runtimeConn)
 	p.images = runtimeapi.NewImageServiceClient(imageConn)
-	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p, nil
 }
 
@@ -111,22 +108,18 @@ func connect(endpoint string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// Do starts a call on a goroutine of its own. How many there are at once is bounded by the
-// loop's lanes.
-func (p *Port) Do(eff world.Effect) {
-	p.calls.Go(func() {
-		ctx, cancel := context.WithTimeout(p.ctx, p.opts.Clock.Until(eff.Deadline))
-		defer cancel()
-		body, err := p.call(ctx, eff.Body)
-		if err == nil {
-			err = incomplete(body)
-		}
-		if err != nil {
-			p.opts.Deliver(world.Event{Op: eff.Op, Err: mapped(world.Call(eff.Body), err)})
-			return
-		}
-		p.opts.Deliver(world.Event{Op: eff.Op, Body: body})
-	})
+// Do implements world.Port.
+func (p *Port) Do(eff world.Effect) { p.calls.Begin(eff, p.carryOut) }
+
+func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
+	body, err := p.call(ctx, request)
+	if err == nil {
+		err = incomplete(body)
+	}
+	if err != nil {
+		return nil, mapped(world.Call(request), err)
+	}
+	return body, nil
 }
 
 // call is the one place that knows which message belongs to which method. On an error the
@@ -179,8 +172,7 @@ func (p *Port) call(ctx context.Context, request any) (any, error) {
 // Close gives up the calls in flight, waits for their goroutines and closes the connections.
 // Do must not be called any more. Closing it again does nothing.
 func (p *Port) Close() error {
-	p.cancel()
-	p.calls.Wait()
+	p.calls.Close()
 	conns := p.conns
 	p.conns = nil
 	for _, conn := range conns {

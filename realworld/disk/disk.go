@@ -13,11 +13,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"seedlet.dev/realworld/clock"
+	"seedlet.dev/realworld/flight"
 	"seedlet.dev/world"
 )
 
@@ -31,29 +31,24 @@ type Options struct {
 
 // Port is a world.Port for the file system. Close it when done.
 type Port struct {
-	opts    Options
-	ctx     context.Context // done when the port is closed
-	cancel  context.CancelFunc
-	work    sync.WaitGroup
+	flights *flight.Flights
 	watcher *watcher // nil when this machine cannot watch
 }
 
 // New makes a port. It always succeeds: without inotify, it does everything but watch.
 func New(opts Options) *Port {
-	p := &Port{opts: opts}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p := &Port{flights: flight.New(opts.Clock, opts.Deliver)}
 	w, err := newWatcher(opts)
 	if err != nil {
 		opts.Warn(fmt.Sprintf("files are polled, not watched: %v", err))
 		return p
 	}
 	p.watcher = w
-	p.work.Go(func() { w.run(p.ctx) })
+	p.flights.Go(w.run)
 	return p
 }
 
-// Do starts an effect on a goroutine of its own. How many there are at once is bounded by the
-// loop's lane.
+// Do implements world.Port.
 func (p *Port) Do(eff world.Effect) {
 	if m, ok := eff.Body.(*world.Watch); ok {
 		if p.watcher != nil {
@@ -61,16 +56,7 @@ func (p *Port) Do(eff world.Effect) {
 		}
 		return
 	}
-	p.work.Go(func() {
-		ctx, cancel := context.WithTimeout(p.ctx, p.opts.Clock.Until(eff.Deadline))
-		defer cancel()
-		body, err := carryOut(ctx, eff.Body)
-		if err != nil {
-			p.opts.Deliver(world.Event{Op: eff.Op, Err: err})
-			return
-		}
-		p.opts.Deliver(world.Event{Op: eff.Op, Body: body})
-	})
+	p.flights.Begin(eff, carryOut)
 }
 
 // carryOut does what an effect asks for. Exactly one of the results is nil.
@@ -144,7 +130,4 @@ func change(ctx context.Context, request any) error {
 }
 
 // Close stops watching and waits for what is going on. Do must not be called any more.
-func (p *Port) Close() {
-	p.cancel()
-	p.work.Wait()
-}
+func (p *Port) Close() { p.flights.Close() }

@@ -16,11 +16,10 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 
 	"seedlet.dev/realworld/clock"
+	"seedlet.dev/realworld/flight"
 	"seedlet.dev/world"
 )
 
@@ -34,12 +33,10 @@ type Options struct {
 
 // Port is a world.Port for the machine. Close it when done.
 type Port struct {
-	opts   Options
-	dial   func(context.Context) (manager, error) // connects to systemd
-	made   func(dir string)                       // told of new cgroups, by tests
-	ctx    context.Context                        // done when the port is closed
-	cancel context.CancelFunc
-	work   sync.WaitGroup
+	opts    Options
+	dial    func(context.Context) (manager, error) // connects to systemd
+	made    func(dir string)                       // told of new cgroups, by tests
+	flights *flight.Flights
 }
 
 // New makes a port. The cgroup hierarchies are looked for anew by each operation.
@@ -47,28 +44,23 @@ func New(opts Options) *Port {
 	if opts.CgroupRoot == "" {
 		opts.CgroupRoot = "/sys/fs/cgroup"
 	}
-	p := &Port{opts: opts, dial: dialSystemd, made: func(string) {}}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
-	return p
+	return &Port{opts: opts, dial: dialSystemd, made: func(string) {},
+		flights: flight.New(opts.Clock, opts.Deliver)}
 }
 
-// Do starts an effect on a goroutine of its own. How many there are at once is bounded by the
-// loop's lane.
-func (p *Port) Do(eff world.Effect) {
-	p.work.Go(func() {
-		ctx, cancel := context.WithTimeout(p.ctx, p.opts.Clock.Until(eff.Deadline))
-		defer cancel()
-		body, err := p.carryOut(ctx, eff.Body)
-		if err != nil {
-			p.opts.Deliver(world.Event{Op: eff.Op, Err: mapped(ctx, world.Call(eff.Body), err)})
-			return
-		}
-		p.opts.Deliver(world.Event{Op: eff.Op, Body: body})
-	})
+// Do implements world.Port.
+func (p *Port) Do(eff world.Effect) { p.flights.Begin(eff, p.carryOut) }
+
+func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
+	body, err := p.change(ctx, request)
+	if err != nil {
+		return nil, flight.Mapped(ctx, world.Call(request), err, world.KindInternal)
+	}
+	return body, nil
 }
 
-// carryOut does what an effect asks for. On an error the returned body means nothing.
-func (p *Port) carryOut(ctx context.Context, request any) (any, error) {
+// change does what an effect asks for. On an error the returned body means nothing.
+func (p *Port) change(ctx context.Context, request any) (any, error) {
 	if ctx.Err() != nil {
 		return nil, world.Errorf(world.KindCanceled, world.Call(request),
 			"not begun before its deadline")
@@ -85,20 +77,5 @@ func (p *Port) carryOut(ctx context.Context, request any) (any, error) {
 	}
 }
 
-// mapped says what an error means to the core.
-func mapped(ctx context.Context, op string, err error) *world.Error {
-	if known, ok := errors.AsType[*world.Error](err); ok {
-		return known
-	}
-	kind := world.KindInternal
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		kind = world.KindTimeout
-	}
-	return world.Errorf(kind, op, "%v", err)
-}
-
 // Close gives up what is going on and waits until it has ended. Do must not be called any more.
-func (p *Port) Close() {
-	p.cancel()
-	p.work.Wait()
-}
+func (p *Port) Close() { p.flights.Close() }

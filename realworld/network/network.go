@@ -11,15 +11,14 @@ package network
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"seedlet.dev/realworld/clock"
+	"seedlet.dev/realworld/flight"
 	"seedlet.dev/world"
 )
 
@@ -31,37 +30,28 @@ type Options struct {
 
 // Port is a world.Port for the network. Close it when done.
 type Port struct {
-	opts      Options
 	transport *http.Transport
-	ctx       context.Context // done when the port is closed
-	cancel    context.CancelFunc
-	work      sync.WaitGroup
+	flights   *flight.Flights
 }
 
 // New makes a port.
 func New(opts Options) *Port {
-	p := &Port{opts: opts, transport: newTransport()}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
-	return p
+	return &Port{transport: newTransport(), flights: flight.New(opts.Clock, opts.Deliver)}
 }
 
-// Do starts an effect on a goroutine of its own. How many there are at once is bounded by the
-// loop's lane.
-func (p *Port) Do(eff world.Effect) {
-	p.work.Go(func() {
-		ctx, cancel := context.WithTimeout(p.ctx, p.opts.Clock.Until(eff.Deadline))
-		defer cancel()
-		body, err := p.carryOut(ctx, eff.Body)
-		if err != nil {
-			p.opts.Deliver(world.Event{Op: eff.Op, Err: mapped(ctx, world.Call(eff.Body), err)})
-			return
-		}
-		p.opts.Deliver(world.Event{Op: eff.Op, Body: body})
-	})
+// Do implements world.Port.
+func (p *Port) Do(eff world.Effect) { p.flights.Begin(eff, p.carryOut) }
+
+func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
+	body, err := p.ask(ctx, request)
+	if err != nil { // most have no kind of their own
+		return nil, flight.Mapped(ctx, world.Call(request), err, world.KindUnavailable)
+	}
+	return body, nil
 }
 
-// carryOut does what an effect asks for. On an error the returned body means nothing.
-func (p *Port) carryOut(ctx context.Context, request any) (any, error) {
+// ask does what an effect asks for. On an error the returned body means nothing.
+func (p *Port) ask(ctx context.Context, request any) (any, error) {
 	switch m := request.(type) {
 	case *world.HTTPGet:
 		return httpGet(ctx, p.transport, m)
@@ -74,22 +64,9 @@ func (p *Port) carryOut(ctx context.Context, request any) (any, error) {
 	}
 }
 
-// mapped says what an error means to the core. Most have no kind of their own.
-func mapped(ctx context.Context, op string, err error) *world.Error {
-	if known, ok := errors.AsType[*world.Error](err); ok {
-		return known
-	}
-	kind := world.KindUnavailable
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		kind = world.KindTimeout // also when it shows as another error, such as a broken read
-	}
-	return world.Errorf(kind, op, "%v", err)
-}
-
 // Close gives up what is going on and waits until it has ended. Do must not be called any more.
 func (p *Port) Close() {
-	p.cancel()
-	p.work.Wait()
+	p.flights.Close()
 	p.transport.CloseIdleConnections()
 }
 
