@@ -327,11 +327,7 @@ func (i *Image) failed(call string, ev world.Event, out *op.Out) {
 	if ev.Err.Has(world.KindTimeout) {
 		i.Timeouts++
 	}
-	delay := backoffFirst
-	for n := 1; n < i.Failures && delay < backoffMax; n++ {
-		delay *= 2
-	}
-	delay = min(delay, backoffMax)
+	delay := timer.Backoff(i.Failures, backoffFirst, backoffMax)
 	i.NotBefore = ev.Time.Add(delay)
 	i.Problem = &Problem{Reason: "ErrImagePull", Message: ev.Err.Message}
 	if i.Failures > 1 {

@@ -93,8 +93,8 @@ func (s *Stream) Answered(id world.OpID, ev world.Event, out *op.Out) {
 	if settled {
 		s.Failures = 0
 	}
-	wait := min(streamRetry<<min(s.Failures, 8), streamRetryMost)
 	s.Failures++
+	wait := timer.Backoff(s.Failures, streamRetry, streamRetryMost)
 	s.NextAt = ev.Time.Add(wait)
 	if ev.Err != nil {
 		out.Log(world.LevelWarning, "the stream of events has ended", "error", ev.Err.Error(),

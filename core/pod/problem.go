@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -26,11 +27,7 @@ const (
 
 // waitAfter is how long to wait after so many failures in a row.
 func waitAfter(failures int) time.Duration {
-	d := failureFirst
-	for n := 1; n < failures && d < failureMax; n++ {
-		d *= 2
-	}
-	return min(d, failureMax)
+	return timer.Backoff(failures, failureFirst, failureMax)
 }
 
 func (p *Pod) problem(container string) *Problem {

@@ -164,6 +164,16 @@ func Soonest(a, b time.Time) time.Time {
 	return a
 }
 
+// Backoff is how long to wait after so many failures in a row: first after one, doubling up to a
+// bound.
+func Backoff(failures int, first, most time.Duration) time.Duration {
+	wait := first
+	for n := 1; n < failures && wait < most; n++ {
+		wait *= 2
+	}
+	return min(wait, most)
+}
+
 // Number is a key that is a number.
 type Number uint64
 

@@ -83,3 +83,15 @@ func TestKeyText(t *testing.T) {
 		t.Error("a key without a component was accepted")
 	}
 }
+
+func TestBackoff(t *testing.T) {
+	const first, most = time.Second, 5 * time.Second
+	for failures, want := range []time.Duration{1, 1, 2, 4, 5, 5} {
+		if got := Backoff(failures, first, most); got != want*time.Second {
+			t.Errorf("after %d failures %v, want %v", failures, got, want*time.Second)
+		}
+	}
+	if got := Backoff(1<<30, first, most); got != most {
+		t.Errorf("after very many failures %v", got)
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -175,12 +176,8 @@ const (
 // fail begins again from the start, later: what has happened to the volume has to be looked at.
 func (v *Volume) fail(why string, now time.Time) {
 	v.Failures++
-	wait := failureFirst
-	for n := 1; n < v.Failures && wait < failureMax; n++ {
-		wait *= 2
-	}
 	v.Steps, v.Found, v.Problem = 0, "", why
-	v.NotBefore = now.Add(min(wait, failureMax))
+	v.NotBefore = now.Add(timer.Backoff(v.Failures, failureFirst, failureMax))
 }
 
 func (s *Set) volume(name string) *Volume {
