@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,20 +133,7 @@ func (r *remover) empty(parent *os.File, name string, depth int) error {
 		return err
 	}
 	defer dir.Close()
-	for {
-		names, err := dir.Readdirnames(1024)
-		for _, child := range names {
-			if err := r.remove(dir, child, depth+1); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+	return eachName(dir, func(child string) error { return r.remove(dir, child, depth+1) })
 }
 
 // openBelow opens a directory by its name in another. It fails for a link, and for a mount that

@@ -95,17 +95,24 @@ func (w *walk) below(f found, depth int) error {
 		return err
 	}
 	defer dir.Close()
+	return eachName(dir, func(name string) error {
+		child, err := look(dir, name)
+		if changed(err) || err == nil && child.stat.Mnt_id != w.mount {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return w.from(child, depth+1)
+	})
+}
+
+// eachName calls do with every name in a directory, a share of them at a time, until one fails.
+func eachName(dir *os.File, do func(name string) error) error {
 	for {
 		names, err := dir.Readdirnames(1024)
 		for _, name := range names {
-			child, err := look(dir, name)
-			if changed(err) || err == nil && child.stat.Mnt_id != w.mount {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if err := w.from(child, depth+1); err != nil {
+			if err := do(name); err != nil {
 				return err
 			}
 		}
