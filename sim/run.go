@@ -137,13 +137,14 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	r := &run{plan: spec, opts: opts, agenda: agenda.New(Start, spec.Seed), prompt: newPrompt()}
 	r.fates = newFates(spec, Start)
 	log, rotation := &truth.Log{}, corelogs.NewRotation(kubelet)
+	registry := newImages(spec)
 	r.panel = oracle.NewPanel(oracle.Options{
 		NodeName: nodeName, PodsDir: rootDir + "/pods", LogsDir: kubelet.PodLogsDir,
 		BackoffMax: config.BackoffMax(kubelet), Evented: kubelet.FeatureGates["EventedPLEG"],
 		LinksDir: corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
 		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files,
 		Struck: newStruck(r.fates, spec).may, Cgroups: judgedCgroups(kubelet),
-		ImageUser: newImages(spec).user, Skew: spec.skew,
+		ImageUser: registry.user, Skew: spec.skew,
 	})
 	log.Subscribe(r.panel.Fact)
 	log.Subscribe(r.countRestarts)
@@ -154,7 +155,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	})
 	r.runtime = runtime.New(runtime.Options{
 		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates,
-		Old: spec.Node.OldRuntime, Behaviour: newBehaviours(spec).script, Images: newImages(spec).image,
+		Old: spec.Node.OldRuntime, Behaviour: newBehaviours(spec).script, Images: registry.image,
 		OpenFile:      func(path string) runtime.File { return r.disk.Open(path) },
 		Exists:        r.disk.Exists,
 		NodeAddresses: []string{nodeIP, "127.0.0.1", "localhost"},
