@@ -133,6 +133,13 @@ func (f *folder) content(name string) string {
 	return string(r.Files[0].Data)
 }
 
+// says checks the content of a file.
+func (f *folder) says(name, want string) {
+	f.Helper()
+	got := f.content(name)
+	f.check(got == want, "content of %s is %q, want %q", name, got, want)
+}
+
 func (f *folder) list(name string) []world.DirEntry {
 	f.Helper()
 	answer, err := f.w.Call(&world.ListDir{Path: f.path(name)})
@@ -170,11 +177,11 @@ func makesNoDirOverFile(f *folder) {
 
 func writesFile(f *folder) {
 	f.write("file", "first")
-	f.check(f.content("file") == "first", "content %q", f.content("file"))
+	f.says("file", "first")
 	f.write("file", "second, longer")
-	f.check(f.content("file") == "second, longer", "content %q", f.content("file"))
+	f.says("file", "second, longer")
 	f.write("file", "")
-	f.check(f.content("file") == "", "content %q", f.content("file"))
+	f.says("file", "")
 	f.check(f.names(".") == "file", "there is %q", f.names("."))
 }
 

@@ -71,7 +71,7 @@ func writesWholeDir(f *folder) {
 	f.check(f.visible("a/volume") == "key", "there is %q", f.visible("a/volume"))
 	f.check(f.links("a/volume") == "..data="+hidden+" key=..data/key", "links %q",
 		f.links("a/volume"))
-	f.check(f.content("a/volume/key") == "1", "content %q", f.content("a/volume/key"))
+	f.says("a/volume/key", "1")
 	mode, _ := f.w.Perms(f.path("a/volume/" + hidden + "/key"))
 	f.check(mode == 0o600, "mode %o", mode)
 	mode, _ = f.w.Perms(f.path("a/volume/" + hidden))
@@ -109,7 +109,7 @@ func writesEmptyDir(f *folder) {
 	f.hidden("volume")
 	f.check(f.visible("volume") == "", "there is %q", f.visible("volume"))
 	f.writeDir("volume", "a=1")
-	f.check(f.content("volume/a") == "1", "content %q", f.content("volume/a"))
+	f.says("volume/a", "1")
 	f.writeDir("volume")
 	f.hidden("volume")
 	f.check(f.visible("volume") == "", "there is %q", f.visible("volume"))
@@ -124,7 +124,7 @@ func writesDeepDir(f *folder) {
 	mode, _ := f.w.Perms(f.path("volume/" + hidden + "/a/b"))
 	f.check(mode == 0o755, "mode of a directory %o", mode)
 	f.writeDir("volume", "a=now a file")
-	f.check(f.content("volume/a") == "now a file", "content %q", f.content("volume/a"))
+	f.says("volume/a", "now a file")
 }
 
 func writesDirBesideOthers(f *folder) {
