@@ -1,6 +1,9 @@
 package world
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // ErrorKind is what a failed operation means to the core. The list is closed: a port maps
 // whatever its system says to one of these.
@@ -10,6 +13,8 @@ type ErrorKind string
 const (
 	KindNotFound    ErrorKind = "NotFound"    // the object does not exist; no effect
 	KindExists      ErrorKind = "Exists"      // the name is taken; no effect
+	KindConflict    ErrorKind = "Conflict"    // it is not what was expected any more; no effect
+	KindThrottled   ErrorKind = "Throttled"   // too much is asked now, later is fine; no effect
 	KindInvalid     ErrorKind = "Invalid"     // the request can never succeed as it is; no effect
 	KindRefused     ErrorKind = "Refused"     // not permitted; no effect
 	KindExhausted   ErrorKind = "Exhausted"   // no space, memory or quota; no effect
@@ -24,6 +29,8 @@ type Error struct {
 	Kind    ErrorKind `json:"kind"`
 	Op      string    `json:"op"`      // what was tried, as in "StopContainer"
 	Message string    `json:"message"` // the other side's own words
+	// RetryAfter is how long to wait before the same is asked again, if the other side said so.
+	RetryAfter time.Duration `json:"retryAfter,omitempty"`
 }
 
 // Error makes *Error an error: "StopContainer: NotFound: no such container".

@@ -17,8 +17,8 @@
 //     the operation took effect. Every other kind says that it did not, except KindUnavailable
 //     and KindInternal, after which one has to look.
 //
-// Start reading at Event and Effect, then cri.go, fs.go, host.go, network.go, requests.go and
-// log.go.
+// Start reading at Event and Effect, then cri.go, fs.go, api.go, host.go, network.go, requests.go
+// and log.go.
 package world
 
 import "time"
@@ -65,6 +65,7 @@ type PortName string
 const (
 	PortCRI      PortName = "cri"
 	PortFS       PortName = "fs"
+	PortAPI      PortName = "api"
 	PortHost     PortName = "host"
 	PortNetwork  PortName = "network"
 	PortRequests PortName = "requests"

@@ -13,27 +13,43 @@ type Lane int
 
 // The lanes.
 const (
-	LaneList    Lane = iota // listing what the runtime has
-	LaneObserve             // looking at one thing in the runtime
-	LaneAct                 // creating, starting and removing in the runtime
-	LaneStop                // stopping containers and sandboxes, each as slow as its grace period
-	LanePull                // pulling images
-	LaneFS                  // the file system
-	LaneTree                // walking through whole trees of the file system
-	LaneProbe               // waiting for what a container answers to a probe or a hook
-	LaneStream              // the stream of container events
-	LaneHost                // the machine
+	LaneList      Lane = iota // listing what the runtime has
+	LaneObserve               // looking at one thing in the runtime
+	LaneAct                   // creating, starting and removing in the runtime
+	LaneStop                  // stopping containers and sandboxes, each as slow as its grace period
+	LanePull                  // pulling images
+	LaneFS                    // the file system
+	LaneTree                  // walking through whole trees of the file system
+	LaneProbe                 // waiting for what a container answers to a probe or a hook
+	LaneStream                // the stream of container events
+	LaneHost                  // the machine
+	LaneAPI                   // reading and changing objects of the API server
+	LaneHeartbeat             // the signs of life of the node there, which nothing may delay
+	LaneEvents                // Event objects, which nobody waits for
 	laneCount
 )
 
 var laneNames = [laneCount]string{"list", "observe", "act", "stop", "pull", "fs", "tree", "probe",
-	"stream", "host"}
+	"stream", "host", "api", "heartbeat", "events"}
 
 func (l Lane) String() string { return laneNames[l] }
 
+// laneOfObject is the lane of an operation on objects of a resource.
+func laneOfObject(r world.Resource) Lane {
+	switch r {
+	case world.ResourceNodes, world.ResourceLeases:
+		return LaneHeartbeat
+	case world.ResourceEvents:
+		return LaneEvents
+	}
+	return LaneAPI
+}
+
 // LaneOf says which lane an effect with this body takes.
 func LaneOf(body any) Lane {
-	switch body.(type) {
+	switch body := body.(type) {
+	case world.OnObjects:
+		return laneOfObject(body.Of())
 	case *runtimeapi.StopContainerRequest, *runtimeapi.StopPodSandboxRequest:
 		return LaneStop
 	case *runtimeapi.PullImageRequest:
@@ -58,6 +74,8 @@ func LaneOf(body any) Lane {
 		return LaneFS
 	case world.PortNetwork:
 		return LaneProbe
+	case world.PortAPI:
+		return LaneAPI
 	default:
 		return LaneHost
 	}
@@ -75,7 +93,8 @@ var defaultLimits = Limits{
 	Inbox: 4096,
 	Flying: [laneCount]int{
 		LaneList: 8, LaneObserve: 64, LaneAct: 64, LaneStop: 1024, LanePull: 32, LaneFS: 64,
-		LaneTree: 4, LaneProbe: 1024, LaneStream: 2, LaneHost: 64,
+		LaneTree: 4, LaneProbe: 1024, LaneStream: 2, LaneHost: 64, LaneAPI: 64, LaneHeartbeat: 4,
+		LaneEvents: 8,
 	},
 }
 
