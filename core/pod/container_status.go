@@ -27,6 +27,8 @@ func (p *Pod) containerStatus(want *v1.Container, role Role, runtime string) v1.
 	}
 	status.Started = &health.Started
 	if c == nil {
+		told, _ := p.counted(want.Name)
+		status.RestartCount = max(status.RestartCount, told)
 		status.State.Waiting = p.waiting(want.Name, role)
 		return status
 	}
