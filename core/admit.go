@@ -32,7 +32,7 @@ func (a *Agent) admit() ([]*v1.Pod, map[string]Refusal) {
 	refused := map[string]Refusal{}
 	places, listed := a.state.PodsMax, !a.state.Relist.AsOf.IsZero()
 	for _, p := range a.state.Manifests.Pods() {
-		if missing := pod.Unsupported(p); len(missing) > 0 {
+		if missing := pod.Unsupported(p, a.state.Node.RestartsAll); len(missing) > 0 {
 			refused[string(p.UID)] = refusal("not supported yet: %s", strings.Join(missing, ", "))
 			continue
 		}
