@@ -63,16 +63,21 @@ func (p *pod) beginRound(c *container, over bool) {
 	}
 	if c.rule() == v1.ContainerRestartRuleActionRestartAllContainers && !over && p.current(c) &&
 		(!p.loose() || p.world.ofThisWish(c)) {
-		p.round, p.bySidecar = max(p.round, c.round+1), p.sidecar(c.name) > 0
+		p.round, p.roundBy = max(p.round, c.round+1), c
 	}
 	p.doubtRound(c)
 }
 
-// doubtRound takes back that the next round must begin if the pod has come to its end of its own
-// accord after all, once a sidecar had exited: which of the two the agent sees first cannot be told.
+// doubtRound takes back that the next round must begin if the pod has come to its end for another
+// reason after all, once a sidecar had exited: which of the two the agent sees first cannot be told.
 func (p *pod) doubtRound(c *container) {
-	if p.spec == nil || !p.bySidecar || c.round >= p.round || !c.stopAt.IsZero() {
+	by := p.roundBy
+	if p.spec == nil || c.round >= p.round || by == nil || p.sidecar(by.name) == 0 {
 		return
+	}
+	ended := c.stopAt.After(by.exitedAt) && c.sandbox != nil && c.sandbox.ready
+	if ended && !p.world.failed(c, p.world.now) {
+		return // for that
 	}
 	round := p.round
 	if p.round = c.round; !p.ended() {
