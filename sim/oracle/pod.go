@@ -206,7 +206,7 @@ func (p *pod) dropContainer(c *container) {
 // removeByHand takes that somebody has removed a sandbox and what was in it. An agent that has not
 // seen it will never know of it.
 func (p *pod) removeByHand() {
-	p.byHand = true
+	p.byHand, p.round = true, 0
 	if w := p.world; w.dead || !w.containersTold.After(w.started) {
 		p.forgotten()
 	}

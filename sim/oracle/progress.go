@@ -156,7 +156,8 @@ func (p *pod) lacksContainer(s *sandbox, now time.Time) string {
 			continue
 		}
 		c := p.newest(name)
-		if sidecar && c != nil && c.sandbox == s && !p.superseded(c) && (initialised || c.state == running && c.begun(now)) {
+		here := c != nil && c.sandbox == s && !p.superseded(c)
+		if sidecar && here && (initialised || c.state == running && c.begun(now)) {
 			if what := p.lacksProcess(c, now); what != "" {
 				return what
 			}

@@ -53,7 +53,8 @@ func (c *container) rule() v1.ContainerRestartRuleAction {
 
 // beginRound takes that a container has exited, which may begin the next round of its pod: not if
 // the pod had come to its end before, for then it is only a sidecar. One of another image, or of
-// when the manifest had not gone yet, begins nothing for sure.
+// when the manifest had not gone yet, or of which somebody removes the records, begins nothing for
+// sure.
 func (p *pod) beginRound(c *container, over bool) {
 	for _, spec := range p.specs {
 		if ruleFor(containerOf(spec, c.name), c.code) ==
@@ -62,14 +63,15 @@ func (p *pod) beginRound(c *container, over bool) {
 		}
 	}
 	if c.rule() == v1.ContainerRestartRuleActionRestartAllContainers && !over && p.current(c) &&
-		(!p.loose() || p.world.ofThisWish(c)) {
+		(!p.loose() || p.world.ofThisWish(c)) && !p.byHand {
 		p.round, p.roundBy = max(p.round, c.round+1), c
 	}
 	p.doubtRound(c)
 }
 
 // doubtRound takes back that the next round must begin if the pod has come to its end for another
-// reason after all, once a sidecar had exited: which of the two the agent sees first cannot be told.
+// reason after all, once a sidecar had exited: which of the two the agent sees first cannot be
+// told.
 func (p *pod) doubtRound(c *container) {
 	by := p.roundBy
 	if p.spec == nil || c.round >= p.round || by == nil || p.sidecar(by.name) == 0 {

@@ -27,7 +27,8 @@ func (*sidecars) fact(w *world, f *truth.Fact) *finding {
 	place := p.sidecar(c.name)
 	// That the manifest has gone may not have been noticed when a probe fails.
 	probed := p.spec != nil || f.Time.Sub(p.removedAt) < noticedAfter
-	if place == 0 || c.restarted() || p.respecified || p.removals > 1 || p.removals > 0 && p.spec != nil ||
+	if place == 0 || c.lost || c.restarted() || p.respecified ||
+		p.removals > 1 || p.removals > 0 && p.spec != nil ||
 		probed && w.failed(c, f.Time) {
 		return nil
 	}
