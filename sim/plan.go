@@ -183,6 +183,9 @@ func (p *Plan) Validate() error {
 	if err != nil {
 		return err
 	}
+	if _, err := s.Node.limits(); err != nil {
+		return err
+	}
 	if err := s.validatePods(kubelet.AllowedUnsafeSysctls); err != nil {
 		return err
 	}

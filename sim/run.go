@@ -18,6 +18,7 @@ import (
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/sim/wire"
 	"seedlet.dev/world"
+	"seedlet.dev/world/loop"
 )
 
 // Start is when every run begins.
@@ -82,6 +83,7 @@ type run struct {
 	host    *host.Host
 	panel   *oracle.Panel
 	options core.Options
+	limits  loop.Limits // of each life
 
 	life     *life // nil while the agent is dead
 	lives    int
@@ -135,6 +137,9 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		return nil, err
 	}
 	r := &run{plan: spec, opts: opts, agenda: agenda.New(Start, spec.Seed), prompt: newPrompt()}
+	if r.limits, err = spec.Node.limits(); err != nil {
+		return nil, err
+	}
 	r.fates = newFates(spec, Start)
 	log, rotation := &truth.Log{}, corelogs.NewRotation(kubelet)
 	r.panel = oracle.NewPanel(oracle.Options{

@@ -1,6 +1,8 @@
 package loop
 
 import (
+	"slices"
+
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/world"
@@ -13,27 +15,37 @@ type Lane int
 
 // The lanes.
 const (
-	LaneList    Lane = iota // listing what the runtime has
-	LaneObserve             // looking at one thing in the runtime
-	LaneAct                 // creating, starting and removing in the runtime
-	LaneStop                // stopping containers and sandboxes, each as slow as its grace period
-	LanePull                // pulling images
-	LaneFS                  // the file system
-	LaneTree                // walking through whole trees of the file system
-	LaneProbe               // waiting for what a container answers to a probe or a hook
-	LaneStream              // the stream of container events
-	LaneHost                // the machine
+	LaneList     Lane = iota // listing what the runtime has
+	LaneObserve              // looking at one thing in the runtime
+	LaneAct                  // creating, starting and removing in the runtime
+	LaneStop                 // stopping containers and sandboxes, each as slow as its grace period
+	LanePull                 // pulling images
+	LaneFS                   // the file system
+	LaneTree                 // walking through whole trees of the file system
+	LaneProbe                // waiting for what a container answers to a probe or a hook
+	LaneStream               // the stream of container events
+	LaneHost                 // the machine
+	LaneHostPath             // the file system, where a pod's author chose, which may hang
 	laneCount
 )
 
 var laneNames = [laneCount]string{"list", "observe", "act", "stop", "pull", "fs", "tree", "probe",
-	"stream", "host"}
+	"stream", "host", "host-path"}
 
 func (l Lane) String() string { return laneNames[l] }
 
-// LaneOf says which lane an effect with this body takes.
-func LaneOf(body any) Lane {
-	switch body.(type) {
+// LaneNamed is the lane with a name; false if there is none.
+func LaneNamed(name string) (Lane, bool) {
+	i := slices.Index(laneNames[:], name)
+	return Lane(i), i >= 0
+}
+
+// LaneOf says which lane an effect takes.
+func LaneOf(eff world.Effect) Lane {
+	if eff.HostPath != "" {
+		return LaneHostPath
+	}
+	switch eff.Body.(type) {
 	case *runtimeapi.StopContainerRequest, *runtimeapi.StopPodSandboxRequest:
 		return LaneStop
 	case *runtimeapi.PullImageRequest:
@@ -51,7 +63,7 @@ func LaneOf(body any) Lane {
 	case *world.MeasureTree, *world.ShareWithGroup, *world.Compress:
 		return LaneTree
 	}
-	switch world.PortOf(body) {
+	switch world.PortOf(eff.Body) {
 	case world.PortCRI:
 		return LaneObserve
 	case world.PortFS:
@@ -71,11 +83,12 @@ type Limits struct {
 
 // The defaults: reads are many and quick; writes are as many as containerd carries well at once;
 // a stop, a probe and a hook only wait, so there may be one for every container of a full node.
+// What hangs only waits as well, but has a thread of its own.
 var defaultLimits = Limits{
 	Inbox: 4096,
 	Flying: [laneCount]int{
 		LaneList: 8, LaneObserve: 64, LaneAct: 64, LaneStop: 1024, LanePull: 32, LaneFS: 64,
-		LaneTree: 4, LaneProbe: 1024, LaneStream: 2, LaneHost: 64,
+		LaneTree: 4, LaneProbe: 1024, LaneStream: 2, LaneHost: 64, LaneHostPath: 256,
 	},
 }
 
