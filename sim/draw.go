@@ -103,6 +103,7 @@ func (d *drawing) pods() {
 			}
 			for k := range group.Behaviour {
 				does := group.Behaviour[k].draw(r)
+				does.Writes = d.writes(name, &group.Behaviour[k])
 				does.Answers = d.answers(name, &group.Behaviour[k])
 				pod.Behaviours = append(pod.Behaviours, does)
 			}

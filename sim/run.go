@@ -146,7 +146,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		NodeName: nodeName, PodsDir: rootDir + "/pods", LogsDir: kubelet.PodLogsDir,
 		BackoffMax: config.BackoffMax(kubelet), Evented: kubelet.FeatureGates["EventedPLEG"],
 		LinksDir: corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
-		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files,
+		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files, Usage: r.usage,
 		Struck: newStruck(r.fates, spec).may, Cgroups: judgedCgroups(kubelet),
 		ImageUser: newImages(spec).user, Skew: spec.skew,
 	})
@@ -193,6 +193,8 @@ func (r *run) files(dir string) []oracle.File {
 	}
 	return files
 }
+
+func (r *run) usage(path string) int64 { return r.disk.Usage(path) }
 
 func (r *run) countRestarts(f truth.Fact) {
 	if f.Kind == truth.ContainerStarted && f.Attempt > 0 {

@@ -103,6 +103,8 @@ type BehaviourRange struct {
 	MessageBytes *Count `json:"messageBytes,omitempty"`
 	// Answers are how its processes may answer probes and hooks; absent: well, at once.
 	Answers []AnswerRange `json:"answers,omitempty"`
+	// Writes are what each of its processes may write.
+	Writes []WriteRange `json:"writes,omitempty"`
 }
 
 // FaultRange is one class of faults on the way to the ports.
