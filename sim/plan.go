@@ -81,6 +81,7 @@ type Behaviour struct {
 	LogKiB      int          `json:"logKiB,omitempty"`    // that each writes into its log a second
 	Processes   []ProcessRun `json:"processes,omitempty"` // none: each runs until stopped
 	Answers     []Answer     `json:"answers,omitempty"`   // to probes and hooks
+	Writes      []FileWrite  `json:"writes,omitempty"`    // by each process
 }
 
 // ProcessRun is what one process does. The zero ProcessRun runs until it is stopped.
@@ -183,6 +184,9 @@ func (p *Plan) Validate() error {
 	if err != nil {
 		return err
 	}
+	if _, err := s.Node.limits(); err != nil {
+		return err
+	}
 	if err := s.validatePods(kubelet); err != nil {
 		return err
 	}
@@ -281,6 +285,11 @@ func (s *PlanSpec) pod(name string) *PlanPod {
 // validate checks that a pod is one that the agent runs: what it refuses cannot come right.
 func (p *PlanPod) validate(node *kubeletconfig.KubeletConfiguration) error {
 	for i := range p.Behaviours {
+		for k := range p.Behaviours[i].Writes {
+			if err := p.Behaviours[i].Writes[k].validate(); err != nil {
+				return fmt.Errorf("behaviours[%d].writes[%d]: %w", i, k, err)
+			}
+		}
 		for k := range p.Behaviours[i].Answers {
 			if err := p.Behaviours[i].Answers[k].validate(); err != nil {
 				return fmt.Errorf("behaviours[%d].answers[%d].%w", i, k, err)

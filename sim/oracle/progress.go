@@ -120,7 +120,9 @@ func (p *pod) lacksRun(now time.Time) string {
 		}
 	}
 	switch {
-	case p.maybeLate(now) && !p.surelyLate(now):
+	case p.toBeEvicted():
+		return fmt.Sprintf("%v is above its limit, but the pod is not evicted", p.everOver())
+	case p.maybeKilled(now) && !p.surelyKilled(now):
 		return ""
 	case p.over() && p.live > 0:
 		return fmt.Sprintf("it has come to its end, but %s runs", p.anyLive().name)
@@ -214,9 +216,9 @@ func (p *pod) lacksProcess(c *container, now time.Time) string {
 }
 
 // over says whether a pod has come to its end: no container will run any more.
-func (p *pod) over() bool { return p.surelyLate(p.world.now) || p.ended() }
+func (p *pod) over() bool { return p.surelyKilled(p.world.now) || p.ended() }
 
-// ended is the same, but for the pod's active deadline.
+// ended is the same, but for what the agent ends it for: a deadline, a limit.
 func (p *pod) ended() bool {
 	for i := range p.spec.Spec.InitContainers {
 		c := p.newest(p.spec.Spec.InitContainers[i].Name)
