@@ -41,10 +41,9 @@ func Parse(data []byte) ([]byte, error) {
 // with a separator.
 func count(data []byte) (int, error) {
 	stream := yamlstream.NewDecoder(bytes.NewReader(data))
-	stream.SetStrict(true)
 	last := 0
 	for n := 1; ; n++ {
-		var doc any
+		var doc presence
 		err := stream.Decode(&doc)
 		if errors.Is(err, io.EOF) {
 			return last, nil
@@ -52,10 +51,19 @@ func count(data []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if doc != nil {
+		if doc {
 			last = n
 		}
 	}
+}
+
+// presence is whether there is something in a document; what it is, is for another pass.
+type presence bool
+
+// UnmarshalYAML is called for whatever is not null.
+func (p *presence) UnmarshalYAML(func(any) error) error {
+	*p = true
+	return nil
 }
 
 // Decode fills into from a JSON document. It returns the paths of fields that into does not
