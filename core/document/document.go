@@ -8,6 +8,7 @@ package document
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -40,6 +41,9 @@ func Parse(data []byte) ([]byte, error) {
 // count says how many documents there are, not counting empty ones at the end: a file may end
 // with a separator.
 func count(data []byte) (int, error) {
+	if trimmed := bytes.TrimSpace(data); json.Valid(trimmed) && string(trimmed) != "null" {
+		return 1, nil
+	}
 	stream := yamlstream.NewDecoder(bytes.NewReader(data))
 	last := 0
 	for n := 1; ; n++ {
