@@ -11,6 +11,7 @@ type Entry struct {
 func (d *Disk) Entries(p string) []Entry {
 	var entries []Entry
 	if n := d.at(p); n != nil {
+		entries = make([]Entry, 0, len(n.entries))
 		for _, e := range n.entries {
 			e.node.catchUp()
 			entries = append(entries, Entry{e.name, e.node.size, e.node.target})
