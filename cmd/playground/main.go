@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"seedlet.dev/realworld/nodetest"
+	"seedlet.dev/realworld/provision"
 )
 
 func main() {
@@ -90,7 +91,7 @@ func interrupts() (asked, forced context.Context, stop func()) {
 func setup(ctx context.Context) error {
 	for _, version := range nodetest.Versions() {
 		err := nodetest.Install(ctx, version, say)
-		if errors.Is(err, nodetest.ErrCannotInstall) {
+		if errors.Is(err, provision.ErrCannotInstall) {
 			say("real-runtime tests will be skipped: " + err.Error())
 			return nil
 		}
