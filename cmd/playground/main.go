@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"seedlet.dev/realworld/cluster"
 	"seedlet.dev/realworld/nodetest"
 	"seedlet.dev/realworld/provision"
 )
@@ -86,18 +87,21 @@ func interrupts() (asked, forced context.Context, stop func()) {
 	return asked, forced, func() { ask(); force() }
 }
 
-// setup installs every containerd that the tests use. A machine that cannot be set up is no
-// failure: the tests there skip, and say why.
+// setup installs every containerd that the tests use, and the components of a cluster. A machine
+// that cannot be set up is no failure: the tests there skip, and say why.
 func setup(ctx context.Context) error {
 	for _, version := range nodetest.Versions() {
 		err := nodetest.Install(ctx, version, say)
 		if errors.Is(err, provision.ErrCannotInstall) {
-			say("real-runtime tests will be skipped: " + err.Error())
+			say("tests on a real runtime or cluster will be skipped: " + err.Error())
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("setting up containerd (%s): %w", version, err)
 		}
+	}
+	if err := cluster.Install(ctx, say); err != nil {
+		return fmt.Errorf("setting up a cluster: %w", err)
 	}
 	return nil
 }
