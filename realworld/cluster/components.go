@@ -74,6 +74,13 @@ func (c *Cluster) newAPIServer() *owned.Daemon {
 		"--kubelet-client-certificate="+c.pki("apiserver-kubelet-client.crt"),
 		"--kubelet-client-key="+c.pki("apiserver-kubelet-client.key"),
 		"--kubelet-preferred-address-types=InternalIP,Hostname",
+		"--requestheader-client-ca-file="+c.pki("front-proxy-ca.crt"),
+		"--requestheader-allowed-names=front-proxy",
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file="+c.pki("front-proxy.crt"),
+		"--proxy-client-key-file="+c.pki("front-proxy.key"),
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
 		"--enable-bootstrap-token-auth",
@@ -138,6 +145,8 @@ func (c *Cluster) serving(kubeconfig, address string) []string {
 		"--tls-private-key-file=" + c.pki("serving.key"),
 		"--client-ca-file=" + c.pki("ca.crt"),
 		"--leader-elect=false",
+		"--kube-api-qps=500", // the first seconds would go by with waiting
+		"--kube-api-burst=1000",
 	}
 }
 

@@ -52,6 +52,7 @@ func (c *Cluster) makeIdentities() error {
 		serving.write(pki, "serving"),
 		kubelets.write(pki, "apiserver-kubelet-client"),
 		c.makeEtcdIdentity(),
+		c.makeFrontProxyIdentity(),
 		c.makeAdmin(),
 	)
 }
@@ -87,6 +88,23 @@ func (c *Cluster) makeEtcdIdentity() error {
 	return errors.Join(
 		writeSecret(c.pki("etcd-ca.crt"), own.certificate),
 		both.write(pkiPath(c.Dir), "etcd"),
+	)
+}
+
+// makeFrontProxyIdentity makes the certificate with which the API server speaks in the name of
+// its users to API servers behind it. The components want to know its authority.
+func (c *Cluster) makeFrontProxyIdentity() error {
+	ca, own, err := newAuthority("seedlet-test-front-proxy-ca")
+	if err != nil {
+		return err
+	}
+	proxy, err := ca.client("front-proxy")
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		writeSecret(c.pki("front-proxy-ca.crt"), own.certificate),
+		proxy.write(pkiPath(c.Dir), "front-proxy"),
 	)
 }
 
