@@ -244,8 +244,8 @@ func TestGuard(t *testing.T) {
 		t.Fatalf("the owner said %q; %v, %v", line, err, killed)
 	}
 	all := strings.Join(there, "; ")
-	for _, want := range []string{"(etcd)", "(kube-apiserver)", "(kube-controller)", "(kube-scheduler)",
-		"bridge " + owned.BridgeName(dir), "directory " + dir} {
+	for _, want := range []string{"(etcd)", "(kube-apiserver)", "(kube-controller)",
+		"(kube-scheduler)", "bridge " + owned.BridgeName(dir), "directory " + dir} {
 		if !strings.Contains(all, want) {
 			t.Errorf("a running cluster has no %q among %s", want, all)
 		}
