@@ -223,9 +223,7 @@ func testRestart(t *testing.T, c *Cluster) {
 
 // TestGuard kills the owner of a cluster; the guard must remove everything.
 func TestGuard(t *testing.T) {
-	if _, err := findTools(); err != nil || testing.Short() {
-		t.Skipf("a real cluster is not to be had: %v", err)
-	}
+	Require(t)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), ownerEnv+"=yes")
 	out, err := cmd.StdoutPipe()

@@ -6,11 +6,10 @@ import (
 	"testing"
 )
 
-// New starts a private cluster for a test and stops it when the test ends. Where none can be
-// started (not Linux, not root, tools missing) the test is skipped with the reason; in CI as
-// root, where `make test` has set everything up, a missing tool is a failure instead. A cluster
-// takes some seconds to start: share one among subtests.
-func New(t testing.TB, o Options) *Cluster {
+// Require skips a test where no cluster can be started (not Linux, not root, tools missing), and
+// says why. In CI as root, where `make test` has set everything up, a missing tool is a failure
+// instead.
+func Require(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("a real cluster is not started with -short")
@@ -21,6 +20,13 @@ func New(t testing.TB, o Options) *Cluster {
 		}
 		t.Skipf("%v", err)
 	}
+}
+
+// New starts a private cluster for a test that Require lets run, and stops it when the test ends.
+// A cluster takes some seconds to start: share one among subtests.
+func New(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	Require(t)
 	if o.Progress == nil {
 		o.Progress = func(line string) { t.Log(line) }
 	}
