@@ -78,6 +78,9 @@ func compile(ctx context.Context, dir string, progress func(string)) error {
 	stop := out.report(progress)
 	err = cmd.Run()
 	stop()
+	if ctx.Err() != nil {
+		return fmt.Errorf("building Kubernetes %s: %w", Version, ctx.Err())
+	}
 	if err != nil {
 		return fmt.Errorf("building Kubernetes %s: %w\n%s", Version, err, out.tail())
 	}

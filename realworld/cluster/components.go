@@ -26,6 +26,10 @@ func (c *Cluster) daemon(program string, args ...string) *owned.Daemon {
 func (c *Cluster) pki(name string) string { return filepath.Join(pkiPath(c.Dir), name) }
 
 // newEtcd is an etcd of one member.
+//
+// Debian 12's is 3.4.23, which cannot be asked how far a watch has come (k8s.io/kubernetes wants
+// 3.4.31 or 3.5.13 for that). So the API server refuses watches that begin with a list
+// (sendInitialEvents), and client-go falls back to a list and a watch.
 func (c *Cluster) newEtcd() (*owned.Daemon, error) {
 	client, err := freeAddress(loopback)
 	if err != nil {
