@@ -80,6 +80,9 @@ func (n *node) event(ev world.Event) {
 				queue = append(queue, world.Event{Op: eff.Op, Body: body})
 			}
 		}
+		if stale := n.stale(); stale != "" {
+			panic(stale)
+		}
 	}
 }
 
