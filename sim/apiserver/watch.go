@@ -187,7 +187,7 @@ func (s *Server) lookForSilence() {
 		}
 		s.later(w, s.between(deafLeast, deafMost), func() {
 			if s.outage == outage {
-				s.fail(w, world.KindTimeout, "no sign of life")
+				s.fail(w, world.KindTimeout, "no answer")
 			}
 		})
 	}
