@@ -47,6 +47,8 @@ func (r *run) scheduleWindow(w Window) {
 		while(func() { r.disk.SetFull(true) }, func() { r.disk.SetFull(false) })
 	case ClassNetworkDown:
 		while(func() { r.runtime.SetNetworkReady(false) }, func() { r.runtime.SetNetworkReady(true) })
+	case ClassServerDown, ClassPartition, ClassUnauthorized, ClassWatchGap:
+		r.scheduleAPI(w)
 	case ClassUnready:
 		while(func() { r.runtime.SetReady(false) }, func() { r.runtime.SetReady(true) })
 	}

@@ -223,7 +223,23 @@ func prepareToCreate(o *world.Object) {
 		// The admission plugin TaintNodesByCondition.
 		o.Node.Spec.Taints = append(o.Node.Spec.Taints,
 			v1.Taint{Key: v1.TaintNodeNotReady, Effect: v1.TaintEffectNoSchedule})
+	case o.Secret != nil:
+		inBytes(o.Secret)
+		if o.Secret.Type == "" {
+			o.Secret.Type = v1.SecretTypeOpaque
+		}
 	}
+}
+
+// inBytes moves what is written as text to where it is read.
+func inBytes(s *v1.Secret) {
+	for name, text := range s.StringData { //ordered: into a map again
+		if s.Data == nil {
+			s.Data = map[string][]byte{}
+		}
+		s.Data[name] = []byte(text)
+	}
+	s.StringData = nil
 }
 
 // prepareToReplace keeps what cannot be changed but through the status subresource.
@@ -238,6 +254,8 @@ func prepareToReplace(o, old *world.Object) {
 		o.Node.Status = old.Node.Status
 	case o.Service != nil:
 		o.Service.Status = old.Service.Status
+	case o.Secret != nil:
+		inBytes(o.Secret)
 	}
 }
 
