@@ -10,7 +10,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"seedlet.dev/core/config"
 	"seedlet.dev/core/document"
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/pod"
@@ -163,7 +165,7 @@ func (p *PlanPod) bound() (*v1.Pod, error) {
 }
 
 // validateBound checks that a pod of the API server is one that the agent runs.
-func (p *PlanPod) validateBound(sysctls []string) error {
+func (p *PlanPod) validateBound(node *kubeletconfig.KubeletConfiguration) error {
 	is, err := p.bound()
 	switch {
 	case err != nil:
@@ -171,11 +173,11 @@ func (p *PlanPod) validateBound(sysctls []string) error {
 	case is.Name == "" || len(is.Spec.Containers) == 0:
 		return errors.New("manifest: want a name and a container")
 	}
-	if missing := pod.Unsupported(is); len(missing) > 0 {
+	if missing := pod.Unsupported(is, config.RestartsAll(node)); len(missing) > 0 {
 		return fmt.Errorf("manifest: the agent does not support %s yet",
 			strings.Join(missing, ", "))
 	}
-	if why := sysctl.Forbidden(&is.Spec, sysctls); why != "" {
+	if why := sysctl.Forbidden(&is.Spec, node.AllowedUnsafeSysctls); why != "" {
 		return fmt.Errorf("manifest: the agent refuses it: %s", why)
 	}
 	return nil

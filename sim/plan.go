@@ -298,7 +298,7 @@ func (p *PlanPod) validate(node *kubeletconfig.KubeletConfiguration) error {
 		}
 	}
 	if p.API {
-		return p.validateBound(sysctls)
+		return p.validateBound(node)
 	}
 	is, warnings, err := manifest.Decode("manifest", p.text(), nodeName)
 	switch {
