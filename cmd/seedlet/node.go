@@ -30,7 +30,7 @@ const closeTimeout = 5 * time.Second
 // run runs the agent until the context is done. It fails only before the agent has begun. The
 // container runtime may be away, then and later.
 func run(ctx context.Context, s settings) error {
-	boot, err := host.Boot("/proc")
+	boot, err := host.Boot("/", s.rootDir)
 	if err != nil {
 		return err
 	}
