@@ -110,7 +110,7 @@ func newNode(s settings, nodeName string) (*node, error) {
 	n.loop = loop.New(loop.Options{
 		Core: runner.Witness{Died: died, Core: core.New(core.Options{
 			Config: c, NodeName: nodeName, RootDir: s.rootDir, ManifestPath: c.StaticPodPath,
-			LinksDir: s.linksDir,
+			LinksDir: s.linksDir, Node: s.node,
 		})},
 		Ports: map[world.PortName]world.Port{
 			world.PortCRI: n.runtime, world.PortFS: n.disk,
