@@ -183,7 +183,7 @@ func (p *Plan) Validate() error {
 	if err != nil {
 		return err
 	}
-	if err := s.validatePods(kubelet.AllowedUnsafeSysctls); err != nil {
+	if err := s.validatePods(kubelet); err != nil {
 		return err
 	}
 	ids := map[string]bool{}
@@ -199,7 +199,7 @@ func (p *Plan) Validate() error {
 	return s.validateStrikes()
 }
 
-func (s *PlanSpec) validatePods(sysctls []string) error {
+func (s *PlanSpec) validatePods(node *kubeletconfig.KubeletConfiguration) error {
 	names := map[string]bool{}
 	for i := range s.Pods {
 		p := &s.Pods[i]
@@ -207,7 +207,7 @@ func (s *PlanSpec) validatePods(sysctls []string) error {
 			return fmt.Errorf("spec.pods[%d].name: want a name of its own, have %q", i, p.Name)
 		}
 		names[p.Name] = true
-		if err := p.validate(sysctls); err != nil {
+		if err := p.validate(node); err != nil {
 			return fmt.Errorf("spec.pods[%d].%w", i, err)
 		}
 	}
@@ -279,7 +279,7 @@ func (s *PlanSpec) pod(name string) *PlanPod {
 }
 
 // validate checks that a pod is one that the agent runs: what it refuses cannot come right.
-func (p *PlanPod) validate(sysctls []string) error {
+func (p *PlanPod) validate(node *kubeletconfig.KubeletConfiguration) error {
 	for i := range p.Behaviours {
 		for k := range p.Behaviours[i].Answers {
 			if err := p.Behaviours[i].Answers[k].validate(); err != nil {
@@ -296,11 +296,11 @@ func (p *PlanPod) validate(sysctls []string) error {
 	case len(warnings) > 0:
 		return errors.New(warnings[0])
 	}
-	if missing := pod.Unsupported(is); len(missing) > 0 {
+	if missing := pod.Unsupported(is, config.RestartsAll(node)); len(missing) > 0 {
 		return fmt.Errorf("manifest: the agent does not support %s yet",
 			strings.Join(missing, ", "))
 	}
-	if why := sysctl.Forbidden(&is.Spec, sysctls); why != "" {
+	if why := sysctl.Forbidden(&is.Spec, node.AllowedUnsafeSysctls); why != "" {
 		return fmt.Errorf("manifest: the agent refuses it: %s", why)
 	}
 	return nil

@@ -148,3 +148,13 @@ func (s *Settings) resources(boot *world.Boot, is *v1.NodeStatus, reset bool) (
 	}
 	return capacity, s.Reserve.allocatable(capacity)
 }
+
+// Allocatable is what pods may have of the node.
+func (n *Node) Allocatable(boot *world.Boot) v1.ResourceList {
+	is := &v1.NodeStatus{}
+	if n.Object != nil {
+		is = &n.Object.Status
+	}
+	_, allocatable := n.Settings.resources(boot, is, false)
+	return allocatable
+}

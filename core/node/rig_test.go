@@ -41,7 +41,9 @@ type rig struct {
 	made    int
 }
 
-func defaults(change func(*kubeletconfig.KubeletConfiguration)) *kubeletconfig.KubeletConfiguration {
+func defaults(
+	change func(*kubeletconfig.KubeletConfiguration),
+) *kubeletconfig.KubeletConfiguration {
 	c := &kubeletconfig.KubeletConfiguration{}
 	if change != nil {
 		change(c)

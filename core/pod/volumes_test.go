@@ -308,7 +308,7 @@ func TestUnsupportedVolumes(t *testing.T) {
 	} {
 		pod := spec(v1.RestartPolicyAlways, "", "web")
 		pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: c.source}}
-		if got := strings.Join(Unsupported(pod), ", "); got != c.want {
+		if got := strings.Join(Unsupported(pod, false), ", "); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}

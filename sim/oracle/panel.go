@@ -92,7 +92,7 @@ func oracles() []oracle {
 		&oneRun{}, &initOrder{}, &policy{}, &backoff{}, &terminal{}, &counts{}, &grace{},
 		&fullNames{}, &uids{}, &sidecars{}, &hooks{}, &probes{}, &deadline{}, &undisturbed{},
 		&readiness{}, &directories{}, &volumes{}, &images{}, &logs{}, &message{}, &health{},
-		&cgroups{}, &usernsOf{}, &progress{},
+		&cgroups{}, &usernsOf{}, &restartAll{}, &progress{},
 	}
 }
 

@@ -85,13 +85,13 @@ func (w *world) misshown(p *pod, shown *v1.Pod) string {
 		return fmt.Sprintf("its active deadline has passed, but the reason that is shown is %q",
 			shown.Status.Reason)
 	}
-	if p.maybeLate(w.now) || p.restartsAll() {
+	if p.maybeLate(w.now) {
 		return "" // what is shown of its containers may be how they were
 	}
 	for i := range p.spec.Spec.InitContainers {
 		name := p.spec.Spec.InitContainers[i].Name
 		c := p.newest(name)
-		done := c != nil && c.state == exited && c.code == 0
+		done := c != nil && c.state == exited && c.code == 0 && !p.superseded(c)
 		if p.sidecar(name) > 0 {
 			done = c != nil && c.state == running
 		}
@@ -156,8 +156,6 @@ func (p *pod) phase() v1.PodPhase {
 	switch now := p.world.now; {
 	case p.terminal != "" && p.maybeLate(now):
 		return p.terminal
-	case p.restartsAll():
-		return ""
 	case p.surelyLate(now) && !p.ended():
 		return v1.PodFailed
 	case p.maybeLate(now):
@@ -174,7 +172,7 @@ func (p *pod) phase() v1.PodPhase {
 			name := p.spec.Spec.InitContainers[i].Name
 			c := p.newest(name)
 			switch {
-			case c == nil || c.sandbox != s:
+			case c == nil || c.sandbox != s || p.superseded(c):
 				return v1.PodPending
 			case p.sidecar(name) > 0 && (c.state != running || !c.begun(p.world.now)):
 				return v1.PodPending
@@ -196,7 +194,7 @@ func (p *pod) phase() v1.PodPhase {
 func (p *pod) outcome() v1.PodPhase {
 	for i := range p.spec.Spec.Containers {
 		c := p.newest(p.spec.Spec.Containers[i].Name)
-		if c == nil || c.code != 0 || c.state != exited {
+		if c == nil || c.code != 0 || c.state != exited || p.superseded(c) {
 			return v1.PodFailed
 		}
 	}
