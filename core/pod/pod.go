@@ -91,6 +91,7 @@ type Pod struct {
 	DirGone      bool     `json:"dirGone,omitempty"`   // the pod's directory was removed
 	Storage      Storage  `json:"storage"`             // volumes, sub-paths and /etc/hosts
 	Needs        []Need   `json:"needs,omitempty"`     // images that containers wait for
+	Watching     Watching `json:"watching"`            // what it refers to at the API server
 	Forgotten    bool     `json:"forgotten,omitempty"` // nothing is left of it
 
 	Phase      v1.PodPhase `json:"phase"`
@@ -154,6 +155,7 @@ func (p *Pod) Want(spec *v1.Pod, now time.Time) {
 	default:
 		p.voidHooks()
 		p.Spec = spec
+		p.Watching.Done = false // it may refer to other objects
 		p.Storage.Set.Recheck()
 	}
 }

@@ -47,7 +47,6 @@ func unsupportedIn(c *v1.Container, spec *v1.PodSpec) []string {
 			found = append(found, field)
 		}
 	}
-	add(len(c.EnvFrom) > 0, "envFrom")
 	for i := range c.Env {
 		source := unsupportedSource(&c.Env[i], c, spec)
 		add(source != "", fmt.Sprintf("env[%d].valueFrom.%s", i, source))
@@ -103,10 +102,6 @@ func unsupportedSource(v *v1.EnvVar, c *v1.Container, spec *v1.PodSpec) string {
 	switch {
 	case from == nil:
 		return ""
-	case from.ConfigMapKeyRef != nil:
-		return "configMapKeyRef"
-	case from.SecretKeyRef != nil:
-		return "secretKeyRef"
 	case from.FileKeyRef != nil:
 		return "fileKeyRef"
 	case from.ResourceFieldRef != nil:

@@ -137,7 +137,7 @@ func (p *Pod) prepareMounts(want *v1.Container, env *Env) (begun, ready bool) {
 	if !p.current().Inspected || p.Spec.Spec.HostNetwork && !env.Node.Hosts.Known {
 		return false, false
 	}
-	variables, err := p.environment(want, env.Node)
+	variables, err := p.environment(want, env)
 	for i := 0; i < len(want.VolumeMounts) && err == nil; i++ {
 		bind, _ := p.bind(want, i, variables, env.Node) // an error has been told of already
 		if bind == nil || slices.Contains(p.Storage.Binds, bindKey(bind)) {
