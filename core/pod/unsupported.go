@@ -65,7 +65,7 @@ func unsupportedIn(c *v1.Container, spec *v1.PodSpec) []string {
 // unsupportedVolume is what of a volume cannot be had; empty if there is no such thing.
 func unsupportedVolume(v *v1.Volume, spec *v1.PodSpec) string {
 	switch {
-	case v.HostPath != nil, v.EmptyDir != nil, v.Image != nil:
+	case v.HostPath != nil, v.EmptyDir != nil, v.Image != nil, v.ConfigMap != nil, v.Secret != nil:
 		return ""
 	case v.DownwardAPI != nil:
 		return unsupportedFile(v.DownwardAPI.Items, spec)
@@ -73,6 +73,9 @@ func unsupportedVolume(v *v1.Volume, spec *v1.PodSpec) string {
 		return " (" + v.Name + ")"
 	}
 	for i, source := range v.Projected.Sources {
+		if source.ConfigMap != nil || source.Secret != nil || source.ServiceAccountToken != nil {
+			continue
+		}
 		if source.DownwardAPI == nil {
 			return fmt.Sprintf(".projected.sources[%d]", i)
 		}
