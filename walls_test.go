@@ -54,6 +54,7 @@ var pureModules = []string{
 	"k8s.io/apimachinery/pkg/apis/meta/v1",
 	"k8s.io/apimachinery/pkg/types",
 	"k8s.io/apimachinery/pkg/util/intstr",
+	"k8s.io/apimachinery/pkg/util/resourceversion",
 	"k8s.io/apimachinery/pkg/util/sets",
 	"k8s.io/apimachinery/pkg/util/validation",
 	"k8s.io/component-base/logs/api/v1", // a part of KubeletConfiguration

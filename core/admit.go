@@ -30,7 +30,7 @@ func refusal(format string, args ...any) Refusal {
 func (a *Agent) admit() ([]*v1.Pod, map[string]Refusal) {
 	var run, late []*v1.Pod
 	refused := map[string]Refusal{}
-	places, listed := a.state.PodsMax, !a.state.Relist.AsOf.IsZero()
+	places, listed := a.state.PodsMax-a.activeBound(), !a.state.Relist.AsOf.IsZero()
 	for _, p := range a.state.Manifests.Pods() {
 		if missing := pod.Unsupported(p); len(missing) > 0 {
 			refused[string(p.UID)] = refusal("not supported yet: %s", strings.Join(missing, ", "))

@@ -2,6 +2,7 @@ package core
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/status"
 	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
 )
@@ -40,12 +42,20 @@ func (a *Agent) reconcile(now time.Time) {
 		}
 		a.touchPod(uid)
 	}
+	if a.state.API {
+		for _, spec := range a.state.Manifests.Pods() {
+			a.mirrored(spec.Namespace + "/" + spec.Name)
+		}
+		for _, name := range slices.Sorted(maps.Keys(a.state.Mirrored)) {
+			a.mirrored(name) // its static pod may have gone
+		}
+	}
 	if !a.seenAll() {
 		return
 	}
 	for _, uid := range a.uids {
 		p := a.state.Pods[uid]
-		if wanted[uid] || p.Gone && p.Next == nil {
+		if wanted[uid] || a.isBound(p) || p.Gone && p.Next == nil {
 			continue
 		}
 		p.Unwant(now)
@@ -115,6 +125,7 @@ func (a *Agent) relisted() {
 		}
 	}
 	if first {
+		a.bindAll(s.Last)
 		a.reconcile(s.Last) // some pods may be admitted, and others ended, only now
 	}
 }
@@ -234,6 +245,9 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	if !p.Stale.IsZero() {
 		a.needList(p.Stale)
 	}
+	if a.state.Status.Entries[p.UID] != nil {
+		a.touched.add(status.Key(p.UID))
+	}
 	if p.Forgotten {
 		a.removePod(p)
 		if p.Next != nil {
@@ -313,10 +327,13 @@ func (a *Agent) list() []*v1.Pod {
 	}
 	for _, spec := range a.state.Manifests.Pods() {
 		if why, is := a.state.Refused[string(spec.UID)]; is && !a.known(string(spec.UID)) {
-			shown := &v1.Pod{TypeMeta: spec.TypeMeta, ObjectMeta: spec.ObjectMeta, Spec: spec.Spec}
-			shown.Status.Phase = why.Phase
-			shown.Status.Reason, shown.Status.Message = why.Reason, why.Message
-			pods = append(pods, shown)
+			pods = append(pods, refusedPod(spec, why))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.state.Bound)) {
+		uid := a.state.Bound[name]
+		if why, is := a.state.Rejected[uid]; is && !a.known(uid) {
+			pods = append(pods, refusedPod(a.boundPod(name), why))
 		}
 	}
 	slices.SortStableFunc(pods, func(x, y *v1.Pod) int {

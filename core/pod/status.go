@@ -56,7 +56,12 @@ func (p *Pod) succeeded() bool {
 
 // note records the phase and the conditions that follow from the facts now.
 func (p *Pod) note(env *Env) {
-	if p.Spec == nil || !p.Observed || !p.Record.Read || !p.Known && p.awaitInspections() {
+	if p.Spec == nil || !p.Observed || !p.Record.Read {
+		return
+	}
+	sandbox := p.current()
+	unseen := sandbox != nil && sandbox.Ready && !sandbox.Inspected && !p.Spec.Spec.HostNetwork
+	if !p.Known && (unseen || p.awaitInspections()) {
 		return
 	}
 	p.Known = true
@@ -64,7 +69,6 @@ func (p *Pod) note(env *Env) {
 		p.Phase = p.phase()
 	}
 	now := env.Out.Now()
-	sandbox := p.current()
 	network := sandbox != nil && sandbox.Ready && (p.Spec.Spec.HostNetwork || sandbox.Inspected)
 	p.setCondition(v1.PodReadyToStartContainers, network, "", "", now)
 	if unfinished := p.uninitialized(); len(unfinished) == 0 || p.Phase == v1.PodSucceeded {
@@ -89,6 +93,17 @@ func (p *Pod) note(env *Env) {
 	}
 	p.setCondition(v1.PodReady, reason == "", reason, message, now)
 	p.setCondition(v1.PodScheduled, true, "", "", now)
+}
+
+// Looking says that the runtime is being asked for what the pod shows: it will be complete soon.
+func (p *Pod) Looking() bool {
+	for i := range p.Containers {
+		if c := &p.Containers[i]; c.InspectOp != 0 && c.Inspected == "" {
+			return true
+		}
+	}
+	sandbox := p.current()
+	return sandbox != nil && sandbox.InspectOp != 0
 }
 
 // ended is the reason of the conditions of a pod that is over; empty for any other.
@@ -194,7 +209,7 @@ func (p *Pod) API(node *Node, runtimeName string) *v1.Pod {
 		return nil
 	}
 	pod := &v1.Pod{TypeMeta: p.Spec.TypeMeta, ObjectMeta: p.Spec.ObjectMeta, Spec: p.Spec.Spec}
-	if p.Gone {
+	if p.Gone && pod.DeletionTimestamp == nil {
 		at, grace := metav1.NewTime(p.Kill.At.Add(p.Kill.Grace)), int64(p.Kill.Grace/time.Second)
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, &grace
 	}

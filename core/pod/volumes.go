@@ -234,8 +234,8 @@ func (p *Pod) volumeAnswered(name string, r op.Record, ev world.Event, env *Env)
 	}
 }
 
-// bindKey tells one sub-path from another: where it is mounted, and what. The file of a volume whose
-// content has changed since is another one: a container that is made then is to have that.
+// bindKey tells one sub-path from another: where it is mounted, and what. The file of a volume that
+// has been written anew is another one, and a container that is made then is to have that.
 func bindKey(bind *world.BindSubPath) string {
 	return bind.Target + "\x00" + bind.Root + "\x00" + bind.SubPath
 }

@@ -50,8 +50,8 @@ type Token struct {
 	Problem   string    `json:"problem,omitempty"` // why the newest request failed
 }
 
-// Plan asks for the tokens that are missing or due, and says when to be called again. Jitter spreads
-// what would be renewed at one instant, by a name for the token.
+// Plan asks for the tokens that are missing or due, and says when to be called again. Jitter
+// spreads what would be renewed at one instant, by a name for the token.
 func (s *Set) Plan(pod *v1.Pod, owner op.Owner, subject string,
 	jitter func(name string, most time.Duration) time.Duration, out *op.Out) time.Time {
 	var wake time.Time
