@@ -3,7 +3,6 @@ package core
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -27,12 +26,12 @@ const watcher = "agent"
 func (a *Agent) watch() {
 	if a.state.API {
 		a.state.Objects.Want(boundPods, watcher, &a.out)
-		a.state.Objects.Want(a.ownNode(), watcher, &a.out)
+		a.state.Objects.Want(a.nodeWatched(), watcher, &a.out)
 		a.state.Objects.Want(services, watcher, &a.out)
 	}
 }
 
-func (a *Agent) ownNode() world.Watched {
+func (a *Agent) nodeWatched() world.Watched {
 	return world.Watched{Resource: world.ResourceNodes, Name: a.state.Node.Name}
 }
 
@@ -191,48 +190,24 @@ func unchanged(x, y *v1.Pod) bool {
 // admitBound says whether there is room for a pod that is new here. One that is refused has
 // failed, for good: others make another one, elsewhere.
 func (a *Agent) admitBound(is *v1.Pod) bool {
-	why := Refusal{}
-	if missing := pod.Unsupported(is); len(missing) > 0 {
-		why = refusal("not supported yet: %s", strings.Join(missing, ", "))
-	} else if a.active() >= a.state.PodsMax {
-		why = Refusal{v1.PodFailed, "OutOfpods", "Pod was rejected: Node didn't have enough " +
-			"resource: pods"}
-	}
+	why := a.unrunnable(is)
 	if why == (Refusal{}) {
-		delete(a.state.Rejected, string(is.UID))
+		why = a.room(is, false, a.active(nil), true)
+	}
+	uid := string(is.UID)
+	if why == (Refusal{}) {
+		delete(a.state.Rejected, uid)
 		return true
 	}
-	if a.state.Rejected[string(is.UID)] != why {
-		a.out.Log(world.LevelError, "pod refused", "pod", is.Namespace+"/"+is.Name, "uid",
-			string(is.UID), "reason", why.Reason, "message", why.Message)
+	if a.state.Rejected[uid] != why {
+		a.out.Log(world.LevelError, "pod refused", "pod", is.Namespace+"/"+is.Name, "uid", uid,
+			"reason", why.Reason, "message", why.Message)
 	}
 	if a.state.Rejected == nil {
 		a.state.Rejected = map[string]Refusal{}
 	}
-	a.state.Rejected[string(is.UID)] = why
+	a.state.Rejected[uid] = why
 	return false
-}
-
-// active is how many pods take a place.
-func (a *Agent) active() int {
-	n := 0
-	for _, uid := range a.uids {
-		if p := a.state.Pods[uid]; p.Spec != nil && p.Stage != pod.Terminated {
-			n++
-		}
-	}
-	return n
-}
-
-// activeBound is how many of them are the API server's.
-func (a *Agent) activeBound() int {
-	n := 0
-	for _, uid := range a.state.Bound { //ordered: a sum
-		if p := a.state.Pods[uid]; p != nil && p.Spec != nil && p.Stage != pod.Terminated {
-			n++
-		}
-	}
-	return n
 }
 
 // staticPod is the pod of the manifests with a full name; nil if there is none.
@@ -251,11 +226,7 @@ func (a *Agent) planMirror(name string) time.Time {
 	if !a.state.API || !a.boundSeen() || !a.state.Manifests.Ready {
 		return time.Time{}
 	}
-	var node *v1.Node
-	if o, _ := a.state.Objects.One(world.ResourceNodes, "", a.state.Node.Name); o != nil {
-		node = o.Node
-	}
-	return a.state.Mirrors.Plan(name, a.staticPod(name), a.boundPod(name), node, &a.out)
+	return a.state.Mirrors.Plan(name, a.staticPod(name), a.boundPod(name), a.ownNode(), &a.out)
 }
 
 // planStatus tells the API server how a pod is; and once it knows that one that is to be deleted

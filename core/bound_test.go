@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -284,5 +285,45 @@ func TestSnapshotWithAServer(t *testing.T) {
 	n.markDeleted("default/web", 1)
 	if n.server.objects["default/web"] != nil {
 		t.Errorf("the restored agent did %q, and wrote %q", n.calls, n.server.writes)
+	}
+}
+
+func asking(p *v1.Pod, cpu string, priority int32) *v1.Pod {
+	p.Spec.Containers[0].Resources.Requests = v1.ResourceList{"cpu": resource.MustParse(cpu)}
+	p.Spec.Priority = &priority
+	return p
+}
+
+// A critical pod waits until others have made room; any other one that does not fit fails.
+func TestCriticalPodGetsRoom(t *testing.T) {
+	n := joined(nil, asking(boundPodOf("a", "u1"), "1500m", 0))
+	n.server.put(asking(boundPodOf("b", "u2"), "1", 0))
+	n.pass(5 * time.Second)
+	if got := n.server.objects["default/b"].Status; got.Reason != "OutOfcpu" {
+		t.Errorf("the pod for which there is no room: %+v", got)
+	}
+	n.server.put(asking(boundPodOf("c", "u3"), "1", 2_000_000_000))
+	n.pass(30 * time.Second)
+	a, c := n.server.objects["default/a"].Status, n.server.objects["default/c"].Status
+	if a.Phase != v1.PodFailed || a.Reason != "Preempting" || c.Phase != v1.PodRunning {
+		t.Errorf("the pod in the way %s (%s), the critical one %s", a.Phase, a.Reason, c.Phase)
+	}
+	n.restart()
+	n.pass(time.Minute)
+	if got := n.server.objects["default/c"].Status.Phase; got != v1.PodRunning {
+		t.Errorf("after a restart of the agent the critical one is %s", got)
+	}
+}
+
+// What runs when the agent is restarted is not asked for admission again (upstream #105523).
+func TestRestartRejectsNothing(t *testing.T) {
+	n := joined(nil, asking(boundPodOf("a", "u1"), "1", 0), asking(boundPodOf("b", "u2"), "1", 0))
+	n.server.put(asking(boundPodOf("a", "u1"), "2", 0)) // it asks for more by now
+	n.restart()
+	n.pass(time.Minute)
+	for _, name := range []string{"default/a", "default/b"} {
+		if got := n.server.objects[name].Status.Phase; got != v1.PodRunning {
+			t.Errorf("%s is %s", name, got)
+		}
 	}
 }

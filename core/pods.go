@@ -236,7 +236,7 @@ func deleteSorted(list []string, s string) []string {
 // planPod plans a pod, and forgets it once nothing is left of it. When it no longer holds its
 // name, others that wait for the name are touched.
 func (a *Agent) planPod(p *pod.Pod) time.Time {
-	held := p.Holds()
+	held, stage := p.Holds(), p.Stage
 	turn, _ := a.state.Images.Next()
 	wake := p.Plan(a.env(p))
 	if next, waits := a.state.Images.Next(); waits && next != turn {
@@ -257,6 +257,9 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	}
 	if p.Forgotten || held && !p.Holds() {
 		a.touchNamesakes(p)
+	}
+	if p.Forgotten || p.Stage != stage && p.Stage == pod.Terminated {
+		a.retryAdmission()
 	}
 	return wake
 }

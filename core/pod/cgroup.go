@@ -39,7 +39,7 @@ func (p *Pod) cgroupPath(s *Sandbox, l *cgroup.Layout) string {
 	if s != nil && slices.Contains(l.Paths(p.UID), s.Cgroup) {
 		return s.Cgroup
 	}
-	return l.Path(p.UID, qos(p.Spec))
+	return l.Path(p.UID, QOS(p.Spec))
 }
 
 // setCgroup sees that the cgroup of a sandbox is as it should be, and reports whether there is
@@ -52,7 +52,7 @@ func (p *Pod) setCgroup(path string, attempt uint32, env *Env) bool {
 	case !l.Settled:
 		return true
 	}
-	want := Setting{attempt, l.Limits(p.Spec, qos(p.Spec), path)}
+	want := Setting{attempt, l.Limits(p.Spec, QOS(p.Spec), path)}
 	if c := &p.Cgroup; c.Set == nil || *c.Set != want {
 		c.Setting, c.Removed = &want, nil
 		p.Op = env.Out.Ask(p.Key(), "", hostTimeout, &want.Cgroup)
@@ -91,7 +91,7 @@ func (p *Pod) cgroups(l *cgroup.Layout) []string {
 		paths = append(paths, set.Cgroup.Path)
 	}
 	if p.Spec != nil {
-		paths = append(paths, l.Path(p.UID, qos(p.Spec)))
+		paths = append(paths, l.Path(p.UID, QOS(p.Spec)))
 	}
 	for i := range p.Sandboxes {
 		if in := p.Sandboxes[i].Cgroup; slices.Contains(all, in) {

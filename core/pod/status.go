@@ -213,7 +213,7 @@ func (p *Pod) API(node *Node, runtimeName string) *v1.Pod {
 		at, grace := metav1.NewTime(p.Kill.At.Add(p.Kill.Grace)), int64(p.Kill.Grace/time.Second)
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, &grace
 	}
-	pod.Status.QOSClass, pod.Status.ObservedGeneration = qos(p.Spec), p.Spec.Generation
+	pod.Status.QOSClass, pod.Status.ObservedGeneration = QOS(p.Spec), p.Spec.Generation
 	if !p.Known {
 		pod.Status.Phase = v1.PodUnknown
 		return pod

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/admission"
 )
 
 // What the sources want of a pod, and what of it ends the pod.
@@ -70,6 +72,12 @@ func (p *Pod) voidHooks() {
 func (p *Pod) Unwant(now time.Time) {
 	p.Gone, p.Next = true, nil
 	p.end(Kill{Reason: "Deleted", Grace: p.grace()}, now)
+}
+
+// Preempt ends the pod, for good, to make room for a critical one.
+func (p *Pod) Preempt(now time.Time) {
+	p.end(Kill{Reason: admission.PreemptedReason, Message: admission.PreemptedMessage,
+		Failed: true, Grace: p.grace()}, now)
 }
 
 // end begins to end the pod. If that has begun already, a shorter grace period hastens it.
