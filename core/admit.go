@@ -30,7 +30,7 @@ func rejected(reason, message string) Refusal {
 
 // unrunnable is why a pod can never be run as it is; none if it can.
 func (a *Agent) unrunnable(spec *v1.Pod) Refusal {
-	if missing := pod.Unsupported(spec); len(missing) > 0 {
+	if missing := pod.Unsupported(spec, a.state.Node.RestartsAll); len(missing) > 0 {
 		return Refusal{Phase: v1.PodPending, Reason: "Refused",
 			Message: "not supported yet: " + strings.Join(missing, ", ")}
 	}

@@ -101,6 +101,8 @@ func New(o Options) *Agent {
 			Cgroups: cgroup.LayoutOf(c), IDs: userns.LayoutOf(c),
 			DNS:    pod.DNS{Servers: c.ClusterDNS, Domain: c.ClusterDomain},
 			Resolv: hostfile.File{Path: resolvConf(c)}, Hosts: hostfile.File{Path: "/etc/hosts"},
+
+			RestartsAll: config.RestartsAll(c),
 		},
 		Manifests: manifest.Source{
 			Path: manifests, Node: o.NodeName, Period: c.FileCheckFrequency.Duration,

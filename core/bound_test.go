@@ -327,3 +327,16 @@ func TestRestartRejectsNothing(t *testing.T) {
 		}
 	}
 }
+
+// What the runtime forgets in a reboot is still counted.
+func TestRestartsAreCountedOn(t *testing.T) {
+	n := joined(nil, boundPodOf("web", "u1"))
+	clear(n.sandboxes)
+	clear(n.containers)
+	n.restart()
+	n.pass(time.Minute)
+	if got := n.server.objects["default/web"].Status.ContainerStatuses[0]; got.RestartCount != 1 ||
+		got.State.Running == nil {
+		t.Errorf("status %+v", got)
+	}
+}

@@ -103,6 +103,7 @@ func (d *drawing) pods() {
 			}
 			for k := range group.Behaviour {
 				does := group.Behaviour[k].draw(r)
+				does.Writes = d.writes(name, &group.Behaviour[k])
 				does.Answers = d.answers(name, &group.Behaviour[k])
 				pod.Behaviours = append(pod.Behaviours, does)
 			}
@@ -110,6 +111,9 @@ func (d *drawing) pods() {
 			if r.IntN(4) == 0 {
 				change.At = Duration(time.Duration(r.Int64N(int64(10 * time.Second))).
 					Round(time.Millisecond))
+			}
+			if group.Comes != nil {
+				change.At = min(Duration(group.Comes.draw(r)), d.plan.Spec.Duration)
 			}
 			d.plan.Spec.Pods = append(d.plan.Spec.Pods, pod)
 			d.plan.Spec.Manifests = append(d.plan.Spec.Manifests, change)
@@ -184,11 +188,15 @@ func (d *drawing) faults() {
 		r := d.stream("fault " + class)
 		weight := d.weight(class, f.Always)
 		for n := range d.times(class, f.Windows, f.Always) {
-			d.plan.Spec.Faults = append(d.plan.Spec.Faults, Window{
+			w := Window{
 				ID: fmt.Sprintf("%s-%d", class, n), At: d.moment(r), For: Duration(f.For.draw(r)),
-				Class: f.Class, Calls: f.Calls, Takes: f.Takes,
+				Class: f.Class, Calls: f.Calls, Takes: f.Takes, Path: f.Path,
 				Probability: min(1, float64(int(f.Probability.draw(r)*weight*1000))/1000),
-			})
+			}
+			if f.At != nil {
+				w.At = Duration(f.At.draw(r))
+			}
+			d.plan.Spec.Faults = append(d.plan.Spec.Faults, w)
 		}
 	}
 }

@@ -81,6 +81,7 @@ type Behaviour struct {
 	LogKiB      int          `json:"logKiB,omitempty"`    // that each writes into its log a second
 	Processes   []ProcessRun `json:"processes,omitempty"` // none: each runs until stopped
 	Answers     []Answer     `json:"answers,omitempty"`   // to probes and hooks
+	Writes      []FileWrite  `json:"writes,omitempty"`    // by each process
 }
 
 // ProcessRun is what one process does. The zero ProcessRun runs until it is stopped.
@@ -183,7 +184,10 @@ func (p *Plan) Validate() error {
 	if err != nil {
 		return err
 	}
-	if err := s.validatePods(kubelet.AllowedUnsafeSysctls); err != nil {
+	if _, err := s.Node.limits(); err != nil {
+		return err
+	}
+	if err := s.validatePods(kubelet); err != nil {
 		return err
 	}
 	ids := map[string]bool{}
@@ -199,7 +203,7 @@ func (p *Plan) Validate() error {
 	return s.validateStrikes()
 }
 
-func (s *PlanSpec) validatePods(sysctls []string) error {
+func (s *PlanSpec) validatePods(node *kubeletconfig.KubeletConfiguration) error {
 	names := map[string]bool{}
 	for i := range s.Pods {
 		p := &s.Pods[i]
@@ -207,7 +211,7 @@ func (s *PlanSpec) validatePods(sysctls []string) error {
 			return fmt.Errorf("spec.pods[%d].name: want a name of its own, have %q", i, p.Name)
 		}
 		names[p.Name] = true
-		if err := p.validate(sysctls); err != nil {
+		if err := p.validate(node); err != nil {
 			return fmt.Errorf("spec.pods[%d].%w", i, err)
 		}
 	}
@@ -279,8 +283,13 @@ func (s *PlanSpec) pod(name string) *PlanPod {
 }
 
 // validate checks that a pod is one that the agent runs: what it refuses cannot come right.
-func (p *PlanPod) validate(sysctls []string) error {
+func (p *PlanPod) validate(node *kubeletconfig.KubeletConfiguration) error {
 	for i := range p.Behaviours {
+		for k := range p.Behaviours[i].Writes {
+			if err := p.Behaviours[i].Writes[k].validate(); err != nil {
+				return fmt.Errorf("behaviours[%d].writes[%d]: %w", i, k, err)
+			}
+		}
 		for k := range p.Behaviours[i].Answers {
 			if err := p.Behaviours[i].Answers[k].validate(); err != nil {
 				return fmt.Errorf("behaviours[%d].answers[%d].%w", i, k, err)
@@ -296,11 +305,11 @@ func (p *PlanPod) validate(sysctls []string) error {
 	case len(warnings) > 0:
 		return errors.New(warnings[0])
 	}
-	if missing := pod.Unsupported(is); len(missing) > 0 {
+	if missing := pod.Unsupported(is, config.RestartsAll(node)); len(missing) > 0 {
 		return fmt.Errorf("manifest: the agent does not support %s yet",
 			strings.Join(missing, ", "))
 	}
-	if why := sysctl.Forbidden(&is.Spec, sysctls); why != "" {
+	if why := sysctl.Forbidden(&is.Spec, node.AllowedUnsafeSysctls); why != "" {
 		return fmt.Errorf("manifest: the agent refuses it: %s", why)
 	}
 	return nil

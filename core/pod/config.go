@@ -158,6 +158,9 @@ func (p *Pod) containerConfig(want *v1.Container, from images, run *Container,
 	if run.Sidecar > 0 {
 		annotations[annotationSidecar] = strconv.Itoa(run.Sidecar)
 	}
+	if run.Round > 0 {
+		annotations[annotationRound] = strconv.Itoa(run.Round)
+	}
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: want.Name, Attempt: run.Attempt},
 		Image:       imageSpec(from[""], want.Image),

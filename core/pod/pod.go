@@ -57,6 +57,7 @@ type Pod struct {
 	Sandboxes  []Sandbox   `json:"sandboxes,omitempty"`  // by attempt
 	Containers []Container `json:"containers,omitempty"` // by name, then attempt
 	Past       []Past      `json:"past,omitempty"`       // runs that have gone
+	Round      Round       `json:"round"`                // that is to run now
 
 	// Op is the one operation in flight that makes something: a directory, a sandbox, a
 	// container, a start. There is never a second one.

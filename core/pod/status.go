@@ -47,7 +47,7 @@ func (p *Pod) succeeded() bool {
 	}
 	for i := range p.Spec.Spec.Containers {
 		c := p.newest(p.Spec.Spec.Containers[i].Name)
-		if c == nil || !c.ended() || c.ExitCode != 0 {
+		if c == nil || !c.ended() || c.ExitCode != 0 || p.superseded(c) {
 			return false
 		}
 	}
@@ -93,6 +93,7 @@ func (p *Pod) note(env *Env) {
 	}
 	p.setCondition(v1.PodReady, reason == "", reason, message, now)
 	p.setCondition(v1.PodScheduled, true, "", "", now)
+	p.noteRound(env)
 }
 
 // Looking says that the runtime is being asked for what the pod shows: it will be complete soon.
@@ -187,9 +188,10 @@ func (p *Pod) unready() []string {
 	return unready
 }
 
-// uninitialized are the init containers that have not done what the pod waits for.
+// uninitialized are the init containers that have not done what the pod waits for. A restart of all
+// containers takes back nothing (KEP-5532).
 func (p *Pod) uninitialized() []string {
-	if p.initialized() {
+	if p.initialized() || p.wasInitialized() {
 		return nil
 	}
 	var names []string
@@ -199,6 +201,18 @@ func (p *Pod) uninitialized() []string {
 		}
 	}
 	return names
+}
+
+// wasInitialized says whether an app container has run in the current sandbox, in an earlier round.
+func (p *Pod) wasInitialized() bool {
+	sandbox := p.current()
+	for i := range p.Spec.Spec.Containers {
+		c := p.newest(p.Spec.Spec.Containers[i].Name)
+		if c != nil && sandbox != nil && c.SandboxID == sandbox.ID {
+			return true
+		}
+	}
+	return false
 }
 
 // API is the pod as the API shows it. Only what has been observed is claimed: before this agent

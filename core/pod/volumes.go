@@ -2,6 +2,7 @@ package pod
 
 import (
 	"hash/fnv"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,7 +79,7 @@ func (p *Pod) makeVolumes(view *volume.Pod, env *Env, w *waits) bool {
 		w.pending(at)
 		return false
 	}
-	p.Op = env.Out.Ask(p.Key(), subjectVolume+ask.Volume, fsTimeout, ask.Body)
+	p.Op = env.Out.AskAt(ask.HostPath, p.Key(), subjectVolume+ask.Volume, fsTimeout, ask.Body)
 	return true
 }
 
@@ -136,7 +137,8 @@ func (p *Pod) prepareMounts(want *v1.Container, env *Env) (begun, ready bool) {
 			continue
 		}
 		p.Storage.Making = key
-		p.Op = env.Out.Ask(p.Key(), subjectBind+want.Name+"/"+strconv.Itoa(i), fsTimeout, bind)
+		p.Op = env.Out.AskAt(p.hostPath(want.VolumeMounts[i].Name, bind.SubPath), p.Key(),
+			subjectBind+want.Name+"/"+strconv.Itoa(i), fsTimeout, bind)
 		return true, false
 	}
 	if !p.hostsMounted(want) || p.Storage.Hosts == p.hostsSum(env.Node) {
@@ -146,6 +148,14 @@ func (p *Pod) prepareMounts(want *v1.Container, env *Env) (begun, ready bool) {
 	p.Op = env.Out.Ask(p.Key(), subjectHosts+want.Name, fsTimeout, &world.WriteFile{
 		Path: p.hostsPath(env.Node), Data: []byte(p.hostsFile(env.Node)), Mode: 0o644})
 	return true, false
+}
+
+// hostPath is where a sub-path of a volume is, if that is not the agent's own.
+func (p *Pod) hostPath(volume, subPath string) string {
+	if v := p.volume(volume); v != nil && v.HostPath != nil {
+		return path.Join(v.HostPath.Path, subPath)
+	}
+	return ""
 }
 
 // hostsSum tells one /etc/hosts from another.

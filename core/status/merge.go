@@ -29,6 +29,8 @@ func merge(stored, is *v1.PodStatus) *v1.PodStatus {
 	if stored.QOSClass != "" {
 		merged.QOSClass = stored.QOSClass // it never changes
 	}
+	remember(merged.InitContainerStatuses, stored.InitContainerStatuses)
+	remember(merged.ContainerStatuses, stored.ContainerStatuses)
 	if Terminal(merged) {
 		lost(merged.InitContainerStatuses, stored.InitContainerStatuses)
 		lost(merged.ContainerStatuses, stored.ContainerStatuses)
@@ -57,20 +59,45 @@ func merge(stored, is *v1.PodStatus) *v1.PodStatus {
 }
 
 // lost says of every container of a pod that is over that it has ended, if it was told to run:
-// nobody knows any more how it did. The words are the kubelet's.
+// nobody knows any more how it did.
 func lost(is, stored []v1.ContainerStatus) {
 	for i := range is {
 		j := named(stored, is[i].Name)
 		if j < 0 || stored[j].State.Running == nil || is[i].State.Terminated != nil {
 			continue
 		}
-		is[i].State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
-			Reason: "ContainerStatusUnknown", ExitCode: 137,
-			Message:     "The container could not be located when the pod was terminated",
-			ContainerID: stored[j].ContainerID,
-		}}
+		is[i].State = unknown(&stored[j], "terminated")
 		is[i].RestartCount = max(is[i].RestartCount, stored[j].RestartCount)
 	}
+}
+
+// remember keeps how the last run of a container ended that has no record any more.
+func remember(is, stored []v1.ContainerStatus) {
+	for i := range is {
+		j := named(stored, is[i].Name)
+		if j < 0 || is[i].ContainerID != "" || is[i].RestartCount != stored[j].RestartCount ||
+			is[i].LastTerminationState.Terminated != nil {
+			continue
+		}
+		is[i].ContainerID, is[i].ImageID = stored[j].ContainerID, stored[j].ImageID
+		switch state := stored[j].State; {
+		case state.Terminated != nil:
+			is[i].LastTerminationState = state
+		case state.Running != nil:
+			is[i].LastTerminationState = unknown(&stored[j], "deleted.  The container used to be Running")
+		default:
+			is[i].LastTerminationState = stored[j].LastTerminationState
+		}
+	}
+}
+
+// unknown is the end of a container of which nobody knows any more how it was, in the kubelet's
+// words.
+func unknown(c *v1.ContainerStatus, when string) v1.ContainerState {
+	return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+		Reason: "ContainerStatusUnknown", ExitCode: 137, ContainerID: c.ContainerID,
+		Message: "The container could not be located when the pod was " + when,
+	}}
 }
 
 // endings keeps of every container what is stored, unless it is known how it ended and that is

@@ -89,3 +89,15 @@ func TestPatch(t *testing.T) {
 		t.Errorf("addresses are merged, not replaced: %s", data)
 	}
 }
+
+func TestTheLastRunIsRemembered(t *testing.T) {
+	exited := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 9}}
+	stored := &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
+		{Name: "a", ContainerID: "r://1", RestartCount: 2, State: exited}}}
+	got := merge(stored, &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
+		{Name: "a", RestartCount: 2}}})
+	if last := got.ContainerStatuses[0].LastTerminationState.Terminated; last == nil ||
+		last.ExitCode != 9 {
+		t.Errorf("container %+v", got.ContainerStatuses[0])
+	}
+}

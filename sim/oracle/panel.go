@@ -41,6 +41,8 @@ type Options struct {
 	LogPeriod   time.Duration           // in which each log is looked at
 	Files       func(dir string) []File // what is on the disk; nil: nobody looks
 
+	Usage func(path string) int64 // what a tree on the disk takes; nil: nobody looks
+
 	Cgroups Cgroups // of pods
 
 	// Struck says whether a fault may have struck a call of this name, on its way there or back
@@ -92,7 +94,7 @@ func oracles() []oracle {
 		&oneRun{}, &initOrder{}, &policy{}, &backoff{}, &terminal{}, &counts{}, &grace{},
 		&fullNames{}, &uids{}, &sidecars{}, &hooks{}, &probes{}, &deadline{}, &undisturbed{},
 		&readiness{}, &directories{}, &volumes{}, &images{}, &logs{}, &message{}, &health{},
-		&cgroups{}, &usernsOf{}, &progress{},
+		&cgroups{}, &usernsOf{}, &restartAll{}, &eviction{}, &progress{},
 	}
 }
 
