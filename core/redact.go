@@ -38,7 +38,7 @@ func redact(v any) {
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			switch value := v[key].(type) {
 			case string:
-				if key == "token" || key == lastApplied {
+				if secretTexts[key] {
 					v[key] = redactedText
 				}
 			case []any:
@@ -55,9 +55,9 @@ func redact(v any) {
 	}
 }
 
-// secretLists are the lists whose items have a value to hide, and secretObjects the objects that
-// have nothing but.
+// What is secret: texts, values of the items of lists, and all values of objects.
 var (
+	secretTexts   = map[string]bool{"token": true, "password": true, lastApplied: true}
 	secretLists   = map[string]bool{"env": true, "httpHeaders": true}
 	secretObjects = map[string]bool{"secret": true, "configMap": true}
 )

@@ -30,7 +30,8 @@ func TestPlaces(t *testing.T) {
 		{"quay.io/a/b@sha256:" + strings.Repeat("0", 64), "https://quay.io", "https://quay.io"},
 		{"quay.io/a/b", "quay.io quay.io/a quay.io/a/b quay.io/c", "quay.io/a/b quay.io/a quay.io"},
 		{"quay.io/ab", "quay.io/a", "quay.io/a"}, // a prefix of the text, as the kubelet has it
-		{"quay.io/a", "http://quay.io/v2/ https://quay.io/v1/a", "https://quay.io/v1/a http://quay.io/v2/"},
+		{"quay.io/a", "http://quay.io/v2/ https://quay.io/v1/a",
+			"https://quay.io/v1/a http://quay.io/v2/"},
 		{"quay.io/a", "quay.io:443", ""},
 		{"local:5000/a", "local:5000 local", "local:5000"},
 		{"x.azurecr.io/a", "*.azurecr.io *.io azurecr.io", "*.azurecr.io"},

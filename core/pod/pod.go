@@ -110,11 +110,12 @@ type Kill struct {
 
 // Need is an image that a container waits for.
 type Need struct {
-	Container string         `json:"container"`
-	Volume    string         `json:"volume,omitempty"` // that it mounts; empty: what it runs
-	Ref       string         `json:"ref"`
-	Since     time.Time      `json:"since"` // only what was asked of the runtime since then counts
-	Problem   *image.Problem `json:"problem,omitempty"`
+	Container string `json:"container"`
+	Volume    string `json:"volume,omitempty"` // that it mounts; empty: what it runs
+	Image     string `json:"image"`            // by its name in image.Store
+	// Since is the time from which on what was asked of the runtime counts.
+	Since   time.Time      `json:"since"`
+	Problem *image.Problem `json:"problem,omitempty"`
 }
 
 // New makes a pod that a source wants. If it is known that the runtime has nothing of it, it is
