@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/sim/wire"
 )
 
@@ -39,10 +41,28 @@ func Draw(s *Scenario, seed uint64) (*Plan, error) {
 	slices.SortStableFunc(d.plan.Spec.Manifests, func(a, b Change) int {
 		return cmp.Compare(a.At, b.At)
 	})
-	if err := d.plan.Validate(); err != nil {
+	err := d.read()
+	if err == nil {
+		err = d.plan.Validate()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("drawing seed %d of %s: %w", seed, s.Metadata.Name, err)
 	}
 	return d.plan, nil
+}
+
+// read reads the manifests of the pods.
+func (d *drawing) read() error {
+	d.plan.read = map[string]*v1.Pod{}
+	for i := range d.plan.Spec.Pods {
+		p := &d.plan.Spec.Pods[i]
+		is, err := p.read()
+		if err != nil {
+			return fmt.Errorf("spec.pods[%d].%w", i, err)
+		}
+		d.plan.read[string(p.text())] = is
+	}
+	return nil
 }
 
 type drawing struct {

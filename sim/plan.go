@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
@@ -24,6 +25,10 @@ type Plan struct {
 	Kind       string   `json:"kind"` // Plan
 	Metadata   Metadata `json:"metadata"`
 	Spec       PlanSpec `json:"spec"`
+
+	// read are the manifests, by their texts, that were read when the plan was drawn: those that
+	// are still in it need not be read again.
+	read map[string]*v1.Pod
 }
 
 // PlanSpec is what a plan is made of.
@@ -187,7 +192,7 @@ func (p *Plan) Validate() error {
 	if _, err := s.Node.limits(); err != nil {
 		return err
 	}
-	if err := s.validatePods(kubelet); err != nil {
+	if err := s.validatePods(kubelet, p.read); err != nil {
 		return err
 	}
 	ids := map[string]bool{}
@@ -203,7 +208,8 @@ func (p *Plan) Validate() error {
 	return s.validateStrikes()
 }
 
-func (s *PlanSpec) validatePods(node *kubeletconfig.KubeletConfiguration) error {
+func (s *PlanSpec) validatePods(node *kubeletconfig.KubeletConfiguration,
+	read map[string]*v1.Pod) error {
 	names := map[string]bool{}
 	for i := range s.Pods {
 		p := &s.Pods[i]
@@ -211,7 +217,7 @@ func (s *PlanSpec) validatePods(node *kubeletconfig.KubeletConfiguration) error 
 			return fmt.Errorf("spec.pods[%d].name: want a name of its own, have %q", i, p.Name)
 		}
 		names[p.Name] = true
-		if err := p.validate(node); err != nil {
+		if err := p.validate(node, read); err != nil {
 			return fmt.Errorf("spec.pods[%d].%w", i, err)
 		}
 	}
@@ -283,7 +289,8 @@ func (s *PlanSpec) pod(name string) *PlanPod {
 }
 
 // validate checks that a pod is one that the agent runs: what it refuses cannot come right.
-func (p *PlanPod) validate(node *kubeletconfig.KubeletConfiguration) error {
+func (p *PlanPod) validate(node *kubeletconfig.KubeletConfiguration,
+	read map[string]*v1.Pod) error {
 	for i := range p.Behaviours {
 		for k := range p.Behaviours[i].Writes {
 			if err := p.Behaviours[i].Writes[k].validate(); err != nil {
@@ -296,14 +303,12 @@ func (p *PlanPod) validate(node *kubeletconfig.KubeletConfiguration) error {
 			}
 		}
 	}
-	is, warnings, err := manifest.Decode("manifest", p.text(), nodeName)
-	switch {
-	case err != nil:
-		return err
-	case is == nil:
-		return errors.New("manifest: it is empty")
-	case len(warnings) > 0:
-		return errors.New(warnings[0])
+	is := read[string(p.text())]
+	if is == nil {
+		var err error
+		if is, err = p.read(); err != nil {
+			return err
+		}
 	}
 	if missing := pod.Unsupported(is, config.RestartsAll(node)); len(missing) > 0 {
 		return fmt.Errorf("manifest: the agent does not support %s yet",
@@ -313,6 +318,20 @@ func (p *PlanPod) validate(node *kubeletconfig.KubeletConfiguration) error {
 		return fmt.Errorf("manifest: the agent refuses it: %s", why)
 	}
 	return nil
+}
+
+// read is the pod of the manifest, which has to be one about which there is nothing to say.
+func (p *PlanPod) read() (*v1.Pod, error) {
+	is, warnings, err := manifest.Decode("manifest", p.text(), nodeName)
+	switch {
+	case err != nil:
+		return nil, err
+	case is == nil:
+		return nil, errors.New("manifest: it is empty")
+	case len(warnings) > 0:
+		return nil, errors.New(warnings[0])
+	}
+	return is, nil
 }
 
 // text is the content of the file that holds the pod.

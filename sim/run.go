@@ -188,9 +188,10 @@ func judgedCgroups(kubelet *kubeletconfig.KubeletConfiguration) oracle.Cgroups {
 
 // files is what is in a directory, as the judges see it.
 func (r *run) files(dir string) []oracle.File {
-	var files []oracle.File
-	for _, e := range r.disk.Entries(dir) {
-		files = append(files, oracle.File(e))
+	entries := r.disk.Entries(dir)
+	files := make([]oracle.File, len(entries))
+	for i, e := range entries {
+		files[i] = oracle.File(e)
 	}
 	return files
 }

@@ -128,12 +128,15 @@ type Answer struct {
 // waiter until it is released, and is told when something about the image changes.
 func (s *Store) Need(uid string, w Wanted, policy v1.PullPolicy, since time.Time) Answer {
 	ref, name := w.Ref, w.Name()
-	if _, err := reference.ParseNormalizedNamed(ref); err != nil {
-		// No runtime can have it, so none is asked.
-		return Answer{Problem: &Problem{Reason: "InvalidImageName", Message: fmt.Sprintf(
-			"Failed to apply default image tag %q: couldn't parse image name %[1]q: %v", ref, err)}}
-	}
 	img := s.Images[name]
+	if img == nil || img.Ref != ref {
+		if _, err := reference.ParseNormalizedNamed(ref); err != nil {
+			// No runtime can have it, so none is asked.
+			return Answer{Problem: &Problem{Reason: "InvalidImageName", Message: fmt.Sprintf(
+				"Failed to apply default image tag %q: couldn't parse image name %[1]q: %v", ref,
+				err)}}
+		}
+	}
 	if img == nil {
 		if s.Images == nil {
 			s.Images = map[string]*Image{}

@@ -22,6 +22,7 @@ func (d *Disk) Usage(p string) int64 {
 func (d *Disk) Entries(p string) []Entry {
 	var entries []Entry
 	if n := d.at(p); n != nil {
+		entries = make([]Entry, 0, len(n.entries))
 		for _, e := range n.entries {
 			e.node.catchUp()
 			entries = append(entries, Entry{e.name, e.node.size, e.node.target})

@@ -26,6 +26,7 @@ type Panel struct {
 	facts      []factTaker
 	answers    []answerTaker
 	fired      map[string]bool
+	latest     truth.Fact // the one that is being judged
 	violations []Violation
 }
 
@@ -70,7 +71,7 @@ type oracle interface {
 	entry() Entry
 }
 
-// A factTaker judges facts. The world is as it was just before the fact.
+// A factTaker judges facts, and keeps none. The world is as it was just before the fact.
 type factTaker interface {
 	oracle
 	fact(w *world, f *truth.Fact) *finding
@@ -123,10 +124,11 @@ func NewPanel(opts Options) *Panel {
 
 // Fact takes what really happened, in the runtime or on the disk.
 func (p *Panel) Fact(f truth.Fact) {
+	p.latest = f
 	for _, o := range p.facts {
-		p.found(o, o.fact(p.world, &f), f.Time)
+		p.found(o, o.fact(p.world, &p.latest), f.Time)
 	}
-	p.world.take(&f)
+	p.world.take(&p.latest)
 }
 
 // Answer takes what GET /pods answered. The pods are not kept.

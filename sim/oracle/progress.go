@@ -80,21 +80,19 @@ func (p *pod) due(now time.Time) []string {
 
 // lacks says what a wanted pod lacks, in the runtime or in what is shown of it.
 func (p *pod) lacks(now time.Time) []string {
-	lack := func(format string, args ...any) []string {
-		return []string{fmt.Sprintf("pod %s: ", p) + fmt.Sprintf(format, args...)}
-	}
-	if what := p.lacksRun(now); what != "" {
-		return lack("%s", what)
-	}
+	what := p.lacksRun(now)
 	switch {
+	case what != "":
 	case !p.shown:
-		return lack("it is not shown")
+		what = "it is not shown"
 	case p.complaint != "":
-		return lack("%s", p.complaint)
+		what = p.complaint
 	case !p.confirmed:
-		return lack("nothing that is true was shown of it yet")
+		what = "nothing that is true was shown of it yet"
+	default:
+		return nil
 	}
-	return nil
+	return []string{"pod " + p.String() + ": " + what}
 }
 
 // lacksRun is the first thing that is wrong with what runs; empty if all is well.
