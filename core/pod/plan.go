@@ -254,8 +254,8 @@ func (p *Pod) terminate(env *Env, w *waits) {
 	}
 	p.releaseImages(env)
 	p.inspect(env, w)
-	p.keep(env, w)
 	p.refreshVolumes(env, w)
+	p.keep(env, w)
 	if p.stopAll(env, w) || !p.settled() || !p.Gone && p.awaitInspections() {
 		return // how a container of a pod that nobody wants has ended decides nothing
 	}
