@@ -356,7 +356,7 @@ func resolvConf(c *kubeletconfig.KubeletConfiguration) string {
 func (a *Agent) env(p *pod.Pod) *pod.Env {
 	if a.podEnv.Node == nil {
 		a.podEnv = pod.Env{
-			Node: &a.state.Node, Out: &a.out, Images: &a.state.Images,
+			Node: &a.state.Node, Out: &a.out, Images: &a.state.Images, Objects: a.objects(),
 			Runtime: &a.state.Runtime, Touch: a.touched.add, TakenIDs: a.takenIDs,
 		}
 	}

@@ -110,6 +110,9 @@ func (n *node) pass(d time.Duration) {
 }
 
 func (n *node) do(effect any) any {
+	if n.server != nil && n.server.seen != nil {
+		n.server.seen(effect)
+	}
 	if world.PortOf(effect) == world.PortAPI {
 		return n.server.do(effect)
 	}

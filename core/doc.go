@@ -26,6 +26,7 @@
 //	pleg          what the runtime has, by listing it every second
 //	pod           one pod: what is wanted of it, what there is, what to do next
 //	volume        the volumes of one pod: what there is, what to make next
+//	token         the service account tokens that the volumes of a pod hold
 //	hostfile      the node's own resolv.conf and hosts
 //	image         what pods wait for to be pulled
 //	runtime       what the runtime says about itself

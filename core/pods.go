@@ -172,8 +172,8 @@ func (a *Agent) runtimeChanged() {
 			a.touchPod(uid)
 		}
 	}
-	for _, ref := range a.state.Images.Refs() {
-		a.touched.add(image.Key(ref))
+	for _, name := range a.state.Images.Names() {
+		a.touched.add(image.Key(name))
 	}
 }
 
