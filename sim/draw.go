@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/sim/wire"
 )
 
@@ -36,13 +38,32 @@ func Draw(s *Scenario, seed uint64) (*Plan, error) {
 	d.churn()
 	d.strikes()
 	d.odd()
+	d.actors()
 	slices.SortStableFunc(d.plan.Spec.Manifests, func(a, b Change) int {
 		return cmp.Compare(a.At, b.At)
 	})
-	if err := d.plan.Validate(); err != nil {
+	err := d.read()
+	if err == nil {
+		err = d.plan.Validate()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("drawing seed %d of %s: %w", seed, s.Metadata.Name, err)
 	}
 	return d.plan, nil
+}
+
+// read reads the manifests of the pods.
+func (d *drawing) read() error {
+	d.plan.read = map[string]*v1.Pod{}
+	for i := range d.plan.Spec.Pods {
+		text := d.plan.Spec.Pods[i].text()
+		is, err := readManifest(text)
+		if err != nil {
+			return fmt.Errorf("spec.pods[%d].%w", i, err)
+		}
+		d.plan.read[string(text)] = is
+	}
+	return nil
 }
 
 type drawing struct {
@@ -50,6 +71,7 @@ type drawing struct {
 	seed     uint64
 	plan     *Plan
 	files    []drawnFile
+	bound    []PlanPod // those of the API server that nothing but their creation happens to so far
 }
 
 // drawnFile is a manifest file that nothing but its creation happens to so far.
@@ -97,12 +119,13 @@ func (d *drawing) pods() {
 				name = fmt.Sprintf("%s-%d", name, n)
 			}
 			r := d.stream("pod " + name)
-			pod := PlanPod{Name: name, Manifest: named(group.Manifest, name)}
+			pod := PlanPod{Name: name, API: group.API, Manifest: named(group.Manifest, name)}
 			if group.Count.Most > 1 {
 				renumber(pod.Manifest, n)
 			}
 			for k := range group.Behaviour {
 				does := group.Behaviour[k].draw(r)
+				does.Writes = d.writes(name, &group.Behaviour[k])
 				does.Answers = d.answers(name, &group.Behaviour[k])
 				pod.Behaviours = append(pod.Behaviours, does)
 			}
@@ -111,7 +134,15 @@ func (d *drawing) pods() {
 				change.At = Duration(time.Duration(r.Int64N(int64(10 * time.Second))).
 					Round(time.Millisecond))
 			}
+			if group.Comes != nil {
+				change.At = min(Duration(group.Comes.draw(r)), d.plan.Spec.Duration)
+			}
 			d.plan.Spec.Pods = append(d.plan.Spec.Pods, pod)
+			if pod.API {
+				d.act(Act{At: change.At, Do: ActCreate, Pod: name})
+				d.bound = append(d.bound, pod)
+				continue
+			}
 			d.plan.Spec.Manifests = append(d.plan.Spec.Manifests, change)
 			d.files = append(d.files, drawnFile{change.File, pod})
 		}
@@ -184,11 +215,15 @@ func (d *drawing) faults() {
 		r := d.stream("fault " + class)
 		weight := d.weight(class, f.Always)
 		for n := range d.times(class, f.Windows, f.Always) {
-			d.plan.Spec.Faults = append(d.plan.Spec.Faults, Window{
+			w := Window{
 				ID: fmt.Sprintf("%s-%d", class, n), At: d.moment(r), For: Duration(f.For.draw(r)),
-				Class: f.Class, Calls: f.Calls, Takes: f.Takes,
+				Class: f.Class, Calls: f.Calls, Takes: f.Takes, Path: f.Path,
 				Probability: min(1, float64(int(f.Probability.draw(r)*weight*1000))/1000),
-			})
+			}
+			if f.At != nil {
+				w.At = Duration(f.At.draw(r))
+			}
+			d.plan.Spec.Faults = append(d.plan.Spec.Faults, w)
 		}
 	}
 }

@@ -3,10 +3,12 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"seedlet.dev/sim/apiserver"
 	"seedlet.dev/sim/runtime"
 	"seedlet.dev/sim/wire"
 	"seedlet.dev/world"
@@ -21,6 +23,7 @@ type Window struct {
 	Calls       []string `json:"calls,omitempty"` // none: all that the class can strike
 	Probability float64  `json:"probability,omitempty"`
 	Takes       Span     `json:"takes,omitempty"`
+	Path        string   `json:"path,omitempty"` // of path-hangs
 }
 
 // Class is a way to go wrong.
@@ -36,6 +39,8 @@ const (
 	ClassUnheard  Class = "unheard"      // changes of files are not told, or told late
 	ClassDiskFull Class = "disk-full"    // no space for what the agent writes
 
+	ClassPathHangs Class = "path-hangs" // calls at a path and below it are not answered meanwhile
+
 	ClassNetworkDown Class = "network-not-ready" // so the runtime says
 	ClassUnready     Class = "runtime-not-ready" // likewise
 
@@ -45,11 +50,11 @@ const (
 	ClassNoStream    Class = "stream-broken" // the stream of events ends, and none can be opened
 )
 
-var classes = []Class{
+var classes = append([]Class{
 	ClassLatency, ClassSlow, ClassRefused, ClassFailed, ClassLost, ClassUnheard, ClassDiskFull,
 	ClassEventsLost, ClassEventsLate, ClassEventsTwice, ClassNoStream, ClassNetworkDown,
-	ClassUnready,
-}
+	ClassUnready, ClassPathHangs,
+}, apiClasses...)
 
 // strikable are the calls that faults can strike: every one that the agent can make.
 var strikable = func() []string {
@@ -63,6 +68,7 @@ var strikable = func() []string {
 			}
 		}
 	}
+	calls = append(calls, apiCalls...)
 	return append(calls,
 		"ReadFiles", "ReadTail", "StatPath", "ListDir", "ReadLinks", "MeasureTree",
 		"MakeDir", "MakeFile", "MakeLink", "WriteFile", "WriteDir", "Rename", "Compress",
@@ -91,7 +97,18 @@ func (w *Window) validate() error {
 	case w.Probability < 0 || w.Probability > 1:
 		return fmt.Errorf("probability: want a number from 0 to 1, have %g", w.Probability)
 	}
+	if err := checkPath(w.Class, w.Path); err != nil {
+		return err
+	}
 	return checkClass(w.Class, w.Calls)
+}
+
+func checkPath(class Class, p string) error {
+	if (class == ClassPathHangs) != path.IsAbs(p) {
+		return fmt.Errorf("path: want an absolute one for %s and none for others, have %q",
+			ClassPathHangs, p)
+	}
+	return nil
 }
 
 // The ends of a latency when nothing is wrong.
@@ -170,10 +187,13 @@ func (w *openWindow) strikes(call string) bool {
 		return call == runtime.CallEvent
 	case ClassNoStream:
 		return call == "GetEvents"
-	case ClassNetworkDown, ClassUnready:
+	case ClassNetworkDown, ClassUnready, ClassPathHangs:
 		return false
 	}
-	if call == runtime.CallEvent {
+	if slices.Contains(apiClasses, w.Class) {
+		return w.strikesAPI(call)
+	}
+	if call == runtime.CallEvent || call == apiserver.CallObject {
 		return false
 	}
 	if call == "FileChanged" || w.Class == ClassUnheard {
@@ -222,7 +242,9 @@ func (w *openWindow) strike(fate *wire.Fate, dice *draws, call string) {
 		fate.EffectDelay += dice.between(w.Takes.Least, w.Takes.Most)
 	case ClassEventsLost:
 		fate.Lost = true
-	case ClassEventsLate:
+	case ClassThrottled:
+		fate.Before = w.throttled(dice, call)
+	case ClassEventsLate, ClassWatchLag:
 		fate.EffectDelay += dice.between(w.Takes.Least, w.Takes.Most)
 	case ClassEventsTwice:
 		fate.Twice = true

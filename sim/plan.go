@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
@@ -24,6 +25,10 @@ type Plan struct {
 	Kind       string   `json:"kind"` // Plan
 	Metadata   Metadata `json:"metadata"`
 	Spec       PlanSpec `json:"spec"`
+
+	// read are the manifests, by their texts, that were read when the plan was drawn: those that
+	// are still in it need not be read again.
+	read map[string]*v1.Pod
 }
 
 // PlanSpec is what a plan is made of.
@@ -51,6 +56,10 @@ type PlanSpec struct {
 	Lost        []Lost        `json:"lost,omitempty"`
 	Removals    []Removal     `json:"sandboxRemovals,omitempty"`
 	Expect      []Expect      `json:"expect,omitempty"`
+
+	// What there is at the API server, if the node has one, and what is done there.
+	Objects []PlanObject `json:"objects,omitempty"`
+	Acts    []Act        `json:"acts,omitempty"`
 }
 
 // Order is the strategy by which latencies, and with them the order of events, are drawn.
@@ -66,7 +75,8 @@ const (
 
 // PlanPod is one manifest and what its containers do.
 type PlanPod struct {
-	Name       string         `json:"name"` // by which changes refer to it
+	Name       string         `json:"name"`          // by which changes and acts refer to it
+	API        bool           `json:"api,omitempty"` // a pod of the API server, not of the node
 	Manifest   map[string]any `json:"manifest"`
 	Behaviours []Behaviour    `json:"behaviours,omitempty"`
 }
@@ -81,6 +91,7 @@ type Behaviour struct {
 	LogKiB      int          `json:"logKiB,omitempty"`    // that each writes into its log a second
 	Processes   []ProcessRun `json:"processes,omitempty"` // none: each runs until stopped
 	Answers     []Answer     `json:"answers,omitempty"`   // to probes and hooks
+	Writes      []FileWrite  `json:"writes,omitempty"`    // by each process
 }
 
 // ProcessRun is what one process does. The zero ProcessRun runs until it is stopped.
@@ -183,7 +194,10 @@ func (p *Plan) Validate() error {
 	if err != nil {
 		return err
 	}
-	if err := s.validatePods(kubelet); err != nil {
+	if _, err := s.Node.limits(); err != nil {
+		return err
+	}
+	if err := s.validatePods(kubelet, p.read); err != nil {
 		return err
 	}
 	ids := map[string]bool{}
@@ -196,10 +210,14 @@ func (p *Plan) Validate() error {
 			return fmt.Errorf("spec.faults[%d].%w", i, err)
 		}
 	}
+	if err := s.validateActs(); err != nil {
+		return err
+	}
 	return s.validateStrikes()
 }
 
-func (s *PlanSpec) validatePods(node *kubeletconfig.KubeletConfiguration) error {
+func (s *PlanSpec) validatePods(node *kubeletconfig.KubeletConfiguration,
+	read map[string]*v1.Pod) error {
 	names := map[string]bool{}
 	for i := range s.Pods {
 		p := &s.Pods[i]
@@ -207,7 +225,7 @@ func (s *PlanSpec) validatePods(node *kubeletconfig.KubeletConfiguration) error 
 			return fmt.Errorf("spec.pods[%d].name: want a name of its own, have %q", i, p.Name)
 		}
 		names[p.Name] = true
-		if err := p.validate(node); err != nil {
+		if err := p.validate(node, read); err != nil {
 			return fmt.Errorf("spec.pods[%d].%w", i, err)
 		}
 	}
@@ -219,6 +237,8 @@ func (s *PlanSpec) validatePods(node *kubeletconfig.KubeletConfiguration) error 
 			return fmt.Errorf("spec.manifests[%d]: want either pod or text", i)
 		case c.Pod != "" && !names[c.Pod]:
 			return fmt.Errorf("spec.manifests[%d].pod: no pod is called %q", i, c.Pod)
+		case c.Pod != "" && s.pod(c.Pod).API:
+			return fmt.Errorf("spec.manifests[%d].pod: %q is a pod of the API server", i, c.Pod)
 		case strings.Contains(c.Note, "\n"):
 			return fmt.Errorf("spec.manifests[%d].note: want one line", i)
 		case c.At > s.Duration:
@@ -279,22 +299,30 @@ func (s *PlanSpec) pod(name string) *PlanPod {
 }
 
 // validate checks that a pod is one that the agent runs: what it refuses cannot come right.
-func (p *PlanPod) validate(node *kubeletconfig.KubeletConfiguration) error {
+func (p *PlanPod) validate(node *kubeletconfig.KubeletConfiguration,
+	read map[string]*v1.Pod) error {
 	for i := range p.Behaviours {
+		for k := range p.Behaviours[i].Writes {
+			if err := p.Behaviours[i].Writes[k].validate(); err != nil {
+				return fmt.Errorf("behaviours[%d].writes[%d]: %w", i, k, err)
+			}
+		}
 		for k := range p.Behaviours[i].Answers {
 			if err := p.Behaviours[i].Answers[k].validate(); err != nil {
 				return fmt.Errorf("behaviours[%d].answers[%d].%w", i, k, err)
 			}
 		}
 	}
-	is, warnings, err := manifest.Decode("manifest", p.text(), nodeName)
-	switch {
-	case err != nil:
-		return err
-	case is == nil:
-		return errors.New("manifest: it is empty")
-	case len(warnings) > 0:
-		return errors.New(warnings[0])
+	if p.API {
+		return p.validateBound(node)
+	}
+	text := p.text()
+	is := read[string(text)]
+	if is == nil {
+		var err error
+		if is, err = readManifest(text); err != nil {
+			return err
+		}
 	}
 	if missing := pod.Unsupported(is, config.RestartsAll(node)); len(missing) > 0 {
 		return fmt.Errorf("manifest: the agent does not support %s yet",
@@ -304,6 +332,20 @@ func (p *PlanPod) validate(node *kubeletconfig.KubeletConfiguration) error {
 		return fmt.Errorf("manifest: the agent refuses it: %s", why)
 	}
 	return nil
+}
+
+// readManifest is the pod of a manifest, which has to be one about which there is nothing to say.
+func readManifest(text []byte) (*v1.Pod, error) {
+	is, warnings, err := manifest.Decode("manifest", text, nodeName)
+	switch {
+	case err != nil:
+		return nil, err
+	case is == nil:
+		return nil, errors.New("manifest: it is empty")
+	case len(warnings) > 0:
+		return nil, errors.New(warnings[0])
+	}
+	return is, nil
 }
 
 // text is the content of the file that holds the pod.

@@ -10,6 +10,7 @@ import (
 	"seedlet.dev/core/config"
 	corelogs "seedlet.dev/core/logs"
 	"seedlet.dev/sim/agenda"
+	"seedlet.dev/sim/apiserver"
 	"seedlet.dev/sim/disk"
 	"seedlet.dev/sim/host"
 	"seedlet.dev/sim/network"
@@ -18,6 +19,7 @@ import (
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/sim/wire"
 	"seedlet.dev/world"
+	"seedlet.dev/world/loop"
 )
 
 // Start is when every run begins.
@@ -80,8 +82,10 @@ type run struct {
 	disk    *disk.Disk
 	network *network.Network
 	host    *host.Host
+	server  *apiserver.Server // nil if the node has none
 	panel   *oracle.Panel
 	options core.Options
+	limits  loop.Limits // of each life
 
 	life     *life // nil while the agent is dead
 	lives    int
@@ -100,6 +104,8 @@ type run struct {
 	odd      odd
 	shown    []*v1.Pod // by the API, last
 	prompt   prompt
+
+	controllers controllers // of the cluster
 }
 
 // Run executes a plan.
@@ -135,6 +141,9 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		return nil, err
 	}
 	r := &run{plan: spec, opts: opts, agenda: agenda.New(Start, spec.Seed), prompt: newPrompt()}
+	if r.limits, err = spec.Node.limits(); err != nil {
+		return nil, err
+	}
 	r.fates = newFates(spec, Start)
 	log, rotation := &truth.Log{}, corelogs.NewRotation(kubelet)
 	registry := newImages(spec)
@@ -142,7 +151,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		NodeName: nodeName, PodsDir: rootDir + "/pods", LogsDir: kubelet.PodLogsDir,
 		BackoffMax: config.BackoffMax(kubelet), Evented: kubelet.FeatureGates["EventedPLEG"],
 		LinksDir: corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
-		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files,
+		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files, Usage: r.usage,
 		Struck: newStruck(r.fates, spec).may, Cgroups: judgedCgroups(kubelet),
 		ImageUser: registry.user, Skew: spec.skew,
 	})
@@ -150,6 +159,12 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	log.Subscribe(r.countRestarts)
 	log.Subscribe(r.prompt.fact)
 	log.Subscribe(r.noteSandbox)
+	if spec.Node.API {
+		log.Subscribe(r.tellBound)
+		r.server = apiserver.New(apiserver.Options{
+			Agenda: r.agenda, Truth: log, Seed: spec.Seed, Node: nodeName, Faults: r.fates,
+		})
+	}
 	r.disk = disk.New(disk.Options{
 		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates,
 	})
@@ -171,6 +186,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	})
 	r.options = core.Options{
 		Config: kubelet, NodeName: nodeName, RootDir: rootDir, ManifestPath: manifestDir,
+		API: spec.Node.API,
 	}
 	r.manifest = newManifests(r)
 	return r, nil
@@ -183,12 +199,15 @@ func judgedCgroups(kubelet *kubeletconfig.KubeletConfiguration) oracle.Cgroups {
 
 // files is what is in a directory, as the judges see it.
 func (r *run) files(dir string) []oracle.File {
-	var files []oracle.File
-	for _, e := range r.disk.Entries(dir) {
-		files = append(files, oracle.File(e))
+	entries := r.disk.Entries(dir)
+	files := make([]oracle.File, len(entries))
+	for i, e := range entries {
+		files[i] = oracle.File(e)
 	}
 	return files
 }
+
+func (r *run) usage(path string) int64 { return r.disk.Usage(path) }
 
 func (r *run) countRestarts(f truth.Fact) {
 	if f.Kind == truth.ContainerStarted && f.Attempt > 0 {
@@ -206,6 +225,7 @@ func (r *run) schedule() {
 		}
 		r.at(c.At, func() { r.manifest.change(c) })
 	}
+	r.scheduleActs()
 	r.scheduleStrikes()
 	r.boot()
 	r.ask()

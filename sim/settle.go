@@ -10,9 +10,11 @@ import (
 func (r *run) heal() {
 	r.healed = true
 	r.disk.SetFull(false)
+	r.disk.GoOnAll()
 	r.runtime.SetNetworkReady(true)
 	r.runtime.SetReady(true)
 	r.healOdd()
+	r.healServer()
 	if r.life == nil {
 		r.boot()
 	}

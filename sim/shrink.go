@@ -27,8 +27,10 @@ func Shrink(plan *Plan, tries int, progress func(tried, entries int)) (*Plan, *V
 		takeOut(s, func(p *PlanSpec) *[]Window { return &p.Faults })
 		takeOut(s, func(p *PlanSpec) *[]PlanImage { return &p.Images })
 		takeOut(s, func(p *PlanSpec) *[]Change { return &p.Manifests })
+		takeOut(s, func(p *PlanSpec) *[]Act { return &p.Acts })
+		takeOut(s, func(p *PlanSpec) *[]PlanObject { return &p.Objects })
 		s.dropUnusedPods()
-		s.takeOutAnswers()
+		s.takeOutDeeds()
 	}
 	s.shorten()
 	return s.best, s.verdict, nil
@@ -57,8 +59,8 @@ func takeOut[T any](s *shrinker, list func(*PlanSpec) *[]T) {
 	}
 }
 
-// takeOutAnswers takes out what containers answer to probes and hooks.
-func (s *shrinker) takeOutAnswers() {
+// takeOutDeeds takes out what containers answer to probes and hooks, and what they write.
+func (s *shrinker) takeOutDeeds() {
 	for i := range s.best.Spec.Pods {
 		for k := range s.best.Spec.Pods[i].Behaviours {
 			takeOut(s, func(p *PlanSpec) *[]Answer {
@@ -66,6 +68,12 @@ func (s *shrinker) takeOutAnswers() {
 				pod := &p.Pods[i]
 				pod.Behaviours = slices.Clone(pod.Behaviours)
 				return &pod.Behaviours[k].Answers
+			})
+			takeOut(s, func(p *PlanSpec) *[]FileWrite {
+				p.Pods = slices.Clone(p.Pods)
+				pod := &p.Pods[i]
+				pod.Behaviours = slices.Clone(pod.Behaviours)
+				return &pod.Behaviours[k].Writes
 			})
 		}
 	}
@@ -77,7 +85,7 @@ func (s *shrinker) dropUnusedPods() {
 	smaller.Spec.Pods = slices.DeleteFunc(slices.Clone(smaller.Spec.Pods), func(p PlanPod) bool {
 		return !slices.ContainsFunc(smaller.Spec.Manifests, func(c Change) bool {
 			return c.Pod == p.Name
-		})
+		}) && !slices.ContainsFunc(smaller.Spec.Acts, func(a Act) bool { return a.Pod == p.Name })
 	})
 	if len(smaller.Spec.Pods) < len(s.best.Spec.Pods) {
 		s.try(smaller)
@@ -135,7 +143,7 @@ func (p *Plan) times() []Duration {
 	for _, k := range p.Spec.Sandboxes {
 		all = append(all, k.At)
 	}
-	return append(all, p.Spec.oddTimes()...)
+	return append(append(all, p.Spec.oddTimes()...), p.Spec.actTimes()...)
 }
 
 // Clone copies a plan so that entries can be taken out of the copy.
@@ -149,7 +157,7 @@ func (p *Plan) Entries() int {
 	s := &p.Spec
 	return len(s.Pods) + len(s.Manifests) + len(s.Images) + len(s.Faults) + len(s.AgentKills) +
 		len(s.RuntimeEnds) + len(s.Reboots) + len(s.Kills) + len(s.Sandboxes) +
-		len(s.Clock) + len(s.Lost) + len(s.Removals)
+		len(s.Clock) + len(s.Lost) + len(s.Removals) + len(s.Objects) + len(s.Acts)
 }
 
 // try runs a smaller plan, and keeps it if it fails in the same way.
