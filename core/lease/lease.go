@@ -141,8 +141,8 @@ func (l *Lease) failed(r op.Record, ev world.Event, out *op.Out) {
 		err = world.Errorf(world.KindInternal, r.Call, "answered without a lease")
 	}
 	switch err.Kind {
-	case world.KindNotFound, world.KindThrottled, world.KindRefused, world.KindInvalid,
-		world.KindCanceled, world.KindExhausted:
+	case world.KindNotFound, world.KindThrottled, world.KindRefused, world.KindCanceled,
+		world.KindExhausted:
 	default:
 		l.Known = false
 	}

@@ -274,15 +274,15 @@ func (n *Node) reported(r op.Record, now time.Time, seed uint64) {
 }
 
 // failed puts the next try off. After a conflict, or if it is not known what was done, the object
-// is looked at first; the same if it could not be made, as it may exist.
+// is looked at first; the same if it could not be made, as it may exist, or if the patch was
+// invalid: that is what a server says to one that is for another uid.
 func (n *Node) failed(r op.Record, ev world.Event, out *op.Out) {
 	err := ev.Err
 	if err == nil {
 		err = world.Errorf(world.KindInternal, r.Call, "answered without a Node")
 	}
 	switch err.Kind {
-	case world.KindNotFound, world.KindThrottled, world.KindInvalid, world.KindCanceled,
-		world.KindExhausted:
+	case world.KindNotFound, world.KindThrottled, world.KindCanceled, world.KindExhausted:
 	case world.KindRefused:
 		n.Known = n.Known && r.Call != "CreateObject"
 	default:

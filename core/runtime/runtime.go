@@ -16,7 +16,10 @@ import (
 )
 
 const (
-	statusPeriod   = 5 * time.Second // as the kubelet's runtime state
+	statusPeriod = 5 * time.Second // as the kubelet's runtime state
+	// At start-up a runtime becomes ready any moment, and the node with it.
+	startPeriod    = 200 * time.Millisecond
+	startMax       = 2 * time.Minute
 	requestTimeout = 2 * time.Minute
 )
 
@@ -40,6 +43,8 @@ type Runtime struct {
 
 	AsOf    time.Time `json:"asOf"`    // when the conditions were asked for
 	ReadyAt time.Time `json:"readyAt"` // when it said last that it is ready
+	FirstAt time.Time `json:"firstAt"` // when the conditions were told for the first time
+	Started bool      `json:"started"` // it was all ready once, or should have been by now
 	Problem string    `json:"problem,omitempty"`
 
 	Op     world.OpID `json:"op,omitempty"`
@@ -150,9 +155,21 @@ func (r *Runtime) Answered(rec op.Record, ev world.Event, out *op.Out) {
 		if f := body.GetFeatures(); f != nil {
 			r.SupplementalGroupsPolicy = &f.SupplementalGroupsPolicy
 		}
+		r.starting(ev.Time)
 		standard := r.Handler("")
 		r.RecursiveReadOnly = standard != nil && standard.RecursiveReadOnly
-		r.NextAt = ev.Time.Add(statusPeriod)
+	}
+}
+
+// starting notes whether the runtime has come up, and when to ask next: soon until it has.
+func (r *Runtime) starting(now time.Time) {
+	if r.FirstAt.IsZero() {
+		r.FirstAt = now
+	}
+	r.Started = r.Started || r.NotReady() == "" && r.NetworkNotReady() == "" ||
+		now.Sub(r.FirstAt) >= startMax
+	if r.NextAt = now.Add(startPeriod); r.Started {
+		r.NextAt = now.Add(statusPeriod)
 	}
 }
 

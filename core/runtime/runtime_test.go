@@ -5,6 +5,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
 )
 
 func TestOnlyWhatTheRuntimeSaysHoldsBack(t *testing.T) {
@@ -53,5 +57,25 @@ func TestUnfit(t *testing.T) {
 		if d := cmp.Diff([][]string{c.itself, c.network}, [][]string{itself, network}); d != "" {
 			t.Errorf("%s: %s", c.name, d)
 		}
+	}
+}
+
+// Until the runtime has come up it is asked often, but not for ever.
+func TestStart(t *testing.T) {
+	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	asked := func(r *Runtime, after time.Duration, network bool) time.Duration {
+		now := t0.Add(after)
+		r.Answered(op.Record{Began: now}, world.Event{Time: now, Body: &runtimeapi.StatusResponse{
+			Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+				{Type: runtimeapi.RuntimeReady, Status: true},
+				{Type: runtimeapi.NetworkReady, Status: network}}}}}, &op.Out{})
+		return r.NextAt.Sub(now)
+	}
+	r, slow := &Runtime{}, &Runtime{}
+	got := []time.Duration{asked(r, 0, false), asked(r, time.Second, true),
+		asked(r, 6*time.Second, false), asked(slow, 0, false), asked(slow, time.Hour, false)}
+	want := []time.Duration{startPeriod, statusPeriod, statusPeriod, startPeriod, statusPeriod}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
 	}
 }
