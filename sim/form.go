@@ -1,14 +1,15 @@
 package sim
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
@@ -82,18 +83,29 @@ func (f *former) list(v reflect.Value) {
 	}
 }
 
-// dict writes a map whose keys are names.
+// dict writes a map whose keys are names. Each type of map is listed here.
 func (f *former) dict(v reflect.Value) {
-	if texts, is := v.Interface().(map[string]string); is {
-		f.texts(texts)
-		return
+	switch m := v.Interface().(type) {
+	case map[string]string:
+		f.texts(m)
+	case map[string][]byte:
+		inOrder(f, m)
+	case map[v1.ResourceName]resource.Quantity:
+		inOrder(f, m)
+	case v1.ResourceList:
+		inOrder(f, m)
+	case map[string]v1.ResourceList:
+		inOrder(f, m)
+	default:
+		panic(fmt.Sprintf("form: a body has a %s", v.Type()))
 	}
-	keys := v.MapKeys()
-	slices.SortFunc(keys, func(x, y reflect.Value) int { return cmp.Compare(x.String(), y.String()) })
-	f.number(uint64(len(keys)))
-	for _, key := range keys {
-		f.text(key.String())
-		f.value(v.MapIndex(key))
+}
+
+func inOrder[K ~string, V any](f *former, m map[K]V) {
+	f.number(uint64(len(m)))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		f.text(string(key))
+		f.value(reflect.ValueOf(m[key]))
 	}
 }
 
