@@ -6,6 +6,7 @@ import (
 	"path"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
@@ -79,6 +80,7 @@ type Agent struct {
 	// What follows is derived from the state, or lives for one step only.
 	uids    []string            // the keys of state.Pods, sorted
 	names   map[string][]string // the UIDs of the pods of each full name, sorted
+	shown   map[string]*v1.Pod  // by UID, what the API shows until the pod is planned anew
 	out     op.Out
 	touched touched
 	podEnv  pod.Env

@@ -152,6 +152,7 @@ func (a *Agent) wantBound(is *v1.Pod, now time.Time) {
 	over := status.Terminal(&is.Status)
 	switch {
 	case p != nil && p.Spec != nil && (p.Gone || unchanged(p.Spec, is)):
+		delete(a.shown, uid)
 		if p.Show(is) {
 			a.touchPod(uid)
 		}
@@ -234,7 +235,7 @@ func (a *Agent) planStatus(uid string) time.Time {
 	want := status.Want{Gone: p == nil && !s.Relist.AsOf.IsZero()}
 	if p != nil && p.Looking() {
 		// What is known only in part is not told.
-	} else if shown := a.shown(uid); shown != nil && shown.Status.Phase != v1.PodUnknown {
+	} else if shown := a.report(uid); shown != nil && shown.Status.Phase != v1.PodUnknown {
 		want.Status = &shown.Status
 	}
 	wake := s.Status.Plan(uid, want, &a.out)
@@ -246,10 +247,10 @@ func (a *Agent) planStatus(uid string) time.Time {
 	return wake
 }
 
-// shown is a pod as the API shows it; nil if it is none of the agent's.
-func (a *Agent) shown(uid string) *v1.Pod {
+// report is a pod as the API server is told of it; nil if it is none of the agent's.
+func (a *Agent) report(uid string) *v1.Pod {
 	if p := a.state.Pods[uid]; p != nil {
-		return p.API(&a.state.Node, a.state.Runtime.Name)
+		return a.show(uid)
 	}
 	why, is := a.state.Rejected[uid]
 	e := a.state.Status.Entries[uid]

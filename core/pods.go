@@ -206,6 +206,7 @@ func (a *Agent) index(p *pod.Pod) {
 	}
 	a.uids = insertSorted(a.uids, p.UID)
 	a.names[p.FullName()] = insertSorted(a.names[p.FullName()], p.UID)
+	delete(a.shown, p.UID)
 }
 
 func (a *Agent) removePod(p *pod.Pod) {
@@ -236,6 +237,7 @@ func deleteSorted(list []string, s string) []string {
 // planPod plans a pod, and forgets it once nothing is left of it. When it no longer holds its
 // name, others that wait for the name are touched.
 func (a *Agent) planPod(p *pod.Pod) time.Time {
+	delete(a.shown, p.UID)
 	held, stage := p.Holds(), p.Stage
 	turn, _ := a.state.Images.Next()
 	wake := p.Plan(a.env(p))
@@ -288,7 +290,11 @@ func (a *Agent) runtimeAnswered(r op.Record, ev world.Event) {
 	s := &a.state
 	not, network := s.Runtime.NotReady(), s.Runtime.NetworkNotReady()
 	told := !s.Runtime.AsOf.IsZero()
+	name := s.Runtime.Name
 	s.Runtime.Answered(r, ev, &a.out)
+	if s.Runtime.Name != name {
+		clear(a.shown) // it is part of the ids of containers
+	}
 	if not != s.Runtime.NotReady() || network != s.Runtime.NetworkNotReady() {
 		a.runtimeChanged()
 	}
@@ -324,7 +330,7 @@ func (a *Agent) takenIDs(uid string, sandboxes bool) []userns.Range {
 func (a *Agent) list() []*v1.Pod {
 	pods := make([]*v1.Pod, 0, len(a.uids))
 	for _, uid := range a.uids {
-		if shown := a.state.Pods[uid].API(&a.state.Node, a.state.Runtime.Name); shown != nil {
+		if shown := a.show(uid); shown != nil {
 			pods = append(pods, shown)
 		}
 	}
@@ -343,4 +349,18 @@ func (a *Agent) list() []*v1.Pod {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
 	return pods
+}
+
+// show is the pod as the API shows it; nil if it is not shown. It is made once for each change: a
+// change that shows has the pod planned.
+func (a *Agent) show(uid string) *v1.Pod {
+	shown, made := a.shown[uid]
+	if !made {
+		shown = a.state.Pods[uid].API(&a.state.Node, a.state.Runtime.Name)
+		if a.shown == nil {
+			a.shown = map[string]*v1.Pod{}
+		}
+		a.shown[uid] = shown
+	}
+	return shown
 }

@@ -72,8 +72,7 @@ func (r *run) boot() {
 		r.server.Connect(r.offer)
 	}
 	l.loop = loop.New(loop.Options{
-		Core:    l,
-		Ports:   ports,
+		Core: l, Limits: r.limits, Ports: ports,
 		Observe: func(ev world.Event, effects []world.Effect) { r.observe(l, ev, effects) },
 	})
 	r.life = l
@@ -85,7 +84,7 @@ func (r *run) boot() {
 	r.offer(world.Event{Body: &world.Boot{
 		Seed:   r.plan.Seed + uint64(r.lives),
 		BootID: fmt.Sprint("boot-", r.boots+1), Hostname: nodeName,
-		CPUs: 4, MemoryBytes: 16 << 30, Addresses: []string{nodeIP},
+		CPUs: 16, MemoryBytes: 16 << 30, Addresses: []string{nodeIP},
 	}})
 }
 

@@ -36,7 +36,7 @@ const hostTimeout = 2 * time.Minute
 // cgroupPath is the cgroup that a sandbox is in or will be in: as it was made, or nil for a new
 // one, as the spec has it now.
 func (p *Pod) cgroupPath(s *Sandbox, l *cgroup.Layout) string {
-	if s != nil && slices.Contains(l.Paths(p.UID), s.Cgroup) {
+	if s != nil && l.Has(s.Cgroup, p.UID) {
 		return s.Cgroup
 	}
 	return l.Path(p.UID, QOS(p.Spec))
@@ -85,7 +85,6 @@ func (p *Pod) removeCgroups(env *Env) bool {
 // cgroups are those that the pod may have, as far as it is known. Of a pod of another agent the
 // sandbox does not tell.
 func (p *Pod) cgroups(l *cgroup.Layout) []string {
-	all := l.Paths(p.UID)
 	var paths []string
 	if set := p.Cgroup.Set; set != nil {
 		paths = append(paths, set.Cgroup.Path)
@@ -94,12 +93,12 @@ func (p *Pod) cgroups(l *cgroup.Layout) []string {
 		paths = append(paths, l.Path(p.UID, QOS(p.Spec)))
 	}
 	for i := range p.Sandboxes {
-		if in := p.Sandboxes[i].Cgroup; slices.Contains(all, in) {
+		if in := p.Sandboxes[i].Cgroup; l.Has(in, p.UID) {
 			paths = append(paths, in)
 		}
 	}
 	if len(paths) == 0 {
-		return all
+		return l.Paths(p.UID)
 	}
 	slices.Sort(paths)
 	return slices.Compact(paths)

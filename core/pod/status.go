@@ -237,6 +237,7 @@ func (p *Pod) API(node *Node, runtimeName string) *v1.Pod {
 	if p.Kill.Failed {
 		pod.Status.Reason, pod.Status.Message = p.Kill.Reason, p.Kill.Message
 	}
+	pod.Status.Conditions = slices.Grow(pod.Status.Conditions, len(p.Conditions))
 	for _, c := range p.Conditions {
 		pod.Status.Conditions = append(pod.Status.Conditions, c.api())
 	}
@@ -250,22 +251,31 @@ func (p *Pod) API(node *Node, runtimeName string) *v1.Pod {
 			pod.Status.PodIPs = append(pod.Status.PodIPs, v1.PodIP{IP: ip})
 		}
 	}
-	for i := range p.Spec.Spec.InitContainers {
-		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses,
-			p.initStatus(&p.Spec.Spec.InitContainers[i], runtimeName))
-	}
-	for i := range p.Spec.Spec.Containers {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
-			p.containerStatus(&p.Spec.Spec.Containers[i], App, runtimeName))
-	}
-	for i := range p.Spec.Spec.EphemeralContainers {
-		want := ephemeral(&p.Spec.Spec.EphemeralContainers[i])
-		pod.Status.EphemeralContainerStatuses = append(pod.Status.EphemeralContainerStatuses,
-			p.containerStatus(want, Ephemeral, runtimeName))
-	}
+	p.showContainers(&pod.Status, runtimeName)
 	limitMessages(pod)
 	p.showMounts(&pod.Status, node)
 	return pod
+}
+
+// showContainers fills in the statuses of the containers, in the order of the spec.
+func (p *Pod) showContainers(status *v1.PodStatus, runtimeName string) {
+	spec := &p.Spec.Spec
+	status.InitContainerStatuses = slices.Grow(status.InitContainerStatuses,
+		len(spec.InitContainers))
+	for i := range spec.InitContainers {
+		status.InitContainerStatuses = append(status.InitContainerStatuses,
+			p.initStatus(&spec.InitContainers[i], runtimeName))
+	}
+	status.ContainerStatuses = slices.Grow(status.ContainerStatuses, len(spec.Containers))
+	for i := range spec.Containers {
+		status.ContainerStatuses = append(status.ContainerStatuses,
+			p.containerStatus(&spec.Containers[i], App, runtimeName))
+	}
+	for i := range spec.EphemeralContainers {
+		want := ephemeral(&spec.EphemeralContainers[i])
+		status.EphemeralContainerStatuses = append(status.EphemeralContainerStatuses,
+			p.containerStatus(want, Ephemeral, runtimeName))
+	}
 }
 
 func (c *Condition) api() v1.PodCondition {

@@ -50,6 +50,9 @@ type pod struct {
 	byHand    bool // somebody has removed what it had by hand
 	uncounted bool // and no agent knows what had been there
 
+	fillings []filling // of its volumes that have a limit
+	overflow string    // what a volume in memory has too much
+
 	confirmed bool   // since the healing an answer has shown what is true
 	complaint string // what the last answer that should have been right had wrong
 	shown     bool   // the last answer showed it

@@ -80,21 +80,19 @@ func (p *pod) due(now time.Time) []string {
 
 // lacks says what a wanted pod lacks, in the runtime or in what is shown of it.
 func (p *pod) lacks(now time.Time) []string {
-	lack := func(format string, args ...any) []string {
-		return []string{fmt.Sprintf("pod %s: ", p) + fmt.Sprintf(format, args...)}
-	}
-	if what := p.lacksRun(now); what != "" {
-		return lack("%s", what)
-	}
+	what := p.lacksRun(now)
 	switch {
+	case what != "":
 	case !p.shown:
-		return lack("it is not shown")
+		what = "it is not shown"
 	case p.complaint != "":
-		return lack("%s", p.complaint)
+		what = p.complaint
 	case !p.confirmed:
-		return lack("nothing that is true was shown of it yet")
+		what = "nothing that is true was shown of it yet"
+	default:
+		return nil
 	}
-	return nil
+	return []string{"pod " + p.String() + ": " + what}
 }
 
 // lacksRun is the first thing that is wrong with what runs; empty if all is well.
@@ -120,7 +118,9 @@ func (p *pod) lacksRun(now time.Time) string {
 		}
 	}
 	switch {
-	case p.maybeLate(now) && !p.surelyLate(now):
+	case p.toBeEvicted():
+		return fmt.Sprintf("%v is above its limit, but the pod is not evicted", p.everOver())
+	case p.maybeKilled(now) && !p.surelyKilled(now):
 		return ""
 	case p.over() && p.live > 0:
 		return fmt.Sprintf("it has come to its end, but %s runs", p.anyLive().name)
@@ -214,9 +214,9 @@ func (p *pod) lacksProcess(c *container, now time.Time) string {
 }
 
 // over says whether a pod has come to its end: no container will run any more.
-func (p *pod) over() bool { return p.surelyLate(p.world.now) || p.ended() }
+func (p *pod) over() bool { return p.surelyKilled(p.world.now) || p.ended() }
 
-// ended is the same, but for the pod's active deadline.
+// ended is the same, but for what the agent ends it for: a deadline, a limit.
 func (p *pod) ended() bool {
 	for i := range p.spec.Spec.InitContainers {
 		c := p.newest(p.spec.Spec.InitContainers[i].Name)

@@ -81,11 +81,10 @@ func (w *world) misshown(p *pod, shown *v1.Pod) string {
 	if right := p.phase(); right != "" && shown.Status.Phase != right {
 		return fmt.Sprintf("it is shown as %s, but is %s", shown.Status.Phase, right)
 	}
-	if p.surelyLate(w.now) && !p.ended() && shown.Status.Reason != reasonDeadline {
-		return fmt.Sprintf("its active deadline has passed, but the reason that is shown is %q",
-			shown.Status.Reason)
+	if what := p.misexplained(w.now, shown); what != "" {
+		return what
 	}
-	if p.maybeLate(w.now) {
+	if p.maybeKilled(w.now) {
 		return "" // what is shown of its containers may be how they were
 	}
 	for i := range p.spec.Spec.InitContainers {
@@ -154,11 +153,11 @@ func causeOf(c *container) string {
 // phase is the phase that a pod should be shown with; empty if more than one is right.
 func (p *pod) phase() v1.PodPhase {
 	switch now := p.world.now; {
-	case p.terminal != "" && p.maybeLate(now):
+	case p.terminal != "" && p.maybeKilled(now):
 		return p.terminal
-	case p.surelyLate(now) && !p.ended():
+	case p.surelyKilled(now) && !p.ended():
 		return v1.PodFailed
-	case p.maybeLate(now):
+	case p.maybeKilled(now):
 		return "" // it ended by itself, or was ended
 	case p.over():
 		return p.outcome()

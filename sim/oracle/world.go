@@ -84,6 +84,7 @@ func (w *world) take(f *truth.Fact) {
 		}
 		w.pathRemoved("/")
 	}
+	w.measured(f)
 }
 
 func (w *world) takeSandbox(f *truth.Fact) {
