@@ -7,6 +7,11 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"seedlet.dev/world"
 )
 
 // former writes the form of a body that is hashed: its exported fields in order, each text and
@@ -18,6 +23,8 @@ type former struct {
 	buf    []byte
 	keys   []string // of the map being written
 	fields map[reflect.Type][]int
+	// objects are the hashes of objects of the API server, which nobody changes any more.
+	objects map[metav1.Object]uint64
 }
 
 // of is the form of a body, valid until the next one is written.
@@ -104,7 +111,10 @@ func (f *former) pointer(v reflect.Value) {
 	f.value(v.Elem())
 }
 
-var timeType = reflect.TypeFor[time.Time]()
+var (
+	timeType   = reflect.TypeFor[time.Time]()
+	objectType = reflect.TypeFor[world.Object]()
+)
 
 func (f *former) structure(v reflect.Value) {
 	t := v.Type()
@@ -112,6 +122,11 @@ func (f *former) structure(v reflect.Value) {
 		at := v.Interface().(time.Time)
 		f.number(uint64(at.Unix()))
 		f.number(uint64(at.Nanosecond()))
+		return
+	}
+	if t == objectType {
+		o := v.Interface().(world.Object)
+		f.object(&o)
 		return
 	}
 	fields, known := f.fields[t]
@@ -125,6 +140,29 @@ func (f *former) structure(v reflect.Value) {
 	for _, i := range fields {
 		f.value(v.Field(i))
 	}
+}
+
+// object writes the hash of an object of the API server. Its own form is as good: maps are sorted
+// in it, and it has what quantities and times do not export.
+func (f *former) object(o *world.Object) {
+	r, meta := o.Get()
+	f.text(string(r))
+	if meta == nil {
+		return
+	}
+	sum, known := f.objects[meta]
+	if !known {
+		data, err := meta.(interface{ Marshal() ([]byte, error) }).Marshal()
+		if err != nil {
+			panic("form: " + err.Error())
+		}
+		sum = xxhash.Sum64(data)
+		if f.objects == nil || len(f.objects) >= itemsMax {
+			f.objects = map[metav1.Object]uint64{}
+		}
+		f.objects[meta] = sum
+	}
+	f.number(sum)
 }
 
 // exported are the indices of a struct's exported fields.
