@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -8,10 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"seedlet.dev/world"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // former writes the form of a body that is hashed: its exported fields in order, each text and
@@ -23,8 +21,6 @@ type former struct {
 	buf    []byte
 	keys   []string // of the map being written
 	fields map[reflect.Type][]int
-	// objects are the hashes of objects of the API server, which nobody changes any more.
-	objects map[metav1.Object]uint64
 }
 
 // of is the form of a body, valid until the next one is written.
@@ -49,7 +45,7 @@ func (f *former) value(v reflect.Value) {
 	case reflect.Slice:
 		f.list(v)
 	case reflect.Map:
-		f.texts(v.Interface().(map[string]string))
+		f.dict(v)
 	case reflect.Pointer, reflect.Interface:
 		f.pointer(v)
 	case reflect.Struct:
@@ -86,6 +82,21 @@ func (f *former) list(v reflect.Value) {
 	}
 }
 
+// dict writes a map whose keys are names.
+func (f *former) dict(v reflect.Value) {
+	if texts, is := v.Interface().(map[string]string); is {
+		f.texts(texts)
+		return
+	}
+	keys := v.MapKeys()
+	slices.SortFunc(keys, func(x, y reflect.Value) int { return cmp.Compare(x.String(), y.String()) })
+	f.number(uint64(len(keys)))
+	for _, key := range keys {
+		f.text(key.String())
+		f.value(v.MapIndex(key))
+	}
+}
+
 func (f *former) texts(texts map[string]string) {
 	f.keys = f.keys[:0]
 	for key := range texts { //ordered: sorted below
@@ -112,8 +123,8 @@ func (f *former) pointer(v reflect.Value) {
 }
 
 var (
-	timeType   = reflect.TypeFor[time.Time]()
-	objectType = reflect.TypeFor[world.Object]()
+	timeType     = reflect.TypeFor[time.Time]()
+	quantityType = reflect.TypeFor[resource.Quantity]()
 )
 
 func (f *former) structure(v reflect.Value) {
@@ -124,9 +135,9 @@ func (f *former) structure(v reflect.Value) {
 		f.number(uint64(at.Nanosecond()))
 		return
 	}
-	if t == objectType {
-		o := v.Interface().(world.Object)
-		f.object(&o)
+	if t == quantityType {
+		q := v.Interface().(resource.Quantity)
+		f.text(q.String())
 		return
 	}
 	fields, known := f.fields[t]
@@ -140,29 +151,6 @@ func (f *former) structure(v reflect.Value) {
 	for _, i := range fields {
 		f.value(v.Field(i))
 	}
-}
-
-// object writes the hash of an object of the API server. Its own form is as good: maps are sorted
-// in it, and it has what quantities and times do not export.
-func (f *former) object(o *world.Object) {
-	r, meta := o.Get()
-	f.text(string(r))
-	if meta == nil {
-		return
-	}
-	sum, known := f.objects[meta]
-	if !known {
-		data, err := meta.(interface{ Marshal() ([]byte, error) }).Marshal()
-		if err != nil {
-			panic("form: " + err.Error())
-		}
-		sum = xxhash.Sum64(data)
-		if f.objects == nil || len(f.objects) >= itemsMax {
-			f.objects = map[metav1.Object]uint64{}
-		}
-		f.objects[meta] = sum
-	}
-	f.number(sum)
 }
 
 // exported are the indices of a struct's exported fields.
