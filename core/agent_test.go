@@ -57,7 +57,9 @@ func (n *node) restart() {
 	config.AllowedUnsafeSysctls = n.sysctls
 	n.agent = New(Options{Config: config, NodeName: "n1", RootDir: "/var/lib/kubelet",
 		ManifestPath: "/manifests", API: n.server != nil})
-	n.event(world.Event{Body: &world.Boot{BootID: "b", CPUs: 2, MemoryBytes: 1 << 30}})
+	n.event(world.Event{Body: &world.Boot{BootID: "b", CPUs: 2, MemoryBytes: 1 << 30,
+		Machine: world.Machine{OperatingSystem: "linux", Architecture: "amd64",
+			RootDirBytes: 1 << 30}}})
 }
 
 func defaults() *kubeletconfig.KubeletConfiguration {
@@ -108,6 +110,9 @@ func (n *node) pass(d time.Duration) {
 }
 
 func (n *node) do(effect any) any {
+	if n.server != nil && n.server.seen != nil {
+		n.server.seen(effect)
+	}
 	if world.PortOf(effect) == world.PortAPI {
 		return n.server.do(effect)
 	}

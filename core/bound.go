@@ -27,6 +27,8 @@ func (a *Agent) watch() {
 	if a.state.API {
 		a.state.Objects.Want(boundPods, watcher, &a.out)
 		a.state.Objects.Want(a.nodeWatched(), watcher, &a.out)
+		a.touchNode()
+		a.state.Objects.Want(services, watcher, &a.out)
 	}
 }
 
@@ -54,9 +56,12 @@ func (a *Agent) watched(body any, now time.Time) {
 			a.reconcile(now) // what nobody wants is known only now
 		}
 	case world.ResourceNodes:
+		a.nodeSeen()
 		for _, p := range a.state.Manifests.Pods() {
 			a.touched.add(mirror.Key(p.Namespace + "/" + p.Name))
 		}
+	default:
+		a.touchUsers(w, body)
 	}
 }
 
@@ -103,8 +108,8 @@ func (a *Agent) bound(name string, now time.Time) {
 	uid := string(is.UID)
 	s.Bound[name] = uid
 	s.Status.Observe(uid, is)
-	a.touched.add(status.Key(uid))
 	a.wantBound(is, now)
+	a.touched.add(status.Key(uid)) // after the pod, which changes what there is to tell
 }
 
 // mirrored says where the status of a static pod goes: to its mirror, if there is one.
@@ -150,9 +155,9 @@ func (a *Agent) wantBound(is *v1.Pod, now time.Time) {
 	uid := string(is.UID)
 	p, listed := s.Pods[uid], !s.Relist.AsOf.IsZero()
 	over := status.Terminal(&is.Status)
+	delete(a.shown, uid)
 	switch {
 	case p != nil && p.Spec != nil && (p.Gone || unchanged(p.Spec, is)):
-		delete(a.shown, uid)
 		if p.Show(is) {
 			a.touchPod(uid)
 		}
@@ -170,8 +175,8 @@ func (a *Agent) wantBound(is *v1.Pod, now time.Time) {
 // bindAll tells all pods of the API server that have waited for the first relist.
 func (a *Agent) bindAll(now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(a.state.Bound)) {
-		a.touched.add(status.Key(a.state.Bound[name]))
 		a.wantBound(a.boundPod(name), now)
+		a.touched.add(status.Key(a.state.Bound[name]))
 	}
 }
 

@@ -25,6 +25,9 @@ type server struct {
 	writes  []string
 	told    []any // what is to be told to the agent
 	watch   world.WatchID
+	beats   heartbeats
+	others  map[string]world.Object // ConfigMaps and Secrets, by name
+	seen    func(effect any)        // every effect of the agent; nil if nobody looks
 }
 
 func newServer() *server {
@@ -55,14 +58,23 @@ func (s *server) do(effect any) any {
 	if _, isWatch := effect.(*world.WatchObjects); s.away && !isWatch {
 		return world.Errorf(world.KindUnavailable, world.Call(effect), "away")
 	}
+	if body, is := s.heartbeat(effect); is {
+		return body
+	}
 	switch e := effect.(type) {
 	case *world.WatchObjects:
 		list := &world.ObjectsListed{Watch: e.Watch}
-		if e.Resource == world.ResourceNodes {
+		switch {
+		case e.Resource == world.ResourceNodes:
 			list.Objects = []world.Object{{Node: s.node}}
-		} else if s.watch = e.Watch; !s.away {
+		case e.Resource == world.ResourcePods:
+			s.watch = e.Watch
 			for _, p := range s.objects {
 				list.Objects = append(list.Objects, world.Object{Pod: p})
+			}
+		default:
+			if is, there := s.others[e.Name]; there && is.Of() == e.Resource {
+				list.Objects = []world.Object{is}
 			}
 		}
 		if !s.away {
@@ -88,6 +100,8 @@ func (s *server) do(effect any) any {
 	case *world.CreateObject:
 		s.writes = append(s.writes, "create "+e.Object.Pod.Name)
 		return &world.ObjectRead{Object: world.Object{Pod: s.put(e.Object.Pod)}}
+	case *world.CreateToken:
+		return &world.TokenCreated{Token: "hidden-token"}
 	case *world.DeleteObject:
 		s.writes = append(s.writes, "delete "+e.Name)
 		s.remove(e.Namespace + "/" + e.Name)

@@ -26,9 +26,12 @@
 //	pleg          what the runtime has, by listing it every second
 //	pod           one pod: what is wanted of it, what there is, what to do next
 //	volume        the volumes of one pod: what there is, what to make next
+//	token         the service account tokens that the volumes of a pod hold
 //	hostfile      the node's own resolv.conf and hosts
 //	image         what pods wait for to be pulled
 //	runtime       what the runtime says about itself
+//	node          the Node object at the API server
+//	lease         the lease by which the cluster knows that the node is alive
 //	logs          the logs of running containers, to be rotated, and links to logs that have gone
 //	housekeeping  directories that no pod owns any more
 //	op            operations in flight, as records

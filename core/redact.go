@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// redacted is the snapshot as it is shown. The values of environment variables and of the headers
-// of probes and hooks are left out: that is where people keep secrets in manifests. It cannot be
-// restored from.
+// redacted is the snapshot as it is shown. Left out are the content of Secrets and ConfigMaps,
+// tokens, and the values of environment variables and of the headers of probes and hooks: that is
+// where people keep secrets in pods. It cannot be restored from.
 func (a *Agent) redacted() ([]byte, error) {
 	data, err := a.Snapshot()
 	if err != nil {
@@ -22,7 +22,12 @@ func (a *Agent) redacted() ([]byte, error) {
 	return json.Marshal(state)
 }
 
-// redact replaces the value of everything in a list called env or httpHeaders.
+const (
+	redactedText = "[redacted]"
+	lastApplied  = "kubectl.kubernetes.io/last-applied-configuration" // all of an object once more
+)
+
+// redact replaces everything that may be secret.
 func redact(v any) {
 	switch v := v.(type) {
 	case []any:
@@ -31,21 +36,45 @@ func redact(v any) {
 		}
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if list, is := v[key].([]any); is && secretLists[key] {
-				redactValues(list)
+			switch value := v[key].(type) {
+			case string:
+				if secretTexts[key] {
+					v[key] = redactedText
+				}
+			case []any:
+				if secretLists[key] {
+					redactValues(value)
+				}
+			case map[string]any:
+				if secretObjects[key] {
+					redactObject(value)
+				}
 			}
 			redact(v[key])
 		}
 	}
 }
 
-// secretLists are the lists whose items have a value to hide.
-var secretLists = map[string]bool{"env": true, "httpHeaders": true}
+// What is secret: texts, values of the items of lists, and all values of objects.
+var (
+	secretTexts   = map[string]bool{"token": true, "password": true, lastApplied: true}
+	secretLists   = map[string]bool{"env": true, "httpHeaders": true}
+	secretObjects = map[string]bool{"secret": true, "configMap": true}
+)
 
 func redactValues(env []any) {
 	for _, item := range env {
 		if variable, is := item.(map[string]any); is && variable["value"] != nil {
-			variable["value"] = "[redacted]"
+			variable["value"] = redactedText
+		}
+	}
+}
+
+func redactObject(object map[string]any) {
+	for _, field := range []string{"data", "stringData", "binaryData"} {
+		values, _ := object[field].(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			values[key] = redactedText
 		}
 	}
 }

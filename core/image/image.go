@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/keyring"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
@@ -40,15 +42,41 @@ const (
 
 // Store is what is known about images that some pod waits for.
 type Store struct {
-	Images map[string]*Image `json:"images"` // by reference, as the pod writes it
+	Images map[string]*Image `json:"images"` // by name
 	Limits Limits            `json:"limits"`
 	Turns  Turns             `json:"turns"`
 }
 
-// Image is one reference that pods wait for.
+// Wanted is an image as a pod wants it: its reference, as the pod writes it, and who may pull it.
+type Wanted struct {
+	Ref  string
+	With Credentials
+}
+
+// Credentials are those that a pull can be tried with, in order.
+type Credentials struct {
+	Name  string // tells them from others, and nothing of them; empty: there are none
+	Tries []keyring.Credential
+}
+
+// Name is what an image is kept by. The pull of one pod has nothing to do with that of another that
+// has other credentials. No valid reference has a zero byte in it.
+func (w *Wanted) Name() string {
+	if w.With.Name == "" {
+		return w.Ref
+	}
+	return w.Ref + "\x00" + w.With.Name
+}
+
+// Image is one reference that pods wait for, with one set of credentials.
 type Image struct {
+	Name    string   `json:"name"`
 	Ref     string   `json:"ref"`
 	Waiters []string `json:"waiters"` // UIDs of pods, sorted
+
+	Tries  []keyring.Credential `json:"tries,omitempty"`  // credentials to pull with
+	Try    int                  `json:"try,omitempty"`    // the one of the pull in flight, or next
+	Denied []string             `json:"denied,omitempty"` // what the ones before it were told
 
 	PullOp    world.OpID `json:"pullOp,omitempty"`
 	PullAsked time.Time  `json:"pullAsked"` // when the newest pull began
@@ -86,7 +114,7 @@ type Problem struct {
 }
 
 // Key is the owner of an image's operations.
-func Key(ref string) timer.Key { return timer.Key{Component: component, Name: ref} }
+func Key(name string) timer.Key { return timer.Key{Component: component, Name: name} }
 
 // Answer is what Need says.
 type Answer struct {
@@ -98,20 +126,23 @@ type Answer struct {
 // Need says whether a pod can run an image under a pull policy, judging only by what was asked
 // for since the given time. While it cannot, the image (by its Key) must be planned. The pod is a
 // waiter until it is released, and is told when something about the image changes.
-func (s *Store) Need(uid, ref string, policy v1.PullPolicy, since time.Time) Answer {
-	img := s.Images[ref]
-	if img == nil {
+func (s *Store) Need(uid string, w Wanted, policy v1.PullPolicy, since time.Time) Answer {
+	ref, name := w.Ref, w.Name()
+	img := s.Images[name]
+	if img == nil || img.Ref != ref {
 		if _, err := reference.ParseNormalizedNamed(ref); err != nil {
 			// No runtime can have it, so none is asked.
 			return Answer{Problem: &Problem{Reason: "InvalidImageName", Message: fmt.Sprintf(
 				"Failed to apply default image tag %q: couldn't parse image name %[1]q: %v", ref,
 				err)}}
 		}
+	}
+	if img == nil {
 		if s.Images == nil {
 			s.Images = map[string]*Image{}
 		}
-		img = &Image{Ref: ref}
-		s.Images[ref] = img
+		img = &Image{Name: name, Ref: ref, Tries: w.With.Tries}
+		s.Images[name] = img
 	}
 	img.wait(uid)
 	pulled := !img.PulledAt.IsZero() && !img.PulledAt.Before(since)
@@ -133,9 +164,9 @@ func (s *Store) Need(uid, ref string, policy v1.PullPolicy, since time.Time) Ans
 
 // NeedUser is Need for who has to know whom the image runs as besides. A look says so and a pull
 // does not: after one that has brought another image there is one more look, if somebody asks.
-func (s *Store) NeedUser(uid, ref string, policy v1.PullPolicy, since time.Time) Answer {
-	answer := s.Need(uid, ref, policy, since)
-	img := s.Images[ref]
+func (s *Store) NeedUser(uid string, w Wanted, policy v1.PullPolicy, since time.Time) Answer {
+	answer := s.Need(uid, w, policy, since)
+	img := s.Images[w.Name()]
 	switch answer.ID {
 	case "":
 		return answer
@@ -148,8 +179,8 @@ func (s *Store) NeedUser(uid, ref string, policy v1.PullPolicy, since time.Time)
 }
 
 // Release forgets that a pod waits for an image; an image that nobody waits for is forgotten.
-func (s *Store) Release(uid, ref string) {
-	img := s.Images[ref]
+func (s *Store) Release(uid, name string) {
+	img := s.Images[name]
 	if img == nil {
 		return
 	}
@@ -164,9 +195,9 @@ func (s *Store) drop(img *Image) {
 	if len(img.Waiters) > 0 {
 		return
 	}
-	s.Turns.leave(img.Ref)
+	s.Turns.leave(img.Name)
 	if !img.busy() {
-		delete(s.Images, img.Ref)
+		delete(s.Images, img.Name)
 	}
 }
 
@@ -181,17 +212,17 @@ func (i *Image) busy() bool { return i.PullOp != 0 || i.LookOp != 0 }
 // Plan asks the runtime for what some pod needs to know about an image, and says when to be
 // called again. It touches the image whose turn to be pulled comes next. Nothing is pulled while
 // that is held back.
-func (s *Store) Plan(ref string, held bool, out *op.Out, touch func(timer.Key)) time.Time {
+func (s *Store) Plan(name string, held bool, out *op.Out, touch func(timer.Key)) time.Time {
 	next := s.Turns.next()
-	wake := s.plan(ref, held, out)
+	wake := s.plan(name, held, out)
 	if now := s.Turns.next(); now != "" && now != next {
 		touch(Key(now))
 	}
 	return wake
 }
 
-func (s *Store) plan(ref string, held bool, out *op.Out) time.Time {
-	img := s.Images[ref]
+func (s *Store) plan(name string, held bool, out *op.Out) time.Time {
+	img := s.Images[name]
 	switch {
 	case img == nil:
 		return time.Time{}
@@ -228,7 +259,7 @@ func (i *Image) planLook(out *op.Out) time.Time {
 		return due
 	}
 	i.LookAsked, i.LookAgain = out.Now(), time.Time{}
-	i.LookOp = out.Ask(Key(i.Ref), "", statusTimeout,
+	i.LookOp = out.Ask(Key(i.Name), "", statusTimeout,
 		&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: i.Ref}})
 	return time.Time{}
 }
@@ -237,35 +268,35 @@ func (i *Image) planLook(out *op.Out) time.Time {
 func (s *Store) planPull(i *Image, out *op.Out) time.Time {
 	switch {
 	case i.PullOp != 0 || i.WantPull.IsZero() || !i.PulledAt.Before(i.WantPull):
-		s.Turns.leave(i.Ref)
+		s.Turns.leave(i.Name)
 		return time.Time{}
 	case out.Now().Before(i.NotBefore):
 		return i.NotBefore
 	}
-	if its, at := s.Turns.take(i.Ref, s.Limits, out.Now()); !its {
+	if its, at := s.Turns.take(i.Name, s.Limits, out.Now()); !its {
 		return at
 	}
 	out.Log(world.LevelDebug, "pulling image", "image", i.Ref)
 	i.PullAsked = out.Now()
 	timeout := min(pullTimeout<<min(i.Timeouts, 8), pullTimeoutMax)
-	i.PullOp = out.Ask(Key(i.Ref), "", timeout,
-		&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: i.Ref}})
+	i.PullOp = out.Ask(Key(i.Name), "", timeout, &runtimeapi.PullImageRequest{
+		Image: &runtimeapi.ImageSpec{Image: i.Ref}, Auth: i.auth()})
 	return i.PullAsked.Add(lookPeriod)
 }
 
 // Next is the image whose turn to be pulled comes next, by its key; false if none waits. It has to
 // be planned when a pull has ended, and when it has become the next.
 func (s *Store) Next() (timer.Key, bool) {
-	ref := s.Turns.next()
-	return Key(ref), ref != ""
+	name := s.Turns.next()
+	return Key(name), name != ""
 }
 
-// Refs are the images that pods wait for, in order.
-func (s *Store) Refs() []string { return slices.Sorted(maps.Keys(s.Images)) }
+// Names are those of the images that pods wait for, in order.
+func (s *Store) Names() []string { return slices.Sorted(maps.Keys(s.Images)) }
 
 // Answered takes the answer to an operation on an image, and returns the pods that wait for it.
-func (s *Store) Answered(ref string, r op.Record, ev world.Event, out *op.Out) []string {
-	img := s.Images[ref]
+func (s *Store) Answered(name string, r op.Record, ev world.Event, out *op.Out) []string {
+	img := s.Images[name]
 	if img == nil {
 		return nil
 	}
@@ -295,6 +326,7 @@ func (s *Store) Answered(ref string, r op.Record, ev world.Event, out *op.Out) [
 	case *runtimeapi.PullImageResponse:
 		img.PulledAt, img.CheckedAt, img.ID = r.Began, r.Began, body.ImageRef
 		img.Problem, img.Failures, img.Timeouts, img.NotBefore = nil, 0, 0, time.Time{}
+		img.Try, img.Denied = 0, nil
 	}
 	return img.Waiters
 }
@@ -324,17 +356,48 @@ func (i *Image) failed(call string, ev world.Event, out *op.Out) {
 		}
 		return
 	}
+	why := i.denied(ev.Err.Message)
+	if i.Try > 0 {
+		out.Log(world.LevelDebug, "pulling image with other credentials", "image", i.Ref,
+			"error", ev.Err.Error())
+		return
+	}
 	i.Failures++
 	if ev.Err.Has(world.KindTimeout) {
 		i.Timeouts++
 	}
 	delay := timer.Backoff(i.Failures, backoffFirst, backoffMax)
 	i.NotBefore = ev.Time.Add(delay)
-	i.Problem = &Problem{Reason: "ErrImagePull", Message: ev.Err.Message}
+	i.Problem = &Problem{Reason: "ErrImagePull", Message: why}
 	if i.Failures > 1 {
 		i.Problem = &Problem{Reason: "ImagePullBackOff", Message: fmt.Sprintf(
-			"Back-off pulling image %q: %s", i.Ref, ev.Err.Message)}
+			"Back-off pulling image %q: %s", i.Ref, why)}
 	}
 	out.Log(world.LevelWarning, "image cannot be pulled", "image", i.Ref,
 		"error", ev.Err.Error(), "retryIn", delay.String())
+}
+
+// auth is who the registry is told that pulls; nil if nobody is named.
+func (i *Image) auth() *runtimeapi.AuthConfig {
+	if len(i.Tries) == 0 {
+		return nil
+	}
+	try := i.Tries[i.Try]
+	return &runtimeapi.AuthConfig{Username: try.Username, Password: try.Password}
+}
+
+// denied takes that a pull has failed. The next one is tried with the next credentials, at once;
+// after the last it is from the first again, and all that went wrong is why there is no image.
+func (i *Image) denied(why string) string {
+	i.Denied = append(i.Denied, why)
+	if i.Try+1 < len(i.Tries) {
+		i.Try++
+		return ""
+	}
+	all := slices.Compact(i.Denied)
+	i.Try, i.Denied = 0, nil
+	if len(all) == 1 {
+		return all[0]
+	}
+	return "[" + strings.Join(all, ", ") + "]"
 }

@@ -77,7 +77,7 @@ func (p *pulls) end(i int, err *world.Error) {
 	}
 	ref := record.Owner.Name
 	for _, uid := range p.store.Answered(ref, record, ev, &p.out) {
-		if p.store.Need(uid, ref, v1.PullAlways, t0).ID != "" {
+		if p.store.Need(uid, Wanted{Ref: ref}, v1.PullAlways, t0).ID != "" {
 			p.store.Release(uid, ref)
 		}
 	}
@@ -102,7 +102,7 @@ func TestLimitsHold(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"need": func(t *rapid.T) {
 				ref := fmt.Sprint("i", rapid.IntRange(0, 9).Draw(t, "ref"))
-				p.store.Need("pod", ref, v1.PullAlways, t0)
+				p.store.Need("pod", Wanted{Ref: ref}, v1.PullAlways, t0)
 				p.queue = append(p.queue, Key(ref))
 				p.settle()
 			},

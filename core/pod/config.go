@@ -131,11 +131,12 @@ func (p *Pod) namespaces() *runtimeapi.NamespaceOption {
 
 // containerConfig is a run of a container as the runtime is asked for it.
 func (p *Pod) containerConfig(want *v1.Container, from images, run *Container,
-	node *Node) *runtimeapi.ContainerConfig {
-	env, err := p.environment(want, node)
+	env *Env) *runtimeapi.ContainerConfig {
+	node := env.Node
+	variables, err := p.environment(want, env)
 	var mounts []*runtimeapi.Mount
 	if err == nil {
-		mounts, err = p.mounts(want, env, from, node)
+		mounts, err = p.mounts(want, variables, from, node)
 	}
 	if err != nil {
 		panic("pod: " + p.FullName() + ": a container is made that cannot be: " + err.Error())
@@ -163,10 +164,10 @@ func (p *Pod) containerConfig(want *v1.Container, from images, run *Container,
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: want.Name, Attempt: run.Attempt},
 		Image:       imageSpec(from[""], want.Image),
-		Command:     expandAll(want.Command, env),
-		Args:        expandAll(want.Args, env),
+		Command:     expandAll(want.Command, variables),
+		Args:        expandAll(want.Args, variables),
 		WorkingDir:  want.WorkingDir,
-		Envs:        env,
+		Envs:        variables,
 		Mounts:      p.idMapped(append(mounts, p.messageMount(want, run, node)...)),
 		Labels:      p.labels(nil, want.Name),
 		Annotations: annotations,

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,32 +12,62 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// What a container finds in its environment: values of the spec, and what it is told of its pod
-// and its resources (the downward API).
+// What a container finds in its environment: values of the spec, what it is told of its pod and its
+// resources (the downward API), and, in keys.go and services.go, what comes from the API server.
 
-// environment is the variables of a container. References to earlier ones are expanded in what
-// the spec gives as a value, and not in what comes from elsewhere. It fails if a variable has no
-// value. The pod's IPs are there once envReady says so.
-func (p *Pod) environment(want *v1.Container, node *Node) ([]*runtimeapi.KeyValue, error) {
-	var env []*runtimeapi.KeyValue
+// environment is the variables of a container: of whole ConfigMaps and Secrets, then its own, then
+// those that tell of services; of one name there is one. References to earlier ones and to those
+// of services are expanded in what the spec gives as a value, and not in what comes from
+// elsewhere. It fails if a variable has no value. All is there once envReady says so.
+func (p *Pod) environment(want *v1.Container, env *Env) ([]*runtimeapi.KeyValue, error) {
+	services := p.serviceVariables(env)
+	if len(services) == 0 && !p.servicesKnown(env) {
+		return nil, errors.New(
+			"services have not yet been read at least once, cannot construct envvars")
+	}
+	var variables []*runtimeapi.KeyValue
+	for i := range want.EnvFrom {
+		var err error
+		if variables, err = p.envFrom(&want.EnvFrom[i], variables, env); err != nil {
+			return nil, err
+		}
+	}
 	for i := range want.Env {
 		v := &want.Env[i]
-		value := expand(v.Value, env)
+		value, found := []byte(expand(v.Value, variables, services)), true
 		if v.ValueFrom != nil {
 			var err error
-			if value, err = p.valueFrom(v.ValueFrom, want, node); err != nil {
-				return nil, fmt.Errorf("environment variable %s: %w", v.Name, err)
+			if value, found, err = p.valueFrom(v, want, env); err != nil {
+				return nil, err
 			}
 		}
-		env = append(env, &runtimeapi.KeyValue{Key: v.Name, Value: []byte(value)})
+		if found {
+			variables = set(variables, v.Name, value)
+		}
 	}
-	return env, nil
+	for _, s := range services {
+		if _, own := lookup(s.Key, variables); !own {
+			variables = append(variables, s)
+		}
+	}
+	return variables, nil
 }
 
-// envReady says whether all that the variables are taken from is known: the IPs of the pod are
-// when the sandbox has been inspected.
-func (p *Pod) envReady(want *v1.Container) bool {
-	return p.current().Inspected || !slices.ContainsFunc(want.Env, needsPodIP)
+// set gives a variable a value, in the place of what it had.
+func set(variables []*runtimeapi.KeyValue, name string, value []byte) []*runtimeapi.KeyValue {
+	same := func(v *runtimeapi.KeyValue) bool { return v.Key == name }
+	if i := slices.IndexFunc(variables, same); i >= 0 {
+		variables[i].Value = value
+		return variables
+	}
+	return append(variables, &runtimeapi.KeyValue{Key: name, Value: value})
+}
+
+// envReady says whether all that the variables are taken from is known, or known not to be had:
+// the IPs of the pod are when the sandbox has been inspected.
+func (p *Pod) envReady(want *v1.Container, env *Env) bool {
+	return (p.current().Inspected || !slices.ContainsFunc(want.Env, needsPodIP)) &&
+		p.referencesKnown(want, env)
 }
 
 func needsPodIP(v v1.EnvVar) bool {
@@ -50,13 +81,14 @@ func isPodIP(path string) bool { return path == fieldPodIP || path == fieldPodIP
 const callConfigure = "ConfigureContainer"
 
 // misconfigured reports whether a container cannot be made as the spec wants it, and notes why.
-// That follows from the spec alone, so there is nothing to wait for and nothing is tried again.
-func (p *Pod) misconfigured(want *v1.Container, node *Node) bool {
+// That follows from the spec, and from objects whose changes have the pod planned again, so nothing
+// is tried again by itself.
+func (p *Pod) misconfigured(want *v1.Container, env *Env) bool {
 	err := p.asRoot(want)
 	if err == nil {
 		var variables []*runtimeapi.KeyValue
-		if variables, err = p.environment(want, node); err == nil {
-			_, err = p.mounts(want, variables, nil, node)
+		if variables, err = p.environment(want, env); err == nil {
+			_, err = p.mounts(want, variables, nil, env.Node)
 		}
 	}
 	p.solved(want.Name, callConfigure)
@@ -75,14 +107,24 @@ func (p *Pod) misconfigured(want *v1.Container, node *Node) bool {
 	return true
 }
 
-func (p *Pod) valueFrom(from *v1.EnvVarSource, want *v1.Container, node *Node) (string, error) {
-	switch {
+// valueFrom is what a variable is taken from elsewhere. One that is optional may not be found.
+func (p *Pod) valueFrom(v *v1.EnvVar, want *v1.Container, env *Env) (value []byte, found bool,
+	err error) {
+	var text string
+	switch from := v.ValueFrom; {
+	case from.ConfigMapKeyRef != nil, from.SecretKeyRef != nil:
+		return p.keyOf(from, env)
 	case from.FieldRef != nil:
-		return p.field(from.FieldRef.FieldPath, node)
+		text, err = p.field(from.FieldRef.FieldPath, env.Node)
 	case from.ResourceFieldRef != nil:
-		return p.resourceField(from.ResourceFieldRef, want, node)
+		text, err = p.resourceField(from.ResourceFieldRef, want, env.Node)
+	default:
+		err = errors.New("its source is not supported")
 	}
-	return "", fmt.Errorf("its source is not supported")
+	if err != nil {
+		return nil, false, fmt.Errorf("environment variable %s: %w", v.Name, err)
+	}
+	return []byte(text), true, nil
 }
 
 const (
@@ -194,17 +236,17 @@ func quotient(a, b int64) string {
 	return strconv.FormatInt(q, 10)
 }
 
-func expandAll(texts []string, env []*runtimeapi.KeyValue) []string {
+func expandAll(texts []string, variables []*runtimeapi.KeyValue) []string {
 	var expanded []string
 	for _, text := range texts {
-		expanded = append(expanded, expand(text, env))
+		expanded = append(expanded, expand(text, variables))
 	}
 	return expanded
 }
 
-// expand replaces $(NAME) by the variable's value. A name that is not known stays as it is, and
-// $$ is a dollar sign that begins no reference.
-func expand(text string, env []*runtimeapi.KeyValue) string {
+// expand replaces $(NAME) by the variable's value, from the first list that has it. A name that is
+// not known stays as it is, and $$ is a dollar sign that begins no reference.
+func expand(text string, from ...[]*runtimeapi.KeyValue) string {
 	var b strings.Builder
 	for {
 		before, after, found := strings.Cut(text, "$")
@@ -221,17 +263,26 @@ func expand(text string, env []*runtimeapi.KeyValue) string {
 			b.WriteByte('$')
 			text = after
 		default:
-			b.WriteString(lookup(name, env))
+			b.WriteString(resolve(name, from))
 			text = rest
 		}
 	}
 }
 
-func lookup(name string, env []*runtimeapi.KeyValue) string {
-	for i := len(env) - 1; i >= 0; i-- {
-		if env[i].Key == name {
-			return string(env[i].Value)
+func resolve(name string, from [][]*runtimeapi.KeyValue) string {
+	for _, variables := range from {
+		if value, is := lookup(name, variables); is {
+			return value
 		}
 	}
 	return "$(" + name + ")"
+}
+
+func lookup(name string, variables []*runtimeapi.KeyValue) (string, bool) {
+	for _, v := range variables {
+		if v.Key == name {
+			return string(v.Value), true
+		}
+	}
+	return "", false
 }

@@ -79,7 +79,7 @@ func TestValueFrom(t *testing.T) {
 		c := &v1.Container{Name: "web", Env: []v1.EnvVar{
 			{Name: "A", Value: "1"}, {Name: "B", ValueFrom: test.from}, {Name: "C", Value: "<$(B)>"},
 		}}
-		env, err := envPod().environment(c, node)
+		env, err := envPod().environment(c, &Env{Node: node})
 		if err != nil {
 			t.Errorf("%v: %v", test.from, err)
 			continue
@@ -101,10 +101,10 @@ func TestValueFromFails(t *testing.T) {
 		{field("spec.x['a']"), "unsupported fieldPath: spec.x['a']"},
 		{resourceOf("other", "limits.cpu", ""), "container other not found"},
 		{resourceOf("", "usage.cpu", ""), "unsupported container resource: usage.cpu"},
-		{&v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{}}, "its source is not supported"},
+		{&v1.EnvVarSource{FileKeyRef: &v1.FileKeySelector{}}, "its source is not supported"},
 	} {
 		c := &v1.Container{Name: "web", Env: []v1.EnvVar{{Name: "A", ValueFrom: test.from}}}
-		env, err := envPod().environment(c, &Node{})
+		env, err := envPod().environment(c, &Env{Node: &Node{}})
 		if env != nil || err == nil || err.Error() != "environment variable A: "+test.want {
 			t.Errorf("%v: %v, %v; want %s", test.from, env, err, test.want)
 		}
@@ -124,14 +124,14 @@ func TestEnvReady(t *testing.T) {
 		want := p.want("web")
 		want.Env = []v1.EnvVar{{Name: "A", ValueFrom: test.from}}
 		p.Sandboxes[0].Inspected = false
-		if got := p.envReady(want); got == test.waits {
+		if got := p.envReady(want, &Env{}); got == test.waits {
 			t.Errorf("%v before the sandbox is inspected: ready %v", test.from, got)
 		}
 		if test.waits && p.create(want, &Env{Node: &Node{}}) {
 			t.Errorf("%v: a container is made without the pod's IP", test.from)
 		}
 		p.Sandboxes[0].Inspected = true
-		if !p.envReady(want) {
+		if !p.envReady(want, &Env{}) {
 			t.Errorf("%v after the sandbox was inspected: not ready", test.from)
 		}
 	}
@@ -188,8 +188,8 @@ func TestUnsupportedSources(t *testing.T) {
 		{resourceOf("", "requests.ephemeral-storage", ""), false, ""},
 		{resourceOf("", "limits.ephemeral-storage", ""), false,
 			"resourceFieldRef (limits.ephemeral-storage without a limit)"},
-		{&v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{}}, false, "configMapKeyRef"},
-		{&v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{}}, false, "secretKeyRef"},
+		{&v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{}}, false, ""},
+		{&v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{}}, false, ""},
 		{&v1.EnvVarSource{FileKeyRef: &v1.FileKeySelector{}}, false, "fileKeyRef"},
 	} {
 		pod := envPod().Spec
@@ -208,7 +208,7 @@ func TestUnsupportedSources(t *testing.T) {
 func TestExpand(t *testing.T) {
 	env, err := envPod().environment(&v1.Container{Env: []v1.EnvVar{
 		{Name: "A", Value: "1"}, {Name: "B", Value: "$(A)2"}, {Name: "C", Value: "$(D)$$(A)$(B"},
-	}}, &Node{})
+	}}, &Env{Node: &Node{}})
 	if err != nil {
 		t.Fatal(err)
 	}

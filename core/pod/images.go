@@ -3,10 +3,13 @@ package pod
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/image"
+	"seedlet.dev/core/keyring"
+	"seedlet.dev/core/object"
 	"seedlet.dev/world"
 )
 
@@ -20,39 +23,78 @@ type images map[string]image.Answer
 
 // wantedImage is one image that a container is made from.
 type wantedImage struct {
-	volume, ref string
-	policy      v1.PullPolicy
+	volume string
+	image.Wanted
+	policy v1.PullPolicy
 }
 
 // imagesOf are the images that a container is made from, the one that it runs first.
-func (p *Pod) imagesOf(want *v1.Container) []wantedImage {
-	all := []wantedImage{{ref: want.Image, policy: want.ImagePullPolicy}}
+func (p *Pod) imagesOf(want *v1.Container, env *Env) []wantedImage {
+	all := []wantedImage{{policy: want.ImagePullPolicy,
+		Wanted: image.Wanted{Ref: want.Image, With: p.credentials(want.Image, env)}}}
 	for i := range want.VolumeMounts {
 		v := p.volume(want.VolumeMounts[i].Name)
 		if v == nil || v.Image == nil {
 			continue
 		}
-		is := wantedImage{v.Name, v.Image.Reference, v.Image.PullPolicy}
-		if !slices.Contains(all, is) { // it may be mounted twice
-			all = append(all, is)
+		same := func(w wantedImage) bool { return w.volume == v.Name }
+		if !slices.ContainsFunc(all, same) { // it may be mounted twice
+			ref := v.Image.Reference
+			all = append(all, wantedImage{v.Name, image.Wanted{Ref: ref,
+				With: p.credentials(ref, env)}, v.Image.PullPolicy})
 		}
 	}
 	return all
 }
 
+// pullSecrets are the image pull secrets of the pod that there are. Those that there are not are
+// left out, as the image may be had without. It is not known while one is being asked for.
+func (p *Pod) pullSecrets(env *Env) (secrets []*v1.Secret, known bool) {
+	for _, ref := range p.Spec.Spec.ImagePullSecrets {
+		if ref.Name == "" || env.Objects == nil {
+			continue
+		}
+		switch found := env.Objects.Find(world.ResourceSecrets, p.Namespace, ref.Name); {
+		case found.Object != nil:
+			secrets = append(secrets, found.Object.Secret)
+		case !found.Known && found.Err == nil:
+			return nil, false
+		}
+	}
+	return secrets, true
+}
+
+// credentials are those that the pod has for an image. They are named after the secrets and their
+// versions.
+func (p *Pod) credentials(ref string, env *Env) image.Credentials {
+	secrets, _ := p.pullSecrets(env)
+	tries := keyring.Find(secrets, ref)
+	if len(tries) == 0 {
+		return image.Credentials{}
+	}
+	var names []string
+	for _, s := range secrets {
+		names = append(names, s.Namespace+"/"+s.Name+"@"+object.Version(&world.Object{Secret: s}))
+	}
+	return image.Credentials{Name: strings.Join(names, " "), Tries: tries}
+}
+
 // images returns what a container is made from; nil while one of them is not there. Nobody else
 // waits for it.
 func (p *Pod) images(want *v1.Container, env *Env) images {
-	wanted := p.imagesOf(want)
+	if _, known := p.pullSecrets(env); !known {
+		return nil
+	}
+	wanted := p.imagesOf(want, env)
 	p.release(env, func(n *Need) bool {
-		same := func(w wantedImage) bool { return w.volume == n.Volume && w.ref == n.Ref }
+		same := func(w wantedImage) bool { return w.volume == n.Volume && w.Name() == n.Image }
 		return n.Container == want.Name && !slices.ContainsFunc(wanted, same)
 	})
 	all, missing := images{}, false
 	for _, w := range wanted {
 		answer := p.askImage(want, w, env)
 		if answer.ID == "" {
-			env.Touch(image.Key(w.ref))
+			env.Touch(image.Key(w.Name()))
 			missing = true
 		}
 		all[w.volume] = answer
@@ -71,14 +113,14 @@ func (p *Pod) askImage(want *v1.Container, w wantedImage, env *Env) image.Answer
 	i := slices.IndexFunc(p.Needs, same)
 	if i < 0 {
 		i = len(p.Needs)
-		p.Needs = append(p.Needs, Need{Container: want.Name, Volume: w.volume, Ref: w.ref,
+		p.Needs = append(p.Needs, Need{Container: want.Name, Volume: w.volume, Image: w.Name(),
 			Since: env.Out.Now()})
 	}
 	need, ask := &p.Needs[i], env.Images.Need
 	if w.volume == "" && effective(&p.Spec.Spec, want).RunAsUser == nil {
 		ask = env.Images.NeedUser
 	}
-	answer := ask(p.UID, w.ref, w.policy, need.Since)
+	answer := ask(p.UID, w.Wanted, w.policy, need.Since)
 	need.Problem = answer.Problem
 	return answer
 }
@@ -102,11 +144,11 @@ func (p *Pod) release(env *Env, which func(*Need) bool) {
 		if !which(&p.Needs[i]) {
 			continue
 		}
-		ref := p.Needs[i].Ref
+		name := p.Needs[i].Image
 		p.Needs = slices.Delete(p.Needs, i, i+1)
 		i--
-		if !slices.ContainsFunc(p.Needs, func(n Need) bool { return n.Ref == ref }) {
-			env.Images.Release(p.UID, ref)
+		if !slices.ContainsFunc(p.Needs, func(n Need) bool { return n.Image == name }) {
+			env.Images.Release(p.UID, name)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -135,7 +136,7 @@ func mounts(image string, mount v1.VolumeMount) func(*v1.PodSpec) {
 // An image volume is mounted by the runtime, read-only, by the id of the image.
 func TestAnImageIsMounted(t *testing.T) {
 	r := ready(t, mounts("models:1", v1.VolumeMount{MountPath: "/m", SubPathExpr: "a/b"}))
-	r.env.Images.Images["models:1"] = &image.Image{Ref: "models:1", ID: "sha256:m",
+	r.env.Images.Images["models:1"] = &image.Image{Name: "models:1", Ref: "models:1", ID: "sha256:m",
 		CheckedAt: t0.Add(time.Hour)}
 	got := r.at(0).create(t).Mounts[0]
 	want := &runtimeapi.Mount{ContainerPath: "/m", Readonly: true, ImageSubPath: "a/b",
@@ -200,7 +201,7 @@ func TestAnImageVolumeThatChanges(t *testing.T) {
 	r.at(time.Second)
 	var refs []string
 	for _, n := range r.pod.Needs {
-		refs = append(refs, n.Volume+"="+n.Ref)
+		refs = append(refs, n.Volume+"="+n.Image)
 	}
 	if want := []string{"=i", "data=models:2"}; !cmp.Equal(refs, want) {
 		t.Errorf("%v, want %v", refs, want)
@@ -212,5 +213,43 @@ func TestAnImageVolumeThatChanges(t *testing.T) {
 	r.at(2 * time.Second)
 	if len(r.pod.Needs) != 0 || r.env.Images.Images["models:2"] != nil {
 		t.Errorf("a pod that ends waits for %v", r.pod.Needs)
+	}
+}
+
+// An image is pulled with what the pull secrets of the pod hold for it, once they are known; one
+// that is not there is left out. Another version of a secret is another try.
+func TestPullSecrets(t *testing.T) {
+	s := spec(v1.RestartPolicyAlways, "", "web")
+	s.Spec.Containers[0].Image = "q.io/i"
+	s.Spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "gone"}, {Name: "s"}, {}}
+	holds := func(version, user string) world.Object {
+		is := secret("s", version, map[string]string{v1.DockerConfigKey: `{"q.io": {"username": "` +
+			user + `"}}`})
+		is.Secret.Type = v1.SecretTypeDockercfg
+		return is
+	}
+	p := facts(s)
+	r := newRig(t, p)
+	api := &server{}
+	r.env.Objects = &api.store
+	p.watch(r.env)
+	if p.images(p.want("web"), r.env) != nil || len(p.Needs) > 0 {
+		t.Errorf("needs %v before the secrets are known", p.Needs)
+	}
+	for version, user := range []string{"me", "you"} {
+		api.tell(holds(strconv.Itoa(version), user))
+		p.images(p.want("web"), r.env)
+		if len(p.Needs) != 1 {
+			t.Fatalf("needs %v", p.Needs)
+		}
+		is := r.env.Images.Images[p.Needs[0].Image]
+		if is == nil || is.Ref != "q.io/i" || len(is.Tries) != 1 || is.Tries[0].Username != user {
+			t.Errorf("version %d: %+v", version, is)
+		}
+	}
+	api.tell()
+	p.images(p.want("web"), r.env)
+	if p.Needs[0].Image != "q.io/i" {
+		t.Errorf("without a secret: %+v", p.Needs[0])
 	}
 }

@@ -126,9 +126,10 @@ func unknownVariable(text string, env []*runtimeapi.KeyValue) string {
 			text = after[1:]
 		case !strings.HasPrefix(after, "(") || !closed:
 			text = after
-		case lookup(name, env) == "$("+name+")":
-			return name
 		default:
+			if _, is := lookup(name, env); !is {
+				return name
+			}
 			text = rest
 		}
 	}

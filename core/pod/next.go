@@ -179,7 +179,7 @@ func (p *Pod) act(want *v1.Container, role Role, env *Env, w *waits) bool {
 // It reports whether an operation has begun; waiting for an image holds up nobody else.
 func (p *Pod) create(want *v1.Container, env *Env) bool {
 	switch {
-	case !p.envReady(want) || p.misconfigured(want, env.Node):
+	case !p.envReady(want, env) || p.misconfigured(want, env):
 		return false
 	case !p.Dir:
 		p.Op = env.Out.Ask(p.Key(), "", fsTimeout,
@@ -204,7 +204,7 @@ func (p *Pod) create(want *v1.Container, env *Env) bool {
 	p.Op = env.Out.Ask(p.Key(), want.Name, env.Node.RuntimeTimeout,
 		&runtimeapi.CreateContainerRequest{
 			PodSandboxId:  next.SandboxID,
-			Config:        p.containerConfig(want, images, &next, env.Node),
+			Config:        p.containerConfig(want, images, &next, env),
 			SandboxConfig: p.sandboxConfig(env.Node, p.current().Attempt),
 		})
 	return true

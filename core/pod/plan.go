@@ -6,6 +6,7 @@ import (
 	"seedlet.dev/core/cgroup"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/image"
+	"seedlet.dev/core/object"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/timer"
@@ -44,6 +45,7 @@ type Env struct {
 	Node      *Node
 	Out       *op.Out
 	Images    *image.Store
+	Objects   *object.Store // what is watched at the API server; nil if there is none
 	Runtime   *runtime.Runtime
 	Touch     func(timer.Key) // another component has something to plan
 	NameTaken bool            // another pod of the same full name still runs
@@ -67,6 +69,7 @@ const (
 // of times: what is in flight is a fact and is not begun twice.
 func (p *Pod) Plan(env *Env) time.Time {
 	w := waits{now: env.Out.Now()}
+	p.watch(env)
 	for range stageStepsMax {
 		before := p.Stage
 		switch p.Stage {
@@ -83,6 +86,7 @@ func (p *Pod) Plan(env *Env) time.Time {
 		env.Out.Log(world.LevelDebug, "pod stage", "pod", p.FullName(), "uid", p.UID,
 			"stage", string(p.Stage), "reason", p.Kill.Reason)
 	}
+	p.watch(env) // no more, if it has ended
 	p.note(env)
 	return w.until
 }
@@ -250,6 +254,7 @@ func (p *Pod) terminate(env *Env, w *waits) {
 	}
 	p.releaseImages(env)
 	p.inspect(env, w)
+	p.refreshVolumes(env, w)
 	p.keep(env, w)
 	if p.stopAll(env, w) || !p.settled() || !p.Gone && p.awaitInspections() {
 		return // how a container of a pod that nobody wants has ended decides nothing

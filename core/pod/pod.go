@@ -92,6 +92,7 @@ type Pod struct {
 	DirGone      bool     `json:"dirGone,omitempty"`   // the pod's directory was removed
 	Storage      Storage  `json:"storage"`             // volumes, sub-paths and /etc/hosts
 	Needs        []Need   `json:"needs,omitempty"`     // images that containers wait for
+	Watching     Watching `json:"watching"`            // what it refers to at the API server
 	Forgotten    bool     `json:"forgotten,omitempty"` // nothing is left of it
 
 	Phase      v1.PodPhase `json:"phase"`
@@ -109,11 +110,12 @@ type Kill struct {
 
 // Need is an image that a container waits for.
 type Need struct {
-	Container string         `json:"container"`
-	Volume    string         `json:"volume,omitempty"` // that it mounts; empty: what it runs
-	Ref       string         `json:"ref"`
-	Since     time.Time      `json:"since"` // only what was asked of the runtime since then counts
-	Problem   *image.Problem `json:"problem,omitempty"`
+	Container string `json:"container"`
+	Volume    string `json:"volume,omitempty"` // that it mounts; empty: what it runs
+	Image     string `json:"image"`            // by its name in image.Store
+	// Since is the time from which on what was asked of the runtime counts.
+	Since   time.Time      `json:"since"`
+	Problem *image.Problem `json:"problem,omitempty"`
 }
 
 // New makes a pod that a source wants. If it is known that the runtime has nothing of it, it is

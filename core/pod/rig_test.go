@@ -29,7 +29,7 @@ func newRig(t *testing.T, p *Pod) *rig {
 		Node: &Node{PodsDir: "/pods", LogsDir: "/logs", RuntimeTimeout: 2 * time.Minute,
 			BackoffMax: 5 * time.Minute, IPs: []string{"192.0.2.1"}},
 		Out: &op.Out{}, Images: &image.Store{Images: map[string]*image.Image{
-			"i": {Ref: "i", ID: "sha", UserOf: "sha", PulledAt: t0.Add(time.Hour),
+			"i": {Name: "i", Ref: "i", ID: "sha", UserOf: "sha", PulledAt: t0.Add(time.Hour),
 				CheckedAt: t0.Add(time.Hour)}}},
 		Touch: func(timer.Key) {},
 	}}

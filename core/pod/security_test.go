@@ -209,13 +209,13 @@ func TestRootIsRefused(t *testing.T) {
 		t.Errorf("%s: %s", waiting.Reason, waiting.Message)
 	}
 	want.SecurityContext.RunAsUser = ref(int64(7))
-	if p.misconfigured(want, &Node{}) || len(p.Problems) != 0 {
+	if p.misconfigured(want, &Env{Node: &Node{}}) || len(p.Problems) != 0 {
 		t.Errorf("user 7 is refused, or problems remain: %v", p.Problems)
 	}
 	want.SecurityContext = &v1.SecurityContext{
 		RunAsUser: ref(int64(0)), RunAsNonRoot: ref(false),
 	}
-	if p.misconfigured(want, &Node{}) {
+	if p.misconfigured(want, &Env{Node: &Node{}}) {
 		t.Error("root is refused to a container that may run as root, unlike the rest of its pod")
 	}
 }

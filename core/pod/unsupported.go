@@ -47,7 +47,6 @@ func unsupportedIn(c *v1.Container, spec *v1.PodSpec, restartsAll bool) []string
 			found = append(found, field)
 		}
 	}
-	add(len(c.EnvFrom) > 0, "envFrom")
 	for i := range c.Env {
 		source := unsupportedSource(&c.Env[i], c, spec)
 		add(source != "", fmt.Sprintf("env[%d].valueFrom.%s", i, source))
@@ -67,7 +66,7 @@ func unsupportedIn(c *v1.Container, spec *v1.PodSpec, restartsAll bool) []string
 // unsupportedVolume is what of a volume cannot be had; empty if there is no such thing.
 func unsupportedVolume(v *v1.Volume, spec *v1.PodSpec) string {
 	switch {
-	case v.HostPath != nil, v.EmptyDir != nil, v.Image != nil:
+	case v.HostPath != nil, v.EmptyDir != nil, v.Image != nil, v.ConfigMap != nil, v.Secret != nil:
 		return ""
 	case v.DownwardAPI != nil:
 		return unsupportedFile(v.DownwardAPI.Items, spec)
@@ -75,6 +74,9 @@ func unsupportedVolume(v *v1.Volume, spec *v1.PodSpec) string {
 		return " (" + v.Name + ")"
 	}
 	for i, source := range v.Projected.Sources {
+		if source.ConfigMap != nil || source.Secret != nil || source.ServiceAccountToken != nil {
+			continue
+		}
 		if source.DownwardAPI == nil {
 			return fmt.Sprintf(".projected.sources[%d]", i)
 		}
@@ -104,10 +106,6 @@ func unsupportedSource(v *v1.EnvVar, c *v1.Container, spec *v1.PodSpec) string {
 	switch {
 	case from == nil:
 		return ""
-	case from.ConfigMapKeyRef != nil:
-		return "configMapKeyRef"
-	case from.SecretKeyRef != nil:
-		return "secretKeyRef"
 	case from.FileKeyRef != nil:
 		return "fileKeyRef"
 	case from.ResourceFieldRef != nil:

@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"fmt"
 	"hash/fnv"
 	"path"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/token"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
@@ -29,6 +29,9 @@ type Storage struct {
 	Set   volume.Set `json:"set"`
 	Binds []string   `json:"binds,omitempty"` // sub-paths that were mounted, as bindKey tells
 	Hosts string     `json:"hosts,omitempty"` // which /etc/hosts was written
+	// Tokens are those that volumes hold.
+	Tokens token.Set `json:"tokens"`
+	Told   string    `json:"told,omitempty"` // which failure of volumes was logged last
 	// Making is the sub-path or the /etc/hosts that a request in flight makes; the pod's Op is
 	// that request. The spec may be another one when it is answered.
 	Making string `json:"making,omitempty"`
@@ -45,6 +48,7 @@ const (
 	subjectHosts   = storageSubject + "hosts/"   // and the container
 	subjectRelease = storageSubject + "release/" // and the step
 	subjectMeasure = storageSubject + "measure/" // and the volume
+	subjectToken   = storageSubject + "token/"
 )
 
 // renew forgets what was made for an earlier sandbox: whoever removed that may have removed it.
@@ -58,41 +62,25 @@ func (p *Pod) syncVolumes(env *Env, w *waits) bool {
 	if len(p.Spec.Spec.Volumes) == 0 {
 		return true
 	}
-	view := p.volumes(env.Node)
-	ask, at := p.Storage.Set.Next(view, env.Out.Now())
-	if ask != nil {
-		p.Op = env.Out.AskAt(ask.HostPath, p.Key(), subjectVolume+ask.Volume, fsTimeout, ask.Body)
+	p.renewTokens(env, w)
+	view := p.volumes(env)
+	if p.makeVolumes(view, env, w) {
 		return false
 	}
-	w.pending(at)
 	p.measure(view, env, w)
 	return p.Storage.Set.Ready(&p.Spec.Spec)
 }
 
-func (p *Pod) volumes(node *Node) *volume.Pod {
-	return &volume.Pod{
-		Spec: p.Spec, Dir: p.dir(node), MemoryBytes: node.MemoryBytes,
-		Value: func(f *v1.DownwardAPIVolumeFile) (string, error) { return p.fileValue(f, node) },
+// makeVolumes begins the next operation that a volume needs, and reports whether there is one.
+func (p *Pod) makeVolumes(view *volume.Pod, env *Env, w *waits) bool {
+	ask, at := p.Storage.Set.Next(view, env.Out.Now())
+	p.tellVolumes(env)
+	if ask == nil {
+		w.pending(at)
+		return false
 	}
-}
-
-// fileValue is what a file of a downward API volume says.
-func (p *Pod) fileValue(file *v1.DownwardAPIVolumeFile, node *Node) (string, error) {
-	if ref := file.ResourceFieldRef; ref != nil {
-		want := p.want(ref.ContainerName)
-		if want == nil {
-			return "", fmt.Errorf("container %s not found", ref.ContainerName)
-		}
-		return p.resourceField(ref, want, node)
-	}
-	switch field := file.FieldRef.FieldPath; field {
-	case "metadata.labels":
-		return volume.Lines(p.Spec.Labels), nil
-	case "metadata.annotations":
-		return volume.Lines(p.Spec.Annotations), nil
-	default:
-		return p.field(field, node)
-	}
+	p.Op = env.Out.AskAt(ask.HostPath, p.Key(), subjectVolume+ask.Volume, fsTimeout, ask.Body)
+	return true
 }
 
 // measure looks now and then how large volumes with a limit have become.
@@ -138,13 +126,17 @@ func (p *Pod) prepareMounts(want *v1.Container, env *Env) (begun, ready bool) {
 	if !p.current().Inspected || p.Spec.Spec.HostNetwork && !env.Node.Hosts.Known {
 		return false, false
 	}
-	variables, err := p.environment(want, env.Node)
+	variables, err := p.environment(want, env)
 	for i := 0; i < len(want.VolumeMounts) && err == nil; i++ {
 		bind, _ := p.bind(want, i, variables, env.Node) // an error has been told of already
-		if bind == nil || slices.Contains(p.Storage.Binds, bindKey(bind)) {
+		if bind == nil {
 			continue
 		}
-		p.Storage.Making = bindKey(bind)
+		key := bindKey(bind) + "\x00" + p.Storage.Set.Holds(want.VolumeMounts[i].Name)
+		if slices.Contains(p.Storage.Binds, key) {
+			continue
+		}
+		p.Storage.Making = key
 		p.Op = env.Out.AskAt(p.hostPath(want.VolumeMounts[i].Name, bind.SubPath), p.Key(),
 			subjectBind+want.Name+"/"+strconv.Itoa(i), fsTimeout, bind)
 		return true, false
@@ -198,7 +190,11 @@ func (p *Pod) storageAnswered(id world.OpID, r op.Record, ev world.Event, env *E
 	if !is || !strings.HasPrefix(r.Subject, storageSubject) {
 		return false
 	}
-	if r.Call == "MeasureTree" {
+	switch {
+	case kind == "token":
+		p.tokenAnswered(id, r, ev, env)
+		return true
+	case r.Call == "MeasureTree":
 		if p.Storage.Set.MeasureOp == id && p.Spec != nil {
 			p.Storage.Set.MeasureAnswered(&p.Spec.Spec, ev)
 		}
@@ -248,7 +244,8 @@ func (p *Pod) volumeAnswered(name string, r op.Record, ev world.Event, env *Env)
 	}
 }
 
-// bindKey tells one sub-path from another: where it is mounted, and what.
+// bindKey tells one sub-path from another: where it is mounted, and what. The file of a volume that
+// has been written anew is another one, and a container that is made then is to have that.
 func bindKey(bind *world.BindSubPath) string {
 	return bind.Target + "\x00" + bind.Root + "\x00" + bind.SubPath
 }

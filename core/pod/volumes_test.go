@@ -291,6 +291,7 @@ func TestSearchPathsAreCut(t *testing.T) {
 func TestUnsupportedVolumes(t *testing.T) {
 	fields := v1.VolumeProjection{DownwardAPI: &v1.DownwardAPIProjection{}}
 	secret := v1.VolumeProjection{Secret: &v1.SecretProjection{}}
+	bundle := v1.VolumeProjection{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{}}
 	storage := []v1.DownwardAPIVolumeFile{{Path: "s", ResourceFieldRef: &v1.ResourceFieldSelector{
 		ContainerName: "web", Resource: "limits.ephemeral-storage"}}}
 	for _, c := range []struct {
@@ -302,7 +303,7 @@ func TestUnsupportedVolumes(t *testing.T) {
 		{v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
 			Sources: []v1.VolumeProjection{fields}}}, ""},
 		{v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
-			Sources: []v1.VolumeProjection{fields, secret}}}, "spec.volumes[0].projected.sources[1]"},
+			Sources: []v1.VolumeProjection{secret, bundle}}}, "spec.volumes[0].projected.sources[1]"},
 		{v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: storage}},
 			"spec.volumes[0] (s: limits.ephemeral-storage without a limit)"},
 	} {
@@ -385,7 +386,7 @@ func TestOperationsAtAHostPathAreTold(t *testing.T) {
 func TestASubPathThatChanges(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		p := withVolume(v1.VolumeMount{MountPath: "/data", SubPath: "a"})
-		p.Storage.Set.Next(p.volumes(volumesNode), t0)
+		p.Storage.Set.Next(p.volumes(&Env{Node: volumesNode}), t0)
 		p.Storage.Set.Volumes[0].Right, p.Storage.Set.Volumes[0].Ready = true, true
 		p.Dir, p.LogDirs = true, []string{"web"}
 		r := newRig(t, p).at(0)

@@ -22,6 +22,7 @@ func (p *Pod) Want(spec *v1.Pod, now time.Time) {
 	default:
 		p.voidHooks()
 		p.Spec = spec
+		p.Watching.Done = false // it may refer to other objects
 		p.Storage.Set.Recheck()
 		p.obey(now)
 	}

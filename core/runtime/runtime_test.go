@@ -1,6 +1,15 @@
 package runtime
 
-import "testing"
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
+)
 
 func TestOnlyWhatTheRuntimeSaysHoldsBack(t *testing.T) {
 	r := &Runtime{}
@@ -17,5 +26,56 @@ func TestOnlyWhatTheRuntimeSaysHoldsBack(t *testing.T) {
 	r.Conditions[0].Status = false
 	if r.NotReady() != "container runtime not ready: RuntimeReady=false reason: message:" {
 		t.Errorf("%q", r.NotReady())
+	}
+}
+
+func TestUnfit(t *testing.T) {
+	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	ready := Condition{Type: "RuntimeReady", Status: true}
+	connected := Condition{Type: "NetworkReady", Status: true}
+	unconnected := Condition{Type: "NetworkReady", Reason: "R", Message: "M"}
+	none := Runtime{}
+	for _, c := range []struct {
+		name            string
+		runtime         Runtime
+		after           time.Duration
+		itself, network []string
+	}{
+		{"never asked", none, 0, []string{"container runtime status check may not have completed " +
+			"yet"}, []string{"network state unknown"}},
+		{"ready", Runtime{AsOf: t0, ReadyAt: t0, Conditions: []Condition{ready, connected}},
+			29 * time.Second, nil, nil},
+		{"not heard of", Runtime{AsOf: t0, ReadyAt: t0, Conditions: []Condition{ready, connected}},
+			30 * time.Second, []string{"container runtime is down"}, nil},
+		{"no network", Runtime{AsOf: t0, ReadyAt: t0, Conditions: []Condition{ready, unconnected}},
+			0, nil, []string{"container runtime network not ready: NetworkReady=false reason:R " +
+				"message:M"}},
+		{"it does not say", Runtime{AsOf: t0, ReadyAt: t0, Conditions: []Condition{connected}}, 0,
+			[]string{"container runtime not ready: RuntimeReady is not reported"}, nil},
+	} {
+		itself, network := c.runtime.Unfit(t0.Add(c.after))
+		if d := cmp.Diff([][]string{c.itself, c.network}, [][]string{itself, network}); d != "" {
+			t.Errorf("%s: %s", c.name, d)
+		}
+	}
+}
+
+// Until the runtime has come up it is asked often, but not for ever.
+func TestStart(t *testing.T) {
+	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	asked := func(r *Runtime, after time.Duration, network bool) time.Duration {
+		now := t0.Add(after)
+		r.Answered(op.Record{Began: now}, world.Event{Time: now, Body: &runtimeapi.StatusResponse{
+			Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+				{Type: runtimeapi.RuntimeReady, Status: true},
+				{Type: runtimeapi.NetworkReady, Status: network}}}}}, &op.Out{})
+		return r.NextAt.Sub(now)
+	}
+	r, slow := &Runtime{}, &Runtime{}
+	got := []time.Duration{asked(r, 0, false), asked(r, time.Second, true),
+		asked(r, 6*time.Second, false), asked(slow, 0, false), asked(slow, time.Hour, false)}
+	want := []time.Duration{startPeriod, statusPeriod, statusPeriod, startPeriod, statusPeriod}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
 	}
 }

@@ -30,15 +30,8 @@ func (v *Volume) steps(want *v1.Volume, pod *Pod) ([]any, error) {
 		return nil, nil // the runtime mounts it into the container
 	case want.HostPath != nil:
 		return v.hostPath(want.HostPath, at)
-	case want.DownwardAPI != nil:
-		s := want.DownwardAPI
-		return writeDir(at, s.DefaultMode, s.Items, pod)
-	case want.Projected != nil:
-		var items []v1.DownwardAPIVolumeFile
-		for _, source := range want.Projected.Sources {
-			items = append(items, source.DownwardAPI.Items...)
-		}
-		return writeDir(at, want.Projected.DefaultMode, items, pod)
+	case isContent(want):
+		return pod.write(want, at)
 	case want.EmptyDir.Medium == v1.StorageMediumDefault:
 		return v.emptyDir(at, pod)
 	default:
@@ -107,36 +100,6 @@ func (v *Volume) hostPath(source *v1.HostPathVolumeSource, at string) ([]any, er
 		return append(steps, create), nil
 	}
 	return nil, fmt.Errorf("hostPath type check failed: %s is not %s", at, kinds[must])
-}
-
-// writeDir writes the files of a downward API volume.
-func writeDir(at string, mode *int32, items []v1.DownwardAPIVolumeFile, pod *Pod) ([]any, error) {
-	body := &world.WriteDir{Path: at, GID: fsGroup(pod.Spec)}
-	for i := range items {
-		value, err := pod.Value(&items[i])
-		if err != nil {
-			return nil, err
-		}
-		bits := mode
-		if items[i].Mode != nil {
-			bits = items[i].Mode
-		}
-		file := world.DirFile{
-			Path: path.Clean(items[i].Path), Data: []byte(value), Mode: uint32(*bits),
-		}
-		same := func(f world.DirFile) bool { return f.Path == file.Path }
-		body.Files = append(slices.DeleteFunc(body.Files, same), file) // the last one wins
-	}
-	return []any{&world.MakeDir{Path: path.Dir(at), Mode: modeParent}, body}, nil
-}
-
-// Lines is a map as a file of a downward API volume has it: a line for each key, in order.
-func Lines(m map[string]string) string {
-	var lines []string
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		lines = append(lines, fmt.Sprintf("%s=%q", key, m[key]))
-	}
-	return strings.Join(lines, "\n")
 }
 
 // memory mounts a file system in memory, or in huge pages.

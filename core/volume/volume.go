@@ -1,4 +1,5 @@
-// Package volume makes the volumes of one pod: those that need nothing but the node.
+// Package volume makes the volumes of one pod: those that need nothing but the node, and those with
+// content that comes from the API server (content.go).
 //
 // It keeps: how far each volume has come, what was found at its path, why it failed last, and
 // when its size was last measured. It plans: the next operation (Set.Next) and the next
@@ -13,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/object"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
@@ -34,6 +36,11 @@ type Volume struct {
 	Asked bool           `json:"asked,omitempty"` // an operation is in flight, on what is wanted now
 	Steps int            `json:"steps,omitempty"` // operations that have succeeded, of those it needs
 	Found world.PathKind `json:"found,omitempty"` // what a look found at its path, empty: nothing
+	// Of is what the content is taken from, so that it is seen when that changes: versions, and
+	// reasons why something cannot be had.
+	Of string `json:"of,omitempty"`
+	// Holds is the Of of what was written last.
+	Holds string `json:"holds,omitempty"`
 	// Right says that nothing is left to do. Ready, that this was so once: what fails later, as
 	// writing a label that has changed, takes nothing away (kubernetes issue 139045).
 	Right bool `json:"right,omitempty"`
@@ -51,6 +58,11 @@ type Pod struct {
 	MemoryBytes int64  // of the machine
 	// Value is what a file of a downward API volume says.
 	Value func(*v1.DownwardAPIVolumeFile) (string, error)
+	// Objects is what is watched at the API server; nil if there is none.
+	Objects *object.Store
+	// Token is a token of the pod's service account, and what tells it from another one. Without
+	// a version or an error it is being asked for.
+	Token func(*v1.ServiceAccountTokenProjection) (value, version string, err error)
 }
 
 // Ask is an operation that a volume needs.
@@ -72,6 +84,10 @@ func Path(dir string, v *v1.Volume) string {
 		kind = "downward-api"
 	case v.Projected != nil:
 		kind = "projected"
+	case v.ConfigMap != nil:
+		kind = "configmap"
+	case v.Secret != nil:
+		kind = "secret"
 	}
 	return dir + "/volumes/kubernetes.io~" + kind + "/" + v.Name
 }
@@ -90,8 +106,12 @@ func (s *Set) Next(pod *Pod, now time.Time) (*Ask, time.Time) {
 			s.Volumes = append(s.Volumes, Volume{Name: want.Name})
 			v = &s.Volumes[len(s.Volumes)-1]
 		}
+		of, known := pod.origin(want)
+		if known && v.Of != of {
+			*v = Volume{Name: v.Name, Ready: v.Ready, Of: of, Holds: v.Holds, Problem: v.Problem}
+		}
 		switch {
-		case v.Right:
+		case v.Right || !known:
 			continue
 		case now.Before(v.NotBefore):
 			if wake.IsZero() || v.NotBefore.Before(wake) {
@@ -114,7 +134,7 @@ func (s *Set) Next(pod *Pod, now time.Time) (*Ask, time.Time) {
 			}
 			return ask, wake
 		default:
-			v.Right, v.Ready, v.Failures, v.Problem = true, true, 0, ""
+			v.Right, v.Ready, v.Failures, v.Problem, v.Holds = true, true, 0, "", v.Of
 		}
 	}
 	return nil, wake
@@ -132,10 +152,25 @@ func (s *Set) Ready(spec *v1.PodSpec) bool {
 
 // Problem says why a volume is not there, in the kubelet's words; empty if none has failed.
 func (s *Set) Problem() string {
+	return s.problem(func(v *Volume) bool { return !v.Ready })
+}
+
+// Failing is Problem, also of a volume that is there and cannot be brought up to date.
+func (s *Set) Failing() string { return s.problem(func(*Volume) bool { return true }) }
+
+func (s *Set) problem(which func(*Volume) bool) string {
 	for i := range s.Volumes {
-		if v := &s.Volumes[i]; v.Problem != "" && !v.Ready {
+		if v := &s.Volumes[i]; v.Problem != "" && which(v) {
 			return "MountVolume.SetUp failed for volume \"" + v.Name + "\" : " + v.Problem
 		}
+	}
+	return ""
+}
+
+// Holds tells one content of a volume from another.
+func (s *Set) Holds(name string) string {
+	if v := s.volume(name); v != nil {
+		return v.Holds
 	}
 	return ""
 }
@@ -145,7 +180,7 @@ func (s *Set) Problem() string {
 func (s *Set) Recheck() {
 	for i := range s.Volumes {
 		v := &s.Volumes[i]
-		*v = Volume{Name: v.Name, Ready: v.Ready}
+		*v = Volume{Name: v.Name, Ready: v.Ready, Of: v.Of, Holds: v.Holds}
 	}
 }
 
