@@ -153,7 +153,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		LinksDir: corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
 		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files, Usage: r.usage,
 		Struck: newStruck(r.fates, spec).may, Cgroups: judgedCgroups(kubelet),
-		ImageUser: registry.user, Skew: spec.skew,
+		ImageUser: registry.user, API: spec.Node.API, Skew: spec.skew,
 	})
 	log.Subscribe(r.panel.Fact)
 	log.Subscribe(r.countRestarts)

@@ -179,9 +179,13 @@ func patch(object *v1.Pod, status *v1.PodStatus) json.RawMessage {
 		}
 		fields[field] = ips
 	}
-	data, err = json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": string(object.UID)}, "status": fields,
-	})
+	metadata := map[string]any{"uid": string(object.UID)}
+	if !Terminal(status) {
+		// It may be delayed on its way for longer than anybody waits, and must not undo then what
+		// was written after it.
+		metadata["resourceVersion"] = object.ResourceVersion
+	}
+	data, err = json.Marshal(map[string]any{"metadata": metadata, "status": fields})
 	if err != nil {
 		panic("status: a patch cannot be written: " + err.Error())
 	}

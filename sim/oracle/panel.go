@@ -53,6 +53,8 @@ type Options struct {
 	// ImageUser is whom an image runs as, by number or name. Nil: all as root.
 	ImageUser func(ref string) string
 
+	API bool // the node has an API server
+
 	// Skew is how wrong the runtime's clock was at a time. Nil: it never was.
 	Skew func(time.Time) time.Duration
 }
@@ -95,7 +97,8 @@ func oracles() []oracle {
 		&oneRun{}, &initOrder{}, &policy{}, &backoff{}, &terminal{}, &counts{}, &grace{},
 		&fullNames{}, &uids{}, &sidecars{}, &hooks{}, &probes{}, &deadline{}, &undisturbed{},
 		&readiness{}, &directories{}, &volumes{}, &images{}, &logs{}, &message{}, &health{},
-		&cgroups{}, &usernsOf{}, &restartAll{}, &eviction{}, &progress{},
+		&cgroups{}, &usernsOf{}, &restartAll{}, &eviction{}, &apiTerminal{},
+		&apiStopped{}, &apiIdentity{}, &apiRemoved{}, &heartbeat{}, &progress{},
 	}
 }
 

@@ -30,6 +30,7 @@ func (p *Panel) Unsettled(now time.Time) []string {
 		}
 		lines = append(lines, pod.due(now)...)
 	}
+	lines = append(lines, p.world.objectsUnsettled(now)...)
 	if len(lines) == 0 { // files are looked at last: that is the most work
 		lines = p.world.logsUnsettled(now)
 	}

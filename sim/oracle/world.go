@@ -24,6 +24,7 @@ type world struct {
 	dead       bool                    // the agent
 	healed     time.Time               // zero: not yet
 	now        time.Time
+	objects    objects
 
 	sandboxesTold, containersTold time.Time // when the agent was last told all of them
 }
@@ -55,7 +56,7 @@ func newWorld(opts Options) *world {
 	return &world{
 		opts: opts, pods: map[string]*pod{}, names: map[string]*fullName{},
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
-		cgroups: map[string]truth.Limits{},
+		cgroups: map[string]truth.Limits{}, objects: newObjects(),
 	}
 }
 
@@ -74,6 +75,8 @@ func (w *world) take(f *truth.Fact) {
 		w.cgroups[f.Path] = f.Limits
 	case truth.CgroupRemoved:
 		w.cgroupRemoved(f.Path)
+	case truth.ObjectMade, truth.ObjectWritten, truth.ObjectRemoved:
+		w.takeObject(f)
 	case truth.PathMade, truth.PathWritten:
 		w.pathMade(f.Path)
 	case truth.PathRemoved:
@@ -116,6 +119,7 @@ func (w *world) takeContainer(f *truth.Fact) {
 		c = w.newContainer(f)
 		w.containers[c.id] = c
 		c.pod.containers = append(c.pod.containers, c)
+		w.objects.made[c.id] = maker{f.PodUID, c.full}
 	}
 	c.pod.changed = f.Time
 	switch f.Kind {
