@@ -27,6 +27,7 @@ type server struct {
 	watch   world.WatchID
 	others  map[string]world.Object // ConfigMaps and Secrets, by name
 	seen    func(effect any)        // every effect of the agent; nil if nobody looks
+	beats   heartbeats
 }
 
 func newServer() *server {
@@ -56,6 +57,9 @@ func (s *server) remove(name string) {
 func (s *server) do(effect any) any {
 	if _, isWatch := effect.(*world.WatchObjects); s.away && !isWatch {
 		return world.Errorf(world.KindUnavailable, world.Call(effect), "away")
+	}
+	if body, is := s.heartbeat(effect); is {
+		return body
 	}
 	switch e := effect.(type) {
 	case *world.WatchObjects:

@@ -7,6 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core"
+	"seedlet.dev/sim/host"
 	"seedlet.dev/world"
 	"seedlet.dev/world/loop"
 )
@@ -59,16 +60,20 @@ func (r *run) boot() {
 	r.lives++
 	l := &life{number: r.lives, agent: core.New(r.options)}
 	port := func(do func(world.Effect)) world.Port { return &gate{r, l, do} }
+	ports := map[world.PortName]world.Port{
+		world.PortCRI:      port(r.runtime.Do),
+		world.PortFS:       port(r.disk.Do),
+		world.PortNetwork:  port(r.network.Do),
+		world.PortHost:     port(r.host.Do),
+		world.PortRequests: port(r.answered),
+		world.PortLog:      port(func(world.Effect) {}),
+	}
+	if r.server != nil {
+		ports[world.PortAPI] = port(r.server.Do)
+		r.server.Connect(r.offer)
+	}
 	l.loop = loop.New(loop.Options{
-		Core: l, Limits: r.limits,
-		Ports: map[world.PortName]world.Port{
-			world.PortCRI:      port(r.runtime.Do),
-			world.PortFS:       port(r.disk.Do),
-			world.PortNetwork:  port(r.network.Do),
-			world.PortHost:     port(r.host.Do),
-			world.PortRequests: port(r.answered),
-			world.PortLog:      port(func(world.Effect) {}),
-		},
+		Core: l, Limits: r.limits, Ports: ports,
 		Observe: func(ev world.Event, effects []world.Effect) { r.observe(l, ev, effects) },
 	})
 	r.life = l
@@ -81,6 +86,7 @@ func (r *run) boot() {
 		Seed:   r.plan.Seed + uint64(r.lives),
 		BootID: fmt.Sprint("boot-", r.boots+1), Hostname: nodeName,
 		CPUs: 16, MemoryBytes: 16 << 30, Addresses: []string{nodeIP},
+		Machine: host.Machine(),
 	}})
 }
 
@@ -94,6 +100,9 @@ func (r *run) kill(down Duration) {
 	r.disk.Disconnect()
 	r.network.Disconnect()
 	r.host.Disconnect()
+	if r.server != nil {
+		r.server.Disconnect()
+	}
 	r.panel.AgentKilled(r.agenda.Now())
 	r.agenda.After(time.Duration(down), r.boot)
 }

@@ -12,6 +12,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/core/logs"
+	nodeobject "seedlet.dev/core/node"
 )
 
 // defaultRootDir is where the kubelet keeps its files, and others look for them.
@@ -25,6 +26,7 @@ type flags struct {
 	rootDir          string
 	linksDir         string
 	hostnameOverride string
+	node             nodeFlags
 
 	// Flags that override a field of the configuration file, if they are set.
 	address            string
@@ -48,6 +50,7 @@ type settings struct {
 	rootDir          string                              // absolute
 	linksDir         string                              // absolute
 	hostnameOverride string
+	node             nodeobject.Options
 }
 
 func (f *flags) register(fs *pflag.FlagSet) {
@@ -59,6 +62,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 		"directory for links to the logs of containers")
 	fs.StringVar(&f.hostnameOverride, "hostname-override", "",
 		"name of the node, instead of the machine's host name")
+	f.node.add(fs)
 
 	fs.StringVar(&f.address, "address", "", "address that the read-only port listens on")
 	fs.DurationVar(&f.fileCheckFrequency, "file-check-frequency", 0,
@@ -93,6 +97,10 @@ func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
 	if err != nil {
 		return settings{}, fmt.Errorf("--container-log-links-dir: %w", err)
 	}
+	options, err := f.node.options()
+	if err != nil {
+		return settings{}, err
+	}
 	loaded, err := loadConfig(f.configFile, f.configDir)
 	if err != nil {
 		return settings{}, err
@@ -106,6 +114,7 @@ func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
 	return settings{
 		config: loaded.Config, warnings: loaded.Warnings,
 		rootDir: rootDir, linksDir: linksDir, hostnameOverride: f.hostnameOverride,
+		node: options,
 	}, nil
 }
 
@@ -150,5 +159,8 @@ func (f *flags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfiguratio
 			err = fmt.Errorf("--%s: must be greater than zero", flag.Name)
 		}
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return f.node.override(fs, c)
 }

@@ -30,7 +30,7 @@ const closeTimeout = 5 * time.Second
 // run runs the agent until the context is done. It fails only before the agent has begun. The
 // container runtime may be away, then and later.
 func run(ctx context.Context, s settings) error {
-	boot, err := host.Boot("/proc")
+	boot, err := host.Boot("/", s.rootDir)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func newNode(s settings, nodeName string) (*node, error) {
 	n.loop = loop.New(loop.Options{
 		Core: runner.Witness{Died: died, Core: core.New(core.Options{
 			Config: c, NodeName: nodeName, RootDir: s.rootDir, ManifestPath: c.StaticPodPath,
-			LinksDir: s.linksDir,
+			LinksDir: s.linksDir, Node: s.node,
 		})},
 		Ports: map[world.PortName]world.Port{
 			world.PortCRI: n.runtime, world.PortFS: n.disk,

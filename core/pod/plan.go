@@ -193,7 +193,8 @@ func (p *Pod) renewSandbox(env *Env, w *waits) {
 		attempt = last.Attempt + 1
 	}
 	handler, ok := p.handler(env)
-	if !ok || !p.takeIDs(handler, env, w) || p.setCgroup(p.cgroupPath(nil, &env.Node.Cgroups), attempt, env) {
+	if !ok || !p.takeIDs(handler, env, w) ||
+		p.setCgroup(p.cgroupPath(nil, &env.Node.Cgroups), attempt, env) {
 		return
 	}
 	p.Attempt = attempt
