@@ -45,7 +45,8 @@ func TestRuntimeClass(t *testing.T) {
 	api.store.Take(&world.ObjectChanged{Watch: watch, Object: world.Object{
 		RuntimeClass: &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: class},
 			Handler: "runsc"}}}, t0)
-	got := r.at(time.Second).answer("SetCgroup", &world.Done{}, nil).want("RunPodSandbox").Body.(*runtimeapi.RunPodSandboxRequest)
+	r.at(time.Second).answer("SetCgroup", &world.Done{}, nil)
+	got := r.want("RunPodSandbox").Body.(*runtimeapi.RunPodSandboxRequest)
 	if got.RuntimeHandler != "runsc" {
 		t.Errorf("handler %q", got.RuntimeHandler)
 	}
