@@ -488,8 +488,8 @@ var mutants = []struct {
 	{
 		name:     "a sandbox is run before its cgroup is set",
 		file:     "core/pod/plan.go",
-		old:      "if !p.takeIDs(env, w) || p.setCgroup(",
-		new:      "if !p.takeIDs(env, w) || false && p.setCgroup(",
+		old:      "if !ok || !p.takeIDs(handler, env, w) ||\n		p.setCgroup(",
+		new:      "if !ok || !p.takeIDs(handler, env, w) ||\n		false && p.setCgroup(",
 		scenario: "resources", seeds: "1-20",
 	},
 	{

@@ -2,7 +2,6 @@ package object
 
 import (
 	"fmt"
-	"strings"
 
 	"seedlet.dev/world"
 )
@@ -17,10 +16,16 @@ type Finding struct {
 	Err error
 }
 
+// kinds are how the kubelet calls an object in its messages.
+var kinds = map[world.Resource]string{
+	world.ResourceConfigMaps: "configmap", world.ResourceSecrets: "secret",
+	world.ResourceRuntimeClasses: "runtimeclass.node.k8s.io",
+}
+
 // Find is One for who needs the object, and has to say what is wrong if it cannot be had.
 func (s *Store) Find(r world.Resource, namespace, name string) Finding {
 	o, known := s.One(r, namespace, name)
-	kind := strings.TrimSuffix(string(r), "s")
+	kind := kinds[r]
 	switch {
 	case o != nil:
 		return Finding{Known: true, Object: o}

@@ -192,7 +192,9 @@ func (p *Pod) renewSandbox(env *Env, w *waits) {
 	if last := p.current(); last != nil {
 		attempt = last.Attempt + 1
 	}
-	if !p.takeIDs(env, w) || p.setCgroup(p.cgroupPath(nil, &env.Node.Cgroups), attempt, env) {
+	handler, ok := p.handler(env)
+	if !ok || !p.takeIDs(handler, env, w) ||
+		p.setCgroup(p.cgroupPath(nil, &env.Node.Cgroups), attempt, env) {
 		return
 	}
 	p.Attempt = attempt
@@ -200,7 +202,7 @@ func (p *Pod) renewSandbox(env *Env, w *waits) {
 	p.MessageFiles = nil
 	p.Storage.renew()
 	p.Op = env.Out.Ask(p.Key(), "", env.Node.RuntimeTimeout, &runtimeapi.RunPodSandboxRequest{
-		Config: p.sandboxConfig(env.Node, attempt),
+		Config: p.sandboxConfig(env.Node, attempt), RuntimeHandler: handler,
 	})
 }
 

@@ -46,6 +46,9 @@ func references(pod *v1.Pod) []world.Watched {
 	for _, secret := range spec.ImagePullSecrets {
 		add(world.ResourceSecrets, secret.Name)
 	}
+	if class := spec.RuntimeClassName; class != nil && *class != "" {
+		found = append(found, world.Watched{Resource: world.ResourceRuntimeClasses, Name: *class})
+	}
 	slices.SortFunc(found, func(x, y world.Watched) int {
 		return cmp.Or(cmp.Compare(x.Resource, y.Resource), cmp.Compare(x.Name, y.Name))
 	})

@@ -22,7 +22,6 @@ func Unsupported(pod *v1.Pod, restartsAll bool) []string {
 		source := unsupportedVolume(&spec.Volumes[i], spec)
 		add(source != "", "spec.volumes[%d]%s", i, source)
 	}
-	add(spec.RuntimeClassName != nil, "spec.runtimeClassName")
 	add(len(spec.ResourceClaims) > 0, "spec.resourceClaims")
 	if s := spec.SecurityContext; s != nil {
 		add(s.WindowsOptions != nil, "spec.securityContext.windowsOptions")

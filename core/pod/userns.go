@@ -64,7 +64,7 @@ func (p *Pod) idsFit(s *Sandbox, env *Env) bool {
 
 // takeIDs sees that the pod has the ids that a new sandbox needs, and reports whether it can be
 // made now.
-func (p *Pod) takeIDs(env *Env, w *waits) bool {
+func (p *Pod) takeIDs(name string, env *Env, w *waits) bool {
 	if !p.mapsIDs() {
 		p.IDs = userns.Range{}
 		return true
@@ -74,13 +74,13 @@ func (p *Pod) takeIDs(env *Env, w *waits) bool {
 	}
 	why := ""
 	taken := env.TakenIDs(p.UID, true)
-	switch handler := env.Runtime.Handler(""); {
+	switch handler := env.Runtime.Handler(name); {
 	case len(env.Runtime.Handlers) == 0:
 		why = "runtime handlers are not set"
 	case handler == nil:
-		why = `the handler "" is not known`
+		why = "the handler " + strconv.Quote(name) + " is not known"
 	case !handler.UserNamespaces:
-		why = "RuntimeClass handler " + strconv.Quote("") + " does not support user namespaces"
+		why = "RuntimeClass handler " + strconv.Quote(name) + " does not support user namespaces"
 	case p.IDs.None() || !p.IDs.Free(taken):
 		if p.IDs = env.Node.IDs.Pick(taken); p.IDs.None() {
 			why = "can't allocate user namespace: could not find an empty slot to allocate a user namespace"
