@@ -1,0 +1,119 @@
+package identity
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+	"k8s.io/client-go/util/connrotation"
+)
+
+const (
+	// A connection over which nothing comes any more must be noticed well before the node's
+	// lease runs out after 40 s; client-go's own times add up to more
+	// (kubernetes/kubernetes#48638).
+	silenceDefault     = 10 * time.Second
+	signTimeoutDefault = 5 * time.Second
+	dialTimeout        = 10 * time.Second
+	handshakeTimeout   = 10 * time.Second
+	keepAlive          = 30 * time.Second
+	idleTimeout        = 90 * time.Second
+	idleConnsMax       = 25 // for a host; with HTTP/2 there is one, or one for every 100 watches
+)
+
+// Connection is an HTTP client with TCP connections of its own. Over HTTP/2 there is mostly one.
+type Connection struct {
+	Client    *http.Client
+	owner     *Identity
+	dialer    *connrotation.Dialer
+	transport *http.Transport
+}
+
+// Connect makes a client for requests in the agent's name. It dials nothing yet.
+func (i *Identity) Connect() (*Connection, error) {
+	var cert func() (*tls.Certificate, error)
+	if i.managed != nil {
+		cert = i.certificateNow
+	}
+	return i.connect(i.config, cert)
+}
+
+// connect makes a client with the credentials of a config, and with a certificate from elsewhere
+// if there is one.
+func (i *Identity) connect(config *rest.Config,
+	cert func() (*tls.Certificate, error)) (*Connection, error) {
+	config = rest.CopyConfig(config)
+	config.UserAgent = i.opts.UserAgent
+	tc, err := config.TransportConfig()
+	if err != nil {
+		return nil, fmt.Errorf("credentials: %w", err)
+	}
+	if cert != nil {
+		tc.TLS.GetCertHolder = &transport.GetCertHolder{GetCert: cert}
+	}
+	tlsConfig, err := transport.TLSConfigFor(tc)
+	if err != nil {
+		return nil, fmt.Errorf("TLS: %w", err)
+	}
+	if tlsConfig == nil {
+		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	dial := (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext
+	if tc.DialHolder != nil { // of a program that gives credentials, which may change
+		dial = tc.DialHolder.Dial
+	}
+	c := &Connection{owner: i, dialer: connrotation.NewDialer(dial)}
+	c.transport = i.newTransport(tc, tlsConfig, c.dialer.DialContext)
+	wrapped, err := transport.HTTPWrappersForConfig(tc, c.transport)
+	if err != nil {
+		return nil, fmt.Errorf("credentials: %w", err)
+	}
+	c.Client = &http.Client{Transport: wrapped}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.conns[c] = true
+	return c, nil
+}
+
+func (i *Identity) newTransport(tc *transport.Config, tlsConfig *tls.Config,
+	dial func(context.Context, string, string) (net.Conn, error)) *http.Transport {
+	proxy := http.ProxyFromEnvironment
+	if tc.Proxy != nil {
+		proxy = tc.Proxy
+	}
+	silence, signTimeout := i.opts.Silence, i.opts.SignTimeout
+	if silence == 0 {
+		silence = silenceDefault
+	}
+	if signTimeout == 0 {
+		signTimeout = signTimeoutDefault
+	}
+	return &http.Transport{
+		Proxy:               proxy,
+		DialContext:         dial,
+		TLSClientConfig:     tlsConfig,
+		TLSHandshakeTimeout: handshakeTimeout,
+		IdleConnTimeout:     idleTimeout,
+		MaxIdleConnsPerHost: idleConnsMax,
+		DisableCompression:  tc.DisableCompression,
+		ForceAttemptHTTP2:   true,
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: signTimeout},
+	}
+}
+
+// CloseAll closes what is open. What is in flight fails; what comes later dials again.
+func (c *Connection) CloseAll() { c.dialer.CloseAll() }
+
+// Close closes what is open, for good. Nothing must be asked any more.
+func (c *Connection) Close() {
+	c.owner.mu.Lock()
+	delete(c.owner.conns, c)
+	c.owner.mu.Unlock()
+	c.transport.CloseIdleConnections()
+	c.CloseAll()
+}
