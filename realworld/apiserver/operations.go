@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
@@ -65,15 +66,29 @@ func (w *way) store(ctx context.Context, op, verb string, on target,
 	if err != nil {
 		return nil, err
 	}
-	into := resources[on.resource].object()
-	if err := result.Into(into); err != nil {
-		return nil, world.Errorf(world.KindInternal, op, "the answer: %v", err)
+	answer, err := answerOf(op, result, resources[on.resource].object())
+	if err != nil {
+		return nil, err
 	}
-	object, err := objectOf(into)
+	object, err := objectOf(answer)
 	if err != nil {
 		return nil, world.Errorf(world.KindInternal, op, "the answer: %v", err)
 	}
 	return &world.ObjectRead{Object: object}, nil
+}
+
+// answerOf reads an answer, which is to be of the same type as the example. Whatever else is
+// between here and the server must not be taken for it: an empty object is a list of nothing.
+func answerOf(op string, result rest.Result, example runtime.Object) (runtime.Object, error) {
+	answer, err := result.Get()
+	if err != nil {
+		return nil, world.Errorf(world.KindInternal, op, "the answer: %v", err)
+	}
+	if reflect.TypeOf(answer) != reflect.TypeOf(example) {
+		return nil, world.Errorf(world.KindInternal, op, "the answer is a %T, not a %T", answer,
+			example)
+	}
+	return answer, nil
 }
 
 func (w *way) remove(ctx context.Context, op string, m *world.DeleteObject) (any, error) {
@@ -127,10 +142,11 @@ func (w *way) token(ctx context.Context, op string, m *world.CreateToken) (any, 
 	if err != nil {
 		return nil, err
 	}
-	var answer authenticationv1.TokenRequest
-	if err := result.Into(&answer); err != nil {
-		return nil, world.Errorf(world.KindInternal, op, "the answer: %v", err)
+	answered, err := answerOf(op, result, &authenticationv1.TokenRequest{})
+	if err != nil {
+		return nil, err
 	}
+	answer := answered.(*authenticationv1.TokenRequest)
 	if answer.Status.Token == "" {
 		return nil, world.Errorf(world.KindInternal, op, "the answer has no token")
 	}

@@ -114,8 +114,12 @@ func (w *watch) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 	if err := w.way.wait(ctx, "WatchObjects"); err != nil {
 		return nil, w.failed(ctx, err)
 	}
-	list := resources[w.about.Resource].list()
-	if err := w.request(&opts).Do(ctx).Into(list); err != nil {
+	result := w.request(&opts).Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, w.failed(ctx, err)
+	}
+	list, err := answerOf("WatchObjects", result, resources[w.about.Resource].list())
+	if err != nil {
 		return nil, w.failed(ctx, err)
 	}
 	return list, nil
