@@ -28,6 +28,7 @@ const waitMax = 30 * time.Second
 type fake struct {
 	t      *testing.T
 	url    string
+	ca     []byte
 	port   *Port
 	clock  clock.Clock
 	events chan world.Event
@@ -48,8 +49,8 @@ func newFake(t *testing.T, handle http.HandlerFunc, change func(*Options)) *fake
 	// The port goes first, or the server waits for its watches.
 	t.Cleanup(server.Close)
 	f.url = server.URL
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	f.connect(f.url, ca, change)
+	f.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	f.connect(f.url, f.ca, change)
 	return f
 }
 
