@@ -98,8 +98,9 @@ func kubeconfig(t *testing.T, server string, ca []byte) string {
 		"apiVersion": "v1", "kind": "Config", "current-context": "x",
 		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{
 			"server": server, "certificate-authority-data": ca}}},
-		"users":    []any{map[string]any{"name": "u", "user": map[string]any{"token": "secret"}}},
-		"contexts": []any{map[string]any{"name": "x", "context": map[string]any{"cluster": "c", "user": "u"}}},
+		"users": []any{map[string]any{"name": "u", "user": map[string]any{"token": "secret"}}},
+		"contexts": []any{map[string]any{"name": "x", "context": map[string]any{
+			"cluster": "c", "user": "u"}}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -15,13 +15,13 @@ import (
 // script is a server for one watch: what it does next is said by the test.
 type script struct {
 	t     *testing.T
-	steps chan func(w http.ResponseWriter, r *http.Request)
+	steps chan http.HandlerFunc
 	asked chan *http.Request
 }
 
 func newScript(t *testing.T) *script {
 	return &script{
-		t: t, steps: make(chan func(http.ResponseWriter, *http.Request), 16),
+		t: t, steps: make(chan http.HandlerFunc, 16),
 		asked: make(chan *http.Request, 64),
 	}
 }
@@ -36,7 +36,7 @@ func (s *script) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *script) next(step func(w http.ResponseWriter, r *http.Request)) { s.steps <- step }
+func (s *script) next(step http.HandlerFunc) { s.steps <- step }
 
 // request is the next request that has come, or comes.
 func (s *script) request() *http.Request {
@@ -51,12 +51,12 @@ func (s *script) request() *http.Request {
 }
 
 // refuses is a step that answers with an error.
-func refuses(code int, reason string, more map[string]any) func(http.ResponseWriter, *http.Request) {
+func refuses(code int, reason string, more map[string]any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { refuse(w, code, reason, more) }
 }
 
 // lists is a step that answers with a list of pods.
-func lists(version string, pods ...map[string]any) func(http.ResponseWriter, *http.Request) {
+func lists(version string, pods ...map[string]any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, map[string]any{"kind": "PodList", "apiVersion": "v1", "items": pods,
 			"metadata": map[string]any{"resourceVersion": version}})
@@ -70,7 +70,7 @@ type change struct {
 }
 
 // streams is a step that sends changes, and then ends the stream or leaves it open.
-func streams(open bool, changes ...change) func(http.ResponseWriter, *http.Request) {
+func streams(open bool, changes ...change) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		for _, c := range changes {

@@ -62,7 +62,9 @@ func TestReconnect(t *testing.T) {
 		reply(w, 200, object("Pod", "ns", "web", "1"))
 	}
 	f.answers(polite)
-	beat := func() { _, _ = f.call(&world.GetObject{Resource: world.ResourceNodes, Name: "node-1"}, waitMax) }
+	beat := func() {
+		_, _ = f.call(&world.GetObject{Resource: world.ResourceNodes, Name: "node-1"}, waitMax)
+	}
 	read := func() {
 		if _, err := f.call(&world.GetObject{Resource: world.ResourcePods, Namespace: "ns",
 			Name: "web"}, waitMax); err != nil {

@@ -55,6 +55,7 @@ func (i *Identity) connect(config *rest.Config,
 	}
 	if cert != nil {
 		tc.TLS.GetCertHolder = &transport.GetCertHolder{GetCert: cert}
+		tc.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &gate{rt, cert} })
 	}
 	tlsConfig, err := transport.TLSConfigFor(tc)
 	if err != nil {
@@ -104,6 +105,23 @@ func (i *Identity) newTransport(tc *transport.Config, tlsConfig *tls.Config,
 		ForceAttemptHTTP2:   true,
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: signTimeout},
 	}
+}
+
+// gate keeps requests from dialling while there is no certificate to show.
+type gate struct {
+	http.RoundTripper
+	cert func() (*tls.Certificate, error)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
+	if _, err := g.cert(); err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close() // as a round trip must
+		}
+		return nil, err
+	}
+	return g.RoundTripper.RoundTrip(r)
 }
 
 // CloseAll closes what is open. What is in flight fails; what comes later dials again.

@@ -12,6 +12,7 @@ import (
 	certificates "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/certificate"
+	"k8s.io/klog/v2"
 )
 
 // pairName is what the files of certificates begin with; the newest is kubelet-client-current.pem.
@@ -38,7 +39,8 @@ func (i *Identity) manage(own, bootstrap *kubeconfig) error {
 		config.BootstrapCertificatePEM, config.BootstrapKeyPEM = own.certPEM, own.keyPEM
 		certFile, keyFile = own.config.CertFile, own.config.KeyFile
 	}
-	files, err := certificate.NewFileStore(pairName, certDir, certDir, certFile, keyFile)
+	files, err := certificate.NewFileStoreWithLogger(klog.Background().V(2), pairName, certDir,
+		certDir, certFile, keyFile)
 	if err != nil {
 		return fmt.Errorf("--cert-dir: %w", err)
 	}
@@ -117,14 +119,16 @@ func (s *store) Update(cert, key []byte) (*tls.Certificate, error) {
 	return kept, nil
 }
 
+// take lets connections use a certificate. The kubeconfig that names it is written before: whoever
+// sees the node come may look for it.
 func (s *store) take(cert *tls.Certificate) {
 	i := s.identity
-	i.managed.current.Store(cert)
 	if !s.written {
 		if err := writeKubeconfig(i.opts.Kubeconfig, i.config, s.CurrentPath()); err != nil {
 			i.opts.Warn(err.Error())
-			return
+		} else {
+			s.written = true
 		}
-		s.written = true
 	}
+	i.managed.current.Store(cert)
 }
