@@ -13,6 +13,7 @@
 package identity
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -43,22 +44,27 @@ type Identity struct {
 	opts    Options
 	config  *rest.Config // where the server is, and, if it is not managed, who we are
 	managed *managed     // nil where the kubeconfig's own credentials are used
+	ctx     context.Context
+	cancel  context.CancelFunc // ends asking
+	work    sync.WaitGroup
 	mu      sync.Mutex
 	conns   map[*Connection]bool
 }
 
-// managed is a client certificate that is asked for.
+// managed is a client certificate that is asked for. But for the current one, which all
+// connections look at, it belongs to whoever asks.
 type managed struct {
-	manager   certificate.Manager
-	store     *store
-	current   atomic.Pointer[tls.Certificate]
-	bootstrap *Connection // the latest one that was made with the bootstrap kubeconfig
+	files   certificate.FileStore
+	current atomic.Pointer[tls.Certificate]
+	due     time.Time // when the next one is to be asked for
+	written bool      // the kubeconfig names the certificate, or another that is as good
 }
 
 // Load finds out who the agent is. It fails if that cannot be, now or later: the error names the
 // file and the field.
 func Load(opts Options) (*Identity, error) {
 	i := &Identity{opts: opts, conns: map[*Connection]bool{}}
+	i.ctx, i.cancel = context.WithCancel(context.Background())
 	own, err := readKubeconfig("--kubeconfig", opts.Kubeconfig)
 	if err == nil {
 		err = own.expired(time.Now())
@@ -67,7 +73,7 @@ func Load(opts Options) (*Identity, error) {
 				// Nothing can be asked of the API server, but what is on the node can run.
 				opts.Warn(err.Error())
 			}
-			return i, i.use(own)
+			return i.use(own)
 		}
 	}
 	if opts.Bootstrap == "" {
@@ -79,7 +85,7 @@ func Load(opts Options) (*Identity, error) {
 	}
 	opts.Warn(fmt.Sprintf("a client certificate will be asked for: %v", err))
 	i.config = rest.AnonymousClientConfig(bootstrap.config)
-	return i, i.manage(nil, bootstrap)
+	return i.manage(nil)
 }
 
 func (i *Identity) canBootstrap() bool {
@@ -92,13 +98,13 @@ func (i *Identity) canBootstrap() bool {
 
 // use takes the credentials of a kubeconfig. Only a certificate can be rotated; a token or a
 // program that gives one stays what it is.
-func (i *Identity) use(own *kubeconfig) error {
+func (i *Identity) use(own *kubeconfig) (*Identity, error) {
 	if !i.opts.Rotate || own.certificate == nil {
 		i.config = own.config
-		return nil
+		return i, nil
 	}
 	i.config = rest.AnonymousClientConfig(own.config)
-	return i.manage(own, nil)
+	return i.manage(own)
 }
 
 // Config says where the server is, with the credentials of its requests but for the client
@@ -111,34 +117,16 @@ func (i *Identity) Config() *rest.Config {
 
 // Start begins to ask for certificates, if that is how the agent has its own.
 func (i *Identity) Start() {
-	if i.managed == nil {
-		return
+	if i.managed != nil {
+		i.work.Go(func() { i.ask(i.ctx) })
 	}
-	if _, err := i.certificateNow(); err == nil && !i.opts.Rotate {
-		return // it was asked for in an earlier life
-	}
-	i.managed.manager.Start()
 }
 
 // Close ends asking and closes all connections. Closing again does nothing.
 func (i *Identity) Close() {
-	if i.managed != nil {
-		i.managed.manager.Stop()
-	}
+	i.cancel()
 	i.closeAll()
-}
-
-// certificateNow is the certificate for a connection that is being made.
-func (i *Identity) certificateNow() (*tls.Certificate, error) {
-	cert := i.managed.current.Load()
-	switch {
-	case cert == nil:
-		return nil, errors.New("there is no client certificate yet")
-	case time.Now().After(cert.Leaf.NotAfter):
-		return nil, fmt.Errorf("the client certificate has expired at %v",
-			cert.Leaf.NotAfter.UTC().Format(time.RFC3339))
-	}
-	return cert, nil
+	i.work.Wait()
 }
 
 func (i *Identity) closeAll() {
