@@ -47,6 +47,7 @@ var pureStd = []string{
 // arguments.
 var pureModules = []string{
 	"github.com/distribution/reference", // image names
+	"github.com/go-logr/logr",           // what tolerations want told, to nobody
 	"go.yaml.in/yaml/v2",                // counting documents
 	"google.golang.org/protobuf/proto",  // the canonical form of CRI messages
 	"k8s.io/api",
@@ -54,10 +55,12 @@ var pureModules = []string{
 	"k8s.io/apimachinery/pkg/apis/meta/v1",
 	"k8s.io/apimachinery/pkg/types",
 	"k8s.io/apimachinery/pkg/util/intstr",
+	"k8s.io/apimachinery/pkg/util/resourceversion",
 	"k8s.io/apimachinery/pkg/util/sets",
 	"k8s.io/apimachinery/pkg/util/validation",
 	"k8s.io/component-base/logs/api/v1", // a part of KubeletConfiguration
 	"k8s.io/component-helpers/resource",
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity",
 	"k8s.io/cri-api/pkg/apis/runtime/v1",
 	"k8s.io/kubelet/config/v1beta1",
 	"k8s.io/utils/cpuset",

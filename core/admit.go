@@ -1,13 +1,17 @@
 package core
 
 import (
-	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
+	"seedlet.dev/core/admission"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/sysctl"
+	"seedlet.dev/world"
 )
 
 // Refusal is why a pod that the sources want is not run, in the words of its status. What may
@@ -17,50 +21,161 @@ type Refusal struct {
 	Phase   v1.PodPhase `json:"phase"`
 	Reason  string      `json:"reason"`
 	Message string      `json:"message"`
+	Waits   bool        `json:"waits,omitempty"` // for others to end, and it is admitted after that
 }
 
-func refusal(format string, args ...any) Refusal {
-	return Refusal{Phase: v1.PodPending, Reason: "Refused", Message: fmt.Sprintf(format, args...)}
+func rejected(reason, message string) Refusal {
+	return Refusal{Phase: v1.PodFailed, Reason: reason, Message: "Pod was rejected: " + message}
 }
 
-// admit says which of the pods that the sources want are run, and why each of the others is
-// refused, by UID. What has been admitted, or has something running, stays: a manifest that is
-// added never ends a pod that is there, nor does a restart of the agent. So while it is not known
-// what runs, what may have to be refused is neither admitted nor refused.
+// unrunnable is why a pod can never be run as it is; none if it can.
+func (a *Agent) unrunnable(spec *v1.Pod) Refusal {
+	if missing := pod.Unsupported(spec, a.state.Node.RestartsAll); len(missing) > 0 {
+		return Refusal{Phase: v1.PodPending, Reason: "Refused",
+			Message: "not supported yet: " + strings.Join(missing, ", ")}
+	}
+	if why := sysctl.Forbidden(&spec.Spec, a.state.Sysctls); why != "" {
+		return rejected(sysctl.Reason, why)
+	}
+	return Refusal{}
+}
+
+// admit says which of the static pods are run, and why each of the others is refused, by UID. What
+// has been admitted, or has something running, stays: a manifest that is added never ends a static
+// pod that is there, nor does a restart of the agent. So while it is not known what runs, what may
+// have to be refused is neither admitted nor refused.
 func (a *Agent) admit() ([]*v1.Pod, map[string]Refusal) {
 	var run, late []*v1.Pod
 	refused := map[string]Refusal{}
-	places, listed := a.state.PodsMax, !a.state.Relist.AsOf.IsZero()
+	listed := !a.state.Relist.AsOf.IsZero()
 	for _, p := range a.state.Manifests.Pods() {
-		if missing := pod.Unsupported(p); len(missing) > 0 {
-			refused[string(p.UID)] = refusal("not supported yet: %s", strings.Join(missing, ", "))
-			continue
-		}
 		known := a.state.Pods[string(p.UID)]
-		if known != nil && (known.Spec != nil || known.Holds()) {
+		switch why := a.unrunnable(p); {
+		case why.Phase == v1.PodPending:
+			refused[string(p.UID)] = why
+		case known != nil && (known.Spec != nil || known.Holds()):
 			run = append(run, p)
-			if known.Stage != pod.Terminated {
-				places-- // pods that have run to their end take no place
-			}
-			continue
-		}
-		switch why := sysctl.Forbidden(&p.Spec, a.state.Sysctls); {
-		case why == "":
+		case why == Refusal{}:
 			late = append(late, p)
 		case listed: // the kubelet fails a static pod like any other
-			refused[string(p.UID)] = Refusal{v1.PodFailed, sysctl.Reason, "Pod was rejected: " + why}
+			refused[string(p.UID)] = why
 		}
 	}
-	if len(late) > places && !listed {
-		return run, refused
-	}
+	others := a.active(run)
+	var admitted []*v1.Pod
 	for _, p := range late {
-		if places <= 0 {
-			refused[string(p.UID)] = refusal("more than maxPods (%d)", a.state.PodsMax)
+		why := a.room(p, true, others, listed)
+		if why != (Refusal{}) && !listed {
+			return run, refused // who else is there is not known yet
+		}
+		if why == (Refusal{}) {
+			others, admitted = append(others, p), append(admitted, p)
 			continue
 		}
-		places--
-		run = append(run, p)
+		refused[string(p.UID)] = why
 	}
-	return run, refused
+	return append(run, admitted...), refused
+}
+
+// active are the pods that take a place and resources: those that are known and not over, and
+// those of the given that are not known yet.
+func (a *Agent) active(also []*v1.Pod) []*v1.Pod {
+	var active []*v1.Pod
+	for _, uid := range a.uids {
+		if p := a.state.Pods[uid]; p.Spec != nil && p.Stage != pod.Terminated {
+			active = append(active, p.Spec)
+		}
+	}
+	for _, spec := range also {
+		if p := a.state.Pods[string(spec.UID)]; p == nil || p.Spec == nil {
+			active = append(active, spec)
+		}
+	}
+	return active
+}
+
+// room is why a pod is not taken now; none if it is. For a critical pod others are ended, if that
+// helps and it is not only a question; it waits until they have.
+func (a *Agent) room(spec *v1.Pod, static bool, others []*v1.Pod, preempt bool) Refusal {
+	check := admission.Check{Pod: spec, Static: static, Node: a.ownNode(),
+		Allocatable: a.allocatable(), Others: others}
+	failures := check.Reject()
+	if len(failures) == 0 {
+		return Refusal{}
+	}
+	why := rejected(failures[0].Reason, failures[0].Message)
+	if preempt && a.preempt(&check, failures) {
+		why = Refusal{Phase: v1.PodPending, Reason: admission.PreemptedReason,
+			Message: "waiting for other pods to make room", Waits: true}
+	}
+	if static { // it comes from here, and there is nowhere else for it to go
+		why.Phase, why.Waits = v1.PodPending, true
+	}
+	return why
+}
+
+// preempt ends what has to end for a critical pod to fit, and reports whether it can come to fit.
+// What is ending already is counted as gone first.
+func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bool {
+	staying := *check
+	staying.Others = nil
+	var candidates []admission.Candidate
+	for _, other := range check.Others {
+		p := a.state.Pods[string(other.UID)]
+		if p != nil && p.Stage != pod.Syncing {
+			continue
+		}
+		staying.Others = append(staying.Others, other)
+		if p != nil {
+			candidates = append(candidates, admission.Candidate{
+				Pod: other, Static: !a.isBound(p), QOS: pod.QOS(other)})
+		}
+	}
+	if len(staying.Others) < len(check.Others) {
+		if failures = staying.Reject(); len(failures) == 0 {
+			return admission.Critical(check.Pod, check.Static)
+		}
+	}
+	victims, ok := admission.Victims(check.Pod, check.Static, failures, candidates)
+	for _, v := range victims {
+		a.out.Log(world.LevelWarning, "a pod is ended to make room for a critical one", "pod",
+			v.Namespace+"/"+v.Name, "for", check.Pod.Namespace+"/"+check.Pod.Name)
+		a.state.Pods[string(v.UID)].Preempt(a.state.Last)
+		a.touchPod(string(v.UID))
+	}
+	return ok
+}
+
+// ownNode is the node as the API server has it; nil if that is not known.
+func (a *Agent) ownNode() *v1.Node {
+	if o, _ := a.state.Objects.One(world.ResourceNodes, "", a.state.Node.Name); o != nil {
+		return o.Node
+	}
+	return nil
+}
+
+// allocatable is what pods may have of the node.
+func (a *Agent) allocatable() v1.ResourceList {
+	s := &a.state
+	return v1.ResourceList{
+		v1.ResourcePods: *resource.NewQuantity(int64(s.PodsMax), resource.DecimalSI),
+		v1.ResourceCPU:  *resource.NewQuantity(int64(s.Node.CPUs), resource.DecimalSI),
+		v1.ResourceMemory: *resource.NewQuantity(s.Node.MemoryBytes,
+			resource.BinarySI),
+	}
+}
+
+// retryAdmission asks again for what waits for others to end: one of them has.
+func (a *Agent) retryAdmission() {
+	for _, uid := range slices.Sorted(maps.Keys(a.state.Rejected)) {
+		if e := a.state.Status.Entries[uid]; e != nil && a.state.Rejected[uid].Waits {
+			a.wantBound(e.Stored, a.state.Last)
+		}
+	}
+	for _, why := range a.state.Refused { //ordered: whether there is one
+		if why.Waits {
+			a.reconcile(a.state.Last)
+			return
+		}
+	}
 }

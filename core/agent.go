@@ -6,6 +6,7 @@ import (
 	"path"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
@@ -16,10 +17,13 @@ import (
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/logs"
 	"seedlet.dev/core/manifest"
+	"seedlet.dev/core/mirror"
+	"seedlet.dev/core/object"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/runtime"
+	"seedlet.dev/core/status"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
@@ -32,6 +36,7 @@ type Options struct {
 	RootDir      string                              // as /var/lib/kubelet
 	ManifestPath string                              // of static pods, empty for none
 	LinksDir     string                              // of links to logs; as /var/log/containers
+	API          bool                                // there is an API server
 }
 
 // State is everything the agent knows. It is plain data.
@@ -52,7 +57,16 @@ type State struct {
 	Pods      map[string]*pod.Pod    `json:"pods"` // by UID
 	// Refused are wanted pods that are not run, and why, by UID.
 	Refused map[string]Refusal `json:"refused,omitempty"`
-	PodsMax int                `json:"podsMax"`
+	API     bool               `json:"api"` // there is an API server; else nothing below is used
+	Objects object.Store       `json:"objects"`
+	Status  status.Writer      `json:"status"`
+	Mirrors mirror.Pods        `json:"mirrors"`
+	// Bound are the UIDs of the pods that the API server has bound to this node, and Mirrored
+	// those of the static pods that have a mirror there, by full name.
+	Bound    map[string]string  `json:"bound,omitempty"`
+	Mirrored map[string]string  `json:"mirrored,omitempty"`
+	Rejected map[string]Refusal `json:"rejected,omitempty"` // of those of the API server, by UID
+	PodsMax  int                `json:"podsMax"`
 	// Sysctls are patterns of kernel parameters that pods may set besides the safe ones.
 	Sysctls []string  `json:"sysctls,omitempty"`
 	Last    time.Time `json:"last"` // time of the newest event
@@ -66,6 +80,7 @@ type Agent struct {
 	// What follows is derived from the state, or lives for one step only.
 	uids    []string            // the keys of state.Pods, sorted
 	names   map[string][]string // the UIDs of the pods of each full name, sorted
+	shown   map[string]*v1.Pod  // by UID, what the API shows until the pod is planned anew
 	out     op.Out
 	touched touched
 	podEnv  pod.Env
@@ -88,6 +103,8 @@ func New(o Options) *Agent {
 			Cgroups: cgroup.LayoutOf(c), IDs: userns.LayoutOf(c),
 			DNS:    pod.DNS{Servers: c.ClusterDNS, Domain: c.ClusterDomain},
 			Resolv: hostfile.File{Path: resolvConf(c)}, Hosts: hostfile.File{Path: "/etc/hosts"},
+
+			RestartsAll: config.RestartsAll(c),
 		},
 		Manifests: manifest.Source{
 			Path: manifests, Node: o.NodeName, Period: c.FileCheckFrequency.Duration,
@@ -98,6 +115,7 @@ func New(o Options) *Agent {
 		Links:    logs.Links{Dir: links, LogsDir: path.Clean(c.PodLogsDir)},
 		Pods:     map[string]*pod.Pod{},
 		PodsMax:  int(c.MaxPods),
+		API:      o.API,
 		Sysctls:  c.AllowedUnsafeSysctls,
 	}}
 	return a
@@ -153,6 +171,8 @@ func (a *Agent) observe(ev world.Event) {
 		a.out.Log(world.LevelInfo, "shutting down", "reason", body.Reason)
 	case *runtimeapi.ContainerEventResponse:
 		a.told(body, ev.Time)
+	case *world.ObjectsListed, *world.ObjectChanged, *world.ObjectGone, *world.WatchFailing:
+		a.watched(body, ev.Time)
 	case *world.FileChanged:
 		if body.Path == a.state.Manifests.Path {
 			a.state.Manifests.Changed(ev.Time)
@@ -174,6 +194,7 @@ func (a *Agent) boot(boot *world.Boot, now time.Time) {
 		runtime.Owner, s.Node.Resolv.Key(), s.Node.Hosts.Key()} {
 		a.touched.add(key)
 	}
+	a.watch()
 }
 
 // expire treats operations whose deadline has passed: their outcome is unknown.
@@ -232,6 +253,10 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 		s.Sweep.Answered(r, ev, a.view())
 	case logs.Owner.Component:
 		a.logsAnswered(id, r, ev)
+	case status.Component:
+		s.Status.Answered(id, r, ev, &a.out)
+	case mirror.Component:
+		s.Mirrors.Answered(id, r, ev, &a.out)
 	default:
 		for _, uid := range s.Images.Answered(r.Owner.Name, r, ev, &a.out) {
 			a.touchPod(uid)
@@ -267,6 +292,10 @@ func (a *Agent) plan(key timer.Key) {
 		wake = a.planLogs(key)
 	case hostfile.Component:
 		wake = a.hostFile(key).Plan(&a.out)
+	case status.Component:
+		wake = a.planStatus(key.Name)
+	case mirror.Component:
+		wake = a.planMirror(key.Name)
 	default:
 		wake = s.Images.Plan(key.Name, a.notReady() != "", &a.out, a.touched.add)
 	}
@@ -276,7 +305,7 @@ func (a *Agent) plan(key timer.Key) {
 // seenAll says whether all sources and the runtime have been seen. Before that nothing is
 // cleaned up: what is not known may only not be known yet.
 func (a *Agent) seenAll() bool {
-	return a.state.Manifests.Ready && !a.state.Relist.AsOf.IsZero()
+	return a.state.Manifests.Ready && a.boundSeen() && !a.state.Relist.AsOf.IsZero()
 }
 
 func (a *Agent) known(uid string) bool { return a.state.Pods[uid] != nil }

@@ -32,6 +32,7 @@ type node struct {
 	sysctls    []string // that are allowed
 	stepsMax   int      // that one event may lead to; zero for 10,000
 	pods       []*v1.Pod
+	server     *server // the API server, if there is one
 }
 
 func boot(manifests map[string]string) *node {
@@ -55,7 +56,7 @@ func (n *node) restart() {
 	}
 	config.AllowedUnsafeSysctls = n.sysctls
 	n.agent = New(Options{Config: config, NodeName: "n1", RootDir: "/var/lib/kubelet",
-		ManifestPath: "/manifests"})
+		ManifestPath: "/manifests", API: n.server != nil})
 	n.event(world.Event{Body: &world.Boot{BootID: "b", CPUs: 2, MemoryBytes: 1 << 30}})
 }
 
@@ -76,9 +77,17 @@ func (n *node) event(ev world.Event) {
 		queue, next.Time = queue[1:], n.now
 		for _, eff := range n.agent.Step(next) {
 			body := n.do(eff.Body)
-			if eff.Op != 0 {
+			if err, failed := body.(*world.Error); failed {
+				queue = append(queue, world.Event{Op: eff.Op, Err: err})
+			} else if eff.Op != 0 {
 				queue = append(queue, world.Event{Op: eff.Op, Body: body})
 			}
+		}
+		if n.server != nil {
+			for _, told := range n.server.told {
+				queue = append(queue, world.Event{Body: told})
+			}
+			n.server.told = nil
 		}
 	}
 }
@@ -96,6 +105,9 @@ func (n *node) pass(d time.Duration) {
 }
 
 func (n *node) do(effect any) any {
+	if world.PortOf(effect) == world.PortAPI {
+		return n.server.do(effect)
+	}
 	switch e := effect.(type) {
 	case *world.ReadFiles:
 		if e.Path != "/manifests" {
@@ -180,7 +192,7 @@ func (n *node) doRuntime(effect any) any {
 		id := fmt.Sprintf("c%d", len(n.calls))
 		n.containers[id] = &runtimeapi.Container{Id: id, PodSandboxId: e.PodSandboxId,
 			Metadata: e.Config.Metadata, Labels: e.Config.Labels,
-			Annotations: e.Config.Annotations}
+			Annotations: e.Config.Annotations, CreatedAt: n.now.UnixNano()}
 		n.did("create", e.Config.Metadata.Name)
 		return &runtimeapi.CreateContainerResponse{ContainerId: id}
 	case *runtimeapi.StartContainerRequest:
@@ -194,7 +206,8 @@ func (n *node) doRuntime(effect any) any {
 	case *runtimeapi.ContainerStatusRequest:
 		c := n.containers[e.ContainerId]
 		return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{
-			Id: c.Id, State: c.State, StartedAt: n.now.UnixNano(), FinishedAt: n.now.UnixNano()}}
+			Id: c.Id, State: c.State, CreatedAt: c.CreatedAt, StartedAt: c.CreatedAt,
+			FinishedAt: c.CreatedAt}}
 	}
 	return n.end(effect)
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/status"
 	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
 )
@@ -40,12 +42,20 @@ func (a *Agent) reconcile(now time.Time) {
 		}
 		a.touchPod(uid)
 	}
+	if a.state.API {
+		for _, spec := range a.state.Manifests.Pods() {
+			a.mirrored(spec.Namespace + "/" + spec.Name)
+		}
+		for _, name := range slices.Sorted(maps.Keys(a.state.Mirrored)) {
+			a.mirrored(name) // its static pod may have gone
+		}
+	}
 	if !a.seenAll() {
 		return
 	}
 	for _, uid := range a.uids {
 		p := a.state.Pods[uid]
-		if wanted[uid] || p.Gone && p.Next == nil {
+		if wanted[uid] || a.isBound(p) || p.Gone && p.Next == nil {
 			continue
 		}
 		p.Unwant(now)
@@ -115,6 +125,7 @@ func (a *Agent) relisted() {
 		}
 	}
 	if first {
+		a.bindAll(s.Last)
 		a.reconcile(s.Last) // some pods may be admitted, and others ended, only now
 	}
 }
@@ -195,6 +206,7 @@ func (a *Agent) index(p *pod.Pod) {
 	}
 	a.uids = insertSorted(a.uids, p.UID)
 	a.names[p.FullName()] = insertSorted(a.names[p.FullName()], p.UID)
+	delete(a.shown, p.UID)
 }
 
 func (a *Agent) removePod(p *pod.Pod) {
@@ -225,7 +237,8 @@ func deleteSorted(list []string, s string) []string {
 // planPod plans a pod, and forgets it once nothing is left of it. When it no longer holds its
 // name, others that wait for the name are touched.
 func (a *Agent) planPod(p *pod.Pod) time.Time {
-	held := p.Holds()
+	delete(a.shown, p.UID)
+	held, stage := p.Holds(), p.Stage
 	turn, _ := a.state.Images.Next()
 	wake := p.Plan(a.env(p))
 	if next, waits := a.state.Images.Next(); waits && next != turn {
@@ -233,6 +246,9 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	}
 	if !p.Stale.IsZero() {
 		a.needList(p.Stale)
+	}
+	if a.state.Status.Entries[p.UID] != nil {
+		a.touched.add(status.Key(p.UID))
 	}
 	if p.Forgotten {
 		a.removePod(p)
@@ -243,6 +259,9 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	}
 	if p.Forgotten || held && !p.Holds() {
 		a.touchNamesakes(p)
+	}
+	if p.Forgotten || p.Stage != stage && p.Stage == pod.Terminated {
+		a.retryAdmission()
 	}
 	return wake
 }
@@ -271,7 +290,11 @@ func (a *Agent) runtimeAnswered(r op.Record, ev world.Event) {
 	s := &a.state
 	not, network := s.Runtime.NotReady(), s.Runtime.NetworkNotReady()
 	told := !s.Runtime.AsOf.IsZero()
+	name := s.Runtime.Name
 	s.Runtime.Answered(r, ev, &a.out)
+	if s.Runtime.Name != name {
+		clear(a.shown) // it is part of the ids of containers
+	}
 	if not != s.Runtime.NotReady() || network != s.Runtime.NetworkNotReady() {
 		a.runtimeChanged()
 	}
@@ -307,20 +330,37 @@ func (a *Agent) takenIDs(uid string, sandboxes bool) []userns.Range {
 func (a *Agent) list() []*v1.Pod {
 	pods := make([]*v1.Pod, 0, len(a.uids))
 	for _, uid := range a.uids {
-		if shown := a.state.Pods[uid].API(&a.state.Node, a.state.Runtime.Name); shown != nil {
+		if shown := a.show(uid); shown != nil {
 			pods = append(pods, shown)
 		}
 	}
 	for _, spec := range a.state.Manifests.Pods() {
 		if why, is := a.state.Refused[string(spec.UID)]; is && !a.known(string(spec.UID)) {
-			shown := &v1.Pod{TypeMeta: spec.TypeMeta, ObjectMeta: spec.ObjectMeta, Spec: spec.Spec}
-			shown.Status.Phase = why.Phase
-			shown.Status.Reason, shown.Status.Message = why.Reason, why.Message
-			pods = append(pods, shown)
+			pods = append(pods, refusedPod(spec, why))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.state.Bound)) {
+		uid := a.state.Bound[name]
+		if why, is := a.state.Rejected[uid]; is && !a.known(uid) {
+			pods = append(pods, refusedPod(a.boundPod(name), why))
 		}
 	}
 	slices.SortStableFunc(pods, func(x, y *v1.Pod) int {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
 	return pods
+}
+
+// show is the pod as the API shows it; nil if it is not shown. It is made once for each change: a
+// change that shows has the pod planned.
+func (a *Agent) show(uid string) *v1.Pod {
+	shown, made := a.shown[uid]
+	if !made {
+		shown = a.state.Pods[uid].API(&a.state.Node, a.state.Runtime.Name)
+		if a.shown == nil {
+			a.shown = map[string]*v1.Pod{}
+		}
+		a.shown[uid] = shown
+	}
+	return shown
 }

@@ -44,6 +44,7 @@ func (b *behaviours) script(i runtime.Instance) runtime.Script {
 	}
 	script.StopTakes, script.IgnoresTerm = time.Duration(does.StopTakes), does.IgnoresTerm
 	script.HandlesTerm, script.Answers = does.HandlesTerm, does.answers(i.Starts)
+	script.Writes = does.script()
 	script.LogBytes = int64(does.LogKiB) << 10
 	if n := len(does.Processes); n > 0 {
 		process := does.Processes[min(i.Starts, n-1)]

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/sim/wire"
 )
 
@@ -39,10 +41,28 @@ func Draw(s *Scenario, seed uint64) (*Plan, error) {
 	slices.SortStableFunc(d.plan.Spec.Manifests, func(a, b Change) int {
 		return cmp.Compare(a.At, b.At)
 	})
-	if err := d.plan.Validate(); err != nil {
+	err := d.read()
+	if err == nil {
+		err = d.plan.Validate()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("drawing seed %d of %s: %w", seed, s.Metadata.Name, err)
 	}
 	return d.plan, nil
+}
+
+// read reads the manifests of the pods.
+func (d *drawing) read() error {
+	d.plan.read = map[string]*v1.Pod{}
+	for i := range d.plan.Spec.Pods {
+		p := &d.plan.Spec.Pods[i]
+		is, err := p.read()
+		if err != nil {
+			return fmt.Errorf("spec.pods[%d].%w", i, err)
+		}
+		d.plan.read[string(p.text())] = is
+	}
+	return nil
 }
 
 type drawing struct {
@@ -103,6 +123,7 @@ func (d *drawing) pods() {
 			}
 			for k := range group.Behaviour {
 				does := group.Behaviour[k].draw(r)
+				does.Writes = d.writes(name, &group.Behaviour[k])
 				does.Answers = d.answers(name, &group.Behaviour[k])
 				pod.Behaviours = append(pod.Behaviours, does)
 			}
@@ -110,6 +131,9 @@ func (d *drawing) pods() {
 			if r.IntN(4) == 0 {
 				change.At = Duration(time.Duration(r.Int64N(int64(10 * time.Second))).
 					Round(time.Millisecond))
+			}
+			if group.Comes != nil {
+				change.At = min(Duration(group.Comes.draw(r)), d.plan.Spec.Duration)
 			}
 			d.plan.Spec.Pods = append(d.plan.Spec.Pods, pod)
 			d.plan.Spec.Manifests = append(d.plan.Spec.Manifests, change)
@@ -184,11 +208,15 @@ func (d *drawing) faults() {
 		r := d.stream("fault " + class)
 		weight := d.weight(class, f.Always)
 		for n := range d.times(class, f.Windows, f.Always) {
-			d.plan.Spec.Faults = append(d.plan.Spec.Faults, Window{
+			w := Window{
 				ID: fmt.Sprintf("%s-%d", class, n), At: d.moment(r), For: Duration(f.For.draw(r)),
-				Class: f.Class, Calls: f.Calls, Takes: f.Takes,
+				Class: f.Class, Calls: f.Calls, Takes: f.Takes, Path: f.Path,
 				Probability: min(1, float64(int(f.Probability.draw(r)*weight*1000))/1000),
-			})
+			}
+			if f.At != nil {
+				w.At = Duration(f.At.draw(r))
+			}
+			d.plan.Spec.Faults = append(d.plan.Spec.Faults, w)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ type Window struct {
 	Calls       []string `json:"calls,omitempty"` // none: all that the class can strike
 	Probability float64  `json:"probability,omitempty"`
 	Takes       Span     `json:"takes,omitempty"`
+	Path        string   `json:"path,omitempty"` // of path-hangs
 }
 
 // Class is a way to go wrong.
@@ -36,6 +38,8 @@ const (
 	ClassUnheard  Class = "unheard"      // changes of files are not told, or told late
 	ClassDiskFull Class = "disk-full"    // no space for what the agent writes
 
+	ClassPathHangs Class = "path-hangs" // calls at a path and below it are not answered meanwhile
+
 	ClassNetworkDown Class = "network-not-ready" // so the runtime says
 	ClassUnready     Class = "runtime-not-ready" // likewise
 
@@ -48,7 +52,7 @@ const (
 var classes = []Class{
 	ClassLatency, ClassSlow, ClassRefused, ClassFailed, ClassLost, ClassUnheard, ClassDiskFull,
 	ClassEventsLost, ClassEventsLate, ClassEventsTwice, ClassNoStream, ClassNetworkDown,
-	ClassUnready,
+	ClassUnready, ClassPathHangs,
 }
 
 // strikable are the calls that faults can strike: every one that the agent can make.
@@ -91,7 +95,18 @@ func (w *Window) validate() error {
 	case w.Probability < 0 || w.Probability > 1:
 		return fmt.Errorf("probability: want a number from 0 to 1, have %g", w.Probability)
 	}
+	if err := checkPath(w.Class, w.Path); err != nil {
+		return err
+	}
 	return checkClass(w.Class, w.Calls)
+}
+
+func checkPath(class Class, p string) error {
+	if (class == ClassPathHangs) != path.IsAbs(p) {
+		return fmt.Errorf("path: want an absolute one for %s and none for others, have %q",
+			ClassPathHangs, p)
+	}
+	return nil
 }
 
 // The ends of a latency when nothing is wrong.
@@ -170,7 +185,7 @@ func (w *openWindow) strikes(call string) bool {
 		return call == runtime.CallEvent
 	case ClassNoStream:
 		return call == "GetEvents"
-	case ClassNetworkDown, ClassUnready:
+	case ClassNetworkDown, ClassUnready, ClassPathHangs:
 		return false
 	}
 	if call == runtime.CallEvent {

@@ -4,20 +4,20 @@ import (
 	"encoding/binary"
 
 	"github.com/cespare/xxhash/v2"
-	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/world"
 )
 
-// rolling is the hash of a run: every event and every effect, in their canonical forms.
+// rolling is the hash of a run: every event and every effect, in their forms.
 type rolling struct {
 	digest xxhash.Digest
 	ready  bool
-	buf    []byte
-	// items are the hashes of lines of lists: a line that has not changed is the same message
-	// as before (see sim/runtime), so most of what there is to hash is hashed once.
-	items map[proto.Message]uint64
+	form   former
+	// items are the hashes of lines of lists and of pods as they are shown: what has not changed
+	// is the same message as before (see sim/runtime, and core.Agent), so most of what there is
+	// to hash is hashed once.
+	items map[any]uint64
 }
 
 // itemsMax bounds the hashes kept; beyond it all are forgotten and made again.
@@ -66,40 +66,42 @@ func (h *rolling) body(body any) {
 	case *world.PodsAnswer:
 		h.pods(b)
 	default:
-		h.write(h.form(body))
+		h.write(h.form.of(body))
 	}
 }
 
-func (h *rolling) item(message proto.Message) {
-	sum, known := h.items[message]
+func (h *rolling) item(line any) {
+	sum, known := h.items[line]
 	if !known {
-		sum = xxhash.Sum64(h.form(message))
-		if h.items == nil || len(h.items) >= itemsMax {
-			h.items = map[proto.Message]uint64{}
-		}
-		h.items[message] = sum
+		sum = xxhash.Sum64(h.form.of(line))
+		h.keep(line, sum)
 	}
 	h.number(sum)
+}
+
+// keep remembers the hash of something that nobody changes any more.
+func (h *rolling) keep(what any, sum uint64) {
+	if h.items == nil || len(h.items) >= itemsMax {
+		h.items = map[any]uint64{}
+	}
+	h.items[what] = sum
 }
 
 // pods hashes what an answer says of the agent; the specs in it came from the plan.
 func (h *rolling) pods(answer *world.PodsAnswer) {
 	for _, pod := range answer.Pods {
-		h.text(string(pod.UID))
-		data, err := pod.Status.Marshal()
-		if err != nil {
-			panic("hash: " + err.Error())
+		sum, known := h.items[pod]
+		if !known {
+			data, err := pod.Status.Marshal()
+			if err != nil {
+				panic("hash: " + err.Error())
+			}
+			sum = xxhash.Sum64(data)
+			h.keep(pod, sum)
 		}
-		h.write(data)
+		h.text(string(pod.UID))
+		h.number(sum)
 	}
-}
-
-func (h *rolling) form(body any) []byte {
-	var err error
-	if h.buf, err = world.AppendBody(h.buf[:0], body); err != nil {
-		panic("hash: " + err.Error())
-	}
-	return h.buf
 }
 
 func (h *rolling) text(s string) {

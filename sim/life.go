@@ -60,7 +60,7 @@ func (r *run) boot() {
 	l := &life{number: r.lives, agent: core.New(r.options)}
 	port := func(do func(world.Effect)) world.Port { return &gate{r, l, do} }
 	l.loop = loop.New(loop.Options{
-		Core: l,
+		Core: l, Limits: r.limits,
 		Ports: map[world.PortName]world.Port{
 			world.PortCRI:      port(r.runtime.Do),
 			world.PortFS:       port(r.disk.Do),

@@ -63,6 +63,9 @@ func (m *manifests) want(file string, pod *v1.Pod) {
 	if delete(m.says, file); pod != nil {
 		m.says[file] = pod
 	}
+	if before != nil && pod == nil {
+		m.run.prompt.unwant(manifestName(before.Name))
+	}
 	if before != nil {
 		m.tell(string(before.UID), false)
 	}

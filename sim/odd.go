@@ -197,7 +197,8 @@ func (r *run) noteSandbox(f truth.Fact) {
 	for i, removal := range r.odd.removes {
 		if removal.Pod == manifestName(f.PodName) {
 			r.odd.removes = slices.Delete(r.odd.removes, i, i+1)
-			r.agenda.After(0, func() { r.runtime.RemoveByHand(f.SandboxID) })
+			sandbox := f.SandboxID
+			r.agenda.After(0, func() { r.runtime.RemoveByHand(sandbox) })
 			return
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
@@ -24,6 +25,10 @@ type Plan struct {
 	Kind       string   `json:"kind"` // Plan
 	Metadata   Metadata `json:"metadata"`
 	Spec       PlanSpec `json:"spec"`
+
+	// read are the manifests, by their texts, that were read when the plan was drawn: those that
+	// are still in it need not be read again.
+	read map[string]*v1.Pod
 }
 
 // PlanSpec is what a plan is made of.
@@ -81,6 +86,7 @@ type Behaviour struct {
 	LogKiB      int          `json:"logKiB,omitempty"`    // that each writes into its log a second
 	Processes   []ProcessRun `json:"processes,omitempty"` // none: each runs until stopped
 	Answers     []Answer     `json:"answers,omitempty"`   // to probes and hooks
+	Writes      []FileWrite  `json:"writes,omitempty"`    // by each process
 }
 
 // ProcessRun is what one process does. The zero ProcessRun runs until it is stopped.
@@ -183,7 +189,10 @@ func (p *Plan) Validate() error {
 	if err != nil {
 		return err
 	}
-	if err := s.validatePods(kubelet.AllowedUnsafeSysctls); err != nil {
+	if _, err := s.Node.limits(); err != nil {
+		return err
+	}
+	if err := s.validatePods(kubelet, p.read); err != nil {
 		return err
 	}
 	ids := map[string]bool{}
@@ -199,7 +208,8 @@ func (p *Plan) Validate() error {
 	return s.validateStrikes()
 }
 
-func (s *PlanSpec) validatePods(sysctls []string) error {
+func (s *PlanSpec) validatePods(node *kubeletconfig.KubeletConfiguration,
+	read map[string]*v1.Pod) error {
 	names := map[string]bool{}
 	for i := range s.Pods {
 		p := &s.Pods[i]
@@ -207,7 +217,7 @@ func (s *PlanSpec) validatePods(sysctls []string) error {
 			return fmt.Errorf("spec.pods[%d].name: want a name of its own, have %q", i, p.Name)
 		}
 		names[p.Name] = true
-		if err := p.validate(sysctls); err != nil {
+		if err := p.validate(node, read); err != nil {
 			return fmt.Errorf("spec.pods[%d].%w", i, err)
 		}
 	}
@@ -279,31 +289,49 @@ func (s *PlanSpec) pod(name string) *PlanPod {
 }
 
 // validate checks that a pod is one that the agent runs: what it refuses cannot come right.
-func (p *PlanPod) validate(sysctls []string) error {
+func (p *PlanPod) validate(node *kubeletconfig.KubeletConfiguration,
+	read map[string]*v1.Pod) error {
 	for i := range p.Behaviours {
+		for k := range p.Behaviours[i].Writes {
+			if err := p.Behaviours[i].Writes[k].validate(); err != nil {
+				return fmt.Errorf("behaviours[%d].writes[%d]: %w", i, k, err)
+			}
+		}
 		for k := range p.Behaviours[i].Answers {
 			if err := p.Behaviours[i].Answers[k].validate(); err != nil {
 				return fmt.Errorf("behaviours[%d].answers[%d].%w", i, k, err)
 			}
 		}
 	}
-	is, warnings, err := manifest.Decode("manifest", p.text(), nodeName)
-	switch {
-	case err != nil:
-		return err
-	case is == nil:
-		return errors.New("manifest: it is empty")
-	case len(warnings) > 0:
-		return errors.New(warnings[0])
+	is := read[string(p.text())]
+	if is == nil {
+		var err error
+		if is, err = p.read(); err != nil {
+			return err
+		}
 	}
-	if missing := pod.Unsupported(is); len(missing) > 0 {
+	if missing := pod.Unsupported(is, config.RestartsAll(node)); len(missing) > 0 {
 		return fmt.Errorf("manifest: the agent does not support %s yet",
 			strings.Join(missing, ", "))
 	}
-	if why := sysctl.Forbidden(&is.Spec, sysctls); why != "" {
+	if why := sysctl.Forbidden(&is.Spec, node.AllowedUnsafeSysctls); why != "" {
 		return fmt.Errorf("manifest: the agent refuses it: %s", why)
 	}
 	return nil
+}
+
+// read is the pod of the manifest, which has to be one about which there is nothing to say.
+func (p *PlanPod) read() (*v1.Pod, error) {
+	is, warnings, err := manifest.Decode("manifest", p.text(), nodeName)
+	switch {
+	case err != nil:
+		return nil, err
+	case is == nil:
+		return nil, errors.New("manifest: it is empty")
+	case len(warnings) > 0:
+		return nil, errors.New(warnings[0])
+	}
+	return is, nil
 }
 
 // text is the content of the file that holds the pod.

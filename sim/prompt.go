@@ -21,6 +21,13 @@ func newPrompt() prompt {
 
 func (p *prompt) want(pod string, now time.Time) { note(p.wanted, pod, now) }
 
+// unwant takes that a pod's manifest went: one that has not started by then need not any more.
+func (p *prompt) unwant(pod string) {
+	if _, ran := p.started[pod]; !ran {
+		delete(p.wanted, pod)
+	}
+}
+
 // fact implements a subscriber of the truth.
 func (p *prompt) fact(f truth.Fact) {
 	if f.Kind == truth.ContainerStarted {

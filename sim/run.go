@@ -18,6 +18,7 @@ import (
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/sim/wire"
 	"seedlet.dev/world"
+	"seedlet.dev/world/loop"
 )
 
 // Start is when every run begins.
@@ -82,6 +83,7 @@ type run struct {
 	host    *host.Host
 	panel   *oracle.Panel
 	options core.Options
+	limits  loop.Limits // of each life
 
 	life     *life // nil while the agent is dead
 	lives    int
@@ -135,6 +137,9 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		return nil, err
 	}
 	r := &run{plan: spec, opts: opts, agenda: agenda.New(Start, spec.Seed), prompt: newPrompt()}
+	if r.limits, err = spec.Node.limits(); err != nil {
+		return nil, err
+	}
 	r.fates = newFates(spec, Start)
 	log, rotation := &truth.Log{}, corelogs.NewRotation(kubelet)
 	registry := newImages(spec)
@@ -142,7 +147,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		NodeName: nodeName, PodsDir: rootDir + "/pods", LogsDir: kubelet.PodLogsDir,
 		BackoffMax: config.BackoffMax(kubelet), Evented: kubelet.FeatureGates["EventedPLEG"],
 		LinksDir: corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
-		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files,
+		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files, Usage: r.usage,
 		Struck: newStruck(r.fates, spec).may, Cgroups: judgedCgroups(kubelet),
 		ImageUser: registry.user, Skew: spec.skew,
 	})
@@ -183,12 +188,15 @@ func judgedCgroups(kubelet *kubeletconfig.KubeletConfiguration) oracle.Cgroups {
 
 // files is what is in a directory, as the judges see it.
 func (r *run) files(dir string) []oracle.File {
-	var files []oracle.File
-	for _, e := range r.disk.Entries(dir) {
-		files = append(files, oracle.File(e))
+	entries := r.disk.Entries(dir)
+	files := make([]oracle.File, len(entries))
+	for i, e := range entries {
+		files[i] = oracle.File(e)
 	}
 	return files
 }
+
+func (r *run) usage(path string) int64 { return r.disk.Usage(path) }
 
 func (r *run) countRestarts(f truth.Fact) {
 	if f.Kind == truth.ContainerStarted && f.Attempt > 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"seedlet.dev/core/document"
+	"seedlet.dev/world/loop"
 )
 
 // APIVersion is that of scenario and plan files.
@@ -54,6 +55,22 @@ type Node struct {
 	// OldRuntime makes the runtime a containerd 1.6: it tells no events, and does not find what is
 	// to be stopped where a newer one has nothing to do.
 	OldRuntime bool `json:"oldRuntime,omitempty"`
+	// Places bound how many operations of a lane are in flight at once; absent: as in production.
+	Places map[string]int `json:"places,omitempty"`
+}
+
+// limits are the bounds of the agent's loop.
+func (n *Node) limits() (loop.Limits, error) {
+	var limits loop.Limits
+	for name, places := range n.Places { //ordered: each lane by itself, and one error is enough
+		lane, known := loop.LaneNamed(name)
+		if !known || places < 1 {
+			return limits, fmt.Errorf("spec.node.places: want the name of a lane and 1 or more, "+
+				"have %q: %d", name, places)
+		}
+		limits.Flying[lane] = places
+	}
+	return limits, nil
 }
 
 // PodGroup is a number of pods from one manifest. Copy n has "-n" added to its name, and its UID,
@@ -63,6 +80,8 @@ type PodGroup struct {
 	Manifest  map[string]any   `json:"manifest,omitempty"`
 	File      string           `json:"file,omitempty"` // instead, relative to the scenario
 	Behaviour []BehaviourRange `json:"behaviour,omitempty"`
+	// Comes is when their manifests come. Absent: most are there at the start.
+	Comes *Span `json:"comes,omitempty"`
 }
 
 // BehaviourRange is what the processes of one container may do. A container without one runs
@@ -84,6 +103,8 @@ type BehaviourRange struct {
 	MessageBytes *Count `json:"messageBytes,omitempty"`
 	// Answers are how its processes may answer probes and hooks; absent: well, at once.
 	Answers []AnswerRange `json:"answers,omitempty"`
+	// Writes are what each of its processes may write.
+	Writes []WriteRange `json:"writes,omitempty"`
 }
 
 // FaultRange is one class of faults on the way to the ports.
@@ -95,6 +116,8 @@ type FaultRange struct {
 	Probability Share    `json:"probability,omitempty"`
 	Takes       Span     `json:"takes,omitempty"` // of latency, slow and lost: how much longer
 	Always      bool     `json:"always,omitempty"`
+	Path        string   `json:"path,omitempty"` // of path-hangs
+	At          *Span    `json:"at,omitempty"`   // when it begins; absent: at any time
 }
 
 // ImageRange is what may be the matter with images. Absent is the share of images that have to be
@@ -201,6 +224,12 @@ func (s *Scenario) validate() error {
 		if err := checkClass(f.Class, f.Calls); err != nil {
 			return fmt.Errorf("spec.faults[%d].%w", i, err)
 		}
+		if err := checkPath(f.Class, f.Path); err != nil {
+			return fmt.Errorf("spec.faults[%d].%w", i, err)
+		}
+	}
+	if _, err := s.Spec.Node.limits(); err != nil {
+		return err
 	}
 	if err := s.validateAnswers(); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 func (r *run) heal() {
 	r.healed = true
 	r.disk.SetFull(false)
+	r.disk.GoOnAll()
 	r.runtime.SetNetworkReady(true)
 	r.runtime.SetReady(true)
 	r.healOdd()

@@ -28,7 +28,7 @@ func Shrink(plan *Plan, tries int, progress func(tried, entries int)) (*Plan, *V
 		takeOut(s, func(p *PlanSpec) *[]PlanImage { return &p.Images })
 		takeOut(s, func(p *PlanSpec) *[]Change { return &p.Manifests })
 		s.dropUnusedPods()
-		s.takeOutAnswers()
+		s.takeOutDeeds()
 	}
 	s.shorten()
 	return s.best, s.verdict, nil
@@ -57,8 +57,8 @@ func takeOut[T any](s *shrinker, list func(*PlanSpec) *[]T) {
 	}
 }
 
-// takeOutAnswers takes out what containers answer to probes and hooks.
-func (s *shrinker) takeOutAnswers() {
+// takeOutDeeds takes out what containers answer to probes and hooks, and what they write.
+func (s *shrinker) takeOutDeeds() {
 	for i := range s.best.Spec.Pods {
 		for k := range s.best.Spec.Pods[i].Behaviours {
 			takeOut(s, func(p *PlanSpec) *[]Answer {
@@ -66,6 +66,12 @@ func (s *shrinker) takeOutAnswers() {
 				pod := &p.Pods[i]
 				pod.Behaviours = slices.Clone(pod.Behaviours)
 				return &pod.Behaviours[k].Answers
+			})
+			takeOut(s, func(p *PlanSpec) *[]FileWrite {
+				p.Pods = slices.Clone(p.Pods)
+				pod := &p.Pods[i]
+				pod.Behaviours = slices.Clone(pod.Behaviours)
+				return &pod.Behaviours[k].Writes
 			})
 		}
 	}

@@ -45,6 +45,8 @@ func (r *run) scheduleWindow(w Window) {
 		r.at(w.At, r.runtime.BreakStreams)
 	case ClassDiskFull:
 		while(func() { r.disk.SetFull(true) }, func() { r.disk.SetFull(false) })
+	case ClassPathHangs:
+		while(func() { r.disk.Hang(w.Path) }, func() { r.disk.GoOn(w.Path) })
 	case ClassNetworkDown:
 		while(func() { r.runtime.SetNetworkReady(false) }, func() { r.runtime.SetNetworkReady(true) })
 	case ClassUnready:

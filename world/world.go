@@ -7,7 +7,8 @@
 //  1. The core takes one Event at a time and returns the Effects it wants, in order. Nothing
 //     else passes between them.
 //  2. An Effect with an OpID is a question: the world owes exactly one Event with the same OpID
-//     and either a body of the answering type or an Err. An Effect without one is a statement
+//     and either a body of the answering type or an Err, be it long after its deadline: what
+//     hangs cannot be called back. An Effect without one is a statement
 //     (a log line, an answer to a request) and is never answered.
 //  3. An Event without an OpID is the world speaking first: the boot, a changed file, a request.
 //  4. Event times never go backwards.
@@ -40,6 +41,9 @@ type Effect struct {
 	Op       OpID      // zero when no answer is expected
 	Body     any       // one of the registered bodies, never nil
 	Deadline time.Time // after it the core treats the outcome as unknown; zero without an Op
+	// HostPath is where on the node the operation goes, if that was chosen by a pod's author: it
+	// may be on a file system that hangs. Nothing else is begun there meanwhile.
+	HostPath string
 }
 
 // Core is a deterministic state machine, driven by a loop.Loop. Same events, same effects.

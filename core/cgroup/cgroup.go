@@ -8,6 +8,7 @@ package cgroup
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -64,10 +65,17 @@ func (l *Layout) Parents() []string {
 }
 
 func (l *Layout) parent(class v1.PodQOSClass) string {
-	if class == v1.PodQOSGuaranteed {
-		return path.Join(l.Root, kubepods)
+	parent := kubepods
+	switch class {
+	case v1.PodQOSBurstable:
+		parent = kubepods + "/burstable"
+	case v1.PodQOSBestEffort:
+		parent = kubepods + "/besteffort"
 	}
-	return path.Join(l.Root, kubepods, strings.ToLower(string(class)))
+	if l.Root == "" {
+		return parent
+	}
+	return l.Root + "/" + parent
 }
 
 // Path is the cgroup of a pod, from the root of the hierarchy.
@@ -82,6 +90,16 @@ func (l *Layout) Paths(uid string) []string {
 		paths[i] += "/" + podPrefix + uid
 	}
 	return paths
+}
+
+// Has says whether a cgroup is one of Paths.
+func (l *Layout) Has(cgroup, uid string) bool {
+	above, is := strings.CutSuffix(cgroup, uid)
+	if !is {
+		return false
+	}
+	above, is = strings.CutSuffix(above, "/"+podPrefix)
+	return is && slices.Contains(l.Parents(), above)
 }
 
 // UIDOf is whose cgroup has a name; false if it is no pod's.

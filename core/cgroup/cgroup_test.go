@@ -32,6 +32,11 @@ func TestPaths(t *testing.T) {
 		"a/b/kubepods/podu a/b/kubepods/burstable/podu a/b/kubepods/besteffort/podu" {
 		t.Errorf("paths %s", got)
 	}
+	for _, path := range l.Paths("u") {
+		if !l.Has(path, "u") || l.Has(path, "") || l.Has(path+"/x", "u") || l.Has("x/"+path, "u") {
+			t.Errorf("whether %s is one of them", path)
+		}
+	}
 }
 
 func TestParent(t *testing.T) {

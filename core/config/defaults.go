@@ -208,6 +208,15 @@ func setPointer[T any](field **T, value T) {
 	}
 }
 
+// gateRestartsAll is on by default since v1.36 (KEP-5532).
+const gateRestartsAll = "RestartAllContainersOnContainerExits"
+
+// RestartsAll says whether a container's exit may restart all containers of its pod.
+func RestartsAll(c *configuration) bool {
+	on, set := c.FeatureGates[gateRestartsAll]
+	return on || !set
+}
+
 // BackoffMax is the longest wait before a restart of a container, as far as it is configured.
 func BackoffMax(c *configuration) time.Duration {
 	if m := c.CrashLoopBackOff.MaxContainerRestartPeriod; m != nil {

@@ -45,7 +45,7 @@ var actedOn = []string{
 }
 
 // gatesActedOn are the feature gates that the agent acts on.
-var gatesActedOn = []string{"EventedPLEG"}
+var gatesActedOn = []string{"EventedPLEG", gateRestartsAll}
 
 // Inert returns the paths of the fields that are set but that the agent does not act on yet, in
 // order. It is for a configuration without defaults.

@@ -60,3 +60,17 @@ crashLoopBackOff: {maxContainerRestartPeriod: 10s}
 		t.Errorf("warnings %q", l.Warnings)
 	}
 }
+
+// The gate is on unless it is turned off, and setting it is no news.
+func TestRestartsAll(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": true, "RestartAllContainersOnContainerExits: true": true,
+		"RestartAllContainersOnContainerExits: false": false,
+	} {
+		base := file("/c", "staticPodPath: /a\nfeatureGates: {"+text+"}\n")
+		l := finished(t, &base)
+		if RestartsAll(l.Config) != want || len(l.Warnings) > 0 {
+			t.Errorf("%q: %v, warnings %q", text, RestartsAll(l.Config), l.Warnings)
+		}
+	}
+}

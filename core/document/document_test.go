@@ -1,12 +1,15 @@
 package document
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
 )
 
 func TestParse(t *testing.T) {
@@ -15,6 +18,7 @@ func TestParse(t *testing.T) {
 		{"comments only", "# nothing\n---\n# here\n", "", ""},
 		{"yaml", "a: 1\n", `{"a":1}`, ""},
 		{"json", `{"a": [true, null]}`, `{"a":[true,null]}`, ""},
+		{"JSON that is not YAML", `{"a": "\/\ud83d\ude00"}`, `{"a":"/😀"}`, ""},
 		{"separator at both ends", "---\na: 1\n---\n", `{"a":1}`, ""},
 		{"two documents", "a: 1\n---\nb: 2\n", "", "want one YAML document, have 2"},
 		{"empty, then one", "---\n---\nb: 2\n", "", "want one YAML document, have 2"},
@@ -115,6 +119,46 @@ func TestHostileDocumentsAreRefusedQuickly(t *testing.T) {
 		}
 		if took := time.Since(start); took > 5*time.Second {
 			t.Errorf("%s: took %v", name, took)
+		}
+	}
+}
+
+// What is JSON already becomes the same document as if it had been read as YAML: the UIDs of pods
+// follow from it.
+func TestJSONIsReadAsYAMLIs(t *testing.T) {
+	texts := rapid.StringOf(rapid.RuneFrom([]rune("ab <&>\"\\/\n\té€\u2028~-:#{[0")))
+	var value func(depth int) *rapid.Generator[any]
+	value = func(depth int) *rapid.Generator[any] {
+		kinds := []*rapid.Generator[any]{
+			rapid.Just[any](nil), texts.AsAny(), rapid.Bool().AsAny(), rapid.Int64().AsAny(),
+			rapid.Float64Range(-1e25, 1e25).AsAny(), rapid.IntRange(-3, 3).AsAny(),
+			rapid.SampledFrom([]json.RawMessage{[]byte("1.0"), []byte("1e3"), []byte("-0"),
+				[]byte("0.1e-2"), []byte(`"\u00e9"`)}).AsAny(),
+		}
+		if depth > 0 {
+			kinds = append(kinds, rapid.SliceOfN(value(depth-1), 0, 3).AsAny(),
+				rapid.MapOfN(texts, value(depth-1), 0, 3).AsAny())
+		}
+		return rapid.OneOf(kinds...)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		data, err := json.MarshalIndent(rapid.MapOfN(texts, value(2), 0, 3).Draw(t, "object"), "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, ok := plainJSON(data)
+		want, err := yaml.YAMLToJSONStrict(data)
+		if !ok || err != nil || string(doc) != string(want) {
+			t.Errorf("%s: got %s, %v; want %s, %v", data, doc, ok, want, err)
+		}
+	})
+}
+
+func TestWhatIsNotOneObjectOfJSON(t *testing.T) {
+	for _, data := range []string{"", "null", "[1]", `"a"`, `{"a":1,"a":2}`, `{"a":1}{"b":2}`,
+		`{a: 1}`, `{"a":{"b":1,"b":2}}`, "{} # empty"} {
+		if doc, ok := plainJSON([]byte(data)); ok {
+			t.Errorf("%s: %s", data, doc)
 		}
 	}
 }

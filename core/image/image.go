@@ -99,13 +99,14 @@ type Answer struct {
 // for since the given time. While it cannot, the image (by its Key) must be planned. The pod is a
 // waiter until it is released, and is told when something about the image changes.
 func (s *Store) Need(uid, ref string, policy v1.PullPolicy, since time.Time) Answer {
-	if _, err := reference.ParseNormalizedNamed(ref); err != nil {
-		// No runtime can have it, so none is asked.
-		return Answer{Problem: &Problem{Reason: "InvalidImageName", Message: fmt.Sprintf(
-			"Failed to apply default image tag %q: couldn't parse image name %[1]q: %v", ref, err)}}
-	}
 	img := s.Images[ref]
 	if img == nil {
+		if _, err := reference.ParseNormalizedNamed(ref); err != nil {
+			// No runtime can have it, so none is asked.
+			return Answer{Problem: &Problem{Reason: "InvalidImageName", Message: fmt.Sprintf(
+				"Failed to apply default image tag %q: couldn't parse image name %[1]q: %v", ref,
+				err)}}
+		}
 		if s.Images == nil {
 			s.Images = map[string]*Image{}
 		}

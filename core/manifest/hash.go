@@ -1,7 +1,7 @@
 package manifest
 
 import (
-	"fmt"
+	"encoding/hex"
 	"hash/fnv"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,5 +16,5 @@ func ContainerHash(c *v1.Container) string {
 	h.Write([]byte(c.Name))
 	h.Write([]byte{0})
 	h.Write([]byte(c.Image))
-	return fmt.Sprintf("%08x", h.Sum32())
+	return hex.EncodeToString(h.Sum(nil))
 }

@@ -25,11 +25,18 @@ func (o *Out) Now() time.Time { return o.now }
 // Ask begins an operation: the effect is handed out and a record of it is kept until it is
 // answered or its timeout has passed.
 func (o *Out) Ask(owner Owner, subject string, timeout time.Duration, body any) world.OpID {
+	return o.AskAt("", owner, subject, timeout, body)
+}
+
+// AskAt is Ask for an operation at a path of the node that a pod's author chose, if there is one.
+func (o *Out) AskAt(hostPath string, owner Owner, subject string, timeout time.Duration,
+	body any) world.OpID {
 	deadline := o.now.Add(timeout)
 	id := o.table.begin(Record{
 		Owner: owner, Call: world.Call(body), Subject: subject, Began: o.now, Deadline: deadline,
 	})
-	o.effects = append(o.effects, world.Effect{Op: id, Body: body, Deadline: deadline})
+	o.effects = append(o.effects, world.Effect{Op: id, Body: body, Deadline: deadline,
+		HostPath: hostPath})
 	return id
 }
 

@@ -203,18 +203,18 @@ const (
 func (r *Relist) takeContainers(items []*runtimeapi.Container) {
 	r.Items = r.Items[:0]
 	for _, c := range items {
-		uid := c.Labels[LabelPodUID]
-		if !nameable(uid, c.Labels[LabelPodNamespace], c.Labels[LabelPodName]) ||
-			c.Labels[LabelContainer] == "" {
+		uid, name := c.Labels[LabelPodUID], c.Labels[LabelContainer]
+		namespace, pod := c.Labels[LabelPodNamespace], c.Labels[LabelPodName]
+		if !nameable(uid, namespace, pod) || name == "" {
 			continue // not a pod's
 		}
 		r.Items = append(r.Items, Container{
 			ID:          c.Id,
 			SandboxID:   c.PodSandboxId,
 			UID:         uid,
-			Namespace:   c.Labels[LabelPodNamespace],
-			Pod:         c.Labels[LabelPodName],
-			Name:        c.Labels[LabelContainer],
+			Namespace:   namespace,
+			Pod:         pod,
+			Name:        name,
 			Attempt:     c.GetMetadata().GetAttempt(),
 			State:       c.State,
 			CreatedAt:   time.Unix(0, c.CreatedAt).UTC(),
@@ -227,7 +227,8 @@ func (r *Relist) takeContainers(items []*runtimeapi.Container) {
 // by them, and the runtime tells whatever someone has given it.
 func nameable(parts ...string) bool {
 	for _, part := range parts {
-		if part == "" || part == "." || part == ".." || strings.ContainsAny(part, "/\\\x00") {
+		if part == "" || part == "." || part == ".." || strings.IndexByte(part, '/') >= 0 ||
+			strings.IndexByte(part, '\\') >= 0 || strings.IndexByte(part, 0) >= 0 {
 			return false
 		}
 	}

@@ -36,10 +36,10 @@ const hostTimeout = 2 * time.Minute
 // cgroupPath is the cgroup that a sandbox is in or will be in: as it was made, or nil for a new
 // one, as the spec has it now.
 func (p *Pod) cgroupPath(s *Sandbox, l *cgroup.Layout) string {
-	if s != nil && slices.Contains(l.Paths(p.UID), s.Cgroup) {
+	if s != nil && l.Has(s.Cgroup, p.UID) {
 		return s.Cgroup
 	}
-	return l.Path(p.UID, qos(p.Spec))
+	return l.Path(p.UID, QOS(p.Spec))
 }
 
 // setCgroup sees that the cgroup of a sandbox is as it should be, and reports whether there is
@@ -52,7 +52,7 @@ func (p *Pod) setCgroup(path string, attempt uint32, env *Env) bool {
 	case !l.Settled:
 		return true
 	}
-	want := Setting{attempt, l.Limits(p.Spec, qos(p.Spec), path)}
+	want := Setting{attempt, l.Limits(p.Spec, QOS(p.Spec), path)}
 	if c := &p.Cgroup; c.Set == nil || *c.Set != want {
 		c.Setting, c.Removed = &want, nil
 		p.Op = env.Out.Ask(p.Key(), "", hostTimeout, &want.Cgroup)
@@ -85,21 +85,20 @@ func (p *Pod) removeCgroups(env *Env) bool {
 // cgroups are those that the pod may have, as far as it is known. Of a pod of another agent the
 // sandbox does not tell.
 func (p *Pod) cgroups(l *cgroup.Layout) []string {
-	all := l.Paths(p.UID)
 	var paths []string
 	if set := p.Cgroup.Set; set != nil {
 		paths = append(paths, set.Cgroup.Path)
 	}
 	if p.Spec != nil {
-		paths = append(paths, l.Path(p.UID, qos(p.Spec)))
+		paths = append(paths, l.Path(p.UID, QOS(p.Spec)))
 	}
 	for i := range p.Sandboxes {
-		if in := p.Sandboxes[i].Cgroup; slices.Contains(all, in) {
+		if in := p.Sandboxes[i].Cgroup; l.Has(in, p.UID) {
 			paths = append(paths, in)
 		}
 	}
 	if len(paths) == 0 {
-		return all
+		return l.Paths(p.UID)
 	}
 	slices.Sort(paths)
 	return slices.Compact(paths)

@@ -180,7 +180,7 @@ func TestQOSOfAPodAsAWhole(t *testing.T) {
 			v1.PodQOSGuaranteed},
 	} {
 		s.Spec.Resources = &test.own
-		if got := qos(s); got != test.want {
+		if got := QOS(s); got != test.want {
 			t.Errorf("%v: %s, want %s", test.own, got, test.want)
 		}
 	}

@@ -157,6 +157,9 @@ func (p *Pod) containerConfig(want *v1.Container, from images, run *Container,
 	if run.Sidecar > 0 {
 		annotations[annotationSidecar] = strconv.Itoa(run.Sidecar)
 	}
+	if run.Round > 0 {
+		annotations[annotationRound] = strconv.Itoa(run.Round)
+	}
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: want.Name, Attempt: run.Attempt},
 		Image:       imageSpec(from[""], want.Image),
@@ -224,7 +227,7 @@ func (p *Pod) ownLimit(c *v1.Container, name v1.ResourceName) resource.Quantity 
 // oomScoreAdj is the kubelet's rule: the more of its request's share of the machine a burstable
 // container leaves unused, the later it is killed.
 func (p *Pod) oomScoreAdj(want *v1.Container, node *Node) int64 {
-	switch qos(p.Spec) {
+	switch QOS(p.Spec) {
 	case v1.PodQOSGuaranteed:
 		return -997
 	case v1.PodQOSBestEffort:

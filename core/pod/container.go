@@ -66,6 +66,7 @@ type Container struct {
 	Backoff   time.Duration `json:"backoff"`           // to wait after it has exited
 	Grace     time.Duration `json:"grace"`             // of the pod it was created for
 	Sidecar   int           `json:"sidecar,omitempty"` // its place if it is a sidecar, from one
+	Round     int           `json:"round,omitempty"`   // that it was made in
 
 	Foreign   bool                 `json:"foreign,omitempty"` // another agent has made it
 	Ports     []v1.ContainerPort   `json:"ports,omitempty"`   // by which hooks name them
@@ -141,6 +142,7 @@ func newContainer(item *pleg.Container, asked time.Time) Container {
 		Hash:     item.Annotations[annotationHash],
 		Restarts: int32(number(item.Annotations[annotationRestarts], int64(item.Attempt))),
 		Sidecar:  int(number(item.Annotations[annotationSidecar], 0)),
+		Round:    int(number(item.Annotations[annotationRound], 0)),
 		Grace: time.Second * time.Duration(
 			number(item.Annotations[annotationGrace], int64(graceDefault/time.Second))),
 	}
@@ -169,12 +171,12 @@ func (p *Pod) newest(name string) *Container {
 	return nil
 }
 
-// stray says whether a container was made in a sandbox that is not the current one and has not
-// been started: it never will be. A request of unknown outcome leaves such when it takes effect
-// late.
+// stray says whether a container was made in a sandbox that is not the current one, or in an
+// earlier round, and has not been started: it never will be. A request of unknown outcome leaves
+// such when it takes effect late.
 func (p *Pod) stray(c *Container) bool {
 	s := p.current()
-	return c.State == Created && (s == nil || c.SandboxID != s.ID)
+	return c.State == Created && (s == nil || c.SandboxID != s.ID || p.superseded(c))
 }
 
 // previous is the run before c; nil if there is none.

@@ -27,6 +27,8 @@ func (p *Pod) containerStatus(want *v1.Container, role Role, runtime string) v1.
 	}
 	status.Started = &health.Started
 	if c == nil {
+		told, _ := p.counted(want.Name)
+		status.RestartCount = max(status.RestartCount, told)
 		status.State.Waiting = p.waiting(want.Name, role)
 		return status
 	}
@@ -40,7 +42,7 @@ func (p *Pod) containerStatus(want *v1.Container, role Role, runtime string) v1.
 	status.ImageID = c.ImageID
 	status.Ready = health.Ready
 	if role == Init {
-		status.Ready = c.ended() && c.ExitCode == 0
+		status.Ready = c.ended() && c.ExitCode == 0 && !p.superseded(c)
 	}
 	last := p.previous(c)
 	switch {
@@ -50,6 +52,8 @@ func (p *Pod) containerStatus(want *v1.Container, role Role, runtime string) v1.
 		status.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(c.StartedAt)}
 	case c.State == Exited && p.waitsForRestart(c):
 		status.State.Waiting, last = p.restarting(c), c
+	case c.ended() && p.Stage == Syncing && p.superseded(c):
+		status.State.Waiting, last = p.waiting(want.Name, role), c
 	case c.ended():
 		status.State.Terminated = c.terminated(runtime)
 	default: // exited in a way still to be learnt, or lost by the runtime
@@ -63,7 +67,7 @@ func (p *Pod) containerStatus(want *v1.Container, role Role, runtime string) v1.
 
 // waitsForRestart says whether a container that has exited is to run again and waits for it.
 func (p *Pod) waitsForRestart(c *Container) bool {
-	return p.Stage == Syncing && c.ended() && p.restarts(c) &&
+	return p.Stage == Syncing && c.ended() && (p.restarts(c) || p.superseded(c)) &&
 		(c.wait() > 0 || p.need(c.Name) != nil || p.problem(c.Name) != nil)
 }
 

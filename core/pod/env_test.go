@@ -199,7 +199,7 @@ func TestUnsupportedSources(t *testing.T) {
 		if test.want != "" {
 			want = "spec.containers[0].env[1].valueFrom." + test.want
 		}
-		if got := strings.Join(Unsupported(pod), "; "); got != want {
+		if got := strings.Join(Unsupported(pod, false), "; "); got != want {
 			t.Errorf("%v, host network %v: %q, want %q", test.from, test.host, got, want)
 		}
 	}

@@ -28,7 +28,6 @@ const (
 // which is ready. The time is when a Wait ends by itself; zero if it does not.
 func (p *Pod) next(want *v1.Container, role Role, now time.Time) (Action, time.Time) {
 	c := p.newest(want.Name)
-	here := c != nil && c.SandboxID == p.current().ID
 	until := p.backingOff(want.Name)
 	switch {
 	case role == App && now.Before(until):
@@ -47,11 +46,11 @@ func (p *Pod) next(want *v1.Container, role Role, now time.Time) (Action, time.T
 		return Wait, time.Time{} // how it ended decides, and is being asked
 	case role == Ephemeral:
 		return Ended, time.Time{}
-	case !here && role != App:
+	case c.SandboxID != p.current().ID && role != App:
 		return Create, time.Time{} // a new sandbox is initialised from the start
 	case !p.matches(c):
 		return Create, time.Time{} // what has changed runs whatever the policy says
-	case !p.restarts(c):
+	case !p.superseded(c) && !p.restarts(c):
 		return Ended, time.Time{}
 	case now.Before(c.restartAt()):
 		return Wait, c.restartAt()
@@ -63,6 +62,9 @@ func (p *Pod) next(want *v1.Container, role Role, now time.Time) (Action, time.T
 // after the other, then all app containers, each created and started in turn. Sidecars are kept
 // running all the while.
 func (p *Pod) syncContainers(env *Env, w *waits) {
+	if p.betweenRounds() {
+		return
+	}
 	spec := &p.Spec.Spec
 	for i := range spec.EphemeralContainers {
 		want := ephemeral(&spec.EphemeralContainers[i])
@@ -95,8 +97,9 @@ func (p *Pod) starting(name string) bool {
 	return c != nil && c.State == Running && c.Stop == nil && !p.is(c).Running
 }
 
-// initialized says whether the current sandbox is past its init containers. An app container in
-// it is proof enough, so that nothing runs again when the record of an init container has gone.
+// initialized says whether the current sandbox is past its init containers, in this round. An app
+// container in it is proof enough, so that nothing runs again when the record of an init container
+// has gone.
 func (p *Pod) initialized() bool {
 	sandbox := p.current()
 	if sandbox == nil {
@@ -104,7 +107,7 @@ func (p *Pod) initialized() bool {
 	}
 	for i := range p.Spec.Spec.Containers {
 		c := p.newest(p.Spec.Spec.Containers[i].Name)
-		if c != nil && c.SandboxID == sandbox.ID {
+		if c != nil && c.SandboxID == sandbox.ID && !p.superseded(c) {
 			return true
 		}
 	}
@@ -123,7 +126,7 @@ func (p *Pod) initDone(i int) bool {
 	inits := p.Spec.Spec.InitContainers
 	for k := i; k < len(inits); k++ {
 		c := p.newest(inits[k].Name)
-		if c == nil || sandbox == nil || c.SandboxID != sandbox.ID {
+		if c == nil || sandbox == nil || c.SandboxID != sandbox.ID || p.superseded(c) {
 			continue
 		}
 		if k > i || initRole(&inits[k]) == Init && c.ended() && c.ExitCode == 0 ||
@@ -212,7 +215,7 @@ func (p *Pod) run(want *v1.Container, node *Node) Container {
 	next := Container{
 		Name: want.Name, SandboxID: p.current().ID, State: Created, Hash: hashOf(want),
 		Grace: p.grace(), Backoff: p.nextBackoff(want.Name, node.BackoffMax),
-		Sidecar: p.sidecarNumber(want.Name), Ports: want.Ports,
+		Sidecar: p.sidecarNumber(want.Name), Ports: want.Ports, Round: p.Round.Number,
 	}
 	if want.Lifecycle != nil {
 		next.PreStop = want.Lifecycle.PreStop

@@ -53,14 +53,17 @@ func (p *Pod) ObserveContainer(item *pleg.Container, number uint64, asked, now t
 		return true
 	}
 	c.seenIn = number
-	c.sawRunning(item, asked)
-	return c.advance(stateOf(item.State), now)
+	longer := c.sawRunning(item, asked) && c.State == Exited // its back-off may be another one
+	return c.advance(stateOf(item.State), now) || longer
 }
 
-func (c *Container) sawRunning(item *pleg.Container, asked time.Time) {
-	if item.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
-		c.alive(asked)
+// sawRunning reports whether the container is now known to have run for longer.
+func (c *Container) sawRunning(item *pleg.Container, asked time.Time) bool {
+	if item.State != runtimeapi.ContainerState_CONTAINER_RUNNING || !asked.After(c.Alive) {
+		return false
 	}
+	c.alive(asked)
+	return true
 }
 
 // ObserveEvent takes an event of the runtime's stream. Like a list it only moves forward what is

@@ -3,6 +3,8 @@ package pod
 import (
 	"slices"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // Past is the newest run of a container whose record has gone from the runtime: somebody may remove
@@ -81,5 +83,23 @@ func (p *Pod) counts(name string) (attempt uint32, restarts int32) {
 	if past := p.past(name); past != nil {
 		attempt, restarts = max(attempt, past.Attempt+1), max(restarts, past.Restarts+1)
 	}
+	if told, ran := p.counted(name); ran {
+		restarts = max(restarts, told+1)
+	}
 	return attempt, restarts
+}
+
+// counted is the count of the newest run of a container that the API server was told of, and whether
+// there was one. The runtime may have lost the records of all of them, as in a reboot.
+func (p *Pod) counted(name string) (restarts int32, ran bool) {
+	status := &p.Spec.Status
+	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses,
+		status.ContainerStatuses} {
+		for i := range list {
+			if list[i].Name == name && (list[i].ContainerID != "" || list[i].RestartCount > 0) {
+				return list[i].RestartCount, true
+			}
+		}
+	}
+	return 0, false
 }

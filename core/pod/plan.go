@@ -32,6 +32,8 @@ type Node struct {
 	Hosts          hostfile.File `json:"hosts"`  // the node's own /etc/hosts
 	// RecursiveReadOnly says that the runtime can make mounts read-only all the way down.
 	RecursiveReadOnly bool `json:"recursiveReadOnly"`
+	// RestartsAll says that an exit may restart all containers of a pod, by a rule (KEP-5532).
+	RestartsAll bool `json:"restartsAll"`
 
 	Cgroups cgroup.Layout `json:"cgroups"`
 	IDs     userns.Layout `json:"ids"` // of pods that do not have the host's
@@ -110,6 +112,7 @@ func (p *Pod) sync(env *Env, w *waits) {
 		return
 	}
 	p.inspect(env, w)
+	p.takeRound(env)
 	p.tend(env, w)
 	if !p.settled() || p.holdOff("", w) {
 		return
@@ -152,6 +155,7 @@ func (p *Pod) tend(env *Env, w *waits) {
 	p.probes(env, w)
 	p.stopAiling(env, w)
 	p.keep(env, w)
+	p.endRounds(env, w)
 }
 
 // overdue says whether the pod has been active for longer than it may be.

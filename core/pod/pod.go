@@ -57,6 +57,7 @@ type Pod struct {
 	Sandboxes  []Sandbox   `json:"sandboxes,omitempty"`  // by attempt
 	Containers []Container `json:"containers,omitempty"` // by name, then attempt
 	Past       []Past      `json:"past,omitempty"`       // runs that have gone
+	Round      Round       `json:"round"`                // that is to run now
 
 	// Op is the one operation in flight that makes something: a directory, a sandbox, a
 	// container, a start. There is never a second one.
@@ -125,6 +126,7 @@ func New(spec *v1.Pod, observed bool, now time.Time) *Pod {
 	if observed {
 		p.Removed, p.Record.Read = now, true // of what was not there nothing is kept
 	}
+	p.obey(now)
 	return p
 }
 
@@ -141,51 +143,6 @@ func (p *Pod) Key() timer.Key { return timer.Key{Component: Component, Name: p.U
 
 // FullName is what no two running pods may share.
 func (p *Pod) FullName() string { return p.Namespace + "/" + p.Name }
-
-// Want says that a source wants the pod, with this spec. A pod that is being ended because it
-// was not wanted comes back after its end.
-func (p *Pod) Want(spec *v1.Pod, now time.Time) {
-	switch {
-	case p.Gone:
-		p.Next = spec
-	case p.Namespace != spec.Namespace || p.Name != spec.Name:
-		p.Unwant(now) // another pod, with the UID of this one
-		p.Next = spec
-	default:
-		p.voidHooks()
-		p.Spec = spec
-		p.Storage.Set.Recheck()
-	}
-}
-
-// voidHooks has the postStart hook that a new spec may give to a container that runs not be run:
-// the container has started without it.
-func (p *Pod) voidHooks() {
-	for i := range p.Containers {
-		c := &p.Containers[i]
-		want := p.want(c.Name)
-		c.PostStart.Void = c.PostStart.Void || want != nil && !hasPostStart(want) && c.live()
-	}
-}
-
-// Unwant says that no source wants the pod any more.
-func (p *Pod) Unwant(now time.Time) {
-	p.Gone, p.Next = true, nil
-	p.end(Kill{Reason: "Deleted", Grace: p.grace()}, now)
-}
-
-// end begins to end the pod. If that has begun already, a shorter grace period hastens it.
-func (p *Pod) end(kill Kill, now time.Time) {
-	if p.Stage != Syncing {
-		if left := now.Add(kill.Grace).Sub(p.Kill.At); left < p.Kill.Grace {
-			p.Kill.Grace = left
-		}
-		return
-	}
-	p.Stage, p.Kill = Terminating, kill
-	p.Kill.At = now
-	p.Stale = now // nothing is concluded before what runs has been looked at once more
-}
 
 // graceDefault is the API's default for terminationGracePeriodSeconds.
 const graceDefault = 30 * time.Second

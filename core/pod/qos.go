@@ -5,10 +5,10 @@ import (
 	podresources "k8s.io/component-helpers/resource"
 )
 
-// qos is the quality of service class of a pod: Guaranteed if every container has limits for CPU
+// QOS is the quality of service class of a pod: Guaranteed if every container has limits for CPU
 // and memory that equal its requests, BestEffort if none has any, Burstable otherwise. If the pod
 // asks for something as a whole, only that counts (KEP-2837).
-func qos(pod *v1.Pod) v1.PodQOSClass {
+func QOS(pod *v1.Pod) v1.PodQOSClass {
 	any, guaranteed := false, true
 	check := func(r *v1.ResourceRequirements) {
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {

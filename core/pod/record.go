@@ -20,6 +20,7 @@ type Record struct {
 	Start time.Time `json:"start"`           // what is in it: when the pod began
 	Marks []Mark    `json:"marks,omitempty"` // how far its containers are
 	End   *Kill     `json:"end,omitempty"`   // why the pod was ended for good
+	Round int       `json:"round,omitempty"` // the newest that had to begin
 
 	Op        world.OpID `json:"op,omitempty"`      // a read or write of it in flight
 	Writing   *content   `json:"writing,omitempty"` // what the write in flight writes
@@ -40,6 +41,7 @@ type content struct {
 	Start      time.Time `json:"start"`
 	Containers []Mark    `json:"containers,omitempty"`
 	End        *Kill     `json:"end,omitempty"`
+	Round      int       `json:"round,omitempty"`
 }
 
 const (
@@ -71,12 +73,12 @@ func (p *Pod) keep(env *Env, w *waits) {
 	if !r.Read || r.Op != 0 || p.Gone || !p.hasDir() || w.pending(r.NotBefore) {
 		return
 	}
-	is := content{Start: p.Seen, Containers: p.marks()}
+	is := content{Start: p.Seen, Containers: p.marks(), Round: p.Round.Number}
 	if p.Kill.Failed {
 		is.End = &p.Kill
 	}
 	same := is.Start.Equal(r.Start) && slices.Equal(is.Containers, r.Marks) &&
-		(is.End == nil) == (r.End == nil)
+		(is.End == nil) == (r.End == nil) && is.Round == r.Round
 	if same && r.Failures == 0 { // after a failure it is not known what the file says
 		return
 	}
@@ -127,6 +129,7 @@ func (p *Pod) recorded(r op.Record, ev world.Event, env *Env) {
 	}
 	p.Record.Read, p.Record.Failures, p.Record.NotBefore = true, 0, time.Time{}
 	p.Record.Start, p.Record.Marks, p.Record.End = is.Start, is.Containers, is.End
+	p.Record.Round = is.Round
 	if !is.Start.IsZero() {
 		p.Seen = earlierOf(p.Seen, is.Start)
 	}
@@ -148,6 +151,7 @@ func (p *Pod) recordWritten(ev world.Event, env *Env) {
 	}
 	p.Record.Failures, p.Record.NotBefore = 0, time.Time{}
 	p.Record.Start, p.Record.Marks, p.Record.End = written.Start, written.Containers, written.End
+	p.Record.Round = written.Round
 }
 
 // restore makes what the file says of the containers that run known of them again. Of a container

@@ -13,14 +13,12 @@ func (p *Pod) restarts(c *Container) bool {
 	if role == Ephemeral || want == nil {
 		return false
 	}
-	failed := c.ExitCode != 0
-	if role == Init && !failed {
+	failed, action := c.ExitCode != 0, ruleFor(want, c.ExitCode)
+	if role == Init && !failed && action != v1.ContainerRestartRuleActionRestartAllContainers {
 		return false
 	}
-	for i := range want.RestartPolicyRules {
-		if rule := &want.RestartPolicyRules[i]; matchesExit(rule.ExitCodes, c.ExitCode) {
-			return rule.Action == v1.ContainerRestartRuleActionRestart
-		}
+	if action != "" {
+		return true // alone or with all others
 	}
 	policy := v1.ContainerRestartPolicy(p.Spec.Spec.RestartPolicy)
 	if want.RestartPolicy != nil {
@@ -37,6 +35,17 @@ func (p *Pod) restarts(c *Container) bool {
 	return true
 }
 
+// ruleFor is the action of the first rule of a container that matches an exit code; empty if there
+// is none.
+func ruleFor(want *v1.Container, code int32) v1.ContainerRestartRuleAction {
+	for i := range want.RestartPolicyRules {
+		if rule := &want.RestartPolicyRules[i]; matchesExit(rule.ExitCodes, code) {
+			return rule.Action
+		}
+	}
+	return ""
+}
+
 func matchesExit(on *v1.ContainerRestartRuleOnExitCodes, code int32) bool {
 	if on == nil {
 		return false
@@ -45,6 +54,8 @@ func matchesExit(on *v1.ContainerRestartRuleOnExitCodes, code int32) bool {
 	return in == (on.Operator == v1.ContainerRestartRuleOnExitCodesOpIn)
 }
 
-// runsAgain says whether there is to be another run after one that has ended: by policy, or
-// because the spec has changed since.
-func (p *Pod) runsAgain(c *Container) bool { return p.restarts(c) || !p.matches(c) }
+// runsAgain says whether there is to be another run after one that has ended: by policy, because
+// all containers are restarted, or because the spec has changed since.
+func (p *Pod) runsAgain(c *Container) bool {
+	return p.restarts(c) || p.superseded(c) || !p.matches(c)
+}

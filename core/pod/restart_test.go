@@ -113,8 +113,8 @@ func TestEphemeralContainers(t *testing.T) {
 	}
 }
 
-// The action that restarts every container is refused by the name of its feature gate, which is
-// on by default since v1.36 (KEP-5532).
+// The action that restarts every container is refused by the name of its feature gate, where that
+// is off.
 func TestRestartAllContainersIsRefused(t *testing.T) {
 	pod := spec(v1.RestartPolicyNever, "", "web")
 	pod.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{
@@ -123,8 +123,11 @@ func TestRestartAllContainersIsRefused(t *testing.T) {
 	}
 	const want = "spec.containers[0].restartPolicyRules[1].action (RestartAllContainers, " +
 		"feature gate RestartAllContainersOnContainerExits)"
-	if got := Unsupported(pod); len(got) != 1 || got[0] != want {
+	if got := Unsupported(pod, false); len(got) != 1 || got[0] != want {
 		t.Errorf("%q", got)
+	}
+	if got := Unsupported(pod, true); len(got) > 0 {
+		t.Errorf("%q although the gate is on", got)
 	}
 }
 

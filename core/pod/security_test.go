@@ -235,7 +235,7 @@ func TestUnsupportedSecurity(t *testing.T) {
 			v1.SecurityContext{WindowsOptions: &v1.WindowsSecurityContextOptions{}},
 			[]string{"spec.securityContext.windowsOptions", own + "windowsOptions"}},
 	} {
-		got := Unsupported(secured(&test.pod, &test.container).Spec)
+		got := Unsupported(secured(&test.pod, &test.container).Spec, false)
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%v, %v: %s, want %s", test.pod, test.container,
 				strings.Join(got, "; "), strings.Join(test.want, "; "))

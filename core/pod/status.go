@@ -47,7 +47,7 @@ func (p *Pod) succeeded() bool {
 	}
 	for i := range p.Spec.Spec.Containers {
 		c := p.newest(p.Spec.Spec.Containers[i].Name)
-		if c == nil || !c.ended() || c.ExitCode != 0 {
+		if c == nil || !c.ended() || c.ExitCode != 0 || p.superseded(c) {
 			return false
 		}
 	}
@@ -56,7 +56,12 @@ func (p *Pod) succeeded() bool {
 
 // note records the phase and the conditions that follow from the facts now.
 func (p *Pod) note(env *Env) {
-	if p.Spec == nil || !p.Observed || !p.Record.Read || !p.Known && p.awaitInspections() {
+	if p.Spec == nil || !p.Observed || !p.Record.Read {
+		return
+	}
+	sandbox := p.current()
+	unseen := sandbox != nil && sandbox.Ready && !sandbox.Inspected && !p.Spec.Spec.HostNetwork
+	if !p.Known && (unseen || p.awaitInspections()) {
 		return
 	}
 	p.Known = true
@@ -64,7 +69,6 @@ func (p *Pod) note(env *Env) {
 		p.Phase = p.phase()
 	}
 	now := env.Out.Now()
-	sandbox := p.current()
 	network := sandbox != nil && sandbox.Ready && (p.Spec.Spec.HostNetwork || sandbox.Inspected)
 	p.setCondition(v1.PodReadyToStartContainers, network, "", "", now)
 	if unfinished := p.uninitialized(); len(unfinished) == 0 || p.Phase == v1.PodSucceeded {
@@ -89,6 +93,18 @@ func (p *Pod) note(env *Env) {
 	}
 	p.setCondition(v1.PodReady, reason == "", reason, message, now)
 	p.setCondition(v1.PodScheduled, true, "", "", now)
+	p.noteRound(env)
+}
+
+// Looking says that the runtime is being asked for what the pod shows: it will be complete soon.
+func (p *Pod) Looking() bool {
+	for i := range p.Containers {
+		if c := &p.Containers[i]; c.InspectOp != 0 && c.Inspected == "" {
+			return true
+		}
+	}
+	sandbox := p.current()
+	return sandbox != nil && sandbox.InspectOp != 0
 }
 
 // ended is the reason of the conditions of a pod that is over; empty for any other.
@@ -172,9 +188,10 @@ func (p *Pod) unready() []string {
 	return unready
 }
 
-// uninitialized are the init containers that have not done what the pod waits for.
+// uninitialized are the init containers that have not done what the pod waits for. A restart of all
+// containers takes back nothing (KEP-5532).
 func (p *Pod) uninitialized() []string {
-	if p.initialized() {
+	if p.initialized() || p.wasInitialized() {
 		return nil
 	}
 	var names []string
@@ -186,6 +203,18 @@ func (p *Pod) uninitialized() []string {
 	return names
 }
 
+// wasInitialized says whether an app container has run in the current sandbox, in an earlier round.
+func (p *Pod) wasInitialized() bool {
+	sandbox := p.current()
+	for i := range p.Spec.Spec.Containers {
+		c := p.newest(p.Spec.Spec.Containers[i].Name)
+		if c != nil && sandbox != nil && c.SandboxID == sandbox.ID {
+			return true
+		}
+	}
+	return false
+}
+
 // API is the pod as the API shows it. Only what has been observed is claimed: before this agent
 // has listed the runtime, and learnt how what has exited did so, the phase is Unknown, "the state
 // of the pod could not be obtained".
@@ -194,11 +223,11 @@ func (p *Pod) API(node *Node, runtimeName string) *v1.Pod {
 		return nil
 	}
 	pod := &v1.Pod{TypeMeta: p.Spec.TypeMeta, ObjectMeta: p.Spec.ObjectMeta, Spec: p.Spec.Spec}
-	if p.Gone {
+	if p.Gone && pod.DeletionTimestamp == nil {
 		at, grace := metav1.NewTime(p.Kill.At.Add(p.Kill.Grace)), int64(p.Kill.Grace/time.Second)
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, &grace
 	}
-	pod.Status.QOSClass, pod.Status.ObservedGeneration = qos(p.Spec), p.Spec.Generation
+	pod.Status.QOSClass, pod.Status.ObservedGeneration = QOS(p.Spec), p.Spec.Generation
 	if !p.Known {
 		pod.Status.Phase = v1.PodUnknown
 		return pod
@@ -208,6 +237,7 @@ func (p *Pod) API(node *Node, runtimeName string) *v1.Pod {
 	if p.Kill.Failed {
 		pod.Status.Reason, pod.Status.Message = p.Kill.Reason, p.Kill.Message
 	}
+	pod.Status.Conditions = slices.Grow(pod.Status.Conditions, len(p.Conditions))
 	for _, c := range p.Conditions {
 		pod.Status.Conditions = append(pod.Status.Conditions, c.api())
 	}
@@ -221,22 +251,31 @@ func (p *Pod) API(node *Node, runtimeName string) *v1.Pod {
 			pod.Status.PodIPs = append(pod.Status.PodIPs, v1.PodIP{IP: ip})
 		}
 	}
-	for i := range p.Spec.Spec.InitContainers {
-		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses,
-			p.initStatus(&p.Spec.Spec.InitContainers[i], runtimeName))
-	}
-	for i := range p.Spec.Spec.Containers {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
-			p.containerStatus(&p.Spec.Spec.Containers[i], App, runtimeName))
-	}
-	for i := range p.Spec.Spec.EphemeralContainers {
-		want := ephemeral(&p.Spec.Spec.EphemeralContainers[i])
-		pod.Status.EphemeralContainerStatuses = append(pod.Status.EphemeralContainerStatuses,
-			p.containerStatus(want, Ephemeral, runtimeName))
-	}
+	p.showContainers(&pod.Status, runtimeName)
 	limitMessages(pod)
 	p.showMounts(&pod.Status, node)
 	return pod
+}
+
+// showContainers fills in the statuses of the containers, in the order of the spec.
+func (p *Pod) showContainers(status *v1.PodStatus, runtimeName string) {
+	spec := &p.Spec.Spec
+	status.InitContainerStatuses = slices.Grow(status.InitContainerStatuses,
+		len(spec.InitContainers))
+	for i := range spec.InitContainers {
+		status.InitContainerStatuses = append(status.InitContainerStatuses,
+			p.initStatus(&spec.InitContainers[i], runtimeName))
+	}
+	status.ContainerStatuses = slices.Grow(status.ContainerStatuses, len(spec.Containers))
+	for i := range spec.Containers {
+		status.ContainerStatuses = append(status.ContainerStatuses,
+			p.containerStatus(&spec.Containers[i], App, runtimeName))
+	}
+	for i := range spec.EphemeralContainers {
+		want := ephemeral(&spec.EphemeralContainers[i])
+		status.EphemeralContainerStatuses = append(status.EphemeralContainerStatuses,
+			p.containerStatus(want, Ephemeral, runtimeName))
+	}
 }
 
 func (c *Condition) api() v1.PodCondition {

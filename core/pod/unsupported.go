@@ -7,10 +7,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Unsupported lists what a pod asks for that this version does not do and that would make it run
-// wrong if it were left out. Such a pod is refused instead. This is the one list; a feature that
-// is built takes its line out.
-func Unsupported(pod *v1.Pod) []string {
+// Unsupported lists what a pod asks for that this version does not do, or is told not to do, and
+// that would make it run wrong if it were left out. Such a pod is refused instead. This is the one
+// list; a feature that is built takes its line out.
+func Unsupported(pod *v1.Pod, restartsAll bool) []string {
 	var found []string
 	add := func(missing bool, path string, args ...any) {
 		if missing {
@@ -28,19 +28,19 @@ func Unsupported(pod *v1.Pod) []string {
 		add(s.WindowsOptions != nil, "spec.securityContext.windowsOptions")
 	}
 	for i := range spec.InitContainers {
-		for _, field := range unsupportedIn(&spec.InitContainers[i], spec) {
+		for _, field := range unsupportedIn(&spec.InitContainers[i], spec, restartsAll) {
 			add(true, "spec.initContainers[%d].%s", i, field)
 		}
 	}
 	for i := range spec.Containers {
-		for _, field := range unsupportedIn(&spec.Containers[i], spec) {
+		for _, field := range unsupportedIn(&spec.Containers[i], spec, restartsAll) {
 			add(true, "spec.containers[%d].%s", i, field)
 		}
 	}
 	return found
 }
 
-func unsupportedIn(c *v1.Container, spec *v1.PodSpec) []string {
+func unsupportedIn(c *v1.Container, spec *v1.PodSpec, restartsAll bool) []string {
 	var found []string
 	add := func(missing bool, field string) {
 		if missing {
@@ -56,9 +56,10 @@ func unsupportedIn(c *v1.Container, spec *v1.PodSpec) []string {
 	e := effective(spec, c)
 	add(e.WindowsOptions != nil, "securityContext.windowsOptions")
 	for i := range c.RestartPolicyRules {
-		action := c.RestartPolicyRules[i].Action
-		add(action != v1.ContainerRestartRuleActionRestart, fmt.Sprintf("restartPolicyRules[%d]."+
-			"action (%s, feature gate RestartAllContainersOnContainerExits)", i, action))
+		rule := &c.RestartPolicyRules[i]
+		add(rule.Action != v1.ContainerRestartRuleActionRestart && !restartsAll, fmt.Sprintf(
+			"restartPolicyRules[%d].action (%s, feature gate RestartAllContainersOnContainerExits)",
+			i, rule.Action))
 	}
 	return found
 }

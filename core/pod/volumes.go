@@ -3,6 +3,7 @@ package pod
 import (
 	"fmt"
 	"hash/fnv"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +61,7 @@ func (p *Pod) syncVolumes(env *Env, w *waits) bool {
 	view := p.volumes(env.Node)
 	ask, at := p.Storage.Set.Next(view, env.Out.Now())
 	if ask != nil {
-		p.Op = env.Out.Ask(p.Key(), subjectVolume+ask.Volume, fsTimeout, ask.Body)
+		p.Op = env.Out.AskAt(ask.HostPath, p.Key(), subjectVolume+ask.Volume, fsTimeout, ask.Body)
 		return false
 	}
 	w.pending(at)
@@ -84,13 +85,13 @@ func (p *Pod) fileValue(file *v1.DownwardAPIVolumeFile, node *Node) (string, err
 		}
 		return p.resourceField(ref, want, node)
 	}
-	switch path := file.FieldRef.FieldPath; path {
+	switch field := file.FieldRef.FieldPath; field {
 	case "metadata.labels":
 		return volume.Lines(p.Spec.Labels), nil
 	case "metadata.annotations":
 		return volume.Lines(p.Spec.Annotations), nil
 	default:
-		return p.field(path, node)
+		return p.field(field, node)
 	}
 }
 
@@ -144,7 +145,8 @@ func (p *Pod) prepareMounts(want *v1.Container, env *Env) (begun, ready bool) {
 			continue
 		}
 		p.Storage.Making = bindKey(bind)
-		p.Op = env.Out.Ask(p.Key(), subjectBind+want.Name+"/"+strconv.Itoa(i), fsTimeout, bind)
+		p.Op = env.Out.AskAt(p.hostPath(want.VolumeMounts[i].Name, bind.SubPath), p.Key(),
+			subjectBind+want.Name+"/"+strconv.Itoa(i), fsTimeout, bind)
 		return true, false
 	}
 	if !p.hostsMounted(want) || p.Storage.Hosts == p.hostsSum(env.Node) {
@@ -154,6 +156,14 @@ func (p *Pod) prepareMounts(want *v1.Container, env *Env) (begun, ready bool) {
 	p.Op = env.Out.Ask(p.Key(), subjectHosts+want.Name, fsTimeout, &world.WriteFile{
 		Path: p.hostsPath(env.Node), Data: []byte(p.hostsFile(env.Node)), Mode: 0o644})
 	return true, false
+}
+
+// hostPath is where a sub-path of a volume is, if that is not the agent's own.
+func (p *Pod) hostPath(volume, subPath string) string {
+	if v := p.volume(volume); v != nil && v.HostPath != nil {
+		return path.Join(v.HostPath.Path, subPath)
+	}
+	return ""
 }
 
 // hostsSum tells one /etc/hosts from another.

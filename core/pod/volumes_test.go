@@ -308,7 +308,7 @@ func TestUnsupportedVolumes(t *testing.T) {
 	} {
 		pod := spec(v1.RestartPolicyAlways, "", "web")
 		pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: c.source}}
-		if got := strings.Join(Unsupported(pod), ", "); got != c.want {
+		if got := strings.Join(Unsupported(pod, false), ", "); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
@@ -355,6 +355,29 @@ func TestAVolumeThatChangesWhileItIsLookedAt(t *testing.T) {
 	r.answer("StatPath", &world.PathInfo{Kind: world.PathDirectory}, nil)
 	if got := r.want("StatPath").Body.(*world.StatPath).Path; got != "/b" {
 		t.Errorf("looks at %s", got)
+	}
+}
+
+// What goes to a path of the author's choice is told apart from what is the agent's own.
+func TestOperationsAtAHostPathAreTold(t *testing.T) {
+	must := v1.HostPathDirectory
+	node := v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/mnt/a/", Type: &must}}
+	own := v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}
+	for _, c := range []struct {
+		source       v1.VolumeSource
+		volume, bind string
+	}{{node, "/mnt/a", "/mnt/a/b"}, {own, "", ""}} {
+		p := withVolume(v1.VolumeMount{MountPath: "/data", SubPath: "b"})
+		p.Spec.Spec.Volumes[0].VolumeSource = c.source
+		p.Dir, p.LogDirs = true, []string{"web"}
+		r := newRig(t, p).at(0)
+		if got := r.want("StatPath").HostPath; got != c.volume {
+			t.Errorf("looks at a volume at %q, want %q", got, c.volume)
+		}
+		r.answer("StatPath", &world.PathInfo{Kind: world.PathDirectory}, nil)
+		if got := r.want("BindSubPath").HostPath; got != c.bind {
+			t.Errorf("binds a sub-path at %q, want %q", got, c.bind)
+		}
 	}
 }
 

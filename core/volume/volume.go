@@ -55,8 +55,9 @@ type Pod struct {
 
 // Ask is an operation that a volume needs.
 type Ask struct {
-	Volume string
-	Body   any
+	Volume   string
+	HostPath string // where it goes, if that is not the agent's own
+	Body     any
 }
 
 // Path is where a volume is on the node. One that is an image has no place of its own.
@@ -107,7 +108,11 @@ func (s *Set) Next(pod *Pod, now time.Time) (*Ask, time.Time) {
 			}
 		case v.Steps < len(steps):
 			v.Asked = true
-			return &Ask{Volume: want.Name, Body: steps[v.Steps]}, wake
+			ask := &Ask{Volume: want.Name, Body: steps[v.Steps]}
+			if want.HostPath != nil {
+				ask.HostPath = Path(pod.Dir, want)
+			}
+			return ask, wake
 		default:
 			v.Right, v.Ready, v.Failures, v.Problem = true, true, 0, ""
 		}

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -18,7 +19,7 @@ import (
 // the volume may try to lead it out, also while it is looked at (CVE-2017-1002101, CVE-2021-25741).
 // So the kernel resolves the path once, beneath the volume, and what it has found is mounted, by
 // its descriptor and not by any name.
-func bindSubPath(m *world.BindSubPath) error {
+func bindSubPath(ctx context.Context, m *world.BindSubPath) error {
 	names := strings.Split(filepath.Clean(m.SubPath), "/")
 	if filepath.IsAbs(m.SubPath) || slices.Contains(strings.Split(m.SubPath, "/"), "..") {
 		return leadsOut(m.SubPath)
@@ -33,6 +34,9 @@ func bindSubPath(m *world.BindSubPath) error {
 		return err
 	}
 	defer source.Close()
+	if err := ctx.Err(); err != nil {
+		return err // the volume had hung: by now the pod may be gone for which this is
+	}
 	mounted, cleared, err := clearTarget(m.Target, source)
 	if err != nil || mounted {
 		return err

@@ -2,8 +2,9 @@
 //
 // The contract: Do never blocks; every effect but Watch is answered exactly once. A call that
 // hangs in the kernel, as on a dead network file system, is answered when it returns, and keeps
-// its place in the loop's lane until then. Errors are mapped from errno; a kind that denies any
-// effect is never given once something has been changed, empty directories on the way aside.
+// its place in the loop's lane until then: loop.LaneHostPath is for those that may. Errors are
+// mapped from errno; a kind that denies any effect is never given once something has been changed,
+// empty directories on the way aside.
 //
 // Start reading at Port, then read.go and write.go. What pods may tamper with while it is looked
 // at is in remove.go, walk.go and bind.go; the kubelet's atomic writer in writedir.go.
@@ -122,7 +123,7 @@ func change(ctx context.Context, request any) error {
 	case *world.MountMemory:
 		return mountMemory(m)
 	case *world.BindSubPath:
-		return bindSubPath(m)
+		return bindSubPath(ctx, m)
 	case *world.Unmount:
 		return unmount(m.Path)
 	}

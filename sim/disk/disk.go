@@ -41,6 +41,8 @@ type Disk struct {
 	journal journal
 	watched []string // by the agent that lives now
 	full    bool
+	hung    map[string]int // paths that hang, and how many times they have been told to
+	stuck   []*wire.Call   // by them
 }
 
 // New makes an empty disk.
@@ -52,6 +54,7 @@ func New(opts Options) *Disk {
 		}),
 		root:    newDir(0o755, opts.Agenda.Now()),
 		journal: journal{rng: wire.Stream(opts.Seed, "disk journal")},
+		hung:    map[string]int{},
 	}
 }
 
@@ -72,6 +75,16 @@ func (d *Disk) serve(call *wire.Call) {
 		call.Fail(call.Fate.Before)
 		return
 	}
+	if d.hangs(call) {
+		d.stuck = append(d.stuck, call)
+		call.Hang()
+		return
+	}
+	d.carryOut(call)
+}
+
+// carryOut does what a call asks for.
+func (d *Disk) carryOut(call *wire.Call) {
 	call.Begin(func() {
 		switch req := call.Effect.Body.(type) {
 		case *world.ReadFiles:

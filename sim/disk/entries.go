@@ -1,5 +1,7 @@
 package disk
 
+import "seedlet.dev/world"
+
 // Entry is what a name in a directory leads to.
 type Entry struct {
 	Name   string
@@ -7,10 +9,20 @@ type Entry struct {
 	Target string // of a link
 }
 
+// Usage is what a tree takes, as MeasureTree says.
+func (d *Disk) Usage(p string) int64 {
+	sum := &world.TreeMeasured{}
+	if at, err := d.look("", p, false); err == nil && at.node != nil {
+		at.node.measure(sum)
+	}
+	return sum.Bytes
+}
+
 // Entries is what is in a directory, in the order of the names; none if there is no such directory.
 func (d *Disk) Entries(p string) []Entry {
 	var entries []Entry
 	if n := d.at(p); n != nil {
+		entries = make([]Entry, 0, len(n.entries))
 		for _, e := range n.entries {
 			e.node.catchUp()
 			entries = append(entries, Entry{e.name, e.node.size, e.node.target})

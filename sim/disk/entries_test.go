@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"path"
 	"slices"
 	"testing"
 
@@ -40,5 +41,32 @@ func TestExclusiveRename(t *testing.T) {
 		if got, _ := w.disk.Read(file); string(got) != want {
 			t.Errorf("%s has %q, want %q", file, got, want)
 		}
+	}
+}
+
+// A file takes what its process makes it take, in memory no more than there is room for.
+func TestResize(t *testing.T) {
+	w := newWorld(1, nil)
+	if _, err := w.Call(&world.MountMemory{Path: "/memory", BytesMax: 64 << 10}); err != nil {
+		t.Fatal(err)
+	}
+	disk, memory := w.disk.Open("/disk/a"), w.disk.Open("/memory/a")
+	for _, c := range []struct {
+		file  *File
+		to    int64
+		wants int64 // of its tree
+	}{
+		{disk, 1 << 20, 1<<20 + blockSize}, {disk, 5000, 3 * blockSize}, {disk, 0, blockSize},
+		{memory, 1 << 20, 64<<10 + blockSize}, {memory, 8192, 3 * blockSize},
+		{memory, 1 << 20, 64<<10 + blockSize},
+	} {
+		c.file.Resize(c.to)
+		if got := w.disk.Usage(path.Dir(c.file.path)); got != c.wants {
+			t.Errorf("%s made %d bytes: its directory takes %d, want %d", c.file.path, c.to, got,
+				c.wants)
+		}
+	}
+	if got := w.facts[len(w.facts)-1]; got != "FileSized /memory/a" {
+		t.Errorf("the truth says %q", got)
 	}
 }

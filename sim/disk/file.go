@@ -2,7 +2,9 @@ package disk
 
 import (
 	"bytes"
+	"path"
 
+	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
 
@@ -11,6 +13,7 @@ import (
 type File struct {
 	disk *Disk
 	node *node
+	path string // at which it was opened
 }
 
 // dataMax bounds how much of a growing file is kept: a log of megabytes is known by its end.
@@ -26,7 +29,7 @@ func (d *Disk) Open(p string) *File {
 	if n == nil || n.kind != world.PathFile {
 		panic("disk: " + p + " is no regular file")
 	}
-	return &File{disk: d, node: n}
+	return &File{disk: d, node: n, path: path.Clean(p)}
 }
 
 // Append has the file grow by size bytes, of which tail are the last. What is between is not
@@ -47,6 +50,20 @@ func (f *File) Write(data []byte) {
 	to := f.node.content
 	to.modTime, to.data, to.size = f.disk.now(), data, int64(len(data))
 	f.disk.alter(f.node, to)
+}
+
+// Resize has the file be of a size, of zeros, as far as there is space for it in memory.
+func (f *File) Resize(size int64) {
+	n := f.node
+	if room, bounded := f.disk.room(f.path); bounded {
+		own := (n.size + blockSize - 1) / blockSize * blockSize
+		size = min(size, room+own)
+	}
+	to := n.content
+	to.modTime, to.data, to.size = f.disk.now(), nil, size
+	f.disk.alter(n, to)
+	f.disk.opts.Truth.Add(truth.Fact{Time: f.disk.now(), Kind: truth.FileSized, Path: f.path,
+		Bytes: size})
 }
 
 // Size is how large the file is.

@@ -88,6 +88,17 @@ func (d *Disk) spaceless(p string, bytes int64) bool {
 	return d.full
 }
 
+// room is what is left in the file system in memory that a path is in; false if it has no end, or
+// is on the disk.
+func (d *Disk) room(p string) (bytes int64, bounded bool) {
+	for _, m := range slices.Backward(d.mounts) {
+		if within(p, m.path) {
+			return m.bytesMax - m.root.used(), m.bytesMax > 0
+		}
+	}
+	return 0, false
+}
+
 // used is what the files of a tree take.
 func (n *node) used() (bytes int64) {
 	n.catchUp()

@@ -226,7 +226,7 @@ func (w *world) takeAsked(f *truth.Fact) {
 	a.ended, a.reply = f.Time, a.meant(f.Reply)
 	if a.probe != nil {
 		a.standing.take(f.Time, w.outcome(a, began, f))
-		if s := c.sandbox; s != nil && a.purpose == forStartup &&
+		if s := c.sandbox; s != nil && a.purpose == forStartup && c.round == s.round &&
 			a.standing.may(good) && !slices.Contains(s.passed, c.name) {
 			s.passed = append(s.passed, c.name)
 		}

@@ -17,6 +17,7 @@ type container struct {
 	pod      *pod
 	sandbox  *sandbox // nil if it was gone when the container was made
 	attempt  uint32
+	round    int // as the agent has it
 	state    state
 
 	// What the agent wrote on it.
@@ -84,6 +85,7 @@ func (w *world) newContainer(f *truth.Fact) *container {
 	if d, err := time.ParseDuration(f.Annotations[annotationBackoff]); err == nil {
 		c.waits = min(d, w.opts.BackoffMax)
 	}
+	c.round, _ = strconv.Atoi(f.Annotations[annotationRound])
 	c.log, c.link = w.logOf(c), linkOf(c)
 	c.fallback = f.Annotations[annotationPolicy] == "FallbackToLogsOnError"
 	c.backoff = backoffAfter(p.runsOf(c.name).last, c.hash, w.opts.BackoffMax)
@@ -100,6 +102,9 @@ func (c *container) start(now time.Time) {
 	}
 	c.state, c.startedAt = running, now
 	c.pod.live++
+	if s := c.sandbox; s != nil && c.round > s.round {
+		s.round, s.began, s.passed, s.ended = c.round, nil, nil, nil
+	}
 	if s := c.sandbox; s != nil && !slices.Contains(s.began, c.name) {
 		s.began = append(s.began, c.name)
 	}
@@ -111,17 +116,20 @@ func (c *container) exit(f *truth.Fact) {
 	if c.state == running {
 		c.pod.live--
 	}
+	over := c.pod.spec != nil && c.pod.ended()
 	c.state, c.exitedAt, c.code, c.cause = exited, f.Time, f.ExitCode, f.Cause
 	c.message, c.logEnd = f.Message, f.LogEnd
 	w := c.pod.world
 	c.toldAt = w.containersTold
 	c.murky = w.started.After(c.startedAt) && w.skew(c.startedAt) != w.skew(f.Time)
+	c.pod.beginRound(c, over)
 	h := c.pod.runsOf(c.name)
 	h.last = c
 	if c.ran() { // a start that failed late may go unnoticed before the record is removed
 		h.attempts = max(h.attempts, int64(c.attempt))
 	}
-	if s := c.sandbox; s != nil && c.ran() && c.code == 0 && !slices.Contains(s.ended, c.name) {
+	if s := c.sandbox; s != nil && c.ran() && c.code == 0 && c.round == s.round &&
+		!slices.Contains(s.ended, c.name) {
 		s.ended = append(s.ended, c.name)
 	}
 }

@@ -69,6 +69,8 @@ func (w *world) stopped(c *container, a *ask, f *truth.Fact) string {
 	due := w.graceDue(c, f.Time)
 	since := f.Time.Add(-c.graceMost() - hookSlack)
 	switch {
+	case c.restarted(): // without hooks
+		return ""
 	case c.pod.graceLeast == 0 || due == 0 || w.dead || c.pod.sidecar(c.name) > 0 && a.times > 0:
 		return ""
 	case w.started.After(since) || c.pod.spec == nil && w.started.After(c.pod.removedAt):
@@ -141,6 +143,9 @@ func (p *pod) place(name string) int {
 // pod's if it may be ended for a probe with a grace period of its own.
 func (w *world) graceDue(c *container, now time.Time) time.Duration {
 	due := c.graceDue()
+	if c.restarted() {
+		due = min(due, stopGraceMin)
+	}
 	if c.spec == nil || !w.failed(c, now) {
 		return due
 	}
@@ -165,7 +170,8 @@ func (w *world) hookTime(c *container) time.Duration {
 	switch {
 	case a == nil:
 		return graceForEver
-	case a.times > 0 && !a.first.After(c.stopAt) && !w.struck(a.call, a.first, c.stopAt):
+	case a.times > 0 && !a.first.After(c.stopAt) &&
+		!w.struck(a.call, c.stopAt.Add(-c.graceMost()), c.stopAt):
 		return c.stopAt.Sub(a.first)
 	case a.times > 0 || w.struck(a.call, c.stopAt.Add(-c.graceMost()), c.stopAt):
 		return graceForEver

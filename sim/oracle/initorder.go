@@ -14,7 +14,7 @@ type initOrder struct{}
 func (*initOrder) entry() Entry {
 	return Entry{"init-order", "A container starts only when every init container before it " +
 		"has completed, and every sidecar has been started and has passed its startup probe, " +
-		"in the same sandbox."}
+		"in the same sandbox, since all containers were restarted there last."}
 }
 
 func (*initOrder) fact(w *world, f *truth.Fact) *finding {
@@ -25,9 +25,12 @@ func (*initOrder) fact(w *world, f *truth.Fact) *finding {
 	if p == nil || s == nil {
 		return nil
 	}
-	missing := ""
+	missing, round := "", 0
+	if c := w.containers[f.ContainerID]; c != nil {
+		round = c.round
+	}
 	for _, inits := range p.inits {
-		if missing = p.firstMissing(inits, f.Container, s); missing == "" {
+		if missing = p.firstMissing(inits, f.Container, s, round); missing == "" {
 			return nil
 		}
 	}
@@ -39,8 +42,9 @@ func (*initOrder) fact(w *world, f *truth.Fact) *finding {
 		missing, s.id)}
 }
 
-// firstMissing is the first init container that has not completed but has to before a given one.
-func (p *pod) firstMissing(inits []string, before string, s *sandbox) string {
+// firstMissing is the first init container that has not completed but has to before a given one, in
+// that one's round.
+func (p *pod) firstMissing(inits []string, before string, s *sandbox, round int) string {
 	for _, init := range inits {
 		if init == before {
 			return ""
@@ -52,7 +56,7 @@ func (p *pod) firstMissing(inits []string, before string, s *sandbox) string {
 				done = s.passed
 			}
 		}
-		if !slices.Contains(done, init) {
+		if round > s.round || !slices.Contains(done, init) {
 			return init
 		}
 	}

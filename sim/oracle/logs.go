@@ -82,6 +82,9 @@ func (l *logs) renamed(w *world, f *truth.Fact) *finding {
 }
 
 func (l *logs) removed(w *world, f *truth.Fact) *finding {
+	if !within(f.Path, w.opts.LogsDir) && !within(w.opts.LogsDir, f.Path) {
+		return nil
+	}
 	if !l.files[f.Path] { // a tree, which another oracle judges
 		for file := range l.files { //ordered: each is judged by itself
 			if within(file, f.Path) {

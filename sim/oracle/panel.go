@@ -26,6 +26,7 @@ type Panel struct {
 	facts      []factTaker
 	answers    []answerTaker
 	fired      map[string]bool
+	latest     truth.Fact // the one that is being judged
 	violations []Violation
 }
 
@@ -40,6 +41,8 @@ type Options struct {
 	LogFilesMax int                     // that are kept of a run of a container
 	LogPeriod   time.Duration           // in which each log is looked at
 	Files       func(dir string) []File // what is on the disk; nil: nobody looks
+
+	Usage func(path string) int64 // what a tree on the disk takes; nil: nobody looks
 
 	Cgroups Cgroups // of pods
 
@@ -68,7 +71,7 @@ type oracle interface {
 	entry() Entry
 }
 
-// A factTaker judges facts. The world is as it was just before the fact.
+// A factTaker judges facts, and keeps none. The world is as it was just before the fact.
 type factTaker interface {
 	oracle
 	fact(w *world, f *truth.Fact) *finding
@@ -92,7 +95,7 @@ func oracles() []oracle {
 		&oneRun{}, &initOrder{}, &policy{}, &backoff{}, &terminal{}, &counts{}, &grace{},
 		&fullNames{}, &uids{}, &sidecars{}, &hooks{}, &probes{}, &deadline{}, &undisturbed{},
 		&readiness{}, &directories{}, &volumes{}, &images{}, &logs{}, &message{}, &health{},
-		&cgroups{}, &usernsOf{}, &progress{},
+		&cgroups{}, &usernsOf{}, &restartAll{}, &eviction{}, &progress{},
 	}
 }
 
@@ -121,10 +124,11 @@ func NewPanel(opts Options) *Panel {
 
 // Fact takes what really happened, in the runtime or on the disk.
 func (p *Panel) Fact(f truth.Fact) {
+	p.latest = f
 	for _, o := range p.facts {
-		p.found(o, o.fact(p.world, &f), f.Time)
+		p.found(o, o.fact(p.world, &p.latest), f.Time)
 	}
-	p.world.take(&f)
+	p.world.take(&p.latest)
 }
 
 // Answer takes what GET /pods answered. The pods are not kept.

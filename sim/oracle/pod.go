@@ -37,15 +37,21 @@ type pod struct {
 	changed    time.Time // when something happened to it in the runtime
 	terminal   v1.PodPhase
 
-	specs  []*v1.Pod // every different one it had
-	ending time.Time // when it was first seen to be ended, if it is not wanted
-	began  span      // when it is shown to have begun
+	specs    []*v1.Pod  // every different one it had
+	round    int        // the newest that an exit must have begun
+	mayRound int        // the newest that one may have
+	roundBy  *container // whose exit must have begun it
+	ending   time.Time  // when it was first seen to be ended, if it is not wanted
+	began    span       // when it is shown to have begun
 	// When it was wanted for the first time since it was not.
 	wishedFirst time.Time
 	graceMost   time.Duration // of all it and its probes had
 
 	byHand    bool // somebody has removed what it had by hand
 	uncounted bool // and no agent knows what had been there
+
+	fillings []filling // of its volumes that have a limit
+	overflow string    // what a volume in memory has too much
 
 	confirmed bool   // since the healing an answer has shown what is true
 	complaint string // what the last answer that should have been right had wrong
@@ -75,7 +81,7 @@ func (p *pod) loose() bool { return p.removals > 0 }
 
 func (p *pod) want(now time.Time, spec *v1.Pod) {
 	if p.spec == nil && p.wishes > 0 {
-		p.terminal, p.began = "", span{}
+		p.terminal, p.began, p.round, p.roundBy = "", span{}, 0, nil
 		if len(p.containers) == 0 {
 			clear(p.history) // what somebody has removed by hand, too
 		}
@@ -203,7 +209,7 @@ func (p *pod) dropContainer(c *container) {
 // removeByHand takes that somebody has removed a sandbox and what was in it. An agent that has not
 // seen it will never know of it.
 func (p *pod) removeByHand() {
-	p.byHand = true
+	p.byHand, p.round = true, 0
 	if w := p.world; w.dead || !w.containersTold.After(w.started) {
 		p.forgotten()
 	}

@@ -31,8 +31,14 @@ func (*policy) fact(w *world, f *truth.Fact) *finding {
 	if c.pod.byHand { // its record may have gone before anybody knew how it ended
 		return nil
 	}
-	if c.pod.sidecar(c.name) > 0 || c.spec == nil && c.pod.ruled(c.name) ||
-		c.pod.restartsAll() {
+	if c.round > last.round {
+		return nil // all containers run again, which others judge
+	}
+	if last.rule() == v1.ContainerRestartRuleActionRestartAllContainers && !c.pod.respecified {
+		return &finding{message: fmt.Sprintf("%s ran again alone, but had exited with %d, for "+
+			"which its rule is to restart all containers", c, last.code)}
+	}
+	if c.pod.sidecar(c.name) > 0 || c.spec == nil && c.pod.ruled(c.name) {
 		return nil // it runs again whatever the pod's policy says, or that cannot be told
 	}
 	if !last.stopAt.IsZero() && last.spec != nil && (last.spec.LivenessProbe != nil ||

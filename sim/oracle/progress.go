@@ -80,21 +80,19 @@ func (p *pod) due(now time.Time) []string {
 
 // lacks says what a wanted pod lacks, in the runtime or in what is shown of it.
 func (p *pod) lacks(now time.Time) []string {
-	lack := func(format string, args ...any) []string {
-		return []string{fmt.Sprintf("pod %s: ", p) + fmt.Sprintf(format, args...)}
-	}
-	if what := p.lacksRun(now); what != "" {
-		return lack("%s", what)
-	}
+	what := p.lacksRun(now)
 	switch {
+	case what != "":
 	case !p.shown:
-		return lack("it is not shown")
+		what = "it is not shown"
 	case p.complaint != "":
-		return lack("%s", p.complaint)
+		what = p.complaint
 	case !p.confirmed:
-		return lack("nothing that is true was shown of it yet")
+		what = "nothing that is true was shown of it yet"
+	default:
+		return nil
 	}
-	return nil
+	return []string{"pod " + p.String() + ": " + what}
 }
 
 // lacksRun is the first thing that is wrong with what runs; empty if all is well.
@@ -112,12 +110,17 @@ func (p *pod) lacksRun(now time.Time) string {
 			return fmt.Sprintf("container %s #%d runs in an old sandbox", c.name, c.attempt)
 		case c.full != p.full.text:
 			return fmt.Sprintf("container %s #%d was made for %s", c.name, c.attempt, c.full)
+		case p.superseded(c):
+			return fmt.Sprintf("container %s #%d runs, but all are to be restarted", c.name,
+				c.attempt)
 		case !p.current(c):
 			return fmt.Sprintf("container %s #%d is not of the newest spec", c.name, c.attempt)
 		}
 	}
 	switch {
-	case p.maybeLate(now) && !p.surelyLate(now), p.restartsAll():
+	case p.toBeEvicted():
+		return fmt.Sprintf("%v is above its limit, but the pod is not evicted", p.everOver())
+	case p.maybeKilled(now) && !p.surelyKilled(now):
 		return ""
 	case p.over() && p.live > 0:
 		return fmt.Sprintf("it has come to its end, but %s runs", p.anyLive().name)
@@ -149,11 +152,12 @@ func (p *pod) lacksContainer(s *sandbox, now time.Time) string {
 	for i := range p.spec.Spec.InitContainers {
 		name := p.spec.Spec.InitContainers[i].Name
 		sidecar := p.sidecar(name) > 0
-		if !sidecar && (initialised || slices.Contains(s.ended, name)) {
+		if !sidecar && (initialised || s.round == p.roundDue() && slices.Contains(s.ended, name)) {
 			continue
 		}
 		c := p.newest(name)
-		if sidecar && c != nil && c.sandbox == s && (initialised || c.state == running && c.begun(now)) {
+		here := c != nil && c.sandbox == s && !p.superseded(c)
+		if sidecar && here && (initialised || c.state == running && c.begun(now)) {
 			if what := p.lacksProcess(c, now); what != "" {
 				return what
 			}
@@ -182,11 +186,11 @@ func (p *pod) lacksContainer(s *sandbox, now time.Time) string {
 	return ""
 }
 
-// initialised says whether an app container has run in a sandbox, so that its init containers are
-// over and done with, whatever they are called now.
+// initialised says whether an app container has run in a sandbox, in the round that has to run, so
+// that its init containers are over and done with, whatever they are called now.
 func (p *pod) initialised(s *sandbox) bool {
 	for _, c := range p.containers {
-		if c.sandbox == s && !p.isInit(c.name) && c.state != created {
+		if c.sandbox == s && !p.isInit(c.name) && c.state != created && !p.superseded(c) {
 			return true
 		}
 	}
@@ -210,9 +214,9 @@ func (p *pod) lacksProcess(c *container, now time.Time) string {
 }
 
 // over says whether a pod has come to its end: no container will run any more.
-func (p *pod) over() bool { return p.surelyLate(p.world.now) || p.ended() }
+func (p *pod) over() bool { return p.surelyKilled(p.world.now) || p.ended() }
 
-// ended is the same, but for the pod's active deadline.
+// ended is the same, but for what the agent ends it for: a deadline, a limit.
 func (p *pod) ended() bool {
 	for i := range p.spec.Spec.InitContainers {
 		c := p.newest(p.spec.Spec.InitContainers[i].Name)
@@ -231,7 +235,7 @@ func (p *pod) ended() bool {
 
 // final says whether the restart policy and rules leave an exited container as it is.
 func (p *pod) final(c *container) bool {
-	if p.sidecar(c.name) > 0 {
+	if p.sidecar(c.name) > 0 || p.superseded(c) {
 		return false
 	}
 	return !restarts(containerOf(p.spec, c.name), p.spec.Spec.RestartPolicy, c.code)

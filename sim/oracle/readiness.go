@@ -43,7 +43,7 @@ func (w *world) misreported(status *v1.ContainerStatus) *finding {
 		return nil
 	case status.State.Terminated != nil:
 		return &finding{message: fmt.Sprintf("%s is shown as terminated, but runs", c)}
-	case c.shown && !status.Ready && !c.readyByProbe() && !c.pod.maybeLate(w.now):
+	case c.shown && !status.Ready && !c.readyByProbe() && !c.pod.maybeKilled(w.now):
 		return &finding{message: fmt.Sprintf("%s was shown as ready and still runs, but is "+
 			"shown as not ready", c)}
 	}

@@ -10,15 +10,11 @@ import (
 // matches decides, else its own policy, else the pod's (KEP-5307). A container of which nothing is
 // known goes by the pod's.
 func restarts(c *v1.Container, policy v1.RestartPolicy, code int32) bool {
-	if c != nil {
-		for i := range c.RestartPolicyRules {
-			if matches(&c.RestartPolicyRules[i], code) {
-				return true // both of the actions that there are make it run again
-			}
-		}
-		if c.RestartPolicy != nil {
-			policy = v1.RestartPolicy(*c.RestartPolicy)
-		}
+	if ruleFor(c, code) != "" {
+		return true // both of the actions that there are make it run again
+	}
+	if c != nil && c.RestartPolicy != nil {
+		policy = v1.RestartPolicy(*c.RestartPolicy)
 	}
 	switch policy {
 	case v1.RestartPolicyNever:
@@ -27,6 +23,20 @@ func restarts(c *v1.Container, policy v1.RestartPolicy, code int32) bool {
 		return code != 0
 	}
 	return true
+}
+
+// ruleFor is the action of the first rule of a container that matches an exit code; empty if there
+// is none.
+func ruleFor(c *v1.Container, code int32) v1.ContainerRestartRuleAction {
+	if c == nil {
+		return ""
+	}
+	for i := range c.RestartPolicyRules {
+		if matches(&c.RestartPolicyRules[i], code) {
+			return c.RestartPolicyRules[i].Action
+		}
+	}
+	return ""
 }
 
 func matches(rule *v1.ContainerRestartRule, code int32) bool {
@@ -42,23 +52,6 @@ func (p *pod) ruled(name string) bool {
 	for _, spec := range p.specs {
 		if c := containerOf(spec, name); c != nil && c.RestartPolicy != nil {
 			return true
-		}
-	}
-	return false
-}
-
-// restartsAll says whether a pod has a rule that begins it anew as a whole. Nothing is judged that
-// such a rule may change.
-func (p *pod) restartsAll() bool {
-	for _, spec := range p.specs {
-		for _, list := range [][]v1.Container{spec.Spec.InitContainers, spec.Spec.Containers} {
-			for i := range list {
-				for _, rule := range list[i].RestartPolicyRules {
-					if rule.Action == v1.ContainerRestartRuleActionRestartAllContainers {
-						return true
-					}
-				}
-			}
 		}
 	}
 	return false

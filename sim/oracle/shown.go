@@ -81,17 +81,16 @@ func (w *world) misshown(p *pod, shown *v1.Pod) string {
 	if right := p.phase(); right != "" && shown.Status.Phase != right {
 		return fmt.Sprintf("it is shown as %s, but is %s", shown.Status.Phase, right)
 	}
-	if p.surelyLate(w.now) && !p.ended() && shown.Status.Reason != reasonDeadline {
-		return fmt.Sprintf("its active deadline has passed, but the reason that is shown is %q",
-			shown.Status.Reason)
+	if what := p.misexplained(w.now, shown); what != "" {
+		return what
 	}
-	if p.maybeLate(w.now) || p.restartsAll() {
+	if p.maybeKilled(w.now) {
 		return "" // what is shown of its containers may be how they were
 	}
 	for i := range p.spec.Spec.InitContainers {
 		name := p.spec.Spec.InitContainers[i].Name
 		c := p.newest(name)
-		done := c != nil && c.state == exited && c.code == 0
+		done := c != nil && c.state == exited && c.code == 0 && !p.superseded(c)
 		if p.sidecar(name) > 0 {
 			done = c != nil && c.state == running
 		}
@@ -154,13 +153,11 @@ func causeOf(c *container) string {
 // phase is the phase that a pod should be shown with; empty if more than one is right.
 func (p *pod) phase() v1.PodPhase {
 	switch now := p.world.now; {
-	case p.terminal != "" && p.maybeLate(now):
+	case p.terminal != "" && p.maybeKilled(now):
 		return p.terminal
-	case p.restartsAll():
-		return ""
-	case p.surelyLate(now) && !p.ended():
+	case p.surelyKilled(now) && !p.ended():
 		return v1.PodFailed
-	case p.maybeLate(now):
+	case p.maybeKilled(now):
 		return "" // it ended by itself, or was ended
 	case p.over():
 		return p.outcome()
@@ -174,7 +171,7 @@ func (p *pod) phase() v1.PodPhase {
 			name := p.spec.Spec.InitContainers[i].Name
 			c := p.newest(name)
 			switch {
-			case c == nil || c.sandbox != s:
+			case c == nil || c.sandbox != s || p.superseded(c):
 				return v1.PodPending
 			case p.sidecar(name) > 0 && (c.state != running || !c.begun(p.world.now)):
 				return v1.PodPending
@@ -196,7 +193,7 @@ func (p *pod) phase() v1.PodPhase {
 func (p *pod) outcome() v1.PodPhase {
 	for i := range p.spec.Spec.Containers {
 		c := p.newest(p.spec.Spec.Containers[i].Name)
-		if c == nil || c.code != 0 || c.state != exited {
+		if c == nil || c.code != 0 || c.state != exited || p.superseded(c) {
 			return v1.PodFailed
 		}
 	}

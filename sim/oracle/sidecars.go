@@ -15,7 +15,7 @@ type sidecars struct{}
 
 func (*sidecars) entry() Entry {
 	return Entry{"sidecar-order", "A sidecar is asked to end only when no app container of its " +
-		"sandbox runs, and no sidecar that was started after it."}
+		"sandbox runs, and no sidecar that was started after it, unless all are restarted."}
 }
 
 func (*sidecars) fact(w *world, f *truth.Fact) *finding {
@@ -27,7 +27,8 @@ func (*sidecars) fact(w *world, f *truth.Fact) *finding {
 	place := p.sidecar(c.name)
 	// That the manifest has gone may not have been noticed when a probe fails.
 	probed := p.spec != nil || f.Time.Sub(p.removedAt) < noticedAfter
-	if place == 0 || p.respecified || p.removals > 1 || p.removals > 0 && p.spec != nil ||
+	if place == 0 || c.lost || c.restarted() || p.respecified ||
+		p.removals > 1 || p.removals > 0 && p.spec != nil ||
 		probed && w.failed(c, f.Time) {
 		return nil
 	}

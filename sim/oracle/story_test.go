@@ -25,8 +25,9 @@ var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // sandbox "s0", container "app#2".
 type story struct {
 	*Panel
-	now  time.Time
-	pods map[string]*v1.Pod
+	now   time.Time
+	round int // that containers are made in
+	pods  map[string]*v1.Pod
 }
 
 func tell() *story {
@@ -96,6 +97,7 @@ func (s *story) create(sandbox, name string, attempt uint32) run {
 		ContainerID: fmt.Sprintf("%s-%s#%d", uid, name, attempt)}
 	created := f
 	created.Annotations = map[string]string{
+		annotationRound:    fmt.Sprint(s.round),
 		annotationHash:     manifest.ContainerHash(&v1.Container{Name: name, Image: "image:1"}),
 		annotationRestarts: fmt.Sprint(attempt), annotationGrace: "30",
 	}

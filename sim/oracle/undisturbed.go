@@ -55,7 +55,8 @@ func (u *undisturbed) suspect(w *world, f *truth.Fact) {
 	p := c.pod
 	switch {
 	case p.spec == nil, p.loose() && !w.ofThisWish(c), p.respecified, len(p.full.pods) > 1:
-	case p.maybeLate(f.Time), w.failed(c, f.Time): // there is a reason
+	case p.maybeKilled(f.Time), w.failed(c, f.Time): // there is a reason
+	case c.restarted():
 	case c.lost: // and so is that nobody knows how it is
 	case p.wishes > 1 && f.Time.Sub(p.wishedAt) < noticedAfter:
 	case !p.current(c), !c.sandbox.ready, c.sandbox != p.newestSandbox():

@@ -29,7 +29,9 @@ func (o *volumes) fact(w *world, f *truth.Fact) *finding {
 	case truth.ContainerStarted:
 		return o.started(w, f)
 	case truth.PathMade, truth.PathWritten:
-		o.add(f.Path)
+		if isVolume(w, f.Path) {
+			o.add(f.Path)
+		}
 	case truth.Mounted:
 		o.add(tmpfs + f.Path)
 	case truth.Unmounted:
@@ -81,6 +83,14 @@ func (o *volumes) started(w *world, f *truth.Fact) *finding {
 	return nil
 }
 
+// isVolume says whether a path is of a volume of a pod, or of a part of one.
+func isVolume(w *world, path string) bool {
+	rest, is := strings.CutPrefix(path, w.opts.PodsDir+"/")
+	_, rest, in := strings.Cut(rest, "/")
+	return is && in && (strings.HasPrefix(rest, "volumes") ||
+		strings.HasPrefix(rest, "volume-subpaths"))
+}
+
 // lost judges a removal or an unmounting below a pod's volumes.
 func (o *volumes) lost(w *world, f *truth.Fact, how string) *finding {
 	uid, below := childOf(w.opts.PodsDir, f.Path)
@@ -88,8 +98,7 @@ func (o *volumes) lost(w *world, f *truth.Fact, how string) *finding {
 	if f.Cause != "" || !below || p == nil || p.live == 0 || p.loose() && p.wishes > 1 {
 		return nil
 	}
-	rest := strings.TrimPrefix(f.Path, w.opts.PodsDir+"/"+uid)
-	if !strings.HasPrefix(rest, "/volumes") && !strings.HasPrefix(rest, "/volume-subpaths") {
+	if !isVolume(w, f.Path) {
 		return nil
 	}
 	return says("%s was %s while %s runs", f.Path, how, p.anyLive())

@@ -42,6 +42,7 @@ type sandbox struct {
 	ready   bool
 	cgroup  string // the directory
 	ids     truth.IDs
+	round   int      // the newest of which anything was started in it; what follows is of that
 	began   []string // containers that were started in it
 	passed  []string // containers whose startup probe may have succeeded in it
 	ended   []string // containers of which a run in it has ended with exit code 0
@@ -83,6 +84,7 @@ func (w *world) take(f *truth.Fact) {
 		}
 		w.pathRemoved("/")
 	}
+	w.measured(f)
 }
 
 func (w *world) takeSandbox(f *truth.Fact) {

@@ -82,6 +82,7 @@ func (r *Runtime) process(c *container) {
 	c.skewed.started = r.skew
 	r.changed(c)
 	r.openFiles(c)
+	r.write(c)
 	r.tell(c, truth.Fact{Kind: truth.ContainerStarted})
 	r.emit(c.ID, c.SandboxID, eventStarted)
 	if c.script.Runs > 0 {

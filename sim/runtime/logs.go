@@ -22,6 +22,8 @@ type File interface {
 	Append(tail []byte, size int64)
 	// Write replaces the content.
 	Write(data []byte)
+	// Resize has it be of a size, whatever is in it.
+	Resize(size int64)
 	// BeforeRead has do run whenever somebody is about to look; nil ends that.
 	BeforeRead(do func())
 }

@@ -23,6 +23,8 @@ func (m *memory) Append(tail []byte, size int64) { m.tail, m.size = tail, m.size
 
 func (m *memory) Write(data []byte) { m.tail, m.size = data, int64(len(data)) }
 
+func (m *memory) Resize(size int64) { m.tail, m.size = nil, size }
+
 func (m *memory) BeforeRead(do func()) { m.before = do }
 
 // look is what somebody sees who looks at a file.

@@ -28,6 +28,8 @@ type Script struct {
 	LogBytes int64  // that it writes into its log, each second
 	Message  string // that it leaves when it exits by itself, and is not out of memory
 
+	Writes []FileWrite // into what is mounted
+
 	StopTakes    time.Duration // from TERM to the exit
 	IgnoresTerm  bool          // only KILL ends it
 	HandlesTerm  bool          // after TERM it exits with StopExitCode, not of the signal (143)

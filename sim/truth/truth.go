@@ -39,6 +39,7 @@ const (
 	PathMade    Kind = "PathMade"    // a directory
 	PathWritten Kind = "PathWritten" // a file
 	PathRemoved Kind = "PathRemoved" // with everything below it
+	FileSized   Kind = "FileSized"   // a file, by a process, to Bytes
 	PathRenamed Kind = "PathRenamed" // Path, To
 	Mounted     Kind = "Mounted"     // at Path
 	Unmounted   Kind = "Unmounted"   // from Path
@@ -133,6 +134,7 @@ type Fact struct {
 	User        string
 
 	Path, To, Image string
+	Bytes           int64
 	Annotations     map[string]string // of the container or sandbox created; not to be changed
 }
 

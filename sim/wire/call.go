@@ -19,6 +19,7 @@ type Call struct {
 	replied bool     // the port has said what it had to say
 	severed bool     // nobody waits any more: the agent died, or was told of a timeout
 	breaks  int      // of the wire, when the call was sent
+	hangs   bool     // nobody is told before the port answers
 	onSever func()
 }
 
@@ -52,7 +53,7 @@ func (c *Call) reply(body any, err *world.Error) {
 	}
 	c.replied = true
 	w := c.wire
-	if !w.agenda.Now().Add(c.Fate.Answer).Before(c.Effect.Deadline) {
+	if !c.hangs && !w.agenda.Now().Add(c.Fate.Answer).Before(c.Effect.Deadline) {
 		c.expireAtDeadline()
 		return
 	}
@@ -106,6 +107,13 @@ func (c *Call) Between(least, most time.Duration) time.Duration {
 // Draw returns 64 random bits.
 func (c *Call) Draw() uint64 { return c.rng.Uint64() }
 
+// Hang has the call be answered when the port replies and not before, however late that is: it is
+// in the kernel, which nobody can call back.
+func (c *Call) Hang() { c.hangs, c.Fate.Lost = true, false }
+
+// Late reports whether the deadline of the call has passed.
+func (c *Call) Late() bool { return !c.wire.agenda.Now().Before(c.Effect.Deadline) }
+
 // Severed reports whether nobody waits for the answer any more.
 func (c *Call) Severed() bool { return !c.flying() }
 
@@ -115,7 +123,7 @@ func (c *Call) flying() bool { return c.index != landed }
 func (c *Call) expireAtDeadline() {
 	w := c.wire
 	w.agenda.At(c.Effect.Deadline, func() {
-		if !c.flying() {
+		if !c.flying() || c.hangs {
 			return
 		}
 		w.land(c)
@@ -132,7 +140,7 @@ const lostMax = 10 * time.Minute
 func (c *Call) noticeLoss() {
 	w := c.wire
 	w.agenda.After(lostMax, func() {
-		if !c.flying() {
+		if !c.flying() || c.hangs {
 			return
 		}
 		w.land(c)

@@ -3,7 +3,8 @@
 // that a runtime and a disk fail in the same ways.
 //
 // Contract: every effect with an OpID that is sent in a life is answered in that life exactly
-// once, or not at all when the life ends first. The answer comes no later than the deadline.
+// once, or not at all when the life ends first. The answer comes no later than the deadline, but
+// for a call that hangs.
 // What the agent is told and what happened are two things: a call whose caller has gone, or was
 // told of a timeout, is severed, and the port decides what becomes of its work.
 //

@@ -1,6 +1,8 @@
 package loop
 
 import (
+	"slices"
+
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/world"
@@ -26,13 +28,20 @@ const (
 	LaneAPI                   // reading and changing objects of the API server
 	LaneHeartbeat             // the signs of life of the node there, which nothing may delay
 	LaneEvents                // Event objects, which nobody waits for
+	LaneHostPath              // the file system, where a pod's author chose, which may hang
 	laneCount
 )
 
 var laneNames = [laneCount]string{"list", "observe", "act", "stop", "pull", "fs", "tree", "probe",
-	"stream", "host", "api", "heartbeat", "events"}
+	"stream", "host", "api", "heartbeat", "events", "host-path"}
 
 func (l Lane) String() string { return laneNames[l] }
+
+// LaneNamed is the lane with a name; false if there is none.
+func LaneNamed(name string) (Lane, bool) {
+	i := slices.Index(laneNames[:], name)
+	return Lane(i), i >= 0
+}
 
 // laneOfObject is the lane of an operation on objects of a resource.
 func laneOfObject(r world.Resource) Lane {
@@ -45,9 +54,12 @@ func laneOfObject(r world.Resource) Lane {
 	return LaneAPI
 }
 
-// LaneOf says which lane an effect with this body takes.
-func LaneOf(body any) Lane {
-	switch body := body.(type) {
+// LaneOf says which lane an effect takes.
+func LaneOf(eff world.Effect) Lane {
+	if eff.HostPath != "" {
+		return LaneHostPath
+	}
+	switch body := eff.Body.(type) {
 	case world.OnObjects:
 		return laneOfObject(body.Of())
 	case *runtimeapi.StopContainerRequest, *runtimeapi.StopPodSandboxRequest:
@@ -67,7 +79,7 @@ func LaneOf(body any) Lane {
 	case *world.MeasureTree, *world.ShareWithGroup, *world.Compress:
 		return LaneTree
 	}
-	switch world.PortOf(body) {
+	switch world.PortOf(eff.Body) {
 	case world.PortCRI:
 		return LaneObserve
 	case world.PortFS:
@@ -89,12 +101,13 @@ type Limits struct {
 
 // The defaults: reads are many and quick; writes are as many as containerd carries well at once;
 // a stop, a probe and a hook only wait, so there may be one for every container of a full node.
+// What hangs only waits as well, but has a thread of its own.
 var defaultLimits = Limits{
 	Inbox: 4096,
 	Flying: [laneCount]int{
 		LaneList: 8, LaneObserve: 64, LaneAct: 64, LaneStop: 1024, LanePull: 32, LaneFS: 64,
 		LaneTree: 4, LaneProbe: 1024, LaneStream: 2, LaneHost: 64, LaneAPI: 64, LaneHeartbeat: 4,
-		LaneEvents: 8,
+		LaneEvents: 8, LaneHostPath: 256,
 	},
 }
 

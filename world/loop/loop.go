@@ -28,12 +28,19 @@ type Options struct {
 type Loop struct {
 	opts     Options
 	inbox    queue[world.Event]
-	flying   map[world.OpID]Lane // operations that a port has begun and not yet answered
+	flying   map[world.OpID]flight // operations that a port has begun and not yet answered
 	lanes    [laneCount]laneState
+	turns    turns
 	last     time.Time // of the newest event
 	refused  uint64
 	canceled uint64
 	steps    Histogram
+}
+
+// flight is what is remembered of an operation that a port has begun.
+type flight struct {
+	lane     Lane
+	hostPath string
 }
 
 type laneState struct {
@@ -44,7 +51,8 @@ type laneState struct {
 // New makes a loop. The core is not called until the first event is offered.
 func New(opts Options) *Loop {
 	opts.Limits = opts.Limits.withDefaults()
-	return &Loop{opts: opts, flying: map[world.OpID]Lane{}}
+	return &Loop{opts: opts, flying: map[world.OpID]flight{},
+		turns: turns{holders: map[string]time.Time{}}}
 }
 
 // Offer puts an event into the inbox; its time is set when its turn comes. It reports false when
@@ -74,10 +82,10 @@ func (l *Loop) Turn(now time.Time) bool {
 		}
 	}
 	ev.Time, l.last = now, now
-	if lane, was := l.flying[ev.Op]; was {
+	if f, was := l.flying[ev.Op]; was {
 		delete(l.flying, ev.Op)
-		l.lanes[lane].flying--
-		defer l.release(lane)
+		l.lanes[f.lane].flying--
+		defer l.landed(f)
 	}
 	l.step(ev)
 	return true
@@ -95,6 +103,9 @@ func (l *Loop) Wake() time.Time {
 				wake = eff.Deadline
 			}
 		}
+	}
+	if end := l.turns.wake(); !end.IsZero() && (wake.IsZero() || end.Before(wake)) {
+		wake = end
 	}
 	return wake
 }
@@ -130,7 +141,14 @@ func (l *Loop) dispatch(eff world.Effect) {
 	if eff.Deadline.IsZero() {
 		panic(fmt.Sprintf("loop: %s has no deadline", world.BodyName(eff.Body)))
 	}
-	lane := LaneOf(eff.Body)
+	if eff.HostPath == "" || l.takeTurn(eff) {
+		l.enter(eff)
+	}
+}
+
+// enter begins an operation, or lets it wait for a place in its lane.
+func (l *Loop) enter(eff world.Effect) {
+	lane := LaneOf(eff)
 	if l.lanes[lane].flying >= l.opts.Limits.Flying[lane] {
 		l.lanes[lane].waiting.push(eff)
 		return
@@ -140,8 +158,14 @@ func (l *Loop) dispatch(eff world.Effect) {
 
 func (l *Loop) begin(lane Lane, eff world.Effect) {
 	l.lanes[lane].flying++
-	l.flying[eff.Op] = lane
+	l.flying[eff.Op] = flight{lane, eff.HostPath}
 	l.opts.Ports[world.PortOf(eff.Body)].Do(eff)
+}
+
+// landed begins what waited for the place, or for the turn, of an operation that was answered.
+func (l *Loop) landed(f flight) {
+	l.release(f.lane)
+	l.endTurn(f.hostPath)
 }
 
 // release begins what waited for a place in a lane.
@@ -158,6 +182,7 @@ func (l *Loop) release(lane Lane) {
 // cancelExpired gives up what waited for a place until its deadline: it has not been begun, and
 // beginning it now would act on a wish that the core no longer remembers.
 func (l *Loop) cancelExpired(now time.Time) {
+	var ended []string // the turns
 	for i := range l.lanes {
 		waiting := &l.lanes[i].waiting
 		for n := waiting.len(); n > 0; n-- {
@@ -166,9 +191,18 @@ func (l *Loop) cancelExpired(now time.Time) {
 				waiting.push(eff)
 				continue
 			}
-			l.canceled++
-			l.inbox.push(world.Event{Op: eff.Op, Err: world.Errorf(world.KindCanceled,
-				world.Call(eff.Body), "waited for a free place until its deadline")})
+			l.cancel(eff, "waited for a free place until its deadline")
+			ended = append(ended, eff.HostPath)
 		}
 	}
+	for _, path := range ended {
+		l.endTurn(path)
+	}
+	l.refuseWaiting(now)
+}
+
+func (l *Loop) cancel(eff world.Effect, why string) {
+	l.canceled++
+	l.inbox.push(world.Event{Op: eff.Op,
+		Err: world.Errorf(world.KindCanceled, world.Call(eff.Body), "%s", why)})
 }

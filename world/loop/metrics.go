@@ -54,6 +54,14 @@ func (l *Loop) Metrics() []world.Metric {
 		counter("seedlet_operations_canceled_total",
 			"Operations given up before they began, for want of a place in their lane.",
 			l.canceled),
+		gauge("seedlet_host_paths_unanswered",
+			"Paths that pods chose at which an operation is past its deadline.",
+			l.turns.overdue(l.last)),
+		gauge("seedlet_host_paths_waiting", "Operations waiting for their turn at such a path.",
+			l.turns.waiting.len()),
+		counter("seedlet_host_paths_refused_total",
+			"Operations that failed at once, as an earlier one at their path was not answered.",
+			l.turns.refused),
 	}
 	for i := range l.lanes {
 		lane := Lane(i)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,7 @@ var restartParts = []part{
 		s.ends(t, "rules", "again", 1)
 		s.stays(t, "rules", "once", 0)
 	}},
+	{"a rule restarts all containers", true, allRestart},
 	{"an active deadline ends the pod", false, func(t *testing.T, s *scene) {
 		start := time.Now()
 		s.run(t, "deadline", `
@@ -91,6 +93,57 @@ var restartParts = []part{
 		s.says(t, "deadline", "main", "0", "asked to stop: terminated")
 		s.stays(t, "deadline", "main", 0)
 	}},
+}
+
+// allRestart sees that a container that exits with 88 has all of its pod begun anew: quickly, from
+// the first init container on, in the same sandbox.
+func allRestart(t *testing.T, s *scene) {
+	s.run(t, "all", `
+  restartPolicy: Never
+  initContainers:
+  - {name: setup, image: sample, args: [exit]}
+  - {name: side, image: sample, restartPolicy: Always, args: [sleep]}
+  containers:
+  - name: main
+    image: sample
+    args: [exit, --after, 10s, --code, "88"]
+    restartPolicy: Never
+    restartPolicyRules:
+    - {action: RestartAllContainers, exitCodes: {operator: In, values: [88]}}
+  - {name: stubborn, image: sample, args: [sleep, --ignore-term]}`)
+	s.runs(t, "all", "stubborn", 0)
+	boxes, address := s.sandboxes(t, "all"), s.agent.pod(t, "all").Status.PodIP
+	s.eventually(t, soon, "/pods says that all containers restart", func() bool {
+		for _, c := range s.agent.pod(t, "all").Status.Conditions {
+			if c.Type == v1.AllContainersRestarting {
+				return c.Status == v1.ConditionTrue
+			}
+		}
+		return false
+	})
+	s.runs(t, "all", "stubborn", 1)
+	s.reaches(t, "all", v1.PodRunning)
+	main := s.status(t, "all", "main").LastTerminationState.Terminated
+	last := s.status(t, "all", "stubborn").LastTerminationState.Terminated
+	if main == nil || main.ExitCode != 88 || last == nil || last.ExitCode != 137 {
+		t.Fatalf("main ended as %v, stubborn as %v", main, last)
+	}
+	if took := last.FinishedAt.Sub(main.FinishedAt.Time); took > 10*time.Second {
+		t.Errorf("stubborn ended %v after main", took)
+	}
+	setup, side := s.container(t, "all", "setup"), s.container(t, "all", "side")
+	if a, b := setup.GetMetadata().GetAttempt(), side.GetMetadata().GetAttempt(); a != 1 || b != 1 {
+		t.Errorf("setup is at attempt %d, side at %d", a, b)
+	}
+	if at := time.Unix(0, setup.GetStartedAt()); at.Before(last.FinishedAt.Time) {
+		t.Errorf("setup ran again at %v, stubborn ended at %v", at, last.FinishedAt)
+	}
+	if now := s.sandboxes(t, "all"); !slices.Equal(now, boxes) {
+		t.Errorf("sandboxes %q, there were %q", now, boxes)
+	}
+	if now := s.agent.pod(t, "all").Status.PodIP; now != address {
+		t.Errorf("address %s, it was %s", now, address)
+	}
 }
 
 // crashLoop sees the first restart at once, and the second one after ten seconds.
