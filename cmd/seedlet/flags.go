@@ -25,6 +25,7 @@ type flags struct {
 	rootDir          string
 	linksDir         string
 	hostnameOverride string
+	api              apiFlags
 
 	// Flags that override a field of the configuration file, if they are set.
 	address            string
@@ -48,6 +49,7 @@ type settings struct {
 	rootDir          string                              // absolute
 	linksDir         string                              // absolute
 	hostnameOverride string
+	api              apiFlags // paths are absolute
 }
 
 func (f *flags) register(fs *pflag.FlagSet) {
@@ -59,6 +61,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 		"directory for links to the logs of containers")
 	fs.StringVar(&f.hostnameOverride, "hostname-override", "",
 		"name of the node, instead of the machine's host name")
+	f.api.register(fs)
 
 	fs.StringVar(&f.address, "address", "", "address that the read-only port listens on")
 	fs.DurationVar(&f.fileCheckFrequency, "file-check-frequency", 0,
@@ -93,6 +96,10 @@ func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
 	if err != nil {
 		return settings{}, fmt.Errorf("--container-log-links-dir: %w", err)
 	}
+	api, err := f.api.absolute()
+	if err != nil {
+		return settings{}, err
+	}
 	loaded, err := loadConfig(f.configFile, f.configDir)
 	if err != nil {
 		return settings{}, err
@@ -106,6 +113,7 @@ func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
 	return settings{
 		config: loaded.Config, warnings: loaded.Warnings,
 		rootDir: rootDir, linksDir: linksDir, hostnameOverride: f.hostnameOverride,
+		api: api,
 	}, nil
 }
 

@@ -96,6 +96,8 @@ func TestMistakes(t *testing.T) {
 			[]string{"--container-runtime-endpoint", "tcp://x:1"}},
 		{"format", "logging.format", []string{"--logging-format", "xml"}},
 		{"root", "--root-dir", []string{"--root-dir", ""}},
+		{"bootstrap alone", "--bootstrap-kubeconfig", []string{"--bootstrap-kubeconfig", "/x"}},
+		{"certificates", "--cert-dir", []string{"--cert-dir", ""}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -15,7 +15,6 @@ package identity
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -81,7 +80,7 @@ func Load(opts Options) (*Identity, error) {
 	}
 	bootstrap, bootstrapErr := readKubeconfig("--bootstrap-kubeconfig", opts.Bootstrap)
 	if bootstrapErr != nil {
-		return nil, errors.Join(err, bootstrapErr)
+		return nil, fmt.Errorf("%w; %w", err, bootstrapErr)
 	}
 	opts.Warn(fmt.Sprintf("a client certificate will be asked for: %v", err))
 	i.config = rest.AnonymousClientConfig(bootstrap.config)
