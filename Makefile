@@ -28,6 +28,13 @@ run: ## run the agent on a real containerd with example pods, until Ctrl-C or DU
 	@go build -o .cache/playground ./cmd/playground
 	@exec .cache/playground
 
+.PHONY: cluster
+cluster: ## start a real control plane to play with, until Ctrl-C or DURATION
+	@echo '· building'
+	@go build -o bin/seedlet ./cmd/seedlet
+	@go build -o .cache/playground ./cmd/playground
+	@exec .cache/playground cluster
+
 .PHONY: test
 test: ## set everything up, run all tests, say ok or what failed
 	@hack/test.sh
@@ -41,5 +48,5 @@ bench: ## run every benchmark
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $$(hack/holding.sh Benchmark)
 
 .PHONY: clean
-clean: ## remove what was built, the pinned containerd too
+clean: ## remove what was built, the pinned containerd and Kubernetes too
 	rm -rf bin .cache

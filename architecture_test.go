@@ -1,6 +1,7 @@
-// Package seedlet_test checks the architecture: who may import whom (walls_test.go), that the
-// core is a deterministic function of its events (purity_test.go), that its state is plain data
-// (state_test.go), and that functions and lines keep to the measure (shape_test.go).
+// Package seedlet_test checks the architecture: who may import whom (walls_test.go), which module
+// may name Kubernetes (modules_test.go), that the core is a deterministic function of its events
+// (purity_test.go), that its state is plain data (state_test.go), and that functions and lines
+// keep to the measure (shape_test.go).
 //
 // Each check is a table of rules with a list of exceptions, each with its reason; an exception
 // that nothing needs any more fails. Each check also runs on testdata/planted, a module with one

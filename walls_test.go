@@ -70,7 +70,7 @@ var pureModules = []string{
 
 // nobody may import these.
 var forbidden = []struct{ path, reason string }{
-	{"k8s.io/kubernetes", "it is no library, and the kubelet in it is what this replaces"},
+	{kubernetes, "it is no library, and the kubelet in it is what this replaces"},
 }
 
 // listed is what `go list -json` says of a package.

@@ -89,6 +89,9 @@ func (n *node) event(ev world.Event) {
 			}
 			n.server.told = nil
 		}
+		if stale := n.stale(); stale != "" {
+			panic(stale)
+		}
 	}
 }
 

@@ -55,12 +55,12 @@ func Draw(s *Scenario, seed uint64) (*Plan, error) {
 func (d *drawing) read() error {
 	d.plan.read = map[string]*v1.Pod{}
 	for i := range d.plan.Spec.Pods {
-		p := &d.plan.Spec.Pods[i]
-		is, err := p.read()
+		text := d.plan.Spec.Pods[i].text()
+		is, err := readManifest(text)
 		if err != nil {
 			return fmt.Errorf("spec.pods[%d].%w", i, err)
 		}
-		d.plan.read[string(p.text())] = is
+		d.plan.read[string(text)] = is
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func (r *run) boot() {
 	r.offer(world.Event{Body: &world.Boot{
 		Seed:   r.plan.Seed + uint64(r.lives),
 		BootID: fmt.Sprint("boot-", r.boots+1), Hostname: nodeName,
-		CPUs: 4, MemoryBytes: 16 << 30, Addresses: []string{nodeIP},
+		CPUs: 16, MemoryBytes: 16 << 30, Addresses: []string{nodeIP},
 	}})
 }
 

@@ -303,10 +303,11 @@ func (p *PlanPod) validate(node *kubeletconfig.KubeletConfiguration,
 			}
 		}
 	}
-	is := read[string(p.text())]
+	text := p.text()
+	is := read[string(text)]
 	if is == nil {
 		var err error
-		if is, err = p.read(); err != nil {
+		if is, err = readManifest(text); err != nil {
 			return err
 		}
 	}
@@ -320,9 +321,9 @@ func (p *PlanPod) validate(node *kubeletconfig.KubeletConfiguration,
 	return nil
 }
 
-// read is the pod of the manifest, which has to be one about which there is nothing to say.
-func (p *PlanPod) read() (*v1.Pod, error) {
-	is, warnings, err := manifest.Decode("manifest", p.text(), nodeName)
+// readManifest is the pod of a manifest, which has to be one about which there is nothing to say.
+func readManifest(text []byte) (*v1.Pod, error) {
+	is, warnings, err := manifest.Decode("manifest", text, nodeName)
 	switch {
 	case err != nil:
 		return nil, err

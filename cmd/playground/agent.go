@@ -6,83 +6,76 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
+
+	"seedlet.dev/realworld/owned"
 )
 
-const (
-	agentReadyMax = 30 * time.Second // from its start until it calls itself well
-	agentStopMax  = 10 * time.Second // to end when asked to
-)
+// agentReadyMax is how long the agent may take from its start until it calls itself well.
+const agentReadyMax = 30 * time.Second
 
 // agent is the running seedlet.
 type agent struct {
+	*owned.Daemon
 	manifests string // the directory that it takes pods from
-	logFile   string
 	pods      string // URL
 	healthz   string // URL
-	cmd       *exec.Cmd
-	exited    chan struct{} // closed when the process has ended
 }
 
-// startAgent starts bin/seedlet standalone on a directory of manifests, on free loopback ports,
-// with everything it writes below n.dir.
-func startAgent(n *node) (*agent, error) {
+// part is what an agent is to be: standalone, or the node of a cluster.
+type part struct {
+	name    string   // of the node
+	address string   // that it serves on
+	flags   []string // that only this part needs
+	config  string   // likewise, YAML
+}
+
+// standalone has pods from its manifests only.
+var standalone = part{name: "playground", address: "127.0.0.1"}
+
+// startAgent starts bin/seedlet on a directory of manifests, on free ports, with everything it
+// writes below n.dir.
+func startAgent(n *node, p part) (*agent, error) {
 	ports, err := freePorts(2)
 	if err != nil {
 		return nil, err
 	}
 	a := &agent{
 		manifests: filepath.Join(n.dir, "manifests"),
-		logFile:   filepath.Join(n.dir, "seedlet.log"),
-		pods:      fmt.Sprintf("http://127.0.0.1:%d/pods", ports[0]),
+		pods:      fmt.Sprintf("http://%s:%d/pods", p.address, ports[0]),
 		healthz:   fmt.Sprintf("http://127.0.0.1:%d/healthz", ports[1]),
-		exited:    make(chan struct{}),
 	}
 	if err := os.Mkdir(a.manifests, 0o755); err != nil {
 		return nil, fmt.Errorf("making the manifest directory: %w", err)
 	}
 	config := filepath.Join(n.dir, "config.yaml")
-	if err := os.WriteFile(config, []byte(agentConfig(n, a, ports)), 0o644); err != nil {
+	if err := os.WriteFile(config, []byte(agentConfig(n, a, p, ports)), 0o644); err != nil {
 		return nil, fmt.Errorf("writing the agent's configuration: %w", err)
 	}
-	log, err := os.Create(a.logFile)
-	if err != nil {
-		return nil, fmt.Errorf("opening the agent's log: %w", err)
-	}
-	defer func() { _ = log.Close() }() // the agent has its own copy
-	a.cmd = exec.Command("bin/seedlet", "--config="+config, "--root-dir="+
-		filepath.Join(n.dir, "kubelet"), "--container-log-links-dir="+
-		filepath.Join(n.dir, "links"), "--hostname-override=playground", "-v=2")
-	a.cmd.Stdout, a.cmd.Stderr = log, log
-	// Its own group: a Ctrl-C is for the playground, which ends the pods before the agent.
-	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := a.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting the agent: %w", err)
-	}
-	go func() {
-		_ = a.cmd.Wait() // how it ended is in its log
-		close(a.exited)
-	}()
-	return a, nil
+	args := []string{"--config=" + config, "--root-dir=" + filepath.Join(n.dir, "kubelet"),
+		"--container-log-links-dir=" + filepath.Join(n.dir, "links"),
+		"--hostname-override=" + p.name, "-v=2"}
+	// Its own process group: a Ctrl-C is for the playground, which ends the pods before the agent.
+	a.Daemon = &owned.Daemon{Program: "bin/seedlet", Args: append(args, p.flags...),
+		Env: os.Environ(), LogFile: filepath.Join(n.dir, "seedlet.log")}
+	return a, a.Start()
 }
 
-func agentConfig(n *node, a *agent, ports []int) string {
+func agentConfig(n *node, a *agent, p part, ports []int) string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: %q
 staticPodPath: %q
 podLogsDir: %q
 cgroupRoot: %q
-address: 127.0.0.1
+address: %s
 readOnlyPort: %d
 healthzBindAddress: 127.0.0.1
 healthzPort: %d
 `, n.endpoint, a.manifests, filepath.Join(n.dir, "logs"), n.cgroupRoot(),
-		ports[0], ports[1])
+		p.address, ports[0], ports[1]) + p.config
 }
 
 // freePorts asks the kernel for TCP ports that nobody listens on now.
@@ -116,7 +109,7 @@ func (a *agent) waitReady(ctx context.Context) error {
 			}
 		}
 		select {
-		case <-a.exited:
+		case <-a.Exited():
 			return fmt.Errorf("the agent ended by itself")
 		case <-ctx.Done():
 			return fmt.Errorf("the agent is not well after %v", agentReadyMax)
@@ -125,20 +118,9 @@ func (a *agent) waitReady(ctx context.Context) error {
 	}
 }
 
-// stop asks the agent to end, and kills it when it does not.
-func (a *agent) stop() {
-	_ = a.cmd.Process.Signal(syscall.SIGTERM) // fails only when it has ended
-	select {
-	case <-a.exited:
-	case <-time.After(agentStopMax):
-		_ = a.cmd.Process.Kill() // likewise
-		<-a.exited
-	}
-}
-
 // logTail is the end of the agent's log.
 func (a *agent) logTail(lines int) string {
-	data, err := os.ReadFile(a.logFile)
+	data, err := os.ReadFile(a.LogFile)
 	if err != nil {
 		return err.Error()
 	}

@@ -4,13 +4,14 @@
 // Ctrl-C or for DURATION. Whatever it started is gone when it ends.
 //
 //	playground         run, from the root of the checkout
+//	playground cluster start a real control plane with a node of it, until Ctrl-C or for DURATION
 //	playground setup   only install what running and testing need
 //
 // Environment: CONTAINER_RUNTIME_ENDPOINT (a runtime to use, as in unix:///run/x.sock) and
 // DURATION (a Go duration; afterwards the exit code says whether the pods reached what they
 // should). Exit codes: 0 good, 1 it went wrong, 2 bad input.
 //
-// Start reading at run in run.go.
+// Start reading at run in run.go and at runCluster in cluster.go.
 package main
 
 import (
@@ -22,7 +23,9 @@ import (
 	"syscall"
 	"time"
 
+	"seedlet.dev/realworld/cluster"
 	"seedlet.dev/realworld/nodetest"
+	"seedlet.dev/realworld/provision"
 )
 
 func main() {
@@ -33,9 +36,12 @@ func main() {
 	}
 	asked, forced, stop := interrupts()
 	defer stop()
-	if settings.setupOnly {
+	switch settings.command {
+	case "setup":
 		err = setup(asked)
-	} else {
+	case "cluster":
+		err = runCluster(asked, settings)
+	default:
 		err = run(asked, forced, settings)
 	}
 	if err != nil {
@@ -46,18 +52,18 @@ func main() {
 
 // settings are what the user may choose.
 type settings struct {
-	setupOnly bool
-	endpoint  string        // empty to look for a runtime
-	duration  time.Duration // zero to go on until asked to stop
+	command  string        // setup, cluster, or empty
+	endpoint string        // empty to look for a runtime
+	duration time.Duration // zero to go on until asked to stop
 }
 
 func readSettings(args []string, env func(string) string) (settings, error) {
 	s := settings{endpoint: env("CONTAINER_RUNTIME_ENDPOINT")}
 	switch {
-	case len(args) == 1 && args[0] == "setup":
-		s.setupOnly = true
+	case len(args) == 1 && (args[0] == "setup" || args[0] == "cluster"):
+		s.command = args[0]
 	case len(args) > 0:
-		return s, fmt.Errorf("argument %q: want none, or setup", args[0])
+		return s, fmt.Errorf("arguments %q: want none, setup or cluster", args)
 	}
 	if text := env("DURATION"); text != "" {
 		d, err := time.ParseDuration(text)
@@ -85,18 +91,21 @@ func interrupts() (asked, forced context.Context, stop func()) {
 	return asked, forced, func() { ask(); force() }
 }
 
-// setup installs every containerd that the tests use. A machine that cannot be set up is no
-// failure: the tests there skip, and say why.
+// setup installs every containerd that the tests use, and the components of a cluster. A machine
+// that cannot be set up is no failure: the tests there skip, and say why.
 func setup(ctx context.Context) error {
 	for _, version := range nodetest.Versions() {
 		err := nodetest.Install(ctx, version, say)
-		if errors.Is(err, nodetest.ErrCannotInstall) {
-			say("real-runtime tests will be skipped: " + err.Error())
+		if errors.Is(err, provision.ErrCannotInstall) {
+			say("tests on a real runtime or cluster will be skipped: " + err.Error())
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("setting up containerd (%s): %w", version, err)
 		}
+	}
+	if err := cluster.Install(ctx, say); err != nil {
+		return fmt.Errorf("setting up a cluster: %w", err)
 	}
 	return nil
 }

@@ -109,7 +109,9 @@ func TestReadSettings(t *testing.T) {
 		{nil, "", ""},
 		{nil, "30s", ""},
 		{[]string{"setup"}, "", ""},
-		{[]string{"stop"}, "", `argument "stop"`},
+		{[]string{"cluster"}, "", ""},
+		{[]string{"stop"}, "", `arguments ["stop"]`},
+		{[]string{"setup", "cluster"}, "", `arguments ["setup" "cluster"]`},
 		{nil, "30", "DURATION=30: want a positive duration"},
 		{nil, "-1s", "DURATION=-1s: want a positive duration"},
 	} {
@@ -118,7 +120,7 @@ func TestReadSettings(t *testing.T) {
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("readSettings(%q, %q): %v", c.args, c.duration, err)
-		case c.want == "" && s.setupOnly != (len(c.args) > 0):
+		case c.want == "" && s.command != strings.Join(c.args, ""):
 			t.Errorf("readSettings(%q): %+v", c.args, s)
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("readSettings(%q, %q): %v, want %q", c.args, c.duration, err, c.want)

@@ -23,7 +23,7 @@ func run(asked, forced context.Context, s settings) (err error) {
 	}
 	defer func() { err = errors.Join(err, n.close()) }()
 	say("starting bin/seedlet on " + n.endpoint)
-	a, err := startAgent(n)
+	a, err := startAgent(n, standalone)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func play(asked context.Context, n *node, a *agent, duration time.Duration) erro
 		select {
 		case <-asked.Done():
 			return nil
-		case <-a.exited:
+		case <-a.Exited():
 			return errors.New("the agent ended by itself")
 		case <-over:
 			return seen.judge(asked, n.runtime())
@@ -89,6 +89,6 @@ func end(forced context.Context, n *node, a *agent) error {
 	if forced.Err() != nil {
 		err = nil // asked for: the node is removed with what is in it
 	}
-	a.stop()
+	a.Stop()
 	return err
 }

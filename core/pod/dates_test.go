@@ -93,4 +93,11 @@ func TestListsTellThatAContainerIsAlive(t *testing.T) {
 	if got := p.Containers[0].Alive; !got.Equal(after(30)) {
 		t.Errorf("alive %v after t0", got.Sub(t0))
 	}
+	item.State = runtimeapi.ContainerState_CONTAINER_RUNNING
+	if !p.ObserveContainer(item, 4, after(35), after(42)) {
+		t.Error("that it ran for longer, which its back-off may follow from, is no news")
+	}
+	if p.ObserveContainer(item, 5, after(35), after(43)) {
+		t.Error("it is news twice")
+	}
 }

@@ -89,8 +89,8 @@ func (p *Pod) counts(name string) (attempt uint32, restarts int32) {
 	return attempt, restarts
 }
 
-// counted is the count of the newest run of a container that the API server was told of, and whether
-// there was one. The runtime may have lost the records of all of them, as in a reboot.
+// counted is the count of the newest run of a container that the API server was told of, and
+// whether there was one. The runtime may have lost the records of all of them, as in a reboot.
 func (p *Pod) counted(name string) (restarts int32, ran bool) {
 	status := &p.Spec.Status
 	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses,

@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"seedlet.dev/realworld/owned"
 )
 
 // CgroupRoot is the cgroup below which an agent on the node at dir makes those of its pods, as its
 // configuration calls it. It is the node's own: an agent takes what is there for its pods'.
-func CgroupRoot(dir string) string { return "/" + bridgeName(dir) }
+func CgroupRoot(dir string) string { return "/" + owned.BridgeName(dir) }
 
 // RemoveCgroups removes what is left below CgroupRoot, as no process is in it any more. A node
 // that is closed has done so.

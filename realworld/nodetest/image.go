@@ -15,12 +15,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"seedlet.dev/realworld/provision"
 )
 
 // buildSample builds cmd/sample as a static binary and returns a layer that holds it. The same
 // code and Go give the same bytes, so that image digests can be compared between runs.
 func buildSample(ctx context.Context) (v1.Layer, error) {
-	root, err := moduleRoot()
+	root, err := provision.Checkout()
 	if err != nil {
 		return nil, err
 	}

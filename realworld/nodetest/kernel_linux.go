@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,39 +36,6 @@ func detach(path string) error {
 	err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unmounting %s: %w", path, err)
-	}
-	return nil
-}
-
-// removeBridge takes a bridge down and deletes it. By ioctl, because iproute2 need not be there.
-func removeBridge(name string) error {
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("removing bridge %s: %w", name, err)
-	}
-	defer func() { _ = unix.Close(socket) }() // nothing was written to it
-	request, err := unix.NewIfreq(name)
-	if err != nil {
-		return fmt.Errorf("removing bridge %s: %w", name, err)
-	}
-	if err := unix.IoctlIfreq(socket, unix.SIOCGIFFLAGS, request); err != nil {
-		if errors.Is(err, unix.ENODEV) {
-			return nil
-		}
-		return fmt.Errorf("removing bridge %s: %w", name, err)
-	}
-	request.SetUint16(request.Uint16() &^ unix.IFF_UP)
-	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request); err != nil {
-		return fmt.Errorf("taking bridge %s down: %w", name, err)
-	}
-	text, err := unix.BytePtrFromString(name)
-	if err != nil {
-		return fmt.Errorf("removing bridge %s: %w", name, err)
-	}
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCBRDELBR,
-		uintptr(unsafe.Pointer(text)))
-	if errno != 0 && errno != unix.ENXIO {
-		return fmt.Errorf("removing bridge %s: %w", name, errno)
 	}
 	return nil
 }

@@ -15,7 +15,3 @@ func snapshotter(string) string { return "native" }
 func detach(path string) error {
 	return fmt.Errorf("unmounting %s: %w", path, errors.ErrUnsupported)
 }
-
-func removeBridge(name string) error {
-	return fmt.Errorf("removing bridge %s: %w", name, errors.ErrUnsupported)
-}

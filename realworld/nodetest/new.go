@@ -27,7 +27,7 @@ func New(t testing.TB, version string) *Node {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the end of containerd's log:\n%s", n.daemon.logTail())
+			t.Logf("the end of containerd's log:\n%s", n.daemon.LogTail())
 		}
 		if err := n.Close(); err != nil {
 			t.Errorf("closing the private node: %v", err)

@@ -25,13 +25,14 @@ import (
 
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/realworld/owned"
 )
 
 // How long the parts of a node may take before that is an error.
 const (
 	readyMax   = 60 * time.Second // from the start of containerd until its CRI is ready
 	podStopMax = 20 * time.Second // to stop and remove all pods through the CRI
-	daemonMax  = 10 * time.Second // for containerd to end when asked to
 )
 
 // socketPathMax is what the kernel's sockaddr_un holds, less the final zero.
@@ -50,9 +51,9 @@ type Node struct {
 	Dir      string
 	Images   Images
 
-	daemon   *daemon
+	daemon   *owned.Daemon
 	registry *Registry
-	guard    *guard
+	guard    *owned.Guard
 	conn     *grpc.ClientConn
 	subnet   netip.Prefix // of the pods
 	closed   bool
@@ -81,7 +82,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 }
 
 func (n *Node) start(ctx context.Context, tools tools, progress func(string)) (err error) {
-	if n.guard, err = startGuard(n.Dir); err != nil {
+	if n.guard, err = owned.StartGuard(guardKind, n.Dir); err != nil {
 		return err
 	}
 	progress("building the sample image and serving it from a loopback registry")
@@ -97,7 +98,7 @@ func (n *Node) start(ctx context.Context, tools tools, progress func(string)) (e
 	}
 	progress("starting " + tools.containerd + " in " + n.Dir)
 	n.daemon = newDaemon(tools, n.Dir)
-	if err := n.daemon.start(); err != nil {
+	if err := n.daemon.Start(); err != nil {
 		return err
 	}
 	if n.conn, err = Dial(n.Endpoint); err != nil {
@@ -146,10 +147,10 @@ func (n *Node) waitReady(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-n.daemon.exited:
-			return fmt.Errorf("containerd ended by itself:\n%s", n.daemon.logTail())
+		case <-n.daemon.Exited():
+			return fmt.Errorf("containerd ended by itself:\n%s", n.daemon.LogTail())
 		case <-ctx.Done():
-			return fmt.Errorf("containerd did not get ready: %w\n%s", problem, n.daemon.logTail())
+			return fmt.Errorf("containerd did not get ready: %w\n%s", problem, n.daemon.LogTail())
 		case <-tick.C:
 		}
 	}
@@ -170,18 +171,18 @@ func (n *Node) ImageService() runtimeapi.ImageServiceClient {
 func (n *Node) Registry() *Registry { return n.registry }
 
 // LogFile is where containerd's own output goes, over all its lives.
-func (n *Node) LogFile() string { return n.daemon.logFile }
+func (n *Node) LogFile() string { return n.daemon.LogFile }
 
 // Kill ends containerd with SIGKILL. Its shims and containers live on.
-func (n *Node) Kill() error { return n.daemon.kill() }
+func (n *Node) Kill() error { return n.daemon.Kill() }
 
 // Restart starts containerd again on the same state, killing it first if it still runs, and
 // waits until its CRI is ready.
 func (n *Node) Restart(ctx context.Context) error {
-	if err := n.daemon.kill(); err != nil {
+	if err := n.daemon.Kill(); err != nil {
 		return err
 	}
-	if err := n.daemon.start(); err != nil {
+	if err := n.daemon.Start(); err != nil {
 		return err
 	}
 	n.conn.ResetConnectBackoff()
@@ -196,7 +197,7 @@ func (n *Node) Close() error {
 	}
 	n.closed = true
 	if n.conn != nil {
-		if n.daemon.running() {
+		if n.daemon.Running() {
 			ctx, cancel := context.WithTimeout(context.Background(), podStopMax)
 			_ = RemovePods(ctx, n.Runtime()) // the sweep below takes what this could not
 			cancel()
@@ -204,14 +205,14 @@ func (n *Node) Close() error {
 		_ = n.conn.Close() // it holds nothing that could be lost
 	}
 	if n.daemon != nil {
-		n.daemon.stop()
+		n.daemon.Stop()
 	}
 	if n.registry != nil {
 		n.registry.Close()
 	}
 	err := sweep(n.Dir)
 	if n.guard != nil {
-		n.guard.dismiss()
+		n.guard.Dismiss()
 	}
 	if err != nil {
 		return fmt.Errorf("removing the node at %s: %w", n.Dir, err)

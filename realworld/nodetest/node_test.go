@@ -13,6 +13,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/realworld/owned"
 )
 
 // ownerEnv makes this test binary a process that owns a node and is killed (TestGuard).
@@ -83,7 +85,7 @@ func TestNode(t *testing.T) {
 			if err := n.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			if n.Endpoint == "" || n.daemon.running() {
+			if n.Endpoint == "" || n.daemon.Running() {
 				t.Fatal("containerd runs after Kill")
 			}
 			if err := n.Restart(t.Context()); err != nil {
@@ -184,7 +186,7 @@ func TestLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"(containerd)", "(containerd-shim)", "(sample)", "mount " + n.Dir,
-		"bridge " + bridgeName(n.Dir), "directory " + n.Dir} {
+		"bridge " + owned.BridgeName(n.Dir), "directory " + n.Dir} {
 		has := func(line string) bool { return strings.Contains(line, want) }
 		if !slices.ContainsFunc(left, has) {
 			t.Errorf("a running node has no %q among %q", want, left)

@@ -1,7 +1,6 @@
 package nodetest
 
 import (
-	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -47,31 +46,6 @@ func TestLayerIsReproducible(t *testing.T) {
 	}
 	if digests[0] != digests[1] {
 		t.Errorf("the same binary gave images %s and %s", digests[0], digests[1])
-	}
-}
-
-func TestBridgeName(t *testing.T) {
-	a, b := bridgeName("/tmp/a"), bridgeName("/tmp/b")
-	if a == b || len(a) > 15 {
-		t.Errorf("bridges %q and %q: want different names of at most 15 bytes", a, b)
-	}
-}
-
-func TestFreeSubnetAvoidsTaken(t *testing.T) {
-	p, err := freeSubnet("/tmp/a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.Bits() != 24 || !p.Addr().IsPrivate() {
-		t.Errorf("subnet %v is not a private /24", p)
-	}
-	for _, taken := range []string{"10.0.0.0/8", p.String(), "0.0.0.0/0"} {
-		if !overlapsAny(p, []netip.Prefix{netip.MustParsePrefix(taken)}) {
-			t.Errorf("%v is not seen to overlap %s", p, taken)
-		}
-	}
-	if overlapsAny(p, []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")}) {
-		t.Errorf("%v is seen to overlap 192.168.0.0/16", p)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"seedlet.dev/realworld/owned"
 )
 
 // Residue lists what pods have left on a node that runs on: processes, mounts, cgroups, network
@@ -22,11 +24,11 @@ func (n *Node) Residue() ([]string, error) {
 	r.files = slices.DeleteFunc(r.files, func(path string) bool {
 		return strings.HasPrefix(path, "/sys/fs/cgroup/") && standing(path)
 	})
-	r.procs = slices.DeleteFunc(r.procs, func(p process) bool {
-		return p.name == "containerd" || p.name == "seedlet"
+	r.procs = slices.DeleteFunc(r.procs, func(p owned.Process) bool {
+		return p.Name == "containerd" || p.Name == "seedlet"
 	})
-	lines := r.lines()
-	reserved, _ := filepath.Glob(filepath.Join(n.Dir, "ipam", bridgeName(n.Dir), "*"))
+	lines := r.Lines()
+	reserved, _ := filepath.Glob(filepath.Join(n.Dir, "ipam", owned.BridgeName(n.Dir), "*"))
 	for _, path := range reserved {
 		if _, err := netip.ParseAddr(filepath.Base(path)); err == nil {
 			lines = append(lines, "address "+filepath.Base(path))

@@ -3,25 +3,21 @@ package nodetest
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/moby/sys/mountinfo"
-)
 
-// sweepMax is how long a sweep tries before it reports what would not go away.
-const sweepMax = 10 * time.Second
+	"seedlet.dev/realworld/owned"
+)
 
 // remains are what exists of a node outside and inside its directory.
 type remains struct {
-	dir     string
-	ids     []string // of the sandboxes and containers that it has, or had as its log tells
-	procs   []process
+	owner   // with the sandboxes and containers that it has, or had as its log tells
+	procs   []owned.Process
 	mounts  []string // innermost last
 	bridge  string   // empty when there is none
 	files   []string // sockets, cgroups and CNI results made elsewhere in the node's name
@@ -35,37 +31,19 @@ func Leftovers(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.lines(), nil
+	return r.Lines(), nil
 }
 
-// sweep removes whatever a node at dir left, whether or not it was closed, and dir itself. Each
-// round looks anew, because one removal makes others possible and processes take time to end.
+// sweep removes whatever a node at dir left, whether or not it was closed, and dir itself.
 func sweep(dir string) error {
-	deadline := time.Now().Add(sweepMax)
-	for {
-		r, err := find(dir)
-		if err != nil {
-			return err
-		}
-		lines := r.lines()
-		if len(lines) == 0 {
-			return nil
-		}
-		problem := r.remove()
-		if time.Now().After(deadline) {
-			return fmt.Errorf("still there: %s: %w", strings.Join(lines, "; "), problem)
-		}
-		if len(r.procs) > 0 || problem != nil {
-			time.Sleep(20 * time.Millisecond)
-		}
-	}
+	return owned.Sweep(func() (owned.Remains, error) { return find(dir) })
 }
 
 // find looks for everything that belongs to the node at dir.
 func find(dir string) (remains, error) {
-	r := remains{dir: dir, ids: containerIDs(dir)}
+	r := remains{owner: owner{dir, containerIDs(dir)}}
 	var err error
-	if r.procs, err = findProcesses(dir, r.ids); err != nil {
+	if r.procs, err = owned.Processes(r.owns); err != nil {
 		return r, err
 	}
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
@@ -75,8 +53,8 @@ func find(dir string) (remains, error) {
 	for _, m := range mounts {
 		r.mounts = append(r.mounts, m.Mountpoint)
 	}
-	if _, err := net.InterfaceByName(bridgeName(dir)); err == nil {
-		r.bridge = bridgeName(dir)
+	if owned.HasBridge(dir) {
+		r.bridge = owned.BridgeName(dir)
 	}
 	r.files = findFiles(dir, r.ids)
 	if _, err := os.Lstat(dir); err == nil {
@@ -109,7 +87,7 @@ func containerIDs(dir string) []string {
 // findFiles are what containerd, runc and CNI keep in fixed places of the machine.
 func findFiles(dir string, ids []string) []string {
 	// The patterns fail only if they are malformed.
-	files, _ := filepath.Glob("/var/lib/cni/results/" + bridgeName(dir) + "-*")
+	files, _ := filepath.Glob("/var/lib/cni/results/" + owned.BridgeName(dir) + "-*")
 	for _, pattern := range []string{"/sys/fs/cgroup/k8s.io/*", "/sys/fs/cgroup/*/k8s.io/*"} {
 		found, _ := filepath.Glob(pattern)
 		for _, path := range found {
@@ -153,11 +131,12 @@ func shimSocket(bundle string) string {
 	return ""
 }
 
-func (r remains) lines() []string {
+// Lines are what remains, a line for each.
+func (r remains) Lines() []string {
 	var lines []string
 	for _, p := range r.procs {
 		lines = append(lines, strings.TrimSpace(fmt.Sprintf("process %d (%s) %s",
-			p.pid, p.name, p.of)))
+			p.PID, p.Name, r.of(p))))
 	}
 	for _, m := range r.mounts {
 		lines = append(lines, "mount "+m)
@@ -174,12 +153,12 @@ func (r remains) lines() []string {
 	return lines
 }
 
-// remove takes away as much as can be in one round. The directory goes last, and only when no
+// Remove takes away as much as can be in one round. The directory goes last, and only when no
 // mount is left below it: removing through a mount would empty what is mounted.
-func (r remains) remove() error {
+func (r remains) Remove() error {
 	var problems []error
 	for _, p := range r.procs {
-		problems = append(problems, p.kill())
+		problems = append(problems, p.Kill(r.owns))
 	}
 	if len(r.procs) > 0 {
 		return errors.Join(problems...) // the rest is in use until they have ended
@@ -188,7 +167,7 @@ func (r remains) remove() error {
 		problems = append(problems, detach(m))
 	}
 	if r.bridge != "" {
-		problems = append(problems, removeBridge(r.bridge))
+		problems = append(problems, owned.RemoveBridge(r.dir))
 	}
 	for _, f := range r.files {
 		problems = append(problems, os.Remove(f))

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"seedlet.dev/realworld/provision"
 )
 
 // The versions of containerd that the project is tested with.
@@ -45,7 +47,7 @@ func findTools(version string) (tools, error) {
 		return tools{}, err
 	}
 	t := tools{containerd: containerd, shimDir: filepath.Dir(containerd)}
-	if !executable(filepath.Join(t.shimDir, "containerd-shim-runc-v2")) {
+	if !provision.Executable(filepath.Join(t.shimDir, "containerd-shim-runc-v2")) {
 		return tools{}, fmt.Errorf("no containerd-shim-runc-v2 beside %s", containerd)
 	}
 	if t.runc, err = exec.LookPath("runc"); err != nil {
@@ -65,7 +67,7 @@ func findContainerd(version string) (string, error) {
 	switch version {
 	case Debian:
 		path := "/usr/bin/containerd"
-		if !executable(path) {
+		if !provision.Executable(path) {
 			return "", fmt.Errorf("no %s: run `make test` or install package containerd", path)
 		}
 		return path, nil
@@ -75,56 +77,26 @@ func findContainerd(version string) (string, error) {
 			return "", err
 		}
 		path := filepath.Join(dir, "containerd")
-		if !executable(path) {
+		if !provision.Executable(path) {
 			return "", fmt.Errorf("no containerd %s in %s: run `make test`", v2Version, dir)
 		}
 		return path, nil
 	}
-	if !filepath.IsAbs(version) || !executable(version) {
+	if !filepath.IsAbs(version) || !provision.Executable(version) {
 		return "", fmt.Errorf("containerd version %q: want %q, %q or the path of a binary",
 			version, Debian, V2)
 	}
 	return version, nil
 }
 
-// v2Dir is where the pinned containerd is kept. The version is part of the path, so that a new
-// pin never runs an old binary.
-func v2Dir() (string, error) {
-	root, err := moduleRoot()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(root, ".cache", "containerd-"+v2Version), nil
-}
-
-// moduleRoot is the checkout that the working directory lies in. Tests run in their package's
-// folder, the Makefile's commands at the root.
-func moduleRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("finding the checkout: %w", err)
-	}
-	for at := dir; ; at = filepath.Dir(at) {
-		mod, err := os.ReadFile(filepath.Join(at, "go.mod"))
-		if err == nil && strings.HasPrefix(string(mod), "module seedlet.dev\n") {
-			return at, nil
-		}
-		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("%s is not inside a checkout of seedlet.dev", dir)
-		}
-	}
-}
+// v2Dir is where the pinned containerd is kept.
+func v2Dir() (string, error) { return provision.CacheDir("containerd", v2Version) }
 
 func hasPlugins(dir string) bool {
 	for _, name := range []string{"bridge", "host-local", "loopback"} {
-		if !executable(filepath.Join(dir, name)) {
+		if !provision.Executable(filepath.Join(dir, name)) {
 			return false
 		}
 	}
 	return true
-}
-
-func executable(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }

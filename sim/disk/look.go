@@ -40,7 +40,7 @@ func (d *Disk) readFiles(call *wire.Call, req *world.ReadFiles) {
 	answer := &world.FilesRead{Directory: true, Files: []world.File{}}
 	readSome := func(names []string) {
 		for _, name := range names {
-			f := d.at(path.Join(req.Path, name))
+			f := d.at(req.Path + "/" + name)
 			if f != nil && f.kind == world.PathFile {
 				answer.Files = append(answer.Files, read(name, f, req.BytesMax))
 			}
@@ -63,7 +63,7 @@ func (d *Disk) regularFiles(p string, dir *node) []string {
 	for _, e := range dir.entries {
 		kind := e.node.kind
 		if kind == kindLink {
-			if to := d.at(path.Join(p, e.name)); to != nil {
+			if to := d.at(p + "/" + e.name); to != nil {
 				kind = to.kind
 			}
 		}
@@ -135,7 +135,7 @@ func (d *Disk) readLinks(call *wire.Call, req *world.ReadLinks) {
 	for _, e := range n.entries {
 		if e.node.kind == kindLink {
 			answer.Links = append(answer.Links, world.Link{Name: e.name, Target: e.node.target,
-				Dangling: d.at(path.Join(req.Path, e.name)) == nil})
+				Dangling: d.at(req.Path+"/"+e.name) == nil})
 		}
 	}
 	call.Reply(answer)

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -37,23 +38,27 @@ func (*uids) fact(w *world, f *truth.Fact) *finding {
 
 func (*uids) answer(w *world, _ time.Time, pods []*v1.Pod) *finding {
 	for _, shown := range pods {
-		full := shown.Namespace + "/" + shown.Name
 		for _, list := range statuses(shown) {
 			for i := range list {
 				c := w.shownRun(&list[i])
 				switch {
 				case c == nil:
-				case c.full != full:
-					return &finding{message: fmt.Sprintf("pod %s is shown with %s, which was made "+
-						"for %s", full, c, c.full)}
+				case !isNamed(shown, c.full):
+					return &finding{message: fmt.Sprintf("pod %s/%s is shown with %s, which was "+
+						"made for %s", shown.Namespace, shown.Name, c, c.full)}
 				case c.pod.uid != string(shown.UID):
-					return &finding{message: fmt.Sprintf("pod %s (uid %s) is shown with %s", full,
-						shown.UID, c)}
+					return &finding{message: fmt.Sprintf("pod %s/%s (uid %s) is shown with %s",
+						shown.Namespace, shown.Name, shown.UID, c)}
 				}
 			}
 		}
 	}
 	return nil
+}
+
+func isNamed(pod *v1.Pod, full string) bool {
+	namespace, name, _ := strings.Cut(full, "/")
+	return pod.Namespace == namespace && pod.Name == name
 }
 
 // readWithin is how long the agent may take to read a changed manifest when no fault keeps it

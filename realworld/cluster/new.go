@@ -1,0 +1,50 @@
+package cluster
+
+import (
+	"context"
+	"os"
+	"testing"
+)
+
+// Require skips a test where no cluster can be started (not Linux, not root, tools missing), and
+// says why. In CI as root, where `make test` has set everything up, a missing tool is a failure
+// instead.
+func Require(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a real cluster is not started with -short")
+	}
+	if _, err := findTools(); err != nil {
+		if os.Getenv("CI") == "true" && os.Geteuid() == 0 {
+			t.Fatalf("CI must run the tests on a real cluster: %v", err)
+		}
+		t.Skipf("%v", err)
+	}
+}
+
+// New starts a private cluster for a test that Require lets run, and stops it when the test ends.
+// A cluster takes some seconds to start: share one among subtests.
+func New(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	Require(t)
+	if o.Progress == nil {
+		o.Progress = func(line string) { t.Log(line) }
+	}
+	c, err := Start(context.Background(), o)
+	if err != nil {
+		t.Fatalf("starting a private cluster: %v", err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the end of the API server's log:\n%s", c.apiServer.LogTail())
+		}
+		if err := c.Stop(); err != nil {
+			t.Errorf("stopping the private cluster: %v", err)
+		}
+		left, err := Leftovers(c.Dir)
+		if err != nil || len(left) > 0 {
+			t.Errorf("the private cluster left %q, %v", left, err)
+		}
+	})
+	return c
+}

@@ -1,0 +1,2 @@
+// Package borrowed is in a module that could import Kubernetes.
+package borrowed
