@@ -38,6 +38,7 @@ func Draw(s *Scenario, seed uint64) (*Plan, error) {
 	d.churn()
 	d.strikes()
 	d.odd()
+	d.actors()
 	slices.SortStableFunc(d.plan.Spec.Manifests, func(a, b Change) int {
 		return cmp.Compare(a.At, b.At)
 	})
@@ -70,6 +71,7 @@ type drawing struct {
 	seed     uint64
 	plan     *Plan
 	files    []drawnFile
+	bound    []PlanPod // those of the API server that nothing but their creation happens to so far
 }
 
 // drawnFile is a manifest file that nothing but its creation happens to so far.
@@ -117,7 +119,7 @@ func (d *drawing) pods() {
 				name = fmt.Sprintf("%s-%d", name, n)
 			}
 			r := d.stream("pod " + name)
-			pod := PlanPod{Name: name, Manifest: named(group.Manifest, name)}
+			pod := PlanPod{Name: name, API: group.API, Manifest: named(group.Manifest, name)}
 			if group.Count.Most > 1 {
 				renumber(pod.Manifest, n)
 			}
@@ -136,6 +138,11 @@ func (d *drawing) pods() {
 				change.At = min(Duration(group.Comes.draw(r)), d.plan.Spec.Duration)
 			}
 			d.plan.Spec.Pods = append(d.plan.Spec.Pods, pod)
+			if pod.API {
+				d.act(Act{At: change.At, Do: ActCreate, Pod: name})
+				d.bound = append(d.bound, pod)
+				continue
+			}
 			d.plan.Spec.Manifests = append(d.plan.Spec.Manifests, change)
 			d.files = append(d.files, drawnFile{change.File, pod})
 		}

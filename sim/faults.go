@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"seedlet.dev/sim/apiserver"
 	"seedlet.dev/sim/runtime"
 	"seedlet.dev/sim/wire"
 	"seedlet.dev/world"
@@ -49,11 +50,11 @@ const (
 	ClassNoStream    Class = "stream-broken" // the stream of events ends, and none can be opened
 )
 
-var classes = []Class{
+var classes = append([]Class{
 	ClassLatency, ClassSlow, ClassRefused, ClassFailed, ClassLost, ClassUnheard, ClassDiskFull,
 	ClassEventsLost, ClassEventsLate, ClassEventsTwice, ClassNoStream, ClassNetworkDown,
 	ClassUnready, ClassPathHangs,
-}
+}, apiClasses...)
 
 // strikable are the calls that faults can strike: every one that the agent can make.
 var strikable = func() []string {
@@ -67,6 +68,7 @@ var strikable = func() []string {
 			}
 		}
 	}
+	calls = append(calls, apiCalls...)
 	return append(calls,
 		"ReadFiles", "ReadTail", "StatPath", "ListDir", "ReadLinks", "MeasureTree",
 		"MakeDir", "MakeFile", "MakeLink", "WriteFile", "WriteDir", "Rename", "Compress",
@@ -188,7 +190,10 @@ func (w *openWindow) strikes(call string) bool {
 	case ClassNetworkDown, ClassUnready, ClassPathHangs:
 		return false
 	}
-	if call == runtime.CallEvent {
+	if slices.Contains(apiClasses, w.Class) {
+		return w.strikesAPI(call)
+	}
+	if call == runtime.CallEvent || call == apiserver.CallObject {
 		return false
 	}
 	if call == "FileChanged" || w.Class == ClassUnheard {
@@ -237,7 +242,9 @@ func (w *openWindow) strike(fate *wire.Fate, dice *draws, call string) {
 		fate.EffectDelay += dice.between(w.Takes.Least, w.Takes.Most)
 	case ClassEventsLost:
 		fate.Lost = true
-	case ClassEventsLate:
+	case ClassThrottled:
+		fate.Before = w.throttled(dice, call)
+	case ClassEventsLate, ClassWatchLag:
 		fate.EffectDelay += dice.between(w.Takes.Least, w.Takes.Most)
 	case ClassEventsTwice:
 		fate.Twice = true

@@ -35,6 +35,9 @@ func (h *rolling) step(life int, ev world.Event, effects []world.Effect) {
 	if ev.Err != nil {
 		h.text(string(ev.Err.Kind))
 		h.text(ev.Err.Message)
+		if ev.Err.RetryAfter != 0 {
+			h.number(uint64(ev.Err.RetryAfter))
+		}
 	}
 	for i := range effects {
 		eff := &effects[i]

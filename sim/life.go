@@ -59,16 +59,20 @@ func (r *run) boot() {
 	r.lives++
 	l := &life{number: r.lives, agent: core.New(r.options)}
 	port := func(do func(world.Effect)) world.Port { return &gate{r, l, do} }
+	ports := map[world.PortName]world.Port{
+		world.PortCRI:      port(r.runtime.Do),
+		world.PortFS:       port(r.disk.Do),
+		world.PortNetwork:  port(r.network.Do),
+		world.PortHost:     port(r.host.Do),
+		world.PortRequests: port(r.answered),
+		world.PortLog:      port(func(world.Effect) {}),
+	}
+	if r.server != nil {
+		ports[world.PortAPI] = port(r.server.Do)
+		r.server.Connect(r.offer)
+	}
 	l.loop = loop.New(loop.Options{
-		Core: l, Limits: r.limits,
-		Ports: map[world.PortName]world.Port{
-			world.PortCRI:      port(r.runtime.Do),
-			world.PortFS:       port(r.disk.Do),
-			world.PortNetwork:  port(r.network.Do),
-			world.PortHost:     port(r.host.Do),
-			world.PortRequests: port(r.answered),
-			world.PortLog:      port(func(world.Effect) {}),
-		},
+		Core: l, Limits: r.limits, Ports: ports,
 		Observe: func(ev world.Event, effects []world.Effect) { r.observe(l, ev, effects) },
 	})
 	r.life = l
@@ -94,6 +98,9 @@ func (r *run) kill(down Duration) {
 	r.disk.Disconnect()
 	r.network.Disconnect()
 	r.host.Disconnect()
+	if r.server != nil {
+		r.server.Disconnect()
+	}
 	r.panel.AgentKilled(r.agenda.Now())
 	r.agenda.After(time.Duration(down), r.boot)
 }

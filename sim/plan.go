@@ -56,6 +56,10 @@ type PlanSpec struct {
 	Lost        []Lost        `json:"lost,omitempty"`
 	Removals    []Removal     `json:"sandboxRemovals,omitempty"`
 	Expect      []Expect      `json:"expect,omitempty"`
+
+	// What there is at the API server, if the node has one, and what is done there.
+	Objects []PlanObject `json:"objects,omitempty"`
+	Acts    []Act        `json:"acts,omitempty"`
 }
 
 // Order is the strategy by which latencies, and with them the order of events, are drawn.
@@ -71,7 +75,8 @@ const (
 
 // PlanPod is one manifest and what its containers do.
 type PlanPod struct {
-	Name       string         `json:"name"` // by which changes refer to it
+	Name       string         `json:"name"`          // by which changes and acts refer to it
+	API        bool           `json:"api,omitempty"` // a pod of the API server, not of the node
 	Manifest   map[string]any `json:"manifest"`
 	Behaviours []Behaviour    `json:"behaviours,omitempty"`
 }
@@ -205,6 +210,9 @@ func (p *Plan) Validate() error {
 			return fmt.Errorf("spec.faults[%d].%w", i, err)
 		}
 	}
+	if err := s.validateActs(); err != nil {
+		return err
+	}
 	return s.validateStrikes()
 }
 
@@ -229,6 +237,8 @@ func (s *PlanSpec) validatePods(node *kubeletconfig.KubeletConfiguration,
 			return fmt.Errorf("spec.manifests[%d]: want either pod or text", i)
 		case c.Pod != "" && !names[c.Pod]:
 			return fmt.Errorf("spec.manifests[%d].pod: no pod is called %q", i, c.Pod)
+		case c.Pod != "" && s.pod(c.Pod).API:
+			return fmt.Errorf("spec.manifests[%d].pod: %q is a pod of the API server", i, c.Pod)
 		case strings.Contains(c.Note, "\n"):
 			return fmt.Errorf("spec.manifests[%d].note: want one line", i)
 		case c.At > s.Duration:
@@ -302,6 +312,9 @@ func (p *PlanPod) validate(node *kubeletconfig.KubeletConfiguration,
 				return fmt.Errorf("behaviours[%d].answers[%d].%w", i, k, err)
 			}
 		}
+	}
+	if p.API {
+		return p.validateBound(node)
 	}
 	text := p.text()
 	is := read[string(text)]

@@ -10,6 +10,7 @@ import (
 	"seedlet.dev/core/config"
 	corelogs "seedlet.dev/core/logs"
 	"seedlet.dev/sim/agenda"
+	"seedlet.dev/sim/apiserver"
 	"seedlet.dev/sim/disk"
 	"seedlet.dev/sim/host"
 	"seedlet.dev/sim/network"
@@ -81,6 +82,7 @@ type run struct {
 	disk    *disk.Disk
 	network *network.Network
 	host    *host.Host
+	server  *apiserver.Server // nil if the node has none
 	panel   *oracle.Panel
 	options core.Options
 	limits  loop.Limits // of each life
@@ -102,6 +104,8 @@ type run struct {
 	odd      odd
 	shown    []*v1.Pod // by the API, last
 	prompt   prompt
+
+	controllers controllers // of the cluster
 }
 
 // Run executes a plan.
@@ -155,6 +159,12 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	log.Subscribe(r.countRestarts)
 	log.Subscribe(r.prompt.fact)
 	log.Subscribe(r.noteSandbox)
+	if spec.Node.API {
+		log.Subscribe(r.tellBound)
+		r.server = apiserver.New(apiserver.Options{
+			Agenda: r.agenda, Truth: log, Seed: spec.Seed, Node: nodeName, Faults: r.fates,
+		})
+	}
 	r.disk = disk.New(disk.Options{
 		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates,
 	})
@@ -176,6 +186,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	})
 	r.options = core.Options{
 		Config: kubelet, NodeName: nodeName, RootDir: rootDir, ManifestPath: manifestDir,
+		API: spec.Node.API,
 	}
 	r.manifest = newManifests(r)
 	return r, nil
@@ -214,6 +225,7 @@ func (r *run) schedule() {
 		}
 		r.at(c.At, func() { r.manifest.change(c) })
 	}
+	r.scheduleActs()
 	r.scheduleStrikes()
 	r.boot()
 	r.ask()

@@ -39,6 +39,8 @@ type ScenarioSpec struct {
 	Churn       ChurnRange   `json:"churn,omitempty"`
 	Strikes     StrikeRange  `json:"strikes,omitempty"`
 	Odd         OddRange     `json:"odd,omitempty"`
+	Actors      ActorRange   `json:"actors,omitempty"`
+	Objects     []PlanObject `json:"objects,omitempty"` // of the API server
 	// Duration is how long things go wrong; after it the world heals.
 	Duration Span `json:"duration"`
 	// Settle is how long after healing every pod may take to be what its spec demands.
@@ -55,6 +57,10 @@ type Node struct {
 	// OldRuntime makes the runtime a containerd 1.6: it tells no events, and does not find what is
 	// to be stopped where a newer one has nothing to do.
 	OldRuntime bool `json:"oldRuntime,omitempty"`
+	API        bool `json:"api,omitempty"` // it is a node of a cluster, with an API server
+	// EvictAfter is how long after the node's lease has become too old its pods are evicted.
+	// Absent: nobody looks at its lease.
+	EvictAfter Duration `json:"evictAfter,omitempty"`
 	// Places bound how many operations of a lane are in flight at once; absent: as in production.
 	Places map[string]int `json:"places,omitempty"`
 }
@@ -77,6 +83,7 @@ func (n *Node) limits() (loop.Limits, error) {
 // if it has one, ends in n.
 type PodGroup struct {
 	Count     Count            `json:"count,omitempty"` // absent: one
+	API       bool             `json:"api,omitempty"`   // of the API server, not of the node
 	Manifest  map[string]any   `json:"manifest,omitempty"`
 	File      string           `json:"file,omitempty"` // instead, relative to the scenario
 	Behaviour []BehaviourRange `json:"behaviour,omitempty"`

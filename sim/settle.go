@@ -14,6 +14,7 @@ func (r *run) heal() {
 	r.runtime.SetNetworkReady(true)
 	r.runtime.SetReady(true)
 	r.healOdd()
+	r.healServer()
 	if r.life == nil {
 		r.boot()
 	}

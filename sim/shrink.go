@@ -27,6 +27,8 @@ func Shrink(plan *Plan, tries int, progress func(tried, entries int)) (*Plan, *V
 		takeOut(s, func(p *PlanSpec) *[]Window { return &p.Faults })
 		takeOut(s, func(p *PlanSpec) *[]PlanImage { return &p.Images })
 		takeOut(s, func(p *PlanSpec) *[]Change { return &p.Manifests })
+		takeOut(s, func(p *PlanSpec) *[]Act { return &p.Acts })
+		takeOut(s, func(p *PlanSpec) *[]PlanObject { return &p.Objects })
 		s.dropUnusedPods()
 		s.takeOutDeeds()
 	}
@@ -83,7 +85,7 @@ func (s *shrinker) dropUnusedPods() {
 	smaller.Spec.Pods = slices.DeleteFunc(slices.Clone(smaller.Spec.Pods), func(p PlanPod) bool {
 		return !slices.ContainsFunc(smaller.Spec.Manifests, func(c Change) bool {
 			return c.Pod == p.Name
-		})
+		}) && !slices.ContainsFunc(smaller.Spec.Acts, func(a Act) bool { return a.Pod == p.Name })
 	})
 	if len(smaller.Spec.Pods) < len(s.best.Spec.Pods) {
 		s.try(smaller)
@@ -141,7 +143,7 @@ func (p *Plan) times() []Duration {
 	for _, k := range p.Spec.Sandboxes {
 		all = append(all, k.At)
 	}
-	return append(all, p.Spec.oddTimes()...)
+	return append(append(all, p.Spec.oddTimes()...), p.Spec.actTimes()...)
 }
 
 // Clone copies a plan so that entries can be taken out of the copy.
@@ -155,7 +157,7 @@ func (p *Plan) Entries() int {
 	s := &p.Spec
 	return len(s.Pods) + len(s.Manifests) + len(s.Images) + len(s.Faults) + len(s.AgentKills) +
 		len(s.RuntimeEnds) + len(s.Reboots) + len(s.Kills) + len(s.Sandboxes) +
-		len(s.Clock) + len(s.Lost) + len(s.Removals)
+		len(s.Clock) + len(s.Lost) + len(s.Removals) + len(s.Objects) + len(s.Acts)
 }
 
 // try runs a smaller plan, and keeps it if it fails in the same way.

@@ -49,6 +49,8 @@ func (r *run) scheduleWindow(w Window) {
 		while(func() { r.disk.Hang(w.Path) }, func() { r.disk.GoOn(w.Path) })
 	case ClassNetworkDown:
 		while(func() { r.runtime.SetNetworkReady(false) }, func() { r.runtime.SetNetworkReady(true) })
+	case ClassServerDown, ClassPartition, ClassUnauthorized, ClassWatchGap:
+		r.scheduleAPI(w)
 	case ClassUnready:
 		while(func() { r.runtime.SetReady(false) }, func() { r.runtime.SetReady(true) })
 	}

@@ -3,6 +3,8 @@ package sim
 import (
 	"slices"
 	"time"
+
+	"seedlet.dev/sim/apiserver"
 )
 
 // struck tells the judges when faults may be at work, for they cannot see what is lost on its way.
@@ -25,6 +27,9 @@ func newStruck(f *fates, p *PlanSpec) *struck {
 		if w.Class == ClassUnheard {
 			lasts = unheardLate
 		}
+		if slices.Contains(apiClasses, w.Class) {
+			lasts += reconnected
+		}
 		s.windows = append(s.windows, reach{w, w.from, w.to.Add(lasts)})
 	}
 	for _, e := range p.RuntimeEnds {
@@ -33,6 +38,9 @@ func newStruck(f *fates, p *PlanSpec) *struck {
 	}
 	return s
 }
+
+// reconnected is how long it may take until all is well after the API server was away.
+const reconnected = 45 * time.Second
 
 // may says whether a call of a name that was under way between two times may have been struck.
 func (s *struck) may(call string, from, to time.Time) bool {
@@ -43,7 +51,8 @@ func (s *struck) may(call string, from, to time.Time) bool {
 		}
 	}
 	for _, r := range s.runtime {
-		if r.overlaps(from, to) && !slices.Contains(besidesRuntime, call) {
+		if r.overlaps(from, to) && !slices.Contains(besidesRuntime, call) &&
+			!slices.Contains(apiCalls, call) && call != apiserver.CallObject {
 			return true
 		}
 	}

@@ -67,9 +67,13 @@ func (p *Pod) recall(env *Env, w *waits) bool {
 	return false
 }
 
-// keep writes the file if it does not say what is so.
+// keep writes the file if it does not say what is so. Of a pod that was over, or to be deleted,
+// when this agent began, it has not been read yet.
 func (p *Pod) keep(env *Env, w *waits) {
 	r := &p.Record
+	if !p.Gone && p.Spec != nil && !p.recall(env, w) {
+		return
+	}
 	if !r.Read || r.Op != 0 || p.Gone || !p.hasDir() || w.pending(r.NotBefore) {
 		return
 	}

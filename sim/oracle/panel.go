@@ -164,6 +164,13 @@ func (p *Panel) Wanted(now time.Time, pod *v1.Pod) { p.world.want(now, pod) }
 // Unwanted says that the manifest of a pod was removed or replaced.
 func (p *Panel) Unwanted(now time.Time, uid string) { p.world.unwant(now, uid) }
 
+// Hastened says that a pod is to end within a grace period that may be shorter than its own.
+func (p *Panel) Hastened(uid string, grace time.Duration) {
+	if pod := p.world.pods[uid]; pod != nil {
+		pod.graceLeast = min(pod.graceLeast, grace)
+	}
+}
+
 // AgentStarted says that a life of the agent begins; the first one as well.
 func (p *Panel) AgentStarted(now time.Time) { p.world.agentStarted(now) }
 

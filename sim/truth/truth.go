@@ -136,6 +136,8 @@ type Fact struct {
 	Path, To, Image string
 	Bytes           int64
 	Annotations     map[string]string // of the container or sandbox created; not to be changed
+
+	Write *Write // of an object of the API server
 }
 
 // IDs are ids on the host that a sandbox has to itself; none if it has no user namespace.

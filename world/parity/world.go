@@ -135,3 +135,18 @@ type Disk interface {
 	// Put makes what no effect can make: PathSocket, or PathOther, which is a named pipe.
 	Put(path string, kind world.PathKind)
 }
+
+// Cluster is a world with an API server in it. What it is told to do it does as the agent of a
+// node, whom no other agent serves; somebody else may do everything.
+type Cluster interface {
+	World
+	// Node is the name of the node. The suite makes its Node.
+	Node() string
+	// Namespace is a namespace for the suite, with a service account "default". The namespaces
+	// default and kube-node-lease are there as well.
+	Namespace() string
+	// Admin carries out what somebody other than the node asks for, as Call.
+	Admin(body any) (any, *world.Error)
+	// Told returns all that watches have told until now, in the order in which it came.
+	Told() []any
+}

@@ -1,0 +1,105 @@
+package apiserver
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/world"
+)
+
+// serviceAccounts is a resource that only tokens are asked of.
+const serviceAccounts world.Resource = "serviceaccounts"
+
+// reference is an object that a pod refers to, in its own namespace.
+type reference struct {
+	kind world.Resource
+	name string
+}
+
+// refers says whether a pod of the node refers to an object, so that the node may read it. The
+// mirrors of static pods do not count: the node makes them itself.
+func (s *Server) refers(r world.Resource, namespace, name string) bool {
+	for k, o := range s.store.objects { //ordered: any of them does
+		if k.resource != world.ResourcePods || k.namespace != namespace ||
+			o.Pod.Spec.NodeName != s.opts.Node {
+			continue
+		}
+		if _, mirror := o.Pod.Annotations[v1.MirrorPodAnnotationKey]; mirror {
+			continue
+		}
+		for _, ref := range referencesOf(o.Pod) {
+			if ref == (reference{r, name}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// referencesOf is everything that a pod refers to, service accounts first.
+func referencesOf(pod *v1.Pod) []reference {
+	var refs []reference
+	add := func(kind world.Resource, name string) {
+		if name != "" {
+			refs = append(refs, reference{kind, name})
+		}
+	}
+	add(serviceAccounts, pod.Spec.ServiceAccountName)
+	for _, secret := range pod.Spec.ImagePullSecrets {
+		add(world.ResourceSecrets, secret.Name)
+	}
+	for i := range pod.Spec.InitContainers {
+		ofContainer(&pod.Spec.InitContainers[i], add)
+	}
+	for i := range pod.Spec.Containers {
+		ofContainer(&pod.Spec.Containers[i], add)
+	}
+	for i := range pod.Spec.Volumes {
+		ofVolume(&pod.Spec.Volumes[i], add)
+	}
+	return refs
+}
+
+func ofContainer(c *v1.Container, add func(world.Resource, string)) {
+	for _, from := range c.EnvFrom {
+		if from.ConfigMapRef != nil {
+			add(world.ResourceConfigMaps, from.ConfigMapRef.Name)
+		}
+		if from.SecretRef != nil {
+			add(world.ResourceSecrets, from.SecretRef.Name)
+		}
+	}
+	for _, env := range c.Env {
+		if env.ValueFrom == nil {
+			continue
+		}
+		if ref := env.ValueFrom.ConfigMapKeyRef; ref != nil {
+			add(world.ResourceConfigMaps, ref.Name)
+		}
+		if ref := env.ValueFrom.SecretKeyRef; ref != nil {
+			add(world.ResourceSecrets, ref.Name)
+		}
+	}
+}
+
+func ofVolume(v *v1.Volume, add func(world.Resource, string)) {
+	if v.ConfigMap != nil {
+		add(world.ResourceConfigMaps, v.ConfigMap.Name)
+	}
+	if v.Secret != nil {
+		add(world.ResourceSecrets, v.Secret.SecretName)
+	}
+	if v.CSI != nil && v.CSI.NodePublishSecretRef != nil {
+		add(world.ResourceSecrets, v.CSI.NodePublishSecretRef.Name)
+	}
+	if v.Projected == nil {
+		return
+	}
+	for _, source := range v.Projected.Sources {
+		if source.ConfigMap != nil {
+			add(world.ResourceConfigMaps, source.ConfigMap.Name)
+		}
+		if source.Secret != nil {
+			add(world.ResourceSecrets, source.Secret.Name)
+		}
+	}
+}
