@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,6 +38,9 @@ func mapped(ctx context.Context, op string, err error) *world.Error {
 }
 
 func kindOf(s metav1.Status) world.ErrorKind {
+	if s.Reason == metav1.StatusReasonInvalid && hasCause(s, "metadata.uid") {
+		return world.KindConflict // a patch for another object of the name
+	}
 	switch s.Reason { // where the code says too little
 	case metav1.StatusReasonAlreadyExists:
 		return world.KindExists
@@ -62,4 +66,10 @@ func kindOf(s metav1.Status) world.ErrorKind {
 		return world.KindTimeout
 	}
 	return world.KindInternal
+}
+
+// hasCause reports whether a field is among those that something is wrong with.
+func hasCause(s metav1.Status, field string) bool {
+	return s.Details != nil && slices.ContainsFunc(s.Details.Causes,
+		func(c metav1.StatusCause) bool { return c.Field == field })
 }

@@ -52,8 +52,11 @@ func (w *way) operate(ctx context.Context, request any) (any, error) {
 // send makes or replaces an object.
 func (w *way) send(ctx context.Context, op, verb string, object world.Object) (any, error) {
 	r, meta := object.Get()
-	if meta == nil {
+	switch {
+	case meta == nil:
 		return nil, world.Errorf(world.KindInvalid, op, "no object")
+	case verb == "POST" && meta.GetResourceVersion() != "": // the server calls that its own fault
+		return nil, world.Errorf(world.KindInvalid, op, "a new object has no resource version")
 	}
 	return w.store(ctx, op, verb, target{r, meta.GetNamespace(), meta.GetName()},
 		func(r *rest.Request) { r.Body(meta.(runtime.Object)) })
