@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -24,6 +25,9 @@ const (
 	keepAlive          = 30 * time.Second
 	idleTimeout        = 90 * time.Second
 	idleConnsMax       = 25 // for a host; with HTTP/2 there is one, or one for every 100 watches
+	// strangerPause is how long a client that is refused as unknown keeps its connections: the
+	// certificate in its files may be another by now, but the server goes by the connection.
+	strangerPause = 30 * time.Second
 )
 
 // Connection is an HTTP client with TCP connections of its own. Over HTTP/2 there is mostly one.
@@ -32,6 +36,8 @@ type Connection struct {
 	owner     *Identity
 	dialer    *connrotation.Dialer
 	transport *http.Transport
+	stranger  atomic.Bool               // a request was refused, as of somebody unknown
+	known     atomic.Pointer[time.Time] // until when connections are kept even so
 }
 
 // Connect makes a client for requests in the agent's name. It dials nothing yet.
@@ -69,7 +75,9 @@ func (i *Identity) connect(config *rest.Config,
 		dial = tc.DialHolder.Dial
 	}
 	c := &Connection{owner: i, dialer: connrotation.NewDialer(dial)}
+	c.known.Store(&time.Time{})
 	c.transport = i.newTransport(tc, tlsConfig, c.dialer.DialContext)
+	tc.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &strangers{rt, c} })
 	wrapped, err := transport.HTTPWrappersForConfig(tc, c.transport)
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
@@ -122,6 +130,28 @@ func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return g.RoundTripper.RoundTrip(r)
+}
+
+// strangers watches out for answers that say that the server does not know who asks.
+type strangers struct {
+	http.RoundTripper
+	conn *Connection
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *strangers) RoundTrip(r *http.Request) (*http.Response, error) {
+	now := time.Now()
+	if s.conn.stranger.Load() && now.After(*s.conn.known.Load()) {
+		s.conn.stranger.Store(false)
+		until := now.Add(strangerPause)
+		s.conn.known.Store(&until)
+		s.conn.CloseAll() // not with the answer, whose body would be lost
+	}
+	answer, err := s.RoundTripper.RoundTrip(r)
+	if err == nil && answer.StatusCode == http.StatusUnauthorized {
+		s.conn.stranger.Store(true)
+	}
+	return answer, err
 }
 
 // CloseAll closes what is open. What is in flight fails; what comes later dials again.

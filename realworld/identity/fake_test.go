@@ -121,6 +121,8 @@ func who(r *http.Request) string {
 // ServeHTTP answers what a certificate is asked for with, and anything else with who asks.
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
+	case who(r) == "stranger":
+		http.Error(w, "who are you?", http.StatusUnauthorized)
 	case !strings.HasPrefix(r.URL.Path, "/apis/certificates.k8s.io/v1/"):
 		_, _ = io.WriteString(w, who(r)+" "+r.RemoteAddr)
 	case r.Method == http.MethodPost:

@@ -290,3 +290,24 @@ func TestKubeconfigLost(t *testing.T) {
 		t.Errorf("asked by %q, %v", f.asked(), err)
 	}
 }
+
+// Whoever is not known may be so by now, but only over another connection.
+func TestStranger(t *testing.T) {
+	f := newFake(t)
+	dir := t.TempDir()
+	put := func(name string) {
+		cert, key := f.authority.pair(t, name, -time.Hour, time.Hour)
+		write(t, filepath.Join(dir, "client.pem"), string(cert)+string(key))
+	}
+	put("stranger")
+	l := begin(t, Options{Kubeconfig: f.kubeconfig(filepath.Join(dir, "kubeconfig"),
+		map[string]any{"client-certificate": "client.pem", "client-key": "client.pem"})})
+	if who, _, err := l.ask(f.url); who != "who" || err != nil {
+		t.Errorf("answered %q, %v", who, err)
+	}
+	put(node)
+	l.until(t, f.url, func(who, _ string) bool { // client-go looks at the files once a second
+		l.conn.known.Store(&time.Time{})
+		return who == node
+	})
+}
