@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"seedlet.dev/core/admission"
 	"seedlet.dev/core/pod"
@@ -98,7 +97,7 @@ func (a *Agent) active(also []*v1.Pod) []*v1.Pod {
 // helps and it is not only a question; it waits until they have.
 func (a *Agent) room(spec *v1.Pod, static bool, others []*v1.Pod, preempt bool) Refusal {
 	check := admission.Check{Pod: spec, Static: static, Node: a.ownNode(),
-		Allocatable: a.allocatable(), Others: others}
+		Allocatable: a.state.OwnNode.Allocatable(&a.state.Boot), Others: others}
 	failures := check.Reject()
 	if len(failures) == 0 {
 		return Refusal{}
@@ -152,17 +151,6 @@ func (a *Agent) ownNode() *v1.Node {
 		return o.Node
 	}
 	return nil
-}
-
-// allocatable is what pods may have of the node.
-func (a *Agent) allocatable() v1.ResourceList {
-	s := &a.state
-	return v1.ResourceList{
-		v1.ResourcePods: *resource.NewQuantity(int64(s.PodsMax), resource.DecimalSI),
-		v1.ResourceCPU:  *resource.NewQuantity(int64(s.Node.CPUs), resource.DecimalSI),
-		v1.ResourceMemory: *resource.NewQuantity(s.Node.MemoryBytes,
-			resource.BinarySI),
-	}
 }
 
 // retryAdmission asks again for what waits for others to end: one of them has.

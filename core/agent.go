@@ -15,9 +15,11 @@ import (
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/image"
+	"seedlet.dev/core/lease"
 	"seedlet.dev/core/logs"
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/mirror"
+	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/core/object"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pleg"
@@ -37,6 +39,7 @@ type Options struct {
 	ManifestPath string                              // of static pods, empty for none
 	LinksDir     string                              // of links to logs; as /var/log/containers
 	API          bool                                // there is an API server
+	Node         nodeobject.Options                  // what to tell it of the node
 }
 
 // State is everything the agent knows. It is plain data.
@@ -61,6 +64,8 @@ type State struct {
 	Objects object.Store       `json:"objects"`
 	Status  status.Writer      `json:"status"`
 	Mirrors mirror.Pods        `json:"mirrors"`
+	OwnNode nodeobject.Node    `json:"ownNode"` // the object there
+	Lease   lease.Lease        `json:"lease"`
 	// Bound are the UIDs of the pods that the API server has bound to this node, and Mirrored
 	// those of the static pods that have a mirror there, by full name.
 	Bound    map[string]string  `json:"bound,omitempty"`
@@ -116,7 +121,10 @@ func New(o Options) *Agent {
 		Pods:     map[string]*pod.Pod{},
 		PodsMax:  int(c.MaxPods),
 		API:      o.API,
-		Sysctls:  c.AllowedUnsafeSysctls,
+		OwnNode:  nodeobject.Node{Settings: nodeobject.SettingsOf(c, o.NodeName, o.Node)},
+		Lease: lease.Lease{Node: o.NodeName,
+			Duration: time.Duration(c.NodeLeaseDurationSeconds) * time.Second},
+		Sysctls: c.AllowedUnsafeSysctls,
 	}}
 	return a
 }
@@ -187,7 +195,8 @@ func (a *Agent) boot(boot *world.Boot, now time.Time) {
 	s := &a.state
 	s.Boot, s.Booted = *boot, now
 	s.Node.CPUs, s.Node.MemoryBytes = boot.CPUs, boot.MemoryBytes
-	s.Node.Seed, s.Node.IPs = boot.Seed, boot.Addresses
+	s.Node.Seed, s.Node.IPs = boot.Seed, s.OwnNode.Settings.HostIPs(boot.Addresses)
+	s.PodsMax = s.OwnNode.Settings.PodsOn(boot.CPUs)
 	a.out.Log(world.LevelInfo, "seedlet starts", "node", s.Node.Name, "manifests",
 		s.Manifests.Path)
 	for _, key := range []timer.Key{manifest.Owner, pleg.Owner, pleg.StreamOwner,
@@ -257,6 +266,10 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 		s.Status.Answered(id, r, ev, &a.out)
 	case mirror.Component:
 		s.Mirrors.Answered(id, r, ev, &a.out)
+	case nodeobject.Owner.Component:
+		a.nodeAnswered(id, r, ev)
+	case lease.Owner.Component:
+		s.Lease.Answered(s.Boot.Seed, r, ev, &a.out)
 	default:
 		for _, uid := range s.Images.Answered(r.Owner.Name, r, ev, &a.out) {
 			a.touchPod(uid)
@@ -296,6 +309,10 @@ func (a *Agent) plan(key timer.Key) {
 		wake = a.planStatus(key.Name)
 	case mirror.Component:
 		wake = a.planMirror(key.Name)
+	case nodeobject.Owner.Component:
+		wake = s.OwnNode.Plan(a.nodeEnv())
+	case lease.Owner.Component:
+		wake = s.Lease.Plan(s.OwnNode.UID(), &a.out)
 	default:
 		wake = s.Images.Plan(key.Name, a.notReady() != "", &a.out, a.touched.add)
 	}

@@ -57,7 +57,9 @@ func (n *node) restart() {
 	config.AllowedUnsafeSysctls = n.sysctls
 	n.agent = New(Options{Config: config, NodeName: "n1", RootDir: "/var/lib/kubelet",
 		ManifestPath: "/manifests", API: n.server != nil})
-	n.event(world.Event{Body: &world.Boot{BootID: "b", CPUs: 2, MemoryBytes: 1 << 30}})
+	n.event(world.Event{Body: &world.Boot{BootID: "b", CPUs: 2, MemoryBytes: 1 << 30,
+		Machine: world.Machine{OperatingSystem: "linux", Architecture: "amd64",
+			RootDirBytes: 1 << 30}}})
 }
 
 func defaults() *kubeletconfig.KubeletConfiguration {

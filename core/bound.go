@@ -27,6 +27,7 @@ func (a *Agent) watch() {
 	if a.state.API {
 		a.state.Objects.Want(boundPods, watcher, &a.out)
 		a.state.Objects.Want(a.nodeWatched(), watcher, &a.out)
+		a.touchNode()
 	}
 }
 
@@ -54,6 +55,7 @@ func (a *Agent) watched(body any, now time.Time) {
 			a.reconcile(now) // what nobody wants is known only now
 		}
 	case world.ResourceNodes:
+		a.nodeSeen()
 		for _, p := range a.state.Manifests.Pods() {
 			a.touched.add(mirror.Key(p.Namespace + "/" + p.Name))
 		}

@@ -25,6 +25,7 @@ type server struct {
 	writes  []string
 	told    []any // what is to be told to the agent
 	watch   world.WatchID
+	beats   heartbeats
 }
 
 func newServer() *server {
@@ -54,6 +55,9 @@ func (s *server) remove(name string) {
 func (s *server) do(effect any) any {
 	if _, isWatch := effect.(*world.WatchObjects); s.away && !isWatch {
 		return world.Errorf(world.KindUnavailable, world.Call(effect), "away")
+	}
+	if body, is := s.heartbeat(effect); is {
+		return body
 	}
 	switch e := effect.(type) {
 	case *world.WatchObjects:

@@ -94,8 +94,12 @@ func (a *Agent) relisted() {
 	if s.Relist.Overdue {
 		s.Relist.Overdue = false
 		a.runtimeChanged() // it answers again
+		a.touchNode()
 	}
 	first := s.Relist.Number == 1
+	if first {
+		a.touchNode()
+	}
 	number, asked := s.Relist.Number, s.Relist.AsOf
 	for i := range s.Relist.Sandboxes {
 		item := &s.Relist.Sandboxes[i]
@@ -295,6 +299,7 @@ func (a *Agent) runtimeAnswered(r op.Record, ev world.Event) {
 	if s.Runtime.Name != name {
 		clear(a.shown) // it is part of the ids of containers
 	}
+	a.touchNode()
 	if not != s.Runtime.NotReady() || network != s.Runtime.NetworkNotReady() {
 		a.runtimeChanged()
 	}

@@ -1,12 +1,15 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"reflect"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // former writes the form of a body that is hashed: its exported fields in order, each text and
@@ -42,7 +45,7 @@ func (f *former) value(v reflect.Value) {
 	case reflect.Slice:
 		f.list(v)
 	case reflect.Map:
-		f.texts(v.Interface().(map[string]string))
+		f.dict(v)
 	case reflect.Pointer, reflect.Interface:
 		f.pointer(v)
 	case reflect.Struct:
@@ -79,6 +82,21 @@ func (f *former) list(v reflect.Value) {
 	}
 }
 
+// dict writes a map whose keys are names.
+func (f *former) dict(v reflect.Value) {
+	if texts, is := v.Interface().(map[string]string); is {
+		f.texts(texts)
+		return
+	}
+	keys := v.MapKeys()
+	slices.SortFunc(keys, func(x, y reflect.Value) int { return cmp.Compare(x.String(), y.String()) })
+	f.number(uint64(len(keys)))
+	for _, key := range keys {
+		f.text(key.String())
+		f.value(v.MapIndex(key))
+	}
+}
+
 func (f *former) texts(texts map[string]string) {
 	f.keys = f.keys[:0]
 	for key := range texts { //ordered: sorted below
@@ -104,7 +122,10 @@ func (f *former) pointer(v reflect.Value) {
 	f.value(v.Elem())
 }
 
-var timeType = reflect.TypeFor[time.Time]()
+var (
+	timeType     = reflect.TypeFor[time.Time]()
+	quantityType = reflect.TypeFor[resource.Quantity]()
+)
 
 func (f *former) structure(v reflect.Value) {
 	t := v.Type()
@@ -112,6 +133,11 @@ func (f *former) structure(v reflect.Value) {
 		at := v.Interface().(time.Time)
 		f.number(uint64(at.Unix()))
 		f.number(uint64(at.Nanosecond()))
+		return
+	}
+	if t == quantityType {
+		q := v.Interface().(resource.Quantity)
+		f.text(q.String())
 		return
 	}
 	fields, known := f.fields[t]

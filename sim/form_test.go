@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/world"
@@ -67,7 +68,7 @@ func eachField(t *testing.T, v reflect.Value, path string, try func(string, func
 		was, some := reflect.New(value.Type()).Elem(), something(t, value.Type())
 		was.Set(value)
 		name := path + "." + field.Name
-		if value.Kind() != reflect.Struct || value.Type() == timeType {
+		if value.Kind() != reflect.Struct || leaf(value.Type()) {
 			try(name, func() { value.Set(some) }, func() { value.Set(was) })
 		}
 		value.Set(some)
@@ -78,12 +79,15 @@ func eachField(t *testing.T, v reflect.Value, path string, try func(string, func
 		if inner.Kind() == reflect.Pointer {
 			inner = inner.Elem()
 		}
-		if inner.Kind() == reflect.Struct && inner.Type() != timeType && !has(above, inner.Type()) {
+		if inner.Kind() == reflect.Struct && !leaf(inner.Type()) && !has(above, inner.Type()) {
 			eachField(t, inner, name, try, append(above[:len(above):len(above)], inner.Type())...)
 		}
 		value.Set(was)
 	}
 }
+
+// leaf says whether a struct is written as a whole.
+func leaf(t reflect.Type) bool { return t == timeType || t == quantityType }
 
 func has(types []reflect.Type, t reflect.Type) bool {
 	for _, other := range types {
@@ -111,7 +115,8 @@ func something(t *testing.T, typ reflect.Type) reflect.Value {
 	case reflect.Slice:
 		v = reflect.Append(v, something(t, typ.Elem()))
 	case reflect.Map:
-		v.Set(reflect.ValueOf(map[string]string{"x": ""}))
+		v = reflect.MakeMap(typ)
+		v.SetMapIndex(something(t, typ.Key()), something(t, typ.Elem()))
 	case reflect.Pointer:
 		v.Set(reflect.New(typ.Elem()))
 	case reflect.Interface:
@@ -119,6 +124,9 @@ func something(t *testing.T, typ reflect.Type) reflect.Value {
 	case reflect.Struct:
 		if typ == timeType {
 			v.Set(reflect.ValueOf(time.Unix(1, 0)))
+		}
+		if typ == quantityType {
+			v.Set(reflect.ValueOf(resource.MustParse("1")))
 		}
 	default:
 		t.Fatalf("a body has a %s", typ)

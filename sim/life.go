@@ -7,6 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core"
+	"seedlet.dev/sim/host"
 	"seedlet.dev/world"
 	"seedlet.dev/world/loop"
 )
@@ -85,6 +86,7 @@ func (r *run) boot() {
 		Seed:   r.plan.Seed + uint64(r.lives),
 		BootID: fmt.Sprint("boot-", r.boots+1), Hostname: nodeName,
 		CPUs: 16, MemoryBytes: 16 << 30, Addresses: []string{nodeIP},
+		Machine: host.Machine(),
 	}})
 }
 

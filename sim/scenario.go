@@ -57,12 +57,12 @@ type Node struct {
 	// OldRuntime makes the runtime a containerd 1.6: it tells no events, and does not find what is
 	// to be stopped where a newer one has nothing to do.
 	OldRuntime bool `json:"oldRuntime,omitempty"`
-	API        bool `json:"api,omitempty"` // it is a node of a cluster, with an API server
+	// Places bound how many operations of a lane are in flight at once; absent: as in production.
+	Places map[string]int `json:"places,omitempty"`
+	API    bool           `json:"api,omitempty"` // it is a node of a cluster, with an API server
 	// EvictAfter is how long after the node's lease has become too old its pods are evicted.
 	// Absent: nobody looks at its lease.
 	EvictAfter Duration `json:"evictAfter,omitempty"`
-	// Places bound how many operations of a lane are in flight at once; absent: as in production.
-	Places map[string]int `json:"places,omitempty"`
 }
 
 // limits are the bounds of the agent's loop.

@@ -39,4 +39,5 @@ var criMessages = []proto.Message{
 	&runtimeapi.GetEventsRequest{}, &runtimeapi.ContainerEventResponse{},
 	&runtimeapi.ImageStatusRequest{}, &runtimeapi.ImageStatusResponse{},
 	&runtimeapi.PullImageRequest{}, &runtimeapi.PullImageResponse{},
+	&runtimeapi.ListImagesRequest{}, &runtimeapi.ListImagesResponse{},
 }

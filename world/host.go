@@ -13,6 +13,27 @@ type Boot struct {
 	// Addresses are the machine's own IPs by which others reach it: at most one of each family,
 	// the one to be known by first.
 	Addresses []string `json:"addresses,omitempty"`
+	Machine   Machine  `json:"machine"`
+}
+
+// Machine is what the Node object tells of a machine. What cannot be found out is empty.
+type Machine struct {
+	MachineID       string `json:"machineID,omitempty"`  // of the installation, not of the hardware
+	SystemUUID      string `json:"systemUUID,omitempty"` // of the hardware
+	KernelVersion   string `json:"kernelVersion,omitempty"`
+	OSImage         string `json:"osImage,omitempty"`      // as "Debian GNU/Linux 12 (bookworm)"
+	OperatingSystem string `json:"operatingSystem"`        // as "linux"
+	Architecture    string `json:"architecture"`           // as "amd64"
+	SwapBytes       int64  `json:"swapBytes,omitempty"`    // there is so much of it, used or not
+	RootDirBytes    int64  `json:"rootDirBytes,omitempty"` // of the file system of the root directory
+	// HugePages are the sizes that the kernel offers, smallest first, with or without any pages.
+	HugePages []HugePages `json:"hugePages,omitempty"`
+}
+
+// HugePages is how many huge pages of one size are set apart.
+type HugePages struct {
+	SizeBytes int64 `json:"sizeBytes"`
+	Count     int64 `json:"count"`
 }
 
 // Shutdown tells the agent that it is about to be ended. Nothing that runs is stopped by it.

@@ -12,6 +12,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/core/logs"
+	nodeobject "seedlet.dev/core/node"
 )
 
 // defaultRootDir is where the kubelet keeps its files, and others look for them.
@@ -26,6 +27,7 @@ type flags struct {
 	linksDir         string
 	hostnameOverride string
 	api              apiFlags
+	node             nodeFlags
 
 	// Flags that override a field of the configuration file, if they are set.
 	address            string
@@ -50,6 +52,7 @@ type settings struct {
 	linksDir         string                              // absolute
 	hostnameOverride string
 	api              apiFlags // paths are absolute
+	node             nodeobject.Options
 }
 
 func (f *flags) register(fs *pflag.FlagSet) {
@@ -62,6 +65,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.hostnameOverride, "hostname-override", "",
 		"name of the node, instead of the machine's host name")
 	f.api.register(fs)
+	f.node.add(fs)
 
 	fs.StringVar(&f.address, "address", "", "address that the read-only port listens on")
 	fs.DurationVar(&f.fileCheckFrequency, "file-check-frequency", 0,
@@ -100,6 +104,10 @@ func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
 	if err != nil {
 		return settings{}, err
 	}
+	options, err := f.node.options()
+	if err != nil {
+		return settings{}, err
+	}
 	loaded, err := loadConfig(f.configFile, f.configDir)
 	if err != nil {
 		return settings{}, err
@@ -113,7 +121,8 @@ func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
 	return settings{
 		config: loaded.Config, warnings: loaded.Warnings,
 		rootDir: rootDir, linksDir: linksDir, hostnameOverride: f.hostnameOverride,
-		api: api,
+		api:  api,
+		node: options,
 	}, nil
 }
 
@@ -158,5 +167,8 @@ func (f *flags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfiguratio
 			err = fmt.Errorf("--%s: must be greater than zero", flag.Name)
 		}
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return f.node.override(fs, c)
 }

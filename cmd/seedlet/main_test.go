@@ -95,6 +95,10 @@ func TestMistakes(t *testing.T) {
 		{"endpoint", "containerRuntimeEndpoint",
 			[]string{"--container-runtime-endpoint", "tcp://x:1"}},
 		{"format", "logging.format", []string{"--logging-format", "xml"}},
+		{"label", "--node-labels", []string{"--node-labels", "a=b,kubernetes.io/x=y"}},
+		{"loopback", "--node-ip", []string{"--node-ip", "127.0.0.1"}},
+		{"cloud", "--cloud-provider", []string{"--cloud-provider", "acme"}},
+		{"taint", "--register-with-taints", []string{"--register-with-taints", "a=b"}},
 		{"root", "--root-dir", []string{"--root-dir", ""}},
 		{"bootstrap alone", "--bootstrap-kubeconfig", []string{"--bootstrap-kubeconfig", "/x"}},
 		{"certificates", "--cert-dir", []string{"--cert-dir", ""}},
@@ -128,7 +132,9 @@ func TestPrecedence(t *testing.T) {
 	cmd.ResetFlags()
 	f.register(cmd.Flags())
 	if err := cmd.ParseFlags([]string{"--config", file, "--config-dir", filepath.Join(dir, "d"),
-		"--healthz-port", "0", "-v=0"}); err != nil {
+		"--healthz-port", "0", "-v=0", "--node-labels", "a=b,c=d", "--node-labels", "e=f",
+		"--node-ip", "192.0.2.1,2001:db8::1", "--register-node=false",
+		"--register-with-taints", "k=v:NoSchedule,l:NoExecute"}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := f.settings(cmd.Flags())
@@ -142,6 +148,10 @@ func TestPrecedence(t *testing.T) {
 	}
 	if want := filepath.Join(dir, "manifests"); c.StaticPodPath != want {
 		t.Errorf("staticPodPath %q, want %q", c.StaticPodPath, want)
+	}
+	if len(s.node.Labels) != 3 || len(s.node.IPs) != 2 || *c.RegisterNode ||
+		len(c.RegisterWithTaints) != 2 || c.RegisterWithTaints[1].Effect != v1.TaintEffectNoExecute {
+		t.Errorf("%+v, %v", s.node, c.RegisterWithTaints)
 	}
 	if s.rootDir != defaultRootDir || c.RuntimeRequestTimeout.Duration != 2*time.Minute {
 		t.Errorf("root %q, timeout %v", s.rootDir, c.RuntimeRequestTimeout)

@@ -30,7 +30,7 @@ const closeTimeout = 5 * time.Second
 // run runs the agent until the context is done. It fails only before the agent has begun. The
 // container runtime may be away, then and later.
 func run(ctx context.Context, s settings) error {
-	boot, err := host.Boot("/proc")
+	boot, err := host.Boot("/", s.rootDir)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func newNode(s settings, nodeName string) (*node, error) {
 	n.loop = loop.New(loop.Options{
 		Core: runner.Witness{Died: died, Core: core.New(core.Options{
 			Config: c, NodeName: nodeName, RootDir: s.rootDir, ManifestPath: c.StaticPodPath,
-			LinksDir: s.linksDir, API: n.api != nil,
+			LinksDir: s.linksDir, API: n.api != nil, Node: s.node,
 		})},
 		Ports:     n.ports(requests, logs),
 		Stopwatch: ticks.Elapsed,

@@ -34,8 +34,13 @@ type Runtime struct {
 
 	Conditions []Condition `json:"conditions,omitempty"`
 	Handlers   []Handler   `json:"handlers,omitempty"`
-	AsOf       time.Time   `json:"asOf"` // when the conditions were asked for
-	Problem    string      `json:"problem,omitempty"`
+	// SupplementalGroupsPolicy says whether the runtime knows that field of pods; nil if it does
+	// not say.
+	SupplementalGroupsPolicy *bool `json:"supplementalGroupsPolicy,omitempty"`
+
+	AsOf    time.Time `json:"asOf"`    // when the conditions were asked for
+	ReadyAt time.Time `json:"readyAt"` // when it said last that it is ready
+	Problem string    `json:"problem,omitempty"`
 
 	Op     world.OpID `json:"op,omitempty"`
 	NextAt time.Time  `json:"nextAt"`
@@ -54,6 +59,8 @@ type Condition struct {
 type Handler struct {
 	Name           string `json:"name"`
 	UserNamespaces bool   `json:"userNamespaces,omitempty"` // it can give a pod ids of its own
+	// RecursiveReadOnly says that it can make mounts read-only all the way down.
+	RecursiveReadOnly bool `json:"recursiveReadOnly,omitempty"`
 }
 
 // Handler is the handler of a name; nil if the runtime has none.
@@ -79,12 +86,19 @@ func (r *Runtime) NetworkNotReady() string {
 }
 
 func (r *Runtime) not(condition, intro string) string {
-	for _, c := range r.Conditions {
-		if c.Type == condition && !c.Status {
-			return intro + c.Type + "=false reason:" + c.Reason + " message:" + c.Message
-		}
+	if c := r.condition(condition); c != nil && !c.Status {
+		return intro + c.Type + "=false reason:" + c.Reason + " message:" + c.Message
 	}
 	return ""
+}
+
+func (r *Runtime) condition(name string) *Condition {
+	for i := range r.Conditions {
+		if r.Conditions[i].Type == name {
+			return &r.Conditions[i]
+		}
+	}
+	return nil
 }
 
 // Plan asks what is not known yet, one thing at a time, and says when to be called again.
@@ -124,17 +138,20 @@ func (r *Runtime) Answered(rec op.Record, ev world.Event, out *op.Out) {
 	case *runtimeapi.StatusResponse:
 		r.AsOf, r.Conditions, r.Handlers = rec.Began, nil, nil
 		for _, h := range body.RuntimeHandlers {
-			r.Handlers = append(r.Handlers, Handler{h.Name, h.GetFeatures().GetUserNamespaces()})
+			r.Handlers = append(r.Handlers, Handler{h.Name, h.GetFeatures().GetUserNamespaces(),
+				h.GetFeatures().GetRecursiveReadOnlyMounts()})
 		}
 		for _, c := range body.GetStatus().GetConditions() {
 			r.Conditions = append(r.Conditions, Condition{c.Type, c.Status, c.Reason, c.Message})
 		}
-		r.RecursiveReadOnly = false
-		for _, h := range body.GetRuntimeHandlers() {
-			if h.Name == "" {
-				r.RecursiveReadOnly = h.GetFeatures().GetRecursiveReadOnlyMounts()
-			}
+		if c := r.condition(runtimeapi.RuntimeReady); c != nil && c.Status {
+			r.ReadyAt = ev.Time
 		}
+		if f := body.GetFeatures(); f != nil {
+			r.SupplementalGroupsPolicy = &f.SupplementalGroupsPolicy
+		}
+		standard := r.Handler("")
+		r.RecursiveReadOnly = standard != nil && standard.RecursiveReadOnly
 		r.NextAt = ev.Time.Add(statusPeriod)
 	}
 }

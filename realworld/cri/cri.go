@@ -162,6 +162,8 @@ func (p *Port) call(ctx context.Context, request any) (any, error) {
 		return nil, p.stream(ctx, m)
 	case *runtimeapi.ImageStatusRequest:
 		return p.images.ImageStatus(ctx, m)
+	case *runtimeapi.ListImagesRequest:
+		return p.images.ListImages(ctx, m)
 	case *runtimeapi.PullImageRequest:
 		return p.images.PullImage(ctx, m)
 	default:

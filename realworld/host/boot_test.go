@@ -10,11 +10,11 @@ import (
 )
 
 func TestBootOfThisMachine(t *testing.T) {
-	first, err := host.Boot("/proc")
+	first, err := host.Boot("/", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := host.Boot("/proc")
+	second, err := host.Boot("/", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,14 +34,15 @@ func TestBootNamesWhatIsWrong(t *testing.T) {
 		{"good", "MemTotal:       2048 kB\nMemFree: 1 kB\n", ""},
 		{"no total", "MemFree:       2048 kB\n", "has no MemTotal"},
 		{"no number", "MemTotal:       lots kB\n", "lots"},
+		{"none", "MemTotal:       0 kB\n", "it has none"},
 		{"negative", "MemTotal:       -5 kB\n", "-5"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			proc := t.TempDir()
-			write(t, filepath.Join(proc, "sys/kernel/random/boot_id"), "a-b-c\n")
-			write(t, filepath.Join(proc, "meminfo"), c.meminfo)
-			boot, err := host.Boot(proc)
+			root := t.TempDir()
+			write(t, filepath.Join(root, "proc/sys/kernel/random/boot_id"), "a-b-c\n")
+			write(t, filepath.Join(root, "proc/meminfo"), c.meminfo)
+			boot, err := host.Boot(root, root)
 			switch {
 			case c.want == "" && err != nil:
 				t.Errorf("unexpected error: %v", err)
@@ -52,7 +53,7 @@ func TestBootNamesWhatIsWrong(t *testing.T) {
 			}
 		})
 	}
-	if _, err := host.Boot(t.TempDir()); err == nil {
+	if _, err := host.Boot(t.TempDir(), "/"); err == nil {
 		t.Error("no error without a boot id")
 	}
 }

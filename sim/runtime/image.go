@@ -3,6 +3,8 @@ package runtime
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,6 +44,22 @@ func (r *Runtime) imageStatus(req *runtimeapi.ImageStatusRequest) *runtimeapi.Im
 	if !img.present {
 		return &runtimeapi.ImageStatusResponse{}
 	}
+	return &runtimeapi.ImageStatusResponse{Image: img.shown()}
+}
+
+// listImages answers with the images that are here, by name.
+func (r *Runtime) listImages() *runtimeapi.ListImagesResponse {
+	list := &runtimeapi.ListImagesResponse{}
+	for _, name := range slices.Sorted(maps.Keys(r.images)) {
+		if img := r.images[name]; img.present && name == img.ref {
+			list.Images = append(list.Images, img.shown())
+		}
+	}
+	return list
+}
+
+// shown is an image as the runtime tells of it.
+func (img *image) shown() *runtimeapi.Image {
 	is := &runtimeapi.Image{
 		Id: img.id, RepoTags: []string{img.ref}, Size: 1 << 20,
 		Spec: &runtimeapi.ImageSpec{Image: img.ref},
@@ -51,7 +69,7 @@ func (r *Runtime) imageStatus(req *runtimeapi.ImageStatusRequest) *runtimeapi.Im
 	} else {
 		is.Username = img.user
 	}
-	return &runtimeapi.ImageStatusResponse{Image: is}
+	return is
 }
 
 // userOf is as whom a container runs: as the request says, or else the image.

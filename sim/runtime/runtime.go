@@ -146,6 +146,8 @@ func (r *Runtime) serve(call *wire.Call) {
 		r.execSync(call, req)
 	case *runtimeapi.ImageStatusRequest:
 		call.Begin(func() { call.Reply(r.imageStatus(req)) })
+	case *runtimeapi.ListImagesRequest:
+		call.Begin(func() { call.Reply(r.listImages()) })
 	case *runtimeapi.PullImageRequest:
 		r.pullImage(call, req)
 	case *runtimeapi.GetEventsRequest:

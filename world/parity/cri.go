@@ -2,6 +2,7 @@ package parity
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -232,6 +233,10 @@ func pullImage(p *pod) {
 	p.check(pulled.ImageRef != "", "no reference")
 	after := must[*runtimeapi.ImageStatusResponse](p, &runtimeapi.ImageStatusRequest{Image: spec})
 	p.check(after.GetImage().GetId() != "", "absent after it was pulled")
+	list := must[*runtimeapi.ListImagesResponse](p, &runtimeapi.ListImagesRequest{})
+	p.check(slices.ContainsFunc(list.Images, func(i *runtimeapi.Image) bool {
+		return i.Id == after.GetImage().GetId() && i.Size > 0 && len(i.RepoTags) > 0
+	}), "pulled and not listed: %v", list.Images)
 }
 
 func pullMissingImage(p *pod) {

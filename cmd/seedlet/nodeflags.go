@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	nodeobject "seedlet.dev/core/node"
+)
+
+// nodeFlags are those about what the API server is told of the node.
+type nodeFlags struct {
+	labels        []string
+	ips           string
+	cloudProvider string
+	providerID    string
+	register      bool
+	taints        []string
+}
+
+func (f *nodeFlags) add(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&f.labels, "node-labels", nil,
+		"labels of the node when it is registered, as key=value,key=value")
+	fs.StringVar(&f.ips, "node-ip", "",
+		"address of the node, or one of each family, instead of what is found out; "+
+			"0.0.0.0 or :: says which family")
+	fs.StringVar(&f.cloudProvider, "cloud-provider", "",
+		"external if another component knows about the machine, else empty")
+	fs.StringVar(&f.providerID, "provider-id", "", "what the cloud knows the machine by")
+	fs.BoolVar(&f.register, "register-node", true, "make the Node object if there is none")
+	fs.StringSliceVar(&f.taints, "register-with-taints", nil,
+		"taints of the node when it is registered, as key=value:effect")
+}
+
+// options are what the flags say that no field of the configuration does.
+func (f *nodeFlags) options() (nodeobject.Options, error) {
+	labels, err := nodeobject.ParseLabels(strings.Join(f.labels, ","))
+	if err != nil {
+		return nodeobject.Options{}, fmt.Errorf("--node-labels: %w", err)
+	}
+	ips, err := nodeobject.ParseIPs(f.ips)
+	if err != nil {
+		return nodeobject.Options{}, fmt.Errorf("--node-ip: %w", err)
+	}
+	if f.cloudProvider != "" && f.cloudProvider != "external" {
+		return nodeobject.Options{}, fmt.Errorf("--cloud-provider: %q is neither empty nor external",
+			f.cloudProvider)
+	}
+	return nodeobject.Options{Labels: labels, IPs: ips, Version: version,
+		ExternalCloud: f.cloudProvider == "external"}, nil
+}
+
+// override sets the fields whose flags the user has set.
+func (f *nodeFlags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfiguration) error {
+	if fs.Changed("provider-id") {
+		c.ProviderID = f.providerID
+	}
+	if fs.Changed("register-node") {
+		c.RegisterNode = &f.register
+	}
+	if !fs.Changed("register-with-taints") {
+		return nil
+	}
+	c.RegisterWithTaints = nil
+	for _, text := range f.taints {
+		taint, err := parseTaint(text)
+		if err != nil {
+			return fmt.Errorf("--register-with-taints: %w", err)
+		}
+		c.RegisterWithTaints = append(c.RegisterWithTaints, taint)
+	}
+	return nil
+}
+
+// parseTaint reads key=value:effect or key:effect.
+func parseTaint(text string) (v1.Taint, error) {
+	rest, effect, _ := strings.Cut(text, ":")
+	key, value, _ := strings.Cut(rest, "=")
+	switch v1.TaintEffect(effect) {
+	case v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoExecute:
+	default:
+		return v1.Taint{}, fmt.Errorf("%q has no effect: want NoSchedule, PreferNoSchedule or "+
+			"NoExecute after a colon", text)
+	}
+	problems := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)
+	if len(problems) > 0 {
+		return v1.Taint{}, fmt.Errorf("%q: %s", text, strings.Join(problems, "; "))
+	}
+	return v1.Taint{Key: key, Value: value, Effect: v1.TaintEffect(effect)}, nil
+}

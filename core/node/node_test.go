@@ -1,0 +1,327 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"pgregory.net/rapid"
+
+	"seedlet.dev/core/runtime"
+	"seedlet.dev/world"
+)
+
+func (r *rig) expect(after time.Duration, want ...string) {
+	r.t.Helper()
+	if want == nil {
+		want = []string{}
+	}
+	if d := cmp.Diff(want, r.settle(after)); d != "" {
+		r.t.Error(d)
+	}
+}
+
+func TestRegistration(t *testing.T) {
+	r := newRig(t, func(c *kubeletconfig.KubeletConfiguration) {
+		c.ProviderID = "x://1"
+		c.RegisterWithTaints = []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoSchedule}}
+	}, Options{Labels: map[string]string{"tier": "edge"}})
+	r.expect(0, "GetObject", "CreateObject")
+	want := metav1.ObjectMeta{Name: "n1", UID: "uid-1", ResourceVersion: "1",
+		Labels: map[string]string{"tier": "edge", "kubernetes.io/hostname": "n1",
+			"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+			"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64"},
+		Annotations: map[string]string{attachDetachAnnotation: "true"}}
+	if d := cmp.Diff(want, r.there.ObjectMeta); d != "" {
+		t.Error(d)
+	}
+	if r.there.Spec.ProviderID != "x://1" || len(r.there.Spec.Taints) != 1 {
+		t.Errorf("%+v", r.there.Spec)
+	}
+	s := r.there.Status
+	if d := cmp.Diff([]v1.NodeAddress{{Type: "InternalIP", Address: "192.0.2.1"},
+		{Type: "Hostname", Address: "n1"}}, s.Addresses); d != "" {
+		t.Error(d)
+	}
+	if s.NodeInfo.ContainerRuntimeVersion != "containerd://2.1.0" ||
+		s.NodeInfo.KubeletVersion != "v1.36.3" || s.DaemonEndpoints.KubeletEndpoint.Port != 10250 {
+		t.Errorf("%+v", s)
+	}
+	if c := r.condition(v1.NodeReady); c.Status != "True" || c.Reason != "KubeletReady" {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestWhoeverDoesNotRegisterOnlyReports(t *testing.T) {
+	no := false
+	r := newRig(t, func(c *kubeletconfig.KubeletConfiguration) { c.RegisterNode = &no }, Options{})
+	r.expect(0, "GetObject")
+	r.expect(time.Hour)
+	r.store(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u",
+		Labels: map[string]string{"kubernetes.io/hostname": "other"}}})
+	r.node.Observed(r.there)
+	r.expect(0, "PatchObjectmetadata", "PatchObjectstatus")
+	if got := r.there.Labels; got["kubernetes.io/hostname"] != "other" ||
+		got["kubernetes.io/arch"] != "amd64" || r.there.Annotations != nil {
+		t.Errorf("labels %v", got)
+	}
+}
+
+// What exists is put right, and nothing that is others' is touched.
+func TestReconciliation(t *testing.T) {
+	r := newRig(t, nil, Options{Labels: map[string]string{"tier": "edge",
+		"node.kubernetes.io/instance-type": "big"}})
+	r.store(&v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u", Labels: map[string]string{"a": "b",
+			"kubernetes.io/hostname": "old", "node.kubernetes.io/instance-type": "small"},
+			Annotations: map[string]string{"c": "d", providedIPAnnotation: "192.0.2.9"}},
+		Spec: v1.NodeSpec{PodCIDR: "10.1.0.0/24", Unschedulable: true,
+			Taints: []v1.Taint{{Key: "theirs", Effect: v1.TaintEffectNoExecute}}},
+		Status: v1.NodeStatus{
+			Capacity: v1.ResourceList{"example.com/gpu": resource.MustParse("2"),
+				"hugepages-1Gi": resource.MustParse("1Gi"), "cpu": resource.MustParse("64")},
+			Addresses: []v1.NodeAddress{{Type: "InternalIP", Address: "192.0.2.7"},
+				{Type: "InternalIP", Address: "2001:db8::7"}, {Type: "ExternalIP", Address: "::1"}},
+			Conditions:       []v1.NodeCondition{{Type: "Theirs", Status: "True"}},
+			VolumesInUse:     []v1.UniqueVolumeName{"v"},
+			DeclaredFeatures: []string{"SomethingOfAKubelet"},
+		},
+	})
+	r.expect(0, "GetObject", "PatchObjectmetadata", "PatchObjectstatus")
+	want := map[string]string{"a": "b", "kubernetes.io/hostname": "n1", "kubernetes.io/os": "linux",
+		"kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux",
+		"beta.kubernetes.io/arch": "amd64", "node.kubernetes.io/instance-type": "big"}
+	if d := cmp.Diff(want, r.there.Labels); d != "" {
+		t.Error("labels: " + d)
+	}
+	want = map[string]string{"c": "d", attachDetachAnnotation: "true"}
+	if d := cmp.Diff(want, r.there.Annotations); d != "" {
+		t.Error("annotations: " + d)
+	}
+	s, spec := r.there.Status, r.there.Spec
+	if spec.PodCIDR == "" || !spec.Unschedulable || len(spec.Taints) != 1 ||
+		len(s.VolumesInUse) != 1 || r.condition("Theirs").Status != "True" {
+		t.Errorf("what is others' was touched: %+v", r.there)
+	}
+	gpus, huge := s.Capacity["example.com/gpu"], s.Capacity["hugepages-1Gi"]
+	if !gpus.IsZero() || !huge.IsZero() || len(s.Capacity) != 5 || len(s.Allocatable) != 5 {
+		t.Errorf("capacity %v, allocatable %v", s.Capacity, s.Allocatable)
+	}
+	if len(s.Addresses) != 2 || s.DeclaredFeatures != nil {
+		t.Errorf("addresses %v, features %v", s.Addresses, s.DeclaredFeatures)
+	}
+	r.node.Observed(r.alter(func(n *v1.Node) {
+		n.Status.Capacity["example.com/gpu"] = resource.MustParse("3")
+	}))
+	r.expect(10*time.Second, "PatchObjectstatus")
+	gpus = r.there.Status.Allocatable["example.com/gpu"]
+	if gpus.Value() != 3 {
+		t.Errorf("%v gpus of a device that came later", gpus.Value())
+	}
+}
+
+// The status is compared every ten seconds, and written if it has changed or is due.
+func TestReports(t *testing.T) {
+	r := newRig(t, nil, Options{})
+	r.expect(0, "GetObject", "CreateObject")
+	first := r.node.ReportAt.Sub(t0)
+	if first < 150*time.Second || first > 450*time.Second {
+		t.Errorf("the first report is due after %s", first)
+	}
+	r.expect(10 * time.Second)
+	r.expect(first - 11*time.Second)
+	r.expect(10*time.Second, "PatchObjectstatus")
+	if got := r.node.ReportAt.Sub(r.now); got != 5*time.Minute {
+		t.Errorf("the next report is due after %s", got)
+	}
+	beat, ready := r.now.Truncate(time.Second), r.condition(v1.NodeReady)
+	if !ready.LastHeartbeatTime.Time.Equal(beat) || !ready.LastTransitionTime.Time.Equal(t0) {
+		t.Errorf("%+v", ready)
+	}
+	r.node.Observed(r.alter(func(n *v1.Node) { n.Status.Images = make([]v1.ContainerImage, 1) }))
+	r.node.Images.Known = true
+	r.expect(time.Second)
+	r.expect(9*time.Second, "PatchObjectstatus")
+	if r.there.Status.Images != nil {
+		t.Error("images that the runtime has not are still there")
+	}
+}
+
+// Neither being ready nor not being ready waits for the next ten seconds.
+func TestReadinessIsUrgent(t *testing.T) {
+	r := newRig(t, nil, Options{})
+	r.env.Runtime = &runtime.Runtime{}
+	r.expect(0, "GetObject", "CreateObject")
+	c := r.condition(v1.NodeReady)
+	want := "[container runtime status check may not have completed yet, network state unknown]"
+	if c.Status != "False" || c.Reason != "KubeletNotReady" || c.Message != want {
+		t.Errorf("%+v", c)
+	}
+	r.env.Runtime = &runtime.Runtime{AsOf: t0, ReadyAt: t0,
+		Conditions: []runtime.Condition{runtimeReady, networkReady}}
+	r.expect(time.Second, "PatchObjectstatus")
+	if c := r.condition(v1.NodeReady); c.Status != "True" ||
+		!c.LastTransitionTime.Time.Equal(r.now) {
+		t.Errorf("%+v", c)
+	}
+	r.env.Runtime.Conditions = []runtime.Condition{runtimeUnready, networkReady}
+	r.env.PLEG = "pleg was last seen active 3m1s ago; threshold is 3m0s"
+	r.expect(100 * time.Millisecond) // but not more often than once a second
+	if soon := r.wake.Sub(r.node.WroteAt); soon != urgentAfter {
+		t.Errorf("looks again after %s", soon)
+	}
+	r.expect(900*time.Millisecond, "PatchObjectstatus")
+	want = "[container runtime not ready: RuntimeReady=false reason:R message:M, " +
+		"PLEG is not healthy: pleg was last seen active 3m1s ago; threshold is 3m0s]"
+	if c := r.condition(v1.NodeReady); c.Status != "False" || c.Message != want {
+		t.Errorf("%+v", c)
+	}
+}
+
+// The controller says Unknown of a node whose lease has run out. That is put right at once.
+func TestUnknownIsPutRight(t *testing.T) {
+	r := newRig(t, nil, Options{})
+	r.expect(0, "GetObject", "CreateObject")
+	r.now = t0.Add(5 * time.Second)
+	r.node.Observed(r.alter(func(n *v1.Node) {
+		n.Status.Conditions[3].Status = v1.ConditionUnknown
+	}))
+	r.expect(0, "PatchObjectstatus")
+	if c := r.condition(v1.NodeReady); c.Status != "True" || !c.LastTransitionTime.Time.Equal(r.now) {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A restart says nothing of being ready before it is known, and takes no time back.
+func TestARestartKeepsReadinessAndItsTimes(t *testing.T) {
+	r := newRig(t, nil, Options{})
+	r.expect(0, "GetObject", "CreateObject")
+	known := r.env.Runtime
+	r.now = t0.Add(time.Hour)
+	r.restart()
+	r.env.Runtime, r.env.Listed = &runtime.Runtime{}, false
+	r.expect(0, "GetObject")
+	r.expect(9 * time.Second)
+	r.env.Runtime, r.env.Listed = known, true
+	r.expect(0, "PatchObjectstatus")
+	for _, c := range r.there.Status.Conditions {
+		if !c.LastTransitionTime.Time.Equal(t0) || !c.LastHeartbeatTime.Time.Equal(r.now) {
+			t.Errorf("%+v", c)
+		}
+	}
+	r.restart()
+	r.env.Runtime, r.env.Listed = &runtime.Runtime{}, false
+	r.expect(9*time.Second, "GetObject")
+	r.expect(time.Second, "PatchObjectstatus")
+	if c := r.condition(v1.NodeReady); c.Status != "False" {
+		t.Errorf("ready with a runtime that was never heard of: %+v", c)
+	}
+}
+
+func TestADeletedNodeIsMadeAgainAfterARestartOnly(t *testing.T) {
+	r := newRig(t, nil, Options{})
+	r.expect(0, "GetObject", "CreateObject")
+	r.there = nil
+	r.node.Observed(nil)
+	r.expect(0, "GetObject")
+	r.expect(time.Hour)
+	if r.node.UID() != "" {
+		t.Errorf("it has the uid %q", r.node.UID())
+	}
+	r.store(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "theirs"}})
+	r.node.Observed(r.there)
+	r.expect(0, "PatchObjectmetadata", "PatchObjectstatus")
+	r.there = nil
+	r.expect(10*time.Minute, "PatchObjectstatus") // before the watch tells
+	r.expect(time.Minute)
+	r.restart()
+	r.expect(0, "GetObject", "CreateObject")
+}
+
+// A watch that is behind is not believed.
+func TestOldNewsIsNoNews(t *testing.T) {
+	r := newRig(t, nil, Options{})
+	r.expect(0, "GetObject", "CreateObject")
+	old := r.there
+	r.alter(func(n *v1.Node) { n.Labels["a"] = "b" })
+	r.node.Observed(r.there)
+	r.node.Observed(old)
+	if r.node.Object != r.there {
+		t.Error("an old object has replaced a newer one")
+	}
+	r.node.Observed(nil) // that it has gone is looked at
+	r.expect(0, "GetObject")
+	if r.node.Object != r.there || !r.node.Known {
+		t.Error("it was forgotten")
+	}
+}
+
+func TestMetadataThatIsRefusedDoesNotHoldUpTheStatus(t *testing.T) {
+	r := newRig(t, nil, Options{})
+	r.store(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u"}})
+	r.plan(0)
+	r.answer(nil)
+	if d := cmp.Diff([]string{"PatchObjectmetadata"}, r.plan(0)); d != "" {
+		t.Fatal(d)
+	}
+	r.answer(world.Errorf(world.KindRefused, "", "not yours"))
+	r.expect(retryFirst, "PatchObjectstatus")
+	r.expect(10*time.Second, "PatchObjectmetadata")
+	if r.there.Labels["kubernetes.io/hostname"] != "n1" {
+		t.Errorf("labels %v", r.there.Labels)
+	}
+}
+
+// Whatever goes wrong, and whoever changes what: once all is well the object is right, others'
+// parts of it are as they made them, and it was made once.
+func TestItComesToBeRight(t *testing.T) {
+	kinds := []world.ErrorKind{world.KindConflict, world.KindThrottled, world.KindUnavailable,
+		world.KindRefused, world.KindTimeout}
+	rapid.Check(t, func(rt *rapid.T) {
+		r := newRig(t, nil, Options{})
+		for range 40 {
+			wait := rapid.SampledFrom([]time.Duration{0, time.Second, 20 * time.Second}).Draw(rt, "wait")
+			r.plan(wait)
+			switch rapid.IntRange(0, 6).Draw(rt, "what") {
+			case 0:
+				if r.there != nil {
+					r.alter(func(n *v1.Node) { n.Labels, n.Status.Capacity = nil, nil })
+				}
+			case 1:
+				r.node.Observed(r.there)
+			case 2:
+				r.env.Runtime.Conditions[0].Status = rapid.Bool().Draw(rt, "ready")
+			default:
+				for len(r.asked) > 0 {
+					var err *world.Error
+					if rapid.Bool().Draw(rt, "fails") {
+						err = world.Errorf(rapid.SampledFrom(kinds).Draw(rt, "kind"), "", "drawn")
+						if rapid.Bool().Draw(rt, "done") {
+							r.serve(r.asked[0].Body)
+						}
+					}
+					r.answer(err)
+				}
+			}
+		}
+		for len(r.asked) > 0 {
+			r.answer(nil)
+		}
+		for range 3 {
+			r.settle(20 * time.Second)
+			r.node.Observed(r.there)
+		}
+		want := v1.ConditionFalse
+		if r.env.Runtime.Conditions[0].Status {
+			want = v1.ConditionTrue
+		}
+		if r.made != 1 || r.condition(v1.NodeReady).Status != want ||
+			r.there.Labels["kubernetes.io/os"] != "linux" || len(r.there.Status.Capacity) != 4 {
+			rt.Fatalf("made %d times: %+v", r.made, r.there)
+		}
+	})
+}

@@ -1,0 +1,185 @@
+package node
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/world"
+)
+
+// texts are amounts for people to read.
+func texts(list v1.ResourceList) map[string]string {
+	found := map[string]string{}
+	for name, q := range list {
+		found[string(name)] = q.String()
+	}
+	return found
+}
+
+func TestAllocatable(t *testing.T) {
+	boot := &world.Boot{CPUs: 8, MemoryBytes: 16 << 30, Machine: world.Machine{
+		RootDirBytes: 100 << 30, HugePages: []world.HugePages{{SizeBytes: 2 << 20, Count: 512},
+			{SizeBytes: 1 << 30}}}}
+	for _, c := range []struct {
+		name   string
+		change func(*kubeletconfig.KubeletConfiguration)
+		want   map[string]string
+	}{
+		{"defaults", func(*kubeletconfig.KubeletConfiguration) {}, map[string]string{"cpu": "8",
+			"memory": "15260Mi", "pods": "110", "ephemeral-storage": "96636764000",
+			"hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"}},
+		{"reserved", func(c *kubeletconfig.KubeletConfiguration) {
+			c.SystemReserved = map[string]string{"cpu": "500m", "memory": "1Gi", "pid": "1000"}
+			c.KubeReserved = map[string]string{"cpu": "250m", "ephemeral-storage": "10Gi"}
+			c.EvictionHard = map[string]string{"memory.available": "0%", "nodefs.available": "10Gi"}
+		}, map[string]string{"cpu": "7250m", "memory": "14Gi", "pods": "110",
+			"ephemeral-storage": "80Gi", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"}},
+		{"by number, and too much", func(c *kubeletconfig.KubeletConfiguration) {
+			c.ReservedSystemCPUs, c.PodsPerCore = "0-1,5", 10
+			c.SystemReserved = map[string]string{"cpu": "500m", "memory": "1Ti"}
+		}, map[string]string{"cpu": "5", "memory": "0", "pods": "80",
+			"ephemeral-storage": "96636764000", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"}},
+	} {
+		s := SettingsOf(defaults(c.change), "n1", Options{})
+		capacity, allocatable := s.resources(boot, &v1.NodeStatus{}, true)
+		if d := cmp.Diff(c.want, texts(allocatable)); d != "" {
+			t.Errorf("%s: %s", c.name, d)
+		}
+		if memory := capacity[v1.ResourceMemory]; memory.String() != "16Gi" {
+			t.Errorf("%s: capacity %v", c.name, texts(capacity))
+		}
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	found := []string{"192.0.2.1", "2001:db8::1"}
+	theirs := []v1.NodeAddress{{Type: v1.NodeExternalIP, Address: "203.0.113.1"}}
+	for _, c := range []struct {
+		name    string
+		options Options
+		found   []string
+		are     []v1.NodeAddress
+		want    string
+	}{
+		{"found", Options{}, found, theirs, "192.0.2.1 n1"},
+		{"found, of one family", Options{}, found[1:], nil, "2001:db8::1 n1"},
+		{"none found", Options{}, nil, theirs, "203.0.113.1"},
+		{"given", Options{IPs: []string{"192.0.2.5"}}, found, nil, "192.0.2.5 n1"},
+		{"both given", Options{IPs: []string{"2001:db8::5", "192.0.2.5"}}, nil, nil,
+			"2001:db8::5 192.0.2.5 n1"},
+		{"the other family", Options{IPs: []string{"::"}}, found, nil, "2001:db8::1 n1"},
+		{"cloud", Options{ExternalCloud: true}, found, nil, "n1"},
+		{"cloud that has spoken", Options{ExternalCloud: true, IPs: []string{"192.0.2.5"}}, found,
+			theirs, "203.0.113.1"},
+		{"cloud with an address", Options{ExternalCloud: true, IPs: []string{"192.0.2.5"}}, found, nil,
+			"192.0.2.5 n1"},
+	} {
+		s := SettingsOf(defaults(nil), "n1", c.options)
+		var got []string
+		for _, a := range s.addresses(c.found, c.are) {
+			got = append(got, a.Address)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %v, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestExternalCloud(t *testing.T) {
+	r := newRig(t, nil, Options{ExternalCloud: true, IPs: []string{"192.0.2.5", "2001:db8::5"}})
+	r.expect(0, "GetObject", "CreateObject")
+	want := []v1.Taint{{Key: uninitializedTaint, Value: "true", Effect: v1.TaintEffectNoSchedule}}
+	if d := cmp.Diff(want, r.there.Spec.Taints); d != "" {
+		t.Error(d)
+	}
+	if got := r.there.Annotations[providedIPAnnotation]; got != "192.0.2.5,2001:db8::5" {
+		t.Errorf("annotation %q", got)
+	}
+}
+
+func TestLabels(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                      "",
+		"a=b, c = d ,e":                         "",
+		"example.com/x=y":                       "",
+		"kubernetes.io/arch=x":                  "",
+		"node.kubernetes.io/x=":                 "",
+		"a.kubelet.kubernetes.io/x=1":           "",
+		"node-role.kubernetes.io/worker=":       "not a node's to set",
+		"kubernetes.io/x=1":                     "not a node's to set",
+		"x.k8s.io/y=1":                          "not a node's to set",
+		"a b=c":                                 "no label",
+		"a=b c":                                 "no label",
+		"=x":                                    "no label",
+		"topology.kubernetes.io/zone=z,-bad-=1": "no label",
+	} {
+		labels, err := ParseLabels(text)
+		if want == "" && err != nil || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, %v; want %q", text, labels, err, want)
+		}
+	}
+	labels, _ := ParseLabels("a=b, c = d ,e")
+	if d := cmp.Diff(map[string]string{"a": "b", "c": "d", "e": ""}, labels); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestIPs(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "192.0.2.1": "192.0.2.1", "192.0.2.1, 2001:db8::1": "192.0.2.1 2001:db8::1",
+		"::": "::", "::ffff:192.0.2.1": "192.0.2.1", "127.0.0.1": "!", "fe80::1": "!", "224.0.0.1": "!",
+		"x": "!", "192.0.2.1,192.0.2.2": "!", "0.0.0.0,::": "!",
+	} {
+		ips, err := ParseIPs(text)
+		if got := strings.Join(ips, " "); (err != nil) != (want == "!") || err == nil && got != want {
+			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for version, want := range map[string]string{
+		"v2.1.0": "2.1.0", "1.7.24~ds1": "1.7.24", "2.0.0-rc.1+x": "2.0.0-rc.1+x", "1.6": "1.6",
+		"unknown": "Unknown", "": "Unknown",
+	} {
+		if got := plainVersion(version); got != want {
+			t.Errorf("%q: %q, want %q", version, got, want)
+		}
+	}
+}
+
+func TestImagesAreTheLargest(t *testing.T) {
+	r := newRig(t, nil, Options{})
+	r.node.Images.NextAt = t0
+	if d := cmp.Diff([]string{"ListImagesimages", "GetObject"}, r.plan(0)); d != "" {
+		t.Fatal(d)
+	}
+	i := &r.node.Images
+	answer := world.Event{Time: t0, Body: &runtimeapi.ListImagesResponse{
+		Images: []*runtimeapi.Image{
+			{Id: "b", Size: 5, RepoTags: []string{"b:1"}, RepoDigests: []string{"b@sha256:1"}},
+			{Id: "c", Size: 7, RepoTags: []string{"1", "2", "3", "4", "5", "6"}},
+			{Id: "a", Size: 5},
+		}}}
+	i.answered(answer, 2)
+	want := []v1.ContainerImage{{Names: []string{"1", "2", "3", "4", "5"}, SizeBytes: 7},
+		{SizeBytes: 5}}
+	if d := cmp.Diff(want, i.List); d != "" {
+		t.Error(d)
+	}
+	i.answered(world.Event{Time: t0, Err: world.Errorf(world.KindTimeout, "", "")}, 2)
+	if len(i.List) != 2 || !i.Known || !i.NextAt.Equal(t0.Add(30*time.Second)) {
+		t.Errorf("after a failure: %+v", i)
+	}
+	i.answered(answer, -1)
+	if len(i.List) != 3 || i.List[1].Names != nil || i.List[2].Names[0] != "b@sha256:1" {
+		t.Errorf("%+v", i.List)
+	}
+}

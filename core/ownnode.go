@@ -1,0 +1,52 @@
+package core
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/lease"
+	nodeobject "seedlet.dev/core/node"
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
+)
+
+// The Node object of this node, and its lease.
+
+// touchNode has the node looked at anew, if there is somebody to tell of it.
+func (a *Agent) touchNode() {
+	if a.state.API {
+		a.touched.add(nodeobject.Owner)
+		a.touched.add(lease.Owner)
+	}
+}
+
+// nodeEnv is what the node is like. That it is unhealthy because no relist succeeds is remembered:
+// the next one that does is news.
+func (a *Agent) nodeEnv() *nodeobject.Env {
+	s := &a.state
+	health := s.Relist.Health(&s.Events, s.Last, s.Booted)
+	s.Relist.Overdue = s.Relist.Overdue || health != ""
+	return &nodeobject.Env{Boot: &s.Boot, Booted: s.Booted, Runtime: &s.Runtime, PLEG: health,
+		Listed: !s.Relist.AsOf.IsZero(), Out: &a.out}
+}
+
+// nodeSeen hands what the watch has told to the node.
+func (a *Agent) nodeSeen() {
+	s := &a.state
+	o, known := s.Objects.One(world.ResourceNodes, "", s.Node.Name)
+	if !known {
+		return
+	}
+	var is *v1.Node
+	if o != nil {
+		is = o.Node
+	}
+	s.OwnNode.Observed(is)
+	a.touchNode()
+}
+
+// nodeAnswered takes an answer; the lease may have waited for there being a Node.
+func (a *Agent) nodeAnswered(id world.OpID, r op.Record, ev world.Event) {
+	s := &a.state
+	s.OwnNode.Answered(id, r, ev, &s.Boot, &a.out)
+	a.touchNode()
+}

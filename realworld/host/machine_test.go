@@ -1,0 +1,69 @@
+package host_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"seedlet.dev/realworld/host"
+	"seedlet.dev/world"
+)
+
+func TestMachineFromFiles(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"proc/sys/kernel/random/boot_id": "a-b-c\n",
+		"proc/sys/kernel/osrelease":      "6.1.0-1-amd64\n",
+		"proc/meminfo":                   "MemTotal: 2048 kB\nSwapTotal: 1024 kB\n",
+		"etc/machine-id":                 "0123456789abcdef\n",
+		"sys/class/dmi/id/product_uuid":  "4c4c4544\n",
+		"etc/os-release":                 "ID=x\nPRETTY_NAME=\"X Linux 12\"\n",
+		"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages":  "3\n",
+		"sys/kernel/mm/hugepages/hugepages-64kB/nr_hugepages":    "0\n",
+		"sys/kernel/mm/hugepages/hugepages-1024kB/nr_hugepages":  "many\n",
+		"sys/kernel/mm/hugepages/something-else/nr_hugepages":    "1\n",
+		"sys/kernel/mm/hugepages/hugepages-512kB/free_hugepages": "1\n",
+	} {
+		write(t, filepath.Join(root, name), text)
+	}
+	boot, err := host.Boot(root, filepath.Join(root, "not", "there", "yet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if boot.Machine.RootDirBytes <= 0 {
+		t.Errorf("a file system of %d bytes", boot.Machine.RootDirBytes)
+	}
+	boot.Machine.RootDirBytes = 0
+	want := world.Machine{MachineID: "0123456789abcdef", SystemUUID: "4c4c4544",
+		KernelVersion: "6.1.0-1-amd64", OSImage: "X Linux 12", OperatingSystem: runtime.GOOS,
+		Architecture: runtime.GOARCH, SwapBytes: 1 << 20,
+		HugePages: []world.HugePages{{SizeBytes: 64 << 10}, {SizeBytes: 2 << 20, Count: 3}}}
+	if d := cmp.Diff(want, boot.Machine); d != "" {
+		t.Error(d)
+	}
+}
+
+// What is read agrees with what the machine's own tools say.
+func TestMachineOfThisMachine(t *testing.T) {
+	boot, err := host.Boot("/", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := boot.Machine
+	uname, err := exec.Command("uname", "-r").Output()
+	if err != nil || m.KernelVersion != strings.TrimSpace(string(uname)) {
+		t.Errorf("kernel %q, uname says %q (%v)", m.KernelVersion, uname, err)
+	}
+	release, err := os.ReadFile("/etc/os-release")
+	if err != nil || m.OSImage == "" || !strings.Contains(string(release), m.OSImage) {
+		t.Errorf("image %q is not in os-release (%v)", m.OSImage, err)
+	}
+	if m.RootDirBytes < 1<<20 || m.SwapBytes < 0 || m.OperatingSystem != "linux" {
+		t.Errorf("unlikely machine: %+v", m)
+	}
+}
