@@ -26,6 +26,7 @@ type flags struct {
 	rootDir          string
 	linksDir         string
 	hostnameOverride string
+	api              apiFlags
 	node             nodeFlags
 
 	// Flags that override a field of the configuration file, if they are set.
@@ -50,6 +51,7 @@ type settings struct {
 	rootDir          string                              // absolute
 	linksDir         string                              // absolute
 	hostnameOverride string
+	api              apiFlags // paths are absolute
 	node             nodeobject.Options
 }
 
@@ -62,6 +64,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 		"directory for links to the logs of containers")
 	fs.StringVar(&f.hostnameOverride, "hostname-override", "",
 		"name of the node, instead of the machine's host name")
+	f.api.register(fs)
 	f.node.add(fs)
 
 	fs.StringVar(&f.address, "address", "", "address that the read-only port listens on")
@@ -97,6 +100,10 @@ func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
 	if err != nil {
 		return settings{}, fmt.Errorf("--container-log-links-dir: %w", err)
 	}
+	api, err := f.api.absolute()
+	if err != nil {
+		return settings{}, err
+	}
 	options, err := f.node.options()
 	if err != nil {
 		return settings{}, err
@@ -114,6 +121,7 @@ func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
 	return settings{
 		config: loaded.Config, warnings: loaded.Warnings,
 		rootDir: rootDir, linksDir: linksDir, hostnameOverride: f.hostnameOverride,
+		api:  api,
 		node: options,
 	}, nil
 }

@@ -100,6 +100,8 @@ func TestMistakes(t *testing.T) {
 		{"cloud", "--cloud-provider", []string{"--cloud-provider", "acme"}},
 		{"taint", "--register-with-taints", []string{"--register-with-taints", "a=b"}},
 		{"root", "--root-dir", []string{"--root-dir", ""}},
+		{"bootstrap alone", "--bootstrap-kubeconfig", []string{"--bootstrap-kubeconfig", "/x"}},
+		{"certificates", "--cert-dir", []string{"--cert-dir", ""}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

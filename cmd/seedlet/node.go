@@ -81,6 +81,7 @@ type node struct {
 	disk    *disk.Port
 	host    *host.Port
 	network *network.Port
+	api     *api // nil without an API server
 	servers []*web.Server
 }
 
@@ -102,6 +103,12 @@ func newNode(s settings, nodeName string) (*node, error) {
 		Clock: ticks, Deliver: n.runner.Deliver,
 		Warn: func(problem string) { klog.InfoS(problem, "severity", "warning") },
 	})
+	if s.api.kubeconfig != "" {
+		if n.api, err = newAPI(s.api, c, nodeName, ticks, n.runner.Deliver); err != nil {
+			n.close()
+			return nil, err
+		}
+	}
 	logs := &log.Port{}
 	requests := web.New(web.Options{
 		Offer: n.runner.Offer, CheckLog: logs.Check,
@@ -110,13 +117,9 @@ func newNode(s settings, nodeName string) (*node, error) {
 	n.loop = loop.New(loop.Options{
 		Core: runner.Witness{Died: died, Core: core.New(core.Options{
 			Config: c, NodeName: nodeName, RootDir: s.rootDir, ManifestPath: c.StaticPodPath,
-			LinksDir: s.linksDir, Node: s.node,
+			LinksDir: s.linksDir, API: n.api != nil, Node: s.node,
 		})},
-		Ports: map[world.PortName]world.Port{
-			world.PortCRI: n.runtime, world.PortFS: n.disk,
-			world.PortHost: n.host, world.PortNetwork: n.network,
-			world.PortRequests: requests, world.PortLog: logs,
-		},
+		Ports:     n.ports(requests, logs),
 		Stopwatch: ticks.Elapsed,
 	})
 	if err := n.listen(s, requests); err != nil {
@@ -124,6 +127,19 @@ func newNode(s settings, nodeName string) (*node, error) {
 		return nil, err
 	}
 	return n, nil
+}
+
+// ports are those that the core's effects name. Without an API server it asks nothing of one.
+func (n *node) ports(requests *web.Port, logs *log.Port) map[world.PortName]world.Port {
+	ports := map[world.PortName]world.Port{
+		world.PortCRI: n.runtime, world.PortFS: n.disk,
+		world.PortHost: n.host, world.PortNetwork: n.network,
+		world.PortRequests: requests, world.PortLog: logs,
+	}
+	if n.api != nil {
+		ports[world.PortAPI] = n.api.port
+	}
+	return ports
 }
 
 // listen opens the ports of the HTTP API that are not turned off.
@@ -158,6 +174,7 @@ func (n *node) close() {
 		n.disk.Close()
 		n.host.Close()
 		n.network.Close()
+		n.api.close()
 	}()
 	select {
 	case <-closed:

@@ -27,6 +27,7 @@ type World struct {
 	waiting map[world.OpID]chan world.Event
 	changed []string // the paths of FileChanged events
 	heard   []*runtimeapi.ContainerEventResponse
+	told    []any // what watches of the API server have told
 }
 
 // New makes a world without a port.
@@ -38,8 +39,12 @@ func New() *World {
 func (w *World) Deliver(ev world.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if m, ok := ev.Body.(*world.FileChanged); ok {
+	switch m := ev.Body.(type) {
+	case *world.FileChanged:
 		w.changed = append(w.changed, m.Path)
+		return
+	case *world.ObjectsListed, *world.ObjectChanged, *world.ObjectGone, *world.WatchFailing:
+		w.told = append(w.told, m)
 		return
 	}
 	waits, ok := w.waiting[ev.Op]
@@ -116,4 +121,11 @@ func (w *World) Changed() []string {
 	changed := slices.Clone(w.changed)
 	w.changed = nil
 	return changed
+}
+
+// Told returns all that watches of the API server have told until now.
+func (w *World) Told() []any {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.told)
 }

@@ -73,7 +73,10 @@ func (w *watch) says() []string {
 		if meta == nil {
 			return "nothing"
 		}
-		return meta.GetName() + meta.GetLabels()["step"]
+		if step := meta.GetLabels()["step"]; step != "" {
+			return meta.GetName() + "." + step
+		}
+		return meta.GetName()
 	}
 	for _, body := range w.told() {
 		text := ""
@@ -108,7 +111,7 @@ func (w *watch) tells(want ...string) {
 }
 
 func (c *cluster) step(name string, step int) *world.PatchObject {
-	p := c.change(world.ResourcePods, `{"metadata":{"labels":{"step":".%d"}}}`, step)
+	p := c.change(world.ResourcePods, `{"metadata":{"labels":{"step":"%d"}}}`, step)
 	p.Name = name
 	return p
 }

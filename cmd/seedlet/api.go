@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/realworld/apiserver"
+	"seedlet.dev/realworld/clock"
+	"seedlet.dev/realworld/identity"
+	"seedlet.dev/world"
+)
+
+// defaultCertDir is where the kubelet keeps its certificates, wherever its other files are.
+const defaultCertDir = "/var/lib/kubelet/pki"
+
+// apiFlags say where the API server is, and who the agent is there.
+type apiFlags struct {
+	kubeconfig string // empty: the agent runs alone
+	bootstrap  string
+	certDir    string
+}
+
+func (f *apiFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "",
+		"kubeconfig for the API server; without one the agent runs static pods alone")
+	fs.StringVar(&f.bootstrap, "bootstrap-kubeconfig", "",
+		"kubeconfig to ask for a client certificate with, if --kubeconfig cannot be used; "+
+			"--kubeconfig is then written")
+	fs.StringVar(&f.certDir, "cert-dir", defaultCertDir,
+		"directory for certificates that were asked for")
+}
+
+// absolute returns the flags with absolute paths: a relative one starts where the agent was
+// started.
+func (f apiFlags) absolute() (apiFlags, error) {
+	if f.bootstrap != "" && f.kubeconfig == "" {
+		return f, errors.New("--bootstrap-kubeconfig: needs --kubeconfig, which is then written")
+	}
+	if f.certDir == "" {
+		return f, errors.New("--cert-dir: must not be empty")
+	}
+	for _, path := range []*string{&f.kubeconfig, &f.bootstrap, &f.certDir} {
+		if *path == "" {
+			continue
+		}
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return f, fmt.Errorf("the path %s: %w", *path, err)
+		}
+		*path = absolute
+	}
+	return f, nil
+}
+
+// api is the way to the API server.
+type api struct {
+	identity *identity.Identity
+	port     *apiserver.Port
+}
+
+// newAPI finds out who the agent is to the API server and makes the port. The server may be away.
+func newAPI(f apiFlags, c *kubeletconfig.KubeletConfiguration, nodeName string, ticks clock.Clock,
+	deliver func(world.Event)) (*api, error) {
+	who, err := identity.Load(identity.Options{
+		Kubeconfig: f.kubeconfig, Bootstrap: f.bootstrap, CertDir: f.certDir, NodeName: nodeName,
+		Rotate: c.RotateCertificates, UserAgent: userAgent(),
+		Warn: func(problem string) { klog.InfoS(problem, "severity", "warning") },
+	})
+	if err != nil {
+		return nil, err
+	}
+	port, err := apiserver.New(apiserver.Options{
+		Identity: who, NodeName: nodeName, ContentType: c.ContentType,
+		QPS: float32(*c.KubeAPIQPS), Burst: int(c.KubeAPIBurst),
+		EventQPS: float32(*c.EventRecordQPS), EventBurst: int(c.EventBurst),
+		HeartbeatTimeout: heartbeatTimeout(c), Clock: ticks, Deliver: deliver,
+	})
+	if err != nil {
+		who.Close()
+		return nil, err
+	}
+	who.Start()
+	return &api{who, port}, nil
+}
+
+// heartbeatTimeout leaves time for some more before the lease runs out.
+func heartbeatTimeout(c *kubeletconfig.KubeletConfiguration) time.Duration {
+	lease := time.Duration(c.NodeLeaseDurationSeconds) * time.Second
+	return min(c.NodeStatusUpdateFrequency.Duration, lease/4)
+}
+
+// userAgent is what the agent calls itself. The first word, the name that it was started by, is
+// also what the API server notes as the manager of the fields that it sets.
+func userAgent() string {
+	return fmt.Sprintf("%s/%s (%s/%s)", filepath.Base(os.Args[0]), version, runtime.GOOS,
+		runtime.GOARCH)
+}
+
+func (a *api) close() {
+	if a != nil {
+		a.port.Close()
+		a.identity.Close()
+	}
+}

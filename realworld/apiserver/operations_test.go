@@ -1,0 +1,229 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"seedlet.dev/world"
+)
+
+var named = metav1.ObjectMeta{Namespace: "ns", Name: "web"}
+
+func TestRequests(t *testing.T) {
+	grace := int64(0)
+	pod := object("Pod", "ns", "web", "7")
+	lease := object("Lease", "ns", "web", "7")
+	lease["apiVersion"] = "coordination.k8s.io/v1"
+	pods, leases := "/api/v1/namespaces/ns/pods", "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
+	cases := []struct {
+		body   any
+		method string
+		path   string
+		sent   string // a part of the body
+		answer map[string]any
+	}{
+		{&world.GetObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web"},
+			"GET", pods + "/web", "", pod},
+		{&world.CreateObject{Object: world.Object{Pod: &v1.Pod{ObjectMeta: named}}},
+			"POST", pods, `"name":"web"`, pod},
+		{&world.CreateObject{Object: world.Object{Lease: &coordinationv1.Lease{ObjectMeta: named}}},
+			"POST", leases, `"kind":"Lease"`, lease},
+		{&world.UpdateObject{Object: world.Object{Lease: &coordinationv1.Lease{ObjectMeta: named}}},
+			"PUT", leases + "/web", `"apiVersion":"coordination.k8s.io/v1"`, lease},
+		{&world.PatchObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web", Status: true,
+			Patch: json.RawMessage(`{"status":{}}`)},
+			"PATCH", pods + "/web/status", `{"status":{}}`, pod},
+		{&world.PatchObject{Resource: world.ResourceNodes, Name: "node-1",
+			Patch: json.RawMessage(`{"metadata":{}}`)},
+			"PATCH", "/api/v1/nodes/node-1", `{"metadata":{}}`, object("Node", "", "node-1", "7")},
+		{&world.DeleteObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web", UID: "u",
+			GracePeriodSeconds: &grace},
+			"DELETE", pods + "/web", `"gracePeriodSeconds":0,"preconditions":{"uid":"u"}`, pod},
+		{&world.CreateToken{Namespace: "ns", ServiceAccount: "builder",
+			Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"api"}}},
+			"POST", "/api/v1/namespaces/ns/serviceaccounts/builder/token", `"audiences":["api"]`,
+			map[string]any{"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
+				"status": map[string]any{
+					"token": "t", "expirationTimestamp": "2026-01-02T03:04:05Z"}}},
+	}
+	for _, c := range cases {
+		t.Run(world.Call(c.body), func(t *testing.T) {
+			var asked, contentType, sent string
+			f := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body) // what is missing of it is seen below
+				asked, sent = r.Method+" "+r.URL.String(), string(body)
+				contentType = r.Header.Get("Content-Type")
+				reply(w, http.StatusOK, c.answer)
+			}, nil)
+			got, err := f.call(c.body, waitMax)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := c.method + " " + c.path; asked != want {
+				t.Errorf("asked %s, want %s", asked, want)
+			}
+			if !strings.Contains(sent, c.sent) {
+				t.Errorf("sent %s, want something with %s", sent, c.sent)
+			}
+			if patch := c.method == "PATCH"; patch !=
+				(contentType == "application/strategic-merge-patch+json") {
+				t.Errorf("sent as %s", contentType)
+			}
+			judgeAnswer(t, got)
+		})
+	}
+}
+
+// judgeAnswer checks what the answer to one of the requests above says.
+func judgeAnswer(t *testing.T, got any) {
+	t.Helper()
+	switch got := got.(type) {
+	case *world.ObjectRead:
+		_, meta := got.Object.Get()
+		if meta == nil || meta.GetResourceVersion() != "7" || meta.GetManagedFields() != nil {
+			t.Errorf("read %+v", got.Object)
+		}
+		if pod := got.Object.Pod; pod != nil && pod.Kind != "" {
+			t.Errorf("read with kind %q", pod.Kind)
+		}
+	case *world.TokenCreated:
+		want := &world.TokenCreated{
+			Token: "t", Expires: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	case *world.Done:
+	default:
+		t.Errorf("answered by %T", got)
+	}
+}
+
+// What the server answers, once: nothing is asked again.
+func TestErrors(t *testing.T) {
+	cases := []struct {
+		code       int
+		reason     string
+		kind       world.ErrorKind
+		retryAfter time.Duration
+	}{
+		{400, "BadRequest", world.KindInvalid, 0},
+		{401, "Unauthorized", world.KindRefused, 0},
+		{403, "Forbidden", world.KindRefused, 0},
+		{404, "NotFound", world.KindNotFound, 0},
+		{409, "AlreadyExists", world.KindExists, 0},
+		{409, "Conflict", world.KindConflict, 0},
+		{410, "Gone", world.KindNotFound, 0},
+		{413, "RequestEntityTooLarge", world.KindInvalid, 0},
+		{422, "Invalid", world.KindInvalid, 0},
+		{429, "TooManyRequests", world.KindThrottled, 3 * time.Second},
+		{500, "InternalError", world.KindInternal, 0},
+		{500, "ServerTimeout", world.KindTimeout, 3 * time.Second},
+		{503, "ServiceUnavailable", world.KindUnavailable, 0},
+		{504, "Timeout", world.KindTimeout, 0},
+		{429, "", world.KindThrottled, 2 * time.Second}, // as the server sheds load: no Status
+		{502, "", world.KindUnavailable, 0},             // as a proxy answers
+		{418, "", world.KindInternal, 0},
+	}
+	for _, c := range cases {
+		t.Run(http.StatusText(c.code)+c.reason, func(t *testing.T) {
+			requests := 0
+			f := newFake(t, func(w http.ResponseWriter, _ *http.Request) {
+				requests++
+				if c.code == http.StatusTooManyRequests {
+					w.Header().Set("Retry-After", "2")
+				}
+				if c.reason == "" {
+					http.Error(w, "go away", c.code)
+					return
+				}
+				refuse(w, c.code, c.reason,
+					map[string]any{"retryAfterSeconds": c.retryAfter.Seconds()})
+			}, nil)
+			_, err := f.call(&world.GetObject{
+				Resource: world.ResourcePods, Namespace: "ns", Name: "web"}, waitMax)
+			if err == nil || err.Kind != c.kind || err.RetryAfter != c.retryAfter {
+				t.Errorf("got %+v, want %s and %v", err, c.kind, c.retryAfter)
+			}
+			if err != nil && (err.Op != "GetObject" || !strings.Contains(err.Message, c.reason)) {
+				t.Errorf("says %q of %s", err.Message, err.Op)
+			}
+			if requests != 1 {
+				t.Errorf("%d requests, want one", requests)
+			}
+		})
+	}
+}
+
+func TestInvalid(t *testing.T) {
+	f := newFake(t, func(http.ResponseWriter, *http.Request) { t.Error("was asked") }, nil)
+	for _, body := range []any{
+		&world.GetObject{Resource: "gizmos", Namespace: "ns", Name: "web"},
+		&world.GetObject{Resource: world.ResourcePods, Name: "web"},
+		&world.GetObject{Resource: world.ResourcePods, Namespace: "ns"},
+		&world.GetObject{Resource: world.ResourcePods, Namespace: "ns", Name: "../secrets"},
+		&world.CreateObject{},
+		&world.CreateToken{Namespace: "ns"},
+		&world.CreateToken{Namespace: "ns", ServiceAccount: "a/b"},
+	} {
+		if _, err := f.call(body, waitMax); !err.Has(world.KindInvalid) {
+			t.Errorf("%+v: got %v", body, err)
+		}
+	}
+}
+
+// An answer that cannot be read says nothing about what has been done.
+func TestUnreadable(t *testing.T) {
+	f := newFake(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, "{nonsense")
+	}, nil)
+	get := &world.GetObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web"}
+	if _, err := f.call(get, waitMax); !err.Has(world.KindInternal) {
+		t.Errorf("nonsense is %v", err)
+	}
+	f.answers(func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, object("ConfigMap", "ns", "web", "1"))
+	})
+	if _, err := f.call(get, waitMax); !err.Has(world.KindInternal) {
+		t.Errorf("another object is %v", err)
+	}
+	f.answers(func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, map[string]any{}) })
+	if _, err := f.call(get, waitMax); !err.Has(world.KindInternal) {
+		t.Errorf("an empty object is %v", err)
+	}
+}
+
+func TestNoAnswer(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Close()
+	f := &fake{t: t, events: make(chan world.Event, 1)}
+	f.connect("https://"+free.Addr().String(), nil, nil)
+	get := &world.GetObject{Resource: world.ResourceNodes, Name: "node-1"}
+	if _, err := f.call(get, waitMax); !err.Has(world.KindUnavailable) {
+		t.Errorf("nobody there: got %v", err)
+	}
+
+	f = newFake(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		func(o *Options) { o.HeartbeatTimeout = 50 * time.Millisecond })
+	if _, err := f.call(&world.GetObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web"},
+		50*time.Millisecond); !err.Has(world.KindTimeout) {
+		t.Errorf("silence: got %v", err)
+	}
+	if _, err := f.call(get, waitMax); !err.Has(world.KindTimeout) {
+		t.Errorf("silence, for a heartbeat with a later deadline: got %v", err)
+	}
+}

@@ -1,0 +1,97 @@
+package apiserver
+
+import (
+	"fmt"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"seedlet.dev/world"
+)
+
+// resource is what has to be known of a resource to ask for its objects.
+type resource struct {
+	version    schema.GroupVersion
+	namespaced bool
+	object     func() runtime.Object // an empty one
+	list       func() runtime.Object
+}
+
+var resources = map[world.Resource]resource{
+	world.ResourcePods: {v1.SchemeGroupVersion, true,
+		func() runtime.Object { return &v1.Pod{} },
+		func() runtime.Object { return &v1.PodList{} }},
+	world.ResourceNodes: {v1.SchemeGroupVersion, false,
+		func() runtime.Object { return &v1.Node{} },
+		func() runtime.Object { return &v1.NodeList{} }},
+	world.ResourceServices: {v1.SchemeGroupVersion, true,
+		func() runtime.Object { return &v1.Service{} },
+		func() runtime.Object { return &v1.ServiceList{} }},
+	world.ResourceConfigMaps: {v1.SchemeGroupVersion, true,
+		func() runtime.Object { return &v1.ConfigMap{} },
+		func() runtime.Object { return &v1.ConfigMapList{} }},
+	world.ResourceSecrets: {v1.SchemeGroupVersion, true,
+		func() runtime.Object { return &v1.Secret{} },
+		func() runtime.Object { return &v1.SecretList{} }},
+	world.ResourceRuntimeClasses: {nodev1.SchemeGroupVersion, false,
+		func() runtime.Object { return &nodev1.RuntimeClass{} },
+		func() runtime.Object { return &nodev1.RuntimeClassList{} }},
+	world.ResourceLeases: {coordinationv1.SchemeGroupVersion, true,
+		func() runtime.Object { return &coordinationv1.Lease{} },
+		func() runtime.Object { return &coordinationv1.LeaseList{} }},
+	world.ResourceEvents: {v1.SchemeGroupVersion, true,
+		func() runtime.Object { return &v1.Event{} },
+		func() runtime.Object { return &v1.EventList{} }},
+}
+
+// objectOf is an object of the API as the core knows it. It takes the object over.
+func objectOf(o runtime.Object) (world.Object, error) {
+	var object world.Object
+	switch o := o.(type) {
+	case *v1.Pod:
+		object.Pod = o
+	case *v1.Node:
+		object.Node = o
+	case *v1.Service:
+		object.Service = o
+	case *v1.ConfigMap:
+		object.ConfigMap = o
+	case *v1.Secret:
+		object.Secret = o
+	case *nodev1.RuntimeClass:
+		object.RuntimeClass = o
+	case *coordinationv1.Lease:
+		object.Lease = o
+	case *v1.Event:
+		object.Event = o
+	default:
+		return world.Object{}, fmt.Errorf("the server has sent a %T", o)
+	}
+	_, meta := object.Get()
+	meta.SetManagedFields(nil)
+	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // some encodings have it
+	return object, nil
+}
+
+// checkName says why there can be no object of that namespace and name.
+func checkName(op string, r world.Resource, namespace, name string) error {
+	known, ok := resources[r]
+	switch {
+	case !ok:
+		return world.Errorf(world.KindInvalid, op, "there is no resource %q", r)
+	case known.namespaced && namespace == "":
+		return world.Errorf(world.KindInvalid, op, "no namespace")
+	case name == "":
+		return world.Errorf(world.KindInvalid, op, "no name")
+	}
+	for _, segment := range []string{namespace, name} {
+		if problems := path.IsValidPathSegmentName(segment); len(problems) > 0 {
+			return world.Errorf(world.KindInvalid, op, "%q %s", segment, problems[0])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package apiserver
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/world"
+)
+
+// What waits for its limit until the deadline has never been asked; what has another limit goes
+// past it.
+func TestLimits(t *testing.T) {
+	f := newFake(t, func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, object("Pod", "ns", "web", "1"))
+	}, func(o *Options) { o.QPS, o.Burst, o.EventQPS, o.EventBurst = 0.001, 1, 0.001, 1 })
+	get := &world.GetObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web"}
+	if _, err := f.call(get, waitMax); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.call(get, time.Second); !err.Has(world.KindCanceled) {
+		t.Errorf("over the limit: got %v", err)
+	}
+	if _, err := f.call(&world.PatchObject{Resource: world.ResourcePods, Namespace: "ns",
+		Name: "web", Status: true, Patch: []byte("{}")}, waitMax); err != nil {
+		t.Errorf("a status is held up: %v", err)
+	}
+	f.answers(func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, object("Event", "ns", "web", "1"))
+	})
+	event := &world.CreateObject{Object: world.Object{Event: &v1.Event{ObjectMeta: named}}}
+	if _, err := f.call(event, waitMax); err != nil {
+		t.Errorf("an event is held up: %v", err)
+	}
+	if _, err := f.call(event, time.Second); !err.Has(world.KindCanceled) {
+		t.Errorf("the second event: got %v", err)
+	}
+	f.answers(func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, object("Node", "", "node-1", "1"))
+	})
+	for range 3 {
+		if _, err := f.call(&world.GetObject{Resource: world.ResourceNodes, Name: "node-1"},
+			waitMax); err != nil {
+			t.Errorf("a heartbeat is held up: %v", err)
+		}
+	}
+}
+
+// Heartbeats have a connection of their own, and when one of them is not answered, all
+// connections are made anew. A refusal is an answer.
+func TestReconnect(t *testing.T) {
+	node, pod := "/api/v1/nodes/node-1", "/api/v1/namespaces/ns/pods/web"
+	silent := make(chan struct{})
+	f := newFake(t, nil, func(o *Options) { o.HeartbeatTimeout = 100 * time.Millisecond })
+	polite := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == node {
+			refuse(w, 500, "InternalError", nil)
+			return
+		}
+		reply(w, 200, object("Pod", "ns", "web", "1"))
+	}
+	f.answers(polite)
+	beat := func() {
+		_, _ = f.call(&world.GetObject{Resource: world.ResourceNodes, Name: "node-1"}, waitMax)
+	}
+	read := func() {
+		if _, err := f.call(&world.GetObject{Resource: world.ResourcePods, Namespace: "ns",
+			Name: "web"}, waitMax); err != nil {
+			t.Fatal(err)
+		}
+	}
+	beat()
+	read()
+	beat()
+	read()
+	f.answers(func(_ http.ResponseWriter, r *http.Request) { <-silent })
+	beat() // over the old connection
+	close(silent)
+	f.answers(polite)
+	beat()
+	read()
+	beats, reads := f.from(node), f.from(pod)
+	if beats[0] == reads[0] {
+		t.Error("heartbeats share a connection")
+	}
+	if beats[0] != beats[1] || beats[1] != beats[2] || reads[0] != reads[1] {
+		t.Errorf("connections changed without need: %v, %v", beats, reads)
+	}
+	if beats[3] == beats[2] || reads[2] == reads[1] {
+		t.Errorf("connections kept after a heartbeat without an answer: %v, %v", beats, reads)
+	}
+}

@@ -1,0 +1,230 @@
+package identity
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	certificates "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// waitMax is how long a test waits for what must come.
+const waitMax = 30 * time.Second
+
+// authority signs certificates of clients.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{key: newKey(t), cert: &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}}
+	return a
+}
+
+// sign makes a certificate.
+func (a *authority) sign(t *testing.T, name pkix.Name, public any, from, to time.Time) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: name,
+		NotBefore: from, NotAfter: to,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, a.cert, public, a.key)
+	if err != nil {
+		t.Error(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// pair makes a certificate and its key, for the node unless another is named.
+func (a *authority) pair(t *testing.T, name string, from, to time.Duration) (cert, key []byte) {
+	t.Helper()
+	private := newKey(t)
+	der, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	subject := pkix.Name{CommonName: name, Organization: []string{"system:nodes"}}
+	return a.sign(t, subject, private.Public(), now.Add(from), now.Add(to)),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+}
+
+// fake plays an API server that signs certificates.
+type fake struct {
+	t         *testing.T
+	authority *authority
+	url       string
+	ca        []byte
+	approve   chan struct{} // closed when requests are approved
+
+	mu      sync.Mutex
+	request *certificates.CertificateSigningRequest // the latest
+	askers  []string                                // who has asked for certificates
+}
+
+func newFake(t *testing.T) *fake {
+	t.Helper()
+	f := &fake{t: t, authority: newAuthority(t), approve: make(chan struct{})}
+	server := httptest.NewUnstartedServer(f)
+	server.EnableHTTP2 = true
+	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	f.url = server.URL
+	f.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	return f
+}
+
+// who is who asks, and from where.
+func who(r *http.Request) string {
+	if len(r.TLS.PeerCertificates) > 0 {
+		return r.TLS.PeerCertificates[0].Subject.CommonName
+	}
+	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+}
+
+// ServeHTTP answers what a certificate is asked for with, and anything else with who asks.
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case who(r) == "stranger":
+		http.Error(w, "who are you?", http.StatusUnauthorized)
+	case !strings.HasPrefix(r.URL.Path, "/apis/certificates.k8s.io/v1/"):
+		_, _ = io.WriteString(w, who(r)+" "+r.RemoteAddr)
+	case r.Method == http.MethodPost:
+		asked := f.read(r.Body)
+		if asked == nil {
+			return
+		}
+		asked.Name, asked.UID, asked.ResourceVersion = "csr-1", "uid-1", "1"
+		f.mu.Lock()
+		f.request, f.askers = asked, append(f.askers, who(r))
+		f.mu.Unlock()
+		reply(w, http.StatusCreated, asked)
+	case r.URL.Query().Get("sendInitialEvents") != "":
+		http.Error(w, "no streaming lists", http.StatusUnprocessableEntity)
+	case r.URL.Query().Get("watch") != "":
+		select {
+		case <-f.approve:
+			reply(w, http.StatusOK, map[string]any{"type": "MODIFIED", "object": f.signed()})
+			<-r.Context().Done()
+		case <-r.Context().Done():
+		}
+	default:
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		reply(w, http.StatusOK, &certificates.CertificateSigningRequestList{
+			TypeMeta: metav1.TypeMeta{Kind: "CertificateSigningRequestList",
+				APIVersion: "certificates.k8s.io/v1"},
+			ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+			Items:    []certificates.CertificateSigningRequest{*f.request},
+		})
+	}
+}
+
+// read reads a request, whatever it is written in; nil if who asks has gone.
+func (f *fake) read(body io.Reader) *certificates.CertificateSigningRequest {
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return nil
+	}
+	asked, kind, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil)
+	if err != nil {
+		f.t.Error(err)
+		return nil
+	}
+	asked.GetObjectKind().SetGroupVersionKind(*kind)
+	return asked.(*certificates.CertificateSigningRequest)
+}
+
+// signed is the latest request, approved and with its certificate.
+func (f *fake) signed() *certificates.CertificateSigningRequest {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	block, _ := pem.Decode(f.request.Spec.Request)
+	asked, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		f.t.Error(err)
+	}
+	signed := f.request.DeepCopy()
+	signed.Status.Conditions = []certificates.CertificateSigningRequestCondition{
+		{Type: certificates.CertificateApproved}}
+	signed.Status.Certificate = f.authority.sign(f.t, asked.Subject, asked.PublicKey,
+		time.Now().Add(-time.Minute), time.Now().Add(time.Hour))
+	return signed
+}
+
+func (f *fake) asked() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.askers
+}
+
+func reply(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // who does not get it any more has gone
+	w.(http.Flusher).Flush()
+}
+
+// kubeconfig writes a file for the server and a user.
+func (f *fake) kubeconfig(path string, user map[string]any) string {
+	f.t.Helper()
+	data, err := yaml.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Config", "current-context": "x",
+		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{
+			"server": f.url, "certificate-authority-data": f.ca}}},
+		"users": []any{map[string]any{"name": "u", "user": user}},
+		"contexts": []any{map[string]any{"name": "x", "context": map[string]any{
+			"cluster": "c", "user": "u"}}},
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	write(f.t, path, string(data))
+	return path
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,313 @@
+package identity
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// life is an identity that a test has loaded and started.
+type life struct {
+	*Identity
+	conn   *Connection
+	warned []string
+}
+
+// begin loads and starts an identity, and connects.
+func begin(t *testing.T, opts Options) *life {
+	t.Helper()
+	l := &life{}
+	opts.NodeName, opts.UserAgent = "node-1", "seedlet/test"
+	opts.Warn = func(problem string) { l.warned = append(l.warned, problem) }
+	var err error
+	if l.Identity, err = Load(opts); err != nil {
+		t.Fatal(err)
+	}
+	if l.conn, err = l.Connect(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.conn.Close(); l.Close() })
+	l.Start()
+	return l
+}
+
+// ask asks the server who asks, and from where.
+func (l *life) ask(url string) (who, from string, err error) {
+	answer, err := l.conn.Client.Get(url + "/whoami")
+	if err != nil {
+		return "", "", err
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	who, from, _ = strings.Cut(string(data), " ")
+	return who, from, err
+}
+
+// until asks until somebody in particular is seen to ask.
+func (l *life) until(t *testing.T, url string, seen func(who, from string) bool) {
+	t.Helper()
+	for end := time.Now().Add(waitMax); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if who, from, err := l.ask(url); err == nil && seen(who, from) {
+			return
+		}
+	}
+	t.Fatal("not seen")
+}
+
+const node = "system:node:node-1"
+
+func TestCredentials(t *testing.T) {
+	f := newFake(t)
+	dir := t.TempDir()
+	cert, key := f.authority.pair(t, node, -time.Hour, time.Hour)
+	write(t, filepath.Join(dir, "client.crt"), string(cert))
+	write(t, filepath.Join(dir, "client.key"), string(key))
+	write(t, filepath.Join(dir, "token"), "from-file\n")
+	cases := []struct {
+		name, want string
+		user       map[string]any
+	}{
+		{"token", "secret", map[string]any{"token": "secret"}},
+		{"token file", "from-file", map[string]any{"tokenFile": "token"}},
+		{"embedded", node,
+			map[string]any{"client-certificate-data": cert, "client-key-data": key}},
+		{"files", node,
+			map[string]any{"client-certificate": "client.crt", "client-key": "client.key"}},
+		{"program", "from-program", map[string]any{"exec": map[string]any{
+			"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+			"command": "echo", "args": []any{`{"kind": "ExecCredential", ` +
+				`"apiVersion": "client.authentication.k8s.io/v1", ` +
+				`"status": {"token": "from-program"}}`}}}},
+	}
+	for _, c := range cases {
+		for _, rotate := range []bool{false, true} {
+			l := begin(t, Options{
+				Kubeconfig: f.kubeconfig(filepath.Join(dir, "kubeconfig"), c.user),
+				CertDir:    t.TempDir(), Rotate: rotate,
+				Bootstrap: filepath.Join(dir, "none"), // as kubeadm leaves it
+			})
+			if who, _, err := l.ask(f.url); who != c.want || len(l.warned) > 0 {
+				t.Errorf("%s: %q asks, want %q; %v; warned of %q", c.name, who, c.want, err, l.warned)
+			}
+			l.Close()
+		}
+	}
+}
+
+// Each mistake is an error that names the file and the field.
+func TestMistakes(t *testing.T) {
+	f := newFake(t)
+	dir := t.TempDir()
+	path := f.kubeconfig(filepath.Join(dir, "kubeconfig"), map[string]any{"token": "secret"})
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, _ := f.authority.pair(t, node, -time.Hour, time.Hour)
+	_, otherKey := f.authority.pair(t, node, -time.Hour, time.Hour)
+	write(t, filepath.Join(dir, "client.crt"), string(cert))
+	write(t, filepath.Join(dir, "other.key"), string(otherKey))
+	cases := []struct{ name, old, new, want string }{
+		{"no YAML", "apiVersion", "\t:", "yaml"},
+		{"no context", "current-context: x", "", "current-context"},
+		{"another context", "current-context: x", "current-context: z", `no context "z"`},
+		{"no cluster", "cluster: c\n", "cluster: d\n", `contexts[x].cluster: there is no cluster "d"`},
+		{"no user", "user: u\n", "user: v\n", `contexts[x].user: there is no user "v"`},
+		{"no server", f.url, "", "clusters[c].server"},
+		{"no URL", f.url, "127.0.0.1", "clusters[c].server"},
+		{"no authority", "certificate-authority-data: ", "certificate-authority: none #",
+			"clusters[c].certificate-authority: open " + filepath.Join(dir, "none")},
+		{"empty authority", "certificate-authority-data: ", "certificate-authority: kubeconfig #",
+			"clusters[c].certificate-authority: holds no certificate"},
+		{"no token file", "token: secret", "tokenFile: none", "users[u].tokenFile: open"},
+		{"no certificate", "token: secret", "{client-certificate: none, client-key: none}",
+			"users[u].client-certificate: open"},
+		{"key alone", "token: secret", "{client-key: other.key}", "users[u].client-certificate"},
+		{"another's key", "token: secret",
+			"{client-certificate: client.crt, client-key: other.key}",
+			"users[u].client-certificate and client-key"},
+	}
+	for _, c := range cases {
+		if !strings.Contains(string(good), c.old) {
+			t.Fatalf("%s: nothing to replace", c.name)
+		}
+		write(t, path, strings.Replace(string(good), c.old, c.new, 1))
+		_, err := Load(Options{Kubeconfig: path, NodeName: "node-1"})
+		if err == nil || !strings.Contains(err.Error(), "--kubeconfig "+path) ||
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: says %v, want %q", c.name, err, c.want)
+		}
+	}
+	none := filepath.Join(dir, "none")
+	_, err = Load(Options{Kubeconfig: none, Bootstrap: path, NodeName: "node-1"})
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "--bootstrap-kubeconfig") {
+		t.Errorf("neither file can be used: says %v", err)
+	}
+}
+
+// Without a kubeconfig: a certificate is asked for with the bootstrap token, and once it is there
+// it is used, and the kubeconfig names it, for later lives.
+func TestBootstrap(t *testing.T) {
+	for _, rotate := range []bool{false, true} {
+		f := newFake(t)
+		dir := t.TempDir()
+		opts := Options{
+			Kubeconfig: filepath.Join(dir, "kubelet.conf"), CertDir: filepath.Join(dir, "pki"),
+			Bootstrap: f.kubeconfig(filepath.Join(dir, "bootstrap"), map[string]any{"token": "boot"}),
+			Rotate:    rotate,
+		}
+		l := begin(t, opts)
+		if _, _, err := l.ask(f.url); err == nil ||
+			!strings.Contains(err.Error(), "no client certificate yet") {
+			t.Errorf("without a certificate: %v", err)
+		}
+		close(f.approve)
+		l.until(t, f.url, func(who, _ string) bool { return who == node })
+		checkRequest(t, f)
+		current := filepath.Join(dir, "pki", "kubelet-client-current.pem")
+		written, err := os.ReadFile(opts.Kubeconfig)
+		if err != nil || !strings.Contains(string(written), "client-certificate: "+current) {
+			t.Errorf("the kubeconfig is %s, %v", written, err)
+		}
+		l.Close()
+
+		opts.Bootstrap = filepath.Join(dir, "none")
+		l = begin(t, opts)
+		if who, _, err := l.ask(f.url); who != node || len(l.warned) > 0 {
+			t.Errorf("in the next life %q asks: %v, %q", who, err, l.warned)
+		}
+		if len(f.asked()) != 1 {
+			t.Errorf("asked for certificates: %q", f.asked())
+		}
+		l.Close()
+	}
+}
+
+func checkRequest(t *testing.T, f *fake) {
+	t.Helper()
+	if !slices.Equal(f.asked(), []string{"boot"}) {
+		t.Errorf("asked for certificates: %q", f.asked())
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	spec := f.request.Spec
+	if spec.SignerName != "kubernetes.io/kube-apiserver-client-kubelet" {
+		t.Errorf("signer %q", spec.SignerName)
+	}
+	if got := len(spec.Usages); got != 2 || !slices.Contains(spec.Usages, "client auth") {
+		t.Errorf("usages %q", spec.Usages)
+	}
+}
+
+// An expired certificate is as good as none, if another can be asked for.
+func TestExpired(t *testing.T) {
+	f := newFake(t)
+	close(f.approve)
+	dir := t.TempDir()
+	cert, key := f.authority.pair(t, node, -2*time.Hour, -time.Hour)
+	opts := Options{
+		Kubeconfig: f.kubeconfig(filepath.Join(dir, "kubelet.conf"),
+			map[string]any{"client-certificate-data": cert, "client-key-data": key}),
+		CertDir: dir, Bootstrap: filepath.Join(dir, "bootstrap"),
+	}
+	l := begin(t, opts) // there is no bootstrap kubeconfig yet
+	if len(l.warned) != 1 || !strings.Contains(l.warned[0], "has expired at") {
+		t.Errorf("warned of %q", l.warned)
+	}
+	l.Close()
+	f.kubeconfig(opts.Bootstrap, map[string]any{"token": "boot"})
+	l = begin(t, opts)
+	l.until(t, f.url, func(who, _ string) bool { return who == node })
+	if !slices.Equal(f.asked(), []string{"boot"}) {
+		t.Errorf("asked for certificates: %q", f.asked())
+	}
+	l.Close()
+}
+
+// A certificate that is about to expire is replaced, and connections with it.
+func TestRotation(t *testing.T) {
+	f := newFake(t)
+	dir := t.TempDir()
+	cert, key := f.authority.pair(t, node, -100*time.Hour, time.Hour)
+	l := begin(t, Options{
+		Kubeconfig: f.kubeconfig(filepath.Join(dir, "kubelet.conf"),
+			map[string]any{"client-certificate-data": cert, "client-key-data": key}),
+		CertDir: dir, Rotate: true,
+	})
+	who, first, err := l.ask(f.url)
+	if who != node || err != nil {
+		t.Fatalf("%q asks, %v", who, err)
+	}
+	close(f.approve)
+	l.until(t, f.url, func(_, from string) bool { return from != first })
+	if !slices.Equal(f.asked(), []string{node}) {
+		t.Errorf("asked for certificates: %q", f.asked())
+	}
+	if now, err := l.certificateNow(); err != nil || time.Since(now.Leaf.NotBefore) > time.Hour {
+		t.Errorf("the certificate is from %v, %v", now.Leaf.NotBefore, err)
+	}
+}
+
+// A torn file of certificates is as good as none.
+func TestTorn(t *testing.T) {
+	f := newFake(t)
+	close(f.approve)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "torn.pem"), "-----BEGIN CERT")
+	if err := os.Symlink(filepath.Join(dir, "torn.pem"),
+		filepath.Join(dir, "kubelet-client-current.pem")); err != nil {
+		t.Fatal(err)
+	}
+	l := begin(t, Options{
+		Kubeconfig: filepath.Join(dir, "kubelet.conf"), CertDir: dir,
+		Bootstrap: f.kubeconfig(filepath.Join(dir, "bootstrap"), map[string]any{"token": "boot"}),
+	})
+	l.until(t, f.url, func(who, _ string) bool { return who == node })
+	if len(l.warned) < 2 {
+		t.Errorf("warned of %q", l.warned)
+	}
+}
+
+// With a certificate in the directory but no kubeconfig, nobody has to be asked.
+func TestKubeconfigLost(t *testing.T) {
+	f := newFake(t)
+	dir := t.TempDir()
+	cert, key := f.authority.pair(t, node, -time.Minute, time.Hour)
+	write(t, filepath.Join(dir, "kubelet-client-current.pem"), string(cert)+string(key))
+	l := begin(t, Options{
+		Kubeconfig: filepath.Join(dir, "kubelet.conf"), CertDir: dir, Rotate: true,
+		Bootstrap: f.kubeconfig(filepath.Join(dir, "bootstrap"), map[string]any{"token": "boot"}),
+	})
+	if who, _, err := l.ask(f.url); who != node {
+		t.Errorf("%q asks, %v", who, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "kubelet.conf")); err != nil || len(f.asked()) > 0 {
+		t.Errorf("asked by %q, %v", f.asked(), err)
+	}
+}
+
+// Whoever is not known may be so by now, but only over another connection.
+func TestStranger(t *testing.T) {
+	f := newFake(t)
+	dir := t.TempDir()
+	put := func(name string) {
+		cert, key := f.authority.pair(t, name, -time.Hour, time.Hour)
+		write(t, filepath.Join(dir, "client.pem"), string(cert)+string(key))
+	}
+	put("stranger")
+	l := begin(t, Options{Kubeconfig: f.kubeconfig(filepath.Join(dir, "kubeconfig"),
+		map[string]any{"client-certificate": "client.pem", "client-key": "client.pem"})})
+	if who, _, err := l.ask(f.url); who != "who" || err != nil {
+		t.Errorf("answered %q, %v", who, err)
+	}
+	put(node)
+	l.until(t, f.url, func(who, _ string) bool { // client-go looks at the files once a second
+		l.conn.known.Store(&time.Time{})
+		return who == node
+	})
+}

@@ -1,0 +1,204 @@
+package identity
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	api "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// kubeconfig is what a file says about one server and one user.
+type kubeconfig struct {
+	file        string // as errors name it: the flag and the path
+	user        string // the name that it has in the file
+	config      *rest.Config
+	certificate *tls.Certificate // the user's, with its leaf; nil for none
+	certPEM     []byte
+	keyPEM      []byte
+}
+
+// readKubeconfig reads a file and checks what requests would only find out later, one by one.
+func readKubeconfig(flag, path string) (*kubeconfig, error) {
+	file := flag + " " + path
+	rules := clientcmd.ClientConfigLoadingRules{ExplicitPath: path}
+	raw, err := rules.Load() // with paths made absolute, from where the file is
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	context, err := current(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	k := &kubeconfig{file: file, user: context.AuthInfo}
+	if err := k.readCertificate(raw.AuthInfos[context.AuthInfo]); err != nil {
+		return nil, fmt.Errorf("%s: users[%s].%w", file, context.AuthInfo, err)
+	}
+	k.config, err = clientcmd.NewNonInteractiveClientConfig(*raw, raw.CurrentContext,
+		&clientcmd.ConfigOverrides{}, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return k, nil
+}
+
+// current is the context that counts, if it and what it names can be used.
+func current(raw *api.Config) (*api.Context, error) {
+	if raw.CurrentContext == "" {
+		return nil, fmt.Errorf("current-context: is not set")
+	}
+	context := raw.Contexts[raw.CurrentContext]
+	if context == nil {
+		return nil, fmt.Errorf("current-context: there is no context %q", raw.CurrentContext)
+	}
+	cluster := raw.Clusters[context.Cluster]
+	if cluster == nil {
+		return nil, fmt.Errorf("contexts[%s].cluster: there is no cluster %q", raw.CurrentContext,
+			context.Cluster)
+	}
+	if err := usable(cluster); err != nil {
+		return nil, fmt.Errorf("clusters[%s].%w", context.Cluster, err)
+	}
+	user := raw.AuthInfos[context.AuthInfo]
+	if user == nil {
+		return nil, fmt.Errorf("contexts[%s].user: there is no user %q", raw.CurrentContext,
+			context.AuthInfo)
+	}
+	if user.TokenFile != "" {
+		if _, err := os.ReadFile(user.TokenFile); err != nil {
+			return nil, fmt.Errorf("users[%s].tokenFile: %w", context.AuthInfo, err)
+		}
+	}
+	return context, nil
+}
+
+// usable checks where a server is and how it shows that it is the one. Errors begin with the
+// field.
+func usable(c *api.Cluster) error {
+	server, err := url.Parse(c.Server)
+	switch {
+	case err != nil:
+		return fmt.Errorf("server: %w", err)
+	case server.Host == "" || server.Scheme != "https" && server.Scheme != "http":
+		return fmt.Errorf("server: %q is no URL of a server", c.Server)
+	}
+	authority, field := c.CertificateAuthorityData, "certificate-authority-data"
+	if len(authority) == 0 && c.CertificateAuthority != "" {
+		field = "certificate-authority"
+		if authority, err = os.ReadFile(c.CertificateAuthority); err != nil {
+			return fmt.Errorf("%s: %w", field, err)
+		}
+	}
+	if len(authority) > 0 && !x509.NewCertPool().AppendCertsFromPEM(authority) {
+		return fmt.Errorf("%s: holds no certificate", field)
+	}
+	return nil
+}
+
+// readCertificate reads a user's certificate and key. Errors begin with the field.
+func (k *kubeconfig) readCertificate(user *api.AuthInfo) error {
+	var err error
+	k.certPEM, err = dataOr(user.ClientCertificateData, user.ClientCertificate)
+	if err != nil {
+		return fmt.Errorf("client-certificate: %w", err)
+	}
+	k.keyPEM, err = dataOr(user.ClientKeyData, user.ClientKey)
+	if err != nil {
+		return fmt.Errorf("client-key: %w", err)
+	}
+	if len(k.certPEM) == 0 && len(k.keyPEM) == 0 {
+		return nil
+	}
+	cert, err := tls.X509KeyPair(k.certPEM, k.keyPEM)
+	if err != nil {
+		return fmt.Errorf("client-certificate and client-key: %w", err)
+	}
+	k.certificate = &cert
+	return nil
+}
+
+func dataOr(data []byte, file string) ([]byte, error) {
+	if len(data) > 0 || file == "" {
+		return data, nil
+	}
+	return os.ReadFile(file)
+}
+
+// expired says that the user's certificate cannot be used any more.
+func (k *kubeconfig) expired(now time.Time) error {
+	if k.certificate == nil || now.Before(k.certificate.Leaf.NotAfter) {
+		return nil
+	}
+	return fmt.Errorf("%s: users[%s].client-certificate: has expired at %s", k.file, k.user,
+		k.certificate.Leaf.NotAfter.UTC().Format(time.RFC3339))
+}
+
+// The names in a kubeconfig that is written after a bootstrap, as the kubelet has them.
+const (
+	clusterName = "default-cluster"
+	userName    = "default-auth"
+	contextName = "default-context"
+)
+
+// writeKubeconfig writes a kubeconfig for a server with a certificate that is in a file, whole or
+// not at all.
+func writeKubeconfig(path string, server *rest.Config, pem string) error {
+	cluster := &api.Cluster{
+		Server: server.Host, InsecureSkipTLSVerify: server.Insecure,
+		TLSServerName:            server.ServerName,
+		CertificateAuthority:     server.CAFile,
+		CertificateAuthorityData: server.CAData,
+		DisableCompression:       server.DisableCompression,
+	}
+	if server.Proxy != nil {
+		if proxy, err := server.Proxy(nil); err == nil && proxy != nil {
+			cluster.ProxyURL = proxy.String()
+		}
+	}
+	data, err := clientcmd.Write(api.Config{
+		Clusters:  map[string]*api.Cluster{clusterName: cluster},
+		AuthInfos: map[string]*api.AuthInfo{userName: {ClientCertificate: pem, ClientKey: pem}},
+		Contexts: map[string]*api.Context{
+			contextName: {Cluster: clusterName, AuthInfo: userName, Namespace: "default"},
+		},
+		CurrentContext: contextName,
+	})
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := replaceFile(path, data); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+// replaceFile replaces a file that only its owner may read.
+func replaceFile(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // what has gone wrong is said already
+	}
+	return err
+}
