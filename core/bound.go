@@ -27,13 +27,8 @@ func (a *Agent) watch() {
 	if a.state.API {
 		a.state.Objects.Want(boundPods, watcher, &a.out)
 		a.state.Objects.Want(a.nodeWatched(), watcher, &a.out)
-<<<<<<< ours
 		a.touchNode()
 		a.state.Objects.Want(services, watcher, &a.out)
-=======
-		a.state.Objects.Want(services, watcher, &a.out)
-		a.touchNode()
->>>>>>> theirs
 	}
 }
 

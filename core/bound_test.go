@@ -25,15 +25,9 @@ type server struct {
 	writes  []string
 	told    []any // what is to be told to the agent
 	watch   world.WatchID
-<<<<<<< ours
 	beats   heartbeats
 	others  map[string]world.Object // ConfigMaps and Secrets, by name
 	seen    func(effect any)        // every effect of the agent; nil if nobody looks
-=======
-	others  map[string]world.Object // ConfigMaps and Secrets, by name
-	seen    func(effect any)        // every effect of the agent; nil if nobody looks
-	beats   heartbeats
->>>>>>> theirs
 }
 
 func newServer() *server {
