@@ -153,7 +153,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		LinksDir: corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
 		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files, Usage: r.usage,
 		Struck: newStruck(r.fates, spec).may, Cgroups: judgedCgroups(kubelet),
-		ImageUser: registry.user, Skew: spec.skew,
+		ImageUser: registry.user, Skew: spec.skew, Read: r.read,
 	})
 	log.Subscribe(r.panel.Fact)
 	log.Subscribe(r.countRestarts)
@@ -206,6 +206,8 @@ func (r *run) files(dir string) []oracle.File {
 	}
 	return files
 }
+
+func (r *run) read(path string) ([]byte, bool) { return r.disk.Read(path) }
 
 func (r *run) usage(path string) int64 { return r.disk.Usage(path) }
 

@@ -20,6 +20,7 @@ type world struct {
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
 	cgroups    map[string]truth.Limits // by directory
+	objects    objects                 // of the API server
 	started    time.Time               // the agent's last start
 	dead       bool                    // the agent
 	healed     time.Time               // zero: not yet
@@ -70,6 +71,8 @@ func (w *world) take(f *truth.Fact) {
 		w.takeContainer(f)
 	case truth.Asked, truth.Replied:
 		w.takeAsked(f)
+	case truth.ObjectMade, truth.ObjectWritten, truth.ObjectRemoved, truth.TokenMade:
+		w.objects.take(f)
 	case truth.CgroupMade:
 		w.cgroups[f.Path] = f.Limits
 	case truth.CgroupRemoved:
