@@ -612,6 +612,55 @@ var mutants = []struct {
 		new:      "IDs: userns.Parse(\"\"),",
 		scenario: "resources", seeds: "1-200",
 	},
+	{
+		name:     "a status of an old pod is told of a new one of its name",
+		file:     "core/status/merge.go",
+		old:      "map[string]any{\"uid\": string(object.UID)}",
+		new:      "map[string]any{}",
+		scenario: "node-churn", seeds: "1-400",
+	},
+	{
+		name:     "a status that is stored late undoes what came after it",
+		file:     "core/status/merge.go",
+		old:      "	if !Terminal(status) {",
+		new:      "	if false {",
+		scenario: "node-churn", seeds: "1-400",
+	},
+	{
+		name:     "what the API server wants is not waited for",
+		file:     "core/bound.go",
+		old:      "return !a.state.API || w != nil && w.Listed",
+		new:      "return !a.state.API || w != nil",
+		scenario: "boot-without-api", seeds: "1-100",
+	},
+	{
+		name:     "a mirror that is marked for deletion is left as it is",
+		file:     "core/mirror/mirror.go",
+		old:      "return static != nil && object.DeletionTimestamp == nil &&",
+		new:      "return static != nil &&",
+		scenario: "mirror-pods", seeds: "1-100",
+	},
+	{
+		name:     "what a pod that is over was told to be is taken back",
+		file:     "core/status/merge.go",
+		old:      "	if Terminal(stored) {",
+		new:      "	if false {",
+		scenario: "node-churn", seeds: "1-400",
+	},
+	{
+		name:     "a pod that was over before the agent runs again",
+		file:     "core/pod/want.go",
+		old:      "status.Phase == v1.PodSucceeded || status.Phase == v1.PodFailed {",
+		new:      "status.Phase == \"none\" {",
+		scenario: "node-churn", seeds: "1-200",
+	},
+	{
+		name:     "a lease that was not renewed in time is given up",
+		file:     "core/lease/lease.go",
+		old:      "	case l.Op != 0:\n		return time.Time{}\n	case now",
+		new:      "	case l.Op != 0, l.Failures > 3:\n		return time.Time{}\n	case now",
+		scenario: "api-partition", seeds: "1-100",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {
