@@ -661,6 +661,35 @@ var mutants = []struct {
 		new:      "	case l.Op != 0, l.Failures > 3:\n		return time.Time{}\n	case now",
 		scenario: "api-partition", seeds: "1-100",
 	},
+	{
+		name:     "a volume does not follow its object",
+		file:     "core/volume/volume.go",
+		old:      "if known && v.Of != of {",
+		new:      "if known && v.Of != of && !v.Ready {",
+		scenario: "config-updates", seeds: "1-20",
+	},
+	{
+		name:     "a volume is emptied when its object goes",
+		file:     "core/volume/content.go",
+		old:      "	case is.absent && may:\n",
+		new:      "	case is.absent:\n",
+		scenario: "config-updates", seeds: "1-40",
+	},
+	{
+		name: "a volume is written in two steps",
+		file: "core/volume/content.go",
+		old:  "	return append(steps, &world.WriteDir{",
+		new: "	steps = append(steps, &world.WriteDir{Path: at, Files: files[:len(files)/2]})\n" +
+			"	return append(steps, &world.WriteDir{",
+		scenario: "config-updates", seeds: "1-20",
+	},
+	{
+		name:     "a token is not renewed",
+		file:     "core/token/token.go",
+		old:      "return t.RenewAt.Add(-jitter)",
+		new:      "return t.RenewAt.Add(time.Hour)",
+		scenario: "config-updates", seeds: "1-20",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {

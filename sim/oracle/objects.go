@@ -321,9 +321,9 @@ func (*heartbeat) look(w *world, now time.Time) *finding {
 		return nil
 	}
 	last = later(later(last, w.started), w.objects.joined)
-	if now.Sub(last) <= heartbeatMax ||
-		w.struckAny(last, now, "GetObject", "CreateObject", "UpdateObject", "PatchObject") {
-		return nil
+	if since := now.Add(-heartbeatMax); !last.Before(since) ||
+		w.struckAny(since, now, "GetObject", "CreateObject", "UpdateObject", "PatchObject") {
+		return nil // long enough for another renewal everything has to be well
 	}
 	return &finding{message: fmt.Sprintf("the lease was not renewed for %v, although nothing kept "+
 		"the agent from it", now.Sub(last).Round(time.Second))}
