@@ -655,6 +655,13 @@ var mutants = []struct {
 		scenario: "node-churn", seeds: "1-200",
 	},
 	{
+		name:     "a deleted pod is not told to be over",
+		file:     "core/status/status.go",
+		old:      "	if want.Status != nil {",
+		new:      "	if want.Status != nil && e.Stored.DeletionTimestamp == nil {",
+		scenario: "node-churn", seeds: "1-100",
+	},
+	{
 		name:     "a lease that was not renewed in time is given up",
 		file:     "core/lease/lease.go",
 		old:      "	case l.Op != 0:\n		return time.Time{}\n	case now",
