@@ -81,9 +81,13 @@ func (a *Agent) boundPod(name string) *v1.Pod {
 
 // hurry has everything written that waits because the API server was away.
 func (a *Agent) hurry() {
-	for _, uid := range a.uids {
+	for _, uid := range slices.Sorted(maps.Keys(a.state.Status.Entries)) {
 		a.state.Status.Hurry(uid)
 		a.touched.add(status.Key(uid))
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.state.Mirrors.Writes)) {
+		a.state.Mirrors.Hurry(name)
+		a.touched.add(mirror.Key(name))
 	}
 }
 
