@@ -459,7 +459,7 @@ var mutants = []struct {
 	{
 		name:     "pods are ended before all sources were seen",
 		file:     "core/agent.go",
-		old:      "return a.state.Manifests.Ready && !a.state.Relist.AsOf.IsZero()",
+		old:      "return a.state.Manifests.Ready() && a.boundSeen() && !a.state.Relist.AsOf.IsZero()",
 		new:      "return !a.state.Relist.AsOf.IsZero()",
 		scenario: "agent-restarts", seeds: "1-500",
 	},
