@@ -79,6 +79,17 @@ func (a *Agent) boundPod(name string) *v1.Pod {
 	return nil
 }
 
+// mirrors are the full names of the mirrors that the API server has.
+func (a *Agent) mirrors() []string {
+	w := a.state.Objects.Watch(boundPods)
+	if w == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(w.Objects)), func(name string) bool {
+		return w.Objects[name].Pod == nil || !mirror.Is(w.Objects[name].Pod)
+	})
+}
+
 // hurry has everything written that waits because the API server was away.
 func (a *Agent) hurry() {
 	for _, uid := range a.uids {

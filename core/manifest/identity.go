@@ -47,10 +47,10 @@ func identify(pod *v1.Pod, origin Origin, place string, doc []byte, nodeName str
 	tolerateTaints(pod)
 }
 
-// contentUID is the UID of what a file or a part of a page says: 32 hex digits. It is over the document as it was
-// written, in canonical JSON, and never over the pod made of it. So a comment, the order of keys
-// and a change of the API's types or defaults with a new version leave it alone, and upgrading
-// the agent restarts no static pod (kubernetes issues 63814 and 129385).
+// contentUID is the UID of what a file, or a part of a page, says: 32 hex digits. It is over the
+// document as it was written, in canonical JSON, and never over the pod made of it. So a comment,
+// the order of keys and a change of the API's types or defaults with a new version leave it alone,
+// and upgrading the agent restarts no static pod (kubernetes issues 63814 and 129385).
 func contentUID(place string, doc []byte, nodeName string) types.UID {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(nodeName), []byte(place), doc} {

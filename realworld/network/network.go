@@ -1,7 +1,8 @@
 // Package network carries out the effects of the network port: what probes and lifecycle hooks
-// ask of containers, and the manifest URL (page.go). It asks containers as the kubelet does, because applications and their firewalls know
-// it by its manners: its User-Agent, that it takes any certificate, uses no proxy, opens a
-// connection for each question, and follows redirects within the host only.
+// ask of containers, and the manifest URL (page.go). It asks containers as the kubelet does,
+// because applications and their firewalls know it by its manners: its User-Agent, that it takes
+// any certificate, uses no proxy, opens a connection for each question, and follows redirects
+// within the host only.
 //
 // The contract: Do never blocks; every effect is answered exactly once, before or soon after its
 // deadline. Whatever keeps the other side from answering is KindUnavailable, or KindTimeout when
