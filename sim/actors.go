@@ -111,14 +111,20 @@ func (d *drawing) others(a *ActorRange) {
 			if o.Object["kind"] == "Secret" {
 				field = "stringData"
 			}
-			d.act(Act{At: at, Do: ActPatch, Object: o.Name, Patch: map[string]any{
-				field: map[string]any{"version": fmt.Sprint(n + 2)}}})
+			values := map[string]any{"version": fmt.Sprint(n + 2)}
+			if data, _ := o.Object["data"].(map[string]any); data["copy"] != nil {
+				values["copy"] = values["version"] // both change at once
+			}
+			d.act(Act{At: at, Do: ActPatch, Object: o.Name, Patch: map[string]any{field: values}})
 			continue
 		}
 		d.act(Act{At: at, Do: ActDelete, Object: o.Name})
 		d.act(Act{At: at + Duration(a.Away.draw(r)), Do: ActCreate, Object: o.Name})
 	}
 	r = d.stream("actors nodes")
+	if d.plan.Spec.Node.API && r.IntN(2) == 0 {
+		d.act(Act{Do: ActCreate, Node: true})
+	}
 	for range d.times("nodes", a.Nodes, a.Always) {
 		at := d.moment(r)
 		d.act(Act{At: at, Do: ActDelete, Node: true})

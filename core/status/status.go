@@ -53,6 +53,9 @@ type Entry struct {
 	Writing   string     `json:"writing,omitempty"` // the sum of what the write in flight writes
 	Failures  int        `json:"failures,omitempty"`
 	NotBefore time.Time  `json:"notBefore"`
+	// Outdated says that the last write failed because somebody else had written: once that is
+	// seen there is nothing to wait for.
+	Outdated bool `json:"outdated,omitempty"`
 	// Sum is that of the status which was stored last, and Version the object's with it. What the
 	// server leaves out of a status is not written again and again.
 	Sum     string `json:"sum,omitempty"`
@@ -83,6 +86,9 @@ func (w *Writer) Observe(uid string, object *v1.Pod) {
 		w.Entries[uid] = &Entry{Stored: object}
 	case newer(object, e.Stored):
 		e.Stored = object
+		if e.Outdated {
+			e.Outdated, e.NotBefore = false, time.Time{}
+		}
 	}
 }
 
@@ -126,8 +132,8 @@ func (w *Writer) Plan(uid string, want Want, out *op.Out) time.Time {
 	}
 	if want.Status != nil {
 		merged := merge(&e.Stored.Status, want.Status)
-		if sum := sumOf(merged); !e.says(merged, sum) {
-			e.Writing = sum
+		if !e.says(merged) {
+			e.Writing = sumOf(merged)
 			e.Op = out.Ask(Key(uid), e.Stored.Namespace+"/"+e.Stored.Name, timeout,
 				&world.PatchObject{
 					Resource: world.ResourcePods, Namespace: e.Stored.Namespace,
@@ -152,9 +158,9 @@ func Removal(object *v1.Pod) *world.DeleteObject {
 }
 
 // says reports whether the object has this status, or has what the server made of it.
-func (e *Entry) says(want *v1.PodStatus, sum string) bool {
-	return e.Sum == sum && e.Version == e.Stored.ResourceVersion ||
-		equality.Semantic.DeepEqual(owned(&e.Stored.Status), owned(want))
+func (e *Entry) says(want *v1.PodStatus) bool {
+	return equality.Semantic.DeepEqual(owned(&e.Stored.Status), owned(want)) ||
+		e.Version == e.Stored.ResourceVersion && e.Sum == sumOf(want)
 }
 
 // Acknowledged says whether the server has everything that is to be told of a pod, and that it is
@@ -207,6 +213,7 @@ func (w *Writer) stored(e *Entry, object *v1.Pod, sum string) {
 func (w *Writer) failed(e *Entry, r op.Record, ev world.Event, out *op.Out) {
 	w.Failed++
 	e.Failures++
+	e.Outdated = ev.Err.Has(world.KindConflict)
 	wait := max(timer.Backoff(e.Failures, failureFirst, failureMost), ev.Err.RetryAfter)
 	e.NotBefore = ev.Time.Add(wait)
 	if e.Failures == 1 {

@@ -98,6 +98,9 @@ func (p *pod) lacks(now time.Time) []string {
 
 // lacksRun is the first thing that is wrong with what runs; empty if all is well.
 func (p *pod) lacksRun(now time.Time) string {
+	if p.rejected && p.changed.IsZero() {
+		return ""
+	}
 	newest := p.newestSandbox()
 	for _, s := range p.sandboxes {
 		if s != newest && s.ready {
@@ -137,6 +140,9 @@ func (p *pod) lacksRun(now time.Time) string {
 		return "it has no sandbox that is ready"
 	}
 	if what := p.lacksCgroup(newest); what != "" {
+		return what
+	}
+	if what := p.lacksContent(now); what != "" {
 		return what
 	}
 	return p.lacksContainer(newest, now)
