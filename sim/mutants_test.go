@@ -459,7 +459,7 @@ var mutants = []struct {
 	{
 		name:     "pods are ended before all sources were seen",
 		file:     "core/agent.go",
-		old:      "return a.state.Manifests.Ready && a.boundSeen()",
+		old:      "return a.state.Manifests.Ready() && a.boundSeen()",
 		new:      "return a.boundSeen()",
 		scenario: "agent-restarts", seeds: "1-500",
 	},
