@@ -27,13 +27,12 @@ const (
 	LaneHost                  // the machine
 	LaneAPI                   // reading and changing objects of the API server
 	LaneHeartbeat             // the signs of life of the node there, which nothing may delay
-	LaneEvents                // Event objects, which nobody waits for
 	LaneHostPath              // the file system, where a pod's author chose, which may hang
 	laneCount
 )
 
 var laneNames = [laneCount]string{"list", "observe", "act", "stop", "pull", "fs", "tree", "probe",
-	"stream", "host", "api", "heartbeat", "events", "host-path"}
+	"stream", "host", "api", "heartbeat", "host-path"}
 
 func (l Lane) String() string { return laneNames[l] }
 
@@ -48,8 +47,6 @@ func laneOfObject(r world.Resource) Lane {
 	switch r {
 	case world.ResourceNodes, world.ResourceLeases:
 		return LaneHeartbeat
-	case world.ResourceEvents:
-		return LaneEvents
 	}
 	return LaneAPI
 }
@@ -107,7 +104,7 @@ var defaultLimits = Limits{
 	Flying: [laneCount]int{
 		LaneList: 8, LaneObserve: 64, LaneAct: 64, LaneStop: 1024, LanePull: 32, LaneFS: 64,
 		LaneTree: 4, LaneProbe: 1024, LaneStream: 2, LaneHost: 64, LaneAPI: 64, LaneHeartbeat: 4,
-		LaneEvents: 8, LaneHostPath: 256,
+		LaneHostPath: 256,
 	},
 }
 
