@@ -119,6 +119,9 @@ func (d *drawing) others(a *ActorRange) {
 		d.act(Act{At: at + Duration(a.Away.draw(r)), Do: ActCreate, Object: o.Name})
 	}
 	r = d.stream("actors nodes")
+	if d.plan.Spec.Node.API && r.IntN(2) == 0 {
+		d.act(Act{Do: ActCreate, Node: true})
+	}
 	for range d.times("nodes", a.Nodes, a.Always) {
 		at := d.moment(r)
 		d.act(Act{At: at, Do: ActDelete, Node: true})

@@ -197,7 +197,6 @@ func (r *run) scheduleActs() {
 	if r.server == nil {
 		return
 	}
-	r.register()
 	for i := range r.plan.Acts {
 		act := &r.plan.Acts[i]
 		if act.At == 0 {
@@ -211,6 +210,9 @@ func (r *run) scheduleActs() {
 
 // register makes the Node, as somebody did when it joined the cluster.
 func (r *run) register() {
+	if r.server.Object(world.ResourceNodes, "", nodeName).Node != nil {
+		return
+	}
 	r.admin("registration", &world.CreateObject{Object: world.Object{Node: &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName,
 			Labels: map[string]string{v1.LabelHostname: nodeName}},
@@ -270,13 +272,15 @@ func (r *run) target(a *Act) (resource world.Resource, namespace, name string) {
 // makeAgain is how long somebody waits who wants to make what is there.
 const makeAgain = 500 * time.Millisecond
 
-// make makes what an act is about, as soon as nothing of its name is left.
+// make makes what an act is about, as soon as nothing of its name is left; a pod is not bound to a
+// node that is called gone.
 func (r *run) make(a *Act, resource world.Resource, namespace, name string) {
 	if resource == world.ResourceNodes {
 		r.register()
 		return
 	}
-	if there := r.server.Object(resource, namespace, name); there.Of() != "" {
+	there := r.server.Object(resource, namespace, name)
+	if there.Of() != "" || a.Pod != "" && r.tainted() {
 		r.agenda.After(makeAgain, func() { r.make(a, resource, namespace, name) })
 		return
 	}

@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -96,6 +97,14 @@ func (r *run) judgeLease(node *v1.Node, now time.Time) {
 		c.evictedAt = now
 		r.evict("taint eviction", nil)
 	}
+}
+
+// tainted says whether no pod is to be on the node.
+func (r *run) tainted() bool {
+	node := r.server.Object(world.ResourceNodes, "", nodeName).Node
+	return node != nil && slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool {
+		return t.Effect == v1.TaintEffectNoExecute
+	})
 }
 
 func isReady(node *v1.Node) bool {

@@ -180,6 +180,54 @@ func aboutCgroup(body any) string {
 	case *world.CgroupsListed:
 		return strings.Join(b.Names, " ")
 	}
+	return aboutObject(body)
+}
+
+// aboutObject is what a body says of objects of the API server; empty if it is not about any.
+func aboutObject(body any) string {
+	path := func(r world.Resource, namespace, name string) string {
+		return strings.Trim(fmt.Sprintf("%s %s/%s", r, namespace, name), "/ ")
+	}
+	of := func(o *world.Object) string {
+		r, meta := o.Get()
+		if meta == nil {
+			return "nothing"
+		}
+		text := path(r, meta.GetNamespace(), meta.GetName()) + " v" + meta.GetResourceVersion()
+		if o.Pod != nil {
+			text += " " + string(o.Pod.Status.Phase)
+		}
+		if meta.GetDeletionTimestamp() != nil {
+			text += " marked"
+		}
+		return text
+	}
+	switch b := body.(type) {
+	case *world.WatchObjects:
+		return path(b.Resource, b.Namespace, b.Name)
+	case *world.ObjectsListed:
+		return fmt.Sprintf("watch %d: %d objects", b.Watch, len(b.Objects))
+	case *world.ObjectChanged:
+		return of(&b.Object)
+	case *world.ObjectGone:
+		return of(&b.Object)
+	case *world.WatchFailing:
+		return fmt.Sprintf("watch %d: %v", b.Watch, b.Err)
+	case *world.GetObject:
+		return path(b.Resource, b.Namespace, b.Name)
+	case *world.ObjectRead:
+		return of(&b.Object)
+	case *world.CreateObject:
+		return of(&b.Object)
+	case *world.UpdateObject:
+		return of(&b.Object)
+	case *world.PatchObject:
+		return path(b.Resource, b.Namespace, b.Name) + " " + string(b.Patch)
+	case *world.DeleteObject:
+		return path(b.Resource, b.Namespace, b.Name)
+	case *world.CreateToken:
+		return path("serviceaccounts", b.Namespace, b.ServiceAccount)
+	}
 	return ""
 }
 

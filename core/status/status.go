@@ -53,6 +53,9 @@ type Entry struct {
 	Writing   string     `json:"writing,omitempty"` // the sum of what the write in flight writes
 	Failures  int        `json:"failures,omitempty"`
 	NotBefore time.Time  `json:"notBefore"`
+	// Outdated says that the last write failed because somebody else had written: once that is
+	// seen there is nothing to wait for.
+	Outdated bool `json:"outdated,omitempty"`
 	// Sum is that of the status which was stored last, and Version the object's with it. What the
 	// server leaves out of a status is not written again and again.
 	Sum     string `json:"sum,omitempty"`
@@ -83,6 +86,9 @@ func (w *Writer) Observe(uid string, object *v1.Pod) {
 		w.Entries[uid] = &Entry{Stored: object}
 	case newer(object, e.Stored):
 		e.Stored = object
+		if e.Outdated {
+			e.Outdated, e.NotBefore = false, time.Time{}
+		}
 	}
 }
 
@@ -207,6 +213,7 @@ func (w *Writer) stored(e *Entry, object *v1.Pod, sum string) {
 func (w *Writer) failed(e *Entry, r op.Record, ev world.Event, out *op.Out) {
 	w.Failed++
 	e.Failures++
+	e.Outdated = ev.Err.Has(world.KindConflict)
 	wait := max(timer.Backoff(e.Failures, failureFirst, failureMost), ev.Err.RetryAfter)
 	e.NotBefore = ev.Time.Add(wait)
 	if e.Failures == 1 {

@@ -126,3 +126,17 @@ func TestRemovesWhatIsOver(t *testing.T) {
 		t.Errorf("removed twice: %+v", eff.Body)
 	}
 }
+
+// Who lost a race writes again as soon as it is seen who won.
+func TestConflict(t *testing.T) {
+	d := newDesk(aPod("1", v1.PodPending))
+	eff, _ := d.plan(is(v1.PodRunning))
+	d.answer(eff, nil, world.Errorf(world.KindConflict, "PatchObject", "it has changed"))
+	if eff, wake := d.plan(is(v1.PodRunning)); eff != nil || wake.IsZero() {
+		t.Errorf("written at once with what is outdated: %v", eff)
+	}
+	d.Observe("u1", aPod("2", v1.PodPending))
+	if eff, _ := d.plan(is(v1.PodRunning)); eff == nil {
+		t.Error("not written although the newest state is known")
+	}
+}

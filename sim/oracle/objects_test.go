@@ -167,6 +167,18 @@ func TestObjectsUnsettled(t *testing.T) {
 			func(s *story) { static(s); mirrored(s, "h1", "other") }},
 		{"a mirror of nothing", "it is the mirror of nothing",
 			func(s *story) { mirrored(s, "h1", "node") }},
+		{"refused for no reason", "it is shown as Failed, but is Running", func(s *story) {
+			s.want(spec("u1", always, "app"))
+			s.becomes(1, v1.PodPending, v1.PodFailed)
+			s.create(s.sandbox("u1", 0), "app", 0).is(truth.ContainerStarted, "")
+		}},
+		{"refused by a Node that is no place for it", "", func(s *story) {
+			s.want(spec("u1", always, "app"))
+			s.Fact(truth.Fact{Time: s.now, Kind: truth.ObjectMade, Write: &truth.Write{
+				Resource: api.ResourceNodes, After: api.Object{Node: &v1.Node{Spec: v1.NodeSpec{
+					Taints: []v1.Taint{{Effect: v1.TaintEffectNoExecute}}}}}}})
+			s.becomes(1, v1.PodPending, v1.PodFailed)
+		}},
 		{"what is to be deleted", "it is marked for deletion, and still there", func(s *story) {
 			p := spec("u1", always, "app")
 			p.DeletionTimestamp = &metav1.Time{Time: s.now}

@@ -36,6 +36,7 @@ type pod struct {
 	history    map[string]*history
 	changed    time.Time // when something happened to it in the runtime
 	terminal   v1.PodPhase
+	rejected   bool // with good reason
 
 	specs    []*v1.Pod  // every different one it had
 	round    int        // the newest that an exit must have begun

@@ -98,6 +98,9 @@ func (p *pod) lacks(now time.Time) []string {
 
 // lacksRun is the first thing that is wrong with what runs; empty if all is well.
 func (p *pod) lacksRun(now time.Time) string {
+	if p.rejected && p.changed.IsZero() {
+		return ""
+	}
 	newest := p.newestSandbox()
 	for _, s := range p.sandboxes {
 		if s != newest && s.ready {

@@ -78,6 +78,9 @@ func (w *world) misshown(p *pod, shown *v1.Pod) string {
 	if shown.DeletionTimestamp != nil {
 		return "it is shown as being deleted"
 	}
+	if p.rejected && shown.Status.Phase == v1.PodFailed {
+		return ""
+	}
 	if right := p.phase(); right != "" && shown.Status.Phase != right {
 		return fmt.Sprintf("it is shown as %s, but is %s", shown.Status.Phase, right)
 	}

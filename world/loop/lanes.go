@@ -26,13 +26,14 @@ const (
 	LaneStream                // the stream of container events
 	LaneHost                  // the machine
 	LaneAPI                   // reading and changing objects of the API server
+	LaneStatus                // what the API server is told of pods, which no reading may delay
 	LaneHeartbeat             // the signs of life of the node there, which nothing may delay
 	LaneHostPath              // the file system, where a pod's author chose, which may hang
 	laneCount
 )
 
 var laneNames = [laneCount]string{"list", "observe", "act", "stop", "pull", "fs", "tree", "probe",
-	"stream", "host", "api", "heartbeat", "host-path"}
+	"stream", "host", "api", "status", "heartbeat", "host-path"}
 
 func (l Lane) String() string { return laneNames[l] }
 
@@ -57,6 +58,11 @@ func LaneOf(eff world.Effect) Lane {
 		return LaneHostPath
 	}
 	switch body := eff.Body.(type) {
+	case *world.PatchObject:
+		if body.Status && body.Resource == world.ResourcePods {
+			return LaneStatus
+		}
+		return laneOfObject(body.Resource)
 	case world.OnObjects:
 		return laneOfObject(body.Of())
 	case *runtimeapi.StopContainerRequest, *runtimeapi.StopPodSandboxRequest:
@@ -103,8 +109,8 @@ var defaultLimits = Limits{
 	Inbox: 4096,
 	Flying: [laneCount]int{
 		LaneList: 8, LaneObserve: 64, LaneAct: 64, LaneStop: 1024, LanePull: 32, LaneFS: 64,
-		LaneTree: 4, LaneProbe: 1024, LaneStream: 2, LaneHost: 64, LaneAPI: 64, LaneHeartbeat: 4,
-		LaneHostPath: 256,
+		LaneTree: 4, LaneProbe: 1024, LaneStream: 2, LaneHost: 64, LaneAPI: 64, LaneStatus: 64,
+		LaneHeartbeat: 4, LaneHostPath: 256,
 	},
 }
 
