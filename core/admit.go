@@ -47,6 +47,10 @@ func (a *Agent) unrunnable(spec *v1.Pod) Refusal {
 		return Refusal{Phase: v1.PodPending, Reason: "Refused",
 			Message: "not supported yet: " + strings.Join(missing, ", ")}
 	}
+	if admission.WantsAppArmor(spec) && !a.state.Boot.Machine.AppArmor {
+		return Refusal{Phase: v1.PodPending, Reason: "AppArmor",
+			Message: "Cannot enforce AppArmor: AppArmor is not enabled on the host"}
+	}
 	if why := sysctl.Forbidden(&spec.Spec, a.state.Sysctls); why != "" {
 		return rejected(sysctl.Reason, why)
 	}

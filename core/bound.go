@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/mirror"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/status"
@@ -81,9 +82,13 @@ func (a *Agent) boundPod(name string) *v1.Pod {
 
 // hurry has everything written that waits because the API server was away.
 func (a *Agent) hurry() {
-	for _, uid := range a.uids {
+	for _, uid := range slices.Sorted(maps.Keys(a.state.Status.Entries)) {
 		a.state.Status.Hurry(uid)
 		a.touched.add(status.Key(uid))
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.state.Mirrors.Writes)) {
+		a.state.Mirrors.Hurry(name)
+		a.touched.add(mirror.Key(name))
 	}
 }
 
@@ -152,6 +157,7 @@ func (a *Agent) unbind(uid string, now time.Time) {
 // first relist it is not known what runs, and so not what there is room for.
 func (a *Agent) wantBound(is *v1.Pod, now time.Time) {
 	s := &a.state
+	is = fromAPI(is)
 	uid := string(is.UID)
 	p, listed := s.Pods[uid], !s.Relist.AsOf.IsZero()
 	over := status.Terminal(&is.Status)
@@ -170,6 +176,18 @@ func (a *Agent) wantBound(is *v1.Pod, now time.Time) {
 		a.addPod(pod.New(is, true, now))
 		a.touchPod(uid)
 	}
+}
+
+// fromAPI is a pod that says where it comes from, whatever it said before, as the runtime and the
+// pod itself are told.
+func fromAPI(is *v1.Pod) *v1.Pod {
+	sourced := *is
+	sourced.Annotations = maps.Clone(is.Annotations)
+	if sourced.Annotations == nil {
+		sourced.Annotations = map[string]string{}
+	}
+	sourced.Annotations[manifest.ConfigSourceAnnotation] = "api"
+	return &sourced
 }
 
 // bindAll tells all pods of the API server that have waited for the first relist.

@@ -344,3 +344,25 @@ func TestRestartsAreCountedOn(t *testing.T) {
 		t.Errorf("status %+v", got)
 	}
 }
+
+// When the server is back nothing waits out what it had to wait because it was away.
+func TestServerThatIsBack(t *testing.T) {
+	n := joined(map[string]string{"a.yaml": podNamed("a")}, boundPodOf("web", "u1"))
+	n.markDeleted("default/web", 1)
+	n.server.put(boundPodOf("db", "u2"))
+	n.pass(10 * time.Second)
+	n.server.away = true
+	n.markDeleted("default/db", 1)
+	delete(n.server.objects, "default/a-n1")
+	n.pass(5 * time.Minute)
+	n.server.away = false
+	list := &world.ObjectsListed{Watch: n.server.watch}
+	for _, p := range n.server.objects {
+		list.Objects = append(list.Objects, world.Object{Pod: p})
+	}
+	n.event(world.Event{Body: list})
+	n.pass(2 * time.Second)
+	if n.server.objects["default/db"] != nil || n.server.objects["default/a-n1"] == nil {
+		t.Errorf("2 s after it came back it has %v", n.server.objects)
+	}
+}

@@ -30,6 +30,10 @@
 //	hostfile      the node's own resolv.conf and hosts
 //	image         what pods wait for to be pulled
 //	runtime       what the runtime says about itself
+//	object        what is watched at the API server
+//	status        what the API server is told of pods
+//	mirror        the mirrors of static pods there
+//	admission     what keeps a pod from the node
 //	node          the Node object at the API server
 //	lease         the lease by which the cluster knows that the node is alive
 //	logs          the logs of running containers, to be rotated, and links to logs that have gone

@@ -111,8 +111,11 @@ func (d *drawing) others(a *ActorRange) {
 			if o.Object["kind"] == "Secret" {
 				field = "stringData"
 			}
-			d.act(Act{At: at, Do: ActPatch, Object: o.Name, Patch: map[string]any{
-				field: map[string]any{"version": fmt.Sprint(n + 2)}}})
+			values := map[string]any{"version": fmt.Sprint(n + 2)}
+			if data, _ := o.Object["data"].(map[string]any); data["copy"] != nil {
+				values["copy"] = values["version"] // both change at once
+			}
+			d.act(Act{At: at, Do: ActPatch, Object: o.Name, Patch: map[string]any{field: values}})
 			continue
 		}
 		d.act(Act{At: at, Do: ActDelete, Object: o.Name})

@@ -52,10 +52,13 @@ func Draw(s *Scenario, seed uint64) (*Plan, error) {
 	return d.plan, nil
 }
 
-// read reads the manifests of the pods.
+// read reads the manifests of the node's own pods.
 func (d *drawing) read() error {
 	d.plan.read = map[string]*v1.Pod{}
 	for i := range d.plan.Spec.Pods {
+		if d.plan.Spec.Pods[i].API {
+			continue
+		}
 		text := d.plan.Spec.Pods[i].text()
 		is, err := readManifest(text)
 		if err != nil {

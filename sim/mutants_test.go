@@ -459,8 +459,8 @@ var mutants = []struct {
 	{
 		name:     "pods are ended before all sources were seen",
 		file:     "core/agent.go",
-		old:      "return a.state.Manifests.Ready && !a.state.Relist.AsOf.IsZero()",
-		new:      "return !a.state.Relist.AsOf.IsZero()",
+		old:      "return a.state.Manifests.Ready && a.boundSeen()",
+		new:      "return a.boundSeen()",
 		scenario: "agent-restarts", seeds: "1-500",
 	},
 	{
@@ -473,8 +473,8 @@ var mutants = []struct {
 	{
 		name:     "app containers do not wait for init after a reboot",
 		file:     "core/pod/next.go",
-		old:      "\t\tif c != nil && c.SandboxID == sandbox.ID {\n\t\t\treturn true",
-		new:      "\t\tif c != nil {\n\t\t\treturn true",
+		old:      "if c != nil && c.SandboxID == sandbox.ID && !p.superseded(c) {",
+		new:      "if c != nil && !p.superseded(c) {",
 		scenario: "reboot", seeds: "1-500",
 	},
 	{
@@ -611,6 +611,35 @@ var mutants = []struct {
 		old:      "IDs: userns.Parse(item.IDs),",
 		new:      "IDs: userns.Parse(\"\"),",
 		scenario: "resources", seeds: "1-200",
+	},
+	{
+		name:     "a volume does not follow its object",
+		file:     "core/volume/volume.go",
+		old:      "if known && v.Of != of {",
+		new:      "if known && v.Of != of && !v.Ready {",
+		scenario: "config-updates", seeds: "1-20",
+	},
+	{
+		name:     "a volume is emptied when its object goes",
+		file:     "core/volume/content.go",
+		old:      "	case is.absent && may:\n",
+		new:      "	case is.absent:\n",
+		scenario: "config-updates", seeds: "1-40",
+	},
+	{
+		name: "a volume is written in two steps",
+		file: "core/volume/content.go",
+		old:  "	return append(steps, &world.WriteDir{",
+		new: "	steps = append(steps, &world.WriteDir{Path: at, Files: files[:len(files)/2]})\n" +
+			"	return append(steps, &world.WriteDir{",
+		scenario: "config-updates", seeds: "1-20",
+	},
+	{
+		name:     "a token is not renewed",
+		file:     "core/token/token.go",
+		old:      "return t.RenewAt.Add(-jitter)",
+		new:      "return t.RenewAt.Add(time.Hour)",
+		scenario: "config-updates", seeds: "1-20",
 	},
 }
 

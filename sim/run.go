@@ -154,6 +154,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files, Usage: r.usage,
 		Struck: newStruck(r.fates, spec).may, Cgroups: judgedCgroups(kubelet),
 		ImageUser: registry.user, API: spec.Node.API, Skew: spec.skew,
+		Read: r.read,
 	})
 	log.Subscribe(r.panel.Fact)
 	log.Subscribe(r.countRestarts)
@@ -206,6 +207,8 @@ func (r *run) files(dir string) []oracle.File {
 	}
 	return files
 }
+
+func (r *run) read(path string) ([]byte, bool) { return r.disk.Read(path) }
 
 func (r *run) usage(path string) int64 { return r.disk.Usage(path) }
 

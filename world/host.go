@@ -26,6 +26,7 @@ type Machine struct {
 	Architecture    string `json:"architecture"`           // as "amd64"
 	SwapBytes       int64  `json:"swapBytes,omitempty"`    // there is so much of it, used or not
 	RootDirBytes    int64  `json:"rootDirBytes,omitempty"` // of the file system of the root directory
+	AppArmor        bool   `json:"appArmor,omitempty"`     // the kernel enforces its profiles
 	// HugePages are the sizes that the kernel offers, smallest first, with or without any pages.
 	HugePages []HugePages `json:"hugePages,omitempty"`
 }

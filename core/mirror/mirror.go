@@ -86,6 +86,13 @@ func (m *Pods) Plan(name string, static, object *v1.Pod, node *v1.Node, out *op.
 	return time.Time{}
 }
 
+// Hurry says that the server answers again: nothing waits any longer because of a failure.
+func (m *Pods) Hurry(name string) {
+	if w := m.Writes[name]; w != nil {
+		w.Failures, w.NotBefore = 0, time.Time{}
+	}
+}
+
 // fits says whether an object is as the mirror of a static pod should be.
 func fits(static, object *v1.Pod, node *v1.Node) bool {
 	return static != nil && object.DeletionTimestamp == nil &&

@@ -132,8 +132,8 @@ func (w *Writer) Plan(uid string, want Want, out *op.Out) time.Time {
 	}
 	if want.Status != nil {
 		merged := merge(&e.Stored.Status, want.Status)
-		if sum := sumOf(merged); !e.says(merged, sum) {
-			e.Writing = sum
+		if !e.says(merged) {
+			e.Writing = sumOf(merged)
 			e.Op = out.Ask(Key(uid), e.Stored.Namespace+"/"+e.Stored.Name, timeout,
 				&world.PatchObject{
 					Resource: world.ResourcePods, Namespace: e.Stored.Namespace,
@@ -158,9 +158,9 @@ func Removal(object *v1.Pod) *world.DeleteObject {
 }
 
 // says reports whether the object has this status, or has what the server made of it.
-func (e *Entry) says(want *v1.PodStatus, sum string) bool {
-	return e.Sum == sum && e.Version == e.Stored.ResourceVersion ||
-		equality.Semantic.DeepEqual(owned(&e.Stored.Status), owned(want))
+func (e *Entry) says(want *v1.PodStatus) bool {
+	return equality.Semantic.DeepEqual(owned(&e.Stored.Status), owned(want)) ||
+		e.Version == e.Stored.ResourceVersion && e.Sum == sumOf(want)
 }
 
 // Acknowledged says whether the server has everything that is to be told of a pod, and that it is

@@ -30,6 +30,7 @@ func machineOf(root, rootDir string) world.Machine {
 		Architecture:    runtime.GOARCH,
 		SwapBytes:       swapBytes(root),
 		RootDirBytes:    capacityBytes(rootDir),
+		AppArmor:        firstLine(root, "sys/module/apparmor/parameters/enabled") == "Y",
 		HugePages:       hugePages(filepath.Join(root, "sys/kernel/mm/hugepages")),
 	}
 }

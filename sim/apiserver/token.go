@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
 
@@ -50,8 +51,13 @@ func (s *Server) token(_ author, m *world.CreateToken) (any, *world.Error) {
 			"Invalid value: %d: may not specify a duration less than 10 minutes, or larger than "+
 			"2^32 seconds", int64(life/time.Second))
 	}
-	return &world.TokenCreated{
+	made := &world.TokenCreated{
 		Token:   fmt.Sprintf("token-%s-%s-%016x", m.Namespace, m.ServiceAccount, s.uids.Uint64()),
 		Expires: s.now().Add(life),
-	}, nil
+	}
+	if s.opts.Truth != nil {
+		s.opts.Truth.Add(truth.Fact{Time: s.opts.Agenda.Now(), Kind: truth.TokenMade,
+			Token: made.Token, Expires: made.Expires})
+	}
+	return made, nil
 }

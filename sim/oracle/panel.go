@@ -43,6 +43,8 @@ type Options struct {
 	Files       func(dir string) []File // what is on the disk; nil: nobody looks
 
 	Usage func(path string) int64 // what a tree on the disk takes; nil: nobody looks
+	// Read is what is in a file, false if there is none. Nil: nobody looks.
+	Read func(path string) ([]byte, bool)
 
 	Cgroups Cgroups // of pods
 
@@ -96,8 +98,8 @@ func oracles() []oracle {
 	return []oracle{
 		&oneRun{}, &initOrder{}, &policy{}, &backoff{}, &terminal{}, &counts{}, &grace{},
 		&fullNames{}, &uids{}, &sidecars{}, &hooks{}, &probes{}, &deadline{}, &undisturbed{},
-		&readiness{}, &directories{}, &volumes{}, &images{}, &logs{}, &message{}, &health{},
-		&cgroups{}, &usernsOf{}, &restartAll{}, &eviction{}, &apiTerminal{},
+		&readiness{}, &directories{}, &volumes{}, &content{}, &images{}, &logs{}, &message{},
+		&health{}, &cgroups{}, &usernsOf{}, &restartAll{}, &eviction{}, &apiTerminal{},
 		&apiStopped{}, &apiIdentity{}, &apiRemoved{}, &heartbeat{}, &progress{},
 	}
 }

@@ -142,6 +142,9 @@ func (p *pod) lacksRun(now time.Time) string {
 	if what := p.lacksCgroup(newest); what != "" {
 		return what
 	}
+	if what := p.lacksContent(now); what != "" {
+		return what
+	}
 	return p.lacksContainer(newest, now)
 }
 

@@ -20,11 +20,12 @@ type world struct {
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
 	cgroups    map[string]truth.Limits // by directory
+	objects    objects                 // of the API server
 	started    time.Time               // the agent's last start
 	dead       bool                    // the agent
 	healed     time.Time               // zero: not yet
 	now        time.Time
-	objects    objects
+	sources    sources // what volumes hold of them
 
 	sandboxesTold, containersTold time.Time // when the agent was last told all of them
 }
@@ -71,11 +72,14 @@ func (w *world) take(f *truth.Fact) {
 		w.takeContainer(f)
 	case truth.Asked, truth.Replied:
 		w.takeAsked(f)
+	case truth.TokenMade:
+		w.sources.take(f)
 	case truth.CgroupMade:
 		w.cgroups[f.Path] = f.Limits
 	case truth.CgroupRemoved:
 		w.cgroupRemoved(f.Path)
 	case truth.ObjectMade, truth.ObjectWritten, truth.ObjectRemoved:
+		w.sources.take(f)
 		w.takeObject(f)
 	case truth.PathMade, truth.PathWritten:
 		w.pathMade(f.Path)

@@ -9,6 +9,9 @@ const (
 	ObjectRemoved Kind = "ObjectRemoved"
 )
 
+// TokenMade says that the API server has made a token: Token, Expires.
+const TokenMade Kind = "TokenMade"
+
 // Write is one change of an object of the API server. The objects are not to be changed.
 type Write struct {
 	Resource        world.Resource

@@ -138,6 +138,9 @@ type Fact struct {
 	Annotations     map[string]string // of the container or sandbox created; not to be changed
 
 	Write *Write // of an object of the API server
+
+	Token   string // of TokenMade
+	Expires time.Time
 }
 
 // IDs are ids on the host that a sandbox has to itself; none if it has no user namespace.
