@@ -170,6 +170,13 @@ func (n *node) do(effect any) any {
 		n.state = string(e.State)
 	case *world.PodsAnswer:
 		n.pods = e.Pods
+	}
+	return n.doImages(effect)
+}
+
+// doImages answers what is asked of the runtime about itself and about images.
+func (n *node) doImages(effect any) any {
+	switch effect.(type) {
 	case *runtimeapi.VersionRequest:
 		return &runtimeapi.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1"}
 	case *runtimeapi.RuntimeConfigRequest:
