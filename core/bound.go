@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/mirror"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/status"
@@ -77,6 +78,17 @@ func (a *Agent) boundPod(name string) *v1.Pod {
 		return w.Objects[name].Pod
 	}
 	return nil
+}
+
+// mirrors are the full names of the mirrors that the API server has.
+func (a *Agent) mirrors() []string {
+	w := a.state.Objects.Watch(boundPods)
+	if w == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(w.Objects)), func(name string) bool {
+		return w.Objects[name].Pod == nil || !mirror.Is(w.Objects[name].Pod)
+	})
 }
 
 // hurry has everything written that waits because the API server was away.
@@ -156,6 +168,7 @@ func (a *Agent) unbind(uid string, now time.Time) {
 // first relist it is not known what runs, and so not what there is room for.
 func (a *Agent) wantBound(is *v1.Pod, now time.Time) {
 	s := &a.state
+	is = fromAPI(is)
 	uid := string(is.UID)
 	p, listed := s.Pods[uid], !s.Relist.AsOf.IsZero()
 	over := status.Terminal(&is.Status)
@@ -174,6 +187,18 @@ func (a *Agent) wantBound(is *v1.Pod, now time.Time) {
 		a.addPod(pod.New(is, true, now))
 		a.touchPod(uid)
 	}
+}
+
+// fromAPI is a pod that says where it comes from, whatever it said before, as the runtime and the
+// pod itself are told.
+func fromAPI(is *v1.Pod) *v1.Pod {
+	sourced := *is
+	sourced.Annotations = maps.Clone(is.Annotations)
+	if sourced.Annotations == nil {
+		sourced.Annotations = map[string]string{}
+	}
+	sourced.Annotations[manifest.ConfigSourceAnnotation] = "api"
+	return &sourced
 }
 
 // bindAll tells all pods of the API server that have waited for the first relist.
@@ -207,8 +232,7 @@ func (a *Agent) admitBound(is *v1.Pod) bool {
 		return true
 	}
 	if a.state.Rejected[uid] != why {
-		a.out.Log(world.LevelError, "pod refused", "pod", is.Namespace+"/"+is.Name, "uid", uid,
-			"reason", why.Reason, "message", why.Message)
+		a.tellRefused(is, why)
 	}
 	if a.state.Rejected == nil {
 		a.state.Rejected = map[string]Refusal{}
@@ -228,12 +252,13 @@ func (a *Agent) staticPod(name string) *v1.Pod {
 }
 
 // planMirror sees to the mirror of a static pod. What is there of a manifest that has not been
-// read yet stays.
+// read yet stays; those that have been read do not wait for another source.
 func (a *Agent) planMirror(name string) time.Time {
-	if !a.state.API || !a.boundSeen() || !a.state.Manifests.Ready {
+	static := a.staticPod(name)
+	if !a.state.API || !a.boundSeen() || static == nil && !a.state.Manifests.Ready() {
 		return time.Time{}
 	}
-	return a.state.Mirrors.Plan(name, a.staticPod(name), a.boundPod(name), a.ownNode(), &a.out)
+	return a.state.Mirrors.Plan(name, static, a.boundPod(name), a.ownNode(), &a.out)
 }
 
 // planStatus tells the API server how a pod is; and once it knows that one that is to be deleted

@@ -459,8 +459,8 @@ var mutants = []struct {
 	{
 		name:     "pods are ended before all sources were seen",
 		file:     "core/agent.go",
-		old:      "return a.state.Manifests.Ready && !a.state.Relist.AsOf.IsZero()",
-		new:      "return !a.state.Relist.AsOf.IsZero()",
+		old:      "return a.state.Manifests.Ready() && a.boundSeen()",
+		new:      "return a.boundSeen()",
 		scenario: "agent-restarts", seeds: "1-500",
 	},
 	{
@@ -473,8 +473,8 @@ var mutants = []struct {
 	{
 		name:     "app containers do not wait for init after a reboot",
 		file:     "core/pod/next.go",
-		old:      "\t\tif c != nil && c.SandboxID == sandbox.ID {\n\t\t\treturn true",
-		new:      "\t\tif c != nil {\n\t\t\treturn true",
+		old:      "if c != nil && c.SandboxID == sandbox.ID && !p.superseded(c) {",
+		new:      "if c != nil && !p.superseded(c) {",
 		scenario: "reboot", seeds: "1-500",
 	},
 	{
