@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -171,6 +172,7 @@ func TestAnyPlan(t *testing.T) {
 		spec.Clock = some(t, "clock steps", spec.Clock)
 		spec.Lost = some(t, "lost", spec.Lost)
 		spec.Removals = some(t, "removals", spec.Removals)
+		spec.Acts = append(some(t, "acts", acts(spec.Acts, false)), acts(spec.Acts, true)...)
 		spec.Expect = nil
 		every := rapid.Uint64Range(10, 1000).Draw(t, "restore every")
 		verdict, err := sim.Run(plan, sim.Options{RestoreAfter: func(event uint64) bool {
@@ -182,6 +184,13 @@ func TestAnyPlan(t *testing.T) {
 		if f := verdict.Failure; f != nil {
 			t.Fatalf("%s: %s at %v in\n%s", f.Oracle, f.Message, f.Virtual, plan.YAML())
 		}
+	})
+}
+
+// acts are those about objects that pods need, or the others.
+func acts(all []sim.Act, needed bool) []sim.Act {
+	return slices.DeleteFunc(slices.Clone(all), func(a sim.Act) bool {
+		return (a.Object != "") != needed
 	})
 }
 

@@ -139,6 +139,9 @@ func (w *world) objectsUnsettled(now time.Time) []string {
 		}
 	}
 	for _, p := range w.order {
+		if w.objects.node == nil { // to which all mirrors belong
+			break
+		}
 		if p.spec == nil || p.spec.Annotations[manifest.ConfigSourceAnnotation] != "file" {
 			continue
 		}
