@@ -135,8 +135,8 @@ func (w *world) objectsUnsettled(now time.Time) []string {
 		}
 	}
 	for _, p := range w.order {
-		if p.spec == nil || p.spec.Annotations[manifest.ConfigSourceAnnotation] != "file" {
-			continue
+		if p.spec == nil || p.spec.Annotations[manifest.ConfigSourceAnnotation] == "" {
+			continue // of the API server
 		}
 		if w.objects.pods[p.full.text] == nil {
 			add(p.full.text, "there is no mirror of it")
