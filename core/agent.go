@@ -193,6 +193,8 @@ func (a *Agent) boot(boot *world.Boot, now time.Time) {
 	s.PodsMax = s.OwnNode.Settings.PodsOn(boot.CPUs)
 	a.out.Log(world.LevelInfo, "seedlet starts", "node", s.Node.Name, "manifests",
 		s.Manifests.File.Path)
+	a.out.Event(nodeobject.Reference(s.Node.Name), v1.EventTypeNormal, "Starting",
+		"Starting kubelet.")
 	for _, key := range []timer.Key{manifest.Owner, manifest.URLOwner, pleg.Owner, pleg.StreamOwner,
 		runtime.Owner, s.Node.Resolv.Key(), s.Node.Hosts.Key()} {
 		a.touched.add(key)
@@ -265,12 +267,7 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 	case lease.Owner.Component:
 		s.Lease.Answered(s.Boot.Seed, r, ev, &a.out)
 	default:
-		for _, uid := range s.Images.Answered(r.Owner.Name, r, ev, &a.out) {
-			a.touchPod(uid)
-		}
-		if key, waits := s.Images.Next(); waits {
-			a.touched.add(key)
-		}
+		a.imageAnswered(r, ev)
 	}
 }
 
@@ -308,7 +305,7 @@ func (a *Agent) plan(key timer.Key) {
 	case lease.Owner.Component:
 		wake = s.Lease.Plan(s.OwnNode.UID(), &a.out)
 	default:
-		wake = s.Images.Plan(key.Name, a.notReady() != "", &a.out, a.touched.add)
+		wake = a.planImage(key.Name)
 	}
 	s.Timers.Set(key, wake)
 }

@@ -35,7 +35,8 @@ type node struct {
 	sysctls    []string // that are allowed
 	stepsMax   int      // that one event may lead to; zero for 10,000
 	pods       []*v1.Pod
-	server     *server // the API server, if there is one
+	server     *server  // the API server, if there is one
+	events     []string // that were told
 }
 
 func boot(manifests map[string]string) *node {
@@ -115,6 +116,10 @@ func (n *node) pass(d time.Duration) {
 }
 
 func (n *node) do(effect any) any {
+	if e, is := effect.(*world.RecordEvent); is {
+		n.events = append(n.events, told(e))
+		return nil
+	}
 	if n.server != nil && n.server.seen != nil {
 		n.server.seen(effect)
 	}
@@ -178,7 +183,7 @@ func (n *node) do(effect any) any {
 	case *runtimeapi.PullImageRequest:
 		return &runtimeapi.PullImageResponse{ImageRef: "sha256:1"}
 	case *runtimeapi.ImageStatusRequest:
-		return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: "sha256:1"}}
+		return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: "sha256:1", Size: 1024}}
 	}
 	return n.doRuntime(effect)
 }

@@ -232,8 +232,7 @@ func (a *Agent) admitBound(is *v1.Pod) bool {
 		return true
 	}
 	if a.state.Rejected[uid] != why {
-		a.out.Log(world.LevelError, "pod refused", "pod", is.Namespace+"/"+is.Name, "uid", uid,
-			"reason", why.Reason, "message", why.Message)
+		a.tellRefused(is, why)
 	}
 	if a.state.Rejected == nil {
 		a.state.Rejected = map[string]Refusal{}

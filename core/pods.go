@@ -81,8 +81,7 @@ func (a *Agent) reportRefused(refused map[string]Refusal) {
 	for _, p := range a.state.Manifests.Pods() {
 		why, is := refused[string(p.UID)]
 		if is && a.state.Refused[string(p.UID)] != why {
-			a.out.Log(world.LevelError, "pod refused", "pod", p.Namespace+"/"+p.Name,
-				"uid", string(p.UID), "reason", why.Reason, "message", why.Message)
+			a.tellRefused(p, why)
 		}
 	}
 	a.state.Refused = refused

@@ -34,7 +34,7 @@ var plainBodies = []struct {
 	{&ObjectChanged{}, ""}, {&ObjectGone{}, ""}, {&WatchFailing{}, ""},
 	{&GetObject{}, PortAPI}, {&ObjectRead{}, ""}, {&CreateObject{}, PortAPI},
 	{&UpdateObject{}, PortAPI}, {&PatchObject{}, PortAPI}, {&DeleteObject{}, PortAPI},
-	{&CreateToken{}, PortAPI}, {&TokenCreated{}, ""},
+	{&CreateToken{}, PortAPI}, {&TokenCreated{}, ""}, {&RecordEvent{}, PortAPI},
 	{&SetCgroup{}, PortHost}, {&RemoveCgroup{}, PortHost}, {&ListCgroups{}, PortHost},
 	{&CgroupsListed{}, ""},
 	{&Boot{}, ""}, {&Shutdown{}, ""},

@@ -131,12 +131,13 @@ func newNode(s settings, nodeName string) (*node, error) {
 	return n, nil
 }
 
-// ports are those that the core's effects name. Without an API server it asks nothing of one.
+// ports are those that the core's effects name. Without an API server it asks nothing of one, and
+// events are log lines.
 func (n *node) ports(requests *web.Port, logs *log.Port) map[world.PortName]world.Port {
 	ports := map[world.PortName]world.Port{
 		world.PortCRI: n.runtime, world.PortFS: n.disk,
 		world.PortHost: n.host, world.PortNetwork: n.network,
-		world.PortRequests: requests, world.PortLog: logs,
+		world.PortRequests: requests, world.PortLog: logs, world.PortAPI: logs,
 	}
 	if n.api != nil {
 		ports[world.PortAPI] = n.api.port

@@ -100,7 +100,7 @@ func oracles() []oracle {
 		&fullNames{}, &uids{}, &sidecars{}, &hooks{}, &probes{}, &deadline{}, &undisturbed{},
 		&readiness{}, &directories{}, &volumes{}, &content{}, &images{}, &logs{}, &message{},
 		&health{}, &cgroups{}, &usernsOf{}, &restartAll{}, &eviction{}, &apiTerminal{},
-		&apiStopped{}, &apiIdentity{}, &apiRemoved{}, &heartbeat{}, &progress{},
+		&apiStopped{}, &apiIdentity{}, &apiRemoved{}, &heartbeat{}, &events{}, &progress{},
 	}
 }
 
