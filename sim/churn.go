@@ -13,18 +13,18 @@ func (d *drawing) churn() {
 	r := d.stream("churn files")
 	r.Shuffle(len(d.files), func(i, k int) { d.files[i], d.files[k] = d.files[k], d.files[i] })
 	d.each("removals", c.Removals, func(f drawnFile, at Duration, _ *rand.Rand) {
-		d.change(Change{At: at, File: f.name})
+		d.change(f.goes(at))
 	})
 	d.each("recreations", c.Recreations, func(f drawnFile, at Duration, r *rand.Rand) {
-		d.change(Change{At: at, File: f.name})
-		d.write(Change{At: at + Duration(c.Away.draw(r)), File: f.name, Pod: f.pod.Name}, r)
+		d.change(f.goes(at))
+		d.write(f.says(at+Duration(c.Away.draw(r)), f.pod.Name), r)
 	})
 	d.each("replacements", c.Replacements, func(f drawnFile, at Duration, r *rand.Rand) {
-		d.write(Change{At: at, File: f.name, Pod: d.variant(f.pod)}, r)
+		d.write(f.says(at, d.variant(f.pod)), r)
 	})
 	d.each("updates", c.Updates, func(f drawnFile, at Duration, r *rand.Rand) {
 		for n := range 2 + r.IntN(3) {
-			d.write(Change{At: at, File: f.name, Pod: d.version(f.pod, n+2)}, r)
+			d.write(f.says(at, d.version(f.pod, n+2)), r)
 			at += Duration(c.Away.draw(r))
 		}
 	})
@@ -33,25 +33,43 @@ func (d *drawing) churn() {
 		if r.IntN(3) == 0 { // for a while two files have the UID
 			goes, comes = comes, goes
 		}
-		d.change(Change{At: goes, File: f.name})
-		d.write(Change{At: comes, File: "other-" + f.name, Pod: d.renamed(f.pod)}, r)
+		d.change(f.goes(goes))
+		other := drawnFile{f.url, "other-" + f.name, f.pod}
+		d.write(other.says(comes, d.renamed(f.pod)), r)
 	})
 	d.each("twins", c.Twins, func(f drawnFile, at Duration, r *rand.Rand) {
-		twin := "twin-" + f.name
-		d.write(Change{At: at, File: twin, Pod: d.variant(f.pod)}, r)
+		twin := drawnFile{f.url && r.IntN(2) == 0, "twin-" + f.name, f.pod}
+		d.write(twin.says(at, d.variant(f.pod)), r)
 		if r.IntN(2) == 0 { // the first one goes, and the twin takes over
-			later := at + Duration(c.Away.draw(r))
-			d.change(Change{At: later, File: f.name})
+			d.change(f.goes(at + Duration(c.Away.draw(r))))
+		} else if f.url && r.IntN(2) == 0 { // the twin goes, and the first one takes over again
+			d.change(twin.goes(at + Duration(c.Away.draw(r))))
 		}
 	})
 	d.each("rewrites", c.Rewrites, func(f drawnFile, at Duration, r *rand.Rand) {
-		d.write(Change{At: at, File: f.name, Pod: f.pod.Name, Note: "written again"}, r)
+		again := f.says(at, f.pod.Name)
+		again.Note = "written again"
+		d.write(again, r)
 	})
 	broken := d.stream("broken files")
 	for n := range d.times("broken files", c.Broken, c.Always) {
 		d.change(Change{
 			At: d.moment(broken), File: fmt.Sprintf("broken-%d.yaml", n), Text: "kind: Nonsense\n",
 		})
+	}
+	d.breakPage()
+}
+
+// breakPage draws when the manifest URL says something that is no pods.
+func (d *drawing) breakPage() {
+	c := &d.scenario.Spec.Churn
+	r := d.stream("broken pages")
+	for n := range d.times("broken pages", c.BrokenPages, c.Always) {
+		texts := []string{"kind: Nonsense\n", "# nothing\n", emptyPage[:30]}
+		broken := Change{At: d.moment(r), URL: true, File: fmt.Sprint("broken-page-", n),
+			Text: texts[r.IntN(len(texts))]}
+		d.change(broken)
+		d.change(Change{At: broken.At + Duration(c.Away.draw(r)), URL: true, File: broken.File})
 	}
 }
 
@@ -71,7 +89,7 @@ func (d *drawing) each(what string, count Count, do func(drawnFile, Duration, *r
 // write draws whether a file is written in two halves. They are closer together than the agent's
 // patience with broken files, which is a second.
 func (d *drawing) write(c Change, r *rand.Rand) {
-	if d.scenario.Spec.Churn.Torn.chance(r) {
+	if d.scenario.Spec.Churn.Torn.chance(r) && !c.URL {
 		c.Torn = Duration(time.Duration(1 + r.Int64N(int64(800*time.Millisecond))).
 			Round(time.Millisecond))
 	}

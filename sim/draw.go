@@ -79,8 +79,17 @@ type drawing struct {
 
 // drawnFile is a manifest file that nothing but its creation happens to so far.
 type drawnFile struct {
+	url  bool // it is an entry of the page of the manifest URL
 	name string
 	pod  PlanPod
+}
+
+// goes is the removal of the file.
+func (f drawnFile) goes(at Duration) Change { return Change{At: at, URL: f.url, File: f.name} }
+
+// says is the writing of a pod into the file.
+func (f drawnFile) says(at Duration, pod string) Change {
+	return Change{At: at, URL: f.url, File: f.name, Pod: pod}
 }
 
 func (d *drawing) stream(name string) *rand.Rand { return wire.Stream(d.seed, name) }
@@ -132,7 +141,7 @@ func (d *drawing) pods() {
 				does.Answers = d.answers(name, &group.Behaviour[k])
 				pod.Behaviours = append(pod.Behaviours, does)
 			}
-			change := Change{File: name + ".yaml", Pod: name}
+			change := Change{URL: group.URL, File: name + ".yaml", Pod: name}
 			if r.IntN(4) == 0 {
 				change.At = Duration(time.Duration(r.Int64N(int64(10 * time.Second))).
 					Round(time.Millisecond))
@@ -147,7 +156,7 @@ func (d *drawing) pods() {
 				continue
 			}
 			d.plan.Spec.Manifests = append(d.plan.Spec.Manifests, change)
-			d.files = append(d.files, drawnFile{change.File, pod})
+			d.files = append(d.files, drawnFile{group.URL, change.File, pod})
 		}
 	}
 }

@@ -73,7 +73,7 @@ var strikable = func() []string {
 		"ReadFiles", "ReadTail", "StatPath", "ListDir", "ReadLinks", "MeasureTree",
 		"MakeDir", "MakeFile", "MakeLink", "WriteFile", "WriteDir", "Rename", "Compress",
 		"RemoveTree", "ShareWithGroup", "MountMemory", "BindSubPath", "Unmount",
-		"HTTPGet", "TCPConnect", "GRPCCheck",
+		"HTTPGet", "TCPConnect", "GRPCCheck", "FetchManifest",
 		"SetCgroup", "RemoveCgroup", "ListCgroups")
 }()
 

@@ -464,6 +464,27 @@ var mutants = []struct {
 		scenario: "agent-restarts", seeds: "1-500",
 	},
 	{
+		name:     "pods are ended before the manifest URL was read",
+		file:     "core/manifest/sources.go",
+		old:      "return s.File.Ready && s.HTTP.Ready",
+		new:      "return s.File.Ready",
+		scenario: "manifest-url", seeds: "1-100",
+	},
+	{
+		name:     "a manifest URL that fails has no pods",
+		file:     "core/manifest/fetch.go",
+		old:      "s.failed(cmp.Or(ev.Err, notAPage), s.Problem == \"\", out)",
+		new:      "_ = cmp.Or(ev.Err, notAPage); s.takeParts(nil, out)",
+		scenario: "manifest-url", seeds: "1-100",
+	},
+	{
+		name:     "what a URL says does not give way to a file",
+		file:     "core/manifest/sources.go",
+		old:      "if first == \"\" && source.Origin == OriginHTTP {",
+		new:      "if first == \"\" && source.Origin == \"\" {",
+		scenario: "manifest-url", seeds: "1-100",
+	},
+	{
 		name:     "what has finished runs again",
 		file:     "core/pod/restart.go",
 		old:      "return failed || c.Stop != nil && c.Stop.Ailing",

@@ -103,9 +103,10 @@ type ProcessRun struct {
 	MessageBytes int `json:"messageBytes,omitempty"`
 }
 
-// Change is one change of the manifest directory.
+// Change is one change of the manifest directory, or of the page at the manifest URL.
 type Change struct {
 	At   Duration `json:"at"`
+	URL  bool     `json:"url,omitempty"`  // an entry of the page, not a file
 	File string   `json:"file"`           // its name in the directory
 	Pod  string   `json:"pod,omitempty"`  // what is written: the name of an entry of pods
 	Text string   `json:"text,omitempty"` // instead: what is written, as it is
@@ -239,6 +240,9 @@ func (s *PlanSpec) validatePods(node *kubeletconfig.KubeletConfiguration,
 			return fmt.Errorf("spec.manifests[%d].pod: no pod is called %q", i, c.Pod)
 		case c.Pod != "" && s.pod(c.Pod).API:
 			return fmt.Errorf("spec.manifests[%d].pod: %q is a pod of the API server", i, c.Pod)
+		case c.URL && (node.StaticPodURL == "" || c.Torn > 0):
+			return fmt.Errorf("spec.manifests[%d].url: want a spec.node.config.staticPodURL, and "+
+				"no torn", i)
 		case strings.Contains(c.Note, "\n"):
 			return fmt.Errorf("spec.manifests[%d].note: want one line", i)
 		case c.At > s.Duration:

@@ -186,6 +186,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 	})
 	r.network = network.New(network.Options{
 		Agenda: r.agenda, Seed: spec.Seed, Faults: r.fates, Reach: r.runtime.Reach,
+		Page: func(url string) network.Page { return r.manifest.at(url) },
 	})
 	r.options = core.Options{
 		Config: kubelet, NodeName: nodeName, RootDir: rootDir, ManifestPath: manifestDir,

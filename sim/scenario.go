@@ -84,6 +84,7 @@ func (n *Node) limits() (loop.Limits, error) {
 type PodGroup struct {
 	Count     Count            `json:"count,omitempty"` // absent: one
 	API       bool             `json:"api,omitempty"`   // of the API server, not of the node
+	URL       bool             `json:"url,omitempty"`   // of the manifest URL, not of a file
 	Manifest  map[string]any   `json:"manifest,omitempty"`
 	File      string           `json:"file,omitempty"` // instead, relative to the scenario
 	Behaviour []BehaviourRange `json:"behaviour,omitempty"`
@@ -152,6 +153,7 @@ type ChurnRange struct {
 	Away         Span  `json:"away,omitempty"`         // between going and coming, or updates
 	Twins        Count `json:"twins,omitempty"`        // a second file with a pod of the same name
 	Broken       Count `json:"broken,omitempty"`       // a file that is no pod
+	BrokenPages  Count `json:"brokenPages,omitempty"`  // for a while the manifest URL says no pods
 	Always       bool  `json:"always,omitempty"`
 }
 

@@ -69,5 +69,6 @@ var diskFullCalls = []string{"MakeDir", "WriteFile"}
 // besidesRuntime are the calls that do not go to the runtime.
 var besidesRuntime = []string{
 	"ReadFiles", "ListDir", "MakeDir", "WriteFile", "RemoveTree", "FileChanged",
-	"HTTPGet", "TCPConnect", "GRPCCheck", "SetCgroup", "RemoveCgroup", "ListCgroups",
+	"HTTPGet", "TCPConnect", "GRPCCheck", "FetchManifest",
+	"SetCgroup", "RemoveCgroup", "ListCgroups",
 }

@@ -133,6 +133,10 @@ func describePlain(body any) string {
 		return fmt.Sprintf("%s:%d %s", b.Host, b.Port, b.Service)
 	case *world.GRPCChecked:
 		return b.Status
+	case *world.FetchManifest:
+		return b.URL
+	case *world.ManifestFetched:
+		return fmt.Sprintf("%d bytes", len(b.Data))
 	case *world.ReadFiles:
 		return b.Path
 	case *world.FilesRead:

@@ -142,8 +142,8 @@ func (w *world) objectsUnsettled(now time.Time) []string {
 		if w.objects.node == nil { // to which all mirrors belong
 			break
 		}
-		if p.spec == nil || p.spec.Annotations[manifest.ConfigSourceAnnotation] != "file" {
-			continue
+		if p.spec == nil || p.spec.Annotations[manifest.ConfigSourceAnnotation] == "" {
+			continue // of the API server
 		}
 		if w.objects.pods[p.full.text] == nil {
 			add(p.full.text, "there is no mirror of it")

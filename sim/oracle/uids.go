@@ -73,7 +73,8 @@ func (w *world) ofThisWish(c *container) bool {
 	if p.wishedAt.Before(w.started) && c.madeAt.After(w.started) {
 		within += w.started.Sub(p.wishedAt)
 	}
-	if w.struckAny(p.wishedAt, c.madeAt, "ReadFiles", "FileChanged", "CreateContainer") {
+	if w.struckAny(p.wishedAt, c.madeAt, "ReadFiles", "FetchManifest", "FileChanged",
+		"CreateContainer") {
 		within = max(within, noticedAfter)
 	}
 	return p.spec != nil && c.madeAt.Sub(p.wishedAt) > within
