@@ -45,9 +45,9 @@ func (p *Pod) dnsConfig(node *Node) (*runtimeapi.DNSConfig, omission) {
 		config = host
 	}
 	if cluster && len(node.DNS.Servers) == 0 {
-		left = omission{"MissingClusterDNS", fmt.Sprintf("pod: %q. kubelet does not have ClusterDNS IP configured and cannot "+
-			"create Pod using %q policy. Falling back to %q policy.", p.logged(), spec.DNSPolicy,
-			v1.DNSDefault)}
+		left = omission{"MissingClusterDNS", fmt.Sprintf("pod: %q. kubelet does not have "+
+			"ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q "+
+			"policy.", p.logged(), spec.DNSPolicy, v1.DNSDefault)}
 	}
 	if own := spec.DNSConfig; own != nil {
 		config.Servers = unique(config.Servers, own.Nameservers)
