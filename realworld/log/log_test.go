@@ -113,7 +113,7 @@ func TestJSON(t *testing.T) {
 			t.Errorf("unlikely line %+v", line)
 		}
 	}
-	if got := strings.Join(messages, ", "); got != "an error, a warning, said, said at two, " +
+	if got := strings.Join(messages, ", "); got != "an error, a warning, said, said at two, "+
 		"Event occurred" {
 		t.Errorf("said %q", got)
 	}
