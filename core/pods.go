@@ -46,8 +46,8 @@ func (a *Agent) reconcile(now time.Time) {
 		for _, spec := range a.state.Manifests.Pods() {
 			a.mirrored(spec.Namespace + "/" + spec.Name)
 		}
-		for _, name := range slices.Sorted(maps.Keys(a.state.Mirrored)) {
-			a.mirrored(name) // its static pod may have gone
+		for _, name := range a.mirrors() {
+			a.mirrored(name) // its static pod may have gone, perhaps before this life
 		}
 	}
 	if !a.seenAll() {

@@ -29,6 +29,7 @@ var plainBodies = []struct {
 	{&Watch{}, PortFS}, {&FileChanged{}, ""},
 	{&HTTPGet{}, PortNetwork}, {&HTTPGot{}, ""}, {&TCPConnect{}, PortNetwork},
 	{&GRPCCheck{}, PortNetwork}, {&GRPCChecked{}, ""},
+	{&FetchManifest{}, PortNetwork}, {&ManifestFetched{}, ""},
 	{&WatchObjects{}, PortAPI}, {&UnwatchObjects{}, PortAPI}, {&ObjectsListed{}, ""},
 	{&ObjectChanged{}, ""}, {&ObjectGone{}, ""}, {&WatchFailing{}, ""},
 	{&GetObject{}, PortAPI}, {&ObjectRead{}, ""}, {&CreateObject{}, PortAPI},

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"seedlet.dev/core"
+	"seedlet.dev/core/manifest"
 	"seedlet.dev/realworld/clock"
 	"seedlet.dev/realworld/cri"
 	"seedlet.dev/realworld/disk"
@@ -44,6 +45,7 @@ func run(ctx context.Context, s settings) error {
 	defer klog.Flush()
 	klog.InfoS("starting", "version", version, "node", nodeName, "rootDir", s.rootDir,
 		"staticPodPath", s.config.StaticPodPath,
+		"staticPodURL", manifest.Address(s.config.StaticPodURL),
 		"containerRuntimeEndpoint", s.config.ContainerRuntimeEndpoint)
 	for _, warning := range s.warnings {
 		klog.InfoS(warning, "severity", "warning")
