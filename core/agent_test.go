@@ -84,6 +84,10 @@ func (n *node) event(ev world.Event) {
 		next := queue[0]
 		queue, next.Time = queue[1:], n.now
 		for _, eff := range n.agent.Step(next) {
+			if e, is := eff.Body.(*world.RecordEvent); is {
+				n.events = append(n.events, told(e))
+				continue
+			}
 			body := n.do(eff.Body)
 			if err, failed := body.(*world.Error); failed {
 				queue = append(queue, world.Event{Op: eff.Op, Err: err})
@@ -116,10 +120,6 @@ func (n *node) pass(d time.Duration) {
 }
 
 func (n *node) do(effect any) any {
-	if e, is := effect.(*world.RecordEvent); is {
-		n.events = append(n.events, told(e))
-		return nil
-	}
 	if n.server != nil && n.server.seen != nil {
 		n.server.seen(effect)
 	}

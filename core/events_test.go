@@ -58,3 +58,27 @@ Normal Started web-n1 %[1]s: Container started
 		}
 	}
 }
+
+// Who is refused is told why, and so is who has to make room.
+func TestTheEventsOfAdmission(t *testing.T) {
+	n := joined(nil, asking(boundPodOf("a", "u1"), "1500m", 0))
+	n.server.put(asking(boundPodOf("b", "u2"), "1", 0))
+	n.pass(5 * time.Second)
+	n.server.put(asking(boundPodOf("c", "u3"), "1", 2_000_000_000))
+	n.pass(30 * time.Second)
+	all := n.takeEvents()
+	for _, want := range []string{
+		"Warning OutOfcpu b: Node didn't have enough resource: cpu",
+		"Warning Preempting a: Preempted in order to admit critical pod\n",
+		"Normal Started c spec.containers{",
+	} {
+		if strings.Count(all, want) != 1 {
+			t.Errorf("%q is not told once in\n%s", want, all)
+		}
+	}
+	n.restart()
+	n.pass(time.Minute)
+	if got := n.takeEvents(); got != "Normal Starting n1: Starting kubelet.\n" {
+		t.Errorf("after a restart: %s", got)
+	}
+}

@@ -718,6 +718,35 @@ var mutants = []struct {
 		new:      "return t.RenewAt.Add(time.Hour)",
 		scenario: "config-updates", seeds: "1-20",
 	},
+	{
+		name:     "a start is told when it is asked for",
+		file:     "core/pod/next.go",
+		old:      "		c.Began = env.Out.Now()\n",
+		new:      "		c.Began = env.Out.Now()\n		p.event(env, c.Name, normal, \"Started\", \"\")\n",
+		scenario: "crashloop", seeds: "1-10",
+	},
+	{
+		name: "back-off is told by every plan",
+		file: "core/pod/next.go",
+		old:  "	case Wait:\n",
+		new: "	case Wait:\n		if c := p.newest(want.Name); c != nil {\n" +
+			"			p.tellBackOff(c, env)\n		}\n",
+		scenario: "crashloop", seeds: "1-10",
+	},
+	{
+		name:     "an image that is there is told to have been pulled",
+		file:     "core/pod/events.go",
+		old:      "	case !n.Pulling.IsZero() && !pull.Ended.IsZero():\n",
+		new:      "	case true:\n",
+		scenario: "image-pulls", seeds: "1-20",
+	},
+	{
+		name:     "the end of a container is told when a probe fails, whatever its threshold",
+		file:     "core/pod/health.go",
+		old:      "	case answer == probe.Bad:\n",
+		new:      "	case answer == probe.Bad:\n		p.event(env, c.Name, normal, \"Killing\", \"\")\n",
+		scenario: "probes", seeds: "1-50",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {

@@ -39,6 +39,7 @@ type rig struct {
 	there   *v1.Node
 	version int
 	made    int
+	told    []string // the events
 }
 
 func defaults(
@@ -108,6 +109,11 @@ func (r *rig) answer(err *world.Error) {
 	}
 	r.env.Out.Begin(&r.table, r.now)
 	r.node.Answered(eff.Op, record, ev, r.env.Boot, r.env.Out)
+	for _, eff := range r.env.Out.Take() {
+		if e, is := eff.Body.(*world.RecordEvent); is {
+			r.told = append(r.told, e.Reason)
+		}
+	}
 }
 
 // settle plans and serves until nothing more is asked, and says what was.

@@ -38,8 +38,8 @@ func (p *Pod) restarts(c *Container) bool {
 // restartsFailed says whether a container is to run again once it has failed, whatever its rules
 // say.
 func (p *Pod) restartsFailed(want *v1.Container) bool {
-	if want.RestartPolicy != nil {
-		return *want.RestartPolicy != v1.ContainerRestartPolicyNever
+	if own := want.RestartPolicy; own != nil {
+		return *own != v1.ContainerRestartPolicyNever
 	}
 	return p.Spec.Spec.RestartPolicy != v1.RestartPolicyNever
 }

@@ -2,6 +2,7 @@ package apiserver_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,8 +88,34 @@ func TestOnACluster(t *testing.T) {
 			admin: newPort(t, identity.Options{Kubeconfig: c.Admin()}, ""),
 		})
 	})
+	t.Run("users see what a node tells", func(t *testing.T) { tells(t, c) })
 	t.Run("a node asks for its certificate", func(t *testing.T) { bootstraps(t, c) })
 	t.Run("the server dies and comes back", func(t *testing.T) { restarts(t, c) })
+}
+
+// tells checks that a node may tell of its pods and of itself, and that it is counted.
+func tells(t *testing.T, c *cluster.Cluster) {
+	kubeconfig, err := c.NodeKubeconfig(nodeName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newPort(t, identity.Options{Kubeconfig: kubeconfig}, runtime.ContentTypeProtobuf)
+	for _, about := range []v1.ObjectReference{
+		{Kind: "Pod", APIVersion: "v1", Namespace: namespace, Name: "web", UID: "u1",
+			FieldPath: "spec.containers{web}"},
+		{Kind: "Node", Name: nodeName, UID: nodeName},
+	} {
+		for range 2 {
+			w.Tell(&world.RecordEvent{Regarding: about, Type: v1.EventTypeWarning,
+				Reason: "BackOff", Message: "back-off"})
+		}
+		until(t, "the "+about.Kind+" is told of twice", func() bool {
+			out, err := c.Kubectl(t.Context(), "get", "events", "--all-namespaces", "-o",
+				"jsonpath={.items[?(@.involvedObject.kind==\""+about.Kind+"\")].count}",
+				"--field-selector", "reason=BackOff,involvedObject.name="+about.Name)
+			return err == nil && strings.TrimSpace(out) == "2"
+		})
+	}
 }
 
 // bootstraps checks that a token becomes a certificate, which the server knows as the node's.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 
@@ -46,6 +47,9 @@ func speak(format string) {
 	} {
 		port.Do(world.Effect{Body: &line})
 	}
+	port.Do(world.Effect{Body: &world.RecordEvent{
+		Regarding: v1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "web"},
+		Type:      v1.EventTypeNormal, Reason: "Pulled", Message: "there"}})
 	if err := port.Check(); err != nil {
 		os.Stderr.WriteString("not well: " + err.Error() + "\n")
 	}
@@ -71,6 +75,8 @@ func TestText(t *testing.T) {
 		`] "a warning" severity="warning" pod="web"`,
 		`] "said" restarts=3 ready=true`,
 		`] "said at two"`,
+		`] "Event occurred" object="ns/web" fieldPath="" kind="Pod" type="Normal" ` +
+			`reason="Pulled" message="there"`,
 	}
 	if len(lines) != len(want) {
 		t.Fatalf("said %q, want %d lines", lines, len(want))
@@ -107,7 +113,8 @@ func TestJSON(t *testing.T) {
 			t.Errorf("unlikely line %+v", line)
 		}
 	}
-	if got := strings.Join(messages, ", "); got != "an error, a warning, said, said at two" {
+	if got := strings.Join(messages, ", "); got != "an error, a warning, said, said at two, "+
+		"Event occurred" {
 		t.Errorf("said %q", got)
 	}
 }

@@ -12,13 +12,14 @@ import (
 
 // events fires when an event tells of something that has not happened: of more containers made or
 // started than there were, of a pull of an image that was not pulled, or that a container is being
-// stopped that runs on. That something happened and was not told is no violation: an answer may be
+// stopped that runs on; and when one life of the agent tells more often that a container backs off
+// than it has exited. That something happened and was not told is no violation: an answer may be
 // lost, and so may an event.
 type events struct{}
 
 func (*events) entry() Entry {
 	return Entry{"events", "No event tells of a container made, started or stopped, or of an image " +
-		"pulled, that was not."}
+		"pulled, that was not, and none tells of one exit twice."}
 }
 
 // killSpan is how much longer than its grace period a container may take to be asked to end once
@@ -28,6 +29,9 @@ const killSpan = time.Minute
 // tellings is what users were told, and how often that was true.
 type tellings struct {
 	made, started map[who]int // how often more than was told
+	exits         map[who]int
+	backOffs      map[who]int // that were told by the agent that lives since then
+	life          time.Time
 	pulled        map[string]bool
 	killing       map[who]time.Time // since when it is told, of those of which nothing followed
 }
@@ -35,12 +39,19 @@ type tellings struct {
 type who struct{ uid, container string }
 
 func newTellings() tellings {
-	return tellings{made: map[who]int{}, started: map[who]int{}, pulled: map[string]bool{},
-		killing: map[who]time.Time{}}
+	return tellings{made: map[who]int{}, started: map[who]int{}, exits: map[who]int{},
+		backOffs: map[who]int{}, pulled: map[string]bool{}, killing: map[who]time.Time{}}
 }
 
-func (t *tellings) take(f *truth.Fact) {
+func (t *tellings) take(f *truth.Fact, life time.Time) {
+	if !life.Equal(t.life) {
+		t.life = life
+		clear(t.backOffs)
+	}
 	is := who{f.PodUID, f.Container}
+	if f.Kind == truth.ContainerExited {
+		t.exits[is]++
+	}
 	switch f.Kind {
 	case truth.ContainerCreated:
 		t.made[is]++
@@ -66,8 +77,15 @@ func (t *tellings) told(is who, f *truth.Fact) {
 		if _, known := t.killing[is]; !known {
 			t.killing[is] = f.Time
 		}
+	case "BackOff":
+		if restarting(f) {
+			t.backOffs[is]++
+		}
 	}
 }
+
+// restarting says whether a back-off is one of restarts, and not of pulls.
+func restarting(f *truth.Fact) bool { return strings.HasPrefix(f.Message, "Back-off restarting") }
 
 func (*events) fact(w *world, f *truth.Fact) *finding {
 	if f.Kind != truth.EventTold {
@@ -79,6 +97,8 @@ func (*events) fact(w *world, f *truth.Fact) *finding {
 		wrong = t.made[is] <= 0
 	case "Started":
 		wrong = t.started[is] <= 0
+	case "BackOff":
+		wrong = restarting(f) && w.started.Equal(t.life) && t.backOffs[is] >= t.exits[is]
 	case "Pulled":
 		rest, pull := strings.CutPrefix(f.Message, "Successfully pulled image \"")
 		image, _, _ := strings.Cut(rest, "\"")
@@ -88,7 +108,7 @@ func (*events) fact(w *world, f *truth.Fact) *finding {
 		return nil
 	}
 	return &finding{message: fmt.Sprintf("pod %s/%s, container %s: it is told as %s that %q, which "+
-		"did not happen", f.PodNamespace, f.PodName, f.Container, f.Reason, f.Message)}
+		"did not happen, or not once more", f.PodNamespace, f.PodName, f.Container, f.Reason, f.Message)}
 }
 
 // answer looks at what runs although it is told that it is being stopped.

@@ -94,7 +94,7 @@ func (w *world) take(f *truth.Fact) {
 		w.pathRemoved("/")
 	}
 	w.measured(f)
-	w.tellings.take(f)
+	w.tellings.take(f, w.started)
 }
 
 func (w *world) takeSandbox(f *truth.Fact) {
