@@ -23,7 +23,7 @@ type objects struct {
 	over    map[string]v1.PodPhase // by UID of the object: the phase in which it ended, for ever
 	made    map[string]maker       // by id of the container, those that have gone as well
 	renewed time.Time              // when the agent last renewed the lease of its node
-	tainted time.Time              // when the Node was last known to be no place for pods
+	nodes   []nodeState            // all that the Node has been
 }
 
 // maker is the pod that a container was made for.
@@ -49,14 +49,15 @@ func (w *world) takeObject(f *truth.Fact) {
 		}
 		if phase := after.Pod.Status.Phase; isTerminal(phase) {
 			o.over[string(after.Pod.UID)] = phase
-			w.reject(f, after.Pod)
+			if f.Write.Life > 0 {
+				w.reject(f, after.Pod)
+				w.preempt(after.Pod)
+			}
 		}
 	case api.ResourceNodes:
 		if f.Write.Name == w.opts.NodeName {
-			if o.isTainted() {
-				o.tainted = f.Time
-			}
 			o.node = after.Node
+			o.nodes = append(o.nodes, nodeState{f.Time, after.Node})
 		}
 	case api.ResourceLeases:
 		if f.Write.Life > 0 && after.Lease != nil {
@@ -65,22 +66,12 @@ func (w *world) takeObject(f *truth.Fact) {
 	}
 }
 
-// taintsSeen is how long the agent may take for gone what is not there any more, or has not heard
-// of what is: watches may be told late.
-const taintsSeen = 2 * time.Minute
-
-func (o *objects) isTainted() bool {
-	return o.node != nil && slices.ContainsFunc(o.node.Spec.Taints, func(t v1.Taint) bool {
-		return t.Effect == v1.TaintEffectNoExecute
-	})
-}
-
-// reject takes that the agent has refused a pod. It may do that to one of which it has begun
-// nothing, if the Node is, or was until lately, no place for pods.
+// reject takes that the agent has refused a pod. It may do that to one of which nothing has run, if
+// it does not fit.
 func (w *world) reject(f *truth.Fact, object *v1.Pod) {
 	p := w.pods[string(object.UID)]
-	if p != nil && f.Write.Life > 0 && p.changed.IsZero() && object.Status.Phase == v1.PodFailed &&
-		(w.objects.isTainted() || f.Time.Sub(w.objects.tainted) < taintsSeen) {
+	if p != nil && isRejection(&object.Status) && p.startedFirst.IsZero() &&
+		w.mayReject(p, object.Status.Reason, f.Time) {
 		p.rejected = true
 	}
 }

@@ -37,6 +37,12 @@ type pod struct {
 	changed    time.Time // when something happened to it in the runtime
 	terminal   v1.PodPhase
 	rejected   bool // with good reason
+	preempted  bool // as the API server was told
+
+	startedFirst time.Time // when the first container of it ran; zero: none has
+	shortAt      time.Time // when there was last no room for it, if it is critical
+	claimed      map[v1.ResourceName]int64
+	claimedBy    *v1.Pod // whose claim that is
 
 	specs    []*v1.Pod  // every different one it had
 	round    int        // the newest that an exit must have begun
@@ -93,6 +99,9 @@ func (p *pod) want(now time.Time, spec *v1.Pod) {
 	p.ending = time.Time{}
 	p.specify(spec)
 	p.graceMost = max(p.graceMost, graceMostOf(spec))
+	if len(p.specs) == 1 && p.wishes == 0 && (p.isStatic() || p.priority() >= priorityMin) {
+		p.world.critical = append(p.world.critical, p)
+	}
 	newest := p.spec
 	p.spec, p.wishedAt = spec, now
 	p.wishes++
