@@ -28,7 +28,21 @@ type Refusal struct {
 func (r Refusal) makesRoom() bool { return r.Waits && r.Reason == admission.PreemptedReason }
 
 func rejected(reason, message string) Refusal {
-	return Refusal{Phase: v1.PodFailed, Reason: reason, Message: "Pod was rejected: " + message}
+	return Refusal{Phase: v1.PodFailed, Reason: reason, Message: rejectedPrefix + message}
+}
+
+// rejectedPrefix is what a status says besides what an event does.
+const rejectedPrefix = "Pod was rejected: "
+
+// tellRefused tells why a pod is not run.
+func (a *Agent) tellRefused(spec *v1.Pod, why Refusal) {
+	if why.Waits { // it is not over with it yet
+		a.out.Log(world.LevelWarning, "pod waits", "pod", spec.Namespace+"/"+spec.Name,
+			"uid", string(spec.UID), "reason", why.Reason, "message", why.Message)
+		return
+	}
+	a.out.Event(pod.Reference(spec), v1.EventTypeWarning, why.Reason, "%s",
+		strings.TrimPrefix(why.Message, rejectedPrefix))
 }
 
 // unrunnable is why a pod can never be run as it is; none if it can.
@@ -167,8 +181,8 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 	}
 	victims, ok := admission.Victims(check.Pod, check.Static, failures, candidates)
 	for _, v := range victims {
-		a.out.Log(world.LevelWarning, "a pod is ended to make room for a critical one", "pod",
-			v.Namespace+"/"+v.Name, "for", check.Pod.Namespace+"/"+check.Pod.Name)
+		a.out.Event(pod.Reference(v), v1.EventTypeWarning, admission.PreemptedReason,
+			admission.PreemptedMessage)
 		a.state.Pods[string(v.UID)].Preempt(a.state.Last)
 		a.touchPod(string(v.UID))
 	}

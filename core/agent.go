@@ -49,7 +49,7 @@ type State struct {
 	Node      pod.Node               `json:"node"`
 	Ops       op.Table               `json:"ops"`
 	Timers    timer.Queue[timer.Key] `json:"timers"`
-	Manifests manifest.Source        `json:"manifests"`
+	Manifests manifest.Sources       `json:"manifests"`
 	Relist    pleg.Relist            `json:"relist"`
 	Events    pleg.Stream            `json:"events"`
 	Runtime   runtime.Runtime        `json:"runtime"`
@@ -95,10 +95,6 @@ type Agent struct {
 func New(o Options) *Agent {
 	c := o.Config
 	root := path.Clean(o.RootDir)
-	manifests := o.ManifestPath
-	if manifests != "" {
-		manifests = path.Clean(manifests)
-	}
 	links := path.Clean(cmp.Or(o.LinksDir, logs.LinksDirDefault))
 	a := &Agent{state: State{
 		Events: pleg.Stream{On: c.FeatureGates["EventedPLEG"]},
@@ -111,17 +107,15 @@ func New(o Options) *Agent {
 
 			RestartsAll: config.RestartsAll(c),
 		},
-		Manifests: manifest.Source{
-			Path: manifests, Node: o.NodeName, Period: c.FileCheckFrequency.Duration,
-		},
-		Sweep:    housekeeping.Sweep{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
-		Images:   image.Store{Limits: image.LimitsOf(c)},
-		Rotation: logs.NewRotation(c),
-		Links:    logs.Links{Dir: links, LogsDir: path.Clean(c.PodLogsDir)},
-		Pods:     map[string]*pod.Pod{},
-		PodsMax:  int(c.MaxPods),
-		API:      o.API,
-		OwnNode:  nodeobject.Node{Settings: nodeobject.SettingsOf(c, o.NodeName, o.Node)},
+		Manifests: manifest.NewSources(c, o.ManifestPath, o.NodeName),
+		Sweep:     housekeeping.Sweep{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
+		Images:    image.Store{Limits: image.LimitsOf(c)},
+		Rotation:  logs.NewRotation(c),
+		Links:     logs.Links{Dir: links, LogsDir: path.Clean(c.PodLogsDir)},
+		Pods:      map[string]*pod.Pod{},
+		PodsMax:   int(c.MaxPods),
+		API:       o.API,
+		OwnNode:   nodeobject.Node{Settings: nodeobject.SettingsOf(c, o.NodeName, o.Node)},
 		Lease: lease.Lease{Node: o.NodeName,
 			Duration: time.Duration(c.NodeLeaseDurationSeconds) * time.Second},
 		Sysctls: c.AllowedUnsafeSysctls,
@@ -182,8 +176,8 @@ func (a *Agent) observe(ev world.Event) {
 	case *world.ObjectsListed, *world.ObjectChanged, *world.ObjectGone, *world.WatchFailing:
 		a.watched(body, ev.Time)
 	case *world.FileChanged:
-		if body.Path == a.state.Manifests.Path {
-			a.state.Manifests.Changed(ev.Time)
+		if body.Path == a.state.Manifests.File.Path {
+			a.state.Manifests.File.Changed(ev.Time)
 			a.touched.add(manifest.Owner)
 		}
 	default:
@@ -198,8 +192,10 @@ func (a *Agent) boot(boot *world.Boot, now time.Time) {
 	s.Node.Seed, s.Node.IPs = boot.Seed, s.OwnNode.Settings.HostIPs(boot.Addresses)
 	s.PodsMax = s.OwnNode.Settings.PodsOn(boot.CPUs)
 	a.out.Log(world.LevelInfo, "seedlet starts", "node", s.Node.Name, "manifests",
-		s.Manifests.Path)
-	for _, key := range []timer.Key{manifest.Owner, pleg.Owner, pleg.StreamOwner,
+		s.Manifests.File.Path)
+	a.out.Event(nodeobject.Reference(s.Node.Name), v1.EventTypeNormal, "Starting",
+		"Starting kubelet.")
+	for _, key := range []timer.Key{manifest.Owner, manifest.URLOwner, pleg.Owner, pleg.StreamOwner,
 		runtime.Owner, s.Node.Resolv.Key(), s.Node.Hosts.Key()} {
 		a.touched.add(key)
 	}
@@ -249,7 +245,7 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 		s.Events.Answered(id, ev, &a.out)
 		a.touched.add(pleg.Owner) // the period is another one now
 	case manifest.Owner.Component:
-		s.Manifests.Answered(ev, &a.out)
+		s.Manifests.Answered(r.Owner, ev, &a.out)
 		a.reconcile(ev.Time)
 	case runtime.Owner.Component:
 		a.runtimeAnswered(r, ev)
@@ -271,12 +267,7 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 	case lease.Owner.Component:
 		s.Lease.Answered(s.Boot.Seed, r, ev, &a.out)
 	default:
-		for _, uid := range s.Images.Answered(r.Owner.Name, r, ev, &a.out) {
-			a.touchPod(uid)
-		}
-		if key, waits := s.Images.Next(); waits {
-			a.touched.add(key)
-		}
+		a.imageAnswered(r, ev)
 	}
 }
 
@@ -294,7 +285,7 @@ func (a *Agent) plan(key timer.Key) {
 	case pleg.StreamOwner.Component:
 		wake = s.Events.Plan(&a.out)
 	case manifest.Owner.Component:
-		wake = s.Manifests.Plan(&a.out)
+		wake = s.Manifests.Plan(key, &a.out)
 	case runtime.Owner.Component:
 		wake = s.Runtime.Plan(&a.out)
 	case housekeeping.Owner.Component:
@@ -314,7 +305,7 @@ func (a *Agent) plan(key timer.Key) {
 	case lease.Owner.Component:
 		wake = s.Lease.Plan(s.OwnNode.UID(), &a.out)
 	default:
-		wake = s.Images.Plan(key.Name, a.notReady() != "", &a.out, a.touched.add)
+		wake = a.planImage(key.Name)
 	}
 	s.Timers.Set(key, wake)
 }
@@ -322,7 +313,7 @@ func (a *Agent) plan(key timer.Key) {
 // seenAll says whether all sources and the runtime have been seen. Before that nothing is
 // cleaned up: what is not known may only not be known yet.
 func (a *Agent) seenAll() bool {
-	return a.state.Manifests.Ready && a.boundSeen() && !a.state.Relist.AsOf.IsZero()
+	return a.state.Manifests.Ready() && a.boundSeen() && !a.state.Relist.AsOf.IsZero()
 }
 
 func (a *Agent) known(uid string) bool { return a.state.Pods[uid] != nil }

@@ -25,14 +25,18 @@ type node struct {
 	cgroups    map[string]world.SetCgroup
 	status     *runtimeapi.StatusResponse
 	systemd    bool     // the cgroup driver
+	made       int      // sandboxes and containers
 	calls      []string // what was done, besides looking
 	state      string   // as it was shown last
 	single     bool     // the manifest path is a file
+	url        string   // of manifests, if there is one
+	page       string   // what is there; empty: it is away
 	podsMax    int      // zero for the default
 	sysctls    []string // that are allowed
 	stepsMax   int      // that one event may lead to; zero for 10,000
 	pods       []*v1.Pod
-	server     *server // the API server, if there is one
+	server     *server  // the API server, if there is one
+	events     []string // that were told
 }
 
 func boot(manifests map[string]string) *node {
@@ -55,6 +59,8 @@ func (n *node) restart() {
 		config.MaxPods = int32(n.podsMax)
 	}
 	config.AllowedUnsafeSysctls = n.sysctls
+	config.StaticPodURL = n.url
+	config.StaticPodURLHeader = map[string][]string{"X-Token": {"hush"}}
 	n.agent = New(Options{Config: config, NodeName: "n1", RootDir: "/var/lib/kubelet",
 		ManifestPath: "/manifests", API: n.server != nil})
 	n.event(world.Event{Body: &world.Boot{BootID: "b", CPUs: 2, MemoryBytes: 1 << 30,
@@ -110,6 +116,10 @@ func (n *node) pass(d time.Duration) {
 }
 
 func (n *node) do(effect any) any {
+	if e, is := effect.(*world.RecordEvent); is {
+		n.events = append(n.events, told(e))
+		return nil
+	}
 	if n.server != nil && n.server.seen != nil {
 		n.server.seen(effect)
 	}
@@ -126,6 +136,11 @@ func (n *node) do(effect any) any {
 			read.Files = append(read.Files, world.File{Name: name, Data: []byte(text)})
 		}
 		return read
+	case *world.FetchManifest:
+		if n.page == "" {
+			return world.Errorf(world.KindUnavailable, "FetchManifest", "connection refused")
+		}
+		return &world.ManifestFetched{Data: []byte(n.page)}
 	case *world.ListDir:
 		if strings.HasPrefix(e.Path, "/var/log/pods/default_") {
 			return &world.DirListed{Entries: []world.DirEntry{{Name: "0.log", Size: 1}}}
@@ -168,7 +183,7 @@ func (n *node) do(effect any) any {
 	case *runtimeapi.PullImageRequest:
 		return &runtimeapi.PullImageResponse{ImageRef: "sha256:1"}
 	case *runtimeapi.ImageStatusRequest:
-		return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: "sha256:1"}}
+		return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: "sha256:1", Size: 1024}}
 	}
 	return n.doRuntime(effect)
 }
@@ -188,7 +203,7 @@ func (n *node) doRuntime(effect any) any {
 		}
 		return list
 	case *runtimeapi.RunPodSandboxRequest:
-		id := fmt.Sprintf("s%d", len(n.calls))
+		id := n.newID("s")
 		n.sandboxes[id] = &runtimeapi.PodSandbox{Id: id, Metadata: e.Config.Metadata,
 			Annotations: e.Config.Annotations}
 		n.did("run sandbox")
@@ -197,7 +212,7 @@ func (n *node) doRuntime(effect any) any {
 		return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{
 			Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.2"}}}
 	case *runtimeapi.CreateContainerRequest:
-		id := fmt.Sprintf("c%d", len(n.calls))
+		id := n.newID("c")
 		n.containers[id] = &runtimeapi.Container{Id: id, PodSandboxId: e.PodSandboxId,
 			Metadata: e.Config.Metadata, Labels: e.Config.Labels,
 			Annotations: e.Config.Annotations, CreatedAt: n.now.UnixNano()}
@@ -241,6 +256,11 @@ func (n *node) end(effect any) any {
 		return &runtimeapi.RemovePodSandboxResponse{}
 	}
 	return nil // a statement
+}
+
+func (n *node) newID(prefix string) string {
+	n.made++
+	return fmt.Sprint(prefix, n.made)
 }
 
 func (n *node) did(words ...string) { n.calls = append(n.calls, strings.Join(words, " ")) }

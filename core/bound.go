@@ -83,6 +83,17 @@ func (a *Agent) boundPod(name string) *v1.Pod {
 	return nil
 }
 
+// mirrors are the full names of the mirrors that the API server has.
+func (a *Agent) mirrors() []string {
+	w := a.state.Objects.Watch(boundPods)
+	if w == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(w.Objects)), func(name string) bool {
+		return w.Objects[name].Pod == nil || !mirror.Is(w.Objects[name].Pod)
+	})
+}
+
 // hurry has everything written that waits because the API server was away.
 func (a *Agent) hurry() {
 	for _, uid := range slices.Sorted(maps.Keys(a.state.Status.Entries)) {
@@ -251,8 +262,7 @@ func (a *Agent) admitBound(is *v1.Pod) bool {
 		return true
 	}
 	if a.state.Rejected[uid] != why {
-		a.out.Log(world.LevelError, "pod refused", "pod", is.Namespace+"/"+is.Name, "uid", uid,
-			"reason", why.Reason, "message", why.Message)
+		a.tellRefused(is, why)
 	}
 	if a.state.Rejected == nil {
 		a.state.Rejected = map[string]Refusal{}
@@ -272,12 +282,13 @@ func (a *Agent) staticPod(name string) *v1.Pod {
 }
 
 // planMirror sees to the mirror of a static pod. What is there of a manifest that has not been
-// read yet stays.
+// read yet stays; those that have been read do not wait for another source.
 func (a *Agent) planMirror(name string) time.Time {
-	if !a.state.API || !a.boundSeen() || !a.state.Manifests.Ready {
+	static := a.staticPod(name)
+	if !a.state.API || !a.boundSeen() || static == nil && !a.state.Manifests.Ready() {
 		return time.Time{}
 	}
-	return a.state.Mirrors.Plan(name, a.staticPod(name), a.boundPod(name), a.ownNode(), &a.out)
+	return a.state.Mirrors.Plan(name, static, a.boundPod(name), a.ownNode(), &a.out)
 }
 
 // planStatus tells the API server how a pod is; and once it knows that one that is to be deleted

@@ -153,6 +153,20 @@ func TestBoundPodRunsAndIsTold(t *testing.T) {
 	}
 }
 
+func TestTheStatusSaysOfWhichSpecItIs(t *testing.T) {
+	web := boundPodOf("web", "u1")
+	web.Generation = 3
+	status := joined(nil, web).server.objects["default/web"].Status
+	if status.ObservedGeneration != 3 {
+		t.Errorf("the status is of generation %d", status.ObservedGeneration)
+	}
+	for _, c := range status.Conditions {
+		if c.ObservedGeneration != 3 {
+			t.Errorf("condition %s is of generation %d", c.Type, c.ObservedGeneration)
+		}
+	}
+}
+
 func TestDeletedPodIsOverBeforeItGoes(t *testing.T) {
 	n := joined(nil, boundPodOf("web", "u1"))
 	n.server.writes = nil

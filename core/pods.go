@@ -46,8 +46,8 @@ func (a *Agent) reconcile(now time.Time) {
 		for _, spec := range a.state.Manifests.Pods() {
 			a.mirrored(spec.Namespace + "/" + spec.Name)
 		}
-		for _, name := range slices.Sorted(maps.Keys(a.state.Mirrored)) {
-			a.mirrored(name) // its static pod may have gone
+		for _, name := range a.mirrors() {
+			a.mirrored(name) // its static pod may have gone, perhaps before this life
 		}
 	}
 	if !a.seenAll() {
@@ -81,8 +81,7 @@ func (a *Agent) reportRefused(refused map[string]Refusal) {
 	for _, p := range a.state.Manifests.Pods() {
 		why, is := refused[string(p.UID)]
 		if is && a.state.Refused[string(p.UID)] != why {
-			a.out.Log(world.LevelError, "pod refused", "pod", p.Namespace+"/"+p.Name,
-				"uid", string(p.UID), "reason", why.Reason, "message", why.Message)
+			a.tellRefused(p, why)
 		}
 	}
 	a.state.Refused = refused

@@ -7,8 +7,9 @@ import (
 )
 
 // redacted is the snapshot as it is shown. Left out are the content of Secrets and ConfigMaps,
-// tokens, and the values of environment variables and of the headers of probes and hooks: that is
-// where people keep secrets in pods. It cannot be restored from.
+// tokens, the manifest URL, which may have a password, and the values of environment variables and
+// of the headers of it, of probes and of hooks: that is where people keep secrets. It cannot be
+// restored from.
 func (a *Agent) redacted() ([]byte, error) {
 	data, err := a.Snapshot()
 	if err != nil {
@@ -57,7 +58,7 @@ func redact(v any) {
 
 // What is secret: texts, values of the items of lists, and all values of objects.
 var (
-	secretTexts   = map[string]bool{"token": true, "password": true, lastApplied: true}
+	secretTexts   = map[string]bool{"token": true, "password": true, "url": true, lastApplied: true}
 	secretLists   = map[string]bool{"env": true, "httpHeaders": true}
 	secretObjects = map[string]bool{"secret": true, "configMap": true}
 )

@@ -43,6 +43,7 @@ func (a *Agent) health(now time.Time) []world.Check {
 // metrics are the agent's counters, and every bound with what it bounds.
 func (a *Agent) metrics() []world.Metric {
 	s := &a.state
+	files, broken := s.Manifests.Count()
 	containers := 0
 	for _, uid := range a.uids {
 		containers += len(s.Pods[uid].Containers)
@@ -58,9 +59,8 @@ func (a *Agent) metrics() []world.Metric {
 		gauge("seedlet_pods_wanted_max", "Bound on pods that are run.", s.PodsMax),
 		gauge("seedlet_pods_refused", "Pods that are wanted but not run.", len(s.Refused)),
 		gauge("seedlet_containers", "Containers in the runtime that belong to pods.", containers),
-		gauge("seedlet_manifest_files", "Manifest files read.", len(s.Manifests.Files)),
-		gauge("seedlet_manifest_files_broken", "Manifest files that give no pod.",
-			s.Manifests.BrokenFiles()),
+		gauge("seedlet_manifest_files", "Manifest files read, and pods of the manifest URL.", files),
+		gauge("seedlet_manifest_files_broken", "Manifest files that give no pod.", broken),
 		gauge("seedlet_manifest_files_max", "Bound on manifest files.", manifest.FilesMax),
 		gauge("seedlet_images_awaited", "Images that pods wait for.", len(s.Images.Images)),
 		gauge("seedlet_operations", "Operations in flight.", len(s.Ops.Records)),

@@ -45,7 +45,7 @@ func (r *run) control() {
 func (r *run) lookAtNode() {
 	now := r.agenda.Now()
 	node := r.server.Object(world.ResourceNodes, "", nodeName).Node
-	r.collectMirrors(node)
+	r.collect(node)
 	if node == nil {
 		if r.controllers.missing.IsZero() {
 			r.controllers.missing = now
@@ -61,13 +61,16 @@ func (r *run) lookAtNode() {
 	}
 }
 
-// collectMirrors removes what belongs to a Node that is not there any more.
-func (r *run) collectMirrors(node *v1.Node) {
-	for _, o := range r.server.Objects(world.ResourcePods) {
-		for _, owner := range o.Pod.OwnerReferences {
+// collect removes what belongs to a Node that is not there any more.
+func (r *run) collect(node *v1.Node) {
+	for _, o := range append(r.server.Objects(world.ResourcePods),
+		r.server.Objects(world.ResourceLeases)...) {
+		resource, meta := o.Get()
+		for _, owner := range meta.GetOwnerReferences() {
 			if owner.Kind == "Node" && (node == nil || owner.UID != node.UID) {
-				r.admin("garbage collector", &world.DeleteObject{Resource: world.ResourcePods,
-					Namespace: o.Pod.Namespace, Name: o.Pod.Name, UID: string(o.Pod.UID)})
+				r.admin("garbage collector", &world.DeleteObject{Resource: resource,
+					Namespace: meta.GetNamespace(), Name: meta.GetName(),
+					UID: string(meta.GetUID())})
 			}
 		}
 	}

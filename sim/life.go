@@ -7,6 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core"
+	"seedlet.dev/sim/apiserver"
 	"seedlet.dev/sim/host"
 	"seedlet.dev/world"
 	"seedlet.dev/world/loop"
@@ -39,8 +40,9 @@ func (g *gate) Do(eff world.Effect) {
 	if r.life != g.life {
 		return // the agent was killed before it came to this effect
 	}
-	if _, health := eff.Body.(*world.HealthAnswer); health {
-		g.do(eff) // not counted: plans that count effects were drawn without it
+	switch eff.Body.(type) {
+	case *world.HealthAnswer, *world.RecordEvent:
+		g.do(eff) // not counted: plans that count effects were drawn without them
 		return
 	}
 	r.effects++
@@ -67,6 +69,7 @@ func (r *run) boot() {
 		world.PortHost:     port(r.host.Do),
 		world.PortRequests: port(r.answered),
 		world.PortLog:      port(func(world.Effect) {}),
+		world.PortAPI:      port(r.tellEvent),
 	}
 	if r.server != nil {
 		ports[world.PortAPI] = port(r.server.Do)
@@ -89,6 +92,11 @@ func (r *run) boot() {
 		Addresses: []string{nodeIP},
 		Machine:   host.Machine(),
 	}})
+}
+
+// tellEvent takes an event where there is no API server.
+func (r *run) tellEvent(eff world.Effect) {
+	r.truth.Add(apiserver.Told(eff.Body.(*world.RecordEvent), r.agenda.Now()))
 }
 
 // kill ends the agent at once, as SIGKILL does, and starts it again after a while.

@@ -83,6 +83,7 @@ type run struct {
 	network *network.Network
 	host    *host.Host
 	server  *apiserver.Server // nil if the node has none
+	truth   *truth.Log
 	panel   *oracle.Panel
 	options core.Options
 	limits  loop.Limits // of each life
@@ -156,6 +157,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		ImageUser: registry.user, API: spec.Node.API, Skew: spec.skew,
 		Read: r.read, Allocatable: spec.Node.allocatable(kubelet),
 	})
+	r.truth = log
 	log.Subscribe(r.panel.Fact)
 	log.Subscribe(r.countRestarts)
 	log.Subscribe(r.prompt.fact)

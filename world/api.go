@@ -34,7 +34,6 @@ const (
 	ResourceSecrets        Resource = "secrets"
 	ResourceRuntimeClasses Resource = "runtimeclasses"
 	ResourceLeases         Resource = "leases"
-	ResourceEvents         Resource = "events"
 )
 
 // Object is one object of the API: exactly one of its fields is set.
@@ -46,7 +45,6 @@ type Object struct {
 	Secret       *v1.Secret            `json:"secret,omitempty"`
 	RuntimeClass *nodev1.RuntimeClass  `json:"runtimeClass,omitempty"`
 	Lease        *coordinationv1.Lease `json:"lease,omitempty"`
-	Event        *v1.Event             `json:"event,omitempty"`
 }
 
 // Get is the resource that the object is of, and what all objects have; empty for an empty one.
@@ -66,8 +64,6 @@ func (o *Object) Get() (Resource, metav1.Object) {
 		return ResourceRuntimeClasses, o.RuntimeClass
 	case o.Lease != nil:
 		return ResourceLeases, o.Lease
-	case o.Event != nil:
-		return ResourceEvents, o.Event
 	}
 	return "", nil
 }
@@ -199,4 +195,14 @@ type CreateToken struct {
 type TokenCreated struct {
 	Token   string    `json:"token"`
 	Expires time.Time `json:"expires"`
+}
+
+// RecordEvent tells the users of a cluster that something happened to a pod or to the node. It is
+// a statement. The port makes Event objects of such, folds those that say the same, and drops what
+// is too much: none is certain to arrive. Without an API server it is a log line only.
+type RecordEvent struct {
+	Regarding v1.ObjectReference `json:"regarding"`
+	Type      string             `json:"type"`   // v1.EventTypeNormal or v1.EventTypeWarning
+	Reason    string             `json:"reason"` // a word that programs know
+	Message   string             `json:"message"`
 }

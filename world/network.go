@@ -1,8 +1,8 @@
 package world
 
-// The network port: what probes and lifecycle hooks ask of containers. Nothing of it changes the
-// agent's own world, so every failure to be answered is an answer: the deadline of the effect is
-// the probe's timeout.
+// The network port: what probes and lifecycle hooks ask of containers, and the manifest URL.
+// Nothing of it changes the agent's own world, so every failure to be answered is an answer: the
+// deadline of the effect is the probe's timeout.
 
 // HTTPGet asks for a page. Redirects are followed within the host that was asked, at most ten
 // times. Certificates are not verified, and no proxy is used. Answered by HTTPGot; a host that
@@ -50,4 +50,21 @@ type GRPCCheck struct {
 // GRPCChecked answers GRPCCheck.
 type GRPCChecked struct {
 	Status string `json:"status"` // as SERVING, NOT_SERVING
+}
+
+// FetchManifest asks for the page that static pods are read from. Unlike what a container answers,
+// it decides what runs on the node: certificates are verified, and only a page of status 200 that
+// has come to its end is an answer. Redirects are followed, at most ten times, and the machine's
+// proxy is used. Answered by ManifestFetched; a host that cannot be reached or is not trusted,
+// another status and a page that is cut short are KindUnavailable, a page that is too long is
+// KindExhausted, a URL that is none KindInvalid. No error tells the URL or a header.
+type FetchManifest struct {
+	URL      string       `json:"url"`
+	Headers  []HTTPHeader `json:"headers,omitempty"`
+	BytesMax int64        `json:"bytesMax"`
+}
+
+// ManifestFetched answers FetchManifest.
+type ManifestFetched struct {
+	Data []byte `json:"data,omitempty"`
 }

@@ -97,6 +97,7 @@ func hold(args []string) (int, error) {
 	code := flags.Int("code", 0, "the exit code")
 	after := flags.Duration("after", 0, "how long to run; zero is until TERM")
 	takes := flags.Duration("stop-takes", 0, "how long stopping takes")
+	port := flags.Int("http", 0, "the port on which checks are answered; zero is none")
 	if err := flags.Parse(args); err != nil {
 		return 2, err
 	}
@@ -115,8 +116,14 @@ func hold(args []string) (int, error) {
 	if *after > 0 {
 		over = time.After(*after)
 	}
+	failed := make(chan error, 1)
+	if *port != 0 {
+		go func() { failed <- serveHTTP(*port) }()
+	}
 	select {
 	case <-over:
+	case err := <-failed:
+		return 1, err
 	case <-stop:
 		time.Sleep(*takes)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
@@ -34,9 +35,12 @@ type flags struct {
 	fileCheckFrequency time.Duration
 	healthzBindAddress string
 	healthzPort        int32
+	httpCheckFrequency time.Duration
 	imageEndpoint      string
 	loggingFormat      string
 	manifestPath       string
+	manifestURL        string
+	manifestURLHeader  map[string][]string
 	maxPods            int32
 	readOnlyPort       int32
 	runtimeEndpoint    string
@@ -73,11 +77,14 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.healthzBindAddress, "healthz-bind-address", "",
 		"address that the health port listens on (default 127.0.0.1)")
 	fs.Int32Var(&f.healthzPort, "healthz-port", 0, "health port, 0 for none (default 10248)")
+	fs.DurationVar(&f.httpCheckFrequency, "http-check-frequency", 0,
+		"how often the manifest URL is read (default 20s)")
 	fs.StringVar(&f.imageEndpoint, "image-service-endpoint", "",
 		"socket of the image service, if it is not the runtime's")
 	fs.StringVar(&f.loggingFormat, "logging-format", "", "format of logs: text or json")
 	fs.StringVar(&f.manifestPath, "pod-manifest-path", "",
 		"file or directory of manifests of static pods")
+	f.registerURL(fs)
 	fs.Int32Var(&f.maxPods, "max-pods", 0, "most pods that are run (default 110)")
 	fs.Int32Var(&f.readOnlyPort, "read-only-port", 0, "read-only port, 0 for none")
 	fs.StringVar(&f.runtimeEndpoint, "container-runtime-endpoint", "",
@@ -85,6 +92,13 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.runtimeTimeout, "runtime-request-timeout", 0,
 		"how long a call of the container runtime may take (default 2m)")
 	fs.Uint32VarP(&f.verbosity, "v", "v", 0, "verbosity of logs")
+}
+
+func (f *flags) registerURL(fs *pflag.FlagSet) {
+	fs.StringVar(&f.manifestURL, "manifest-url", "", "URL of manifests of static pods")
+	fs.Var(cliflag.NewColonSeparatedMultimapStringString(&f.manifestURLHeader),
+		"manifest-url-header", "headers to send to the manifest URL, as name:value,name:value; "+
+			"may be given more than once")
 }
 
 // settings reads the configuration files and puts the flags over them.
@@ -143,10 +157,15 @@ func (f *flags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfiguratio
 		"file-check-frequency": func() {
 			c.FileCheckFrequency = metav1.Duration{Duration: f.fileCheckFrequency}
 		},
-		"healthz-bind-address":   func() { c.HealthzBindAddress = f.healthzBindAddress },
-		"healthz-port":           func() { c.HealthzPort = &f.healthzPort },
+		"healthz-bind-address": func() { c.HealthzBindAddress = f.healthzBindAddress },
+		"healthz-port":         func() { c.HealthzPort = &f.healthzPort },
+		"http-check-frequency": func() {
+			c.HTTPCheckFrequency = metav1.Duration{Duration: f.httpCheckFrequency}
+		},
 		"image-service-endpoint": func() { c.ImageServiceEndpoint = f.imageEndpoint },
 		"logging-format":         func() { c.Logging.Format = f.loggingFormat },
+		"manifest-url":           func() { c.StaticPodURL = f.manifestURL },
+		"manifest-url-header":    func() { c.StaticPodURLHeader = f.manifestURLHeader },
 		"max-pods":               func() { c.MaxPods = f.maxPods },
 		"pod-manifest-path":      func() { c.StaticPodPath = manifestPath },
 		"read-only-port":         func() { c.ReadOnlyPort = f.readOnlyPort },
@@ -163,7 +182,8 @@ func (f *flags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfiguratio
 		// For these, a zero in the file means the default. On the command line it is a mistake.
 		zero := flag.Value.String() == "0" || flag.Value.String() == "0s"
 		if zero && slices.Contains([]string{
-			"file-check-frequency", "max-pods", "runtime-request-timeout"}, flag.Name) {
+			"file-check-frequency", "http-check-frequency", "max-pods",
+			"runtime-request-timeout"}, flag.Name) {
 			err = fmt.Errorf("--%s: must be greater than zero", flag.Name)
 		}
 	})

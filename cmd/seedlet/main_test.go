@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -86,6 +88,8 @@ func TestMistakes(t *testing.T) {
 		{"zero", "--max-pods", []string{"--max-pods", "0"}},
 		{"zero time", "--file-check-frequency", []string{"--file-check-frequency", "0s"}},
 		{"negative", "maxPods", []string{"--max-pods", "-3"}},
+		{"zero period", "--http-check-frequency", []string{"--http-check-frequency", "0s"}},
+		{"header", "--manifest-url-header", []string{"--manifest-url-header", "a"}},
 		{"no file", "--config: open /none.yaml", []string{"--config", "/none.yaml"}},
 		{"no directory", "--config-dir", []string{"--config-dir", "/none.d"}},
 		{"unknown field", unknown, []string{"--config", unknown}},
@@ -123,6 +127,7 @@ func TestPrecedence(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, filepath.Join(dir, "config.yaml"), header+
 		"maxPods: 1\nreadOnlyPort: 1\nhealthzPort: 1\nstaticPodPath: manifests\n"+
+		"staticPodURL: http://x/\nstaticPodURLHeader: {z: [\"0\"]}\n"+
 		"logging: {verbosity: 7}\n")
 	write(t, filepath.Join(dir, "d", "20.conf"), header+"readOnlyPort: 3\n")
 	write(t, filepath.Join(dir, "d", "10.conf"), header+"readOnlyPort: 2\nhealthzPort: 2\n")
@@ -134,6 +139,7 @@ func TestPrecedence(t *testing.T) {
 	if err := cmd.ParseFlags([]string{"--config", file, "--config-dir", filepath.Join(dir, "d"),
 		"--healthz-port", "0", "-v=0", "--node-labels", "a=b,c=d", "--node-labels", "e=f",
 		"--node-ip", "192.0.2.1,2001:db8::1", "--register-node=false",
+		"--manifest-url-header", "a:1,b:2", "--manifest-url-header", "a:3",
 		"--register-with-taints", "k=v:NoSchedule,l:NoExecute"}); err != nil {
 		t.Fatal(err)
 	}
@@ -148,6 +154,10 @@ func TestPrecedence(t *testing.T) {
 	}
 	if want := filepath.Join(dir, "manifests"); c.StaticPodPath != want {
 		t.Errorf("staticPodPath %q, want %q", c.StaticPodPath, want)
+	}
+	if diff := cmp.Diff(map[string][]string{"a": {"1", "3"}, "b": {"2"}},
+		c.StaticPodURLHeader); diff != "" || c.StaticPodURL != "http://x/" {
+		t.Errorf("staticPodURL %q, headers %s", c.StaticPodURL, diff)
 	}
 	if len(s.node.Labels) != 3 || len(s.node.IPs) != 2 || *c.RegisterNode ||
 		len(c.RegisterWithTaints) != 2 || c.RegisterWithTaints[1].Effect != v1.TaintEffectNoExecute {
@@ -164,6 +174,12 @@ metadata: {name: web}
 spec: {containers: [{name: web, image: registry.invalid/web:v1}]}
 `
 
+// listPods serves a list of one pod, whose name is in a header.
+func listPods(w http.ResponseWriter, r *http.Request) {
+	fmt.Fprintf(w, "apiVersion: v1\nkind: PodList\nitems:\n- metadata: {name: %s}\n"+
+		"  spec: {containers: [{name: a, image: registry.invalid/a}]}\n", r.Header.Get("X-Name"))
+}
+
 // The agent without a runtime: it starts, is healthy, shows what it is to run, tells systemd,
 // and ends on SIGTERM.
 func TestWithoutRuntime(t *testing.T) {
@@ -171,9 +187,12 @@ func TestWithoutRuntime(t *testing.T) {
 	write(t, filepath.Join(dir, "manifests", "web.yaml"), pod)
 	notified := notifySocket(t, filepath.Join(dir, "notify.sock"))
 	healthz, readOnly := freePort(t), freePort(t)
+	page := httptest.NewServer(http.HandlerFunc(listPods))
+	defer page.Close()
 	config := write(t, filepath.Join(dir, "config.yaml"), header+
 		"staticPodPath: manifests\naddress: 127.0.0.1\ncpuCFSQuota: false\npodLogsDir: "+
-		filepath.Join(dir, "logs")+"\n")
+		filepath.Join(dir, "logs")+"\nstaticPodURL: "+page.URL+"\n"+
+		"staticPodURLHeader: {X-Name: [far]}\n")
 	cmd := command(t, "--config", config, "--root-dir", filepath.Join(dir, "root"),
 		"--container-runtime-endpoint", "unix://"+filepath.Join(dir, "none.sock"),
 		"--hostname-override", "Node-A", "--healthz-port", fmt.Sprint(healthz),
@@ -200,13 +219,14 @@ func TestWithoutRuntime(t *testing.T) {
 		if err := json.Unmarshal([]byte(get(t, readOnly, "/pods")), &list); err != nil {
 			t.Fatal(err)
 		}
-		if len(list.Items) > 0 {
+		if len(list.Items) > 1 {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	if len(list.Items) != 1 || list.Items[0].Name != "web-node-a" {
-		t.Errorf("pods are %+v, want web-node-a", list.Items)
+	if len(list.Items) != 2 || list.Items[0].Name != "far-node-a" ||
+		list.Items[1].Name != "web-node-a" {
+		t.Errorf("pods are %+v, want far-node-a of the URL and web-node-a", list.Items)
 	}
 	if state := get(t, readOnly, "/debug/state"); !json.Valid([]byte(state)) {
 		t.Errorf("the state is no JSON: %q", state)

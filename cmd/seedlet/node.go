@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"seedlet.dev/core"
+	"seedlet.dev/core/manifest"
 	"seedlet.dev/realworld/clock"
 	"seedlet.dev/realworld/cri"
 	"seedlet.dev/realworld/disk"
@@ -44,6 +45,7 @@ func run(ctx context.Context, s settings) error {
 	defer klog.Flush()
 	klog.InfoS("starting", "version", version, "node", nodeName, "rootDir", s.rootDir,
 		"staticPodPath", s.config.StaticPodPath,
+		"staticPodURL", manifest.Address(s.config.StaticPodURL),
 		"containerRuntimeEndpoint", s.config.ContainerRuntimeEndpoint)
 	for _, warning := range s.warnings {
 		klog.InfoS(warning, "severity", "warning")
@@ -129,12 +131,13 @@ func newNode(s settings, nodeName string) (*node, error) {
 	return n, nil
 }
 
-// ports are those that the core's effects name. Without an API server it asks nothing of one.
+// ports are those that the core's effects name. Without an API server it asks nothing of one, and
+// events are log lines.
 func (n *node) ports(requests *web.Port, logs *log.Port) map[world.PortName]world.Port {
 	ports := map[world.PortName]world.Port{
 		world.PortCRI: n.runtime, world.PortFS: n.disk,
 		world.PortHost: n.host, world.PortNetwork: n.network,
-		world.PortRequests: requests, world.PortLog: logs,
+		world.PortRequests: requests, world.PortLog: logs, world.PortAPI: logs,
 	}
 	if n.api != nil {
 		ports[world.PortAPI] = n.api.port

@@ -31,6 +31,7 @@ var actedOn = []string{
 	"fileCheckFrequency",
 	"healthzBindAddress",
 	"healthzPort",
+	"httpCheckFrequency",
 	"imageServiceEndpoint",
 	"kubeAPIBurst",
 	"kubeAPIQPS",
@@ -58,6 +59,8 @@ var actedOn = []string{
 	"runtimeRequestTimeout",
 	"serializeImagePulls",
 	"staticPodPath",
+	"staticPodURL",
+	"staticPodURLHeader",
 	"systemReserved",
 	"userNamespaces.idsPerPod",
 }

@@ -44,6 +44,9 @@ func TestInertNamesNothingThatWorks(t *testing.T) {
 	base := file("/c", `
 staticPodPath: /a
 fileCheckFrequency: 5s
+staticPodURL: https://manifests.example/node
+staticPodURLHeader: {X-Token: [a, b]}
+httpCheckFrequency: 5s
 readOnlyPort: 10255
 address: 127.0.0.1
 healthzPort: 0

@@ -40,6 +40,18 @@ const (
 	component     = "image"
 )
 
+// The reasons why an image cannot be had, as container statuses have them.
+const (
+	ErrName      = "InvalidImageName"
+	ErrNeverPull = "ErrImageNeverPull"
+	ErrInspect   = "ImageInspectError"
+	ErrPull      = "ErrImagePull"
+	BackOff      = "ImagePullBackOff"
+)
+
+// Precision is that of the times that users are told.
+const Precision = time.Millisecond
+
 // Store is what is known about images that some pod waits for.
 type Store struct {
 	Images map[string]*Image `json:"images"` // by name
@@ -89,6 +101,9 @@ type Image struct {
 	User      User       `json:"user"`      // whom the image with the id UserOf runs as
 	UserOf    string     `json:"userOf"`
 
+	Pull  Pull  `json:"pull"`  // the newest one
+	Bytes int64 `json:"bytes"` // the size of the image with the id UserOf
+
 	Problem   *Problem  `json:"problem,omitempty"` // of the newest pull or look, nil if it succeeded
 	Failures  int       `json:"failures"`          // of pulls, in a row
 	Timeouts  int       `json:"timeouts"`          // how many of them were not answered in time
@@ -107,10 +122,23 @@ type User struct {
 	Name string `json:"name,omitempty"`
 }
 
+// Pull is when a pull began, with its first credentials, and when it ended well; zero if it has
+// not.
+type Pull struct {
+	Began time.Time `json:"began"`
+	Ended time.Time `json:"ended"`
+}
+
+// Took is how long a pull took that has ended.
+func (p Pull) Took() time.Duration { return p.Ended.Sub(p.Began).Truncate(Precision) }
+
 // Problem is why an image cannot be had, in the words of container statuses.
 type Problem struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+	// Of pulls: what went wrong with the newest, and how many have failed in a row.
+	Cause    string `json:"cause,omitempty"`
+	Failures int    `json:"failures,omitempty"`
 }
 
 // Key is the owner of an image's operations.
@@ -121,6 +149,8 @@ type Answer struct {
 	ID      string   // the image to run, when it is there
 	User    User     // whom it runs as, for who asked with NeedUser
 	Problem *Problem // why it is not there, if something is wrong
+	Pull    Pull     // the newest pull of it
+	Bytes   int64    // its size; zero if that is not known
 }
 
 // Need says whether a pod can run an image under a pull policy, judging only by what was asked
@@ -132,7 +162,7 @@ func (s *Store) Need(uid string, w Wanted, policy v1.PullPolicy, since time.Time
 	if img == nil || img.Ref != ref {
 		if _, err := reference.ParseNormalizedNamed(ref); err != nil {
 			// No runtime can have it, so none is asked.
-			return Answer{Problem: &Problem{Reason: "InvalidImageName", Message: fmt.Sprintf(
+			return Answer{Problem: &Problem{Reason: ErrName, Message: fmt.Sprintf(
 				"Failed to apply default image tag %q: couldn't parse image name %[1]q: %v", ref,
 				err)}}
 		}
@@ -149,17 +179,17 @@ func (s *Store) Need(uid string, w Wanted, policy v1.PullPolicy, since time.Time
 	checked := !img.CheckedAt.IsZero() && !img.CheckedAt.Before(since)
 	switch {
 	case img.ID != "" && (pulled || checked && policy != v1.PullAlways):
-		return Answer{ID: img.ID}
+		return img.there()
 	case checked && policy == v1.PullNever:
 		img.LookAgain = img.CheckedAt.Add(backoffFirst) // someone may bring it by other means
-		return Answer{Problem: &Problem{Reason: "ErrImageNeverPull", Message: fmt.Sprintf(
+		return Answer{Problem: &Problem{Reason: ErrNeverPull, Message: fmt.Sprintf(
 			"Container image %q is not present with pull policy of Never", ref)}}
 	case policy == v1.PullAlways, checked:
 		img.WantPull = timer.Later(img.WantPull, since)
 	default:
 		img.WantCheck = timer.Later(img.WantCheck, since)
 	}
-	return Answer{Problem: img.Problem}
+	return Answer{Problem: img.Problem, Pull: img.Pull}
 }
 
 // NeedUser is Need for who has to know whom the image runs as besides. A look says so and a pull
@@ -175,7 +205,7 @@ func (s *Store) NeedUser(uid string, w Wanted, policy v1.PullPolicy, since time.
 		return answer
 	}
 	img.WantUser = answer.ID
-	return Answer{Problem: img.Problem}
+	return Answer{Problem: img.Problem, Pull: img.Pull}
 }
 
 // Release forgets that a pod waits for an image; an image that nobody waits for is forgotten.
@@ -199,6 +229,15 @@ func (s *Store) drop(img *Image) {
 	if !img.busy() {
 		delete(s.Images, img.Name)
 	}
+}
+
+// there is the answer to who can run the image.
+func (i *Image) there() Answer {
+	answer := Answer{ID: i.ID, Pull: i.Pull}
+	if i.UserOf == i.ID {
+		answer.Bytes = i.Bytes
+	}
+	return answer
 }
 
 func (i *Image) wait(uid string) {
@@ -276,8 +315,10 @@ func (s *Store) planPull(i *Image, out *op.Out) time.Time {
 	if its, at := s.Turns.take(i.Name, s.Limits, out.Now()); !its {
 		return at
 	}
-	out.Log(world.LevelDebug, "pulling image", "image", i.Ref)
 	i.PullAsked = out.Now()
+	if i.Try == 0 {
+		i.Pull = Pull{Began: i.PullAsked}
+	}
 	timeout := min(pullTimeout<<min(i.Timeouts, 8), pullTimeoutMax)
 	i.PullOp = out.Ask(Key(i.Name), "", timeout, &runtimeapi.PullImageRequest{
 		Image: &runtimeapi.ImageSpec{Image: i.Ref}, Auth: i.auth()})
@@ -289,6 +330,14 @@ func (s *Store) planPull(i *Image, out *op.Out) time.Time {
 func (s *Store) Next() (timer.Key, bool) {
 	name := s.Turns.next()
 	return Key(name), name != ""
+}
+
+// Pulling says since when an image is being pulled, and who waits for it; zero if it is not.
+func (s *Store) Pulling(name string) (since time.Time, waiters []string) {
+	if img := s.Images[name]; img != nil && img.PullOp != 0 {
+		return img.Pull.Began, img.Waiters
+	}
+	return time.Time{}, nil
 }
 
 // Names are those of the images that pods wait for, in order.
@@ -319,12 +368,13 @@ func (s *Store) Answered(name string, r op.Record, ev world.Event, out *op.Out) 
 		if void {
 			return img.Waiters
 		}
-		if img.Problem != nil && img.Problem.Reason == inspectError {
+		if img.Problem != nil && img.Problem.Reason == ErrInspect {
 			img.Problem = nil
 		}
 		img.looked(body.GetImage(), r.Began, ev.Time)
 	case *runtimeapi.PullImageResponse:
 		img.PulledAt, img.CheckedAt, img.ID = r.Began, r.Began, body.ImageRef
+		img.Pull.Ended = ev.Time
 		img.Problem, img.Failures, img.Timeouts, img.NotBefore = nil, 0, 0, time.Time{}
 		img.Try, img.Denied = 0, nil
 	}
@@ -335,24 +385,22 @@ func (s *Store) Answered(name string, r op.Record, ev world.Event, out *op.Out) 
 // more, or whoever waits for it would wait for ever, but not at once: it may go the same way.
 func (i *Image) looked(found *runtimeapi.Image, asked, now time.Time) {
 	i.CheckedAt, i.ID, i.UserOf = asked, found.GetId(), found.GetId()
-	i.User = User{Name: found.GetUsername()}
+	i.User, i.Bytes = User{Name: found.GetUsername()}, int64(found.GetSize())
 	if uid := found.GetUid(); uid != nil {
 		i.User.UID = &uid.Value
 	}
 	if i.ID == "" && !i.PulledAt.IsZero() {
 		i.PulledAt, i.NotBefore = time.Time{}, now.Add(backoffFirst)
-		i.Problem = &Problem{Reason: inspectError, Message: "the image was pulled and has gone"}
+		i.Problem = &Problem{Reason: ErrInspect, Message: "the image was pulled and has gone"}
 	}
 }
-
-const inspectError = "ImageInspectError"
 
 // failed counts a failure and sets the back-off: 10 s, doubling to 300 s, for pulls.
 func (i *Image) failed(call string, ev world.Event, out *op.Out) {
 	if call == "ImageStatus" {
 		i.LookRetry = ev.Time.Add(statusRetry)
 		if i.PullOp == 0 && i.Failures == 0 {
-			i.Problem = &Problem{Reason: inspectError, Message: ev.Err.Message}
+			i.Problem = &Problem{Reason: ErrInspect, Message: ev.Err.Message}
 		}
 		return
 	}
@@ -366,15 +414,12 @@ func (i *Image) failed(call string, ev world.Event, out *op.Out) {
 	if ev.Err.Has(world.KindTimeout) {
 		i.Timeouts++
 	}
-	delay := timer.Backoff(i.Failures, backoffFirst, backoffMax)
-	i.NotBefore = ev.Time.Add(delay)
-	i.Problem = &Problem{Reason: "ErrImagePull", Message: why}
+	i.NotBefore = ev.Time.Add(timer.Backoff(i.Failures, backoffFirst, backoffMax))
+	i.Problem = &Problem{Reason: ErrPull, Message: why, Cause: why, Failures: i.Failures}
 	if i.Failures > 1 {
-		i.Problem = &Problem{Reason: "ImagePullBackOff", Message: fmt.Sprintf(
-			"Back-off pulling image %q: %s", i.Ref, why)}
+		i.Problem.Reason = BackOff
+		i.Problem.Message = fmt.Sprintf("Back-off pulling image %q: %s", i.Ref, why)
 	}
-	out.Log(world.LevelWarning, "image cannot be pulled", "image", i.Ref,
-		"error", ev.Err.Error(), "retryIn", delay.String())
 }
 
 // auth is who the registry is told that pulls; nil if nobody is named.

@@ -191,7 +191,7 @@ func TestAPulledImageThatHasGone(t *testing.T) {
 	r.plan(0)
 	r.answer(1, time.Second, &runtimeapi.ImageStatusResponse{}, nil)
 	got := r.store.NeedUser("a", Wanted{Ref: "i"}, v1.PullAlways, t0)
-	if got.ID != "" || got.Problem == nil || got.Problem.Reason != inspectError {
+	if got.ID != "" || got.Problem == nil || got.Problem.Reason != ErrInspect {
 		t.Fatalf("%+v", got)
 	}
 	r.plan(time.Second)

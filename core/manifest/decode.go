@@ -1,16 +1,19 @@
-// Package manifest turns a file of the manifest directory into a static pod: decoded, named,
-// with the UID that it keeps for as long as the file says the same, with the API server's
-// defaults, and validated, for there is no API server that would have done it.
+// Package manifest turns a file of the manifest directory, or the page of the manifest URL, into
+// static pods: decoded, named, with the UID that each keeps for as long as its manifest says the
+// same, with the API server's defaults, and validated, for there is no API server that would have
+// done it.
 //
-// It trusts nothing that a file says: a name or UID that could leave its directory, a reference
-// to an object that only the API server has, a field that the server would refuse is an error
-// that names the file and the field. Start reading at Decode, which is the order of things.
+// It trusts nothing that a manifest says: a name or UID that could leave its directory, a
+// reference to an object that only the API server has, a field that the server would refuse is an
+// error that names the file and the field. Start reading at Decode, which is the order of things,
+// and at Sources for where manifests are read.
 package manifest
 
 import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"seedlet.dev/core/document"
@@ -27,36 +30,54 @@ func Decode(file string, data []byte, nodeName string) (*v1.Pod, []string, error
 	if doc == nil {
 		return nil, nil, nil
 	}
-	pod := &v1.Pod{}
-	unknown, err := document.Decode(doc, pod)
-	switch {
-	case err != nil:
-		return nil, nil, fmt.Errorf("%s: %w", file, err)
-	case pod.APIVersion != "v1" || pod.Kind != "Pod":
-		return nil, nil, fmt.Errorf("%s: want apiVersion v1, kind Pod; have apiVersion %q, kind %q",
-			file, pod.APIVersion, pod.Kind)
-	case pod.Name == "":
-		return nil, nil, fmt.Errorf("%s: %w", file,
-			field.Required(field.NewPath("metadata", "name"), "a static pod has a name"))
+	pod, warnings, err := decodePod(doc, source{OriginFile, file, nodeName}, metav1.TypeMeta{})
+	for i := range warnings {
+		warnings[i] = file + ": " + warnings[i]
 	}
-	warnings := ignored(file, pod, unknown)
-	identify(pod, file, doc, nodeName)
-	SetDefaults(pod)
-	if errs := Validate(pod); len(errs) > 0 {
-		return nil, warnings, fmt.Errorf("%s: %w", file, errs.ToAggregate())
+	if err != nil {
+		return nil, warnings, fmt.Errorf("%s: %w", file, err)
 	}
 	return pod, warnings, nil
 }
 
-// ignored clears what a file cannot decide, and says so, as it does for fields there are not.
+// source is where a document was found, and for which node.
+type source struct {
+	origin Origin
+	place  string
+	node   string
+}
+
+// decodePod makes the static pod of a document. Type is what it is if it does not say so.
+func decodePod(doc []byte, from source, typ metav1.TypeMeta) (*v1.Pod, []string, error) {
+	pod := &v1.Pod{TypeMeta: typ}
+	unknown, err := document.Decode(doc, pod)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case pod.APIVersion != "v1" || pod.Kind != "Pod":
+		return nil, nil, fmt.Errorf("want apiVersion v1, kind Pod; have apiVersion %q, kind %q",
+			pod.APIVersion, pod.Kind)
+	case pod.Name == "":
+		return nil, nil, field.Required(field.NewPath("metadata", "name"), "a static pod has a name")
+	}
+	warnings := ignored(pod, unknown)
+	identify(pod, from.origin, from.place, doc, from.node)
+	SetDefaults(pod)
+	if errs := Validate(pod); len(errs) > 0 {
+		return nil, warnings, errs.ToAggregate()
+	}
+	return pod, warnings, nil
+}
+
+// ignored clears what a manifest cannot decide, and says so, as it does for fields there are not.
 // A static pod with a deletion time would be one that ends as soon as it starts.
-func ignored(file string, pod *v1.Pod, unknown []string) []string {
+func ignored(pod *v1.Pod, unknown []string) []string {
 	var warnings []string
 	for _, path := range unknown {
-		warnings = append(warnings, fmt.Sprintf("%s: %s: unknown field is ignored", file, path))
+		warnings = append(warnings, path+": unknown field is ignored")
 	}
 	if pod.DeletionTimestamp != nil || pod.DeletionGracePeriodSeconds != nil {
-		warnings = append(warnings, file+": metadata.deletionTimestamp: is ignored")
+		warnings = append(warnings, "metadata.deletionTimestamp: is ignored")
 	}
 	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = nil, nil
 	pod.GenerateName, pod.SelfLink, pod.ResourceVersion, pod.Generation = "", "", "", 0

@@ -12,16 +12,25 @@ import (
 
 // The annotations that say where a pod comes from.
 const (
-	ConfigSourceAnnotation = "kubernetes.io/config.source" // "file" for static pods
+	ConfigSourceAnnotation = "kubernetes.io/config.source" // of static pods: an Origin
 	ConfigHashAnnotation   = "kubernetes.io/config.hash"   // the UID the pod has on this node
 	ConfigSeenAnnotation   = "kubernetes.io/config.seen"   // when the agent first read it
 	ConfigMirrorAnnotation = "kubernetes.io/config.mirror" // only on the API server's copy
 )
 
-// identify makes a pod the one that this file is on this node.
-func identify(pod *v1.Pod, file string, doc []byte, nodeName string) {
+// Origin is the kind of place that static pods are read from, as ConfigSourceAnnotation has it.
+type Origin string
+
+// The origins of static pods.
+const (
+	OriginFile Origin = "file" // a directory or a file
+	OriginHTTP Origin = "http" // a URL
+)
+
+// identify makes a pod the one that this document, at this place, is on this node.
+func identify(pod *v1.Pod, origin Origin, place string, doc []byte, nodeName string) {
 	if pod.UID == "" {
-		pod.UID = contentUID(file, doc, nodeName)
+		pod.UID = contentUID(place, doc, nodeName)
 	}
 	pod.Name += "-" + strings.ToLower(nodeName)
 	if pod.Namespace == "" {
@@ -33,18 +42,18 @@ func identify(pod *v1.Pod, file string, doc []byte, nodeName string) {
 	}
 	delete(pod.Annotations, ConfigSeenAnnotation)
 	delete(pod.Annotations, ConfigMirrorAnnotation)
-	pod.Annotations[ConfigSourceAnnotation] = "file"
+	pod.Annotations[ConfigSourceAnnotation] = string(origin)
 	pod.Annotations[ConfigHashAnnotation] = string(pod.UID)
 	tolerateTaints(pod)
 }
 
-// contentUID is the UID of what a file says: 32 hex digits. It is over the document as it was
-// written, in canonical JSON, and never over the pod made of it. So a comment, the order of keys
-// and a change of the API's types or defaults with a new version leave it alone, and upgrading
-// the agent restarts no static pod (kubernetes issues 63814 and 129385).
-func contentUID(file string, doc []byte, nodeName string) types.UID {
+// contentUID is the UID of what a file, or a part of a page, says: 32 hex digits. It is over the
+// document as it was written, in canonical JSON, and never over the pod made of it. So a comment,
+// the order of keys and a change of the API's types or defaults with a new version leave it alone,
+// and upgrading the agent restarts no static pod (kubernetes issues 63814 and 129385).
+func contentUID(place string, doc []byte, nodeName string) types.UID {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(nodeName), []byte(file), doc} {
+	for _, part := range [][]byte{[]byte(nodeName), []byte(place), doc} {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		h.Write(part)
 	}

@@ -1,8 +1,8 @@
 package manifest
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,39 +10,40 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/op"
-	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
-// The bounds on what a manifest path may hold.
+// The bounds on what a manifest path, or the page of a URL, may hold.
 const (
-	FilesMax = 1024
+	FilesMax = 1024     // and as many pods in a page
 	BytesMax = 10 << 20 // as the kubelet's for one manifest
 )
 
 const (
-	readTimeout = time.Minute
+	readTimeout  = time.Minute
+	fetchTimeout = 10 * time.Second // as the kubelet's
 	// believeBroken is how long a file that gave a pod must have stayed broken, with the same
 	// content, before its pod is given up: an editor may be halfway through writing it.
 	believeBroken = time.Second
 )
 
-// Owner is who the source's operations belong to.
-var Owner = timer.Key{Component: "manifests"}
-
-// Source is the static pods of a directory or file, as last read. It is read again when the
-// world says that it changed, and every Period all the same.
+// Source is the static pods of a directory or file, or of a URL, as last read. It is read again
+// when the world says that it changed, and every Period all the same.
 type Source struct {
-	Path   string        `json:"path"` // empty if there are no static pods
-	Node   string        `json:"node"`
-	Period time.Duration `json:"period"`
+	Origin  Origin             `json:"origin"`
+	Path    string             `json:"path,omitempty"`        // of OriginFile
+	URL     string             `json:"url,omitempty"`         // of OriginHTTP; may hold a password
+	Headers []world.HTTPHeader `json:"httpHeaders,omitempty"` // that go with the URL: secret
+	Node    string             `json:"node"`
+	Period  time.Duration      `json:"period"`
 
 	// Ready says that everything has been read at least once, and that what is broken has been
 	// so for a while. Before that the absence of a pod means nothing.
 	Ready bool             `json:"ready"`
-	Files map[string]*File `json:"files,omitempty"` // by name
+	Files map[string]*File `json:"files,omitempty"` // by name; of a page, one for each pod
 
-	Single  bool       `json:"single,omitempty"` // the path was a file when it was read last
+	Single  bool       `json:"single,omitempty"`  // the path was a file when it was read last
+	PageSum string     `json:"pageSum,omitempty"` // of the good page that was read last
 	Watched bool       `json:"watched,omitempty"`
 	Op      world.OpID `json:"op,omitempty"`
 	Again   bool       `json:"again,omitempty"` // it changed while it was being read
@@ -57,19 +58,25 @@ type File struct {
 	Since  time.Time `json:"since"`            // when that content was first read
 	Pod    *v1.Pod   `json:"pod,omitempty"`    // the last good pod; nil if there is none
 	Broken string    `json:"broken,omitempty"` // why the content is no pod
-	Twin   string    `json:"twin,omitempty"`   // the file whose pod has the same UID and comes first
+	Order  int       `json:"order,omitempty"`  // among those of a page
+	Twin   string    `json:"twin,omitempty"`   // the file that comes first and asks for the same
 }
 
-// Plan reads the path if it is time, and says when to be called again.
+// Plan reads the source if it is time, and says when to be called again.
 func (s *Source) Plan(out *op.Out) time.Time {
 	switch {
-	case s.Path == "":
+	case s.Path == "" && s.URL == "": // there are no static pods
 		s.Ready = true
 		return time.Time{}
 	case s.Op != 0:
 		return time.Time{}
 	case out.Now().Before(s.NextAt):
 		return s.NextAt
+	}
+	if s.Origin == OriginHTTP {
+		s.Op = out.Ask(URLOwner, "", fetchTimeout,
+			&world.FetchManifest{URL: s.URL, Headers: s.Headers, BytesMax: BytesMax})
+		return time.Time{}
 	}
 	if !s.Watched {
 		out.Tell(&world.Watch{Path: s.Path})
@@ -89,13 +96,22 @@ func (s *Source) Changed(now time.Time) {
 	s.NextAt = now
 }
 
-// Answered takes the content of the path. What could not be read leaves everything as it was.
+// Answered takes the content of the source. What could not be read leaves everything as it was.
 func (s *Source) Answered(ev world.Event, out *op.Out) {
 	s.Op = 0
 	s.NextAt = ev.Time.Add(s.Period)
 	if s.Again {
 		s.Again, s.NextAt = false, ev.Time
 	}
+	if s.Origin == OriginHTTP {
+		s.fetched(ev, out)
+	} else {
+		s.read(ev, out)
+	}
+}
+
+// read takes what is at the path. That there is nothing is an answer as well.
+func (s *Source) read(ev world.Event, out *op.Out) {
 	if ev.Err != nil && !ev.Err.Has(world.KindNotFound) {
 		if s.Problem == "" {
 			out.Log(world.LevelError, "manifests cannot be read", "path", s.Path,
@@ -143,14 +159,12 @@ func (s *Source) take(files []world.File, out *op.Out) {
 		}
 	}
 	s.Ready = s.Ready || complete
-	s.rejectTwins(out)
 }
 
 // parse turns the content of a file into a pod. A file that has not changed keeps its pod, and
 // one that has just become unreadable keeps it for the time being.
 func (s *Source) parse(read world.File, known *File, out *op.Out) *File {
-	sum := sha256.Sum256(read.Data)
-	file := &File{Name: read.Name, Sum: hex.EncodeToString(sum[:]), Since: out.Now()}
+	file := &File{Name: read.Name, Sum: hex256(read.Data), Since: out.Now()}
 	if known != nil && known.Sum == file.Sum {
 		if known.Broken != "" && !s.unbelieved(known, out.Now()) {
 			known.Pod = nil
@@ -199,54 +213,9 @@ func (s *Source) unbelieved(file *File, now time.Time) bool {
 	return true
 }
 
-// rejectTwins skips files whose pod has the UID of another file's pod: the first name wins, for
-// as long as it is there.
-func (s *Source) rejectTwins(out *op.Out) {
-	owner := map[string]string{}
-	for _, name := range s.names() {
-		file := s.Files[name]
-		if file.Pod == nil {
-			continue
-		}
-		uid := string(file.Pod.UID)
-		first, taken := owner[uid]
-		if !taken {
-			owner[uid] = name
-		} else if file.Twin != first {
-			out.Log(world.LevelError, "manifest skipped", "file", name,
-				"error", "uid "+uid+" is that of the pod in "+first)
-		}
-		file.Twin = first
-	}
-}
-
+// names are those of the files, in the order in which they count.
 func (s *Source) names() []string {
-	names := make([]string, 0, len(s.Files))
-	for name := range s.Files { //ordered: sorted below
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// BrokenFiles is how many files give no pod although there is something in them.
-func (s *Source) BrokenFiles() int {
-	broken := 0
-	for _, name := range s.names() {
-		if s.Files[name].Broken != "" || s.Files[name].Twin != "" {
-			broken++
-		}
-	}
-	return broken
-}
-
-// Pods are the pods that are wanted, in the order of their files' names.
-func (s *Source) Pods() []*v1.Pod {
-	var pods []*v1.Pod
-	for _, name := range s.names() {
-		if file := s.Files[name]; file.Pod != nil && file.Twin == "" {
-			pods = append(pods, file.Pod)
-		}
-	}
-	return pods
+	return slices.SortedFunc(maps.Keys(s.Files), func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.Files[a].Order, s.Files[b].Order), cmp.Compare(a, b))
+	})
 }

@@ -67,9 +67,10 @@ type Node struct {
 
 	Said     v1.ConditionStatus `json:"said,omitempty"` // of being ready, in this life
 	WroteAt  time.Time          `json:"wroteAt"`
-	CheckAt  time.Time          `json:"checkAt"`  // when the status is to be compared
-	ReportAt time.Time          `json:"reportAt"` // when it is to be written in any case
-	Reports  uint64             `json:"reports"`  // written so far
+	CheckAt  time.Time          `json:"checkAt"`        // when the status is to be compared
+	ReportAt time.Time          `json:"reportAt"`       // when it is to be written in any case
+	Reports  uint64             `json:"reports"`        // written so far
+	News     []News             `json:"news,omitempty"` // in the status in flight
 	// DescribeAt is when labels and annotations are to be compared.
 	DescribeAt time.Time `json:"describeAt"`
 
@@ -123,6 +124,7 @@ func (n *Node) plan(env *Env) time.Time {
 	case n.Settings.Register && !n.Registered:
 		node := n.fresh(env)
 		n.Saying, n.Changes = readiness(&node.Status), true
+		n.News = n.news(&v1.NodeStatus{}, &node.Status)
 		n.ask(env, "", &world.CreateObject{Object: world.Object{Node: node}})
 	}
 	return time.Time{} // a watch tells when there is one
@@ -166,7 +168,7 @@ func (n *Node) planStatus(env *Env) time.Time {
 		n.rest(now, ready.Status)
 		return timer.Soonest(n.CheckAt, n.readyUntil(env))
 	}
-	n.Saying = ready.Status
+	n.Saying, n.News = ready.Status, n.news(&n.Object.Status, want)
 	n.ask(env, reporting, n.patch(nil, withConditions(changes, want)))
 	return time.Time{}
 }
@@ -251,10 +253,12 @@ func (n *Node) written(r op.Record, now time.Time, seed uint64, out *op.Out) {
 		n.Described = n.Object.UID
 	case reporting:
 		n.reported(r, now, seed)
+		n.tell(out)
 	default:
 		out.Log(world.LevelInfo, "the node is registered", "uid", string(n.Object.UID))
 		n.Described = n.Object.UID
 		n.reported(r, now, seed)
+		n.tell(out)
 		n.CheckAt = now // whether it was taken as it was given
 	}
 }

@@ -1,7 +1,10 @@
 package op
 
 import (
+	"fmt"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/world"
 )
@@ -51,6 +54,17 @@ func (o *Out) Tell(body any) {
 // Log hands out a log line. Fields are key, value, key, value.
 func (o *Out) Log(level world.Level, message string, fields ...any) {
 	o.Tell(&world.Log{Level: level, Message: message, Fields: fields})
+}
+
+// Event tells users that something has happened to a pod or to the node, in the kubelet's words
+// where it has any. Reasons are one word. It belongs where a fact changes: a plan that is made
+// twice must not tell twice.
+func (o *Out) Event(regarding v1.ObjectReference, kind, reason, format string, args ...any) {
+	message := format
+	if len(args) > 0 {
+		message = fmt.Sprintf(format, args...)
+	}
+	o.Tell(&world.RecordEvent{Regarding: regarding, Type: kind, Reason: reason, Message: message})
 }
 
 // Take returns the effects of the step. They are valid until the next Begin.

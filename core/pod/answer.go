@@ -31,7 +31,7 @@ func (p *Pod) Answered(id world.OpID, r op.Record, ev world.Event, env *Env) {
 	case "PodSandboxStatus":
 		p.sandboxInspected(r, ev)
 	case "ContainerStatus":
-		p.containerInspected(r, ev)
+		p.containerInspected(r, ev, env)
 	case "SetCgroup", "RemoveCgroup":
 		p.cgroupAnswered(id, r, ev, env)
 	case "ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck":
@@ -61,9 +61,7 @@ func (p *Pod) made(id world.OpID, r op.Record, ev world.Event, env *Env) {
 		if r.Call == "StartContainer" && container == "" {
 			return // it has gone meanwhile: there is nothing to tell of
 		}
-		pr := p.failed(container, r.Call, ev.Err, ev.Time)
-		env.Out.Log(world.LevelWarning, "operation failed", "pod", p.FullName(), "call", r.Call,
-			"container", container, "error", ev.Err.Error(), "failures", pr.Failures)
+		p.tellFailure(p.failed(container, r.Call, ev.Err, ev.Time), env)
 		return
 	}
 	p.solved(container, r.Call)
@@ -72,9 +70,11 @@ func (p *Pod) made(id world.OpID, r op.Record, ev world.Event, env *Env) {
 		p.sandboxMade(body.PodSandboxId, r, ev.Time)
 	case *runtimeapi.CreateContainerResponse:
 		p.containerMade(body.ContainerId, *making, r, ev.Time)
+		p.event(env, making.Name, normal, "Created", "Container created")
 	case *runtimeapi.StartContainerResponse:
 		if c := p.container(r.Subject); c != nil {
 			c.advance(Running, ev.Time)
+			p.event(env, c.Name, normal, "Started", "Container started")
 		}
 	case *world.Done:
 		p.dirDone(r)
@@ -207,7 +207,7 @@ func (p *Pod) sandboxInspected(r op.Record, ev world.Event) {
 
 // containerInspected takes the details of a container. The first failure is tried again soon and
 // every further one later, until a relist says that the container has gone (upstream #24819).
-func (p *Pod) containerInspected(r op.Record, ev world.Event) {
+func (p *Pod) containerInspected(r op.Record, ev world.Event, env *Env) {
 	c := p.container(r.Subject)
 	if c == nil {
 		return
@@ -244,6 +244,7 @@ func (p *Pod) containerInspected(r op.Record, ev world.Event) {
 	}
 	if state == Exited {
 		c.endSeen(status)
+		p.tellBackOff(c, env)
 	}
 }
 
@@ -292,6 +293,11 @@ func (p *Pod) containerWritten(r op.Record, ev world.Event, env *Env) {
 
 func (p *Pod) writeFailed(r op.Record, ev world.Event, env *Env) {
 	p.Stale = ev.Time
+	stops := r.Call == "StopContainer" || r.Call == "StopPodSandbox"
+	if stops && p.Stage != Syncing {
+		p.event(env, "", warning, "FailedKillPod", "error killing pod: %s", ev.Err.Message)
+		return
+	}
 	env.Out.Log(world.LevelWarning, "operation failed", "pod", p.FullName(), "call", r.Call,
 		"id", r.Subject, "error", ev.Err.Error())
 }

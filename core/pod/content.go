@@ -3,6 +3,7 @@ package pod
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,14 +16,17 @@ import (
 // What the volumes of the pod hold that comes from outside: objects of the API server, tokens, and
 // what is told of the pod.
 
-// tellVolumes logs why volumes cannot be made, or made anew, when that is another reason.
+// tellVolumes tells why volumes cannot be made, or made anew, once for each time that they could
+// not.
 func (p *Pod) tellVolumes(env *Env) {
-	why := p.Storage.Set.Failing()
-	if why != "" && why != p.Storage.Told {
-		env.Out.Log(world.LevelWarning, "volume cannot be made", "pod", p.FullName(),
-			"reason", "FailedMount", "message", why)
+	why, failures := p.Storage.Set.Failing(), p.Storage.Set.Failures()
+	switch told := strconv.Itoa(failures) + " " + why; {
+	case why == "":
+		p.Storage.Told = ""
+	case failures > 0 && told != p.Storage.Told:
+		p.Storage.Told = told
+		p.event(env, "", warning, "FailedMount", "%s", why)
 	}
-	p.Storage.Told = why
 }
 
 // refreshVolumes keeps the content of volumes up to date while a pod is being ended. What is not

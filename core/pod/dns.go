@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -21,12 +22,15 @@ const (
 	searchLengthMax = 2048
 )
 
+// omission is what a resolver's configuration does without, in the kubelet's words.
+type omission struct{ reason, message string }
+
 // dnsConfig is the resolver configuration of the pod's sandbox, and what had to be left out of
-// it, in words; empty if nothing had to.
-func (p *Pod) dnsConfig(node *Node) (*runtimeapi.DNSConfig, string) {
+// it; nothing if nothing had to.
+func (p *Pod) dnsConfig(node *Node) (*runtimeapi.DNSConfig, omission) {
 	spec, config := &p.Spec.Spec, &runtimeapi.DNSConfig{}
 	host := parseResolv(node.Resolv.Text)
-	left := ""
+	left := omission{}
 	cluster := spec.DNSPolicy == v1.DNSClusterFirstWithHostNet ||
 		spec.DNSPolicy == v1.DNSClusterFirst && !spec.HostNetwork
 	switch {
@@ -41,7 +45,9 @@ func (p *Pod) dnsConfig(node *Node) (*runtimeapi.DNSConfig, string) {
 		config = host
 	}
 	if cluster && len(node.DNS.Servers) == 0 {
-		left = "no cluster DNS is configured: falling back to dnsPolicy Default"
+		left = omission{"MissingClusterDNS", fmt.Sprintf("pod: %q. kubelet does not have ClusterDNS IP configured and cannot "+
+			"create Pod using %q policy. Falling back to %q policy.", p.logged(), spec.DNSPolicy,
+			v1.DNSDefault)}
 	}
 	if own := spec.DNSConfig; own != nil {
 		config.Servers = unique(config.Servers, own.Nameservers)
@@ -49,7 +55,7 @@ func (p *Pod) dnsConfig(node *Node) (*runtimeapi.DNSConfig, string) {
 		config.Options = mergeOptions(config.Options, own.Options)
 	}
 	if cut := cutResolv(config); cut != "" {
-		left = cut
+		left = omission{"DNSConfigForming", cut}
 	}
 	return config, left
 }
@@ -128,7 +134,8 @@ func cutResolv(config *runtimeapi.DNSConfig) string {
 	cut := ""
 	if len(config.Servers) > nameserversMax {
 		config.Servers = config.Servers[:nameserversMax]
-		cut = "some name servers are left out, there are more than 3"
+		cut = "Nameserver limits were exceeded, some nameservers have been omitted, the applied " +
+			"nameserver line is: " + strings.Join(config.Servers, " ")
 	}
 	searches := config.Searches
 	if len(searches) > searchPathsMax {
@@ -139,7 +146,8 @@ func cutResolv(config *runtimeapi.DNSConfig) string {
 	}
 	if len(searches) < len(config.Searches) {
 		config.Searches = searches
-		cut = "some search paths are left out, there are more than 32 or 2048 characters"
+		cut = "Search Line limits were exceeded, some search paths have been omitted, the applied " +
+			"search line is: " + strings.Join(searches, " ")
 	}
 	return cut
 }

@@ -91,6 +91,10 @@ func (p *Pod) misconfigured(want *v1.Container, env *Env) bool {
 			_, err = p.mounts(want, variables, nil, env.Node)
 		}
 	}
+	var was Problem
+	if pr := p.problem(want.Name); pr != nil {
+		was = *pr
+	}
 	p.solved(want.Name, callConfigure)
 	if err == nil {
 		return false
@@ -103,6 +107,9 @@ func (p *Pod) misconfigured(want *v1.Container, env *Env) bool {
 	*pr = Problem{
 		Container: want.Name, Call: callConfigure,
 		Reason: "CreateContainerConfigError", Message: err.Error(),
+	}
+	if *pr != was {
+		p.tellFailure(pr, env)
 	}
 	return true
 }

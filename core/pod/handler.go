@@ -33,8 +33,7 @@ func (p *Pod) handler(env *Env) (string, bool) {
 		pr = &p.Problems[len(p.Problems)-1]
 	}
 	if pr.Message != message {
-		env.Out.Log(world.LevelWarning, "no sandbox can be made", "pod", p.FullName(), "message",
-			message)
+		p.event(env, "", warning, reasonSandbox, "Failed to create pod sandbox: %v", why)
 	}
 	*pr = Problem{Call: "RunPodSandbox", Reason: reasons["RunPodSandbox"], Message: message}
 	return "", false

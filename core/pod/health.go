@@ -93,6 +93,7 @@ func (p *Pod) ask(c *Container, spec *v1.Probe, kind probe.Kind, env *Env, w *wa
 	if err != nil {
 		pr.Asked(0, spec, env.Out.Now())
 		pr.Message = err.Error()
+		p.event(env, c.Name, warning, unhealthy, probeErrored, kind, pr.Message)
 		w.pending(pr.NextAt)
 		return
 	}
@@ -128,8 +129,18 @@ func (p *Pod) probed(c *Container, kind probe.Kind, r op.Record, ev world.Event,
 		return
 	}
 	answer, message := probe.Judge(r, ev)
+	switch {
+	case answer == probe.Bad:
+		p.event(env, c.Name, warning, unhealthy, "%s probe failed: %s", kind, message)
+	case answer == probe.Undecided && !ev.Err.Has(world.KindCanceled):
+		p.event(env, c.Name, warning, unhealthy, probeErrored, kind, ev.Err.Message)
+	}
 	if !pr.Answered(probe.Of(want, kind), answer, message) {
 		return
+	}
+	if got, is := ev.Body.(*world.HTTPGot); is && got.Elsewhere { // at every answer is too often
+		p.event(env, c.Name, warning, "ProbeWarning",
+			"%s probe warning: Probe terminated redirects", kind)
 	}
 	level, text := world.LevelDebug, "probe succeeds"
 	if pr.Result == probe.Bad {
@@ -138,6 +149,11 @@ func (p *Pod) probed(c *Container, kind probe.Kind, r op.Record, ev world.Event,
 	env.Out.Log(level, text, "pod", p.FullName(), "container", c.Name, "id", c.ID,
 		"probe", string(kind), "message", pr.Message)
 }
+
+const (
+	unhealthy    = "Unhealthy"
+	probeErrored = "%s probe errored and resulted in unknown state: %s"
+)
 
 // ail says why a container that runs has to be ended and run anew, and how long that may take;
 // empty if it is well.
@@ -151,10 +167,17 @@ func (p *Pod) ail(c *Container, want *v1.Container) (string, time.Duration) {
 		if spec.TerminationGracePeriodSeconds != nil { // KEP-2238
 			grace = seconds(*spec.TerminationGracePeriodSeconds)
 		}
-		return string(kind) + " probe failed", grace
+		why := stopLiveness
+		if kind == probe.Startup {
+			why = stopStartup
+		}
+		if p.restartsFailed(want) {
+			why += stopRestarts
+		}
+		return why, grace
 	}
 	if c.PostStart.Failed != "" {
-		return "postStart hook failed", p.grace()
+		return stopHook, p.grace()
 	}
 	return "", 0
 }

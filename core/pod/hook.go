@@ -96,7 +96,7 @@ func (p *Pod) runHook(c *Container, h *v1.LifecycleHandler, hook *Hook, name str
 		if err != nil {
 			why = err.Error()
 		}
-		hook.fail(why, name)
+		p.hookFailed(c, hook, why, name, env)
 		return
 	}
 	switch body := body.(type) {
@@ -115,9 +115,14 @@ func (p *Pod) runHook(c *Container, h *v1.LifecycleHandler, hook *Hook, name str
 	hook.Op = env.Out.Ask(p.Key(), c.ID+" "+name, timeout, body)
 }
 
-// fail ends a hook that has failed. A preStop hook that has failed holds nothing up.
-func (h *Hook) fail(why, name string) {
+// hookFailed ends a hook that has failed. A preStop hook that has failed holds nothing up. What the
+// container has said may be secret: users are not told.
+func (p *Pod) hookFailed(c *Container, h *Hook, why, name string, env *Env) {
 	h.Failed, h.Done = why, name == preStop
+	env.Out.Log(world.LevelWarning, "hook failed", "pod", p.FullName(), "container", c.Name,
+		"hook", name, "error", why)
+	word := strings.ToUpper(name[:1]) + name[1:] + "Hook"
+	p.event(env, c.Name, warning, "Failed"+word, "%s failed", word)
 }
 
 // hooked takes the answer to a hook.
@@ -147,9 +152,7 @@ func (p *Pod) hooked(c *Container, name string, r op.Record, ev world.Event, env
 		hook.Done = true
 		return
 	}
-	hook.fail(why, name)
-	env.Out.Log(world.LevelWarning, "hook failed", "pod", p.FullName(), "container", c.Name,
-		"hook", name, "error", why)
+	p.hookFailed(c, hook, why, name, env)
 }
 
 // unknowable says whether an operation that failed in this way may have taken effect.

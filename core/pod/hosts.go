@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-
-	"seedlet.dev/world"
 )
 
 // What a pod is called, and the /etc/hosts that says so.
@@ -118,14 +116,9 @@ func (p *Pod) nameable(env *Env) bool {
 			p.Problems = append(p.Problems, Problem{
 				Call: callConfigure, Reason: "ContainerCreating", Message: err.Error(),
 			})
+			p.event(env, "", warning, reasonSandbox, "Failed to create pod sandbox: %v", err)
 		}
 		return false
 	}
-	if !env.Node.Resolv.Known {
-		return false
-	}
-	if _, left := p.dnsConfig(env.Node); left != "" {
-		env.Out.Log(world.LevelWarning, "resolver of the pod", "pod", p.FullName(), "warning", left)
-	}
-	return true
+	return env.Node.Resolv.Known
 }

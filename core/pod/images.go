@@ -90,6 +90,9 @@ func (p *Pod) images(want *v1.Container, env *Env) images {
 		same := func(w wantedImage) bool { return w.volume == n.Volume && w.Name() == n.Image }
 		return n.Container == want.Name && !slices.ContainsFunc(wanted, same)
 	})
+	if p.need(want.Name) == nil {
+		p.tellSecrets(env)
+	}
 	all, missing := images{}, false
 	for _, w := range wanted {
 		answer := p.askImage(want, w, env)
@@ -121,6 +124,7 @@ func (p *Pod) askImage(want *v1.Container, w wantedImage, env *Env) image.Answer
 		ask = env.Images.NeedUser
 	}
 	answer := ask(p.UID, w.Wanted, w.policy, need.Since)
+	p.tellImage(need, w.Ref, &answer, env)
 	need.Problem = answer.Problem
 	return answer
 }
@@ -183,9 +187,7 @@ func (p *Pod) rootByImage(want *v1.Container, from images, env *Env) bool {
 	}
 	err := world.Errorf(world.KindInvalid, callVerify,
 		"container has runAsNonRoot and %s (pod: %q, container: %s)", why, p.logged(), want.Name)
-	p.failed(want.Name, callVerify, err, env.Out.Now())
-	env.Out.Log(world.LevelWarning, "container cannot be made", "pod", p.FullName(),
-		"container", want.Name, "error", err.Message)
+	p.tellFailure(p.failed(want.Name, callVerify, err, env.Out.Now()), env)
 	return true
 }
 

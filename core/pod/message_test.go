@@ -34,10 +34,11 @@ func dead(status *runtimeapi.ContainerStatus) (*Pod, *Env, *op.Table) {
 	c := run("web", 0, Exited)
 	c.Inspected = Running
 	p := facts(spec(v1.RestartPolicyNever, "", "web"), c)
+	env := &Env{Node: &Node{LogsDir: "/logs", PodsDir: "/pods", LinksDir: "/links"},
+		Out: &op.Out{}}
 	p.containerInspected(op.Record{Subject: c.ID}, world.Event{Time: t0,
-		Body: &runtimeapi.ContainerStatusResponse{Status: status}})
-	return p, &Env{Node: &Node{LogsDir: "/logs", PodsDir: "/pods", LinksDir: "/links"},
-		Out: &op.Out{}}, &op.Table{}
+		Body: &runtimeapi.ContainerStatusResponse{Status: status}}, env)
+	return p, env, &op.Table{}
 }
 
 // reads has the pod read what it wants to at a time, and answers; it is the path, or empty.

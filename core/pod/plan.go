@@ -126,8 +126,9 @@ func (p *Pod) sync(env *Env, w *waits) {
 		return
 	}
 	if p.overdue(w) && !p.awaitInspections() { // it may have come to its end before
-		p.end(Kill{Reason: "DeadlineExceeded", Failed: true, Grace: p.grace(), Message: "Pod was " +
-			"active on the node longer than the specified deadline"}, env.Out.Now())
+		p.event(env, "", normal, reasonDeadline, messageDeadline)
+		p.end(Kill{Reason: reasonDeadline, Message: messageDeadline, Failed: true,
+			Grace: p.grace()}, env.Out.Now())
 		return
 	}
 	sandbox := p.current()
@@ -161,6 +162,11 @@ func (p *Pod) tend(env *Env, w *waits) {
 	p.keep(env, w)
 	p.endRounds(env, w)
 }
+
+const (
+	reasonDeadline  = "DeadlineExceeded"
+	messageDeadline = "Pod was active on the node longer than the specified deadline"
+)
 
 // overdue says whether the pod has been active for longer than it may be.
 func (p *Pod) overdue(w *waits) bool {
@@ -197,6 +203,7 @@ func (p *Pod) renewSandbox(env *Env, w *waits) {
 		p.setCgroup(p.cgroupPath(nil, &env.Node.Cgroups), attempt, env) {
 		return
 	}
+	p.tellSandbox(env)
 	p.Attempt = attempt
 	p.LogDirs, p.Dir = nil, false // whoever removed the sandbox may have removed them as well
 	p.MessageFiles = nil
@@ -218,9 +225,13 @@ func (p *Pod) holdName(env *Env) {
 // holdRuntime reports whether the pod has to wait for the runtime, and remembers why. The network
 // only matters for a new sandbox.
 func (p *Pod) holdRuntime(env *Env, sandbox bool) bool {
+	was := p.RuntimeWait
 	p.RuntimeWait = env.NotReady
 	if p.RuntimeWait == "" && sandbox && !p.Spec.Spec.HostNetwork {
 		p.RuntimeWait = env.NetworkNotReady
+		if p.RuntimeWait != "" && p.RuntimeWait != was {
+			p.event(env, "", warning, "NetworkNotReady", "%s", p.RuntimeWait)
+		}
 	}
 	return p.RuntimeWait != ""
 }
@@ -237,7 +248,14 @@ func (p *Pod) stopForeign(sandbox *Sandbox, env *Env, w *waits) bool {
 			continue
 		}
 		found = true
-		p.stop(c, p.grace(), "its definition or its sandbox has changed", env, w)
+		reason := ""
+		switch {
+		case c.State == Unknown:
+			reason = stopLost
+		case p.want(c.Name) != nil && !p.matches(c):
+			reason = stopChanged
+		}
+		p.stop(c, p.grace(), reason, env, w)
 	}
 	return found
 }

@@ -116,6 +116,9 @@ type Need struct {
 	// Since is the time from which on what was asked of the runtime counts.
 	Since   time.Time      `json:"since"`
 	Problem *image.Problem `json:"problem,omitempty"`
+	// Told of it: the pull that began then, and that it is there.
+	Pulling time.Time `json:"pulling"`
+	There   bool      `json:"there,omitempty"`
 }
 
 // New makes a pod that a source wants. If it is known that the runtime has nothing of it, it is

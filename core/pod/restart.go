@@ -35,6 +35,15 @@ func (p *Pod) restarts(c *Container) bool {
 	return true
 }
 
+// restartsFailed says whether a container is to run again once it has failed, whatever its rules
+// say.
+func (p *Pod) restartsFailed(want *v1.Container) bool {
+	if want.RestartPolicy != nil {
+		return *want.RestartPolicy != v1.ContainerRestartPolicyNever
+	}
+	return p.Spec.Spec.RestartPolicy != v1.RestartPolicyNever
+}
+
 // ruleFor is the action of the first rule of a container that matches an exit code; empty if there
 // is none.
 func ruleFor(want *v1.Container, code int32) v1.ContainerRestartRuleAction {

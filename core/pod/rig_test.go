@@ -22,6 +22,7 @@ type rig struct {
 	now   time.Time
 	wake  time.Time
 	asked []world.Effect // what is not answered yet
+	told  []*world.RecordEvent
 }
 
 func newRig(t *testing.T, p *Pod) *rig {
@@ -49,6 +50,9 @@ func (r *rig) take() {
 	for _, eff := range r.env.Out.Take() {
 		if eff.Op != 0 {
 			r.asked = append(r.asked, eff)
+		}
+		if e, is := eff.Body.(*world.RecordEvent); is {
+			r.told = append(r.told, e)
 		}
 	}
 }

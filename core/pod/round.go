@@ -95,7 +95,7 @@ func (p *Pod) endRounds(env *Env, w *waits) {
 	}
 	for i := range p.Containers {
 		if c := &p.Containers[i]; c.live() && p.superseded(c) {
-			p.stop(c, 0, "all containers restart", env, w)
+			p.stop(c, 0, stopRound, env, w)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/op"
 )
 
 func TestHoldRuntime(t *testing.T) {
@@ -21,7 +23,14 @@ func TestHoldRuntime(t *testing.T) {
 	} {
 		p := facts(spec(v1.RestartPolicyAlways, "", "web"))
 		p.Spec.Spec.HostNetwork = test.host
+		out := &op.Out{}
+		test.env.Out = out
 		held := p.holdRuntime(&test.env, test.sandbox)
+		p.holdRuntime(&test.env, test.sandbox)
+		tells := test.env.NetworkNotReady != "" && test.want != ""
+		if n := len(out.Take()); n > 1 || (n == 1) != tells {
+			t.Errorf("%s: %d events", test.name, n)
+		}
 		if held != (test.want != "") || p.RuntimeWait != test.want {
 			t.Errorf("%s: %t, %q", test.name, held, p.RuntimeWait)
 		}

@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/image"
+	"seedlet.dev/core/op"
 )
 
 func ref[T any](v T) *T { return &v }
@@ -197,10 +198,14 @@ func TestRootIsRefused(t *testing.T) {
 	p := secured(&v1.PodSecurityContext{RunAsNonRoot: ref(true)},
 		&v1.SecurityContext{RunAsUser: ref(int64(0))})
 	want := p.want("web")
+	env := &Env{Node: &Node{}, Out: &op.Out{}}
 	for range 2 { // however often it is tried
-		if p.create(want, &Env{Node: &Node{}}) || p.Op != 0 || len(p.Problems) != 1 {
+		if p.create(want, env) || p.Op != 0 || len(p.Problems) != 1 {
 			t.Fatalf("operation %d, problems %v", p.Op, p.Problems)
 		}
+	}
+	if n := len(env.Out.Take()); n != 1 {
+		t.Errorf("told %d times", n)
 	}
 	waiting := p.containerStatus(want, App, "r").State.Waiting
 	const message = `container's runAsUser breaks non-root policy ` +

@@ -239,7 +239,7 @@ func (p *Pod) API(node *Node, runtimeName string) *v1.Pod {
 	}
 	pod.Status.Conditions = slices.Grow(pod.Status.Conditions, len(p.Conditions))
 	for _, c := range p.Conditions {
-		pod.Status.Conditions = append(pod.Status.Conditions, c.api())
+		pod.Status.Conditions = append(pod.Status.Conditions, c.api(p.Spec.Generation))
 	}
 	pod.Status.HostIP = firstOf(node.IPs)
 	for _, ip := range node.IPs {
@@ -278,13 +278,14 @@ func (p *Pod) showContainers(status *v1.PodStatus, runtimeName string) {
 	}
 }
 
-func (c *Condition) api() v1.PodCondition {
+// api is the condition as the API shows it, and of which spec it is (KEP-5067).
+func (c *Condition) api(generation int64) v1.PodCondition {
 	status := v1.ConditionFalse
 	if c.Status {
 		status = v1.ConditionTrue
 	}
 	return v1.PodCondition{
 		Type: c.Type, Status: status, Reason: c.Reason, Message: c.Message,
-		LastTransitionTime: metav1.NewTime(c.Since),
+		LastTransitionTime: metav1.NewTime(c.Since), ObservedGeneration: generation,
 	}
 }

@@ -13,12 +13,34 @@ import (
 // Stop is the end of one container that runs: its preStop hook, then TERM, and KILL after what is
 // left of the grace period, all counted from when it began.
 type Stop struct {
-	Reason string        `json:"reason"`
+	Reason string        `json:"reason,omitempty"`
 	Ailing bool          `json:"ailing,omitempty"` // for a probe, to be run anew
 	At     time.Time     `json:"at"`
 	Grace  time.Duration `json:"grace"`
 	Hook   Hook          `json:"hook"`           // preStop
 	Left   time.Duration `json:"left,omitempty"` // from TERM to KILL; zero before TERM
+}
+
+// The reasons of ends, as far as they are told. All others are the pod's.
+const (
+	stopHook     = "FailedPostStartHook" // is told as it is
+	stopChanged  = "definition changed, will be restarted"
+	stopLost     = "is in \"unknown\" state, try killing it before restart"
+	stopRound    = "is stopped, as all containers of the pod restart"
+	stopLiveness = "failed liveness probe"
+	stopStartup  = "failed startup probe"
+	stopRestarts = ", will be restarted" // after a probe
+)
+
+// killing is what is told of the end of a container.
+func (c *Container) killing() string {
+	switch c.Stop.Reason {
+	case "":
+		return "Stopping container " + c.Name
+	case stopHook:
+		return stopHook
+	}
+	return "Container " + c.Name + " " + c.Stop.Reason
 }
 
 // graceMin is the time between TERM and KILL at least, when the hook or the wait for others has
@@ -44,8 +66,7 @@ func (p *Pod) beginStop(c *Container, grace time.Duration, reason string, env *E
 			return false
 		}
 		c.Stop = &Stop{Reason: reason, At: env.Out.Now(), Grace: grace}
-		env.Out.Log(world.LevelDebug, "stopping container", "pod", p.FullName(), "container",
-			c.Name, "id", c.ID, "reason", reason, "graceSeconds", int64(grace.Seconds()))
+		p.event(env, c.Name, normal, "Killing", "%s", c.killing())
 	}
 	if s := c.Stop; grace < s.Grace {
 		s.Grace = grace
@@ -81,9 +102,9 @@ func (p *Pod) term(c *Container, env *Env, w *waits) {
 // one, the last one first (KEP-753). The hooks of all begin at once. It reports whether any is
 // still running.
 func (p *Pod) stopAll(env *Env, w *waits) bool {
-	grace, reason := p.grace(), "the sandbox is not ready"
+	grace, reason := p.grace(), ""
 	if p.Stage != Syncing {
-		grace, reason = p.Kill.Grace, p.Kill.Reason
+		grace = p.Kill.Grace
 	}
 	last := (*Container)(nil) // the sidecar to stop next
 	for i := range p.Containers {

@@ -93,9 +93,6 @@ func (p *Pod) takeIDs(name string, env *Env, w *waits) bool {
 	pr := p.failed("", "RunPodSandbox", world.Errorf(world.KindInternal, "RunPodSandbox", "%s",
 		why), env.Out.Now())
 	w.pending(pr.NotBefore)
-	if pr.Failures == 1 {
-		env.Out.Log(world.LevelWarning, "no user namespace can be made", "pod", p.FullName(),
-			"error", why)
-	}
+	p.tellFailure(pr, env)
 	return false
 }

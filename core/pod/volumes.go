@@ -31,7 +31,7 @@ type Storage struct {
 	Hosts string     `json:"hosts,omitempty"` // which /etc/hosts was written
 	// Tokens are those that volumes hold.
 	Tokens token.Set `json:"tokens"`
-	Told   string    `json:"told,omitempty"` // which failure of volumes was logged last
+	Told   string    `json:"told,omitempty"` // which failure of volumes was told last
 	// Making is the sub-path or the /etc/hosts that a request in flight makes; the pod's Op is
 	// that request. The spec may be another one when it is answered.
 	Making string `json:"making,omitempty"`
@@ -107,7 +107,7 @@ func (p *Pod) evict(env *Env) bool {
 	if over == "" || p.critical() {
 		return false
 	}
-	env.Out.Log(world.LevelWarning, "evicting", "pod", p.FullName(), "message", over)
+	p.event(env, "", warning, reasonEvicted, "%s", over)
 	p.end(Kill{Reason: reasonEvicted, Message: over, Failed: true,
 		Grace: min(p.grace(), evictionGrace)}, env.Out.Now())
 	return true
@@ -218,8 +218,7 @@ func (p *Pod) storageAnswered(id world.OpID, r op.Record, ev world.Event, env *E
 			pr.Message = "failed to prepare subPath for a volume mount of container \"" +
 				container + "\": " + ev.Err.Message
 		}
-		env.Out.Log(world.LevelWarning, "operation failed", "pod", p.FullName(), "call", r.Call,
-			"container", container, "error", ev.Err.Error(), "failures", pr.Failures)
+		p.tellFailure(pr, env)
 		return true
 	}
 	p.solved(container, r.Call)
@@ -238,10 +237,7 @@ func (p *Pod) storageAnswered(id world.OpID, r op.Record, ev world.Event, env *E
 // not in doubt when it fails: the volume is looked at once more, later.
 func (p *Pod) volumeAnswered(name string, r op.Record, ev world.Event, env *Env) {
 	p.Storage.Set.Answered(name, r.Call, ev)
-	if ev.Err != nil && !ev.Err.Has(world.KindNotFound) {
-		env.Out.Log(world.LevelWarning, "operation failed", "pod", p.FullName(), "call", r.Call,
-			"volume", name, "error", ev.Err.Error())
-	}
+	p.tellVolumes(env)
 }
 
 // bindKey tells one sub-path from another: where it is mounted, and what. The file of a volume that

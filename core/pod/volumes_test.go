@@ -271,7 +271,7 @@ func TestDNS(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", c.policy, got, c.want)
 		}
-		if over := len(c.servers) == 3; over != strings.Contains(left, "name servers") {
+		if over := len(c.servers) == 3; over != (left.reason == "DNSConfigForming") {
 			t.Errorf("%s: warned of %q", c.policy, left)
 		}
 	}

@@ -152,19 +152,37 @@ func (s *Set) Ready(spec *v1.PodSpec) bool {
 
 // Problem says why a volume is not there, in the kubelet's words; empty if none has failed.
 func (s *Set) Problem() string {
-	return s.problem(func(v *Volume) bool { return !v.Ready })
+	return s.first(func(v *Volume) bool { return !v.Ready }).problem()
 }
 
 // Failing is Problem, also of a volume that is there and cannot be brought up to date.
-func (s *Set) Failing() string { return s.problem(func(*Volume) bool { return true }) }
+func (s *Set) Failing() string { return s.failing().problem() }
 
-func (s *Set) problem(which func(*Volume) bool) string {
+// Failures is how often that volume has failed in a row.
+func (s *Set) Failures() int {
+	if v := s.failing(); v != nil {
+		return v.Failures
+	}
+	return 0
+}
+
+func (s *Set) failing() *Volume { return s.first(func(*Volume) bool { return true }) }
+
+// first is the first of some volumes that has failed.
+func (s *Set) first(which func(*Volume) bool) *Volume {
 	for i := range s.Volumes {
 		if v := &s.Volumes[i]; v.Problem != "" && which(v) {
-			return "MountVolume.SetUp failed for volume \"" + v.Name + "\" : " + v.Problem
+			return v
 		}
 	}
-	return ""
+	return nil
+}
+
+func (v *Volume) problem() string {
+	if v == nil {
+		return ""
+	}
+	return "MountVolume.SetUp failed for volume \"" + v.Name + "\" : " + v.Problem
 }
 
 // Holds tells one content of a volume from another.

@@ -49,6 +49,8 @@ type Port struct {
 	opts    Options
 	ways    *ways
 	flights *flight.Flights
+
+	recorder *recorder
 	// watches ends them, by their ids. It belongs to whoever calls Do.
 	watches map[world.WatchID]context.CancelFunc
 }
@@ -61,7 +63,7 @@ func New(opts Options) (*Port, error) {
 	}
 	return &Port{
 		opts: opts, ways: w, flights: flight.New(opts.Clock, opts.Deliver),
-		watches: map[world.WatchID]context.CancelFunc{},
+		watches: map[world.WatchID]context.CancelFunc{}, recorder: newRecorder(opts, w.events),
 	}, nil
 }
 
@@ -70,6 +72,8 @@ func (p *Port) Do(eff world.Effect) {
 	switch m := eff.Body.(type) {
 	case *world.WatchObjects:
 		p.watch(m)
+	case *world.RecordEvent:
+		p.recorder.record(m)
 	case *world.UnwatchObjects:
 		if end := p.watches[m.Watch]; end != nil {
 			end()
@@ -104,5 +108,6 @@ func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
 // Do must not be called any more.
 func (p *Port) Close() {
 	p.flights.Close()
+	p.recorder.close()
 	p.ways.close()
 }

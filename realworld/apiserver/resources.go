@@ -43,9 +43,6 @@ var resources = map[world.Resource]resource{
 	world.ResourceLeases: {coordinationv1.SchemeGroupVersion, true,
 		func() runtime.Object { return &coordinationv1.Lease{} },
 		func() runtime.Object { return &coordinationv1.LeaseList{} }},
-	world.ResourceEvents: {v1.SchemeGroupVersion, true,
-		func() runtime.Object { return &v1.Event{} },
-		func() runtime.Object { return &v1.EventList{} }},
 }
 
 // objectOf is an object of the API as the core knows it. It takes the object over.
@@ -66,8 +63,6 @@ func objectOf(o runtime.Object) (world.Object, error) {
 		object.RuntimeClass = o
 	case *coordinationv1.Lease:
 		object.Lease = o
-	case *v1.Event:
-		object.Event = o
 	default:
 		return world.Object{}, fmt.Errorf("the server has sent a %T", o)
 	}

@@ -101,8 +101,6 @@ func (w *ways) of(request any) *way {
 	switch on.Of() {
 	case world.ResourceNodes, world.ResourceLeases:
 		return w.heartbeats
-	case world.ResourceEvents:
-		return w.events
 	}
 	if patch, ok := request.(*world.PatchObject); ok && patch.Status {
 		return w.statuses

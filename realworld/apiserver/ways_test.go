@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"seedlet.dev/world"
 )
 
@@ -15,7 +13,7 @@ import (
 func TestLimits(t *testing.T) {
 	f := newFake(t, func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, object("Pod", "ns", "web", "1"))
-	}, func(o *Options) { o.QPS, o.Burst, o.EventQPS, o.EventBurst = 0.001, 1, 0.001, 1 })
+	}, func(o *Options) { o.QPS, o.Burst = 0.001, 1 })
 	get := &world.GetObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web"}
 	if _, err := f.call(get, waitMax); err != nil {
 		t.Fatal(err)
@@ -26,16 +24,6 @@ func TestLimits(t *testing.T) {
 	if _, err := f.call(&world.PatchObject{Resource: world.ResourcePods, Namespace: "ns",
 		Name: "web", Status: true, Patch: []byte("{}")}, waitMax); err != nil {
 		t.Errorf("a status is held up: %v", err)
-	}
-	f.answers(func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, 200, object("Event", "ns", "web", "1"))
-	})
-	event := &world.CreateObject{Object: world.Object{Event: &v1.Event{ObjectMeta: named}}}
-	if _, err := f.call(event, waitMax); err != nil {
-		t.Errorf("an event is held up: %v", err)
-	}
-	if _, err := f.call(event, time.Second); !err.Has(world.KindCanceled) {
-		t.Errorf("the second event: got %v", err)
 	}
 	f.answers(func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, object("Node", "", "node-1", "1"))

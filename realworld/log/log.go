@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -38,9 +39,30 @@ type Port struct {
 	flushing atomic.Bool
 }
 
-// Do writes one line.
+// Do writes one line. Of events there is one as well; without an API server there is no more.
 func (p *Port) Do(eff world.Effect) {
-	line := eff.Body.(*world.Log)
+	switch body := eff.Body.(type) {
+	case *world.RecordEvent:
+		Event(body)
+	default:
+		write(body.(*world.Log))
+	}
+}
+
+// Event writes a line about an event, as the kubelet has it.
+func Event(e *world.RecordEvent) {
+	about := &e.Regarding
+	line := world.Log{Message: "Event occurred", Fields: []any{
+		"object", klog.KRef(about.Namespace, about.Name), "fieldPath", about.FieldPath,
+		"kind", about.Kind, "type", e.Type, "reason", e.Reason, "message", e.Message,
+	}}
+	if e.Type == v1.EventTypeWarning {
+		line.Level = world.LevelWarning
+	}
+	write(&line)
+}
+
+func write(line *world.Log) {
 	switch {
 	case line.Level <= world.LevelError:
 		klog.ErrorS(nil, line.Message, line.Fields...)

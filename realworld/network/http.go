@@ -86,18 +86,33 @@ func newRequest(ctx context.Context, m *world.HTTPGet) (*http.Request, error) {
 	if err != nil {
 		return nil, world.Errorf(world.KindInvalid, "HTTPGet", "%v", err)
 	}
-	return request, setHeaders(request, m.Headers)
+	if err := setHeaders("HTTPGet", request, m.Headers); err != nil {
+		return nil, err
+	}
+	setDefaults(request)
+	return request, nil
 }
 
-// setHeaders gives the request its headers. One that is given empty is left out, where there
-// would be a default.
-func setHeaders(request *http.Request, headers []world.HTTPHeader) error {
+// setHeaders gives a request its headers. An error tells no value: it may be a secret.
+func setHeaders(op string, request *http.Request, headers []world.HTTPHeader) error {
 	for _, h := range headers {
 		if !httpguts.ValidHeaderFieldName(h.Name) || !httpguts.ValidHeaderFieldValue(h.Value) {
-			return world.Errorf(world.KindInvalid, "HTTPGet", "header %q: %q", h.Name, h.Value)
+			return world.Errorf(world.KindInvalid, op, "header %q cannot be sent", h.Name)
 		}
 		request.Header.Add(h.Name, h.Value)
 	}
+	if host := request.Header.Get("Host"); host != "" {
+		if !httpguts.ValidHostHeader(host) {
+			return world.Errorf(world.KindInvalid, op, "header Host is no host")
+		}
+		request.Host = host
+	}
+	return nil
+}
+
+// setDefaults gives a request what the kubelet's probes send besides. A header that is given
+// empty is left out, where there would be a default.
+func setDefaults(request *http.Request) {
 	if _, given := request.Header["User-Agent"]; !given {
 		request.Header.Set("User-Agent", userAgent)
 	}
@@ -106,11 +121,4 @@ func setHeaders(request *http.Request, headers []world.HTTPHeader) error {
 	} else if accept[0] == "" {
 		request.Header.Del("Accept")
 	}
-	if host := request.Header.Get("Host"); host != "" {
-		if !httpguts.ValidHostHeader(host) {
-			return world.Errorf(world.KindInvalid, "HTTPGet", "header Host: %q", host)
-		}
-		request.Host = host
-	}
-	return nil
 }

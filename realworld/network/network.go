@@ -1,16 +1,18 @@
 // Package network carries out the effects of the network port: what probes and lifecycle hooks
-// ask of containers. It asks as the kubelet does, because applications and their firewalls know
-// it by its manners: its User-Agent, that it takes any certificate, uses no proxy, opens a
-// connection for each question, and follows redirects within the host only.
+// ask of containers, and the manifest URL (page.go). It asks containers as the kubelet does,
+// because applications and their firewalls know it by its manners: its User-Agent, that it takes
+// any certificate, uses no proxy, opens a connection for each question, and follows redirects
+// within the host only.
 //
 // The contract: Do never blocks; every effect is answered exactly once, before or soon after its
 // deadline. Whatever keeps the other side from answering is KindUnavailable, or KindTimeout when
 // the deadline passes first; KindInvalid is a question that cannot be asked. Start reading at
-// Port, then http.go, tcp.go and grpc.go.
+// Port, then http.go, tcp.go, grpc.go and page.go.
 package network
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -26,17 +28,20 @@ import (
 type Options struct {
 	Clock   clock.Clock
 	Deliver func(world.Event) // takes the answers; called from many goroutines
+	Roots   *x509.CertPool    // whom the manifest URL is trusted by; nil: whom the machine trusts
 }
 
 // Port is a world.Port for the network. Close it when done.
 type Port struct {
-	transport *http.Transport
+	transport *http.Transport // to containers
+	pages     *http.Transport // to the manifest URL
 	flights   *flight.Flights
 }
 
 // New makes a port.
 func New(opts Options) *Port {
-	return &Port{transport: newTransport(), flights: flight.New(opts.Clock, opts.Deliver)}
+	return &Port{transport: newTransport(), pages: newPages(opts.Roots),
+		flights: flight.New(opts.Clock, opts.Deliver)}
 }
 
 // Do implements world.Port.
@@ -55,6 +60,8 @@ func (p *Port) ask(ctx context.Context, request any) (any, error) {
 	switch m := request.(type) {
 	case *world.HTTPGet:
 		return httpGet(ctx, p.transport, m)
+	case *world.FetchManifest:
+		return fetchManifest(ctx, p.pages, m)
 	case *world.TCPConnect:
 		return &world.Done{}, tcpConnect(ctx, m)
 	case *world.GRPCCheck:
@@ -68,6 +75,7 @@ func (p *Port) ask(ctx context.Context, request any) (any, error) {
 func (p *Port) Close() {
 	p.flights.Close()
 	p.transport.CloseIdleConnections()
+	p.pages.CloseIdleConnections()
 }
 
 // address joins host and port, with the brackets that an IPv6 address needs.

@@ -47,6 +47,7 @@ func newServers(t *testing.T) *servers {
 	s.web(parity.Moved, moved)
 	s.web(parity.Elsewhere, elsewhere)
 	s.web(parity.Endless, endless)
+	s.web(parity.CutShort, cutShort)
 	secret := httptest.NewTLSServer(http.HandlerFunc(ok))
 	t.Cleanup(secret.Close)
 	s.at[parity.Secret] = secret.Listener.Addr().String()
@@ -81,6 +82,11 @@ func endless(w http.ResponseWriter, r *http.Request) {
 	for r.Context().Err() == nil {
 		fmt.Fprint(w, strings.Repeat("x", 1000))
 	}
+}
+
+func cutShort(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Length", "20")
+	fmt.Fprint(w, "half of it")
 }
 
 func healthServer(service string,

@@ -164,7 +164,7 @@ func emptyLike(o *world.Object) world.Object {
 		world.ResourcePods: "pod", world.ResourceNodes: "node",
 		world.ResourceServices: "service", world.ResourceConfigMaps: "configMap",
 		world.ResourceSecrets: "secret", world.ResourceRuntimeClasses: "runtimeClass",
-		world.ResourceLeases: "lease", world.ResourceEvents: "event",
+		world.ResourceLeases: "lease",
 	}[o.Of()]
 	if err := json.Unmarshal([]byte(`{"`+name+`":{}}`), &empty); err != nil {
 		panic("apiserver: " + err.Error())

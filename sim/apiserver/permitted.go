@@ -113,8 +113,6 @@ func (s *Server) forbidsCreating(o *world.Object) string {
 		return badLabels(o.Node.Labels, nil)
 	case o.Lease != nil:
 		return s.forbidsLease(o.Lease.Namespace, o.Lease.Name)
-	case o.Event != nil:
-		return ""
 	}
 	return fmt.Sprintf(anything, s.opts.Node)
 }
@@ -154,8 +152,6 @@ func (s *Server) forbidsMirror(pod *v1.Pod) string {
 func (s *Server) forbidsChanging(r world.Resource, namespace, name string, status bool) string {
 	node := s.opts.Node
 	switch r {
-	case world.ResourceEvents:
-		return ""
 	case world.ResourceLeases:
 		return s.forbidsLease(namespace, name)
 	case world.ResourceNodes:

@@ -78,6 +78,8 @@ func (s *Server) Do(eff world.Effect) {
 		s.watch(body)
 	case *world.UnwatchObjects:
 		s.unwatch(body.Watch)
+	case *world.RecordEvent:
+		s.opts.Truth.Add(Told(body, s.opts.Agenda.Now()))
 	default:
 		who := author{life: s.life}
 		s.wire.Send(eff, func(call *wire.Call) { s.arrive(call, who) })

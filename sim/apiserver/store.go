@@ -159,8 +159,6 @@ func typed(o *world.Object) runtime.Object {
 		return o.RuntimeClass
 	case o.Lease != nil:
 		return o.Lease
-	case o.Event != nil:
-		return o.Event
 	}
 	return nil
 }

@@ -25,8 +25,6 @@ func badObject(o *world.Object) string {
 		}
 	case o.Lease != nil:
 		return badLease(o)
-	case o.Event != nil:
-		return badEvent(o.Event)
 	}
 	return ""
 }
@@ -37,16 +35,6 @@ func badLease(o *world.Object) string {
 			*d)
 	}
 	return ""
-}
-
-// badEvent checks that an event is where its object is; of objects in no namespace, in default.
-func badEvent(e *v1.Event) string {
-	about := e.InvolvedObject.Namespace
-	if e.Namespace == about || about == "" && e.Namespace == v1.NamespaceDefault {
-		return ""
-	}
-	return fmt.Sprintf("involvedObject.namespace: Invalid value: %q: does not match "+
-		"event.namespace", about)
 }
 
 // badChange is what the server refuses of a change.
@@ -75,8 +63,6 @@ func badChange(o, old *world.Object, status bool) string {
 				equality.Semantic.DeepEqual(o.Secret.Immutable, old.Secret.Immutable))
 	case o.Lease != nil:
 		return badLease(o)
-	case o.Event != nil:
-		return badEvent(o.Event)
 	}
 	return ""
 }

@@ -10,6 +10,6 @@ func Machine() world.Machine {
 		KernelVersion: "6.12.0", OSImage: "Simulated GNU/Linux",
 		OperatingSystem: "linux", Architecture: "amd64",
 		RootDirBytes: 100 << 30, AppArmor: true,
-		HugePages:    []world.HugePages{{SizeBytes: 2 << 20, Count: 128}, {SizeBytes: 1 << 30}},
+		HugePages: []world.HugePages{{SizeBytes: 2 << 20, Count: 128}, {SizeBytes: 1 << 30}},
 	}
 }

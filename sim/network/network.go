@@ -1,5 +1,6 @@
 // Package network is the simulated network port: it brings probes and hooks over HTTP, TCP and
-// gRPC to the processes of the simulated runtime, and their replies back.
+// gRPC to the processes of the simulated runtime, and their replies back; and the pages of URLs
+// (page.go), which are the plan's to say.
 //
 // Contract: who listens where is the runtime's to say (Options.Reach), and so is what the truth
 // log is told. Connections are the agent's own: they die with it, and when the agent does not
@@ -29,6 +30,9 @@ type Options struct {
 	// Reach brings a request to whoever listens on a port of a host, as runtime.Reach does: nil
 	// if nobody does.
 	Reach func(host string, port int32, request string, done func(truth.Reply)) (hangUp func())
+
+	// Page is what is at a URL now, for the manifest URL; nil: nobody is anywhere.
+	Page func(url string) Page
 }
 
 // Network is the way from the agent to the processes. It is for one goroutine.
@@ -50,6 +54,10 @@ func (n *Network) Do(eff world.Effect) { n.wire.Send(eff, n.serve) }
 // serve takes a call that has arrived.
 func (n *Network) serve(call *wire.Call) {
 	call.Fate.Before, call.Fate.After = unreachable(call.Fate.Before), unreachable(call.Fate.After)
+	if ask, is := call.Effect.Body.(*world.FetchManifest); is {
+		n.fetch(call, ask)
+		return
+	}
 	host, port, text := request(call.Effect.Body)
 	switch {
 	case host == "" || port < 1 || port > 65535 || !speakable(call.Effect.Body):

@@ -1,7 +1,9 @@
 package network
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +28,23 @@ var replies = map[parity.Server]truth.Reply{
 	parity.Moved: truth.ReplyGood, parity.Elsewhere: truth.ReplyElsewhere,
 	parity.Endless: truth.ReplyEndless, parity.Unknown: truth.ReplyUnknown,
 	parity.Unoffered: truth.ReplyUnoffered, parity.Silent: "", parity.HangsUp: truth.ReplyNone,
+	parity.CutShort: truth.ReplyNone,
+}
+
+// pages are what is at the URLs of the servers. The certificate of Secret is nobody's.
+var pages = map[parity.Server]Page{
+	parity.Well: {Status: 200, Data: []byte("ok")}, parity.Unwell: {Status: 500},
+	parity.Moved:    {Status: 200, Data: []byte("here")},
+	parity.Endless:  {Status: 200, Data: bytes.Repeat([]byte("x"), 1<<20)},
+	parity.CutShort: {Status: 200, Cut: true},
+	parity.Silent:   {Silent: true},
+}
+
+// hostOf is the host of http://HOST:80/ and the like.
+func hostOf(url string) string {
+	_, rest, _ := strings.Cut(url, "://")
+	host, _, _ := strings.Cut(rest, ":")
+	return host
 }
 
 // latency is what calls need to and fro.
@@ -39,6 +58,7 @@ func (latency) Fate(_ string, op int, _ time.Time) wire.Fate {
 func newServers(seed uint64) *servers {
 	s := &servers{agenda: agenda.New(start, seed), answers: map[world.OpID]world.Event{}}
 	s.network = New(Options{Agenda: s.agenda, Seed: seed, Faults: latency{}, Reach: s.reach,
+		Page:   func(url string) Page { return pages[parity.Server(hostOf(url))] },
 		Answer: func(ev world.Event) { s.answers[ev.Op] = ev }})
 	return s
 }

@@ -20,6 +20,7 @@ import (
 type objects struct {
 	pods    map[string]*v1.Pod // by namespace/name, those of the node
 	node    *v1.Node
+	joined  time.Time              // since when there is one
 	over    map[string]v1.PodPhase // by UID of the object: the phase in which it ended, for ever
 	made    map[string]maker       // by id of the container, those that have gone as well
 	renewed time.Time              // when the agent last renewed the lease of its node
@@ -56,6 +57,9 @@ func (w *world) takeObject(f *truth.Fact) {
 		}
 	case api.ResourceNodes:
 		if f.Write.Name == w.opts.NodeName {
+			if o.node == nil {
+				o.joined = f.Time
+			}
 			o.node = after.Node
 			o.nodes = append(o.nodes, nodeState{f.Time, after.Node})
 		}
@@ -304,13 +308,13 @@ func (h *heartbeat) answer(w *world, now time.Time, _ []*v1.Pod) *finding { retu
 
 func (*heartbeat) look(w *world, now time.Time) *finding {
 	last := w.objects.renewed
-	if last.IsZero() || w.dead {
+	if last.IsZero() || w.dead || w.objects.node == nil {
 		return nil
 	}
-	last = later(last, w.started)
-	if now.Sub(last) <= heartbeatMax ||
-		w.struckAny(last, now, "GetObject", "CreateObject", "UpdateObject", "PatchObject") {
-		return nil
+	last = later(later(last, w.started), w.objects.joined)
+	if since := now.Add(-heartbeatMax); !last.Before(since) ||
+		w.struckAny(since, now, "GetObject", "CreateObject", "UpdateObject", "PatchObject") {
+		return nil // long enough for another renewal everything has to be well
 	}
 	return &finding{message: fmt.Sprintf("the lease was not renewed for %v, although nothing kept "+
 		"the agent from it", now.Sub(last).Round(time.Second))}

@@ -115,13 +115,18 @@ func TestAPIRemoved(t *testing.T) {
 }
 
 func TestHeartbeat(t *testing.T) {
+	join := func(s *story) {
+		s.AgentStarted(s.now)
+		s.Fact(truth.Fact{Time: s.now, Kind: truth.ObjectMade, Write: &truth.Write{
+			Resource: api.ResourceNodes, After: api.Object{Node: &v1.Node{}}}})
+	}
 	renew := func(s *story) {
 		s.Fact(truth.Fact{Time: s.now, Kind: truth.ObjectWritten, Write: &truth.Write{Life: 1,
 			Resource: api.ResourceLeases, After: api.Object{Lease: &coordinationv1.Lease{}}}})
 	}
 	beats := func(seconds ...float64) func(*story) {
 		return func(s *story) {
-			s.AgentStarted(s.now)
+			join(s)
 			renew(s)
 			for _, wait := range seconds {
 				s.wait(wait)
@@ -134,7 +139,7 @@ func TestHeartbeat(t *testing.T) {
 		{"in time", "", beats(10, 39, 10)},
 		{"late", "heartbeat", beats(10, 41)},
 		{"never, as nobody has a lease", "", func(s *story) { s.runs(always) }},
-		{"no more", "heartbeat", func(s *story) { s.AgentStarted(s.now); renew(s) }},
+		{"no more", "heartbeat", func(s *story) { join(s); renew(s) }},
 	})
 }
 

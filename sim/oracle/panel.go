@@ -102,7 +102,7 @@ func oracles() []oracle {
 		&fullNames{}, &uids{}, &sidecars{}, &hooks{}, &probes{}, &deadline{}, &undisturbed{},
 		&readiness{}, &directories{}, &volumes{}, &content{}, &images{}, &logs{}, &message{},
 		&health{}, &cgroups{}, &usernsOf{}, &restartAll{}, &eviction{}, &apiTerminal{},
-		&apiStopped{}, &apiIdentity{}, &apiRemoved{}, &heartbeat{}, &admission{},
+		&apiStopped{}, &apiIdentity{}, &apiRemoved{}, &heartbeat{}, &events{}, &admission{},
 		&preemption{}, &ephemeral{}, &progress{},
 	}
 }

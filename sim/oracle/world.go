@@ -27,6 +27,7 @@ type world struct {
 	healed     time.Time               // zero: not yet
 	now        time.Time
 	sources    sources // what volumes hold of them
+	tellings   tellings
 
 	sandboxesTold, containersTold time.Time // when the agent was last told all of them
 }
@@ -59,6 +60,7 @@ func newWorld(opts Options) *world {
 		opts: opts, pods: map[string]*pod{}, names: map[string]*fullName{},
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
 		cgroups: map[string]truth.Limits{}, objects: newObjects(),
+		tellings: newTellings(),
 	}
 }
 
@@ -93,6 +95,7 @@ func (w *world) take(f *truth.Fact) {
 		w.pathRemoved("/")
 	}
 	w.measured(f)
+	w.tellings.take(f)
 }
 
 func (w *world) takeSandbox(f *truth.Fact) {

@@ -100,6 +100,9 @@ func (r Reply) Means() Reply {
 	return r
 }
 
+// What users are told.
+const EventTold Kind = "EventTold" // an Event about a pod or a Container of it: Reason, Message
+
 // Fact is one thing that happened. Fields that do not apply are empty.
 type Fact struct {
 	Time time.Time
@@ -132,6 +135,8 @@ type Fact struct {
 	// Of ContainerCreated: the images that it mounts, and as whom it runs, by number or name.
 	ImageMounts []string
 	User        string
+
+	Reason string // of EventTold
 
 	Path, To, Image string
 	Bytes           int64

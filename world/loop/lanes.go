@@ -28,13 +28,12 @@ const (
 	LaneAPI                   // reading and changing objects of the API server
 	LaneStatus                // what the API server is told of pods, which no reading may delay
 	LaneHeartbeat             // the signs of life of the node there, which nothing may delay
-	LaneEvents                // Event objects, which nobody waits for
 	LaneHostPath              // the file system, where a pod's author chose, which may hang
 	laneCount
 )
 
 var laneNames = [laneCount]string{"list", "observe", "act", "stop", "pull", "fs", "tree", "probe",
-	"stream", "host", "api", "status", "heartbeat", "events", "host-path"}
+	"stream", "host", "api", "status", "heartbeat", "host-path"}
 
 func (l Lane) String() string { return laneNames[l] }
 
@@ -49,8 +48,6 @@ func laneOfObject(r world.Resource) Lane {
 	switch r {
 	case world.ResourceNodes, world.ResourceLeases:
 		return LaneHeartbeat
-	case world.ResourceEvents:
-		return LaneEvents
 	}
 	return LaneAPI
 }
@@ -113,7 +110,7 @@ var defaultLimits = Limits{
 	Flying: [laneCount]int{
 		LaneList: 8, LaneObserve: 64, LaneAct: 64, LaneStop: 1024, LanePull: 32, LaneFS: 64,
 		LaneTree: 4, LaneProbe: 1024, LaneStream: 2, LaneHost: 64, LaneAPI: 64, LaneStatus: 64,
-		LaneHeartbeat: 4, LaneEvents: 8, LaneHostPath: 256,
+		LaneHeartbeat: 4, LaneHostPath: 256,
 	},
 }
 

@@ -46,7 +46,6 @@ var objectCases = []apiCase{
 	{"of two who make one object one does", madeAtOnce},
 	{"what is absent is not found", absent},
 	{"what is immutable stays so", immutable},
-	{"an event is where its object is", events},
 	{"finalizers keep what is removed", finalizers},
 }
 
@@ -259,25 +258,6 @@ func immutable(c *cluster) {
 	c.adminFails(world.KindInvalid, c.change(world.ResourceConfigMaps, `{"data":{"key":"b"}}`))
 	c.adminFails(world.KindInvalid, c.change(world.ResourceConfigMaps, `{"immutable":false}`))
 	c.admin(c.change(world.ResourceConfigMaps, `{"metadata":{"labels":{"a":"b"}}}`))
-}
-
-func events(c *cluster) {
-	event := func(in, about, suffix string) *world.CreateObject {
-		e := &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: c.name + suffix},
-			InvolvedObject: v1.ObjectReference{Kind: "Pod", Namespace: about, Name: c.name},
-			Reason:         "Parity", Message: "a case", Type: v1.EventTypeNormal, Count: 1}
-		return &world.CreateObject{Object: world.Object{Event: e}}
-	}
-	in := c.w.Namespace()
-	made := c.node(event(in, in, ".a")).Event
-	c.nodeFails(world.KindInvalid, event("default", in, ".b"))
-	c.nodeFails(world.KindInvalid, event(in, "", ".c"))
-	c.node(event("default", "", ".d"))
-	again := c.node(&world.PatchObject{Resource: world.ResourceEvents, Namespace: in,
-		Name: made.Name, Patch: json.RawMessage(`{"count":2}`)}).Event
-	c.check(again.Count == 2 && again.Reason == "Parity", "counted %v", again)
-	c.nodeFails(world.KindRefused, &world.GetObject{Resource: world.ResourceEvents, Namespace: in,
-		Name: made.Name})
 }
 
 func finalizers(c *cluster) {

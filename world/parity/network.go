@@ -1,6 +1,7 @@
 package parity
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -25,6 +26,8 @@ func Reach(t *testing.T, w Network) {
 		{"who hangs up is Unavailable, at once", hangsUp},
 		{"what cannot be asked is Invalid", cannotBeAsked},
 		{"questions do not wait for each other", askedSideBySide},
+		{"the page of a URL comes whole", fetches},
+		{"a page that does not come whole has a kind", fetchErrors},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(&client{t, w}) })
 	}
@@ -175,4 +178,31 @@ func askedSideBySide(c *client) {
 	if took := c.w.Now().Sub(began); took > soon {
 		c.Errorf("it waited %v for the other", took)
 	}
+}
+
+// fetch asks for the page of a URL, which is a thousand bytes at most.
+func (c *client) fetch(scheme string, s Server) *world.FetchManifest {
+	host, port := c.w.At(s)
+	return &world.FetchManifest{URL: fmt.Sprintf("%s://%s:%d/", scheme, host, port),
+		Headers: []world.HTTPHeader{{Name: "X-Token", Value: "secret"}}, BytesMax: 1000}
+}
+
+func fetches(c *client) {
+	for server, want := range map[Server]string{Well: "ok", Moved: "here"} { //ordered: each alone
+		body, err := c.w.CallWithin(c.fetch("http", server), soon)
+		if got, is := body.(*world.ManifestFetched); !is || string(got.Data) != want {
+			c.Errorf("%s: answered by %v, %v, want %q", server, body, err, want)
+		}
+	}
+}
+
+func fetchErrors(c *client) {
+	for _, server := range []Server{Unwell, NoServer, HangsUp, CutShort} {
+		c.fails(c.fetch("http", server), soon, world.KindUnavailable)
+	}
+	c.fails(c.fetch("https", Secret), soon, world.KindUnavailable)
+	c.fails(c.fetch("http", Endless), soon, world.KindExhausted)
+	c.fails(c.fetch("http", Silent), 500*time.Millisecond, world.KindTimeout)
+	c.fails(c.fetch("gopher", Well), soon, world.KindInvalid)
+	c.fails(&world.FetchManifest{URL: "http://%zz/", BytesMax: 1}, soon, world.KindInvalid)
 }

@@ -110,6 +110,7 @@ const (
 	Unoffered Server = "unoffered" // gRPC: but health is not offered
 	Silent    Server = "silent"    // takes connections and says nothing
 	HangsUp   Server = "hangs-up"  // takes connections and closes them
+	CutShort  Server = "cut-short" // HTTP: 200, with half of the page that it announces
 	NoServer  Server = "no-server" // a port on which nobody listens
 )
 

@@ -41,6 +41,7 @@ type agent struct {
 	logFile   string // its own
 	podsURL   string
 	healthURL string
+	flags     []string // besides those that every agent here has
 	cmd       *exec.Cmd
 }
 
@@ -142,8 +143,9 @@ func (a *agent) launch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }() // the agent has its own copy
-	cmd := exec.Command(path, "--config="+a.config, "--root-dir="+a.root,
-		"--container-log-links-dir="+a.links, "--hostname-override="+nodeName, "-v=4")
+	cmd := exec.Command(path, append([]string{"--config=" + a.config, "--root-dir=" + a.root,
+		"--container-log-links-dir=" + a.links, "--hostname-override=" + nodeName, "-v=4"},
+		a.flags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,116 @@
+package manifest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+)
+
+const (
+	pageURL  = "https://me:secret@host/pods?token=secret"
+	twoPods  = "apiVersion: v1\nkind: PodList\nitems:\n" + itemA + itemB
+	itemA    = "- metadata: {name: a}\n  spec: {containers: [{name: c, image: i}]}\n"
+	itemB    = "- metadata: {name: b}\n  spec: {containers: [{name: c, image: i}]}\n"
+	itemBad  = "- metadata: {name: bad}\n  spec: {containers: []}\n"
+	emptyURL = "apiVersion: v1\nkind: PodList\n"
+)
+
+// podsOf returns the pods of a page, or fails the test.
+func podsOf(t *testing.T, page string) []*v1.Pod {
+	t.Helper()
+	parts, warnings, err := DecodePage(pageURL, []byte(page), "Node-A")
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("%v, warnings %q", err, warnings)
+	}
+	var pods []*v1.Pod
+	for _, part := range parts {
+		pods = append(pods, part.Pod)
+	}
+	return pods
+}
+
+func TestAPageIsOnePodOrAList(t *testing.T) {
+	one := podsOf(t, webManifest)
+	if len(one) != 1 || one[0].Name != "web-node-a" || one[0].Namespace != "default" ||
+		one[0].Annotations[ConfigSourceAnnotation] != "http" ||
+		one[0].Annotations[ConfigHashAnnotation] != string(one[0].UID) {
+		t.Errorf("one pod: %+v", one)
+	}
+	two := podsOf(t, twoPods)
+	if len(two) != 2 || two[0].Name != "a-node-a" || two[1].Kind != "Pod" {
+		t.Errorf("two pods: %+v", two)
+	}
+	if none := podsOf(t, emptyURL); len(none) != 0 {
+		t.Errorf("no pods: %+v", none)
+	}
+}
+
+// What the list has besides a pod, where it stands in it, and what the URL's password is change
+// nothing about the pod.
+func TestThePodsOfAPageKeepTheirUIDs(t *testing.T) {
+	a := podsOf(t, twoPods)[0].UID
+	moved := podsOf(t, "# two\n"+emptyURL+"metadata: {resourceVersion: '7'}\nitems:\n"+itemB+itemA)[1]
+	if moved.UID != a {
+		t.Error("its place in the list changes its UID")
+	}
+	parts, _, _ := DecodePage("https://you:other@host/pods?token=x", []byte(twoPods), "Node-A")
+	if parts[0].Pod.UID != a {
+		t.Error("the password changes its UID")
+	}
+	parts, _, _ = DecodePage("https://host/others", []byte(twoPods), "Node-A")
+	if parts[0].Pod.UID == a {
+		t.Error("at another URL it has the same UID")
+	}
+}
+
+// A page with something wrong gives no pods at all, and the error has no secret.
+func TestABadPageIsAnError(t *testing.T) {
+	for page, want := range map[string]string{ //ordered: each alone
+		"":                           "https://host/pods: the page is empty",
+		"# nothing\n":                "https://host/pods: the page is empty",
+		"[]":                         "https://host/pods: want kind Pod or PodList, have no object",
+		"kind: PodList\n":            "https://host/pods: want apiVersion v1, have ",
+		emptyURL + "items: {}\n":     "https://host/pods: items: want a list",
+		emptyURL + "items: [null]\n": "https://host/pods: items[0]: metadata.name: Required value",
+		twoPods + itemBad:            "https://host/pods: items[2]: spec.containers: Required value",
+		emptyURL + "items: [{kind: Secret}]\n": "https://host/pods: items[0]: want apiVersion v1, " +
+			"kind Pod",
+		"apiVersion: v1\nkind: List\n":      "https://host/pods: want apiVersion v1, kind Pod",
+		webManifest + "---\n" + webManifest: "https://host/pods: want one YAML document, have 2",
+	} {
+		parts, _, err := DecodePage(pageURL, []byte(page), "n")
+		if parts != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, %v, want %q", page, parts, err, want)
+		}
+	}
+	many := emptyURL + "items:\n" + strings.Repeat(itemA, FilesMax+1)
+	if _, _, err := DecodePage(pageURL, []byte(many), "n"); err == nil {
+		t.Errorf("%d pods are taken", FilesMax+1)
+	}
+}
+
+func TestAPageIsWarnedAbout(t *testing.T) {
+	_, warnings, err := DecodePage(pageURL, []byte(emptyURL+"colour: red\nitems:\n"+
+		"- metadata: {name: a}\n  spec: {colour: red, containers: [{name: c, image: i}]}\n"), "n")
+	want := []string{"https://host/pods: colour: unknown field is ignored",
+		"https://host/pods: items[0].spec.colour: unknown field is ignored"}
+	if diff := cmp.Diff(want, warnings); diff != "" || err != nil {
+		t.Errorf("%v, warnings (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestAddressHasNoSecret(t *testing.T) {
+	for url, want := range map[string]string{ //ordered: each alone
+		"":                          "",
+		"http://h":                  "http://h",
+		"https://u:p@h:1/a@b/c?d#e": "https://h:1/a@b/c",
+		"https://u:p@h?d/e":         "https://h",
+		"nonsense?x":                "nonsense",
+	} {
+		if got := Address(url); got != want {
+			t.Errorf("%q: %q, want %q", url, got, want)
+		}
+	}
+}
