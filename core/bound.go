@@ -61,6 +61,7 @@ func (a *Agent) watched(body any, now time.Time) {
 		if !placed && a.nodeListed() {
 			a.bindAll(now) // some have waited for that
 		}
+		a.retryAdmission() // it may be a place now for what it was none for
 		for _, p := range a.state.Manifests.Pods() {
 			a.touched.add(mirror.Key(p.Namespace + "/" + p.Name))
 		}

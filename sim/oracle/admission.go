@@ -201,7 +201,7 @@ func (p *pod) mayOccupy(from time.Time) bool {
 	case p.spec != nil && !p.rejected && p.world.objects.over[p.uid] == "" && !p.ended():
 		return true
 	}
-	return p.changed.After(from) || !p.rejected && p.removedAt.After(from)
+	return p.changed.After(from) || !p.rejected && later(p.removedAt, p.overAt).After(from)
 }
 
 func (p *pod) isStatic() bool {

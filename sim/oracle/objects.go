@@ -50,10 +50,7 @@ func (w *world) takeObject(f *truth.Fact) {
 		}
 		if phase := after.Pod.Status.Phase; isTerminal(phase) {
 			o.over[string(after.Pod.UID)] = phase
-			if f.Write.Life > 0 {
-				w.reject(f, after.Pod)
-				w.preempt(after.Pod)
-			}
+			w.finish(f, after.Pod)
 		}
 	case api.ResourceNodes:
 		if f.Write.Name == w.opts.NodeName {
@@ -70,14 +67,20 @@ func (w *world) takeObject(f *truth.Fact) {
 	}
 }
 
-// reject takes that the agent has refused a pod. It may do that to one of which nothing has run, if
-// it does not fit.
-func (w *world) reject(f *truth.Fact, object *v1.Pod) {
+// finish takes that the API server was told that a pod is over. The agent may reject one of which
+// nothing has run, if it does not fit.
+func (w *world) finish(f *truth.Fact, object *v1.Pod) {
 	p := w.pods[string(object.UID)]
-	if p != nil && isRejection(&object.Status) && p.startedFirst.IsZero() &&
-		w.mayReject(p, object.Status.Reason, f.Time) {
-		p.rejected = true
+	if p == nil || !p.overAt.IsZero() {
+		return
 	}
+	p.overAt = f.Time
+	if f.Write.Life == 0 {
+		return
+	}
+	p.preempted = isPreempted(object)
+	p.rejected = isRejection(&object.Status) && p.startedFirst.IsZero() &&
+		w.mayReject(p, object.Status.Reason, f.Time)
 }
 
 // runs are the pods on the node that an object tells of: the one of its UID, or the static ones

@@ -36,8 +36,9 @@ type pod struct {
 	history    map[string]*history
 	changed    time.Time // when something happened to it in the runtime
 	terminal   v1.PodPhase
-	rejected   bool // with good reason
-	preempted  bool // as the API server was told
+	rejected   bool      // with good reason
+	preempted  bool      // as the API server was told
+	overAt     time.Time // when it was first told that it is over
 
 	startedFirst time.Time // when the first container of it ran; zero: none has
 	shortAt      time.Time // when there was last no room for it, if it is critical
@@ -94,7 +95,7 @@ func (p *pod) want(now time.Time, spec *v1.Pod) {
 		}
 	}
 	if p.spec == nil {
-		p.wishedFirst = now
+		p.wishedFirst, p.startedFirst = now, time.Time{}
 	}
 	p.ending = time.Time{}
 	p.specify(spec)

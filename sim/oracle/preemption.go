@@ -55,13 +55,6 @@ func isPreempted(object *v1.Pod) bool {
 	return object.Status.Phase == v1.PodFailed && object.Status.Reason == reasonPreempted
 }
 
-// preempt takes that a pod was told to have made room.
-func (w *world) preempt(object *v1.Pod) {
-	if p := w.pods[string(object.UID)]; p != nil && isPreempted(object) {
-		p.preempted = true
-	}
-}
-
 // endBegan is when the end of a pod began, at the earliest.
 func (p *pod) endBegan() time.Time {
 	began := p.world.now
