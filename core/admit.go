@@ -130,6 +130,9 @@ func (a *Agent) room(spec *v1.Pod, static bool, others []*v1.Pod, preempt bool) 
 	if len(failures) == 0 {
 		return Refusal{}
 	}
+	if admission.OfRoom(failures[0]) && slices.ContainsFunc(others, a.mayBeOver) {
+		return Refusal{Phase: v1.PodPending, Waits: true}
+	}
 	why := rejected(failures[0].Reason, failures[0].Message)
 	if preempt && a.preempt(&check, failures) {
 		why = Refusal{Phase: v1.PodPending, Reason: admission.PreemptedReason,
@@ -139,6 +142,28 @@ func (a *Agent) room(spec *v1.Pod, static bool, others []*v1.Pod, preempt bool) 
 		why.Phase, why.Waits = v1.PodPending, true
 	}
 	return why
+}
+
+// mayBeOver says whether it is not known yet if a pod that takes room goes on.
+func (a *Agent) mayBeOver(spec *v1.Pod) bool {
+	p := a.state.Pods[string(spec.UID)]
+	return p != nil && p.MayBeOver()
+}
+
+// looksAgain says whether a pod waits until more is known of the others.
+func (a *Agent) looksAgain() bool {
+	unknown := Refusal{Phase: v1.PodPending, Waits: true}
+	for _, why := range a.state.Rejected { //ordered: whether there is one
+		if why == unknown {
+			return true
+		}
+	}
+	for _, why := range a.state.Refused { //ordered: whether there is one
+		if why == unknown {
+			return true
+		}
+	}
+	return false
 }
 
 // makingRoom are the critical pods that others are being ended for: nobody else takes that room.

@@ -23,6 +23,18 @@ func (p *Pod) TakesRoom() bool {
 	return p.Stage != Terminated
 }
 
+// MayBeOver says whether the pod may turn out in a moment to take no room any more: what an agent
+// that has just started finds has to be looked at first, and what has ended has to be confirmed.
+func (p *Pod) MayBeOver() bool {
+	switch p.Stage {
+	case Syncing:
+		return p.Spec != nil && (!p.Observed || !p.Record.Read || p.awaitInspections() || p.completed())
+	case Terminating:
+		return !p.live() && !p.anyReady()
+	}
+	return false
+}
+
 // Claim is a pod that asks for what this one takes of the node: itself, or what its sandbox says if
 // no source has told of it.
 func (p *Pod) Claim() *v1.Pod {
