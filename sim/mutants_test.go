@@ -762,10 +762,15 @@ var mutants = []struct {
 		scenario: "admission", seeds: "1-500",
 	},
 	{
-		name:     "an ephemeral container is restarted",
-		file:     "core/pod/next.go",
-		old:      "case role == Ephemeral:",
-		new:      "case role == Ephemeral && c.ExitCode == 0:",
+		name: "an ephemeral container is restarted",
+		file: "core/pod/restart.go",
+		old:  "	if role == Ephemeral || want == nil {\n",
+		new:  "	if want == nil {\n",
+		also: &edit{
+			file: "core/pod/next.go",
+			old:  "case role == Ephemeral:",
+			new:  "case role == Ephemeral && !p.restarts(c):",
+		},
 		scenario: "admission", seeds: "1-50",
 	},
 	{
