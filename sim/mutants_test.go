@@ -755,11 +755,11 @@ var mutants = []struct {
 		scenario: "admission", seeds: "1-500",
 	},
 	{
-		name:     "a rejection that is late on its way undoes what the next agent did",
-		file:     "core/status/merge.go",
-		old:      "!Terminal(status) || status.StartTime == nil {",
-		new:      "!Terminal(status) {",
-		scenario: "admission", seeds: "1-500",
+		name:     "nobody is told what came of waiting",
+		file:     "core/admit.go",
+		old:      "			a.touched.add(status.Key(uid))\n",
+		new:      "			_ = status.Key(uid)\n",
+		scenario: "admission", seeds: "1-200",
 	},
 	{
 		name: "an ephemeral container is restarted",
@@ -771,7 +771,7 @@ var mutants = []struct {
 			old:  "case role == Ephemeral:",
 			new:  "case role == Ephemeral && !p.restarts(c):",
 		},
-		scenario: "admission", seeds: "1-50",
+		scenario: "admission", seeds: "1-200",
 	},
 	{
 		name:     "an ephemeral container keeps its pod from ending",
