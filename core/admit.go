@@ -130,10 +130,11 @@ func (a *Agent) room(spec *v1.Pod, static bool, others []*v1.Pod, preempt bool) 
 	if len(failures) == 0 {
 		return Refusal{}
 	}
-	if admission.OfRoom(failures[0]) && slices.ContainsFunc(others, a.mayBeOver) {
+	decisive := admission.Decisive(spec, static, failures)
+	if admission.OfRoom(decisive) && slices.ContainsFunc(others, a.mayBeOver) {
 		return Refusal{Phase: v1.PodPending, Waits: true}
 	}
-	why := rejected(failures[0].Reason, failures[0].Message)
+	why := rejected(decisive.Reason, decisive.Message)
 	if preempt && a.preempt(&check, failures) {
 		why = Refusal{Phase: v1.PodPending, Reason: admission.PreemptedReason,
 			Message: "waiting for other pods to make room", Waits: true}

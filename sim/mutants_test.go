@@ -750,8 +750,8 @@ var mutants = []struct {
 	{
 		name:     "pods that are over take room when the agent restarts",
 		file:     "core/admit.go",
-		old:      "if admission.OfRoom(failures[0]) && slices",
-		new:      "if admission.OfRoom(failures[0]) && static && slices",
+		old:      "if admission.OfRoom(decisive) && slices",
+		new:      "if admission.OfRoom(decisive) && static && slices",
 		scenario: "admission", seeds: "1-500",
 	},
 	{

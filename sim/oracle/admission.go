@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,8 +105,12 @@ func isRejection(s *v1.PodStatus) bool {
 func (w *world) mayReject(p *pod, reason string, now time.Time) bool {
 	from := w.knownSince(p.wishedFirst, now)
 	switch name, isOut := strings.CutPrefix(reason, outOf); {
-	case isOut:
+	case isOut && p.priority() < priorityMin:
 		return w.mayLack(p, v1.ResourceName(name), from)
+	case isOut: // others may make room, but of something else not enough
+		return slices.ContainsFunc(resourceNames, func(name v1.ResourceName) bool {
+			return w.mayLack(p, name, from)
+		})
 	case reason == "NodePorts":
 		for _, other := range w.order {
 			if other != p && other.mayOccupy(from) && p.clash(other) != 0 {
