@@ -65,8 +65,8 @@ var mutants = []struct {
 	{
 		name:     "sidecars of a pod that never restarts are not restarted",
 		file:     "core/pod/restart.go",
-		old:      "\tif want.RestartPolicy != nil {",
-		new:      "\tif want.RestartPolicy != nil && role != Sidecar {",
+		old:      "\tif want.RestartPolicy != nil {\n\t\tpolicy",
+		new:      "\tif want.RestartPolicy != nil && role != Sidecar {\n\t\tpolicy",
 		scenario: "sidecars", seeds: "1-200",
 	},
 	{
@@ -275,8 +275,8 @@ var mutants = []struct {
 	{
 		name:     "a container's own policy is ignored",
 		file:     "core/pod/restart.go",
-		old:      "if want.RestartPolicy != nil {",
-		new:      "if want == nil {",
+		old:      "if want.RestartPolicy != nil {\n\t\tpolicy",
+		new:      "if want == nil {\n\t\tpolicy",
 		scenario: "restart-rules", seeds: "1-200",
 	},
 	{
@@ -622,7 +622,7 @@ var mutants = []struct {
 	{
 		name:     "a status that is stored late undoes what came after it",
 		file:     "core/status/merge.go",
-		old:      "	if !Terminal(status) {",
+		old:      "	if !Terminal(status) || status.StartTime == nil {",
 		new:      "	if false {",
 		scenario: "node-churn", seeds: "1-400",
 	},

@@ -72,18 +72,6 @@ func (s *story) node(change func(*v1.Node)) {
 }
 
 func TestAdmission(t *testing.T) {
-	tainted := func(n *v1.Node) {
-		n.Spec.Taints = []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoExecute}}
-	}
-	rejects := func(cpus, reason string, changes ...func(*v1.Pod)) func(*story) {
-		return func(s *story) {
-			s.hasCPUs("2")
-			s.takes(asking("u1", "1500m", onPort))
-			p := asking("u2", cpus, changes...)
-			s.want(p)
-			s.failed(p, reason, "")
-		}
-	}
 	judge(t, []tale{
 		{"what fits", "", func(s *story) {
 			s.hasCPUs("2")
@@ -117,6 +105,30 @@ func TestAdmission(t *testing.T) {
 			s.takes(asking("u1", "1", onPort))
 			s.takes(asking("u2", "1", onPort))
 		}},
+		{"what is driven away", "admission", func(s *story) {
+			s.hasCPUs("2")
+			s.node(tainted)
+			s.wait(60)
+			s.takes(asking("u1", "1"))
+		}},
+	})
+}
+
+func tainted(n *v1.Node) {
+	n.Spec.Taints = []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoExecute}}
+}
+
+func TestRejection(t *testing.T) {
+	rejects := func(cpus, reason string, changes ...func(*v1.Pod)) func(*story) {
+		return func(s *story) {
+			s.hasCPUs("2")
+			s.takes(asking("u1", "1500m", onPort))
+			p := asking("u2", cpus, changes...)
+			s.want(p)
+			s.failed(p, reason, "")
+		}
+	}
+	judge(t, []tale{
 		{"no room", "", rejects("501m", "OutOfcpu")},
 		{"room", "admission", rejects("500m", "OutOfcpu")},
 		{"enough of it", "admission", rejects("501m", "OutOfmemory")},
@@ -142,12 +154,6 @@ func TestAdmission(t *testing.T) {
 			s.node(func(*v1.Node) {})
 			s.wait(60)
 			rejects("0", "TaintToleration")(s)
-		}},
-		{"what is driven away", "admission", func(s *story) {
-			s.hasCPUs("2")
-			s.node(tainted)
-			s.wait(60)
-			s.takes(asking("u1", "1"))
 		}},
 		{"a label", "", func(s *story) {
 			s.node(func(*v1.Node) {})
