@@ -9,6 +9,7 @@ import (
 
 	"seedlet.dev/core/admission"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/status"
 	"seedlet.dev/core/sysctl"
 	"seedlet.dev/world"
 )
@@ -22,6 +23,9 @@ type Refusal struct {
 	Message string      `json:"message"`
 	Waits   bool        `json:"waits,omitempty"` // for others to end, and it is admitted after that
 }
+
+// makesRoom says whether others are being ended for the pod.
+func (r Refusal) makesRoom() bool { return r.Waits && r.Reason == admission.PreemptedReason }
 
 func rejected(reason, message string) Refusal {
 	return Refusal{Phase: v1.PodFailed, Reason: reason, Message: rejectedPrefix + message}
@@ -78,6 +82,9 @@ func (a *Agent) admit() ([]*v1.Pod, map[string]Refusal) {
 			refused[string(p.UID)] = why
 		}
 	}
+	if !listed && a.state.API {
+		return run, refused // the server's pods run, and have their room
+	}
 	others := a.active(run)
 	var admitted []*v1.Pod
 	for _, p := range late {
@@ -94,13 +101,13 @@ func (a *Agent) admit() ([]*v1.Pod, map[string]Refusal) {
 	return append(run, admitted...), refused
 }
 
-// active are the pods that take a place and resources: those that are known and not over, and
-// those of the given that are not known yet.
+// active are the pods that take a place and resources: those that are known, or run although no
+// source has told of them, and those of the given that are not known yet.
 func (a *Agent) active(also []*v1.Pod) []*v1.Pod {
 	var active []*v1.Pod
 	for _, uid := range a.uids {
-		if p := a.state.Pods[uid]; p.Spec != nil && p.Stage != pod.Terminated {
-			active = append(active, p.Spec)
+		if p := a.state.Pods[uid]; p.TakesRoom() {
+			active = append(active, p.Claim())
 		}
 	}
 	for _, spec := range also {
@@ -114,13 +121,20 @@ func (a *Agent) active(also []*v1.Pod) []*v1.Pod {
 // room is why a pod is not taken now; none if it is. For a critical pod others are ended, if that
 // helps and it is not only a question; it waits until they have.
 func (a *Agent) room(spec *v1.Pod, static bool, others []*v1.Pod, preempt bool) Refusal {
+	if !admission.Critical(spec, static) {
+		others = append(slices.Clip(others), a.makingRoom()...)
+	}
 	check := admission.Check{Pod: spec, Static: static, Node: a.ownNode(),
 		Allocatable: a.state.OwnNode.Allocatable(&a.state.Boot), Others: others}
 	failures := check.Reject()
 	if len(failures) == 0 {
 		return Refusal{}
 	}
-	why := rejected(failures[0].Reason, failures[0].Message)
+	decisive := admission.Decisive(spec, static, failures)
+	if admission.OfRoom(decisive) && slices.ContainsFunc(others, a.mayBeOver) {
+		return Refusal{Phase: v1.PodPending, Waits: true}
+	}
+	why := rejected(decisive.Reason, decisive.Message)
 	if preempt && a.preempt(&check, failures) {
 		why = Refusal{Phase: v1.PodPending, Reason: admission.PreemptedReason,
 			Message: "waiting for other pods to make room", Waits: true}
@@ -129,6 +143,44 @@ func (a *Agent) room(spec *v1.Pod, static bool, others []*v1.Pod, preempt bool) 
 		why.Phase, why.Waits = v1.PodPending, true
 	}
 	return why
+}
+
+// mayBeOver says whether it is not known yet if a pod that takes room goes on.
+func (a *Agent) mayBeOver(spec *v1.Pod) bool {
+	p := a.state.Pods[string(spec.UID)]
+	return p != nil && p.MayBeOver()
+}
+
+// looksAgain says whether a pod waits until more is known of the others.
+func (a *Agent) looksAgain() bool {
+	unknown := Refusal{Phase: v1.PodPending, Waits: true}
+	for _, why := range a.state.Rejected { //ordered: whether there is one
+		if why == unknown {
+			return true
+		}
+	}
+	for _, why := range a.state.Refused { //ordered: whether there is one
+		if why == unknown {
+			return true
+		}
+	}
+	return false
+}
+
+// makingRoom are the critical pods that others are being ended for: nobody else takes that room.
+func (a *Agent) makingRoom() []*v1.Pod {
+	s, waiting := &a.state, []*v1.Pod(nil)
+	for _, uid := range slices.Sorted(maps.Keys(s.Rejected)) {
+		if e := s.Status.Entries[uid]; e != nil && s.Rejected[uid].makesRoom() {
+			waiting = append(waiting, e.Stored)
+		}
+	}
+	for _, p := range s.Manifests.Pods() {
+		if s.Refused[string(p.UID)].makesRoom() {
+			waiting = append(waiting, p)
+		}
+	}
+	return waiting
 }
 
 // preempt ends what has to end for a critical pod to fit, and reports whether it can come to fit.
@@ -143,7 +195,7 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 			continue
 		}
 		staying.Others = append(staying.Others, other)
-		if p != nil {
+		if p != nil && p.Spec != nil {
 			candidates = append(candidates, admission.Candidate{
 				Pod: other, Static: !a.isBound(p), QOS: pod.QOS(other)})
 		}
@@ -176,6 +228,7 @@ func (a *Agent) retryAdmission() {
 	for _, uid := range slices.Sorted(maps.Keys(a.state.Rejected)) {
 		if e := a.state.Status.Entries[uid]; e != nil && a.state.Rejected[uid].Waits {
 			a.wantBound(e.Stored, a.state.Last)
+			a.touched.add(status.Key(uid))
 		}
 	}
 	for _, why := range a.state.Refused { //ordered: whether there is one

@@ -39,7 +39,7 @@ func (a *Agent) nodeWatched() world.Watched {
 
 // watched takes what a watch tells.
 func (a *Agent) watched(body any, now time.Time) {
-	listed := a.boundSeen()
+	listed, placed := a.boundSeen(), a.nodeListed()
 	w, news := a.state.Objects.Take(body, now)
 	if w == nil {
 		return
@@ -50,7 +50,7 @@ func (a *Agent) watched(body any, now time.Time) {
 		if isList {
 			a.hurry()
 		}
-		for _, name := range news {
+		for _, name := range a.byArrival(news) {
 			a.bound(name, now)
 		}
 		if !listed && a.boundSeen() {
@@ -58,6 +58,10 @@ func (a *Agent) watched(body any, now time.Time) {
 		}
 	case world.ResourceNodes:
 		a.nodeSeen()
+		if !placed && a.nodeListed() {
+			a.bindAll(now) // some have waited for that
+		}
+		a.retryAdmission() // it may be a place now for what it was none for
 		for _, p := range a.state.Manifests.Pods() {
 			a.touched.add(mirror.Key(p.Namespace + "/" + p.Name))
 		}
@@ -183,7 +187,8 @@ func (a *Agent) wantBound(is *v1.Pod, now time.Time) {
 		a.touchPod(uid)
 	case !listed, over && is.DeletionTimestamp != nil:
 		// It waits for the relist; or nothing is left of it but the object.
-	case over, is.DeletionTimestamp != nil, is.Status.StartTime != nil, a.admitBound(is):
+	case over, is.DeletionTimestamp != nil, is.Status.StartTime != nil,
+		a.nodeListed() && a.admitBound(is):
 		a.addPod(pod.New(is, true, now))
 		a.touchPod(uid)
 	}
@@ -201,9 +206,35 @@ func fromAPI(is *v1.Pod) *v1.Pod {
 	return &sourced
 }
 
-// bindAll tells all pods of the API server that have waited for the first relist.
+// nodeListed says whether it is known what the Node is, or that there is none: what is not known
+// of it could not keep a pod away.
+func (a *Agent) nodeListed() bool {
+	_, known := a.state.Objects.One(world.ResourceNodes, "", a.state.Node.Name)
+	return known
+}
+
+// byArrival sorts names of pods of the API server: first those that are known, or have been
+// admitted by an earlier agent, since they have their room; then the others, the oldest first.
+func (a *Agent) byArrival(names []string) []string {
+	isNew := func(p *v1.Pod) int {
+		if p == nil || p.Status.StartTime != nil || a.known(string(p.UID)) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(names, func(x, y string) int {
+		p, q := a.boundPod(x), a.boundPod(y)
+		if order := isNew(p) - isNew(q); order != 0 || isNew(p) == 0 {
+			return order
+		}
+		return p.CreationTimestamp.Time.Compare(q.CreationTimestamp.Time)
+	})
+	return names
+}
+
+// bindAll tells all pods of the API server that have waited for the first relist, or for the Node.
 func (a *Agent) bindAll(now time.Time) {
-	for _, name := range slices.Sorted(maps.Keys(a.state.Bound)) {
+	for _, name := range a.byArrival(slices.Sorted(maps.Keys(a.state.Bound))) {
 		a.wantBound(a.boundPod(name), now)
 		a.touched.add(status.Key(a.state.Bound[name]))
 	}

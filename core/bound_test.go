@@ -21,7 +21,8 @@ type server struct {
 	objects map[string]*v1.Pod // by namespace/name
 	node    *v1.Node
 	version int
-	away    bool // it answers nothing but Unavailable
+	away    bool           // it answers nothing but Unavailable
+	hides   world.Resource // of which no watch is told anything
 	writes  []string
 	told    []any // what is to be told to the agent
 	watch   world.WatchID
@@ -77,7 +78,7 @@ func (s *server) do(effect any) any {
 				list.Objects = []world.Object{is}
 			}
 		}
-		if !s.away {
+		if !s.away && e.Resource != s.hides {
 			s.told = append(s.told, list)
 		}
 	case *world.PatchObject:

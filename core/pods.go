@@ -263,7 +263,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	if p.Forgotten || held && !p.Holds() {
 		a.touchNamesakes(p)
 	}
-	if p.Forgotten || p.Stage != stage && p.Stage == pod.Terminated {
+	if p.Forgotten || p.Stage != stage && p.Stage == pod.Terminated || a.looksAgain() {
 		a.retryAdmission()
 	}
 	return wake
@@ -346,6 +346,8 @@ func (a *Agent) list() []*v1.Pod {
 	for _, name := range slices.Sorted(maps.Keys(a.state.Bound)) {
 		uid := a.state.Bound[name]
 		if why, is := a.state.Rejected[uid]; is && !a.known(uid) {
+			// Before the server has it another agent may yet take the pod.
+			why.Phase = v1.PodPending
 			pods = append(pods, refusedPod(a.boundPod(name), why))
 		}
 	}

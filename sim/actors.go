@@ -20,6 +20,9 @@ type ActorRange struct {
 	Mirrors     Count `json:"mirrors,omitempty"`     // a mirror is removed or changed
 	Objects     Count `json:"objects,omitempty"`     // another object is changed, or goes and comes
 	Nodes       Count `json:"nodes,omitempty"`       // the Node is removed
+	Labels      Count `json:"labels,omitempty"`      // the Node has disk=ssd for a while
+	Taints      Count `json:"taints,omitempty"`      // it is under maintenance for a while
+	Debugs      Count `json:"debugs,omitempty"`      // a pod has an ephemeral container added
 	Away        Span  `json:"away,omitempty"`        // between one thing and the next
 	Always      bool  `json:"always,omitempty"`
 }
@@ -75,6 +78,8 @@ func (d *drawing) actors() {
 	})
 	d.mirrors(a)
 	d.others(a)
+	d.nodeActs(a)
+	d.debugs(a)
 }
 
 // mirrors draws what is done to the mirrors of static pods.

@@ -40,6 +40,12 @@ type Act struct {
 	Grace  *int64         `json:"grace,omitempty"`  // of delete: in seconds, zero is by force
 	Patch  map[string]any `json:"patch,omitempty"`  // of patch: strategic merge
 	Status bool           `json:"status,omitempty"` // of patch: of the status
+
+	// Rash is of the creation of a pod: it is bound to the node whatever its taints, as by a
+	// scheduler that is behind.
+	Rash bool `json:"rash,omitempty"`
+
+	Container string `json:"container,omitempty"` // of debug: its name
 }
 
 // ActKind is what is done.
@@ -50,6 +56,7 @@ const (
 	ActCreate ActKind = "create"
 	ActDelete ActKind = "delete"
 	ActPatch  ActKind = "patch"
+	ActDebug  ActKind = "debug" // an ephemeral container is added to a pod
 )
 
 // validateActs checks what is done to the cluster.
@@ -93,8 +100,11 @@ func (a *Act) validate(s *PlanSpec) error {
 		return fmt.Errorf("pod: %q is not a pod of the API server", a.Pod)
 	case a.Object != "" && s.object(a.Object) == nil:
 		return fmt.Errorf("object: no object is called %q", a.Object)
-	case a.Do != ActCreate && a.Do != ActDelete && a.Do != ActPatch:
-		return fmt.Errorf("do: want create, delete or patch, have %q", a.Do)
+	case !slices.Contains([]ActKind{ActCreate, ActDelete, ActPatch, ActDebug}, a.Do):
+		return fmt.Errorf("do: want create, delete, patch or debug, have %q", a.Do)
+	case (a.Do == ActDebug) != (a.Container != "") || a.Container != "" && (p == nil || !p.API):
+		return errors.New("container: want one with do: debug of a pod of the API server, and " +
+			"only there")
 	case (a.Do == ActPatch) != (a.Patch != nil):
 		return errors.New("patch: want one with do: patch, and only there")
 	case a.Grace != nil && (a.Do != ActDelete || a.Pod == ""):
@@ -230,6 +240,8 @@ func (r *run) admin(by string, body any) *world.Error {
 func (r *run) act(a *Act) {
 	resource, namespace, name := r.target(a)
 	switch a.Do {
+	case ActDebug:
+		r.debug(namespace, name, a.Container)
 	case ActCreate:
 		r.make(a, resource, namespace, name)
 	case ActDelete:
@@ -243,6 +255,13 @@ func (r *run) act(a *Act) {
 		r.admin("somebody", &world.PatchObject{Resource: resource, Namespace: namespace, Name: name,
 			Status: a.Status, Patch: data})
 	}
+}
+
+// debug adds an ephemeral container to a pod. One that has gone has none.
+func (r *run) debug(namespace, name, container string) {
+	_ = r.server.Debug("somebody", namespace, name, v1.EphemeralContainer{
+		EphemeralContainerCommon: v1.EphemeralContainerCommon{
+			Name: container, Image: "registry.test/debug:1"}})
 }
 
 // target is the object that an act is about.
@@ -280,7 +299,7 @@ func (r *run) make(a *Act, resource world.Resource, namespace, name string) {
 		return
 	}
 	there := r.server.Object(resource, namespace, name)
-	if there.Of() != "" || a.Pod != "" && r.tainted() {
+	if there.Of() != "" || a.Pod != "" && !a.Rash && r.tainted() {
 		r.agenda.After(makeAgain, func() { r.make(a, resource, namespace, name) })
 		return
 	}

@@ -155,8 +155,8 @@ var known = []struct {
 	{
 		issues: "105523 118559 124345 138446 123859 99708",
 		what:   "admission ran again after a restart and rejected pods",
-		oracle: "restart-count", scenario: "agent-restarts",
-		mutant: "pods are ended before all sources were seen",
+		oracle: "admission", scenario: "admission",
+		mutant: "a restart asks again whether there is room",
 	},
 	{
 		issues: "113979 120150 75345 60645",

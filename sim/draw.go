@@ -151,7 +151,7 @@ func (d *drawing) pods() {
 			}
 			d.plan.Spec.Pods = append(d.plan.Spec.Pods, pod)
 			if pod.API {
-				d.act(Act{At: change.At, Do: ActCreate, Pod: name})
+				d.act(Act{At: change.At, Do: ActCreate, Pod: name, Rash: group.Rash})
 				d.bound = append(d.bound, pod)
 				continue
 			}

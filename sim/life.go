@@ -88,8 +88,9 @@ func (r *run) boot() {
 	r.offer(world.Event{Body: &world.Boot{
 		Seed:   r.plan.Seed + uint64(r.lives),
 		BootID: fmt.Sprint("boot-", r.boots+1), Hostname: nodeName,
-		CPUs: 16, MemoryBytes: 16 << 30, Addresses: []string{nodeIP},
-		Machine: host.Machine(),
+		CPUs: r.plan.Node.cpus(), MemoryBytes: r.plan.Node.memoryBytes(),
+		Addresses: []string{nodeIP},
+		Machine:   host.Machine(),
 	}})
 }
 

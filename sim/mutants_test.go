@@ -65,8 +65,8 @@ var mutants = []struct {
 	{
 		name:     "sidecars of a pod that never restarts are not restarted",
 		file:     "core/pod/restart.go",
-		old:      "\tif want.RestartPolicy != nil {",
-		new:      "\tif want.RestartPolicy != nil && role != Sidecar {",
+		old:      "\tif want.RestartPolicy != nil {\n\t\tpolicy",
+		new:      "\tif want.RestartPolicy != nil && role != Sidecar {\n\t\tpolicy",
 		scenario: "sidecars", seeds: "1-200",
 	},
 	{
@@ -275,8 +275,8 @@ var mutants = []struct {
 	{
 		name:     "a container's own policy is ignored",
 		file:     "core/pod/restart.go",
-		old:      "if want.RestartPolicy != nil {",
-		new:      "if want == nil {",
+		old:      "if want.RestartPolicy != nil {\n\t\tpolicy",
+		new:      "if want == nil {\n\t\tpolicy",
 		scenario: "restart-rules", seeds: "1-200",
 	},
 	{
@@ -643,7 +643,7 @@ var mutants = []struct {
 	{
 		name:     "a status that is stored late undoes what came after it",
 		file:     "core/status/merge.go",
-		old:      "	if !Terminal(status) {",
+		old:      "	if !Terminal(status) || status.StartTime == nil {",
 		new:      "	if false {",
 		scenario: "node-churn", seeds: "1-400",
 	},
@@ -746,6 +746,96 @@ var mutants = []struct {
 		old:      "	case answer == probe.Bad:\n",
 		new:      "	case answer == probe.Bad:\n		p.event(env, c.Name, normal, \"Killing\", \"\")\n",
 		scenario: "probes", seeds: "1-50",
+	},
+	{
+		name:     "a pod is taken without looking",
+		file:     "core/bound.go",
+		old:      "		why = a.room(is, false, a.active(nil), true)\n",
+		new:      "",
+		scenario: "admission", seeds: "1-50",
+	},
+	{
+		name: "a restart asks again whether there is room",
+		file: "core/bound.go",
+		old:  "	case p != nil:\n		p.Want(is, now)\n",
+		new: "	case p != nil:\n		if p.Spec == nil && !a.admitBound(is) {\n			return\n		}\n" +
+			"		p.Want(is, now)\n",
+		scenario: "admission", seeds: "1-200",
+	},
+	{
+		name:     "what runs of a pod that is not known yet takes no room",
+		file:     "core/pod/room.go",
+		old:      "admission.Claimed(s.Claim)",
+		new:      "admission.Claimed(\"\")",
+		scenario: "admission", seeds: "1-500",
+	},
+	{
+		name:     "a critical pod makes room for another one",
+		file:     "core/admission/preempt.go",
+		old:      "Critical(pod, static) && !Critical(other.Pod, other.Static) {",
+		new:      "Critical(pod, static) {",
+		scenario: "admission", seeds: "1-200",
+	},
+	{
+		name:     "who others have made room for is not asked again",
+		file:     "core/admit.go",
+		old:      "e != nil && a.state.Rejected[uid].Waits {",
+		new:      "e != nil && a.state.Rejected[uid].Phase == \"\" {",
+		scenario: "admission", seeds: "1-200",
+	},
+	{
+		name:     "ports of the host are not looked at",
+		file:     "core/admission/admission.go",
+		old:      "	if c.portTaken() {\n",
+		new:      "	if c.portTaken() && c.Pod.Name == \"\" {\n",
+		scenario: "admission", seeds: "1-50",
+	},
+	{
+		name:     "pods are taken before the Node is known",
+		file:     "core/bound.go",
+		old:      "a.nodeListed() && a.admitBound(is):",
+		new:      "a.admitBound(is):",
+		scenario: "admission", seeds: "1-200",
+	},
+	{
+		name:     "pods that are over take room when the agent restarts",
+		file:     "core/admit.go",
+		old:      "if admission.OfRoom(decisive) && slices",
+		new:      "if admission.OfRoom(decisive) && static && slices",
+		scenario: "admission", seeds: "1-500",
+	},
+	{
+		name:     "nobody is told what came of waiting",
+		file:     "core/admit.go",
+		old:      "			a.touched.add(status.Key(uid))\n",
+		new:      "			_ = status.Key(uid)\n",
+		scenario: "admission", seeds: "1-200",
+	},
+	{
+		name: "an ephemeral container is restarted",
+		file: "core/pod/restart.go",
+		old:  "	if role == Ephemeral || want == nil {\n",
+		new:  "	if want == nil {\n",
+		also: &edit{
+			file: "core/pod/next.go",
+			old:  "case role == Ephemeral:",
+			new:  "case role == Ephemeral && !p.restarts(c):",
+		},
+		scenario: "admission", seeds: "1-200",
+	},
+	{
+		name:     "an ephemeral container keeps its pod from ending",
+		file:     "core/pod/plan.go",
+		old:      "	if p.completed() {\n",
+		new:      "	if p.completed() && !p.live() {\n",
+		scenario: "admission", seeds: "1-200",
+	},
+	{
+		name:     "an ephemeral container is never started",
+		file:     "core/pod/next.go",
+		old:      "	for i := range spec.EphemeralContainers {\n		want",
+		new:      "	for i := range spec.EphemeralContainers[:0] {\n		want",
+		scenario: "node-churn", seeds: "1-50",
 	},
 }
 

@@ -155,7 +155,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files, Usage: r.usage,
 		Struck: newStruck(r.fates, spec).may, Cgroups: judgedCgroups(kubelet),
 		ImageUser: registry.user, API: spec.Node.API, Skew: spec.skew,
-		Read: r.read,
+		Read: r.read, Allocatable: spec.Node.allocatable(kubelet),
 	})
 	r.truth = log
 	log.Subscribe(r.panel.Fact)

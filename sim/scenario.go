@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"seedlet.dev/core/document"
 	"seedlet.dev/world/loop"
 )
@@ -63,6 +65,9 @@ type Node struct {
 	// EvictAfter is how long after the node's lease has become too old its pods are evicted.
 	// Absent: nobody looks at its lease.
 	EvictAfter Duration `json:"evictAfter,omitempty"`
+
+	CPUs   int                `json:"cpus,omitempty"`   // absent: 16
+	Memory *resource.Quantity `json:"memory,omitempty"` // absent: 16Gi
 }
 
 // limits are the bounds of the agent's loop.
@@ -85,6 +90,7 @@ type PodGroup struct {
 	Count     Count            `json:"count,omitempty"` // absent: one
 	API       bool             `json:"api,omitempty"`   // of the API server, not of the node
 	URL       bool             `json:"url,omitempty"`   // of the manifest URL, not of a file
+	Rash      bool             `json:"rash,omitempty"`  // their scheduler looks at no taint
 	Manifest  map[string]any   `json:"manifest,omitempty"`
 	File      string           `json:"file,omitempty"` // instead, relative to the scenario
 	Behaviour []BehaviourRange `json:"behaviour,omitempty"`

@@ -23,6 +23,12 @@ type Failure struct {
 	Missing Missing
 }
 
+// OfRoom says whether a pod is not taken for what others have.
+func OfRoom(f Failure) bool { return f.Missing.Resource != "" || f.Reason == nodePorts }
+
+// nodePorts is the reason of a pod whose port of the host another one has.
+const nodePorts = "NodePorts"
+
 // Missing is an amount of a resource: thousandths for CPU, bytes or pieces for any other.
 type Missing struct {
 	Resource v1.ResourceName
@@ -63,7 +69,7 @@ func (c *Check) Reject() []Failure {
 		}
 	}
 	if c.portTaken() {
-		failures = append(failures, predicate("NodePorts"))
+		failures = append(failures, predicate(nodePorts))
 	}
 	if c.Node != nil && !c.Static && !c.tolerates() {
 		failures = append(failures, predicate("TaintToleration"))

@@ -163,6 +163,24 @@ func TestVictims(t *testing.T) {
 	}
 }
 
+func TestDecisive(t *testing.T) {
+	failures := []Failure{{Reason: "OutOfcpu", Missing: Missing{v1.ResourceCPU, 1}},
+		{Reason: "NodePorts"}}
+	for _, c := range []struct {
+		pod      *v1.Pod
+		failures []Failure
+		want     string
+	}{
+		{asks("p"), failures, "OutOfcpu"},
+		{critical(asks("p")), failures, "NodePorts"},
+		{critical(asks("p")), failures[:1], "OutOfcpu"},
+	} {
+		if got := Decisive(c.pod, false, c.failures).Reason; got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+}
+
 // Once the victims have gone the pod fits.
 func TestVictimsMakeRoom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

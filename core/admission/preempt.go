@@ -25,6 +25,17 @@ func Critical(pod *v1.Pod, static bool) bool {
 	return static || pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical
 }
 
+// Decisive is the failure that a pod is rejected for: the first, or, of a critical pod, the first
+// that is not for others to help with.
+func Decisive(pod *v1.Pod, static bool, failures []Failure) Failure {
+	if i := slices.IndexFunc(failures, func(f Failure) bool {
+		return f.Missing.Resource == ""
+	}); i >= 0 && Critical(pod, static) {
+		return failures[i]
+	}
+	return failures[0]
+}
+
 // Candidate is a pod that may have to make room.
 type Candidate struct {
 	Pod    *v1.Pod

@@ -67,6 +67,7 @@ type Sandbox struct {
 	CreatedAt time.Time `json:"createdAt"`
 	Cgroup    string    `json:"cgroup,omitempty"` // as the annotation has it
 	IDs       string    `json:"ids,omitempty"`    // likewise
+	Claim     string    `json:"claim,omitempty"`  // likewise
 }
 
 // Container is one line of a list of containers.
@@ -182,6 +183,7 @@ func (r *Relist) takeSandboxes(items []*runtimeapi.PodSandbox) {
 			CreatedAt: time.Unix(0, s.CreatedAt).UTC(),
 			Cgroup:    s.Annotations[AnnotationCgroup],
 			IDs:       s.Annotations[AnnotationIDs],
+			Claim:     s.Annotations[AnnotationClaim],
 		})
 	}
 }
@@ -198,6 +200,7 @@ const (
 const (
 	AnnotationCgroup = "seedlet.dev/cgroup" // of the pod, from the root of the hierarchy
 	AnnotationIDs    = "seedlet.dev/userns" // the ids of its user namespace, as userns.Range
+	AnnotationClaim  = "seedlet.dev/claim"  // what its pod takes of the node, as admission.Claim
 )
 
 func (r *Relist) takeContainers(items []*runtimeapi.Container) {

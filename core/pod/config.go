@@ -12,6 +12,7 @@ import (
 	podresources "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/admission"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/pleg"
 )
@@ -69,6 +70,10 @@ func (p *Pod) sandboxAnnotations(node *Node, attempt uint32) map[string]string {
 	}
 	delete(annotations, pleg.AnnotationCgroup) // it is not for the pod to say
 	delete(annotations, pleg.AnnotationIDs)
+	delete(annotations, pleg.AnnotationClaim)
+	if claim := admission.Claim(p.Spec); claim != "" {
+		annotations[pleg.AnnotationClaim] = claim
+	}
 	if l := &node.Cgroups; l.PerPod {
 		annotations[pleg.AnnotationCgroup] = p.cgroupPath(p.sandboxOf(attempt), l)
 	}

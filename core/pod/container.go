@@ -28,6 +28,7 @@ type Sandbox struct {
 
 	Cgroup string       `json:"cgroup,omitempty"` // that it was made in, if it tells
 	IDs    userns.Range `json:"ids"`              // of its user namespace
+	Claim  string       `json:"claim,omitempty"`  // on the node, if another agent made it
 
 	InspectOp world.OpID `json:"inspectOp,omitempty"`
 	NotBefore time.Time  `json:"notBefore"` // back-off after a failed operation

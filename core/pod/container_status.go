@@ -25,7 +25,9 @@ func (p *Pod) containerStatus(want *v1.Container, role Role, runtime string) v1.
 	if c != nil {
 		health = p.shown(c)
 	}
-	status.Started = &health.Started
+	if status.Started = &health.Started; role == Ephemeral {
+		status.Started = nil // nobody asks it, and it counts for nothing
+	}
 	if c == nil {
 		told, _ := p.counted(want.Name)
 		status.RestartCount = max(status.RestartCount, told)
@@ -40,7 +42,7 @@ func (p *Pod) containerStatus(want *v1.Container, role Role, runtime string) v1.
 	status.RestartCount = c.Restarts
 	status.ContainerID = runtime + "://" + c.ID
 	status.ImageID = c.ImageID
-	status.Ready = health.Ready
+	status.Ready = health.Ready && role != Ephemeral
 	if role == Init {
 		status.Ready = c.ended() && c.ExitCode == 0 && !p.superseded(c)
 	}

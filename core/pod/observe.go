@@ -27,6 +27,7 @@ func (p *Pod) ObserveSandbox(item *pleg.Sandbox, number uint64, asked time.Time)
 			ID: item.ID, Attempt: item.Attempt, Ready: item.Ready,
 			CreatedAt: item.CreatedAt, Learned: asked, seenIn: number,
 			Cgroup: item.Cgroup, IDs: userns.Parse(item.IDs),
+			Claim: item.Claim,
 		})
 		return true
 	}

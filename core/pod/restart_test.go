@@ -108,8 +108,9 @@ func TestEphemeralContainers(t *testing.T) {
 		t.Errorf("%s after its end, want Ended", got)
 	}
 	p.note(newRig(t, p).at(0).env)
-	if p.Phase != v1.PodRunning || len(p.API(&Node{}, "c").Status.EphemeralContainerStatuses) != 1 {
-		t.Errorf("phase %s", p.Phase)
+	shown := p.API(&Node{}, "c").Status.EphemeralContainerStatuses
+	if p.Phase != v1.PodRunning || len(shown) != 1 || shown[0].Ready || shown[0].Started != nil {
+		t.Errorf("phase %s, %+v", p.Phase, shown)
 	}
 }
 

@@ -180,9 +180,10 @@ func patch(object *v1.Pod, status *v1.PodStatus) json.RawMessage {
 		fields[field] = ips
 	}
 	metadata := map[string]any{"uid": string(object.UID)}
-	if !Terminal(status) {
+	if !Terminal(status) || status.StartTime == nil {
 		// It may be delayed on its way for longer than anybody waits, and must not undo then what
-		// was written after it.
+		// was written after it; that a pod was rejected not either, since the next agent may have
+		// taken it.
 		metadata["resourceVersion"] = object.ResourceVersion
 	}
 	data, err = json.Marshal(map[string]any{"metadata": metadata, "status": fields})

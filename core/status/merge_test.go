@@ -2,6 +2,7 @@ package status
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +88,26 @@ func TestPatch(t *testing.T) {
 	}
 	if n := len(got.Status["podIPs"].([]any)); n != 2 {
 		t.Errorf("addresses are merged, not replaced: %s", data)
+	}
+}
+
+// What may not be so any more when it arrives is said of one version of the object only: how a pod
+// is that goes on, and that one was not taken.
+func TestPatchOfOneVersion(t *testing.T) {
+	began := metav1.NewTime(t0)
+	for _, c := range []struct {
+		status v1.PodStatus
+		want   bool
+	}{
+		{v1.PodStatus{Phase: v1.PodRunning, StartTime: &began}, true},
+		{v1.PodStatus{Phase: v1.PodFailed, Reason: "OutOfcpu"}, true},
+		{v1.PodStatus{Phase: v1.PodFailed, StartTime: &began}, false},
+	} {
+		object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u1", ResourceVersion: "7"}}
+		if got := strings.Contains(string(patch(object, &c.status)), `"resourceVersion":"7"`); got !=
+			c.want {
+			t.Errorf("%s %s: of one version %t", c.status.Phase, c.status.Reason, got)
+		}
 	}
 }
 

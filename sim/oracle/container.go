@@ -102,6 +102,9 @@ func (c *container) start(now time.Time) {
 	}
 	c.state, c.startedAt = running, now
 	c.pod.live++
+	if c.pod.startedFirst.IsZero() {
+		c.pod.startedFirst = now
+	}
 	if s := c.sandbox; s != nil && c.round > s.round {
 		s.round, s.began, s.passed, s.ended = c.round, nil, nil, nil
 	}

@@ -213,10 +213,14 @@ func (p *pod) surelyEvicted(now time.Time) bool {
 }
 
 // maybeKilled says whether the agent may have a reason of the pod's own to end it for good.
-func (p *pod) maybeKilled(now time.Time) bool { return p.maybeLate(now) || p.maybeEvicted(now) }
+func (p *pod) maybeKilled(now time.Time) bool {
+	return p.maybeLate(now) || p.maybeEvicted(now) || p.maybePreempted(now)
+}
 
 // surelyKilled says whether it must have ended it by now.
-func (p *pod) surelyKilled(now time.Time) bool { return p.surelyLate(now) || p.surelyEvicted(now) }
+func (p *pod) surelyKilled(now time.Time) bool {
+	return p.surelyLate(now) || p.surelyEvicted(now) || p.preempted
+}
 
 // misexplained says what is wrong with the reason that is shown of a pod's end.
 func (p *pod) misexplained(now time.Time, shown *v1.Pod) string {

@@ -22,7 +22,7 @@ func (*initOrder) fact(w *world, f *truth.Fact) *finding {
 		return nil
 	}
 	p, s := w.pods[f.PodUID], w.sandboxes[f.SandboxID]
-	if p == nil || s == nil {
+	if p == nil || s == nil || p.isEphemeral(f.Container) {
 		return nil
 	}
 	missing, round := "", 0

@@ -24,7 +24,7 @@ type objects struct {
 	over    map[string]v1.PodPhase // by UID of the object: the phase in which it ended, for ever
 	made    map[string]maker       // by id of the container, those that have gone as well
 	renewed time.Time              // when the agent last renewed the lease of its node
-	tainted time.Time              // when the Node was last known to be no place for pods
+	nodes   []nodeState            // all that the Node has been
 }
 
 // maker is the pod that a container was made for.
@@ -50,17 +50,15 @@ func (w *world) takeObject(f *truth.Fact) {
 		}
 		if phase := after.Pod.Status.Phase; isTerminal(phase) {
 			o.over[string(after.Pod.UID)] = phase
-			w.reject(f, after.Pod)
+			w.finish(f, after.Pod)
 		}
 	case api.ResourceNodes:
 		if f.Write.Name == w.opts.NodeName {
-			if o.isTainted() {
-				o.tainted = f.Time
-			}
 			if o.node == nil {
 				o.joined = f.Time
 			}
 			o.node = after.Node
+			o.nodes = append(o.nodes, nodeState{f.Time, after.Node})
 		}
 	case api.ResourceLeases:
 		if f.Write.Life > 0 && after.Lease != nil {
@@ -69,24 +67,20 @@ func (w *world) takeObject(f *truth.Fact) {
 	}
 }
 
-// taintsSeen is how long the agent may take for gone what is not there any more, or has not heard
-// of what is: watches may be told late.
-const taintsSeen = 2 * time.Minute
-
-func (o *objects) isTainted() bool {
-	return o.node != nil && slices.ContainsFunc(o.node.Spec.Taints, func(t v1.Taint) bool {
-		return t.Effect == v1.TaintEffectNoExecute
-	})
-}
-
-// reject takes that the agent has refused a pod. It may do that to one of which it has begun
-// nothing, if the Node is, or was until lately, no place for pods.
-func (w *world) reject(f *truth.Fact, object *v1.Pod) {
+// finish takes that the API server was told that a pod is over. The agent may reject one of which
+// nothing has run, if it does not fit.
+func (w *world) finish(f *truth.Fact, object *v1.Pod) {
 	p := w.pods[string(object.UID)]
-	if p != nil && f.Write.Life > 0 && p.changed.IsZero() && object.Status.Phase == v1.PodFailed &&
-		(w.objects.isTainted() || f.Time.Sub(w.objects.tainted) < taintsSeen) {
-		p.rejected = true
+	if p == nil || !p.overAt.IsZero() {
+		return
 	}
+	p.overAt = f.Time
+	if f.Write.Life == 0 {
+		return
+	}
+	p.preempted = isPreempted(object)
+	p.rejected = isRejection(&object.Status) && p.startedFirst.IsZero() &&
+		w.mayReject(p, object.Status.Reason, f.Time)
 }
 
 // runs are the pods on the node that an object tells of: the one of its UID, or the static ones

@@ -56,6 +56,8 @@ type Options struct {
 	ImageUser func(ref string) string
 
 	API bool // the node has an API server
+	// Allocatable is what pods may have of the node. Nil: nobody looks.
+	Allocatable v1.ResourceList
 
 	// Skew is how wrong the runtime's clock was at a time. Nil: it never was.
 	Skew func(time.Time) time.Duration
@@ -100,7 +102,8 @@ func oracles() []oracle {
 		&fullNames{}, &uids{}, &sidecars{}, &hooks{}, &probes{}, &deadline{}, &undisturbed{},
 		&readiness{}, &directories{}, &volumes{}, &content{}, &images{}, &logs{}, &message{},
 		&health{}, &cgroups{}, &usernsOf{}, &restartAll{}, &eviction{}, &apiTerminal{},
-		&apiStopped{}, &apiIdentity{}, &apiRemoved{}, &heartbeat{}, &events{}, &progress{},
+		&apiStopped{}, &apiIdentity{}, &apiRemoved{}, &heartbeat{}, &events{}, &admission{},
+		&preemption{}, &ephemeral{}, &progress{},
 	}
 }
 
@@ -130,6 +133,7 @@ func NewPanel(opts Options) *Panel {
 // Fact takes what really happened, in the runtime or on the disk.
 func (p *Panel) Fact(f truth.Fact) {
 	p.latest = f
+	p.world.press(f.Time)
 	for _, o := range p.facts {
 		p.found(o, o.fact(p.world, &p.latest), f.Time)
 	}

@@ -36,7 +36,14 @@ type pod struct {
 	history    map[string]*history
 	changed    time.Time // when something happened to it in the runtime
 	terminal   v1.PodPhase
-	rejected   bool // with good reason
+	rejected   bool      // with good reason
+	preempted  bool      // as the API server was told
+	overAt     time.Time // when it was first told that it is over
+
+	startedFirst time.Time // when the first container of it ran; zero: none has
+	shortAt      time.Time // when there was last no room for it, if it is critical
+	claimed      map[v1.ResourceName]int64
+	claimedBy    *v1.Pod // whose claim that is
 
 	specs    []*v1.Pod  // every different one it had
 	round    int        // the newest that an exit must have begun
@@ -88,11 +95,14 @@ func (p *pod) want(now time.Time, spec *v1.Pod) {
 		}
 	}
 	if p.spec == nil {
-		p.wishedFirst = now
+		p.wishedFirst, p.startedFirst = now, time.Time{}
 	}
 	p.ending = time.Time{}
 	p.specify(spec)
 	p.graceMost = max(p.graceMost, graceMostOf(spec))
+	if len(p.specs) == 1 && p.wishes == 0 && (p.isStatic() || p.priority() >= priorityMin) {
+		p.world.critical = append(p.world.critical, p)
+	}
 	newest := p.spec
 	p.spec, p.wishedAt = spec, now
 	p.wishes++

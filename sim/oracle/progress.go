@@ -98,7 +98,10 @@ func (p *pod) lacks(now time.Time) []string {
 
 // lacksRun is the first thing that is wrong with what runs; empty if all is well.
 func (p *pod) lacksRun(now time.Time) string {
-	if p.rejected && p.changed.IsZero() {
+	switch {
+	case p.rejected:
+		return p.lacksEnd()
+	case p.waits():
 		return ""
 	}
 	newest := p.newestSandbox()
@@ -143,6 +146,9 @@ func (p *pod) lacksRun(now time.Time) string {
 		return what
 	}
 	if what := p.lacksContent(now); what != "" {
+		return what
+	}
+	if what := p.lacksEphemeral(); what != "" {
 		return what
 	}
 	return p.lacksContainer(newest, now)

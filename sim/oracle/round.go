@@ -91,7 +91,9 @@ func (p *pod) doubtRound(c *container) {
 func (c *container) restarted() bool { return c.round < c.pod.mayRound }
 
 // superseded says whether a container is of a round before the one that has to run.
-func (p *pod) superseded(c *container) bool { return c.round < p.roundDue() }
+func (p *pod) superseded(c *container) bool {
+	return c.round < p.roundDue() && !p.isEphemeral(c.name)
+}
 
 // roundDue is the round that has to run: the newest of which anything was made, or the one that an
 // exit has begun.

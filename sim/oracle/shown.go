@@ -111,7 +111,7 @@ func (w *world) misshown(p *pod, shown *v1.Pod) string {
 			return what
 		}
 	}
-	return ""
+	return w.misshownEphemeral(p, shown)
 }
 
 // misshownRun holds a container status against the newest run.

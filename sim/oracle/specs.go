@@ -50,6 +50,11 @@ func containerOf(spec *v1.Pod, name string) *v1.Container {
 			}
 		}
 	}
+	for i := range spec.Spec.EphemeralContainers {
+		if c := &spec.Spec.EphemeralContainers[i]; c.Name == name {
+			return (*v1.Container)(&c.EphemeralContainerCommon)
+		}
+	}
 	return nil
 }
 

@@ -60,7 +60,7 @@ func (u *undisturbed) suspect(w *world, f *truth.Fact) {
 	case c.lost: // and so is that nobody knows how it is
 	case p.wishes > 1 && f.Time.Sub(p.wishedAt) < noticedAfter:
 	case !p.current(c), !c.sandbox.ready, c.sandbox != p.newestSandbox():
-	case p.sidecar(c.name) > 0 && p.over(): // nobody needs it any more
+	case (p.sidecar(c.name) > 0 || p.isEphemeral(c.name)) && p.over(): // nobody needs it any more
 	default:
 		when := "while the agent was down"
 		if !w.dead {

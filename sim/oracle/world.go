@@ -21,6 +21,7 @@ type world struct {
 	containers map[string]*container
 	cgroups    map[string]truth.Limits // by directory
 	objects    objects                 // of the API server
+	critical   []*pod                  // for which others make room
 	started    time.Time               // the agent's last start
 	dead       bool                    // the agent
 	healed     time.Time               // zero: not yet

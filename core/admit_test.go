@@ -1,0 +1,105 @@
+package core
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/world"
+)
+
+const staticAsking = `{apiVersion: v1, kind: Pod, metadata: {name: s}, spec: {
+  containers: [{name: web, image: i, resources: {requests: {cpu: "1"}}}]}}`
+
+// What runs has its room, although nobody can say yet what it is; and a static pod gets some as
+// soon as it is known that others can make it.
+func TestWhatRunsHasItsRoom(t *testing.T) {
+	n := joined(map[string]string{}, asking(boundPodOf("a", "u1"), "1500m", 0))
+	n.server.away = true
+	n.manifests["s.yaml"] = staticAsking
+	n.restart()
+	n.pass(time.Minute)
+	if len(n.containers) != 1 {
+		t.Fatalf("containers %v", n.containers)
+	}
+	n.server.away = false
+	n.restart()
+	n.pass(time.Minute)
+	if a := n.server.objects["default/a"].Status; a.Reason != "Preempting" || len(n.pods) > 0 {
+		t.Errorf("the pod in the way: %+v", a)
+	}
+	if s := n.server.objects["default/s-n1"]; s == nil || s.Status.Phase != v1.PodRunning {
+		t.Errorf("the static pod: %+v", s)
+	}
+}
+
+// Before it is known what the Node is no pod is taken that it may be no place for.
+func TestNodeIsAwaited(t *testing.T) {
+	n := newNode(nil)
+	n.server = newServer()
+	n.server.hides = world.ResourceNodes
+	p := boundPodOf("a", "u1")
+	p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+	n.server.put(p)
+	n.server.put(boundPodOf("b", "u2"))
+	n.server.told = nil
+	n.restart()
+	n.pass(time.Minute)
+	if len(n.containers) > 0 || n.server.objects["default/a"].Status.Phase != v1.PodPending {
+		t.Fatalf("containers %v, writes %q", n.containers, n.server.writes)
+	}
+	n.server.hides = ""
+	n.restart()
+	n.pass(time.Minute)
+	if got := n.server.objects["default/a"].Status; got.Reason != "NodeAffinity" ||
+		len(n.containers) != 1 {
+		t.Errorf("containers %v, status %+v", n.containers, got)
+	}
+}
+
+// A pod that has ended, which nobody has heard of yet, keeps nobody from the node after a restart.
+func TestWhatHasEndedIsLookedAtFirst(t *testing.T) {
+	ended := asking(boundPodOf("a", "u1"), "1500m", 0)
+	ended.Spec.RestartPolicy = v1.RestartPolicyNever
+	n := joined(nil, ended)
+	for _, c := range n.containers {
+		c.State = runtimeapi.ContainerState_CONTAINER_EXITED
+	}
+	for _, s := range n.sandboxes {
+		s.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	}
+	n.server.put(asking(boundPodOf("b", "u2"), "1500m", 0))
+	n.server.told = nil
+	n.restart()
+	n.pass(time.Minute)
+	if got := n.server.objects["default/b"].Status; got.Phase != v1.PodRunning {
+		t.Errorf("the new pod is %s (%s), writes %q", got.Phase, got.Reason, n.server.writes)
+	}
+}
+
+// Those that have been taken come first, then the older ones.
+func TestByArrival(t *testing.T) {
+	at := func(name, uid string, second int) *v1.Pod {
+		p := boundPodOf(name, uid)
+		p.CreationTimestamp = metav1.Unix(int64(second), 0)
+		return p
+	}
+	taken := at("z", "u3", 3)
+	taken.Status.StartTime = &metav1.Time{Time: time.Unix(4, 0)}
+	n := newNode(nil)
+	n.server = newServer()
+	n.server.hides = world.ResourceNodes // so that none of them is taken now
+	for _, p := range []*v1.Pod{at("a", "u1", 2), at("b", "u2", 1), taken} {
+		n.server.put(p)
+	}
+	n.server.told = nil
+	n.restart()
+	got := n.agent.byArrival([]string{"default/a", "default/b", "default/z"})
+	if want := []string{"default/z", "default/b", "default/a"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
