@@ -59,8 +59,26 @@ func TestCluster(t *testing.T) {
 		t.Errorf("only %d states of pods were seen", n)
 	}
 	for _, problem := range append(c.seen.problems(), c.held.restarts(c.excused)...) {
-		t.Error(problem)
+		name := strings.TrimRight(strings.Fields(problem)[0], ":")
+		t.Errorf("%s\n%s", problem, c.evidence(t, name))
 	}
+}
+
+// evidence is what the logs of the agent and the runtime say of a pod, by its name.
+func (c *town) evidence(t *testing.T, name string) string {
+	var lines []string
+	for _, path := range []string{c.agent.logFile, c.node.LogFile()} {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, line := range strings.Split(string(data), "\n") {
+			if strings.Contains(line, name) {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return strings.Join(lines[:min(len(lines), 80)], "\n")
 }
 
 // town is a cluster of one node, on which the agent runs, and the view of all of it.
@@ -73,7 +91,7 @@ type town struct {
 	excused map[string]bool // pods of which a container was killed from outside
 }
 
-func newTown(t *testing.T) *town {
+func newTown(t testing.TB) *town {
 	t.Helper()
 	cluster.Require(t)
 	c := &town{scene: &scene{node: nodetest.New(t, nodetest.V2)}, excused: map[string]bool{}}
@@ -108,7 +126,7 @@ func (a *agent) end() {
 }
 
 // kubectl runs a command that must succeed, and returns what it prints.
-func (c *town) kubectl(t *testing.T, args ...string) string {
+func (c *town) kubectl(t testing.TB, args ...string) string {
 	t.Helper()
 	out, err := c.cluster.Kubectl(t.Context(), append([]string{"-n", townNamespace}, args...)...)
 	if err != nil {
@@ -118,7 +136,7 @@ func (c *town) kubectl(t *testing.T, args ...string) string {
 }
 
 // overview is how all pods are, for failures.
-func (c *town) overview(t *testing.T) string {
+func (c *town) overview(t testing.TB) string {
 	out, err := c.cluster.Kubectl(context.WithoutCancel(t.Context()), "get", "pods", "-A", "-o",
 		"wide")
 	if err != nil {
@@ -128,7 +146,7 @@ func (c *town) overview(t *testing.T) string {
 }
 
 // apply applies manifests, in which IMAGE is the sample and WITNESS where to hold a connection to.
-func (c *town) apply(t *testing.T, manifests string) {
+func (c *town) apply(t testing.TB, manifests string) {
 	t.Helper()
 	text := strings.NewReplacer("IMAGE", c.agent.image, "WITNESS", c.held.address(c.node)).
 		Replace(manifests)
@@ -138,7 +156,7 @@ func (c *town) apply(t *testing.T, manifests string) {
 }
 
 // until waits until something is so at the API server.
-func (c *town) until(t *testing.T, within time.Duration, what string, is func() bool) {
+func (c *town) until(t testing.TB, within time.Duration, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(within); !is(); time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -148,7 +166,7 @@ func (c *town) until(t *testing.T, within time.Duration, what string, is func() 
 }
 
 // pods are those that the API server has with a label app; all of them for an empty one.
-func (c *town) pods(t *testing.T, app string) []v1.Pod {
+func (c *town) pods(t testing.TB, app string) []v1.Pod {
 	t.Helper()
 	options := metav1.ListOptions{}
 	if app != "" {
@@ -162,7 +180,7 @@ func (c *town) pods(t *testing.T, app string) []v1.Pod {
 }
 
 // pod is what the API server has of a pod; nil if there is none.
-func (c *town) pod(t *testing.T, name string) *v1.Pod {
+func (c *town) pod(t testing.TB, name string) *v1.Pod {
 	t.Helper()
 	list, err := c.api.CoreV1().Pods(townNamespace).List(t.Context(),
 		metav1.ListOptions{FieldSelector: "metadata.name=" + name})
