@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -58,27 +59,67 @@ func TestCluster(t *testing.T) {
 	if n := c.seen.changes(); n < 10*shopPods {
 		t.Errorf("only %d states of pods were seen", n)
 	}
-	for _, problem := range append(c.seen.problems(), c.held.restarts(c.excused)...) {
-		name := strings.TrimRight(strings.Fields(problem)[0], ":")
-		t.Errorf("%s\n%s", problem, c.evidence(t, name))
+	for _, problem := range append(c.seen.problems(), c.restarts(t)...) {
+		lines := c.evidence(t, strings.TrimRight(strings.Fields(problem)[0], ":"))
+		t.Errorf("%s\n%s", problem, strings.Join(lines[:min(len(lines), 80)], "\n"))
 	}
 }
 
-// evidence is what the logs of the agent and the runtime say of a pod, by its name.
-func (c *town) evidence(t *testing.T, name string) string {
+// restarts says which containers were started twice, and which ran again after they had run; but
+// for those that were killed from outside, and those whose start containerd has given up because
+// the agent was killed while it waited for it.
+func (c *town) restarts(t *testing.T) []string {
+	var problems []string
+	starts, lives := map[string]int{}, map[string]int{}
+	for _, r := range c.held.runs() {
+		name, _, _ := strings.Cut(r.name, " ")
+		if starts[r.name]++; starts[r.name] > 1 {
+			problems = append(problems, r.name+" was started twice")
+		}
+		if lives[name]++; lives[name] > 1 && !c.excused[name] &&
+			lives[name]-1 > interruptions(c.evidence(t, name)) {
+			problems = append(problems, name+" was restarted")
+		}
+		if r.ended.IsZero() {
+			problems = append(problems, r.name+" still runs")
+		}
+	}
+	return problems
+}
+
+// interruptions counts the starts that the runtime has given up with whoever had asked for them.
+func interruptions(lines []string) (n int) {
+	for _, line := range lines {
+		if strings.Contains(line, "StartContainer for ") && strings.Contains(line, "context canceled") {
+			n++
+		}
+	}
+	return n
+}
+
+// evidence is what the logs of the agent and the runtime say of a pod, by its name, and of what
+// the runtime has made for it.
+func (c *town) evidence(t *testing.T, name string) []string {
 	var lines []string
+	ids := map[string]bool{name: true}
+	id := regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 	for _, path := range []string{c.agent.logFile, c.node.LogFile()} {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Error(err)
 		}
 		for _, line := range strings.Split(string(data), "\n") {
-			if strings.Contains(line, name) {
+			found := id.FindAllString(line, -1)
+			if strings.Contains(line, name) ||
+				slices.ContainsFunc(found, func(id string) bool { return ids[id] }) {
 				lines = append(lines, line)
+				for _, f := range found {
+					ids[f] = true
+				}
 			}
 		}
 	}
-	return strings.Join(lines[:min(len(lines), 80)], "\n")
+	return lines
 }
 
 // town is a cluster of one node, on which the agent runs, and the view of all of it.
@@ -300,24 +341,4 @@ spec:
   containers:
   - {name: main, image: IMAGE, args: [hold, WITNESS, %[1]s]}
 `, name, more)
-}
-
-// restarts says which containers ran again after they had run, or twice at one time, of all but
-// the excused pods. An attempt that nobody has seen was interrupted before it ran.
-func (w *witness) restarts(excused map[string]bool) []string {
-	var problems []string
-	starts, lives := map[string]int{}, map[string]int{}
-	for _, r := range w.runs() {
-		name, _, _ := strings.Cut(r.name, " ")
-		if starts[r.name]++; starts[r.name] > 1 {
-			problems = append(problems, r.name+" was started twice")
-		}
-		if lives[name]++; lives[name] > 1 && !excused[name] {
-			problems = append(problems, name+" was restarted")
-		}
-		if r.ended.IsZero() {
-			problems = append(problems, r.name+" still runs")
-		}
-	}
-	return problems
 }
