@@ -44,8 +44,9 @@ fuzz: ## run every fuzz target for FUZZTIME
 	@hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: ## run every benchmark
-	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $$(hack/holding.sh Benchmark)
+bench: ## run every benchmark, one after the other
+	@go build -o .cache/playground ./cmd/playground && .cache/playground setup
+	go test -p 1 -timeout 30m -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $$(hack/holding.sh Benchmark)
 
 .PHONY: clean
 clean: ## remove what was built, the pinned containerd and Kubernetes too

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"seedlet.dev/realworld/cluster"
@@ -15,6 +13,9 @@ import (
 
 // clusterNode is the name of the node of the cluster that one plays with.
 const clusterNode = "seedling"
+
+// nodeReadyMax is how long the agent may take until the cluster has it as a node that is ready.
+const nodeReadyMax = "60s"
 
 // runCluster starts a control plane, and a node of it, tells how to use it, and takes everything
 // away again when it is asked to stop or the time is over.
@@ -31,15 +32,6 @@ func runCluster(asked context.Context, s settings) (err error) {
 		say("removing the cluster")
 		err = errors.Join(err, c.Stop())
 	}()
-	joins, err := canJoin(asked)
-	if err != nil {
-		return orInterrupted(asked, err)
-	}
-	if !joins {
-		say("bin/seedlet takes no --kubeconfig and --node-ip yet, so there is no node")
-		explain(c)
-		return stay(asked, s.duration, nil)
-	}
 	n, a, err := join(asked, c)
 	if n != nil {
 		defer func() { err = errors.Join(err, n.close()) }()
@@ -47,20 +39,10 @@ func runCluster(asked context.Context, s settings) (err error) {
 	if err != nil {
 		return orInterrupted(asked, err)
 	}
-	explain(c)
+	explain(c, n.image)
 	err = stay(asked, s.duration, a)
 	a.Stop()
 	return err
-}
-
-// canJoin reports whether the agent can be a node of a cluster.
-func canJoin(ctx context.Context) (bool, error) {
-	help, err := exec.CommandContext(ctx, "bin/seedlet", "--help").Output()
-	if err != nil {
-		return false, fmt.Errorf("asking bin/seedlet for its flags: %w", err)
-	}
-	text := string(help)
-	return strings.Contains(text, "--kubeconfig ") && strings.Contains(text, "--node-ip "), nil
 }
 
 // join starts a runtime and the agent as a node of the cluster. The node is to be closed even if
@@ -84,6 +66,14 @@ func join(ctx context.Context, c *cluster.Cluster) (*node, *agent, error) {
 	if err == nil {
 		err = a.waitReady(ctx)
 	}
+	if err == nil {
+		_, err = c.Kubectl(ctx, "wait", "--for=create", "node/"+clusterNode,
+			"--timeout="+nodeReadyMax)
+	}
+	if err == nil {
+		_, err = c.Kubectl(ctx, "wait", "--for=condition=Ready", "node/"+clusterNode,
+			"--timeout="+nodeReadyMax)
+	}
 	if err != nil && a != nil {
 		err = fmt.Errorf("%w\nthe end of the agent's log:\n%s", err, a.logTail(logLines))
 		a.Stop()
@@ -91,11 +81,12 @@ func join(ctx context.Context, c *cluster.Cluster) (*node, *agent, error) {
 	return n, a, err
 }
 
-// explain tells how to use a cluster.
-func explain(c *cluster.Cluster) {
+// explain tells how to use a cluster, and the image that can be run without a registry elsewhere.
+func explain(c *cluster.Cluster, image string) {
 	say("the cluster is ready; in another terminal:")
 	fmt.Printf("\nexport KUBECONFIG=%s\n", c.Admin())
-	fmt.Printf("export PATH=%s:$PATH\n\n", filepath.Dir(c.KubectlPath()))
+	fmt.Printf("export PATH=%s:$PATH\n", filepath.Dir(c.KubectlPath()))
+	fmt.Printf("kubectl run web --image=%s -- web\n\n", image)
 	say("logs are in " + c.Dir + "; Ctrl-C to stop")
 }
 

@@ -9,9 +9,10 @@ import (
 	"testing"
 
 	"seedlet.dev/realworld/cluster"
+	"seedlet.dev/realworld/nodetest"
 )
 
-// TestRunCluster does what it says on the screen, and then Ctrl-C: the cluster must answer, and
+// TestRunCluster does what it says on the screen, sees a pod run, and then Ctrl-C: all of it must
 // be gone.
 func TestRunCluster(t *testing.T) {
 	cluster.Require(t)
@@ -26,29 +27,49 @@ func TestRunCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() }) // ended long ago if all went well
-	var said, exports []string
+	var said, orders []string
+	var dir, nodeDir string
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		said = append(said, lines.Text())
-		if strings.HasPrefix(lines.Text(), "export ") {
-			exports = append(exports, lines.Text())
+		line := lines.Text()
+		said = append(said, line)
+		if strings.HasPrefix(line, "export ") || strings.HasPrefix(line, "kubectl ") {
+			orders = append(orders, line)
 		}
-		if strings.Contains(lines.Text(), "Ctrl-C to stop") {
-			shell := strings.Join(append(exports, "kubectl get namespace default -o name"), "\n")
-			got, err := exec.Command("sh", "-c", shell).CombinedOutput()
-			if err != nil || string(got) != "namespace/default\n" {
-				t.Errorf("kubectl printed %q, %v", got, err)
-			}
+		if _, at, found := strings.Cut(line, "KUBECONFIG="); found {
+			dir = filepath.Dir(at)
+		}
+		if _, at, found := strings.Cut(line, "containerd in "); found {
+			nodeDir = at
+		}
+		if strings.Contains(line, "Ctrl-C to stop") {
+			obey(t, orders)
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	if err := cmd.Wait(); err != nil || len(exports) != 2 {
+	if err := cmd.Wait(); err != nil || dir == "" || nodeDir == "" {
 		t.Fatalf("%v, and it said\n%s", err, strings.Join(said, "\n"))
 	}
-	_, kubeconfig, _ := strings.Cut(exports[0], "KUBECONFIG=")
-	left, err := cluster.Leftovers(filepath.Dir(kubeconfig))
-	if err != nil || len(left) > 0 {
-		t.Errorf("it left %q, %v", left, err)
+	for at, leftovers := range map[string]func(string) ([]string, error){
+		dir: cluster.Leftovers, nodeDir: nodetest.Leftovers,
+	} {
+		if left, err := leftovers(at); err != nil || len(left) > 0 {
+			t.Errorf("%s left %q, %v", at, left, err)
+		}
+	}
+}
+
+// obey does what the screen says in a shell, and sees that it has made a pod run.
+func obey(t *testing.T, orders []string) {
+	t.Helper()
+	const wait = "kubectl wait --for=condition=Ready pod/web --timeout=60s >&2\n" +
+		"kubectl get pod web -o jsonpath='{.spec.nodeName} {.status.phase}'"
+	cmd := exec.Command("sh", "-ec", strings.Join(append(orders, wait), "\n"))
+	var problems strings.Builder
+	cmd.Stderr = &problems
+	got, err := cmd.Output()
+	if err != nil || !strings.HasSuffix(string(got), "seedling Running") {
+		t.Errorf("it printed %q, %v: %s", got, err, &problems)
 	}
 }

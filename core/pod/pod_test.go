@@ -241,6 +241,18 @@ func TestTerminalPhaseIsAbsorbing(t *testing.T) {
 	}
 }
 
+// An agent that comes up while a container is made anew knows that the pod has run before.
+func TestAPodThatHasRunIsNotPending(t *testing.T) {
+	always := spec(v1.RestartPolicyAlways, "", "web")
+	if got := facts(always, run("web", 0, Created)).phase(); got != v1.PodPending {
+		t.Errorf("the first container is made: phase %s, want Pending", got)
+	}
+	again := facts(always, failed("web", 0, 0), run("web", 1, Created))
+	if got := again.phase(); got != v1.PodRunning {
+		t.Errorf("the second is made: phase %s, want Running", got)
+	}
+}
+
 // A sidecar lets the next container start once it runs, is restarted whatever the policy says,
 // and does not keep the pod from completing.
 func TestSidecar(t *testing.T) {

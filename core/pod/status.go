@@ -160,10 +160,9 @@ func (p *Pod) phase() v1.PodPhase {
 		return v1.PodPending
 	}
 	for i := range p.Spec.Spec.Containers {
-		if c := p.newest(p.Spec.Spec.Containers[i].Name); c == nil || c.State == Created {
-			if p.Phase == v1.PodRunning {
-				continue // a container that is made anew does not make the pod pending again
-			}
+		c := p.newest(p.Spec.Spec.Containers[i].Name)
+		// A container that is made anew does not make the pod pending again.
+		if p.Phase != v1.PodRunning && (c == nil || c.State == Created && p.previous(c) == nil) {
 			return v1.PodPending
 		}
 	}

@@ -76,7 +76,7 @@ func TestMain(m *testing.M) {
 }
 
 // newAgent writes the configuration of an agent, with more lines of it as given.
-func newAgent(t *testing.T, n *nodetest.Node, more ...string) *agent {
+func newAgent(t testing.TB, n *nodetest.Node, more ...string) *agent {
 	t.Helper()
 	dir := filepath.Join(n.Dir, "agent")
 	pods, health := freePort(t), freePort(t)
@@ -114,7 +114,7 @@ containerLogMonitorInterval: 3s
 	return a
 }
 
-func freePort(t *testing.T) int {
+func freePort(t testing.TB) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -125,14 +125,14 @@ func freePort(t *testing.T) int {
 }
 
 // start starts the agent and waits until it calls itself well.
-func (a *agent) start(t *testing.T) {
+func (a *agent) start(t testing.TB) {
 	t.Helper()
 	a.launch(t)
 	a.well(t)
 }
 
 // launch starts the agent. When the node is closed it is killed if it still runs.
-func (a *agent) launch(t *testing.T) {
+func (a *agent) launch(t testing.TB) {
 	t.Helper()
 	path, err := seedlet()
 	if err != nil {
@@ -154,7 +154,7 @@ func (a *agent) launch(t *testing.T) {
 }
 
 // well waits until the agent calls itself well.
-func (a *agent) well(t *testing.T) {
+func (a *agent) well(t testing.TB) {
 	t.Helper()
 	deadline := time.Now().Add(soon)
 	for {
@@ -173,7 +173,7 @@ func (a *agent) well(t *testing.T) {
 }
 
 // signal sends a signal that ends the agent and returns its exit code, -1 for a killed one.
-func (a *agent) signal(t *testing.T, signal syscall.Signal) int {
+func (a *agent) signal(t testing.TB, signal syscall.Signal) int {
 	t.Helper()
 	if err := a.cmd.Process.Signal(signal); err != nil {
 		t.Fatalf("sending %v to the agent: %v\n%s", signal, err, a.logTail(t, 40))
@@ -191,7 +191,7 @@ func (a *agent) signal(t *testing.T, signal syscall.Signal) int {
 }
 
 // add writes a manifest NAME.yaml as an atomic replacement, so that the agent sees it whole.
-func (a *agent) add(t *testing.T, name, manifest string) {
+func (a *agent) add(t testing.TB, name, manifest string) {
 	t.Helper()
 	text := strings.ReplaceAll(manifest, "seedlet.dev/sample:v1", a.image)
 	temporary := filepath.Join(a.manifests, "."+name)
@@ -204,7 +204,7 @@ func (a *agent) add(t *testing.T, name, manifest string) {
 }
 
 // addExample adds a manifest of the examples folder.
-func (a *agent) addExample(t *testing.T, name string) {
+func (a *agent) addExample(t testing.TB, name string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("../../../examples", name+".yaml"))
 	if err != nil {
@@ -213,7 +213,7 @@ func (a *agent) addExample(t *testing.T, name string) {
 	a.add(t, name, string(data))
 }
 
-func (a *agent) remove(t *testing.T, name string) {
+func (a *agent) remove(t testing.TB, name string) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(a.manifests, name+".yaml")); err != nil {
 		t.Fatal(err)
@@ -241,7 +241,7 @@ spec:
 }
 
 // pods is what the agent's read-only port answers.
-func (a *agent) pods(t *testing.T) []v1.Pod {
+func (a *agent) pods(t testing.TB) []v1.Pod {
 	t.Helper()
 	answer, err := client.Get(a.podsURL)
 	if err != nil {
@@ -259,7 +259,7 @@ func (a *agent) pods(t *testing.T) []v1.Pod {
 }
 
 // pod is one pod of pods, by the name in its manifest; a zero one when it is not there.
-func (a *agent) pod(t *testing.T, name string) v1.Pod {
+func (a *agent) pod(t testing.TB, name string) v1.Pod {
 	t.Helper()
 	for _, p := range a.pods(t) {
 		if p.Name == name+"-"+nodeName {
@@ -271,7 +271,7 @@ func (a *agent) pod(t *testing.T, name string) v1.Pod {
 
 // directories are the directories of a pod below the agent's root and the log directory, by its
 // UID; of all pods, and with the links to logs, for an empty one.
-func (a *agent) directories(t *testing.T, uid string) []string {
+func (a *agent) directories(t testing.TB, uid string) []string {
 	t.Helper()
 	var found []string
 	for _, pattern := range []string{a.root + "/pods/*", a.logs + "/*", a.links + "/*"} {
@@ -289,7 +289,7 @@ func (a *agent) directories(t *testing.T, uid string) []string {
 }
 
 // logTail is the end of the agent's own log.
-func (a *agent) logTail(t *testing.T, lines int) string {
+func (a *agent) logTail(t testing.TB, lines int) string {
 	t.Helper()
 	data, err := os.ReadFile(a.logFile)
 	if err != nil {

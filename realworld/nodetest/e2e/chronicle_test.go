@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ type chronicle struct {
 }
 
 // chronicles notes until the test ends.
-func chronicles(t *testing.T, api kubernetes.Interface) *chronicle {
+func chronicles(t testing.TB, api kubernetes.Interface) *chronicle {
 	t.Helper()
 	w := &chronicle{stop: make(chan struct{}), pods: map[types.UID][]*v1.Pod{},
 		gone: map[types.UID]bool{}}
@@ -104,6 +105,20 @@ func (w *chronicle) last(uid types.UID) *v1.Pod {
 	defer w.mu.Unlock()
 	states := w.pods[uid]
 	return states[len(states)-1]
+}
+
+// running counts the pods that run now and whose names begin so.
+func (w *chronicle) running(prefix string) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for uid, states := range w.pods {
+		last := states[len(states)-1]
+		if !w.gone[uid] && strings.HasPrefix(last.Name, prefix) &&
+			last.Status.Phase == v1.PodRunning {
+			n++
+		}
+	}
+	return n
 }
 
 // changes counts the states of all pods.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -58,9 +59,67 @@ func TestCluster(t *testing.T) {
 	if n := c.seen.changes(); n < 10*shopPods {
 		t.Errorf("only %d states of pods were seen", n)
 	}
-	for _, problem := range append(c.seen.problems(), c.held.restarts(c.excused)...) {
-		t.Error(problem)
+	for _, problem := range append(c.seen.problems(), c.restarts(t)...) {
+		lines := c.evidence(t, strings.TrimRight(strings.Fields(problem)[0], ":"))
+		t.Errorf("%s\n%s", problem, strings.Join(lines[:min(len(lines), 80)], "\n"))
 	}
+}
+
+// restarts says which containers were started twice, and which ran again after they had run; but
+// for those that were killed from outside, and those whose start containerd has given up because
+// the agent was killed while it waited for it.
+func (c *town) restarts(t *testing.T) []string {
+	var problems []string
+	starts, lives := map[string]int{}, map[string]int{}
+	for _, r := range c.held.runs() {
+		name, _, _ := strings.Cut(r.name, " ")
+		if starts[r.name]++; starts[r.name] > 1 {
+			problems = append(problems, r.name+" was started twice")
+		}
+		if lives[name]++; lives[name] > 1 && !c.excused[name] &&
+			lives[name]-1 > interruptions(c.evidence(t, name)) {
+			problems = append(problems, name+" was restarted")
+		}
+		if r.ended.IsZero() {
+			problems = append(problems, r.name+" still runs")
+		}
+	}
+	return problems
+}
+
+// interruptions counts the starts that the runtime has given up with whoever had asked for them.
+func interruptions(lines []string) (n int) {
+	for _, line := range lines {
+		if strings.Contains(line, "StartContainer for ") && strings.Contains(line, "context canceled") {
+			n++
+		}
+	}
+	return n
+}
+
+// evidence is what the logs of the agent and the runtime say of a pod, by its name, and of what
+// the runtime has made for it.
+func (c *town) evidence(t *testing.T, name string) []string {
+	var lines []string
+	ids := map[string]bool{name: true}
+	id := regexp.MustCompile(`\b[0-9a-f]{64}\b`)
+	for _, path := range []string{c.agent.logFile, c.node.LogFile()} {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, line := range strings.Split(string(data), "\n") {
+			found := id.FindAllString(line, -1)
+			if strings.Contains(line, name) ||
+				slices.ContainsFunc(found, func(id string) bool { return ids[id] }) {
+				lines = append(lines, line)
+				for _, f := range found {
+					ids[f] = true
+				}
+			}
+		}
+	}
+	return lines
 }
 
 // town is a cluster of one node, on which the agent runs, and the view of all of it.
@@ -73,7 +132,7 @@ type town struct {
 	excused map[string]bool // pods of which a container was killed from outside
 }
 
-func newTown(t *testing.T) *town {
+func newTown(t testing.TB) *town {
 	t.Helper()
 	cluster.Require(t)
 	c := &town{scene: &scene{node: nodetest.New(t, nodetest.V2)}, excused: map[string]bool{}}
@@ -108,7 +167,7 @@ func (a *agent) end() {
 }
 
 // kubectl runs a command that must succeed, and returns what it prints.
-func (c *town) kubectl(t *testing.T, args ...string) string {
+func (c *town) kubectl(t testing.TB, args ...string) string {
 	t.Helper()
 	out, err := c.cluster.Kubectl(t.Context(), append([]string{"-n", townNamespace}, args...)...)
 	if err != nil {
@@ -118,7 +177,7 @@ func (c *town) kubectl(t *testing.T, args ...string) string {
 }
 
 // overview is how all pods are, for failures.
-func (c *town) overview(t *testing.T) string {
+func (c *town) overview(t testing.TB) string {
 	out, err := c.cluster.Kubectl(context.WithoutCancel(t.Context()), "get", "pods", "-A", "-o",
 		"wide")
 	if err != nil {
@@ -128,7 +187,7 @@ func (c *town) overview(t *testing.T) string {
 }
 
 // apply applies manifests, in which IMAGE is the sample and WITNESS where to hold a connection to.
-func (c *town) apply(t *testing.T, manifests string) {
+func (c *town) apply(t testing.TB, manifests string) {
 	t.Helper()
 	text := strings.NewReplacer("IMAGE", c.agent.image, "WITNESS", c.held.address(c.node)).
 		Replace(manifests)
@@ -138,7 +197,7 @@ func (c *town) apply(t *testing.T, manifests string) {
 }
 
 // until waits until something is so at the API server.
-func (c *town) until(t *testing.T, within time.Duration, what string, is func() bool) {
+func (c *town) until(t testing.TB, within time.Duration, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(within); !is(); time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -148,7 +207,7 @@ func (c *town) until(t *testing.T, within time.Duration, what string, is func() 
 }
 
 // pods are those that the API server has with a label app; all of them for an empty one.
-func (c *town) pods(t *testing.T, app string) []v1.Pod {
+func (c *town) pods(t testing.TB, app string) []v1.Pod {
 	t.Helper()
 	options := metav1.ListOptions{}
 	if app != "" {
@@ -162,7 +221,7 @@ func (c *town) pods(t *testing.T, app string) []v1.Pod {
 }
 
 // pod is what the API server has of a pod; nil if there is none.
-func (c *town) pod(t *testing.T, name string) *v1.Pod {
+func (c *town) pod(t testing.TB, name string) *v1.Pod {
 	t.Helper()
 	list, err := c.api.CoreV1().Pods(townNamespace).List(t.Context(),
 		metav1.ListOptions{FieldSelector: "metadata.name=" + name})
@@ -282,24 +341,4 @@ spec:
   containers:
   - {name: main, image: IMAGE, args: [hold, WITNESS, %[1]s]}
 `, name, more)
-}
-
-// restarts says which containers ran again after they had run, or twice at one time, of all but
-// the excused pods. An attempt that nobody has seen was interrupted before it ran.
-func (w *witness) restarts(excused map[string]bool) []string {
-	var problems []string
-	starts, lives := map[string]int{}, map[string]int{}
-	for _, r := range w.runs() {
-		name, _, _ := strings.Cut(r.name, " ")
-		if starts[r.name]++; starts[r.name] > 1 {
-			problems = append(problems, r.name+" was started twice")
-		}
-		if lives[name]++; lives[name] > 1 && !excused[name] {
-			problems = append(problems, name+" was restarted")
-		}
-		if r.ended.IsZero() {
-			problems = append(problems, r.name+" still runs")
-		}
-	}
-	return problems
 }

@@ -6,5 +6,7 @@
 // TestAgent takes one agent through the life of a node. TestPods is a table of what pods can ask
 // for: a part is a manifest of a few lines and what has to be seen of it, in the file of its
 // subject; all parts run side by side on one node. TestChurn kills the agent again and again.
+// TestCluster takes one through the life of a node of a real cluster, and BenchmarkHundredPods is
+// how much longer pods take there than the runtime needs for them.
 // What runs in the containers is cmd/sample.
 package e2e

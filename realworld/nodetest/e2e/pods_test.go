@@ -75,7 +75,7 @@ func (s *scene) allRemoved(t *testing.T) {
 }
 
 // leavesNothing waits until neither the runtime nor the disk nor the kernel has anything of a pod.
-func (s *scene) leavesNothing(t *testing.T) {
+func (s *scene) leavesNothing(t testing.TB) {
 	t.Helper()
 	s.eventually(t, 2*soon, "the runtime holds nothing", func() bool {
 		return len(s.sandboxes(t, "")) == 0 && len(s.containers(t, "")) == 0
@@ -112,7 +112,7 @@ func (s *scene) leavesNothing(t *testing.T) {
 // is of it already: an empty cgroup, the process of runc that would have become the container, its
 // mount, the shim. Nobody can ask it to remove what it has forgotten. A process of the container's
 // own is never excused.
-func (s *scene) interrupted(t *testing.T) func(line string) bool {
+func (s *scene) interrupted(t testing.TB) func(line string) bool {
 	t.Helper()
 	log, err := os.ReadFile(s.node.LogFile())
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // eventually waits until a condition holds, and fails the test when it does not in time.
-func (s *scene) eventually(t *testing.T, within time.Duration, what string, holds func() bool) {
+func (s *scene) eventually(t testing.TB, within time.Duration, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(within)
 	for !holds() {
@@ -27,7 +27,7 @@ func (s *scene) eventually(t *testing.T, within time.Duration, what string, hold
 
 // containers are the runtime's containers of a pod, of all pods for an empty name; as lines, so
 // that they can be compared and printed.
-func (s *scene) containers(t *testing.T, pod string) []string {
+func (s *scene) containers(t testing.TB, pod string) []string {
 	t.Helper()
 	var lines []string
 	for _, c := range s.list(t, pod, "") {
@@ -39,7 +39,7 @@ func (s *scene) containers(t *testing.T, pod string) []string {
 }
 
 // list asks the runtime for containers by the labels that the agent must have given them.
-func (s *scene) list(t *testing.T, pod, container string) []*runtimeapi.Container {
+func (s *scene) list(t testing.TB, pod, container string) []*runtimeapi.Container {
 	t.Helper()
 	labels := map[string]string{}
 	if pod != "" {
@@ -61,7 +61,7 @@ func (s *scene) list(t *testing.T, pod, container string) []*runtimeapi.Containe
 
 // container is the newest instance of a container; nil, whose getters are all zero, if there is
 // none. Two that run at once are an error.
-func (s *scene) container(t *testing.T, pod, name string) *runtimeapi.ContainerStatus {
+func (s *scene) container(t testing.TB, pod, name string) *runtimeapi.ContainerStatus {
 	t.Helper()
 	var newest *runtimeapi.Container
 	live := 0
@@ -88,7 +88,7 @@ func (s *scene) container(t *testing.T, pod, name string) *runtimeapi.ContainerS
 }
 
 // alive are all running containers with their start times, and all ready sandboxes.
-func (s *scene) alive(t *testing.T) []string {
+func (s *scene) alive(t testing.TB) []string {
 	t.Helper()
 	lines := s.sandboxes(t, "")
 	for _, c := range s.list(t, "", "") {
@@ -108,7 +108,7 @@ func (s *scene) alive(t *testing.T) []string {
 }
 
 // sandboxes are the sandboxes of a pod, of all pods for an empty name, with their states.
-func (s *scene) sandboxes(t *testing.T, pod string) []string {
+func (s *scene) sandboxes(t testing.TB, pod string) []string {
 	t.Helper()
 	filter := &runtimeapi.PodSandboxFilter{}
 	if pod != "" {
@@ -128,14 +128,14 @@ func (s *scene) sandboxes(t *testing.T, pod string) []string {
 }
 
 // gone reports whether the runtime holds nothing of a pod any more.
-func (s *scene) gone(t *testing.T, pod string) bool {
+func (s *scene) gone(t testing.TB, pod string) bool {
 	t.Helper()
 	return len(s.containers(t, pod)) == 0 && len(s.sandboxes(t, pod)) == 0
 }
 
 // signal sends a signal to the main process of a container, from outside, as the kernel's
 // out-of-memory killer would.
-func (s *scene) signal(t *testing.T, id string, signal syscall.Signal) {
+func (s *scene) signal(t testing.TB, id string, signal syscall.Signal) {
 	t.Helper()
 	answer, err := s.node.Runtime().ContainerStatus(t.Context(),
 		&runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})

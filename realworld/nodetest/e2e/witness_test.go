@@ -30,7 +30,7 @@ type run struct {
 }
 
 // witnesses listens until the test ends.
-func witnesses(t *testing.T) *witness {
+func witnesses(t testing.TB) *witness {
 	t.Helper()
 	listener, err := net.Listen("tcp", ":0")
 	if err != nil {

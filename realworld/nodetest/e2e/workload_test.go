@@ -290,9 +290,7 @@ func (c *town) debugging(t *testing.T) {
 		list := c.pod(t, name).Status.EphemeralContainerStatuses
 		return len(list) == 1 && list[0].State.Running != nil
 	})
-	if c.held.last("look ").name == "" {
-		t.Error("nobody has seen it run")
-	}
+	c.until(t, soon, "it has connected", func() bool { return c.held.last("look ").name != "" })
 	if after := c.pod(t, name).Status.ContainerStatuses[0]; after.ContainerID != before.ContainerID {
 		t.Errorf("the pod's own container is %v, it was %v", after, before)
 	}
