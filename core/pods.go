@@ -339,9 +339,14 @@ func (a *Agent) list() []*v1.Pod {
 		}
 	}
 	for _, spec := range a.state.Manifests.Pods() {
-		if why, is := a.state.Refused[string(spec.UID)]; is && !a.known(string(spec.UID)) {
-			pods = append(pods, refusedPod(spec, why))
+		if a.known(string(spec.UID)) {
+			continue
 		}
+		why, is := a.state.Refused[string(spec.UID)]
+		if !is {
+			why.Phase = v1.PodUnknown // it has not been decided yet
+		}
+		pods = append(pods, refusedPod(spec, why))
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.state.Bound)) {
 		uid := a.state.Bound[name]
