@@ -50,11 +50,13 @@ type MakeDir struct {
 }
 
 // WriteFile replaces a file so that a reader, and the disk after a power cut, holds either the
-// old content or the new one, never a mixture. Answered by Done once it is on the disk.
+// old content or the new one, never a mixture. Answered by Done once it is on the disk; one that
+// is volatile, which nobody needs after a power cut, once a reader sees it.
 type WriteFile struct {
-	Path string `json:"path"`
-	Data []byte `json:"data"`
-	Mode uint32 `json:"mode"` // permission bits
+	Path     string `json:"path"`
+	Data     []byte `json:"data"`
+	Mode     uint32 `json:"mode"` // permission bits
+	Volatile bool   `json:"volatile,omitempty"`
 }
 
 // RemoveTree removes a file, or a directory with everything in it, without following links and

@@ -102,6 +102,15 @@ func (r *contentRig) runs() {
 	r.pod.container(c.ID).Inspected = Running
 }
 
+// The server and the runtime are asked at once for what a new pod needs of them.
+func TestATokenIsAskedForWithTheSandbox(t *testing.T) {
+	p := withContent(v1.VolumeMount{MountPath: "/v"})
+	r := newContentRig(t, p)
+	p.Sandboxes, r.env.Node.Resolv.Known = nil, true
+	r.at(0).want("RunPodSandbox")
+	r.want("CreateToken")
+}
+
 // Tokens are renewed, also while the pod is being ended; one that cannot be renewed stays.
 func TestTokensAreRenewed(t *testing.T) {
 	p := withContent(v1.VolumeMount{MountPath: "/v"})

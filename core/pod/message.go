@@ -197,7 +197,7 @@ func (p *Pod) makeMessageFile(want *v1.Container, env *Env) bool {
 			&world.MakeDir{Path: p.messageDir(want.Name, env.Node), Mode: 0o755})
 	default:
 		p.Op = env.Out.Ask(p.Key(), file, fsTimeout, &world.WriteFile{
-			Path: p.messageFile(want.Name, number, env.Node), Mode: 0o666})
+			Path: p.messageFile(want.Name, number, env.Node), Mode: 0o666, Volatile: true})
 	}
 	return true
 }

@@ -193,7 +193,7 @@ func TestMessageFileIsMade(t *testing.T) {
 		p.made(p.Op, rec, world.Event{Time: t0, Body: &world.Done{}}, env)
 	}
 	expected := []any{&world.MakeDir{Path: "/pods/u/containers/web", Mode: 0o755},
-		&world.WriteFile{Path: "/pods/u/containers/web/1", Mode: 0o666}}
+		&world.WriteFile{Path: "/pods/u/containers/web/1", Mode: 0o666, Volatile: true}}
 	if diff := cmp.Diff(expected, asked); diff != "" {
 		t.Error(diff)
 	}

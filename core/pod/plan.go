@@ -211,6 +211,7 @@ func (p *Pod) renewSandbox(env *Env, w *waits) {
 	p.Op = env.Out.Ask(p.Key(), "", env.Node.RuntimeTimeout, &runtimeapi.RunPodSandboxRequest{
 		Config: p.sandboxConfig(env.Node, attempt), RuntimeHandler: handler,
 	})
+	p.renewTokens(env, w) // they take a while as well
 }
 
 // holdName remembers, and tells once, that the pod waits for another one of its name to end.

@@ -146,7 +146,8 @@ func (p *Pod) prepareMounts(want *v1.Container, env *Env) (begun, ready bool) {
 	}
 	p.Storage.Making = p.hostsSum(env.Node)
 	p.Op = env.Out.Ask(p.Key(), subjectHosts+want.Name, fsTimeout, &world.WriteFile{
-		Path: p.hostsPath(env.Node), Data: []byte(p.hostsFile(env.Node)), Mode: 0o644})
+		Path: p.hostsPath(env.Node), Data: []byte(p.hostsFile(env.Node)), Mode: 0o644,
+		Volatile: true}) // it is written anew for another sandbox
 	return true, false
 }
 

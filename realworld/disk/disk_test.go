@@ -188,8 +188,8 @@ func TestMakeDir(t *testing.T) {
 func TestWriteFile(t *testing.T) {
 	b, dir := newBench(t), t.TempDir()
 	path := filepath.Join(dir, "state")
-	for _, text := range []string{"first", "the second, longer", ""} {
-		b.must(&world.WriteFile{Path: path, Data: []byte(text), Mode: 0o640})
+	for i, text := range []string{"first", "the second, longer", "", "the fourth"} {
+		b.must(&world.WriteFile{Path: path, Data: []byte(text), Mode: 0o640, Volatile: i > 2})
 		data, err := os.ReadFile(path)
 		if err != nil || string(data) != text {
 			t.Errorf("holds %q, %v; want %q", data, err, text)

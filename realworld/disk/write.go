@@ -52,7 +52,8 @@ func makeFile(m *world.MakeFile) error {
 // writeFile replaces a file in the one way that is atomic for readers and for the disk: a new
 // file beside it, forced to the disk, renamed over it, and the directory forced to the disk too.
 // The new file's name begins with a dot, so that no reader of a configuration directory takes
-// what a crash leaves behind for a file of its own.
+// what a crash leaves behind for a file of its own. A volatile one is not forced: that would take
+// as long as all else that a pod needs here.
 func writeFile(m *world.WriteFile) error {
 	dir, base := filepath.Split(m.Path)
 	f, err := os.CreateTemp(dir, "."+base+".new-*")
@@ -63,7 +64,7 @@ func writeFile(m *world.WriteFile) error {
 	if err := fill(f, m); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), m.Path); err != nil {
+	if err := os.Rename(f.Name(), m.Path); err != nil || m.Volatile {
 		return err
 	}
 	if err := syncDir(dir); err != nil {
@@ -78,7 +79,7 @@ func fill(f *os.File, m *world.WriteFile) error {
 	if err == nil {
 		err = f.Chmod(fs.FileMode(m.Mode).Perm())
 	}
-	if err == nil {
+	if err == nil && !m.Volatile {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())

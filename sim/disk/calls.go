@@ -71,7 +71,8 @@ func (d *Disk) makeLink(call *wire.Call, req *world.MakeLink) {
 	d.end(call, err)
 }
 
-// writeFile replaces a file and forces it to the disk, and with it all that was changed before.
+// writeFile replaces a file and forces it to the disk, and with it all that was changed before;
+// but for a volatile one.
 func (d *Disk) writeFile(call *wire.Call, req *world.WriteFile) {
 	at, err := d.look(call.Name, req.Path, false)
 	switch {
@@ -83,7 +84,9 @@ func (d *Disk) writeFile(call *wire.Call, req *world.WriteFile) {
 	}
 	if err == nil {
 		d.change(at, newFile(req.Data, req.Mode, d.now()))
-		d.sync()
+		if !req.Volatile {
+			d.sync()
+		}
 		d.written(at.path)
 	}
 	d.end(call, err)

@@ -236,6 +236,27 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
+func TestPowerLossMayTakeWhatIsVolatile(t *testing.T) {
+	kept := 0
+	for seed := range uint64(50) {
+		w := newWorld(seed, nil)
+		w.disk.Write("/m/user", nil) // makes the directory
+		w.disk.Sync()
+		_, err := w.Call(&world.WriteFile{Path: "/m/agent", Data: []byte("state"), Mode: 0o600,
+			Volatile: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.disk.PowerLoss()
+		if data, _ := w.disk.Read("/m/agent"); string(data) == "state" {
+			kept++
+		}
+	}
+	if kept == 0 || kept == 50 {
+		t.Errorf("%d of 50 were kept", kept)
+	}
+}
+
 func TestPowerLossKeepsWhatWasForced(t *testing.T) {
 	for seed := range uint64(50) {
 		w := newWorld(seed, nil)
