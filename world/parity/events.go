@@ -175,7 +175,6 @@ func eventsOfThePast(p *pod, w Streaming) {
 	h := p.listen(w, 2*time.Second, func() map[string]string {
 		return map[string]string{id: "sandbox", container: "container"}
 	})
-	p.tells(h.live())
 	past := []string{"sandbox created: ready", "sandbox started: ready",
 		"container created: ready, created", "container started: ready, running",
 		"container stopped: ready, exited with 7"}
