@@ -96,6 +96,11 @@ func (s *server) do(effect any) any {
 			return world.Errorf(world.KindConflict, "PatchObject", "another uid")
 		}
 		s.writes = append(s.writes, fmt.Sprintf("%s %s", e.Name, patch.Status.Phase))
+		for _, c := range p.Status.Conditions { // those of others stay
+			if strings.Contains(string(c.Type), "/") {
+				patch.Status.Conditions = append(patch.Status.Conditions, c)
+			}
+		}
 		p.Status = patch.Status
 		return &world.ObjectRead{Object: world.Object{Pod: s.put(p)}}
 	case *world.CreateObject:
@@ -379,5 +384,31 @@ func TestServerThatIsBack(t *testing.T) {
 	n.pass(2 * time.Second)
 	if n.server.objects["default/db"] != nil || n.server.objects["default/a-n1"] == nil {
 		t.Errorf("2 s after it came back it has %v", n.server.objects)
+	}
+}
+
+// Others open a readiness gate.
+func TestReadinessGate(t *testing.T) {
+	p := boundPodOf("web", "u1")
+	p.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "example.com/gate"}}
+	n := joined(nil, p)
+	ready := func() v1.PodCondition {
+		for _, c := range n.server.objects["default/web"].Status.Conditions {
+			if c.Type == v1.PodReady {
+				return c
+			}
+		}
+		return v1.PodCondition{}
+	}
+	if got := ready(); got.Status != v1.ConditionFalse || got.Reason != "ReadinessGatesNotReady" {
+		t.Errorf("before it is open: %+v", got)
+	}
+	open := n.server.objects["default/web"].DeepCopy()
+	open.Status.Conditions = append(open.Status.Conditions, v1.PodCondition{
+		Type: "example.com/gate", Status: v1.ConditionTrue})
+	n.server.put(open)
+	n.pass(2 * time.Second)
+	if got := ready(); got.Status != v1.ConditionTrue {
+		t.Errorf("once it is open: %+v", got)
 	}
 }

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -87,13 +88,31 @@ func (p *Pod) note(env *Env) {
 		message = "containers with unready status: [" + strings.Join(unready, " ") + "]"
 	}
 	p.setCondition(v1.ContainersReady, reason == "", reason, message, now)
-	if reason == "" && len(p.Spec.Spec.ReadinessGates) > 0 { // nobody sets them without an API
-		reason, message = "ReadinessGatesNotReady", "corresponding condition of pod readiness gate \""+
-			string(p.Spec.Spec.ReadinessGates[0].ConditionType)+"\" does not exist."
+	if closed := p.closedGates(); reason == "" && closed != "" {
+		reason, message = "ReadinessGatesNotReady", closed
 	}
 	p.setCondition(v1.PodReady, reason == "", reason, message, now)
 	p.setCondition(v1.PodScheduled, true, "", "", now)
 	p.noteRound(env)
+}
+
+// closedGates says which readiness gates keep the pod from being ready; empty if none does. Others
+// open them, by conditions of the pod at the API server (KEP-580).
+func (p *Pod) closedGates() string {
+	var closed []string
+	for _, gate := range p.Spec.Spec.ReadinessGates {
+		i := slices.IndexFunc(p.Spec.Status.Conditions, func(c v1.PodCondition) bool {
+			return c.Type == gate.ConditionType
+		})
+		if i < 0 {
+			closed = append(closed, fmt.Sprintf("corresponding condition of pod readiness gate %q "+
+				"does not exist.", gate.ConditionType))
+		} else if is := p.Spec.Status.Conditions[i].Status; is != v1.ConditionTrue {
+			closed = append(closed, fmt.Sprintf("the status of pod readiness gate %q is not "+
+				"\"True\", but %v", gate.ConditionType, is))
+		}
+	}
+	return strings.Join(closed, ", ")
 }
 
 // Looking says that the runtime is being asked for what the pod shows: it will be complete soon.
