@@ -97,6 +97,10 @@ func (p *pod) waited(from time.Time) bool {
 // mayBeShort says whether there may have been no room for a pod since a time.
 func (w *world) mayBeShort(p *pod, from time.Time) bool {
 	for _, name := range resourceNames {
+		if asks := p.asks()[name]; asks == 0 || name == v1.ResourcePods &&
+			int64(len(w.order)) <= w.has(name) {
+			continue // there is always enough of it
+		}
 		used := int64(0)
 		for _, other := range w.order {
 			if other != p && other.mayOccupy(from) {
