@@ -39,6 +39,8 @@ var plainBodies = []struct {
 	{&CgroupsListed{}, ""},
 	{&Boot{}, ""}, {&Shutdown{}, ""},
 	{&PodsRequest{}, ""}, {&PodsAnswer{}, PortRequests},
+	{&RunningPodsRequest{}, ""}, {&RunningPodsAnswer{}, PortRequests},
+	{&ContainerRequest{}, ""}, {&ContainerAnswer{}, PortRequests},
 	{&StateRequest{}, ""}, {&StateAnswer{}, PortRequests},
 	{&HealthRequest{}, ""}, {&HealthAnswer{}, PortRequests},
 	{&MetricsRequest{}, ""}, {&MetricsAnswer{}, PortRequests},

@@ -19,6 +19,43 @@ type PodsAnswer struct {
 	Pods    []*v1.Pod `json:"pods"`
 }
 
+// RunningPodsRequest asks for the pods of which anything runs, as the runtime has them.
+type RunningPodsRequest struct {
+	Request RequestID `json:"request"`
+}
+
+// RunningPodsAnswer answers RunningPodsRequest, sorted by namespace, name and UID. A pod has the
+// names, the UID, and of each container that runs the name and the image; no status.
+type RunningPodsAnswer struct {
+	Request RequestID `json:"request"`
+	Pods    []*v1.Pod `json:"pods"`
+}
+
+// ContainerRequest asks what in the runtime a client of the HTTP API means by the names of a pod
+// and a container.
+type ContainerRequest struct {
+	Request   RequestID `json:"request"`
+	Namespace string    `json:"namespace"`
+	Pod       string    `json:"pod"`
+	// UID is the pod's, or that of its mirror; empty: whichever pod has the name now.
+	UID       string `json:"uid,omitempty"`
+	Container string `json:"container,omitempty"` // empty: the pod alone is meant
+}
+
+// ContainerAnswer answers ContainerRequest by what the core knows in the step that takes it. With
+// Err all else is empty.
+type ContainerAnswer struct {
+	Request   RequestID `json:"request"`
+	Err       *Error    `json:"err,omitempty"`       // KindNotFound: there is no such pod or container
+	UID       string    `json:"uid,omitempty"`       // the pod's own
+	Phase     string    `json:"phase,omitempty"`     // the pod's
+	SandboxID string    `json:"sandboxID,omitempty"` // of the one that is ready; empty if none is
+	// ContainerID is that of the container's newest run; empty if there is none yet.
+	ContainerID string `json:"containerID,omitempty"`
+	// Status is what is shown of the container; nil if nothing is yet.
+	Status *v1.ContainerStatus `json:"status,omitempty"`
+}
+
 // StateRequest asks for the snapshot of the core.
 type StateRequest struct {
 	Request RequestID `json:"request"`
