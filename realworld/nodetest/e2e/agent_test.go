@@ -298,3 +298,19 @@ func (a *agent) logTail(t testing.TB, lines int) string {
 	all := strings.Split(strings.TrimSpace(string(data)), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
+
+// logOf are the first lines of the agent's log that name a pod.
+func (a *agent) logOf(t testing.TB, pod string) string {
+	t.Helper()
+	data, err := os.ReadFile(a.logFile)
+	if err != nil {
+		return err.Error()
+	}
+	var lines []string
+	for line := range strings.Lines(string(data)) {
+		if strings.Contains(line, "/"+pod+"-"+nodeName) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[:min(len(lines), 40)], "")
+}
