@@ -73,7 +73,7 @@ func TestChurn(t *testing.T) {
 		}
 	}
 	c.reaches(t, "the pods are gone", func() bool { return c.gone(t, "") })
-	for _, problem := range judge(c.seen.runs()) {
+	for _, problem := range judge(c.seen.ended(soon)) {
 		t.Error(problem)
 	}
 	s.leavesNothing(t)

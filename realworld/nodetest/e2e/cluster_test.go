@@ -71,7 +71,7 @@ func TestCluster(t *testing.T) {
 func (c *town) restarts(t *testing.T) []string {
 	var problems []string
 	starts, lives := map[string]int{}, map[string]int{}
-	for _, r := range c.held.runs() {
+	for _, r := range c.held.ended(soon) {
 		name, _, _ := strings.Cut(r.name, " ")
 		if starts[r.name]++; starts[r.name] > 1 {
 			problems = append(problems, r.name+" was started twice")
