@@ -89,6 +89,25 @@ func TestRequests(t *testing.T) {
 			s.runs(always)
 			s.asks("", "app", first, s.shown("u1", v1.PodRunning, "app#0 ready"))
 		}},
+		{"an earlier run", "requests", func(s *story) {
+			s.runs(always).exit(1, truth.CauseOwn)
+			s.wait(20)
+			s.start("u1-s0", "app", 1)
+			s.wait(10)
+			s.asks("", "app", first)
+		}},
+		{"an earlier run, just now", "", func(s *story) {
+			s.runs(always).exit(1, truth.CauseOwn)
+			s.wait(20)
+			s.start("u1-s0", "app", 1)
+			s.wait(1)
+			s.asks("", "app", first)
+		}},
+	})
+}
+
+func TestRequestsThatFindNothing(t *testing.T) {
+	judge(t, []tale{
 		{"not found, but shown", "requests", func(s *story) {
 			s.runs(always)
 			s.asks("", "app", notFound(), s.shown("u1", v1.PodRunning))
@@ -105,20 +124,6 @@ func TestRequests(t *testing.T) {
 		}},
 		{"another error", "requests", func(s *story) {
 			s.asks("", "app", api.ContainerAnswer{Err: api.Errorf(api.KindInternal, "", "oh")})
-		}},
-		{"an earlier run", "requests", func(s *story) {
-			s.runs(always).exit(1, truth.CauseOwn)
-			s.wait(20)
-			s.start("u1-s0", "app", 1)
-			s.wait(10)
-			s.asks("", "app", first)
-		}},
-		{"an earlier run, just now", "", func(s *story) {
-			s.runs(always).exit(1, truth.CauseOwn)
-			s.wait(20)
-			s.start("u1-s0", "app", 1)
-			s.wait(1)
-			s.asks("", "app", first)
 		}},
 		{"nobody answers", "requests", func(s *story) { s.Unanswered(s.now, "PodsRequest") }},
 	})
