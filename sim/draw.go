@@ -39,6 +39,7 @@ func Draw(s *Scenario, seed uint64) (*Plan, error) {
 	d.strikes()
 	d.odd()
 	d.actors()
+	d.requests()
 	slices.SortStableFunc(d.plan.Spec.Manifests, func(a, b Change) int {
 		return cmp.Compare(a.At, b.At)
 	})

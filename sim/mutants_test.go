@@ -837,6 +837,57 @@ var mutants = []struct {
 		new:      "	for i := range spec.EphemeralContainers[:0] {\n		want",
 		scenario: "node-churn", seeds: "1-50",
 	},
+	{
+		name:     "a name means the pod that had it, for as long as that runs",
+		file:     "core/lookup.go",
+		old:      "	if found != nil {\n",
+		new:      "	if found != nil && len(a.names[full]) < 2 {\n",
+		scenario: "manifest-churn", seeds: "1-100",
+	},
+	{
+		name:     "a client is told of a run before the newest",
+		file:     "core/pod/lookup.go",
+		old:      "	return c.ID\n",
+		new:      "	if o := p.previous(c); o != nil {\n		return o.ID\n	}\n	return c.ID\n",
+		scenario: "agent-restarts", seeds: "1-50",
+	},
+	{
+		name:     "the UID of a mirror means nothing",
+		file:     "core/lookup.go",
+		old:      "uid == string(is.UID) && mirror.Is(is) {",
+		new:      "uid == string(is.UID) && !mirror.Is(is) {",
+		scenario: "mirror-pods", seeds: "1-50",
+	},
+	{
+		name:     "the UID that a client gives does not matter",
+		file:     "core/lookup.go",
+		old:      "if (uid == \"\" || uid == string(spec.UID)) && (",
+		new:      "if uid != \"\\x00\" && (",
+		scenario: "manifest-churn", seeds: "1-50",
+	},
+	{
+		// The name of the UID is another one now.
+		name:     "a pod is found by the name of another one that had its UID",
+		file:     "core/lookup.go",
+		old:      " && p.Spec != nil && p.FullName() == full {",
+		new:      " && p.Spec != nil {",
+		scenario: "uid-reuse", seeds: "1-100",
+	},
+	{
+		name:     "what has exited is shown as running",
+		file:     "core/pod/lookup.go",
+		old:      "c.State == Running {",
+		new:      "c.State != Created {",
+		scenario: "agent-restarts", seeds: "1-20",
+	},
+	{
+		name: "a request about a pod that nobody knows is not answered",
+		file: "core/requests.go",
+		old:  "		a.out.Tell(a.meant(body))\n",
+		new: "		if answer := a.meant(body); answer.Err == nil {\n			a.out.Tell(answer)\n" +
+			"		}\n",
+		scenario: "node-churn", seeds: "1-20",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {

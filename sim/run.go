@@ -107,6 +107,7 @@ type run struct {
 	prompt   prompt
 
 	controllers controllers // of the cluster
+	clients     clients
 }
 
 // Run executes a plan.
@@ -192,7 +193,8 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		Config: kubelet, NodeName: nodeName, RootDir: rootDir, ManifestPath: manifestDir,
 		API: spec.Node.API,
 	}
-	r.manifest = newManifests(r)
+	r.manifest, r.clients = newManifests(r), newClients(r)
+	log.Subscribe(r.clients.fact)
 	return r, nil
 }
 
@@ -233,6 +235,7 @@ func (r *run) schedule() {
 	}
 	r.scheduleActs()
 	r.scheduleStrikes()
+	r.clients.schedule()
 	r.boot()
 	r.ask()
 }
@@ -284,6 +287,9 @@ func (r *run) ask() {
 
 // answered takes what the agent answers to requests.
 func (r *run) answered(eff world.Effect) {
+	if answerTo(eff.Body) == r.clients.asked {
+		r.clients.answer = eff.Body
+	}
 	switch body := eff.Body.(type) {
 	case *world.PodsAnswer:
 		r.shown = body.Pods

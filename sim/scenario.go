@@ -43,6 +43,8 @@ type ScenarioSpec struct {
 	Odd         OddRange     `json:"odd,omitempty"`
 	Actors      ActorRange   `json:"actors,omitempty"`
 	Objects     []PlanObject `json:"objects,omitempty"` // of the API server
+	// Requests is how often a client of the agent's HTTP API asks for something.
+	Requests Count `json:"requests,omitempty"`
 	// Duration is how long things go wrong; after it the world heals.
 	Duration Span `json:"duration"`
 	// Settle is how long after healing every pod may take to be what its spec demands.

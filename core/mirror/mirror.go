@@ -53,6 +53,9 @@ func Is(pod *v1.Pod) bool {
 	return is
 }
 
+// UID is that of the static pod that a mirror is of.
+func UID(object *v1.Pod) string { return object.Annotations[v1.MirrorPodAnnotationKey] }
+
 // Plan does what is to be done about the mirror of a full name: of the static pod, nil if there is
 // none, given what the API server has of that name, nil for nothing, and the node, nil as long as
 // it is not there.

@@ -103,7 +103,7 @@ func oracles() []oracle {
 		&readiness{}, &directories{}, &volumes{}, &content{}, &images{}, &logs{}, &message{},
 		&health{}, &cgroups{}, &usernsOf{}, &restartAll{}, &eviction{}, &apiTerminal{},
 		&apiStopped{}, &apiIdentity{}, &apiRemoved{}, &heartbeat{}, &events{}, &admission{},
-		&preemption{}, &ephemeral{}, &progress{},
+		&preemption{}, &ephemeral{}, &requests{}, &progress{},
 	}
 }
 
