@@ -111,6 +111,10 @@ func (d *drawing) others(a *ActorRange) {
 		}
 		o := objects[r.IntN(len(objects))]
 		at := d.moment(r)
+		if o.Object["kind"] == kindTrustBundle && r.IntN(3) > 0 {
+			d.act(Act{At: at, Do: ActPatch, Object: o.Name, Patch: otherAnchors(n, r)})
+			continue
+		}
 		if _, is := o.Object["data"]; is && r.IntN(3) > 0 {
 			field := "data"
 			if o.Object["kind"] == "Secret" {

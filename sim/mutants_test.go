@@ -712,6 +712,20 @@ var mutants = []struct {
 		scenario: "config-updates", seeds: "1-20",
 	},
 	{
+		name:     "a volume follows only the last trust bundle of a signer",
+		file:     "core/volume/bundle.go",
+		old:      "is.version += ",
+		new:      "is.version = ",
+		scenario: "config-updates", seeds: "1-40",
+	},
+	{
+		name:     "trust anchors of two bundles are written twice",
+		file:     "core/volume/bundle.go",
+		old:      "return bytes.Equal(x.der, y.der)",
+		new:      "return false",
+		scenario: "config-updates", seeds: "1-40",
+	},
+	{
 		name:     "a token is not renewed",
 		file:     "core/token/token.go",
 		old:      "return t.RenewAt.Add(-jitter)",

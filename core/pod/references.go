@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/manifest"
+	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
 
@@ -33,6 +34,9 @@ func references(pod *v1.Pod) []world.Watched {
 	spec := &pod.Spec
 	for i := range spec.Volumes {
 		volumeReferences(&spec.Volumes[i], add)
+		if volume.HasBundles(&spec.Volumes[i]) {
+			found = append(found, volume.AllBundles)
+		}
 	}
 	for i := range spec.InitContainers {
 		envReferences(&spec.InitContainers[i], add)
