@@ -726,6 +726,13 @@ var mutants = []struct {
 		scenario: "config-updates", seeds: "1-40",
 	},
 	{
+		name:     "an object that was found is never read again",
+		file:     "core/object/read.go",
+		old:      "	case w.immutable():\n",
+		new:      "	case len(w.Objects) > 0:\n",
+		scenario: "config-reads", seeds: "1-40",
+	},
+	{
 		name:     "a token is not renewed",
 		file:     "core/token/token.go",
 		old:      "return t.RenewAt.Add(-jitter)",

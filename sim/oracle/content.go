@@ -31,6 +31,7 @@ type sources struct {
 	states  map[string][]map[string][]byte
 	tokens  map[string]time.Time
 	bundles [][]*certificatesv1beta1.ClusterTrustBundle // all that there were, after each change
+	changed map[string]time.Time                        // when an object was, last
 }
 
 // take takes what happens at the API server.
@@ -44,6 +45,7 @@ func (o *sources) take(f *truth.Fact) {
 	case truth.ObjectMade, truth.ObjectWritten, truth.ObjectRemoved:
 		if f.Write.Resource == api.ResourceTrustBundles {
 			o.takeBundle(f.Write)
+			o.note(bundlesName, f.Time)
 			return
 		}
 		var data map[string][]byte
@@ -61,7 +63,15 @@ func (o *sources) take(f *truth.Fact) {
 		}
 		name := objectName(f.Write.Resource, f.Write.Namespace, f.Write.Name)
 		o.states[name] = append(o.states[name], data)
+		o.note(name, f.Time)
 	}
+}
+
+func (o *sources) note(name string, now time.Time) {
+	if o.changed == nil {
+		o.changed = map[string]time.Time{}
+	}
+	o.changed[name] = now
 }
 
 func objectName(r api.Resource, namespace, name string) string {
