@@ -24,6 +24,11 @@ type Refusal struct {
 	Waits   bool        `json:"waits,omitempty"` // for others to end, and it is admitted after that
 }
 
+// roomUnknown is that another pod may be over, which leaves room if it is. It has no reason, which
+// kubectl would show in the place of the phase.
+var roomUnknown = Refusal{Phase: v1.PodPending, Waits: true,
+	Message: "waiting to learn whether another pod has ended and leaves room for this one"}
+
 // makesRoom says whether others are being ended for the pod.
 func (r Refusal) makesRoom() bool { return r.Waits && r.Reason == admission.PreemptedReason }
 
@@ -132,7 +137,7 @@ func (a *Agent) room(spec *v1.Pod, static bool, others []*v1.Pod, preempt bool) 
 	}
 	decisive := admission.Decisive(spec, static, failures)
 	if admission.OfRoom(decisive) && slices.ContainsFunc(others, a.mayBeOver) {
-		return Refusal{Phase: v1.PodPending, Waits: true}
+		return roomUnknown
 	}
 	why := rejected(decisive.Reason, decisive.Message)
 	if preempt && a.preempt(&check, failures) {
@@ -153,14 +158,13 @@ func (a *Agent) mayBeOver(spec *v1.Pod) bool {
 
 // looksAgain says whether a pod waits until more is known of the others.
 func (a *Agent) looksAgain() bool {
-	unknown := Refusal{Phase: v1.PodPending, Waits: true}
 	for _, why := range a.state.Rejected { //ordered: whether there is one
-		if why == unknown {
+		if why == roomUnknown {
 			return true
 		}
 	}
 	for _, why := range a.state.Refused { //ordered: whether there is one
-		if why == unknown {
+		if why == roomUnknown {
 			return true
 		}
 	}

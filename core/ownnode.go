@@ -42,6 +42,11 @@ func (a *Agent) nodeSeen() {
 	}
 	s.OwnNode.Observed(is)
 	a.touchNode()
+	if s.Objects.Strategy.Heed(is) {
+		for _, key := range s.Objects.ReadKeys() {
+			a.touched.add(key)
+		}
+	}
 }
 
 // nodeAnswered takes an answer; the lease may have waited for there being a Node.

@@ -712,6 +712,27 @@ var mutants = []struct {
 		scenario: "config-updates", seeds: "1-20",
 	},
 	{
+		name:     "a volume follows only the last trust bundle of a signer",
+		file:     "core/volume/bundle.go",
+		old:      "is.version += ",
+		new:      "is.version = ",
+		scenario: "config-updates", seeds: "1-40",
+	},
+	{
+		name:     "trust anchors of two bundles are written twice",
+		file:     "core/volume/bundle.go",
+		old:      "return bytes.Equal(x.der, y.der)",
+		new:      "return false",
+		scenario: "config-updates", seeds: "1-40",
+	},
+	{
+		name:     "an object that was found is never read again",
+		file:     "core/object/read.go",
+		old:      "	case w.immutable():\n",
+		new:      "	case len(w.Objects) > 0:\n",
+		scenario: "config-reads", seeds: "1-40",
+	},
+	{
 		name:     "a token is not renewed",
 		file:     "core/token/token.go",
 		old:      "return t.RenewAt.Add(-jitter)",

@@ -9,6 +9,7 @@ import (
 	"seedlet.dev/core"
 	"seedlet.dev/core/config"
 	corelogs "seedlet.dev/core/logs"
+	"seedlet.dev/core/object"
 	"seedlet.dev/sim/agenda"
 	"seedlet.dev/sim/apiserver"
 	"seedlet.dev/sim/disk"
@@ -157,6 +158,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		Struck: newStruck(r.fates, spec).may, Cgroups: judgedCgroups(kubelet),
 		ImageUser: registry.user, API: spec.Node.API, Skew: spec.skew,
 		Read: r.read, Allocatable: spec.Node.allocatable(kubelet),
+		Follows: object.StrategyOf(kubelet),
 	})
 	r.truth = log
 	log.Subscribe(r.panel.Fact)

@@ -18,6 +18,7 @@ var actedOn = []string{
 	"cgroupsPerQOS",
 	"clusterDNS",
 	"clusterDomain",
+	"configMapAndSecretChangeDetectionStrategy",
 	"containerLogMaxFiles",
 	"containerLogMaxSize",
 	"containerLogMaxWorkers",
@@ -61,6 +62,7 @@ var actedOn = []string{
 	"staticPodPath",
 	"staticPodURL",
 	"staticPodURLHeader",
+	"syncFrequency",
 	"systemReserved",
 	"userNamespaces.idsPerPod",
 }

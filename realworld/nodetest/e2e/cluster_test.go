@@ -39,6 +39,7 @@ func TestCluster(t *testing.T) {
 		{"the node is ready", c.nodeReady},
 		{"workloads get where they should", c.workloads},
 		{"volumes hold what the API server has", c.volumes},
+		{"trust bundles are mounted", c.trust},
 		{"a static pod has a mirror", c.mirror},
 		{"pods end as they are told", c.endings},
 		{"a container is added for debugging", c.debugging},
