@@ -35,8 +35,9 @@ type node struct {
 	sysctls    []string // that are allowed
 	stepsMax   int      // that one event may lead to; zero for 10,000
 	pods       []*v1.Pod
-	server     *server  // the API server, if there is one
-	events     []string // that were told
+	server     *server         // the API server, if there is one
+	events     []string        // that were told
+	broken     map[string]bool // calls that fail
 }
 
 func boot(manifests map[string]string) *node {
@@ -101,8 +102,8 @@ func (n *node) event(ev world.Event) {
 			}
 			n.server.told = nil
 		}
-		if stale := n.stale(); stale != "" {
-			panic(stale)
+		if wrong := n.stale() + n.miscounted(); wrong != "" {
+			panic(wrong)
 		}
 	}
 }
@@ -122,6 +123,9 @@ func (n *node) pass(d time.Duration) {
 func (n *node) do(effect any) any {
 	if n.server != nil && n.server.seen != nil {
 		n.server.seen(effect)
+	}
+	if n.broken[world.Call(effect)] {
+		return world.Errorf(world.KindInternal, world.Call(effect), "broken")
 	}
 	if world.PortOf(effect) == world.PortAPI {
 		return n.server.do(effect)
@@ -203,6 +207,8 @@ func (n *node) doRuntime(effect any) any {
 			list.Items = append(list.Items, s)
 		}
 		return list
+	case *runtimeapi.ExecSyncRequest: // the probe's command "b" fails
+		return &runtimeapi.ExecSyncResponse{ExitCode: int32(strings.Count(e.Cmd[0], "b"))}
 	case *runtimeapi.ListContainersRequest:
 		list := &runtimeapi.ListContainersResponse{}
 		for _, c := range n.containers {

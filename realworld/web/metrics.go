@@ -72,8 +72,8 @@ func (s scraped) Collect(out chan<- prometheus.Metric) {
 // metric makes one number of the core one of Prometheus. A bad one is an error of the scrape.
 func metric(m world.Metric) prometheus.Metric {
 	var labels, values []string
-	if m.Label != "" {
-		labels, values = []string{m.Label}, []string{m.Subject}
+	for _, l := range m.Labels {
+		labels, values = append(labels, l.Name), append(values, l.Value)
 	}
 	kind := prometheus.GaugeValue
 	if m.Counter {
