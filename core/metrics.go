@@ -185,8 +185,9 @@ func (a *Agent) startMetrics(m *metricList) {
 	m.histogram("kubelet_pod_start_total_duration_seconds", "Time from the creation of a pod to "+
 		"when all its containers are seen to run at the API server.", &t.PodStartTotal,
 		podStartBounds)
-	m.histogram("kubelet_pod_start_sli_duration_seconds", "The same for stateless pods, without "+
-		"the time for pulling images and for init containers.", &t.PodStartSLI, podStartBounds)
+	m.histogram("kubelet_pod_start_sli_duration_seconds", "Time from the creation of a "+
+		"stateless pod to when all its containers are seen to run at the API server, without that "+
+		"for pulling images and for init containers.", &t.PodStartSLI, podStartBounds)
 	m.histogram("kubelet_pod_worker_start_duration_seconds",
 		"Time from when the agent sees a pod to the first operation for it.", &t.WorkStart,
 		defaultBounds)
