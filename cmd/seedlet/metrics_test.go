@@ -131,6 +131,11 @@ func measureSomething(t *testing.T, numbers *measure.Numbers) {
 		func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
 			return errors.New("it fails, to be counted")
 		})
+	for _, call := range []string{"List", "Get", "GetAllocatableResources"} {
+		_, _ = numbers.PodResourceCalls(t.Context(), nil, &grpc.UnaryServerInfo{
+			FullMethod: "/v1.PodResourcesLister/" + call,
+		}, func(context.Context, any) (any, error) { return nil, errors.New("to be counted") })
+	}
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	client, err := rest.UnversionedRESTClientFor(&rest.Config{Host: server.URL, QPS: -1,
@@ -215,8 +220,16 @@ func TestMetricsPage(t *testing.T) {
 
 // unclean are the names of the kubelet that promlint would not have.
 var unclean = map[string]string{
-	"kubelet_preemptions": `counter metrics should have "_total" suffix`,
+	"kubelet_preemptions":                                     noTotal,
+	"kubelet_pod_resources_endpoint_requests_list":            noTotal,
+	"kubelet_pod_resources_endpoint_requests_get":             noTotal,
+	"kubelet_pod_resources_endpoint_requests_get_allocatable": noTotal,
+	"kubelet_pod_resources_endpoint_errors_list":              noTotal,
+	"kubelet_pod_resources_endpoint_errors_get":               noTotal,
+	"kubelet_pod_resources_endpoint_errors_get_allocatable":   noTotal,
 }
+
+const noTotal = `counter metrics should have "_total" suffix`
 
 func TestMetricsLint(t *testing.T) {
 	agent, found := everyMetric(t), map[string]string{}

@@ -19,6 +19,7 @@ import (
 	"seedlet.dev/realworld/log"
 	"seedlet.dev/realworld/measure"
 	"seedlet.dev/realworld/network"
+	"seedlet.dev/realworld/podresources"
 	"seedlet.dev/realworld/runner"
 	"seedlet.dev/realworld/web"
 	"seedlet.dev/world"
@@ -87,6 +88,8 @@ type node struct {
 	api     *api // nil without an API server
 	servers []*web.Server
 	numbers *measure.Numbers
+
+	podResources *podresources.Server // nil if it cannot be served
 }
 
 // newNode makes the ports and the loop that joins them with the core, and begins to listen.
@@ -132,6 +135,7 @@ func newNode(s settings, nodeName string) (*node, error) {
 		n.close()
 		return nil, err
 	}
+	n.servePodResources(s, requests)
 	return n, nil
 }
 
@@ -178,6 +182,7 @@ func (n *node) close() {
 		for _, server := range n.servers {
 			complain(server.Close())
 		}
+		complain(n.podResources.Close())
 		complain(n.runtime.Close())
 		n.disk.Close()
 		n.host.Close()

