@@ -46,6 +46,7 @@ func (a *Agent) tellRefused(spec *v1.Pod, why Refusal) {
 			"uid", string(spec.UID), "reason", why.Reason, "message", why.Message)
 		return
 	}
+	a.countRejected(why.Reason)
 	a.out.Event(pod.Reference(spec), v1.EventTypeWarning, why.Reason, "%s",
 		strings.TrimPrefix(why.Message, rejectedPrefix))
 }
@@ -214,6 +215,7 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 		a.out.Event(pod.Reference(v), v1.EventTypeWarning, admission.PreemptedReason,
 			admission.PreemptedMessage)
 		a.state.Pods[string(v.UID)].Preempt(a.state.Last)
+		a.state.Tally.Preempted.Add(string(failures[0].Missing.Resource))
 		a.touchPod(string(v.UID))
 	}
 	return ok

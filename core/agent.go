@@ -74,6 +74,7 @@ type State struct {
 	PodsMax  int                `json:"podsMax"`
 	// Sysctls are patterns of kernel parameters that pods may set besides the safe ones.
 	Sysctls []string  `json:"sysctls,omitempty"`
+	Tally   Tally     `json:"tally"`
 	Last    time.Time `json:"last"` // time of the newest event
 	Steps   uint64    `json:"steps"`
 }
@@ -230,6 +231,7 @@ func (a *Agent) due(now time.Time) {
 func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 	s := &a.state
 	a.touched.add(r.Owner)
+	a.count(r, ev)
 	switch r.Owner.Component {
 	case pod.Component:
 		if p := s.Pods[r.Owner.Name]; p != nil {
@@ -239,7 +241,11 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 			a.needList(ev.Time)
 		}
 	case pleg.Owner.Component:
-		if s.Relist.Answered(id, ev) {
+		done := s.Relist.Answered(id, ev)
+		if s.Relist.Ended.Equal(ev.Time) {
+			a.countRelist(ev.Time)
+		}
+		if done {
 			a.relisted()
 		}
 	case pleg.StreamOwner.Component:

@@ -37,9 +37,10 @@ type node struct {
 	pods       []*v1.Pod
 	running    []*v1.Pod
 	found      *world.ContainerAnswer
-	stuck      bool     // containers do not end
-	server     *server  // the API server, if there is one
-	events     []string // that were told
+	stuck      bool            // containers do not end
+	server     *server         // the API server, if there is one
+	events     []string        // that were told
+	broken     map[string]bool // calls that fail
 }
 
 func boot(manifests map[string]string) *node {
@@ -104,8 +105,8 @@ func (n *node) event(ev world.Event) {
 			}
 			n.server.told = nil
 		}
-		if stale := n.stale(); stale != "" {
-			panic(stale)
+		if wrong := n.stale() + n.miscounted(); wrong != "" {
+			panic(wrong)
 		}
 	}
 }
@@ -125,6 +126,9 @@ func (n *node) pass(d time.Duration) {
 func (n *node) do(effect any) any {
 	if n.server != nil && n.server.seen != nil {
 		n.server.seen(effect)
+	}
+	if n.broken[world.Call(effect)] {
+		return world.Errorf(world.KindInternal, world.Call(effect), "broken")
 	}
 	if world.PortOf(effect) == world.PortAPI {
 		return n.server.do(effect)
@@ -210,6 +214,8 @@ func (n *node) doRuntime(effect any) any {
 			list.Items = append(list.Items, s)
 		}
 		return list
+	case *runtimeapi.ExecSyncRequest: // the probe's command "b" fails
+		return &runtimeapi.ExecSyncResponse{ExitCode: int32(strings.Count(e.Cmd[0], "b"))}
 	case *runtimeapi.ListContainersRequest:
 		list := &runtimeapi.ListContainersResponse{}
 		for _, c := range n.containers {

@@ -129,6 +129,7 @@ func (a *Agent) bound(name string, now time.Time) {
 	s.Bound[name] = uid
 	s.Status.Observe(uid, is)
 	a.wantBound(is, now)
+	a.countWatched(is, now)
 	a.touched.add(status.Key(uid)) // after the pod, which changes what there is to tell
 }
 
@@ -184,6 +185,7 @@ func (a *Agent) wantBound(is *v1.Pod, now time.Time) {
 		}
 	case p != nil:
 		p.Want(is, now)
+		a.countChange(uid)
 		a.touchPod(uid)
 	case !listed, over && is.DeletionTimestamp != nil:
 		// It waits for the relist; or nothing is left of it but the object.

@@ -18,13 +18,15 @@ func valuesOf(metrics []world.Metric) map[string]float64 {
 	return values
 }
 
-func TestMetricsAreWellFormed(t *testing.T) {
-	metrics := joined(map[string]string{"web.yaml": web}).agent.metrics()
-	if !slices.IsSortedFunc(metrics, func(x, y world.Metric) int {
+func TestOwnMetricsAreWellFormed(t *testing.T) {
+	agent := joined(map[string]string{"web.yaml": web}).agent
+	if !slices.IsSortedFunc(agent.metrics(), func(x, y world.Metric) int {
 		return strings.Compare(x.Name, y.Name)
 	}) {
 		t.Error("they are not sorted")
 	}
+	var metrics metricList
+	agent.ownMetrics(&metrics)
 	values := valuesOf(metrics)
 	if len(values) < len(metrics) {
 		t.Error("two have one name")

@@ -24,7 +24,11 @@ func (a *Agent) request(ev world.Event) {
 	case *world.HealthRequest:
 		a.out.Tell(&world.HealthAnswer{Request: body.Request, Checks: a.health(ev.Time)})
 	case *world.MetricsRequest:
-		a.out.Tell(&world.MetricsAnswer{Request: body.Request, Metrics: a.metrics()})
+		metrics := a.metrics
+		if body.Probes {
+			metrics = a.probeMetrics
+		}
+		a.out.Tell(&world.MetricsAnswer{Request: body.Request, Metrics: metrics()})
 	default:
 		panic("core: unexpected event " + world.BodyName(ev.Body))
 	}

@@ -91,9 +91,11 @@ type Check struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// MetricsRequest asks for the core's counters and bounds.
+// MetricsRequest asks for the core's counters and bounds, or for those of the probes instead, of
+// which there are some for every container that is probed.
 type MetricsRequest struct {
 	Request RequestID `json:"request"`
+	Probes  bool      `json:"probes,omitempty"`
 }
 
 // MetricsAnswer answers MetricsRequest, sorted by name.
@@ -102,12 +104,27 @@ type MetricsAnswer struct {
 	Metrics []Metric  `json:"metrics"`
 }
 
-// Metric is one number that the core keeps.
+// Metric is one number that the core keeps, or one histogram.
 type Metric struct {
 	Name    string  `json:"name"`    // in Prometheus form, with its unit last
 	Help    string  `json:"help"`    // one sentence
 	Counter bool    `json:"counter"` // only ever grows; otherwise a gauge
-	Label   string  `json:"label,omitempty"`
-	Subject string  `json:"subject,omitempty"` // the label's value
+	Labels  []Label `json:"labels,omitempty"`
 	Value   float64 `json:"value"`
+	// Histogram, if not nil, is what there is instead of a value.
+	Histogram *Histogram `json:"histogram,omitempty"`
+}
+
+// Label is what tells a metric from others of its name.
+type Label struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Histogram is how values were distributed.
+type Histogram struct {
+	Bounds []float64 `json:"bounds"` // upper ones of the buckets, ascending
+	Counts []uint64  `json:"counts"` // of values at or below each bound
+	Count  uint64    `json:"count"`  // of all values
+	Sum    float64   `json:"sum"`
 }

@@ -17,7 +17,9 @@ import (
 	"seedlet.dev/realworld/disk"
 	"seedlet.dev/realworld/host"
 	"seedlet.dev/realworld/log"
+	"seedlet.dev/realworld/measure"
 	"seedlet.dev/realworld/network"
+	"seedlet.dev/realworld/podresources"
 	"seedlet.dev/realworld/runner"
 	"seedlet.dev/realworld/web"
 	"seedlet.dev/world"
@@ -85,16 +87,21 @@ type node struct {
 	network *network.Port
 	api     *api // nil without an API server
 	servers []*web.Server
+	numbers *measure.Numbers
+
+	podResources *podresources.Server // nil if it cannot be served
 }
 
 // newNode makes the ports and the loop that joins them with the core, and begins to listen.
 func newNode(s settings, nodeName string) (*node, error) {
 	c, ticks := s.config, clock.New()
 	n := &node{runner: runner.New(ticks)}
+	n.numbers = n.measured(s)
 	var err error
 	n.runtime, err = cri.New(cri.Options{
 		RuntimeEndpoint: c.ContainerRuntimeEndpoint, ImageEndpoint: c.ImageServiceEndpoint,
-		Clock: ticks, Deliver: n.runner.Deliver, Offer: n.runner.Offer,
+		Dial: runtimeOptions(n.numbers), Clock: ticks, Deliver: n.runner.Deliver,
+		Offer: n.runner.Offer,
 	})
 	if err != nil {
 		return nil, err
@@ -113,7 +120,7 @@ func newNode(s settings, nodeName string) (*node, error) {
 	}
 	logs := &log.Port{}
 	requests := web.New(web.Options{
-		Offer: n.runner.Offer, CheckLog: logs.Check,
+		Offer: n.runner.Offer, CheckLog: logs.Check, Measured: n.numbers,
 		Loop: func() ([]world.Metric, loop.Histogram) { return n.loop.Metrics(), n.loop.Steps() },
 	})
 	n.loop = loop.New(loop.Options{
@@ -128,6 +135,7 @@ func newNode(s settings, nodeName string) (*node, error) {
 		n.close()
 		return nil, err
 	}
+	n.servePodResources(s, requests)
 	return n, nil
 }
 
@@ -156,7 +164,8 @@ func (n *node) listen(s settings, requests *web.Port) error {
 		n.servers = append(n.servers, server)
 	}
 	if port := int(c.ReadOnlyPort); port != 0 {
-		server, err := web.Listen("read-only", c.Address, port, requests.ReadOnly())
+		server, err := web.Listen("read-only", c.Address, port,
+			n.numbers.Handler(measure.ReadOnly, requests.ReadOnly()))
 		if err != nil {
 			return err
 		}
@@ -173,6 +182,7 @@ func (n *node) close() {
 		for _, server := range n.servers {
 			complain(server.Close())
 		}
+		complain(n.podResources.Close())
 		complain(n.runtime.Close())
 		n.disk.Close()
 		n.host.Close()

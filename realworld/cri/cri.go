@@ -41,8 +41,9 @@ const (
 
 // Options are what a port is made of.
 type Options struct {
-	RuntimeEndpoint string // as in "unix:///run/containerd/containerd.sock"
-	ImageEndpoint   string // empty for the same as RuntimeEndpoint
+	RuntimeEndpoint string            // as in "unix:///run/containerd/containerd.sock"
+	ImageEndpoint   string            // empty for the same as RuntimeEndpoint
+	Dial            []grpc.DialOption // besides the port's own, as those that measure calls
 	Clock           clock.Clock
 	Deliver         func(world.Event) // takes the answers; called from many goroutines
 	// Offer takes an event of a stream if there is room for it, and reports whether there was.
@@ -62,14 +63,14 @@ type Port struct {
 // nobody answers yet.
 func New(opts Options) (*Port, error) {
 	p := &Port{opts: opts, calls: flight.New(opts.Clock, opts.Deliver)}
-	runtimeConn, err := connect(opts.RuntimeEndpoint)
+	runtimeConn, err := connect(opts.RuntimeEndpoint, opts.Dial)
 	if err != nil {
 		return nil, err
 	}
 	p.conns = append(p.conns, runtimeConn)
 	imageConn := runtimeConn
 	if opts.ImageEndpoint != "" && opts.ImageEndpoint != opts.RuntimeEndpoint {
-		if imageConn, err = connect(opts.ImageEndpoint); err != nil {
+		if imageConn, err = connect(opts.ImageEndpoint, opts.Dial); err != nil {
 			return nil, fmt.Errorf("image service: %w (and %w)", err, runtimeConn.Close())
 		}
 		p.conns = append(p.conns, imageConn)
@@ -80,7 +81,7 @@ func New(opts Options) (*Port, error) {
 }
 
 // connect makes a connection that is dialled when it is first used and again whenever it is lost.
-func connect(endpoint string) (*grpc.ClientConn, error) {
+func connect(endpoint string, more []grpc.DialOption) (*grpc.ClientConn, error) {
 	address, dial, err := util.GetAddressAndDialer(endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("container runtime endpoint %q: %w", endpoint, err)
@@ -88,7 +89,7 @@ func connect(endpoint string) (*grpc.ClientConn, error) {
 	if address == "" {
 		return nil, fmt.Errorf("container runtime endpoint %q: names no socket", endpoint)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+address,
+	conn, err := grpc.NewClient("passthrough:///"+address, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"), // a socket's path is no valid authority
 		grpc.WithContextDialer(dial),
@@ -101,7 +102,7 @@ func connect(endpoint string) (*grpc.ClientConn, error) {
 			},
 			MinConnectTimeout: connectTimeout,
 		}),
-	)
+	}, more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("container runtime endpoint %q: %w", endpoint, err)
 	}

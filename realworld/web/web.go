@@ -15,6 +15,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"seedlet.dev/world"
 	"seedlet.dev/world/loop"
 )
@@ -30,6 +32,8 @@ type Options struct {
 	Offer func(world.Event) bool
 	// Loop reads the loop's own numbers. Called on the loop's goroutine only, from Do.
 	Loop func() ([]world.Metric, loop.Histogram)
+	// Measured is what else there is to show on /metrics; nil if there is nothing.
+	Measured prometheus.Gatherer
 	// CheckLog reports whether the log sink is stuck.
 	CheckLog func() error
 }
@@ -81,6 +85,7 @@ func (p *Port) ReadOnly() http.Handler {
 	mux.HandleFunc("GET /pods/{$}", p.servePods)
 	mux.HandleFunc("GET /debug/state", p.serveState)
 	mux.Handle("GET /metrics", p.metricsHandler())
+	mux.Handle("GET /metrics/probes", p.probesHandler())
 	return mux
 }
 

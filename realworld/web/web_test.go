@@ -157,10 +157,10 @@ func TestMetrics(t *testing.T) {
 	a := newAgent()
 	a.metrics = []world.Metric{
 		{Name: "kubelet_running_pods", Help: "Pods.", Value: 2},
-		{Name: "seedlet_marks_total", Help: "Marks.", Counter: true, Label: "mark", Subject: "a",
-			Value: 1},
-		{Name: "seedlet_marks_total", Help: "Marks.", Counter: true, Label: "mark", Subject: "b",
-			Value: 4},
+		{Name: "seedlet_marks_total", Help: "Marks.", Counter: true, Value: 1,
+			Labels: []world.Label{{Name: "mark", Value: "a"}}},
+		{Name: "seedlet_marks_total", Help: "Marks.", Counter: true, Value: 4,
+			Labels: []world.Label{{Name: "mark", Value: "b"}}},
 		{Name: "not a name", Help: "Must not hide the others.", Value: 1},
 	}
 	code, body := get(t, a.port.ReadOnly(), "/metrics")
