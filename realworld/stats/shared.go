@@ -1,0 +1,55 @@
+package stats
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// shared is a measurement that is made when someone asks for it, if the last one is too old, by
+// one goroutine for all who wait for it.
+type shared[T any] struct {
+	source  *Source
+	age     time.Duration
+	measure func(context.Context) T
+
+	mu     sync.Mutex
+	last   T
+	began  time.Time     // of the last; zero: there is none
+	making chan struct{} // closed when the one that is being made is there; nil: none is
+}
+
+// get returns a measurement that was begun no longer than age ago, or what ends the wait for it.
+func (s *shared[T]) get(ctx context.Context) (T, error) {
+	s.mu.Lock()
+	now := s.source.opts.Now()
+	if age := now.Sub(s.began); !s.began.IsZero() && age >= 0 && age < s.age {
+		defer s.mu.Unlock()
+		return s.last, nil
+	}
+	if s.making == nil {
+		s.making = make(chan struct{})
+		s.source.work.Go(func() { s.make(now) })
+	}
+	making := s.making
+	s.mu.Unlock()
+	select {
+	case <-making:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.last, s.source.ctx.Err()
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// make measures. It is the source's context that ends it, not that of a client: others wait too.
+func (s *shared[T]) make(began time.Time) {
+	made := s.measure(s.source.ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last, s.began = made, began
+	close(s.making)
+	s.making = nil
+}
