@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"path"
-	"path/filepath"
-	"strings"
 
 	"github.com/google/cadvisor/lib/container"
 	"github.com/google/cadvisor/lib/machine"
@@ -112,7 +109,7 @@ func (s *Source) measureContainers(ctx context.Context) *containers {
 	t := tour{s, reader, found.all}
 	if root := t.visit("/", nil, "", ""); root != nil {
 		root.Spec.HasNetwork, root.Stats[0].Network = true, t.network(1)
-		root.Stats[0].Filesystem = s.fileSystems(ctx)
+		s.addFileSystems(ctx, root.Stats[0])
 	}
 	for _, system := range s.systemCgroups(reader) {
 		t.visit(system.path, nil, "", "")
@@ -200,71 +197,4 @@ func (t *tour) network(pid int) *model.NetworkStats {
 		n.InterfaceStats = n.Interfaces[0]
 	}
 	return n
-}
-
-// fileSystems are those of the node, as the root cgroup shows them.
-func (s *Source) fileSystems(ctx context.Context) []model.FsStats {
-	storage, err := s.storage.get(ctx)
-	if err != nil || storage.node == nil {
-		return nil
-	}
-	n := storage.node
-	return []model.FsStats{{Device: deviceOf(s.opts.Roots.Proc, s.opts.RootDir),
-		Limit: *n.CapacityBytes, Usage: *n.UsedBytes, Available: *n.AvailableBytes,
-		HasInodes: true, Inodes: *n.Inodes, InodesFree: *n.InodesFree}}
-}
-
-// deviceOf is the source of the mount that a directory is on; empty if that cannot be seen.
-func deviceOf(proc, dir string) string {
-	data, err := os.ReadFile(filepath.Join(proc, "self/mounts"))
-	if err != nil {
-		return ""
-	}
-	device, longest := "", -1
-	for line := range strings.Lines(string(data)) {
-		fields := strings.Fields(line) // "/dev/sda1 / ext4 rw 0 0"
-		if len(fields) < 3 {
-			continue
-		}
-		at := strings.TrimSuffix(fields[1], "/") + "/"
-		if strings.HasPrefix(dir+"/", at) && len(at) >= longest {
-			device, longest = fields[0], len(at)
-		}
-	}
-	return device
-}
-
-// measureMachine looks at what the machine is; nil if that cannot be seen.
-func (s *Source) measureMachine(context.Context) *model.MachineInfo {
-	roots := s.opts.Roots
-	cpus, err := os.ReadFile(filepath.Join(roots.Proc, "cpuinfo"))
-	if err != nil {
-		return nil
-	}
-	memory, err := cgroup.ReadMemInfo(roots.Proc)
-	if err != nil {
-		return nil
-	}
-	info := &model.MachineInfo{
-		NumCores:         strings.Count("\n"+string(cpus), "\nprocessor\t"),
-		NumPhysicalCores: machine.GetPhysicalCores(cpus),
-		NumSockets:       machine.GetSockets(cpus),
-		NumBooks:         machine.GetBooks(cpus),
-		NumDrawers:       machine.GetDrawers(cpus),
-		MemoryCapacity:   memory.Total,
-		SwapCapacity:     memory.SwapTotal,
-		MachineID:        line("/etc/machine-id"),
-		SystemUUID:       line(filepath.Join(roots.Sys, "class/dmi/id/product_uuid")),
-		BootID:           line(filepath.Join(roots.Proc, "sys/kernel/random/boot_id")),
-	}
-	if info.SystemUUID == "" {
-		info.SystemUUID = info.MachineID
-	}
-	return info
-}
-
-// line is what a file of one line holds; empty if it cannot be read.
-func line(path string) string {
-	data, _ := os.ReadFile(path)
-	return strings.TrimSpace(string(data))
 }

@@ -19,7 +19,7 @@ import (
 
 // hasPressure says whether the kernel counts how long tasks wait.
 func hasPressure(proc string) bool {
-	_, err := os.ReadFile(filepath.Join(proc, "pressure/cpu")) // fails with psi=0, though it is there
+	_, err := os.ReadFile(filepath.Join(proc, "pressure/cpu")) // with psi=0 it is there but fails
 	return err == nil
 }
 
@@ -48,7 +48,7 @@ func network(proc string, pid int, at time.Time) *statsapi.NetworkStats {
 	return n
 }
 
-// interfaces reads PROC/PID/net/dev. Loopback is left out, and what leads to pods, as cAdvisor does.
+// interfaces reads PROC/PID/net/dev, without loopback and what leads to pods, as cAdvisor does.
 func interfaces(proc string, pid int) []model.InterfaceStats {
 	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "net/dev"))
 	if err != nil {

@@ -6,12 +6,16 @@ import (
 	"time"
 )
 
+// failureAge is for how long a failure is told again without another attempt.
+const failureAge = time.Second
+
 // shared is a measurement that is made when someone asks for it, if the last one is too old, by
 // one goroutine for all who wait for it.
 type shared[T any] struct {
 	source  *Source
 	age     time.Duration
 	measure func(context.Context) T
+	failed  func(T) bool // nil: never
 
 	mu     sync.Mutex
 	last   T
@@ -23,7 +27,11 @@ type shared[T any] struct {
 func (s *shared[T]) get(ctx context.Context) (T, error) {
 	s.mu.Lock()
 	now := s.source.opts.Now()
-	if age := now.Sub(s.began); !s.began.IsZero() && age >= 0 && age < s.age {
+	age := s.age
+	if s.failed != nil && s.failed(s.last) {
+		age = failureAge
+	}
+	if old := now.Sub(s.began); !s.began.IsZero() && old >= 0 && old < age {
 		defer s.mu.Unlock()
 		return s.last, nil
 	}

@@ -103,10 +103,12 @@ func New(opts Options) *Source {
 	}
 	s := &Source{opts: opts}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.usage = shared[*usage]{source: s, age: sampleAge, measure: s.measure}
+	s.usage = shared[*usage]{source: s, age: sampleAge, measure: s.measure,
+		failed: func(u *usage) bool { return u != nil && u.podsErr != nil }}
 	s.storage = shared[*storage]{source: s, age: sampleAge, measure: s.measureStorage}
 	s.machine = shared[*model.MachineInfo]{source: s, age: machineAge, measure: s.measureMachine}
-	s.cadvisor = shared[*containers]{source: s, age: sampleAge, measure: s.measureContainers}
+	s.cadvisor = shared[*containers]{source: s, age: sampleAge, measure: s.measureContainers,
+		failed: func(c *containers) bool { return c != nil && c.err != nil }}
 	s.disks.source = s
 	return s
 }

@@ -61,7 +61,7 @@ func (d *dir) unifiedIO(io *model.DiskIoStats) {
 		volume.Stats, count.Stats = map[string]uint64{}, map[string]uint64{}
 		for _, field := range fields[1:] {
 			key, text, _ := strings.Cut(field, "=")
-			n, _ := strconv.ParseUint(text, 10, 64)
+			n, _ := number([]byte(text))
 			switch key {
 			case "rbytes":
 				volume.Stats["Read"] = n

@@ -68,7 +68,10 @@ func number(text []byte) (uint64, bool) {
 		return math.MaxUint64, true
 	}
 	n, err := strconv.ParseUint(string(text), 10, 64)
-	return n, err == nil
+	if err != nil {
+		return 0, false // not the largest, as ParseUint has it for one that is larger
+	}
+	return n, true
 }
 
 // or is the number in a file, or none.
@@ -118,7 +121,7 @@ func (d *dir) pressure(name string, psi *model.PSIStats) {
 
 func setPressure(data *model.PSIData, key, value string) {
 	if key == "total" {
-		data.Total, _ = strconv.ParseUint(value, 10, 64)
+		data.Total, _ = number([]byte(value))
 		return
 	}
 	average, _ := strconv.ParseFloat(value, 64)
