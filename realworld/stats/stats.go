@@ -59,6 +59,7 @@ type Options struct {
 	Roots      cgroup.Roots
 	Now        func() time.Time
 	RuntimeMax time.Duration
+	SampleAge  time.Duration
 }
 
 // Cgroups are where the cgroups of the system are, as /proc/PID/cgroup names them.
@@ -98,16 +99,19 @@ func New(opts Options) *Source {
 	if opts.RuntimeMax == 0 {
 		opts.RuntimeMax = runtimeMax
 	}
+	if opts.SampleAge == 0 {
+		opts.SampleAge = sampleAge
+	}
 	if opts.VolumeAge == 0 {
 		opts.VolumeAge = time.Minute
 	}
 	s := &Source{opts: opts}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.usage = shared[*usage]{source: s, age: sampleAge, measure: s.measure,
+	s.usage = shared[*usage]{source: s, age: opts.SampleAge, measure: s.measure,
 		failed: func(u *usage) bool { return u != nil && u.podsErr != nil }}
-	s.storage = shared[*storage]{source: s, age: sampleAge, measure: s.measureStorage}
+	s.storage = shared[*storage]{source: s, age: opts.SampleAge, measure: s.measureStorage}
 	s.machine = shared[*model.MachineInfo]{source: s, age: machineAge, measure: s.measureMachine}
-	s.cadvisor = shared[*containers]{source: s, age: sampleAge, measure: s.measureContainers,
+	s.cadvisor = shared[*containers]{source: s, age: opts.SampleAge, measure: s.measureContainers,
 		failed: func(c *containers) bool { return c != nil && c.err != nil }}
 	s.disks.source = s
 	return s
