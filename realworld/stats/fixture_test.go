@@ -30,7 +30,8 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 // tree are the files of a machine with version 2 of cgroups, 8 MiB of memory, and one pod of the
 // UID u-1, which has the sandbox s1 and the container c1.
 var tree = map[string]string{
-	"proc/meminfo":                   "MemTotal: 8192 kB\nMemFree: 4096 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB",
+	"proc/meminfo": "MemTotal: 8192 kB\nMemFree: 4096 kB\n" +
+		"SwapTotal: 0 kB\nSwapFree: 0 kB",
 	"proc/stat":                      "btime 1767300000",
 	"proc/sys/kernel/pid_max":        "4194304",
 	"proc/sys/kernel/threads-max":    "1000",
