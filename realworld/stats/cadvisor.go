@@ -53,7 +53,7 @@ func (s *Source) measureContainers(ctx context.Context) *containers {
 	for _, system := range s.systemCgroups(reader) {
 		t.visit(system.path)
 	}
-	cgroups, groups := reader.Pods(s.opts.Cgroups.Pods)
+	cgroups, groups := reader.Pods(reader.Kubepods(s.opts.Cgroups.Root))
 	for _, group := range groups {
 		t.visit(group)
 	}

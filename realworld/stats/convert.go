@@ -2,6 +2,7 @@ package stats
 
 import (
 	"cmp"
+	"math"
 	"time"
 
 	"github.com/google/cadvisor/lib/model"
@@ -141,6 +142,14 @@ func pressureOf(psi *runtimeapi.PsiStats) *statsapi.PSIStats {
 }
 
 func pressureData(d *runtimeapi.PsiData) statsapi.PSIData {
-	return statsapi.PSIData{Total: d.GetTotal(), Avg10: d.GetAvg10(), Avg60: d.GetAvg60(),
-		Avg300: d.GetAvg300()}
+	return statsapi.PSIData{Total: d.GetTotal(), Avg10: finite(d.GetAvg10()),
+		Avg60: finite(d.GetAvg60()), Avg300: finite(d.GetAvg300())}
+}
+
+// finite is a number that JSON has a word for.
+func finite(n float64) float64 {
+	if math.IsNaN(n) || math.IsInf(n, 0) {
+		return 0
+	}
+	return n
 }

@@ -92,7 +92,6 @@ func newBench(t testing.TB, change ...func(*Options)) *bench {
 			return b.pods, b.podsErr
 		},
 		RootDir: filepath.Join(b.root, "kubelet"), LogsDir: filepath.Join(b.root, "logs"),
-		Cgroups: Cgroups{Pods: "/kubepods"},
 		Roots: cgroup.Roots{Cgroup: filepath.Join(b.root, "cgroup"),
 			Proc: filepath.Join(b.root, "proc"), Sys: filepath.Join(b.root, "sys")},
 		RuntimeMax: time.Minute, VolumeAge: -1,

@@ -125,7 +125,7 @@ func (s *Source) systemCgroups(r *cgroup.Reader) []system {
 	}
 	var all []system
 	for _, one := range []system{
-		{statsapi.SystemContainerPods, c.Pods}, {statsapi.SystemContainerKubelet, c.Kubelet},
+		{statsapi.SystemContainerPods, r.Kubepods(c.Root)}, {statsapi.SystemContainerKubelet, c.Kubelet},
 		{statsapi.SystemContainerRuntime, c.Runtime}, {statsapi.SystemContainerMisc, c.System},
 	} {
 		if strings.Trim(one.path, "/") != "" {

@@ -51,7 +51,7 @@ func (s *Source) measure(ctx context.Context) *usage {
 	if err == nil {
 		l.cgroups = cgroups
 		l.psi = hasPressure(s.opts.Roots.Proc)
-		l.podCgroups, _ = cgroups.Pods(s.opts.Cgroups.Pods)
+		l.podCgroups, _ = cgroups.Pods(cgroups.Kubepods(s.opts.Cgroups.Root))
 	}
 	memory, memoryErr := cgroup.ReadMemInfo(s.opts.Roots.Proc)
 	l.memory = memory

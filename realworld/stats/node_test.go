@@ -100,8 +100,7 @@ func judge(t *testing.T, node *nodetest.Node, pod *v1.Pod, from runtimeapi.Runti
 	s := New(Options{NodeName: "n", Runtime: from, Images: node.ImageService(),
 		Pods:    func(context.Context) ([]*v1.Pod, error) { return []*v1.Pod{pod}, nil },
 		RootDir: node.Dir, LogsDir: filepath.Join(node.Dir, "logs"),
-		Cgroups: Cgroups{Pods: nodetest.CgroupRoot(node.Dir) + "/kubepods",
-			RuntimeEndpoint: node.Endpoint},
+		Cgroups:   Cgroups{Root: nodetest.CgroupRoot(node.Dir), RuntimeEndpoint: node.Endpoint},
 		SampleAge: time.Nanosecond})
 	defer s.Close()
 	files, err := cgroup.New(cgroup.Roots{Cgroup: "/sys/fs/cgroup", Proc: "/proc", Sys: "/sys"})

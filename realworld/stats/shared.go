@@ -23,33 +23,38 @@ type shared[T any] struct {
 	making chan struct{} // closed when the one that is being made is there; nil: none is
 }
 
-// get returns a measurement that was begun no longer than age ago, or what ends the wait for it.
-func (s *shared[T]) get(ctx context.Context) (T, error) {
+// begin begins a measurement if the last one is too old. It returns what is closed when there is
+// one to be had; nil if there is already.
+func (s *shared[T]) begin() chan struct{} {
 	s.mu.Lock()
-	now := s.source.opts.Now()
-	age := s.age
+	defer s.mu.Unlock()
+	now, age := s.source.opts.Now(), s.age
 	if s.failed != nil && s.failed(s.last) {
 		age = failureAge
 	}
 	if old := now.Sub(s.began); !s.began.IsZero() && old >= 0 && old < age {
-		defer s.mu.Unlock()
-		return s.last, nil
+		return nil
 	}
 	if s.making == nil {
 		s.making = make(chan struct{})
 		s.source.work.Go(func() { s.make(now) })
 	}
-	making := s.making
-	s.mu.Unlock()
-	select {
-	case <-making:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.last, s.source.ctx.Err()
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
+	return s.making
+}
+
+// get returns a measurement that was begun no longer than age ago, or what ends the wait for it.
+func (s *shared[T]) get(ctx context.Context) (T, error) {
+	var none T
+	if making := s.begin(); making != nil {
+		select {
+		case <-making:
+		case <-ctx.Done():
+			return none, ctx.Err()
+		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last, s.source.ctx.Err()
 }
 
 // make measures. It is the source's context that ends it, not that of a client: others wait too.

@@ -64,7 +64,7 @@ type Options struct {
 
 // Cgroups are where the cgroups of the system are, as /proc/PID/cgroup names them.
 type Cgroups struct {
-	Pods    string // of all pods: "/kubepods" or "/kubepods.slice"
+	Root    string // cgroupRoot; "kubepods" is below it, whichever driver makes it
 	Kubelet string // kubeletCgroups; empty: where the agent finds itself
 	Runtime string // --runtime-cgroups; empty: where the one is that serves RuntimeEndpoint
 	System  string // systemCgroups; empty for none
@@ -128,6 +128,7 @@ func (s *Source) Close() {
 // Register adds the handlers to a mux.
 func (s *Source) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /stats/summary", s.serveSummary)
+	mux.HandleFunc("GET /stats/summary/{$}", s.serveSummary)
 	mux.HandleFunc("GET /metrics/resource", s.serveResource)
 	mux.HandleFunc("GET /metrics/cadvisor", s.serveCadvisor)
 }

@@ -13,6 +13,9 @@ import (
 // Summary is what /stats/summary shows. It fails only if the pods are not known: a summary without
 // them would say that there are none. The caller must not change it.
 func (s *Source) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.Summary, error) {
+	if !onlyCPUAndMemory {
+		s.storage.begin() // at the same time: either may have to wait for the runtime
+	}
 	u, err := s.usage.get(ctx)
 	if err == nil {
 		err = u.podsErr

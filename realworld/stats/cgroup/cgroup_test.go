@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"math"
@@ -327,6 +328,22 @@ func TestTree(t *testing.T) {
 	}
 }
 
+func TestKubepods(t *testing.T) {
+	for _, test := range []struct{ root, there, want string }{
+		{"", "kubepods/pod1", "/kubepods"}, {"/", "kubepods.slice/kubepods-pod1.slice",
+			"/kubepods.slice"}, {"a-b/c", "a-b/c/kubepods/burstable/pod1", "/a-b/c/kubepods"},
+		{"/a-b/c", "a_b.slice/a_b-c.slice/a_b-c-kubepods.slice/a_b-c-kubepods-pod1.slice",
+			"/a_b.slice/a_b-c.slice/a_b-c-kubepods.slice"},
+		{"", "kubepods.slice/kubepods-burstable.slice", "/kubepods.slice"}, {"", "x", "/kubepods"},
+	} {
+		r := lay(t, map[string]string{"cgroup/cgroup.controllers": "",
+			"cgroup/" + test.there + "/cgroup.procs": ""})
+		if got := r.Kubepods(test.root); got != test.want {
+			t.Errorf("below %q with %s: %s, want %s", test.root, test.there, got, test.want)
+		}
+	}
+}
+
 func TestOf(t *testing.T) {
 	const v1 = "5:memory:/m/deep\n4:cpu,cpuacct:/c\n1:name=systemd:/longer/than/others\n0::/unified"
 	old := lay(t, map[string]string{"cgroup/memory/x": "", "proc/7/cgroup": v1,
@@ -340,4 +357,35 @@ func TestOf(t *testing.T) {
 	if got := unified.Of(7); got != "/unified" {
 		t.Errorf("with version 2 it is in %q", got)
 	}
+}
+
+// FuzzUsage reads files of any content: whatever they hold, nothing breaks, and JSON can be made
+// of what was read.
+func FuzzUsage(f *testing.F) {
+	f.Add("usage_usec 1\nuser_usec 2", "anon 1\ninactive_file 5", v2Pressure, "8:0 rbytes=1", true)
+	f.Add("user 1", "total_rss 18446744073709551615", "some avg10=nan avg60=inf total=-1", ":", false)
+	f.Fuzz(func(t *testing.T, cpu, memory, pressure, io string, unified bool) {
+		files := map[string]string{"cgroup/memory/a/memory.stat": memory,
+			"cgroup/memory/a/memory.usage_in_bytes": cpu, "cgroup/cpuacct/a/cpuacct.usage": "1",
+			"cgroup/cpuacct/a/cpuacct.stat":                  cpu,
+			"cgroup/blkio/a/blkio.throttle.io_service_bytes": io}
+		if unified {
+			files = map[string]string{"cgroup/cgroup.controllers": "", "cgroup/a/cpu.stat": cpu,
+				"cgroup/a/memory.stat": memory, "cgroup/a/cpu.pressure": pressure,
+				"cgroup/a/io.stat": io, "cgroup/a/memory.current": io, "cgroup/a/cpu.max": io,
+				"cgroup/a/cgroup.procs": memory}
+		}
+		r := lay(t, files)
+		s, err := r.Usage("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Detail("a", s)
+		if _, err := json.Marshal([]any{s, r.Spec("a")}); err != nil {
+			t.Error(err)
+		}
+		if s.Memory != nil && s.Memory.WorkingSet > s.Memory.Usage {
+			t.Errorf("the working set %d of %d", s.Memory.WorkingSet, s.Memory.Usage)
+		}
+	})
 }

@@ -124,7 +124,10 @@ func setPressure(data *model.PSIData, key, value string) {
 		data.Total, _ = number([]byte(value))
 		return
 	}
-	average, _ := strconv.ParseFloat(value, 64)
+	average, err := strconv.ParseFloat(value, 64)
+	if err != nil || math.IsNaN(average) || math.IsInf(average, 0) {
+		return // JSON has no word for them
+	}
 	switch key {
 	case "avg10":
 		data.Avg10 = average

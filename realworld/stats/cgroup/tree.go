@@ -27,6 +27,28 @@ func (r *Reader) Children(of string) []string {
 	return nil
 }
 
+// Kubepods is the cgroup of all pods below a root: "kubepods" or "kubepods.slice", whichever has
+// any, or is there, or else the former.
+func (r *Reader) Kubepods(root string) string {
+	plain := path.Clean("/" + root + "/kubepods")
+	slice, prefix := "", ""
+	for _, name := range strings.Split(plain[1:], "/") {
+		prefix += strings.ReplaceAll(name, "-", "_")
+		slice += "/" + prefix + ".slice"
+		prefix += "-"
+	}
+	found := plain
+	for _, at := range []string{slice, plain} {
+		if pods, _ := r.Pods(at); len(pods) > 0 {
+			return at
+		}
+		if len(r.Children(at)) > 0 {
+			found = at
+		}
+	}
+	return found
+}
+
 // Pods finds the cgroups of pods below that of all pods, by UID, whichever driver made them:
 // "burstable/podUID" or "kubepods-burstable.slice/kubepods-burstable-podUID.slice". Groups are the
 // cgroups above them, the one that was asked for first.
