@@ -4,7 +4,7 @@
 //
 // The contract: nothing is let through that was not allowed. A client that nobody knows gets a
 // 401, one that may not a 403, with the kubelet's words; and where neither can be found out in
-// answerTimeout, a 401 or a 500. Without an API server nothing is allowed that needs one.
+// answerTimeout, a 401 or a 500. What is too much to find out at once is a 429. Without an API server nothing is allowed that needs one.
 // Start reading at Guard, then attributes.go for what is asked.
 package access
 
@@ -26,8 +26,13 @@ import (
 	"seedlet.dev/realworld/certfile"
 )
 
-// answerTimeout is how long the API server has to say who somebody is, or what they may do.
-const answerTimeout = 10 * time.Second
+const (
+	// answerTimeout is how long the API server has to say who somebody is, or what they may do.
+	answerTimeout = 10 * time.Second
+	// waitingMax bounds the requests of which that is not known yet. Strangers can send as many
+	// as they like.
+	waitingMax = 512
+)
 
 // Reviewer is the API server, as far as it knows who is who and who may do what.
 type Reviewer interface {
@@ -50,11 +55,12 @@ type Access struct {
 	authorities   *certfile.Kept[*x509.CertPool] // of clients; nil for none
 	authenticator authenticator.Request
 	authorizer    authorizer
+	waiting       chan struct{} // one for each request of which nothing is known yet
 }
 
 // New makes an Access. It asks nobody. Errors name the field.
 func New(opts Options) (*Access, error) {
-	a := &Access{node: opts.NodeName}
+	a := &Access{node: opts.NodeName, waiting: make(chan struct{}, waitingMax)}
 	if path := opts.Authentication.X509.ClientCAFile; path != "" {
 		var err error
 		if a.authorities, err = certfile.OpenAuthorities(path, opts.Warn); err != nil {
@@ -84,19 +90,33 @@ func (a *Access) TLS(config *tls.Config) {
 // Guard lets those requests through to next that are allowed, and answers all others.
 func (a *Access) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, ok, err := a.authenticator.AuthenticateRequest(r)
-		if err != nil || !ok {
-			klog.V(2).InfoS("a client of the HTTP API is not known", "address", r.RemoteAddr,
-				"path", r.URL.Path, "err", err)
-			// A stranger holds no connection, and over HTTP/2 sends no stream of requests.
-			w.Header().Set("Connection", "close")
-			refuse(w, http.StatusUnauthorized, "Unauthorized")
-			return
-		}
-		if a.allowed(w, r, who.User) {
+		if a.letsIn(w, r) {
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// letsIn says whether a request is allowed; if not, it is answered.
+func (a *Access) letsIn(w http.ResponseWriter, r *http.Request) bool {
+	select {
+	case a.waiting <- struct{}{}:
+		defer func() { <-a.waiting }()
+	default:
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusTooManyRequests, fmt.Sprintf(
+			"%d requests wait to be let in already", waitingMax))
+		return false
+	}
+	who, ok, err := a.authenticator.AuthenticateRequest(r)
+	if err == nil && ok {
+		return a.allowed(w, r, who.User)
+	}
+	klog.V(2).InfoS("a client of the HTTP API is not known", "address", r.RemoteAddr,
+		"path", r.URL.Path, "err", err)
+	// A stranger holds no connection, and over HTTP/2 sends no stream of requests.
+	w.Header().Set("Connection", "close")
+	refuse(w, http.StatusUnauthorized, "Unauthorized")
+	return false
 }
 
 // allowed says whether a user may do what is requested; if not, the request is answered. One of

@@ -264,3 +264,35 @@ func TestMemoryEnds(t *testing.T) {
 	f.allow("jane get proxy")
 	known.expect("GET", "/exec", http.StatusOK, "in")
 }
+
+// However many strangers come at once, no more than so many wait.
+func TestCrowd(t *testing.T) {
+	const room = 512
+	f := newFake(t)
+	f.silent = make(chan struct{})
+	a, err := access.New(defaults(f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := a.Guard(http.NotFoundHandler())
+	call := func(token string) int {
+		r := httptest.NewRequest("GET", "/exec", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, r)
+		return answer.Code
+	}
+	codes := make(chan int, room+1)
+	for range room + 1 {
+		go func() { codes <- call("bad") }()
+	}
+	if code := <-codes; code != http.StatusTooManyRequests {
+		t.Errorf("the first answer is %d, want 429 for the one too many", code)
+	}
+	close(f.silent)
+	for range room {
+		if code := <-codes; code != http.StatusUnauthorized {
+			t.Errorf("one of those who waited gets %d", code)
+		}
+	}
+}

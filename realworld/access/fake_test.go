@@ -40,6 +40,7 @@ type fake struct {
 	tokens  int             // questions whose token it is
 	asked   []string        // questions who may do what
 	failing int             // how many questions will not be answered
+	silent  chan struct{}   // if not nil, who is asked waits for it
 }
 
 func newFake(t *testing.T) *fake {
@@ -63,6 +64,9 @@ func newFake(t *testing.T) *fake {
 
 // ServeHTTP answers reviews.
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.silent != nil {
+		<-f.silent
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failing > 0 {

@@ -90,12 +90,48 @@ func TestServingSelfSigned(t *testing.T) {
 	if mended := shown(t, serving(t, opts)); mended.Equal(renamed) {
 		t.Error("a certificate without a key")
 	}
+	// While the agent runs the name stays, but time goes on.
+	running := serving(t, opts)
+	before := shown(t, running)
+	running.source.(*selfSigned).opts.HostName = "node-3"
+	after := shown(t, running)
+	if err := after.VerifyHostname("node-3"); err != nil {
+		t.Error(err)
+	}
+	if again := shown(t, running); again.Equal(before) || !again.Equal(after) {
+		t.Error("a certificate for each handshake")
+	}
+	opts.HostName = "node-3"
+	if kept := shown(t, serving(t, opts)); !kept.Equal(after) {
+		t.Error("the new one was not kept")
+	}
 	// What somebody else has put there is theirs, even if it has expired.
 	theirs, theirKey := newAuthority(t).pair(t, "theirs", -time.Hour, -time.Minute)
 	write(t, key, string(theirKey))
 	write(t, filepath.Join(dir, "kubelet.crt"), string(theirs))
 	if name := shown(t, serving(t, opts)).Subject.CommonName; name != "theirs" {
 		t.Errorf("shows %q", name)
+	}
+	write(t, key, "torn")
+	if _, err := NewServing(opts); err == nil || !strings.HasPrefix(err.Error(), "--cert-dir") {
+		t.Errorf("error %v for the torn files of somebody else", err)
+	}
+}
+
+// A disk that takes nothing costs a new certificate at the next start, not one at each handshake.
+func TestServingSelfSignedCannotBeKept(t *testing.T) {
+	var warned []string
+	s := serving(t, ServingOptions{CertDir: t.TempDir(), HostName: "node-1",
+		Warn: func(problem string) { warned = append(warned, problem) }})
+	own := s.source.(*selfSigned)
+	own.opts.HostName = "node-2"
+	own.key = filepath.Join(own.cert, "not", "a", "directory")
+	first := shown(t, s)
+	if again := shown(t, s); !again.Equal(first) || first.VerifyHostname("node-2") != nil {
+		t.Errorf("%v, then %v", first.DNSNames, again.DNSNames)
+	}
+	if len(warned) != 1 || !strings.HasPrefix(warned[0], "--cert-dir") {
+		t.Errorf("warned of %q", warned)
 	}
 }
 
