@@ -13,6 +13,13 @@ import (
 var actedOn = []string{
 	"address",
 	"allowedUnsafeSysctls",
+	"authentication.anonymous.enabled",
+	"authentication.webhook.cacheTTL",
+	"authentication.webhook.enabled",
+	"authentication.x509.clientCAFile",
+	"authorization.mode",
+	"authorization.webhook.cacheAuthorizedTTL",
+	"authorization.webhook.cacheUnauthorizedTTL",
 	"cgroupDriver",
 	"cgroupRoot",
 	"cgroupsPerQOS",
@@ -26,7 +33,13 @@ var actedOn = []string{
 	"containerRuntimeEndpoint",
 	"contentType",
 	"crashLoopBackOff.maxContainerRestartPeriod",
+	"enableContentionProfiling",
 	"enableControllerAttachDetach",
+	"enableDebugFlagsHandler",
+	"enableDebuggingHandlers",
+	"enableProfilingHandler",
+	"enableServer",
+	"enableSystemLogHandler",
 	"eventBurst",
 	"eventRecordQPS",
 	"fileCheckFrequency",
@@ -48,6 +61,7 @@ var actedOn = []string{
 	"podLogsDir",
 	"podPidsLimit",
 	"podsPerCore",
+	"port",
 	"providerID",
 	"readOnlyPort",
 	"registerNode",
@@ -59,16 +73,22 @@ var actedOn = []string{
 	"rotateCertificates",
 	"runtimeRequestTimeout",
 	"serializeImagePulls",
+	"serverTLSBootstrap",
 	"staticPodPath",
 	"staticPodURL",
 	"staticPodURLHeader",
 	"syncFrequency",
 	"systemReserved",
+	"tlsCertFile",
+	"tlsCipherSuites",
+	"tlsCurvePreferences",
+	"tlsMinVersion",
+	"tlsPrivateKeyFile",
 	"userNamespaces.idsPerPod",
 }
 
 // gatesActedOn are the feature gates that the agent acts on.
-var gatesActedOn = []string{"EventedPLEG", gateRestartsAll}
+var gatesActedOn = []string{"ComponentFlagz", "ComponentStatusz", "EventedPLEG", gateRestartsAll}
 
 // Inert returns the paths of the fields that are set but that the agent does not act on yet, in
 // order. It is for a configuration without defaults.
