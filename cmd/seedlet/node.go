@@ -14,6 +14,7 @@ import (
 	"seedlet.dev/core"
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/realworld/clock"
+	"seedlet.dev/realworld/containerapi"
 	"seedlet.dev/realworld/cri"
 	"seedlet.dev/realworld/disk"
 	"seedlet.dev/realworld/host"
@@ -23,6 +24,7 @@ import (
 	"seedlet.dev/realworld/network"
 	"seedlet.dev/realworld/podresources"
 	"seedlet.dev/realworld/runner"
+	"seedlet.dev/realworld/stats"
 	"seedlet.dev/realworld/web"
 	"seedlet.dev/world"
 	"seedlet.dev/world/loop"
@@ -109,6 +111,9 @@ type node struct {
 	servers  []*web.Server
 	numbers  *measure.Numbers
 
+	containers *containerapi.API
+	stats      *stats.Source
+
 	podResources *podresources.Server // nil if it cannot be served
 }
 
@@ -139,8 +144,11 @@ func newNode(s settings, nodeName string) (*node, error) {
 		}
 	}
 	logs := &log.Port{}
+	n.stats = n.statistics(s, nodeName)
+	n.containers = n.containerAPI(s)
 	n.requests = web.New(web.Options{
 		Offer: n.runner.Offer, CheckLog: logs.Check, Measured: n.numbers,
+		Counted: n.containers.Metrics, Routes: web.Routes{n.stats.Register},
 		Loop: func() ([]world.Metric, loop.Histogram) { return n.loop.Metrics(), n.loop.Steps() },
 	})
 	n.loop = loop.New(loop.Options{
@@ -206,6 +214,10 @@ func (n *node) close() {
 			complain(server.Close())
 		}
 		complain(n.podResources.Close())
+		if n.containers != nil {
+			n.containers.Close()
+			n.stats.Close()
+		}
 		complain(n.runtime.Close())
 		n.disk.Close()
 		n.host.Close()

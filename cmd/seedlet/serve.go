@@ -41,6 +41,7 @@ func (n *node) serveSecurely(s settings, nodeName string) error {
 	door.TLS(config)
 	handler := n.requests.Secure(web.Secure{
 		Config: c, Version: version, Flags: s.flags, Guard: door.Guard,
+		Containers: web.Routes{n.containers.Register},
 	})
 	server, err := web.ListenTLS(c.Address, int(c.Port),
 		n.numbers.Handler(measure.ReadWrite, handler), config)

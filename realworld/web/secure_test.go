@@ -459,9 +459,8 @@ func TestSlowClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer slow.Close()
-	if _, err := io.WriteString(slow, "GET /healthz HTTP/1.1\r\nHost: a\r\nX-Slow: "); err != nil {
-		t.Fatal(err)
-	}
+	// On a busy machine it may have been let go before it says a word.
+	_, _ = io.WriteString(slow, "GET /healthz HTTP/1.1\r\nHost: a\r\nX-Slow: ")
 	late := time.Now().Add(10 * time.Second)
 	for what, conn := range map[string]net.Conn{"a silent": silent, "a slow": slow} {
 		if err := conn.SetReadDeadline(late); err != nil {

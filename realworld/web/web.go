@@ -35,6 +35,8 @@ type Options struct {
 	Loop func() ([]world.Metric, loop.Histogram)
 	// Measured is what else there is to show on /metrics; nil if there is nothing.
 	Measured prometheus.Gatherer
+	// Counted are the numbers of others who serve requests, for /metrics; nil if there are none.
+	Counted func() []world.Metric
 	// CheckLog reports whether the log sink is stuck.
 	CheckLog func() error
 	// Routes are the handlers of others that the read-only port and the secure one have: numbers.
