@@ -4,8 +4,9 @@
 //
 // The contract: nothing is let through that was not allowed. A client that nobody knows gets a
 // 401, one that may not a 403, with the kubelet's words; and where neither can be found out in
-// answerTimeout, a 401 or a 500. What is too much to find out at once is a 429. Without an API server nothing is allowed that needs one.
-// Start reading at Guard, then attributes.go for what is asked.
+// answerTimeout, a 401 or a 500. What is too much to find out at once is a 429. Without an API
+// server nothing is allowed that needs one. Start reading at Guard, then attributes.go for what
+// is asked.
 package access
 
 import (

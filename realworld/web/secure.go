@@ -99,7 +99,9 @@ var lasting = []string{"/exec/", "/attach/", "/portForward/", "/run/", "/contain
 // behind the guard: strangers find no patience.
 func patient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, bodyBytesMax)
+		if r.ContentLength != 0 { // no body must stay http.NoBody: the request may be passed on
+			r.Body = http.MaxBytesReader(w, r.Body, bodyBytesMax)
+		}
 		for _, path := range lasting {
 			if strings.HasPrefix(r.URL.Path, path) {
 				// Where a connection has no time limits, there are none to lift.

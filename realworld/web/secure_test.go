@@ -349,6 +349,27 @@ func TestOversized(t *testing.T) {
 	}
 }
 
+// A request that is passed on to the runtime would get a body that it does not have.
+func TestNoBodyStaysNone(t *testing.T) {
+	bodies := make(chan io.ReadCloser, 1)
+	handler := newAgent().secure(func(s *web.Secure) {
+		s.Containers = web.Routes{func(mux *http.ServeMux) {
+			mux.HandleFunc("POST /exec/", func(_ http.ResponseWriter, r *http.Request) {
+				bodies <- r.Body
+			})
+		}}
+	})
+	answer, err := newClient(t, false).Post("https://"+listen(t, handler, switches())+"/exec/a", "",
+		http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if body := <-bodies; body != http.NoBody {
+		t.Errorf("the body is a %T", body)
+	}
+}
+
 // The door is the first thing that a request meets, whatever it asks for.
 func TestGuardComesFirst(t *testing.T) {
 	handler := newAgent().secure(func(s *web.Secure) {
