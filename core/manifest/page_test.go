@@ -119,8 +119,8 @@ func TestAddressHasNoSecret(t *testing.T) {
 // password in the URL.
 func FuzzDecodePage(f *testing.F) {
 	f.Add([]byte(webManifest))
-	f.Add([]byte(`{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"a","uid":"../b"},` +
-		`"spec":{"containers":[{"name":"a","image":"b"}]}},{}]}`))
+	f.Add([]byte(`{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"a",` +
+		`"uid":"../b"},"spec":{"containers":[{"name":"a","image":"b"}]}},{}]}`))
 	f.Add([]byte(`{"apiVersion":"v1","kind":"PodList","items":{}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		parts, warnings, err := DecodePage("http://me:unspeakable@host/pods?token=unspeakable", data,
