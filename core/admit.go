@@ -221,14 +221,6 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 	return ok
 }
 
-// ownNode is the node as the API server has it; nil if that is not known.
-func (a *Agent) ownNode() *v1.Node {
-	if o, _ := a.state.Objects.One(world.ResourceNodes, "", a.state.Node.Name); o != nil {
-		return o.Node
-	}
-	return nil
-}
-
 // retryAdmission asks again for what waits for others to end: one of them has.
 func (a *Agent) retryAdmission() {
 	for _, uid := range slices.Sorted(maps.Keys(a.state.Rejected)) {

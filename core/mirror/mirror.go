@@ -135,8 +135,7 @@ func (m *Pods) Answered(id world.OpID, r op.Record, ev world.Event, out *op.Out)
 		return
 	}
 	w.Failures++
-	w.NotBefore = ev.Time.Add(max(timer.Backoff(w.Failures, failureFirst, failureMost),
-		ev.Err.RetryAfter))
+	w.NotBefore = ev.Time.Add(timer.Retry(ev.Err, w.Failures, failureFirst, failureMost))
 	if w.Failures == 1 {
 		out.Log(world.LevelWarning, "the API server did not take a mirror pod", "pod",
 			r.Owner.Name, "call", r.Call, "error", ev.Err.Error())

@@ -139,7 +139,7 @@ func TestEviction(t *testing.T) {
 	limit := resource.MustParse("1Mi")
 	p.Spec.Spec.Volumes[0].EmptyDir.SizeLimit = &limit
 	p.Storage.Set = volume.Set{Over: "data"}
-	critical := int32(priorityMin)
+	critical := int32(2_000_000_000)
 	p.Spec.Spec.Priority = &critical
 	env := &Env{Node: volumesNode, Out: &op.Out{}}
 	env.Out.Begin(&op.Table{}, t0)
