@@ -13,10 +13,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// toldMetrics are metrics of the page for dashboards that the runtime has. They are asked for only for the
-// sake of pods that have no cgroup to be looked at, as those in virtual machines: their values are
-// whole numbers, of seconds too, and containerd takes its time (ten pods a second, to spare itself).
-type toldMetrics map[string]*toldFamily // by name
+// toldMetrics are metrics of the page for dashboards that the runtime has, by name. They are asked
+// for only for the sake of pods that have no cgroup to be looked at, as those in virtual machines:
+// their values are whole numbers, of seconds too, and containerd takes its time (ten pods a second,
+// to spare itself).
+type toldMetrics map[string]*toldFamily
 
 type toldFamily struct {
 	help    string
