@@ -225,7 +225,8 @@ func sandboxStats(uid, container string, at time.Time, cpu, memory uint64,
 func containerStats(id string, at time.Time, cpu, memory uint64) *runtimeapi.ContainerStats {
 	return &runtimeapi.ContainerStats{
 		Attributes: &runtimeapi.ContainerAttributes{Id: id},
-		Cpu:        &runtimeapi.CpuUsage{Timestamp: at.UnixNano(), UsageCoreNanoSeconds: n(cpu)},
+		Cpu: &runtimeapi.CpuUsage{Timestamp: at.UnixNano(), UsageCoreNanoSeconds: n(cpu),
+			UsageNanoCores: n(0)},
 		Memory: &runtimeapi.MemoryUsage{Timestamp: at.UnixNano(), WorkingSetBytes: n(memory),
 			UsageBytes: n(memory + 5), AvailableBytes: n(7)},
 		WritableLayer: &runtimeapi.FilesystemUsage{Timestamp: at.UnixNano(), UsedBytes: n(4096),
