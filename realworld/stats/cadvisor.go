@@ -16,7 +16,9 @@ import (
 type containers struct {
 	at  time.Time
 	all []*shown
-	err error
+	// told is what the runtime has of pods that have no cgroup of their own.
+	told toldMetrics
+	err  error
 }
 
 // shown is a cgroup as the page for dashboards shows it.
@@ -57,12 +59,18 @@ func (s *Source) measureContainers(ctx context.Context) *containers {
 	for _, group := range groups {
 		t.visit(group)
 	}
+	var without []*v1.Pod
 	for _, pod := range pods {
 		if at := cgroups[cgroup.PodKey(string(pod.UID))]; at != "" {
 			t.pod(pod, at)
+		} else if len(running(pod)) > 0 {
+			without = append(without, pod)
 		}
 	}
 	found.all = t.all
+	if len(without) > 0 {
+		found.told, found.err = s.runtimeMetrics(ctx, without)
+	}
 	return found
 }
 

@@ -91,8 +91,8 @@ func (l *look) told(key string, cpu *runtimeapi.CpuUsage, memory *runtimeapi.Mem
 	if total := cpu.GetUsageCoreNanoSeconds(); total != nil {
 		at := l.time(cpu.Timestamp)
 		rate := l.source.rates.of(key, at.Time, total.Value)
-		if told := value(cpu.UsageNanoCores); told != nil {
-			rate = told
+		if told := cpu.GetUsageNanoCores().GetValue(); told > 0 {
+			rate = &told // zero is what containerd says as long as it has one sample
 		}
 		u.cpu = &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: &total.Value,
 			UsageNanoCores: rate, PSI: pressureOf(cpu.Psi)}

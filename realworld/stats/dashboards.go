@@ -35,7 +35,7 @@ func (s *Source) serveCadvisor(w http.ResponseWriter, r *http.Request) {
 		defer func() { _ = packed.Close() }() // the client may have gone
 		to = packed
 	}
-	p := dashboards{w: bufio.NewWriterSize(to, 32<<10)}
+	p := dashboards{begun: map[string]bool{}, w: bufio.NewWriterSize(to, 32<<10)}
 	defer func() { _ = p.w.Flush() }()
 	p.machine(machine)
 	p.containers(found)
@@ -48,6 +48,7 @@ type dashboards struct {
 	whose  string // labels that say of what the value is: `id="/",name="",…`
 	millis int64  // when it was so; zero: that is not said
 	line   []byte
+	begun  map[string]bool // by name: each metric has one place on the page
 }
 
 // begin begins a metric.
@@ -56,7 +57,8 @@ func (p *dashboards) begin(name, help string, gauge bool) {
 	if gauge {
 		kind = "gauge"
 	}
-	p.name = name
+	p.name, p.begun[name] = name, true
+	help = strings.NewReplacer("\\", `\\`, "\n", `\n`).Replace(help)
 	p.print("# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n")
 }
 
@@ -135,6 +137,7 @@ func (p *dashboards) containers(found *containers) {
 			f.of(c, p.put)
 		}
 		p.whose, p.millis = "", 0
+		p.told(found.told[f.name])
 	}
 	p.begin("container_last_seen", "When the cgroup was looked at, since the Unix epoch.", true)
 	for i, c := range found.all {
@@ -142,6 +145,7 @@ func (p *dashboards) containers(found *containers) {
 		p.put(math.Floor(float64(c.Timestamp.UnixMilli()) / 1000))
 	}
 	p.whose, p.millis = "", 0
+	p.others(found.told)
 }
 
 // machine writes what the machine is.

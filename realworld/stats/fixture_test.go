@@ -159,6 +159,22 @@ type runtime struct {
 	sandboxes  func(context.Context) ([]*runtimeapi.PodSandboxStats, error)
 	containers func(context.Context) ([]*runtimeapi.ContainerStats, error)
 	images     []*runtimeapi.FilesystemUsage
+	metrics    func() ([]*runtimeapi.MetricDescriptor, []*runtimeapi.PodSandboxMetrics, error)
+}
+
+func (r *runtime) ListMetricDescriptors(context.Context, *runtimeapi.ListMetricDescriptorsRequest,
+	...grpc.CallOption) (*runtimeapi.ListMetricDescriptorsResponse, error) {
+	if r.metrics == nil {
+		return nil, status.Error(codes.Unimplemented, "no metrics")
+	}
+	descriptors, _, err := r.metrics()
+	return &runtimeapi.ListMetricDescriptorsResponse{Descriptors: descriptors}, err
+}
+
+func (r *runtime) ListPodSandboxMetrics(context.Context, *runtimeapi.ListPodSandboxMetricsRequest,
+	...grpc.CallOption) (*runtimeapi.ListPodSandboxMetricsResponse, error) {
+	_, all, err := r.metrics()
+	return &runtimeapi.ListPodSandboxMetricsResponse{PodMetrics: all}, err
 }
 
 func (r *runtime) ListPodSandboxStats(ctx context.Context,
@@ -209,7 +225,8 @@ func sandboxStats(uid, container string, at time.Time, cpu, memory uint64,
 func containerStats(id string, at time.Time, cpu, memory uint64) *runtimeapi.ContainerStats {
 	return &runtimeapi.ContainerStats{
 		Attributes: &runtimeapi.ContainerAttributes{Id: id},
-		Cpu:        &runtimeapi.CpuUsage{Timestamp: at.UnixNano(), UsageCoreNanoSeconds: n(cpu)},
+		Cpu: &runtimeapi.CpuUsage{Timestamp: at.UnixNano(), UsageCoreNanoSeconds: n(cpu),
+			UsageNanoCores: n(0)},
 		Memory: &runtimeapi.MemoryUsage{Timestamp: at.UnixNano(), WorkingSetBytes: n(memory),
 			UsageBytes: n(memory + 5), AvailableBytes: n(7)},
 		WritableLayer: &runtimeapi.FilesystemUsage{Timestamp: at.UnixNano(), UsedBytes: n(4096),
