@@ -21,6 +21,7 @@ import (
 	"seedlet.dev/realworld/network"
 	"seedlet.dev/realworld/podresources"
 	"seedlet.dev/realworld/runner"
+	"seedlet.dev/realworld/tracing"
 	"seedlet.dev/realworld/web"
 	"seedlet.dev/world"
 	"seedlet.dev/world/loop"
@@ -88,6 +89,7 @@ type node struct {
 	api     *api // nil without an API server
 	servers []*web.Server
 	numbers *measure.Numbers
+	tracer  *tracing.Tracer // nil if nobody traces
 
 	podResources *podresources.Server // nil if it cannot be served
 }
@@ -97,11 +99,14 @@ func newNode(s settings, nodeName string) (*node, error) {
 	c, ticks := s.config, clock.New()
 	n := &node{runner: runner.New(ticks)}
 	n.numbers = n.measured(s)
-	var err error
+	err := n.trace(s, nodeName)
+	if err != nil {
+		return nil, err
+	}
 	n.runtime, err = cri.New(cri.Options{
 		RuntimeEndpoint: c.ContainerRuntimeEndpoint, ImageEndpoint: c.ImageServiceEndpoint,
-		Dial: runtimeOptions(n.numbers), Clock: ticks, Deliver: n.runner.Deliver,
-		Offer: n.runner.Offer,
+		Clock: ticks, Deliver: n.runner.Deliver, Offer: n.runner.Offer,
+		Dial: n.runtimeOptions(), Trace: n.operationContext(),
 	})
 	if err != nil {
 		return nil, err
@@ -129,7 +134,7 @@ func newNode(s settings, nodeName string) (*node, error) {
 			LinksDir: s.linksDir, API: n.api != nil, Node: s.node,
 		})},
 		Ports:     n.ports(requests, logs),
-		Stopwatch: ticks.Elapsed,
+		Stopwatch: ticks.Elapsed, Observe: n.observer(),
 	})
 	if err := n.listen(s, requests); err != nil {
 		n.close()
@@ -188,6 +193,7 @@ func (n *node) close() {
 		n.host.Close()
 		n.network.Close()
 		n.api.close()
+		n.closeTracer()
 	}()
 	select {
 	case <-closed:

@@ -62,6 +62,8 @@ var actedOn = []string{
 	"staticPodURL",
 	"staticPodURLHeader",
 	"systemReserved",
+	"tracing.endpoint",
+	"tracing.samplingRatePerMillion",
 	"userNamespaces.idsPerPod",
 }
 
