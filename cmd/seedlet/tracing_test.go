@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	collectorapi "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/grpc"
@@ -45,14 +46,14 @@ func TestTracing(t *testing.T) {
 	collectorapi.RegisterTraceServiceServer(server, c)
 	go func() { _ = server.Serve(listener) }() // until it is stopped
 	defer server.Stop()
-	dir, healthz := t.TempDir(), freePort(t)
+	dir, readOnly := t.TempDir(), freePort(t)
 	notified := notifySocket(t, filepath.Join(dir, "notify.sock"))
 	config := write(t, filepath.Join(dir, "config.yaml"), header+"podLogsDir: "+
 		filepath.Join(dir, "logs")+"\ntracing: {samplingRatePerMillion: 1000000, endpoint: '"+
 		listener.Addr().String()+"'}\n")
 	cmd := command(t, "--config", config, "--root-dir", dir, "--hostname-override", "node-a",
 		"--container-runtime-endpoint", "unix://"+filepath.Join(dir, "none.sock"),
-		"--healthz-port", fmt.Sprint(healthz))
+		"--healthz-port", "0", "--read-only-port", fmt.Sprint(readOnly))
 	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+filepath.Join(dir, "notify.sock"))
 	var log strings.Builder
 	cmd.Stderr = &log
@@ -60,7 +61,13 @@ func TestTracing(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-notified
-	get(t, healthz, "/healthz") // it has taken its first steps
+	const called = `kubelet_runtime_operations_errors_total{operation_type="list_containers"}`
+	for range 200 {
+		if strings.Contains(get(t, readOnly, "/metrics"), called) {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
