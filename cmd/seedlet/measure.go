@@ -3,8 +3,6 @@ package main
 import (
 	"time"
 
-	"google.golang.org/grpc"
-
 	"seedlet.dev/realworld/measure"
 )
 
@@ -20,9 +18,4 @@ func (n *node) measured(s settings) *measure.Numbers {
 		}
 	}
 	return measure.New(options)
-}
-
-// runtimeOptions are those of connections to the runtime.
-func runtimeOptions(numbers *measure.Numbers) []grpc.DialOption {
-	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(numbers.RuntimeCalls)}
 }

@@ -25,6 +25,7 @@ import (
 	"seedlet.dev/realworld/podresources"
 	"seedlet.dev/realworld/runner"
 	"seedlet.dev/realworld/stats"
+	"seedlet.dev/realworld/tracing"
 	"seedlet.dev/realworld/web"
 	"seedlet.dev/world"
 	"seedlet.dev/world/loop"
@@ -110,6 +111,7 @@ type node struct {
 	serving  *identity.Serving // nil while there is no secure port
 	servers  []*web.Server
 	numbers  *measure.Numbers
+	tracer   *tracing.Tracer // nil if nobody traces
 
 	containers *containerapi.API
 	stats      *stats.Source
@@ -122,11 +124,14 @@ func newNode(s settings, nodeName string) (*node, error) {
 	c, ticks := s.config, clock.New()
 	n := &node{runner: runner.New(ticks)}
 	n.numbers = n.measured(s)
-	var err error
+	err := n.trace(s, nodeName)
+	if err != nil {
+		return nil, err
+	}
 	n.runtime, err = cri.New(cri.Options{
 		RuntimeEndpoint: c.ContainerRuntimeEndpoint, ImageEndpoint: c.ImageServiceEndpoint,
-		Dial: runtimeOptions(n.numbers), Clock: ticks, Deliver: n.runner.Deliver,
-		Offer: n.runner.Offer,
+		Clock: ticks, Deliver: n.runner.Deliver, Offer: n.runner.Offer,
+		Dial: n.runtimeOptions(), Trace: n.operationContext(),
 	})
 	if err != nil {
 		return nil, err
@@ -157,7 +162,7 @@ func newNode(s settings, nodeName string) (*node, error) {
 			LinksDir: s.linksDir, API: n.api != nil, Node: s.node,
 		})},
 		Ports:     n.ports(logs),
-		Stopwatch: ticks.Elapsed,
+		Stopwatch: ticks.Elapsed, Observe: n.observer(),
 	})
 	if err := n.listen(s, nodeName); err != nil {
 		n.close()
@@ -226,6 +231,7 @@ func (n *node) close() {
 			n.serving.Close()
 		}
 		n.api.close()
+		n.closeTracer()
 	}()
 	select {
 	case <-closed:

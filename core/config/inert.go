@@ -50,6 +50,7 @@ var actedOn = []string{
 	"kubeAPIBurst",
 	"kubeAPIQPS",
 	"kubeReserved",
+	"kubeletCgroups",
 	"logging.format",
 	"logging.verbosity",
 	"maxParallelImagePulls",
@@ -77,14 +78,19 @@ var actedOn = []string{
 	"staticPodPath",
 	"staticPodURL",
 	"staticPodURLHeader",
+	"streamingConnectionIdleTimeout",
 	"syncFrequency",
+	"systemCgroups",
 	"systemReserved",
 	"tlsCertFile",
 	"tlsCipherSuites",
 	"tlsCurvePreferences",
 	"tlsMinVersion",
 	"tlsPrivateKeyFile",
+	"tracing.endpoint",
+	"tracing.samplingRatePerMillion",
 	"userNamespaces.idsPerPod",
+	"volumeStatsAggPeriod",
 }
 
 // gatesActedOn are the feature gates that the agent acts on.

@@ -44,8 +44,10 @@ type Options struct {
 	RuntimeEndpoint string            // as in "unix:///run/containerd/containerd.sock"
 	ImageEndpoint   string            // empty for the same as RuntimeEndpoint
 	Dial            []grpc.DialOption // besides the port's own, as those that measure calls
-	Clock           clock.Clock
-	Deliver         func(world.Event) // takes the answers; called from many goroutines
+	// Trace adds to the context of an operation what it is part of; nil if nobody traces.
+	Trace   func(context.Context, world.OpID) context.Context
+	Clock   clock.Clock
+	Deliver func(world.Event) // takes the answers; called from many goroutines
 	// Offer takes an event of a stream if there is room for it, and reports whether there was.
 	Offer func(world.Event) bool
 }
@@ -110,7 +112,16 @@ func connect(endpoint string, more []grpc.DialOption) (*grpc.ClientConn, error) 
 }
 
 // Do implements world.Port.
-func (p *Port) Do(eff world.Effect) { p.calls.Begin(eff, p.carryOut) }
+func (p *Port) Do(eff world.Effect) {
+	if p.opts.Trace == nil {
+		p.calls.Begin(eff, p.carryOut)
+		return
+	}
+	id := eff.Op
+	p.calls.Begin(eff, func(ctx context.Context, request any) (any, *world.Error) {
+		return p.carryOut(p.opts.Trace(ctx, id), request)
+	})
+}
 
 func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
 	body, err := p.call(ctx, request)
