@@ -133,12 +133,18 @@ func (c *town) proxied(t *testing.T) {
 		return c.kubectl(t, "get", "--raw", "/api/v1/nodes/"+nodeName+"/proxy"+path)
 	}
 	for path, want := range map[string]string{
-		"/healthz":     "ok",
-		"/configz":     `{"kubeletconfig":{"kind":"KubeletConfiguration"`,
-		"/metrics":     "seedlet_step_duration_seconds_count",
-		"/statusz":     "1.36.3",
-		"/flagz":       "hostname-override",
-		"/debug/state": "{",
+		"/healthz":          "ok",
+		"/configz":          `{"kubeletconfig":{"kind":"KubeletConfiguration"`,
+		"/metrics":          "seedlet_step_duration_seconds_count",
+		"/statusz":          "1.36.3",
+		"/flagz":            "hostname-override",
+		"/debug/state":      "{",
+		"/runningpods/":     `"kind":"PodList"`,
+		"/stats/summary":    `"nodeName": "` + nodeName,
+		"/metrics/resource": "node_cpu_usage_seconds_total",
+		"/metrics/cadvisor": "machine_cpu_cores",
+		"/metrics/probes":   "process_start_time_seconds",
+		"/debug/pprof/":     "goroutine",
 	} {
 		if out := raw(path); !strings.Contains(out, want) {
 			t.Errorf("%s: no %q in %.2000s", path, want, out)
