@@ -733,6 +733,20 @@ var mutants = []struct {
 		scenario: "config-reads", seeds: "1-40",
 	},
 	{
+		name:     "the variables of a whole Secret lack their prefix",
+		file:     "core/pod/keys.go",
+		old:      "from.Prefix+key",
+		new:      "key",
+		scenario: "config-updates", seeds: "1-40",
+	},
+	{
+		name:     "services that come later are not told of",
+		file:     "core/object/object.go",
+		old:      "			w.set(name, body.Object)\n",
+		new:      "			if body.Object.Service == nil {\n				w.set(name, body.Object)\n			}\n",
+		scenario: "config-updates", seeds: "1-100",
+	},
+	{
 		name:     "a token is not renewed",
 		file:     "core/token/token.go",
 		old:      "return t.RenewAt.Add(-jitter)",

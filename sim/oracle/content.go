@@ -32,6 +32,8 @@ type sources struct {
 	tokens  map[string]time.Time
 	bundles [][]*certificatesv1beta1.ClusterTrustBundle // all that there were, after each change
 	changed map[string]time.Time                        // when an object was, last
+	begins  map[string]time.Time                        // when it was made first
+	ends    map[string][]time.Time                      // when each state was replaced
 }
 
 // take takes what happens at the API server.
@@ -43,9 +45,13 @@ func (o *sources) take(f *truth.Fact) {
 		}
 		o.tokens[f.Token] = f.Expires
 	case truth.ObjectMade, truth.ObjectWritten, truth.ObjectRemoved:
-		if f.Write.Resource == api.ResourceTrustBundles {
+		switch f.Write.Resource {
+		case api.ResourceTrustBundles:
 			o.takeBundle(f.Write)
 			o.note(bundlesName, f.Time)
+			return
+		case api.ResourceConfigMaps, api.ResourceSecrets, api.ResourceServices:
+		default:
 			return
 		}
 		var data map[string][]byte
@@ -57,6 +63,8 @@ func (o *sources) take(f *truth.Fact) {
 			}
 		case after.Secret != nil:
 			data = after.Secret.Data
+		case after.Service != nil:
+			data = ofService(after.Service)
 		}
 		if o.states == nil {
 			o.states = map[string][]map[string][]byte{}
@@ -69,7 +77,13 @@ func (o *sources) take(f *truth.Fact) {
 
 func (o *sources) note(name string, now time.Time) {
 	if o.changed == nil {
-		o.changed = map[string]time.Time{}
+		o.changed, o.begins = map[string]time.Time{}, map[string]time.Time{}
+		o.ends = map[string][]time.Time{}
+	}
+	if _, again := o.begins[name]; !again {
+		o.begins[name] = now
+	} else {
+		o.ends[name] = append(o.ends[name], now)
 	}
 	o.changed[name] = now
 }

@@ -104,10 +104,10 @@ func oracles() []oracle {
 	return []oracle{
 		&oneRun{}, &initOrder{}, &policy{}, &backoff{}, &terminal{}, &counts{}, &grace{},
 		&fullNames{}, &uids{}, &sidecars{}, &hooks{}, &probes{}, &deadline{}, &undisturbed{},
-		&readiness{}, &directories{}, &volumes{}, &content{}, &contentLate{}, &images{}, &logs{},
-		&message{}, &health{}, &cgroups{}, &usernsOf{}, &restartAll{}, &eviction{}, &apiTerminal{},
-		&apiStopped{}, &apiIdentity{}, &apiRemoved{}, &heartbeat{}, &events{}, &admission{},
-		&preemption{}, &ephemeral{}, &requests{}, &progress{},
+		&readiness{}, &directories{}, &volumes{}, &content{}, &contentLate{}, &environment{},
+		&images{}, &logs{}, &message{}, &health{}, &cgroups{}, &usernsOf{}, &restartAll{},
+		&eviction{}, &apiTerminal{}, &apiStopped{}, &apiIdentity{}, &apiRemoved{}, &heartbeat{},
+		&events{}, &admission{}, &preemption{}, &ephemeral{}, &requests{}, &progress{},
 	}
 }
 
