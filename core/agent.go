@@ -74,6 +74,7 @@ type State struct {
 	PodsMax  int                `json:"podsMax"`
 	// Sysctls are patterns of kernel parameters that pods may set besides the safe ones.
 	Sysctls []string  `json:"sysctls,omitempty"`
+	Tally   Tally     `json:"tally"`
 	Last    time.Time `json:"last"` // time of the newest event
 	Steps   uint64    `json:"steps"`
 }
@@ -119,6 +120,7 @@ func New(o Options) *Agent {
 		Lease: lease.Lease{Node: o.NodeName,
 			Duration: time.Duration(c.NodeLeaseDurationSeconds) * time.Second},
 		Sysctls: c.AllowedUnsafeSysctls,
+		Objects: object.Store{Strategy: object.StrategyOf(c)},
 	}}
 	return a
 }
@@ -229,6 +231,7 @@ func (a *Agent) due(now time.Time) {
 func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 	s := &a.state
 	a.touched.add(r.Owner)
+	a.count(r, ev)
 	switch r.Owner.Component {
 	case pod.Component:
 		if p := s.Pods[r.Owner.Name]; p != nil {
@@ -238,7 +241,11 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 			a.needList(ev.Time)
 		}
 	case pleg.Owner.Component:
-		if s.Relist.Answered(id, ev) {
+		done := s.Relist.Answered(id, ev)
+		if s.Relist.Ended.Equal(ev.Time) {
+			a.countRelist(ev.Time)
+		}
+		if done {
 			a.relisted()
 		}
 	case pleg.StreamOwner.Component:
@@ -258,6 +265,10 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 		s.Sweep.Answered(r, ev, a.view())
 	case logs.Owner.Component:
 		a.logsAnswered(id, r, ev)
+	case object.Component:
+		if w, news := s.Objects.Answered(id, r, ev); news {
+			a.touchUsers(w, nil)
+		}
 	case status.Component:
 		s.Status.Answered(id, r, ev, &a.out)
 	case mirror.Component:
@@ -296,6 +307,8 @@ func (a *Agent) plan(key timer.Key) {
 		wake = a.planLogs(key)
 	case hostfile.Component:
 		wake = a.hostFile(key).Plan(&a.out)
+	case object.Component:
+		wake = s.Objects.Plan(key, &a.out)
 	case status.Component:
 		wake = a.planStatus(key.Name)
 	case mirror.Component:

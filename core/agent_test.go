@@ -35,8 +35,12 @@ type node struct {
 	sysctls    []string // that are allowed
 	stepsMax   int      // that one event may lead to; zero for 10,000
 	pods       []*v1.Pod
-	server     *server  // the API server, if there is one
-	events     []string // that were told
+	running    []*v1.Pod
+	found      *world.ContainerAnswer
+	stuck      bool            // containers do not end
+	server     *server         // the API server, if there is one
+	events     []string        // that were told
+	broken     map[string]bool // calls that fail
 }
 
 func boot(manifests map[string]string) *node {
@@ -101,8 +105,8 @@ func (n *node) event(ev world.Event) {
 			}
 			n.server.told = nil
 		}
-		if stale := n.stale(); stale != "" {
-			panic(stale)
+		if wrong := n.stale() + n.miscounted(); wrong != "" {
+			panic(wrong)
 		}
 	}
 }
@@ -122,6 +126,9 @@ func (n *node) pass(d time.Duration) {
 func (n *node) do(effect any) any {
 	if n.server != nil && n.server.seen != nil {
 		n.server.seen(effect)
+	}
+	if n.broken[world.Call(effect)] {
+		return world.Errorf(world.KindInternal, world.Call(effect), "broken")
 	}
 	if world.PortOf(effect) == world.PortAPI {
 		return n.server.do(effect)
@@ -170,6 +177,10 @@ func (n *node) do(effect any) any {
 		n.state = string(e.State)
 	case *world.PodsAnswer:
 		n.pods = e.Pods
+	case *world.RunningPodsAnswer:
+		n.running = e.Pods
+	case *world.ContainerAnswer:
+		n.found = e
 	}
 	return n.doImages(effect)
 }
@@ -203,6 +214,8 @@ func (n *node) doRuntime(effect any) any {
 			list.Items = append(list.Items, s)
 		}
 		return list
+	case *runtimeapi.ExecSyncRequest: // the probe's command "b" fails
+		return &runtimeapi.ExecSyncResponse{ExitCode: int32(strings.Count(e.Cmd[0], "b"))}
 	case *runtimeapi.ListContainersRequest:
 		list := &runtimeapi.ListContainersResponse{}
 		for _, c := range n.containers {
@@ -245,6 +258,9 @@ func (n *node) doRuntime(effect any) any {
 func (n *node) end(effect any) any {
 	switch e := effect.(type) {
 	case *runtimeapi.StopContainerRequest:
+		if n.stuck {
+			return world.Errorf(world.KindUnavailable, "StopContainer", "it does not end")
+		}
 		c := n.containers[e.ContainerId]
 		c.State = runtimeapi.ContainerState_CONTAINER_EXITED
 		n.did("stop", c.Metadata.Name, fmt.Sprint(e.Timeout))

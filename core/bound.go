@@ -33,10 +33,6 @@ func (a *Agent) watch() {
 	}
 }
 
-func (a *Agent) nodeWatched() world.Watched {
-	return world.Watched{Resource: world.ResourceNodes, Name: a.state.Node.Name}
-}
-
 // watched takes what a watch tells.
 func (a *Agent) watched(body any, now time.Time) {
 	listed, placed := a.boundSeen(), a.nodeListed()
@@ -129,6 +125,7 @@ func (a *Agent) bound(name string, now time.Time) {
 	s.Bound[name] = uid
 	s.Status.Observe(uid, is)
 	a.wantBound(is, now)
+	a.countWatched(is, now)
 	a.touched.add(status.Key(uid)) // after the pod, which changes what there is to tell
 }
 
@@ -184,6 +181,7 @@ func (a *Agent) wantBound(is *v1.Pod, now time.Time) {
 		}
 	case p != nil:
 		p.Want(is, now)
+		a.countChange(uid)
 		a.touchPod(uid)
 	case !listed, over && is.DeletionTimestamp != nil:
 		// It waits for the relist; or nothing is left of it but the object.
@@ -204,13 +202,6 @@ func fromAPI(is *v1.Pod) *v1.Pod {
 	}
 	sourced.Annotations[manifest.ConfigSourceAnnotation] = "api"
 	return &sourced
-}
-
-// nodeListed says whether it is known what the Node is, or that there is none: what is not known
-// of it could not keep a pod away.
-func (a *Agent) nodeListed() bool {
-	_, known := a.state.Objects.One(world.ResourceNodes, "", a.state.Node.Name)
-	return known
 }
 
 // byArrival sorts names of pods of the API server: first those that are known, or have been

@@ -26,6 +26,7 @@ func (a *Agent) imageAnswered(r op.Record, ev world.Event) {
 	for _, uid := range images.Answered(r.Owner.Name, r, ev, &a.out) {
 		a.touchPod(uid)
 	}
+	a.countPull(r, ev)
 	if key, waits := images.Next(); waits {
 		a.touched.add(key)
 	}

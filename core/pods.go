@@ -39,6 +39,7 @@ func (a *Agent) reconcile(now time.Time) {
 			continue // nothing new
 		default:
 			p.Want(spec, now)
+			a.countChange(uid)
 		}
 		a.touchPod(uid)
 	}
@@ -200,6 +201,7 @@ func (a *Agent) podOf(uid, namespace, name string) *pod.Pod {
 func (a *Agent) addPod(p *pod.Pod) {
 	a.state.Pods[p.UID] = p
 	a.index(p)
+	a.countNew(p)
 }
 
 // index adds a pod to what is derived from the pods.
@@ -214,6 +216,7 @@ func (a *Agent) index(p *pod.Pod) {
 
 func (a *Agent) removePod(p *pod.Pod) {
 	delete(a.state.Pods, p.UID)
+	a.countGone(p.UID)
 	a.uids = deleteSorted(a.uids, p.UID)
 	name := p.FullName()
 	if a.names[name] = deleteSorted(a.names[name], p.UID); len(a.names[name]) == 0 {
@@ -244,6 +247,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	held, stage := p.Holds(), p.Stage
 	turn, _ := a.state.Images.Next()
 	wake := p.Plan(a.env(p))
+	a.countPod(p)
 	if next, waits := a.state.Images.Next(); waits && next != turn {
 		a.touched.add(next) // the pod has given up an earlier turn
 	}
@@ -257,6 +261,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 		a.removePod(p)
 		if p.Next != nil {
 			a.addPod(pod.New(p.Next, true, a.state.Last))
+			a.countRestarted(p)
 			a.touchPod(p.UID)
 		}
 	}

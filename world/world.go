@@ -44,6 +44,8 @@ type Effect struct {
 	// HostPath is where on the node the operation goes, if that was chosen by a pod's author: it
 	// may be on a file system that hangs. Nothing else is begun there meanwhile.
 	HostPath string
+	// Pod is the UID of the pod that the operation is for; empty if it is for none, or for many.
+	Pod string
 }
 
 // Core is a deterministic state machine, driven by a loop.Loop. Same events, same effects.

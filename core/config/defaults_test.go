@@ -37,7 +37,8 @@ var optional = []string{
 	"shutdownGracePeriodCriticalPods", "singleProcessOOMKill", "staticPodPath",
 	"staticPodURL", "staticPodURLHeader", "systemCgroups", "systemReserved",
 	"systemReservedCgroup", "tlsCertFile", "tlsCipherSuites", "tlsCurvePreferences",
-	"tlsMinVersion", "tlsPrivateKeyFile", "topologyManagerPolicyOptions", "tracing",
+	"tlsMinVersion", "tlsPrivateKeyFile", "topologyManagerPolicyOptions", "tracing.endpoint",
+	"tracing.samplingRatePerMillion",
 }
 
 // Every field of the configuration either has a default or is known to have none, so that a

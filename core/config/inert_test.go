@@ -17,7 +17,7 @@ func allFields(t reflect.Type, prefix string) []string {
 		case name == "-":
 		case name == "":
 			all = append(all, allFields(typ, prefix)...)
-		case typ.Kind() == reflect.Pointer && isGroup(typ.Elem()) && name != "tracing":
+		case typ.Kind() == reflect.Pointer && isGroup(typ.Elem()):
 			all = append(all, allFields(typ.Elem(), prefix+name+".")...)
 		case isGroup(typ):
 			all = append(all, allFields(typ, prefix+name+".")...)

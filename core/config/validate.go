@@ -2,6 +2,7 @@ package config
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -228,7 +229,23 @@ func (v *rules) tracing() {
 	if t.SamplingRatePerMillion != nil {
 		v.within("tracing.samplingRatePerMillion", int64(*t.SamplingRatePerMillion), 0, 1_000_000)
 	}
-	if t.Endpoint != nil && strings.TrimSpace(*t.Endpoint) == "" {
+	if t.Endpoint == nil {
+		return
+	}
+	scheme, address, has := strings.Cut(*t.Endpoint, "://")
+	if !has {
+		scheme, address = "dns", *t.Endpoint
+	}
+	switch {
+	case strings.TrimSpace(address) == "":
 		v.wrong("tracing.endpoint", *t.Endpoint, "must not be empty")
+	case strings.ContainsFunc(*t.Endpoint, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		v.wrong("tracing.endpoint", *t.Endpoint, "must not have spaces or control characters")
+	case !slices.Contains(tracingSchemes, scheme):
+		v.wrong("tracing.endpoint", *t.Endpoint, "the scheme must be one of %s, or none",
+			strings.Join(tracingSchemes, ", "))
 	}
 }
+
+// tracingSchemes are those of the endpoint of a collector.
+var tracingSchemes = []string{"dns", "unix", "unix-abstract"}

@@ -77,6 +77,11 @@ var refused = map[string]string{
 	"logging: {format: xml}":                          "logging.format",
 	"logging: {options: {json: {splitStream: true}}}": "logging.options",
 	"tracing: {samplingRatePerMillion: -1}":           "tracing.samplingRatePerMillion",
+	"tracing: {samplingRatePerMillion: 1000001}":      "tracing.samplingRatePerMillion",
+	"tracing: {endpoint: ''}":                         "tracing.endpoint",
+	"tracing: {endpoint: 'http://collector:4317'}":    "tracing.endpoint",
+	"tracing: {endpoint: 'dns://'}":                   "tracing.endpoint",
+	"tracing: {endpoint: 'collector :4317'}":          "tracing.endpoint",
 	"userNamespaces: {idsPerPod: 1000}":               "userNamespaces.idsPerPod",
 	"crashLoopBackOff: {maxContainerRestartPeriod: 301s}": "crashLoopBackOff" +
 		".maxContainerRestartPeriod",

@@ -9,6 +9,9 @@ import (
 	"seedlet.dev/world"
 )
 
+// podComponent is the component part of the keys of pods.
+const podComponent = "pod"
+
 // Out collects the effects of one step. It lives for that step only and is no part of the state.
 type Out struct {
 	table   *Table
@@ -38,8 +41,11 @@ func (o *Out) AskAt(hostPath string, owner Owner, subject string, timeout time.D
 	id := o.table.begin(Record{
 		Owner: owner, Call: world.Call(body), Subject: subject, Began: o.now, Deadline: deadline,
 	})
-	o.effects = append(o.effects, world.Effect{Op: id, Body: body, Deadline: deadline,
-		HostPath: hostPath})
+	effect := world.Effect{Op: id, Body: body, Deadline: deadline, HostPath: hostPath}
+	if owner.Component == podComponent {
+		effect.Pod = owner.Name
+	}
+	o.effects = append(o.effects, effect)
 	return id
 }
 

@@ -133,17 +133,17 @@ func (a *API) Metrics() []world.Metric {
 		kind string
 		*room
 	}{{"logs", &a.logs}, {"streams", &a.streams}, {"commands", &a.commands}} {
+		labels := []world.Label{{Name: "kind", Value: r.kind}}
 		metrics = append(metrics,
-			world.Metric{Name: "seedlet_container_requests", Label: "kind", Subject: r.kind,
+			world.Metric{Name: "seedlet_container_requests", Labels: labels,
 				Help:  "Requests for logs, streams and commands that are being served.",
 				Value: float64(r.taken.Load())},
-			world.Metric{Name: "seedlet_container_requests_max", Label: "kind", Subject: r.kind,
+			world.Metric{Name: "seedlet_container_requests_max", Labels: labels,
 				Help:  "Bound on requests for logs, streams and commands.",
 				Value: float64(r.max)},
-			world.Metric{Name: "seedlet_container_requests_refused_total", Label: "kind",
-				Subject: r.kind, Counter: true,
-				Help:  "Requests for logs, streams and commands refused for want of room.",
-				Value: float64(r.refused.Load())})
+			world.Metric{Name: "seedlet_container_requests_refused_total", Labels: labels,
+				Help:    "Requests for logs, streams and commands refused for want of room.",
+				Counter: true, Value: float64(r.refused.Load())})
 	}
 	return metrics
 }

@@ -41,10 +41,13 @@ const (
 
 // Options are what a port is made of.
 type Options struct {
-	RuntimeEndpoint string // as in "unix:///run/containerd/containerd.sock"
-	ImageEndpoint   string // empty for the same as RuntimeEndpoint
-	Clock           clock.Clock
-	Deliver         func(world.Event) // takes the answers; called from many goroutines
+	RuntimeEndpoint string            // as in "unix:///run/containerd/containerd.sock"
+	ImageEndpoint   string            // empty for the same as RuntimeEndpoint
+	Dial            []grpc.DialOption // besides the port's own, as those that measure calls
+	// Trace adds to the context of an operation what it is part of; nil if nobody traces.
+	Trace   func(context.Context, world.OpID) context.Context
+	Clock   clock.Clock
+	Deliver func(world.Event) // takes the answers; called from many goroutines
 	// Offer takes an event of a stream if there is room for it, and reports whether there was.
 	Offer func(world.Event) bool
 }
@@ -62,14 +65,14 @@ type Port struct {
 // nobody answers yet.
 func New(opts Options) (*Port, error) {
 	p := &Port{opts: opts, calls: flight.New(opts.Clock, opts.Deliver)}
-	runtimeConn, err := connect(opts.RuntimeEndpoint)
+	runtimeConn, err := connect(opts.RuntimeEndpoint, opts.Dial)
 	if err != nil {
 		return nil, err
 	}
 	p.conns = append(p.conns, runtimeConn)
 	imageConn := runtimeConn
 	if opts.ImageEndpoint != "" && opts.ImageEndpoint != opts.RuntimeEndpoint {
-		if imageConn, err = connect(opts.ImageEndpoint); err != nil {
+		if imageConn, err = connect(opts.ImageEndpoint, opts.Dial); err != nil {
 			return nil, fmt.Errorf("image service: %w (and %w)", err, runtimeConn.Close())
 		}
 		p.conns = append(p.conns, imageConn)
@@ -80,7 +83,7 @@ func New(opts Options) (*Port, error) {
 }
 
 // connect makes a connection that is dialled when it is first used and again whenever it is lost.
-func connect(endpoint string) (*grpc.ClientConn, error) {
+func connect(endpoint string, more []grpc.DialOption) (*grpc.ClientConn, error) {
 	address, dial, err := util.GetAddressAndDialer(endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("container runtime endpoint %q: %w", endpoint, err)
@@ -88,7 +91,7 @@ func connect(endpoint string) (*grpc.ClientConn, error) {
 	if address == "" {
 		return nil, fmt.Errorf("container runtime endpoint %q: names no socket", endpoint)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+address,
+	conn, err := grpc.NewClient("passthrough:///"+address, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"), // a socket's path is no valid authority
 		grpc.WithContextDialer(dial),
@@ -101,7 +104,7 @@ func connect(endpoint string) (*grpc.ClientConn, error) {
 			},
 			MinConnectTimeout: connectTimeout,
 		}),
-	)
+	}, more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("container runtime endpoint %q: %w", endpoint, err)
 	}
@@ -109,7 +112,16 @@ func connect(endpoint string) (*grpc.ClientConn, error) {
 }
 
 // Do implements world.Port.
-func (p *Port) Do(eff world.Effect) { p.calls.Begin(eff, p.carryOut) }
+func (p *Port) Do(eff world.Effect) {
+	if p.opts.Trace == nil {
+		p.calls.Begin(eff, p.carryOut)
+		return
+	}
+	id := eff.Op
+	p.calls.Begin(eff, func(ctx context.Context, request any) (any, *world.Error) {
+		return p.carryOut(p.opts.Trace(ctx, id), request)
+	})
+}
 
 func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
 	body, err := p.call(ctx, request)

@@ -14,7 +14,8 @@ import (
 const policyFile = "/usr/sbin/policy-rc.d"
 
 // services are those that come with packages. The project runs private ones only.
-var services = map[string]string{"containerd": "containerd", "etcd-server": "etcd"}
+var services = map[string]string{"containerd": "containerd", "etcd-server": "etcd",
+	"prometheus": "prometheus"}
 
 // Packages installs Debian packages, and removes none for them. It asks for fresh package lists
 // only when the ones at hand do not do. No service is started by it, now or at the next boot.

@@ -67,7 +67,7 @@ func (l *Loop) Metrics() []world.Metric {
 		lane := Lane(i)
 		add := func(name, help string, n int) {
 			m := gauge(name, help, n)
-			m.Label, m.Subject = "lane", lane.String()
+			m.Labels = []world.Label{{Name: "lane", Value: lane.String()}}
 			ms = append(ms, m)
 		}
 		add("seedlet_operations_flying", "Operations that a port is carrying out.",

@@ -1,0 +1,283 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/core"
+	"seedlet.dev/core/config"
+	"seedlet.dev/realworld/measure"
+	"seedlet.dev/realworld/web"
+	"seedlet.dev/world"
+	"seedlet.dev/world/loop"
+)
+
+var update = flag.Bool("update", false, "write docs/metrics.md anew")
+
+// happened is what has happened to the agent whose metrics are looked at: everything that is
+// counted, once. It is laid over the snapshot of one to which nothing has.
+const happened = `{
+  "pods": {"u1": {"uid": "u1", "namespace": "default", "name": "web", "stage": "Syncing"}},
+  "tally": {
+    "pods": {"u1": {"asked": {"web Liveness": {"good": 1, "bad": 1, "unknown": 1}}}},
+    "started": {"container": 1}, "failed": {"container RunContainerError": 1},
+    "podsRestarted": {"true": 1}, "rejected": {"NodeAffinity": 1}, "preempted": {"cpu": 1},
+    "work": {"sync": {}}, "pulls": {"N/A": {}}
+  }
+}`
+
+// overlay lays one JSON object over another.
+func overlay(under, over map[string]any) {
+	for key, value := range over {
+		below, isObject := under[key].(map[string]any)
+		if above, is := value.(map[string]any); is && isObject {
+			overlay(below, above)
+			continue
+		}
+		under[key] = value
+	}
+}
+
+// eventful makes an agent to which everything has happened.
+func eventful(t *testing.T) *core.Agent {
+	t.Helper()
+	c := &kubeletconfig.KubeletConfiguration{}
+	config.SetDefaults(c)
+	agent := core.New(core.Options{Config: c, NodeName: "n1", RootDir: "/root", API: true})
+	agent.Step(world.Event{Time: time.Unix(1e9, 0), Body: &world.Boot{CPUs: 2}})
+	data, err := agent.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state, over map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	err = errors.Join(decoder.Decode(&state), json.Unmarshal([]byte(happened), &over))
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay(state, over)
+	if data, err = json.Marshal(state); err != nil {
+		t.Fatal(err)
+	}
+	if agent, err = core.Restore(data); err != nil {
+		t.Fatal(err)
+	}
+	return agent
+}
+
+// idle is a port that does nothing.
+type idle struct{}
+
+func (idle) Do(world.Effect) {}
+
+// everyMetric serves the metrics of an agent to which everything has happened.
+func everyMetric(t *testing.T) http.Handler {
+	t.Helper()
+	numbers := measure.New(measure.Options{Version: version,
+		ClientExpiry: func() time.Time { return time.Time{} }})
+	measureSomething(t, numbers)
+	var l *loop.Loop
+	var turn sync.Mutex
+	requests := web.New(web.Options{Measured: numbers, CheckLog: func() error { return nil },
+		Loop: func() ([]world.Metric, loop.Histogram) { return l.Metrics(), l.Steps() },
+		Offer: func(ev world.Event) bool {
+			turn.Lock()
+			defer turn.Unlock()
+			l.Offer(ev)
+			for l.Turn(time.Now()) {
+			}
+			return true
+		}})
+	ports := map[world.PortName]world.Port{world.PortRequests: requests}
+	for _, name := range []world.PortName{world.PortCRI, world.PortFS, world.PortAPI,
+		world.PortHost, world.PortNetwork, world.PortLog} {
+		ports[name] = idle{}
+	}
+	l = loop.New(loop.Options{Core: eventful(t), Ports: ports})
+	return numbers.Handler(measure.ReadOnly, requests.ReadOnly())
+}
+
+// measureSomething has everything counted once that the ports count.
+func measureSomething(t *testing.T, numbers *measure.Numbers) {
+	t.Helper()
+	_ = numbers.RuntimeCalls(t.Context(), "/runtime.v1.RuntimeService/RunPodSandbox",
+		&runtimeapi.RunPodSandboxRequest{}, nil, nil,
+		func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+			return errors.New("it fails, to be counted")
+		})
+	for _, call := range []string{"List", "Get", "GetAllocatableResources"} {
+		_, _ = numbers.PodResourceCalls(t.Context(), nil, &grpc.UnaryServerInfo{
+			FullMethod: "/v1.PodResourcesLister/" + call,
+		}, func(context.Context, any) (any, error) { return nil, errors.New("to be counted") })
+	}
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	client, err := rest.UnversionedRESTClientFor(&rest.Config{Host: server.URL, QPS: -1,
+		ContentConfig: rest.ContentConfig{GroupVersion: &schema.GroupVersion{Version: "v1"},
+			NegotiatedSerializer: scheme.Codecs.WithoutConversion()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = client.Get().AbsPath("/").Do(t.Context()).Error() // it is only counted
+}
+
+// scrape is the text of a page of metrics.
+func scrape(t *testing.T, h http.Handler, path string) string {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, path, nil))
+	if rec.Code != http.StatusOK {
+		t.Fatalf("%s: %d %s", path, rec.Code, rec.Body)
+	}
+	return rec.Body.String()
+}
+
+const metricsPage = "../../docs/metrics.md"
+
+const metricsPageHead = `# Metrics
+
+What the agent counts and measures, in the text format of Prometheus: '/metrics' of the HTTP API,
+and '/metrics/probes' for what came of the probes of containers. Names that do not begin with
+'seedlet_' are those of the kubelet, with its labels and buckets, so that its dashboards and alerts
+go on working. Most metrics with labels are there from the first thing on that they count.
+
+This page is made by 'go test ./cmd/seedlet -run TestMetricsPage -update', and compared by the same
+test with what is served. Besides what it lists, '/metrics' has 'go_*' and 'process_*', of the Go
+runtime and of the process, as every program has that uses the client of Prometheus.
+`
+
+// tableOf makes a table of the metrics of a page.
+func tableOf(t *testing.T, text string) string {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := "\n| name | type | labels | meaning |\n|---|---|---|---|\n"
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		f := families[name]
+		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
+			continue
+		}
+		var labels []string
+		for _, l := range f.Metric[0].Label {
+			labels = append(labels, "`"+l.GetName()+"`")
+		}
+		kind := strings.ToLower(dto.MetricType_name[int32(f.GetType())])
+		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, kind, strings.Join(labels, " "),
+			f.GetHelp())
+	}
+	return table
+}
+
+// The page says of every metric what is served, and no metric is served that it does not have.
+func TestMetricsPage(t *testing.T) {
+	agent := everyMetric(t)
+	agent.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/pods", nil))
+	served := strings.ReplaceAll(metricsPageHead, "'", "`") +
+		"\n## /metrics\n" + tableOf(t, scrape(t, agent, "/metrics")) +
+		"\n## /metrics/probes\n" + tableOf(t, scrape(t, agent, "/metrics/probes"))
+	if *update {
+		if err := os.WriteFile(metricsPage, []byte(served), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile(metricsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(page), served); diff != "" {
+		t.Errorf("docs/metrics.md is not what is served (-page +served):\n%s", diff)
+	}
+}
+
+// unclean are the names of the kubelet that promlint would not have.
+var unclean = map[string]string{
+	"kubelet_preemptions":                                     noTotal,
+	"kubelet_pod_resources_endpoint_requests_list":            noTotal,
+	"kubelet_pod_resources_endpoint_requests_get":             noTotal,
+	"kubelet_pod_resources_endpoint_requests_get_allocatable": noTotal,
+	"kubelet_pod_resources_endpoint_errors_list":              noTotal,
+	"kubelet_pod_resources_endpoint_errors_get":               noTotal,
+	"kubelet_pod_resources_endpoint_errors_get_allocatable":   noTotal,
+}
+
+const noTotal = `counter metrics should have "_total" suffix`
+
+func TestMetricsLint(t *testing.T) {
+	agent, found := everyMetric(t), map[string]string{}
+	for _, path := range []string{"/metrics", "/metrics/probes"} {
+		problems, err := promlint.New(strings.NewReader(scrape(t, agent, path))).Lint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range problems {
+			found[p.Metric] = p.Text
+		}
+	}
+	if diff := cmp.Diff(unclean, found); diff != "" {
+		t.Errorf("promlint says (-expected +found):\n%s", diff)
+	}
+}
+
+// dashboards are the names that users' dashboards and alerts read.
+var dashboards = strings.Fields(`
+	kubelet_running_pods kubelet_running_containers kubelet_pod_start_sli_duration_seconds
+	kubelet_pod_start_duration_seconds kubelet_pod_worker_duration_seconds
+	kubelet_pod_worker_start_duration_seconds kubelet_pleg_relist_duration_seconds
+	kubelet_pleg_relist_interval_seconds kubelet_pleg_last_seen_seconds
+	kubelet_runtime_operations_total kubelet_runtime_operations_duration_seconds
+	kubelet_runtime_operations_errors_total kubelet_node_name kubelet_desired_pods
+	kubelet_active_pods kubelet_mirror_pods kubelet_started_pods_total
+	kubelet_started_containers_total kubelet_started_pods_errors_total
+	kubelet_started_containers_errors_total kubelet_restarted_pods_total
+	kubelet_image_pull_duration_seconds kubelet_http_requests_total
+	kubelet_http_requests_duration_seconds kubelet_http_inflight_requests kubernetes_build_info
+	rest_client_requests_total rest_client_request_duration_seconds
+	kubelet_certificate_manager_client_ttl_seconds process_resident_memory_bytes
+	process_cpu_seconds_total process_start_time_seconds go_goroutines go_info`)
+
+func TestDashboards(t *testing.T) {
+	agent := everyMetric(t)
+	agent.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/pods", nil))
+	page := scrape(t, agent, "/metrics")
+	for _, name := range dashboards {
+		if !strings.Contains(page, "\n# TYPE "+name+" ") {
+			t.Errorf("%s is not served", name)
+		}
+	}
+	probes := scrape(t, agent, "/metrics/probes")
+	for _, name := range []string{"prober_probe_total", "prober_probe_duration_seconds",
+		"process_start_time_seconds"} {
+		if !strings.Contains(probes, "# TYPE "+name+" ") {
+			t.Errorf("%s is not served with the probes", name)
+		}
+	}
+}

@@ -1,0 +1,326 @@
+package tracing
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	collectorapi "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	spanapi "go.opentelemetry.io/proto/otlp/trace/v1"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	tracingapi "k8s.io/component-base/tracing/api/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/world"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// collector is what spans are sent to.
+type collector struct {
+	collectorapi.UnimplementedTraceServiceServer
+	address string
+
+	mu       sync.Mutex
+	spans    []*spanapi.Span
+	resource map[string]string
+}
+
+func newCollector(t *testing.T) *collector {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &collector{address: listener.Addr().String(), resource: map[string]string{}}
+	server := grpc.NewServer()
+	collectorapi.RegisterTraceServiceServer(server, c)
+	serve(t, server, listener)
+	return c
+}
+
+func serve(t *testing.T, server *grpc.Server, listener net.Listener) {
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		<-ended // how it ends says nothing
+	})
+}
+
+func (c *collector) Export(_ context.Context, request *collectorapi.ExportTraceServiceRequest) (
+	*collectorapi.ExportTraceServiceResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, of := range request.ResourceSpans {
+		for _, a := range of.Resource.Attributes {
+			c.resource[a.Key] = a.Value.GetStringValue()
+		}
+		for _, scope := range of.ScopeSpans {
+			c.spans = append(c.spans, scope.Spans...)
+		}
+	}
+	return &collectorapi.ExportTraceServiceResponse{}, nil
+}
+
+// tree is the spans by the paths of their names, from the one that is part of no other, with their
+// pods and what went wrong; sorted.
+func (c *collector) tree() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	byID := map[string]*spanapi.Span{}
+	for _, s := range c.spans {
+		byID[string(s.SpanId)] = s
+	}
+	var lines []string
+	for _, s := range c.spans {
+		line := s.Name
+		for at := byID[string(s.ParentSpanId)]; at != nil; at = byID[string(at.ParentSpanId)] {
+			line = at.Name + " > " + line
+		}
+		for _, key := range []string{"k8s.pod", "k8s.container.name", "container.id"} {
+			for _, a := range s.Attributes {
+				if a.Key == key {
+					line += " " + a.Value.GetStringValue()
+				}
+			}
+		}
+		if s.Status.GetCode() == spanapi.Status_STATUS_CODE_ERROR {
+			line += ": " + s.Status.Message
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func newTracer(t *testing.T, address string, rate int32) *Tracer {
+	t.Helper()
+	tracer, err := New(Options{NodeName: "n1", Version: "v1", Warn: func(problem string) {
+		t.Log(problem)
+	}, Config: &tracingapi.TracingConfiguration{Endpoint: &address, SamplingRatePerMillion: &rate}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tracer
+}
+
+const always = 1_000_000
+
+// life is a tracer and what it observes.
+type life struct {
+	tracer *Tracer
+	last   world.OpID
+}
+
+// hand observes that operations are handed out for a pod, because of an event.
+func (l *life) hand(ev world.Event, pod string, bodies ...any) []world.OpID {
+	var effects []world.Effect
+	var ids []world.OpID
+	for _, body := range bodies {
+		l.last++
+		ids = append(ids, l.last)
+		effects = append(effects, world.Effect{Op: l.last, Body: body, Pod: pod})
+	}
+	l.tracer.Observe(ev, effects)
+	return ids
+}
+
+func sandboxOf(uid, name string) *runtimeapi.PodSandboxConfig {
+	return &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid,
+		Namespace: "default", Name: name}}
+}
+
+func TestASyncOfAPod(t *testing.T) {
+	c := newCollector(t)
+	l := &life{tracer: newTracer(t, c.address, always)}
+	dir := l.hand(world.Event{}, "u1", &world.MakeDir{Path: "/p"})
+	other := l.hand(world.Event{}, "u2", &runtimeapi.StopContainerRequest{ContainerId: "c9"})
+	sandbox := l.hand(world.Event{Op: dir[0], Body: &world.Done{}}, "u1",
+		&runtimeapi.RunPodSandboxRequest{Config: sandboxOf("u1", "web")})
+	made := l.hand(world.Event{Op: sandbox[0], Body: &runtimeapi.RunPodSandboxResponse{}}, "u1",
+		&runtimeapi.CreateContainerRequest{
+			Config:        &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}},
+			SandboxConfig: sandboxOf("u1", "web")})
+	l.hand(world.Event{Op: made[0], Err: world.Errorf(world.KindInternal, "", "no room")}, "")
+	l.hand(world.Event{Op: other[0], Body: &runtimeapi.StopContainerResponse{}}, "")
+	l.hand(world.Event{Op: 99, Body: &world.Done{}}, "") // of nobody
+	again := l.hand(world.Event{}, "u1", &runtimeapi.StartContainerRequest{ContainerId: "c1"})
+	l.hand(world.Event{Op: again[0], Body: &runtimeapi.StartContainerResponse{}}, "")
+	if n := len(l.tracer.ops) + len(l.tracer.syncs); n > 0 {
+		t.Errorf("%d operations and syncs are kept", n)
+	}
+	if err := l.tracer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"syncPod > CreateContainer c: no room",
+		"syncPod > MakeDir",
+		"syncPod > RunPodSandbox",
+		"syncPod > StartContainer c1",
+		"syncPod > StopContainer c9",
+		"syncPod",                      // of u2, of which no name is known
+		"syncPod default/web",          // the second
+		"syncPod default/web: no room", // the first
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, c.tree()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if c.resource["service.name"] != "kubelet" || c.resource["host.name"] != "n1" {
+		t.Errorf("the spans are of %v", c.resource)
+	}
+}
+
+// fake is a runtime that notes by which trace it is called.
+type fake struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	traces chan string
+}
+
+func (f *fake) StartContainer(ctx context.Context, _ *runtimeapi.StartContainerRequest) (
+	*runtimeapi.StartContainerResponse, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	f.traces <- strings.Join(md.Get("traceparent"), ",")
+	return &runtimeapi.StartContainerResponse{}, nil
+}
+
+// A call to the runtime is part of the operation that it is made for, and the runtime knows.
+func TestRuntimeCalls(t *testing.T) {
+	c, runtime := newCollector(t), &fake{traces: make(chan string, 1)}
+	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(server, runtime)
+	serve(t, server, listener)
+	l := &life{tracer: newTracer(t, c.address, always)}
+	conn, err := grpc.NewClient("unix://"+listener.Addr().String(), append(l.tracer.DialOptions(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	request := &runtimeapi.StartContainerRequest{ContainerId: "c1"}
+	id := l.hand(world.Event{}, "u1", request)[0]
+	ctx := l.tracer.Context(t.Context(), id)
+	if _, err := runtimeapi.NewRuntimeServiceClient(conn).StartContainer(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	l.hand(world.Event{Op: id, Body: &runtimeapi.StartContainerResponse{}}, "")
+	if err := l.tracer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"syncPod",
+		"syncPod > StartContainer > runtime.v1.RuntimeService/StartContainer",
+		"syncPod > StartContainer c1"}
+	if diff := cmp.Diff(want, c.tree()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	trace := fmt.Sprintf("%x", c.spans[0].TraceId)
+	if told := <-runtime.traces; !strings.Contains(told, trace) {
+		t.Errorf("the runtime is told of trace %q, want %s", told, trace)
+	}
+	if ctx := l.tracer.Context(t.Context(), id); ctx != t.Context() {
+		t.Error("an operation that has ended has a context")
+	}
+}
+
+// Probes go on for ever: they are no syncs, nor keep one from ending.
+func TestProbesAreNoSyncs(t *testing.T) {
+	c := newCollector(t)
+	l := &life{tracer: newTracer(t, c.address, always)}
+	probe := l.hand(world.Event{}, "u1", &world.HTTPGet{})[0]
+	l.hand(world.Event{Op: probe, Body: &world.HTTPGot{}}, "")
+	list := l.hand(world.Event{}, "", &runtimeapi.ListContainersRequest{})[0]
+	l.hand(world.Event{Op: list, Body: &runtimeapi.ListContainersResponse{}}, "")
+	if err := l.tracer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.tree(); len(got) > 0 {
+		t.Errorf("spans of probes and lists: %q", got)
+	}
+}
+
+// What a list of the runtime says of pods names those that ran before the agent.
+func TestNamesAreLearntFromLists(t *testing.T) {
+	c := newCollector(t)
+	l := &life{tracer: newTracer(t, c.address, always)}
+	l.hand(world.Event{Body: &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{
+		{Metadata: sandboxOf("u1", "web").Metadata}, {}}}}, "")
+	id := l.hand(world.Event{}, "u1", &runtimeapi.StopPodSandboxRequest{PodSandboxId: "s"})[0]
+	l.hand(world.Event{Op: id, Body: &runtimeapi.StopPodSandboxResponse{}}, "")
+	for i := range 2 * namesMax {
+		l.tracer.learnName(&runtimeapi.PodSandboxMetadata{Uid: fmt.Sprint(i)})
+	}
+	if len(l.tracer.names) > namesMax {
+		t.Errorf("%d names are kept", len(l.tracer.names))
+	}
+	if err := l.tracer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.tree(); len(got) != 2 || got[1] != "syncPod default/web" {
+		t.Errorf("spans %q", got)
+	}
+}
+
+func TestNothingIsSampled(t *testing.T) {
+	c := newCollector(t)
+	l := &life{tracer: newTracer(t, c.address, 0)}
+	id := l.hand(world.Event{}, "u1", &world.MakeDir{})[0]
+	l.hand(world.Event{Op: id, Body: &world.Done{}}, "")
+	if err := l.tracer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.tree(); len(got) > 0 {
+		t.Errorf("spans at a rate of zero: %q", got)
+	}
+}
+
+// A collector that is away holds nothing up, and is told of once in a while.
+func TestTheCollectorIsAway(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l := &life{tracer: newTracer(t, address, always)}
+	began := time.Now()
+	for range 10_000 {
+		id := l.hand(world.Event{}, "u1", &world.MakeDir{})[0]
+		l.hand(world.Event{Op: id, Body: &world.Done{}}, "")
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("10,000 operations took %v", took)
+	}
+	began = time.Now()
+	_ = l.tracer.Close() // what could not be sent is lost
+	if took := time.Since(began); took > closeTimeout+time.Second {
+		t.Errorf("closing took %v", took)
+	}
+}
+
+func TestWarningsAreSeldom(t *testing.T) {
+	told := 0
+	handle := seldom(func(string) { told++ })
+	for range 100 {
+		handle.Handle(fmt.Errorf("away"))
+	}
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
+}
