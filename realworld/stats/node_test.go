@@ -39,6 +39,9 @@ func TestRealRuntime(t *testing.T) {
 				}
 				judge(t, node, pod, node.Runtime())
 			})
+			t.Run("metrics", func(t *testing.T) {
+				judgeMetrics(t, node, pod, version == nodetest.V2)
+			})
 			t.Run("away", func(t *testing.T) {
 				judge(t, node, pod, &runtime{})
 			})
