@@ -74,8 +74,8 @@ func TestMetricsOfTheRuntime(t *testing.T) {
 	}
 }
 
-// judgeMetrics asks for those of a pod as if it were not found by its cgroup: containerd 2 has some,
-// 1.6 has none, and that is no failure.
+// judgeMetrics asks for those of a pod as if it were not found by its cgroup: containerd 2 has
+// some, 1.6 has none, and that is no failure.
 func judgeMetrics(t *testing.T, node *nodetest.Node, pod *v1.Pod, has bool) {
 	s := New(Options{Runtime: node.Runtime()})
 	defer s.Close()
