@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/realworld/clock"
@@ -17,6 +18,9 @@ import (
 func TestCallsAreTraced(t *testing.T) {
 	type key struct{}
 	r, ticks := newRuntime(t), clock.New()
+	r.answer = func(context.Context, string) (proto.Message, error) {
+		return &runtimeapi.VersionResponse{}, nil
+	}
 	r.start(t)
 	answers, seen := make(chan world.Event, 1), make(chan any, 1)
 	port, err := cri.New(cri.Options{
