@@ -22,6 +22,7 @@ func TestCallsAreTraced(t *testing.T) {
 		return &runtimeapi.VersionResponse{}, nil
 	}
 	r.start(t)
+	defer r.kill(t)
 	answers, seen := make(chan world.Event, 1), make(chan any, 1)
 	port, err := cri.New(cri.Options{
 		RuntimeEndpoint: "unix://" + r.socket, Clock: ticks,
