@@ -38,9 +38,9 @@ var walls = []wall{
 // runtime, unsafe and all the rest.
 var pureStd = []string{
 	"bytes", "cmp", "container/heap", "crypto/sha256", "encoding", "encoding/base64",
-	"encoding/binary", "encoding/hex", "encoding/json", "errors", "fmt", "hash", "hash/fnv", "io",
-	"iter", "maps", "math", "math/bits", "math/rand/v2", "net/netip", "path", "reflect", "regexp",
-	"slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8",
+	"encoding/binary", "encoding/hex", "encoding/json", "encoding/pem", "errors", "fmt", "hash",
+	"hash/fnv", "io", "iter", "maps", "math", "math/bits", "math/rand/v2", "net/netip", "path",
+	"reflect", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8",
 }
 
 // pureModules are what core and world may use of others: types, and functions of their
@@ -53,6 +53,7 @@ var pureModules = []string{
 	"k8s.io/api",
 	"k8s.io/apimachinery/pkg/api",
 	"k8s.io/apimachinery/pkg/apis/meta/v1",
+	"k8s.io/apimachinery/pkg/labels", // what selectors are matched with
 	"k8s.io/apimachinery/pkg/types",
 	"k8s.io/apimachinery/pkg/util/intstr",
 	"k8s.io/apimachinery/pkg/util/resourceversion",

@@ -24,6 +24,11 @@ type Refusal struct {
 	Waits   bool        `json:"waits,omitempty"` // for others to end, and it is admitted after that
 }
 
+// roomUnknown is that another pod may be over, which leaves room if it is. It has no reason, which
+// kubectl would show in the place of the phase.
+var roomUnknown = Refusal{Phase: v1.PodPending, Waits: true,
+	Message: "waiting to learn whether another pod has ended and leaves room for this one"}
+
 // makesRoom says whether others are being ended for the pod.
 func (r Refusal) makesRoom() bool { return r.Waits && r.Reason == admission.PreemptedReason }
 
@@ -133,7 +138,7 @@ func (a *Agent) room(spec *v1.Pod, static bool, others []*v1.Pod, preempt bool) 
 	}
 	decisive := admission.Decisive(spec, static, failures)
 	if admission.OfRoom(decisive) && slices.ContainsFunc(others, a.mayBeOver) {
-		return Refusal{Phase: v1.PodPending, Waits: true}
+		return roomUnknown
 	}
 	why := rejected(decisive.Reason, decisive.Message)
 	if preempt && a.preempt(&check, failures) {
@@ -154,14 +159,13 @@ func (a *Agent) mayBeOver(spec *v1.Pod) bool {
 
 // looksAgain says whether a pod waits until more is known of the others.
 func (a *Agent) looksAgain() bool {
-	unknown := Refusal{Phase: v1.PodPending, Waits: true}
 	for _, why := range a.state.Rejected { //ordered: whether there is one
-		if why == unknown {
+		if why == roomUnknown {
 			return true
 		}
 	}
 	for _, why := range a.state.Refused { //ordered: whether there is one
-		if why == unknown {
+		if why == roomUnknown {
 			return true
 		}
 	}
@@ -215,14 +219,6 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 		a.touchPod(string(v.UID))
 	}
 	return ok
-}
-
-// ownNode is the node as the API server has it; nil if that is not known.
-func (a *Agent) ownNode() *v1.Node {
-	if o, _ := a.state.Objects.One(world.ResourceNodes, "", a.state.Node.Name); o != nil {
-		return o.Node
-	}
-	return nil
 }
 
 // retryAdmission asks again for what waits for others to end: one of them has.

@@ -2,6 +2,7 @@ package core
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,8 +75,17 @@ func TestWhatHasEndedIsLookedAtFirst(t *testing.T) {
 	}
 	n.server.put(asking(boundPodOf("b", "u2"), "1500m", 0))
 	n.server.told = nil
+	waited := false
+	n.server.seen = func(effect any) {
+		patch, is := effect.(*world.PatchObject)
+		waited = waited || is && patch.Name == "b" &&
+			strings.Contains(string(patch.Patch), roomUnknown.Message)
+	}
 	n.restart()
 	n.pass(time.Minute)
+	if !waited || n.server.objects["default/b"].Status.Message != "" {
+		t.Errorf("told that it waits: %v; then %+v", waited, n.server.objects["default/b"].Status)
+	}
 	if got := n.server.objects["default/b"].Status; got.Phase != v1.PodRunning {
 		t.Errorf("the new pod is %s (%s), writes %q", got.Phase, got.Reason, n.server.writes)
 	}

@@ -120,6 +120,7 @@ func New(o Options) *Agent {
 		Lease: lease.Lease{Node: o.NodeName,
 			Duration: time.Duration(c.NodeLeaseDurationSeconds) * time.Second},
 		Sysctls: c.AllowedUnsafeSysctls,
+		Objects: object.Store{Strategy: object.StrategyOf(c)},
 	}}
 	return a
 }
@@ -264,6 +265,10 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 		s.Sweep.Answered(r, ev, a.view())
 	case logs.Owner.Component:
 		a.logsAnswered(id, r, ev)
+	case object.Component:
+		if w, news := s.Objects.Answered(id, r, ev); news {
+			a.touchUsers(w, nil)
+		}
 	case status.Component:
 		s.Status.Answered(id, r, ev, &a.out)
 	case mirror.Component:
@@ -302,6 +307,8 @@ func (a *Agent) plan(key timer.Key) {
 		wake = a.planLogs(key)
 	case hostfile.Component:
 		wake = a.hostFile(key).Plan(&a.out)
+	case object.Component:
+		wake = s.Objects.Plan(key, &a.out)
 	case status.Component:
 		wake = a.planStatus(key.Name)
 	case mirror.Component:

@@ -35,6 +35,9 @@ type node struct {
 	sysctls    []string // that are allowed
 	stepsMax   int      // that one event may lead to; zero for 10,000
 	pods       []*v1.Pod
+	running    []*v1.Pod
+	found      *world.ContainerAnswer
+	stuck      bool            // containers do not end
 	server     *server         // the API server, if there is one
 	events     []string        // that were told
 	broken     map[string]bool // calls that fail
@@ -174,6 +177,10 @@ func (n *node) do(effect any) any {
 		n.state = string(e.State)
 	case *world.PodsAnswer:
 		n.pods = e.Pods
+	case *world.RunningPodsAnswer:
+		n.running = e.Pods
+	case *world.ContainerAnswer:
+		n.found = e
 	}
 	return n.doImages(effect)
 }
@@ -251,6 +258,9 @@ func (n *node) doRuntime(effect any) any {
 func (n *node) end(effect any) any {
 	switch e := effect.(type) {
 	case *runtimeapi.StopContainerRequest:
+		if n.stuck {
+			return world.Errorf(world.KindUnavailable, "StopContainer", "it does not end")
+		}
 		c := n.containers[e.ContainerId]
 		c.State = runtimeapi.ContainerState_CONTAINER_EXITED
 		n.did("stop", c.Metadata.Name, fmt.Sprint(e.Timeout))

@@ -33,10 +33,6 @@ func (a *Agent) watch() {
 	}
 }
 
-func (a *Agent) nodeWatched() world.Watched {
-	return world.Watched{Resource: world.ResourceNodes, Name: a.state.Node.Name}
-}
-
 // watched takes what a watch tells.
 func (a *Agent) watched(body any, now time.Time) {
 	listed, placed := a.boundSeen(), a.nodeListed()
@@ -206,13 +202,6 @@ func fromAPI(is *v1.Pod) *v1.Pod {
 	}
 	sourced.Annotations[manifest.ConfigSourceAnnotation] = "api"
 	return &sourced
-}
-
-// nodeListed says whether it is known what the Node is, or that there is none: what is not known
-// of it could not keep a pod away.
-func (a *Agent) nodeListed() bool {
-	_, known := a.state.Objects.One(world.ResourceNodes, "", a.state.Node.Name)
-	return known
 }
 
 // byArrival sorts names of pods of the API server: first those that are known, or have been

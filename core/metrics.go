@@ -5,12 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
-	"seedlet.dev/core/manifest"
-	"seedlet.dev/core/op"
 	"seedlet.dev/core/tally"
-	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -101,42 +97,6 @@ func (a *Agent) metrics() []world.Metric {
 	a.relistMetrics(&m)
 	slices.SortStableFunc(m, func(x, y world.Metric) int { return cmp.Compare(x.Name, y.Name) })
 	return m
-}
-
-// ownMetrics are those that only this agent has.
-func (a *Agent) ownMetrics(m *metricList) {
-	s, all := &a.state, &a.state.Tally.Total
-	files, broken := s.Manifests.Count()
-	m.gauge("seedlet_pods", "Pods that the agent knows.", len(s.Pods))
-	m.gauge("seedlet_pods_wanted_max", "Bound on pods that are run.", s.PodsMax)
-	m.gauge("seedlet_pods_refused", "Pods that are wanted but not run.", len(s.Refused))
-	m.gauge("seedlet_containers", "Containers in the runtime that belong to pods.",
-		all.Created+all.Runs+all.Unknown+all.Exited)
-	m.gauge("seedlet_manifest_files", "Manifest files read, and pods of the manifest URL.", files)
-	m.gauge("seedlet_manifest_files_broken", "Manifest files that give no pod.", broken)
-	m.gauge("seedlet_manifest_files_max", "Bound on manifest files.", manifest.FilesMax)
-	m.gauge("seedlet_images_awaited", "Images that pods wait for.", len(s.Images.Images))
-	m.gauge("seedlet_operations", "Operations in flight.", len(s.Ops.Records))
-	m.gauge("seedlet_operations_max", "Bound on operations in flight.", op.InFlightMax)
-	m.gauge("seedlet_operations_high_water", "Most operations ever in flight.", s.Ops.HighWater)
-	m.counter("seedlet_operations_total", "Operations begun.", uint64(s.Ops.Last))
-	m.counter("seedlet_operations_expired_total",
-		"Operations whose deadline passed unanswered.", s.Ops.Expired)
-	m.counter("seedlet_completions_dropped_total", "Completions that nobody waited for.",
-		s.Ops.Dropped)
-	m.counter("seedlet_relists_total", "Relists that succeeded.", s.Relist.Number)
-	m.counter("seedlet_relists_failed_total", "Relists that failed.", s.Relist.Failures)
-	m.counter("seedlet_events_taken_total", "Container events taken.", s.Events.Taken)
-	m.counter("seedlet_event_streams_broken_total", "Streams of events that broke.",
-		s.Events.Broken)
-	m.counter("seedlet_steps_total", "Events taken.", s.Steps)
-	m.counter("seedlet_logs_rotated_total", "Logs of containers rotated.", s.Rotation.Rotated)
-	m.counter("seedlet_log_links_removed_total", "Links to logs that had gone, removed.",
-		s.Links.Removed)
-	m.counter("seedlet_orphans_removed_total", "Directories removed that no pod owned.",
-		s.Sweep.Removed)
-	m.gauge("seedlet_relist_age_seconds", "Time since the newest relist was asked for.",
-		int(s.Last.Sub(timer.Later(s.Relist.AsOf, s.Booted))/time.Second))
 }
 
 // podMetrics are of the pods that there are.

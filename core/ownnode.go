@@ -11,6 +11,26 @@ import (
 
 // The Node object of this node, and its lease.
 
+// nodeWatched is what is watched for it.
+func (a *Agent) nodeWatched() world.Watched {
+	return world.Watched{Resource: world.ResourceNodes, Name: a.state.Node.Name}
+}
+
+// nodeListed says whether it is known what the Node is, or that there is none: what is not known
+// of it could not keep a pod away.
+func (a *Agent) nodeListed() bool {
+	_, known := a.state.Objects.One(world.ResourceNodes, "", a.state.Node.Name)
+	return known
+}
+
+// ownNode is the node as the API server has it; nil if that is not known.
+func (a *Agent) ownNode() *v1.Node {
+	if o, _ := a.state.Objects.One(world.ResourceNodes, "", a.state.Node.Name); o != nil {
+		return o.Node
+	}
+	return nil
+}
+
 // touchNode has the node looked at anew, if there is somebody to tell of it.
 func (a *Agent) touchNode() {
 	if a.state.API {
@@ -42,6 +62,11 @@ func (a *Agent) nodeSeen() {
 	}
 	s.OwnNode.Observed(is)
 	a.touchNode()
+	if s.Objects.Strategy.Heed(is) {
+		for _, key := range s.Objects.ReadKeys() {
+			a.touched.add(key)
+		}
+	}
 }
 
 // nodeAnswered takes an answer; the lease may have waited for there being a Node.

@@ -7,9 +7,9 @@ import (
 )
 
 // redacted is the snapshot as it is shown. Left out are the content of Secrets and ConfigMaps,
-// tokens, the manifest URL, which may have a password, and the values of environment variables and
-// of the headers of it, of probes and of hooks: that is where people keep secrets. It cannot be
-// restored from.
+// tokens, the passwords of registries, the manifest URL, which may have one, and the values of
+// environment variables and of the headers of it, of probes and of hooks: that is where people keep
+// secrets. It cannot be restored from.
 func (a *Agent) redacted() ([]byte, error) {
 	data, err := a.Snapshot()
 	if err != nil {
@@ -26,6 +26,7 @@ func (a *Agent) redacted() ([]byte, error) {
 const (
 	redactedText = "[redacted]"
 	lastApplied  = "kubectl.kubernetes.io/last-applied-configuration" // all of an object once more
+	preStop      = "io.kubernetes.container.preStopHandler"           // a hook, with its headers
 )
 
 // redact replaces everything that may be secret.
@@ -58,7 +59,8 @@ func redact(v any) {
 
 // What is secret: texts, values of the items of lists, and all values of objects.
 var (
-	secretTexts   = map[string]bool{"token": true, "password": true, "url": true, lastApplied: true}
+	secretTexts = map[string]bool{"token": true, "password": true, "url": true, lastApplied: true,
+		preStop: true}
 	secretLists   = map[string]bool{"env": true, "httpHeaders": true}
 	secretObjects = map[string]bool{"secret": true, "configMap": true}
 )

@@ -11,6 +11,10 @@ func (a *Agent) request(ev world.Event) {
 	switch body := ev.Body.(type) {
 	case *world.PodsRequest:
 		a.out.Tell(&world.PodsAnswer{Request: body.Request, Pods: a.list()})
+	case *world.RunningPodsRequest:
+		a.out.Tell(&world.RunningPodsAnswer{Request: body.Request, Pods: a.running()})
+	case *world.ContainerRequest:
+		a.out.Tell(a.meant(body))
 	case *world.StateRequest:
 		state, err := a.redacted()
 		if err != nil {

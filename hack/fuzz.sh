@@ -6,6 +6,6 @@ time=${1:?how long each target runs, as in 20s}
 for package in $(hack/holding.sh Fuzz); do
 	for target in $(grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$package"/*_test.go | sed 's/^func //'); do
 		echo "== $package $target"
-		go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package"
+		go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 1s "$package"
 	done
 done

@@ -22,6 +22,7 @@ type ActorRange struct {
 	Nodes       Count `json:"nodes,omitempty"`       // the Node is removed
 	Labels      Count `json:"labels,omitempty"`      // the Node has disk=ssd for a while
 	Taints      Count `json:"taints,omitempty"`      // it is under maintenance for a while
+	TTLs        Count `json:"ttls,omitempty"`        // objects may be cached for another time
 	Debugs      Count `json:"debugs,omitempty"`      // a pod has an ephemeral container added
 	Away        Span  `json:"away,omitempty"`        // between one thing and the next
 	Always      bool  `json:"always,omitempty"`
@@ -111,6 +112,10 @@ func (d *drawing) others(a *ActorRange) {
 		}
 		o := objects[r.IntN(len(objects))]
 		at := d.moment(r)
+		if o.Object["kind"] == kindTrustBundle && r.IntN(3) > 0 {
+			d.act(Act{At: at, Do: ActPatch, Object: o.Name, Patch: otherAnchors(n, r)})
+			continue
+		}
 		if _, is := o.Object["data"]; is && r.IntN(3) > 0 {
 			field := "data"
 			if o.Object["kind"] == "Secret" {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,8 +21,8 @@ import (
 	"seedlet.dev/world"
 )
 
-// PlanObject is an object of the API server other than a pod: a ConfigMap, Secret, Service or
-// RuntimeClass, with its kind.
+// PlanObject is an object of the API server other than a pod: a ConfigMap, Secret, Service,
+// RuntimeClass or ClusterTrustBundle, with its kind.
 type PlanObject struct {
 	Name   string         `json:"name"` // by which acts refer to it
 	Object map[string]any `json:"object"`
@@ -127,7 +128,7 @@ func (s *PlanSpec) object(name string) *PlanObject {
 // objectKinds are the kinds of objects that a plan can make, by the field of world.Object.
 var objectKinds = map[string]string{
 	"ConfigMap": "configMap", "Secret": "secret", "Service": "service",
-	"RuntimeClass": "runtimeClass",
+	"RuntimeClass": "runtimeClass", kindTrustBundle: "trustBundle",
 }
 
 func (o *PlanObject) decode() (world.Object, error) {
@@ -135,8 +136,8 @@ func (o *PlanObject) decode() (world.Object, error) {
 	kind, _ := o.Object["kind"].(string)
 	field := objectKinds[kind]
 	if field == "" {
-		return object, fmt.Errorf("kind: want ConfigMap, Secret, Service or RuntimeClass, have %q",
-			kind)
+		return object, fmt.Errorf("kind: want one of %s, have %q",
+			strings.Join(slices.Sorted(maps.Keys(objectKinds)), ", "), kind)
 	}
 	data, err := json.Marshal(map[string]any{field: o.Object})
 	if err == nil {
@@ -150,7 +151,7 @@ func (o *PlanObject) decode() (world.Object, error) {
 		return object, err
 	}
 	_, meta := object.Get()
-	if kind != "RuntimeClass" && meta.GetNamespace() == "" {
+	if kind != "RuntimeClass" && kind != kindTrustBundle && meta.GetNamespace() == "" {
 		meta.SetNamespace(metav1.NamespaceDefault)
 	}
 	return object, nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ func Draw(s *Scenario, seed uint64) (*Plan, error) {
 		d.plan.Spec.Order = OrderPriority
 	}
 	d.plan.Spec.Duration = Duration(s.Spec.Duration.draw(d.stream("duration")))
+	d.configure()
 	d.pods()
 	d.images()
 	d.faults()
@@ -39,6 +41,7 @@ func Draw(s *Scenario, seed uint64) (*Plan, error) {
 	d.strikes()
 	d.odd()
 	d.actors()
+	d.requests()
 	slices.SortStableFunc(d.plan.Spec.Manifests, func(a, b Change) int {
 		return cmp.Compare(a.At, b.At)
 	})
@@ -50,6 +53,19 @@ func Draw(s *Scenario, seed uint64) (*Plan, error) {
 		return nil, fmt.Errorf("drawing seed %d of %s: %w", seed, s.Metadata.Name, err)
 	}
 	return d.plan, nil
+}
+
+// configure draws how the node is configured.
+func (d *drawing) configure() {
+	variants := d.scenario.Spec.Variants
+	if len(variants) == 0 {
+		return
+	}
+	drawn := maps.Clone(variants[d.stream("variant").IntN(len(variants))])
+	for field, value := range d.plan.Spec.Node.Config { //ordered: into a map
+		drawn[field] = value
+	}
+	d.plan.Spec.Node.Config = drawn
 }
 
 // read reads the manifests of the node's own pods.

@@ -45,6 +45,10 @@ func (g *gate) Do(eff world.Effect) {
 		g.do(eff) // not counted: plans that count effects were drawn without them
 		return
 	}
+	if ofClient(eff.Body) {
+		g.do(eff) // likewise
+		return
+	}
 	r.effects++
 	g.do(eff)
 	for _, k := range r.plan.AgentKills {

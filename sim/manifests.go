@@ -171,5 +171,6 @@ func (m *manifests) tell(pod *v1.Pod, again bool) {
 		panel.Unwanted(now, uid) // the UID is given to another pod
 	}
 	m.told[uid] = pod
+	m.run.clients.came(pod.Namespace+"/"+pod.Name, uid)
 	panel.Wanted(now, pod)
 }

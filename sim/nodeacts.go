@@ -1,5 +1,7 @@
 package sim
 
+import v1 "k8s.io/api/core/v1"
+
 // What is done to the Node object, and to pods that run, besides what actors.go has.
 
 // A label that pods of scenarios ask for, and a taint that drives them away.
@@ -33,6 +35,12 @@ func (d *drawing) nodeActs(a *ActorRange) {
 			Patch: taint(map[string]any{"effect": "NoExecute"})})
 		d.act(Act{At: at + Duration(a.Away.draw(r)), Do: ActPatch, Node: true,
 			Patch: taint(map[string]any{"$patch": "delete"})})
+	}
+	r = d.stream("actors ttls")
+	for range d.times("ttls", a.TTLs, a.Always) {
+		ttl := []any{"0", "15", "30", "150", nil}[r.IntN(5)] // a controller's steps, or none
+		d.act(Act{At: d.moment(r), Do: ActPatch, Node: true, Patch: map[string]any{
+			"metadata": map[string]any{"annotations": map[string]any{v1.ObjectTTLAnnotationKey: ttl}}}})
 	}
 }
 

@@ -60,6 +60,8 @@ type PlanSpec struct {
 	// What there is at the API server, if the node has one, and what is done there.
 	Objects []PlanObject `json:"objects,omitempty"`
 	Acts    []Act        `json:"acts,omitempty"`
+
+	Requests []Request `json:"requests,omitempty"` // of clients of the agent's HTTP API
 }
 
 // Order is the strategy by which latencies, and with them the order of events, are drawn.
@@ -212,6 +214,9 @@ func (p *Plan) Validate() error {
 		}
 	}
 	if err := s.validateActs(); err != nil {
+		return err
+	}
+	if err := s.validateRequests(); err != nil {
 		return err
 	}
 	return s.validateStrikes()

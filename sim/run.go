@@ -9,6 +9,7 @@ import (
 	"seedlet.dev/core"
 	"seedlet.dev/core/config"
 	corelogs "seedlet.dev/core/logs"
+	"seedlet.dev/core/object"
 	"seedlet.dev/sim/agenda"
 	"seedlet.dev/sim/apiserver"
 	"seedlet.dev/sim/disk"
@@ -107,6 +108,7 @@ type run struct {
 	prompt   prompt
 
 	controllers controllers // of the cluster
+	clients     clients
 }
 
 // Run executes a plan.
@@ -156,6 +158,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		Struck: newStruck(r.fates, spec).may, Cgroups: judgedCgroups(kubelet),
 		ImageUser: registry.user, API: spec.Node.API, Skew: spec.skew,
 		Read: r.read, Allocatable: spec.Node.allocatable(kubelet),
+		Follows: object.StrategyOf(kubelet),
 	})
 	r.truth = log
 	log.Subscribe(r.panel.Fact)
@@ -192,7 +195,8 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		Config: kubelet, NodeName: nodeName, RootDir: rootDir, ManifestPath: manifestDir,
 		API: spec.Node.API,
 	}
-	r.manifest = newManifests(r)
+	r.manifest, r.clients = newManifests(r), newClients(r)
+	log.Subscribe(r.clients.fact)
 	return r, nil
 }
 
@@ -233,6 +237,7 @@ func (r *run) schedule() {
 	}
 	r.scheduleActs()
 	r.scheduleStrikes()
+	r.clients.schedule()
 	r.boot()
 	r.ask()
 }
@@ -284,6 +289,9 @@ func (r *run) ask() {
 
 // answered takes what the agent answers to requests.
 func (r *run) answered(eff world.Effect) {
+	if answerTo(eff.Body) == r.clients.asked {
+		r.clients.answer = eff.Body
+	}
 	switch body := eff.Body.(type) {
 	case *world.PodsAnswer:
 		r.shown = body.Pods

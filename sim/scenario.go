@@ -33,16 +33,20 @@ type Metadata struct {
 
 // ScenarioSpec is what a scenario is made of.
 type ScenarioSpec struct {
-	Description string       `json:"description"`
-	Node        Node         `json:"node,omitempty"`
-	Pods        []PodGroup   `json:"pods"`
-	Faults      []FaultRange `json:"faults,omitempty"`
-	Images      ImageRange   `json:"images,omitempty"`
-	Churn       ChurnRange   `json:"churn,omitempty"`
-	Strikes     StrikeRange  `json:"strikes,omitempty"`
-	Odd         OddRange     `json:"odd,omitempty"`
-	Actors      ActorRange   `json:"actors,omitempty"`
-	Objects     []PlanObject `json:"objects,omitempty"` // of the API server
+	Description string `json:"description"`
+	Node        Node   `json:"node,omitempty"`
+	// Variants are fields of the node's configuration. Each seed has those of one of them.
+	Variants []map[string]any `json:"variants,omitempty"`
+	Pods     []PodGroup       `json:"pods"`
+	Faults   []FaultRange     `json:"faults,omitempty"`
+	Images   ImageRange       `json:"images,omitempty"`
+	Churn    ChurnRange       `json:"churn,omitempty"`
+	Strikes  StrikeRange      `json:"strikes,omitempty"`
+	Odd      OddRange         `json:"odd,omitempty"`
+	Actors   ActorRange       `json:"actors,omitempty"`
+	Objects  []PlanObject     `json:"objects,omitempty"` // of the API server
+	// Requests is how often a client of the agent's HTTP API asks for something.
+	Requests Count `json:"requests,omitempty"`
 	// Duration is how long things go wrong; after it the world heals.
 	Duration Span `json:"duration"`
 	// Settle is how long after healing every pod may take to be what its spec demands.

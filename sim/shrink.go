@@ -28,6 +28,7 @@ func Shrink(plan *Plan, tries int, progress func(tried, entries int)) (*Plan, *V
 		takeOut(s, func(p *PlanSpec) *[]PlanImage { return &p.Images })
 		takeOut(s, func(p *PlanSpec) *[]Change { return &p.Manifests })
 		takeOut(s, func(p *PlanSpec) *[]Act { return &p.Acts })
+		takeOut(s, func(p *PlanSpec) *[]Request { return &p.Requests })
 		takeOut(s, func(p *PlanSpec) *[]PlanObject { return &p.Objects })
 		s.dropUnusedPods()
 		s.takeOutDeeds()
@@ -85,7 +86,8 @@ func (s *shrinker) dropUnusedPods() {
 	smaller.Spec.Pods = slices.DeleteFunc(slices.Clone(smaller.Spec.Pods), func(p PlanPod) bool {
 		return !slices.ContainsFunc(smaller.Spec.Manifests, func(c Change) bool {
 			return c.Pod == p.Name
-		}) && !slices.ContainsFunc(smaller.Spec.Acts, func(a Act) bool { return a.Pod == p.Name })
+		}) && !slices.ContainsFunc(smaller.Spec.Acts, func(a Act) bool { return a.Pod == p.Name }) &&
+			!slices.ContainsFunc(smaller.Spec.Requests, func(q Request) bool { return q.Pod == p.Name })
 	})
 	if len(smaller.Spec.Pods) < len(s.best.Spec.Pods) {
 		s.try(smaller)
@@ -143,6 +145,9 @@ func (p *Plan) times() []Duration {
 	for _, k := range p.Spec.Sandboxes {
 		all = append(all, k.At)
 	}
+	for _, q := range p.Spec.Requests {
+		all = append(all, q.At)
+	}
 	return append(append(all, p.Spec.oddTimes()...), p.Spec.actTimes()...)
 }
 
@@ -157,7 +162,8 @@ func (p *Plan) Entries() int {
 	s := &p.Spec
 	return len(s.Pods) + len(s.Manifests) + len(s.Images) + len(s.Faults) + len(s.AgentKills) +
 		len(s.RuntimeEnds) + len(s.Reboots) + len(s.Kills) + len(s.Sandboxes) +
-		len(s.Clock) + len(s.Lost) + len(s.Removals) + len(s.Objects) + len(s.Acts)
+		len(s.Clock) + len(s.Lost) + len(s.Removals) + len(s.Objects) + len(s.Acts) +
+		len(s.Requests)
 }
 
 // try runs a smaller plan, and keeps it if it fails in the same way.

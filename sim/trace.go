@@ -168,6 +168,23 @@ func describePlain(body any) string {
 		}
 		return text
 	}
+	return aboutContainer(body)
+}
+
+// aboutContainer is what a request for a container, or its answer, says; empty if it is neither.
+func aboutContainer(body any) string {
+	switch b := body.(type) {
+	case *world.ContainerRequest:
+		return fmt.Sprintf("%s/%s %s uid %q", b.Namespace, b.Pod, b.Container, b.UID)
+	case *world.ContainerAnswer:
+		if b.Err != nil {
+			return b.Err.Error()
+		}
+		return fmt.Sprintf("uid %s %s sandbox %s container %s", b.UID, b.Phase, short(b.SandboxID),
+			short(b.ContainerID))
+	case *world.RunningPodsAnswer:
+		return fmt.Sprintf("%d pods", len(b.Pods))
+	}
 	return aboutCgroup(body)
 }
 

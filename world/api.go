@@ -5,6 +5,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -34,6 +35,9 @@ const (
 	ResourceSecrets        Resource = "secrets"
 	ResourceRuntimeClasses Resource = "runtimeclasses"
 	ResourceLeases         Resource = "leases"
+	// ResourceTrustBundles is one that a server may not have: a watch of it fails with
+	// KindNotFound then.
+	ResourceTrustBundles Resource = "clustertrustbundles"
 )
 
 // Object is one object of the API: exactly one of its fields is set.
@@ -45,6 +49,8 @@ type Object struct {
 	Secret       *v1.Secret            `json:"secret,omitempty"`
 	RuntimeClass *nodev1.RuntimeClass  `json:"runtimeClass,omitempty"`
 	Lease        *coordinationv1.Lease `json:"lease,omitempty"`
+
+	TrustBundle *certificatesv1beta1.ClusterTrustBundle `json:"trustBundle,omitempty"`
 }
 
 // Get is the resource that the object is of, and what all objects have; empty for an empty one.
@@ -64,6 +70,8 @@ func (o *Object) Get() (Resource, metav1.Object) {
 		return ResourceRuntimeClasses, o.RuntimeClass
 	case o.Lease != nil:
 		return ResourceLeases, o.Lease
+	case o.TrustBundle != nil:
+		return ResourceTrustBundles, o.TrustBundle
 	}
 	return "", nil
 }

@@ -19,7 +19,8 @@ type PodsAnswer struct {
 	Pods    []*v1.Pod `json:"pods"`
 }
 
-// RunningPodsRequest asks for the pods of which anything runs, as the runtime has them.
+// RunningPodsRequest asks for the pods of which anything runs, be it only a sandbox, as the runtime
+// has them: whether anybody wants them does not matter.
 type RunningPodsRequest struct {
 	Request RequestID `json:"request"`
 }
@@ -32,27 +33,33 @@ type RunningPodsAnswer struct {
 }
 
 // ContainerRequest asks what in the runtime a client of the HTTP API means by the names of a pod
-// and a container.
+// and a container. The names are only compared with those that are known, and may be anything.
 type ContainerRequest struct {
 	Request   RequestID `json:"request"`
 	Namespace string    `json:"namespace"`
 	Pod       string    `json:"pod"`
-	// UID is the pod's, or that of its mirror; empty: whichever pod has the name now.
+	// UID is the pod's, or that of its mirror. Empty: the pod that is wanted under the name now,
+	// even if another one that had the name still runs; if none is, the one that is being ended.
 	UID       string `json:"uid,omitempty"`
 	Container string `json:"container,omitempty"` // empty: the pod alone is meant
 }
 
-// ContainerAnswer answers ContainerRequest by what the core knows in the step that takes it. With
-// Err all else is empty.
+// ContainerAnswer answers ContainerRequest by what the core knows in the step that takes it. All of
+// it is about one pod. With Err all else is empty.
 type ContainerAnswer struct {
-	Request   RequestID `json:"request"`
-	Err       *Error    `json:"err,omitempty"`       // KindNotFound: there is no such pod or container
-	UID       string    `json:"uid,omitempty"`       // the pod's own
-	Phase     string    `json:"phase,omitempty"`     // the pod's
-	SandboxID string    `json:"sandboxID,omitempty"` // of the one that is ready; empty if none is
-	// ContainerID is that of the container's newest run; empty if there is none yet.
+	Request RequestID `json:"request"`
+	// Err is of KindNotFound: no source wants such a pod and none is being ended, or the container
+	// is not in its spec. What only the runtime has is not found.
+	Err   *Error `json:"err,omitempty"`
+	UID   string `json:"uid,omitempty"`   // the pod's own
+	Phase string `json:"phase,omitempty"` // the pod's, as it is shown; Unknown if it is not yet
+	// SandboxID is that of the newest one that is ready; empty if none is.
+	SandboxID string `json:"sandboxID,omitempty"`
+	// ContainerID is that of the container's newest run; empty if there is none yet, or its record
+	// has gone. What has been made and not been started is no run.
 	ContainerID string `json:"containerID,omitempty"`
-	// Status is what is shown of the container; nil if nothing is yet.
+	// Status is what is shown of the container; nil if nothing is, as before the runtime has been
+	// listed. If it has a container's id, that is ContainerID.
 	Status *v1.ContainerStatus `json:"status,omitempty"`
 }
 

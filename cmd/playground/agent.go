@@ -38,7 +38,7 @@ var standalone = part{name: "playground", address: "127.0.0.1"}
 // startAgent starts bin/seedlet on a directory of manifests, on free ports, with everything it
 // writes below n.dir.
 func startAgent(n *node, p part) (*agent, error) {
-	ports, err := freePorts(2)
+	ports, err := freePorts(3)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func startAgent(n *node, p part) (*agent, error) {
 	}
 	args := []string{"--config=" + config, "--root-dir=" + filepath.Join(n.dir, "kubelet"),
 		"--container-log-links-dir=" + filepath.Join(n.dir, "links"),
-		"--hostname-override=" + p.name, "-v=2"}
+		"--cert-dir=" + filepath.Join(n.dir, "pki"), "--hostname-override=" + p.name, "-v=2"}
 	// Its own process group: a Ctrl-C is for the playground, which ends the pods before the agent.
 	a.Daemon = &owned.Daemon{Program: "bin/seedlet", Args: append(args, p.flags...),
 		Env: os.Environ(), LogFile: filepath.Join(n.dir, "seedlet.log")}
@@ -74,8 +74,9 @@ address: %s
 readOnlyPort: %d
 healthzBindAddress: 127.0.0.1
 healthzPort: %d
+port: %d
 `, n.endpoint, a.manifests, filepath.Join(n.dir, "logs"), n.cgroupRoot(),
-		p.address, ports[0], ports[1]) + p.config
+		p.address, ports[0], ports[1], ports[2]) + p.config
 }
 
 // freePorts asks the kernel for TCP ports that nobody listens on now.

@@ -10,6 +10,7 @@
 //	sample talk         write many lines to the log, then sleep
 //	sample report       write what the process finds around it, as JSON
 //	sample hold         keep a connection to ADDRESS that says NAME and which attempt this is
+//	sample burn          work for a share of the time and hold memory, until TERM
 //	sample say TEXT     write TEXT to the log of the container, from a command run in it
 //	sample write PATH TEXT    write TEXT to PATH and exit
 //	sample remove PATH        remove PATH and exit
@@ -44,6 +45,7 @@ var behaviours = map[string]func(args []string) (int, error){
 	"talk":   talk,
 	"report": report,
 	"hold":   hold,
+	"burn":   burn,
 	"say":    say,
 	"write":  write,
 	"remove": remove,

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -46,13 +45,14 @@ func web(args []string) (int, error) {
 	}
 }
 
-// sickFile is the file that makes a container sick by being there.
-const sickFile = "/tmp/sick"
+// wellFile is the file that makes a container well by being there. A check that comes before the
+// container has got as far as that must not find it well.
+const wellFile = "/tmp/well"
 
 // well says whether the container answers checks as a healthy one.
 func well() bool {
-	_, err := os.Lstat(sickFile)
-	return errors.Is(err, os.ErrNotExist)
+	_, err := os.Lstat(wellFile)
+	return err == nil
 }
 
 // health serves what probes ask for. A sick container answers HTTP with 500 and gRPC with
@@ -66,8 +66,8 @@ func health(args []string) (int, error) {
 	if err := parse(flags, args); err != nil {
 		return 2, err
 	}
-	if *sick {
-		if err := os.WriteFile(sickFile, nil, 0o644); err != nil {
+	if !*sick {
+		if err := os.WriteFile(wellFile, nil, 0o644); err != nil {
 			return 1, err
 		}
 	}

@@ -66,7 +66,7 @@ func TestWithAPIServer(t *testing.T) {
 			"staticPodPath: manifests\naddress: 127.0.0.1\n"),
 		"--cert-dir", filepath.Join(dir, "pki"), "--root-dir", filepath.Join(dir, "root"),
 		"--container-runtime-endpoint", "unix://"+filepath.Join(dir, "none.sock"),
-		"--hostname-override", "node-a", "--healthz-port", "0",
+		"--hostname-override", "node-a", "--healthz-port", "0", "--enable-server=false",
 		"--read-only-port", fmt.Sprint(readOnly))
 	var log bytes.Buffer
 	cmd.Stderr = &log

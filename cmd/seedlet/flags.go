@@ -29,6 +29,7 @@ type flags struct {
 	hostnameOverride string
 	api              apiFlags
 	node             nodeFlags
+	serve            serveFlags
 
 	// Flags that override a field of the configuration file, if they are set.
 	address            string
@@ -57,6 +58,7 @@ type settings struct {
 	hostnameOverride string
 	api              apiFlags // paths are absolute
 	node             nodeobject.Options
+	flags            map[string]string // as /flagz shows them
 }
 
 func (f *flags) register(fs *pflag.FlagSet) {
@@ -70,8 +72,10 @@ func (f *flags) register(fs *pflag.FlagSet) {
 		"name of the node, instead of the machine's host name")
 	f.api.register(fs)
 	f.node.add(fs)
+	f.serve.add(fs)
 
-	fs.StringVar(&f.address, "address", "", "address that the read-only port listens on")
+	fs.StringVar(&f.address, "address", "",
+		"address that the secure port and the read-only port listen on (default 0.0.0.0)")
 	fs.DurationVar(&f.fileCheckFrequency, "file-check-frequency", 0,
 		"how often manifests are read again when no change has been seen (default 20s)")
 	fs.StringVar(&f.healthzBindAddress, "healthz-bind-address", "",
@@ -136,7 +140,7 @@ func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
 		config: loaded.Config, warnings: loaded.Warnings,
 		rootDir: rootDir, linksDir: linksDir, hostnameOverride: f.hostnameOverride,
 		api:  api,
-		node: options,
+		node: options, flags: shownFlags(fs),
 	}, nil
 }
 
@@ -188,6 +192,9 @@ func (f *flags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfiguratio
 		}
 	})
 	if err != nil {
+		return err
+	}
+	if err := f.serve.override(fs, c); err != nil {
 		return err
 	}
 	return f.node.override(fs, c)

@@ -104,6 +104,8 @@ func TestMistakes(t *testing.T) {
 		{"cloud", "--cloud-provider", []string{"--cloud-provider", "acme"}},
 		{"taint", "--register-with-taints", []string{"--register-with-taints", "a=b"}},
 		{"root", "--root-dir", []string{"--root-dir", ""}},
+		{"port", "--port", []string{"--port", "0"}},
+		{"mode", "authorization.mode", []string{"--authorization-mode", "RBAC"}},
 		{"bootstrap alone", "--bootstrap-kubeconfig", []string{"--bootstrap-kubeconfig", "/x"}},
 		{"certificates", "--cert-dir", []string{"--cert-dir", ""}},
 	}
@@ -186,7 +188,7 @@ func TestWithoutRuntime(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "manifests", "web.yaml"), pod)
 	notified := notifySocket(t, filepath.Join(dir, "notify.sock"))
-	healthz, readOnly := freePort(t), freePort(t)
+	healthz, readOnly, secure := freePort(t), freePort(t), freePort(t)
 	page := httptest.NewServer(http.HandlerFunc(listPods))
 	defer page.Close()
 	config := write(t, filepath.Join(dir, "config.yaml"), header+
@@ -196,8 +198,11 @@ func TestWithoutRuntime(t *testing.T) {
 	cmd := command(t, "--config", config, "--root-dir", filepath.Join(dir, "root"),
 		"--container-runtime-endpoint", "unix://"+filepath.Join(dir, "none.sock"),
 		"--hostname-override", "Node-A", "--healthz-port", fmt.Sprint(healthz),
-		"--read-only-port", fmt.Sprint(readOnly), "-v", "2")
-	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+filepath.Join(dir, "notify.sock"))
+		"--read-only-port", fmt.Sprint(readOnly), "--port", fmt.Sprint(secure), "-v", "2",
+		"--cert-dir", filepath.Join(dir, "pki"), "--authorization-mode", "AlwaysAllow",
+		"--anonymous-auth", "--manifest-url-header", "X-Name:far")
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+filepath.Join(dir, "notify.sock"),
+		"WATCHDOG_USEC=1100000")
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
@@ -228,13 +233,25 @@ func TestWithoutRuntime(t *testing.T) {
 		list.Items[1].Name != "web-node-a" {
 		t.Errorf("pods are %+v, want far-node-a of the URL and web-node-a", list.Items)
 	}
-	if state := get(t, readOnly, "/debug/state"); !json.Valid([]byte(state)) {
-		t.Errorf("the state is no JSON: %q", state)
+	if got := <-notified; got != "WATCHDOG=1" {
+		t.Errorf("systemd is told %q next, want WATCHDOG=1", got)
 	}
+	lookAtSecurePort(t, secure)
 	if metrics := get(t, readOnly, "/metrics"); !strings.Contains(metrics,
 		"\nseedlet_step_duration_seconds_count ") {
 		t.Errorf("no step durations in the metrics:\n%s", metrics)
 	}
+	endInOrder(t, cmd, notified)
+	for _, field := range []string{"cpuCFSQuota", "authentication.webhook.enabled"} {
+		if !strings.Contains(log.String(), field) {
+			t.Errorf("no warning of %s, which has no effect", field)
+		}
+	}
+}
+
+// endInOrder ends the agent, and expects it to say so.
+func endInOrder(t *testing.T, cmd *exec.Cmd, notified <-chan string) {
+	t.Helper()
 	began := time.Now()
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -245,11 +262,12 @@ func TestWithoutRuntime(t *testing.T) {
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("ends after %v", took)
 	}
-	if got := <-notified; got != "STOPPING=1" {
-		t.Errorf("systemd is told %q last, want STOPPING=1", got)
+	last := <-notified
+	for last == "WATCHDOG=1" {
+		last = <-notified
 	}
-	if !strings.Contains(log.String(), "cpuCFSQuota") {
-		t.Error("no warning of a field that has no effect")
+	if last != "STOPPING=1" {
+		t.Errorf("systemd is told %q last, want STOPPING=1", last)
 	}
 }
 

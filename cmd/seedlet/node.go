@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -13,14 +14,17 @@ import (
 	"seedlet.dev/core"
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/realworld/clock"
+	"seedlet.dev/realworld/containerapi"
 	"seedlet.dev/realworld/cri"
 	"seedlet.dev/realworld/disk"
 	"seedlet.dev/realworld/host"
+	"seedlet.dev/realworld/identity"
 	"seedlet.dev/realworld/log"
 	"seedlet.dev/realworld/measure"
 	"seedlet.dev/realworld/network"
 	"seedlet.dev/realworld/podresources"
 	"seedlet.dev/realworld/runner"
+	"seedlet.dev/realworld/stats"
 	"seedlet.dev/realworld/tracing"
 	"seedlet.dev/realworld/web"
 	"seedlet.dev/world"
@@ -53,16 +57,32 @@ func run(ctx context.Context, s settings) error {
 	for _, warning := range s.warnings {
 		klog.InfoS(warning, "severity", "warning")
 	}
+	every, err := watchdogInterval()
+	if err != nil {
+		return err
+	}
 	n, err := newNode(s, nodeName)
 	if err != nil {
 		return err
 	}
 	defer n.close()
 	notify(daemon.SdNotifyReady)
-	n.runner.Run(ctx, n.loop, boot)
+	n.watched(ctx, every, func() { n.runner.Run(ctx, n.loop, boot) })
 	notify(daemon.SdNotifyStopping)
 	klog.InfoS("ended; what runs is left running", "reason", context.Cause(ctx))
 	return nil
+}
+
+// watched runs the agent, and meanwhile tells systemd's watchdog how it is.
+func (n *node) watched(ctx context.Context, every time.Duration, run func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	if every > 0 {
+		work.Go(func() { feed(ctx, every, n.requests.Healthy, notify) })
+	}
+	run()
+	cancel()
+	work.Wait()
 }
 
 // nodeName is the override, or else the host name: lower case, and a name that the API allows.
@@ -80,16 +100,21 @@ func nodeName(override, hostname string) (string, error) {
 
 // node is the agent with everything around it.
 type node struct {
-	runner  *runner.Runner
-	loop    *loop.Loop
-	runtime *cri.Port
-	disk    *disk.Port
-	host    *host.Port
-	network *network.Port
-	api     *api // nil without an API server
-	servers []*web.Server
-	numbers *measure.Numbers
-	tracer  *tracing.Tracer // nil if nobody traces
+	runner   *runner.Runner
+	loop     *loop.Loop
+	runtime  *cri.Port
+	disk     *disk.Port
+	host     *host.Port
+	network  *network.Port
+	api      *api // nil without an API server
+	requests *web.Port
+	serving  *identity.Serving // nil while there is no secure port
+	servers  []*web.Server
+	numbers  *measure.Numbers
+	tracer   *tracing.Tracer // nil if nobody traces
+
+	containers *containerapi.API
+	stats      *stats.Source
 
 	podResources *podresources.Server // nil if it cannot be served
 }
@@ -124,8 +149,11 @@ func newNode(s settings, nodeName string) (*node, error) {
 		}
 	}
 	logs := &log.Port{}
-	requests := web.New(web.Options{
+	n.stats = n.statistics(s, nodeName)
+	n.containers = n.containerAPI(s)
+	n.requests = web.New(web.Options{
 		Offer: n.runner.Offer, CheckLog: logs.Check, Measured: n.numbers,
+		Counted: n.containers.Metrics, Routes: web.Routes{n.stats.Register},
 		Loop: func() ([]world.Metric, loop.Histogram) { return n.loop.Metrics(), n.loop.Steps() },
 	})
 	n.loop = loop.New(loop.Options{
@@ -133,24 +161,24 @@ func newNode(s settings, nodeName string) (*node, error) {
 			Config: c, NodeName: nodeName, RootDir: s.rootDir, ManifestPath: c.StaticPodPath,
 			LinksDir: s.linksDir, API: n.api != nil, Node: s.node,
 		})},
-		Ports:     n.ports(requests, logs),
+		Ports:     n.ports(logs),
 		Stopwatch: ticks.Elapsed, Observe: n.observer(),
 	})
-	if err := n.listen(s, requests); err != nil {
+	if err := n.listen(s, nodeName); err != nil {
 		n.close()
 		return nil, err
 	}
-	n.servePodResources(s, requests)
+	n.servePodResources(s)
 	return n, nil
 }
 
 // ports are those that the core's effects name. Without an API server it asks nothing of one, and
 // events are log lines.
-func (n *node) ports(requests *web.Port, logs *log.Port) map[world.PortName]world.Port {
+func (n *node) ports(logs *log.Port) map[world.PortName]world.Port {
 	ports := map[world.PortName]world.Port{
 		world.PortCRI: n.runtime, world.PortFS: n.disk,
 		world.PortHost: n.host, world.PortNetwork: n.network,
-		world.PortRequests: requests, world.PortLog: logs, world.PortAPI: logs,
+		world.PortRequests: n.requests, world.PortLog: logs, world.PortAPI: logs,
 	}
 	if n.api != nil {
 		ports[world.PortAPI] = n.api.port
@@ -159,10 +187,10 @@ func (n *node) ports(requests *web.Port, logs *log.Port) map[world.PortName]worl
 }
 
 // listen opens the ports of the HTTP API that are not turned off.
-func (n *node) listen(s settings, requests *web.Port) error {
+func (n *node) listen(s settings, nodeName string) error {
 	c := s.config
 	if port := int(*c.HealthzPort); port != 0 {
-		server, err := web.Listen("healthz", c.HealthzBindAddress, port, requests.Health())
+		server, err := web.Listen("healthz", c.HealthzBindAddress, port, n.requests.Health())
 		if err != nil {
 			return err
 		}
@@ -170,11 +198,14 @@ func (n *node) listen(s settings, requests *web.Port) error {
 	}
 	if port := int(c.ReadOnlyPort); port != 0 {
 		server, err := web.Listen("read-only", c.Address, port,
-			n.numbers.Handler(measure.ReadOnly, requests.ReadOnly()))
+			n.numbers.Handler(measure.ReadOnly, n.requests.ReadOnly()))
 		if err != nil {
 			return err
 		}
 		n.servers = append(n.servers, server)
+	}
+	if *c.EnableServer {
+		return n.serveSecurely(s, nodeName)
 	}
 	return nil
 }
@@ -188,10 +219,17 @@ func (n *node) close() {
 			complain(server.Close())
 		}
 		complain(n.podResources.Close())
+		if n.containers != nil {
+			n.containers.Close()
+			n.stats.Close()
+		}
 		complain(n.runtime.Close())
 		n.disk.Close()
 		n.host.Close()
 		n.network.Close()
+		if n.serving != nil {
+			n.serving.Close()
+		}
 		n.api.close()
 		n.closeTracer()
 	}()

@@ -68,8 +68,6 @@ staticPodPath: manifests
 		t.Errorf("clientCAFile %q does not start at the file", got)
 	}
 	want := "configuration fields that are set but have no effect yet: " +
-		"authentication.anonymous.enabled, authentication.webhook.enabled, " +
-		"authentication.x509.clientCAFile, " +
 		"logging.options.json.infoBufferSize, logging.options.text.infoBufferSize"
 	if len(l.Warnings) != 1 || l.Warnings[0] != want {
 		t.Errorf("warnings %q, want %q", l.Warnings, want)

@@ -82,3 +82,22 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 }
+
+// FuzzFind reads any pull secret, for any image.
+func FuzzFind(f *testing.F) {
+	f.Add([]byte(`{"auths": {"https://index.docker.io/v1/": {"auth": "bWU6eA=="}}}`), "nginx")
+	f.Add([]byte(`{"auths": {"*.[": {"username": "me"}, "": {"auth": "%"}}}`), "a.[/b:c@sha256:d")
+	f.Fuzz(func(t *testing.T, data []byte, image string) {
+		for _, kind := range []v1.SecretType{v1.SecretTypeDockerConfigJson, v1.SecretTypeDockercfg} {
+			secret := &v1.Secret{Type: kind, Data: map[string][]byte{
+				v1.DockerConfigJsonKey: data, v1.DockerConfigKey: data}}
+			once := map[Credential]bool{}
+			for _, credential := range Find([]*v1.Secret{secret, secret}, image) {
+				if once[credential] {
+					t.Errorf("%q is given twice", credential.Username)
+				}
+				once[credential] = true
+			}
+		}
+	})
+}

@@ -150,8 +150,8 @@ func (l *Lease) failed(r op.Record, ev world.Event, out *op.Out) {
 		out.Log(world.LevelWarning, "the lease is not renewed", "error", err.Error())
 	}
 	l.Failures++
-	wait := timer.Backoff(l.Failures, retryFirst, retryMost)
-	l.NextAt = ev.Time.Add(min(max(wait, err.RetryAfter), retryMost))
+	wait := timer.Retry(err, l.Failures, retryFirst, retryMost)
+	l.NextAt = ev.Time.Add(min(wait, retryMost))
 }
 
 // period is the time until the next renewal, a bit different each time, so that nodes that began

@@ -114,3 +114,32 @@ func TestAddressHasNoSecret(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a page says, its pods have names that can stand in a path, and no error tells the
+// password in the URL.
+func FuzzDecodePage(f *testing.F) {
+	f.Add([]byte(webManifest))
+	f.Add([]byte(`{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"a",` +
+		`"uid":"../b"},"spec":{"containers":[{"name":"a","image":"b"}]}},{}]}`))
+	f.Add([]byte(`{"apiVersion":"v1","kind":"PodList","items":{}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		parts, warnings, err := DecodePage("http://me:unspeakable@host/pods?token=unspeakable", data,
+			"node")
+		if err != nil {
+			warnings = append(warnings, err.Error())
+		}
+		for _, text := range warnings {
+			if strings.Contains(text, "unspeakable") && !strings.Contains(string(data), "unspeakable") {
+				t.Errorf("told: %q", text)
+			}
+		}
+		for _, part := range parts {
+			for _, name := range []string{string(part.Pod.UID), part.Pod.Name, part.Pod.Namespace} {
+				if err != nil || name == "" || name == "." || name == ".." ||
+					strings.ContainsAny(name, "/\x00") {
+					t.Errorf("error %v, pod %q", err, name)
+				}
+			}
+		}
+	})
+}

@@ -100,7 +100,22 @@ func (v *rules) projected(s *v1.ProjectedVolumeSource, p *field.Path) {
 		if source.DownwardAPI != nil {
 			v.downwardFiles(source.DownwardAPI.Items, q.Child("downwardAPI", "items"))
 		}
+		if source.ClusterTrustBundle != nil {
+			v.bundle(source.ClusterTrustBundle, q.Child("clusterTrustBundle"))
+		}
 	}
+}
+
+// bundle is about a source of trust anchors: one bundle by its name, or those of a signer.
+func (v *rules) bundle(s *v1.ClusterTrustBundleProjection, p *field.Path) {
+	v.exactlyOne(p, "name or signerName", s.Name != nil, s.SignerName != nil)
+	if s.Name != nil && s.LabelSelector != nil {
+		v.add(field.Forbidden(p.Child("labelSelector"), "only with signerName"))
+	}
+	if s.Path == "" {
+		v.add(field.Required(p.Child("path"), ""))
+	}
+	v.inside(p.Child("path"), s.Path)
 }
 
 func (v *rules) downwardFiles(files []v1.DownwardAPIVolumeFile, p *field.Path) {

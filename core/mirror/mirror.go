@@ -53,6 +53,9 @@ func Is(pod *v1.Pod) bool {
 	return is
 }
 
+// UID is that of the static pod that a mirror is of.
+func UID(object *v1.Pod) string { return object.Annotations[v1.MirrorPodAnnotationKey] }
+
 // Plan does what is to be done about the mirror of a full name: of the static pod, nil if there is
 // none, given what the API server has of that name, nil for nothing, and the node, nil as long as
 // it is not there.
@@ -132,8 +135,7 @@ func (m *Pods) Answered(id world.OpID, r op.Record, ev world.Event, out *op.Out)
 		return
 	}
 	w.Failures++
-	w.NotBefore = ev.Time.Add(max(timer.Backoff(w.Failures, failureFirst, failureMost),
-		ev.Err.RetryAfter))
+	w.NotBefore = ev.Time.Add(timer.Retry(ev.Err, w.Failures, failureFirst, failureMost))
 	if w.Failures == 1 {
 		out.Log(world.LevelWarning, "the API server did not take a mirror pod", "pod",
 			r.Owner.Name, "call", r.Call, "error", ev.Err.Error())

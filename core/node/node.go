@@ -297,6 +297,6 @@ func (n *Node) failed(r op.Record, ev world.Event, out *op.Out) {
 			"error", err.Error())
 	}
 	n.Failures++
-	wait := timer.Backoff(n.Failures, retryFirst, retryMost)
-	n.NextAt = ev.Time.Add(min(max(wait, err.RetryAfter), max(n.Settings.CheckEvery, retryMost)))
+	wait := timer.Retry(err, n.Failures, retryFirst, retryMost)
+	n.NextAt = ev.Time.Add(min(wait, max(n.Settings.CheckEvery, retryMost)))
 }

@@ -1,10 +1,11 @@
 // Package object keeps what the agent watches at the API server.
 //
-// It keeps: every watch, who wants it, and the objects that it has told of. It has no plan of its
-// own: a watch begins with the first that wants it and ends with the last. It takes: lists,
-// changes and removals. The server and the port promise their order, so what was told last is the
-// newest. A watch that has not been listed yet says nothing about what does not exist. Start
-// reading at Store.
+// It keeps: every watch, who wants it, and the objects that it has told of. A watch begins with the
+// first that wants it and ends with the last, without a plan; a plan have the ConfigMaps and
+// Secrets that are read instead (read.go). It takes: lists, changes and removals, and what was
+// read. The server and the port promise the order of a watch, so what was told last is the newest.
+// A watch that has not been listed yet says nothing about what does not exist. Start reading at
+// Store.
 package object
 
 import (
@@ -23,9 +24,11 @@ type Store struct {
 	Watches map[string]*Watch        `json:"watches,omitempty"` // by Key of what they are about
 	Keys    map[world.WatchID]string `json:"keys,omitempty"`
 	Stray   uint64                   `json:"stray"` // what was told to watches that have ended
+
+	Strategy Strategy `json:"strategy"` // of ConfigMaps and Secrets
 }
 
-// Watch is what is known about some objects.
+// Watch is what is known about some objects that are watched, or about one that is read.
 type Watch struct {
 	ID     world.WatchID `json:"id"`
 	About  world.Watched `json:"about"`
@@ -36,10 +39,15 @@ type Watch struct {
 	// Failing is why nothing can be seen, nil while it can; Since is when that began.
 	Failing *world.Error `json:"failing,omitempty"`
 	Since   time.Time    `json:"since"`
+	// Read is how the object is followed if it is not watched: it has no ID then.
+	Read *Read `json:"read,omitempty"`
 }
 
 // Out is where a store says what it wants watched.
-type Out interface{ Tell(body any) }
+type Out interface {
+	Tell(body any)
+	Now() time.Time
+}
 
 // Key is what a watch is known by: "configmaps/NAMESPACE/NAME", or "pods//" for all of them.
 func Key(about world.Watched) string {
@@ -56,17 +64,32 @@ func (s *Store) Want(about world.Watched, user string, out Out) bool {
 			return false
 		}
 		if s.Watches == nil {
-			s.Watches, s.Keys = map[string]*Watch{}, map[world.WatchID]string{}
+			s.Watches = map[string]*Watch{}
 		}
-		s.Last++
-		w = &Watch{ID: s.Last, About: about}
-		s.Watches[key], s.Keys[w.ID] = w, key
-		out.Tell(&world.WatchObjects{Watch: w.ID, Watched: about})
+		w = s.begin(about, out)
+		s.Watches[key] = w
 	}
 	if i, found := slices.BinarySearch(w.Users, user); !found {
 		w.Users = slices.Insert(w.Users, i, user)
+		if w.Read != nil {
+			w.Read.Since = out.Now()
+		}
 	}
 	return true
+}
+
+// begin begins to watch, unless the object is read.
+func (s *Store) begin(about world.Watched, out Out) *Watch {
+	if _, read := s.Reads(about); read {
+		return &Watch{About: about, Read: &Read{}}
+	}
+	if s.Keys == nil { // nothing was watched so far
+		s.Keys = map[world.WatchID]string{}
+	}
+	s.Last++
+	s.Keys[s.Last] = Key(about)
+	out.Tell(&world.WatchObjects{Watch: s.Last, Watched: about})
+	return &Watch{ID: s.Last, About: about}
 }
 
 // Drop says that a user does not want something watched any more.
@@ -81,8 +104,10 @@ func (s *Store) Drop(about world.Watched, user string, out Out) {
 	}
 	if len(w.Users) == 0 {
 		delete(s.Watches, key)
-		delete(s.Keys, w.ID)
-		out.Tell(&world.UnwatchObjects{Watch: w.ID})
+		if w.Read == nil {
+			delete(s.Keys, w.ID)
+			out.Tell(&world.UnwatchObjects{Watch: w.ID})
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 type told struct{ bodies []any }
 
 func (t *told) Tell(body any) { t.bodies = append(t.bodies, body) }
+func (*told) Now() time.Time  { return t0 }
 
 var (
 	t0    = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -208,7 +208,7 @@ func (r *Relist) takeContainers(items []*runtimeapi.Container) {
 	for _, c := range items {
 		uid, name := c.Labels[LabelPodUID], c.Labels[LabelContainer]
 		namespace, pod := c.Labels[LabelPodNamespace], c.Labels[LabelPodName]
-		if !nameable(uid, namespace, pod) || name == "" {
+		if !nameable(uid, namespace, pod, name, c.Id) {
 			continue // not a pod's
 		}
 		r.Items = append(r.Items, Container{
@@ -226,8 +226,8 @@ func (r *Relist) takeContainers(items []*runtimeapi.Container) {
 	}
 }
 
-// nameable says whether the parts of a pod's name can stand in a path: directories are removed
-// by them, and the runtime tells whatever someone has given it.
+// nameable says whether the parts of a pod's or container's name can stand in a path: directories
+// and links are removed by them, and the runtime tells whatever someone has given it.
 func nameable(parts ...string) bool {
 	for _, part := range parts {
 		if part == "" || part == "." || part == ".." || strings.IndexByte(part, '/') >= 0 ||

@@ -13,12 +13,8 @@ func (p *Pod) initStatus(want *v1.Container, runtime string) v1.ContainerStatus 
 
 func (p *Pod) containerStatus(want *v1.Container, role Role, runtime string) v1.ContainerStatus {
 	status := v1.ContainerStatus{Name: want.Name, Image: want.Image}
-	c := p.newest(want.Name)
-	if c != nil && c.State == Created {
-		c = p.previous(c) // it has not run yet, and may never
-	}
-	past := p.past(want.Name)
-	if past.newer(c) {
+	c := p.lastRun(want.Name)
+	if past := p.past(want.Name); past.newer(c) {
 		c, status.RestartCount = nil, past.Restarts
 	}
 	health := Health{}

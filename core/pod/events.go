@@ -69,6 +69,12 @@ func (p *Pod) event(env *Env, container, kind, reason, format string, args ...an
 	env.Out.Event(p.reference(container), kind, reason, format, args...)
 }
 
+func (p *Pod) tell(env *Env, all ...telling) {
+	for _, t := range all {
+		p.event(env, t.container, t.kind, t.reason, "%s", t.message)
+	}
+}
+
 // tellSandbox tells that a sandbox is asked for: that the one there was is no good any more, unless
 // that was told before, and what is left out of the resolver's configuration.
 func (p *Pod) tellSandbox(env *Env) {
@@ -102,10 +108,8 @@ func (p *Pod) tellFailure(pr *Problem, env *Env) {
 // tellBackOff tells that a container has exited that is run again only after a while. How it ended
 // is learnt once.
 func (p *Pod) tellBackOff(c *Container, env *Env) {
-	if p.Spec != nil && p.Stage == Syncing && p.want(c.Name) != nil && p.newest(c.Name) == c &&
-		p.matches(c) && p.restarts(c) && env.Out.Now().Before(c.restartAt()) {
-		p.event(env, c.Name, warning, reasonBackOff,
-			"Back-off restarting failed container %s in pod %s", c.Name, p.logged())
+	if p.backsOff(c, env.Out.Now()) {
+		p.tell(env, p.backOff(c))
 	}
 }
 
@@ -120,7 +124,7 @@ func (p *Pod) tellImage(n *Need, ref string, is *image.Answer, env *Env) {
 	switch {
 	case is.ID == "" && is.Problem != nil:
 		if n.Problem == nil || *n.Problem != *is.Problem {
-			p.tellNoImage(n.Container, ref, is.Problem, env)
+			p.tell(env, noImage(n.Container, ref, is.Problem)...)
 		}
 	case is.ID == "" || n.There:
 	case !n.Pulling.IsZero() && !pull.Ended.IsZero():
@@ -136,28 +140,6 @@ func (p *Pod) tellImage(n *Need, ref string, is *image.Answer, env *Env) {
 			"machine and can be accessed by the pod", ref)
 	}
 	n.There = is.ID != ""
-}
-
-// tellNoImage tells why an image cannot be had.
-func (p *Pod) tellNoImage(container, ref string, why *image.Problem, env *Env) {
-	switch why.Reason {
-	case image.ErrNeverPull:
-		p.event(env, container, warning, image.ErrNeverPull, "%s", why.Message)
-	case image.ErrInspect:
-		p.event(env, container, warning, "InspectFailed", "Failed to inspect image %q: %s", ref,
-			why.Message)
-	case image.ErrName:
-		p.event(env, container, warning, "InspectFailed", "%s", why.Message)
-	default:
-		p.event(env, container, warning, reasonFailed, "Failed to pull image %q: %s", ref,
-			why.Cause)
-		p.event(env, container, warning, reasonFailed, "Error: %s", image.ErrPull)
-		p.event(env, container, normal, reasonBackOff, "Back-off pulling image %q: %s: %s", ref,
-			image.ErrPull, why.Cause)
-		p.event(env, container, warning, reasonFailed, "Error: %s", image.BackOff)
-		return
-	}
-	p.event(env, container, warning, reasonFailed, "Error: %s", why.Reason)
 }
 
 // tellSecrets tells which pull secrets there are not.

@@ -106,8 +106,11 @@ func TestEventsOfImagesThatCannotBeHad(t *testing.T) {
 		r.told[1].Message != "Error: InvalidImageName" {
 		t.Errorf("told %v", r.told)
 	}
+	again := len(r.told)
 	r.told = nil
-	r.at(time.Minute).tells()
+	if r.at(time.Minute - 1).tells(); len(r.at(time.Minute).told) != again {
+		t.Errorf("a minute later it is told as %v", r.told)
+	}
 
 	r = ready(t, func(s *v1.PodSpec) { s.Containers[0].ImagePullPolicy = v1.PullNever })
 	delete(r.env.Images.Images, "i")
@@ -116,23 +119,34 @@ func TestEventsOfImagesThatCannotBeHad(t *testing.T) {
 		"Failed containers{web}: Error: ImageInspectError")
 	r.now = t0.Add(time.Second)
 	r.store("i").answerImage("ImageStatus", &runtimeapi.ImageStatusResponse{}, nil)
-	r.tells(`ErrImageNeverPull containers{web}: Container image "i" is not present with pull `+
-		`policy of Never`, "Failed containers{web}: Error: ErrImageNeverPull")
-	r.at(time.Minute).tells()
+	never := []string{`ErrImageNeverPull containers{web}: Container image "i" is not present ` +
+		`with pull policy of Never`, "Failed containers{web}: Error: ErrImageNeverPull"}
+	r.tells(never...)
+	r.at(61 * time.Second).tells(never...)
+	if r.at(119 * time.Second).tells(); !r.wake.Equal(t0.Add(121 * time.Second)) {
+		t.Errorf("woken at %v to tell it again", r.wake.Sub(t0))
+	}
 }
 
-// The back-off of a restart is told once, when it is learnt how the container has ended.
+// The back-off of a restart is told when it is learnt how the container has ended, and every minute
+// while it lasts.
 func TestEventsOfACrash(t *testing.T) {
 	c := run("web", 0, Running)
-	c.Backoff, c.Began = 10*time.Second, t0
+	c.Backoff, c.Began = 90*time.Second, t0
 	r := newRig(t, facts(spec(v1.RestartPolicyAlways, "", "web"), c))
 	r.pod.Containers[0].State, r.pod.Containers[0].Exited = Exited, t0
 	r.at(0).answer("ContainerStatus", &runtimeapi.ContainerStatusResponse{
 		Status: &runtimeapi.ContainerStatus{State: runtimeapi.ContainerState_CONTAINER_EXITED,
 			ExitCode: 1}}, nil)
-	r.tells("BackOff containers{web}: Back-off restarting failed container web in pod " +
-		"p_default(u)")
+	const back = "BackOff containers{web}: Back-off restarting failed container web in pod " +
+		"p_default(u)"
+	r.tells(back)
 	r.at(5 * time.Second).tells()
+	r.at(time.Minute).tells(back)
+	r.at(61 * time.Second).tells()
+	if r.at(90 * time.Second); len(r.pod.Lasting) > 0 {
+		t.Error("what is over will be told again")
+	}
 }
 
 // Whoever is stopped, the reason is told when it begins.
@@ -216,6 +230,30 @@ func TestEventsOfSandboxes(t *testing.T) {
 	p.Stale = time.Time{}
 	r.at(time.Second).want("RunPodSandbox")
 	r.tells()
+}
+
+// What lasts is told again every minute: that there is no network, or what a container lacks.
+func TestRemind(t *testing.T) {
+	p := facts(spec(v1.RestartPolicyAlways, "", "web"))
+	p.Sandboxes[0].Ready, p.Sandboxes[0].Stopped = false, true
+	r := newRig(t, p)
+	r.env.Node.Resolv.Known, r.env.NetworkNotReady = true, "no plugin"
+	r.at(0).tells("NetworkNotReady: no plugin")
+	r.at(59 * time.Second).tells()
+	r.at(61 * time.Second).tells("NetworkNotReady: no plugin")
+	r.at(120 * time.Second).tells()
+	r.at(121 * time.Second).tells("NetworkNotReady: no plugin")
+
+	r = ready(t, func(s *v1.PodSpec) {
+		s.SecurityContext = &v1.PodSecurityContext{RunAsUser: new(int64), RunAsNonRoot: new(true)}
+	}).at(0)
+	if len(r.told) != 1 || r.told[0].Reason != "Failed" {
+		t.Fatalf("told %v", r.told)
+	}
+	why := "Failed containers{web}: " + r.told[0].Message
+	r.told = nil
+	r.at(time.Second).tells()
+	r.at(time.Minute).tells(why)
 }
 
 // A volume is told of each time that it could not be made.

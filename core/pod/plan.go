@@ -87,6 +87,7 @@ func (p *Pod) Plan(env *Env) time.Time {
 			"stage", string(p.Stage), "reason", p.Kill.Reason)
 	}
 	p.watch(env) // no more, if it has ended
+	p.remind(env, &w)
 	p.note(env)
 	return w.until
 }

@@ -82,6 +82,7 @@ type Pod struct {
 	// before then does not count. Zero when nothing is stale.
 	Stale    time.Time `json:"stale"`
 	Problems []Problem `json:"problems,omitempty"` // of what failed last, by container
+	Lasting  []Lasting `json:"lasting,omitempty"`  // what was told and is told again
 
 	Dir     bool     `json:"dir,omitempty"`     // the pod's directory was made
 	LogDirs []string `json:"logDirs,omitempty"` // containers whose log directory was made

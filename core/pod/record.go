@@ -2,6 +2,8 @@ package pod
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -115,7 +117,7 @@ func (p *Pod) recorded(r op.Record, ev world.Event, env *Env) {
 	is, failed := content{}, ev.Err
 	if body, ok := ev.Body.(*world.FilesRead); ok && failed == nil && len(body.Files) == 1 {
 		if failed = body.Files[0].Err; failed == nil {
-			if err := json.Unmarshal(body.Files[0].Data, &is); err != nil {
+			if err := is.read(body.Files[0].Data); err != nil {
 				env.Out.Log(world.LevelWarning, "the record of a pod is damaged: taken for empty",
 					"pod", p.FullName(), "path", p.recordPath(env.Node), "error", err.Error())
 				is = content{}
@@ -138,6 +140,20 @@ func (p *Pod) recorded(r op.Record, ev world.Event, env *Env) {
 		p.Seen = earlierOf(p.Seen, is.Start)
 	}
 	p.restore(env)
+}
+
+// read takes the text of a file. Numbers that no agent writes are of a file that is damaged.
+func (c *content) read(data []byte) error {
+	err := json.Unmarshal(data, c)
+	switch end := c.End; {
+	case err != nil:
+		return err
+	case c.Round < 0 || c.Round > math.MaxInt32:
+		return fmt.Errorf("round: %d", c.Round)
+	case end != nil && (end.Grace < 0 || end.Grace > graceMaxSeconds*time.Second):
+		return fmt.Errorf("end.grace: %d", end.Grace)
+	}
+	return nil
 }
 
 func (p *Pod) recordWritten(ev world.Event, env *Env) {

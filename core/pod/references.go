@@ -3,10 +3,12 @@ package pod
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/manifest"
+	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
 
@@ -33,6 +35,9 @@ func references(pod *v1.Pod) []world.Watched {
 	spec := &pod.Spec
 	for i := range spec.Volumes {
 		volumeReferences(&spec.Volumes[i], add)
+		if volume.HasBundles(&spec.Volumes[i]) {
+			found = append(found, volume.AllBundles)
+		}
 	}
 	for i := range spec.InitContainers {
 		envReferences(&spec.InitContainers[i], add)
@@ -106,6 +111,9 @@ func (p *Pod) watch(env *Env) {
 	all := true
 	for _, object := range about {
 		all = env.Objects.Want(object, p.UID, env.Out) && all
+		if key, read := env.Objects.Reads(object); read {
+			env.Touch(key)
+		}
 	}
 	for _, object := range p.Watching.About {
 		if !slices.Contains(about, object) {
@@ -122,8 +130,17 @@ func (p *Pod) referencesKnown(want *v1.Container, env *Env) bool {
 		return true
 	}
 	known := p.isStatic() || !pending(env, allServices)
+	var since time.Time // what is read is to be as new as the need for another run
+	if last := p.newest(want.Name); last != nil {
+		since = last.Exited
+	}
 	envReferences(want, func(r world.Resource, name string) {
-		known = known && !pending(env, world.Watched{Resource: r, Namespace: p.Namespace, Name: name})
+		about := world.Watched{Resource: r, Namespace: p.Namespace, Name: name}
+		reading := env.Objects.Demand(about, since)
+		if key, _ := env.Objects.Reads(about); reading {
+			env.Touch(key)
+		}
+		known = known && !reading && !pending(env, about)
 	})
 	return known
 }

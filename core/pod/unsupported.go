@@ -73,11 +73,11 @@ func unsupportedVolume(v *v1.Volume, spec *v1.PodSpec) string {
 		return " (" + v.Name + ")"
 	}
 	for i, source := range v.Projected.Sources {
-		if source.ConfigMap != nil || source.Secret != nil || source.ServiceAccountToken != nil {
-			continue
+		if source.PodCertificate != nil {
+			return fmt.Sprintf(".projected.sources[%d]", i)
 		}
 		if source.DownwardAPI == nil {
-			return fmt.Sprintf(".projected.sources[%d]", i)
+			continue
 		}
 		if file := unsupportedFile(source.DownwardAPI.Items, spec); file != "" {
 			return file

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/admission"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/token"
 	"seedlet.dev/core/volume"
@@ -97,7 +98,6 @@ func (p *Pod) measure(view *volume.Pod, env *Env, w *waits) {
 const (
 	reasonEvicted = "Evicted"
 	evictionGrace = time.Second // of a pod that is over the limit of a volume, as the kubelet's
-	priorityMin   = 2_000_000_000
 )
 
 // evict ends a pod one of whose volumes has become too large, and reports whether it did. What is
@@ -113,11 +113,10 @@ func (p *Pod) evict(env *Env) bool {
 	return true
 }
 
-// critical says whether a pod has a priority of the system's.
+// critical says whether a pod has a priority of the system's, be it only by name, as a manifest has
+// it.
 func (p *Pod) critical() bool {
-	spec := &p.Spec.Spec
-	return strings.HasPrefix(spec.PriorityClassName, "system-") ||
-		spec.Priority != nil && *spec.Priority >= priorityMin
+	return admission.Critical(p.Spec, strings.HasPrefix(p.Spec.Spec.PriorityClassName, "system-"))
 }
 
 // prepareMounts takes the next step on the way to what a container mounts besides whole volumes:

@@ -139,7 +139,7 @@ func TestEviction(t *testing.T) {
 	limit := resource.MustParse("1Mi")
 	p.Spec.Spec.Volumes[0].EmptyDir.SizeLimit = &limit
 	p.Storage.Set = volume.Set{Over: "data"}
-	critical := int32(priorityMin)
+	critical := int32(2_000_000_000)
 	p.Spec.Spec.Priority = &critical
 	env := &Env{Node: volumesNode, Out: &op.Out{}}
 	env.Out.Begin(&op.Table{}, t0)
@@ -292,6 +292,7 @@ func TestUnsupportedVolumes(t *testing.T) {
 	fields := v1.VolumeProjection{DownwardAPI: &v1.DownwardAPIProjection{}}
 	secret := v1.VolumeProjection{Secret: &v1.SecretProjection{}}
 	bundle := v1.VolumeProjection{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{}}
+	certificate := v1.VolumeProjection{PodCertificate: &v1.PodCertificateProjection{}}
 	storage := []v1.DownwardAPIVolumeFile{{Path: "s", ResourceFieldRef: &v1.ResourceFieldSelector{
 		ContainerName: "web", Resource: "limits.ephemeral-storage"}}}
 	for _, c := range []struct {
@@ -303,7 +304,10 @@ func TestUnsupportedVolumes(t *testing.T) {
 		{v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
 			Sources: []v1.VolumeProjection{fields}}}, ""},
 		{v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
-			Sources: []v1.VolumeProjection{secret, bundle}}}, "spec.volumes[0].projected.sources[1]"},
+			Sources: []v1.VolumeProjection{secret, bundle}}}, ""},
+		{v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
+			Sources: []v1.VolumeProjection{secret, certificate}}},
+			"spec.volumes[0].projected.sources[1]"},
 		{v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: storage}},
 			"spec.volumes[0] (s: limits.ephemeral-storage without a limit)"},
 	} {

@@ -214,8 +214,7 @@ func (w *Writer) failed(e *Entry, r op.Record, ev world.Event, out *op.Out) {
 	w.Failed++
 	e.Failures++
 	e.Outdated = ev.Err.Has(world.KindConflict)
-	wait := max(timer.Backoff(e.Failures, failureFirst, failureMost), ev.Err.RetryAfter)
-	e.NotBefore = ev.Time.Add(wait)
+	e.NotBefore = ev.Time.Add(timer.Retry(ev.Err, e.Failures, failureFirst, failureMost))
 	if e.Failures == 1 {
 		out.Log(world.LevelWarning, "the API server did not take a pod's status", "pod", r.Subject,
 			"uid", string(e.Stored.UID), "call", r.Call, "error", ev.Err.Error())

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"seedlet.dev/world"
 )
 
 // Ordered is what a queue can be keyed by: data with a total order and a text form.
@@ -172,6 +174,12 @@ func Backoff(failures int, first, most time.Duration) time.Duration {
 		wait *= 2
 	}
 	return min(wait, most)
+}
+
+// Retry is how long to wait after so many failures in a row, of which err is the newest: no less
+// than the other side has asked for.
+func Retry(err *world.Error, failures int, first, most time.Duration) time.Duration {
+	return max(Backoff(failures, first, most), err.RetryAfter)
 }
 
 // Number is a key that is a number.

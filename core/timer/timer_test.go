@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"seedlet.dev/world"
 )
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -93,5 +95,14 @@ func TestBackoff(t *testing.T) {
 	}
 	if got := Backoff(1<<30, first, most); got != most {
 		t.Errorf("after very many failures %v", got)
+	}
+}
+
+func TestRetryWaitsForAsLongAsTheOtherSideHasAsked(t *testing.T) {
+	for asked, want := range map[time.Duration]time.Duration{0: 2, 1: 2, 3: 3, 60: 60} {
+		err := &world.Error{Kind: world.KindThrottled, RetryAfter: asked * time.Second}
+		if got := Retry(err, 2, time.Second, 5*time.Second); got != want*time.Second {
+			t.Errorf("asked for %d s: %v", asked, got)
+		}
 	}
 }

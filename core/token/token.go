@@ -152,8 +152,7 @@ func (t *Token) answered(r op.Record, ev world.Event) {
 	if ev.Err != nil {
 		t.Failures++
 		t.Problem = ev.Err.Message
-		t.NotBefore = ev.Time.Add(max(ev.Err.RetryAfter,
-			timer.Backoff(t.Failures, failureFirst, failureMax)))
+		t.NotBefore = ev.Time.Add(timer.Retry(ev.Err, t.Failures, failureFirst, failureMax))
 		return
 	}
 	t.Token, t.Asked, t.Expires = made.Token, r.Began, made.Expires

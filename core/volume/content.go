@@ -14,10 +14,11 @@ import (
 	"seedlet.dev/world"
 )
 
-// Volumes whose content the agent writes: from ConfigMaps, Secrets, service account tokens and the
-// pod itself. They are written anew when what they are taken from has another version. Until all
-// of it can be had, what is there stays as it is: an object that is removed, a server that is away
-// and a token that cannot be renewed take nothing away (kubernetes issue 139045).
+// Volumes whose content the agent writes: from ConfigMaps, Secrets, service account tokens, trust
+// bundles and the pod itself. They are written anew when what they are taken from has another
+// version. Until all of it can be had, what is there stays as it is: an object that is removed, a
+// server that is away and a token that cannot be renewed take nothing away (kubernetes issue
+// 139045).
 
 const (
 	// contentMax bounds what one volume holds. An object has less than a MiB.
@@ -74,6 +75,8 @@ func (p *Pod) origin(v *v1.Volume) (version string, known bool) {
 			known = p.object(world.ResourceSecrets, s.Secret.Name).writeTo(&b)
 		case s.ServiceAccountToken != nil:
 			known = p.token(s.ServiceAccountToken).writeTo(&b)
+		case s.ClusterTrustBundle != nil:
+			known = p.bundles(s.ClusterTrustBundle).writeTo(&b)
 		default:
 			known = true
 		}
@@ -90,7 +93,8 @@ type part struct {
 	object  *world.Object
 	absent  bool // it is known that there is none
 	token   string
-	err     error // why it cannot be had
+	bundles []string // of trust anchors
+	err     error    // why it cannot be had
 }
 
 func (f part) writeTo(b *strings.Builder) bool {
@@ -170,11 +174,14 @@ func (w *writing) add(s *v1.VolumeProjection) error {
 			"references non-existent secret key: ")
 	case s.ServiceAccountToken != nil:
 		is := w.pod.token(s.ServiceAccountToken)
-		mode := w.mode
-		if fsGroup(w.pod.Spec) != nil {
-			mode = modeToken
+		w.file(s.ServiceAccountToken.Path, []byte(is.token), w.modeShared())
+		return is.err
+	case s.ClusterTrustBundle != nil:
+		is := w.pod.bundles(s.ClusterTrustBundle)
+		if is.absent && isTrue(s.ClusterTrustBundle.Optional) {
+			is.err = nil // the file is empty
 		}
-		w.file(s.ServiceAccountToken.Path, []byte(is.token), &mode)
+		w.file(s.ClusterTrustBundle.Path, anchors(is.bundles, w.pod.Spec.UID), w.modeShared())
 		return is.err
 	case s.DownwardAPI != nil:
 		for i := range s.DownwardAPI.Items {
@@ -189,9 +196,20 @@ func (w *writing) add(s *v1.VolumeProjection) error {
 	return nil
 }
 
+// modeShared are the permissions of what nobody but the pod's group is to read, if it has one.
+func (w *writing) modeShared() *int32 {
+	mode := w.mode
+	if fsGroup(w.pod.Spec) != nil {
+		mode = modeToken
+	}
+	return &mode
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }
+
 // keys adds files for the keys of an object: the named ones, or all.
 func (w *writing) keys(is part, items []v1.KeyToPath, optional *bool, missing string) error {
-	may := optional != nil && *optional
+	may := isTrue(optional)
 	switch {
 	case is.absent && may:
 		return nil

@@ -16,7 +16,8 @@ import (
 
 type silent struct{}
 
-func (silent) Tell(any) {}
+func (silent) Tell(any)       {}
+func (silent) Now() time.Time { return t0 }
 
 // knowing has the pod told of objects; what else it refers to is told not to exist.
 func knowing(pod *Pod, objects ...world.Object) *Pod {

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"fmt"
 
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -43,6 +44,9 @@ var resources = map[world.Resource]resource{
 	world.ResourceLeases: {coordinationv1.SchemeGroupVersion, true,
 		func() runtime.Object { return &coordinationv1.Lease{} },
 		func() runtime.Object { return &coordinationv1.LeaseList{} }},
+	world.ResourceTrustBundles: {certificatesv1beta1.SchemeGroupVersion, false,
+		func() runtime.Object { return &certificatesv1beta1.ClusterTrustBundle{} },
+		func() runtime.Object { return &certificatesv1beta1.ClusterTrustBundleList{} }},
 }
 
 // objectOf is an object of the API as the core knows it. It takes the object over.
@@ -63,6 +67,8 @@ func objectOf(o runtime.Object) (world.Object, error) {
 		object.RuntimeClass = o
 	case *coordinationv1.Lease:
 		object.Lease = o
+	case *certificatesv1beta1.ClusterTrustBundle:
+		object.TrustBundle = o
 	default:
 		return world.Object{}, fmt.Errorf("the server has sent a %T", o)
 	}

@@ -87,6 +87,9 @@ func (c *Cluster) newAPIServer() *owned.Daemon {
 		"--proxy-client-key-file="+c.pki("front-proxy.key"),
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
+		// Trust bundles are beta, and off.
+		"--runtime-config=certificates.k8s.io/v1beta1/clustertrustbundles=true",
+		"--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true",
 		"--enable-bootstrap-token-auth",
 		"--allow-privileged",
 		"--service-cluster-ip-range="+serviceRange.String(),

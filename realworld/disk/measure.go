@@ -35,3 +35,8 @@ func measureTree(ctx context.Context, path string) (*world.TreeMeasured, error) 
 	}
 	return answer, nil
 }
+
+// Measure adds up what a tree uses, as the effect MeasureTree does, until the context is done.
+func Measure(ctx context.Context, path string) (*world.TreeMeasured, error) {
+	return measureTree(ctx, path)
+}

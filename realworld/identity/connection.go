@@ -35,7 +35,7 @@ type Connection struct {
 	Client    *http.Client
 	owner     *Identity
 	dialer    *connrotation.Dialer
-	transport *http.Transport
+	transport *renewed
 	stranger  atomic.Bool               // a request was refused, as of somebody unknown
 	known     atomic.Pointer[time.Time] // until when connections are kept even so
 }
@@ -59,6 +59,10 @@ func (i *Identity) connect(config *rest.Config,
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
+	var authorities string // a file; what is in the kubeconfig itself counts more
+	if len(tc.TLS.CAData) == 0 {
+		authorities = tc.TLS.CAFile
+	}
 	if cert != nil {
 		tc.TLS.GetCertHolder = &transport.GetCertHolder{GetCert: cert}
 		tc.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &gate{rt, cert} })
@@ -76,7 +80,12 @@ func (i *Identity) connect(config *rest.Config,
 	}
 	c := &Connection{owner: i, dialer: connrotation.NewDialer(dial)}
 	c.known.Store(&time.Time{})
-	c.transport = i.newTransport(tc, tlsConfig, c.dialer.DialContext)
+	c.transport, err = i.newRenewed(authorities, tlsConfig, func(t *tls.Config) *http.Transport {
+		return i.newTransport(tc, t, c.dialer.DialContext)
+	})
+	if err != nil {
+		return nil, err
+	}
 	tc.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &strangers{rt, c} })
 	wrapped, err := transport.HTTPWrappersForConfig(tc, c.transport)
 	if err != nil {

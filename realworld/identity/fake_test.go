@@ -22,6 +22,7 @@ import (
 
 	"go.uber.org/goleak"
 	certificates "k8s.io/api/certificates/v1"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
@@ -57,13 +58,14 @@ func newAuthority(t *testing.T) *authority {
 }
 
 // sign makes a certificate.
-func (a *authority) sign(t *testing.T, name pkix.Name, public any, from, to time.Time) []byte {
+func (a *authority) sign(t *testing.T, asked *x509.CertificateRequest, from,
+	to time.Time) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: name,
-		NotBefore: from, NotAfter: to,
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: asked.Subject,
+		NotBefore: from, NotAfter: to, DNSNames: asked.DNSNames, IPAddresses: asked.IPAddresses,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, a.cert, public, a.key)
+	}, a.cert, asked.PublicKey, a.key)
 	if err != nil {
 		t.Error(err)
 	}
@@ -80,7 +82,8 @@ func (a *authority) pair(t *testing.T, name string, from, to time.Duration) (cer
 	}
 	now := time.Now()
 	subject := pkix.Name{CommonName: name, Organization: []string{"system:nodes"}}
-	return a.sign(t, subject, private.Public(), now.Add(from), now.Add(to)),
+	asked := &x509.CertificateRequest{Subject: subject, PublicKey: private.Public()}
+	return a.sign(t, asked, now.Add(from), now.Add(to)),
 		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 }
 
@@ -92,9 +95,10 @@ type fake struct {
 	ca        []byte
 	approve   chan struct{} // closed when requests are approved
 
-	mu      sync.Mutex
-	request *certificates.CertificateSigningRequest // the latest
-	askers  []string                                // who has asked for certificates
+	mu        sync.Mutex
+	addresses []v1.NodeAddress                        // of the Node
+	request   *certificates.CertificateSigningRequest // the latest
+	askers    []string                                // who has asked for certificates
 }
 
 func newFake(t *testing.T) *fake {
@@ -123,6 +127,13 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case who(r) == "stranger":
 		http.Error(w, "who are you?", http.StatusUnauthorized)
+	case strings.HasPrefix(r.URL.Path, "/api/v1/nodes/"):
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		reply(w, http.StatusOK, &v1.Node{
+			TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"},
+			Status:   v1.NodeStatus{Addresses: f.addresses},
+		})
 	case !strings.HasPrefix(r.URL.Path, "/apis/certificates.k8s.io/v1/"):
 		_, _ = io.WriteString(w, who(r)+" "+r.RemoteAddr)
 	case r.Method == http.MethodPost:
@@ -183,7 +194,7 @@ func (f *fake) signed() *certificates.CertificateSigningRequest {
 	signed := f.request.DeepCopy()
 	signed.Status.Conditions = []certificates.CertificateSigningRequestCondition{
 		{Type: certificates.CertificateApproved}}
-	signed.Status.Certificate = f.authority.sign(f.t, asked.Subject, asked.PublicKey,
+	signed.Status.Certificate = f.authority.sign(f.t, asked,
 		time.Now().Add(-time.Minute), time.Now().Add(time.Hour))
 	return signed
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 // life is an identity that a test has loaded and started.
@@ -310,4 +312,45 @@ func TestStranger(t *testing.T) {
 		l.conn.known.Store(&time.Time{})
 		return who == node
 	})
+}
+
+// A server that has a certificate of another authority is known once the file has that, too.
+func TestAuthorityIsReplaced(t *testing.T) {
+	f := newFake(t)
+	dir := t.TempDir()
+	path := f.kubeconfig(filepath.Join(dir, "kubeconfig"), map[string]any{"token": "secret"})
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config map[string]any
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	config["clusters"] = []any{map[string]any{"name": "c", "cluster": map[string]any{
+		"server": f.url, "certificate-authority": "ca.crt"}}}
+	if text, err = yaml.Marshal(config); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, string(text))
+	ca := filepath.Join(dir, "ca.crt")
+	other, _ := newAuthority(t).pair(t, "other", -time.Hour, time.Hour)
+	write(t, ca, string(other))
+	l := begin(t, Options{Kubeconfig: path})
+	if _, _, err := l.ask(f.url); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a server of nobody: %v", err)
+	}
+	write(t, ca, string(f.ca))
+	who, from, err := l.ask(f.url)
+	if err != nil || who != "secret" {
+		t.Errorf("%q, %v", who, err)
+	}
+	if _, again, err := l.ask(f.url); err != nil || again != from {
+		t.Errorf("from %s after %s, %v: want one connection", again, from, err)
+	}
+	write(t, ca, string(other))
+	l.conn.CloseAll()
+	if _, _, err := l.ask(f.url); err == nil {
+		t.Error("a server of an authority that has been taken away")
+	}
 }

@@ -2,13 +2,8 @@ package identity
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
@@ -17,10 +12,7 @@ import (
 
 	certificates "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate"
-	"k8s.io/client-go/util/certificate/csr"
-	"k8s.io/client-go/util/keyutil"
 	"k8s.io/klog/v2"
 )
 
@@ -28,8 +20,6 @@ const (
 	// pairName is what files of certificates begin with; the newest is
 	// kubelet-client-current.pem.
 	pairName = "kubelet-client"
-	// approvalTimeout is how long a request waits for its approval before another is made.
-	approvalTimeout = 15 * time.Minute
 	// Between failures, doubling.
 	retryMin = 2 * time.Second
 	retryMax = 32 * time.Second
@@ -82,20 +72,11 @@ func (i *Identity) take(taken *tls.Certificate) {
 		}
 		m.written = err == nil
 	}
-	// All nodes may have been made at one time, and should not all ask at one time.
-	lifetime := taken.Leaf.NotAfter.Sub(taken.Leaf.NotBefore)
-	part := 0.7 + 0.2*mathrand.Float64()
-	m.due = taken.Leaf.NotBefore.Add(time.Duration(part * float64(lifetime)))
-	if taken.Leaf.Subject.CommonName != i.subject().CommonName {
+	m.due = renewal(taken)
+	if taken.Leaf.Subject.CommonName != nodeSubject(i.opts.NodeName).CommonName {
 		m.due = time.Now() // the node has been renamed
 	}
 	m.current.Store(taken)
-}
-
-func (i *Identity) subject() pkix.Name {
-	return pkix.Name{
-		CommonName: "system:node:" + i.opts.NodeName, Organization: []string{"system:nodes"},
-	}
 }
 
 // certificateNow is the certificate for a connection that is being made.
@@ -154,19 +135,6 @@ func pause(ctx context.Context, d time.Duration) {
 
 // askOnce makes a key, has it signed, and takes the certificate.
 func (i *Identity) askOnce(ctx context.Context) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return fmt.Errorf("making a key: %w", err)
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return fmt.Errorf("making a key: %w", err)
-	}
-	request, err := cert.MakeCSRFromTemplate(key,
-		&x509.CertificateRequest{Subject: i.subject()})
-	if err != nil {
-		return fmt.Errorf("making a request: %w", err)
-	}
 	conn, err := i.askingConnection()
 	if err != nil {
 		return err
@@ -176,22 +144,13 @@ func (i *Identity) askOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	name, uid, err := csr.RequestCertificateWithContext(ctx, client, request, "",
-		certificates.KubeAPIServerClientKubeletSignerName, nil,
-		certificate.DefaultKubeletClientGetUsages(key), key)
+	kept, err := order{
+		template: x509.CertificateRequest{Subject: nodeSubject(i.opts.NodeName)},
+		signer:   certificates.KubeAPIServerClientKubeletSignerName,
+		usages:   certificate.DefaultKubeletClientGetUsages,
+	}.fill(ctx, client, i.managed.files)
 	if err != nil {
 		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, approvalTimeout)
-	defer cancel()
-	signed, err := csr.WaitForCertificate(ctx, client, name, uid)
-	if err != nil {
-		return fmt.Errorf("waiting for the approval of %s: %w", name, err)
-	}
-	kept, err := i.managed.files.Update(signed,
-		pem.EncodeToMemory(&pem.Block{Type: keyutil.ECPrivateKeyBlockType, Bytes: der}))
-	if err != nil {
-		return fmt.Errorf("keeping the certificate of %s: %w", name, err)
 	}
 	i.take(kept)
 	i.closeAll() // a server knows a client by its connection

@@ -5,9 +5,8 @@
 package log
 
 import (
-	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -36,7 +35,14 @@ func Configure(c *logsapi.LoggingConfiguration) error {
 
 // Port is a world.Port for log lines. The zero value is ready.
 type Port struct {
-	flushing atomic.Bool
+	mu       sync.Mutex
+	flushing *flush // nil for none
+}
+
+// flush is one of the sink.
+type flush struct {
+	began time.Time
+	done  chan struct{} // closed when it has ended
 }
 
 // Do writes one line. Of events there is one as well; without an API server there is no more.
@@ -77,21 +83,34 @@ func write(line *world.Log) {
 }
 
 // Check reports whether the sink still takes lines, for the health port. Of many checks at once,
-// one flushes; while one is stuck, the others fail at once.
+// one flushes and all wait for that; while it is stuck, the others fail at once.
 func (p *Port) Check() error {
-	if !p.flushing.CompareAndSwap(false, true) {
-		return errors.New("the log sink is still being flushed")
-	}
-	flushed := make(chan struct{})
-	go func() {
-		klog.Flush()
-		p.flushing.Store(false)
-		close(flushed)
-	}()
+	f := p.flush()
+	late := time.NewTimer(time.Until(f.began.Add(flushTimeout)))
+	defer late.Stop()
 	select {
-	case <-flushed:
+	case <-f.done:
 		return nil
-	case <-time.After(flushTimeout):
+	case <-late.C:
 		return fmt.Errorf("the log sink has not been flushed within %v", flushTimeout)
 	}
+}
+
+// flush is the flush under way, or else a new one.
+func (p *Port) flush() *flush {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.flushing != nil {
+		return p.flushing
+	}
+	f := &flush{began: time.Now(), done: make(chan struct{})}
+	p.flushing = f
+	go func() {
+		klog.Flush()
+		p.mu.Lock()
+		p.flushing = nil
+		p.mu.Unlock()
+		close(f.done)
+	}()
+	return f
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -135,6 +136,20 @@ type stuck struct {
 func (s *stuck) Write(p []byte) (int, error) {
 	<-s.gone
 	return len(p), nil
+}
+
+// Checks at the same time do not fail each other.
+func TestChecksAtOnce(t *testing.T) {
+	var port log.Port
+	var checks sync.WaitGroup
+	for range 100 {
+		checks.Go(func() {
+			if err := port.Check(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	checks.Wait()
 }
 
 func TestCheckOfStuckSink(t *testing.T) {

@@ -173,6 +173,9 @@ func (n *Node) Registry() *Registry { return n.registry }
 // LogFile is where containerd's own output goes, over all its lives.
 func (n *Node) LogFile() string { return n.daemon.LogFile }
 
+// Pid is the process of containerd.
+func (n *Node) Pid() int { return n.daemon.Pid() }
+
 // Kill ends containerd with SIGKILL. Its shims and containers live on.
 func (n *Node) Kill() error { return n.daemon.Kill() }
 

@@ -56,6 +56,14 @@ func (d *Daemon) name() string { return filepath.Base(d.Program) }
 // Exited is closed when the process that was started last has ended; nil before the first start.
 func (d *Daemon) Exited() <-chan struct{} { return d.exited }
 
+// Pid is the process that was started last, or zero.
+func (d *Daemon) Pid() int {
+	if d.cmd == nil {
+		return 0
+	}
+	return d.cmd.Process.Pid
+}
+
 // Running reports whether the process runs.
 func (d *Daemon) Running() bool {
 	if d.cmd == nil {

@@ -21,3 +21,18 @@ func (p *Port) Pods(ctx context.Context) ([]*v1.Pod, error) {
 	}
 	return answer.(*world.PodsAnswer).Pods, nil
 }
+
+// Ask asks the core whom the names of a pod and a container mean, likewise. The request's number
+// is filled in.
+func (p *Port) Ask(ctx context.Context, m world.ContainerRequest) (*world.ContainerAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	answer, err := p.pending.ask(ctx, func(id world.RequestID) any {
+		m.Request = id
+		return &m
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer.(*world.ContainerAnswer), nil
+}

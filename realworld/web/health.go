@@ -22,6 +22,16 @@ func (p *Port) handleHealth(mux *http.ServeMux) {
 	mux.HandleFunc("GET /healthz/{check}", p.serveCheck)
 }
 
+// Healthy says what keeps the agent from being well, as /healthz does.
+func (p *Port) Healthy(ctx context.Context) error {
+	for _, c := range p.checks(ctx) {
+		if c.Problem != "" {
+			return fmt.Errorf("%s: %s", c.Name, c.Problem)
+		}
+	}
+	return nil
+}
+
 func (p *Port) serveHealth(w http.ResponseWriter, r *http.Request) {
 	checks := p.checks(r.Context())
 	excluded := r.URL.Query()["exclude"]
@@ -100,8 +110,11 @@ func text(err error) string {
 	return err.Error()
 }
 
-func writeText(w http.ResponseWriter, s string) {
+func writeText(w http.ResponseWriter, s string) { writeCode(w, http.StatusOK, s) }
+
+func writeCode(w http.ResponseWriter, code int, s string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
 	_, _ = w.Write([]byte(s)) // a client that has gone needs no answer
 }

@@ -38,7 +38,11 @@ func (p *Port) metricsHandler() http.Handler {
 			return &world.MetricsRequest{Request: id}
 		})
 		if ok {
-			serveNumbers(w, r, scraped{answer.(numbers), p.pending.metrics()}, others...)
+			counted := p.pending.metrics()
+			if p.opts.Counted != nil {
+				counted = append(counted, p.opts.Counted()...)
+			}
+			serveNumbers(w, r, scraped{answer.(numbers), counted}, others...)
 		}
 	})
 }

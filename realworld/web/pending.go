@@ -9,8 +9,9 @@ import (
 	"seedlet.dev/world"
 )
 
-// pendingMax bounds the requests that wait for the core's answer.
-const pendingMax = 64
+// pendingMax bounds the requests that wait for the core's answer: as many as clients may begin to
+// follow logs at once.
+const pendingMax = 512
 
 // What keeps a request from being answered; each is a 503.
 var (

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 
@@ -18,7 +19,20 @@ func (p *Port) servePods(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	pods := answer.(*world.PodsAnswer).Pods
+	writePods(w, answer.(*world.PodsAnswer).Pods)
+}
+
+// serveRunningPods answers with what runs, as the runtime has it.
+func (p *Port) serveRunningPods(w http.ResponseWriter, r *http.Request) {
+	answer, ok := p.ask(w, r, func(id world.RequestID) any {
+		return &world.RunningPodsRequest{Request: id}
+	})
+	if ok {
+		writePods(w, answer.(*world.RunningPodsAnswer).Pods)
+	}
+}
+
+func writePods(w http.ResponseWriter, pods []*v1.Pod) {
 	list := v1.PodList{
 		TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"},
 		Items:    make([]v1.Pod, len(pods)),
@@ -32,6 +46,22 @@ func (p *Port) servePods(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, data)
+}
+
+// Container asks the core what in the runtime is meant by the names of a pod and a container. An
+// error means that there is no answer; that there is no such container is an answer.
+func (p *Port) Container(ctx context.Context, r world.ContainerRequest) (*world.ContainerAnswer,
+	error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	answer, err := p.pending.ask(ctx, func(id world.RequestID) any {
+		r.Request = id
+		return &r
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer.(*world.ContainerAnswer), nil
 }
 
 // serveState answers with the snapshot of the core.

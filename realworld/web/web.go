@@ -1,12 +1,13 @@
 // Package web is the requests port: the node's HTTP API, which turns requests into events and
 // the core's answers into responses.
 //
-// Two handlers share one Port: Health for the health port (10248), ReadOnly for the read-only
-// port (10255). Neither changes anything. The contract: every request ends within answerTimeout
-// plus the time it takes to send the answer; what cannot be answered in time, or for want of
-// room, is a 503; a method other than GET or HEAD is a 405.
+// Three handlers share one Port: Health for the health port (10248), ReadOnly for the read-only
+// port (10255), and Secure for the one that asks who is there (10250). The contract: what the core
+// is asked is answered within answerTimeout plus the time it takes to send the answer; what cannot
+// be answered in time, or for want of room, is a 503. Paths, codes and texts are the kubelet's.
 //
-// Start reading at Port, then health.go, pods.go, metrics.go, and server.go for the listeners.
+// Start reading at Port, then secure.go for what is where, health.go, pods.go, metrics.go and
+// debug.go, and server.go for the listeners and their bounds.
 package web
 
 import (
@@ -34,8 +35,12 @@ type Options struct {
 	Loop func() ([]world.Metric, loop.Histogram)
 	// Measured is what else there is to show on /metrics; nil if there is nothing.
 	Measured prometheus.Gatherer
+	// Counted are the numbers of others who serve requests, for /metrics; nil if there are none.
+	Counted func() []world.Metric
 	// CheckLog reports whether the log sink is stuck.
 	CheckLog func() error
+	// Routes are the handlers of others that the read-only port and the secure one have: numbers.
+	Routes Routes
 }
 
 // Port is a world.Port for requests.
@@ -56,6 +61,10 @@ func New(opts Options) *Port {
 func (p *Port) Do(eff world.Effect) {
 	switch m := eff.Body.(type) {
 	case *world.PodsAnswer:
+		p.pending.answer(m.Request, m)
+	case *world.RunningPodsAnswer:
+		p.pending.answer(m.Request, m)
+	case *world.ContainerAnswer:
 		p.pending.answer(m.Request, m)
 	case *world.StateAnswer:
 		p.pending.answer(m.Request, m)
@@ -80,12 +89,8 @@ func (p *Port) Health() http.Handler {
 // ReadOnly handles the read-only port.
 func (p *Port) ReadOnly() http.Handler {
 	mux := http.NewServeMux()
-	p.handleHealth(mux)
-	mux.HandleFunc("GET /pods", p.servePods)
-	mux.HandleFunc("GET /pods/{$}", p.servePods)
-	mux.HandleFunc("GET /debug/state", p.serveState)
-	mux.Handle("GET /metrics", p.metricsHandler())
-	mux.Handle("GET /metrics/probes", p.probesHandler())
+	p.handleNumbers(mux)
+	handleDisabled(mux)
 	return mux
 }
 

@@ -64,6 +64,12 @@ func (a *agent) offer(ev world.Event) bool {
 			ObjectMeta: metav1.ObjectMeta{Name: "web-node", Namespace: "default", UID: "u1"},
 			Status:     v1.PodStatus{Phase: v1.PodRunning},
 		}}}
+	case *world.RunningPodsRequest:
+		answer = &world.RunningPodsAnswer{Request: m.Request, Pods: []*v1.Pod{{
+			ObjectMeta: metav1.ObjectMeta{Name: "runs", Namespace: "default", UID: "u2"},
+		}}}
+	case *world.ContainerRequest:
+		answer = &world.ContainerAnswer{Request: m.Request, UID: m.Pod + "-uid"}
 	case *world.StateRequest:
 		answer = &world.StateAnswer{Request: m.Request, State: []byte(`{"pods":{}}`)}
 	case *world.HealthRequest:
@@ -99,7 +105,7 @@ func TestPods(t *testing.T) {
 
 func TestState(t *testing.T) {
 	rec := httptest.NewRecorder()
-	newAgent().port.ReadOnly().ServeHTTP(rec, httptest.NewRequest("GET", "/debug/state", nil))
+	newAgent().secure(nil).ServeHTTP(rec, httptest.NewRequest("GET", "/debug/state", nil))
 	if rec.Body.String() != `{"pods":{}}` ||
 		rec.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("got %v %s", rec.Header(), rec.Body)
@@ -172,7 +178,7 @@ func TestMetrics(t *testing.T) {
 		"# TYPE seedlet_marks_total counter\nseedlet_marks_total{mark=\"a\"} 1\n" +
 			"seedlet_marks_total{mark=\"b\"} 4\n",
 		"seedlet_inbox_events 3\n",
-		"seedlet_http_requests_pending_max 64\n",
+		"seedlet_http_requests_pending_max 512\n",
 		"seedlet_step_duration_seconds_bucket{le=\"3e-05\"} 1\n",
 		"seedlet_step_duration_seconds_bucket{le=\"+Inf\"} 2\n",
 		"seedlet_step_duration_seconds_count 2\n",
@@ -187,7 +193,7 @@ func TestMetrics(t *testing.T) {
 
 func TestMethods(t *testing.T) {
 	a := newAgent()
-	for _, path := range []string{"/healthz", "/pods", "/debug/state", "/metrics"} {
+	for _, path := range []string{"/healthz", "/pods", "/metrics", "/exec/a/b/c"} {
 		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {
 			rec := httptest.NewRecorder()
 			a.port.ReadOnly().ServeHTTP(rec, httptest.NewRequest(method, path, nil))
@@ -196,8 +202,10 @@ func TestMethods(t *testing.T) {
 			}
 		}
 	}
-	if code, _ := get(t, a.port.ReadOnly(), "/exec"); code != http.StatusNotFound {
-		t.Errorf("an unknown path gives %d, want 404", code)
+	for _, path := range []string{"/none", "/debug/state", "/configz"} {
+		if code, _ := get(t, a.port.ReadOnly(), path); code != http.StatusNotFound {
+			t.Errorf("%s on the read-only port gives %d, want 404", path, code)
+		}
 	}
 	if code, _ := get(t, a.port.Health(), "/pods"); code != http.StatusNotFound {
 		t.Errorf("/pods on the health port gives %d, want 404", code)
@@ -205,10 +213,10 @@ func TestMethods(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	for _, path := range []string{"/pods", "/debug/state", "/metrics"} {
+	for _, path := range []string{"/pods", "/runningpods/", "/debug/state", "/metrics"} {
 		a := newAgent()
 		a.full = true
-		if code, body := get(t, a.port.ReadOnly(), path); code != http.StatusServiceUnavailable {
+		if code, body := get(t, a.secure(nil), path); code != http.StatusServiceUnavailable {
 			t.Errorf("%s of a full agent gives %d %s, want 503", path, code, body)
 		}
 	}
@@ -217,7 +225,7 @@ func TestRefusals(t *testing.T) {
 // A core that is stuck: requests wait for two seconds, as many as there is room for; the next is
 // refused at once, and so are health checks.
 func TestStuckAgent(t *testing.T) {
-	const room = 64
+	const room = 512
 	a := newAgent()
 	a.stuck, a.waiting = true, true
 	a.taken.Add(room)
@@ -233,7 +241,7 @@ func TestStuckAgent(t *testing.T) {
 	}
 	a.taken.Wait()
 	if code, body := get(t, handler, "/pods"); code != http.StatusServiceUnavailable ||
-		!strings.Contains(body, "64 requests") {
+		!strings.Contains(body, "512 requests") {
 		t.Errorf("one too many gives %d %q, want 503 with the bound", code, body)
 	}
 	if took := time.Since(began); took > time.Second {

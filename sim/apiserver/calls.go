@@ -3,6 +3,7 @@ package apiserver
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -98,7 +99,8 @@ func (s *Server) create(who author, m *world.CreateObject) (world.Object, *world
 
 // namespaced says whether objects of a resource are in namespaces.
 func namespaced(r world.Resource) bool {
-	return r != world.ResourceNodes && r != world.ResourceRuntimeClasses
+	return r != world.ResourceNodes && r != world.ResourceRuntimeClasses &&
+		r != world.ResourceTrustBundles
 }
 
 func badName(r world.Resource, meta metav1.Object) string {
@@ -107,6 +109,7 @@ func badName(r world.Resource, meta metav1.Object) string {
 		return "an empty namespace may not be set during creation"
 	case !namespaced(r) && meta.GetNamespace() != "":
 		return "namespace: not allowed on this type"
+	case r == world.ResourceTrustBundles: // badBundle knows what they are called
 	case len(validation.IsDNS1123Subdomain(meta.GetName())) > 0:
 		return fmt.Sprintf("metadata.name: Invalid value: %q", meta.GetName())
 	}
@@ -124,7 +127,8 @@ func (s *Server) update(who author, m *world.UpdateObject) (world.Object, *world
 	}
 	_, meta := m.Object.Get()
 	if r := old.Of(); meta.GetResourceVersion() == "" &&
-		(r == world.ResourceLeases || r == world.ResourceRuntimeClasses) {
+		slices.Contains([]world.Resource{world.ResourceLeases, world.ResourceRuntimeClasses,
+			world.ResourceTrustBundles}, r) {
 		return old, world.Errorf(world.KindInvalid, world.Call(m),
 			"metadata.resourceVersion: Invalid value: 0: must be specified for an update")
 	}
@@ -164,7 +168,7 @@ func emptyLike(o *world.Object) world.Object {
 		world.ResourcePods: "pod", world.ResourceNodes: "node",
 		world.ResourceServices: "service", world.ResourceConfigMaps: "configMap",
 		world.ResourceSecrets: "secret", world.ResourceRuntimeClasses: "runtimeClass",
-		world.ResourceLeases: "lease",
+		world.ResourceLeases: "lease", world.ResourceTrustBundles: "trustBundle",
 	}[o.Of()]
 	if err := json.Unmarshal([]byte(`{"`+name+`":{}}`), &empty); err != nil {
 		panic("apiserver: " + err.Error())

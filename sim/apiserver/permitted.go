@@ -69,7 +69,7 @@ func (s *Server) forbidsWatching(w *world.Watched) string {
 func (s *Server) forbidsReading(w *world.Watched) string {
 	node := s.opts.Node
 	switch w.Resource {
-	case world.ResourceServices, world.ResourceRuntimeClasses:
+	case world.ResourceServices, world.ResourceRuntimeClasses, world.ResourceTrustBundles:
 		return ""
 	case world.ResourcePods:
 		if o := s.Object(w.Resource, w.Namespace, w.Name); o.Pod != nil &&

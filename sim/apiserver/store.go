@@ -159,6 +159,8 @@ func typed(o *world.Object) runtime.Object {
 		return o.RuntimeClass
 	case o.Lease != nil:
 		return o.Lease
+	case o.TrustBundle != nil:
+		return o.TrustBundle
 	}
 	return nil
 }

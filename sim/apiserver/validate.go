@@ -25,6 +25,8 @@ func badObject(o *world.Object) string {
 		}
 	case o.Lease != nil:
 		return badLease(o)
+	case o.TrustBundle != nil:
+		return badBundle(o.TrustBundle)
 	}
 	return ""
 }
@@ -63,6 +65,11 @@ func badChange(o, old *world.Object, status bool) string {
 				equality.Semantic.DeepEqual(o.Secret.Immutable, old.Secret.Immutable))
 	case o.Lease != nil:
 		return badLease(o)
+	case o.TrustBundle != nil:
+		if o.TrustBundle.Spec.SignerName != old.TrustBundle.Spec.SignerName {
+			return "spec.signerName: Invalid value: field is immutable"
+		}
+		return badBundle(o.TrustBundle)
 	}
 	return ""
 }

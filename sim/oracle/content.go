@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/volume"
@@ -27,8 +28,12 @@ func (*content) entry() Entry {
 // sources is what the API server has had: every state of each object, nil when it was not there,
 // and when each token runs out.
 type sources struct {
-	states map[string][]map[string][]byte
-	tokens map[string]time.Time
+	states  map[string][]map[string][]byte
+	tokens  map[string]time.Time
+	bundles [][]*certificatesv1beta1.ClusterTrustBundle // all that there were, after each change
+	changed map[string]time.Time                        // when an object was, last
+	begins  map[string]time.Time                        // when it was made first
+	ends    map[string][]time.Time                      // when each state was replaced
 }
 
 // take takes what happens at the API server.
@@ -40,6 +45,15 @@ func (o *sources) take(f *truth.Fact) {
 		}
 		o.tokens[f.Token] = f.Expires
 	case truth.ObjectMade, truth.ObjectWritten, truth.ObjectRemoved:
+		switch f.Write.Resource {
+		case api.ResourceTrustBundles:
+			o.takeBundle(f.Write)
+			o.note(bundlesName, f.Time)
+			return
+		case api.ResourceConfigMaps, api.ResourceSecrets, api.ResourceServices:
+		default:
+			return
+		}
 		var data map[string][]byte
 		switch after := f.Write.After; {
 		case after.ConfigMap != nil:
@@ -49,13 +63,29 @@ func (o *sources) take(f *truth.Fact) {
 			}
 		case after.Secret != nil:
 			data = after.Secret.Data
+		case after.Service != nil:
+			data = ofService(after.Service)
 		}
 		if o.states == nil {
 			o.states = map[string][]map[string][]byte{}
 		}
 		name := objectName(f.Write.Resource, f.Write.Namespace, f.Write.Name)
 		o.states[name] = append(o.states[name], data)
+		o.note(name, f.Time)
 	}
+}
+
+func (o *sources) note(name string, now time.Time) {
+	if o.changed == nil {
+		o.changed, o.begins = map[string]time.Time{}, map[string]time.Time{}
+		o.ends = map[string][]time.Time{}
+	}
+	if _, again := o.begins[name]; !again {
+		o.begins[name] = now
+	} else {
+		o.ends[name] = append(o.ends[name], now)
+	}
+	o.changed[name] = now
 }
 
 func objectName(r api.Resource, namespace, name string) string {
@@ -67,12 +97,14 @@ type source struct {
 	object   string
 	optional bool
 	items    []v1.KeyToPath
+	bundle   *v1.ClusterTrustBundleProjection // it is trust anchors, if there is one
 }
 
 // sourcesOf are the objects that a volume holds, and the path of a token in it; empty for none.
 func sourcesOf(v *v1.Volume, namespace string) (all []source, token string) {
 	add := func(r api.Resource, name string, optional *bool, items []v1.KeyToPath) {
-		all = append(all, source{objectName(r, namespace, name), optional != nil && *optional, items})
+		all = append(all, source{objectName(r, namespace, name), optional != nil && *optional, items,
+			nil})
 	}
 	switch {
 	case v.ConfigMap != nil:
@@ -88,6 +120,8 @@ func sourcesOf(v *v1.Volume, namespace string) (all []source, token string) {
 				add(api.ResourceSecrets, s.Secret.Name, s.Secret.Optional, s.Secret.Items)
 			case s.ServiceAccountToken != nil:
 				token = s.ServiceAccountToken.Path
+			case s.ClusterTrustBundle != nil:
+				all = append(all, ofBundle(s.ClusterTrustBundle))
 			}
 		}
 	}
@@ -97,6 +131,9 @@ func sourcesOf(v *v1.Volume, namespace string) (all []source, token string) {
 // matches says whether the files at a path are one state of an object. All keys that it ever had
 // are looked at: those that the state does not have must not be there.
 func (w *world) matches(at string, s *source, state map[string][]byte) bool {
+	if s.bundle != nil {
+		return w.trusts(at+"/"+s.bundle.Path, s, state)
+	}
 	paths := map[string]string{} // of keys
 	for _, item := range s.items {
 		paths[item.Key] = item.Path
@@ -159,7 +196,7 @@ func (o *content) written(w *world, path string) *finding {
 // version finds the version of an object that a volume holds.
 func (o *content) version(w *world, path string, s *source) *finding {
 	key := path + "/" + s.object
-	states := w.sources.states[s.object]
+	states := w.sources.of(s)
 	was := o.holds[key]
 	for n := len(states) - 1; n >= 0; n-- {
 		if states[n] == nil && !s.optional || !w.matches(path, s, states[n]) {
@@ -230,7 +267,7 @@ func (p *pod) lacksContent(now time.Time) string {
 		v := &p.spec.Spec.Volumes[i]
 		all, _ := sourcesOf(v, p.spec.Namespace)
 		for k := range all {
-			states := w.sources.states[all[k].object]
+			states := w.sources.of(&all[k])
 			if len(states) == 0 || states[len(states)-1] == nil && !all[k].optional {
 				continue // what is there stays
 			}

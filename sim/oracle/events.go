@@ -13,8 +13,8 @@ import (
 // events fires when an event tells of something that has not happened: of more containers made or
 // started than there were, of a pull of an image that was not pulled, or that a container is being
 // stopped that runs on; and when one life of the agent tells more often that a container backs off
-// than it has exited. That something happened and was not told is no violation: an answer may be
-// lost, and so may an event.
+// than it has exited, but for reminders of what lasts. That something happened and was not told is
+// no violation: an answer may be lost, and so may an event.
 type events struct{}
 
 func (*events) entry() Entry {
@@ -31,6 +31,7 @@ type tellings struct {
 	made, started map[who]int // how often more than was told
 	exits         map[who]int
 	backOffs      map[who]int // that were told by the agent that lives since then
+	backedOff     map[who]time.Time
 	life          time.Time
 	pulled        map[string]bool
 	killing       map[who]time.Time // since when it is told, of those of which nothing followed
@@ -40,13 +41,15 @@ type who struct{ uid, container string }
 
 func newTellings() tellings {
 	return tellings{made: map[who]int{}, started: map[who]int{}, exits: map[who]int{},
-		backOffs: map[who]int{}, pulled: map[string]bool{}, killing: map[who]time.Time{}}
+		backOffs: map[who]int{}, backedOff: map[who]time.Time{}, pulled: map[string]bool{},
+		killing: map[who]time.Time{}}
 }
 
 func (t *tellings) take(f *truth.Fact, life time.Time) {
 	if !life.Equal(t.life) {
 		t.life = life
 		clear(t.backOffs)
+		clear(t.backedOff)
 	}
 	is := who{f.PodUID, f.Container}
 	if f.Kind == truth.ContainerExited {
@@ -78,10 +81,19 @@ func (t *tellings) told(is who, f *truth.Fact) {
 			t.killing[is] = f.Time
 		}
 	case "BackOff":
-		if restarting(f) {
+		if restarting(f) && !t.reminds(is, f) {
 			t.backOffs[is]++
 		}
+		t.backedOff[is] = f.Time
 	}
+}
+
+// reminders is how long after an event it may be told again that what it told of lasts.
+const reminders = time.Minute
+
+func (t *tellings) reminds(is who, f *truth.Fact) bool {
+	last, told := t.backedOff[is]
+	return told && f.Time.Sub(last) >= reminders
 }
 
 // restarting says whether a back-off is one of restarts, and not of pulls.
@@ -98,7 +110,8 @@ func (*events) fact(w *world, f *truth.Fact) *finding {
 	case "Started":
 		wrong = t.started[is] <= 0
 	case "BackOff":
-		wrong = restarting(f) && w.started.Equal(t.life) && t.backOffs[is] >= t.exits[is]
+		wrong = restarting(f) && w.started.Equal(t.life) && t.backOffs[is] >= t.exits[is] &&
+			!t.reminds(is, f)
 	case "Pulled":
 		rest, pull := strings.CutPrefix(f.Message, "Successfully pulled image \"")
 		image, _, _ := strings.Cut(rest, "\"")

@@ -42,6 +42,20 @@ func TestEvents(t *testing.T) {
 			s.told("BackOff", "Back-off restarting failed container app")
 			s.told("BackOff", "Back-off restarting failed container app")
 		}},
+		{"a reminder", "", func(s *story) {
+			s.runs(always).exit(1, truth.CauseOwn)
+			for range 3 {
+				s.told("BackOff", "Back-off restarting failed container app")
+				s.wait(60)
+			}
+		}},
+		{"a reminder too soon", "events", func(s *story) {
+			s.runs(always).exit(1, truth.CauseOwn)
+			for range 3 {
+				s.told("BackOff", "Back-off restarting failed container app")
+				s.wait(50)
+			}
+		}},
 		{"it is stopped", "", func(s *story) {
 			r := s.runs(always)
 			s.told("Killing", "Stopping container app")

@@ -17,6 +17,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/object"
 	"seedlet.dev/sim/truth"
 )
 
@@ -59,6 +60,9 @@ type Options struct {
 	// Allocatable is what pods may have of the node. Nil: nobody looks.
 	Allocatable v1.ResourceList
 
+	// Follows is how the agent learns of changes of ConfigMaps and Secrets.
+	Follows object.Strategy
+
 	// Skew is how wrong the runtime's clock was at a time. Nil: it never was.
 	Skew func(time.Time) time.Duration
 }
@@ -100,10 +104,10 @@ func oracles() []oracle {
 	return []oracle{
 		&oneRun{}, &initOrder{}, &policy{}, &backoff{}, &terminal{}, &counts{}, &grace{},
 		&fullNames{}, &uids{}, &sidecars{}, &hooks{}, &probes{}, &deadline{}, &undisturbed{},
-		&readiness{}, &directories{}, &volumes{}, &content{}, &images{}, &logs{}, &message{},
-		&health{}, &cgroups{}, &usernsOf{}, &restartAll{}, &eviction{}, &apiTerminal{},
-		&apiStopped{}, &apiIdentity{}, &apiRemoved{}, &heartbeat{}, &events{}, &admission{},
-		&preemption{}, &ephemeral{}, &progress{},
+		&readiness{}, &directories{}, &volumes{}, &content{}, &contentLate{}, &environment{},
+		&images{}, &logs{}, &message{}, &health{}, &cgroups{}, &usernsOf{}, &restartAll{},
+		&eviction{}, &apiTerminal{}, &apiStopped{}, &apiIdentity{}, &apiRemoved{}, &heartbeat{},
+		&events{}, &admission{}, &preemption{}, &ephemeral{}, &requests{}, &progress{},
 	}
 }
 

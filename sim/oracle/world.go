@@ -28,6 +28,7 @@ type world struct {
 	now        time.Time
 	sources    sources // what volumes hold of them
 	tellings   tellings
+	clients    clients
 
 	sandboxesTold, containersTold time.Time // when the agent was last told all of them
 }
@@ -60,7 +61,7 @@ func newWorld(opts Options) *world {
 		opts: opts, pods: map[string]*pod{}, names: map[string]*fullName{},
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
 		cgroups: map[string]truth.Limits{}, objects: newObjects(),
-		tellings: newTellings(),
+		tellings: newTellings(), clients: newClients(),
 	}
 }
 
@@ -94,6 +95,7 @@ func (w *world) take(f *truth.Fact) {
 		}
 		w.pathRemoved("/")
 	}
+	w.clients.take(f)
 	w.measured(f)
 	w.tellings.take(f, w.started)
 }
@@ -170,6 +172,7 @@ func (w *world) pod(uid string) *pod {
 
 // name gives a pod its full name, if it has none.
 func (w *world) name(p *pod, namespace, name string) {
+	w.clients.called[called{p.uid, namespace + "/" + name}] = true
 	if p.full != nil {
 		return
 	}

@@ -183,8 +183,12 @@ func (r *Runtime) addContainer(c *container) {
 	at, _ := slices.BinarySearchFunc(r.containerOrder, c, compareContainers)
 	r.containerOrder = slices.Insert(r.containerOrder, at, c)
 	r.containerList = nil
+	env := map[string]string{}
+	for _, v := range c.config.Envs {
+		env[v.Key] = string(v.Value)
+	}
 	r.tell(c, truth.Fact{Kind: truth.ContainerCreated, Annotations: c.config.Annotations,
-		Image: c.config.GetImage().GetImage(), ImageMounts: c.mounts, User: c.user})
+		Image: c.config.GetImage().GetImage(), ImageMounts: c.mounts, User: c.user, Env: env})
 	r.emit(c.ID, c.SandboxID, eventCreated)
 }
 

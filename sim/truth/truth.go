@@ -135,6 +135,7 @@ type Fact struct {
 	// Of ContainerCreated: the images that it mounts, and as whom it runs, by number or name.
 	ImageMounts []string
 	User        string
+	Env         map[string]string // and its variables; not to be changed
 
 	Reason string // of EventTold
 

@@ -3,6 +3,7 @@ package parity
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ type apiCase struct {
 }
 
 func apiCases() []apiCase {
-	return append(objectCases, append(podCases, append(nodeCases, watchCases...)...)...)
+	return slices.Concat(objectCases, podCases, nodeCases, watchCases, bundleCases)
 }
 
 // objectCases are about objects of any kind.

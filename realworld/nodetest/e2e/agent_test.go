@@ -39,6 +39,7 @@ type agent struct {
 	logs      string // of pods
 	config    string
 	logFile   string // its own
+	certs     string // its own certificates
 	podsURL   string
 	healthURL string
 	flags     []string // besides those that every agent here has
@@ -79,7 +80,7 @@ func TestMain(m *testing.M) {
 func newAgent(t testing.TB, n *nodetest.Node, more ...string) *agent {
 	t.Helper()
 	dir := filepath.Join(n.Dir, "agent")
-	pods, health := freePort(t), freePort(t)
+	pods, health, secure := freePort(t), freePort(t), freePort(t)
 	a := &agent{
 		manifests: filepath.Join(dir, "manifests"),
 		image:     n.Images.Sample,
@@ -88,6 +89,7 @@ func newAgent(t testing.TB, n *nodetest.Node, more ...string) *agent {
 		logs:      filepath.Join(dir, "logs"),
 		config:    filepath.Join(dir, "config.yaml"),
 		logFile:   filepath.Join(dir, "seedlet.log"),
+		certs:     filepath.Join(dir, "pki"),
 		podsURL:   fmt.Sprintf("http://127.0.0.1:%d/pods", pods),
 		healthURL: fmt.Sprintf("http://127.0.0.1:%d/healthz", health),
 	}
@@ -98,12 +100,14 @@ staticPodPath: %q
 podLogsDir: %q
 cgroupRoot: %q
 address: 127.0.0.1
+port: %d
 readOnlyPort: %d
 healthzPort: %d
 containerLogMaxSize: 64Ki
 containerLogMaxFiles: 3
 containerLogMonitorInterval: 3s
-`, n.Endpoint, a.manifests, a.logs, nodetest.CgroupRoot(n.Dir), pods, health) +
+`, n.Endpoint, a.manifests, a.logs, nodetest.CgroupRoot(n.Dir), secure, pods,
+		health) +
 		strings.Join(more, "")
 	if err := os.MkdirAll(a.manifests, 0o755); err != nil {
 		t.Fatal(err)
@@ -144,7 +148,8 @@ func (a *agent) launch(t testing.TB) {
 	}
 	defer func() { _ = log.Close() }() // the agent has its own copy
 	cmd := exec.Command(path, append([]string{"--config=" + a.config, "--root-dir=" + a.root,
-		"--container-log-links-dir=" + a.links, "--hostname-override=" + nodeName, "-v=4"},
+		"--container-log-links-dir=" + a.links, "--hostname-override=" + nodeName,
+		"--cert-dir=" + a.certs, "-v=4"},
 		a.flags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -297,4 +302,20 @@ func (a *agent) logTail(t testing.TB, lines int) string {
 	}
 	all := strings.Split(strings.TrimSpace(string(data)), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// logOf are the first lines of the agent's log that name a pod.
+func (a *agent) logOf(t testing.TB, pod string) string {
+	t.Helper()
+	data, err := os.ReadFile(a.logFile)
+	if err != nil {
+		return err.Error()
+	}
+	var lines []string
+	for line := range strings.Lines(string(data)) {
+		if strings.Contains(line, "/"+pod+"-"+nodeName) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[:min(len(lines), 40)], "")
 }

@@ -72,8 +72,8 @@ func TestChurn(t *testing.T) {
 			s.agent.remove(t, churnName(i))
 		}
 	}
-	c.endAll(t)
-	for _, problem := range judge(c.seen.runs()) {
+	c.reaches(t, "the pods are gone", func() bool { return c.gone(t, "") })
+	for _, problem := range judge(c.seen.ended(soon)) {
 		t.Error(problem)
 	}
 	s.leavesNothing(t)
@@ -147,7 +147,7 @@ func (c *churn) spec(i int) string {
 // settles waits until a pod is what its manifest wants.
 func (c *churn) settles(t *testing.T, i int) {
 	name := churnName(i)
-	c.eventually(t, 2*soon, name+" is as it should be", func() bool {
+	c.reaches(t, name+" is as it should be", func() bool {
 		if !c.pods[i].there {
 			return c.gone(t, name)
 		}
@@ -163,25 +163,25 @@ func (c *churn) settles(t *testing.T, i int) {
 	})
 }
 
-// endAll waits until the runtime holds nothing. When the agent is killed while a container starts,
+// reaches waits until a condition holds. When the agent is killed while a container starts,
 // containerd may take the container for exited and yet keep its task, so that it refuses for ever
 // to remove it ("cannot delete running task"). Only a restart of containerd mends that.
-func (c *churn) endAll(t *testing.T) {
+func (c *churn) reaches(t *testing.T, what string, holds func() bool) {
 	deadline := time.Now().Add(soon)
-	for !c.gone(t, "") && time.Now().Before(deadline) {
+	for !holds() && time.Now().Before(deadline) {
 		time.Sleep(500 * time.Millisecond)
 	}
 	log, err := os.ReadFile(c.node.LogFile())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !c.gone(t, "") && strings.Contains(string(log), "cannot delete running task") {
-		t.Logf("containerd refuses to remove %q and is restarted", c.containers(t, ""))
+	if !holds() && strings.Contains(string(log), "cannot delete running task") {
+		t.Logf("containerd refuses to remove one of %q and is restarted", c.containers(t, ""))
 		if err := c.node.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.eventually(t, 2*soon, "the pods are gone", func() bool { return c.gone(t, "") })
+	c.eventually(t, 2*soon, what, holds)
 }
 
 // judge says what is wrong with everything that has run and ended.

@@ -39,6 +39,7 @@ func TestCluster(t *testing.T) {
 		{"the node is ready", c.nodeReady},
 		{"workloads get where they should", c.workloads},
 		{"volumes hold what the API server has", c.volumes},
+		{"trust bundles are mounted", c.trust},
 		{"a static pod has a mirror", c.mirror},
 		{"pods end as they are told", c.endings},
 		{"a container is added for debugging", c.debugging},
@@ -71,7 +72,7 @@ func TestCluster(t *testing.T) {
 func (c *town) restarts(t *testing.T) []string {
 	var problems []string
 	starts, lives := map[string]int{}, map[string]int{}
-	for _, r := range c.held.runs() {
+	for _, r := range c.held.ended(soon) {
 		name, _, _ := strings.Cut(r.name, " ")
 		if starts[r.name]++; starts[r.name] > 1 {
 			problems = append(problems, r.name+" was started twice")

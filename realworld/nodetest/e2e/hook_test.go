@@ -121,6 +121,7 @@ func longPreStop(t *testing.T, s *scene) {
     args: [sleep, --ignore-term]
     lifecycle: {preStop: {exec: {command: [/sample, exit, --after, 60s]}}}`)
 	s.says(t, "longprestop", "main", "0", "sleeping")
+	s.runs(t, "longprestop", "main", 0) // it may say so before the runtime does
 	log := s.follow(t, "longprestop", "main")
 	removed := time.Now()
 	s.agent.remove(t, "longprestop")

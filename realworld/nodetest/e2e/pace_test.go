@@ -29,13 +29,7 @@ const (
 // CRI takes, in the same run and with as much at once, to have as many sandboxes with a container.
 // The ratio of both is what the agent, and the API server beside it, add to what the runtime needs.
 func BenchmarkHundredPods(b *testing.B) {
-	c := newTown(b)
-	c.kubectl(b, "create", "namespace", townNamespace)
-	c.kubectl(b, "wait", "--for=create", "--timeout=60s", "serviceaccount/default")
-	c.kubectl(b, "wait", "--for=condition=Ready", "--timeout=60s", "node/"+nodeName)
-	c.apply(b, holder("first", "")) // the images are pulled for it
-	c.until(b, late, "the first pod runs", func() bool { return podReady(c.pod(b, "first")) })
-	c.kubectl(b, "delete", "pod", "first")
+	c := newPacedTown(b)
 	var plain, agent time.Duration
 	rounds := 0
 	for b.Loop() {
@@ -51,8 +45,29 @@ func BenchmarkHundredPods(b *testing.B) {
 	c.agent.signal(b, syscall.SIGTERM)
 }
 
+// newPacedTown is a cluster whose node is ready and has the images.
+func newPacedTown(b *testing.B) *town {
+	b.Helper()
+	c := newTown(b)
+	c.kubectl(b, "create", "namespace", townNamespace)
+	c.kubectl(b, "wait", "--for=create", "--timeout=60s", "serviceaccount/default")
+	c.kubectl(b, "wait", "--for=condition=Ready", "--timeout=60s", "node/"+nodeName)
+	c.apply(b, holder("first", "")) // the images are pulled for it
+	c.until(b, late, "the first pod runs", func() bool { return podReady(c.pod(b, "first")) })
+	c.kubectl(b, "delete", "pod", "first")
+	return c
+}
+
 // byAgent makes the pods at the API server, waits until all run, and removes them.
 func (c *town) byAgent(b *testing.B) time.Duration {
+	b.Helper()
+	took := c.fill(b)
+	c.clear(b)
+	return took
+}
+
+// fill makes the pods at the API server, and says how long it took until all run.
+func (c *town) fill(b *testing.B) time.Duration {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), paceTimeout)
 	defer cancel()
@@ -75,9 +90,14 @@ func (c *town) byAgent(b *testing.B) time.Duration {
 	if err := <-made; err != nil {
 		b.Fatal(err)
 	}
+	return took
+}
+
+// clear removes all pods.
+func (c *town) clear(b *testing.B) {
+	b.Helper()
 	c.kubectl(b, "delete", "pods", "--all")
 	c.until(b, late, "the runtime is empty", func() bool { return len(c.sandboxes(b, "")) == 0 })
-	return took
 }
 
 func (c *town) pacePod(i int) *v1.Pod {

@@ -153,7 +153,8 @@ func (s *scene) run(t *testing.T, name, spec string) {
 	s.agent.add(t, name, manifest(name, spec))
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("/pods says of %s: %s", name, s.describe(t, name))
+			t.Logf("/pods says of %s: %s\nthe agent's log says:\n%s", name, s.describe(t, name),
+				s.agent.logOf(t, name))
 		}
 		err := os.Remove(filepath.Join(s.agent.manifests, name+".yaml"))
 		if err != nil && !os.IsNotExist(err) {
@@ -264,10 +265,10 @@ func (s *scene) exec(t *testing.T, pod, container string, args ...string) string
 // sicken and heal change how a container that runs "sample health" answers.
 func (s *scene) sicken(t *testing.T, pod, container string) {
 	t.Helper()
-	s.exec(t, pod, container, "write", "/tmp/sick", "yes")
+	s.exec(t, pod, container, "remove", "/tmp/well")
 }
 
 func (s *scene) heal(t *testing.T, pod, container string) {
 	t.Helper()
-	s.exec(t, pod, container, "remove", "/tmp/sick")
+	s.exec(t, pod, container, "write", "/tmp/well", "yes")
 }

@@ -81,6 +81,18 @@ func (w *witness) runs() []run {
 	return slices.Clone(w.all)
 }
 
+// ended are all lives, once each has ended or a while is over: a process is gone before the end of
+// its connection is seen.
+func (w *witness) ended(within time.Duration) []run {
+	lives := func(r run) bool { return r.ended.IsZero() }
+	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if !slices.ContainsFunc(w.runs(), lives) {
+			break
+		}
+	}
+	return w.runs()
+}
+
 // last is the newest life whose name begins so; a zero one if there is none.
 func (w *witness) last(prefix string) run {
 	var newest run

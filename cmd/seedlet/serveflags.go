@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+)
+
+// serveFlags are about the secure port: each is another form of a field of the configuration.
+type serveFlags struct {
+	enable, debugging, contention    bool
+	port                             int32
+	certFile, keyFile, minVersion    string
+	cipherSuites                     []string
+	rotateServer, rotate             bool
+	clientCAFile                     string
+	anonymous, tokens                bool
+	tokensTTL, allowedTTL, deniedTTL time.Duration
+	authorizationMode                string
+	streamIdleTimeout                time.Duration
+}
+
+func (f *serveFlags) add(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.enable, "enable-server", true, "serve the HTTP API on the secure port")
+	fs.Int32Var(&f.port, "port", 0, "secure port (default 10250)")
+	fs.StringVar(&f.certFile, "tls-cert-file", "",
+		"certificate that the secure port shows; without one and --rotate-server-certificates "+
+			"the node signs its own")
+	fs.StringVar(&f.keyFile, "tls-private-key-file", "", "key of --tls-cert-file")
+	fs.StringVar(&f.minVersion, "tls-min-version", "", "oldest version of TLS (default VersionTLS12)")
+	fs.StringSliceVar(&f.cipherSuites, "tls-cipher-suites", nil, "ciphers up to TLS 1.2")
+	fs.BoolVar(&f.rotateServer, "rotate-server-certificates", false,
+		"ask the API server for the certificate of the secure port, again before it expires")
+	fs.BoolVar(&f.rotate, "rotate-certificates", false,
+		"ask the API server for the next client certificate before one expires")
+	fs.StringVar(&f.clientCAFile, "client-ca-file", "",
+		"authorities of clients' certificates; empty if clients have none")
+	fs.BoolVar(&f.anonymous, "anonymous-auth", false,
+		"let requests in that show nothing, as user system:anonymous")
+	fs.BoolVar(&f.tokens, "authentication-token-webhook", true,
+		"ask the API server whose a token is")
+	fs.DurationVar(&f.tokensTTL, "authentication-token-webhook-cache-ttl", 0,
+		"how long that is remembered (default 2m)")
+	fs.StringVar(&f.authorizationMode, "authorization-mode", "",
+		"AlwaysAllow, or Webhook to ask the API server who may what (default Webhook)")
+	fs.DurationVar(&f.allowedTTL, "authorization-webhook-cache-authorized-ttl", 0,
+		"how long it is remembered that somebody may (default 5m)")
+	fs.DurationVar(&f.deniedTTL, "authorization-webhook-cache-unauthorized-ttl", 0,
+		"how long it is remembered that somebody may not (default 30s)")
+	fs.BoolVar(&f.debugging, "enable-debugging-handlers", true,
+		"serve what runs commands in containers and shows logs")
+	fs.BoolVar(&f.contention, "contention-profiling", false, "profile what goroutines wait for")
+	fs.DurationVar(&f.streamIdleTimeout, "streaming-connection-idle-timeout", 0,
+		"how long nothing may be said in an exec, attach or port-forward (default 4h)")
+}
+
+// override sets the fields whose flags the user has set.
+func (f *serveFlags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfiguration) error {
+	for flag, path := range map[string]*string{"tls-cert-file": &f.certFile,
+		"tls-private-key-file": &f.keyFile, "client-ca-file": &f.clientCAFile} {
+		if *path == "" {
+			continue
+		}
+		absolute, err := filepath.Abs(*path) // it starts where the agent was started
+		if err != nil {
+			return fmt.Errorf("--%s: %w", flag, err)
+		}
+		*path = absolute
+	}
+	who, may := &c.Authentication, &c.Authorization
+	set := map[string]func(){
+		"anonymous-auth":               func() { who.Anonymous.Enabled = &f.anonymous },
+		"authentication-token-webhook": func() { who.Webhook.Enabled = &f.tokens },
+		"authentication-token-webhook-cache-ttl": func() {
+			who.Webhook.CacheTTL = metav1.Duration{Duration: f.tokensTTL}
+		},
+		"authorization-mode": func() {
+			may.Mode = kubeletconfig.KubeletAuthorizationMode(f.authorizationMode)
+		},
+		"authorization-webhook-cache-authorized-ttl": func() {
+			may.Webhook.CacheAuthorizedTTL = metav1.Duration{Duration: f.allowedTTL}
+		},
+		"authorization-webhook-cache-unauthorized-ttl": func() {
+			may.Webhook.CacheUnauthorizedTTL = metav1.Duration{Duration: f.deniedTTL}
+		},
+		"client-ca-file":             func() { who.X509.ClientCAFile = f.clientCAFile },
+		"contention-profiling":       func() { c.EnableContentionProfiling = f.contention },
+		"enable-debugging-handlers":  func() { c.EnableDebuggingHandlers = &f.debugging },
+		"enable-server":              func() { c.EnableServer = &f.enable },
+		"port":                       func() { c.Port = f.port },
+		"rotate-certificates":        func() { c.RotateCertificates = f.rotate },
+		"rotate-server-certificates": func() { c.ServerTLSBootstrap = f.rotateServer },
+		"streaming-connection-idle-timeout": func() {
+			c.StreamingConnectionIdleTimeout = metav1.Duration{Duration: f.streamIdleTimeout}
+		},
+		"tls-cert-file":        func() { c.TLSCertFile = f.certFile },
+		"tls-cipher-suites":    func() { c.TLSCipherSuites = f.cipherSuites },
+		"tls-min-version":      func() { c.TLSMinVersion = f.minVersion },
+		"tls-private-key-file": func() { c.TLSPrivateKeyFile = f.keyFile },
+	}
+	fs.Visit(func(flag *pflag.Flag) {
+		if apply, ok := set[flag.Name]; ok {
+			apply()
+		}
+	})
+	if fs.Changed("port") && f.port == 0 { // in the file it means the default
+		return fmt.Errorf("--port: must be greater than zero; --enable-server=false turns it off")
+	}
+	return nil
+}
+
+// shownFlags are the flags as /flagz shows them: all but what may be secret.
+func shownFlags(fs *pflag.FlagSet) map[string]string {
+	shown := map[string]string{}
+	fs.VisitAll(func(flag *pflag.Flag) {
+		shown[flag.Name] = flag.Value.String()
+		if flag.Name == "manifest-url-header" || flag.Name == "manifest-url" {
+			shown[flag.Name] = "CLASSIFIED"
+		}
+	})
+	return shown
+}

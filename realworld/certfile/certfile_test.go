@@ -1,0 +1,77 @@
+package certfile_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"seedlet.dev/realworld/certfile"
+)
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// halves is a parser of two files that have to hold the same.
+func halves(contents [][]byte) (string, error) {
+	if string(contents[0]) != string(contents[1]) {
+		return "", errors.New("halves do not fit")
+	}
+	return string(contents[0]), nil
+}
+
+func TestFilesAreReadAnew(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	write(t, a, "1")
+	write(t, b, "1")
+	var warnings []string
+	k, err := certfile.Open(halves, func(p string) { warnings = append(warnings, p) }, a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(want string, warned int) {
+		t.Helper()
+		if got := k.Now(); got != want || len(warnings) != warned {
+			t.Errorf("holds %q after warnings %q, want %q after %d", got, warnings, want, warned)
+		}
+	}
+	expect("1", 0)
+	write(t, a, "2")
+	expect("1", 1) // one half is new
+	expect("1", 1)
+	write(t, b, "2")
+	expect("2", 1)
+	if err := os.Remove(a); err != nil {
+		t.Fatal(err)
+	}
+	expect("2", 2)
+	write(t, a, "2")
+	expect("2", 2)
+	write(t, b, "3")
+	expect("2", 3) // it may be told again, as it was mended meanwhile
+}
+
+func TestWhatCannotBeOpened(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ca.crt")
+	if _, err := certfile.OpenAuthorities(path, nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	write(t, path, "")
+	if _, err := certfile.OpenAuthorities(path, nil); err == nil ||
+		!strings.Contains(err.Error(), path) {
+		t.Errorf("an empty file: %v", err)
+	}
+	if _, err := certfile.OpenPair(path, path, nil); err == nil {
+		t.Error("an empty file is a pair")
+	}
+}

@@ -1,0 +1,170 @@
+package cgroup
+
+import (
+	"path/filepath"
+
+	"github.com/google/cadvisor/lib/model"
+)
+
+// unifiedUsage reads a cgroup of version 2. The root has only a part of the files.
+func (r *Reader) unifiedUsage(path string, s *model.ContainerStats) error {
+	d, err := openDir(r, r.in("", path))
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	s.Cpu = d.unifiedCPU()
+	s.Memory = d.unifiedMemory()
+	if isRoot(path) {
+		if s.Memory == nil {
+			s.Memory = &model.MemoryStats{}
+		}
+		r.machineMemory(s.Memory)
+	}
+	if s.Memory != nil {
+		d.pairs("memory.events", func(key string, n uint64) {
+			switch key {
+			case "high":
+				s.Memory.Events.High = n
+			case "max":
+				s.Memory.Events.Max, s.Memory.Failcnt = n, n
+			case "oom_kill":
+				s.OOMEvents = n
+			}
+		})
+	}
+	s.DiskIo = &model.DiskIoStats{}
+	d.pressure("io.pressure", &s.DiskIo.PSI)
+	d.threads(s)
+	return nil
+}
+
+func (d *dir) unifiedCPU() *model.CpuStats {
+	c := &model.CpuStats{}
+	const microsecond = 1000
+	known := d.pairs("cpu.stat", func(key string, n uint64) {
+		switch key {
+		case "usage_usec":
+			c.Usage.Total = n * microsecond
+		case "user_usec":
+			c.Usage.User = n * microsecond
+		case "system_usec":
+			c.Usage.System = n * microsecond
+		case "nr_periods":
+			c.CFS.Periods = n
+		case "nr_throttled":
+			c.CFS.ThrottledPeriods = n
+		case "throttled_usec":
+			c.CFS.ThrottledTime = n * microsecond
+		case "nr_bursts":
+			c.CFS.BurstsPeriods = n
+		case "burst_usec":
+			c.CFS.BurstTime = n * microsecond
+		}
+	})
+	if !known {
+		return nil
+	}
+	d.pressure("cpu.pressure", &c.PSI)
+	return c
+}
+
+func (d *dir) unifiedMemory() *model.MemoryStats {
+	m := &model.MemoryStats{}
+	known := d.pairs("memory.stat", func(key string, n uint64) {
+		switch key {
+		case "file":
+			m.Cache = n
+		case "anon":
+			m.RSS = n
+		case "file_mapped":
+			m.MappedFile = n
+		case "kernel":
+			m.KernelUsage = n
+		case "inactive_file":
+			m.TotalInactiveFile = n
+		case "active_file":
+			m.TotalActiveFile = n
+		case "file_dirty":
+			m.FileDirty = n
+		case "file_writeback":
+			m.FileWriteback = n
+		case "pgfault":
+			m.ContainerData.Pgfault, m.HierarchicalData.Pgfault = n, n
+		case "pgmajfault":
+			m.ContainerData.Pgmajfault, m.HierarchicalData.Pgmajfault = n, n
+		case "pgscan":
+			m.Pgscan = n
+		case "pgsteal":
+			m.Pgsteal = n
+		case "workingset_refault_file":
+			m.WorkingsetRefaultFile = n
+		case "workingset_refault_anon":
+			m.WorkingsetRefaultAnon = n
+		}
+	})
+	usage, has := d.number("memory.current")
+	if !known && !has {
+		return nil
+	}
+	m.Usage = usage
+	m.MaxUsage = d.or("memory.peak", 0)
+	m.Swap = d.or("memory.swap.current", 0)
+	d.pressure("memory.pressure", &m.PSI)
+	return m
+}
+
+// machineMemory is what the machine as a whole uses: the root cgroup of version 2 does not say.
+func (r *Reader) machineMemory(m *model.MemoryStats) {
+	info, err := ReadMemInfo(r.roots.Proc)
+	if err != nil {
+		return
+	}
+	m.Usage = info.Total - min(info.Total, info.Free)
+	m.Swap = info.SwapTotal - min(info.SwapTotal, info.SwapFree)
+}
+
+func (d *dir) threads(s *model.ContainerStats) {
+	if n, ok := d.number("pids.current"); ok {
+		s.Processes = &model.ProcessStats{ThreadsCurrent: n}
+		if limit := d.or("pids.max", 0); limit < 1<<62 { // cAdvisor shows no limit as zero
+			s.Processes.ThreadsMax = limit
+		}
+	}
+}
+
+// MemInfo is the memory of the machine, in bytes.
+type MemInfo struct {
+	Total, Free, Available, SwapTotal, SwapFree uint64
+}
+
+// ReadMemInfo reads PROC/meminfo.
+func ReadMemInfo(proc string) (MemInfo, error) {
+	var m MemInfo
+	lines, err := fields(filepath.Join(proc, "meminfo"))
+	if err != nil {
+		return m, err
+	}
+	for _, line := range lines {
+		if len(line) < 2 {
+			continue
+		}
+		kib, ok := number([]byte(line[1]))
+		if !ok {
+			continue
+		}
+		switch line[0] {
+		case "MemTotal:":
+			m.Total = kib << 10
+		case "MemFree:":
+			m.Free = kib << 10
+		case "MemAvailable:":
+			m.Available = kib << 10
+		case "SwapTotal:":
+			m.SwapTotal = kib << 10
+		case "SwapFree:":
+			m.SwapFree = kib << 10
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,160 @@
+package stats
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/cadvisor/lib/model"
+	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"seedlet.dev/realworld/stats/cgroup"
+)
+
+// hasPressure says whether the kernel counts how long tasks wait.
+func hasPressure(proc string) bool {
+	_, err := os.ReadFile(filepath.Join(proc, "pressure/cpu")) // with psi=0 it is there but fails
+	return err == nil
+}
+
+// usualInterface is the one that is shown for all others.
+const usualInterface = "eth0"
+
+// network is what the network interfaces that a process sees have carried; nil if that cannot be
+// seen.
+func network(proc string, pid int, at time.Time) *statsapi.NetworkStats {
+	all := interfaces(proc, pid)
+	if len(all) == 0 {
+		return nil
+	}
+	n := &statsapi.NetworkStats{Time: metav1.NewTime(at)}
+	for _, i := range all {
+		stats := statsapi.InterfaceStats{Name: i.Name, RxBytes: &i.RxBytes, RxErrors: &i.RxErrors,
+			TxBytes: &i.TxBytes, TxErrors: &i.TxErrors}
+		n.Interfaces = append(n.Interfaces, stats)
+		if i.Name == usualInterface {
+			n.InterfaceStats = stats
+		}
+	}
+	if n.Name == "" {
+		n.InterfaceStats = n.Interfaces[0]
+	}
+	return n
+}
+
+// interfaces reads PROC/PID/net/dev, without loopback and what leads to pods, as cAdvisor does.
+func interfaces(proc string, pid int) []model.InterfaceStats {
+	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "net/dev"))
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	var all []model.InterfaceStats
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		name, numbers, ok := strings.Cut(lines.Text(), ":")
+		fields := strings.Fields(numbers)
+		name = strings.TrimSpace(name)
+		if !ok || len(fields) < 12 || ignored(name) {
+			continue
+		}
+		i := model.InterfaceStats{Name: name}
+		for k, to := range map[int]*uint64{ //ordered: each has a place of its own
+			0: &i.RxBytes, 1: &i.RxPackets, 2: &i.RxErrors, 3: &i.RxDropped,
+			8: &i.TxBytes, 9: &i.TxPackets, 10: &i.TxErrors, 11: &i.TxDropped,
+		} {
+			*to, _ = strconv.ParseUint(fields[k], 10, 64)
+		}
+		all = append(all, i)
+	}
+	return all
+}
+
+func ignored(name string) bool {
+	for _, prefix := range []string{"lo", "veth", "docker", "nerdctl"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// limitOfProcesses is how many processes and threads there may be on the machine, and are.
+func limitOfProcesses(proc string, at time.Time) *statsapi.RlimitStats {
+	r := &statsapi.RlimitStats{Time: metav1.NewTime(at)}
+	for _, name := range []string{"pid_max", "threads-max"} {
+		text, err := os.ReadFile(filepath.Join(proc, "sys/kernel", name))
+		n, bad := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err == nil && bad == nil && (r.MaxPID == nil || n < *r.MaxPID) {
+			r.MaxPID = &n
+		}
+	}
+	text, _ := os.ReadFile(filepath.Join(proc, "loadavg")) // "0.20 0.18 0.12 1/80 11206"
+	if fields := strings.Fields(string(text)); len(fields) > 3 {
+		_, all, _ := strings.Cut(fields[3], "/")
+		if n, err := strconv.ParseInt(all, 10, 64); err == nil {
+			r.NumOfRunningProcesses = &n
+		}
+	}
+	if r.MaxPID == nil && r.NumOfRunningProcesses == nil {
+		return nil
+	}
+	return r
+}
+
+// system is a cgroup of the system and what it is called in the summary.
+type system struct{ name, path string }
+
+// systemCgroups are those that are there to be looked at: the pods together, the agent, the runtime
+// and the rest. The root is none of them: it is the node.
+func (s *Source) systemCgroups(r *cgroup.Reader) []system {
+	if r == nil {
+		return nil
+	}
+	c := s.opts.Cgroups
+	if c.Kubelet == "" {
+		c.Kubelet = r.Of(os.Getpid())
+	}
+	if c.Runtime == "" {
+		c.Runtime = r.Of(serverOf(c.RuntimeEndpoint))
+	}
+	var all []system
+	for _, one := range []system{
+		{statsapi.SystemContainerPods, r.Kubepods(c.Root)}, {statsapi.SystemContainerKubelet, c.Kubelet},
+		{statsapi.SystemContainerRuntime, c.Runtime}, {statsapi.SystemContainerMisc, c.System},
+	} {
+		if strings.Trim(one.path, "/") != "" {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// serverOf is the process that listens on a socket; zero if that cannot be found out.
+func serverOf(endpoint string) int {
+	path, ok := strings.CutPrefix(endpoint, "unix://")
+	if !ok {
+		return 0
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = conn.Close() }() // nothing was said
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return 0
+	}
+	pid := 0
+	_ = raw.Control(func(fd uintptr) { // fails only once it is closed
+		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = int(peer.Pid)
+		}
+	})
+	return pid
+}

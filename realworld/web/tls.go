@@ -1,0 +1,29 @@
+package web
+
+import (
+	"crypto/tls"
+	"fmt"
+
+	cliflag "k8s.io/component-base/cli/flag"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+)
+
+// TLSConfig is how the secure port speaks TLS. certificate is asked at each handshake. Errors name
+// the field.
+func TLSConfig(c *kubeletconfig.KubeletConfiguration,
+	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) (*tls.Config, error) {
+	version, err := cliflag.TLSVersion(c.TLSMinVersion)
+	if err != nil {
+		return nil, fmt.Errorf("tlsMinVersion: %w", err)
+	}
+	suites, err := cliflag.TLSCipherSuites(c.TLSCipherSuites)
+	if err != nil {
+		return nil, fmt.Errorf("tlsCipherSuites: %w", err)
+	}
+	curves, err := cliflag.TLSCurvePreferences(c.TLSCurvePreferences)
+	if err != nil {
+		return nil, fmt.Errorf("tlsCurvePreferences: %w", err)
+	}
+	return &tls.Config{MinVersion: version, CipherSuites: suites, CurvePreferences: curves,
+		NextProtos: []string{"h2", "http/1.1"}, GetCertificate: certificate}, nil
+}

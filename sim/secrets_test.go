@@ -1,0 +1,215 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"seedlet.dev/core"
+	"seedlet.dev/world"
+)
+
+// secretive is a node on which something secret is wherever it can be. Each is MARK and a word.
+const secretive = `apiVersion: sim.seedlet.dev/v1alpha1
+kind: Scenario
+metadata: {name: secretive}
+spec:
+  description: d
+  duration: 90s
+  settle: 5m
+  node:
+    api: true
+    config: {staticPodURL: "http://me:MARK-url@host/pods?token=MARK-query",
+      staticPodURLHeader: {Authorization: [MARK-urlheader]}}
+  objects:
+  - name: secret
+    object: {apiVersion: v1, kind: Secret, metadata: {name: secret, annotations: {
+      kubectl.kubernetes.io/last-applied-configuration: "MARK-applied"}},
+      data: {key: B64(MARK-secret)}}
+  - name: settings
+    object: {apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {text: MARK-config},
+      binaryData: {bin: B64(MARK-binary)}}
+  - name: pull
+    object: {apiVersion: v1, kind: Secret, metadata: {name: pull},
+      type: kubernetes.io/dockerconfigjson, data: {.dockerconfigjson: B64(PULL)}}
+  pods:
+  - count: 2
+    api: true
+    manifest:
+      apiVersion: v1
+      kind: Pod
+      metadata: {name: web, annotations: {
+        kubectl.kubernetes.io/last-applied-configuration: "MARK-podapplied"}}
+      spec:
+        imagePullSecrets: [{name: pull}]
+        initContainers: [{name: setup, image: "registry.test/setup:1", env: [
+          {name: I, value: MARK-initenv}]}]
+        containers:
+        - name: web
+          image: "registry.test/web:1"
+          env:
+          - {name: PLAIN, value: MARK-env}
+          - {name: S, valueFrom: {secretKeyRef: {name: secret, key: key}}}
+          envFrom: [{configMapRef: {name: settings}}, {secretRef: {name: secret}}]
+          readinessProbe: {periodSeconds: 2, httpGet: {port: 80, path: /, httpHeaders: [
+            {name: Authorization, value: MARK-probe}]}}
+          lifecycle:
+            postStart: {httpGet: {port: 80, path: /, httpHeaders: [
+              {name: Authorization, value: MARK-postStart}]}}
+            preStop: {httpGet: {port: 80, path: /, httpHeaders: [
+              {name: Authorization, value: MARK-preStop}]}}
+          volumeMounts: [{name: all, mountPath: /all}]
+        volumes:
+        - name: all
+          projected: {sources: [{secret: {name: secret}}, {configMap: {name: settings}},
+            {serviceAccountToken: {path: token, expirationSeconds: 600}}]}
+    behaviour:
+    - {container: setup, runs: 1s}
+    - {container: web, runs: 5s..30s, exitCodes: [1], answers: [{reply: [bad, refused]}]}
+  - manifest:
+      apiVersion: v1
+      kind: Pod
+      metadata: {name: static}
+      spec:
+        containers:
+        - {name: web, image: "registry.test/static:1", env: [{name: A, value: MARK-static}],
+          lifecycle: {preStop: {httpGet: {port: 80, path: /, httpHeaders: [
+            {name: Authorization, value: MARK-staticHook}]}}}}
+    behaviour:
+    - {container: web, runs: 5s..30s, exitCodes: [1]}
+  actors: {debugs: 1, deletions: 1, always: true}
+  images: {absent: 1, pullTakes: 1s..10s, failures: 1..2}
+  requests: 10
+  faults:
+  - {class: error-before, windows: 2, for: 5s..20s, probability: 0.5, always: true}
+  - {class: lost, windows: 1, for: 5s..20s, probability: 0.3, takes: 1s..10s, always: true}
+  strikes: {agent: 2, agentDown: 1s..5s, always: true}
+`
+
+const mark = "unspeakable"
+
+// marks are the words of the secrets that are in the scenario.
+var marks = []string{"url", "query", "urlheader", "applied", "secret", "config", "binary",
+	"podapplied", "initenv", "env", "probe", "postStart", "preStop", "static", "staticHook", "pull",
+	"broken"}
+
+func drawSecretive(t *testing.T, seed uint64) *Plan {
+	t.Helper()
+	encode := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+	text := strings.ReplaceAll(secretive, "MARK", mark)
+	for _, word := range []string{"secret", "binary"} {
+		text = strings.ReplaceAll(text, "B64("+mark+"-"+word+")", encode(mark+"-"+word))
+	}
+	text = strings.ReplaceAll(text, "B64(PULL)", encode(fmt.Sprintf(
+		`{"auths": {"registry.test": {"auth": %q}}}`, encode("user:"+mark+"-pull"))))
+	s, err := ParseScenario("secretive.yaml", []byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Draw(s, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Spec.Manifests = append(p.Spec.Manifests, Change{File: "broken.yaml", Text: strings.ReplaceAll(
+		`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b"}, "spec": {"containers": [
+		{"name": "c", "image": "i", "env": [{"name": "E", "value": {"MARK-broken": "MARK-broken"}}]}]}}`,
+		"MARK", mark)})
+	return p
+}
+
+// in says which of the secrets are in a text, as they are or encoded.
+func in(data []byte, tokens map[string]bool) []string {
+	var found []string
+	add := func(name string, texts ...string) {
+		for _, text := range texts {
+			if bytes.Contains(data, []byte(text)) {
+				found = append(found, name)
+				return
+			}
+		}
+	}
+	for _, word := range marks {
+		text := mark + "-" + word
+		// In the middle of something that is encoded it begins at one of three places.
+		texts := []string{text}
+		for skip := range 3 {
+			encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("-", skip) + text))
+			texts = append(texts, encoded[4:len(encoded)-4])
+		}
+		add(word, texts...)
+	}
+	for token := range tokens {
+		add("token", token)
+	}
+	return found
+}
+
+// What an agent says and shows of itself has nothing that is secret, whatever happens to it.
+func TestNoSecretIsToldOrShown(t *testing.T) {
+	known := map[string]bool{} // which secrets the agent has had in its state
+	told, shown := 0, 0
+	for seed := range uint64(3) {
+		tokens := map[string]bool{}
+		check := func(s Step, what string, body any) {
+			data, err := json.Marshal(body)
+			if state, is := body.(*world.StateAnswer); is {
+				data = state.State
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found := in(data, tokens); len(found) > 0 {
+				t.Errorf("seed %d, event %d: %s tells %v", seed, s.Number, what, found)
+			}
+		}
+		watch := func(s Step) {
+			if made, is := s.Event.Body.(*world.TokenCreated); is {
+				tokens[made.Token] = true
+			}
+			for _, eff := range s.Effects {
+				switch eff.Body.(type) {
+				case *world.Log, *world.RecordEvent, *world.PatchObject, *world.HealthAnswer,
+					*world.MetricsAnswer, *world.RunningPodsAnswer:
+					told++
+					check(s, world.BodyName(eff.Body), eff.Body)
+				}
+			}
+			if s.Number%9 != 0 {
+				return
+			}
+			shown++
+			whole, err := s.Agent.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, word := range in(whole, tokens) {
+				known[word] = true
+			}
+			again, err := core.Restore(whole)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers := again.Step(world.Event{Time: s.Event.Time, Body: &world.StateRequest{}})
+			for _, eff := range answers {
+				if state, is := eff.Body.(*world.StateAnswer); is {
+					check(s, "the state", state)
+				}
+			}
+		}
+		verdict, err := Run(drawSecretive(t, seed), Options{Watch: watch})
+		if err != nil || verdict.Failure != nil {
+			t.Fatalf("seed %d: %v %+v", seed, err, verdict.Failure)
+		}
+	}
+	for _, word := range append([]string{"token"}, marks...) {
+		if !known[word] && word != "broken" {
+			t.Errorf("the agent has never known of %s: this test proves nothing of it", word)
+		}
+	}
+	if told < 500 || shown < 100 {
+		t.Errorf("only %d things told and %d states", told, shown)
+	}
+}
