@@ -40,6 +40,7 @@ var actedOn = []string{
 	"enableProfilingHandler",
 	"enableServer",
 	"enableSystemLogHandler",
+	"enableSystemLogQuery",
 	"eventBurst",
 	"eventRecordQPS",
 	"fileCheckFrequency",
