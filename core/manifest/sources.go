@@ -116,9 +116,9 @@ func (s *Sources) Pods() []*v1.Pod {
 // something in them.
 func (s *Sources) Count() (all, broken int) {
 	for _, source := range s.each() {
-		for _, name := range source.names() {
-			all++
-			if source.Files[name].Broken != "" || source.Files[name].Twin != "" {
+		all += len(source.Files)
+		for _, file := range source.Files { //ordered: counts
+			if file.Broken != "" || file.Twin != "" {
 				broken++
 			}
 		}
