@@ -16,8 +16,8 @@
 //  3. What could not be had is left out, and resource_scrape_error is 1. There are no guesses: a
 //     rate, for one, needs two samples.
 //
-// Start reading at Source and Register, then measure.go, pod.go and summary.go; the pages of metrics
-// are resource.go, and cadvisor.go with dashboards.go and families.go.
+// Start reading at Source and Register, then measure.go, pod.go and summary.go; the pages of
+// metrics are resource.go, and cadvisor.go with dashboards.go and families.go.
 package stats
 
 import (
