@@ -15,7 +15,7 @@ import (
 	"seedlet.dev/world"
 )
 
-// The pods that the API server has bound to this node, and the mirrors there of the static ones.
+// The pods that the API server has bound to this node.
 
 // boundPods are what the agent watches for its pods.
 var boundPods = world.Watched{Resource: world.ResourcePods}
@@ -80,29 +80,6 @@ func (a *Agent) boundPod(name string) *v1.Pod {
 	return nil
 }
 
-// mirrors are the full names of the mirrors that the API server has.
-func (a *Agent) mirrors() []string {
-	w := a.state.Objects.Watch(boundPods)
-	if w == nil {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(w.Objects)), func(name string) bool {
-		return w.Objects[name].Pod == nil || !mirror.Is(w.Objects[name].Pod)
-	})
-}
-
-// hurry has everything written that waits because the API server was away.
-func (a *Agent) hurry() {
-	for _, uid := range slices.Sorted(maps.Keys(a.state.Status.Entries)) {
-		a.state.Status.Hurry(uid)
-		a.touched.add(status.Key(uid))
-	}
-	for _, name := range slices.Sorted(maps.Keys(a.state.Mirrors.Writes)) {
-		a.state.Mirrors.Hurry(name)
-		a.touched.add(mirror.Key(name))
-	}
-}
-
 // bound takes that there is news of the pod that the API server has, or had, of a name.
 func (a *Agent) bound(name string, now time.Time) {
 	s := &a.state
@@ -127,29 +104,6 @@ func (a *Agent) bound(name string, now time.Time) {
 	a.wantBound(is, now)
 	a.countWatched(is, now)
 	a.touched.add(status.Key(uid)) // after the pod, which changes what there is to tell
-}
-
-// mirrored says where the status of a static pod goes: to its mirror, if there is one.
-func (a *Agent) mirrored(name string) {
-	s := &a.state
-	a.touched.add(mirror.Key(name))
-	is, static := a.boundPod(name), a.staticPod(name)
-	if is != nil && (static == nil || !mirror.Is(is)) {
-		is = nil
-	}
-	if was := s.Mirrored[name]; was != "" && (is == nil || string(static.UID) != was) {
-		delete(s.Mirrored, name)
-		s.Status.Lose(was)
-	}
-	if is == nil {
-		return
-	}
-	if s.Mirrored == nil {
-		s.Mirrored = map[string]string{}
-	}
-	s.Mirrored[name] = string(static.UID)
-	s.Status.Observe(string(static.UID), is)
-	a.touched.add(status.Key(string(static.UID)))
 }
 
 // isBound says whether the API server has bound a pod to this node.
@@ -261,65 +215,4 @@ func (a *Agent) admitBound(is *v1.Pod) bool {
 	}
 	a.state.Rejected[uid] = why
 	return false
-}
-
-// staticPod is the pod of the manifests with a full name; nil if there is none.
-func (a *Agent) staticPod(name string) *v1.Pod {
-	for _, p := range a.state.Manifests.Pods() {
-		if p.Namespace+"/"+p.Name == name {
-			return p
-		}
-	}
-	return nil
-}
-
-// planMirror sees to the mirror of a static pod. What is there of a manifest that has not been
-// read yet stays; those that have been read do not wait for another source.
-func (a *Agent) planMirror(name string) time.Time {
-	static := a.staticPod(name)
-	if !a.state.API || !a.boundSeen() || static == nil && !a.state.Manifests.Ready() {
-		return time.Time{}
-	}
-	return a.state.Mirrors.Plan(name, static, a.boundPod(name), a.ownNode(), &a.out)
-}
-
-// planStatus tells the API server how a pod is; and once it knows that one that is to be deleted
-// is over, what is left of that one here is removed.
-func (a *Agent) planStatus(uid string) time.Time {
-	s := &a.state
-	p := s.Pods[uid]
-	want := status.Want{Gone: p == nil && !s.Relist.AsOf.IsZero()}
-	if p != nil && p.Looking() {
-		// What is known only in part is not told.
-	} else if shown := a.report(uid); shown != nil && shown.Status.Phase != v1.PodUnknown {
-		want.Status = &shown.Status
-	}
-	wake := s.Status.Plan(uid, want, &a.out)
-	if p != nil && !p.Gone && p.Stage == pod.Terminated && p.Spec.DeletionTimestamp != nil &&
-		s.Status.Acknowledged(uid) {
-		p.Unwant(s.Last)
-		a.touchPod(uid)
-	}
-	return wake
-}
-
-// report is a pod as the API server is told of it; nil if it is none of the agent's.
-func (a *Agent) report(uid string) *v1.Pod {
-	if p := a.state.Pods[uid]; p != nil {
-		return a.show(uid)
-	}
-	why, is := a.state.Rejected[uid]
-	e := a.state.Status.Entries[uid]
-	if !is || e == nil {
-		return nil
-	}
-	return refusedPod(e.Stored, why)
-}
-
-// refusedPod is a pod that is not run, as the API shows it.
-func refusedPod(spec *v1.Pod, why Refusal) *v1.Pod {
-	shown := &v1.Pod{TypeMeta: spec.TypeMeta, ObjectMeta: spec.ObjectMeta, Spec: spec.Spec}
-	shown.Status.Phase, shown.Status.QOSClass = why.Phase, spec.Status.QOSClass
-	shown.Status.Reason, shown.Status.Message = why.Reason, why.Message
-	return shown
 }

@@ -11,6 +11,7 @@
 //	sample report       write what the process finds around it, as JSON
 //	sample hold         keep a connection to ADDRESS that says NAME and which attempt this is
 //	sample burn          work for a share of the time and hold memory, until TERM
+//	sample echo         write what it reads
 //	sample say TEXT     write TEXT to the log of the container, from a command run in it
 //	sample write PATH TEXT    write TEXT to PATH and exit
 //	sample remove PATH        remove PATH and exit
@@ -45,6 +46,7 @@ var behaviours = map[string]func(args []string) (int, error){
 	"talk":   talk,
 	"report": report,
 	"hold":   hold,
+	"echo":   echo,
 	"burn":   burn,
 	"say":    say,
 	"write":  write,

@@ -5,8 +5,10 @@ import (
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/realworld/containerapi"
+	"seedlet.dev/realworld/nodelog"
 	"seedlet.dev/realworld/stats"
 	"seedlet.dev/world"
 )
@@ -28,6 +30,14 @@ func (n *node) containerAPI(s settings) *containerapi.API {
 		IdleTimeout:    c.StreamingConnectionIdleTimeout.Duration,
 		LogsDir:        c.PodLogsDir, CheckpointsDir: filepath.Join(s.rootDir, "checkpoints"),
 		SplitStreams: c.FeatureGates["PodLogsQuerySplitStreams"], NoCheckpoints: set && !checkpoints,
+	})
+}
+
+// systemLogs serves the log files of the node.
+func systemLogs(c *kubeletconfig.KubeletConfiguration) *nodelog.Server {
+	return nodelog.New(nodelog.Options{
+		Dir: nodelog.ParentOf(c.PodLogsDir), Query: *c.EnableSystemLogQuery,
+		Patience: c.StreamingConnectionIdleTimeout.Duration,
 	})
 }
 

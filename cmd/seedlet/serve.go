@@ -42,6 +42,7 @@ func (n *node) serveSecurely(s settings, nodeName string) error {
 	handler := n.requests.Secure(web.Secure{
 		Config: c, Version: version, Flags: s.flags, Guard: door.Guard,
 		Containers: web.Routes{n.containers.Register},
+		SystemLog:  web.Routes{systemLogs(c).Register},
 	})
 	server, err := web.ListenTLS(c.Address, int(c.Port),
 		n.numbers.Handler(measure.ReadWrite, handler), config)

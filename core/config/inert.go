@@ -40,6 +40,7 @@ var actedOn = []string{
 	"enableProfilingHandler",
 	"enableServer",
 	"enableSystemLogHandler",
+	"enableSystemLogQuery",
 	"eventBurst",
 	"eventRecordQPS",
 	"fileCheckFrequency",
@@ -94,7 +95,8 @@ var actedOn = []string{
 }
 
 // gatesActedOn are the feature gates that the agent acts on.
-var gatesActedOn = []string{"ComponentFlagz", "ComponentStatusz", "EventedPLEG", gateRestartsAll}
+var gatesActedOn = []string{"ComponentFlagz", "ComponentStatusz", "ContainerCheckpoint",
+	"EventedPLEG", "PodLogsQuerySplitStreams", gateRestartsAll}
 
 // Inert returns the paths of the fields that are set but that the agent does not act on yet, in
 // order. It is for a configuration without defaults.

@@ -27,7 +27,11 @@ import (
 	"seedlet.dev/world"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// A WebSocket client of client-go, which here runs in the same process, may leave its heartbeat.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(
+		"k8s.io/client-go/tools/remotecommand.(*heartbeat).start"))
+}
 
 // node is a core and a runtime with one pod, web in default, of one container, app, and the API
 // on top of them.
@@ -83,12 +87,18 @@ func newNode(t *testing.T, options ...func(*Options)) *node {
 	n.server = httptest.NewServer(mux)
 	backend := httptest.NewUnstartedServer(nil)
 	config := streaming.DefaultConfig
+	config.StreamCreationTimeout = time.Second
 	config.BaseURL = &url.URL{Scheme: "http", Host: backend.Listener.Addr().String(), Path: "/"}
 	var err error
 	if n.streaming, err = streaming.NewServer(config, n.processes()); err != nil {
 		t.Fatal(err)
 	}
-	backend.Config.Handler = n.streaming
+	var serving sync.WaitGroup
+	backend.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		serving.Add(1)
+		defer serving.Done()
+		n.streaming.ServeHTTP(w, r)
+	})
 	backend.Start()
 	t.Cleanup(func() {
 		n.api.Close()
@@ -96,6 +106,7 @@ func newNode(t *testing.T, options ...func(*Options)) *node {
 		n.server.Close()
 		backend.CloseClientConnections()
 		backend.Close()
+		serving.Wait() // it does so for a second after its connection has been closed
 		http.DefaultClient.CloseIdleConnections()
 	})
 	return n

@@ -102,6 +102,9 @@ var ownVolumes = []string{"empty-dir", "configmap", "secret", "projected", "down
 
 // volumes measures the volumes of a pod.
 func (s *Source) volumes(pod *v1.Pod) []statsapi.VolumeStats {
+	if !oneName(string(pod.UID)) {
+		return nil
+	}
 	var all []statsapi.VolumeStats
 	above := filepath.Join(s.opts.RootDir, "pods", string(pod.UID), "volumes")
 	for _, kind := range ownVolumes {
@@ -111,11 +114,15 @@ func (s *Source) volumes(pod *v1.Pod) []statsapi.VolumeStats {
 			continue // it has none of them
 		}
 		for _, e := range entries {
-			stats, ok := s.tree(filepath.Join(dir, e.Name()))
-			if !ok || !e.IsDir() {
+			if !e.IsDir() {
 				continue
 			}
-			addFileSystem(&stats, filepath.Join(dir, e.Name()))
+			stats, ok := s.tree(filepath.Join(dir, e.Name()))
+			if !ok {
+				continue
+			}
+			// Without it what is used is known all the same.
+			_, _ = addFileSystem(&stats, filepath.Join(dir, e.Name()))
 			all = append(all, statsapi.VolumeStats{Name: e.Name(), FsStats: stats})
 		}
 	}
@@ -125,18 +132,29 @@ func (s *Source) volumes(pod *v1.Pod) []statsapi.VolumeStats {
 // logs measures the logs of a pod's containers, which are in a directory for each.
 func (s *Source) logs(pod *v1.Pod) map[string]statsapi.FsStats {
 	found := map[string]statsapi.FsStats{}
-	dir := filepath.Join(s.opts.LogsDir,
-		strings.Join([]string{pod.Namespace, pod.Name, string(pod.UID)}, "_"))
+	name := strings.Join([]string{pod.Namespace, pod.Name, string(pod.UID)}, "_")
+	if !oneName(name) {
+		return found
+	}
+	dir := filepath.Join(s.opts.LogsDir, name)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return found // nothing has been logged yet
 	}
 	for _, e := range entries {
-		if stats, ok := s.tree(filepath.Join(dir, e.Name())); ok && e.IsDir() {
+		if !e.IsDir() {
+			continue
+		}
+		if stats, ok := s.tree(filepath.Join(dir, e.Name())); ok {
 			found[e.Name()] = stats
 		}
 	}
 	return found
+}
+
+// oneName says whether something is one name in a directory, and leads nowhere else.
+func oneName(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
 }
 
 // tree measures one tree, and says as of when that is so.

@@ -100,7 +100,7 @@ func (t toldMetrics) add(all []*runtimeapi.Metric,
 }
 
 // told writes what the runtime tells of one metric.
-func (p *dashboards) told(f *toldFamily) {
+func (p *page) told(f *toldFamily) {
 	if f == nil {
 		return
 	}
@@ -112,7 +112,7 @@ func (p *dashboards) told(f *toldFamily) {
 }
 
 // others writes what the runtime tells beside the page's own metrics.
-func (p *dashboards) others(told toldMetrics) {
+func (p *page) others(told toldMetrics) {
 	for _, name := range slices.Sorted(maps.Keys(told)) {
 		if !p.begun[name] {
 			p.begin(name, told[name].help, told[name].gauge)

@@ -4,24 +4,27 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// resourceMetric is one of the numbers of /metrics/resource, by the names that metrics-server and
-// dashboards know.
-type resourceMetric struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
+// resource is one of the numbers of /metrics/resource, by the name that metrics-server and
+// dashboards know, after "node_", "container_" or "pod_".
+type resource struct {
+	name, help string // of something
+	gauge      bool   // else it is a counter
+	container  bool   // only containers have it
+	// of is the number and the time of its sample; zero if it needs none. False: it is not known.
+	of func(*consumer) (value float64, at time.Time, known bool)
 }
 
-func counter(name, help string, labels ...string) resourceMetric {
-	return resourceMetric{prometheus.NewDesc(name, help, labels, nil), prometheus.CounterValue}
-}
-
-func gauge(name, help string, labels ...string) resourceMetric {
-	return resourceMetric{prometheus.NewDesc(name, help, labels, nil), prometheus.GaugeValue}
+// consumer is what uses resources, and the labels that say who it is.
+type consumer struct {
+	labels []string
+	began  metav1.Time
+	cpu    *statsapi.CPUStats
+	memory *statsapi.MemoryStats
+	swap   *statsapi.SwapStats
 }
 
 // The labels of containers and pods.
@@ -31,34 +34,43 @@ const (
 	namespaceLabel = "namespace"
 )
 
-var (
-	nodeCPU = counter("node_cpu_usage_seconds_total",
-		"How long the processors of the node have worked in all.")
-	nodeMemory = gauge("node_memory_working_set_bytes", "The working set of the node.")
-	nodeSwap   = gauge("node_swap_usage_bytes", "How much of its swap the node uses.")
-
-	containerStart = gauge("container_start_time_seconds",
-		"When the container was started, since the Unix epoch.",
-		containerLabel, podLabel, namespaceLabel)
-	containerCPU = counter("container_cpu_usage_seconds_total",
-		"How long processors have worked for the container in all.",
-		containerLabel, podLabel, namespaceLabel)
-	containerMemory = gauge("container_memory_working_set_bytes",
-		"The working set of the container.", containerLabel, podLabel, namespaceLabel)
-	containerSwap = gauge("container_swap_usage_bytes", "How much swap the container uses.",
-		containerLabel, podLabel, namespaceLabel)
-	containerSwapLimit = gauge("container_swap_limit_bytes",
-		"How much swap the container may use.", containerLabel, podLabel, namespaceLabel)
-
-	podCPU = counter("pod_cpu_usage_seconds_total",
-		"How long processors have worked for the pod in all.", podLabel, namespaceLabel)
-	podMemory = gauge("pod_memory_working_set_bytes", "The working set of the pod.",
-		podLabel, namespaceLabel)
-	podSwap = gauge("pod_swap_usage_bytes", "How much swap the pod uses.", podLabel, namespaceLabel)
-
-	scrapeError = gauge("resource_scrape_error",
-		"Whether anything could not be had for this page: 1, else 0.")
-)
+// resources are all of them. Each has the time of its sample: only so can those who divide by time
+// divide by the right one.
+var resources = []resource{
+	{"cpu_usage_seconds_total", "How long processors have worked in all, for the ", false, false,
+		func(c *consumer) (float64, time.Time, bool) {
+			if c.cpu == nil || c.cpu.UsageCoreNanoSeconds == nil {
+				return 0, time.Time{}, false
+			}
+			return float64(*c.cpu.UsageCoreNanoSeconds) / nano, c.cpu.Time.Time, true
+		}},
+	{"memory_working_set_bytes", "Memory that is used but for old pages of files, by the ", true,
+		false, func(c *consumer) (float64, time.Time, bool) {
+			if c.memory == nil || c.memory.WorkingSetBytes == nil {
+				return 0, time.Time{}, false
+			}
+			return float64(*c.memory.WorkingSetBytes), c.memory.Time.Time, true
+		}},
+	{"start_time_seconds", "When it was started, since the Unix epoch: the ", true, true,
+		func(c *consumer) (float64, time.Time, bool) { // its time would be that of long ago
+			return float64(c.began.UnixNano()) / nano, time.Time{}, c.began.Unix() > 0
+		}},
+	{"swap_limit_bytes", "Swap that may be used, by the ", true, true,
+		func(c *consumer) (float64, time.Time, bool) {
+			if c.swap == nil || c.swap.SwapAvailableBytes == nil || c.swap.SwapUsageBytes == nil {
+				return 0, time.Time{}, false
+			}
+			return float64(*c.swap.SwapAvailableBytes) + float64(*c.swap.SwapUsageBytes),
+				c.swap.Time.Time, true
+		}},
+	{"swap_usage_bytes", "Swap that is used, by the ", true, false,
+		func(c *consumer) (float64, time.Time, bool) {
+			if c.swap == nil || c.swap.SwapUsageBytes == nil {
+				return 0, time.Time{}, false
+			}
+			return float64(*c.swap.SwapUsageBytes), c.swap.Time.Time, true
+		}},
+}
 
 func (s *Source) serveResource(w http.ResponseWriter, r *http.Request) {
 	u, err := s.usage.get(r.Context())
@@ -66,106 +78,67 @@ func (s *Source) serveResource(w http.ResponseWriter, r *http.Request) {
 		unavailable(w, err)
 		return
 	}
-	page(w, r, resources{u})
-}
-
-// page serves what collectors have to say now.
-func page(w http.ResponseWriter, r *http.Request, collectors ...prometheus.Collector) {
-	scrape := prometheus.NewRegistry()
-	for _, c := range collectors {
-		if err := scrape.Register(c); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-	}
-	promhttp.HandlerFor(scrape, promhttp.HandlerOpts{
-		ErrorHandling: promhttp.ContinueOnError, // one bad number must not hide all others
-	}).ServeHTTP(w, r)
-}
-
-// resources is a prometheus.Collector for one scrape.
-type resources struct{ *usage }
-
-// Describe sends nothing: which containers there are is different each time.
-func (resources) Describe(chan<- *prometheus.Desc) {}
-
-// Collect sends all numbers, each with the time of its sample: only so can those who divide by
-// time divide by the right one.
-func (c resources) Collect(out chan<- prometheus.Metric) {
+	p := newPage(w, r)
+	defer p.end()
+	pods, containers := consumers(u.pods)
+	node := consumer{cpu: u.node.CPU, memory: u.node.Memory, swap: u.node.Swap}
+	p.resources("container", containers)
+	p.resources("node", []consumer{node})
+	p.resources("pod", pods)
 	failed := 0.0
-	if c.err != nil {
+	if u.err != nil {
 		failed = 1
 	}
-	out <- prometheus.MustNewConstMetric(scrapeError.desc, scrapeError.kind, failed)
-	to := told{out}
-	to.cpu(nodeCPU, c.node.CPU)
-	to.memory(nodeMemory, c.node.Memory)
-	to.swap(nodeSwap, c.node.Swap)
-	named := map[string]int{} // which pod has a name, of those that were replaced in place
-	for i, pod := range c.pods {
-		name := pod.PodRef.Namespace + "/" + pod.PodRef.Name
-		if other, taken := named[name]; !taken || c.pods[other].StartTime.Before(&pod.StartTime) {
-			named[name] = i
+	p.begin("resource_scrape_error",
+		"Whether anything could not be had for this page: 1, else 0.", true)
+	p.put(failed)
+}
+
+// resources writes what some use.
+func (p *page) resources(whose string, all []consumer) {
+	for _, r := range resources {
+		if r.container && whose != "container" {
+			continue
 		}
-	}
-	for i, pod := range c.pods {
-		if named[pod.PodRef.Namespace+"/"+pod.PodRef.Name] == i {
-			to.pod(&pod)
+		p.begin(whose+"_"+r.name, r.help+whose+".", r.gauge)
+		for i := range all {
+			if value, at, known := r.of(&all[i]); known {
+				p.millis = 0
+				if !at.IsZero() {
+					p.millis = at.UnixMilli()
+				}
+				p.put(value, all[i].labels...)
+			}
 		}
+		p.millis = 0
 	}
 }
 
-// told is where metrics are sent to.
-type told struct{ out chan<- prometheus.Metric }
-
-func (t told) pod(p *statsapi.PodStats) {
-	name, namespace := p.PodRef.Name, p.PodRef.Namespace
-	for _, c := range p.Containers {
-		if c.CPU == nil || c.Memory == nil {
-			continue // metrics-server drops the whole pod for half a container
-		}
-		if c.StartTime.Unix() > 0 {
-			// Without a time: it would be that of a sample long ago.
-			t.out <- prometheus.MustNewConstMetric(containerStart.desc, containerStart.kind,
-				float64(c.StartTime.UnixNano())/1e9, c.Name, name, namespace)
-		}
-		t.cpu(containerCPU, c.CPU, c.Name, name, namespace)
-		t.memory(containerMemory, c.Memory, c.Name, name, namespace)
-		t.swap(containerSwap, c.Swap, c.Name, name, namespace)
-		if c.Swap != nil && c.Swap.SwapAvailableBytes != nil && c.Swap.SwapUsageBytes != nil {
-			t.send(containerSwapLimit, c.Swap.Time.Time,
-				float64(*c.Swap.SwapAvailableBytes+*c.Swap.SwapUsageBytes), c.Name, name, namespace)
+// consumers are the pods and their containers. Of pods of one name, one of which has replaced the
+// other, the one that began last is shown: twice the same series is no page.
+func consumers(all []statsapi.PodStats) (pods, containers []consumer) {
+	type name struct{ namespace, name string }
+	named := map[name]int{}
+	for i, pod := range all {
+		key := name{pod.PodRef.Namespace, pod.PodRef.Name}
+		if other, taken := named[key]; !taken || all[other].StartTime.Before(&pod.StartTime) {
+			named[key] = i
 		}
 	}
-	t.cpu(podCPU, p.CPU, name, namespace)
-	t.memory(podMemory, p.Memory, name, namespace)
-	t.swap(podSwap, p.Swap, name, namespace)
-}
-
-func (t told) cpu(m resourceMetric, cpu *statsapi.CPUStats, labels ...string) {
-	if cpu != nil && cpu.UsageCoreNanoSeconds != nil {
-		t.send(m, cpu.Time.Time, float64(*cpu.UsageCoreNanoSeconds)/1e9, labels...)
+	for i, pod := range all {
+		if named[name{pod.PodRef.Namespace, pod.PodRef.Name}] != i {
+			continue
+		}
+		labels := []string{namespaceLabel, pod.PodRef.Namespace, podLabel, pod.PodRef.Name}
+		pods = append(pods, consumer{labels, pod.StartTime, pod.CPU, pod.Memory, pod.Swap})
+		for _, c := range pod.Containers {
+			if c.CPU == nil || c.Memory == nil {
+				continue // metrics-server drops the whole pod for half a container
+			}
+			containers = append(containers, consumer{
+				append([]string{containerLabel, c.Name}, labels...),
+				c.StartTime, c.CPU, c.Memory, c.Swap})
+		}
 	}
-}
-
-func (t told) memory(m resourceMetric, memory *statsapi.MemoryStats, labels ...string) {
-	if memory != nil && memory.WorkingSetBytes != nil {
-		t.send(m, memory.Time.Time, float64(*memory.WorkingSetBytes), labels...)
-	}
-}
-
-func (t told) swap(m resourceMetric, swap *statsapi.SwapStats, labels ...string) {
-	if swap != nil && swap.SwapUsageBytes != nil {
-		t.send(m, swap.Time.Time, float64(*swap.SwapUsageBytes), labels...)
-	}
-}
-
-// send sends one number. A name that is no text is an error of the scrape, not its end.
-func (t told) send(m resourceMetric, at time.Time, value float64, labels ...string) {
-	metric, err := prometheus.NewConstMetric(m.desc, m.kind, value, labels...)
-	if err != nil {
-		t.out <- prometheus.NewInvalidMetric(m.desc, err)
-		return
-	}
-	t.out <- prometheus.NewMetricWithTimestamp(at, metric)
+	return pods, containers
 }

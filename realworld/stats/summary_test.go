@@ -269,6 +269,22 @@ func TestSummaryVolumesAndLogs(t *testing.T) {
 	}
 }
 
+// A UID that is no name in a directory leads to no other directory.
+func TestTreesOfOddNames(t *testing.T) {
+	b := newBench(t)
+	b.lay(map[string]string{"kubelet/volumes/kubernetes.io~empty-dir/data/a": "x",
+		"logs/main/0.log": "x", "logs/ns_web_u/main/0.log": "x"})
+	for _, uid := range []string{"..", "", ".", "/..", "u/..", "u/../ns_web_u"} {
+		pod := podOf(uid, "web", "main", "c1")
+		if v, l := b.volumes(pod), b.logs(pod); len(v)+len(l) > 0 {
+			t.Errorf("%q has the volumes %v and the logs %v", uid, v, l)
+		}
+	}
+	if logs := b.logs(podOf("u", "web", "main", "c1")); len(logs) != 1 {
+		t.Errorf("logs %v", logs)
+	}
+}
+
 // With volumeStatsAggPeriod below zero nobody looks at trees.
 func TestSummaryWithoutTrees(t *testing.T) {
 	b := busy(t)

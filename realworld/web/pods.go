@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 
@@ -46,22 +45,6 @@ func writePods(w http.ResponseWriter, pods []*v1.Pod) {
 		return
 	}
 	writeJSON(w, data)
-}
-
-// Container asks the core what in the runtime is meant by the names of a pod and a container. An
-// error means that there is no answer; that there is no such container is an answer.
-func (p *Port) Container(ctx context.Context, r world.ContainerRequest) (*world.ContainerAnswer,
-	error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	answer, err := p.pending.ask(ctx, func(id world.RequestID) any {
-		r.Request = id
-		return &r
-	})
-	if err != nil {
-		return nil, err
-	}
-	return answer.(*world.ContainerAnswer), nil
 }
 
 // serveState answers with the snapshot of the core.

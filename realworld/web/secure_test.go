@@ -75,14 +75,14 @@ func TestRunningPods(t *testing.T) {
 	}
 }
 
-func TestContainer(t *testing.T) {
+func TestAsk(t *testing.T) {
 	a := newAgent()
-	answer, err := a.port.Container(t.Context(), world.ContainerRequest{Pod: "web"})
+	answer, err := a.port.Ask(t.Context(), world.ContainerRequest{Pod: "web"})
 	if err != nil || answer.UID != "web-uid" {
 		t.Errorf("%+v, %v", answer, err)
 	}
 	a.full = true
-	if _, err := a.port.Container(t.Context(), world.ContainerRequest{}); err == nil {
+	if _, err := a.port.Ask(t.Context(), world.ContainerRequest{}); err == nil {
 		t.Error("an answer of an agent that takes no request")
 	}
 }

@@ -50,6 +50,7 @@ func TestSecurePort(t *testing.T) {
 	}
 	t.Run("the proxy", c.proxied)
 	t.Run("who gets in", c.callers)
+	t.Run("kubectl reaches containers", c.containers)
 	c.agent.signal(t, syscall.SIGTERM)
 	c.agent.start(t)
 	answer, err := admin.Get("https://" + address + "/healthz")
@@ -133,12 +134,18 @@ func (c *town) proxied(t *testing.T) {
 		return c.kubectl(t, "get", "--raw", "/api/v1/nodes/"+nodeName+"/proxy"+path)
 	}
 	for path, want := range map[string]string{
-		"/healthz":     "ok",
-		"/configz":     `{"kubeletconfig":{"kind":"KubeletConfiguration"`,
-		"/metrics":     "seedlet_step_duration_seconds_count",
-		"/statusz":     "1.36.3",
-		"/flagz":       "hostname-override",
-		"/debug/state": "{",
+		"/healthz":          "ok",
+		"/configz":          `{"kubeletconfig":{"kind":"KubeletConfiguration"`,
+		"/metrics":          "seedlet_step_duration_seconds_count",
+		"/statusz":          "1.36.3",
+		"/flagz":            "hostname-override",
+		"/debug/state":      "{",
+		"/runningpods/":     `"kind":"PodList"`,
+		"/stats/summary":    `"nodeName": "` + nodeName,
+		"/metrics/resource": "node_cpu_usage_seconds_total",
+		"/metrics/cadvisor": "machine_cpu_cores",
+		"/metrics/probes":   "process_start_time_seconds",
+		"/debug/pprof/":     "goroutine",
 	} {
 		if out := raw(path); !strings.Contains(out, want) {
 			t.Errorf("%s: no %q in %.2000s", path, want, out)
@@ -203,5 +210,43 @@ subjects: [{kind: ServiceAccount, name: default, namespace: default}]
 			t.Errorf("%s at %s: %s %.200q, %v; want %d %q", is.who, is.path, answer.Status, body, err,
 				is.code, is.text)
 		}
+	}
+}
+
+// containers are reached by kubectl, through the API server and the secure port.
+func (c *town) containers(t *testing.T) {
+	c.kubectl(t, "create", "namespace", townNamespace)
+	c.kubectl(t, "wait", "--for=create", "--timeout=60s", "serviceaccount/default")
+	if err := c.cluster.Apply(t.Context(), strings.ReplaceAll(`
+apiVersion: v1
+kind: Pod
+metadata: {name: reporter, namespace: town}
+spec:
+  terminationGracePeriodSeconds: 5
+  containers:
+  - {name: main, image: IMAGE, args: [report, --stay]}
+`, "IMAGE", c.agent.image)); err != nil {
+		t.Fatal(err)
+	}
+	c.kubectl(t, "wait", "--for=condition=Ready", "--timeout=60s", "pod/reporter")
+	for what, args := range map[string][]string{
+		"logs": {"logs", "reporter"}, "exec": {"exec", "reporter", "--", "/sample", "report"},
+	} {
+		if out := c.kubectl(t, args...); !strings.Contains(out, `"host":"reporter"`) {
+			t.Errorf("%s: %.500s", what, out)
+		}
+	}
+	followed := make(chan string)
+	go func() {
+		out, _ := c.cluster.Kubectl(t.Context(), "-n", townNamespace, "logs", "-f", "reporter")
+		followed <- out // what went wrong is seen by what is missing
+	}()
+	if out, err := c.cluster.Kubectl(t.Context(), "-n", townNamespace, "exec", "reporter", "--",
+		"/sample", "nonsense"); err == nil || !strings.Contains(err.Error(), "exit code 2") {
+		t.Errorf("a command that fails: %q, %v", out, err)
+	}
+	c.kubectl(t, "delete", "pod", "reporter")
+	if out := <-followed; !strings.Contains(out, `"host":"reporter"`) {
+		t.Errorf("followed: %.500s", out)
 	}
 }

@@ -131,6 +131,36 @@ func TestUnifiedRoot(t *testing.T) {
 	same(t, got, want)
 }
 
+// On a node in a container the root is the container's cgroup, and has all files.
+func TestUnifiedRootOfAContainer(t *testing.T) {
+	r := lay(t, map[string]string{"cgroup/cgroup.controllers": "memory",
+		"cgroup/memory.current": "5000", "cgroup/memory.stat": "inactive_file 1000",
+		"proc/meminfo": "MemTotal: 16 kB\nMemFree: 6 kB"})
+	got, err := r.Usage("/")
+	if err != nil || got.Memory.Usage != 5000 || got.Memory.WorkingSet != 4000 {
+		t.Errorf("%+v, %v", got.Memory, err)
+	}
+}
+
+// A cgroup is as old as the oldest of its files, and no older than the life of the machine.
+func TestCreated(t *testing.T) {
+	r := lay(t, map[string]string{"cgroup/cgroup.controllers": "", "cgroup/a/cgroup.events": "",
+		"cgroup/b/cgroup.events": "", "proc/stat": "btime 1700000000"})
+	for name, seconds := range map[string]int64{"a": 1750000000, "b": 1600000000} {
+		at := time.Unix(seconds, 0)
+		path := filepath.Join(r.roots.Cgroup, name, "cgroup.events")
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, want := range map[string]time.Time{"/": time.Unix(1700000000, 0), "c": {},
+		"a": time.Unix(1750000000, 0), "b": time.Unix(1700000000, 0)} {
+		if got := r.Created(path); !got.Equal(want) {
+			t.Errorf("%s was made at %s, want %s", path, got, want)
+		}
+	}
+}
+
 func TestUnifiedSpecAndDetail(t *testing.T) {
 	files := map[string]string{"proc/41/fd/0": "", "proc/41/fd/1": ""}
 	for path, text := range unified {

@@ -72,19 +72,30 @@ func (d *dir) legacySpec(controller string, spec *model.ContainerSpec) {
 }
 
 // Created is since when a cgroup exists, for the root since when the machine runs; zero if that
-// cannot be seen. The time of the directory changes with the cgroups in it, that of a file in it
-// does not.
+// cannot be seen. The kernel does not keep that time: it is the oldest that it shows. That of the
+// directory changes with the cgroups in it, that of a file when it is read again after a long time.
 func (r *Reader) Created(path string) time.Time {
+	boot := BootTime(r.roots.Proc)
 	if isRoot(path) {
-		return BootTime(r.roots.Proc)
+		return boot
 	}
+	var oldest time.Time
 	for _, controller := range controllers {
-		info, err := os.Stat(filepath.Join(r.in(controller, path), "cgroup.procs"))
-		if err == nil {
-			return info.ModTime()
+		dir := r.in(controller, path)
+		for _, name := range []string{"", "cgroup.procs", "cgroup.events", "cgroup.clone_children"} {
+			info, err := os.Stat(filepath.Join(dir, name))
+			if err == nil && (oldest.IsZero() || info.ModTime().Before(oldest)) {
+				oldest = info.ModTime()
+			}
+		}
+		if !oldest.IsZero() {
+			break
 		}
 	}
-	return time.Time{}
+	if oldest.Before(boot) && !oldest.IsZero() {
+		return boot
+	}
+	return oldest
 }
 
 // BootTime is since when the machine runs, by PROC/stat; zero if it does not say.

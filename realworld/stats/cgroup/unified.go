@@ -15,7 +15,7 @@ func (r *Reader) unifiedUsage(path string, s *model.ContainerStats) error {
 	defer d.close()
 	s.Cpu = d.unifiedCPU()
 	s.Memory = d.unifiedMemory()
-	if isRoot(path) {
+	if isRoot(path) && d.read("memory.current") == nil {
 		if s.Memory == nil {
 			s.Memory = &model.MemoryStats{}
 		}
@@ -114,7 +114,8 @@ func (d *dir) unifiedMemory() *model.MemoryStats {
 	return m
 }
 
-// machineMemory is what the machine as a whole uses: the root cgroup of version 2 does not say.
+// machineMemory is what the machine as a whole uses: the root cgroup of version 2 does not say, but
+// what a container sees as the root, as on a node in a container, does.
 func (r *Reader) machineMemory(m *model.MemoryStats) {
 	info, err := ReadMemInfo(r.roots.Proc)
 	if err != nil {

@@ -1,0 +1,18 @@
+package main
+
+import (
+	"flag"
+	"io"
+	"os"
+)
+
+// echo writes what it reads until there is no more.
+func echo(args []string) (int, error) {
+	if err := parse(flag.NewFlagSet("echo", flag.ContinueOnError), args); err != nil {
+		return 2, err
+	}
+	if _, err := io.Copy(os.Stdout, os.Stdin); err != nil {
+		return 1, err
+	}
+	return 0, nil
+}
