@@ -260,8 +260,8 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	if p.Forgotten {
 		a.removePod(p)
 		if p.Next != nil {
-			a.addPod(pod.New(p.Next, true, a.state.Last))
 			a.countRestarted(p)
+			a.addPod(pod.New(p.Next, true, a.state.Last))
 			a.touchPod(p.UID)
 		}
 	}

@@ -258,3 +258,57 @@ func TestMetricsAreWellFormed(t *testing.T) {
 		}
 	}
 }
+
+// A manifest that goes and comes back before its pod has ended gives a pod of the same UID.
+func TestAPodThatIsMadeAgainIsCounted(t *testing.T) {
+	n := boot(map[string]string{"web.yaml": web})
+	n.pass(5 * time.Second)
+	n.stuck, n.manifests = true, nil
+	n.pass(time.Minute)
+	n.manifests = map[string]string{"web.yaml": web}
+	n.pass(time.Minute)
+	n.expectNumbers(t, "not yet", map[string]float64{"kubelet_running_pods": 1})
+	n.stuck = false
+	n.pass(2 * time.Minute)
+	n.expectNumbers(t, "made again", map[string]float64{
+		"kubelet_restarted_pods_total true": 1, "kubelet_started_pods_total": 2,
+		"kubelet_running_pods": 1, "kubelet_desired_pods true": 1,
+	})
+}
+
+// What another agent has left counts as such, until it has gone.
+func TestAnOrphanIsCounted(t *testing.T) {
+	n := boot(map[string]string{"web.yaml": web})
+	n.pass(5 * time.Second)
+	n.manifests = nil
+	n.restart()
+	n.pass(time.Minute)
+	n.expectNumbers(t, "ended", map[string]float64{
+		"kubelet_orphaned_runtime_pods_total": 1, "kubelet_running_pods": 0,
+		"kubelet_started_pods_total": 0,
+	})
+}
+
+func TestPreemptionIsCounted(t *testing.T) {
+	n := joined(nil, asking(boundPodOf("small", "u1"), "1500m", 0))
+	n.server.put(asking(boundPodOf("critical", "u2"), "1500m", 2_000_000_000))
+	n.pass(time.Minute)
+	n.expectNumbers(t, "preempted", map[string]float64{"kubelet_preemptions cpu": 1})
+}
+
+// The numbers are part of the state: an agent that goes on elsewhere counts on.
+func TestNumbersOutliveARestore(t *testing.T) {
+	n := boot(map[string]string{"web.yaml": probed})
+	n.pass(time.Minute)
+	data, err := n.agent.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := n.numbers()
+	if n.agent, err = Restore(data); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, n.numbers()); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // ActorRange is how often somebody does something to the pods of the API server, to the mirrors
@@ -15,6 +17,8 @@ type ActorRange struct {
 	Recreations Count `json:"recreations,omitempty"` // and another pod of that name after it
 	Reforced    Count `json:"reforced,omitempty"`    // the same by force, so that they may overlap
 	Late        Count `json:"late,omitempty"`        // pods that come and go within moments
+	Finalizers  Count `json:"finalizers,omitempty"`  // something keeps a removed pod for a while
+	Ends        Count `json:"ends,omitempty"`        // a pod is called Failed or Succeeded
 	Updates     Count `json:"updates,omitempty"`     // other images
 	Relabels    Count `json:"relabels,omitempty"`    // other labels and annotations
 	Mirrors     Count `json:"mirrors,omitempty"`     // a mirror is removed or changed
@@ -67,6 +71,14 @@ func (d *drawing) actors() {
 		d.act(Act{At: at + 1, Do: ActCreate, Pod: p.Name})
 		d.act(Act{At: at + Duration(a.Away.draw(r)), Do: ActDelete, Pod: p.Name})
 	})
+	d.eachBound("finalizers", a.Finalizers, func(p PlanPod, at Duration, r *rand.Rand) {
+		d.finalized(&p, at, a, r)
+	})
+	d.eachBound("ends", a.Ends, func(p PlanPod, at Duration, r *rand.Rand) {
+		phase := []v1.PodPhase{v1.PodFailed, v1.PodSucceeded}[r.IntN(2)]
+		d.act(Act{At: at, Do: ActEnd, Pod: p.Name, Status: true, Patch: map[string]any{
+			"status": map[string]any{"phase": phase, "reason": "Ended", "message": "by somebody"}}})
+	})
 	d.eachBound("updates", a.Updates, func(p PlanPod, at Duration, r *rand.Rand) {
 		for n := range 1 + r.IntN(3) {
 			d.act(Act{At: at, Do: ActPatch, Pod: p.Name, Patch: otherImage(&p, n+2)})
@@ -81,6 +93,22 @@ func (d *drawing) actors() {
 	d.others(a)
 	d.nodeActs(a)
 	d.debugs(a)
+}
+
+// finalized draws that a pod is removed, and kept by somebody who has something to do first,
+// perhaps until long after its end.
+func (d *drawing) finalized(p *PlanPod, at Duration, a *ActorRange, r *rand.Rand) {
+	keep := func(finalizers any) map[string]any {
+		return map[string]any{"metadata": map[string]any{"finalizers": finalizers}}
+	}
+	d.act(Act{At: at, Do: ActPatch, Pod: p.Name, Patch: keep([]any{"sim.seedlet.dev/keep"})})
+	at += Duration(a.Away.draw(r))
+	d.act(Act{At: at, Do: ActDelete, Pod: p.Name})
+	at += Duration(2 * a.Away.draw(r))
+	d.act(Act{At: at, Do: ActPatch, Pod: p.Name, Patch: keep(nil)})
+	if r.IntN(2) == 0 {
+		d.act(Act{At: at, Do: ActCreate, Pod: p.Name}) // as soon as it has gone
+	}
 }
 
 // mirrors draws what is done to the mirrors of static pods.

@@ -17,6 +17,7 @@ import (
 	"seedlet.dev/core/document"
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/status"
 	"seedlet.dev/core/sysctl"
 	"seedlet.dev/world"
 )
@@ -58,6 +59,7 @@ const (
 	ActDelete ActKind = "delete"
 	ActPatch  ActKind = "patch"
 	ActDebug  ActKind = "debug" // an ephemeral container is added to a pod
+	ActEnd    ActKind = "end"   // a patch of a pod that is not over, which calls it so
 )
 
 // validateActs checks what is done to the cluster.
@@ -101,13 +103,13 @@ func (a *Act) validate(s *PlanSpec) error {
 		return fmt.Errorf("pod: %q is not a pod of the API server", a.Pod)
 	case a.Object != "" && s.object(a.Object) == nil:
 		return fmt.Errorf("object: no object is called %q", a.Object)
-	case !slices.Contains([]ActKind{ActCreate, ActDelete, ActPatch, ActDebug}, a.Do):
-		return fmt.Errorf("do: want create, delete, patch or debug, have %q", a.Do)
+	case !slices.Contains([]ActKind{ActCreate, ActDelete, ActPatch, ActDebug, ActEnd}, a.Do):
+		return fmt.Errorf("do: want create, delete, patch, debug or end, have %q", a.Do)
 	case (a.Do == ActDebug) != (a.Container != "") || a.Container != "" && (p == nil || !p.API):
 		return errors.New("container: want one with do: debug of a pod of the API server, and " +
 			"only there")
-	case (a.Do == ActPatch) != (a.Patch != nil):
-		return errors.New("patch: want one with do: patch, and only there")
+	case (a.Do == ActPatch || a.Do == ActEnd) != (a.Patch != nil):
+		return errors.New("patch: want one with do: patch or end, and only there")
 	case a.Grace != nil && (a.Do != ActDelete || a.Pod == ""):
 		return errors.New("grace: only for the removal of a pod")
 	case a.At > s.Duration:
@@ -248,7 +250,11 @@ func (r *run) act(a *Act) {
 	case ActDelete:
 		r.admin("somebody", &world.DeleteObject{Resource: resource, Namespace: namespace,
 			Name: name, GracePeriodSeconds: a.Grace})
-	case ActPatch:
+	case ActEnd, ActPatch:
+		if pod := r.server.Object(resource, namespace, name).Pod; a.Do == ActEnd &&
+			(pod == nil || status.Terminal(&pod.Status)) {
+			return
+		}
 		data, err := json.Marshal(a.Patch)
 		if err != nil {
 			panic("sim: a patch cannot be written: " + err.Error())

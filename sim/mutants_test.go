@@ -747,6 +747,13 @@ var mutants = []struct {
 		scenario: "config-updates", seeds: "1-100",
 	},
 	{
+		name:     "a pod that somebody else calls over runs on",
+		file:     "core/pod/want.go",
+		old:      "p.end(Kill{Reason: \"Over\", Grace: p.grace()}, now)",
+		new:      "p.Phase = status.Phase",
+		scenario: "node-churn", seeds: "1-60",
+	},
+	{
 		name:     "a token is not renewed",
 		file:     "core/token/token.go",
 		old:      "return t.RenewAt.Add(-jitter)",

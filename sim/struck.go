@@ -11,6 +11,7 @@ import (
 type struck struct {
 	windows []reach
 	runtime []reach // when the runtime's process is away
+	pages   []reach // when the page at the manifest URL is none, or has not been read since
 }
 
 // reach is a time in which what was sent during a window may still be under way.
@@ -36,8 +37,25 @@ func newStruck(f *fates, p *PlanSpec) *struck {
 		from := f.start.Add(time.Duration(e.At))
 		s.runtime = append(s.runtime, reach{nil, from, from.Add(time.Duration(e.Down))})
 	}
+	for i, c := range p.Manifests {
+		if !c.URL || c.Text == "" {
+			continue
+		}
+		until := p.Duration
+		for _, next := range p.Manifests[i+1:] {
+			if next.URL && next.File == c.File {
+				until = next.At
+				break
+			}
+		}
+		s.pages = append(s.pages, reach{nil, f.start.Add(time.Duration(c.At)),
+			f.start.Add(time.Duration(until) + fetchedAgain)})
+	}
 	return s
 }
+
+// fetchedAgain is how long it may take until a page that is good again has been read.
+const fetchedAgain = 45 * time.Second
 
 // reconnected is how long it may take until all is well after the API server was away.
 const reconnected = 45 * time.Second
@@ -56,7 +74,9 @@ func (s *struck) may(call string, from, to time.Time) bool {
 			return true
 		}
 	}
-	return false
+	return call == "FetchManifest" && slices.ContainsFunc(s.pages, func(r reach) bool {
+		return r.overlaps(from, to)
+	})
 }
 
 func (r *reach) overlaps(from, to time.Time) bool {

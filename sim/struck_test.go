@@ -11,6 +11,8 @@ func TestStruck(t *testing.T) {
 		Duration: Duration(time.Minute),
 		Faults: []Window{{ID: "late", At: Duration(10 * time.Second), For: Duration(time.Second),
 			Class: ClassLatency, Calls: []string{"HTTPGet"}, Takes: Span{Most: 2 * time.Second}}},
+		Manifests: []Change{{At: Duration(5 * time.Second), URL: true, File: "p", Text: "no page"},
+			{At: Duration(7 * time.Second), URL: true, File: "p"}},
 		RuntimeEnds: []RuntimeEnd{{At: Duration(30 * time.Second), Down: Duration(time.Second)}},
 	}
 	s := newStruck(newFates(p, Start), p)
@@ -23,6 +25,8 @@ func TestStruck(t *testing.T) {
 		{"HTTPGet", 0, 9, false}, {"HTTPGet", 0, 10, true}, {"HTTPGet", 14, 20, true},
 		{"HTTPGet", 16, 40, false}, {"ExecSync", 10, 12, false}, {"ExecSync", 20, 40, true},
 		{"ExecSync", 32, 40, false},
+		{"FetchManifest", 0, 4, false}, {"FetchManifest", 0, 5, true}, {"FetchManifest", 52, 60, true},
+		{"FetchManifest", 53, 60, false}, {"ReadFiles", 0, 60, false},
 	} {
 		if got := s.may(c.call, at(c.from), at(c.to)); got != c.want {
 			t.Errorf("%s from %d s to %d s: %t", c.call, c.from, c.to, got)

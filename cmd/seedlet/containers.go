@@ -33,10 +33,14 @@ func (n *node) containerAPI(s settings) *containerapi.API {
 	})
 }
 
+// systemLogDir is the only one that a kubelet shows, wherever the logs of pods are: the parent of
+// those could be the root of the file system.
+const systemLogDir = "/var/log"
+
 // systemLogs serves the log files of the node.
 func systemLogs(c *kubeletconfig.KubeletConfiguration) *nodelog.Server {
 	return nodelog.New(nodelog.Options{
-		Dir: nodelog.ParentOf(c.PodLogsDir), Query: *c.EnableSystemLogQuery,
+		Dir: systemLogDir, Query: *c.EnableSystemLogQuery,
 		Patience: c.StreamingConnectionIdleTimeout.Duration,
 	})
 }

@@ -31,6 +31,7 @@ import (
 
 	"seedlet.dev/core"
 	"seedlet.dev/core/config"
+	"seedlet.dev/realworld/containerapi"
 	"seedlet.dev/realworld/measure"
 	"seedlet.dev/realworld/web"
 	"seedlet.dev/world"
@@ -105,7 +106,8 @@ func everyMetric(t *testing.T) http.Handler {
 	var l *loop.Loop
 	var turn sync.Mutex
 	requests := web.New(web.Options{Measured: numbers, CheckLog: func() error { return nil },
-		Loop: func() ([]world.Metric, loop.Histogram) { return l.Metrics(), l.Steps() },
+		Counted: containerapi.New(containerapi.Options{}).Metrics,
+		Loop:    func() ([]world.Metric, loop.Histogram) { return l.Metrics(), l.Steps() },
 		Offer: func(ev world.Event) bool {
 			turn.Lock()
 			defer turn.Unlock()
@@ -169,7 +171,8 @@ go on working. Most metrics with labels are there from the first thing on that t
 
 This page is made by 'go test ./cmd/seedlet -run TestMetricsPage -update', and compared by the same
 test with what is served. Besides what it lists, '/metrics' has 'go_*' and 'process_*', of the Go
-runtime and of the process, as every program has that uses the client of Prometheus.
+runtime and of the process, as every program has that uses the client of Prometheus. What the node,
+its pods and containers use is on '/metrics/resource' and '/metrics/cadvisor', as on a kubelet.
 `
 
 // tableOf makes a table of the metrics of a page.

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +52,12 @@ func TestPrometheus(t *testing.T) {
 			fmt.Sprintf(prometheusConfig, agent)),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"),
 		fmt.Sprintf("--web.listen-address=127.0.0.1:%d", server)))
+	awaitSample(t, server, `up{job="kubelet"}`, 1)
+	for _, path := range []string{"/metrics", "/metrics/probes"} {
+		if missing := undocumented(t, get(t, agent, path)); len(missing) > 0 {
+			t.Errorf("%s has what docs/metrics.md has not: %q", path, missing)
+		}
+	}
 	for query, least := range map[string]float64{
 		`kubelet_node_name{node="node-a"}`: 1,
 		`sum(up)`:                          2,
@@ -63,6 +71,25 @@ func TestPrometheus(t *testing.T) {
 			t.Errorf("%s is %v, want %v at least", query, got, least)
 		}
 	}
+}
+
+// undocumented are the metrics of a page of a running agent that docs/metrics.md does not have.
+func undocumented(t *testing.T, text string) []string {
+	t.Helper()
+	page, err := os.ReadFile(metricsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var missing []string
+	for line := range strings.Lines(text) {
+		rest, is := strings.CutPrefix(line, "# TYPE ")
+		name, _, _ := strings.Cut(rest, " ")
+		ofProcess := strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_")
+		if is && !ofProcess && !strings.Contains(string(page), "| `"+name+"` |") {
+			missing = append(missing, name)
+		}
+	}
+	return missing
 }
 
 // start runs a command until the end of the test, and shows what it says if that fails.

@@ -56,6 +56,7 @@ func lookAtSecurePort(t *testing.T, port int) {
 		"/configz":     `{"kubeletconfig":{`,
 		"/statusz":     "1.36.3",
 		"/flagz":       "authorization-mode",
+		"/logs/":       "<pre>",
 	} {
 		code, body := securely(t, port, "", path)
 		if code != http.StatusOK || !strings.Contains(body, want) {

@@ -40,9 +40,7 @@ func (p *Pod) Show(spec *v1.Pod) bool {
 // has, which is for good (upstream #37447, #58711). The object of a static pod never says so.
 func (p *Pod) obey(now time.Time) {
 	if status := &p.Spec.Status; status.Phase == v1.PodSucceeded || status.Phase == v1.PodFailed {
-		if p.Phase != v1.PodSucceeded && p.Phase != v1.PodFailed {
-			p.Phase = status.Phase
-		}
+		p.Phase = status.Phase // whatever it was here, it was not told in time
 		p.end(Kill{Reason: "Over", Grace: p.grace()}, now)
 	}
 	if p.Spec.DeletionTimestamp == nil {

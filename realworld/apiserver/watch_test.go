@@ -213,6 +213,27 @@ func TestWatchFailing(t *testing.T) {
 	f.expect("failing Refused", "failing Unavailable", "listed", "failing Refused", "listed a@6")
 }
 
+// A resource that the server does not have is told not to be there, until it has it.
+func TestWatchUnserved(t *testing.T) {
+	s := newScript(t)
+	f := newFake(t, s.serve, nil)
+	f.port.Do(world.Effect{Body: &world.WatchObjects{Watch: 4,
+		Watched: world.Watched{Resource: world.ResourceTrustBundles}}})
+	for range 2 { // a stream, and then a list
+		s.next(http.NotFound)
+	}
+	const version = "certificates.k8s.io/v1beta1"
+	s.next(streams(true, change{"BOOKMARK", func() map[string]any {
+		mark := bookmark("5", true).Object
+		mark["kind"], mark["apiVersion"] = "ClusterTrustBundle", version
+		return mark
+	}()}))
+	f.expect("failing NotFound", "listed")
+	if r := s.request(); r.URL.Path != "/apis/"+version+"/clustertrustbundles" {
+		t.Errorf("asked %s", r.URL)
+	}
+}
+
 // An answer from something else is no list of nothing.
 func TestWatchForeign(t *testing.T) {
 	f, s := watching(t)

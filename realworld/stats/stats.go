@@ -3,8 +3,8 @@
 //
 // Numbers of pods and containers are the container runtime's; what it does not give, or all of them
 // when it is away or slow, are read from the files of their cgroups. The machine, the root cgroup
-// and those of the system are always read from there, by package cgroup, in the types of
-// cAdvisor, and /metrics/cadvisor is written by cAdvisor's own collectors.
+// and those of the system are always read from there, by package cgroup, in the types of cAdvisor.
+// /metrics/cadvisor is of cgroups throughout, by the names of cAdvisor, which does not run.
 //
 // The contract:
 //
@@ -16,7 +16,8 @@
 //  3. What could not be had is left out, and resource_scrape_error is 1. There are no guesses: a
 //     rate, for one, needs two samples.
 //
-// Start reading at Source and Register, then measure.go, pod.go and summary.go.
+// Start reading at Source and Register, then measure.go, pod.go and summary.go; the pages of
+// metrics are resource.go, and cadvisor.go with dashboards.go and families.go.
 package stats
 
 import (

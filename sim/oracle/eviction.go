@@ -214,17 +214,18 @@ func (p *pod) surelyEvicted(now time.Time) bool {
 
 // maybeKilled says whether the agent may have a reason of the pod's own to end it for good.
 func (p *pod) maybeKilled(now time.Time) bool {
-	return p.maybeLate(now) || p.maybeEvicted(now) || p.maybePreempted(now)
+	return p.maybeLate(now) || p.maybeEvicted(now) || p.maybePreempted(now) || p.called != ""
 }
 
 // surelyKilled says whether it must have ended it by now.
 func (p *pod) surelyKilled(now time.Time) bool {
-	return p.surelyLate(now) || p.surelyEvicted(now) || p.preempted
+	return p.surelyLate(now) || p.surelyEvicted(now) || p.preempted || p.called != ""
 }
 
 // misexplained says what is wrong with the reason that is shown of a pod's end.
 func (p *pod) misexplained(now time.Time, shown *v1.Pod) string {
 	switch reason := shown.Status.Reason; {
+	case p.called != "": // whoever has ended it has given a reason, or none
 	case p.ended() || p.maybeLate(now) && p.maybeEvicted(now):
 	case p.surelyLate(now) && reason != reasonDeadline:
 		return fmt.Sprintf("its active deadline has passed, but the reason that is shown is %q",

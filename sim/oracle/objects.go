@@ -76,6 +76,7 @@ func (w *world) finish(f *truth.Fact, object *v1.Pod) {
 	}
 	p.overAt = f.Time
 	if f.Write.Life == 0 {
+		p.called = object.Status.Phase
 		return
 	}
 	p.preempted = isPreempted(object)
@@ -201,7 +202,7 @@ func (*apiStopped) entry() Entry {
 
 func (*apiStopped) fact(w *world, f *truth.Fact) *finding {
 	if f.Kind == truth.ContainerStarted {
-		if phase := w.objects.over[f.PodUID]; phase != "" {
+		if phase := w.objects.over[f.PodUID]; phase != "" && !w.mayNotKnow(f.PodUID, f.Time) {
 			return &finding{message: fmt.Sprintf("container %s (%.12s) of pod %s/%s was started, "+
 				"but the API server has it as %s", f.Container, f.ContainerID, f.PodNamespace,
 				f.PodName, phase)}
@@ -217,6 +218,18 @@ func (*apiStopped) fact(w *world, f *truth.Fact) *finding {
 			f.Write.After.Pod.Status.Phase, runs[0].anyLive())}
 	}
 	return nil
+}
+
+// calledWithin is how long the agent may take to start nothing more of a pod that somebody else has
+// called over.
+const calledWithin = time.Minute
+
+// mayNotKnow says whether the agent cannot know yet that somebody else has called a pod over.
+func (w *world) mayNotKnow(uid string, now time.Time) bool {
+	p := w.pods[uid]
+	return p != nil && p.called != "" && (now.Sub(p.overAt) <= calledWithin ||
+		!w.livedThrough(p.overAt) || w.struckAny(p.overAt.Add(-reconnects), now, "WatchObjects",
+		"ObjectChanged", "CreateContainer", "StartContainer"))
 }
 
 // apiIdentity fires when an object has the status of another pod of its name.

@@ -36,9 +36,10 @@ type pod struct {
 	history    map[string]*history
 	changed    time.Time // when something happened to it in the runtime
 	terminal   v1.PodPhase
-	rejected   bool      // with good reason
-	preempted  bool      // as the API server was told
-	overAt     time.Time // when it was first told that it is over
+	rejected   bool        // with good reason
+	preempted  bool        // as the API server was told
+	overAt     time.Time   // when it was first told that it is over
+	called     v1.PodPhase // in which somebody else has told that it is over, before the agent
 
 	startedFirst time.Time // when the first container of it ran; zero: none has
 	shortAt      time.Time // when there was last no room for it, if it is critical

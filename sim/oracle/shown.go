@@ -156,6 +156,8 @@ func causeOf(c *container) string {
 // phase is the phase that a pod should be shown with; empty if more than one is right.
 func (p *pod) phase() v1.PodPhase {
 	switch now := p.world.now; {
+	case p.called != "":
+		return p.called
 	case p.terminal != "" && p.maybeKilled(now):
 		return p.terminal
 	case p.surelyKilled(now) && !p.ended():

@@ -36,8 +36,8 @@ func (*terminal) fact(w *world, f *truth.Fact) *finding {
 func (*terminal) answer(w *world, now time.Time, pods []*v1.Pod) *finding {
 	for _, shown := range pods {
 		p := w.pods[string(shown.UID)]
-		if p == nil || shown.Status.Phase == v1.PodUnknown {
-			continue
+		if p == nil || shown.Status.Phase == v1.PodUnknown || p.called != "" {
+			continue // what somebody else has called it, it is called while it ends
 		}
 		phase := shown.Status.Phase
 		if isTerminal(phase) && p.live > 0 {

@@ -99,12 +99,14 @@ func (w *chronicle) problems() []string {
 	return problems
 }
 
-// last is the newest state of a pod that was seen.
+// last is the newest state of a pod that was seen; nil if none was.
 func (w *chronicle) last(uid types.UID) *v1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	states := w.pods[uid]
-	return states[len(states)-1]
+	if states := w.pods[uid]; len(states) > 0 {
+		return states[len(states)-1]
+	}
+	return nil
 }
 
 // running counts the pods that run now and whose names begin so.

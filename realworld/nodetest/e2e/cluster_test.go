@@ -153,7 +153,8 @@ func newTown(t testing.TB) *town {
 	}
 	c.agent = newAgent(t, c.node, "syncFrequency: 10s\n")
 	c.agent.flags = []string{"--kubeconfig=" + kubeconfig,
-		"--node-ip=" + c.cluster.Address.String()}
+		"--node-ip=" + c.cluster.Address.String(), "--address=0.0.0.0",
+		"--client-ca-file=" + c.cluster.AuthorityFile()}
 	c.agent.start(t)
 	t.Cleanup(func() { c.agent.end() })
 	return c
