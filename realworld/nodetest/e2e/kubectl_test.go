@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -66,6 +67,7 @@ func TestKubectl(t *testing.T) {
 	t.Run("attach", c.kubectlAttach)
 	t.Run("port-forward", c.kubectlForward)
 	t.Run("debug", c.kubectlDebug)
+	t.Run("the node", c.kubectlRaw)
 }
 
 // typed runs kubectl with an input, and returns its output with that for errors.
@@ -222,4 +224,27 @@ func (c *town) kubectlDebug(t *testing.T) {
 		out, _ := c.typed(t, "", "logs", "echo", "-c", "visitor")
 		return strings.HasSuffix(out, "been there\n")
 	})
+}
+
+// kubectlRaw asks for what kubectl has no command for.
+func (c *town) kubectlRaw(t *testing.T) {
+	proxy := "/api/v1/nodes/" + nodeName + "/proxy"
+	logs, pod := "/logs/"+filepath.Base(c.agent.logs), "town_echo_"+string(c.pod(t, "echo").UID)
+	raw := func(want, verb string, path string) {
+		t.Helper()
+		args := []string{verb, "--raw", proxy + path}
+		if verb == "create" {
+			args = append(args, "-f", "/dev/null")
+		}
+		if out, _ := c.typed(t, "", args...); !strings.Contains(out, want) {
+			t.Errorf("%s %s gives %.500q, want %q in it", verb, path, out, want)
+		}
+	}
+	raw(`<a href="`+pod+`/">`, "get", logs+"/")
+	raw("stdout F serving on port 8080", "get", logs+"/"+pod+"/page/0.log")
+	raw("NotFound", "get", logs+"/"+pod+"/none")
+	raw("exiting with 0 after 0s", "create", "/run/town/echo/page?cmd=/sample%20exit")
+	raw("checkpoint", "create", "/checkpoint/town/echo/page") // without criu an error says so
+	raw("NotFound", "create", "/checkpoint/town/none/page")
+	raw("BadRequest", "get", "/exec/town/echo/page?command=a&output=1")
 }
