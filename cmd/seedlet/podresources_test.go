@@ -19,7 +19,7 @@ func TestPodResources(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "manifests", "web.yaml"), pod)
 	config := write(t, filepath.Join(dir, "config.yaml"), header+
-		"staticPodPath: manifests\npodLogsDir: "+filepath.Join(dir, "logs")+"\n")
+		"enableServer: false\nstaticPodPath: manifests\npodLogsDir: "+filepath.Join(dir, "logs")+"\n")
 	agent := func() *exec.Cmd {
 		return command(t, "--config", config, "--root-dir", dir, "--hostname-override", "node-a",
 			"--container-runtime-endpoint", "unix://"+filepath.Join(dir, "none.sock"),

@@ -42,7 +42,8 @@ func TestPrometheus(t *testing.T) {
 	dir := t.TempDir()
 	agent, server := freePort(t), freePort(t)
 	start(t, command(t, "--root-dir", filepath.Join(dir, "root"), "--config",
-		write(t, filepath.Join(dir, "config.yaml"), header+"address: 127.0.0.1\npodLogsDir: "+
+		write(t, filepath.Join(dir, "config.yaml"), header+
+			"enableServer: false\naddress: 127.0.0.1\npodLogsDir: "+
 			filepath.Join(dir, "logs")+"\n"),
 		"--container-runtime-endpoint", "unix://"+filepath.Join(dir, "none.sock"),
 		"--hostname-override", "node-a", "--healthz-port", "0",

@@ -48,7 +48,7 @@ func TestTracing(t *testing.T) {
 	defer server.Stop()
 	dir, readOnly := t.TempDir(), freePort(t)
 	notified := notifySocket(t, filepath.Join(dir, "notify.sock"))
-	config := write(t, filepath.Join(dir, "config.yaml"), header+"podLogsDir: "+
+	config := write(t, filepath.Join(dir, "config.yaml"), header+"enableServer: false\npodLogsDir: "+
 		filepath.Join(dir, "logs")+"\ntracing: {samplingRatePerMillion: 1000000, endpoint: '"+
 		listener.Addr().String()+"'}\n")
 	cmd := command(t, "--config", config, "--root-dir", dir, "--hostname-override", "node-a",
