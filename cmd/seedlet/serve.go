@@ -1,7 +1,6 @@
 package main
 
 import (
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"seedlet.dev/realworld/access"
@@ -56,12 +55,12 @@ func (n *node) serveSecurely(s settings, nodeName string) error {
 
 // reviewer asks the API server about those who call, over a connection of its own: questions that
 // strangers cause delay nothing else. It goes with the identity.
-func (a *api) reviewer(qps *int32, burst int32) (*kubernetes.Clientset, error) {
+func (a *api) reviewer(qps *int32, burst int32) (*identity.Groups, error) {
 	conn, err := a.identity.Connect()
 	if err != nil {
 		return nil, err
 	}
 	config := a.identity.Config()
 	config.QPS, config.Burst = float32(*qps), int(burst)
-	return kubernetes.NewForConfigAndClient(config, conn.Client)
+	return identity.NewGroups(config, conn.Client)
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	certificates "k8s.io/api/certificates/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/certificate"
 	"k8s.io/klog/v2"
 )
@@ -140,7 +139,7 @@ func (i *Identity) askOnce(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	client, err := kubernetes.NewForConfigAndClient(i.Config(), conn.Client)
+	client, err := NewGroups(i.Config(), conn.Client)
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (r *request) ask(ctx context.Context) {
 		return
 	}
 	defer conn.Close()
-	client, err := kubernetes.NewForConfigAndClient(r.opts.Identity.Config(), conn.Client)
+	client, err := NewGroups(r.opts.Identity.Config(), conn.Client)
 	if err != nil {
 		r.opts.Warn("asking for a serving certificate: " + err.Error())
 		return
