@@ -128,6 +128,19 @@ func freePort(t testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
+// configure adds lines to the configuration, for when the agent starts again.
+func (a *agent) configure(t testing.TB, lines string) {
+	t.Helper()
+	file, err := os.OpenFile(a.config, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.WriteString(lines)
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // start starts the agent and waits until it calls itself well.
 func (a *agent) start(t testing.TB) {
 	t.Helper()
