@@ -79,10 +79,14 @@ func unpack(in io.Reader, dir string) error {
 		if err != nil {
 			return err
 		}
+		above := path.Dir(path.Clean(header.Name)) // what has files has no header from kubectl
 		if header.Typeflag == tar.TypeDir {
-			if err := root.MkdirAll(path.Clean(header.Name), 0o755); err != nil {
-				return err
-			}
+			above = path.Clean(header.Name)
+		}
+		if err := root.MkdirAll(above, 0o755); err != nil {
+			return err
+		}
+		if header.Typeflag != tar.TypeReg {
 			continue
 		}
 		file, err := root.Create(header.Name)

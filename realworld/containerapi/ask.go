@@ -97,13 +97,15 @@ func (a *API) find(ctx context.Context, n names) (*world.ContainerAnswer, error)
 	return answer, nil
 }
 
-// findRunning is find for what can only be asked of a container that runs.
+// findRunning is find for what can only be asked of a container that runs. What nothing is shown of
+// yet may run: the runtime knows.
 func (a *API) findRunning(ctx context.Context, n names) (*world.ContainerAnswer, error) {
 	answer, err := a.find(ctx, n)
 	if err != nil {
 		return nil, err
 	}
-	if answer.ContainerID == "" {
+	shown := answer.Status
+	if answer.ContainerID == "" || shown != nil && shown.State.Running == nil {
 		return nil, failed(http.StatusInternalServerError, "container not found (%q)", n.container)
 	}
 	return answer, nil

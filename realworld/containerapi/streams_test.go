@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
@@ -229,6 +230,9 @@ func TestStreamErrors(t *testing.T) {
 		{"no pod", nil, "/exec/default/other/app?command=a&output=1", 404, `pod "other" not found`},
 		{"not made", func(n *node) { n.answer.ContainerID = "" }, execPath, 500,
 			`container not found ("app")`},
+		{"over", func(n *node) {
+			n.answer.Status.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}
+		}, execPath, 500, `container not found ("app")`},
 		{"no sandbox", func(n *node) { n.answer.SandboxID = "" }, "/portForward/default/web", 500,
 			`pod not found ("web_default")`},
 		{"ended", func(n *node) { n.err = status.Error(codes.NotFound, "not running") }, execPath,

@@ -26,6 +26,7 @@ func (c *town) execs(t *testing.T) {
 	if out, problems, code = c.tried(t, in("one", "echo")...); out != "" || code != 0 {
 		t.Errorf("without input: %d, %q, %q", code, out, problems)
 	}
+	c.fails(t, "no such file", "exec", "pair", "-c", "one", "--", "tar", "cf", "-", "/nothing")
 	c.fails(t, `container not found ("spent")`, in("spent", "report")...)
 	out, problems, code = c.tried(t, "exec", "pair", "-c", "one", "--", "/nothing")
 	if code == 0 || !strings.Contains(problems, "/nothing") {
@@ -72,12 +73,12 @@ func (c *town) terminals(t *testing.T) {
 
 // attaches sees what a process writes from now on, and what it answers.
 func (c *town) attaches(t *testing.T) {
-	s := c.begin(t, "attach", "pair", "-c", "two")
+	s := c.begin(t, "attach", "desk", "-c", "page")
 	c.until(t, late, "what is said is seen", func() bool {
-		c.kubectl(t, "exec", "pair", "-c", "two", "--", "/sample", "say", "listen")
+		c.kubectl(t, "exec", "desk", "-c", "page", "--", "/sample", "say", "listen")
 		return strings.Contains(s.out.String(), "listen\n")
 	})
-	if strings.Contains(s.out.String(), "line") {
+	if strings.Contains(s.out.String(), "serving on port") {
 		t.Errorf("what was before: %s", s)
 	}
 	s = c.begin(t, "attach", "-i", "desk", "-c", "plain")
@@ -86,6 +87,7 @@ func (c *town) attaches(t *testing.T) {
 	if err := s.in.Close(); err != nil {
 		t.Fatal(err)
 	}
+	s.code(t)
 	// The container's input stays open for the next one.
 	s = c.begin(t, "attach", "-i", "desk", "-c", "plain")
 	s.write(t, "and again\n")
@@ -164,12 +166,15 @@ func (c *town) copies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.kubectl(t, "cp", from, "pair:/tmp/tree", "-c", "one")
-	c.kubectl(t, "cp", "pair:/tmp/tree", to, "-c", "one")
+	for _, args := range [][]string{{from, "pair:/tmp/tree"}, {"pair:/tmp/tree", to}} {
+		args = append([]string{"cp", "-c", "one"}, args...)
+		if out, problems, code := c.tried(t, args...); code != 0 {
+			t.Errorf("code %d, %q, %q", code, out, problems)
+		}
+	}
 	for name, want := range files {
 		if got, err := os.ReadFile(filepath.Join(to, name)); err != nil || string(got) != want {
 			t.Errorf("%s: %d bytes, want %d, %v", name, len(got), len(want), err)
 		}
 	}
-	c.fails(t, "no such file", "cp", "pair:/tmp/nothing", to, "-c", "one")
 }
