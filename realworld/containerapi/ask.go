@@ -97,18 +97,29 @@ func (a *API) find(ctx context.Context, n names) (*world.ContainerAnswer, error)
 	return answer, nil
 }
 
-// findRunning is find for what can only be asked of a container that runs. What nothing is shown of
-// yet may run: the runtime knows.
+// findRunning is find for what can only be asked of a container that runs.
 func (a *API) findRunning(ctx context.Context, n names) (*world.ContainerAnswer, error) {
 	answer, err := a.find(ctx, n)
 	if err != nil {
 		return nil, err
 	}
-	shown := answer.Status
-	if answer.ContainerID == "" || shown != nil && shown.State.Running == nil {
+	if answer.ContainerID == "" || hasEnded(answer.Status, answer.ContainerID) {
 		return nil, failed(http.StatusInternalServerError, "container not found (%q)", n.container)
 	}
 	return answer, nil
+}
+
+// hasEnded reports whether a status tells of the end of a container.
+func hasEnded(s *v1.ContainerStatus, id string) bool {
+	if s == nil {
+		return false
+	}
+	for _, state := range []v1.ContainerState{s.State, s.LastTerminationState} {
+		if state.Terminated != nil && strings.HasSuffix(state.Terminated.ContainerID, "://"+id) {
+			return true
+		}
+	}
+	return false
 }
 
 // tty reports whether a container was made with a terminal, which its spec says. Without one of

@@ -231,8 +231,14 @@ func TestStreamErrors(t *testing.T) {
 		{"not made", func(n *node) { n.answer.ContainerID = "" }, execPath, 500,
 			`container not found ("app")`},
 		{"over", func(n *node) {
-			n.answer.Status.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}
+			n.answer.Status.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+				ContainerID: "containerd://c1"}}
 		}, execPath, 500, `container not found ("app")`},
+		{"over, and waiting to be restarted", func(n *node) {
+			n.answer.Status.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{}}
+			n.answer.Status.LastTerminationState.Terminated = &v1.ContainerStateTerminated{
+				ContainerID: "containerd://c1"}
+		}, "/attach/default/web/app?output=1", 500, `container not found ("app")`},
 		{"no sandbox", func(n *node) { n.answer.SandboxID = "" }, "/portForward/default/web", 500,
 			`pod not found ("web_default")`},
 		{"ended", func(n *node) { n.err = status.Error(codes.NotFound, "not running") }, execPath,

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -180,55 +181,67 @@ func (c *town) checkpoints(t *testing.T) {
 // of.
 func (c *town) metered(t *testing.T) {
 	const burner = `{container="burner",namespace="town",pod="desk"}`
-	sample := func(name string) (value float64, at int64) {
-		out := c.kubectl(t, "get", "--raw", proxyPath("/metrics/resource"))
-		found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+) (\d+)$`).
-			FindStringSubmatch(out)
-		if found == nil {
-			return 0, 0
-		}
-		value, err := strconv.ParseFloat(found[1], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if at, err = strconv.ParseInt(found[2], 10, 64); err != nil {
-			t.Fatal(err)
-		}
-		return value, at
-	}
-	for _, name := range []string{"container_cpu_usage_seconds_total" + burner,
-		"node_cpu_usage_seconds_total"} {
-		var value float64
-		var at int64
-		c.until(t, soon, name+" is there", func() bool {
-			value, at = sample(name)
-			return value > 0
+	used := []string{"container_cpu_usage_seconds_total" + burner, "node_cpu_usage_seconds_total"}
+	var first, then string
+	c.until(t, soon, "what is used is told", func() bool {
+		first = c.kubectl(t, "get", "--raw", proxyPath("/metrics/resource"))
+		return !slices.ContainsFunc(used, func(name string) bool {
+			value, _ := sampled(t, first, name)
+			return value == 0
 		})
-		c.until(t, soon, name+" grows", func() bool {
-			later, then := sample(name)
-			if used, over := later-value, float64(then-at)/1000; used < 0 || over < 0 ||
-				used > over*float64(c.processors(t)) {
-				t.Errorf("%s has grown by %v in %v s", name, used, over)
-			}
-			return later > value && then > at
+	})
+	c.until(t, soon, "it is told anew", func() bool {
+		then = c.kubectl(t, "get", "--raw", proxyPath("/metrics/resource"))
+		return !slices.ContainsFunc(used, func(name string) bool {
+			_, at := sampled(t, first, name)
+			_, later := sampled(t, then, name)
+			return later <= at
 		})
+	})
+	processors := c.processors(t)
+	for _, name := range used {
+		before, since := sampled(t, first, name)
+		after, until := sampled(t, then, name)
+		// The clock of what has been counted is not quite that of the sample.
+		if over := float64(until-since)/1000 + 1; after <= before ||
+			after-before > over*float64(processors) {
+			t.Errorf("%s went from %v to %v in %v s", name, before, after, over)
+		}
 	}
 	for _, name := range []string{"container_memory_working_set_bytes" + burner,
 		"node_memory_working_set_bytes"} {
-		if value, at := sample(name); value < 16<<20 || at == 0 {
+		if value, at := sampled(t, then, name); value < 16<<20 || at == 0 {
 			t.Errorf("%s is %v at %v", name, value, at)
 		}
 	}
 }
 
+// sampled is a metric with its time, of a page; zero if it is not there.
+func sampled(t *testing.T, page, name string) (value float64, at int64) {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+) (\d+)$`).
+		FindStringSubmatch(page)
+	if found == nil {
+		return 0, 0
+	}
+	value, err := strconv.ParseFloat(found[1], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at, err = strconv.ParseInt(found[2], 10, 64); err != nil {
+		t.Fatal(err)
+	}
+	return value, at
+}
+
 // processors are those of the node.
 func (c *town) processors(t *testing.T) int64 {
-	list, err := strconv.ParseInt(c.kubectl(t, "get", "node", nodeName, "-o",
+	count, err := strconv.ParseInt(c.kubectl(t, "get", "node", nodeName, "-o",
 		"jsonpath={.status.capacity.cpu}"), 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return list
+	return count
 }
 
 // clientsLoseAgent kills the agent under a log that is followed and a command that runs. Both end;
