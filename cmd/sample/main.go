@@ -12,6 +12,8 @@
 //	sample hold         keep a connection to ADDRESS that says NAME and which attempt this is
 //	sample burn          work for a share of the time and hold memory, until TERM
 //	sample echo         write what it reads
+//	sample terminal     write how large its terminal is, whenever that changes
+//	sample tar          write or unpack an archive; also by the name of tar
 //	sample say TEXT     write TEXT to the log of the container, from a command run in it
 //	sample write PATH TEXT    write TEXT to PATH and exit
 //	sample remove PATH        remove PATH and exit
@@ -29,6 +31,7 @@ import (
 	"maps"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -48,12 +51,18 @@ var behaviours = map[string]func(args []string) (int, error){
 	"hold":   hold,
 	"echo":   echo,
 	"burn":   burn,
+	"tar":    archive,
 	"say":    say,
 	"write":  write,
 	"remove": remove,
+
+	"terminal": terminal,
 }
 
 func main() {
+	if filepath.Base(os.Args[0]) == "tar" {
+		os.Args = append([]string{"sample", "tar"}, os.Args[1:]...)
+	}
 	if len(os.Args) < 2 || behaviours[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "sample: the first argument must be one of",
 			strings.Join(slices.Sorted(maps.Keys(behaviours)), ", "))

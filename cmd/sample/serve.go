@@ -55,6 +55,8 @@ func well() bool {
 	return err == nil
 }
 
+func getWell() error { return os.WriteFile(wellFile, nil, 0o644) }
+
 // health serves what probes ask for. A sick container answers HTTP with 500 and gRPC with
 // NOT_SERVING, and accepts no TCP connection.
 func health(args []string) (int, error) {
@@ -67,7 +69,7 @@ func health(args []string) (int, error) {
 		return 2, err
 	}
 	if !*sick {
-		if err := os.WriteFile(wellFile, nil, 0o644); err != nil {
+		if err := getWell(); err != nil {
 			return 1, err
 		}
 	}

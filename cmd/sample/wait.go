@@ -118,6 +118,9 @@ func hold(args []string) (int, error) {
 	}
 	failed := make(chan error, 1)
 	if *port != 0 {
+		if err := getWell(); err != nil {
+			return 1, err
+		}
 		go func() { failed <- serveHTTP(*port) }()
 	}
 	select {

@@ -24,13 +24,19 @@ func (c *Cluster) Apply(ctx context.Context, manifests string) error {
 	return err
 }
 
-func (c *Cluster) kubectl(ctx context.Context, input string, args ...string) (string, error) {
+// Command is a kubectl that is still to be started, as the administrator. It has nothing of the
+// user's own settings, and no cache in their home.
+func (c *Cluster) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.KubectlPath(), args...)
-	// Nothing of the user's own settings, and no cache in their home.
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + c.Dir, "KUBECONFIG=" + c.Admin(),
 		"KUBECACHEDIR=" + filepath.Join(c.Dir, "kubectl-cache"),
 	}
+	return cmd
+}
+
+func (c *Cluster) kubectl(ctx context.Context, input string, args ...string) (string, error) {
+	cmd := c.Command(ctx, args...)
 	var out, problems bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &problems
 	if err := cmd.Run(); err != nil {

@@ -103,10 +103,23 @@ func (a *API) findRunning(ctx context.Context, n names) (*world.ContainerAnswer,
 	if err != nil {
 		return nil, err
 	}
-	if answer.ContainerID == "" {
+	if answer.ContainerID == "" || hasEnded(answer.Status, answer.ContainerID) {
 		return nil, failed(http.StatusInternalServerError, "container not found (%q)", n.container)
 	}
 	return answer, nil
+}
+
+// hasEnded reports whether a status tells of the end of a container.
+func hasEnded(s *v1.ContainerStatus, id string) bool {
+	if s == nil {
+		return false
+	}
+	for _, state := range []v1.ContainerState{s.State, s.LastTerminationState} {
+		if state.Terminated != nil && strings.HasSuffix(state.Terminated.ContainerID, "://"+id) {
+			return true
+		}
+	}
+	return false
 }
 
 // tty reports whether a container was made with a terminal, which its spec says. Without one of

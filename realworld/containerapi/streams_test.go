@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
@@ -229,6 +230,15 @@ func TestStreamErrors(t *testing.T) {
 		{"no pod", nil, "/exec/default/other/app?command=a&output=1", 404, `pod "other" not found`},
 		{"not made", func(n *node) { n.answer.ContainerID = "" }, execPath, 500,
 			`container not found ("app")`},
+		{"over", func(n *node) {
+			n.answer.Status.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+				ContainerID: "containerd://c1"}}
+		}, execPath, 500, `container not found ("app")`},
+		{"over, and waiting to be restarted", func(n *node) {
+			n.answer.Status.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{}}
+			n.answer.Status.LastTerminationState.Terminated = &v1.ContainerStateTerminated{
+				ContainerID: "containerd://c1"}
+		}, "/attach/default/web/app?output=1", 500, `container not found ("app")`},
 		{"no sandbox", func(n *node) { n.answer.SandboxID = "" }, "/portForward/default/web", 500,
 			`pod not found ("web_default")`},
 		{"ended", func(n *node) { n.err = status.Error(codes.NotFound, "not running") }, execPath,

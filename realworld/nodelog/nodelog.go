@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -99,6 +100,9 @@ func (s *Server) serveQuery(w http.ResponseWriter, r *http.Request, q *query) {
 	if len(q.files) == 1 {
 		named := r.Clone(r.Context())
 		named.URL.Path = "/" + slashed(q.files[0])
+		if info, err := fs.Stat(tree{s.opts.Dir}, slashed(q.files[0])); err == nil && info.IsDir() {
+			named.URL.Path += "/" // else the client would be sent there, with its query
+		}
 		named.URL.RawPath = ""
 		s.serveFile(w, named)
 		return

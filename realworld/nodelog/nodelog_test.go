@@ -149,6 +149,8 @@ func TestQuery(t *testing.T) {
 	m.wants("/logs/?query=..", 200, "\nlog not found for ..\n")
 	m.wants("/logs/?query=plain&tailLines=1", 200, "try without specifying options")
 	m.wants("/logs/?query=/plain.log", 200, "plain\n")
+	m.wants("/logs/?query=/pods/", 200, `<a href="p/">p/</a>`)
+	m.wants("/logs/?query=/pods", 200, `<a href="p/">p/</a>`)
 	m.wants(`/logs/?query=pods%5Cp%5C0.log`, 200, "of a pod\n")
 	m.must(os.Remove(m.server.journalctl))
 	m.wants("/logs/?query=kubelet", 200, "log not found for kubelet")

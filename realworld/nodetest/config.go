@@ -67,6 +67,8 @@ disabled_plugins = ["io.containerd.internal.v1.tracing", "io.containerd.tracing.
 `))
 
 // configV3 is the same for containerd 2.x, where the CRI is several plugins.
+//
+// nri: its socket is one for the whole machine, and of two nodes that start at once one would die.
 var configV3 = template.Must(template.New("containerd 2.x").Parse(`version = 3
 root = "{{.Root}}"
 state = "{{.State}}"
@@ -76,6 +78,9 @@ state = "{{.State}}"
 
 [plugins."io.containerd.internal.v1.opt"]
   path = "{{.Dir}}/opt"
+
+[plugins."io.containerd.nri.v1.nri"]
+  disable = true
 
 [plugins."io.containerd.cri.v1.images"]
   snapshotter = "{{.Snapshotter}}"

@@ -53,6 +53,8 @@ func layerOf(sample []byte) (v1.Layer, error) {
 	headers := []*tar.Header{
 		{Typeflag: tar.TypeDir, Name: "etc/", Mode: 0o755},
 		{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777},
+		{Typeflag: tar.TypeDir, Name: "bin/", Mode: 0o755},
+		{Typeflag: tar.TypeSymlink, Name: "bin/tar", Linkname: "../sample", Mode: 0o777},
 		{Typeflag: tar.TypeReg, Name: "sample", Mode: 0o755, Size: int64(len(sample))},
 	}
 	for _, h := range headers {

@@ -1,250 +1,293 @@
 package e2e
 
 import (
-	"bufio"
-	"bytes"
-	"context"
-	"fmt"
-	"io"
-	"net/http"
-	"os/exec"
+	"encoding/json"
+	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
-	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
-// kubectlPods are what kubectl is tried on.
-const kubectlPods = `
-apiVersion: v1
+// kubectlPods are what kubectl looks at. "pair" holds a container of each state.
+const kubectlPods = `apiVersion: v1
 kind: Pod
-metadata: {name: talker, namespace: town}
+metadata: {name: pair, namespace: town}
 spec:
-  terminationGracePeriodSeconds: 5
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  initContainers:
+  - {name: first, image: IMAGE, args: [exit, --say, prepared]}
   containers:
-  - {name: first, image: IMAGE, args: [talk, --lines, "100", --bytes, "50"]}
-  - {name: second, image: IMAGE, args: [exit, --after, 3s, --say, last words]}
+  - {name: one, image: IMAGE, args: [sleep]}
+  - {name: two, image: IMAGE, args: [talk, --lines, "20", --bytes, "40"]}
+  - {name: spent, image: IMAGE, args: [exit]}
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: echo, namespace: town}
+metadata: {name: desk, namespace: town}
 spec:
   terminationGracePeriodSeconds: 1
   containers:
-  - {name: main, image: IMAGE, args: [echo], stdin: true, stdinOnce: true}
-  - {name: page, image: IMAGE, args: [web]}
+  - {name: page, image: IMAGE, args: [web, --text, a page]}
+  - {name: plain, image: IMAGE, args: [echo], stdin: true}
+  - {name: console, image: IMAGE, args: [terminal], stdin: true, tty: true}
+  - {name: burner, image: IMAGE, args: [burn, --share, "0.1", --memory-mib, "16"]}
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: unborn, namespace: town}
+metadata: {name: mortal, namespace: town}
 spec:
-  containers:
-  - {name: main, image: "127.0.0.1:1/none:1"}
+  terminationGracePeriodSeconds: 1
+  containers: [{name: main, image: IMAGE, args: [sleep]}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: brief, namespace: town}
+spec:
+  restartPolicy: Never
+  containers: [{name: main, image: IMAGE, args: [sleep, --code, "3"]}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: missing, namespace: town}
+spec:
+  containers: [{name: main, image: IMAGE-not}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: leaving, namespace: town}
+spec:
+  terminationGracePeriodSeconds: 600
+  containers: [{name: main, image: IMAGE, args: [sleep, --ignore-term]}]
 `
 
-// TestKubectl is what kubectl does with containers, through the API server and the secure port of
-// a node.
-func TestKubectl(t *testing.T) {
-	c := newSecured(t)
-	c.until(t, late, "a serving certificate is asked for", func() bool {
-		return len(c.requests(t)) == 1
-	})
-	c.kubectl(t, "certificate", "approve", c.requests(t)[0])
-	c.kubectl(t, "create", "namespace", townNamespace)
-	c.kubectl(t, "wait", "--for=create", "--timeout=60s", "serviceaccount/default")
-	pods := strings.ReplaceAll(kubectlPods, "IMAGE", c.agent.image)
-	if err := c.cluster.Apply(t.Context(), pods); err != nil {
+// kubectlAlone sees that kubectl, as people use it, gets what it asks of containers and the node.
+func (c *town) kubectlAlone(t *testing.T) {
+	manifests := strings.ReplaceAll(kubectlPods, "IMAGE", c.agent.image)
+	if err := c.cluster.Apply(t.Context(), manifests); err != nil {
 		t.Fatal(err)
 	}
-	c.kubectl(t, "wait", "--for=condition=Ready", "--timeout=120s", "pod/echo")
-	c.until(t, late, "logs are served", func() bool {
-		out, _ := c.typed(t, "", "logs", "echo", "-c", "page")
-		return strings.Contains(out, "serving on port 8080")
+	c.agent.add(t, "statue", `apiVersion: v1
+kind: Pod
+metadata: {name: statue, namespace: town}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: main, image: seedlet.dev/sample:v1, args: [sleep]}]
+`)
+	for _, name := range []string{"desk", "mortal", "brief", "leaving", "statue-" + nodeName} {
+		c.until(t, late, name+" is ready", func() bool { return podReady(c.pod(t, name)) })
+	}
+	c.until(t, late, "pair is as it stays", func() bool {
+		ran := 0
+		for _, s := range c.pod(t, "pair").Status.ContainerStatuses {
+			if s.State.Running != nil || s.State.Terminated != nil {
+				ran++
+			}
+		}
+		return ran == 3
 	})
-	t.Run("logs", c.kubectlLogs)
-	t.Run("exec", c.kubectlExec)
-	t.Run("attach", c.kubectlAttach)
-	t.Run("port-forward", c.kubectlForward)
-	t.Run("debug", c.kubectlDebug)
-	t.Run("the node", c.kubectlRaw)
+	t.Run("together", func(t *testing.T) {
+		for name, part := range map[string]func(*testing.T){
+			"logs": c.logs, "logs of the past": c.logsOfThePast, "logs are followed": c.logsFollowed,
+			"logs over rotations": c.logsRotated, "logs of a pod that leaves": c.logsLeaving,
+			"exec": c.execs, "terminals": c.terminals, "attach": c.attaches, "debug": c.debugs,
+			"port-forward": c.forwards, "cp": c.copies, "raw": c.raws, "metrics": c.metered,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				part(t)
+			})
+		}
+	})
+	t.Run("the agent is killed", c.clientsLoseAgent)
+	c.agent.remove(t, "statue")
+	c.kubectl(t, "delete", "pods", "--all", "--wait=false", "--grace-period=1")
 }
 
-// typed runs kubectl with an input, and returns its output with that for errors.
-func (c *town) typed(t *testing.T, input string, args ...string) (string, error) {
+// proxyPath is a path of the secure port, by way of the API server.
+func proxyPath(path string) string { return "/api/v1/nodes/" + nodeName + "/proxy" + path }
+
+// raws are the paths that kubectl has no command for.
+func (c *town) raws(t *testing.T) {
+	get := func(path string) (string, string, int) {
+		return c.tried(t, "get", "--raw", proxyPath(path))
+	}
+	for path, want := range map[string]string{
+		"/logs/":                           `<a href="seedlet.log">seedlet.log</a>`,
+		"/logs/seedlet.log":                "seedlet",
+		"/logs/?query=seedlet":             "seedlet",
+		"/logs/?query=/manifests/":         `<a href="statue.yaml">`,
+		"/logs/?query=no-such&tailLines=1": "no-such",
+	} {
+		if out, problems, code := get(path); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: code %d, %.300q, %.300q; want %q", path, code, out, problems, want)
+		}
+	}
+	// The runtime's configuration lies beside the directory.
+	if err := os.Symlink(c.node.Dir+"/containerd.toml",
+		filepath.Join(c.node.Dir, "agent", "astray")); err != nil {
+		t.Fatal(err)
+	}
+	for path, why := range map[string]string{
+		"/logs/..%2Fcontainerd.toml":           "the server could not find the requested resource",
+		"/logs/%2E%2E/containerd.toml":         "the server could not find the requested resource",
+		"/logs/astray":                         "the server could not find the requested resource",
+		"/logs/?query=/../containerd.toml":     "Invalid value",
+		"/logs/?query=seedlet&sinceTime=today": "BadRequest",
+		"/logs/?query=a%20b":                   "unsupported characters",
+	} {
+		if out, problems, code := get(path); code != 1 || !strings.Contains(problems, why) {
+			t.Errorf("%s: code %d, %.300q, %.300q; want %q", path, code, out, problems, why)
+		}
+	}
+	c.checkpoints(t)
+	level := filepath.Join(t.TempDir(), "level")
+	if err := os.WriteFile(level, []byte("4"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out := c.kubectl(t, "replace", "--raw", proxyPath("/debug/flags/v"), "-f", level)
+	if !strings.Contains(out, "successfully set klog.logging.verbosity to 4") {
+		t.Errorf("the verbosity: %q", out)
+	}
+}
+
+// checkpoints asks for one, which the runtime makes with criu, or says that it has none.
+func (c *town) checkpoints(t *testing.T) {
+	out, problems, code := c.tried(t, "create", "--raw",
+		proxyPath("/checkpoint/town/pair/two"), "-f", os.DevNull)
+	var made struct{ Items []string }
+	switch {
+	case code != 0:
+		if !strings.Contains(problems, "checkpointing of town/pair/two failed") ||
+			!strings.Contains(strings.ToLower(problems), "criu") {
+			t.Errorf("a checkpoint fails with %q", problems)
+		}
+	case json.Unmarshal([]byte(out), &made) != nil || len(made.Items) != 1:
+		t.Errorf("a checkpoint is answered with %q", out)
+	default:
+		if info, err := os.Stat(made.Items[0]); err != nil || info.Size() == 0 {
+			t.Errorf("no checkpoint: %v, %v", info, err)
+		}
+	}
+}
+
+// metered sees that what metrics-server reads is there, and goes on, which is what it makes rates
+// of.
+func (c *town) metered(t *testing.T) {
+	const burner = `{container="burner",namespace="town",pod="desk"}`
+	used := []string{"container_cpu_usage_seconds_total" + burner, "node_cpu_usage_seconds_total"}
+	var first, then string
+	c.until(t, soon, "what is used is told", func() bool {
+		first = c.kubectl(t, "get", "--raw", proxyPath("/metrics/resource"))
+		return !slices.ContainsFunc(used, func(name string) bool {
+			value, _ := sampled(t, first, name)
+			return value == 0
+		})
+	})
+	c.until(t, soon, "it is told anew", func() bool {
+		then = c.kubectl(t, "get", "--raw", proxyPath("/metrics/resource"))
+		return !slices.ContainsFunc(used, func(name string) bool {
+			_, at := sampled(t, first, name)
+			_, later := sampled(t, then, name)
+			return later <= at
+		})
+	})
+	processors := c.processors(t)
+	for _, name := range used {
+		before, since := sampled(t, first, name)
+		after, until := sampled(t, then, name)
+		// The clock of what has been counted is not quite that of the sample.
+		if over := float64(until-since)/1000 + 1; after <= before ||
+			after-before > over*float64(processors) {
+			t.Errorf("%s went from %v to %v in %v s", name, before, after, over)
+		}
+	}
+	for _, name := range []string{"container_memory_working_set_bytes" + burner,
+		"node_memory_working_set_bytes"} {
+		if value, at := sampled(t, then, name); value < 16<<20 || at == 0 {
+			t.Errorf("%s is %v at %v", name, value, at)
+		}
+	}
+}
+
+// sampled is a metric with its time, of a page; zero if it is not there.
+func sampled(t *testing.T, page, name string) (value float64, at int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := c.typing(ctx, args...)
-	cmd.Stdin = strings.NewReader(input)
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+) (\d+)$`).
+		FindStringSubmatch(page)
+	if found == nil {
+		return 0, 0
+	}
+	value, err := strconv.ParseFloat(found[1], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at, err = strconv.ParseInt(found[2], 10, 64); err != nil {
+		t.Fatal(err)
+	}
+	return value, at
 }
 
-func (c *town) typing(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, c.cluster.KubectlPath(),
-		append([]string{"--kubeconfig=" + c.cluster.Admin(), "-n", townNamespace}, args...)...)
+// processors are those of the node.
+func (c *town) processors(t *testing.T) int64 {
+	count, err := strconv.ParseInt(c.kubectl(t, "get", "node", nodeName, "-o",
+		"jsonpath={.status.capacity.cpu}"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return count
 }
 
-func (c *town) kubectlLogs(t *testing.T) {
-	line := func(i int) string {
-		text := fmt.Sprintf("line %d ", i)
-		return text + strings.Repeat(".", 49-len(text)) + "\n"
+// clientsLoseAgent kills the agent under a log that is followed and a command that runs. Both end;
+// with the next agent they work again.
+func (c *town) clientsLoseAgent(t *testing.T) {
+	before := c.pod(t, "pair").Status.ContainerStatuses
+	follow := func() *session {
+		s := c.begin(t, "logs", "-f", "pair", "-c", "one")
+		s.shows(t, "sleeping")
+		return s
 	}
-	all := ""
-	for i := range 100 {
-		all += line(i)
+	run := func() *session {
+		s := c.begin(t, "exec", "-i", "pair", "-c", "one", "--", "/sample", "echo")
+		s.write(t, "hello\n")
+		s.shows(t, "hello")
+		return s
 	}
-	logs := func(args ...string) string {
-		out, err := c.typed(t, "", append([]string{"logs", "talker", "-c", "first"}, args...)...)
-		if err != nil {
-			t.Errorf("%q: %v: %s", args, err, out)
-		}
-		return out
+	sessions := []*session{follow(), run()}
+	c.agent.signal(t, syscall.SIGKILL)
+	for _, s := range sessions {
+		s.code(t) // of a command whose connection breaks, the API server says that it has ended well
 	}
-	c.until(t, late, "all is said", func() bool { return logs() == all })
-	for _, s := range []struct{ want, args string }{
-		{line(98) + line(99), "--tail=2"}, {"", "--tail=0"}, {all[:120], "--limit-bytes=120"},
-		{all, "--since=1h"}, {all, "--since-time=2026-01-01T00:00:00Z"},
-		{"", "--since-time=2100-01-01T00:00:00Z"},
-	} {
-		if got := logs(s.args); got != s.want {
-			t.Errorf("%s gives %q", s.args, got)
-		}
-	}
-	stamped := regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z line 99 `)
-	if got := logs("--tail=1", "--timestamps"); !stamped.MatchString(got) {
-		t.Errorf("stamped: %q", got)
-	}
-	c.until(t, late, "the second has a run before this one", func() bool {
-		out, _ := c.typed(t, "", "logs", "talker", "-c", "second", "--previous")
-		return out == "exiting with 0 after 3s\nlast words\n"
+	c.agent.configure(t, "enableDebugFlagsHandler: false\n")
+	c.agent.start(t)
+	c.until(t, late, "kubectl gets at the agent again", func() bool {
+		_, _, code := c.tried(t, "logs", "pair", "-c", "one")
+		return code == 0
 	})
-	out, err := c.typed(t, "", "logs", "talker", "--all-containers", "--prefix", "--tail=1")
-	if err != nil || !strings.Contains(out, "[pod/talker/first] line 99") ||
-		!strings.Contains(out, "[pod/talker/second] ") {
-		t.Errorf("all containers: %v: %s", err, out)
+	again, ran := follow(), run()
+	_ = ran.in.Close() // is the end of the command
+	if code := ran.code(t); code != 0 {
+		t.Errorf("code %d: %s", code, ran)
 	}
-	for want, args := range map[string][]string{
-		"previous terminated container": {"talker", "-c", "first", "-p"},
-		"container none is not valid":   {"talker", "-c", "none"},
-		"is waiting to start":           {"unborn"},
-	} {
-		out, err := c.typed(t, "", append([]string{"logs"}, args...)...)
-		if err == nil || !strings.Contains(out, want) {
-			t.Errorf("%q: %v: %s", args, err, out)
+	c.kubectl(t, "exec", "pair", "-c", "one", "--", "/sample", "say", "still here")
+	again.shows(t, "still here")
+	c.fails(t, "MethodNotAllowed", "replace", "--raw", proxyPath("/debug/flags/v"), "-f",
+		os.DevNull)
+	sameContainers(t, before, c.pod(t, "pair").Status.ContainerStatuses)
+}
+
+func sameContainers(t *testing.T, before, after []v1.ContainerStatus) {
+	t.Helper()
+	for i := range before {
+		if before[i].ContainerID != after[i].ContainerID ||
+			before[i].RestartCount != after[i].RestartCount {
+			t.Errorf("%s is %v, it was %v", before[i].Name, after[i], before[i])
 		}
 	}
-	c.kubectlFollow(t)
-}
-
-// kubectlFollow follows all containers of a pod that is being deleted.
-func (c *town) kubectlFollow(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := c.typing(ctx, "logs", "-f", "talker", "-c", "first", "--tail=1")
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	c.kubectl(t, "delete", "pod", "talker")
-	if err := cmd.Wait(); err != nil || !strings.HasPrefix(out.String(), "line 99 ") {
-		t.Errorf("followed: %v: %s", err, &out)
-	}
-}
-
-func (c *town) kubectlExec(t *testing.T) {
-	long := strings.Repeat("0123456789abcde\n", 1<<14)
-	out, err := c.typed(t, long, "exec", "-i", "echo", "-c", "page", "--", "/sample", "echo")
-	if err != nil || out != long {
-		t.Errorf("%d bytes came back, %v: %.200s", len(out), err, out)
-	}
-	out, err = c.typed(t, "", "exec", "echo", "-c", "page", "--", "/sample", "exit", "--code", "7")
-	if ended, ok := err.(*exec.ExitError); !ok || ended.ExitCode() != 7 {
-		t.Errorf("%v: %s", err, out)
-	}
-	out, err = c.typed(t, "", "exec", "echo", "-c", "page", "--", "/none")
-	if err == nil || !strings.Contains(out, "/none") {
-		t.Errorf("a command that is not there: %v: %s", err, out)
-	}
-	// With a terminal, which script is to kubectl.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	typed := c.typing(ctx, "exec", "-it", "echo", "-c", "page", "--", "/sample", "exit")
-	shown, err := exec.CommandContext(ctx, "script", "-qec", strings.Join(typed.Args, " "),
-		"/dev/null").CombinedOutput()
-	if err != nil || !strings.Contains(string(shown), "exiting with 0 after 0s\r\n") {
-		t.Errorf("with a terminal: %v: %q", err, shown)
-	}
-}
-
-func (c *town) kubectlAttach(t *testing.T) {
-	out, err := c.typed(t, "hello\n", "attach", "-i", "echo", "-c", "main")
-	if err != nil || !strings.Contains(out, "hello\n") {
-		t.Errorf("%v: %s", err, out)
-	}
-}
-
-func (c *town) kubectlForward(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := c.typing(ctx, "port-forward", "pod/echo", ":8080")
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { cancel(); _ = cmd.Wait() }() // it is ended by us, which is an error
-	said, err := bufio.NewReader(out).ReadString('\n')
-	address, _, ok := strings.Cut(strings.TrimPrefix(said, "Forwarding from "), " -> ")
-	if err != nil || !ok {
-		t.Fatalf("kubectl says %q, %v", said, err)
-	}
-	answer, err := http.Get("http://" + address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	page, err := io.ReadAll(answer.Body)
-	if err != nil || string(page) != "hello from a seedlet pod\n" {
-		t.Errorf("%q, %v", page, err)
-	}
-}
-
-func (c *town) kubectlDebug(t *testing.T) {
-	out, err := c.typed(t, "", "debug", "echo", "--image="+c.agent.image, "-c", "visitor", "--",
-		"/sample", "exit", "--say", "been there")
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	c.until(t, late, "the visitor has said it", func() bool {
-		out, _ := c.typed(t, "", "logs", "echo", "-c", "visitor")
-		return strings.HasSuffix(out, "been there\n")
-	})
-}
-
-// kubectlRaw asks for what kubectl has no command for.
-func (c *town) kubectlRaw(t *testing.T) {
-	proxy := "/api/v1/nodes/" + nodeName + "/proxy"
-	logs, pod := "/logs/"+filepath.Base(c.agent.logs), "town_echo_"+string(c.pod(t, "echo").UID)
-	raw := func(want, verb string, path string) {
-		t.Helper()
-		args := []string{verb, "--raw", proxy + path}
-		if verb == "create" {
-			args = append(args, "-f", "/dev/null")
-		}
-		if out, _ := c.typed(t, "", args...); !strings.Contains(out, want) {
-			t.Errorf("%s %s gives %.500q, want %q in it", verb, path, out, want)
-		}
-	}
-	raw(`<a href="`+pod+`/">`, "get", logs+"/")
-	raw("stdout F serving on port 8080", "get", logs+"/"+pod+"/page/0.log")
-	raw("NotFound", "get", logs+"/"+pod+"/none")
-	raw("exiting with 0 after 0s", "create", "/run/town/echo/page?cmd=/sample%20exit")
-	raw("checkpoint", "create", "/checkpoint/town/echo/page") // without criu an error says so
-	raw("NotFound", "create", "/checkpoint/town/none/page")
-	raw("BadRequest", "get", "/exec/town/echo/page?command=a&output=1")
 }

@@ -50,7 +50,10 @@ func TestSecurePort(t *testing.T) {
 	}
 	t.Run("the proxy", c.proxied)
 	t.Run("who gets in", c.callers)
+	c.kubectl(t, "create", "namespace", townNamespace)
+	c.kubectl(t, "wait", "--for=create", "--timeout=60s", "serviceaccount/default")
 	t.Run("kubectl reaches containers", c.containers)
+	t.Run("kubectl alone", c.kubectlAlone)
 	c.agent.signal(t, syscall.SIGTERM)
 	c.agent.start(t)
 	answer, err := admin.Get("https://" + address + "/healthz")
@@ -80,7 +83,7 @@ func newSecured(t *testing.T) *town {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.agent = newAgent(t, c.node, "serverTLSBootstrap: true\n")
+	c.agent = newAgent(t, c.node, "serverTLSBootstrap: true\n", "enableSystemLogQuery: true\n")
 	c.agent.flags = []string{"--kubeconfig=" + kubeconfig,
 		"--node-ip=" + c.cluster.Address.String(), "--address=0.0.0.0",
 		"--client-ca-file=" + c.cluster.AuthorityFile()}
@@ -215,8 +218,6 @@ subjects: [{kind: ServiceAccount, name: default, namespace: default}]
 
 // containers are reached by kubectl, through the API server and the secure port.
 func (c *town) containers(t *testing.T) {
-	c.kubectl(t, "create", "namespace", townNamespace)
-	c.kubectl(t, "wait", "--for=create", "--timeout=60s", "serviceaccount/default")
 	if err := c.cluster.Apply(t.Context(), strings.ReplaceAll(`
 apiVersion: v1
 kind: Pod
