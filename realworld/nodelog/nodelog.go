@@ -17,7 +17,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 )
@@ -54,9 +53,6 @@ func New(opts Options) *Server {
 		opts: opts, files: http.FileServerFS(tree{opts.Dir}), journalctl: "journalctl",
 	}
 }
-
-// ParentOf is where the node's logs are, if the logs of pods are in podLogsDir.
-func ParentOf(podLogsDir string) string { return filepath.Dir(filepath.Clean(podLogsDir)) }
 
 // Register puts the handlers at their paths.
 func (s *Server) Register(mux *http.ServeMux) {

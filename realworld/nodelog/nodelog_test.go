@@ -271,11 +271,3 @@ func FuzzLogs(f *testing.F) {
 		}
 	})
 }
-
-func TestParent(t *testing.T) {
-	for _, dir := range []string{"/var/log/pods", "/var/log/pods/"} {
-		if got := ParentOf(dir); got != "/var/log" {
-			t.Errorf("%s is below %s", dir, got)
-		}
-	}
-}

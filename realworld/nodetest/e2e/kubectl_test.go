@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -118,29 +119,36 @@ func (c *town) raws(t *testing.T) {
 	get := func(path string) (string, string, int) {
 		return c.tried(t, "get", "--raw", proxyPath(path))
 	}
+	dir, err := os.MkdirTemp("/var/log", "seedlet-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // it is of no use to anybody
+	name := filepath.Base(dir)
+	if err := errors.Join(os.Chmod(dir, 0o755),
+		os.WriteFile(filepath.Join(dir, name+".log"), []byte("a service says\n"), 0o644),
+		os.Symlink("/etc/passwd", filepath.Join(dir, "astray"))); err != nil {
+		t.Fatal(err)
+	}
 	for path, want := range map[string]string{
-		"/logs/":                           `<a href="seedlet.log">seedlet.log</a>`,
-		"/logs/seedlet.log":                "seedlet",
-		"/logs/?query=seedlet":             "seedlet",
-		"/logs/?query=/manifests/":         `<a href="statue.yaml">`,
-		"/logs/?query=no-such&tailLines=1": "no-such",
+		"/logs/":                              `<a href="` + name + `/">`,
+		"/logs/" + name + "/" + name + ".log": "a service says",
+		"/logs/?query=" + name:                "a service says",
+		"/logs/?query=/" + name + "/":         `<a href="` + name + `.log">`,
+		"/logs/?query=no-such&tailLines=1":    "no-such",
 	} {
 		if out, problems, code := get(path); code != 0 || !strings.Contains(out, want) {
 			t.Errorf("%s: code %d, %.300q, %.300q; want %q", path, code, out, problems, want)
 		}
 	}
-	// The runtime's configuration lies beside the directory.
-	if err := os.Symlink(c.node.Dir+"/containerd.toml",
-		filepath.Join(c.node.Dir, "agent", "astray")); err != nil {
-		t.Fatal(err)
-	}
+	const none = "the server could not find the requested resource"
 	for path, why := range map[string]string{
-		"/logs/..%2Fcontainerd.toml":           "the server could not find the requested resource",
-		"/logs/%2E%2E/containerd.toml":         "the server could not find the requested resource",
-		"/logs/astray":                         "the server could not find the requested resource",
-		"/logs/?query=/../containerd.toml":     "Invalid value",
-		"/logs/?query=seedlet&sinceTime=today": "BadRequest",
-		"/logs/?query=a%20b":                   "unsupported characters",
+		"/logs/..%2F..%2Fetc%2Fpasswd":              none,
+		"/logs/%2E%2E/%2E%2E/etc/passwd":            none,
+		"/logs/" + name + "/astray":                 none,
+		"/logs/?query=/../../etc/passwd":            "Invalid value",
+		"/logs/?query=" + name + "&sinceTime=today": "BadRequest",
+		"/logs/?query=a%20b":                        "unsupported characters",
 	} {
 		if out, problems, code := get(path); code != 1 || !strings.Contains(problems, why) {
 			t.Errorf("%s: code %d, %.300q, %.300q; want %q", path, code, out, problems, why)

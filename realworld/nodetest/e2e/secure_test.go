@@ -233,9 +233,9 @@ spec:
 	for what, args := range map[string][]string{
 		"logs": {"logs", "reporter"}, "exec": {"exec", "reporter", "--", "/sample", "report"},
 	} {
-		if out := c.kubectl(t, args...); !strings.Contains(out, `"host":"reporter"`) {
-			t.Errorf("%s: %.500s", what, out)
-		}
+		c.until(t, soon, what, func() bool { // it is ready before it has written
+			return strings.Contains(c.kubectl(t, args...), `"host":"reporter"`)
+		})
 	}
 	followed := make(chan string)
 	go func() {
