@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +121,24 @@ func (p *pod) start(n *node, name string, args ...string) string {
 	return made.ContainerId
 }
 
+// listens waits until something in the pod listens on a port.
+func (p *pod) listens(port int) {
+	p.t.Helper()
+	status, err := p.node.Runtime().PodSandboxStatus(p.t.Context(),
+		&runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.sandbox})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	address := net.JoinHostPort(status.Status.Network.Ip, strconv.Itoa(port))
+	eventually(p.t, "something listens on "+address, func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = conn.Close() // nothing was written
+		}
+		return err == nil
+	})
+}
+
 func realLogs(t *testing.T, n *node, p *pod) {
 	p.start(n, "talk", "talk", "--lines", "1000", "--bytes", "40000")
 	eventually(t, "all lines are there", func() bool {
@@ -223,6 +242,7 @@ func realAttach(t *testing.T, n *node, p *pod, name string, dial dial) {
 func realForward(t *testing.T, n *node, p *pod, tunnel bool) {
 	if !tunnel {
 		p.start(n, "page", "web", "--port", "80")
+		p.listens(80) // client-go gives up at the first connection that is refused
 	}
 	address := forward(t, n, tunnel)
 	eventually(t, "a page", func() bool {
