@@ -35,7 +35,10 @@ metadata: {name: desk, namespace: town}
 spec:
   terminationGracePeriodSeconds: 1
   containers:
-  - {name: page, image: IMAGE, args: [web, --text, a page]}
+  - name: page
+    image: IMAGE
+    args: [web, --text, a page]
+    readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}
   - {name: plain, image: IMAGE, args: [echo], stdin: true}
   - {name: console, image: IMAGE, args: [terminal], stdin: true, tty: true}
   - {name: burner, image: IMAGE, args: [burn, --share, "0.1", --memory-mib, "16"]}
