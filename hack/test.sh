@@ -34,6 +34,7 @@ quiet() {
 		/^=== RUN +[^\/]+$/ { held = "" }
 		/^=== / || /^PASS$/ || /^ *--- PASS/ || /\[no test files\]$/ { next }
 		/^ +[A-Za-z0-9_]+\.go:[0-9]+: / { held = held $0 "\n"; next }
+		/^        / && held != "" { held = held $0 "\n"; next } # it goes on
 		/^ *--- (FAIL|SKIP)/ { printf "%s", held; held = "" }
 		{ print }
 	'
