@@ -154,9 +154,7 @@ func shrinkCommand() *cobra.Command {
 			}
 			p := newProgress(os.Stderr)
 			small, verdict, err := sim.Shrink(plan, tries, func(tried, entries int) {
-				if p.on {
-					fmt.Fprintf(p.w, "\r\x1b[K%d tries, %d entries", tried, entries)
-				}
+				p.show("%d tries, %d entries", tried, entries)
 			})
 			p.end()
 			if err != nil {

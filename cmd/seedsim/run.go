@@ -189,18 +189,19 @@ func (rep *report) print(w io.Writer, asJSON bool) error {
 	return nil
 }
 
-// progress is a line on a terminal that says how far a run is; elsewhere it says nothing.
+// progress says how far a run is: on a terminal in a line that changes, elsewhere in one line a
+// minute.
 type progress struct {
-	mu     sync.Mutex
-	w      *os.File
-	on     bool
-	count  int
-	failed int
-	shown  time.Time
+	mu       sync.Mutex
+	w        *os.File
+	terminal bool
+	count    int
+	failed   int
+	shown    time.Time
 }
 
 func newProgress(w *os.File) *progress {
-	return &progress{w: w, on: term.IsTerminal(int(w.Fd()))}
+	return &progress{w: w, terminal: term.IsTerminal(int(w.Fd())), shown: time.Now()}
 }
 
 func (p *progress) done(t *task, total int) {
@@ -210,15 +211,24 @@ func (p *progress) done(t *task, total int) {
 	if t.failed() {
 		p.failed++
 	}
-	if p.on && time.Since(p.shown) > 100*time.Millisecond {
+	p.show("%d of %d runs, %d failed, at %s seed %d", p.count, total, p.failed,
+		t.scenario.Metadata.Name, t.seed)
+}
+
+// show shows how far it is, if it is time to.
+func (p *progress) show(format string, args ...any) {
+	every, line := time.Minute, format+"\n"
+	if p.terminal {
+		every, line = 100*time.Millisecond, "\r\x1b[K"+format
+	}
+	if time.Since(p.shown) > every {
 		p.shown = time.Now()
-		fmt.Fprintf(p.w, "\r\x1b[K%d of %d runs, %d failed, at %s seed %d", p.count, total,
-			p.failed, t.scenario.Metadata.Name, t.seed)
+		fmt.Fprintf(p.w, line, args...)
 	}
 }
 
 func (p *progress) end() {
-	if p.on {
+	if p.terminal {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }
