@@ -18,17 +18,22 @@ import (
 func (a *Agent) meant(r *world.ContainerRequest) *world.ContainerAnswer {
 	answer := &world.ContainerAnswer{Request: r.Request}
 	spec, p := a.find(r.Namespace, r.Pod, r.UID)
-	switch {
-	case spec == nil:
+	if spec == nil {
 		answer.Err = world.Errorf(world.KindNotFound, "ContainerRequest",
 			"pod %q does not exist", r.Pod)
 		return answer
-	case r.Container == "", pod.HasContainer(spec, r.Container):
-	case p != nil && pod.HasContainer(p.Spec, r.Container): // as it was before
-	default:
-		answer.Err = world.Errorf(world.KindNotFound, "ContainerRequest",
-			"container %q not found in pod %q", r.Container, r.Pod)
-		return answer
+	}
+	if r.Container != "" {
+		c := pod.FindContainer(spec, r.Container)
+		if c == nil && p != nil {
+			c = pod.FindContainer(p.Spec, r.Container) // as it was before
+		}
+		if c == nil {
+			answer.Err = world.Errorf(world.KindNotFound, "ContainerRequest",
+				"container %q not found in pod %q", r.Container, r.Pod)
+			return answer
+		}
+		answer.TTY = c.TTY
 	}
 	answer.UID = string(spec.UID)
 	if p == nil {

@@ -70,6 +70,16 @@ func TestWhatNamesMean(t *testing.T) {
 	}
 }
 
+// Clients attach to a process by it.
+func TestTheSpecSaysWhetherThereIsATerminal(t *testing.T) {
+	with := boundPodOf("desk", "u1")
+	with.Spec.Containers[0].TTY = true
+	n := joined(nil, with, boundPodOf("plain", "u2"))
+	if !n.ask("default/desk c", "").TTY || n.ask("default/plain c", "").TTY {
+		t.Error("not as the specs say")
+	}
+}
+
 // The pod that had the name runs on while another one waits for the name.
 func TestANameMeansThePodThatIsWantedNow(t *testing.T) {
 	n := joined(nil, boundPodOf("web", "u1"))

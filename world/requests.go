@@ -58,6 +58,7 @@ type ContainerAnswer struct {
 	// ContainerID is that of the container's newest run; empty if there is none yet, or its record
 	// has gone. What has been made and not been started is no run.
 	ContainerID string `json:"containerID,omitempty"`
+	TTY         bool   `json:"tty,omitempty"` // whether its spec gives the container a terminal
 	// Status is what is shown of the container; nil if nothing is, as before the runtime has been
 	// listed. If it has a container's id, that is ContainerID.
 	Status *v1.ContainerStatus `json:"status,omitempty"`

@@ -25,7 +25,7 @@ func (n *node) containerAPI(s settings) *containerapi.API {
 	c := s.config
 	checkpoints, set := c.FeatureGates["ContainerCheckpoint"]
 	return containerapi.New(containerapi.Options{
-		Ask: n.ask, Pods: n.pods, Runtime: n.runtime.Runtime(),
+		Ask: n.ask, Runtime: n.runtime.Runtime(),
 		RuntimeTimeout: c.RuntimeRequestTimeout.Duration,
 		IdleTimeout:    c.StreamingConnectionIdleTimeout.Duration,
 		LogsDir:        c.PodLogsDir, CheckpointsDir: filepath.Join(s.rootDir, "checkpoints"),

@@ -37,23 +37,6 @@ func (p *Pod) SandboxID() string {
 	return ""
 }
 
-// HasContainer says whether a container of any role is in the spec of a pod.
-func HasContainer(spec *v1.Pod, name string) bool {
-	for _, list := range [][]v1.Container{spec.Spec.InitContainers, spec.Spec.Containers} {
-		for i := range list {
-			if list[i].Name == name {
-				return true
-			}
-		}
-	}
-	for i := range spec.Spec.EphemeralContainers {
-		if spec.Spec.EphemeralContainers[i].Name == name {
-			return true
-		}
-	}
-	return false
-}
-
 // Running is what runs of the pod: its names, and of each container that runs the name and the
 // image. Nil if nothing does, not even a sandbox.
 func (p *Pod) Running() *v1.Pod {

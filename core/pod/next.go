@@ -262,18 +262,23 @@ func (p *Pod) want(name string) *v1.Container {
 	if p.Spec == nil {
 		return nil
 	}
-	for i := range p.Spec.Spec.InitContainers {
-		if c := &p.Spec.Spec.InitContainers[i]; c.Name == name {
+	return FindContainer(p.Spec, name)
+}
+
+// FindContainer is the container of a pod with the given name, of any role; nil if there is none.
+func FindContainer(spec *v1.Pod, name string) *v1.Container {
+	for i := range spec.Spec.InitContainers {
+		if c := &spec.Spec.InitContainers[i]; c.Name == name {
 			return c
 		}
 	}
-	for i := range p.Spec.Spec.Containers {
-		if c := &p.Spec.Spec.Containers[i]; c.Name == name {
+	for i := range spec.Spec.Containers {
+		if c := &spec.Spec.Containers[i]; c.Name == name {
 			return c
 		}
 	}
-	for i := range p.Spec.Spec.EphemeralContainers {
-		if c := ephemeral(&p.Spec.Spec.EphemeralContainers[i]); c.Name == name {
+	for i := range spec.Spec.EphemeralContainers {
+		if c := ephemeral(&spec.Spec.EphemeralContainers[i]); c.Name == name {
 			return c
 		}
 	}

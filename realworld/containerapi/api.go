@@ -26,7 +26,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/world"
@@ -62,9 +61,7 @@ type Runtime interface {
 // Options are what the API is made of.
 type Options struct {
 	// Ask asks the core whom the names of a request mean. It gives up by itself.
-	Ask func(context.Context, world.ContainerRequest) (*world.ContainerAnswer, error)
-	// Pods are all pods with their specs, as the core has them. It gives up by itself.
-	Pods           func(context.Context) ([]*v1.Pod, error)
+	Ask            func(context.Context, world.ContainerRequest) (*world.ContainerAnswer, error)
 	Runtime        Runtime
 	RuntimeTimeout time.Duration // runtimeRequestTimeout
 	IdleTimeout    time.Duration // streamingConnectionIdleTimeout

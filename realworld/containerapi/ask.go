@@ -121,30 +121,3 @@ func hasEnded(s *v1.ContainerStatus, id string) bool {
 	}
 	return false
 }
-
-// tty reports whether a container was made with a terminal, which its spec says. Without one of
-// it the client's word has to do.
-func (a *API) tty(ctx context.Context, uid, container string, asked bool) (bool, error) {
-	pods, err := a.opts.Pods(ctx)
-	if err != nil {
-		return false, failed(http.StatusServiceUnavailable, "%v", err)
-	}
-	for _, pod := range pods {
-		if string(pod.UID) != uid {
-			continue
-		}
-		for _, list := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-			for i := range list {
-				if list[i].Name == container {
-					return list[i].TTY, nil
-				}
-			}
-		}
-		for i := range pod.Spec.EphemeralContainers {
-			if c := &pod.Spec.EphemeralContainers[i]; c.Name == container {
-				return c.TTY, nil
-			}
-		}
-	}
-	return asked, nil
-}

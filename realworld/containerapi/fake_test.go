@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
@@ -74,7 +73,7 @@ func newNode(t *testing.T, options ...func(*Options)) *node {
 			State: v1.ContainerState{Running: &v1.ContainerStateRunning{}},
 		}}
 	opts := Options{
-		Ask: n.ask, Pods: n.pods, Runtime: n, RuntimeTimeout: 10 * time.Second,
+		Ask: n.ask, Runtime: n, RuntimeTimeout: 10 * time.Second,
 		IdleTimeout: time.Minute, LogsDir: filepath.Join(n.dir, "pods"),
 		CheckpointsDir: filepath.Join(n.dir, "checkpoints"),
 	}
@@ -117,18 +116,12 @@ func (n *node) ask(_ context.Context, m world.ContainerRequest) (*world.Containe
 	defer n.mu.Unlock()
 	n.asked = append(n.asked, m)
 	answer := n.answer
+	answer.TTY = n.tty
 	if m.Pod != "web" {
 		answer = world.ContainerAnswer{Err: world.Errorf(world.KindNotFound, "ContainerRequest",
 			"pod %q not found", m.Pod)}
 	}
 	return &answer, n.askErr
-}
-
-func (n *node) pods(context.Context) ([]*v1.Pod, error) {
-	return []*v1.Pod{{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u1"},
-		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "app", TTY: n.tty}}},
-	}}, nil
 }
 
 func (n *node) ListContainers(_ context.Context, m *runtimeapi.ListContainersRequest,

@@ -56,7 +56,7 @@ func newReal(t *testing.T) (*node, *pod) {
 	real := nodetest.New(t, nodetest.V2)
 	n := &node{t: t, dir: real.Dir}
 	n.api = New(Options{
-		Ask: n.ask, Pods: n.pods, Runtime: real.Runtime(), RuntimeTimeout: 30 * time.Second,
+		Ask: n.ask, Runtime: real.Runtime(), RuntimeTimeout: 30 * time.Second,
 		IdleTimeout: time.Minute, LogsDir: filepath.Join(real.Dir, "pods"),
 		CheckpointsDir: filepath.Join(real.Dir, "checkpoints"),
 	})

@@ -66,10 +66,7 @@ func (a *API) serveAttach(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return "", s, err
 		}
-		// Whether a process has a terminal was decided when it began.
-		if s.tty, err = a.tty(ctx, found.UID, n.container, s.tty); err != nil {
-			return "", s, err
-		}
+		s.tty = found.TTY // that was decided when the process began
 		s.stderr = s.stderr && !s.tty
 		answer, err := a.opts.Runtime.Attach(ctx, &runtimeapi.AttachRequest{
 			ContainerId: found.ContainerID,
