@@ -11,8 +11,6 @@ import (
 // Pods asks the core for all pods with their live statuses, for the other servers of the agent. It
 // fails if the core does not answer in time.
 func (p *Port) Pods(ctx context.Context) ([]*v1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
 	answer, err := p.pending.ask(ctx, func(id world.RequestID) any {
 		return &world.PodsRequest{Request: id}
 	})
@@ -25,8 +23,6 @@ func (p *Port) Pods(ctx context.Context) ([]*v1.Pod, error) {
 // Ask asks the core whom the names of a pod and a container mean, likewise. The request's number
 // is filled in.
 func (p *Port) Ask(ctx context.Context, m world.ContainerRequest) (*world.ContainerAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
 	answer, err := p.pending.ask(ctx, func(id world.RequestID) any {
 		m.Request = id
 		return &m

@@ -80,8 +80,6 @@ func (p *Port) serveCheck(w http.ResponseWriter, r *http.Request) {
 func (p *Port) checks(ctx context.Context) []world.Check {
 	checks := []world.Check{{Name: "ping"}, {Name: "log", Problem: text(p.opts.CheckLog())}}
 	loop := world.Check{Name: syncloop}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
 	answer, err := p.pending.ask(ctx, func(id world.RequestID) any {
 		return &world.HealthRequest{Request: id}
 	})

@@ -31,9 +31,11 @@ type pending struct {
 	refused uint64
 }
 
-// ask puts a request to the core and waits for the answer, until the context is done. body makes
-// the request of the number that it is given.
+// ask puts a request to the core and waits for the answer, until the context is done or for
+// answerTimeout. body makes the request of the number that it is given.
 func (p *pending) ask(ctx context.Context, body func(world.RequestID) any) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
 	id, answered, err := p.begin()
 	if err != nil {
 		return nil, err

@@ -11,7 +11,6 @@
 package web
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -98,9 +97,7 @@ func (p *Port) ReadOnly() http.Handler {
 // does not.
 func (p *Port) ask(w http.ResponseWriter, r *http.Request,
 	body func(world.RequestID) any) (any, bool) {
-	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
-	defer cancel()
-	answer, err := p.pending.ask(ctx, body)
+	answer, err := p.pending.ask(r.Context(), body)
 	if err != nil {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
