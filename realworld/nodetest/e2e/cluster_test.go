@@ -133,7 +133,17 @@ type town struct {
 	excused map[string]bool // pods of which a container was killed from outside
 }
 
+// newTown starts a cluster and an agent, and has everything noted that is seen of them.
 func newTown(t testing.TB) *town {
+	t.Helper()
+	c := foundTown(t)
+	c.seen, c.held = chronicles(t, c.api), witnesses(t)
+	c.join(t, "syncFrequency: 10s\n")
+	return c
+}
+
+// foundTown starts a cluster and a runtime, without an agent.
+func foundTown(t testing.TB) *town {
 	t.Helper()
 	cluster.Require(t)
 	c := &town{scene: &scene{node: nodetest.New(t, nodetest.V2)}, excused: map[string]bool{}}
@@ -146,18 +156,23 @@ func newTown(t testing.TB) *town {
 	if c.api, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
-	c.seen, c.held = chronicles(t, c.api), witnesses(t)
+	return c
+}
+
+// join starts the agent as the node, with more lines of configuration. Others can reach its
+// secure port.
+func (c *town) join(t testing.TB, more ...string) {
+	t.Helper()
 	kubeconfig, err := c.cluster.NodeKubeconfig(nodeName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.agent = newAgent(t, c.node, "syncFrequency: 10s\n")
+	c.agent = newAgent(t, c.node, more...)
 	c.agent.flags = []string{"--kubeconfig=" + kubeconfig,
 		"--node-ip=" + c.cluster.Address.String(), "--address=0.0.0.0",
 		"--client-ca-file=" + c.cluster.AuthorityFile()}
 	c.agent.start(t)
 	t.Cleanup(func() { c.agent.end() })
-	return c
 }
 
 // end ends the agent, if a test has left it running.

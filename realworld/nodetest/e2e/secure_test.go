@@ -12,18 +12,15 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"seedlet.dev/realworld/cluster"
-	"seedlet.dev/realworld/nodetest"
 )
 
 // TestSecurePort is about who gets in at the secure port of a node of a real cluster, by what
 // certificate it is known there, and what the API server's proxy shows of it.
 func TestSecurePort(t *testing.T) {
-	c := newSecured(t)
+	c := foundTown(t)
+	c.join(t, "serverTLSBootstrap: true\n", "enableSystemLogQuery: true\n")
 	address := c.secure(t)
 	c.until(t, late, "a serving certificate is asked for", func() bool {
 		return len(c.requests(t)) == 1
@@ -64,32 +61,6 @@ func TestSecurePort(t *testing.T) {
 	if !answer.TLS.PeerCertificates[0].Equal(first) || len(c.requests(t)) != 1 {
 		t.Errorf("another certificate after a restart, requests %q", c.requests(t))
 	}
-}
-
-// newSecured starts a cluster and an agent whose secure port others can reach.
-func newSecured(t *testing.T) *town {
-	t.Helper()
-	cluster.Require(t)
-	c := &town{scene: &scene{node: nodetest.New(t, nodetest.V2)}}
-	c.cluster = cluster.New(t, cluster.Options{})
-	config, err := clientcmd.BuildConfigFromFlags("", c.cluster.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.api, err = kubernetes.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig, err := c.cluster.NodeKubeconfig(nodeName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.agent = newAgent(t, c.node, "serverTLSBootstrap: true\n", "enableSystemLogQuery: true\n")
-	c.agent.flags = []string{"--kubeconfig=" + kubeconfig,
-		"--node-ip=" + c.cluster.Address.String(), "--address=0.0.0.0",
-		"--client-ca-file=" + c.cluster.AuthorityFile()}
-	c.agent.start(t)
-	t.Cleanup(func() { c.agent.end() })
-	return c
 }
 
 // secure is where the API server finds the secure port, by the Node.
