@@ -580,8 +580,8 @@ var mutants = []struct {
 	{
 		name:     "a pod is never evicted",
 		file:     "core/pod/volumes.go",
-		old:      "	if over == \"\" || p.critical() {\n",
-		new:      "	if over == \"\" || p.Name != \"\" {\n",
+		old:      "	if over == \"\" || admission.Critical(p.Spec, p.IsStatic()) {\n",
+		new:      "	if over == \"\" || admission.Critical(p.Spec, true) {\n",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
@@ -601,8 +601,8 @@ var mutants = []struct {
 	{
 		name:     "a critical pod is evicted",
 		file:     "core/pod/volumes.go",
-		old:      "	if over == \"\" || p.critical() {\n",
-		new:      "	if over == \"\" {\n",
+		old:      "	if over == \"\" || admission.Critical(p.Spec, p.IsStatic()) {\n",
+		new:      "	if over == \"\" || admission.Critical(p.Spec, false) {\n",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
@@ -613,11 +613,11 @@ var mutants = []struct {
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
-		name:     "an eviction is forgotten when the agent restarts",
+		name:     "an end is forgotten when the agent restarts",
 		file:     "core/pod/record.go",
 		old:      "end != nil && p.Stage == Syncing {",
 		new:      "end != nil && p.Stage == Terminated {",
-		scenario: "evictions", seeds: "1-100",
+		scenario: "deadlines", seeds: "1-100",
 	},
 	{
 		name:     "a volume in memory is as large as the machine's",

@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
@@ -129,7 +128,7 @@ func (p *Pod) referencesKnown(want *v1.Container, env *Env) bool {
 	if env.Objects == nil {
 		return true
 	}
-	known := p.isStatic() || !pending(env, allServices)
+	known := p.IsStatic() || !pending(env, allServices)
 	var since time.Time // what is read is to be as new as the need for another run
 	if last := p.newest(want.Name); last != nil {
 		since = last.Exited
@@ -148,10 +147,4 @@ func (p *Pod) referencesKnown(want *v1.Container, env *Env) bool {
 func pending(env *Env, about world.Watched) bool {
 	w := env.Objects.Watch(about)
 	return w == nil || !w.Listed && w.Failing == nil
-}
-
-// isStatic says whether the pod comes from a manifest.
-func (p *Pod) isStatic() bool {
-	source := p.Spec.Annotations[manifest.ConfigSourceAnnotation]
-	return source != "" && source != "api"
 }

@@ -108,7 +108,7 @@ func hostPort(ip, port string) string {
 
 // servicesKnown says whether the services are known as far as the pod waits for them.
 func (p *Pod) servicesKnown(env *Env) bool {
-	if env.Objects == nil || p.isStatic() {
+	if env.Objects == nil || p.IsStatic() {
 		return true
 	}
 	w := env.Objects.Watch(allServices)

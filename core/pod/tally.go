@@ -80,7 +80,11 @@ func (p *Pod) Census() Census {
 
 // IsStatic says whether the pod is of a manifest.
 func (p *Pod) IsStatic() bool {
-	return p.Spec != nil && p.Spec.Annotations[manifest.ConfigSourceAnnotation] != "api"
+	if p.Spec == nil {
+		return false
+	}
+	source := p.Spec.Annotations[manifest.ConfigSourceAnnotation]
+	return source != "" && source != "api"
 }
 
 // Busy says whether anything is being made, looked at, stopped or removed for the pod, or an image

@@ -14,6 +14,7 @@ import (
 func TestCensus(t *testing.T) {
 	p := facts(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Exited),
 		run("web", 1, Running), run("log", 0, Unknown))
+	p.Spec.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 	want := Census{Running: 1, Static: 1, ActiveStatic: 1, Runs: 1, Exited: 1, Unknown: 1}
 	if got := p.Census(); got != want {
 		t.Errorf("a static pod counts (-want +got):\n%s", cmp.Diff(want, got))

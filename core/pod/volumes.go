@@ -100,23 +100,18 @@ const (
 	evictionGrace = time.Second // of a pod that is over the limit of a volume, as the kubelet's
 )
 
-// evict ends a pod one of whose volumes has become too large, and reports whether it did. What is
-// critical to the node is not ended for it.
+// evict ends a pod one of whose volumes has become too large, and reports whether it did. A static
+// pod, which nobody would make anew elsewhere, and what is critical are not ended for it
+// (upstream #40573).
 func (p *Pod) evict(env *Env) bool {
 	over := p.Storage.Set.OverMessage(&p.Spec.Spec)
-	if over == "" || p.critical() {
+	if over == "" || admission.Critical(p.Spec, p.IsStatic()) {
 		return false
 	}
 	p.event(env, "", warning, reasonEvicted, "%s", over)
 	p.end(Kill{Reason: reasonEvicted, Message: over, Failed: true,
 		Grace: min(p.grace(), evictionGrace)}, env.Out.Now())
 	return true
-}
-
-// critical says whether a pod has a priority of the system's, be it only by name, as a manifest has
-// it.
-func (p *Pod) critical() bool {
-	return admission.Critical(p.Spec, strings.HasPrefix(p.Spec.Spec.PriorityClassName, "system-"))
 }
 
 // prepareMounts takes the next step on the way to what a container mounts besides whole volumes:

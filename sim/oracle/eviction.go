@@ -174,12 +174,8 @@ func (p *pod) evictable() bool {
 	return p.spec != nil && !p.respecified && !p.loose() && !p.critical()
 }
 
-// critical says whether the newest spec has a priority of the system's.
-func (p *pod) critical() bool {
-	spec := &p.specs[len(p.specs)-1].Spec
-	return strings.HasPrefix(spec.PriorityClassName, "system-") ||
-		spec.Priority != nil && *spec.Priority >= priorityMin
-}
+// critical says whether the pod is static, or the newest spec has a priority of the system's.
+func (p *pod) critical() bool { return p.isStatic() || p.priority() >= priorityMin }
 
 // maybeEvicted says whether a pod may have been evicted, or may be at any moment. One that nobody
 // has called so long after all has come right has not been.

@@ -11,7 +11,7 @@ import (
 )
 
 // volumeTale begins a story of a pod with a volume of 1 MiB; fill says how full it is from now on.
-func volumeTale(s *story, medium v1.StorageMedium, priority string) (r run, fill func(int64)) {
+func volumeTale(s *story, medium v1.StorageMedium, priority int32) (r run, fill func(int64)) {
 	const at = podsDir + "/u1/volumes/kubernetes.io~empty-dir/data"
 	limit, bytes := resource.MustParse("1Mi"), int64(0)
 	s.world.opts.Usage = func(path string) int64 {
@@ -21,7 +21,7 @@ func volumeTale(s *story, medium v1.StorageMedium, priority string) (r run, fill
 		return 0
 	}
 	pod := spec("u1", always, "app")
-	pod.Spec.PriorityClassName = priority
+	pod.Spec.Priority = &priority
 	pod.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
 		EmptyDir: &v1.EmptyDirVolumeSource{Medium: medium, SizeLimit: &limit}}}}
 	s.AgentStarted(s.now)
@@ -52,58 +52,58 @@ func TestEviction(t *testing.T) {
 	disk := v1.StorageMediumDefault
 	judge(t, []tale{
 		{"above its limit", "", func(s *story) {
-			r, fill := volumeTale(s, disk, "")
+			r, fill := volumeTale(s, disk, 0)
 			fill(over)
 			end(r)
 			s.evicted("data")
 		}},
 		{"above its limit for a while", "", func(s *story) {
-			r, fill := volumeTale(s, disk, "")
+			r, fill := volumeTale(s, disk, 0)
 			fill(over)
 			fill(full)
 			end(r)
 			s.evicted("data")
 		}},
 		{"at its limit", "eviction", func(s *story) {
-			r, fill := volumeTale(s, disk, "")
+			r, fill := volumeTale(s, disk, 0)
 			fill(full)
 			end(r)
 			s.evicted("data")
 		}},
 		{"for another volume", "eviction", func(s *story) {
-			r, fill := volumeTale(s, disk, "")
+			r, fill := volumeTale(s, disk, 0)
 			fill(over)
 			end(r)
 			s.evicted("cache")
 		}},
 		{"although it is critical", "eviction", func(s *story) {
-			r, fill := volumeTale(s, disk, "system-node-critical")
+			r, fill := volumeTale(s, disk, priorityMin)
 			fill(over)
 			end(r)
 			s.evicted("data")
 		}},
 		{"not for long", "", func(s *story) {
-			_, fill := volumeTale(s, disk, "")
+			_, fill := volumeTale(s, disk, 0)
 			fill(over)
 		}},
 		{"never", "eviction", func(s *story) {
-			_, fill := volumeTale(s, disk, "")
+			_, fill := volumeTale(s, disk, 0)
 			fill(over)
 			s.wait(100)
 		}},
 		{"not while the agent is away", "", func(s *story) {
-			_, fill := volumeTale(s, disk, "")
+			_, fill := volumeTale(s, disk, 0)
 			fill(over)
 			s.wait(100)
 			s.AgentKilled(s.now)
 		}},
 		{"in memory, full", "", func(s *story) {
-			_, fill := volumeTale(s, v1.StorageMediumMemory, "")
+			_, fill := volumeTale(s, v1.StorageMediumMemory, 0)
 			fill(full + memorySlack)
 			s.wait(100)
 		}},
 		{"in memory, more than full", "eviction", func(s *story) {
-			_, fill := volumeTale(s, v1.StorageMediumMemory, "")
+			_, fill := volumeTale(s, v1.StorageMediumMemory, 0)
 			fill(2 * full)
 		}},
 	})
@@ -113,7 +113,7 @@ func TestEviction(t *testing.T) {
 // one that has become smaller in time runs on.
 func TestEvictionIsDue(t *testing.T) {
 	s := tell()
-	_, fill := volumeTale(s, v1.StorageMediumDefault, "")
+	_, fill := volumeTale(s, v1.StorageMediumDefault, 0)
 	fill(2 << 20)
 	s.Healed(s.now)
 	want := "pod ns/web (uid u1): [data] is above its limit, but the pod is not evicted"

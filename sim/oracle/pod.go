@@ -101,7 +101,7 @@ func (p *pod) want(now time.Time, spec *v1.Pod) {
 	p.ending = time.Time{}
 	p.specify(spec)
 	p.graceMost = max(p.graceMost, graceMostOf(spec))
-	if len(p.specs) == 1 && p.wishes == 0 && (p.isStatic() || p.priority() >= priorityMin) {
+	if len(p.specs) == 1 && p.wishes == 0 && p.critical() {
 		p.world.critical = append(p.world.critical, p)
 	}
 	newest := p.spec
