@@ -67,32 +67,47 @@ func TestScenariosHold(t *testing.T) {
 // The same plan leads to the same events and effects, every time.
 func TestDeterminism(t *testing.T) {
 	for _, s := range loadAll(t) {
-		for seed := uint64(1); seed <= 4; seed++ {
-			first := run(t, draw(t, s, seed), sim.Options{})
-			again := run(t, draw(t, s, seed), sim.Options{})
-			if first.Hash != again.Hash {
-				t.Errorf("%s seed %d: hash %016x, then %016x\n%s", s.Metadata.Name, seed,
-					first.Hash, again.Hash, divergence(t, draw(t, s, seed), sim.Options{}))
+		t.Run(s.Metadata.Name, func(t *testing.T) {
+			t.Parallel()
+			for seed := uint64(1); seed <= seedsTwice(4); seed++ {
+				first := run(t, draw(t, s, seed), sim.Options{})
+				again := run(t, draw(t, s, seed), sim.Options{})
+				if first.Hash != again.Hash {
+					t.Errorf("seed %d: hash %016x, then %016x\n%s", seed, first.Hash, again.Hash,
+						divergence(t, draw(t, s, seed), sim.Options{}))
+				}
 			}
-		}
+		})
 	}
 }
 
 // An agent restored from its snapshot, at any event, goes on exactly as the original would.
 func TestDeterminismOverRestore(t *testing.T) {
 	for _, s := range loadAll(t) {
-		for seed := uint64(1); seed <= 3; seed++ {
-			plan := draw(t, s, seed)
-			restore := sim.Options{RestoreAfter: func(event uint64) bool {
-				return (event*2654435761^seed)%17 == 0
-			}}
-			want, got := run(t, plan, sim.Options{}), run(t, plan, restore)
-			if want.Hash != got.Hash {
-				t.Errorf("%s seed %d: hash %016x, with restores %016x\n%s", s.Metadata.Name, seed,
-					want.Hash, got.Hash, divergence(t, plan, restore))
+		t.Run(s.Metadata.Name, func(t *testing.T) {
+			t.Parallel()
+			for seed := uint64(1); seed <= seedsTwice(3); seed++ {
+				plan := draw(t, s, seed)
+				restore := sim.Options{RestoreAfter: func(event uint64) bool {
+					return (event*2654435761^seed)%17 == 0
+				}}
+				want, got := run(t, plan, sim.Options{}), run(t, plan, restore)
+				if want.Hash != got.Hash {
+					t.Errorf("seed %d: hash %016x, with restores %016x\n%s", seed, want.Hash,
+						got.Hash, divergence(t, plan, restore))
+				}
 			}
-		}
+		})
 	}
+}
+
+// seedsTwice is how many seeds are run twice: fewer under the race detector, which takes ten times
+// as long (hack/test calls that -short).
+func seedsTwice(all uint64) uint64 {
+	if testing.Short() {
+		return 1
+	}
+	return all
 }
 
 // divergence names the first event at which two runs of a plan differ, and how the states differ
