@@ -79,9 +79,24 @@ func (c *container) endedFromOutside() bool {
 	return false
 }
 
+// lasted is how long it ran, at least and at most, as far as the agent can know. One that was not
+// there when it was made, or even came up after the end, has only the dates of the runtime, whose
+// clock may have been set meanwhile.
+func (c *container) lasted() (least, most time.Duration) {
+	if !c.ran() {
+		return 0, 0
+	}
+	w, truly := c.pod.world, c.exitedAt.Sub(c.startedAt)
+	if !w.started.After(c.madeAt) {
+		return truly, truly
+	}
+	dated := truly + w.skew(c.exitedAt) - w.skew(c.startedAt)
+	return min(truly, dated), max(truly, dated)
+}
+
 // wait is how long the next run has to wait at least after the exit of this one.
 func (c *container) wait() time.Duration {
-	if c.murky || c.ran() && c.exitedAt.Sub(c.startedAt) >= backoffReset-time.Second {
+	if _, most := c.lasted(); most >= backoffReset-time.Second {
 		return 0 // in doubt for the agent
 	}
 	return c.backoff
@@ -90,7 +105,7 @@ func (c *container) wait() time.Duration {
 // waitAtMost is the same in doubt against the agent: what it has written on the container counts
 // where what is known of the runs before is not all there is.
 func (c *container) waitAtMost() time.Duration {
-	if c.ran() && c.exitedAt.Sub(c.startedAt) > backoffReset+time.Second {
+	if least, _ := c.lasted(); least > backoffReset+time.Second {
 		return 0
 	}
 	return max(c.backoff, c.waits)

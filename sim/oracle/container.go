@@ -49,7 +49,6 @@ type container struct {
 	killBegan time.Time // the first sign of it
 	lost      bool      // the runtime has lost track of it at some time: it is ended for that
 	toldAt    time.Time // before it exited: when the agent was last told all that runs
-	murky     bool      // for how long it ran cannot be told from what is left
 	stopGrace int64     // of the first StopContainer, in seconds
 }
 
@@ -122,9 +121,7 @@ func (c *container) exit(f *truth.Fact) {
 	over := c.pod.spec != nil && c.pod.ended()
 	c.state, c.exitedAt, c.code, c.cause = exited, f.Time, f.ExitCode, f.Cause
 	c.message, c.logEnd = f.Message, f.LogEnd
-	w := c.pod.world
-	c.toldAt = w.containersTold
-	c.murky = w.started.After(c.startedAt) && w.skew(c.startedAt) != w.skew(f.Time)
+	c.toldAt = c.pod.world.containersTold
 	c.pod.beginRound(c, over)
 	h := c.pod.runsOf(c.name)
 	h.last = c

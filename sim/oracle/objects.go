@@ -118,6 +118,7 @@ func (w *world) objectsUnsettled(now time.Time) []string {
 	for _, name := range slices.Sorted(maps.Keys(w.objects.pods)) {
 		object := w.objects.pods[name]
 		switch p := w.pods[string(object.UID)]; {
+		case object.DeletionTimestamp != nil && keptByOthers(object):
 		case object.DeletionTimestamp != nil:
 			add(name, "it is marked for deletion, and still there")
 		case mirror.Is(object):
@@ -145,6 +146,13 @@ func (w *world) objectsUnsettled(now time.Time) []string {
 		}
 	}
 	return lines
+}
+
+// keptByOthers says whether all that keeps an object that is to be removed is somebody's finalizer:
+// the agent has asked for its removal, without any more grace.
+func keptByOthers(object *v1.Pod) bool {
+	grace := object.DeletionGracePeriodSeconds
+	return len(object.Finalizers) > 0 && grace != nil && *grace == 0
 }
 
 // writtenThere is how long the agent may take to tell what has happened, when nothing goes wrong.

@@ -160,6 +160,14 @@ func TestObjectsUnsettled(t *testing.T) {
 		m.OwnerReferences = []metav1.OwnerReference{{Kind: "Node", UID: types.UID(owner)}}
 		s.stored(1, nil, m)
 	}
+	deleted := func(grace int64, finalizers ...string) func(*story) {
+		return func(s *story) {
+			p := spec("u1", always, "app")
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: s.now}, &grace
+			p.Finalizers = finalizers
+			s.stored(0, nil, p)
+		}
+	}
 	for _, c := range []struct {
 		name, want string
 		tell       func(*story)
@@ -184,11 +192,9 @@ func TestObjectsUnsettled(t *testing.T) {
 					Taints: []v1.Taint{{Effect: v1.TaintEffectNoExecute}}}}}}})
 			s.becomes(1, v1.PodPending, v1.PodFailed)
 		}},
-		{"what is to be deleted", "it is marked for deletion, and still there", func(s *story) {
-			p := spec("u1", always, "app")
-			p.DeletionTimestamp = &metav1.Time{Time: s.now}
-			s.stored(0, nil, p)
-		}},
+		{"what is to be deleted", "it is marked for deletion, and still there", deleted(0)},
+		{"what somebody keeps", "", deleted(0, "keep")},
+		{"and the agent too", "it is marked for deletion, and still there", deleted(8, "keep")},
 		{"an old phase", "it is shown as Pending, but is Running", func(s *story) {
 			s.runs(always)
 			s.stored(1, s.shown("u1", v1.PodPending), s.shown("u1", v1.PodPending))

@@ -9,7 +9,7 @@ import (
 	"seedlet.dev/sim/truth"
 )
 
-// slow has the runtime's clock be slow from now on.
+// slow has the runtime's clock be slow from now on, or fast.
 func (s *story) slow(by time.Duration) {
 	since := s.now
 	s.world.opts.Skew = func(at time.Time) time.Duration {
@@ -54,6 +54,53 @@ func TestBackoffByASlowClock(t *testing.T) {
 		{"at once", "back-off", restarts(1, 0.3, nil)},
 		{"at once, by an agent that has not seen it run", "", restarts(1, 0.3, again)},
 	})
+}
+
+// A clock that was set forward makes a run look long to an agent that was not there when it began.
+func TestBackoffAfterASeemingRun(t *testing.T) {
+	crashes := func(by time.Duration, between, after func(*story)) func(*story) {
+		return func(s *story) {
+			s.runs(always).exit(1, truth.CauseOwn)
+			s.wait(1)
+			r := s.start("u1-s0", "app", 1)
+			s.wait(1)
+			s.slow(-by)
+			between(s)
+			s.wait(1)
+			r.exit(1, truth.CauseOwn)
+			after(s)
+			s.start("u1-s0", "app", 2)
+		}
+	}
+	nothing := func(*story) {}
+	judge(t, []tale{
+		{"by an agent that was there", "back-off", crashes(time.Hour, nothing, nothing)},
+		{"by one that came while it ran", "", crashes(time.Hour, (*story).restart, nothing)},
+		{"by one that came after it", "", crashes(time.Hour, nothing, (*story).restart)},
+		{"set forward by less", "back-off", crashes(time.Minute, nothing, (*story).restart)},
+		{"set back", "back-off", crashes(-time.Second, nothing, (*story).restart)},
+	})
+}
+
+// One that was set back makes it look short: what began anew and what did not are both right.
+func TestWaitAfterASeeminglyShortRun(t *testing.T) {
+	began := time.Unix(1000, 0)
+	w := newWorld(Options{Skew: func(at time.Time) time.Duration {
+		if at.Equal(began) {
+			return 0
+		}
+		return -time.Hour
+	}})
+	c := &container{pod: &pod{world: w}, state: exited, backoff: time.Minute, madeAt: began,
+		startedAt: began, exitedAt: began.Add(20 * time.Minute)}
+	for started, atMost := range map[time.Time]time.Duration{
+		began: 0, c.exitedAt.Add(time.Second): time.Minute,
+	} {
+		w.started = started
+		if c.wait() != 0 || c.waitAtMost() != atMost {
+			t.Errorf("agent of %v: %v to %v, want 0s to %v", started, c.wait(), c.waitAtMost(), atMost)
+		}
+	}
 }
 
 func TestRemovedByHand(t *testing.T) {
