@@ -23,8 +23,8 @@ func runCluster(asked context.Context, s settings) (err error) {
 	if err := cluster.Install(asked, say); err != nil {
 		return orInterrupted(asked, fmt.Errorf("setting up a cluster: %w", err))
 	}
-	say("starting etcd, kube-apiserver, kube-controller-manager and kube-scheduler")
-	c, err := cluster.Start(asked, cluster.Options{Progress: say})
+	say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, metrics-server")
+	c, err := cluster.Start(asked, cluster.Options{Metrics: true, Progress: say})
 	if err != nil {
 		return orInterrupted(asked, err)
 	}

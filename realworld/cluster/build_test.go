@@ -27,9 +27,10 @@ func checkout(t *testing.T, script string) (target string) {
 	t.Helper()
 	root := t.TempDir()
 	for path, text := range map[string]string{
-		"go.mod":                       "module seedlet.dev\n",
-		"realworld/cluster/tools/here": "",
-		"bin/go":                       goScript + script,
+		"go.mod":                               "module seedlet.dev\n",
+		"realworld/cluster/tools/here":         "",
+		"realworld/cluster/metricsserver/here": "",
+		"bin/go":                               goScript + script,
 	} {
 		path = filepath.Join(root, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -49,7 +50,7 @@ func checkout(t *testing.T, script string) (target string) {
 }
 
 // compiles makes every program, and says which package it is at.
-var compiles = fmt.Sprintf("[ -e here ] && mkdir $made && for p in %s; do"+
+var compiles = fmt.Sprintf("[ -e here ] && mkdir -p $made && for p in %s; do"+
 	" echo k8s.io/$p; echo '#!' > $made$p; chmod +x $made$p; done", strings.Join(programs, " "))
 
 func TestBuild(t *testing.T) {

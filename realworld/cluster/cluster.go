@@ -8,8 +8,8 @@
 //     carries its path or a name made from it, and so can be found by it.
 //  2. Stop removes all of it. A guard process does the same when the process that started the
 //     cluster dies without stopping it.
-//  3. The programs are those of tools/go.mod, a module of its own, so that nothing of the project
-//     can import what they are made of. Install builds them.
+//  3. The programs are those of tools/go.mod and metricsserver/go.mod, modules of their own, so
+//     that nothing of the project can import what they are made of. Install builds them.
 //
 // Start reading at Start and Stop, then components.go for what runs with which arguments.
 package cluster
@@ -35,7 +35,9 @@ type Options struct {
 	// NodeMonitorGracePeriod is how long a node may be silent before it is called unknown; zero
 	// for the controller manager's own 50 s.
 	NodeMonitorGracePeriod time.Duration
-	Progress               func(line string) // told what takes long; may be nil
+	// Metrics has metrics-server serve metrics.k8s.io, from which `kubectl top` is answered.
+	Metrics  bool
+	Progress func(line string) // told what takes long; may be nil
 }
 
 // Cluster is a running control plane. Its methods are for one goroutine, but for Kubectl and
@@ -55,7 +57,7 @@ type Cluster struct {
 	etcdURL    string
 	apiAddress string // host and port of URL
 
-	etcd, apiServer, controllerManager, scheduler *owned.Daemon
+	etcd, apiServer, controllerManager, scheduler, metrics *owned.Daemon
 
 	stopped bool
 }
@@ -146,9 +148,13 @@ func (c *Cluster) startClients(ctx context.Context) error {
 	}
 	// Without it no pod may be created; the controller manager makes it.
 	account := c.URL + "/api/v1/namespaces/default/serviceaccounts/default"
-	return c.wait(ctx, c.controllerManager, func(ctx context.Context) error {
+	err = c.wait(ctx, c.controllerManager, func(ctx context.Context) error {
 		return get(ctx, c.client, account)
 	})
+	if err != nil || !c.options.Metrics {
+		return err
+	}
+	return c.startMetrics(ctx)
 }
 
 func (c *Cluster) startClient(ctx context.Context, d **owned.Daemon,
@@ -186,7 +192,8 @@ func (c *Cluster) Stop() error {
 	}
 	c.stopped = true
 	// Nothing of it will be needed, so nobody is asked; those who use others end first.
-	for _, d := range []*owned.Daemon{c.scheduler, c.controllerManager, c.apiServer, c.etcd} {
+	for _, d := range []*owned.Daemon{c.metrics, c.scheduler, c.controllerManager, c.apiServer,
+		c.etcd} {
 		if d != nil {
 			_ = d.Kill() // what then remains, the sweep reports
 		}
@@ -205,7 +212,7 @@ func (c *Cluster) Stop() error {
 }
 
 // LogFile is where the output of a component goes, over all its lives: etcd, kube-apiserver,
-// kube-controller-manager or kube-scheduler.
+// kube-controller-manager, kube-scheduler or metrics-server.
 func (c *Cluster) LogFile(component string) string {
 	return filepath.Join(c.Dir, component+".log")
 }

@@ -85,6 +85,7 @@ func (c *Cluster) newAPIServer() *owned.Daemon {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file="+c.pki("front-proxy.crt"),
 		"--proxy-client-key-file="+c.pki("front-proxy.key"),
+		"--enable-aggregator-routing", // to endpoints: nobody forwards addresses of services here
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
 		// Trust bundles are beta, and off.

@@ -37,6 +37,9 @@ func New(t testing.TB, o Options) *Cluster {
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the end of the API server's log:\n%s", c.apiServer.LogTail())
+			if c.metrics != nil {
+				t.Logf("the end of metrics-server's log:\n%s", c.metrics.LogTail())
+			}
 		}
 		if err := c.Stop(); err != nil {
 			t.Errorf("stopping the private cluster: %v", err)

@@ -15,8 +15,12 @@ import (
 // Version is the pinned Kubernetes, the one in tools/go.mod.
 const Version = "v1.36.3"
 
-// programs are what tools/go.mod builds.
-var programs = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}
+// metricsServer is the program that metricsserver/go.mod builds.
+const metricsServer = "metrics-server"
+
+// programs are what is built: the others by tools/go.mod.
+var programs = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl",
+	metricsServer}
 
 // tools are the executables that a cluster is made of.
 type tools struct {

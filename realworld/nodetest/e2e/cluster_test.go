@@ -136,18 +136,18 @@ type town struct {
 // newTown starts a cluster and an agent, and has everything noted that is seen of them.
 func newTown(t testing.TB) *town {
 	t.Helper()
-	c := foundTown(t)
+	c := foundTown(t, cluster.Options{})
 	c.seen, c.held = chronicles(t, c.api), witnesses(t)
 	c.join(t, "syncFrequency: 10s\n")
 	return c
 }
 
 // foundTown starts a cluster and a runtime, without an agent.
-func foundTown(t testing.TB) *town {
+func foundTown(t testing.TB, o cluster.Options) *town {
 	t.Helper()
 	cluster.Require(t)
 	c := &town{scene: &scene{node: nodetest.New(t, nodetest.V2)}, excused: map[string]bool{}}
-	c.cluster = cluster.New(t, cluster.Options{})
+	c.cluster = cluster.New(t, o)
 	config, err := clientcmd.BuildConfigFromFlags("", c.cluster.Admin())
 	if err != nil {
 		t.Fatal(err)

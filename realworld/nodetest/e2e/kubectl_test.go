@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -102,6 +103,7 @@ spec:
 			"logs over rotations": c.logsRotated, "logs of a pod that leaves": c.logsLeaving,
 			"exec": c.execs, "terminals": c.terminals, "attach": c.attaches, "debug": c.debugs,
 			"port-forward": c.forwards, "cp": c.copies, "raw": c.raws, "metrics": c.metered,
+			"top": c.tops,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -224,6 +226,28 @@ func (c *town) metered(t *testing.T) {
 		if value, at := sampled(t, then, name); value < 16<<20 || at == 0 {
 			t.Errorf("%s is %v at %v", name, value, at)
 		}
+	}
+}
+
+// tops sees that kubectl is told by metrics-server, which asks the agent, what is used.
+func (c *town) tops(t *testing.T) {
+	var pod string
+	c.until(t, late, "what burner uses", func() bool {
+		out, _, code := c.tried(t, "top", "pod", "desk", "--containers", "--no-headers")
+		pod = regexp.MustCompile(`(?m)^desk +burner +.*$`).FindString(out)
+		return code == 0 && pod != ""
+	})
+	// It burns a tenth of a processor, and holds 16 MiB.
+	var milli, mib int
+	if _, err := fmt.Sscanf(pod, "desk burner %dm %dMi", &milli, &mib); err != nil || milli < 20 ||
+		milli > 500 || mib < 16 || mib > 64 {
+		t.Errorf("burner: %q, %v", pod, err)
+	}
+	out := c.kubectl(t, "top", "node", nodeName, "--no-headers")
+	var share int
+	if _, err := fmt.Sscanf(out, nodeName+" %dm %d%% %dMi", &milli, &share, &mib); err != nil ||
+		milli == 0 || share > 100 || mib < 64 {
+		t.Errorf("the node: %q, %v", out, err)
 	}
 }
 

@@ -14,12 +14,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"seedlet.dev/realworld/cluster"
 )
 
 // TestSecurePort is about who gets in at the secure port of a node of a real cluster, by what
 // certificate it is known there, and what the API server's proxy shows of it.
 func TestSecurePort(t *testing.T) {
-	c := foundTown(t)
+	c := foundTown(t, cluster.Options{Metrics: true})
 	c.join(t, "serverTLSBootstrap: true\n", "enableSystemLogQuery: true\n")
 	address := c.secure(t)
 	c.until(t, late, "a serving certificate is asked for", func() bool {
