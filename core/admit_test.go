@@ -62,6 +62,28 @@ func TestNodeIsAwaited(t *testing.T) {
 	}
 }
 
+// While there is no Node a pod is held against what the node registers as.
+func TestBeforeThereIsANode(t *testing.T) {
+	n := newNode(nil)
+	n.server = newServer()
+	n.server.node, n.server.beats.hangs = nil, true
+	for name, labels := range map[string]map[string]string{"a": {"disk": "ssd"},
+		"b": {v1.LabelHostname: "n1"}} {
+		p := boundPodOf(name, "u-"+name)
+		p.Spec.NodeSelector = labels
+		n.server.put(p)
+	}
+	n.server.told = nil
+	n.restart()
+	n.pass(5 * time.Second)
+	if got := n.server.objects["default/a"].Status; got.Reason != "NodeAffinity" {
+		t.Errorf("of another node: %+v", got)
+	}
+	if got := n.server.objects["default/b"].Status; got.Phase != v1.PodRunning {
+		t.Errorf("of this node: %+v", got)
+	}
+}
+
 // A pod that has ended, which nobody has heard of yet, keeps nobody from the node after a restart.
 func TestWhatHasEndedIsLookedAtFirst(t *testing.T) {
 	ended := asking(boundPodOf("a", "u1"), "1500m", 0)
