@@ -119,7 +119,9 @@ func (w *world) objectsUnsettled(now time.Time) []string {
 		object := w.objects.pods[name]
 		switch p := w.pods[string(object.UID)]; {
 		case object.DeletionTimestamp != nil:
-			add(name, "it is marked for deletion, and still there")
+			if what := undeleted(object); what != "" {
+				add(name, "it is marked for deletion, and %s", what)
+			}
 		case mirror.Is(object):
 			if what := w.wrongMirror(object); what != "" {
 				add(name, "%s", what)
@@ -145,6 +147,20 @@ func (w *world) objectsUnsettled(now time.Time) []string {
 		}
 	}
 	return lines
+}
+
+// undeleted is what is left to do for the agent about an object that is to go. It is not the agent
+// who takes finalizers away.
+func undeleted(object *v1.Pod) string {
+	switch grace := object.DeletionGracePeriodSeconds; {
+	case len(object.Finalizers) == 0:
+		return "still there"
+	case !mirror.Is(object) && !isTerminal(object.Status.Phase):
+		return "not told to be over"
+	case grace == nil || *grace != 0:
+		return "more than its finalizers keeps it"
+	}
+	return ""
 }
 
 // writtenThere is how long the agent may take to tell what has happened, when nothing goes wrong.
