@@ -3,7 +3,6 @@ package oracle
 import (
 	"strings"
 	"testing"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
@@ -144,12 +143,14 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
-// kept is a pod that is to be deleted, and has a finalizer.
-func kept(since time.Time, phase v1.PodPhase, grace int64) *v1.Pod {
-	p := spec("u1", always, "app")
-	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: since}, &grace
-	p.Finalizers, p.Status.Phase = []string{"example.com/keep"}, phase
-	return p
+// kept tells of a pod that is to be deleted, and has a finalizer.
+func kept(phase v1.PodPhase, grace int64) func(*story) {
+	return func(s *story) {
+		p := spec("u1", always, "app")
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: s.now}, &grace
+		p.Finalizers, p.Status.Phase = []string{"example.com/keep"}, phase
+		s.stored(0, nil, p)
+	}
 }
 
 // What is wrong at the API server in the end.
@@ -198,15 +199,9 @@ func TestObjectsUnsettled(t *testing.T) {
 			p.DeletionTimestamp = &metav1.Time{Time: s.now}
 			s.stored(0, nil, p)
 		}},
-		{"what is not told to be over", "not told to be over", func(s *story) {
-			s.stored(0, nil, kept(s.now, v1.PodRunning, 0))
-		}},
-		{"what is not removed", "more than its finalizers keeps it", func(s *story) {
-			s.stored(0, nil, kept(s.now, v1.PodFailed, 8))
-		}},
-		{"what only others keep", "", func(s *story) {
-			s.stored(0, nil, kept(s.now, v1.PodFailed, 0))
-		}},
+		{"what is not told to be over", "not told to be over", kept(v1.PodRunning, 0)},
+		{"what is not removed", "more than its finalizers keeps it", kept(v1.PodFailed, 8)},
+		{"what only others keep", "", kept(v1.PodFailed, 0)},
 		{"an old phase", "it is shown as Pending, but is Running", func(s *story) {
 			s.runs(always)
 			s.stored(1, s.shown("u1", v1.PodPending), s.shown("u1", v1.PodPending))
