@@ -130,7 +130,7 @@ func (a *Agent) room(spec *v1.Pod, static bool, others []*v1.Pod, preempt bool) 
 	if !admission.Critical(spec, static) {
 		others = append(slices.Clip(others), a.makingRoom()...)
 	}
-	check := admission.Check{Pod: spec, Static: static, Node: a.ownNode(),
+	check := admission.Check{Pod: spec, Static: static, Node: a.place(),
 		Allocatable: a.state.OwnNode.Allocatable(&a.state.Boot), Others: others}
 	failures := check.Reject()
 	if len(failures) == 0 {

@@ -62,6 +62,56 @@ func TestNodeIsAwaited(t *testing.T) {
 	}
 }
 
+// While there is no Node a pod is held against what the node registers as.
+func TestBeforeThereIsANode(t *testing.T) {
+	n := newNode(nil)
+	n.server = newServer()
+	n.server.node, n.server.beats.hangs = nil, true
+	for name, labels := range map[string]map[string]string{"a": {"disk": "ssd"},
+		"b": {v1.LabelHostname: "n1"}} {
+		p := boundPodOf(name, "u-"+name)
+		p.Spec.NodeSelector = labels
+		n.server.put(p)
+	}
+	n.server.told = nil
+	n.restart()
+	n.pass(5 * time.Second)
+	if got := n.server.objects["default/a"].Status; got.Reason != "NodeAffinity" {
+		t.Errorf("of another node: %+v", got)
+	}
+	if got := n.server.objects["default/b"].Status; got.Phase != v1.PodRunning {
+		t.Errorf("of this node: %+v", got)
+	}
+}
+
+// A sandbox that an earlier agent asked for, and that comes late, admits no pod that still waits.
+func TestWhatComesLateAdmitsNobody(t *testing.T) {
+	n := newNode(nil)
+	n.server = newServer()
+	n.server.hides = world.ResourceNodes
+	p := boundPodOf("a", "u1")
+	p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+	n.server.put(p)
+	n.server.told = nil
+	n.restart()
+	n.pass(5 * time.Second)
+	n.do(&runtimeapi.RunPodSandboxRequest{Config: &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: "a", Namespace: "default", Uid: "u1"},
+	}})
+	n.server.seen = func(effect any) {
+		if _, ends := effect.(*runtimeapi.StopPodSandboxRequest); ends { // what the Node is told then
+			watch := n.agent.state.Objects.Watch(n.agent.nodeWatched())
+			n.server.told = append(n.server.told, &world.ObjectsListed{Watch: watch.ID,
+				Objects: []world.Object{{Node: n.server.node}}})
+		}
+	}
+	n.pass(time.Minute)
+	if got := n.server.objects["default/a"].Status; got.Reason != "NodeAffinity" ||
+		len(n.containers)+len(n.sandboxes) > 0 {
+		t.Errorf("%v, %v, status %+v", n.sandboxes, n.containers, got)
+	}
+}
+
 // A pod that has ended, which nobody has heard of yet, keeps nobody from the node after a restart.
 func TestWhatHasEndedIsLookedAtFirst(t *testing.T) {
 	ended := asking(boundPodOf("a", "u1"), "1500m", 0)

@@ -133,6 +133,9 @@ func (a *Agent) wantBound(is *v1.Pod, now time.Time) {
 		if p.Show(is) {
 			a.touchPod(uid)
 		}
+	case p != nil && p.Spec == nil && p.Gone:
+		// What came late of what an earlier agent asked for says nothing of there being room: it ends,
+		// and then the pod is looked at again.
 	case p != nil:
 		p.Want(is, now)
 		a.countChange(uid)
@@ -180,9 +183,14 @@ func (a *Agent) byArrival(names []string) []string {
 // bindAll tells all pods of the API server that have waited for the first relist, or for the Node.
 func (a *Agent) bindAll(now time.Time) {
 	for _, name := range a.byArrival(slices.Sorted(maps.Keys(a.state.Bound))) {
-		a.wantBound(a.boundPod(name), now)
-		a.touched.add(status.Key(a.state.Bound[name]))
+		a.bindAgain(name, now)
 	}
+}
+
+// bindAgain looks once more at a pod of the API server of which there is no news.
+func (a *Agent) bindAgain(name string, now time.Time) {
+	a.wantBound(a.boundPod(name), now)
+	a.touched.add(status.Key(a.state.Bound[name]))
 }
 
 // unchanged says whether two states of one object ask for the same.

@@ -67,7 +67,9 @@ func (s *server) do(effect any) any {
 		list := &world.ObjectsListed{Watch: e.Watch}
 		switch {
 		case e.Resource == world.ResourceNodes:
-			list.Objects = []world.Object{{Node: s.node}}
+			if s.node != nil {
+				list.Objects = []world.Object{{Node: s.node}}
+			}
 		case e.Resource == world.ResourcePods:
 			s.watch = e.Watch
 			for _, p := range s.objects {

@@ -71,6 +71,30 @@ func TestOrphanedCgroups(t *testing.T) {
 	}
 }
 
+// The cgroup of a pod that waits to be taken is no orphan: an earlier agent may have taken it, and
+// asked for a sandbox that is still to come.
+func TestCgroupOfAPodThatWaits(t *testing.T) {
+	n := newNode(nil)
+	n.server = newServer()
+	n.server.hides = world.ResourceNodes
+	p := boundPodOf("a", "u-1")
+	p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+	n.server.put(p)
+	const path = "kubepods/besteffort/podu-1"
+	n.cgroups[path] = world.SetCgroup{Path: path}
+	n.restart()
+	n.pass(2 * time.Minute)
+	if got := n.cgroupPaths(); got != path {
+		t.Errorf("while it waits there are %q", got)
+	}
+	n.server.hides = ""
+	n.restart()
+	n.pass(2 * time.Minute)
+	if got := n.cgroupPaths(); got != "" {
+		t.Errorf("after it was rejected there are %q", got)
+	}
+}
+
 func TestIDsAreDistinctAndOutliveTheAgent(t *testing.T) {
 	pod := func(name string) string {
 		return strings.Replace(podNamed(name), "spec: {", "spec: {hostUsers: false, ", 1)

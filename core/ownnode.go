@@ -31,6 +31,15 @@ func (a *Agent) ownNode() *v1.Node {
 	return nil
 }
 
+// place is the node that pods are held against: as the API server has it or, if it is known to have
+// none, as it is registered; nil if nothing is known of it.
+func (a *Agent) place() *v1.Node {
+	if is := a.ownNode(); is != nil || !a.nodeListed() {
+		return is
+	}
+	return a.state.OwnNode.Initial(&a.state.Boot)
+}
+
 // touchNode has the node looked at anew, if there is somebody to tell of it.
 func (a *Agent) touchNode() {
 	if a.state.API {

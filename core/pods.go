@@ -259,10 +259,13 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	}
 	if p.Forgotten {
 		a.removePod(p)
-		if p.Next != nil {
+		switch {
+		case p.Next != nil:
 			a.countRestarted(p)
 			a.addPod(pod.New(p.Next, true, a.state.Last))
 			a.touchPod(p.UID)
+		case p.Spec == nil && a.isBound(p): // it has waited for what came late of it to end
+			a.bindAgain(p.FullName(), a.state.Last)
 		}
 	}
 	if p.Forgotten || held && !p.Holds() {

@@ -4,19 +4,41 @@ import (
 	"slices"
 
 	"seedlet.dev/core/housekeeping"
+	"seedlet.dev/core/status"
 )
 
-// view is what housekeeping goes by.
+// view is what housekeeping goes by. What a pod that waits to be taken has here is not an orphan:
+// an earlier agent may have taken it, and asked for more that comes late.
 func (a *Agent) view() housekeeping.View {
+	layout, waiting := &a.state.Node.Cgroups, a.waiting()
 	return housekeeping.View{
-		Known: a.known, Owned: a.owned, Cgroups: &a.state.Node.Cgroups, AsOf: a.state.Relist.AsOf,
+		Known: func(uid string) bool { return a.known(uid) || slices.Contains(waiting, uid) },
+		Owned: func(uid string) bool {
+			is := func(other string) bool { return layout.Same(other, uid) }
+			return slices.ContainsFunc(a.uids, is) || slices.ContainsFunc(waiting, is)
+		},
+		Cgroups: layout, AsOf: a.state.Relist.AsOf,
 	}
 }
 
-// owned says whether a cgroup that is called by a UID may be that of a known pod.
-func (a *Agent) owned(uid string) bool {
-	layout := &a.state.Node.Cgroups
-	return slices.ContainsFunc(a.uids, func(known string) bool { return layout.Same(known, uid) })
+// waiting are the UIDs of the pods that are wanted, and may yet be taken.
+func (a *Agent) waiting() []string {
+	s, uids := &a.state, []string(nil)
+	may := func(uid string, refused map[string]Refusal) bool {
+		why, is := refused[uid]
+		return !a.known(uid) && (!is || why.Waits)
+	}
+	for name, uid := range s.Bound { //ordered: a set
+		if may(uid, s.Rejected) && !status.Terminal(&a.boundPod(name).Status) {
+			uids = append(uids, uid)
+		}
+	}
+	for _, p := range s.Manifests.Pods() {
+		if uid := string(p.UID); may(uid, s.Refused) {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
 }
 
 // swept says whether housekeeping is removing something that may be a pod's.

@@ -636,15 +636,15 @@ var mutants = []struct {
 	{
 		name:     "a status of an old pod is told of a new one of its name",
 		file:     "core/status/merge.go",
-		old:      "map[string]any{\"uid\": string(object.UID)}",
-		new:      "map[string]any{}",
+		old:      "\"uid\": string(object.UID), \"resourceVersion\": object.ResourceVersion,",
+		new:      "",
 		scenario: "node-churn", seeds: "1-400",
 	},
 	{
 		name:     "a status that is stored late undoes what came after it",
 		file:     "core/status/merge.go",
-		old:      "	if !Terminal(status) || status.StartTime == nil {",
-		new:      "	if false {",
+		old:      "\"resourceVersion\": object.ResourceVersion,",
+		new:      "",
 		scenario: "node-churn", seeds: "1-400",
 	},
 	{

@@ -4,9 +4,10 @@
 // behind that was killed in between. It keeps: which of the parents is being listed, and what was
 // found in it. It plans: a listing of each parent every period, then one removal at a time. It
 // only removes what belongs to a pod that was unknown both when the listing was answered and when
-// the removal begins, and only after all sources and the runtime have been seen. A cgroup, whose
-// removal kills, waits until the runtime has been listed once more. A pod that comes meanwhile
-// waits until the removal has ended (Sweep.Takes). Start reading at Sweep.Plan.
+// the removal begins, and only after all sources and the runtime have been seen; a pod that waits
+// to be taken is not unknown. A cgroup, whose removal kills, waits until the runtime has been
+// listed once more. A pod that comes meanwhile waits until the removal has ended (Sweep.Takes).
+// Start reading at Sweep.Plan.
 package housekeeping
 
 import (
@@ -57,8 +58,8 @@ type Found struct {
 
 // View is what a sweep goes by.
 type View struct {
-	// Known says whether a pod is known, so that its directories are its own business; Owned,
-	// whether a cgroup that is called by a UID is, or may be, that of a known pod.
+	// Known says whether a pod is known or is to be, so that its directories are its own business;
+	// Owned, whether a cgroup that is called by a UID is, or may be, that of such a pod.
 	Known, Owned func(uid string) bool
 	Cgroups      *cgroup.Layout
 	AsOf         time.Time // when the runtime was listed last

@@ -22,7 +22,14 @@ type fields map[string]any
 
 // fresh is the object that is made if there is none.
 func (n *Node) fresh(env *Env) *v1.Node {
-	s, m := &n.Settings, &env.Boot.Machine
+	node := n.Initial(env.Boot)
+	node.Status = *n.status(env, false)
+	return node
+}
+
+// Initial is the node as it is before anybody has said anything else of it: without a status.
+func (n *Node) Initial(boot *world.Boot) *v1.Node {
+	s, m := &n.Settings, &boot.Machine
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: s.Name, Labels: s.labels(m.OperatingSystem, m.Architecture),
 	}}
@@ -36,7 +43,6 @@ func (n *Node) fresh(env *Env) *v1.Node {
 			metav1.SetMetaDataAnnotation(&node.ObjectMeta, name, text)
 		}
 	}
-	node.Status = *n.status(env, false)
 	return node
 }
 

@@ -154,7 +154,7 @@ func owned(status *v1.PodStatus) *v1.PodStatus {
 }
 
 // patch says all of a status that is the node's, not only what is different: so it is right
-// whatever the server has, but for the object itself, which its UID names.
+// whatever the stored status was made of.
 func patch(object *v1.Pod, status *v1.PodStatus) json.RawMessage {
 	data, err := json.Marshal(owned(status))
 	if err != nil {
@@ -179,12 +179,11 @@ func patch(object *v1.Pod, status *v1.PodStatus) json.RawMessage {
 		}
 		fields[field] = ips
 	}
-	metadata := map[string]any{"uid": string(object.UID)}
-	if !Terminal(status) || status.StartTime == nil {
-		// It may be delayed on its way for longer than anybody waits, and must not undo then what
-		// was written after it; that a pod was rejected not either, since the next agent may have
-		// taken it.
-		metadata["resourceVersion"] = object.ResourceVersion
+	// It is about this object, and what was known of it. It may be delayed on its way for longer than
+	// anybody waits, and must not undo then what was written after it; and what somebody has written
+	// whom the watch has not told of yet it must not undo either.
+	metadata := map[string]any{
+		"uid": string(object.UID), "resourceVersion": object.ResourceVersion,
 	}
 	data, err = json.Marshal(map[string]any{"metadata": metadata, "status": fields})
 	if err != nil {

@@ -118,9 +118,10 @@ func (w *world) objectsUnsettled(now time.Time) []string {
 	for _, name := range slices.Sorted(maps.Keys(w.objects.pods)) {
 		object := w.objects.pods[name]
 		switch p := w.pods[string(object.UID)]; {
-		case object.DeletionTimestamp != nil && keptByOthers(object):
 		case object.DeletionTimestamp != nil:
-			add(name, "it is marked for deletion, and still there")
+			if what := undeleted(object); what != "" {
+				add(name, "it is marked for deletion, and %s", what)
+			}
 		case mirror.Is(object):
 			if what := w.wrongMirror(object); what != "" {
 				add(name, "%s", what)
@@ -148,11 +149,18 @@ func (w *world) objectsUnsettled(now time.Time) []string {
 	return lines
 }
 
-// keptByOthers says whether all that keeps an object that is to be removed is somebody's finalizer:
-// the agent has asked for its removal, without any more grace.
-func keptByOthers(object *v1.Pod) bool {
-	grace := object.DeletionGracePeriodSeconds
-	return len(object.Finalizers) > 0 && grace != nil && *grace == 0
+// undeleted is what is left to do for the agent about an object that is to go. It is not the agent
+// who takes finalizers away.
+func undeleted(object *v1.Pod) string {
+	switch grace := object.DeletionGracePeriodSeconds; {
+	case len(object.Finalizers) == 0:
+		return "still there"
+	case !mirror.Is(object) && !isTerminal(object.Status.Phase):
+		return "not told to be over"
+	case grace == nil || *grace != 0:
+		return "more than its finalizers keeps it"
+	}
+	return ""
 }
 
 // writtenThere is how long the agent may take to tell what has happened, when nothing goes wrong.

@@ -143,6 +143,16 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
+// kept tells of a pod that is to be deleted, and has a finalizer.
+func kept(phase v1.PodPhase, grace int64) func(*story) {
+	return func(s *story) {
+		p := spec("u1", always, "app")
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: s.now}, &grace
+		p.Finalizers, p.Status.Phase = []string{"example.com/keep"}, phase
+		s.stored(0, nil, p)
+	}
+}
+
 // What is wrong at the API server in the end.
 func TestObjectsUnsettled(t *testing.T) {
 	node := metav1.ObjectMeta{UID: "node"}
@@ -159,14 +169,6 @@ func TestObjectsUnsettled(t *testing.T) {
 		m.Annotations = map[string]string{v1.MirrorPodAnnotationKey: hash}
 		m.OwnerReferences = []metav1.OwnerReference{{Kind: "Node", UID: types.UID(owner)}}
 		s.stored(1, nil, m)
-	}
-	deleted := func(grace int64, finalizers ...string) func(*story) {
-		return func(s *story) {
-			p := spec("u1", always, "app")
-			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: s.now}, &grace
-			p.Finalizers = finalizers
-			s.stored(0, nil, p)
-		}
 	}
 	for _, c := range []struct {
 		name, want string
@@ -192,9 +194,14 @@ func TestObjectsUnsettled(t *testing.T) {
 					Taints: []v1.Taint{{Effect: v1.TaintEffectNoExecute}}}}}}})
 			s.becomes(1, v1.PodPending, v1.PodFailed)
 		}},
-		{"what is to be deleted", "it is marked for deletion, and still there", deleted(0)},
-		{"what somebody keeps", "", deleted(0, "keep")},
-		{"and the agent too", "it is marked for deletion, and still there", deleted(8, "keep")},
+		{"what is to be deleted", "it is marked for deletion, and still there", func(s *story) {
+			p := spec("u1", always, "app")
+			p.DeletionTimestamp = &metav1.Time{Time: s.now}
+			s.stored(0, nil, p)
+		}},
+		{"what is not told to be over", "not told to be over", kept(v1.PodRunning, 0)},
+		{"what is not removed", "more than its finalizers keeps it", kept(v1.PodFailed, 8)},
+		{"what only others keep", "", kept(v1.PodFailed, 0)},
 		{"an old phase", "it is shown as Pending, but is Running", func(s *story) {
 			s.runs(always)
 			s.stored(1, s.shown("u1", v1.PodPending), s.shown("u1", v1.PodPending))
