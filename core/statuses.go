@@ -23,7 +23,11 @@ func (a *Agent) planStatus(uid string) time.Time {
 	if p != nil && p.Looking() {
 		// What is known only in part is not told.
 	} else if shown := a.report(uid); shown != nil && shown.Status.Phase != v1.PodUnknown {
-		want.Status = &shown.Status
+		want.Status, want.Kept = &shown.Status, p != nil && p.EndKept()
+		if p != nil && p.Untold() != "" {
+			ended := shown.Status
+			ended.Phase, want.Status = p.Untold(), &ended
+		}
 	}
 	wake := s.Status.Plan(uid, want, &a.out)
 	if p != nil && !p.Gone && p.Stage == pod.Terminated && p.Spec.DeletionTimestamp != nil &&

@@ -620,6 +620,20 @@ var mutants = []struct {
 		scenario: "evictions", seeds: "1-100",
 	},
 	{
+		name:     "a pod is called over before that is kept",
+		file:     "core/pod/status.go",
+		old:      "	if !p.EndKept() {\n",
+		new:      "	if p.UID == \"\" {\n",
+		scenario: "admission", seeds: "1-400",
+	},
+	{
+		name:     "what was begun of a pod is forgotten when the agent restarts",
+		file:     "core/begun/begun.go",
+		old:      "			if entry.Directory {\n",
+		new:      "			if entry.Name == \"\" {\n",
+		scenario: "admission", seeds: "1-400",
+	},
+	{
 		name:     "a volume in memory is as large as the machine's",
 		file:     "core/volume/steps.go",
 		old:      "		lower(source.SizeLimit)\n",
@@ -643,7 +657,7 @@ var mutants = []struct {
 	{
 		name:     "a status that is stored late undoes what came after it",
 		file:     "core/status/merge.go",
-		old:      "	if !Terminal(status) || status.StartTime == nil {",
+		old:      "	if !Terminal(status) || !kept {",
 		new:      "	if false {",
 		scenario: "node-churn", seeds: "1-400",
 	},

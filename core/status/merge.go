@@ -155,7 +155,7 @@ func owned(status *v1.PodStatus) *v1.PodStatus {
 
 // patch says all of a status that is the node's, not only what is different: so it is right
 // whatever the server has, but for the object itself, which its UID names.
-func patch(object *v1.Pod, status *v1.PodStatus) json.RawMessage {
+func patch(object *v1.Pod, status *v1.PodStatus, kept bool) json.RawMessage {
 	data, err := json.Marshal(owned(status))
 	if err != nil {
 		panic("status: a status cannot be written: " + err.Error())
@@ -180,10 +180,10 @@ func patch(object *v1.Pod, status *v1.PodStatus) json.RawMessage {
 		fields[field] = ips
 	}
 	metadata := map[string]any{"uid": string(object.UID)}
-	if !Terminal(status) || status.StartTime == nil {
+	if !Terminal(status) || !kept {
 		// It may be delayed on its way for longer than anybody waits, and must not undo then what
-		// was written after it; that a pod was rejected not either, since the next agent may have
-		// taken it.
+		// was written after it; that a pod is over not either, if the next agent may not know that
+		// and have begun it.
 		metadata["resourceVersion"] = object.ResourceVersion
 	}
 	data, err = json.Marshal(map[string]any{"metadata": metadata, "status": fields})

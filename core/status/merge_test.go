@@ -69,7 +69,7 @@ func TestLostContainersHaveEnded(t *testing.T) {
 func TestPatch(t *testing.T) {
 	object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u1"}}
 	data := patch(object, &v1.PodStatus{Phase: v1.PodPending, PodIPs: []v1.PodIP{{IP: "10.0.0.2"}},
-		Conditions: []v1.PodCondition{ready(v1.ConditionTrue, t0), {Type: "example.com/own"}}})
+		Conditions: []v1.PodCondition{ready(v1.ConditionTrue, t0), {Type: "example.com/own"}}}, true)
 	var got struct {
 		Metadata struct{ UID string }
 		Status   map[string]any
@@ -92,20 +92,22 @@ func TestPatch(t *testing.T) {
 }
 
 // What may not be so any more when it arrives is said of one version of the object only: how a pod
-// is that goes on, and that one was not taken.
+// is that goes on, and that one is over of which the next agent may not know it.
 func TestPatchOfOneVersion(t *testing.T) {
 	began := metav1.NewTime(t0)
 	for _, c := range []struct {
 		status v1.PodStatus
+		kept   bool
 		want   bool
 	}{
-		{v1.PodStatus{Phase: v1.PodRunning, StartTime: &began}, true},
-		{v1.PodStatus{Phase: v1.PodFailed, Reason: "OutOfcpu"}, true},
-		{v1.PodStatus{Phase: v1.PodFailed, StartTime: &began}, false},
+		{v1.PodStatus{Phase: v1.PodRunning, StartTime: &began}, true, true},
+		{v1.PodStatus{Phase: v1.PodFailed, Reason: "OutOfcpu"}, false, true},
+		{v1.PodStatus{Phase: v1.PodFailed, StartTime: &began}, false, true},
+		{v1.PodStatus{Phase: v1.PodFailed, StartTime: &began}, true, false},
 	} {
 		object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u1", ResourceVersion: "7"}}
-		if got := strings.Contains(string(patch(object, &c.status)), `"resourceVersion":"7"`); got !=
-			c.want {
+		got := strings.Contains(string(patch(object, &c.status, c.kept)), `"resourceVersion":"7"`)
+		if got != c.want {
 			t.Errorf("%s %s: of one version %t", c.status.Phase, c.status.Reason, got)
 		}
 	}

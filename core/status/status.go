@@ -70,6 +70,8 @@ type Entry struct {
 type Want struct {
 	// Status is how the pod is; nil if that is not known yet.
 	Status *v1.PodStatus
+	// Kept says that the pod is over, if it is, for the next agent as well.
+	Kept bool
 	// Gone says that nothing is left of the pod on the node.
 	Gone bool
 }
@@ -137,7 +139,7 @@ func (w *Writer) Plan(uid string, want Want, out *op.Out) time.Time {
 			e.Op = out.Ask(Key(uid), e.Stored.Namespace+"/"+e.Stored.Name, timeout,
 				&world.PatchObject{
 					Resource: world.ResourcePods, Namespace: e.Stored.Namespace,
-					Name: e.Stored.Name, Status: true, Patch: patch(e.Stored, merged),
+					Name: e.Stored.Name, Status: true, Patch: patch(e.Stored, merged, want.Kept),
 				})
 			return time.Time{}
 		}
