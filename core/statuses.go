@@ -24,7 +24,7 @@ func (a *Agent) planStatus(uid string) time.Time {
 		// What is known only in part is not told.
 	} else if shown := a.report(uid); shown != nil && shown.Status.Phase != v1.PodUnknown {
 		want.Status, want.Kept = &shown.Status, p != nil && p.EndKept()
-		if p != nil && p.Untold() != "" {
+		if p != nil && a.isBound(p) && p.Untold() != "" { // the server keeps it, not a mirror
 			ended := shown.Status
 			ended.Phase, want.Status = p.Untold(), &ended
 		}

@@ -627,11 +627,11 @@ var mutants = []struct {
 		scenario: "admission", seeds: "1-400",
 	},
 	{
-		name:     "what was begun of a pod is forgotten when the agent restarts",
-		file:     "core/begun/begun.go",
-		old:      "			if entry.Directory {\n",
-		new:      "			if entry.Name == \"\" {\n",
-		scenario: "admission", seeds: "1-400",
+		name:     "nothing is kept of what the runtime has nothing of",
+		file:     "core/pod/pod.go",
+		old:      "	p.Record.Read = isNew\n",
+		new:      "	p.Record.Read = isNew || len(p.UID) > 0\n",
+		scenario: "odd-runtime", seeds: "1-100",
 	},
 	{
 		name:     "a volume in memory is as large as the machine's",
