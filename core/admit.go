@@ -74,28 +74,29 @@ func (a *Agent) unrunnable(spec *v1.Pod) Refusal {
 func (a *Agent) admit() ([]*v1.Pod, map[string]Refusal) {
 	var run, late []*v1.Pod
 	refused := map[string]Refusal{}
-	listed := !a.state.Relist.AsOf.IsZero()
+	looked := a.looked()
 	for _, p := range a.state.Manifests.Pods() {
 		known := a.state.Pods[string(p.UID)]
 		switch why := a.unrunnable(p); {
 		case why.Phase == v1.PodPending:
 			refused[string(p.UID)] = why
-		case known != nil && (known.Spec != nil || known.Holds()):
+		case known != nil && (known.Spec != nil || known.Holds()),
+			looked && a.state.Begun.May(string(p.UID)):
 			run = append(run, p)
 		case why == Refusal{}:
 			late = append(late, p)
-		case listed: // the kubelet fails a static pod like any other
+		case looked: // the kubelet fails a static pod like any other
 			refused[string(p.UID)] = why
 		}
 	}
-	if !listed && a.state.API {
+	if !looked && a.state.API {
 		return run, refused // the server's pods run, and have their room
 	}
 	others := a.active(run)
 	var admitted []*v1.Pod
 	for _, p := range late {
-		why := a.room(p, true, others, listed)
-		if why != (Refusal{}) && !listed {
+		why := a.room(p, true, others, looked)
+		if why != (Refusal{}) && !looked {
 			return run, refused // who else is there is not known yet
 		}
 		if why == (Refusal{}) {

@@ -163,3 +163,28 @@ func TestByArrival(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// A pod that an earlier agent has begun was taken, even if neither the runtime nor the API server
+// has anything of that; no new one is taken before it is known which those are.
+func TestWhatWasBegunIsNotAskedAgain(t *testing.T) {
+	for _, test := range []struct {
+		begun  []string
+		broken bool
+		want   v1.PodPhase
+	}{
+		{nil, false, v1.PodFailed}, {[]string{"u1"}, false, v1.PodRunning},
+		{[]string{"u1"}, true, v1.PodPending},
+	} {
+		n := newNode(nil)
+		n.server, n.begun = newServer(), test.begun
+		n.broken = map[string]bool{"ListDir": test.broken}
+		n.server.put(asking(boundPodOf("a", "u1"), "3", 0))
+		n.server.told = nil
+		n.restart()
+		n.pass(time.Minute)
+		if got := n.server.objects["default/a"].Status; got.Phase != test.want {
+			t.Errorf("begun %v, not to be listed %v: %s %s", test.begun, test.broken, got.Phase,
+				got.Reason)
+		}
+	}
+}

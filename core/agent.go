@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"seedlet.dev/core/begun"
 	"seedlet.dev/core/cgroup"
 	"seedlet.dev/core/config"
 	"seedlet.dev/core/hostfile"
@@ -54,6 +55,7 @@ type State struct {
 	Events    pleg.Stream            `json:"events"`
 	Runtime   runtime.Runtime        `json:"runtime"`
 	Images    image.Store            `json:"images"`
+	Begun     begun.Pods             `json:"begun"`
 	Sweep     housekeeping.Sweep     `json:"sweep"`
 	Rotation  logs.Rotation          `json:"rotation"`
 	Links     logs.Links             `json:"links"`
@@ -109,6 +111,7 @@ func New(o Options) *Agent {
 			RestartsAll: config.RestartsAll(c),
 		},
 		Manifests: manifest.NewSources(c, o.ManifestPath, o.NodeName),
+		Begun:     begun.Pods{Dir: root + "/pods"},
 		Sweep:     housekeeping.Sweep{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
 		Images:    image.Store{Limits: image.LimitsOf(c)},
 		Rotation:  logs.NewRotation(c),
@@ -197,8 +200,8 @@ func (a *Agent) boot(boot *world.Boot, now time.Time) {
 		s.Manifests.File.Path)
 	a.out.Event(nodeobject.Reference(s.Node.Name), v1.EventTypeNormal, "Starting",
 		"Starting kubelet.")
-	for _, key := range []timer.Key{manifest.Owner, manifest.URLOwner, pleg.Owner, pleg.StreamOwner,
-		runtime.Owner, s.Node.Resolv.Key(), s.Node.Hosts.Key()} {
+	for _, key := range []timer.Key{begun.Owner, manifest.Owner, manifest.URLOwner, pleg.Owner,
+		pleg.StreamOwner, runtime.Owner, s.Node.Resolv.Key(), s.Node.Hosts.Key()} {
 		a.touched.add(key)
 	}
 	a.watch()
@@ -261,8 +264,9 @@ func (a *Agent) answered(id world.OpID, r op.Record, ev world.Event) {
 			a.touchPods() // some have waited for it
 		}
 	case housekeeping.Owner.Component:
-		a.touchSwept()
-		s.Sweep.Answered(r, ev, a.view())
+		a.sweptAnswered(r, ev)
+	case begun.Owner.Component:
+		a.begunAnswered(ev)
 	case logs.Owner.Component:
 		a.logsAnswered(id, r, ev)
 	case object.Component:
@@ -299,8 +303,10 @@ func (a *Agent) plan(key timer.Key) {
 		wake = s.Manifests.Plan(key, &a.out)
 	case runtime.Owner.Component:
 		wake = s.Runtime.Plan(&a.out)
+	case begun.Owner.Component:
+		wake = s.Begun.Plan(&a.out)
 	case housekeeping.Owner.Component:
-		if a.seenAll() {
+		if a.seenAll() && a.looked() {
 			wake = s.Sweep.Plan(a.view(), &a.out)
 		}
 	case logs.Owner.Component:

@@ -41,6 +41,7 @@ type node struct {
 	server     *server         // the API server, if there is one
 	events     []string        // that were told
 	broken     map[string]bool // calls that fail
+	begun      []string        // pods that have a directory when the agent begins
 }
 
 func boot(manifests map[string]string) *node {
@@ -152,7 +153,13 @@ func (n *node) do(effect any) any {
 		if strings.HasPrefix(e.Path, "/var/log/pods/default_") {
 			return &world.DirListed{Entries: []world.DirEntry{{Name: "0.log", Size: 1}}}
 		}
-		return &world.DirListed{}
+		listed := &world.DirListed{}
+		for _, uid := range n.begun {
+			if e.Path == "/var/lib/kubelet/pods" {
+				listed.Entries = append(listed.Entries, world.DirEntry{Name: uid, Directory: true})
+			}
+		}
+		return listed
 	case *world.ReadLinks:
 		return &world.LinksRead{}
 	case *world.ReadTail:

@@ -119,13 +119,13 @@ func (a *Agent) unbind(uid string, now time.Time) {
 	}
 }
 
-// wantBound makes a pod of the API server known, or tells it how it is wanted now. Before the
-// first relist it is not known what runs, and so not what there is room for.
+// wantBound makes a pod of the API server known, or tells it how it is wanted now. One that is new
+// is admitted first, once it is known what earlier agents have left.
 func (a *Agent) wantBound(is *v1.Pod, now time.Time) {
 	s := &a.state
 	is = fromAPI(is)
 	uid := string(is.UID)
-	p, listed := s.Pods[uid], !s.Relist.AsOf.IsZero()
+	p := s.Pods[uid]
 	over := status.Terminal(&is.Status)
 	delete(a.shown, uid)
 	switch {
@@ -140,11 +140,11 @@ func (a *Agent) wantBound(is *v1.Pod, now time.Time) {
 		p.Want(is, now)
 		a.countChange(uid)
 		a.touchPod(uid)
-	case !listed, over && is.DeletionTimestamp != nil:
-		// It waits for the relist; or nothing is left of it but the object.
-	case over, is.DeletionTimestamp != nil, is.Status.StartTime != nil,
+	case !a.looked(), over && is.DeletionTimestamp != nil:
+		// It waits until that is known; or nothing is left of it but the object.
+	case over, is.DeletionTimestamp != nil, is.Status.StartTime != nil, s.Begun.May(uid),
 		a.nodeListed() && a.admitBound(is):
-		a.addPod(pod.New(is, true, now))
+		a.addPod(pod.New(is, true, !s.Begun.May(uid), now))
 		a.touchPod(uid)
 	}
 }

@@ -414,3 +414,50 @@ func TestReadinessGate(t *testing.T) {
 		t.Errorf("once it is open: %+v", got)
 	}
 }
+
+// That a pod has ended is told to the API server even if it cannot be kept on the disk, so that
+// others can take its place, and shown once the server has it. A static pod nobody else keeps.
+func TestAnEndOnAFullDisk(t *testing.T) {
+	bound, limit := boundPodOf("a", "u1"), int64(1)
+	bound.Spec.ActiveDeadlineSeconds = &limit
+	n := newNode(map[string]string{"s.yaml": strings.Replace(podNamed("s"), "spec: {",
+		"spec: {activeDeadlineSeconds: 1,", 1)})
+	n.server, n.broken = newServer(), map[string]bool{"MakeDir": true}
+	n.server.put(bound)
+	n.server.told = nil
+	first := true
+	n.server.seen = func(effect any) {
+		patch, is := effect.(*world.PatchObject)
+		if !is || patch.Name != "a" || !strings.Contains(string(patch.Patch), `"phase":"Failed"`) {
+			return
+		}
+		if first && !strings.Contains(string(patch.Patch), `"resourceVersion"`) {
+			t.Errorf("told whatever others have written: %s", patch.Patch)
+		}
+		if shown := n.phases()["a"]; first && shown == v1.PodFailed {
+			t.Error("shown before the server has it")
+		}
+		first = false
+	}
+	n.restart()
+	n.pass(time.Minute)
+	is := func(name string) v1.PodPhase { return n.server.objects["default/"+name].Status.Phase }
+	if got := n.phases(); is("a") != v1.PodFailed || got["a"] != v1.PodFailed ||
+		is("s-n1") == v1.PodFailed || got["s-n1"] == v1.PodFailed {
+		t.Errorf("the server has %s, %s; shown %v", is("a"), is("s-n1"), got)
+	}
+	n.broken = nil
+	n.pass(10 * time.Minute)
+	if got := n.phases(); is("s-n1") != v1.PodFailed || got["s-n1"] != v1.PodFailed {
+		t.Errorf("once there is space: %s, shown %v", is("s-n1"), got)
+	}
+}
+
+// phases are those that are shown, by name.
+func (n *node) phases() map[string]v1.PodPhase {
+	phases := map[string]v1.PodPhase{}
+	for _, p := range n.agent.list() {
+		phases[p.Name] = p.Status.Phase
+	}
+	return phases
+}

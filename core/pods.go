@@ -34,7 +34,7 @@ func (a *Agent) reconcile(now time.Time) {
 		p := a.state.Pods[uid]
 		switch {
 		case p == nil:
-			a.addPod(pod.New(spec, !a.state.Relist.AsOf.IsZero(), now))
+			a.addPod(pod.New(spec, !a.state.Relist.AsOf.IsZero(), !a.state.Begun.May(uid), now))
 		case p.Gone && same(p.Next, spec) || !p.Gone && same(p.Spec, spec):
 			continue // nothing new
 		default:
@@ -53,6 +53,9 @@ func (a *Agent) reconcile(now time.Time) {
 	}
 	if !a.seenAll() {
 		return
+	}
+	if a.state.Begun.Listed {
+		a.state.Begun.UIDs = nil // those that are wanted are known now, and nobody wants the others
 	}
 	for _, uid := range a.uids {
 		p := a.state.Pods[uid]
@@ -262,7 +265,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 		switch {
 		case p.Next != nil:
 			a.countRestarted(p)
-			a.addPod(pod.New(p.Next, true, a.state.Last))
+			a.addPod(pod.New(p.Next, true, true, a.state.Last))
 			a.touchPod(p.UID)
 		case p.Spec == nil && a.isBound(p): // it has waited for what came late of it to end
 			a.bindAgain(p.FullName(), a.state.Last)

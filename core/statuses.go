@@ -24,6 +24,10 @@ func (a *Agent) planStatus(uid string) time.Time {
 		// What is known only in part is not told.
 	} else if shown := a.report(uid); shown != nil && shown.Status.Phase != v1.PodUnknown {
 		want.Status = &shown.Status
+		if p != nil && a.isBound(p) && p.Untold() != "" { // the server keeps it, not a mirror
+			ended := shown.Status
+			ended.Phase, want.Status = p.Untold(), &ended
+		}
 	}
 	wake := s.Status.Plan(uid, want, &a.out)
 	if p != nil && !p.Gone && p.Stage == pod.Terminated && p.Spec.DeletionTimestamp != nil &&

@@ -4,7 +4,9 @@ import (
 	"slices"
 
 	"seedlet.dev/core/housekeeping"
+	"seedlet.dev/core/op"
 	"seedlet.dev/core/status"
+	"seedlet.dev/world"
 )
 
 // view is what housekeeping goes by. What a pod that waits to be taken has here is not an orphan:
@@ -46,11 +48,25 @@ func (a *Agent) swept(uid string) bool {
 	return a.state.Sweep.Takes(uid, &a.state.Node.Cgroups)
 }
 
-// touchSwept touches the pods that have waited for housekeeping.
-func (a *Agent) touchSwept() {
+// sweptAnswered takes an answer to housekeeping, for which pods may have waited.
+func (a *Agent) sweptAnswered(r op.Record, ev world.Event) {
 	for _, uid := range a.uids {
 		if a.swept(uid) {
 			a.touchPod(uid)
 		}
+	}
+	a.state.Sweep.Answered(r, ev, a.view())
+}
+
+// looked says whether it is known what earlier agents have left: what runs, and which pods were
+// begun. Before that no pod is asked whether there is room for it.
+func (a *Agent) looked() bool { return !a.state.Relist.AsOf.IsZero() && a.state.Begun.Listed }
+
+// begunAnswered takes which pods were begun. Others may have waited for that.
+func (a *Agent) begunAnswered(ev world.Event) {
+	a.state.Begun.Answered(ev, &a.out)
+	if a.looked() {
+		a.bindAll(ev.Time)
+		a.reconcile(ev.Time)
 	}
 }

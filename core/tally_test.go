@@ -128,7 +128,7 @@ func TestTimesThatAreNotTheNodes(t *testing.T) {
 	p.CreationTimestamp = metav1.NewTime(now)
 	p.Spec.InitContainers = []v1.Container{{Name: "setup"}}
 	a := New(Options{Config: defaults(), NodeName: "n1", RootDir: "/r"})
-	known := pod.New(p, true, now)
+	known := pod.New(p, true, true, now)
 	known.Containers = []pod.Container{{Name: "setup", State: pod.Exited, Inspected: pod.Exited,
 		StartedAt: now.Add(time.Second), FinishedAt: now.Add(6 * time.Second)}}
 	a.addPod(known)
@@ -198,7 +198,7 @@ func TestProbesAreCounted(t *testing.T) {
 func TestNoTwoMetricsOfTheSameLabels(t *testing.T) {
 	a := New(Options{Config: defaults(), NodeName: "n1", RootDir: "/r"})
 	for _, uid := range []string{"u1", "u2"} {
-		a.addPod(pod.New(boundPodOf("web", uid), true, time.Time{}))
+		a.addPod(pod.New(boundPodOf("web", uid), true, true, time.Time{}))
 		a.state.Tally.of(uid).Probes = map[string]*ProbeTally{"c Liveness": {Good: 1}}
 	}
 	seen := map[string]bool{}

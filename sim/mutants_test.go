@@ -620,6 +620,20 @@ var mutants = []struct {
 		scenario: "deadlines", seeds: "1-100",
 	},
 	{
+		name:     "a pod is called over before that is kept",
+		file:     "core/pod/status.go",
+		old:      "	if !p.EndKept() {\n",
+		new:      "	if p.UID == \"\" {\n",
+		scenario: "admission", seeds: "1-400",
+	},
+	{
+		name:     "nothing is kept of what the runtime has nothing of",
+		file:     "core/pod/pod.go",
+		old:      "	p.Record.Read = isNew\n",
+		new:      "	p.Record.Read = isNew || len(p.UID) > 0\n",
+		scenario: "odd-runtime", seeds: "1-100",
+	},
+	{
 		name:     "a volume in memory is as large as the machine's",
 		file:     "core/volume/steps.go",
 		old:      "		lower(source.SizeLimit)\n",

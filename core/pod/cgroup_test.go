@@ -26,7 +26,7 @@ func list(cpu, memory string) v1.ResourceList {
 func fresh(t *testing.T, change func(*v1.PodSpec)) *rig {
 	s := spec(v1.RestartPolicyAlways, "", "web")
 	change(&s.Spec)
-	r := newRig(t, New(s, true, t0))
+	r := newRig(t, New(s, true, true, t0))
 	r.env.Node.Cgroups, r.env.Node.Resolv.Known = cgroup.Layout{PerPod: true, Settled: true}, true
 	r.env.Node.IDs = userns.Layout{Length: 65536, Count: 2}
 	r.env.Runtime = &runtime.Runtime{AsOf: t0,

@@ -183,7 +183,7 @@ func (p *Pod) create(want *v1.Container, env *Env) bool {
 		return false
 	case !p.Dir:
 		p.Op = env.Out.Ask(p.Key(), "", fsTimeout,
-			&world.MakeDir{Path: p.dir(env.Node), Mode: 0o750})
+			&world.MakeDir{Path: p.dir(env.Node), Mode: dirPermission})
 		return true
 	case !p.hasLogDir(want.Name):
 		p.Op = env.Out.Ask(p.Key(), want.Name, fsTimeout,

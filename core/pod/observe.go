@@ -128,9 +128,6 @@ func (p *Pod) ObserveEnd(number uint64, asked time.Time) bool {
 		p.Observed = true
 		p.recallStart()
 	}
-	if len(p.Sandboxes) == 0 && len(p.Containers) == 0 && p.Record.Op == 0 {
-		p.Record.Read = true
-	}
 	for i := 0; i < len(p.Sandboxes); {
 		s := &p.Sandboxes[i]
 		if s.seenIn == number || !s.Learned.Before(asked) {

@@ -13,6 +13,7 @@ import (
 	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
 
+	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -123,12 +124,12 @@ func (p *Pod) sync(env *Env, w *waits) {
 		return
 	}
 	if p.completed() {
-		p.end(Kill{Reason: "Completed", Grace: p.grace()}, env.Out.Now())
+		p.end(Kill{Reason: "Completed", Phase: p.outcome(), Grace: p.grace()}, env.Out.Now())
 		return
 	}
 	if p.overdue(w) && !p.awaitInspections() { // it may have come to its end before
 		p.event(env, "", normal, reasonDeadline, messageDeadline)
-		p.end(Kill{Reason: reasonDeadline, Message: messageDeadline, Failed: true,
+		p.end(Kill{Reason: reasonDeadline, Message: messageDeadline, Phase: v1.PodFailed,
 			Grace: p.grace()}, env.Out.Now())
 		return
 	}
@@ -281,8 +282,8 @@ func (p *Pod) terminate(env *Env, w *waits) {
 	if p.stopAll(env, w) || !p.settled() || !p.Gone && p.awaitInspections() {
 		return // how a container of a pod that nobody wants has ended decides nothing
 	}
-	if p.stopSandboxes(env, w) || !p.endKept() {
-		return
+	if p.stopSandboxes(env, w) || !p.EndKept() && p.Record.Failures == 0 {
+		return // others wait for its room even if the disk is full
 	}
 	p.Stage, p.IDs = Terminated, userns.Range{}
 }

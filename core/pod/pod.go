@@ -102,11 +102,12 @@ type Pod struct {
 
 // Kill is why and since when a pod is being ended.
 type Kill struct {
-	Reason  string        `json:"reason,omitempty"` // empty while the pod is not killed
-	Message string        `json:"message,omitempty"`
-	Failed  bool          `json:"failed,omitempty"` // its phase becomes Failed for it, for good
-	At      time.Time     `json:"at"`
-	Grace   time.Duration `json:"grace"`
+	Reason  string `json:"reason,omitempty"`  // empty while the pod is not killed
+	Message string `json:"message,omitempty"` // of its status; if empty, so is the reason
+	// Phase is the terminal phase that it has for it, for good; empty if how it ends decides.
+	Phase v1.PodPhase   `json:"phase,omitempty"`
+	At    time.Time     `json:"at"`
+	Grace time.Duration `json:"grace"`
 }
 
 // Need is an image that a container waits for.
@@ -123,15 +124,16 @@ type Need struct {
 }
 
 // New makes a pod that a source wants. If it is known that the runtime has nothing of it, it is
-// observed.
-func New(spec *v1.Pod, observed bool, now time.Time) *Pod {
+// observed; if nothing is kept of it on the disk, it is new.
+func New(spec *v1.Pod, observed, isNew bool, now time.Time) *Pod {
 	p := &Pod{Observed: observed,
 		UID: string(spec.UID), Namespace: spec.Namespace, Name: spec.Name,
 		Spec: spec, Seen: now, Stage: Syncing, Phase: v1.PodPending,
 	}
 	if observed {
-		p.Removed, p.Record.Read = now, true // of what was not there nothing is kept
+		p.Removed = now
 	}
+	p.Record.Read = isNew
 	p.obey(now)
 	return p
 }

@@ -26,7 +26,7 @@ func spec(policy v1.RestartPolicy, init, app string) *v1.Pod {
 
 // facts makes an observed pod with a ready sandbox and the given containers in it.
 func facts(spec *v1.Pod, containers ...Container) *Pod {
-	p := New(spec, false, t0)
+	p := New(spec, false, true, t0)
 	p.Observed, p.Record = true, Record{Read: true, Start: t0}
 	p.addSandbox(Sandbox{ID: "s", Ready: true, Inspected: true})
 	for _, c := range containers {
@@ -176,7 +176,7 @@ func TestAbsenceInAnOlderList(t *testing.T) {
 // A list that was asked for before the predecessor of a pod was removed may still have what is
 // gone: the pod does not take it for its own.
 func TestALateListOfThePredecessor(t *testing.T) {
-	p := New(spec(v1.RestartPolicyAlways, "", "web"), true, t0.Add(10*time.Second))
+	p := New(spec(v1.RestartPolicyAlways, "", "web"), true, true, t0.Add(10*time.Second))
 	old := &pleg.Sandbox{ID: "old", UID: "u", Attempt: 1}
 	gone := &pleg.Container{ID: "gone", UID: "u", Name: "web", Attempt: 3}
 	asked := t0.Add(9 * time.Second)
@@ -228,15 +228,27 @@ func TestGraceIsClamped(t *testing.T) {
 }
 
 func TestTerminalPhaseIsAbsorbing(t *testing.T) {
-	p := facts(spec(v1.RestartPolicyNever, "", "web"), failed("web", 0, 0))
-	p.Stage = Terminated
-	if got := p.phase(); got != v1.PodFailed {
-		t.Fatalf("phase %s, want Failed", got)
-	}
-	if got := facts(spec(v1.RestartPolicyNever, "", "web"), run("web", 0, Exited)); true {
-		got.Stage = Terminated
-		if got.phase() != v1.PodSucceeded {
-			t.Errorf("phase %s, want Succeeded", got.phase())
+	for want, c := range map[v1.PodPhase]Container{
+		v1.PodFailed: failed("web", 0, 0), v1.PodSucceeded: run("web", 0, Exited),
+	} {
+		p := facts(spec(v1.RestartPolicyNever, "", "web"), c)
+		p.Sandboxes[0].Ready, p.Sandboxes[0].Stopped = false, true
+		r := newRig(t, p).at(0)
+		p.Stale = time.Time{}
+		if r.at(time.Second); p.Phase == want {
+			t.Errorf("%s before it is kept", want)
+		}
+		r.answer("WriteFile", &world.Done{}, nil)
+		if p.Phase != want {
+			t.Errorf("phase %s, want %s", p.Phase, want)
+		}
+		p.dropContainer("web0")
+		next := facts(p.Spec) // of an agent that finds nothing but what was kept
+		next.Record.End, next.Sandboxes = p.Record.End, nil
+		next.restore(r.env)
+		next.Stale = time.Time{}
+		if newRig(t, next).at(0); next.Phase != want || next.Stage != Terminated {
+			t.Errorf("the next agent: phase %s, want %s", next.Phase, want)
 		}
 	}
 }
@@ -299,7 +311,7 @@ func TestInitializedOfAPodThatFailed(t *testing.T) {
 	p.Sandboxes[0].Ready, p.Sandboxes[0].Stopped = false, true
 	r := newRig(t, p).at(0)
 	p.Stale = time.Time{}
-	r.at(time.Second)
+	r.at(time.Second).answer("WriteFile", &world.Done{}, nil)
 	for _, c := range p.Conditions {
 		if c.Type == v1.PodInitialized && (!c.Status || c.Reason != "") {
 			t.Errorf("phase %s: initialized %v, reason %q", p.Phase, c.Status, c.Reason)

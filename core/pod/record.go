@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/probe"
 	"seedlet.dev/world"
@@ -26,6 +28,7 @@ type Record struct {
 
 	Op        world.OpID `json:"op,omitempty"`      // a read or write of it in flight
 	Writing   *content   `json:"writing,omitempty"` // what the write in flight writes
+	NoDir     bool       `json:"noDir,omitempty"`   // its directory was not there
 	Failures  int        `json:"failures,omitempty"`
 	NotBefore time.Time  `json:"notBefore"`
 }
@@ -52,6 +55,7 @@ const (
 	recordReadsMax   = 3 // failures after which it is given up
 	recordName       = "seedlet.json"
 	recordPermission = 0o600
+	dirPermission    = 0o750
 )
 
 func (p *Pod) recordPath(node *Node) string { return p.dir(node) + "/" + recordName }
@@ -76,16 +80,27 @@ func (p *Pod) keep(env *Env, w *waits) {
 	if !p.Gone && p.Spec != nil && !p.recall(env, w) {
 		return
 	}
-	if !r.Read || r.Op != 0 || p.Gone || !p.hasDir() || w.pending(r.NotBefore) {
+	if !r.Read || r.Op != 0 || p.Gone || w.pending(r.NotBefore) {
 		return
 	}
 	is := content{Start: p.Seen, Containers: p.marks(), Round: p.Round.Number}
-	if p.Kill.Failed {
-		is.End = &p.Kill
+	if p.Kill.Phase != "" {
+		end := p.Kill
+		is.End = &end
+	}
+	if !p.hasDir() && !r.NoDir && is.End == nil {
+		return // nothing was made yet
 	}
 	same := is.Start.Equal(r.Start) && slices.Equal(is.Containers, r.Marks) &&
 		(is.End == nil) == (r.End == nil) && is.Round == r.Round
 	if same && r.Failures == 0 { // after a failure it is not known what the file says
+		return
+	}
+	if !p.hasDir() {
+		if !env.DirTaken {
+			r.Op = env.Out.Ask(p.Key(), recordSubject, fsTimeout,
+				&world.MakeDir{Path: p.dir(env.Node), Mode: dirPermission})
+		}
 		return
 	}
 	data, err := json.Marshal(&is)
@@ -98,19 +113,32 @@ func (p *Pod) keep(env *Env, w *waits) {
 	})
 }
 
-// endKept says whether it is kept that the pod was ended for good, if it was. What cannot be kept,
-// and what nobody wants, does not wait for that.
-func (p *Pod) endKept() bool {
-	return !p.Kill.Failed || p.Gone || p.Record.End != nil || p.Record.Failures > 0 || !p.hasDir()
+// EndKept says whether the next agent will know as well that the pod has ended, or is to end,
+// whatever becomes of this one and of what the runtime has of the pod. Before that nobody is told
+// that it is over: an agent that did not know it would begin the pod again.
+func (p *Pod) EndKept() bool {
+	switch {
+	case p.Gone || p.Spec == nil: // nobody wants it
+		return true
+	case p.Spec.Status.Phase == v1.PodSucceeded || p.Spec.Status.Phase == v1.PodFailed:
+		return true
+	case p.Kill.Phase == "": // the API server has that it is to be deleted
+		return p.Spec.DeletionTimestamp != nil
+	}
+	return p.Record.End != nil
 }
 
 // hasDir says whether there is, or was, a directory of the pod for the file to be in.
-func (p *Pod) hasDir() bool { return p.Dir || len(p.Containers) > 0 }
+func (p *Pod) hasDir() bool { return p.Dir || len(p.Containers) > 0 && !p.Record.NoDir }
 
 // recorded takes the answer to a read or a write of the file.
 func (p *Pod) recorded(r op.Record, ev world.Event, env *Env) {
 	p.Record.Op = 0
-	if r.Call == "WriteFile" {
+	switch {
+	case r.Call == "MakeDir" && ev.Err == nil:
+		p.Dir, p.Record.NoDir = true, false
+		return
+	case r.Call != "ReadFiles":
 		p.recordWritten(ev, env)
 		return
 	}
@@ -150,6 +178,8 @@ func (c *content) read(data []byte) error {
 		return err
 	case c.Round < 0 || c.Round > math.MaxInt32:
 		return fmt.Errorf("round: %d", c.Round)
+	case end != nil && end.Phase != v1.PodSucceeded && end.Phase != v1.PodFailed:
+		return fmt.Errorf("end.phase: %q", end.Phase)
 	case end != nil && (end.Grace < 0 || end.Grace > graceMaxSeconds*time.Second):
 		return fmt.Errorf("end.grace: %d", end.Grace)
 	}
@@ -160,11 +190,14 @@ func (p *Pod) recordWritten(ev world.Event, env *Env) {
 	written := p.Record.Writing
 	p.Record.Writing = nil
 	if ev.Err != nil {
+		if ev.Err.Has(world.KindNotFound) {
+			p.Dir, p.Record.NoDir = false, true // somebody has removed it
+		}
 		p.Record.Failures++
 		p.Record.NotBefore = ev.Time.Add(waitAfter(p.Record.Failures))
 		if p.Record.Failures == 1 {
 			env.Out.Log(world.LevelWarning, "the record of a pod cannot be written: a restart of "+
-				"the agent may forget how ready it is", "pod", p.FullName(), "error",
+				"the agent may forget how ready it is, or that it has ended", "pod", p.FullName(), "error",
 				ev.Err.Error())
 		}
 		return
@@ -199,6 +232,8 @@ func (p *Pod) restore(env *Env) {
 	}
 	if end := p.Record.End; end != nil && p.Stage == Syncing {
 		p.end(*end, env.Out.Now())
+	} else if end != nil { // it is to be deleted as well
+		p.Kill.Reason, p.Kill.Message, p.Kill.Phase = end.Reason, end.Message, end.Phase
 	}
 }
 

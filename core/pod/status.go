@@ -43,9 +43,6 @@ func (p *Pod) completed() bool {
 
 // succeeded says whether every container that counts has ended well.
 func (p *Pod) succeeded() bool {
-	if p.Kill.Failed {
-		return false
-	}
 	for i := range p.Spec.Spec.Containers {
 		c := p.newest(p.Spec.Spec.Containers[i].Name)
 		if c == nil || !c.ended() || c.ExitCode != 0 || p.superseded(c) {
@@ -151,11 +148,35 @@ func (p *Pod) setCondition(t v1.PodConditionType, status bool, reason, message s
 	p.Conditions[i] = is
 }
 
-// over says whether nothing of the pod runs or can start any more. What a pod looks like that was
-// over before this agent started says so as well, so that its phase does not go back.
+// over says whether nothing of the pod runs or can start any more, nor will if the agent is
+// restarted. What a pod looks like that was over before this agent started says so as well, so that
+// its phase does not go back.
 func (p *Pod) over() bool {
-	atEnd := p.Kill.Failed && p.endKept() || p.completed()
+	if !p.EndKept() {
+		return false
+	}
+	atEnd := p.Kill.Phase != "" || p.completed()
 	return p.Stage == Terminated || atEnd && !p.live() && p.Op == 0 && !p.anyReady()
+}
+
+// outcome is the terminal phase of a pod that is at its end.
+func (p *Pod) outcome() v1.PodPhase {
+	switch {
+	case p.Kill.Phase != "":
+		return p.Kill.Phase
+	case p.succeeded():
+		return v1.PodSucceeded
+	}
+	return v1.PodFailed
+}
+
+// Untold is the terminal phase of a pod that has ended, if that could not be kept; else empty. The
+// API server can keep it, and until it has, nobody else is told.
+func (p *Pod) Untold() v1.PodPhase {
+	if p.Stage != Terminated || p.EndKept() {
+		return ""
+	}
+	return p.outcome()
 }
 
 func (p *Pod) anyReady() bool {
@@ -170,10 +191,7 @@ func (p *Pod) anyReady() bool {
 // phase is the kubelet's rule. Terminal phases wait until the pod is over.
 func (p *Pod) phase() v1.PodPhase {
 	if p.over() {
-		if p.succeeded() {
-			return v1.PodSucceeded
-		}
-		return v1.PodFailed
+		return p.outcome()
 	}
 	if !p.initialized() {
 		return v1.PodPending
@@ -252,7 +270,7 @@ func (p *Pod) API(node *Node, runtimeName string) *v1.Pod {
 	}
 	start := metav1.NewTime(p.Seen)
 	pod.Status.Phase, pod.Status.StartTime = p.Phase, &start
-	if p.Kill.Failed {
+	if p.Kill.Message != "" {
 		pod.Status.Reason, pod.Status.Message = p.Kill.Reason, p.Kill.Message
 	}
 	pod.Status.Conditions = slices.Grow(pod.Status.Conditions, len(p.Conditions))

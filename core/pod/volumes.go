@@ -109,7 +109,7 @@ func (p *Pod) evict(env *Env) bool {
 		return false
 	}
 	p.event(env, "", warning, reasonEvicted, "%s", over)
-	p.end(Kill{Reason: reasonEvicted, Message: over, Failed: true,
+	p.end(Kill{Reason: reasonEvicted, Message: over, Phase: v1.PodFailed,
 		Grace: min(p.grace(), evictionGrace)}, env.Out.Now())
 	return true
 }

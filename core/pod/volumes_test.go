@@ -150,7 +150,7 @@ func TestEviction(t *testing.T) {
 	if !p.evict(env) || p.Kill.Grace != time.Second || p.Stage != Terminating {
 		t.Fatalf("not evicted: %+v", p.Kill)
 	}
-	p.Stage, p.Known = Terminated, true
+	p.Stage, p.Known, p.Record.End = Terminated, true, &p.Kill
 	p.Phase = p.phase()
 	shown := p.API(volumesNode, "containerd")
 	want := `Usage of EmptyDir volume "data" exceeds the limit "1Mi". `

@@ -75,7 +75,7 @@ func (p *Pod) Unwant(now time.Time) {
 // Preempt ends the pod, for good, to make room for a critical one.
 func (p *Pod) Preempt(now time.Time) {
 	p.end(Kill{Reason: admission.PreemptedReason, Message: admission.PreemptedMessage,
-		Failed: true, Grace: p.grace()}, now)
+		Phase: v1.PodFailed, Grace: p.grace()}, now)
 }
 
 // end begins to end the pod. If that has begun already, a shorter grace period hastens it.

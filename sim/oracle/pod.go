@@ -219,16 +219,13 @@ func (p *pod) dropContainer(c *container) {
 }
 
 // removeByHand takes that somebody has removed a sandbox and what was in it. An agent that has not
-// seen it will never know of it.
+// seen it will never know of it, and count anew; that the pod was called over is no less so.
 func (p *pod) removeByHand() {
 	p.byHand, p.round = true, 0
 	if w := p.world; w.dead || !w.containersTold.After(w.started) {
-		p.forgotten()
+		p.uncounted = true
 	}
 }
-
-// forgotten begins the time in which nobody knows what the pod had.
-func (p *pod) forgotten() { p.uncounted, p.terminal = true, "" }
 
 func (p *pod) dropDir(dir string) {
 	p.dirs = slices.DeleteFunc(p.dirs, func(d string) bool { return d == dir })

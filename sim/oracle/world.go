@@ -209,7 +209,7 @@ func (w *world) agentStarted(now time.Time) {
 	w.started, w.dead = now, false
 	for _, p := range w.order {
 		if p.byHand {
-			p.forgotten()
+			p.uncounted = true
 		}
 		for _, c := range p.containers {
 			if p.spec != nil {
