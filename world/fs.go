@@ -2,7 +2,8 @@ package world
 
 import "time"
 
-// The file system port. Paths are absolute. Every effect but Watch is answered once.
+// The file system port. Paths are absolute. Every effect but Watch is answered once, when it has
+// ended: after that it takes no effect any more. Until then the loop begins no other at its path.
 
 // ReadFiles reads a file, or every regular file directly in a directory, in the order of their
 // names. Answered by FilesRead; a path that does not exist is KindNotFound.

@@ -1,6 +1,7 @@
 package world
 
-// The host port: the machine as the agent finds it.
+// The host port: the machine as the agent finds it. As with files, what is done to a cgroup has
+// ended when it is answered; the jobs that are systemd's it puts in order itself.
 
 // Boot is the first event of every life of the agent.
 type Boot struct {

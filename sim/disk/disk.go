@@ -51,6 +51,7 @@ func New(opts Options) *Disk {
 		opts: opts,
 		wire: wire.New(wire.Options{
 			Agenda: opts.Agenda, Faults: opts.Faults, Answer: opts.Answer, Seed: opts.Seed,
+			Local: true,
 		}),
 		root:    newDir(0o755, opts.Agenda.Now()),
 		journal: journal{rng: wire.Stream(opts.Seed, "disk journal")},
@@ -77,7 +78,6 @@ func (d *Disk) serve(call *wire.Call) {
 	}
 	if d.hangs(call) {
 		d.stuck = append(d.stuck, call)
-		call.Hang()
 		return
 	}
 	d.carryOut(call)
@@ -140,10 +140,21 @@ func (d *Disk) alterTree(call *wire.Call) {
 // later goes on with a call a little later: an agent that dies in between leaves what was begun.
 func (d *Disk) later(call *wire.Call, goOn func()) {
 	d.opts.Agenda.After(call.Between(100*time.Microsecond, 10*time.Millisecond), func() {
-		if !call.GivesUp() {
+		if d.goesOn(call) {
 			goOn()
 		}
 	})
+}
+
+// goesOn decides whether a call takes its next step. One that gives up after its deadline says so.
+func (d *Disk) goesOn(call *wire.Call) bool {
+	if !call.GivesUp() {
+		return true
+	}
+	if !call.PortDied() {
+		call.Fail(world.Errorf(world.KindTimeout, call.Name, "gave up after its deadline"))
+	}
+	return false
 }
 
 // Connect begins a life of the agent: answers go to it from now on.

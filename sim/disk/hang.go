@@ -31,13 +31,9 @@ func (d *Disk) retry() {
 	waiting := d.stuck
 	d.stuck = nil
 	for _, call := range waiting {
-		switch {
-		case call.PortDied(): // with the agent that waited
-		case d.hangs(call):
+		if d.hangs(call) && !call.PortDied() {
 			d.stuck = append(d.stuck, call)
-		case call.Late() && call.Draw()&1 == 0:
-			call.Fail(world.Errorf(world.KindTimeout, call.Name, "gave up after its deadline"))
-		default:
+		} else if d.goesOn(call) {
 			d.carryOut(call)
 		}
 	}

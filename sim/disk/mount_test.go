@@ -244,9 +244,31 @@ func TestFaultsOfMounts(t *testing.T) {
 	if len(w.disk.Mounts()) != 0 {
 		t.Error("an error after the effect had none")
 	}
-	w = newWorld(1, always{"MountMemory": {EffectDelay: time.Hour}})
-	w.fails(t, &world.MountMemory{Path: "/m"}, world.KindTimeout)
-	if w.disk.Exists("/m") {
-		t.Error("a slow call was not slow")
+}
+
+// What takes longer than its deadline is answered when it has ended, done or given up on the way,
+// and not before.
+func TestACallIsAnsweredWhenItHasEnded(t *testing.T) {
+	done := 0
+	for seed := range uint64(20) {
+		w := newWorld(seed, always{"MountMemory": {EffectDelay: time.Hour}})
+		w.Begin(&world.MountMemory{Path: "/m"})
+		w.Sleep(59 * time.Minute)
+		if w.disk.Exists("/m") || len(w.answers) != 0 {
+			t.Fatalf("seed %d: begun %t, answers %v", seed, w.disk.Exists("/m"), w.answers)
+		}
+		w.Sleep(2 * time.Minute)
+		ev, answered := w.answers[w.ops]
+		if mounted := len(w.disk.Mounts()) == 1; !answered || mounted != (ev.Err == nil) ||
+			ev.Err != nil && !ev.Err.Has(world.KindTimeout) {
+			t.Fatalf("seed %d: answered %t with %v, mounts %v", seed, answered, ev.Err,
+				w.disk.Mounts())
+		}
+		if ev.Err == nil {
+			done++
+		}
+	}
+	if done == 0 || done == 20 {
+		t.Errorf("%d of 20 calls were done", done)
 	}
 }

@@ -42,6 +42,7 @@ type Host struct {
 func New(opts Options) *Host {
 	return &Host{opts: opts, cgroups: map[string]truth.Limits{}, wire: wire.New(wire.Options{
 		Agenda: opts.Agenda, Faults: opts.Faults, Answer: opts.Answer, Seed: opts.Seed,
+		Local: true,
 	})}
 }
 

@@ -242,6 +242,11 @@ func (a *ask) meant(reply truth.Reply) truth.Reply {
 	return reply
 }
 
+// failed says whether the container has said that it does not do what it was asked for.
+func (a *ask) failed() bool {
+	return a.reply == truth.ReplyBad || a.reply == truth.ReplyRefused
+}
+
 // outcome is what the end of a probe may have meant to the agent. What a runtime says that cannot
 // run a command is no word about the container.
 func (w *world) outcome(a *ask, began time.Time, f *truth.Fact) outcome {

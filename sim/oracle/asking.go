@@ -3,8 +3,6 @@ package oracle
 import (
 	"fmt"
 	"time"
-
-	"seedlet.dev/sim/truth"
 )
 
 // askedWithin is how much longer than its period a probe may take to come, when nothing goes wrong.
@@ -53,7 +51,7 @@ func (p *pod) lacksWarmth(c *container, a *ask,
 	case a == nil: // nobody sees it
 	case a.times == 0:
 		return what("has not had its postStart hook")
-	case a.times > 0 && len(a.pending) == 0 && a.reply != truth.ReplyNone &&
+	case a.times > 0 && len(a.pending) == 0 && a.failed() &&
 		w.livedThrough(c.startedAt) && !w.struck(a.call, c.startedAt, a.ended.Add(wireSlack)):
 		return what("runs although its postStart hook has failed")
 	}

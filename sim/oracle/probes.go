@@ -117,8 +117,11 @@ func (c *container) warm() bool {
 		return true
 	}
 	a := c.ask(forPostStart)
-	return a != nil && a.times > 0 && len(a.pending) == 0 && a.reply == truth.ReplyGood &&
-		!c.pod.world.struck(a.call, a.newest.Add(-wireSlack), a.ended.Add(wireSlack))
+	if a == nil || a.times == 0 || len(a.pending) > 0 || a.reply != truth.ReplyGood {
+		return false
+	}
+	sent := later(c.startedAt, a.newest.Add(-wireSlack))
+	return !c.pod.world.struck(a.call, sent, a.ended.Add(wireSlack))
 }
 
 // lately says whether the result was possibly r a short while ago.

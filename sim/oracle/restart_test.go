@@ -230,6 +230,16 @@ func TestUnsettledProbes(t *testing.T) {
 				s.runsWith(postStart).answers(postStartRequest, "b")
 				s.wait(60)
 			}},
+		{"asked for its hook just after a fault", "", func(s *story) {
+			r := s.runsWith(postStart)
+			over := s.now.Sub(begin).Seconds() - 0.005
+			s.struckBetween(0, over)
+			s.wait(0.01)
+			r.asked(postStartRequest)
+			r.replied(postStartRequest, truth.ReplyGood)
+			s.wait(5)
+			s.shows("u1", v1.PodRunning, "app#0 ready")
+		}},
 		{"past its deadline, and not ended", "it has come to its end, but app runs",
 			func(s *story) {
 				s.due("app#0 ready")

@@ -19,7 +19,6 @@ type Call struct {
 	replied bool     // the port has said what it had to say
 	severed bool     // nobody waits any more: the agent died, or was told of a timeout
 	breaks  int      // of the wire, when the call was sent
-	hangs   bool     // nobody is told before the port answers
 	onSever func()
 }
 
@@ -48,16 +47,23 @@ func (c *Call) reply(body any, err *world.Error) {
 	if c.replied {
 		panic("wire: " + c.Name + " answered twice")
 	}
-	if !c.flying() || c.Fate.Lost {
+	w := c.wire
+	if !c.flying() || c.Fate.Lost && !w.local {
 		return
 	}
 	c.replied = true
-	w := c.wire
-	if !c.hangs && !w.agenda.Now().Add(c.Fate.Answer).Before(c.Effect.Deadline) {
+	at := w.agenda.Now().Add(c.Fate.Answer)
+	switch {
+	case c.Fate.Lost: // it is known to have ended, and no more
+		body, err = nil, c.timeout()
+		if at.Before(c.Effect.Deadline) {
+			at = c.Effect.Deadline
+		}
+	case !w.local && !at.Before(c.Effect.Deadline):
 		c.expireAtDeadline()
 		return
 	}
-	w.agenda.After(c.Fate.Answer, func() {
+	w.agenda.At(at, func() {
 		if c.flying() {
 			w.land(c)
 			w.deliver(c, body, err)
@@ -91,9 +97,10 @@ func (c *Call) OnSever(do func()) { c.onSever = do }
 
 // GivesUp decides whether the port abandons its work on the call. It never does while somebody
 // waits, always when its own process has died, and else in half of the cases, drawn at each
-// question: a cancelled gRPC context ends work in some stages of some runtimes, not in others.
+// question: a cancelled context ends work in some stages of some ports, not in others.
 func (c *Call) GivesUp() bool {
-	return c.PortDied() || c.severed && c.rng.Uint64()&1 == 0
+	nobodyWaits := c.severed || c.wire.local && c.Late()
+	return c.PortDied() || nobodyWaits && c.rng.Uint64()&1 == 0
 }
 
 // PortDied reports whether the port's process has died since the call was sent.
@@ -107,10 +114,6 @@ func (c *Call) Between(least, most time.Duration) time.Duration {
 // Draw returns 64 random bits.
 func (c *Call) Draw() uint64 { return c.rng.Uint64() }
 
-// Hang has the call be answered when the port replies and not before, however late that is: it is
-// in the kernel, which nobody can call back.
-func (c *Call) Hang() { c.hangs, c.Fate.Lost = true, false }
-
 // Late reports whether the deadline of the call has passed.
 func (c *Call) Late() bool { return !c.wire.agenda.Now().Before(c.Effect.Deadline) }
 
@@ -122,14 +125,21 @@ func (c *Call) flying() bool { return c.index != landed }
 // expireAtDeadline answers with a timeout at the deadline, if nothing else does before.
 func (c *Call) expireAtDeadline() {
 	w := c.wire
+	if w.local {
+		return
+	}
 	w.agenda.At(c.Effect.Deadline, func() {
-		if !c.flying() || c.hangs {
+		if !c.flying() {
 			return
 		}
 		w.land(c)
 		c.sever()
-		w.deliver(c, nil, world.Errorf(world.KindTimeout, c.Name, "deadline exceeded"))
+		w.deliver(c, nil, c.timeout())
 	})
+}
+
+func (c *Call) timeout() *world.Error {
+	return world.Errorf(world.KindTimeout, c.Name, "deadline exceeded")
 }
 
 // lostMax is how long an answer can be lost before the agent learns that the connection is dead.
@@ -139,8 +149,11 @@ const lostMax = 10 * time.Minute
 // is not sooner.
 func (c *Call) noticeLoss() {
 	w := c.wire
+	if w.local {
+		return
+	}
 	w.agenda.After(lostMax, func() {
-		if !c.flying() || c.hangs {
+		if !c.flying() {
 			return
 		}
 		w.land(c)

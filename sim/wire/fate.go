@@ -17,7 +17,7 @@ type Fate struct {
 
 	// Lost means that no answer comes: the agent's side gives up at the deadline, with
 	// KindTimeout, as gRPC does. The effect happens all the same, EffectDelay after the call
-	// was received.
+	// was received. A local port tells of the timeout when the call has ended.
 	Lost bool
 
 	// Twice means that something the port says of its own accord arrives a second time, so much

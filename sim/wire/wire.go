@@ -4,7 +4,7 @@
 //
 // Contract: every effect with an OpID that is sent in a life is answered in that life exactly
 // once, or not at all when the life ends first. The answer comes no later than the deadline, but
-// for a call that hangs.
+// for a local port's: that comes when the call has ended and not before, however late that is.
 // What the agent is told and what happened are two things: a call whose caller has gone, or was
 // told of a timeout, is severed, and the port decides what becomes of its work.
 //
@@ -25,11 +25,16 @@ type Options struct {
 	Faults FaultSource       // nil: nothing goes wrong
 	Answer func(world.Event) // takes the answers of the first life; nil: nobody is there yet
 	Seed   uint64
+
+	// Local says that the agent's own process does the work, as on its files: nobody is there who
+	// could give up waiting for it, and no answer is lost.
+	Local bool
 }
 
 // Wire is the way between one port and the agent.
 type Wire struct {
 	agenda   *agenda.Agenda
+	local    bool
 	faults   FaultSource
 	answer   func(world.Event) // nil while the agent is dead
 	seed     uint64
@@ -47,6 +52,7 @@ func New(opts Options) *Wire {
 	}
 	return &Wire{
 		agenda: opts.Agenda, faults: opts.Faults, answer: opts.Answer, seed: opts.Seed,
+		local:    opts.Local,
 		ordinals: map[string]int{},
 	}
 }
@@ -76,7 +82,9 @@ func (w *Wire) receive(c *Call, serve func(*Call)) {
 	if c.PortDied() {
 		return // the connection it was on has been reset
 	}
-	if w.Down() {
+	if w.local && c.Late() {
+		c.Fail(world.Errorf(world.KindCanceled, c.Name, "not begun before its deadline"))
+	} else if w.Down() {
 		c.Fail(world.Errorf(world.KindUnavailable, c.Name, "connection refused"))
 	} else {
 		serve(c)

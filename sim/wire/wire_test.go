@@ -124,6 +124,42 @@ func runLife(t *testing.T, name string, a *agenda.Agenda, w *Wire, p *port) {
 	w.Disconnect()
 }
 
+// A local port answers when the call has ended, however late; a lost answer is a timeout then.
+func TestALocalPortAnswersAtTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		fate Fate
+		kind world.ErrorKind
+		at   time.Duration
+		done bool
+	}{
+		{Fate{}, "", 0, true},
+		{Fate{EffectDelay: 20 * time.Second}, "", 20 * time.Second, true},
+		{Fate{Lost: true}, world.KindTimeout, 10 * time.Second, true},
+		{Fate{Lost: true, EffectDelay: time.Hour}, world.KindTimeout, time.Hour, true},
+		{Fate{Receive: 20 * time.Second}, world.KindCanceled, 20 * time.Second, false},
+	} {
+		a, done := agenda.New(start, 1), false
+		var got []world.Event
+		w := New(Options{Agenda: a, Faults: always(c.fate), Local: true,
+			Answer: func(ev world.Event) { got = append(got, ev) }})
+		w.Send(world.Effect{Op: 1, Body: &world.MakeDir{}, Deadline: start.Add(10 * time.Second)},
+			func(call *Call) {
+				call.Begin(func() { done = true; call.Reply(&world.Done{}) })
+			})
+		for a.Run() {
+		}
+		if len(got) != 1 || got[0].Time.Sub(start) != c.at || done != c.done ||
+			(got[0].Err == nil) != (c.kind == "") || c.kind != "" && !got[0].Err.Has(c.kind) {
+			t.Errorf("%+v: done %t, answers %+v", c.fate, done, got)
+		}
+	}
+}
+
+// always is the fate of every call.
+type always Fate
+
+func (f always) Fate(string, int, time.Time) Fate { return Fate(f) }
+
 func TestDrawsDependOnTheCallAlone(t *testing.T) {
 	draw := func(before int) uint64 {
 		a := agenda.New(start, 1)

@@ -28,19 +28,13 @@ type Options struct {
 type Loop struct {
 	opts     Options
 	inbox    queue[world.Event]
-	flying   map[world.OpID]flight // operations that a port has begun and not yet answered
+	flying   map[world.OpID]Lane // operations that a port has begun and not yet answered
 	lanes    [laneCount]laneState
 	turns    turns
 	last     time.Time // of the newest event
 	refused  uint64
 	canceled uint64
 	steps    Histogram
-}
-
-// flight is what is remembered of an operation that a port has begun.
-type flight struct {
-	lane     Lane
-	hostPath string
 }
 
 type laneState struct {
@@ -51,8 +45,7 @@ type laneState struct {
 // New makes a loop. The core is not called until the first event is offered.
 func New(opts Options) *Loop {
 	opts.Limits = opts.Limits.withDefaults()
-	return &Loop{opts: opts, flying: map[world.OpID]flight{},
-		turns: turns{holders: map[string]time.Time{}}}
+	return &Loop{opts: opts, flying: map[world.OpID]Lane{}}
 }
 
 // Offer puts an event into the inbox; its time is set when its turn comes. It reports false when
@@ -82,10 +75,10 @@ func (l *Loop) Turn(now time.Time) bool {
 		}
 	}
 	ev.Time, l.last = now, now
-	if f, was := l.flying[ev.Op]; was {
+	if lane, was := l.flying[ev.Op]; was {
 		delete(l.flying, ev.Op)
-		l.lanes[f.lane].flying--
-		defer l.landed(f)
+		l.lanes[lane].flying--
+		defer l.landed(ev.Op, lane)
 	}
 	l.step(ev)
 	return true
@@ -141,7 +134,7 @@ func (l *Loop) dispatch(eff world.Effect) {
 	if eff.Deadline.IsZero() {
 		panic(fmt.Sprintf("loop: %s has no deadline", world.BodyName(eff.Body)))
 	}
-	if eff.HostPath == "" || l.takeTurn(eff) {
+	if l.takeTurn(eff) {
 		l.enter(eff)
 	}
 }
@@ -158,14 +151,14 @@ func (l *Loop) enter(eff world.Effect) {
 
 func (l *Loop) begin(lane Lane, eff world.Effect) {
 	l.lanes[lane].flying++
-	l.flying[eff.Op] = flight{lane, eff.HostPath}
+	l.flying[eff.Op] = lane
 	l.opts.Ports[world.PortOf(eff.Body)].Do(eff)
 }
 
 // landed begins what waited for the place, or for the turn, of an operation that was answered.
-func (l *Loop) landed(f flight) {
-	l.release(f.lane)
-	l.endTurn(f.hostPath)
+func (l *Loop) landed(op world.OpID, lane Lane) {
+	l.release(lane)
+	l.endTurn(op)
 }
 
 // release begins what waited for a place in a lane.
@@ -182,7 +175,7 @@ func (l *Loop) release(lane Lane) {
 // cancelExpired gives up what waited for a place until its deadline: it has not been begun, and
 // beginning it now would act on a wish that the core no longer remembers.
 func (l *Loop) cancelExpired(now time.Time) {
-	var ended []string // the turns
+	var ended []world.OpID
 	for i := range l.lanes {
 		waiting := &l.lanes[i].waiting
 		for n := waiting.len(); n > 0; n-- {
@@ -192,11 +185,11 @@ func (l *Loop) cancelExpired(now time.Time) {
 				continue
 			}
 			l.cancel(eff, "waited for a free place until its deadline")
-			ended = append(ended, eff.HostPath)
+			ended = append(ended, eff.Op)
 		}
 	}
-	for _, path := range ended {
-		l.endTurn(path)
+	for _, op := range ended {
+		l.endTurn(op)
 	}
 	l.refuseWaiting(now)
 }

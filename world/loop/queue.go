@@ -32,3 +32,10 @@ func (q *queue[T]) pop() (T, bool) {
 	}
 	return item, true
 }
+
+// take empties the queue and returns what was in it.
+func (q *queue[T]) take() []T {
+	items := q.all()
+	*q = queue[T]{}
+	return items
+}

@@ -1,80 +1,118 @@
 package loop
 
 import (
+	"slices"
 	"time"
 
 	"seedlet.dev/world"
 )
 
-// turns is whose turn it is at each path that a pod's author chose. Such a path may be on a file
-// system that hangs. What has begun there cannot be given up, and keeps its place until it is
-// answered, long after the core has done so. Another one would only take one more place: it waits
-// as long as the first may still be answered in time, and fails at once after that.
+// turns is whose turn it is at each path of the machine. What has begun there cannot be called
+// back, and may take effect long after the core has given it up: so nothing else begins at the same
+// path before it has been answered. What is asked for there waits as long as the first may still
+// be answered in time, and fails at once after that.
 type turns struct {
-	// holders has, by path, the deadline of the operation whose turn it is: in flight, or waiting
-	// for a place in its lane.
-	holders map[string]time.Time
+	held    []turn // in flight, or waiting for a place in their lane; in the order in which they came
 	waiting queue[world.Effect]
 	refused uint64
+}
+
+// turn is that of one operation.
+type turn struct {
+	op       world.OpID
+	places   places
+	deadline time.Time
 }
 
 // takeTurn reports whether it is an operation's turn now. If it is not, the operation waits, or has
 // failed.
 func (l *Loop) takeTurn(eff world.Effect) bool {
-	deadline, taken := l.turns.holders[eff.HostPath]
-	switch {
-	case !taken:
-		l.turns.holders[eff.HostPath] = eff.Deadline
+	at := placesOf(eff)
+	if at == (places{}) {
 		return true
-	case l.last.Before(deadline):
-		l.turns.waiting.push(eff)
-	default:
-		l.refuse(eff)
 	}
-	return false
+	first := l.turns.before(at)
+	switch {
+	case first != nil && !l.last.Before(first.deadline):
+		l.refuse(eff, first)
+		return false
+	case first != nil || awaited(l.turns.waiting.all(), at):
+		l.turns.waiting.push(eff)
+		return false
+	}
+	l.turns.held = append(l.turns.held, turn{eff.Op, at, eff.Deadline})
+	return true
 }
 
-// endTurn has the next operation at a path take its turn.
-func (l *Loop) endTurn(path string) {
-	if path == "" {
+// before is who has a turn that something at these places has to wait for: the one whose deadline
+// is first; nil if nobody has.
+func (t *turns) before(at places) *turn {
+	var first *turn
+	for i := range t.held {
+		h := &t.held[i]
+		if h.places.meet(at) && (first == nil || h.deadline.Before(first.deadline)) {
+			first = h
+		}
+	}
+	return first
+}
+
+// awaited says whether one of those that wait goes to the same place.
+func awaited(waiting []world.Effect, at places) bool {
+	return slices.ContainsFunc(waiting, func(eff world.Effect) bool {
+		return placesOf(eff).meet(at)
+	})
+}
+
+// endTurn has those that waited for an operation take their turns.
+func (l *Loop) endTurn(op world.OpID) {
+	i := slices.IndexFunc(l.turns.held, func(h turn) bool { return h.op == op })
+	if i < 0 {
 		return
 	}
-	delete(l.turns.holders, path)
-	var next world.Effect
-	waiting := &l.turns.waiting
-	for n := waiting.len(); n > 0; n-- {
-		eff, _ := waiting.pop()
-		if next.Op == 0 && eff.HostPath == path {
-			next = eff
-			continue
-		}
-		waiting.push(eff)
+	l.turns.held = slices.Delete(l.turns.held, i, i+1)
+	l.nextTurns()
+}
+
+// nextTurns begins whatever does not have to wait any longer, those that came first first.
+func (l *Loop) nextTurns() {
+	if l.turns.waiting.len() == 0 {
+		return
 	}
-	if next.Op != 0 && l.takeTurn(next) {
-		l.enter(next)
+	for _, eff := range l.turns.waiting.take() {
+		if l.takeTurn(eff) {
+			l.enter(eff)
+		}
 	}
 }
 
 // refuseWaiting fails what waits for an operation that has not been answered in time.
 func (l *Loop) refuseWaiting(now time.Time) {
-	waiting := &l.turns.waiting
+	waiting, failed := &l.turns.waiting, false
 	for n := waiting.len(); n > 0; n-- {
 		eff, _ := waiting.pop()
+		first := l.turns.before(placesOf(eff))
 		switch {
-		case !now.Before(l.turns.holders[eff.HostPath]):
-			l.refuse(eff)
+		case first != nil && !now.Before(first.deadline):
+			l.refuse(eff, first)
+			failed = true
 		case !now.Before(eff.Deadline):
-			l.cancel(eff, "waited for its turn at "+eff.HostPath+" until its deadline")
+			l.cancel(eff, "waited for its turn at "+placesOf(eff)[0].path+" until its deadline")
+			failed = true
 		default:
 			waiting.push(eff)
 		}
 	}
+	if failed { // others may have waited for those
+		l.nextTurns()
+	}
 }
 
-func (l *Loop) refuse(eff world.Effect) {
+func (l *Loop) refuse(eff world.Effect, first *turn) {
 	l.turns.refused++
 	l.inbox.push(world.Event{Op: eff.Op, Err: world.Errorf(world.KindUnavailable,
-		world.Call(eff.Body), "an earlier operation on %s has not been answered", eff.HostPath)})
+		world.Call(eff.Body), "an earlier operation on %s has not been answered",
+		first.places[0].path)})
 }
 
 // wake is when the first of those that wait has to be told something; zero if none waits.
@@ -82,8 +120,8 @@ func (t *turns) wake() time.Time {
 	var wake time.Time
 	for _, eff := range t.waiting.all() {
 		at := eff.Deadline
-		if end := t.holders[eff.HostPath]; end.Before(at) {
-			at = end
+		if first := t.before(placesOf(eff)); first != nil && first.deadline.Before(at) {
+			at = first.deadline
 		}
 		if wake.IsZero() || at.Before(wake) {
 			wake = at
@@ -92,10 +130,10 @@ func (t *turns) wake() time.Time {
 	return wake
 }
 
-// overdue counts the paths whose operation should have been answered by a time.
+// overdue counts the operations that should have been answered by a time.
 func (t *turns) overdue(now time.Time) (count int) {
-	for _, deadline := range t.holders { //ordered: counted
-		if !now.Before(deadline) {
+	for i := range t.held {
+		if !now.Before(t.held[i].deadline) {
 			count++
 		}
 	}
