@@ -3,8 +3,8 @@ package pod
 import v1 "k8s.io/api/core/v1"
 
 // When a pod may be called over: nothing of it runs, and that it has ended is kept, so that no
-// agent begins it again. Whatever way it ended, it is kept first and told then: in the pod's record,
-// or, if the disk takes nothing, at the API server.
+// agent begins it again. Whatever way it ended, it is kept first and told then: in its record, or,
+// if the disk takes nothing, at the API server.
 
 // over says whether nothing of the pod runs or can start any more, nor will if the agent is
 // restarted. What a pod looks like that was over before this agent started says so as well, so that
