@@ -430,14 +430,14 @@ var mutants = []struct {
 	},
 	{
 		name:     "a terminal phase is forgotten when the agent restarts",
-		file:     "core/pod/status.go",
+		file:     "core/pod/over.go",
 		old:      "return p.Stage == Terminated || atEnd && ",
 		new:      "return p.Stage == Terminated || atEnd && p.Phase == \"\" && ",
 		scenario: "agent-restarts", seeds: "1-500",
 	},
 	{
 		name:     "a terminal phase before the containers have ended",
-		file:     "core/pod/status.go",
+		file:     "core/pod/over.go",
 		old:      "atEnd && !p.live() && p.Op == 0 && !p.anyReady()",
 		new:      "atEnd && p.Op == 0",
 		scenario: "deadlines", seeds: "1-500",
@@ -620,11 +620,18 @@ var mutants = []struct {
 		scenario: "deadlines", seeds: "1-100",
 	},
 	{
-		name:     "a pod is called over before that is kept",
-		file:     "core/pod/status.go",
-		old:      "	if !p.EndKept() {\n",
-		new:      "	if p.UID == \"\" {\n",
-		scenario: "admission", seeds: "1-400",
+		// Nothing else keeps it until the API server has it, and an agent has to die before that:
+		// few runs have that.
+		name: "the end of a pod of which nothing was made is not kept",
+		file: "core/pod/over.go",
+		old:  "	return p.Record.End != nil\n",
+		new:  "	return p.Record.End != nil || !p.hasDir()\n",
+		also: &edit{
+			file: "core/pod/record.go",
+			old:  "!r.NoDir && is.End == nil {",
+			new:  "!r.NoDir {",
+		},
+		scenario: "admission", seeds: "601-700",
 	},
 	{
 		name:     "nothing is kept of what the runtime has nothing of",

@@ -113,21 +113,6 @@ func (p *Pod) keep(env *Env, w *waits) {
 	})
 }
 
-// EndKept says whether the next agent will know as well that the pod has ended, or is to end,
-// whatever becomes of this one and of what the runtime has of the pod. Before that nobody is told
-// that it is over: an agent that did not know it would begin the pod again.
-func (p *Pod) EndKept() bool {
-	switch {
-	case p.Gone || p.Spec == nil: // nobody wants it
-		return true
-	case p.Spec.Status.Phase == v1.PodSucceeded || p.Spec.Status.Phase == v1.PodFailed:
-		return true
-	case p.Kill.Phase == "": // the API server has that it is to be deleted
-		return p.Spec.DeletionTimestamp != nil
-	}
-	return p.Record.End != nil
-}
-
 // hasDir says whether there is, or was, a directory of the pod for the file to be in.
 func (p *Pod) hasDir() bool { return p.Dir || len(p.Containers) > 0 && !p.Record.NoDir }
 

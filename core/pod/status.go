@@ -148,37 +148,6 @@ func (p *Pod) setCondition(t v1.PodConditionType, status bool, reason, message s
 	p.Conditions[i] = is
 }
 
-// over says whether nothing of the pod runs or can start any more, nor will if the agent is
-// restarted. What a pod looks like that was over before this agent started says so as well, so that
-// its phase does not go back.
-func (p *Pod) over() bool {
-	if !p.EndKept() {
-		return false
-	}
-	atEnd := p.Kill.Phase != "" || p.completed()
-	return p.Stage == Terminated || atEnd && !p.live() && p.Op == 0 && !p.anyReady()
-}
-
-// outcome is the terminal phase of a pod that is at its end.
-func (p *Pod) outcome() v1.PodPhase {
-	switch {
-	case p.Kill.Phase != "":
-		return p.Kill.Phase
-	case p.succeeded():
-		return v1.PodSucceeded
-	}
-	return v1.PodFailed
-}
-
-// Untold is the terminal phase of a pod that has ended, if that could not be kept; else empty. The
-// API server can keep it, and until it has, nobody else is told.
-func (p *Pod) Untold() v1.PodPhase {
-	if p.Stage != Terminated || p.EndKept() {
-		return ""
-	}
-	return p.outcome()
-}
-
 func (p *Pod) anyReady() bool {
 	for i := range p.Sandboxes {
 		if p.Sandboxes[i].Ready {
