@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/sim/host"
@@ -41,6 +42,21 @@ func (n *Node) allocatable(c *kubeletconfig.KubeletConfiguration) v1.ResourceLis
 	return v1.ResourceList{
 		v1.ResourceCPU: *cpu, v1.ResourceMemory: *memory,
 		v1.ResourcePods: *resource.NewQuantity(int64(c.MaxPods), resource.DecimalSI),
+	}
+}
+
+// registers is the Node as the agent makes it, for the judges; nil if there is no API server.
+func (n *Node) registers(c *kubeletconfig.KubeletConfiguration) *v1.Node {
+	if !n.API {
+		return nil
+	}
+	m := host.Machine()
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{
+			v1.LabelHostname: nodeName,
+			v1.LabelOSStable: m.OperatingSystem, v1.LabelArchStable: m.Architecture,
+		}},
+		Spec: v1.NodeSpec{Taints: c.RegisterWithTaints},
 	}
 }
 

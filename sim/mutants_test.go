@@ -861,6 +861,13 @@ var mutants = []struct {
 		scenario: "admission", seeds: "1-200",
 	},
 	{
+		name:     "while there is no Node every pod is taken",
+		file:     "core/ownnode.go",
+		old:      "	return a.state.OwnNode.Initial(&a.state.Boot)\n",
+		new:      "	return nil\n",
+		scenario: "admission", seeds: "1-500",
+	},
+	{
 		name:     "pods that are over take room when the agent restarts",
 		file:     "core/admit.go",
 		old:      "if admission.OfRoom(decisive) && slices",

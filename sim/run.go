@@ -158,7 +158,7 @@ func newRun(plan *Plan, opts Options) (*run, error) {
 		Struck: newStruck(r.fates, spec).may, Cgroups: judgedCgroups(kubelet),
 		ImageUser: registry.user, API: spec.Node.API, Skew: spec.skew,
 		Read: r.read, Allocatable: spec.Node.allocatable(kubelet),
-		Follows: object.StrategyOf(kubelet),
+		Follows: object.StrategyOf(kubelet), Registers: spec.Node.registers(kubelet),
 	})
 	r.truth = log
 	log.Subscribe(r.panel.Fact)

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -247,22 +248,23 @@ type nodeState struct {
 	node  *v1.Node
 }
 
-// mayMatch says whether a pod and the Node may have been so to each other at some time. Of what is
-// known of neither anything may be.
+// mayMatch says whether a pod and the Node may have been so to each other at some time. At first
+// there is none; while there is none, it is what the agent registers that counts.
 func (w *world) mayMatch(p *pod, so func(*v1.Pod, *v1.Node) bool, from, now time.Time) bool {
 	from = w.knownSince(from, now)
-	states := w.objects.nodes
+	states := append([]nodeState{{}}, w.objects.nodes...)
 	for i := range states {
 		if i+1 < len(states) && states[i+1].since.Before(from) {
 			continue
 		}
+		node := cmp.Or(states[i].node, w.opts.Registers)
 		for _, spec := range p.specs {
-			if states[i].node == nil || so(spec, states[i].node) {
+			if node == nil || so(spec, node) {
 				return true
 			}
 		}
 	}
-	return len(states) == 0
+	return false
 }
 
 func placed(pod *v1.Pod, node *v1.Node) bool { return !misplaced(pod, node) && !driven(pod, node) }
@@ -316,5 +318,6 @@ func (p *pod) waits() bool {
 			return true
 		}
 	}
-	return w.objects.node != nil && misplaced(p.spec, w.objects.node)
+	node := cmp.Or(w.objects.node, w.opts.Registers)
+	return node != nil && misplaced(p.spec, node)
 }

@@ -164,6 +164,24 @@ func TestRejection(t *testing.T) {
 	})
 }
 
+// While there is no Node, it is what the agent registers that a pod is held against.
+func TestNoNodeYet(t *testing.T) {
+	taken := func(label, value string) func(*story) {
+		return func(s *story) {
+			s.hasCPUs("2")
+			s.world.opts.Registers = &v1.Node{}
+			s.world.opts.Registers.Labels = map[string]string{v1.LabelHostname: "sim"}
+			s.takes(asking("u1", "0", func(p *v1.Pod) {
+				p.Spec.NodeSelector = map[string]string{label: value}
+			}))
+		}
+	}
+	judge(t, []tale{
+		{"a place for it", "", taken(v1.LabelHostname, "sim")},
+		{"no place for it", "admission", taken("disk", "ssd")},
+	})
+}
+
 func TestPreemption(t *testing.T) {
 	preempts := func(cpus string, priority int32, message string, changes ...func(*v1.Pod)) func(
 		*story) {

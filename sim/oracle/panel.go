@@ -59,6 +59,8 @@ type Options struct {
 	API bool // the node has an API server
 	// Allocatable is what pods may have of the node. Nil: nobody looks.
 	Allocatable v1.ResourceList
+	// Registers is the Node as the agent makes it if there is none. Nil: of that nothing is known.
+	Registers *v1.Node
 
 	// Follows is how the agent learns of changes of ConfigMaps and Secrets.
 	Follows object.Strategy
