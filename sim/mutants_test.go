@@ -571,7 +571,7 @@ var mutants = []struct {
 			"p.messageFile(c.Name, c.Restarts, node)}",
 		new: "if l.Bare = true; l.Bare {\n\t\t\tl.Files = append(l.Files, " +
 			"p.messageFile(c.Name, c.Restarts, node))",
-		scenario: "logs", seeds: "1-200",
+		scenario: "logs", seeds: "101-200",
 	},
 	{
 		// A removal that the core has given up goes on, and takes what was made there anew.
