@@ -559,9 +559,27 @@ var mutants = []struct {
 	{
 		name:     "every retry at a path that hangs takes a place more",
 		file:     "world/loop/turns.go",
-		old:      "deadline, taken := l.turns.holders[eff.HostPath]",
-		new:      "deadline, taken := l.turns.holders[\"\"]",
+		old:      "first := l.turns.before(at)",
+		new:      "first := l.turns.before(places{})",
 		scenario: "hung-paths", seeds: "1-50",
+	},
+	{
+		// What a log is renamed to while it is removed stays.
+		name: "the logs of a run are looked for once",
+		file: "core/pod/logfiles.go",
+		old: "if l.Bare = len(l.Files) == 0; l.Bare {\n\t\t\tl.Files = []string{" +
+			"p.messageFile(c.Name, c.Restarts, node)}",
+		new: "if l.Bare = true; l.Bare {\n\t\t\tl.Files = append(l.Files, " +
+			"p.messageFile(c.Name, c.Restarts, node))",
+		scenario: "logs", seeds: "101-200",
+	},
+	{
+		// A removal that the core has given up goes on, and takes what was made there anew.
+		name:     "what was given up is not waited for",
+		file:     "world/loop/places.go",
+		old:      "if changed := changes(eff.Body); changed != \"\" {",
+		new:      "if changed := changes(eff.Body); changed == \"never\" {",
+		scenario: "logs", seeds: "1-100",
 	},
 	{
 		name:     "a volume on the node is taken for the agent's own",

@@ -27,7 +27,7 @@ type Link struct {
 type Leavings struct {
 	Op       world.OpID `json:"op,omitempty"`
 	Unlinked bool       `json:"unlinked,omitempty"`
-	Listed   bool       `json:"listed,omitempty"`
+	Bare     bool       `json:"bare,omitempty"`  // no log of it was in its directory any more
 	Files    []string   `json:"files,omitempty"` // that are still to be removed
 }
 
@@ -76,6 +76,9 @@ func (p *Pod) linked(r op.Record, ev world.Event) {
 
 // clear removes what a container has left, and reports whether there is still something to do. Of
 // a pod that nobody wants the directories go as a whole.
+//
+// The directory is listed again after something in it was removed: a log that was being rotated has
+// another name by then.
 func (p *Pod) clear(c *Container, env *Env) bool {
 	l := &c.Left
 	switch {
@@ -88,12 +91,12 @@ func (p *Pod) clear(c *Container, env *Env) bool {
 			&world.RemoveTree{Path: p.linkPath(c, env.Node)})
 	case p.Gone:
 		return false
-	case !l.Listed:
-		l.Op = env.Out.Ask(p.Key(), leftOf+c.ID, fsTimeout,
-			&world.ListDir{Path: p.logDir(env.Node) + "/" + c.Name})
 	case len(l.Files) > 0:
 		l.Op = env.Out.Ask(p.Key(), leftOf+c.ID, fsTimeout,
 			&world.RemoveTree{Path: l.Files[0]})
+	case !l.Bare:
+		l.Op = env.Out.Ask(p.Key(), leftOf+c.ID, fsTimeout,
+			&world.ListDir{Path: p.logDir(env.Node) + "/" + c.Name})
 	default:
 		return false
 	}
@@ -122,11 +125,12 @@ func (p *Pod) cleared(r op.Record, ev world.Event, node *Node) bool {
 		c.NotBefore = ev.Time.Add(waitAfter(c.Failures))
 		return true
 	case r.Call == "ListDir":
-		l.Listed = true
 		if ev.Err == nil {
 			l.Files = p.filesOf(c, ev.Body.(*world.DirListed), node)
 		}
-		l.Files = append(l.Files, p.messageFile(c.Name, c.Restarts, node))
+		if l.Bare = len(l.Files) == 0; l.Bare {
+			l.Files = []string{p.messageFile(c.Name, c.Restarts, node)}
+		}
 	case !l.Unlinked:
 		l.Unlinked = true
 	default:

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -211,7 +212,7 @@ func TestMessageFileIsMade(t *testing.T) {
 	}
 }
 
-// What a run has left goes before its record.
+// What a run has left goes before its record, and so does what a log was renamed to meanwhile.
 func TestARunLeavesNothing(t *testing.T) {
 	p := facts(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Exited), run("web", 1, Exited),
 		run("web", 2, Running))
@@ -221,7 +222,8 @@ func TestARunLeavesNothing(t *testing.T) {
 	if got, want := removal(p, "web0"), []string{
 		"/links/p_default_web-web0.log", "/logs/default_p_u/web",
 		"/logs/default_p_u/web/0.log", "/logs/default_p_u/web/0.log.20250101-000000.gz",
-		"/pods/u/containers/web/0", "record web0",
+		"/logs/default_p_u/web", "/logs/default_p_u/web/0.log.20250101-000001",
+		"/logs/default_p_u/web", "/pods/u/containers/web/0", "record web0",
 	}; !cmp.Equal(want, got) {
 		t.Error(cmp.Diff(want, got))
 	}
@@ -252,8 +254,9 @@ func removal(p *Pod, id string) []string {
 	env := &Env{Node: &Node{LogsDir: "/logs", PodsDir: "/pods", LinksDir: "/links"},
 		Out: &op.Out{}}
 	table := &op.Table{}
+	files := []string{"0.log", "0.log.20250101-000000.gz", "1.log", "10.log"}
 	var all []string
-	for range 10 {
+	for range 12 {
 		env.Out.Begin(table, t0)
 		w := waits{now: t0}
 		if p.container(id) == nil {
@@ -265,10 +268,19 @@ func removal(p *Pod, id string) []string {
 		switch body := eff.Body.(type) {
 		case *world.RemoveTree:
 			all = append(all, body.Path)
+			i := slices.Index(files, strings.TrimPrefix(body.Path, "/logs/default_p_u/web/"))
+			if i >= 0 && files[i] == "0.log" {
+				files[i] = "0.log.20250101-000001"
+			} else if i >= 0 {
+				files = slices.Delete(files, i, i+1)
+			}
 		case *world.ListDir:
 			all = append(all, body.Path)
-			ev.Body = &world.DirListed{Entries: []world.DirEntry{{Name: "0.log"},
-				{Name: "0.log.20250101-000000.gz"}, {Name: "1.log"}, {Name: "10.log"}}}
+			listed := &world.DirListed{}
+			for _, name := range files {
+				listed.Entries = append(listed.Entries, world.DirEntry{Name: name})
+			}
+			ev.Body = listed
 		case *runtimeapi.RemoveContainerRequest:
 			all = append(all, "record "+body.ContainerId)
 			ev.Body = &runtimeapi.RemoveContainerResponse{}
