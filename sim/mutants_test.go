@@ -635,7 +635,7 @@ var mutants = []struct {
 		file:     "core/pod/record.go",
 		old:      "end != nil && p.Stage == Syncing {",
 		new:      "end != nil && p.Stage == Terminated {",
-		scenario: "deadlines", seeds: "1-100",
+		scenario: "odd-runtime", seeds: "1-100",
 	},
 	{
 		// Nothing else keeps it until the API server has it, and an agent has to die before that:
