@@ -14,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -133,7 +134,7 @@ type town struct {
 	excused map[string]bool // pods of which a container was killed from outside
 }
 
-func newTown(t testing.TB) *town {
+func newTown(t testing.TB, more ...string) *town {
 	t.Helper()
 	cluster.Require(t)
 	c := &town{scene: &scene{node: nodetest.New(t, nodetest.V2)}, excused: map[string]bool{}}
@@ -143,6 +144,7 @@ func newTown(t testing.TB) *town {
 		t.Fatal(err)
 	}
 	config.QPS = -1
+	config.ContentType = runtime.ContentTypeProtobuf // as the agent's: each form costs the server
 	if c.api, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +153,7 @@ func newTown(t testing.TB) *town {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.agent = newAgent(t, c.node, "syncFrequency: 10s\n")
+	c.agent = newAgent(t, c.node, append(more, "syncFrequency: 10s\n")...)
 	c.agent.flags = []string{"--kubeconfig=" + kubeconfig,
 		"--node-ip=" + c.cluster.Address.String(), "--address=0.0.0.0",
 		"--client-ca-file=" + c.cluster.AuthorityFile()}
