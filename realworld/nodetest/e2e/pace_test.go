@@ -200,8 +200,11 @@ func (c *town) makePlainly(ctx context.Context, logs, name string) error {
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Uid: name, Namespace: townNamespace},
 		Hostname: name, LogDirectory: logs,
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
-			CgroupParent:    nodetest.CgroupRoot(c.node.Dir) + "/kubepods/besteffort/pod" + name,
-			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: namespaces},
+			CgroupParent: nodetest.CgroupRoot(c.node.Dir) + "/kubepods/besteffort/pod" + name,
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+				NamespaceOptions: namespaces,
+				Seccomp: &runtimeapi.SecurityProfile{ // as of every sandbox of a pod
+					ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}},
 		},
 	}
 	runtime := c.node.Runtime()
