@@ -31,7 +31,7 @@ const (
 	timeout      = 30 * time.Second
 	failureFirst = time.Second
 	failureMost  = time.Minute
-	patience     = 5 * time.Second
+	patience     = 10 * time.Second
 )
 
 // Key is the owner of the writes for a pod.
