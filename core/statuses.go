@@ -23,7 +23,7 @@ func (a *Agent) planStatus(uid string) time.Time {
 	if p != nil && p.Looking() {
 		// What is known only in part is not told.
 	} else if shown := a.report(uid); shown != nil && shown.Status.Phase != v1.PodUnknown {
-		want.Status = &shown.Status
+		want.Status, want.Soon = &shown.Status, p != nil && p.Moving()
 		if p != nil && a.isBound(p) && p.Untold() != "" { // the server keeps it, not a mirror
 			ended := shown.Status
 			ended.Phase, want.Status = p.Untold(), &ended

@@ -253,3 +253,24 @@ func TestPullSecrets(t *testing.T) {
 		t.Errorf("without a secret: %+v", p.Needs[0])
 	}
 }
+
+// A pod moves while something is made or looked for; not while it waits for an image that is being
+// pulled or cannot be had, or for nothing, and not once it is being ended.
+func TestMoving(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		pod  Pod
+		want bool
+	}{
+		{"nothing to do", Pod{Stage: Syncing}, false},
+		{"something is made", Pod{Stage: Syncing, Op: 1}, true},
+		{"an image is looked for", Pod{Stage: Syncing, Needs: []Need{{}}}, true},
+		{"it is pulled", Pod{Stage: Syncing, Needs: []Need{{Pulling: t0}}}, false},
+		{"it cannot be had", Pod{Stage: Syncing, Needs: []Need{{Problem: &image.Problem{}}}}, false},
+		{"it is being ended", Pod{Stage: Terminating, Op: 1}, false},
+	} {
+		if got := c.pod.Moving(); got != c.want {
+			t.Errorf("%s: moving %t", c.name, got)
+		}
+	}
+}

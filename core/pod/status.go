@@ -123,6 +123,12 @@ func (p *Pod) Looking() bool {
 	return sandbox != nil && sandbox.InspectOp != 0
 }
 
+// Moving says that something is being made for the pod, or looked for: it will soon be further.
+func (p *Pod) Moving() bool {
+	looks := func(n Need) bool { return n.Problem == nil && n.Pulling.IsZero() }
+	return p.Stage == Syncing && (p.Op != 0 || slices.ContainsFunc(p.Needs, looks))
+}
+
 // ended is the reason of the conditions of a pod that is over; empty for any other.
 func (p *Pod) ended() string {
 	switch p.Phase {

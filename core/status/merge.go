@@ -164,12 +164,12 @@ func patch(object *v1.Pod, status *v1.PodStatus) json.RawMessage {
 	if err := json.Unmarshal(data, &fields); err != nil {
 		panic("status: a status cannot be read back: " + err.Error())
 	}
-	for _, field := range []string{"phase", "reason", "message", "hostIP", "podIP",
-		"startTime", "initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses",
-		"resize", "allocatedResources", "resources"} {
-		if _, is := fields[field]; !is {
-			fields[field] = nil
-		}
+	removeMissing(fields, "phase", "reason", "message", "hostIP", "podIP", "startTime",
+		"initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses", "resize",
+		"allocatedResources", "resources")
+	conditions, _ := fields["conditions"].([]any) // each is merged with the one of its type
+	for _, c := range conditions {
+		removeMissing(c.(map[string]any), "reason", "message")
 	}
 	// These lists are merged by key unless they say otherwise.
 	for _, field := range []string{"podIPs", "hostIPs"} {
@@ -190,6 +190,15 @@ func patch(object *v1.Pod, status *v1.PodStatus) json.RawMessage {
 		panic("status: a patch cannot be written: " + err.Error())
 	}
 	return data
+}
+
+// removeMissing has the server remove the fields that a patch would leave as they are.
+func removeMissing(fields map[string]any, names ...string) {
+	for _, name := range names {
+		if _, is := fields[name]; !is {
+			fields[name] = nil
+		}
+	}
 }
 
 func named(list []v1.ContainerStatus, name string) int {

@@ -86,6 +86,10 @@ func TestPatch(t *testing.T) {
 	if n := len(got.Status["conditions"].([]any)); n != 1 {
 		t.Errorf("it has %d conditions: %s", n, data)
 	}
+	condition := got.Status["conditions"].([]any)[0].(map[string]any)
+	if reason, is := condition["reason"]; !is || reason != nil {
+		t.Errorf("it leaves the reason of a condition as it is: %s", data)
+	}
 	if n := len(got.Status["podIPs"].([]any)); n != 2 {
 		t.Errorf("addresses are merged, not replaced: %s", data)
 	}

@@ -31,6 +31,7 @@ const (
 	timeout      = 30 * time.Second
 	failureFirst = time.Second
 	failureMost  = time.Minute
+	patience     = 10 * time.Second
 )
 
 // Key is the owner of the writes for a pod.
@@ -60,6 +61,8 @@ type Entry struct {
 	// server leaves out of a status is not written again and again.
 	Sum     string `json:"sum,omitempty"`
 	Version string `json:"version,omitempty"`
+	// Since is when there was something to tell that waits for what comes next.
+	Since time.Time `json:"since"`
 	// Settled says that the object says what is so.
 	Settled bool `json:"settled"`
 	// Removed says that the removal was answered: only the watch can have more to say.
@@ -70,6 +73,8 @@ type Entry struct {
 type Want struct {
 	// Status is how the pod is; nil if that is not known yet.
 	Status *v1.PodStatus
+	// Soon says that there is more to tell as soon as what is under way has been done.
+	Soon bool
 	// Gone says that nothing is left of the pod on the node.
 	Gone bool
 }
@@ -133,6 +138,9 @@ func (w *Writer) Plan(uid string, want Want, out *op.Out) time.Time {
 	if want.Status != nil {
 		merged := merge(&e.Stored.Status, want.Status)
 		if !e.says(merged) {
+			if until := e.hold(merged, want.Soon, out.Now()); out.Now().Before(until) {
+				return until
+			}
 			e.Writing = sumOf(merged)
 			e.Op = out.Ask(Key(uid), e.Stored.Namespace+"/"+e.Stored.Name, timeout,
 				&world.PatchObject{
@@ -141,12 +149,32 @@ func (w *Writer) Plan(uid string, want Want, out *op.Out) time.Time {
 				})
 			return time.Time{}
 		}
-		e.Settled = true
+		e.Settled, e.Since = true, time.Time{}
 	}
 	if want.Gone && !e.Removed && e.Stored.DeletionTimestamp != nil && Terminal(&e.Stored.Status) {
 		e.Op = out.Ask(Key(uid), e.Stored.Namespace+"/"+e.Stored.Name, timeout, Removal(e.Stored))
 	}
 	return time.Time{}
+}
+
+// hold is until when a write waits for what comes next, so that both are told at once. That a pod
+// was taken, and that it is not pending any more, never waits: of many pods that are made at once
+// the server shall hear what others act upon.
+func (e *Entry) hold(is *v1.PodStatus, soon bool, now time.Time) time.Time {
+	stored := &e.Stored.Status
+	if !soon || stored.StartTime == nil || stored.Phase != v1.PodPending ||
+		is.Phase != v1.PodPending {
+		e.Since = time.Time{}
+		return e.Since
+	}
+	if e.Since.IsZero() {
+		e.Since = now
+	}
+	until := e.Since.Add(patience)
+	if !now.Before(until) {
+		e.Since = time.Time{}
+	}
+	return until
 }
 
 // Removal removes this object, and none of the same name that came after it.

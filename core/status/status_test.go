@@ -140,3 +140,36 @@ func TestConflict(t *testing.T) {
 		t.Error("not written although the newest state is known")
 	}
 }
+
+// What a pending pod has reached is told with what comes next, if that is soon. That it was taken
+// does not wait, and neither does that it runs.
+func TestWaitsForWhatComesSoon(t *testing.T) {
+	reached := func(ip string) Want {
+		want := is(v1.PodPending)
+		want.Status.PodIP, want.Soon = ip, true
+		return want
+	}
+	d := newDesk(aPod("1", v1.PodPending))
+	if eff, _ := d.plan(reached("10.0.0.1")); eff == nil {
+		t.Fatal("it waits to tell that the pod was taken")
+	}
+	taken := aPod("1", v1.PodPending)
+	taken.Status.StartTime = &metav1.Time{Time: t0}
+	d = newDesk(taken)
+	if eff, wake := d.plan(reached("10.0.0.1")); eff != nil || !wake.Equal(t0.Add(patience)) {
+		t.Fatalf("asked for %v, wants to be called at %v", eff, wake)
+	}
+	d.now = t0.Add(patience - 1)
+	if eff, wake := d.plan(reached("10.0.0.2")); eff != nil || !wake.Equal(t0.Add(patience)) {
+		t.Errorf("asked for %v, wants to be called at %v", eff, wake)
+	}
+	snapshot := *d.Entries["u1"]
+	if eff, _ := d.plan(is(v1.PodRunning)); eff == nil {
+		t.Error("it waits to tell that the pod runs")
+	}
+	d.Entries["u1"] = &snapshot
+	d.now = t0.Add(patience)
+	if eff, _ := d.plan(reached("10.0.0.2")); eff == nil {
+		t.Error("it waits for longer than its patience")
+	}
+}

@@ -138,6 +138,11 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 // StopAPIServer ends the API server at once, as a crash does, in the middle of whatever it does.
 func (c *Cluster) StopAPIServer() error { return c.apiServer.Kill() }
 
+// StopClients ends the controllers and the scheduler at once.
+func (c *Cluster) StopClients() error {
+	return errors.Join(c.scheduler.Kill(), c.controllerManager.Kill())
+}
+
 // startClients starts those who work through the API server, side by side.
 func (c *Cluster) startClients(ctx context.Context) error {
 	scheduler := make(chan error)

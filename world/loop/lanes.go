@@ -96,6 +96,29 @@ func LaneOf(eff world.Effect) Lane {
 	}
 }
 
+// line is what waits for a place in a lane: first what finishes something, then what begins
+// something, each in order. So of many pods that are made at once the first run soon, while all
+// would be half made for long otherwise.
+type line [2]queue[world.Effect]
+
+func (l *line) len() int { return l[0].len() + l[1].len() }
+
+func (l *line) push(eff world.Effect) {
+	switch eff.Body.(type) {
+	case *runtimeapi.CreateContainerRequest, *runtimeapi.StartContainerRequest:
+		l[0].push(eff)
+	default:
+		l[1].push(eff)
+	}
+}
+
+func (l *line) pop() (world.Effect, bool) {
+	if eff, ok := l[0].pop(); ok {
+		return eff, true
+	}
+	return l[1].pop()
+}
+
 // Limits are the loop's bounds.
 type Limits struct {
 	Inbox  int            // events that nobody asked for, waiting for their turn

@@ -39,7 +39,7 @@ type Loop struct {
 
 type laneState struct {
 	flying  int
-	waiting queue[world.Effect]
+	waiting line
 }
 
 // New makes a loop. The core is not called until the first event is offered.
@@ -91,9 +91,11 @@ func (l *Loop) Wake() time.Time {
 	}
 	wake := l.opts.Core.NextWake()
 	for i := range l.lanes { // what waits for a place is given up at its deadline
-		for _, eff := range l.lanes[i].waiting.all() {
-			if wake.IsZero() || eff.Deadline.Before(wake) {
-				wake = eff.Deadline
+		for k := range l.lanes[i].waiting {
+			for _, eff := range l.lanes[i].waiting[k].all() {
+				if wake.IsZero() || eff.Deadline.Before(wake) {
+					wake = eff.Deadline
+				}
 			}
 		}
 	}
@@ -177,15 +179,17 @@ func (l *Loop) release(lane Lane) {
 func (l *Loop) cancelExpired(now time.Time) {
 	var ended []world.OpID
 	for i := range l.lanes {
-		waiting := &l.lanes[i].waiting
-		for n := waiting.len(); n > 0; n-- {
-			eff, _ := waiting.pop()
-			if now.Before(eff.Deadline) {
-				waiting.push(eff)
-				continue
+		for k := range l.lanes[i].waiting {
+			waiting := &l.lanes[i].waiting[k]
+			for n := waiting.len(); n > 0; n-- {
+				eff, _ := waiting.pop()
+				if now.Before(eff.Deadline) {
+					waiting.push(eff)
+					continue
+				}
+				l.cancel(eff, "waited for a free place until its deadline")
+				ended = append(ended, eff.Op)
 			}
-			l.cancel(eff, "waited for a free place until its deadline")
-			ended = append(ended, eff.Op)
 		}
 	}
 	for _, op := range ended {

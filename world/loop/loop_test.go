@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -81,6 +82,28 @@ func TestWhatWaitsTooLongIsGivenUp(t *testing.T) {
 	}
 	if len(cri.did) != 1 {
 		t.Error("an operation was begun after its deadline")
+	}
+}
+
+// A sandbox that waits lets a container pass whose sandbox is there.
+func TestWhatFinishesAPodGoesFirst(t *testing.T) {
+	ask := func(op world.OpID, body any) world.Effect {
+		return world.Effect{Op: op, Body: body, Deadline: t0.Add(time.Minute)}
+	}
+	core := &script{effects: [][]world.Effect{{ask(1, &runtimeapi.RunPodSandboxRequest{}),
+		ask(2, &runtimeapi.RunPodSandboxRequest{}), ask(3, &runtimeapi.CreateContainerRequest{}),
+		ask(4, &runtimeapi.StartContainerRequest{})}}}
+	cri := &port{}
+	limits := Limits{}
+	limits.Flying[LaneAct] = 1
+	l := newLoop(core, cri, limits)
+	l.Offer(world.Event{Body: &world.Boot{}})
+	for op := world.OpID(1); op <= 4; op++ {
+		l.Turn(t0)
+		l.Offer(world.Event{Op: cri.did[op-1].Op, Body: &runtimeapi.VersionResponse{}})
+	}
+	if got := begun(cri); !slices.Equal(got, []world.OpID{1, 3, 4, 2}) {
+		t.Errorf("begun in the order %v, want 1, 3, 4, 2", got)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -134,11 +135,11 @@ type town struct {
 }
 
 // newTown starts a cluster and an agent, and has everything noted that is seen of them.
-func newTown(t testing.TB) *town {
+func newTown(t testing.TB, more ...string) *town {
 	t.Helper()
 	c := foundTown(t, cluster.Options{})
 	c.seen, c.held = chronicles(t, c.api), witnesses(t)
-	c.join(t, "syncFrequency: 10s\n")
+	c.join(t, append(more, "syncFrequency: 10s\n")...)
 	return c
 }
 
@@ -153,6 +154,7 @@ func foundTown(t testing.TB, o cluster.Options) *town {
 		t.Fatal(err)
 	}
 	config.QPS = -1
+	config.ContentType = runtime.ContentTypeProtobuf // as the agent's: each form costs the server
 	if c.api, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
