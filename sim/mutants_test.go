@@ -841,6 +841,11 @@ var mutants = []struct {
 		old:  "	case p != nil:\n		p.Want(is, now)\n",
 		new: "	case p != nil:\n		if p.Spec == nil && !a.admitBound(is) {\n			return\n		}\n" +
 			"		p.Want(is, now)\n",
+		also: &edit{ // and not once more when it has ended
+			file: "core/pods.go",
+			old:  "case p.Spec == nil && a.isBound(p):",
+			new:  "case false:",
+		},
 		scenario: "admission", seeds: "1-200",
 	},
 	{
