@@ -204,13 +204,16 @@ func unchanged(x, y *v1.Pod) bool {
 }
 
 // admitBound says whether there is room for a pod that is new here. One that is refused has
-// failed, for good: others make another one, elsewhere.
+// failed, for good: others make another one, elsewhere. News of it may be of before it was told so.
 func (a *Agent) admitBound(is *v1.Pod) bool {
+	uid := string(is.UID)
+	if a.state.Rejected[uid].Phase == v1.PodFailed {
+		return false
+	}
 	why := a.unrunnable(is)
 	if why == (Refusal{}) {
 		why = a.room(is, false, a.active(nil), true)
 	}
-	uid := string(is.UID)
 	if why == (Refusal{}) {
 		delete(a.state.Rejected, uid)
 		return true

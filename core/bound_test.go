@@ -29,6 +29,7 @@ type server struct {
 	beats   heartbeats
 	others  map[string]world.Object // ConfigMaps and Secrets, by name
 	seen    func(effect any)        // every effect of the agent; nil if nobody looks
+	late    string                  // a pod of whose changes the watch has not told yet
 }
 
 func newServer() *server {
@@ -44,7 +45,9 @@ func (s *server) put(p *v1.Pod) *v1.Pod {
 		p.UID = types.UID(fmt.Sprintf("made-%d", s.version))
 	}
 	s.objects[p.Namespace+"/"+p.Name] = p
-	s.told = append(s.told, &world.ObjectChanged{Watch: s.watch, Object: world.Object{Pod: p}})
+	if p.Name != s.late {
+		s.told = append(s.told, &world.ObjectChanged{Watch: s.watch, Object: world.Object{Pod: p}})
+	}
 	return p
 }
 
@@ -338,6 +341,25 @@ func TestCriticalPodGetsRoom(t *testing.T) {
 	n.pass(time.Minute)
 	if got := n.server.objects["default/c"].Status.Phase; got != v1.PodRunning {
 		t.Errorf("after a restart of the agent the critical one is %s", got)
+	}
+}
+
+// What was rejected stays so, even if the watch tells late how it was before and there is room now.
+func TestRejectedStaysSo(t *testing.T) {
+	n := joined(nil, asking(boundPodOf("a", "u1"), "1500m", 0))
+	n.server.put(asking(boundPodOf("b", "u2"), "1", 0))
+	n.server.late = "b"
+	n.pass(5 * time.Second)
+	n.markDeleted("default/a", 1)
+	n.pass(30 * time.Second)
+	before := asking(boundPodOf("b", "u2"), "1", 0)
+	before.ResourceVersion = "1"
+	n.server.told = append(n.server.told,
+		&world.ObjectChanged{Watch: n.server.watch, Object: world.Object{Pod: before}})
+	n.pass(30 * time.Second)
+	if got := n.server.objects["default/b"].Status; got.Phase != v1.PodFailed ||
+		len(n.containers) > 0 {
+		t.Errorf("status %+v, containers %v", got, n.containers)
 	}
 }
 
