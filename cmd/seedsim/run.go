@@ -189,8 +189,8 @@ func (rep *report) print(w io.Writer, asJSON bool) error {
 	return nil
 }
 
-// progress says how far a run is: on a terminal in a line that changes, elsewhere in one line a
-// minute.
+// progress says at once what has failed, and how far a run is: on a terminal in a line that changes,
+// elsewhere in one line a minute.
 type progress struct {
 	mu       sync.Mutex
 	w        *os.File
@@ -210,6 +210,8 @@ func (p *progress) done(t *task, total int) {
 	p.count++
 	if t.failed() {
 		p.failed++
+		p.end()
+		fmt.Fprintf(p.w, "%s seed %d failed\n", t.scenario.Metadata.Name, t.seed) // more at the end
 	}
 	p.show("%d of %d runs, %d failed, at %s seed %d", p.count, total, p.failed,
 		t.scenario.Metadata.Name, t.seed)
