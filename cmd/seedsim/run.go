@@ -189,8 +189,8 @@ func (rep *report) print(w io.Writer, asJSON bool) error {
 	return nil
 }
 
-// progress says at once what has failed, and how far a run is: on a terminal in a line that changes,
-// elsewhere in one line a minute.
+// progress says at once what has failed, and how far a run is: on a terminal in a line that
+// changes, elsewhere in one line a minute.
 type progress struct {
 	mu       sync.Mutex
 	w        *os.File
