@@ -38,14 +38,21 @@ func TestWhatRunsHasItsRoom(t *testing.T) {
 	}
 }
 
-// Before it is known what the Node is no pod is taken that it may be no place for.
-func TestNodeIsAwaited(t *testing.T) {
+// waiting is a node whose agent is not told of the Node, with pod "a" of the API server, for which
+// it is no place.
+func waiting(uid string) *node {
 	n := newNode(nil)
 	n.server = newServer()
 	n.server.hides = world.ResourceNodes
-	p := boundPodOf("a", "u1")
+	p := boundPodOf("a", uid)
 	p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	n.server.put(p)
+	return n
+}
+
+// Before it is known what the Node is no pod is taken that it may be no place for.
+func TestNodeIsAwaited(t *testing.T) {
+	n := waiting("u1")
 	n.server.put(boundPodOf("b", "u2"))
 	n.server.told = nil
 	n.restart()
@@ -86,12 +93,7 @@ func TestBeforeThereIsANode(t *testing.T) {
 
 // A sandbox that an earlier agent asked for, and that comes late, admits no pod that still waits.
 func TestWhatComesLateAdmitsNobody(t *testing.T) {
-	n := newNode(nil)
-	n.server = newServer()
-	n.server.hides = world.ResourceNodes
-	p := boundPodOf("a", "u1")
-	p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
-	n.server.put(p)
+	n := waiting("u1")
 	n.server.told = nil
 	n.restart()
 	n.pass(5 * time.Second)

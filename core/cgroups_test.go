@@ -74,12 +74,7 @@ func TestOrphanedCgroups(t *testing.T) {
 // The cgroup of a pod that waits to be taken is no orphan: an earlier agent may have taken it, and
 // asked for a sandbox that is still to come.
 func TestCgroupOfAPodThatWaits(t *testing.T) {
-	n := newNode(nil)
-	n.server = newServer()
-	n.server.hides = world.ResourceNodes
-	p := boundPodOf("a", "u-1")
-	p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
-	n.server.put(p)
+	n := waiting("u-1")
 	const path = "kubepods/besteffort/podu-1"
 	n.cgroups[path] = world.SetCgroup{Path: path}
 	n.restart()

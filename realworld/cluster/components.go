@@ -110,7 +110,7 @@ func (c *Cluster) newControllerManager() (*owned.Daemon, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	args := append(c.serving(kubeconfig, address),
+	args := append(append(c.serving(kubeconfig, address), alone...),
 		"--root-ca-file="+c.pki("ca.crt"),
 		"--cluster-signing-cert-file="+c.pki("ca.crt"),
 		"--cluster-signing-key-file="+c.pki("ca.key"),
@@ -135,12 +135,18 @@ func (c *Cluster) newScheduler() (*owned.Daemon, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	args := c.serving(kubeconfig, address)
+	args := append(c.serving(kubeconfig, address), alone...)
 	return c.daemon(c.tools.path("kube-scheduler"), args...), address, nil
 }
 
-// serving are the arguments that the clients of the API server have in common. Each is the only
-// one of its kind, so it need not be elected.
+// alone are arguments of a component that is the only one of its kind, so it need not be elected.
+var alone = []string{
+	"--leader-elect=false",
+	"--kube-api-qps=500", // the first seconds would go by with waiting
+	"--kube-api-burst=1000",
+}
+
+// serving are the arguments that the clients of the API server have in common.
 func (c *Cluster) serving(kubeconfig, address string) []string {
 	host, port, _ := net.SplitHostPort(address) // as freeAddress made it
 	return []string{
@@ -152,9 +158,6 @@ func (c *Cluster) serving(kubeconfig, address string) []string {
 		"--tls-cert-file=" + c.pki("serving.crt"),
 		"--tls-private-key-file=" + c.pki("serving.key"),
 		"--client-ca-file=" + c.pki("ca.crt"),
-		"--leader-elect=false",
-		"--kube-api-qps=500", // the first seconds would go by with waiting
-		"--kube-api-burst=1000",
 	}
 }
 

@@ -23,38 +23,33 @@ func (c *Cluster) startMetrics(ctx context.Context) error {
 	var address string
 	return c.serve(ctx, &c.metrics,
 		func() (made *owned.Daemon, err error) {
-			if address, err = freeAddress(c.Address); err != nil { // loopback is no endpoint
-				return nil, err
-			}
-			host, port, _ := net.SplitHostPort(address) // as freeAddress made it
-			at := strings.NewReplacer("ADDRESS", host, "PORT", port)
-			// First its rights: it ends without them.
-			if err := c.Apply(ctx, at.Replace(metricsManifests)); err != nil {
-				return nil, err
-			}
-			return c.newMetrics(host, port)
+			made, address, err = c.newMetrics(ctx)
+			return made, err
 		},
 		func(ctx context.Context) error { return get(ctx, c.client, "https://"+address+"/livez") })
 }
 
-func (c *Cluster) newMetrics(host, port string) (*owned.Daemon, error) {
+func (c *Cluster) newMetrics(ctx context.Context) (*owned.Daemon, string, error) {
 	kubeconfig, err := c.UserKubeconfig(metricsUser)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return c.daemon(c.tools.path(metricsServer),
-		"--kubeconfig="+kubeconfig,
-		"--authentication-kubeconfig="+kubeconfig,
-		"--authorization-kubeconfig="+kubeconfig,
-		"--bind-address="+host,
-		"--secure-port="+port,
-		"--tls-cert-file="+c.pki("serving.crt"),
-		"--tls-private-key-file="+c.pki("serving.key"),
-		"--client-ca-file="+c.pki("ca.crt"),
+	address, err := freeAddress(c.Address) // loopback is no address of an endpoint
+	if err != nil {
+		return nil, "", err
+	}
+	host, port, _ := net.SplitHostPort(address) // as freeAddress made it
+	at := strings.NewReplacer("ADDRESS", host, "PORT", port)
+	// First its rights: it ends without them.
+	if err := c.Apply(ctx, at.Replace(metricsManifests)); err != nil {
+		return nil, "", err
+	}
+	args := append(c.serving(kubeconfig, address),
 		"--kubelet-preferred-address-types=InternalIP",
 		"--kubelet-use-node-status-port",
 		"--kubelet-insecure-tls",  // the agent's own certificate will do
 		"--metric-resolution=10s", // as often as it can be told
 		"--kubelet-request-timeout=5s",
-	), nil
+	)
+	return c.daemon(c.tools.path(metricsServer), args...), address, nil
 }
