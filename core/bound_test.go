@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/world"
 )
@@ -251,6 +252,36 @@ func TestStaticPodHasAMirror(t *testing.T) {
 	n.pass(time.Minute)
 	if len(n.server.objects) > 0 {
 		t.Errorf("left: %v", n.server.objects)
+	}
+}
+
+// A manifest goes and comes back while the server does not take the removal of the mirror. What is
+// told of the pod's first life is nothing that its second one has to live with.
+func TestMirrorOfTheNextLife(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		manifests := map[string]string{"a.yaml": strings.Replace(podNamed("a"), "spec: {",
+			"spec: {restartPolicy: Never,", 1)}
+		n := joined(manifests)
+		for _, c := range n.containers {
+			if ends {
+				c.State = runtimeapi.ContainerState_CONTAINER_EXITED
+			}
+		}
+		n.pass(10 * time.Second)
+		n.broken = map[string]bool{"DeleteObject": true}
+		text := n.manifests["a.yaml"]
+		delete(n.manifests, "a.yaml")
+		n.event(world.Event{Body: &world.FileChanged{Path: "/manifests"}})
+		n.pass(time.Minute)
+		if got := n.server.objects["default/a-n1"].Status.Phase; !ends && got != v1.PodRunning {
+			t.Errorf("the mirror of a pod that nobody wants is %s", got)
+		}
+		n.manifests["a.yaml"], n.broken = text, nil
+		n.event(world.Event{Body: &world.FileChanged{Path: "/manifests"}})
+		n.pass(2 * time.Minute)
+		if got := n.server.objects["default/a-n1"].Status.Phase; got != v1.PodRunning {
+			t.Errorf("ended first %v: the mirror of its second life is %s", ends, got)
+		}
 	}
 }
 

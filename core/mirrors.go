@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/mirror"
+	"seedlet.dev/core/pod"
 	"seedlet.dev/core/status"
 )
 
@@ -64,5 +65,18 @@ func (a *Agent) planMirror(name string) time.Time {
 	if !a.state.API || !a.boundSeen() || static == nil && !a.state.Manifests.Ready() {
 		return time.Time{}
 	}
+	if static != nil && a.outlived(a.state.Pods[string(static.UID)]) {
+		static = nil // another mirror is made when this one has gone
+	}
 	return a.state.Mirrors.Plan(name, static, a.boundPod(name), a.ownNode(), &a.out)
+}
+
+// outlived says whether the mirror is of an earlier life of a static pod: what was told of the end
+// of that is for good, but the pod runs.
+func (a *Agent) outlived(p *pod.Pod) bool {
+	if p == nil || p.Gone || p.Phase != v1.PodRunning {
+		return false
+	}
+	object := a.boundPod(p.FullName())
+	return object != nil && mirror.Is(object) && status.Terminal(&object.Status)
 }

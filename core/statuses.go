@@ -20,14 +20,18 @@ func (a *Agent) planStatus(uid string) time.Time {
 	s := &a.state
 	p := s.Pods[uid]
 	want := status.Want{Gone: p == nil && !s.Relist.AsOf.IsZero()}
-	if p != nil && p.Looking() {
-		// What is known only in part is not told.
+	if p != nil && (p.Looking() || p.Gone && !a.isBound(p)) {
+		// What is known only in part is not told; nor is the end of a static pod that nobody wants: its
+		// mirror is to go, or is that of its next life by the time that it is told.
 	} else if shown := a.report(uid); shown != nil && shown.Status.Phase != v1.PodUnknown {
 		want.Status, want.Soon = &shown.Status, p != nil && p.Moving()
 		if p != nil && a.isBound(p) && p.Untold() != "" { // the server keeps it, not a mirror
 			ended := shown.Status
 			ended.Phase, want.Status = p.Untold(), &ended
 		}
+	}
+	if p != nil && a.outlived(p) {
+		a.touched.add(mirror.Key(p.FullName()))
 	}
 	wake := s.Status.Plan(uid, want, &a.out)
 	if p != nil && !p.Gone && p.Stage == pod.Terminated && p.Spec.DeletionTimestamp != nil &&

@@ -48,6 +48,7 @@ func TestCluster(t *testing.T) {
 		{"the agent is killed at random", c.agentKilledAtRandom},
 		{"a roll-over goes on while the agent is killed", c.rollOver},
 		{"the agent asks for a certificate", c.bootstraps},
+		{"an emptyDir over its limit has ended its pod", c.overLimit},
 		{"a taint evicts", c.taint},
 		{"nothing is left", c.emptied},
 	}

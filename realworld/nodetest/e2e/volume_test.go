@@ -7,42 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	v1 "k8s.io/api/core/v1"
 )
 
 var volumeParts = []part{
 	{"emptyDir is shared, on disk and in memory", false, emptyDirs},
-	{"an emptyDir over its limit ends the pod", true, overLimit},
 	{"hostPath of every type", false, hostPaths},
 	{"a hostPath that is not there is waited for", true, missingHostPath},
 	{"downwardAPI and projected files", true, downwardFiles},
 	{"sub-paths and read-only mounts", true, subPaths},
 	{"the group of the volumes", false, groupOfVolumes},
-}
-
-// overLimit has a pod use more of a volume than it may. That is measured once a minute.
-func overLimit(t *testing.T, s *scene) {
-	s.run(t, "overlimit", `
-  volumes:
-  - {name: disk, emptyDir: {sizeLimit: 4Ki}}
-  initContainers:
-  - name: first
-    image: sample
-    args: [write, /disk/file, hello]
-    volumeMounts: [{name: disk, mountPath: /disk}]
-  containers:
-  - {name: main, image: sample, args: [sleep]}`)
-	s.eventually(t, 100*time.Second, "the pod is evicted", func() bool {
-		return s.agent.pod(t, "overlimit").Status.Phase == v1.PodFailed
-	})
-	status := s.agent.pod(t, "overlimit").Status
-	const message = `Usage of EmptyDir volume "disk" exceeds the limit "4Ki". `
-	if status.Reason != "Evicted" || status.Message != message {
-		t.Errorf("the pod's reason is %q, %q", status.Reason, status.Message)
-	}
-	s.stays(t, "overlimit", "main", 0)
 }
 
 // emptyDirs has an init container write what the main one reads.

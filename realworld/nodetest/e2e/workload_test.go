@@ -132,6 +132,39 @@ func (c *town) workloads(t *testing.T) {
 	})
 }
 
+// greedy is a pod that uses more of a volume than it may. That is measured once a minute.
+const greedy = `apiVersion: v1
+kind: Pod
+metadata: {name: greedy, namespace: town}
+spec:
+  terminationGracePeriodSeconds: 5
+  volumes: [{name: disk, emptyDir: {sizeLimit: 4Ki}}]
+  initContainers:
+  - name: first
+    image: IMAGE
+    args: [write, /disk/file, hello]
+    volumeMounts: [{name: disk, mountPath: /disk}]
+  containers:
+  - {name: main, image: IMAGE, args: [sleep]}
+`
+
+// overLimit sees how greedy, which rollOver made, has ended.
+func (c *town) overLimit(t *testing.T) {
+	c.until(t, late, "greedy is evicted", func() bool {
+		return c.pod(t, "greedy").Status.Phase == v1.PodFailed
+	})
+	const message = `Usage of EmptyDir volume "disk" exceeds the limit "4Ki". `
+	is := c.pod(t, "greedy").Status
+	if is.Reason != "Evicted" || is.Message != message {
+		t.Errorf("the pod's reason is %q, %q", is.Reason, is.Message)
+	}
+	for _, s := range is.ContainerStatuses {
+		if s.State.Running != nil || s.RestartCount != 0 { // it may have been ended before main began
+			t.Errorf("container %s: %+v", s.Name, s)
+		}
+	}
+}
+
 // volumes looks into a pod of the shop: what is in its volumes and its environment is what the API
 // server has, the token is one that the server knows, and a change of the ConfigMap arrives.
 func (c *town) volumes(t *testing.T) {
