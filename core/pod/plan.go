@@ -71,6 +71,7 @@ const (
 func (p *Pod) Plan(env *Env) time.Time {
 	w := waits{now: env.Out.Now()}
 	p.watch(env)
+	p.recallRound()
 	for range stageStepsMax {
 		before := p.Stage
 		switch p.Stage {

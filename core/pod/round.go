@@ -30,11 +30,9 @@ func (p *Pod) superseded(c *Container) bool {
 	return c.Round < p.Round.Number && p.role(c.Name) != Ephemeral
 }
 
-// takeRound finds out which round it is: what is written tells, and an exit that begins the next
-// one. Which of several exits it is, and whether the pod has come to its end before, cannot be
-// told until all are known: an app container that has ended for good ends the sidecars, and how
-// they take it begins nothing.
-func (p *Pod) takeRound(env *Env) {
+// recallRound finds out which round it was before this agent: what is written tells, and what was
+// made.
+func (p *Pod) recallRound() {
 	number := p.Record.Round
 	for i := range p.Containers {
 		number = max(number, p.Containers[i].Round)
@@ -42,6 +40,12 @@ func (p *Pod) takeRound(env *Env) {
 	if number > p.Round.Number {
 		p.Round = Round{Number: number}
 	}
+}
+
+// takeRound takes an exit that begins the next round. Which of several exits it is, and whether the
+// pod has come to its end before, cannot be told until all are known: an app container that has
+// ended for good ends the sidecars, and how they take it begins nothing.
+func (p *Pod) takeRound(env *Env) {
 	if !p.restartsAll() || p.awaitInspections() || p.completed() {
 		return
 	}

@@ -147,6 +147,22 @@ func TestRoundOutlivesTheAgent(t *testing.T) {
 	}
 }
 
+// An agent that starts when the pod has ended knows as well which round was the last: what ended in
+// one before it is no end of this one.
+func TestTheLastRoundIsKnownAtTheEnd(t *testing.T) {
+	p := facts(group(), exits("setup", 0, 0), exits("side", 0, 88))
+	p.Record.Read = false
+	r := newRig(t, p).at(2 * time.Minute)
+	kept, err := json.Marshal(content{Start: t0, Round: 1, End: &Kill{Phase: v1.PodFailed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.answer("ReadFiles", &world.FilesRead{Files: []world.File{{Data: kept}}}, nil)
+	if p.Stage == Syncing || p.Round.Number != 1 || !p.superseded(&p.Containers[0]) {
+		t.Errorf("stage %s, round %d", p.Stage, p.Round.Number)
+	}
+}
+
 // What was made and not started goes before anything of the next round is made, lest a late start
 // have it run beside that; and every container waits for its own back-off.
 func TestNextRoundWaits(t *testing.T) {
@@ -197,7 +213,7 @@ func TestRoundIsReadFromTheRuntime(t *testing.T) {
 	c := newContainer(&pleg.Container{Name: "app",
 		Annotations: map[string]string{annotationRound: "3"}}, t0)
 	p := facts(group(), c)
-	p.takeRound(newRig(t, p).env)
+	p.recallRound()
 	if c.Round != 3 || p.Round.Number != 3 {
 		t.Errorf("a container of round %d in round %d", c.Round, p.Round.Number)
 	}
