@@ -192,7 +192,7 @@ func TestNextRoundFails(t *testing.T) {
 	again := exits("setup", 1, 1)
 	again.Round = 1
 	p := facts(s, exits("setup", 0, 0), again, exits("app", 0, 0))
-	p.takeRound(newRig(t, p).env)
+	p.recallRound()
 	if !p.completed() || p.succeeded() || p.Round.Number != 1 {
 		t.Errorf("completed %v, succeeded %v, round %d", p.completed(), p.succeeded(),
 			p.Round.Number)
