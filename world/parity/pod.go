@@ -122,10 +122,16 @@ func (p *pod) start(id string) {
 	must[*runtimeapi.StartContainerResponse](p, &runtimeapi.StartContainerRequest{ContainerId: id})
 }
 
+// readyAfter is how long a process may take until it takes a signal in its own way.
+const readyAfter = time.Second
+
 func (p *pod) started(sandbox string, process Process, attempt uint32) (id string) {
 	p.Helper()
 	id = p.created(sandbox, process, attempt)
 	p.start(id)
+	if process == IgnoresTerm || process == HandlesTerm7 {
+		p.w.Sleep(readyAfter)
+	}
 	return id
 }
 
