@@ -308,10 +308,16 @@ var mutants = []struct {
 		scenario: "restart-all", seeds: "1-500",
 	},
 	{
-		name:     "how the sidecars of a pod end that has ended restarts it",
-		file:     "core/pod/round.go",
-		old:      "p.awaitInspections() || p.completed() {",
-		new:      "p.awaitInspections() {",
+		// Either of the two alone does no harm: that the pod has ended is kept.
+		name: "how the sidecars of a pod end that has ended restarts it",
+		file: "core/pod/round.go",
+		old:  "p.awaitInspections() || p.completed() {",
+		new:  "p.awaitInspections() {",
+		also: &edit{
+			file: "core/pod/record.go",
+			old:  "end != nil && p.Stage == Syncing {",
+			new:  "end != nil && p.Stage == Syncing && end.Reason != \"Completed\" {",
+		},
 		scenario: "restart-all", seeds: "1-500",
 	},
 	{
@@ -571,7 +577,7 @@ var mutants = []struct {
 			"p.messageFile(c.Name, c.Restarts, node)}",
 		new: "if l.Bare = true; l.Bare {\n\t\t\tl.Files = append(l.Files, " +
 			"p.messageFile(c.Name, c.Restarts, node))",
-		scenario: "logs", seeds: "101-200",
+		scenario: "logs", seeds: "301-400",
 	},
 	{
 		// A removal that the core has given up goes on, and takes what was made there anew.
@@ -579,7 +585,7 @@ var mutants = []struct {
 		file:     "world/loop/places.go",
 		old:      "if changed := changes(eff.Body); changed != \"\" {",
 		new:      "if changed := changes(eff.Body); changed == \"never\" {",
-		scenario: "logs", seeds: "1-100",
+		scenario: "manifest-churn", seeds: "501-600",
 	},
 	{
 		name:     "a volume on the node is taken for the agent's own",
