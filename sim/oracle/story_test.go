@@ -62,11 +62,14 @@ func (s *story) want(p *v1.Pod) {
 
 func (s *story) fact(kind truth.Kind, f truth.Fact) {
 	f.Time, f.Kind, f.PodNamespace = s.now, kind, "ns"
-	if f.PodName == "" {
-		f.PodName = "web"
-	}
 	if f.PodUID == "" {
 		f.PodUID = "u1"
+	}
+	if f.PodName == "" {
+		f.PodName = "web"
+		if p := s.pods[f.PodUID]; p != nil {
+			f.PodName = p.Name
+		}
 	}
 	s.Fact(f)
 }

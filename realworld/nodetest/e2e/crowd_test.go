@@ -34,7 +34,8 @@ const (
 func BenchmarkCrowd(b *testing.B) {
 	c := newPacedTown(b)
 	for i := range crowdTalkers {
-		c.apply(b, strings.ReplaceAll(holder(talker(i), ""), "[hold, WITNESS, "+talker(i)+"]",
+		bound := holder(talker(i), "\n  nodeName: "+nodeName) // there is no scheduler any more
+		c.apply(b, strings.ReplaceAll(bound, "[hold, WITNESS, "+talker(i)+"]",
 			"[talk, --lines=1000000, --bytes=60, --every=5s]"))
 	}
 	for i := range crowdTalkers {
