@@ -140,6 +140,8 @@ func (a *Agent) startMetrics(m *metricList) {
 		"reason")
 	m.counters("kubelet_preemptions", "Pods that were ended to make room for a critical one.",
 		t.Preempted, "preemption_signal")
+	m.counters("kubelet_evictions", "Pods that were ended because of what they or others use.",
+		t.Evicted, "eviction_signal")
 	m.histogram("kubelet_pod_start_duration_seconds",
 		"Time from when the agent sees a pod to when it is Running.", &t.PodStart, podStartBounds)
 	m.histogram("kubelet_pod_start_total_duration_seconds", "Time from the creation of a pod to "+

@@ -247,10 +247,13 @@ func deleteSorted(list []string, s string) []string {
 // name, others that wait for the name are touched.
 func (a *Agent) planPod(p *pod.Pod) time.Time {
 	delete(a.shown, p.UID)
-	held, stage := p.Holds(), p.Stage
+	held, stage, evicted := p.Holds(), p.Stage, p.Evicted()
 	turn, _ := a.state.Images.Next()
 	wake := p.Plan(a.env(p))
 	a.countPod(p)
+	if p.Evicted() && !evicted {
+		a.state.Tally.Evicted.Add(signalEmptyDir)
+	}
 	if next, waits := a.state.Images.Next(); waits && next != turn {
 		a.touched.add(next) // the pod has given up an earlier turn
 	}

@@ -31,6 +31,7 @@ type Tally struct {
 	Failed    tally.Counters `json:"failed,omitempty"`
 	Rejected  tally.Counters `json:"rejected,omitempty"`  // pods, by the reason
 	Preempted tally.Counters `json:"preempted,omitempty"` // pods, by the resource
+	Evicted   tally.Counters `json:"evicted,omitempty"`   // pods, by what there was too much of
 
 	PodStart      tally.Histogram  `json:"podStart"`      // from when it was seen to Running
 	PodStartTotal tally.Histogram  `json:"podStartTotal"` // from its creation to all containers
@@ -285,6 +286,10 @@ func (a *Agent) countRelist(now time.Time) {
 	}
 	t.RelistAsked = asked
 }
+
+// signalEmptyDir is why a pod is evicted one of whose volumes is above its limit, in the kubelet's
+// word.
+const signalEmptyDir = "emptydirfs.limit"
 
 // countRejected counts a pod that is not run.
 func (a *Agent) countRejected(reason string) {

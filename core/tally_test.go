@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"seedlet.dev/core/pod"
@@ -294,6 +295,20 @@ func TestPreemptionIsCounted(t *testing.T) {
 	n.server.put(asking(boundPodOf("critical", "u2"), "1500m", 2_000_000_000))
 	n.pass(time.Minute)
 	n.expectNumbers(t, "preempted", map[string]float64{"kubelet_preemptions cpu": 1})
+}
+
+func TestEvictionIsCounted(t *testing.T) {
+	limited, limit := boundPodOf("greedy", "u1"), resource.MustParse("1Mi")
+	limited.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
+		EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
+	n := joined(nil, limited)
+	n.agent.state.Pods["u1"].Storage.Set.Over = "data"
+	n.agent.touchPod("u1")
+	n.pass(time.Minute)
+	n.expectNumbers(t, "evicted", map[string]float64{"kubelet_evictions emptydirfs.limit": 1})
+	if got := n.server.objects["default/greedy"].Status.Reason; got != "Evicted" {
+		t.Errorf("the pod: %q", got)
+	}
 }
 
 // The numbers are part of the state: an agent that goes on elsewhere counts on.

@@ -48,6 +48,7 @@ const happened = `{
     "pods": {"u1": {"asked": {"web Liveness": {"good": 1, "bad": 1, "unknown": 1}}}},
     "started": {"container": 1}, "failed": {"container RunContainerError": 1},
     "podsRestarted": {"true": 1}, "rejected": {"NodeAffinity": 1}, "preempted": {"cpu": 1},
+    "evicted": {"emptydirfs.limit": 1},
     "work": {"sync": {}}, "pulls": {"N/A": {}}
   }
 }`
@@ -224,6 +225,7 @@ func TestMetricsPage(t *testing.T) {
 // unclean are the names of the kubelet that promlint would not have.
 var unclean = map[string]string{
 	"kubelet_preemptions":                                     noTotal,
+	"kubelet_evictions":                                       noTotal,
 	"kubelet_pod_resources_endpoint_requests_list":            noTotal,
 	"kubelet_pod_resources_endpoint_requests_get":             noTotal,
 	"kubelet_pod_resources_endpoint_requests_get_allocatable": noTotal,

@@ -114,6 +114,9 @@ func (p *Pod) evict(env *Env) bool {
 	return true
 }
 
+// Evicted says whether the pod is being ended, or was, because of what it uses.
+func (p *Pod) Evicted() bool { return p.Kill.Reason == reasonEvicted }
+
 // prepareMounts takes the next step on the way to what a container mounts besides whole volumes:
 // sub-paths and /etc/hosts. It reports whether one has begun, and whether none is left.
 func (p *Pod) prepareMounts(want *v1.Container, env *Env) (begun, ready bool) {
