@@ -7,12 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	collectorapi "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	spanapi "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -21,73 +19,17 @@ import (
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/realworld/tracing/tracingtest"
 	"seedlet.dev/world"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// collector is what spans are sent to.
-type collector struct {
-	collectorapi.UnimplementedTraceServiceServer
-	address string
-
-	mu       sync.Mutex
-	spans    []*spanapi.Span
-	resource map[string]string
-}
-
-func newCollector(t *testing.T) *collector {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &collector{address: listener.Addr().String(), resource: map[string]string{}}
-	server := grpc.NewServer()
-	collectorapi.RegisterTraceServiceServer(server, c)
-	serve(t, server, listener)
-	return c
-}
-
-func serve(t *testing.T, server *grpc.Server, listener net.Listener) {
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		server.Stop()
-		<-ended // how it ends says nothing
-	})
-}
-
-func (c *collector) Export(_ context.Context, request *collectorapi.ExportTraceServiceRequest) (
-	*collectorapi.ExportTraceServiceResponse, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, of := range request.ResourceSpans {
-		for _, a := range of.Resource.Attributes {
-			c.resource[a.Key] = a.Value.GetStringValue()
-		}
-		for _, scope := range of.ScopeSpans {
-			c.spans = append(c.spans, scope.Spans...)
-		}
-	}
-	return &collectorapi.ExportTraceServiceResponse{}, nil
-}
-
-// tree is the spans by the paths of their names, from the one that is part of no other, with their
-// pods and what went wrong; sorted.
-func (c *collector) tree() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	byID := map[string]*spanapi.Span{}
-	for _, s := range c.spans {
-		byID[string(s.SpanId)] = s
-	}
+// tree is the paths of the spans, with their pods and what went wrong; sorted.
+func tree(c *tracingtest.Collector) []string {
 	var lines []string
-	for _, s := range c.spans {
-		line := s.Name
-		for at := byID[string(s.ParentSpanId)]; at != nil; at = byID[string(at.ParentSpanId)] {
-			line = at.Name + " > " + line
-		}
+	for _, s := range c.Spans() {
+		line := s.Path
 		for _, key := range []string{"k8s.pod", "k8s.container.name", "container.id"} {
 			for _, a := range s.Attributes {
 				if a.Key == key {
@@ -142,8 +84,8 @@ func sandboxOf(uid, name string) *runtimeapi.PodSandboxConfig {
 }
 
 func TestASyncOfAPod(t *testing.T) {
-	c := newCollector(t)
-	l := &life{tracer: newTracer(t, c.address, always)}
+	c := tracingtest.New(t)
+	l := &life{tracer: newTracer(t, c.Address, always)}
 	dir := l.hand(world.Event{}, "u1", &world.MakeDir{Path: "/p"})
 	other := l.hand(world.Event{}, "u2", &runtimeapi.StopContainerRequest{ContainerId: "c9"})
 	sandbox := l.hand(world.Event{Op: dir[0], Body: &world.Done{}}, "u1",
@@ -174,11 +116,11 @@ func TestASyncOfAPod(t *testing.T) {
 		"syncPod default/web: no room", // the first
 	}
 	slices.Sort(want)
-	if diff := cmp.Diff(want, c.tree()); diff != "" {
+	if diff := cmp.Diff(want, tree(c)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if c.resource["service.name"] != "kubelet" || c.resource["host.name"] != "n1" {
-		t.Errorf("the spans are of %v", c.resource)
+	if c.Resource("service.name") != "kubelet" || c.Resource("host.name") != "n1" {
+		t.Errorf("the spans are of %s on %s", c.Resource("service.name"), c.Resource("host.name"))
 	}
 }
 
@@ -197,15 +139,15 @@ func (f *fake) StartContainer(ctx context.Context, _ *runtimeapi.StartContainerR
 
 // A call to the runtime is part of the operation that it is made for, and the runtime knows.
 func TestRuntimeCalls(t *testing.T) {
-	c, runtime := newCollector(t), &fake{traces: make(chan string, 1)}
+	c, runtime := tracingtest.New(t), &fake{traces: make(chan string, 1)}
 	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, runtime)
-	serve(t, server, listener)
-	l := &life{tracer: newTracer(t, c.address, always)}
+	tracingtest.Serve(t, server, listener)
+	l := &life{tracer: newTracer(t, c.Address, always)}
 	conn, err := grpc.NewClient("unix://"+listener.Addr().String(), append(l.tracer.DialOptions(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
@@ -225,10 +167,10 @@ func TestRuntimeCalls(t *testing.T) {
 	want := []string{"syncPod",
 		"syncPod > StartContainer > runtime.v1.RuntimeService/StartContainer",
 		"syncPod > StartContainer c1"}
-	if diff := cmp.Diff(want, c.tree()); diff != "" {
+	if diff := cmp.Diff(want, tree(c)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	trace := fmt.Sprintf("%x", c.spans[0].TraceId)
+	trace := fmt.Sprintf("%x", c.Spans()[0].TraceId)
 	if told := <-runtime.traces; !strings.Contains(told, trace) {
 		t.Errorf("the runtime is told of trace %q, want %s", told, trace)
 	}
@@ -239,8 +181,8 @@ func TestRuntimeCalls(t *testing.T) {
 
 // Probes go on for ever: they are no syncs, nor keep one from ending.
 func TestProbesAreNoSyncs(t *testing.T) {
-	c := newCollector(t)
-	l := &life{tracer: newTracer(t, c.address, always)}
+	c := tracingtest.New(t)
+	l := &life{tracer: newTracer(t, c.Address, always)}
 	probe := l.hand(world.Event{}, "u1", &world.HTTPGet{})[0]
 	l.hand(world.Event{Op: probe, Body: &world.HTTPGot{}}, "")
 	list := l.hand(world.Event{}, "", &runtimeapi.ListContainersRequest{})[0]
@@ -248,15 +190,15 @@ func TestProbesAreNoSyncs(t *testing.T) {
 	if err := l.tracer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.tree(); len(got) > 0 {
+	if got := tree(c); len(got) > 0 {
 		t.Errorf("spans of probes and lists: %q", got)
 	}
 }
 
 // What a list of the runtime says of pods names those that ran before the agent.
 func TestNamesAreLearntFromLists(t *testing.T) {
-	c := newCollector(t)
-	l := &life{tracer: newTracer(t, c.address, always)}
+	c := tracingtest.New(t)
+	l := &life{tracer: newTracer(t, c.Address, always)}
 	l.hand(world.Event{Body: &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{
 		{Metadata: sandboxOf("u1", "web").Metadata}, {}}}}, "")
 	id := l.hand(world.Event{}, "u1", &runtimeapi.StopPodSandboxRequest{PodSandboxId: "s"})[0]
@@ -270,20 +212,20 @@ func TestNamesAreLearntFromLists(t *testing.T) {
 	if err := l.tracer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.tree(); len(got) != 2 || got[1] != "syncPod default/web" {
+	if got := tree(c); len(got) != 2 || got[1] != "syncPod default/web" {
 		t.Errorf("spans %q", got)
 	}
 }
 
 func TestNothingIsSampled(t *testing.T) {
-	c := newCollector(t)
-	l := &life{tracer: newTracer(t, c.address, 0)}
+	c := tracingtest.New(t)
+	l := &life{tracer: newTracer(t, c.Address, 0)}
 	id := l.hand(world.Event{}, "u1", &world.MakeDir{})[0]
 	l.hand(world.Event{Op: id, Body: &world.Done{}}, "")
 	if err := l.tracer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.tree(); len(got) > 0 {
+	if got := tree(c); len(got) > 0 {
 		t.Errorf("spans at a rate of zero: %q", got)
 	}
 }
