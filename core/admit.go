@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -49,6 +50,24 @@ func (a *Agent) tellRefused(spec *v1.Pod, why Refusal) {
 	a.countRejected(why.Reason)
 	a.out.Event(pod.Reference(spec), v1.EventTypeWarning, why.Reason, "%s",
 		strings.TrimPrefix(why.Message, rejectedPrefix))
+}
+
+// looked says whether it is known what earlier agents have left: what runs, and which pods were
+// begun. Before that no pod is asked whether there is room for it.
+func (a *Agent) looked() bool { return !a.state.Relist.AsOf.IsZero() && a.state.Begun.Listed }
+
+// begunAnswered takes which pods were begun. Others may have waited for that.
+func (a *Agent) begunAnswered(ev world.Event) {
+	a.state.Begun.Answered(ev, &a.out)
+	if a.looked() {
+		a.wantAll(ev.Time)
+	}
+}
+
+// wantAll asks anew for all pods: some may be admitted, and others ended, only now.
+func (a *Agent) wantAll(now time.Time) {
+	a.bindAll(now)
+	a.reconcile(now)
 }
 
 // unrunnable is why a pod can never be run as it is; none if it can.

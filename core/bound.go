@@ -180,7 +180,8 @@ func (a *Agent) byArrival(names []string) []string {
 	return names
 }
 
-// bindAll tells all pods of the API server that have waited for the first relist, or for the Node.
+// bindAll tells all pods of the API server, of which some have waited until it was known what
+// earlier agents have left, or what the Node is.
 func (a *Agent) bindAll(now time.Time) {
 	for _, name := range a.byArrival(slices.Sorted(maps.Keys(a.state.Bound))) {
 		a.bindAgain(name, now)

@@ -132,8 +132,7 @@ func (a *Agent) relisted() {
 		}
 	}
 	if first {
-		a.bindAll(s.Last)
-		a.reconcile(s.Last) // some pods may be admitted, and others ended, only now
+		a.wantAll(s.Last)
 	}
 }
 

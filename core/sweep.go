@@ -12,12 +12,12 @@ import (
 // view is what housekeeping goes by. What a pod that waits to be taken has here is not an orphan:
 // an earlier agent may have taken it, and asked for more that comes late.
 func (a *Agent) view() housekeeping.View {
-	layout, waiting := &a.state.Node.Cgroups, a.waiting()
+	layout := &a.state.Node.Cgroups
 	return housekeeping.View{
-		Known: func(uid string) bool { return a.known(uid) || slices.Contains(waiting, uid) },
+		Known: func(uid string) bool { return a.known(uid) || slices.Contains(a.waiting(), uid) },
 		Owned: func(uid string) bool {
 			is := func(other string) bool { return layout.Same(other, uid) }
-			return slices.ContainsFunc(a.uids, is) || slices.ContainsFunc(waiting, is)
+			return slices.ContainsFunc(a.uids, is) || slices.ContainsFunc(a.waiting(), is)
 		},
 		Cgroups: layout, AsOf: a.state.Relist.AsOf,
 	}
@@ -56,17 +56,4 @@ func (a *Agent) sweptAnswered(r op.Record, ev world.Event) {
 		}
 	}
 	a.state.Sweep.Answered(r, ev, a.view())
-}
-
-// looked says whether it is known what earlier agents have left: what runs, and which pods were
-// begun. Before that no pod is asked whether there is room for it.
-func (a *Agent) looked() bool { return !a.state.Relist.AsOf.IsZero() && a.state.Begun.Listed }
-
-// begunAnswered takes which pods were begun. Others may have waited for that.
-func (a *Agent) begunAnswered(ev world.Event) {
-	a.state.Begun.Answered(ev, &a.out)
-	if a.looked() {
-		a.bindAll(ev.Time)
-		a.reconcile(ev.Time)
-	}
 }

@@ -716,8 +716,8 @@ var mutants = []struct {
 	{
 		name:     "a pod that was over before the agent runs again",
 		file:     "core/pod/want.go",
-		old:      "status.Phase == v1.PodSucceeded || status.Phase == v1.PodFailed {",
-		new:      "status.Phase == \"none\" {",
+		old:      "phase := p.Spec.Status.Phase; terminal(phase) {",
+		new:      "phase := p.Spec.Status.Phase; phase == \"none\" {",
 		scenario: "node-churn", seeds: "1-200",
 	},
 	{

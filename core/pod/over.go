@@ -6,6 +6,9 @@ import v1 "k8s.io/api/core/v1"
 // agent begins it again. Whatever way it ended, it is kept first and told then: in its record, or,
 // if the disk takes nothing, at the API server.
 
+// terminal says whether a pod of this phase is over for good.
+func terminal(phase v1.PodPhase) bool { return phase == v1.PodSucceeded || phase == v1.PodFailed }
+
 // over says whether nothing of the pod runs or can start any more, nor will if the agent is
 // restarted. What a pod looks like that was over before this agent started says so as well, so that
 // its phase does not go back.
@@ -44,7 +47,7 @@ func (p *Pod) EndKept() bool {
 	switch {
 	case p.Gone || p.Spec == nil: // nobody wants it
 		return true
-	case p.Spec.Status.Phase == v1.PodSucceeded || p.Spec.Status.Phase == v1.PodFailed:
+	case terminal(p.Spec.Status.Phase):
 		return true
 	case p.Kill.Phase == "": // the API server has that it is to be deleted
 		return p.Spec.DeletionTimestamp != nil

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/probe"
 	"seedlet.dev/world"
@@ -163,7 +161,7 @@ func (c *content) read(data []byte) error {
 		return err
 	case c.Round < 0 || c.Round > math.MaxInt32:
 		return fmt.Errorf("round: %d", c.Round)
-	case end != nil && end.Phase != v1.PodSucceeded && end.Phase != v1.PodFailed:
+	case end != nil && !terminal(end.Phase):
 		return fmt.Errorf("end.phase: %q", end.Phase)
 	case end != nil && (end.Grace < 0 || end.Grace > graceMaxSeconds*time.Second):
 		return fmt.Errorf("end.grace: %d", end.Grace)

@@ -17,7 +17,7 @@ func (p *Pod) TakesRoom() bool {
 		return false
 	case p.Gone && p.Next != nil: // it comes back
 		return true
-	case p.Spec.Status.Phase == v1.PodSucceeded, p.Spec.Status.Phase == v1.PodFailed:
+	case terminal(p.Spec.Status.Phase):
 		return !p.Observed
 	}
 	return p.Stage != Terminated

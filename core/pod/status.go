@@ -63,7 +63,7 @@ func (p *Pod) note(env *Env) {
 		return
 	}
 	p.Known = true
-	if p.Phase != v1.PodSucceeded && p.Phase != v1.PodFailed {
+	if !terminal(p.Phase) {
 		p.Phase = p.phase()
 	}
 	now := env.Out.Now()

@@ -39,8 +39,8 @@ func (p *Pod) Show(spec *v1.Pod) bool {
 // obey does what the API server's object says of the end of the pod: that it is to end, or that it
 // has, which is for good (upstream #37447, #58711). The object of a static pod never says so.
 func (p *Pod) obey(now time.Time) {
-	if status := &p.Spec.Status; status.Phase == v1.PodSucceeded || status.Phase == v1.PodFailed {
-		p.Phase = status.Phase // whatever it was here, it was not told in time
+	if phase := p.Spec.Status.Phase; terminal(phase) {
+		p.Phase = phase // whatever it was here, it was not told in time
 		p.end(Kill{Reason: "Over", Grace: p.grace()}, now)
 	}
 	if p.Spec.DeletionTimestamp == nil {
