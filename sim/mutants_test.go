@@ -795,7 +795,7 @@ var mutants = []struct {
 		name:     "a pod that somebody else calls over runs on",
 		file:     "core/pod/want.go",
 		old:      "p.end(Kill{Reason: \"Over\", Grace: p.grace()}, now)",
-		new:      "p.Phase = status.Phase",
+		new:      "p.Phase = phase",
 		scenario: "node-churn", seeds: "1-60",
 	},
 	{
