@@ -13,8 +13,8 @@ func (a *Agent) planImage(name string) time.Time {
 	before, _ := images.Pulling(name)
 	wake := images.Plan(name, a.notReady() != "", &a.out, a.touched.add)
 	if began, waiters := images.Pulling(name); !began.Equal(before) {
-		for _, uid := range waiters {
-			a.touchPod(uid)
+		for _, w := range waiters {
+			a.touchPod(w.UID)
 		}
 	}
 	return wake

@@ -267,8 +267,8 @@ func (a *Agent) countPull(r op.Record, ev world.Event) {
 		}
 		t.Pulls.Add(sizeOf(size), imagePullBounds, ev.Time.Sub(r.Began))
 	case img.Try == 0: // else other credentials are tried
-		for _, uid := range img.Waiters {
-			if p := a.state.Pods[uid]; p != nil {
+		for _, w := range img.Waiters {
+			if p := a.state.Pods[w.UID]; p != nil {
 				for _, role := range p.Awaiting(img.Name) {
 					t.containerFailed(role, "ErrImagePull")
 				}

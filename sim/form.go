@@ -17,43 +17,82 @@ import (
 // list with its length before it, maps sorted. Equal bodies have equal forms in every process of
 // one build, and bodies of one type that differ have different ones; what is empty is taken for
 // what is not there, as in protobuf. It is written for each event and effect, so it has to be
-// cheap: nothing is allocated but the buffer.
+// cheap: how a type is written is found out once, and nothing is allocated but the buffer.
 type former struct {
-	buf    []byte
-	keys   []string // of the map being written
-	fields map[reflect.Type][]int
+	buf     []byte
+	keys    []string // of the map being written
+	writers map[reflect.Type]*writer
+}
+
+// writer writes the values of one type; how is found out when there is the first one.
+type writer struct {
+	of  reflect.Type
+	how func(*former, reflect.Value)
+}
+
+func (w *writer) write(f *former, v reflect.Value) {
+	if w.how == nil {
+		w.how = f.make(w.of)
+	}
+	w.how(f, v)
 }
 
 // of is the form of a body, valid until the next one is written.
 func (f *former) of(body any) []byte {
 	f.buf = f.buf[:0]
-	f.value(reflect.ValueOf(body))
+	v := reflect.ValueOf(body)
+	f.writer(v.Type()).write(f, v)
 	return f.buf
 }
 
-func (f *former) value(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.String:
-		f.text(v.String())
-	case reflect.Bool:
-		f.flag(v.Bool())
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		f.number(uint64(v.Int()))
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		f.number(v.Uint())
-	case reflect.Float64:
-		f.number(math.Float64bits(v.Float()))
-	case reflect.Slice:
-		f.list(v)
-	case reflect.Map:
-		f.dict(v)
-	case reflect.Pointer, reflect.Interface:
-		f.pointer(v)
-	case reflect.Struct:
-		f.structure(v)
-	default:
-		panic(fmt.Sprintf("form: a body has a %s", v.Type()))
+// writer is what writes values of a type.
+func (f *former) writer(t reflect.Type) *writer {
+	w := f.writers[t]
+	if w == nil {
+		if f.writers == nil {
+			f.writers = map[reflect.Type]*writer{}
+		}
+		w = &writer{of: t}
+		f.writers[t] = w
 	}
+	return w
+}
+
+var (
+	timeType     = reflect.TypeFor[time.Time]()
+	quantityType = reflect.TypeFor[resource.Quantity]()
+)
+
+func (f *former) make(t reflect.Type) func(*former, reflect.Value) {
+	switch t {
+	case timeType:
+		return (*former).time
+	case quantityType:
+		return (*former).quantity
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return func(f *former, v reflect.Value) { f.text(v.String()) }
+	case reflect.Bool:
+		return func(f *former, v reflect.Value) { f.flag(v.Bool()) }
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return func(f *former, v reflect.Value) { f.number(uint64(v.Int())) }
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return func(f *former, v reflect.Value) { f.number(v.Uint()) }
+	case reflect.Float64:
+		return func(f *former, v reflect.Value) { f.number(math.Float64bits(v.Float())) }
+	case reflect.Slice:
+		return f.list(t)
+	case reflect.Map:
+		return (*former).dict
+	case reflect.Interface:
+		return (*former).content
+	case reflect.Pointer:
+		return f.pointer(t)
+	case reflect.Struct:
+		return f.structure(t)
+	}
+	panic(fmt.Sprintf("form: a body has a %s", t))
 }
 
 func (f *former) number(n uint64) { f.buf = binary.AppendUvarint(f.buf, n) }
@@ -71,15 +110,31 @@ func (f *former) flag(b bool) {
 	f.buf = append(f.buf, 0)
 }
 
-func (f *former) list(v reflect.Value) {
-	n := v.Len()
-	f.number(uint64(n))
-	if v.Type().Elem().Kind() == reflect.Uint8 {
-		f.buf = append(f.buf, v.Bytes()...)
-		return
+func (f *former) time(v reflect.Value) {
+	at := v.Interface().(time.Time)
+	f.number(uint64(at.Unix()))
+	f.number(uint64(at.Nanosecond()))
+}
+
+func (f *former) quantity(v reflect.Value) {
+	q := v.Interface().(resource.Quantity)
+	f.text(q.String())
+}
+
+func (f *former) list(t reflect.Type) func(*former, reflect.Value) {
+	if t.Elem().Kind() == reflect.Uint8 {
+		return func(f *former, v reflect.Value) {
+			f.number(uint64(v.Len()))
+			f.buf = append(f.buf, v.Bytes()...)
+		}
 	}
-	for i := range n {
-		f.value(v.Index(i))
+	item := f.writer(t.Elem())
+	return func(f *former, v reflect.Value) {
+		n := v.Len()
+		f.number(uint64(n))
+		for i := range n {
+			item.write(f, v.Index(i))
+		}
 	}
 }
 
@@ -103,9 +158,10 @@ func (f *former) dict(v reflect.Value) {
 
 func inOrder[K ~string, V any](f *former, m map[K]V) {
 	f.number(uint64(len(m)))
+	item := f.writer(reflect.TypeFor[V]())
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		f.text(string(key))
-		f.value(reflect.ValueOf(m[key]))
+		item.write(f, reflect.ValueOf(m[key]))
 	}
 }
 
@@ -122,56 +178,43 @@ func (f *former) texts(texts map[string]string) {
 	}
 }
 
-// pointer writes what v points to or has in it. What is in an interface has its type before it.
-func (f *former) pointer(v reflect.Value) {
+// content writes what is in an interface, with its type before it.
+func (f *former) content(v reflect.Value) {
 	f.flag(!v.IsNil())
 	if v.IsNil() {
 		return
 	}
-	if v.Kind() == reflect.Interface {
-		f.text(v.Elem().Type().String())
-	}
-	f.value(v.Elem())
+	is := v.Elem()
+	f.text(is.Type().String())
+	f.writer(is.Type()).write(f, is)
 }
 
-var (
-	timeType     = reflect.TypeFor[time.Time]()
-	quantityType = reflect.TypeFor[resource.Quantity]()
-)
-
-func (f *former) structure(v reflect.Value) {
-	t := v.Type()
-	if t == timeType {
-		at := v.Interface().(time.Time)
-		f.number(uint64(at.Unix()))
-		f.number(uint64(at.Nanosecond()))
-		return
-	}
-	if t == quantityType {
-		q := v.Interface().(resource.Quantity)
-		f.text(q.String())
-		return
-	}
-	fields, known := f.fields[t]
-	if !known {
-		fields = exported(t)
-		if f.fields == nil {
-			f.fields = map[reflect.Type][]int{}
+func (f *former) pointer(t reflect.Type) func(*former, reflect.Value) {
+	to := f.writer(t.Elem())
+	return func(f *former, v reflect.Value) {
+		f.flag(!v.IsNil())
+		if !v.IsNil() {
+			to.write(f, v.Elem())
 		}
-		f.fields[t] = fields
-	}
-	for _, i := range fields {
-		f.value(v.Field(i))
 	}
 }
 
-// exported are the indices of a struct's exported fields.
-func exported(t reflect.Type) []int {
-	var fields []int
+// field is one of a struct.
+type field struct {
+	index int
+	of    *writer
+}
+
+func (f *former) structure(t reflect.Type) func(*former, reflect.Value) {
+	var fields []field
 	for i := range t.NumField() {
 		if t.Field(i).IsExported() {
-			fields = append(fields, i)
+			fields = append(fields, field{i, f.writer(t.Field(i).Type)})
 		}
 	}
-	return fields
+	return func(f *former, v reflect.Value) {
+		for i := range fields {
+			fields[i].of.write(f, v.Field(fields[i].index))
+		}
+	}
 }

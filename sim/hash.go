@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -17,7 +18,8 @@ type rolling struct {
 	// items are the hashes of lines of lists and of pods as they are shown: what has not changed
 	// is the same message as before (see sim/runtime, and core.Agent), so most of what there is
 	// to hash is hashed once.
-	items map[any]uint64
+	items  map[any]uint64
+	status []byte // the last one that was hashed
 }
 
 // itemsMax bounds the hashes kept; beyond it all are forgotten and made again.
@@ -95,11 +97,12 @@ func (h *rolling) pods(answer *world.PodsAnswer) {
 	for _, pod := range answer.Pods {
 		sum, known := h.items[pod]
 		if !known {
-			data, err := pod.Status.Marshal()
-			if err != nil {
+			size := pod.Status.Size()
+			h.status = slices.Grow(h.status[:0], size)[:size]
+			if _, err := pod.Status.MarshalToSizedBuffer(h.status); err != nil {
 				panic("hash: " + err.Error())
 			}
-			sum = xxhash.Sum64(data)
+			sum = xxhash.Sum64(h.status)
 			h.keep(pod, sum)
 		}
 		h.text(string(pod.UID))

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"iter"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -206,13 +207,14 @@ func judgedCgroups(kubelet *kubeletconfig.KubeletConfiguration) oracle.Cgroups {
 }
 
 // files is what is in a directory, as the judges see it.
-func (r *run) files(dir string) []oracle.File {
-	entries := r.disk.Entries(dir)
-	files := make([]oracle.File, len(entries))
-	for i, e := range entries {
-		files[i] = oracle.File(e)
+func (r *run) files(dir string) iter.Seq[oracle.File] {
+	return func(yield func(oracle.File) bool) {
+		for e := range r.disk.Entries(dir) {
+			if !yield(oracle.File(e)) {
+				return
+			}
+		}
 	}
-	return files
 }
 
 func (r *run) read(path string) ([]byte, bool) { return r.disk.Read(path) }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -26,9 +27,13 @@ func (r *run) settle(bound time.Time) {
 	var good time.Time // since when nothing is wrong
 	for !r.over() {
 		now := r.agenda.Now()
-		wrong := r.panel.Unsettled(now)
+		wrong := false
+		for range r.panel.Unsettled(now) {
+			wrong = true
+			break
+		}
 		switch {
-		case len(wrong) > 0:
+		case wrong:
 			good = time.Time{}
 		case good.IsZero():
 			good = now
@@ -36,8 +41,9 @@ func (r *run) settle(bound time.Time) {
 			return
 		}
 		if now.After(bound) {
-			if len(wrong) > 0 {
-				r.fail(progress, "not as it should be: "+strings.Join(first(wrong, 4), "; "))
+			if wrong {
+				all := slices.Compact(slices.Sorted(r.panel.Unsettled(now)))
+				r.fail(progress, "not as it should be: "+strings.Join(first(all, 4), "; "))
 			}
 			return
 		}

@@ -84,7 +84,7 @@ func (w *Wanted) Name() string {
 type Image struct {
 	Name    string   `json:"name"`
 	Ref     string   `json:"ref"`
-	Waiters []string `json:"waiters"` // UIDs of pods, sorted
+	Waiters []Waiter `json:"waiters"` // sorted by UID
 
 	Tries  []keyring.Credential `json:"tries,omitempty"`  // credentials to pull with
 	Try    int                  `json:"try,omitempty"`    // the one of the pull in flight, or next
@@ -113,6 +113,12 @@ type Image struct {
 	WantCheck time.Time `json:"wantCheck"`         // someone needs a look no older than this
 	WantPull  time.Time `json:"wantPull"`          // someone needs a pull no older than this
 	WantUser  string    `json:"wantUser"`          // someone needs to know the user of this id
+}
+
+// Waiter is a pod that waits for an image, and judges only by what was asked for since then.
+type Waiter struct {
+	UID   string    `json:"uid"`
+	Since time.Time `json:"since"`
 }
 
 // User is whom an image runs as: by number or else by name. An image that says neither runs as
@@ -174,7 +180,7 @@ func (s *Store) Need(uid string, w Wanted, policy v1.PullPolicy, since time.Time
 		img = &Image{Name: name, Ref: ref, Tries: w.With.Tries}
 		s.Images[name] = img
 	}
-	img.wait(uid)
+	img.wait(uid, since)
 	pulled := !img.PulledAt.IsZero() && !img.PulledAt.Before(since)
 	checked := !img.CheckedAt.IsZero() && !img.CheckedAt.Before(since)
 	switch {
@@ -214,7 +220,7 @@ func (s *Store) Release(uid, name string) {
 	if img == nil {
 		return
 	}
-	if i, ok := slices.BinarySearch(img.Waiters, uid); ok {
+	if i, ok := img.waiter(uid); ok {
 		img.Waiters = slices.Delete(img.Waiters, i, i+1)
 	}
 	s.drop(img)
@@ -240,10 +246,30 @@ func (i *Image) there() Answer {
 	return answer
 }
 
-func (i *Image) wait(uid string) {
-	if at, ok := slices.BinarySearch(i.Waiters, uid); !ok {
-		i.Waiters = slices.Insert(i.Waiters, at, uid)
+func (i *Image) wait(uid string, since time.Time) {
+	at, ok := i.waiter(uid)
+	if !ok {
+		i.Waiters = slices.Insert(i.Waiters, at, Waiter{UID: uid})
 	}
+	i.Waiters[at].Since = timer.Later(i.Waiters[at].Since, since)
+}
+
+func (i *Image) waiter(uid string) (at int, found bool) {
+	return slices.BinarySearchFunc(i.Waiters, uid, func(w Waiter, uid string) int {
+		return strings.Compare(w.UID, uid)
+	})
+}
+
+// told are the pods that have to be told of something, since they wait for what was asked for after
+// a time.
+func (i *Image) told(after time.Time) []string {
+	var uids []string
+	for _, w := range i.Waiters {
+		if w.Since.After(after) {
+			uids = append(uids, w.UID)
+		}
+	}
+	return uids
 }
 
 func (i *Image) busy() bool { return i.PullOp != 0 || i.LookOp != 0 }
@@ -297,7 +323,7 @@ func (i *Image) planLook(out *op.Out) time.Time {
 	if out.Now().Before(due) {
 		return due
 	}
-	i.LookAsked, i.LookAgain = out.Now(), time.Time{}
+	i.LookAsked = out.Now()
 	i.LookOp = out.Ask(Key(i.Name), "", statusTimeout,
 		&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: i.Ref}})
 	return time.Time{}
@@ -333,7 +359,7 @@ func (s *Store) Next() (timer.Key, bool) {
 }
 
 // Pulling says since when an image is being pulled, and who waits for it; zero if it is not.
-func (s *Store) Pulling(name string) (since time.Time, waiters []string) {
+func (s *Store) Pulling(name string) (since time.Time, waiters []Waiter) {
 	if img := s.Images[name]; img != nil && img.PullOp != 0 {
 		return img.Pull.Began, img.Waiters
 	}
@@ -343,7 +369,8 @@ func (s *Store) Pulling(name string) (since time.Time, waiters []string) {
 // Names are those of the images that pods wait for, in order.
 func (s *Store) Names() []string { return slices.Sorted(maps.Keys(s.Images)) }
 
-// Answered takes the answer to an operation on an image, and returns the pods that wait for it.
+// Answered takes the answer to an operation on an image, and returns the pods for which that makes
+// a difference.
 func (s *Store) Answered(name string, r op.Record, ev world.Event, out *op.Out) []string {
 	img := s.Images[name]
 	if img == nil {
@@ -361,29 +388,35 @@ func (s *Store) Answered(name string, r op.Record, ev world.Event, out *op.Out) 
 	}
 	if ev.Err != nil {
 		img.failed(r.Call, ev, out)
-		return img.Waiters
+		return img.told(time.Time{})
 	}
 	switch body := ev.Body.(type) {
 	case *runtimeapi.ImageStatusResponse:
-		if void {
-			return img.Waiters
+		if !void {
+			return img.looked(body.GetImage(), r.Began, ev.Time)
 		}
-		if img.Problem != nil && img.Problem.Reason == ErrInspect {
-			img.Problem = nil
-		}
-		img.looked(body.GetImage(), r.Began, ev.Time)
 	case *runtimeapi.PullImageResponse:
 		img.PulledAt, img.CheckedAt, img.ID = r.Began, r.Began, body.ImageRef
 		img.Pull.Ended = ev.Time
 		img.Problem, img.Failures, img.Timeouts, img.NotBefore = nil, 0, 0, time.Time{}
 		img.Try, img.Denied = 0, nil
 	}
-	return img.Waiters
+	return img.told(time.Time{})
 }
 
-// looked records what a look has found. What was pulled and is not there is to be pulled once
-// more, or whoever waits for it would wait for ever, but not at once: it may go the same way.
-func (i *Image) looked(found *runtimeapi.Image, asked, now time.Time) {
+// looked records what a look has found, and returns the pods for which that makes a difference: if
+// it is what was known before, those that could not judge by what was known before. What was pulled
+// and is not there is to be pulled once more, or whoever waits for it would wait for ever, but not
+// at once: it may go the same way.
+func (i *Image) looked(found *runtimeapi.Image, asked, now time.Time) []string {
+	known := i.CheckedAt
+	if found.GetId() != i.ID || i.UserOf != i.ID || i.Problem != nil || !i.LookAgain.IsZero() {
+		known = time.Time{}
+	}
+	if i.Problem != nil && i.Problem.Reason == ErrInspect {
+		i.Problem = nil
+	}
+	i.LookAgain = time.Time{} // who never pulls says so again
 	i.CheckedAt, i.ID, i.UserOf = asked, found.GetId(), found.GetId()
 	i.User, i.Bytes = User{Name: found.GetUsername()}, int64(found.GetSize())
 	if uid := found.GetUid(); uid != nil {
@@ -392,7 +425,9 @@ func (i *Image) looked(found *runtimeapi.Image, asked, now time.Time) {
 	if i.ID == "" && !i.PulledAt.IsZero() {
 		i.PulledAt, i.NotBefore = time.Time{}, now.Add(backoffFirst)
 		i.Problem = &Problem{Reason: ErrInspect, Message: "the image was pulled and has gone"}
+		known = time.Time{}
 	}
+	return i.told(known)
 }
 
 // failed counts a failure and sets the back-off: 10 s, doubling to 300 s, for pulls.

@@ -37,13 +37,16 @@ const defaultRegistry = "index.docker.io"
 // Find is the credentials to try for an image, in order: those for the longest place first. A
 // secret that cannot be read has none.
 func Find(secrets []*v1.Secret, image string) []Credential {
-	named, err := reference.ParseNormalizedNamed(image)
-	if err != nil {
-		return nil
-	}
 	var entries []entry
 	for _, s := range secrets {
 		entries = append(entries, read(s)...)
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return nil
 	}
 	slices.SortStableFunc(entries, func(x, y entry) int { return cmp.Compare(y.place, x.place) })
 	var found, fallback []Credential

@@ -51,7 +51,7 @@ func (s *Source) failed(err error, news bool, out *op.Out) {
 // been seen since then.
 func (s *Source) takeParts(parts []Part, out *op.Out) {
 	before := s.Files
-	s.Files = map[string]*File{}
+	s.Files, s.sorted = map[string]*File{}, nil
 	for i, part := range parts {
 		full := part.Pod.Namespace + "/" + part.Pod.Name
 		name := full

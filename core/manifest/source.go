@@ -49,6 +49,8 @@ type Source struct {
 	Again   bool       `json:"again,omitempty"` // it changed while it was being read
 	NextAt  time.Time  `json:"nextAt"`
 	Problem string     `json:"problem,omitempty"`
+
+	sorted []string // the names of Files; made anew when they are asked for
 }
 
 // File is one manifest.
@@ -138,7 +140,7 @@ func (s *Source) read(ev world.Event, out *op.Out) {
 // take compares what was read with what is known.
 func (s *Source) take(files []world.File, out *op.Out) {
 	before := s.Files
-	s.Files = map[string]*File{}
+	s.Files, s.sorted = make(map[string]*File, len(files)), nil
 	complete := true
 	for _, read := range files {
 		known := before[read.Name]
@@ -215,7 +217,10 @@ func (s *Source) unbelieved(file *File, now time.Time) bool {
 
 // names are those of the files, in the order in which they count.
 func (s *Source) names() []string {
-	return slices.SortedFunc(maps.Keys(s.Files), func(a, b string) int {
-		return cmp.Or(cmp.Compare(s.Files[a].Order, s.Files[b].Order), cmp.Compare(a, b))
-	})
+	if len(s.sorted) != len(s.Files) {
+		s.sorted = slices.SortedFunc(maps.Keys(s.Files), func(a, b string) int {
+			return cmp.Or(cmp.Compare(s.Files[a].Order, s.Files[b].Order), cmp.Compare(a, b))
+		})
+	}
+	return s.sorted
 }

@@ -168,7 +168,7 @@ func (p *Pod) containerConfig(want *v1.Container, from images, run *Container,
 	}
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: want.Name, Attempt: run.Attempt},
-		Image:       imageSpec(from[""], want.Image),
+		Image:       imageSpec(from.of(""), want.Image),
 		Command:     expandAll(want.Command, variables),
 		Args:        expandAll(want.Args, variables),
 		WorkingDir:  want.WorkingDir,
@@ -183,7 +183,7 @@ func (p *Pod) containerConfig(want *v1.Container, from images, run *Container,
 		Tty:         want.TTY,
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       p.resources(want, node),
-			SecurityContext: p.containerSecurity(want, from[""].User, node),
+			SecurityContext: p.containerSecurity(want, from.of("").User, node),
 		},
 	}
 }

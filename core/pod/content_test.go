@@ -39,7 +39,7 @@ func newContentRig(t *testing.T, p *Pod) *contentRig {
 	p.Dir, p.LogDirs = true, []string{"web"}
 	r := &contentRig{rig: newRig(t, p), api: &server{}, token: "t1"}
 	r.env.Objects = &r.api.store
-	p.Storage.Hosts = p.hostsSum(r.env.Node)
+	p.Storage.Hosts = sumOf([]byte(p.hostsFile(r.env.Node)))
 	return r
 }
 

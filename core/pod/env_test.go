@@ -158,7 +158,7 @@ func TestPodIPReachesTheContainer(t *testing.T) {
 			Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.9"},
 		},
 	}}, env)
-	p.Storage.Hosts = p.hostsSum(env.Node)
+	p.Storage.Hosts = sumOf([]byte(p.hostsFile(env.Node)))
 	env.Out.Begin(&table, t0)
 	p.Plan(env)
 	for _, effect := range env.Out.Take() {

@@ -57,18 +57,22 @@ func (p *Pod) sandboxHostname(node *Node) (string, error) {
 
 func (p *Pod) hostsPath(node *Node) string { return p.dir(node) + "/etc-hosts" }
 
+// hostsUsual is the most bytes that the file usually has.
+const hostsUsual = 256
+
 // hostsFile is what the pod's containers find in /etc/hosts.
 func (p *Pod) hostsFile(node *Node) string {
 	var b strings.Builder
+	b.Grow(hostsUsual)
 	if p.Spec.Spec.HostNetwork {
 		b.WriteString("# Kubernetes-managed hosts file (host network).\n")
 		b.WriteString(node.Hosts.Text)
 	} else {
-		b.WriteString("# Kubernetes-managed hosts file.\n")
-		b.WriteString("127.0.0.1\tlocalhost\n")
-		b.WriteString("::1\tlocalhost ip6-localhost ip6-loopback\n")
-		b.WriteString("fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\n")
-		b.WriteString("fe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n")
+		b.WriteString("# Kubernetes-managed hosts file.\n" +
+			"127.0.0.1\tlocalhost\n" +
+			"::1\tlocalhost ip6-localhost ip6-loopback\n" +
+			"fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\n" +
+			"fe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n")
 		names := p.hostname()
 		if domain := p.hostDomain(node); domain != "" {
 			names = names + "." + domain + "\t" + names

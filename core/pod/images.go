@@ -17,9 +17,24 @@ import (
 // (KEP-4639). Each is pulled, looked for and waited for by itself; once all are there, the
 // container is made, and its needs are forgotten.
 
-// images are what a container is made from, by the name of the volume; the one that it runs has
-// no name.
-type images map[string]image.Answer
+// images are what a container is made from.
+type images []foundImage
+
+// foundImage is an image that is there; the one that the container runs has no volume.
+type foundImage struct {
+	volume string
+	image.Answer
+}
+
+// of is the image of a volume, or with no name the one that the container runs.
+func (all images) of(volume string) image.Answer {
+	for i := range all {
+		if all[i].volume == volume {
+			return all[i].Answer
+		}
+	}
+	return image.Answer{}
+}
 
 // wantedImage is one image that a container is made from.
 type wantedImage struct {
@@ -93,14 +108,14 @@ func (p *Pod) images(want *v1.Container, env *Env) images {
 	if p.need(want.Name) == nil {
 		p.tellSecrets(env)
 	}
-	all, missing := images{}, false
+	all, missing := make(images, 0, len(wanted)), false
 	for _, w := range wanted {
 		answer := p.askImage(want, w, env)
 		if answer.ID == "" {
 			env.Touch(image.Key(w.Name()))
 			missing = true
 		}
-		all[w.volume] = answer
+		all = append(all, foundImage{w.volume, answer})
 	}
 	if missing {
 		return nil
@@ -174,7 +189,7 @@ const callVerify = "VerifyImage"
 // may. Another image may come by the same name, so that is tried again.
 func (p *Pod) rootByImage(want *v1.Container, from images, env *Env) bool {
 	e := effective(&p.Spec.Spec, want)
-	user := from[""].User
+	user := from.of("").User
 	why := ""
 	switch {
 	case !isTrue(e.RunAsNonRoot) || e.RunAsUser != nil || user.UID != nil && *user.UID != 0:

@@ -22,8 +22,8 @@ func ready(t *testing.T, change func(*v1.PodSpec)) *rig {
 	p := facts(s)
 	p.Sandboxes[0].IPs, p.Dir, p.LogDirs = []string{"10.0.0.9"}, true, []string{"web"}
 	r := newRig(t, p)
-	r.env.Images.Images["i"].Waiters = []string{"other"} // so that it stays known
-	p.Storage.Hosts = p.hostsSum(r.env.Node)
+	r.env.Images.Images["i"].Waiters = []image.Waiter{{UID: "other"}} // so that it stays known
+	p.Storage.Hosts = sumOf([]byte(p.hostsFile(r.env.Node)))
 	return r
 }
 

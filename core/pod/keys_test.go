@@ -152,7 +152,7 @@ func TestAContainerWaitsForItsObjects(t *testing.T) {
 	r := newRig(t, p)
 	api := &server{}
 	r.env.Objects = &api.store
-	p.Storage.Hosts = p.hostsSum(r.env.Node)
+	p.Storage.Hosts = sumOf([]byte(p.hostsFile(r.env.Node)))
 	r.at(0).none("CreateContainer")
 	if got := p.waiting("web", App); got.Reason != "ContainerCreating" {
 		t.Errorf("waits for what is soon known: %+v", got)

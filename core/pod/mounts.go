@@ -40,7 +40,7 @@ func (p *Pod) mounts(want *v1.Container, env []*runtimeapi.KeyValue, from images
 			}
 			mounts = append(mounts, &runtimeapi.Mount{
 				ContainerPath: absolute(m.MountPath), Readonly: true, RecursiveReadOnly: recursive,
-				Image: imageSpec(from[v.Name], v.Image.Reference), ImageSubPath: sub,
+				Image: imageSpec(from.of(v.Name), v.Image.Reference), ImageSubPath: sub,
 			})
 			continue
 		}

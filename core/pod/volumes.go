@@ -138,12 +138,17 @@ func (p *Pod) prepareMounts(want *v1.Container, env *Env) (begun, ready bool) {
 			subjectBind+want.Name+"/"+strconv.Itoa(i), fsTimeout, bind)
 		return true, false
 	}
-	if !p.hostsMounted(want) || p.Storage.Hosts == p.hostsSum(env.Node) {
+	if !p.hostsMounted(want) {
 		return false, true
 	}
-	p.Storage.Making = p.hostsSum(env.Node)
+	hosts := []byte(p.hostsFile(env.Node))
+	sum := sumOf(hosts)
+	if p.Storage.Hosts == sum {
+		return false, true
+	}
+	p.Storage.Making = sum
 	p.Op = env.Out.Ask(p.Key(), subjectHosts+want.Name, fsTimeout, &world.WriteFile{
-		Path: p.hostsPath(env.Node), Data: []byte(p.hostsFile(env.Node)), Mode: 0o644,
+		Path: p.hostsPath(env.Node), Data: hosts, Mode: 0o644,
 		Volatile: true}) // it is written anew for another sandbox
 	return true, false
 }
@@ -156,10 +161,10 @@ func (p *Pod) hostPath(volume, subPath string) string {
 	return ""
 }
 
-// hostsSum tells one /etc/hosts from another.
-func (p *Pod) hostsSum(node *Node) string {
+// sumOf tells one /etc/hosts from another.
+func sumOf(hosts []byte) string {
 	h := fnv.New64a()
-	h.Write([]byte(p.hostsFile(node)))
+	h.Write(hosts)
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 

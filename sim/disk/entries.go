@@ -1,6 +1,10 @@
 package disk
 
-import "seedlet.dev/world"
+import (
+	"iter"
+
+	"seedlet.dev/world"
+)
 
 // Entry is what a name in a directory leads to.
 type Entry struct {
@@ -19,14 +23,17 @@ func (d *Disk) Usage(p string) int64 {
 }
 
 // Entries is what is in a directory, in the order of the names; none if there is no such directory.
-func (d *Disk) Entries(p string) []Entry {
-	var entries []Entry
-	if n := d.at(p); n != nil {
-		entries = make([]Entry, 0, len(n.entries))
+func (d *Disk) Entries(p string) iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		n := d.at(p)
+		if n == nil {
+			return
+		}
 		for _, e := range n.entries {
 			e.node.catchUp()
-			entries = append(entries, Entry{e.name, e.node.size, e.node.target})
+			if !yield(Entry{e.name, e.node.size, e.node.target}) {
+				return
+			}
 		}
 	}
-	return entries
 }

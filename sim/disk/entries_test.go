@@ -16,11 +16,11 @@ func TestEntries(t *testing.T) {
 	w.disk.Link("/logs/link", "0.log")
 	for _, size := range []int64{10, 20} {
 		want := []Entry{{Name: "0.log", Size: size}, {Name: "link", Target: "0.log"}}
-		if got := w.disk.Entries("/logs"); !slices.Equal(got, want) {
+		if got := slices.Collect(w.disk.Entries("/logs")); !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
 	}
-	if got := w.disk.Entries("/none"); got != nil {
+	if got := slices.Collect(w.disk.Entries("/none")); got != nil {
 		t.Errorf("%v where nothing is", got)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	podresources "k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/mirror"
 	"seedlet.dev/sim/truth"
 )
@@ -54,11 +53,11 @@ func (w *world) overcommitted(p *pod, now time.Time) *finding {
 	for _, name := range resourceNames {
 		used := int64(0)
 		for _, other := range rivals {
-			used += other.asks()[name]
+			used += other.asks().of(name)
 		}
-		if has := w.has(name); asks[name] > has-used {
+		if has := w.has(name); asks.of(name) > has-used {
 			return says("pod %s begins to run and asks for %d of %s, but %d of %d is taken", p,
-				asks[name], name, used, has)
+				asks.of(name), name, used, has)
 		}
 	}
 	for _, other := range rivals {
@@ -67,7 +66,7 @@ func (w *world) overcommitted(p *pod, now time.Time) *finding {
 				port, other)
 		}
 	}
-	if p.startedFirst.IsZero() && !p.isStatic() && !w.mayMatch(p, placed, p.wishedFirst, now) {
+	if p.startedFirst.IsZero() && !p.static && !w.mayMatch(p, placed, p.wishedFirst, now) {
 		return says("pod %s begins to run, but the node is no place for it", p)
 	}
 	return nil
@@ -132,10 +131,10 @@ func (w *world) mayLack(p *pod, name v1.ResourceName, from time.Time) bool {
 	used := int64(0)
 	for _, other := range w.order {
 		if other != p && other.mayOccupy(from) && !p.outranks(other) {
-			used += other.asks()[name]
+			used += other.asks().of(name)
 		}
 	}
-	return p.asks()[name] > w.has(name)-used
+	return p.asks().of(name) > w.has(name)-used
 }
 
 const (
@@ -167,21 +166,33 @@ func (w *world) has(name v1.ResourceName) int64 {
 	return q.Value()
 }
 
+// claim is what a pod takes of the node, in the units of has.
+type claim struct{ cpu, memory, pods int64 }
+
+func (c *claim) of(name v1.ResourceName) int64 {
+	switch name {
+	case v1.ResourceCPU:
+		return c.cpu
+	case v1.ResourceMemory:
+		return c.memory
+	case v1.ResourcePods:
+		return c.pods
+	}
+	return 0
+}
+
 // asks is what a pod takes of the node.
-func (p *pod) asks() map[v1.ResourceName]int64 {
+func (p *pod) asks() *claim {
 	if len(p.specs) == 0 {
-		return nil
+		return &claim{}
 	}
 	newest := p.specs[len(p.specs)-1]
-	if p.claimed == nil || p.claimedBy != newest {
+	if p.claimedBy != newest {
 		all := podresources.PodRequests(newest, podresources.PodResourcesOptions{})
-		p.claimedBy, p.claimed = newest, map[v1.ResourceName]int64{
-			v1.ResourceCPU:    all.Cpu().MilliValue(),
-			v1.ResourceMemory: all.Memory().Value(),
-			v1.ResourcePods:   1,
-		}
+		p.claimedBy = newest
+		p.claimed = claim{cpu: all.Cpu().MilliValue(), memory: all.Memory().Value(), pods: 1}
 	}
-	return p.claimed
+	return &p.claimed
 }
 
 // occupies says whether a pod runs, or has run and is to run again.
@@ -208,10 +219,6 @@ func (p *pod) mayOccupy(from time.Time) bool {
 		return true
 	}
 	return p.changed.After(from) || !p.rejected && later(p.removedAt, p.overAt).After(from)
-}
-
-func (p *pod) isStatic() bool {
-	return len(p.specs) > 0 && p.specs[0].Annotations[manifest.ConfigSourceAnnotation] == "file"
 }
 
 // clash is a port of the host that two pods ask for; zero if there is none. The judges know of no
@@ -305,7 +312,7 @@ func (p *pod) lacksEnd() string {
 // for it.
 func (p *pod) waits() bool {
 	w := p.world
-	if !p.isStatic() || p.live > 0 || len(w.opts.Allocatable) == 0 {
+	if !p.static || p.live > 0 || len(w.opts.Allocatable) == 0 {
 		return false
 	}
 	for _, name := range resourceNames {

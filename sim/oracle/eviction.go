@@ -175,7 +175,7 @@ func (p *pod) evictable() bool {
 }
 
 // critical says whether the pod is static, or the newest spec has a priority of the system's.
-func (p *pod) critical() bool { return p.isStatic() || p.priority() >= priorityMin }
+func (p *pod) critical() bool { return p.static || p.priority() >= priorityMin }
 
 // maybeEvicted says whether a pod may have been evicted, or may be at any moment. One that nobody
 // has called so long after all has come right has not been.

@@ -170,7 +170,7 @@ func (w *world) logsUnsettled(now time.Time) []string {
 		owned[c.link] = true
 	}
 	var lines []string
-	for _, link := range w.opts.Files(w.opts.LinksDir) {
+	for link := range w.opts.Files(w.opts.LinksDir) {
 		links[link.Name] = link.Target
 		if !owned[link.Name] {
 			lines = append(lines, fmt.Sprintf("link %s is left of a container that has gone",
@@ -206,7 +206,7 @@ func (w *world) logsLeft(p *pod) []string {
 		}) {
 			continue // its directory has been looked at
 		}
-		for _, file := range w.opts.Files(path.Dir(c.log)) {
+		for file := range w.opts.Files(path.Dir(c.log)) {
 			number, _, _ := strings.Cut(file.Name, ".")
 			if !slices.ContainsFunc(p.containers, func(o *container) bool {
 				return o.name == c.name && strconv.Itoa(int(o.number())) == number
@@ -224,7 +224,7 @@ func (w *world) logLacks(c *container, links map[string]string, now time.Time) [
 	log, base := c.log, path.Base(c.log)
 	var lines []string
 	count, size := 0, int64(-1)
-	for _, file := range w.opts.Files(path.Dir(log)) {
+	for file := range w.opts.Files(path.Dir(log)) {
 		if file.Name == base {
 			size = file.Size
 		}

@@ -2,6 +2,8 @@ package oracle
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,11 +118,11 @@ func TestLogsUnsettled(t *testing.T) {
 		s := tell()
 		s.world.opts.LogBytesMax, s.world.opts.LogPeriod = 100, 10e9
 		logging(s)
-		s.world.opts.Files = func(dir string) []File {
+		s.world.opts.Files = func(dir string) iter.Seq[File] {
 			if dir == s.world.opts.LinksDir {
-				return test.links
+				return slices.Values(test.links)
 			}
-			return test.logs
+			return slices.Values(test.logs)
 		}
 		s.world.logsUnsettled(s.now)
 		s.wait(test.seconds)

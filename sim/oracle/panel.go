@@ -12,6 +12,7 @@
 package oracle
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -37,11 +38,11 @@ type Options struct {
 	PodsDir, LogsDir string        // where each pod has a directory, and one of logs
 	BackoffMax       time.Duration // between restarts of a container; zero: 300 s
 
-	LinksDir    string                  // where each container that runs has a link to its log
-	LogBytesMax int64                   // a log that has so many is to be rotated
-	LogFilesMax int                     // that are kept of a run of a container
-	LogPeriod   time.Duration           // in which each log is looked at
-	Files       func(dir string) []File // what is on the disk; nil: nobody looks
+	LinksDir    string                          // where each container that runs has a link to its log
+	LogBytesMax int64                           // a log that has so many is to be rotated
+	LogFilesMax int                             // that are kept of a run of a container
+	LogPeriod   time.Duration                   // in which each log is looked at
+	Files       func(dir string) iter.Seq[File] // what is on the disk; nil: nobody looks
 
 	Usage func(path string) int64 // what a tree on the disk takes; nil: nobody looks
 	// Read is what is in a file, false if there is none. Nil: nobody looks.
@@ -141,7 +142,9 @@ func (p *Panel) Fact(f truth.Fact) {
 	p.latest = f
 	p.world.press(f.Time)
 	for _, o := range p.facts {
-		p.found(o, o.fact(p.world, &p.latest), f.Time)
+		if what := o.fact(p.world, &p.latest); what != nil {
+			p.found(o, what, f.Time)
+		}
 	}
 	p.world.take(&p.latest)
 }
@@ -150,16 +153,15 @@ func (p *Panel) Fact(f truth.Fact) {
 func (p *Panel) Answer(now time.Time, pods []*v1.Pod) {
 	p.world.now = now
 	for _, o := range p.answers {
-		p.found(o, o.answer(p.world, now, pods), now)
+		if what := o.answer(p.world, now, pods); what != nil {
+			p.found(o, what, now)
+		}
 	}
 	p.world.answered(now, pods)
 }
 
 // found records the first thing that an oracle finds.
 func (p *Panel) found(o oracle, what *finding, now time.Time) {
-	if what == nil {
-		return
-	}
 	name := o.entry().Name
 	if p.fired[name] {
 		return

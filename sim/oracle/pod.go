@@ -43,10 +43,11 @@ type pod struct {
 
 	startedFirst time.Time // when the first container of it ran; zero: none has
 	shortAt      time.Time // when there was last no room for it, if it is critical
-	claimed      map[v1.ResourceName]int64
+	claimed      claim
 	claimedBy    *v1.Pod // whose claim that is
 
 	specs    []*v1.Pod  // every different one it had
+	static   bool       // its first one was of a file
 	round    int        // the newest that an exit must have begun
 	mayRound int        // the newest that one may have
 	roundBy  *container // whose exit must have begun it

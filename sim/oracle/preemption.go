@@ -29,7 +29,7 @@ func (*preemption) fact(w *world, f *truth.Fact) *finding {
 	object := f.Write.After.Pod
 	p := w.pods[string(object.UID)]
 	switch {
-	case p == nil || p.isStatic():
+	case p == nil || p.static:
 		return says("%s/%s is told to be pre-empted, but is a static pod", object.Namespace,
 			object.Name)
 	case object.Status.Message != messagePreempted:
@@ -71,12 +71,12 @@ func (p *pod) endBegan() time.Time {
 
 // outranks says whether another pod makes room for this one.
 func (p *pod) outranks(other *pod) bool {
-	if len(p.specs) == 0 || len(other.specs) == 0 || other.isStatic() {
+	if len(p.specs) == 0 || len(other.specs) == 0 || other.static {
 		return false
 	}
 	mine, its := p.priority(), other.priority()
 	if its < priorityMin {
-		return p.isStatic() || mine >= priorityMin
+		return p.static || mine >= priorityMin
 	}
 	return mine > its
 }
@@ -97,17 +97,17 @@ func (p *pod) waited(from time.Time) bool {
 // mayBeShort says whether there may have been no room for a pod since a time.
 func (w *world) mayBeShort(p *pod, from time.Time) bool {
 	for _, name := range resourceNames {
-		if asks := p.asks()[name]; asks == 0 || name == v1.ResourcePods &&
+		if asks := p.asks().of(name); asks == 0 || name == v1.ResourcePods &&
 			int64(len(w.order)) <= w.has(name) {
 			continue // there is always enough of it
 		}
 		used := int64(0)
 		for _, other := range w.order {
 			if other != p && other.mayOccupy(from) {
-				used += other.asks()[name]
+				used += other.asks().of(name)
 			}
 		}
-		if p.asks()[name] > w.has(name)-used {
+		if p.asks().of(name) > w.has(name)-used {
 			return true
 		}
 	}

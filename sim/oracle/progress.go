@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 )
@@ -18,24 +19,34 @@ func (*progress) entry() Entry {
 // restartedWithin is how long after its back-off a container is restarted at the latest.
 const restartedWithin = 15 * time.Second
 
-// Unsettled says what is not as it should be in the end, in sorted lines; nothing if all is well.
-// It is asked after Healed, as often as wanted.
-func (p *Panel) Unsettled(now time.Time) []string {
-	p.world.now = now
-	var lines []string
-	for _, pod := range p.world.order {
-		if pod.spec == nil {
-			lines = append(lines, pod.remains()...)
-			continue
+// Unsettled says what is not as it should be in the end, in lines; nothing if all is well. It is
+// asked after Healed, as often as wanted. Whoever wants to know only whether there is anything
+// stops at the first line, and the rest is not looked for.
+func (p *Panel) Unsettled(now time.Time) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		w, well := p.world, true
+		w.now = now
+		tell := func(lines []string) bool {
+			for _, line := range lines {
+				if well = false; !yield(line) {
+					return false
+				}
+			}
+			return true
 		}
-		lines = append(lines, pod.due(now)...)
+		for _, pod := range w.order {
+			lacks := pod.due
+			if pod.spec == nil {
+				lacks = pod.remains
+			}
+			if !tell(lacks()) {
+				return
+			}
+		}
+		if tell(w.objectsUnsettled(now)) && well { // files are looked at last: that is the most work
+			tell(w.logsUnsettled(now))
+		}
 	}
-	lines = append(lines, p.world.objectsUnsettled(now)...)
-	if len(lines) == 0 { // files are looked at last: that is the most work
-		lines = p.world.logsUnsettled(now)
-	}
-	slices.Sort(lines)
-	return slices.Compact(lines)
 }
 
 // remains says what is left of a pod that nobody wants.
@@ -62,13 +73,13 @@ func (p *pod) remains() []string {
 
 // due says what a wanted pod lacks. Of those of one full name one has to be well; as long as none
 // is, the lack of the first is told.
-func (p *pod) due(now time.Time) []string {
+func (p *pod) due() []string {
 	var first []string
 	for _, rival := range p.full.pods {
 		if rival.spec == nil {
 			continue
 		}
-		lacks := rival.lacks(now)
+		lacks := rival.lacks(p.world.now)
 		if len(lacks) == 0 {
 			return nil
 		}
@@ -98,12 +109,18 @@ func (p *pod) lacks(now time.Time) []string {
 
 // lacksRun is the first thing that is wrong with what runs; empty if all is well.
 func (p *pod) lacksRun(now time.Time) string {
-	switch {
-	case p.rejected:
+	if p.rejected {
 		return p.lacksEnd()
-	case p.waits():
+	}
+	what := p.lacksSandbox(now)
+	if what != "" && p.waits() {
 		return ""
 	}
+	return what
+}
+
+// lacksSandbox is the same for a pod that does not have to wait for others.
+func (p *pod) lacksSandbox(now time.Time) string {
 	newest := p.newestSandbox()
 	for _, s := range p.sandboxes {
 		if s != newest && s.ready {

@@ -14,6 +14,9 @@ import (
 func (p *pod) specify(spec *v1.Pod) {
 	same := func(o *v1.Pod) bool { return reflect.DeepEqual(o.Spec, spec.Spec) }
 	if !slices.ContainsFunc(p.specs, same) {
+		if len(p.specs) == 0 {
+			p.static = spec.Annotations[manifest.ConfigSourceAnnotation] == string(manifest.OriginFile)
+		}
 		p.specs = append(p.specs, spec)
 	}
 	for _, c := range p.containers {

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,7 +181,9 @@ func (s *story) fired() string {
 	return strings.Join(names, " ")
 }
 
-func (s *story) unsettled() string { return strings.Join(s.Unsettled(s.now), "\n") }
+func (s *story) unsettled() string {
+	return strings.Join(slices.Compact(slices.Sorted(s.Unsettled(s.now))), "\n")
+}
 
 // runs is the usual beginning: a pod with one container that runs.
 func (s *story) runs(policy v1.RestartPolicy) run {

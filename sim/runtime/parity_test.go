@@ -56,7 +56,7 @@ func (w *simWorld) RenameLog(from, to string) {
 }
 
 func (w *simWorld) LogBytes(name string) int64 {
-	for _, e := range w.disk.Entries(logDir) {
+	for e := range w.disk.Entries(logDir) {
 		if e.Name == name {
 			return e.Size
 		}
