@@ -45,9 +45,6 @@ func Parse(data []byte) ([]byte, error) {
 // reading it as YAML, which takes far longer. It leaves what has a key twice to those who say so.
 func plainJSON(data []byte) ([]byte, bool) {
 	var whole map[string]any
-	if !json.Valid(data) {
-		return nil, false
-	}
 	strict, err := kubejson.UnmarshalStrict(data, &whole)
 	if err != nil || len(strict) > 0 || whole == nil {
 		return nil, false
@@ -88,16 +85,22 @@ func (p *presence) UnmarshalYAML(func(any) error) error {
 // Decode fills into from a JSON document. It returns the paths of fields that into does not
 // have, or an error that names the field it is about.
 func Decode(doc []byte, into any) (unknown []string, err error) {
-	var whole any
-	if err := kubejson.UnmarshalCaseSensitivePreserveInts(doc, &whole); err != nil {
-		return nil, oneLine(err)
-	}
 	typ := reflect.TypeOf(into).Elem()
-	if err := boundQuantities("", whole, typ); err != nil {
-		return nil, err
+	if mayBeHuge(doc) {
+		whole, err := anything(doc)
+		if err == nil {
+			err = boundQuantities("", whole, typ)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	strict, err := kubejson.UnmarshalStrict(doc, into)
 	if err != nil {
+		whole, broken := anything(doc)
+		if broken != nil {
+			return nil, broken
+		}
 		return nil, locate(whole, typ, err)
 	}
 	for _, problem := range strict {
@@ -108,6 +111,15 @@ func Decode(doc []byte, into any) (unknown []string, err error) {
 		unknown = append(unknown, field.FieldPath())
 	}
 	return unknown, nil
+}
+
+// anything is what a document has, whatever that is.
+func anything(doc []byte) (any, error) {
+	var whole any
+	if err := kubejson.UnmarshalCaseSensitivePreserveInts(doc, &whole); err != nil {
+		return nil, oneLine(err)
+	}
+	return whole, nil
 }
 
 // oneLine makes an error of a YAML or JSON library fit into a log line.

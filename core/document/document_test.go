@@ -97,6 +97,21 @@ func TestDecodeRefusesAmountsThatTakeHours(t *testing.T) {
 	}
 }
 
+// What is refused is seen in the document as it is written, wherever it stands.
+func TestMayBeHuge(t *testing.T) {
+	for text, want := range map[string]bool{
+		"1e3": false, "1E-999": false, "e": false, "100m": false, "ee1e12": false,
+		"1e1000": true, "1E+1000": true, "1e-9999": true, "xe1e9999": true, `1\u0065`: true,
+		strings.Repeat("9", 64): false, strings.Repeat("9", 65): true,
+	} {
+		for _, doc := range []string{`{"cpu":"` + text + `"}`, `["` + text + `","1"]`} {
+			if got := mayBeHuge([]byte(doc)); got != want {
+				t.Errorf("%s: %v, want %v", doc, got, want)
+			}
+		}
+	}
+}
+
 // A file of a few kilobytes must not keep the agent busy, whatever is in it.
 func TestHostileDocumentsAreRefusedQuickly(t *testing.T) {
 	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)

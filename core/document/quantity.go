@@ -18,6 +18,9 @@ import (
 // quantityLengthMax bounds the text of an amount, in bytes.
 const quantityLengthMax = 64
 
+// exponentMax bounds the digits of an exponent.
+const exponentMax = 3
+
 var hugeExponent = regexp.MustCompile(`[eE][+-]?[0-9]*[1-9][0-9]{3}`)
 
 // ParseQuantity is resource.ParseQuantity for text that is not to be trusted.
@@ -36,6 +39,33 @@ func boundQuantity(text string) error {
 		return errors.New("the exponent of a quantity has at most three digits")
 	}
 	return nil
+}
+
+// mayBeHuge says whether a JSON document has any text that boundQuantity refuses, or one of which
+// that cannot be seen as it is written. Most have none, and need not be looked at twice.
+func mayBeHuge(doc []byte) bool {
+	const none = -1
+	length, exponent := 0, none // of the text, or whatever else; digits of an exponent
+	for _, b := range doc {
+		length++
+		switch {
+		case b == '\\':
+			return true
+		case b == '"':
+			length, exponent = 0, none
+		case b == 'e' || b == 'E':
+			exponent = 0
+		case exponent == 0 && (b == '+' || b == '-'):
+		case exponent >= 0 && '0' <= b && b <= '9':
+			exponent++
+		default:
+			exponent = none
+		}
+		if length > quantityLengthMax || exponent > exponentMax {
+			return true
+		}
+	}
+	return false
 }
 
 // boundQuantities checks every amount in a document that is about to be decoded into type t.

@@ -35,7 +35,9 @@ func SetDefaults(pod *v1.Pod) {
 }
 
 func defaultContainer(c *v1.Container, hostNetwork bool) {
-	setString(&c.ImagePullPolicy, pullPolicy(c.Image))
+	if c.ImagePullPolicy == "" {
+		c.ImagePullPolicy = pullPolicy(c.Image)
+	}
 	setString(&c.TerminationMessagePath, v1.TerminationMessagePathDefault)
 	setString(&c.TerminationMessagePolicy, v1.TerminationMessageReadFile)
 	for i := range c.Ports {

@@ -35,6 +35,7 @@ type container struct {
 	shown     bool          // an answer has shown it as ready
 
 	log, link string    // the path of its log, and the name of the link to it
+	linked    string    // what that link leads to, as far as anybody has looked
 	fallback  bool      // its log speaks for it if it says nothing itself
 	message   string    // what it has said about its end
 	logEnd    string    // and what it wrote last into its log

@@ -165,17 +165,16 @@ func (w *world) logsUnsettled(now time.Time) []string {
 	if w.opts.Files == nil {
 		return nil
 	}
-	links, owned := map[string]string{}, map[string]bool{}
-	for _, c := range w.containers { //ordered: into a set
-		owned[c.link] = true
+	for _, c := range w.containers { //ordered: each by itself
+		c.linked = ""
 	}
 	var lines []string
 	for link := range w.opts.Files(w.opts.LinksDir) {
-		links[link.Name] = link.Target
-		if !owned[link.Name] {
-			lines = append(lines, fmt.Sprintf("link %s is left of a container that has gone",
-				link.Name))
+		if c := w.links[link.Name]; c != nil {
+			c.linked = link.Target
+			continue
 		}
+		lines = append(lines, fmt.Sprintf("link %s is left of a container that has gone", link.Name))
 	}
 	for _, p := range w.order {
 		if p.spec == nil {
@@ -184,7 +183,7 @@ func (w *world) logsUnsettled(now time.Time) []string {
 		lines = append(lines, w.logsLeft(p)...)
 		for _, c := range p.containers {
 			if c.state == running {
-				lines = append(lines, w.logLacks(c, links, now)...)
+				lines = append(lines, w.logLacks(c, now)...)
 			}
 		}
 	}
@@ -220,11 +219,11 @@ func (w *world) logsLeft(p *pod) []string {
 }
 
 // logLacks says what is wrong with the log of a container that runs.
-func (w *world) logLacks(c *container, links map[string]string, now time.Time) []string {
-	log, base := c.log, path.Base(c.log)
+func (w *world) logLacks(c *container, now time.Time) []string {
+	dir, base := path.Split(c.log)
 	var lines []string
 	count, size := 0, int64(-1)
-	for file := range w.opts.Files(path.Dir(log)) {
+	for file := range w.opts.Files(dir) {
 		if file.Name == base {
 			size = file.Size
 		}
@@ -248,8 +247,8 @@ func (w *world) logLacks(c *container, links map[string]string, now time.Time) [
 		lines = append(lines, fmt.Sprintf("%s has %d files of logs, and may have %d", c, count,
 			w.opts.LogFilesMax))
 	}
-	if to := links[c.link]; to != log {
-		lines = append(lines, fmt.Sprintf("%s has a link to %q, want %s", c, to, log))
+	if c.linked != c.log {
+		lines = append(lines, fmt.Sprintf("%s has a link to %q, want %s", c, c.linked, c.log))
 	}
 	return lines
 }

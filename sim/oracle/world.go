@@ -19,6 +19,7 @@ type world struct {
 	names      map[string]*fullName
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
+	links      map[string]*container   // by the names of the links to their logs
 	cgroups    map[string]truth.Limits // by directory
 	objects    objects                 // of the API server
 	critical   []*pod                  // for which others make room
@@ -59,7 +60,7 @@ func newWorld(opts Options) *world {
 	}
 	return &world{
 		opts: opts, pods: map[string]*pod{}, names: map[string]*fullName{},
-		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
+		sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, links: map[string]*container{},
 		cgroups: map[string]truth.Limits{}, objects: newObjects(),
 		tellings: newTellings(), clients: newClients(),
 	}
@@ -127,7 +128,7 @@ func (w *world) takeContainer(f *truth.Fact) {
 	c := w.containers[f.ContainerID]
 	if c == nil {
 		c = w.newContainer(f)
-		w.containers[c.id] = c
+		w.containers[c.id], w.links[c.link] = c, c
 		c.pod.containers = append(c.pod.containers, c)
 		w.objects.made[c.id] = maker{f.PodUID, c.full}
 	}
@@ -141,6 +142,7 @@ func (w *world) takeContainer(f *truth.Fact) {
 		c.lost = true
 	case truth.ContainerRemoved:
 		delete(w.containers, c.id)
+		delete(w.links, c.link)
 		c.pod.dropContainer(c)
 	case truth.StopRequested:
 		if c.stopAt.IsZero() {
