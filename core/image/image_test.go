@@ -1,6 +1,7 @@
 package image
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -39,15 +40,15 @@ func (r *rig) plan(at time.Duration) {
 	}
 }
 
-// answer answers the nth operation.
-func (r *rig) answer(n int, at time.Duration, body any, err *world.Error) {
+// answer answers the nth operation, and returns who is told.
+func (r *rig) answer(n int, at time.Duration, body any, err *world.Error) []string {
 	record, ok := r.table.Settle(r.ops[n])
 	if !ok {
 		panic("answered twice")
 	}
 	r.out.Begin(&r.table, t0.Add(at))
 	ev := world.Event{Time: t0.Add(at), Op: r.ops[n], Body: body, Err: err}
-	r.store.Answered("i", record, ev, &r.out)
+	return r.store.Answered("i", record, ev, &r.out)
 }
 
 var refused = world.Errorf(world.KindInternal, "PullImage", "no registry")
@@ -71,6 +72,38 @@ func TestWhoNeedsNoPullDoesNotWait(t *testing.T) {
 	}
 	if got := r.store.Need("a", Wanted{Ref: "i"}, v1.PullAlways, t0); got.ID != "" {
 		t.Errorf("a, which wants it pulled, gets %+v", got)
+	}
+}
+
+// A look that finds what was known before is news only for those that could not go by that: of a
+// hundred pods that wait for one image, not all are planned anew whenever another one comes.
+func TestALookTellsThoseWhomItConcerns(t *testing.T) {
+	none := &runtimeapi.ImageStatusResponse{}
+	there := &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: "x"}}
+	all := []string{"a", "b"}
+	for _, test := range []struct {
+		name   string
+		policy v1.PullPolicy // of a
+		found  *runtimeapi.ImageStatusResponse
+		err    *world.Error
+		want   []string
+	}{
+		{"nothing new", v1.PullIfNotPresent, none, nil, []string{"b"}},
+		{"it is there now", v1.PullIfNotPresent, there, nil, all},
+		{"nobody can tell", v1.PullIfNotPresent, nil, refused, all},
+		{"one never pulls, and asks for the next look", v1.PullNever, none, nil, all},
+	} {
+		r := &rig{}
+		r.store.Need("a", Wanted{Ref: "i"}, test.policy, t0)
+		r.plan(0)
+		r.answer(0, time.Second, none, nil)
+		r.store.Need("a", Wanted{Ref: "i"}, test.policy, t0)
+		r.store.Need("b", Wanted{Ref: "i"}, v1.PullIfNotPresent, t0.Add(2*time.Second))
+		r.plan(2 * time.Second)
+		told := r.answer(1, 3*time.Second, test.found, test.err)
+		if !slices.Equal(told, test.want) {
+			t.Errorf("%s: %q are told, want %q", test.name, told, test.want)
+		}
 	}
 }
 
