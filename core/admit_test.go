@@ -1,6 +1,7 @@
 package core
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,25 @@ func waiting(uid string) *node {
 	p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	n.server.put(p)
 	return n
+}
+
+// Without an API server a static pod is held against what the node would register as.
+func TestStaticPodOfAnotherNode(t *testing.T) {
+	manifest := func(name, label string) string {
+		return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `}, spec: {nodeSelector: {` +
+			label + `}, containers: [{name: web, image: i}]}}`
+	}
+	n := boot(map[string]string{"here.yaml": manifest("here", v1.LabelHostname+": n1"),
+		"there.yaml": manifest("there", "disk: ssd")})
+	n.pass(5 * time.Second)
+	got := map[string]string{}
+	for _, p := range n.agent.list() {
+		got[p.Name] = string(p.Status.Phase) + " " + p.Status.Reason
+	}
+	want := map[string]string{"here-n1": "Running ", "there-n1": "Pending NodeAffinity"}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
 }
 
 // Before it is known what the Node is no pod is taken that it may be no place for.

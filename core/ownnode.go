@@ -32,9 +32,9 @@ func (a *Agent) ownNode() *v1.Node {
 }
 
 // place is the node that pods are held against: as the API server has it or, if it is known to have
-// none, as it is registered; nil if nothing is known of it.
+// none or there is no server, as it is registered; nil if nothing is known of it.
 func (a *Agent) place() *v1.Node {
-	if is := a.ownNode(); is != nil || !a.nodeListed() {
+	if is := a.ownNode(); is != nil || a.state.API && !a.nodeListed() {
 		return is
 	}
 	return a.state.OwnNode.Initial(&a.state.Boot)

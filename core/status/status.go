@@ -12,7 +12,6 @@ package status
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -251,7 +250,7 @@ func (w *Writer) failed(e *Entry, r op.Record, ev world.Event, out *op.Out) {
 
 // sumOf is what tells one status from another.
 func sumOf(status *v1.PodStatus) string {
-	data, err := json.Marshal(status)
+	data, err := status.Marshal()
 	if err != nil {
 		panic("status: a status cannot be written: " + err.Error())
 	}
