@@ -51,8 +51,8 @@ func (s *Source) failed(err error, news bool, out *op.Out) {
 // been seen since then.
 func (s *Source) takeParts(parts []Part, out *op.Out) {
 	before := s.Files
-	s.Files, s.sorted = map[string]*File{}, nil
-	for i, part := range parts {
+	s.Files, s.Names = map[string]*File{}, nil
+	for _, part := range parts {
 		full := part.Pod.Namespace + "/" + part.Pod.Name
 		name := full
 		for n := 2; s.Files[name] != nil; n++ { // the first of a name counts: see Sources
@@ -64,8 +64,8 @@ func (s *Source) takeParts(parts []Part, out *op.Out) {
 		} else {
 			file.Pod.Annotations[ConfigSeenAnnotation] = out.Now().UTC().Format(time.RFC3339Nano)
 		}
-		file.Order = i
 		s.Files[name] = file
+		s.Names = append(s.Names, name)
 	}
 }
 

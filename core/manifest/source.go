@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -41,6 +40,7 @@ type Source struct {
 	// so for a while. Before that the absence of a pod means nothing.
 	Ready bool             `json:"ready"`
 	Files map[string]*File `json:"files,omitempty"` // by name; of a page, one for each pod
+	Names []string         `json:"names,omitempty"` // of Files, in the order in which they count
 
 	Single  bool       `json:"single,omitempty"`  // the path was a file when it was read last
 	PageSum string     `json:"pageSum,omitempty"` // of the good page that was read last
@@ -49,8 +49,6 @@ type Source struct {
 	Again   bool       `json:"again,omitempty"` // it changed while it was being read
 	NextAt  time.Time  `json:"nextAt"`
 	Problem string     `json:"problem,omitempty"`
-
-	sorted []string // the names of Files; made anew when they are asked for
 }
 
 // File is one manifest.
@@ -60,7 +58,6 @@ type File struct {
 	Since  time.Time `json:"since"`            // when that content was first read
 	Pod    *v1.Pod   `json:"pod,omitempty"`    // the last good pod; nil if there is none
 	Broken string    `json:"broken,omitempty"` // why the content is no pod
-	Order  int       `json:"order,omitempty"`  // among those of a page
 	Twin   string    `json:"twin,omitempty"`   // the file that comes first and asks for the same
 }
 
@@ -140,7 +137,7 @@ func (s *Source) read(ev world.Event, out *op.Out) {
 // take compares what was read with what is known.
 func (s *Source) take(files []world.File, out *op.Out) {
 	before := s.Files
-	s.Files, s.sorted = make(map[string]*File, len(files)), nil
+	s.Files = make(map[string]*File, len(files))
 	complete := true
 	for _, read := range files {
 		known := before[read.Name]
@@ -160,6 +157,7 @@ func (s *Source) take(files []world.File, out *op.Out) {
 			complete = complete && !s.unbelieved(file, out.Now())
 		}
 	}
+	s.Names = slices.Sorted(maps.Keys(s.Files))
 	s.Ready = s.Ready || complete
 }
 
@@ -213,14 +211,4 @@ func (s *Source) unbelieved(file *File, now time.Time) bool {
 		s.NextAt = at
 	}
 	return true
-}
-
-// names are those of the files, in the order in which they count.
-func (s *Source) names() []string {
-	if len(s.sorted) != len(s.Files) {
-		s.sorted = slices.SortedFunc(maps.Keys(s.Files), func(a, b string) int {
-			return cmp.Or(cmp.Compare(s.Files[a].Order, s.Files[b].Order), cmp.Compare(a, b))
-		})
-	}
-	return s.sorted
 }

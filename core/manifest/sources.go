@@ -75,7 +75,7 @@ func (s *Sources) Answered(owner timer.Key, ev world.Event, out *op.Out) {
 func (s *Sources) rejectTwins(out *op.Out) {
 	uids, names := map[string]string{}, map[string]string{}
 	for _, source := range s.each() {
-		for _, name := range source.names() {
+		for _, name := range source.Names {
 			file := source.Files[name]
 			if file.Pod == nil {
 				file.Twin = ""
@@ -103,7 +103,7 @@ func (s *Sources) rejectTwins(out *op.Out) {
 func (s *Sources) Pods() []*v1.Pod {
 	var pods []*v1.Pod
 	for _, source := range s.each() {
-		for _, name := range source.names() {
+		for _, name := range source.Names {
 			if file := source.Files[name]; file.Pod != nil && file.Twin == "" {
 				pods = append(pods, file.Pod)
 			}

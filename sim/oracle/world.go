@@ -60,7 +60,8 @@ func newWorld(opts Options) *world {
 	}
 	return &world{
 		opts: opts, pods: map[string]*pod{}, names: map[string]*fullName{},
-		sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, links: map[string]*container{},
+		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
+		links:   map[string]*container{},
 		cgroups: map[string]truth.Limits{}, objects: newObjects(),
 		tellings: newTellings(), clients: newClients(),
 	}
