@@ -19,7 +19,8 @@ import (
 func (a *Agent) planStatus(uid string) time.Time {
 	s := &a.state
 	p := s.Pods[uid]
-	want := status.Want{Gone: p == nil && !s.Relist.AsOf.IsZero()}
+	want := status.Want{Gone: p == nil && !s.Relist.AsOf.IsZero() ||
+		p != nil && p.Cleared && a.isBound(p)}
 	if p != nil && (p.Looking() || p.Gone && !a.isBound(p)) {
 		// What is known only in part is not told; nor is the end of a static pod that nobody wants: its
 		// mirror is to go, or is that of its next life by the time that it is told.

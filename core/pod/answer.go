@@ -257,10 +257,15 @@ func (p *Pod) sandboxWritten(r op.Record, ev world.Event, env *Env) {
 	}
 	s.Op = 0
 	if ev.Err != nil && !ev.Err.Has(world.KindNotFound) {
+		s.Failures++
 		p.writeFailed(r, ev, env)
 		s.NotBefore = ev.Time.Add(failureFirst)
+		if r.Call == "RemovePodSandbox" { // which nothing waits for, unlike its stop
+			s.NotBefore = ev.Time.Add(waitAfter(s.Failures))
+		}
 		return
 	}
+	s.Failures = 0
 	if r.Call == "RemovePodSandbox" {
 		p.Removed = ev.Time
 		p.dropSandbox(s.ID)

@@ -31,7 +31,8 @@ type Sandbox struct {
 	Claim  string       `json:"claim,omitempty"`  // on the node, if another agent made it
 
 	InspectOp world.OpID `json:"inspectOp,omitempty"`
-	NotBefore time.Time  `json:"notBefore"` // back-off after a failed operation
+	NotBefore time.Time  `json:"notBefore"`          // back-off after a failed operation
+	Failures  int        `json:"failures,omitempty"` // of stops and removals, in a row
 
 	seenIn uint64 // the number of the newest relist that had it; scratch of that relist
 }

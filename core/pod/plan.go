@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"time"
 
 	"seedlet.dev/core/cgroup"
@@ -291,11 +292,12 @@ func (p *Pod) terminate(env *Env, w *waits) {
 
 // finish removes what is left of a pod that nobody wants: containers, then directories and cgroups,
 // then sandboxes. The sandbox goes last, because its record is what tells an agent that was killed
-// halfway that there is something left to remove.
+// halfway that there is something left to remove. What the runtime does not remove although it does
+// not run is tried on and on, but holds up nobody.
 func (p *Pod) finish(env *Env, w *waits) {
 	if p.live() || !p.sandboxesDown() {
 		p.Stage = Terminating // an operation of unknown outcome has taken effect after all
-		p.Storage.Release = 0
+		p.Storage.Release, p.Cleared = 0, false
 		return
 	}
 	p.inspect(env, w)
@@ -313,14 +315,34 @@ func (p *Pod) finish(env *Env, w *waits) {
 	for i := range p.Containers {
 		p.remove(&p.Containers[i], env, w)
 	}
-	if len(p.Containers) > 0 || p.releaseVolumes(env) || p.removeDirs(env) ||
-		p.removeCgroups(env) {
+	if p.removing() || p.releaseVolumes(env) || p.removeDirs(env) || p.removeCgroups(env) {
 		return
 	}
-	for i := range p.Sandboxes {
-		p.removeSandbox(&p.Sandboxes[i], env, w)
+	if len(p.Containers) == 0 {
+		for i := range p.Sandboxes {
+			p.removeSandbox(&p.Sandboxes[i], env, w)
+		}
 	}
-	p.Forgotten = len(p.Sandboxes) == 0
+	p.Cleared = p.Cleared || p.recordsKept()
+	p.Forgotten = len(p.Sandboxes) == 0 && len(p.Containers) == 0
+}
+
+// removalTries is how often the runtime is asked to remove something, for half a minute, before
+// nobody waits for that any more. Some never does: it has lost what its own record is about.
+const removalTries = 6
+
+// removing says whether there are containers of which it can be hoped that they are removed soon.
+func (p *Pod) removing() bool {
+	return slices.ContainsFunc(p.Containers, func(c Container) bool {
+		return c.Failures < removalTries
+	})
+}
+
+// recordsKept says whether the runtime has refused for long to remove what it has of the pod.
+func (p *Pod) recordsKept() bool {
+	return len(p.Containers) > 0 || slices.ContainsFunc(p.Sandboxes, func(s Sandbox) bool {
+		return s.Failures >= removalTries
+	})
 }
 
 // removeDirs removes the pod's directories, and reports whether there is still something to do.

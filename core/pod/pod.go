@@ -95,6 +95,7 @@ type Pod struct {
 	Needs        []Need   `json:"needs,omitempty"`     // images that containers wait for
 	Watching     Watching `json:"watching"`            // what it refers to at the API server
 	Forgotten    bool     `json:"forgotten,omitempty"` // nothing is left of it
+	Cleared      bool     `json:"cleared,omitempty"`   // but what the runtime does not remove
 
 	Phase      v1.PodPhase `json:"phase"`
 	Conditions []Condition `json:"conditions,omitempty"`

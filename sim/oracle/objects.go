@@ -293,12 +293,13 @@ func idsOf(s *v1.ContainerStatus) []string {
 	return ids
 }
 
-// apiRemoved fires when the agent removes a pod from the API server too early (upstream #116410).
+// apiRemoved fires when the agent removes a pod from the API server too early (upstream #116410),
+// or not at all.
 type apiRemoved struct{}
 
 func (*apiRemoved) entry() Entry {
-	return Entry{"api-removed", "The agent removes a pod from the API server only if it is to be " +
-		"deleted, was told to be over, and nothing of it runs."}
+	return Entry{"api-removed", "The agent removes a pod from the API server if it is to be " +
+		"deleted, was told to be over, and nothing of it runs: then within a bound, else never."}
 }
 
 func (*apiRemoved) fact(w *world, f *truth.Fact) *finding {
@@ -318,6 +319,39 @@ func (*apiRemoved) fact(w *world, f *truth.Fact) *finding {
 			"to be over", name, object.Status.Phase)}
 	}
 	return nil
+}
+
+// goneWithin is how long a pod of which nothing runs may still be at the API server, when nothing
+// goes wrong but that the runtime does not remove what it has of it.
+const goneWithin = 4 * time.Minute
+
+// leaving are the calls that a pod needs to go from the API server when nothing of it runs.
+var leaving = []string{"WatchObjects", "ObjectChanged", "GetObject", "PatchObject", "DeleteObject",
+	"ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus", "RunPodSandbox",
+	"CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox", "ReadTail", "ReadFiles",
+	"StatPath", "ListDir", "ReadLinks", "MakeDir", "MakeLink", "WriteFile", "WriteDir", "Rename",
+	"MountMemory", "BindSubPath", "Unmount", "RemoveTree", "SetCgroup", "ListCgroups",
+	"RemoveCgroup"}
+
+func (*apiRemoved) answer(w *world, now time.Time, _ []*v1.Pod) *finding {
+	for _, p := range w.order {
+		object := w.objects.pods[p.full.text]
+		if w.dead || object == nil || string(object.UID) != p.uid || object.DeletionTimestamp == nil ||
+			len(object.Finalizers) > 0 || mirror.Is(object) || p.occupied() {
+			continue
+		}
+		from := later(later(p.changed, object.DeletionTimestamp.Time), w.started)
+		if now.Sub(from) > goneWithin && !w.struckAny(from, now, leaving...) {
+			return says("pod %s is to be deleted and nothing of it has run since %v ago, but it is "+
+				"still there", p, now.Sub(from).Round(time.Second))
+		}
+	}
+	return nil
+}
+
+// occupied says whether anything of a pod runs.
+func (p *pod) occupied() bool {
+	return p.live > 0 || slices.ContainsFunc(p.sandboxes, func(s *sandbox) bool { return s.ready })
 }
 
 // heartbeat fires when the node's lease is not renewed although nothing keeps the agent from it
