@@ -343,11 +343,12 @@ func (a *Agent) takenIDs(uid string, sandboxes bool) []userns.Range {
 	return taken
 }
 
-// list is the pods as the API shows them, by namespace, name and UID.
+// list is the pods as the API shows them, by namespace, name and UID. One that is gone but for what
+// the runtime does not remove is not shown.
 func (a *Agent) list() []*v1.Pod {
 	pods := make([]*v1.Pod, 0, len(a.uids))
 	for _, uid := range a.uids {
-		if shown := a.show(uid); shown != nil {
+		if shown := a.show(uid); shown != nil && !a.state.Pods[uid].Cleared {
 			pods = append(pods, shown)
 		}
 	}

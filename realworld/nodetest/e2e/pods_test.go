@@ -77,7 +77,14 @@ func (s *scene) allRemoved(t *testing.T) {
 // leavesNothing waits until neither the runtime nor the disk nor the kernel has anything of a pod.
 func (s *scene) leavesNothing(t testing.TB) {
 	t.Helper()
-	s.eventually(t, 2*soon, "the runtime holds nothing", func() bool {
+	restarted := false
+	s.eventually(t, 3*soon, "the runtime holds nothing", func() bool {
+		if !restarted && s.lostTask(t) {
+			t.Log("containerd does not remove a container for a task that has ended: it is restarted")
+			if restarted = true; s.node.Restart(t.Context()) != nil {
+				t.Fatal("containerd does not come back")
+			}
+		}
 		return len(s.sandboxes(t, "")) == 0 && len(s.containers(t, "")) == 0
 	})
 	s.eventually(t, soon, "no pod has a directory or a link", func() bool {
@@ -106,6 +113,20 @@ func (s *scene) leavesNothing(t testing.TB) {
 	if excused > 0 {
 		t.Logf("%d things are left of starts that containerd gave up and forgot", excused)
 	}
+}
+
+// lostTask says whether there is a container that containerd refuses to remove for a task that it
+// takes for ended at the same time. That was seen once, of a container that was made while the
+// agent was killed again and again; nothing that an agent may ask for helps against it.
+func (s *scene) lostTask(t testing.TB) bool {
+	t.Helper()
+	log, err := os.ReadFile(s.node.LogFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(s.list(t, "", ""), func(c *runtimeapi.Container) bool {
+		return strings.Contains(string(log), "cannot delete running task "+c.Id)
+	})
 }
 
 // interrupted tells what containerd has left by itself. When the agent is killed while a sandbox or
