@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -72,7 +71,7 @@ func TestChurn(t *testing.T) {
 			s.agent.remove(t, churnName(i))
 		}
 	}
-	c.reaches(t, "the pods are gone", func() bool { return c.gone(t, "") })
+	c.recovers(t, "the pods are gone", func() bool { return c.gone(t, "") })
 	for _, problem := range judge(c.seen.ended(soon)) {
 		t.Error(problem)
 	}
@@ -147,7 +146,7 @@ func (c *churn) spec(i int) string {
 // settles waits until a pod is what its manifest wants.
 func (c *churn) settles(t *testing.T, i int) {
 	name := churnName(i)
-	c.reaches(t, name+" is as it should be", func() bool {
+	c.recovers(t, name+" is as it should be", func() bool {
 		if !c.pods[i].there {
 			return c.gone(t, name)
 		}
@@ -161,27 +160,6 @@ func (c *churn) settles(t *testing.T, i int) {
 		}
 		return phase == v1.PodRunning && now.ended.IsZero() && strings.Contains(now.name, " main ")
 	})
-}
-
-// reaches waits until a condition holds. When the agent is killed while a container starts,
-// containerd may take the container for exited and yet keep its task, so that it refuses for ever
-// to remove it ("cannot delete running task"). Only a restart of containerd mends that.
-func (c *churn) reaches(t *testing.T, what string, holds func() bool) {
-	deadline := time.Now().Add(soon)
-	for !holds() && time.Now().Before(deadline) {
-		time.Sleep(500 * time.Millisecond)
-	}
-	log, err := os.ReadFile(c.node.LogFile())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !holds() && strings.Contains(string(log), "cannot delete running task") {
-		t.Logf("containerd refuses to remove one of %q and is restarted", c.containers(t, ""))
-		if err := c.node.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.eventually(t, 2*soon, what, holds)
 }
 
 // judge says what is wrong with everything that has run and ended.

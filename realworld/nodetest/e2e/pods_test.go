@@ -77,14 +77,7 @@ func (s *scene) allRemoved(t *testing.T) {
 // leavesNothing waits until neither the runtime nor the disk nor the kernel has anything of a pod.
 func (s *scene) leavesNothing(t testing.TB) {
 	t.Helper()
-	restarted := false
-	s.eventually(t, 3*soon, "the runtime holds nothing", func() bool {
-		if !restarted && s.lostTask(t) {
-			t.Log("containerd does not remove a container for a task that has ended: it is restarted")
-			if restarted = true; s.node.Restart(t.Context()) != nil {
-				t.Fatal("containerd does not come back")
-			}
-		}
+	s.recovers(t, "the runtime holds nothing", func() bool {
 		return len(s.sandboxes(t, "")) == 0 && len(s.containers(t, "")) == 0
 	})
 	s.eventually(t, soon, "no pod has a directory or a link", func() bool {
@@ -115,20 +108,6 @@ func (s *scene) leavesNothing(t testing.TB) {
 	}
 }
 
-// lostTask says whether there is a container that containerd refuses to remove for a task that it
-// takes for ended at the same time. That was seen once, of a container that was made while the
-// agent was killed again and again; nothing that an agent may ask for helps against it.
-func (s *scene) lostTask(t testing.TB) bool {
-	t.Helper()
-	log, err := os.ReadFile(s.node.LogFile())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slices.ContainsFunc(s.list(t, "", ""), func(c *runtimeapi.Container) bool {
-		return strings.Contains(string(log), "cannot delete running task "+c.Id)
-	})
-}
-
 // interrupted tells what containerd has left by itself. When the agent is killed while a sandbox or
 // a container starts, containerd gives the start up, and in some of these cases forgets what there
 // is of it already: an empty cgroup, the process of runc that would have become the container, its
@@ -136,13 +115,9 @@ func (s *scene) lostTask(t testing.TB) bool {
 // own is never excused.
 func (s *scene) interrupted(t testing.TB) func(line string) bool {
 	t.Helper()
-	log, err := os.ReadFile(s.node.LogFile())
-	if err != nil {
-		t.Fatal(err)
-	}
 	id := regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 	given := map[string]bool{} // up
-	lines := strings.Split(string(log), "\n")
+	lines := strings.Split(s.runtimeLog(t), "\n")
 	for _, l := range lines {
 		if strings.Contains(l, "context canceled") {
 			for _, found := range id.FindAllString(l, -1) {

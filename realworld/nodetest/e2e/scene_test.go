@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +24,34 @@ func (s *scene) eventually(t testing.TB, within time.Duration, what string, hold
 		}
 		time.Sleep(150 * time.Millisecond)
 	}
+}
+
+// recovers is eventually where the agent was killed. When that happens while a container starts,
+// containerd may take the container for exited and yet keep its task, so that it refuses for ever
+// to remove it ("cannot delete running task"). Only a restart of containerd mends that.
+func (s *scene) recovers(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(soon)
+	for !holds() && time.Now().Before(deadline) {
+		time.Sleep(500 * time.Millisecond)
+	}
+	if !holds() && strings.Contains(s.runtimeLog(t), "cannot delete running task") {
+		t.Logf("containerd refuses to remove one of %q and is restarted", s.containers(t, ""))
+		if err := s.node.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.eventually(t, 2*soon, what, holds)
+}
+
+// runtimeLog is what containerd has logged.
+func (s *scene) runtimeLog(t testing.TB) string {
+	t.Helper()
+	log, err := os.ReadFile(s.node.LogFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(log)
 }
 
 // containers are the runtime's containers of a pod, of all pods for an empty name; as lines, so
