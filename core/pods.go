@@ -348,7 +348,10 @@ func (a *Agent) takenIDs(uid string, sandboxes bool) []userns.Range {
 func (a *Agent) list() []*v1.Pod {
 	pods := make([]*v1.Pod, 0, len(a.uids))
 	for _, uid := range a.uids {
-		if shown := a.show(uid); shown != nil && !a.state.Pods[uid].Cleared {
+		if a.state.Pods[uid].Cleared {
+			continue
+		}
+		if shown := a.show(uid); shown != nil {
 			pods = append(pods, shown)
 		}
 	}

@@ -340,7 +340,9 @@ func (p *Pod) removing() bool {
 
 // recordsKept says whether the runtime has refused for long to remove what it has of the pod.
 func (p *Pod) recordsKept() bool {
-	return len(p.Containers) > 0 || slices.ContainsFunc(p.Sandboxes, func(s Sandbox) bool {
+	return slices.ContainsFunc(p.Containers, func(c Container) bool {
+		return c.Failures >= removalTries
+	}) || slices.ContainsFunc(p.Sandboxes, func(s Sandbox) bool {
 		return s.Failures >= removalTries
 	})
 }

@@ -334,10 +334,13 @@ var leaving = []string{"WatchObjects", "ObjectChanged", "GetObject", "PatchObjec
 	"RemoveCgroup"}
 
 func (*apiRemoved) answer(w *world, now time.Time, _ []*v1.Pod) *finding {
+	if w.dead {
+		return nil
+	}
 	for _, p := range w.order {
 		object := w.objects.pods[p.full.text]
-		if w.dead || object == nil || string(object.UID) != p.uid || object.DeletionTimestamp == nil ||
-			len(object.Finalizers) > 0 || mirror.Is(object) || p.occupied() {
+		if object == nil || string(object.UID) != p.uid || object.DeletionTimestamp == nil ||
+			len(object.Finalizers) > 0 || mirror.Is(object) || !p.down() {
 			continue
 		}
 		from := later(later(p.changed, object.DeletionTimestamp.Time), w.started)
@@ -349,9 +352,9 @@ func (*apiRemoved) answer(w *world, now time.Time, _ []*v1.Pod) *finding {
 	return nil
 }
 
-// occupied says whether anything of a pod runs.
-func (p *pod) occupied() bool {
-	return p.live > 0 || slices.ContainsFunc(p.sandboxes, func(s *sandbox) bool { return s.ready })
+// down says that nothing of a pod runs, neither a container nor a sandbox.
+func (p *pod) down() bool {
+	return p.live == 0 && !slices.ContainsFunc(p.sandboxes, func(s *sandbox) bool { return s.ready })
 }
 
 // heartbeat fires when the node's lease is not renewed although nothing keeps the agent from it
