@@ -13,7 +13,7 @@ help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 	@echo
 	@echo 'make run:  CONTAINER_RUNTIME_ENDPOINT=unix:///run/x.sock  the runtime to use'
-	@echo '           DURATION=30s  end by itself, and fail unless the pods got where they should'
+	@echo '           DURATION=30s  stop after this time, and fail unless the pods reached their expected state'
 	@echo 'make fuzz: FUZZTIME=20s per target; make bench: BENCHTIME=1s per benchmark'
 
 .PHONY: build
@@ -29,14 +29,14 @@ run: ## run the agent on a real containerd with example pods, until Ctrl-C or DU
 	@exec .cache/playground
 
 .PHONY: cluster
-cluster: ## start a real control plane to play with, until Ctrl-C or DURATION
+cluster: ## run a real control plane with one node, until Ctrl-C or DURATION
 	@echo '· building'
 	@go build -o bin/seedlet ./cmd/seedlet
 	@go build -o .cache/playground ./cmd/playground
 	@exec .cache/playground cluster
 
 .PHONY: test
-test: ## set everything up, run all tests, say ok or what failed
+test: ## install what the tests need and run all of them
 	@hack/test.sh
 
 .PHONY: fuzz
@@ -44,10 +44,10 @@ fuzz: ## run every fuzz target for FUZZTIME
 	@hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: ## run every benchmark, one after the other
+bench: ## run every benchmark, one package at a time
 	@go build -o .cache/playground ./cmd/playground && .cache/playground setup
-	go test -p 1 -timeout 30m -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $$(hack/holding.sh Benchmark)
+	go test -p 1 -timeout 30m -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $$(hack/packages-with.sh Benchmark)
 
 .PHONY: clean
-clean: ## remove what was built, the pinned containerd and Kubernetes too
+clean: ## remove everything that was built, including the pinned containerd and Kubernetes
 	rm -rf bin .cache

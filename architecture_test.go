@@ -1,10 +1,11 @@
-// Package seedlet_test checks the architecture: who may import whom (walls_test.go), which module
-// may name Kubernetes (modules_test.go), that the core is a deterministic function of its events
-// (purity_test.go), that its state is plain data (state_test.go), and that functions and lines
-// keep to the measure (shape_test.go).
+// Package seedlet_test checks the architecture: the imports of each folder (imports_test.go), the
+// modules that may name Kubernetes (modules_test.go), that the core is a deterministic function of
+// its events (purity_test.go), that its state is plain data (state_test.go), the size of
+// functions and lines (shape_test.go), comments of packages and exported names (comments_test.go),
+// and words that are not used any more (words_test.go).
 //
-// Each check is a table of rules with a list of exceptions, each with its reason; an exception
-// that nothing needs any more fails. Each check also runs on testdata/planted, a module with one
+// Each check is a table of rules with a list of exemptions, each with a reason. An exemption that
+// is not needed any more fails. Each check also runs on testdata/planted, a module with one
 // violation of every rule, and must find them all: a check that finds nothing proves nothing.
 package seedlet_test
 
@@ -18,13 +19,13 @@ import (
 
 const module = "seedlet.dev"
 
-// planted is the module of violations.
-const planted = "testdata/planted"
+// plantedModule is the module with the violations.
+const plantedModule = "testdata/planted"
 
-// purePackages are the folders whose code is the deterministic machine and its simulated world.
+// purePackages are the folders of the deterministic state machine and of the simulator.
 var purePackages = []string{"./core/...", "./world/...", "./sim/..."}
 
-// exemption takes a package, or what else a check calls its subject, out of the check.
+// exemption exempts a package, or another subject of a check, from the check.
 type exemption struct{ path, reason string }
 
 // impurePackages are exempt from the checks of pure code.
@@ -66,20 +67,20 @@ func diagnose(t *testing.T, a *analysis.Analyzer, pkg *packages.Package) []findi
 	return found
 }
 
-// finding is one violation: where, in what subject (a package, mostly) and what.
+// finding is one violation: its place, its subject (usually a package) and a message.
 type finding struct{ at, subject, message string }
 
-// judge fails for what verdict says.
-func judge(t *testing.T, found []finding, exemptions []exemption) {
+// reportFindings fails the test for each problem.
+func reportFindings(t *testing.T, found []finding, exemptions []exemption) {
 	t.Helper()
-	for _, problem := range verdict(found, exemptions) {
+	for _, problem := range problemsOf(found, exemptions) {
 		t.Error(problem)
 	}
 }
 
-// verdict is a line for every finding that no exemption covers, for every exemption of no use
-// and for every one without a reason.
-func verdict(found []finding, exemptions []exemption) []string {
+// problemsOf returns a line for each finding without an exemption, for each exemption that nothing
+// needs, and for each exemption without a reason.
+func problemsOf(found []finding, exemptions []exemption) []string {
 	var problems []string
 	used := map[string]bool{}
 	for _, f := range found {
@@ -92,7 +93,7 @@ func verdict(found []finding, exemptions []exemption) []string {
 	}
 	for _, e := range exemptions {
 		if !used[e.path] {
-			problems = append(problems, "the exemption of "+e.path+" is of no use: remove it")
+			problems = append(problems, "the exemption of "+e.path+" is not needed: remove it")
 		}
 		if e.reason == "" {
 			problems = append(problems, "the exemption of "+e.path+" has no reason")
@@ -101,13 +102,13 @@ func verdict(found []finding, exemptions []exemption) []string {
 	return problems
 }
 
-func TestVerdict(t *testing.T) {
-	got := verdict(
+func TestProblemsOf(t *testing.T) {
+	got := problemsOf(
 		[]finding{{"a.go:1", "a", "bad"}, {"b.go:2", "b", "worse"}},
 		[]exemption{{"b", "it has to be"}, {"c", "there was one"}, {"b", ""}})
 	want := []string{
 		"a.go:1: bad",
-		"the exemption of c is of no use: remove it",
+		"the exemption of c is not needed: remove it",
 		"the exemption of b has no reason",
 	}
 	if !slices.Equal(got, want) {

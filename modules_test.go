@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// kubernetes is the module that is no library.
+// kubernetes is the module of Kubernetes itself, which is not a library.
 const kubernetes = "k8s.io/kubernetes"
 
 // kubernetesModules may name it in their go.mod.
@@ -18,12 +18,12 @@ var kubernetesModules = []exemption{
 }
 
 func TestModules(t *testing.T) {
-	judge(t, borrowers(t, "."), kubernetesModules)
+	reportFindings(t, findKubernetesUsers(t, "."), kubernetesModules)
 }
 
-func TestModulesCatchPlantedBorrower(t *testing.T) {
+func TestModulesCatchPlantedKubernetes(t *testing.T) {
 	var found []string
-	for _, f := range borrowers(t, planted) {
+	for _, f := range findKubernetesUsers(t, plantedModule) {
 		found = append(found, f.at+": "+f.message)
 	}
 	want := []string{
@@ -35,19 +35,19 @@ func TestModulesCatchPlantedBorrower(t *testing.T) {
 	}
 }
 
-// borrowers returns the modules below dir that name Kubernetes, and the code in them: what is not
-// there cannot be imported, and not be written against its internals either.
-func borrowers(t *testing.T, dir string) []finding {
+// findKubernetesUsers returns the modules below dir that name Kubernetes, and the code in them. A
+// module that does not require Kubernetes can neither import it nor depend on its internals.
+func findKubernetesUsers(t *testing.T, dir string) []finding {
 	t.Helper()
 	var found []finding
 	root := os.DirFS(dir)
-	for _, file := range files(t, root, "go.mod") {
+	for _, file := range findFiles(t, root, "go.mod") {
 		data, err := fs.ReadFile(root, file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !slices.ContainsFunc(strings.Fields(string(data)), func(word string) bool {
-			return within(word, kubernetes)
+			return isWithin(word, kubernetes)
 		}) {
 			continue
 		}
@@ -56,7 +56,7 @@ func borrowers(t *testing.T, dir string) []finding {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, code := range files(t, module, ".go") {
+		for _, code := range findFiles(t, module, ".go") {
 			at := path.Join(path.Dir(file), code)
 			found = append(found, finding{at, at, "code in a module that names " + kubernetes})
 		}
@@ -65,8 +65,9 @@ func borrowers(t *testing.T, dir string) []finding {
 	return found
 }
 
-// files are the files whose names end so, but for hidden ones and those of tests.
-func files(t *testing.T, root fs.FS, suffix string) []string {
+// findFiles returns the files whose names have one of the suffixes, without hidden folders and
+// testdata.
+func findFiles(t *testing.T, root fs.FS, suffixes ...string) []string {
 	t.Helper()
 	var found []string
 	err := fs.WalkDir(root, ".", func(at string, entry fs.DirEntry, err error) error {
@@ -76,7 +77,9 @@ func files(t *testing.T, root fs.FS, suffix string) []string {
 			return err
 		case entry.IsDir() && (hidden || entry.Name() == "testdata"):
 			return fs.SkipDir
-		case !entry.IsDir() && strings.HasSuffix(at, suffix):
+		case !entry.IsDir() && slices.ContainsFunc(suffixes, func(suffix string) bool {
+			return strings.HasSuffix(at, suffix)
+		}):
 			found = append(found, at)
 		}
 		return nil

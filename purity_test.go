@@ -14,16 +14,16 @@ import (
 	"golang.org/x/tools/go/ast/astutil"
 )
 
-// purity reports what could make two runs with the same events differ. What the walls keep out
-// (os, sync, context, ...) it need not know.
+// purity reports code that could make two runs with the same events differ. Packages that the
+// import rules forbid (os, sync, context, ...) need no rule here.
 var purity = &analysis.Analyzer{
 	Name: "purity",
 	Doc:  "reports goroutines, clocks, global randomness, output, globals and unordered maps",
 	Run: func(pass *analysis.Pass) (any, error) {
 		for _, file := range pass.Files {
-			p := purist{pass: pass, file: file, orders: orderMarkers(pass.Fset, file)}
+			p := purityChecker{pass: pass, file: file, markers: findOrderMarkers(pass.Fset, file)}
 			ast.Inspect(file, p.visit)
-			for _, marker := range p.orders {
+			for _, marker := range p.markers {
 				if !marker.used {
 					pass.Reportf(marker.pos, "no map is walked on this line: remove the marker")
 				} else if marker.reason == "" {
@@ -40,7 +40,7 @@ func TestPurity(t *testing.T) {
 	for _, pkg := range load(t, ".", purePackages...) {
 		found = append(found, diagnose(t, purity, pkg)...)
 	}
-	judge(t, found, nil)
+	reportFindings(t, found, nil)
 }
 
 func TestPurityCatchesPlantedCode(t *testing.T) {
@@ -49,33 +49,34 @@ func TestPurityCatchesPlantedCode(t *testing.T) {
 
 func plantedDir(t *testing.T) string {
 	t.Helper()
-	dir, err := filepath.Abs(planted)
+	dir, err := filepath.Abs(plantedModule)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-// worldly are functions of allowed packages that depend on more than their arguments, by the
-// full name of their package. For math/rand/v2 it is the other way round: see seeded.
-var worldly = map[string][]string{
+// impureFuncs are functions of allowed packages that depend on more than their arguments, by the
+// path of their package. For math/rand/v2 the allowed names are listed instead: see
+// seededRandomFuncs.
+var impureFuncs = map[string][]string{
 	"time": {"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker",
 		"Sleep", "LoadLocation", "Local"},
 	"fmt":                                  {"Print", "Printf", "Println", "Scan", "Scanf", "Scanln"},
 	"k8s.io/apimachinery/pkg/apis/meta/v1": {"Now", "NowMicro"},
 }
 
-// seeded are what math/rand/v2 has beside its global generator.
-var seeded = []string{"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "PCG", "ChaCha8", "Zipf",
-	"Source"}
+// seededRandomFuncs are the names of math/rand/v2 that do not use its global generator.
+var seededRandomFuncs = []string{"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "PCG",
+	"ChaCha8", "Zipf", "Source"}
 
-type purist struct {
-	pass   *analysis.Pass
-	file   *ast.File
-	orders map[int]*marker
+type purityChecker struct {
+	pass    *analysis.Pass
+	file    *ast.File
+	markers map[int]*marker
 }
 
-func (p *purist) visit(n ast.Node) bool {
+func (p *purityChecker) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GoStmt:
 		p.report(n, "goroutine")
@@ -86,22 +87,22 @@ func (p *purist) visit(n ast.Node) bool {
 	case *ast.ChanType:
 		p.report(n, "channel")
 	case *ast.RangeStmt:
-		p.ranging(n)
+		p.checkRange(n)
 	case *ast.SelectorExpr:
-		p.use(n)
+		p.checkSelector(n)
 	case *ast.CallExpr:
-		p.call(n)
+		p.checkCall(n)
 	case *ast.AssignStmt:
 		if n.Tok != token.DEFINE {
 			for _, left := range n.Lhs {
-				p.write(left, "assignment to")
+				p.checkWrite(left, "assignment to")
 			}
 		}
 	case *ast.IncDecStmt:
-		p.write(n.X, "assignment to")
+		p.checkWrite(n.X, "assignment to")
 	case *ast.UnaryExpr:
 		if n.Op == token.AND {
-			p.write(n.X, "address of")
+			p.checkWrite(n.X, "address of")
 		}
 		if n.Op == token.ARROW {
 			p.report(n, "receive from a channel")
@@ -110,25 +111,28 @@ func (p *purist) visit(n ast.Node) bool {
 	return true
 }
 
-func (p *purist) report(n ast.Node, what string) { p.pass.Reportf(n.Pos(), "impure: %s", what) }
+func (p *purityChecker) report(n ast.Node, what string) {
+	p.pass.Reportf(n.Pos(), "impure: %s", what)
+}
 
-// ranging reports a walk over a map, unless its line says why the order does not matter.
-func (p *purist) ranging(n *ast.RangeStmt) {
+// checkRange reports a range over a map, unless its line has a marker with the reason why the order
+// does not matter.
+func (p *purityChecker) checkRange(n *ast.RangeStmt) {
 	if n.X == nil {
 		return
 	}
 	if _, isMap := p.pass.TypesInfo.TypeOf(n.X).Underlying().(*types.Map); !isMap {
 		return
 	}
-	if marker := p.orders[p.pass.Fset.Position(n.Pos()).Line]; marker != nil {
+	if marker := p.markers[p.pass.Fset.Position(n.Pos()).Line]; marker != nil {
 		marker.used = true
 		return
 	}
 	p.report(n, "range over a map without //ordered: reason")
 }
 
-// use reports names of other packages that reach the world.
-func (p *purist) use(n *ast.SelectorExpr) {
+// checkSelector reports uses of impure functions of other packages.
+func (p *purityChecker) checkSelector(n *ast.SelectorExpr) {
 	object := p.pass.TypesInfo.Uses[n.Sel]
 	if object == nil || object.Pkg() == nil || object.Parent() != object.Pkg().Scope() {
 		if object != nil && object.Pkg() != nil && object.Pkg().Path() == "reflect" &&
@@ -139,19 +143,19 @@ func (p *purist) use(n *ast.SelectorExpr) {
 	}
 	path, name := object.Pkg().Path(), object.Name()
 	switch {
-	case slices.Contains(worldly[path], name):
+	case slices.Contains(impureFuncs[path], name):
 		p.report(n, path+"."+name)
-	case path == "math/rand/v2" && !slices.Contains(seeded, name):
+	case path == "math/rand/v2" && !slices.Contains(seededRandomFuncs, name):
 		p.report(n, path+"."+name+" draws from the global generator")
 	case path == "maps" && (name == "Keys" || name == "Values" || name == "All"):
-		if !p.sorted(n) {
+		if !p.isSorted(n) {
 			p.report(n, "maps."+name+" outside slices.Sorted")
 		}
 	}
 }
 
-// sorted says whether the call of a function is itself the argument of a sorting one.
-func (p *purist) sorted(n ast.Node) bool {
+// isSorted reports whether the call of a function is itself the argument of slices.Sorted….
+func (p *purityChecker) isSorted(n ast.Node) bool {
 	path, _ := astutil.PathEnclosingInterval(p.file, n.Pos(), n.End())
 	calls := 0
 	for _, node := range path {
@@ -160,7 +164,7 @@ func (p *purist) sorted(n ast.Node) bool {
 			continue
 		}
 		if calls++; calls < 2 {
-			continue // the call of the function
+			continue // the call of the function itself
 		}
 		callee, ok := call.Fun.(*ast.SelectorExpr)
 		return ok && strings.HasPrefix(callee.Sel.Name, "Sorted") &&
@@ -169,15 +173,15 @@ func (p *purist) sorted(n ast.Node) bool {
 	return false
 }
 
-func (p *purist) packageOf(n *ast.SelectorExpr) string {
+func (p *purityChecker) packageOf(n *ast.SelectorExpr) string {
 	if object := p.pass.TypesInfo.Uses[n.Sel]; object != nil && object.Pkg() != nil {
 		return object.Pkg().Path()
 	}
 	return ""
 }
 
-// call reports the builtins that print, and changes of globals by builtins and methods.
-func (p *purist) call(n *ast.CallExpr) {
+// checkCall reports the builtins that print, and changes of globals by builtins and methods.
+func (p *purityChecker) checkCall(n *ast.CallExpr) {
 	switch fun := ast.Unparen(n.Fun).(type) {
 	case *ast.Ident:
 		if _, builtin := p.pass.TypesInfo.Uses[fun].(*types.Builtin); !builtin {
@@ -187,7 +191,7 @@ func (p *purist) call(n *ast.CallExpr) {
 		case "print", "println":
 			p.report(n, fun.Name)
 		case "delete", "clear", "copy":
-			p.write(n.Args[0], fun.Name+" of")
+			p.checkWrite(n.Args[0], fun.Name+" of")
 		}
 	case *ast.SelectorExpr:
 		method := p.pass.TypesInfo.Selections[fun]
@@ -198,14 +202,14 @@ func (p *purist) call(n *ast.CallExpr) {
 		_, byPointer := receiver.Type().(*types.Pointer)
 		_, isPointer := method.Recv().Underlying().(*types.Pointer)
 		if byPointer && !isPointer {
-			p.write(fun.X, "address of")
+			p.checkWrite(fun.X, "address of")
 		}
 	}
 }
 
-// write reports a change of a variable of a package. Such a variable is state that no snapshot
-// holds, and that two agents in one process would share.
-func (p *purist) write(n ast.Expr, what string) {
+// checkWrite reports a change of a package-level variable. Such a variable is state that no
+// snapshot contains, and that two agents in one process would share.
+func (p *purityChecker) checkWrite(n ast.Expr, what string) {
 	for {
 		switch x := ast.Unparen(n).(type) {
 		case *ast.IndexExpr:
@@ -213,13 +217,13 @@ func (p *purist) write(n ast.Expr, what string) {
 		case *ast.StarExpr:
 			n = x.X
 		case *ast.SelectorExpr:
-			if p.global(x.Sel) {
+			if p.isGlobal(x.Sel) {
 				p.report(x, what+" the global "+x.Sel.Name)
 				return
 			}
 			n = x.X
 		case *ast.Ident:
-			if p.global(x) {
+			if p.isGlobal(x) {
 				p.report(x, what+" the global "+x.Name)
 			}
 			return
@@ -229,19 +233,19 @@ func (p *purist) write(n ast.Expr, what string) {
 	}
 }
 
-func (p *purist) global(name *ast.Ident) bool {
+func (p *purityChecker) isGlobal(name *ast.Ident) bool {
 	object, ok := p.pass.TypesInfo.Uses[name].(*types.Var)
 	return ok && object.Pkg() != nil && object.Parent() == object.Pkg().Scope()
 }
 
-// marker is a comment of the form "//ordered: reason" on the line that walks a map.
+// marker is a comment of the form "//ordered: reason" on the line of a range over a map.
 type marker struct {
 	pos    token.Pos
 	reason string
 	used   bool
 }
 
-func orderMarkers(fset *token.FileSet, file *ast.File) map[int]*marker {
+func findOrderMarkers(fset *token.FileSet, file *ast.File) map[int]*marker {
 	markers := map[int]*marker{}
 	for _, group := range file.Comments {
 		for _, comment := range group.List {

@@ -5,7 +5,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,25 +13,25 @@ import (
 	"unicode/utf8"
 )
 
-// The measure of code that fits on a screen, beside its diff.
+// The limits of code that fits on a screen, beside its diff.
 const (
 	functionLinesMax = 70
 	lineColumnsMax   = 100
 )
 
-// shapeExemptions are files that do not keep to the measure.
+// shapeExemptions are files that exceed the limits.
 var shapeExemptions = []exemption{}
 
-// columns counts a tab as one: how wide it looks is the reader's choice.
-func columns(line string) int { return utf8.RuneCountInString(line) }
+// columnsOf counts a tab as one column, because its width is the reader's choice.
+func columnsOf(line string) int { return utf8.RuneCountInString(line) }
 
 func TestShape(t *testing.T) {
-	judge(t, misshapen(t, "."), shapeExemptions)
+	reportFindings(t, findOversized(t, "."), shapeExemptions)
 }
 
 func TestShapeCatchesPlantedSprawl(t *testing.T) {
 	var found []string
-	for _, f := range misshapen(t, planted+"/core/sprawl") {
+	for _, f := range findOversized(t, plantedModule+"/core/sprawl") {
 		found = append(found, f.at+": "+f.message)
 	}
 	want := []string{
@@ -44,41 +43,29 @@ func TestShapeCatchesPlantedSprawl(t *testing.T) {
 	}
 }
 
-// misshapen returns what does not keep to the measure in the Go files below dir.
-func misshapen(t *testing.T, dir string) []finding {
+// findOversized returns the functions and lines of the Go files below dir that exceed the limits.
+func findOversized(t *testing.T, dir string) []finding {
 	t.Helper()
 	var found []finding
-	root := os.DirFS(dir)
-	err := fs.WalkDir(root, ".", func(path string, entry fs.DirEntry, err error) error {
+	for _, file := range findFiles(t, os.DirFS(dir), ".go") {
+		data, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
-		hidden := path != "." && strings.HasPrefix(entry.Name(), ".")
-		if entry.IsDir() && (hidden || entry.Name() == "testdata" || entry.Name() == "bin") {
-			return fs.SkipDir
-		}
-		if filepath.Ext(path) != ".go" {
-			return nil
-		}
-		data, err := fs.ReadFile(root, path)
+		found = append(found, findLongLines(file, string(data))...)
+		long, err := findLongFunctions(file, data)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
-		found = append(found, longLines(path, string(data))...)
-		long, err := longFunctions(path, data)
 		found = append(found, long...)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return found
 }
 
-func longLines(path, text string) []finding {
+func findLongLines(path, text string) []finding {
 	var found []finding
 	for i, line := range strings.Split(text, "\n") {
-		if n := columns(line); n > lineColumnsMax {
+		if n := columnsOf(line); n > lineColumnsMax {
 			at := fmt.Sprintf("%s:%d", path, i+1)
 			found = append(found, finding{at, path, fmt.Sprintf("a line of %d columns", n)})
 		}
@@ -86,7 +73,7 @@ func longLines(path, text string) []finding {
 	return found
 }
 
-func longFunctions(path string, data []byte) ([]finding, error) {
+func findLongFunctions(path string, data []byte) ([]finding, error) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, path, data, 0)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/tools/go/analysis/analysistest"
 )
 
-// plainState reports what cannot be written to a snapshot and read back, in the type State of a
-// package and in all types of this module that it is made of.
+// plainState reports fields that cannot be written to a snapshot and read back, in the type State
+// of a package and in all types of this module that State contains.
 var plainState = &analysis.Analyzer{
 	Name: "plainstate",
 	Doc:  "reports behaviour in the agent's state, and fields that a snapshot leaves out",
@@ -20,7 +20,7 @@ var plainState = &analysis.Analyzer{
 		if state == nil {
 			return nil, fmt.Errorf("package %s has no type State", pass.Pkg.Path())
 		}
-		s := stateWalk{seen: map[types.Type]bool{}}
+		s := stateWalker{seen: map[types.Type]bool{}}
 		s.walk(state.Type(), "State")
 		for _, problem := range s.problems {
 			pass.Reportf(state.Pos(), "not plain data: %s is %s", problem.subject, problem.message)
@@ -29,17 +29,17 @@ var plainState = &analysis.Analyzer{
 	},
 }
 
-// derived are fields that a snapshot leaves out because nothing is lost without them.
-var derived = []exemption{
+// snapshotExemptions are fields that a snapshot leaves out because nothing is lost without them.
+var snapshotExemptions = []exemption{
 	{"State.Pods[].Sandboxes[].seenIn", "scratch of one relist, written and read in one step"},
 	{"State.Pods[].Containers[].seenIn", "scratch of one relist, written and read in one step"},
 }
 
 func TestStateIsPlainData(t *testing.T) {
 	for _, pkg := range load(t, ".", "./core") {
-		s := stateWalk{seen: map[types.Type]bool{}}
+		s := stateWalker{seen: map[types.Type]bool{}}
 		s.walk(pkg.Types.Scope().Lookup("State").Type(), "State")
-		judge(t, s.problems, derived)
+		reportFindings(t, s.problems, snapshotExemptions)
 	}
 }
 
@@ -47,14 +47,14 @@ func TestStateCatchesPlantedBehaviour(t *testing.T) {
 	analysistest.Run(t, plantedDir(t), plainState, "./core/stateful")
 }
 
-type stateWalk struct {
+type stateWalker struct {
 	seen     map[types.Type]bool
 	problems []finding
 }
 
-// walk looks at a type and, as far as this module declares them, at the types in it. What others
-// declare (API objects, messages) is taken for the data that it is.
-func (s *stateWalk) walk(t types.Type, path string) {
+// walk checks a type and, if this module declares them, the types in it. Types of other modules
+// (API objects, messages) are taken to be plain data.
+func (s *stateWalker) walk(t types.Type, path string) {
 	if s.seen[t] {
 		return
 	}
@@ -63,17 +63,17 @@ func (s *stateWalk) walk(t types.Type, path string) {
 		pkg := named.Obj().Pkg()
 		if pkg != nil && !strings.HasPrefix(pkg.Path()+"/", module+"/") {
 			if _, behaves := named.Underlying().(*types.Interface); behaves {
-				s.problem(path, "an interface, "+named.Obj().Name())
+				s.report(path, "an interface, "+named.Obj().Name())
 			}
 			return
 		}
 	}
 	if method, _, _ := types.LookupFieldOrMethod(t, true, nil, "MarshalJSON"); method != nil {
-		return // it knows how to write itself
+		return // it has its own JSON form
 	}
 	switch u := t.Underlying().(type) {
 	case *types.Struct:
-		s.fields(u, path)
+		s.walkFields(u, path)
 	case *types.Map:
 		s.walk(u.Key(), path+"[key]")
 		s.walk(u.Elem(), path+"[]")
@@ -84,28 +84,28 @@ func (s *stateWalk) walk(t types.Type, path string) {
 	case *types.Pointer:
 		s.walk(u.Elem(), path)
 	case *types.Signature:
-		s.problem(path, "a function")
+		s.report(path, "a function")
 	case *types.Chan:
-		s.problem(path, "a channel")
+		s.report(path, "a channel")
 	case *types.Interface:
-		if u.NumMethods() > 0 { // an empty one holds a body, which is data
-			s.problem(path, "an interface")
+		if u.NumMethods() > 0 { // an empty interface holds a body, which is data
+			s.report(path, "an interface")
 		}
 	}
 }
 
-func (s *stateWalk) fields(u *types.Struct, path string) {
+func (s *stateWalker) walkFields(u *types.Struct, path string) {
 	for i := range u.NumFields() {
 		field := u.Field(i)
 		name := path + "." + field.Name()
 		if !field.Exported() || strings.Contains(u.Tag(i), `json:"-"`) {
-			s.problem(name, "not in the snapshot")
+			s.report(name, "not in the snapshot")
 			continue
 		}
 		s.walk(field.Type(), name)
 	}
 }
 
-func (s *stateWalk) problem(path, what string) {
+func (s *stateWalker) report(path, what string) {
 	s.problems = append(s.problems, finding{at: path, subject: path, message: what})
 }

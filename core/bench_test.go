@@ -10,8 +10,8 @@ import (
 	"seedlet.dev/world"
 )
 
-// BenchmarkRelistAtRest is the time the core takes for one relist of 500 running pods with
-// nothing to do. It fails if anything but the next relist comes of it.
+// BenchmarkRelistAtRest measures one relist of 500 running pods that need nothing. It fails if the
+// relist leads to any effect but the next relist.
 func BenchmarkRelistAtRest(b *testing.B) {
 	const pods = 500
 	manifests := map[string]string{}
@@ -22,30 +22,30 @@ func BenchmarkRelistAtRest(b *testing.B) {
 	n := newNode(manifests)
 	n.podsMax, n.stepsMax = pods, 1_000_000
 	n.restart()
-	n.pass(5 * time.Second)
+	n.advance(5 * time.Second)
 	if len(n.containers) != pods {
 		b.Fatalf("%d containers run, want %d", len(n.containers), pods)
 	}
-	sandboxes := n.do(&runtimeapi.ListPodSandboxRequest{})
-	containers := n.do(&runtimeapi.ListContainersRequest{})
+	sandboxes := n.perform(&runtimeapi.ListPodSandboxRequest{})
+	containers := n.perform(&runtimeapi.ListContainersRequest{})
 	b.ReportAllocs()
 	for b.Loop() {
 		n.now = n.agent.NextWake()
 		effects := n.agent.Step(world.Event{Time: n.now})
-		answers := make([]world.Event, 0, 2)
+		completions := make([]world.Event, 0, 2)
 		for _, eff := range effects {
 			switch eff.Body.(type) {
 			case *runtimeapi.ListPodSandboxRequest:
-				answers = append(answers, world.Event{Op: eff.Op, Body: sandboxes})
+				completions = append(completions, world.Event{Op: eff.Op, Body: sandboxes})
 			case *runtimeapi.ListContainersRequest:
-				answers = append(answers, world.Event{Op: eff.Op, Body: containers})
+				completions = append(completions, world.Event{Op: eff.Op, Body: containers})
 			default:
 				b.StopTimer()
-				answers = append(answers, world.Event{Op: eff.Op, Body: n.do(eff.Body)})
+				completions = append(completions, world.Event{Op: eff.Op, Body: n.perform(eff.Body)})
 				b.StartTimer()
 			}
 		}
-		for _, ev := range answers {
+		for _, ev := range completions {
 			ev.Time = n.now
 			if out := n.agent.Step(ev); len(out) > 0 && ev.Body == sandboxes {
 				b.Fatalf("a relist at rest led to %d effects: %T", len(out), out[0].Body)

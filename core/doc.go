@@ -1,44 +1,91 @@
-// Package core is the node agent: one deterministic state machine.
+// Package core is the node agent: one deterministic state machine. An event goes in, the state
+// changes, effects come out. The caller owns time, the network, the disk and the container
+// runtime: world/loop and realworld in production, sim in the simulator.
 //
-// The contract with whoever drives it:
+// # The contract with the caller
 //
-//  1. Step(Event) is the only way in, the effects it returns are the only way out, and
-//     NextWake says when it wants to be called even if nothing happens.
-//  2. The same options and the same events lead to the same effects, bit for bit, on any
-//     machine. The time comes from the event, randomness from the seed of the boot event.
-//  3. The first event of every life is *world.Boot. Event times never go backwards.
-//  4. An effect with an OpID is answered once, by an event with that OpID. Answers that come
-//     late, twice or never are expected: an operation whose deadline passes has an unknown
-//     outcome, and an answer that nobody waits for is dropped and counted.
-//  5. Snapshot writes the whole state as JSON; an agent made by Restore goes on exactly as the
+//  1. Step(Event) is the only input and the effects that it returns are the only output. NextWake
+//     returns when Step is to be called even if no event arrives.
+//  2. The same options and the same events lead to the same effects, bit for bit, on any machine.
+//     The time comes from the events, randomness from the seed in the boot event.
+//  3. The first event of every run of the agent is *world.Boot, and no other event is. Event times
+//     never go backwards.
+//  4. An effect with an OpID starts an operation. Its completion is one event with that OpID.
+//     Completions may be late, duplicated or missing: an operation whose deadline passes is
+//     completed with a timeout, so its outcome is unknown, and a completion of an operation that is
+//     no longer in flight is dropped and counted. An effect without an OpID has no completion. An
+//     operation over a bound is no effect; it is completed with KindExhausted in a later Step.
+//  5. Snapshot returns the whole state as JSON. An agent made by Restore behaves exactly as the
 //     original would.
-//  6. The agent can be killed between any two effects. It comes up with nothing but what is on
-//     the file system and in the runtime, and a restart alone changes nothing that runs.
-//  7. Bad input from outside becomes an error, a log line or a condition. A panic means that an
-//     invariant of the core itself is broken; it names the component and the event.
+//  6. The agent may be killed between any two effects. The next agent starts with nothing but what
+//     is on the file system and in the runtime. A restart of the agent alone changes nothing that
+//     runs.
+//  7. Invalid input from outside becomes an error, a log line or a condition. A panic means that an
+//     invariant of the core itself is broken, and names the component and the event. The state is
+//     not used after it; CurrentPod returns the pod that it was about, which the next boot event
+//     has set aside.
 //
-// The way of an event: Step records what it says (observe), which touches components; each
-// touched component is planned once its facts are in; plans hand out effects. Every component is
-// the same three things: the facts it keeps, a plan that is a function of them, and the events
-// it takes.
+// # From an event to effects
 //
-//	manifest      which static pods are wanted
-//	pleg          what the runtime has, by listing it every second
-//	pod           one pod: what is wanted of it, what there is, what to do next
-//	volume        the volumes of one pod: what there is, what to make next
-//	token         the service account tokens that the volumes of a pod hold
+// Step passes the event to handleEvent, which changes facts and enqueues the components that the
+// change concerns. The completion of an operation goes through handleCompletion to the
+// HandleCompletion method of the component that issued the operation. Then planComponent calls the
+// Plan method of each enqueued component, which compares desired and observed facts and issues the
+// operations that are missing. All of this is in step.go.
+//
+// Every component has the same three parts: facts (plain data in State), a plan (a function of the
+// facts and the time) and handlers of events (which only change facts).
+//
+// # The files of this package
+//
+//	agent.go           Options, State, New
+//	step.go            where events enter, and completions and plans reach the components
+//	planqueue.go       the components to plan in a step
+//	pods.go            static pods, and the known pods of all sources: added, planned, removed
+//	apipods.go         pods from the API server, from the watch to the pod
+//	admission.go       which desired pods are run
+//	machine.go         observations of the machine, and what depends on them
+//	setaside.go        pods over which earlier agents have panicked
+//	relist.go          how the runtime's lists and events reach the pods
+//	runtimestatus.go   what the runtime reports about itself
+//	images.go, logs.go, housekeeping.go, objects.go, mirrors.go, nodeobject.go, statuswrites.go
+//	                   the wiring of the components with those subjects
+//	requests.go        requests of the HTTP API: servedpods.go, resolve.go, redact.go
+//	metrics.go         metrics: served here and in metrics_seedlet.go, recorded in metrics_record.go
+//	snapshot.go        Snapshot and Restore
+//
+// # The packages below
+//
+//	manifest      the desired static pods, read from files and a URL
+//	pleg          the objects in the runtime, listed every second or seen by an event
+//	pod           one pod: its desired state, its observed state and its next step
+//	criconfig     the CRI messages of a pod and its containers
+//	podstatus     the v1.PodStatus of a pod
+//	volume        the volumes of one pod, and the steps that set them up
+//	token         the service account tokens in the volumes of a pod
+//	probe         one probe of one container
+//	image         the images that pods wait for, and their pulls
+//	keyring       the registry credentials in image pull secrets
+//	cgroup        the paths and limits of the pods' cgroups
+//	userns        the ranges of user and group IDs of the pods' user namespaces
+//	sysctl        the kernel parameters that a pod may set
 //	hostfile      the node's own resolv.conf and hosts
-//	image         what pods wait for to be pulled
-//	runtime       what the runtime says about itself
-//	object        what is watched at the API server
-//	status        what the API server is told of pods
-//	mirror        the mirrors of static pods there
-//	admission     what keeps a pod from the node
+//	runtime       what the runtime reports about itself
+//	objectcache   the watches and reads of objects at the API server
+//	statuswriter  the writes of pod statuses to the API server
+//	mirror        the mirror pods of static pods
+//	admission     whether a pod fits the node, and which pods a critical one preempts
+//	poddirs       the pods with a directory that an earlier agent made
 //	node          the Node object at the API server
-//	lease         the lease by which the cluster knows that the node is alive
-//	logs          the logs of running containers, to be rotated, and links to logs that have gone
-//	housekeeping  directories that no pod owns any more
-//	op            operations in flight, as records
+//	machine       the observations of the machine while the agent runs
+//	lease         the node's lease, which shows that the node is alive
+//	logs          log rotation, and dangling links to logs
+//	housekeeping  orphaned directories and cgroups
+//	config        the configuration file
+//	document      strict decoding of one YAML or JSON document
+//	metrics       counters and histograms
+//	budget        what one pod may cost: the table of all bounds
+//	op            operations in flight, and the effects of a step
 //	timer         points in time, as data
 //
 // Start reading at Agent.Step, then pod.Pod.Plan.

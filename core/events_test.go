@@ -11,8 +11,8 @@ import (
 	"seedlet.dev/world"
 )
 
-// told is an event as a user sees it.
-func told(e *world.RecordEvent) string {
+// eventLine returns an event as a user sees it.
+func eventLine(e *world.RecordEvent) string {
 	where := e.Regarding.Name
 	if e.Regarding.FieldPath != "" {
 		where += " " + e.Regarding.FieldPath
@@ -20,25 +20,25 @@ func told(e *world.RecordEvent) string {
 	return fmt.Sprintf("%s %s %s: %s\n", e.Type, e.Reason, where, e.Message)
 }
 
-// takeEvents are the events that were told since the last time.
-func (n *node) takeEvents() string {
+// takeEvents returns the events that were recorded since the last call.
+func (n *fakeNode) takeEvents() string {
 	events := strings.Join(n.events, "")
 	n.events = nil
 	return events
 }
 
-// What kubectl describe shows of the life of a pod. An agent that is restarted tells nothing of
-// what runs.
-func TestTheEventsOfAPod(t *testing.T) {
+// The events of a pod from start to end, as kubectl describe shows them. An agent that is restarted
+// records no events for running pods.
+func TestEventsOfAPod(t *testing.T) {
 	manifest := strings.Replace(web, "{\n", "{dnsPolicy: Default,\n", 1)
-	n := boot(map[string]string{"web.yaml": manifest})
-	n.pass(5 * time.Second)
+	n := bootNode(map[string]string{"web.yaml": manifest})
+	n.advance(5 * time.Second)
 	lived := n.takeEvents()
 	n.restart()
-	n.pass(5 * time.Minute)
+	n.advance(5 * time.Minute)
 	restarted := n.takeEvents()
 	delete(n.manifests, "web.yaml")
-	n.pass(time.Minute)
+	n.advance(time.Minute)
 	const pull = `Normal Pulling web-n1 %[1]s: Pulling image "i"
 Normal Pulled web-n1 %[1]s: Successfully pulled image "i" in 0s (0s including waiting). ` +
 		`Image size: 1024 bytes.
@@ -46,11 +46,11 @@ Normal Created web-n1 %[1]s: Container created
 Normal Started web-n1 %[1]s: Container started
 `
 	for _, test := range []struct{ when, got, want string }{
-		{"it comes", lived, "Normal Starting n1: Starting kubelet.\n" +
+		{"it starts", lived, "Normal Starting n1: Starting kubelet.\n" +
 			fmt.Sprintf(pull, "spec.initContainers{setup}") +
 			fmt.Sprintf(pull, "spec.containers{web}")},
 		{"the agent is restarted", restarted, "Normal Starting n1: Starting kubelet.\n"},
-		{"it goes", n.takeEvents(),
+		{"it ends", n.takeEvents(),
 			"Normal Killing web-n1 spec.containers{web}: Stopping container web\n"},
 	} {
 		if diff := cmp.Diff(test.want, test.got); diff != "" {
@@ -59,13 +59,13 @@ Normal Started web-n1 %[1]s: Container started
 	}
 }
 
-// Who is refused is told why, and so is who has to make room.
-func TestTheEventsOfAdmission(t *testing.T) {
-	n := joined(nil, asking(boundPodOf("a", "u1"), "1500m", 0))
-	n.server.put(asking(boundPodOf("b", "u2"), "1", 0))
-	n.pass(5 * time.Second)
-	n.server.put(asking(boundPodOf("c", "u3"), "1", 2_000_000_000))
-	n.pass(30 * time.Second)
+// A rejected pod and a preempted pod have an event with the reason.
+func TestEventsOfAdmission(t *testing.T) {
+	n := bootWithPods(nil, withRequests(apiPodNamed("a", "u1"), "1500m", 0))
+	n.apiServer.put(withRequests(apiPodNamed("b", "u2"), "1", 0))
+	n.advance(5 * time.Second)
+	n.apiServer.put(withRequests(apiPodNamed("c", "u3"), "1", 2_000_000_000))
+	n.advance(30 * time.Second)
 	all := n.takeEvents()
 	for _, want := range []string{
 		"Warning OutOfcpu b: Node didn't have enough resource: cpu",
@@ -73,12 +73,39 @@ func TestTheEventsOfAdmission(t *testing.T) {
 		"Normal Started c spec.containers{",
 	} {
 		if strings.Count(all, want) != 1 {
-			t.Errorf("%q is not told once in\n%s", want, all)
+			t.Errorf("%q is not recorded exactly once in\n%s", want, all)
 		}
 	}
 	n.restart()
-	n.pass(time.Minute)
+	n.advance(time.Minute)
 	if got := n.takeEvents(); got != "Normal Starting n1: Starting kubelet.\n" {
 		t.Errorf("after a restart: %s", got)
+	}
+}
+
+// What does not fit into the resolver configuration of pods has an event about each pod. What
+// is wrong with that of the node has an event about the node.
+func TestEventsAboutDNS(t *testing.T) {
+	n := newNode(map[string]string{"web.yaml": web})
+	n.resolvConf = "search " + strings.Repeat("a", 254) + " b\n"
+	n.restart()
+	n.advance(5 * time.Second)
+	all := n.takeEvents()
+	for _, want := range []string{
+		`Warning CheckLimitsForResolvConf n1: Resolv.conf file "/etc/resolv.conf" contains a ` +
+			"search path which length is more than allowed 253 chars!\n",
+		"Warning MissingClusterDNS n1: kubelet does not have ClusterDNS IP configured and cannot " +
+			`create Pod using "ClusterFirst" policy. Falling back to "Default" policy.` + "\n",
+		`Warning MissingClusterDNS web-n1: pod: "web-n1_default(`,
+		"Warning DNSConfigForming web-n1: Search Line limits were exceeded, some search paths " +
+			"have been omitted, the applied search line is: b\n",
+	} {
+		if strings.Count(all, want) != 1 {
+			t.Errorf("%q is not recorded exactly once in\n%s", want, all)
+		}
+	}
+	n.advance(5 * time.Minute)
+	if got := n.takeEvents(); got != "" {
+		t.Errorf("later: %s", got)
 	}
 }

@@ -13,12 +13,13 @@ import (
 	"seedlet.dev/world"
 )
 
-// roots are the only places on the disk where the agent of a test has anything to do.
-var roots = []string{"/var/lib/kubelet", "/var/log/pods", "/var/log/containers", "/manifests",
-	"/etc/hosts", "/etc/resolv.conf"}
+// allowedRoots are the only paths that the agent of a test may access.
+var allowedRoots = []string{"/var/lib/kubelet", "/var/log/pods", "/var/log/containers",
+	"/manifests", "/etc/hosts", "/etc/resolv.conf"}
 
-// stray is a path that an effect names and that is nowhere where it may be; empty for none.
-func stray(effect any) string {
+// pathOutsideRoots returns a path of an effect that is outside of the allowed roots; empty if there
+// is none.
+func pathOutsideRoots(effect any) string {
 	if world.PortOf(effect) != world.PortFS {
 		return ""
 	}
@@ -28,41 +29,41 @@ func stray(effect any) string {
 		if !field.IsValid() || field.Kind() != reflect.String || field.String() == "" {
 			continue
 		}
-		is, within := field.String(), false
-		for _, root := range roots {
-			within = within || is == root || strings.HasPrefix(is, root+"/")
+		where, within := field.String(), false
+		for _, root := range allowedRoots {
+			within = within || where == root || strings.HasPrefix(where, root+"/")
 		}
-		if !within || path.Clean(is) != is || strings.Contains(is, "\x00") {
-			return world.Call(effect) + " " + is
+		if !within || path.Clean(where) != where || strings.Contains(where, "\x00") {
+			return world.CallName(effect) + " " + where
 		}
 	}
 	return ""
 }
 
-// watchPaths has a node fail the test when its agent goes where it should not, or asks the runtime
-// for what cannot be.
-func (n *node) watchPaths(t *testing.T) {
-	n.server.seen = func(effect any) {
-		if stop, is := effect.(*runtimeapi.StopContainerRequest); is && stop.Timeout < 0 {
-			t.Errorf("the agent stops with %v", stop)
+// failOnForbiddenEffects fails the test when the agent accesses a path outside of the allowed
+// roots, or sends an invalid call to the runtime.
+func (n *fakeNode) failOnForbiddenEffects(t *testing.T) {
+	n.apiServer.onEffect = func(effect any) {
+		if stop, ok := effect.(*runtimeapi.StopContainerRequest); ok && stop.Timeout < 0 {
+			t.Errorf("the agent stops a container with %v", stop)
 		}
-		if where := stray(effect); where != "" {
-			t.Errorf("the agent goes astray: %q", where)
+		if where := pathOutsideRoots(effect); where != "" {
+			t.Errorf("the agent accesses a path outside of its roots: %q", where)
 		}
 	}
 }
 
-// lives has an agent live for a while, and checks that its state can be kept and shown.
-func (n *node) lives(t *testing.T) {
+// runAndSnapshot runs an agent for a while, and checks that its state can be restored and served.
+func (n *fakeNode) runAndSnapshot(t *testing.T) {
 	n.restart()
-	n.pass(10 * time.Second)
+	n.advance(10 * time.Second)
 	if again, err := Restore(snapshotOf(t, n.agent)); err != nil || again == nil {
 		t.Fatalf("the state cannot be restored: %v", err)
 	}
 	n.event(world.Event{Body: &world.PodsRequest{}})
 	n.event(world.Event{Body: &world.StateRequest{}})
-	n.server.remove("default/web")
-	n.pass(2 * time.Minute)
+	n.apiServer.remove("default/web")
+	n.advance(2 * time.Minute)
 }
 
 func snapshotOf(t *testing.T, a *Agent) []byte {
@@ -74,7 +75,8 @@ func snapshotOf(t *testing.T, a *Agent) []byte {
 	return data
 }
 
-// FuzzRuntime has somebody else make a container in the runtime, with any labels and annotations.
+// FuzzRuntime starts with a container of another client in the runtime, with any labels and
+// annotations.
 func FuzzRuntime(f *testing.F) {
 	f.Add("u1", "default", "web", "c", "0", "30", "{}", "1s", "0", "{}")
 	f.Add("..", "default", "web", "c", "", "", "", "", "", "")
@@ -83,11 +85,12 @@ func FuzzRuntime(f *testing.F) {
 		`{"httpGet":{"port":"x"}}`, "9999999h", "9999999999999", `{"requests":{"cpu":"1e99"}}`)
 	f.Fuzz(func(t *testing.T, uid, namespace, pod, name, restarts, grace, hook, backoff, round,
 		claim string) {
-		n := joined(nil, boundPodOf("web", "u1"))
-		n.watchPaths(t)
+		n := bootWithPods(nil, apiPodNamed("web", "u1"))
+		n.failOnForbiddenEffects(t)
 		meta := &runtimeapi.PodSandboxMetadata{Uid: uid, Namespace: namespace, Name: pod}
 		n.sandboxes["odd-sandbox"] = &runtimeapi.PodSandbox{Id: "odd-sandbox", Metadata: meta,
-			Annotations: map[string]string{pleg.AnnotationClaim: claim, pleg.AnnotationIDs: claim}}
+			Annotations: map[string]string{pleg.AnnotationAllocation: claim,
+				pleg.AnnotationUserNamespace: claim}}
 		n.containers["odd-container"] = &runtimeapi.Container{Id: "odd-container",
 			PodSandboxId: "odd-sandbox", State: runtimeapi.ContainerState_CONTAINER_RUNNING,
 			Metadata: &runtimeapi.ContainerMetadata{Name: name},
@@ -103,6 +106,6 @@ func FuzzRuntime(f *testing.F) {
 				"seedlet.dev/round":                              round,
 				"seedlet.dev/sidecar":                            round,
 			}}
-		n.lives(t)
+		n.runAndSnapshot(t)
 	})
 }

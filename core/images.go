@@ -3,31 +3,44 @@ package core
 import (
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/image"
 	"seedlet.dev/core/op"
 	"seedlet.dev/world"
 )
 
-// planImage plans an image. Who waits for it tells that its pull has begun.
+// planImage plans an image. When its pull starts, the pods that wait for it are planned: they
+// record the event.
 func (a *Agent) planImage(name string) time.Time {
 	images := &a.state.Images
-	before, _ := images.Pulling(name)
-	wake := images.Plan(name, a.notReady() != "", &a.out, a.touched.add)
-	if began, waiters := images.Pulling(name); !began.Equal(before) {
+	before, _ := images.PullInFlight(name)
+	wake := images.Plan(name, &image.Env{Effects: &a.effects, Enqueue: a.queue.enqueue,
+		PullsHeld: a.notReadyReason() != "", Sandbox: a.sandboxConfig})
+	if started, waiters := images.PullInFlight(name); !started.Equal(before) {
 		for _, w := range waiters {
-			a.touchPod(w.UID)
+			a.enqueuePod(w.UID)
 		}
 	}
 	return wake
 }
 
-// imageAnswered takes what the runtime says of an image.
-func (a *Agent) imageAnswered(r op.Record, ev world.Event) {
-	images := &a.state.Images
-	for _, uid := range images.Answered(r.Owner.Name, r, ev, &a.out) {
-		a.touchPod(uid)
+// sandboxConfig returns the configuration of a pod's sandbox; nil if the pod has none.
+func (a *Agent) sandboxConfig(uid string) *runtimeapi.PodSandboxConfig {
+	if p := a.state.Pods[uid]; p != nil {
+		return p.SandboxConfig(a.podEnvFor(p))
 	}
-	a.countPull(r, ev)
-	if key, waits := images.Next(); waits {
-		a.touched.add(key)
+	return nil
+}
+
+// handleImageCompletion handles the completion of an operation on an image.
+func (a *Agent) handleImageCompletion(r op.Record, ev world.Event) {
+	images := &a.state.Images
+	for _, uid := range images.HandleCompletion(r.Owner.Name, r, ev, &a.effects) {
+		a.enqueuePod(uid)
+	}
+	a.recordPull(r, ev)
+	if key, waits := images.NextPull(); waits {
+		a.queue.enqueue(key)
 	}
 }

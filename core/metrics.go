@@ -6,24 +6,27 @@ import (
 	"slices"
 	"strings"
 
-	"seedlet.dev/core/tally"
+	"seedlet.dev/core/metrics"
 	"seedlet.dev/world"
 )
 
-// What the core shows of its numbers. The names, labels and buckets that begin with kubelet_ and
-// prober_ are those of the kubelet, for dashboards; docs/metrics.md is the list of all.
+// The metrics that the agent serves. Metrics whose names begin with kubelet_ or prober_ have the
+// names, labels and buckets of the kubelet, so that its dashboards work; those of seedlet_ are in
+// metrics_seedlet.go. What they count is recorded in metrics_record.go. To add a metric, add a
+// field to Metrics, a function that records it, and a line here. docs/metrics.md lists all.
 
-// The kubelet's buckets.
+// The bounds of the buckets of the kubelet's histograms.
 var (
-	defaultBounds  = tally.Seconds(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
-	podStartBounds = tally.Seconds(0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300,
+	defaultBounds  = metrics.Seconds(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
+	podStartBounds = metrics.Seconds(0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300,
 		360, 480, 600, 900, 1200, 1800, 2700, 3600)
-	imagePullBounds = tally.Seconds(1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900,
+	imagePullBounds = metrics.Seconds(1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900,
 		1200, 1800, 2700, 3600)
 )
 
-// sizes are the kubelet's classes of images, by what they are larger than, in MiB.
-var sizes = []struct {
+// imageSizeClasses are the kubelet's classes of image sizes. An image belongs to the first class
+// whose bound, in MiB, it exceeds.
+var imageSizeClasses = []struct {
 	above int64
 	label string
 }{
@@ -32,172 +35,179 @@ var sizes = []struct {
 	{500, "500MB-1GB"}, {100, "100MB-500MB"}, {10, "10MB-100MB"}, {0, "0-10MB"},
 }
 
-// sizeOf is the class of an image of a size that is known if it is not zero.
-func sizeOf(bytes int64) string {
-	for _, s := range sizes {
-		if bytes > s.above<<20 {
-			return s.label
+// imageSizeClass returns the class of an image; zero bytes means that the size is unknown.
+func imageSizeClass(bytes int64) string {
+	for _, class := range imageSizeClasses {
+		if bytes > class.above<<20 {
+			return class.label
 		}
 	}
 	return "N/A"
 }
 
-// metricList is metrics in the making.
+// metricList collects the metrics of a response.
 type metricList []world.Metric
 
-// labels makes labels of name, value, name, value.
-func labels(pairs []string) []world.Label {
-	var made []world.Label
+// newLabels returns the labels of alternating names and values.
+func newLabels(pairs []string) []world.Label {
+	var list []world.Label
 	for i := 0; i < len(pairs); i += 2 {
-		made = append(made, world.Label{Name: pairs[i], Value: pairs[i+1]})
+		list = append(list, world.Label{Name: pairs[i], Value: pairs[i+1]})
 	}
-	return made
+	return list
 }
 
-func (m *metricList) gauge(name, help string, v int, pairs ...string) {
-	*m = append(*m, world.Metric{Name: name, Help: help, Value: float64(v), Labels: labels(pairs)})
+func (m *metricList) addGauge(name, help string, v int, pairs ...string) {
+	*m = append(*m, world.Metric{Name: name, Help: help, Value: float64(v), Labels: newLabels(pairs)})
 }
 
-func (m *metricList) counter(name, help string, v uint64, pairs ...string) {
+func (m *metricList) addCounter(name, help string, v uint64, pairs ...string) {
 	*m = append(*m, world.Metric{Name: name, Help: help, Counter: true, Value: float64(v),
-		Labels: labels(pairs)})
+		Labels: newLabels(pairs)})
 }
 
-func (m *metricList) histogram(name, help string, h *tally.Histogram, bounds tally.Bounds,
+func (m *metricList) addHistogram(name, help string, h *metrics.Histogram, bounds metrics.Bounds,
 	pairs ...string) {
-	*m = append(*m, world.Metric{Name: name, Help: help, Histogram: h.Shown(bounds),
-		Labels: labels(pairs)})
+	*m = append(*m, world.Metric{Name: name, Help: help, Histogram: h.Export(bounds),
+		Labels: newLabels(pairs)})
 }
 
-// counters are one metric for each word that was counted. A word is the values of the labels,
-// with a space between them.
-func (m *metricList) counters(name, help string, c tally.Counters, names ...string) {
-	for _, word := range c.Words() {
+// addCounters adds a metric for each key. A key consists of the values of the labels, separated by
+// spaces.
+func (m *metricList) addCounters(name, help string, c metrics.Counters, names ...string) {
+	for _, key := range c.Keys() {
 		var pairs []string
-		for i, value := range strings.SplitN(word, " ", len(names)) {
+		for i, value := range strings.SplitN(key, " ", len(names)) {
 			pairs = append(pairs, names[i], value)
 		}
-		m.counter(name, help, c[word], pairs...)
+		m.addCounter(name, help, c[key], pairs...)
 	}
 }
 
-func (m *metricList) histograms(name, help string, h tally.Histograms, bounds tally.Bounds,
+func (m *metricList) addHistograms(name, help string, h metrics.Histograms, bounds metrics.Bounds,
 	label string) {
-	for _, word := range h.Words() {
-		m.histogram(name, help, h[word], bounds, label, word)
+	for _, key := range h.Keys() {
+		m.addHistogram(name, help, h[key], bounds, label, key)
 	}
 }
 
-// metrics are the agent's counters, and every bound with what it bounds.
-func (a *Agent) metrics() []world.Metric {
+// listMetrics returns all metrics but those of probes, sorted by name.
+func (a *Agent) listMetrics() []world.Metric {
 	var m metricList
-	a.ownMetrics(&m)
-	a.podMetrics(&m)
-	a.startMetrics(&m)
-	a.relistMetrics(&m)
+	a.addSeedletMetrics(&m)
+	a.addKubeletPodMetrics(&m)
+	a.addKubeletStartMetrics(&m)
+	a.addKubeletRelistMetrics(&m)
 	slices.SortStableFunc(m, func(x, y world.Metric) int { return cmp.Compare(x.Name, y.Name) })
 	return m
 }
 
-// podMetrics are of the pods that there are.
-func (a *Agent) podMetrics(m *metricList) {
+// addKubeletPodMetrics adds the kubelet's metrics about the current pods.
+func (a *Agent) addKubeletPodMetrics(m *metricList) {
 	const running, desired, active = "kubelet_running_containers", "kubelet_desired_pods",
 		"kubelet_active_pods"
-	s, all := &a.state, &a.state.Tally.Total
-	m.gauge("kubelet_node_name", "One, for the name of the node.", 1, "node", s.Node.Name)
-	m.gauge("kubelet_running_pods", "Pods that have a running sandbox.", all.Running)
-	help := "Containers that the runtime has, by their state."
-	m.gauge(running, help, all.Created, "container_state", "created")
-	m.gauge(running, help, all.Runs, "container_state", "running")
-	m.gauge(running, help, all.Unknown, "container_state", "unknown")
-	m.gauge(running, help, all.Exited, "container_state", "exited")
-	help = "Pods that are to run here; static is true for those of manifests."
-	m.gauge(desired, help, len(s.Bound), "static", "")
-	m.gauge(desired, help, all.Static+len(s.Refused), "static", "true")
-	help = "Pods that take room of the node; static is true for those of manifests."
-	m.gauge(active, help, all.Active, "static", "")
-	m.gauge(active, help, all.ActiveStatic, "static", "true")
-	m.gauge("kubelet_mirror_pods", "Mirrors of static pods at the API server.", len(s.Mirrored))
-	m.gauge("kubelet_managed_ephemeral_containers", "Ephemeral containers of pods.", all.Ephemeral)
+	s, all := &a.state, &a.state.Metrics.Total
+	m.addGauge("kubelet_node_name", "Always 1; the label has the name of the node.", 1,
+		"node", s.Node.Name)
+	m.addGauge("kubelet_running_pods", "Pods whose sandbox is running.", all.RunningPods)
+	help := "Containers in the runtime, by their state."
+	m.addGauge(running, help, all.CreatedContainers, "container_state", "created")
+	m.addGauge(running, help, all.RunningContainers, "container_state", "running")
+	m.addGauge(running, help, all.UnknownContainers, "container_state", "unknown")
+	m.addGauge(running, help, all.ExitedContainers, "container_state", "exited")
+	help = "Desired pods of this node; static is true for static pods."
+	m.addGauge(desired, help, len(s.APIPodUIDs), "static", "")
+	m.addGauge(desired, help, all.StaticPods+len(s.StaticRejections), "static", "true")
+	help = "Pods that count against the node's resources; static is true for static pods."
+	m.addGauge(active, help, all.ActivePods, "static", "")
+	m.addGauge(active, help, all.ActiveStaticPods, "static", "true")
+	m.addGauge("kubelet_mirror_pods", "Mirror pods at the API server.", len(s.MirroredPodUIDs))
+	m.addGauge("kubelet_managed_ephemeral_containers", "Ephemeral containers of pods.",
+		all.EphemeralContainers)
 }
 
-// startMetrics are of what was begun, and how long it took.
-func (a *Agent) startMetrics(m *metricList) {
-	t := &a.state.Tally
-	m.counter("kubelet_started_pods_total", "Sandboxes that were asked for.", t.PodsStarted)
-	m.counter("kubelet_started_pods_errors_total", "Sandboxes that could not be made.",
+// addKubeletStartMetrics adds the kubelet's metrics about starts: of pods, containers and image
+// pulls.
+func (a *Agent) addKubeletStartMetrics(m *metricList) {
+	t := &a.state.Metrics
+	m.addCounter("kubelet_started_pods_total", "Attempts to run a sandbox.", t.PodsStarted)
+	m.addCounter("kubelet_started_pods_errors_total", "Attempts to run a sandbox that failed.",
 		t.PodsFailed)
-	m.counters("kubelet_started_containers_total", "Attempts to start a container.", t.Started,
-		"container_type")
-	m.counters("kubelet_started_containers_errors_total",
-		"Attempts to start a container that failed, by what failed.", t.Failed, "container_type",
-		"code")
-	m.counters("kubelet_restarted_pods_total",
-		"Pods that were removed and made again with one UID.", t.PodsRestarted, "static")
-	m.counter("kubelet_orphaned_runtime_pods_total",
-		"Pods that were found in the runtime before a source told of them.", t.Orphans)
-	m.counters("kubelet_admission_rejections_total", "Pods that were rejected.", t.Rejected,
-		"reason")
-	m.counters("kubelet_preemptions", "Pods that were ended to make room for a critical one.",
+	m.addCounters("kubelet_started_containers_total", "Attempts to start a container.",
+		t.ContainersStarted, "container_type")
+	m.addCounters("kubelet_started_containers_errors_total",
+		"Attempts to start a container that failed, by the step that failed.",
+		t.ContainersFailed, "container_type", "code")
+	m.addCounters("kubelet_restarted_pods_total",
+		"Pods that were removed and started again with the same UID.", t.PodsRestarted, "static")
+	m.addCounter("kubelet_orphaned_runtime_pods_total",
+		"Pods that were found in the runtime but in no source.", t.Orphans)
+	m.addCounters("kubelet_admission_rejections_total", "Pods that were rejected, by the reason.",
+		t.Rejected, "reason")
+	m.addCounters("kubelet_preemptions",
+		"Pods that were terminated to make resources available for a critical pod.",
 		t.Preempted, "preemption_signal")
-	m.counters("kubelet_evictions", "Pods that were ended because of what they or others use.",
+	m.addCounters("kubelet_evictions", "Pods that were evicted, by the signal.",
 		t.Evicted, "eviction_signal")
-	m.histogram("kubelet_pod_start_duration_seconds",
-		"Time from when the agent sees a pod to when it is Running.", &t.PodStart, podStartBounds)
-	m.histogram("kubelet_pod_start_total_duration_seconds", "Time from the creation of a pod to "+
-		"when all its containers are seen to run at the API server.", &t.PodStartTotal,
+	m.addCounter("kubelet_lifecycle_handler_http_fallbacks_total",
+		"Lifecycle hooks for HTTPS that succeeded by HTTP.", t.HTTPFallbacks)
+	m.addHistogram("kubelet_pod_start_duration_seconds",
+		"Time from when the agent first sees a pod to phase Running.", &t.PodStart, podStartBounds)
+	m.addHistogram("kubelet_pod_start_total_duration_seconds", "Time from the creation of a pod "+
+		"until the API server shows that all its containers run.", &t.PodStartTotal,
 		podStartBounds)
-	m.histogram("kubelet_pod_start_sli_duration_seconds", "Time from the creation of a "+
-		"stateless pod to when all its containers are seen to run at the API server, without that "+
-		"for pulling images and for init containers.", &t.PodStartSLI, podStartBounds)
-	m.histogram("kubelet_pod_worker_start_duration_seconds",
-		"Time from when the agent sees a pod to the first operation for it.", &t.WorkStart,
+	m.addHistogram("kubelet_pod_start_sli_duration_seconds", "Time from the creation of a "+
+		"stateless pod until the API server shows that all its containers run, without image "+
+		"pulls and init containers.", &t.PodStartSLI, podStartBounds)
+	m.addHistogram("kubelet_pod_worker_start_duration_seconds",
+		"Time from when the agent first sees a pod to its first operation.", &t.WorkerStart,
 		defaultBounds)
-	m.histograms("kubelet_pod_worker_duration_seconds",
-		"Time for which operations for a pod follow each other without a break.", t.Work,
+	m.addHistograms("kubelet_pod_worker_duration_seconds",
+		"Time for which a pod has operations in flight without a break.", t.WorkerDuration,
 		defaultBounds, "operation_type")
-	m.histograms("kubelet_image_pull_duration_seconds",
-		"Time that a pull of an image took that succeeded, by the size of the image.", t.Pulls,
+	m.addHistograms("kubelet_image_pull_duration_seconds",
+		"Duration of successful image pulls, by the size of the image.", t.ImagePulls,
 		imagePullBounds, "image_size_in_bytes")
 }
 
-// relistMetrics are of the looks at the runtime.
-func (a *Agent) relistMetrics(m *metricList) {
+// addKubeletRelistMetrics adds the kubelet's metrics about relists.
+func (a *Agent) addKubeletRelistMetrics(m *metricList) {
 	s := &a.state
-	m.histogram("kubelet_pleg_relist_duration_seconds", "Time that a relist took.",
-		&s.Tally.Relist, defaultBounds)
-	m.histogram("kubelet_pleg_relist_interval_seconds",
-		"Time from the beginning of a relist to that of the next.", &s.Tally.RelistInterval,
+	m.addHistogram("kubelet_pleg_relist_duration_seconds", "Duration of a relist.",
+		&s.Metrics.Relist, defaultBounds)
+	m.addHistogram("kubelet_pleg_relist_interval_seconds",
+		"Time between the starts of two consecutive relists.", &s.Metrics.RelistInterval,
 		defaultBounds)
 	var seen int
 	if !s.Relist.AsOf.IsZero() {
 		seen = int(s.Relist.AsOf.Unix())
 	}
-	m.gauge("kubelet_pleg_last_seen_seconds",
-		"Unix time at which the newest relist that succeeded began; zero before there is one.", seen)
+	m.addGauge("kubelet_pleg_last_seen_seconds",
+		"Unix time at which the newest successful relist started; zero before the first one.", seen)
 }
 
-// probeMetrics are of the probes of all pods. It is the one answer that has something of each.
-func (a *Agent) probeMetrics() []world.Metric {
+// listProbeMetrics returns the metrics of the probes of all pods. Only here the number of metrics
+// grows with the number of pods.
+func (a *Agent) listProbeMetrics() []world.Metric {
 	var m metricList
-	const total, took = "prober_probe_total", "prober_probe_duration_seconds"
-	for _, uid := range a.uids {
-		p, t := a.state.Pods[uid], a.state.Tally.of(uid)
+	const total, duration = "prober_probe_total", "prober_probe_duration_seconds"
+	for _, uid := range a.podUIDs {
+		p, t := a.state.Pods[uid], a.state.Metrics.forPod(uid)
 		for _, key := range slices.Sorted(maps.Keys(t.Probes)) {
-			its := t.Probes[key]
+			probe := t.Probes[key]
 			container, kind, _ := strings.Cut(key, " ")
 			for _, result := range []struct {
 				word string
 				n    uint64
-			}{{"successful", its.Good}, {"failed", its.Bad}, {"unknown", its.Unknown}} {
+			}{{"successful", probe.Successful}, {"failed", probe.Failed}, {"unknown", probe.Unknown}} {
 				if result.n > 0 {
-					m.counter(total, "Answers to probes, by what they meant.", result.n,
+					m.addCounter(total, "Results of probes, by kind and result.", result.n,
 						"probe_type", kind, "result", result.word, "container", container,
 						"pod", p.Name, "namespace", p.Namespace, "pod_uid", uid)
 				}
 			}
-			if a.names[p.FullName()][0] == uid { // it is told without the UID: of one pod only
-				m.histogram(took, "Time that probes took which did not fail.", &its.Took,
+			if a.podUIDsByName[p.FullName()][0] == uid { // one pod per name: there is no label for the UID
+				m.addHistogram(duration, "Duration of probes that did not fail.", &probe.Duration,
 					defaultBounds, "probe_type", kind, "container", container, "pod", p.Name,
 					"namespace", p.Namespace)
 			}

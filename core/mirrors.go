@@ -9,46 +9,62 @@ import (
 
 	"seedlet.dev/core/mirror"
 	"seedlet.dev/core/pod"
-	"seedlet.dev/core/status"
+	"seedlet.dev/core/statuswriter"
 )
 
-// The mirrors at the API server of the static pods.
+// The mirror pods of the static pods at the API server.
 
-// mirrors are the full names of the mirrors that the API server has.
-func (a *Agent) mirrors() []string {
-	w := a.state.Objects.Watch(boundPods)
+// mirrorNames returns the full names of the mirror pods that the API server has.
+func (a *Agent) mirrorNames() []string {
+	w := a.state.Objects.Watch(podsWatch)
 	if w == nil {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(w.Objects)), func(name string) bool {
-		return w.Objects[name].Pod == nil || !mirror.Is(w.Objects[name].Pod)
+		return w.Objects[name].Pod == nil || !mirror.IsMirror(w.Objects[name].Pod)
 	})
 }
 
-// mirrored says where the status of a static pod goes: to its mirror, if there is one.
-func (a *Agent) mirrored(name string) {
+// updateMirror handles a change of a static pod or of its mirror. The status of a static pod is
+// written to its mirror while it has one, also while the pod terminates.
+func (a *Agent) updateMirror(name string) {
 	s := &a.state
-	a.touched.add(mirror.Key(name))
-	is, static := a.boundPod(name), a.staticPod(name)
-	if is != nil && (static == nil || !mirror.Is(is)) {
-		is = nil
+	a.queue.enqueue(mirror.Key(name))
+	object := a.apiPod(name)
+	uid := a.mirroredUID(object)
+	if oldUID := s.MirroredPodUIDs[name]; oldUID != "" && oldUID != uid {
+		delete(s.MirroredPodUIDs, name)
+		s.StatusWriter.Remove(oldUID)
 	}
-	if was := s.Mirrored[name]; was != "" && (is == nil || string(static.UID) != was) {
-		delete(s.Mirrored, name)
-		s.Status.Lose(was)
-	}
-	if is == nil {
+	if uid == "" || a.isSilent(uid) {
 		return
 	}
-	if s.Mirrored == nil {
-		s.Mirrored = map[string]string{}
+	if s.MirroredPodUIDs == nil {
+		s.MirroredPodUIDs = map[string]string{}
 	}
-	s.Mirrored[name] = string(static.UID)
-	s.Status.Observe(string(static.UID), is)
-	a.touched.add(status.Key(string(static.UID)))
+	s.MirroredPodUIDs[name] = uid
+	s.StatusWriter.Observe(uid, object)
+	a.queue.enqueue(statuswriter.Key(uid))
 }
 
-// staticPod is the pod of the manifests with a full name; nil if there is none.
+// mirroredUID returns the UID of the static pod whose mirror an object is: of the desired static
+// pod, or of one that still terminates. Empty if the object is no mirror, or that of another
+// version of the pod.
+func (a *Agent) mirroredUID(object *v1.Pod) string {
+	if object == nil || !mirror.IsMirror(object) {
+		return ""
+	}
+	name, uid := object.Namespace+"/"+object.Name, mirror.StaticUID(object)
+	if static := a.staticPod(name); static != nil && string(static.UID) == uid {
+		return uid
+	}
+	if p := a.state.Pods[uid]; p != nil && p.FullName() == name && p.IsStatic() {
+		return uid
+	}
+	return ""
+}
+
+// staticPod returns the static pod that has a full name; nil if there is none.
 func (a *Agent) staticPod(name string) *v1.Pod {
 	for _, p := range a.state.Manifests.Pods() {
 		if p.Namespace+"/"+p.Name == name {
@@ -58,25 +74,50 @@ func (a *Agent) staticPod(name string) *v1.Pod {
 	return nil
 }
 
-// planMirror sees to the mirror of a static pod. What is there of a manifest that has not been
-// read yet stays; those that have been read do not wait for another source.
+// planMirror plans the mirror of a static pod. The mirror of a manifest that may not have been read
+// yet stays; a manifest that has been read does not wait for the other sources. While an earlier
+// static pod of the name terminates, its mirror stays, and the next pod has none (the kubelet's
+// IsPodForMirrorPodTerminatingByFullName in pod_workers.go).
 func (a *Agent) planMirror(name string) time.Time {
 	static := a.staticPod(name)
-	if !a.state.API || !a.boundSeen() || static == nil && !a.state.Manifests.Ready() {
+	if static != nil && a.isSilent(string(static.UID)) {
 		return time.Time{}
 	}
-	if static != nil && a.outlived(a.state.Pods[string(static.UID)]) {
-		static = nil // another mirror is made when this one has gone
+	if !a.state.HasAPIServer || !a.hasListedAPIPods() || static == nil && !a.state.Manifests.Ready() ||
+		a.mayTerminate(name, static) {
+		return time.Time{}
 	}
-	return a.state.Mirrors.Plan(name, static, a.boundPod(name), a.ownNode(), &a.out)
+	if static != nil && a.hasTerminalMirror(a.state.Pods[string(static.UID)]) {
+		static = nil // the mirror is replaced: first deleted, then created
+	}
+	return a.state.Mirrors.Plan(name, static, a.apiPod(name), a.nodeObject(), &a.effects)
 }
 
-// outlived says whether the mirror is of an earlier life of a static pod: what was told of the end
-// of that is for good, but the pod runs.
-func (a *Agent) outlived(p *pod.Pod) bool {
-	if p == nil || p.Gone || p.Phase != v1.PodRunning {
+// mayTerminate reports whether a pod of the name other than the desired static pod runs, or may
+// run. Before the first relist an agent does not know what an earlier agent has left running, so a
+// mirror that is not that of the desired pod may have its pod.
+func (a *Agent) mayTerminate(name string, static *v1.Pod) bool {
+	if a.state.Relist.AsOf.IsZero() {
+		object := a.apiPod(name)
+		return object != nil && mirror.IsMirror(object) &&
+			(static == nil || string(static.UID) != mirror.StaticUID(object))
+	}
+	for _, uid := range a.podUIDsByName[name] {
+		p := a.state.Pods[uid]
+		isDesired := static != nil && string(static.UID) == uid && !p.NoLongerDesired
+		if !isDesired && p.HoldsNameOrPorts() {
+			return true
+		}
+	}
+	return false
+}
+
+// hasTerminalMirror reports whether the mirror of a running static pod has a terminal phase, which
+// is final. The phase is that of an earlier pod of the same manifest.
+func (a *Agent) hasTerminalMirror(p *pod.Pod) bool {
+	if p == nil || p.NoLongerDesired || p.Status.Phase != v1.PodRunning {
 		return false
 	}
-	object := a.boundPod(p.FullName())
-	return object != nil && mirror.Is(object) && status.Terminal(&object.Status)
+	object := a.apiPod(p.FullName())
+	return object != nil && mirror.IsMirror(object) && statuswriter.IsTerminal(&object.Status)
 }

@@ -1,35 +1,33 @@
 package core
 
 import (
-	"seedlet.dev/core/object"
+	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/objectcache"
 	"seedlet.dev/world"
 )
 
-// What pods refer to at the API server.
+// The objects at the API server that pods refer to.
 
-// services are watched from the start: new pods wait for the first list of them.
-var services = world.Watched{Resource: world.ResourceServices}
-
-// objects is what pods are told of by the API server; nil if there is none.
-func (a *Agent) objects() *object.Store {
-	if !a.state.API {
+// objectStore returns where pods find the objects of the API server; nil without an API server.
+func (a *Agent) objectStore() *objectcache.Store {
+	if !a.state.HasAPIServer {
 		return nil
 	}
 	return &a.state.Objects
 }
 
-// touchUsers touches the pods that refer to what there is news of. Services that come and go later
-// do not matter to containers that are there.
-func (a *Agent) touchUsers(w *object.Watch, body any) {
-	if w.About == services {
+// enqueueUsers enqueues the pods that refer to an object that has changed. Later changes of
+// services do not affect containers that exist.
+func (a *Agent) enqueueUsers(watch *objectcache.Watch, body any) {
+	if watch.Target == criconfig.AllServices {
 		switch body.(type) {
 		case *world.ObjectChanged, *world.ObjectGone:
 			return
 		}
 	}
-	for _, user := range w.Users {
-		if a.known(user) {
-			a.touchPod(user)
+	for _, user := range watch.Users {
+		if a.isKnownPod(user) {
+			a.enqueuePod(user)
 		}
 	}
 }

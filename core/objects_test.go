@@ -17,7 +17,7 @@ const lastAppliedText = `{"data":{"k":"hidden-applied"}}`
 
 func objectMeta(name, version string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "default", Name: name, UID: "o", ResourceVersion: version,
-		Annotations: map[string]string{lastApplied: lastAppliedText}}
+		Annotations: map[string]string{annotationLastApplied: lastAppliedText}}
 }
 
 func configMapOf(name, version, value string) world.Object {
@@ -25,11 +25,11 @@ func configMapOf(name, version, value string) world.Object {
 		Data: map[string]string{"k": value}}}
 }
 
-// secretive is a pod that takes all that can be taken from the API server.
-func secretive() *v1.Pod {
-	p := boundPodOf("web", "u1")
+// podWithSecrets returns a pod that refers to each kind of object of the API server.
+func podWithSecrets() *v1.Pod {
+	p := apiPodNamed("web", "u1")
 	name := func(name string) v1.LocalObjectReference { return v1.LocalObjectReference{Name: name} }
-	p.Annotations = map[string]string{lastApplied: lastAppliedText}
+	p.Annotations = map[string]string{annotationLastApplied: lastAppliedText}
 	p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "PLAIN", Value: "hidden-value"},
 		{Name: "X", ValueFrom: &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{
 			LocalObjectReference: name("s"), Key: "k"}}}}
@@ -42,22 +42,22 @@ func secretive() *v1.Pod {
 	return p
 }
 
-func withObjects() *node {
+func nodeWithSecrets() *fakeNode {
 	n := newNode(nil)
-	n.server = newServer()
-	n.server.put(secretive())
-	n.server.told = nil
-	n.server.others = map[string]world.Object{"c": configMapOf("c", "1", "hidden-config"),
+	n.apiServer = newServer()
+	n.apiServer.put(podWithSecrets())
+	n.apiServer.undelivered = nil
+	n.apiServer.others = map[string]world.Object{"c": configMapOf("c", "1", "hidden-config"),
 		"s": {Secret: &v1.Secret{ObjectMeta: objectMeta("s", "1"),
 			Data: map[string][]byte{"k": []byte("hidden-secret")}}}}
 	n.restart()
-	n.pass(5 * time.Second)
+	n.advance(5 * time.Second)
 	return n
 }
 
-// Nothing that is secret is in the state as it is shown, and all of it is in the snapshot.
-func TestSecretsAreNotShown(t *testing.T) {
-	n := withObjects()
+// The served state has no secrets, the snapshot has all of them.
+func TestServedStateHasNoAPISecrets(t *testing.T) {
+	n := nodeWithSecrets()
 	if p := n.agent.state.Pods["u1"]; p == nil || len(p.Containers) != 1 {
 		t.Fatalf("the pod does not run: %+v", p)
 	}
@@ -65,7 +65,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown, err := n.agent.redacted()
+	shown, err := n.agent.redactedSnapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,10 +73,10 @@ func TestSecretsAreNotShown(t *testing.T) {
 		"hidden-applied"} {
 		encoded := base64.StdEncoding.EncodeToString([]byte(text))
 		if !bytes.Contains(whole, []byte(text)) && !bytes.Contains(whole, []byte(encoded)) {
-			t.Errorf("the snapshot has no %s: this test proves nothing", text)
+			t.Errorf("the snapshot has no %s, so this test proves nothing", text)
 		}
 		if bytes.Contains(shown, []byte(text)) || bytes.Contains(shown, []byte(encoded)) {
-			t.Errorf("%s is shown", text)
+			t.Errorf("%s is served", text)
 		}
 	}
 	if !bytes.Contains(shown, []byte(redactedText)) {
@@ -84,13 +84,13 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-// Volumes follow their objects, also those of pods that run; a restart of the agent, and a server
-// that is away, change nothing.
+// Volumes follow their objects, also in running pods. A restart of the agent and an unavailable API
+// server change nothing.
 func TestVolumesFollowTheServer(t *testing.T) {
-	n := withObjects()
+	n := nodeWithSecrets()
 	var written []string
-	n.server.seen = func(effect any) {
-		if dir, is := effect.(*world.WriteDir); is {
+	n.apiServer.onEffect = func(effect any) {
+		if dir, ok := effect.(*world.WriteDir); ok {
 			for _, f := range dir.Files {
 				written = append(written, f.Path+"="+string(f.Data))
 			}
@@ -107,16 +107,16 @@ func TestVolumesFollowTheServer(t *testing.T) {
 	if got := strings.Join(written, " "); got != "k=new token=hidden-token" {
 		t.Errorf("written: %s", got)
 	}
-	n.server.others["c"] = changed
-	n.server.away, written = true, nil
+	n.apiServer.others["c"] = changed
+	n.apiServer.unavailable, written = true, nil
 	n.restart()
-	n.pass(time.Minute)
+	n.advance(time.Minute)
 	if len(written) > 0 || len(n.containers) != 1 {
-		t.Errorf("away: %d containers, written %v", len(n.containers), written)
+		t.Errorf("server unavailable: %d containers, written %v", len(n.containers), written)
 	}
 	n.event(world.Event{Body: &world.ObjectGone{Watch: watch, Object: changed}})
-	n.pass(time.Minute)
+	n.advance(time.Minute)
 	if len(written) > 0 {
-		t.Errorf("removed, and written %v", written)
+		t.Errorf("after the removal of the object: written %v", written)
 	}
 }

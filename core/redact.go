@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// redacted is the snapshot as it is shown. Left out are the content of Secrets and ConfigMaps,
-// tokens, the passwords of registries, the manifest URL, which may have one, and the values of
-// environment variables and of the headers of it, of probes and of hooks: that is where people keep
-// secrets. It cannot be restored from.
-func (a *Agent) redacted() ([]byte, error) {
+// redactedSnapshot returns the snapshot as it is served, from which no agent can be restored.
+// Everything that may hold a secret is left out: the content of Secrets and ConfigMaps, tokens, the
+// passwords of registries, the manifest URL, which may hold a password, its headers, the values of
+// environment variables, and the headers of probes and hooks.
+func (a *Agent) redactedSnapshot() ([]byte, error) {
 	data, err := a.Snapshot()
 	if err != nil {
 		return nil, err
@@ -24,9 +24,9 @@ func (a *Agent) redacted() ([]byte, error) {
 }
 
 const (
-	redactedText = "[redacted]"
-	lastApplied  = "kubectl.kubernetes.io/last-applied-configuration" // all of an object once more
-	preStop      = "io.kubernetes.container.preStopHandler"           // a hook, with its headers
+	redactedText          = "[redacted]"
+	annotationLastApplied = "kubectl.kubernetes.io/last-applied-configuration" // the whole object
+	annotationPreStop     = "io.kubernetes.container.preStopHandler"           // may have headers
 )
 
 // redact replaces everything that may be secret.
@@ -40,15 +40,15 @@ func redact(v any) {
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			switch value := v[key].(type) {
 			case string:
-				if secretTexts[key] {
+				if secretStringKeys[key] {
 					v[key] = redactedText
 				}
 			case []any:
-				if secretLists[key] {
+				if secretListKeys[key] {
 					redactValues(value)
 				}
 			case map[string]any:
-				if secretObjects[key] {
+				if secretObjectKeys[key] {
 					redactObject(value)
 				}
 			}
@@ -57,17 +57,17 @@ func redact(v any) {
 	}
 }
 
-// What is secret: texts, values of the items of lists, and all values of objects.
+// Keys of secrets: strings, lists of objects with a secret value, and objects whose data is secret.
 var (
-	secretTexts = map[string]bool{"token": true, "password": true, "url": true, lastApplied: true,
-		preStop: true}
-	secretLists   = map[string]bool{"env": true, "httpHeaders": true}
-	secretObjects = map[string]bool{"secret": true, "configMap": true}
+	secretStringKeys = map[string]bool{"token": true, "password": true, "url": true,
+		annotationLastApplied: true, annotationPreStop: true}
+	secretListKeys   = map[string]bool{"env": true, "httpHeaders": true}
+	secretObjectKeys = map[string]bool{"secret": true, "configMap": true}
 )
 
 func redactValues(env []any) {
 	for _, item := range env {
-		if variable, is := item.(map[string]any); is && variable["value"] != nil {
+		if variable, isObject := item.(map[string]any); isObject && variable["value"] != nil {
 			variable["value"] = redactedText
 		}
 	}

@@ -6,39 +6,40 @@ import (
 	"seedlet.dev/world"
 )
 
-// request answers what the node's HTTP API asks, in the same step.
-func (a *Agent) request(ev world.Event) {
+// handleRequest responds to a request of the HTTP API in the same step.
+func (a *Agent) handleRequest(ev world.Event) {
 	switch body := ev.Body.(type) {
 	case *world.PodsRequest:
-		a.out.Tell(&world.PodsAnswer{Request: body.Request, Pods: a.list()})
+		a.effects.Emit(&world.PodsAnswer{Request: body.Request, Pods: a.listServedPods()})
 	case *world.RunningPodsRequest:
-		a.out.Tell(&world.RunningPodsAnswer{Request: body.Request, Pods: a.running()})
+		a.effects.Emit(&world.RunningPodsAnswer{Request: body.Request, Pods: a.servedRunningPods()})
 	case *world.ContainerRequest:
-		a.out.Tell(a.meant(body))
+		a.effects.Emit(a.resolveContainer(body))
 	case *world.StateRequest:
-		state, err := a.redacted()
+		state, err := a.redactedSnapshot()
 		if err != nil {
 			panic("core: the state cannot be written: " + err.Error())
 		}
-		a.out.Tell(&world.StateAnswer{Request: body.Request, State: state})
+		a.effects.Emit(&world.StateAnswer{Request: body.Request, State: state})
 	case *world.HealthRequest:
-		a.out.Tell(&world.HealthAnswer{Request: body.Request, Checks: a.health(ev.Time)})
+		a.effects.Emit(&world.HealthAnswer{Request: body.Request, Checks: a.healthChecks(ev.Time)})
 	case *world.MetricsRequest:
-		metrics := a.metrics
+		metrics := a.listMetrics
 		if body.Probes {
-			metrics = a.probeMetrics
+			metrics = a.listProbeMetrics
 		}
-		a.out.Tell(&world.MetricsAnswer{Request: body.Request, Metrics: metrics()})
+		a.effects.Emit(&world.MetricsAnswer{Request: body.Request, Metrics: metrics()})
 	default:
 		panic("core: unexpected event " + world.BodyName(ev.Body))
 	}
 }
 
-// health is the checks that the core can answer for. That it answers at all is the sync loop's.
-func (a *Agent) health(now time.Time) []world.Check {
+// healthChecks returns the health checks that the core knows the result of. The sync loop is
+// healthy if the core responds at all.
+func (a *Agent) healthChecks(now time.Time) []world.Check {
 	return []world.Check{
 		{Name: "syncloop"},
-		{Name: "pleg", Problem: a.state.Relist.Health(&a.state.Events, now,
-			a.state.Booted)},
+		{Name: "pleg", Problem: a.state.Relist.Health(&a.state.EventStream, now,
+			a.state.BootedAt)},
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"seedlet.dev/core/pod"
 )
 
-// Snapshot writes the whole state as JSON.
+// Snapshot returns the whole state as JSON.
 func (a *Agent) Snapshot() ([]byte, error) { return json.Marshal(&a.state) }
 
-// Restore makes an agent from what Snapshot wrote. It goes on exactly as the original would.
+// Restore returns an agent with the state of a snapshot. It behaves exactly as the original would.
 func Restore(data []byte) (*Agent, error) {
 	a := &Agent{}
 	if err := json.Unmarshal(data, &a.state); err != nil {
@@ -22,7 +22,7 @@ func Restore(data []byte) (*Agent, error) {
 		a.state.Pods = map[string]*pod.Pod{}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {
-		a.index(a.state.Pods[uid])
+		a.indexPod(a.state.Pods[uid])
 	}
 	return a, nil
 }

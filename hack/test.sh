@@ -1,19 +1,17 @@
 #!/bin/bash
-# What `make test` runs: set-up, vet, format, all tests, and determinism under the race detector.
-# Ends with "ok", or with what failed. Each part runs even if one before it failed, so that one
-# run tells everything.
+# The steps of `make test`: set-up, vet, format, all tests, and determinism under the race detector.
+# The last line is "ok" or the names of the failed steps. A step runs even if an earlier one failed,
+# so that one run finds all failures. hack/testoutput says what tests print, and what is under way.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Property tests draw the same at every run, so that one commit has one verdict.
+# Property tests use the same seed in every run, so that a commit either passes or fails.
 export RAPID_SEED=${RAPID_SEED:-1} RAPID_NOFAILFILE=${RAPID_NOFAILFILE:-true}
 
 failed=()
-log=$(mktemp)
-trap 'rm -f "$log" "$log.race"' EXIT
 
-# part NAME COMMAND... runs a part and notes whether it failed.
-part() {
+# step NAME COMMAND... runs a step and records whether it failed.
+step() {
 	local name=$1
 	shift
 	echo "== $name"
@@ -26,52 +24,43 @@ setup() {
 
 unformatted() {
 	local files
-	files=$(gofmt -l $(git ls-files --cached --others --exclude-standard '*.go'))
-	[[ -z $files ]] || { echo "not in gofmt's form:"; echo "$files"; return 1; }
+	files=$(git ls-files --cached --others --exclude-standard -z '*.go' | xargs -0 gofmt -l --) || return 1
+	[[ -z $files ]] || { echo "not formatted with gofmt:"; echo "$files"; return 1; }
 }
 
-# quiet drops what go test -v says about tests that passed. What stays: failures with their
-# output, each skipped test with its reason, and a line for each package.
-quiet() {
-	awk '
-		/^=== RUN +[^\/]+$/ { held = "" }
-		/^=== / || /^PASS$/ || /^ *--- PASS/ || /\[no test files\]$/ { next }
-		/^ +[A-Za-z0-9_]+\.go:[0-9]+: / { held = held $0 "\n"; next }
-		/^        / && held != "" { held = held $0 "\n"; next } # it goes on
-		/^ *--- (FAIL|SKIP)/ { printf "%s", held; held = "" }
-		{ print }
-	'
-}
+# A package that hangs ends with a trace of its goroutines well before CI's limit of 90 minutes.
+# The longest one, sim, takes 15 minutes on two cores, and several times as long beside other load.
+limit=75m
 
-# Never from the cache: the real-runtime tests depend on more than Go knows of. Two packages at a
-# time, for they share two cores and each starts a runtime.
+# -count=1 disables the test cache, because tests on a real runtime depend on more than their inputs
+# in Go. -p 2, because each package starts a runtime, and all of them share two cores.
 tests() {
-	go test -count=1 -timeout 20m -p 2 -v ./... 2>&1 | tee "$log" | quiet
+	go build -o .cache/testoutput ./hack/testoutput || return 1
+	go test -json -count=1 -timeout "$limit" -p 2 ./... | .cache/testoutput
 }
 
-# The race detector needs a C compiler, and so does not come with Go alone.
+# The race detector needs a C compiler, which is not part of Go.
 race() {
 	if ! command -v "${CC:-gcc}" >/dev/null; then
 		echo "skipped: the race detector needs a C compiler, there is no ${CC:-gcc}"
 		return
 	fi
-	CGO_ENABLED=1 go test -count=1 -timeout 15m -race -short -v -run Determinis ./sim/... 2>&1 |
-		tee "$log.race" | quiet || return 1
-	grep -q '^--- PASS: Test.*Determinis' "$log.race" ||
-		{ echo 'no test named *Determinis* passed in sim/'; return 1; }
+	local packages
+	packages=$(grep -rlE --include='*_test.go' '^func Test.*Determinis' sim | xargs -n1 dirname |
+		sort -u | sed 's|^|./|')
+	CGO_ENABLED=1 go test -json -count=1 -timeout "$limit" -race -short -run Determinis $packages |
+		.cache/testoutput -require Determinis
 }
 
-part set-up setup
-part vet go vet ./...
-part format unformatted
-part tests tests
-part race race
+step set-up setup
+step vet go vet ./...
+step format unformatted
+step tests tests
+step race race
 
 if ((${#failed[@]} == 0)); then
-	echo "skipped tests: $(grep -c -- '^ *--- SKIP' "$log" || true)"
 	echo ok
 	exit 0
 fi
 echo "failed: ${failed[*]}"
-grep -E '^ *--- FAIL|^FAIL' "$log" | sort -u || true
 exit 1

@@ -5,57 +5,58 @@ import (
 	"strings"
 	"time"
 
+	"seedlet.dev/sim/plan"
 	"seedlet.dev/sim/runtime"
-	"seedlet.dev/world"
 )
 
-// behaviours finds what each process does in the plan.
-type behaviours struct {
-	pods    map[string]*PlanPod // by the name in the manifest
-	listens map[listener][]int32
+// processScripts makes scripts for the runtime's processes from the behaviours in the plan.
+type processScripts struct {
+	pods  map[string]*plan.Pod // by the name in the manifest
+	ports map[containerKey][]int32
 }
 
-type listener struct{ pod, container string }
+type containerKey struct{ pod, container string }
 
-func newBehaviours(plan *PlanSpec) *behaviours {
-	b := &behaviours{pods: map[string]*PlanPod{}, listens: map[listener][]int32{}}
-	for i := range plan.Pods {
-		pod := &plan.Pods[i]
-		b.pods[nameOf(pod.Manifest)] = pod
+func newProcessScripts(spec *plan.Spec) *processScripts {
+	s := &processScripts{pods: map[string]*plan.Pod{}, ports: map[containerKey][]int32{}}
+	for i := range spec.Pods {
+		pod := &spec.Pods[i]
+		s.pods[plan.ManifestName(pod.Manifest)] = pod
 	}
-	return b
+	return s
 }
 
-// script is what one process does. It is chosen by how often the container has been started, as
-// the world counts, so that what happens does not depend on how the agent counts.
-func (b *behaviours) script(i runtime.Instance) runtime.Script {
-	pod := b.pods[manifestName(i.PodName)]
+// scriptFor returns the script of one process. It depends on how often the runtime has started the
+// container, not on the attempt that the agent counts.
+func (s *processScripts) scriptFor(i runtime.Instance) runtime.Script {
+	pod := s.pods[withoutNodeSuffix(i.PodName)]
 	if pod == nil {
 		return runtime.Script{}
 	}
-	key := listener{pod.Name, i.Container}
-	if _, known := b.listens[key]; !known {
-		b.listens[key] = pod.listens(i.Container)
+	key := containerKey{pod.Name, i.Container}
+	if _, known := s.ports[key]; !known {
+		s.ports[key] = pod.ListeningPorts(i.Container)
 	}
-	script := runtime.Script{Ports: b.listens[key]}
-	does := pod.behaviour(i.Container)
-	if does == nil {
+	script := runtime.Script{Ports: s.ports[key]}
+	behaviour := pod.BehaviourOf(i.Container)
+	if behaviour == nil {
 		return script
 	}
-	script.StopTakes, script.IgnoresTerm = time.Duration(does.StopTakes), does.IgnoresTerm
-	script.HandlesTerm, script.Answers = does.HandlesTerm, does.answers(i.Starts)
-	script.Writes = does.script()
-	script.LogBytes = int64(does.LogKiB) << 10
-	if n := len(does.Processes); n > 0 {
-		process := does.Processes[min(i.Starts, n-1)]
-		script.Runs, script.ExitCode = time.Duration(process.Runs), process.ExitCode
-		script.OOM, script.Message = process.OOM, message(i, process.MessageBytes)
+	script.StopDelay = time.Duration(behaviour.StopTakes)
+	script.IgnoresTerm, script.HandlesTerm = behaviour.IgnoresTerm, behaviour.HandlesTerm
+	script.Replies, script.Writes = responsesOf(behaviour, i.Starts), fileWritesOf(behaviour)
+	script.LogBytesPerSecond = int64(behaviour.LogKiB) << 10
+	if n := len(behaviour.Processes); n > 0 {
+		process := behaviour.Processes[min(i.Starts, n-1)]
+		script.RunsFor, script.ExitCode = time.Duration(process.Runs), process.ExitCode
+		script.OOM, script.Message = process.OOM, terminationMessage(i, process.MessageBytes)
 	}
 	return script
 }
 
-// message is what a process says when it exits: so many bytes that are like no other's.
-func message(i runtime.Instance, bytes int) string {
+// terminationMessage returns a termination message of a length, which differs from those of all
+// other processes of the pod.
+func terminationMessage(i runtime.Instance, bytes int) string {
 	if bytes <= 0 {
 		return ""
 	}
@@ -63,42 +64,27 @@ func message(i runtime.Instance, bytes int) string {
 	return strings.Repeat(text, bytes/len(text)+1)[:bytes]
 }
 
-// images finds what the plan says about an image.
-type images struct {
-	planned map[string]*PlanImage
-	users   map[string]string
-}
-
-// forever is longer than any run.
-const forever = 1000 * time.Hour
-
-func newImages(plan *PlanSpec) images {
-	all := images{map[string]*PlanImage{}, plan.ImageUsers}
-	for i := range plan.Images {
-		all.planned[plan.Images[i].Ref] = &plan.Images[i]
+// responsesOf returns the handler responses of one process, given how many processes ran before it
+// in its container.
+func responsesOf(b *plan.Behaviour, before int) []runtime.ReplyRule {
+	var all []runtime.ReplyRule
+	for _, a := range b.Responses {
+		if a.Times == 0 || before < a.Times {
+			all = append(all, runtime.ReplyRule{
+				Match: a.Match, From: time.Duration(a.From), For: time.Duration(a.For),
+				Reply: a.Reply, Delay: time.Duration(a.Takes),
+			})
+		}
 	}
 	return all
 }
 
-func (all images) image(ref string, pulls int) runtime.Image {
-	img := all.planned[ref]
-	if img == nil {
-		return runtime.Image{User: all.users[ref]}
+// fileWritesOf returns the file writes of one process.
+func fileWritesOf(b *plan.Behaviour) []runtime.FileWrite {
+	var all []runtime.FileWrite
+	for _, w := range b.Writes {
+		all = append(all, runtime.FileWrite{Path: w.Path, At: time.Duration(w.At),
+			Bytes: int64(w.KiB) << 10, Names: int64(w.ThousandNames) * 1000})
 	}
-	is := runtime.Image{
-		Absent: true, PullTakes: time.Duration(img.PullTakes), User: all.users[ref],
-	}
-	if img.Stuck && pulls == 0 {
-		is.PullTakes = forever
-	}
-	if pulls < img.Failures {
-		is.PullError = world.Errorf(world.KindInternal, "PullImage", "planned failure of a pull")
-	}
-	return is
-}
-
-// user is whom an image runs as, without the group.
-func (all images) user(ref string) string {
-	user, _, _ := strings.Cut(all.users[ref], ":")
-	return user
+	return all
 }

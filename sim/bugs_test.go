@@ -7,19 +7,19 @@ import (
 	"seedlet.dev/sim/oracle"
 )
 
-// known are the races and faults that node agents really had, by their numbers upstream, and what
-// finds each of them here: a mutant of the core that has it, the scenario that gets there and the
-// oracle that fires. A row that is for later says for when.
-var known = []struct {
+// knownBugs are bugs that the kubelet really had, by the numbers of the upstream issues, and what
+// finds each of them here: a mutant of the core that has the bug, the scenario that triggers it and
+// the oracle that reports it. A row without a mutant names the issue of this project that adds it.
+var knownBugs = []struct {
 	issues, what             string
 	oracle, scenario, mutant string
 	later                    string
 }{
 	{
 		issues: "93886",
-		what:   "relist hung for minutes, yet the health timestamp moved on",
+		what:   "relist hung for minutes, yet the health timestamp was updated",
 		oracle: "health", scenario: "runtime-restart",
-		mutant: "a failed relist moves the health on",
+		mutant: "a failed relist updates the health timestamp",
 	},
 	{
 		issues: "24819 75065",
@@ -29,21 +29,21 @@ var known = []struct {
 	},
 	{
 		issues: "120941 121349 123087",
-		what:   "evented PLEG told something empty or stale; containers made twice",
+		what:   "evented PLEG reported an empty or stale status; containers were created twice",
 		oracle: "one-run", scenario: "crashloop",
 		mutant: "plan on an observation older than the last write",
 	},
 	{
 		issues: "127814",
-		what:   "a time in the wrong unit made all later events look old",
+		what:   "a timestamp in the wrong unit made all later events look old",
 		oracle: "back-off", scenario: "crashloop",
-		mutant: "an observation is taken for one of the future",
+		mutant: "an observation counts as one of the future",
 	},
 	{
 		issues: "124704",
 		what:   "workers waited for a newer status that never came",
 		oracle: "progress", scenario: "runtime-flaky",
-		mutant: "what is stale stays so until there is news",
+		mutant: "stale state stays stale until something changes",
 	},
 	{
 		issues: "104648",
@@ -61,37 +61,37 @@ var known = []struct {
 		issues: "107733",
 		what:   "several updates during termination; the pod never starts",
 		oracle: "progress", scenario: "uid-reuse",
-		mutant: "a pod that comes back after its end is not looked at",
+		mutant: "a pod that comes back after its termination is not planned",
 	},
 	{
 		issues: "106734",
-		what:   "stopping by a stale cache failed with NotFound for ever",
+		what:   "a stop based on a stale cache failed with NotFound for ever",
 		oracle: "progress", scenario: "old-runtime",
-		mutant: "what is not found while stopping is an error, and lists are not believed",
+		mutant: "NotFound while stopping is an error, and lists are not believed",
 	},
 	{
 		issues: "58711 105358",
 		what:   "Failed became Succeeded; an evicted pod regressed",
-		oracle: "terminal", scenario: "agent-restarts",
+		oracle: "terminal-phase", scenario: "agent-restarts",
 		mutant: "a terminal phase is forgotten when the agent restarts",
 	},
 	{
 		issues: "106884 104560",
 		what:   "terminal phase written while containers still held resources",
-		oracle: "terminal", scenario: "deadlines",
+		oracle: "terminal-phase", scenario: "deadlines",
 		mutant: "a terminal phase before the containers have ended",
 	},
 	{
 		issues: "116410",
 		what:   "a deleted running pod never got a terminal phase",
 		oracle: "progress", scenario: "node-churn",
-		mutant: "a deleted pod is not told to be over",
+		mutant: "a deleted pod gets no terminal phase",
 	},
 	{
 		issues: "63814 129385",
 		what:   "a hash over serialised specs changed; every container restarted",
 		oracle: "back-off", scenario: "agent-restarts",
-		mutant: "a container is another one after the agent restarts",
+		mutant: "the hash of a container changes when the agent restarts",
 	},
 	{
 		issues: "41032",
@@ -110,7 +110,7 @@ var known = []struct {
 	},
 	{
 		issues: "72573 76598",
-		what:   "static critical pod evicted; evicted static pod never came back",
+		what:   "static critical pod evicted; evicted static pod was never restarted",
 		later:  "issue 6, A16",
 	},
 	{
@@ -132,7 +132,7 @@ var known = []struct {
 		issues: "98087 97951 105215",
 		what:   "inhibitor taken repeatedly; bad signal panicked; probes went on",
 		oracle: "probes", scenario: "probes",
-		mutant: "probing goes on after a kill began",
+		mutant: "probing continues after a kill has started",
 	},
 	{
 		issues: "104531",
@@ -150,19 +150,19 @@ var known = []struct {
 		issues: "141155",
 		what:   "the started flag of an old container was given to its replacement",
 		oracle: "probes", scenario: "probes",
-		mutant: "how far another container was is given to a new one",
+		mutant: "the record of a container is given to its replacement",
 	},
 	{
 		issues: "105523 118559 124345 138446 123859 99708",
 		what:   "admission ran again after a restart and rejected pods",
 		oracle: "admission", scenario: "admission",
-		mutant: "a restart asks again whether there is room",
+		mutant: "admission runs again after a restart",
 	},
 	{
 		issues: "113979 120150 75345 60645",
 		what:   "volumes unmounted under live containers; orphans left",
 		oracle: "volumes", scenario: "volumes",
-		mutant: "volumes unmounted while containers end",
+		mutant: "volumes unmounted while containers terminate",
 	},
 	{
 		issues: "139045",
@@ -173,7 +173,7 @@ var known = []struct {
 		issues: "37447 8878",
 		what:   "finished pods ran again after a restart",
 		oracle: "restart-policy", scenario: "restart-rules",
-		mutant: "what has finished runs again",
+		mutant: "a completed container runs again",
 	},
 	{
 		issues: "120247",
@@ -201,7 +201,7 @@ var known = []struct {
 		issues: "83471",
 		what:   "one slow pull blocked all",
 		oracle: "expect", scenario: "image-pulls",
-		mutant: "nobody looks for an image while another one is pulled",
+		mutant: "no image status is requested while another image is pulled",
 	},
 	{
 		issues: "48638 121793",
@@ -211,8 +211,8 @@ var known = []struct {
 	},
 }
 
-// The table names what there is, has all rows, and says how many are still owed. What a scenario
-// expects of single pods is told as "expect", besides the oracles.
+// Every row of the table names an existing mutant, scenario and oracle, and no row is missing.
+// Failed expectations of a scenario are reported under the name "expect", besides the oracles.
 func TestKnownBugs(t *testing.T) {
 	const rows, later = 34, 10
 	oracles, found, mutated := map[string]bool{"expect": true}, map[string]bool{}, map[string]bool{}
@@ -226,16 +226,16 @@ func TestKnownBugs(t *testing.T) {
 		mutated[m.name+" in "+m.scenario] = true
 	}
 	isLater, seen := 0, map[string]bool{}
-	for _, k := range known {
+	for _, k := range knownBugs {
 		for _, issue := range strings.Fields(k.issues) {
 			if seen[issue] {
-				t.Errorf("issue %s has two rows", issue)
+				t.Errorf("issue %s is in two rows", issue)
 			}
 			seen[issue] = true
 		}
 		switch {
 		case k.what == "":
-			t.Errorf("%s: does not say what happened", k.issues)
+			t.Errorf("%s: the row has no description", k.issues)
 		case k.later != "":
 			isLater++
 			continue
@@ -246,14 +246,14 @@ func TestKnownBugs(t *testing.T) {
 			t.Errorf("%s: there is no oracle %q or no scenario %q", k.issues, k.oracle, k.scenario)
 		}
 	}
-	if len(known) != rows || isLater != later {
-		t.Errorf("%d rows, %d for later; want %d and %d", len(known), isLater, rows, later)
+	if len(knownBugs) != rows || isLater != later {
+		t.Errorf("%d rows, %d for later; want %d and %d", len(knownBugs), isLater, rows, later)
 	}
 }
 
-// oracleOf is the oracle that finds a mutant, by the table; empty if it is in no row.
+// oracleOf returns the oracle that finds a mutant, according to the table; empty if no row has it.
 func oracleOf(mutant string) string {
-	for _, k := range known {
+	for _, k := range knownBugs {
 		if k.mutant == mutant {
 			return k.oracle
 		}

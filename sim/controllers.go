@@ -3,72 +3,67 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/mirror"
+	"seedlet.dev/sim/plan"
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
 
-// The controllers of the cluster, as far as a node feels them, and what the judges are told of
-// what others want.
-
-// controlPeriod is how often the controllers look at the node, as the node lifecycle controller
-// does; leaseMax is how old its lease may be until it counts as gone; orphanMax is how long pods
-// are left alone whose Node is missing (upstream's pod garbage collector).
+// The timing of the controllers of the cluster, with upstream's defaults.
 const (
-	controlPeriod = 5 * time.Second
-	leaseMax      = 40 * time.Second
-	orphanMax     = 40 * time.Second
+	nodeMonitorPeriod = 5 * time.Second  // of the node lifecycle controller
+	leaseAgeMax       = 40 * time.Second // until it marks the node as unreachable
+	orphanAgeMax      = 40 * time.Second // until the pod garbage collector deletes pods without Node
 )
 
-// controllers is what the controllers remember.
+// controllers is the state of the cluster's controllers that act on the node and its pods.
 type controllers struct {
-	missing   time.Time // since when there is no Node
-	unseen    time.Time // since when the node counts as gone
-	evictedAt time.Time
+	nodeMissingSince time.Time // zero: the Node exists
+	unreachableSince time.Time // zero: the node is reachable
+	evictedAt        time.Time
 }
 
-// control begins to look at the node again and again.
-func (r *run) control() {
-	var again func()
-	again = func() {
-		r.lookAtNode()
-		r.agenda.After(controlPeriod, again)
+// startControllers starts the periodic check of the node.
+func (r *run) startControllers() {
+	var check func()
+	check = func() {
+		r.checkNode()
+		r.agenda.After(nodeMonitorPeriod, check)
 	}
-	r.agenda.After(controlPeriod, again)
+	r.agenda.After(nodeMonitorPeriod, check)
 }
 
-func (r *run) lookAtNode() {
+func (r *run) checkNode() {
 	now := r.agenda.Now()
-	node := r.server.Object(world.ResourceNodes, "", nodeName).Node
-	r.collect(node)
+	node := r.server.Object(world.ResourceNodes, "", plan.NodeName).Node
+	r.collectGarbage(node)
 	if node == nil {
-		if r.controllers.missing.IsZero() {
-			r.controllers.missing = now
+		if r.controllers.nodeMissingSince.IsZero() {
+			r.controllers.nodeMissingSince = now
 		}
-		if now.Sub(r.controllers.missing) > orphanMax {
-			r.evict("pod garbage collector", new(int64))
+		if now.Sub(r.controllers.nodeMissingSince) > orphanAgeMax {
+			r.evictPods("pod garbage collector", new(int64))
 		}
 		return
 	}
-	r.controllers.missing = time.Time{}
+	r.controllers.nodeMissingSince = time.Time{}
 	if r.plan.Node.EvictAfter > 0 {
-		r.judgeLease(node, now)
+		r.checkLease(node, now)
 	}
 }
 
-// collect removes what belongs to a Node that is not there any more.
-func (r *run) collect(node *v1.Node) {
+// collectGarbage deletes the pods and leases that are owned by a Node that no longer exists.
+func (r *run) collectGarbage(node *v1.Node) {
 	for _, o := range append(r.server.Objects(world.ResourcePods),
 		r.server.Objects(world.ResourceLeases)...) {
-		resource, meta := o.Get()
+		resource, meta := o.Meta()
 		for _, owner := range meta.GetOwnerReferences() {
 			if owner.Kind == "Node" && (node == nil || owner.UID != node.UID) {
-				r.admin("garbage collector", &world.DeleteObject{Resource: resource,
+				r.adminWrite("garbage collector", &world.DeleteObject{Resource: resource,
 					Namespace: meta.GetNamespace(), Name: meta.GetName(),
 					UID: string(meta.GetUID())})
 			}
@@ -76,41 +71,34 @@ func (r *run) collect(node *v1.Node) {
 	}
 }
 
-// judgeLease calls a node gone whose lease is old, and evicts its pods in the end. One that is
-// back, and says that it is ready, is as before.
-func (r *run) judgeLease(node *v1.Node, now time.Time) {
+// checkLease marks a node with an expired lease as unreachable, and evicts its pods after a while.
+// When the lease is renewed and the node is ready again the taint is removed.
+func (r *run) checkLease(node *v1.Node, now time.Time) {
 	c := &r.controllers
 	renewed := node.CreationTimestamp.Time
-	if l := r.server.Object(world.ResourceLeases, v1.NamespaceNodeLease, nodeName).Lease; l != nil &&
-		l.Spec.RenewTime != nil {
-		renewed = l.Spec.RenewTime.Time
+	lease := r.server.Object(world.ResourceLeases, v1.NamespaceNodeLease, plan.NodeName).Lease
+	if lease != nil && lease.Spec.RenewTime != nil {
+		renewed = lease.Spec.RenewTime.Time
 	}
-	if now.Sub(renewed) <= leaseMax {
-		if !c.unseen.IsZero() && isReady(node) {
-			c.unseen = time.Time{}
+	if now.Sub(renewed) <= leaseAgeMax {
+		if !c.unreachableSince.IsZero() && isNodeReady(node) {
+			c.unreachableSince = time.Time{}
 			r.patchNode(false, `{"spec":{"taints":[{"$patch":"replace"}]}}`)
 		}
 		return
 	}
-	if c.unseen.IsZero() {
-		c.unseen = now
-		r.callGone(node, now)
+	if c.unreachableSince.IsZero() {
+		c.unreachableSince = now
+		r.markUnreachable(node, now)
 	}
-	if now.Sub(c.unseen) > time.Duration(r.plan.Node.EvictAfter) && now.Sub(c.evictedAt) > leaseMax {
+	if now.Sub(c.unreachableSince) > time.Duration(r.plan.Node.EvictAfter) &&
+		now.Sub(c.evictedAt) > leaseAgeMax {
 		c.evictedAt = now
-		r.evict("taint eviction", nil)
+		r.evictPods("taint eviction", nil)
 	}
 }
 
-// tainted says whether no pod is to be on the node.
-func (r *run) tainted() bool {
-	node := r.server.Object(world.ResourceNodes, "", nodeName).Node
-	return node != nil && slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool {
-		return t.Effect == v1.TaintEffectNoExecute
-	})
-}
-
-func isReady(node *v1.Node) bool {
+func isNodeReady(node *v1.Node) bool {
 	for _, c := range node.Status.Conditions {
 		if c.Type == v1.NodeReady {
 			return c.Status == v1.ConditionTrue
@@ -119,8 +107,9 @@ func isReady(node *v1.Node) bool {
 	return false
 }
 
-// callGone says of a node that nobody knows how it is, and of its pods that they are not ready.
-func (r *run) callGone(node *v1.Node, now time.Time) {
+// markUnreachable sets the conditions of a node to Unknown, taints it, and sets its pods to not
+// ready.
+func (r *run) markUnreachable(node *v1.Node, now time.Time) {
 	at, err := json.Marshal(now.UTC().Format(time.RFC3339))
 	if err != nil {
 		panic(err)
@@ -137,7 +126,7 @@ func (r *run) callGone(node *v1.Node, now time.Time) {
 		if o.Pod.Spec.NodeName != node.Name {
 			continue
 		}
-		r.admin("node lifecycle", &world.PatchObject{Resource: world.ResourcePods,
+		r.adminWrite("node lifecycle", &world.PatchObject{Resource: world.ResourcePods,
 			Namespace: o.Pod.Namespace, Name: o.Pod.Name, Status: true,
 			Patch: json.RawMessage(fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready",`+
 				`"status":"False","lastTransitionTime":%s}]}}`, at))})
@@ -145,49 +134,51 @@ func (r *run) callGone(node *v1.Node, now time.Time) {
 }
 
 func (r *run) patchNode(status bool, patch string) {
-	r.admin("node lifecycle", &world.PatchObject{Resource: world.ResourceNodes, Name: nodeName,
-		Status: status, Patch: json.RawMessage(patch)})
+	r.adminWrite("node lifecycle", &world.PatchObject{Resource: world.ResourceNodes,
+		Name: plan.NodeName, Status: status, Patch: json.RawMessage(patch)})
 }
 
-// evict removes the pods of the node.
-func (r *run) evict(by string, grace *int64) {
+// evictPods deletes the pods of the node, with their own grace periods if grace is nil.
+func (r *run) evictPods(by string, grace *int64) {
 	for _, o := range r.server.Objects(world.ResourcePods) {
-		if o.Pod.Spec.NodeName == nodeName && !mirror.Is(o.Pod) &&
+		if o.Pod.Spec.NodeName == plan.NodeName && !mirror.IsMirror(o.Pod) &&
 			(o.Pod.DeletionTimestamp == nil || grace != nil) {
-			r.admin(by, &world.DeleteObject{Resource: world.ResourcePods,
+			r.adminWrite(by, &world.DeleteObject{Resource: world.ResourcePods,
 				Namespace: o.Pod.Namespace, Name: o.Pod.Name, UID: string(o.Pod.UID),
 				GracePeriodSeconds: grace})
 		}
 	}
 }
 
-// tellBound tells the judges what the API server wants of the node. A pod that is marked is not
-// wanted any more.
-func (r *run) tellBound(f truth.Fact) {
+// observePodWrite subscribes to the truth: it reports to the oracles which pods of the API server
+// are desired on the node, and with what grace period they are deleted.
+func (r *run) observePodWrite(f truth.Fact) {
 	if f.Write == nil || f.Write.Resource != world.ResourcePods {
 		return
 	}
 	before, after := f.Write.Before.Pod, f.Write.After.Pod
-	switch is, was := wantsBound(after), wantsBound(before); {
-	case is && !was:
-		r.prompt.want(after.Name, f.Time)
-		r.panel.Wanted(f.Time, after)
-	case is && before.Generation != after.Generation:
-		r.panel.Wanted(f.Time, after)
-	case was && !is:
-		r.panel.Unwanted(f.Time, string(before.UID))
+	switch desired, wasDesired := isDesired(after), isDesired(before); {
+	case desired && !wasDesired:
+		r.startTimes.setDesired(after.Name, f.Time)
+		r.oracles.PodDesired(f.Time, after)
+	case desired && before.Generation != after.Generation:
+		r.oracles.PodDesired(f.Time, after)
+	case wasDesired && !desired:
+		r.oracles.PodNoLongerDesired(f.Time, string(before.UID))
 	}
-	if after != nil && after.DeletionGracePeriodSeconds != nil && !mirror.Is(after) {
-		r.panel.Hastened(string(after.UID),
+	if after != nil && after.DeletionGracePeriodSeconds != nil && !mirror.IsMirror(after) {
+		r.oracles.GracePeriodShortened(string(after.UID),
 			time.Duration(*after.DeletionGracePeriodSeconds)*time.Second)
 	}
 	if after == nil && before.DeletionGracePeriodSeconds != nil &&
-		*before.DeletionGracePeriodSeconds == 0 && f.Write.Life == 0 && !mirror.Is(before) {
-		r.panel.Hastened(string(before.UID), 0)
+		*before.DeletionGracePeriodSeconds == 0 && f.Write.Incarnation == 0 && !mirror.IsMirror(before) {
+		r.oracles.GracePeriodShortened(string(before.UID), 0)
 	}
 }
 
-// wantsBound says whether a pod of the API server is to run on the node.
-func wantsBound(p *v1.Pod) bool {
-	return p != nil && p.Spec.NodeName == nodeName && !mirror.Is(p) && p.DeletionTimestamp == nil
+// isDesired reports whether a pod of the API server is to run on the node. A pod that is marked for
+// deletion is not desired.
+func isDesired(p *v1.Pod) bool {
+	return p != nil && p.Spec.NodeName == plan.NodeName && !mirror.IsMirror(p) &&
+		p.DeletionTimestamp == nil
 }

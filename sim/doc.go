@@ -1,14 +1,34 @@
-// Package sim runs the node agent in a simulated world, from a seed, and judges what happened.
+// Package sim runs a plan: the node agent in a simulated world, with oracles that check what
+// happens. The packages below it are the parts of that world.
 //
-// A run is (scenario, seed) → Plan → Verdict. A Scenario says in ranges what may happen; Draw
-// makes of it a Plan, which says exactly what will; Run carries the plan out and asks the oracles
-// of package oracle about it. A plan is a file: it can be printed, edited, shrunk and replayed.
+//	plan       what happens in a run, as data: scenarios, plans, and the generator of plans
+//	faults     which faults apply to a call, and which calls a fault may have affected
+//	agenda     the virtual clock and the queue of what is due
+//	wire       calls between the agent and a port: latency, faults, deadlines
+//	runtime    a container runtime, with the processes in its containers
+//	disk       a file system
+//	network    the network of pods and the manifest URL
+//	host       cgroups and the machine
+//	apiserver  an API server
+//	truth      the history of what really happened
+//	oracle     the invariants that every run has to keep
+//	canonical  the canonical encoding of events and effects, and the hash of a run
+//	trace      the steps of a run as text
+//	shrink     the reduction of a failing plan to a small one
+//
+// Here are the run itself and its actors: the incarnations of the agent, the administrators and
+// controllers of the cluster, the clients of the HTTP API, strikes, and the settling after the
+// faults.
+//
+// A run has two phases. In the first the plan's faults, strikes and changes happen, and every
+// oracle checks every step (safety). Then the faults heal, and within a bounded virtual time every
+// pod must reach the state that its spec demands (liveness).
 //
 // Contract: a run is a function of its plan. Nothing here reads a clock, starts a goroutine or
-// walks a map out of order, and what is drawn while a run lasts (the latency of a call, who comes
-// first) is a function of the plan's seed, the entry of the plan it belongs to and the ordinal of
-// the call, so that taking one entry out of a plan changes as little as possible of the rest.
+// ranges over a map in random order. What is drawn during a run (the latency of a call, the order
+// of simultaneous events) is a function of the plan's seed, the entry of the plan that it belongs
+// to and the ordinal of the call, so that the removal of one entry changes as little as possible of
+// the rest.
 //
-// Start reading at Run in run.go; then plan.go for what can happen, and draw.go for how it is
-// drawn.
+// Start reading at Run in run.go.
 package sim

@@ -11,166 +11,172 @@ import (
 
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/sim/network"
+	"seedlet.dev/sim/plan"
 )
 
-// manifests is whoever changes the manifests of the simulated node, and tells the judges.
+// manifests changes the manifest directory and the manifest URL of the node, and reports to the
+// oracles which static pods are desired.
 type manifests struct {
-	run  *run
-	pods map[string]*PlanPod // by the names of the plan's entries
-	says map[place]*v1.Pod   // the pod in it now
-	told map[string]*v1.Pod  // by UID, the pod that the judges know to be wanted
-	page page
+	run      *run
+	entries  map[string]*plan.Pod // of the plan's pods, by name
+	current  map[source]*v1.Pod   // the pod that each source has now
+	reported map[string]*v1.Pod   // by UID: the pods that the oracles know to be desired
+	urlPage  manifestPage
 }
 
-// place is where a manifest is: a file, or an entry of the page at the manifest URL.
-type place struct {
+// source is where a manifest is: a file of the directory, or an entry of the page at the manifest
+// URL.
+type source struct {
 	url  bool
 	file string
 }
 
-// before orders places as they count: the directory's, then the page's.
-func (p place) before(o place) int {
-	if p.url != o.url {
+// compare orders sources by precedence: the directory before the URL.
+func (s source) compare(o source) int {
+	if s.url != o.url {
 		if o.url {
 			return -1
 		}
 		return 1
 	}
-	return cmp.Compare(p.file, o.file)
+	return cmp.Compare(s.file, o.file)
 }
 
 func newManifests(r *run) manifests {
-	m := manifests{run: r, pods: map[string]*PlanPod{}, says: map[place]*v1.Pod{},
-		told: map[string]*v1.Pod{}, page: newPage()}
+	m := manifests{run: r, entries: map[string]*plan.Pod{}, current: map[source]*v1.Pod{},
+		reported: map[string]*v1.Pod{}, urlPage: newManifestPage()}
 	for i := range r.plan.Pods {
-		m.pods[r.plan.Pods[i].Name] = &r.plan.Pods[i]
+		m.entries[r.plan.Pods[i].Name] = &r.plan.Pods[i]
 	}
 	return m
 }
 
-// change does what an entry of the plan says to a file or to the page.
-func (m *manifests) change(c *Change) {
+// apply makes a change of the plan to a file or to the page at the URL.
+func (m *manifests) apply(c *plan.ManifestChange) {
 	if c.URL {
-		m.changePage(c)
+		m.applyToURL(c)
 		return
 	}
-	r, file, at := m.run, manifestDir+"/"+c.File, place{file: c.File}
+	r, file, src := m.run, plan.ManifestDir+"/"+c.File, source{file: c.File}
 	if c.Pod == "" && c.Text == "" {
-		m.want(at, nil)
+		m.setSource(src, nil)
 		r.disk.Remove(file)
 		r.disk.Sync()
 		return
 	}
 	data := []byte(c.Text)
 	if c.Pod != "" {
-		data = m.pods[c.Pod].text()
+		data = m.entries[c.Pod].ManifestJSON()
 	}
 	if c.Note != "" {
 		data = append([]byte("# "+c.Note+"\n"), data...)
 	}
-	pod, _, err := manifest.Decode(file, data, nodeName)
+	pod, _, err := manifest.Decode(file, data, plan.NodeName)
 	if err != nil {
-		pod = nil // broken on purpose: Validate has read all others
+		pod = nil // a text that is broken on purpose: Validate has decoded all pods
 	}
 	if c.Torn <= 0 {
-		m.want(at, pod)
+		m.setSource(src, pod)
 		r.disk.Write(file, data)
 		r.disk.Sync()
 		return
 	}
 	r.disk.WriteTorn(file, data, time.Duration(c.Torn), func() {
 		r.disk.Sync()
-		m.want(at, pod)
+		m.setSource(src, pod)
 	})
 }
 
-// changePage does what an entry of the plan says to the page. While the page is broken, what is
-// wanted is what it said before.
-func (m *manifests) changePage(c *Change) {
-	m.page.change(c, m.pods)
-	parts, _, err := manifest.DecodePage(m.run.options.Config.StaticPodURL, m.page.text, nodeName)
+// applyToURL makes a change of the plan to the page at the URL. While the page is broken, the pods
+// of the last good page stay desired.
+func (m *manifests) applyToURL(c *plan.ManifestChange) {
+	m.urlPage.apply(c, m.entries)
+	url := m.run.options.Config.StaticPodURL
+	parts, _, err := manifest.DecodeURLManifest(url, m.urlPage.text, plan.NodeName)
 	if err != nil {
 		return
 	}
-	is := map[place]*v1.Pod{}
-	for i, name := range m.page.names() {
-		is[place{true, name}] = parts[i].Pod
+	pods := map[source]*v1.Pod{}
+	for i, name := range m.urlPage.names() {
+		pods[source{true, name}] = parts[i].Pod
 	}
-	for _, at := range m.places() {
-		if at.url && is[at] == nil {
-			m.want(at, nil)
+	for _, src := range m.sources() {
+		if src.url && pods[src] == nil {
+			m.setSource(src, nil)
 		}
 	}
-	for _, at := range slices.SortedFunc(maps.Keys(is), place.before) {
-		if was := m.says[at]; was == nil || was.UID != is[at].UID || was.Name != is[at].Name ||
-			!equality.Semantic.DeepEqual(was.Spec, is[at].Spec) {
-			m.want(at, is[at])
+	for _, src := range slices.SortedFunc(maps.Keys(pods), source.compare) {
+		old, pod := m.current[src], pods[src]
+		if old == nil || old.UID != pod.UID || old.Name != pod.Name ||
+			!equality.Semantic.DeepEqual(old.Spec, pod.Spec) {
+			m.setSource(src, pod)
 		}
 	}
 }
 
-// at is what is at a URL now.
-func (m *manifests) at(url string) network.Page {
+// fetch returns the page at a URL.
+func (m *manifests) fetch(url string) network.Page {
 	if url != m.run.options.Config.StaticPodURL {
 		return network.Page{}
 	}
-	return network.Page{Status: 200, Data: m.page.text}
+	return network.Page{Status: 200, Data: m.urlPage.text}
 }
 
-// want tells the judges what a place says now.
-func (m *manifests) want(at place, pod *v1.Pod) {
-	before := m.says[at]
-	if delete(m.says, at); pod != nil {
-		m.says[at] = pod
+// setSource records the pod that a source has now, and reports to the oracles which pods are
+// desired because of it.
+func (m *manifests) setSource(src source, pod *v1.Pod) {
+	before := m.current[src]
+	if delete(m.current, src); pod != nil {
+		m.current[src] = pod
 	}
 	if before != nil && pod == nil {
-		m.run.prompt.unwant(manifestName(before.Name))
+		m.run.startTimes.clearDesired(withoutNodeSuffix(before.Name))
 	}
 	if pod != nil {
-		m.run.prompt.want(manifestName(pod.Name), m.run.agenda.Now())
+		m.run.startTimes.setDesired(withoutNodeSuffix(pod.Name), m.run.agenda.Now())
 	}
-	wanted := m.wanted()
-	for _, uid := range slices.Sorted(maps.Keys(m.told)) {
-		if wanted[uid] == nil {
-			delete(m.told, uid)
-			m.run.panel.Unwanted(m.run.agenda.Now(), uid)
+	desired := m.desired()
+	for _, uid := range slices.Sorted(maps.Keys(m.reported)) {
+		if desired[uid] == nil {
+			delete(m.reported, uid)
+			m.run.oracles.PodNoLongerDesired(m.run.agenda.Now(), uid)
 		}
 	}
-	for _, uid := range slices.Sorted(maps.Keys(wanted)) {
-		m.tell(wanted[uid], pod != nil && string(pod.UID) == uid)
+	for _, uid := range slices.Sorted(maps.Keys(desired)) {
+		m.reportDesired(desired[uid], pod != nil && string(pod.UID) == uid)
 	}
 }
 
-// places are those that say something, in the order in which they count.
-func (m *manifests) places() []place {
-	return slices.SortedFunc(maps.Keys(m.says), place.before)
+// sources returns the sources that have a pod, by precedence.
+func (m *manifests) sources() []source {
+	return slices.SortedFunc(maps.Keys(m.current), source.compare)
 }
 
-// wanted is the pods that are wanted, by UID: of several places that have one UID, what the first
-// says; and of what the page says, nothing that has the name of another one's.
-func (m *manifests) wanted() map[string]*v1.Pod {
-	wanted, named := map[string]*v1.Pod{}, map[string]bool{}
-	for _, at := range m.places() {
-		pod := m.says[at]
+// desired returns the desired pods by UID. If several sources have the same UID the first one
+// counts. A pod of the URL is not desired if another desired pod has its name.
+func (m *manifests) desired() map[string]*v1.Pod {
+	desired, named := map[string]*v1.Pod{}, map[string]bool{}
+	for _, src := range m.sources() {
+		pod := m.current[src]
 		uid, name := string(pod.UID), pod.Namespace+"/"+pod.Name
-		if wanted[uid] == nil && !(at.url && named[name]) {
-			wanted[uid], named[name] = pod, true
+		if desired[uid] == nil && !(src.url && named[name]) {
+			desired[uid], named[name] = pod, true
 		}
 	}
-	return wanted
+	return desired
 }
 
-// tell tells the judges that a pod is wanted. Said again, it is written again.
-func (m *manifests) tell(pod *v1.Pod, again bool) {
-	now, panel, uid := m.run.agenda.Now(), m.run.panel, string(pod.UID)
-	told := m.told[uid]
-	if told == pod && !again {
+// reportDesired reports a desired pod to the oracles, if it is new or was written again.
+func (m *manifests) reportDesired(pod *v1.Pod, rewritten bool) {
+	now, oracles, uid := m.run.agenda.Now(), m.run.oracles, string(pod.UID)
+	reported := m.reported[uid]
+	if reported == pod && !rewritten {
 		return
 	}
-	if told != nil && (pod.Name != told.Name || pod.Namespace != told.Namespace) {
-		panel.Unwanted(now, uid) // the UID is given to another pod
+	if reported != nil && (pod.Name != reported.Name || pod.Namespace != reported.Namespace) {
+		oracles.PodNoLongerDesired(now, uid) // the UID is that of another pod now
 	}
-	m.told[uid] = pod
-	m.run.clients.came(pod.Namespace+"/"+pod.Name, uid)
-	panel.Wanted(now, pod)
+	m.reported[uid] = pod
+	m.run.clients.addUID(pod.Namespace+"/"+pod.Name, uid)
+	oracles.PodDesired(now, pod)
 }

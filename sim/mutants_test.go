@@ -10,321 +10,337 @@ import (
 	"testing"
 )
 
-// edit is a change of one place in a file of the module.
+// edit replaces a text that occurs once in a file of the module.
 type edit struct{ file, old, new string }
 
-// made is the file with the change in it.
-func (e edit) made() (string, error) {
+// apply returns the content of the file with the text replaced.
+func (e edit) apply() (string, error) {
 	text, err := os.ReadFile(filepath.Join("..", e.file))
 	if err != nil {
 		return "", err
 	}
 	if n := strings.Count(string(text), e.old); n != 1 {
-		return "", fmt.Errorf("%s has %d places that read %q, want one", e.file, n, e.old)
+		return "", fmt.Errorf("%s has %d occurrences of %q, want one", e.file, n, e.old)
 	}
 	return strings.Replace(string(text), e.old, e.new, 1), nil
 }
 
-// mutants are bugs that the oracles must find. Each is a change of one place in the core's
-// source, made only in what the compiler is given: the tree is not touched, and the core has no
-// switches for it.
-var mutants = []struct {
+// mutant is a bug, made by one or two edits.
+type mutant struct {
 	name     string
 	file     string // relative to the module
 	old, new string
 	also     *edit
 	scenario string
 	seeds    string // those among which one found it last
-}{
+}
+
+// editsOf returns the edits of a mutant.
+func editsOf(m *mutant) []edit {
+	edits := []edit{{m.file, m.old, m.new}}
+	if m.also != nil {
+		edits = append(edits, *m.also)
+	}
+	return edits
+}
+
+// mutants are bugs that the oracles must find. Each replaces a text in the core's source. The
+// replacement is made in an overlay for the compiler: files do not change, and the core needs no
+// switches.
+var mutants = []mutant{
 	{
 		// What a relist does not have is taken for gone, although the relist was asked for
 		// before the container was made.
 		name:     "plan on an observation older than the last write",
 		file:     "core/pod/observe.go",
-		old:      "if c.seenIn == number || !c.Learned.Before(asked) {",
+		old:      "if c.seenIn == number || !c.LearnedAt.Before(requestedAt) {",
 		new:      "if c.seenIn == number {",
 		scenario: "crashloop", seeds: "1-200",
 	},
 	{
 		name:     "a restart counter lost on agent restart",
-		file:     "core/pod/container.go",
-		old:      "int32(number(item.Annotations[annotationRestarts], int64(item.Attempt)))",
+		file:     "core/criconfig/run.go",
+		old:      "int32(parseNumber(annotations[AnnotationRestarts], int64(attempt)))",
 		new:      "0",
 		scenario: "agent-restarts", seeds: "1-200",
 	},
 	{
 		// The sandbox is stopped and removed, and its containers with it, before they have ended.
-		name:     "removal before containers have stopped",
-		file:     "core/pod/plan.go",
-		old:      "if p.stopAll(env, w) || !p.settled() || !p.Gone && p.awaitInspections() {",
-		new:      "if p.stopAll(env, w); !p.settled() {",
+		name: "removal before containers have stopped",
+		file: "core/pod/plan.go",
+		old: "if p.stopAllContainers(env, w) || !p.isSettled() || " +
+			"!p.NoLongerDesired && p.HasUnknownExits() {",
+		new:      "if p.stopAllContainers(env, w); !p.isSettled() {",
 		scenario: "manifest-churn", seeds: "1-200",
 	},
 	{
 		name:     "sidecars stopped together with the app containers",
 		file:     "core/pod/stop.go",
-		old:      "		if c.Sidecar == 0 {\n			p.stop(",
-		new:      "		if c.Sidecar >= 0 {\n			p.stop(",
+		old:      "		if c.SidecarOrder == 0 {\n			p.stopContainer(",
+		new:      "		if c.SidecarOrder >= 0 {\n			p.stopContainer(",
 		scenario: "sidecars", seeds: "1-200",
 	},
 	{
 		name:     "a sidecar's successor does not wait until it runs",
-		file:     "core/pod/next.go",
-		old:      "initRole(&inits[k]) == Sidecar && p.is(c).Started",
-		new:      "initRole(&inits[k]) == Sidecar",
+		file:     "core/pod/container_plan.go",
+		old:      "InitRole(&inits[i]) == Sidecar && p.currentHealth(c).Started",
+		new:      "InitRole(&inits[i]) == Sidecar",
 		scenario: "sidecars", seeds: "1-200",
 	},
 	{
 		name:     "sidecars of a pod that never restarts are not restarted",
-		file:     "core/pod/restart.go",
-		old:      "\tif want.RestartPolicy != nil {\n\t\tpolicy",
-		new:      "\tif want.RestartPolicy != nil && role != Sidecar {\n\t\tpolicy",
+		file:     "core/pod/restart_policy.go",
+		old:      "	if container.RestartPolicy != nil {\n		policy",
+		new:      "	if container.RestartPolicy != nil && role != Sidecar {\n		policy",
 		scenario: "sidecars", seeds: "1-200",
 	},
 	{
 		name:     "back-off forgotten when the agent restarts",
-		file:     "core/pod/container.go",
-		old:      "c.Backoff = d //",
-		new:      "c.Backoff = 0 //",
+		file:     "core/criconfig/run.go",
+		old:      "run.Backoff = d //",
+		new:      "run.Backoff = 0 //",
 		scenario: "crashloop", seeds: "1-200",
 	},
 	{
-		name:     "what a slow clock says of an end is believed",
-		file:     "core/pod/dates.go",
-		old:      "c.FinishedAt.Before(least) ||",
-		new:      "least.IsZero() ||",
+		name:     "the exit time of a slow clock is believed",
+		file:     "core/pod/timestamps.go",
+		old:      "c.FinishedAt.Before(earliest) ||",
+		new:      "earliest.IsZero() ||",
 		scenario: "odd-runtime", seeds: "1-50",
 	},
 	{
-		name:     "a run counts as long because the clock was set",
-		file:     "core/pod/dates.go",
-		old:      "case !c.Began.IsZero() && c.Exited.Sub(c.Began) <= than:",
+		name:     "a run counts as long because the clock was stepped",
+		file:     "core/pod/timestamps.go",
+		old:      "case !c.StartIssuedAt.IsZero() && c.ExitSeenAt.Sub(c.StartIssuedAt) <= duration:",
 		new:      "case false:",
 		scenario: "odd-runtime", seeds: "1-100",
 	},
 	{
-		name:     "runs are counted anew when somebody has removed their records",
-		file:     "core/pod/past.go",
+		name:     "restart counts start over after a manual removal",
+		file:     "core/pod/removed_run.go",
 		old:      "if c.State == Created {",
 		new:      "if c != nil {",
 		scenario: "odd-runtime", seeds: "1-50",
 	},
 	{
 		// It may run, or never end.
-		name:     "a container of unknown state is left alone",
+		name:     "a container in state unknown is left alone",
 		file:     "core/pod/plan.go",
 		old:      "belongs := c.State == Running &&",
-		new:      "belongs := c.live() &&",
+		new:      "belongs := c.isLive() &&",
 		scenario: "odd-runtime", seeds: "1-100",
 	},
 	{
 		name:     "two pods of one full name at once",
 		file:     "core/pods.go",
-		old:      "if uid != p.UID && a.state.Pods[uid].Holds() {",
+		old:      "if uid != p.UID && a.state.Pods[uid].HoldsNameOrPorts() {",
 		new:      "if uid == \"\" {",
 		scenario: "manifest-churn", seeds: "1-200",
 	},
 	{
-		name: "nobody looks for an image while another one is pulled",
+		name: "no image status is requested while another image is pulled",
 		file: "core/image/image.go",
-		old:  "	look := img.planLook(out)\n",
-		new: "	if s.Turns.Flying > 0 && !img.busy() {\n		return out.Now().Add(time.Second)\n	}\n" +
-			"	look := img.planLook(out)\n",
+		old:  "	wake := s.planStatus(img, env.Effects)\n",
+		new: "	if s.PullQueue.InFlight > 0 && !img.hasOperation() {\n" +
+			"		return env.Effects.Now().Add(time.Second)\n" +
+			"	}\n" +
+			"	wake := s.planStatus(img, env.Effects)\n",
 		scenario: "image-pulls", seeds: "1-50",
 	},
 	{
-		name:     "the turn of a pull that has ended is not given back",
+		name:     "a completed pull keeps its place in the pull queue",
 		file:     "core/image/image.go",
-		old:      "		s.Turns.Flying--\n",
+		old:      "		s.PullQueue.InFlight--\n",
 		new:      "",
 		scenario: "image-pulls", seeds: "1-50",
 	},
 	{
-		name:     "an init container that failed counts as done",
-		file:     "core/pod/next.go",
-		old:      "c.ended() && c.ExitCode == 0 ||",
-		new:      "c.ended() ||",
+		name:     "a failed init container counts as completed",
+		file:     "core/pod/container_plan.go",
+		old:      "c.HasCompletedInit() ||",
+		new:      "c.HasKnownExit() ||",
 		scenario: "init-chain", seeds: "1-200",
 	},
 	{
-		name:     "a log that was renamed by an earlier life is not opened anew",
+		name:     "a log that an earlier incarnation renamed is not reopened",
 		file:     "core/logs/job.go",
-		old:      "case log == nil && !j.Refused:",
-		new:      "case log == nil && !j.Refused && j.Moved != \"\":",
+		old:      "case log == nil && !j.ReopenRefused:",
+		new:      "case log == nil && !j.ReopenRefused && j.RenamedTo != \"\":",
 		scenario: "logs", seeds: "1-60",
 	},
 	{
-		name:     "what is written to is compressed before a new log is opened",
+		name:     "a log is compressed before a new one is opened",
 		file:     "core/logs/job.go",
-		old:      "	log := j.find(base)\n",
+		old:      "	log := j.findFile(base)\n",
 		new:      "	log := &File{Name: base, Size: bytesMax}\n",
 		scenario: "logs", seeds: "1-60",
 	},
 	{
-		name:     "a container has ended before its message was read",
+		name:     "a container is terminated before its message was read",
 		file:     "core/pod/container.go",
-		old:      "c.Inspected == Exited && !c.Said.awaited()",
+		old:      "c.Inspected == Exited && !c.TerminationMessage.isPending()",
 		new:      "c.Inspected == Exited",
 		scenario: "logs", seeds: "1-60",
 	},
 	{
-		name:     "rotated logs stay when their run goes",
-		file:     "core/pod/logfiles.go",
+		name:     "rotated logs stay when their container is removed",
+		file:     "core/pod/container_files.go",
 		old:      "strings.HasPrefix(visible, c.logName()+\".\")",
 		new:      "visible == \"\"",
 		scenario: "logs", seeds: "1-60",
 	},
 	{
-		name: "when a pod began is forgotten when the agent restarts",
+		name: "a pod's start time is forgotten when the agent restarts",
 		file: "core/pod/record.go",
-		old:  "		p.Seen = earlierOf(p.Seen, is.Start)\n",
+		old:  "		p.StartTime = earlier(p.StartTime, content.Start)\n",
 		new:  "",
 		also: &edit{
 			file: "core/pod/observe.go",
-			old:  "\t\tp.Observed = true\n\t\tp.recallStart()",
+			old:  "		p.Observed = true\n		p.restoreStartTime()",
 			new:  "\t\tp.Observed = true",
 		},
 		scenario: "deadlines", seeds: "1-500",
 	},
 	{
-		name:     "probing goes on after a kill began",
-		file:     "core/pod/health.go",
-		old:      "c.Inspected != Running || c.Stop != nil || want == nil",
-		new:      "c.Inspected != Running || want == nil",
+		name:     "probing continues after a kill has started",
+		file:     "core/pod/probes.go",
+		old:      "{ return p.Stage != Syncing || c.Stop != nil }",
+		new:      "{ return p.Stage != Syncing && c == nil }",
 		scenario: "probes", seeds: "1-200",
 	},
 	{
 		name:     "readiness lost at agent restart",
 		file:     "core/pod/record.go",
-		old:      "|| mark.Ready && kind == probe.Readiness",
-		new:      "|| mark.Ready && kind == \"\"",
+		old:      "|| record.Ready && kind == probe.Readiness",
+		new:      "|| record.Ready && kind == \"\"",
 		scenario: "probes", seeds: "1-200",
 	},
 	{
-		name:     "how far another container was is given to a new one",
+		name:     "the record of a container is given to its replacement",
 		file:     "core/pod/record.go",
 		old:      "if m.ID == id {",
 		new:      "if m.ID != \"\" {",
 		scenario: "probes", seeds: "1-200",
 	},
 	{
-		name:     "liveness asked before the container has started",
-		file:     "core/pod/health.go",
-		old:      "\t\t\tp.ask(c, want.StartupProbe, probe.Startup, env, w)\n\t\t\tcontinue\n",
-		new:      "\t\t\tp.ask(c, want.StartupProbe, probe.Startup, env, w)\n",
+		name: "liveness probed before the container has started",
+		file: "core/pod/probes.go",
+		old:  "			p.issueProbe(c, container.StartupProbe, probe.Startup, env, w)\n",
+		new: "			p.issueProbe(c, container.StartupProbe, probe.Startup, env, w)\n" +
+			"			p.issueProbe(c, container.LivenessProbe, probe.Liveness, env, w)\n",
 		scenario: "probes", seeds: "1-200",
 	},
 	{
-		name:     "a probe fails one answer early",
+		name:     "a probe fails one failure below its threshold",
 		file:     "core/probe/probe.go",
-		old:      "if p.InARow < max(threshold, 1) ||",
-		new:      "if p.InARow+1 < max(threshold, 1) ||",
+		old:      "if p.Consecutive < max(threshold, 1) ||",
+		new:      "if p.Consecutive+1 < max(threshold, 1) ||",
 		scenario: "probes", seeds: "1-200",
 	},
 	{
 		name:     "a command that cannot be run counts as a failure",
-		file:     "core/probe/ask.go",
-		old:      "\treturn Undecided, \"\"\n",
-		new:      "\treturn Bad, \"\"\n",
+		file:     "core/probe/request.go",
+		old:      "	return Unknown, \"\"\n",
+		new:      "	return Failure, \"\"\n",
 		scenario: "probes", seeds: "1-200",
 	},
 	{
 		name:     "preStop skipped",
 		file:     "core/pod/stop.go",
-		old:      "&& !p.preStop(c, env, w) {",
-		new:      "&& !c.Stop.Hook.Done {",
+		old:      "&& !p.runPreStopHook(c, env, w) {",
+		new:      "&& !c.Stop.PreStop.Done {",
 		scenario: "hooks", seeds: "1-200",
 	},
 	{
 		name:     "TERM sent while the hook runs",
-		file:     "core/pod/hook.go",
-		old:      "over.Sub(env.Out.Now()), env, w)\n\treturn !hook.Done",
-		new:      "over.Sub(env.Out.Now()), env, w)\n\treturn false",
+		file:     "core/pod/hooks.go",
+		old:      "killAfterMin, env, w)\n	return !hook.Done",
+		new:      "killAfterMin, env, w)\n	return false",
 		scenario: "hooks", seeds: "1-200",
 	},
 	{
 		name:     "KILL without the 2 s extension",
 		file:     "core/pod/stop.go",
-		old:      "const graceMin = 2 * time.Second",
-		new:      "const graceMin = time.Second",
+		old:      "const killAfterMin = 2 * time.Second",
+		new:      "const killAfterMin = time.Second",
 		scenario: "hooks", seeds: "1-200",
 	},
 	{
-		name:     "the grace period begins anew after the hook",
+		name:     "the grace period starts over after the hook",
 		file:     "core/pod/stop.go",
-		old:      "\t\ts.Left = max(s.At.Add(s.Grace).Sub(env.Out.Now()), graceMin)",
-		new:      "\t\ts.Left = s.Grace",
+		old:      "		s.KillAfter = max(s.StartedAt.Add(s.Grace).Sub(env.Effects.Now()), killAfterMin)",
+		new:      "		s.KillAfter = s.Grace",
 		scenario: "hooks", seeds: "1-200",
 	},
 	{
 		name:     "postStart not waited for",
-		file:     "core/pod/next.go",
-		old:      "c.State == Running && c.Stop == nil && !p.is(c).Running",
+		file:     "core/pod/container_plan.go",
+		old:      "c.State == Running && c.Stop == nil && !p.currentHealth(c).Running",
 		new:      "c == nil",
 		scenario: "hooks", seeds: "1-200",
 	},
 	{
 		name:     "a failed postStart hook is ignored",
-		file:     "core/pod/health.go",
-		old:      "if c.PostStart.Failed != \"\" {",
-		new:      "if c.PostStart.Failed == \"-\" {",
+		file:     "core/pod/probes.go",
+		old:      "if c.PostStart.Failure != \"\" {",
+		new:      "if c.PostStart.Failure == \"-\" {",
 		scenario: "hooks", seeds: "1-200",
 	},
 	{
 		name:     "a hook is delivered twice",
-		file:     "core/pod/hook.go",
-		old:      "if why == \"\" {\n\t\thook.Done = true",
-		new:      "if why == \"\" {\n\t\thook.Done = hook.Failures > 0\n\t\thook.Failures++",
+		file:     "core/pod/hooks.go",
+		old:      "if failure == \"\" {\n		hook.Done = true",
+		new:      "if failure == \"\" {\n		hook.Done = hook.Failures > 0\n		hook.Failures++",
 		scenario: "hooks", seeds: "1-200",
 	},
 	{
-		name:     "exit codes of restart rules are not looked at",
-		file:     "core/pod/restart.go",
-		old:      "\treturn in == (on.Operator",
-		new:      "\treturn in || (on.Operator",
+		name:     "exit codes of restart rules are ignored",
+		file:     "core/pod/restart_policy.go",
+		old:      "	return in == (codes.Operator",
+		new:      "	return in || (codes.Operator",
 		scenario: "restart-rules", seeds: "1-200",
 	},
 	{
 		name:     "a container's own policy is ignored",
-		file:     "core/pod/restart.go",
-		old:      "if want.RestartPolicy != nil {\n\t\tpolicy",
-		new:      "if want == nil {\n\t\tpolicy",
+		file:     "core/pod/restart_policy.go",
+		old:      "if container.RestartPolicy != nil {\n		policy",
+		new:      "if container == nil {\n		policy",
 		scenario: "restart-rules", seeds: "1-200",
 	},
 	{
 		name:     "init containers do not run again when all containers are restarted",
-		file:     "core/pod/next.go",
-		old:      "if c != nil && c.SandboxID == sandbox.ID && !p.superseded(c) {",
+		file:     "core/pod/container_plan.go",
+		old:      "if c != nil && c.SandboxID == sandbox.ID && !p.IsSuperseded(c) {",
 		new:      "if c != nil && c.SandboxID == sandbox.ID {",
 		scenario: "restart-all", seeds: "1-50",
 	},
 	{
 		name:     "all containers are restarted before the others have ended",
-		file:     "core/pod/round.go",
-		old:      "if p.superseded(c) && (c.live() || startable) {",
-		new:      "if p.superseded(c) && startable {",
+		file:     "core/pod/restart_round.go",
+		old:      "if p.IsSuperseded(c) && (c.isLive() || startable) {",
+		new:      "if p.IsSuperseded(c) && startable {",
 		scenario: "restart-all", seeds: "1-50",
 	},
 	{
 		name:     "a container whose exit restarts all is restarted alone",
-		file:     "core/pod/round.go",
-		old:      "if by := p.trigger(); by != nil {",
-		new:      "if by := p.trigger(); by != nil && by.Name == \"\" {",
+		file:     "core/pod/restart_round.go",
+		old:      "if by := p.roundTrigger(); by != nil {",
+		new:      "if by := p.roundTrigger(); by != nil && by.Name == \"\" {",
 		scenario: "restart-all", seeds: "1-50",
 	},
 	{
-		name:     "that all containers are restarted is forgotten when the agent restarts",
-		file:     "core/pod/round.go",
+		name:     "the restart of all containers is forgotten when the agent restarts",
+		file:     "core/pod/restart_round.go",
 		old:      "number := p.Record.Round\n",
 		new:      "number := 0\n",
 		scenario: "restart-all", seeds: "1-500",
 	},
 	{
 		// Either of the two alone does no harm: that the pod has ended is kept.
-		name: "how the sidecars of a pod end that has ended restarts it",
-		file: "core/pod/round.go",
-		old:  "p.awaitInspections() || p.completed() {",
-		new:  "p.awaitInspections() {",
+		name: "the exit of a sidecar restarts a completed pod",
+		file: "core/pod/restart_round.go",
+		old:  "p.HasUnknownExits() || p.hasCompleted() {",
+		new:  "p.HasUnknownExits() {",
 		also: &edit{
 			file: "core/pod/record.go",
 			old:  "end != nil && p.Stage == Syncing {",
@@ -333,110 +349,122 @@ var mutants = []struct {
 		scenario: "restart-all", seeds: "1-500",
 	},
 	{
-		name:     "a failed relist moves the health on",
+		name:     "a failed relist updates the health timestamp",
 		file:     "core/pleg/pleg.go",
 		old:      "		r.Failures++\n",
-		new:      "		r.Failures++\n		r.AsOf = r.Asked\n",
+		new:      "		r.Failures++\n		r.AsOf = r.Issued\n",
 		scenario: "runtime-restart", seeds: "1-100",
 	},
 	{
 		// What an event tells of one container is taken for all that the pod has.
-		name:     "an event's absence taken as gone",
-		file:     "core/pod/observe.go",
-		old:      "	return false, true\n}\n\nfunc (p *Pod) containerTold",
-		new:      "	p.Containers = nil\n	return true, true\n}\n\nfunc (p *Pod) containerTold",
+		name: "an event about an unknown container removes all containers",
+		file: "core/pod/observe.go",
+		old:  "	return false, true\n}\n\nfunc (p *Pod) observeContainerEvent",
+		new: "	p.Containers = nil\n" +
+			"	return true, true\n" +
+			"}\n" +
+			"\n" +
+			"func (p *Pod) observeContainerEvent",
 		scenario: "evented-pleg", seeds: "1-100",
 	},
 	{
-		name: "what an event says has stopped is taken for gone",
+		name: "a stopped container in an event counts as removed",
 		file: "core/pod/observe.go",
-		old:  "		return c.advance(Exited, now)\n	case runtimeapi.ContainerEventType_CONTAINER_DEL",
+		old: "		return c.advanceState(Exited, now)\n" +
+			"	case runtimeapi.ContainerEventType_CONTAINER_DEL",
 		new: "		p.dropContainer(c.ID)\n		return true\n" +
 			"	case runtimeapi.ContainerEventType_CONTAINER_DEL",
 		scenario: "evented-pleg", seeds: "1-100",
 	},
 	{
-		name:     "a failed liveness probe ends nothing",
-		file:     "core/pod/health.go",
-		old:      "[]probe.Kind{probe.Startup, probe.Liveness} {\n\t\tspec := probe.Of(want",
-		new:      "[]probe.Kind{probe.Startup} {\n\t\tspec := probe.Of(want",
+		name: "a failed liveness probe kills nothing",
+		file: "core/pod/probes.go",
+		old: "[]probe.Kind{probe.Startup, probe.Liveness} {\n" +
+			"		spec := probe.SpecOf(container",
+		new:      "[]probe.Kind{probe.Startup} {\n		spec := probe.SpecOf(container",
 		scenario: "probes", seeds: "1-200",
 	},
 	{
 		name:     "a container that does not wait for a volume that failed",
 		file:     "core/pod/volumes.go",
-		old:      "return p.Storage.Set.Ready(&p.Spec.Spec)",
+		old:      "return p.Storage.Volumes.Ready(&p.Spec.Spec)",
 		new:      "return true",
 		scenario: "volumes", seeds: "1-200",
 	},
 	{
-		name:     "volumes unmounted while containers end",
-		file:     "core/pod/plan.go",
-		old:      "	p.releaseImages(env)\n	p.inspect(env, w)\n",
-		new:      "	p.inspect(env, w)\n	if p.settled() {\n		p.releaseVolumes(env)\n	}\n",
+		name: "volumes unmounted while containers terminate",
+		file: "core/pod/plan.go",
+		old:  "	p.releaseAllImages(env)\n	p.issueInspections(env, w)\n",
+		new: "	p.issueInspections(env, w)\n" +
+			"	if p.isSettled() {\n" +
+			"		p.releaseVolumes(env)\n" +
+			"	}\n",
 		scenario: "volumes", seeds: "1-200",
 	},
 	{
-		name:     "a container runs as root because nobody has asked whom its image runs as",
+		name:     "a container runs as root because the user of its image was not requested",
 		file:     "core/image/image.go",
-		old:      "	case img.UserOf:\n",
+		old:      "	case img.InspectedID:\n",
 		new:      "	default:\n",
 		scenario: "image-pulls", seeds: "1-50",
 	},
 	{
-		name:     "runAsNonRoot is not held against the image",
-		file:     "core/pod/next.go",
-		old:      "if images == nil || p.rootByImage(want, images, env) {",
-		new:      "if images == nil {",
+		name:     "runAsNonRoot is not checked against the image",
+		file:     "core/pod/container_plan.go",
+		old:      "if !found || p.failsNonRootCheck(container, images.Container.User, env) {",
+		new:      "if !found {",
 		scenario: "image-pulls", seeds: "1-50",
 	},
 	{
-		name:     "a container does not wait for what it mounts",
+		name:     "a container does not wait for its image volumes",
 		file:     "core/pod/images.go",
-		old:      "		if answer.ID == \"\" {\n",
-		new:      "		if answer.ID == \"\" && w.volume == \"\" {\n",
+		old:      "		if result.ID == \"\" {\n",
+		new:      "		if result.ID == \"\" && needed.volume == \"\" {\n",
 		scenario: "image-pulls", seeds: "1-50",
 	},
 	{
 		name: "a failed inspection is not repeated",
-		file: "core/pod/answer.go",
-		old:  "\tc.InspectOp = 0\n\tif ev.Err != nil {\n\t\tc.Blind++",
-		new: "\tif ev.Err == nil {\n\t\tc.InspectOp = 0\n\t}\n" +
-			"\tif ev.Err != nil {\n\t\tc.Blind++",
+		file: "core/pod/completion.go",
+		old:  "	c.InspectOp = 0\n	if ev.Err != nil {\n		c.InspectFailures++",
+		new: "	if ev.Err == nil {\n" +
+			"		c.InspectOp = 0\n" +
+			"	}\n" +
+			"	if ev.Err != nil {\n" +
+			"		c.InspectFailures++",
 		scenario: "runtime-flaky", seeds: "1-500",
 	},
 	{
-		name:     "an observation is taken for one of the future",
+		name:     "an observation counts as one of the future",
 		file:     "core/pleg/pleg.go",
-		old:      "r.AsOf, r.Problem = r.Asked, \"\"",
+		old:      "r.AsOf, r.Problem = r.Issued, \"\"",
 		new:      "r.AsOf, r.Problem = ev.Time.Add(time.Hour), \"\"",
 		scenario: "crashloop", seeds: "1-500",
 	},
 	{
-		name:     "what is stale stays so until there is news",
+		name:     "stale state stays stale until something changes",
 		file:     "core/pod/observe.go",
-		old:      "\t\tp.Stale = time.Time{}\n\t\tchanged = true",
-		new:      "\t\tif changed {\n\t\t\tp.Stale = time.Time{}\n\t\t}",
+		old:      "		p.StaleSince = time.Time{}\n		changed = true",
+		new:      "		if changed {\n			p.StaleSince = time.Time{}\n		}",
 		scenario: "runtime-flaky", seeds: "1-500",
 	},
 	{
 		name:     "a pod that has ended is never forgotten",
 		file:     "core/pod/plan.go",
-		old:      "\tp.Forgotten = len(p.Sandboxes) == 0 && len(p.Containers) == 0\n",
+		old:      "	p.FullyRemoved = len(p.Sandboxes) == 0 && len(p.Containers) == 0\n",
 		new:      "",
 		scenario: "uid-reuse", seeds: "1-50",
 	},
 	{
-		name:     "a pod that comes back after its end is not looked at",
+		name:     "a pod that comes back after its termination is not planned",
 		file:     "core/pods.go",
-		old:      "state.Last))\n\t\t\ta.touchPod(p.UID)\n",
-		new:      "state.Last))\n",
+		old:      "state.Now))\n			a.enqueuePod(p.UID)\n",
+		new:      "state.Now))\n",
 		scenario: "uid-reuse", seeds: "1-50",
 	},
 	{
 		// Either of the two alone does no harm: what is gone is noticed by the other.
-		name: "what is not found while stopping is an error, and lists are not believed",
-		file: "core/pod/answer.go",
+		name: "NotFound while stopping is an error, and lists are not believed",
+		file: "core/pod/completion.go",
 		old:  "\ts.Op = 0\n\tif ev.Err != nil && !ev.Err.Has(world.KindNotFound) {",
 		new:  "\ts.Op = 0\n\tif ev.Err != nil {",
 		also: &edit{
@@ -448,23 +476,23 @@ var mutants = []struct {
 	},
 	{
 		name:     "a terminal phase is forgotten when the agent restarts",
-		file:     "core/pod/over.go",
-		old:      "return p.Stage == Terminated || atEnd && ",
-		new:      "return p.Stage == Terminated || atEnd && p.Phase == \"\" && ",
+		file:     "core/pod/terminal.go",
+		old:      "return p.Stage == Terminated ||\n\t\tended && ",
+		new:      "return p.Stage == Terminated ||\n\t\tended && p.Status.Phase == \"\" && ",
 		scenario: "agent-restarts", seeds: "1-500",
 	},
 	{
 		name:     "a terminal phase before the containers have ended",
-		file:     "core/pod/over.go",
-		old:      "atEnd && !p.live() && p.Op == 0 && !p.anyReady()",
-		new:      "atEnd && p.Op == 0",
+		file:     "core/pod/terminal.go",
+		old:      "ended && !p.hasLiveContainers() && p.Op == 0 && !p.hasReadySandbox()",
+		new:      "ended && p.Op == 0",
 		scenario: "deadlines", seeds: "1-500",
 	},
 	{
-		name:     "a container is another one after the agent restarts",
-		file:     "core/pod/container.go",
-		old:      "\t\tHash:     item.Annotations[annotationHash],",
-		new:      "\t\tHash:     item.Annotations[annotationHash] + \"x\",",
+		name:     "the hash of a container changes when the agent restarts",
+		file:     "core/criconfig/run.go",
+		old:      "annotations[AnnotationHash],",
+		new:      "annotations[AnnotationHash] + \"x\",",
 		scenario: "agent-restarts", seeds: "1-500",
 	},
 	{
@@ -475,14 +503,14 @@ var mutants = []struct {
 		scenario: "reboot", seeds: "1-500",
 	},
 	{
-		name:     "pods are ended before all sources were seen",
+		name:     "pods are terminated before all sources were read",
 		file:     "core/agent.go",
-		old:      "return a.state.Manifests.Ready() && a.boundSeen()",
-		new:      "return a.boundSeen()",
+		old:      "return a.state.Manifests.Ready() && a.hasListedAPIPods()",
+		new:      "return a.hasListedAPIPods()",
 		scenario: "agent-restarts", seeds: "1-500",
 	},
 	{
-		name:     "pods are ended before the manifest URL was read",
+		name:     "pods are terminated before the manifest URL was read",
 		file:     "core/manifest/sources.go",
 		old:      "return s.File.Ready && s.HTTP.Ready",
 		new:      "return s.File.Ready",
@@ -491,69 +519,71 @@ var mutants = []struct {
 	{
 		name:     "a manifest URL that fails has no pods",
 		file:     "core/manifest/fetch.go",
-		old:      "s.failed(cmp.Or(ev.Err, notAPage), s.Problem == \"\", out)",
-		new:      "_ = cmp.Or(ev.Err, notAPage); s.takeParts(nil, out)",
+		old:      "s.recordFetchFailure(cmp.Or(ev.Err, errNoManifest), s.Problem == \"\", effects)",
+		new:      "_ = cmp.Or(ev.Err, errNoManifest); s.applyURLPods(nil, effects)",
 		scenario: "manifest-url", seeds: "1-100",
 	},
 	{
-		name:     "what a URL says does not give way to a file",
+		name:     "a pod of the manifest URL does not give way to a file",
 		file:     "core/manifest/sources.go",
 		old:      "if first == \"\" && source.Origin == OriginHTTP {",
 		new:      "if first == \"\" && source.Origin == \"\" {",
 		scenario: "manifest-url", seeds: "1-100",
 	},
 	{
-		name:     "what has finished runs again",
-		file:     "core/pod/restart.go",
-		old:      "return failed || c.Stop != nil && c.Stop.Ailing",
+		name:     "a completed container runs again",
+		file:     "core/pod/restart_policy.go",
+		old:      "return failed || c.Stop != nil && c.Stop.Unhealthy",
 		new:      "return true",
 		scenario: "restart-rules", seeds: "1-500",
 	},
 	{
 		name:     "app containers do not wait for init after a reboot",
-		file:     "core/pod/next.go",
-		old:      "if c != nil && c.SandboxID == sandbox.ID && !p.superseded(c) {",
-		new:      "if c != nil && !p.superseded(c) {",
+		file:     "core/pod/container_plan.go",
+		old:      "if c != nil && c.SandboxID == sandbox.ID && !p.IsSuperseded(c) {",
+		new:      "if c != nil && !p.IsSuperseded(c) {",
 		scenario: "reboot", seeds: "1-500",
 	},
 	{
-		name: "an init container that was made is not started",
-		file: "core/pod/next.go",
+		name: "an init container that was created is not started",
+		file: "core/pod/container_plan.go",
 		old:  "\tcase c.State == Created:\n\t\treturn Start, time.Time{}",
 		new: "\tcase c.State == Created && role == Init:\n\t\treturn Wait, time.Time{}\n" +
 			"\tcase c.State == Created:\n\t\treturn Start, time.Time{}",
 		scenario: "init-chain", seeds: "1-500",
 	},
 	{
-		name:     "a sandbox is run before its cgroup is set",
-		file:     "core/pod/plan.go",
-		old:      "if !ok || !p.takeIDs(handler, env, w) ||\n		p.setCgroup(",
-		new:      "if !ok || !p.takeIDs(handler, env, w) ||\n		false && p.setCgroup(",
+		name: "a sandbox is run before its cgroup is set",
+		file: "core/pod/plan.go",
+		old:  "if !ok || !p.allocateIDs(handler, env, w) ||\n		p.setCgroup(",
+		new: "if !ok || !p.allocateIDs(handler, env, w) ||\n" +
+			"		false && p.setCgroup(",
 		scenario: "resources", seeds: "1-20",
 	},
 	{
-		name:     "the cgroup goes before the containers have ended",
-		file:     "core/pod/plan.go",
-		old:      "	p.keep(env, w)\n	if p.stopAll(env, w) || ",
-		new:      "	p.keep(env, w)\n	if p.settled() && p.removeCgroups(env) || p.stopAll(env, w) || ",
+		name: "the cgroup is removed before the containers have ended",
+		file: "core/pod/plan.go",
+		old:  "	p.persistRecord(env, w)\n	if p.stopAllContainers(env, w) || ",
+		new: "	p.persistRecord(env, w)\n" +
+			"	if p.isSettled() && p.removeCgroups(env) || p.stopAllContainers(env, w) || ",
 		scenario: "resources", seeds: "1-50",
 	},
 	{
-		name:     "orphaned cgroups are not looked for",
+		name:     "orphaned cgroups are not listed",
 		file:     "core/housekeeping/housekeeping.go",
-		old:      "	if v.Cgroups.PerPod && v.Cgroups.Settled {",
-		new:      "	if v.Cgroups.PerPod && !v.Cgroups.Settled {",
+		old:      "	if env.Cgroups.PerPod && env.Cgroups.DriverKnown {",
+		new:      "	if env.Cgroups.PerPod && !env.Cgroups.DriverKnown {",
 		scenario: "resources", seeds: "1-400",
 	},
 	{
-		name:     "the cgroups of known pods are taken for orphans",
+		name:     "the cgroups of known pods count as orphaned",
 		file:     "core/cgroup/cgroup.go",
 		old:      "	return uid == other\n",
 		new:      "	return uid == other && !l.Systemd\n",
 		scenario: "resources", seeds: "1-50",
 	},
 	{
-		name: "an init container does not count for the limits of its pod",
+		name: "an init container does not count in the limits of its pod",
 		file: "core/cgroup/limits.go",
 		old:  "	limits := podresources.PodLimits(pod,",
 		new: "	pod = pod.DeepCopy()\n	pod.Spec.InitContainers = nil\n" +
@@ -561,75 +591,75 @@ var mutants = []struct {
 		scenario: "resources", seeds: "1-20",
 	},
 	{
-		name:     "two pods have the same ids",
+		name:     "two pods have the same user namespace IDs",
 		file:     "core/pods.go",
 		old:      "		case other == uid:\n",
 		new:      "		case other != \"\":\n",
 		scenario: "resources", seeds: "1-50",
 	},
 	{
-		name:     "what hangs at a pod's path takes places of the agent's own files",
+		name:     "operations on a hung path use the lane of the agent's own files",
 		file:     "world/loop/lanes.go",
 		old:      "	if eff.HostPath != \"\" {\n",
 		new:      "	if eff.HostPath == \"/\" {\n",
 		scenario: "hung-paths", seeds: "1-50",
 	},
 	{
-		name:     "every retry at a path that hangs takes a place more",
-		file:     "world/loop/turns.go",
-		old:      "first := l.turns.before(at)",
-		new:      "first := l.turns.before(places{})",
+		name:     "every retry on a hung path takes one more slot of its lane",
+		file:     "world/loop/pathlocks.go",
+		old:      "blocker := l.locks.earliestConflict(paths)",
+		new:      "blocker := l.locks.earliestConflict(lockedPaths{})",
 		scenario: "hung-paths", seeds: "1-50",
 	},
 	{
 		// What a log is renamed to while it is removed stays.
-		name: "the logs of a run are looked for once",
-		file: "core/pod/logfiles.go",
-		old: "if l.Bare = len(l.Files) == 0; l.Bare {\n\t\t\tl.Files = []string{" +
-			"p.messageFile(c.Name, c.Restarts, node)}",
-		new: "if l.Bare = true; l.Bare {\n\t\t\tl.Files = append(l.Files, " +
-			"p.messageFile(c.Name, c.Restarts, node))",
+		name: "the logs of a container are listed once only",
+		file: "core/pod/container_files.go",
+		old: "if cleanup.LogsRemoved = len(cleanup.Files) == 0; cleanup.LogsRemoved {\n" +
+			"			cleanup.Files = []string{node.MessageFilePath(p.UID, c.Name, c.Restarts)}",
+		new: "if cleanup.LogsRemoved = true; cleanup.LogsRemoved {\n" +
+			"			cleanup.Files = append(cleanup.Files, node.MessageFilePath(p.UID, c.Name, c.Restarts))",
 		scenario: "logs", seeds: "301-400",
 	},
 	{
-		// A removal that the core has given up goes on, and takes what was made there anew.
-		name:     "what was given up is not waited for",
-		file:     "world/loop/places.go",
-		old:      "if changed := changes(eff.Body); changed != \"\" {",
-		new:      "if changed := changes(eff.Body); changed == \"never\" {",
+		// A removal that the core has abandoned continues, and removes what was created there again.
+		name:     "an operation that the agent gave up is not waited for",
+		file:     "world/loop/paths.go",
+		old:      "if changed := changedPath(eff.Body); changed != \"\" {",
+		new:      "if changed := changedPath(eff.Body); changed == \"never\" {",
 		scenario: "manifest-churn", seeds: "501-600",
 	},
 	{
-		name:     "a volume on the node is taken for the agent's own",
+		name:     "a hostPath volume counts as one of the agent's own paths",
 		file:     "core/volume/volume.go",
-		old:      "			if want.HostPath != nil {\n",
-		new:      "			if want.EmptyDir != nil && want.HostPath != nil {\n",
+		old:      "			if spec.HostPath != nil {\n",
+		new:      "			if spec.EmptyDir != nil && spec.HostPath != nil {\n",
 		scenario: "hung-paths", seeds: "1-50",
 	},
 	{
-		name:     "a sub-path on the node is taken for the agent's own",
+		name:     "a hostPath sub-path counts as one of the agent's own paths",
 		file:     "core/pod/volumes.go",
-		old:      "	if v := p.volume(volume); v != nil && v.HostPath != nil {\n",
-		new:      "	if v := p.volume(volume); v != nil && v.EmptyDir != nil && v.HostPath != nil {\n",
+		old:      "; v != nil && v.HostPath != nil {\n",
+		new:      "; v != nil && v.EmptyDir != nil && v.HostPath != nil {\n",
 		scenario: "hung-paths", seeds: "1-50",
 	},
 	{
 		name:     "a pod is never evicted",
 		file:     "core/pod/volumes.go",
-		old:      "	if over == \"\" || admission.Critical(p.Spec, p.IsStatic()) {\n",
-		new:      "	if over == \"\" || admission.Critical(p.Spec, true) {\n",
+		old:      "	if message == \"\" || admission.IsCritical(p.Spec, p.IsStatic()) {\n",
+		new:      "	if message == \"\" || admission.IsCritical(p.Spec, true) {\n",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
 		name:     "a volume is measured once only",
-		file:     "core/volume/measure.go",
+		file:     "core/volume/measurement.go",
 		old:      "		s.Measured, s.NextAt = nil, now.Add(measurePeriod)",
 		new:      "		s.NextAt = now.Add(measurePeriod)",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
 		name:     "a pod is evicted below the limit of its volume",
-		file:     "core/volume/measure.go",
+		file:     "core/volume/measurement.go",
 		old:      "measured.Bytes > limit {",
 		new:      "measured.Bytes > limit/10*9 {",
 		scenario: "evictions", seeds: "1-50",
@@ -637,19 +667,19 @@ var mutants = []struct {
 	{
 		name:     "a critical pod is evicted",
 		file:     "core/pod/volumes.go",
-		old:      "	if over == \"\" || admission.Critical(p.Spec, p.IsStatic()) {\n",
-		new:      "	if over == \"\" || admission.Critical(p.Spec, false) {\n",
+		old:      "	if message == \"\" || admission.IsCritical(p.Spec, p.IsStatic()) {\n",
+		new:      "	if message == \"\" || admission.IsCritical(p.Spec, false) {\n",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
 		name:     "an eviction names another volume",
-		file:     "core/volume/measure.go",
-		old:      "v.Name == s.Over && v.EmptyDir != nil &&",
-		new:      "s.Over != \"\" && v.EmptyDir != nil &&",
+		file:     "core/volume/measurement.go",
+		old:      "v.Name == s.OverLimit && v.EmptyDir != nil &&",
+		new:      "s.OverLimit != \"\" && v.EmptyDir != nil &&",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
-		name:     "an end is forgotten when the agent restarts",
+		name:     "a termination is forgotten when the agent restarts",
 		file:     "core/pod/record.go",
 		old:      "end != nil && p.Stage == Syncing {",
 		new:      "end != nil && p.Stage == Terminated {",
@@ -658,85 +688,78 @@ var mutants = []struct {
 	{
 		// Nothing else keeps it until the API server has it, and an agent has to die before that:
 		// few runs have that.
-		name: "the end of a pod of which nothing was made is not kept",
-		file: "core/pod/over.go",
-		old:  "	return p.Record.End != nil\n",
-		new:  "	return p.Record.End != nil || !p.hasDir()\n",
+		name: "the termination of a pod without containers is not persisted",
+		file: "core/pod/terminal.go",
+		old:  "	return p.Record.Termination != nil\n",
+		new:  "	return p.Record.Termination != nil || !p.hasDir()\n",
 		also: &edit{
 			file: "core/pod/record.go",
-			old:  "!r.NoDir && is.End == nil {",
-			new:  "!r.NoDir {",
+			old:  "!r.DirMissing && current.End == nil {",
+			new:  "!r.DirMissing {",
 		},
 		scenario: "admission", seeds: "601-700",
 	},
 	{
-		name:     "nothing is kept of what the runtime has nothing of",
+		name:     "the record of a pod without containers is not loaded",
 		file:     "core/pod/pod.go",
-		old:      "	p.Record.Read = isNew\n",
-		new:      "	p.Record.Read = isNew || len(p.UID) > 0\n",
+		old:      "	p.Record.Loaded = isNew\n",
+		new:      "	p.Record.Loaded = isNew || len(p.UID) > 0\n",
 		scenario: "odd-runtime", seeds: "1-100",
 	},
 	{
-		name:     "a volume in memory is as large as the machine's",
+		name:     "a volume in memory is as large as the machine's memory",
 		file:     "core/volume/steps.go",
-		old:      "		lower(source.SizeLimit)\n",
-		new:      "		lower(&resource.Quantity{})\n",
+		old:      "		lowerTo(source.SizeLimit)\n",
+		new:      "		lowerTo(&resource.Quantity{})\n",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
-		name:     "ids are forgotten when the agent restarts",
+		name:     "user namespace IDs are forgotten when the agent restarts",
 		file:     "core/pod/observe.go",
-		old:      "IDs: userns.Parse(item.IDs),",
+		old:      "IDs: userns.Parse(item.UserNamespace),",
 		new:      "IDs: userns.Parse(\"\"),",
 		scenario: "resources", seeds: "1-200",
 	},
 	{
-		name:     "a status of an old pod is told of a new one of its name",
-		file:     "core/status/merge.go",
+		name:     "the status of an old pod is written to a new pod of its name",
+		file:     "core/statuswriter/merge.go",
 		old:      "\"uid\": string(object.UID), \"resourceVersion\": object.ResourceVersion,",
 		new:      "",
 		scenario: "node-churn", seeds: "1-400",
 	},
 	{
-		name:     "a status that is stored late undoes what came after it",
-		file:     "core/status/merge.go",
+		name:     "a status that is stored late undoes a later one",
+		file:     "core/statuswriter/merge.go",
 		old:      "\"resourceVersion\": object.ResourceVersion,",
 		new:      "",
 		scenario: "node-churn", seeds: "1-400",
 	},
 	{
-		name:     "what the API server wants is not waited for",
-		file:     "core/bound.go",
-		old:      "return !a.state.API || w != nil && w.Listed",
-		new:      "return !a.state.API || w != nil",
+		name:     "the first list of pods is not waited for",
+		file:     "core/apipods.go",
+		old:      "return !a.state.HasAPIServer || a.state.APIPodsApplied",
+		new:      "return !a.state.HasAPIServer || a.state.Objects.Watch(podsWatch) != nil",
 		scenario: "boot-without-api", seeds: "1-100",
 	},
 	{
-		name:     "a mirror that is marked for deletion is left as it is",
+		name:     "a mirror that is marked for deletion is not replaced",
 		file:     "core/mirror/mirror.go",
 		old:      "return static != nil && object.DeletionTimestamp == nil &&",
 		new:      "return static != nil &&",
 		scenario: "mirror-pods", seeds: "1-100",
 	},
 	{
-		name:     "what a pod that is over was told to be is taken back",
-		file:     "core/status/merge.go",
-		old:      "	if Terminal(stored) {",
-		new:      "	if false {",
-		scenario: "node-churn", seeds: "1-400",
-	},
-	{
-		name:     "a pod that was over before the agent runs again",
-		file:     "core/pod/want.go",
-		old:      "phase := p.Spec.Status.Phase; terminal(phase) {",
+		name:     "a pod that was terminal before the agent started runs again",
+		file:     "core/pod/desired.go",
+		old:      "phase := p.Spec.Status.Phase; IsTerminal(phase) {",
 		new:      "phase := p.Spec.Status.Phase; phase == \"none\" {",
 		scenario: "node-churn", seeds: "1-200",
 	},
 	{
-		name:     "a deleted pod is not told to be over",
-		file:     "core/status/status.go",
-		old:      "	if want.Status != nil {",
-		new:      "	if want.Status != nil && e.Stored.DeletionTimestamp == nil {",
+		name:     "a deleted pod gets no terminal phase",
+		file:     "core/statuswriter/writer.go",
+		old:      "	if desired.Status != nil {",
+		new:      "	if desired.Status != nil && e.Stored.DeletionTimestamp == nil {",
 		scenario: "node-churn", seeds: "1-100",
 	},
 	{
@@ -749,15 +772,15 @@ var mutants = []struct {
 	{
 		name:     "a volume does not follow its object",
 		file:     "core/volume/volume.go",
-		old:      "if known && v.Of != of {",
-		new:      "if known && v.Of != of && !v.Ready {",
+		old:      "if known && v.SourceVersion != version {",
+		new:      "if known && v.SourceVersion != version && !v.Ready {",
 		scenario: "config-updates", seeds: "1-20",
 	},
 	{
-		name:     "a volume is emptied when its object goes",
+		name:     "a volume is emptied when its object is deleted",
 		file:     "core/volume/content.go",
-		old:      "	case is.absent && may:\n",
-		new:      "	case is.absent:\n",
+		old:      "	case content.absent && isOptional:\n",
+		new:      "	case content.absent:\n",
 		scenario: "config-updates", seeds: "1-40",
 	},
 	{
@@ -770,44 +793,47 @@ var mutants = []struct {
 	},
 	{
 		name:     "a volume follows only the last trust bundle of a signer",
-		file:     "core/volume/bundle.go",
-		old:      "is.version += ",
-		new:      "is.version = ",
+		file:     "core/volume/trustbundle.go",
+		old:      "content.version += ",
+		new:      "content.version = ",
 		scenario: "config-updates", seeds: "1-40",
 	},
 	{
 		name:     "trust anchors of two bundles are written twice",
-		file:     "core/volume/bundle.go",
+		file:     "core/volume/trustbundle.go",
 		old:      "return bytes.Equal(x.der, y.der)",
 		new:      "return false",
 		scenario: "config-updates", seeds: "1-40",
 	},
 	{
 		name:     "an object that was found is never read again",
-		file:     "core/object/read.go",
-		old:      "	case w.immutable():\n",
+		file:     "core/objectcache/read.go",
+		old:      "	case w.isImmutable():\n",
 		new:      "	case len(w.Objects) > 0:\n",
 		scenario: "config-reads", seeds: "1-40",
 	},
 	{
 		name:     "the variables of a whole Secret lack their prefix",
-		file:     "core/pod/keys.go",
+		file:     "core/criconfig/environment_objects.go",
 		old:      "from.Prefix+key",
 		new:      "key",
 		scenario: "config-updates", seeds: "1-40",
 	},
 	{
-		name:     "services that come later are not told of",
-		file:     "core/object/object.go",
-		old:      "			w.set(name, body.Object)\n",
-		new:      "			if body.Object.Service == nil {\n				w.set(name, body.Object)\n			}\n",
+		name: "services that are created later are not seen",
+		file: "core/objectcache/store.go",
+		old:  "			w.setObject(name, body.Object)\n",
+		new: "			if body.Object.Service == nil {\n" +
+			"				w.setObject(name, body.Object)\n" +
+			"			}\n",
 		scenario: "config-updates", seeds: "1-100",
 	},
 	{
-		name:     "a pod that somebody else calls over runs on",
-		file:     "core/pod/want.go",
-		old:      "p.end(Kill{Reason: \"Over\", Grace: p.grace()}, now)",
-		new:      "p.Phase = phase",
+		name: "a pod runs on after another client has set a terminal phase",
+		file: "core/pod/desired.go",
+		old: "p.startTermination(Termination{Reason: \"TerminalPhase\", " +
+			"Grace: p.gracePeriod()}, now)",
+		new:      "p.Status.Phase = phase",
 		scenario: "node-churn", seeds: "1-60",
 	},
 	{
@@ -818,160 +844,167 @@ var mutants = []struct {
 		scenario: "config-updates", seeds: "1-20",
 	},
 	{
-		name:     "a start is told when it is asked for",
-		file:     "core/pod/next.go",
-		old:      "		c.Began = env.Out.Now()\n",
-		new:      "		c.Began = env.Out.Now()\n		p.event(env, c.Name, normal, \"Started\", \"\")\n",
+		name: "a start is reported when it is requested",
+		file: "core/pod/container_plan.go",
+		old:  "		c.StartIssuedAt = env.Effects.Now()\n",
+		new: "		c.StartIssuedAt = env.Effects.Now()\n" +
+			"		p.recordEvent(env, c.Name, normal, \"Started\", \"\")\n",
 		scenario: "crashloop", seeds: "1-10",
 	},
 	{
-		name: "back-off is told by every plan",
-		file: "core/pod/next.go",
+		name: "back-off is reported by every plan",
+		file: "core/pod/container_plan.go",
 		old:  "	case Wait:\n",
-		new: "	case Wait:\n		if c := p.newest(want.Name); c != nil {\n" +
-			"			p.tellBackOff(c, env)\n		}\n",
+		new: "	case Wait:\n" +
+			"		if c := p.NewestRun(container.Name); c != nil {\n" +
+			"			p.recordBackoffEvent(c, env)\n" +
+			"		}\n",
 		scenario: "crashloop", seeds: "1-10",
 	},
 	{
-		name:     "an image that is there is told to have been pulled",
+		name:     "a present image is reported as pulled",
 		file:     "core/pod/events.go",
-		old:      "	case !n.Pulling.IsZero() && !pull.Ended.IsZero():\n",
+		old:      "	case !pending.PullReported.IsZero() && !pull.Finished.IsZero():\n",
 		new:      "	case true:\n",
 		scenario: "image-pulls", seeds: "1-20",
 	},
 	{
-		name:     "the end of a container is told when a probe fails, whatever its threshold",
-		file:     "core/pod/health.go",
-		old:      "	case answer == probe.Bad:\n",
-		new:      "	case answer == probe.Bad:\n		p.event(env, c.Name, normal, \"Killing\", \"\")\n",
+		name: "Killing is reported when a probe fails below its threshold",
+		file: "core/pod/probes.go",
+		old:  "	case result == probe.Failure:\n",
+		new: "	case result == probe.Failure:\n" +
+			"		p.recordEvent(env, c.Name, normal, \"Killing\", \"\")\n",
 		scenario: "probes", seeds: "1-50",
 	},
 	{
-		name:     "a pod is taken without looking",
-		file:     "core/bound.go",
-		old:      "		why = a.room(is, false, a.active(nil), true)\n",
-		new:      "",
+		name:     "a pod is admitted without a check",
+		file:     "core/apipods.go",
+		old:      "a.checkAdmission(object, false, a.activePods(nil), true)\n",
+		new:      "Rejection{}\n",
 		scenario: "admission", seeds: "1-50",
 	},
 	{
-		name: "a restart asks again whether there is room",
-		file: "core/bound.go",
-		old:  "	case p != nil:\n		p.Want(is, now)\n",
-		new: "	case p != nil:\n		if p.Spec == nil && !a.admitBound(is) {\n			return\n		}\n" +
-			"		p.Want(is, now)\n",
+		name: "admission runs again after a restart",
+		file: "core/apipods.go",
+		old:  "	case p != nil:\n		p.SetDesired(object, now)\n",
+		new: "	case p != nil:\n" +
+			"		if p.Spec == nil && !a.admitAPIPod(object) {\n" +
+			"			return\n" +
+			"		}\n" +
+			"		p.SetDesired(object, now)\n",
 		also: &edit{ // and not once more when it has ended
 			file: "core/pods.go",
-			old:  "case p.Spec == nil && a.isBound(p):",
+			old:  "case p.Spec == nil && a.isAPIPod(p):",
 			new:  "case false:",
 		},
 		scenario: "admission", seeds: "1-200",
 	},
 	{
-		name:     "what runs of a pod that is not known yet takes no room",
-		file:     "core/pod/room.go",
-		old:      "admission.Claimed(s.Claim)",
-		new:      "admission.Claimed(\"\")",
+		name:     "containers of a pod that is not known yet hold no resources",
+		file:     "core/pod/resources.go",
+		old:      "admission.DecodeAllocation(s.Allocation)",
+		new:      "admission.DecodeAllocation(\"\")",
 		scenario: "admission", seeds: "1-500",
 	},
 	{
-		name:     "a critical pod makes room for another one",
+		name:     "a critical pod is pre-empted",
 		file:     "core/admission/preempt.go",
-		old:      "Critical(pod, static) && !Critical(other.Pod, other.Static) {",
-		new:      "Critical(pod, static) {",
+		old:      "IsCritical(pod, static) && !IsCritical(other.Pod, other.Static) {",
+		new:      "IsCritical(pod, static) {",
 		scenario: "admission", seeds: "1-200",
 	},
 	{
-		name:     "who others have made room for is not asked again",
-		file:     "core/admit.go",
-		old:      "e != nil && a.state.Rejected[uid].Waits {",
-		new:      "e != nil && a.state.Rejected[uid].Phase == \"\" {",
+		name:     "a pod that waits for pre-emption is not checked again",
+		file:     "core/admission.go",
+		old:      "entry != nil && a.state.APIRejections[uid].Waiting {",
+		new:      "entry != nil && a.state.APIRejections[uid].Phase == \"\" {",
 		scenario: "admission", seeds: "1-200",
 	},
 	{
-		name:     "ports of the host are not looked at",
+		name:     "host ports are not checked",
 		file:     "core/admission/admission.go",
-		old:      "	if c.portTaken() {\n",
-		new:      "	if c.portTaken() && c.Pod.Name == \"\" {\n",
+		old:      "	if c.hasHostPortConflict() {\n",
+		new:      "	if c.hasHostPortConflict() && c.Pod.Name == \"\" {\n",
 		scenario: "admission", seeds: "1-50",
 	},
 	{
-		name:     "pods are taken before the Node is known",
-		file:     "core/bound.go",
-		old:      "a.nodeListed() && a.admitBound(is):",
-		new:      "a.admitBound(is):",
+		name:     "pods are admitted before the Node is known",
+		file:     "core/apipods.go",
+		old:      "a.hasListedNode() && a.admitAPIPod(object):",
+		new:      "a.admitAPIPod(object):",
 		scenario: "admission", seeds: "1-200",
 	},
 	{
-		name:     "while there is no Node every pod is taken",
-		file:     "core/ownnode.go",
-		old:      "	return a.state.OwnNode.Initial(&a.state.Boot)\n",
+		name:     "every pod is admitted while no Node exists",
+		file:     "core/nodeobject.go",
+		old:      "	return a.state.NodeObject.InitialObject(&a.state.Boot)\n",
 		new:      "	return nil\n",
 		scenario: "admission", seeds: "1-500",
 	},
 	{
-		name:     "pods that are over take room when the agent restarts",
-		file:     "core/admit.go",
-		old:      "if admission.OfRoom(decisive) && slices",
-		new:      "if admission.OfRoom(decisive) && static && slices",
+		name:     "terminal pods hold resources when the agent restarts",
+		file:     "core/admission.go",
+		old:      "if admission.CausedByOtherPods(decisive) && slices",
+		new:      "if admission.CausedByOtherPods(decisive) && static && slices",
 		scenario: "admission", seeds: "1-500",
 	},
 	{
-		name:     "nobody is told what came of waiting",
-		file:     "core/admit.go",
-		old:      "			a.touched.add(status.Key(uid))\n",
-		new:      "			_ = status.Key(uid)\n",
+		name:     "the admission of a waiting pod is not reported",
+		file:     "core/admission.go",
+		old:      "			a.queue.enqueue(statuswriter.Key(uid))\n",
+		new:      "			_ = statuswriter.Key(uid)\n",
 		scenario: "admission", seeds: "1-200",
 	},
 	{
 		name: "an ephemeral container is restarted",
-		file: "core/pod/restart.go",
-		old:  "	if role == Ephemeral || want == nil {\n",
-		new:  "	if want == nil {\n",
+		file: "core/pod/restart_policy.go",
+		old:  "	if role == Ephemeral || container == nil {\n",
+		new:  "	if container == nil {\n",
 		also: &edit{
-			file: "core/pod/next.go",
+			file: "core/pod/container_plan.go",
 			old:  "case role == Ephemeral:",
-			new:  "case role == Ephemeral && !p.restarts(c):",
+			new:  "case role == Ephemeral && !p.ShouldRestart(c):",
 		},
 		scenario: "admission", seeds: "1-200",
 	},
 	{
 		name:     "an ephemeral container keeps its pod from ending",
 		file:     "core/pod/plan.go",
-		old:      "	if p.completed() {\n",
-		new:      "	if p.completed() && !p.live() {\n",
+		old:      "	if p.hasCompleted() {\n",
+		new:      "	if p.hasCompleted() && !p.hasLiveContainers() {\n",
 		scenario: "admission", seeds: "1-200",
 	},
 	{
 		name:     "an ephemeral container is never started",
-		file:     "core/pod/next.go",
-		old:      "	for i := range spec.EphemeralContainers {\n		want",
-		new:      "	for i := range spec.EphemeralContainers[:0] {\n		want",
+		file:     "core/pod/container_plan.go",
+		old:      "	for i := range spec.EphemeralContainers {\n		container",
+		new:      "	for i := range spec.EphemeralContainers[:0] {\n		container",
 		scenario: "node-churn", seeds: "1-50",
 	},
 	{
-		name:     "a name means the pod that had it, for as long as that runs",
-		file:     "core/lookup.go",
+		name:     "a name resolves to its old pod as long as that runs",
+		file:     "core/resolve.go",
 		old:      "	if found != nil {\n",
-		new:      "	if found != nil && len(a.names[full]) < 2 {\n",
+		new:      "	if found != nil && len(a.podUIDsByName[full]) < 2 {\n",
 		scenario: "manifest-churn", seeds: "1-100",
 	},
 	{
-		name:     "a client is told of a run before the newest",
+		name:     "a client gets the run before the newest",
 		file:     "core/pod/lookup.go",
 		old:      "	return c.ID\n",
-		new:      "	if o := p.previous(c); o != nil {\n		return o.ID\n	}\n	return c.ID\n",
+		new:      "	if o := p.PreviousRun(c); o != nil {\n		return o.ID\n	}\n	return c.ID\n",
 		scenario: "agent-restarts", seeds: "1-50",
 	},
 	{
-		name:     "the UID of a mirror means nothing",
-		file:     "core/lookup.go",
-		old:      "uid == string(is.UID) && mirror.Is(is) {",
-		new:      "uid == string(is.UID) && !mirror.Is(is) {",
+		name:     "the UID of a mirror is not resolved",
+		file:     "core/resolve.go",
+		old:      "uid == string(object.UID) && mirror.IsMirror(object) {",
+		new:      "uid == string(object.UID) && !mirror.IsMirror(object) {",
 		scenario: "mirror-pods", seeds: "1-50",
 	},
 	{
-		name:     "the UID that a client gives does not matter",
-		file:     "core/lookup.go",
+		name:     "the UID in a request is ignored",
+		file:     "core/resolve.go",
 		old:      "if (uid == \"\" || uid == string(spec.UID)) && (",
 		new:      "if uid != \"\\x00\" && (",
 		scenario: "manifest-churn", seeds: "1-50",
@@ -979,87 +1012,171 @@ var mutants = []struct {
 	{
 		// The name of the UID is another one now.
 		name:     "a pod is found by the name of another one that had its UID",
-		file:     "core/lookup.go",
+		file:     "core/resolve.go",
 		old:      " && p.Spec != nil && p.FullName() == full {",
 		new:      " && p.Spec != nil {",
 		scenario: "uid-reuse", seeds: "1-100",
 	},
 	{
-		name:     "what has exited is shown as running",
+		name:     "an exited container is served as running",
 		file:     "core/pod/lookup.go",
 		old:      "c.State == Running {",
 		new:      "c.State != Created {",
 		scenario: "agent-restarts", seeds: "1-20",
 	},
 	{
-		name: "a request about a pod that nobody knows is not answered",
+		name:     "a container may write to a volume of a ConfigMap or Secret",
+		file:     "core/criconfig/mounts.go",
+		old:      "m.ReadOnly || volume.HasContent(v),",
+		new:      "m.ReadOnly,",
+		scenario: "config-updates", seeds: "1-20",
+	},
+	{
+		name: "one pod gets any number of service account tokens",
+		file: "core/budget/pod.go",
+		old:  "case tokens > TokensMax:",
+		new:  "case tokens < 0:",
+		also: &edit{
+			file: "core/token/token.go",
+			old:  "if !exists[id] && len(s.Tokens) < budget.TokensMax {",
+			new:  "if !exists[id] {",
+		},
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		// As a full table was, with a bound that a smaller pod reaches.
+		name: "the operations of one pod end the agent",
+		file: "core/op/table.go",
+		old: "	return t.InFlight >= InFlightMax-ReservedMax || " +
+			"t.InFlightByOwner[r.Owner] >= budget.OperationsMax\n",
+		new: "	if t.InFlightByOwner[r.Owner] >= budget.OperationsMax/8 {\n" +
+			"		panic(\"op: too many operations in flight\")\n" +
+			"	}\n" +
+			"	return false\n",
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		name:     "a container gets any number of variables",
+		file:     "core/criconfig/variables.go",
+		old:      "case v.added > budget.VariablesMax:",
+		new:      "case v.added < 0:",
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		name:     "references double the length of a variable without end",
+		file:     "core/budget/budget.go",
+		old:      "VariableBytesMax  = 128 << 10\n",
+		new:      "VariableBytesMax  = 16 << 20\n",
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		// The node has a pod that a kubelet has started.
+		name: "a volume of an unknown kind ends the agent",
+		file: "core/volume/steps.go",
+		old:  "	case spec.EmptyDir == nil:\n",
+		new:  "	case spec.Name == \"\":\n",
+		also: &edit{
+			file: "core/apipods.go",
+			old:  "	if !isToRun(object) {\n		return false\n",
+			new:  "	if !isToRun(object) || object.Status.StartTime != nil {\n		return false\n",
+		},
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		name:     "the removal of a large tree is given too little time",
+		file:     "core/pod/plan.go",
+		old:      "\"pod\", fsTimeout, &world.RemoveTree{",
+		new:      "\"pod\", fsTimeout/120, &world.RemoveTree{",
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		name:     "a tree that is too large to be measured is within its limit",
+		file:     "core/volume/measurement.go",
+		old:      "	return s.Unfinished[name] >= unfinishedMax\n",
+		new:      "	return false\n",
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		name: "one pod takes all watches",
+		file: "core/budget/pod.go",
+		old:  "case references > ReferencesMax:",
+		new:  "case references < 0:",
+		also: &edit{
+			file: "core/objectcache/store.go",
+			old:  "	return added == 0 || len(s.Watches)+added <= watchesMax\n",
+			new:  "	return added >= 0\n",
+		},
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		// The bound of a step is one on its plans, and a shorter list reaches it.
+		name: "a long list ends the agent",
+		file: "core/planqueue.go",
+		old:  "	key := q.keys[q.head]\n	q.head++\n",
+		new: "	key := q.keys[q.head]\n" +
+			"	if q.head++; q.head > 40 {\n" +
+			"		panic(\"core: too many plans\")\n" +
+			"	}\n",
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		name:     "each agent writes every status once more",
+		file:     "core/statuswriter/writer.go",
+		old:      "		if !e.hasStatus(merged) {\n",
+		new:      "		if !e.hasStatus(merged) || e.StoredSum == \"\" {\n",
+		scenario: "node-churn", seeds: "1-50",
+	},
+	{
+		name: "a request about an unknown pod is not answered",
 		file: "core/requests.go",
-		old:  "		a.out.Tell(a.meant(body))\n",
-		new: "		if answer := a.meant(body); answer.Err == nil {\n			a.out.Tell(answer)\n" +
+		old:  "		a.effects.Emit(a.resolveContainer(body))\n",
+		new: "		if answer := a.resolveContainer(body); answer.Err == nil {\n" +
+			"			a.effects.Emit(answer)\n" +
 			"		}\n",
 		scenario: "node-churn", seeds: "1-20",
 	},
 }
 
-// TestMutantsApply checks that each change is one of the source as it is, before any is built.
-func TestMutantsApply(t *testing.T) {
-	for _, m := range mutants {
-		edits := []edit{{m.file, m.old, m.new}}
-		if m.also != nil {
-			edits = append(edits, *m.also)
-		}
-		for _, e := range edits {
-			if _, err := e.made(); err != nil {
-				t.Errorf("%s: %v", m.name, err)
-			}
-		}
-	}
-}
-
 func TestMutantsAreFound(t *testing.T) {
 	if testing.Short() {
-		t.Skip("skipped: with -short no mutants are built")
+		t.Skip("skipped: -short builds no mutants")
 	}
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			edits := []edit{{m.file, m.old, m.new}}
-			if m.also != nil {
-				edits = append(edits, *m.also)
-			}
-			bin := buildMutant(t, edits...)
+			bin := buildMutant(t, editsOf(&m)...)
 			first := firstFailure(t, bin, m.scenario, m.seeds)
-			if first == nil { // the draws may have changed: it is one of the first 500 that has to find it
-				t.Logf("seeds %s of %s all hold: other ones are tried", m.seeds, m.scenario)
+			if first == nil { // the seeds may have other plans now: one of the first 500 must fail
+				t.Logf("seeds %s of %s do not fail: trying seeds 1-500", m.seeds, m.scenario)
 				first = firstFailure(t, bin, m.scenario, "1-500")
 			}
 			if first == nil {
-				t.Fatalf("seeds 1-500 of %s all hold with this bug", m.scenario)
+				t.Fatalf("seeds 1-500 of %s do not fail with this bug", m.scenario)
 			}
 			t.Logf("found by seed %d: %s: %s", first.Seed, first.Oracle, first.Message)
 			if want := oracleOf(m.name); want != "" && first.Oracle != want {
-				t.Errorf("the table of known bugs says that %s finds it", want)
+				t.Errorf("the table of known bugs names the oracle %s", want)
 			}
 			words := strings.Fields(first.Replay)
 			if len(words) < 2 || words[0] != "seedsim" {
-				t.Fatalf("%q is no command that repeats it", first.Replay)
+				t.Fatalf("%q is not a seedsim command", first.Replay)
 			}
 			again, err := exec.Command(bin, words[1:]...).CombinedOutput()
 			if err == nil || !strings.Contains(string(again), first.Oracle) {
-				t.Errorf("%s does not repeat it", first.Replay)
+				t.Errorf("%s does not reproduce the failure", first.Replay)
 			}
 		})
 	}
 }
 
-// failure is what seedsim says of a seed that fails.
+// failure is a failing seed in the output of seedsim.
 type failure struct {
 	Seed            uint64
 	Oracle, Message string
 	Replay          string
 }
 
-// firstFailure is the first seed that fails; nil if all hold.
+// firstFailure returns the first failing seed; nil if none fails.
 func firstFailure(t *testing.T, bin, scenario, seeds string) *failure {
 	out, err := exec.Command(bin, "run", scenario, "--seeds", seeds, "--json", "--fail-fast").Output()
 	if err == nil {
@@ -1072,7 +1189,7 @@ func firstFailure(t *testing.T, bin, scenario, seeds string) *failure {
 	return &report.Failures[0]
 }
 
-// buildMutant builds seedsim with places of the source changed.
+// buildMutant builds seedsim with edits of the source, and returns the path of the binary.
 func buildMutant(t *testing.T, edits ...edit) string {
 	root, err := filepath.Abs("..")
 	if err != nil {
@@ -1082,7 +1199,7 @@ func buildMutant(t *testing.T, edits ...edit) string {
 	replace := map[string]string{}
 	for i, e := range edits {
 		source, changed := filepath.Join(root, e.file), filepath.Join(dir, fmt.Sprintf("%d.go", i))
-		text, err := e.made()
+		text, err := e.apply()
 		if err == nil {
 			err = os.WriteFile(changed, []byte(text), 0o644)
 		}

@@ -1,22 +1,20 @@
 package sim
 
 import (
-	"iter"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/core"
-	"seedlet.dev/core/config"
-	corelogs "seedlet.dev/core/logs"
-	"seedlet.dev/core/object"
 	"seedlet.dev/sim/agenda"
 	"seedlet.dev/sim/apiserver"
+	"seedlet.dev/sim/canonical"
 	"seedlet.dev/sim/disk"
+	"seedlet.dev/sim/faults"
 	"seedlet.dev/sim/host"
 	"seedlet.dev/sim/network"
 	"seedlet.dev/sim/oracle"
+	"seedlet.dev/sim/plan"
 	"seedlet.dev/sim/runtime"
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/sim/wire"
@@ -24,202 +22,176 @@ import (
 	"seedlet.dev/world/loop"
 )
 
-// Start is when every run begins.
-var Start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// Options are how a run is watched. The zero value watches nothing.
+// Options are how a run is observed. The zero value observes nothing.
 type Options struct {
-	// Watch sees every step. Only the run's own verdict and hash come from it otherwise.
+	// Watch is called for every step. The run does not depend on it.
 	Watch func(Step)
-	// RestoreAfter, if not nil, says after which events the agent is replaced by one restored
-	// from its snapshot. The run must go on as if nothing had happened.
+	// RestoreAfter, if not nil, reports after which events the agent is replaced by one that is
+	// restored from its snapshot. That must not change the run.
 	RestoreAfter func(event uint64) bool
-	// Until stops the run after that event, and Verdict.State is the agent's snapshot then.
+	// Until, if not zero, stops the run after that event. Verdict.State is the agent's snapshot.
 	Until uint64
 }
 
-// Step is one step of the agent, as seen from outside. The effects are valid during the call.
+// Step is one step of the agent. Its effects are valid during the call of Watch only.
 type Step struct {
-	Number  uint64 // of the event, counted over all lives
-	Life    int
-	Event   world.Event
-	Effects []world.Effect
-	Hash    uint64 // of everything up to and including this step
-	Agent   *core.Agent
+	Number      uint64 // of the event, counted over all incarnations of the agent
+	Incarnation int
+	Event       world.Event
+	Effects     []world.Effect
+	Hash        uint64 // of everything up to and including this step
+	Agent       *core.Agent
 }
 
-// Verdict is what became of a run.
+// Verdict is the outcome of a run.
 type Verdict struct {
-	Failure  *Failure      // nil if everything held
-	Hash     uint64        // of every event and effect
-	Events   uint64        // taken by the agent
-	Effects  uint64        // handed out by it
-	Lives    int           // of the agent
-	Restarts int           // of containers
-	Virtual  time.Duration // how long the run took by its own clock
-	State    []byte        // with Options.Until: the snapshot after that event
+	Failure      *Failure      // nil if no oracle reported a violation
+	Hash         uint64        // of every event and effect
+	Events       uint64        // that the agent has handled
+	Effects      uint64        // that the agent has issued
+	Incarnations int           // of the agent
+	Restarts     int           // of containers
+	Virtual      time.Duration // the length of the run in virtual time
+	State        []byte        // with Options.Until: the snapshot after that event
 }
 
-// Failure is the first thing that did not hold.
+// Failure is the first violation in a run.
 type Failure struct {
 	Oracle  string
 	Message string
 	Virtual time.Duration // since the start
-	Event   uint64        // the newest event at that time
+	Event   uint64        // the number of the last event before it
 }
 
-// progress is the name under which a run fails that does not come right after the faults.
-const progress = "progress"
-
-// quietFor is how long everything has to stay right before a run ends well.
-const quietFor = 15 * time.Second
-
-// run is a run under way.
+// run is a run in progress.
 type run struct {
-	plan    *PlanSpec
-	opts    Options
-	agenda  *agenda.Agenda
-	fates   *fates
-	runtime *runtime.Runtime
-	disk    *disk.Disk
-	network *network.Network
-	host    *host.Host
-	server  *apiserver.Server // nil if the node has none
-	truth   *truth.Log
-	panel   *oracle.Panel
-	options core.Options
-	limits  loop.Limits // of each life
+	plan     *plan.Spec
+	opts     Options
+	agenda   *agenda.Agenda
+	injector *faults.Injector
+	runtime  *runtime.Runtime
+	disk     *disk.Disk
+	network  *network.Network
+	host     *host.Host
+	server   *apiserver.Server // nil if the node has none
+	truth    *truth.Log
+	oracles  *oracle.Set
+	options  core.Options // of each incarnation of the agent
+	limits   loop.Limits  // of each incarnation of the agent
 
-	life     *life // nil while the agent is dead
-	lives    int
-	boots    int // of the machine, after the first
-	hash     rolling
-	events   uint64
-	effects  uint64
-	restarts int
-	second   time.Time // the virtual second that inSecond counts
-	inSecond int       // effects in it
-	healed   bool
-	failure  *Failure
-	state    []byte
-	stopped  bool
-	manifest manifests
-	odd      odd
-	shown    []*v1.Pod // by the API, last
-	prompt   prompt
+	current      *incarnation // of the agent; nil while it is down
+	incarnations int
+	reboots      int
 
-	controllers controllers // of the cluster
+	hash            *canonical.Hash
+	events          uint64
+	effects         uint64
+	restarts        int
+	effectsSecond   time.Time // the virtual second in which effectsInSecond were issued
+	effectsInSecond int
+
+	healed  bool
+	failure *Failure
+	stopped bool   // by Options.Until
+	state   []byte // the snapshot then
+
+	manifests   manifests
+	controllers controllers
 	clients     clients
+	anomalies   anomalies
+	startTimes  startTimes
+	servedPods  []*v1.Pod // in the last response of the agent's HTTP API
 }
 
 // Run executes a plan.
-func Run(plan *Plan, opts Options) (*Verdict, error) {
-	r, err := newRun(plan, opts)
+func Run(p *plan.Plan, opts Options) (*Verdict, error) {
+	r, err := newRun(p, opts)
 	if err != nil {
 		return nil, err
 	}
 	r.schedule()
-	end := Start.Add(time.Duration(r.plan.Duration))
+	end := plan.Start.Add(time.Duration(r.plan.Duration))
 	r.runUntil(end)
-	if !r.over() {
+	if !r.isDone() {
 		r.heal()
 		r.settle(end.Add(time.Duration(r.plan.Settle)))
 	}
-	if !r.over() {
-		r.expect()
+	if !r.isDone() {
+		r.checkExpectations()
 	}
 	return &Verdict{
-		Failure: r.failure, Hash: r.hash.sum(), Events: r.events, Effects: r.effects,
-		Lives: r.lives, Restarts: r.restarts, Virtual: r.agenda.Now().Sub(Start),
-		State: r.state,
+		Failure: r.failure, Hash: r.hash.Sum(), Events: r.events, Effects: r.effects,
+		Incarnations: r.incarnations, Restarts: r.restarts,
+		Virtual: r.agenda.Now().Sub(plan.Start), State: r.state,
 	}, nil
 }
 
-func newRun(plan *Plan, opts Options) (*run, error) {
-	if err := plan.Validate(); err != nil {
+func newRun(p *plan.Plan, opts Options) (*run, error) {
+	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	spec := &plan.Spec
-	kubelet, err := kubeletConfig(spec.Node.Config)
+	spec := &p.Spec
+	kubelet, err := plan.KubeletConfig(spec.Node.Config)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{plan: spec, opts: opts, agenda: agenda.New(Start, spec.Seed), prompt: newPrompt()}
-	if r.limits, err = spec.Node.limits(); err != nil {
+	r := &run{plan: spec, opts: opts, agenda: agenda.New(plan.Start, spec.Seed),
+		injector: faults.NewInjector(spec, plan.Start), truth: &truth.Log{},
+		hash: canonical.NewHash(plan.Start), startTimes: newStartTimes()}
+	if r.limits, err = spec.Node.Limits(); err != nil {
 		return nil, err
 	}
-	r.fates = newFates(spec, Start)
-	log, rotation := &truth.Log{}, corelogs.NewRotation(kubelet)
-	registry := newImages(spec)
-	r.panel = oracle.NewPanel(oracle.Options{
-		NodeName: nodeName, PodsDir: rootDir + "/pods", LogsDir: kubelet.PodLogsDir,
-		BackoffMax: config.BackoffMax(kubelet), Evented: kubelet.FeatureGates["EventedPLEG"],
-		LinksDir: corelogs.LinksDirDefault, LogBytesMax: rotation.BytesMax,
-		LogFilesMax: rotation.FilesMax, LogPeriod: rotation.Period, Files: r.files, Usage: r.usage,
-		Struck: newStruck(r.fates, spec).may, Cgroups: judgedCgroups(kubelet),
-		ImageUser: registry.user, API: spec.Node.API, Skew: spec.skew,
-		Read: r.read, Allocatable: spec.Node.allocatable(kubelet),
-		Follows: object.StrategyOf(kubelet), Registers: spec.Node.registers(kubelet),
-	})
-	r.truth = log
-	log.Subscribe(r.panel.Fact)
-	log.Subscribe(r.countRestarts)
-	log.Subscribe(r.prompt.fact)
-	log.Subscribe(r.noteSandbox)
+	images := newImageRegistry(spec)
+	r.oracles = r.newOracles(kubelet, images)
+	r.truth.Subscribe(r.oracles.CheckFact)
+	r.truth.Subscribe(r.countRestarts)
+	r.truth.Subscribe(r.startTimes.observe)
+	r.truth.Subscribe(r.observeSandbox)
 	if spec.Node.API {
-		log.Subscribe(r.tellBound)
-		r.server = apiserver.New(apiserver.Options{
-			Agenda: r.agenda, Truth: log, Seed: spec.Seed, Node: nodeName, Faults: r.fates,
-		})
+		r.truth.Subscribe(r.observePodWrite)
 	}
-	r.disk = disk.New(disk.Options{
-		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates,
-	})
-	r.runtime = runtime.New(runtime.Options{
-		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates,
-		Old: spec.Node.OldRuntime, Behaviour: newBehaviours(spec).script, Images: registry.image,
-		OpenFile:      func(path string) runtime.File { return r.disk.Open(path) },
-		Exists:        r.disk.Exists,
-		NodeAddresses: []string{nodeIP, "127.0.0.1", "localhost"},
-
-		SystemdCgroups: spec.Node.SystemdCgroups, NoUserNamespaces: spec.Node.NoUserNamespaces,
-		EnterCgroup: func(path string) { r.host.Enter(path) },
-	})
-	r.host = host.New(host.Options{
-		Agenda: r.agenda, Truth: log, Seed: spec.Seed, Faults: r.fates, Kill: r.runtime.KillCgroup,
-	})
-	r.network = network.New(network.Options{
-		Agenda: r.agenda, Seed: spec.Seed, Faults: r.fates, Reach: r.runtime.Reach,
-		Page: func(url string) network.Page { return r.manifest.at(url) },
-	})
+	r.connectPorts(images)
 	r.options = core.Options{
-		Config: kubelet, NodeName: nodeName, RootDir: rootDir, ManifestPath: manifestDir,
-		API: spec.Node.API,
+		Config: kubelet, NodeName: plan.NodeName, RootDir: plan.RootDir,
+		ManifestPath: plan.ManifestDir, HasAPIServer: spec.Node.API,
 	}
-	r.manifest, r.clients = newManifests(r), newClients(r)
-	log.Subscribe(r.clients.fact)
+	r.manifests, r.clients = newManifests(r), newClients(r)
+	r.truth.Subscribe(r.clients.observe)
 	return r, nil
 }
 
-// judgedCgroups is what the judges know of the cgroups of pods.
-func judgedCgroups(kubelet *kubeletconfig.KubeletConfiguration) oracle.Cgroups {
-	return oracle.Cgroups{PerPod: *kubelet.CgroupsPerQOS, PidsMax: max(0, *kubelet.PodPidsLimit)}
-}
-
-// files is what is in a directory, as the judges see it.
-func (r *run) files(dir string) iter.Seq[oracle.File] {
-	return func(yield func(oracle.File) bool) {
-		for e := range r.disk.Entries(dir) {
-			if !yield(oracle.File(e)) {
-				return
-			}
-		}
+// connectPorts makes the simulated ports and connects them with each other.
+func (r *run) connectPorts(images imageRegistry) {
+	seed, node := r.plan.Seed, &r.plan.Node
+	if node.API {
+		r.server = apiserver.New(apiserver.Options{
+			Agenda: r.agenda, Truth: r.truth, Seed: seed, Node: plan.NodeName, Faults: r.injector,
+		})
 	}
+	r.disk = disk.New(disk.Options{
+		Agenda: r.agenda, Truth: r.truth, Seed: seed, Faults: r.injector,
+	})
+	r.runtime = runtime.New(runtime.Options{
+		Agenda: r.agenda, Truth: r.truth, Seed: seed, Faults: r.injector,
+		Containerd16: node.OldRuntime, Behaviour: newProcessScripts(r.plan).scriptFor,
+		Images:        images.imageFor,
+		OpenFile:      func(path string) runtime.File { return r.disk.Open(path) },
+		GrowTree:      r.disk.GrowTree,
+		Exists:        r.disk.Exists,
+		NodeAddresses: []string{plan.NodeIP, "127.0.0.1", "localhost"},
+
+		SystemdCgroups: node.SystemdCgroups, WithoutUserNamespaces: node.NoUserNamespaces,
+		EnterCgroup: func(path string) { r.host.EnterCgroup(path) },
+	})
+	r.host = host.New(host.Options{
+		Agenda: r.agenda, Truth: r.truth, Seed: seed, Faults: r.injector,
+		KillCgroup: r.runtime.KillCgroup, Machine: r.machine,
+	})
+	r.network = network.New(network.Options{
+		Agenda: r.agenda, Seed: seed, Faults: r.injector, SendRequest: r.runtime.SendRequest,
+		Page: func(url string) network.Page { return r.manifests.fetch(url) },
+	})
 }
-
-func (r *run) read(path string) ([]byte, bool) { return r.disk.Read(path) }
-
-func (r *run) usage(path string) int64 { return r.disk.Usage(path) }
 
 func (r *run) countRestarts(f truth.Fact) {
 	if f.Kind == truth.ContainerStarted && f.Attempt > 0 {
@@ -227,81 +199,78 @@ func (r *run) countRestarts(f truth.Fact) {
 	}
 }
 
-// schedule puts everything that the plan has happen on the agenda.
+// schedule puts all entries of the plan on the agenda, and starts the agent.
 func (r *run) schedule() {
 	for i := range r.plan.Manifests {
 		c := &r.plan.Manifests[i]
 		if c.At == 0 {
-			r.manifest.change(c) // it is there before the agent boots
+			r.manifests.apply(c) // before the agent boots
 			continue
 		}
-		r.at(c.At, func() { r.manifest.change(c) })
+		r.scheduleAt(c.At, func() { r.manifests.apply(c) })
 	}
 	r.scheduleActs()
 	r.scheduleStrikes()
 	r.clients.schedule()
-	r.boot()
-	r.ask()
+	r.bootAgent()
+	r.startPolling()
 }
 
-func (r *run) at(d Duration, do func()) { r.agenda.At(Start.Add(time.Duration(d)), do) }
+// scheduleAt schedules a call at a time since the start of the run.
+func (r *run) scheduleAt(d plan.Duration, do func()) {
+	r.agenda.At(plan.Start.Add(time.Duration(d)), do)
+}
 
-// over says whether the run has come to its end before its time.
-func (r *run) over() bool { return r.failure != nil || r.stopped }
+// isDone reports whether the run has failed, or was stopped by Options.Until.
+func (r *run) isDone() bool { return r.failure != nil || r.stopped }
 
 func (r *run) runUntil(t time.Time) {
-	for !r.over() {
+	for !r.isDone() {
 		next, ok := r.agenda.Next()
 		if !ok || next.After(t) {
 			return
 		}
 		r.agenda.Run()
-		r.judge()
+		r.checkOracles()
 	}
 }
 
-// judge ends the run at the first violation.
-func (r *run) judge() {
-	if violations := r.panel.Violations(); len(violations) > 0 && r.failure == nil {
-		r.fail(violations[0].Oracle, violations[0].Message)
-	}
-}
-
+// fail ends the run. The first failure counts.
 func (r *run) fail(oracle, message string) {
 	if r.failure != nil {
 		return
 	}
 	r.failure = &Failure{Oracle: oracle, Message: message,
-		Virtual: r.agenda.Now().Sub(Start), Event: r.events}
+		Virtual: r.agenda.Now().Sub(plan.Start), Event: r.events}
 }
 
-// ask has the pods shown every few seconds, as a dashboard would.
-func (r *run) ask() {
+// startPolling has a client request the pods and the health every few seconds, as a dashboard does.
+func (r *run) startPolling() {
 	rng := wire.Stream(r.plan.Seed, "requests")
-	var again func()
+	var poll func()
 	id := world.RequestID(0)
-	again = func() {
+	poll = func() {
 		id++
-		r.offer(world.Event{Body: &world.PodsRequest{Request: id}})
-		r.offer(world.Event{Body: &world.HealthRequest{Request: id}})
-		r.agenda.After(2*time.Second+time.Duration(rng.Int64N(int64(5*time.Second))), again)
+		r.deliver(world.Event{Body: &world.PodsRequest{Request: id}})
+		r.deliver(world.Event{Body: &world.HealthRequest{Request: id}})
+		r.agenda.After(2*time.Second+time.Duration(rng.Int64N(int64(5*time.Second))), poll)
 	}
-	r.agenda.After(time.Second, again)
+	r.agenda.After(time.Second, poll)
 }
 
-// answered takes what the agent answers to requests.
-func (r *run) answered(eff world.Effect) {
-	if answerTo(eff.Body) == r.clients.asked {
-		r.clients.answer = eff.Body
+// handleResponse passes the agent's responses to the client that waits, and to the oracles.
+func (r *run) handleResponse(eff world.Effect) {
+	if requestIDOf(eff.Body) == r.clients.lastID {
+		r.clients.response = eff.Body
 	}
 	switch body := eff.Body.(type) {
 	case *world.PodsAnswer:
-		r.shown = body.Pods
-		r.panel.Answer(r.agenda.Now(), body.Pods)
+		r.servedPods = body.Pods
+		r.oracles.CheckServed(r.agenda.Now(), body.Pods)
 	case *world.HealthAnswer:
 		for _, check := range body.Checks {
 			if check.Name == "pleg" && check.Problem == "" {
-				r.panel.Well(r.agenda.Now())
+				r.oracles.ReportedHealthy(r.agenda.Now())
 			}
 		}
 	}

@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"seedlet.dev/core"
+	"seedlet.dev/sim/plan"
 	"seedlet.dev/world"
 )
 
-// secretive is a node on which something secret is wherever it can be. Each is MARK and a word.
-const secretive = `apiVersion: sim.seedlet.dev/v1alpha1
+// secretScenario has a secret wherever there can be one. Each secret is MARK and a word.
+const secretScenario = `apiVersion: sim.seedlet.dev/v1alpha1
 kind: Scenario
 metadata: {name: secretive}
 spec:
@@ -91,37 +92,39 @@ spec:
 
 const mark = "unspeakable"
 
-// marks are the words of the secrets that are in the scenario.
+// marks are the words of the secrets in the scenario.
 var marks = []string{"url", "query", "urlheader", "applied", "secret", "config", "binary",
 	"podapplied", "initenv", "env", "probe", "postStart", "preStop", "static", "staticHook", "pull",
 	"broken"}
 
-func drawSecretive(t *testing.T, seed uint64) *Plan {
+func generateSecretPlan(t *testing.T, seed uint64) *plan.Plan {
 	t.Helper()
 	encode := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
-	text := strings.ReplaceAll(secretive, "MARK", mark)
+	text := strings.ReplaceAll(secretScenario, "MARK", mark)
 	for _, word := range []string{"secret", "binary"} {
 		text = strings.ReplaceAll(text, "B64("+mark+"-"+word+")", encode(mark+"-"+word))
 	}
 	text = strings.ReplaceAll(text, "B64(PULL)", encode(fmt.Sprintf(
 		`{"auths": {"registry.test": {"auth": %q}}}`, encode("user:"+mark+"-pull"))))
-	s, err := ParseScenario("secretive.yaml", []byte(text), nil)
+	s, err := plan.ParseScenario("secretive.yaml", []byte(text), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Draw(s, seed)
+	p, err := plan.Generate(s, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Spec.Manifests = append(p.Spec.Manifests, Change{File: "broken.yaml", Text: strings.ReplaceAll(
+	broken := strings.ReplaceAll(
 		`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b"}, "spec": {"containers": [
 		{"name": "c", "image": "i", "env": [{"name": "E", "value": {"MARK-broken": "MARK-broken"}}]}]}}`,
-		"MARK", mark)})
+		"MARK", mark)
+	p.Spec.Manifests = append(p.Spec.Manifests,
+		plan.ManifestChange{File: "broken.yaml", Text: broken})
 	return p
 }
 
-// in says which of the secrets are in a text, as they are or encoded.
-func in(data []byte, tokens map[string]bool) []string {
+// findSecrets returns the words of the secrets that are in a text, in plain text or in base64.
+func findSecrets(data []byte, tokens map[string]bool) []string {
 	var found []string
 	add := func(name string, texts ...string) {
 		for _, text := range texts {
@@ -133,7 +136,7 @@ func in(data []byte, tokens map[string]bool) []string {
 	}
 	for _, word := range marks {
 		text := mark + "-" + word
-		// In the middle of something that is encoded it begins at one of three places.
+		// Within a longer text that is encoded a secret begins at one of three offsets.
 		texts := []string{text}
 		for skip := range 3 {
 			encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("-", skip) + text))
@@ -147,69 +150,69 @@ func in(data []byte, tokens map[string]bool) []string {
 	return found
 }
 
-// What an agent says and shows of itself has nothing that is secret, whatever happens to it.
-func TestNoSecretIsToldOrShown(t *testing.T) {
-	known := map[string]bool{} // which secrets the agent has had in its state
-	told, shown := 0, 0
+// Logs, events, patches, responses and the state that the agent serves contain no secret.
+func TestNoSecretIsReportedOrServed(t *testing.T) {
+	known := map[string]bool{} // the secrets that the agent's state has contained
+	effects, states := 0, 0
 	for seed := range uint64(3) {
 		tokens := map[string]bool{}
-		check := func(s Step, what string, body any) {
+		check := func(s Step, source string, body any) {
 			data, err := json.Marshal(body)
-			if state, is := body.(*world.StateAnswer); is {
+			if state, ok := body.(*world.StateAnswer); ok {
 				data = state.State
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if found := in(data, tokens); len(found) > 0 {
-				t.Errorf("seed %d, event %d: %s tells %v", seed, s.Number, what, found)
+			if found := findSecrets(data, tokens); len(found) > 0 {
+				t.Errorf("seed %d, event %d: %s contains %v", seed, s.Number, source, found)
 			}
 		}
 		watch := func(s Step) {
-			if made, is := s.Event.Body.(*world.TokenCreated); is {
-				tokens[made.Token] = true
+			if created, ok := s.Event.Body.(*world.TokenCreated); ok {
+				tokens[created.Token] = true
 			}
 			for _, eff := range s.Effects {
 				switch eff.Body.(type) {
 				case *world.Log, *world.RecordEvent, *world.PatchObject, *world.HealthAnswer,
 					*world.MetricsAnswer, *world.RunningPodsAnswer:
-					told++
+					effects++
 					check(s, world.BodyName(eff.Body), eff.Body)
 				}
 			}
 			if s.Number%9 != 0 {
 				return
 			}
-			shown++
-			whole, err := s.Agent.Snapshot()
+			states++
+			snapshot, err := s.Agent.Snapshot()
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, word := range in(whole, tokens) {
+			for _, word := range findSecrets(snapshot, tokens) {
 				known[word] = true
 			}
-			again, err := core.Restore(whole)
+			restored, err := core.Restore(snapshot)
 			if err != nil {
 				t.Fatal(err)
 			}
-			answers := again.Step(world.Event{Time: s.Event.Time, Body: &world.StateRequest{}})
-			for _, eff := range answers {
-				if state, is := eff.Body.(*world.StateAnswer); is {
+			responses := restored.Step(world.Event{Time: s.Event.Time, Body: &world.StateRequest{}})
+			for _, eff := range responses {
+				if state, ok := eff.Body.(*world.StateAnswer); ok {
 					check(s, "the state", state)
 				}
 			}
 		}
-		verdict, err := Run(drawSecretive(t, seed), Options{Watch: watch})
+		verdict, err := Run(generateSecretPlan(t, seed), Options{Watch: watch})
 		if err != nil || verdict.Failure != nil {
 			t.Fatalf("seed %d: %v %+v", seed, err, verdict.Failure)
 		}
 	}
 	for _, word := range append([]string{"token"}, marks...) {
 		if !known[word] && word != "broken" {
-			t.Errorf("the agent has never known of %s: this test proves nothing of it", word)
+			t.Errorf("the agent never had %s in its state: the test proves nothing about it", word)
 		}
 	}
-	if told < 500 || shown < 100 {
-		t.Errorf("only %d things told and %d states", told, shown)
+	if effects < 500 || states < 100 {
+		t.Errorf("only %d effects and %d states were checked", effects, states)
 	}
 }

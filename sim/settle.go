@@ -7,43 +7,51 @@ import (
 	"time"
 )
 
-// heal ends everything that goes wrong.
+// progressOracle is the name under which a run fails whose pods do not settle.
+const progressOracle = "progress"
+
+// quietPeriod is how long all pods must stay settled before a run ends.
+const quietPeriod = 15 * time.Second
+
+// heal ends all faults and anomalies, and starts the agent if it is down.
 func (r *run) heal() {
 	r.healed = true
 	r.disk.SetFull(false)
-	r.disk.GoOnAll()
+	r.disk.ResumeAll()
 	r.runtime.SetNetworkReady(true)
 	r.runtime.SetReady(true)
-	r.healOdd()
-	r.healServer()
-	if r.life == nil {
-		r.boot()
+	r.healAnomalies()
+	r.healAPIServer()
+	if r.current == nil {
+		r.bootAgent()
 	}
-	r.panel.Healed(r.agenda.Now())
+	r.oracles.Healed(r.agenda.Now())
 }
 
-// settle waits until everything is as it should be, and stays so for a while.
+// settle runs until all pods have been settled for the quiet period. The run fails if they are not
+// settled at the bound.
 func (r *run) settle(bound time.Time) {
-	var good time.Time // since when nothing is wrong
-	for !r.over() {
+	var settledSince time.Time
+	for !r.isDone() {
 		now := r.agenda.Now()
-		wrong := false
-		for range r.panel.Unsettled(now) {
-			wrong = true
+		settled := true
+		for range r.oracles.Unsettled(now) {
+			settled = false
 			break
 		}
 		switch {
-		case wrong:
-			good = time.Time{}
-		case good.IsZero():
-			good = now
-		case now.Sub(good) >= quietFor:
+		case !settled:
+			settledSince = time.Time{}
+		case settledSince.IsZero():
+			settledSince = now
+		case now.Sub(settledSince) >= quietPeriod:
 			return
 		}
 		if now.After(bound) {
-			if wrong {
-				all := slices.Compact(slices.Sorted(r.panel.Unsettled(now)))
-				r.fail(progress, "not as it should be: "+strings.Join(first(all, 4), "; "))
+			if !settled {
+				all := slices.Compact(slices.Sorted(r.oracles.Unsettled(now)))
+				r.fail(progressOracle,
+					"not settled: "+strings.Join(firstLines(all, 4), "; "))
 			}
 			return
 		}
@@ -52,23 +60,25 @@ func (r *run) settle(bound time.Time) {
 	}
 }
 
-func first(lines []string, n int) []string {
+func firstLines(lines []string, n int) []string {
 	if len(lines) <= n {
 		return lines
 	}
 	return append(lines[:n:n], fmt.Sprintf("and %d more", len(lines)-n))
 }
 
-// expect checks what the scenario demands besides, by what the API has shown last.
-func (r *run) expect() {
-	for _, e := range r.plan.Expect {
+// checkExpectations checks the expectations of the scenario against the pods that the agent's HTTP
+// API has served last.
+func (r *run) checkExpectations() {
+	for _, e := range r.plan.Expectations {
 		if e.StartsWithin > 0 {
-			if late := r.prompt.late(e.Pods, time.Duration(e.StartsWithin)); late != "" {
-				r.fail("expect", late)
+			problem := r.startTimes.lateStart(e.PodPrefix, time.Duration(e.StartsWithin))
+			if problem != "" {
+				r.fail("expect", problem)
 			}
 		}
-		for _, pod := range r.shown {
-			if !strings.HasPrefix(pod.Name, e.Pods) || pod.DeletionTimestamp != nil {
+		for _, pod := range r.servedPods {
+			if !strings.HasPrefix(pod.Name, e.PodPrefix) || pod.DeletionTimestamp != nil {
 				continue
 			}
 			if e.Phase != "" && string(pod.Status.Phase) != e.Phase {

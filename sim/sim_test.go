@@ -16,21 +16,22 @@ import (
 
 	"seedlet.dev/scenarios"
 	"seedlet.dev/sim"
+	"seedlet.dev/sim/plan"
 )
 
-// loadAll reads the scenarios that come with the project.
-func loadAll(t testing.TB) []*sim.Scenario {
+// loadAll returns the scenarios of the project.
+func loadAll(t testing.TB) []*plan.Scenario {
 	files, err := fs.Glob(scenarios.Files, "*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenarios: %v", err)
 	}
-	var all []*sim.Scenario
+	var all []*plan.Scenario
 	for _, file := range files {
 		data, err := fs.ReadFile(scenarios.Files, file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := sim.ParseScenario(file, data, scenarios.Files)
+		s, err := plan.ParseScenario(file, data, scenarios.Files)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,27 +40,27 @@ func loadAll(t testing.TB) []*sim.Scenario {
 	return all
 }
 
-func draw(t testing.TB, s *sim.Scenario, seed uint64) *sim.Plan {
-	plan, err := sim.Draw(s, seed)
+func generate(t testing.TB, s *plan.Scenario, seed uint64) *plan.Plan {
+	p, err := plan.Generate(s, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return plan
+	return p
 }
 
-func run(t testing.TB, plan *sim.Plan, opts sim.Options) *sim.Verdict {
-	verdict, err := sim.Run(plan, opts)
+func run(t testing.TB, p *plan.Plan, opts sim.Options) *sim.Verdict {
+	verdict, err := sim.Run(p, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return verdict
 }
 
-// Every scenario holds for some seeds; `seedsim run` is for many.
+// No oracle reports a violation for some seeds of every scenario. `seedsim run` is for many seeds.
 func TestScenariosHold(t *testing.T) {
 	for _, s := range loadAll(t) {
 		for seed := uint64(1); seed <= 20; seed++ {
-			if f := run(t, draw(t, s, seed), sim.Options{}).Failure; f != nil {
+			if f := run(t, generate(t, s, seed), sim.Options{}).Failure; f != nil {
 				t.Errorf("%s: %s: seedsim replay %s --seed %d --log", f.Oracle, f.Message,
 					s.Metadata.Name, seed)
 			}
@@ -67,75 +68,75 @@ func TestScenariosHold(t *testing.T) {
 	}
 }
 
-// The same plan leads to the same events and effects, every time.
+// Every run of a plan has the same events and effects.
 func TestDeterminism(t *testing.T) {
 	for _, s := range loadAll(t) {
 		t.Run(s.Metadata.Name, func(t *testing.T) {
 			t.Parallel()
-			for seed := uint64(1); seed <= seedsTwice(4); seed++ {
-				first := run(t, draw(t, s, seed), sim.Options{})
-				again := run(t, draw(t, s, seed), sim.Options{})
+			for seed := uint64(1); seed <= determinismSeeds(4); seed++ {
+				first := run(t, generate(t, s, seed), sim.Options{})
+				again := run(t, generate(t, s, seed), sim.Options{})
 				if first.Hash != again.Hash {
 					t.Errorf("seed %d: hash %016x, then %016x\n%s", seed, first.Hash, again.Hash,
-						divergence(t, draw(t, s, seed), sim.Options{}))
+						divergence(t, generate(t, s, seed), sim.Options{}))
 				}
 			}
 		})
 	}
 }
 
-// An agent restored from its snapshot, at any event, goes on exactly as the original would.
+// An agent that is restored from its snapshot, after any event, behaves exactly as the original.
 func TestDeterminismOverRestore(t *testing.T) {
 	for _, s := range loadAll(t) {
 		t.Run(s.Metadata.Name, func(t *testing.T) {
 			t.Parallel()
-			for seed := uint64(1); seed <= seedsTwice(3); seed++ {
-				plan := draw(t, s, seed)
+			for seed := uint64(1); seed <= determinismSeeds(3); seed++ {
+				p := generate(t, s, seed)
 				restore := sim.Options{RestoreAfter: func(event uint64) bool {
 					return (event*2654435761^seed)%17 == 0
 				}}
-				want, got := run(t, plan, sim.Options{}), run(t, plan, restore)
+				want, got := run(t, p, sim.Options{}), run(t, p, restore)
 				if want.Hash != got.Hash {
 					t.Errorf("seed %d: hash %016x, with restores %016x\n%s", seed, want.Hash,
-						got.Hash, divergence(t, plan, restore))
+						got.Hash, divergence(t, p, restore))
 				}
 			}
 		})
 	}
 }
 
-// seedsTwice is how many seeds are run twice: fewer under the race detector, which takes ten times
-// as long (hack/test calls that -short).
-func seedsTwice(all uint64) uint64 {
+// determinismSeeds returns how many seeds are run twice: fewer under the race detector, which takes
+// ten times as long (hack/test.sh passes -short then).
+func determinismSeeds(all uint64) uint64 {
 	if testing.Short() {
 		return 1
 	}
 	return all
 }
 
-// divergence names the first event at which two runs of a plan differ, and how the states differ
-// there, field by field.
-func divergence(t *testing.T, plan *sim.Plan, other sim.Options) string {
+// divergence describes the first event at which two runs of a plan differ, and the fields of the
+// agent's state that differ after it.
+func divergence(t *testing.T, p *plan.Plan, other sim.Options) string {
 	hashes := func(opts sim.Options) []uint64 {
 		var all []uint64
 		opts.Watch = func(s sim.Step) { all = append(all, s.Hash) }
-		run(t, plan, opts)
+		run(t, p, opts)
 		return all
 	}
 	a, b := hashes(sim.Options{}), hashes(other)
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
 			return fmt.Sprintf("first difference at event %d:\n%s", i+1,
-				stateDiff(t, plan, other, uint64(i+1)))
+				stateDiff(t, p, other, uint64(i+1)))
 		}
 	}
 	return fmt.Sprintf("one run has %d events, the other %d", len(a), len(b))
 }
 
-func stateDiff(t *testing.T, plan *sim.Plan, other sim.Options, event uint64) string {
+func stateDiff(t *testing.T, p *plan.Plan, other sim.Options, event uint64) string {
 	state := func(opts sim.Options) (fields map[string]any) {
 		opts.Until = event
-		if err := json.Unmarshal(run(t, plan, opts).State, &fields); err != nil {
+		if err := json.Unmarshal(run(t, p, opts).State, &fields); err != nil {
 			t.Fatal(err)
 		}
 		return fields
@@ -143,38 +144,38 @@ func stateDiff(t *testing.T, plan *sim.Plan, other sim.Options, event uint64) st
 	return cmp.Diff(state(sim.Options{}), state(other))
 }
 
-// The check of determinism itself sees a difference, and where it is.
+// The check of determinism finds a difference.
 func TestDeterminismCheckFires(t *testing.T) {
 	s := loadAll(t)[0]
-	a, b := draw(t, s, 1), draw(t, s, 1)
+	a, b := generate(t, s, 1), generate(t, s, 1)
 	b.Spec.Seed++
 	if run(t, a, sim.Options{}).Hash == run(t, b, sim.Options{}).Hash {
-		t.Error("runs with different latencies have one hash")
+		t.Error("runs with different latencies have the same hash")
 	}
 }
 
-// A plan survives being written to a file and read back.
+// A plan that is written to a file and parsed is the same plan.
 func TestPlanFile(t *testing.T) {
 	for _, s := range loadAll(t) {
-		plan := draw(t, s, 7)
-		text := plan.YAML()
-		back, err := sim.ParsePlan("plan.yaml", text)
+		p := generate(t, s, 7)
+		text := p.YAML()
+		back, err := plan.Parse("plan.yaml", text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(back.YAML(), text) {
-			t.Errorf("%s: the plan reads back as another", s.Metadata.Name)
+			t.Errorf("%s: the parsed plan differs", s.Metadata.Name)
 		}
-		want, got := run(t, plan, sim.Options{}), run(t, back, sim.Options{})
+		want, got := run(t, p, sim.Options{}), run(t, back, sim.Options{})
 		if want.Hash != got.Hash {
-			t.Errorf("%s: the plan from the file runs otherwise", s.Metadata.Name)
+			t.Errorf("%s: the run of the parsed plan differs", s.Metadata.Name)
 		}
 	}
 }
 
-// Whatever plan is drawn, whatever is taken out of it: it holds, and a restore changes nothing. A
-// plan that fails becomes a file: `seedsim shrink` makes it small and keeps to the failure, which
-// rapid would not.
+// No oracle reports a violation for any plan of any seed, with any entries removed, and with
+// restores from snapshots. A failing plan is written to a file for `seedsim shrink`, which keeps
+// the oracle that fails; shrinking by rapid would not.
 func TestAnyPlan(t *testing.T) {
 	all := loadAll(t)
 	if err := flag.Set("rapid.shrinktime", "0s"); err != nil {
@@ -182,32 +183,32 @@ func TestAnyPlan(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := all[rapid.IntRange(0, len(all)-1).Draw(t, "scenario")]
-		plan, err := sim.Draw(s, rapid.Uint64Range(0, 1<<40).Draw(t, "seed"))
+		p, err := plan.Generate(s, rapid.Uint64Range(0, 1<<40).Draw(t, "seed"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec := &plan.Spec
+		spec := &p.Spec
 		spec.Faults = some(t, "faults", spec.Faults)
 		spec.AgentKills = some(t, "agent kills", spec.AgentKills)
-		spec.RuntimeEnds = some(t, "runtime restarts", spec.RuntimeEnds)
-		spec.Kills = some(t, "kills", spec.Kills)
-		spec.Sandboxes = some(t, "sandbox kills", spec.Sandboxes)
-		spec.Clock = some(t, "clock steps", spec.Clock)
-		spec.Lost = some(t, "lost", spec.Lost)
-		spec.Removals = some(t, "removals", spec.Removals)
-		spec.Acts = append(some(t, "acts", acts(spec.Acts, false)), acts(spec.Acts, true)...)
-		spec.Expect = nil
+		spec.RuntimeRestarts = some(t, "runtime restarts", spec.RuntimeRestarts)
+		spec.ContainerKills = some(t, "kills", spec.ContainerKills)
+		spec.SandboxKills = some(t, "sandbox kills", spec.SandboxKills)
+		spec.ClockSteps = some(t, "clock steps", spec.ClockSteps)
+		spec.LostContainers = some(t, "lost", spec.LostContainers)
+		spec.SandboxRemovals = some(t, "removals", spec.SandboxRemovals)
+		spec.Acts = append(some(t, "acts", actsOn(false, spec.Acts)), actsOn(true, spec.Acts)...)
+		spec.Expectations = nil
 		every := rapid.Uint64Range(10, 1000).Draw(t, "restore every")
-		verdict, err := sim.Run(plan, sim.Options{RestoreAfter: func(event uint64) bool {
+		verdict, err := sim.Run(p, sim.Options{RestoreAfter: func(event uint64) bool {
 			return event%every == 0
 		}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if f := verdict.Failure; f != nil {
-			// rapid wants the same text from each run of the plan.
-			file := filepath.Join(os.TempDir(), "TestAnyPlan-"+plan.Metadata.Name+".yaml")
-			if err := os.WriteFile(file, plan.YAML(), 0o644); err != nil {
+			// rapid requires the same message from every run of the plan.
+			file := filepath.Join(os.TempDir(), "TestAnyPlan-"+p.Metadata.Name+".yaml")
+			if err := os.WriteFile(file, p.YAML(), 0o644); err != nil {
 				t.Log(err)
 			}
 			t.Fatalf("%s seed %d, restored every %d events: %s: %s at %v\n"+
@@ -217,27 +218,27 @@ func TestAnyPlan(t *testing.T) {
 	})
 }
 
-// acts are those about objects that pods need, or the others.
-func acts(all []sim.Act, needed bool) []sim.Act {
-	return slices.DeleteFunc(slices.Clone(all), func(a sim.Act) bool {
-		return (a.Object != "") != needed
+// actsOn returns the acts on objects, which pods may need, or all other acts.
+func actsOn(objects bool, all []plan.Act) []plan.Act {
+	return slices.DeleteFunc(slices.Clone(all), func(a plan.Act) bool {
+		return (a.Object != "") != objects
 	})
 }
 
-// some takes entries out of a list.
-func some[T any](t *rapid.T, what string, list []T) []T {
-	var kept []T
-	for i, keep := range rapid.SliceOfN(rapid.Bool(), len(list), len(list)).Draw(t, what) {
-		if keep {
-			kept = append(kept, list[i])
+// some returns a list with any entries removed.
+func some[T any](t *rapid.T, name string, list []T) []T {
+	var chosen []T
+	for i, choose := range rapid.SliceOfN(rapid.Bool(), len(list), len(list)).Draw(t, name) {
+		if choose {
+			chosen = append(chosen, list[i])
 		}
 	}
-	return kept
+	return chosen
 }
 
-// A plan has no pods that the agent would never run.
-func TestAPlanWithAForbiddenSysctl(t *testing.T) {
-	const plan = "{apiVersion: sim.seedlet.dev/v1alpha1, kind: Plan, metadata: {name: p}, spec: {" +
+// A plan whose pods the agent never admits is not valid.
+func TestPlanWithForbiddenSysctl(t *testing.T) {
+	const text = "{apiVersion: sim.seedlet.dev/v1alpha1, kind: Plan, metadata: {name: p}, spec: {" +
 		"order: uniform, duration: 1s, settle: 1s, node: {config: %s}, pods: [{name: a, manifest: {" +
 		"apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i}]," +
 		"securityContext: {sysctls: [{name: kernel.sem, value: '1'}]}}}}]}}"
@@ -246,7 +247,7 @@ func TestAPlanWithAForbiddenSysctl(t *testing.T) {
 			`"kernel.sem" not allowlisted`,
 		"{allowedUnsafeSysctls: [kernel.sem]}": "<nil>",
 	} {
-		_, err := sim.ParsePlan("p.yaml", []byte(fmt.Sprintf(plan, config)))
+		_, err := plan.Parse("p.yaml", []byte(fmt.Sprintf(text, config)))
 		if got := fmt.Sprint(err); got != want {
 			t.Errorf("%s: %s", config, got)
 		}

@@ -6,85 +6,115 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/sim/apiserver"
+	"seedlet.dev/sim/plan"
 	"seedlet.dev/sim/truth"
 )
 
-// scheduleStrikes puts what is ended from outside on the agenda.
+// scheduleStrikes puts kills, restarts, anomalies, and the faults of whole ports on the agenda. The
+// faults of single calls need no scheduling: faults.Injector decides them when a call is made.
 func (r *run) scheduleStrikes() {
 	for _, k := range r.plan.AgentKills {
 		if k.AfterEffects == 0 {
-			r.at(k.At, func() { r.kill(k.Down) })
+			r.scheduleAt(k.At, func() { r.killAgent(k.Down) })
 		}
 	}
-	for _, e := range r.plan.RuntimeEnds {
-		r.at(e.At, func() { r.runtime.Restart(time.Duration(e.Down)) })
+	for _, e := range r.plan.RuntimeRestarts {
+		r.scheduleAt(e.At, func() { r.runtime.Restart(time.Duration(e.Down)) })
 	}
 	for _, e := range r.plan.Reboots {
-		r.at(e.At, func() { r.reboot(e.Down) })
+		r.scheduleAt(e.At, func() { r.rebootMachine(e.Down) })
 	}
-	for _, k := range r.plan.Kills {
-		r.at(k.At, func() { r.killContainer(k) })
+	for _, k := range r.plan.ContainerKills {
+		r.scheduleAt(k.At, func() { r.killContainer(k) })
 	}
-	for _, k := range r.plan.Sandboxes {
-		r.at(k.At, func() { r.killSandbox(k) })
+	for _, k := range r.plan.SandboxKills {
+		r.scheduleAt(k.At, func() { r.killSandbox(k) })
 	}
-	r.scheduleOdd()
+	r.scheduleAnomalies()
 	for _, w := range r.plan.Faults {
-		r.scheduleWindow(w)
+		r.scheduleFaultWindow(w)
 	}
 }
 
-// scheduleWindow begins and ends what is wrong with a whole port.
-func (r *run) scheduleWindow(w Window) {
-	while := func(begin, end func()) {
-		r.at(w.At, begin)
-		r.at(w.At+w.For, end)
+// scheduleFaultWindow switches a fault of a whole port on and off.
+func (r *run) scheduleFaultWindow(w plan.FaultWindow) {
+	schedule := func(begin, end func()) {
+		r.scheduleAt(w.At, begin)
+		r.scheduleAt(w.At+w.For, end)
 	}
 	switch w.Class {
-	case ClassNoStream:
-		r.at(w.At, r.runtime.BreakStreams)
-	case ClassDiskFull:
-		while(func() { r.disk.SetFull(true) }, func() { r.disk.SetFull(false) })
-	case ClassPathHangs:
-		while(func() { r.disk.Hang(w.Path) }, func() { r.disk.GoOn(w.Path) })
-	case ClassNetworkDown:
-		while(func() { r.runtime.SetNetworkReady(false) }, func() { r.runtime.SetNetworkReady(true) })
-	case ClassServerDown, ClassPartition, ClassUnauthorized, ClassWatchGap:
-		r.scheduleAPI(w)
-	case ClassUnready:
-		while(func() { r.runtime.SetReady(false) }, func() { r.runtime.SetReady(true) })
+	case plan.FaultStreamBroken:
+		r.scheduleAt(w.At, r.runtime.BreakStreams)
+	case plan.FaultDiskFull:
+		schedule(func() { r.disk.SetFull(true) }, func() { r.disk.SetFull(false) })
+	case plan.FaultPathHangs:
+		schedule(func() { r.disk.Hang(w.Path) }, func() { r.disk.Resume(w.Path) })
+	case plan.FaultNetworkNotReady:
+		schedule(func() { r.runtime.SetNetworkReady(false) },
+			func() { r.runtime.SetNetworkReady(true) })
+	case plan.FaultRuntimeNotReady:
+		schedule(func() { r.runtime.SetReady(false) }, func() { r.runtime.SetReady(true) })
+	case plan.FaultAPIDown, plan.FaultAPIPartition, plan.FaultAPIUnauthorized:
+		schedule(r.updateAPIReach, r.updateAPIReach)
+	case plan.FaultWatchGap:
+		schedule(r.forgetAPIChanges, r.forgetAPIChanges)
 	}
 }
 
-// reboot ends the machine: what runs, the agent, and what is on its disk only in memory.
-func (r *run) reboot(down Duration) {
-	r.boots++
-	r.kill(down)
-	r.runtime.Reboot()
-	r.host.Reboot()
-	r.disk.PowerLoss()
+// updateAPIReach sets how far the agent's requests get on the way to the API server.
+func (r *run) updateAPIReach() {
+	if r.server != nil {
+		r.server.SetReachability(r.injector.APIReach(r.agenda.Now()))
+	}
 }
 
-// killContainer ends the process of a container of a pod, whichever of that name runs.
-func (r *run) killContainer(k Kill) {
+// forgetAPIChanges breaks all watches and drops the history from which they could continue, as etcd
+// compaction does.
+func (r *run) forgetAPIChanges() {
+	if r.server != nil {
+		r.server.CompactHistory()
+	}
+}
+
+// healAPIServer lets all requests of the agent reach the API server.
+func (r *run) healAPIServer() {
+	if r.server != nil {
+		r.server.SetReachability(apiserver.Reachable)
+	}
+}
+
+// rebootMachine cuts the power: processes, the agent, and what is not synced to the disk are lost.
+func (r *run) rebootMachine(down plan.Duration) {
+	r.reboots++
+	r.killAgent(down)
+	r.runtime.Reboot()
+	r.host.Reboot()
+	r.disk.LosePower()
+}
+
+// killContainer kills the process of a pod's running container.
+func (r *run) killContainer(k plan.ContainerKill) {
 	for _, c := range r.runtime.Containers() {
 		if c.State == runtimeapi.ContainerState_CONTAINER_RUNNING && c.Name == k.Container &&
-			manifestName(c.PodName) == k.Pod {
+			withoutNodeSuffix(c.PodName) == k.Pod {
 			r.runtime.Kill(c.PodUID, c.Name, truth.CauseKilled, k.ExitCode)
 			return
 		}
 	}
 }
 
-func (r *run) killSandbox(k SandboxKill) {
+// killSandbox kills the pause process of a pod's ready sandbox.
+func (r *run) killSandbox(k plan.SandboxKill) {
 	for _, s := range r.runtime.Sandboxes() {
 		if s.State == runtimeapi.PodSandboxState_SANDBOX_READY &&
-			manifestName(s.PodName) == k.Pod {
+			withoutNodeSuffix(s.PodName) == k.Pod {
 			r.runtime.KillSandbox(s.ID)
 			return
 		}
 	}
 }
 
-// manifestName is the name that a pod has in its manifest.
-func manifestName(pod string) string { return strings.TrimSuffix(pod, "-"+nodeName) }
+// withoutNodeSuffix returns the name that a pod has in its manifest: the name of a static pod has
+// the name of the node appended.
+func withoutNodeSuffix(pod string) string { return strings.TrimSuffix(pod, "-"+plan.NodeName) }

@@ -12,35 +12,39 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The API server port. What is wanted of it is watched; what is to be changed there is asked for.
+// The API server port. The core reads desired objects by watches and changes objects by operations.
 //
-// The contract of a watch: the first thing told is a list, and it is no older than when it was
-// asked for (it is never served from a cache that is behind). Then come the changes, in their
-// order, each at most once, none left out. After a gap of any kind comes a list again, and again
-// the changes from there. All may be late. While the server does not let itself be watched, that
-// is told, and the port goes on trying.
+// A watch delivers, for each WatchID:
 //
-// The contract of an operation: Throttled, Conflict, Exists, NotFound, Invalid and Refused say
-// that nothing has changed. The port repeats nothing by itself.
+//   - first ObjectsListed, which is never older than the WatchObjects effect (the port does not
+//     serve it from a stale cache);
+//   - then every change in order: each at most once, and none is skipped;
+//   - after a gap of any kind another ObjectsListed, and the changes from there on.
+//
+// All of these may be delayed. While the server cannot be watched the port delivers WatchFailing
+// and keeps retrying.
+//
+// An operation that fails with KindThrottled, KindConflict, KindExists, KindNotFound, KindInvalid
+// or KindRefused has changed nothing. The port retries no operation by itself.
 
-// Resource is a kind of objects, as paths of the API name it.
+// Resource is a resource of the Kubernetes API, as it is named in the API's paths.
 type Resource string
 
-// The resources that a node has to do with.
+// The resources that the node agent watches, reads or writes.
 const (
-	ResourcePods           Resource = "pods" // those of this node only
+	ResourcePods           Resource = "pods" // only the pods that are bound to this node
 	ResourceNodes          Resource = "nodes"
 	ResourceServices       Resource = "services"
 	ResourceConfigMaps     Resource = "configmaps"
 	ResourceSecrets        Resource = "secrets"
 	ResourceRuntimeClasses Resource = "runtimeclasses"
 	ResourceLeases         Resource = "leases"
-	// ResourceTrustBundles is one that a server may not have: a watch of it fails with
-	// KindNotFound then.
+	// ResourceTrustBundles is not served by every API server: a watch of it fails with KindNotFound
+	// on a server that does not serve it.
 	ResourceTrustBundles Resource = "clustertrustbundles"
 )
 
-// Object is one object of the API: exactly one of its fields is set.
+// Object is one API object. Exactly one of its fields is set.
 type Object struct {
 	Pod          *v1.Pod               `json:"pod,omitempty"`
 	Node         *v1.Node              `json:"node,omitempty"`
@@ -53,8 +57,8 @@ type Object struct {
 	TrustBundle *certificatesv1beta1.ClusterTrustBundle `json:"trustBundle,omitempty"`
 }
 
-// Get is the resource that the object is of, and what all objects have; empty for an empty one.
-func (o *Object) Get() (Resource, metav1.Object) {
+// Meta returns the resource and the metadata of the object, and zero values if no field is set.
+func (o *Object) Meta() (Resource, metav1.Object) {
 	switch {
 	case o.Pod != nil:
 		return ResourcePods, o.Pod
@@ -76,141 +80,147 @@ func (o *Object) Get() (Resource, metav1.Object) {
 	return "", nil
 }
 
-// Watched is what a watch is about: all objects of a resource, or one of them.
-type Watched struct {
+// WatchTarget selects what a watch covers: all objects of a resource, or one object.
+type WatchTarget struct {
 	Resource  Resource `json:"resource"`
 	Namespace string   `json:"namespace,omitempty"`
-	Name      string   `json:"name,omitempty"` // empty: all
+	Name      string   `json:"name,omitempty"` // empty: all objects
 }
 
-// WatchID names one watch. The core numbers its watches in every life; zero is none.
+// WatchID identifies one watch. The core numbers its watches in every incarnation of the agent;
+// zero is no watch.
 type WatchID uint64
 
-// WatchObjects begins to watch. It is not answered: ObjectsListed, ObjectChanged, ObjectGone and
-// WatchFailing tell what is seen, until UnwatchObjects.
+// WatchObjects starts a watch. It has no completion: the port delivers ObjectsListed,
+// ObjectChanged, ObjectGone and WatchFailing events until UnwatchObjects.
 type WatchObjects struct {
 	Watch WatchID `json:"watch"`
-	Watched
+	WatchTarget
 }
 
-// UnwatchObjects ends a watch. What was seen before may still be told. It is not answered.
+// UnwatchObjects ends a watch. Events that the port has seen before may still be delivered. It has
+// no completion.
 type UnwatchObjects struct {
 	Watch WatchID `json:"watch"`
 }
 
-// ObjectsListed tells all objects that a watch is about. What it does not have does not exist.
+// ObjectsListed holds all objects that a watch covers. An object that is missing from it does not
+// exist.
 type ObjectsListed struct {
 	Watch   WatchID  `json:"watch"`
-	Objects []Object `json:"objects"` // by namespace and name
+	Objects []Object `json:"objects"` // sorted by namespace and name
 }
 
-// ObjectChanged tells that an object was made or changed.
+// ObjectChanged reports that an object was created or changed.
 type ObjectChanged struct {
 	Watch  WatchID `json:"watch"`
 	Object Object  `json:"object"`
 }
 
-// ObjectGone tells that an object was removed, and how it was last.
+// ObjectGone reports that an object was removed, with its last state.
 type ObjectGone struct {
 	Watch  WatchID `json:"watch"`
 	Object Object  `json:"object"`
 }
 
-// WatchFailing tells that nothing can be seen at present, and why: once when it begins, and again
-// when the reason is another. A list ends it.
+// WatchFailing reports that the objects cannot be watched at present, and why. The port sends it
+// once when the failure starts, and again when the reason changes. The next ObjectsListed ends it.
 type WatchFailing struct {
 	Watch WatchID `json:"watch"`
 	Err   *Error  `json:"err"`
 }
 
-// OnObjects is an operation on objects of one resource.
-type OnObjects interface{ Of() Resource }
+// ObjectOperation is an operation on objects of one resource.
+type ObjectOperation interface{ TargetResource() Resource }
 
-// Of is the resource of the object.
-func (o *Object) Of() Resource {
-	r, _ := o.Get()
+// Resource returns the resource of the object.
+func (o *Object) Resource() Resource {
+	r, _ := o.Meta()
 	return r
 }
 
-// Of is the resource that is read.
-func (g *GetObject) Of() Resource { return g.Resource }
+// TargetResource returns the resource that is read.
+func (g *GetObject) TargetResource() Resource { return g.Resource }
 
-// Of is the resource of what is made.
-func (c *CreateObject) Of() Resource { return c.Object.Of() }
+// TargetResource returns the resource of the object that is created.
+func (c *CreateObject) TargetResource() Resource { return c.Object.Resource() }
 
-// Of is the resource of what is replaced.
-func (u *UpdateObject) Of() Resource { return u.Object.Of() }
+// TargetResource returns the resource of the object that is replaced.
+func (u *UpdateObject) TargetResource() Resource { return u.Object.Resource() }
 
-// Of is the resource of what is changed.
-func (p *PatchObject) Of() Resource { return p.Resource }
+// TargetResource returns the resource of the object that is patched.
+func (p *PatchObject) TargetResource() Resource { return p.Resource }
 
-// Of is the resource of what is removed.
-func (d *DeleteObject) Of() Resource { return d.Resource }
+// TargetResource returns the resource of the object that is deleted.
+func (d *DeleteObject) TargetResource() Resource { return d.Resource }
 
-// GetObject reads one object, no older than when it was asked for. Answered by ObjectRead; one
-// that does not exist is KindNotFound.
+// GetObject reads one object. The result is not older than the effect. It completes with
+// ObjectRead, or with KindNotFound if the object does not exist.
 type GetObject struct {
 	Resource  Resource `json:"resource"`
 	Namespace string   `json:"namespace,omitempty"`
 	Name      string   `json:"name"`
 }
 
-// ObjectRead answers GetObject, and every operation that stores: the object as it is then.
+// ObjectRead is the completion of GetObject and of every operation that stores an object. It holds
+// the object as it is after the operation.
 type ObjectRead struct {
 	Object Object `json:"object"`
 }
 
-// CreateObject makes an object. Answered by ObjectRead; one of that name is KindExists.
+// CreateObject creates an object. It completes with ObjectRead, or with KindExists if the name is
+// taken.
 type CreateObject struct {
 	Object Object `json:"object"`
 }
 
-// UpdateObject replaces an object. If it has a resource version and that is not the newest it is
-// KindConflict. Answered by ObjectRead.
+// UpdateObject replaces an object. It completes with ObjectRead, or with KindConflict if the object
+// names a resource version that is not the newest.
 type UpdateObject struct {
 	Object Object `json:"object"`
 }
 
-// PatchObject changes parts of an object, or of its status. Answered by ObjectRead. A patch that
-// names another uid or resource version than the object has is KindConflict.
+// PatchObject patches an object, or its status. It completes with ObjectRead, or with KindConflict
+// if the patch names another UID or resource version than the object has.
 type PatchObject struct {
 	Resource  Resource `json:"resource"`
 	Namespace string   `json:"namespace,omitempty"`
 	Name      string   `json:"name"`
-	Status    bool     `json:"status,omitempty"` // the status subresource
-	// Patch is a strategic merge patch, in JSON.
+	Status    bool     `json:"status,omitempty"` // patch the status subresource
+	// Patch is a strategic merge patch in JSON.
 	Patch json.RawMessage `json:"patch"`
 }
 
-// DeleteObject removes an object; a pod, unless the grace period is zero, is only marked. Answered
-// by Done. One that has another UID is KindConflict.
+// DeleteObject deletes an object. A pod is only marked for deletion unless the grace period is
+// zero. It completes with Done, or with KindConflict if the object has another UID.
 type DeleteObject struct {
 	Resource           Resource `json:"resource"`
 	Namespace          string   `json:"namespace,omitempty"`
 	Name               string   `json:"name"`
-	UID                string   `json:"uid,omitempty"`                // empty: whichever
+	UID                string   `json:"uid,omitempty"`                // empty: any UID
 	GracePeriodSeconds *int64   `json:"gracePeriodSeconds,omitempty"` // nil: the pod's own
 }
 
-// CreateToken asks for a token of a service account. Answered by TokenCreated.
+// CreateToken requests a token of a service account (TokenRequest API). It completes with
+// TokenCreated.
 type CreateToken struct {
 	Namespace      string                            `json:"namespace"`
 	ServiceAccount string                            `json:"serviceAccount"`
 	Spec           authenticationv1.TokenRequestSpec `json:"spec"`
 }
 
-// TokenCreated answers CreateToken. The token is secret.
+// TokenCreated is the completion of CreateToken. The token is secret.
 type TokenCreated struct {
 	Token   string    `json:"token"`
 	Expires time.Time `json:"expires"`
 }
 
-// RecordEvent tells the users of a cluster that something happened to a pod or to the node. It is
-// a statement. The port makes Event objects of such, folds those that say the same, and drops what
-// is too much: none is certain to arrive. Without an API server it is a log line only.
+// RecordEvent records a Kubernetes Event about a pod or the node. It is one-way. The port creates
+// the Event objects, aggregates repeated events and drops events above its rate limit, so delivery
+// is not guaranteed. Without an API server the event is only logged.
 type RecordEvent struct {
 	Regarding v1.ObjectReference `json:"regarding"`
 	Type      string             `json:"type"`   // v1.EventTypeNormal or v1.EventTypeWarning
-	Reason    string             `json:"reason"` // a word that programs know
+	Reason    string             `json:"reason"` // machine-readable, in CamelCase
 	Message   string             `json:"message"`
 }

@@ -10,12 +10,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Every body there is, by name, so that one recorder, one replayer, one hash and one trace serve
-// all ports.
+// The registry of all body types, by name. One recorder, one replayer, one hash and one trace serve
+// all ports through it.
 
-// plainBodies are the bodies that are not protobuf messages, with the port of those that are
-// effects.
-var plainBodies = []struct {
+// jsonBodies are the bodies that are not protobuf messages. The port is set for effects and empty
+// for events.
+var jsonBodies = []struct {
 	body any
 	port PortName
 }{
@@ -26,7 +26,7 @@ var plainBodies = []struct {
 	{&ReadLinks{}, PortFS}, {&LinksRead{}, ""}, {&Compress{}, PortFS},
 	{&ShareWithGroup{}, PortFS}, {&MountMemory{}, PortFS}, {&Unmount{}, PortFS},
 	{&BindSubPath{}, PortFS}, {&MeasureTree{}, PortFS}, {&TreeMeasured{}, ""},
-	{&Watch{}, PortFS}, {&FileChanged{}, ""},
+	{&Watch{}, PortFS}, {&FileChanged{}, ""}, {&ReadInVolume{}, PortFS},
 	{&HTTPGet{}, PortNetwork}, {&HTTPGot{}, ""}, {&TCPConnect{}, PortNetwork},
 	{&GRPCCheck{}, PortNetwork}, {&GRPCChecked{}, ""},
 	{&FetchManifest{}, PortNetwork}, {&ManifestFetched{}, ""},
@@ -36,7 +36,7 @@ var plainBodies = []struct {
 	{&UpdateObject{}, PortAPI}, {&PatchObject{}, PortAPI}, {&DeleteObject{}, PortAPI},
 	{&CreateToken{}, PortAPI}, {&TokenCreated{}, ""}, {&RecordEvent{}, PortAPI},
 	{&SetCgroup{}, PortHost}, {&RemoveCgroup{}, PortHost}, {&ListCgroups{}, PortHost},
-	{&CgroupsListed{}, ""},
+	{&CgroupsListed{}, ""}, {&ReadMachine{}, PortHost}, {&MachineRead{}, ""},
 	{&Boot{}, ""}, {&Shutdown{}, ""},
 	{&PodsRequest{}, ""}, {&PodsAnswer{}, PortRequests},
 	{&RunningPodsRequest{}, ""}, {&RunningPodsAnswer{}, PortRequests},
@@ -49,7 +49,7 @@ var plainBodies = []struct {
 
 type bodyType struct {
 	name string
-	typ  reflect.Type // of the struct, not the pointer
+	typ  reflect.Type // of the struct, not of the pointer
 	port PortName
 }
 
@@ -60,12 +60,12 @@ func registerBodies() (map[reflect.Type]bodyType, map[string]bodyType) {
 	add := func(body any, port PortName) {
 		t := reflect.TypeOf(body).Elem()
 		b := bodyType{name: t.Name(), typ: t, port: port}
-		if _, twice := byName[b.name]; twice {
+		if _, exists := byName[b.name]; exists {
 			panic("world: two bodies are called " + b.name)
 		}
 		byType[t], byName[b.name] = b, b
 	}
-	for _, b := range plainBodies {
+	for _, b := range jsonBodies {
 		add(b.body, b.port)
 	}
 	for _, m := range criMessages {
@@ -78,7 +78,7 @@ func registerBodies() (map[reflect.Type]bodyType, map[string]bodyType) {
 	return byType, byName
 }
 
-func bodyOf(body any) bodyType {
+func bodyTypeOf(body any) bodyType {
 	t := reflect.TypeOf(body)
 	if t == nil || t.Kind() != reflect.Pointer {
 		panic(fmt.Sprintf("world: %T is not a body", body))
@@ -90,31 +90,32 @@ func bodyOf(body any) bodyType {
 	return b
 }
 
-// BodyName is the name of a body's type, as in "StopContainerRequest"; empty for nil. It panics
-// for anything that is not a registered body.
+// BodyName returns the name of a body's type, as in "StopContainerRequest", and the empty string
+// for nil. It panics for a value that is not a registered body.
 func BodyName(body any) string {
 	if body == nil {
 		return ""
 	}
-	return bodyOf(body).name
+	return bodyTypeOf(body).name
 }
 
-// Call is the name of the operation an effect asks for, as in "StopContainer" or "ReadFiles".
-func Call(body any) string {
+// CallName returns the name of the operation that an effect requests, as in "StopContainer" or
+// "ReadFiles".
+func CallName(body any) string {
 	return strings.TrimSuffix(BodyName(body), "Request")
 }
 
-// PortOf says which port carries out an effect with this body. It panics for a body that is no
-// effect.
+// PortOf returns the port that carries out an effect with this body. It panics for a body that is
+// not an effect.
 func PortOf(body any) PortName {
-	b := bodyOf(body)
+	b := bodyTypeOf(body)
 	if b.port == "" {
 		panic("world: " + b.name + " is not an effect")
 	}
 	return b.port
 }
 
-// BodyNames lists the names of all registered bodies in order.
+// BodyNames returns the sorted names of all registered bodies.
 func BodyNames() []string {
 	names := make([]string, 0, len(bodyByName))
 	for name := range bodyByName { //ordered: sorted below
@@ -124,8 +125,8 @@ func BodyNames() []string {
 	return names
 }
 
-// AppendBody appends the canonical form of a body: deterministic protobuf for CRI messages, JSON
-// for all others. Equal bodies have equal forms, in every process of one build.
+// AppendBody appends the canonical encoding of a body: deterministic protobuf for CRI messages,
+// JSON for all others. Equal bodies have equal encodings in every process of one build.
 func AppendBody(buf []byte, body any) ([]byte, error) {
 	if body == nil {
 		return buf, nil
@@ -133,12 +134,12 @@ func AppendBody(buf []byte, body any) ([]byte, error) {
 	if m, ok := body.(proto.Message); ok {
 		return proto.MarshalOptions{Deterministic: true}.MarshalAppend(buf, m)
 	}
-	bodyOf(body)
+	bodyTypeOf(body)
 	data, err := json.Marshal(body)
 	return append(buf, data...), err
 }
 
-// ParseBody reads back what AppendBody wrote for the body of the given name.
+// ParseBody decodes a body of the given name from the encoding that AppendBody wrote.
 func ParseBody(name string, data []byte) (any, error) {
 	if name == "" {
 		return nil, nil
@@ -153,7 +154,7 @@ func ParseBody(name string, data []byte) (any, error) {
 	return body, json.Unmarshal(data, body)
 }
 
-// newBody makes an empty body of the given name; nil if there is none.
+// newBody returns an empty body of the given name, and nil if no such body is registered.
 func newBody(name string) any {
 	b, ok := bodyByName[name]
 	if !ok {

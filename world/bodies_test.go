@@ -7,10 +7,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Every body survives being written and read back, in the same form.
-func TestBodiesSurvive(t *testing.T) {
+// Every body can be encoded and decoded, and keeps its type.
+func TestBodiesRoundTrip(t *testing.T) {
 	for _, name := range BodyNames() {
-		body, err := ParseBody(name, emptyForm(name))
+		body, err := ParseBody(name, emptyEncoding(name))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -26,14 +26,14 @@ func TestBodiesSurvive(t *testing.T) {
 	}
 }
 
-func emptyForm(name string) []byte {
+func emptyEncoding(name string) []byte {
 	if _, isProto := newBody(name).(proto.Message); isProto {
 		return nil
 	}
 	return []byte("{}")
 }
 
-func TestFormIsDeterministic(t *testing.T) {
+func TestEncodingIsDeterministic(t *testing.T) {
 	labels := map[string]string{}
 	for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		labels[key] = key
@@ -46,27 +46,27 @@ func TestFormIsDeterministic(t *testing.T) {
 	}
 	for range 50 {
 		if again, _ := AppendBody(nil, request); string(again) != string(first) {
-			t.Fatal("the same body has two forms")
+			t.Fatal("the same body has two encodings")
 		}
 	}
 }
 
-func TestWhatIsNoEffect(t *testing.T) {
+func TestPortOfPanicsForACompletion(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("an answer was taken for an effect")
+			t.Error("PortOf accepted a completion")
 		}
 	}()
 	if got := PortOf(&RemoveTree{}); got != PortFS {
 		t.Errorf("RemoveTree is of port %q", got)
 	}
-	if got := Call(&runtimeapi.StopContainerRequest{}); got != "StopContainer" {
+	if got := CallName(&runtimeapi.StopContainerRequest{}); got != "StopContainer" {
 		t.Errorf("call %q", got)
 	}
 	PortOf(&Done{})
 }
 
-func TestErrorSaysWhat(t *testing.T) {
+func TestErrorTextAndKind(t *testing.T) {
 	err := Errorf(KindNotFound, "StopContainer", "no container %q", "x")
 	if got := err.Error(); got != `StopContainer: NotFound: no container "x"` {
 		t.Errorf("error reads %q", got)

@@ -5,24 +5,26 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// The CRI port. The requests and responses of k8s.io/cri-api are the bodies: an effect carries
-// *runtimeapi.XRequest, its completion *runtimeapi.XResponse. Errors of the runtime are mapped
+// The CRI port. Its bodies are the requests and responses of k8s.io/cri-api: an effect carries a
+// *runtimeapi.XRequest, its completion a *runtimeapi.XResponse. The port maps errors of the runtime
 // to kinds by their gRPC code.
 //
-// A request that the runtime's own semantics make idempotent (StopPodSandbox, StopContainer,
-// RemovePodSandbox, RemoveContainer) succeeds for an object that does not exist, or answers
-// KindNotFound; both mean the same.
+// StopPodSandbox, StopContainer, RemovePodSandbox and RemoveContainer are idempotent by the CRI's
+// definition. For an object that does not exist they either succeed or fail with KindNotFound; both
+// mean the same.
 
-// GetEventsRequest opens the stream of container events. While it is open the world speaks first:
-// every event of the stream is an Event without an Op whose body is a *ContainerEventResponse. The
-// operation is answered when the stream has ended, always with an Err: KindInvalid if the runtime
-// does not offer it, and never with a body.
+// GetEventsRequest opens the stream of container events. Every event of the stream is an Event
+// without an Op whose body is a *ContainerEventResponse. The operation completes when the stream
+// ends, always with an Err and never with a body. The Err is KindInvalid if the runtime does not
+// support the stream.
 
-// criMessages are one request and one response of every call, for the registry of bodies.
+// criMessages are the request and the response of every CRI call that the agent uses, for the
+// registry of bodies.
 var criMessages = []proto.Message{
 	&runtimeapi.VersionRequest{}, &runtimeapi.VersionResponse{},
 	&runtimeapi.StatusRequest{}, &runtimeapi.StatusResponse{},
 	&runtimeapi.RuntimeConfigRequest{}, &runtimeapi.RuntimeConfigResponse{},
+	&runtimeapi.UpdateRuntimeConfigRequest{}, &runtimeapi.UpdateRuntimeConfigResponse{},
 	&runtimeapi.RunPodSandboxRequest{}, &runtimeapi.RunPodSandboxResponse{},
 	&runtimeapi.StopPodSandboxRequest{}, &runtimeapi.StopPodSandboxResponse{},
 	&runtimeapi.RemovePodSandboxRequest{}, &runtimeapi.RemovePodSandboxResponse{},

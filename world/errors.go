@@ -5,43 +5,45 @@ import (
 	"time"
 )
 
-// ErrorKind is what a failed operation means to the core. The list is closed: a port maps
-// whatever its system says to one of these.
+// ErrorKind classifies a failed operation for the core. The list of kinds is closed: a port maps
+// every error of its system to one of them.
 type ErrorKind string
 
-// The kinds of error. Whether the operation may have taken effect is part of the meaning.
+// The kinds of error. Each kind states whether the operation may have taken effect.
 const (
 	KindNotFound    ErrorKind = "NotFound"    // the object does not exist; no effect
 	KindExists      ErrorKind = "Exists"      // the name is taken; no effect
-	KindConflict    ErrorKind = "Conflict"    // it is not what was expected any more; no effect
-	KindThrottled   ErrorKind = "Throttled"   // too much is asked now, later is fine; no effect
-	KindInvalid     ErrorKind = "Invalid"     // the request can never succeed as it is; no effect
+	KindConflict    ErrorKind = "Conflict"    // the object has changed since it was read; no effect
+	KindThrottled   ErrorKind = "Throttled"   // rate limited, a later retry is fine; no effect
+	KindInvalid     ErrorKind = "Invalid"     // the request can never succeed unchanged; no effect
 	KindRefused     ErrorKind = "Refused"     // not permitted; no effect
-	KindExhausted   ErrorKind = "Exhausted"   // no space, memory or quota; no effect
-	KindCanceled    ErrorKind = "Canceled"    // given up before it began; no effect
-	KindUnavailable ErrorKind = "Unavailable" // the other side cannot be reached; effect unknown
-	KindTimeout     ErrorKind = "Timeout"     // no answer in time; effect unknown
-	KindInternal    ErrorKind = "Internal"    // anything else; effect unknown
+	KindExhausted   ErrorKind = "Exhausted"   // no space, memory or quota left; no effect
+	KindCanceled    ErrorKind = "Canceled"    // canceled before it started; no effect
+	KindUnavailable ErrorKind = "Unavailable" // the other side is unreachable; effect unknown
+	KindTimeout     ErrorKind = "Timeout"     // no response in time; effect unknown
+	KindInternal    ErrorKind = "Internal"    // any other error; effect unknown
 )
 
-// Error is why an operation failed. It is data, so that it can be recorded and replayed.
+// Error is the error of a failed operation. It is plain data, so that it can be recorded and
+// replayed.
 type Error struct {
 	Kind    ErrorKind `json:"kind"`
-	Op      string    `json:"op"`      // what was tried, as in "StopContainer"
-	Message string    `json:"message"` // the other side's own words
-	// RetryAfter is how long to wait before the same is asked again, if the other side said so.
+	Op      string    `json:"op"`      // the operation that failed, as in "StopContainer"
+	Message string    `json:"message"` // the text of the other side
+	// RetryAfter is the delay before a retry that the other side requested; zero if it requested
+	// none.
 	RetryAfter time.Duration `json:"retryAfter,omitempty"`
 }
 
-// Error makes *Error an error: "StopContainer: NotFound: no such container".
+// Error implements the error interface, as in "StopContainer: NotFound: no such container".
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s: %s", e.Op, e.Kind, e.Message)
 }
 
-// Errorf makes an Error.
+// Errorf returns an Error with a formatted message.
 func Errorf(kind ErrorKind, op, format string, args ...any) *Error {
 	return &Error{Kind: kind, Op: op, Message: fmt.Sprintf(format, args...)}
 }
 
-// Has reports whether e is of the given kind; a nil error is of none.
+// Has reports whether e is of the given kind. A nil error has no kind.
 func (e *Error) Has(kind ErrorKind) bool { return e != nil && e.Kind == kind }

@@ -2,41 +2,42 @@ package world
 
 import "time"
 
-// The file system port. Paths are absolute. Every effect but Watch is answered once, when it has
-// ended: after that it takes no effect any more. Until then the loop begins no other at its path.
+// The file system port. Paths are absolute. Every effect but Watch completes once, when the
+// operation has ended: it has no effect after its completion. Until then the loop starts no other
+// operation on its path (see loop's path locks).
 
-// ReadFiles reads a file, or every regular file directly in a directory, in the order of their
-// names. Answered by FilesRead; a path that does not exist is KindNotFound.
+// ReadFiles reads a file, or every regular file directly in a directory, sorted by name. It
+// completes with FilesRead, or with KindNotFound if the path does not exist.
 type ReadFiles struct {
 	Path     string `json:"path"`
-	FilesMax int    `json:"filesMax"` // a directory with more is KindExhausted
-	BytesMax int64  `json:"bytesMax"` // a file with more has an Err of KindExhausted
+	FilesMax int    `json:"filesMax"` // a directory with more files is KindExhausted
+	BytesMax int64  `json:"bytesMax"` // a larger file has an Err of KindExhausted
 }
 
-// FilesRead answers ReadFiles.
+// FilesRead is the completion of ReadFiles.
 type FilesRead struct {
-	Directory bool   `json:"directory"` // whether the path is a directory
+	Directory bool   `json:"directory"` // the path is a directory
 	Files     []File `json:"files"`
 }
 
-// File is one file's content, or why it could not be read.
+// File is the content of one file, or the error of reading it.
 type File struct {
 	Name string `json:"name"` // the last element of its path
 	Data []byte `json:"data,omitempty"`
 	Err  *Error `json:"err,omitempty"`
 }
 
-// ListDir lists a directory. Answered by DirListed.
+// ListDir lists a directory. It completes with DirListed.
 type ListDir struct {
 	Path string `json:"path"`
 }
 
-// DirListed answers ListDir, in the order of the names.
+// DirListed is the completion of ListDir, sorted by name.
 type DirListed struct {
 	Entries []DirEntry `json:"entries"`
 }
 
-// DirEntry is one name in a directory.
+// DirEntry is one entry of a directory.
 type DirEntry struct {
 	Name      string    `json:"name"`
 	Directory bool      `json:"directory"`
@@ -44,15 +45,17 @@ type DirEntry struct {
 	ModTime   time.Time `json:"modTime"`
 }
 
-// MakeDir makes a directory and its parents; one that exists already is success. Answered by Done.
+// MakeDir creates a directory and its missing parents. It succeeds if the directory exists. It
+// completes with Done.
 type MakeDir struct {
 	Path string `json:"path"`
 	Mode uint32 `json:"mode"` // permission bits
 }
 
-// WriteFile replaces a file so that a reader, and the disk after a power cut, holds either the
-// old content or the new one, never a mixture. Answered by Done once it is on the disk; one that
-// is volatile, which nobody needs after a power cut, once a reader sees it.
+// WriteFile replaces a file atomically: a reader, and the disk after a power loss, holds either the
+// old content or the new content, never a mixture. It completes with Done when the file is durable.
+// If Volatile is set it completes when readers see the file, and the file may be lost with the
+// power.
 type WriteFile struct {
 	Path     string `json:"path"`
 	Data     []byte `json:"data"`
@@ -60,41 +63,53 @@ type WriteFile struct {
 	Volatile bool   `json:"volatile,omitempty"`
 }
 
-// RemoveTree removes a file, or a directory with everything in it, without following links and
-// without crossing into another mount. A path that does not exist is success. Answered by Done.
+// RemoveTree removes a file, or a directory with its content. It does not follow links. A tree may
+// have any depth. If a name cannot be removed, the others are removed nevertheless. RemoveTree
+// succeeds if the path does not exist. It completes with Done, or with KindRefused if the tree
+// contains a mount, into which it never crosses.
 type RemoveTree struct {
 	Path string `json:"path"`
 }
 
-// ReadTail reads the end of a file. Links are not followed: a container may write where it is
-// read. Answered by TailRead; what is not a regular file is KindInvalid.
+// ReadTail reads the end of a file. It does not follow a link at the path, because a container may
+// write there. It completes with TailRead, or with KindInvalid if the path is not a regular file.
 type ReadTail struct {
 	Path     string `json:"path"`
 	BytesMax int64  `json:"bytesMax"`
 }
 
-// TailRead answers ReadTail.
+// TailRead is the completion of ReadTail.
 type TailRead struct {
 	Data      []byte `json:"data,omitempty"`
-	Truncated bool   `json:"truncated,omitempty"` // the file begins before Data does
+	Truncated bool   `json:"truncated,omitempty"` // Data does not start at the beginning of the file
 }
 
-// StatPath looks at what is at a path, following links. Answered by PathInfo; nothing there, and
-// a link that leads nowhere, is KindNotFound.
+// ReadInVolume reads a file in a volume that containers may write to. Links are followed as if the
+// volume were the root of the file system, so no path leads out of it. It completes with FilesRead
+// of one file, with KindInvalid if the path is not a regular file, or with KindExhausted if the
+// file is larger than BytesMax.
+type ReadInVolume struct {
+	Root     string `json:"root"` // of the volume
+	Path     string `json:"path"` // relative to Root
+	BytesMax int64  `json:"bytesMax"`
+}
+
+// StatPath returns the kind and size of a path, following links. It completes with PathInfo, or
+// with KindNotFound if the path does not exist or is a dangling link.
 type StatPath struct {
 	Path string `json:"path"`
 }
 
-// PathInfo answers StatPath.
+// PathInfo is the completion of StatPath.
 type PathInfo struct {
 	Kind PathKind `json:"kind"`
 	Size int64    `json:"size"` // in bytes, of a file
 }
 
-// PathKind is what can be at a path.
+// PathKind is the kind of a file system object.
 type PathKind string
 
-// The kinds of things in a file system, by the names of hostPath types where they have one.
+// The kinds of file system objects, named as the types of a hostPath volume where one exists.
 const (
 	PathFile        PathKind = "File"
 	PathDirectory   PathKind = "Directory"
@@ -104,57 +119,63 @@ const (
 	PathOther       PathKind = "Other"
 )
 
-// MakeFile makes an empty file; one that exists already is success and is left as it is. Its
-// directory has to be there. Answered by Done.
+// MakeFile creates an empty file. An existing file is left unchanged and is success. The parent
+// directory must exist. It completes with Done.
 type MakeFile struct {
 	Path string `json:"path"`
 	Mode uint32 `json:"mode"` // permission bits
 }
 
-// WriteDir makes the content of a directory what it says, in one instant for whoever reads
-// through it: files are links into a hidden directory, and replacing one link, "..data", replaces
-// all, as the kubelet's atomic writer does. What is there with the same content is left alone.
-// Nothing but directories and links that an earlier WriteDir made is removed; anything else with
-// the name of a file is KindExists. The directory and its parents are made. Answered by Done.
+// WriteDir sets the content of a directory atomically for its readers, as the kubelet's
+// AtomicWriter does: the files are links into a hidden directory, and replacing the link "..data"
+// replaces all of them at once. Unchanged content is not written again. WriteDir removes only
+// directories and links that an earlier WriteDir created; any other object with the name of a file
+// is KindExists. The directory and its parents are created. It completes with Done when readers see
+// the files. Nothing is synced: after a power loss any file may be missing or incomplete, until the
+// next WriteDir, which compares the content and writes what differs.
 type WriteDir struct {
 	Path  string    `json:"path"`
 	Files []DirFile `json:"files"`
-	// GID is the group of everything in it, as of a ShareWithGroup that is read only.
+	// GID is the group of all files and directories, with the modes of a read-only ShareWithGroup.
+	// Nil leaves the group unchanged.
 	GID *int64 `json:"gid,omitempty"`
 }
 
 // DirFile is one file of a WriteDir.
 type DirFile struct {
-	// Path is relative to the directory. It may have slashes; KindInvalid if it has "..", begins
-	// with ".." (these names are hidden), or is that of another file or of a directory of one.
+	// Path is relative to the directory and may contain slashes. It is KindInvalid if it has an
+	// element "..", starts with ".." (these names are hidden), or is also the path of another file
+	// or of a directory that holds one.
 	Path string `json:"path"`
 	Data []byte `json:"data,omitempty"`
 	Mode uint32 `json:"mode"` // permission bits
+	// UID is the owner of the file; nil: the agent's user, as that of the directories.
+	UID *int64 `json:"uid,omitempty"`
 }
 
-// Rename gives a file or a link another name in the same file system, replacing a file or a link
-// that has it. Answered by Done.
+// Rename renames a file or a link within one file system, replacing a file or a link at the new
+// name. It completes with Done.
 type Rename struct {
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Exclusive leaves what has the name already as it is: KindExists.
+	// Exclusive fails the operation with KindExists if the new name exists.
 	Exclusive bool `json:"exclusive,omitempty"`
 }
 
-// MakeLink makes a symbolic link, replacing a link that is there and nothing else (KindExists).
-// Parents are made. Answered by Done.
+// MakeLink creates a symbolic link and its missing parents. It replaces an existing link; any other
+// object at the path is KindExists. It completes with Done.
 type MakeLink struct {
 	Path   string `json:"path"`
-	Target string `json:"target"` // what it points to, as it is
+	Target string `json:"target"` // the text of the link, stored unchanged
 }
 
-// ReadLinks reads every symbolic link directly in a directory. Answered by LinksRead, in the
-// order of the names; a directory that is not there is KindNotFound.
+// ReadLinks reads every symbolic link directly in a directory. It completes with LinksRead, sorted
+// by name, or with KindNotFound if the directory does not exist.
 type ReadLinks struct {
 	Path string `json:"path"`
 }
 
-// LinksRead answers ReadLinks.
+// LinksRead is the completion of ReadLinks.
 type LinksRead struct {
 	Links []Link `json:"links"`
 }
@@ -163,78 +184,85 @@ type LinksRead struct {
 type Link struct {
 	Name     string `json:"name"`
 	Target   string `json:"target"`
-	Dangling bool   `json:"dangling,omitempty"` // nothing is where it points to
+	Dangling bool   `json:"dangling,omitempty"` // the target does not exist
 }
 
-// Compress replaces a file by PATH.gz, compressed. A power cut leaves one of the two whole.
-// Answered by Done; a file that is not there, while PATH.gz is, is success.
+// Compress replaces a file by a compressed PATH.gz. A power loss leaves one of the two complete. It
+// completes with Done; it succeeds if the file does not exist and PATH.gz does.
 type Compress struct {
 	Path string `json:"path"`
 }
 
-// ShareWithGroup gives a tree to a group, so that its members can read and, unless it is read
-// only, write everything in it, and own what is made in it (set-group-ID). Modes gain 0660, or
-// 0440 if it is read only, and directories 02110 as well; they lose nothing. The root comes last,
-// so that OnRootMismatch finds what an earlier one has not finished. Links are not followed, and
-// other mounts not entered. Answered by Done.
+// ShareWithGroup gives a tree to a group, as fsGroup does: members of the group can read everything
+// and, unless ReadOnly is set, write everything, and new files belong to the group (set-group-ID).
+// Modes gain 0660, or 0440 if ReadOnly is set, and directories also gain 02110; no mode bit is
+// removed. The root is changed last, so that OnRootMismatch detects an unfinished earlier
+// operation. Links are not followed and other mounts are not entered. It completes with Done.
 type ShareWithGroup struct {
 	Path     string `json:"path"`
 	GID      int64  `json:"gid"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
-	// OnRootMismatch leaves everything alone if the root is as it should be already.
+	// OnRootMismatch skips the tree if the group and mode of its root are already correct
+	// (fsGroupChangePolicy).
 	OnRootMismatch bool `json:"onRootMismatch,omitempty"`
 }
 
-// MountMemory mounts a file system in memory; a path that one is mounted at already is success,
-// and one that something else is mounted at is KindExists. The directory is made. Answered by Done.
+// MountMemory mounts a tmpfs or hugetlbfs and creates the mount point. It succeeds if one is
+// already mounted at the path; any other mount there is KindExists. It completes with Done.
 type MountMemory struct {
 	Path      string `json:"path"`
 	BytesMax  int64  `json:"bytesMax"`            // zero: the kernel's default
-	HugePages string `json:"hugePages,omitempty"` // a page size as "2M": of huge pages instead
-	Mode      uint32 `json:"mode"`                // permission bits of its root
+	HugePages string `json:"hugePages,omitempty"` // page size as "2M": a hugetlbfs
+	Mode      uint32 `json:"mode"`                // permission bits of its root, and the sticky bit
 }
 
-// Unmount unmounts everything at or below a path, without removing anything. A path at which
-// nothing is mounted is success. Answered by Done; what is in use is KindExhausted.
+// Unmount unmounts all mounts at or below a path and removes nothing. It succeeds if nothing is
+// mounted there. It completes with Done, or with KindExhausted if a mount is busy.
 type Unmount struct {
 	Path string `json:"path"`
 }
 
-// BindSubPath mounts what is at a path within a volume at Target, making both where they are
-// missing (the source as a directory). Links within the volume are followed, as the keys of a
-// ConfigMap are links; one that leads nowhere or out of the volume, an absolute one included, is
-// KindInvalid, as is a SubPath that is absolute or has "..". If the same is mounted there already,
-// that is success; what else is mounted there is replaced. Answered by Done.
+// BindSubPath bind-mounts a path within a volume at Target. It creates both if they are missing
+// (the source as a directory). New directories in the volume get the mode of its root, with the
+// set-user-ID, set-group-ID and sticky bits. Links within the volume are followed, because the
+// keys of a ConfigMap volume are links. A dangling link, a link that leaves the volume, an absolute
+// link, and a SubPath that is absolute or contains ".." are KindInvalid. If the same source is
+// already mounted at Target the operation succeeds; another mount there is replaced. It completes
+// with Done.
 type BindSubPath struct {
 	Root    string `json:"root"`    // of the volume
-	SubPath string `json:"subPath"` // relative to it
+	SubPath string `json:"subPath"` // relative to Root
 	Target  string `json:"target"`
-	Mode    uint32 `json:"mode"` // permission bits of directories that are made in the volume
 }
 
-// MeasureTree adds up what a tree uses, its root included, without following links. What is
-// mounted below its root does not count. Answered by TreeMeasured.
+// MeasureTree measures the disk usage of a tree including its root, at any depth. It does not
+// follow links and excludes mounts below the root. It completes with TreeMeasured. KindTimeout
+// means that the disk is slow, or that the operation waited for others; it says nothing about the
+// tree.
 type MeasureTree struct {
 	Path string `json:"path"`
 }
 
-// TreeMeasured answers MeasureTree.
+// TreeMeasured is the completion of MeasureTree.
 type TreeMeasured struct {
-	Bytes  int64 `json:"bytes"`  // as blocks on the disk
-	Inodes int64 `json:"inodes"` // files of several names count once
+	Bytes  int64 `json:"bytes"`  // in allocated disk blocks
+	Inodes int64 `json:"inodes"` // a file with several hard links counts once
+	// Unfinished reports that the tree has too many names, or changes too fast, to be measured. Bytes
+	// and Inodes are a part of it then.
+	Unfinished bool `json:"unfinished,omitempty"`
 }
 
-// Done answers an operation that has nothing to tell but that it was done.
+// Done is the completion of an operation without a result.
 type Done struct{}
 
-// Watch asks to be told by FileChanged when the file, or anything directly in the directory,
-// may have changed. It is a statement: a world that cannot watch says nothing, and the core polls.
+// Watch requests FileChanged events for a file, or for a directory and its direct entries. It is
+// one-way: a port that cannot watch the path reports nothing, and the core relies on polling.
 type Watch struct {
 	Path string `json:"path"`
 }
 
-// FileChanged says that something at or directly below a watched path may have changed. It may
-// be late, doubled or lost.
+// FileChanged reports that a watched path, or an entry directly below it, may have changed. It may
+// be delayed, duplicated or lost.
 type FileChanged struct {
-	Path string `json:"path"` // the path that was watched
+	Path string `json:"path"` // the watched path
 }

@@ -1,23 +1,57 @@
 package world
 
-// The host port: the machine as the agent finds it. As with files, what is done to a cgroup has
-// ended when it is answered; the jobs that are systemd's it puts in order itself.
+import "time"
 
-// Boot is the first event of every life of the agent.
+// The host port: the machine and its cgroups. As in the file system port, a cgroup operation has no
+// effect after its completion. With the systemd driver, systemd itself orders the jobs of a unit.
+
+// Boot is the first event of every incarnation of the agent (one run of its process).
 type Boot struct {
-	Seed     uint64 `json:"seed"`     // the only source of randomness of this life
-	BootID   string `json:"bootID"`   // changes when the machine boots, not when the agent does
-	Hostname string `json:"hostname"` // as the machine calls itself
-	// Machine limits, used for container resources.
+	Seed     uint64 `json:"seed"`     // the only source of randomness of this incarnation
+	BootID   string `json:"bootID"`   // changes when the machine reboots, not when the agent restarts
+	Hostname string `json:"hostname"` // the machine's own host name
+	// CPUs and MemoryBytes are the capacity of the machine, from which the resources of containers
+	// are computed.
 	CPUs        int   `json:"cpus"`
 	MemoryBytes int64 `json:"memoryBytes"`
-	// Addresses are the machine's own IPs by which others reach it: at most one of each family,
-	// the one to be known by first.
+	// Addresses are the machine's IPs that are reachable from outside, at most one of each family.
+	// The first is the primary address.
 	Addresses []string `json:"addresses,omitempty"`
-	Machine   Machine  `json:"machine"`
+	// NameAddresses are the machine's IPs that the name of the node resolves to.
+	NameAddresses []string `json:"nameAddresses,omitempty"`
+	Machine       Machine  `json:"machine"`
+	// SetAside are the pods over which earlier incarnations have panicked of late.
+	SetAside []PodSetAside `json:"setAside,omitempty"`
 }
 
-// Machine is what the Node object tells of a machine. What cannot be found out is empty.
+// PodSetAside is a pod over which earlier incarnations have panicked. The agent does nothing for it
+// until the time has passed.
+type PodSetAside struct {
+	UID       string        `json:"uid"`
+	Panics    int           `json:"panics"`           // in a row
+	Remaining time.Duration `json:"remaining"`        // of its back-off; zero if it has passed
+	Silent    bool          `json:"silent,omitempty"` // the last one was while the pod was set aside
+}
+
+// ReadMachine observes what Boot said about the machine again. It completes with MachineRead. Name
+// is the node's name, if it is to be resolved.
+type ReadMachine struct {
+	Name string `json:"name,omitempty"`
+}
+
+// MachineRead is the completion of ReadMachine. The fields are those of Boot; a fact that cannot be
+// determined is empty.
+type MachineRead struct {
+	CPUs          int      `json:"cpus"`
+	MemoryBytes   int64    `json:"memoryBytes"`
+	Addresses     []string `json:"addresses,omitempty"`
+	NameAddresses []string `json:"nameAddresses,omitempty"`
+	NameUnknown   bool     `json:"nameUnknown,omitempty"` // no name server has answered, or was asked
+	Machine       Machine  `json:"machine"`
+}
+
+// Machine holds the facts about the machine that the Node object reports. A fact that cannot be
+// determined is empty.
 type Machine struct {
 	MachineID       string `json:"machineID,omitempty"`  // of the installation, not of the hardware
 	SystemUUID      string `json:"systemUUID,omitempty"` // of the hardware
@@ -25,53 +59,60 @@ type Machine struct {
 	OSImage         string `json:"osImage,omitempty"`      // as "Debian GNU/Linux 12 (bookworm)"
 	OperatingSystem string `json:"operatingSystem"`        // as "linux"
 	Architecture    string `json:"architecture"`           // as "amd64"
-	SwapBytes       int64  `json:"swapBytes,omitempty"`    // there is so much of it, used or not
-	RootDirBytes    int64  `json:"rootDirBytes,omitempty"` // of the file system of the root directory
-	AppArmor        bool   `json:"appArmor,omitempty"`     // the kernel enforces its profiles
-	// HugePages are the sizes that the kernel offers, smallest first, with or without any pages.
+	SwapBytes       int64  `json:"swapBytes,omitempty"`    // total, not free
+	RootDirBytes    int64  `json:"rootDirBytes,omitempty"` // size of the root directory's file system
+	AppArmor        bool   `json:"appArmor,omitempty"`     // the kernel enforces AppArmor profiles
+	SELinux         bool   `json:"selinux,omitempty"`      // SELinux is enabled, enforcing or not
+	// ThermalThrottleCPUs are the CPUs whose temperature counters are in /sys.
+	ThermalThrottleCPUs []int `json:"thermalThrottleCPUs,omitempty"`
+	// HugePages lists the page sizes that the kernel supports, smallest first, including sizes with
+	// no pages in their pool.
 	HugePages []HugePages `json:"hugePages,omitempty"`
 }
 
-// HugePages is how many huge pages of one size are set apart.
+// HugePages is the size of the kernel's pool of huge pages of one size (nr_hugepages).
 type HugePages struct {
 	SizeBytes int64 `json:"sizeBytes"`
 	Count     int64 `json:"count"`
 }
 
-// Shutdown tells the agent that it is about to be ended. Nothing that runs is stopped by it.
+// Shutdown reports that the agent's process is about to be terminated. It stops no pod.
 type Shutdown struct {
 	Reason string `json:"reason"`
 }
 
-// SetCgroup makes a cgroup and sets its limits; one that exists is changed. Parents are made.
-// Answered by Done. Paths are names from the root of the hierarchy, as the cgroupfs driver writes
-// them: "kubepods/burstable/podUID". With systemd they become slices, by the usual rule.
+// SetCgroup creates a cgroup with its missing parents, or updates it, and sets its limits. It
+// completes with Done.
+//
+// Path is relative to the root of the hierarchy and has the form of the cgroupfs driver, as in
+// "kubepods/burstable/podUID". The systemd driver converts it to slices by systemd's naming rule.
 type SetCgroup struct {
 	Path      string `json:"path"`
-	Systemd   bool   `json:"systemd,omitempty"` // the driver
+	Systemd   bool   `json:"systemd,omitempty"` // use the systemd driver
 	CPUShares uint64 `json:"cpuShares,omitempty"`
-	// CPUQuota is microseconds in each CPUPeriod; zero is unlimited.
+	// CPUQuota is in microseconds per CPUPeriod; zero is unlimited.
 	CPUQuota    int64  `json:"cpuQuota,omitempty"`
 	CPUPeriod   uint64 `json:"cpuPeriod,omitempty"`   // microseconds
-	MemoryBytes int64  `json:"memoryBytes,omitempty"` // limit, zero: unlimited
+	MemoryBytes int64  `json:"memoryBytes,omitempty"` // limit; zero: unlimited
 	PidsMax     int64  `json:"pidsMax,omitempty"`     // zero: unlimited
 }
 
-// RemoveCgroup removes a cgroup and those below it, killing what is still in them. One that does
-// not exist is success. Answered by Done.
+// RemoveCgroup removes a cgroup and its descendants and kills the processes in them. It succeeds if
+// the cgroup does not exist. It completes with Done.
 type RemoveCgroup struct {
 	Path    string `json:"path"`
 	Systemd bool   `json:"systemd,omitempty"`
 }
 
-// ListCgroups lists the cgroups directly below one. Answered by CgroupsListed; one that does not
-// exist has none.
+// ListCgroups lists the direct children of a cgroup. It completes with CgroupsListed, which is
+// empty if the cgroup does not exist.
 type ListCgroups struct {
 	Path    string `json:"path"`
 	Systemd bool   `json:"systemd,omitempty"`
 }
 
-// CgroupsListed answers ListCgroups: last elements of paths, sorted, in cgroupfs form.
+// CgroupsListed is the completion of ListCgroups. It holds the sorted last elements of the paths,
+// in cgroupfs form.
 type CgroupsListed struct {
 	Names []string `json:"names"`
 }

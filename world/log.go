@@ -1,11 +1,11 @@
 package world
 
-// The log port. Log lines are effects, so that they are the same in every run.
+// The log port. Log lines are effects, so that every run of one seed writes the same lines.
 
-// Level is how much a log line matters.
+// Level is the severity of a log line.
 type Level int
 
-// The levels. Debug lines are numbered upwards from LevelInfo, as klog's verbosity is.
+// The levels. Levels above LevelInfo correspond to klog's verbosity.
 const (
 	LevelError   Level = -2
 	LevelWarning Level = -1
@@ -14,9 +14,10 @@ const (
 	LevelTrace   Level = 4 // each operation
 )
 
-// Log is one line for the operator. It is a statement.
+// Log is one log line for operators. It is one-way.
 type Log struct {
 	Level   Level  `json:"level"`
 	Message string `json:"message"`
-	Fields  []any  `json:"fields,omitempty"` // key, value, key, value; strings, numbers, booleans
+	// Fields alternate keys and values. A value is a string, a number or a boolean.
+	Fields []any `json:"fields,omitempty"`
 }

@@ -1,70 +1,75 @@
 package world
 
-// The network port: what probes and lifecycle hooks ask of containers, and the manifest URL.
-// Nothing of it changes the agent's own world, so every failure to be answered is an answer: the
-// deadline of the effect is the probe's timeout.
+// The network port: requests of probes and lifecycle hooks to containers, and the manifest URL.
+// They do not change the node, so a timeout is a result like any other: the deadline of the effect
+// is the timeout of the probe.
 
-// HTTPGet asks for a page. Redirects are followed within the host that was asked, at most ten
-// times. Certificates are not verified, and no proxy is used. Answered by HTTPGot; a host that
-// cannot be reached, or does not speak HTTP, is KindUnavailable.
+// HTTPGet sends a GET request. Redirects are followed within the requested host, at most ten times.
+// Certificates are not verified, and no proxy is used. It completes with HTTPGot, or with
+// KindUnavailable if the host is unreachable or does not speak HTTP.
 type HTTPGet struct {
 	Scheme  string       `json:"scheme"` // http or https
-	Host    string       `json:"host"`   // IP or name, without the port
+	Host    string       `json:"host"`   // IP or name, without port
 	Port    int32        `json:"port"`
-	Path    string       `json:"path"` // with the query, if any
+	Path    string       `json:"path"` // with the query string
 	Headers []HTTPHeader `json:"headers,omitempty"`
 }
 
-// HTTPHeader is one line of a request. Host names another host than the one that is asked.
+// HTTPInsteadOfHTTPS is the end of the error's message if a server responds to HTTPS with HTTP.
+const HTTPInsteadOfHTTPS = "server gave HTTP response to HTTPS client"
+
+// HTTPHeader is one header of a request. A header named Host sets the host of the request without
+// changing the address that is connected to.
 type HTTPHeader struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// HTTPBodyMax is how much of an answer's body is told, in bytes.
+// HTTPBodyMax is the maximum number of bytes of a response body that HTTPGot holds.
 const HTTPBodyMax = 10 * 1024
 
-// HTTPGot answers HTTPGet.
+// HTTPGot is the completion of HTTPGet.
 type HTTPGot struct {
-	Status    int    `json:"status"`
-	Body      []byte `json:"body,omitempty"`      // the first HTTPBodyMax bytes
-	Elsewhere bool   `json:"elsewhere,omitempty"` // a redirect to another host was not followed
+	Status                int    `json:"status"`
+	Body                  []byte `json:"body,omitempty"`      // the first HTTPBodyMax bytes
+	RedirectedToOtherHost bool   `json:"elsewhere,omitempty"` // not followed
 }
 
-// TCPConnect opens a connection and closes it again. Answered by Done; a refusal is
-// KindUnavailable.
+// TCPConnect opens and closes a connection. It completes with Done, or with KindUnavailable if the
+// connection is refused.
 type TCPConnect struct {
 	Host string `json:"host"`
 	Port int32  `json:"port"`
 }
 
-// GRPCCheck asks for the health of a service (grpc.health.v1.Health/Check), without TLS. Answered
-// by GRPCChecked; a host that cannot be reached is KindUnavailable, one that does not offer the
-// call KindInvalid, a service that it does not know KindNotFound.
+// GRPCCheck calls grpc.health.v1.Health/Check for a service, without TLS. It completes with
+// GRPCChecked. A host that is unreachable is KindUnavailable, a server without the health service
+// KindInvalid, and a service that the server does not know KindNotFound.
 type GRPCCheck struct {
 	Host    string `json:"host"`
 	Port    int32  `json:"port"`
 	Service string `json:"service"`
 }
 
-// GRPCChecked answers GRPCCheck.
+// GRPCChecked is the completion of GRPCCheck.
 type GRPCChecked struct {
 	Status string `json:"status"` // as SERVING, NOT_SERVING
 }
 
-// FetchManifest asks for the page that static pods are read from. Unlike what a container answers,
-// it decides what runs on the node: certificates are verified, and only a page of status 200 that
-// has come to its end is an answer. Redirects are followed, at most ten times, and the machine's
-// proxy is used. Answered by ManifestFetched; a host that cannot be reached or is not trusted,
-// another status and a page that is cut short are KindUnavailable, a page that is too long is
-// KindExhausted, a URL that is none KindInvalid. No error tells the URL or a header.
+// FetchManifest fetches the manifest URL, from which static pods are read. The response decides
+// what runs on the node, so certificates are verified, and only a complete response of status 200
+// is accepted. Redirects are followed, at most ten times, and the machine's proxy is used.
+//
+// It completes with ManifestFetched. A host that is unreachable or not trusted, any other status
+// and a truncated response are KindUnavailable, a response that is too large is KindExhausted, an
+// invalid URL is KindInvalid. No error contains the URL or a header, as both may hold secrets.
 type FetchManifest struct {
 	URL      string       `json:"url"`
 	Headers  []HTTPHeader `json:"headers,omitempty"`
 	BytesMax int64        `json:"bytesMax"`
 }
 
-// ManifestFetched answers FetchManifest.
+// ManifestFetched is the completion of FetchManifest.
 type ManifestFetched struct {
 	Data []byte `json:"data,omitempty"`
 }

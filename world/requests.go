@@ -2,130 +2,133 @@ package world
 
 import v1 "k8s.io/api/core/v1"
 
-// The requests port: what the node's HTTP API asks of the core. The world numbers requests; the
-// core answers each in the step that takes it.
+// The requests port: the node's HTTP API requests facts from the core. The world numbers the
+// requests. The core responds to each in the step that handles the request.
 
-// RequestID names one request that waits for its answer.
+// RequestID identifies one request that waits for its response.
 type RequestID uint64
 
-// PodsRequest asks for all pods with their live statuses.
+// PodsRequest requests all pods with their current statuses.
 type PodsRequest struct {
 	Request RequestID `json:"request"`
 }
 
-// PodsAnswer answers PodsRequest, sorted by namespace, name and UID.
+// PodsAnswer is the response to PodsRequest, sorted by namespace, name and UID.
 type PodsAnswer struct {
 	Request RequestID `json:"request"`
 	Pods    []*v1.Pod `json:"pods"`
 }
 
-// RunningPodsRequest asks for the pods of which anything runs, be it only a sandbox, as the runtime
-// has them: whether anybody wants them does not matter.
+// RunningPodsRequest requests the pods that have anything running in the runtime, even if only a
+// sandbox, regardless of whether any source desires them.
 type RunningPodsRequest struct {
 	Request RequestID `json:"request"`
 }
 
-// RunningPodsAnswer answers RunningPodsRequest, sorted by namespace, name and UID. A pod has the
-// names, the UID, and of each container that runs the name and the image; no status.
+// RunningPodsAnswer is the response to RunningPodsRequest, sorted by namespace, name and UID. A pod
+// has its namespace, name and UID, and the name and image of each running container; it has no
+// status.
 type RunningPodsAnswer struct {
 	Request RequestID `json:"request"`
 	Pods    []*v1.Pod `json:"pods"`
 }
 
-// ContainerRequest asks what in the runtime a client of the HTTP API means by the names of a pod
-// and a container. The names are only compared with those that are known, and may be anything.
+// ContainerRequest resolves the names of a pod and a container, as a client of the HTTP API gives
+// them, to objects of the runtime. The names are only compared with known names and may be any
+// strings.
 type ContainerRequest struct {
 	Request   RequestID `json:"request"`
 	Namespace string    `json:"namespace"`
 	Pod       string    `json:"pod"`
-	// UID is the pod's, or that of its mirror. Empty: the pod that is wanted under the name now,
-	// even if another one that had the name still runs; if none is, the one that is being ended.
+	// UID is the UID of the pod or of its mirror pod. If it is empty the request is for the pod
+	// that is desired under the name now, even if an earlier pod of that name still runs; if no pod
+	// is desired it is for the one that is being terminated.
 	UID       string `json:"uid,omitempty"`
-	Container string `json:"container,omitempty"` // empty: the pod alone is meant
+	Container string `json:"container,omitempty"` // empty: the request is for the pod only
 }
 
-// ContainerAnswer answers ContainerRequest by what the core knows in the step that takes it. All of
-// it is about one pod. With Err all else is empty.
+// ContainerAnswer is the response to ContainerRequest, from the facts that the core has in the step
+// that handles the request. All fields are about one pod. If Err is set all other fields are empty.
 type ContainerAnswer struct {
 	Request RequestID `json:"request"`
-	// Err is of KindNotFound: no source wants such a pod and none is being ended, or the container
-	// is not in its spec. What only the runtime has is not found.
+	// Err is of KindNotFound if no source desires the pod and it is not being terminated, or if the
+	// container is not in its spec. A pod that only the runtime knows is not found.
 	Err   *Error `json:"err,omitempty"`
-	UID   string `json:"uid,omitempty"`   // the pod's own
-	Phase string `json:"phase,omitempty"` // the pod's, as it is shown; Unknown if it is not yet
-	// SandboxID is that of the newest one that is ready; empty if none is.
+	UID   string `json:"uid,omitempty"`   // of the pod, not of its mirror
+	Phase string `json:"phase,omitempty"` // the reported phase; Unknown before the first relist
+	// SandboxID is the ID of the newest ready sandbox; empty if none is ready.
 	SandboxID string `json:"sandboxID,omitempty"`
-	// ContainerID is that of the container's newest run; empty if there is none yet, or its record
-	// has gone. What has been made and not been started is no run.
+	// ContainerID is the ID of the container's newest run; empty if it has not run or its record
+	// has been removed. A container that was created and never started is not a run.
 	ContainerID string `json:"containerID,omitempty"`
-	TTY         bool   `json:"tty,omitempty"` // whether its spec gives the container a terminal
-	// Status is what is shown of the container; nil if nothing is, as before the runtime has been
-	// listed. If it has a container's id, that is ContainerID.
+	TTY         bool   `json:"tty,omitempty"` // the spec allocates a TTY for the container
+	// Status is the reported status of the container; nil if none is reported, as before the first
+	// relist. Its container ID, if set, equals ContainerID.
 	Status *v1.ContainerStatus `json:"status,omitempty"`
 }
 
-// StateRequest asks for the snapshot of the core.
+// StateRequest requests a snapshot of the core's state.
 type StateRequest struct {
 	Request RequestID `json:"request"`
 }
 
-// StateAnswer answers StateRequest.
+// StateAnswer is the response to StateRequest.
 type StateAnswer struct {
 	Request RequestID `json:"request"`
-	State   []byte    `json:"state"` // JSON, secrets redacted
+	State   []byte    `json:"state"` // JSON, with secrets redacted
 }
 
-// HealthRequest asks whether the agent is well.
+// HealthRequest requests the health checks of the agent.
 type HealthRequest struct {
 	Request RequestID `json:"request"`
 }
 
-// HealthAnswer answers HealthRequest.
+// HealthAnswer is the response to HealthRequest.
 type HealthAnswer struct {
 	Request RequestID `json:"request"`
 	Checks  []Check   `json:"checks"`
 }
 
-// Check is the outcome of one health check; an empty Problem is good.
+// Check is the result of one health check. An empty Problem means healthy.
 type Check struct {
 	Name    string `json:"name"`
 	Problem string `json:"problem,omitempty"`
 }
 
-// MetricsRequest asks for the core's counters and bounds, or for those of the probes instead, of
-// which there are some for every container that is probed.
+// MetricsRequest requests the core's metrics. If Probes is set it requests the probe metrics
+// instead, which have a series for every probed container.
 type MetricsRequest struct {
 	Request RequestID `json:"request"`
 	Probes  bool      `json:"probes,omitempty"`
 }
 
-// MetricsAnswer answers MetricsRequest, sorted by name.
+// MetricsAnswer is the response to MetricsRequest, sorted by name.
 type MetricsAnswer struct {
 	Request RequestID `json:"request"`
 	Metrics []Metric  `json:"metrics"`
 }
 
-// Metric is one number that the core keeps, or one histogram.
+// Metric is one sample of a counter or gauge, or one histogram.
 type Metric struct {
-	Name    string  `json:"name"`    // in Prometheus form, with its unit last
+	Name    string  `json:"name"`    // of Prometheus, with the unit as suffix
 	Help    string  `json:"help"`    // one sentence
-	Counter bool    `json:"counter"` // only ever grows; otherwise a gauge
+	Counter bool    `json:"counter"` // a counter if set, otherwise a gauge
 	Labels  []Label `json:"labels,omitempty"`
 	Value   float64 `json:"value"`
-	// Histogram, if not nil, is what there is instead of a value.
+	// Histogram, if not nil, replaces Value.
 	Histogram *Histogram `json:"histogram,omitempty"`
 }
 
-// Label is what tells a metric from others of its name.
+// Label is a label of a metric.
 type Label struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Histogram is how values were distributed.
+// Histogram is a distribution of values.
 type Histogram struct {
-	Bounds []float64 `json:"bounds"` // upper ones of the buckets, ascending
-	Counts []uint64  `json:"counts"` // of values at or below each bound
-	Count  uint64    `json:"count"`  // of all values
+	Bounds []float64 `json:"bounds"` // upper bounds of the buckets, ascending
+	Counts []uint64  `json:"counts"` // number of values at or below each bound
+	Count  uint64    `json:"count"`  // number of all values
 	Sum    float64   `json:"sum"`
 }

@@ -1,22 +1,23 @@
-// Package world holds the nouns that the node agent and everything around it share: what the
-// world tells the agent (Event), what the agent asks of the world (Effect), and the typed
-// bodies of both, one file per port.
+// Package world defines the interface between the node agent's core and everything outside of it:
+// what the world reports to the core (Event), what the core requests of the world (Effect), and the
+// typed bodies of both, with one file for each port.
 //
 // The contract between the two sides:
 //
-//  1. The core takes one Event at a time and returns the Effects it wants, in order. Nothing
-//     else passes between them.
-//  2. An Effect with an OpID is a question: the world owes exactly one Event with the same OpID
-//     and either a body of the answering type or an Err, be it long after its deadline: what
-//     hangs cannot be called back. An Effect without one is a statement
-//     (a log line, an answer to a request) and is never answered.
-//  3. An Event without an OpID is the world speaking first: the boot, a changed file, a request.
+//  1. The core handles one Event at a time and returns its Effects in order. Nothing else passes
+//     between the two sides.
+//  2. An Effect with an OpID is an operation. The world delivers exactly one completion for it: an
+//     Event with the same OpID and either a body of the completing type or an Err. The completion
+//     may arrive long after the deadline, because an operation that hangs cannot be canceled.
+//     An Effect without an OpID is one-way (a log line, a response to a request) and has no
+//     completion.
+//  3. An Event without an OpID is unsolicited: the boot, a changed file, a request.
 //  4. Event times never go backwards.
-//  5. Bodies are data and belong to the receiver's side for reading only: whoever has handed a
-//     body over does not change it again, and whoever receives it copies before changing it.
-//  6. An error of KindTimeout, and a deadline that passes unanswered, say nothing about whether
-//     the operation took effect. Every other kind says that it did not, except KindUnavailable
-//     and KindInternal, after which one has to look.
+//  5. Bodies are immutable once they are handed over. The sender does not change a body afterwards,
+//     and the receiver copies it before it changes anything.
+//  6. After an error of KindTimeout, and after a deadline without completion, the effect of the
+//     operation is unknown. It is also unknown after KindUnavailable and KindInternal: the core has
+//     to inspect the object. After every other kind the operation had no effect.
 //
 // Start reading at Event and Effect, then cri.go, fs.go, api.go, host.go, network.go, requests.go
 // and log.go.
@@ -24,50 +25,57 @@ package world
 
 import "time"
 
-// OpID names one operation in flight. Zero means none. The core numbers its operations from one
-// in every life; a world that serves several lives keeps them apart itself.
+// OpID identifies one operation in flight. Zero means none. The core numbers its operations from
+// one in every incarnation; a world that serves several incarnations tells them apart itself.
 type OpID uint64
 
-// Event is one thing the world tells the core.
+// Event is one message from the world to the core.
 type Event struct {
-	Time time.Time // never earlier than that of the event before it
-	Op   OpID      // the operation it completes, zero when the world speaks first
-	Body any       // one of the registered bodies, nil with Err and for a bare wake-up
-	Err  *Error    // why the operation failed, nil when it succeeded
+	Time time.Time // never before the time of the previous event
+	Op   OpID      // the operation that this event completes; zero: unsolicited
+	Body any       // a registered body; nil with Err, and for a wake-up
+	Err  *Error    // the error of the operation; nil if it succeeded
 }
 
-// Effect is one thing the core asks of the world.
+// Effect is one message from the core to the world.
 type Effect struct {
-	Op       OpID      // zero when no answer is expected
-	Body     any       // one of the registered bodies, never nil
-	Deadline time.Time // after it the core treats the outcome as unknown; zero without an Op
-	// HostPath is where on the node the operation goes, if that was chosen by a pod's author: it
-	// may be on a file system that hangs. Nothing else is begun there meanwhile.
+	Op       OpID      // zero: one-way, no completion is expected
+	Body     any       // a registered body, never nil
+	Deadline time.Time // the core treats the outcome as unknown after it; zero without Op
+	// HostPath is the path on the node that the operation accesses, if a pod's author chose that
+	// path. It may be on a file system that hangs, so the loop starts no other operation on it
+	// meanwhile.
 	HostPath string
-	// Pod is the UID of the pod that the operation is for; empty if it is for none, or for many.
+	// Pod is the UID of the pod that the operation is for; empty if it is for no pod or for
+	// several.
 	Pod string
+	// Tenant shares the loop's lanes with others, so that none of them delays the others: the UID
+	// of the pod that caused the operation, or what stands for several pods, such as a namespace.
+	// Empty for the node's own operations.
+	Tenant string
 }
 
-// Core is a deterministic state machine, driven by a loop.Loop. Same events, same effects.
+// Core is a deterministic state machine that a loop.Loop drives: the same events lead to the same
+// effects.
 type Core interface {
-	// Step takes one event and returns what the world should do about it, in order. The
-	// slice is the core's and is valid until the next Step.
+	// Step handles one event and returns the resulting effects in order. The slice belongs to the
+	// core and is valid until the next Step.
 	Step(Event) []Effect
-	// NextWake says when the core wants to be called even if nothing happens. The zero time
-	// means never. A wake-up is an Event with nothing but a time.
+	// NextWake returns when the core has to be called even if no event arrives; the zero time means
+	// never. A wake-up is an Event with only a time.
 	NextWake() time.Time
 }
 
-// Port carries out effects of one kind. Do must not block: it starts the work, and the answer
-// comes back later as an event offered to the loop.
+// Port carries out the effects of one kind. Do must not block: it starts the work, and the
+// completion is offered to the loop later as an event.
 type Port interface {
 	Do(Effect)
 }
 
-// PortName says which port an effect belongs to.
+// PortName names the port that carries out an effect.
 type PortName string
 
-// The ports there are.
+// The ports.
 const (
 	PortCRI      PortName = "cri"
 	PortFS       PortName = "fs"

@@ -10,34 +10,34 @@ import (
 	"strings"
 	"time"
 
-	"seedlet.dev/realworld/owned"
+	"seedlet.dev/realworld/cleanup"
 )
 
-// agentReadyMax is how long the agent may take from its start until it calls itself well.
-const agentReadyMax = 30 * time.Second
+// agentReadyMax bounds the time from the start of the agent until /healthz succeeds.
+const agentReadyMax = 3 * time.Minute
 
-// agent is the running seedlet.
+// agent is a running seedlet process.
 type agent struct {
-	*owned.Daemon
-	manifests string // the directory that it takes pods from
+	*cleanup.Daemon
+	manifests string // the directory of static pods
 	pods      string // URL
 	healthz   string // URL
 }
 
-// part is what an agent is to be: standalone, or the node of a cluster.
-type part struct {
+// role is how an agent is started: standalone, or as the node of a cluster.
+type role struct {
 	name    string   // of the node
-	address string   // that it serves on
-	flags   []string // that only this part needs
-	config  string   // likewise, YAML
+	address string   // of its servers
+	flags   []string // of this role only
+	config  string   // of this role only, YAML
 }
 
-// standalone has pods from its manifests only.
-var standalone = part{name: "playground", address: "127.0.0.1"}
+// standalone is the role of an agent that runs static pods only.
+var standalone = role{name: "playground", address: "127.0.0.1"}
 
-// startAgent starts bin/seedlet on a directory of manifests, on free ports, with everything it
-// writes below n.dir.
-func startAgent(n *node, p part) (*agent, error) {
+// startAgent starts bin/seedlet with a directory of manifests, on free ports, with all its files
+// below n.dir.
+func startAgent(n *node, p role) (*agent, error) {
 	ports, err := freePorts(3)
 	if err != nil {
 		return nil, err
@@ -55,15 +55,17 @@ func startAgent(n *node, p part) (*agent, error) {
 		return nil, fmt.Errorf("writing the agent's configuration: %w", err)
 	}
 	args := []string{"--config=" + config, "--root-dir=" + filepath.Join(n.dir, "kubelet"),
-		"--container-log-links-dir=" + filepath.Join(n.dir, "links"),
+		"--container-log-links-dir=" + filepath.Join(n.dir, "links"), "--kernel-settings-root=",
+		"--make-iptables-util-chains=false",
 		"--cert-dir=" + filepath.Join(n.dir, "pki"), "--hostname-override=" + p.name, "-v=2"}
-	// Its own process group: a Ctrl-C is for the playground, which ends the pods before the agent.
-	a.Daemon = &owned.Daemon{Program: "bin/seedlet", Args: append(args, p.flags...),
+	// The agent has its own process group: a Ctrl-C reaches the playground only, which ends the pods
+	// before the agent.
+	a.Daemon = &cleanup.Daemon{Program: "bin/seedlet", Args: append(args, p.flags...),
 		Env: os.Environ(), LogFile: filepath.Join(n.dir, "seedlet.log")}
 	return a, a.Start()
 }
 
-func agentConfig(n *node, a *agent, p part, ports []int) string {
+func agentConfig(n *node, a *agent, p role, ports []int) string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: %q
@@ -79,7 +81,7 @@ port: %d
 		p.address, ports[0], ports[1], ports[2]) + p.config
 }
 
-// freePorts asks the kernel for TCP ports that nobody listens on now.
+// freePorts returns unused TCP ports.
 func freePorts(count int) ([]int, error) {
 	var ports []int
 	for range count {
@@ -87,13 +89,13 @@ func freePorts(count int) ([]int, error) {
 		if err != nil {
 			return nil, fmt.Errorf("finding a free port: %w", err)
 		}
-		defer func() { _ = l.Close() }() // all at the end, so that no port comes twice
+		defer func() { _ = l.Close() }() // closed at the end, so that no port is returned twice
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports, nil
 }
 
-// waitReady waits until the agent calls itself well.
+// waitReady waits until the agent's /healthz succeeds.
 func (a *agent) waitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, agentReadyMax)
 	defer cancel()
@@ -104,7 +106,7 @@ func (a *agent) waitReady(ctx context.Context) error {
 		}
 		answer, err := http.DefaultClient.Do(request)
 		if err == nil {
-			_ = answer.Body.Close() // the code says it all
+			_ = answer.Body.Close() // only the status code matters
 			if answer.StatusCode == http.StatusOK {
 				return nil
 			}
@@ -119,7 +121,7 @@ func (a *agent) waitReady(ctx context.Context) error {
 	}
 }
 
-// logTail is the end of the agent's log.
+// logTail returns the last lines of the agent's log.
 func (a *agent) logTail(lines int) string {
 	data, err := os.ReadFile(a.LogFile)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"seedlet.dev/realworld/nodetest"
 )
 
-// TestRunCluster does what it says on the screen, sees a pod run, and then Ctrl-C: all of it must
-// be gone.
+// TestRunCluster follows the printed instructions until a pod runs, then sends an interrupt and
+// expects everything to be removed.
 func TestRunCluster(t *testing.T) {
 	cluster.Require(t)
 	cmd := exec.Command(build(t), "cluster")
@@ -26,7 +26,7 @@ func TestRunCluster(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() }) // ended long ago if all went well
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // has ended already unless the test failed
 	var said, orders []string
 	var dir, nodeDir string
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -42,7 +42,7 @@ func TestRunCluster(t *testing.T) {
 			nodeDir = at
 		}
 		if strings.Contains(line, "Ctrl-C to stop") {
-			obey(t, orders)
+			runInstructions(t, orders)
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 				t.Error(err)
 			}
@@ -60,12 +60,12 @@ func TestRunCluster(t *testing.T) {
 	}
 }
 
-// obey does what the screen says in a shell, and sees that it has made a pod run.
-func obey(t *testing.T, orders []string) {
+// runInstructions runs the printed commands in a shell, and expects a running pod.
+func runInstructions(t *testing.T, commands []string) {
 	t.Helper()
 	const wait = "kubectl wait --for=condition=Ready pod/web --timeout=60s >&2\n" +
 		"kubectl get pod web -o jsonpath='{.spec.nodeName} {.status.phase}'"
-	cmd := exec.Command("sh", "-ec", strings.Join(append(orders, wait), "\n"))
+	cmd := exec.Command("sh", "-ec", strings.Join(append(commands, wait), "\n"))
 	var problems strings.Builder
 	cmd.Stderr = &problems
 	got, err := cmd.Output()

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// exampleImage stands in the example manifests for the image that the registry serves.
+// exampleImage is the placeholder in the example manifests for the image of the local registry.
 const exampleImage = "seedlet.dev/sample:v1"
 
-// copyExamples puts the example manifests into the agent's directory, with the image filled in.
+// copyExamples copies the example manifests to the agent's directory, with the image filled in.
 func copyExamples(from, to, image string) error {
 	files, err := filepath.Glob(filepath.Join(from, "*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -30,7 +30,7 @@ func copyExamples(from, to, image string) error {
 	return nil
 }
 
-// removeExamples takes all manifests away, which tells the agent to end their pods.
+// removeExamples removes all manifests, so that the agent ends their pods.
 func removeExamples(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {

@@ -1,15 +1,15 @@
-// Playground is what `make run` runs: a whole node with the example pods, watched live. It
-// chooses a container runtime or starts a private one, serves the sample image from a loopback
-// registry, runs bin/seedlet standalone on the manifests of examples/, and shows the pods until
-// Ctrl-C or for DURATION. Whatever it started is gone when it ends.
+// Playground is the program of `make run`: a whole node with the example pods, watched live. It
+// uses an existing container runtime or starts a private one, serves the sample image from a
+// registry on loopback, runs bin/seedlet standalone on the manifests of examples/, and shows the
+// pods until Ctrl-C or for DURATION. It removes everything that it started.
 //
 //	playground         run, from the root of the checkout
 //	playground cluster start a real control plane with a node of it, until Ctrl-C or for DURATION
 //	playground setup   only install what running and testing need
 //
 // Environment: CONTAINER_RUNTIME_ENDPOINT (a runtime to use, as in unix:///run/x.sock) and
-// DURATION (a Go duration; afterwards the exit code says whether the pods reached what they
-// should). Exit codes: 0 good, 1 it went wrong, 2 bad input.
+// DURATION (a Go duration; the exit code then depends on whether the pods reached their expected
+// state). Exit codes: 0 success, 1 failure, 2 bad input.
 //
 // Start reading at run in run.go and at runCluster in cluster.go.
 package main
@@ -34,15 +34,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, "playground:", err)
 		os.Exit(2)
 	}
-	asked, forced, stop := interrupts()
+	interrupted, forced, stop := interrupts()
 	defer stop()
 	switch settings.command {
 	case "setup":
-		err = setup(asked)
+		err = setup(interrupted)
 	case "cluster":
-		err = runCluster(asked, settings)
+		err = runCluster(interrupted, settings)
 	default:
-		err = run(asked, forced, settings)
+		err = run(interrupted, forced, settings)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
@@ -50,11 +50,11 @@ func main() {
 	}
 }
 
-// settings are what the user may choose.
+// settings are the arguments and environment of the user.
 type settings struct {
 	command  string        // setup, cluster, or empty
 	endpoint string        // empty to look for a runtime
-	duration time.Duration // zero to go on until asked to stop
+	duration time.Duration // zero: until Ctrl-C
 }
 
 func readSettings(args []string, env func(string) string) (settings, error) {
@@ -75,40 +75,40 @@ func readSettings(args []string, env func(string) string) (settings, error) {
 	return s, nil
 }
 
-// interrupts returns two contexts: the first ends when the user asks to stop, the second when
-// they ask again and want it at once.
-func interrupts() (asked, forced context.Context, stop func()) {
-	asked, ask := context.WithCancel(context.Background())
+// interrupts returns two contexts: the first ends at the first interrupt, the second at the second
+// one, when the user does not want to wait.
+func interrupts() (interrupted, forced context.Context, stop func()) {
+	interrupted, interrupt := context.WithCancel(context.Background())
 	forced, force := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		<-signals
-		ask()
+		interrupt()
 		<-signals
 		force()
 	}()
-	return asked, forced, func() { ask(); force() }
+	return interrupted, forced, func() { interrupt(); force() }
 }
 
-// setup installs every containerd that the tests use, and the components of a cluster. A machine
-// that cannot be set up is no failure: the tests there skip, and say why.
+// setup installs every containerd that the tests use, and the components of a cluster. On a machine
+// that cannot be set up it succeeds: the tests there are skipped with a reason.
 func setup(ctx context.Context) error {
 	for _, version := range nodetest.Versions() {
-		err := nodetest.Install(ctx, version, say)
+		err := nodetest.Install(ctx, version, printProgress)
 		if errors.Is(err, provision.ErrCannotInstall) {
-			say("tests on a real runtime or cluster will be skipped: " + err.Error())
+			printProgress("tests on a real runtime or cluster will be skipped: " + err.Error())
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("setting up containerd (%s): %w", version, err)
 		}
 	}
-	if err := cluster.Install(ctx, say); err != nil {
+	if err := cluster.Install(ctx, printProgress); err != nil {
 		return fmt.Errorf("setting up a cluster: %w", err)
 	}
 	return nil
 }
 
-// say prints a line of progress.
-func say(line string) { fmt.Println("· " + line) }
+// printProgress prints a line of progress.
+func printProgress(line string) { fmt.Println("· " + line) }

@@ -1,23 +1,23 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/realworld/nodetest"
 )
 
-// root is the checkout, where `make run` runs.
+// root is the root of the checkout, the working directory of `make run`.
 const root = "../.."
 
-// build makes what `make run` makes and returns the playground's path.
+// build builds the programs of `make run` and returns the path of the playground.
 func build(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "playground")
@@ -32,36 +32,47 @@ func build(t *testing.T) string {
 	return path
 }
 
-// playOn runs a playground on a node and returns what it printed and its exit code.
-func playOn(t *testing.T, path string, n *nodetest.Node, env []string,
-	interrupt time.Duration) (string, int) {
+// runPlayground runs the playground on a node and returns its output and exit code. When the output
+// has the text interruptAt, if any, the playground gets an interrupt.
+func runPlayground(t *testing.T, path string, n *nodetest.Node, env []string,
+	interruptAt string) (string, int) {
 	t.Helper()
 	cmd := exec.Command(path)
 	cmd.Dir = root
 	cmd.Env = append(cmd.Environ(), append(env, "CONTAINER_RUNTIME_ENDPOINT="+n.Endpoint)...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if interrupt > 0 {
-		time.AfterFunc(interrupt, func() { _ = cmd.Process.Signal(syscall.SIGINT) })
+	var out strings.Builder
+	for lines := bufio.NewScanner(pipe); lines.Scan(); {
+		fmt.Fprintln(&out, lines.Text())
+		if interruptAt != "" && strings.Contains(lines.Text(), interruptAt) {
+			interruptAt = ""
+			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+				t.Error(err)
+			}
+		}
 	}
-	_ = cmd.Wait() // its exit code is looked at below
+	_ = cmd.Wait() // the exit code is checked below
 	return out.String(), cmd.ProcessState.ExitCode()
 }
 
-// TestPlay runs the playground on a runtime that was there before: it must get the pods where
-// they should be, give the runtime back empty, and keep off one that has pods.
+// TestPlay runs the playground on an existing runtime: the pods must reach their expected state,
+// the runtime must be empty afterwards, and a runtime with pods must be refused.
 func TestPlay(t *testing.T) {
 	n := nodetest.New(t, nodetest.V2)
 	path := build(t)
-	out, code := playOn(t, path, n, []string{"DURATION=15s"}, 0)
+	out, code := runPlayground(t, path, n, []string{"DURATION=40s"}, "")
 	if code != 0 || !strings.Contains(out, "every pod reached what it should") {
 		t.Errorf("exit code %d, want 0 and a good verdict\n%s", code, out)
 	}
 	wantEmpty(t, n)
-	out, code = playOn(t, path, n, nil, 6*time.Second)
+	out, code = runPlayground(t, path, n, nil, "web-playground")
 	if code != 0 || !strings.Contains(out, "removing the manifests") {
 		t.Errorf("interrupted: exit code %d, want 0 after an orderly end\n%s", code, out)
 	}
@@ -76,7 +87,7 @@ func TestPlay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, code = playOn(t, path, n, nil, 0)
+	out, code = runPlayground(t, path, n, nil, "")
 	if code != 1 || !strings.Contains(out, "it has 1 pods, which the agent would remove") {
 		t.Errorf("on a runtime with pods: exit code %d, want 1 and the reason\n%s", code, out)
 	}
@@ -104,7 +115,7 @@ func wantEmpty(t *testing.T, n *nodetest.Node) {
 func TestReadSettings(t *testing.T) {
 	for _, c := range []struct {
 		args           []string
-		duration, want string // want is part of the error, empty for none
+		duration, want string // want is contained in the error; empty for no error
 	}{
 		{nil, "", ""},
 		{nil, "30s", ""},

@@ -10,9 +10,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// fetchPods asks the agent's read-only port for all pods.
+// fetchPods reads all pods from the agent's read-only port.
 func fetchPods(ctx context.Context, url string) ([]v1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -22,7 +22,7 @@ func fetchPods(ctx context.Context, url string) ([]v1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking for the pods: %w", err)
 	}
-	defer func() { _ = answer.Body.Close() }() // read to the end below
+	defer func() { _ = answer.Body.Close() }() // the body is read to its end below
 	if answer.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("asking for the pods: %s", answer.Status)
 	}
@@ -33,8 +33,9 @@ func fetchPods(ctx context.Context, url string) ([]v1.Pod, error) {
 	return list.Items, nil
 }
 
-// status is one word for how a pod is: what keeps it back if something does, else its phase.
-func status(pod *v1.Pod) string {
+// podStatus returns the status of a pod in one word, as kubectl does: the reason why it does not
+// run, or its phase.
+func podStatus(pod *v1.Pod) string {
 	if done, word := initProgress(pod); !done {
 		return word
 	}
@@ -49,7 +50,7 @@ func status(pod *v1.Pod) string {
 	return string(pod.Status.Phase)
 }
 
-// initProgress says whether all init containers have completed, and if not how many have.
+// initProgress reports whether all init containers have completed, and how many have.
 func initProgress(pod *v1.Pod) (done bool, word string) {
 	completed, reason := 0, ""
 	for _, c := range pod.Status.InitContainerStatuses {
@@ -72,7 +73,7 @@ func initProgress(pod *v1.Pod) (done bool, word string) {
 	return false, fmt.Sprintf("Init:%d/%d", completed, total)
 }
 
-// ready counts the containers that are ready, of all.
+// ready returns the number of ready containers and of all.
 func ready(pod *v1.Pod) string {
 	count := 0
 	for _, c := range pod.Status.ContainerStatuses {
@@ -83,7 +84,7 @@ func ready(pod *v1.Pod) string {
 	return fmt.Sprintf("%d/%d", count, len(pod.Spec.Containers))
 }
 
-// restarts adds up how often the containers were restarted.
+// restarts returns the sum of the containers' restart counts.
 func restarts(pod *v1.Pod) int {
 	sum := 0
 	for _, c := range pod.Status.ContainerStatuses {
@@ -95,7 +96,7 @@ func restarts(pod *v1.Pod) int {
 	return sum
 }
 
-// age is how long ago the agent took the pod up.
+// age returns the time since the pod's start time.
 func age(pod *v1.Pod, now time.Time) string {
 	if pod.Status.StartTime == nil {
 		return "-"

@@ -22,7 +22,7 @@ func runs() v1.ContainerState {
 	return v1.ContainerState{Running: &v1.ContainerStateRunning{}}
 }
 
-// podWith makes a pod of one init and one app container.
+// podWith returns a pod of one init and one app container.
 func podWith(name string, phase v1.PodPhase, setup, app v1.ContainerState, restarts int32) v1.Pod {
 	p := v1.Pod{}
 	p.Name = name + "-playground"
@@ -53,7 +53,7 @@ func TestStatus(t *testing.T) {
 		{v1.PodFailed, done, ended(1, "Error"), "Error"},
 	} {
 		pod := podWith("web", c.phase, c.setup, c.app, 0)
-		if got := status(&pod); got != c.want {
+		if got := podStatus(&pod); got != c.want {
 			t.Errorf("status of %s, %v, %v = %q, want %q", c.phase, c.setup, c.app, got, c.want)
 		}
 	}
@@ -85,14 +85,14 @@ func TestVerdict(t *testing.T) {
 	v.observe([]v1.Pod{podWith("crasher", v1.PodRunning, done, runs(), 2)})
 	for _, judge := range []func() error{v.web, v.crasher, v.job} {
 		if err := judge(); err != nil {
-			t.Errorf("pods that got where they should: %v", err)
+			t.Errorf("pods in their expected states: %v", err)
 		}
 	}
 }
 
 func TestScreenPrintsChangesOnly(t *testing.T) {
 	var out bytes.Buffer
-	s := &screen{out: &out, shown: map[string]string{}}
+	s := &screen{out: &out, printed: map[string]string{}}
 	web := podWith("web", v1.PodRunning, ended(0, "Completed"), runs(), 0)
 	for range 3 {
 		s.draw([]v1.Pod{web}, s.start.Add(time.Second))

@@ -10,76 +10,76 @@ import (
 
 const (
 	drawEvery  = 500 * time.Millisecond
-	podsEndMax = 45 * time.Second // for the pods to end once their manifests are gone
-	logLines   = 30               // of the agent's log, shown when something went wrong
+	podsEndMax = 3 * time.Minute // for the pods to end after their manifests were removed
+	logLines   = 30              // of the agent's log, printed after a failure
 )
 
-// run plays: it sets everything up, shows the pods until it is asked to stop or the time is
-// over, judges them if a time was given, and takes everything away again.
-func run(asked, forced context.Context, s settings) (err error) {
-	n, err := openNode(asked, s.endpoint)
+// run sets everything up, shows the pods until Ctrl-C or until the time is up, checks them in the
+// latter case, and removes everything.
+func run(interrupted, forced context.Context, s settings) (err error) {
+	n, err := openNode(interrupted, s.endpoint)
 	if err != nil {
-		return orInterrupted(asked, err)
+		return orInterrupted(interrupted, err)
 	}
 	defer func() { err = errors.Join(err, n.close()) }()
-	say("starting bin/seedlet on " + n.endpoint)
+	printProgress("starting bin/seedlet on " + n.endpoint)
 	a, err := startAgent(n, standalone)
 	if err != nil {
 		return err
 	}
-	err = play(asked, n, a, s.duration)
-	err = errors.Join(err, end(forced, n, a))
+	err = showAndCheck(interrupted, n, a, s.duration)
+	err = errors.Join(err, endPods(forced, n, a))
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "the end of the agent's log:\n%s\n", a.logTail(logLines))
 	}
 	return err
 }
 
-// orInterrupted turns whatever broke because the user wanted to stop into success.
-func orInterrupted(asked context.Context, err error) error {
-	if asked.Err() != nil {
+// orInterrupted returns nil instead of an error that follows from an interrupt.
+func orInterrupted(interrupted context.Context, err error) error {
+	if interrupted.Err() != nil {
 		return nil
 	}
 	return err
 }
 
-// play shows the pods and, after a given time, judges them.
-func play(asked context.Context, n *node, a *agent, duration time.Duration) error {
-	if err := a.waitReady(asked); err != nil {
-		return orInterrupted(asked, err)
+// showAndCheck shows the pods and, if a duration was given, checks them at its end.
+func showAndCheck(interrupted context.Context, n *node, a *agent, duration time.Duration) error {
+	if err := a.waitReady(interrupted); err != nil {
+		return orInterrupted(interrupted, err)
 	}
 	if err := copyExamples("examples", a.manifests, n.image); err != nil {
 		return err
 	}
-	var over <-chan time.Time // never, without a duration
+	var timeUp <-chan time.Time // nil, which never fires, without a duration
 	if duration > 0 {
-		over = time.After(duration)
+		timeUp = time.After(duration)
 	}
 	screen, seen := newScreen(os.Stdout), newVerdict()
 	tick := time.NewTicker(drawEvery)
 	defer tick.Stop()
 	for {
-		pods, err := fetchPods(asked, a.pods)
+		pods, err := fetchPods(interrupted, a.pods)
 		if err == nil {
 			seen.observe(pods)
 			screen.draw(pods, time.Now())
 		}
 		select {
-		case <-asked.Done():
+		case <-interrupted.Done():
 			return nil
 		case <-a.Exited():
 			return errors.New("the agent ended by itself")
-		case <-over:
-			return seen.judge(asked, n.runtime())
+		case <-timeUp:
+			return seen.check(interrupted, n.runtime())
 		case <-tick.C:
 		}
 	}
 }
 
-// end ends the pods by removing their manifests, then the agent. When the user asks again, it
-// does not wait for the pods.
-func end(forced context.Context, n *node, a *agent) error {
-	say("removing the manifests and waiting for the pods to end")
+// endPods ends the pods by removing their manifests, then ends the agent. After a second interrupt
+// it does not wait for the pods.
+func endPods(forced context.Context, n *node, a *agent) error {
+	printProgress("removing the manifests and waiting for the pods to end")
 	err := removeExamples(a.manifests)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(forced, podsEndMax)
@@ -87,7 +87,7 @@ func end(forced context.Context, n *node, a *agent) error {
 		cancel()
 	}
 	if forced.Err() != nil {
-		err = nil // asked for: the node is removed with what is in it
+		err = nil // by a second interrupt: the node is removed with its pods
 	}
 	a.Stop()
 	return err

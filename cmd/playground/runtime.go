@@ -14,49 +14,49 @@ import (
 	"seedlet.dev/realworld/nodetest"
 )
 
-// defaultSocket is where a machine's own containerd listens.
+// defaultSocket is the socket of a machine's own containerd.
 const defaultSocket = "/run/containerd/containerd.sock"
 
-// node is the runtime that the pods run on: a private one, or one that was there.
+// node is the runtime of the pods: a private one, or an existing one.
 type node struct {
 	endpoint string
-	image    string // the sample's reference, as the runtime pulls it
+	image    string // reference of the sample image for the runtime
 	dir      string // temporary, removed by close
 	conn     *grpc.ClientConn
-	private  *nodetest.Node     // nil for a runtime that was there
-	registry *nodetest.Registry // nil for a private one, which has its own
+	private  *nodetest.Node     // nil for an existing runtime
+	registry *nodetest.Registry // nil for a private runtime, which has its own
 }
 
 // openNode finds a runtime or starts a private one.
 func openNode(ctx context.Context, endpoint string) (*node, error) {
 	if endpoint != "" {
-		if err := usable(ctx, endpoint); err != nil {
+		if err := checkUsable(ctx, endpoint); err != nil {
 			return nil, fmt.Errorf("CONTAINER_RUNTIME_ENDPOINT=%s: %w", endpoint, err)
 		}
-		return borrow(ctx, endpoint)
+		return useExisting(ctx, endpoint)
 	}
 	if _, err := os.Stat(defaultSocket); err == nil {
-		err := usable(ctx, "unix://"+defaultSocket)
+		err := checkUsable(ctx, "unix://"+defaultSocket)
 		if err == nil {
-			return borrow(ctx, "unix://"+defaultSocket)
+			return useExisting(ctx, "unix://"+defaultSocket)
 		}
-		say("leaving the containerd of this machine alone: " + err.Error())
+		printProgress("leaving the containerd of this machine alone: " + err.Error())
 	}
 	return startPrivate(ctx)
 }
 
-// usable says why a runtime is not one to play on. The agent takes the pods of its runtime for
-// its own and ends those that it has no manifest for, so a runtime with pods is out of bounds.
-func usable(ctx context.Context, endpoint string) error {
+// checkUsable returns an error if a runtime has pods. The agent regards all pods of its runtime as
+// its own and ends those without a manifest.
+func checkUsable(ctx context.Context, endpoint string) error {
 	conn, err := nodetest.Dial(endpoint)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // a connection for questions
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer func() { _ = conn.Close() }() // used for queries only
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	client := runtimeapi.NewRuntimeServiceClient(conn)
-	if err := nodetest.Ready(ctx, client); err != nil {
+	if err := nodetest.CheckReady(ctx, client); err != nil {
 		return err
 	}
 	answer, err := client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
@@ -69,14 +69,14 @@ func usable(ctx context.Context, endpoint string) error {
 	return nil
 }
 
-func borrow(ctx context.Context, endpoint string) (*node, error) {
-	say("using the runtime at " + endpoint)
+func useExisting(ctx context.Context, endpoint string) (*node, error) {
+	printProgress("using the runtime at " + endpoint)
 	n := &node{endpoint: endpoint}
 	var err error
 	if n.dir, err = os.MkdirTemp("", "seedlet-playground-"); err != nil {
 		return nil, fmt.Errorf("making a directory: %w", err)
 	}
-	say("building the sample image and serving it from a loopback registry")
+	printProgress("building the sample image and serving it from a loopback registry")
 	if n.registry, err = nodetest.StartRegistry(ctx); err != nil {
 		return nil, errors.Join(err, n.close())
 	}
@@ -88,15 +88,16 @@ func borrow(ctx context.Context, endpoint string) (*node, error) {
 }
 
 func startPrivate(ctx context.Context) (*node, error) {
-	if err := nodetest.Install(ctx, nodetest.Debian, say); err != nil {
+	if err := nodetest.Install(ctx, nodetest.Debian, printProgress); err != nil {
 		return nil, fmt.Errorf("setting up a private containerd: %w", err)
 	}
-	private, err := nodetest.Start(ctx, nodetest.Options{Version: nodetest.Debian, Progress: say})
+	private, err := nodetest.Start(ctx,
+		nodetest.Options{Version: nodetest.Debian, Progress: printProgress})
 	if err != nil {
 		return nil, fmt.Errorf("starting a private containerd: %w", err)
 	}
 	n := &node{endpoint: private.Endpoint, image: private.Images.Sample, private: private}
-	// Inside the node's directory: if this process dies, the node's guard ends the agent too.
+	// The directory is inside the node's: if this process dies, the node's guard ends the agent too.
 	n.dir = filepath.Join(private.Dir, "playground")
 	if err := os.Mkdir(n.dir, 0o755); err != nil {
 		return nil, errors.Join(fmt.Errorf("making a directory: %w", err), n.close())
@@ -111,7 +112,7 @@ func (n *node) runtime() runtimeapi.RuntimeServiceClient {
 	return runtimeapi.NewRuntimeServiceClient(n.conn)
 }
 
-// cgroupRoot is where the agent makes the cgroups of its pods.
+// cgroupRoot returns the parent cgroup of the pods' cgroups.
 func (n *node) cgroupRoot() string {
 	if n.private != nil {
 		return nodetest.CgroupRoot(n.private.Dir)
@@ -119,7 +120,7 @@ func (n *node) cgroupRoot() string {
 	return nodetest.CgroupRoot(n.dir)
 }
 
-// waitEmpty waits until the runtime holds no pod any more.
+// waitEmpty waits until the runtime has no sandbox.
 func (n *node) waitEmpty(ctx context.Context) error {
 	for {
 		answer, err := n.runtime().ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
@@ -137,27 +138,31 @@ func (n *node) waitEmpty(ctx context.Context) error {
 	}
 }
 
-// close removes everything that openNode made, and the pods and images that are left.
+// close removes everything that openNode created, and remaining pods and images.
 func (n *node) close() error {
 	if n.private != nil {
 		if n.conn != nil {
-			_ = n.conn.Close() // the node below is removed as a whole
+			_ = n.conn.Close() // the node is removed as a whole
 		}
 		return n.private.Close()
 	}
 	var problems []error
 	if n.conn != nil {
-		problems = append(problems, n.giveBack(), n.conn.Close())
+		problems = append(problems, n.emptyRuntime(), n.conn.Close())
 	}
 	if n.registry != nil {
 		n.registry.Close()
 	}
-	return errors.Join(append(problems, nodetest.RemoveCgroups(n.dir), os.RemoveAll(n.dir))...)
+	// The agent mounts its root directory onto itself if that is on a mount that is not shared.
+	problems = append(problems, nodetest.Unmount(filepath.Join(n.dir, "kubelet")),
+		nodetest.RemoveCgroups(n.dir))
+	return errors.Join(append(problems, os.RemoveAll(n.dir))...)
 }
 
-// giveBack empties a runtime that was there before: it had no pods, and not this image.
-func (n *node) giveBack() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+// emptyRuntime removes pods and the sample image from an existing runtime, which had neither
+// before.
+func (n *node) emptyRuntime() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	image := &runtimeapi.ImageSpec{Image: n.image}
 	_, err := runtimeapi.NewImageServiceClient(n.conn).RemoveImage(ctx,

@@ -11,7 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// verdict gathers what the example pods have reached.
+// verdict records the states that the example pods have reached.
 type verdict struct {
 	last      map[string]*v1.Pod // by the name in the manifest
 	backedOff map[string]bool    // was seen in CrashLoopBackOff
@@ -26,20 +26,20 @@ func (v *verdict) observe(pods []v1.Pod) {
 		pod := &pods[i]
 		name := strings.TrimSuffix(pod.Name, "-playground")
 		v.last[name] = pod
-		if status(pod) == "CrashLoopBackOff" {
+		if podStatus(pod) == "CrashLoopBackOff" {
 			v.backedOff[name] = true
 		}
 	}
 }
 
-// judge says which of the example pods is not what it should be by now, and asks the runtime
-// whether it sees the same.
-func (v *verdict) judge(ctx context.Context, runtime runtimeapi.RuntimeServiceClient) error {
-	problems := []error{v.web(), v.crasher(), v.job(), seenByRuntime(ctx, runtime)}
+// check returns an error for example pods that have not reached their expected state, and compares
+// them with the runtime.
+func (v *verdict) check(ctx context.Context, runtime runtimeapi.RuntimeServiceClient) error {
+	problems := []error{v.web(), v.crasher(), v.job(), checkRuntime(ctx, runtime)}
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
-	say("every pod reached what it should")
+	printProgress("every pod reached what it should")
 	return nil
 }
 
@@ -50,7 +50,7 @@ func (v *verdict) web() error {
 		return errors.New("pod web was never seen")
 	case pod.Status.Phase != v1.PodRunning, ready(pod) != "1/1":
 		return fmt.Errorf("pod web is %s with %s ready, it should be Running with 1/1",
-			status(pod), ready(pod))
+			podStatus(pod), ready(pod))
 	}
 	return nil
 }
@@ -74,15 +74,15 @@ func (v *verdict) job() error {
 	case pod == nil:
 		return errors.New("pod job was never seen")
 	case pod.Status.Phase != v1.PodSucceeded:
-		return fmt.Errorf("pod job is %s, it should be Succeeded", status(pod))
+		return fmt.Errorf("pod job is %s, it should be Succeeded", podStatus(pod))
 	}
 	return nil
 }
 
-// seenByRuntime compares with the runtime's own view: web's container runs, and the others left
-// the traces of having run.
-func seenByRuntime(ctx context.Context, runtime runtimeapi.RuntimeServiceClient) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+// checkRuntime compares the pods with the runtime: web's container runs, and the others have exited
+// containers.
+func checkRuntime(ctx context.Context, runtime runtimeapi.RuntimeServiceClient) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	answer, err := runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 	if err != nil {

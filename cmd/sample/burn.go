@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// burn works on one processor for a share of the time, and holds memory that it has written to.
+// burn uses one CPU for a share of the time, and holds memory that it has written to.
 func burn(args []string) (int, error) {
 	flags := flag.NewFlagSet("burn", flag.ContinueOnError)
 	share := flags.Float64("share", 0.5, "of one processor")
@@ -18,14 +18,14 @@ func burn(args []string) (int, error) {
 	for i := 0; i < len(held); i += os.Getpagesize() {
 		held[i] = 1
 	}
-	stop := asked()
+	stop := stopRequested()
 	const period = 20 * time.Millisecond
 	ticks := time.NewTicker(period)
 	defer ticks.Stop()
 	for {
 		select {
 		case <-stop:
-			return int(held[0]) - 1, nil // what is held is used until here
+			return int(held[0]) - 1, nil // keeps the memory reachable until here
 		case began := <-ticks.C:
 			for time.Since(began).Seconds() < *share*period.Seconds() {
 				held[0] = 1

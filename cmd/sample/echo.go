@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// echo writes what it reads until there is no more.
+// echo copies its input to its output.
 func echo(args []string) (int, error) {
 	if err := parse(flag.NewFlagSet("echo", flag.ContinueOnError), args); err != nil {
 		return 2, err

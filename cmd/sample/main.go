@@ -1,24 +1,25 @@
-// Sample is the workload of the project's own images: one static binary that behaves as its
-// subcommand says, so that tests and the playground need no image from elsewhere.
+// Sample is the workload of the project's own images: one static binary whose subcommands behave in
+// different ways, so that tests and the playground need no other image.
 //
 //	sample pause        reap children until TERM (also the sandbox image)
 //	sample web          serve a page over HTTP until TERM
-//	sample health       answer HTTP, TCP and gRPC checks, as a file says, until TERM
-//	sample check        exit as the same file says
-//	sample exit         run for a while, say something, exit with a code
+//	sample health       answer HTTP, TCP and gRPC checks until TERM; healthy while a file exists
+//	sample check        exit 0 if the same file exists
+//	sample exit         run for a while, write a message, exit with a code
 //	sample sleep        run until TERM, or past it
 //	sample talk         write many lines to the log, then sleep
-//	sample report       write what the process finds around it, as JSON
-//	sample hold         keep a connection to ADDRESS that says NAME and which attempt this is
-//	sample burn          work for a share of the time and hold memory, until TERM
+//	sample report       write the environment of the process as JSON
+//	sample hold         keep a connection to ADDRESS, with NAME and the number of this attempt
+//	sample burn         use CPU for a share of the time and hold memory, until TERM
 //	sample echo         write what it reads
-//	sample terminal     write how large its terminal is, whenever that changes
+//	sample terminal     write the size of its terminal whenever it changes
 //	sample tar          write or unpack an archive; also by the name of tar
 //	sample say TEXT     write TEXT to the log of the container, from a command run in it
 //	sample write PATH TEXT    write TEXT to PATH and exit
 //	sample remove PATH        remove PATH and exit
 //
-// Their flags are in the file of each.
+// The flags of each are in its file.
+//
 // Every subcommand that waits ends on TERM or INT, also as process 1 of a container, where the
 // kernel delivers only signals that have a handler. Bad arguments exit with 2.
 package main
@@ -38,8 +39,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// behaviours are the subcommands. Each takes its own arguments and returns the exit code.
-var behaviours = map[string]func(args []string) (int, error){
+// subcommands are the functions of the subcommands. Each receives its arguments and returns the
+// exit code.
+var subcommands = map[string]func(args []string) (int, error){
 	"pause":  pause,
 	"web":    web,
 	"health": health,
@@ -48,7 +50,7 @@ var behaviours = map[string]func(args []string) (int, error){
 	"sleep":  sleep,
 	"talk":   talk,
 	"report": report,
-	"hold":   hold,
+	"hold":   holdConnection,
 	"echo":   echo,
 	"burn":   burn,
 	"tar":    archive,
@@ -63,12 +65,12 @@ func main() {
 	if filepath.Base(os.Args[0]) == "tar" {
 		os.Args = append([]string{"sample", "tar"}, os.Args[1:]...)
 	}
-	if len(os.Args) < 2 || behaviours[os.Args[1]] == nil {
+	if len(os.Args) < 2 || subcommands[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "sample: the first argument must be one of",
-			strings.Join(slices.Sorted(maps.Keys(behaviours)), ", "))
+			strings.Join(slices.Sorted(maps.Keys(subcommands)), ", "))
 		os.Exit(2)
 	}
-	code, err := behaviours[os.Args[1]](os.Args[2:])
+	code, err := subcommands[os.Args[1]](os.Args[2:])
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "sample %s: %v\n", os.Args[1], err)
 	}
@@ -87,9 +89,9 @@ func parse(flags *flag.FlagSet, args []string) error {
 	return nil
 }
 
-// asked is a channel that yields when the container is asked to stop.
-func asked() <-chan os.Signal {
-	signals := make(chan os.Signal, 16) // each is counted by those that go on
+// stopRequested returns a channel that receives when the container is stopped.
+func stopRequested() <-chan os.Signal {
+	signals := make(chan os.Signal, 16) // subcommands that ignore TERM count signals
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1)
 	return signals
 }
@@ -98,7 +100,7 @@ func pause(args []string) (int, error) {
 	if err := parse(flag.NewFlagSet("pause", flag.ContinueOnError), args); err != nil {
 		return 2, err
 	}
-	stop := asked()
+	stop := stopRequested()
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
 	for {
@@ -111,7 +113,7 @@ func pause(args []string) (int, error) {
 	}
 }
 
-// reap collects every child that has ended. Signals coalesce, so one of them may stand for many.
+// reap waits for every child that has ended. Signals coalesce, so one SIGCHLD may stand for many.
 func reap() {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
@@ -141,8 +143,8 @@ func remove(args []string) (int, error) {
 	return 0, nil
 }
 
-// say writes to where the container's first process writes, so that hooks leave a trace in the
-// log, with the runtime's timestamp.
+// say writes to the output of the container's first process, so that hooks appear in the log with
+// the runtime's timestamp.
 func say(args []string) (int, error) {
 	if len(args) != 1 {
 		return 2, errors.New("want TEXT")

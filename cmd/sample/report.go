@@ -12,24 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// found is what a process finds around it. The e2e tests read it from the log.
-type found struct {
-	Env       []string          `json:"env"`
-	Args      []string          `json:"args"`
-	Dir       string            `json:"dir"`
-	Host      string            `json:"host"`
-	UID       int               `json:"uid"`
-	GID       int               `json:"gid"`
-	Groups    []int             `json:"groups"`
-	Status    map[string]string `json:"status"`    // of the process, as the kernel tells it
-	Processes []string          `json:"processes"` // the commands of all that can be seen
-	Writable  bool              `json:"writable"`  // the root file system
-	Paths     map[string]place  `json:"paths"`     // those that were asked for
+// environment is the environment of a process. The e2e tests read it from the log.
+type environment struct {
+	Env       []string            `json:"env"`
+	Args      []string            `json:"args"`
+	Dir       string              `json:"dir"`
+	Host      string              `json:"host"`
+	UID       int                 `json:"uid"`
+	GID       int                 `json:"gid"`
+	Groups    []int               `json:"groups"`
+	Status    map[string]string   `json:"status"`    // of /proc/self/status
+	Processes []string            `json:"processes"` // command lines of all visible processes
+	Writable  bool                `json:"writable"`  // the root file system
+	Paths     map[string]pathInfo `json:"paths"`     // by the paths among the arguments
 }
 
-// place is what is to be found at a path.
-type place struct {
-	Mode     string   `json:"mode,omitempty"` // as "drwxr-xr-x"; empty: nothing
+// pathInfo describes a path.
+type pathInfo struct {
+	Mode     string   `json:"mode,omitempty"` // as "drwxr-xr-x"; empty if nothing exists there
 	UID      uint32   `json:"uid"`
 	GID      uint32   `json:"gid"`
 	Tmpfs    bool     `json:"tmpfs"`
@@ -39,22 +39,22 @@ type place struct {
 	Problem  string   `json:"problem,omitempty"`
 }
 
-// textMax is how much of a file is told, in bytes.
+// textMax bounds the text of a file in bytes.
 const textMax = 4096
 
-// report writes what it finds as one line of JSON. It looks at the paths among its arguments.
+// report writes its environment as one line of JSON, with the paths among its arguments.
 func report(args []string) (int, error) {
 	flags := flag.NewFlagSet("report", flag.ContinueOnError)
 	stay := flags.Bool("stay", false, "run until TERM afterwards")
 	if err := flags.Parse(args); err != nil {
 		return 2, err
 	}
-	stop := asked()
-	f := found{
+	stop := stopRequested()
+	f := environment{
 		Env: os.Environ(), Args: os.Args, UID: os.Getuid(), GID: os.Getgid(),
-		Status: statusOf("self"), Processes: processes(), Paths: map[string]place{},
+		Status: statusOf("self"), Processes: processes(), Paths: map[string]pathInfo{},
 	}
-	f.Dir, _ = os.Getwd()        // empty tells that it cannot be known
+	f.Dir, _ = os.Getwd()        // empty if it cannot be determined
 	f.Host, _ = os.Hostname()    // the same
 	f.Groups, _ = os.Getgroups() // the same
 	mark := filepath.Join("/", "written-by-report")
@@ -62,7 +62,7 @@ func report(args []string) (int, error) {
 		f.Writable = true
 	}
 	for _, at := range flags.Args() {
-		f.Paths[at] = look(at)
+		f.Paths[at] = inspectPath(at)
 	}
 	line, err := json.Marshal(f)
 	if err != nil {
@@ -75,10 +75,10 @@ func report(args []string) (int, error) {
 	return 0, nil
 }
 
-// statusOf are the lines of a process's status.
+// statusOf returns the lines of /proc/PROCESS/status.
 func statusOf(process string) map[string]string {
 	status := map[string]string{}
-	data, _ := os.ReadFile("/proc/" + process + "/status") // nothing tells that there is none
+	data, _ := os.ReadFile("/proc/" + process + "/status") // empty if it cannot be read
 	for _, line := range strings.Split(string(data), "\n") {
 		if name, value, ok := strings.Cut(line, ":"); ok {
 			status[name] = strings.TrimSpace(value)
@@ -101,8 +101,8 @@ func processes() []string {
 	return commands
 }
 
-func look(at string) place {
-	var p place
+func inspectPath(at string) pathInfo {
+	var p pathInfo
 	info, err := os.Stat(at)
 	if err != nil {
 		p.Problem = err.Error()

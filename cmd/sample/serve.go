@@ -31,7 +31,7 @@ func web(args []string) (int, error) {
 			fmt.Fprintln(w, *text)
 		}),
 	}
-	stop := asked()
+	stop := stopRequested()
 	failed := make(chan error, 1)
 	go func() { failed <- server.ListenAndServe() }()
 	fmt.Printf("serving on port %d\n", *port)
@@ -45,19 +45,19 @@ func web(args []string) (int, error) {
 	}
 }
 
-// wellFile is the file that makes a container well by being there. A check that comes before the
-// container has got as far as that must not find it well.
-const wellFile = "/tmp/well"
+// healthFile exists while the container is healthy. The container creates it only after its start,
+// so a check before that fails.
+const healthFile = "/tmp/well"
 
-// well says whether the container answers checks as a healthy one.
-func well() bool {
-	_, err := os.Lstat(wellFile)
+// isHealthy reports whether the container is healthy.
+func isHealthy() bool {
+	_, err := os.Lstat(healthFile)
 	return err == nil
 }
 
-func getWell() error { return os.WriteFile(wellFile, nil, 0o644) }
+func becomeHealthy() error { return os.WriteFile(healthFile, nil, 0o644) }
 
-// health serves what probes ask for. A sick container answers HTTP with 500 and gRPC with
+// health serves probes. An unhealthy container responds to HTTP with 500 and to gRPC with
 // NOT_SERVING, and accepts no TCP connection.
 func health(args []string) (int, error) {
 	flags := flag.NewFlagSet("health", flag.ContinueOnError)
@@ -69,11 +69,11 @@ func health(args []string) (int, error) {
 		return 2, err
 	}
 	if !*sick {
-		if err := getWell(); err != nil {
+		if err := becomeHealthy(); err != nil {
 			return 1, err
 		}
 	}
-	stop := asked()
+	stop := stopRequested()
 	failed := make(chan error, 3)
 	go func() { failed <- serveHTTP(*httpPort) }()
 	go func() { failed <- serveGRPC(*grpcPort) }()
@@ -88,7 +88,7 @@ func health(args []string) (int, error) {
 	}
 }
 
-// serveHTTP answers checks, and notes the requests in the log, which is how hooks are seen.
+// serveHTTP responds to checks and logs the requests, so that tests see hooks.
 func serveHTTP(port int) error {
 	server := &http.Server{
 		Addr:              ":" + strconv.Itoa(port),
@@ -98,7 +98,7 @@ func serveHTTP(port int) error {
 				fmt.Printf("%s %s %s\n", r.Method, r.URL.Path, r.Header.Get("X-Sample"))
 				return
 			}
-			if !well() {
+			if !isHealthy() {
 				w.WriteHeader(http.StatusInternalServerError)
 			}
 		}),
@@ -106,13 +106,13 @@ func serveHTTP(port int) error {
 	return server.ListenAndServe()
 }
 
-// checks is the gRPC health service.
-type checks struct {
+// healthService is the gRPC health service.
+type healthService struct {
 	grpc_health_v1.UnimplementedHealthServer
 }
 
-// Check answers for the whole server, and for the service "sample".
-func (checks) Check(_ context.Context, in *grpc_health_v1.HealthCheckRequest) (
+// Check responds for the whole server and for the service "sample".
+func (healthService) Check(_ context.Context, in *grpc_health_v1.HealthCheckRequest) (
 	*grpc_health_v1.HealthCheckResponse, error) {
 	if in.Service != "" && in.Service != "sample" {
 		return nil, status.Errorf(codes.NotFound, "no service %q", in.Service)
@@ -120,7 +120,7 @@ func (checks) Check(_ context.Context, in *grpc_health_v1.HealthCheckRequest) (
 	answer := &grpc_health_v1.HealthCheckResponse{
 		Status: grpc_health_v1.HealthCheckResponse_SERVING,
 	}
-	if !well() {
+	if !isHealthy() {
 		answer.Status = grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	}
 	return answer, nil
@@ -132,21 +132,21 @@ func serveGRPC(port int) error {
 		return err
 	}
 	server := grpc.NewServer()
-	grpc_health_v1.RegisterHealthServer(server, checks{})
+	grpc_health_v1.RegisterHealthServer(server, healthService{})
 	return server.Serve(listener)
 }
 
-// serveTCP listens while the container is well.
+// serveTCP listens while the container is healthy.
 func serveTCP(port int) error {
 	var listener net.Listener
 	for {
 		var err error
 		switch {
-		case well() && listener == nil:
+		case isHealthy() && listener == nil:
 			if listener, err = net.Listen("tcp", ":"+strconv.Itoa(port)); err == nil {
-				go hangUp(listener)
+				go acceptAndClose(listener)
 			}
-		case !well() && listener != nil:
+		case !isHealthy() && listener != nil:
 			err, listener = listener.Close(), nil
 		}
 		if err != nil {
@@ -156,17 +156,17 @@ func serveTCP(port int) error {
 	}
 }
 
-func hangUp(listener net.Listener) {
+func acceptAndClose(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
-			return // it was closed
+			return // the listener was closed
 		}
-		_ = conn.Close() // to have connected was all
+		_ = conn.Close() // a probe only connects
 	}
 }
 
-// check is the same question as a command.
+// check exits with 0 if the container is healthy.
 func check(args []string) (int, error) {
 	flags := flag.NewFlagSet("check", flag.ContinueOnError)
 	takes := flags.Duration("takes", 0, "how long it takes")
@@ -174,7 +174,7 @@ func check(args []string) (int, error) {
 		return 2, err
 	}
 	time.Sleep(*takes)
-	if !well() {
+	if !isHealthy() {
 		fmt.Println("it is sick")
 		return 1, nil
 	}

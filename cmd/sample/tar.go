@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// archive is tar as far as kubectl cp calls it: "tar cf - PATH" writes an archive, and
+// archive is the part of tar that kubectl cp uses: "tar cf - PATH" writes an archive, and
 // "tar -xmf - -C DIR" unpacks one.
 func archive(args []string) (int, error) {
 	args = slices.DeleteFunc(args, func(arg string) bool {
@@ -73,13 +73,13 @@ func unpack(in io.Reader, dir string) error {
 	for {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
-			_, err := io.Copy(io.Discard, in) // who writes must not find that nobody reads
+			_, err := io.Copy(io.Discard, in) // the writer must not get a broken pipe
 			return err
 		}
 		if err != nil {
 			return err
 		}
-		above := path.Dir(path.Clean(header.Name)) // what has files has no header from kubectl
+		above := path.Dir(path.Clean(header.Name)) // kubectl sends no header for a directory with files
 		if header.Typeflag == tar.TypeDir {
 			above = path.Clean(header.Name)
 		}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal writes how large its terminal is, at first and whenever that changes, until it reads a
+// terminal writes the size of its terminal, at the start and whenever it changes, until it reads a
 // line.
 func terminal(args []string) (int, error) {
 	if err := parse(flag.NewFlagSet("terminal", flag.ContinueOnError), args); err != nil {

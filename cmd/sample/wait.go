@@ -27,7 +27,7 @@ func exitAfter(args []string) (int, error) {
 	fmt.Printf("exiting with %d after %v\n", *code, *after)
 	select {
 	case <-time.After(*after):
-	case <-asked():
+	case <-stopRequested():
 		return 128 + int(unix.SIGTERM), nil
 	}
 	if *message != "" {
@@ -49,7 +49,7 @@ func sleep(args []string) (int, error) {
 	if err := parse(flags, args); err != nil {
 		return 2, err
 	}
-	stop := asked()
+	stop := stopRequested()
 	fmt.Println("sleeping")
 	for signal := range stop {
 		fmt.Println("asked to stop:", signal)
@@ -61,7 +61,7 @@ func sleep(args []string) (int, error) {
 	return *code, nil
 }
 
-// talk writes numbered lines, so that a reader sees whether one is missing.
+// talk writes numbered lines, so that a missing line is noticed.
 func talk(args []string) (int, error) {
 	flags := flag.NewFlagSet("talk", flag.ContinueOnError)
 	lines := flags.Int("lines", 1000, "how many lines to write")
@@ -70,7 +70,7 @@ func talk(args []string) (int, error) {
 	if err := parse(flags, args); err != nil {
 		return 2, err
 	}
-	stop := asked()
+	stop := stopRequested()
 	out := bufio.NewWriter(os.Stdout)
 	for i := range *lines {
 		line := fmt.Sprintf("line %d ", i)
@@ -90,9 +90,9 @@ func talk(args []string) (int, error) {
 	return 0, nil
 }
 
-// hold keeps a connection for as long as the process lives. The kernel closes it even for one that
-// is killed, so whoever is at the other end sees exactly when the container runs.
-func hold(args []string) (int, error) {
+// holdConnection keeps a connection open as long as the process lives. The kernel closes it even if
+// the process is killed, so the other end sees exactly when the container runs.
+func holdConnection(args []string) (int, error) {
 	flags := flag.NewFlagSet("hold", flag.ContinueOnError)
 	code := flags.Int("code", 0, "the exit code")
 	after := flags.Duration("after", 0, "how long to run; zero is until TERM")
@@ -104,7 +104,7 @@ func hold(args []string) (int, error) {
 	if flags.NArg() != 2 {
 		return 2, errors.New("want ADDRESS and NAME")
 	}
-	stop := asked()
+	stop := stopRequested()
 	conn, err := net.DialTimeout("tcp", flags.Arg(0), 10*time.Second)
 	if err != nil {
 		return 1, err
@@ -112,19 +112,19 @@ func hold(args []string) (int, error) {
 	if _, err := fmt.Fprintln(conn, flags.Arg(1), attempt()); err != nil {
 		return 1, err
 	}
-	var over <-chan time.Time // never, without a duration
+	var timeUp <-chan time.Time // nil, which never fires, without a duration
 	if *after > 0 {
-		over = time.After(*after)
+		timeUp = time.After(*after)
 	}
 	failed := make(chan error, 1)
 	if *port != 0 {
-		if err := getWell(); err != nil {
+		if err := becomeHealthy(); err != nil {
 			return 1, err
 		}
 		go func() { failed <- serveHTTP(*port) }()
 	}
 	select {
-	case <-over:
+	case <-timeUp:
 	case err := <-failed:
 		return 1, err
 	case <-stop:
@@ -133,12 +133,13 @@ func hold(args []string) (int, error) {
 	return *code, nil
 }
 
-// attempt is the number of this run of the container. Nobody tells a container, but the file for
-// its termination message is named so on the node, which the list of mounts shows.
+// attempt returns the number of this run of the container. The agent does not pass it to the
+// container, but the file of its termination message on the node has the number as its name, which
+// the list of mounts shows.
 func attempt() string {
-	data, _ := os.ReadFile("/proc/self/mountinfo") // nothing tells that there is none
+	data, _ := os.ReadFile("/proc/self/mountinfo") // empty if it cannot be read
 	for _, line := range strings.Split(string(data), "\n") {
-		// As in "36 35 98:0 /on/its/disk /mounted/at rw …".
+		// A line is like "36 35 98:0 /on/its/disk /mounted/at rw …".
 		fields := strings.Fields(line)
 		if len(fields) > 4 && fields[4] == "/dev/termination-log" {
 			return path.Base(fields[3])

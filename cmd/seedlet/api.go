@@ -18,17 +18,17 @@ import (
 	"seedlet.dev/world"
 )
 
-// defaultCertDir is where the kubelet keeps its certificates, wherever its other files are.
+// defaultCertDir is the kubelet's directory of certificates. It does not depend on --root-dir.
 const defaultCertDir = "/var/lib/kubelet/pki"
 
-// apiFlags say where the API server is, and who the agent is there.
+// apiFlags are the flags of the connection to the API server and of the agent's identity there.
 type apiFlags struct {
-	kubeconfig string // empty: the agent runs alone
+	kubeconfig string // empty: standalone, without an API server
 	bootstrap  string
 	certDir    string
 }
 
-func (f *apiFlags) register(fs *pflag.FlagSet) {
+func (f *apiFlags) addTo(fs *pflag.FlagSet) {
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "",
 		"kubeconfig for the API server; without one the agent runs static pods alone")
 	fs.StringVar(&f.bootstrap, "bootstrap-kubeconfig", "",
@@ -38,8 +38,8 @@ func (f *apiFlags) register(fs *pflag.FlagSet) {
 		"directory for certificates that were asked for")
 }
 
-// absolute returns the flags with absolute paths: a relative one starts where the agent was
-// started.
+// absolute returns the flags with absolute paths. Relative ones are relative to the working
+// directory.
 func (f apiFlags) absolute() (apiFlags, error) {
 	if f.bootstrap != "" && f.kubeconfig == "" {
 		return f, errors.New("--bootstrap-kubeconfig: needs --kubeconfig, which is then written")
@@ -60,15 +60,16 @@ func (f apiFlags) absolute() (apiFlags, error) {
 	return f, nil
 }
 
-// api is the way to the API server.
-type api struct {
+// apiConnection is the connection to the API server.
+type apiConnection struct {
 	identity *identity.Identity
 	port     *apiserver.Port
 }
 
-// newAPI finds out who the agent is to the API server and makes the port. The server may be away.
+// newAPI determines the agent's identity and creates the API server port. The server need not be
+// reachable.
 func newAPI(f apiFlags, c *kubeletconfig.KubeletConfiguration, nodeName string, ticks clock.Clock,
-	deliver func(world.Event)) (*api, error) {
+	deliver func(world.Event)) (*apiConnection, error) {
 	who, err := identity.Load(identity.Options{
 		Kubeconfig: f.kubeconfig, Bootstrap: f.bootstrap, CertDir: f.certDir, NodeName: nodeName,
 		Rotate: c.RotateCertificates, UserAgent: userAgent(),
@@ -88,23 +89,23 @@ func newAPI(f apiFlags, c *kubeletconfig.KubeletConfiguration, nodeName string, 
 		return nil, err
 	}
 	who.Start()
-	return &api{who, port}, nil
+	return &apiConnection{who, port}, nil
 }
 
-// heartbeatTimeout leaves time for some more before the lease runs out.
+// heartbeatTimeout leaves time for further attempts before the lease expires.
 func heartbeatTimeout(c *kubeletconfig.KubeletConfiguration) time.Duration {
 	lease := time.Duration(c.NodeLeaseDurationSeconds) * time.Second
 	return min(c.NodeStatusUpdateFrequency.Duration, lease/4)
 }
 
-// userAgent is what the agent calls itself. The first word, the name that it was started by, is
-// also what the API server notes as the manager of the fields that it sets.
+// userAgent returns the User-Agent header. Its first word, the name of the executable, is also the
+// field manager of the fields that the agent sets.
 func userAgent() string {
 	return fmt.Sprintf("%s/%s (%s/%s)", filepath.Base(os.Args[0]), version, runtime.GOOS,
 		runtime.GOARCH)
 }
 
-func (a *api) close() {
+func (a *apiConnection) close() {
 	if a != nil {
 		a.port.Close()
 		a.identity.Close()

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/realworld/porttest"
 )
 
 const kubeconfig = `apiVersion: v1
@@ -24,7 +26,7 @@ users: [{name: u, user: {token: secret}}]
 contexts: [{name: x, context: {cluster: c, user: u}}]
 `
 
-// A kubeconfig that cannot be used ends the agent, with the file and the field.
+// With an unusable kubeconfig the agent exits with an error that names the file and the field.
 func TestBadKubeconfig(t *testing.T) {
 	dir := t.TempDir()
 	bad := write(t, filepath.Join(dir, "kubelet.conf"), fmt.Sprintf(kubeconfig, "https://x"))
@@ -35,7 +37,7 @@ func TestBadKubeconfig(t *testing.T) {
 		"--bootstrap-kubeconfig " + bad: {"--kubeconfig", none, "--bootstrap-kubeconfig", bad},
 	} {
 		cmd := command(t, append(args, "--root-dir", dir)...)
-		out, _ := cmd.CombinedOutput() // its exit code is looked at below
+		out, _ := cmd.CombinedOutput() // the exit code is checked below
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		if last := lines[len(lines)-1]; cmd.ProcessState.ExitCode() != 1 ||
 			!strings.HasPrefix(last, "Error: --kubeconfig ") || !strings.Contains(last, want) {
@@ -44,15 +46,16 @@ func TestBadKubeconfig(t *testing.T) {
 	}
 }
 
-// With a kubeconfig the agent asks for its pods; whatever the API server makes of it, the static
-// ones are run.
+// With a kubeconfig the agent lists its pods. Static pods run whatever the API server responds.
 func TestWithAPIServer(t *testing.T) {
 	asked := make(chan string, 1024)
-	server := httptest.NewTLSServer(http.HandlerFunc(
+	server := httptest.NewUnstartedServer(http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
 			asked <- r.Header.Get("Authorization") + " " + r.UserAgent() + " " + r.URL.String()
 			http.Error(w, "out of order", http.StatusServiceUnavailable)
 		}))
+	server.Config.ErrorLog = porttest.ErrorLog(t)
+	server.StartTLS()
 	defer server.Close()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "manifests", "web.yaml"), pod)
@@ -75,7 +78,7 @@ func TestWithAPIServer(t *testing.T) {
 	}
 	awaitRequest(t, asked, "spec.nodeName%3Dnode-a")
 	var list v1.PodList
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(porttest.Patience)
 	for ; len(list.Items) == 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no pods; it says:\n%s", log.String())
@@ -92,10 +95,10 @@ func TestWithAPIServer(t *testing.T) {
 	}
 }
 
-// awaitRequest waits for a request of the agent with some words in it.
+// awaitRequest waits for a request of the agent that contains the given texts.
 func awaitRequest(t *testing.T, asked <-chan string, words string) {
 	t.Helper()
-	for late := time.After(10 * time.Second); ; {
+	for late := time.After(porttest.Patience); ; {
 		select {
 		case request := <-asked:
 			if !strings.HasPrefix(request, "Bearer secret ") || !strings.Contains(request, version) {

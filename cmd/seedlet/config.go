@@ -17,7 +17,8 @@ const (
 	configFilesMax = 1024
 )
 
-// loadConfig reads the configuration file, and merges the drop-ins over it. Either may be empty.
+// loadConfig reads the configuration file and merges the drop-in files over it. Either may be
+// empty.
 func loadConfig(file, dir string) (*config.Loaded, error) {
 	var base *config.File
 	if file != "" {
@@ -55,7 +56,8 @@ func readDropIns(dir string) ([]config.File, error) {
 	return files, err
 }
 
-// readConfig reads a file. Its name is made absolute, as relative paths in it start there.
+// readConfig reads a file. Its name is made absolute, because relative paths in it are relative to
+// the file.
 func readConfig(path string) (config.File, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

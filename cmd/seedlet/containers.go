@@ -13,19 +13,21 @@ import (
 	"seedlet.dev/world"
 )
 
-// ask and pods put questions to the core. Those who ask are made before the port is that asks.
-func (n *node) ask(ctx context.Context, m world.ContainerRequest) (*world.ContainerAnswer, error) {
-	return n.requests.Ask(ctx, m)
+// resolveContainer and pods send requests to the core. They are methods because their users are
+// created before n.requests is.
+func (n *node) resolveContainer(ctx context.Context, m world.ContainerRequest) (
+	*world.ContainerAnswer, error) {
+	return n.requests.ResolveContainer(ctx, m)
 }
 
 func (n *node) pods(ctx context.Context) ([]*v1.Pod, error) { return n.requests.Pods(ctx) }
 
-// containerAPI serves what clients want of containers: logs, exec and the like.
-func (n *node) containerAPI(s settings) *containerapi.API {
+// newContainerAPI returns the handlers of requests to containers: logs, exec, attach and the like.
+func (n *node) newContainerAPI(s settings) *containerapi.API {
 	c := s.config
 	checkpoints, set := c.FeatureGates["ContainerCheckpoint"]
 	return containerapi.New(containerapi.Options{
-		Ask: n.ask, Runtime: n.runtime.Runtime(),
+		Resolve: n.resolveContainer, Runtime: n.runtime.Runtime(),
 		RuntimeTimeout: c.RuntimeRequestTimeout.Duration,
 		IdleTimeout:    c.StreamingConnectionIdleTimeout.Duration,
 		LogsDir:        c.PodLogsDir, CheckpointsDir: filepath.Join(s.rootDir, "checkpoints"),
@@ -33,20 +35,20 @@ func (n *node) containerAPI(s settings) *containerapi.API {
 	})
 }
 
-// systemLogDir is the only one that a kubelet shows, wherever the logs of pods are: the parent of
-// those could be the root of the file system.
+// systemLogDir is the directory that the kubelet serves, whatever podLogsDir is: the parent of
+// podLogsDir could be the root of the file system.
 const systemLogDir = "/var/log"
 
-// systemLogs serves the log files of the node.
-func systemLogs(c *kubeletconfig.KubeletConfiguration) *nodelog.Server {
+// newSystemLogs returns the handlers of the node's log files.
+func newSystemLogs(c *kubeletconfig.KubeletConfiguration) *nodelog.Server {
 	return nodelog.New(nodelog.Options{
 		Dir: systemLogDir, Query: *c.EnableSystemLogQuery,
-		Patience: c.StreamingConnectionIdleTimeout.Duration,
+		WriteTimeout: c.StreamingConnectionIdleTimeout.Duration,
 	})
 }
 
-// statistics measures what the node and its pods use, when somebody asks.
-func (n *node) statistics(s settings, nodeName string) *stats.Source {
+// newStats returns the source of the stats of the node and its pods.
+func (n *node) newStats(s settings, nodeName string) *stats.Source {
 	c := s.config
 	return stats.New(stats.Options{
 		NodeName: nodeName, Runtime: n.runtime.Runtime(), Images: n.runtime.Images(),

@@ -16,11 +16,12 @@ import (
 	nodeobject "seedlet.dev/core/node"
 )
 
-// defaultRootDir is where the kubelet keeps its files, and others look for them.
+// defaultRootDir is the kubelet's root directory. Other programs look for files there.
 const defaultRootDir = "/var/lib/kubelet"
 
-// flags are the values of the command line. Their names and meanings are the kubelet's, but for
-// --container-log-links-dir, which a second agent on one machine needs.
+// flags are the values of the command line. Names and meanings are the kubelet's, except for
+// --container-log-links-dir and --kernel-settings-root, which a second agent on the same machine
+// needs.
 type flags struct {
 	configFile       string
 	configDir        string
@@ -30,8 +31,9 @@ type flags struct {
 	api              apiFlags
 	node             nodeFlags
 	serve            serveFlags
+	machine          machineFlags
 
-	// Flags that override a field of the configuration file, if they are set.
+	// These flags override a field of the configuration file if they are set.
 	address            string
 	fileCheckFrequency time.Duration
 	healthzBindAddress string
@@ -49,19 +51,20 @@ type flags struct {
 	verbosity          uint32
 }
 
-// settings are what the agent is started with.
+// settings are the agent's configuration after files and flags were read.
 type settings struct {
 	config           *kubeletconfig.KubeletConfiguration // with defaults, validated
-	warnings         []string                            // for the operator, one line each
+	warnings         []string                            // for the operator, a line each
 	rootDir          string                              // absolute
 	linksDir         string                              // absolute
 	hostnameOverride string
 	api              apiFlags // paths are absolute
 	node             nodeobject.Options
-	flags            map[string]string // as /flagz shows them
+	machine          machineFlags
+	flags            map[string]string // as /flagz serves them
 }
 
-func (f *flags) register(fs *pflag.FlagSet) {
+func (f *flags) addTo(fs *pflag.FlagSet) {
 	fs.StringVar(&f.configFile, "config", "", "KubeletConfiguration file")
 	fs.StringVar(&f.configDir, "config-dir", "",
 		"directory of *.conf files that are merged over the configuration file, by name")
@@ -70,9 +73,10 @@ func (f *flags) register(fs *pflag.FlagSet) {
 		"directory for links to the logs of containers")
 	fs.StringVar(&f.hostnameOverride, "hostname-override", "",
 		"name of the node, instead of the machine's host name")
-	f.api.register(fs)
-	f.node.add(fs)
-	f.serve.add(fs)
+	f.api.addTo(fs)
+	f.node.addTo(fs)
+	f.serve.addTo(fs)
+	f.machine.addTo(fs)
 
 	fs.StringVar(&f.address, "address", "",
 		"address that the secure port and the read-only port listen on (default 0.0.0.0)")
@@ -88,7 +92,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.loggingFormat, "logging-format", "", "format of logs: text or json")
 	fs.StringVar(&f.manifestPath, "pod-manifest-path", "",
 		"file or directory of manifests of static pods")
-	f.registerURL(fs)
+	f.addManifestURLTo(fs)
 	fs.Int32Var(&f.maxPods, "max-pods", 0, "most pods that are run (default 110)")
 	fs.Int32Var(&f.readOnlyPort, "read-only-port", 0, "read-only port, 0 for none")
 	fs.StringVar(&f.runtimeEndpoint, "container-runtime-endpoint", "",
@@ -98,14 +102,14 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.Uint32VarP(&f.verbosity, "v", "v", 0, "verbosity of logs")
 }
 
-func (f *flags) registerURL(fs *pflag.FlagSet) {
+func (f *flags) addManifestURLTo(fs *pflag.FlagSet) {
 	fs.StringVar(&f.manifestURL, "manifest-url", "", "URL of manifests of static pods")
 	fs.Var(cliflag.NewColonSeparatedMultimapStringString(&f.manifestURLHeader),
 		"manifest-url-header", "headers to send to the manifest URL, as name:value,name:value; "+
 			"may be given more than once")
 }
 
-// settings reads the configuration files and puts the flags over them.
+// settings reads the configuration files and applies the flags to them.
 func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
 	if f.rootDir == "" {
 		return settings{}, fmt.Errorf("--root-dir: must not be empty")
@@ -139,16 +143,16 @@ func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
 	return settings{
 		config: loaded.Config, warnings: loaded.Warnings,
 		rootDir: rootDir, linksDir: linksDir, hostnameOverride: f.hostnameOverride,
-		api:  api,
-		node: options, flags: shownFlags(fs),
+		api: api, machine: f.machine,
+		node: options, flags: servedFlags(fs),
 	}, nil
 }
 
-// override sets the fields whose flags the user has set. A zero on the command line is a choice,
-// so each is asked for by name.
+// override sets the fields whose flags are on the command line. A zero there is a choice of the
+// user, so flags are tested for having been set, not for their value.
 func (f *flags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfiguration) error {
 	manifestPath := f.manifestPath
-	if manifestPath != "" { // of a flag, a relative path starts where the agent was started
+	if manifestPath != "" { // in a flag, a relative path is relative to the working directory
 		path, err := filepath.Abs(manifestPath)
 		if err != nil {
 			return fmt.Errorf("--pod-manifest-path: %w", err)
@@ -183,7 +187,7 @@ func (f *flags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfiguratio
 		if apply, ok := set[flag.Name]; ok {
 			apply()
 		}
-		// For these, a zero in the file means the default. On the command line it is a mistake.
+		// In the file a zero means the default of these fields. On the command line it is an error.
 		zero := flag.Value.String() == "0" || flag.Value.String() == "0s"
 		if zero && slices.Contains([]string{
 			"file-check-frequency", "http-check-frequency", "max-pods",
@@ -194,6 +198,7 @@ func (f *flags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfiguratio
 	if err != nil {
 		return err
 	}
+	f.machine.override(fs, c)
 	if err := f.serve.override(fs, c); err != nil {
 		return err
 	}

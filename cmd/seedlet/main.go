@@ -1,9 +1,9 @@
 // Command seedlet is the node agent: a drop-in for the kubelet, with the kubelet's flags and
 // configuration file.
 //
-// It does four things and decides nothing: it reads the configuration (config.go, flags.go),
-// finds out about the machine, makes the ports of the production world, and lets package runner
-// drive the core with them (node.go). What the agent does is in core.
+// It makes no decision about pods. It reads the configuration (config.go, flags.go), determines the
+// facts of the machine, creates the production ports, and lets package runner drive the core with
+// them (node.go). The behaviour of the agent is in core.
 package main
 
 import (
@@ -17,19 +17,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is the Kubernetes release whose API and behaviour this is. kubeadm reads it from the
-// output of --version and compares it with the control plane's.
+// version is the Kubernetes release whose API and behaviour the agent implements. kubeadm parses it
+// from the output of --version and compares it with the control plane's.
 const version = "v1.36.3"
 
-// gcPercent is how much garbage there may be for each hundred bytes in use. The agent needs little
-// of the processor, and its memory is missing to the pods.
+// gcPercent is Go's GOGC. The agent needs little CPU, and its memory is not available to pods, so
+// it collects garbage more often than by default.
 const gcPercent = 40
 
 func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	// The first signal ends the agent in order; after that, signals have their usual effect.
+	// The first signal shuts the agent down gracefully; further signals have their default effect.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop)
 	if err := newCommand().ExecuteContext(ctx); err != nil {
@@ -57,6 +57,6 @@ func newCommand() *cobra.Command {
 	}
 	cmd.SetVersionTemplate("Kubernetes {{.Version}}\n")
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	f.register(cmd.Flags())
+	f.addTo(cmd.Flags())
 	return cmd
 }

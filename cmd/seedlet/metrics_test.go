@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -31,29 +32,32 @@ import (
 
 	"seedlet.dev/core"
 	"seedlet.dev/core/config"
+	"seedlet.dev/realworld/access"
+	"seedlet.dev/realworld/clock"
 	"seedlet.dev/realworld/containerapi"
-	"seedlet.dev/realworld/measure"
+	"seedlet.dev/realworld/portmetrics"
+	"seedlet.dev/realworld/runner"
 	"seedlet.dev/realworld/web"
 	"seedlet.dev/world"
 	"seedlet.dev/world/loop"
 )
 
-var update = flag.Bool("update", false, "write docs/metrics.md anew")
+var update = flag.Bool("update", false, "write docs/metrics.md")
 
-// happened is what has happened to the agent whose metrics are looked at: everything that is
-// counted, once. It is laid over the snapshot of one to which nothing has.
-const happened = `{
+// countedState is merged into the snapshot of a new agent, so that every counter has a value.
+const countedState = `{
   "pods": {"u1": {"uid": "u1", "namespace": "default", "name": "web", "stage": "Syncing"}},
-  "tally": {
-    "pods": {"u1": {"asked": {"web Liveness": {"good": 1, "bad": 1, "unknown": 1}}}},
-    "started": {"container": 1}, "failed": {"container RunContainerError": 1},
+  "metrics": {
+    "pods": {"u1": {"probes": {"web Liveness": {"successful": 1, "failed": 1, "unknown": 1}}}},
+    "containersStarted": {"container": 1},
+    "containersFailed": {"container RunContainerError": 1},
     "podsRestarted": {"true": 1}, "rejected": {"NodeAffinity": 1}, "preempted": {"cpu": 1},
     "evicted": {"emptydirfs.limit": 1},
-    "work": {"sync": {}}, "pulls": {"N/A": {}}
+    "workerDuration": {"sync": {}}, "imagePulls": {"N/A": {}}
   }
 }`
 
-// overlay lays one JSON object over another.
+// overlay merges one JSON object into another.
 func overlay(under, over map[string]any) {
 	for key, value := range over {
 		below, isObject := under[key].(map[string]any)
@@ -65,12 +69,12 @@ func overlay(under, over map[string]any) {
 	}
 }
 
-// eventful makes an agent to which everything has happened.
-func eventful(t *testing.T) *core.Agent {
+// agentWithMetrics returns an agent in which every counter has a value.
+func agentWithMetrics(t *testing.T) *core.Agent {
 	t.Helper()
 	c := &kubeletconfig.KubeletConfiguration{}
 	config.SetDefaults(c)
-	agent := core.New(core.Options{Config: c, NodeName: "n1", RootDir: "/root", API: true})
+	agent := core.New(core.Options{Config: c, NodeName: "n1", RootDir: "/root", HasAPIServer: true})
 	agent.Step(world.Event{Time: time.Unix(1e9, 0), Body: &world.Boot{CPUs: 2}})
 	data, err := agent.Snapshot()
 	if err != nil {
@@ -79,7 +83,7 @@ func eventful(t *testing.T) *core.Agent {
 	var state, over map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
-	err = errors.Join(decoder.Decode(&state), json.Unmarshal([]byte(happened), &over))
+	err = errors.Join(decoder.Decode(&state), json.Unmarshal([]byte(countedState), &over))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,18 +102,18 @@ type idle struct{}
 
 func (idle) Do(world.Effect) {}
 
-// everyMetric serves the metrics of an agent to which everything has happened.
+// everyMetric serves the metrics of an agent in which every counter has a value.
 func everyMetric(t *testing.T) http.Handler {
 	t.Helper()
-	numbers := measure.New(measure.Options{Version: version,
+	numbers := portmetrics.New(portmetrics.Options{Version: version,
 		ClientExpiry: func() time.Time { return time.Time{} }})
-	measureSomething(t, numbers)
+	countPortMetrics(t, numbers)
 	var l *loop.Loop
 	var turn sync.Mutex
-	requests := web.New(web.Options{Measured: numbers, CheckLog: func() error { return nil },
-		Counted: containerapi.New(containerapi.Options{}).Metrics,
-		Loop:    func() ([]world.Metric, loop.Histogram) { return l.Metrics(), l.Steps() },
-		Offer: func(ev world.Event) bool {
+	requests := web.New(web.Options{Gatherer: numbers, CheckLog: func() error { return nil },
+		ServerMetrics: serverNode(t).serverMetrics,
+		Loop:          func() ([]world.Metric, loop.Histogram) { return l.Metrics(), l.StepDurations() },
+		Offer: func(_ context.Context, ev world.Event) bool {
 			turn.Lock()
 			defer turn.Unlock()
 			l.Offer(ev)
@@ -122,12 +126,40 @@ func everyMetric(t *testing.T) http.Handler {
 		world.PortHost, world.PortNetwork, world.PortLog} {
 		ports[name] = idle{}
 	}
-	l = loop.New(loop.Options{Core: eventful(t), Ports: ports})
-	return numbers.Handler(measure.ReadOnly, requests.ReadOnly())
+	l = loop.New(loop.Options{Core: agentWithMetrics(t), Ports: ports})
+	return numbers.Handler(portmetrics.ReadOnly, requests.ReadOnly())
 }
 
-// measureSomething has everything counted once that the ports count.
-func measureSomething(t *testing.T, numbers *measure.Numbers) {
+// serverNode returns a node of which only the servers run.
+func serverNode(t *testing.T) *node {
+	t.Helper()
+	n := &node{runner: runner.New(clock.New()),
+		containers: containerapi.New(containerapi.Options{})}
+	c := &kubeletconfig.KubeletConfiguration{}
+	config.SetDefaults(c)
+	var err error
+	n.access, err = access.New(access.Options{Authentication: c.Authentication,
+		Authorization: c.Authorization, Warn: func(string) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	noCertificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, nil }
+	server, err := web.ListenTLS("127.0.0.1", 0, http.NotFoundHandler(),
+		&tls.Config{GetCertificate: noCertificate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	n.servers = []*web.Server{server}
+	return n
+}
+
+// countPortMetrics increments every metric that the ports record.
+func countPortMetrics(t *testing.T, numbers *portmetrics.Metrics) {
 	t.Helper()
 	_ = numbers.RuntimeCalls(t.Context(), "/runtime.v1.RuntimeService/RunPodSandbox",
 		&runtimeapi.RunPodSandboxRequest{}, nil, nil,
@@ -147,10 +179,10 @@ func measureSomething(t *testing.T, numbers *measure.Numbers) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = client.Get().AbsPath("/").Do(t.Context()).Error() // it is only counted
+	_ = client.Get().AbsPath("/").Do(t.Context()).Error() // only the metric matters
 }
 
-// scrape is the text of a page of metrics.
+// scrape returns the text of a page of metrics.
 func scrape(t *testing.T, h http.Handler, path string) string {
 	t.Helper()
 	rec := httptest.NewRecorder()
@@ -165,18 +197,18 @@ const metricsPage = "../../docs/metrics.md"
 
 const metricsPageHead = `# Metrics
 
-What the agent counts and measures, in the text format of Prometheus: '/metrics' of the HTTP API,
-and '/metrics/probes' for what came of the probes of containers. Names that do not begin with
-'seedlet_' are those of the kubelet, with its labels and buckets, so that its dashboards and alerts
-go on working. Most metrics with labels are there from the first thing on that they count.
+The metrics of the agent in the text format of Prometheus: '/metrics' of the HTTP API, and
+'/metrics/probes' for the results of container probes. Names without the prefix 'seedlet_' are the
+kubelet's, with its labels and buckets, so that its dashboards and alerts keep working. Most series
+with labels appear with the first event that they count.
 
-This page is made by 'go test ./cmd/seedlet -run TestMetricsPage -update', and compared by the same
-test with what is served. Besides what it lists, '/metrics' has 'go_*' and 'process_*', of the Go
-runtime and of the process, as every program has that uses the client of Prometheus. What the node,
-its pods and containers use is on '/metrics/resource' and '/metrics/cadvisor', as on a kubelet.
+This page is generated by 'go test ./cmd/seedlet -run TestMetricsPage -update'; the same test
+compares it with what is served. '/metrics' also has 'go_*' and 'process_*', which every program
+with the Prometheus client has. The usage of the node, its pods and containers is on
+'/metrics/resource' and '/metrics/cadvisor', as on a kubelet.
 `
 
-// tableOf makes a table of the metrics of a page.
+// tableOf returns a Markdown table of the metrics of a page.
 func tableOf(t *testing.T, text string) string {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -201,7 +233,7 @@ func tableOf(t *testing.T, text string) string {
 	return table
 }
 
-// The page says of every metric what is served, and no metric is served that it does not have.
+// The page lists every metric that is served, and no other.
 func TestMetricsPage(t *testing.T) {
 	agent := everyMetric(t)
 	agent.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/pods", nil))
@@ -222,8 +254,8 @@ func TestMetricsPage(t *testing.T) {
 	}
 }
 
-// unclean are the names of the kubelet that promlint would not have.
-var unclean = map[string]string{
+// lintExceptions are names of the kubelet that promlint rejects.
+var lintExceptions = map[string]string{
 	"kubelet_preemptions":                                     noTotal,
 	"kubelet_evictions":                                       noTotal,
 	"kubelet_pod_resources_endpoint_requests_list":            noTotal,
@@ -247,12 +279,12 @@ func TestMetricsLint(t *testing.T) {
 			found[p.Metric] = p.Text
 		}
 	}
-	if diff := cmp.Diff(unclean, found); diff != "" {
+	if diff := cmp.Diff(lintExceptions, found); diff != "" {
 		t.Errorf("promlint says (-expected +found):\n%s", diff)
 	}
 }
 
-// dashboards are the names that users' dashboards and alerts read.
+// dashboards are the names that dashboards and alerts of users select.
 var dashboards = strings.Fields(`
 	kubelet_running_pods kubelet_running_containers kubelet_pod_start_sli_duration_seconds
 	kubelet_pod_start_duration_seconds kubelet_pod_worker_duration_seconds

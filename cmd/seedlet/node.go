@@ -13,16 +13,19 @@ import (
 
 	"seedlet.dev/core"
 	"seedlet.dev/core/manifest"
+	"seedlet.dev/realworld/access"
+	"seedlet.dev/realworld/breaker"
 	"seedlet.dev/realworld/clock"
 	"seedlet.dev/realworld/containerapi"
 	"seedlet.dev/realworld/cri"
 	"seedlet.dev/realworld/disk"
 	"seedlet.dev/realworld/host"
 	"seedlet.dev/realworld/identity"
+	"seedlet.dev/realworld/iptables"
 	"seedlet.dev/realworld/log"
-	"seedlet.dev/realworld/measure"
 	"seedlet.dev/realworld/network"
 	"seedlet.dev/realworld/podresources"
+	"seedlet.dev/realworld/portmetrics"
 	"seedlet.dev/realworld/runner"
 	"seedlet.dev/realworld/stats"
 	"seedlet.dev/realworld/tracing"
@@ -31,28 +34,31 @@ import (
 	"seedlet.dev/world/loop"
 )
 
-// closeTimeout is how long the ports may take to end. A call that hangs in the kernel must not
-// keep the process.
+// closeTimeout bounds how long the ports may take to close. A call that hangs in the kernel must
+// not keep the process alive.
 const closeTimeout = 5 * time.Second
 
-// run runs the agent until the context is done. It fails only before the agent has begun. The
-// container runtime may be away, then and later.
+// run runs the agent until the context is done. It returns an error only if the agent cannot start.
+// The container runtime need not be reachable.
 func run(ctx context.Context, s settings) error {
 	boot, err := host.Boot("/", s.rootDir)
 	if err != nil {
 		return err
 	}
+	panics := openBreaker(s.rootDir)
+	boot.SetAside = panics.SetAside(time.Now())
 	nodeName, err := nodeName(s.hostnameOverride, boot.Hostname)
 	if err != nil {
 		return err
 	}
+	boot.NameAddresses, _ = host.LookUpName(ctx, s.node.NameToResolve(nodeName))
 	if err := log.Configure(&s.config.Logging); err != nil {
 		return err
 	}
-	defer klog.Flush()
+	defer log.Flush()
 	klog.InfoS("starting", "version", version, "node", nodeName, "rootDir", s.rootDir,
 		"staticPodPath", s.config.StaticPodPath,
-		"staticPodURL", manifest.Address(s.config.StaticPodURL),
+		"staticPodURL", manifest.RedactURL(s.config.StaticPodURL),
 		"containerRuntimeEndpoint", s.config.ContainerRuntimeEndpoint)
 	for _, warning := range s.warnings {
 		klog.InfoS(warning, "severity", "warning")
@@ -61,7 +67,10 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	n, err := newNode(s, nodeName)
+	if err := setUpMachine(s); err != nil {
+		return err
+	}
+	n, err := newNode(s, nodeName, panics)
 	if err != nil {
 		return err
 	}
@@ -69,23 +78,24 @@ func run(ctx context.Context, s settings) error {
 	notify(daemon.SdNotifyReady)
 	n.watched(ctx, every, func() { n.runner.Run(ctx, n.loop, boot) })
 	notify(daemon.SdNotifyStopping)
-	klog.InfoS("ended; what runs is left running", "reason", context.Cause(ctx))
+	klog.InfoS("shut down; pods keep running", "reason", context.Cause(ctx))
 	return nil
 }
 
-// watched runs the agent, and meanwhile tells systemd's watchdog how it is.
+// watched runs the agent and feeds systemd's watchdog meanwhile.
 func (n *node) watched(ctx context.Context, every time.Duration, run func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	if every > 0 {
-		work.Go(func() { feed(ctx, every, n.requests.Healthy, notify) })
+		work.Go(func() { feedWatchdog(ctx, every, n.requests.Healthy, notify) })
 	}
 	run()
 	cancel()
 	work.Wait()
 }
 
-// nodeName is the override, or else the host name: lower case, and a name that the API allows.
+// nodeName returns the override or the host name, in lower case. It fails if the API does not allow
+// the name.
 func nodeName(override, hostname string) (string, error) {
 	source, name := "--hostname-override", strings.TrimSpace(override)
 	if name == "" {
@@ -98,7 +108,7 @@ func nodeName(override, hostname string) (string, error) {
 	return name, nil
 }
 
-// node is the agent with everything around it.
+// node is the agent with its ports and servers.
 type node struct {
 	runner   *runner.Runner
 	loop     *loop.Loop
@@ -106,12 +116,14 @@ type node struct {
 	disk     *disk.Port
 	host     *host.Port
 	network  *network.Port
-	api      *api // nil without an API server
+	api      *apiConnection // nil without an API server
 	requests *web.Port
+	access   *access.Access    // nil while there is no secure port
 	serving  *identity.Serving // nil while there is no secure port
 	servers  []*web.Server
-	numbers  *measure.Numbers
-	tracer   *tracing.Tracer // nil if nobody traces
+	metrics  *portmetrics.Metrics
+	tracer   *tracing.Tracer // nil if tracing is off
+	iptables *iptables.Rules // nil if they are not to be made
 
 	containers *containerapi.API
 	stats      *stats.Source
@@ -119,12 +131,12 @@ type node struct {
 	podResources *podresources.Server // nil if it cannot be served
 }
 
-// newNode makes the ports and the loop that joins them with the core, and begins to listen.
-func newNode(s settings, nodeName string) (*node, error) {
+// newNode creates the ports and the loop that connects them with the core, and starts to listen.
+func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error) {
 	c, ticks := s.config, clock.New()
 	n := &node{runner: runner.New(ticks)}
-	n.numbers = n.measured(s)
-	err := n.trace(s, nodeName)
+	n.metrics = n.newMetrics(s)
+	err := n.startTracing(s, nodeName)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +148,7 @@ func newNode(s settings, nodeName string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.host = host.New(host.Options{Clock: ticks, Deliver: n.runner.Deliver})
+	n.host = host.New(host.Options{Clock: ticks, Deliver: n.runner.Deliver, RootDir: s.rootDir})
 	n.network = network.New(network.Options{Clock: ticks, Deliver: n.runner.Deliver})
 	n.disk = disk.New(disk.Options{
 		Clock: ticks, Deliver: n.runner.Deliver,
@@ -149,18 +161,21 @@ func newNode(s settings, nodeName string) (*node, error) {
 		}
 	}
 	logs := &log.Port{}
-	n.stats = n.statistics(s, nodeName)
-	n.containers = n.containerAPI(s)
+	n.stats = n.newStats(s, nodeName)
+	n.containers = n.newContainerAPI(s)
 	n.requests = web.New(web.Options{
-		Offer: n.runner.Offer, CheckLog: logs.Check, Measured: n.numbers,
-		Counted: n.containers.Metrics, Routes: web.Routes{n.stats.Register},
-		Loop: func() ([]world.Metric, loop.Histogram) { return n.loop.Metrics(), n.loop.Steps() },
+		Offer: n.runner.OfferRequest, CheckLog: logs.Check, Gatherer: n.metrics,
+		ServerMetrics: n.serverMetrics, Routes: web.Routes{n.stats.Register},
+		Loop: func() ([]world.Metric, loop.Histogram) {
+			return n.loop.Metrics(), n.loop.StepDurations()
+		},
+		LoopCheck: func() world.Check { return n.loop.Check() },
 	})
 	n.loop = loop.New(loop.Options{
-		Core: runner.Witness{Died: died, Core: core.New(core.Options{
+		Core: withBreaker(core.New(core.Options{
 			Config: c, NodeName: nodeName, RootDir: s.rootDir, ManifestPath: c.StaticPodPath,
-			LinksDir: s.linksDir, API: n.api != nil, Node: s.node,
-		})},
+			LinksDir: s.linksDir, HasAPIServer: n.api != nil, Node: s.node,
+		}), panics),
 		Ports:     n.ports(logs),
 		Stopwatch: ticks.Elapsed, Observe: n.observer(),
 	})
@@ -169,11 +184,12 @@ func newNode(s settings, nodeName string) (*node, error) {
 		return nil, err
 	}
 	n.servePodResources(s)
+	n.iptables = keepIPTables(c)
 	return n, nil
 }
 
-// ports are those that the core's effects name. Without an API server it asks nothing of one, and
-// events are log lines.
+// ports returns the ports by the names in the core's effects. Without an API server the core issues
+// no request to one, and its events are written to the log.
 func (n *node) ports(logs *log.Port) map[world.PortName]world.Port {
 	ports := map[world.PortName]world.Port{
 		world.PortCRI: n.runtime, world.PortFS: n.disk,
@@ -186,7 +202,7 @@ func (n *node) ports(logs *log.Port) map[world.PortName]world.Port {
 	return ports
 }
 
-// listen opens the ports of the HTTP API that are not turned off.
+// listen opens the enabled ports of the HTTP API.
 func (n *node) listen(s settings, nodeName string) error {
 	c := s.config
 	if port := int(*c.HealthzPort); port != 0 {
@@ -198,35 +214,37 @@ func (n *node) listen(s settings, nodeName string) error {
 	}
 	if port := int(c.ReadOnlyPort); port != 0 {
 		server, err := web.Listen("read-only", c.Address, port,
-			n.numbers.Handler(measure.ReadOnly, n.requests.ReadOnly()))
+			n.metrics.Handler(portmetrics.ReadOnly, n.requests.ReadOnly()))
 		if err != nil {
 			return err
 		}
 		n.servers = append(n.servers, server)
 	}
 	if *c.EnableServer {
-		return n.serveSecurely(s, nodeName)
+		return n.serveSecurePort(s, nodeName)
 	}
 	return nil
 }
 
-// close ends the servers and the ports. What cannot end in time ends with the process.
+// close closes the servers and the ports. It returns after closeTimeout at the latest: a call that
+// has not ended then ends with the process.
 func (n *node) close() {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
 		for _, server := range n.servers {
-			complain(server.Close())
+			logError(server.Close())
 		}
-		complain(n.podResources.Close())
+		logError(n.podResources.Close())
 		if n.containers != nil {
 			n.containers.Close()
 			n.stats.Close()
 		}
-		complain(n.runtime.Close())
+		logError(n.runtime.Close())
 		n.disk.Close()
 		n.host.Close()
 		n.network.Close()
+		n.iptables.Close()
 		if n.serving != nil {
 			n.serving.Close()
 		}
@@ -236,30 +254,18 @@ func (n *node) close() {
 	select {
 	case <-closed:
 	case <-time.After(closeTimeout):
-		klog.InfoS("a call has not ended; leaving it", "waited", closeTimeout)
+		klog.InfoS("a call in flight did not end before the shutdown", "timeout", closeTimeout)
 	}
 }
 
-// died notes the event at which an invariant was found broken; its panic follows. The event's
-// body stays out of the log: it may hold a pod's secrets.
-func died(ev world.Event) {
-	var err error // of the event; a nil *world.Error is no nil error
-	if ev.Err != nil {
-		err = ev.Err
-	}
-	klog.ErrorS(err, "the agent dies of an event", "event", world.BodyName(ev.Body), "op", ev.Op,
-		"time", ev.Time)
-	klog.Flush()
-}
-
-// notify tells systemd how far the agent is, if systemd has started it.
+// notify sends a state to systemd (sd_notify), if systemd has started the agent.
 func notify(state string) {
 	_, err := daemon.SdNotify(false, state)
-	complain(err)
+	logError(err)
 }
 
-func complain(err error) {
+func logError(err error) {
 	if err != nil {
-		klog.ErrorS(err, "cannot end or announce the agent in order")
+		klog.ErrorS(err, "notifying systemd or closing a server failed")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	nodeobject "seedlet.dev/core/node"
 )
 
-// nodeFlags are those about what the API server is told of the node.
+// nodeFlags are the flags about the Node object.
 type nodeFlags struct {
 	labels        []string
 	ips           string
@@ -22,7 +22,7 @@ type nodeFlags struct {
 	taints        []string
 }
 
-func (f *nodeFlags) add(fs *pflag.FlagSet) {
+func (f *nodeFlags) addTo(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.labels, "node-labels", nil,
 		"labels of the node when it is registered, as key=value,key=value")
 	fs.StringVar(&f.ips, "node-ip", "",
@@ -36,7 +36,7 @@ func (f *nodeFlags) add(fs *pflag.FlagSet) {
 		"taints of the node when it is registered, as key=value:effect")
 }
 
-// options are what the flags say that no field of the configuration does.
+// options returns the values of flags that have no field in the configuration.
 func (f *nodeFlags) options() (nodeobject.Options, error) {
 	labels, err := nodeobject.ParseLabels(strings.Join(f.labels, ","))
 	if err != nil {
@@ -54,7 +54,7 @@ func (f *nodeFlags) options() (nodeobject.Options, error) {
 		ExternalCloud: f.cloudProvider == "external"}, nil
 }
 
-// override sets the fields whose flags the user has set.
+// override sets the fields whose flags are on the command line.
 func (f *nodeFlags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfiguration) error {
 	if fs.Changed("provider-id") {
 		c.ProviderID = f.providerID
@@ -76,7 +76,7 @@ func (f *nodeFlags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfigur
 	return nil
 }
 
-// parseTaint reads key=value:effect or key:effect.
+// parseTaint parses key=value:effect or key:effect.
 func parseTaint(text string) (v1.Taint, error) {
 	rest, effect, _ := strings.Cut(text, ":")
 	key, value, _ := strings.Cut(rest, "=")

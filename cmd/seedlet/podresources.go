@@ -6,13 +6,13 @@ import (
 	"seedlet.dev/realworld/podresources"
 )
 
-// servePodResources opens the socket of the pod resources API. What cannot be opened keeps no pod
-// from running: it is told.
+// servePodResources opens the socket of the pod resources API. Pods run without it, so a failure is
+// only logged.
 func (n *node) servePodResources(s settings) {
 	server, err := podresources.Listen(podresources.Options{RootDir: s.rootDir,
-		Pods: n.requests.Pods, Measure: n.numbers.PodResourceCalls})
+		Pods: n.requests.Pods, Interceptor: n.metrics.PodResourceCalls})
 	if err != nil {
-		klog.ErrorS(err, "cannot serve the pod resources API")
+		klog.ErrorS(err, "serving the pod resources API failed")
 		return
 	}
 	n.podResources = server

@@ -12,9 +12,10 @@ import (
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"seedlet.dev/realworld/podresources"
+	"seedlet.dev/realworld/porttest"
 )
 
-// The agent tells of its pods on the socket, also when one before it was killed and has left it.
+// The agent serves its pods on the socket, also if a killed predecessor left a stale socket.
 func TestPodResources(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "manifests", "web.yaml"), pod)
@@ -38,7 +39,7 @@ func TestPodResources(t *testing.T) {
 	}
 }
 
-// awaitPodResources is the name of the first pod that is told of on the socket.
+// awaitPodResources returns the name of the first pod that is served on the socket.
 func awaitPodResources(t *testing.T, rootDir string) string {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+podresources.Socket(rootDir),
@@ -48,7 +49,7 @@ func awaitPodResources(t *testing.T, rootDir string) string {
 	}
 	defer conn.Close()
 	client := podresourcesv1.NewPodResourcesListerClient(conn)
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(porttest.Patience); time.Now().Before(end); {
 		answer, err := client.List(t.Context(), &podresourcesv1.ListPodResourcesRequest{},
 			grpc.WaitForReady(true))
 		if err == nil && len(answer.PodResources) > 0 {

@@ -14,10 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/realworld/provision"
 )
 
-// prometheusConfig has an agent scraped as clusters do.
+// prometheusConfig scrapes an agent as clusters do.
 const prometheusConfig = `
 global: {scrape_interval: 1s, scrape_timeout: 1s}
 scrape_configs:
@@ -27,13 +28,13 @@ scrape_configs:
   static_configs: [{targets: ["127.0.0.1:%[1]d"]}]
 `
 
-// Prometheus scrapes the agent, and can be asked what it has found.
+// A real Prometheus scrapes the agent and answers queries.
 func TestPrometheus(t *testing.T) {
 	if _, err := exec.LookPath("prometheus"); err != nil {
-		if err := provision.Possible(); err != nil {
+		if err := provision.CheckMachine(); err != nil {
 			t.Fatal(err)
 		}
-		if err := provision.Packages(t.Context(), []string{"prometheus"}, func(line string) {
+		if err := provision.InstallPackages(t.Context(), []string{"prometheus"}, func(line string) {
 			t.Log(line)
 		}); err != nil {
 			t.Fatal(err)
@@ -74,7 +75,7 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
-// undocumented are the metrics of a page of a running agent that docs/metrics.md does not have.
+// undocumented returns the metrics of a page of a running agent that docs/metrics.md lacks.
 func undocumented(t *testing.T, text string) []string {
 	t.Helper()
 	page, err := os.ReadFile(metricsPage)
@@ -93,7 +94,7 @@ func undocumented(t *testing.T, text string) []string {
 	return missing
 }
 
-// start runs a command until the end of the test, and shows what it says if that fails.
+// start runs a command until the end of the test, and prints its output if the test fails.
 func start(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	var said bytes.Buffer
@@ -110,10 +111,10 @@ func start(t *testing.T, cmd *exec.Cmd) {
 	})
 }
 
-// awaitSample asks Prometheus until a query has a value of at least that much, or for a while.
+// awaitSample queries Prometheus until the value is at least the given one, or a timeout.
 func awaitSample(t *testing.T, port int, query string, least float64) (last float64) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(porttest.Patience); time.Now().Before(end); {
 		if v, ok := sample(port, query); ok {
 			if last = v; last >= least {
 				return last
@@ -124,18 +125,18 @@ func awaitSample(t *testing.T, port int, query string, least float64) (last floa
 	return last
 }
 
-// sample is the value of the first series that a query finds; false if it finds none.
+// sample returns the value of the first series that a query finds; false if it finds none.
 func sample(port int, query string) (float64, bool) {
 	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/api/v1/query?query=%s", port,
 		url.QueryEscape(query)))
 	if err != nil {
-		return 0, false // it has not begun to listen
+		return 0, false // Prometheus does not listen yet
 	}
 	defer resp.Body.Close()
 	var answer struct {
 		Data struct {
 			Result []struct {
-				Value [2]any `json:"value"` // when, and a number as text
+				Value [2]any `json:"value"` // the time, and the value as text
 			} `json:"result"`
 		} `json:"data"`
 	}

@@ -5,29 +5,30 @@ import (
 
 	"seedlet.dev/realworld/access"
 	"seedlet.dev/realworld/identity"
-	"seedlet.dev/realworld/measure"
+	"seedlet.dev/realworld/portmetrics"
 	"seedlet.dev/realworld/web"
+	"seedlet.dev/world"
 )
 
-// serveSecurely opens the port that asks who is there.
-func (n *node) serveSecurely(s settings, nodeName string) error {
+// serveSecurePort opens the port with authentication and authorization.
+func (n *node) serveSecurePort(s settings, nodeName string) error {
 	c := s.config
 	warn := func(problem string) { klog.InfoS(problem, "severity", "warning") }
 	serving := identity.ServingOptions{
 		CertFile: c.TLSCertFile, KeyFile: c.TLSPrivateKeyFile, CertDir: s.api.certDir,
 		NodeName: nodeName, HostName: nodeName, Request: c.ServerTLSBootstrap, Warn: warn,
 	}
-	who := access.Options{NodeName: nodeName, Authentication: c.Authentication,
+	accessOptions := access.Options{NodeName: nodeName, Authentication: c.Authentication,
 		Authorization: c.Authorization, Warn: warn}
+	var err error
 	if n.api != nil {
 		reviewer, err := n.api.reviewer(c.KubeAPIQPS, c.KubeAPIBurst)
 		if err != nil {
 			return err
 		}
-		who.Reviewer, serving.Identity = reviewer, n.api.identity
+		accessOptions.Reviewer, serving.Identity = reviewer, n.api.identity
 	}
-	door, err := access.New(who)
-	if err != nil {
+	if n.access, err = access.New(accessOptions); err != nil {
 		return err
 	}
 	if n.serving, err = identity.NewServing(serving); err != nil {
@@ -37,14 +38,14 @@ func (n *node) serveSecurely(s settings, nodeName string) error {
 	if err != nil {
 		return err
 	}
-	door.TLS(config)
+	n.access.TLS(config)
 	handler := n.requests.Secure(web.Secure{
-		Config: c, Version: version, Flags: s.flags, Guard: door.Guard,
+		Config: c, Version: version, Flags: s.flags, Guard: n.access.Guard,
 		Containers: web.Routes{n.containers.Register},
-		SystemLog:  web.Routes{systemLogs(c).Register},
+		SystemLog:  web.Routes{newSystemLogs(c).Register},
 	})
 	server, err := web.ListenTLS(c.Address, int(c.Port),
-		n.numbers.Handler(measure.ReadWrite, handler), config)
+		n.metrics.Handler(portmetrics.ReadWrite, handler), config)
 	if err != nil {
 		return err
 	}
@@ -53,9 +54,22 @@ func (n *node) serveSecurely(s settings, nodeName string) error {
 	return nil
 }
 
-// reviewer asks the API server about those who call, over a connection of its own: questions that
-// strangers cause delay nothing else. It goes with the identity.
-func (a *api) reviewer(qps *int32, burst int32) (*identity.Groups, error) {
+// serverMetrics returns the metrics of the servers and of the queue of requests. They are asked for
+// only after the core has answered, so after all servers have been started.
+func (n *node) serverMetrics() []world.Metric {
+	metrics := append(n.containers.Metrics(), n.runner.Metrics()...)
+	if n.access != nil {
+		metrics = append(metrics, n.access.Metrics()...)
+	}
+	for _, server := range n.servers {
+		metrics = append(metrics, server.Metrics()...)
+	}
+	return metrics
+}
+
+// reviewer returns a client for token and access reviews, with a connection of its own: reviews
+// that unauthenticated clients cause delay no other request. It is closed with the identity.
+func (a *apiConnection) reviewer(qps *int32, burst int32) (*identity.Groups, error) {
 	conn, err := a.identity.Connect()
 	if err != nil {
 		return nil, err

@@ -18,10 +18,12 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"seedlet.dev/realworld/porttest"
 )
 
-// securely asks the secure port, with a token if there is one.
-func securely(t *testing.T, port int, token, path string) (int, string) {
+// getSecure sends a request to the secure port, with a token if it is not empty.
+func getSecure(t *testing.T, port int, token, path string) (int, string) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
@@ -45,8 +47,8 @@ func securely(t *testing.T, port int, token, path string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-// lookAtSecurePort asks for what is there for everybody who may.
-func lookAtSecurePort(t *testing.T, port int) {
+// checkSecurePort requests the paths that an authorized client may read.
+func checkSecurePort(t *testing.T, port int) {
 	t.Helper()
 	for path, want := range map[string]string{
 		"/healthz":     "ok",
@@ -58,7 +60,7 @@ func lookAtSecurePort(t *testing.T, port int) {
 		"/flagz":       "authorization-mode",
 		"/logs/":       "<pre>",
 	} {
-		code, body := securely(t, port, "", path)
+		code, body := getSecure(t, port, "", path)
 		if code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s: %d, no %q in %q", path, code, want, body)
 		}
@@ -68,7 +70,8 @@ func lookAtSecurePort(t *testing.T, port int) {
 	}
 }
 
-// reviews plays an API server that knows one token, whose user may look at metrics.
+// reviews is an API server that knows the tokens that begin with "good". All users may read metrics
+// and the configuration.
 func reviews(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil || r.Method != http.MethodPost {
@@ -83,21 +86,24 @@ func reviews(w http.ResponseWriter, r *http.Request) {
 	switch review := asked.(type) {
 	case *authenticationv1.TokenReview:
 		review.Kind, review.APIVersion = "TokenReview", "authentication.k8s.io/v1"
-		review.Status.Authenticated = review.Spec.Token == "good"
+		review.Status.Authenticated = strings.HasPrefix(review.Spec.Token, "good")
 		review.Status.User.Username = "jane"
 	case *authorizationv1.SubjectAccessReview:
 		review.Kind, review.APIVersion = "SubjectAccessReview", "authorization.k8s.io/v1"
-		review.Status.Allowed = review.Spec.ResourceAttributes.Subresource == "metrics"
+		subresource := review.Spec.ResourceAttributes.Subresource
+		review.Status.Allowed = subresource == "metrics" || subresource == "configz"
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
-	_ = json.NewEncoder(w).Encode(asked) // who does not get it any more has gone
+	_ = json.NewEncoder(w).Encode(asked) // the client may have disconnected
 }
 
-// The secure port as it is by default, with an API server: strangers stay outside, and others may
-// what the API server says.
+// The secure port with its defaults and an API server: unauthenticated clients are refused, others
+// may do what the API server allows.
 func TestSecurePort(t *testing.T) {
-	server := httptest.NewTLSServer(http.HandlerFunc(reviews))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(reviews))
+	server.Config.ErrorLog = porttest.ErrorLog(t)
+	server.StartTLS()
 	defer server.Close()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "ca.crt"), string(pem.EncodeToMemory(
@@ -117,8 +123,8 @@ func TestSecurePort(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case <-notified: // everything listens
-	case <-time.After(10 * time.Second):
+	case <-notified: // all ports are open
+	case <-time.After(porttest.Patience):
 		t.Fatalf("it does not begin; it says:\n%s", log.String())
 	}
 	for _, c := range []struct {
@@ -134,7 +140,7 @@ func TestSecurePort(t *testing.T) {
 		{"good", "/debug/state", http.StatusForbidden,
 			"Forbidden (user=jane, verb=get, resource=nodes, subresource(s)=[proxy])\n"},
 	} {
-		code, body := securely(t, port, c.token, c.path)
+		code, body := getSecure(t, port, c.token, c.path)
 		if code != c.code || !strings.HasPrefix(body, c.text) {
 			t.Errorf("%s with token %q: %d %.100q, want %d %q", c.path, c.token, code, body, c.code,
 				c.text)

@@ -10,7 +10,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
-// serveFlags are about the secure port: each is another form of a field of the configuration.
+// serveFlags are the flags of the secure port. Each overrides a field of the configuration.
 type serveFlags struct {
 	enable, debugging, contention    bool
 	port                             int32
@@ -24,7 +24,7 @@ type serveFlags struct {
 	streamIdleTimeout                time.Duration
 }
 
-func (f *serveFlags) add(fs *pflag.FlagSet) {
+func (f *serveFlags) addTo(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.enable, "enable-server", true, "serve the HTTP API on the secure port")
 	fs.Int32Var(&f.port, "port", 0, "secure port (default 10250)")
 	fs.StringVar(&f.certFile, "tls-cert-file", "",
@@ -58,14 +58,14 @@ func (f *serveFlags) add(fs *pflag.FlagSet) {
 		"how long nothing may be said in an exec, attach or port-forward (default 4h)")
 }
 
-// override sets the fields whose flags the user has set.
+// override sets the fields whose flags are on the command line.
 func (f *serveFlags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfiguration) error {
 	for flag, path := range map[string]*string{"tls-cert-file": &f.certFile,
 		"tls-private-key-file": &f.keyFile, "client-ca-file": &f.clientCAFile} {
 		if *path == "" {
 			continue
 		}
-		absolute, err := filepath.Abs(*path) // it starts where the agent was started
+		absolute, err := filepath.Abs(*path) // relative to the working directory
 		if err != nil {
 			return fmt.Errorf("--%s: %w", flag, err)
 		}
@@ -107,14 +107,14 @@ func (f *serveFlags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfigu
 			apply()
 		}
 	})
-	if fs.Changed("port") && f.port == 0 { // in the file it means the default
+	if fs.Changed("port") && f.port == 0 { // in the file zero means the default
 		return fmt.Errorf("--port: must be greater than zero; --enable-server=false turns it off")
 	}
 	return nil
 }
 
-// shownFlags are the flags as /flagz shows them: all but what may be secret.
-func shownFlags(fs *pflag.FlagSet) map[string]string {
+// servedFlags returns the flags as /flagz serves them: without values that may be secret.
+func servedFlags(fs *pflag.FlagSet) map[string]string {
 	shown := map[string]string{}
 	fs.VisitAll(func(flag *pflag.Flag) {
 		shown[flag.Name] = flag.Value.String()

@@ -10,9 +10,8 @@ import (
 	"seedlet.dev/world"
 )
 
-// trace makes a tracer if the configuration asks for one. Otherwise there is none, and nothing of
-// it runs.
-func (n *node) trace(s settings, nodeName string) error {
+// startTracing creates a tracer if the configuration has tracing.
+func (n *node) startTracing(s settings, nodeName string) error {
 	if s.config.Tracing == nil {
 		return nil
 	}
@@ -23,17 +22,17 @@ func (n *node) trace(s settings, nodeName string) error {
 	return err
 }
 
-// runtimeOptions are those of connections to the runtime: what measures calls, and what traces
-// them.
+// runtimeOptions returns the options of connections to the runtime: metrics and tracing of calls.
 func (n *node) runtimeOptions() []grpc.DialOption {
-	options := []grpc.DialOption{grpc.WithChainUnaryInterceptor(n.numbers.RuntimeCalls)}
+	options := []grpc.DialOption{grpc.WithChainUnaryInterceptor(n.metrics.RuntimeCalls)}
 	if n.tracer != nil {
 		options = append(options, n.tracer.DialOptions()...)
 	}
 	return options
 }
 
-// operationContext adds to a context what an operation is part of; nil if nobody traces.
+// operationContext returns the function that adds an operation's span to a context; nil without
+// tracing.
 func (n *node) operationContext() func(context.Context, world.OpID) context.Context {
 	if n.tracer == nil {
 		return nil
@@ -41,7 +40,7 @@ func (n *node) operationContext() func(context.Context, world.OpID) context.Cont
 	return n.tracer.Context
 }
 
-// observer sees every step; nil if nobody does.
+// observer returns the function that is called for every step; nil without tracing.
 func (n *node) observer() func(world.Event, []world.Effect) {
 	if n.tracer == nil {
 		return nil
@@ -51,6 +50,6 @@ func (n *node) observer() func(world.Event, []world.Effect) {
 
 func (n *node) closeTracer() {
 	if n.tracer != nil {
-		complain(n.tracer.Close())
+		logError(n.tracer.Close())
 	}
 }

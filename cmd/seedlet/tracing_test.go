@@ -13,9 +13,11 @@ import (
 
 	collectorapi "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/grpc"
+
+	"seedlet.dev/realworld/porttest"
 )
 
-// collector notes the names of the spans that it is sent.
+// collector records the names of the spans that it receives.
 type collector struct {
 	collectorapi.UnimplementedTraceServiceServer
 	mu    sync.Mutex
@@ -36,7 +38,7 @@ func (c *collector) Export(_ context.Context, request *collectorapi.ExportTraceS
 	return &collectorapi.ExportTraceServiceResponse{}, nil
 }
 
-// The agent sends spans to the collector of its configuration, the last of them when it ends.
+// The agent sends spans to the configured collector, the last ones at its shutdown.
 func TestTracing(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +46,7 @@ func TestTracing(t *testing.T) {
 	}
 	c, server := &collector{spans: map[string]bool{}}, grpc.NewServer()
 	collectorapi.RegisterTraceServiceServer(server, c)
-	go func() { _ = server.Serve(listener) }() // until it is stopped
+	go func() { _ = server.Serve(listener) }() // until Stop
 	defer server.Stop()
 	dir, readOnly := t.TempDir(), freePort(t)
 	notified := notifySocket(t, filepath.Join(dir, "notify.sock"))
@@ -62,7 +64,7 @@ func TestTracing(t *testing.T) {
 	}
 	<-notified
 	const called = `kubelet_runtime_operations_errors_total{operation_type="list_containers"}`
-	for range 200 {
+	for late := time.Now().Add(porttest.Patience); time.Now().Before(late); {
 		if strings.Contains(get(t, readOnly, "/metrics"), called) {
 			break
 		}

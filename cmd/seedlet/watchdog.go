@@ -9,11 +9,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// watchdogMin is the shortest time that systemd's watchdog may have: what is shorter would be run
-// out by a moment's load.
+// watchdogMin is the shortest accepted timeout of systemd's watchdog. A shorter one would expire
+// under a short load.
 const watchdogMin = time.Second
 
-// watchdogInterval is how often systemd wants to hear that the agent is well: zero for never.
+// watchdogInterval returns the interval at which systemd's watchdog is fed; zero without a
+// watchdog.
 func watchdogInterval() (time.Duration, error) {
 	limit, err := daemon.SdWatchdogEnabled(false)
 	switch {
@@ -27,18 +28,18 @@ func watchdogInterval() (time.Duration, error) {
 	return limit / 2, nil
 }
 
-// feed tells systemd that the agent is well, whenever it is; once it is not for long enough,
-// systemd starts it anew.
-func feed(ctx context.Context, every time.Duration, healthy func(context.Context) error,
-	tell func(state string)) {
+// feedWatchdog notifies systemd's watchdog as long as the agent is healthy. Once the agent is
+// unhealthy for longer than the watchdog's timeout, systemd restarts it.
+func feedWatchdog(ctx context.Context, every time.Duration, healthy func(context.Context) error,
+	notify func(state string)) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		switch err := healthy(ctx); {
 		case err == nil:
-			tell(daemon.SdNotifyWatchdog)
+			notify(daemon.SdNotifyWatchdog)
 		case ctx.Err() == nil:
-			klog.ErrorS(err, "systemd is not told that the agent is well, as it is not")
+			klog.ErrorS(err, "unhealthy: systemd's watchdog is not fed")
 		}
 		select {
 		case <-ctx.Done():

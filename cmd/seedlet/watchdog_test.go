@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Systemd is told that the agent is well as long as it is, and again when it is.
+// The watchdog is fed while the agent is healthy, not while it is unhealthy, and again afterwards.
 func TestFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -20,22 +20,22 @@ func TestFeed(t *testing.T) {
 			}
 			return nil
 		}
-		told := 0
-		go feed(ctx, 10*time.Second, healthy, func(state string) {
+		notified := 0
+		go feedWatchdog(ctx, 10*time.Second, healthy, func(state string) {
 			if state != "WATCHDOG=1" {
-				t.Errorf("told %q", state)
+				t.Errorf("notified %q", state)
 			}
-			told++
+			notified++
 		})
 		for _, step := range []struct {
-			stuck bool
-			told  int
+			stuck    bool
+			notified int
 		}{{false, 4}, {true, 4}, {false, 8}} {
 			stuck.Store(step.stuck)
 			time.Sleep(34 * time.Second)
 			synctest.Wait()
-			if told != step.told {
-				t.Errorf("told %d times, want %d", told, step.told)
+			if notified != step.notified {
+				t.Errorf("notified %d times, want %d", notified, step.notified)
 			}
 		}
 		cancel()

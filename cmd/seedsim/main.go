@@ -1,8 +1,8 @@
-// Command seedsim runs the node agent in the simulated world: scenarios from seeds, plans from
-// files, and whatever fails again and again until it is understood.
+// Command seedsim runs the node agent in the simulated world: scenarios with seeds, and plans from
+// files. It prints plans, replays runs event by event, and shrinks plans that fail.
 //
-// It exits with 0 if everything held, with 1 if something failed, and with 2, after one line that
-// says what would be right, if it was called wrongly.
+// It exits with 0 if no run failed, with 1 if a run failed, and with 2, after one line that
+// explains the correct usage, if the command line is not valid.
 package main
 
 import (
@@ -20,7 +20,7 @@ const (
 	exitUsage  = 2
 )
 
-// errFailed says that a run did not hold; what and how has been printed.
+// errFailed means that a run failed. The failure has been printed.
 var errFailed = errors.New("failed")
 
 func main() {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// call runs a command line and returns what it prints and how it ends.
+// call runs a command line, and returns its output and error.
 func call(args ...string) (string, error) {
 	var out bytes.Buffer
 	c := newCommand()
@@ -72,7 +72,7 @@ func TestRunJSON(t *testing.T) {
 	}
 }
 
-// The plan that is printed leads to the same run as the seed.
+// The printed plan has the same run as the seed.
 func TestPlanReplays(t *testing.T) {
 	plan, err := call("plan", "crashloop", "--seed", "5")
 	if err != nil {
@@ -88,7 +88,7 @@ func TestPlanReplays(t *testing.T) {
 	}
 	byFile, err := call("replay", "crashloop", "--plan", file)
 	if err != nil || byFile != bySeed {
-		t.Errorf("the seed gives %q, its plan %q, %v", bySeed, byFile, err)
+		t.Errorf("the seed prints %q, its plan %q, %v", bySeed, byFile, err)
 	}
 }
 
@@ -100,12 +100,12 @@ func TestReplayDump(t *testing.T) {
 	}
 	if !strings.Contains(out, "→ ListContainers") || !strings.Contains(out, "\n#50 ") ||
 		strings.Contains(out, "\n#51 ") {
-		t.Errorf("the log is not that of 50 events:\n%s", out)
+		t.Errorf("the log does not have 50 events:\n%s", out)
 	}
 	state, err := os.ReadFile(file)
 	var fields map[string]any
 	if err != nil || json.Unmarshal(state, &fields) != nil || fields["pods"] == nil {
-		t.Errorf("the dump is no state: %v", err)
+		t.Errorf("the dump is not a state: %v", err)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// What the README shows is what the command prints.
+// The README shows the output of the command.
 func TestReadme(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {

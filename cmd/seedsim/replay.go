@@ -12,53 +12,57 @@ import (
 	"github.com/spf13/cobra"
 
 	"seedlet.dev/sim"
+	"seedlet.dev/sim/plan"
+	"seedlet.dev/sim/shrink"
+	"seedlet.dev/sim/trace"
 )
 
-// source is where a plan comes from: a scenario and a seed, or a file.
+// source is where a plan comes from: the generator, by a seed of a scenario, or a file.
 type source struct {
 	seed uint64
 	file string
 }
 
 func (s *source) flags(c *cobra.Command, withFile bool) {
-	c.Flags().Uint64Var(&s.seed, "seed", 1, "the seed")
+	c.Flags().Uint64Var(&s.seed, "seed", 1, "the seed of the plan")
 	if withFile {
-		c.Flags().StringVar(&s.file, "plan", "", "a plan file, instead of drawing the plan")
+		c.Flags().StringVar(&s.file, "plan", "",
+			"run the plan in this file, instead of generating one from the seed")
 	}
 }
 
-func (s *source) plan(name string) (*sim.Plan, error) {
-	scenario, err := one(name)
+func (s *source) plan(name string) (*plan.Plan, error) {
+	scenario, err := findOne(name)
 	if err != nil {
 		return nil, err
 	}
 	if s.file == "" {
-		return sim.Draw(scenario, s.seed)
+		return plan.Generate(scenario, s.seed)
 	}
 	data, err := os.ReadFile(s.file)
 	if err != nil {
 		return nil, fmt.Errorf("--plan: %w", err)
 	}
-	plan, err := sim.ParsePlan(s.file, data)
-	if err == nil && plan.Spec.Scenario != scenario.Metadata.Name {
+	p, err := plan.Parse(s.file, data)
+	if err == nil && p.Spec.Scenario != scenario.Metadata.Name {
 		err = fmt.Errorf("%s: it is a plan of scenario %s, not of %s", s.file,
-			plan.Spec.Scenario, name)
+			p.Spec.Scenario, name)
 	}
-	return plan, err
+	return p, err
 }
 
 func planCommand() *cobra.Command {
 	var from source
 	c := &cobra.Command{
 		Use:   "plan SCENARIO --seed N",
-		Short: "Print the plan of a run, as a file that replay takes",
-		Args:  exactly(1),
+		Short: "Print the plan of a run as a file, for replay --plan",
+		Args:  exactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			plan, err := from.plan(args[0])
+			p, err := from.plan(args[0])
 			if err != nil {
 				return err
 			}
-			_, err = c.OutOrStdout().Write(plan.YAML())
+			_, err = c.OutOrStdout().Write(p.YAML())
 			return err
 		},
 	}
@@ -73,10 +77,10 @@ func replayCommand() *cobra.Command {
 	var log bool
 	c := &cobra.Command{
 		Use:   "replay SCENARIO --seed N",
-		Short: "Run one seed or plan again, and look at it",
-		Args:  exactly(1),
+		Short: "Run one seed or plan, and print what happens",
+		Args:  exactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			plan, err := from.plan(args[0])
+			p, err := from.plan(args[0])
 			if err != nil {
 				return err
 			}
@@ -87,26 +91,26 @@ func replayCommand() *cobra.Command {
 				return fmt.Errorf("--dump %s: needs --until EVENT, the event to dump the state at",
 					dump)
 			}
-			return replay(c.OutOrStdout(), plan, until, dump, log)
+			return replay(c.OutOrStdout(), p, until, dump, log)
 		},
 	}
 	from.flags(c, true)
-	c.Flags().Uint64Var(&until, "until", 0, "stop after this event")
+	c.Flags().Uint64Var(&until, "until", 0, "stop after the event of this number")
 	c.Flags().StringVar(&dump, "dump", "",
-		"write the agent's state at that event to a file; - is the output")
+		"with --until, write the agent's state after that event to a file; - is the standard output")
 	c.Flags().BoolVar(&log, "log", false, "print every event and effect")
 	return c
 }
 
-func replay(w io.Writer, plan *sim.Plan, until uint64, dump string, log bool) error {
+func replay(w io.Writer, p *plan.Plan, until uint64, dump string, log bool) error {
 	out := bufio.NewWriter(w)
 	defer out.Flush()
 	opts := sim.Options{Until: until}
 	if log {
-		trace := &sim.Trace{Write: func(line string) { fmt.Fprintln(out, line) }}
-		opts.Watch = trace.Step
+		printer := &trace.Printer{Write: func(line string) { fmt.Fprintln(out, line) }}
+		opts.Watch = printer.Step
 	}
-	verdict, err := sim.Run(plan, opts)
+	verdict, err := sim.Run(p, opts)
 	if err != nil {
 		return err
 	}
@@ -128,9 +132,9 @@ func replay(w io.Writer, plan *sim.Plan, until uint64, dump string, log bool) er
 			return fmt.Errorf("--dump: %w", err)
 		}
 	}
-	fmt.Fprintf(out, "%s: %d events, %d effects, %d lives of the agent, %d restarts of "+
-		"containers, %v virtual, hash %016x\n", plan.Metadata.Name, verdict.Events,
-		verdict.Effects, verdict.Lives, verdict.Restarts, verdict.Virtual.Round(time.Millisecond),
+	fmt.Fprintf(out, "%s: %d events, %d effects, %d incarnations of the agent, %d restarts of "+
+		"containers, %v virtual, hash %016x\n", p.Metadata.Name, verdict.Events,
+		verdict.Effects, verdict.Incarnations, verdict.Restarts, verdict.Virtual.Round(time.Millisecond),
 		verdict.Hash)
 	if f := verdict.Failure; f != nil {
 		fmt.Fprintf(out, "FAIL at %v, event %d: %s: %s\n", f.Virtual, f.Event, f.Oracle, f.Message)
@@ -145,18 +149,18 @@ func shrinkCommand() *cobra.Command {
 	var to string
 	c := &cobra.Command{
 		Use:   "shrink SCENARIO --seed N",
-		Short: "Look for the smallest plan that fails in the same way",
-		Args:  exactly(1),
+		Short: "Reduce a failing plan to a small one that fails by the same oracle",
+		Args:  exactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			plan, err := from.plan(args[0])
+			p, err := from.plan(args[0])
 			if err != nil {
 				return err
 			}
-			p := newProgress(os.Stderr)
-			small, verdict, err := sim.Shrink(plan, tries, func(tried, entries int) {
-				p.show("%d tries, %d entries", tried, entries)
+			progress := newProgress(os.Stderr)
+			small, verdict, err := shrink.Minimize(p, tries, func(tried, entries int) {
+				progress.show("%d tries, %d entries", tried, entries)
 			})
-			p.end()
+			progress.end()
 			if err != nil {
 				return err
 			}
@@ -164,8 +168,8 @@ func shrinkCommand() *cobra.Command {
 				fmt.Fprintln(c.ErrOrStderr(), "the plan does not fail: nothing to shrink")
 				return nil
 			}
-			fmt.Fprintf(c.ErrOrStderr(), "%d entries of %d: %s: %s\n", small.Entries(),
-				plan.Entries(), verdict.Failure.Oracle, verdict.Failure.Message)
+			fmt.Fprintf(c.ErrOrStderr(), "%d entries of %d: %s: %s\n", small.EntryCount(),
+				p.EntryCount(), verdict.Failure.Oracle, verdict.Failure.Message)
 			if to != "" {
 				return os.WriteFile(to, small.YAML(), 0o644)
 			}
@@ -174,7 +178,8 @@ func shrinkCommand() *cobra.Command {
 		},
 	}
 	from.flags(c, true)
-	c.Flags().IntVar(&tries, "tries", 400, "plans to try at most")
-	c.Flags().StringVarP(&to, "output", "o", "", "write the plan to a file")
+	c.Flags().IntVar(&tries, "tries", 400, "the maximum number of plans to run")
+	c.Flags().StringVarP(&to, "output", "o", "",
+		"write the plan to this file, instead of the standard output")
 	return c
 }

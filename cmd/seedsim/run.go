@@ -17,9 +17,10 @@ import (
 	"golang.org/x/term"
 
 	"seedlet.dev/sim"
+	"seedlet.dev/sim/plan"
 )
 
-// report is what a run of many seeds has come to; with --json it is printed as it is.
+// report is the result of runs of many seeds. With --json it is printed as JSON.
 type report struct {
 	Scenario       string    `json:"scenario"`
 	Seeds          string    `json:"seeds"`
@@ -46,7 +47,7 @@ func runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run SCENARIO|all --seeds A-B",
 		Short: "Run a scenario with every seed of a range",
-		Args:  exactly(1),
+		Args:  exactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			list, err := find(args[0])
 			if err != nil {
@@ -59,7 +60,7 @@ func runCommand() *cobra.Command {
 			if jobs < 1 {
 				return fmt.Errorf("--jobs %d: must be at least 1", jobs)
 			}
-			rep, err := runAll(tasksOf(list, args[0], r), jobs, failFast, newProgress(os.Stderr))
+			rep, err := runAll(newTasks(list, args[0], r), jobs, failFast, newProgress(os.Stderr))
 			if err != nil {
 				return err
 			}
@@ -67,24 +68,24 @@ func runCommand() *cobra.Command {
 			return rep.print(c.OutOrStdout(), asJSON)
 		},
 	}
-	c.Flags().StringVar(&seedRange, "seeds", "1-20", "the seeds, as A-B")
-	c.Flags().IntVar(&jobs, "jobs", runtime.NumCPU(), "runs at the same time")
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	c.Flags().BoolVar(&failFast, "fail-fast", false, "run no further than the first failure")
+	c.Flags().StringVar(&seedRange, "seeds", "1-20", "the range of seeds, as A-B")
+	c.Flags().IntVar(&jobs, "jobs", runtime.NumCPU(), "the number of runs in parallel")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the result as a JSON object")
+	c.Flags().BoolVar(&failFast, "fail-fast", false, "stop at the first failure")
 	return c
 }
 
-// task is one run, and its outcome.
+// task is one run and its verdict.
 type task struct {
-	scenario *sim.Scenario
-	name     string // by which the scenario is found again
+	scenario *plan.Scenario
+	name     string // of the scenario or of its file, for the replay command
 	seed     uint64
 	verdict  *sim.Verdict
 	err      error
 }
 
-// tasksOf are the runs of every scenario with every seed.
-func tasksOf(list []*sim.Scenario, arg string, r seeds) []*task {
+// newTasks returns the runs of every scenario with every seed.
+func newTasks(list []*plan.Scenario, arg string, r seeds) []*task {
 	var tasks []*task
 	for _, s := range list {
 		for seed := r.from; ; seed++ {
@@ -101,10 +102,10 @@ func tasksOf(list []*sim.Scenario, arg string, r seeds) []*task {
 	return tasks
 }
 
-// runAll runs every task, or all up to the first that fails. The outcome does not depend on the
+// runAll runs every task, or all up to the first that fails. The result does not depend on the
 // number of jobs.
 func runAll(tasks []*task, jobs int, failFast bool, p *progress) (*report, error) {
-	began := time.Now()
+	start := time.Now()
 	next := make(chan *task)
 	var group sync.WaitGroup
 	var failed atomic.Bool
@@ -130,14 +131,14 @@ func runAll(tasks []*task, jobs int, failFast bool, p *progress) (*report, error
 	if first := slices.IndexFunc(tasks, (*task).failed); failFast && first >= 0 {
 		tasks = tasks[:first+1]
 	}
-	rep := &report{Failures: []failure{}, WallSeconds: time.Since(began).Seconds()}
+	rep := &report{Failures: []failure{}, WallSeconds: time.Since(start).Seconds()}
 	return rep, rep.collect(tasks)
 }
 
 func (t *task) run() {
-	plan, err := sim.Draw(t.scenario, t.seed)
+	p, err := plan.Generate(t.scenario, t.seed)
 	if err == nil {
-		t.verdict, err = sim.Run(plan, sim.Options{})
+		t.verdict, err = sim.Run(p, sim.Options{})
 	}
 	t.err = err
 }
@@ -189,8 +190,8 @@ func (rep *report) print(w io.Writer, asJSON bool) error {
 	return nil
 }
 
-// progress says at once what has failed, and how far a run is: on a terminal in a line that
-// changes, elsewhere in one line a minute.
+// progress reports failures at once, and the number of runs that are done: on a terminal in a line
+// that is updated, elsewhere in a line per minute.
 type progress struct {
 	mu       sync.Mutex
 	w        *os.File
@@ -211,13 +212,14 @@ func (p *progress) done(t *task, total int) {
 	if t.failed() {
 		p.failed++
 		p.end()
-		fmt.Fprintf(p.w, "%s seed %d failed\n", t.scenario.Metadata.Name, t.seed) // more at the end
+		// The report at the end has the details.
+		fmt.Fprintf(p.w, "%s seed %d failed\n", t.scenario.Metadata.Name, t.seed)
 	}
 	p.show("%d of %d runs, %d failed, at %s seed %d", p.count, total, p.failed,
 		t.scenario.Metadata.Name, t.seed)
 }
 
-// show shows how far it is, if it is time to.
+// show prints the state of the work, unless it was printed a short time ago.
 func (p *progress) show(format string, args ...any) {
 	every, line := time.Minute, format+"\n"
 	if p.terminal {

@@ -10,17 +10,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"seedlet.dev/scenarios"
-	"seedlet.dev/sim"
 	"seedlet.dev/sim/oracle"
+	"seedlet.dev/sim/plan"
 )
 
-// all are the scenarios there are, by name.
-func all() ([]*sim.Scenario, error) {
+// allScenarios returns the scenarios of the project, sorted by name.
+func allScenarios() ([]*plan.Scenario, error) {
 	files, err := fs.Glob(scenarios.Files, "*.yaml")
 	if err != nil {
 		return nil, err
 	}
-	var list []*sim.Scenario
+	var list []*plan.Scenario
 	for _, file := range files {
 		s, err := load(scenarios.Files, file)
 		if err != nil {
@@ -31,31 +31,31 @@ func all() ([]*sim.Scenario, error) {
 	return list, nil
 }
 
-func load(dir fs.FS, file string) (*sim.Scenario, error) {
+func load(dir fs.FS, file string) (*plan.Scenario, error) {
 	data, err := fs.ReadFile(dir, file)
 	if err != nil {
 		return nil, err
 	}
-	return sim.ParseScenario(file, data, dir)
+	return plan.ParseScenario(file, data, dir)
 }
 
-// find is the scenario of the given name, or in the given file, or all of them.
-func find(name string) ([]*sim.Scenario, error) {
+// find returns the scenario of a name or a file, or all scenarios.
+func find(name string) ([]*plan.Scenario, error) {
 	if isFile(name) {
 		s, err := load(os.DirFS("."), strings.TrimPrefix(name, "./"))
 		if err != nil {
 			return nil, err
 		}
-		return []*sim.Scenario{s}, nil
+		return []*plan.Scenario{s}, nil
 	}
-	list, err := all()
+	list, err := allScenarios()
 	if err != nil || name == "all" {
 		return list, err
 	}
 	var names []string
 	for _, s := range list {
 		if s.Metadata.Name == name {
-			return []*sim.Scenario{s}, nil
+			return []*plan.Scenario{s}, nil
 		}
 		names = append(names, s.Metadata.Name)
 	}
@@ -63,13 +63,13 @@ func find(name string) ([]*sim.Scenario, error) {
 		strings.Join(names, ", "))
 }
 
-// isFile says whether a scenario is given by its file.
+// isFile reports whether a scenario is given by its file.
 func isFile(name string) bool {
 	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
 }
 
-// one is like find, but all is not one.
-func one(name string) (*sim.Scenario, error) {
+// findOne is find for a single scenario.
+func findOne(name string) (*plan.Scenario, error) {
 	list, err := find(name)
 	switch {
 	case err != nil:
@@ -84,7 +84,7 @@ func one(name string) (*sim.Scenario, error) {
 // seeds is a range of seeds, both ends included.
 type seeds struct{ from, to uint64 }
 
-// seedsMax bounds what is kept of the runs of one command.
+// seedsMax bounds the memory that the verdicts of one command take.
 const seedsMax = 100_000
 
 func parseSeeds(text string) (seeds, error) {
@@ -109,9 +109,9 @@ func listCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the scenarios",
-		Args:  exactly(0),
+		Args:  exactArgs(0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			list, err := all()
+			list, err := allScenarios()
 			for _, s := range list {
 				fmt.Fprintf(c.OutOrStdout(), "%-16s %s\n", s.Metadata.Name, s.Spec.Description)
 			}
@@ -123,19 +123,19 @@ func listCommand() *cobra.Command {
 func oraclesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "oracles",
-		Short: "List what every run is judged by",
-		Args:  exactly(0),
+		Short: "List the oracles that check every run",
+		Args:  exactArgs(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, entry := range oracle.Catalogue() {
-				fmt.Fprintf(c.OutOrStdout(), "%-18s %s\n", entry.Name, entry.Sentence)
+				fmt.Fprintf(c.OutOrStdout(), "%-20s %s\n", entry.Name, entry.Invariant)
 			}
 			return nil
 		},
 	}
 }
 
-// exactly checks the number of arguments.
-func exactly(n int) cobra.PositionalArgs {
+// exactArgs returns a check of the number of arguments.
+func exactArgs(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {
 			return fmt.Errorf("%s takes %d arguments, has %d: usage: %s", c.Name(), n, len(args),

@@ -1,13 +1,14 @@
-// Package admission decides whether a node takes a pod.
+// Package admission decides whether a pod fits the node.
 //
-// It keeps nothing: whether a pod fits is a function of the pod, the node and the pods that are
-// there. The reasons and messages are the kubelet's, in the kubelet's order, since people and
-// programs read them in the pod's status. Start reading at Reject; who makes room for a critical
-// pod is in preempt.go.
+// It has no state: the decision is a function of the pod, the node and the other pods. The reasons
+// and messages are those of the kubelet, in the kubelet's order, because people and programs read
+// them in the status of the pod. Start reading at Check.Failures; preempt.go chooses the pods that
+// a critical pod preempts.
 package admission
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
@@ -15,142 +16,168 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// Failure is why a pod is not taken, as its status tells.
+// Failure is one reason why a pod does not fit, as its status has it.
 type Failure struct {
 	Reason  string
 	Message string
-	// Missing is what the node has too little of, if that is why.
-	Missing Missing
+	// Shortage is what the node lacks, if that is the reason.
+	Shortage Shortage
 }
 
-// OfRoom says whether a pod is not taken for what others have.
-func OfRoom(f Failure) bool { return f.Missing.Resource != "" || f.Reason == nodePorts }
+// CausedByOtherPods reports whether a pod does not fit because of what other pods use.
+func CausedByOtherPods(f Failure) bool {
+	return f.Shortage.Resource != "" || f.Reason == reasonNodePorts
+}
 
-// nodePorts is the reason of a pod whose port of the host another one has.
-const nodePorts = "NodePorts"
+// reasonNodePorts is the reason if another pod uses the same port of the host.
+const reasonNodePorts = "NodePorts"
 
-// Missing is an amount of a resource: thousandths for CPU, bytes or pieces for any other.
-type Missing struct {
+// Shortage is an amount of a resource: in thousandths for CPU, else in bytes or pieces.
+type Shortage struct {
 	Resource v1.ResourceName
 	Amount   int64
 }
 
-// Check is a question whether a node takes a pod.
+// Check is the check of one pod against the node and its other pods.
 type Check struct {
 	Pod    *v1.Pod
-	Static bool // from the node itself: no taint keeps it away
-	// Node is the node with its labels, taints and what pods may have of it. Nil is a node of
-	// which nothing is known but that, as one without an API server is.
+	Static bool // static pods tolerate all taints
+	// Node has the labels and taints. It is nil while the Node at the API server is not known; then
+	// they are not checked.
 	Node        *v1.Node
 	Allocatable v1.ResourceList
-	Others      []*v1.Pod // that have been taken and are not over
+	OtherPods   []*v1.Pod // those that are admitted and not terminal
+	// StrictGroups reports whether the runtime gives processes no groups beside those of the spec.
+	StrictGroups bool
 }
 
-// Reject is every reason not to take a pod, the one that counts first. None means to take it.
-func (c *Check) Reject() []Failure {
-	if os := c.Pod.Spec.OS; os != nil && os.Name != v1.Linux {
-		return []Failure{{Reason: "PodOSNotSupported",
-			Message: "Failed to admit pod as the OS field doesn't match node OS"}}
+// Failures returns the reasons why the pod does not fit, in the kubelet's order; none if it fits.
+func (c *Check) Failures() []Failure {
+	if failure := c.mismatch(); failure != (Failure{}) {
+		return []Failure{failure}
 	}
-	if c.Node != nil {
-		want, asks := c.Pod.Spec.NodeSelector[v1.LabelOSStable]
-		if has := c.Node.Labels[v1.LabelOSStable]; asks && has != "" && want != has {
-			return []Failure{{Reason: "PodOSSelectorNodeLabelDoesNotMatch", Message: "Failed to " +
-				"admit pod as the `kubernetes.io/os` label doesn't match node label"}}
-		}
-	}
-	failures := c.tooLittle()
+	failures := c.insufficientResources()
 	if c.Node != nil {
 		if fits, err := nodeaffinity.GetRequiredNodeAffinity(c.Pod).Match(c.Node); !fits || err != nil {
-			failures = append(failures, predicate("NodeAffinity"))
+			failures = append(failures, predicateFailure("NodeAffinity",
+				"didn't match Pod's node affinity/selector"))
 		}
 		if name := c.Pod.Spec.NodeName; name != "" && name != c.Node.Name {
-			failures = append(failures, predicate("NodeName"))
+			failures = append(failures, predicateFailure("NodeName",
+				"didn't match the requested node name"))
 		}
 	}
-	if c.portTaken() {
-		failures = append(failures, predicate(nodePorts))
+	if c.hasHostPortConflict() {
+		failures = append(failures, predicateFailure(reasonNodePorts,
+			"didn't have free ports for the requested pod ports"))
 	}
-	if c.Node != nil && !c.Static && !c.tolerates() {
-		failures = append(failures, predicate("TaintToleration"))
+	if c.Node != nil && !c.Static && !c.toleratesTaints() {
+		failures = append(failures, predicateFailure("TaintToleration",
+			"had taints that the pod didn't tolerate"))
 	}
 	return failures
 }
 
-func predicate(name string) Failure {
-	return Failure{Reason: name, Message: "Predicate " + name + " failed"}
+// predicateFailure returns the failure of a check of the scheduler, in the scheduler's words.
+func predicateFailure(name, why string) Failure {
+	return Failure{Reason: name, Message: "Predicate " + name + " failed: node(s) " + why}
 }
 
-// tolerates says whether the pod stands every taint that would drive it away.
-func (c *Check) tolerates() bool {
+// mismatch returns why no node like this one can run the pod, whatever else runs there; the zero
+// value if it can. Like the kubelet, it looks at the label of the pod for the operating system, not
+// at its selector.
+func (c *Check) mismatch() Failure {
+	if os, isLabeled := c.Pod.Labels[v1.LabelOSStable]; isLabeled && os != string(v1.Linux) {
+		return Failure{Reason: "PodOSSelectorNodeLabelDoesNotMatch", Message: "Failed to " +
+			"admit pod as the `kubernetes.io/os` label doesn't match node label"}
+	}
+	if os := c.Pod.Spec.OS; os != nil && os.Name != v1.Linux {
+		return Failure{Reason: "PodOSNotSupported",
+			Message: "Failed to admit pod as the OS field doesn't match node OS"}
+	}
+	if NeedsStrictGroups(c.Pod) && !c.StrictGroups {
+		return Failure{Reason: "SupplementalGroupsPolicyNotSupported",
+			Message: "SupplementalGroupsPolicy=Strict is not supported in this node"}
+	}
+	return Failure{}
+}
+
+// toleratesTaints reports whether the pod tolerates every taint with the effect NoExecute.
+func (c *Check) toleratesTaints() bool {
 	for i := range c.Node.Spec.Taints {
 		taint := &c.Node.Spec.Taints[i]
-		stands := taint.Effect != v1.TaintEffectNoExecute
+		tolerated := taint.Effect != v1.TaintEffectNoExecute
 		for j := range c.Pod.Spec.Tolerations {
-			stands = stands || c.Pod.Spec.Tolerations[j].ToleratesTaint(logr.Logger{}, taint, false)
+			tolerated = tolerated || c.Pod.Spec.Tolerations[j].ToleratesTaint(logr.Logger{}, taint, false)
 		}
-		if !stands {
+		if !tolerated {
 			return false
 		}
 	}
 	return true
 }
 
-// tooLittle is what the node has too little of for the pod: places first, then the resources that
-// it asks for. What the node does not have at all is not the node's to judge: who offers it does.
-func (c *Check) tooLittle() []Failure {
+// insufficientResources returns a failure for each resource that the node lacks: first the number
+// of pods, then what the pod requests. A resource that is not allocatable at all is not checked:
+// the component that provides it decides.
+func (c *Check) insufficientResources() []Failure {
 	var failures []Failure
-	if places, is := c.Allocatable[v1.ResourcePods]; is && int64(len(c.Others)) >= places.Value() {
-		failures = append(failures, insufficient(v1.ResourcePods, 1, int64(len(c.Others)),
-			places.Value()))
+	podsMax, isLimited := c.Allocatable[v1.ResourcePods]
+	if count := int64(len(c.OtherPods)); isLimited && count >= podsMax.Value() {
+		failures = append(failures, insufficientFailure(v1.ResourcePods, 1, count, podsMax.Value()))
 	}
 	used := map[v1.ResourceName]int64{}
-	for _, other := range c.Others {
+	for _, other := range c.OtherPods {
 		for name, amount := range requests(other) { //ordered: sums
 			used[name] += amount
 		}
 	}
-	asked := requests(c.Pod)
-	for _, name := range inOrder(asked) {
-		has, is := c.Allocatable[name]
-		if amount := asked[name]; amount > 0 && is && amount > value(name, has)-used[name] {
-			failures = append(failures, insufficient(name, amount, used[name], value(name, has)))
+	requested := requests(c.Pod)
+	for _, name := range sortedNames(requested) {
+		quantity, isLimited := c.Allocatable[name]
+		amount, capacity := requested[name], amountOf(name, quantity)
+		if amount > 0 && isLimited && amount > capacity-used[name] {
+			failures = append(failures, insufficientFailure(name, amount, used[name], capacity))
 		}
 	}
 	return failures
 }
 
-func insufficient(name v1.ResourceName, asked, used, has int64) Failure {
+func insufficientFailure(name v1.ResourceName, requested, used, capacity int64) Failure {
 	return Failure{
 		Reason: "OutOf" + string(name),
 		Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, "+
-			"capacity: %d", name, asked, used, has),
-		Missing: Missing{name, asked - (has - used)},
+			"capacity: %d", name, requested, used, capacity),
+		Shortage: Shortage{name, requested - (capacity - used)},
 	}
 }
 
-// requests is what a pod asks for, overhead included.
+// requests returns what a pod requests, including its overhead.
 func requests(pod *v1.Pod) map[v1.ResourceName]int64 {
-	asked := map[v1.ResourceName]int64{}
+	amounts := map[v1.ResourceName]int64{}
 	all := podresources.PodRequests(pod, podresources.PodResourcesOptions{})
 	for name, q := range all { //ordered: a map
-		asked[name] = value(name, q)
+		amounts[name] = amountOf(name, q)
 	}
-	return asked
+	return amounts
 }
 
-// portTaken says whether another pod has a port of the host that this one asks for.
-func (c *Check) portTaken() bool {
-	for _, mine := range hostPorts(c.Pod) {
-		for _, other := range c.Others {
-			for _, its := range hostPorts(other) {
-				if mine.clashes(its) {
-					return true
-				}
-			}
+// hasHostPortConflict reports whether another pod uses a host port of this one. A pod may have tens
+// of thousands of ports, so each is looked at once.
+func (c *Check) hasHostPortConflict() bool {
+	mine := hostPorts(c.Pod)
+	if len(mine) == 0 {
+		return false
+	}
+	used := map[hostPort]bool{}
+	for _, other := range c.OtherPods {
+		for _, its := range hostPorts(other) {
+			used[its], used[its.at(anyAddress)] = true, true
 		}
 	}
-	return false
+	return slices.ContainsFunc(mine, func(p hostPort) bool {
+		return used[p] || used[p.at(allAddresses)] || p.ip == allAddresses && used[p.at(anyAddress)]
+	})
 }
 
 type hostPort struct {
@@ -158,14 +185,19 @@ type hostPort struct {
 	port         int32
 }
 
-func (p hostPort) clashes(q hostPort) bool {
-	const all = "0.0.0.0"
-	return p.port == q.port && p.protocol == q.protocol &&
-		(p.ip == q.ip || p.ip == all || q.ip == all)
+const (
+	allAddresses = "0.0.0.0" // the port is taken at every address
+	anyAddress   = ""        // the port is taken at one address at least
+)
+
+// at returns the same port at another address.
+func (p hostPort) at(ip string) hostPort {
+	p.ip = ip
+	return p
 }
 
-// hostPorts are the ports of the host of all containers that may run side by side with others: of
-// init containers only sidecars hold theirs.
+// hostPorts returns the host ports of the containers that run together. Of the init containers only
+// sidecars keep their ports.
 func hostPorts(pod *v1.Pod) []hostPort {
 	var ports []hostPort
 	add := func(c *v1.Container) {
@@ -176,7 +208,7 @@ func hostPorts(pod *v1.Pod) []hostPort {
 			}
 			port := hostPort{p.HostIP, string(p.Protocol), p.HostPort}
 			if port.ip == "" {
-				port.ip = "0.0.0.0"
+				port.ip = allAddresses
 			}
 			if port.protocol == "" {
 				port.protocol = string(v1.ProtocolTCP)

@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-func TestWantsAppArmor(t *testing.T) {
+func TestNeedsAppArmor(t *testing.T) {
 	profile := func(kind v1.AppArmorProfileType) *v1.AppArmorProfile {
 		return &v1.AppArmorProfile{Type: kind}
 	}
@@ -14,15 +14,15 @@ func TestWantsAppArmor(t *testing.T) {
 		pod, container *v1.AppArmorProfile
 		want           bool
 	}{
-		"none":                         {nil, nil, false},
-		"of the pod":                   {profile(v1.AppArmorProfileTypeRuntimeDefault), nil, true},
-		"of a container":               {nil, profile(v1.AppArmorProfileTypeLocalhost), true},
-		"unconfined, in so many words": {profile(v1.AppArmorProfileTypeUnconfined), nil, false},
+		"none":           {nil, nil, false},
+		"of the pod":     {profile(v1.AppArmorProfileTypeRuntimeDefault), nil, true},
+		"of a container": {nil, profile(v1.AppArmorProfileTypeLocalhost), true},
+		"unconfined":     {profile(v1.AppArmorProfileTypeUnconfined), nil, false},
 	} {
-		pod := asks("p")
+		pod := podRequesting("p")
 		pod.Spec.SecurityContext = &v1.PodSecurityContext{AppArmorProfile: c.pod}
 		pod.Spec.Containers[0].SecurityContext = &v1.SecurityContext{AppArmorProfile: c.container}
-		if got := WantsAppArmor(pod); got != c.want {
+		if got := NeedsAppArmor(pod); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

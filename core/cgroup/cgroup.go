@@ -1,9 +1,8 @@
-// Package cgroup says where the cgroup of a pod is and what its limits are.
+// Package cgroup has the paths and limits of the pods' cgroups.
 //
-// It keeps nothing: everything here is a function of the pod and of the node's layout. What has
-// been made of it, and what is still to be made or removed, is the pod's business (package pod);
-// what nobody owns any more is found by package housekeeping. Start reading at Layout, then
-// Limits in limits.go.
+// It has no state: everything is a function of the pod and of the node's layout. Package pod
+// creates and removes the cgroup of a pod; package housekeeping removes orphaned ones. Start
+// reading at Layout, then at Limits in limits.go.
 package cgroup
 
 import (
@@ -15,19 +14,19 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
-// Layout is where the cgroups of a node's pods are.
+// Layout is where the cgroups of the node's pods are.
 type Layout struct {
-	PerPod  bool   `json:"perPod"`         // cgroupsPerQOS: without it the runtime does as it likes
-	Root    string `json:"root,omitempty"` // above kubepods; empty: the root of the hierarchy
-	Systemd bool   `json:"systemd"`        // the driver; else it is cgroupfs
-	// Settled says that the driver is that of the runtime, or that the runtime does not tell its
-	// own. Nothing is made or removed before.
-	Settled bool  `json:"settled"`
-	PidsMax int64 `json:"pidsMax,omitempty"` // in each pod; zero: unlimited
+	PerPod  bool   `json:"perPod"`         // cgroupsPerQOS; if not, the runtime decides
+	Root    string `json:"root,omitempty"` // the parent of kubepods; empty: the root of the hierarchy
+	Systemd bool   `json:"systemd"`        // the cgroup driver; else cgroupfs
+	// DriverKnown holds once the runtime has reported its driver, or that it does not report one. No
+	// cgroup is created or removed before.
+	DriverKnown bool  `json:"driverKnown"`
+	PidsMax     int64 `json:"pidsMax,omitempty"` // for each pod; zero: unlimited
 }
 
-// LayoutOf is the layout as it is configured.
-func LayoutOf(c *kubeletconfig.KubeletConfiguration) Layout {
+// LayoutFromConfig returns the layout of a configuration.
+func LayoutFromConfig(c *kubeletconfig.KubeletConfiguration) Layout {
 	l := Layout{
 		PerPod: c.CgroupsPerQOS == nil || *c.CgroupsPerQOS, Systemd: c.CgroupDriver == "systemd",
 		Root: strings.Trim(path.Clean("/"+c.CgroupRoot), "/"),
@@ -38,33 +37,34 @@ func LayoutOf(c *kubeletconfig.KubeletConfiguration) Layout {
 	return l
 }
 
-// Settle takes the driver that the runtime has; empty if it does not say. It reports whether that
-// is news.
-func (l *Layout) Settle(driver string) bool {
-	if l.Settled {
+// SetDriver sets the driver that the runtime reported; empty if it reports none. It returns true
+// the first time. The driver never changes after that.
+func (l *Layout) SetDriver(driver string) bool {
+	if l.DriverKnown {
 		return false
 	}
-	l.Settled = true
+	l.DriverKnown = true
 	if driver != "" {
 		l.Systemd = strings.EqualFold(driver, "systemd")
 	}
 	return true
 }
 
-// The names of cgroups, as every kubelet has them.
+// The names of cgroups, the same as with the kubelet.
 const (
 	kubepods  = "kubepods"
 	podPrefix = "pod"
 )
 
-// Parents are where the cgroups of pods are, by their quality of service.
-func (l *Layout) Parents() []string {
+// QOSParents returns the parents of the pods' cgroups, one for each QoS class.
+func (l *Layout) QOSParents() []string {
 	return []string{
-		l.parent(v1.PodQOSGuaranteed), l.parent(v1.PodQOSBurstable), l.parent(v1.PodQOSBestEffort),
+		l.qosParent(v1.PodQOSGuaranteed), l.qosParent(v1.PodQOSBurstable),
+		l.qosParent(v1.PodQOSBestEffort),
 	}
 }
 
-func (l *Layout) parent(class v1.PodQOSClass) string {
+func (l *Layout) qosParent(class v1.PodQOSClass) string {
 	parent := kubepods
 	switch class {
 	case v1.PodQOSBurstable:
@@ -78,48 +78,48 @@ func (l *Layout) parent(class v1.PodQOSClass) string {
 	return l.Root + "/" + parent
 }
 
-// Path is the cgroup of a pod, from the root of the hierarchy.
-func (l *Layout) Path(uid string, class v1.PodQOSClass) string {
-	return l.parent(class) + "/" + podPrefix + uid
+// PodPath returns the cgroup of a pod, relative to the root of the hierarchy.
+func (l *Layout) PodPath(uid string, class v1.PodQOSClass) string {
+	return l.qosParent(class) + "/" + podPrefix + uid
 }
 
-// Paths are all cgroups that a pod may have, whatever its quality of service.
-func (l *Layout) Paths(uid string) []string {
-	paths := l.Parents()
+// PodPaths returns all cgroups that a pod may have, one for each QoS class.
+func (l *Layout) PodPaths(uid string) []string {
+	paths := l.QOSParents()
 	for i := range paths {
 		paths[i] += "/" + podPrefix + uid
 	}
 	return paths
 }
 
-// Has says whether a cgroup is one of Paths.
-func (l *Layout) Has(cgroup, uid string) bool {
-	above, is := strings.CutSuffix(cgroup, uid)
-	if !is {
+// IsPodPath reports whether a cgroup is one of the pod's.
+func (l *Layout) IsPodPath(cgroup, uid string) bool {
+	parent, hasSuffix := strings.CutSuffix(cgroup, uid)
+	if !hasSuffix {
 		return false
 	}
-	above, is = strings.CutSuffix(above, "/"+podPrefix)
-	return is && slices.Contains(l.Parents(), above)
+	parent, hasSuffix = strings.CutSuffix(parent, "/"+podPrefix)
+	return hasSuffix && slices.Contains(l.QOSParents(), parent)
 }
 
-// UIDOf is whose cgroup has a name; false if it is no pod's.
+// UIDOf returns the UID of the pod that a cgroup is named for; false if it is not a pod's.
 func UIDOf(name string) (string, bool) {
-	uid, is := strings.CutPrefix(name, podPrefix)
-	return uid, is && uid != ""
+	uid, isPod := strings.CutPrefix(name, podPrefix)
+	return uid, isPod && uid != ""
 }
 
-// Same says whether the cgroup of one pod may be called by the UID of another: systemd's names
-// cannot tell a dash from an underscore.
-func (l *Layout) Same(uid, other string) bool {
+// MayShareCgroup reports whether two pods may have the same cgroup. With systemd a dash and an
+// underscore in a UID lead to the same name.
+func (l *Layout) MayShareCgroup(uid, other string) bool {
 	if l.Systemd {
 		uid, other = strings.ReplaceAll(uid, "_", "-"), strings.ReplaceAll(other, "_", "-")
 	}
 	return uid == other
 }
 
-// Parent is a cgroup as the runtime is told of it. With systemd it is the directory of a slice,
-// below those of its parents.
-func (l *Layout) Parent(cgroup string) string {
+// CgroupParent returns a cgroup in the form of the CRI's cgroup_parent. With systemd it is the path
+// of a slice, below the slices of its parents.
+func (l *Layout) CgroupParent(cgroup string) string {
 	if !l.Systemd {
 		return "/" + cgroup
 	}

@@ -24,69 +24,71 @@ func TestPaths(t *testing.T) {
 		{"a/b", "u", v1.PodQOSBestEffort, "a/b/kubepods/besteffort/podu"},
 	} {
 		l.Root = test.root
-		if got := l.Path(test.uid, test.class); got != test.want {
+		if got := l.PodPath(test.uid, test.class); got != test.want {
 			t.Errorf("%v: %s", test, got)
 		}
 	}
-	if got := strings.Join(l.Paths("u"), " "); got !=
+	if got := strings.Join(l.PodPaths("u"), " "); got !=
 		"a/b/kubepods/podu a/b/kubepods/burstable/podu a/b/kubepods/besteffort/podu" {
 		t.Errorf("paths %s", got)
 	}
-	for _, path := range l.Paths("u") {
-		if !l.Has(path, "u") || l.Has(path, "") || l.Has(path+"/x", "u") || l.Has("x/"+path, "u") {
-			t.Errorf("whether %s is one of them", path)
+	for _, path := range l.PodPaths("u") {
+		if !l.IsPodPath(path, "u") || l.IsPodPath(path, "") || l.IsPodPath(path+"/x", "u") ||
+			l.IsPodPath("x/"+path, "u") {
+			t.Errorf("%s: wrong answer", path)
 		}
 	}
 }
 
-func TestParent(t *testing.T) {
+func TestCgroupParent(t *testing.T) {
 	cgroupfs, systemd := Layout{}, Layout{Systemd: true}
-	if got := cgroupfs.Parent("kubepods/pod1-2"); got != "/kubepods/pod1-2" {
+	if got := cgroupfs.CgroupParent("kubepods/pod1-2"); got != "/kubepods/pod1-2" {
 		t.Errorf("cgroupfs: %s", got)
 	}
 	want := "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice"
-	if got := systemd.Parent("kubepods/burstable/pod1-2"); got != want {
+	if got := systemd.CgroupParent("kubepods/burstable/pod1-2"); got != want {
 		t.Errorf("systemd: %s, want %s", got, want)
 	}
 }
 
-func TestLayoutOf(t *testing.T) {
+func TestLayoutFromConfig(t *testing.T) {
 	no, limit := false, int64(7)
-	l := LayoutOf(&kubeletconfig.KubeletConfiguration{CgroupRoot: "/a/../b/", PodPidsLimit: &limit,
-		CgroupDriver: "systemd"})
+	l := LayoutFromConfig(&kubeletconfig.KubeletConfiguration{CgroupRoot: "/a/../b/",
+		PodPidsLimit: &limit, CgroupDriver: "systemd"})
 	if l != (Layout{PerPod: true, Root: "b", Systemd: true, PidsMax: 7}) {
 		t.Errorf("%+v", l)
 	}
 	limit = -1
-	l = LayoutOf(&kubeletconfig.KubeletConfiguration{CgroupsPerQOS: &no, PodPidsLimit: &limit})
+	l = LayoutFromConfig(&kubeletconfig.KubeletConfiguration{CgroupsPerQOS: &no, PodPidsLimit: &limit})
 	if l != (Layout{}) {
 		t.Errorf("%+v", l)
 	}
 }
 
-// The driver is that of the runtime if it says so, and never changes after that.
-func TestSettle(t *testing.T) {
+// The driver that the runtime reports replaces the configured one, once.
+func TestSetDriver(t *testing.T) {
 	for _, test := range []struct {
 		configured bool
 		driver     string
 		want       bool
 	}{{true, "", true}, {true, "CGROUPFS", false}, {false, "SYSTEMD", true}, {false, "", false}} {
 		l := Layout{Systemd: test.configured}
-		if !l.Settle(test.driver) || l.Systemd != test.want || l.Settle("SYSTEMD") {
+		if !l.SetDriver(test.driver) || l.Systemd != test.want || l.SetDriver("SYSTEMD") {
 			t.Errorf("%+v: %+v", test, l)
 		}
 	}
 }
 
-func TestWhoseCgroup(t *testing.T) {
+func TestUIDOf(t *testing.T) {
 	for name, want := range map[string]string{"podu": "u", "pod": "", "burstable": ""} {
 		if uid, is := UIDOf(name); is != (want != "") || is && uid != want {
 			t.Errorf("%s: %q, %v", name, uid, is)
 		}
 	}
 	cgroupfs, systemd := Layout{}, Layout{Systemd: true}
-	if cgroupfs.Same("a-b", "a_b") || !systemd.Same("a-b", "a_b") || systemd.Same("a-b", "ab") {
-		t.Error("with systemd alone a dash may be an underscore")
+	if cgroupfs.MayShareCgroup("a-b", "a_b") || !systemd.MayShareCgroup("a-b", "a_b") ||
+		systemd.MayShareCgroup("a-b", "ab") {
+		t.Error("a dash is an underscore with systemd, and only there")
 	}
 }
 
@@ -96,20 +98,21 @@ func TestSharesAndQuota(t *testing.T) {
 		500: {512, 50_000}, 1000: {1024, 100_000}, 256_000: {262_144, 25_600_000},
 		1_000_000: {262_144, 100_000_000},
 	} {
-		if got := [2]int64{Shares(milli), Quota(milli)}; got != want {
+		if got := [2]int64{MilliCPUToShares(milli), MilliCPUToQuota(milli)}; got != want {
 			t.Errorf("%dm: shares and quota %v, want %v", milli, got, want)
 		}
 	}
 }
 
-// of is a container that asks for "cpu memory" and is limited to "cpu memory"; "-" is nothing.
-func of(text string) v1.Container {
+// container returns a container. The text has its CPU and memory requests and limits, in this
+// order; "-" is none.
+func container(text string) v1.Container {
 	words := strings.Fields(text)
 	return v1.Container{Resources: v1.ResourceRequirements{
-		Requests: amounts(words[0], words[1]), Limits: amounts(words[2], words[3])}}
+		Requests: resourceList(words[0], words[1]), Limits: resourceList(words[2], words[3])}}
 }
 
-func amounts(cpu, memory string) v1.ResourceList {
+func resourceList(cpu, memory string) v1.ResourceList {
 	list := v1.ResourceList{}
 	if cpu != "-" {
 		list[v1.ResourceCPU] = resource.MustParse(cpu)
@@ -122,7 +125,7 @@ func amounts(cpu, memory string) v1.ResourceList {
 
 func TestLimits(t *testing.T) {
 	sidecar := func(text string) v1.Container {
-		c, always := of(text), v1.ContainerRestartPolicyAlways
+		c, always := container(text), v1.ContainerRestartPolicyAlways
 		c.RestartPolicy = &always
 		return c
 	}
@@ -134,37 +137,41 @@ func TestLimits(t *testing.T) {
 		own, overhead string
 		want          world.SetCgroup
 	}{
-		{"all limited", nil, list{of("100m 8Mi 200m 16Mi"), of("100m 8Mi 300m 16Mi")}, "", "",
+		{"all limited", nil, list{container("100m 8Mi 200m 16Mi"),
+			container("100m 8Mi 300m 16Mi")}, "", "",
 			world.SetCgroup{CPUShares: 204, CPUQuota: 50_000, CPUPeriod: 100_000,
 				MemoryBytes: 32 * mib}},
-		{"one without a limit of CPUs", nil, list{of("1 - 1 1Mi"), of("1 - - 1Mi")}, "", "",
+		{"one without a limit of CPUs", nil, list{container("1 - 1 1Mi"), container("1 - - 1Mi")}, "", "",
 			world.SetCgroup{CPUShares: 2048, MemoryBytes: 2 * mib}},
-		{"one without a limit of memory", nil, list{of("- - 1 1Mi"), of("- - 1 -")}, "", "",
+		{"one without a limit of memory", nil, list{container("- - 1 1Mi"), container("- - 1 -")}, "", "",
 			world.SetCgroup{CPUShares: 2, CPUQuota: 200_000, CPUPeriod: 100_000}},
-		{"an init container that needs more", list{of("2 - 3 9Mi")}, list{of("1 - 1 1Mi")}, "", "",
+		{"an init container that needs more", list{container("2 - 3 9Mi")},
+			list{container("1 - 1 1Mi")}, "", "",
 			world.SetCgroup{CPUShares: 2048, CPUQuota: 300_000, CPUPeriod: 100_000,
 				MemoryBytes: 9 * mib}},
-		{"an init container without a limit", list{of("1 - - -")}, list{of("2 - 2 1Mi")}, "", "",
+		{"an init container without a limit", list{container("1 - - -")},
+			list{container("2 - 2 1Mi")}, "", "",
 			world.SetCgroup{CPUShares: 2048}},
-		{"a sidecar adds up", list{sidecar("1 - 1 1Mi"), of("1 - 1 1Mi")}, list{of("1 - 1 1Mi")},
+		{"a sidecar adds up", list{sidecar("1 - 1 1Mi"), container("1 - 1 1Mi")},
+			list{container("1 - 1 1Mi")},
 			"", "", world.SetCgroup{CPUShares: 2048, CPUQuota: 200_000, CPUPeriod: 100_000,
 				MemoryBytes: 2 * mib}},
-		{"overhead, also of the limits that there are", nil, list{of("1 - 1 -")}, "", "500m 1Mi",
+		{"overhead, also of the limits that there are", nil, list{container("1 - 1 -")}, "", "500m 1Mi",
 			world.SetCgroup{CPUShares: 1536, CPUQuota: 150_000, CPUPeriod: 100_000}},
-		{"the pod as a whole", nil, list{of("1 - - -"), of("- - - -")}, "2 - 3 4Mi", "",
+		{"the pod as a whole", nil, list{container("1 - - -"), container("- - - -")}, "2 - 3 4Mi", "",
 			world.SetCgroup{CPUShares: 2048, CPUQuota: 300_000, CPUPeriod: 100_000,
 				MemoryBytes: 4 * mib}},
-		{"the pod as a whole, with overhead", nil, list{of("- - - -")}, "1 - 1 1Mi", "1 1Mi",
+		{"the pod as a whole, with overhead", nil, list{container("- - - -")}, "1 - 1 1Mi", "1 1Mi",
 			world.SetCgroup{CPUShares: 2048, CPUQuota: 200_000, CPUPeriod: 100_000,
 				MemoryBytes: 2 * mib}},
 	} {
 		pod := &v1.Pod{Spec: v1.PodSpec{InitContainers: test.init, Containers: test.app}}
 		if test.own != "" {
-			own := of(test.own).Resources
+			own := container(test.own).Resources
 			pod.Spec.Resources = &own
 		}
 		if words := strings.Fields(test.overhead); len(words) == 2 {
-			pod.Spec.Overhead = amounts(words[0], words[1])
+			pod.Spec.Overhead = resourceList(words[0], words[1])
 		}
 		l := Layout{PidsMax: 9, Systemd: true}
 		test.want.Path, test.want.PidsMax, test.want.Systemd = "p", 9, true
@@ -174,9 +181,9 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func TestBestEffortGetsTheLeast(t *testing.T) {
+func TestBestEffortHasMinimumShares(t *testing.T) {
 	l := Layout{PidsMax: 5}
-	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{of("- - - -")}}}
+	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{container("- - - -")}}}
 	want := world.SetCgroup{Path: "p", CPUShares: 2, PidsMax: 5}
 	if got := l.Limits(pod, v1.PodQOSBestEffort, "p"); got != want {
 		t.Errorf("%+v", got)

@@ -7,31 +7,32 @@ import (
 	"seedlet.dev/world"
 )
 
-// The numbers of the kernel's scheduler.
+// Constants of the kernel's CPU scheduler.
 const (
-	SharesMin = 2
-	SharesMax = 1 << 18
-	Period    = 100_000 // microseconds, in which a quota may be used
+	SharesMin   = 2
+	SharesMax   = 1 << 18
+	QuotaPeriod = 100_000 // of a quota, in microseconds
 
 	sharesPerCPU = 1024
-	quotaMin     = 1000 // microseconds
+	quotaMin     = 1000 // in microseconds
 )
 
-// Shares is the weight of thousandths of a CPU that are asked for.
-func Shares(milli int64) int64 {
+// MilliCPUToShares returns the CPU shares for a request in milli-CPUs.
+func MilliCPUToShares(milli int64) int64 {
 	return min(SharesMax, max(SharesMin, milli*sharesPerCPU/1000))
 }
 
-// Quota is how long of each Period thousandths of a CPU may run; zero is unlimited.
-func Quota(milli int64) int64 {
+// MilliCPUToQuota returns the CPU quota for a limit in milli-CPUs: microseconds in each period.
+// Zero is unlimited.
+func MilliCPUToQuota(milli int64) int64 {
 	if milli <= 0 {
 		return 0
 	}
-	return max(quotaMin, milli*Period/1000)
+	return max(quotaMin, milli*QuotaPeriod/1000)
 }
 
-// Limits is the cgroup of a pod: as many shares as all of it asks for, and a limit of what every
-// one of its containers, or the pod as a whole, has a limit of.
+// Limits returns the limits of a pod's cgroup. The CPU shares are those of all its requests. CPU or
+// memory is limited if each container has a limit, or the pod as a whole has one.
 func (l *Layout) Limits(pod *v1.Pod, class v1.PodQOSClass, path string) world.SetCgroup {
 	set := world.SetCgroup{
 		Path: path, Systemd: l.Systemd, CPUShares: SharesMin, PidsMax: l.PidsMax,
@@ -39,11 +40,11 @@ func (l *Layout) Limits(pod *v1.Pod, class v1.PodQOSClass, path string) world.Se
 	if class == v1.PodQOSBestEffort {
 		return set
 	}
-	sum := SumOf(pod)
-	set.CPUShares = uint64(Shares(sum.CPURequest))
+	sum := TotalsOf(pod)
+	set.CPUShares = uint64(MilliCPUToShares(sum.CPURequest))
 	if sum.CPULimited {
-		if set.CPUQuota = Quota(sum.CPULimit); set.CPUQuota > 0 {
-			set.CPUPeriod = Period
+		if set.CPUQuota = MilliCPUToQuota(sum.CPULimit); set.CPUQuota > 0 {
+			set.CPUPeriod = QuotaPeriod
 		}
 	}
 	if sum.MemoryLimited {
@@ -52,18 +53,18 @@ func (l *Layout) Limits(pod *v1.Pod, class v1.PodQOSClass, path string) world.Se
 	return set
 }
 
-// Sum is what all of a pod asks for and may use, its overhead included. CPU is in thousandths,
-// memory in bytes.
-type Sum struct {
+// ResourceTotals are the sums over a pod, including its overhead. CPU is in milli-CPUs, memory in
+// bytes.
+type ResourceTotals struct {
 	CPURequest, CPULimit, MemoryLimit int64
-	CPULimited, MemoryLimited         bool // nothing in it is without a limit
+	CPULimited, MemoryLimited         bool // the pod has a limit
 }
 
-// SumOf adds up a pod. A container that only runs at first counts as far as it needs more than
-// those that run later (KEP-753); what the pod as a whole asks for goes before the sum of its
-// containers (KEP-2837).
-func SumOf(pod *v1.Pod) Sum {
-	sum := Sum{CPULimited: true, MemoryLimited: true}
+// TotalsOf returns the totals of a pod. An init container counts as far as it needs more than the
+// containers that run later (KEP-753). Requests and limits of the pod as a whole replace the sums
+// over its containers (KEP-2837).
+func TotalsOf(pod *v1.Pod) ResourceTotals {
+	sum := ResourceTotals{CPULimited: true, MemoryLimited: true}
 	requests := podresources.PodRequests(pod, podresources.PodResourcesOptions{})
 	limits := podresources.PodLimits(pod, podresources.PodResourcesOptions{
 		ContainerFn: func(limits v1.ResourceList, _ podresources.ContainerType) {

@@ -1,10 +1,10 @@
 // Package config reads the kubelet's configuration file (KubeletConfiguration v1beta1) and its
-// drop-ins, and makes of them the configuration that the agent runs with.
+// drop-ins, and returns the configuration of the agent.
 //
-// The order is fixed: Load reads and merges the files; the caller puts the flags that the user
-// has set over Loaded.Config; Finish adds defaults and validates. The package opens no files, so
-// the caller reads them. Start reading at Load and Finish; the facts are in the tables of
-// defaults.go, validate.go and inert.go.
+// The order is fixed: Load decodes and merges the files; the caller applies the flags that the user
+// has set to Loaded.Config; Finish adds defaults and validates. The package opens no files; the
+// caller reads them. Start reading at Load and Finish. The tables of fields are in defaults.go,
+// validate.go and ineffective.go.
 package config
 
 import (
@@ -25,52 +25,52 @@ const (
 
 // File is a configuration file that the caller has read.
 type File struct {
-	Name string // its path; relative paths in the file start at its directory
+	Name string // the path; its directory is the base of relative paths in the file
 	Data []byte
 }
 
-// Loaded is a configuration on its way from files to the agent.
+// Loaded is a configuration that was loaded from files.
 type Loaded struct {
-	// Config is what the files say and nothing else, until Finish adds the defaults.
+	// Config has the fields that the files set; Finish adds the defaults.
 	Config *kubeletconfigv1beta1.KubeletConfiguration
-	// Warnings are what the operator should read at start-up, one line each. Set by Finish.
+	// Warnings are for the operator at start-up, one line each. Finish sets them.
 	Warnings []string
 }
 
-// Load reads base, which may be nil, and merges the drop-ins over it in the order given, which
-// should be that of their names. An unknown field, a duplicate key, a value of the wrong type or
-// a foreign kind is an error of one line that names the file and the field.
+// Load decodes base, which may be nil, and merges the drop-ins over it in the order given, which is
+// that of their names. An unknown field, a duplicate key, a value of the wrong type or another kind
+// is an error of one line that names the file and the field.
 func Load(base *File, dropIns []File) (*Loaded, error) {
 	merged := map[string]any{"apiVersion": apiVersion, "kind": kind}
 	if base != nil {
 		var err error
-		if merged, err = read(*base); err != nil {
+		if merged, err = decodeFile(*base); err != nil {
 			return nil, err
 		}
 	}
 	for _, file := range dropIns {
-		over, err := read(file)
+		patch, err := decodeFile(file)
 		if err != nil {
 			return nil, err
 		}
 		if base != nil {
-			keepDefaultThresholds(merged, over)
+			addDefaultThresholds(merged, patch)
 		}
-		mergePatch(merged, over)
+		mergePatch(merged, patch)
 	}
-	config, err := typed(merged)
+	config, err := decodeMerged(merged)
 	if err != nil {
 		return nil, fmt.Errorf("merging configuration files: %w", err)
 	}
 	return &Loaded{Config: config}, nil
 }
 
-// Finish makes a loaded configuration ready for use: it notes what will have no effect, adds the
-// defaults and validates. The error is one line with every field that is wrong.
+// Finish completes a loaded configuration: it warns of fields without effect, adds the defaults and
+// validates. The error is one line that names every invalid field.
 func (l *Loaded) Finish() error {
-	if inert := Inert(l.Config); len(inert) > 0 {
+	if fields := IneffectiveFields(l.Config); len(fields) > 0 {
 		l.Warnings = append(l.Warnings, "configuration fields that are set but have no effect yet: "+
-			strings.Join(inert, ", "))
+			strings.Join(fields, ", "))
 	}
 	SetDefaults(l.Config)
 	if errs := Validate(l.Config); len(errs) > 0 {
@@ -79,8 +79,9 @@ func (l *Loaded) Finish() error {
 	return nil
 }
 
-// read decodes one file strictly, into the form that files are merged in.
-func read(file File) (map[string]any, error) {
+// decodeFile decodes one file strictly, and returns its fields in the form that files are merged
+// in.
+func decodeFile(file File) (map[string]any, error) {
 	doc, err := document.Parse(file.Data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file.Name, err)
@@ -107,8 +108,8 @@ func read(file File) (map[string]any, error) {
 	return fields, nil
 }
 
-// typed turns merged files into a configuration.
-func typed(fields map[string]any) (*kubeletconfigv1beta1.KubeletConfiguration, error) {
+// decodeMerged decodes the merged files.
+func decodeMerged(fields map[string]any) (*kubeletconfigv1beta1.KubeletConfiguration, error) {
 	doc, err := json.Marshal(fields)
 	if err != nil {
 		return nil, err

@@ -8,12 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
-func file(name, body string) File { return File{Name: name, Data: []byte(head + body)} }
+func configFile(name, body string) File { return File{Name: name, Data: []byte(header + body)} }
 
-// finished loads files and finishes them, or fails the test.
-func finished(t *testing.T, base *File, dropIns ...File) *Loaded {
+// loadAndFinish loads files and finishes the configuration. An error fails the test.
+func loadAndFinish(t *testing.T, base *File, dropIns ...File) *Loaded {
 	t.Helper()
 	l, err := Load(base, dropIns)
 	if err == nil {
@@ -25,8 +25,8 @@ func finished(t *testing.T, base *File, dropIns ...File) *Loaded {
 	return l
 }
 
-func TestLoadNothingGivesDefaults(t *testing.T) {
-	l := finished(t, nil)
+func TestLoadWithoutFilesGivesDefaults(t *testing.T) {
+	l := loadAndFinish(t, nil)
 	c := l.Config
 	if len(l.Warnings) != 0 {
 		t.Errorf("warnings %q", l.Warnings)
@@ -40,7 +40,7 @@ func TestLoadNothingGivesDefaults(t *testing.T) {
 }
 
 func TestLoadKubeadmFile(t *testing.T) {
-	base := file("/var/lib/kubelet/config.yaml", `
+	base := configFile("/var/lib/kubelet/config.yaml", `
 authentication:
   anonymous: {enabled: false}
   webhook: {cacheTTL: 0s, enabled: true}
@@ -60,7 +60,7 @@ logging:
 memorySwap: {}
 staticPodPath: manifests
 `)
-	l := finished(t, &base)
+	l := loadAndFinish(t, &base)
 	if got := l.Config.StaticPodPath; got != "/var/lib/kubelet/manifests" {
 		t.Errorf("staticPodPath %q does not start at the file", got)
 	}
@@ -74,21 +74,21 @@ staticPodPath: manifests
 	}
 }
 
-func TestLoadRefuses(t *testing.T) {
+func TestLoadRejects(t *testing.T) {
 	for _, c := range []struct{ name, data, want string }{
-		{"unknown field", head + "maxPodz: 5\nlogging: {colour: x}\n",
+		{"unknown field", header + "maxPodz: 5\nlogging: {colour: x}\n",
 			"c.yaml: unknown field logging.colour, maxPodz"},
-		{"wrong case", head + "maxpods: 5\n", "c.yaml: unknown field maxpods"},
-		{"duplicate key", head + "maxPods: 5\nmaxPods: 6\n",
+		{"wrong case", header + "maxpods: 5\n", "c.yaml: unknown field maxpods"},
+		{"duplicate key", header + "maxPods: 5\nmaxPods: 6\n",
 			`c.yaml: line 4: key "maxPods" already set in map`},
-		{"wrong type", head + "maxPods: many\n",
+		{"wrong type", header + "maxPods: many\n",
 			"c.yaml: maxPods: want a number (int32), have string"},
-		{"bad duration", head + "fileCheckFrequency: soon\n",
+		{"bad duration", header + "fileCheckFrequency: soon\n",
 			`c.yaml: fileCheckFrequency: time: invalid duration "soon"`},
 		{"empty", "# nothing\n", "c.yaml: the file is empty, want kind KubeletConfiguration"},
 		{"no kind", "maxPods: 5\n", "c.yaml: want apiVersion kubelet.config.k8s.io/v1beta1, " +
 			`kind KubeletConfiguration; have apiVersion "", kind ""`},
-		{"two documents", head + "---\n" + head, "c.yaml: want one YAML document, have 2"},
+		{"two documents", header + "---\n" + header, "c.yaml: want one YAML document, have 2"},
 		{"a list", "- 1\n", "c.yaml: want an object, have array"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -105,21 +105,21 @@ func TestLoadRefuses(t *testing.T) {
 }
 
 func TestDropInsMergeAsTheKubeletDoes(t *testing.T) {
-	base := file("/etc/base.yaml", `
+	base := configFile("/etc/base.yaml", `
 port: 20250
 clusterDNS: [192.168.0.9, 192.168.0.8]
 authorization: {mode: Webhook, webhook: {cacheAuthorizedTTL: 5m}}
 staticPodPath: /from/base
 podLogsDir: /logs
 `)
-	l := finished(t, &base,
-		file("/etc/d/10.conf", `
+	l := loadAndFinish(t, &base,
+		configFile("/etc/d/10.conf", `
 clusterDNS: [192.168.0.2]
 authorization: {webhook: {cacheUnauthorizedTTL: 45s}}
 podLogsDir: null
 evictionHard: {memory.available: 1Gi}
 `),
-		file("/etc/d/20.conf", "staticPodPath: here\nmaxPods: 7\n"))
+		configFile("/etc/d/20.conf", "staticPodPath: here\nmaxPods: 7\n"))
 	c := l.Config
 	if diff := cmp.Diff([]string{"192.168.0.2"}, c.ClusterDNS); diff != "" {
 		t.Error("a list must be replaced:", diff)
@@ -140,7 +140,7 @@ evictionHard: {memory.available: 1Gi}
 }
 
 func TestFlagsComeBetweenFilesAndDefaults(t *testing.T) {
-	base := file("/etc/base.yaml", "staticPodPath: /a\n")
+	base := configFile("/etc/base.yaml", "staticPodPath: /a\n")
 	l, err := Load(&base, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -154,12 +154,12 @@ func TestFlagsComeBetweenFilesAndDefaults(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if l.Config.StaticPodPath != "/b" {
-		t.Errorf("the flag lost: %q", l.Config.StaticPodPath)
+		t.Errorf("the flag has no precedence: %q", l.Config.StaticPodPath)
 	}
 }
 
 func TestErrorsAreOneLine(t *testing.T) {
-	base := file("/etc/base.yaml", "address: \"a\\nb\"\nmaxPods: -1\n")
+	base := configFile("/etc/base.yaml", "address: \"a\\nb\"\nmaxPods: -1\n")
 	l, err := Load(&base, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -172,8 +172,8 @@ func TestErrorsAreOneLine(t *testing.T) {
 }
 
 func FuzzLoad(f *testing.F) {
-	f.Add([]byte(head), []byte(head+"maxPods: 3\n"))
-	f.Add([]byte(head+"logging: {verbosity: 3}\n"), []byte(head+"logging: null\n"))
+	f.Add([]byte(header), []byte(header+"maxPods: 3\n"))
+	f.Add([]byte(header+"logging: {verbosity: 3}\n"), []byte(header+"logging: null\n"))
 	f.Add([]byte("a: &a [*a]"), []byte("{}"))
 	f.Fuzz(func(t *testing.T, base, dropIn []byte) {
 		l, err := Load(&File{Name: "/a", Data: base}, []File{{Name: "/b", Data: dropIn}})

@@ -9,7 +9,7 @@ import (
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
-// configuration is what all of this package is about.
+// configuration is the type that this package reads.
 type configuration = kubeletconfigv1beta1.KubeletConfiguration
 
 // evictionHardDefaults are the hard eviction thresholds of a kubelet on Linux.
@@ -21,8 +21,7 @@ var evictionHardDefaults = []struct{ signal, threshold string }{
 	{"imagefs.inodesFree", "5%"},
 }
 
-// SetDefaults fills what is not set with the defaults of kubelet v1.36. Doing it twice changes
-// nothing.
+// SetDefaults sets the fields that are not set to the defaults of kubelet v1.36. It is idempotent.
 func SetDefaults(c *configuration) {
 	defaultSources(c)
 	defaultServer(c)
@@ -34,7 +33,7 @@ func SetDefaults(c *configuration) {
 	defaultLogging(&c.Logging)
 }
 
-// defaultSources is about where pods and the runtime are found.
+// defaultSources sets the defaults of the sources of pods, the runtime and the API client.
 func defaultSources(c *configuration) {
 	setString(&c.APIVersion, apiVersion)
 	setString(&c.Kind, kind)
@@ -52,7 +51,7 @@ func defaultSources(c *configuration) {
 		kubeletconfigv1beta1.WatchChangeDetectionStrategy)
 }
 
-// defaultServer is about the HTTP endpoints.
+// defaultServer sets the defaults of the HTTP endpoints.
 func defaultServer(c *configuration) {
 	setPointer(&c.EnableServer, true)
 	setString(&c.Address, "0.0.0.0")
@@ -73,9 +72,9 @@ func defaultServer(c *configuration) {
 	setPointer(&c.EnableSystemLogQuery, false)
 }
 
-// defaultNodeStatus is about the node object.
+// defaultNodeStatus sets the defaults of the Node object.
 func defaultNodeStatus(c *configuration) {
-	// A status frequency of the user's own also is the report frequency, so this comes first.
+	// An update frequency that the user sets is the report frequency as well, so this comes first.
 	if c.NodeStatusUpdateFrequency.Duration != 0 {
 		setDuration(&c.NodeStatusReportFrequency, c.NodeStatusUpdateFrequency.Duration)
 	}
@@ -89,7 +88,7 @@ func defaultNodeStatus(c *configuration) {
 	setString(&c.VolumePluginDir, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/")
 }
 
-// defaultImages is about pulling images and removing them.
+// defaultImages sets the defaults of image pulls and image garbage collection.
 func defaultImages(c *configuration) {
 	setPointer(&c.RegistryPullQPS, 5)
 	setNumber(&c.RegistryBurst, 10)
@@ -102,7 +101,7 @@ func defaultImages(c *configuration) {
 	setPointer(&c.ImageGCLowThresholdPercent, 80)
 }
 
-// defaultResources is about what the node has and how it is shared out.
+// defaultResources sets the defaults of the node's resources and their allocation.
 func defaultResources(c *configuration) {
 	setNumber(&c.MaxPods, 110)
 	setPointer(&c.OOMScoreAdj, -999)
@@ -122,7 +121,7 @@ func defaultResources(c *configuration) {
 	setString(&c.TopologyManagerScope, kubeletconfigv1beta1.ContainerTopologyManagerScope)
 	setPointer(&c.LocalStorageCapacityIsolation, true)
 	if c.PodPidsLimit != nil && *c.PodPidsLimit < 0 {
-		c.PodPidsLimit = nil // every negative limit means the node's
+		c.PodPidsLimit = nil // a negative limit means the limit of the node
 	}
 	setPointer(&c.PodPidsLimit, -1)
 	if c.EnforceNodeAllocatable == nil {
@@ -134,8 +133,8 @@ func defaultResources(c *configuration) {
 	setPointer(&c.UserNamespaces.IDsPerPod, idsPerPodUnit)
 }
 
-// defaultEviction is about what happens under pressure. Thresholds that the user sets replace
-// all the defaults, unless they are to be merged.
+// defaultEviction sets the defaults of eviction. Thresholds that the user sets replace all default
+// thresholds, unless mergeDefaultEvictionSettings is set.
 func defaultEviction(c *configuration) {
 	setPointer(&c.MergeDefaultEvictionSettings, false)
 	setDuration(&c.EvictionPressureTransitionPeriod, 5*time.Minute)
@@ -152,7 +151,7 @@ func defaultEviction(c *configuration) {
 	}
 }
 
-// defaultContainers is about what every container gets.
+// defaultContainers sets the defaults that hold for every container.
 func defaultContainers(c *configuration) {
 	setString(&c.PodLogsDir, "/var/log/pods")
 	setString(&c.ContainerLogMaxSize, "10Mi")
@@ -208,17 +207,8 @@ func setPointer[T any](field **T, value T) {
 	}
 }
 
-// gateRestartsAll is on by default since v1.36 (KEP-5532).
-const gateRestartsAll = "RestartAllContainersOnContainerExits"
-
-// RestartsAll says whether a container's exit may restart all containers of its pod.
-func RestartsAll(c *configuration) bool {
-	on, set := c.FeatureGates[gateRestartsAll]
-	return on || !set
-}
-
-// BackoffMax is the longest wait before a restart of a container, as far as it is configured.
-func BackoffMax(c *configuration) time.Duration {
+// RestartBackoffMax returns the configured maximum of the back-off between restarts of a container.
+func RestartBackoffMax(c *configuration) time.Duration {
 	if m := c.CrashLoopBackOff.MaxContainerRestartPeriod; m != nil {
 		return m.Duration
 	}

@@ -21,7 +21,7 @@ func TestDefaultsAreIdempotentAndValid(t *testing.T) {
 	}
 }
 
-// optional are the fields whose default is to be empty.
+// optional are the fields that are empty by default.
 var optional = []string{
 	"allowedUnsafeSysctls", "authentication.x509.clientCAFile", "cgroupRoot", "clusterDNS",
 	"clusterDomain", "cpuManagerPolicyOptions", "enableContentionProfiling",
@@ -41,8 +41,8 @@ var optional = []string{
 	"tracing.samplingRatePerMillion",
 }
 
-// Every field of the configuration either has a default or is known to have none, so that a
-// field that comes with a newer version is not forgotten.
+// Every field has a default or is listed as optional, so that a field of a newer version is not
+// overlooked.
 func TestEveryFieldHasADefaultOrNone(t *testing.T) {
 	c := &configuration{}
 	SetDefaults(c)
@@ -56,9 +56,9 @@ func TestEveryFieldHasADefaultOrNone(t *testing.T) {
 }
 
 func TestDefaultsThatDependOnOthers(t *testing.T) {
-	base := file("/c", "nodeStatusUpdateFrequency: 7s\nmaxParallelImagePulls: 4\n"+
+	base := configFile("/c", "nodeStatusUpdateFrequency: 7s\nmaxParallelImagePulls: 4\n"+
 		"podPidsLimit: -9\nevictionHard: {memory.available: 5%}\n")
-	c := finished(t, &base).Config
+	c := loadAndFinish(t, &base).Config
 	if got := c.NodeStatusReportFrequency.Duration.String(); got != "7s" {
 		t.Errorf("nodeStatusReportFrequency %s", got)
 	}
@@ -68,8 +68,8 @@ func TestDefaultsThatDependOnOthers(t *testing.T) {
 	if len(c.EvictionHard) != 1 {
 		t.Errorf("thresholds of the user replace all defaults: %v", c.EvictionHard)
 	}
-	base = file("/c", "mergeDefaultEvictionSettings: true\nevictionHard: {pid.available: 5%}\n")
-	if c = finished(t, &base).Config; len(c.EvictionHard) != 6 {
+	base = configFile("/c", "mergeDefaultEvictionSettings: true\nevictionHard: {pid.available: 5%}\n")
+	if c = loadAndFinish(t, &base).Config; len(c.EvictionHard) != 6 {
 		t.Errorf("thresholds must be merged with the defaults: %v", c.EvictionHard)
 	}
 }

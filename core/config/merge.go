@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// mergePatch puts over on top of base as a JSON merge patch (RFC 7386) does, which is how the
-// kubelet merges drop-ins: objects field by field, lists and scalars replaced, null removes.
-func mergePatch(base, over map[string]any) {
-	for _, key := range slices.Sorted(maps.Keys(over)) {
-		switch value := over[key].(type) {
+// mergePatch applies patch to base as a JSON merge patch (RFC 7386), which is how the kubelet
+// merges drop-ins: objects field by field, lists and scalars replaced, null removes.
+func mergePatch(base, patch map[string]any) {
+	for _, key := range slices.Sorted(maps.Keys(patch)) {
+		switch value := patch[key].(type) {
 		case nil:
 			delete(base, key)
 		case map[string]any:
@@ -26,12 +26,12 @@ func mergePatch(base, over map[string]any) {
 	}
 }
 
-// keepDefaultThresholds puts the default eviction thresholds under those of a drop-in when the
-// base file has none. The kubelet gives the base file its defaults before it merges, so a
-// drop-in that changes one threshold leaves the others as they are.
-func keepDefaultThresholds(base, over map[string]any) {
+// addDefaultThresholds adds the default eviction thresholds to a base file without thresholds if
+// the drop-in has any. The kubelet adds the defaults to the base file before it merges, so a
+// drop-in that changes one threshold keeps the others.
+func addDefaultThresholds(base, patch map[string]any) {
 	const field = "evictionHard"
-	if base[field] != nil || over[field] == nil {
+	if base[field] != nil || patch[field] == nil {
 		return
 	}
 	thresholds := map[string]any{}
@@ -41,7 +41,7 @@ func keepDefaultThresholds(base, over map[string]any) {
 	base[field] = thresholds
 }
 
-// pathFields are the fields that hold paths which may be relative to their file.
+// pathFields are the fields that hold paths, which may be relative to the file.
 var pathFields = [][]string{
 	{"staticPodPath"},
 	{"tlsCertFile"},
@@ -49,7 +49,7 @@ var pathFields = [][]string{
 	{"authentication", "x509", "clientCAFile"},
 }
 
-// makeAbsolute lets the paths in a file begin at the file's directory, as the kubelet does.
+// makeAbsolute makes the paths in a file relative to the file's directory, as the kubelet does.
 func makeAbsolute(fields map[string]any, dir string) {
 	for _, names := range pathFields {
 		at, last := fields, len(names)-1

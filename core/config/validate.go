@@ -12,40 +12,41 @@ import (
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
-// Validate returns what is wrong with a configuration that has its defaults, by field: what the
-// kubelet refuses, and what it would only stumble over later (an address that is no IP).
+// Validate returns the errors of a configuration that has its defaults: those that the kubelet
+// reports, and those that the kubelet would only run into later (such as an address that is not an
+// IP).
 func Validate(c *configuration) field.ErrorList {
-	v := &rules{config: c}
-	v.sources()
-	v.server()
-	v.nodeStatus()
-	v.images()
-	v.podLogs()
-	v.resources()
-	v.enforcement()
-	v.reservedMemory()
-	v.eviction()
-	v.shutdown()
-	v.logging()
-	v.tracing()
+	v := &validator{config: c}
+	v.checkSources()
+	v.checkServer()
+	v.checkNodeStatus()
+	v.checkImages()
+	v.checkPodLogs()
+	v.checkResources()
+	v.checkEnforcement()
+	v.checkReservedMemory()
+	v.checkEviction()
+	v.checkShutdown()
+	v.checkLogging()
+	v.checkTracing()
 	return v.errs
 }
 
-// rules collects the errors of one configuration.
-type rules struct {
+// validator collects the errors of one configuration.
+type validator struct {
 	config *configuration
 	errs   field.ErrorList
 }
 
-// gate says whether a feature gate is on; byDefault is its default in v1.36.
-func (v *rules) gate(name string, byDefault bool) bool {
+// isGateOn reports whether a feature gate is on; byDefault is its default in v1.36.
+func (v *validator) isGateOn(name string, byDefault bool) bool {
 	if on, set := v.config.FeatureGates[name]; set {
 		return on
 	}
 	return byDefault
 }
 
-func (v *rules) sources() {
+func (v *validator) checkSources() {
 	c := v.config
 	v.durationPositive("syncFrequency", c.SyncFrequency)
 	v.durationPositive("fileCheckFrequency", c.FileCheckFrequency)
@@ -63,35 +64,35 @@ func (v *rules) sources() {
 	v.oneOf("configMapAndSecretChangeDetectionStrategy",
 		string(c.ConfigMapAndSecretChangeDetectionStrategy), "Get", "Cache", "Watch")
 	if c.RunOnce {
-		v.wrong("runOnce", c.RunOnce, "running once and exiting is not supported")
+		v.invalid("runOnce", c.RunOnce, "running once and exiting is not supported")
 	}
 	if len(c.ShowHiddenMetricsForVersion) > 0 && c.ShowHiddenMetricsForVersion != "1.35" {
-		v.wrong("showHiddenMetricsForVersion", c.ShowHiddenMetricsForVersion,
+		v.invalid("showHiddenMetricsForVersion", c.ShowHiddenMetricsForVersion,
 			"must be the previous minor version, 1.35")
 	}
 }
 
-func (v *rules) server() {
+func (v *validator) checkServer() {
 	c := v.config
 	v.ip("address", c.Address)
 	v.ip("healthzBindAddress", c.HealthzBindAddress)
-	v.within("port", int64(c.Port), 1, 65535)
-	v.within("readOnlyPort", int64(c.ReadOnlyPort), 0, 65535)
-	v.within("healthzPort", int64(*c.HealthzPort), 0, 65535)
+	v.inRange("port", int64(c.Port), 1, 65535)
+	v.inRange("readOnlyPort", int64(c.ReadOnlyPort), 0, 65535)
+	v.inRange("healthzPort", int64(*c.HealthzPort), 0, 65535)
 	v.oneOf("authorization.mode", string(c.Authorization.Mode),
 		string(kubeletconfigv1beta1.KubeletAuthorizationModeAlwaysAllow),
 		string(kubeletconfigv1beta1.KubeletAuthorizationModeWebhook))
 	v.oneOf("tlsMinVersion", c.TLSMinVersion, "",
 		"VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
-	if c.ServerTLSBootstrap && !v.gate("RotateKubeletServerCertificate", true) {
-		v.wrong("serverTLSBootstrap", true, "needs feature gate RotateKubeletServerCertificate")
+	if c.ServerTLSBootstrap && !v.isGateOn("RotateKubeletServerCertificate", true) {
+		v.invalid("serverTLSBootstrap", true, "needs feature gate RotateKubeletServerCertificate")
 	}
 	if *c.EnableSystemLogQuery && !*c.EnableSystemLogHandler {
-		v.wrong("enableSystemLogQuery", true, "needs enableSystemLogHandler")
+		v.invalid("enableSystemLogQuery", true, "needs enableSystemLogHandler")
 	}
 }
 
-func (v *rules) nodeStatus() {
+func (v *validator) checkNodeStatus() {
 	c := v.config
 	v.atLeast("nodeLeaseDurationSeconds", int64(c.NodeLeaseDurationSeconds), 1)
 	v.atLeast("nodeStatusMaxImages", int64(*c.NodeStatusMaxImages), -1)
@@ -111,7 +112,7 @@ func (v *rules) nodeStatus() {
 	}
 }
 
-func (v *rules) images() {
+func (v *validator) checkImages() {
 	c := v.config
 	v.atLeast("registryBurst", int64(c.RegistryBurst), 0)
 	v.atLeast("registryPullQPS", int64(*c.RegistryPullQPS), 0)
@@ -119,27 +120,27 @@ func (v *rules) images() {
 	v.durationAtLeast("imageMaximumGCAge", c.ImageMaximumGCAge, 0)
 	oldest := c.ImageMaximumGCAge.Duration
 	if oldest > 0 && oldest <= c.ImageMinimumGCAge.Duration {
-		v.wrong("imageMaximumGCAge", oldest.String(),
+		v.invalid("imageMaximumGCAge", oldest.String(),
 			"must be more than imageMinimumGCAge, %v", c.ImageMinimumGCAge.Duration)
 	}
 	high, low := int64(*c.ImageGCHighThresholdPercent), int64(*c.ImageGCLowThresholdPercent)
-	v.within("imageGCHighThresholdPercent", high, 0, 100)
-	v.within("imageGCLowThresholdPercent", low, 0, 100)
+	v.inRange("imageGCHighThresholdPercent", high, 0, 100)
+	v.inRange("imageGCLowThresholdPercent", low, 0, 100)
 	if low >= high {
-		v.wrong("imageGCLowThresholdPercent", low,
+		v.invalid("imageGCLowThresholdPercent", low,
 			"must be less than imageGCHighThresholdPercent")
 	}
 	if most := c.MaxParallelImagePulls; most != nil {
 		v.atLeast("maxParallelImagePulls", int64(*most), 1)
 		if *c.SerializeImagePulls && *most > 1 {
-			v.wrong("maxParallelImagePulls", *most,
+			v.invalid("maxParallelImagePulls", *most,
 				"cannot be more than 1 unless serializeImagePulls is false")
 		}
 	}
-	v.pullCredentials()
+	v.checkPullCredentials()
 }
 
-func (v *rules) pullCredentials() {
+func (v *validator) checkPullCredentials() {
 	c := v.config
 	const allowList = kubeletconfigv1beta1.NeverVerifyAllowlistedImages
 	v.oneOf("imagePullCredentialsVerificationPolicy",
@@ -149,23 +150,23 @@ func (v *rules) pullCredentials() {
 		string(kubeletconfigv1beta1.AlwaysVerify))
 	images := c.PreloadedImagesVerificationAllowlist
 	if len(images) > 0 && c.ImagePullCredentialsVerificationPolicy != allowList {
-		v.wrong("preloadedImagesVerificationAllowlist", images,
+		v.invalid("preloadedImagesVerificationAllowlist", images,
 			"needs imagePullCredentialsVerificationPolicy %s", allowList)
 	}
 }
 
-// podLogs is about the directory and the rotation of logs.
-func (v *rules) podLogs() {
+// checkPodLogs checks the directory and the rotation of logs.
+func (v *validator) checkPodLogs() {
 	c := v.config
 	dir := c.PodLogsDir
 	v.absolute("podLogsDir", dir)
 	if path.IsAbs(dir) && path.Clean(dir) != strings.TrimSuffix(dir, "/") {
-		v.wrong("podLogsDir", dir, "must be a normalized path, as %s", path.Clean(dir))
+		v.invalid("podLogsDir", dir, "must be a normalized path, as %s", path.Clean(dir))
 	}
 	if strings.ContainsFunc(dir, func(r rune) bool { return r > 127 }) {
-		v.wrong("podLogsDir", dir, "must be ASCII only")
+		v.invalid("podLogsDir", dir, "must be ASCII only")
 	}
-	v.quantity(at("containerLogMaxSize"), c.ContainerLogMaxSize)
+	v.quantity(fieldPath("containerLogMaxSize"), c.ContainerLogMaxSize)
 	v.atLeast("containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2)
 	v.atLeast("containerLogMaxWorkers", int64(*c.ContainerLogMaxWorkers), 1)
 	v.durationAtLeast("containerLogMonitorInterval", *c.ContainerLogMonitorInterval, 3*time.Second)
@@ -173,11 +174,11 @@ func (v *rules) podLogs() {
 		*c.CrashLoopBackOff.MaxContainerRestartPeriod, time.Second, 300*time.Second)
 }
 
-func (v *rules) shutdown() {
+func (v *validator) checkShutdown() {
 	c := v.config
 	total, critical := c.ShutdownGracePeriod, c.ShutdownGracePeriodCriticalPods
 	if critical.Duration > total.Duration {
-		v.wrong("shutdownGracePeriodCriticalPods", critical.Duration.String(),
+		v.invalid("shutdownGracePeriodCriticalPods", critical.Duration.String(),
 			"must not be more than shutdownGracePeriod, %v", total.Duration)
 	}
 	v.zeroOrSeconds("shutdownGracePeriod", total)
@@ -186,28 +187,28 @@ func (v *rules) shutdown() {
 		return
 	}
 	if total.Duration > 0 || critical.Duration > 0 {
-		v.wrong("shutdownGracePeriodByPodPriority", len(c.ShutdownGracePeriodByPodPriority),
+		v.invalid("shutdownGracePeriodByPodPriority", len(c.ShutdownGracePeriodByPodPriority),
 			"cannot be set together with shutdownGracePeriod")
 	}
-	if !v.gate("GracefulNodeShutdownBasedOnPodPriority", true) {
-		v.wrong("shutdownGracePeriodByPodPriority", len(c.ShutdownGracePeriodByPodPriority),
+	if !v.isGateOn("GracefulNodeShutdownBasedOnPodPriority", true) {
+		v.invalid("shutdownGracePeriodByPodPriority", len(c.ShutdownGracePeriodByPodPriority),
 			"needs feature gate GracefulNodeShutdownBasedOnPodPriority")
 	}
 }
 
-func (v *rules) zeroOrSeconds(name string, d metav1.Duration) {
+func (v *validator) zeroOrSeconds(name string, d metav1.Duration) {
 	if d.Duration != 0 && d.Duration < time.Second {
-		v.wrong(name, d.Duration.String(), "must be 0 or at least 1s")
+		v.invalid(name, d.Duration.String(), "must be 0 or at least 1s")
 	}
 }
 
-func (v *rules) logging() {
+func (v *validator) checkLogging() {
 	l := v.config.Logging
 	v.oneOf("logging.format", l.Format, "text", "json")
-	v.within("logging.verbosity", int64(l.Verbosity), 0, 1<<31-1)
+	v.inRange("logging.verbosity", int64(l.Verbosity), 0, 1<<31-1)
 	v.durationAtLeast("logging.flushFrequency", l.FlushFrequency.Duration, 0)
 	if len(l.VModule) > 0 && l.Format != "text" {
-		v.wrong("logging.vmodule", len(l.VModule), "is only for logging.format text")
+		v.invalid("logging.vmodule", len(l.VModule), "is only for logging.format text")
 	}
 	for i, item := range l.VModule {
 		p := field.NewPath("logging", "vmodule").Index(i).Child("filePattern")
@@ -216,36 +217,36 @@ func (v *rules) logging() {
 		}
 	}
 	split := l.Options.Text.SplitStream || l.Options.JSON.SplitStream
-	if split && !v.gate("LoggingAlphaOptions", false) {
-		v.wrong("logging.options", "splitStream", "needs feature gate LoggingAlphaOptions")
+	if split && !v.isGateOn("LoggingAlphaOptions", false) {
+		v.invalid("logging.options", "splitStream", "needs feature gate LoggingAlphaOptions")
 	}
 }
 
-func (v *rules) tracing() {
+func (v *validator) checkTracing() {
 	t := v.config.Tracing
 	if t == nil {
 		return
 	}
 	if t.SamplingRatePerMillion != nil {
-		v.within("tracing.samplingRatePerMillion", int64(*t.SamplingRatePerMillion), 0, 1_000_000)
+		v.inRange("tracing.samplingRatePerMillion", int64(*t.SamplingRatePerMillion), 0, 1_000_000)
 	}
 	if t.Endpoint == nil {
 		return
 	}
-	scheme, address, has := strings.Cut(*t.Endpoint, "://")
-	if !has {
+	scheme, address, hasScheme := strings.Cut(*t.Endpoint, "://")
+	if !hasScheme {
 		scheme, address = "dns", *t.Endpoint
 	}
 	switch {
 	case strings.TrimSpace(address) == "":
-		v.wrong("tracing.endpoint", *t.Endpoint, "must not be empty")
+		v.invalid("tracing.endpoint", *t.Endpoint, "must not be empty")
 	case strings.ContainsFunc(*t.Endpoint, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		v.wrong("tracing.endpoint", *t.Endpoint, "must not have spaces or control characters")
+		v.invalid("tracing.endpoint", *t.Endpoint, "must not have spaces or control characters")
 	case !slices.Contains(tracingSchemes, scheme):
-		v.wrong("tracing.endpoint", *t.Endpoint, "the scheme must be one of %s, or none",
+		v.invalid("tracing.endpoint", *t.Endpoint, "the scheme must be one of %s, or none",
 			strings.Join(tracingSchemes, ", "))
 	}
 }
 
-// tracingSchemes are those of the endpoint of a collector.
+// tracingSchemes are the schemes of a collector's endpoint.
 var tracingSchemes = []string{"dns", "unix", "unix-abstract"}

@@ -10,28 +10,28 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// evictionSignals are the signals that thresholds may be set for.
+// evictionSignals are the signals that can have thresholds.
 var evictionSignals = []string{
 	"allocatableMemory.available", "containerfs.available", "containerfs.inodesFree",
 	"imagefs.available", "imagefs.inodesFree", "memory.available", "nodefs.available",
 	"nodefs.inodesFree", "pid.available",
 }
 
-// eviction is about thresholds: each a quantity or a percentage, by signal.
-func (v *rules) eviction() {
+// checkEviction checks the thresholds: a quantity or a percentage for each signal.
+func (v *validator) checkEviction() {
 	c := v.config
-	v.thresholds("evictionHard", c.EvictionHard)
-	v.thresholds("evictionSoft", c.EvictionSoft)
-	v.thresholds("evictionMinimumReclaim", c.EvictionMinimumReclaim)
+	v.checkThresholds("evictionHard", c.EvictionHard)
+	v.checkThresholds("evictionSoft", c.EvictionSoft)
+	v.checkThresholds("evictionMinimumReclaim", c.EvictionMinimumReclaim)
 	for _, signal := range slices.Sorted(maps.Keys(c.EvictionSoft)) {
 		if _, ok := c.EvictionSoftGracePeriod[signal]; !ok {
-			v.add(field.Required(at("evictionSoftGracePeriod").Key(signal),
+			v.add(field.Required(fieldPath("evictionSoftGracePeriod").Key(signal),
 				"every soft threshold needs a grace period"))
 		}
 	}
 	for _, signal := range slices.Sorted(maps.Keys(c.EvictionSoftGracePeriod)) {
 		text := c.EvictionSoftGracePeriod[signal]
-		p := at("evictionSoftGracePeriod").Key(signal)
+		p := fieldPath("evictionSoftGracePeriod").Key(signal)
 		if !slices.Contains(evictionSignals, signal) {
 			v.add(field.NotSupported(p, signal, evictionSignals))
 		}
@@ -42,9 +42,9 @@ func (v *rules) eviction() {
 	v.durationPositive("evictionPressureTransitionPeriod", c.EvictionPressureTransitionPeriod)
 }
 
-func (v *rules) thresholds(name string, thresholds map[string]string) {
+func (v *validator) checkThresholds(name string, thresholds map[string]string) {
 	for _, signal := range slices.Sorted(maps.Keys(thresholds)) {
-		p := at(name).Key(signal)
+		p := fieldPath(name).Key(signal)
 		if !slices.Contains(evictionSignals, signal) {
 			v.add(field.NotSupported(p, signal, evictionSignals))
 			continue

@@ -15,59 +15,59 @@ import (
 	"seedlet.dev/core/sysctl"
 )
 
-// idsPerPodUnit is the number of user ids that a pod's user namespace is a multiple of.
+// idsPerPodUnit is the number that the IDs of a user namespace must be a multiple of.
 const idsPerPodUnit = 65536
 
-// resources is about what the node has and how it is shared out.
-func (v *rules) resources() {
+// checkResources checks the node's resources and their allocation.
+func (v *validator) checkResources() {
 	c := v.config
 	v.atLeast("maxPods", int64(c.MaxPods), 0)
 	v.atLeast("podsPerCore", int64(c.PodsPerCore), 0)
 	v.atLeast("maxOpenFiles", c.MaxOpenFiles, 0)
-	v.within("oomScoreAdj", int64(*c.OOMScoreAdj), -1000, 1000)
-	v.within("iptablesDropBit", int64(*c.IPTablesDropBit), 0, 31)
-	v.within("iptablesMasqueradeBit", int64(*c.IPTablesMasqueradeBit), 0, 31)
+	v.inRange("oomScoreAdj", int64(*c.OOMScoreAdj), -1000, 1000)
+	v.inRange("iptablesDropBit", int64(*c.IPTablesDropBit), 0, 31)
+	v.inRange("iptablesMasqueradeBit", int64(*c.IPTablesMasqueradeBit), 0, 31)
 	v.oneOf("cgroupDriver", c.CgroupDriver, "cgroupfs", "systemd")
 	v.oneOf("hairpinMode", c.HairpinMode, kubeletconfigv1beta1.HairpinVeth,
 		kubeletconfigv1beta1.PromiscuousBridge, kubeletconfigv1beta1.HairpinNone)
 	v.oneOf("memorySwap.swapBehavior", c.MemorySwap.SwapBehavior, "", "NoSwap", "LimitedSwap")
 	if c.SystemCgroups != "" && c.CgroupRoot == "" {
-		v.add(field.Required(at("cgroupRoot"), "systemCgroups needs it"))
+		v.add(field.Required(fieldPath("cgroupRoot"), "systemCgroups needs it"))
 	}
 	period := *c.CPUCFSQuotaPeriod
 	v.durationWithin("cpuCFSQuotaPeriod", period, time.Millisecond, time.Second)
-	if period.Duration != 100*time.Millisecond && !v.gate("CustomCPUCFSQuotaPeriod", false) {
-		v.wrong("cpuCFSQuotaPeriod", period.Duration.String(),
+	if period.Duration != 100*time.Millisecond && !v.isGateOn("CustomCPUCFSQuotaPeriod", false) {
+		v.invalid("cpuCFSQuotaPeriod", period.Duration.String(),
 			"needs feature gate CustomCPUCFSQuotaPeriod")
 	}
 	ids := *c.UserNamespaces.IDsPerPod
 	if ids <= 0 || ids >= 1<<32 || ids%idsPerPodUnit != 0 {
-		v.wrong("userNamespaces.idsPerPod", ids, "must be a multiple of %d below %d",
+		v.invalid("userNamespaces.idsPerPod", ids, "must be a multiple of %d below %d",
 			idsPerPodUnit, int64(1)<<32)
 	}
-	v.managers()
-	v.memoryQoS()
-	v.reserved("kubeReserved", c.KubeReserved)
-	v.reserved("systemReserved", c.SystemReserved)
-	v.reservedCPUs()
-	v.sysctls()
+	v.checkResourceManagers()
+	v.checkMemoryQoS()
+	v.checkReserved("kubeReserved", c.KubeReserved)
+	v.checkReserved("systemReserved", c.SystemReserved)
+	v.checkReservedCPUs()
+	v.checkSysctls()
 }
 
-// sysctls is about the kernel parameters that pods may set besides the safe ones.
-func (v *rules) sysctls() {
+// checkSysctls checks the patterns of kernel parameters that pods may set besides the safe ones.
+func (v *validator) checkSysctls() {
 	for i, pattern := range v.config.AllowedUnsafeSysctls {
-		p := at("allowedUnsafeSysctls").Index(i)
+		p := fieldPath("allowedUnsafeSysctls").Index(i)
 		switch {
 		case strings.Contains(strings.TrimSuffix(pattern, "*"), "*"):
 			v.add(field.Invalid(p, pattern, "may have an asterisk at its end only"))
-		case !sysctl.Namespaced(pattern):
+		case !sysctl.IsNamespaced(pattern):
 			v.add(field.Invalid(p, pattern, "is not known to belong to a pod's own namespaces"))
 		}
 	}
 }
 
-// managers is about the CPU, memory and topology policies.
-func (v *rules) managers() {
+// checkResourceManagers checks the policies of the CPU, memory and topology managers.
+func (v *validator) checkResourceManagers() {
 	c := v.config
 	v.oneOf("cpuManagerPolicy", c.CPUManagerPolicy, "none", "static")
 	v.oneOf("memoryManagerPolicy", c.MemoryManagerPolicy,
@@ -82,52 +82,52 @@ func (v *rules) managers() {
 		kubeletconfigv1beta1.PodTopologyManagerScope)
 }
 
-func (v *rules) memoryQoS() {
+func (v *validator) checkMemoryQoS() {
 	c := v.config
 	if f := *c.MemoryThrottlingFactor; !(f > 0 && f <= 1) {
-		v.wrong("memoryThrottlingFactor", f, "must be more than 0 and at most 1")
+		v.invalid("memoryThrottlingFactor", f, "must be more than 0 and at most 1")
 	}
 	tiered := kubeletconfigv1beta1.TieredReservationMemoryReservationPolicy
 	v.oneOf("memoryReservationPolicy", string(c.MemoryReservationPolicy),
 		string(kubeletconfigv1beta1.NoneMemoryReservationPolicy), string(tiered))
-	if c.MemoryReservationPolicy == tiered && !v.gate("MemoryQoS", false) {
-		v.wrong("memoryReservationPolicy", tiered, "needs feature gate MemoryQoS")
+	if c.MemoryReservationPolicy == tiered && !v.isGateOn("MemoryQoS", false) {
+		v.invalid("memoryReservationPolicy", tiered, "needs feature gate MemoryQoS")
 	}
 }
 
-// reserved checks amounts set aside for the system or for Kubernetes.
-func (v *rules) reserved(name string, amounts map[string]string) {
+// checkReserved checks the amounts reserved for the system or for Kubernetes.
+func (v *validator) checkReserved(name string, amounts map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(amounts)) {
 		switch v1.ResourceName(key) {
 		case v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, "pid":
-			v.quantity(at(name).Key(key), amounts[key])
+			v.quantity(fieldPath(name).Key(key), amounts[key])
 		default:
-			v.add(field.NotSupported(at(name), key,
+			v.add(field.NotSupported(fieldPath(name), key,
 				[]string{"cpu", "memory", "ephemeral-storage", "pid"}))
 		}
 	}
 }
 
-func (v *rules) reservedCPUs() {
+func (v *validator) checkReservedCPUs() {
 	c := v.config
 	if c.ReservedSystemCPUs == "" {
 		return
 	}
 	if _, err := cpuset.Parse(c.ReservedSystemCPUs); err != nil {
-		v.wrong("reservedSystemCPUs", c.ReservedSystemCPUs, "must be a list of CPUs, as 0-3,8")
+		v.invalid("reservedSystemCPUs", c.ReservedSystemCPUs, "must be a list of CPUs, as 0-3,8")
 	}
 	if c.SystemReservedCgroup != "" || c.KubeReservedCgroup != "" {
-		v.wrong("reservedSystemCPUs", c.ReservedSystemCPUs,
+		v.invalid("reservedSystemCPUs", c.ReservedSystemCPUs,
 			"cannot be set together with systemReservedCgroup or kubeReservedCgroup")
 	}
 }
 
-// enforcement is about enforceNodeAllocatable and what its entries need.
-func (v *rules) enforcement() {
+// checkEnforcement checks enforceNodeAllocatable and the fields that its entries need.
+func (v *validator) checkEnforcement() {
 	c := v.config
 	seen := map[string]bool{}
 	for i, entry := range c.EnforceNodeAllocatable {
-		p := at("enforceNodeAllocatable").Index(i)
+		p := fieldPath("enforceNodeAllocatable").Index(i)
 		if seen[entry] {
 			v.add(field.Duplicate(p, entry))
 			continue
@@ -139,9 +139,9 @@ func (v *rules) enforcement() {
 			v.add(field.Invalid(p, entry, "must be the only entry"))
 		case entry == "none", entry == "pods":
 		case base == "system-reserved" && c.SystemReservedCgroup == "":
-			v.add(field.Required(at("systemReservedCgroup"), entry+" needs it"))
+			v.add(field.Required(fieldPath("systemReservedCgroup"), entry+" needs it"))
 		case base == "kube-reserved" && c.KubeReservedCgroup == "":
-			v.add(field.Required(at("kubeReservedCgroup"), entry+" needs it"))
+			v.add(field.Required(fieldPath("kubeReservedCgroup"), entry+" needs it"))
 		case base != "system-reserved" && base != "kube-reserved":
 			v.add(field.NotSupported(p, entry, []string{"none", "pods", "system-reserved",
 				"system-reserved-compressible", "kube-reserved", "kube-reserved-compressible"}))
@@ -154,26 +154,26 @@ func (v *rules) enforcement() {
 	}
 }
 
-// reservedMemory is about memory set aside by NUMA node.
-func (v *rules) reservedMemory() {
+// checkReservedMemory checks the memory reserved by NUMA node.
+func (v *validator) checkReservedMemory() {
 	seen := map[string]bool{}
 	for i, reservation := range v.config.ReservedMemory {
-		p := at("reservedMemory").Index(i)
+		entry := fieldPath("reservedMemory").Index(i)
 		if len(reservation.Limits) == 0 {
-			v.add(field.Required(p.Child("limits"), "a reservation has at least one limit"))
+			v.add(field.Required(entry.Child("limits"), "a reservation has at least one limit"))
 		}
 		for _, name := range slices.Sorted(maps.Keys(reservation.Limits)) {
-			q, place := reservation.Limits[name], p.Child("limits").Key(string(name))
+			q, limit := reservation.Limits[name], entry.Child("limits").Key(string(name))
 			key := strconv.Itoa(int(reservation.NumaNode)) + "/" + string(name)
 			if seen[key] {
-				v.add(field.Duplicate(place, key))
+				v.add(field.Duplicate(limit, key))
 			}
 			seen[key] = true
 			if name != v1.ResourceMemory && !strings.HasPrefix(string(name), "hugepages-") {
-				v.add(field.NotSupported(place, name, []string{"memory", "hugepages-SIZE"}))
+				v.add(field.NotSupported(limit, name, []string{"memory", "hugepages-SIZE"}))
 			}
 			if q.Sign() <= 0 {
-				v.add(field.Invalid(place, q.String(), "must be more than 0"))
+				v.add(field.Invalid(limit, q.String(), "must be more than 0"))
 			}
 		}
 	}

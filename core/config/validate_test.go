@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// refused are configurations, and the path of the only field that must be named.
-var refused = map[string]string{
+// invalidConfigs holds invalid configurations and, for each, the path of its only invalid field.
+var invalidConfigs = map[string]string{
 	"maxPods: -1":                                     "maxPods",
 	"podsPerCore: -1":                                 "podsPerCore",
 	"port: 70000":                                     "port",
@@ -94,15 +94,15 @@ var refused = map[string]string{
 		"VerificationPolicy",
 }
 
-func TestValidateRefuses(t *testing.T) {
-	for body, want := range refused {
-		refuses(t, body, want)
+func TestValidateRejects(t *testing.T) {
+	for body, want := range invalidConfigs {
+		checkInvalid(t, body, want)
 	}
 }
 
-func refuses(t *testing.T, body, want string) {
+func checkInvalid(t *testing.T, body, want string) {
 	t.Helper()
-	base := file("/c", body+"\n")
+	base := configFile("/c", body+"\n")
 	l, err := Load(&base, nil)
 	if err != nil {
 		t.Errorf("%s: %v", body, err)
@@ -130,7 +130,7 @@ func TestValidateAccepts(t *testing.T) {
 		"evictionHard: {imagefs.available: 0%, nodefs.available: 100%}",
 		"serializeImagePulls: false\nmaxParallelImagePulls: 5",
 	} {
-		base := file("/c", body+"\n")
+		base := configFile("/c", body+"\n")
 		l, err := Load(&base, nil)
 		if err == nil {
 			err = l.Finish()

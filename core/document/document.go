@@ -1,9 +1,9 @@
-// Package document reads what people write: one YAML or JSON document per file, decoded into a
+// Package document decodes files that people write: one YAML or JSON document per file, into a
 // typed object, with errors of one line that name the field.
 //
-// Parse turns the file into JSON and refuses what could mean two things (several documents,
-// duplicate keys). Decode fills the object, is case-sensitive as the API server is, and returns
-// unknown fields apart, because some files may have them and others may not.
+// Parse converts the file to JSON and rejects ambiguous files (several documents, duplicate keys).
+// Decode is case-sensitive like the API server, and returns unknown fields separately, because only
+// some kinds of files may have them.
 package document
 
 import (
@@ -20,19 +20,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Parse returns the only document in data as JSON, nil if there is none but comments.
+// Parse returns the only document in data as JSON; nil if there is nothing but comments.
 func Parse(data []byte) ([]byte, error) {
-	if doc, ok := plainJSON(data); ok {
+	if doc, ok := normalizeJSON(data); ok {
 		return doc, nil
 	}
-	count, err := count(data)
+	documents, err := countDocuments(data)
 	switch {
 	case err != nil:
 		return nil, oneLine(err)
-	case count == 0:
+	case documents == 0:
 		return nil, nil
-	case count > 1:
-		return nil, fmt.Errorf("want one YAML document, have %d", count)
+	case documents > 1:
+		return nil, fmt.Errorf("want one YAML document, have %d", documents)
 	}
 	doc, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
@@ -41,9 +41,10 @@ func Parse(data []byte) ([]byte, error) {
 	return doc, nil
 }
 
-// plainJSON writes an object that is JSON already in the form that YAML is turned into, without
-// reading it as YAML, which takes far longer. It leaves what has a key twice to those who say so.
-func plainJSON(data []byte) ([]byte, bool) {
+// normalizeJSON returns an object that is JSON already in the form that YAML is converted to.
+// Parsing it as YAML would take far longer. It returns false for an object with duplicate keys,
+// which the YAML parser reports.
+func normalizeJSON(data []byte) ([]byte, bool) {
 	var whole map[string]any
 	strict, err := kubejson.UnmarshalStrict(data, &whole)
 	if err != nil || len(strict) > 0 || whole == nil {
@@ -53,13 +54,13 @@ func plainJSON(data []byte) ([]byte, bool) {
 	return doc, err == nil
 }
 
-// count says how many documents there are, not counting empty ones at the end: a file may end
-// with a separator.
-func count(data []byte) (int, error) {
+// countDocuments returns the number of documents. Empty ones at the end do not count: a file may
+// end with a separator.
+func countDocuments(data []byte) (int, error) {
 	stream := yamlstream.NewDecoder(bytes.NewReader(data))
 	last := 0
 	for n := 1; ; n++ {
-		var doc presence
+		var doc hasContent
 		err := stream.Decode(&doc)
 		if errors.Is(err, io.EOF) {
 			return last, nil
@@ -73,23 +74,23 @@ func count(data []byte) (int, error) {
 	}
 }
 
-// presence is whether there is something in a document; what it is, is for another pass.
-type presence bool
+// hasContent reports whether a document has any content. What the content is does not matter here.
+type hasContent bool
 
-// UnmarshalYAML is called for whatever is not null.
-func (p *presence) UnmarshalYAML(func(any) error) error {
+// UnmarshalYAML is called for any content but null.
+func (p *hasContent) UnmarshalYAML(func(any) error) error {
 	*p = true
 	return nil
 }
 
-// Decode fills into from a JSON document. It returns the paths of fields that into does not
-// have, or an error that names the field it is about.
+// Decode decodes a JSON document into an object. It returns the paths of fields that the object
+// does not have, or an error that names the invalid field.
 func Decode(doc []byte, into any) (unknown []string, err error) {
 	typ := reflect.TypeOf(into).Elem()
-	if mayBeHuge(doc) {
-		whole, err := anything(doc)
+	if mayHaveHugeQuantity(doc) {
+		whole, err := decodeAny(doc)
 		if err == nil {
-			err = boundQuantities("", whole, typ)
+			err = checkQuantities("", whole, typ)
 		}
 		if err != nil {
 			return nil, err
@@ -97,7 +98,7 @@ func Decode(doc []byte, into any) (unknown []string, err error) {
 	}
 	strict, err := kubejson.UnmarshalStrict(doc, into)
 	if err != nil {
-		whole, broken := anything(doc)
+		whole, broken := decodeAny(doc)
 		if broken != nil {
 			return nil, broken
 		}
@@ -113,8 +114,8 @@ func Decode(doc []byte, into any) (unknown []string, err error) {
 	return unknown, nil
 }
 
-// anything is what a document has, whatever that is.
-func anything(doc []byte) (any, error) {
+// decodeAny decodes a document of any type.
+func decodeAny(doc []byte) (any, error) {
 	var whole any
 	if err := kubejson.UnmarshalCaseSensitivePreserveInts(doc, &whole); err != nil {
 		return nil, oneLine(err)
@@ -122,7 +123,7 @@ func anything(doc []byte) (any, error) {
 	return whole, nil
 }
 
-// oneLine makes an error of a YAML or JSON library fit into a log line.
+// oneLine shortens an error of a YAML or JSON library to one line.
 func oneLine(err error) error {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	text = strings.TrimPrefix(text, "error converting YAML to JSON: ")

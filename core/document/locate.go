@@ -11,43 +11,43 @@ import (
 	kubejson "sigs.k8s.io/json"
 )
 
-// Decoders do not say where in the document a value of a type with a text form of its own
-// (a duration, a quantity) was wrong. The place is found by decoding ever smaller parts of the
-// document: the smallest that still fails is the culprit.
+// Decoders do not report where a value with a text form of its own (a duration, a quantity) is
+// invalid. The place is found by decoding smaller and smaller parts of the document: the smallest
+// part that still fails is the invalid one.
 
-// locateDepthMax bounds the search; no API type nests as deep.
+// locateDepthMax bounds the search; no API type is nested as deeply.
 const locateDepthMax = 32
 
-// locate adds the path of the offending field to an error of decoding a document into typ.
+// locate adds the path of the invalid field to an error of decoding a document into typ.
 func locate(whole any, typ reflect.Type, err error) error {
-	s := search{typ: typ, err: err}
+	s := locator{typ: typ, err: err}
 	path := s.narrow("", whole, func(part any) any { return part }, 0)
 	if path == "" {
-		return plain(s.err)
+		return plainError(s.err)
 	}
-	return fmt.Errorf("%s: %w", path, plain(s.err))
+	return fmt.Errorf("%s: %w", path, plainError(s.err))
 }
 
-type search struct {
+type locator struct {
 	typ reflect.Type
 	err error // of the smallest part that failed
 }
 
-// narrow returns the path of the smallest failing part of value, which is at path. Wrap puts a
-// part of the value into an otherwise empty document.
-func (s *search) narrow(path string, value any, wrap func(any) any, depth int) string {
+// narrow returns the path of the smallest failing part of value, which is at path. Wrap puts a part
+// of the value into an otherwise empty document.
+func (s *locator) narrow(path string, value any, wrap func(any) any, depth int) string {
 	if depth == locateDepthMax {
 		return path
 	}
 	switch value := value.(type) {
 	case map[string]any:
 		if s.fails(wrap(map[string]any{})) {
-			return path // no object is wanted here at all
+			return path // the type here is not an object
 		}
 		for _, key := range slices.Sorted(maps.Keys(value)) {
 			inner := func(part any) any { return wrap(map[string]any{key: part}) }
 			if s.fails(inner(value[key])) {
-				return s.narrow(join(path, key), value[key], inner, depth+1)
+				return s.narrow(joinPath(path, key), value[key], inner, depth+1)
 			}
 		}
 	case []any:
@@ -64,7 +64,7 @@ func (s *search) narrow(path string, value any, wrap func(any) any, depth int) s
 	return path
 }
 
-func (s *search) fails(part any) bool {
+func (s *locator) fails(part any) bool {
 	doc, err := json.Marshal(part)
 	if err != nil {
 		return false
@@ -76,16 +76,16 @@ func (s *search) fails(part any) bool {
 	return err != nil
 }
 
-// plain says what was wrong with one value in the user's words, not in Go's.
-func plain(err error) error {
+// plainError describes the error of a value in terms of YAML and JSON instead of Go.
+func plainError(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
 		return oneLine(err)
 	}
-	return fmt.Errorf("want %s, have %s", describe(wrong.Type), wrong.Value)
+	return fmt.Errorf("want %s, have %s", describeType(wrong.Type), wrong.Value)
 }
 
-func describe(t reflect.Type) string {
+func describeType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
 		return "true or false"
@@ -100,7 +100,7 @@ func describe(t reflect.Type) string {
 	}
 }
 
-func join(path, key string) string {
+func joinPath(path, key string) string {
 	if path == "" {
 		return key
 	}

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Amounts are parsed with arbitrary precision, so "1e-999999999" in a manifest would keep the
-// agent busy for hours. No amount that means anything needs an exponent of four digits.
+// Quantities are parsed with arbitrary precision, so "1e-999999999" in a manifest would keep the
+// agent busy for hours. No reasonable quantity needs an exponent of four digits.
 
-// quantityLengthMax bounds the text of an amount, in bytes.
+// quantityLengthMax bounds the text of a quantity, in bytes.
 const quantityLengthMax = 64
 
 // exponentMax bounds the digits of an exponent.
@@ -23,15 +23,15 @@ const exponentMax = 3
 
 var hugeExponent = regexp.MustCompile(`[eE][+-]?[0-9]*[1-9][0-9]{3}`)
 
-// ParseQuantity is resource.ParseQuantity for text that is not to be trusted.
+// ParseQuantity is resource.ParseQuantity for untrusted text.
 func ParseQuantity(text string) (resource.Quantity, error) {
-	if err := boundQuantity(text); err != nil {
+	if err := checkQuantity(text); err != nil {
 		return resource.Quantity{}, err
 	}
 	return resource.ParseQuantity(text)
 }
 
-func boundQuantity(text string) error {
+func checkQuantity(text string) error {
 	if len(text) > quantityLengthMax {
 		return fmt.Errorf("a quantity has at most %d characters", quantityLengthMax)
 	}
@@ -41,11 +41,11 @@ func boundQuantity(text string) error {
 	return nil
 }
 
-// mayBeHuge says whether a JSON document has any text that boundQuantity refuses, or one of which
-// that cannot be seen as it is written. Most have none, and need not be looked at twice.
-func mayBeHuge(doc []byte) bool {
+// mayHaveHugeQuantity reports whether a JSON document has any text that checkQuantity rejects, or
+// an escape that may hide one. Most documents have neither and are not checked further.
+func mayHaveHugeQuantity(doc []byte) bool {
 	const none = -1
-	length, exponent := 0, none // of the text, or whatever else; digits of an exponent
+	length, exponent := 0, none // of the current text or token; digits of an exponent
 	for _, b := range doc {
 		length++
 		switch {
@@ -68,15 +68,15 @@ func mayBeHuge(doc []byte) bool {
 	return false
 }
 
-// boundQuantities checks every amount in a document that is about to be decoded into type t.
-func boundQuantities(path string, value any, t reflect.Type) error {
+// checkQuantities checks every quantity in a document that is about to be decoded into type t.
+func checkQuantities(path string, value any, t reflect.Type) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch value := value.(type) {
 	case string:
 		if isQuantity(t) {
-			if err := boundQuantity(value); err != nil {
+			if err := checkQuantity(value); err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
 		}
@@ -85,17 +85,17 @@ func boundQuantities(path string, value any, t reflect.Type) error {
 			return nil
 		}
 		for i, item := range value {
-			if err := boundQuantities(fmt.Sprintf("%s[%d]", path, i), item, t.Elem()); err != nil {
+			if err := checkQuantities(fmt.Sprintf("%s[%d]", path, i), item, t.Elem()); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			inner, ok := typeOf(key, t)
+			inner, ok := fieldType(key, t)
 			if !ok {
 				continue
 			}
-			if err := boundQuantities(join(path, key), value[key], inner); err != nil {
+			if err := checkQuantities(joinPath(path, key), value[key], inner); err != nil {
 				return err
 			}
 		}
@@ -103,7 +103,7 @@ func boundQuantities(path string, value any, t reflect.Type) error {
 	return nil
 }
 
-// isQuantity says whether t is an amount, or embeds one.
+// isQuantity reports whether t is a quantity, or embeds one.
 func isQuantity(t reflect.Type) bool {
 	quantity := reflect.TypeFor[resource.Quantity]()
 	if t == quantity {
@@ -112,8 +112,8 @@ func isQuantity(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t.NumField() == 1 && t.Field(0).Type == quantity
 }
 
-// typeOf is the type that a key of an object has in t.
-func typeOf(key string, t reflect.Type) (reflect.Type, bool) {
+// fieldType returns the type of the field of t that has a key.
+func fieldType(key string, t reflect.Type) (reflect.Type, bool) {
 	if t.Kind() == reflect.Map {
 		return t.Elem(), true
 	}
@@ -127,7 +127,7 @@ func typeOf(key string, t reflect.Type) (reflect.Type, bool) {
 			return field.Type, true
 		}
 		if name == "" && field.Anonymous {
-			if inner, ok := typeOf(key, field.Type); ok {
+			if inner, ok := fieldType(key, field.Type); ok {
 				return inner, true
 			}
 		}

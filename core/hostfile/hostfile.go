@@ -1,7 +1,8 @@
-// Package hostfile reads files of the node that pods are given parts of: resolv.conf and hosts.
+// Package hostfile reads files of the node that pods get a copy or a part of: resolv.conf and
+// hosts.
 //
-// It keeps: what a file held when it was read last. It plans: a reading at boot, and one every
-// period. A file that does not exist is empty; one that cannot be read keeps what it held. Start
+// Facts: the content of a file when it was read last. Plan: a read at boot, and one every period. A
+// file that does not exist counts as empty; one that cannot be read keeps its last content. Start
 // reading at File.Plan.
 package hostfile
 
@@ -13,72 +14,74 @@ import (
 	"seedlet.dev/world"
 )
 
-// Component is the component part of the key of every file; the path is the name.
+// Component is the component of the keys of files; the name is the path.
 const Component = "hostfile"
 
 const (
-	period      = time.Minute
-	retry       = 10 * time.Second
+	readPeriod  = time.Minute
+	retryDelay  = 10 * time.Second
 	readTimeout = time.Minute
 	bytesMax    = 1 << 20
 )
 
 // File is one file of the node.
 type File struct {
-	Path    string     `json:"path,omitempty"` // empty for no file
-	Text    string     `json:"text,omitempty"`
-	Known   bool       `json:"known,omitempty"` // it has been read, or does not exist
-	Op      world.OpID `json:"op,omitempty"`
-	NextAt  time.Time  `json:"nextAt"`
-	Problem string     `json:"problem,omitempty"`
+	Path      string     `json:"path,omitempty"` // empty: there is no such file
+	Text      string     `json:"text,omitempty"`
+	Loaded    bool       `json:"loaded,omitempty"` // the file has been read, or does not exist
+	Op        world.OpID `json:"op,omitempty"`
+	NextAt    time.Time  `json:"nextAt"`
+	LastError string     `json:"lastError,omitempty"` // of the last read
 }
 
-// Key is the owner of the file's operations.
+// Key returns the owner of the file's operations.
 func (f *File) Key() timer.Key { return timer.Key{Component: Component, Name: f.Path} }
 
-// Plan reads the file if it is time, and says when to be called again.
-func (f *File) Plan(out *op.Out) time.Time {
+// Plan reads the file if due, and returns when to plan again.
+func (f *File) Plan(effects *op.Effects) time.Time {
 	switch {
 	case f.Path == "":
-		f.Known = true
+		f.Loaded = true
 		return time.Time{}
 	case f.Op != 0:
 		return time.Time{}
-	case out.Now().Before(f.NextAt):
+	case effects.Now().Before(f.NextAt):
 		return f.NextAt
 	}
-	f.Op = out.Ask(f.Key(), "", readTimeout,
+	f.Op = effects.Issue(f.Key(), "", readTimeout,
 		&world.ReadFiles{Path: f.Path, FilesMax: 1, BytesMax: bytesMax})
 	return time.Time{}
 }
 
-// Answered takes the content of the file. It reports whether the file has just become known.
-func (f *File) Answered(ev world.Event, out *op.Out) bool {
-	f.Op, f.NextAt = 0, ev.Time.Add(period)
-	text, err := content(ev)
+// HandleCompletion applies the content of the file, and reports whether the file was loaded for the
+// first time.
+func (f *File) HandleCompletion(ev world.Event, effects *op.Effects) bool {
+	f.Op, f.NextAt = 0, ev.Time.Add(readPeriod)
+	text, err := fileContent(ev)
+	if err != nil {
+		f.recordFailure(err, effects)
+	} else {
+		f.LastError = ""
+	}
 	if err != nil && !err.Has(world.KindNotFound) {
-		f.failed(err, out)
-		f.NextAt = ev.Time.Add(retry)
+		f.NextAt = ev.Time.Add(retryDelay)
 		return false
 	}
-	if err != nil && !f.Known {
-		f.failed(err, out)
-	}
-	f.Problem, f.Text = "", text
-	first := !f.Known
-	f.Known = true
+	f.Text = text
+	first := !f.Loaded
+	f.Loaded = true
 	return first
 }
 
-func (f *File) failed(err *world.Error, out *op.Out) {
-	if f.Problem == "" {
-		out.Log(world.LevelWarning, "a file of the node cannot be read", "path", f.Path,
-			"error", err.Error())
+func (f *File) recordFailure(err *world.Error, effects *op.Effects) {
+	if f.LastError == "" {
+		effects.Log(world.LevelWarning, "Failed to read a file of the node", "path", f.Path,
+			"err", err.Error())
 	}
-	f.Problem = err.Error()
+	f.LastError = err.Error()
 }
 
-func content(ev world.Event) (string, *world.Error) {
+func fileContent(ev world.Event) (string, *world.Error) {
 	if ev.Err != nil {
 		return "", ev.Err
 	}

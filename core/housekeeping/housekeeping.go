@@ -1,13 +1,15 @@
-// Package housekeeping finds directories and cgroups that no pod owns any more and removes them.
+// Package housekeeping finds orphaned directories and cgroups of pods, and removes them.
 //
-// A pod removes its own before it is forgotten; what housekeeping finds is what an agent left
-// behind that was killed in between. It keeps: which of the parents is being listed, and what was
-// found in it. It plans: a listing of each parent every period, then one removal at a time. It
-// only removes what belongs to a pod that was unknown both when the listing was answered and when
-// the removal begins, and only after all sources and the runtime have been seen; a pod that waits
-// to be taken is not unknown. A cgroup, whose removal kills, waits until the runtime has been
-// listed once more. A pod that comes meanwhile waits until the removal has ended (Sweep.Takes).
-// Start reading at Sweep.Plan.
+// A pod removes its own directories and cgroups before the agent forgets it. Orphans are left
+// behind by an agent that was killed in between. Facts: which parent directory is being listed, and
+// the candidates found in it. Plan: a listing of each parent every period, then one removal at a
+// time.
+//
+// A candidate is removed only if its pod is unknown both when the listing completes and when the
+// removal starts, and only after all sources and the runtime have been listed. A pod that awaits
+// admission counts as known. Removing a cgroup kills its processes, so it waits for another relist
+// first. A pod that becomes known during a removal waits until the removal has completed
+// (Cleanup.IsRemoving). Start reading at Cleanup.Plan.
 package housekeeping
 
 import (
@@ -22,161 +24,162 @@ import (
 )
 
 const (
-	period    = time.Minute
-	timeout   = 2 * time.Minute
-	lookAgain = time.Second // while the runtime has still to be listed
-	// minAge spares directories that someone else, a tool or another agent, has just made.
-	minAge = 10 * time.Second
+	period     = time.Minute
+	timeout    = 2 * time.Minute
+	relistPoll = time.Second // while waiting for a relist
+	// orphanAgeMin protects directories that a tool or another agent has just made.
+	orphanAgeMin = 10 * time.Second
 )
 
-// Owner is who the operations belong to.
+// Owner is the key of the operations and the timer.
 var Owner = timer.Key{Component: "housekeeping"}
 
-// Sweep is one round over the parents of pods' directories.
-type Sweep struct {
-	PodsDir string `json:"podsDir"` // children are named UID
-	LogsDir string `json:"logsDir"` // children are named NAMESPACE_NAME_UID
+// Cleanup is the state of the search for orphans and of their removal.
+type Cleanup struct {
+	PodsDir string `json:"podsDir"` // its children are named by UID
+	LogsDir string `json:"logsDir"` // its children are named NAMESPACE_NAME_UID
 
-	Op      world.OpID `json:"op,omitempty"`
-	Asked   time.Time  `json:"asked"`
-	Step    int        `json:"step"`            // which parent is next
-	UID     string     `json:"uid,omitempty"`   // of the pod whose directory or cgroup Op removes
-	Found   []Found    `json:"found,omitempty"` // what may be orphans, in order
-	Removed uint64     `json:"removed"`         // orphans removed
-	// Unmounted is the directory below which nothing is mounted any more: the next to remove.
+	Op          world.OpID  `json:"op,omitempty"`
+	ListIssued  time.Time   `json:"listIssued"`
+	ParentIndex int         `json:"parentIndex"`           // the next parent to list
+	RemovingUID string      `json:"removingUID,omitempty"` // of the pod that Op removes from
+	Candidates  []Candidate `json:"candidates,omitempty"`  // may be orphans; removed in order
+	Removed     uint64      `json:"removed"`               // orphans removed so far
+	// Unmounted is the directory that Unmount has just completed for, and that is removed next.
 	Unmounted string    `json:"unmounted,omitempty"`
 	NextAt    time.Time `json:"nextAt"`
-	Problem   string    `json:"problem,omitempty"`
+	LastError string    `json:"lastError,omitempty"`
 }
 
-// Found is a directory or a cgroup that looks like a pod's.
-type Found struct {
+// Candidate is a directory or a cgroup that has the name of a pod's.
+type Candidate struct {
 	Path   string `json:"path"`
 	UID    string `json:"uid"`
 	Cgroup bool   `json:"cgroup,omitempty"`
 }
 
-// View is what a sweep goes by.
-type View struct {
-	// Known says whether a pod is known or is to be, so that its directories are its own business;
-	// Owned, whether a cgroup that is called by a UID is, or may be, that of such a pod.
-	Known, Owned func(uid string) bool
-	Cgroups      *cgroup.Layout
-	AsOf         time.Time // when the runtime was listed last
+// Env is what the cleanup needs to know about pods and the runtime.
+type Env struct {
+	// IsKnownPod reports whether a pod is known or awaits admission, so that the pod itself removes
+	// its directories. MayOwnCgroup reports whether such a pod may own the cgroup that is named by a
+	// UID.
+	IsKnownPod, MayOwnCgroup func(uid string) bool
+	Cgroups                  *cgroup.Layout
+	RuntimeListedAt          time.Time // the time of the newest complete relist
 }
 
-func (v *View) spares(f *Found) bool {
+func (env *Env) isOwned(f *Candidate) bool {
 	if f.Cgroup {
-		return v.Owned(f.UID)
+		return env.MayOwnCgroup(f.UID)
 	}
-	return v.Known(f.UID)
+	return env.IsKnownPod(f.UID)
 }
 
-// Plan goes on with the sweep, and says when to be called again.
-func (s *Sweep) Plan(v View, out *op.Out) time.Time {
+// Plan continues the cleanup, and returns when to be called again.
+func (s *Cleanup) Plan(env Env, effects *op.Effects) time.Time {
 	switch {
 	case s.Op != 0:
 		return time.Time{}
-	case out.Now().Before(s.NextAt):
+	case effects.Now().Before(s.NextAt):
 		return s.NextAt
 	}
-	for len(s.Found) > 0 {
-		next := s.Found[0]
-		if next.Cgroup && !v.spares(&next) && !v.AsOf.After(s.Asked) {
-			return out.Now().Add(lookAgain)
+	for len(s.Candidates) > 0 {
+		next := s.Candidates[0]
+		if next.Cgroup && !env.isOwned(&next) && !env.RuntimeListedAt.After(s.ListIssued) {
+			return effects.Now().Add(relistPoll)
 		}
-		if s.Found = s.Found[1:]; v.spares(&next) {
-			s.Unmounted = "" // it may mount something
+		if s.Candidates = s.Candidates[1:]; env.isOwned(&next) {
+			s.Unmounted = "" // its pod may mount something again
 			continue
 		}
-		s.remove(&next, v, out)
+		s.remove(&next, env, effects)
 		return time.Time{}
 	}
-	if s.Step >= len(s.parents(v)) {
-		s.Step, s.NextAt = 0, out.Now().Add(period)
+	if s.ParentIndex >= len(s.parents(env)) {
+		s.ParentIndex, s.NextAt = 0, effects.Now().Add(period)
 		return s.NextAt
 	}
-	s.Asked = out.Now()
-	parent := s.parents(v)[s.Step]
-	if s.Step < directories {
-		s.Op = out.Ask(Owner, parent, timeout, &world.ListDir{Path: parent})
+	s.ListIssued = effects.Now()
+	parent := s.parents(env)[s.ParentIndex]
+	if s.ParentIndex < parentDirs {
+		s.Op = effects.Issue(Owner, parent, timeout, &world.ListDir{Path: parent})
 	} else {
-		s.Op = out.Ask(Owner, parent, timeout,
-			&world.ListCgroups{Path: parent, Systemd: v.Cgroups.Systemd})
+		s.Op = effects.Issue(Owner, parent, timeout,
+			&world.ListCgroups{Path: parent, Systemd: env.Cgroups.Systemd})
 	}
 	return time.Time{}
 }
 
-func (s *Sweep) remove(orphan *Found, v View, out *op.Out) {
-	s.UID = orphan.UID
+func (s *Cleanup) remove(orphan *Candidate, env Env, effects *op.Effects) {
+	s.RemovingUID = orphan.UID
 	if !orphan.Cgroup && s.Unmounted != orphan.Path && path.Dir(orphan.Path) == s.PodsDir {
-		s.Found = append([]Found{*orphan}, s.Found...)
-		s.Op = out.Ask(Owner, orphan.Path, timeout, &world.Unmount{Path: orphan.Path})
+		s.Candidates = append([]Candidate{*orphan}, s.Candidates...)
+		s.Op = effects.Issue(Owner, orphan.Path, timeout, &world.Unmount{Path: orphan.Path})
 		return
 	}
 	if orphan.Cgroup {
-		out.Log(world.LevelInfo, "removing an orphaned cgroup", "path", orphan.Path)
-		s.Op = out.Ask(Owner, orphan.Path, timeout,
-			&world.RemoveCgroup{Path: orphan.Path, Systemd: v.Cgroups.Systemd})
+		effects.Log(world.LevelInfo, "Removing orphaned cgroup", "path", orphan.Path)
+		s.Op = effects.Issue(Owner, orphan.Path, timeout,
+			&world.RemoveCgroup{Path: orphan.Path, Systemd: env.Cgroups.Systemd})
 		return
 	}
-	out.Log(world.LevelInfo, "removing an orphaned directory", "path", orphan.Path)
-	s.Op = out.Ask(Owner, orphan.Path, timeout, &world.RemoveTree{Path: orphan.Path})
+	effects.Log(world.LevelInfo, "Removing orphaned directory", "path", orphan.Path)
+	s.Op = effects.Issue(Owner, orphan.Path, timeout, &world.RemoveTree{Path: orphan.Path})
 }
 
-// directories is how many of the parents are directories; they come first.
-const directories = 2
+// parentDirs is the number of parents that are directories; the parents of cgroups follow them.
+const parentDirs = 2
 
-func (s *Sweep) parents(v View) []string {
+func (s *Cleanup) parents(env Env) []string {
 	parents := []string{s.PodsDir, s.LogsDir}
-	if v.Cgroups.PerPod && v.Cgroups.Settled {
-		parents = append(parents, v.Cgroups.Parents()...)
+	if env.Cgroups.PerPod && env.Cgroups.DriverKnown {
+		parents = append(parents, env.Cgroups.QOSParents()...)
 	}
 	return parents
 }
 
-// Takes says whether something is being removed that is, or may be, a pod's.
-func (s *Sweep) Takes(uid string, cgroups *cgroup.Layout) bool {
-	return s.UID != "" && (s.UID == uid || cgroups.Same(s.UID, uid))
+// IsRemoving reports whether a directory or cgroup is being removed that may belong to a pod.
+func (s *Cleanup) IsRemoving(uid string, cgroups *cgroup.Layout) bool {
+	return s.RemovingUID != "" && (s.RemovingUID == uid || cgroups.MayShareCgroup(s.RemovingUID, uid))
 }
 
-// Answered takes the answer to what Plan asked for.
-func (s *Sweep) Answered(rec op.Record, ev world.Event, v View) {
-	s.Op, s.UID = 0, ""
-	if rec.Call == "Unmount" {
-		s.Unmounted = rec.Subject
+// HandleCompletion handles the completion of an operation that Plan issued.
+func (s *Cleanup) HandleCompletion(record op.Record, ev world.Event, env Env) {
+	s.Op, s.RemovingUID = 0, ""
+	if record.Call == "Unmount" {
+		s.Unmounted = record.Subject
 		if ev.Err != nil {
-			s.Problem, s.Unmounted = ev.Err.Error(), ""
-			s.Found = s.Found[1:] // it will be found again
+			s.LastError, s.Unmounted = ev.Err.Error(), ""
+			s.Candidates = s.Candidates[1:] // the next listing finds it again
 		}
 		return
 	}
-	if rec.Call == "RemoveTree" || rec.Call == "RemoveCgroup" {
+	if record.Call == "RemoveTree" || record.Call == "RemoveCgroup" {
 		s.Unmounted = ""
 		if ev.Err != nil {
-			s.Problem = ev.Err.Error() // it will be found again
+			s.LastError = ev.Err.Error() // the next listing finds it again
 		} else {
 			s.Removed++
 		}
 		return
 	}
-	s.Step++
+	s.ParentIndex++
 	if ev.Err != nil {
-		if !ev.Err.Has(world.KindNotFound) { // nothing was ever made below it
-			s.Problem = ev.Err.Error()
+		if !ev.Err.Has(world.KindNotFound) { // a missing parent has no orphans
+			s.LastError = ev.Err.Error()
 		}
 		return
 	}
-	s.Problem = ""
+	s.LastError = ""
 	switch body := ev.Body.(type) {
 	case *world.DirListed:
-		s.findDirectories(rec.Subject, body, v)
+		s.findDirectories(record.Subject, body, env)
 	case *world.CgroupsListed:
-		s.findCgroups(rec.Subject, body, v)
+		s.findCgroups(record.Subject, body, env)
 	}
 }
 
-func (s *Sweep) findDirectories(parent string, listed *world.DirListed, v View) {
+func (s *Cleanup) findDirectories(parent string, listed *world.DirListed, env Env) {
 	for _, entry := range listed.Entries {
 		uid := entry.Name
 		if parent == s.LogsDir {
@@ -186,19 +189,20 @@ func (s *Sweep) findDirectories(parent string, listed *world.DirListed, v View) 
 			}
 			uid = parts[2]
 		}
-		found := Found{Path: path.Join(parent, entry.Name), UID: uid}
-		if entry.Directory && !v.spares(&found) && !entry.ModTime.After(s.Asked.Add(-minAge)) {
-			s.Found = append(s.Found, found)
+		candidate := Candidate{Path: path.Join(parent, entry.Name), UID: uid}
+		isOld := !entry.ModTime.After(s.ListIssued.Add(-orphanAgeMin))
+		if entry.Directory && !env.isOwned(&candidate) && isOld {
+			s.Candidates = append(s.Candidates, candidate)
 		}
 	}
 }
 
-func (s *Sweep) findCgroups(parent string, listed *world.CgroupsListed, v View) {
+func (s *Cleanup) findCgroups(parent string, listed *world.CgroupsListed, env Env) {
 	for _, name := range listed.Names {
-		uid, is := cgroup.UIDOf(name)
-		found := Found{Path: path.Join(parent, name), UID: uid, Cgroup: true}
-		if is && !v.spares(&found) {
-			s.Found = append(s.Found, found)
+		uid, isPod := cgroup.UIDOf(name)
+		candidate := Candidate{Path: path.Join(parent, name), UID: uid, Cgroup: true}
+		if isPod && !env.isOwned(&candidate) {
+			s.Candidates = append(s.Candidates, candidate)
 		}
 	}
 }

@@ -1,9 +1,10 @@
-// Package image knows which images the runtime has, and pulls those that pods need.
+// Package image pulls the images that pods need, as the kubelet's image manager does.
 //
-// It keeps: for every image that a pod waits for, whether it is there as of when, the pull in
-// flight and the back-off after a failed one. Its plan asks the runtime for what some pod needs
-// to know. It takes: the answers to ImageStatus and PullImage. One pull serves all pods that
-// wait for it, and no pull holds up a pod that does not need it. Start reading at Store.Need.
+// Facts: for every image that a pod waits for, whether the runtime has the image and as of when,
+// the operations in flight, and the back-off after failures. Plan: ImageStatus if a pod needs to
+// know whether the image exists, PullImage if a pod needs a pull. Events: the completions of both.
+// One pull serves all pods that wait for it with the same credentials, and a pod that needs no pull
+// never waits for one. Start reading at Store.Require.
 package image
 
 import (
@@ -23,152 +24,147 @@ import (
 	"seedlet.dev/world"
 )
 
-// The kubelet's numbers.
+// The kubelet's values, where it has one.
 const (
 	backoffFirst = 10 * time.Second
 	backoffMax   = 300 * time.Second
-	// A pull may take pullTimeout; after one that took longer the next may take twice as long,
-	// up to pullTimeoutMax. The runtime keeps the parts that have come, so that nothing is lost
-	// but the wait for an answer that may never have come.
+	// The timeout of a pull is pullTimeout. After a pull that exceeded its timeout the next one gets
+	// twice as long, up to pullTimeoutMax. The runtime keeps the layers that it has downloaded, so
+	// that a repeated pull repeats no download.
 	pullTimeout    = 10 * time.Minute
 	pullTimeoutMax = 2 * time.Hour
-	// lookPeriod is how often an image is looked for while it is being pulled: the answer to the
-	// pull may be lost, and whoever pulls the image by other means is not waited for either.
-	lookPeriod    = time.Minute
-	statusTimeout = 2 * time.Minute
-	statusRetry   = time.Second
-	component     = "image"
+	// pullCheckPeriod is the period of ImageStatus while the image is being pulled: the completion of
+	// the pull may be lost, and the image may be loaded by other means.
+	pullCheckPeriod = time.Minute
+	statusTimeout   = 2 * time.Minute
+	statusRetry     = time.Second
+	component       = "image"
 )
 
-// The reasons why an image cannot be had, as container statuses have them.
-const (
-	ErrName      = "InvalidImageName"
-	ErrNeverPull = "ErrImageNeverPull"
-	ErrInspect   = "ImageInspectError"
-	ErrPull      = "ErrImagePull"
-	BackOff      = "ImagePullBackOff"
-)
-
-// Precision is that of the times that users are told.
+// Precision is the precision of durations in messages for users.
 const Precision = time.Millisecond
 
-// Store is what is known about images that some pod waits for.
+// Store holds the images that pods wait for.
 type Store struct {
-	Images map[string]*Image `json:"images"` // by name
-	Limits Limits            `json:"limits"`
-	Turns  Turns             `json:"turns"`
+	Images    map[string]*Image `json:"images"` // by Image.Name
+	Limits    Limits            `json:"limits"`
+	PullQueue PullQueue         `json:"pullQueue"`
+	// Waits has the number of images that each pod waits for, by UID.
+	Waits map[string]int `json:"waits,omitempty"`
 }
 
-// Wanted is an image as a pod wants it: its reference, as the pod writes it, and who may pull it.
-type Wanted struct {
-	Ref  string
-	With Credentials
+// Request is an image as a pod needs it: the reference as the pod writes it, and the credentials to
+// pull it with.
+type Request struct {
+	Ref         string
+	Credentials Credentials
 }
 
-// Credentials are those that a pull can be tried with, in order.
+// Credentials are the credentials that a pull is tried with, in order.
 type Credentials struct {
-	Name  string // tells them from others, and nothing of them; empty: there are none
-	Tries []keyring.Credential
+	Name string // identifies the credentials without revealing them; empty: there are none
+	List []keyring.Credential
 }
 
-// Name is what an image is kept by. The pull of one pod has nothing to do with that of another that
-// has other credentials. No valid reference has a zero byte in it.
-func (w *Wanted) Name() string {
-	if w.With.Name == "" {
-		return w.Ref
+// Name returns the key of the image in Store.Images. Pods with different credentials do not share
+// pulls. No valid reference contains a zero byte.
+func (r *Request) Name() string {
+	if r.Credentials.Name == "" {
+		return r.Ref
 	}
-	return w.Ref + "\x00" + w.With.Name
+	return r.Ref + "\x00" + r.Credentials.Name
 }
 
-// Image is one reference that pods wait for, with one set of credentials.
+// Image is one image reference that pods wait for, with one set of credentials.
 type Image struct {
 	Name    string   `json:"name"`
 	Ref     string   `json:"ref"`
 	Waiters []Waiter `json:"waiters"` // sorted by UID
 
-	Tries  []keyring.Credential `json:"tries,omitempty"`  // credentials to pull with
-	Try    int                  `json:"try,omitempty"`    // the one of the pull in flight, or next
-	Denied []string             `json:"denied,omitempty"` // what the ones before it were told
+	Credentials []keyring.Credential `json:"credentials,omitempty"` // to pull with, in order
+	// Credential is the index of the credential of the pull in flight, or of the next pull.
+	Credential int `json:"credential,omitempty"`
+	// PullErrors are the errors of the pulls with the credentials before Credential.
+	PullErrors []string `json:"pullErrors,omitempty"`
 
-	PullOp    world.OpID `json:"pullOp,omitempty"`
-	PullAsked time.Time  `json:"pullAsked"` // when the newest pull began
-	LookOp    world.OpID `json:"lookOp,omitempty"`
-	LookVoid  bool       `json:"lookVoid"`  // a pull has ended since LookOp was asked for
-	LookAsked time.Time  `json:"lookAsked"` // when the newest ImageStatus was asked for
-	CheckedAt time.Time  `json:"checkedAt"` // when the newest answered ImageStatus was asked for
-	PulledAt  time.Time  `json:"pulledAt"`  // when the newest successful pull began
-	ID        string     `json:"id"`        // the runtime's id, empty if it is not there
-	User      User       `json:"user"`      // whom the image with the id UserOf runs as
-	UserOf    string     `json:"userOf"`
+	PullOp         world.OpID `json:"pullOp,omitempty"`
+	PullIssued     time.Time  `json:"pullIssued"` // when the newest pull was issued
+	StatusOp       world.OpID `json:"statusOp,omitempty"`
+	StatusOutdated bool       `json:"statusOutdated"` // a pull has completed since StatusOp was issued
+	StatusIssued   time.Time  `json:"statusIssued"`   // when the newest ImageStatus was issued
+	// CheckedAt is when the newest successful ImageStatus was issued.
+	CheckedAt time.Time `json:"checkedAt"`
+	PulledAt  time.Time `json:"pulledAt"` // when the newest successful pull was issued
+	// ID is the runtime's image ID; empty if the runtime does not have the image.
+	ID          string `json:"id"`
+	User        User   `json:"user"` // of the image InspectedID
+	InspectedID string `json:"inspectedID"`
 
-	Pull  Pull  `json:"pull"`  // the newest one
-	Bytes int64 `json:"bytes"` // the size of the image with the id UserOf
+	Pull  Pull  `json:"pull"`  // the newest pull
+	Bytes int64 `json:"bytes"` // the size of the image InspectedID
 
-	Problem   *Problem  `json:"problem,omitempty"` // of the newest pull or look, nil if it succeeded
-	Failures  int       `json:"failures"`          // of pulls, in a row
-	Timeouts  int       `json:"timeouts"`          // how many of them were not answered in time
-	NotBefore time.Time `json:"notBefore"`         // back-off of pulls
-	LookRetry time.Time `json:"lookRetry"`         // back-off of looks
-	LookAgain time.Time `json:"lookAgain"`         // when to look once more for who never pulls
-	WantCheck time.Time `json:"wantCheck"`         // someone needs a look no older than this
-	WantPull  time.Time `json:"wantPull"`          // someone needs a pull no older than this
-	WantUser  string    `json:"wantUser"`          // someone needs to know the user of this id
+	// Problem is the error of the newest pull or ImageStatus; nil if the newest one succeeded.
+	Problem         *Problem  `json:"problem,omitempty"`
+	Failures        int       `json:"failures"`        // consecutive failures of pulls
+	Timeouts        int       `json:"timeouts"`        // failures that were timeouts
+	PullNotBefore   time.Time `json:"pullNotBefore"`   // back-off of PullImage
+	StatusNotBefore time.Time `json:"statusNotBefore"` // back-off of ImageStatus
+	// RecheckAt is when to repeat ImageStatus for pods with pull policy Never.
+	RecheckAt time.Time `json:"recheckAt"`
+	// StatusNeededSince is the newest need of a waiter for an ImageStatus, and PullNeededSince for a
+	// pull: only one that was issued then or later satisfies the need.
+	StatusNeededSince time.Time `json:"statusNeededSince"`
+	PullNeededSince   time.Time `json:"pullNeededSince"`
+	// UserNeededOf is the ID of the image whose user a pod needs.
+	UserNeededOf string `json:"userNeededOf"`
 }
 
-// Waiter is a pod that waits for an image, and judges only by what was asked for since then.
+// Waiter is a pod that waits for an image. Only operations issued at Since or later count for it.
 type Waiter struct {
 	UID   string    `json:"uid"`
 	Since time.Time `json:"since"`
 }
 
-// User is whom an image runs as: by number or else by name. An image that says neither runs as
-// root.
+// User is the user of an image's configuration, by number or else by name. An image with neither
+// runs as root.
 type User struct {
 	UID  *int64 `json:"uid,omitempty"`
 	Name string `json:"name,omitempty"`
 }
 
-// Pull is when a pull began, with its first credentials, and when it ended well; zero if it has
-// not.
+// Pull is when a pull with the first credentials was issued, and when the pull succeeded; Finished
+// is zero if it has not.
 type Pull struct {
-	Began time.Time `json:"began"`
-	Ended time.Time `json:"ended"`
+	Started  time.Time `json:"started"`
+	Finished time.Time `json:"finished"`
 }
 
-// Took is how long a pull took that has ended.
-func (p Pull) Took() time.Duration { return p.Ended.Sub(p.Began).Truncate(Precision) }
+// Duration returns how long a successful pull took.
+func (p Pull) Duration() time.Duration { return p.Finished.Sub(p.Started).Truncate(Precision) }
 
-// Problem is why an image cannot be had, in the words of container statuses.
-type Problem struct {
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
-	// Of pulls: what went wrong with the newest, and how many have failed in a row.
-	Cause    string `json:"cause,omitempty"`
-	Failures int    `json:"failures,omitempty"`
-}
-
-// Key is the owner of an image's operations.
+// Key returns the owner of an image's operations.
 func Key(name string) timer.Key { return timer.Key{Component: component, Name: name} }
 
-// Answer is what Need says.
-type Answer struct {
-	ID      string   // the image to run, when it is there
-	User    User     // whom it runs as, for who asked with NeedUser
-	Problem *Problem // why it is not there, if something is wrong
-	Pull    Pull     // the newest pull of it
-	Bytes   int64    // its size; zero if that is not known
+// Result is what Store.Require knows about an image.
+type Result struct {
+	ID      string   // the image to run; empty if the pod has to wait
+	User    User     // of the image; only from RequireWithUser
+	Problem *Problem // why there is no ID; nil if nothing has failed
+	Pull    Pull     // the newest pull of the image
+	Bytes   int64    // the size; zero if it is not known
 }
 
-// Need says whether a pod can run an image under a pull policy, judging only by what was asked
-// for since the given time. While it cannot, the image (by its Key) must be planned. The pod is a
-// waiter until it is released, and is told when something about the image changes.
-func (s *Store) Need(uid string, w Wanted, policy v1.PullPolicy, since time.Time) Answer {
-	ref, name := w.Ref, w.Name()
+// Require returns the image that a pod can run under a pull policy, or why it has to wait. Only
+// operations issued at since or later count. While Result.ID is empty, the image (by its Key) has
+// to be planned. The pod is a waiter until Release, and is planned when a fact about the image
+// changes.
+func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since time.Time) Result {
+	ref, name := request.Ref, request.Name()
 	img := s.Images[name]
 	if img == nil || img.Ref != ref {
 		if _, err := reference.ParseNormalizedNamed(ref); err != nil {
-			// No runtime can have it, so none is asked.
-			return Answer{Problem: &Problem{Reason: ErrName, Message: fmt.Sprintf(
+			// The reference is invalid for every runtime, so no runtime is asked.
+			return Result{Problem: &Problem{Reason: ErrName, Message: fmt.Sprintf(
 				"Failed to apply default image tag %q: couldn't parse image name %[1]q: %v", ref,
 				err)}}
 		}
@@ -177,92 +173,113 @@ func (s *Store) Need(uid string, w Wanted, policy v1.PullPolicy, since time.Time
 		if s.Images == nil {
 			s.Images = map[string]*Image{}
 		}
-		img = &Image{Name: name, Ref: ref, Tries: w.With.Tries}
+		img = &Image{Name: name, Ref: ref, Credentials: request.Credentials.List}
 		s.Images[name] = img
 	}
-	img.wait(uid, since)
+	s.addWaiter(img, uid, since)
 	pulled := !img.PulledAt.IsZero() && !img.PulledAt.Before(since)
 	checked := !img.CheckedAt.IsZero() && !img.CheckedAt.Before(since)
 	switch {
 	case img.ID != "" && (pulled || checked && policy != v1.PullAlways):
-		return img.there()
+		return img.result()
 	case checked && policy == v1.PullNever:
-		img.LookAgain = img.CheckedAt.Add(backoffFirst) // someone may bring it by other means
-		return Answer{Problem: &Problem{Reason: ErrNeverPull, Message: fmt.Sprintf(
+		img.RecheckAt = img.CheckedAt.Add(backoffFirst) // the image may be loaded by other means
+		return Result{Problem: &Problem{Reason: ErrNeverPull, Message: fmt.Sprintf(
 			"Container image %q is not present with pull policy of Never", ref)}}
 	case policy == v1.PullAlways, checked:
-		img.WantPull = timer.Later(img.WantPull, since)
+		img.PullNeededSince = timer.Later(img.PullNeededSince, since)
 	default:
-		img.WantCheck = timer.Later(img.WantCheck, since)
+		img.StatusNeededSince = timer.Later(img.StatusNeededSince, since)
 	}
-	return Answer{Problem: img.Problem, Pull: img.Pull}
+	return Result{Problem: img.Problem, Pull: img.Pull}
 }
 
-// NeedUser is Need for who has to know whom the image runs as besides. A look says so and a pull
-// does not: after one that has brought another image there is one more look, if somebody asks.
-func (s *Store) NeedUser(uid string, w Wanted, policy v1.PullPolicy, since time.Time) Answer {
-	answer := s.Need(uid, w, policy, since)
-	img := s.Images[w.Name()]
-	switch answer.ID {
+// RequireWithUser is Require for a pod that also has to know the user of the image. Only
+// ImageStatus reports the user: after a pull of another image RequireWithUser needs one more
+// ImageStatus.
+func (s *Store) RequireWithUser(uid string, request Request, policy v1.PullPolicy,
+	since time.Time) Result {
+	result := s.Require(uid, request, policy, since)
+	img := s.Images[request.Name()]
+	switch result.ID {
 	case "":
-		return answer
-	case img.UserOf:
-		answer.User = img.User
-		return answer
+		return result
+	case img.InspectedID:
+		result.User = img.User
+		return result
 	}
-	img.WantUser = answer.ID
-	return Answer{Problem: img.Problem, Pull: img.Pull}
+	img.UserNeededOf = result.ID
+	return Result{Problem: img.Problem, Pull: img.Pull}
 }
 
-// Release forgets that a pod waits for an image; an image that nobody waits for is forgotten.
+// Release removes a pod from the waiters of an image. An image without waiters is removed.
 func (s *Store) Release(uid, name string) {
 	img := s.Images[name]
 	if img == nil {
 		return
 	}
-	if i, ok := img.waiter(uid); ok {
+	if i, ok := img.findWaiter(uid); ok {
 		img.Waiters = slices.Delete(img.Waiters, i, i+1)
+		if s.Waits[uid]--; s.Waits[uid] == 0 {
+			delete(s.Waits, uid)
+		}
 	}
-	s.drop(img)
+	s.removeUnused(img)
 }
 
-// drop forgets an image that nobody waits for, and gives up its turn.
-func (s *Store) drop(img *Image) {
+// removeUnused removes an image without waiters from the store and from the pull queue.
+func (s *Store) removeUnused(img *Image) {
 	if len(img.Waiters) > 0 {
 		return
 	}
-	s.Turns.leave(img.Name)
-	if !img.busy() {
+	s.PullQueue.remove(img.Name)
+	if !img.hasOperation() {
 		delete(s.Images, img.Name)
 	}
 }
 
-// there is the answer to who can run the image.
-func (i *Image) there() Answer {
-	answer := Answer{ID: i.ID, Pull: i.Pull}
-	if i.UserOf == i.ID {
-		answer.Bytes = i.Bytes
+// result returns the Result for a pod that can run the image.
+func (i *Image) result() Result {
+	result := Result{ID: i.ID, Pull: i.Pull}
+	if i.InspectedID == i.ID {
+		result.Bytes = i.Bytes
 	}
-	return answer
+	return result
 }
 
-func (i *Image) wait(uid string, since time.Time) {
-	at, ok := i.waiter(uid)
+func (s *Store) addWaiter(i *Image, uid string, since time.Time) {
+	at, ok := i.findWaiter(uid)
 	if !ok {
 		i.Waiters = slices.Insert(i.Waiters, at, Waiter{UID: uid})
+		if s.Waits == nil {
+			s.Waits = map[string]int{}
+		}
+		s.Waits[uid]++
 	}
 	i.Waiters[at].Since = timer.Later(i.Waiters[at].Since, since)
 }
 
-func (i *Image) waiter(uid string) (at int, found bool) {
+// tenant returns the waiter whose share of the lanes the operations of an image take: the one that
+// waits for the fewest images. So a pod of many images does not delay another one that needs one of
+// them.
+func (s *Store) tenant(i *Image) string {
+	least := i.Waiters[0].UID
+	for _, w := range i.Waiters {
+		if s.Waits[w.UID] < s.Waits[least] {
+			least = w.UID
+		}
+	}
+	return least
+}
+
+func (i *Image) findWaiter(uid string) (at int, found bool) {
 	return slices.BinarySearchFunc(i.Waiters, uid, func(w Waiter, uid string) int {
 		return strings.Compare(w.UID, uid)
 	})
 }
 
-// told are the pods that have to be told of something, since they wait for what was asked for after
-// a time.
-func (i *Image) told(after time.Time) []string {
+// waitersSince returns the waiters that need an operation issued after a time.
+func (i *Image) waitersSince(after time.Time) []string {
 	var uids []string
 	for _, w := range i.Waiters {
 		if w.Since.After(after) {
@@ -272,210 +289,238 @@ func (i *Image) told(after time.Time) []string {
 	return uids
 }
 
-func (i *Image) busy() bool { return i.PullOp != 0 || i.LookOp != 0 }
+func (i *Image) hasOperation() bool { return i.PullOp != 0 || i.StatusOp != 0 }
 
-// Plan asks the runtime for what some pod needs to know about an image, and says when to be
-// called again. It touches the image whose turn to be pulled comes next. Nothing is pulled while
-// that is held back.
-func (s *Store) Plan(name string, held bool, out *op.Out, touch func(timer.Key)) time.Time {
-	next := s.Turns.next()
-	wake := s.plan(name, held, out)
-	if now := s.Turns.next(); now != "" && now != next {
-		touch(Key(now))
+// Env is what the plan of an image depends on besides the facts.
+type Env struct {
+	Effects   *op.Effects
+	Enqueue   func(timer.Key) // has another image planned
+	PullsHeld bool            // no pull starts
+	// Sandbox returns the configuration of the sandbox of a pod; nil if the pod has none.
+	Sandbox func(uid string) *runtimeapi.PodSandboxConfig
+}
+
+// Plan issues the operations that an image's waiters need, and returns when to plan again. If
+// another image has become the first of the pull queue, it is enqueued.
+func (s *Store) Plan(name string, env *Env) time.Time {
+	next := s.PullQueue.first()
+	wake := s.plan(name, env)
+	if now := s.PullQueue.first(); now != "" && now != next {
+		env.Enqueue(Key(now))
 	}
 	return wake
 }
 
-func (s *Store) plan(name string, held bool, out *op.Out) time.Time {
+func (s *Store) plan(name string, env *Env) time.Time {
 	img := s.Images[name]
 	switch {
 	case img == nil:
 		return time.Time{}
 	case len(img.Waiters) == 0:
-		s.drop(img)
+		s.removeUnused(img)
 		return time.Time{}
 	}
-	look := img.planLook(out)
-	if held {
-		return look
+	wake := s.planStatus(img, env.Effects)
+	if env.PullsHeld {
+		return wake
 	}
-	return timer.Soonest(look, s.planPull(img, out))
+	return timer.Soonest(wake, s.planPull(img, env))
 }
 
-// planLook asks whether the image is there, if someone has to know, or if it has been pulled for
-// long.
-func (i *Image) planLook(out *op.Out) time.Time {
+// planStatus issues an ImageStatus if a waiter needs one, or periodically while the image is being
+// pulled.
+func (s *Store) planStatus(i *Image, effects *op.Effects) time.Time {
 	var due time.Time
 	switch {
-	case i.LookOp != 0:
+	case i.StatusOp != 0:
 		return time.Time{}
-	case !i.WantCheck.IsZero() && i.CheckedAt.Before(i.WantCheck):
-		due = timer.Later(i.LookRetry, i.WantCheck)
-	case i.ID != "" && i.WantUser == i.ID && i.UserOf != i.ID:
-		due = i.LookRetry
+	case !i.StatusNeededSince.IsZero() && i.CheckedAt.Before(i.StatusNeededSince):
+		due = timer.Later(i.StatusNotBefore, i.StatusNeededSince)
+	case i.ID != "" && i.UserNeededOf == i.ID && i.InspectedID != i.ID:
+		due = i.StatusNotBefore
 	case i.PullOp != 0:
-		due = timer.Later(i.LookRetry, timer.Later(i.PullAsked, i.LookAsked).Add(lookPeriod))
-	case !i.LookAgain.IsZero():
-		due = timer.Later(i.LookRetry, i.LookAgain)
+		due = timer.Later(i.StatusNotBefore,
+			timer.Later(i.PullIssued, i.StatusIssued).Add(pullCheckPeriod))
+	case !i.RecheckAt.IsZero():
+		due = timer.Later(i.StatusNotBefore, i.RecheckAt)
 	default:
 		return time.Time{}
 	}
-	if out.Now().Before(due) {
+	if effects.Now().Before(due) {
 		return due
 	}
-	i.LookAsked = out.Now()
-	i.LookOp = out.Ask(Key(i.Name), "", statusTimeout,
+	i.StatusIssued = effects.Now()
+	i.StatusOp = effects.IssueFor(s.tenant(i), Key(i.Name), "", statusTimeout,
 		&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: i.Ref}})
 	return time.Time{}
 }
 
-// planPull pulls the image if someone needs it pulled.
-func (s *Store) planPull(i *Image, out *op.Out) time.Time {
+// planPull issues a pull if a waiter needs one.
+func (s *Store) planPull(i *Image, env *Env) time.Time {
+	effects := env.Effects
 	switch {
-	case i.PullOp != 0 || i.WantPull.IsZero() || !i.PulledAt.Before(i.WantPull):
-		s.Turns.leave(i.Name)
+	case i.PullOp != 0 || i.PullNeededSince.IsZero() || !i.PulledAt.Before(i.PullNeededSince):
+		s.PullQueue.remove(i.Name)
 		return time.Time{}
-	case out.Now().Before(i.NotBefore):
-		return i.NotBefore
+	case effects.Now().Before(i.PullNotBefore):
+		return i.PullNotBefore
 	}
-	if its, at := s.Turns.take(i.Name, s.Limits, out.Now()); !its {
+	if started, at := s.PullQueue.tryStart(i.Name, s.tenant(i), s.Limits, effects.Now()); !started {
 		return at
 	}
-	i.PullAsked = out.Now()
-	if i.Try == 0 {
-		i.Pull = Pull{Began: i.PullAsked}
+	i.PullIssued = effects.Now()
+	if i.Credential == 0 {
+		i.Pull = Pull{Started: i.PullIssued}
 	}
 	timeout := min(pullTimeout<<min(i.Timeouts, 8), pullTimeoutMax)
-	i.PullOp = out.Ask(Key(i.Name), "", timeout, &runtimeapi.PullImageRequest{
-		Image: &runtimeapi.ImageSpec{Image: i.Ref}, Auth: i.auth()})
-	return i.PullAsked.Add(lookPeriod)
+	sandbox := i.sandbox(env)
+	i.PullOp = effects.IssueFor(s.tenant(i), Key(i.Name), "", timeout, &runtimeapi.PullImageRequest{
+		Image: &runtimeapi.ImageSpec{Image: i.Ref, Annotations: sandbox.GetAnnotations()},
+		Auth:  i.authConfig(), SandboxConfig: sandbox})
+	return i.PullIssued.Add(pullCheckPeriod)
 }
 
-// Next is the image whose turn to be pulled comes next, by its key; false if none waits. It has to
-// be planned when a pull has ended, and when it has become the next.
-func (s *Store) Next() (timer.Key, bool) {
-	name := s.Turns.next()
+// sandbox returns the configuration of a sandbox that the image is pulled for, that of the first
+// waiter which has one. A runtime chooses by it where the image is unpacked; RuntimeHandler of the
+// ImageSpec is not set, as by the kubelet without the gate RuntimeClassInImageCriAPI, which is off
+// by default.
+func (i *Image) sandbox(env *Env) *runtimeapi.PodSandboxConfig {
+	for _, waiter := range i.Waiters {
+		if env.Sandbox == nil {
+			break
+		}
+		if config := env.Sandbox(waiter.UID); config != nil {
+			return config
+		}
+	}
+	return nil
+}
+
+// NextPull returns the key of the image that is first in the pull queue; false if the queue is
+// empty. That image has to be planned when a pull completes, and when it becomes the first.
+func (s *Store) NextPull() (timer.Key, bool) {
+	name := s.PullQueue.first()
 	return Key(name), name != ""
 }
 
-// Pulling says since when an image is being pulled, and who waits for it; zero if it is not.
-func (s *Store) Pulling(name string) (since time.Time, waiters []Waiter) {
+// PullInFlight returns since when an image is being pulled, and its waiters; zero if it is not
+// being pulled.
+func (s *Store) PullInFlight(name string) (since time.Time, waiters []Waiter) {
 	if img := s.Images[name]; img != nil && img.PullOp != 0 {
-		return img.Pull.Began, img.Waiters
+		return img.Pull.Started, img.Waiters
 	}
 	return time.Time{}, nil
 }
 
-// Names are those of the images that pods wait for, in order.
+// Names returns the keys of all images, sorted.
 func (s *Store) Names() []string { return slices.Sorted(maps.Keys(s.Images)) }
 
-// Answered takes the answer to an operation on an image, and returns the pods for which that makes
-// a difference.
-func (s *Store) Answered(name string, r op.Record, ev world.Event, out *op.Out) []string {
+// HandleCompletion applies the completion of an operation on an image, and returns the pods to
+// plan.
+func (s *Store) HandleCompletion(name string, r op.Record, ev world.Event,
+	effects *op.Effects) []string {
 	img := s.Images[name]
 	if img == nil {
 		return nil
 	}
-	void := r.Call == "ImageStatus" && img.LookVoid // older than what a pull has changed
+	// The status was issued before a pull changed the image.
+	outdated := r.Call == "ImageStatus" && img.StatusOutdated
 	if r.Call == "ImageStatus" {
-		img.LookOp, img.LookVoid = 0, false
+		img.StatusOp, img.StatusOutdated = 0, false
 	} else {
-		img.PullOp, img.LookVoid = 0, img.LookOp != 0
-		s.Turns.Flying--
+		img.PullOp, img.StatusOutdated = 0, img.StatusOp != 0
+		s.PullQueue.InFlight--
 	}
 	if pulled, ok := ev.Body.(*runtimeapi.PullImageResponse); ok && pulled.ImageRef == "" {
 		ev.Err = world.Errorf(world.KindInternal, r.Call, "the runtime did not say what it pulled")
 	}
 	if ev.Err != nil {
-		img.failed(r.Call, ev, out)
-		return img.told(time.Time{})
+		img.recordFailure(r.Call, ev, effects)
+		return img.waitersSince(time.Time{})
 	}
 	switch body := ev.Body.(type) {
 	case *runtimeapi.ImageStatusResponse:
-		if !void {
-			return img.looked(body.GetImage(), r.Began, ev.Time)
+		if !outdated {
+			return img.recordStatus(body.GetImage(), r.IssuedAt, ev.Time)
 		}
 	case *runtimeapi.PullImageResponse:
-		img.PulledAt, img.CheckedAt, img.ID = r.Began, r.Began, body.ImageRef
-		img.Pull.Ended = ev.Time
-		img.Problem, img.Failures, img.Timeouts, img.NotBefore = nil, 0, 0, time.Time{}
-		img.Try, img.Denied = 0, nil
+		img.PulledAt, img.CheckedAt, img.ID = r.IssuedAt, r.IssuedAt, body.ImageRef
+		img.Pull.Finished = ev.Time
+		img.Problem, img.Failures, img.Timeouts, img.PullNotBefore = nil, 0, 0, time.Time{}
+		img.Credential, img.PullErrors = 0, nil
 	}
-	return img.told(time.Time{})
+	return img.waitersSince(time.Time{})
 }
 
-// looked records what a look has found, and returns the pods for which that makes a difference: if
-// it is what was known before, those that could not judge by what was known before. What was pulled
-// and is not there is to be pulled once more, or whoever waits for it would wait for ever, but not
-// at once: it may go the same way.
-func (i *Image) looked(found *runtimeapi.Image, asked, now time.Time) []string {
-	known := i.CheckedAt
-	if found.GetId() != i.ID || i.UserOf != i.ID || i.Problem != nil || !i.LookAgain.IsZero() {
-		known = time.Time{}
+// recordStatus applies an ImageStatus, and returns the pods to plan: all waiters if a fact has
+// changed, else only those for which the previous ImageStatus was too old. An image that was pulled
+// and no longer exists is pulled again, else its waiters would wait forever; a back-off precedes
+// that pull, since the image may be removed again.
+func (i *Image) recordStatus(found *runtimeapi.Image, issued, now time.Time) []string {
+	affectedAfter := i.CheckedAt
+	if found.GetId() != i.ID || i.InspectedID != i.ID || i.Problem != nil || !i.RecheckAt.IsZero() {
+		affectedAfter = time.Time{}
 	}
 	if i.Problem != nil && i.Problem.Reason == ErrInspect {
 		i.Problem = nil
 	}
-	i.LookAgain = time.Time{} // who never pulls says so again
-	i.CheckedAt, i.ID, i.UserOf = asked, found.GetId(), found.GetId()
+	i.RecheckAt = time.Time{} // Require sets it again for pull policy Never
+	i.CheckedAt, i.ID, i.InspectedID = issued, found.GetId(), found.GetId()
 	i.User, i.Bytes = User{Name: found.GetUsername()}, int64(found.GetSize())
 	if uid := found.GetUid(); uid != nil {
 		i.User.UID = &uid.Value
 	}
 	if i.ID == "" && !i.PulledAt.IsZero() {
-		i.PulledAt, i.NotBefore = time.Time{}, now.Add(backoffFirst)
-		i.Problem = &Problem{Reason: ErrInspect, Message: "the image was pulled and has gone"}
-		known = time.Time{}
+		i.PulledAt, i.PullNotBefore = time.Time{}, now.Add(backoffFirst)
+		i.Problem = inspectProblem(i.Ref, "the image was pulled and has gone")
+		affectedAfter = time.Time{}
 	}
-	return i.told(known)
+	return i.waitersSince(affectedAfter)
 }
 
-// failed counts a failure and sets the back-off: 10 s, doubling to 300 s, for pulls.
-func (i *Image) failed(call string, ev world.Event, out *op.Out) {
+// recordFailure applies a failure. The back-off of pulls starts at 10 s and doubles up to 300 s.
+func (i *Image) recordFailure(call string, ev world.Event, effects *op.Effects) {
 	if call == "ImageStatus" {
-		i.LookRetry = ev.Time.Add(statusRetry)
+		i.StatusNotBefore = ev.Time.Add(statusRetry)
 		if i.PullOp == 0 && i.Failures == 0 {
-			i.Problem = &Problem{Reason: ErrInspect, Message: ev.Err.Message}
+			i.Problem = inspectProblem(i.Ref, ev.Err.Message)
 		}
 		return
 	}
-	why := i.denied(ev.Err.Message)
-	if i.Try > 0 {
-		out.Log(world.LevelDebug, "pulling image with other credentials", "image", i.Ref,
-			"error", ev.Err.Error())
+	message := i.recordPullError(ev.Err.Message)
+	if i.Credential > 0 {
+		effects.Log(world.LevelDebug, "pull failed, trying the next credentials", "image", i.Ref,
+			"err", ev.Err.Error())
 		return
 	}
 	i.Failures++
 	if ev.Err.Has(world.KindTimeout) {
 		i.Timeouts++
 	}
-	i.NotBefore = ev.Time.Add(timer.Backoff(i.Failures, backoffFirst, backoffMax))
-	i.Problem = &Problem{Reason: ErrPull, Message: why, Cause: why, Failures: i.Failures}
-	if i.Failures > 1 {
-		i.Problem.Reason = BackOff
-		i.Problem.Message = fmt.Sprintf("Back-off pulling image %q: %s", i.Ref, why)
-	}
+	i.PullNotBefore = ev.Time.Add(timer.Backoff(i.Failures, backoffFirst, backoffMax))
+	i.Problem = pullProblem(i.Ref, message, i.Failures)
 }
 
-// auth is who the registry is told that pulls; nil if nobody is named.
-func (i *Image) auth() *runtimeapi.AuthConfig {
-	if len(i.Tries) == 0 {
+// authConfig returns the credentials of the next pull; nil for an anonymous pull.
+func (i *Image) authConfig() *runtimeapi.AuthConfig {
+	if len(i.Credentials) == 0 {
 		return nil
 	}
-	try := i.Tries[i.Try]
-	return &runtimeapi.AuthConfig{Username: try.Username, Password: try.Password}
+	credential := i.Credentials[i.Credential]
+	return &runtimeapi.AuthConfig{Username: credential.Username, Password: credential.Password}
 }
 
-// denied takes that a pull has failed. The next one is tried with the next credentials, at once;
-// after the last it is from the first again, and all that went wrong is why there is no image.
-func (i *Image) denied(why string) string {
-	i.Denied = append(i.Denied, why)
-	if i.Try+1 < len(i.Tries) {
-		i.Try++
+// recordPullError applies the error of a pull. The next pull uses the next credentials, without
+// back-off. After the last credentials recordPullError returns the errors of all of them, and the
+// next pull starts with the first.
+func (i *Image) recordPullError(message string) string {
+	i.PullErrors = append(i.PullErrors, message)
+	if i.Credential+1 < len(i.Credentials) {
+		i.Credential++
 		return ""
 	}
-	all := slices.Compact(i.Denied)
-	i.Try, i.Denied = 0, nil
+	all := slices.Compact(i.PullErrors)
+	i.Credential, i.PullErrors = 0, nil
 	if len(all) == 1 {
 		return all[0]
 	}

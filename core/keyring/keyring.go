@@ -1,9 +1,8 @@
-// Package keyring finds the credentials for an image among those that image pull secrets hold.
+// Package keyring finds the registry credentials for an image in image pull secrets.
 //
-// It keeps nothing and is a function of the secrets. The rules are the kubelet's, which are
-// Docker's: an entry is for a host, or for what is below a path on it; "*" stands for a part of a
-// host name; the entry for Docker's own registry serves images that name none. Start reading at
-// Find.
+// It has no state. The rules are those of the kubelet and Docker: an entry is for a registry host,
+// or for the images below a path on it; "*" stands for a part of a host name; the entry for Docker
+// Hub serves images that name no registry. Start reading at Lookup.
 package keyring
 
 import (
@@ -19,27 +18,27 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Credential is who a registry is told that pulls.
+// Credential is a user name and a password for a registry.
 type Credential struct {
 	Username string `json:"username"`
 	Password string `json:"password"` // secret
 }
 
-// entry is what a secret holds for one place.
+// entry is the credential of a secret for one registry.
 type entry struct {
-	place      string // a host, a port maybe, a path maybe
+	registry   string // HOST[:PORT][/PATH], where the host may have wildcards
 	credential Credential
 }
 
-// defaultRegistry is the place of entries for images that name no registry.
+// defaultRegistry is the entry for images that name no registry.
 const defaultRegistry = "index.docker.io"
 
-// Find is the credentials to try for an image, in order: those for the longest place first. A
+// Lookup returns the credentials to try for an image, those for the longest registry path first. A
 // secret that cannot be read has none.
-func Find(secrets []*v1.Secret, image string) []Credential {
+func Lookup(secrets []*v1.Secret, image string) []Credential {
 	var entries []entry
 	for _, s := range secrets {
-		entries = append(entries, read(s)...)
+		entries = append(entries, readSecret(s)...)
 	}
 	if len(entries) == 0 {
 		return nil
@@ -48,13 +47,13 @@ func Find(secrets []*v1.Secret, image string) []Credential {
 	if err != nil {
 		return nil
 	}
-	slices.SortStableFunc(entries, func(x, y entry) int { return cmp.Compare(y.place, x.place) })
+	slices.SortStableFunc(entries, func(x, y entry) int { return cmp.Compare(y.registry, x.registry) })
 	var found, fallback []Credential
 	for _, e := range entries {
-		if matches(e.place, named.Name()) {
+		if matches(e.registry, named.Name()) {
 			found = append(found, e.credential)
 		}
-		if e.place == defaultRegistry && reference.Domain(named) == "docker.io" {
+		if e.registry == defaultRegistry && reference.Domain(named) == "docker.io" {
 			fallback = append(fallback, e.credential)
 		}
 	}
@@ -70,71 +69,71 @@ func Find(secrets []*v1.Secret, image string) []Credential {
 	return once
 }
 
-// file is an entry as it is written.
-type file struct {
+// authEntry is an entry of a Docker configuration file.
+type authEntry struct {
 	Username string `json:"username"`
 	Password string `json:"password"`
-	Auth     string `json:"auth"` // both, encoded
+	Auth     string `json:"auth"` // base64 of USERNAME:PASSWORD
 }
 
-// read is what a secret holds, by place.
-func read(s *v1.Secret) []entry {
-	var files map[string]file
+// readSecret returns the entries of a secret, sorted by registry.
+func readSecret(s *v1.Secret) []entry {
+	var auths map[string]authEntry
 	switch s.Type {
 	case v1.SecretTypeDockerConfigJson:
 		var config struct {
-			Auths map[string]file `json:"auths"`
+			Auths map[string]authEntry `json:"auths"`
 		}
 		if json.Unmarshal(s.Data[v1.DockerConfigJsonKey], &config) != nil {
 			return nil
 		}
-		files = config.Auths
+		auths = config.Auths
 	case v1.SecretTypeDockercfg:
-		if json.Unmarshal(s.Data[v1.DockerConfigKey], &files) != nil {
+		if json.Unmarshal(s.Data[v1.DockerConfigKey], &auths) != nil {
 			return nil
 		}
 	}
 	var entries []entry
-	for _, place := range slices.Sorted(maps.Keys(files)) {
-		credential, is := files[place].credential()
-		if is {
-			entries = append(entries, entry{placeOf(place), credential})
+	for _, registry := range slices.Sorted(maps.Keys(auths)) {
+		credential, isValid := auths[registry].credential()
+		if isValid {
+			entries = append(entries, entry{normalizeRegistry(registry), credential})
 		}
 	}
 	return entries
 }
 
-func (f file) credential() (Credential, bool) {
+func (f authEntry) credential() (Credential, bool) {
 	if f.Auth == "" {
 		return Credential{f.Username, f.Password}, true
 	}
 	text, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(f.Auth, "="))
-	name, password, both := strings.Cut(string(text), ":")
-	return Credential{name, password}, err == nil && both
+	name, password, hasPassword := strings.Cut(string(text), ":")
+	return Credential{name, password}, err == nil && hasPassword
 }
 
-// placeOf is a host, or what is below a path on it. The versions of the registry's own API are no
-// paths.
-func placeOf(text string) string {
+// normalizeRegistry removes the scheme from the key of an entry, and the version of the registry's
+// API, which is not part of the path.
+func normalizeRegistry(text string) string {
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "https://"), "http://")
-	host, below, _ := strings.Cut(text, "/")
+	host, path, _ := strings.Cut(text, "/")
 	for _, version := range []string{"v1/", "v2/"} {
-		if rest, is := strings.CutPrefix(below, version); is {
-			below = rest
+		if rest, hasVersion := strings.CutPrefix(path, version); hasVersion {
+			path = rest
 			break
 		}
 	}
-	if below == "" {
+	if path == "" {
 		return host
 	}
-	return host + "/" + below
+	return host + "/" + path
 }
 
-// matches says whether a place is that of an image.
-func matches(place, image string) bool {
-	host, below, _ := strings.Cut(place, "/")
-	imageHost, name, _ := strings.Cut(image, "/")
-	if !strings.HasPrefix(name, below) {
+// matches reports whether the entry for a registry is for an image.
+func matches(registry, image string) bool {
+	host, pathPrefix, _ := strings.Cut(registry, "/")
+	imageHost, imagePath, _ := strings.Cut(image, "/")
+	if !strings.HasPrefix(imagePath, pathPrefix) {
 		return false
 	}
 	host, port, _ := strings.Cut(host, ":")

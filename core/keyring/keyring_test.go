@@ -8,11 +8,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// holding is a secret with a credential, called as its place, for each place.
-func holding(places ...string) *v1.Secret {
+// secretWithRegistries returns a secret with an entry for each registry; the user name is the
+// registry.
+func secretWithRegistries(registries ...string) *v1.Secret {
 	auths := map[string]map[string]string{}
-	for _, place := range places {
-		auths[place] = map[string]string{"username": place, "password": "x"}
+	for _, registry := range registries {
+		auths[registry] = map[string]string{"username": registry, "password": "x"}
 	}
 	data, err := json.Marshal(map[string]any{"auths": auths})
 	if err != nil {
@@ -22,14 +23,14 @@ func holding(places ...string) *v1.Secret {
 		Data: map[string][]byte{v1.DockerConfigJsonKey: data}}
 }
 
-func TestPlaces(t *testing.T) {
+func TestLookup(t *testing.T) {
 	for _, c := range []struct {
-		image, places, want string // apart by spaces
+		image, registries, want string // separated by spaces
 	}{
 		{"quay.io/a/b:1", "quay.io gcr.io", "quay.io"},
 		{"quay.io/a/b@sha256:" + strings.Repeat("0", 64), "https://quay.io", "https://quay.io"},
 		{"quay.io/a/b", "quay.io quay.io/a quay.io/a/b quay.io/c", "quay.io/a/b quay.io/a quay.io"},
-		{"quay.io/ab", "quay.io/a", "quay.io/a"}, // a prefix of the text, as the kubelet has it
+		{"quay.io/ab", "quay.io/a", "quay.io/a"}, // a prefix of the text, as with the kubelet
 		{"quay.io/a", "http://quay.io/v2/ https://quay.io/v1/a",
 			"https://quay.io/v1/a http://quay.io/v2/"},
 		{"quay.io/a", "quay.io:443", ""},
@@ -44,16 +45,17 @@ func TestPlaces(t *testing.T) {
 		{"not an image", "quay.io", ""},
 	} {
 		var got []string
-		for _, credential := range Find([]*v1.Secret{holding(strings.Fields(c.places)...)}, c.image) {
+		secret := secretWithRegistries(strings.Fields(c.registries)...)
+		for _, credential := range Lookup([]*v1.Secret{secret}, c.image) {
 			got = append(got, credential.Username)
 		}
 		if strings.Join(got, " ") != c.want {
-			t.Errorf("%s among %s: %v, want %s", c.image, c.places, got, c.want)
+			t.Errorf("%s among %s: %v, want %s", c.image, c.registries, got, c.want)
 		}
 	}
 }
 
-// Secrets hold a name and a password, or both encoded; one that cannot be read holds nothing.
+// An entry has a user name and a password, or both encoded. A secret that cannot be read has none.
 func TestSecrets(t *testing.T) {
 	secret := func(kind v1.SecretType, key, text string) *v1.Secret {
 		return &v1.Secret{Type: kind, Data: map[string][]byte{key: []byte(text)}}
@@ -74,7 +76,7 @@ func TestSecrets(t *testing.T) {
 		{secret(v1.SecretTypeOpaque, v1.DockerConfigKey, `{"q.io": {"username": "me"}}`), ""},
 	} {
 		got := ""
-		for _, credential := range Find([]*v1.Secret{c.secret, c.secret}, "q.io/a") {
+		for _, credential := range Lookup([]*v1.Secret{c.secret, c.secret}, "q.io/a") {
 			got += credential.Username + " " + credential.Password
 		}
 		if got != c.want {
@@ -83,8 +85,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// FuzzFind reads any pull secret, for any image.
-func FuzzFind(f *testing.F) {
+// FuzzLookup reads any pull secret, for any image.
+func FuzzLookup(f *testing.F) {
 	f.Add([]byte(`{"auths": {"https://index.docker.io/v1/": {"auth": "bWU6eA=="}}}`), "nginx")
 	f.Add([]byte(`{"auths": {"*.[": {"username": "me"}, "": {"auth": "%"}}}`), "a.[/b:c@sha256:d")
 	f.Fuzz(func(t *testing.T, data []byte, image string) {
@@ -92,9 +94,9 @@ func FuzzFind(f *testing.F) {
 			secret := &v1.Secret{Type: kind, Data: map[string][]byte{
 				v1.DockerConfigJsonKey: data, v1.DockerConfigKey: data}}
 			once := map[Credential]bool{}
-			for _, credential := range Find([]*v1.Secret{secret, secret}, image) {
+			for _, credential := range Lookup([]*v1.Secret{secret, secret}, image) {
 				if once[credential] {
-					t.Errorf("%q is given twice", credential.Username)
+					t.Errorf("the credential of %q is returned twice", credential.Username)
 				}
 				once[credential] = true
 			}

@@ -1,10 +1,10 @@
-// Package lease renews the lease by which the cluster knows that the node is alive.
+// Package lease renews the node's lease, by which the cluster knows that the node is alive.
 //
-// It keeps: the lease as the server had it last, and when it was renewed. It plans: a reading of
-// it if it is not known, its making if there is none, and else a renewal every quarter of its
-// duration. It takes: the answers. After a conflict, or an outcome that is not known, it is read
-// again; nothing ever ends the trying. It is apart from package node, so that a status that
-// hangs does not delay a renewal. Start reading at Lease.Plan.
+// Facts: the Lease object as last observed, and when it was renewed. Plan: reads the object if it
+// is not known, creates it if it does not exist, else renews it every quarter of its duration.
+// Events: the completions of these requests. After a conflict or an unknown outcome the object is
+// read again; the attempts never end. The package is separate from package node, so that a hanging
+// status update does not delay a renewal. Start reading at Lease.Plan.
 package lease
 
 import (
@@ -21,59 +21,59 @@ import (
 	"seedlet.dev/world"
 )
 
-// The kubelet's numbers.
+// The kubelet's values.
 const (
 	retryFirst     = 200 * time.Millisecond
-	retryMost      = 7 * time.Second
-	jitterMost     = 0.04 // of the time between two renewals
+	retryMax       = 7 * time.Second
+	jitterMax      = 0.04 // as a fraction of the renew interval
 	requestTimeout = 10 * time.Second
 )
 
-// Owner is who the operations belong to.
+// Owner is the owner of the operations.
 var Owner = timer.Key{Component: "lease"}
 
-// Lease is what is known about the node's lease.
+// Lease is the state of the node's lease.
 type Lease struct {
 	Node     string        `json:"node"`
-	Duration time.Duration `json:"duration"` // without a renewal the node counts as dead after it
+	Duration time.Duration `json:"duration"` // without a renewal for this long the node counts as dead
 
-	// Known says that Object is what there is, nil if there is none.
-	Known  bool                  `json:"known"`
-	Object *coordinationv1.Lease `json:"object,omitempty"`
+	// ObjectKnown reports whether Object is the object at the API server; nil: it does not exist.
+	ObjectKnown bool                  `json:"objectKnown"`
+	Object      *coordinationv1.Lease `json:"object,omitempty"`
 
 	Op        world.OpID `json:"op,omitempty"`
 	NextAt    time.Time  `json:"nextAt"`
-	Failures  int        `json:"failures"`  // in a row
-	RenewedAt time.Time  `json:"renewedAt"` // when the newest renewal that succeeded was asked for
+	Failures  int        `json:"failures"`  // consecutive
+	RenewedAt time.Time  `json:"renewedAt"` // when the newest successful renewal was issued
 	Renewals  uint64     `json:"renewals"`
 }
 
-// Plan asks for the next thing if it is time, and says when to be called again. A lease belongs
-// to its Node, so without the UID of that none is made.
-func (l *Lease) Plan(node types.UID, out *op.Out) time.Time {
-	now := out.Now()
+// Plan issues the next request if due, and returns when to plan again. The lease is owned by its
+// Node, so it is not created before the UID of the Node is known.
+func (l *Lease) Plan(node types.UID, effects *op.Effects) time.Time {
+	now := effects.Now()
 	switch {
 	case l.Op != 0:
 		return time.Time{}
 	case now.Before(l.NextAt):
 		return l.NextAt
-	case !l.Known:
-		l.ask(out, &world.GetObject{Resource: world.ResourceLeases,
+	case !l.ObjectKnown:
+		l.issue(effects, &world.GetObject{Resource: world.ResourceLeases,
 			Namespace: v1.NamespaceNodeLease, Name: l.Node})
 	case l.Object != nil:
-		l.ask(out, &world.UpdateObject{Object: world.Object{Lease: l.renewed(node, now)}})
+		l.issue(effects, &world.UpdateObject{Object: world.Object{Lease: l.renewedLease(node, now)}})
 	case node != "":
-		l.ask(out, &world.CreateObject{Object: world.Object{Lease: l.renewed(node, now)}})
+		l.issue(effects, &world.CreateObject{Object: world.Object{Lease: l.renewedLease(node, now)}})
 	}
 	return time.Time{}
 }
 
-func (l *Lease) ask(out *op.Out, body any) {
-	l.Op = out.Ask(Owner, "", min(requestTimeout, l.Duration/4), body)
+func (l *Lease) issue(effects *op.Effects, body any) {
+	l.Op = effects.Issue(Owner, "", min(requestTimeout, l.Duration/4), body)
 }
 
-// renewed is the lease with what is the node's to say.
-func (l *Lease) renewed(node types.UID, now time.Time) *coordinationv1.Lease {
+// renewedLease returns the object with the fields that the node sets.
+func (l *Lease) renewedLease(node types.UID, now time.Time) *coordinationv1.Lease {
 	lease := l.Object.DeepCopy()
 	if lease == nil {
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
@@ -83,19 +83,20 @@ func (l *Lease) renewed(node types.UID, now time.Time) *coordinationv1.Lease {
 	if lease.Spec.HolderIdentity == nil {
 		lease.Spec.HolderIdentity = &name
 	}
-	renewal := metav1.NewMicroTime(now.Truncate(time.Microsecond)) // JSON has no more
+	renewal := metav1.NewMicroTime(now.Truncate(time.Microsecond)) // the precision of the API
 	lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &seconds, &renewal
 	if node != "" {
-		lease.OwnerReferences = owners(lease.OwnerReferences, l.Node, node)
+		lease.OwnerReferences = ownerReferences(lease.OwnerReferences, l.Node, node)
 	}
 	return lease
 }
 
-// owners are the owners of the lease: this Node, and not one that had its name before it, with
-// which the lease would be removed.
-func owners(are []metav1.OwnerReference, name string, node types.UID) []metav1.OwnerReference {
+// ownerReferences returns the owners of the lease: with this Node instead of an earlier Node of the
+// same name, with which the lease would be garbage-collected.
+func ownerReferences(current []metav1.OwnerReference, name string,
+	node types.UID) []metav1.OwnerReference {
 	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node}}
-	for _, other := range are {
+	for _, other := range current {
 		if other.Kind != "Node" {
 			owners = append(owners, other)
 		} else if other.UID == node {
@@ -105,37 +106,39 @@ func owners(are []metav1.OwnerReference, name string, node types.UID) []metav1.O
 	return owners
 }
 
-// Answered takes an answer. It reports whether the lease was renewed.
-func (l *Lease) Answered(seed uint64, r op.Record, ev world.Event, out *op.Out) bool {
+// HandleCompletion applies the completion of a request, and reports whether the lease was renewed.
+func (l *Lease) HandleCompletion(seed uint64, r op.Record, ev world.Event,
+	effects *op.Effects) bool {
 	l.Op = 0
 	body, ok := ev.Body.(*world.ObjectRead)
-	reads := r.Call == world.Call(&world.GetObject{})
+	reads := r.Call == world.CallName(&world.GetObject{})
 	switch {
 	case ev.Err.Has(world.KindNotFound):
-		l.Known, l.Object = true, nil
+		l.ObjectKnown, l.Object = true, nil
 		if reads {
-			return false // no failure: it is made next
+			return false // no failure: the lease is created next
 		}
 	case ev.Err == nil && ok && body.Object.Lease != nil:
 		if l.Failures > 0 && !reads {
-			out.Log(world.LevelInfo, "the lease is renewed again", "failures", l.Failures)
+			effects.Log(world.LevelInfo, "lease renewed after failures", "failures", l.Failures)
 		}
-		l.Known, l.Object = true, body.Object.Lease
+		l.ObjectKnown, l.Object = true, body.Object.Lease
 		if reads {
 			return false
 		}
-		l.Failures, l.RenewedAt = 0, r.Began
-		l.NextAt = r.Began.Add(l.period(seed))
+		l.Failures, l.RenewedAt = 0, r.IssuedAt
+		l.NextAt = r.IssuedAt.Add(l.renewInterval(seed))
 		l.Renewals++
 		return true
 	}
-	l.failed(r, ev, out)
+	l.recordFailure(r, ev, effects)
 	return false
 }
 
-// failed puts the next try off. What is known is still true only if the server says that nothing
-// was done, and that not for another lease than expected.
-func (l *Lease) failed(r op.Record, ev world.Event, out *op.Out) {
+// recordFailure records a failure and sets the back-off. The object is read again after an unknown
+// outcome, and after an error which means that the known object is outdated: a conflict, a name
+// that is taken, an invalid request.
+func (l *Lease) recordFailure(r op.Record, ev world.Event, effects *op.Effects) {
 	err := ev.Err
 	if err == nil {
 		err = world.Errorf(world.KindInternal, r.Call, "answered without a lease")
@@ -144,20 +147,20 @@ func (l *Lease) failed(r op.Record, ev world.Event, out *op.Out) {
 	case world.KindNotFound, world.KindThrottled, world.KindRefused, world.KindCanceled,
 		world.KindExhausted:
 	default:
-		l.Known = false
+		l.ObjectKnown = false
 	}
 	if l.Failures == 0 {
-		out.Log(world.LevelWarning, "the lease is not renewed", "error", err.Error())
+		effects.Log(world.LevelWarning, "renewing the lease failed", "err", err.Error())
 	}
 	l.Failures++
-	wait := timer.Retry(err, l.Failures, retryFirst, retryMost)
-	l.NextAt = ev.Time.Add(min(wait, retryMost))
+	wait := timer.RetryDelay(err, l.Failures, retryFirst, retryMax)
+	l.NextAt = ev.Time.Add(min(wait, retryMax))
 }
 
-// period is the time until the next renewal, a bit different each time, so that nodes that began
-// together drift apart.
-func (l *Lease) period(seed uint64) time.Duration {
+// renewInterval returns the time until the next renewal, with jitter, so that nodes that started
+// together do not renew together.
+func (l *Lease) renewInterval(seed uint64) time.Duration {
 	quarter := l.Duration / 4
-	draw := rand.New(rand.NewPCG(seed, l.Renewals)).Float64()
-	return quarter + time.Duration(draw*jitterMost*float64(quarter))
+	jitter := rand.New(rand.NewPCG(seed, l.Renewals)).Float64()
+	return quarter + time.Duration(jitter*jitterMax*float64(quarter))
 }

@@ -18,91 +18,92 @@ import (
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 123_456_789, time.UTC)
 
-// rig is a lease and a server that has it, or not.
-type rig struct {
+// harness is a lease and an API server.
+type harness struct {
 	lease   *Lease
 	node    types.UID
 	table   op.Table
-	out     op.Out
+	effects op.Effects
 	now     time.Time
 	wake    time.Time
-	asked   *world.Effect // and not answered yet
-	there   *coordinationv1.Lease
+	issued  *world.Effect // and not completed yet
+	stored  *coordinationv1.Lease
 	version int
 }
 
-func newRig() *rig {
-	return &rig{lease: &Lease{Node: "n1", Duration: 40 * time.Second}, node: "uid-1", now: t0}
+func newHarness() *harness {
+	return &harness{lease: &Lease{Node: "n1", Duration: 40 * time.Second}, node: "uid-1", now: t0}
 }
 
-// plan plans the lease, and says what it asked for.
-func (r *rig) plan(after time.Duration) string {
+// plan plans the lease, and returns the issued call.
+func (r *harness) plan(after time.Duration) string {
 	r.now = r.now.Add(after)
-	r.out.Begin(&r.table, r.now)
-	r.wake = r.lease.Plan(r.node, &r.out)
-	r.asked = nil
-	for _, eff := range r.out.Take() {
+	r.effects.Reset(&r.table, r.now)
+	r.wake = r.lease.Plan(r.node, &r.effects)
+	r.issued = nil
+	for _, eff := range r.effects.List() {
 		if eff.Op != 0 {
-			r.asked = &eff
-			return world.Call(eff.Body)
+			r.issued = &eff
+			return world.CallName(eff.Body)
 		}
 	}
 	return ""
 }
 
-// answer hands the answer to what was asked to the lease.
-func (r *rig) answer(body any, err *world.Error) bool {
-	record, ok := r.table.Settle(r.asked.Op)
+// complete completes the issued operation.
+func (r *harness) complete(body any, err *world.Error) bool {
+	record, ok := r.table.Complete(r.issued.Op)
 	if !ok {
-		panic("asked for nothing")
+		panic("no operation was issued")
 	}
-	r.out.Begin(&r.table, r.now)
-	return r.lease.Answered(7, record, world.Event{Time: r.now, Body: body, Err: err}, &r.out)
+	r.effects.Reset(&r.table, r.now)
+	return r.lease.HandleCompletion(7, record, world.Event{Time: r.now, Body: body, Err: err},
+		&r.effects)
 }
 
-// serve does what was asked, as an API server does.
-func (r *rig) serve() (any, *world.Error) {
-	if r.there == nil {
-		if m, is := r.asked.Body.(*world.CreateObject); is {
-			return r.store(m.Object.Lease), nil
+// serve executes the issued request as an API server does.
+func (r *harness) serve() (any, *world.Error) {
+	if r.stored == nil {
+		if m, is := r.issued.Body.(*world.CreateObject); is {
+			return r.write(m.Object.Lease), nil
 		}
 		return nil, world.Errorf(world.KindNotFound, "", "no lease")
 	}
-	switch m := r.asked.Body.(type) {
+	switch m := r.issued.Body.(type) {
 	case *world.CreateObject:
-		return nil, world.Errorf(world.KindExists, "", "there is one")
+		return nil, world.Errorf(world.KindExists, "", "the lease exists")
 	case *world.UpdateObject:
-		if m.Object.Lease.ResourceVersion != r.there.ResourceVersion {
-			return nil, world.Errorf(world.KindConflict, "", "it is another one")
+		if m.Object.Lease.ResourceVersion != r.stored.ResourceVersion {
+			return nil, world.Errorf(world.KindConflict, "", "another version")
 		}
-		return r.store(m.Object.Lease), nil
+		return r.write(m.Object.Lease), nil
 	}
-	return &world.ObjectRead{Object: world.Object{Lease: r.there}}, nil
+	return &world.ObjectRead{Object: world.Object{Lease: r.stored}}, nil
 }
 
-func (r *rig) store(l *coordinationv1.Lease) any {
+func (r *harness) write(l *coordinationv1.Lease) any {
 	r.version++
-	r.there = l.DeepCopy()
-	r.there.ResourceVersion = strconv.Itoa(r.version)
-	return &world.ObjectRead{Object: world.Object{Lease: r.there}}
+	r.stored = l.DeepCopy()
+	r.stored.ResourceVersion = strconv.Itoa(r.version)
+	return &world.ObjectRead{Object: world.Object{Lease: r.stored}}
 }
 
-// due is how long it is until something is to be asked.
-func (r *rig) due() time.Duration { return max(0, r.lease.NextAt.Sub(r.now)) }
+// untilDue returns the time until the next request is due.
+func (r *harness) untilDue() time.Duration { return max(0, r.lease.NextAt.Sub(r.now)) }
 
-// step plans after a while, expects a call and serves it.
-func (r *rig) step(t *testing.T, after time.Duration, want string) {
+// step plans after a while, expects a call and completes it.
+func (r *harness) step(t *testing.T, after time.Duration, want string) {
 	t.Helper()
 	if got := r.plan(after); got != want {
-		t.Fatalf("asks for %q, want %q", got, want)
+		t.Fatalf("issued %q, want %q", got, want)
 	}
 	if want != "" {
-		r.answer(r.serve())
+		r.complete(r.serve())
 	}
 }
 
-func TestALeaseIsMadeAndRenewed(t *testing.T) {
-	r := newRig()
+func TestLeaseIsCreatedAndRenewed(t *testing.T) {
+	r := newHarness()
 	r.step(t, 0, "GetObject")
 	r.step(t, 0, "CreateObject")
 	name, seconds := "n1", int32(40)
@@ -114,7 +115,7 @@ func TestALeaseIsMadeAndRenewed(t *testing.T) {
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds,
 			RenewTime: &renewal},
 	}
-	if d := cmp.Diff(want, r.there); d != "" {
+	if d := cmp.Diff(want, r.stored); d != "" {
 		t.Error(d)
 	}
 	r.step(t, 9*time.Second, "")
@@ -122,14 +123,14 @@ func TestALeaseIsMadeAndRenewed(t *testing.T) {
 		t.Errorf("renewed after %s", late)
 	}
 	r.step(t, r.wake.Sub(r.now), "UpdateObject")
-	if got := r.there.Spec.RenewTime; !got.Time.Equal(r.now.Truncate(time.Microsecond)) {
+	if got := r.stored.Spec.RenewTime; !got.Time.Equal(r.now.Truncate(time.Microsecond)) {
 		t.Errorf("renewed at %v, want %v", got, r.now)
 	}
 }
 
-// What is in the state is what a snapshot brings back.
-func TestTheTimeOfARenewalSurvivesJSON(t *testing.T) {
-	r := newRig()
+// A snapshot keeps the time of a renewal exactly.
+func TestRenewTimeSurvivesJSON(t *testing.T) {
+	r := newHarness()
 	r.step(t, 0, "GetObject")
 	r.step(t, 0, "CreateObject")
 	data, err := json.Marshal(r.lease)
@@ -145,33 +146,33 @@ func TestTheTimeOfARenewalSurvivesJSON(t *testing.T) {
 	}
 }
 
-func TestNoLeaseWithoutANode(t *testing.T) {
-	r := newRig()
+func TestNoLeaseWithoutNode(t *testing.T) {
+	r := newHarness()
 	r.node = ""
 	r.step(t, 0, "GetObject")
 	r.step(t, 0, "")
 	r.node = "uid-1"
 	r.step(t, 0, "CreateObject")
-	r.node = "" // the Node was deleted: what there is is renewed all the same, as the kubelet does
-	r.step(t, r.due(), "UpdateObject")
-	r.node, r.version = "uid-2", 40 // and made anew
-	r.step(t, r.due(), "UpdateObject")
-	if owner := r.there.OwnerReferences; len(owner) != 1 || owner[0].UID != "uid-2" {
+	r.node = "" // the Node was deleted: its lease is renewed nevertheless, as the kubelet does
+	r.step(t, r.untilDue(), "UpdateObject")
+	r.node, r.version = "uid-2", 40 // the Node was created again
+	r.step(t, r.untilDue(), "UpdateObject")
+	if owner := r.stored.OwnerReferences; len(owner) != 1 || owner[0].UID != "uid-2" {
 		t.Errorf("owned by %v", owner)
 	}
-	r.there = nil // collected with the first Node
-	r.step(t, r.due(), "UpdateObject")
-	r.step(t, r.due(), "CreateObject")
+	r.stored = nil // garbage-collected with the first Node
+	r.step(t, r.untilDue(), "UpdateObject")
+	r.step(t, r.untilDue(), "CreateObject")
 }
 
-func TestAConflictIsReadAndTriedAgain(t *testing.T) {
-	r := newRig()
+func TestConflictIsReadAndRetried(t *testing.T) {
+	r := newHarness()
 	r.step(t, 0, "GetObject")
 	r.step(t, 0, "CreateObject")
-	r.there.ResourceVersion = "77" // somebody has changed it
+	r.stored.ResourceVersion = "77" // another client has changed the lease
 	r.lease.Object = r.lease.Object.DeepCopy()
 	r.lease.Object.ResourceVersion = "1"
-	r.step(t, r.due(), "UpdateObject")
+	r.step(t, r.untilDue(), "UpdateObject")
 	r.step(t, 100*time.Millisecond, "")
 	r.step(t, 100*time.Millisecond, "GetObject")
 	r.step(t, 0, "UpdateObject")
@@ -180,34 +181,35 @@ func TestAConflictIsReadAndTriedAgain(t *testing.T) {
 	}
 }
 
-func TestItNeverStopsTrying(t *testing.T) {
-	r := newRig()
+func TestRetriesNeverEnd(t *testing.T) {
+	r := newHarness()
 	refused := world.Errorf(world.KindRefused, "", "not yet")
 	throttled := &world.Error{Kind: world.KindThrottled, RetryAfter: time.Hour}
 	for i, err := range []*world.Error{refused, refused, throttled, refused, refused, refused,
 		refused, refused, throttled, refused} {
-		if got := r.plan(r.due()); i > 0 && got != "GetObject" || r.asked == nil {
-			t.Fatalf("asks for %q after %d failures", got, i)
+		if got := r.plan(r.untilDue()); i > 0 && got != "GetObject" || r.issued == nil {
+			t.Fatalf("issued %q after %d failures", got, i)
 		}
-		r.answer(nil, err)
-		if wait := r.lease.NextAt.Sub(r.now); wait < retryFirst || wait > retryMost {
+		r.complete(nil, err)
+		if wait := r.lease.NextAt.Sub(r.now); wait < retryFirst || wait > retryMax {
 			t.Fatalf("waits %s after %d failures", wait, i+1)
 		}
 	}
 }
 
-// A server that answers in a second and fails now and then, in whatever way, sees the node alive:
-// at most three failures in a row, of which one is a call that is never answered.
-func TestTheGapBetweenRenewalsStaysBelowTheDuration(t *testing.T) {
+// With an API server that responds within a second and fails at times, in any way, the gaps between
+// renewals stay below the duration: with at most three consecutive failures, one of them a request
+// that never completes.
+func TestRenewalGapsStayBelowDuration(t *testing.T) {
 	kinds := []world.ErrorKind{world.KindConflict, world.KindThrottled, world.KindUnavailable,
 		world.KindInternal, world.KindRefused, world.KindTimeout, ""}
 	rapid.Check(t, func(t *rapid.T) {
-		r := newRig()
+		r := newHarness()
 		r.now = t0
 		failures, hung, last := 0, false, t0
 		for range 60 {
-			if r.plan(r.due()) == "" {
-				t.Fatalf("asks for nothing at %v, next at %v", r.now, r.lease.NextAt)
+			if r.plan(r.untilDue()) == "" {
+				t.Fatalf("nothing issued at %v, next at %v", r.now, r.lease.NextAt)
 			}
 			kind := rapid.SampledFrom(kinds).Draw(t, "kind")
 			if failures == 3 || hung && kind == world.KindTimeout {
@@ -215,21 +217,21 @@ func TestTheGapBetweenRenewalsStaysBelowTheDuration(t *testing.T) {
 			}
 			body, err := any(nil), (*world.Error)(nil)
 			if kind == "" || rapid.Bool().Draw(t, "done") {
-				body, err = r.serve() // even if the answer is lost
+				body, err = r.serve() // even if the response is lost
 			}
 			latency := time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "latency"))
 			switch kind {
 			case "":
 			case world.KindTimeout:
-				latency, hung = r.asked.Deadline.Sub(r.now), true
+				latency, hung = r.issued.Deadline.Sub(r.now), true
 				fallthrough
 			default:
-				body, err = nil, world.Errorf(kind, "", "drawn")
+				body, err = nil, world.Errorf(kind, "", "injected")
 				failures++
 			}
 			began := r.now
 			r.now = r.now.Add(latency)
-			if r.answer(body, err) {
+			if r.complete(body, err) {
 				if gap := began.Sub(last); gap > 40*time.Second {
 					t.Fatalf("%s between two renewals", gap)
 				}

@@ -12,141 +12,144 @@ import (
 	"seedlet.dev/world"
 )
 
-// Job is the look at one log, and what follows from it. What is known of its directory is what a
-// listing said and what the job itself has done since.
+// Job is the rotation of one log. Files are the files of the log's directory as listed, updated by
+// the completed operations of the job.
 type Job struct {
 	Target
 	Op     world.OpID `json:"op,omitempty"`
 	Listed bool       `json:"listed,omitempty"`
-	Files  []File     `json:"files,omitempty"` // the log and what was made of it, by name
-	// Moved is the name that this job has given to the log, until the runtime writes to a new one.
-	Moved   string `json:"moved,omitempty"`
-	Refused bool   `json:"refused,omitempty"` // the runtime would not open a new one
+	Files  []File     `json:"files,omitempty"` // the log and its rotated files, by name
+	// RenamedTo is the name that this job has given to the log, until the runtime opens a new one.
+	RenamedTo     string `json:"renamedTo,omitempty"`
+	ReopenRefused bool   `json:"reopenRefused,omitempty"` // the runtime refused to open a new log
 }
 
-// File is one in the directory of a log.
+// File is a file in the directory of a log.
 type File struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"`
 }
 
-// stampLayout is the kubelet's ending of a log that was rotated.
-const stampLayout = "20060102-150405"
+// timestampLayout is the kubelet's suffix of a rotated log.
+const timestampLayout = "20060102-150405"
 
 const (
-	compressed = ".gz"
-	halfMade   = ".tmp"
+	compressedSuffix = ".gz"
+	partialSuffix    = ".tmp"
 )
 
-// next is what is to be done now; nil if nothing is. The directory decides:
+// nextOperation returns the next operation of the job, or nil. Only the content of the directory
+// decides:
 //
-// While the log itself is not there, the runtime still writes to the file that was renamed last,
-// which therefore stays as it is: first the runtime has to open a new one. Only if it refuses is
-// the old name given back, so that readers find the log. Then go what is left of an interrupted
-// compression and what is more than may be kept; then what the runtime has finished writing is
-// compressed; and then the log is renamed.
-func (j *Job) next(bytesMax int64, filesMax int, now time.Time) any {
+// While the log itself does not exist, the runtime still writes to the file that was renamed last,
+// so that file stays as it is: the runtime has to reopen the log first. If the runtime refuses, the
+// file gets its name back, so that readers find the log. Then the job removes leftovers of an
+// interrupted compression and rotated files beyond the limit, compresses the rotated files that the
+// runtime no longer writes to, and renames the log.
+func (j *Job) nextOperation(bytesMax int64, filesMax int, now time.Time) any {
 	dir, base := path.Split(j.Path)
 	if !j.Listed {
 		return &world.ListDir{Path: path.Clean(dir)}
 	}
-	log := j.find(base)
+	log := j.findFile(base)
 	switch {
-	case log == nil && !j.Refused:
+	case log == nil && !j.ReopenRefused:
 		return &runtimeapi.ReopenContainerLogRequest{ContainerId: j.ID}
 	case log == nil:
-		return j.nameBack()
+		return j.restoreName()
 	}
 	full := log.Size >= bytesMax && log.Size > 0
-	if name := j.garbage(base); name != "" {
+	if name := j.findLeftover(base); name != "" {
 		return &world.RemoveTree{Path: dir + name}
 	}
-	rotated := j.rotated(base)
-	kept := filesMax - 1
+	rotated := j.rotatedFiles(base)
+	rotatedMax := filesMax - 1
 	if full {
-		kept-- // for the one that is about to be
+		rotatedMax-- // one more is about to be made
 	}
 	switch {
-	case len(rotated) > max(kept, 0):
+	case len(rotated) > max(rotatedMax, 0):
 		return &world.RemoveTree{Path: dir + rotated[0]}
-	case !full || j.Refused:
+	case !full || j.ReopenRefused:
 		return nil
 	}
 	for _, name := range rotated {
-		if !strings.HasSuffix(name, compressed) {
+		if !strings.HasSuffix(name, compressedSuffix) {
 			return &world.Compress{Path: dir + name}
 		}
 	}
-	to := dir + base + "." + stamp(base, rotated, now)
+	to := dir + base + "." + newTimestamp(base, rotated, now)
 	return &world.Rename{From: j.Path, To: to, Exclusive: true}
 }
 
-// nameBack gives a log that this job has renamed its old name, if nothing else has that now, so
-// that readers find it.
-func (j *Job) nameBack() any {
+// restoreName returns the operation that gives a log renamed by this job its name back, unless a
+// file with that name exists.
+func (j *Job) restoreName() any {
 	dir, base := path.Split(j.Path)
-	if j.find(base) != nil || j.find(j.Moved) == nil {
+	if j.findFile(base) != nil || j.findFile(j.RenamedTo) == nil {
 		return nil
 	}
-	return &world.Rename{From: dir + j.Moved, To: j.Path, Exclusive: true}
+	return &world.Rename{From: dir + j.RenamedTo, To: j.Path, Exclusive: true}
 }
 
-// stamp is the ending for a log that is rotated now. It is later than all others, whatever has
-// happened to the clock, because their order is that of the files.
-func stamp(base string, rotated []string, now time.Time) string {
+// newTimestamp returns the suffix for a log that is rotated now. The suffix is later than those of
+// all rotated files, even if the clock was set back: the order of the suffixes is the order of the
+// files.
+func newTimestamp(base string, rotated []string, now time.Time) string {
 	if len(rotated) > 0 {
 		last := rotated[len(rotated)-1]
-		newest, err := time.Parse(stampLayout, stampOf(base, last))
+		newest, err := time.Parse(timestampLayout, timestampOf(base, last))
 		if err == nil && !now.Truncate(time.Second).After(newest) {
 			now = newest.Add(time.Second)
 		}
 	}
-	return now.UTC().Format(stampLayout)
+	return now.UTC().Format(timestampLayout)
 }
 
-// stampOf is the stamp in the name of a file that was made of a log; empty if it was not.
-func stampOf(base, name string) string {
-	rest, is := strings.CutPrefix(name, base+".")
-	if !is || len(rest) < len(stampLayout) {
+// timestampOf returns the timestamp in the name of a rotated file of a log; empty if the file is
+// none.
+func timestampOf(base, name string) string {
+	rest, ok := strings.CutPrefix(name, base+".")
+	if !ok || len(rest) < len(timestampLayout) {
 		return ""
 	}
-	if _, err := time.Parse(stampLayout, rest[:len(stampLayout)]); err != nil {
+	if _, err := time.Parse(timestampLayout, rest[:len(timestampLayout)]); err != nil {
 		return ""
 	}
-	return rest[:len(stampLayout)]
+	return rest[:len(timestampLayout)]
 }
 
-// garbage is a file that is of no use: one that was half made, or one that has been compressed.
-// Empty if there is none.
-func (j *Job) garbage(base string) string {
+// findLeftover returns a file to remove: an incomplete compressed file, or a file whose compressed
+// copy is complete. Empty without such a file.
+func (j *Job) findLeftover(base string) string {
 	for _, f := range j.Files {
-		stamp := stampOf(base, f.Name)
-		plain := base + "." + stamp
+		stamp := timestampOf(base, f.Name)
+		uncompressed := base + "." + stamp
 		switch {
 		case strings.HasPrefix(f.Name, "."):
 			return f.Name
-		case stamp == "" || f.Name == plain+compressed:
-		case f.Name == plain && j.find(plain+compressed) == nil:
-		case f.Name == plain || strings.HasSuffix(f.Name, halfMade):
+		case stamp == "" || f.Name == uncompressed+compressedSuffix:
+		case f.Name == uncompressed && j.findFile(uncompressed+compressedSuffix) == nil:
+		case f.Name == uncompressed || strings.HasSuffix(f.Name, partialSuffix):
 			return f.Name
 		}
 	}
 	return ""
 }
 
-// rotated are the names of the rotated files, the oldest first.
-func (j *Job) rotated(base string) []string {
+// rotatedFiles returns the names of the rotated files, oldest first.
+func (j *Job) rotatedFiles(base string) []string {
 	var names []string
 	for _, f := range j.Files {
-		plain := base + "." + stampOf(base, f.Name)
-		if f.Name == plain || f.Name == plain+compressed {
+		uncompressed := base + "." + timestampOf(base, f.Name)
+		if f.Name == uncompressed || f.Name == uncompressed+compressedSuffix {
 			names = append(names, f.Name)
 		}
 	}
 	return names
 }
 
-func (j *Job) find(name string) *File {
+func (j *Job) findFile(name string) *File {
 	i, ok := slices.BinarySearchFunc(j.Files, name, func(f File, name string) int {
 		return strings.Compare(f.Name, name)
 	})
@@ -156,55 +159,56 @@ func (j *Job) find(name string) *File {
 	return &j.Files[i]
 }
 
-// done takes a success.
-func (j *Job) done(rec op.Record, body any) {
+// recordSuccess applies the completion of an operation.
+func (j *Job) recordSuccess(rec op.Record, body any) {
 	base := path.Base(j.Path)
 	switch rec.Call {
 	case "ListDir":
 		j.Listed, j.Files = true, nil
 		for _, e := range body.(*world.DirListed).Entries {
-			// What is being compressed is hidden, or ends as the kubelet's does.
+			// A file that is being compressed is hidden, or has the kubelet's temporary suffix.
 			visible := strings.TrimPrefix(e.Name, ".")
-			if !e.Directory && (e.Name == base || stampOf(base, visible) != "") {
+			if !e.Directory && (e.Name == base || timestampOf(base, visible) != "") {
 				j.Files = append(j.Files, File{e.Name, e.Size})
 			}
 		}
 	case "RemoveTree":
-		j.drop(rec.Subject)
+		j.removeFile(rec.Subject)
 	case "Compress":
-		j.drop(rec.Subject)
-		j.add(rec.Subject + compressed)
+		j.removeFile(rec.Subject)
+		j.addFile(rec.Subject + compressedSuffix)
 	case "Rename":
 		if rec.Subject != base {
-			j.Moved = rec.Subject
-			j.drop(base)
+			j.RenamedTo = rec.Subject
+			j.removeFile(base)
 		} else {
-			j.drop(j.Moved)
+			j.removeFile(j.RenamedTo)
 		}
-		j.add(rec.Subject)
+		j.addFile(rec.Subject)
 	case "ReopenContainerLog":
-		j.add(base) // it is empty, or soon will be
+		j.addFile(base) // empty, or soon to be
 	}
 }
 
-// failed takes a failure, and reports whether the job goes on all the same. What has happened is
-// not known, so it goes on by looking again, and only to see whether a log is without its name:
-// if the runtime has answered, nothing of the request is left that could still take effect.
-func (j *Job) failed(call string, err *world.Error) bool {
-	if call != "ReopenContainerLog" || j.Refused || j.Moved == "" ||
+// recordFailure applies a failure, and reports whether the job continues. A failure ends the job,
+// because the effect of the operation is unknown. Only a job whose renamed log the runtime refused
+// to reopen continues: it lists the directory again, to see whether the log has to get its name
+// back. The runtime has responded, so the request cannot take effect later.
+func (j *Job) recordFailure(call string, err *world.Error) bool {
+	if call != "ReopenContainerLog" || j.ReopenRefused || j.RenamedTo == "" ||
 		err.Has(world.KindTimeout) || err.Has(world.KindUnavailable) ||
 		err.Has(world.KindCanceled) {
 		return false
 	}
-	j.Refused, j.Listed = true, false
+	j.ReopenRefused, j.Listed = true, false
 	return true
 }
 
-func (j *Job) drop(name string) {
+func (j *Job) removeFile(name string) {
 	j.Files = slices.DeleteFunc(j.Files, func(f File) bool { return f.Name == name })
 }
 
-func (j *Job) add(name string) {
+func (j *Job) addFile(name string) {
 	i, found := slices.BinarySearchFunc(j.Files, name, func(f File, name string) int {
 		return strings.Compare(f.Name, name)
 	})

@@ -10,31 +10,32 @@ import (
 	"seedlet.dev/world"
 )
 
-// LinksOwner is who the operations of the search for dangling links belong to.
+// LinksOwner is the owner of the operations of Links.
 var LinksOwner = timer.Key{Component: "logs", Name: "links"}
 
 const linksPeriod = time.Minute
 
-// LinkPath is where the link to a log is, by which log shippers find the pod and the container.
+// LinkPath returns the path of the link to a container's log. Log shippers find pod and container
+// by the name of the link.
 func LinkPath(dir, pod, namespace, container, id string) string {
 	return dir + "/" + pod + "_" + namespace + "_" + container + "-" + id + ".log"
 }
 
-// Links is the search for links that lead nowhere, or were made for a container that has gone. A
-// container's link is removed before its record is; what is found here was left by an operation
-// that took effect late, or by whoever removed a log.
+// Links removes links to logs that do not exist, and links of containers that no longer exist. The
+// link of a container is removed before its record is; the links found here are leftovers of an
+// operation that took effect late, or of a log that was removed by other means.
 type Links struct {
 	Dir     string `json:"dir"`     // of the links
-	LogsDir string `json:"logsDir"` // what else a link points to is not this agent's
+	LogsDir string `json:"logsDir"` // links with targets elsewhere belong to other programs
 
-	Op      world.OpID `json:"op,omitempty"`
-	Found   []Link     `json:"found,omitempty"` // that may have to go
-	Removed uint64     `json:"removed"`
-	NextAt  time.Time  `json:"nextAt"`
-	Problem string     `json:"problem,omitempty"`
+	Op         world.OpID `json:"op,omitempty"`
+	Candidates []Link     `json:"candidates,omitempty"` // to remove, unless needed by then
+	Removed    uint64     `json:"removed"`
+	NextAt     time.Time  `json:"nextAt"`
+	Problem    string     `json:"problem,omitempty"`
 }
 
-// Link is a link to a log, and what it is about.
+// Link is a link to a log, with the pod and the container of the log.
 type Link struct {
 	Name     string `json:"name"`
 	UID      string `json:"uid"` // of the pod
@@ -42,39 +43,39 @@ type Link struct {
 	Dangling bool   `json:"dangling,omitempty"`
 }
 
-// Keep says whether a link is one that should be there, as far as the agent knows.
-type Keep func(Link) bool
+// IsLinkNeeded reports whether a link has to exist, as far as the agent knows.
+type IsLinkNeeded func(Link) bool
 
-// Plan goes on with the search, and says when to be called again.
-func (l *Links) Plan(keep Keep, out *op.Out) time.Time {
+// Plan issues the next operation, and returns when to plan again.
+func (l *Links) Plan(isNeeded IsLinkNeeded, effects *op.Effects) time.Time {
 	if l.Op != 0 {
 		return time.Time{}
 	}
-	for len(l.Found) > 0 {
-		link := l.Found[0]
-		if l.Found = l.Found[1:]; keep(link) {
+	for len(l.Candidates) > 0 {
+		link := l.Candidates[0]
+		if l.Candidates = l.Candidates[1:]; isNeeded(link) {
 			continue
 		}
-		l.Op = out.Ask(LinksOwner, link.Name, fsTimeout,
+		l.Op = effects.Issue(LinksOwner, link.Name, fsTimeout,
 			&world.RemoveTree{Path: l.Dir + "/" + link.Name})
 		return time.Time{}
 	}
-	if out.Now().Before(l.NextAt) {
+	if effects.Now().Before(l.NextAt) {
 		return l.NextAt
 	}
-	l.NextAt = out.Now().Add(linksPeriod)
-	l.Op = out.Ask(LinksOwner, "", fsTimeout, &world.ReadLinks{Path: l.Dir})
+	l.NextAt = effects.Now().Add(linksPeriod)
+	l.Op = effects.Issue(LinksOwner, "", fsTimeout, &world.ReadLinks{Path: l.Dir})
 	return time.Time{}
 }
 
-// Answered takes the answer to what Plan asked for.
-func (l *Links) Answered(rec op.Record, ev world.Event, keep Keep) {
+// HandleCompletion applies the completion of an operation.
+func (l *Links) HandleCompletion(rec op.Record, ev world.Event, isNeeded IsLinkNeeded) {
 	l.Op = 0
 	if ev.Err != nil {
-		if !ev.Err.Has(world.KindNotFound) { // no link was ever made
+		if !ev.Err.Has(world.KindNotFound) { // the directory does not exist before the first link
 			l.Problem = ev.Err.Error()
 		}
-		l.Found = nil // what is left of them will be found again
+		l.Candidates = nil // the next listing finds the remaining links
 		return
 	}
 	l.Problem = ""
@@ -83,21 +84,21 @@ func (l *Links) Answered(rec op.Record, ev world.Event, keep Keep) {
 		return
 	}
 	for _, link := range ev.Body.(*world.LinksRead).Links {
-		uid, id := l.meaning(link)
-		if found := (Link{link.Name, uid, id, link.Dangling}); id != "" && !keep(found) {
-			l.Found = append(l.Found, found)
+		uid, id := l.parseLink(link)
+		if found := (Link{link.Name, uid, id, link.Dangling}); id != "" && !isNeeded(found) {
+			l.Candidates = append(l.Candidates, found)
 		}
 	}
 }
 
-// meaning is the pod and the container that a link is about, by where it points to and by its
-// name; empty if it was not made by an agent.
-func (l *Links) meaning(link world.Link) (uid, id string) {
-	rest, is := strings.CutPrefix(link.Target, l.LogsDir+"/")
+// parseLink returns the pod and the container of a link, from the link's target and name; empty if
+// no agent made the link.
+func (l *Links) parseLink(link world.Link) (uid, id string) {
+	rest, ok := strings.CutPrefix(link.Target, l.LogsDir+"/")
 	parts := strings.Split(strings.SplitN(rest, "/", 2)[0], "_")
 	name, isLog := strings.CutSuffix(link.Name, ".log")
 	i := strings.LastIndexByte(name, '-')
-	if !is || !isLog || i < 0 || len(parts) != 3 || path.Clean(link.Target) != link.Target {
+	if !ok || !isLog || i < 0 || len(parts) != 3 || path.Clean(link.Target) != link.Target {
 		return "", ""
 	}
 	return parts[2], name[i+1:]

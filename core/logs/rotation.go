@@ -1,12 +1,12 @@
-// Package logs looks after the log files of containers: it rotates those that have grown too
-// large, finds links to logs that have gone, and reads what a log says last.
+// Package logs rotates the logs of running containers, removes dangling links to logs, and reads
+// the end of a log.
 //
-// It keeps: how far the round over the running containers has come, and of each log that is being
-// looked at what its directory had. It plans: to look at one directory after the other, and
-// whatever it takes there until the log is small and no more files are kept than may be. What is
-// to be done follows from what is in the directory, whoever left it so: the agent may have been
-// killed between any two operations. It takes: the answers. Start reading at Rotation.Plan, then
-// Job.next in job.go.
+// Facts: how far the current pass over the running containers is, and for each log that is being
+// rotated the content of its directory. Plan: lists one directory after the other, and compresses,
+// renames and removes files until the log is below its size limit and the number of files is within
+// its limit. What to do follows from the content of the directory alone, since the agent may have
+// been killed between any two operations. Events: the completions of these operations. Start
+// reading at Rotation.Plan, then Job.nextOperation in job.go.
 package logs
 
 import (
@@ -22,13 +22,13 @@ import (
 	"seedlet.dev/world"
 )
 
-// Owner is who the operations of the rotation belong to.
+// Owner is the owner of the operations of Rotation.
 var Owner = timer.Key{Component: "logs", Name: "rotation"}
 
 // fsTimeout is long enough to compress a log of a gigabyte on a slow disk.
 const fsTimeout = 2 * time.Minute
 
-// Cursor is a place in the order of all running containers: by UID, then by name.
+// Cursor is a position in the order of all running containers: by pod UID, then by container name.
 type Cursor struct {
 	UID       string `json:"uid,omitempty"`
 	Container string `json:"container,omitempty"`
@@ -41,35 +41,35 @@ type Target struct {
 	Path string `json:"path"` // of its log
 }
 
-// Containers are what runs, as the agent knows it now.
-type Containers interface {
-	// NextLog is the log of the first running container after a place; false if there is none.
+// RunningContainers are the containers that run, as far as the agent knows.
+type RunningContainers interface {
+	// NextLog returns the log of the first running container after a position; false without one.
 	NextLog(after Cursor) (Target, bool)
-	// Writes says whether the container still runs whose log it is.
-	Writes(Target) bool
+	// IsRunning reports whether the container of a log still runs.
+	IsRunning(Target) bool
 }
 
 // Rotation is the rotation of the logs of running containers.
 type Rotation struct {
-	BytesMax       int64         `json:"bytesMax"` // a log that has so many is rotated
-	FilesMax       int           `json:"filesMax"` // of one run of a container, the log included
-	JobsMax        int           `json:"jobsMax"`  // logs that are looked at at once
+	BytesMax       int64         `json:"bytesMax"` // a log of this size is rotated
+	FilesMax       int           `json:"filesMax"` // per run of a container, including the log itself
+	JobsMax        int           `json:"jobsMax"`  // logs at a time
 	Period         time.Duration `json:"period"`
 	RuntimeTimeout time.Duration `json:"runtimeTimeout"`
 
-	Began   time.Time `json:"began"` // the round
-	At      Cursor    `json:"at"`    // everything up to here has been looked at in this round
-	Ended   bool      `json:"ended"` // the round has come to its end
-	Jobs    []Job     `json:"jobs,omitempty"`
-	NextAt  time.Time `json:"nextAt"`
-	Rotated uint64    `json:"rotated"`           // logs
-	Problem string    `json:"problem,omitempty"` // of the last operation that failed
+	PassStarted  time.Time `json:"passStarted"`  // when the current pass started
+	PassCursor   Cursor    `json:"passCursor"`   // the pass is done up to here
+	PassComplete bool      `json:"passComplete"` // no container is left in the pass
+	Jobs         []Job     `json:"jobs,omitempty"`
+	NextAt       time.Time `json:"nextAt"`
+	Rotated      uint64    `json:"rotated"`           // number of logs
+	Problem      string    `json:"problem,omitempty"` // of the last operation that failed
 }
 
-// LinksDirDefault is where the kubelet makes links to logs.
+// LinksDirDefault is the kubelet's directory of links to logs.
 const LinksDirDefault = "/var/log/containers"
 
-// NewRotation is the rotation that a configuration asks for, which has been validated.
+// NewRotation returns the rotation for a validated configuration.
 func NewRotation(c *kubeletconfig.KubeletConfiguration) Rotation {
 	size, err := document.ParseQuantity(c.ContainerLogMaxSize)
 	if err != nil {
@@ -82,50 +82,50 @@ func NewRotation(c *kubeletconfig.KubeletConfiguration) Rotation {
 	}
 }
 
-// Plan goes on with the round, or begins the next one, and says when to be called again. A round
-// looks at a few logs at a time, so that no step is the longer the more pods there are.
-func (r *Rotation) Plan(running Containers, out *op.Out) time.Time {
-	if out.Now().Before(r.NextAt) {
+// Plan continues the current pass or starts the next one, and returns when to plan again. A pass
+// works on JobsMax logs at a time, so that the duration of a step does not grow with the number of
+// pods.
+func (r *Rotation) Plan(running RunningContainers, effects *op.Effects) time.Time {
+	if effects.Now().Before(r.NextAt) {
 		return r.NextAt
 	}
-	if r.Began.Before(r.NextAt) || r.Began.IsZero() {
-		r.Began, r.At, r.Ended = out.Now(), Cursor{}, false
+	if r.PassStarted.Before(r.NextAt) || r.PassStarted.IsZero() {
+		r.PassStarted, r.PassCursor, r.PassComplete = effects.Now(), Cursor{}, false
 	}
 	for i := 0; i < len(r.Jobs); i++ {
-		if !r.advance(&r.Jobs[i], running, out) {
+		if !r.issueNext(&r.Jobs[i], running, effects) {
 			r.Jobs = slices.Delete(r.Jobs, i, i+1)
 			i--
 		}
 	}
-	for len(r.Jobs) < r.JobsMax && !r.Ended {
-		target, ok := running.NextLog(r.At)
+	for len(r.Jobs) < r.JobsMax && !r.PassComplete {
+		target, ok := running.NextLog(r.PassCursor)
 		if !ok {
-			r.Ended = true
+			r.PassComplete = true
 			break
 		}
-		r.At = target.Cursor
+		r.PassCursor = target.Cursor
 		r.Jobs = append(r.Jobs, Job{Target: target})
-		r.advance(&r.Jobs[len(r.Jobs)-1], running, out)
+		r.issueNext(&r.Jobs[len(r.Jobs)-1], running, effects)
 	}
-	if !r.Ended || len(r.Jobs) > 0 {
+	if !r.PassComplete || len(r.Jobs) > 0 {
 		return time.Time{}
 	}
-	r.NextAt = out.Now().Add(r.Period)
+	r.NextAt = effects.Now().Add(r.Period)
 	return r.NextAt
 }
 
-// advance begins the next operation of a job, if none is in flight, and reports whether there is
-// still something to do. A log whose container has ended meanwhile is left as it is, but for its
-// name.
-func (r *Rotation) advance(j *Job, running Containers, out *op.Out) bool {
+// issueNext issues the next operation of a job, if none is in flight, and reports whether the job
+// goes on. If the container has terminated meanwhile, only the name of its log is restored.
+func (r *Rotation) issueNext(j *Job, running RunningContainers, effects *op.Effects) bool {
 	if j.Op != 0 {
 		return true
 	}
 	var body any
-	if running.Writes(j.Target) {
-		body = j.next(r.BytesMax, r.FilesMax, out.Now())
+	if running.IsRunning(j.Target) {
+		body = j.nextOperation(r.BytesMax, r.FilesMax, effects.Now())
 	} else {
-		body = j.nameBack()
+		body = j.restoreName()
 	}
 	if body == nil {
 		return false
@@ -134,37 +134,38 @@ func (r *Rotation) advance(j *Job, running Containers, out *op.Out) bool {
 	if world.PortOf(body) == world.PortCRI {
 		timeout = r.RuntimeTimeout
 	}
-	j.Op = out.Ask(Owner, subject(body), timeout, body)
+	j.Op = effects.IssueFor(j.UID, Owner, fileName(body), timeout, body)
 	return true
 }
 
-// Answered takes the answer to one of the operations.
-func (r *Rotation) Answered(id world.OpID, rec op.Record, ev world.Event, out *op.Out) {
+// HandleCompletion applies the completion of an operation.
+func (r *Rotation) HandleCompletion(id world.OpID, rec op.Record, ev world.Event,
+	effects *op.Effects) {
 	i := slices.IndexFunc(r.Jobs, func(j Job) bool { return j.Op == id })
 	if i < 0 {
-		panic("logs: told of an operation that was not begun: " + rec.Call)
+		panic("logs: completion of an operation that was not issued: " + rec.Call)
 	}
 	j := &r.Jobs[i]
 	j.Op = 0
 	if ev.Err != nil {
 		if rec.Call != "ListDir" || !ev.Err.Has(world.KindNotFound) {
 			r.Problem = rec.Call + " " + j.Path + ": " + ev.Err.Error()
-			out.Log(world.LevelWarning, "rotating a log failed", "path", j.Path, "call", rec.Call,
-				"error", ev.Err.Error())
+			effects.Log(world.LevelWarning, "log rotation failed", "path", j.Path, "call", rec.Call,
+				"err", ev.Err.Error())
 		}
-		if !j.failed(rec.Call, ev.Err) {
-			r.Jobs = slices.Delete(r.Jobs, i, i+1) // the next round begins by looking
+		if !j.recordFailure(rec.Call, ev.Err) {
+			r.Jobs = slices.Delete(r.Jobs, i, i+1) // the next pass lists the directory again
 		}
 		return
 	}
 	if rec.Call == "ReopenContainerLog" {
 		r.Rotated++
 	}
-	j.done(rec, ev.Body)
+	j.recordSuccess(rec, ev.Body)
 }
 
-// subject is the name of the file that an operation is about.
-func subject(body any) string {
+// fileName returns the name of the file that an operation is about.
+func fileName(body any) string {
 	switch body := body.(type) {
 	case *world.RemoveTree:
 		return path.Base(body.Path)

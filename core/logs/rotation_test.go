@@ -20,14 +20,14 @@ import (
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-const log = "/var/log/pods/ns_p_u/web/0.log"
+const logPath = "/var/log/pods/ns_p_u/web/0.log"
 
-func job(files ...File) *Job {
-	return &Job{Target: Target{ID: "c", Path: log}, Listed: true, Files: files}
+func newJob(files ...File) *Job {
+	return &Job{Target: Target{ID: "c", Path: logPath}, Listed: true, Files: files}
 }
 
-// text is an operation in one line.
-func text(body any) string {
+// describe returns an operation as one line.
+func describe(body any) string {
 	switch b := body.(type) {
 	case nil:
 		return ""
@@ -45,8 +45,8 @@ func text(body any) string {
 	return fmt.Sprintf("%T", body)
 }
 
-// What is to be done follows from what is in the directory, whoever left it so.
-func TestNext(t *testing.T) {
+// The next operation follows from the content of the directory alone.
+func TestNextOperation(t *testing.T) {
 	const a, b, c = "0.log.20250101-000000", "0.log.20250102-000000", "0.log.20250103-000000"
 	full, small := File{"0.log", 100}, File{"0.log", 99}
 	for _, test := range []struct {
@@ -60,10 +60,11 @@ func TestNext(t *testing.T) {
 		{"empty", []File{{"0.log", 0}}, 3, ""},
 		{"the newest rotated one is not compressed before there is another",
 			[]File{small, {a, 1}}, 3, ""},
-		{"and then it is", []File{full, {a, 1}}, 3, "compress " + a},
+		{"the newest rotated one is compressed before another is made",
+			[]File{full, {a, 1}}, 3, "compress " + a},
 		{"compressed ones stay", []File{full, {a + ".gz", 1}}, 3,
 			"rename 0.log 0.log.20260101-000000"},
-		{"one too many, with the one to come", []File{full, {a + ".gz", 1}, {b, 1}}, 3,
+		{"one too many with the next", []File{full, {a + ".gz", 1}, {b, 1}}, 3,
 			"remove " + a + ".gz"},
 		{"not one too many", []File{small, {a + ".gz", 1}, {b, 1}}, 3, ""},
 		{"too many", []File{small, {a + ".gz", 1}, {b + ".gz", 1}, {c, 1}}, 3,
@@ -77,20 +78,20 @@ func TestNext(t *testing.T) {
 		{"killed between renaming and reopening", []File{{a, 200}, {b, 200}}, 2, "reopen c"},
 		{"the log is lost", nil, 3, "reopen c"},
 	} {
-		got := text(job(test.files...).next(100, test.max, t0))
+		got := describe(newJob(test.files...).nextOperation(100, test.max, t0))
 		if got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}
-	if got := text((&Job{}).next(100, 3, t0)); got != "list" {
+	if got := describe((&Job{}).nextOperation(100, 3, t0)); got != "list" {
 		t.Errorf("first: %q, want list", got)
 	}
 }
 
-// Only the log's own files are looked at: those of another run and of somebody else stay.
-func TestListing(t *testing.T) {
-	j := &Job{Target: Target{Path: log}}
-	j.done(op.Record{Call: "ListDir"}, &world.DirListed{Entries: []world.DirEntry{
+// Only the files of the log itself count: those of another run and of other programs stay.
+func TestOtherFilesAreIgnored(t *testing.T) {
+	j := &Job{Target: Target{Path: logPath}}
+	j.recordSuccess(op.Record{Call: "ListDir"}, &world.DirListed{Entries: []world.DirEntry{
 		{Name: "0.log", Size: 7}, {Name: "0.log.20250101-000000.gz"}, {Name: "0.log.keep"},
 		{Name: "1.log"}, {Name: "10.log.20250101-000000"}, {Name: ".0.log.keep"},
 	}})
@@ -100,8 +101,8 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// A rotated log has the latest stamp of all, even if the clock was set back.
-func TestStamp(t *testing.T) {
+// A rotated log has the latest timestamp of all, even if the clock was set back.
+func TestNewTimestamp(t *testing.T) {
 	for newest, want := range map[string]string{
 		"":                         "20260101-000000",
 		"0.log.20251231-235959.gz": "20260101-000000",
@@ -112,57 +113,57 @@ func TestStamp(t *testing.T) {
 		if newest != "" {
 			rotated = []string{newest}
 		}
-		if got := stamp("0.log", rotated, t0.Add(time.Millisecond)); got != want {
+		if got := newTimestamp("0.log", rotated, t0.Add(time.Millisecond)); got != want {
 			t.Errorf("after %q: %s, want %s", newest, got, want)
 		}
 	}
 }
 
-// If the runtime has refused to open a new log, the old one gets its name back; if it has not
-// answered, it may still open one, which the old one must not replace.
-func TestRefused(t *testing.T) {
+// If the runtime refuses to open a new log, the old log gets its name back. If the reopen timed
+// out, the runtime may still open a new log, which the old one must not replace.
+func TestReopenRefused(t *testing.T) {
 	const moved = "0.log.20250101-000000"
 	refuse := func(kind world.ErrorKind) (*Job, bool) {
-		j := job(File{moved, 100})
-		j.Moved = moved
-		return j, j.failed("ReopenContainerLog", world.Errorf(kind, "ReopenContainerLog", "no"))
+		j := newJob(File{moved, 100})
+		j.RenamedTo = moved
+		return j, j.recordFailure("ReopenContainerLog", world.Errorf(kind, "ReopenContainerLog", "no"))
 	}
 	if _, goesOn := refuse(world.KindTimeout); goesOn {
-		t.Error("the job goes on although the runtime may still do it")
+		t.Error("the job continues although the runtime may still reopen the log")
 	}
 	j, goesOn := refuse(world.KindInternal)
-	if got := text(j.next(100, 3, t0)); !goesOn || got != "list" {
-		t.Fatalf("goes on %t with %q, want list", goesOn, got)
+	if got := describe(j.nextOperation(100, 3, t0)); !goesOn || got != "list" {
+		t.Fatalf("continues %t with %q, want list", goesOn, got)
 	}
-	j.done(op.Record{Call: "ListDir"}, &world.DirListed{
+	j.recordSuccess(op.Record{Call: "ListDir"}, &world.DirListed{
 		Entries: []world.DirEntry{{Name: moved, Size: 100}}})
-	if got := text(j.next(100, 3, t0)); got != "rename "+moved+" 0.log" {
-		t.Fatalf("%q, want the name back", got)
+	if got := describe(j.nextOperation(100, 3, t0)); got != "rename "+moved+" 0.log" {
+		t.Fatalf("%q, want the name restored", got)
 	}
-	j.done(op.Record{Call: "Rename", Subject: "0.log"}, nil)
-	if got := text(j.next(100, 3, t0)); got != "" {
-		t.Errorf("%q after all, want to wait for the next round", got)
+	j.recordSuccess(op.Record{Call: "Rename", Subject: "0.log"}, nil)
+	if got := describe(j.nextOperation(100, 3, t0)); got != "" {
+		t.Errorf("%q after the rename, want nothing before the next pass", got)
 	}
 	j, _ = refuse(world.KindInternal)
-	j.done(op.Record{Call: "ListDir"}, &world.DirListed{
+	j.recordSuccess(op.Record{Call: "ListDir"}, &world.DirListed{
 		Entries: []world.DirEntry{{Name: "0.log"}, {Name: moved, Size: 100}}})
-	if got := text(j.next(100, 3, t0)); got != "" {
-		t.Errorf("%q although the runtime has opened a new one, want nothing", got)
+	if got := describe(j.nextOperation(100, 3, t0)); got != "" {
+		t.Errorf("%q although the runtime opened a new log, want nothing", got)
 	}
 }
 
-// directory is a world with one container that writes to whatever file it has open.
+// directory simulates one container that writes to its open log, and the log's directory.
 type directory struct {
 	files map[string][]byte
-	open  string // the name that the runtime's file has now
+	open  string // the current name of the file that the container writes to
 	dead  bool
 }
 
 func (d *directory) NextLog(after Cursor) (Target, bool) {
-	return Target{Cursor: Cursor{"u", "web"}, ID: "c", Path: log}, after == Cursor{} && !d.dead
+	return Target{Cursor: Cursor{"u", "web"}, ID: "c", Path: logPath}, after == Cursor{} && !d.dead
 }
 
-func (d *directory) Writes(Target) bool { return !d.dead }
+func (d *directory) IsRunning(Target) bool { return !d.dead }
 
 func (d *directory) do(body any) (any, *world.Error) {
 	switch b := body.(type) {
@@ -182,7 +183,7 @@ func (d *directory) do(body any) (any, *world.Error) {
 	case *world.Rename:
 		from, to := path.Base(b.From), path.Base(b.To)
 		if _, taken := d.files[to]; taken {
-			panic(to + " is overwritten")
+			panic(to + " would be overwritten")
 		}
 		d.files[to] = d.files[from]
 		delete(d.files, from)
@@ -198,9 +199,8 @@ func (d *directory) do(body any) (any, *world.Error) {
 	return &world.Done{}, nil
 }
 
-// kept is what is in all files together, in order; the log is not read from a file that it should
-// not be written to.
-func (d *directory) kept() []byte {
+// content returns the content of all files in order, the log last.
+func (d *directory) content() []byte {
 	var all []byte
 	for _, name := range slices.Sorted(maps.Keys(d.files)) {
 		if name != "0.log" {
@@ -210,10 +210,10 @@ func (d *directory) kept() []byte {
 	return append(all, d.files["0.log"]...)
 }
 
-// However often the agent is killed between two operations, and whichever of them fail before or
-// after their effect: nothing is lost but the oldest, and in the end there are no more files than
-// may be, and none is too large.
-func TestNothingIsLost(t *testing.T) {
+// Whenever the agent is killed between two operations, and whichever operations fail before or
+// after their effect: only the oldest output is lost, and finally the number of files and the size
+// of the log are within their limits.
+func TestRotationLosesOnlyTheOldest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := &directory{files: map[string][]byte{"0.log": {}}, open: "0.log"}
 		fresh := func() (*Rotation, *op.Table) {
@@ -221,9 +221,9 @@ func TestNothingIsLost(t *testing.T) {
 				&op.Table{}
 		}
 		r, table := fresh()
-		var out op.Out
+		var effects op.Effects
 		now, written := t0, 0
-		round := func(quiet bool) {
+		pass := func(quiet bool) {
 			if !quiet {
 				for range rapid.IntRange(0, 150).Draw(t, "bytes") {
 					d.files[d.open] = fmt.Appendf(d.files[d.open], "%c", 'a'+written%26)
@@ -232,95 +232,95 @@ func TestNothingIsLost(t *testing.T) {
 			}
 			now = now.Add(10 * time.Second)
 			for range 20 {
-				out.Begin(table, now)
-				r.Plan(d, &out)
-				for _, eff := range out.Take() {
+				effects.Reset(table, now)
+				r.Plan(d, &effects)
+				for _, eff := range effects.List() {
 					if eff.Op == 0 {
 						continue
 					}
-					fate := 0
+					outcome := 0
 					if !quiet {
-						fate = rapid.IntRange(0, 9).Draw(t, "fate")
+						outcome = rapid.IntRange(0, 9).Draw(t, "outcome")
 					}
 					ev := world.Event{Time: now, Op: eff.Op}
-					if fate != 1 {
+					if outcome != 1 {
 						ev.Body, ev.Err = d.do(eff.Body)
 					}
-					if fate == 1 || fate == 2 {
-						ev.Body, ev.Err = nil, world.Errorf(world.KindInternal, "", "fate")
+					if outcome == 1 || outcome == 2 {
+						ev.Body, ev.Err = nil, world.Errorf(world.KindInternal, "", "outcome")
 					}
-					if fate == 3 {
+					if outcome == 3 {
 						r, table = fresh() // the agent is killed
 						continue
 					}
-					rec, _ := table.Settle(eff.Op)
-					out.Begin(table, now)
-					r.Answered(eff.Op, rec, ev, &out)
+					rec, _ := table.Complete(eff.Op)
+					effects.Reset(table, now)
+					r.HandleCompletion(eff.Op, rec, ev, &effects)
 				}
 			}
 		}
-		for range rapid.IntRange(1, 30).Draw(t, "rounds") {
-			round(false)
+		for range rapid.IntRange(1, 30).Draw(t, "passes") {
+			pass(false)
 		}
 		for range 3 {
-			round(true)
+			pass(true)
 		}
 		if len(d.files) > 4 || d.open != "0.log" || len(d.files["0.log"]) >= 100 {
-			t.Fatalf("in the end: %v, written to is %s", d.files, d.open)
+			t.Fatalf("finally: %v, the container writes to %s", d.files, d.open)
 		}
-		kept := d.kept()
-		for i := range kept {
-			if want := byte('a' + (written-len(kept)+i)%26); kept[i] != want {
-				t.Fatalf("of %d bytes the last %d are not those that were kept: %v", written,
-					len(kept), d.files)
+		held := d.content()
+		for i := range held {
+			if want := byte('a' + (written-len(held)+i)%26); held[i] != want {
+				t.Fatalf("of %d bytes the files do not hold the last %d: %v", written,
+					len(held), d.files)
 			}
 		}
-		if len(kept) < min(written, 300) {
-			t.Fatalf("of %d bytes %d were kept", written, len(kept))
+		if len(held) < min(written, 300) {
+			t.Fatalf("of %d bytes the files hold %d", written, len(held))
 		}
 	})
 }
 
-// Many containers are looked at one after the other, with no more at once than asked for.
-func TestRoundIsBounded(t *testing.T) {
+// A pass over many containers works on JobsMax logs at a time.
+func TestPassIsBounded(t *testing.T) {
 	r := &Rotation{BytesMax: 100, FilesMax: 4, JobsMax: 2, Period: 10 * time.Second}
-	table, out, many := &op.Table{}, &op.Out{}, crowd(5)
+	table, effects, many := &op.Table{}, &op.Effects{}, manyContainers(5)
 	now, lists := t0, 0
 	for range 10 {
-		out.Begin(table, now)
-		wake := r.Plan(many, out)
-		effects := slices.Clone(out.Take())
-		if len(effects) > 2 {
-			t.Fatalf("%d operations at once, want 2 at most", len(effects))
+		effects.Reset(table, now)
+		wake := r.Plan(many, effects)
+		issued := slices.Clone(effects.List())
+		if len(issued) > 2 {
+			t.Fatalf("%d operations at once, want 2 at most", len(issued))
 		}
-		for _, eff := range effects {
+		for _, eff := range issued {
 			lists++
-			rec, _ := table.Settle(eff.Op)
-			r.Answered(eff.Op, rec, world.Event{Op: eff.Op, Time: now, Body: &world.DirListed{
-				Entries: []world.DirEntry{{Name: "0.log", Size: 1}}}}, out)
+			rec, _ := table.Complete(eff.Op)
+			r.HandleCompletion(eff.Op, rec, world.Event{Op: eff.Op, Time: now, Body: &world.DirListed{
+				Entries: []world.DirEntry{{Name: "0.log", Size: 1}}}}, effects)
 		}
-		if len(effects) == 0 {
+		if len(issued) == 0 {
 			if !wake.Equal(t0.Add(10*time.Second)) || lists != 5 {
-				t.Fatalf("%d logs looked at, again at %v; want 5, after 10s", lists, wake)
+				t.Fatalf("%d logs listed, planned again at %v; want 5, after 10s", lists, wake)
 			}
 			return
 		}
 	}
-	t.Fatal("the round does not end")
+	t.Fatal("the pass does not complete")
 }
 
-type crowd int
+type manyContainers int
 
-func (n crowd) NextLog(after Cursor) (Target, bool) {
+func (n manyContainers) NextLog(after Cursor) (Target, bool) {
 	next := 0
 	if after.UID != "" {
 		fmt.Sscanf(after.UID, "u%d", &next)
 		next++
 	}
-	return Target{Cursor: Cursor{fmt.Sprintf("u%d", next), "web"}, Path: log}, next < int(n)
+	return Target{Cursor: Cursor{fmt.Sprintf("u%d", next), "web"}, Path: logPath}, next < int(n)
 }
 
-func (crowd) Writes(Target) bool { return true }
+func (manyContainers) IsRunning(Target) bool { return true }
 
 func TestTail(t *testing.T) {
 	line := func(tag, text string) string {
@@ -349,8 +349,8 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// However a log is cut, the last bytes are those of the whole.
-func TestTailOfPart(t *testing.T) {
+// However much of a log's beginning is missing, the tail is that of the whole log.
+func TestTailOfPartialLog(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var whole []byte
 		for _, n := range rapid.SliceOfN(rapid.IntRange(0, 3000), 0, 120).Draw(t, "lines") {
@@ -367,19 +367,19 @@ func TestTailOfPart(t *testing.T) {
 
 func TestLinks(t *testing.T) {
 	l := &Links{Dir: "/links", LogsDir: "/var/log/pods"}
-	table, out := &op.Table{}, &op.Out{}
-	keep := func(l Link) bool { return l.UID == "u" && l.ID == "alive" || !l.Dangling }
+	table, effects := &op.Table{}, &op.Effects{}
+	isNeeded := func(l Link) bool { return l.UID == "u" && l.ID == "alive" || !l.Dangling }
 	step := func(now time.Time) (any, world.OpID, time.Time) {
-		out.Begin(table, now)
-		wake := l.Plan(keep, out)
-		if effects := out.Take(); len(effects) > 0 {
-			return effects[0].Body, effects[0].Op, wake
+		effects.Reset(table, now)
+		wake := l.Plan(isNeeded, effects)
+		if issued := effects.List(); len(issued) > 0 {
+			return issued[0].Body, issued[0].Op, wake
 		}
 		return nil, 0, wake
 	}
-	answer := func(id world.OpID, ev world.Event) {
-		rec, _ := table.Settle(id)
-		l.Answered(rec, ev, keep)
+	complete := func(id world.OpID, ev world.Event) {
+		rec, _ := table.Complete(id)
+		l.HandleCompletion(rec, ev, isNeeded)
 	}
 	body, id, _ := step(t0)
 	if diff := cmp.Diff(&world.ReadLinks{Path: "/links"}, body); diff != "" {
@@ -389,7 +389,7 @@ func TestLinks(t *testing.T) {
 		return world.Link{Name: "p_ns_web-1-" + id + ".log", Target: target, Dangling: dangling}
 	}
 	const target = "/var/log/pods/ns_p_u/web-1/0.log"
-	answer(id, world.Event{Body: &world.LinksRead{Links: []world.Link{
+	complete(id, world.Event{Body: &world.LinksRead{Links: []world.Link{
 		link("alive", target, true), link("dead", target, true), link("leads", target, false),
 		link("gone", target, true), link("other", "/somewhere/else/ns_p_u/0.log", true),
 		{Name: "README", Target: target, Dangling: true},
@@ -397,38 +397,38 @@ func TestLinks(t *testing.T) {
 	var removed []string
 	for body, id, _ = step(t0); body != nil; body, id, _ = step(t0) {
 		removed = append(removed, body.(*world.RemoveTree).Path)
-		answer(id, world.Event{Body: &world.Done{}})
+		complete(id, world.Event{Body: &world.Done{}})
 	}
 	want := []string{"/links/p_ns_web-1-dead.log", "/links/p_ns_web-1-gone.log"}
 	if diff := cmp.Diff(want, removed); diff != "" {
 		t.Error(diff)
 	}
 	if _, _, wake := step(t0.Add(time.Second)); !wake.Equal(t0.Add(time.Minute)) {
-		t.Errorf("again at %v, want a minute later", wake)
+		t.Errorf("planned again at %v, want a minute later", wake)
 	}
 }
 
 // A link that cannot be removed is not tried again at once.
-func TestLinkThatStays(t *testing.T) {
+func TestLinkRemovalFails(t *testing.T) {
 	l := &Links{Dir: "/links", LogsDir: "/l", NextAt: t0.Add(time.Minute)}
-	l.Found = []Link{{Name: "a", UID: "u", ID: "i"}, {Name: "b", UID: "u", ID: "i"}}
-	table, out, none := &op.Table{}, &op.Out{}, func(Link) bool { return false }
-	out.Begin(table, t0)
-	l.Plan(none, out)
-	l.Answered(op.Record{Call: "RemoveTree"}, world.Event{
+	l.Candidates = []Link{{Name: "a", UID: "u", ID: "i"}, {Name: "b", UID: "u", ID: "i"}}
+	table, effects, none := &op.Table{}, &op.Effects{}, func(Link) bool { return false }
+	effects.Reset(table, t0)
+	l.Plan(none, effects)
+	l.HandleCompletion(op.Record{Call: "RemoveTree"}, world.Event{
 		Err: world.Errorf(world.KindRefused, "RemoveTree", "read-only file system")}, none)
-	out.Begin(table, t0)
-	wake := l.Plan(none, out)
-	if len(out.Take()) > 0 || !wake.Equal(t0.Add(time.Minute)) {
-		t.Errorf("tried again, or woken at %v", wake)
+	effects.Reset(table, t0)
+	wake := l.Plan(none, effects)
+	if len(effects.List()) > 0 || !wake.Equal(t0.Add(time.Minute)) {
+		t.Errorf("tried again at once, or planned again at %v", wake)
 	}
 }
 
-// A container that has ended before it wrote to a new log leaves the old one under its name.
-func TestContainerEndsMeanwhile(t *testing.T) {
+// If a container terminates before it wrote to a new log, the old log gets its name back.
+func TestContainerTerminatesDuringRotation(t *testing.T) {
 	const moved = "0.log.20250101-000000"
 	r := &Rotation{BytesMax: 100, FilesMax: 4, JobsMax: 1}
-	table, out, d := &op.Table{}, &op.Out{}, &directory{dead: true}
+	table, effects, d := &op.Table{}, &op.Effects{}, &directory{dead: true}
 	for _, test := range []struct {
 		files []File
 		moved string
@@ -439,13 +439,13 @@ func TestContainerEndsMeanwhile(t *testing.T) {
 		{[]File{{moved, 100}}, "", ""},
 		{[]File{{"0.log", 100}}, "", ""},
 	} {
-		out.Begin(table, t0)
-		j := job(test.files...)
-		j.Moved = test.moved
-		r.advance(j, d, out)
+		effects.Reset(table, t0)
+		j := newJob(test.files...)
+		j.RenamedTo = test.moved
+		r.issueNext(j, d, effects)
 		got := ""
-		if effects := out.Take(); len(effects) > 0 {
-			got = text(effects[0].Body)
+		if issued := effects.List(); len(issued) > 0 {
+			got = describe(issued[0].Body)
 		}
 		if got != test.want {
 			t.Errorf("%v: %q, want %q", test.files, got, test.want)

@@ -2,20 +2,20 @@ package logs
 
 import "bytes"
 
-// The kubelet's numbers for a log that stands in for a termination message.
+// The kubelet's limits for a log that replaces a termination message.
 const (
 	tailBytes = 2048
 	tailLines = 80
-	// lineOverhead is more than what the CRI puts before the content of a line: a time, the
+	// lineOverhead is more than the CRI log format puts before the content of a line: a time, the
 	// stream, tags.
 	lineOverhead = 64
 	// TailBytes of the end of a log are enough for Tail.
 	TailBytes = tailBytes + tailLines*lineOverhead
 )
 
-// Tail is what a log says last: the content of its last 80 lines, but no more than 2048 bytes of
-// it. Data is the end of a log in the CRI's format. If the log begins before data does, the first
-// line has lost its beginning: what is left of it is content then, or is cut off anyway.
+// Tail returns the end of a container's output: the content of the last 80 lines of its log, at
+// most 2048 bytes. Data is the end of a log in the CRI format. If the data is truncated, the first
+// line lacks its beginning: the rest of that line is content then, or is cut off by the limit.
 func Tail(data []byte, truncated bool) []byte {
 	lines := bytes.SplitAfter(data, []byte{'\n'})
 	if last := len(lines) - 1; len(lines[last]) == 0 {
@@ -24,29 +24,29 @@ func Tail(data []byte, truncated bool) []byte {
 	if first := len(lines) - tailLines; first > 0 {
 		lines, truncated = lines[first:], false
 	}
-	var said []byte
+	var output []byte
 	for i, line := range lines {
 		if i == 0 && truncated {
-			said = append(said, line...)
+			output = append(output, line...)
 			continue
 		}
-		said = append(said, content(line)...)
+		output = append(output, parseLine(line)...)
 	}
-	return said[max(0, len(said)-tailBytes):]
+	return output[max(0, len(output)-tailBytes):]
 }
 
-// content is what a container has written, of a line "TIME STREAM TAGS CONTENT". A line of which
-// the first tag is P goes on in the next. What is no such line says nothing.
-func content(line []byte) []byte {
+// parseLine returns the content of a line "TIME STREAM TAGS CONTENT". A line whose first tag is P
+// continues in the next. A line of another format has no content.
+func parseLine(line []byte) []byte {
 	parts := bytes.SplitN(line, []byte{' '}, 4)
-	if len(parts) < 4 || !isStream(parts[1]) {
+	if len(parts) < 4 || !isStreamName(parts[1]) {
 		return nil
 	}
-	said := parts[3]
+	output := parts[3]
 	if tag, _, _ := bytes.Cut(parts[2], []byte{':'}); string(tag) == "P" {
-		said = bytes.TrimSuffix(said, []byte{'\n'})
+		output = bytes.TrimSuffix(output, []byte{'\n'})
 	}
-	return said
+	return output
 }
 
-func isStream(name []byte) bool { return string(name) == "stdout" || string(name) == "stderr" }
+func isStreamName(name []byte) bool { return string(name) == "stdout" || string(name) == "stderr" }

@@ -1,12 +1,15 @@
-// Package manifest turns a file of the manifest directory, or the page of the manifest URL, into
-// static pods: decoded, named, with the UID that each keeps for as long as its manifest says the
-// same, with the API server's defaults, and validated, for there is no API server that would have
-// done it.
+// Package manifest reads static pods from the manifest directory and the manifest URL: it decodes a
+// manifest, sets the pod's name and UID, applies the API server's defaults and validates the
+// result, since no API server does that for a static pod.
 //
-// It trusts nothing that a manifest says: a name or UID that could leave its directory, a
-// reference to an object that only the API server has, a field that the server would refuse is an
-// error that names the file and the field. Start reading at Decode, which is the order of things,
-// and at Sources for where manifests are read.
+// Facts: for each source (directory or file, URL) the files as last read, with their pods or
+// errors. Plan: reads a source when its content may have changed, and periodically. Events: the
+// content of a source, and changes of the manifest path.
+//
+// Manifests are not trusted: a name or UID that could leave its directory, a reference to an object
+// that only the API server has, and a field that the API server would reject are errors with the
+// file and the field. The UID of a pod stays the same as long as its manifest does. Start reading
+// at Decode, which has the order of these steps, and at Sources.
 package manifest
 
 import (
@@ -19,9 +22,9 @@ import (
 	"seedlet.dev/core/document"
 )
 
-// Decode makes the static pod of a manifest file for the node of that name. A file with nothing
-// in it gives no pod and no error. Warnings are of one line and about what is ignored. The pod
-// lacks only the annotation kubernetes.io/config.seen, which is the caller's.
+// Decode returns the static pod of a manifest file for the node with that name. An empty file has
+// neither a pod nor an error. Each warning is one line about an ignored field. The caller adds the
+// annotation kubernetes.io/config.seen.
 func Decode(file string, data []byte, nodeName string) (*v1.Pod, []string, error) {
 	doc, err := document.Parse(data)
 	if err != nil {
@@ -30,7 +33,7 @@ func Decode(file string, data []byte, nodeName string) (*v1.Pod, []string, error
 	if doc == nil {
 		return nil, nil, nil
 	}
-	pod, warnings, err := decodePod(doc, source{OriginFile, file, nodeName}, metav1.TypeMeta{})
+	pod, warnings, err := decodePod(doc, location{OriginFile, file, nodeName}, metav1.TypeMeta{})
 	for i := range warnings {
 		warnings[i] = file + ": " + warnings[i]
 	}
@@ -40,16 +43,16 @@ func Decode(file string, data []byte, nodeName string) (*v1.Pod, []string, error
 	return pod, warnings, nil
 }
 
-// source is where a document was found, and for which node.
-type source struct {
-	origin Origin
-	place  string
-	node   string
+// location is where a document was found, and for which node.
+type location struct {
+	origin  Origin
+	address string
+	node    string
 }
 
-// decodePod makes the static pod of a document. Type is what it is if it does not say so.
-func decodePod(doc []byte, from source, typ metav1.TypeMeta) (*v1.Pod, []string, error) {
-	pod := &v1.Pod{TypeMeta: typ}
+// decodePod returns the static pod of a document. A document without a type has defaultType.
+func decodePod(doc []byte, from location, defaultType metav1.TypeMeta) (*v1.Pod, []string, error) {
+	pod := &v1.Pod{TypeMeta: defaultType}
 	unknown, err := document.Decode(doc, pod)
 	switch {
 	case err != nil:
@@ -60,8 +63,8 @@ func decodePod(doc []byte, from source, typ metav1.TypeMeta) (*v1.Pod, []string,
 	case pod.Name == "":
 		return nil, nil, field.Required(field.NewPath("metadata", "name"), "a static pod has a name")
 	}
-	warnings := ignored(pod, unknown)
-	identify(pod, from.origin, from.place, doc, from.node)
+	warnings := clearIgnored(pod, unknown)
+	setIdentity(pod, from.origin, from.address, doc, from.node)
 	SetDefaults(pod)
 	if errs := Validate(pod); len(errs) > 0 {
 		return nil, warnings, errs.ToAggregate()
@@ -69,9 +72,9 @@ func decodePod(doc []byte, from source, typ metav1.TypeMeta) (*v1.Pod, []string,
 	return pod, warnings, nil
 }
 
-// ignored clears what a manifest cannot decide, and says so, as it does for fields there are not.
-// A static pod with a deletion time would be one that ends as soon as it starts.
-func ignored(pod *v1.Pod, unknown []string) []string {
+// clearIgnored clears the fields that a manifest cannot set, and returns warnings for them and for
+// unknown fields. A static pod with a deletion time would terminate as soon as it starts.
+func clearIgnored(pod *v1.Pod, unknown []string) []string {
 	var warnings []string
 	for _, path := range unknown {
 		warnings = append(warnings, path+": unknown field is ignored")

@@ -33,7 +33,7 @@ func decode(t *testing.T, data string) *v1.Pod {
 	return pod
 }
 
-func TestDecodeMakesAStaticPod(t *testing.T) {
+func TestDecodeReturnsStaticPod(t *testing.T) {
 	pod := decode(t, webManifest)
 	if pod.Name != "web-node-a" || pod.Namespace != "default" || pod.Spec.NodeName != "Node-A" {
 		t.Errorf("name %q, namespace %q, node %q", pod.Name, pod.Namespace, pod.Spec.NodeName)
@@ -55,7 +55,7 @@ func TestDecodeMakesAStaticPod(t *testing.T) {
 	}
 }
 
-func TestDecodeTakesJSON(t *testing.T) {
+func TestDecodeAcceptsJSON(t *testing.T) {
 	doc, err := yaml.YAMLToJSON([]byte(webManifest))
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestDecodeSkipsEmptyFiles(t *testing.T) {
 	}
 }
 
-func TestDecodeIgnoresWithAWarning(t *testing.T) {
+func TestDecodeWarnsOfIgnoredFields(t *testing.T) {
 	pod, warnings, err := Decode("f", []byte(`
 apiVersion: v1
 kind: Pod
@@ -105,7 +105,7 @@ status: {phase: Running}
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecodeRejects(t *testing.T) {
 	const head = "apiVersion: v1\nkind: Pod\n"
 	for _, c := range []struct{ name, data, want string }{
 		{"not YAML", "a: [", "f: line 1: did not find expected node content"},
@@ -160,7 +160,8 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if strings.Contains(string(pod.UID)+pod.Name+pod.Namespace, "/") {
-			t.Errorf("names that leave a directory: %q %q %q", pod.UID, pod.Namespace, pod.Name)
+			t.Errorf("names with a slash could leave a directory: %q %q %q", pod.UID, pod.Namespace,
+				pod.Name)
 		}
 		before := marshal(t, pod)
 		SetDefaults(pod)

@@ -10,8 +10,8 @@ import (
 	podresources "k8s.io/component-helpers/resource"
 )
 
-// SetDefaults fills what is not set as the API server of v1.36 does when a pod is created.
-// Doing it twice changes nothing.
+// SetDefaults sets the defaults that the API server of v1.36 sets when a pod is created.
+// SetDefaults is idempotent.
 func SetDefaults(pod *v1.Pod) {
 	spec := &pod.Spec
 	setString(&spec.RestartPolicy, v1.RestartPolicyAlways)
@@ -31,7 +31,7 @@ func SetDefaults(pod *v1.Pod) {
 		defaultContainer(&spec.Containers[i], spec.HostNetwork)
 	}
 	roundUp(spec.Overhead)
-	defaultPodResources(pod) // after the containers' own
+	defaultPodResources(pod) // after those of the containers
 }
 
 func defaultContainer(c *v1.Container, hostNetwork bool) {
@@ -67,14 +67,14 @@ func defaultContainer(c *v1.Container, hostNetwork bool) {
 	}
 	roundUp(c.Resources.Limits)
 	roundUp(c.Resources.Requests)
-	requestLimits(&c.Resources)
+	defaultRequestsToLimits(&c.Resources)
 }
 
-// pullPolicy is that of an image nobody gave one for: a tag that moves is pulled every time.
+// pullPolicy returns the default pull policy of an image: Always for the tag latest.
 func pullPolicy(image string) v1.PullPolicy {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
-		return v1.PullIfNotPresent // it never will be; package image says why
+		return v1.PullIfNotPresent // an invalid reference is reported by package image
 	}
 	tagged, ok := reference.TagNameOnly(named).(reference.Tagged)
 	if ok && tagged.Tag() == "latest" {
@@ -140,8 +140,8 @@ func defaultDownwardFiles(files []v1.DownwardAPIVolumeFile) {
 	}
 }
 
-// defaultPodResources fills the requests of a pod that has limits of its own: with the sum of
-// its containers' requests, or else with the limit.
+// defaultPodResources sets the requests of a pod with pod-level limits: the sum of its containers'
+// requests, or else the limit.
 func defaultPodResources(pod *v1.Pod) {
 	own := pod.Spec.Resources
 	if own == nil {
@@ -159,11 +159,11 @@ func defaultPodResources(pod *v1.Pod) {
 			setResource(&own.Requests, name, sum[name])
 		}
 	}
-	requestLimits(own)
+	defaultRequestsToLimits(own)
 }
 
-// requestLimits asks for what is limited and not asked for.
-func requestLimits(r *v1.ResourceRequirements) {
+// defaultRequestsToLimits sets requests that are missing to the limits.
+func defaultRequestsToLimits(r *v1.ResourceRequirements) {
 	for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
 		if _, set := r.Requests[name]; !set {
 			setResource(&r.Requests, name, r.Limits[name])
@@ -178,7 +178,7 @@ func setResource(list *v1.ResourceList, name v1.ResourceName, amount resource.Qu
 	(*list)[name] = amount.DeepCopy()
 }
 
-// roundUp takes amounts to the thousandths that the API knows.
+// roundUp rounds quantities up to thousandths, the precision of the API.
 func roundUp(list v1.ResourceList) {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		amount := list[name]

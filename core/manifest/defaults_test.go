@@ -14,8 +14,8 @@ import (
 	"seedlet.dev/core/document"
 )
 
-// What the API server makes of specs.
-var defaulted = []struct{ name, in, want string }{
+// Specs and the API server's defaults for them.
+var defaultCases = []struct{ name, in, want string }{
 	{"an empty spec", `{}`, `
 dnsPolicy: ClusterFirst
 enableServiceLinks: true
@@ -99,7 +99,7 @@ terminationGracePeriodSeconds: 30
 }
 
 func TestDefaults(t *testing.T) {
-	for _, c := range defaulted {
+	for _, c := range defaultCases {
 		t.Run(c.name, func(t *testing.T) {
 			var pod, want v1.Pod
 			parse(t, c.in, &pod.Spec)
@@ -127,7 +127,7 @@ containers:
 	}
 }
 
-func TestPullPolicyFollowsTheTag(t *testing.T) {
+func TestPullPolicyDependsOnTag(t *testing.T) {
 	const digest = "@sha256:91fb4b041da273d5a3273b6d587d62d518300a6ad268b28628f74997b93171b2"
 	for image, want := range map[string]v1.PullPolicy{
 		"nginx":                 v1.PullAlways,
@@ -145,11 +145,11 @@ func TestPullPolicyFollowsTheTag(t *testing.T) {
 	}
 }
 
-// Whatever a pod says, defaults change nothing the second time, touch nothing that is set, and
-// its identity does not depend on them.
+// For any pod: defaults are idempotent, do not overwrite set fields, and do not change the pod's
+// identity.
 func TestDefaultsProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		pod := drawPod(t)
+		pod := generatePod(t)
 		doc, err := json.Marshal(pod)
 		if err != nil {
 			t.Fatal(err)
@@ -174,13 +174,13 @@ func TestDefaultsProperties(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := contentUID("f", doc, "n"); decoded.UID != want {
-			t.Fatalf("UID %s, want that of the document, %s", decoded.UID, want)
+			t.Fatalf("UID %s, want the UID of the document, %s", decoded.UID, want)
 		}
 	})
 }
 
-// drawPod draws a valid pod with any of the fields that defaults are about set or not.
-func drawPod(t *rapid.T) *v1.Pod {
+// generatePod returns a valid pod in which each field with a default is set or not.
+func generatePod(t *rapid.T) *v1.Pod {
 	pod := &v1.Pod{}
 	pod.APIVersion, pod.Kind, pod.Name = "v1", "Pod", "p"
 	spec := &pod.Spec

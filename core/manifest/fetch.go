@@ -11,61 +11,63 @@ import (
 	"seedlet.dev/world"
 )
 
-// fetched takes the page of the URL. Whatever is not a whole good page leaves everything as it
-// was, and a source that was not ready is not: what runs stays.
-func (s *Source) fetched(ev world.Event, out *op.Out) {
-	got, is := ev.Body.(*world.ManifestFetched)
-	if !is || ev.Err != nil {
-		s.failed(cmp.Or(ev.Err, notAPage), s.Problem == "", out)
+// handleFetch applies the response of the manifest URL. After an error or an invalid manifest all
+// facts stay as they were: the source becomes ready only with a valid manifest, and running pods
+// continue.
+func (s *Source) handleFetch(ev world.Event, effects *op.Effects) {
+	got, ok := ev.Body.(*world.ManifestFetched)
+	if !ok || ev.Err != nil {
+		s.recordFetchFailure(cmp.Or(ev.Err, errNoManifest), s.Problem == "", effects)
 		return
 	}
 	sum := hex256(got.Data)
-	if sum == s.PageSum {
+	if sum == s.ManifestSum {
 		s.Problem = ""
 		return
 	}
-	parts, warnings, err := DecodePage(s.URL, got.Data, s.Node)
+	parts, warnings, err := DecodeURLManifest(s.URL, got.Data, s.Node)
 	if err != nil {
-		s.failed(err, s.Problem != err.Error(), out)
+		s.recordFetchFailure(err, s.Problem != err.Error(), effects)
 		return
 	}
 	for _, warning := range warnings {
-		out.Log(world.LevelWarning, "manifest", "warning", warning)
+		effects.Log(world.LevelWarning, "manifest warning", "url", RedactURL(s.URL), "warning", warning)
 	}
-	s.PageSum, s.Problem, s.Ready = sum, "", true
-	s.takeParts(parts, out)
+	s.ManifestSum, s.Problem, s.Ready = sum, "", true
+	s.applyURLPods(parts, effects)
 }
 
-var notAPage = world.Errorf(world.KindInternal, "FetchManifest", "answered with something else")
+var errNoManifest = world.Errorf(world.KindInternal, "FetchManifest",
+	"answered with something else")
 
-// failed notes that there is no good page; it is logged if that is news.
-func (s *Source) failed(err error, news bool, out *op.Out) {
-	if news {
-		out.Log(world.LevelError, "the manifest URL gives no pods: what it said is kept",
-			"url", Address(s.URL), "error", err.Error())
+// recordFetchFailure records that there is no valid manifest, and logs the error if it has changed.
+func (s *Source) recordFetchFailure(err error, changed bool, effects *op.Effects) {
+	if changed {
+		effects.Log(world.LevelError, "the manifest URL has no valid manifest: its previous pods stay",
+			"url", RedactURL(s.URL), "err", err.Error())
 	}
 	s.Problem = err.Error()
 }
 
-// takeParts makes the pods of a page those that are known. One that says the same as before has
-// been seen since then.
-func (s *Source) takeParts(parts []Part, out *op.Out) {
+// applyURLPods replaces the pods of the URL. A pod whose document has not changed keeps the time
+// when it was first seen.
+func (s *Source) applyURLPods(parts []URLPod, effects *op.Effects) {
 	before := s.Files
-	s.Files, s.Names = map[string]*File{}, nil
+	s.Files, s.Order = map[string]*File{}, nil
 	for _, part := range parts {
 		full := part.Pod.Namespace + "/" + part.Pod.Name
 		name := full
-		for n := 2; s.Files[name] != nil; n++ { // the first of a name counts: see Sources
+		for n := 2; s.Files[name] != nil; n++ { // the first pod of a name is the one to run: see Sources
 			name = fmt.Sprintf("%s (%d)", full, n)
 		}
-		file := &File{Name: name, Sum: hex256(part.Doc), Since: out.Now(), Pod: part.Pod}
+		file := &File{Name: name, Sum: hex256(part.Doc), Since: effects.Now(), Pod: part.Pod}
 		if known := before[name]; known != nil && known.Sum == file.Sum {
 			file = known
 		} else {
-			file.Pod.Annotations[ConfigSeenAnnotation] = out.Now().UTC().Format(time.RFC3339Nano)
+			file.Pod.Annotations[ConfigSeenAnnotation] = effects.Now().UTC().Format(time.RFC3339Nano)
 		}
 		s.Files[name] = file
-		s.Names = append(s.Names, name)
+		s.Order = append(s.Order, name)
 	}
 }
 

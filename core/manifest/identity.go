@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The annotations that say where a pod comes from.
+// The annotations with the origin of a pod.
 const (
 	ConfigSourceAnnotation = "kubernetes.io/config.source" // of static pods: an Origin
-	ConfigHashAnnotation   = "kubernetes.io/config.hash"   // the UID the pod has on this node
-	ConfigSeenAnnotation   = "kubernetes.io/config.seen"   // when the agent first read it
+	ConfigHashAnnotation   = "kubernetes.io/config.hash"   // the UID of the pod on this node
+	ConfigSeenAnnotation   = "kubernetes.io/config.seen"   // when the agent first read the manifest
 	ConfigMirrorAnnotation = "kubernetes.io/config.mirror" // only on the API server's copy
 )
 
-// Origin is the kind of place that static pods are read from, as ConfigSourceAnnotation has it.
+// Origin is the kind of a source of static pods: the value of ConfigSourceAnnotation.
 type Origin string
 
 // The origins of static pods.
@@ -27,10 +27,11 @@ const (
 	OriginHTTP Origin = "http" // a URL
 )
 
-// identify makes a pod the one that this document, at this place, is on this node.
-func identify(pod *v1.Pod, origin Origin, place string, doc []byte, nodeName string) {
+// setIdentity sets the UID, name, namespace, node and annotations of a static pod from its
+// document, the address of the document and the node.
+func setIdentity(pod *v1.Pod, origin Origin, address string, doc []byte, nodeName string) {
 	if pod.UID == "" {
-		pod.UID = contentUID(place, doc, nodeName)
+		pod.UID = contentUID(address, doc, nodeName)
 	}
 	pod.Name += "-" + strings.ToLower(nodeName)
 	if pod.Namespace == "" {
@@ -47,21 +48,21 @@ func identify(pod *v1.Pod, origin Origin, place string, doc []byte, nodeName str
 	tolerateTaints(pod)
 }
 
-// contentUID is the UID of what a file, or a part of a page, says: 32 hex digits. It is over the
-// document as it was written, in canonical JSON, and never over the pod made of it. So a comment,
-// the order of keys and a change of the API's types or defaults with a new version leave it alone,
-// and upgrading the agent restarts no static pod (kubernetes issues 63814 and 129385).
-func contentUID(place string, doc []byte, nodeName string) types.UID {
+// contentUID returns the UID of a document without one: 32 hex digits. It is a hash of the document
+// as written, as canonical JSON, never of the decoded pod. So comments, the order of keys, and
+// changes of the API's types or defaults in a new version do not change the UID, and an upgrade of
+// the agent restarts no static pod (kubernetes issues 63814 and 129385).
+func contentUID(address string, doc []byte, nodeName string) types.UID {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(nodeName), []byte(place), doc} {
+	for _, part := range [][]byte{[]byte(nodeName), []byte(address), doc} {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		h.Write(part)
 	}
 	return types.UID(hex.EncodeToString(h.Sum(nil)[:16]))
 }
 
-// tolerateTaints keeps a static pod on its node whatever taints the node gets: nothing could
-// bring it back.
+// tolerateTaints adds a toleration of all NoExecute taints: nothing would start a static pod again
+// after an eviction by a taint.
 func tolerateTaints(pod *v1.Pod) {
 	all := v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute}
 	for _, toleration := range pod.Spec.Tolerations {

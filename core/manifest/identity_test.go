@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-func TestUIDIsOfTheContent(t *testing.T) {
+func TestUIDDependsOnContent(t *testing.T) {
 	uid := func(file, data, node string) string {
 		t.Helper()
 		pod, _, err := Decode(file, []byte(data), node)
@@ -44,7 +44,8 @@ func TestUIDIsOfTheContent(t *testing.T) {
 	}
 }
 
-// The UID of a manifest is a promise to every node that runs it: another one restarts the pod.
+// The UID of a manifest must not change between versions of the agent: another UID restarts the
+// pod.
 func TestUIDNeverChanges(t *testing.T) {
 	pod := decode(t, webManifest)
 	if want := "a57fafb86f1c73b7e651f4c781fbe655"; string(pod.UID) != want {
@@ -55,7 +56,7 @@ func TestUIDNeverChanges(t *testing.T) {
 	}
 }
 
-func TestUIDOfTheUser(t *testing.T) {
+func TestUIDFromManifest(t *testing.T) {
 	pod := decode(t, strings.Replace(webManifest, "name: web\n", "name: web\n  uid: Mine.1\n", 1))
 	if pod.UID != "Mine.1" || pod.Annotations[ConfigHashAnnotation] != "Mine.1" {
 		t.Errorf("UID %q, annotations %v", pod.UID, pod.Annotations)
@@ -69,7 +70,7 @@ func TestTolerationIsAddedOnce(t *testing.T) {
 	}
 }
 
-func TestContainerHashIsOfNameAndImage(t *testing.T) {
+func TestContainerHashDependsOnNameAndImage(t *testing.T) {
 	base := v1.Container{Name: "a", Image: "b"}
 	full := base
 	full.Command, full.ImagePullPolicy = []string{"x"}, v1.PullAlways

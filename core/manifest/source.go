@@ -12,115 +12,116 @@ import (
 	"seedlet.dev/world"
 )
 
-// The bounds on what a manifest path, or the page of a URL, may hold.
+// The limits of a manifest path, and of a URL manifest.
 const (
-	FilesMax = 1024     // and as many pods in a page
-	BytesMax = 10 << 20 // as the kubelet's for one manifest
+	FilesMax = 1024     // and of pods in a URL manifest
+	BytesMax = 10 << 20 // the kubelet's limit for one manifest
 )
 
 const (
 	readTimeout  = time.Minute
-	fetchTimeout = 10 * time.Second // as the kubelet's
-	// believeBroken is how long a file that gave a pod must have stayed broken, with the same
-	// content, before its pod is given up: an editor may be halfway through writing it.
-	believeBroken = time.Second
+	fetchTimeout = 10 * time.Second // the kubelet's value
+	// decodeErrorGrace is how long a file that had a pod must stay invalid, with the same content,
+	// before its pod is removed: an editor may be halfway through writing the file.
+	decodeErrorGrace = time.Second
 )
 
-// Source is the static pods of a directory or file, or of a URL, as last read. It is read again
-// when the world says that it changed, and every Period all the same.
+// Source is the static pods of a directory or file, or of a URL, as last read. A source is read
+// again after a change event, and every Period.
 type Source struct {
 	Origin  Origin             `json:"origin"`
 	Path    string             `json:"path,omitempty"`        // of OriginFile
-	URL     string             `json:"url,omitempty"`         // of OriginHTTP; may hold a password
-	Headers []world.HTTPHeader `json:"httpHeaders,omitempty"` // that go with the URL: secret
+	URL     string             `json:"url,omitempty"`         // of OriginHTTP; may contain a password
+	Headers []world.HTTPHeader `json:"httpHeaders,omitempty"` // of requests to URL; secret
 	Node    string             `json:"node"`
 	Period  time.Duration      `json:"period"`
 
-	// Ready says that everything has been read at least once, and that what is broken has been
-	// so for a while. Before that the absence of a pod means nothing.
+	// Ready reports whether everything has been read at least once, and the invalid files have been
+	// invalid for decodeErrorGrace. Before that the absence of a pod has no meaning.
 	Ready bool             `json:"ready"`
-	Files map[string]*File `json:"files,omitempty"` // by name; of a page, one for each pod
-	Names []string         `json:"names,omitempty"` // of Files, in the order in which they count
+	Files map[string]*File `json:"files,omitempty"` // by name; of a URL manifest one per pod
+	Order []string         `json:"order,omitempty"` // names of Files, by precedence
 
-	Single  bool       `json:"single,omitempty"`  // the path was a file when it was read last
-	PageSum string     `json:"pageSum,omitempty"` // of the good page that was read last
-	Watched bool       `json:"watched,omitempty"`
-	Op      world.OpID `json:"op,omitempty"`
-	Again   bool       `json:"again,omitempty"` // it changed while it was being read
-	NextAt  time.Time  `json:"nextAt"`
-	Problem string     `json:"problem,omitempty"`
+	IsFile       bool       `json:"isFile,omitempty"`      // the path was a file when last read
+	ManifestSum  string     `json:"manifestSum,omitempty"` // checksum of the last valid URL manifest
+	Watched      bool       `json:"watched,omitempty"`
+	Op           world.OpID `json:"op,omitempty"`
+	RereadNeeded bool       `json:"rereadNeeded,omitempty"` // the path changed while it was being read
+	NextAt       time.Time  `json:"nextAt"`
+	Problem      string     `json:"problem,omitempty"`
 }
 
 // File is one manifest.
 type File struct {
-	Name   string    `json:"name"`
-	Sum    string    `json:"sum"`              // of the content that was read last
-	Since  time.Time `json:"since"`            // when that content was first read
-	Pod    *v1.Pod   `json:"pod,omitempty"`    // the last good pod; nil if there is none
-	Broken string    `json:"broken,omitempty"` // why the content is no pod
-	Twin   string    `json:"twin,omitempty"`   // the file that comes first and asks for the same
+	Name        string    `json:"name"`
+	Sum         string    `json:"sum"`                   // checksum of the content last read
+	Since       time.Time `json:"since"`                 // when that content was first read
+	Pod         *v1.Pod   `json:"pod,omitempty"`         // the last valid pod, or nil
+	DecodeError string    `json:"decodeError,omitempty"` // why the content is no valid pod
+	// DuplicateOf is the file with precedence whose pod has the same UID or name.
+	DuplicateOf string `json:"duplicateOf,omitempty"`
 }
 
-// Plan reads the source if it is time, and says when to be called again.
-func (s *Source) Plan(out *op.Out) time.Time {
+// Plan reads the source if due, and returns when to plan again.
+func (s *Source) Plan(effects *op.Effects) time.Time {
 	switch {
-	case s.Path == "" && s.URL == "": // there are no static pods
+	case s.Path == "" && s.URL == "": // no static pods are configured
 		s.Ready = true
 		return time.Time{}
 	case s.Op != 0:
 		return time.Time{}
-	case out.Now().Before(s.NextAt):
+	case effects.Now().Before(s.NextAt):
 		return s.NextAt
 	}
 	if s.Origin == OriginHTTP {
-		s.Op = out.Ask(URLOwner, "", fetchTimeout,
+		s.Op = effects.Issue(URLOwner, "", fetchTimeout,
 			&world.FetchManifest{URL: s.URL, Headers: s.Headers, BytesMax: BytesMax})
 		return time.Time{}
 	}
 	if !s.Watched {
-		out.Tell(&world.Watch{Path: s.Path})
+		effects.Emit(&world.Watch{Path: s.Path})
 		s.Watched = true
 	}
-	s.Op = out.Ask(Owner, "", readTimeout,
+	s.Op = effects.Issue(Owner, "", readTimeout,
 		&world.ReadFiles{Path: s.Path, FilesMax: FilesMax, BytesMax: BytesMax})
 	return time.Time{}
 }
 
-// Changed says that the path may have changed.
-func (s *Source) Changed(now time.Time) {
+// HandleChange handles the event that the path may have changed.
+func (s *Source) HandleChange(now time.Time) {
 	if s.Op != 0 {
-		s.Again = true
+		s.RereadNeeded = true
 		return
 	}
 	s.NextAt = now
 }
 
-// Answered takes the content of the source. What could not be read leaves everything as it was.
-func (s *Source) Answered(ev world.Event, out *op.Out) {
+// HandleCompletion applies the content of the source. After an error all facts stay as they were.
+func (s *Source) HandleCompletion(ev world.Event, effects *op.Effects) {
 	s.Op = 0
 	s.NextAt = ev.Time.Add(s.Period)
-	if s.Again {
-		s.Again, s.NextAt = false, ev.Time
+	if s.RereadNeeded {
+		s.RereadNeeded, s.NextAt = false, ev.Time
 	}
 	if s.Origin == OriginHTTP {
-		s.fetched(ev, out)
+		s.handleFetch(ev, effects)
 	} else {
-		s.read(ev, out)
+		s.handleRead(ev, effects)
 	}
 }
 
-// read takes what is at the path. That there is nothing is an answer as well.
-func (s *Source) read(ev world.Event, out *op.Out) {
+// handleRead applies the content of the path. A path that does not exist has no pods.
+func (s *Source) handleRead(ev world.Event, effects *op.Effects) {
 	if ev.Err != nil && !ev.Err.Has(world.KindNotFound) {
 		if s.Problem == "" {
-			out.Log(world.LevelError, "manifests cannot be read", "path", s.Path,
-				"error", ev.Err.Error())
+			effects.Log(world.LevelError, "reading the manifest path failed", "path", s.Path,
+				"err", ev.Err.Error())
 		}
 		s.Problem = ev.Err.Error()
 		return
 	}
 	if ev.Err != nil && (s.Problem == "" || !s.Ready) {
-		out.Log(world.LevelWarning, "the manifest path does not exist: there are no static pods",
+		effects.Log(world.LevelWarning, "the manifest path does not exist: there are no static pods",
 			"path", s.Path)
 	}
 	s.Problem = ""
@@ -129,85 +130,86 @@ func (s *Source) read(ev world.Event, out *op.Out) {
 	}
 	var files []world.File
 	if read, ok := ev.Body.(*world.FilesRead); ok && ev.Err == nil {
-		files, s.Single = read.Files, !read.Directory
+		files, s.IsFile = read.Files, !read.Directory
 	}
-	s.take(files, out)
+	s.applyFiles(files, effects)
 }
 
-// take compares what was read with what is known.
-func (s *Source) take(files []world.File, out *op.Out) {
+// applyFiles replaces the files by those that were read.
+func (s *Source) applyFiles(files []world.File, effects *op.Effects) {
 	before := s.Files
 	s.Files = make(map[string]*File, len(files))
 	complete := true
 	for _, read := range files {
 		known := before[read.Name]
 		switch {
-		case !s.Single && strings.HasPrefix(read.Name, "."), read.Err.Has(world.KindNotFound):
-			// Hidden, or gone since the directory was listed.
+		case !s.IsFile && strings.HasPrefix(read.Name, "."), read.Err.Has(world.KindNotFound):
+			// Hidden, or removed since the directory was listed.
 		case read.Err != nil && !read.Err.Has(world.KindExhausted):
 			complete = false
-			out.Log(world.LevelError, "manifest cannot be read", "file", read.Name,
-				"error", read.Err.Error())
+			effects.Log(world.LevelError, "reading a manifest failed", "file", read.Name,
+				"err", read.Err.Error())
 			if known != nil {
 				s.Files[read.Name] = known
 			}
 		default:
-			file := s.parse(read, known, out)
+			file := s.parseFile(read, known, effects)
 			s.Files[read.Name] = file
-			complete = complete && !s.unbelieved(file, out.Now())
+			complete = complete && !s.isErrorRecent(file, effects.Now())
 		}
 	}
-	s.Names = slices.Sorted(maps.Keys(s.Files))
+	s.Order = slices.Sorted(maps.Keys(s.Files))
 	s.Ready = s.Ready || complete
 }
 
-// parse turns the content of a file into a pod. A file that has not changed keeps its pod, and
-// one that has just become unreadable keeps it for the time being.
-func (s *Source) parse(read world.File, known *File, out *op.Out) *File {
-	file := &File{Name: read.Name, Sum: hex256(read.Data), Since: out.Now()}
+// parseFile returns the File for the content that was read. An unchanged file keeps its pod; a file
+// that has just become invalid keeps its pod for decodeErrorGrace.
+func (s *Source) parseFile(read world.File, known *File, effects *op.Effects) *File {
+	file := &File{Name: read.Name, Sum: hex256(read.Data), Since: effects.Now()}
 	if known != nil && known.Sum == file.Sum {
-		if known.Broken != "" && !s.unbelieved(known, out.Now()) {
+		if known.DecodeError != "" && !s.isErrorRecent(known, effects.Now()) {
 			known.Pod = nil
 		}
 		return known
 	}
-	pod, warnings, err := s.decode(read)
+	pod, warnings, err := s.decodeFile(read)
 	for _, warning := range warnings {
-		out.Log(world.LevelWarning, "manifest", "file", read.Name, "warning", warning)
+		effects.Log(world.LevelWarning, "manifest warning", "file", read.Name, "warning", warning)
 	}
 	if err != nil {
-		file.Broken = err.Error()
+		file.DecodeError = err.Error()
 		if known != nil {
 			file.Pod = known.Pod
 		}
-		out.Log(world.LevelError, "manifest skipped", "file", read.Name, "error", file.Broken)
+		effects.Log(world.LevelError, "invalid manifest skipped", "file", read.Name,
+			"err", file.DecodeError)
 		return file
 	}
 	if pod != nil {
-		pod.Annotations[ConfigSeenAnnotation] = out.Now().UTC().Format(time.RFC3339Nano)
+		pod.Annotations[ConfigSeenAnnotation] = effects.Now().UTC().Format(time.RFC3339Nano)
 	}
 	file.Pod = pod
 	return file
 }
 
-func (s *Source) decode(read world.File) (*v1.Pod, []string, error) {
+func (s *Source) decodeFile(read world.File) (*v1.Pod, []string, error) {
 	if read.Err != nil {
 		return nil, nil, read.Err
 	}
 	file := s.Path
-	if !s.Single {
+	if !s.IsFile {
 		file = strings.TrimSuffix(s.Path, "/") + "/" + read.Name
 	}
 	return Decode(file, read.Data, s.Node)
 }
 
-// unbelieved says whether a file is broken, but has not been so for long enough to believe that
-// it is meant to be: it is read again soon.
-func (s *Source) unbelieved(file *File, now time.Time) bool {
-	if file.Broken == "" || now.Sub(file.Since) >= believeBroken {
+// isErrorRecent reports whether a file is invalid, but not for decodeErrorGrace yet: then the
+// source is read again soon.
+func (s *Source) isErrorRecent(file *File, now time.Time) bool {
+	if file.DecodeError == "" || now.Sub(file.Since) >= decodeErrorGrace {
 		return false
 	}
-	if at := file.Since.Add(believeBroken); at.Before(s.NextAt) {
+	if at := file.Since.Add(decodeErrorGrace); at.Before(s.NextAt) {
 		s.NextAt = at
 	}
 	return true

@@ -15,19 +15,20 @@ import (
 	"seedlet.dev/world"
 )
 
-// Who the operations of the sources belong to.
+// The owners of the operations of the sources.
 var (
 	Owner    = timer.Key{Component: "manifests"}
 	URLOwner = timer.Key{Component: "manifests", Name: string(OriginHTTP)}
 )
 
-// Sources are all places that static pods come from.
+// Sources are all sources of static pods.
 type Sources struct {
 	File Source `json:"file"`
 	HTTP Source `json:"http"`
 }
 
-// NewSources are the sources that a node is configured with. The path is of a directory or file.
+// NewSources returns the sources of a node's configuration. The path is that of a directory or a
+// file.
 func NewSources(c *kubeletconfig.KubeletConfiguration, manifests, node string) Sources {
 	if manifests != "" {
 		manifests = path.Clean(manifests)
@@ -46,39 +47,42 @@ func NewSources(c *kubeletconfig.KubeletConfiguration, manifests, node string) S
 	return s
 }
 
-// each is the sources in the order in which they count.
-func (s *Sources) each() [2]*Source { return [2]*Source{&s.File, &s.HTTP} }
+// ordered returns the sources by precedence.
+func (s *Sources) ordered() [2]*Source { return [2]*Source{&s.File, &s.HTTP} }
 
-func (s *Sources) of(owner timer.Key) *Source {
+func (s *Sources) byOwner(owner timer.Key) *Source {
 	if owner == URLOwner {
 		return &s.HTTP
 	}
 	return &s.File
 }
 
-// Ready says that each source has been read at least once. Before that the absence of a pod means
-// nothing.
+// Ready reports whether each source has been read at least once. Before that the absence of a pod
+// has no meaning.
 func (s *Sources) Ready() bool { return s.File.Ready && s.HTTP.Ready }
 
-// Plan lets the source with the given key be read if it is time, and says when to be called again.
-func (s *Sources) Plan(key timer.Key, out *op.Out) time.Time { return s.of(key).Plan(out) }
-
-// Answered takes the content of the source that an operation belongs to.
-func (s *Sources) Answered(owner timer.Key, ev world.Event, out *op.Out) {
-	s.of(owner).Answered(ev, out)
-	s.rejectTwins(out)
+// Plan plans the source with the given key, and returns when to plan again.
+func (s *Sources) Plan(key timer.Key, effects *op.Effects) time.Time {
+	return s.byOwner(key).Plan(effects)
 }
 
-// rejectTwins skips what asks for a pod that another asks for as well: the first one has it, for
-// as long as it is there. Two files may have pods of one full name, which then run one after the
-// other; but what a URL says does not wait for another source, nor for itself.
-func (s *Sources) rejectTwins(out *op.Out) {
+// HandleCompletion applies the completion of an operation of the source that owns it.
+func (s *Sources) HandleCompletion(owner timer.Key, ev world.Event, effects *op.Effects) {
+	s.byOwner(owner).HandleCompletion(ev, effects)
+	s.rejectDuplicates(effects)
+}
+
+// rejectDuplicates marks the files whose pod has the UID of a pod with precedence. Two files may
+// have pods of the same full name, which run one after the other; but a pod of the URL with the
+// full name of another pod is rejected, since it must not wait for another source, nor for another
+// pod of the same manifest.
+func (s *Sources) rejectDuplicates(effects *op.Effects) {
 	uids, names := map[string]string{}, map[string]string{}
-	for _, source := range s.each() {
-		for _, name := range source.Names {
+	for _, source := range s.ordered() {
+		for _, name := range source.Order {
 			file := source.Files[name]
 			if file.Pod == nil {
-				file.Twin = ""
+				file.DuplicateOf = ""
 				continue
 			}
 			uid, full := string(file.Pod.UID), file.Pod.Namespace+"/"+file.Pod.Name
@@ -89,22 +93,22 @@ func (s *Sources) rejectTwins(out *op.Out) {
 			if first == "" {
 				uids[uid] = name
 				names[full] = cmp.Or(names[full], name)
-			} else if file.Twin != first {
-				out.Log(world.LevelError, "manifest skipped", "file", name,
-					"error", what+" is that of the pod in "+first)
+			} else if file.DuplicateOf != first {
+				effects.Log(world.LevelError, "duplicate manifest skipped", "file", name,
+					"err", what+" is that of the pod in "+first)
 			}
-			file.Twin = first
+			file.DuplicateOf = first
 		}
 	}
 }
 
-// Pods are the pods that are wanted, source by source, in the order of their files' names, or in
-// that of the page.
+// Pods returns the desired static pods: source by source, the directory's by file name, the URL's
+// in the order of the manifest.
 func (s *Sources) Pods() []*v1.Pod {
 	var pods []*v1.Pod
-	for _, source := range s.each() {
-		for _, name := range source.Names {
-			if file := source.Files[name]; file.Pod != nil && file.Twin == "" {
+	for _, source := range s.ordered() {
+		for _, name := range source.Order {
+			if file := source.Files[name]; file.Pod != nil && file.DuplicateOf == "" {
 				pods = append(pods, file.Pod)
 			}
 		}
@@ -112,13 +116,12 @@ func (s *Sources) Pods() []*v1.Pod {
 	return pods
 }
 
-// Count is how many manifests have been read, and how many of them give no pod although there is
-// something in them.
+// Count returns the number of manifests, and how many of them are invalid or rejected.
 func (s *Sources) Count() (all, broken int) {
-	for _, source := range s.each() {
+	for _, source := range s.ordered() {
 		all += len(source.Files)
 		for _, file := range source.Files { //ordered: counts
-			if file.Broken != "" || file.Twin != "" {
+			if file.DecodeError != "" || file.DuplicateOf != "" {
 				broken++
 			}
 		}

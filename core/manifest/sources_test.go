@@ -13,48 +13,48 @@ import (
 	"seedlet.dev/world"
 )
 
-// reader is sources that are read.
-type reader struct {
-	t     *testing.T
-	s     Sources
-	table op.Table
-	out   op.Out
-	now   time.Time
+// harness completes the reads of Sources.
+type harness struct {
+	t       *testing.T
+	sources Sources
+	table   op.Table
+	out     op.Effects
+	now     time.Time
 }
 
-func newReader(t *testing.T) *reader {
-	c := &kubeletconfig.KubeletConfiguration{StaticPodURL: pageURL,
+func newHarness(t *testing.T) *harness {
+	c := &kubeletconfig.KubeletConfiguration{StaticPodURL: manifestURL,
 		StaticPodURLHeader: map[string][]string{"B": {"2"}, "A": {"1", "0"}}}
 	c.FileCheckFrequency.Duration, c.HTTPCheckFrequency.Duration = time.Minute, 20*time.Second
-	r := &reader{t: t, s: NewSources(c, "/manifests/", "n"),
+	r := &harness{t: t, sources: NewSources(c, "/manifests/", "n"),
 		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	r.out.Begin(&r.table, r.now)
+	r.out.Reset(&r.table, r.now)
 	return r
 }
 
-// page has the URL read: an empty text is an error.
-func (r *reader) page(text string) {
+// readURL completes a read of the URL; an empty text is an error.
+func (r *harness) readURL(text string) {
 	r.now = r.now.Add(20 * time.Second)
 	ev := world.Event{Time: r.now, Body: &world.ManifestFetched{Data: []byte(text)}}
 	if text == "" {
 		ev.Body, ev.Err = nil, world.Errorf(world.KindUnavailable, "FetchManifest", "status 404")
 	}
-	r.out.Begin(&r.table, r.now)
-	r.s.Answered(URLOwner, ev, &r.out)
+	r.out.Reset(&r.table, r.now)
+	r.sources.HandleCompletion(URLOwner, ev, &r.out)
 }
 
-// file has the directory read.
-func (r *reader) file(text string) {
-	r.out.Begin(&r.table, r.now)
-	r.s.Answered(Owner, world.Event{Time: r.now, Body: &world.FilesRead{Directory: true,
+// readDirectory completes a read of the directory.
+func (r *harness) readDirectory(text string) {
+	r.out.Reset(&r.table, r.now)
+	r.sources.HandleCompletion(Owner, world.Event{Time: r.now, Body: &world.FilesRead{Directory: true,
 		Files: []world.File{{Name: "f.yaml", Data: []byte(text)}}}}, &r.out)
 }
 
-// wants fails the test unless these pods are wanted.
-func (r *reader) wants(names ...string) {
+// expectPods fails the test unless exactly these pods are desired.
+func (r *harness) expectPods(names ...string) {
 	r.t.Helper()
 	var got []string
-	for _, p := range r.s.Pods() {
+	for _, p := range r.sources.Pods() {
 		got = append(got, p.Name+" of "+p.Annotations[ConfigSourceAnnotation])
 	}
 	if diff := cmp.Diff(names, got); diff != "" {
@@ -62,8 +62,8 @@ func (r *reader) wants(names ...string) {
 	}
 }
 
-func (r *reader) logs() (lines []string) {
-	for _, eff := range r.out.Take() {
+func (r *harness) logs() (lines []string) {
+	for _, eff := range r.out.List() {
 		if log, is := eff.Body.(*world.Log); is {
 			lines = append(lines, log.Message)
 		}
@@ -71,100 +71,103 @@ func (r *reader) logs() (lines []string) {
 	return lines
 }
 
-func TestTheURLIsAskedForEveryPeriod(t *testing.T) {
-	r := newReader(t)
-	r.s.Plan(URLOwner, &r.out)
-	want := &world.FetchManifest{URL: pageURL, BytesMax: BytesMax, Headers: []world.HTTPHeader{
+func TestURLIsReadEveryPeriod(t *testing.T) {
+	r := newHarness(t)
+	r.sources.Plan(URLOwner, &r.out)
+	want := &world.FetchManifest{URL: manifestURL, BytesMax: BytesMax, Headers: []world.HTTPHeader{
 		{Name: "A", Value: "1"}, {Name: "A", Value: "0"}, {Name: "B", Value: "2"}}}
-	if diff := cmp.Diff(want, r.out.Take()[0].Body); diff != "" {
-		t.Errorf("asks (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, r.out.List()[0].Body); diff != "" {
+		t.Errorf("issued (-want +got):\n%s", diff)
 	}
-	r.page(twoPods)
-	if wake := r.s.Plan(URLOwner, &r.out); wake.Sub(r.now) != 20*time.Second {
-		t.Errorf("asks again after %v", wake.Sub(r.now))
+	r.readURL(twoPods)
+	if wake := r.sources.Plan(URLOwner, &r.out); wake.Sub(r.now) != 20*time.Second {
+		t.Errorf("next read after %v", wake.Sub(r.now))
 	}
 }
 
-func TestNothingIsKnownBeforeBothWereRead(t *testing.T) {
-	r := newReader(t)
-	r.file("")
+func TestNotReadyBeforeBothSourcesWereRead(t *testing.T) {
+	r := newHarness(t)
+	r.readDirectory("")
 	for _, page := range []string{"", "# nothing\n", "kind: Nonsense\n", twoPods[:80], "\n"} {
-		if r.page(page); r.s.Ready() {
+		if r.readURL(page); r.sources.Ready() {
 			t.Errorf("ready after %q", page)
 		}
 	}
-	if r.page(emptyURL); !r.s.Ready() {
+	if r.readURL(emptyList); !r.sources.Ready() {
 		t.Error("not ready after a list of no pods")
 	}
 }
 
-// What the URL said last stays until it says something else.
-func TestABadPageLosesNothing(t *testing.T) {
-	r := newReader(t)
-	r.page(twoPods)
+// The pods of the last valid URL manifest stay until the next valid one.
+func TestInvalidURLManifestKeepsPods(t *testing.T) {
+	r := newHarness(t)
+	r.readURL(twoPods)
 	for _, page := range []string{"", "# nothing\n", "kind: Nonsense\n", twoPods + itemBad, "\n"} {
-		r.page(page)
-		r.wants("a-n of http", "b-n of http")
+		r.readURL(page)
+		r.expectPods("a-n of http", "b-n of http")
 	}
-	r.page(emptyURL + "items:\n" + itemB)
-	r.wants("b-n of http")
-	r.page(emptyURL)
-	r.wants()
+	r.readURL(emptyList + "items:\n" + itemB)
+	r.expectPods("b-n of http")
+	r.readURL(emptyList)
+	r.expectPods()
 }
 
-func TestTheSameProblemIsToldOnce(t *testing.T) {
-	r := newReader(t)
+func TestSameProblemIsLoggedOnce(t *testing.T) {
+	r := newHarness(t)
 	for page, want := range []struct {
-		text string
-		told int
+		text   string
+		logged int
 	}{{"", 1}, {"", 0}, {"kind: Nonsense\n", 1}, {"kind: Nonsense\n", 0}, {twoPods, 0}, {"", 1}} {
-		if r.page(want.text); len(r.logs()) != want.told {
-			t.Errorf("page %d: told %q, want %d lines", page, r.logs(), want.told)
+		if r.readURL(want.text); len(r.logs()) != want.logged {
+			t.Errorf("read %d: logged %q, want %d lines", page, r.logs(), want.logged)
 		}
 	}
-	log := r.out.Take()[0].Body.(*world.Log)
+	log := r.out.List()[0].Body.(*world.Log)
 	if strings.Contains(fmt.Sprint(log.Fields...), "secret") {
-		t.Errorf("a secret is told: %v", log)
+		t.Errorf("a secret is logged: %v", log)
 	}
 }
 
-// A pod that says the same was first seen then, whatever happens to others of the page.
-func TestAPodOfAPageKeepsWhenItWasSeen(t *testing.T) {
-	r := newReader(t)
-	r.page(twoPods)
-	b := r.s.Pods()[1]
-	r.page(emptyURL + "items:\n" + itemB)
-	if r.s.Pods()[0] != b {
-		t.Errorf("%v is another one than %v", r.s.Pods()[0].Annotations, b.Annotations)
+// A pod whose document is unchanged keeps its config.seen time, whatever happens to other pods of
+// the manifest.
+func TestURLPodKeepsSeenTime(t *testing.T) {
+	r := newHarness(t)
+	r.readURL(twoPods)
+	b := r.sources.Pods()[1]
+	r.readURL(emptyList + "items:\n" + itemB)
+	if r.sources.Pods()[0] != b {
+		t.Errorf("the unchanged pod was replaced: %v, want %v", r.sources.Pods()[0].Annotations,
+			b.Annotations)
 	}
-	r.page(strings.ReplaceAll(twoPods, "name: b", "name: b, uid: b"))
-	if seen := r.s.Pods()[1].Annotations[ConfigSeenAnnotation]; seen ==
+	r.readURL(strings.ReplaceAll(twoPods, "name: b", "name: b, uid: b"))
+	if seen := r.sources.Pods()[1].Annotations[ConfigSeenAnnotation]; seen ==
 		b.Annotations[ConfigSeenAnnotation] {
-		t.Error("another manifest has been seen as long")
+		t.Error("a changed manifest kept its config.seen time")
 	}
 }
 
-// Of two that ask for the same, the file has it, and then the first of the page, for as long as
-// they are there.
-func TestTheFirstSourceWins(t *testing.T) {
+// Of two pods with the same UID or name the file's has precedence, then the first of the URL
+// manifest, for as long as it exists.
+func TestSourcePrecedence(t *testing.T) {
 	const manifest = "apiVersion: v1\nkind: Pod\n"
-	r := newReader(t)
-	r.page(twoPods + strings.Replace(itemA, "image: i", "image: other", 1))
-	r.wants("a-n of http", "b-n of http")
-	r.file(manifest + "metadata: {name: a}\nspec: {containers: [{name: c, image: f}]}\n")
-	r.wants("a-n of file", "b-n of http")
-	if len(r.logs()) != 2 { // the two of the page are twins of another one now
-		t.Errorf("told %q", r.logs())
+	r := newHarness(t)
+	r.readURL(twoPods + strings.Replace(itemA, "image: i", "image: other", 1))
+	r.expectPods("a-n of http", "b-n of http")
+	r.readDirectory(manifest + "metadata: {name: a}\nspec: {containers: [{name: c, image: f}]}\n")
+	r.expectPods("a-n of file", "b-n of http")
+	if len(r.logs()) != 2 { // both pods of the URL are duplicates of another pod now
+		t.Errorf("logged %q", r.logs())
 	}
-	if r.page(twoPods + itemA); len(r.logs()) != 1 {
-		t.Errorf("told %q", r.logs())
+	if r.readURL(twoPods + itemA); len(r.logs()) != 1 {
+		t.Errorf("logged %q", r.logs())
 	}
-	r.file(manifest + "metadata: {name: x, uid: " + string(r.s.HTTP.Files["default/b-n"].Pod.UID) +
+	uid := r.sources.HTTP.Files["default/b-n"].Pod.UID
+	r.readDirectory(manifest + "metadata: {name: x, uid: " + string(uid) +
 		"}\nspec: {containers: [{name: c, image: f}]}\n")
-	r.wants("x-n of file", "a-n of http")
-	if all, broken := r.s.Count(); all != 4 || broken != 2 {
+	r.expectPods("x-n of file", "a-n of http")
+	if all, broken := r.sources.Count(); all != 4 || broken != 2 {
 		t.Errorf("%d manifests, %d broken", all, broken)
 	}
-	r.file("")
-	r.wants("a-n of http", "b-n of http")
+	r.readDirectory("")
+	r.expectPods("a-n of http", "b-n of http")
 }

@@ -11,37 +11,37 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Validate returns what is wrong with a static pod that has its defaults, by field: what the API
-// server would refuse and a node agent must not accept, and what no static pod may have.
+// Validate returns the errors of a static pod with defaults, by field: fields that the API server
+// would reject and a node agent must not accept, and fields that no static pod may have.
 func Validate(pod *v1.Pod) field.ErrorList {
-	v := &rules{volumes: map[string]*v1.Volume{}}
-	v.metadata(pod)
-	v.references(pod)
+	v := &validator{volumes: map[string]*v1.Volume{}}
+	v.checkMetadata(pod)
+	v.checkReferences(pod)
 	spec, p := &pod.Spec, field.NewPath("spec")
-	v.lifetime(spec, p)
-	v.volumeList(spec.Volumes, p.Child("volumes"))
-	v.containers(spec, p)
-	v.network(spec, p)
-	v.host(spec, p)
-	v.placement(spec, p)
-	v.podResources(spec, p)
+	v.checkLifecycle(spec, p)
+	v.checkVolumes(spec.Volumes, p.Child("volumes"))
+	v.checkContainers(spec, p)
+	v.checkNetwork(spec, p)
+	v.checkHostNamespaces(spec, p)
+	v.checkScheduling(spec, p)
+	v.checkPodResources(spec, p)
 	return v.errs
 }
 
-// rules collects the errors of one pod.
-type rules struct {
+// validator collects the errors of one pod.
+type validator struct {
 	volumes map[string]*v1.Volume // by name
 	errs    field.ErrorList
 }
 
-// uidFormat is what a UID that people choose may look like: it becomes the name of directories
-// and of cgroups.
+// uidFormat is the format of a UID in a manifest: the UID becomes the name of directories and of
+// cgroups.
 var uidFormat = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,126}[A-Za-z0-9])?$`)
 
-func (v *rules) metadata(pod *v1.Pod) {
+func (v *validator) checkMetadata(pod *v1.Pod) {
 	p := field.NewPath("metadata")
-	v.each(p.Child("name"), pod.Name, validation.IsDNS1123Subdomain(pod.Name))
-	v.each(p.Child("namespace"), pod.Namespace, validation.IsDNS1123Label(pod.Namespace))
+	v.addInvalid(p.Child("name"), pod.Name, validation.IsDNS1123Subdomain(pod.Name))
+	v.addInvalid(p.Child("namespace"), pod.Namespace, validation.IsDNS1123Label(pod.Namespace))
 	if !uidFormat.MatchString(string(pod.UID)) {
 		v.invalid(p.Child("uid"), pod.UID, "must be at most 128 letters, digits, '-', '_' and '.', "+
 			"with a letter or digit at both ends")
@@ -51,32 +51,32 @@ func (v *rules) metadata(pod *v1.Pod) {
 		apivalidation.ValidateAnnotations(pod.Annotations, p.Child("annotations"))...)
 }
 
-// lifetime is about how long the pod runs and how it ends.
-func (v *rules) lifetime(spec *v1.PodSpec, p *field.Path) {
+// checkLifecycle checks how long the pod runs and how it terminates.
+func (v *validator) checkLifecycle(spec *v1.PodSpec, p *field.Path) {
 	oneOf(v, p.Child("restartPolicy"), spec.RestartPolicy,
 		v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)
 	v.notNegative(p.Child("terminationGracePeriodSeconds"), *spec.TerminationGracePeriodSeconds)
 	if deadline := spec.ActiveDeadlineSeconds; deadline != nil {
-		v.within(p.Child("activeDeadlineSeconds"), *deadline, 1, 1<<31-1)
+		v.inRange(p.Child("activeDeadlineSeconds"), *deadline, 1, 1<<31-1)
 	}
 	for i, gate := range spec.ReadinessGates {
-		v.each(p.Child("readinessGates").Index(i).Child("conditionType"), gate.ConditionType,
+		v.addInvalid(p.Child("readinessGates").Index(i).Child("conditionType"), gate.ConditionType,
 			validation.IsQualifiedName(string(gate.ConditionType)))
 	}
 }
 
-func (v *rules) network(spec *v1.PodSpec, p *field.Path) {
+func (v *validator) checkNetwork(spec *v1.PodSpec, p *field.Path) {
 	oneOf(v, p.Child("dnsPolicy"), spec.DNSPolicy, v1.DNSClusterFirstWithHostNet,
 		v1.DNSClusterFirst, v1.DNSDefault, v1.DNSNone)
 	if spec.Hostname != "" {
-		v.each(p.Child("hostname"), spec.Hostname, validation.IsDNS1123Label(spec.Hostname))
+		v.addInvalid(p.Child("hostname"), spec.Hostname, validation.IsDNS1123Label(spec.Hostname))
 	}
 	if spec.Subdomain != "" {
-		v.each(p.Child("subdomain"), spec.Subdomain, validation.IsDNS1123Label(spec.Subdomain))
+		v.addInvalid(p.Child("subdomain"), spec.Subdomain, validation.IsDNS1123Label(spec.Subdomain))
 	}
 	if name := spec.HostnameOverride; name != nil {
-		v.each(p.Child("hostnameOverride"), *name, validation.IsDNS1123Subdomain(*name))
-		v.within(p.Child("hostnameOverride"), int64(len(*name)), 1, hostnameLengthMax)
+		v.addInvalid(p.Child("hostnameOverride"), *name, validation.IsDNS1123Subdomain(*name))
+		v.inRange(p.Child("hostnameOverride"), int64(len(*name)), 1, hostnameLengthMax)
 		if spec.HostNetwork {
 			v.add(field.Forbidden(p.Child("hostnameOverride"), "hostNetwork is set"))
 		}
@@ -85,11 +85,11 @@ func (v *rules) network(spec *v1.PodSpec, p *field.Path) {
 		q := p.Child("hostAliases").Index(i)
 		v.ip(q.Child("ip"), alias.IP)
 		for j, name := range alias.Hostnames {
-			v.each(q.Child("hostnames").Index(j), name, validation.IsDNS1123Subdomain(name))
+			v.addInvalid(q.Child("hostnames").Index(j), name, validation.IsDNS1123Subdomain(name))
 		}
 	}
 	if spec.DNSConfig != nil {
-		v.dnsConfig(spec.DNSConfig, p.Child("dnsConfig"))
+		v.checkDnsConfig(spec.DNSConfig, p.Child("dnsConfig"))
 	}
 	if spec.DNSPolicy == v1.DNSNone &&
 		(spec.DNSConfig == nil || len(spec.DNSConfig.Nameservers) == 0) {
@@ -97,17 +97,17 @@ func (v *rules) network(spec *v1.PodSpec, p *field.Path) {
 	}
 }
 
-// hostnameLengthMax is what Linux takes for a host name, in bytes.
+// hostnameLengthMax is Linux' limit of a host name, in bytes.
 const hostnameLengthMax = 64
 
-// The bounds that the API server has on what goes into a resolv.conf.
+// The API server's limits of the content of a resolv.conf.
 const (
 	nameserversMax  = 3
 	searchPathsMax  = 32
 	searchLengthMax = 2048
 )
 
-func (v *rules) dnsConfig(c *v1.PodDNSConfig, p *field.Path) {
+func (v *validator) checkDnsConfig(c *v1.PodDNSConfig, p *field.Path) {
 	if len(c.Nameservers) > nameserversMax {
 		v.add(field.TooMany(p.Child("nameservers"), len(c.Nameservers), nameserversMax))
 	}
@@ -122,7 +122,7 @@ func (v *rules) dnsConfig(c *v1.PodDNSConfig, p *field.Path) {
 		length += len(search) + 1
 		q := p.Child("searches").Index(i)
 		if search != "." {
-			v.each(q, search, validation.IsDNS1123SubdomainWithUnderscore(trimDot(search)))
+			v.addInvalid(q, search, validation.IsDNS1123SubdomainWithUnderscore(trimTrailingDot(search)))
 		}
 	}
 	if length > searchLengthMax+1 {
@@ -135,8 +135,9 @@ func (v *rules) dnsConfig(c *v1.PodDNSConfig, p *field.Path) {
 	}
 }
 
-// host is about what the pod shares with its node.
-func (v *rules) host(spec *v1.PodSpec, p *field.Path) {
+// checkHostNamespaces checks the namespaces that the pod shares with its node, its OS, and its
+// security context.
+func (v *validator) checkHostNamespaces(spec *v1.PodSpec, p *field.Path) {
 	shares := spec.ShareProcessNamespace != nil && *spec.ShareProcessNamespace
 	if spec.HostPID && shares {
 		v.invalid(p.Child("shareProcessNamespace"), true, "cannot be set together with hostPID")
@@ -156,11 +157,11 @@ func (v *rules) host(spec *v1.PodSpec, p *field.Path) {
 	if spec.OS != nil {
 		oneOf(v, p.Child("os", "name"), spec.OS.Name, v1.Linux)
 	}
-	v.podSecurity(spec.SecurityContext, p.Child("securityContext"))
+	v.checkPodSecurity(spec.SecurityContext, p.Child("securityContext"))
 }
 
-// placement is about the fields that a scheduler reads: a static pod has been placed.
-func (v *rules) placement(spec *v1.PodSpec, p *field.Path) {
+// checkScheduling checks the fields that a scheduler reads: a static pod is on its node already.
+func (v *validator) checkScheduling(spec *v1.PodSpec, p *field.Path) {
 	if len(spec.SchedulingGates) > 0 {
 		v.add(field.Forbidden(p.Child("schedulingGates"), "a static pod is on its node already"))
 	}
@@ -173,18 +174,18 @@ func (v *rules) placement(spec *v1.PodSpec, p *field.Path) {
 		oneOf(v, q.Child("effect"), toleration.Effect, "", v1.TaintEffectNoSchedule,
 			v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoExecute)
 		if toleration.Key != "" {
-			v.each(q.Child("key"), toleration.Key, validation.IsQualifiedName(toleration.Key))
+			v.addInvalid(q.Child("key"), toleration.Key, validation.IsQualifiedName(toleration.Key))
 		}
 	}
 	if name := spec.RuntimeClassName; name != nil {
-		v.each(p.Child("runtimeClassName"), *name, validation.IsDNS1123Subdomain(*name))
+		v.addInvalid(p.Child("runtimeClassName"), *name, validation.IsDNS1123Subdomain(*name))
 	}
 	if name := spec.PriorityClassName; name != "" {
-		v.each(p.Child("priorityClassName"), name, validation.IsDNS1123Subdomain(name))
+		v.addInvalid(p.Child("priorityClassName"), name, validation.IsDNS1123Subdomain(name))
 	}
 }
 
-func (v *rules) ip(p *field.Path, value string) {
+func (v *validator) ip(p *field.Path, value string) {
 	if addr, err := netip.ParseAddr(value); err != nil || addr.Zone() != "" {
 		v.invalid(p, value, "must be an IP address")
 	}

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -9,40 +10,41 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// containers is about all of them together, and then about each.
-func (v *rules) containers(spec *v1.PodSpec, p *field.Path) {
+// checkContainers checks each container, and the names and host ports of all together.
+func (v *validator) checkContainers(spec *v1.PodSpec, p *field.Path) {
 	if len(spec.Containers) == 0 {
 		v.add(field.Required(p.Child("containers"), "a pod has at least one"))
 	}
 	names, hostPorts := map[string]bool{}, map[string]bool{}
 	for i := range spec.InitContainers {
 		c, q := &spec.InitContainers[i], p.Child("initContainers").Index(i)
-		v.container(c, spec, q)
+		v.checkContainer(c, spec, q)
 		v.unique(q.Child("name"), c.Name, names)
 		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 		if !sidecar {
-			v.plainInit(c, q)
+			v.checkInitContainer(c, q)
 			continue
 		}
-		v.hostPorts(c, hostPorts, q)
+		v.checkHostPorts(c, hostPorts, q)
 	}
 	for i := range spec.Containers {
 		c, q := &spec.Containers[i], p.Child("containers").Index(i)
-		v.container(c, spec, q)
+		v.checkContainer(c, spec, q)
 		v.unique(q.Child("name"), c.Name, names)
-		v.hostPorts(c, hostPorts, q)
+		v.checkHostPorts(c, hostPorts, q)
 	}
 }
 
-func (v *rules) unique(p *field.Path, name string, seen map[string]bool) {
+func (v *validator) unique(p *field.Path, name string, seen map[string]bool) {
 	if seen[name] && name != "" {
 		v.add(field.Duplicate(p, name))
 	}
 	seen[name] = true
 }
 
-// plainInit refuses what makes no sense in an init container that runs to its end.
-func (v *rules) plainInit(c *v1.Container, p *field.Path) {
+// checkInitContainer rejects fields that have no meaning in an init container that is not a
+// sidecar.
+func (v *validator) checkInitContainer(c *v1.Container, p *field.Path) {
 	for _, given := range []struct {
 		name string
 		set  bool
@@ -59,12 +61,12 @@ func (v *rules) plainInit(c *v1.Container, p *field.Path) {
 	}
 }
 
-// container is about one container, of either list.
-func (v *rules) container(c *v1.Container, spec *v1.PodSpec, p *field.Path) {
+// checkContainer checks one container of either list.
+func (v *validator) checkContainer(c *v1.Container, spec *v1.PodSpec, p *field.Path) {
 	if c.Name == "" {
 		v.add(field.Required(p.Child("name"), "a container has a name"))
 	} else {
-		v.each(p.Child("name"), c.Name, validation.IsDNS1123Label(c.Name))
+		v.addInvalid(p.Child("name"), c.Name, validation.IsDNS1123Label(c.Name))
 	}
 	if c.Image == "" {
 		v.add(field.Required(p.Child("image"), "a container has an image"))
@@ -75,17 +77,17 @@ func (v *rules) container(c *v1.Container, spec *v1.PodSpec, p *field.Path) {
 		v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
 	oneOf(v, p.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
 		v1.TerminationMessageReadFile, v1.TerminationMessageFallbackToLogsOnError)
-	v.restart(c, p)
-	v.ports(c.Ports, spec.HostNetwork, p.Child("ports"))
-	v.env(c, p)
-	v.mounts(c, p)
-	v.resources(&c.Resources, p.Child("resources"))
-	v.probes(c, spec, p)
-	v.security(c.SecurityContext, spec, p.Child("securityContext"))
+	v.checkRestartPolicy(c, p)
+	v.checkPorts(c.Ports, spec.HostNetwork, p.Child("ports"))
+	v.checkEnv(c, spec.Volumes, p)
+	v.checkMounts(c, p)
+	v.checkResources(&c.Resources, p.Child("resources"))
+	v.checkProbes(c, spec, p)
+	v.checkContainerSecurity(c.SecurityContext, spec, p.Child("securityContext"))
 }
 
-// restart is about the restart policy of one container (KEP-5307).
-func (v *rules) restart(c *v1.Container, p *field.Path) {
+// checkRestartPolicy checks the restart policy of one container (KEP-5307).
+func (v *validator) checkRestartPolicy(c *v1.Container, p *field.Path) {
 	if c.RestartPolicy != nil {
 		oneOf(v, p.Child("restartPolicy"), *c.RestartPolicy, v1.ContainerRestartPolicyAlways,
 			v1.ContainerRestartPolicyOnFailure, v1.ContainerRestartPolicyNever)
@@ -106,12 +108,12 @@ func (v *rules) restart(c *v1.Container, p *field.Path) {
 	}
 }
 
-func (v *rules) ports(ports []v1.ContainerPort, hostNetwork bool, p *field.Path) {
+func (v *validator) checkPorts(ports []v1.ContainerPort, hostNetwork bool, p *field.Path) {
 	names := map[string]bool{}
 	for i, port := range ports {
 		q := p.Index(i)
-		v.within(q.Child("containerPort"), int64(port.ContainerPort), 1, 65535)
-		v.within(q.Child("hostPort"), int64(port.HostPort), 0, 65535)
+		v.inRange(q.Child("containerPort"), int64(port.ContainerPort), 1, 65535)
+		v.inRange(q.Child("hostPort"), int64(port.HostPort), 0, 65535)
 		oneOf(v, q.Child("protocol"), port.Protocol, v1.ProtocolTCP, v1.ProtocolUDP, v1.ProtocolSCTP)
 		if hostNetwork && port.HostPort != port.ContainerPort {
 			v.invalid(q.Child("hostPort"), port.HostPort,
@@ -121,14 +123,14 @@ func (v *rules) ports(ports []v1.ContainerPort, hostNetwork bool, p *field.Path)
 			v.ip(q.Child("hostIP"), port.HostIP)
 		}
 		if port.Name != "" {
-			v.each(q.Child("name"), port.Name, validation.IsValidPortName(port.Name))
+			v.addInvalid(q.Child("name"), port.Name, validation.IsValidPortName(port.Name))
 			v.unique(q.Child("name"), port.Name, names)
 		}
 	}
 }
 
-// hostPorts checks that no two containers that run at a time want the same port of the host.
-func (v *rules) hostPorts(c *v1.Container, seen map[string]bool, p *field.Path) {
+// checkHostPorts checks that no two containers that run at the same time use the same host port.
+func (v *validator) checkHostPorts(c *v1.Container, seen map[string]bool, p *field.Path) {
 	for i, port := range c.Ports {
 		if port.HostPort == 0 {
 			continue
@@ -138,7 +140,7 @@ func (v *rules) hostPorts(c *v1.Container, seen map[string]bool, p *field.Path) 
 	}
 }
 
-// podFields are the fields of a pod that its containers may read.
+// podFields are the fields of a pod that environment variables of its containers can read.
 var podFields = map[string]bool{
 	"metadata.name": true, "metadata.namespace": true, "metadata.uid": true,
 	"metadata.labels": true, "metadata.annotations": true, "spec.nodeName": true,
@@ -146,13 +148,13 @@ var podFields = map[string]bool{
 	"status.podIP": true, "status.podIPs": true,
 }
 
-func (v *rules) env(c *v1.Container, p *field.Path) {
+func (v *validator) checkEnv(c *v1.Container, volumes []v1.Volume, p *field.Path) {
 	for i, env := range c.Env {
 		q := p.Child("env").Index(i)
 		if env.Name == "" {
 			v.add(field.Required(q.Child("name"), "a variable has a name"))
 		} else {
-			v.each(q.Child("name"), env.Name, validation.IsRelaxedEnvVarName(env.Name))
+			v.addInvalid(q.Child("name"), env.Name, validation.IsRelaxedEnvVarName(env.Name))
 		}
 		from := env.ValueFrom
 		if from == nil {
@@ -161,14 +163,17 @@ func (v *rules) env(c *v1.Container, p *field.Path) {
 		if env.Value != "" {
 			v.invalid(q.Child("valueFrom"), "", "cannot be set together with value")
 		}
+		if ref := from.FileKeyRef; ref != nil {
+			v.checkFileKeyRef(ref, volumes, q.Child("valueFrom", "fileKeyRef"))
+		}
 		v.exactlyOne(q.Child("valueFrom"), "fieldRef or resourceFieldRef", from.FieldRef != nil,
 			from.ResourceFieldRef != nil, from.ConfigMapKeyRef != nil, from.SecretKeyRef != nil,
 			from.FileKeyRef != nil)
 		if from.FieldRef != nil {
-			v.fieldRef(from.FieldRef, q.Child("valueFrom", "fieldRef"))
+			v.checkFieldRef(from.FieldRef, q.Child("valueFrom", "fieldRef"))
 		}
 		if ref := from.ResourceFieldRef; ref != nil {
-			v.resourceFieldRef(ref, q.Child("valueFrom", "resourceFieldRef"))
+			v.checkResourceFieldRef(ref, q.Child("valueFrom", "resourceFieldRef"))
 		}
 	}
 	for i, from := range c.EnvFrom {
@@ -177,20 +182,34 @@ func (v *rules) env(c *v1.Container, p *field.Path) {
 	}
 }
 
-func (v *rules) fieldRef(ref *v1.ObjectFieldSelector, p *field.Path) {
+// checkFileKeyRef checks the source of a variable that is a file. The file is in an emptyDir: other
+// volumes may have files that the pod may not read.
+func (v *validator) checkFileKeyRef(ref *v1.FileKeySelector, volumes []v1.Volume, p *field.Path) {
+	v.addInvalid(p.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key))
+	v.relativePath(p.Child("path"), ref.Path)
+	if ref.Path == "" {
+		v.add(field.Required(p.Child("path"), "the file has a path"))
+	}
+	isEmptyDir := func(o v1.Volume) bool { return o.Name == ref.VolumeName && o.EmptyDir != nil }
+	if !slices.ContainsFunc(volumes, isEmptyDir) {
+		v.invalid(p.Child("volumeName"), ref.VolumeName, "is not an emptyDir volume of the pod")
+	}
+}
+
+func (v *validator) checkFieldRef(ref *v1.ObjectFieldSelector, p *field.Path) {
 	oneOf(v, p.Child("apiVersion"), ref.APIVersion, "v1")
 	base, key, subscript := strings.Cut(strings.TrimSuffix(ref.FieldPath, "']"), "['")
 	switch {
 	case subscript && (base == "metadata.labels" || base == "metadata.annotations") &&
 		strings.HasSuffix(ref.FieldPath, "']"):
-		v.each(p.Child("fieldPath"), ref.FieldPath,
+		v.addInvalid(p.Child("fieldPath"), ref.FieldPath,
 			validation.IsQualifiedName(strings.ToLower(key)))
 	case !podFields[ref.FieldPath]:
 		v.invalid(p.Child("fieldPath"), ref.FieldPath, "is not a field that a container may read")
 	}
 }
 
-func (v *rules) resourceFieldRef(ref *v1.ResourceFieldSelector, p *field.Path) {
+func (v *validator) checkResourceFieldRef(ref *v1.ResourceFieldSelector, p *field.Path) {
 	kind, name, ok := strings.Cut(ref.Resource, ".")
 	known := name == "cpu" || name == "memory" || name == "ephemeral-storage" ||
 		strings.HasPrefix(name, v1.ResourceHugePagesPrefix)

@@ -9,18 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// probes is about a container's probes and hooks.
-func (v *rules) probes(c *v1.Container, spec *v1.PodSpec, p *field.Path) {
+// checkProbes checks the probes and hooks of a container.
+func (v *validator) checkProbes(c *v1.Container, spec *v1.PodSpec, p *field.Path) {
 	graceSeconds := *spec.TerminationGracePeriodSeconds
-	v.probe(c.LivenessProbe, p.Child("livenessProbe"), true)
-	v.probe(c.StartupProbe, p.Child("startupProbe"), true)
-	v.probe(c.ReadinessProbe, p.Child("readinessProbe"), false)
+	v.checkProbe(c.LivenessProbe, p.Child("livenessProbe"), true)
+	v.checkProbe(c.StartupProbe, p.Child("startupProbe"), true)
+	v.checkProbe(c.ReadinessProbe, p.Child("readinessProbe"), false)
 	if c.Lifecycle == nil {
 		return
 	}
 	q := p.Child("lifecycle")
-	v.hook(c.Lifecycle.PostStart, q.Child("postStart"), graceSeconds)
-	v.hook(c.Lifecycle.PreStop, q.Child("preStop"), graceSeconds)
+	v.checkHook(c.Lifecycle.PostStart, q.Child("postStart"), graceSeconds)
+	v.checkHook(c.Lifecycle.PreStop, q.Child("preStop"), graceSeconds)
 	if signal := c.Lifecycle.StopSignal; signal != nil {
 		if spec.OS == nil {
 			v.add(field.Required(field.NewPath("spec", "os", "name"), "a stop signal needs it"))
@@ -31,14 +31,14 @@ func (v *rules) probes(c *v1.Container, spec *v1.PodSpec, p *field.Path) {
 	}
 }
 
-// probe is about one probe; restarts says that failing it restarts the container.
-func (v *rules) probe(probe *v1.Probe, p *field.Path, restarts bool) {
+// checkProbe checks one probe. If restarts is set, the container restarts when the probe fails.
+func (v *validator) checkProbe(probe *v1.Probe, p *field.Path, restarts bool) {
 	if probe == nil {
 		return
 	}
-	v.handler(probe.Exec, probe.HTTPGet, probe.TCPSocket, p, probe.GRPC != nil)
+	v.checkHandler(probe.Exec, probe.HTTPGet, probe.TCPSocket, p, probe.GRPC != nil)
 	if probe.GRPC != nil {
-		v.within(p.Child("grpc", "port"), int64(probe.GRPC.Port), 1, 65535)
+		v.inRange(p.Child("grpc", "port"), int64(probe.GRPC.Port), 1, 65535)
 	}
 	for _, number := range []struct {
 		name  string
@@ -66,19 +66,20 @@ func (v *rules) probe(probe *v1.Probe, p *field.Path, restarts bool) {
 	}
 }
 
-func (v *rules) hook(hook *v1.LifecycleHandler, p *field.Path, graceSeconds int64) {
+func (v *validator) checkHook(hook *v1.LifecycleHandler, p *field.Path, graceSeconds int64) {
 	if hook == nil {
 		return
 	}
-	v.handler(hook.Exec, hook.HTTPGet, hook.TCPSocket, p, hook.Sleep != nil)
+	v.checkHandler(hook.Exec, hook.HTTPGet, hook.TCPSocket, p, hook.Sleep != nil)
 	if hook.Sleep != nil {
-		v.within(p.Child("sleep", "seconds"), hook.Sleep.Seconds, 0, graceSeconds)
+		v.inRange(p.Child("sleep", "seconds"), hook.Sleep.Seconds, 0, graceSeconds)
 	}
 }
 
-// handler is about what probes and hooks have in common; other says that there is one besides.
-func (v *rules) handler(exec *v1.ExecAction, get *v1.HTTPGetAction, tcp *v1.TCPSocketAction,
-	p *field.Path, other bool) {
+// checkHandler checks the handlers that probes and hooks have in common. If other is set, there is
+// a handler of another kind.
+func (v *validator) checkHandler(exec *v1.ExecAction, get *v1.HTTPGetAction,
+	tcp *v1.TCPSocketAction, p *field.Path, other bool) {
 	v.exactlyOne(p, "a handler", exec != nil, get != nil, tcp != nil, other)
 	if exec != nil && len(exec.Command) == 0 {
 		v.add(field.Required(p.Child("exec", "command"), ""))
@@ -88,7 +89,7 @@ func (v *rules) handler(exec *v1.ExecAction, get *v1.HTTPGetAction, tcp *v1.TCPS
 		v.port(q.Child("port"), get.Port)
 		oneOf(v, q.Child("scheme"), get.Scheme, v1.URISchemeHTTP, v1.URISchemeHTTPS)
 		for i, header := range get.HTTPHeaders {
-			v.each(q.Child("httpHeaders").Index(i).Child("name"), header.Name,
+			v.addInvalid(q.Child("httpHeaders").Index(i).Child("name"), header.Name,
 				validation.IsHTTPHeaderName(header.Name))
 		}
 	}
@@ -97,11 +98,11 @@ func (v *rules) handler(exec *v1.ExecAction, get *v1.HTTPGetAction, tcp *v1.TCPS
 	}
 }
 
-// port checks a port that may be given by name.
-func (v *rules) port(p *field.Path, port intstr.IntOrString) {
+// port checks a port number or name.
+func (v *validator) port(p *field.Path, port intstr.IntOrString) {
 	if port.Type == intstr.Int {
-		v.within(p, int64(port.IntVal), 1, 65535)
+		v.inRange(p, int64(port.IntVal), 1, 65535)
 		return
 	}
-	v.each(p, port.StrVal, validation.IsValidPortName(port.StrVal))
+	v.addInvalid(p, port.StrVal, validation.IsValidPortName(port.StrVal))
 }

@@ -11,10 +11,10 @@ import (
 	podresources "k8s.io/component-helpers/resource"
 )
 
-// resources is about what a container asks for and may use.
-func (v *rules) resources(r *v1.ResourceRequirements, p *field.Path) {
-	v.amounts(r.Limits, p.Child("limits"))
-	v.amounts(r.Requests, p.Child("requests"))
+// checkResources checks requests and limits.
+func (v *validator) checkResources(r *v1.ResourceRequirements, p *field.Path) {
+	v.checkQuantities(r.Limits, p.Child("limits"))
+	v.checkQuantities(r.Requests, p.Child("requests"))
 	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
 		request, limit := r.Requests[name], r.Limits[name]
 		q := p.Child("requests").Key(string(name))
@@ -29,7 +29,7 @@ func (v *rules) resources(r *v1.ResourceRequirements, p *field.Path) {
 	}
 }
 
-// overcommits says whether a resource may have a request below its limit.
+// overcommits reports whether a resource may have a request below its limit.
 func overcommits(name v1.ResourceName) bool {
 	switch name {
 	case v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage:
@@ -38,10 +38,10 @@ func overcommits(name v1.ResourceName) bool {
 	return false // huge pages and extended resources
 }
 
-func (v *rules) amounts(list v1.ResourceList, p *field.Path) {
+func (v *validator) checkQuantities(list v1.ResourceList, p *field.Path) {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		q, amount := p.Key(string(name)), list[name]
-		v.each(q, string(name), validation.IsQualifiedName(string(name)))
+		v.addInvalid(q, string(name), validation.IsQualifiedName(string(name)))
 		native := overcommits(name) || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 		if !native && !strings.Contains(string(name), "/") {
 			v.invalid(q, string(name), "must be a resource of Kubernetes or have a domain")
@@ -55,15 +55,15 @@ func (v *rules) amounts(list v1.ResourceList, p *field.Path) {
 	}
 }
 
-// podResources is about what the pod as a whole asks for and may use (KEP-2837).
-func (v *rules) podResources(spec *v1.PodSpec, p *field.Path) {
-	v.amounts(spec.Overhead, p.Child("overhead"))
+// checkPodResources checks the pod-level requests and limits (KEP-2837).
+func (v *validator) checkPodResources(spec *v1.PodSpec, p *field.Path) {
+	v.checkQuantities(spec.Overhead, p.Child("overhead"))
 	if spec.Resources == nil {
 		return
 	}
 	q := p.Child("resources")
-	v.resources(spec.Resources, q)
-	v.refused(q.Child("claims"), len(spec.Resources.Claims) > 0, "resource claims")
+	v.checkResources(spec.Resources, q)
+	v.forbidReference(q.Child("claims"), len(spec.Resources.Claims) > 0, "resource claims")
 	for _, name := range slices.Sorted(maps.Keys(spec.Resources.Requests)) {
 		huge := strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 		if name != v1.ResourceCPU && name != v1.ResourceMemory && !huge {
@@ -81,12 +81,13 @@ func (v *rules) podResources(spec *v1.PodSpec, p *field.Path) {
 		}
 	}
 	for i := range spec.Containers {
-		v.belowPod(&spec.Containers[i], spec.Resources, p.Child("containers").Index(i))
+		v.checkLimitsWithinPod(&spec.Containers[i], spec.Resources, p.Child("containers").Index(i))
 	}
 }
 
-// belowPod checks that no container may use more than its pod.
-func (v *rules) belowPod(c *v1.Container, pod *v1.ResourceRequirements, p *field.Path) {
+// checkLimitsWithinPod checks that no limit of a container exceeds the limit of its pod.
+func (v *validator) checkLimitsWithinPod(c *v1.Container, pod *v1.ResourceRequirements,
+	p *field.Path) {
 	for _, name := range slices.Sorted(maps.Keys(c.Resources.Limits)) {
 		limit := c.Resources.Limits[name]
 		if most, limited := pod.Limits[name]; limited && limit.Cmp(most) > 0 {

@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// security is about the security context of a container.
-func (v *rules) security(s *v1.SecurityContext, spec *v1.PodSpec, p *field.Path) {
+// checkContainerSecurity checks the security context of a container.
+func (v *validator) checkContainerSecurity(s *v1.SecurityContext, spec *v1.PodSpec, p *field.Path) {
 	if s == nil {
 		return
 	}
 	v.user(s.RunAsUser, p.Child("runAsUser"))
 	v.group(s.RunAsGroup, p.Child("runAsGroup"))
-	v.seccomp(s.SeccompProfile, p.Child("seccompProfile"))
-	v.appArmor(s.AppArmorProfile, p.Child("appArmorProfile"))
+	v.checkSeccomp(s.SeccompProfile, p.Child("seccompProfile"))
+	v.checkAppArmor(s.AppArmorProfile, p.Child("appArmorProfile"))
 	if s.WindowsOptions != nil {
 		v.add(field.Forbidden(p.Child("windowsOptions"), "this is a Linux node"))
 	}
@@ -36,8 +36,8 @@ func (v *rules) security(s *v1.SecurityContext, spec *v1.PodSpec, p *field.Path)
 	}
 }
 
-// podSecurity is about the security context of the pod.
-func (v *rules) podSecurity(s *v1.PodSecurityContext, p *field.Path) {
+// checkPodSecurity checks the security context of the pod.
+func (v *validator) checkPodSecurity(s *v1.PodSecurityContext, p *field.Path) {
 	v.user(s.RunAsUser, p.Child("runAsUser"))
 	v.group(s.RunAsGroup, p.Child("runAsGroup"))
 	v.group(s.FSGroup, p.Child("fsGroup"))
@@ -55,8 +55,8 @@ func (v *rules) podSecurity(s *v1.PodSecurityContext, p *field.Path) {
 	if s.WindowsOptions != nil {
 		v.add(field.Forbidden(p.Child("windowsOptions"), "this is a Linux node"))
 	}
-	v.seccomp(s.SeccompProfile, p.Child("seccompProfile"))
-	v.appArmor(s.AppArmorProfile, p.Child("appArmorProfile"))
+	v.checkSeccomp(s.SeccompProfile, p.Child("seccompProfile"))
+	v.checkAppArmor(s.AppArmorProfile, p.Child("appArmorProfile"))
 	names := map[string]bool{}
 	for i, sysctl := range s.Sysctls {
 		q := p.Child("sysctls").Index(i).Child("name")
@@ -68,41 +68,43 @@ func (v *rules) podSecurity(s *v1.PodSecurityContext, p *field.Path) {
 	}
 }
 
-func (v *rules) user(id *int64, p *field.Path) {
+func (v *validator) user(id *int64, p *field.Path) {
 	if id != nil {
-		v.each(p, *id, validation.IsValidUserID(*id))
+		v.addInvalid(p, *id, validation.IsValidUserID(*id))
 	}
 }
 
-func (v *rules) group(id *int64, p *field.Path) {
+func (v *validator) group(id *int64, p *field.Path) {
 	if id != nil {
-		v.each(p, *id, validation.IsValidGroupID(*id))
+		v.addInvalid(p, *id, validation.IsValidGroupID(*id))
 	}
 }
 
-func (v *rules) seccomp(s *v1.SeccompProfile, p *field.Path) {
+func (v *validator) checkSeccomp(s *v1.SeccompProfile, p *field.Path) {
 	if s == nil {
 		return
 	}
 	oneOf(v, p.Child("type"), s.Type, v1.SeccompProfileTypeUnconfined,
 		v1.SeccompProfileTypeRuntimeDefault, v1.SeccompProfileTypeLocalhost)
-	v.localhost(s.LocalhostProfile, s.Type == v1.SeccompProfileTypeLocalhost, p)
+	v.checkLocalhostProfile(s.LocalhostProfile, s.Type == v1.SeccompProfileTypeLocalhost, p)
 	if s.LocalhostProfile != nil {
-		v.inside(p.Child("localhostProfile"), *s.LocalhostProfile) // below the agent's directory
+		// The path is relative to the agent's directory.
+		v.relativePath(p.Child("localhostProfile"), *s.LocalhostProfile)
 	}
 }
 
-func (v *rules) appArmor(s *v1.AppArmorProfile, p *field.Path) {
+func (v *validator) checkAppArmor(s *v1.AppArmorProfile, p *field.Path) {
 	if s == nil {
 		return
 	}
 	oneOf(v, p.Child("type"), s.Type, v1.AppArmorProfileTypeUnconfined,
 		v1.AppArmorProfileTypeRuntimeDefault, v1.AppArmorProfileTypeLocalhost)
-	v.localhost(s.LocalhostProfile, s.Type == v1.AppArmorProfileTypeLocalhost, p)
+	v.checkLocalhostProfile(s.LocalhostProfile, s.Type == v1.AppArmorProfileTypeLocalhost, p)
 }
 
-// localhost checks that a profile of the node is named when, and only when, it is meant.
-func (v *rules) localhost(profile *string, wanted bool, p *field.Path) {
+// checkLocalhostProfile checks that the name of a profile is set if, and only if, the type is
+// Localhost.
+func (v *validator) checkLocalhostProfile(profile *string, wanted bool, p *field.Path) {
 	q := p.Child("localhostProfile")
 	if wanted && (profile == nil || *profile == "") {
 		v.add(field.Required(q, "type Localhost needs it"))

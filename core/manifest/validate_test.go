@@ -8,9 +8,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Each of these changes one thing in a valid pod: the text after the first bar is put in the
-// place of the first, and the error must be about the field after the second.
-var changes = []string{
+// Each case changes one thing in a valid pod: the text after the first bar replaces the first text,
+// and the error must be about the field after the second bar.
+var invalidChanges = []string{
 	"name: web | name: Web | metadata.name",
 	"name: web | name: a/../b | metadata.name",
 	"namespace: shop | namespace: ../shop | metadata.namespace",
@@ -87,6 +87,12 @@ var changes = []string{
 		"spec.containers[0].env[0].valueFrom.secretKeyRef",
 	"value: x | valueFrom: {configMapKeyRef: {name: s, key: k}} | " +
 		"spec.containers[0].env[0].valueFrom.configMapKeyRef",
+	"value: x | valueFrom: {fileKeyRef: {volumeName: logs, path: f, key: k}} | " +
+		"spec.containers[0].env[0].valueFrom.fileKeyRef.volumeName",
+	"value: x | valueFrom: {fileKeyRef: {volumeName: data, path: ../f, key: k}} | " +
+		"spec.containers[0].env[0].valueFrom.fileKeyRef.path",
+	"value: x | valueFrom: {fileKeyRef: {volumeName: data, path: f, key: 'a=b'}} | " +
+		"spec.containers[0].env[0].valueFrom.fileKeyRef.key",
 	"hostname: h | serviceAccountName: s | spec.serviceAccountName",
 	"hostname: h | serviceAccount: s | spec.serviceAccountName",
 	"hostname: h | imagePullSecrets: [{name: s}] | spec.imagePullSecrets",
@@ -109,13 +115,13 @@ var changes = []string{
 		"spec.initContainers[0].readinessProbe",
 }
 
-func TestValidateRefuses(t *testing.T) {
-	for _, change := range changes {
-		refuses(t, change)
+func TestValidateRejects(t *testing.T) {
+	for _, change := range invalidChanges {
+		expectRejected(t, change)
 	}
 }
 
-// validManifest uses every field that the cases above change.
+// validManifest has every field that the cases above change.
 const validManifest = `
 apiVersion: v1
 kind: Pod
@@ -154,17 +160,17 @@ spec:
   - {name: logs, hostPath: {path: /var/logs}}
 `
 
-func TestValidateAcceptsTheValid(t *testing.T) {
+func TestValidateAcceptsValidPod(t *testing.T) {
 	if _, warnings, err := Decode("f", []byte(validManifest), "n"); err != nil || warnings != nil {
 		t.Fatal(err, warnings)
 	}
 }
 
-func refuses(t *testing.T, change string) {
+func expectRejected(t *testing.T, change string) {
 	t.Helper()
 	parts := strings.Split(change, " | ")
 	if len(parts) != 3 || !strings.Contains(validManifest, parts[0]) {
-		t.Errorf("%q is no change of the valid manifest", change)
+		t.Errorf("%q does not change the valid manifest", change)
 		return
 	}
 	_, _, err := Decode("f", []byte(strings.Replace(validManifest, parts[0], parts[1], 1)), "n")
@@ -178,8 +184,8 @@ func refuses(t *testing.T, change string) {
 	}
 }
 
-// Every kind of volume that the API has is known here: one that is not would be taken for a
-// volume without a source.
+// Every volume source of the API is known: a pod with an unknown one would be rejected as a volume
+// without a source.
 func TestEveryVolumeSourceIsKnown(t *testing.T) {
 	sources := reflect.TypeFor[v1.VolumeSource]()
 	for i := range sources.NumField() {
@@ -188,8 +194,8 @@ func TestEveryVolumeSourceIsKnown(t *testing.T) {
 		field.Set(reflect.New(field.Type().Elem()))
 		volume.Name = "v"
 		defaultVolume(&volume)
-		v := &rules{volumes: map[string]*v1.Volume{}}
-		v.volumeList([]v1.Volume{volume}, nil)
+		v := &validator{volumes: map[string]*v1.Volume{}}
+		v.checkVolumes([]v1.Volume{volume}, nil)
 		for _, err := range v.errs {
 			if strings.Contains(err.Error(), "must have a source") {
 				t.Errorf("%s is not known", sources.Field(i).Name)

@@ -10,24 +10,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// volumeList is about the pod's volumes; it notes their names for the mounts.
-func (v *rules) volumeList(volumes []v1.Volume, p *field.Path) {
+// checkVolumes checks the pod's volumes, and records them by name for the mounts.
+func (v *validator) checkVolumes(volumes []v1.Volume, p *field.Path) {
 	for i := range volumes {
 		volume, q := &volumes[i], p.Index(i)
 		if volume.Name == "" {
 			v.add(field.Required(q.Child("name"), "a volume has a name"))
 			continue
 		}
-		v.each(q.Child("name"), volume.Name, validation.IsDNS1123Label(volume.Name))
+		v.addInvalid(q.Child("name"), volume.Name, validation.IsDNS1123Label(volume.Name))
 		if v.volumes[volume.Name] != nil {
 			v.add(field.Duplicate(q.Child("name"), volume.Name))
 		}
 		v.volumes[volume.Name] = volume
-		v.volumeSource(&volume.VolumeSource, q)
+		v.checkVolumeSource(&volume.VolumeSource, q)
 	}
 }
 
-func (v *rules) volumeSource(s *v1.VolumeSource, p *field.Path) {
+func (v *validator) checkVolumeSource(s *v1.VolumeSource, p *field.Path) {
 	v.exactlyOne(p, "a source", s.HostPath != nil, s.EmptyDir != nil, s.Secret != nil,
 		s.NFS != nil, s.ISCSI != nil, s.PersistentVolumeClaim != nil, s.DownwardAPI != nil,
 		s.FC != nil, s.ConfigMap != nil, s.Projected != nil, s.CSI != nil, s.Ephemeral != nil,
@@ -38,10 +38,10 @@ func (v *rules) volumeSource(s *v1.VolumeSource, p *field.Path) {
 		s.PhotonPersistentDisk != nil, s.PortworxVolume != nil, s.ScaleIO != nil,
 		s.StorageOS != nil)
 	if s.HostPath != nil {
-		v.hostPath(s.HostPath, p.Child("hostPath"))
+		v.checkHostPath(s.HostPath, p.Child("hostPath"))
 	}
 	if s.EmptyDir != nil {
-		v.emptyDir(s.EmptyDir, p.Child("emptyDir"))
+		v.checkEmptyDir(s.EmptyDir, p.Child("emptyDir"))
 	}
 	if s.NFS != nil {
 		if s.NFS.Server == "" {
@@ -63,14 +63,14 @@ func (v *rules) volumeSource(s *v1.VolumeSource, p *field.Path) {
 	}
 	if s.DownwardAPI != nil {
 		v.mode(p.Child("downwardAPI", "defaultMode"), s.DownwardAPI.DefaultMode)
-		v.downwardFiles(s.DownwardAPI.Items, p.Child("downwardAPI", "items"))
+		v.checkDownwardFiles(s.DownwardAPI.Items, p.Child("downwardAPI", "items"))
 	}
 	if s.Projected != nil {
-		v.projected(s.Projected, p.Child("projected"))
+		v.checkProjected(s.Projected, p.Child("projected"))
 	}
 }
 
-func (v *rules) hostPath(s *v1.HostPathVolumeSource, p *field.Path) {
+func (v *validator) checkHostPath(s *v1.HostPathVolumeSource, p *field.Path) {
 	if s.Path == "" {
 		v.add(field.Required(p.Child("path"), ""))
 	}
@@ -80,7 +80,7 @@ func (v *rules) hostPath(s *v1.HostPathVolumeSource, p *field.Path) {
 		v1.HostPathCharDev, v1.HostPathBlockDev)
 }
 
-func (v *rules) emptyDir(s *v1.EmptyDirVolumeSource, p *field.Path) {
+func (v *validator) checkEmptyDir(s *v1.EmptyDirVolumeSource, p *field.Path) {
 	if s.SizeLimit != nil && s.SizeLimit.Sign() < 0 {
 		v.invalid(p.Child("sizeLimit"), s.SizeLimit.String(), "must not be negative")
 	}
@@ -90,7 +90,7 @@ func (v *rules) emptyDir(s *v1.EmptyDirVolumeSource, p *field.Path) {
 	}
 }
 
-func (v *rules) projected(s *v1.ProjectedVolumeSource, p *field.Path) {
+func (v *validator) checkProjected(s *v1.ProjectedVolumeSource, p *field.Path) {
 	v.mode(p.Child("defaultMode"), s.DefaultMode)
 	for i, source := range s.Sources {
 		q := p.Child("sources").Index(i)
@@ -98,16 +98,16 @@ func (v *rules) projected(s *v1.ProjectedVolumeSource, p *field.Path) {
 			source.ConfigMap != nil, source.ServiceAccountToken != nil,
 			source.ClusterTrustBundle != nil, source.PodCertificate != nil)
 		if source.DownwardAPI != nil {
-			v.downwardFiles(source.DownwardAPI.Items, q.Child("downwardAPI", "items"))
+			v.checkDownwardFiles(source.DownwardAPI.Items, q.Child("downwardAPI", "items"))
 		}
 		if source.ClusterTrustBundle != nil {
-			v.bundle(source.ClusterTrustBundle, q.Child("clusterTrustBundle"))
+			v.checkTrustBundle(source.ClusterTrustBundle, q.Child("clusterTrustBundle"))
 		}
 	}
 }
 
-// bundle is about a source of trust anchors: one bundle by its name, or those of a signer.
-func (v *rules) bundle(s *v1.ClusterTrustBundleProjection, p *field.Path) {
+// checkTrustBundle checks a projection of trust anchors: one bundle by name, or those of a signer.
+func (v *validator) checkTrustBundle(s *v1.ClusterTrustBundleProjection, p *field.Path) {
 	v.exactlyOne(p, "name or signerName", s.Name != nil, s.SignerName != nil)
 	if s.Name != nil && s.LabelSelector != nil {
 		v.add(field.Forbidden(p.Child("labelSelector"), "only with signerName"))
@@ -115,16 +115,16 @@ func (v *rules) bundle(s *v1.ClusterTrustBundleProjection, p *field.Path) {
 	if s.Path == "" {
 		v.add(field.Required(p.Child("path"), ""))
 	}
-	v.inside(p.Child("path"), s.Path)
+	v.relativePath(p.Child("path"), s.Path)
 }
 
-func (v *rules) downwardFiles(files []v1.DownwardAPIVolumeFile, p *field.Path) {
+func (v *validator) checkDownwardFiles(files []v1.DownwardAPIVolumeFile, p *field.Path) {
 	for i, file := range files {
 		q := p.Index(i)
 		if file.Path == "" {
 			v.add(field.Required(q.Child("path"), ""))
 		}
-		v.inside(q.Child("path"), file.Path)
+		v.relativePath(q.Child("path"), file.Path)
 		if strings.HasPrefix(file.Path, "..") {
 			v.invalid(q.Child("path"), file.Path, "must not begin with '..'")
 		}
@@ -132,14 +132,14 @@ func (v *rules) downwardFiles(files []v1.DownwardAPIVolumeFile, p *field.Path) {
 		v.exactlyOne(q, "fieldRef or resourceFieldRef",
 			file.FieldRef != nil, file.ResourceFieldRef != nil)
 		if file.FieldRef != nil {
-			v.fieldRef(file.FieldRef, q.Child("fieldRef"))
+			v.checkFieldRef(file.FieldRef, q.Child("fieldRef"))
 			if !volumeField(file.FieldRef.FieldPath) {
 				v.invalid(q.Child("fieldRef", "fieldPath"), file.FieldRef.FieldPath,
 					"is not a field that a volume may show")
 			}
 		}
 		if file.ResourceFieldRef != nil {
-			v.resourceFieldRef(file.ResourceFieldRef, q.Child("resourceFieldRef"))
+			v.checkResourceFieldRef(file.ResourceFieldRef, q.Child("resourceFieldRef"))
 			if file.ResourceFieldRef.ContainerName == "" {
 				v.add(field.Required(q.Child("resourceFieldRef", "containerName"), ""))
 			}
@@ -147,26 +147,26 @@ func (v *rules) downwardFiles(files []v1.DownwardAPIVolumeFile, p *field.Path) {
 	}
 }
 
-// volumeField says whether a volume may show a field: what does not change while the pod runs,
-// labels and annotations aside.
+// volumeField reports whether a volume can project a field: labels, annotations, and fields that do
+// not change while the pod runs.
 func volumeField(path string) bool {
 	object, _, _ := strings.Cut(path, "['")
 	return slices.Contains([]string{"metadata.name", "metadata.namespace", "metadata.uid",
 		"metadata.labels", "metadata.annotations"}, object)
 }
 
-func (v *rules) mode(p *field.Path, mode *int32) {
+func (v *validator) mode(p *field.Path, mode *int32) {
 	if mode != nil && (*mode < 0 || *mode > 0o777) {
 		v.invalid(p, *mode, "must be between 0 and 0777 octal")
 	}
 }
 
-// mounts is about where a container sees the pod's volumes.
-func (v *rules) mounts(c *v1.Container, p *field.Path) {
+// checkMounts checks the mount paths and devices of a container.
+func (v *validator) checkMounts(c *v1.Container, p *field.Path) {
 	places := map[string]bool{}
 	for i := range c.VolumeMounts {
 		mount, q := &c.VolumeMounts[i], p.Child("volumeMounts").Index(i)
-		v.mount(mount, q)
+		v.checkMount(mount, q)
 		v.unique(q.Child("mountPath"), mount.MountPath, places)
 		privileged := c.SecurityContext != nil && c.SecurityContext.Privileged != nil &&
 			*c.SecurityContext.Privileged
@@ -188,7 +188,7 @@ func (v *rules) mounts(c *v1.Container, p *field.Path) {
 	}
 }
 
-func (v *rules) mount(mount *v1.VolumeMount, p *field.Path) {
+func (v *validator) checkMount(mount *v1.VolumeMount, p *field.Path) {
 	switch {
 	case mount.Name == "":
 		v.add(field.Required(p.Child("name"), "a mount names a volume"))
@@ -204,8 +204,8 @@ func (v *rules) mount(mount *v1.VolumeMount, p *field.Path) {
 	if mount.SubPath != "" && mount.SubPathExpr != "" {
 		v.invalid(p.Child("subPathExpr"), mount.SubPathExpr, "cannot be set together with subPath")
 	}
-	v.inside(p.Child("subPath"), mount.SubPath)
-	v.inside(p.Child("subPathExpr"), mount.SubPathExpr)
+	v.relativePath(p.Child("subPath"), mount.SubPath)
+	v.relativePath(p.Child("subPathExpr"), mount.SubPathExpr)
 	if mount.RecursiveReadOnly != nil {
 		oneOf(v, p.Child("recursiveReadOnly"), *mount.RecursiveReadOnly,
 			v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyIfPossible,

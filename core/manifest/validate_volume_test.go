@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// A volume shows only what a volume may, and a recursive read-only mount does not propagate.
+// Only certain fields can be projected, and a recursive read-only mount must not propagate.
 func TestValidateVolumeFieldsAndMounts(t *testing.T) {
 	for path, want := range map[string]bool{
 		"metadata.name": true, "metadata.labels": true, "metadata.annotations['a']": true,
@@ -17,13 +17,13 @@ func TestValidateVolumeFieldsAndMounts(t *testing.T) {
 		}
 	}
 	enabled, both := v1.RecursiveReadOnlyEnabled, v1.MountPropagationHostToContainer
-	v := &rules{volumes: map[string]*v1.Volume{"v": {}}}
-	v.mount(&v1.VolumeMount{Name: "v", MountPath: "/v", ReadOnly: true,
+	v := &validator{volumes: map[string]*v1.Volume{"v": {}}}
+	v.checkMount(&v1.VolumeMount{Name: "v", MountPath: "/v", ReadOnly: true,
 		RecursiveReadOnly: &enabled}, nil)
 	if len(v.errs) != 0 {
 		t.Errorf("%v", v.errs)
 	}
-	v.mount(&v1.VolumeMount{Name: "v", MountPath: "/v", ReadOnly: true,
+	v.checkMount(&v1.VolumeMount{Name: "v", MountPath: "/v", ReadOnly: true,
 		RecursiveReadOnly: &enabled, MountPropagation: &both}, nil)
 	if len(v.errs) != 1 || v.errs[0].Field != "recursiveReadOnly" {
 		t.Errorf("%v", v.errs)

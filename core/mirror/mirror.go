@@ -1,10 +1,10 @@
-// Package mirror keeps a mirror at the API server of every static pod, for others to see.
+// Package mirror maintains the mirror pods of static pods at the API server.
 //
-// It keeps: for every name that a mirror has or should have, the write in flight. Its plan
-// compares the object of that name with the static pod: one that is missing is made, and one that
-// is of another pod, of another state of it, of another Node, or marked for deletion, is removed
-// and made anew. Nothing that happens to a mirror ever touches the static pod itself. Start
-// reading at Plan.
+// Facts: for every full name that has or needs a mirror pod, the write in flight and its back-off.
+// Plan: compares the API object of that name with the static pod; a missing mirror pod is created,
+// and one of another pod, of another version of the pod, of another Node, or marked for deletion is
+// deleted and created again. Events: the completions of these writes. A change of a mirror pod
+// never affects the static pod. Start reading at Writer.Plan.
 package mirror
 
 import (
@@ -15,53 +15,54 @@ import (
 
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/op"
-	"seedlet.dev/core/status"
+	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
-// Component is the component part of the key of every mirror.
+// Component is the component of the keys of mirror pods.
 const Component = "mirror"
 
 const (
-	timeout      = 30 * time.Second
-	failureFirst = time.Second
-	failureMost  = time.Minute
-	watchLag     = time.Second // what was written is mostly seen by then
+	requestTimeout = 30 * time.Second
+	backoffFirst   = time.Second
+	backoffMax     = time.Minute
+	watchLag       = time.Second // most writes are observed by then
 )
 
-// Key is the owner of the writes of the mirror of a full name.
+// Key returns the owner of the writes for a full name.
 func Key(name string) timer.Key { return timer.Key{Component: Component, Name: name} }
 
-// Pods is the writes of all mirrors. The zero value is ready.
-type Pods struct {
+// Writer creates and deletes mirror pods. The zero value is ready.
+type Writer struct {
 	Writes map[string]*Write `json:"writes,omitempty"` // by namespace/name
 }
 
-// Write is what is being done about one mirror, and how that went before.
+// Write is the work on one mirror pod.
 type Write struct {
 	Op       world.OpID `json:"op,omitempty"`
 	Failures int        `json:"failures,omitempty"`
-	// NotBefore is when to look again: after a failure, and until the watch may be expected to
-	// show what a write has done. To write once too often does no harm.
+	// NotBefore is when to compare again: after the back-off of a failure, or when the watch has
+	// probably observed the last write. An unnecessary write does no harm.
 	NotBefore time.Time `json:"notBefore"`
 }
 
-// Is says whether an object is the mirror of a static pod.
-func Is(pod *v1.Pod) bool {
-	_, is := pod.Annotations[v1.MirrorPodAnnotationKey]
-	return is
+// IsMirror reports whether an object is a mirror pod.
+func IsMirror(pod *v1.Pod) bool {
+	_, isMirror := pod.Annotations[v1.MirrorPodAnnotationKey]
+	return isMirror
 }
 
-// UID is that of the static pod that a mirror is of.
-func UID(object *v1.Pod) string { return object.Annotations[v1.MirrorPodAnnotationKey] }
+// StaticUID returns the UID of the static pod of a mirror pod.
+func StaticUID(object *v1.Pod) string { return object.Annotations[v1.MirrorPodAnnotationKey] }
 
-// Plan does what is to be done about the mirror of a full name: of the static pod, nil if there is
-// none, given what the API server has of that name, nil for nothing, and the node, nil as long as
-// it is not there.
-func (m *Pods) Plan(name string, static, object *v1.Pod, node *v1.Node, out *op.Out) time.Time {
+// Plan issues the next write for a full name, and returns when to plan again. The static pod is nil
+// without one, object is the API object with the name, nil without one, and node is nil as long as
+// there is no Node.
+func (m *Writer) Plan(name string, static, object *v1.Pod, node *v1.Node,
+	effects *op.Effects) time.Time {
 	w := m.Writes[name]
-	mirrored := object != nil && Is(object)
+	mirrored := object != nil && IsMirror(object)
 	if w == nil {
 		if static == nil && !mirrored {
 			return time.Time{}
@@ -78,44 +79,46 @@ func (m *Pods) Plan(name string, static, object *v1.Pod, node *v1.Node, out *op.
 	case static == nil && !mirrored:
 		delete(m.Writes, name)
 		return time.Time{}
-	case out.Now().Before(w.NotBefore):
+	case effects.Now().Before(w.NotBefore):
 		return w.NotBefore
-	case mirrored && !fits(static, object, node):
-		w.Op = out.Ask(Key(name), string(object.UID), timeout, status.Removal(object))
+	case mirrored && !isUpToDate(static, object, node):
+		w.Op = effects.Issue(Key(name), string(object.UID), requestTimeout,
+			statuswriter.DeleteRequest(object))
 	case object == nil && node != nil:
-		w.Op = out.Ask(Key(name), "", timeout, &world.CreateObject{
-			Object: world.Object{Pod: of(static, node)}})
+		w.Op = effects.Issue(Key(name), "", requestTimeout, &world.CreateObject{
+			Object: world.Object{Pod: newMirror(static, node)}})
 	}
 	return time.Time{}
 }
 
-// Hurry says that the server answers again: nothing waits any longer because of a failure.
-func (m *Pods) Hurry(name string) {
+// RetryNow ends the back-off of a name: the API server responds again.
+func (m *Writer) RetryNow(name string) {
 	if w := m.Writes[name]; w != nil {
 		w.Failures, w.NotBefore = 0, time.Time{}
 	}
 }
 
-// fits says whether an object is as the mirror of a static pod should be.
-func fits(static, object *v1.Pod, node *v1.Node) bool {
+// isUpToDate reports whether an object is the mirror pod that a static pod needs.
+func isUpToDate(static, object *v1.Pod, node *v1.Node) bool {
 	return static != nil && object.DeletionTimestamp == nil &&
-		object.Annotations[v1.MirrorPodAnnotationKey] == hash(static) &&
+		object.Annotations[v1.MirrorPodAnnotationKey] == configHash(static) &&
 		(node == nil || len(object.OwnerReferences) == 1 &&
 			object.OwnerReferences[0].UID == node.UID)
 }
 
-// hash is what a mirror says of the state of the static pod that it is of.
-func hash(static *v1.Pod) string { return static.Annotations[manifest.ConfigHashAnnotation] }
+// configHash returns the value of the mirror annotation for a version of a static pod.
+func configHash(static *v1.Pod) string { return static.Annotations[manifest.ConfigHashAnnotation] }
 
-// of is the mirror of a static pod. It belongs to the node, so that nothing is left of it when
-// the node goes, and so that the server lets a node make it (KEP-1314).
-func of(static *v1.Pod, node *v1.Node) *v1.Pod {
+// newMirror returns the mirror pod of a static pod. The mirror pod is owned by the Node, so that it
+// is garbage-collected with the Node, and so that the API server allows the node to create it
+// (KEP-1314).
+func newMirror(static *v1.Pod, node *v1.Node) *v1.Pod {
 	object := static.DeepCopy()
 	object.UID, object.Status = "", v1.PodStatus{}
 	if object.Annotations == nil {
 		object.Annotations = map[string]string{}
 	}
-	object.Annotations[v1.MirrorPodAnnotationKey] = hash(static)
+	object.Annotations[v1.MirrorPodAnnotationKey] = configHash(static)
 	controls := true
 	object.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: &controls,
@@ -123,8 +126,8 @@ func of(static *v1.Pod, node *v1.Node) *v1.Pod {
 	return object
 }
 
-// Answered takes the answer to a write.
-func (m *Pods) Answered(id world.OpID, r op.Record, ev world.Event, out *op.Out) {
+// HandleCompletion applies the completion of a write.
+func (m *Writer) HandleCompletion(id world.OpID, r op.Record, ev world.Event, effects *op.Effects) {
 	w := m.Writes[r.Owner.Name]
 	if w == nil || w.Op != id {
 		return
@@ -135,9 +138,9 @@ func (m *Pods) Answered(id world.OpID, r op.Record, ev world.Event, out *op.Out)
 		return
 	}
 	w.Failures++
-	w.NotBefore = ev.Time.Add(timer.Retry(ev.Err, w.Failures, failureFirst, failureMost))
+	w.NotBefore = ev.Time.Add(timer.RetryDelay(ev.Err, w.Failures, backoffFirst, backoffMax))
 	if w.Failures == 1 {
-		out.Log(world.LevelWarning, "the API server did not take a mirror pod", "pod",
-			r.Owner.Name, "call", r.Call, "error", ev.Err.Error())
+		effects.Log(world.LevelWarning, "writing a mirror pod failed", "pod",
+			r.Owner.Name, "call", r.Call, "err", ev.Err.Error())
 	}
 }

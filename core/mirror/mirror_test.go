@@ -17,48 +17,48 @@ var (
 	node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n1"}}
 )
 
-func static(hash string) *v1.Pod {
+func staticPod(hash string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p", UID: "s",
 		Annotations: map[string]string{manifest.ConfigHashAnnotation: hash}}}
 }
 
-// object is the mirror of a static pod, as the API server has it.
-func object(hash string) *v1.Pod {
-	m := of(static(hash), node)
+// mirrorOf returns the mirror pod of a static pod as the API server has it.
+func mirrorOf(hash string) *v1.Pod {
+	m := newMirror(staticPod(hash), node)
 	m.UID = "m"
 	return m
 }
 
 func TestPlan(t *testing.T) {
-	doomed := object("h")
-	doomed.DeletionTimestamp = &metav1.Time{Time: t0}
-	orphan := object("h")
+	deleted := mirrorOf("h")
+	deleted.DeletionTimestamp = &metav1.Time{Time: t0}
+	orphan := mirrorOf("h")
 	orphan.OwnerReferences[0].UID = "n0"
-	stranger := static("h")
+	unrelated := staticPod("h")
 	for _, c := range []struct {
 		name           string
 		static, object *v1.Pod
 		node           *v1.Node
 		want           string
 	}{
-		{"missing", static("h"), nil, node, "CreateObject"},
-		{"the node is not there yet", static("h"), nil, nil, ""},
-		{"as it should be", static("h"), object("h"), node, ""},
-		{"of another state of the pod", static("h2"), object("h"), node, "DeleteObject"},
-		{"marked for deletion", static("h"), doomed, node, "DeleteObject"},
-		{"of a node that has gone", static("h"), orphan, node, "DeleteObject"},
-		{"the static pod has gone", nil, object("h"), node, "DeleteObject"},
-		{"another pod has the name", static("h"), stranger, node, ""},
-		{"another pod, and no static one", nil, stranger, node, ""},
+		{"missing", staticPod("h"), nil, node, "CreateObject"},
+		{"no Node yet", staticPod("h"), nil, nil, ""},
+		{"up to date", staticPod("h"), mirrorOf("h"), node, ""},
+		{"of another version of the pod", staticPod("h2"), mirrorOf("h"), node, "DeleteObject"},
+		{"marked for deletion", staticPod("h"), deleted, node, "DeleteObject"},
+		{"of a Node that no longer exists", staticPod("h"), orphan, node, "DeleteObject"},
+		{"the static pod is no longer desired", nil, mirrorOf("h"), node, "DeleteObject"},
+		{"another pod has the name", staticPod("h"), unrelated, node, ""},
+		{"another pod, and no static one", nil, unrelated, node, ""},
 	} {
-		var m Pods
+		var m Writer
 		var table op.Table
-		var out op.Out
-		out.Begin(&table, t0)
-		m.Plan("a/p", c.static, c.object, c.node, &out)
+		var effects op.Effects
+		effects.Reset(&table, t0)
+		m.Plan("a/p", c.static, c.object, c.node, &effects)
 		got := ""
-		if effects := out.Take(); len(effects) > 0 {
-			got = world.Call(effects[0].Body)
+		if issued := effects.List(); len(issued) > 0 {
+			got = world.CallName(issued[0].Body)
 		}
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
@@ -66,21 +66,21 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-func TestFailureIsTriedAgain(t *testing.T) {
-	var m Pods
+func TestRetryAfterFailure(t *testing.T) {
+	var m Writer
 	var table op.Table
-	var out op.Out
-	out.Begin(&table, t0)
-	m.Plan("a/p", static("h"), nil, node, &out)
-	id := out.Take()[0].Op
-	r, _ := table.Settle(id)
-	m.Answered(id, r, world.Event{Time: t0, Op: id,
-		Err: world.Errorf(world.KindUnavailable, "CreateObject", "away")}, &out)
-	out.Begin(&table, t0)
-	if wake := m.Plan("a/p", static("h"), nil, node, &out); !wake.Equal(t0.Add(time.Second)) {
-		t.Errorf("wants to be called at %v", wake)
+	var effects op.Effects
+	effects.Reset(&table, t0)
+	m.Plan("a/p", staticPod("h"), nil, node, &effects)
+	id := effects.List()[0].Op
+	r, _ := table.Complete(id)
+	m.HandleCompletion(id, r, world.Event{Time: t0, Op: id,
+		Err: world.Errorf(world.KindUnavailable, "CreateObject", "away")}, &effects)
+	effects.Reset(&table, t0)
+	if wake := m.Plan("a/p", staticPod("h"), nil, node, &effects); !wake.Equal(t0.Add(time.Second)) {
+		t.Errorf("planned again at %v, want a second later", wake)
 	}
-	if m.Plan("a/p", nil, nil, node, &out); len(m.Writes) > 0 {
-		t.Errorf("left: %v", m.Writes)
+	if m.Plan("a/p", nil, nil, node, &effects); len(m.Writes) > 0 {
+		t.Errorf("writes left: %v", m.Writes)
 	}
 }

@@ -10,60 +10,63 @@ import (
 	"seedlet.dev/core/op"
 )
 
-// What users are told of the node, as Event objects, with the kubelet's reasons and sentences.
+// Events about the node, with the kubelet's reasons and messages.
 
-// News is something to tell of the node, once the server knows it.
-type News struct {
+// Event is an Event about the node. It is recorded once the API server has the status that it is
+// about.
+type Event struct {
 	Type    string `json:"type"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
 
-// Reference is a node, as the kubelet's events name it: what shows a node looks for its name in
-// the place of its UID, which nobody knows before the object exists.
+// Reference returns the reference of a node in Events, as the kubelet writes it: the UID is the
+// node's name, since the UID of the object is unknown before it exists, and clients select the
+// Events of a node by its name.
 func Reference(name string) v1.ObjectReference {
 	return v1.ObjectReference{Kind: "Node", Name: name, UID: types.UID(name)}
 }
 
-// reliefs are the reasons that tell that there is no pressure.
-var reliefs = map[v1.NodeConditionType]string{
+// noPressureReasons are the reasons of Events about the absence of pressure.
+var noPressureReasons = map[v1.NodeConditionType]string{
 	v1.NodeMemoryPressure: "NodeHasSufficientMemory",
 	v1.NodeDiskPressure:   "NodeHasNoDiskPressure",
 	v1.NodePIDPressure:    "NodeHasSufficientPID",
 }
 
-// news is what there is to tell of a status that takes the place of another.
-func (n *Node) news(is, want *v1.NodeStatus) []News {
-	var all []News
+// statusEvents returns the Events about a change from the current to the desired status.
+func (n *Node) statusEvents(current, desired *v1.NodeStatus) []Event {
+	var all []Event
 	name := n.Settings.Name
-	for i := range want.Conditions {
-		c, was := &want.Conditions[i], v1.ConditionStatus("")
-		if at := slices.IndexFunc(is.Conditions, ofType(c.Type)); at >= 0 {
-			was = is.Conditions[at].Status
+	for i := range desired.Conditions {
+		c, previous := &desired.Conditions[i], v1.ConditionStatus("")
+		if at := slices.IndexFunc(current.Conditions, hasType(c.Type)); at >= 0 {
+			previous = current.Conditions[at].Status
 		}
-		reason := reliefs[c.Type]
+		reason := noPressureReasons[c.Type]
 		switch {
-		case was == c.Status, c.Type == v1.NodeReady && was == "":
+		case previous == c.Status, c.Type == v1.NodeReady && previous == "":
 			continue
 		case c.Type == v1.NodeReady && c.Status == v1.ConditionTrue:
 			reason = "NodeReady"
 		case c.Type == v1.NodeReady:
 			reason = "NodeNotReady"
 		}
-		all = append(all, News{v1.EventTypeNormal, reason,
+		all = append(all, Event{v1.EventTypeNormal, reason,
 			fmt.Sprintf("Node %s status is now: %s", name, reason)})
 	}
-	if was, boot := is.NodeInfo.BootID, want.NodeInfo.BootID; was != "" && was != boot {
-		all = append(all, News{v1.EventTypeWarning, "Rebooted",
+	previous, boot := current.NodeInfo.BootID, desired.NodeInfo.BootID
+	if previous != "" && previous != boot {
+		all = append(all, Event{v1.EventTypeWarning, "Rebooted",
 			fmt.Sprintf("Node %s has been rebooted, boot id: %s", name, boot)})
 	}
 	return all
 }
 
-// tell tells what there is to tell.
-func (n *Node) tell(out *op.Out) {
-	for _, news := range n.News {
-		out.Event(Reference(n.Settings.Name), news.Type, news.Reason, "%s", news.Message)
+// recordEvents records the Events of the status that has been written.
+func (n *Node) recordEvents(effects *op.Effects) {
+	for _, event := range n.EventsInFlight {
+		effects.RecordEvent(Reference(n.Settings.Name), event.Type, event.Reason, "%s", event.Message)
 	}
-	n.News = nil
+	n.EventsInFlight = nil
 }

@@ -9,39 +9,39 @@ import (
 	"seedlet.dev/world"
 )
 
-// tells fails unless these events were told since the last time.
-func (r *rig) tells(want string) {
+// expectEvents fails the test unless these Events were recorded since its last call.
+func (r *harness) expectEvents(want string) {
 	r.t.Helper()
-	if got := strings.Join(r.told, " "); got != want {
-		r.t.Errorf("told %q, want %q", got, want)
+	if got := strings.Join(r.events, " "); got != want {
+		r.t.Errorf("recorded %q, want %q", got, want)
 	}
-	r.told = nil
+	r.events = nil
 }
 
-// Of being ready a change is told, and of a pressure that there is none. A restart of the agent is
-// no news, a reboot of the machine is.
+// An Event is recorded for a change of readiness, for the absence of pressure on registration, and
+// for a reboot of the machine, but not for a restart of the agent.
 func TestEvents(t *testing.T) {
-	r := newRig(t, nil, Options{})
+	r := newHarness(t, nil, Options{})
 	r.env.Runtime = &runtime.Runtime{}
-	r.settle(0)
-	r.tells("NodeHasSufficientMemory NodeHasNoDiskPressure NodeHasSufficientPID")
+	r.planUntilIdle(0)
+	r.expectEvents("NodeHasSufficientMemory NodeHasNoDiskPressure NodeHasSufficientPID")
 	r.env.Runtime = &runtime.Runtime{AsOf: t0, ReadyAt: t0,
 		Conditions: []runtime.Condition{runtimeReady, networkReady}}
-	r.settle(time.Second)
-	r.tells("NodeReady")
+	r.planUntilIdle(time.Second)
+	r.expectEvents("NodeReady")
 	r.env.Runtime.Conditions = []runtime.Condition{runtimeUnready, networkReady}
 	r.plan(10 * time.Second)
-	r.answer(world.Errorf(world.KindUnavailable, "", "no server"))
-	r.tells("") // nobody has been told
-	r.settle(time.Second)
-	r.tells("NodeNotReady")
-	r.restart()
-	r.settle(10 * time.Second)
-	r.tells("")
-	r.restart()
+	r.complete(world.Errorf(world.KindUnavailable, "", "no server"))
+	r.expectEvents("") // the status was not written
+	r.planUntilIdle(time.Second)
+	r.expectEvents("NodeNotReady")
+	r.restartAgent()
+	r.planUntilIdle(10 * time.Second)
+	r.expectEvents("")
+	r.restartAgent()
 	boot := *r.env.Boot
 	boot.BootID = "another"
 	r.env.Boot = &boot
-	r.settle(10 * time.Second)
-	r.tells("Rebooted")
+	r.planUntilIdle(10 * time.Second)
+	r.expectEvents("Rebooted")
 }

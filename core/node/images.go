@@ -13,34 +13,34 @@ import (
 )
 
 const (
-	imagesEvery   = 30 * time.Second // as the kubelet's image cache
+	imagesPeriod  = 30 * time.Second // the kubelet's period of its image cache
 	imagesTimeout = 2 * time.Minute
-	imageNamesMax = 5 // of one image
+	imageNamesMax = 5 // per image
 )
 
-// Images are the largest images that the runtime has.
+// Images are the largest images of the runtime.
 type Images struct {
 	List   []v1.ContainerImage `json:"list,omitempty"`
-	Known  bool                `json:"known,omitempty"` // they have been listed
+	Listed bool                `json:"listed,omitempty"` // the runtime has listed its images
 	Op     world.OpID          `json:"op,omitempty"`
 	NextAt time.Time           `json:"nextAt"`
 }
 
-// plan lists the images if it is time.
-func (i *Images) plan(out *op.Out) time.Time {
+// plan lists the images if due.
+func (i *Images) plan(effects *op.Effects) time.Time {
 	switch {
 	case i.Op != 0:
 		return time.Time{}
-	case out.Now().Before(i.NextAt):
+	case effects.Now().Before(i.NextAt):
 		return i.NextAt
 	}
-	i.Op = out.Ask(Owner, "images", imagesTimeout, &runtimeapi.ListImagesRequest{})
+	i.Op = effects.Issue(Owner, "images", imagesTimeout, &runtimeapi.ListImagesRequest{})
 	return time.Time{}
 }
 
-// answered takes a list. One that failed leaves what is known.
-func (i *Images) answered(ev world.Event, most int) {
-	i.Op, i.NextAt = 0, ev.Time.Add(imagesEvery)
+// handleCompletion applies a list. After a failure the images stay as they were.
+func (i *Images) handleCompletion(ev world.Event, imagesMax int) {
+	i.Op, i.NextAt = 0, ev.Time.Add(imagesPeriod)
 	body, ok := ev.Body.(*runtimeapi.ListImagesResponse)
 	if ev.Err != nil || !ok {
 		return
@@ -49,10 +49,10 @@ func (i *Images) answered(ev world.Event, most int) {
 	slices.SortFunc(images, func(x, y *runtimeapi.Image) int {
 		return cmp.Or(cmp.Compare(y.Size, x.Size), cmp.Compare(x.Id, y.Id))
 	})
-	if most >= 0 {
-		images = images[:min(len(images), most)]
+	if imagesMax >= 0 {
+		images = images[:min(len(images), imagesMax)]
 	}
-	i.Known, i.List = true, nil
+	i.Listed, i.List = true, nil
 	for _, image := range images {
 		names := slices.Concat(image.RepoDigests, image.RepoTags)
 		i.List = append(i.List, v1.ContainerImage{

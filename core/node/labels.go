@@ -11,25 +11,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// The labels that were called so before they were stable. Some still select by them.
+// The beta names of labels that are stable now. Some selectors still use them.
 const (
-	osBeta   = "beta.kubernetes.io/os"
-	archBeta = "beta.kubernetes.io/arch"
+	labelOSBeta   = "beta.kubernetes.io/os"
+	labelArchBeta = "beta.kubernetes.io/arch"
 )
 
-// ownLabels are those in the namespaces of Kubernetes that a node may set for itself, besides
-// those below ownNamespaces. When the agent comes to an object that exists they are put right.
-var ownLabels = []string{
-	archBeta, osBeta,
+// allowedLabels are the labels in the namespaces of Kubernetes that a node may set for itself,
+// besides those in allowedLabelDomains. In a Node object that exists already they are reconciled
+// when the agent registers.
+var allowedLabels = []string{
+	labelArchBeta, labelOSBeta,
 	v1.LabelFailureDomainBetaRegion, v1.LabelFailureDomainBetaZone, v1.LabelInstanceType,
 	v1.LabelArchStable, v1.LabelHostname, v1.LabelOSStable,
 	v1.LabelInstanceTypeStable, v1.LabelTopologyRegion, v1.LabelTopologyZone,
 }
 
-var ownNamespaces = []string{"kubelet.kubernetes.io", "node.kubernetes.io"}
+var allowedLabelDomains = []string{"kubelet.kubernetes.io", "node.kubernetes.io"}
 
-// ParseLabels reads --node-labels: key=value,key=value. Labels in the namespaces of Kubernetes
-// that are not a node's to set are refused; the API server would refuse them too.
+// ParseLabels parses --node-labels: key=value,key=value. Labels in the namespaces of Kubernetes
+// that a node may not set are an error; the API server would reject them too.
 func ParseLabels(text string) (map[string]string, error) {
 	labels := map[string]string{}
 	for _, part := range strings.Split(text, ",") {
@@ -42,29 +43,29 @@ func ParseLabels(text string) (map[string]string, error) {
 			validation.IsValidLabelValue(value)...); {
 		case len(problems) > 0:
 			return nil, fmt.Errorf("%q is no label: %s", part, strings.Join(problems, "; "))
-		case !mayLabel(key):
+		case !canSetLabel(key):
 			return nil, fmt.Errorf("%q is not a node's to set: in the namespaces kubernetes.io and "+
-				"k8s.io only those of %s, and %s", key, strings.Join(ownNamespaces, ", "),
-				strings.Join(ownLabels, ", "))
+				"k8s.io only those of %s, and %s", key, strings.Join(allowedLabelDomains, ", "),
+				strings.Join(allowedLabels, ", "))
 		}
 		labels[key] = value
 	}
 	return labels, nil
 }
 
-func mayLabel(key string) bool {
-	namespace, _, has := strings.Cut(key, "/")
-	under := func(domain string) bool {
-		return has && (namespace == domain || strings.HasSuffix(namespace, "."+domain))
+func canSetLabel(key string) bool {
+	namespace, _, hasNamespace := strings.Cut(key, "/")
+	inDomain := func(domain string) bool {
+		return hasNamespace && (namespace == domain || strings.HasSuffix(namespace, "."+domain))
 	}
-	if !under("kubernetes.io") && !under("k8s.io") {
+	if !inDomain("kubernetes.io") && !inDomain("k8s.io") {
 		return true
 	}
-	return slices.Contains(ownLabels, key) || slices.ContainsFunc(ownNamespaces, under)
+	return slices.Contains(allowedLabels, key) || slices.ContainsFunc(allowedLabelDomains, inDomain)
 }
 
-// ParseIPs reads --node-ip: nothing, one address, or one of each family. 0.0.0.0 and :: only say
-// which family the address that is found out shall be of.
+// ParseIPs parses --node-ip: nothing, one address, or one of each family. 0.0.0.0 and :: select
+// only the family of the detected address.
 func ParseIPs(text string) ([]string, error) {
 	var ips []string
 	var families []bool
@@ -87,18 +88,18 @@ func ParseIPs(text string) ([]string, error) {
 		return ips, nil
 	case len(ips) > 2 || families[0] == families[1]:
 		return nil, fmt.Errorf("%q must be one address, or one of each family", text)
-	case unspecified(ips[0]) || unspecified(ips[1]):
+	case isUnspecified(ips[0]) || isUnspecified(ips[1]):
 		return nil, fmt.Errorf("%q: of two addresses neither may be 0.0.0.0 or ::", text)
 	}
 	return ips, nil
 }
 
-func unspecified(ip string) bool { return ip == "0.0.0.0" || ip == "::" }
+func isUnspecified(ip string) bool { return ip == "0.0.0.0" || ip == "::" }
 
-// labels are the labels of a new Node.
+// labels returns the labels of a new Node object.
 func (s *Settings) labels(os, arch string) map[string]string {
 	labels := map[string]string{v1.LabelHostname: s.Name,
-		v1.LabelOSStable: os, osBeta: os, v1.LabelArchStable: arch, archBeta: arch}
+		v1.LabelOSStable: os, labelOSBeta: os, v1.LabelArchStable: arch, labelArchBeta: arch}
 	maps.Copy(labels, s.Labels)
 	return labels
 }

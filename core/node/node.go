@@ -1,14 +1,16 @@
-// Package node keeps the Node object true: it makes it, puts right what is the node's own in one
-// that exists, and writes its status.
+// Package node maintains the Node object: it registers the node, reconciles the labels and
+// annotations of an existing object, and writes the status.
 //
-// It keeps: the object as it was seen last, which one was put right, what was said last of the
-// node being ready, and the images of the runtime. It plans, one operation at a time: a reading of
-// the object if it is not known, its making, its labels and annotations, its status. It takes: the
-// answers, and what a watch of the object tells. A Node that somebody deletes is not made again
-// before the agent is started anew, as with the kubelet: whoever takes a node out of a cluster
-// deletes it while it runs. If somebody else makes it again, its status is written.
+// Facts: the object as last observed, which object was reconciled, the readiness that was written
+// last, and the images of the runtime. Plan: one request at a time: reads the object if it is not
+// known, creates it, patches its labels and annotations, patches its status. Events: the
+// completions of these requests, and observations of the object by a watch.
 //
-// Start reading at Node.Plan; status.go has what the object shall say.
+// A Node that another client deletes is not created again before the agent restarts, as with the
+// kubelet: an administrator who removes a node from a cluster deletes its Node while the agent
+// runs. If another client creates it again, its status is written.
+//
+// Start reading at Node.Plan; status.go has the content of the status.
 package node
 
 import (
@@ -27,192 +29,205 @@ import (
 
 const (
 	retryFirst     = 200 * time.Millisecond
-	retryMost      = 7 * time.Second
+	retryMax       = 7 * time.Second
 	requestTimeout = 10 * time.Second
-	// sureWithin is how long a restarted agent has to find out whether the node is ready, before
-	// it says what it knows. A restart alone flips no readiness.
-	sureWithin = 10 * time.Second
-	// urgentAfter is the least time from one status to the next, however urgent.
-	urgentAfter = time.Second
+	// readinessGrace is how long a restarted agent waits for the observations that decide whether the
+	// node is ready, before it writes a status without them. A restart alone does not change the Ready
+	// condition.
+	readinessGrace = 10 * time.Second
+	// urgentIntervalMin is the least interval between two statuses, however urgent.
+	urgentIntervalMin = time.Second
 )
 
-// What a patch is about.
+// The subject of a patch.
 const (
-	describing = "metadata"
-	reporting  = "status"
+	metadataPart = "metadata"
+	statusPart   = "status"
 )
 
-// Owner is who the operations belong to.
+// Owner is the owner of the operations.
 var Owner = timer.Key{Component: "node"}
 
-// Node is what is known about the Node object.
+// Node is the state of the Node object.
 type Node struct {
 	Settings Settings `json:"settings"`
 
-	// Known says that Object is what there is, nil if there is none.
-	Known  bool     `json:"known"`
-	Object *v1.Node `json:"object,omitempty"`
-	// Registered says that the object was there once in this life, as it should be.
+	// ObjectKnown reports whether Object is the object at the API server; nil: it does not exist.
+	ObjectKnown bool     `json:"objectKnown"`
+	Object      *v1.Node `json:"object,omitempty"`
+	// Registered reports whether the object has existed with an up-to-date status since the agent
+	// started.
 	Registered bool `json:"registered,omitempty"`
-	// Described and Fixed are the objects in which what was left from before was put right: in
-	// labels and annotations, and in the status.
-	Described types.UID `json:"described,omitempty"`
-	Fixed     types.UID `json:"fixed,omitempty"`
+	// MetadataReconciled and StatusReconciled are the objects whose labels and annotations, or whose
+	// status, have been cleared of values from before the agent started.
+	MetadataReconciled types.UID `json:"metadataReconciled,omitempty"`
+	StatusReconciled   types.UID `json:"statusReconciled,omitempty"`
 
-	Op       world.OpID         `json:"op,omitempty"`
-	Failures int                `json:"failures"` // in a row
-	NextAt   time.Time          `json:"nextAt"`   // nothing is asked before
-	Saying   v1.ConditionStatus `json:"saying,omitempty"`
-	Changes  bool               `json:"changes,omitempty"` // the status in flight says something new
+	Op            world.OpID         `json:"op,omitempty"`
+	Failures      int                `json:"failures"` // consecutive
+	NextAt        time.Time          `json:"nextAt"`   // no request is issued before
+	ReadyInFlight v1.ConditionStatus `json:"readyInFlight,omitempty"`
+	// ChangeInFlight reports whether the status in flight has a change.
+	ChangeInFlight bool `json:"changeInFlight,omitempty"`
 
-	Said     v1.ConditionStatus `json:"said,omitempty"` // of being ready, in this life
-	WroteAt  time.Time          `json:"wroteAt"`
-	CheckAt  time.Time          `json:"checkAt"`        // when the status is to be compared
-	ReportAt time.Time          `json:"reportAt"`       // when it is to be written in any case
-	Reports  uint64             `json:"reports"`        // written so far
-	News     []News             `json:"news,omitempty"` // in the status in flight
-	// DescribeAt is when labels and annotations are to be compared.
-	DescribeAt time.Time `json:"describeAt"`
+	// ReadyWritten is the status of the Ready condition written last, since the agent started.
+	ReadyWritten  v1.ConditionStatus `json:"readyWritten,omitempty"`
+	WrittenAt     time.Time          `json:"writtenAt"`
+	StatusCheckAt time.Time          `json:"statusCheckAt"` // when to compare the status
+	// StatusReportAt is when to write the status even without a change.
+	StatusReportAt time.Time `json:"statusReportAt"`
+	Reports        uint64    `json:"reports"` // statuses written
+	// EventsInFlight are the Events to record when the status in flight is written.
+	EventsInFlight []Event `json:"eventsInFlight,omitempty"`
+	// MetadataCheckAt is when to compare labels and annotations.
+	MetadataCheckAt time.Time `json:"metadataCheckAt"`
 
 	Images Images `json:"images"`
 }
 
-// Env is what the node is like.
+// Env is the state of the rest of the agent that the Node object depends on.
 type Env struct {
-	Boot    *world.Boot
-	Booted  time.Time
-	Runtime *runtime.Runtime
-	PLEG    string // why the listing of the runtime is not healthy, empty if it is
-	Listed  bool   // it has succeeded in this life
-	Out     *op.Out
+	Boot        *world.Boot
+	Booted      time.Time
+	Runtime     *runtime.Runtime
+	PLEGProblem string // why the PLEG is not healthy; empty if it is
+	Relisted    bool   // a relist has succeeded since the agent started
+	Effects     *op.Effects
 }
 
-// sure says whether it has been found out if the node is ready, or should have been by now.
-func (e *Env) sure() bool {
-	return e.Listed && !e.Runtime.AsOf.IsZero() || !e.Out.Now().Before(e.Booted.Add(sureWithin))
+// isReadinessKnown reports whether the observations that decide readiness have been made, or are
+// overdue.
+func (e *Env) isReadinessKnown() bool {
+	return e.Relisted && !e.Runtime.AsOf.IsZero() ||
+		!e.Effects.Now().Before(e.Booted.Add(readinessGrace))
 }
 
-// UID is that of the object; empty if there is none.
+// UID returns the UID of the object; empty without an object.
 func (n *Node) UID() types.UID {
-	if !n.Known || n.Object == nil {
+	if !n.ObjectKnown || n.Object == nil {
 		return ""
 	}
 	return n.Object.UID
 }
 
-// Watched is what has to be watched of the API.
-func (n *Node) Watched() world.Watched {
-	return world.Watched{Resource: world.ResourceNodes, Name: n.Settings.Name}
+// WatchTarget returns what to watch at the API server.
+func (n *Node) WatchTarget() world.WatchTarget {
+	return world.WatchTarget{Resource: world.ResourceNodes, Name: n.Settings.Name}
 }
 
-// Plan asks for what is next, and says when to be called again.
+// Plan issues the next requests, and returns when to plan again.
 func (n *Node) Plan(env *Env) time.Time {
-	return timer.Soonest(n.Images.plan(env.Out), n.plan(env))
+	return timer.Soonest(n.Images.plan(env.Effects), n.plan(env))
 }
 
 func (n *Node) plan(env *Env) time.Time {
 	switch {
 	case n.Op != 0:
 		return time.Time{}
-	case env.Out.Now().Before(n.NextAt):
+	case env.Effects.Now().Before(n.NextAt):
 		return n.NextAt
-	case !n.Known:
-		n.ask(env, "", &world.GetObject{Resource: world.ResourceNodes, Name: n.Settings.Name})
+	case !n.ObjectKnown:
+		n.issue(env, "", &world.GetObject{Resource: world.ResourceNodes, Name: n.Settings.Name})
 		return time.Time{}
 	case n.Object != nil:
 		return n.planObject(env)
 	case n.Settings.Register && !n.Registered:
-		node := n.fresh(env)
-		n.Saying, n.Changes = readiness(&node.Status), true
-		n.News = n.news(&v1.NodeStatus{}, &node.Status)
-		n.ask(env, "", &world.CreateObject{Object: world.Object{Node: node}})
+		node := n.newObject(env)
+		n.ReadyInFlight, n.ChangeInFlight = readyStatus(&node.Status), true
+		n.EventsInFlight = n.statusEvents(&v1.NodeStatus{}, &node.Status)
+		n.issue(env, "", &world.CreateObject{Object: world.Object{Node: node}})
 	}
-	return time.Time{} // a watch tells when there is one
+	return time.Time{} // the watch reports a new object
 }
 
-// planObject puts right what is wrong in the object: first what describes it, then the status.
-// Neither waits for the other if it fails.
+// planObject reconciles the metadata of the object, then its status. A failure of one does not
+// delay the other.
 func (n *Node) planObject(env *Env) time.Time {
-	now := env.Out.Now()
-	if !now.Before(n.DescribeAt) {
-		n.DescribeAt = now.Add(n.Settings.CheckEvery)
-		patch := n.metadataPatch(env.Boot, n.Settings.Register && n.Described != n.Object.UID)
+	now := env.Effects.Now()
+	if !now.Before(n.MetadataCheckAt) {
+		n.MetadataCheckAt = now.Add(n.Settings.CheckPeriod)
+		patch := n.metadataPatch(env.Boot, n.Settings.Register && n.MetadataReconciled != n.Object.UID)
 		if patch != nil {
-			n.ask(env, describing, n.patch(patch, nil))
+			n.issue(env, metadataPart, n.newPatch(patch, nil))
 			return time.Time{}
 		}
-		n.Described = n.Object.UID
+		n.MetadataReconciled = n.Object.UID
 	}
-	return timer.Soonest(n.DescribeAt, n.planStatus(env))
+	return timer.Soonest(n.MetadataCheckAt, n.planStatus(env))
 }
 
 func (n *Node) planStatus(env *Env) time.Time {
-	now, fix := env.Out.Now(), n.Settings.Register && n.Fixed != n.Object.UID
-	was, ready := readiness(&n.Object.Status), env.ready(&n.Settings)
-	if was != "" && !env.sure() {
-		return env.Booted.Add(sureWithin)
+	now, reconcile := env.Effects.Now(), n.Settings.Register && n.StatusReconciled != n.Object.UID
+	reported, ready := readyStatus(&n.Object.Status), env.readyCondition(&n.Settings)
+	if reported != "" && !env.isReadinessKnown() {
+		return env.Booted.Add(readinessGrace)
 	}
-	if now.Before(n.CheckAt) {
-		soon := n.WroteAt.Add(urgentAfter)
-		switch urgent := n.Said != ready.Status || was == v1.ConditionUnknown; {
-		case !urgent && !fix:
-			return timer.Soonest(n.CheckAt, n.readyUntil(env))
-		case now.Before(soon):
-			return soon
+	if now.Before(n.StatusCheckAt) {
+		urgentAt := n.WrittenAt.Add(urgentIntervalMin)
+		switch urgent := n.ReadyWritten != ready.Status || reported == v1.ConditionUnknown; {
+		case !urgent && !reconcile:
+			return timer.Soonest(n.StatusCheckAt, n.readyUntil(env))
+		case now.Before(urgentAt):
+			return urgentAt
 		}
 	}
-	want := n.status(env, fix)
-	changes := statusPatch(&n.Object.Status, want)
-	n.Changes = changes != nil || n.ReportAt.IsZero()
-	if changes == nil && now.Before(n.ReportAt) {
-		n.rest(now, ready.Status)
-		return timer.Soonest(n.CheckAt, n.readyUntil(env))
+	desired := n.desiredStatus(env, reconcile)
+	changes := statusPatch(&n.Object.Status, desired)
+	n.ChangeInFlight = changes != nil || n.StatusReportAt.IsZero()
+	if changes == nil && now.Before(n.StatusReportAt) {
+		n.recordUpToDate(now, ready.Status)
+		return timer.Soonest(n.StatusCheckAt, n.readyUntil(env))
 	}
-	n.Saying, n.News = ready.Status, n.news(&n.Object.Status, want)
-	n.ask(env, reporting, n.patch(nil, withConditions(changes, want)))
+	n.ReadyInFlight, n.EventsInFlight = ready.Status, n.statusEvents(&n.Object.Status, desired)
+	n.issue(env, statusPart, n.newPatch(nil, withConditions(changes, desired)))
 	return time.Time{}
 }
 
-// readyUntil is when the node may become unready although nothing happens.
+// CheckStatusNow has the status compared at the next plan: facts that it is made from have changed.
+func (n *Node) CheckStatusNow() { n.StatusCheckAt = time.Time{} }
+
+// readyUntil returns when the node becomes unready if no further observation is made.
 func (n *Node) readyUntil(env *Env) time.Time {
-	if n.Said != v1.ConditionTrue {
+	if n.ReadyWritten != v1.ConditionTrue {
 		return time.Time{}
 	}
 	return env.Runtime.DownAt()
 }
 
-// rest notes that the status is as it should be.
-func (n *Node) rest(now time.Time, said v1.ConditionStatus) {
-	n.Said, n.CheckAt = said, now.Add(n.Settings.CheckEvery)
-	n.Fixed, n.Registered, n.Failures = n.Object.UID, true, 0
+// recordUpToDate records that the written status is up to date.
+func (n *Node) recordUpToDate(now time.Time, ready v1.ConditionStatus) {
+	n.ReadyWritten, n.StatusCheckAt = ready, now.Add(n.Settings.CheckPeriod)
+	n.StatusReconciled, n.Registered, n.Failures = n.Object.UID, true, 0
 }
 
-func (n *Node) ask(env *Env, subject string, body any) {
-	n.Op = env.Out.Ask(Owner, subject, requestTimeout, body)
+func (n *Node) issue(env *Env, subject string, body any) {
+	n.Op = env.Effects.Issue(Owner, subject, requestTimeout, body)
 }
 
-// Observed takes the object that a watch tells of, nil if it says that there is none. What is
-// older than what is known is no news; that it has gone has to be looked at, since it may have
-// been made again since.
-func (n *Node) Observed(o *v1.Node) {
+// Observe applies an observation of the watch: the object, or nil for its deletion. An older
+// version than the known one is ignored. A deletion is verified by a read, since the object may
+// have been created again.
+func (n *Node) Observe(o *v1.Node) {
 	switch {
 	case o == nil:
-		n.Known = n.Known && n.Object == nil
-	case n.Object == nil || !older(o, n.Object):
+		n.ObjectKnown = n.ObjectKnown && n.Object == nil
+	case n.Object == nil || !isOlder(o, n.Object):
 		n.Object = o
 	}
 }
 
-// older compares versions, which count up. What cannot be compared is taken for newer.
-func older(x, y *v1.Node) bool {
+// isOlder compares resource versions, which increase. A version that cannot be compared counts as
+// newer.
+func isOlder(x, y *v1.Node) bool {
 	order, err := resourceversion.CompareResourceVersion(x.ResourceVersion, y.ResourceVersion)
 	return err == nil && order < 0
 }
 
-// Answered takes an answer.
-func (n *Node) Answered(id world.OpID, r op.Record, ev world.Event, boot *world.Boot, out *op.Out) {
+// HandleCompletion applies the completion of an operation.
+func (n *Node) HandleCompletion(id world.OpID, r op.Record, ev world.Event, boot *world.Boot,
+	effects *op.Effects) {
 	if id == n.Images.Op {
-		n.Images.answered(ev, n.Settings.ImagesMax)
+		n.Images.handleCompletion(ev, n.Settings.ImagesMax)
 		return
 	}
 	n.Op = 0
@@ -220,67 +235,68 @@ func (n *Node) Answered(id world.OpID, r op.Record, ev world.Event, boot *world.
 	reads := r.Call == "GetObject"
 	switch {
 	case ev.Err.Has(world.KindNotFound):
-		n.absent(out)
+		n.recordAbsence(effects)
 		if reads {
 			return
 		}
 	case ev.Err == nil && ok && body.Object.Node != nil:
-		n.Known, n.Object = true, body.Object.Node
+		n.ObjectKnown, n.Object = true, body.Object.Node
 		if !reads {
-			n.written(r, ev.Time, boot.Seed, out)
+			n.recordWrite(r, ev.Time, boot.Seed, effects)
 		}
 		return
 	}
-	n.failed(r, ev, out)
+	n.recordFailure(r, ev, effects)
 }
 
-// absent takes that there is no Node.
-func (n *Node) absent(out *op.Out) {
-	if n.Object != nil && n.Fixed != "" {
-		out.Log(world.LevelWarning,
-			"the Node was deleted; it is not made again before the agent is started anew")
+// recordAbsence records that there is no Node object.
+func (n *Node) recordAbsence(effects *op.Effects) {
+	if n.Object != nil && n.StatusReconciled != "" {
+		effects.Log(world.LevelWarning,
+			"the Node object was deleted; it is not created again before the agent restarts")
 	}
-	n.Known, n.Object = true, nil
-	n.Described, n.Fixed, n.Said = "", "", ""
-	n.ReportAt, n.CheckAt, n.DescribeAt = time.Time{}, time.Time{}, time.Time{}
+	n.ObjectKnown, n.Object = true, nil
+	n.MetadataReconciled, n.StatusReconciled, n.ReadyWritten = "", "", ""
+	n.StatusReportAt, n.StatusCheckAt, n.MetadataCheckAt = time.Time{}, time.Time{}, time.Time{}
 }
 
-// written takes that a write succeeded.
-func (n *Node) written(r op.Record, now time.Time, seed uint64, out *op.Out) {
+// recordWrite applies a successful write.
+func (n *Node) recordWrite(r op.Record, now time.Time, seed uint64, effects *op.Effects) {
 	n.Failures, n.NextAt = 0, time.Time{}
 	switch r.Subject {
-	case describing:
-		n.Described = n.Object.UID
-	case reporting:
-		n.reported(r, now, seed)
-		n.tell(out)
+	case metadataPart:
+		n.MetadataReconciled = n.Object.UID
+	case statusPart:
+		n.recordStatusWrite(r, now, seed)
+		n.recordEvents(effects)
 	default:
-		out.Log(world.LevelInfo, "the node is registered", "uid", string(n.Object.UID))
-		n.Described = n.Object.UID
-		n.reported(r, now, seed)
-		n.tell(out)
-		n.CheckAt = now // whether it was taken as it was given
+		effects.Log(world.LevelInfo, "node registered", "nodeUID", string(n.Object.UID))
+		n.MetadataReconciled = n.Object.UID
+		n.recordStatusWrite(r, now, seed)
+		n.recordEvents(effects)
+		n.StatusCheckAt = now // check whether the server stored the object unchanged
 	}
 }
 
-// reported notes that the object has our status. After a change, the next report is due at a time
-// that is drawn, so that nodes that changed together do not report together ever after.
-func (n *Node) reported(r op.Record, now time.Time, seed uint64) {
-	every := n.Settings.ReportEvery
-	n.ReportAt = r.Began.Add(every)
-	if n.Changes {
+// recordStatusWrite records that the object has the status in flight. After a change the next
+// report is due at a random time, so that nodes that changed together do not report together from
+// then on.
+func (n *Node) recordStatusWrite(r op.Record, now time.Time, seed uint64) {
+	every := n.Settings.ReportPeriod
+	n.StatusReportAt = r.IssuedAt.Add(every)
+	if n.ChangeInFlight {
 		draw := rand.New(rand.NewPCG(seed, n.Reports)).Float64()
-		n.ReportAt = n.ReportAt.Add(time.Duration((draw - 0.5) * float64(every)))
+		n.StatusReportAt = n.StatusReportAt.Add(time.Duration((draw - 0.5) * float64(every)))
 	}
 	n.Reports++
-	n.WroteAt = now
-	n.rest(now, n.Saying)
+	n.WrittenAt = now
+	n.recordUpToDate(now, n.ReadyInFlight)
 }
 
-// failed puts the next try off. After a conflict, or if it is not known what was done, the object
-// is looked at first; the same if it could not be made, as it may exist, or if the patch was
-// invalid: that is what a server says to one that is for another uid.
-func (n *Node) failed(r op.Record, ev world.Event, out *op.Out) {
+// recordFailure records a failure and sets the back-off. The object is read before the next write
+// after a conflict, after an unknown outcome, after a failed creation, since the object may exist,
+// and after a patch that was invalid, which is a server's response to a patch with another UID.
+func (n *Node) recordFailure(r op.Record, ev world.Event, effects *op.Effects) {
 	err := ev.Err
 	if err == nil {
 		err = world.Errorf(world.KindInternal, r.Call, "answered without a Node")
@@ -288,15 +304,15 @@ func (n *Node) failed(r op.Record, ev world.Event, out *op.Out) {
 	switch err.Kind {
 	case world.KindNotFound, world.KindThrottled, world.KindCanceled, world.KindExhausted:
 	case world.KindRefused:
-		n.Known = n.Known && r.Call != "CreateObject"
+		n.ObjectKnown = n.ObjectKnown && r.Call != "CreateObject"
 	default:
-		n.Known = false
+		n.ObjectKnown = false
 	}
 	if n.Failures == 0 && !err.Has(world.KindExists) {
-		out.Log(world.LevelWarning, "the Node cannot be written or read", "part", r.Subject,
-			"error", err.Error())
+		effects.Log(world.LevelWarning, "reading or writing the Node object failed", "part", r.Subject,
+			"err", err.Error())
 	}
 	n.Failures++
-	wait := timer.Retry(err, n.Failures, retryFirst, retryMost)
-	n.NextAt = ev.Time.Add(min(wait, max(n.Settings.CheckEvery, retryMost)))
+	wait := timer.RetryDelay(err, n.Failures, retryFirst, retryMax)
+	n.NextAt = ev.Time.Add(min(wait, max(n.Settings.CheckPeriod, retryMax)))
 }

@@ -15,18 +15,18 @@ import (
 	"seedlet.dev/world"
 )
 
-func (r *rig) expect(after time.Duration, want ...string) {
+func (r *harness) expect(after time.Duration, want ...string) {
 	r.t.Helper()
 	if want == nil {
 		want = []string{}
 	}
-	if d := cmp.Diff(want, r.settle(after)); d != "" {
+	if d := cmp.Diff(want, r.planUntilIdle(after)); d != "" {
 		r.t.Error(d)
 	}
 }
 
 func TestRegistration(t *testing.T) {
-	r := newRig(t, func(c *kubeletconfig.KubeletConfiguration) {
+	r := newHarness(t, func(c *kubeletconfig.KubeletConfiguration) {
 		c.ProviderID = "x://1"
 		c.RegisterWithTaints = []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoSchedule}}
 	}, Options{Labels: map[string]string{"tier": "edge"}})
@@ -36,13 +36,13 @@ func TestRegistration(t *testing.T) {
 			"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
 			"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64"},
 		Annotations: map[string]string{attachDetachAnnotation: "true"}}
-	if d := cmp.Diff(want, r.there.ObjectMeta); d != "" {
+	if d := cmp.Diff(want, r.stored.ObjectMeta); d != "" {
 		t.Error(d)
 	}
-	if r.there.Spec.ProviderID != "x://1" || len(r.there.Spec.Taints) != 1 {
-		t.Errorf("%+v", r.there.Spec)
+	if r.stored.Spec.ProviderID != "x://1" || len(r.stored.Spec.Taints) != 1 {
+		t.Errorf("%+v", r.stored.Spec)
 	}
-	s := r.there.Status
+	s := r.stored.Status
 	if d := cmp.Diff([]v1.NodeAddress{{Type: "InternalIP", Address: "192.0.2.1"},
 		{Type: "Hostname", Address: "n1"}}, s.Addresses); d != "" {
 		t.Error(d)
@@ -56,26 +56,26 @@ func TestRegistration(t *testing.T) {
 	}
 }
 
-func TestWhoeverDoesNotRegisterOnlyReports(t *testing.T) {
+func TestWithoutRegistrationOnlyStatusIsWritten(t *testing.T) {
 	no := false
-	r := newRig(t, func(c *kubeletconfig.KubeletConfiguration) { c.RegisterNode = &no }, Options{})
+	r := newHarness(t, func(c *kubeletconfig.KubeletConfiguration) { c.RegisterNode = &no }, Options{})
 	r.expect(0, "GetObject")
 	r.expect(time.Hour)
-	r.store(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u",
+	r.write(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u",
 		Labels: map[string]string{"kubernetes.io/hostname": "other"}}})
-	r.node.Observed(r.there)
+	r.node.Observe(r.stored)
 	r.expect(0, "PatchObjectmetadata", "PatchObjectstatus")
-	if got := r.there.Labels; got["kubernetes.io/hostname"] != "other" ||
-		got["kubernetes.io/arch"] != "amd64" || r.there.Annotations != nil {
+	if got := r.stored.Labels; got["kubernetes.io/hostname"] != "other" ||
+		got["kubernetes.io/arch"] != "amd64" || r.stored.Annotations != nil {
 		t.Errorf("labels %v", got)
 	}
 }
 
-// What exists is put right, and nothing that is others' is touched.
-func TestReconciliation(t *testing.T) {
-	r := newRig(t, nil, Options{Labels: map[string]string{"tier": "edge",
+// The labels, annotations and status of an existing object are reconciled; fields of others stay.
+func TestExistingNodeIsReconciled(t *testing.T) {
+	r := newHarness(t, nil, Options{Labels: map[string]string{"tier": "edge",
 		"node.kubernetes.io/instance-type": "big"}})
-	r.store(&v1.Node{
+	r.write(&v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u", Labels: map[string]string{"a": "b",
 			"kubernetes.io/hostname": "old", "node.kubernetes.io/instance-type": "small"},
 			Annotations: map[string]string{"c": "d", providedIPAnnotation: "192.0.2.9"}},
@@ -95,65 +95,68 @@ func TestReconciliation(t *testing.T) {
 	want := map[string]string{"a": "b", "kubernetes.io/hostname": "n1", "kubernetes.io/os": "linux",
 		"kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux",
 		"beta.kubernetes.io/arch": "amd64", "node.kubernetes.io/instance-type": "big"}
-	if d := cmp.Diff(want, r.there.Labels); d != "" {
+	if d := cmp.Diff(want, r.stored.Labels); d != "" {
 		t.Error("labels: " + d)
 	}
 	want = map[string]string{"c": "d", attachDetachAnnotation: "true"}
-	if d := cmp.Diff(want, r.there.Annotations); d != "" {
+	if d := cmp.Diff(want, r.stored.Annotations); d != "" {
 		t.Error("annotations: " + d)
 	}
-	s, spec := r.there.Status, r.there.Spec
+	s, spec := r.stored.Status, r.stored.Spec
 	if spec.PodCIDR == "" || !spec.Unschedulable || len(spec.Taints) != 1 ||
 		len(s.VolumesInUse) != 1 || r.condition("Theirs").Status != "True" {
-		t.Errorf("what is others' was touched: %+v", r.there)
+		t.Errorf("fields of others changed: %+v", r.stored)
 	}
 	gpus, huge := s.Capacity["example.com/gpu"], s.Capacity["hugepages-1Gi"]
 	if !gpus.IsZero() || !huge.IsZero() || len(s.Capacity) != 5 || len(s.Allocatable) != 5 {
 		t.Errorf("capacity %v, allocatable %v", s.Capacity, s.Allocatable)
 	}
-	if len(s.Addresses) != 2 || s.DeclaredFeatures != nil {
-		t.Errorf("addresses %v, features %v", s.Addresses, s.DeclaredFeatures)
+	if len(s.Addresses) != 2 {
+		t.Errorf("addresses %v", s.Addresses)
 	}
-	r.node.Observed(r.alter(func(n *v1.Node) {
+	if d := cmp.Diff(r.node.Settings.DeclaredFeatures, s.DeclaredFeatures); d != "" {
+		t.Error("the features of an earlier agent stay: " + d)
+	}
+	r.node.Observe(r.change(func(n *v1.Node) {
 		n.Status.Capacity["example.com/gpu"] = resource.MustParse("3")
 	}))
 	r.expect(10*time.Second, "PatchObjectstatus")
-	gpus = r.there.Status.Allocatable["example.com/gpu"]
+	gpus = r.stored.Status.Allocatable["example.com/gpu"]
 	if gpus.Value() != 3 {
-		t.Errorf("%v gpus of a device that came later", gpus.Value())
+		t.Errorf("%v gpus, want those of the device that registered later", gpus.Value())
 	}
 }
 
 // The status is compared every ten seconds, and written if it has changed or is due.
-func TestReports(t *testing.T) {
-	r := newRig(t, nil, Options{})
+func TestStatusReports(t *testing.T) {
+	r := newHarness(t, nil, Options{})
 	r.expect(0, "GetObject", "CreateObject")
-	first := r.node.ReportAt.Sub(t0)
+	first := r.node.StatusReportAt.Sub(t0)
 	if first < 150*time.Second || first > 450*time.Second {
 		t.Errorf("the first report is due after %s", first)
 	}
 	r.expect(10 * time.Second)
 	r.expect(first - 11*time.Second)
 	r.expect(10*time.Second, "PatchObjectstatus")
-	if got := r.node.ReportAt.Sub(r.now); got != 5*time.Minute {
+	if got := r.node.StatusReportAt.Sub(r.now); got != 5*time.Minute {
 		t.Errorf("the next report is due after %s", got)
 	}
 	beat, ready := r.now.Truncate(time.Second), r.condition(v1.NodeReady)
 	if !ready.LastHeartbeatTime.Time.Equal(beat) || !ready.LastTransitionTime.Time.Equal(t0) {
 		t.Errorf("%+v", ready)
 	}
-	r.node.Observed(r.alter(func(n *v1.Node) { n.Status.Images = make([]v1.ContainerImage, 1) }))
-	r.node.Images.Known = true
+	r.node.Observe(r.change(func(n *v1.Node) { n.Status.Images = make([]v1.ContainerImage, 1) }))
+	r.node.Images.Listed = true
 	r.expect(time.Second)
 	r.expect(9*time.Second, "PatchObjectstatus")
-	if r.there.Status.Images != nil {
-		t.Error("images that the runtime has not are still there")
+	if r.stored.Status.Images != nil {
+		t.Error("images that the runtime does not have are still in the status")
 	}
 }
 
-// Neither being ready nor not being ready waits for the next ten seconds.
-func TestReadinessIsUrgent(t *testing.T) {
-	r := newRig(t, nil, Options{})
+// A change of readiness does not wait for the next comparison.
+func TestReadinessChangeIsUrgent(t *testing.T) {
+	r := newHarness(t, nil, Options{})
 	r.env.Runtime = &runtime.Runtime{}
 	r.expect(0, "GetObject", "CreateObject")
 	c := r.condition(v1.NodeReady)
@@ -169,10 +172,10 @@ func TestReadinessIsUrgent(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	r.env.Runtime.Conditions = []runtime.Condition{runtimeUnready, networkReady}
-	r.env.PLEG = "pleg was last seen active 3m1s ago; threshold is 3m0s"
-	r.expect(100 * time.Millisecond) // but not more often than once a second
-	if soon := r.wake.Sub(r.node.WroteAt); soon != urgentAfter {
-		t.Errorf("looks again after %s", soon)
+	r.env.PLEGProblem = "pleg was last seen active 3m1s ago; threshold is 3m0s"
+	r.expect(100 * time.Millisecond) // at most once a second
+	if soon := r.wake.Sub(r.node.WrittenAt); soon != urgentIntervalMin {
+		t.Errorf("planned again after %s", soon)
 	}
 	r.expect(900*time.Millisecond, "PatchObjectstatus")
 	want = "[container runtime not ready: RuntimeReady=false reason:R message:M, " +
@@ -182,12 +185,12 @@ func TestReadinessIsUrgent(t *testing.T) {
 	}
 }
 
-// The controller says Unknown of a node whose lease has run out. That is put right at once.
-func TestUnknownIsPutRight(t *testing.T) {
-	r := newRig(t, nil, Options{})
+// The node controller sets Ready to Unknown when the lease expires. The node corrects that at once.
+func TestUnknownReadyIsCorrected(t *testing.T) {
+	r := newHarness(t, nil, Options{})
 	r.expect(0, "GetObject", "CreateObject")
 	r.now = t0.Add(5 * time.Second)
-	r.node.Observed(r.alter(func(n *v1.Node) {
+	r.node.Observe(r.change(func(n *v1.Node) {
 		n.Status.Conditions[3].Status = v1.ConditionUnknown
 	}))
 	r.expect(0, "PatchObjectstatus")
@@ -196,132 +199,133 @@ func TestUnknownIsPutRight(t *testing.T) {
 	}
 }
 
-// A restart says nothing of being ready before it is known, and takes no time back.
-func TestARestartKeepsReadinessAndItsTimes(t *testing.T) {
-	r := newRig(t, nil, Options{})
+// After a restart the Ready condition does not change before readiness is known, and transition
+// times stay.
+func TestRestartKeepsReadyConditionAndTimes(t *testing.T) {
+	r := newHarness(t, nil, Options{})
 	r.expect(0, "GetObject", "CreateObject")
 	known := r.env.Runtime
 	r.now = t0.Add(time.Hour)
-	r.restart()
-	r.env.Runtime, r.env.Listed = &runtime.Runtime{}, false
+	r.restartAgent()
+	r.env.Runtime, r.env.Relisted = &runtime.Runtime{}, false
 	r.expect(0, "GetObject")
 	r.expect(9 * time.Second)
-	r.env.Runtime, r.env.Listed = known, true
+	r.env.Runtime, r.env.Relisted = known, true
 	r.expect(0, "PatchObjectstatus")
-	for _, c := range r.there.Status.Conditions {
+	for _, c := range r.stored.Status.Conditions {
 		if !c.LastTransitionTime.Time.Equal(t0) || !c.LastHeartbeatTime.Time.Equal(r.now) {
 			t.Errorf("%+v", c)
 		}
 	}
-	r.restart()
-	r.env.Runtime, r.env.Listed = &runtime.Runtime{}, false
+	r.restartAgent()
+	r.env.Runtime, r.env.Relisted = &runtime.Runtime{}, false
 	r.expect(9*time.Second, "GetObject")
 	r.expect(time.Second, "PatchObjectstatus")
 	if c := r.condition(v1.NodeReady); c.Status != "False" {
-		t.Errorf("ready with a runtime that was never heard of: %+v", c)
+		t.Errorf("ready without a status of the runtime: %+v", c)
 	}
 }
 
-func TestADeletedNodeIsMadeAgainAfterARestartOnly(t *testing.T) {
-	r := newRig(t, nil, Options{})
+func TestDeletedNodeIsCreatedOnlyAfterRestart(t *testing.T) {
+	r := newHarness(t, nil, Options{})
 	r.expect(0, "GetObject", "CreateObject")
-	r.there = nil
-	r.node.Observed(nil)
+	r.stored = nil
+	r.node.Observe(nil)
 	r.expect(0, "GetObject")
 	r.expect(time.Hour)
 	if r.node.UID() != "" {
-		t.Errorf("it has the uid %q", r.node.UID())
+		t.Errorf("uid %q of a deleted Node, want none", r.node.UID())
 	}
-	r.store(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "theirs"}})
-	r.node.Observed(r.there)
+	r.write(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "theirs"}})
+	r.node.Observe(r.stored)
 	r.expect(0, "PatchObjectmetadata", "PatchObjectstatus")
-	r.there = nil
-	r.expect(10*time.Minute, "PatchObjectstatus") // before the watch tells
+	r.stored = nil
+	r.expect(10*time.Minute, "PatchObjectstatus") // before the watch reports the deletion
 	r.expect(time.Minute)
-	r.restart()
+	r.restartAgent()
 	r.expect(0, "GetObject", "CreateObject")
 }
 
-// A watch that is behind is not believed.
-func TestOldNewsIsNoNews(t *testing.T) {
-	r := newRig(t, nil, Options{})
+// An observation by a watch that lags behind is ignored.
+func TestOldObservationIsIgnored(t *testing.T) {
+	r := newHarness(t, nil, Options{})
 	r.expect(0, "GetObject", "CreateObject")
-	old := r.there
-	r.alter(func(n *v1.Node) { n.Labels["a"] = "b" })
-	r.node.Observed(r.there)
-	r.node.Observed(old)
-	if r.node.Object != r.there {
+	old := r.stored
+	r.change(func(n *v1.Node) { n.Labels["a"] = "b" })
+	r.node.Observe(r.stored)
+	r.node.Observe(old)
+	if r.node.Object != r.stored {
 		t.Error("an old object has replaced a newer one")
 	}
-	r.node.Observed(nil) // that it has gone is looked at
+	r.node.Observe(nil) // a deletion is verified
 	r.expect(0, "GetObject")
-	if r.node.Object != r.there || !r.node.Known {
-		t.Error("it was forgotten")
+	if r.node.Object != r.stored || !r.node.ObjectKnown {
+		t.Error("the object is no longer known")
 	}
 }
 
-func TestMetadataThatIsRefusedDoesNotHoldUpTheStatus(t *testing.T) {
-	r := newRig(t, nil, Options{})
-	r.store(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u"}})
+func TestRejectedMetadataDoesNotDelayStatus(t *testing.T) {
+	r := newHarness(t, nil, Options{})
+	r.write(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u"}})
 	r.plan(0)
-	r.answer(nil)
+	r.complete(nil)
 	if d := cmp.Diff([]string{"PatchObjectmetadata"}, r.plan(0)); d != "" {
 		t.Fatal(d)
 	}
-	r.answer(world.Errorf(world.KindRefused, "", "not yours"))
+	r.complete(world.Errorf(world.KindRefused, "", "forbidden"))
 	r.expect(retryFirst, "PatchObjectstatus")
 	r.expect(10*time.Second, "PatchObjectmetadata")
-	if r.there.Labels["kubernetes.io/hostname"] != "n1" {
-		t.Errorf("labels %v", r.there.Labels)
+	if r.stored.Labels["kubernetes.io/hostname"] != "n1" {
+		t.Errorf("labels %v", r.stored.Labels)
 	}
 }
 
-// Whatever goes wrong, and whoever changes what: once all is well the object is right, others'
-// parts of it are as they made them, and it was made once.
-func TestItComesToBeRight(t *testing.T) {
+// Whatever fails and whatever other clients change: without further faults the object becomes
+// right, fields of others stay, and the object was created once.
+func TestNodeConverges(t *testing.T) {
 	kinds := []world.ErrorKind{world.KindConflict, world.KindThrottled, world.KindUnavailable,
 		world.KindRefused, world.KindTimeout}
 	rapid.Check(t, func(rt *rapid.T) {
-		r := newRig(t, nil, Options{})
+		r := newHarness(t, nil, Options{})
 		for range 40 {
 			wait := rapid.SampledFrom([]time.Duration{0, time.Second, 20 * time.Second}).Draw(rt, "wait")
 			r.plan(wait)
 			switch rapid.IntRange(0, 6).Draw(rt, "what") {
 			case 0:
-				if r.there != nil {
-					r.alter(func(n *v1.Node) { n.Labels, n.Status.Capacity = nil, nil })
+				if r.stored != nil {
+					r.change(func(n *v1.Node) { n.Labels, n.Status.Capacity = nil, nil })
 				}
 			case 1:
-				r.node.Observed(r.there)
+				r.node.Observe(r.stored)
 			case 2:
 				r.env.Runtime.Conditions[0].Status = rapid.Bool().Draw(rt, "ready")
 			default:
-				for len(r.asked) > 0 {
+				for len(r.issued) > 0 {
 					var err *world.Error
 					if rapid.Bool().Draw(rt, "fails") {
-						err = world.Errorf(rapid.SampledFrom(kinds).Draw(rt, "kind"), "", "drawn")
+						err = world.Errorf(rapid.SampledFrom(kinds).Draw(rt, "kind"), "", "injected")
 						if rapid.Bool().Draw(rt, "done") {
-							r.serve(r.asked[0].Body)
+							r.serve(r.issued[0].Body)
 						}
 					}
-					r.answer(err)
+					r.complete(err)
 				}
 			}
 		}
-		for len(r.asked) > 0 {
-			r.answer(nil)
+		for len(r.issued) > 0 {
+			r.complete(nil)
 		}
 		for range 3 {
-			r.settle(20 * time.Second)
-			r.node.Observed(r.there)
+			r.planUntilIdle(20 * time.Second)
+			r.node.Observe(r.stored)
 		}
 		want := v1.ConditionFalse
 		if r.env.Runtime.Conditions[0].Status {
 			want = v1.ConditionTrue
 		}
-		if r.made != 1 || r.condition(v1.NodeReady).Status != want ||
-			r.there.Labels["kubernetes.io/os"] != "linux" || len(r.there.Status.Capacity) != 4 {
-			rt.Fatalf("made %d times: %+v", r.made, r.there)
+		if r.created != 1 || r.condition(v1.NodeReady).Status != want ||
+			r.stored.Labels["kubernetes.io/os"] != "linux" || len(r.stored.Status.Capacity) != 4 {
+			rt.Fatalf("created %d times: %+v", r.created, r.stored)
 		}
 	})
 }

@@ -17,18 +17,18 @@ const (
 	uninitializedTaint     = "node.cloudprovider.kubernetes.io/uninitialized"
 )
 
-// fields are those of a patch, by name. One that is nil is taken away.
-type fields map[string]any
+// patchFields are the fields of a patch by name. A nil field is removed.
+type patchFields map[string]any
 
-// fresh is the object that is made if there is none.
-func (n *Node) fresh(env *Env) *v1.Node {
-	node := n.Initial(env.Boot)
-	node.Status = *n.status(env, false)
+// newObject returns the object to create.
+func (n *Node) newObject(env *Env) *v1.Node {
+	node := n.InitialObject(env.Boot)
+	node.Status = *n.desiredStatus(env, false)
 	return node
 }
 
-// Initial is the node as it is before anybody has said anything else of it: without a status.
-func (n *Node) Initial(boot *world.Boot) *v1.Node {
+// InitialObject returns the object with which the node registers, without a status.
+func (n *Node) InitialObject(boot *world.Boot) *v1.Node {
 	s, m := &n.Settings, &boot.Machine
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: s.Name, Labels: s.labels(m.OperatingSystem, m.Architecture),
@@ -46,17 +46,17 @@ func (n *Node) Initial(boot *world.Boot) *v1.Node {
 	return node
 }
 
-// annotations are those that the node sets or, with nil, takes away.
-func (s *Settings) annotations(fix bool) fields {
-	a := fields{providedIPAnnotation: nil}
-	if s.ExternalCloud && len(s.IPs) > 0 && !unspecified(s.IPs[0]) {
+// annotations returns the annotations that the node sets or, if nil, removes.
+func (s *Settings) annotations(reconcile bool) patchFields {
+	a := patchFields{providedIPAnnotation: nil}
+	if s.ExternalCloud && len(s.IPs) > 0 && !isUnspecified(s.IPs[0]) {
 		text := s.IPs[0]
 		for _, ip := range s.IPs[1:] {
 			text += "," + ip
 		}
 		a[providedIPAnnotation] = text
 	}
-	if fix {
+	if reconcile {
 		a[attachDetachAnnotation] = nil
 		if s.AttachDetach {
 			a[attachDetachAnnotation] = "true"
@@ -65,21 +65,21 @@ func (s *Settings) annotations(fix bool) fields {
 	return a
 }
 
-// metadataPatch is what has to change in the labels and annotations of the object; nil if nothing.
-// What is not the node's own stays. With fix, all of its own are put right, else only those that
-// others cannot do without.
-func (n *Node) metadataPatch(boot *world.Boot, fix bool) fields {
-	own, labels, m := fields{}, fields{}, &boot.Machine
+// metadataPatch returns the patch of the object's labels and annotations; nil if there is no
+// difference. Labels of others stay. With reconcile, all labels and annotations of the node are
+// patched, else only those that other components depend on.
+func (n *Node) metadataPatch(boot *world.Boot, reconcile bool) patchFields {
+	desired, labels, m := patchFields{}, patchFields{}, &boot.Machine
 	for name, value := range n.Settings.labels(m.OperatingSystem, m.Architecture) { //ordered: a map
-		if fix && slices.Contains(ownLabels, name) && value != "" {
-			own[name] = value
+		if reconcile && slices.Contains(allowedLabels, name) && value != "" {
+			desired[name] = value
 		}
 	}
-	own[v1.LabelOSStable], own[v1.LabelArchStable] = m.OperatingSystem, m.Architecture
-	differ(labels, own, n.Object.Labels)
-	annotations := fields{}
-	differ(annotations, n.Settings.annotations(fix), n.Object.Annotations)
-	patch := fields{}
+	desired[v1.LabelOSStable], desired[v1.LabelArchStable] = m.OperatingSystem, m.Architecture
+	addDifferences(labels, desired, n.Object.Labels)
+	annotations := patchFields{}
+	addDifferences(annotations, n.Settings.annotations(reconcile), n.Object.Annotations)
+	patch := patchFields{}
 	if len(labels) > 0 {
 		patch["labels"] = labels
 	}
@@ -92,43 +92,44 @@ func (n *Node) metadataPatch(boot *world.Boot, fix bool) fields {
 	return patch
 }
 
-// differ puts into patch what is wanted and is not.
-func differ(patch, want fields, is map[string]string) {
-	for name, value := range want { //ordered: a patch is a map
-		have, has := is[name]
-		if value == nil && has || value != nil && (!has || have != value) {
+// addDifferences adds the desired values that differ from the current ones to a patch.
+func addDifferences(patch, desired patchFields, current map[string]string) {
+	for name, value := range desired { //ordered: a patch is a map
+		have, exists := current[name]
+		if value == nil && exists || value != nil && (!exists || have != value) {
 			patch[name] = value
 		}
 	}
 }
 
-// statusPatch is what has to change in a status, but for its conditions' times; nil if nothing.
-func statusPatch(is, want *v1.NodeStatus) fields {
-	patch := fields{}
-	set := func(name string, is, want any) {
-		if !equality.Semantic.DeepEqual(is, want) {
-			patch[name] = want
+// statusPatch returns the differences of two statuses, without the conditions; nil if neither these
+// nor the conditions differ.
+func statusPatch(current, desired *v1.NodeStatus) patchFields {
+	patch := patchFields{}
+	set := func(name string, current, desired any) {
+		if !equality.Semantic.DeepEqual(current, desired) {
+			patch[name] = desired
 		}
 	}
-	set("daemonEndpoints", is.DaemonEndpoints, want.DaemonEndpoints)
-	set("images", is.Images, want.Images)
-	set("runtimeHandlers", is.RuntimeHandlers, want.RuntimeHandlers)
-	set("features", is.Features, want.Features)
-	set("declaredFeatures", is.DeclaredFeatures, want.DeclaredFeatures)
-	if !equality.Semantic.DeepEqual(is.NodeInfo, want.NodeInfo) {
+	set("daemonEndpoints", current.DaemonEndpoints, desired.DaemonEndpoints)
+	set("images", current.Images, desired.Images)
+	set("runtimeHandlers", current.RuntimeHandlers, desired.RuntimeHandlers)
+	set("features", current.Features, desired.Features)
+	set("declaredFeatures", current.DeclaredFeatures, desired.DeclaredFeatures)
+	if !equality.Semantic.DeepEqual(current.NodeInfo, desired.NodeInfo) {
 		patch["nodeInfo"] = struct {
 			v1.NodeSystemInfo
-			Swap *v1.NodeSwapStatus `json:"swap"` // null takes it away
-		}{want.NodeInfo, want.NodeInfo.Swap}
+			Swap *v1.NodeSwapStatus `json:"swap"` // null removes the field
+		}{desired.NodeInfo, desired.NodeInfo.Swap}
 	}
-	if !equality.Semantic.DeepEqual(is.Addresses, want.Addresses) {
-		// By the API's rules they would be merged by type, which leaves old ones of a type that
-		// there are two of.
-		patch["addresses"] = append(asAny(want.Addresses), fields{"$patch": "replace"})
+	if !equality.Semantic.DeepEqual(current.Addresses, desired.Addresses) {
+		// By default the API server merges addresses by type, which leaves old addresses of a type that
+		// occurs twice.
+		patch["addresses"] = append(asAny(desired.Addresses), patchFields{"$patch": "replace"})
 	}
-	resourcesPatch(patch, "capacity", is.Capacity, want.Capacity)
-	resourcesPatch(patch, "allocatable", is.Allocatable, want.Allocatable)
-	if len(patch) == 0 && !conditionsDiffer(is.Conditions, want.Conditions) {
+	resourcesPatch(patch, "capacity", current.Capacity, desired.Capacity)
+	resourcesPatch(patch, "allocatable", current.Allocatable, desired.Allocatable)
+	if len(patch) == 0 && !conditionsDiffer(current.Conditions, desired.Conditions) {
 		return nil
 	}
 	return patch
@@ -142,15 +143,15 @@ func asAny[T any](list []T) []any {
 	return items
 }
 
-func resourcesPatch(patch fields, name string, is, want v1.ResourceList) {
-	changes := fields{}
-	for r, amount := range want { //ordered: a patch is a map
-		if have, has := is[r]; !has || have.Cmp(amount) != 0 {
+func resourcesPatch(patch patchFields, name string, current, desired v1.ResourceList) {
+	changes := patchFields{}
+	for r, amount := range desired { //ordered: a patch is a map
+		if have, exists := current[r]; !exists || have.Cmp(amount) != 0 {
 			changes[string(r)] = amount
 		}
 	}
-	for r := range is { //ordered: a patch is a map
-		if _, stays := want[r]; !stays {
+	for r := range current { //ordered: a patch is a map
+		if _, stays := desired[r]; !stays {
 			changes[string(r)] = nil
 		}
 	}
@@ -159,41 +160,42 @@ func resourcesPatch(patch fields, name string, is, want v1.ResourceList) {
 	}
 }
 
-// conditionsDiffer compares what conditions say, and not when it was said.
-func conditionsDiffer(are, want []v1.NodeCondition) bool {
-	return slices.ContainsFunc(want, func(c v1.NodeCondition) bool {
-		i := slices.IndexFunc(are, ofType(c.Type))
+// conditionsDiffer compares conditions, but for their heartbeat times.
+func conditionsDiffer(current, desired []v1.NodeCondition) bool {
+	return slices.ContainsFunc(desired, func(c v1.NodeCondition) bool {
+		i := slices.IndexFunc(current, hasType(c.Type))
 		if i < 0 {
 			return true
 		}
-		is := are[i]
-		is.LastHeartbeatTime = c.LastHeartbeatTime
-		return !equality.Semantic.DeepEqual(is, c)
+		condition := current[i]
+		condition.LastHeartbeatTime = c.LastHeartbeatTime
+		return !equality.Semantic.DeepEqual(condition, c)
 	})
 }
 
-// withConditions adds the node's own conditions. They are merged with those of others, by type.
-func withConditions(patch fields, want *v1.NodeStatus) fields {
+// withConditions adds the node's own conditions to a patch. The server merges them with other
+// conditions by type.
+func withConditions(patch patchFields, desired *v1.NodeStatus) patchFields {
 	if patch == nil {
-		patch = fields{}
+		patch = patchFields{}
 	}
-	patch["conditions"] = want.Conditions
+	patch["conditions"] = desired.Conditions
 	return patch
 }
 
-// patch changes the object, and no other one of its name.
-func (n *Node) patch(metadata, status fields) *world.PatchObject {
+// newPatch returns a patch of this object, which fails for another object of the same name.
+func (n *Node) newPatch(metadata, status patchFields) *world.PatchObject {
 	if metadata == nil {
-		metadata = fields{}
+		metadata = patchFields{}
 	}
 	metadata["uid"] = n.Object.UID
-	all := fields{"metadata": metadata}
+	all := patchFields{"metadata": metadata}
 	if status != nil {
 		all["status"] = status
 	}
 	data, err := json.Marshal(all)
 	if err != nil {
-		panic("node: a patch that cannot be written: " + err.Error())
+		panic("node: marshaling a patch: " + err.Error())
 	}
 	return &world.PatchObject{Resource: world.ResourceNodes, Name: n.Settings.Name,
 		Status: status != nil, Patch: data}

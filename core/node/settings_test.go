@@ -13,8 +13,8 @@ import (
 	"seedlet.dev/world"
 )
 
-// texts are amounts for people to read.
-func texts(list v1.ResourceList) map[string]string {
+// amountTexts returns quantities as texts.
+func amountTexts(list v1.ResourceList) map[string]string {
 	found := map[string]string{}
 	for name, q := range list {
 		found[string(name)] = q.String()
@@ -40,19 +40,19 @@ func TestAllocatable(t *testing.T) {
 			c.EvictionHard = map[string]string{"memory.available": "0%", "nodefs.available": "10Gi"}
 		}, map[string]string{"cpu": "7250m", "memory": "14Gi", "pods": "110",
 			"ephemeral-storage": "80Gi", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"}},
-		{"by number, and too much", func(c *kubeletconfig.KubeletConfiguration) {
+		{"CPUs by number, and more memory than there is", func(c *kubeletconfig.KubeletConfiguration) {
 			c.ReservedSystemCPUs, c.PodsPerCore = "0-1,5", 10
 			c.SystemReserved = map[string]string{"cpu": "500m", "memory": "1Ti"}
 		}, map[string]string{"cpu": "5", "memory": "0", "pods": "80",
 			"ephemeral-storage": "96636764000", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"}},
 	} {
-		s := SettingsOf(defaults(c.change), "n1", Options{})
+		s := SettingsFromConfig(defaultConfig(c.change), "n1", Options{})
 		capacity, allocatable := s.resources(boot, &v1.NodeStatus{}, true)
-		if d := cmp.Diff(c.want, texts(allocatable)); d != "" {
+		if d := cmp.Diff(c.want, amountTexts(allocatable)); d != "" {
 			t.Errorf("%s: %s", c.name, d)
 		}
 		if memory := capacity[v1.ResourceMemory]; memory.String() != "16Gi" {
-			t.Errorf("%s: capacity %v", c.name, texts(capacity))
+			t.Errorf("%s: capacity %v", c.name, amountTexts(capacity))
 		}
 	}
 }
@@ -75,14 +75,17 @@ func TestAddresses(t *testing.T) {
 			"2001:db8::5 192.0.2.5 n1"},
 		{"the other family", Options{IPs: []string{"::"}}, found, nil, "2001:db8::1 n1"},
 		{"cloud", Options{ExternalCloud: true}, found, nil, "n1"},
-		{"cloud that has spoken", Options{ExternalCloud: true, IPs: []string{"192.0.2.5"}}, found,
+		{"cloud with a family", Options{ExternalCloud: true, IPs: []string{"::"}}, found, nil,
+			"2001:db8::1 n1"},
+		{"cloud provider has set addresses",
+			Options{ExternalCloud: true, IPs: []string{"192.0.2.5"}}, found,
 			theirs, "203.0.113.1"},
 		{"cloud with an address", Options{ExternalCloud: true, IPs: []string{"192.0.2.5"}}, found, nil,
 			"192.0.2.5 n1"},
 	} {
-		s := SettingsOf(defaults(nil), "n1", c.options)
+		s := SettingsFromConfig(defaultConfig(nil), "n1", c.options)
 		var got []string
-		for _, a := range s.addresses(c.found, c.are) {
+		for _, a := range s.addresses(&world.Boot{Addresses: c.found}, c.are) {
 			got = append(got, a.Address)
 		}
 		if strings.Join(got, " ") != c.want {
@@ -91,19 +94,122 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// The kubelet's order: the name as an address, what the name resolves to, the default route.
+func TestAddressOfName(t *testing.T) {
+	for _, c := range []struct {
+		name, node string
+		ips        []string
+		resolved   []string
+		want       string
+	}{
+		{"the name is an address", "10.0.0.7", nil, []string{"192.0.2.9"}, "10.0.0.7"},
+		{"resolved", "n1", nil, []string{"2001:db8::9", "192.0.2.9"}, "192.0.2.9"},
+		{"resolved, of the other family", "n1", nil, []string{"2001:db8::9"}, "2001:db8::9"},
+		{"resolved, the family is given", "n1", []string{"::"}, []string{"192.0.2.9", "2001:db8::9"},
+			"2001:db8::9"},
+		{"not resolved", "n1", nil, nil, "192.0.2.1"},
+		{"given", "n1", []string{"192.0.2.5"}, []string{"192.0.2.9"}, "192.0.2.5"},
+	} {
+		s := SettingsFromConfig(defaultConfig(nil), c.node, Options{IPs: c.ips})
+		boot := &world.Boot{Addresses: []string{"192.0.2.1", "2001:db8::1"}, NameAddresses: c.resolved}
+		got := s.addresses(boot, nil)
+		want := []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: c.want},
+			{Type: v1.NodeHostName, Address: c.node}}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: %s", c.name, d)
+		}
+	}
+	for _, c := range []struct {
+		options Options
+		node    string
+		want    string
+	}{
+		{Options{}, "n1", "n1"}, {Options{IPs: []string{"0.0.0.0"}}, "n1", "n1"},
+		{Options{IPs: []string{"192.0.2.5"}}, "n1", ""}, {Options{}, "10.0.0.7", ""},
+		{Options{ExternalCloud: true}, "n1", ""},
+	} {
+		if got := c.options.NameToResolve(c.node); got != c.want {
+			t.Errorf("%+v: resolves %q, want %q", c.options, got, c.want)
+		}
+	}
+}
+
+// Pods have the addresses of the Node object, which a cloud provider may have set.
+func TestHostIPs(t *testing.T) {
+	boot := &world.Boot{Addresses: []string{"192.0.2.1", "2001:db8::1"}}
+	address := func(t v1.NodeAddressType, ip string) v1.NodeAddress {
+		return v1.NodeAddress{Type: t, Address: ip}
+	}
+	const internal, external = v1.NodeInternalIP, v1.NodeExternalIP
+	for _, c := range []struct {
+		name    string
+		options Options
+		are     []v1.NodeAddress // nil: there is no object
+		want    string
+	}{
+		{"no object: one family", Options{}, nil, "192.0.2.1"},
+		{"no object, the other family", Options{IPs: []string{"::"}}, nil, "2001:db8::1"},
+		{"no object, both", Options{IPs: []string{"2001:db8::5", "192.0.2.5"}}, nil,
+			"2001:db8::5 192.0.2.5"},
+		{"no object, external cloud", Options{ExternalCloud: true}, nil, ""},
+		{"single stack", Options{}, []v1.NodeAddress{address(internal, "192.0.2.7"),
+			address(internal, "192.0.2.8")}, "192.0.2.7"},
+		{"internal before external", Options{ExternalCloud: true}, []v1.NodeAddress{
+			address(external, "203.0.113.1"), address(internal, "2001:db8::7"),
+			address(external, "203.0.113.2")}, "2001:db8::7 203.0.113.1"},
+		{"the cloud has set none yet", Options{ExternalCloud: true},
+			[]v1.NodeAddress{address(v1.NodeHostName, "n1")}, ""},
+		{"another form", Options{}, []v1.NodeAddress{address(internal, "x"),
+			address(internal, "2001:DB8:0::7")}, "2001:db8::7"},
+	} {
+		n := &Node{Settings: SettingsFromConfig(defaultConfig(nil), "n1", c.options)}
+		if c.are != nil {
+			n.Object = &v1.Node{Status: v1.NodeStatus{Addresses: c.are}}
+		}
+		if got := strings.Join(n.HostIPs(boot), " "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// The scheduler places pods on the node for what it declares: only what the agent has, and only
+// while its gate is on.
+func TestDeclaredFeatures(t *testing.T) {
+	for _, c := range []struct {
+		off  string
+		want []string
+	}{
+		{"", []string{"ExtendWebSocketsToKubelet", "RestartAllContainersOnContainerExits"}},
+		{"RestartAllContainersOnContainerExits", []string{"ExtendWebSocketsToKubelet"}},
+		{"ExtendWebSocketsToKubelet", []string{"RestartAllContainersOnContainerExits"}},
+		{"NodeDeclaredFeatures", nil},
+	} {
+		r := newHarness(t, func(k *kubeletconfig.KubeletConfiguration) {
+			if c.off != "" {
+				k.FeatureGates = map[string]bool{c.off: false}
+			}
+		}, Options{})
+		r.expect(0, "GetObject", "CreateObject")
+		if d := cmp.Diff(c.want, r.stored.Status.DeclaredFeatures); d != "" {
+			t.Errorf("without %q: %s", c.off, d)
+		}
+		r.expect(10 * time.Second) // no further status: there is no difference
+	}
+}
+
 func TestExternalCloud(t *testing.T) {
-	r := newRig(t, nil, Options{ExternalCloud: true, IPs: []string{"192.0.2.5", "2001:db8::5"}})
+	r := newHarness(t, nil, Options{ExternalCloud: true, IPs: []string{"192.0.2.5", "2001:db8::5"}})
 	r.expect(0, "GetObject", "CreateObject")
 	want := []v1.Taint{{Key: uninitializedTaint, Value: "true", Effect: v1.TaintEffectNoSchedule}}
-	if d := cmp.Diff(want, r.there.Spec.Taints); d != "" {
+	if d := cmp.Diff(want, r.stored.Spec.Taints); d != "" {
 		t.Error(d)
 	}
-	if got := r.there.Annotations[providedIPAnnotation]; got != "192.0.2.5,2001:db8::5" {
+	if got := r.stored.Annotations[providedIPAnnotation]; got != "192.0.2.5,2001:db8::5" {
 		t.Errorf("annotation %q", got)
 	}
 }
 
-func TestLabels(t *testing.T) {
+func TestParseLabels(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                      "",
 		"a=b, c = d ,e":                         "",
@@ -131,7 +237,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-func TestIPs(t *testing.T) {
+func TestParseIPs(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "192.0.2.1": "192.0.2.1", "192.0.2.1, 2001:db8::1": "192.0.2.1 2001:db8::1",
 		"::": "::", "::ffff:192.0.2.1": "192.0.2.1", "127.0.0.1": "!", "fe80::1": "!", "224.0.0.1": "!",
@@ -144,41 +250,41 @@ func TestIPs(t *testing.T) {
 	}
 }
 
-func TestVersions(t *testing.T) {
+func TestNormalizeVersion(t *testing.T) {
 	for version, want := range map[string]string{
 		"v2.1.0": "2.1.0", "1.7.24~ds1": "1.7.24", "2.0.0-rc.1+x": "2.0.0-rc.1+x", "1.6": "1.6",
 		"unknown": "Unknown", "": "Unknown",
 	} {
-		if got := plainVersion(version); got != want {
+		if got := normalizeVersion(version); got != want {
 			t.Errorf("%q: %q, want %q", version, got, want)
 		}
 	}
 }
 
-func TestImagesAreTheLargest(t *testing.T) {
-	r := newRig(t, nil, Options{})
+func TestImages(t *testing.T) {
+	r := newHarness(t, nil, Options{})
 	r.node.Images.NextAt = t0
 	if d := cmp.Diff([]string{"ListImagesimages", "GetObject"}, r.plan(0)); d != "" {
 		t.Fatal(d)
 	}
 	i := &r.node.Images
-	answer := world.Event{Time: t0, Body: &runtimeapi.ListImagesResponse{
+	completion := world.Event{Time: t0, Body: &runtimeapi.ListImagesResponse{
 		Images: []*runtimeapi.Image{
 			{Id: "b", Size: 5, RepoTags: []string{"b:1"}, RepoDigests: []string{"b@sha256:1"}},
 			{Id: "c", Size: 7, RepoTags: []string{"1", "2", "3", "4", "5", "6"}},
 			{Id: "a", Size: 5},
 		}}}
-	i.answered(answer, 2)
+	i.handleCompletion(completion, 2)
 	want := []v1.ContainerImage{{Names: []string{"1", "2", "3", "4", "5"}, SizeBytes: 7},
 		{SizeBytes: 5}}
 	if d := cmp.Diff(want, i.List); d != "" {
 		t.Error(d)
 	}
-	i.answered(world.Event{Time: t0, Err: world.Errorf(world.KindTimeout, "", "")}, 2)
-	if len(i.List) != 2 || !i.Known || !i.NextAt.Equal(t0.Add(30*time.Second)) {
+	i.handleCompletion(world.Event{Time: t0, Err: world.Errorf(world.KindTimeout, "", "")}, 2)
+	if len(i.List) != 2 || !i.Listed || !i.NextAt.Equal(t0.Add(30*time.Second)) {
 		t.Errorf("after a failure: %+v", i)
 	}
-	i.answered(answer, -1)
+	i.handleCompletion(completion, -1)
 	if len(i.List) != 3 || i.List[1].Names != nil || i.List[2].Names[0] != "b@sha256:1" {
 		t.Errorf("%+v", i.List)
 	}

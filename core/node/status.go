@@ -12,8 +12,9 @@ import (
 	"seedlet.dev/core/runtime"
 )
 
-// pressures are the conditions of which eviction will know one day; until then there is none.
-var pressures = []v1.NodeCondition{
+// noPressureConditions are the pressure conditions. The agent does not measure pressure yet, so
+// they are constant.
+var noPressureConditions = []v1.NodeCondition{
 	{Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientMemory",
 		Message: "kubelet has sufficient memory available"},
 	{Type: v1.NodeDiskPressure, Status: v1.ConditionFalse, Reason: "KubeletHasNoDiskPressure",
@@ -22,38 +23,40 @@ var pressures = []v1.NodeCondition{
 		Message: "kubelet has sufficient PID available"},
 }
 
-// status is what the status of the object shall be: what is the node's to say, over what is there.
-// Of conditions it has the node's own only, Ready last. What is not known yet stays as it is.
-func (n *Node) status(env *Env, fix bool) *v1.NodeStatus {
-	s, is := &n.Settings, &v1.NodeStatus{}
+// desiredStatus returns the status that the object should have: the current status with the fields
+// that the node sets. Its conditions are only those of the node, Ready last. Fields whose value is
+// not known yet stay as they are.
+func (n *Node) desiredStatus(env *Env, reconcile bool) *v1.NodeStatus {
+	s, current := &n.Settings, &v1.NodeStatus{}
 	if n.Object != nil {
-		is = &n.Object.Status
+		current = &n.Object.Status
 	}
-	want := is.DeepCopy()
-	want.Capacity, want.Allocatable = s.resources(env.Boot, is, fix)
-	want.Addresses = s.addresses(env.Boot.Addresses, is.Addresses)
-	want.DaemonEndpoints.KubeletEndpoint.Port = s.Port
-	want.NodeInfo = s.info(env, &is.NodeInfo)
-	want.DeclaredFeatures = nil // none of those that are to be declared is there yet
-	if n.Images.Known {
-		want.Images = n.Images.List
+	desired := current.DeepCopy()
+	desired.Capacity, desired.Allocatable = s.resources(env.Boot, current, reconcile)
+	desired.Addresses = s.addresses(env.Boot, current.Addresses)
+	desired.DaemonEndpoints.KubeletEndpoint.Port = s.Port
+	desired.NodeInfo = s.systemInfo(env, &current.NodeInfo)
+	desired.DeclaredFeatures = slices.Clone(s.DeclaredFeatures)
+	if n.Images.Listed {
+		desired.Images = n.Images.List
 	}
 	if !env.Runtime.AsOf.IsZero() {
-		want.RuntimeHandlers = handlers(env.Runtime.Handlers)
+		desired.RuntimeHandlers = runtimeHandlers(env.Runtime.Handlers)
 	}
 	if policy := env.Runtime.SupplementalGroupsPolicy; policy != nil {
-		want.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: policy}
+		desired.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: policy}
 	}
-	want.Conditions = conditions(append(slices.Clone(pressures), env.ready(s)), is.Conditions,
-		env.Out.Now())
-	return want
+	desired.Conditions = setConditionTimes(
+		append(slices.Clone(noPressureConditions), env.readyCondition(s)), current.Conditions,
+		env.Effects.Now())
+	return desired
 }
 
-// ready is the condition Ready, but for its times.
-func (e *Env) ready(s *Settings) v1.NodeCondition {
-	problems, network := e.Runtime.Unfit(e.Out.Now())
-	if e.PLEG != "" {
-		problems = append(problems, "PLEG is not healthy: "+e.PLEG)
+// readyCondition returns the Ready condition without its times.
+func (e *Env) readyCondition(s *Settings) v1.NodeCondition {
+	problems, network := e.Runtime.ReadinessProblems(e.Effects.Now())
+	if e.PLEGProblem != "" {
+		problems = append(problems, "PLEG is not healthy: "+e.PLEGProblem)
 	}
 	problems = append(problems, network...)
 	if s.LocalStorage && e.Boot.Machine.RootDirBytes == 0 {
@@ -70,87 +73,44 @@ func (e *Env) ready(s *Settings) v1.NodeCondition {
 	return c
 }
 
-// readiness is what a status says of being ready; empty if it says nothing.
-func readiness(s *v1.NodeStatus) v1.ConditionStatus {
-	if i := slices.IndexFunc(s.Conditions, ofType(v1.NodeReady)); i >= 0 {
+// readyStatus returns the status of the Ready condition; empty without one.
+func readyStatus(s *v1.NodeStatus) v1.ConditionStatus {
+	if i := slices.IndexFunc(s.Conditions, hasType(v1.NodeReady)); i >= 0 {
 		return s.Conditions[i].Status
 	}
 	return ""
 }
 
-func ofType(t v1.NodeConditionType) func(v1.NodeCondition) bool {
+func hasType(t v1.NodeConditionType) func(v1.NodeCondition) bool {
 	return func(c v1.NodeCondition) bool { return c.Type == t }
 }
 
-// conditions gives conditions their times. One that says the same as before has changed when it
-// did: that it is known from the object keeps it over a restart of the agent.
-func conditions(want, are []v1.NodeCondition, now time.Time) []v1.NodeCondition {
-	second := metav1.NewTime(now.Truncate(time.Second)) // JSON has no more
-	for i := range want {
-		c := &want[i]
+// setConditionTimes sets the times of conditions. A condition with an unchanged status keeps its
+// transition time from the object, so also over a restart of the agent.
+func setConditionTimes(desired, current []v1.NodeCondition, now time.Time) []v1.NodeCondition {
+	second := metav1.NewTime(now.Truncate(time.Second)) // the precision of the API
+	for i := range desired {
+		c := &desired[i]
 		c.LastHeartbeatTime, c.LastTransitionTime = second, second
-		at := slices.IndexFunc(are, ofType(c.Type))
-		if at >= 0 && are[at].Status == c.Status && !are[at].LastTransitionTime.IsZero() {
-			c.LastTransitionTime = are[at].LastTransitionTime
+		at := slices.IndexFunc(current, hasType(c.Type))
+		if at >= 0 && current[at].Status == c.Status && !current[at].LastTransitionTime.IsZero() {
+			c.LastTransitionTime = current[at].LastTransitionTime
 		}
 	}
-	return want
+	return desired
 }
 
-// addresses are the node's own. With an external cloud provider they are that one's to say; until
-// it does, there are those of the command line. found are the machine's, are those of the object.
-func (s *Settings) addresses(found []string, are []v1.NodeAddress) []v1.NodeAddress {
-	if s.ExternalCloud && len(are) > 0 {
-		return are
-	}
-	ips := s.IPs
-	if len(ips) < 2 && !(s.ExternalCloud && len(ips) == 0) {
-		ips = s.oneIP(found)
-		if ips == nil {
-			return are // none that others could reach it by
-		}
-	}
-	var list []v1.NodeAddress
-	for _, ip := range ips {
-		list = append(list, v1.NodeAddress{Type: v1.NodeInternalIP, Address: ip})
-	}
-	return append(list, v1.NodeAddress{Type: v1.NodeHostName, Address: s.Name})
-}
-
-// oneIP is the address of the command line; or the first of those found, of the family that is
-// asked for if there is one, as the kubelet reports one family only unless both are given.
-func (s *Settings) oneIP(found []string) []string {
-	if len(s.IPs) == 1 && !unspecified(s.IPs[0]) {
-		return s.IPs
-	}
-	six := len(s.IPs) == 1 && s.IPs[0] == "::"
-	for _, ip := range found {
-		if strings.Contains(ip, ":") == six {
-			return []string{ip}
-		}
-	}
-	return found[:min(len(found), 1)]
-}
-
-// HostIPs are the addresses by which others reach the node, out of those that were found.
-func (s *Settings) HostIPs(found []string) []string {
-	if len(s.IPs) > 0 && !unspecified(s.IPs[0]) {
-		return s.IPs
-	}
-	return found
-}
-
-// info is what the node runs on, and with.
-func (s *Settings) info(env *Env, is *v1.NodeSystemInfo) v1.NodeSystemInfo {
+// systemInfo returns the software and hardware of the node.
+func (s *Settings) systemInfo(env *Env, current *v1.NodeSystemInfo) v1.NodeSystemInfo {
 	m := &env.Boot.Machine
 	info := v1.NodeSystemInfo{
 		MachineID: m.MachineID, SystemUUID: m.SystemUUID, BootID: env.Boot.BootID,
 		KernelVersion: m.KernelVersion, OSImage: m.OSImage, KubeletVersion: s.Version,
 		OperatingSystem: m.OperatingSystem, Architecture: m.Architecture,
-		ContainerRuntimeVersion: is.ContainerRuntimeVersion,
+		ContainerRuntimeVersion: current.ContainerRuntimeVersion,
 	}
 	if env.Runtime.Name != "" {
-		info.ContainerRuntimeVersion = env.Runtime.Name + "://" + plainVersion(env.Runtime.Version)
+		info.ContainerRuntimeVersion = env.Runtime.Name + "://" + normalizeVersion(env.Runtime.Version)
 	}
 	if m.SwapBytes > 0 {
 		info.Swap = &v1.NodeSwapStatus{Capacity: &m.SwapBytes}
@@ -164,21 +124,21 @@ var (
 	versionNumber = regexp.MustCompile(`^v?(\d+(\.\d+)*)`)
 )
 
-// plainVersion is a version as the kubelet reports it: without a v, and without what
-// distributions append.
-func plainVersion(version string) string {
-	for _, form := range []*regexp.Regexp{semanticVersion, versionNumber} {
-		if parts := form.FindStringSubmatch(strings.TrimSpace(version)); parts != nil {
+// normalizeVersion returns a version as the kubelet reports it: without the letter v and suffixes
+// of distributions.
+func normalizeVersion(version string) string {
+	for _, pattern := range []*regexp.Regexp{semanticVersion, versionNumber} {
+		if parts := pattern.FindStringSubmatch(strings.TrimSpace(version)); parts != nil {
 			return parts[1]
 		}
 	}
 	return "Unknown"
 }
 
-// handlers are the ways in which the runtime runs pods, by name.
-func handlers(are []runtime.Handler) []v1.NodeRuntimeHandler {
+// runtimeHandlers returns the handlers of the runtime by name.
+func runtimeHandlers(handlers []runtime.Handler) []v1.NodeRuntimeHandler {
 	var list []v1.NodeRuntimeHandler
-	for _, h := range are {
+	for _, h := range handlers {
 		list = append(list, v1.NodeRuntimeHandler{Name: h.Name,
 			Features: &v1.NodeRuntimeHandlerFeatures{
 				RecursiveReadOnlyMounts: &h.RecursiveReadOnly, UserNamespaces: &h.UserNamespaces}})

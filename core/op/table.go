@@ -1,88 +1,169 @@
-// Package op keeps the operations in flight as records, and hands out effects.
+// Package op holds the operations in flight, and collects the effects of a step.
 //
-// Every effect that expects an answer has a record here: who asked, for what, when, and until
-// when it may take. A completion settles the record; one that nobody waits for any more is
-// dropped and counted. A record whose deadline passes is expired: its outcome is unknown, and
-// the owner must observe again before it acts. Start reading at Table.
+// Every effect that has a completion has a record here: the owner, the call, when it was issued and
+// its deadline. The completion removes the record. A completion without a record is dropped and
+// counted. A record whose deadline passes expires: the outcome of the operation is unknown, and the
+// owner must observe again before it acts.
+//
+// The table is bounded, and so is what one owner may have in it: see InFlightMax and
+// budget.OperationsMax. An operation over a bound is refused. It is not issued to the port and has
+// no effect, but it has an ID and a record like any other. It completes with KindExhausted after
+// RefusalDelay, so that its owner handles the refusal as any other failure, as an event of its own.
+// Start reading at Table.
 package op
 
 import (
-	"fmt"
 	"time"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
-// InFlightMax bounds the table. A node of 110 pods has a few operations per container at most;
-// reaching the bound means that operations leak, which is a broken invariant.
-const InFlightMax = 16384
+// Bounds of the operations in flight. What tenants write decides how many operations are issued for
+// them, so a bound that is reached is no broken invariant.
+const (
+	// InFlightMax bounds the table: a node of 110 pods has a few operations per container at most.
+	InFlightMax = 16384
+	// ReservedMax is the part of the table that is left to the agent's own operations, such as
+	// heartbeats and relists, and to those that release something, such as stops and removals.
+	ReservedMax = 4096
+	// RefusalDelay is when a refused operation completes. It keeps an owner without a back-off from
+	// asking again in the same step.
+	RefusalDelay = time.Second
+)
 
-// Owner is the component, and the thing within it, that waits for an operation.
+// tenantComponents are the components whose operations follow from what tenants write. The
+// components themselves import this package.
+var tenantComponents = map[string]bool{
+	podComponent: true, "image": true, "object": true, "status": true, "mirror": true,
+}
+
+// releasingCalls are the calls that release something that a pod has. They make room for others,
+// and each sandbox, container or directory has one of them at a time at most.
+var releasingCalls = map[string]bool{
+	"StopContainer": true, "StopPodSandbox": true, "RemoveContainer": true, "RemovePodSandbox": true,
+	"Unmount": true, "RemoveTree": true, "RemoveCgroup": true,
+}
+
+// Owner is the component, and the item within it, that handles the completion of an operation.
 type Owner = timer.Key
 
 // Record is one operation in flight.
 type Record struct {
 	Owner    Owner     `json:"owner"`
-	Call     string    `json:"call"`              // as in "StopContainer"
-	Subject  string    `json:"subject,omitempty"` // what within the owner, as a container's id
-	Began    time.Time `json:"began"`
+	Call     string    `json:"call"`              // such as "StopContainer"
+	Subject  string    `json:"subject,omitempty"` // the item within the owner, such as a container ID
+	IssuedAt time.Time `json:"issuedAt"`
 	Deadline time.Time `json:"deadline"`
+	// Refused is set for an operation over a bound: Deadline is when it completes as refused.
+	Refused bool `json:"refused,omitempty"`
 }
 
-// Table is the operations in flight. The zero value is ready.
+// Table holds the operations in flight. The zero value is ready.
 type Table struct {
-	Last      world.OpID                `json:"last"` // the newest id handed out
+	LastID    world.OpID                `json:"lastID"` // the newest ID
 	Records   map[world.OpID]Record     `json:"records"`
 	Deadlines timer.Queue[timer.Number] `json:"deadlines"`
 	HighWater int                       `json:"highWater"`
-	Dropped   uint64                    `json:"dropped"` // completions nobody waited for
+	Dropped   uint64                    `json:"dropped"` // completions without a record
 	Expired   uint64                    `json:"expired"` // operations whose deadline passed
+	Refused   uint64                    `json:"refused"` // operations over a bound
+	// InFlight and InFlightByOwner count the records of operations that were not refused.
+	InFlight        int           `json:"inFlight"`
+	InFlightByOwner map[Owner]int `json:"inFlightByOwner,omitempty"`
 }
 
-func (t *Table) begin(r Record) world.OpID {
-	if len(t.Records) >= InFlightMax {
-		panic(fmt.Sprintf("op: %d operations in flight, beginning %s", len(t.Records), r.Call))
+// count adds to the operations in flight of an owner.
+func (t *Table) count(r Record, by int) {
+	if r.Refused {
+		return
+	}
+	if t.InFlightByOwner == nil {
+		t.InFlightByOwner = map[Owner]int{}
+	}
+	t.InFlight += by
+	if t.InFlightByOwner[r.Owner] += by; t.InFlightByOwner[r.Owner] == 0 {
+		delete(t.InFlightByOwner, r.Owner)
+	}
+}
+
+// InFlightOfOne returns how many operations the owner with the most of them has in flight.
+func (t *Table) InFlightOfOne() int {
+	most := 0
+	for _, n := range t.InFlightByOwner { //ordered: a maximum
+		most = max(most, n)
+	}
+	return most
+}
+
+// isOverBound reports whether an operation has to be refused.
+func (t *Table) isOverBound(r Record) bool {
+	switch {
+	case t.InFlight >= InFlightMax:
+		return true
+	case !tenantComponents[r.Owner.Component] || releasingCalls[r.Call]:
+		return false
+	}
+	return t.InFlight >= InFlightMax-ReservedMax || t.InFlightByOwner[r.Owner] >= budget.OperationsMax
+}
+
+// add adds a record, and reports whether the operation may be issued. If not, the record is that of
+// a refused operation.
+func (t *Table) add(r Record) (world.OpID, bool) {
+	if r.Refused = t.isOverBound(r); r.Refused {
+		t.Refused++
+		r.Deadline = r.IssuedAt.Add(RefusalDelay)
 	}
 	if t.Records == nil {
 		t.Records = map[world.OpID]Record{}
 	}
-	t.Last++
-	t.Records[t.Last] = r
-	t.Deadlines.Set(timer.Number(t.Last), r.Deadline)
-	t.HighWater = max(t.HighWater, len(t.Records))
-	return t.Last
+	t.LastID++
+	t.Records[t.LastID] = r
+	t.Deadlines.Set(timer.Number(t.LastID), r.Deadline)
+	t.count(r, 1)
+	t.HighWater = max(t.HighWater, t.InFlight)
+	return t.LastID, !r.Refused
 }
 
-// Settle takes an operation out of the table because it was answered. It reports false, and
-// counts the completion as dropped, if nobody waits for it.
-func (t *Table) Settle(id world.OpID) (Record, bool) {
+// Complete removes the record of an operation whose completion arrived. If there is none, it counts
+// the completion as dropped and returns false.
+func (t *Table) Complete(id world.OpID) (Record, bool) {
 	r, ok := t.Records[id]
-	if !ok {
+	if !ok || r.Refused {
 		t.Dropped++
 		return Record{}, false
 	}
-	t.Forget(id)
+	t.Remove(id)
 	return r, true
 }
 
-// Forget takes an operation out of the table because its outcome no longer matters; its
-// completion will be dropped. Forgetting what is not there does nothing.
-func (t *Table) Forget(id world.OpID) {
+// Remove removes the record of an operation whose outcome no longer matters; its completion will be
+// dropped. An ID without a record is ignored.
+func (t *Table) Remove(id world.OpID) {
+	if r, ok := t.Records[id]; ok {
+		t.count(r, -1)
+	}
 	delete(t.Records, id)
 	t.Deadlines.Clear(timer.Number(id))
 }
 
-// Expire takes one operation out of the table whose deadline has passed, if there is one. Its
-// outcome is unknown.
-func (t *Table) Expire(now time.Time) (world.OpID, Record, bool) {
+// Expire removes one record whose deadline has passed, and returns false if there is none. The
+// error is why: the operation was refused, or its outcome is unknown.
+func (t *Table) Expire(now time.Time) (world.OpID, Record, *world.Error, bool) {
 	n, ok := t.Deadlines.Pop(now)
 	if !ok {
-		return 0, Record{}, false
+		return 0, Record{}, nil, false
 	}
 	id := world.OpID(n)
 	r := t.Records[id]
-	delete(t.Records, id)
+	t.Remove(id)
+	if r.Refused {
+		return id, r, world.Errorf(world.KindExhausted, r.Call,
+			"more than %d operations in flight, or %d of one pod", InFlightMax-ReservedMax,
+			budget.OperationsMax), true
+	}
 	t.Expired++
-	return id, r, true
+	return id, r, world.Errorf(world.KindTimeout, r.Call, "no answer in %s",
+		r.Deadline.Sub(r.IssuedAt)), true
 }

@@ -1,12 +1,12 @@
-// Package pleg is the pod lifecycle event generator: it lists what the runtime has, once a
-// second, and says when that was last known. While the runtime tells events, which is an option,
-// it lists every few minutes, and whenever somebody needs it.
+// Package pleg is the pod lifecycle event generator: it relists the sandboxes and containers of the
+// runtime once a second. With the stream of container events (EventedPLEG) it relists every few
+// minutes, and on request.
 //
-// It keeps: the two lists of a relist in the making, when the last complete one was asked for,
-// since when somebody needs another one, and the stream of events. It plans: both lists at once,
-// again a period after they were answered; the stream, again after it broke. It takes: the
-// answers, the demands and the end of the stream. What a list or an event means for a pod is the
-// pod's business (package pod). Start reading at Relist, then Stream.
+// Facts: the lists of the relist in progress, when the newest complete relist was issued, since
+// when another one is requested, and the state of the stream. Plan: both lists at once, again a
+// period after their completion; the stream, again after it broke. Events: the completions of the
+// lists, requests for a relist, and the end of the stream. The meaning of a list or an event for a
+// pod is in package pod. Start reading at Relist, then Stream.
 package pleg
 
 import (
@@ -20,57 +20,59 @@ import (
 	"seedlet.dev/world"
 )
 
-// The kubelet's numbers for a relist.
+// The kubelet's values for relists.
 const (
-	Period         = time.Second
-	ThresholdMax   = 3 * time.Minute // without a successful relist the runtime counts as unhealthy
-	requestTimeout = 2 * time.Minute
+	RelistPeriod = time.Second
+	// RelistThreshold is how long the PLEG is healthy without a successful relist.
+	RelistThreshold = 3 * time.Minute
+	requestTimeout  = 2 * time.Minute
 )
 
-// Owner is who the lists' operations belong to.
+// Owner is the owner of the lists' operations.
 var Owner = timer.Key{Component: "pleg"}
 
-// Relist is what is known about the listing of the runtime.
+// Relist is the state of the relists.
 type Relist struct {
-	// AsOf is when the newest complete list was asked for: everything the runtime had done
-	// before then is in it. Zero until the first. Only success moves it (upstream #93886).
-	AsOf   time.Time `json:"asOf"`
-	Number uint64    `json:"number"` // of complete lists
+	// AsOf is when the newest complete relist was issued: everything that the runtime did before is in
+	// its lists. Zero before the first. Only a success advances it (upstream #93886).
+	AsOf      time.Time `json:"asOf"`
+	Completed uint64    `json:"completed"` // number of complete relists
 
-	Asked     time.Time   `json:"asked"` // when the list in the making was asked for
-	SandboxOp world.OpID  `json:"sandboxOp,omitempty"`
-	ListOp    world.OpID  `json:"listOp,omitempty"`
-	Failed    bool        `json:"failed,omitempty"` // one of its halves failed
-	Sandboxes []Sandbox   `json:"sandboxes,omitempty"`
-	Items     []Container `json:"items,omitempty"`
-	Ended     time.Time   `json:"ended"` // when the last one was answered, however
+	Issued      time.Time   `json:"issued"` // when the relist in progress was issued
+	SandboxOp   world.OpID  `json:"sandboxOp,omitempty"`
+	ContainerOp world.OpID  `json:"containerOp,omitempty"`
+	Failed      bool        `json:"failed,omitempty"` // one of its lists failed
+	Sandboxes   []Sandbox   `json:"sandboxes,omitempty"`
+	Containers  []Container `json:"containers,omitempty"`
+	CompletedAt time.Time   `json:"completedAt"` // when the last one completed or failed
 
-	// Needed is since when somebody needs to know what the runtime has: only a list that was
-	// asked for later will do.
-	Needed time.Time `json:"needed"`
+	// RequestedSince is since when a relist is requested: only a relist issued later satisfies the
+	// request.
+	RequestedSince time.Time `json:"requestedSince"`
 
-	// Overdue says that something waits because no relist has succeeded for too long.
+	// Overdue reports whether something waits because no relist has succeeded for longer than the
+	// threshold: pods and images, or the Ready condition of the Node. The next success plans them.
 	Overdue bool `json:"overdue,omitempty"`
 
-	Problem  string `json:"problem,omitempty"` // of the last failure, empty after a success
+	Problem  string `json:"problem,omitempty"` // the last failure; empty after a success
 	Failures uint64 `json:"failures"`
 }
 
-// Sandbox is one line of a list of sandboxes.
+// Sandbox is one item of a list of sandboxes.
 type Sandbox struct {
-	ID        string    `json:"id"`
-	UID       string    `json:"uid"`
-	Namespace string    `json:"namespace"`
-	Name      string    `json:"name"`
-	Attempt   uint32    `json:"attempt"`
-	Ready     bool      `json:"ready"`
-	CreatedAt time.Time `json:"createdAt"`
-	Cgroup    string    `json:"cgroup,omitempty"` // as the annotation has it
-	IDs       string    `json:"ids,omitempty"`    // likewise
-	Claim     string    `json:"claim,omitempty"`  // likewise
+	ID            string    `json:"id"`
+	UID           string    `json:"uid"`
+	Namespace     string    `json:"namespace"`
+	Name          string    `json:"name"`
+	Attempt       uint32    `json:"attempt"`
+	Ready         bool      `json:"ready"`
+	CreatedAt     time.Time `json:"createdAt"`
+	Cgroup        string    `json:"cgroup,omitempty"`        // the value of AnnotationCgroup
+	UserNamespace string    `json:"userNamespace,omitempty"` // the value of AnnotationUserNamespace
+	Allocation    string    `json:"allocation,omitempty"`    // the value of AnnotationAllocation
 }
 
-// Container is one line of a list of containers.
+// Container is one item of a list of containers.
 type Container struct {
 	ID          string                    `json:"id"`
 	SandboxID   string                    `json:"sandboxID"`
@@ -81,114 +83,113 @@ type Container struct {
 	Attempt     uint32                    `json:"attempt"`
 	State       runtimeapi.ContainerState `json:"state"`
 	CreatedAt   time.Time                 `json:"createdAt"`
-	Annotations map[string]string         `json:"annotations,omitempty"` // read only
+	Annotations map[string]string         `json:"annotations,omitempty"` // read-only
 }
 
-// Need says that somebody needs a list that was asked for after the given time. It reports
-// whether that is news.
-func (r *Relist) Need(since time.Time) bool {
-	if !since.After(r.Needed) {
+// Request requests a relist issued after a time, and reports whether the request is new.
+func (r *Relist) Request(since time.Time) bool {
+	if !since.After(r.RequestedSince) {
 		return false
 	}
-	r.Needed = since
+	r.RequestedSince = since
 	return !r.AsOf.After(since)
 }
 
-// gather is how long a list that is needed waits for the needs of others.
-const gather = 10 * time.Millisecond
+// requestDelay is how long a requested relist is delayed, to serve further requests too.
+const requestDelay = 10 * time.Millisecond
 
-// due is when the next list is to be asked for.
-func (r *Relist) due(stream *Stream) time.Time {
-	soon := r.Ended.Add(Period)
+// nextAt returns when to issue the next relist.
+func (r *Relist) nextAt(stream *Stream) time.Time {
+	next := r.CompletedAt.Add(RelistPeriod)
 	switch {
-	case r.Ended.IsZero():
-		return r.Ended
-	case r.Failed || !stream.telling(r.AsOf):
-		return soon
-	case !r.AsOf.After(r.Needed):
-		return timer.Later(soon, r.Needed.Add(gather))
+	case r.CompletedAt.IsZero():
+		return r.CompletedAt
+	case r.Failed || !stream.isReliable(r.AsOf):
+		return next
+	case !r.AsOf.After(r.RequestedSince):
+		return timer.Later(next, r.RequestedSince.Add(requestDelay))
 	}
-	return r.Ended.Add(PeriodEvented)
+	return r.CompletedAt.Add(EventedRelistPeriod)
 }
 
-// Plan asks for the lists if it is time, and says when to be called again.
-func (r *Relist) Plan(stream *Stream, out *op.Out) time.Time {
-	if r.SandboxOp != 0 || r.ListOp != 0 {
+// Plan issues a relist if due, and returns when to plan again.
+func (r *Relist) Plan(stream *Stream, effects *op.Effects) time.Time {
+	if r.SandboxOp != 0 || r.ContainerOp != 0 {
 		return time.Time{}
 	}
-	if due := r.due(stream); out.Now().Before(due) {
+	if due := r.nextAt(stream); effects.Now().Before(due) {
 		return due
 	}
-	r.Asked, r.Failed = out.Now(), false
-	r.SandboxOp = out.Ask(Owner, "", requestTimeout, &runtimeapi.ListPodSandboxRequest{})
-	r.ListOp = out.Ask(Owner, "", requestTimeout, &runtimeapi.ListContainersRequest{})
+	r.Issued, r.Failed = effects.Now(), false
+	r.SandboxOp = effects.Issue(Owner, "", requestTimeout, &runtimeapi.ListPodSandboxRequest{})
+	r.ContainerOp = effects.Issue(Owner, "", requestTimeout, &runtimeapi.ListContainersRequest{})
 	return time.Time{}
 }
 
-// Answered takes the answer to one of the lists, or the failure of it. It reports whether the
-// lists are now complete, with AsOf moved on.
-func (r *Relist) Answered(id world.OpID, ev world.Event) bool {
+// HandleCompletion applies the completion of one of the lists, and reports whether the relist is
+// complete, with AsOf advanced.
+func (r *Relist) HandleCompletion(id world.OpID, ev world.Event) bool {
 	switch id {
 	case r.SandboxOp:
 		r.SandboxOp = 0
 		if body, ok := ev.Body.(*runtimeapi.ListPodSandboxResponse); ok && ev.Err == nil {
-			r.takeSandboxes(body.Items)
+			r.recordSandboxes(body.Items)
 		}
-	case r.ListOp:
-		r.ListOp = 0
+	case r.ContainerOp:
+		r.ContainerOp = 0
 		if body, ok := ev.Body.(*runtimeapi.ListContainersResponse); ok && ev.Err == nil {
-			r.takeContainers(body.Containers)
+			r.recordContainers(body.Containers)
 		}
 	}
 	if ev.Err != nil {
 		r.Failed, r.Problem = true, ev.Err.Error()
 	}
-	if r.SandboxOp != 0 || r.ListOp != 0 {
+	if r.SandboxOp != 0 || r.ContainerOp != 0 {
 		return false
 	}
-	r.Ended = ev.Time
+	r.CompletedAt = ev.Time
 	if r.Failed {
 		r.Failures++
-		r.clear()
+		r.clearLists()
 		return false
 	}
-	r.AsOf, r.Problem = r.Asked, ""
-	r.Number++
+	r.AsOf, r.Problem = r.Issued, ""
+	r.Completed++
 	return true
 }
 
-// Applied forgets the lists once every pod has taken its part; their memory is used again.
-func (r *Relist) Applied() { r.clear() }
+// ReleaseLists clears the lists after all pods have applied them. Their memory is reused.
+func (r *Relist) ReleaseLists() { r.clearLists() }
 
-func (r *Relist) clear() {
+func (r *Relist) clearLists() {
 	clear(r.Sandboxes)
-	clear(r.Items)
-	r.Sandboxes, r.Items = r.Sandboxes[:0], r.Items[:0]
+	clear(r.Containers)
+	r.Sandboxes, r.Containers = r.Sandboxes[:0], r.Containers[:0]
 }
 
-func (r *Relist) takeSandboxes(items []*runtimeapi.PodSandbox) {
+func (r *Relist) recordSandboxes(items []*runtimeapi.PodSandbox) {
 	r.Sandboxes = r.Sandboxes[:0]
 	for _, s := range items {
 		meta := s.GetMetadata()
-		if !nameable(meta.GetUid(), meta.GetNamespace(), meta.GetName()) {
-			continue // made by hand with the runtime's own tools: not a pod
+		if !areValidPathElements(meta.GetUid(), meta.GetNamespace(), meta.GetName()) {
+			continue // created with other tools, not for a pod
 		}
 		r.Sandboxes = append(r.Sandboxes, Sandbox{
-			ID:        s.Id,
-			UID:       s.Metadata.Uid,
-			Namespace: s.Metadata.Namespace,
-			Name:      s.Metadata.Name,
-			Attempt:   s.Metadata.Attempt,
-			Ready:     s.State == runtimeapi.PodSandboxState_SANDBOX_READY,
-			CreatedAt: time.Unix(0, s.CreatedAt).UTC(),
-			Cgroup:    s.Annotations[AnnotationCgroup],
-			IDs:       s.Annotations[AnnotationIDs],
-			Claim:     s.Annotations[AnnotationClaim],
+			ID:            s.Id,
+			UID:           s.Metadata.Uid,
+			Namespace:     s.Metadata.Namespace,
+			Name:          s.Metadata.Name,
+			Attempt:       s.Metadata.Attempt,
+			Ready:         s.State == runtimeapi.PodSandboxState_SANDBOX_READY,
+			CreatedAt:     time.Unix(0, s.CreatedAt).UTC(),
+			Cgroup:        s.Annotations[AnnotationCgroup],
+			UserNamespace: s.Annotations[AnnotationUserNamespace],
+			Allocation:    s.Annotations[AnnotationAllocation],
 		})
 	}
 }
 
-// The labels by which the runtime's objects are told to pods.
+// The labels that assign the runtime's objects to pods.
 const (
 	LabelPodUID       = "io.kubernetes.pod.uid"
 	LabelPodName      = "io.kubernetes.pod.name"
@@ -196,22 +197,23 @@ const (
 	LabelContainer    = "io.kubernetes.container.name"
 )
 
-// The annotations of a sandbox that carry what must outlive the agent.
+// The annotations of a sandbox with facts that have to outlive the agent.
 const (
-	AnnotationCgroup = "seedlet.dev/cgroup" // of the pod, from the root of the hierarchy
-	AnnotationIDs    = "seedlet.dev/userns" // the ids of its user namespace, as userns.Range
-	AnnotationClaim  = "seedlet.dev/claim"  // what its pod takes of the node, as admission.Claim
+	AnnotationCgroup        = "seedlet.dev/cgroup" // the pod's, from the hierarchy's root
+	AnnotationUserNamespace = "seedlet.dev/userns" // its ID range, as userns.Range
+	// AnnotationAllocation is the pod's allocation of the node's resources, see package admission.
+	AnnotationAllocation = "seedlet.dev/claim"
 )
 
-func (r *Relist) takeContainers(items []*runtimeapi.Container) {
-	r.Items = r.Items[:0]
+func (r *Relist) recordContainers(items []*runtimeapi.Container) {
+	r.Containers = r.Containers[:0]
 	for _, c := range items {
 		uid, name := c.Labels[LabelPodUID], c.Labels[LabelContainer]
 		namespace, pod := c.Labels[LabelPodNamespace], c.Labels[LabelPodName]
-		if !nameable(uid, namespace, pod, name, c.Id) {
-			continue // not a pod's
+		if !areValidPathElements(uid, namespace, pod, name, c.Id) {
+			continue // not a container of a pod
 		}
-		r.Items = append(r.Items, Container{
+		r.Containers = append(r.Containers, Container{
 			ID:          c.Id,
 			SandboxID:   c.PodSandboxId,
 			UID:         uid,
@@ -226,9 +228,10 @@ func (r *Relist) takeContainers(items []*runtimeapi.Container) {
 	}
 }
 
-// nameable says whether the parts of a pod's or container's name can stand in a path: directories
-// and links are removed by them, and the runtime tells whatever someone has given it.
-func nameable(parts ...string) bool {
+// areValidPathElements reports whether the parts of a pod's or container's name can be elements of
+// a path: the agent removes directories and links by these names, and the runtime reports names as
+// any client has set them.
+func areValidPathElements(parts ...string) bool {
 	for _, part := range parts {
 		if part == "" || part == "." || part == ".." || strings.IndexByte(part, '/') >= 0 ||
 			strings.IndexByte(part, '\\') >= 0 || strings.IndexByte(part, 0) >= 0 {
@@ -238,14 +241,15 @@ func nameable(parts ...string) bool {
 	return true
 }
 
-// Health says what is wrong, if no relist has succeeded for too long. A relist of the long period
-// is not too old at the moment in which the stream breaks: the next one has its time.
+// Health returns why the PLEG is unhealthy; empty if it is healthy. When the stream breaks, the
+// last relist may be as old as the long period: the threshold of a relist then counts from the
+// break.
 func (r *Relist) Health(stream *Stream, now, boot time.Time) string {
-	since, threshold := timer.Later(r.AsOf, boot), ThresholdMax
+	since, threshold := timer.Later(r.AsOf, boot), RelistThreshold
 	counted := since
-	if stream.telling(r.AsOf) {
-		threshold = ThresholdMaxEvented
-	} else if stream.LostAt.Sub(r.AsOf) <= ThresholdMaxEvented {
+	if stream.isReliable(r.AsOf) {
+		threshold = EventedRelistThreshold
+	} else if stream.LostAt.Sub(r.AsOf) <= EventedRelistThreshold {
 		counted = timer.Later(since, stream.LostAt)
 	}
 	if now.Sub(counted) > threshold {

@@ -10,114 +10,117 @@ import (
 	"seedlet.dev/world"
 )
 
-// The numbers of the stream of events (KEP-3386).
+// The values for the stream of container events (KEP-3386).
 const (
-	PeriodEvented       = 300 * time.Second // between relists while events are told
-	ThresholdMaxEvented = 10 * time.Minute  // as ThresholdMax, while events are told
+	EventedRelistPeriod    = 300 * time.Second // period of relists while the stream is reliable
+	EventedRelistThreshold = 10 * time.Minute  // RelistThreshold while the stream is reliable
 
-	streamFor     = 10 * time.Minute // the longest that one stream is kept
-	streamOverlap = time.Minute      // for which a stream and the one that takes over are both open
-	// streamSettle is how long after it was asked for a stream surely tells: nothing says when it
-	// begins to.
-	streamSettle    = 10 * time.Second
-	streamRetry     = time.Second
-	streamRetryMost = 32 * time.Second
+	streamLifetime = 10 * time.Minute // maximum duration of one stream
+	streamOverlap  = time.Minute      // a stream and its successor are both open for this long
+	// streamSettleTime is how long after its request a stream becomes reliable: the runtime does not
+	// report when it starts to send events.
+	streamSettleTime = 10 * time.Second
+	streamRetryFirst = time.Second
+	streamRetryMax   = 32 * time.Second
 )
 
-// StreamOwner is who the streams' operations belong to.
+// StreamOwner is the owner of the streams' operations.
 var StreamOwner = timer.Key{Component: "events"}
 
-// Stream is what is known about the runtime's stream of container events. It makes the relist
-// seldom, never superfluous: an event may be lost, late or doubled, so it only moves on what a
-// list has shown, or has another list asked for.
+// Stream is the state of the runtime's stream of container events. The stream makes relists rare,
+// not superfluous: events may be lost, late or duplicated. So an event only advances the state that
+// a list has shown, or requests a relist.
 type Stream struct {
-	On        bool `json:"on"`                  // the feature gate EventedPLEG
-	Unoffered bool `json:"unoffered,omitempty"` // the runtime has none: not asked for again
+	Enabled     bool `json:"enabled"`               // the feature gate EventedPLEG
+	Unsupported bool `json:"unsupported,omitempty"` // the runtime has no such call: never issued again
 
-	Op       world.OpID `json:"op,omitempty"`     // the newest stream
-	Before   world.OpID `json:"before,omitempty"` // the one that it takes over from
-	OpenedAt time.Time  `json:"openedAt"`         // when Op was asked for
-	Since    time.Time  `json:"since"`            // there has been one all the time; zero: is none
-	LostAt   time.Time  `json:"lostAt"`           // when the last one broke that told
-	NextAt   time.Time  `json:"nextAt"`           // back-off after that
-	Failures int        `json:"failures"`         // in a row
+	Op         world.OpID `json:"op,omitempty"`         // the newest stream
+	PreviousOp world.OpID `json:"previousOp,omitempty"` // the stream that Op replaces
+	OpenedAt   time.Time  `json:"openedAt"`             // when Op was issued
+	// ContinuousSince is since when streams have been open without a gap; zero: none is open.
+	ContinuousSince time.Time `json:"continuousSince"`
+	LostAt          time.Time `json:"lostAt"`   // when the last reliable stream broke
+	NextAt          time.Time `json:"nextAt"`   // back-off after that
+	Failures        int       `json:"failures"` // consecutive
 
-	Broken uint64 `json:"broken"` // streams, in all
-	Taken  uint64 `json:"taken"`  // events, in all
+	BrokenTotal uint64 `json:"brokenTotal"` // number of streams
+	EventsTotal uint64 `json:"eventsTotal"` // number of events
 }
 
-// Plan opens a stream if there is none, and another one before its time is up.
-func (s *Stream) Plan(out *op.Out) time.Time {
-	if !s.On || s.Unoffered {
+// Plan opens a stream if none is open, and its successor before its time is up. It returns when to
+// plan again.
+func (s *Stream) Plan(effects *op.Effects) time.Time {
+	if !s.Enabled || s.Unsupported {
 		return time.Time{}
 	}
 	due := s.NextAt
 	if s.Op != 0 {
-		due = s.OpenedAt.Add(streamFor - streamOverlap)
+		due = s.OpenedAt.Add(streamLifetime - streamOverlap)
 	}
-	if out.Now().Before(due) {
+	if effects.Now().Before(due) {
 		return due
 	}
-	s.Before, s.OpenedAt = s.Op, out.Now()
-	s.Op = out.Ask(StreamOwner, "", streamFor, &runtimeapi.GetEventsRequest{})
-	if s.Since.IsZero() {
-		s.Since = s.OpenedAt
+	s.PreviousOp, s.OpenedAt = s.Op, effects.Now()
+	s.Op = effects.Issue(StreamOwner, "", streamLifetime, &runtimeapi.GetEventsRequest{})
+	if s.ContinuousSince.IsZero() {
+		s.ContinuousSince = s.OpenedAt
 	}
-	return s.OpenedAt.Add(streamFor - streamOverlap)
+	return s.OpenedAt.Add(streamLifetime - streamOverlap)
 }
 
-// Answered takes the end of a stream.
-func (s *Stream) Answered(id world.OpID, ev world.Event, out *op.Out) {
-	settled := !ev.Time.Before(s.OpenedAt.Add(streamSettle))
+// HandleCompletion applies the end of a stream.
+func (s *Stream) HandleCompletion(id world.OpID, ev world.Event, effects *op.Effects) {
+	settled := !ev.Time.Before(s.OpenedAt.Add(streamSettleTime))
 	switch id {
-	case s.Before:
-		s.Before = 0
+	case s.PreviousOp:
+		s.PreviousOp = 0
 		if !settled {
-			s.Since = s.OpenedAt // what happened in between may not have been told
+			s.ContinuousSince = s.OpenedAt // events in between may have been lost
 		}
 		return
 	case s.Op:
-		if ev.Time.Sub(s.Since) > streamSettle {
-			s.LostAt = ev.Time // one that never told anything is no loss
+		if ev.Time.Sub(s.ContinuousSince) > streamSettleTime {
+			s.LostAt = ev.Time // the loss of a stream that was never reliable has no effect
 		}
-		s.Op, s.Since = 0, time.Time{}
+		s.Op, s.ContinuousSince = 0, time.Time{}
 	default:
 		return
 	}
 	if ev.Err.Has(world.KindInvalid) {
-		s.Unoffered = true
-		out.Log(world.LevelInfo, "the runtime has no stream of events: only lists tell")
+		s.Unsupported = true
+		effects.Log(world.LevelInfo,
+			"the runtime does not support container events, relisting every second")
 		return
 	}
-	s.Broken++
+	s.BrokenTotal++
 	if settled {
 		s.Failures = 0
 	}
 	s.Failures++
-	wait := timer.Backoff(s.Failures, streamRetry, streamRetryMost)
+	wait := timer.Backoff(s.Failures, streamRetryFirst, streamRetryMax)
 	s.NextAt = ev.Time.Add(wait)
 	if ev.Err != nil {
-		out.Log(world.LevelWarning, "the stream of events has ended", "error", ev.Err.Error(),
+		effects.Log(world.LevelWarning, "the stream of container events ended", "err", ev.Err.Error(),
 			"retryIn", wait.String())
 	}
 }
 
-// telling says whether events may be relied on as of a relist that was asked for then: what
-// happened before the stream surely told is in the list.
-func (s *Stream) telling(asOf time.Time) bool {
-	return !s.Since.IsZero() && asOf.After(s.Since.Add(streamSettle))
+// isReliable reports whether events can replace relists since a relist issued at asOf: everything
+// before the stream became reliable is in the lists.
+func (s *Stream) isReliable(asOf time.Time) bool {
+	return !s.ContinuousSince.IsZero() && asOf.After(s.ContinuousSince.Add(streamSettleTime))
 }
 
-// Event is one event of the stream: something has happened to a container, or to a sandbox. When
-// is not kept: it is the time of another clock (upstream #127814).
+// Event is one event of the stream, about a container or a sandbox. Its time is not used: it is of
+// another clock (upstream #127814).
 type Event struct {
-	UID  string // of the pod; empty if the event does not tell
+	UID  string // of the pod; empty if the event does not contain it
 	ID   string // of the container or sandbox
 	Type runtimeapi.ContainerEventType
 }
 
-// ReadEvent reads what the runtime tells.
-func ReadEvent(body *runtimeapi.ContainerEventResponse) Event {
+// ParseEvent parses an event of the runtime.
+func ParseEvent(body *runtimeapi.ContainerEventResponse) Event {
 	ev := Event{ID: body.ContainerId, Type: body.ContainerEventType,
 		UID: body.GetPodSandboxStatus().GetMetadata().GetUid()}
 	for _, c := range body.ContainersStatuses {

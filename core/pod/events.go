@@ -8,40 +8,41 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"seedlet.dev/core/image"
+	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/world"
 )
 
-// What users are told of a pod, as Event objects: with the kubelet's reasons, for programs know
-// them, and its sentences, for people look for them. An event is told where an operation is asked
-// for or answered, or else goes with a fact that says that it was told.
+// The Events of a pod. They have the kubelet's reasons, because programs depend on them, and the
+// kubelet's messages, because people search for them. An event is recorded where an operation is
+// issued or completed; any other event goes with a fact that says that it was recorded.
 
 const (
 	normal  = v1.EventTypeNormal
 	warning = v1.EventTypeWarning
 )
 
-// The reasons of events that are told in more than one place.
+// The reasons of events that are recorded in more than one place.
 const (
-	reasonFailed  = "Failed"
-	reasonBackOff = "BackOff"
-	reasonPulled  = "Pulled"
-	reasonSandbox = "FailedCreatePodSandBox"
+	reasonFailed              = "Failed"
+	reasonBackOff             = "BackOff"
+	reasonPulled              = "Pulled"
+	reasonFailedCreateSandbox = "FailedCreatePodSandBox"
 )
 
-// Reference is a pod, as events name it. A static pod goes by the UID of its manifest, for which
-// whoever shows its mirror looks.
-func Reference(pod *v1.Pod) v1.ObjectReference {
+// ObjectReference returns a pod as the object that events are about. The UID of a static pod is
+// that of its manifest, by which clients find the events of its mirror pod.
+func ObjectReference(pod *v1.Pod) v1.ObjectReference {
 	return v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace,
 		Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion}
 }
 
-// reference is the pod, or one of its containers.
-func (p *Pod) reference(container string) v1.ObjectReference {
-	is := &v1.Pod{}
+// objectReference returns the pod, or one of its containers, as the object that events are about.
+func (p *Pod) objectReference(container string) v1.ObjectReference {
+	pod := &v1.Pod{}
 	if p.Spec != nil {
-		is = p.Spec
+		pod = p.Spec
 	}
-	ref := Reference(is)
+	ref := ObjectReference(pod)
 	ref.Namespace, ref.Name, ref.UID = p.Namespace, p.Name, types.UID(p.UID)
 	if container != "" {
 		ref.FieldPath = p.fieldPath(container)
@@ -49,13 +50,14 @@ func (p *Pod) reference(container string) v1.ObjectReference {
 	return ref
 }
 
-// fieldPath is where a container is in the pod. One that the spec does not have is not there.
+// fieldPath returns the path of a container in the pod. A container that the spec does not have
+// gets the kubelet's text for that case.
 func (p *Pod) fieldPath(container string) string {
-	if p.want(container) == nil {
+	if p.specContainer(container) == nil {
 		return "implicitly required container " + container
 	}
 	list := "containers"
-	switch p.role(container) {
+	switch p.roleOf(container) {
 	case Init, Sidecar:
 		list = "initContainers"
 	case Ephemeral:
@@ -64,98 +66,107 @@ func (p *Pod) fieldPath(container string) string {
 	return "spec." + list + "{" + container + "}"
 }
 
-// event tells of something that has happened to the pod, or to a container of it.
-func (p *Pod) event(env *Env, container, kind, reason, format string, args ...any) {
-	env.Out.Event(p.reference(container), kind, reason, format, args...)
+// recordEvent records an event about the pod, or about one of its containers.
+func (p *Pod) recordEvent(env *Env, container, kind, reason, format string, args ...any) {
+	env.Effects.RecordEvent(p.objectReference(container), kind, reason, format, args...)
 }
 
-func (p *Pod) tell(env *Env, all ...telling) {
-	for _, t := range all {
-		p.event(env, t.container, t.kind, t.reason, "%s", t.message)
+func (p *Pod) recordEvents(env *Env, events ...podEvent) {
+	for _, e := range events {
+		p.recordEvent(env, e.container, e.kind, e.reason, "%s", e.message)
 	}
 }
 
-// tellSandbox tells that a sandbox is asked for: that the one there was is no good any more, unless
-// that was told before, and what is left out of the resolver's configuration.
-func (p *Pod) tellSandbox(env *Env) {
-	if p.current() != nil && p.problem("") == nil {
-		p.event(env, "", normal, "SandboxChanged",
+// recordSandboxEvents records the events that go with the creation of a sandbox: that the old
+// sandbox is replaced, unless a failed creation has recorded that before, and what the resolver
+// configuration omits.
+func (p *Pod) recordSandboxEvents(env *Env) {
+	if p.CurrentSandbox() != nil && p.ProblemOf("") == nil {
+		p.recordEvent(env, "", normal, "SandboxChanged",
 			"Pod sandbox changed, it will be killed and re-created.")
 	}
-	if _, left := p.dnsConfig(env.Node); left.reason != "" {
-		p.event(env, "", warning, left.reason, "%s", left.message)
+	cri := p.criPod(env)
+	if missing := cri.MissingClusterDNS(); missing != "" {
+		env.Effects.RecordEvent(nodeobject.Reference(env.Node.Name), warning, "MissingClusterDNS", "%s",
+			missing)
+	}
+	_, warnings := cri.DNSConfig()
+	for _, w := range warnings {
+		p.recordEvent(env, "", warning, w.Reason, "%s", w.Message)
 	}
 }
 
-// tellFailure tells that something that the pod needs could not be made.
-func (p *Pod) tellFailure(pr *Problem, env *Env) {
+// recordFailureEvent records that an operation which the pod needs has failed.
+func (p *Pod) recordFailureEvent(problem *Problem, env *Env) {
 	switch {
-	case pr.Container != "":
-		p.event(env, pr.Container, warning, reasonFailed, "Error: %s", pr.Message)
-	case pr.Call == "RunPodSandbox":
-		p.event(env, "", warning, reasonSandbox, "Failed to create pod sandbox: %s", pr.Message)
-	case pr.Call == "SetCgroup":
-		p.event(env, "", warning, pr.Reason, "%s", pr.Message)
-	case pr.Call == "MakeDir":
-		p.event(env, "", warning, reasonFailed, "error making pod data directories: %s",
-			pr.Message)
-	default: // nothing that was to run: what is left of the pod is removed later
-		env.Out.Log(world.LevelWarning, "operation failed", "pod", p.FullName(), "call", pr.Call,
-			"error", pr.Message, "failures", pr.Failures)
+	case problem.Container != "":
+		p.recordEvent(env, problem.Container, warning, reasonFailed, "Error: %s", problem.Message)
+	case problem.Call == "RunPodSandbox":
+		p.recordEvent(env, "", warning, reasonFailedCreateSandbox,
+			"Failed to create pod sandbox: %s", problem.Message)
+	case problem.Call == "SetCgroup":
+		p.recordEvent(env, "", warning, problem.Reason, "%s", problem.Message)
+	case problem.Call == "MakeDir":
+		p.recordEvent(env, "", warning, reasonFailed, "error making pod data directories: %s",
+			problem.Message)
+	default: // a removal, which no container waits for and which is retried
+		env.Effects.Log(world.LevelWarning, "operation failed", "pod", p.FullName(), "call", problem.Call,
+			"err", problem.Message, "failures", problem.Failures)
 	}
 }
 
-// tellBackOff tells that a container has exited that is run again only after a while. How it ended
-// is learnt once.
-func (p *Pod) tellBackOff(c *Container, env *Env) {
-	if p.backsOff(c, env.Out.Now()) {
-		p.tell(env, p.backOff(c))
+// recordBackoffEvent records that a container has exited whose restart has to wait for its
+// back-off. It is called once for each container, when its exit becomes known.
+func (p *Pod) recordBackoffEvent(c *Container, env *Env) {
+	if p.isInRestartBackoff(c, env.Effects.Now()) {
+		p.recordEvents(env, p.restartBackoffEvent(c))
 	}
 }
 
-// tellImage tells what has become of an image that a container waits for, as far as it was not
-// told yet.
-func (p *Pod) tellImage(n *Need, ref string, is *image.Answer, env *Env) {
-	pull := &is.Pull
-	if began := pull.Began; !began.Before(n.Since) && !n.Pulling.Equal(began) {
-		n.Pulling = began
-		p.event(env, n.Container, normal, "Pulling", "Pulling image %q", ref)
+// recordImageEvents records the events about an image that a container waits for, as far as they
+// were not recorded yet.
+func (p *Pod) recordImageEvents(pending *PendingImage, ref string, result *image.Result, env *Env) {
+	pull := &result.Pull
+	if started := pull.Started; !started.Before(pending.Since) &&
+		!pending.PullReported.Equal(started) {
+		pending.PullReported = started
+		p.recordEvent(env, pending.Container, normal, "Pulling", "Pulling image %q", ref)
 	}
 	switch {
-	case is.ID == "" && is.Problem != nil:
-		if n.Problem == nil || *n.Problem != *is.Problem {
-			p.tell(env, noImage(n.Container, ref, is.Problem)...)
+	case result.ID == "" && result.Problem != nil:
+		if pending.Problem == nil || *pending.Problem != *result.Problem {
+			p.recordEvents(env, imageFailureEvents(pending.Container, ref, result.Problem)...)
 		}
-	case is.ID == "" || n.There:
-	case !n.Pulling.IsZero() && !pull.Ended.IsZero():
+	case result.ID == "" || pending.PresenceReported:
+	case !pending.PullReported.IsZero() && !pull.Finished.IsZero():
 		size := ""
-		if is.Bytes > 0 {
-			size = fmt.Sprintf(" Image size: %d bytes.", is.Bytes)
+		if result.Bytes > 0 {
+			size = fmt.Sprintf(" Image size: %d bytes.", result.Bytes)
 		}
-		p.event(env, n.Container, normal, reasonPulled, "Successfully pulled image %q in %v "+
-			"(%v including waiting).%s", ref, pull.Took(),
-			pull.Ended.Sub(n.Since).Truncate(image.Precision), size)
+		p.recordEvent(env, pending.Container, normal, reasonPulled, "Successfully pulled image %q in %v "+
+			"(%v including waiting).%s", ref, pull.Duration(),
+			pull.Finished.Sub(pending.Since).Truncate(image.Precision), size)
 	default:
-		p.event(env, n.Container, normal, reasonPulled, "Container image %q already present on "+
-			"machine and can be accessed by the pod", ref)
+		p.recordEvent(env, pending.Container, normal, reasonPulled, "Container image %q already "+
+			"present on machine and can be accessed by the pod", ref)
 	}
-	n.There = is.ID != ""
+	pending.PresenceReported = result.ID != ""
 }
 
-// tellSecrets tells which pull secrets there are not.
-func (p *Pod) tellSecrets(env *Env) {
-	var missing []string
+// recordMissingPullSecrets records which image pull secrets do not exist.
+func (p *Pod) recordMissingPullSecrets(env *Env) {
+	var names []string
 	for _, ref := range p.Spec.Spec.ImagePullSecrets {
 		if ref.Name == "" || env.Objects == nil {
 			continue
 		}
-		if env.Objects.Find(world.ResourceSecrets, p.Namespace, ref.Name).Object == nil {
-			missing = append(missing, ref.Name)
+		if env.Objects.Lookup(world.ResourceSecrets, p.Namespace, ref.Name).Object == nil {
+			names = append(names, ref.Name)
 		}
 	}
-	if len(missing) > 0 {
-		p.event(env, "", warning, "FailedToRetrieveImagePullSecret", "Unable to retrieve some "+
+	if len(names) > 0 {
+		p.recordEvent(env, "", warning, "FailedToRetrieveImagePullSecret", "Unable to retrieve some "+
 			"image pull secrets (%s); attempting to pull the image may not succeed.",
-			strings.Join(missing, ", "))
+			strings.Join(names, ", "))
 	}
 }

@@ -13,159 +13,162 @@ import (
 	"seedlet.dev/world"
 )
 
-// tells fails unless these events were told since the last time, as "Reason where: message".
-func (r *rig) tells(want ...string) {
+// expectEvents fails unless exactly these events were recorded since the last call, as "Reason
+// where: message".
+func (r *harness) expectEvents(want ...string) {
 	r.t.Helper()
 	got := []string{}
-	for _, e := range r.told {
+	for _, e := range r.events {
 		where := strings.TrimPrefix(e.Regarding.FieldPath, "spec.")
 		got = append(got, strings.TrimSpace(e.Reason+" "+where)+": "+e.Message)
 	}
-	r.told = nil
+	r.events = nil
 	if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
 		r.t.Error(diff)
 	}
 }
 
-func broken(why string) *world.Error { return world.Errorf(world.KindInternal, "", "%s", why) }
-
-func TestEventsOfTheMaking(t *testing.T) {
-	r := ready(t, func(*v1.PodSpec) {}).at(0)
-	r.tells(`Pulled containers{web}: Container image "i" already present on machine and can be ` +
-		`accessed by the pod`)
-	r.answer("CreateContainer", nil, broken("EIO"))
-	r.tells("Failed containers{web}: Error: EIO")
-	r.pod.Stale = time.Time{} // a relist has seen what there is
-	r.at(0).tells()
-	r.env.Images.Images["i"].CheckedAt = t0.Add(time.Hour)
-	r.at(time.Second).tells(`Pulled containers{web}: Container image "i" already present on ` +
-		`machine and can be accessed by the pod`)
-	r.answer("CreateContainer", &runtimeapi.CreateContainerResponse{ContainerId: "c"}, nil)
-	r.tells("Created containers{web}: Container created")
-	r.answer("StartContainer", &runtimeapi.StartContainerResponse{}, nil)
-	r.tells("Started containers{web}: Container started")
-	r.at(time.Minute).tells()
+func internalError(message string) *world.Error {
+	return world.Errorf(world.KindInternal, "", "%s", message)
 }
 
-// What an event is about is the container, by its place in the pod.
-func TestReferences(t *testing.T) {
+func TestEventsOfContainerCreation(t *testing.T) {
+	r := readyHarness(t, func(*v1.PodSpec) {}).planAt(0)
+	r.expectEvents(`Pulled containers{web}: Container image "i" already present on machine and ` +
+		`can be accessed by the pod`)
+	r.complete("CreateContainer", nil, internalError("EIO"))
+	r.expectEvents("Failed containers{web}: Error: EIO")
+	r.pod.StaleSince = time.Time{} // as after a relist
+	r.planAt(0).expectEvents()
+	r.env.Images.Images["i"].CheckedAt = t0.Add(time.Hour)
+	r.planAt(time.Second).expectEvents(`Pulled containers{web}: Container image "i" already ` +
+		`present on machine and can be accessed by the pod`)
+	r.complete("CreateContainer", &runtimeapi.CreateContainerResponse{ContainerId: "c"}, nil)
+	r.expectEvents("Created containers{web}: Container created")
+	r.complete("StartContainer", &runtimeapi.StartContainerResponse{}, nil)
+	r.expectEvents("Started containers{web}: Container started")
+	r.planAt(time.Minute).expectEvents()
+}
+
+// An event about a container has the path of the container in the pod.
+func TestEventObjectReference(t *testing.T) {
 	s := spec(v1.RestartPolicyAlways, "setup", "web")
 	s.Spec.EphemeralContainers = []v1.EphemeralContainer{{
 		EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug"}}}
-	p := facts(s)
+	p := podWith(s)
 	for name, want := range map[string]string{
 		"": "", "web": "spec.containers{web}", "setup": "spec.initContainers{setup}",
 		"debug": "spec.ephemeralContainers{debug}", "old": "implicitly required container old",
 	} {
-		ref := p.reference(name)
+		ref := p.objectReference(name)
 		if ref.FieldPath != want || ref.Kind != "Pod" || ref.UID != "u" || ref.Name != "p" ||
 			ref.Namespace != "default" {
 			t.Errorf("%q: %+v", name, ref)
 		}
 	}
-	orphan := Orphan("u", "default", "p", t0)
-	if ref := orphan.reference("old"); ref.UID != "u" ||
+	orphan := NewOrphan("u", "default", "p", t0)
+	if ref := orphan.objectReference("old"); ref.UID != "u" ||
 		ref.FieldPath != "implicitly required container old" {
-		t.Errorf("of a pod that only the runtime knows: %+v", ref)
+		t.Errorf("reference of an orphaned pod: %+v", ref)
 	}
 }
 
-// A pull is told when it begins, and once for each time that it fails.
-func TestEventsOfAPull(t *testing.T) {
-	r := ready(t, func(*v1.PodSpec) {})
+// A pull records an event when it starts, and one for each failure.
+func TestEventsOfPull(t *testing.T) {
+	r := readyHarness(t, func(*v1.PodSpec) {})
 	delete(r.env.Images.Images, "i")
-	r.at(0).store("i").answerImage("ImageStatus", &runtimeapi.ImageStatusResponse{}, nil)
+	r.planAt(0).planImage("i").completeImage("ImageStatus", &runtimeapi.ImageStatusResponse{}, nil)
 	for _, at := range []time.Duration{0, 10 * time.Second} {
 		r.now = t0.Add(at)
-		r.store("i").at(at).tells(`Pulling containers{web}: Pulling image "i"`)
-		r.at(at + time.Second).tells()
-		r.answerImage("PullImage", nil, broken("no route"))
-		r.tells(`Failed containers{web}: Failed to pull image "i": no route`,
+		r.planImage("i").planAt(at).expectEvents(`Pulling containers{web}: Pulling image "i"`)
+		r.planAt(at + time.Second).expectEvents()
+		r.completeImage("PullImage", nil, internalError("no route"))
+		r.expectEvents(`Failed containers{web}: Failed to pull image "i": no route`,
 			"Failed containers{web}: Error: ErrImagePull",
-			`BackOff containers{web}: Back-off pulling image "i": ErrImagePull: no route`,
+			`BackOff containers{web}: Back-off pulling image "i"`,
 			"Failed containers{web}: Error: ImagePullBackOff")
-		r.at(at + 2*time.Second).tells()
-		r.env.Images.Images["i"].NotBefore = t0.Add(10 * time.Second)
+		r.planAt(at + 2*time.Second).expectEvents()
+		r.env.Images.Images["i"].PullNotBefore = t0.Add(10 * time.Second)
 	}
-	r.env.Images.Images["i"].NotBefore = time.Time{}
+	r.env.Images.Images["i"].PullNotBefore = time.Time{}
 	r.now = t0.Add(time.Minute)
-	r.store("i").at(time.Minute)
+	r.planImage("i").planAt(time.Minute)
 	r.now = t0.Add(62 * time.Second)
-	r.answerImage("PullImage", &runtimeapi.PullImageResponse{ImageRef: "sha"}, nil)
-	r.store("i").answerImage("ImageStatus", &runtimeapi.ImageStatusResponse{
+	r.completeImage("PullImage", &runtimeapi.PullImageResponse{ImageRef: "sha"}, nil)
+	r.planImage("i").completeImage("ImageStatus", &runtimeapi.ImageStatusResponse{
 		Image: &runtimeapi.Image{Id: "sha", Size: 4096}}, nil)
-	r.tells(`Pulling containers{web}: Pulling image "i"`,
+	r.expectEvents(`Pulling containers{web}: Pulling image "i"`,
 		`Pulled containers{web}: Successfully pulled image "i" in 2s (1m2s including waiting). `+
 			`Image size: 4096 bytes.`)
 }
 
-func TestEventsOfImagesThatCannotBeHad(t *testing.T) {
-	r := ready(t, func(s *v1.PodSpec) { s.Containers[0].Image = "I//" })
-	r.at(0)
-	if len(r.told) != 2 || r.told[0].Reason != "InspectFailed" ||
-		r.told[1].Message != "Error: InvalidImageName" {
-		t.Errorf("told %v", r.told)
+func TestEventsOfImageFailures(t *testing.T) {
+	r := readyHarness(t, func(s *v1.PodSpec) { s.Containers[0].Image = "I//" })
+	r.planAt(0)
+	if len(r.events) != 2 || r.events[0].Reason != "InspectFailed" ||
+		r.events[1].Message != "Error: InvalidImageName" {
+		t.Errorf("recorded %v", r.events)
 	}
-	again := len(r.told)
-	r.told = nil
-	if r.at(time.Minute - 1).tells(); len(r.at(time.Minute).told) != again {
-		t.Errorf("a minute later it is told as %v", r.told)
+	count := len(r.events)
+	r.events = nil
+	if r.planAt(time.Minute - 1).expectEvents(); len(r.planAt(time.Minute).events) != count {
+		t.Errorf("recorded a minute later: %v", r.events)
 	}
 
-	r = ready(t, func(s *v1.PodSpec) { s.Containers[0].ImagePullPolicy = v1.PullNever })
+	r = readyHarness(t, func(s *v1.PodSpec) { s.Containers[0].ImagePullPolicy = v1.PullNever })
 	delete(r.env.Images.Images, "i")
-	r.at(0).store("i").answerImage("ImageStatus", nil, broken("busy"))
-	r.tells(`InspectFailed containers{web}: Failed to inspect image "i": busy`,
+	r.planAt(0).planImage("i").completeImage("ImageStatus", nil, internalError("busy"))
+	r.expectEvents(`InspectFailed containers{web}: Failed to inspect image "i": busy`,
 		"Failed containers{web}: Error: ImageInspectError")
 	r.now = t0.Add(time.Second)
-	r.store("i").answerImage("ImageStatus", &runtimeapi.ImageStatusResponse{}, nil)
+	r.planImage("i").completeImage("ImageStatus", &runtimeapi.ImageStatusResponse{}, nil)
 	never := []string{`ErrImageNeverPull containers{web}: Container image "i" is not present ` +
 		`with pull policy of Never`, "Failed containers{web}: Error: ErrImageNeverPull"}
-	r.tells(never...)
-	r.at(61 * time.Second).tells(never...)
-	if r.at(119 * time.Second).tells(); !r.wake.Equal(t0.Add(121 * time.Second)) {
-		t.Errorf("woken at %v to tell it again", r.wake.Sub(t0))
+	r.expectEvents(never...)
+	r.planAt(61 * time.Second).expectEvents(never...)
+	if r.planAt(119 * time.Second).expectEvents(); !r.wake.Equal(t0.Add(121 * time.Second)) {
+		t.Errorf("woken at %v to repeat the events", r.wake.Sub(t0))
 	}
 }
 
-// The back-off of a restart is told when it is learnt how the container has ended, and every minute
-// while it lasts.
-func TestEventsOfACrash(t *testing.T) {
+// The back-off of a restart is recorded when the exit becomes known, and every minute while the
+// back-off lasts.
+func TestEventsOfCrash(t *testing.T) {
 	c := run("web", 0, Running)
-	c.Backoff, c.Began = 90*time.Second, t0
-	r := newRig(t, facts(spec(v1.RestartPolicyAlways, "", "web"), c))
-	r.pod.Containers[0].State, r.pod.Containers[0].Exited = Exited, t0
-	r.at(0).answer("ContainerStatus", &runtimeapi.ContainerStatusResponse{
+	c.Backoff, c.StartIssuedAt = 90*time.Second, t0
+	r := newHarness(t, podWith(spec(v1.RestartPolicyAlways, "", "web"), c))
+	r.pod.Containers[0].State, r.pod.Containers[0].ExitSeenAt = Exited, t0
+	r.planAt(0).complete("ContainerStatus", &runtimeapi.ContainerStatusResponse{
 		Status: &runtimeapi.ContainerStatus{State: runtimeapi.ContainerState_CONTAINER_EXITED,
 			ExitCode: 1}}, nil)
 	const back = "BackOff containers{web}: Back-off restarting failed container web in pod " +
 		"p_default(u)"
-	r.tells(back)
-	r.at(5 * time.Second).tells()
-	r.at(time.Minute).tells(back)
-	r.at(61 * time.Second).tells()
-	if r.at(90 * time.Second); len(r.pod.Lasting) > 0 {
-		t.Error("what is over will be told again")
+	r.expectEvents(back)
+	r.planAt(5 * time.Second).expectEvents()
+	r.planAt(time.Minute).expectEvents(back)
+	r.planAt(61 * time.Second).expectEvents()
+	if r.planAt(90 * time.Second); len(r.pod.RepeatedEvents) > 0 {
+		t.Error("the event is repeated after the back-off")
 	}
 }
 
-// Whoever is stopped, the reason is told when it begins.
-func TestEventsOfEnds(t *testing.T) {
-	r := newRig(t, unwanted(running(func(*v1.Container) {}))).at(0)
-	r.tells("Killing containers{web}: Stopping container web")
-	r.answer("StopContainer", nil, broken("busy"))
-	r.tells("FailedKillPod: error killing pod: busy")
-	r.at(time.Minute).tells()
+// The stop of a container records its reason when it starts.
+func TestEventsOfStops(t *testing.T) {
+	r := newHarness(t, notDesired(runningPod(func(*v1.Container) {}))).planAt(0)
+	r.expectEvents("Killing containers{web}: Stopping container web")
+	r.complete("StopContainer", nil, internalError("busy"))
+	r.expectEvents("FailedKillPod: error killing pod: busy")
+	r.planAt(time.Minute).expectEvents()
 
-	p := running(func(*v1.Container) {})
+	p := runningPod(func(*v1.Container) {})
 	p.Containers[0].Hash = "another"
-	newRig(t, p).at(0).tells(
+	newHarness(t, p).planAt(0).expectEvents(
 		"Killing containers{web}: Container web definition changed, will be restarted")
 
 	limit := int64(60)
-	p = running(func(*v1.Container) {})
+	p = runningPod(func(*v1.Container) {})
 	p.Spec.Spec.ActiveDeadlineSeconds = &limit
-	newRig(t, p).at(time.Minute).tells(
+	newHarness(t, p).planAt(time.Minute).expectEvents(
 		"DeadlineExceeded: Pod was active on the node longer than the specified deadline",
 		"Killing containers{web}: Stopping container web")
 }
@@ -178,99 +181,122 @@ func TestEventsOfProbes(t *testing.T) {
 		{v1.RestartPolicyAlways, "Container web failed liveness probe, will be restarted"},
 		{v1.RestartPolicyNever, "Container web failed liveness probe"},
 	} {
-		p := running(probed(probe.Liveness, nil))
+		p := runningPod(withProbe(probe.Liveness, nil))
 		p.Spec.Spec.RestartPolicy = test.policy
-		r := newRig(t, p)
+		r := newHarness(t, p)
 		bad := &runtimeapi.ExecSyncResponse{ExitCode: 1, Stdout: []byte("bad")}
-		r.at(0).answer("ExecSync", bad, nil)
-		r.tells("Unhealthy containers{web}: Liveness probe failed: bad")
-		r.at(10*time.Second).answer("ExecSync", nil, broken("no such container"))
-		r.tells("Unhealthy containers{web}: Liveness probe errored and resulted in unknown " +
+		r.planAt(0).complete("ExecSync", bad, nil)
+		r.expectEvents("Unhealthy containers{web}: Liveness probe failed: bad")
+		r.planAt(10 * time.Second)
+		for range 3 { // attempts
+			r.complete("ExecSync", nil, internalError("no such container"))
+		}
+		r.expectEvents("Unhealthy containers{web}: Liveness probe errored and resulted in unknown " +
 			"state: no such container")
-		r.at(20*time.Second).answer("ExecSync", bad, nil)
-		r.tells("Unhealthy containers{web}: Liveness probe failed: bad",
+		r.planAt(20*time.Second).complete("ExecSync", bad, nil)
+		r.expectEvents("Unhealthy containers{web}: Liveness probe failed: bad",
 			"Killing containers{web}: "+test.want)
 	}
 }
 
-// A redirect to elsewhere is told of once, and not at every answer.
-func TestEventsOfARedirect(t *testing.T) {
-	r := newRig(t, running(func(c *v1.Container) {
-		probed(probe.Readiness, nil)(c)
-		c.ReadinessProbe.ProbeHandler = v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{}}
-	}))
-	for i := range 3 {
-		r.at(time.Duration(i)*10*time.Second).answer("HTTPGet", &world.HTTPGot{Elsewhere: true}, nil)
+// The messages about init containers are the kubelet's.
+func TestKillingMessage(t *testing.T) {
+	for _, c := range []struct {
+		role         Role
+		reason, want string
+	}{
+		{App, "", "Stopping container c"},
+		{Sidecar, "", "Stopping container c"},
+		{App, stopReasonChanged, "Container c definition changed, will be restarted"},
+		{Sidecar, stopReasonChanged, "Init container c definition changed"},
+		{Sidecar, stopReasonLiveness + stopReasonRestartSuffix, "Init container c failed liveness probe"},
+		{Init, stopReasonUnknownState, `Init container is in "unknown" state, try killing it before ` +
+			"restart"},
+		{Sidecar, stopReasonPostStartHook, "FailedPostStartHook"},
+	} {
+		stopped := Container{Name: "c", Stop: &Stop{Reason: c.reason}}
+		if got := stopped.killingMessage(c.role); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
 	}
-	r.tells("ProbeWarning containers{web}: Readiness probe warning: Probe terminated redirects")
 }
 
-// What a hook has said is not told: it may be secret.
+// The events of a hook do not have its output, which may be secret.
 func TestEventsOfHooks(t *testing.T) {
-	r := newRig(t, withHook(nil, execHook("greet"))).at(0).exec(1)
-	r.tells("FailedPostStartHook containers{web}: PostStartHook failed",
+	r := newHarness(t, withHook(nil, execHook("greet"))).planAt(0).completeExec(1)
+	r.expectEvents("FailedPostStartHook containers{web}: PostStartHook failed",
 		"Killing containers{web}: FailedPostStartHook")
-	r = newRig(t, unwanted(withHook(execHook("drain"), nil))).at(0)
-	r.told = nil
-	r.exec(1).tells("FailedPreStopHook containers{web}: PreStopHook failed")
+	r = newHarness(t, notDesired(withHook(execHook("drain"), nil))).planAt(0)
+	r.events = nil
+	r.completeExec(1).expectEvents("FailedPreStopHook containers{web}: PreStopHook failed")
 }
 
-// Of a sandbox that is no good any more it is told once that there will be another one.
+// The replacement of a sandbox is recorded once.
 func TestEventsOfSandboxes(t *testing.T) {
-	p := facts(spec(v1.RestartPolicyAlways, "", "web"))
+	p := podWith(spec(v1.RestartPolicyAlways, "", "web"))
 	p.Spec.Spec.DNSPolicy = v1.DNSDefault
 	p.Sandboxes[0].Ready, p.Sandboxes[0].Stopped = false, true
-	r := newRig(t, p)
-	r.env.Node.Resolv.Known, r.env.NetworkNotReady = true, "network is not ready: no plugin"
-	r.at(0).at(0).tells("NetworkNotReady: network is not ready: no plugin")
+	r := newHarness(t, p)
+	r.env.Node.Resolv.Loaded, r.env.NetworkNotReady = true, "network is not ready: no plugin"
+	r.planAt(0).planAt(0).expectEvents("NetworkNotReady: network is not ready: no plugin")
 	r.env.NetworkNotReady = ""
-	r.at(0).tells("SandboxChanged: Pod sandbox changed, it will be killed and re-created.")
-	r.answer("RunPodSandbox", nil, broken("no address"))
-	r.tells("FailedCreatePodSandBox: Failed to create pod sandbox: no address")
-	p.Stale = time.Time{}
-	r.at(time.Second).want("RunPodSandbox")
-	r.tells()
+	r.planAt(0).expectEvents("SandboxChanged: Pod sandbox changed, it will be killed and re-created.")
+	r.complete("RunPodSandbox", nil, internalError("no address"))
+	r.expectEvents("FailedCreatePodSandBox: Failed to create pod sandbox: no address")
+	p.StaleSince = time.Time{}
+	r.planAt(time.Second).expectCall("RunPodSandbox")
+	r.expectEvents()
 }
 
-// What lasts is told again every minute: that there is no network, or what a container lacks.
-func TestRemind(t *testing.T) {
-	p := facts(spec(v1.RestartPolicyAlways, "", "web"))
+// Events of persisting conditions are repeated every minute: a network that is not ready, and a
+// container that fails its checks.
+func TestRepeatedEvents(t *testing.T) {
+	p := podWith(spec(v1.RestartPolicyAlways, "", "web"))
 	p.Sandboxes[0].Ready, p.Sandboxes[0].Stopped = false, true
-	r := newRig(t, p)
-	r.env.Node.Resolv.Known, r.env.NetworkNotReady = true, "no plugin"
-	r.at(0).tells("NetworkNotReady: no plugin")
-	r.at(59 * time.Second).tells()
-	r.at(61 * time.Second).tells("NetworkNotReady: no plugin")
-	r.at(120 * time.Second).tells()
-	r.at(121 * time.Second).tells("NetworkNotReady: no plugin")
+	r := newHarness(t, p)
+	r.env.Node.Resolv.Loaded, r.env.NetworkNotReady = true, "no plugin"
+	r.planAt(0).expectEvents("NetworkNotReady: no plugin")
+	r.planAt(59 * time.Second).expectEvents()
+	r.planAt(61 * time.Second).expectEvents("NetworkNotReady: no plugin")
+	r.planAt(120 * time.Second).expectEvents()
+	r.planAt(121 * time.Second).expectEvents("NetworkNotReady: no plugin")
 
-	r = ready(t, func(s *v1.PodSpec) {
+	r = readyHarness(t, func(s *v1.PodSpec) {
 		s.SecurityContext = &v1.PodSecurityContext{RunAsUser: new(int64), RunAsNonRoot: new(true)}
-	}).at(0)
-	if len(r.told) != 1 || r.told[0].Reason != "Failed" {
-		t.Fatalf("told %v", r.told)
+	}).planAt(0)
+	if len(r.events) != 1 || r.events[0].Reason != "Failed" {
+		t.Fatalf("recorded %v", r.events)
 	}
-	why := "Failed containers{web}: " + r.told[0].Message
-	r.told = nil
-	r.at(time.Second).tells()
-	r.at(time.Minute).tells(why)
+	event := "Failed containers{web}: " + r.events[0].Message
+	r.events = nil
+	r.planAt(time.Second).expectEvents()
+	r.planAt(time.Minute).expectEvents(event)
+
+	p = podWith(spec(v1.RestartPolicyAlways, "", "web"))
+	p.Sandboxes[0].Ready, p.Sandboxes[0].Stopped = false, true
+	p.Spec.Spec.Subdomain, p.Spec.Spec.SetHostnameAsFQDN = strings.Repeat("d", 60), new(true)
+	r = newHarness(t, p).planAt(0)
+	event = "FailedCreatePodSandBox: Failed to create pod sandbox: " + p.ProblemOf("").Message
+	r.expectEvents(event)
+	r.planAt(time.Minute).expectEvents(event)
 }
 
-// A volume is told of each time that it could not be made.
+// Each failed attempt to create a volume records an event.
 func TestEventsOfVolumes(t *testing.T) {
-	r := newRig(t, withVolume(v1.VolumeMount{MountPath: "/data"}))
+	r := newHarness(t, withVolume(v1.VolumeMount{MountPath: "/data"}))
 	for _, at := range []time.Duration{0, time.Second} {
-		r.at(at).answer("StatPath", nil, broken("EIO"))
-		r.tells(`FailedMount: MountVolume.SetUp failed for volume "data" : EIO`)
-		r.at(at).tells()
+		r.planAt(at).complete("StatPath", nil, internalError("EIO"))
+		r.expectEvents(`FailedMount: MountVolume.SetUp failed for volume "data" : EIO`)
+		r.planAt(at).expectEvents()
 	}
 }
 
-// What is wrong with a container is told once, not by every plan.
+// An error in the configuration of a container is recorded once, and not by every plan.
 func TestEventsOfConfigurations(t *testing.T) {
-	r := ready(t, func(s *v1.PodSpec) {
+	r := readyHarness(t, func(s *v1.PodSpec) {
 		s.Containers[0].Env = []v1.EnvVar{{Name: "A", ValueFrom: &v1.EnvVarSource{
 			ConfigMapKeyRef: &v1.ConfigMapKeySelector{Key: "k"}}}}
 	})
-	r.at(0).at(time.Second).tells("Failed containers{web}: Error: no API server is configured")
+	r.planAt(0).planAt(time.Second).expectEvents(
+		"Failed containers{web}: Error: no API server is configured")
 }

@@ -5,29 +5,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What somebody outside finds of a pod in the runtime, by names.
+// Lookups of a pod's objects in the runtime by name, for requests to the HTTP API.
 
-// lastRun is the newest run of a container that has a record; nil if there is none. One that has
-// been made and not been started has not run yet, and may never.
-func (p *Pod) lastRun(name string) *Container {
-	c := p.newest(name)
+// NewestStartedRun returns the newest run of a container that was started; nil if the runtime has
+// none. A container that was created and not started has not run, and may never.
+func (p *Pod) NewestStartedRun(name string) *Container {
+	c := p.NewestRun(name)
 	if c != nil && c.State == Created {
-		return p.previous(c)
+		return p.PreviousRun(c)
 	}
 	return c
 }
 
-// ContainerID is the id of the newest run of a container; empty if there is none, or its record has
-// gone: an earlier run is never taken for it.
+// ContainerID returns the ID of the newest run of a container; empty if there is no run or the
+// record of the newest run was removed. The ID of an earlier run is never returned in its place.
 func (p *Pod) ContainerID(name string) string {
-	c := p.lastRun(name)
-	if c == nil || p.past(name).newer(c) {
+	c := p.NewestStartedRun(name)
+	if c == nil || p.RemovedRun(name).IsNewerThan(c) {
 		return ""
 	}
 	return c.ID
 }
 
-// SandboxID is the id of the newest sandbox that is ready; empty if none is.
+// SandboxID returns the ID of the newest ready sandbox; empty if no sandbox is ready.
 func (p *Pod) SandboxID() string {
 	for i := len(p.Sandboxes) - 1; i >= 0; i-- {
 		if p.Sandboxes[i].Ready {
@@ -37,19 +37,19 @@ func (p *Pod) SandboxID() string {
 	return ""
 }
 
-// Running is what runs of the pod: its names, and of each container that runs the name and the
-// image. Nil if nothing does, not even a sandbox.
-func (p *Pod) Running() *v1.Pod {
-	is := &v1.Pod{}
-	is.Namespace, is.Name, is.UID = p.Namespace, p.Name, types.UID(p.UID)
+// RunningPod returns a pod with the names of this pod and the name and image of each running
+// container; nil if neither a container nor a sandbox of the pod runs.
+func (p *Pod) RunningPod() *v1.Pod {
+	running := &v1.Pod{}
+	running.Namespace, running.Name, running.UID = p.Namespace, p.Name, types.UID(p.UID)
 	for i := range p.Containers {
 		if c := &p.Containers[i]; c.State == Running {
-			is.Spec.Containers = append(is.Spec.Containers,
+			running.Spec.Containers = append(running.Spec.Containers,
 				v1.Container{Name: c.Name, Image: c.Image})
 		}
 	}
-	if len(is.Spec.Containers) == 0 && p.SandboxID() == "" {
+	if len(running.Spec.Containers) == 0 && p.SandboxID() == "" {
 		return nil
 	}
-	return is
+	return running
 }

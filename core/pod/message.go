@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,214 +10,172 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/logs"
 	"seedlet.dev/core/op"
 	"seedlet.dev/world"
 )
 
-// Termination messages: each run of a container has an empty file mounted in which it can say why
-// it ended. What is in it is read once the container has exited, by whichever life of the agent
-// sees that first, and again by every later one.
+// Termination messages. Each run of a container has an empty file mounted, in which the container
+// can write why it exits. The file is read once the container has exited, by the incarnation of the
+// agent that sees the exit first, and again by every later one.
 
-// The kubelet's bounds on termination messages, in bytes.
+// messageBytesMax bounds the termination message of a container, as in the kubelet.
+const messageBytesMax = 4096
+
+// The bounds on how long the pod waits for a message that cannot be read. The read is retried
+// afterwards as well, and the message is reported if it succeeds.
 const (
-	messageMax    = 4096
-	messageMaxPod = 12 << 10
+	messageAttemptsMax = 3
+	messageTimeout     = 10 * time.Second
 )
 
-const (
-	annotationMessagePath   = "io.kubernetes.container.terminationMessagePath"
-	annotationMessagePolicy = "io.kubernetes.container.terminationMessagePolicy"
-)
-
-// A message that cannot be read holds the pod up for no longer than this. It is tried again all
-// the same, and shown if it is read after all.
-const (
-	messageTries   = 3
-	messageTimeout = 10 * time.Second
-)
-
-// Said is what a container that has exited has said about its end, and how far that was read.
-type Said struct {
-	Message   string     `json:"message,omitempty"`
-	File      string     `json:"file,omitempty"`     // on the node; empty: it had none
-	Fallback  bool       `json:"fallback,omitempty"` // its log speaks if the file says nothing
-	Next      Source     `json:"next,omitempty"`     // what is to be read
-	Op        world.OpID `json:"op,omitempty"`
-	Failures  int        `json:"failures,omitempty"` // in a row
-	NotBefore time.Time  `json:"notBefore"`
+// TerminationMessage is the termination message of a container that has exited, and the progress of
+// reading it.
+type TerminationMessage struct {
+	Message    string        `json:"message,omitempty"`
+	File       string        `json:"file,omitempty"`       // on the node; empty if none exists
+	Fallback   bool          `json:"fallback,omitempty"`   // the log is read if the file is empty
+	NextSource MessageSource `json:"nextSource,omitempty"` // the one to read
+	Op         world.OpID    `json:"op,omitempty"`
+	Failures   int           `json:"failures,omitempty"` // in a row
+	NotBefore  time.Time     `json:"notBefore"`
 }
 
-// Source is where a message may be; empty for nowhere any more.
-type Source string
+// MessageSource is the source of a termination message; empty if none is left to read.
+type MessageSource string
 
 // The sources.
 const (
-	InFile Source = "File"
-	InLog  Source = "Log"
+	FromFile MessageSource = "File"
+	FromLog  MessageSource = "Log"
 )
 
-// awaited says whether the message may still be about to be known.
-func (s *Said) awaited() bool { return s.Next != "" && s.Failures < messageTries }
+// isPending reports whether the message is still being read.
+func (s *TerminationMessage) isPending() bool {
+	return s.NextSource != "" && s.Failures < messageAttemptsMax
+}
 
-// endSeen takes from the runtime where the message of a container that has exited is. It is the
-// runtime that knows: the container may be another agent's.
-func (c *Container) endSeen(status *runtimeapi.ContainerStatus) {
-	c.Said = Said{Fallback: c.ExitCode != 0 && !c.StartedAt.IsZero() &&
-		status.Annotations[annotationMessagePolicy] ==
+// locateTerminationMessage sets the source of the termination message of a container that has
+// exited, from its status in the runtime, because the container may have been created by another
+// agent.
+func (c *Container) locateTerminationMessage(status *runtimeapi.ContainerStatus) {
+	c.TerminationMessage = TerminationMessage{Fallback: c.ExitCode != 0 && !c.StartedAt.IsZero() &&
+		status.Annotations[criconfig.AnnotationMessagePolicy] ==
 			string(v1.TerminationMessageFallbackToLogsOnError)}
-	inside := status.Annotations[annotationMessagePath]
+	inside := status.Annotations[criconfig.AnnotationMessagePath]
+	if inside != "" {
+		inside = path.Join("/", inside) // as it was mounted
+	}
 	for _, m := range status.Mounts {
 		if inside != "" && m.ContainerPath == inside {
-			c.Said.File, c.Said.Next = m.HostPath, InFile
+			c.TerminationMessage.File, c.TerminationMessage.NextSource = m.HostPath, FromFile
 			return
 		}
 	}
-	c.Said.fallBack()
+	c.TerminationMessage.fallBackToLog()
 }
 
-// fallBack goes on with the log, if that may speak.
-func (s *Said) fallBack() {
-	s.Next = ""
+// fallBackToLog makes the log the next source if the container's terminationMessagePolicy allows
+// it.
+func (s *TerminationMessage) fallBackToLog() {
+	s.NextSource = ""
 	if s.Fallback {
-		s.Next = InLog
+		s.NextSource = FromLog
 	}
 }
 
-// readMessages reads what containers that have exited have said.
-func (p *Pod) readMessages(env *Env, w *waits) {
+// readTerminationMessages reads the termination messages of containers that have exited.
+func (p *Pod) readTerminationMessages(env *Env, w *wakeTimer) {
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if c.Said.Next == "" || c.Said.Op != 0 || w.pending(c.Said.NotBefore) {
+		message := &c.TerminationMessage
+		if message.NextSource == "" || message.Op != 0 || w.waitUntil(message.NotBefore) {
 			continue
 		}
-		ask := &world.ReadTail{Path: c.Said.File, BytesMax: messageMax}
-		if c.Said.Next == InLog {
-			ask = &world.ReadTail{Path: p.logPath(c, env.Node), BytesMax: logs.TailBytes}
+		request := &world.ReadTail{Path: message.File, BytesMax: messageBytesMax}
+		if message.NextSource == FromLog {
+			request = &world.ReadTail{Path: p.logPath(c, env.Node), BytesMax: logs.TailBytes}
 		}
-		c.Said.Op = env.Out.Ask(p.Key(), c.ID, messageTimeout, ask)
+		message.Op = env.Effects.Issue(p.Key(), c.ID, messageTimeout, request)
 	}
 }
 
-// messageRead takes what was read. A file that is not there says nothing; nor does a log, but it
-// may only be without its name for a moment, because it is being rotated.
-func (p *Pod) messageRead(r op.Record, ev world.Event) {
-	c := p.container(r.Subject)
+// handleMessageRead handles the completion of the read of a termination message. A file that does
+// not exist is an empty message. A log that does not exist is one too, but only after retries: a
+// log that is being rotated has no name for a moment.
+func (p *Pod) handleMessageRead(r op.Record, ev world.Event) {
+	c := p.containerByID(r.Subject)
 	if c == nil {
 		return
 	}
-	s := &c.Said
+	s := &c.TerminationMessage
 	s.Op = 0
 	missing := ev.Err.Has(world.KindNotFound)
-	if ev.Err != nil && !missing || missing && s.Next == InLog && s.Failures < messageTries {
-		s.failed(ev.Err, ev.Time)
+	if ev.Err != nil && !missing ||
+		missing && s.NextSource == FromLog && s.Failures < messageAttemptsMax {
+		s.readFailed(ev.Err, ev.Time)
 		return
 	}
 	s.Failures, s.Message = 0, ""
 	if ev.Err == nil {
 		tail := ev.Body.(*world.TailRead)
-		if s.Next == InLog {
+		if s.NextSource == FromLog {
 			tail = &world.TailRead{Data: logs.Tail(tail.Data, tail.Truncated)}
 		}
 		s.Message = strings.ToValidUTF8(string(tail.Data), "\uFFFD")
 	}
-	if s.Next == InFile && s.Message == "" {
-		s.fallBack()
+	if s.NextSource == FromFile && s.Message == "" {
+		s.fallBackToLog()
 		return
 	}
-	s.Next = ""
+	s.NextSource = ""
 }
 
-func (s *Said) failed(err *world.Error, now time.Time) {
+func (s *TerminationMessage) readFailed(err *world.Error, now time.Time) {
 	s.Failures++
-	s.NotBefore = now.Add(waitAfter(s.Failures))
+	s.NotBefore = now.Add(failureBackoff(s.Failures))
 	s.Message = "Error on reading termination message from logs: " + err.Message
-	if s.Next == InFile {
+	if s.NextSource == FromFile {
 		s.Message = "Error on reading termination log " + s.File + ": " + err.Message
 	}
 	if err.Has(world.KindInvalid) {
-		s.Next = "" // it is no file, and never will be
+		s.NextSource = "" // not a regular file: no retry can succeed
 	}
 }
 
-// lastWords are what the runtime has to say about the end of a container, and the container.
-func (c *Container) lastWords() string {
-	if c.Message == "" || c.Said.Message == "" {
-		return c.Message + c.Said.Message
+// ExitMessage returns the message of a container's exit: the runtime's, and the container's own
+// termination message.
+func (c *Container) ExitMessage() string {
+	if c.Message == "" || c.TerminationMessage.Message == "" {
+		return c.Message + c.TerminationMessage.Message
 	}
-	return c.Message + ": " + c.Said.Message
+	return c.Message + ": " + c.TerminationMessage.Message
 }
 
-// limitMessages cuts the messages of a pod to their share of what a pod may show in all.
-func limitMessages(pod *v1.Pod) {
-	containers := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
-	for _, list := range [][]v1.ContainerStatus{
-		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses,
-	} {
-		for i := range list {
-			for _, state := range []*v1.ContainerState{
-				&list[i].State, &list[i].LastTerminationState,
-			} {
-				if t := state.Terminated; t != nil {
-					t.Message = cut(t.Message, messageMaxPod/containers)
-				}
-			}
-		}
-	}
-}
-
-// cut shortens a text to so many bytes, between two characters.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "")
-}
-
-func (p *Pod) messageDir(name string, node *Node) string {
-	return p.dir(node) + "/containers/" + name
-}
-
-// messageFile is where a run of a container says why it ended. Its name follows from the number
-// of the run, so that the same request is made however often it is made.
-func (p *Pod) messageFile(name string, number int32, node *Node) string {
-	return p.messageDir(name, node) + "/" + strconv.Itoa(int(number))
-}
-
-// makeMessageFile takes the next step on the way to the file for the next run, and reports whether
-// there was one to take. A file that an earlier run has left is made empty.
-func (p *Pod) makeMessageFile(want *v1.Container, env *Env) bool {
-	_, number := p.counts(want.Name)
-	dir := want.Name + "/"
+// createMessageFile takes the next step towards the termination message file of the next run, and
+// reports whether it has issued an operation. A file that an earlier run has left is truncated.
+func (p *Pod) createMessageFile(container *v1.Container, env *Env) bool {
+	_, number := p.nextRunNumbers(container.Name)
+	dir := container.Name + "/"
 	file := dir + strconv.Itoa(int(number))
 	switch {
-	case want.TerminationMessagePath == "" || slices.Contains(p.MessageFiles, file):
+	case container.TerminationMessagePath == "" || slices.Contains(p.MessageFiles, file):
 		return false
 	case !slices.Contains(p.MessageFiles, dir):
-		p.Op = env.Out.Ask(p.Key(), dir, fsTimeout,
-			&world.MakeDir{Path: p.messageDir(want.Name, env.Node), Mode: 0o755})
+		p.Op = env.Effects.Issue(p.Key(), dir, fsTimeout,
+			&world.MakeDir{Path: env.Node.MessageDir(p.UID, container.Name), Mode: 0o755})
 	default:
-		p.Op = env.Out.Ask(p.Key(), file, fsTimeout, &world.WriteFile{
-			Path: p.messageFile(want.Name, number, env.Node), Mode: 0o666, Volatile: true})
+		p.Op = env.Effects.Issue(p.Key(), file, fsTimeout, &world.WriteFile{
+			Path: env.Node.MessageFilePath(p.UID, container.Name, number), Mode: 0o666, Volatile: true})
 	}
 	return true
 }
 
-// forgetMessageFiles has the file for the next run of a container made anew.
+// forgetMessageFiles forgets the message files of a container, so that the file for its next run is
+// created again.
 func (p *Pod) forgetMessageFiles(name string) {
 	p.MessageFiles = slices.DeleteFunc(p.MessageFiles, func(file string) bool {
 		return strings.HasPrefix(file, name+"/")
 	})
-}
-
-// messageMount is the file as the container finds it.
-func (p *Pod) messageMount(want *v1.Container, run *Container, node *Node) []*runtimeapi.Mount {
-	if want.TerminationMessagePath == "" {
-		return nil
-	}
-	return []*runtimeapi.Mount{{
-		ContainerPath:  want.TerminationMessagePath,
-		HostPath:       p.messageFile(want.Name, run.Restarts, node),
-		SelinuxRelabel: true, // nobody else has a file of this run
-	}}
 }

@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/logs"
 	"seedlet.dev/core/op"
 	"seedlet.dev/world"
@@ -18,74 +18,78 @@ import (
 
 const messageHost = "/var/lib/kubelet/pods/u/containers/web/0"
 
-// died is how the runtime tells of the end of a container.
-func died(code int32, policy v1.TerminationMessagePolicy) *runtimeapi.ContainerStatus {
+// exitedStatus returns the runtime's status of a container that has exited.
+func exitedStatus(code int32, policy v1.TerminationMessagePolicy) *runtimeapi.ContainerStatus {
 	return &runtimeapi.ContainerStatus{
 		State: runtimeapi.ContainerState_CONTAINER_EXITED, ExitCode: code, StartedAt: 1,
 		Annotations: map[string]string{
-			annotationMessagePath: "/dev/termination-log", annotationMessagePolicy: string(policy),
+			criconfig.AnnotationMessagePath:   "dev/termination-log",
+			criconfig.AnnotationMessagePolicy: string(policy),
 		},
 		Mounts: []*runtimeapi.Mount{{ContainerPath: "/etc/hosts", HostPath: "/x"},
 			{ContainerPath: "/dev/termination-log", HostPath: messageHost}},
 	}
 }
 
-// dead is a pod whose container has exited so, at t0, and an environment for its plans.
-func dead(status *runtimeapi.ContainerStatus) (*Pod, *Env, *op.Table) {
+// exitedPod returns a pod whose container has exited with the status at t0, and an environment for
+// its plans.
+func exitedPod(status *runtimeapi.ContainerStatus) (*Pod, *Env, *op.Table) {
 	c := run("web", 0, Exited)
 	c.Inspected = Running
-	p := facts(spec(v1.RestartPolicyNever, "", "web"), c)
-	env := &Env{Node: &Node{LogsDir: "/logs", PodsDir: "/pods", LinksDir: "/links"},
-		Out: &op.Out{}}
-	p.containerInspected(op.Record{Subject: c.ID}, world.Event{Time: t0,
+	p := podWith(spec(v1.RestartPolicyNever, "", "web"), c)
+	env := &Env{Node: &Node{Node: criconfig.Node{LogsDir: "/logs", PodsDir: "/pods"},
+		LogLinksDir: "/links"},
+		Effects: &op.Effects{}}
+	p.handleContainerStatus(op.Record{Subject: c.ID}, world.Event{Time: t0,
 		Body: &runtimeapi.ContainerStatusResponse{Status: status}}, env)
 	return p, env, &op.Table{}
 }
 
-// reads has the pod read what it wants to at a time, and answers; it is the path, or empty.
-func reads(p *Pod, env *Env, table *op.Table, now time.Time, answer any) string {
-	env.Out.Begin(table, now)
-	w := waits{now: now}
-	p.readMessages(env, &w)
-	effects := env.Out.Take()
+// readMessage completes the read of a termination message that the pod issues at a time. It returns
+// the path that is read; empty if none is.
+func readMessage(p *Pod, env *Env, table *op.Table, now time.Time, result any) string {
+	env.Effects.Reset(table, now)
+	w := wakeTimer{now: now}
+	p.readTerminationMessages(env, &w)
+	effects := env.Effects.List()
 	if len(effects) == 0 {
 		return ""
 	}
-	rec, _ := table.Settle(effects[0].Op)
-	ev := world.Event{Time: now, Body: answer}
-	if err, is := answer.(*world.Error); is {
+	rec, _ := table.Complete(effects[0].Op)
+	ev := world.Event{Time: now, Body: result}
+	if err, ok := result.(*world.Error); ok {
 		ev.Body, ev.Err = nil, err
 	}
-	p.messageRead(rec, ev)
+	p.handleMessageRead(rec, ev)
 	return effects[0].Body.(*world.ReadTail).Path
 }
 
-func TestMessageIsReadFromItsFile(t *testing.T) {
-	p, env, table := dead(died(1, v1.TerminationMessageReadFile))
-	c := p.container("web0")
-	if c.ended() {
-		t.Error("the container has ended before its message is known")
+func TestMessageIsReadFromFile(t *testing.T) {
+	p, env, table := exitedPod(exitedStatus(1, v1.TerminationMessageReadFile))
+	c := p.containerByID("web0")
+	if c.HasKnownExit() {
+		t.Error("the exit is known before its message is")
 	}
-	said := &world.TailRead{Data: []byte("out of \xff cheese")}
-	if got := reads(p, env, table, t0, said); got != messageHost {
+	tail := &world.TailRead{Data: []byte("out of \xff cheese")}
+	if got := readMessage(p, env, table, t0, tail); got != messageHost {
 		t.Errorf("read from %q", got)
 	}
-	if !c.ended() || c.lastWords() != "out of \uFFFD cheese" {
-		t.Errorf("ended %t, message %q", c.ended(), c.lastWords())
+	if !c.HasKnownExit() || c.ExitMessage() != "out of \uFFFD cheese" {
+		t.Errorf("known exit %t, message %q", c.HasKnownExit(), c.ExitMessage())
 	}
-	if got := reads(p, env, table, t0, nil); got != "" {
+	if got := readMessage(p, env, table, t0, nil); got != "" {
 		t.Errorf("read again from %q", got)
 	}
-	if c.Message = "OOM"; c.lastWords() != "OOM: out of \uFFFD cheese" {
-		t.Errorf("with the runtime's: %q", c.lastWords())
+	if c.Message = "OOM"; c.ExitMessage() != "OOM: out of \uFFFD cheese" {
+		t.Errorf("with the runtime's: %q", c.ExitMessage())
 	}
 }
 
-func TestMessageFallsBackToTheLog(t *testing.T) {
-	notThere := world.Errorf(world.KindNotFound, "ReadTail", "no such file")
+func TestMessageFallsBackToLog(t *testing.T) {
+	notFound := world.Errorf(world.KindNotFound, "ReadTail", "no such file")
 	log := &world.TailRead{Data: []byte("2026-01-01T00:00:00Z stderr F panic\n")}
 	fallback := v1.TerminationMessageFallbackToLogsOnError
-	unstarted := died(128, fallback)
+	unstarted := exitedStatus(128, fallback)
 	unstarted.StartedAt = 0
 	for _, test := range []struct {
 		name   string
@@ -93,133 +97,106 @@ func TestMessageFallsBackToTheLog(t *testing.T) {
 		file   any
 		want   string
 	}{
-		{"nothing written", died(1, fallback), &world.TailRead{}, "panic\n"},
-		{"no file", died(1, fallback), notThere, "panic\n"},
-		{"something written", died(1, fallback), &world.TailRead{Data: []byte("x")}, "x"},
-		{"it ended well", died(0, fallback), &world.TailRead{}, ""},
-		{"not asked for", died(1, v1.TerminationMessageReadFile), notThere, ""},
+		{"nothing written", exitedStatus(1, fallback), &world.TailRead{}, "panic\n"},
+		{"no file", exitedStatus(1, fallback), notFound, "panic\n"},
+		{"something written", exitedStatus(1, fallback), &world.TailRead{Data: []byte("x")}, "x"},
+		{"it ended well", exitedStatus(0, fallback), &world.TailRead{}, ""},
+		{"not asked for", exitedStatus(1, v1.TerminationMessageReadFile), notFound, ""},
 		{"it never ran", unstarted, &world.TailRead{}, ""},
 	} {
-		p, env, table := dead(test.status)
-		reads(p, env, table, t0, test.file)
-		if path := reads(p, env, table, t0, log); path != "" && path != "/logs/default_p_u/web/0.log" {
+		p, env, table := exitedPod(test.status)
+		readMessage(p, env, table, t0, test.file)
+		path := readMessage(p, env, table, t0, log)
+		if path != "" && path != "/logs/default_p_u/web/0.log" {
 			t.Errorf("%s: read from %q", test.name, path)
 		}
-		if c := p.container("web0"); !c.ended() || c.lastWords() != test.want {
-			t.Errorf("%s: ended %t, message %q, want %q", test.name, c.ended(), c.lastWords(),
+		if c := p.containerByID("web0"); !c.HasKnownExit() || c.ExitMessage() != test.want {
+			t.Errorf("%s: known exit %t, message %q, want %q", test.name, c.HasKnownExit(), c.ExitMessage(),
 				test.want)
 		}
 	}
 }
 
-// A message that cannot be read holds nothing up for ever, and is shown when it is read after all.
-func TestMessageThatCannotBeRead(t *testing.T) {
-	p, env, table := dead(died(1, v1.TerminationMessageReadFile))
-	c, now := p.container("web0"), t0
-	for n := range messageTries {
-		if c.ended() {
+// The pod does not wait for ever for a message that cannot be read; the message is reported if a
+// later read succeeds.
+func TestUnreadableMessage(t *testing.T) {
+	p, env, table := exitedPod(exitedStatus(1, v1.TerminationMessageReadFile))
+	c, now := p.containerByID("web0"), t0
+	for n := range messageAttemptsMax {
+		if c.HasKnownExit() {
 			t.Fatalf("given up after %d failures", n)
 		}
-		reads(p, env, table, now, world.Errorf(world.KindInternal, "ReadTail", "I/O error"))
-		if got := reads(p, env, table, now, nil); got != "" {
+		readMessage(p, env, table, now, world.Errorf(world.KindInternal, "ReadTail", "I/O error"))
+		if got := readMessage(p, env, table, now, nil); got != "" {
 			t.Error("read again at once")
 		}
-		now = now.Add(waitAfter(n + 1))
+		now = now.Add(failureBackoff(n + 1))
 	}
-	if want := "Error on reading termination log " + messageHost + ": I/O error"; !c.ended() ||
-		c.lastWords() != want {
-		t.Errorf("ended %t with %q", c.ended(), c.lastWords())
+	if want := "Error on reading termination log " + messageHost + ": I/O error"; !c.HasKnownExit() ||
+		c.ExitMessage() != want {
+		t.Errorf("known exit %t, message %q", c.HasKnownExit(), c.ExitMessage())
 	}
-	reads(p, env, table, now, &world.TailRead{Data: []byte("late")})
-	if c.lastWords() != "late" {
-		t.Errorf("message %q", c.lastWords())
+	readMessage(p, env, table, now, &world.TailRead{Data: []byte("late")})
+	if c.ExitMessage() != "late" {
+		t.Errorf("message %q", c.ExitMessage())
 	}
-	p, env, table = dead(died(1, v1.TerminationMessageFallbackToLogsOnError))
-	reads(p, env, table, t0, &world.TailRead{})
-	c, now = p.container("web0"), t0
-	for range messageTries + 1 { // its log is being rotated, or has gone
-		reads(p, env, table, now, world.Errorf(world.KindNotFound, "ReadTail", "not there"))
+	p, env, table = exitedPod(exitedStatus(1, v1.TerminationMessageFallbackToLogsOnError))
+	readMessage(p, env, table, t0, &world.TailRead{})
+	c, now = p.containerByID("web0"), t0
+	for range messageAttemptsMax + 1 { // the log is being rotated, or was removed
+		readMessage(p, env, table, now, world.Errorf(world.KindNotFound, "ReadTail", "not there"))
 		now = now.Add(time.Minute)
 	}
-	if got := reads(p, env, table, now, nil); got != "" || !c.ended() || c.lastWords() != "" {
-		t.Errorf("a log that is not there: read again %q, says %q", got, c.lastWords())
+	if got := readMessage(p, env, table, now, nil); got != "" || !c.HasKnownExit() ||
+		c.ExitMessage() != "" {
+		t.Errorf("a log that does not exist: read again %q, message %q", got, c.ExitMessage())
 	}
-	p, env, table = dead(died(1, v1.TerminationMessageReadFile))
-	reads(p, env, table, t0, world.Errorf(world.KindInvalid, "ReadTail", "it is a pipe"))
-	if got := reads(p, env, table, t0.Add(time.Hour), nil); got != "" {
-		t.Errorf("what is no file is read again: %s", got)
-	}
-}
-
-// The containers of a pod share twelve kilobytes.
-func TestMessagesAreLimited(t *testing.T) {
-	pod := &v1.Pod{}
-	for i := range 4 {
-		name := fmt.Sprint("c", i)
-		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: name})
-		state := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
-			Message: strings.Repeat("ä", 2000)}}
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, v1.ContainerStatus{
-			Name: name, State: state, LastTerminationState: *state.DeepCopy()})
-	}
-	limitMessages(pod)
-	for _, s := range pod.Status.ContainerStatuses {
-		for _, text := range []string{
-			s.State.Terminated.Message, s.LastTerminationState.Terminated.Message,
-		} {
-			if want := strings.Repeat("ä", 1536); text != want {
-				t.Fatalf("%d bytes, want %d", len(text), len(want))
-			}
-		}
-	}
-	if got := cut("aää", 4); got != "aä" {
-		t.Errorf("cut within a character: %q", got)
+	p, env, table = exitedPod(exitedStatus(1, v1.TerminationMessageReadFile))
+	readMessage(p, env, table, t0, world.Errorf(world.KindInvalid, "ReadTail", "it is a pipe"))
+	if got := readMessage(p, env, table, t0.Add(time.Hour), nil); got != "" {
+		t.Errorf("a pipe is read again: %s", got)
 	}
 }
 
-// A new run has an empty file to write to, made before the container is.
-func TestMessageFileIsMade(t *testing.T) {
-	p := facts(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Exited))
-	want := p.want("web")
-	want.TerminationMessagePath = "/dev/termination-log"
-	env, table := &Env{Node: &Node{PodsDir: "/pods"}, Out: &op.Out{}}, &op.Table{}
-	var asked []any
+// A new run has an empty message file, which is created before the container.
+func TestMessageFileIsCreated(t *testing.T) {
+	p := podWith(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Exited))
+	container := p.specContainer("web")
+	container.TerminationMessagePath = "/dev/termination-log"
+	env := &Env{Node: &Node{Node: criconfig.Node{PodsDir: "/pods"}}, Effects: &op.Effects{}}
+	table := &op.Table{}
+	var issued []any
 	for range 3 {
-		env.Out.Begin(table, t0)
-		if !p.makeMessageFile(want, env) {
+		env.Effects.Reset(table, t0)
+		if !p.createMessageFile(container, env) {
 			break
 		}
-		asked = append(asked, env.Out.Take()[0].Body)
-		rec, _ := table.Settle(p.Op)
-		p.made(p.Op, rec, world.Event{Time: t0, Body: &world.Done{}}, env)
+		issued = append(issued, env.Effects.List()[0].Body)
+		rec, _ := table.Complete(p.Op)
+		p.handleCreation(p.Op, rec, world.Event{Time: t0, Body: &world.Done{}}, env)
 	}
 	expected := []any{&world.MakeDir{Path: "/pods/u/containers/web", Mode: 0o755},
 		&world.WriteFile{Path: "/pods/u/containers/web/1", Mode: 0o666, Volatile: true}}
-	if diff := cmp.Diff(expected, asked); diff != "" {
+	if diff := cmp.Diff(expected, issued); diff != "" {
 		t.Error(diff)
 	}
-	next := p.run(want, env.Node)
-	mounts := p.messageMount(want, &next, env.Node)
-	if len(mounts) != 1 || mounts[0].HostPath != "/pods/u/containers/web/1" {
-		t.Errorf("mounted are %v", mounts)
-	}
-	if p.LogDirs != nil || p.problem("web") != nil {
-		t.Errorf("the directory was taken for another: %v", p.LogDirs)
+	if p.LogDirs != nil || p.ProblemOf("web") != nil {
+		t.Errorf("the message directory counts as a log directory: %v", p.LogDirs)
 	}
 	p.forgetMessageFiles("web")
-	if !p.makeMessageFile(want, env) {
-		t.Error("the file is not made anew for the run after")
+	if !p.createMessageFile(container, env) {
+		t.Error("the file is not created again for the next run")
 	}
 }
 
-// What a run has left goes before its record, and so does what a log was renamed to meanwhile.
-func TestARunLeavesNothing(t *testing.T) {
-	p := facts(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Exited), run("web", 1, Exited),
+// The files of a run are removed before its record, including a log that was rotated meanwhile.
+func TestFilesOfRemovedRunAreRemoved(t *testing.T) {
+	p := podWith(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Exited), run("web", 1, Exited),
 		run("web", 2, Running))
 	for i := range p.Containers {
 		p.Containers[i].Restarts = int32(p.Containers[i].Attempt)
 	}
-	if got, want := removal(p, "web0"), []string{
+	if got, want := removalCalls(p, "web0"), []string{
 		"/links/p_default_web-web0.log", "/logs/default_p_u/web",
 		"/logs/default_p_u/web/0.log", "/logs/default_p_u/web/0.log.20250101-000000.gz",
 		"/logs/default_p_u/web", "/logs/default_p_u/web/0.log.20250101-000001",
@@ -227,44 +204,46 @@ func TestARunLeavesNothing(t *testing.T) {
 	}; !cmp.Equal(want, got) {
 		t.Error(cmp.Diff(want, got))
 	}
-	p.Gone = true // then the directories go as a whole
-	if got, want := removal(p, "web1"), []string{
+	p.NoLongerDesired = true // then the directories are removed as a whole
+	if got, want := removalCalls(p, "web1"), []string{
 		"/links/p_default_web-web1.log", "record web1",
 	}; !cmp.Equal(want, got) {
 		t.Error(cmp.Diff(want, got))
 	}
 }
 
-// A record that never ran, or shares its number with another, takes nothing along.
-func TestAStrayLeavesNothingBehind(t *testing.T) {
-	p := facts(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Created))
-	if got, want := removal(p, "web0"), []string{"record web0"}; !cmp.Equal(want, got) {
+// The removal of a container that never ran, or that shares its restart count with another one,
+// removes no files.
+func TestFilesOfLeftoverAreKept(t *testing.T) {
+	p := podWith(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Created))
+	if got, want := removalCalls(p, "web0"), []string{"record web0"}; !cmp.Equal(want, got) {
 		t.Error(cmp.Diff(want, got))
 	}
-	twin := run("web", 0, Exited)
-	twin.ID = "other"
-	p = facts(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Exited), twin)
-	if got, want := removal(p, "web0"), []string{"record web0"}; !cmp.Equal(want, got) {
+	other := run("web", 0, Exited)
+	other.ID = "other"
+	p = podWith(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Exited), other)
+	if got, want := removalCalls(p, "web0"), []string{"record web0"}; !cmp.Equal(want, got) {
 		t.Error(cmp.Diff(want, got))
 	}
 }
 
-// removal has a container removed and says what was removed or looked at, in order.
-func removal(p *Pod, id string) []string {
-	env := &Env{Node: &Node{LogsDir: "/logs", PodsDir: "/pods", LinksDir: "/links"},
-		Out: &op.Out{}}
+// removalCalls removes a container and returns the paths that were removed or listed, in order.
+func removalCalls(p *Pod, id string) []string {
+	env := &Env{Node: &Node{Node: criconfig.Node{LogsDir: "/logs", PodsDir: "/pods"},
+		LogLinksDir: "/links"},
+		Effects: &op.Effects{}}
 	table := &op.Table{}
 	files := []string{"0.log", "0.log.20250101-000000.gz", "1.log", "10.log"}
 	var all []string
 	for range 12 {
-		env.Out.Begin(table, t0)
-		w := waits{now: t0}
-		if p.container(id) == nil {
+		env.Effects.Reset(table, t0)
+		w := wakeTimer{now: t0}
+		if p.containerByID(id) == nil {
 			break
 		}
-		p.remove(p.container(id), env, &w)
+		p.removeContainer(p.containerByID(id), env, &w)
 		ev := world.Event{Time: t0, Body: &world.Done{}}
-		eff := env.Out.Take()[0]
+		eff := env.Effects.List()[0]
 		switch body := eff.Body.(type) {
 		case *world.RemoveTree:
 			all = append(all, body.Path)
@@ -285,49 +264,51 @@ func removal(p *Pod, id string) []string {
 			all = append(all, "record "+body.ContainerId)
 			ev.Body = &runtimeapi.RemoveContainerResponse{}
 		}
-		rec, _ := table.Settle(eff.Op)
-		p.Answered(eff.Op, rec, ev, env)
+		rec, _ := table.Complete(eff.Op)
+		p.HandleCompletion(eff.Op, rec, ev, env)
 	}
 	return all
 }
 
-// What cannot be removed is tried again later, and the record stays until then.
-func TestLeavingsThatStay(t *testing.T) {
-	p := facts(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Exited))
-	env, table := &Env{Node: &Node{LinksDir: "/links"}, Out: &op.Out{}}, &op.Table{}
-	env.Out.Begin(table, t0)
-	c, w := p.container("web0"), waits{now: t0}
-	p.remove(c, env, &w)
-	id := c.Left.Op
-	rec, _ := table.Settle(id)
-	p.Answered(id, rec, world.Event{Time: t0,
+// A failed removal is retried later, and the record of the run stays until then.
+func TestFailedFileRemovalIsRetried(t *testing.T) {
+	p := podWith(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Exited))
+	env, table := &Env{Node: &Node{LogLinksDir: "/links"}, Effects: &op.Effects{}}, &op.Table{}
+	env.Effects.Reset(table, t0)
+	c, w := p.containerByID("web0"), wakeTimer{now: t0}
+	p.removeContainer(c, env, &w)
+	id := c.Cleanup.Op
+	rec, _ := table.Complete(id)
+	p.HandleCompletion(id, rec, world.Event{Time: t0,
 		Err: world.Errorf(world.KindInternal, "RemoveTree", "I/O error")}, env)
-	env.Out.Begin(table, t0)
-	p.remove(c, env, &w)
-	if effects := env.Out.Take(); len(effects) > 0 || !w.until.Equal(t0.Add(time.Second)) {
-		t.Errorf("tried again at once: %v, or not woken: %v", effects, w.until)
+	env.Effects.Reset(table, t0)
+	p.removeContainer(c, env, &w)
+	if effects := env.Effects.List(); len(effects) > 0 || !w.wakeAt.Equal(t0.Add(time.Second)) {
+		t.Errorf("retried at once: %v, or not woken: %v", effects, w.wakeAt)
 	}
 }
 
-func TestLinks(t *testing.T) {
-	p := facts(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Exited), run("web", 1, Running))
-	p.container("web1").Restarts = 1
-	env, table := &Env{Node: &Node{LogsDir: "/logs", LinksDir: "/links"}, Out: &op.Out{}}, &op.Table{}
-	env.Out.Begin(table, t0)
-	w := waits{now: t0}
+func TestLogLinks(t *testing.T) {
+	p := podWith(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Exited),
+		run("web", 1, Running))
+	p.containerByID("web1").Restarts = 1
+	env, table := &Env{Node: &Node{Node: criconfig.Node{LogsDir: "/logs"},
+		LogLinksDir: "/links"}, Effects: &op.Effects{}}, &op.Table{}
+	env.Effects.Reset(table, t0)
+	w := wakeTimer{now: t0}
 	p.linkLogs(env, &w)
-	p.linkLogs(env, &w) // what is in flight is not begun twice
-	effects := env.Out.Take()
+	p.linkLogs(env, &w) // an operation in flight is not issued twice
+	effects := env.Effects.List()
 	want := &world.MakeLink{Path: "/links/p_default_web-web1.log",
 		Target: "/logs/default_p_u/web/1.log"}
 	if len(effects) != 1 || !cmp.Equal(want, effects[0].Body) {
-		t.Fatalf("asked for %v, want one link", effects)
+		t.Fatalf("issued %v, want one link", effects)
 	}
-	rec, _ := table.Settle(effects[0].Op)
-	p.Answered(effects[0].Op, rec, world.Event{Time: t0, Body: &world.Done{}}, env)
-	env.Out.Begin(table, t0)
-	if p.linkLogs(env, &w); len(env.Out.Take()) > 0 {
-		t.Error("it is made again")
+	rec, _ := table.Complete(effects[0].Op)
+	p.HandleCompletion(effects[0].Op, rec, world.Event{Time: t0, Body: &world.Done{}}, env)
+	env.Effects.Reset(table, t0)
+	if p.linkLogs(env, &w); len(env.Effects.List()) > 0 {
+		t.Error("the link is created again")
 	}
 	if got := logs.LinkPath("/d", "p", "ns", "c", "id"); got != "/d/p_ns_c-id.log" {
 		t.Errorf("the kubelet's name is p_ns_c-id.log, this is %s", got)

@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"strconv"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -10,24 +9,24 @@ import (
 	"seedlet.dev/core/userns"
 )
 
-// What a relist says about a pod. Objects of the runtime only go forward (created, running,
-// exited, gone), so what a list says about one can be late but never wrong: a state counts if it
-// is further than the one known, and an absence counts if the object was known before the list
-// was asked for.
+// Observations of a pod in the runtime, by a relist or by an event of the runtime. Objects of the
+// runtime only go forward (created, running, exited, removed), so a list can be late but never
+// wrong: a state counts if it is further than the known one, and an absence counts if the object
+// was known before the list was requested.
 
-// ObserveSandbox takes a line of the list with the given number, asked for at asked. It reports
-// whether it says anything new.
-func (p *Pod) ObserveSandbox(item *pleg.Sandbox, number uint64, asked time.Time) bool {
-	s := p.sandbox(item.ID)
-	if s == nil && !asked.After(p.Removed) {
+// ObserveSandbox handles a sandbox in the list with the given number, which was requested at
+// requestedAt. It reports whether anything has changed.
+func (p *Pod) ObserveSandbox(item *pleg.Sandbox, number uint64, requestedAt time.Time) bool {
+	s := p.sandboxByID(item.ID)
+	if s == nil && !requestedAt.After(p.LastRemoval) {
 		return false
 	}
 	if s == nil {
 		p.addSandbox(Sandbox{
 			ID: item.ID, Attempt: item.Attempt, Ready: item.Ready,
-			CreatedAt: item.CreatedAt, Learned: asked, seenIn: number,
-			Cgroup: item.Cgroup, IDs: userns.Parse(item.IDs),
-			Claim: item.Claim,
+			CreatedAt: item.CreatedAt, LearnedAt: requestedAt, seenIn: number,
+			Cgroup: item.Cgroup, IDs: userns.Parse(item.UserNamespace),
+			Allocation: item.Allocation,
 		})
 		return true
 	}
@@ -39,73 +38,78 @@ func (p *Pod) ObserveSandbox(item *pleg.Sandbox, number uint64, asked time.Time)
 	return false
 }
 
-// ObserveContainer is the same for a container.
-func (p *Pod) ObserveContainer(item *pleg.Container, number uint64, asked, now time.Time) bool {
-	c := p.container(item.ID)
-	if c == nil && !asked.After(p.Removed) {
+// ObserveContainer handles a container in the list with the given number, which was requested at
+// requestedAt. It reports whether anything has changed.
+func (p *Pod) ObserveContainer(item *pleg.Container, number uint64,
+	requestedAt, now time.Time) bool {
+	c := p.containerByID(item.ID)
+	if c == nil && !requestedAt.After(p.LastRemoval) {
 		return false
 	}
 	if c == nil {
-		added := newContainer(item, asked)
+		added := containerFromList(item, requestedAt)
 		added.seenIn = number
-		added.advance(stateOf(item.State), now)
-		added.sawRunning(item, asked)
+		added.advanceState(stateFromRuntime(item.State), now)
+		added.observeRunning(item, requestedAt)
 		p.addContainer(added)
 		return true
 	}
 	c.seenIn = number
-	longer := c.sawRunning(item, asked) && c.State == Exited // its back-off may be another one
-	return c.advance(stateOf(item.State), now) || longer
+	ranLonger := c.observeRunning(item, requestedAt) && c.State == Exited // may reset the back-off
+	return c.advanceState(stateFromRuntime(item.State), now) || ranLonger
 }
 
-// sawRunning reports whether the container is now known to have run for longer.
-func (c *Container) sawRunning(item *pleg.Container, asked time.Time) bool {
-	if item.State != runtimeapi.ContainerState_CONTAINER_RUNNING || !asked.After(c.Alive) {
+// observeRunning reports whether the list shows the container running at a later time than was
+// known.
+func (c *Container) observeRunning(item *pleg.Container, requestedAt time.Time) bool {
+	if item.State != runtimeapi.ContainerState_CONTAINER_RUNNING ||
+		!requestedAt.After(c.LastSeenRunning) {
 		return false
 	}
-	c.alive(asked)
+	c.noteRunningAt(requestedAt)
 	return true
 }
 
-// ObserveEvent takes an event of the runtime's stream. Like a list it only moves forward what is
-// known; it adds nothing, since it may be older than what is known. It reports whether it says
-// anything new, and whether a list has to say more.
-func (p *Pod) ObserveEvent(ev *pleg.Event, now time.Time) (news, look bool) {
+// ObserveEvent handles an event of the runtime's stream (EventedPLEG). Like a list it only moves
+// known objects forward; it adds none, because the event may be older than the known facts. It
+// reports whether anything has changed, and whether a relist is needed to know more.
+func (p *Pod) ObserveEvent(ev *pleg.Event, now time.Time) (changed, relist bool) {
 	deleted := ev.Type == runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
-	c, s := p.container(ev.ID), p.sandbox(ev.ID)
+	c, s := p.containerByID(ev.ID), p.sandboxByID(ev.ID)
 	switch {
 	case c != nil:
-		return p.containerTold(c, ev.Type, now), false
+		return p.observeContainerEvent(c, ev.Type, now), false
 	case s != nil && deleted:
-		return false, s.Op == 0 // it is told before it is true
+		return false, s.Op == 0 // the runtime sends the event before the removal
 	case s != nil:
-		news = s.Ready && ev.Type == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
-		s.Ready = s.Ready && !news
-		return news, false
+		changed = s.Ready && ev.Type == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
+		s.Ready = s.Ready && !changed
+		return changed, false
 	case deleted:
-		p.Removed = now // a list on its way may still have it
+		p.LastRemoval = now // a list in flight may still have it
 		return false, false
 	}
 	return false, true
 }
 
-func (p *Pod) containerTold(c *Container, what runtimeapi.ContainerEventType, now time.Time) bool {
-	switch what {
+func (p *Pod) observeContainerEvent(c *Container, eventType runtimeapi.ContainerEventType,
+	now time.Time) bool {
+	switch eventType {
 	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
-		return c.State == Created && c.advance(Running, now)
+		return c.State == Created && c.advanceState(Running, now)
 	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
-		return c.advance(Exited, now)
+		return c.advanceState(Exited, now)
 	case runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
-		p.Removed = now
+		p.LastRemoval = now
 		p.dropContainer(c.ID)
 		return true
 	}
 	return false
 }
 
-// advance moves the state forward, and reports whether it did. Of a container that the runtime
-// had lost track of it may find out that it runs.
-func (c *Container) advance(to State, now time.Time) bool {
+// advanceState moves the state forward, and reports whether it has changed. A container in state
+// Unknown may turn out to run.
+func (c *Container) advanceState(to State, now time.Time) bool {
 	recovered := c.State == Unknown && to == Running
 	if to.order() <= c.State.order() && !recovered {
 		return false
@@ -113,24 +117,25 @@ func (c *Container) advance(to State, now time.Time) bool {
 	c.State = to
 	switch to {
 	case Running:
-		c.Ran = now
+		c.RunningSeenAt = now
 	case Exited:
-		c.Exited = now
+		c.ExitSeenAt = now
 	}
 	return true
 }
 
-// ObserveEnd closes a relist for this pod: what it did not have is gone, and what was stale is
-// fresh again. It reports whether anything has changed.
-func (p *Pod) ObserveEnd(number uint64, asked time.Time) bool {
+// ObserveEnd ends a relist for this pod: objects that the lists did not have are dropped, and
+// observations from before a failed operation are no longer stale. It reports whether anything has
+// changed.
+func (p *Pod) ObserveEnd(number uint64, requestedAt time.Time) bool {
 	changed := !p.Observed
 	if !p.Observed {
 		p.Observed = true
-		p.recallStart()
+		p.restoreStartTime()
 	}
 	for i := 0; i < len(p.Sandboxes); {
 		s := &p.Sandboxes[i]
-		if s.seenIn == number || !s.Learned.Before(asked) {
+		if s.seenIn == number || !s.LearnedAt.Before(requestedAt) {
 			i++
 			continue
 		}
@@ -139,39 +144,39 @@ func (p *Pod) ObserveEnd(number uint64, asked time.Time) bool {
 	}
 	for i := 0; i < len(p.Containers); {
 		c := &p.Containers[i]
-		if c.seenIn == number || !c.Learned.Before(asked) {
+		if c.seenIn == number || !c.LearnedAt.Before(requestedAt) {
 			i++
 			continue
 		}
 		p.dropContainer(c.ID)
 		changed = true
 	}
-	if !p.Stale.IsZero() && asked.After(p.Stale) {
-		p.Stale = time.Time{}
+	if !p.StaleSince.IsZero() && requestedAt.After(p.StaleSince) {
+		p.StaleSince = time.Time{}
 		changed = true
 	}
 	return changed
 }
 
-// recallStart takes a pod that was there before this agent to have started when the oldest of
-// what it still has was made.
-func (p *Pod) recallStart() {
+// restoreStartTime dates the start of a pod that is older than this agent: when the oldest of its
+// objects in the runtime was created.
+func (p *Pod) restoreStartTime() {
 	for i := range p.Sandboxes {
-		p.Seen = earlierOf(p.Seen, p.Sandboxes[i].CreatedAt)
+		p.StartTime = earlier(p.StartTime, p.Sandboxes[i].CreatedAt)
 	}
 	for i := range p.Containers {
-		p.Seen = earlierOf(p.Seen, p.Containers[i].CreatedAt)
+		p.StartTime = earlier(p.StartTime, p.Containers[i].CreatedAt)
 	}
 }
 
-func earlierOf(a, b time.Time) time.Time {
+func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}
 	return a
 }
 
-func stateOf(s runtimeapi.ContainerState) State {
+func stateFromRuntime(s runtimeapi.ContainerState) State {
 	switch s {
 	case runtimeapi.ContainerState_CONTAINER_CREATED:
 		return Created
@@ -182,13 +187,4 @@ func stateOf(s runtimeapi.ContainerState) State {
 	default:
 		return Unknown
 	}
-}
-
-// number reads an annotation that is a number.
-func number(text string, otherwise int64) int64 {
-	n, err := strconv.ParseInt(text, 10, 32)
-	if err != nil || n < 0 {
-		return otherwise
-	}
-	return n
 }

@@ -4,10 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"seedlet.dev/core/cgroup"
-	"seedlet.dev/core/hostfile"
+	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/image"
-	"seedlet.dev/core/object"
+	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/timer"
@@ -18,153 +17,162 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Node is what a pod's plan needs to know of the node it is on. It is the same for all pods.
+// Node holds the facts about the node that the plans of all its pods need.
 type Node struct {
+	criconfig.Node // what the messages to the runtime depend on
+
 	Name           string        `json:"name"`
-	PodsDir        string        `json:"podsDir"`
-	LogsDir        string        `json:"logsDir"`
-	LinksDir       string        `json:"linksDir"`
+	LogLinksDir    string        `json:"logLinksDir"`
 	RuntimeTimeout time.Duration `json:"runtimeTimeout"` // of one request to the runtime
 	BackoffMax     time.Duration `json:"backoffMax"`     // between restarts of a container
-	CPUs           int           `json:"cpus"`
-	IPs            []string      `json:"ips,omitempty"` // the one to show first
-	Seed           uint64        `json:"seed"`          // of what is drawn for containers
-	MemoryBytes    int64         `json:"memoryBytes"`
-	DNS            DNS           `json:"dns"`
-	Resolv         hostfile.File `json:"resolv"` // the node's own resolv.conf
-	Hosts          hostfile.File `json:"hosts"`  // the node's own /etc/hosts
-	// RecursiveReadOnly says that the runtime can make mounts read-only all the way down.
-	RecursiveReadOnly bool `json:"recursiveReadOnly"`
-	// RestartsAll says that an exit may restart all containers of a pod, by a rule (KEP-5532).
-	RestartsAll bool `json:"restartsAll"`
-
-	Cgroups cgroup.Layout `json:"cgroups"`
-	IDs     userns.Layout `json:"ids"` // of pods that do not have the host's
+	Seed           uint64        `json:"seed"`           // spreads first probes and token renewals
+	// RestartAllContainers reports that an exit may restart all containers of a pod, by a rule
+	// (KEP-5532).
+	RestartAllContainers bool          `json:"restartAllContainers"`
+	IDs                  userns.Layout `json:"ids"` // of pods with a user namespace of their own
 }
 
-// Env is what a plan is a function of, besides the pod.
+// Env is the input of a plan besides the pod.
 type Env struct {
 	Node      *Node
-	Out       *op.Out
+	Effects   *op.Effects
 	Images    *image.Store
-	Objects   *object.Store // what is watched at the API server; nil if there is none
+	Objects   *objectcache.Store // objects watched at the API server; nil without an API server
 	Runtime   *runtime.Runtime
-	Touch     func(timer.Key) // another component has something to plan
+	Enqueue   func(timer.Key) // enqueues another component for planning
 	NameTaken bool            // another pod of the same full name still runs
-	// NotReady is why nothing can be made now, NetworkNotReady why no sandbox that has a network
-	// of its own; empty if it can. What runs stays, and what is to end ends.
-	NotReady, NetworkNotReady string
-	DirTaken                  bool // housekeeping is removing a directory or cgroup of this UID
-	// TakenIDs are the ranges of ids that pods but the one of a UID have. Those that only a
-	// sandbox has can be left out.
-	TakenIDs func(uid string, sandboxes bool) []userns.Range
+	// CountRefusal counts that a pod exceeds a bound, by its name in package budget; nil to count
+	// nothing.
+	CountRefusal func(name string)
+	// RuntimeNotReady is why no sandbox or container can be created now, NetworkNotReady why no
+	// sandbox with a network namespace of its own can be created; each is empty if that is possible.
+	// Running containers keep running, and terminations go on.
+	RuntimeNotReady, NetworkNotReady string
+	CleanupInProgress                bool // housekeeping is removing a directory or cgroup of this UID
+	// AllocatedIDs returns the ranges of host IDs that are allocated to other pods than the one with
+	// the UID. Without sandboxes, ranges that only a sandbox has are left out.
+	AllocatedIDs func(uid string, sandboxes bool) []userns.Range
 }
 
 const (
 	fsTimeout     = 2 * time.Minute
-	deadKept      = 1 // runs of a container that are kept besides the newest
+	retainedRuns  = 1 // exited runs of a container that are retained besides the newest run
 	stageStepsMax = 4 // a plan may go through all stages, and back once
 )
 
-// Plan begins what should be done about the pod now, and says when it wants to be called again
-// even if nothing happens; the zero time means never. It can be called at any time, any number
-// of times: what is in flight is a fact and is not begun twice.
+// Plan issues the operations that the pod needs now, and returns when it must be called again even
+// if no event arrives; the zero time means never. Plan can be called at any time and any number of
+// times: an operation in flight is a fact and is not issued twice.
 func (p *Pod) Plan(env *Env) time.Time {
-	w := waits{now: env.Out.Now()}
-	p.watch(env)
-	p.recallRound()
+	w := wakeTimer{now: env.Effects.Now()}
+	p.watchReferences(env)
+	if p.Watches.Problem != "" && !p.Watches.Complete {
+		w.waitUntil(w.now.Add(watchRetryPeriod))
+	}
+	p.restoreRound()
 	for range stageStepsMax {
 		before := p.Stage
 		switch p.Stage {
 		case Syncing:
-			p.sync(env, &w)
+			p.syncPod(env, &w)
 		case Terminating:
-			p.terminate(env, &w)
+			p.syncTerminating(env, &w)
 		case Terminated:
-			p.finish(env, &w)
+			p.syncTerminated(env, &w)
 		}
 		if p.Stage == before {
 			break
 		}
-		env.Out.Log(world.LevelDebug, "pod stage", "pod", p.FullName(), "uid", p.UID,
-			"stage", string(p.Stage), "reason", p.Kill.Reason)
+		env.Effects.Log(world.LevelDebug, "pod stage", "pod", p.FullName(), "podUID", p.UID,
+			"stage", string(p.Stage), "reason", p.Termination.Reason)
 	}
-	p.watch(env) // no more, if it has ended
-	p.remind(env, &w)
-	p.note(env)
-	return w.until
+	p.watchReferences(env) // again: a pod that is Terminated now stops its watches
+	p.repeatEvents(env, &w)
+	return w.wakeAt
 }
 
-// waits collects what a plan waits for.
-type waits struct {
-	now   time.Time
-	until time.Time
+// wakeTimer collects the times that a plan waits for; wakeAt is the soonest.
+type wakeTimer struct {
+	now    time.Time
+	wakeAt time.Time
 }
 
-// pending reports whether a time is still to come, and remembers it as one to wake up at.
-func (w *waits) pending(at time.Time) bool {
+// waitUntil reports whether a time is still to come. If it is, Plan is called again then.
+func (w *wakeTimer) waitUntil(at time.Time) bool {
 	if !w.now.Before(at) {
 		return false
 	}
-	w.until = timer.Soonest(w.until, at)
+	w.wakeAt = timer.Soonest(w.wakeAt, at)
 	return true
 }
 
-// settled reports whether the pod may act on what it knows: everything it knows was asked for
-// after its last operation ended, and nothing that makes things is in flight.
-func (p *Pod) settled() bool { return p.Observed && p.Stale.IsZero() && p.Op == 0 }
+// isSettled reports whether the pod's observations can be acted on: they were requested after its
+// last failed operation, and no creating operation is in flight.
+func (p *Pod) isSettled() bool { return p.Observed && p.StaleSince.IsZero() && p.Op == 0 }
 
-// sync makes what the spec demands run.
-func (p *Pod) sync(env *Env, w *waits) {
-	if !p.Observed || p.Spec == nil || !p.recall(env, w) {
+// syncPod plans the stage Syncing: it brings the pod closer to its spec. Each step depends on the
+// steps before it, and a step that is not complete ends the plan:
+//
+//  1. Running containers are inspected and maintained, whatever else is in flight.
+//  2. All further steps need settled observations.
+//  3. A pod that has completed, or is past its deadline, terminates.
+//  4. A pod without a usable sandbox gets one, and nothing else before it.
+//  5. Containers that must not run are stopped, and leftovers removed, before others start.
+//  6. The pod's cgroup has its limits before its containers start; a pod over a limit is evicted.
+//  7. Containers start when the volumes are ready and the runtime is.
+func (p *Pod) syncPod(env *Env, w *wakeTimer) {
+	if !p.Observed || p.Spec == nil || !p.loadRecord(env, w) {
 		return
 	}
-	p.inspect(env, w)
-	p.takeRound(env)
-	p.tend(env, w)
-	if !p.settled() || p.holdOff("", w) {
+	p.issueInspections(env, w)
+	p.startRoundOnExit(env)
+	p.maintainRunning(env, w)
+	if !p.isSettled() || p.isBackingOff("", w) {
 		return
 	}
-	if p.completed() {
-		p.end(Kill{Reason: "Completed", Phase: p.outcome(), Grace: p.grace()}, env.Out.Now())
+	if p.hasCompleted() {
+		p.startTermination(Termination{Reason: "Completed", Phase: p.TerminalPhase(),
+			Grace: p.gracePeriod()}, env.Effects.Now())
 		return
 	}
-	if p.overdue(w) && !p.awaitInspections() { // it may have come to its end before
-		p.event(env, "", normal, reasonDeadline, messageDeadline)
-		p.end(Kill{Reason: reasonDeadline, Message: messageDeadline, Phase: v1.PodFailed,
-			Grace: p.grace()}, env.Out.Now())
+	if p.isPastActiveDeadline(w) && !p.HasUnknownExits() { // the pod may have completed before
+		p.recordEvent(env, "", normal, reasonDeadline, messageDeadline)
+		p.startTermination(Termination{Reason: reasonDeadline, Message: messageDeadline,
+			Phase: v1.PodFailed, Grace: p.gracePeriod()}, env.Effects.Now())
 		return
 	}
-	sandbox := p.current()
-	if sandbox != nil && sandbox.Ready && !p.idsKnown(sandbox) {
+	sandbox := p.CurrentSandbox()
+	if sandbox != nil && sandbox.Ready && !p.areIDsKnown(sandbox) {
 		return
 	}
-	if sandbox == nil || !sandbox.Ready || !p.idsFit(sandbox, env) {
-		p.renewSandbox(env, w)
+	if sandbox == nil || !sandbox.Ready || p.needsIP() && sandbox.LacksIP ||
+		!p.hasMatchingIDs(sandbox, env) {
+		p.replaceSandbox(env, w)
 		return
 	}
-	if p.stopForeign(sandbox, env, w) {
+	if p.stopUnexpected(sandbox, env, w) {
 		return
 	}
-	p.removeStrays(env, w)
-	p.releaseUnwanted(env)
-	if p.setCgroup(p.cgroupPath(sandbox, &env.Node.Cgroups), sandbox.Attempt, env) || p.evict(env) {
+	p.removeLeftovers(env, w)
+	p.releaseUnreferencedImages(env)
+	if p.setCgroup(p.sandboxCgroup(sandbox, &env.Node.Cgroups), sandbox.Attempt, env) ||
+		p.evictOverLimit(env) {
 		return
 	}
-	if p.syncVolumes(env, w) && !p.holdRuntime(env, false) {
+	if p.syncVolumes(env, w) && !p.waitsForRuntime(env, false) {
 		p.syncContainers(env, w)
 	}
-	p.trim(env, w)
+	p.removeOldRuns(env, w)
 }
 
-// tend looks after the containers that run. It waits for nothing else: a container is asked how it
-// is while another one is being made.
-func (p *Pod) tend(env *Env, w *waits) {
-	p.postStarts(env, w)
-	p.probes(env, w)
-	p.stopAiling(env, w)
-	p.keep(env, w)
-	p.endRounds(env, w)
+// maintainRunning runs the hooks and probes of running containers and stops those that must be
+// stopped. It does not wait for Pod.Op: a container is probed while another one is being created.
+func (p *Pod) maintainRunning(env *Env, w *wakeTimer) {
+	p.runPostStartHooks(env, w)
+	p.runProbes(env, w)
+	p.stopUnhealthy(env, w)
+	p.persistRecord(env, w)
+	p.stopSuperseded(env, w)
 }
 
 const (
@@ -172,150 +180,171 @@ const (
 	messageDeadline = "Pod was active on the node longer than the specified deadline"
 )
 
-// overdue says whether the pod has been active for longer than it may be.
-func (p *Pod) overdue(w *waits) bool {
+// isPastActiveDeadline reports whether the pod has been active for longer than
+// activeDeadlineSeconds.
+func (p *Pod) isPastActiveDeadline(w *wakeTimer) bool {
 	limit := p.Spec.Spec.ActiveDeadlineSeconds
-	return limit != nil && !w.pending(p.Seen.Add(seconds(*limit)))
+	return limit != nil && !w.waitUntil(p.StartTime.Add(seconds(*limit)))
 }
 
-// removeStrays removes containers that were never started and never will be.
-func (p *Pod) removeStrays(env *Env, w *waits) {
+// removeLeftovers removes containers that were never started and never will be.
+func (p *Pod) removeLeftovers(env *Env, w *wakeTimer) {
 	for i := range p.Containers {
-		if c := &p.Containers[i]; p.stray(c) {
-			p.remove(c, env, w)
+		if c := &p.Containers[i]; p.isLeftover(c) {
+			p.removeContainer(c, env, w)
 		}
 	}
 }
 
-// renewSandbox makes a sandbox when there is none that is ready. What is left in the old ones is
-// stopped first, and their network is torn down, so that two never run side by side. Whether
-// anything is to run at all depends on how everything has ended.
-func (p *Pod) renewSandbox(env *Env, w *waits) {
-	if p.stopAll(env, w) || p.awaitInspections() || p.stopSandboxes(env, w) || !p.wantsSandbox() {
+// replaceSandbox creates a sandbox if no current one is usable. The containers in old sandboxes are
+// stopped first and their networks torn down, so that two sandboxes of a pod never run side by
+// side. A new sandbox is only created if some container has to run, which depends on how all of
+// them have exited.
+func (p *Pod) replaceSandbox(env *Env, w *wakeTimer) {
+	if p.stopAllContainers(env, w) || p.HasUnknownExits() || p.stopSandboxes(env, w) ||
+		!p.needsSandbox() {
 		return
 	}
-	p.holdName(env)
-	if env.NameTaken || env.DirTaken || !p.nameable(env) || p.holdRuntime(env, true) {
+	p.noteNameConflict(env)
+	if env.NameTaken || env.CleanupInProgress || p.waitsForBudget() || !p.canConfigureSandbox(env) ||
+		p.waitsForRuntime(env, true) {
 		return
 	}
 	var attempt uint32
-	if last := p.current(); last != nil {
+	if last := p.CurrentSandbox(); last != nil {
 		attempt = last.Attempt + 1
 	}
-	handler, ok := p.handler(env)
-	if !ok || !p.takeIDs(handler, env, w) ||
-		p.setCgroup(p.cgroupPath(nil, &env.Node.Cgroups), attempt, env) {
+	handler, ok := p.runtimeHandler(env)
+	if !ok || !p.allocateIDs(handler, env, w) ||
+		p.setCgroup(p.sandboxCgroup(nil, &env.Node.Cgroups), attempt, env) {
 		return
 	}
-	p.tellSandbox(env)
-	p.Attempt = attempt
-	p.LogDirs, p.Dir = nil, false // whoever removed the sandbox may have removed them as well
+	p.recordSandboxEvents(env)
+	p.SandboxAttempt = attempt
+	p.LogDirs, p.DirCreated = nil, false // may have been removed together with the old sandbox
 	p.MessageFiles = nil
-	p.Storage.renew()
-	p.Op = env.Out.Ask(p.Key(), "", env.Node.RuntimeTimeout, &runtimeapi.RunPodSandboxRequest{
-		Config: p.sandboxConfig(env.Node, attempt), RuntimeHandler: handler,
+	p.Storage.reset()
+	p.Op = env.Effects.Issue(p.Key(), "", env.Node.RuntimeTimeout, &runtimeapi.RunPodSandboxRequest{
+		Config:         p.criPod(env).SandboxConfig(attempt, p.sandboxCgroup(nil, &env.Node.Cgroups)),
+		RuntimeHandler: handler,
 	})
-	p.renewTokens(env, w) // they take a while as well
+	p.renewTokens(env, w) // token requests run side by side with the creation of the sandbox
 }
 
-// holdName remembers, and tells once, that the pod waits for another one of its name to end.
-func (p *Pod) holdName(env *Env) {
-	if env.NameTaken && !p.NameWait {
-		env.Out.Log(world.LevelWarning, "another pod of the same name is there: waiting for its "+
-			"end", "pod", p.FullName(), "uid", p.UID)
+// noteNameConflict records whether the pod waits for another pod of its full name, and logs that
+// once.
+func (p *Pod) noteNameConflict(env *Env) {
+	if env.NameTaken && !p.WaitingForName {
+		env.Effects.Log(world.LevelWarning, "another pod of the same name still runs: waiting for its "+
+			"termination", "pod", p.FullName(), "podUID", p.UID)
 	}
-	p.NameWait = env.NameTaken
+	p.WaitingForName = env.NameTaken
 }
 
-// holdRuntime reports whether the pod has to wait for the runtime, and remembers why. The network
-// only matters for a new sandbox.
-func (p *Pod) holdRuntime(env *Env, sandbox bool) bool {
-	was := p.RuntimeWait
-	p.RuntimeWait = env.NotReady
-	if p.RuntimeWait == "" && sandbox && !p.Spec.Spec.HostNetwork {
-		p.RuntimeWait = env.NetworkNotReady
-		if p.RuntimeWait != "" && p.RuntimeWait != was {
-			p.event(env, "", warning, "NetworkNotReady", "%s", p.RuntimeWait)
+// waitsForRuntime reports whether the pod has to wait until the runtime is ready, and records why.
+// The network only matters for a new sandbox.
+func (p *Pod) waitsForRuntime(env *Env, sandbox bool) bool {
+	before := p.RuntimeWaitReason
+	p.RuntimeWaitReason = env.RuntimeNotReady
+	if p.RuntimeWaitReason == "" && sandbox && !p.Spec.Spec.HostNetwork {
+		p.RuntimeWaitReason = env.NetworkNotReady
+		if p.RuntimeWaitReason != "" && p.RuntimeWaitReason != before {
+			p.recordEvent(env, "", warning, "NetworkNotReady", "%s", p.RuntimeWaitReason)
 		}
 	}
-	return p.RuntimeWait != ""
+	return p.RuntimeWaitReason != ""
 }
 
-// stopForeign stops running containers that do not belong: those of an older sandbox, those the
-// spec does not name, those made from another spec, and those the runtime has lost track of. It
-// reports whether there are any.
-func (p *Pod) stopForeign(sandbox *Sandbox, env *Env, w *waits) bool {
+// stopUnexpected stops running containers that do not belong to the current sandbox and spec: those
+// of an older sandbox, those that the spec does not name, those created from another spec, and
+// those in state Unknown. It reports whether there are any.
+func (p *Pod) stopUnexpected(sandbox *Sandbox, env *Env, w *wakeTimer) bool {
 	found := false
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		belongs := c.State == Running && c.SandboxID == sandbox.ID && p.matches(c)
-		if !c.live() || belongs {
+		belongs := c.State == Running && c.SandboxID == sandbox.ID && p.matchesSpec(c)
+		if !c.isLive() || belongs {
 			continue
 		}
 		found = true
 		reason := ""
 		switch {
 		case c.State == Unknown:
-			reason = stopLost
-		case p.want(c.Name) != nil && !p.matches(c):
-			reason = stopChanged
+			reason = stopReasonUnknownState
+		case p.specContainer(c.Name) != nil && !p.matchesSpec(c):
+			reason = stopReasonChanged
 		}
-		p.stop(c, p.grace(), reason, env, w)
+		p.stopContainer(c, p.gracePeriod(), reason, env, w)
 	}
 	return found
 }
 
-// matches says whether a container was made from what the spec says now.
-func (p *Pod) matches(c *Container) bool {
-	want := p.want(c.Name)
-	return want != nil && (c.Hash == "" || c.Hash == hashOf(want))
+// isOutdated reports whether a container was created from another spec than the current one, or
+// was stopped because it was. Such a container runs again whatever its restart policy, also if its
+// spec is changed back before it has exited (the kubelet's computePodActions decides on the start
+// of the next run together with the stop).
+func (p *Pod) isOutdated(c *Container) bool {
+	return !p.matchesSpec(c) || c.Stop != nil && c.Stop.Reason == stopReasonChanged
 }
 
-// terminate stops everything and then says so. A container that is being made meanwhile is
-// waited for, and stopped as soon as it is known.
-func (p *Pod) terminate(env *Env, w *waits) {
+// matchesSpec reports whether a container was created from the current spec.
+func (p *Pod) matchesSpec(c *Container) bool {
+	container := p.specContainer(c.Name)
+	return container != nil && (c.Hash == "" || c.Hash == containerHash(container))
+}
+
+// syncTerminating stops all containers and sandboxes, and then moves the pod to Terminated. A
+// container whose creation is in flight is waited for, and stopped once it is known.
+func (p *Pod) syncTerminating(env *Env, w *wakeTimer) {
 	if !p.Observed {
 		return
 	}
-	p.releaseImages(env)
-	p.inspect(env, w)
-	p.refreshVolumes(env, w)
-	p.keep(env, w)
-	if p.stopAll(env, w) || !p.settled() || !p.Gone && p.awaitInspections() {
-		return // how a container of a pod that nobody wants has ended decides nothing
+	if p.Op == 0 {
+		p.EnvFiles = nil
 	}
-	if p.stopSandboxes(env, w) || !p.EndKept() && p.Record.Failures == 0 {
-		return // others wait for its room even if the disk is full
+	p.releaseAllImages(env)
+	p.issueInspections(env, w)
+	p.refreshVolumes(env, w)
+	if p.Record.Loaded {
+		p.runProbes(env, w)
+	}
+	p.persistRecord(env, w)
+	if p.stopAllContainers(env, w) || !p.isSettled() || !p.NoLongerDesired && p.HasUnknownExits() {
+		return // the exits of a pod that is no longer desired decide nothing and are not awaited
+	}
+	if p.stopSandboxes(env, w) || !p.isTerminationDurable() && p.Record.Failures == 0 {
+		return // if the record cannot be written, the pod's resources are released all the same
 	}
 	p.Stage, p.IDs = Terminated, userns.Range{}
 }
 
-// finish removes what is left of a pod that nobody wants: containers, then directories and cgroups,
-// then sandboxes. The sandbox goes last, because its record is what tells an agent that was killed
-// halfway that there is something left to remove. What the runtime does not remove although it does
-// not run is tried on and on, but holds up nobody.
-func (p *Pod) finish(env *Env, w *waits) {
-	if p.live() || !p.sandboxesDown() {
-		p.Stage = Terminating // an operation of unknown outcome has taken effect after all
-		p.Storage.Release, p.Cleared = 0, false
+// syncTerminated removes the resources of a pod that is no longer desired: containers, then
+// directories and cgroups, then sandboxes. Sandboxes are removed last, because their record tells
+// an agent that was killed halfway that the pod has resources to remove. A record that the runtime
+// fails to remove is retried for ever, but nothing waits for it.
+func (p *Pod) syncTerminated(env *Env, w *wakeTimer) {
+	if p.hasLiveContainers() || !p.areSandboxesDown() {
+		p.Stage = Terminating // an operation of unknown outcome has taken effect late
+		p.Storage.ReleaseSteps, p.OnlyRuntimeRecordsLeft = 0, false
 		return
 	}
-	p.inspect(env, w)
-	if !p.Gone {
-		p.keep(env, w)
-		if p.settled() && !p.holdOff("", w) && !p.releaseVolumes(env) {
-			p.trim(env, w)
+	p.issueInspections(env, w)
+	if !p.NoLongerDesired {
+		p.persistRecord(env, w)
+		if p.isSettled() && !p.isBackingOff("", w) && !p.releaseVolumes(env) {
+			p.removeOldRuns(env, w)
 			p.removeCgroups(env)
 		}
 		return
 	}
-	if !p.settled() || p.Record.Op != 0 || p.holdOff("", w) {
+	if !p.isSettled() || p.Record.Op != 0 || p.isBackingOff("", w) {
 		return
 	}
 	for i := range p.Containers {
-		p.remove(&p.Containers[i], env, w)
+		p.removeContainer(&p.Containers[i], env, w)
 	}
-	if p.removing() || p.releaseVolumes(env) || p.removeDirs(env) || p.removeCgroups(env) {
+	if p.hasRemovableContainers() || p.releaseVolumes(env) || p.removeDirs(env) ||
+		p.removeCgroups(env) {
 		return
 	}
 	if len(p.Containers) == 0 {
@@ -323,38 +352,41 @@ func (p *Pod) finish(env *Env, w *waits) {
 			p.removeSandbox(&p.Sandboxes[i], env, w)
 		}
 	}
-	p.Cleared = p.Cleared || p.recordsKept()
-	p.Forgotten = len(p.Sandboxes) == 0 && len(p.Containers) == 0
+	p.OnlyRuntimeRecordsLeft = p.OnlyRuntimeRecordsLeft || p.isRemovalRefused()
+	p.FullyRemoved = len(p.Sandboxes) == 0 && len(p.Containers) == 0
 }
 
-// removalTries is how often the runtime is asked to remove something, for half a minute, before
-// nobody waits for that any more. Some never does: it has lost what its own record is about.
-const removalTries = 6
+// removalAttemptsMax is how many failed removals of a container or sandbox, over half a minute, end
+// the wait for its removal. Some removals never succeed: the runtime has lost the object that its
+// record is about.
+const removalAttemptsMax = 6
 
-// removing says whether there are containers of which it can be hoped that they are removed soon.
-func (p *Pod) removing() bool {
+// hasRemovableContainers reports whether the pod has containers whose removal has not failed too
+// often.
+func (p *Pod) hasRemovableContainers() bool {
 	return slices.ContainsFunc(p.Containers, func(c Container) bool {
-		return c.Failures < removalTries
+		return c.Failures < removalAttemptsMax
 	})
 }
 
-// recordsKept says whether the runtime has refused for long to remove what it has of the pod.
-func (p *Pod) recordsKept() bool {
+// isRemovalRefused reports whether the removal of a container or sandbox of the pod has failed too
+// often.
+func (p *Pod) isRemovalRefused() bool {
 	return slices.ContainsFunc(p.Containers, func(c Container) bool {
-		return c.Failures >= removalTries
+		return c.Failures >= removalAttemptsMax
 	}) || slices.ContainsFunc(p.Sandboxes, func(s Sandbox) bool {
-		return s.Failures >= removalTries
+		return s.Failures >= removalAttemptsMax
 	})
 }
 
-// removeDirs removes the pod's directories, and reports whether there is still something to do.
+// removeDirs removes the pod's directories, and reports whether it has issued an operation.
 func (p *Pod) removeDirs(env *Env) bool {
 	switch {
-	case !p.LogsGone:
-		p.Op = env.Out.Ask(p.Key(), "logs", fsTimeout,
+	case !p.LogsRemoved:
+		p.Op = env.Effects.Issue(p.Key(), "logs", fsTimeout,
 			&world.RemoveTree{Path: p.logDir(env.Node)})
-	case !p.DirGone:
-		p.Op = env.Out.Ask(p.Key(), "pod", fsTimeout, &world.RemoveTree{Path: p.dir(env.Node)})
+	case !p.DirRemoved:
+		p.Op = env.Effects.Issue(p.Key(), "pod", fsTimeout, &world.RemoveTree{Path: p.dir(env.Node)})
 	default:
 		return false
 	}
@@ -362,77 +394,77 @@ func (p *Pod) removeDirs(env *Env) bool {
 }
 
 // stopSandboxes stops every sandbox that is not down yet, and reports whether there is one.
-func (p *Pod) stopSandboxes(env *Env, w *waits) bool {
+func (p *Pod) stopSandboxes(env *Env, w *wakeTimer) bool {
 	for i := range p.Sandboxes {
 		p.stopSandbox(&p.Sandboxes[i], env, w)
 	}
-	return !p.sandboxesDown()
+	return !p.areSandboxesDown()
 }
 
-func (p *Pod) stopSandbox(s *Sandbox, env *Env, w *waits) {
-	if s.down() || s.Op != 0 || w.pending(s.NotBefore) {
+func (p *Pod) stopSandbox(s *Sandbox, env *Env, w *wakeTimer) {
+	if s.isDown() || s.Op != 0 || w.waitUntil(s.NotBefore) {
 		return
 	}
-	s.Op = env.Out.Ask(p.Key(), s.ID, env.Node.RuntimeTimeout,
+	s.Op = env.Effects.Issue(p.Key(), s.ID, env.Node.RuntimeTimeout,
 		&runtimeapi.StopPodSandboxRequest{PodSandboxId: s.ID})
 }
 
-func (p *Pod) sandboxesDown() bool {
+func (p *Pod) areSandboxesDown() bool {
 	for i := range p.Sandboxes {
-		if !p.Sandboxes[i].down() {
+		if !p.Sandboxes[i].isDown() {
 			return false
 		}
 	}
 	return true
 }
 
-// remove removes a container that does not run.
-func (p *Pod) remove(c *Container, env *Env, w *waits) {
-	if c.live() {
+// removeContainer removes a container that does not run: first its files, then the container.
+func (p *Pod) removeContainer(c *Container, env *Env, w *wakeTimer) {
+	if c.isLive() {
 		panic("pod: removal of a container that may run: " + c.ID)
 	}
 	if c.Op != 0 && c.Stopping {
-		env.Out.Forget(c.Op) // it has exited: what the stop has to say does not matter
+		env.Effects.Abandon(c.Op) // the container has exited: the result of the stop does not matter
 		c.Op = 0
 	}
-	if c.Op != 0 || w.pending(c.NotBefore) || p.clear(c, env) {
+	if c.Op != 0 || w.waitUntil(c.NotBefore) || p.removeContainerFiles(c, env) {
 		return
 	}
 	c.Stopping = false
-	c.Op = env.Out.Ask(p.Key(), c.ID, env.Node.RuntimeTimeout,
+	c.Op = env.Effects.Issue(p.Key(), c.ID, env.Node.RuntimeTimeout,
 		&runtimeapi.RemoveContainerRequest{ContainerId: c.ID})
 }
 
-func (p *Pod) removeSandbox(s *Sandbox, env *Env, w *waits) {
-	if s.Op != 0 || w.pending(s.NotBefore) {
+func (p *Pod) removeSandbox(s *Sandbox, env *Env, w *wakeTimer) {
+	if s.Op != 0 || w.waitUntil(s.NotBefore) {
 		return
 	}
-	s.Op = env.Out.Ask(p.Key(), s.ID, env.Node.RuntimeTimeout,
+	s.Op = env.Effects.Issue(p.Key(), s.ID, env.Node.RuntimeTimeout,
 		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.ID})
 }
 
-// trim removes records that nobody needs: all runs of a container but the newest and the one
-// before it, and sandboxes before the current one that hold no container.
-func (p *Pod) trim(env *Env, w *waits) {
-	name, newer := "", 0
+// removeOldRuns removes the records of all runs of a container but the newest and the retained
+// ones, and old sandboxes without containers.
+func (p *Pod) removeOldRuns(env *Env, w *wakeTimer) {
+	name, newerRuns := "", 0
 	for i := len(p.Containers) - 1; i >= 0; i-- {
 		c := &p.Containers[i]
-		if p.stray(c) {
+		if p.isLeftover(c) {
 			continue
 		}
 		if c.Name == name {
-			newer++
+			newerRuns++
 		} else {
-			name, newer = c.Name, 0
+			name, newerRuns = c.Name, 0
 		}
-		if newer > deadKept && !c.live() {
-			p.remove(c, env, w)
+		if newerRuns > retainedRuns && !c.isLive() {
+			p.removeContainer(c, env, w)
 		}
 	}
 	for i := range len(p.Sandboxes) - 1 {
 		switch s := &p.Sandboxes[i]; {
-		case p.uses(s):
-		case s.down():
+		case p.isSandboxUsed(s):
+		case s.isDown():
 			p.removeSandbox(s, env, w)
 		default:
 			p.stopSandbox(s, env, w)
@@ -440,7 +472,7 @@ func (p *Pod) trim(env *Env, w *waits) {
 	}
 }
 
-func (p *Pod) uses(s *Sandbox) bool {
+func (p *Pod) isSandboxUsed(s *Sandbox) bool {
 	for i := range p.Containers {
 		if p.Containers[i].SandboxID == s.ID {
 			return true

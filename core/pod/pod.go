@@ -1,10 +1,18 @@
-// Package pod decides what happens to one pod.
+// Package pod is the life cycle of one pod: the kubelet's pod worker as a state machine.
 //
-// It keeps: the pod that is wanted, the sandboxes and containers that the runtime is known to
-// have for it, the operations in flight on them, and what has gone wrong. It plans: what to do
-// next, as a function of those facts and the time (Plan, in plan.go; what a single container
-// needs is decided in next.go). It takes: what the sources want (Want, Unwant), what a relist saw
-// (observe.go) and the answers to its operations (answer.go). Start reading at Pod, then Plan.
+// It keeps facts about a pod: the desired spec, the sandboxes and containers that the runtime has
+// for it, the operations in flight on them, and the failures. Plan (plan.go) is a function of those
+// facts and the time; it issues the operations that bring the pod closer to its spec. Events only
+// change facts. They come from the pod's source (desired.go), from relists and the runtime's event
+// stream (observe.go), and from completed operations (completion.go).
+//
+// Where to look: plan.go decides the next step of a pod; container_plan.go decides whether a
+// container is created, started, removed or restarted, with the restart policy in
+// restart_policy.go; stop.go stops containers, and HandleCompletion in completion.go handles the
+// result or the timeout of a stop; terminal.go decides when a pod has reached a terminal phase;
+// record.go persists what must survive a restart of the agent. Package criconfig translates a pod
+// into the messages of the CRI, and package podstatus derives the pod's status from these facts.
+// Start reading at Pod, then Plan.
 package pod
 
 import (
@@ -13,7 +21,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/image"
+	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
@@ -22,146 +32,162 @@ import (
 // Component is the component part of the key of every pod.
 const Component = "pod"
 
-// Stage is where a pod is in its life. It only goes forward, except that a pod whose sandbox or
-// container turns up after all (an operation with an unknown outcome took effect late) goes
-// back from Terminated to Terminating.
+// Stage is the stage of a pod's life cycle. A stage only goes forward, with one exception: a
+// Terminated pod goes back to Terminating if one of its sandboxes or containers turns out to run,
+// because an operation of unknown outcome has taken effect late.
 type Stage string
 
 // The stages of the kubelet's pod workers.
 const (
-	Syncing     Stage = "Syncing"     // what the spec demands is made to run
-	Terminating Stage = "Terminating" // what runs is stopped
-	Terminated  Stage = "Terminated"  // nothing runs; if unwanted, what is left is removed
+	Syncing     Stage = "Syncing"     // the containers of the spec are created and kept running
+	Terminating Stage = "Terminating" // containers and sandboxes are stopped
+	// Terminated pods run nothing. If the pod is no longer desired, its resources are removed.
+	Terminated Stage = "Terminated"
 )
 
-// Pod is what the agent knows about one pod.
+// Pod holds the facts that the agent has about one pod.
 type Pod struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 
-	// Spec is the pod that is run, as its source wrote it, with defaults. Nil for a pod that
-	// only the runtime knows: one whose source is gone, or has not been read yet.
+	// Spec is the pod as its source wrote it, with defaults applied. Spec is nil for an orphaned
+	// pod, which only the runtime has: its source was removed, or has not been read yet.
 	Spec *v1.Pod `json:"spec,omitempty"`
-	// Next is the pod that is wanted with the same UID once this one has ended.
-	Next *v1.Pod   `json:"next,omitempty"`
-	Seen time.Time `json:"seen"` // when this agent first knew of the pod
+	// Replacement is the desired pod with the same UID that replaces this one once it is removed.
+	Replacement *v1.Pod `json:"replacement,omitempty"`
+	// StartTime is the startTime of the pod's status: when an agent first saw the pod.
+	StartTime time.Time `json:"startTime"`
 
-	Stage Stage `json:"stage"`
-	Gone  bool  `json:"gone,omitempty"` // no source wants it any more
-	Kill  Kill  `json:"kill"`
+	Stage           Stage       `json:"stage"`
+	NoLongerDesired bool        `json:"noLongerDesired,omitempty"` // removed from its source
+	Termination     Termination `json:"termination"`
 
-	Observed   bool        `json:"observed"`             // a relist has been applied since boot
-	Record     Record      `json:"record"`               // what is kept of it on the disk
-	Known      bool        `json:"known"`                // what it shows can be told
-	Sandboxes  []Sandbox   `json:"sandboxes,omitempty"`  // by attempt
-	Containers []Container `json:"containers,omitempty"` // by name, then attempt
-	Past       []Past      `json:"past,omitempty"`       // runs that have gone
-	Round      Round       `json:"round"`                // that is to run now
+	Observed    bool         `json:"observed"`              // by a relist of this agent
+	Record      Record       `json:"record"`                // the pod's file on the disk
+	Sandboxes   []Sandbox    `json:"sandboxes,omitempty"`   // sorted by attempt
+	Containers  []Container  `json:"containers,omitempty"`  // sorted by name, then attempt
+	RemovedRuns []RemovedRun `json:"removedRuns,omitempty"` // runs that the runtime no longer has
+	Round       Round        `json:"round"`                 // the current restart round
 
-	// Op is the one operation in flight that makes something: a directory, a sandbox, a
-	// container, a start. There is never a second one.
+	// Op is the one creating operation in flight, zero if none is: the creation of a directory,
+	// sandbox or container, a start, a mount. A pod never has two creating operations in flight.
+	// Stops, removals and inspections have Op fields of their own.
 	Op world.OpID `json:"op,omitempty"`
-	// Cgroup is what was done about its cgroup.
+	// Cgroup is what this agent has done to the pod's cgroup.
 	Cgroup Cgroup `json:"cgroup"`
-	// IDs are its user and group ids on the host; none if it has the host's.
+	// IDs is the range of host user and group IDs of the pod's user namespace; none if the pod
+	// runs in the host's user namespace.
 	IDs userns.Range `json:"ids"`
-	// Attempt is that of the sandbox that a request in flight makes; Op is that request.
-	Attempt uint32 `json:"attempt,omitempty"`
-	// Removed is when something of the pod was last removed, or when the pod was made after
-	// everything of one with its UID had been. A list that was asked for before then may still
-	// have what is gone: it tells of nothing new.
-	Removed time.Time `json:"removed"`
-	// NameWait says that the pod waits for another one of its full name to end.
-	NameWait bool `json:"nameWait,omitempty"`
-	// RuntimeWait is why the pod waits for the runtime, if it does.
-	RuntimeWait string `json:"runtimeWait,omitempty"`
-	// Making is the container that a request in flight makes; Op is that request.
-	Making *Container `json:"making,omitempty"`
-	// Stale is when an operation ended that failed or was not answered: what is known from
-	// before then does not count. Zero when nothing is stale.
-	Stale    time.Time `json:"stale"`
-	Problems []Problem `json:"problems,omitempty"` // of what failed last, by container
-	Lasting  []Lasting `json:"lasting,omitempty"`  // what was told and is told again
+	// SandboxAttempt is the attempt number of the sandbox that the operation Op creates.
+	SandboxAttempt uint32 `json:"sandboxAttempt,omitempty"`
+	// LastRemoval is when a container or sandbox of the pod was last removed, or when the pod was
+	// created after a pod of the same UID had been removed. A list that was requested before then
+	// may still have removed objects; an unknown object in such a list is ignored.
+	LastRemoval time.Time `json:"lastRemoval"`
+	// WaitingForName is set while another pod of the same full name still runs.
+	WaitingForName bool `json:"waitingForName,omitempty"`
+	// RuntimeWaitReason is the reason why the pod waits for the runtime; empty if it does not.
+	RuntimeWaitReason string `json:"runtimeWaitReason,omitempty"`
+	// Creating is the container that the operation Op creates; nil if Op creates none.
+	Creating *Container `json:"creating,omitempty"`
+	// StaleSince is when an operation last failed or timed out. Observations from before then do not
+	// count: the operation may have taken effect. Zero while no observation is stale.
+	StaleSince     time.Time       `json:"staleSince"`
+	Problems       []Problem       `json:"problems,omitempty"`       // the last failures, by container
+	RepeatedEvents []RepeatedEvent `json:"repeatedEvents,omitempty"` // of conditions that persist
+	// HTTPFallbacks is the number of hooks for HTTPS that have succeeded by HTTP.
+	HTTPFallbacks int `json:"httpFallbacks,omitempty"`
 
-	Dir     bool     `json:"dir,omitempty"`     // the pod's directory was made
-	LogDirs []string `json:"logDirs,omitempty"` // containers whose log directory was made
-	// MessageFiles are the directories of message files that were made, as "NAME/", and the files
-	// for runs that are still to be made, as "NAME/NUMBER".
-	MessageFiles []string `json:"messageFiles,omitempty"`
-	LogsGone     bool     `json:"logsGone,omitempty"`  // the log directory was removed
-	DirGone      bool     `json:"dirGone,omitempty"`   // the pod's directory was removed
-	Storage      Storage  `json:"storage"`             // volumes, sub-paths and /etc/hosts
-	Needs        []Need   `json:"needs,omitempty"`     // images that containers wait for
-	Watching     Watching `json:"watching"`            // what it refers to at the API server
-	Forgotten    bool     `json:"forgotten,omitempty"` // nothing is left of it
-	Cleared      bool     `json:"cleared,omitempty"`   // but what the runtime does not remove
+	DirCreated bool     `json:"dirCreated,omitempty"` // the pod's directory exists
+	LogDirs    []string `json:"logDirs,omitempty"`    // containers whose log directory exists
+	// MessageFiles are the directories of termination message files that exist, as "NAME/", and
+	// the files that exist for runs that are not created yet, as "NAME/NUMBER".
+	MessageFiles  []string       `json:"messageFiles,omitempty"`
+	LogsRemoved   bool           `json:"logsRemoved,omitempty"`   // the log directory was removed
+	DirRemoved    bool           `json:"dirRemoved,omitempty"`    // the pod's directory was removed
+	Storage       Storage        `json:"storage"`                 // volumes, subpaths and /etc/hosts
+	EnvFiles      []EnvFiles     `json:"envFiles,omitempty"`      // of containers to be created
+	PendingImages []PendingImage `json:"pendingImages,omitempty"` // images that containers wait for
+	Watches       Watches        `json:"watches"`                 // of API objects in the spec
+	FullyRemoved  bool           `json:"fullyRemoved,omitempty"`  // nothing of the pod is left
+	// OnlyRuntimeRecordsLeft is set if nothing is left except records that the runtime fails to
+	// remove.
+	OnlyRuntimeRecordsLeft bool `json:"onlyRuntimeRecordsLeft,omitempty"`
 
-	Phase      v1.PodPhase `json:"phase"`
-	Conditions []Condition `json:"conditions,omitempty"`
+	Status Status `json:"status"`
 }
 
-// Kill is why and since when a pod is being ended.
-type Kill struct {
-	Reason  string `json:"reason,omitempty"`  // empty while the pod is not killed
-	Message string `json:"message,omitempty"` // of its status; if empty, so is the reason
-	// Phase is the terminal phase that it has for it, for good; empty if how it ends decides.
+// Termination is why, since when and how a pod is terminated.
+type Termination struct {
+	Reason  string `json:"reason,omitempty"`  // empty while the pod is not terminated
+	Message string `json:"message,omitempty"` // of the status; if empty, there is no reason
+	// Phase is the terminal phase that the reason of the termination demands; empty if the exit
+	// codes of the containers decide.
 	Phase v1.PodPhase   `json:"phase,omitempty"`
-	At    time.Time     `json:"at"`
+	Since time.Time     `json:"at"`
 	Grace time.Duration `json:"grace"`
 }
 
-// Need is an image that a container waits for.
-type Need struct {
+// PendingImage is an image that a container waits for.
+type PendingImage struct {
 	Container string `json:"container"`
-	Volume    string `json:"volume,omitempty"` // that it mounts; empty: what it runs
-	Image     string `json:"image"`            // by its name in image.Store
-	// Since is the time from which on what was asked of the runtime counts.
+	Volume    string `json:"volume,omitempty"` // the image volume; empty for the image that runs
+	Image     string `json:"image"`            // the key in image.Store
+	// Since is when the container began to wait. Results of older requests do not count.
 	Since   time.Time      `json:"since"`
 	Problem *image.Problem `json:"problem,omitempty"`
-	// Told of it: the pull that began then, and that it is there.
-	Pulling time.Time `json:"pulling"`
-	There   bool      `json:"there,omitempty"`
+	// PullReported is the start of the pull for which an event was recorded, PresenceReported
+	// whether an event was recorded that the image is present.
+	PullReported     time.Time `json:"pullReported"`
+	PresenceReported bool      `json:"presenceReported,omitempty"`
 }
 
-// New makes a pod that a source wants. If it is known that the runtime has nothing of it, it is
-// observed; if nothing is kept of it on the disk, it is new.
+// New creates a pod that a source desires. observed is set if the runtime is known to have nothing
+// of the pod, isNew if no record of the pod can be on the disk.
 func New(spec *v1.Pod, observed, isNew bool, now time.Time) *Pod {
 	p := &Pod{Observed: observed,
 		UID: string(spec.UID), Namespace: spec.Namespace, Name: spec.Name,
-		Spec: spec, Seen: now, Stage: Syncing, Phase: v1.PodPending,
+		Spec: spec, StartTime: now, Stage: Syncing, Status: Status{Phase: v1.PodPending},
 	}
 	if observed {
-		p.Removed = now
+		p.LastRemoval = now
 	}
-	p.Record.Read = isNew
-	p.obey(now)
+	p.Record.Loaded = isNew
+	p.applyAPITermination(now)
 	return p
 }
 
-// Orphan makes a pod that only the runtime knows.
-func Orphan(uid, namespace, name string, now time.Time) *Pod {
+// NewOrphan creates a pod that only the runtime has.
+func NewOrphan(uid, namespace, name string, now time.Time) *Pod {
 	return &Pod{
 		UID: uid, Namespace: namespace, Name: name,
-		Seen: now, Stage: Syncing, Phase: v1.PodPending,
+		StartTime: now, Stage: Syncing, Status: Status{Phase: v1.PodPending},
 	}
 }
 
-// Key is the owner of the pod's operations.
+// Key returns the owner of the pod's operations.
 func (p *Pod) Key() timer.Key { return timer.Key{Component: Component, Name: p.UID} }
 
-// FullName is what no two running pods may share.
+// FullName returns the namespace and name of the pod. No two pods of the same full name run at the
+// same time.
 func (p *Pod) FullName() string { return p.Namespace + "/" + p.Name }
 
-// graceDefault is the API's default for terminationGracePeriodSeconds.
-const graceDefault = 30 * time.Second
+// IsStatic reports whether the pod is a static pod.
+func (p *Pod) IsStatic() bool {
+	if p.Spec == nil {
+		return false
+	}
+	source := p.Spec.Annotations[manifest.ConfigSourceAnnotation]
+	return source != "" && source != "api"
+}
 
-// graceMaxSeconds is as long as a period can be that the runtime and annotations can tell.
+// graceMaxSeconds is the longest grace period that the runtime and the annotations can hold.
 const graceMaxSeconds = math.MaxInt32
 
-// grace is how long the pod's containers have to end. What the spec says counts; for a pod that
-// only the runtime knows, what its containers were created with.
-func (p *Pod) grace() time.Duration {
+// gracePeriod returns how long the pod's containers have to stop: terminationGracePeriodSeconds of
+// the spec, or for an orphaned pod the longest grace period that its containers were created with.
+func (p *Pod) gracePeriod() time.Duration {
 	if p.Spec != nil && p.Spec.Spec.TerminationGracePeriodSeconds != nil {
 		return seconds(*p.Spec.Spec.TerminationGracePeriodSeconds)
 	}
@@ -170,31 +196,32 @@ func (p *Pod) grace() time.Duration {
 		longest = max(longest, p.Containers[i].Grace)
 	}
 	if longest < 0 {
-		return graceDefault
+		return criconfig.GracePeriodDefault
 	}
 	return longest
 }
 
-// seconds is a number of seconds of the API, within what the runtime and annotations can tell.
+// seconds converts a number of seconds of the API, cut to graceMaxSeconds.
 func seconds(n int64) time.Duration { return time.Duration(min(n, graceMaxSeconds)) * time.Second }
 
-// Holds says whether the pod has, or may have, anything that runs or holds its names and ports.
-func (p *Pod) Holds() bool {
-	if p.Op != 0 || !p.Stale.IsZero() || p.Stage == Terminating {
+// HoldsNameOrPorts reports whether the pod has, or may have, anything that runs or that occupies
+// its name and ports.
+func (p *Pod) HoldsNameOrPorts() bool {
+	if p.Op != 0 || !p.StaleSince.IsZero() || p.Stage == Terminating {
 		return true
 	}
 	for i := range p.Sandboxes {
-		if !p.Sandboxes[i].down() {
+		if !p.Sandboxes[i].isDown() {
 			return true
 		}
 	}
-	return p.live()
+	return p.hasLiveContainers()
 }
 
-// live says whether any container runs or might.
-func (p *Pod) live() bool {
+// hasLiveContainers reports whether any container of the pod runs or may run.
+func (p *Pod) hasLiveContainers() bool {
 	for i := range p.Containers {
-		if p.Containers[i].live() {
+		if p.Containers[i].isLive() {
 			return true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/world"
 )
@@ -24,10 +25,10 @@ func spec(policy v1.RestartPolicy, init, app string) *v1.Pod {
 	return pod
 }
 
-// facts makes an observed pod with a ready sandbox and the given containers in it.
-func facts(spec *v1.Pod, containers ...Container) *Pod {
+// podWith returns an observed pod with a ready sandbox and the given containers in it.
+func podWith(spec *v1.Pod, containers ...Container) *Pod {
 	p := New(spec, false, true, t0)
-	p.Observed, p.Record = true, Record{Read: true, Start: t0}
+	p.Observed, p.Record = true, Record{Loaded: true, StartTime: t0}
 	p.addSandbox(Sandbox{ID: "s", Ready: true, Inspected: true})
 	for _, c := range containers {
 		if c.SandboxID == "" {
@@ -39,47 +40,48 @@ func facts(spec *v1.Pod, containers ...Container) *Pod {
 }
 
 func run(name string, attempt uint32, s State) Container {
-	return Container{Name: name, ID: name + string('0'+rune(attempt)), Attempt: attempt, State: s,
-		Inspected: s, StartedAt: t0, FinishedAt: t0.Add(time.Minute), Exited: t0.Add(time.Minute)}
+	return Container{Name: name, ID: name + string('0'+rune(attempt)),
+		Run: criconfig.Run{Attempt: attempt}, State: s, Inspected: s,
+		StartedAt: t0, FinishedAt: t0.Add(time.Minute), ExitSeenAt: t0.Add(time.Minute)}
 }
 
-func failed(name string, attempt uint32, backoff time.Duration) Container {
+func failedRun(name string, attempt uint32, backoff time.Duration) Container {
 	c := run(name, attempt, Exited)
 	c.ExitCode, c.Backoff = 1, backoff
 	return c
 }
 
 func TestAppWaitsForInit(t *testing.T) {
-	p := facts(spec(v1.RestartPolicyAlways, "setup", "web"), run("setup", 0, Running))
-	if p.initialized() {
+	p := podWith(spec(v1.RestartPolicyAlways, "setup", "web"), run("setup", 0, Running))
+	if p.IsInitialized() {
 		t.Error("initialized while the init container runs")
 	}
-	p = facts(spec(v1.RestartPolicyAlways, "setup", "web"), run("setup", 0, Exited))
-	if !p.initialized() {
+	p = podWith(spec(v1.RestartPolicyAlways, "setup", "web"), run("setup", 0, Exited))
+	if !p.IsInitialized() {
 		t.Error("not initialized although the init container completed")
 	}
-	p = facts(spec(v1.RestartPolicyAlways, "setup", "web"), run("web", 0, Running))
-	if !p.initialized() {
-		t.Error("the init container would run again because its record has gone")
+	p = podWith(spec(v1.RestartPolicyAlways, "setup", "web"), run("web", 0, Running))
+	if !p.IsInitialized() {
+		t.Error("the init container would run again because its record was removed")
 	}
 }
 
-func TestInitRunsAgainInANewSandbox(t *testing.T) {
+func TestInitRunsAgainInNewSandbox(t *testing.T) {
 	old := run("setup", 0, Exited)
 	old.SandboxID = "before"
-	p := facts(spec(v1.RestartPolicyAlways, "setup", "web"), old)
-	if p.initialized() {
+	p := podWith(spec(v1.RestartPolicyAlways, "setup", "web"), old)
+	if p.IsInitialized() {
 		t.Fatal("an init container of an older sandbox counts")
 	}
-	if got, _ := p.next(p.want("setup"), Init, t0); got != Create {
+	if got, _ := p.nextAction(p.specContainer("setup"), Init, t0); got != Create {
 		t.Errorf("setup: %s, want Create", got)
 	}
 }
 
-func TestNext(t *testing.T) {
+func TestNextAction(t *testing.T) {
 	created, elsewhere := run("web", 0, Created), run("web", 0, Created)
 	elsewhere.SandboxID = "before"
-	unread := failed("web", 0, 0)
+	unread := failedRun("web", 0, 0)
 	unread.Inspected = Running
 	for _, test := range []struct {
 		name   string
@@ -92,50 +94,53 @@ func TestNext(t *testing.T) {
 		{"created", v1.RestartPolicyNever, []Container{created}, Start, 0},
 		{"created in an older sandbox", v1.RestartPolicyNever, []Container{elsewhere}, Create, 0},
 		{"runs", v1.RestartPolicyAlways, []Container{run("web", 0, Running)}, Nothing, 0},
-		{"how it ended is unknown", v1.RestartPolicyAlways, []Container{unread}, Wait, 0},
-		{"first crash", v1.RestartPolicyAlways, []Container{failed("web", 0, 0)}, Create, 0},
+		{"unknown exit", v1.RestartPolicyAlways, []Container{unread}, Wait, 0},
+		{"first crash", v1.RestartPolicyAlways, []Container{failedRun("web", 0, 0)}, Create, 0},
 		{"second crash", v1.RestartPolicyAlways,
-			[]Container{failed("web", 0, 0), failed("web", 1, 10*time.Second)},
+			[]Container{failedRun("web", 0, 0), failedRun("web", 1, 10*time.Second)},
 			Wait, time.Minute + 10*time.Second},
-		{"crash, never", v1.RestartPolicyNever, []Container{failed("web", 0, 0)}, Ended, 0},
+		{"crash, never", v1.RestartPolicyNever, []Container{failedRun("web", 0, 0)}, Ended, 0},
 		{"success, on failure", v1.RestartPolicyOnFailure,
 			[]Container{run("web", 0, Exited)}, Ended, 0},
 		{"crash, on failure", v1.RestartPolicyOnFailure,
-			[]Container{failed("web", 0, 0)}, Create, 0},
+			[]Container{failedRun("web", 0, 0)}, Create, 0},
 	} {
-		p := facts(spec(test.policy, "", "web"), test.have...)
-		got, at := p.next(p.want("web"), App, t0.Add(time.Minute+time.Second))
+		p := podWith(spec(test.policy, "", "web"), test.have...)
+		got, at := p.nextAction(p.specContainer("web"), App, t0.Add(time.Minute+time.Second))
 		if got != test.want || test.at != 0 && !at.Equal(t0.Add(test.at)) {
 			t.Errorf("%s: %s until %v, want %s until t0+%v", test.name, got, at, test.want, test.at)
 		}
 	}
 }
 
-// A container made in an older sandbox and never started does not hide the run that counts.
-func TestAStrayIsNoRun(t *testing.T) {
-	stray := run("web", 1, Created)
-	stray.SandboxID = "before"
-	p := facts(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Running), stray)
-	if got := p.newest("web"); got.Attempt != 0 {
+// A container that was created in an older sandbox and never started does not hide the newest run.
+func TestLeftoverIsNoRun(t *testing.T) {
+	leftover := run("web", 1, Created)
+	leftover.SandboxID = "before"
+	p := podWith(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Running), leftover)
+	if got := p.NewestRun("web"); got.Attempt != 0 {
 		t.Errorf("the newest run is attempt %d, want 0", got.Attempt)
 	}
-	if len(p.unready()) > 0 {
+	updateStatus(p, t0)
+	if status := status(p); status.ContainerID == "" || !status.Ready {
 		t.Error("not ready because of a container that never runs")
 	}
 }
 
-func TestBackoff(t *testing.T) {
+func TestRestartBackoff(t *testing.T) {
 	var c *Container
 	for i, want := range []time.Duration{0, 10, 20, 40, 80, 160, 300, 300} {
 		got := backoffAfter(c, 300*time.Second)
 		if got != want*time.Second {
 			t.Errorf("run %d: %v, want %v s", i, got, want)
 		}
-		c = &Container{StartedAt: t0, FinishedAt: t0.Add(time.Second), Backoff: got}
+		c = &Container{StartedAt: t0, FinishedAt: t0.Add(time.Second),
+			Run: criconfig.Run{Backoff: got}}
 	}
 	c.FinishedAt = t0.Add(11 * time.Minute)
-	if c.wait() != 0 || backoffAfter(c, 300*time.Second) != 10*time.Second {
-		t.Errorf("after a long run: wait %v, then %v", c.wait(), backoffAfter(c, 300*time.Second))
+	if c.RestartBackoff() != 0 || backoffAfter(c, 300*time.Second) != 10*time.Second {
+		t.Errorf("after a long run: wait %v, then %v", c.RestartBackoff(),
+			backoffAfter(c, 300*time.Second))
 	}
 	if got := backoffAfter(nil, time.Second); got != 0 {
 		t.Errorf("first run: %v", got)
@@ -148,176 +153,175 @@ func TestBackoff(t *testing.T) {
 // An observation can be late without doing harm: states only go forward.
 func TestStatesOnlyGoForward(t *testing.T) {
 	c := run("web", 0, Running)
-	if c.advance(Created, t0) || c.State != Running {
-		t.Error("a late list made a running container a created one")
+	if c.advanceState(Created, t0) || c.State != Running {
+		t.Error("a late list moved a running container back to Created")
 	}
-	if !c.advance(Exited, t0) || c.advance(Running, t0) || c.State != Exited {
-		t.Error("a late list made an exited container run")
+	if !c.advanceState(Exited, t0) || c.advanceState(Running, t0) || c.State != Exited {
+		t.Error("a late list moved an exited container back to Running")
 	}
 }
 
-// A list that was asked for before a container was made says nothing about it.
-func TestAbsenceInAnOlderList(t *testing.T) {
+// The absence from a list that was requested before the container was created does not count.
+func TestAbsenceInOlderList(t *testing.T) {
 	c := run("web", 0, Running)
-	c.Learned = t0.Add(time.Second)
-	p := facts(spec(v1.RestartPolicyAlways, "", "web"), c)
-	p.Sandboxes[0].Learned = t0
+	c.LearnedAt = t0.Add(time.Second)
+	p := podWith(spec(v1.RestartPolicyAlways, "", "web"), c)
+	p.Sandboxes[0].LearnedAt = t0
 	p.Sandboxes[0].seenIn = 7
 	p.ObserveEnd(7, t0.Add(time.Second))
 	if len(p.Containers) != 1 {
-		t.Error("a container is taken for gone by a list older than itself")
+		t.Error("a list older than the container has removed it")
 	}
 	p.ObserveEnd(8, t0.Add(2*time.Second))
 	if len(p.Containers) != 0 || len(p.Sandboxes) != 0 {
-		t.Error("what a newer list does not have is still known")
+		t.Error("objects that a newer list does not have are still known")
 	}
 }
 
-// A list that was asked for before the predecessor of a pod was removed may still have what is
-// gone: the pod does not take it for its own.
-func TestALateListOfThePredecessor(t *testing.T) {
+// A list that was requested before the predecessor of a pod was removed may have objects of the
+// predecessor. They do not become the pod's.
+func TestLateListOfPredecessor(t *testing.T) {
 	p := New(spec(v1.RestartPolicyAlways, "", "web"), true, true, t0.Add(10*time.Second))
 	old := &pleg.Sandbox{ID: "old", UID: "u", Attempt: 1}
-	gone := &pleg.Container{ID: "gone", UID: "u", Name: "web", Attempt: 3}
-	asked := t0.Add(9 * time.Second)
-	if p.ObserveSandbox(old, 1, asked) || p.ObserveContainer(gone, 1, asked, t0.Add(time.Hour)) {
-		t.Error("what was removed before the pod was made is taken for its own")
+	removed := &pleg.Container{ID: "gone", UID: "u", Name: "web", Attempt: 3}
+	requestedAt := t0.Add(9 * time.Second)
+	if p.ObserveSandbox(old, 1, requestedAt) ||
+		p.ObserveContainer(removed, 1, requestedAt, t0.Add(time.Hour)) {
+		t.Error("removed objects of the predecessor were added")
 	}
-	asked = t0.Add(11 * time.Second)
-	if !p.ObserveSandbox(old, 2, asked) || !p.ObserveContainer(gone, 2, asked, asked) {
-		t.Error("what a later list has is not taken up")
+	requestedAt = t0.Add(11 * time.Second)
+	if !p.ObserveSandbox(old, 2, requestedAt) ||
+		!p.ObserveContainer(removed, 2, requestedAt, requestedAt) {
+		t.Error("objects in a later list were not added")
 	}
 }
 
-// The runtime's clock may be years from the agent's: a restart waits from the earlier of the two.
-func TestRestartDoesNotTrustTheRuntimesClock(t *testing.T) {
-	c := failed("web", 1, 10*time.Second)
-	c.StartedAt, c.FinishedAt, c.Exited = t0.AddDate(10, 0, 0), t0.AddDate(10, 0, 0), t0
+// The runtime's clock may be years from the agent's. The back-off is counted from the agent's
+// observation if the two contradict each other.
+func TestRestartDoesNotTrustRuntimeClock(t *testing.T) {
+	c := failedRun("web", 1, 10*time.Second)
+	c.StartedAt, c.FinishedAt, c.ExitSeenAt = t0.AddDate(10, 0, 0), t0.AddDate(10, 0, 0), t0
 	if got := c.restartAt(); !got.Equal(t0.Add(10 * time.Second)) {
 		t.Errorf("restarts at %v", got)
 	}
 	c.FinishedAt = time.Time{}
 	if got := c.restartAt(); !got.Equal(t0.Add(10 * time.Second)) {
-		t.Errorf("without an end, restarts at %v", got)
+		t.Errorf("without an end time, restarts at %v", got)
 	}
 }
 
-// A container that was made from another spec runs again whatever the policy says, and at once.
-func TestAChangedContainerRunsAgain(t *testing.T) {
-	old := failed("web", 3, 5*time.Minute)
+// A container that was created from another spec runs again whatever the restart policy, and at
+// once.
+func TestChangedContainerRunsAgain(t *testing.T) {
+	old := failedRun("web", 3, 5*time.Minute)
 	old.Hash = "another"
-	p := facts(spec(v1.RestartPolicyNever, "", "web"), old)
-	if p.completed() {
-		t.Error("the pod is over before its new container has run")
+	p := podWith(spec(v1.RestartPolicyNever, "", "web"), old)
+	if p.hasCompleted() {
+		t.Error("the pod has completed before its changed container has run")
 	}
-	if got, _ := p.next(p.want("web"), App, t0.Add(time.Minute)); got != Create {
+	if got, _ := p.nextAction(p.specContainer("web"), App, t0.Add(time.Minute)); got != Create {
 		t.Errorf("%s, want Create", got)
 	}
-	if next := p.run(p.want("web"), &Node{BackoffMax: time.Hour}); next.Backoff != 0 {
-		t.Errorf("made with a back-off of %v", next.Backoff)
+	if next := p.newRun(p.specContainer("web"), &Node{BackoffMax: time.Hour}); next.Backoff != 0 {
+		t.Errorf("created with a back-off of %v", next.Backoff)
 	}
 }
 
-func TestGraceIsClamped(t *testing.T) {
+func TestGracePeriodIsClamped(t *testing.T) {
 	pod := spec(v1.RestartPolicyAlways, "", "web")
 	endless := int64(math.MaxInt64)
 	pod.Spec.TerminationGracePeriodSeconds = &endless
-	if got := facts(pod).grace(); got != graceMaxSeconds*time.Second {
+	if got := podWith(pod).gracePeriod(); got != graceMaxSeconds*time.Second {
 		t.Errorf("grace %v", got)
 	}
 }
 
 func TestTerminalPhaseIsAbsorbing(t *testing.T) {
 	for want, c := range map[v1.PodPhase]Container{
-		v1.PodFailed: failed("web", 0, 0), v1.PodSucceeded: run("web", 0, Exited),
+		v1.PodFailed: failedRun("web", 0, 0), v1.PodSucceeded: run("web", 0, Exited),
 	} {
-		p := facts(spec(v1.RestartPolicyNever, "", "web"), c)
+		p := podWith(spec(v1.RestartPolicyNever, "", "web"), c)
 		p.Sandboxes[0].Ready, p.Sandboxes[0].Stopped = false, true
-		r := newRig(t, p).at(0)
-		p.Stale = time.Time{}
-		if r.at(time.Second); p.Phase == want {
-			t.Errorf("%s before it is kept", want)
+		r := newHarness(t, p).planAt(0)
+		p.StaleSince = time.Time{}
+		if r.planAt(time.Second); p.Status.Phase == want {
+			t.Errorf("%s before it is durable", want)
 		}
-		r.answer("WriteFile", &world.Done{}, nil)
-		if p.Phase != want {
-			t.Errorf("phase %s, want %s", p.Phase, want)
+		r.complete("WriteFile", &world.Done{}, nil)
+		if p.Status.Phase != want {
+			t.Errorf("phase %s, want %s", p.Status.Phase, want)
 		}
 		p.dropContainer("web0")
-		next := facts(p.Spec) // of an agent that finds nothing but what was kept
-		next.Record.End, next.Sandboxes = p.Record.End, nil
-		next.restore(r.env)
-		next.Stale = time.Time{}
-		if newRig(t, next).at(0); next.Phase != want || next.Stage != Terminated {
-			t.Errorf("the next agent: phase %s, want %s", next.Phase, want)
+		next := podWith(p.Spec) // of an agent that finds nothing but the record
+		next.Record.Termination, next.Sandboxes = p.Record.Termination, nil
+		next.applyRecord(r.env)
+		next.StaleSince = time.Time{}
+		if newHarness(t, next).planAt(0); next.Status.Phase != want || next.Stage != Terminated {
+			t.Errorf("the next agent: phase %s, want %s", next.Status.Phase, want)
 		}
 	}
 }
 
-// An agent that comes up while a container is made anew knows that the pod has run before.
-func TestAPodThatHasRunIsNotPending(t *testing.T) {
-	always := spec(v1.RestartPolicyAlways, "", "web")
-	if got := facts(always, run("web", 0, Created)).phase(); got != v1.PodPending {
-		t.Errorf("the first container is made: phase %s, want Pending", got)
-	}
-	again := facts(always, failed("web", 0, 0), run("web", 1, Created))
-	if got := again.phase(); got != v1.PodRunning {
-		t.Errorf("the second is made: phase %s, want Running", got)
-	}
-}
-
-// A sidecar lets the next container start once it runs, is restarted whatever the policy says,
+// A sidecar lets the next container start once it runs, is restarted whatever the restart policy,
 // and does not keep the pod from completing.
 func TestSidecar(t *testing.T) {
 	pod := spec(v1.RestartPolicyNever, "proxy", "web")
 	always := v1.ContainerRestartPolicyAlways
 	pod.Spec.InitContainers[0].RestartPolicy = &always
-	p := facts(pod, run("proxy", 0, Created))
-	if p.initialized() {
+	p := podWith(pod, run("proxy", 0, Created))
+	if p.IsInitialized() {
 		t.Error("the app may start before its sidecar runs")
 	}
-	p = facts(pod, run("proxy", 0, Running))
-	if !p.initialized() {
-		t.Error("the app waits for a sidecar that runs")
+	p = podWith(pod, run("proxy", 0, Running))
+	if !p.IsInitialized() {
+		t.Error("the app waits for a running sidecar")
 	}
-	p = facts(pod, failed("proxy", 0, 0), run("web", 0, Running))
-	if got, _ := p.next(p.want("proxy"), Sidecar, t0.Add(time.Hour)); got != Create {
-		t.Errorf("a sidecar that has crashed: %s, want Create", got)
+	p = podWith(pod, failedRun("proxy", 0, 0), run("web", 0, Running))
+	if got, _ := p.nextAction(p.specContainer("proxy"), Sidecar, t0.Add(time.Hour)); got != Create {
+		t.Errorf("a crashed sidecar: %s, want Create", got)
 	}
-	if p = facts(pod, run("proxy", 0, Running), run("web", 0, Exited)); !p.completed() {
+	if p = podWith(pod, run("proxy", 0, Running), run("web", 0, Exited)); !p.hasCompleted() {
 		t.Error("a pod does not complete because its sidecar runs")
 	}
 }
 
-// No name that a container may have is taken for something else.
-func TestContainersOfEveryName(t *testing.T) {
+// The name of a container is never confused with the subject of another operation.
+func TestContainerNamesDoNotCollideWithSubjects(t *testing.T) {
 	for _, name := range []string{"record", "logs", "pod", "storage", "left", "volume"} {
-		p := facts(spec(v1.RestartPolicyAlways, "", name))
-		r := newRig(t, p).at(0)
+		p := podWith(spec(v1.RestartPolicyAlways, "", name))
+		r := newHarness(t, p).planAt(0)
 		for range 5 {
-			if r.find("MakeDir") == nil {
+			if r.findCall("MakeDir") == nil {
 				break
 			}
-			r.answer("MakeDir", &world.Done{}, nil)
+			r.complete("MakeDir", &world.Done{}, nil)
 		}
-		if r.find("CreateContainer") == nil {
-			t.Errorf("a container named %q is not made, open: %v, op %d", name, r.calls(), p.Op)
+		if r.findCall("CreateContainer") == nil {
+			t.Errorf("a container named %q is not created, in flight: %v, op %d", name,
+				r.openCalls(), p.Op)
 		}
 	}
 }
 
-// That the containers of a pod failed is no word about its initialisation, as with the kubelet.
-func TestInitializedOfAPodThatFailed(t *testing.T) {
-	p := facts(spec(v1.RestartPolicyNever, "", "web"), failed("web", 0, 0))
-	p.Sandboxes[0].Ready, p.Sandboxes[0].Stopped = false, true
-	r := newRig(t, p).at(0)
-	p.Stale = time.Time{}
-	r.at(time.Second).answer("WriteFile", &world.Done{}, nil)
-	for _, c := range p.Conditions {
-		if c.Type == v1.PodInitialized && (!c.Status || c.Reason != "") {
-			t.Errorf("phase %s: initialized %v, reason %q", p.Phase, c.Status, c.Reason)
-		}
+// The init containers before one that has a run are done, whatever is known of them.
+func TestInitsDone(t *testing.T) {
+	s := spec(v1.RestartPolicyAlways, "", "web")
+	for _, name := range []string{"i", "j", "k"} {
+		s.Spec.InitContainers = append(s.Spec.InitContainers, v1.Container{Name: name, Image: "i"})
 	}
-	if p.Phase != v1.PodFailed {
-		t.Errorf("phase %s", p.Phase)
+	for _, c := range []struct {
+		runs []Container
+		want int
+	}{
+		{nil, 0},
+		{[]Container{run("i", 0, Running)}, 0},
+		{[]Container{run("i", 0, Exited)}, 1},
+		{[]Container{failedRun("i", 0, 0), run("j", 0, Running)}, 1},
+		{[]Container{run("k", 0, Exited)}, 3},
+	} {
+		p := podWith(s, c.runs...)
+		if got := p.InitsDone(); got != c.want {
+			t.Errorf("%d of %v, want %d", got, c.runs, c.want)
+		}
 	}
 }

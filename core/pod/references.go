@@ -7,35 +7,36 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
 
-// What a pod takes from the API server: which objects, and that they are watched for as long as
-// the pod may need them.
+// The API objects that a pod refers to. They are watched for as long as the pod may need them.
 
-// Watching is what of the API the pod is told of.
-type Watching struct {
-	Done  bool            `json:"done,omitempty"` // all that the spec refers to is watched
-	About []world.Watched `json:"about,omitempty"`
+// Watches holds the API objects that are watched for the pod.
+type Watches struct {
+	// Complete is set if all objects of the spec are watched, or never will be.
+	Complete bool                `json:"complete,omitempty"`
+	Objects  []world.WatchTarget `json:"objects,omitempty"`
+	// Problem is why the objects of the spec are not watched: the pod needs more of something than
+	// one pod may have, or than the node has left. Such a pod is not started.
+	Problem string `json:"problem,omitempty"`
 }
 
-// allServices is what the variables are taken from that tell containers of services.
-var allServices = world.Watched{Resource: world.ResourceServices}
-
-// references are the objects that a pod refers to, in order, each once.
-func references(pod *v1.Pod) []world.Watched {
-	var found []world.Watched
+// references returns the objects that a pod refers to, sorted and each once.
+func references(pod *v1.Pod) []world.WatchTarget {
+	var found []world.WatchTarget
 	add := func(r world.Resource, name string) {
 		if name != "" {
-			found = append(found, world.Watched{Resource: r, Namespace: pod.Namespace, Name: name})
+			found = append(found, world.WatchTarget{Resource: r, Namespace: pod.Namespace, Name: name})
 		}
 	}
 	spec := &pod.Spec
 	for i := range spec.Volumes {
 		volumeReferences(&spec.Volumes[i], add)
-		if volume.HasBundles(&spec.Volumes[i]) {
-			found = append(found, volume.AllBundles)
+		if volume.HasTrustBundles(&spec.Volumes[i]) {
+			found = append(found, volume.AllTrustBundles)
 		}
 	}
 	for i := range spec.InitContainers {
@@ -45,15 +46,15 @@ func references(pod *v1.Pod) []world.Watched {
 		envReferences(&spec.Containers[i], add)
 	}
 	for i := range spec.EphemeralContainers {
-		envReferences(ephemeral(&spec.EphemeralContainers[i]), add)
+		envReferences(criconfig.EphemeralContainer(&spec.EphemeralContainers[i]), add)
 	}
 	for _, secret := range spec.ImagePullSecrets {
 		add(world.ResourceSecrets, secret.Name)
 	}
 	if class := spec.RuntimeClassName; class != nil && *class != "" {
-		found = append(found, world.Watched{Resource: world.ResourceRuntimeClasses, Name: *class})
+		found = append(found, world.WatchTarget{Resource: world.ResourceRuntimeClasses, Name: *class})
 	}
-	slices.SortFunc(found, func(x, y world.Watched) int {
+	slices.SortFunc(found, func(x, y world.WatchTarget) int {
 		return cmp.Or(cmp.Compare(x.Resource, y.Resource), cmp.Compare(x.Name, y.Name))
 	})
 	return slices.Compact(found)
@@ -97,54 +98,58 @@ func envReferences(c *v1.Container, add func(world.Resource, string)) {
 	}
 }
 
-// watch has what the spec refers to watched until the pod has ended.
-func (p *Pod) watch(env *Env) {
-	wanted := p.Spec != nil && p.Stage != Terminated
-	if env.Objects == nil || wanted && p.Watching.Done || !wanted && len(p.Watching.About) == 0 {
+// watchReferences watches the objects that the spec refers to until the pod has terminated.
+func (p *Pod) watchReferences(env *Env) {
+	needed := p.Spec != nil && p.Stage != Terminated
+	if env.Objects == nil || needed && p.Watches.Complete || !needed && len(p.Watches.Objects) == 0 {
 		return
 	}
-	var about []world.Watched
-	if wanted {
-		about = append(references(p.Spec), allServices)
-	}
-	all := true
-	for _, object := range about {
-		all = env.Objects.Want(object, p.UID, env.Out) && all
-		if key, read := env.Objects.Reads(object); read {
-			env.Touch(key)
+	var objects []world.WatchTarget
+	if needed {
+		objects = append(references(p.Spec), criconfig.AllServices)
+		if p.checkBudget(objects, env) {
+			return
 		}
 	}
-	for _, object := range p.Watching.About {
-		if !slices.Contains(about, object) {
-			env.Objects.Drop(object, p.UID, env.Out)
+	isNeeded := make(map[world.WatchTarget]bool, len(objects))
+	for _, object := range objects {
+		isNeeded[object] = true
+		env.Objects.AddReference(object, p.UID, env.Effects)
+		if key, read := env.Objects.ReadKey(object); read {
+			env.Enqueue(key)
 		}
 	}
-	p.Watching = Watching{Done: wanted && all, About: about}
+	for _, object := range p.Watches.Objects {
+		if !isNeeded[object] {
+			env.Objects.DeleteReference(object, p.UID, env.Effects)
+		}
+	}
+	p.Watches = Watches{Complete: needed, Objects: objects}
 }
 
-// referencesKnown says whether nothing that a container's variables are taken from is still being
-// asked for: it is known, or known not to be had.
-func (p *Pod) referencesKnown(want *v1.Container, env *Env) bool {
+// areReferencesKnown reports whether the objects that a container's environment is taken from are
+// known, or known not to be available.
+func (p *Pod) areReferencesKnown(container *v1.Container, env *Env) bool {
 	if env.Objects == nil {
 		return true
 	}
-	known := p.IsStatic() || !pending(env, allServices)
-	var since time.Time // what is read is to be as new as the need for another run
-	if last := p.newest(want.Name); last != nil {
-		since = last.Exited
+	known := p.IsStatic() || !isWatchPending(env, criconfig.AllServices)
+	var since time.Time // an object that is read must be at least as new as the last exit
+	if last := p.NewestRun(container.Name); last != nil {
+		since = last.ExitSeenAt
 	}
-	envReferences(want, func(r world.Resource, name string) {
-		about := world.Watched{Resource: r, Namespace: p.Namespace, Name: name}
-		reading := env.Objects.Demand(about, since)
-		if key, _ := env.Objects.Reads(about); reading {
-			env.Touch(key)
+	envReferences(container, func(r world.Resource, name string) {
+		target := world.WatchTarget{Resource: r, Namespace: p.Namespace, Name: name}
+		reading := env.Objects.RequireSince(target, since)
+		if key, _ := env.Objects.ReadKey(target); reading {
+			env.Enqueue(key)
 		}
-		known = known && !reading && !pending(env, about)
+		known = known && !reading && !isWatchPending(env, target)
 	})
 	return known
 }
 
-func pending(env *Env, about world.Watched) bool {
-	w := env.Objects.Watch(about)
+func isWatchPending(env *Env, target world.WatchTarget) bool {
+	w := env.Objects.Watch(target)
 	return w == nil || !w.Listed && w.Failing == nil
 }

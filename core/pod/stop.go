@@ -1,80 +1,93 @@
 package pod
 
 import (
+	"strings"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"seedlet.dev/core/op"
-	"seedlet.dev/core/probe"
-	"seedlet.dev/world"
 )
 
-// Stop is the end of one container that runs: its preStop hook, then TERM, and KILL after what is
-// left of the grace period, all counted from when it began.
+// Stop holds the facts about the stop of one running container: its preStop hook, then TERM, and
+// KILL when the rest of the grace period has passed. The grace period begins at StartedAt and
+// includes the preStop hook.
 type Stop struct {
-	Reason string        `json:"reason,omitempty"`
-	Ailing bool          `json:"ailing,omitempty"` // for a probe, to be run anew
-	At     time.Time     `json:"at"`
-	Grace  time.Duration `json:"grace"`
-	Hook   Hook          `json:"hook"`           // preStop
-	Left   time.Duration `json:"left,omitempty"` // from TERM to KILL; zero before TERM
+	Reason    string        `json:"reason,omitempty"`
+	Unhealthy bool          `json:"unhealthy,omitempty"` // for a failed probe, to be restarted
+	StartedAt time.Time     `json:"startedAt"`
+	Grace     time.Duration `json:"grace"`
+	PreStop   Hook          `json:"preStop"`
+	KillAfter time.Duration `json:"killAfter,omitempty"` // from TERM to KILL; zero before TERM
 }
 
-// The reasons of ends, as far as they are told. All others are the pod's.
+// The reasons of stops, as the Killing event has them. A stop without a reason has the kubelet's
+// general message.
 const (
-	stopHook     = "FailedPostStartHook" // is told as it is
-	stopChanged  = "definition changed, will be restarted"
-	stopLost     = "is in \"unknown\" state, try killing it before restart"
-	stopRound    = "is stopped, as all containers of the pod restart"
-	stopLiveness = "failed liveness probe"
-	stopStartup  = "failed startup probe"
-	stopRestarts = ", will be restarted" // after a probe
+	stopReasonPostStartHook = "FailedPostStartHook" // the whole message of the event
+	stopReasonChanged       = "definition changed, will be restarted"
+	stopReasonUnknownState  = "is in \"unknown\" state, try killing it before restart"
+	stopReasonRestartAll    = "is stopped, as all containers of the pod restart"
+	stopReasonLiveness      = "failed liveness probe"
+	stopReasonStartup       = "failed startup probe"
+	stopReasonRestartSuffix = ", will be restarted" // after a failed probe
 )
 
-// killing is what is told of the end of a container.
-func (c *Container) killing() string {
-	switch c.Stop.Reason {
-	case "":
+// killingMessage returns the message of the Killing event of a container. The messages about init
+// containers do not say that the container will be restarted, as with the kubelet
+// (computeInitContainerActions in pkg/kubelet/kuberuntime/kuberuntime_container.go).
+func (c *Container) killingMessage(role Role) string {
+	reason := c.Stop.Reason
+	isInit := role == Init || role == Sidecar
+	switch {
+	case reason == "":
 		return "Stopping container " + c.Name
-	case stopHook:
-		return stopHook
+	case reason == stopReasonPostStartHook:
+		return stopReasonPostStartHook
+	case isInit && reason == stopReasonUnknownState:
+		return "Init container " + reason
+	case isInit && reason != stopReasonRestartAll:
+		return "Init container " + c.Name + " " + strings.TrimSuffix(reason, stopReasonRestartSuffix)
 	}
-	return "Container " + c.Name + " " + c.Stop.Reason
+	return "Container " + c.Name + " " + reason
 }
 
-// graceMin is the time between TERM and KILL at least, when the hook or the wait for others has
-// used the grace period up.
-const graceMin = 2 * time.Second
+// killAfterMin is the least time between TERM and KILL, when the preStop hook or the wait for other
+// containers has used up the grace period.
+const killAfterMin = 2 * time.Second
 
-// stop ends a container, as far as that can be done now.
+// stopContainer stops a container, as far as that is possible now: it starts the stop, runs the
+// preStop hook, and issues StopContainer.
 //
-// A stop that has to be repeated gets as long again: whether the first one has sent TERM is not
-// known, and a container is never given less than its due.
-func (p *Pod) stop(c *Container, grace time.Duration, reason string, env *Env, w *waits) {
-	if p.beginStop(c, grace, reason, env, w) && !p.preStop(c, env, w) {
-		p.term(c, env, w)
+// A StopContainer request that has failed or timed out is repeated with the same timeout: the first
+// request may not have sent TERM, and a container always gets its whole grace period.
+func (p *Pod) stopContainer(c *Container, grace time.Duration, reason string, env *Env,
+	w *wakeTimer) {
+	if p.beginStop(c, grace, reason, env, w) && !p.runPreStopHook(c, env, w) {
+		p.issueStop(c, env, w)
 	}
 }
 
-// beginStop begins the end of a container, or hastens one that has begun, and reports whether it
-// can go on. What is being removed needs none.
+// beginStop starts the stop of a container, or hastens one that has started, and reports whether it
+// can go on. A container whose removal is in flight is not stopped.
 func (p *Pod) beginStop(c *Container, grace time.Duration, reason string, env *Env,
-	w *waits) bool {
+	w *wakeTimer) bool {
 	if c.Stop == nil {
-		if c.Op != 0 || w.pending(c.NotBefore) {
+		if c.Op != 0 || w.waitUntil(c.NotBefore) {
 			return false
 		}
-		c.Stop = &Stop{Reason: reason, At: env.Out.Now(), Grace: grace}
-		p.event(env, c.Name, normal, "Killing", "%s", c.killing())
+		c.Stop = &Stop{Reason: reason, StartedAt: env.Effects.Now(), Grace: grace}
+		role := App
+		if p.specContainer(c.Name) != nil {
+			role = p.roleOf(c.Name)
+		}
+		p.recordEvent(env, c.Name, normal, "Killing", "%s", c.killingMessage(role))
 	}
 	if s := c.Stop; grace < s.Grace {
 		s.Grace = grace
-		left := max(s.At.Add(grace).Sub(env.Out.Now()), graceMin)
-		if s.Left > left {
-			s.Left = left
-			if c.Op != 0 && c.Stopping { // the runtime kills at the end of the shortest wait
-				env.Out.Forget(c.Op)
+		left := max(s.StartedAt.Add(grace).Sub(env.Effects.Now()), killAfterMin)
+		if s.KillAfter > left {
+			s.KillAfter = left
+			if c.Op != 0 && c.Stopping { // the request with the shortest timeout decides
+				env.Effects.Abandon(c.Op)
 				c.Op = 0
 			}
 		}
@@ -82,62 +95,51 @@ func (p *Pod) beginStop(c *Container, grace time.Duration, reason string, env *E
 	return true
 }
 
-// term has the runtime send TERM, and KILL when the rest of the grace period has passed.
-func (p *Pod) term(c *Container, env *Env, w *waits) {
-	if c.Op != 0 || w.pending(c.NotBefore) {
+// issueStop issues StopContainer: the runtime sends TERM, and KILL when the rest of the grace
+// period has passed. HandleCompletion handles the result or the timeout.
+func (p *Pod) issueStop(c *Container, env *Env, w *wakeTimer) {
+	if c.Op != 0 || w.waitUntil(c.NotBefore) {
 		return
 	}
 	s := c.Stop
-	if s.Left == 0 {
-		s.Left = max(s.At.Add(s.Grace).Sub(env.Out.Now()), graceMin)
+	if s.KillAfter == 0 {
+		s.KillAfter = max(s.StartedAt.Add(s.Grace).Sub(env.Effects.Now()), killAfterMin)
 	}
 	c.Stopping = true
-	c.Op = env.Out.Ask(p.Key(), c.ID, s.Left+env.Node.RuntimeTimeout,
+	c.Op = env.Effects.Issue(p.Key(), c.ID, s.KillAfter+env.Node.RuntimeTimeout,
 		&runtimeapi.StopContainerRequest{
-			ContainerId: c.ID, Timeout: int64((s.Left + time.Second - 1) / time.Second),
+			ContainerId: c.ID, Timeout: int64((s.KillAfter + time.Second - 1) / time.Second),
 		})
 }
 
-// stopAll ends every container that runs: all but the sidecars at once, then the sidecars one by
-// one, the last one first (KEP-753). The hooks of all begin at once. It reports whether any is
-// still running.
-func (p *Pod) stopAll(env *Env, w *waits) bool {
-	grace, reason := p.grace(), ""
+// stopAllContainers stops all live containers: the app containers at once, then the sidecars one by
+// one, the last one first (KEP-753). All preStop hooks start at once. A sidecar whose grace period
+// is used up waits for no other container (waitForTurn in kuberuntime_termination_order.go). It
+// reports whether any container is still live.
+func (p *Pod) stopAllContainers(env *Env, w *wakeTimer) bool {
+	grace, reason := p.gracePeriod(), ""
 	if p.Stage != Syncing {
-		grace = p.Kill.Grace
+		grace = p.Termination.Grace
 	}
-	last := (*Container)(nil) // the sidecar to stop next
+	next := (*Container)(nil) // the sidecar to stop next, or an app container that is still live
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if !c.live() {
+		if !c.isLive() {
 			continue
 		}
-		if last == nil || c.Sidecar == 0 || last.Sidecar != 0 && c.Sidecar > last.Sidecar {
-			last = c
+		if next == nil || c.SidecarOrder == 0 ||
+			next.SidecarOrder != 0 && c.SidecarOrder > next.SidecarOrder {
+			next = c
 		}
-		if c.Sidecar == 0 {
-			p.stop(c, grace, reason, env, w)
-		} else if p.beginStop(c, grace, reason, env, w) {
-			p.preStop(c, env, w)
+		if c.SidecarOrder == 0 {
+			p.stopContainer(c, grace, reason, env, w)
+		} else if p.beginStop(c, grace, reason, env, w) && !p.runPreStopHook(c, env, w) &&
+			!w.waitUntil(c.Stop.StartedAt.Add(c.Stop.Grace)) {
+			p.issueStop(c, env, w)
 		}
 	}
-	if last != nil && last.Sidecar != 0 && p.settled() { // nothing else may be about to start
-		p.stop(last, grace, reason, env, w)
+	if next != nil && next.SidecarOrder != 0 && p.isSettled() { // no start may be in flight
+		p.stopContainer(next, grace, reason, env, w)
 	}
-	return last != nil
-}
-
-// told takes the answer to a probe or a hook.
-func (p *Pod) told(r op.Record, ev world.Event, env *Env) {
-	id, what := cutSubject(r.Subject)
-	c := p.container(id)
-	if c == nil {
-		return
-	}
-	switch what {
-	case postStart, preStop:
-		p.hooked(c, what, r, ev, env)
-	default:
-		p.probed(c, probe.Kind(what), r, ev, env)
-	}
+	return next != nil
 }

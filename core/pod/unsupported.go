@@ -5,12 +5,14 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/criconfig"
 )
 
-// Unsupported lists what a pod asks for that this version does not do, or is told not to do, and
-// that would make it run wrong if it were left out. Such a pod is refused instead. This is the one
-// list; a feature that is built takes its line out.
-func Unsupported(pod *v1.Pod, restartsAll bool) []string {
+// UnsupportedFields lists the fields of a pod that this version does not support, or that are
+// disabled, and without which the pod would run wrongly. Such a pod is rejected. This is the only
+// list of such fields; a feature that is implemented removes its line.
+func UnsupportedFields(pod *v1.Pod, restartsAll bool) []string {
 	var found []string
 	add := func(missing bool, path string, args ...any) {
 		if missing {
@@ -27,19 +29,19 @@ func Unsupported(pod *v1.Pod, restartsAll bool) []string {
 		add(s.WindowsOptions != nil, "spec.securityContext.windowsOptions")
 	}
 	for i := range spec.InitContainers {
-		for _, field := range unsupportedIn(&spec.InitContainers[i], spec, restartsAll) {
+		for _, field := range unsupportedInContainer(&spec.InitContainers[i], spec, restartsAll) {
 			add(true, "spec.initContainers[%d].%s", i, field)
 		}
 	}
 	for i := range spec.Containers {
-		for _, field := range unsupportedIn(&spec.Containers[i], spec, restartsAll) {
+		for _, field := range unsupportedInContainer(&spec.Containers[i], spec, restartsAll) {
 			add(true, "spec.containers[%d].%s", i, field)
 		}
 	}
 	return found
 }
 
-func unsupportedIn(c *v1.Container, spec *v1.PodSpec, restartsAll bool) []string {
+func unsupportedInContainer(c *v1.Container, spec *v1.PodSpec, restartsAll bool) []string {
 	var found []string
 	add := func(missing bool, field string) {
 		if missing {
@@ -51,7 +53,7 @@ func unsupportedIn(c *v1.Container, spec *v1.PodSpec, restartsAll bool) []string
 		add(source != "", fmt.Sprintf("env[%d].valueFrom.%s", i, source))
 	}
 	add(len(c.VolumeDevices) > 0, "volumeDevices")
-	e := effective(spec, c)
+	e := criconfig.EffectiveSecurityContext(spec, c)
 	add(e.WindowsOptions != nil, "securityContext.windowsOptions")
 	for i := range c.RestartPolicyRules {
 		rule := &c.RestartPolicyRules[i]
@@ -62,7 +64,7 @@ func unsupportedIn(c *v1.Container, spec *v1.PodSpec, restartsAll bool) []string
 	return found
 }
 
-// unsupportedVolume is what of a volume cannot be had; empty if there is no such thing.
+// unsupportedVolume returns the part of a volume that is not supported; empty if all of it is.
 func unsupportedVolume(v *v1.Volume, spec *v1.PodSpec) string {
 	switch {
 	case v.HostPath != nil, v.EmptyDir != nil, v.Image != nil, v.ConfigMap != nil, v.Secret != nil:
@@ -86,40 +88,40 @@ func unsupportedVolume(v *v1.Volume, spec *v1.PodSpec) string {
 	return ""
 }
 
-// unsupportedFile is the first file of a volume whose value is not known: how much storage the
-// node has.
+// unsupportedFile returns the first downward API file that holds the storage capacity of the node,
+// which is not known.
 func unsupportedFile(files []v1.DownwardAPIVolumeFile, spec *v1.PodSpec) string {
 	for i := range files {
 		if ref := files[i].ResourceFieldRef; ref != nil &&
 			ref.Resource == "limits.ephemeral-storage" &&
-			!limitsStorage(ref.ContainerName, &v1.Container{}, spec) {
+			!hasStorageLimit(ref.ContainerName, &v1.Container{}, spec) {
 			return " (" + files[i].Path + ": limits.ephemeral-storage without a limit)"
 		}
 	}
 	return ""
 }
 
-// unsupportedSource is what a variable cannot be taken from; empty if there is no such thing.
+// unsupportedSource returns the source of an environment variable that is not supported; empty if
+// it is.
 func unsupportedSource(v *v1.EnvVar, c *v1.Container, spec *v1.PodSpec) string {
 	from := v.ValueFrom
 	switch {
 	case from == nil:
 		return ""
-	case from.FileKeyRef != nil:
-		return "fileKeyRef"
 	case from.ResourceFieldRef != nil:
-		// How much storage the node has is not known.
+		// The storage capacity of the node is not known.
 		if ref := from.ResourceFieldRef; ref.Resource == "limits.ephemeral-storage" &&
-			!limitsStorage(ref.ContainerName, c, spec) {
+			!hasStorageLimit(ref.ContainerName, c, spec) {
 			return "resourceFieldRef (limits.ephemeral-storage without a limit)"
 		}
 	}
 	return ""
 }
 
-// limitsStorage says whether a container has a limit of storage: that of the name, or c if empty.
-// One that there is not is for the status to tell.
-func limitsStorage(name string, c *v1.Container, spec *v1.PodSpec) bool {
+// hasStorageLimit reports whether a container has a limit of ephemeral storage: the container of
+// the name, or c if the name is empty. A name that does not exist counts as having one; the status
+// reports it later.
+func hasStorageLimit(name string, c *v1.Container, spec *v1.PodSpec) bool {
 	named := func(o v1.Container) bool { return o.Name == name }
 	if i := slices.IndexFunc(spec.Containers, named); i >= 0 {
 		c = &spec.Containers[i]

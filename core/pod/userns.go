@@ -3,96 +3,86 @@ package pod
 import (
 	"strconv"
 
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
 )
 
-// The ids of a pod that has a user namespace of its own. The range is chosen before the sandbox is
-// run, and is written on it: there it outlives the agent. No two pods have ids in common as long
-// as something of both may run.
+// The host IDs of a pod that has a user namespace of its own (KEP-127). The range is allocated
+// before the sandbox is created, and is an annotation of the sandbox, which survives a restart of
+// the agent. The ranges of two pods never overlap while containers of both may run.
 
-// mapsIDs says whether the pod is to have ids of its own.
-func (p *Pod) mapsIDs() bool {
+// hasOwnIDs reports whether the pod has a user namespace of its own (hostUsers: false).
+func (p *Pod) hasOwnIDs() bool {
 	users := p.Spec.Spec.HostUsers
 	return users != nil && !*users
 }
 
-// idMapped has the files of mounts appear with the ids of the pod, if it has its own.
-func (p *Pod) idMapped(mounts []*runtimeapi.Mount) []*runtimeapi.Mount {
-	if !p.IDs.None() {
-		for _, m := range mounts {
-			m.UidMappings, m.GidMappings = p.IDs.Mappings(), p.IDs.Mappings()
-		}
-	}
-	return mounts
-}
-
-// IDsHeld are the ranges that nobody else may be given.
-func (p *Pod) IDsHeld() []userns.Range {
-	var held []userns.Range
-	if !p.IDs.None() {
-		held = append(held, p.IDs)
+// AllocatedIDs returns the ranges of host IDs that must not be allocated to other pods.
+func (p *Pod) AllocatedIDs() []userns.Range {
+	var ranges []userns.Range
+	if !p.IDs.IsEmpty() {
+		ranges = append(ranges, p.IDs)
 	}
 	for i := range p.Sandboxes {
-		if s := &p.Sandboxes[i]; !s.down() && !s.IDs.None() {
-			held = append(held, s.IDs)
+		if s := &p.Sandboxes[i]; !s.isDown() && !s.IDs.IsEmpty() {
+			ranges = append(ranges, s.IDs)
 		}
 	}
-	return held
+	return ranges
 }
 
-// idsKnown says whether it can be told which ids a sandbox has. Another agent's sandbox tells when
-// it is inspected.
-func (p *Pod) idsKnown(s *Sandbox) bool {
-	return !p.mapsIDs() || !s.IDs.None() || s.Inspected
+// areIDsKnown reports whether the range of a sandbox is known. The range of a sandbox that another
+// agent has created is known once the sandbox is inspected.
+func (p *Pod) areIDsKnown(s *Sandbox) bool {
+	return !p.hasOwnIDs() || !s.IDs.IsEmpty() || s.Inspected
 }
 
-// idsFit says whether a sandbox has the ids that the pod is to have. The range that a sandbox has
-// becomes the pod's unless another pod has it: of two that claim one range, which only an agent
-// that was killed can have caused, the one goes on that has something running.
-func (p *Pod) idsFit(s *Sandbox, env *Env) bool {
-	if !p.mapsIDs() {
-		return s.IDs.None()
+// hasMatchingIDs reports whether a sandbox has the pod's range of host IDs. The range of a sandbox
+// becomes the pod's unless it is allocated to another pod. If two sandboxes have overlapping
+// ranges, which only the kill of an agent can cause, the pod with live containers keeps its range.
+func (p *Pod) hasMatchingIDs(s *Sandbox, env *Env) bool {
+	if !p.hasOwnIDs() {
+		return s.IDs.IsEmpty()
 	}
-	if !s.IDs.None() && p.IDs != s.IDs && s.IDs.Free(env.TakenIDs(p.UID, !p.live())) {
+	if !s.IDs.IsEmpty() && p.IDs != s.IDs &&
+		s.IDs.IsFree(env.AllocatedIDs(p.UID, !p.hasLiveContainers())) {
 		p.IDs = s.IDs
 	}
-	return !s.IDs.None() && p.IDs == s.IDs
+	return !s.IDs.IsEmpty() && p.IDs == s.IDs
 }
 
-// takeIDs sees that the pod has the ids that a new sandbox needs, and reports whether it can be
-// made now.
-func (p *Pod) takeIDs(name string, env *Env, w *waits) bool {
-	if !p.mapsIDs() {
+// allocateIDs allocates the range of host IDs that a new sandbox needs, and reports whether the
+// sandbox can be created now.
+func (p *Pod) allocateIDs(name string, env *Env, w *wakeTimer) bool {
+	if !p.hasOwnIDs() {
 		p.IDs = userns.Range{}
 		return true
 	}
 	if env.Runtime.AsOf.IsZero() {
-		return false // what it can do is being asked
+		return false // the status request for the runtime's features is in flight
 	}
-	why := ""
-	taken := env.TakenIDs(p.UID, true)
+	problem := ""
+	allocated := env.AllocatedIDs(p.UID, true)
 	switch handler := env.Runtime.Handler(name); {
 	case len(env.Runtime.Handlers) == 0:
-		why = "runtime handlers are not set"
+		problem = "runtime handlers are not set"
 	case handler == nil:
-		why = "the handler " + strconv.Quote(name) + " is not known"
+		problem = "the handler " + strconv.Quote(name) + " is not known"
 	case !handler.UserNamespaces:
-		why = "RuntimeClass handler " + strconv.Quote(name) + " does not support user namespaces"
-	case p.IDs.None() || !p.IDs.Free(taken):
-		if p.IDs = env.Node.IDs.Pick(taken); p.IDs.None() {
-			why = "can't allocate user namespace: could not find an empty slot to allocate a user namespace"
+		problem = "RuntimeClass handler " + strconv.Quote(name) + " does not support user namespaces"
+	case p.IDs.IsEmpty() || !p.IDs.IsFree(allocated):
+		if p.IDs = env.Node.IDs.FirstFree(allocated); p.IDs.IsEmpty() {
+			problem = "can't allocate user namespace: could not find an empty slot to allocate a " +
+				"user namespace"
 		}
 	}
-	if why == "" {
+	if problem == "" {
 		return true
 	}
 	p.IDs = userns.Range{}
-	pr := p.failed("", "RunPodSandbox", world.Errorf(world.KindInternal, "RunPodSandbox", "%s",
-		why), env.Out.Now())
-	w.pending(pr.NotBefore)
-	p.tellFailure(pr, env)
+	pr := p.noteFailure("", "RunPodSandbox", world.Errorf(world.KindInternal, "RunPodSandbox", "%s",
+		problem), env.Effects.Now())
+	w.waitUntil(pr.NotBefore)
+	p.recordFailureEvent(pr, env)
 	return false
 }

@@ -11,249 +11,260 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/admission"
+	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/token"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
 
-// The pod's volumes, and when.
+// The volumes of the pod, and when they are created and removed.
 //
-// They are made after the sandbox and before the first container. The sandbox comes first because
-// its record is what tells an agent that was killed halfway that there is something to clean up,
-// and it goes last for the same reason. They are unmounted when no container runs any more: sub-
-// paths first, then everything below the pod's directory, whoever mounted it, and only then is
-// anything removed.
+// They are created after the sandbox and before the first container. The sandbox comes first
+// because its record tells an agent that was killed halfway that there are volumes to clean up, and
+// it is removed last for the same reason. Volumes are unmounted when no container runs any more:
+// subpaths first, then all mounts below the pod's directory, including those of other processes.
+// Nothing is removed before everything is unmounted.
 
-// Storage is what the pod has on the node's disk besides logs.
+// Storage holds the facts about the pod's files on the node besides logs.
 type Storage struct {
-	Set   volume.Set `json:"set"`
-	Binds []string   `json:"binds,omitempty"` // sub-paths that were mounted, as bindKey tells
-	Hosts string     `json:"hosts,omitempty"` // which /etc/hosts was written
-	// Tokens are those that volumes hold.
-	Tokens token.Set `json:"tokens"`
-	Told   string    `json:"told,omitempty"` // which failure of volumes was told last
-	// Making is the sub-path or the /etc/hosts that a request in flight makes; the pod's Op is
-	// that request. The spec may be another one when it is answered.
-	Making string `json:"making,omitempty"`
-	// Release is how many steps of the release have been done.
-	Release int `json:"release,omitempty"`
+	Volumes       volume.Set `json:"volumes"`
+	Binds         []string   `json:"binds,omitempty"`         // mounted subpaths, as bindKeys
+	HostsChecksum string     `json:"hostsChecksum,omitempty"` // of the /etc/hosts that was written
+	// Tokens are the service account tokens in volumes.
+	Tokens          token.Set `json:"tokens"`
+	ReportedFailure string    `json:"reportedFailure,omitempty"` // the failure of the last event
+	// Preparing is the subpath or the /etc/hosts that the pod's operation Op creates. The spec may
+	// have changed when the operation completes.
+	Preparing string `json:"preparing,omitempty"`
+	// ReleaseSteps is how many steps of releaseVolumes have completed.
+	ReleaseSteps int `json:"releaseSteps,omitempty"`
 }
 
-// The subjects of operations on storage, each below this one.
+// storageSubject begins the subjects of all operations on storage.
 const storageSubject = "storage/"
 
 const (
-	subjectVolume  = storageSubject + "volume/"  // and the volume
-	subjectBind    = storageSubject + "bind/"    // and the container
-	subjectHosts   = storageSubject + "hosts/"   // and the container
-	subjectRelease = storageSubject + "release/" // and the step
-	subjectMeasure = storageSubject + "measure/" // and the volume
+	subjectVolume  = storageSubject + "volume/"  // followed by the volume
+	subjectBind    = storageSubject + "bind/"    // followed by the container
+	subjectHosts   = storageSubject + "hosts/"   // followed by the container
+	subjectRelease = storageSubject + "release/" // followed by the step
+	subjectMeasure = storageSubject + "measure/" // followed by the volume
 	subjectToken   = storageSubject + "token/"
 )
 
-// renew forgets what was made for an earlier sandbox: whoever removed that may have removed it.
-func (s *Storage) renew() {
-	s.Set.Forget()
-	s.Binds, s.Hosts, s.Release = nil, "", 0
+// reset drops the facts about files that were created for an earlier sandbox, because they may have
+// been removed together with it.
+func (s *Storage) reset() {
+	s.Volumes.Reset()
+	s.Binds, s.HostsChecksum, s.ReleaseSteps = nil, "", 0
 }
 
-// syncVolumes makes the volumes that are not there, and reports whether containers may be made.
-func (p *Pod) syncVolumes(env *Env, w *waits) bool {
+// syncVolumes creates missing volumes and updates the others, and reports whether containers may be
+// created.
+func (p *Pod) syncVolumes(env *Env, w *wakeTimer) bool {
 	if len(p.Spec.Spec.Volumes) == 0 {
 		return true
 	}
 	p.renewTokens(env, w)
-	view := p.volumes(env)
-	if p.makeVolumes(view, env, w) {
+	view := p.volumeView(env)
+	if p.issueVolumeOperation(view, env, w) {
 		return false
 	}
-	p.measure(view, env, w)
-	return p.Storage.Set.Ready(&p.Spec.Spec)
+	p.measureVolumes(view, env, w)
+	return p.Storage.Volumes.Ready(&p.Spec.Spec)
 }
 
-// makeVolumes begins the next operation that a volume needs, and reports whether there is one.
-func (p *Pod) makeVolumes(view *volume.Pod, env *Env, w *waits) bool {
-	ask, at := p.Storage.Set.Next(view, env.Out.Now())
-	p.tellVolumes(env)
-	if ask == nil {
-		w.pending(at)
+// issueVolumeOperation issues the next operation that a volume needs, and reports whether it has.
+func (p *Pod) issueVolumeOperation(view *volume.Pod, env *Env, w *wakeTimer) bool {
+	step, at := p.Storage.Volumes.NextOperation(view, env.Effects.Now())
+	p.recordVolumeFailures(env)
+	if step == nil {
+		w.waitUntil(at)
 		return false
 	}
-	p.Op = env.Out.AskAt(ask.HostPath, p.Key(), subjectVolume+ask.Volume, fsTimeout, ask.Body)
+	p.Op = env.Effects.IssueAt(step.HostPath, p.Key(), subjectVolume+step.Volume, fsTimeout, step.Body)
 	return true
 }
 
-// measure looks now and then how large volumes with a limit have become.
-func (p *Pod) measure(view *volume.Pod, env *Env, w *waits) {
-	set := &p.Storage.Set
-	ask, at := set.Measure(view, env.Out.Now())
-	if ask == nil {
-		w.pending(at)
+// measureVolumes measures the size of volumes with a size limit from time to time.
+func (p *Pod) measureVolumes(view *volume.Pod, env *Env, w *wakeTimer) {
+	set := &p.Storage.Volumes
+	step, at := set.NextMeasurement(view, env.Effects.Now())
+	if step == nil {
+		w.waitUntil(at)
 		return
 	}
-	set.Began(env.Out.Ask(p.Key(), subjectMeasure+ask.Volume, fsTimeout, ask.Body), ask.Volume)
+	set.MeasurementIssued(env.Effects.Issue(p.Key(), subjectMeasure+step.Volume, fsTimeout,
+		step.Body), step.Volume)
 }
 
 const (
 	reasonEvicted = "Evicted"
-	evictionGrace = time.Second // of a pod that is over the limit of a volume, as the kubelet's
+	evictionGrace = time.Second // the kubelet's, for a pod whose volume exceeds its size limit
 )
 
-// evict ends a pod one of whose volumes has become too large, and reports whether it did. A static
-// pod, which nobody would make anew elsewhere, and what is critical are not ended for it
-// (upstream #40573).
-func (p *Pod) evict(env *Env) bool {
-	over := p.Storage.Set.OverMessage(&p.Spec.Spec)
-	if over == "" || admission.Critical(p.Spec, p.IsStatic()) {
+// evictOverLimit evicts the pod if one of its volumes exceeds its size limit, and reports whether
+// it has. A static pod, which no controller would create on another node, and a critical pod are
+// not evicted for it (upstream #40573).
+func (p *Pod) evictOverLimit(env *Env) bool {
+	message := p.Storage.Volumes.OverLimitMessage(&p.Spec.Spec)
+	if message == "" || admission.IsCritical(p.Spec, p.IsStatic()) {
 		return false
 	}
-	p.event(env, "", warning, reasonEvicted, "%s", over)
-	p.end(Kill{Reason: reasonEvicted, Message: over, Phase: v1.PodFailed,
-		Grace: min(p.grace(), evictionGrace)}, env.Out.Now())
+	p.recordEvent(env, "", warning, reasonEvicted, "%s", message)
+	p.startTermination(Termination{Reason: reasonEvicted, Message: message, Phase: v1.PodFailed,
+		Grace: min(p.gracePeriod(), evictionGrace)}, env.Effects.Now())
 	return true
 }
 
-// Evicted says whether the pod is being ended, or was, because of what it uses.
-func (p *Pod) Evicted() bool { return p.Kill.Reason == reasonEvicted }
+// IsEvicted reports whether the pod is terminating, or has terminated, because it was evicted.
+func (p *Pod) IsEvicted() bool { return p.Termination.Reason == reasonEvicted }
 
-// prepareMounts takes the next step on the way to what a container mounts besides whole volumes:
-// sub-paths and /etc/hosts. It reports whether one has begun, and whether none is left.
-func (p *Pod) prepareMounts(want *v1.Container, env *Env) (begun, ready bool) {
-	if !p.current().Inspected || p.Spec.Spec.HostNetwork && !env.Node.Hosts.Known {
+// prepareMounts takes the next step towards the mounts of a container other than whole volumes:
+// subpaths and /etc/hosts. It reports whether it has issued an operation, and whether all mounts
+// are ready.
+func (p *Pod) prepareMounts(container *v1.Container, env *Env) (issued, ready bool) {
+	if !p.CurrentSandbox().Inspected || p.Spec.Spec.HostNetwork && !env.Node.Hosts.Loaded {
 		return false, false
 	}
-	variables, err := p.environment(want, env)
-	for i := 0; i < len(want.VolumeMounts) && err == nil; i++ {
-		bind, _ := p.bind(want, i, variables, env.Node) // an error has been told of already
+	pod := p.criPod(env)
+	variables, err := pod.Environment(container)
+	for i := 0; i < len(container.VolumeMounts) && err == nil; i++ {
+		bind, _ := pod.SubPathBind(container, i, variables) // recordMisconfiguration reported an error
 		if bind == nil {
 			continue
 		}
-		key := bindKey(bind) + "\x00" + p.Storage.Set.Holds(want.VolumeMounts[i].Name)
+		key := bindKey(bind) + "\x00" + p.Storage.Volumes.ContentVersion(container.VolumeMounts[i].Name)
 		if slices.Contains(p.Storage.Binds, key) {
 			continue
 		}
-		p.Storage.Making = key
-		p.Op = env.Out.AskAt(p.hostPath(want.VolumeMounts[i].Name, bind.SubPath), p.Key(),
-			subjectBind+want.Name+"/"+strconv.Itoa(i), fsTimeout, bind)
+		p.Storage.Preparing = key
+		p.Op = env.Effects.IssueAt(p.hostPath(container.VolumeMounts[i].Name, bind.SubPath), p.Key(),
+			subjectBind+container.Name+"/"+strconv.Itoa(i), fsTimeout, bind)
 		return true, false
 	}
-	if !p.hostsMounted(want) {
+	if !pod.NeedsHostsFile(container) {
 		return false, true
 	}
-	hosts := []byte(p.hostsFile(env.Node))
-	sum := sumOf(hosts)
-	if p.Storage.Hosts == sum {
+	hosts := []byte(pod.HostsFileContent())
+	sum := hostsChecksum(hosts)
+	if p.Storage.HostsChecksum == sum {
 		return false, true
 	}
-	p.Storage.Making = sum
-	p.Op = env.Out.Ask(p.Key(), subjectHosts+want.Name, fsTimeout, &world.WriteFile{
-		Path: p.hostsPath(env.Node), Data: hosts, Mode: 0o644,
-		Volatile: true}) // it is written anew for another sandbox
+	p.Storage.Preparing = sum
+	p.Op = env.Effects.Issue(p.Key(), subjectHosts+container.Name, fsTimeout, &world.WriteFile{
+		Path: env.Node.HostsFilePath(p.UID), Data: hosts, Mode: 0o644,
+		Volatile: true}) // another sandbox gets a new file
 	return true, false
 }
 
-// hostPath is where a sub-path of a volume is, if that is not the agent's own.
+// hostPath returns the path of a subpath in a hostPath volume; empty for any other volume.
 func (p *Pod) hostPath(volume, subPath string) string {
-	if v := p.volume(volume); v != nil && v.HostPath != nil {
+	if v := criconfig.FindVolume(p.Spec, volume); v != nil && v.HostPath != nil {
 		return path.Join(v.HostPath.Path, subPath)
 	}
 	return ""
 }
 
-// sumOf tells one /etc/hosts from another.
-func sumOf(hosts []byte) string {
+// hostsChecksum returns a checksum of the content of /etc/hosts.
+func hostsChecksum(hosts []byte) string {
 	h := fnv.New64a()
 	h.Write(hosts)
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
-// releaseVolumes undoes the pod's mounts, and reports whether there is still something to do. Of
-// a pod that is wanted, and stays as it ended, the volumes are removed as well.
+// releaseVolumes undoes the pod's mounts, and reports whether it has issued an operation. The
+// volumes of a terminated pod that is still desired are removed as well.
 func (p *Pod) releaseVolumes(env *Env) bool {
 	dir := p.dir(env.Node)
 	steps := []any{
-		&world.Unmount{Path: volume.SubPaths(dir)}, &world.Unmount{Path: dir},
-		&world.RemoveTree{Path: volume.SubPaths(dir)}, &world.RemoveTree{Path: dir + "/volumes"},
+		&world.Unmount{Path: volume.SubPathDir(dir)}, &world.Unmount{Path: dir},
+		&world.RemoveTree{Path: volume.SubPathDir(dir)}, &world.RemoveTree{Path: dir + "/volumes"},
 	}
-	if p.Gone {
-		steps = steps[:2] // the whole directory goes
+	if p.NoLongerDesired {
+		steps = steps[:2] // removeDirs removes the whole directory
 	}
-	if p.Storage.Release >= len(steps) {
+	if p.Storage.ReleaseSteps >= len(steps) {
 		return false
 	}
-	p.Op = env.Out.Ask(p.Key(), subjectRelease+strconv.Itoa(p.Storage.Release), fsTimeout,
-		steps[p.Storage.Release])
+	p.Op = env.Effects.Issue(p.Key(), subjectRelease+strconv.Itoa(p.Storage.ReleaseSteps), fsTimeout,
+		steps[p.Storage.ReleaseSteps])
 	return true
 }
 
-// storageAnswered takes the answer to an operation on storage, and reports whether it was one.
-func (p *Pod) storageAnswered(id world.OpID, r op.Record, ev world.Event, env *Env) bool {
-	kind, rest, is := strings.Cut(strings.TrimPrefix(r.Subject, storageSubject), "/")
-	if !is || !strings.HasPrefix(r.Subject, storageSubject) {
+// handleStorageCompletion handles the completion of an operation on storage; it reports false for
+// any other operation.
+func (p *Pod) handleStorageCompletion(id world.OpID, r op.Record, ev world.Event, env *Env) bool {
+	kind, rest, ok := strings.Cut(strings.TrimPrefix(r.Subject, storageSubject), "/")
+	if !ok || !strings.HasPrefix(r.Subject, storageSubject) {
 		return false
 	}
 	switch {
 	case kind == "token":
-		p.tokenAnswered(id, r, ev, env)
+		p.handleTokenCompletion(id, r, ev, env)
 		return true
 	case r.Call == "MeasureTree":
-		if p.Storage.Set.MeasureOp == id && p.Spec != nil {
-			p.Storage.Set.MeasureAnswered(&p.Spec.Spec, ev)
+		if p.Storage.Volumes.MeasureOp == id && p.Spec != nil {
+			p.Storage.Volumes.HandleMeasurement(&p.Spec.Spec, ev)
 		}
 		return true
 	}
 	if p.Op != id {
-		panic("pod: " + p.FullName() + " is told of an operation it did not begin: " + r.Call)
+		panic("pod: " + p.FullName() + ": completion of an operation it did not issue: " + r.Call)
 	}
 	p.Op = 0
-	container := "" // whose making waits
+	container := "" // the container that waits for the operation
 	switch kind {
 	case "volume":
-		p.volumeAnswered(rest, r, ev, env)
+		p.handleVolumeCompletion(rest, r, ev, env)
+		return true
+	case "env":
+		p.handleEnvFileRead(rest, ev, env)
 		return true
 	case "bind", "hosts":
 		container, _, _ = strings.Cut(rest, "/")
 	}
 	if ev.Err != nil {
-		pr := p.failed(container, r.Call, ev.Err, ev.Time)
+		pr := p.noteFailure(container, r.Call, ev.Err, ev.Time)
 		if kind == "bind" {
 			pr.Message = "failed to prepare subPath for a volume mount of container \"" +
 				container + "\": " + ev.Err.Message
 		}
-		p.tellFailure(pr, env)
+		p.recordFailureEvent(pr, env)
 		return true
 	}
-	p.solved(container, r.Call)
+	p.clearProblems(container, r.Call)
 	switch kind {
 	case "bind":
-		p.Storage.bound()
+		p.Storage.addBind()
 	case "hosts":
-		p.Storage.Hosts = p.Storage.Making
+		p.Storage.HostsChecksum = p.Storage.Preparing
 	case "release":
-		p.Storage.Release++
+		p.Storage.ReleaseSteps++
 	}
 	return true
 }
 
-// volumeAnswered takes the answer to an operation on a volume. What is known of the runtime is
-// not in doubt when it fails: the volume is looked at once more, later.
-func (p *Pod) volumeAnswered(name string, r op.Record, ev world.Event, env *Env) {
-	p.Storage.Set.Answered(name, r.Call, ev)
-	p.tellVolumes(env)
+// handleVolumeCompletion handles the completion of an operation on a volume. A failure does not
+// make the observations of the runtime stale; the volume is inspected again later.
+func (p *Pod) handleVolumeCompletion(name string, r op.Record, ev world.Event, env *Env) {
+	p.Storage.Volumes.HandleCompletion(name, r.Call, ev)
+	p.recordVolumeFailures(env)
 }
 
-// bindKey tells one sub-path from another: where it is mounted, and what. The file of a volume that
-// has been written anew is another one, and a container that is made then is to have that.
+// bindKey identifies a mounted subpath: its target, and the volume and path that are mounted there.
+// A file of a volume that was written again is a new file, and a container that is created
+// afterwards must get the new one.
 func bindKey(bind *world.BindSubPath) string {
 	return bind.Target + "\x00" + bind.Root + "\x00" + bind.SubPath
 }
 
-// bound records that a sub-path has been mounted, in the place of what was there.
-func (s *Storage) bound() {
-	target, _, _ := strings.Cut(s.Making, "\x00")
+// addBind records that a subpath was mounted, in place of an earlier mount at the same target.
+func (s *Storage) addBind() {
+	target, _, _ := strings.Cut(s.Preparing, "\x00")
 	s.Binds = slices.DeleteFunc(s.Binds, func(key string) bool {
 		return strings.HasPrefix(key, target+"\x00")
 	})
-	s.Binds = append(s.Binds, s.Making)
+	s.Binds = append(s.Binds, s.Preparing)
 }

@@ -1,10 +1,11 @@
-// Package probe knows how well a container is, by what it answers when it is asked.
+// Package probe decides when a probe is due, interprets its results, and applies the thresholds, as
+// the kubelet's probe workers do.
 //
-// It keeps: for one probe of one container of the runtime, how the last answers were and what the
-// thresholds have made of them (Prober). A replacement of the container starts with nothing, for
-// its id is another one (upstream #141155). When it is time to ask is a function of these facts
-// (Due); what is asked, and what an answer means, is in ask.go. It is part of the facts of a pod's
-// container and has no operations of its own: package pod begins them. Start reading at Prober.
+// Facts: for one probe of one container the newest results, and the result by the thresholds
+// (Prober). A new container has another ID and starts without results (upstream #141155). Plan:
+// NextProbeAt returns when the next probe is due; NewRequest in request.go builds it. Events: the
+// completion of a probe. A Prober is part of the facts of a pod's container and has no operations
+// of its own: package pod issues them. Start reading at Prober.
 package probe
 
 import (
@@ -15,40 +16,47 @@ import (
 	"seedlet.dev/world"
 )
 
-// Kind is what a probe is for.
+// Kind is the kind of a probe.
 type Kind string
 
-// The kinds of probes, by the words of the kubelet's messages.
+// The kinds of probes, in the words of the kubelet's messages.
 const (
-	Startup   Kind = "Startup"   // has it started? The others wait for it
-	Liveness  Kind = "Liveness"  // if not, it is ended, and restarted by policy
-	Readiness Kind = "Readiness" // does it take requests?
+	Startup   Kind = "Startup"   // until it succeeds, the other probes wait
+	Liveness  Kind = "Liveness"  // a failure restarts the container by its restart policy
+	Readiness Kind = "Readiness" // a failure makes the container unready
 )
 
-// Result is what is known of how a container is.
+// Result is the result of a probe.
 type Result string
 
 // The results.
 const (
-	Undecided Result = ""
-	Good      Result = "Good"
-	Bad       Result = "Bad"
+	Unknown Result = ""
+	Success Result = "Success"
+	Failure Result = "Failure"
 )
 
-// Prober is what is known about one probe of one container of the runtime.
+// Prober is the state of one probe of one container.
 type Prober struct {
 	Kind   Kind       `json:"kind"`
-	Op     world.OpID `json:"op,omitempty"` // the question in flight
-	NextAt time.Time  `json:"nextAt"`       // not asked before then; zero: at once
+	Op     world.OpID `json:"op,omitempty"` // the probe in flight
+	NextAt time.Time  `json:"nextAt"`       // not probed before; zero: at once
 
-	Last    Result `json:"last,omitempty"`    // of the newest answer
-	InARow  int32  `json:"inARow,omitempty"`  // answers with that result
-	Result  Result `json:"result,omitempty"`  // what the thresholds have made of them
-	Message string `json:"message,omitempty"` // of the newest answer that was not good
+	Last Result `json:"last,omitempty"` // of the newest completed probe
+	// Consecutive is the number of consecutive probes with the result Last.
+	Consecutive int32  `json:"consecutive,omitempty"`
+	Result      Result `json:"result,omitempty"`  // by the thresholds
+	Message     string `json:"message,omitempty"` // of the newest failure
+	// Errors is the number of times that the runtime could not run the probe that is due.
+	Errors int `json:"errors,omitempty"`
 }
 
-// Of is the probe of a kind that a container has; nil if none.
-func Of(c *v1.Container, kind Kind) *v1.Probe {
+// attemptsMax is how often a probe is tried that the runtime cannot run. The attempts follow each
+// other at once, as the kubelet's (maxProbeRetries in pkg/kubelet/prober/prober.go).
+const attemptsMax = 3
+
+// SpecOf returns the probe of a kind of a container, or nil.
+func SpecOf(c *v1.Container, kind Kind) *v1.Probe {
 	switch kind {
 	case Startup:
 		return c.StartupProbe
@@ -59,39 +67,53 @@ func Of(c *v1.Container, kind Kind) *v1.Probe {
 	}
 }
 
-// Due is when to ask next, for a container that began to run then.
-func (p *Prober) Due(spec *v1.Probe, began time.Time) time.Time {
-	first := began.Add(time.Duration(spec.InitialDelaySeconds) * time.Second)
+// NextProbeAt returns when to probe next a container that started at a time.
+func (p *Prober) NextProbeAt(spec *v1.Probe, started time.Time) time.Time {
+	if p.Errors > 0 {
+		return time.Time{}
+	}
+	first := started.Add(time.Duration(spec.InitialDelaySeconds) * time.Second)
 	if p.NextAt.Before(first) {
 		return first
 	}
 	return p.NextAt
 }
 
-// Asked records that a question is on its way.
-func (p *Prober) Asked(op world.OpID, spec *v1.Probe, now time.Time) {
+// Issued records that a probe is in flight.
+func (p *Prober) Issued(op world.OpID, spec *v1.Probe, now time.Time) {
 	p.Op = op
+	if p.Errors > 0 {
+		return // the period begins with the first attempt
+	}
 	p.NextAt = now.Add(time.Duration(max(spec.PeriodSeconds, 1)) * time.Second)
 }
 
-// Answered takes what an answer means, and reports whether the result has changed. An answer that
-// means nothing is as if it had not been asked.
-func (p *Prober) Answered(spec *v1.Probe, answer Result, message string) bool {
+// HandleError records that the runtime could not run the probe, and reports whether the probe is
+// tried again.
+func (p *Prober) HandleError() bool {
 	p.Op = 0
-	if answer == Undecided {
+	p.Errors = (p.Errors + 1) % attemptsMax
+	return p.Errors > 0
+}
+
+// HandleCompletion applies the result of a probe, and reports whether the result by the thresholds
+// has changed. A probe with an unknown result has no effect.
+func (p *Prober) HandleCompletion(spec *v1.Probe, result Result, message string) bool {
+	p.Op, p.Errors = 0, 0
+	if result == Unknown {
 		return false
 	}
-	if p.Last != answer {
-		p.Last, p.InARow = answer, 0
+	if p.Last != result {
+		p.Last, p.Consecutive = result, 0
 	}
-	p.InARow++
+	p.Consecutive++
 	threshold := spec.SuccessThreshold
-	if answer == Bad {
+	if result == Failure {
 		threshold, p.Message = spec.FailureThreshold, message
 	}
-	if p.InARow < max(threshold, 1) || p.Result == answer {
+	if p.Consecutive < max(threshold, 1) || p.Result == result {
 		return false
 	}
-	p.Result = answer
+	p.Result = result
 	return true
 }

@@ -1,8 +1,9 @@
-// Package runtime knows what the container runtime says about itself.
+// Package runtime holds the status of the container runtime.
 //
-// It keeps: the runtime's name and version, its conditions, handlers and cgroup driver, as of when
-// it was asked. It plans: the version and the configuration once in a life of the agent, the
-// conditions every few seconds. Start reading at Runtime.Plan.
+// Facts: the runtime's name and version, its conditions, handlers and cgroup driver, and when they
+// were requested. Plan: requests the version and the configuration once per start of the agent, and
+// the status every few seconds. Events: the completions of these requests. Start reading at
+// Runtime.Plan.
 package runtime
 
 import (
@@ -16,42 +17,45 @@ import (
 )
 
 const (
-	statusPeriod = 5 * time.Second // as the kubelet's runtime state
-	// At start-up a runtime becomes ready any moment, and the node with it.
+	statusPeriod = 5 * time.Second // the kubelet's value
+	// At startup the runtime can become ready at any moment, and the node with it.
 	startPeriod    = 200 * time.Millisecond
 	startMax       = 2 * time.Minute
 	requestTimeout = 2 * time.Minute
 )
 
-// Owner is who the operations belong to.
+// Owner is the owner of the operations.
 var Owner = timer.Key{Component: "runtime"}
 
-// Runtime is what is known about the container runtime.
+// Runtime is the state of the container runtime.
 type Runtime struct {
-	Name         string `json:"name"` // as in container ids: "containerd"
+	Name         string `json:"name"` // the prefix of container IDs: "containerd"
 	Version      string `json:"version"`
-	CgroupDriver string `json:"cgroupDriver"` // empty if the runtime does not say
-	Configured   bool   `json:"configured"`   // RuntimeConfig was answered, or is not offered
-	// RecursiveReadOnly says that the default handler can make mounts read-only all the way down.
+	CgroupDriver string `json:"cgroupDriver"` // empty if the runtime does not report it
+	ConfigKnown  bool   `json:"configKnown"`  // RuntimeConfig has completed, or is not supported
+	// RecursiveReadOnly reports whether the default handler supports recursive read-only mounts.
 	RecursiveReadOnly bool `json:"recursiveReadOnly,omitempty"`
 
 	Conditions []Condition `json:"conditions,omitempty"`
 	Handlers   []Handler   `json:"handlers,omitempty"`
-	// SupplementalGroupsPolicy says whether the runtime knows that field of pods; nil if it does
-	// not say.
+	// SupplementalGroupsPolicy reports whether the runtime supports that field of pods; nil if the
+	// runtime does not report it.
 	SupplementalGroupsPolicy *bool `json:"supplementalGroupsPolicy,omitempty"`
 
-	AsOf    time.Time `json:"asOf"`    // when the conditions were asked for
-	ReadyAt time.Time `json:"readyAt"` // when it said last that it is ready
-	FirstAt time.Time `json:"firstAt"` // when the conditions were told for the first time
-	Started bool      `json:"started"` // it was all ready once, or should have been by now
-	Problem string    `json:"problem,omitempty"`
+	AsOf          time.Time `json:"asOf"`          // when the newest completed status was issued
+	ReadyAt       time.Time `json:"readyAt"`       // when the runtime last reported that it is ready
+	FirstStatusAt time.Time `json:"firstStatusAt"` // when the first status was reported
+	// StartupDone reports whether runtime and network were ready once, or startMax has passed.
+	StartupDone bool   `json:"startupDone"`
+	Problem     string `json:"problem,omitempty"`
 
 	Op     world.OpID `json:"op,omitempty"`
 	NextAt time.Time  `json:"nextAt"`
+
+	PodCIDR PodCIDR `json:"podCIDR"`
 }
 
-// Condition is one condition of the runtime: RuntimeReady or NetworkReady.
+// Condition is a condition of the runtime: RuntimeReady or NetworkReady.
 type Condition struct {
 	Type    string `json:"type"`
 	Status  bool   `json:"status"`
@@ -59,16 +63,15 @@ type Condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Handler is a way to run a pod, by the name that a RuntimeClass has for it; the default one has
-// none.
+// Handler is a runtime handler, by the name in RuntimeClasses; the default handler's name is empty.
 type Handler struct {
 	Name           string `json:"name"`
-	UserNamespaces bool   `json:"userNamespaces,omitempty"` // it can give a pod ids of its own
-	// RecursiveReadOnly says that it can make mounts read-only all the way down.
+	UserNamespaces bool   `json:"userNamespaces,omitempty"` // supports user namespaces of pods
+	// RecursiveReadOnly reports whether the handler supports recursive read-only mounts.
 	RecursiveReadOnly bool `json:"recursiveReadOnly,omitempty"`
 }
 
-// Handler is the handler of a name; nil if the runtime has none.
+// Handler returns the handler with a name, or nil.
 func (r *Runtime) Handler(name string) *Handler {
 	for i := range r.Handlers {
 		if r.Handlers[i].Name == name {
@@ -78,21 +81,21 @@ func (r *Runtime) Handler(name string) *Handler {
 	return nil
 }
 
-// NotReady says why nothing can be made, in the kubelet's words; empty if the runtime has not said
-// that it is not ready.
-func (r *Runtime) NotReady() string {
-	return r.not(runtimeapi.RuntimeReady, "container runtime not ready: ")
+// NotReadyMessage returns why no sandbox or container can be created, in the kubelet's words; empty
+// unless the runtime has reported that it is not ready.
+func (r *Runtime) NotReadyMessage() string {
+	return r.notReadyMessage(runtimeapi.RuntimeReady, "container runtime not ready: ")
 }
 
-// NetworkNotReady is the same for sandboxes with a network of their own.
-func (r *Runtime) NetworkNotReady() string {
-	return r.not(runtimeapi.NetworkReady,
+// NetworkNotReadyMessage is NotReadyMessage for sandboxes with their own network.
+func (r *Runtime) NetworkNotReadyMessage() string {
+	return r.notReadyMessage(runtimeapi.NetworkReady,
 		"network is not ready: container runtime network not ready: ")
 }
 
-func (r *Runtime) not(condition, intro string) string {
+func (r *Runtime) notReadyMessage(condition, prefix string) string {
 	if c := r.condition(condition); c != nil && !c.Status {
-		return intro + c.Type + "=false reason:" + c.Reason + " message:" + c.Message
+		return prefix + c.Type + "=false reason:" + c.Reason + " message:" + c.Message
 	}
 	return ""
 }
@@ -106,42 +109,43 @@ func (r *Runtime) condition(name string) *Condition {
 	return nil
 }
 
-// Plan asks what is not known yet, one thing at a time, and says when to be called again.
-func (r *Runtime) Plan(out *op.Out) time.Time {
+// Plan issues one request for what is not known yet or due, and returns when to plan again.
+func (r *Runtime) Plan(effects *op.Effects) time.Time {
 	switch {
 	case r.Op != 0:
 		return time.Time{}
-	case out.Now().Before(r.NextAt):
+	case effects.Now().Before(r.NextAt):
 		return r.NextAt
 	case r.Name == "":
-		r.Op = out.Ask(Owner, "", requestTimeout, &runtimeapi.VersionRequest{})
-	case !r.Configured:
-		r.Op = out.Ask(Owner, "", requestTimeout, &runtimeapi.RuntimeConfigRequest{})
+		r.Op = effects.Issue(Owner, "", requestTimeout, &runtimeapi.VersionRequest{})
+	case !r.ConfigKnown:
+		r.Op = effects.Issue(Owner, "", requestTimeout, &runtimeapi.RuntimeConfigRequest{})
 	default:
-		r.Op = out.Ask(Owner, "", requestTimeout, &runtimeapi.StatusRequest{})
+		r.Op = effects.Issue(Owner, "", requestTimeout, &runtimeapi.StatusRequest{})
 	}
 	return time.Time{}
 }
 
-// Answered takes the answer to what Plan asked for.
-func (r *Runtime) Answered(rec op.Record, ev world.Event, out *op.Out) {
+// HandleCompletion applies the completion of a request.
+func (r *Runtime) HandleCompletion(rec op.Record, ev world.Event, effects *op.Effects) {
 	r.Op = 0
 	if ev.Err != nil {
-		r.failed(rec, ev, out)
+		r.recordFailure(rec, ev, effects)
 		return
 	}
 	r.Problem = ""
 	switch body := ev.Body.(type) {
 	case *runtimeapi.VersionResponse:
 		r.Name, r.Version = body.RuntimeName, body.RuntimeVersion
-		out.Log(world.LevelInfo, "runtime connected", "name", r.Name, "version", r.Version)
+		effects.Log(world.LevelInfo, "runtime connected", "runtimeName", r.Name,
+			"runtimeVersion", r.Version)
 	case *runtimeapi.RuntimeConfigResponse:
-		r.Configured = true
+		r.ConfigKnown = true
 		if linux := body.GetLinux(); linux != nil {
 			r.CgroupDriver = linux.CgroupDriver.String()
 		}
 	case *runtimeapi.StatusResponse:
-		r.AsOf, r.Conditions, r.Handlers = rec.Began, nil, nil
+		r.AsOf, r.Conditions, r.Handlers = rec.IssuedAt, nil, nil
 		for _, h := range body.RuntimeHandlers {
 			r.Handlers = append(r.Handlers, Handler{h.Name, h.GetFeatures().GetUserNamespaces(),
 				h.GetFeatures().GetRecursiveReadOnlyMounts()})
@@ -155,32 +159,34 @@ func (r *Runtime) Answered(rec op.Record, ev world.Event, out *op.Out) {
 		if f := body.GetFeatures(); f != nil {
 			r.SupplementalGroupsPolicy = &f.SupplementalGroupsPolicy
 		}
-		r.starting(ev.Time)
-		standard := r.Handler("")
-		r.RecursiveReadOnly = standard != nil && standard.RecursiveReadOnly
+		r.recordStartup(ev.Time)
+		defaultHandler := r.Handler("")
+		r.RecursiveReadOnly = defaultHandler != nil && defaultHandler.RecursiveReadOnly
 	}
 }
 
-// starting notes whether the runtime has come up, and when to ask next: soon until it has.
-func (r *Runtime) starting(now time.Time) {
-	if r.FirstAt.IsZero() {
-		r.FirstAt = now
+// recordStartup records whether the startup is done, and when to request the next status: soon,
+// until it is.
+func (r *Runtime) recordStartup(now time.Time) {
+	if r.FirstStatusAt.IsZero() {
+		r.FirstStatusAt = now
 	}
-	r.Started = r.Started || r.NotReady() == "" && r.NetworkNotReady() == "" ||
-		now.Sub(r.FirstAt) >= startMax
-	if r.NextAt = now.Add(startPeriod); r.Started {
+	r.StartupDone = r.StartupDone || r.NotReadyMessage() == "" && r.NetworkNotReadyMessage() == "" ||
+		now.Sub(r.FirstStatusAt) >= startMax
+	if r.NextAt = now.Add(startPeriod); r.StartupDone {
 		r.NextAt = now.Add(statusPeriod)
 	}
 }
 
-func (r *Runtime) failed(rec op.Record, ev world.Event, out *op.Out) {
+func (r *Runtime) recordFailure(rec op.Record, ev world.Event, effects *op.Effects) {
 	if rec.Call == "RuntimeConfig" && ev.Err.Kind == world.KindInvalid {
-		r.Configured = true // containerd before 2.0 does not offer the call
+		r.ConfigKnown = true // containerd before 2.0 does not support the call
 		return
 	}
 	if r.Problem == "" {
-		out.Log(world.LevelWarning, "runtime does not answer", "call", rec.Call,
-			"error", ev.Err.Error())
+		r.PodCIDR.forget() // the runtime may be restarting
+		effects.Log(world.LevelWarning, "the runtime does not respond", "call", rec.Call,
+			"err", ev.Err.Error())
 	}
 	r.Problem = ev.Err.Error()
 	r.NextAt = ev.Time.Add(statusPeriod)

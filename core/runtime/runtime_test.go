@@ -11,25 +11,25 @@ import (
 	"seedlet.dev/world"
 )
 
-func TestOnlyWhatTheRuntimeSaysHoldsBack(t *testing.T) {
+func TestNotReadyMessageNeedsReport(t *testing.T) {
 	r := &Runtime{}
-	if r.NotReady() != "" || r.NetworkNotReady() != "" {
-		t.Error("held back before the runtime has said anything")
+	if r.NotReadyMessage() != "" || r.NetworkNotReadyMessage() != "" {
+		t.Error("not ready before the runtime has reported a status")
 	}
 	r.Conditions = []Condition{{Type: "RuntimeReady", Status: true},
 		{Type: "NetworkReady", Reason: "R", Message: "M"}}
 	want := "network is not ready: container runtime network not ready: NetworkReady=false " +
 		"reason:R message:M"
-	if r.NotReady() != "" || r.NetworkNotReady() != want {
-		t.Errorf("%q, %q", r.NotReady(), r.NetworkNotReady())
+	if r.NotReadyMessage() != "" || r.NetworkNotReadyMessage() != want {
+		t.Errorf("%q, %q", r.NotReadyMessage(), r.NetworkNotReadyMessage())
 	}
 	r.Conditions[0].Status = false
-	if r.NotReady() != "container runtime not ready: RuntimeReady=false reason: message:" {
-		t.Errorf("%q", r.NotReady())
+	if r.NotReadyMessage() != "container runtime not ready: RuntimeReady=false reason: message:" {
+		t.Errorf("%q", r.NotReadyMessage())
 	}
 }
 
-func TestUnfit(t *testing.T) {
+func TestReadinessProblems(t *testing.T) {
 	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	ready := Condition{Type: "RuntimeReady", Status: true}
 	connected := Condition{Type: "NetworkReady", Status: true}
@@ -41,39 +41,41 @@ func TestUnfit(t *testing.T) {
 		after           time.Duration
 		itself, network []string
 	}{
-		{"never asked", none, 0, []string{"container runtime status check may not have completed " +
+		{"no status yet", none, 0, []string{"container runtime status check may not have completed " +
 			"yet"}, []string{"network state unknown"}},
 		{"ready", Runtime{AsOf: t0, ReadyAt: t0, Conditions: []Condition{ready, connected}},
 			29 * time.Second, nil, nil},
-		{"not heard of", Runtime{AsOf: t0, ReadyAt: t0, Conditions: []Condition{ready, connected}},
+		{"status too old", Runtime{AsOf: t0, ReadyAt: t0, Conditions: []Condition{ready, connected}},
 			30 * time.Second, []string{"container runtime is down"}, nil},
 		{"no network", Runtime{AsOf: t0, ReadyAt: t0, Conditions: []Condition{ready, unconnected}},
 			0, nil, []string{"container runtime network not ready: NetworkReady=false reason:R " +
 				"message:M"}},
-		{"it does not say", Runtime{AsOf: t0, ReadyAt: t0, Conditions: []Condition{connected}}, 0,
+		{"condition not reported", Runtime{AsOf: t0, ReadyAt: t0, Conditions: []Condition{connected}}, 0,
 			[]string{"container runtime not ready: RuntimeReady is not reported"}, nil},
 	} {
-		itself, network := c.runtime.Unfit(t0.Add(c.after))
+		itself, network := c.runtime.ReadinessProblems(t0.Add(c.after))
 		if d := cmp.Diff([][]string{c.itself, c.network}, [][]string{itself, network}); d != "" {
 			t.Errorf("%s: %s", c.name, d)
 		}
 	}
 }
 
-// Until the runtime has come up it is asked often, but not for ever.
+// The status is requested often until the runtime is ready, but not forever.
 func TestStart(t *testing.T) {
 	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	asked := func(r *Runtime, after time.Duration, network bool) time.Duration {
+	statusAfter := func(r *Runtime, after time.Duration, network bool) time.Duration {
 		now := t0.Add(after)
-		r.Answered(op.Record{Began: now}, world.Event{Time: now, Body: &runtimeapi.StatusResponse{
-			Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
-				{Type: runtimeapi.RuntimeReady, Status: true},
-				{Type: runtimeapi.NetworkReady, Status: network}}}}}, &op.Out{})
+		r.HandleCompletion(op.Record{IssuedAt: now},
+			world.Event{Time: now, Body: &runtimeapi.StatusResponse{
+				Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+					{Type: runtimeapi.RuntimeReady, Status: true},
+					{Type: runtimeapi.NetworkReady, Status: network}}}}}, &op.Effects{})
 		return r.NextAt.Sub(now)
 	}
 	r, slow := &Runtime{}, &Runtime{}
-	got := []time.Duration{asked(r, 0, false), asked(r, time.Second, true),
-		asked(r, 6*time.Second, false), asked(slow, 0, false), asked(slow, time.Hour, false)}
+	got := []time.Duration{statusAfter(r, 0, false), statusAfter(r, time.Second, true),
+		statusAfter(r, 6*time.Second, false), statusAfter(slow, 0, false),
+		statusAfter(slow, time.Hour, false)}
 	want := []time.Duration{startPeriod, statusPeriod, statusPeriod, startPeriod, statusPeriod}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

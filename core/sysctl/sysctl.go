@@ -1,8 +1,9 @@
-// Package sysctl says which kernel parameters a pod may set: those that do no harm to others, and
-// what the node's allowedUnsafeSysctls allow besides. None of them may be the host's.
+// Package sysctl decides which kernel parameters a pod may set: the safe ones, which do not affect
+// other pods, and those that the node's allowedUnsafeSysctls allow. A pod that shares a namespace
+// with the host may not set the parameters of that namespace.
 // https://kubernetes.io/docs/tasks/administer-cluster/sysctl-cluster/
 //
-// It keeps nothing; its functions are of the names only. Start reading at Forbidden.
+// It has no state. Start reading at ForbiddenMessage.
 package sysctl
 
 import (
@@ -13,44 +14,45 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Reason is that of the status of a pod that may not run, in the kubelet's word.
+// Reason is the kubelet's reason in the status of a rejected pod.
 const Reason = "SysctlForbidden"
 
-// Forbidden is why a pod may not set what it sets; empty if it may. Allowed are patterns of the
-// node's configuration.
-func Forbidden(spec *v1.PodSpec, allowed []string) string {
+// ForbiddenMessage returns why a pod may not set its parameters; empty if it may. The allowed
+// patterns are those of the node's configuration.
+func ForbiddenMessage(spec *v1.PodSpec, allowed []string) string {
 	if spec.SecurityContext == nil {
 		return ""
 	}
 	for _, s := range spec.SecurityContext.Sysctls {
-		name := Name(s.Name)
-		is := func(pattern string) bool { return matches(pattern, name) }
-		of := namespaceOf(name)
-		if !slices.Contains(safe, name) {
-			i := slices.IndexFunc(allowed, is)
+		name := NormalizeName(s.Name)
+		matchesName := func(pattern string) bool { return matches(pattern, name) }
+		ns := namespaceOf(name)
+		if !slices.Contains(safeSysctls, name) {
+			i := slices.IndexFunc(allowed, matchesName)
 			if i < 0 {
 				return fmt.Sprintf("forbidden sysctl: %q not allowlisted", name)
 			}
-			prefix, _ := cut(allowed[i])
-			of = namespaceOf(prefix)
+			prefix, _ := splitPattern(allowed[i])
+			ns = namespaceOf(prefix)
 		}
-		if of == ipc && spec.HostIPC || of == network && spec.HostNetwork {
-			return fmt.Sprintf("forbidden sysctl: %q not allowed with host %s enabled", name, of)
+		if ns == ipc && spec.HostIPC || ns == network && spec.HostNetwork {
+			return fmt.Sprintf("forbidden sysctl: %q not allowed with host %s enabled", name, ns)
 		}
 	}
 	return ""
 }
 
-// Namespaced says whether everything that a pattern fits belongs to a namespace, so that it can be
-// allowed to pods.
-func Namespaced(pattern string) bool {
-	prefix, _ := cut(pattern)
+// IsNamespaced reports whether all parameters that match a pattern belong to a namespace. Only such
+// patterns can be allowed.
+func IsNamespaced(pattern string) bool {
+	prefix, _ := splitPattern(pattern)
 	return namespaceOf(prefix) != ""
 }
 
-// Name is a parameter's name with dots between its parts, as runtimes want it. If the first
-// separator is a slash then slashes separate, and dots are in the names of interfaces.
-func Name(written string) string {
+// NormalizeName returns the name of a parameter with dots as separators, as runtimes require. If
+// the first separator is a slash then slashes are the separators, and dots belong to names of
+// interfaces.
+func NormalizeName(written string) string {
 	if i := strings.IndexAny(written, "./"); i < 0 || written[i] == '.' {
 		return written
 	}
@@ -58,18 +60,18 @@ func Name(written string) string {
 }
 
 func matches(pattern, name string) bool {
-	prefix, open := cut(pattern)
-	return name == prefix || open && strings.HasPrefix(name, prefix)
+	prefix, isOpen := splitPattern(pattern)
+	return name == prefix || isOpen && strings.HasPrefix(name, prefix)
 }
 
-// cut is a pattern up to its asterisk, and whether it has one.
-func cut(pattern string) (string, bool) {
-	prefix, _, open := strings.Cut(Name(pattern), "*")
-	return prefix, open
+// splitPattern returns a pattern up to its asterisk, and whether it has one.
+func splitPattern(pattern string) (string, bool) {
+	prefix, _, isOpen := strings.Cut(NormalizeName(pattern), "*")
+	return prefix, isOpen
 }
 
-// safe are those that a pod can set without doing harm to others.
-var safe = []string{
+// safeSysctls are the parameters that a pod can set without an effect on others.
+var safeSysctls = []string{
 	"kernel.shm_rmid_forced",
 	"net.ipv4.ip_local_port_range", "net.ipv4.ip_local_reserved_ports",
 	"net.ipv4.ip_unprivileged_port_start", "net.ipv4.ping_group_range",
@@ -78,7 +80,7 @@ var safe = []string{
 	"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
 }
 
-// namespace is one of the kernel's, in the kubelet's words.
+// namespace is a namespace of the kernel, as the kubelet's messages name it.
 type namespace string
 
 const (
@@ -86,16 +88,17 @@ const (
 	network namespace = "Net"
 )
 
-// ofIPC are the parameters of the IPC namespace, and the beginnings of patterns that mean them.
-var ofIPC = []string{
+// ipcPrefixes are the parameters of the IPC namespace, and the prefixes of patterns for them.
+var ipcPrefixes = []string{
 	"kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced",
 	"kernel.shm", "kernel.msgmax", "kernel.msgmnb", "kernel.msgmni", "kernel.msg",
 }
 
-// namespaceOf is where a parameter, or all that begin so, belong; empty if that is not known.
+// namespaceOf returns the namespace of a parameter, or of all that begin with a prefix; empty if it
+// is unknown.
 func namespaceOf(name string) namespace {
 	switch {
-	case slices.Contains(ofIPC, name), strings.HasPrefix(name, "fs.mqueue."):
+	case slices.Contains(ipcPrefixes, name), strings.HasPrefix(name, "fs.mqueue."):
 		return ipc
 	case strings.HasPrefix(name, "net."):
 		return network

@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-func TestForbidden(t *testing.T) {
+func TestForbiddenMessage(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		allowed      []string
@@ -34,37 +34,37 @@ func TestForbidden(t *testing.T) {
 	} {
 		spec := &v1.PodSpec{HostIPC: test.hostIPC, HostNetwork: test.net,
 			SecurityContext: &v1.PodSecurityContext{Sysctls: []v1.Sysctl{{Name: test.name}}}}
-		if got := Forbidden(spec, test.allowed); got != test.want {
+		if got := ForbiddenMessage(spec, test.allowed); got != test.want {
 			t.Errorf("%+v: %q", test, got)
 		}
 	}
-	if got := Forbidden(&v1.PodSpec{}, nil); got != "" {
-		t.Errorf("a pod that sets nothing: %q", got)
+	if got := ForbiddenMessage(&v1.PodSpec{}, nil); got != "" {
+		t.Errorf("a pod without sysctls: %q", got)
 	}
 }
 
-// With the host's namespaces, what would be safe for a pod changes the host.
-func TestSafeOnlyInItsOwnNamespace(t *testing.T) {
-	for _, name := range safe {
+// A parameter that is safe in the pod's own namespace changes the host in the host's namespace.
+func TestSafeSysctlsNeedTheirOwnNamespace(t *testing.T) {
+	for _, name := range safeSysctls {
 		sets := &v1.PodSecurityContext{Sysctls: []v1.Sysctl{{Name: name}}}
 		ofIPC := namespaceOf(name) == ipc
 		for _, spec := range []v1.PodSpec{{}, {HostIPC: true}, {HostNetwork: true}} {
 			spec.SecurityContext = sets
 			want := spec.HostIPC && ofIPC || spec.HostNetwork && !ofIPC
-			if got := Forbidden(&spec, nil); (got != "") != want {
+			if got := ForbiddenMessage(&spec, nil); (got != "") != want {
 				t.Errorf("%s, host IPC %v, network %v: %q", name, spec.HostIPC, spec.HostNetwork, got)
 			}
 		}
 	}
 }
 
-func TestNamespaced(t *testing.T) {
+func TestIsNamespaced(t *testing.T) {
 	for pattern, want := range map[string]bool{
 		"kernel.msg*": true, "kernel.shm*": true, "kernel.sem": true, "net.*": true,
 		"net.ipv4.conf.*": true, "fs.mqueue.*": true, "kernel/msgmax": true, "kernel.shmm*": false,
 		"*": false, "kernel.*": false, "vm.swappiness": false, "net": false, "": false,
 	} {
-		if Namespaced(pattern) != want {
+		if IsNamespaced(pattern) != want {
 			t.Errorf("%q: %v", pattern, !want)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package timer keeps points in time by key, as data: what is due next, in an order that depends
-// on nothing but the times and the keys. Start reading at Queue.
+// Package timer holds points in time by key, as data. Keys become due in an order that depends on
+// nothing but the times and the keys. Start reading at Queue.
 package timer
 
 import (
@@ -14,19 +14,19 @@ import (
 	"seedlet.dev/world"
 )
 
-// Ordered is what a queue can be keyed by: data with a total order and a text form.
+// Ordered is the constraint of a queue's keys: data with a total order and a text form.
 type Ordered[K any] interface {
 	comparable
 	encoding.TextMarshaler
 	Compare(K) int
 }
 
-// Queue holds at most one point in time for each key. The zero value is ready. Only the times
-// are state; the heap is derived from them, and the order in which keys fall due is the order of
-// (time, key), whatever the order in which they were set.
+// Queue holds at most one point in time for each key. The zero value is ready. Only the times are
+// state; the heap is derived from them. Keys become due in the order of (time, key), in whatever
+// order they were set.
 type Queue[K Ordered[K]] struct {
 	times map[K]time.Time
-	heap  []entry[K] // may hold entries that times no longer agrees with
+	heap  []entry[K] // may hold entries that differ from times
 }
 
 type entry[K any] struct {
@@ -34,7 +34,7 @@ type entry[K any] struct {
 	key K
 }
 
-// Set makes a key due at a time, instead of when it was due before. The zero time clears it.
+// Set replaces the time of a key. The zero time clears it.
 func (q *Queue[K]) Set(key K, at time.Time) {
 	if at.IsZero() {
 		q.Clear(key)
@@ -53,10 +53,10 @@ func (q *Queue[K]) Set(key K, at time.Time) {
 	}
 }
 
-// Clear makes a key never due.
+// Clear removes the time of a key.
 func (q *Queue[K]) Clear(key K) { delete(q.times, key) }
 
-// Next is when the earliest key is due; the zero time if there is none.
+// Next returns the earliest time; the zero time if there is none.
 func (q *Queue[K]) Next() time.Time {
 	for len(q.heap) > 0 {
 		if at, ok := q.times[q.heap[0].key]; ok && at.Equal(q.heap[0].at) {
@@ -67,7 +67,7 @@ func (q *Queue[K]) Next() time.Time {
 	return time.Time{}
 }
 
-// Pop takes out the earliest key if it is due.
+// Pop removes and returns the earliest key if it is due.
 func (q *Queue[K]) Pop(now time.Time) (K, bool) {
 	var none K
 	at := q.Next()
@@ -80,7 +80,7 @@ func (q *Queue[K]) Pop(now time.Time) (K, bool) {
 	return key, true
 }
 
-// Len is how many keys have a time.
+// Len returns the number of keys that have a time.
 func (q *Queue[K]) Len() int { return len(q.times) }
 
 func (e entry[K]) before(o entry[K], compare func(a, b K) int) bool {
@@ -140,7 +140,7 @@ func (q *Queue[K]) rebuild() {
 // MarshalJSON writes the times by key.
 func (q Queue[K]) MarshalJSON() ([]byte, error) { return json.Marshal(q.times) }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON reads the output of MarshalJSON.
 func (q *Queue[K]) UnmarshalJSON(data []byte) error {
 	q.times = nil
 	if err := json.Unmarshal(data, &q.times); err != nil {
@@ -150,7 +150,7 @@ func (q *Queue[K]) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Later is the later of two times.
+// Later returns the later of two times.
 func Later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -158,7 +158,7 @@ func Later(a, b time.Time) time.Time {
 	return b
 }
 
-// Soonest is the earlier of two times to be called at; the zero time means never.
+// Soonest returns the earlier of two wake-up times, where the zero time means never.
 func Soonest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -166,23 +166,23 @@ func Soonest(a, b time.Time) time.Time {
 	return a
 }
 
-// Backoff is how long to wait after so many failures in a row: first after one, doubling up to a
-// bound.
-func Backoff(failures int, first, most time.Duration) time.Duration {
-	wait := first
-	for n := 1; n < failures && wait < most; n++ {
+// Backoff returns the wait after a number of consecutive failures: initial after the first, twice
+// as long after each further one, up to limit.
+func Backoff(failures int, initial, limit time.Duration) time.Duration {
+	wait := initial
+	for n := 1; n < failures && wait < limit; n++ {
 		wait *= 2
 	}
-	return min(wait, most)
+	return min(wait, limit)
 }
 
-// Retry is how long to wait after so many failures in a row, of which err is the newest: no less
-// than the other side has asked for.
-func Retry(err *world.Error, failures int, first, most time.Duration) time.Duration {
-	return max(Backoff(failures, first, most), err.RetryAfter)
+// RetryDelay returns the wait after a number of consecutive failures, of which err is the newest.
+// It is at least as long as the other side requested (Retry-After).
+func RetryDelay(err *world.Error, failures int, initial, limit time.Duration) time.Duration {
+	return max(Backoff(failures, initial, limit), err.RetryAfter)
 }
 
-// Number is a key that is a number.
+// Number is a numeric key.
 type Number uint64
 
 // Compare orders numbers.
@@ -200,13 +200,13 @@ func (n *Number) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Key is a component of the core and one thing within it, as pod/UID.
+// Key is a component of the core and one item within it, such as pod/UID.
 type Key struct {
 	Component string
 	Name      string
 }
 
-// Compare orders keys by component, then name.
+// Compare orders keys by component, then by name.
 func (k Key) Compare(o Key) int {
 	if c := cmp.Compare(k.Component, o.Component); c != 0 {
 		return c
@@ -214,7 +214,7 @@ func (k Key) Compare(o Key) int {
 	return cmp.Compare(k.Name, o.Name)
 }
 
-// String is component/name.
+// String returns component/name.
 func (k Key) String() string { return k.Component + "/" + k.Name }
 
 // MarshalText writes component/name.

@@ -12,8 +12,8 @@ import (
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A queue gives the earliest (time, key) first, whatever was set, cleared or written to JSON and
-// back before.
+// A queue returns the earliest (time, key) first, in whatever order keys were set and cleared, and
+// also after a round trip through JSON.
 func TestQueueAgainstAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var q Queue[Number]
@@ -33,7 +33,7 @@ func TestQueueAgainstAMap(t *testing.T) {
 			"pop": func(t *rapid.T) {
 				now := t0.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "now")) * time.Second)
 				got, ok := q.Pop(now)
-				want, any := earliest(model, now)
+				want, any := earliestKey(model, now)
 				if ok != any || got != want {
 					t.Fatalf("popped %v, %v; want %v, %v", got, ok, want, any)
 				}
@@ -60,7 +60,7 @@ func TestQueueAgainstAMap(t *testing.T) {
 	})
 }
 
-func earliest(model map[Number]time.Time, now time.Time) (Number, bool) {
+func earliestKey(model map[Number]time.Time, now time.Time) (Number, bool) {
 	var best Number
 	found := false
 	for key, at := range model {
@@ -98,10 +98,10 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-func TestRetryWaitsForAsLongAsTheOtherSideHasAsked(t *testing.T) {
+func TestRetryDelayHonoursRetryAfter(t *testing.T) {
 	for asked, want := range map[time.Duration]time.Duration{0: 2, 1: 2, 3: 3, 60: 60} {
 		err := &world.Error{Kind: world.KindThrottled, RetryAfter: asked * time.Second}
-		if got := Retry(err, 2, time.Second, 5*time.Second); got != want*time.Second {
+		if got := RetryDelay(err, 2, time.Second, 5*time.Second); got != want*time.Second {
 			t.Errorf("asked for %d s: %v", asked, got)
 		}
 	}

@@ -1,10 +1,11 @@
-// Package token keeps the tokens of service accounts that the volumes of one pod hold.
+// Package token requests and renews the service account tokens in the volumes of one pod.
 //
-// It keeps: each token, when it was asked for and when it is to be renewed, the request in flight,
-// and why the newest one failed. It plans: which tokens to ask for (Set.Plan). It takes: the
-// answers. A token that cannot be renewed stays. Tokens are kept nowhere but here and in the
-// volumes: an agent that has just started asks for new ones, and until it has them the volumes are
-// left alone. Start reading at Set.Plan.
+// Facts: each token, when it was requested and when to renew it, the request in flight, and why the
+// newest request failed. Plan: requests the tokens that are missing or due for renewal. Events: the
+// completions of these requests. A token that cannot be renewed stays. Tokens are stored only here
+// and in the volumes: after a restart the agent requests new ones, and until it has them the
+// volumes stay as they are. A pod may have budget.TokensMax tokens, of which a few are requested at
+// a time, so that one pod delays no other. Start reading at Set.Plan.
 package token
 
 import (
@@ -14,67 +15,101 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
-// The kubelet's numbers.
+// The kubelet's values.
 const (
 	secondsDefault = 3600
 	ageMax         = 24 * time.Hour // of a token that is valid for longer
 	jitterMax      = 10 * time.Second
-	timeout        = time.Minute
-	failureFirst   = time.Second
-	failureMax     = 30 * time.Second // the bound to which it doubles
+	requestTimeout = time.Minute
+	backoffFirst   = time.Second
+	backoffMax     = 30 * time.Second // the limit of the doubling
 )
 
 // Set is the tokens of a pod.
 type Set struct {
-	Tokens []Token `json:"tokens,omitempty"` // in the order in which the volumes name them
+	Tokens []Token `json:"tokens,omitempty"` // in the order of the volumes
+}
+
+// identity is what one token has in common with all projections that it serves.
+type identity struct {
+	audience string
+	seconds  int64
+}
+
+func identityOf(projection *v1.ServiceAccountTokenProjection) identity {
+	return identity{projection.Audience, seconds(projection)}
 }
 
 // Token is one token, for one audience.
 type Token struct {
-	Audience string     `json:"audience,omitempty"` // empty: the API server's
-	Seconds  int64      `json:"seconds"`            // for which it is to be valid
-	Op       world.OpID `json:"op,omitempty"`       // a request in flight
+	Audience string     `json:"audience,omitempty"` // empty: the API server
+	Seconds  int64      `json:"seconds"`            // the requested validity
+	Op       world.OpID `json:"op,omitempty"`       // the request in flight
 
-	Token   string    `json:"token,omitempty"` // empty before the first; secret
-	Asked   time.Time `json:"asked"`           // when it was asked for
-	Expires time.Time `json:"expires"`         // by the server's clock
-	RenewAt time.Time `json:"renewAt"`
+	// Value is empty before the first token. It is secret: its JSON name is one that is redacted.
+	Value     string    `json:"token,omitempty"`
+	Issued    time.Time `json:"issued"`    // when its request was issued
+	ExpiresAt time.Time `json:"expiresAt"` // by the server's clock
+	RenewAt   time.Time `json:"renewAt"`
 
-	Failures  int       `json:"failures,omitempty"` // in a row
+	Failures  int       `json:"failures,omitempty"` // consecutive
 	NotBefore time.Time `json:"notBefore"`
 	Problem   string    `json:"problem,omitempty"` // why the newest request failed
 }
 
-// Plan asks for the tokens that are missing or due, and says when to be called again. Jitter
-// spreads what would be renewed at one instant, by a name for the token.
-func (s *Set) Plan(pod *v1.Pod, owner op.Owner, subject string,
-	jitter func(name string, most time.Duration) time.Duration, out *op.Out) time.Time {
-	var wake time.Time
+// Count returns how many tokens a pod needs. A pod that needs more than budget.TokensMax is not to
+// be planned.
+func Count(pod *v1.Pod) int {
+	distinct := map[identity]bool{}
+	forEachProjection(pod, func(projection *v1.ServiceAccountTokenProjection) {
+		distinct[identityOf(projection)] = true
+	})
+	return len(distinct)
+}
+
+func forEachProjection(pod *v1.Pod, do func(*v1.ServiceAccountTokenProjection)) {
 	for i := range pod.Spec.Volumes {
 		projected := pod.Spec.Volumes[i].Projected
 		if projected == nil {
 			continue
 		}
 		for k := range projected.Sources {
-			wanted := projected.Sources[k].ServiceAccountToken
-			if wanted == nil {
-				continue
+			if projection := projected.Sources[k].ServiceAccountToken; projection != nil {
+				do(projection)
 			}
-			t := s.token(wanted)
-			name := pod.Namespace + "/" + pod.Name + "/" + t.Audience
-			due := timer.Later(t.due(jitter(name, jitterMax)), t.NotBefore)
-			switch {
-			case t.Op != 0:
-			case out.Now().Before(due):
-				wake = timer.Soonest(wake, due)
-			default:
-				t.Op = out.Ask(owner, subject, timeout, t.request(pod))
-			}
+		}
+	}
+}
+
+// Plan requests the tokens that are missing or due, a few at a time, and returns when to plan
+// again. Jitter, by a name of the token, spreads renewals that would be due at the same time.
+func (s *Set) Plan(pod *v1.Pod, owner op.Owner, subject string,
+	jitter func(name string, limit time.Duration) time.Duration, effects *op.Effects) time.Time {
+	s.addMissing(pod)
+	inFlight := 0
+	for i := range s.Tokens {
+		if s.Tokens[i].Op != 0 {
+			inFlight++
+		}
+	}
+	var wake time.Time
+	for i := range s.Tokens {
+		t := &s.Tokens[i]
+		name := pod.Namespace + "/" + pod.Name + "/" + t.Audience
+		due := timer.Later(t.renewalDue(jitter(name, jitterMax)), t.NotBefore)
+		switch {
+		case t.Op != 0:
+		case effects.Now().Before(due):
+			wake = timer.Soonest(wake, due)
+		case inFlight < budget.TokenRequestsMax: // the others follow: each completion causes a plan
+			t.Op = effects.Issue(owner, subject, requestTimeout, t.newRequest(pod))
+			inFlight++
 		}
 	}
 	return wake
@@ -87,23 +122,38 @@ func seconds(s *v1.ServiceAccountTokenProjection) int64 {
 	return *s.ExpirationSeconds
 }
 
-// token is the one that a volume wants.
-func (s *Set) token(wanted *v1.ServiceAccountTokenProjection) *Token {
+// addMissing adds the tokens of a pod that do not exist yet, up to budget.TokensMax.
+func (s *Set) addMissing(pod *v1.Pod) {
+	exists := map[identity]bool{}
+	for i := range s.Tokens {
+		exists[identity{s.Tokens[i].Audience, s.Tokens[i].Seconds}] = true
+	}
+	forEachProjection(pod, func(projection *v1.ServiceAccountTokenProjection) {
+		id := identityOf(projection)
+		if !exists[id] && len(s.Tokens) < budget.TokensMax {
+			exists[id] = true
+			s.Tokens = append(s.Tokens, Token{Audience: id.audience, Seconds: id.seconds})
+		}
+	})
+}
+
+// find returns the token for a projection; nil if there is none. There are budget.TokensMax at
+// most.
+func (s *Set) find(projection *v1.ServiceAccountTokenProjection) *Token {
 	for i := range s.Tokens {
 		t := &s.Tokens[i]
-		if t.Audience == wanted.Audience && t.Seconds == seconds(wanted) {
+		if (identity{t.Audience, t.Seconds}) == identityOf(projection) {
 			return t
 		}
 	}
-	s.Tokens = append(s.Tokens, Token{Audience: wanted.Audience, Seconds: seconds(wanted)})
-	return &s.Tokens[len(s.Tokens)-1]
+	return nil
 }
 
-// request asks for a token that is valid only as long as the pod exists.
-func (t *Token) request(pod *v1.Pod) *world.CreateToken {
-	life := t.Seconds // the effect keeps no part of the state
+// newRequest returns a request for a token that is bound to the pod.
+func (t *Token) newRequest(pod *v1.Pod) *world.CreateToken {
+	expirationSeconds := t.Seconds // the effect must not refer to the state
 	spec := authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: &life,
+		ExpirationSeconds: &expirationSeconds,
 		BoundObjectRef: &authenticationv1.BoundObjectReference{
 			APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID,
 		},
@@ -115,63 +165,63 @@ func (t *Token) request(pod *v1.Pod) *world.CreateToken {
 		ServiceAccount: pod.Spec.ServiceAccountName, Spec: spec}
 }
 
-// due is when to ask for the next one: at once, if there is none.
-func (t *Token) due(jitter time.Duration) time.Time {
-	if t.Token == "" {
+// renewalDue returns when to request the next token: at once without a token.
+func (t *Token) renewalDue(jitter time.Duration) time.Time {
+	if t.Value == "" {
 		return time.Time{}
 	}
 	return t.RenewAt.Add(-jitter)
 }
 
-// renewAt is when a fifth of its life is left, or when it is a day old. Life is counted by the
-// agent's own clock; the server's says only if it is to be shorter than was asked for.
-func (t *Token) renewAt() time.Time {
-	life := time.Duration(t.Seconds) * time.Second
-	if granted := t.Expires.Sub(t.Asked); granted > 0 && granted < life {
-		life = granted
+// renewalTime returns when a fifth of the token's lifetime is left, or when the token is a day old.
+// The lifetime counts by the agent's clock; the server's expiration counts only if it is shorter
+// than requested.
+func (t *Token) renewalTime() time.Time {
+	lifetime := time.Duration(t.Seconds) * time.Second
+	if granted := t.ExpiresAt.Sub(t.Issued); granted > 0 && granted < lifetime {
+		lifetime = granted
 	}
-	return t.Asked.Add(min(life/5*4, ageMax))
+	return t.Issued.Add(min(lifetime/5*4, ageMax))
 }
 
-// Answered takes the answer to a request.
-func (s *Set) Answered(id world.OpID, r op.Record, ev world.Event) {
+// HandleCompletion applies the completion of a request.
+func (s *Set) HandleCompletion(id world.OpID, r op.Record, ev world.Event) {
 	for i := range s.Tokens {
 		if s.Tokens[i].Op == id {
-			s.Tokens[i].answered(r, ev)
+			s.Tokens[i].recordResult(r, ev)
 			return
 		}
 	}
 }
 
-func (t *Token) answered(r op.Record, ev world.Event) {
+func (t *Token) recordResult(r op.Record, ev world.Event) {
 	t.Op = 0
-	made, ok := ev.Body.(*world.TokenCreated)
-	if ev.Err == nil && (!ok || made.Token == "") {
+	created, ok := ev.Body.(*world.TokenCreated)
+	if ev.Err == nil && (!ok || created.Token == "") {
 		ev.Err = world.Errorf(world.KindInternal, r.Call, "the server gave no token")
 	}
 	if ev.Err != nil {
 		t.Failures++
 		t.Problem = ev.Err.Message
-		t.NotBefore = ev.Time.Add(timer.Retry(ev.Err, t.Failures, failureFirst, failureMax))
+		t.NotBefore = ev.Time.Add(timer.RetryDelay(ev.Err, t.Failures, backoffFirst, backoffMax))
 		return
 	}
-	t.Token, t.Asked, t.Expires = made.Token, r.Began, made.Expires
-	t.RenewAt = t.renewAt()
+	t.Value, t.Issued, t.ExpiresAt = created.Token, r.IssuedAt, created.Expires
+	t.RenewAt = t.renewalTime()
 	t.Failures, t.NotBefore, t.Problem = 0, time.Time{}, ""
 }
 
-// Find is the token that a volume wants, and its version. Without a token there is a problem if it
-// could not be had so far.
-func (s *Set) Find(wanted *v1.ServiceAccountTokenProjection) (value, version, problem string) {
-	for i := range s.Tokens {
-		t := &s.Tokens[i]
-		if t.Audience != wanted.Audience || t.Seconds != seconds(wanted) {
-			continue
-		}
-		if t.Token == "" {
-			return "", "", t.Problem
-		}
-		return t.Token, strconv.FormatInt(t.Asked.UnixNano(), 10), ""
+// Find returns the token for a projection, and its version. Without a token the problem is why the
+// newest request failed.
+func (s *Set) Find(projection *v1.ServiceAccountTokenProjection) (value, version, problem string) {
+	switch t := s.find(projection); {
+	case t == nil && len(s.Tokens) == budget.TokensMax:
+		return "", "", "the pod needs more than " + strconv.Itoa(budget.TokensMax) + " tokens"
+	case t == nil:
+		return "", "", ""
+	case t.Value == "":
+		return "", "", t.Problem
+	default:
+		return t.Value, strconv.FormatInt(t.Issued.UnixNano(), 10), ""
 	}
-	return "", "", ""
 }

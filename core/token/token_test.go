@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/op"
 	"seedlet.dev/world"
 )
@@ -18,14 +19,14 @@ var (
 	owner = op.Owner{Component: "pod", Name: "u"}
 )
 
-type rig struct {
+type harness struct {
 	set   Set
 	pod   *v1.Pod
 	table op.Table
 	wake  time.Time
 }
 
-func rigOf(tokens ...v1.ServiceAccountTokenProjection) *rig {
+func newHarness(tokens ...v1.ServiceAccountTokenProjection) *harness {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u"}}
 	pod.Spec.ServiceAccountName = "robot"
 	source := &v1.ProjectedVolumeSource{}
@@ -33,30 +34,31 @@ func rigOf(tokens ...v1.ServiceAccountTokenProjection) *rig {
 		source.Sources = append(source.Sources, v1.VolumeProjection{ServiceAccountToken: &tokens[i]})
 	}
 	pod.Spec.Volumes = []v1.Volume{{VolumeSource: v1.VolumeSource{Projected: source}}}
-	return &rig{pod: pod}
+	return &harness{pod: pod}
 }
 
-// at plans a while after t0, with a jitter of ten seconds, and returns what is asked.
-func (r *rig) at(after time.Duration) []world.Effect {
-	var out op.Out
-	out.Begin(&r.table, t0.Add(after))
+// planAt plans a while after t0, with a jitter of ten seconds, and returns the effects.
+func (r *harness) planAt(after time.Duration) []world.Effect {
+	var effects op.Effects
+	effects.Reset(&r.table, t0.Add(after))
 	jitter := func(string, time.Duration) time.Duration { return jitterMax }
-	r.wake = r.set.Plan(r.pod, owner, "s", jitter, &out)
-	return out.Take()
+	r.wake = r.set.Plan(r.pod, owner, "s", jitter, &effects)
+	return effects.List()
 }
 
-func (r *rig) answer(eff world.Effect, after time.Duration, body any, err *world.Error) {
-	record, _ := r.table.Settle(eff.Op)
-	r.set.Answered(eff.Op, record, world.Event{Time: t0.Add(after), Body: body, Err: err})
+func (r *harness) complete(eff world.Effect, after time.Duration, body any, err *world.Error) {
+	record, _ := r.table.Complete(eff.Op)
+	r.set.HandleCompletion(eff.Op, record, world.Event{Time: t0.Add(after), Body: body, Err: err})
 }
 
-func lasting(seconds int64) v1.ServiceAccountTokenProjection {
+func tokenFor(seconds int64) v1.ServiceAccountTokenProjection {
 	return v1.ServiceAccountTokenProjection{Audience: "vault", ExpirationSeconds: &seconds}
 }
 
-// A token is bound to its pod, and one serves all volumes that want the same.
+// A token is bound to its pod, and one token serves all projections with the same audience and
+// validity.
 func TestRequest(t *testing.T) {
-	r := rigOf(lasting(600), v1.ServiceAccountTokenProjection{}, lasting(600))
+	r := newHarness(tokenFor(600), v1.ServiceAccountTokenProjection{}, tokenFor(600))
 	bound := &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}
 	spec := func(audiences []string, seconds int64) *world.CreateToken {
 		return &world.CreateToken{Namespace: "n", ServiceAccount: "robot",
@@ -64,86 +66,121 @@ func TestRequest(t *testing.T) {
 				ExpirationSeconds: &seconds, BoundObjectRef: bound}}
 	}
 	var got []any
-	for _, eff := range r.at(0) {
+	for _, eff := range r.planAt(0) {
 		got = append(got, eff.Body)
 	}
 	want := []any{spec([]string{"vault"}, 600), spec(nil, 3600)}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if again := r.at(time.Second); len(again) > 0 {
-		t.Errorf("asked twice: %v", again)
+	if again := r.planAt(time.Second); len(again) > 0 {
+		t.Errorf("requested twice: %v", again)
 	}
 }
 
-// A token is renewed when a fifth of its life is left, or when it is a day old, a little early.
+// A token is renewed when a fifth of its lifetime is left, or when it is a day old, minus the
+// jitter.
 func TestRenewal(t *testing.T) {
 	for _, c := range []struct {
-		name            string
-		asked, granted  int64 // seconds
-		after           time.Duration
-		serversClockOff time.Duration
+		name               string
+		requested, granted int64 // seconds
+		after              time.Duration
+		serverClockOffset  time.Duration
 	}{
 		{"ten minutes", 600, 600, 8*time.Minute - jitterMax, 0},
 		{"an hour", 3600, 3600, 48*time.Minute - jitterMax, 0},
 		{"a year", 31536000, 31536000, 24*time.Hour - jitterMax, 0},
-		{"cut short by the server", 3600, 600, 8*time.Minute - jitterMax, 0},
-		{"made longer by the server", 600, 3600, 8*time.Minute - jitterMax, 0},
+		{"shortened by the server", 3600, 600, 8*time.Minute - jitterMax, 0},
+		{"extended by the server", 600, 3600, 8*time.Minute - jitterMax, 0},
 		{"a server in the past", 600, 600, 8*time.Minute - jitterMax, -time.Hour},
 		{"a server in the future", 600, 600, 8*time.Minute - jitterMax, time.Hour},
 	} {
-		r := rigOf(lasting(c.asked))
-		expires := t0.Add(time.Duration(c.granted)*time.Second + c.serversClockOff)
-		r.answer(r.at(0)[0], time.Second, &world.TokenCreated{Token: "one", Expires: expires}, nil)
-		if asked := r.at(c.after - 1); len(asked) > 0 || !r.wake.Equal(t0.Add(c.after)) {
-			t.Errorf("%s: asked %v before it is due, wakes at %v", c.name, asked, r.wake.Sub(t0))
+		r := newHarness(tokenFor(c.requested))
+		expires := t0.Add(time.Duration(c.granted)*time.Second + c.serverClockOffset)
+		r.complete(r.planAt(0)[0], time.Second, &world.TokenCreated{Token: "one", Expires: expires}, nil)
+		if issued := r.planAt(c.after - 1); len(issued) > 0 || !r.wake.Equal(t0.Add(c.after)) {
+			t.Errorf("%s: issued %v before it is due, planned again at %v", c.name, issued, r.wake.Sub(t0))
 		}
-		if asked := r.at(c.after); len(asked) != 1 {
-			t.Errorf("%s: %d requests when it is due", c.name, len(asked))
+		if issued := r.planAt(c.after); len(issued) != 1 {
+			t.Errorf("%s: %d requests when it is due", c.name, len(issued))
 		}
 	}
 }
 
-// A request that fails takes nothing away, is repeated later, and not before the server wants it.
-func TestAFailedRenewal(t *testing.T) {
-	r := rigOf(lasting(600))
+// A failed request keeps the token, and is repeated after a back-off and the server's retry time.
+func TestFailedRenewal(t *testing.T) {
+	r := newHarness(tokenFor(600))
 	wanted := r.pod.Spec.Volumes[0].Projected.Sources[0].ServiceAccountToken
-	r.answer(r.at(0)[0], 0, nil, world.Errorf(world.KindNotFound, "", "no robot"))
+	r.complete(r.planAt(0)[0], 0, nil, world.Errorf(world.KindNotFound, "", "no robot"))
 	if value, _, problem := r.set.Find(wanted); value != "" || problem != "no robot" {
 		t.Errorf("%q, %q", value, problem)
 	}
-	if len(r.at(time.Second-1)) > 0 {
-		t.Error("asked again at once")
+	if len(r.planAt(time.Second-1)) > 0 {
+		t.Error("requested again without back-off")
 	}
-	r.answer(r.at(time.Second)[0], time.Second, &world.TokenCreated{Token: "one"}, nil)
+	r.complete(r.planAt(time.Second)[0], time.Second, &world.TokenCreated{Token: "one"}, nil)
 	_, first, problem := r.set.Find(wanted)
 	if problem != "" {
-		t.Errorf("%q after it was had", problem)
+		t.Errorf("problem %q with a token", problem)
 	}
 	busy := &world.Error{Kind: world.KindThrottled, RetryAfter: time.Minute}
-	r.answer(r.at(9 * time.Minute)[0], 9*time.Minute, nil, busy)
+	r.complete(r.planAt(9 * time.Minute)[0], 9*time.Minute, nil, busy)
 	value, version, problem := r.set.Find(wanted)
 	if value != "one" || version != first || problem != "" {
-		t.Errorf("%q, version %s, %q after a renewal that failed", value, version, problem)
+		t.Errorf("%q, version %s, %q after a failed renewal", value, version, problem)
 	}
-	if asked := r.at(10*time.Minute - 1); len(asked) > 0 {
-		t.Error("asked before the server wants to be")
+	if issued := r.planAt(10*time.Minute - 1); len(issued) > 0 {
+		t.Error("requested before the server's retry time")
 	}
-	r.answer(r.at(10 * time.Minute)[0], 10*time.Minute, &world.TokenCreated{Token: "two"}, nil)
+	r.complete(r.planAt(10 * time.Minute)[0], 10*time.Minute, &world.TokenCreated{Token: "two"}, nil)
 	if value, version, _ := r.set.Find(wanted); value != "two" || version == first {
-		t.Errorf("%q, version %s; want another one", value, version)
+		t.Errorf("%q, version %s; want another token", value, version)
 	}
 }
 
-// An answer without a token is none.
-func TestAnEmptyAnswer(t *testing.T) {
+// A completion without a token is a failure.
+func TestEmptyResponse(t *testing.T) {
 	for _, body := range []any{&world.TokenCreated{}, &world.Done{}} {
-		r := rigOf(lasting(600))
-		r.answer(r.at(0)[0], 0, body, nil)
+		r := newHarness(tokenFor(600))
+		r.complete(r.planAt(0)[0], 0, body, nil)
 		if value, version, problem := r.set.Find(
 			r.pod.Spec.Volumes[0].Projected.Sources[0].ServiceAccountToken); value != "" ||
 			version != "" || problem == "" {
 			t.Errorf("%T: %q, %q, %q", body, value, version, problem)
 		}
+	}
+}
+
+// A few requests of a pod are in flight at a time, however many tokens it needs, and it has no more
+// than budget.TokensMax.
+func TestFewRequestsAtATime(t *testing.T) {
+	var projections []v1.ServiceAccountTokenProjection
+	for i := range budget.TokensMax + 1 {
+		projections = append(projections, tokenFor(600+int64(i)), tokenFor(600+int64(i)))
+	}
+	r := newHarness(projections...)
+	if n := Count(r.pod); n != budget.TokensMax+1 {
+		t.Errorf("the pod needs %d tokens", n)
+	}
+	issued := r.planAt(0)
+	for requested := len(issued); requested <= budget.TokensMax; requested += len(issued) {
+		if r.table.InFlight > budget.TokenRequestsMax {
+			t.Fatalf("%d requests in flight", r.table.InFlight)
+		}
+		for _, eff := range issued {
+			r.complete(eff, 0, &world.TokenCreated{Token: "one"}, nil)
+		}
+		if issued = r.planAt(0); len(issued) == 0 {
+			if requested != budget.TokensMax {
+				t.Errorf("%d tokens requested", requested)
+			}
+			break
+		}
+	}
+	if value, _, _ := r.set.Find(&projections[2*budget.TokensMax-1]); value != "one" {
+		t.Error("a token is missing")
+	}
+	if _, _, problem := r.set.Find(&projections[2*budget.TokensMax]); problem == "" {
+		t.Error("no problem for a token over the bound")
 	}
 }

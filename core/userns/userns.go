@@ -1,8 +1,8 @@
-// Package userns hands out the ranges of user and group ids that pods have to themselves when
-// they do not share the host's (KEP-127).
+// Package userns allocates the ranges of user and group IDs of pods with a user namespace
+// (KEP-127).
 //
-// It keeps nothing: which ranges are taken is known by the pods that hold them, and what must
-// outlive the agent is an annotation of their sandboxes. Start reading at Layout.Pick.
+// It has no state: each pod knows its range, and an annotation of the pod's sandbox makes it
+// durable. Start reading at Layout.FirstFree.
 package userns
 
 import (
@@ -12,24 +12,24 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
-// Range is a number of ids on the host, of users and of groups alike. In the pod they count from
-// zero. The zero Range is none.
+// Range is a range of IDs on the host, for users and groups alike. In the pod they start at zero.
+// The zero Range is empty.
 type Range struct {
 	First  uint32 `json:"first"`
 	Length uint32 `json:"length"`
 }
 
-// None says that it is no range.
-func (r Range) None() bool { return r.Length == 0 }
+// IsEmpty reports whether the range is empty.
+func (r Range) IsEmpty() bool { return r.Length == 0 }
 
-// Overlaps says whether two ranges have an id in common.
+// Overlaps reports whether two ranges have an ID in common.
 func (r Range) Overlaps(o Range) bool {
 	return uint64(r.First) < uint64(o.First)+uint64(o.Length) &&
 		uint64(o.First) < uint64(r.First)+uint64(r.Length)
 }
 
-// Free says whether a range has no id in common with any of those that are taken.
-func (r Range) Free(taken []Range) bool {
+// IsFree reports whether a range overlaps none of those taken.
+func (r Range) IsFree(taken []Range) bool {
 	for _, t := range taken {
 		if r.Overlaps(t) {
 			return false
@@ -38,10 +38,10 @@ func (r Range) Free(taken []Range) bool {
 	return true
 }
 
-// String is the form that an annotation holds a range in: the first id and the number of them.
+// String returns the text form, FIRST+LENGTH, as in the annotation of a sandbox.
 func (r Range) String() string { return fmt.Sprintf("%d+%d", r.First, r.Length) }
 
-// Parse reads what String wrote. Anything else is no range.
+// Parse parses the output of String. Any other text is an empty range.
 func Parse(text string) Range {
 	var r Range
 	if _, err := fmt.Sscanf(text, "%d+%d", &r.First, &r.Length); err != nil || r.String() != text {
@@ -53,9 +53,9 @@ func Parse(text string) Range {
 	return r
 }
 
-// Mapped is the range of a user namespace as the runtime tells of it; none if there is no such
-// namespace, or it is of a form that nobody here would have asked for.
-func Mapped(n *runtimeapi.UserNamespace) Range {
+// FromUserNamespace returns the range of a user namespace as the runtime reports it. The range is
+// empty for the namespace of the host, and for a mapping that this agent never requests.
+func FromUserNamespace(n *runtimeapi.UserNamespace) Range {
 	if n.GetMode() != runtimeapi.NamespaceMode_POD || len(n.GetUids()) != 1 ||
 		len(n.GetGids()) != 1 {
 		return Range{}
@@ -68,47 +68,48 @@ func Mapped(n *runtimeapi.UserNamespace) Range {
 	return Range{First: uids.HostId, Length: uids.Length}
 }
 
-// Options is the user namespace that the runtime is asked for; nil for that of the host.
-func (r Range) Options() *runtimeapi.UserNamespace {
-	if r.None() {
+// UserNamespace returns the user namespace in the form of the CRI; nil for that of the host.
+func (r Range) UserNamespace() *runtimeapi.UserNamespace {
+	if r.IsEmpty() {
 		return nil
 	}
 	return &runtimeapi.UserNamespace{
-		Mode: runtimeapi.NamespaceMode_POD, Uids: r.Mappings(), Gids: r.Mappings(),
+		Mode: runtimeapi.NamespaceMode_POD, Uids: r.IDMappings(), Gids: r.IDMappings(),
 	}
 }
 
-// Mappings are the ids of the pod and those on the host that they stand for.
-func (r Range) Mappings() []*runtimeapi.IDMapping {
+// IDMappings returns the mapping of the pod's IDs to the host's.
+func (r Range) IDMappings() []*runtimeapi.IDMapping {
 	return []*runtimeapi.IDMapping{{HostId: r.First, ContainerId: 0, Length: r.Length}}
 }
 
 const (
-	idsFirst = 1 << 16 // those below are the host's own, as in a kubelet without /etc/subuid
+	idsFirst = 1 << 16 // lower IDs are the host's own, as with a kubelet without /etc/subuid
 	idsEnd   = 1 << 32
 )
 
-// Layout is how the host's ids are shared out: to so many pods, so many each.
+// Layout divides the host's IDs into ranges of equal length.
 type Layout struct {
-	Length uint32 `json:"length"`
-	Count  int    `json:"count"`
+	IDsPerPod uint32 `json:"iDsPerPod"`
+	RangesMax int    `json:"rangesMax"`
 }
 
-// LayoutOf is the layout as it is configured: as many ranges as there may be pods.
-func LayoutOf(c *kubeletconfig.KubeletConfiguration) Layout {
-	l := Layout{Length: idsFirst, Count: int(c.MaxPods)}
+// LayoutFromConfig returns the layout of a configuration: as many ranges as there may be pods, as
+// far as the IDs suffice.
+func LayoutFromConfig(c *kubeletconfig.KubeletConfiguration) Layout {
+	l := Layout{IDsPerPod: idsFirst, RangesMax: int(c.MaxPods)}
 	if u := c.UserNamespaces; u != nil && u.IDsPerPod != nil {
-		l.Length = uint32(*u.IDsPerPod)
+		l.IDsPerPod = uint32(*u.IDsPerPod)
 	}
-	l.Count = min(l.Count, int((uint64(idsEnd)-idsFirst)/uint64(l.Length)))
+	l.RangesMax = min(l.RangesMax, int((uint64(idsEnd)-idsFirst)/uint64(l.IDsPerPod)))
 	return l
 }
 
-// Pick is the first range that is free; none if all are taken.
-func (l Layout) Pick(taken []Range) Range {
-	for i := range l.Count {
-		r := Range{First: uint32(idsFirst + uint64(i)*uint64(l.Length)), Length: l.Length}
-		if r.Free(taken) {
+// FirstFree returns the first free range; an empty one if all are taken.
+func (l Layout) FirstFree(taken []Range) Range {
+	for i := range l.RangesMax {
+		r := Range{First: uint32(idsFirst + uint64(i)*uint64(l.IDsPerPod)), Length: l.IDsPerPod}
+		if r.IsFree(taken) {
 			return r
 		}
 	}

@@ -10,26 +10,25 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/object"
+	"seedlet.dev/core/budget"
+	"seedlet.dev/core/objectcache"
 	"seedlet.dev/world"
 )
 
 // Volumes whose content the agent writes: from ConfigMaps, Secrets, service account tokens, trust
-// bundles and the pod itself. They are written anew when what they are taken from has another
-// version. Until all of it can be had, what is there stays as it is: an object that is removed, a
-// server that is away and a token that cannot be renewed take nothing away (kubernetes issue
-// 139045).
+// bundles and fields of the pod. A volume is written again when the version of a source changes.
+// Until all sources are available the written content stays: the deletion of an object, an
+// unavailable server, and a token that cannot be renewed remove nothing (kubernetes issue 139045).
 
 const (
-	// contentMax bounds what one volume holds. An object has less than a MiB.
-	contentMax      = 64 << 20
-	modeDefault     = 0o644
-	modeToken       = 0o600 // of one that the pod's group can read
-	modeMemoryMount = 0o777
+	modeDefault    = 0o644
+	modeToken      = 0o600 // with an owner, or an fsGroup, which WriteDir also lets read
+	modeMountPoint = 0o755
 )
 
-// sources are what the content of a volume is taken from; none if the agent does not write it.
-func sources(v *v1.Volume) ([]v1.VolumeProjection, *int32) {
+// projections returns the sources of a volume and its default mode; none if the agent does not
+// write the volume's content.
+func projections(v *v1.Volume) ([]v1.VolumeProjection, *int32) {
 	switch {
 	case v.Projected != nil:
 		return v.Projected.Sources, v.Projected.DefaultMode
@@ -48,35 +47,36 @@ func sources(v *v1.Volume) ([]v1.VolumeProjection, *int32) {
 	return nil, nil
 }
 
-// isContent says whether the agent writes what is in a volume.
-func isContent(v *v1.Volume) bool {
+// HasContent reports whether the agent writes the content of a volume. Containers can only read
+// such a volume: a container that writes to it changes what all containers of the pod read, and
+// what the agent compares (CVE-2017-1002102).
+func HasContent(v *v1.Volume) bool {
 	return v.Projected != nil || v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil
 }
 
-// secretive says whether what is in a volume must not come onto a disk.
-func secretive(v *v1.Volume) bool {
-	return v.Secret != nil || v.Projected != nil && slices.ContainsFunc(v.Projected.Sources,
-		func(s v1.VolumeProjection) bool { return s.Secret != nil || s.ServiceAccountToken != nil })
-}
+// isInMemory reports whether the content of a volume is written to memory, which is so for all but
+// ConfigMaps, as in the kubelet: Secrets and tokens must not be on a disk, and annotations of a pod
+// may be secret too.
+func isInMemory(v *v1.Volume) bool { return v.ConfigMap == nil }
 
-// origin tells one state of what a volume is taken from outside the pod from another. It is not
-// known while something is still being asked for.
-func (p *Pod) origin(v *v1.Volume) (version string, known bool) {
+// contentVersion returns the version of all sources of a volume outside the pod. The version is not
+// known while the result of a request is missing.
+func (p *Pod) contentVersion(v *v1.Volume) (version string, known bool) {
 	if v.Projected == nil && v.ConfigMap == nil && v.Secret == nil {
 		return "", true
 	}
 	var b strings.Builder
-	all, _ := sources(v)
+	all, _ := projections(v)
 	for i := range all {
 		switch s := &all[i]; {
 		case s.ConfigMap != nil:
-			known = p.object(world.ResourceConfigMaps, s.ConfigMap.Name).writeTo(&b)
+			known = p.lookupObject(world.ResourceConfigMaps, s.ConfigMap.Name).appendVersion(&b)
 		case s.Secret != nil:
-			known = p.object(world.ResourceSecrets, s.Secret.Name).writeTo(&b)
+			known = p.lookupObject(world.ResourceSecrets, s.Secret.Name).appendVersion(&b)
 		case s.ServiceAccountToken != nil:
-			known = p.token(s.ServiceAccountToken).writeTo(&b)
+			known = p.lookupToken(s.ServiceAccountToken).appendVersion(&b)
 		case s.ClusterTrustBundle != nil:
-			known = p.bundles(s.ClusterTrustBundle).writeTo(&b)
+			known = p.trustBundles(s.ClusterTrustBundle).appendVersion(&b)
 		default:
 			known = true
 		}
@@ -87,17 +87,17 @@ func (p *Pod) origin(v *v1.Volume) (version string, known bool) {
 	return b.String(), true
 }
 
-// part is what is known of one source of a volume.
-type part struct {
-	version string // empty while it is not known
+// sourceContent is the content of one source of a volume.
+type sourceContent struct {
+	version string // empty if not known
 	object  *world.Object
-	absent  bool // it is known that there is none
+	absent  bool // the source is known not to exist
 	token   string
 	bundles []string // of trust anchors
-	err     error    // why it cannot be had
+	err     error    // why the source is not available
 }
 
-func (f part) writeTo(b *strings.Builder) bool {
+func (f sourceContent) appendVersion(b *strings.Builder) bool {
 	switch {
 	case f.version != "":
 		b.WriteString(f.version)
@@ -110,172 +110,269 @@ func (f part) writeTo(b *strings.Builder) bool {
 	return true
 }
 
-func (p *Pod) object(r world.Resource, name string) part {
+func (p *Pod) lookupObject(r world.Resource, name string) sourceContent {
 	if p.Objects == nil {
-		return part{err: errors.New("no API server is configured")}
+		return sourceContent{err: errors.New("no API server is configured")}
 	}
-	found := p.Objects.Find(r, p.Spec.Namespace, name)
-	is := part{object: found.Object, absent: found.Known && found.Object == nil, err: found.Err}
-	if is.object != nil {
-		is.version = object.Version(is.object)
+	found := p.Objects.Lookup(r, p.Spec.Namespace, name)
+	content := sourceContent{object: found.Object, absent: found.Known && found.Object == nil,
+		err: found.Err}
+	if content.object != nil {
+		content.version = objectcache.Version(content.object)
 	}
-	return is
+	return content
 }
 
-func (p *Pod) token(s *v1.ServiceAccountTokenProjection) part {
+func (p *Pod) lookupToken(s *v1.ServiceAccountTokenProjection) sourceContent {
 	if p.Token == nil {
-		return part{err: errors.New("no API server is configured")}
+		return sourceContent{err: errors.New("no API server is configured")}
 	}
 	value, version, err := p.Token(s)
-	return part{token: value, version: version, err: err}
+	return sourceContent{token: value, version: version, err: err}
 }
 
-// files are the content of a volume. What is wrong with its sources is told of all of them.
-func (p *Pod) files(v *v1.Volume) ([]world.DirFile, error) {
-	all, mode := sources(v)
-	w := &writing{pod: p, mode: modeDefault}
+// contentFiles returns the files of a volume. The error has the problems of all its sources.
+func (p *Pod) contentFiles(v *v1.Volume) ([]world.DirFile, error) {
+	all, mode := projections(v)
+	w := &contentBuilder{pod: p, mode: modeDefault, user: fsUser(p.Spec)}
 	if mode != nil {
 		w.mode = *mode
 	}
-	var wrong []string
-	for i := range all {
-		if err := w.add(&all[i]); err != nil {
-			wrong = append(wrong, err.Error())
+	var problems []string
+	for i := 0; i < len(all) && w.isWithinBounds(); i++ {
+		if err := w.addSource(&all[i]); err != nil {
+			problems = append(problems, err.Error())
 		}
 	}
 	switch {
-	case len(wrong) == 1:
-		return nil, errors.New(wrong[0])
-	case len(wrong) > 1:
-		return nil, errors.New("[" + strings.Join(wrong, ", ") + "]")
-	case w.size > contentMax:
-		return nil, fmt.Errorf("its files hold %d bytes, more than %d", w.size, contentMax)
+	case len(problems) == 1:
+		return nil, errors.New(problems[0])
+	case len(problems) > 1:
+		return nil, errors.New("[" + strings.Join(problems, ", ") + "]")
+	case w.size > budget.ContentMax:
+		return nil, budget.ContentBytes.Errorf("its files hold %d bytes, more than %d", w.size,
+			budget.ContentMax)
+	case w.added > budget.FilesMax:
+		return nil, budget.Files.Errorf("it has %d files, more than %d", w.added, budget.FilesMax)
 	}
-	return w.files, nil
+	isReplaced := func(f world.DirFile) bool { return f.Path == "" }
+	return slices.DeleteFunc(w.files, isReplaced), nil
 }
 
-// writing is the content of a volume in the making.
-type writing struct {
+// contentBuilder collects the files of a volume.
+type contentBuilder struct {
 	pod   *Pod
 	mode  int32
-	files []world.DirFile
-	size  int
+	user  *int64          // the only one of the pod, if known
+	files []world.DirFile // a file that was replaced has no path
+	index map[string]int  // into files, by path
+	added int             // files that were added, those that were replaced included
+	size  int             // their bytes
 }
 
-func (w *writing) add(s *v1.VolumeProjection) error {
+// isWithinBounds reports whether the files exceed no bound so far.
+func (w *contentBuilder) isWithinBounds() bool {
+	return w.size <= budget.ContentMax && w.added <= budget.FilesMax
+}
+
+// addSource adds the files of a source, until they exceed a bound.
+func (w *contentBuilder) addSource(s *v1.VolumeProjection) error {
 	switch {
 	case s.ConfigMap != nil:
-		is := w.pod.object(world.ResourceConfigMaps, s.ConfigMap.Name)
-		return w.keys(is, s.ConfigMap.Items, s.ConfigMap.Optional,
+		content := w.pod.lookupObject(world.ResourceConfigMaps, s.ConfigMap.Name)
+		return w.addKeys(content, s.ConfigMap.Items, s.ConfigMap.Optional,
 			"configmap references non-existent config key: ")
 	case s.Secret != nil:
-		is := w.pod.object(world.ResourceSecrets, s.Secret.Name)
-		return w.keys(is, s.Secret.Items, s.Secret.Optional,
+		content := w.pod.lookupObject(world.ResourceSecrets, s.Secret.Name)
+		return w.addKeys(content, s.Secret.Items, s.Secret.Optional,
 			"references non-existent secret key: ")
 	case s.ServiceAccountToken != nil:
-		is := w.pod.token(s.ServiceAccountToken)
-		w.file(s.ServiceAccountToken.Path, []byte(is.token), w.modeShared())
-		return is.err
+		content := w.pod.lookupToken(s.ServiceAccountToken)
+		w.addRestrictedFile(s.ServiceAccountToken.Path, []byte(content.token))
+		return content.err
 	case s.ClusterTrustBundle != nil:
-		is := w.pod.bundles(s.ClusterTrustBundle)
-		if is.absent && isTrue(s.ClusterTrustBundle.Optional) {
-			is.err = nil // the file is empty
+		content := w.pod.trustBundles(s.ClusterTrustBundle)
+		if content.absent && isTrue(s.ClusterTrustBundle.Optional) {
+			content.err = nil // the file is empty
 		}
-		w.file(s.ClusterTrustBundle.Path, anchors(is.bundles, w.pod.Spec.UID), w.modeShared())
-		return is.err
+		w.addRestrictedFile(s.ClusterTrustBundle.Path,
+			trustAnchors(content.bundles, w.pod.Spec.UID))
+		return content.err
 	case s.DownwardAPI != nil:
-		for i := range s.DownwardAPI.Items {
+		for i := 0; i < len(s.DownwardAPI.Items) && w.isWithinBounds(); i++ {
 			item := &s.DownwardAPI.Items[i]
 			value, err := w.pod.Value(item)
 			if err != nil {
 				return err
 			}
-			w.file(item.Path, []byte(value), item.Mode)
+			w.addFile(item.Path, []byte(value), item.Mode)
 		}
 	}
 	return nil
 }
 
-// modeShared are the permissions of what nobody but the pod's group is to read, if it has one.
-func (w *writing) modeShared() *int32 {
+// addRestrictedFile adds a file with a token or trust anchors. If all containers run as one user,
+// the file belongs to that user. With a user or an fsGroup, only these can read it (KEP-1205).
+func (w *contentBuilder) addRestrictedFile(at string, data []byte) {
 	mode := w.mode
-	if fsGroup(w.pod.Spec) != nil {
+	if w.user != nil || fsGroup(w.pod.Spec) != nil {
 		mode = modeToken
 	}
-	return &mode
+	w.addFile(at, data, &mode)
+	w.files[len(w.files)-1].UID = w.user
+}
+
+// fsUser returns the user that the spec gives to all containers of a pod, as the kubelet determines
+// it (FsUserFrom in volume/util); nil if it leaves the user of one to its image, or has several.
+func fsUser(pod *v1.Pod) *int64 {
+	var all []*v1.SecurityContext
+	for i := range pod.Spec.InitContainers {
+		all = append(all, pod.Spec.InitContainers[i].SecurityContext)
+	}
+	for i := range pod.Spec.Containers {
+		all = append(all, pod.Spec.Containers[i].SecurityContext)
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		all = append(all, pod.Spec.EphemeralContainers[i].SecurityContext)
+	}
+	var user *int64
+	for _, s := range all {
+		var own *int64
+		switch {
+		case s != nil && s.RunAsUser != nil:
+			own = s.RunAsUser
+		case pod.Spec.SecurityContext != nil:
+			own = pod.Spec.SecurityContext.RunAsUser
+		}
+		if own == nil || user != nil && *user != *own {
+			return nil
+		}
+		user = own
+	}
+	return user
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// keys adds files for the keys of an object: the named ones, or all.
-func (w *writing) keys(is part, items []v1.KeyToPath, optional *bool, missing string) error {
-	may := isTrue(optional)
+// addKeys adds files for the keys of an object: the specified ones, or all.
+func (w *contentBuilder) addKeys(content sourceContent, items []v1.KeyToPath, optional *bool,
+	missing string) error {
+	isOptional := isTrue(optional)
 	switch {
-	case is.absent && may:
+	case content.absent && isOptional:
 		return nil
-	case is.err != nil:
-		return is.err
+	case content.err != nil:
+		return content.err
 	}
-	data := dataOf(is.object)
-	for _, item := range items {
-		value, is := data[item.Key]
-		if !is && !may {
+	for i := 0; i < len(items) && w.isWithinBounds(); i++ {
+		item := &items[i]
+		value, exists := dataOf(content.object, item.Key)
+		if !exists && !isOptional {
 			return errors.New(missing + item.Key)
 		}
-		if is {
-			w.file(item.Path, value, item.Mode)
+		if exists {
+			w.addFile(item.Path, value, item.Mode)
 		}
 	}
 	if len(items) == 0 {
-		for _, key := range slices.Sorted(maps.Keys(data)) {
-			w.file(key, data[key], nil)
+		for _, key := range dataKeys(content.object) {
+			value, _ := dataOf(content.object, key)
+			w.addFile(key, value, nil)
 		}
 	}
 	return nil
 }
 
-// file adds a file. Of two with one path the last one wins.
-func (w *writing) file(at string, data []byte, mode *int32) {
+// addFile adds a file after the others. It replaces a file with the same path.
+func (w *contentBuilder) addFile(at string, data []byte, mode *int32) {
 	if mode == nil {
 		mode = &w.mode
 	}
 	file := world.DirFile{Path: path.Clean(at), Data: data, Mode: uint32(*mode)}
-	same := func(f world.DirFile) bool { return f.Path == file.Path }
-	w.files = append(slices.DeleteFunc(w.files, same), file)
+	if i, found := w.index[file.Path]; found {
+		w.files[i] = world.DirFile{}
+	}
+	if w.index == nil {
+		w.index = map[string]int{}
+	}
+	w.index[file.Path] = len(w.files)
+	w.files = append(w.files, file)
+	w.added++
 	w.size += len(data)
 }
 
-func dataOf(o *world.Object) map[string][]byte {
-	if o.Secret != nil {
-		return o.Secret.Data
+// dataKeys returns the keys of a ConfigMap or Secret, sorted and each once.
+func dataKeys(o *world.Object) []string {
+	switch {
+	case o.Secret != nil:
+		return slices.Sorted(maps.Keys(o.Secret.Data))
+	case o.ConfigMap == nil:
+		return nil
 	}
-	data := map[string][]byte{}
-	if o.ConfigMap != nil {
-		for key, text := range o.ConfigMap.Data { //ordered: into a map
-			data[key] = []byte(text)
-		}
-		maps.Copy(data, o.ConfigMap.BinaryData)
+	keys := slices.Sorted(maps.Keys(o.ConfigMap.Data))
+	if len(o.ConfigMap.BinaryData) > 0 {
+		keys = append(keys, slices.Sorted(maps.Keys(o.ConfigMap.BinaryData))...)
+		slices.Sort(keys)
 	}
-	return data
+	return slices.Compact(keys)
 }
 
-// write writes the content of a volume, in one instant. What is secret is kept in memory.
-func (p *Pod) write(v *v1.Volume, at string) ([]any, error) {
-	files, err := p.files(v)
+// dataOf returns what a ConfigMap or Secret has under a key. Binary data goes before text.
+func dataOf(o *world.Object, key string) (value []byte, found bool) {
+	if o.Secret != nil {
+		value, found = o.Secret.Data[key]
+		return value, found
+	}
+	if o.ConfigMap == nil {
+		return nil, false
+	}
+	if value, found = o.ConfigMap.BinaryData[key]; found {
+		return value, true
+	}
+	text, found := o.ConfigMap.Data[key]
+	return []byte(text), found
+}
+
+// contentSteps returns the operations that write a volume, its files atomically.
+func (p *Pod) contentSteps(v *v1.Volume, at string) ([]any, error) {
+	files, err := p.contentFiles(v)
 	if err != nil {
 		return nil, err
 	}
 	steps := []any{&world.MakeDir{Path: path.Dir(at), Mode: modeParent}}
-	if secretive(v) {
+	if isInMemory(v) {
 		medium := &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}
 		steps = append(steps, &world.MountMemory{
-			Path: at, Mode: modeMemoryMount, BytesMax: memoryMax(medium, p)})
+			Path: at, Mode: modeMemory, BytesMax: memoryMax(medium, p)})
+	}
+	points, err := p.nestedMountPoints(v.Name, files)
+	if err != nil {
+		return nil, err
+	}
+	for _, point := range points {
+		steps = append(steps, &world.MakeDir{Path: at + "/" + point, Mode: modeMountPoint})
 	}
 	return append(steps, &world.WriteDir{Path: at, GID: fsGroup(p.Spec), Files: files}), nil
 }
 
-// Lines is a map as a file of a downward API volume has it: a line for each key, in order.
-func Lines(m map[string]string) string {
+// contentPage is the least that a file takes in memory, or on a disk.
+const contentPage = 4096
+
+// contentBytes returns what the files take that the steps of a volume write.
+func contentBytes(steps []any) int {
+	sum := 0
+	for _, step := range steps {
+		if write, is := step.(*world.WriteDir); is {
+			for i := range write.Files {
+				sum += max(len(write.Files[i].Data)+contentPage-1, contentPage) / contentPage * contentPage
+			}
+		}
+	}
+	return sum
+}
+
+// FormatMap returns a map in the format of downward API files: one line per key, sorted.
+func FormatMap(m map[string]string) string {
 	var lines []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		lines = append(lines, fmt.Sprintf("%s=%q", key, m[key]))

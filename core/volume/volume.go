@@ -1,11 +1,12 @@
-// Package volume makes the volumes of one pod: those that need nothing but the node, and those with
-// content that comes from the API server (content.go).
+// Package volume sets up the volumes of one pod: volumes on the node alone, and volumes with
+// content from the API server (content.go).
 //
-// It keeps: how far each volume has come, what was found at its path, why it failed last, and
-// when its size was last measured. It plans: the next operation (Set.Next) and the next
-// measurement (Set.Measure), as functions of those facts and the pod. It takes: the answers.
-// Every operation can be repeated: an agent that has just started goes through all of them
-// again, which finds what is there and leaves it alone. Start reading at Set, then Set.Next.
+// Facts: for each volume how many of its operations have succeeded, what was found at its path and
+// why it failed last; and the measurement of its size. Plan: the next operation (Set.NextOperation)
+// and the next measurement (Set.NextMeasurement), as functions of the facts and the pod. Events:
+// the completions of these operations. Every operation is idempotent: after a restart the agent
+// repeats all of them, and existing volumes stay as they are. Package pod issues the operations.
+// Start reading at Set, then Set.NextOperation.
 package volume
 
 import (
@@ -14,65 +15,75 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/object"
+	"seedlet.dev/core/budget"
+	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
-// Set is what is known of the volumes of a pod.
+// Set is the state of the volumes of a pod.
 type Set struct {
-	Volumes []Volume `json:"volumes,omitempty"` // in the order in which they were first looked at
+	Volumes []Volume `json:"volumes,omitempty"` // in the order of their first plan
 
 	MeasureOp world.OpID `json:"measureOp,omitempty"`
-	Measuring string     `json:"measuring,omitempty"` // the volume that MeasureOp is about
-	Measured  []string   `json:"measured,omitempty"`  // volumes that this round has been through
-	NextAt    time.Time  `json:"nextAt"`              // when the next round of measuring begins
-	Over      string     `json:"over,omitempty"`      // the volume that was found to be too large
+	Measuring string     `json:"measuring,omitempty"` // the volume of MeasureOp
+	Measured  []string   `json:"measured,omitempty"`  // volumes done in this pass
+	NextAt    time.Time  `json:"nextAt"`              // when the next pass of measurements starts
+	OverLimit string     `json:"overLimit,omitempty"` // the volume that exceeds its size limit
+	// Unfinished is the number of consecutive unfinished measurements, by volume.
+	Unfinished map[string]int `json:"unfinished,omitempty"`
 }
 
-// Volume is how far one volume has come.
+// Volume is the state of one volume.
 type Volume struct {
-	Name  string         `json:"name"`
-	Asked bool           `json:"asked,omitempty"` // an operation is in flight, on what is wanted now
-	Steps int            `json:"steps,omitempty"` // operations that have succeeded, of those it needs
-	Found world.PathKind `json:"found,omitempty"` // what a look found at its path, empty: nothing
-	// Of is what the content is taken from, so that it is seen when that changes: versions, and
-	// reasons why something cannot be had.
-	Of string `json:"of,omitempty"`
-	// Holds is the Of of what was written last.
-	Holds string `json:"holds,omitempty"`
-	// Right says that nothing is left to do. Ready, that this was so once: what fails later, as
-	// writing a label that has changed, takes nothing away (kubernetes issue 139045).
-	Right bool `json:"right,omitempty"`
-	Ready bool `json:"ready,omitempty"`
+	Name string `json:"name"`
+	// InFlight reports whether an operation for the desired content is in flight.
+	InFlight  bool `json:"inFlight,omitempty"`
+	StepsDone int  `json:"stepsDone,omitempty"` // number of succeeded operations
+	// Found is the kind of the path by the last StatPath; empty: it does not exist.
+	Found world.PathKind `json:"found,omitempty"`
+	// SourceVersion is the version of the content's sources, from which a change is detected:
+	// versions, and errors of sources that are not available.
+	SourceVersion string `json:"sourceVersion,omitempty"`
+	// WrittenVersion is the SourceVersion of the content written last.
+	WrittenVersion string `json:"writtenVersion,omitempty"`
+	// UpToDate reports whether no operation is left. Ready reports whether that was so once: a later
+	// failure, as of writing a changed label, does not make the volume unready (kubernetes issue
+	// 139045).
+	UpToDate bool `json:"upToDate,omitempty"`
+	Ready    bool `json:"ready,omitempty"`
 
-	Failures  int       `json:"failures,omitempty"` // in a row
-	NotBefore time.Time `json:"notBefore"`          // when to try again
-	Problem   string    `json:"problem,omitempty"`  // why it failed last
+	Failures  int       `json:"failures,omitempty"` // consecutive
+	NotBefore time.Time `json:"notBefore"`          // back-off
+	Problem   string    `json:"problem,omitempty"`  // the last failure
+	// ContentBytes is what the content of the volume takes that the agent wrote last, or is writing.
+	ContentBytes int `json:"contentBytes,omitempty"`
+	// OverBudget is the bound that the content exceeds, by its name in package budget.
+	OverBudget string `json:"overBudget,omitempty"`
 }
 
 // Pod is what the volumes of a pod depend on.
 type Pod struct {
 	Spec        *v1.Pod
-	Dir         string // of the pod, under the agent's root
+	Dir         string // the pod's directory under the agent's root
 	MemoryBytes int64  // of the machine
-	// Value is what a file of a downward API volume says.
+	// Value returns the content of a downward API file.
 	Value func(*v1.DownwardAPIVolumeFile) (string, error)
-	// Objects is what is watched at the API server; nil if there is none.
-	Objects *object.Store
-	// Token is a token of the pod's service account, and what tells it from another one. Without
-	// a version or an error it is being asked for.
+	// Objects are the objects of the API server; nil without an API server.
+	Objects *objectcache.Store
+	// Token returns a token of the pod's service account, and its version. Without a version or an
+	// error the request is in flight.
 	Token func(*v1.ServiceAccountTokenProjection) (value, version string, err error)
 }
 
-// Ask is an operation that a volume needs.
-type Ask struct {
+// Operation is an operation that a volume needs.
+type Operation struct {
 	Volume   string
-	HostPath string // where it goes, if that is not the agent's own
+	HostPath string // the path, if it is not under the agent's root
 	Body     any
 }
 
-// Path is where a volume is on the node. One that is an image has no place of its own.
+// Path returns the path of a volume on the node; empty for an image volume.
 func Path(dir string, v *v1.Volume) string {
 	kind := "empty-dir"
 	switch {
@@ -92,26 +103,27 @@ func Path(dir string, v *v1.Volume) string {
 	return dir + "/volumes/kubernetes.io~" + kind + "/" + v.Name
 }
 
-// SubPaths is the directory below which sub-paths of the pod's volumes are mounted.
-func SubPaths(dir string) string { return dir + "/volume-subpaths" }
+// SubPathDir returns the directory under which sub-paths of the pod's volumes are mounted.
+func SubPathDir(dir string) string { return dir + "/volume-subpaths" }
 
-// Next is the next operation that the volumes need; nil if there is none for now. The time is
-// when a volume that has failed is to be tried again, zero if none waits.
-func (s *Set) Next(pod *Pod, now time.Time) (*Ask, time.Time) {
+// NextOperation returns the next operation that the volumes need, or nil. The time is when the
+// back-off of a failed volume ends, or zero.
+func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 	var wake time.Time
 	for i := range pod.Spec.Spec.Volumes {
-		want := &pod.Spec.Spec.Volumes[i]
-		v := s.volume(want.Name)
+		spec := &pod.Spec.Spec.Volumes[i]
+		v := s.findNear(i, spec.Name)
 		if v == nil {
-			s.Volumes = append(s.Volumes, Volume{Name: want.Name})
+			s.Volumes = append(s.Volumes, Volume{Name: spec.Name})
 			v = &s.Volumes[len(s.Volumes)-1]
 		}
-		of, known := pod.origin(want)
-		if known && v.Of != of {
-			*v = Volume{Name: v.Name, Ready: v.Ready, Of: of, Holds: v.Holds, Problem: v.Problem}
+		version, known := pod.contentVersion(spec)
+		if known && v.SourceVersion != version {
+			*v = Volume{Name: v.Name, Ready: v.Ready, SourceVersion: version,
+				WrittenVersion: v.WrittenVersion, Problem: v.Problem, ContentBytes: v.ContentBytes}
 		}
 		switch {
-		case v.Right || !known:
+		case v.UpToDate || !known:
 			continue
 		case now.Before(v.NotBefore):
 			if wake.IsZero() || v.NotBefore.Before(wake) {
@@ -119,57 +131,90 @@ func (s *Set) Next(pod *Pod, now time.Time) (*Ask, time.Time) {
 			}
 			continue
 		}
-		steps, err := v.steps(want, pod)
+		steps, err := v.steps(spec, pod)
+		if err == nil {
+			err = s.countContent(v, steps)
+		}
 		switch {
 		case err != nil:
-			v.fail(err.Error(), now)
+			v.recordFailure(err.Error(), now)
+			v.OverBudget = budget.NameOf(err)
 			if wake.IsZero() || v.NotBefore.Before(wake) {
 				wake = v.NotBefore
 			}
-		case v.Steps < len(steps):
-			v.Asked = true
-			ask := &Ask{Volume: want.Name, Body: steps[v.Steps]}
-			if want.HostPath != nil {
-				ask.HostPath = Path(pod.Dir, want)
+		case v.StepsDone < len(steps):
+			v.InFlight = true
+			operation := &Operation{Volume: spec.Name, Body: steps[v.StepsDone]}
+			if spec.HostPath != nil {
+				operation.HostPath = Path(pod.Dir, spec)
 			}
-			return ask, wake
+			return operation, wake
 		default:
-			v.Right, v.Ready, v.Failures, v.Problem, v.Holds = true, true, 0, "", v.Of
+			v.UpToDate, v.Ready, v.Failures, v.Problem, v.WrittenVersion = true, true, 0, "", v.SourceVersion
 		}
 	}
 	return nil, wake
 }
 
-// Ready says whether every volume of the pod is there.
+// countContent records what the content of a volume takes. It fails if all volumes of the pod would
+// take more than they may: one object can be named by each of them. A volume that is refused counts
+// with the content that it had before, which stays.
+func (s *Set) countContent(v *Volume, steps []any) error {
+	own, others := contentBytes(steps), 0
+	for i := range s.Volumes {
+		if other := &s.Volumes[i]; other.Name != v.Name {
+			others += other.ContentBytes
+		}
+	}
+	if own > 0 && own+others > budget.ContentOfPodMax {
+		return budget.ContentBytesOfPod.Errorf(
+			"its files take %d bytes and those of other volumes of the pod %d, together more than %d",
+			own, others, budget.ContentOfPodMax)
+	}
+	v.ContentBytes = own
+	return nil
+}
+
+// Ready reports whether every volume of the pod has been set up.
 func (s *Set) Ready(spec *v1.PodSpec) bool {
 	for i := range spec.Volumes {
-		if v := s.volume(spec.Volumes[i].Name); v == nil || !v.Ready {
+		if v := s.findNear(i, spec.Volumes[i].Name); v == nil || !v.Ready {
 			return false
 		}
 	}
 	return true
 }
 
-// Problem says why a volume is not there, in the kubelet's words; empty if none has failed.
+// Problem returns why a volume has not been set up, in the kubelet's words; empty if none has
+// failed.
 func (s *Set) Problem() string {
-	return s.first(func(v *Volume) bool { return !v.Ready }).problem()
+	return s.firstFailedOf(func(v *Volume) bool { return !v.Ready }).problemMessage()
 }
 
-// Failing is Problem, also of a volume that is there and cannot be brought up to date.
-func (s *Set) Failing() string { return s.failing().problem() }
+// AnyProblem is Problem for all volumes, including those that are ready but cannot be updated.
+func (s *Set) AnyProblem() string { return s.firstFailed().problemMessage() }
 
-// Failures is how often that volume has failed in a row.
+// Failures returns the number of consecutive failures of the first failed volume.
 func (s *Set) Failures() int {
-	if v := s.failing(); v != nil {
+	if v := s.firstFailed(); v != nil {
 		return v.Failures
 	}
 	return 0
 }
 
-func (s *Set) failing() *Volume { return s.first(func(*Volume) bool { return true }) }
+// OverBudget returns the bound that the content of the first failed volume exceeds; empty if it
+// failed for another reason.
+func (s *Set) OverBudget() string {
+	if v := s.firstFailed(); v != nil {
+		return v.OverBudget
+	}
+	return ""
+}
 
-// first is the first of some volumes that has failed.
-func (s *Set) first(which func(*Volume) bool) *Volume {
+func (s *Set) firstFailed() *Volume { return s.firstFailedOf(func(*Volume) bool { return true }) }
+
+// firstFailedOf returns the first failed volume that matches.
+func (s *Set) firstFailedOf(which func(*Volume) bool) *Volume {
 	for i := range s.Volumes {
 		if v := &s.Volumes[i]; v.Problem != "" && which(v) {
 			return v
@@ -178,67 +223,78 @@ func (s *Set) first(which func(*Volume) bool) *Volume {
 	return nil
 }
 
-func (v *Volume) problem() string {
+func (v *Volume) problemMessage() string {
 	if v == nil {
 		return ""
 	}
 	return "MountVolume.SetUp failed for volume \"" + v.Name + "\" : " + v.Problem
 }
 
-// Holds tells one content of a volume from another.
-func (s *Set) Holds(name string) string {
-	if v := s.volume(name); v != nil {
-		return v.Holds
+// ContentVersion identifies the written content of a volume.
+func (s *Set) ContentVersion(name string) string {
+	if v := s.find(name); v != nil {
+		return v.WrittenVersion
 	}
 	return ""
 }
 
-// Recheck has every volume looked at once more, for what the pod says of them may have changed.
-// What is there stays usable meanwhile.
+// Recheck repeats the operations of every volume, since the pod's spec may have changed. Volumes
+// that are ready stay so.
 func (s *Set) Recheck() {
 	for i := range s.Volumes {
 		v := &s.Volumes[i]
-		*v = Volume{Name: v.Name, Ready: v.Ready, Of: v.Of, Holds: v.Holds}
+		*v = Volume{Name: v.Name, Ready: v.Ready, SourceVersion: v.SourceVersion,
+			WrittenVersion: v.WrittenVersion, ContentBytes: v.ContentBytes}
 	}
 }
 
-// Forget forgets what was made: it may not be there any more.
-func (s *Set) Forget() { s.Volumes = nil }
+// Reset forgets all volumes: they may not exist any more.
+func (s *Set) Reset() { s.Volumes = nil }
 
-// Answered takes the answer to what Next asked for.
-func (s *Set) Answered(name, call string, ev world.Event) {
-	v := s.volume(name)
-	if v == nil || !v.Asked {
-		return // forgotten meanwhile, or it was about what was wanted before
+// HandleCompletion applies the completion of an operation of NextOperation.
+func (s *Set) HandleCompletion(name, call string, ev world.Event) {
+	v := s.find(name)
+	if v == nil || !v.InFlight {
+		return // reset meanwhile, or issued for the content desired before
 	}
-	v.Asked = false
-	_, looked := ev.Body.(*world.PathInfo)
+	v.InFlight = false
+	_, isPathInfo := ev.Body.(*world.PathInfo)
 	switch {
 	case ev.Err.Has(world.KindNotFound) && call == "StatPath":
 		v.Found = ""
 	case ev.Err != nil:
-		v.fail(ev.Err.Message, ev.Time)
+		v.recordFailure(ev.Err.Message, ev.Time)
 		return
-	case looked:
+	case isPathInfo:
 		v.Found = ev.Body.(*world.PathInfo).Kind
 	}
-	v.Steps++
+	v.StepsDone++
 }
 
-// The waits after failures.
+// The back-off after failures.
 const (
-	failureFirst = time.Second
-	failureMax   = 2 * time.Minute // the bound to which it doubles, as the kubelet's for mounts
+	backoffFirst = time.Second
+	backoffMax   = 2 * time.Minute // the limit of the doubling, the kubelet's value for mounts
 )
 
-// fail begins again from the start, later: what has happened to the volume has to be looked at.
-func (v *Volume) fail(why string, now time.Time) {
+// recordFailure sets the back-off and starts again with the first operation: the state of the
+// volume on the node is unknown.
+func (v *Volume) recordFailure(problem string, now time.Time) {
 	v.Failures++
-	v.Steps, v.Found, v.Problem = 0, "", why
-	v.NotBefore = now.Add(timer.Backoff(v.Failures, failureFirst, failureMax))
+	v.StepsDone, v.Found, v.Problem, v.OverBudget = 0, "", problem, ""
+	v.NotBefore = now.Add(timer.Backoff(v.Failures, backoffFirst, backoffMax))
 }
 
-func (s *Set) volume(name string) *Volume {
+// findNear is find for the volume i of the spec, which is in the same place here unless the spec
+// has changed. Otherwise a spec of many volumes would take the square of their number.
+func (s *Set) findNear(i int, name string) *Volume {
+	if i < len(s.Volumes) && s.Volumes[i].Name == name {
+		return &s.Volumes[i]
+	}
+	return s.find(name)
+}
+
+func (s *Set) find(name string) *Volume {
 	for i := range s.Volumes {
 		if s.Volumes[i].Name == name {
 			return &s.Volumes[i]

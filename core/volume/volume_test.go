@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func podOf(volumes ...v1.Volume) *Pod {
+func newPod(volumes ...v1.Volume) *Pod {
 	spec := &v1.Pod{}
 	spec.Spec.Volumes = volumes
 	return &Pod{Spec: spec, Dir: "/pods/u", MemoryBytes: 1 << 30,
@@ -34,56 +35,57 @@ func hostPath(t v1.HostPathType) v1.Volume {
 		HostPath: &v1.HostPathVolumeSource{Path: "/data", Type: &t}}}
 }
 
-// drive answers every operation until nothing is left to do, or one has failed. What is at paths
-// is always the same.
-func drive(s *Set, pod *Pod, there world.PathKind) []any {
+// runSteps completes every operation until none is left or one has failed. A StatPath always finds
+// the same kind.
+func runSteps(s *Set, pod *Pod, found world.PathKind) []any {
 	var done []any
 	for range 20 {
-		ask, _ := s.Next(pod, t0)
-		if ask == nil {
+		operation, _ := s.NextOperation(pod, t0)
+		if operation == nil {
 			return done
 		}
-		done = append(done, ask.Body)
+		done = append(done, operation.Body)
 		ev := world.Event{Time: t0, Body: &world.Done{}}
-		if _, look := ask.Body.(*world.StatPath); look && there == "" {
+		if _, isStat := operation.Body.(*world.StatPath); isStat && found == "" {
 			ev = world.Event{Time: t0, Err: world.Errorf(world.KindNotFound, "StatPath", "none")}
-		} else if look {
-			ev.Body = &world.PathInfo{Kind: there}
+		} else if isStat {
+			ev.Body = &world.PathInfo{Kind: found}
 		}
-		s.Answered(ask.Volume, world.Call(ask.Body), ev)
+		s.HandleCompletion(operation.Volume, world.CallName(operation.Body), ev)
 	}
-	panic("it never ends")
+	panic("the volumes need more than 20 operations")
 }
 
-const at = "/pods/u/volumes/kubernetes.io~empty-dir/v"
+const emptyDirPath = "/pods/u/volumes/kubernetes.io~empty-dir/v"
 
 func TestSteps(t *testing.T) {
 	gid := int64(7)
-	shared := podOf(emptyDir("", ""))
+	shared := newPod(emptyDir("", ""))
 	shared.Spec.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &gid}
 	parent := &world.MakeDir{Path: "/pods/u/volumes/kubernetes.io~empty-dir", Mode: 0o750}
-	stat, look := &world.StatPath{Path: at}, &world.StatPath{Path: "/data"}
-	share := &world.ShareWithGroup{Path: at, GID: 7, OnRootMismatch: true}
-	dir, file := &world.MakeDir{Path: at, Mode: 0o777}, &world.MakeFile{Path: "/data", Mode: 0o644}
-	tmpfs := &world.MountMemory{Path: at, BytesMax: 1 << 20, Mode: 0o777}
+	stat, statHost := &world.StatPath{Path: emptyDirPath}, &world.StatPath{Path: "/data"}
+	share := &world.ShareWithGroup{Path: emptyDirPath, GID: 7, OnRootMismatch: true}
+	dir := &world.MakeDir{Path: emptyDirPath, Mode: 0o777}
+	file := &world.MakeFile{Path: "/data", Mode: 0o644}
+	tmpfs := &world.MountMemory{Path: emptyDirPath, BytesMax: 1 << 20, Mode: 0o1777}
 	made := &world.MakeDir{Path: "/data", Mode: 0o755}
 	for name, c := range map[string]struct {
 		pod   *Pod
 		there world.PathKind
 		want  []any
 	}{
-		"new":      {podOf(emptyDir("", "")), "", []any{stat, parent, dir}},
-		"there":    {podOf(emptyDir("", "")), world.PathDirectory, []any{stat}},
+		"new":      {newPod(emptyDir("", "")), "", []any{stat, parent, dir}},
+		"there":    {newPod(emptyDir("", "")), world.PathDirectory, []any{stat}},
 		"fsGroup":  {shared, world.PathDirectory, []any{stat, share}},
-		"memory":   {podOf(emptyDir("Memory", "1Mi")), "", []any{parent, tmpfs}},
-		"any":      {podOf(hostPath("")), "", nil},
-		"makes":    {podOf(hostPath("DirectoryOrCreate")), "", []any{look, made}},
-		"has":      {podOf(hostPath("DirectoryOrCreate")), world.PathDirectory, []any{look}},
-		"file":     {podOf(hostPath("FileOrCreate")), "", []any{look, file}},
-		"a socket": {podOf(hostPath("Socket")), world.PathSocket, []any{look}},
+		"memory":   {newPod(emptyDir("Memory", "1Mi")), "", []any{parent, tmpfs}},
+		"any":      {newPod(hostPath("")), "", nil},
+		"makes":    {newPod(hostPath("DirectoryOrCreate")), "", []any{statHost, made}},
+		"has":      {newPod(hostPath("DirectoryOrCreate")), world.PathDirectory, []any{statHost}},
+		"file":     {newPod(hostPath("FileOrCreate")), "", []any{statHost, file}},
+		"a socket": {newPod(hostPath("Socket")), world.PathSocket, []any{statHost}},
 	} {
 		s := &Set{}
-		if diff := cmp.Diff(c.want, drive(s, c.pod, c.there)); diff != "" {
+		if diff := cmp.Diff(c.want, runSteps(s, c.pod, c.there)); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}
 		if !s.Ready(&c.pod.Spec.Spec) || s.Problem() != "" {
@@ -92,8 +94,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// A path of another kind is refused in the kubelet's words, and looked at again later.
-func TestAHostPathOfAnotherKind(t *testing.T) {
+// A path of another kind is an error in the kubelet's words, and is checked again after a back-off.
+func TestHostPathOfAnotherKind(t *testing.T) {
 	for _, c := range []struct {
 		must  v1.HostPathType
 		there world.PathKind
@@ -104,54 +106,58 @@ func TestAHostPathOfAnotherKind(t *testing.T) {
 		{"CharDevice", world.PathBlockDevice, "a character device"},
 		{"BlockDevice", world.PathFile, "a block device"}, {"Socket", "", "a socket file"},
 	} {
-		s, pod := &Set{}, podOf(hostPath(c.must))
-		drive(s, pod, c.there)
+		s, pod := &Set{}, newPod(hostPath(c.must))
+		runSteps(s, pod, c.there)
 		want := `MountVolume.SetUp failed for volume "v" : hostPath type check failed: ` +
 			"/data is not " + c.want
 		if got := s.Problem(); got != want || s.Ready(&pod.Spec.Spec) {
 			t.Errorf("%s: %q, want %q", c.must, got, want)
 		}
-		ask, wake := s.Next(pod, t0)
+		ask, wake := s.NextOperation(pod, t0)
 		if ask != nil || !wake.Equal(t0.Add(time.Second)) {
-			t.Errorf("%s: tried again at %v", c.must, wake)
+			t.Errorf("%s: planned again at %v", c.must, wake)
 		}
-		if ask, _ := s.Next(pod, wake); ask == nil {
-			t.Errorf("%s: not looked at again", c.must)
+		if ask, _ := s.NextOperation(pod, wake); ask == nil {
+			t.Errorf("%s: not checked again", c.must)
 		}
 	}
 }
 
-// A refresh that fails takes nothing away (kubernetes issue 139045).
-func TestAFailedRefresh(t *testing.T) {
+// A failed update removes nothing (kubernetes issue 139045).
+func TestFailedUpdate(t *testing.T) {
 	mode := int32(0o440)
-	pod := podOf(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{
+	pod := newPod(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{
 		DownwardAPI: &v1.DownwardAPIVolumeSource{DefaultMode: &mode,
 			Items: []v1.DownwardAPIVolumeFile{{Path: "labels",
 				FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}}})
 	s := &Set{}
 	want := &world.WriteDir{Path: "/pods/u/volumes/kubernetes.io~downward-api/v",
 		Files: []world.DirFile{{Path: "labels", Data: []byte("metadata.labels"), Mode: 0o440}}}
-	if diff := cmp.Diff(want, drive(s, pod, "")[1]); diff != "" {
+	done := runSteps(s, pod, "")
+	if diff := cmp.Diff(want, done[2]); diff != "" {
 		t.Error(diff)
 	}
-	s.Recheck()
-	ask, _ := s.Next(pod, t0)
-	failure := world.Errorf(world.KindInternal, "MakeDir", "EIO")
-	s.Answered(ask.Volume, "MakeDir", world.Event{Time: t0, Err: failure})
-	if !s.Ready(&pod.Spec.Spec) || s.Problem() != "" {
-		t.Error("the volume is gone because a label could not be written")
+	if memory, ok := done[1].(*world.MountMemory); !ok || memory.Path != want.Path {
+		t.Errorf("the labels are not in memory, but %+v", done[1])
 	}
-	if _, wake := s.Next(pod, t0); wake.IsZero() {
+	s.Recheck()
+	ask, _ := s.NextOperation(pod, t0)
+	failure := world.Errorf(world.KindInternal, "MakeDir", "EIO")
+	s.HandleCompletion(ask.Volume, "MakeDir", world.Event{Time: t0, Err: failure})
+	if !s.Ready(&pod.Spec.Spec) || s.Problem() != "" {
+		t.Error("the volume is not ready because a label could not be written")
+	}
+	if _, wake := s.NextOperation(pod, t0); wake.IsZero() {
 		t.Error("the label is never written")
 	}
-	s.Forget()
+	s.Reset()
 	if s.Ready(&pod.Spec.Spec) {
-		t.Error("ready although nothing is known of it")
+		t.Error("ready after a reset")
 	}
 }
 
-func TestLines(t *testing.T) {
-	if got := Lines(map[string]string{"b": `say "x"`, "a": "1\n2"}); got !=
+func TestFormatMap(t *testing.T) {
+	if got := FormatMap(map[string]string{"b": `say "x"`, "a": "1\n2"}); got !=
 		"a=\"1\\n2\"\nb=\"say \\\"x\\\"\"" {
 		t.Errorf("%s", got)
 	}
@@ -167,7 +173,8 @@ func container(limits map[v1.ResourceName]string) v1.Container {
 	return c
 }
 
-// The size of a memory volume is the least of the machine, the pod's limit and its own.
+// The size of a memory volume is the least of the machine's memory, the pod's limit and its own
+// limit.
 func TestMemoryMax(t *testing.T) {
 	limited := container(map[v1.ResourceName]string{"memory": "64Mi"})
 	for _, c := range []struct {
@@ -182,7 +189,7 @@ func TestMemoryMax(t *testing.T) {
 		{"", []v1.Container{limited, {}}, 1 << 30},
 		{"0", []v1.Container{limited}, 64 << 20},
 	} {
-		pod := podOf(emptyDir("Memory", c.limit))
+		pod := newPod(emptyDir("Memory", c.limit))
 		pod.Spec.Spec.Containers = c.containers
 		if got := memoryMax(pod.Spec.Spec.Volumes[0].EmptyDir, pod); got != c.want {
 			t.Errorf("limit %q of %d containers: %d, want %d", c.limit, len(c.containers), got, c.want)
@@ -190,7 +197,7 @@ func TestMemoryMax(t *testing.T) {
 	}
 }
 
-func TestPageSize(t *testing.T) {
+func TestHugePageSize(t *testing.T) {
 	two := container(map[v1.ResourceName]string{"hugepages-2Mi": "4Mi"})
 	both := container(map[v1.ResourceName]string{"hugepages-2Mi": "4Mi", "hugepages-1Gi": "1Gi"})
 	for _, c := range []struct {
@@ -202,38 +209,92 @@ func TestPageSize(t *testing.T) {
 		{"HugePages", both, ""}, {"HugePages", v1.Container{}, ""}, {"HugePages-1Gi", two, ""},
 	} {
 		pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{c.in}}}
-		got, err := pageSize(c.medium, pod)
+		got, err := hugePageSize(c.medium, pod)
 		if got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%s: %q, %v; want %q", c.medium, got, err, c.want)
 		}
 	}
 }
 
-// A disk volume with a limit is measured once a minute, and found too large only above the limit.
+// A volume on disk with a limit is measured once a minute, and exceeds its limit only above it.
 func TestMeasure(t *testing.T) {
-	s, pod := &Set{}, podOf(emptyDir("", "1Mi"))
-	if ask, wake := s.Measure(pod, t0); ask != nil || !wake.IsZero() {
-		t.Fatal("measured before it is there")
+	s, pod := &Set{}, newPod(emptyDir("", "1Mi"))
+	if ask, wake := s.NextMeasurement(pod, t0); ask != nil || !wake.IsZero() {
+		t.Fatal("measured before it is set up")
 	}
-	drive(s, pod, "")
+	runSteps(s, pod, "")
 	for i, bytes := range []int64{1 << 20, 1<<20 + 1} {
 		now := t0.Add(time.Duration(i) * measurePeriod)
-		ask, _ := s.Measure(pod, now)
+		ask, _ := s.NextMeasurement(pod, now)
 		if ask == nil {
-			t.Fatalf("round %d: not measured", i)
+			t.Fatalf("pass %d: not measured", i)
 		}
-		s.Began(9, ask.Volume)
-		if again, _ := s.Measure(pod, now); again != nil {
-			t.Errorf("round %d: measured twice at a time", i)
+		s.MeasurementIssued(9, ask.Volume)
+		if again, _ := s.NextMeasurement(pod, now); again != nil {
+			t.Errorf("pass %d: measured twice at a time", i)
 		}
-		s.MeasureAnswered(&pod.Spec.Spec, world.Event{Time: now,
+		s.HandleMeasurement(&pod.Spec.Spec, world.Event{Time: now,
 			Body: &world.TreeMeasured{Bytes: bytes}})
-		if _, wake := s.Measure(pod, now); !wake.Equal(now.Add(measurePeriod)) {
-			t.Errorf("round %d: again at %v", i, wake)
+		if _, wake := s.NextMeasurement(pod, now); !wake.Equal(now.Add(measurePeriod)) {
+			t.Errorf("pass %d: planned again at %v", i, wake)
 		}
 		want := []string{"", `Usage of EmptyDir volume "v" exceeds the limit "1Mi". `}[i]
-		if got := s.OverMessage(&pod.Spec.Spec); got != want {
-			t.Errorf("round %d: %q, want %q", i, got, want)
+		if got := s.OverLimitMessage(&pod.Spec.Spec); got != want {
+			t.Errorf("pass %d: %q, want %q", i, got, want)
 		}
+	}
+}
+
+// A tree that cannot be measured counts as over the limit after three measurements in a row. What
+// was found counts at once. An error or a timeout says nothing about the tree.
+func TestUnfinishedMeasurements(t *testing.T) {
+	unfinished := world.Event{Body: &world.TreeMeasured{Bytes: 1, Unfinished: true}}
+	finished := world.Event{Body: &world.TreeMeasured{Bytes: 1}}
+	large := world.Event{Body: &world.TreeMeasured{Bytes: 1<<20 + 1, Unfinished: true}}
+	timeout := world.Event{Err: world.Errorf(world.KindTimeout, "MeasureTree", "gave up")}
+	failure := world.Event{Err: world.Errorf(world.KindInternal, "MeasureTree", "I/O error")}
+	noFiles := world.Event{Err: world.Errorf(world.KindExhausted, "MeasureTree", "no files")}
+	mixed := []world.Event{unfinished, timeout, unfinished, failure, unfinished}
+	for name, c := range map[string]struct { //ordered: the cases are independent
+		events []world.Event
+		over   bool
+	}{
+		"three in a row":          {[]world.Event{unfinished, unfinished, unfinished}, true},
+		"two":                     {[]world.Event{unfinished, unfinished}, false},
+		"with a finished one":     {[]world.Event{unfinished, unfinished, finished, unfinished}, false},
+		"with failures":           {mixed, true},
+		"only timeouts":           {[]world.Event{timeout, timeout, timeout, timeout}, false},
+		"only failures":           {[]world.Event{failure, noFiles, failure, noFiles}, false},
+		"more found than allowed": {[]world.Event{large}, true},
+	} {
+		s, pod := &Set{}, newPod(emptyDir("", "1Mi"))
+		runSteps(s, pod, "")
+		for i, ev := range c.events {
+			ev.Time = t0.Add(time.Duration(i) * measurePeriod)
+			ask, _ := s.NextMeasurement(pod, ev.Time)
+			if ask == nil {
+				t.Fatalf("%s: pass %d: not measured", name, i)
+			}
+			s.MeasurementIssued(9, ask.Volume)
+			s.HandleMeasurement(&pod.Spec.Spec, ev)
+			s.NextMeasurement(pod, ev.Time)
+		}
+		want := ""
+		if c.over {
+			want = `Usage of EmptyDir volume "v" exceeds the limit "1Mi". `
+		}
+		if got := s.OverLimitMessage(&pod.Spec.Spec); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A volume of a kind that is not supported fails, and the other volumes are set up.
+func TestUnknownKindFails(t *testing.T) {
+	unknown := v1.Volume{Name: "x", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}
+	s, pod := &Set{}, newPod(unknown, emptyDir("", ""))
+	if done := runSteps(s, pod, world.PathDirectory); len(done) != 1 || s.Ready(&pod.Spec.Spec) ||
+		!strings.Contains(s.Problem(), `"x" : volumes of its kind are not supported`) {
+		t.Errorf("%v, %q", done, s.Problem())
 	}
 }

@@ -18,11 +18,12 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/realworld/access"
+	"seedlet.dev/realworld/porttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve starts a server that answers "in" to those who are let in.
+// serve starts a server that responds "in" to authorized requests.
 func serve(t *testing.T, opts access.Options) *httptest.Server {
 	t.Helper()
 	a, err := access.New(opts)
@@ -35,6 +36,7 @@ func serve(t *testing.T, opts access.Options) *httptest.Server {
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{*own},
 		NextProtos: []string{"h2", "http/1.1"}}
 	server.EnableHTTP2 = true
+	server.Config.ErrorLog = porttest.ErrorLog(t)
 	a.TLS(server.TLS)
 	server.StartTLS()
 	t.Cleanup(server.Close)
@@ -49,7 +51,7 @@ type caller struct {
 	token  string
 }
 
-// call returns the code and the text of the answer.
+// call returns the code and the body of the response.
 func (c caller) call(method, path string) (int, string) {
 	c.t.Helper()
 	config := &tls.Config{InsecureSkipVerify: true}
@@ -67,16 +69,16 @@ func (c caller) call(method, path string) (int, string) {
 	if c.token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	answer, err := transport.RoundTrip(request)
+	response, err := transport.RoundTrip(request)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return answer.StatusCode, string(body)
+	return response.StatusCode, string(body)
 }
 
 func (c caller) expect(method, path string, code int, text string) {
@@ -91,60 +93,61 @@ func TestTokens(t *testing.T) {
 	f.allow("jane get proxy")
 	server := serve(t, defaults(f))
 	known := caller{t: t, server: server, token: "good"}
-	known.expect("GET", "/exec/ns/pod/c", http.StatusOK, "in")
-	known.expect("GET", "/exec/ns/other/c", http.StatusOK, "in")
-	if asked := f.questions(); len(asked) != 1 || f.tokens != 1 {
-		t.Errorf("asked %q and about %d tokens, want one each: the rest is remembered", asked, f.tokens)
+	known.expect("GET", "/containerLogs/ns/pod/c", http.StatusOK, "in")
+	known.expect("GET", "/containerLogs/ns/other/c", http.StatusOK, "in")
+	if reviews := f.takeReviews(); len(reviews) != 1 || f.tokens != 1 {
+		t.Errorf("reviews %q and of %d tokens, want one each: the others are cached", reviews, f.tokens)
 	}
-	known.expect("POST", "/exec/ns/pod/c", http.StatusForbidden,
+	known.expect("POST", "/containerLogs/ns/pod/c", http.StatusForbidden,
 		"Forbidden (user=jane, verb=create, resource=nodes, subresource(s)=[proxy])\n")
 	for _, token := range []string{"", "bad", "bad"} {
 		stranger := caller{t: t, server: server, token: token}
-		stranger.expect("GET", "/exec/ns/pod/c", http.StatusUnauthorized, "Unauthorized")
+		stranger.expect("GET", "/containerLogs/ns/pod/c", http.StatusUnauthorized, "Unauthorized")
 		stranger.expect("GET", "/none", http.StatusUnauthorized, "Unauthorized")
 	}
 	if f.tokens != 2 {
-		t.Errorf("asked about %d tokens, want 2: a bad one is remembered too", f.tokens)
+		t.Errorf("reviews of %d tokens, want 2: a rejected token is cached too", f.tokens)
 	}
 }
 
-// What cannot be found out is not allowed, and not remembered.
-func TestTheServerDoesNotSay(t *testing.T) {
+// A request is refused if the review fails, and the failure is not cached.
+func TestFailedReview(t *testing.T) {
 	f := newFake(t)
 	f.allow("jane get proxy")
 	known := caller{t: t, server: serve(t, defaults(f)), token: "good"}
 	f.failing = 1
-	known.expect("GET", "/run", http.StatusUnauthorized, "Unauthorized")
-	known.expect("GET", "/run", http.StatusOK, "in")
+	known.expect("GET", "/debug/state", http.StatusUnauthorized, "Unauthorized")
+	known.expect("GET", "/debug/state", http.StatusOK, "in")
 	f.failing = 1
-	known.expect("PUT", "/run", http.StatusInternalServerError,
+	known.expect("PUT", "/debug/state", http.StatusInternalServerError,
 		"Authorization error (user=jane, verb=update, resource=nodes, subresource=proxy)")
 	f.allow("jane update proxy")
-	known.expect("PUT", "/run", http.StatusOK, "in")
+	known.expect("PUT", "/debug/state", http.StatusOK, "in")
 }
 
-// Each path is a subresource, and some are proxy as well.
+// Each path maps to a subresource, and some map to proxy as well.
 func TestSubresources(t *testing.T) {
 	server := serve(t, defaults(newFake(t)))
 	for path, want := range map[string]string{
-		"/stats/summary":             "stats",
-		"/metrics":                   "metrics",
-		"/metrics/cadvisor":          "metrics",
-		"/metricsx":                  "proxy",
-		"/logs/":                     "log",
-		"/checkpoint/ns/pod/c":       "checkpoint",
-		"/statusz":                   "statusz",
-		"/flagz":                     "configz",
-		"/pods":                      "pods proxy",
-		"/runningpods/":              "pods proxy",
-		"/healthz/syncloop":          "healthz proxy",
-		"/configz":                   "configz proxy",
-		"/debug/state":               "proxy",
-		"/debug/pprof/heap":          "proxy",
-		"/containerLogs/ns/pod/c":    "proxy",
-		"/":                          "proxy",
-		"/exec/ns/pod/c?command=env": "proxy",
-		"/%6detrics":                 "metrics",
+		"/stats/summary":          "stats",
+		"/metrics":                "metrics",
+		"/metrics/cadvisor":       "metrics",
+		"/metricsx":               "proxy",
+		"/logs/":                  "log",
+		"/checkpoint/ns/pod/c":    "checkpoint",
+		"/statusz":                "statusz",
+		"/flagz":                  "configz",
+		"/pods":                   "pods proxy",
+		"/runningpods/":           "pods proxy",
+		"/healthz/syncloop":       "healthz proxy",
+		"/configz":                "configz proxy",
+		"/debug/state":            "proxy",
+		"/debug/pprof/heap":       "proxy",
+		"/containerLogs/ns/pod/c": "proxy",
+		"/execute/ns/pod/c":       "proxy",
+		"/":                       "proxy",
+
+		"/%6detrics": "metrics",
 	} {
 		known := caller{t: t, server: server, token: "good"}
 		known.expect("GET", path, http.StatusForbidden, fmt.Sprintf(
@@ -152,13 +155,13 @@ func TestSubresources(t *testing.T) {
 	}
 }
 
-// A finer right is asked for first, and the old one is as good.
+// The fine-grained right is reviewed first; the right to proxy is enough too (KEP-2862).
 func TestFineGrained(t *testing.T) {
 	f := newFake(t)
 	known := caller{t: t, server: serve(t, defaults(f)), token: "good"}
 	known.expect("GET", "/configz", http.StatusForbidden,
 		"Forbidden (user=jane, verb=get, resource=nodes, subresource(s)=[configz proxy])\n")
-	if diff := cmp.Diff([]string{"jane get configz", "jane get proxy"}, f.questions()); diff != "" {
+	if diff := cmp.Diff([]string{"jane get configz", "jane get proxy"}, f.takeReviews()); diff != "" {
 		t.Error(diff)
 	}
 	f.allow("jane delete pods")
@@ -168,7 +171,7 @@ func TestFineGrained(t *testing.T) {
 	known.expect("HEAD", "/healthz", http.StatusForbidden, "")
 	want := []string{"jane delete pods", "jane patch healthz", "jane patch proxy",
 		"jane  healthz", "jane  proxy"}
-	if diff := cmp.Diff(want, f.questions()); diff != "" {
+	if diff := cmp.Diff(want, f.takeReviews()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -186,17 +189,17 @@ func TestCertificates(t *testing.T) {
 		return caller{t: t, server: server, cert: a.client(t, "admin", usage)}
 	}
 	known, stranger := by(ours, x509.ExtKeyUsageClientAuth), by(others, x509.ExtKeyUsageClientAuth)
-	known.expect("GET", "/exec", http.StatusOK, "in")
-	stranger.expect("GET", "/exec", http.StatusUnauthorized, "Unauthorized")
-	by(ours, x509.ExtKeyUsageServerAuth).expect("GET", "/exec", http.StatusUnauthorized,
+	known.expect("GET", "/containerLogs", http.StatusOK, "in")
+	stranger.expect("GET", "/containerLogs", http.StatusUnauthorized, "Unauthorized")
+	by(ours, x509.ExtKeyUsageServerAuth).expect("GET", "/containerLogs", http.StatusUnauthorized,
 		"Unauthorized")
 	withToken := caller{t: t, server: server, token: "good"}
-	withToken.expect("GET", "/exec", http.StatusForbidden,
+	withToken.expect("GET", "/containerLogs", http.StatusForbidden,
 		"Forbidden (user=jane, verb=get, resource=nodes, subresource(s)=[proxy])\n")
 
 	others.write(t, path) // the authority has been replaced
-	known.expect("GET", "/exec", http.StatusUnauthorized, "Unauthorized")
-	stranger.expect("GET", "/exec", http.StatusOK, "in")
+	known.expect("GET", "/containerLogs", http.StatusUnauthorized, "Unauthorized")
+	stranger.expect("GET", "/containerLogs", http.StatusOK, "in")
 	if len(warnings) != 0 {
 		t.Errorf("warned of %q", warnings)
 	}
@@ -209,16 +212,16 @@ func TestAnonymous(t *testing.T) {
 	yes := true
 	opts.Authentication.Anonymous.Enabled = &yes
 	server := serve(t, opts)
-	nobody := caller{t: t, server: server}
-	nobody.expect("GET", "/healthz", http.StatusOK, "in")
-	nobody.expect("GET", "/exec", http.StatusForbidden,
+	anonymous := caller{t: t, server: server}
+	anonymous.expect("GET", "/healthz", http.StatusOK, "in")
+	anonymous.expect("GET", "/containerLogs", http.StatusForbidden,
 		"Forbidden (user=system:anonymous, verb=get, resource=nodes, subresource(s)=[proxy])\n")
-	// A bad token is not the same as none.
-	liar := caller{t: t, server: server, token: "bad"}
-	liar.expect("GET", "/healthz", http.StatusUnauthorized, "Unauthorized")
+	// An invalid token is refused although a request without a token is anonymous.
+	invalid := caller{t: t, server: server, token: "bad"}
+	invalid.expect("GET", "/healthz", http.StatusUnauthorized, "Unauthorized")
 }
 
-// Without an API server nobody gets in who needs one, and somebody is told why.
+// Without an API server requests that need a review are refused, and a warning names the field.
 func TestStandalone(t *testing.T) {
 	opts := defaults(nil)
 	ours := newAuthority(t)
@@ -230,7 +233,7 @@ func TestStandalone(t *testing.T) {
 		"Unauthorized")
 	admin := caller{t: t, server: server,
 		cert: ours.client(t, "admin", x509.ExtKeyUsageClientAuth, "system:masters")}
-	admin.expect("GET", "/exec", http.StatusForbidden,
+	admin.expect("GET", "/containerLogs", http.StatusForbidden,
 		"Forbidden (user=admin, verb=get, resource=nodes, subresource(s)=[proxy])\n")
 	for _, field := range []string{"authentication.webhook.enabled", "authorization.mode"} {
 		if !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, field) }) {
@@ -239,13 +242,13 @@ func TestStandalone(t *testing.T) {
 	}
 	opts.Authorization.Mode = kubeletconfig.KubeletAuthorizationModeAlwaysAllow
 	admin.server = serve(t, opts)
-	admin.expect("GET", "/exec", http.StatusOK, "in")
+	admin.expect("GET", "/containerLogs", http.StatusOK, "in")
 	opts.Authentication.X509.ClientCAFile = ""
-	caller{t: t, server: serve(t, opts)}.expect("GET", "/exec", http.StatusUnauthorized,
+	caller{t: t, server: serve(t, opts)}.expect("GET", "/containerLogs", http.StatusUnauthorized,
 		"Unauthorized")
 }
 
-func TestMistakes(t *testing.T) {
+func TestInvalidConfiguration(t *testing.T) {
 	opts := defaults(nil)
 	opts.Authentication.X509.ClientCAFile = filepath.Join(t.TempDir(), "none")
 	_, err := access.New(opts)
@@ -254,22 +257,22 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// An answer is remembered for its time only.
-func TestMemoryEnds(t *testing.T) {
+// A decision is cached for its TTL only.
+func TestDecisionsExpire(t *testing.T) {
 	f := newFake(t)
 	opts := defaults(f)
 	opts.Authorization.Webhook.CacheUnauthorizedTTL.Duration = time.Nanosecond
 	known := caller{t: t, server: serve(t, opts), token: "good"}
-	known.call("GET", "/exec")
+	known.call("GET", "/containerLogs")
 	f.allow("jane get proxy")
-	known.expect("GET", "/exec", http.StatusOK, "in")
+	known.expect("GET", "/containerLogs", http.StatusOK, "in")
 }
 
-// However many strangers come at once, no more than so many wait.
-func TestCrowd(t *testing.T) {
-	const room = 512
+// The number of requests that wait for a review is bounded, however many clients call at once.
+func TestPendingRequestsAreBounded(t *testing.T) {
+	const bound = 256 // of one address
 	f := newFake(t)
-	f.silent = make(chan struct{})
+	f.blocked = make(chan struct{})
 	a, err := access.New(defaults(f))
 	if err != nil {
 		t.Fatal(err)
@@ -278,21 +281,21 @@ func TestCrowd(t *testing.T) {
 	call := func(token string) int {
 		r := httptest.NewRequest("GET", "/exec", nil)
 		r.Header.Set("Authorization", "Bearer "+token)
-		answer := httptest.NewRecorder()
-		handler.ServeHTTP(answer, r)
-		return answer.Code
+		response := httptest.NewRecorder()
+		handler.ServeHTTP(response, r)
+		return response.Code
 	}
-	codes := make(chan int, room+1)
-	for range room + 1 {
+	codes := make(chan int, bound+1)
+	for range bound + 1 {
 		go func() { codes <- call("bad") }()
 	}
 	if code := <-codes; code != http.StatusTooManyRequests {
-		t.Errorf("the first answer is %d, want 429 for the one too many", code)
+		t.Errorf("the first response is %d, want 429 for the request beyond the bound", code)
 	}
-	close(f.silent)
-	for range room {
+	close(f.blocked)
+	for range bound {
 		if code := <-codes; code != http.StatusUnauthorized {
-			t.Errorf("one of those who waited gets %d", code)
+			t.Errorf("a pending request gets %d", code)
 		}
 	}
 }

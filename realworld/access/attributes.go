@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// act is what somebody wants to do with a part of a Node.
-type act struct{ node, verb, subresource string }
+// attributes are those of an access to a subresource of a Node, as RBAC rules name them.
+type attributes struct{ node, verb, subresource string }
 
-// verbs are what methods are called in rules. Others have no name, and rules for all verbs only.
+// verbs maps HTTP methods to the verbs of RBAC rules. A method that is not listed has no verb: only
+// a rule for all verbs allows it.
 var verbs = map[string]string{
 	http.MethodPost:   "create",
 	http.MethodGet:    "get",
@@ -17,9 +18,26 @@ var verbs = map[string]string{
 	http.MethodDelete: "delete",
 }
 
-// parts are the subresources of a Node that paths are, the first that fits. Those of KEP-2862 were
-// proxy before: who has that right has them all.
-var parts = []struct {
+// executingPaths are prefixes of paths that run something in a container or connect to it.
+var executingPaths = []string{"/exec", "/attach", "/portForward", "/run"}
+
+// verbOf returns the verb of a request. It is create for whatever runs something in a container,
+// with every method: a WebSocket begins with a GET, and the right to get nodes/proxy, which
+// monitoring agents have, must not be one to run commands. The kubelet has the verb of the method
+// here; the API server's own identity has all verbs (the role system:kubelet-api-admin). See
+// docs/differences.md.
+func verbOf(method, path string) string {
+	for _, executing := range executingPaths {
+		if isBelow(path, executing) {
+			return "create"
+		}
+	}
+	return verbs[method]
+}
+
+// pathSubresources maps path prefixes to subresources of a Node; the first match counts. The paths
+// of KEP-2862 belonged to proxy before it, so the right to proxy still allows them.
+var pathSubresources = []struct {
 	path         string
 	subresources []string
 }{
@@ -35,12 +53,18 @@ var parts = []struct {
 	{"/configz", []string{"configz", "proxy"}},
 }
 
-// subresourcesOf are the subresources of which a right to one is enough for a path.
+// subresourcesOf returns the subresources that a path needs: the right to one of them is enough.
 func subresourcesOf(path string) []string {
-	for _, part := range parts {
-		if path == part.path || strings.HasPrefix(path, part.path+"/") {
+	for _, part := range pathSubresources {
+		if isBelow(path, part.path) {
 			return part.subresources
 		}
 	}
 	return []string{"proxy"}
+}
+
+// isBelow reports whether a path is a folder or in it.
+func isBelow(path, folder string) bool {
+	rest, ok := strings.CutPrefix(path, folder)
+	return ok && (rest == "" || rest[0] == '/')
 }

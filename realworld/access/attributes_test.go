@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// routes are patterns as the secure port has them, and whose right each needs.
+// routes maps patterns of the secure port to the subresource that each needs.
 var routes = map[string]string{
 	"/healthz/{check}": "healthz", "GET /pods": "pods", "GET /metrics/cadvisor": "metrics",
 	"/stats/": "stats", "/logs/": "log", "POST /checkpoint/{ns}/{pod}/{name}": "checkpoint",
@@ -17,7 +17,7 @@ var routes = map[string]string{
 	"/containerLogs/{ns}/{pod}/{name}": "proxy", "/configz": "configz", "/flagz": "configz",
 }
 
-// FuzzSubresources looks for a path that is judged as one thing and served as another.
+// FuzzSubresources searches for a path that is authorized as one route and served by another.
 func FuzzSubresources(f *testing.F) {
 	for _, path := range []string{"/pods", "/metrics/../exec/a/b/c", "/logs/%2e%2e/exec/a/b/c",
 		"//exec/a/b/c", "/%65xec/a/b/c", "/pods%2f..%2fexec/a/b/c", "/exec/a/b/c?x=/pods",
@@ -40,11 +40,11 @@ func FuzzSubresources(f *testing.F) {
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, r)
 		if answer.Code != http.StatusNotFound || pattern == "" {
-			return // it is sent elsewhere, or nowhere
+			return // redirected, or not served
 		}
 		if got := subresourcesOf(r.URL.Path); !slices.Contains(got, routes[pattern]) ||
 			routes[pattern] == "proxy" && len(got) > 1 {
-			t.Errorf("%s %q is judged as %q and served by %s", method, path, got, pattern)
+			t.Errorf("%s %q is authorized as %q and served by %s", method, path, got, pattern)
 		}
 	})
 }

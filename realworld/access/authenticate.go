@@ -3,7 +3,6 @@ package access
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"time"
 
@@ -19,18 +18,17 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	requestx509 "k8s.io/apiserver/pkg/authentication/request/x509"
-	"k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 )
 
-// newAuthenticator asks for a certificate first, then for a token, as the kubelet does. It is put
-// together from the parts of k8s.io/apiserver that need little; its factory brings gRPC gateways
-// and policies with it, 8 MiB that nobody uses.
+// newAuthenticator returns an authenticator that tries the client's certificate first, then its
+// token, as the kubelet does. It is composed of the parts of k8s.io/apiserver with few
+// dependencies: the factory there would add gRPC gateways and policies, 8 MiB of unused code.
 func (a *Access) newAuthenticator(opts *Options) authenticator.Request {
-	var ways []authenticator.Request
+	var authenticators []authenticator.Request
 	if a.authorities != nil {
-		ways = append(ways, requestx509.NewDynamic(a.verifyOptions,
+		authenticators = append(authenticators, requestx509.NewDynamic(a.verifyOptions,
 			requestx509.CommonNameUserConversion))
 	}
 	webhook := opts.Authentication.Webhook
@@ -40,25 +38,27 @@ func (a *Access) newAuthenticator(opts *Options) authenticator.Request {
 		opts.Warn("authentication.webhook.enabled: true needs an API server (--kubeconfig); " +
 			"until then no token is accepted at the HTTP API")
 	default:
-		ttl := webhook.CacheTTL.Duration
-		tokens := cache.New(&tokenReview{opts.Reviewer.AuthenticationV1()}, false, ttl, ttl)
-		ways = append(ways, bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
+		tokens := newTokens(&tokenReview{opts.Reviewer.AuthenticationV1()}, a.tokenReviews,
+			webhook.CacheTTL.Duration)
+		authenticators = append(authenticators, bearertoken.New(tokens),
+			websocket.NewProtocolAuthenticator(tokens))
 	}
-	who := group.NewAuthenticatedGroupAdder(union.New(ways...))
+	authenticated := group.NewAuthenticatedGroupAdder(union.New(authenticators...))
 	if *opts.Authentication.Anonymous.Enabled {
-		// What was shown and is not good is refused even so.
-		return union.NewFailOnError(who, anonymous.NewAuthenticator(nil))
+		// Invalid credentials are refused although a request without any is accepted.
+		return union.NewFailOnError(authenticated, anonymous.NewAuthenticator(nil))
 	}
-	return who
+	return authenticated
 }
 
 func (a *Access) verifyOptions() (x509.VerifyOptions, bool) {
 	options := requestx509.DefaultVerifyOptions()
-	options.Roots = a.authorities.Now()
+	options.Roots = a.authorities.Current()
 	return options, true
 }
 
-// tokenReview is an authenticator.Token that asks the API server.
+// tokenReview is an authenticator.Token that sends TokenReviews to the API server. The decision
+// that a token is invalid is a *rejectedError; any other error means that there is no decision.
 type tokenReview struct {
 	client authenticationclient.AuthenticationV1Interface
 }
@@ -66,8 +66,6 @@ type tokenReview struct {
 // AuthenticateToken implements authenticator.Token.
 func (t *tokenReview) AuthenticateToken(ctx context.Context, token string) (
 	*authenticator.Response, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
 	var review *authenticationv1.TokenReview
 	err := retry(ctx, func() (err error) {
 		review, err = t.client.TokenReviews().Create(ctx, &authenticationv1.TokenReview{
@@ -79,10 +77,7 @@ func (t *tokenReview) AuthenticateToken(ctx context.Context, token string) (
 	}
 	status := &review.Status
 	if !status.Authenticated {
-		if status.Error != "" {
-			return nil, false, errors.New(status.Error)
-		}
-		return nil, false, nil
+		return nil, false, &rejectedError{status.Error}
 	}
 	extra := map[string][]string{}
 	for key, values := range status.User.Extra {
@@ -92,23 +87,23 @@ func (t *tokenReview) AuthenticateToken(ctx context.Context, token string) (
 		UID: status.User.UID, Groups: status.User.Groups, Extra: extra}}, true, nil
 }
 
-// retry asks again where a server says, or its connection seems, to be busy for a moment. The
-// times are those of all Kubernetes components.
-func retry(ctx context.Context, ask func() error) error {
+// retry repeats a request after a transient error. The backoff is that of all Kubernetes
+// components.
+func retry(ctx context.Context, request func() error) error {
 	var err error
-	waited := wait.ExponentialBackoffWithContext(ctx,
+	backoffErr := wait.ExponentialBackoffWithContext(ctx,
 		wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5},
 		func(context.Context) (bool, error) {
-			err = ask()
-			return !momentary(err), nil
+			err = request()
+			return !isTransient(err), nil
 		})
 	if err == nil {
-		err = waited
+		err = backoffErr
 	}
 	return err
 }
 
-func momentary(err error) bool {
+func isTransient(err error) bool {
 	_, delayed := apierrors.SuggestsClientDelay(err)
 	return err != nil && (delayed || apierrors.IsInternalError(err) ||
 		apierrors.IsTooManyRequests(err) || utilnet.IsConnectionReset(err) ||

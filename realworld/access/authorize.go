@@ -15,91 +15,114 @@ import (
 )
 
 const (
-	// decisionsMax bounds the answers that are remembered.
+	// decisionsMax bounds the number of cached decisions.
 	decisionsMax = 1024
-	// questionBytesMax bounds one of them: who has more to say of themselves is asked about
-	// each time.
-	questionBytesMax = 8 << 10
+	// decisionKeyBytesMax bounds the key of a cached decision. A user with longer attributes gets a
+	// new review for each request.
+	decisionKeyBytesMax = 8 << 10
 )
 
-// authorizer says whether somebody may do something with the Node.
+// authorizer reports whether a user has a right on the Node.
 type authorizer interface {
-	allows(ctx context.Context, who user.Info, what act) (bool, error)
+	allows(ctx context.Context, caller user.Info, attrs attributes) (bool, error)
 }
 
-func newAuthorizer(opts *Options) authorizer {
+func (a *Access) newAuthorizer(opts *Options) authorizer {
 	config := opts.Authorization
 	switch {
 	case config.Mode == kubeletconfig.KubeletAuthorizationModeAlwaysAllow:
-		return everything{}
+		return alwaysAllow{}
 	case opts.Reviewer == nil:
 		opts.Warn("authorization.mode: Webhook needs an API server (--kubeconfig); until then " +
-			"nobody may call the HTTP API")
-		return nothing{}
+			"all requests to the HTTP API are refused")
+		return alwaysDeny{}
 	}
 	return &accessReview{
 		client:     opts.Reviewer.AuthorizationV1(),
+		gate:       a.accessReviews,
 		allowedTTL: config.Webhook.CacheAuthorizedTTL.Duration,
 		deniedTTL:  config.Webhook.CacheUnauthorizedTTL.Duration,
-		remembered: cache.NewLRUExpireCache(decisionsMax),
+		decisions:  cache.NewLRUExpireCache(decisionsMax),
 	}
 }
 
-// everything is an authorizer that allows all.
-type everything struct{}
+// alwaysAllow is an authorizer that allows every request.
+type alwaysAllow struct{}
 
-func (everything) allows(context.Context, user.Info, act) (bool, error) { return true, nil }
+func (alwaysAllow) allows(context.Context, user.Info, attributes) (bool, error) { return true, nil }
 
-// nothing is an authorizer that allows none.
-type nothing struct{}
+// alwaysDeny is an authorizer that allows no request.
+type alwaysDeny struct{}
 
-func (nothing) allows(context.Context, user.Info, act) (bool, error) { return false, nil }
+func (alwaysDeny) allows(context.Context, user.Info, attributes) (bool, error) { return false, nil }
 
-// accessReview is an authorizer that asks the API server, and remembers what it has said. It is
-// not that of k8s.io/apiserver, which has an interpreter for CEL with it.
+// accessReview is an authorizer that sends SubjectAccessReviews to the API server and caches the
+// decisions. The number of reviews in flight is bounded; a cached decision needs no review. The one
+// of k8s.io/apiserver is not used because it depends on a CEL interpreter.
 type accessReview struct {
 	client                authorizationclient.AuthorizationV1Interface
+	gate                  *gate
 	allowedTTL, deniedTTL time.Duration
-	remembered            *cache.LRUExpireCache // bool, by question
+	decisions             *cache.LRUExpireCache // bool, by the review's spec in JSON
 }
 
-func (a *accessReview) allows(ctx context.Context, who user.Info, what act) (bool, error) {
+func (a *accessReview) allows(ctx context.Context, caller user.Info, attrs attributes) (
+	bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
-		User: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(),
+		User: caller.GetName(), UID: caller.GetUID(), Groups: caller.GetGroups(),
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: what.verb, Version: "v1", Resource: "nodes", Name: what.node,
-			Subresource: what.subresource,
+			Verb: attrs.verb, Version: "v1", Resource: "nodes", Name: attrs.node,
+			Subresource: attrs.subresource,
 		},
 	}
-	for key, values := range who.GetExtra() {
+	for key, values := range caller.GetExtra() {
 		if spec.Extra == nil {
 			spec.Extra = map[string]authorizationv1.ExtraValue{}
 		}
 		spec.Extra[key] = values
 	}
-	question, err := json.Marshal(spec)
+	key, err := json.Marshal(spec)
 	if err != nil {
 		return false, fmt.Errorf("asking what they may do: %w", err)
 	}
-	if answer, ok := a.remembered.Get(string(question)); ok {
-		return answer.(bool), nil
+	if decision, ok := a.decisions.Get(string(key)); ok {
+		return decision.(bool), nil
 	}
+	address := addressOf(ctx)
+	if err := a.gate.acquire(ctx, address); err != nil {
+		return false, err
+	}
+	defer a.gate.release(address)
+	if decision, ok := a.decisions.Get(string(key)); ok { // another request was first
+		return decision.(bool), nil
+	}
+	ctx, end := detach(ctx)
+	defer end()
+	allowed, err := a.review(ctx, spec)
+	if err != nil {
+		return false, fmt.Errorf("asking what they may do: %w", err)
+	}
+	if len(key) <= decisionKeyBytesMax {
+		ttl := a.deniedTTL
+		if allowed {
+			ttl = a.allowedTTL
+		}
+		a.decisions.Add(string(key), allowed, ttl)
+	}
+	return allowed, nil
+}
+
+// review sends a SubjectAccessReview to the API server and returns its decision.
+func (a *accessReview) review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (
+	bool, error) {
 	var review *authorizationv1.SubjectAccessReview
-	err = retry(ctx, func() (err error) {
+	err := retry(ctx, func() (err error) {
 		review, err = a.client.SubjectAccessReviews().Create(ctx,
 			&authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("asking what they may do: %w", err)
+		return false, err
 	}
-	allowed := review.Status.Allowed && !review.Status.Denied
-	if len(question) <= questionBytesMax {
-		ttl := a.deniedTTL
-		if allowed {
-			ttl = a.allowedTTL
-		}
-		a.remembered.Add(string(question), allowed, ttl)
-	}
-	return allowed, nil
+	return review.Status.Allowed && !review.Status.Denied, nil
 }

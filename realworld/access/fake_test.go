@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -29,97 +30,145 @@ import (
 	"seedlet.dev/realworld/access"
 )
 
-// fake plays an API server that knows who has which token, and what they may do.
+// fake is an API server that knows the users of tokens and their rights.
 type fake struct {
 	t      *testing.T
+	server *httptest.Server
 	client *kubernetes.Clientset
 	users  map[string]authenticationv1.UserInfo // by token
 
-	mu      sync.Mutex
-	may     map[string]bool // "user verb subresource"
-	tokens  int             // questions whose token it is
-	asked   []string        // questions who may do what
-	failing int             // how many questions will not be answered
-	silent  chan struct{}   // if not nil, who is asked waits for it
+	mu        sync.Mutex
+	allowed   map[string]bool // "user verb subresource"
+	tokens    int             // number of TokenReviews
+	reviews   []string        // SubjectAccessReviews
+	rejection string          // why tokens are rejected, if the API server says so
+	failing   int             // how many of the next reviews fail
+	blocked   chan struct{}   // if not nil, reviews wait until it is closed
+	prefix    string          // of the tokens, or of "access of USER", whose reviews wait
 }
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
-	f := &fake{t: t, may: map[string]bool{}, users: map[string]authenticationv1.UserInfo{
+	f := &fake{t: t, allowed: map[string]bool{}, users: map[string]authenticationv1.UserInfo{
 		"good": {Username: "jane", UID: "1", Groups: []string{"people"},
 			Extra: map[string]authenticationv1.ExtraValue{"scope": {"all"}}},
 	}}
-	server := httptest.NewServer(f)
-	t.Cleanup(server.Close)
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	var err error
-	f.client, err = kubernetes.NewForConfig(&rest.Config{Host: server.URL, Transport: transport,
-		QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.server = httptest.NewServer(f)
+	t.Cleanup(f.server.Close)
+	f.connect(-1)
 	return f
 }
 
-// ServeHTTP answers reviews.
-func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if f.silent != nil {
-		<-f.silent
+// connect makes the client, with a limit on its requests a second; -1 for none.
+func (f *fake) connect(qps float32) {
+	f.t.Helper()
+	transport := &http.Transport{}
+	f.t.Cleanup(transport.CloseIdleConnections)
+	var err error
+	f.client, err = kubernetes.NewForConfig(&rest.Config{Host: f.server.URL, Transport: transport,
+		QPS: qps, Burst: 10, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	if err != nil {
+		f.t.Fatal(err)
 	}
+}
+
+// ServeHTTP responds to reviews.
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client has given up
+	}
+	f.wait(body)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failing > 0 {
 		f.failing--
-		http.Error(w, "out of order", http.StatusForbidden)
+		http.Error(w, "injected failure", http.StatusForbidden)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
 	if strings.HasSuffix(r.URL.Path, "/tokenreviews") {
-		review := read[authenticationv1.TokenReview](f.t, r)
+		review := read[authenticationv1.TokenReview](f.t, body)
 		f.tokens++
 		review.Status.User, review.Status.Authenticated = f.users[review.Spec.Token],
 			f.users[review.Spec.Token].Username != ""
+		if !review.Status.Authenticated {
+			review.Status.Error = f.rejection
+		}
 		_ = json.NewEncoder(w).Encode(review)
 		return
 	}
-	review := read[authorizationv1.SubjectAccessReview](f.t, r)
-	on := review.Spec.ResourceAttributes
-	if on.Resource != "nodes" || on.Name != "node-a" || on.Version != "v1" || on.Namespace != "" {
-		f.t.Errorf("asked about %+v", on)
+	review := read[authorizationv1.SubjectAccessReview](f.t, body)
+	attributes := review.Spec.ResourceAttributes
+	if attributes.Resource != "nodes" || attributes.Name != "node-a" ||
+		attributes.Version != "v1" || attributes.Namespace != "" {
+		f.t.Errorf("review of %+v", attributes)
 	}
-	question := strings.TrimSpace(review.Spec.User + " " + on.Verb + " " + on.Subresource)
-	f.asked = append(f.asked, question)
-	review.Status.Allowed = f.may[question]
+	right := strings.TrimSpace(review.Spec.User + " " + attributes.Verb + " " + attributes.Subresource)
+	f.reviews = append(f.reviews, right)
+	review.Status.Allowed = f.allowed[right]
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-func read[T any](t *testing.T, r *http.Request) *T {
+func read[T any](t *testing.T, data []byte) *T {
 	var body T
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+	if err := json.Unmarshal(data, &body); err != nil {
 		t.Error(err)
 	}
 	return &body
 }
 
-// questions are those about rights since the last time.
-func (f *fake) questions() []string {
+// block lets reviews wait whose token begins with a prefix.
+func (f *fake) block(prefix string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	asked := f.asked
-	f.asked = nil
-	return asked
+	f.blocked, f.prefix = make(chan struct{}), prefix
 }
 
-// allow lets somebody do something.
-func (f *fake) allow(what string) {
+// unblock lets all reviews go on.
+func (f *fake) unblock() { close(f.blocked) }
+
+// letOne lets one review go on.
+func (f *fake) letOne() { f.blocked <- struct{}{} }
+
+// wait waits while the review in a request is blocked.
+func (f *fake) wait(body []byte) {
+	f.mu.Lock()
+	blocked, prefix := f.blocked, f.prefix
+	f.mu.Unlock()
+	var review struct {
+		Spec struct{ Token, User string }
+	}
+	if err := json.Unmarshal(body, &review); err != nil {
+		f.t.Error(err)
+	}
+	subject := review.Spec.Token
+	if subject == "" {
+		subject = "access of " + review.Spec.User
+	}
+	if blocked != nil && strings.HasPrefix(subject, prefix) {
+		<-blocked
+	}
+}
+
+// takeReviews returns the SubjectAccessReviews since its last call.
+func (f *fake) takeReviews() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.may[what] = true
+	reviews := f.reviews
+	f.reviews = nil
+	return reviews
 }
 
-// defaults are the options of a node that nobody has configured.
+// allow grants a right: "user verb subresource".
+func (f *fake) allow(right string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.allowed[right] = true
+}
+
+// defaults returns the options of a node with the default configuration.
 func defaults(f *fake) access.Options {
 	yes, no := true, false
 	opts := access.Options{NodeName: "node-a", Warn: func(string) {}}
@@ -135,7 +184,7 @@ func defaults(f *fake) access.Options {
 	return opts
 }
 
-// authority signs certificates of clients.
+// authority signs client certificates.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -172,7 +221,7 @@ func (a *authority) write(t *testing.T, path string) string {
 	return path
 }
 
-// client is the certificate of somebody, for some use.
+// client returns a certificate of a user for an extended key usage.
 func (a *authority) client(t *testing.T, name string, usage x509.ExtKeyUsage,
 	groups ...string) *tls.Certificate {
 	t.Helper()

@@ -1,15 +1,15 @@
-// Package apiserver carries out the effects of the API server port on a real one.
+// Package apiserver carries out the effects of the API server port on a real API server.
 //
-// It has four ways to the server, so that what matters never waits for what does not: heartbeats
-// (the node and its lease) have a connection of their own and no limit; statuses of pods, Event
-// objects, and everything else have a limit each. See ways.go.
+// It has four clients of the server, so that an important request never waits for a less important
+// one: heartbeats (the node and its lease) have a connection of their own and no rate limit; pod
+// statuses, Event objects, and all other objects have a rate limit each. See clients.go.
 //
-// The contract: Do never blocks. Every operation is answered exactly once, before or soon after
-// its deadline, and is asked of the server at most once: nothing is repeated here. Watches are
-// reflectors of client-go, which do repeat; see watch.go. What the server cannot take now is
-// KindThrottled; what has waited here for its limit until the deadline is KindCanceled. Objects
-// are told without their managedFields, which nobody reads and which are half of them.
-// Start reading at Port and operate.
+// The contract: Do never blocks. Every operation is completed by exactly one event, before or soon
+// after its deadline, and is sent to the server at most once: requests are not retried here.
+// Watches are client-go reflectors, which do retry; see watch.go. A request that the server rejects
+// for overload is KindThrottled; an operation that waited for its rate limit until the deadline is
+// KindCanceled. Objects are delivered without their managedFields, which no reader needs and which
+// are half of their size. Start reading at Port and execute.
 package apiserver
 
 import (
@@ -18,52 +18,51 @@ import (
 	"time"
 
 	"seedlet.dev/realworld/clock"
-	"seedlet.dev/realworld/flight"
 	"seedlet.dev/realworld/identity"
+	"seedlet.dev/realworld/inflight"
 	"seedlet.dev/world"
 )
 
-// Options are what a port is made of.
+// Options configure a Port.
 type Options struct {
-	Identity *identity.Identity // who asks; the port connects, and closes what it has connected
+	Identity *identity.Identity // of the node; the port opens and closes its own connections
 	NodeName string
-	// ContentType is what objects are sent as; empty for JSON.
+	// ContentType is the encoding of objects that are sent; empty for JSON.
 	ContentType string
-	// QPS bounds the requests in a second, Burst those at once; of Event objects in particular.
-	// Zero QPS is no limit.
+	// QPS is the rate limit of requests, Burst how many may be sent at once; EventQPS and
+	// EventBurst are those of Event objects. Zero QPS is no limit.
 	QPS, EventQPS     float32
 	Burst, EventBurst int
-	// HeartbeatTimeout is the longest that a heartbeat may take.
+	// HeartbeatTimeout bounds the duration of a heartbeat.
 	HeartbeatTimeout time.Duration
-	// RetryMin and RetryMax bound how long a watch waits before it tries again. Zero takes the
-	// defaults.
+	// RetryMin and RetryMax bound the backoff of a failing watch. Zero selects the defaults.
 	RetryMin, RetryMax time.Duration
 	Clock              clock.Clock
-	// Deliver takes the events, in the order of each watch, and waits until there is room for
+	// Deliver receives the events, in the order of each watch, and blocks until there is room for
 	// them. It is called from many goroutines.
 	Deliver func(world.Event)
 }
 
 // Port is a world.Port for the API server. Close it when done.
 type Port struct {
-	opts    Options
-	ways    *ways
-	flights *flight.Flights
+	opts       Options
+	clients    *clients
+	operations *inflight.Operations
 
 	recorder *recorder
-	// watches ends them, by their ids. It belongs to whoever calls Do.
+	// watches has the cancel function of each watch. Only Do uses it.
 	watches map[world.WatchID]context.CancelFunc
 }
 
-// New makes a port. It asks the server nothing.
+// New returns a port. It sends no request.
 func New(opts Options) (*Port, error) {
-	w, err := newWays(opts)
+	clients, err := newClients(opts)
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
 	return &Port{
-		opts: opts, ways: w, flights: flight.New(opts.Clock, opts.Deliver),
-		watches: map[world.WatchID]context.CancelFunc{}, recorder: newRecorder(opts, w.events),
+		opts: opts, clients: clients, operations: inflight.New(opts.Clock, opts.Deliver),
+		watches: map[world.WatchID]context.CancelFunc{}, recorder: newRecorder(opts, clients.events),
 	}, nil
 }
 
@@ -71,43 +70,44 @@ func New(opts Options) (*Port, error) {
 func (p *Port) Do(eff world.Effect) {
 	switch m := eff.Body.(type) {
 	case *world.WatchObjects:
-		p.watch(m)
+		p.startWatch(m)
 	case *world.RecordEvent:
 		p.recorder.record(m)
 	case *world.UnwatchObjects:
-		if end := p.watches[m.Watch]; end != nil {
-			end()
+		if cancel := p.watches[m.Watch]; cancel != nil {
+			cancel()
 			delete(p.watches, m.Watch)
 		}
 	default:
-		p.flights.Begin(eff, p.carryOut)
+		p.operations.Start(eff, p.carryOut)
 	}
 }
 
 func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
-	way := p.ways.of(request)
-	if way == p.ways.heartbeats {
+	client := p.clients.forRequest(request)
+	if client == p.clients.heartbeats {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, p.opts.HeartbeatTimeout)
 		defer cancel()
 	}
-	body, err := way.operate(ctx, request)
+	body, err := client.execute(ctx, request)
 	if err == nil {
 		return body, nil
 	}
-	told := mapped(ctx, world.Call(request), err)
-	if way == p.ways.heartbeats && (told.Has(world.KindTimeout) || told.Has(world.KindUnavailable)) {
-		// The connection may be dead without anybody having said so, and if one is, so may the
-		// others be (kubernetes/kubernetes#48638).
-		p.ways.reconnect()
+	worldErr := toWorldError(ctx, world.CallName(request), err)
+	if client == p.clients.heartbeats &&
+		(worldErr.Has(world.KindTimeout) || worldErr.Has(world.KindUnavailable)) {
+		// The connection may be dead without an error, and then the other connection may be too
+		// (kubernetes/kubernetes#48638).
+		p.clients.reconnect()
 	}
-	return nil, told
+	return nil, worldErr
 }
 
-// Close ends the watches and gives up the operations in flight, and waits until they have ended.
-// Do must not be called any more.
+// Close ends the watches, cancels the operations in flight, and waits until they have ended. Do
+// must not be called after it.
 func (p *Port) Close() {
-	p.flights.Close()
+	p.operations.Close()
 	p.recorder.close()
-	p.ways.close()
+	p.clients.close()
 }

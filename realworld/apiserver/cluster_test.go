@@ -23,8 +23,7 @@ const (
 	namespace = "parity"
 )
 
-// realCluster is a real API server, asked through the port: by the node, and by somebody who may
-// do everything.
+// realCluster is a real API server behind two ports: one of the node, one of an administrator.
 type realCluster struct {
 	*porttest.World
 	admin *porttest.World
@@ -35,40 +34,40 @@ func (c *realCluster) Namespace() string { return namespace }
 
 func (c *realCluster) Admin(body any) (any, *world.Error) { return c.admin.Call(body) }
 
-// newPort makes a port for whoever the options say.
-func newPort(t *testing.T, as identity.Options, contentType string) *porttest.World {
+// newPort returns a port with the identity of the options.
+func newPort(t *testing.T, opts identity.Options, contentType string) *porttest.World {
 	t.Helper()
-	as.NodeName, as.UserAgent = nodeName, "seedlet/parity"
-	as.Warn = func(problem string) { t.Log(problem) }
-	who, err := identity.Load(as)
+	opts.NodeName, opts.UserAgent = nodeName, "seedlet/parity"
+	opts.Warn = func(problem string) { t.Log(problem) }
+	id, err := identity.Load(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := porttest.New()
 	port, err := apiserver.New(apiserver.Options{
-		Identity: who, NodeName: nodeName, ContentType: contentType,
+		Identity: id, NodeName: nodeName, ContentType: contentType,
 		HeartbeatTimeout: 10 * time.Second, Clock: w.Clock, Deliver: w.Deliver,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.Port = port
-	t.Cleanup(func() { port.Close(); who.Close() })
-	who.Start()
+	t.Cleanup(func() { port.Close(); id.Close() })
+	id.Start()
 	return w
 }
 
-// until waits until something is so.
-func until(t *testing.T, what string, is func() bool) {
+// waitFor waits until a condition is true.
+func waitFor(t *testing.T, condition string, isTrue func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(porttest.Patience); !isTrue(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("within a minute it is not so that %s", what)
+			t.Fatalf("not within a minute: %s", condition)
 		}
 	}
 }
 
-func TestOnACluster(t *testing.T) {
+func TestWithCluster(t *testing.T) {
 	c := cluster.New(t, cluster.Options{})
 	for _, args := range [][]string{
 		{"create", "namespace", namespace},
@@ -85,41 +84,42 @@ func TestOnACluster(t *testing.T) {
 		}
 		parity.API(t, &realCluster{
 			World: newPort(t, identity.Options{Kubeconfig: node}, runtime.ContentTypeProtobuf),
-			admin: newPort(t, identity.Options{Kubeconfig: c.Admin()}, ""),
+			admin: newPort(t, identity.Options{Kubeconfig: c.AdminKubeconfig()}, ""),
 		})
 	})
-	t.Run("users see what a node tells", func(t *testing.T) { tells(t, c) })
-	t.Run("a node asks for its certificate", func(t *testing.T) { bootstraps(t, c) })
-	t.Run("the server dies and comes back", func(t *testing.T) { restarts(t, c) })
+	t.Run("events of a node", func(t *testing.T) { testEvents(t, c) })
+	t.Run("bootstrap", func(t *testing.T) { testBootstrap(t, c) })
+	t.Run("server restart", func(t *testing.T) { testServerRestart(t, c) })
 }
 
-// tells checks that a node may tell of its pods and of itself, and that it is counted.
-func tells(t *testing.T, c *cluster.Cluster) {
+// testEvents checks that a node may record events of its pods and of itself, and that they are
+// counted.
+func testEvents(t *testing.T, c *cluster.Cluster) {
 	kubeconfig, err := c.NodeKubeconfig(nodeName)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := newPort(t, identity.Options{Kubeconfig: kubeconfig}, runtime.ContentTypeProtobuf)
-	for _, about := range []v1.ObjectReference{
+	for _, regarding := range []v1.ObjectReference{
 		{Kind: "Pod", APIVersion: "v1", Namespace: namespace, Name: "web", UID: "u1",
 			FieldPath: "spec.containers{web}"},
 		{Kind: "Node", Name: nodeName, UID: nodeName},
 	} {
 		for range 2 {
-			w.Tell(&world.RecordEvent{Regarding: about, Type: v1.EventTypeWarning,
+			w.Send(&world.RecordEvent{Regarding: regarding, Type: v1.EventTypeWarning,
 				Reason: "BackOff", Message: "back-off"})
 		}
-		until(t, "the "+about.Kind+" is told of twice", func() bool {
+		waitFor(t, "the "+regarding.Kind+" event is counted twice", func() bool {
 			out, err := c.Kubectl(t.Context(), "get", "events", "--all-namespaces", "-o",
-				"jsonpath={.items[?(@.involvedObject.kind==\""+about.Kind+"\")].count}",
-				"--field-selector", "reason=BackOff,involvedObject.name="+about.Name)
+				"jsonpath={.items[?(@.involvedObject.kind==\""+regarding.Kind+"\")].count}",
+				"--field-selector", "reason=BackOff,involvedObject.name="+regarding.Name)
 			return err == nil && strings.TrimSpace(out) == "2"
 		})
 	}
 }
 
-// bootstraps checks that a token becomes a certificate, which the server knows as the node's.
-func bootstraps(t *testing.T, c *cluster.Cluster) {
+// testBootstrap checks that a bootstrap token yields a certificate with the node's identity.
+func testBootstrap(t *testing.T, c *cluster.Cluster) {
 	token, err := c.BootstrapKubeconfig(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -129,57 +129,57 @@ func bootstraps(t *testing.T, c *cluster.Cluster) {
 		CertDir: dir, Rotate: true}
 	w := newPort(t, as, runtime.ContentTypeProtobuf)
 	read := &world.GetObject{Resource: world.ResourceNodes, Name: nodeName}
-	until(t, "the node reads its object", func() bool {
+	waitFor(t, "the node can read its Node object", func() bool {
 		_, err := w.Call(read)
 		return err == nil || err.Has(world.KindNotFound)
 	})
 	other := &world.GetObject{Resource: world.ResourceNodes, Name: "another"}
 	if _, err := w.Call(other); !err.Has(world.KindRefused) {
-		t.Errorf("reads another's: %v", err)
+		t.Errorf("reading another Node: %v", err)
 	}
 	as.Bootstrap = filepath.Join(dir, "none")
 	again := newPort(t, as, runtime.ContentTypeProtobuf)
 	if _, err := again.Call(read); err != nil && !err.Has(world.KindNotFound) {
-		t.Errorf("in the next life: %v", err)
+		t.Errorf("after a restart of the agent: %v", err)
 	}
 }
 
-// restarts checks that a server that was away is told of, and that nothing is missed of what was
-// changed after it came back.
-func restarts(t *testing.T, c *cluster.Cluster) {
-	w := newPort(t, identity.Options{Kubeconfig: c.Admin()}, runtime.ContentTypeProtobuf)
-	w.Tell(&world.WatchObjects{Watch: 1, Watched: world.Watched{
+// testServerRestart checks that a watch reports a server that is down, and misses no change after
+// the server is back.
+func testServerRestart(t *testing.T, c *cluster.Cluster) {
+	w := newPort(t, identity.Options{Kubeconfig: c.AdminKubeconfig()}, runtime.ContentTypeProtobuf)
+	w.Send(&world.WatchObjects{Watch: 1, WatchTarget: world.WatchTarget{
 		Resource: world.ResourceConfigMaps, Namespace: namespace, Name: "seen"}})
 	last := func() any {
-		told := w.Told()
-		if len(told) == 0 {
+		event := w.WatchEvents()
+		if len(event) == 0 {
 			return nil
 		}
-		return told[len(told)-1]
+		return event[len(event)-1]
 	}
-	until(t, "the watch has listed", func() bool { return last() != nil })
+	waitFor(t, "the watch has listed", func() bool { return last() != nil })
 	if err := c.StopAPIServer(); err != nil {
 		t.Fatal(err)
 	}
-	seen := &world.CreateObject{Object: world.Object{ConfigMap: &v1.ConfigMap{
+	create := &world.CreateObject{Object: world.Object{ConfigMap: &v1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "seen"}}}}
-	if _, err := w.Call(seen); !err.Has(world.KindUnavailable) {
-		t.Errorf("made with nobody there: %v", err)
+	if _, err := w.Call(create); !err.Has(world.KindUnavailable) {
+		t.Errorf("create without a server: %v", err)
 	}
-	until(t, "the watch is told to fail", func() bool {
+	waitFor(t, "the watch reports the failure", func() bool {
 		failing, is := last().(*world.WatchFailing)
 		return is && failing.Err.Has(world.KindUnavailable)
 	})
 	if err := c.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Call(seen); err != nil {
+	if _, err := w.Call(create); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the watch tells of what was made", func() bool {
-		switch told := last().(type) {
+	waitFor(t, "the watch delivers the created object", func() bool {
+		switch event := last().(type) {
 		case *world.ObjectsListed:
-			return len(told.Objects) == 1
+			return len(event.Objects) == 1
 		case *world.ObjectChanged:
 			return true
 		}

@@ -14,21 +14,21 @@ import (
 	"seedlet.dev/world"
 )
 
-// mapped says what an error of a request means to the core.
-func mapped(ctx context.Context, op string, err error) *world.Error {
-	if told, ok := errors.AsType[*world.Error](err); ok {
-		return told
+// toWorldError converts an error of a request to the core's error type.
+func toWorldError(ctx context.Context, op string, err error) *world.Error {
+	if worldErr, ok := errors.AsType[*world.Error](err); ok {
+		return worldErr
 	}
-	var answer apierrors.APIStatus
-	if errors.As(err, &answer) {
-		status := answer.Status()
-		told := world.Errorf(kindOf(status), op, "%s", status.Message)
+	var statusErr apierrors.APIStatus
+	if errors.As(err, &statusErr) {
+		status := statusErr.Status()
+		worldErr := world.Errorf(kindOf(status), op, "%s", status.Message)
 		if status.Details != nil {
-			told.RetryAfter = time.Duration(status.Details.RetryAfterSeconds) * time.Second
+			worldErr.RetryAfter = time.Duration(status.Details.RetryAfterSeconds) * time.Second
 		}
-		return told
+		return worldErr
 	}
-	// There was no answer.
+	// There was no response.
 	kind := world.KindUnavailable
 	timeout, ok := errors.AsType[net.Error](err)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) || ok && timeout.Timeout() {
@@ -39,9 +39,9 @@ func mapped(ctx context.Context, op string, err error) *world.Error {
 
 func kindOf(s metav1.Status) world.ErrorKind {
 	if s.Reason == metav1.StatusReasonInvalid && hasCause(s, "metadata.uid") {
-		return world.KindConflict // a patch for another object of the name
+		return world.KindConflict // the patch was for another object of this name
 	}
-	switch s.Reason { // where the code says too little
+	switch s.Reason { // where the code is ambiguous
 	case metav1.StatusReasonAlreadyExists:
 		return world.KindExists
 	case metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout:
@@ -68,7 +68,7 @@ func kindOf(s metav1.Status) world.ErrorKind {
 	return world.KindInternal
 }
 
-// hasCause reports whether a field is among those that something is wrong with.
+// hasCause reports whether a field is among the causes of an error.
 func hasCause(s metav1.Status, field string) bool {
 	return s.Details != nil && slices.ContainsFunc(s.Details.Causes,
 		func(c metav1.StatusCause) bool { return c.Field == field })

@@ -16,15 +16,16 @@ import (
 
 	"seedlet.dev/realworld/clock"
 	"seedlet.dev/realworld/identity"
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/world"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// waitMax is how long a test waits for what must come.
-const waitMax = 30 * time.Second
+// waitMax bounds how long a test waits for an event.
+const waitMax = porttest.Patience
 
-// fake is a server that plays the API server, and a port that asks it.
+// fake is a fake API server, and a port that is connected to it.
 type fake struct {
 	t      *testing.T
 	url    string
@@ -33,20 +34,22 @@ type fake struct {
 	clock  clock.Clock
 	events chan world.Event
 
-	mu     sync.Mutex
-	handle http.HandlerFunc
-	seen   []*http.Request
-	last   world.OpID
+	mu       sync.Mutex
+	handle   http.HandlerFunc
+	requests []*http.Request
+	lastOp   world.OpID
 }
 
-// newFake starts both. What change does to the options of the port is up to it.
+// newFake starts both. change may modify the port's options.
 func newFake(t *testing.T, handle http.HandlerFunc, change func(*Options)) *fake {
 	t.Helper()
 	f := &fake{t: t, clock: clock.New(), events: make(chan world.Event, 64), handle: handle}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(f.serve))
 	server.EnableHTTP2 = true
+	server.Config.ErrorLog = porttest.ErrorLog(t)
 	server.StartTLS()
-	// The port goes first, or the server waits for its watches.
+	// Cleanups run in reverse order: the port closes first, or the server would wait for its
+	// watches.
 	t.Cleanup(server.Close)
 	f.url = server.URL
 	f.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -54,13 +57,13 @@ func newFake(t *testing.T, handle http.HandlerFunc, change func(*Options)) *fake
 	return f
 }
 
-// connect makes the port, for a server somewhere.
+// connect creates the port, for the server at the URL.
 func (f *fake) connect(url string, ca []byte, change func(*Options)) {
 	f.t.Helper()
 	who, err := identity.Load(identity.Options{
 		Kubeconfig: kubeconfig(f.t, url, ca), NodeName: "node-1", UserAgent: "seedlet/test",
-		Warn:    func(problem string) { f.t.Error(problem) },
-		Silence: 100 * time.Millisecond, SignTimeout: 100 * time.Millisecond,
+		Warn:            func(problem string) { f.t.Error(problem) },
+		SendPingTimeout: 100 * time.Millisecond, PingTimeout: 100 * time.Millisecond,
 	})
 	if err != nil {
 		f.t.Fatal(err)
@@ -83,7 +86,7 @@ func (f *fake) connect(url string, ca []byte, change func(*Options)) {
 		go func() { port.Close(); who.Close(); close(closed) }()
 		for {
 			select {
-			case <-f.events: // a watch may be about to tell
+			case <-f.events: // a watch may be delivering an event
 			case <-closed:
 				return
 			}
@@ -91,7 +94,7 @@ func (f *fake) connect(url string, ca []byte, change func(*Options)) {
 	})
 }
 
-// kubeconfig writes a file that names a server.
+// kubeconfig writes a kubeconfig for a server.
 func kubeconfig(t *testing.T, server string, ca []byte) string {
 	t.Helper()
 	data, err := yaml.Marshal(map[string]any{
@@ -114,7 +117,7 @@ func kubeconfig(t *testing.T, server string, ca []byte) string {
 
 func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
-	f.seen = append(f.seen, r)
+	f.requests = append(f.requests, r)
 	handle := f.handle
 	f.mu.Unlock()
 	if r.Header.Get("Authorization") != "Bearer secret" {
@@ -123,72 +126,72 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 	handle(w, r)
 }
 
-// answers changes what the server answers.
-func (f *fake) answers(handle http.HandlerFunc) {
+// setHandler replaces the handler of the server.
+func (f *fake) setHandler(handle http.HandlerFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.handle = handle
 }
 
-// from lists where the requests to paths that end in a name have come from.
-func (f *fake) from(path string) []string {
+// remoteAddrs returns the client addresses of the requests to a path.
+func (f *fake) remoteAddrs(path string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var from []string
-	for _, r := range f.seen {
+	var addrs []string
+	for _, r := range f.requests {
 		if r.URL.Path == path {
-			from = append(from, r.RemoteAddr)
+			addrs = append(addrs, r.RemoteAddr)
 		}
 	}
-	return from
+	return addrs
 }
 
-// begin has the port carry out an operation.
-func (f *fake) begin(body any, timeout time.Duration) world.OpID {
-	f.last++
-	f.port.Do(world.Effect{Op: f.last, Body: body, Deadline: f.clock.Now().Add(timeout)})
-	return f.last
+// start starts an operation.
+func (f *fake) start(body any, timeout time.Duration) world.OpID {
+	f.lastOp++
+	f.port.Do(world.Effect{Op: f.lastOp, Body: body, Deadline: f.clock.Now().Add(timeout)})
+	return f.lastOp
 }
 
-// call carries out an operation.
+// call executes an operation and returns its result.
 func (f *fake) call(body any, timeout time.Duration) (any, *world.Error) {
 	f.t.Helper()
-	op := f.begin(body, timeout)
-	ev := f.next()
+	op := f.start(body, timeout)
+	ev := f.nextEvent()
 	if ev.Op != op {
-		f.t.Fatalf("told %+v, not the answer to operation %d", ev, op)
+		f.t.Fatalf("event %+v, want the completion of operation %d", ev, op)
 	}
 	return ev.Body, ev.Err
 }
 
-// next is what the port tells next.
-func (f *fake) next() world.Event {
+// nextEvent returns the next event of the port.
+func (f *fake) nextEvent() world.Event {
 	f.t.Helper()
 	select {
 	case ev := <-f.events:
 		return ev
 	case <-time.After(waitMax):
-		f.t.Fatal("the port tells nothing")
+		f.t.Fatal("no event")
 		panic("unreachable")
 	}
 }
 
-// reply answers with a JSON object.
-func reply(w http.ResponseWriter, code int, body any) {
+// respond writes a JSON object.
+func respond(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // who does not get it any more has gone
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }
 
-// refuse answers with a Status.
-func refuse(w http.ResponseWriter, code int, reason string, more map[string]any) {
-	reply(w, code, map[string]any{
+// respondError writes a Status.
+func respondError(w http.ResponseWriter, code int, reason string, details map[string]any) {
+	respond(w, code, map[string]any{
 		"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "because " + reason,
-		"reason": reason, "code": code, "details": more,
+		"reason": reason, "code": code, "details": details,
 	})
 }
 
-// object is an object of the API in JSON, as a server has it.
+// object returns an object of the API in JSON, as a server stores it.
 func object(kind, namespace, name, version string) map[string]any {
 	return map[string]any{
 		"kind": kind, "apiVersion": "v1",

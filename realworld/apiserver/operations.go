@@ -15,24 +15,24 @@ import (
 	"seedlet.dev/world"
 )
 
-// target is the object that an operation is on.
+// target is the object of an operation.
 type target struct {
 	resource        world.Resource
 	namespace, name string
 }
 
-// operate does what an effect asks for. On an error the returned body means nothing.
-func (w *way) operate(ctx context.Context, request any) (any, error) {
-	op := world.Call(request)
+// execute carries out an effect. If it returns an error, its body is meaningless.
+func (c *client) execute(ctx context.Context, request any) (any, error) {
+	op := world.CallName(request)
 	switch m := request.(type) {
 	case *world.GetObject:
-		return w.store(ctx, op, "GET", target{m.Resource, m.Namespace, m.Name}, nil)
+		return c.requestObject(ctx, op, "GET", target{m.Resource, m.Namespace, m.Name}, nil)
 	case *world.CreateObject:
-		return w.send(ctx, op, "POST", m.Object)
+		return c.writeObject(ctx, op, "POST", m.Object)
 	case *world.UpdateObject:
-		return w.send(ctx, op, "PUT", m.Object)
+		return c.writeObject(ctx, op, "PUT", m.Object)
 	case *world.PatchObject:
-		return w.store(ctx, op, "PATCH", target{m.Resource, m.Namespace, m.Name},
+		return c.requestObject(ctx, op, "PATCH", target{m.Resource, m.Namespace, m.Name},
 			func(r *rest.Request) {
 				if m.Status {
 					r.SubResource("status")
@@ -41,119 +41,122 @@ func (w *way) operate(ctx context.Context, request any) (any, error) {
 				r.Body([]byte(m.Patch))
 			})
 	case *world.DeleteObject:
-		return w.remove(ctx, op, m)
+		return c.deleteObject(ctx, op, m)
 	case *world.CreateToken:
-		return w.token(ctx, op, m)
+		return c.createToken(ctx, op, m)
 	default:
 		panic(fmt.Sprintf("apiserver: cannot carry out %T", request))
 	}
 }
 
-// send makes or replaces an object.
-func (w *way) send(ctx context.Context, op, verb string, object world.Object) (any, error) {
-	r, meta := object.Get()
+// writeObject creates or replaces an object.
+func (c *client) writeObject(ctx context.Context, op, verb string,
+	object world.Object) (any, error) {
+	r, meta := object.Meta()
 	switch {
 	case meta == nil:
 		return nil, world.Errorf(world.KindInvalid, op, "no object")
-	case verb == "POST" && meta.GetResourceVersion() != "": // the server calls that its own fault
+	case verb == "POST" && meta.GetResourceVersion() != "": // the server responds with a 500
 		return nil, world.Errorf(world.KindInvalid, op, "a new object has no resource version")
 	}
-	return w.store(ctx, op, verb, target{r, meta.GetNamespace(), meta.GetName()},
+	return c.requestObject(ctx, op, verb, target{r, meta.GetNamespace(), meta.GetName()},
 		func(r *rest.Request) { r.Body(meta.(runtime.Object)) })
 }
 
-// store makes a request that is answered by an object.
-func (w *way) store(ctx context.Context, op, verb string, on target,
+// requestObject sends a request whose response is an object.
+func (c *client) requestObject(ctx context.Context, op, verb string, target target,
 	add func(*rest.Request)) (any, error) {
-	result, err := w.do(ctx, op, verb, on, add)
+	result, err := c.doRequest(ctx, op, verb, target, add)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := answerOf(op, result, resources[on.resource].object())
+	decoded, err := decodeResponse(op, result, resources[target.resource].newObject())
 	if err != nil {
 		return nil, err
 	}
-	object, err := objectOf(answer)
+	object, err := objectOf(decoded)
 	if err != nil {
 		return nil, world.Errorf(world.KindInternal, op, "the answer: %v", err)
 	}
 	return &world.ObjectRead{Object: object}, nil
 }
 
-// answerOf reads an answer, which is to be of the same type as the example. Whatever else is
-// between here and the server must not be taken for it: an empty object is a list of nothing.
-func answerOf(op string, result rest.Result, example runtime.Object) (runtime.Object, error) {
-	answer, err := result.Get()
+// decodeResponse decodes a response, which must have the type of the example. A proxy in between
+// may respond instead of the server, and its response must be rejected: an empty JSON object would
+// decode as an empty list.
+func decodeResponse(op string, result rest.Result, example runtime.Object) (runtime.Object, error) {
+	decoded, err := result.Get()
 	if err != nil {
 		return nil, world.Errorf(world.KindInternal, op, "the answer: %v", err)
 	}
-	if reflect.TypeOf(answer) != reflect.TypeOf(example) {
-		return nil, world.Errorf(world.KindInternal, op, "the answer is a %T, not a %T", answer,
+	if reflect.TypeOf(decoded) != reflect.TypeOf(example) {
+		return nil, world.Errorf(world.KindInternal, op, "the answer is a %T, not a %T", decoded,
 			example)
 	}
-	return answer, nil
+	return decoded, nil
 }
 
-func (w *way) remove(ctx context.Context, op string, m *world.DeleteObject) (any, error) {
+func (c *client) deleteObject(ctx context.Context, op string, m *world.DeleteObject) (any, error) {
 	options := &metav1.DeleteOptions{GracePeriodSeconds: m.GracePeriodSeconds}
 	if uid := types.UID(m.UID); uid != "" {
 		options.Preconditions = &metav1.Preconditions{UID: &uid}
 	}
-	_, err := w.do(ctx, op, "DELETE", target{m.Resource, m.Namespace, m.Name},
+	_, err := c.doRequest(ctx, op, "DELETE", target{m.Resource, m.Namespace, m.Name},
 		func(r *rest.Request) { r.Body(options) })
 	return &world.Done{}, err
 }
 
-// do makes a request, once, and returns its answer if it is no error.
-func (w *way) do(ctx context.Context, op, verb string, on target,
+// doRequest sends a request, once, and returns its response unless that is an error.
+func (c *client) doRequest(ctx context.Context, op, verb string, target target,
 	add func(*rest.Request)) (rest.Result, error) {
-	if err := checkName(op, on.resource, on.namespace, on.name); err != nil {
+	if err := checkName(op, target.resource, target.namespace, target.name); err != nil {
 		return rest.Result{}, err
 	}
-	known := resources[on.resource]
-	request := w.clients[known.version].Verb(verb).MaxRetries(0).
-		NamespaceIfScoped(on.namespace, known.namespaced).Resource(string(on.resource))
+	info := resources[target.resource]
+	request := c.rest[info.version].Verb(verb).MaxRetries(0).
+		NamespaceIfScoped(target.namespace, info.namespaced).Resource(string(target.resource))
 	if verb != "POST" {
-		request.Name(on.name)
+		request.Name(target.name)
 	}
 	if add != nil {
 		add(request)
 	}
-	return w.doOnce(ctx, op, request)
+	return c.sendOnce(ctx, op, request)
 }
 
-func (w *way) doOnce(ctx context.Context, op string, request *rest.Request) (rest.Result, error) {
+func (c *client) sendOnce(ctx context.Context, op string,
+	request *rest.Request) (rest.Result, error) {
 	if err := request.Error(); err != nil {
 		return rest.Result{}, world.Errorf(world.KindInvalid, op, "%v", err)
 	}
-	if err := w.wait(ctx, op); err != nil {
+	if err := c.waitForLimit(ctx, op); err != nil {
 		return rest.Result{}, err
 	}
 	result := request.Do(ctx)
 	return result, result.Error()
 }
 
-// token asks for a token of a service account.
-func (w *way) token(ctx context.Context, op string, m *world.CreateToken) (any, error) {
+// createToken requests a service account token.
+func (c *client) createToken(ctx context.Context, op string, m *world.CreateToken) (any, error) {
 	if m.Namespace == "" || m.ServiceAccount == "" {
 		return nil, world.Errorf(world.KindInvalid, op, "no service account")
 	}
-	request := w.clients[v1.SchemeGroupVersion].Post().MaxRetries(0).
+	request := c.rest[v1.SchemeGroupVersion].Post().MaxRetries(0).
 		Namespace(m.Namespace).Resource("serviceaccounts").Name(m.ServiceAccount).
 		SubResource("token").Body(&authenticationv1.TokenRequest{Spec: m.Spec})
-	result, err := w.doOnce(ctx, op, request)
+	result, err := c.sendOnce(ctx, op, request)
 	if err != nil {
 		return nil, err
 	}
-	answered, err := answerOf(op, result, &authenticationv1.TokenRequest{})
+	decoded, err := decodeResponse(op, result, &authenticationv1.TokenRequest{})
 	if err != nil {
 		return nil, err
 	}
-	answer := answered.(*authenticationv1.TokenRequest)
-	if answer.Status.Token == "" {
+	tokenRequest := decoded.(*authenticationv1.TokenRequest)
+	if tokenRequest.Status.Token == "" {
 		return nil, world.Errorf(world.KindInternal, op, "the answer has no token")
 	}
 	return &world.TokenCreated{
-		Token: answer.Status.Token, Expires: answer.Status.ExpirationTimestamp.UTC(),
+		Token: tokenRequest.Status.Token, Expires: tokenRequest.Status.ExpirationTimestamp.UTC(),
 	}, nil
 }

@@ -18,7 +18,7 @@ import (
 	"seedlet.dev/world"
 )
 
-var named = metav1.ObjectMeta{Namespace: "ns", Name: "web"}
+var webMeta = metav1.ObjectMeta{Namespace: "ns", Name: "web"}
 
 func TestRequests(t *testing.T) {
 	grace := int64(0)
@@ -30,16 +30,16 @@ func TestRequests(t *testing.T) {
 		body   any
 		method string
 		path   string
-		sent   string // a part of the body
+		sent   string // a part of the request's body
 		answer map[string]any
 	}{
 		{&world.GetObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web"},
 			"GET", pods + "/web", "", pod},
-		{&world.CreateObject{Object: world.Object{Pod: &v1.Pod{ObjectMeta: named}}},
+		{&world.CreateObject{Object: world.Object{Pod: &v1.Pod{ObjectMeta: webMeta}}},
 			"POST", pods, `"name":"web"`, pod},
-		{&world.CreateObject{Object: world.Object{Lease: &coordinationv1.Lease{ObjectMeta: named}}},
+		{&world.CreateObject{Object: world.Object{Lease: &coordinationv1.Lease{ObjectMeta: webMeta}}},
 			"POST", leases, `"kind":"Lease"`, lease},
-		{&world.UpdateObject{Object: world.Object{Lease: &coordinationv1.Lease{ObjectMeta: named}}},
+		{&world.UpdateObject{Object: world.Object{Lease: &coordinationv1.Lease{ObjectMeta: webMeta}}},
 			"PUT", leases + "/web", `"apiVersion":"coordination.k8s.io/v1"`, lease},
 		{&world.PatchObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web", Status: true,
 			Patch: json.RawMessage(`{"status":{}}`)},
@@ -58,39 +58,39 @@ func TestRequests(t *testing.T) {
 					"token": "t", "expirationTimestamp": "2026-01-02T03:04:05Z"}}},
 	}
 	for _, c := range cases {
-		t.Run(world.Call(c.body), func(t *testing.T) {
-			var asked, contentType, sent string
+		t.Run(world.CallName(c.body), func(t *testing.T) {
+			var requested, contentType, sent string
 			f := newFake(t, func(w http.ResponseWriter, r *http.Request) {
-				body, _ := io.ReadAll(r.Body) // what is missing of it is seen below
-				asked, sent = r.Method+" "+r.URL.String(), string(body)
+				body, _ := io.ReadAll(r.Body) // a partial body fails the checks below
+				requested, sent = r.Method+" "+r.URL.String(), string(body)
 				contentType = r.Header.Get("Content-Type")
-				reply(w, http.StatusOK, c.answer)
+				respond(w, http.StatusOK, c.answer)
 			}, nil)
 			got, err := f.call(c.body, waitMax)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := c.method + " " + c.path; asked != want {
-				t.Errorf("asked %s, want %s", asked, want)
+			if want := c.method + " " + c.path; requested != want {
+				t.Errorf("request %s, want %s", requested, want)
 			}
 			if !strings.Contains(sent, c.sent) {
-				t.Errorf("sent %s, want something with %s", sent, c.sent)
+				t.Errorf("sent %s, want a body with %s", sent, c.sent)
 			}
 			if patch := c.method == "PATCH"; patch !=
 				(contentType == "application/strategic-merge-patch+json") {
-				t.Errorf("sent as %s", contentType)
+				t.Errorf("content type %s", contentType)
 			}
-			judgeAnswer(t, got)
+			checkResult(t, got)
 		})
 	}
 }
 
-// judgeAnswer checks what the answer to one of the requests above says.
-func judgeAnswer(t *testing.T, got any) {
+// checkResult checks the result of one of the requests above.
+func checkResult(t *testing.T, got any) {
 	t.Helper()
 	switch got := got.(type) {
 	case *world.ObjectRead:
-		_, meta := got.Object.Get()
+		_, meta := got.Object.Meta()
 		if meta == nil || meta.GetResourceVersion() != "7" || meta.GetManagedFields() != nil {
 			t.Errorf("read %+v", got.Object)
 		}
@@ -105,11 +105,11 @@ func judgeAnswer(t *testing.T, got any) {
 		}
 	case *world.Done:
 	default:
-		t.Errorf("answered by %T", got)
+		t.Errorf("result %T", got)
 	}
 }
 
-// What the server answers, once: nothing is asked again.
+// An error of the server is reported after a single request: requests are not retried.
 func TestErrors(t *testing.T) {
 	cases := []struct {
 		code       int
@@ -131,8 +131,8 @@ func TestErrors(t *testing.T) {
 		{500, "ServerTimeout", world.KindTimeout, 3 * time.Second},
 		{503, "ServiceUnavailable", world.KindUnavailable, 0},
 		{504, "Timeout", world.KindTimeout, 0},
-		{429, "", world.KindThrottled, 2 * time.Second}, // as the server sheds load: no Status
-		{502, "", world.KindUnavailable, 0},             // as a proxy answers
+		{429, "", world.KindThrottled, 2 * time.Second}, // load shedding: no Status
+		{502, "", world.KindUnavailable, 0},             // a proxy responds
 		{418, "", world.KindInternal, 0},
 	}
 	for _, c := range cases {
@@ -147,7 +147,7 @@ func TestErrors(t *testing.T) {
 					http.Error(w, "go away", c.code)
 					return
 				}
-				refuse(w, c.code, c.reason,
+				respondError(w, c.code, c.reason,
 					map[string]any{"retryAfterSeconds": c.retryAfter.Seconds()})
 			}, nil)
 			_, err := f.call(&world.GetObject{
@@ -156,7 +156,7 @@ func TestErrors(t *testing.T) {
 				t.Errorf("got %+v, want %s and %v", err, c.kind, c.retryAfter)
 			}
 			if err != nil && (err.Op != "GetObject" || !strings.Contains(err.Message, c.reason)) {
-				t.Errorf("says %q of %s", err.Message, err.Op)
+				t.Errorf("message %q of operation %s", err.Message, err.Op)
 			}
 			if requests != 1 {
 				t.Errorf("%d requests, want one", requests)
@@ -166,7 +166,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestInvalid(t *testing.T) {
-	f := newFake(t, func(http.ResponseWriter, *http.Request) { t.Error("was asked") }, nil)
+	f := newFake(t, func(http.ResponseWriter, *http.Request) { t.Error("got a request") }, nil)
 	for _, body := range []any{
 		&world.GetObject{Resource: "gizmos", Namespace: "ns", Name: "web"},
 		&world.GetObject{Resource: world.ResourcePods, Name: "web"},
@@ -182,29 +182,29 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// An answer that cannot be read says nothing about what has been done.
-func TestUnreadable(t *testing.T) {
+// A response that cannot be decoded leaves the outcome unknown.
+func TestUndecodableResponse(t *testing.T) {
 	f := newFake(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, "{nonsense")
 	}, nil)
 	get := &world.GetObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web"}
 	if _, err := f.call(get, waitMax); !err.Has(world.KindInternal) {
-		t.Errorf("nonsense is %v", err)
+		t.Errorf("invalid JSON: got %v", err)
 	}
-	f.answers(func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, 200, object("ConfigMap", "ns", "web", "1"))
+	f.setHandler(func(w http.ResponseWriter, _ *http.Request) {
+		respond(w, 200, object("ConfigMap", "ns", "web", "1"))
 	})
 	if _, err := f.call(get, waitMax); !err.Has(world.KindInternal) {
-		t.Errorf("another object is %v", err)
+		t.Errorf("another type: got %v", err)
 	}
-	f.answers(func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, map[string]any{}) })
+	f.setHandler(func(w http.ResponseWriter, _ *http.Request) { respond(w, 200, map[string]any{}) })
 	if _, err := f.call(get, waitMax); !err.Has(world.KindInternal) {
-		t.Errorf("an empty object is %v", err)
+		t.Errorf("an empty object: got %v", err)
 	}
 }
 
-func TestNoAnswer(t *testing.T) {
+func TestNoResponse(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -214,16 +214,16 @@ func TestNoAnswer(t *testing.T) {
 	f.connect("https://"+free.Addr().String(), nil, nil)
 	get := &world.GetObject{Resource: world.ResourceNodes, Name: "node-1"}
 	if _, err := f.call(get, waitMax); !err.Has(world.KindUnavailable) {
-		t.Errorf("nobody there: got %v", err)
+		t.Errorf("connection refused: got %v", err)
 	}
 
 	f = newFake(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 		func(o *Options) { o.HeartbeatTimeout = 50 * time.Millisecond })
 	if _, err := f.call(&world.GetObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web"},
 		50*time.Millisecond); !err.Has(world.KindTimeout) {
-		t.Errorf("silence: got %v", err)
+		t.Errorf("no response: got %v", err)
 	}
 	if _, err := f.call(get, waitMax); !err.Has(world.KindTimeout) {
-		t.Errorf("silence, for a heartbeat with a later deadline: got %v", err)
+		t.Errorf("no response, for a heartbeat with a later deadline: got %v", err)
 	}
 }

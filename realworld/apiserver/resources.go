@@ -14,15 +14,15 @@ import (
 	"seedlet.dev/world"
 )
 
-// resource is what has to be known of a resource to ask for its objects.
-type resource struct {
+// resourceInfo describes how to request the objects of a resource.
+type resourceInfo struct {
 	version    schema.GroupVersion
 	namespaced bool
-	object     func() runtime.Object // an empty one
-	list       func() runtime.Object
+	newObject  func() runtime.Object // an empty one
+	newList    func() runtime.Object
 }
 
-var resources = map[world.Resource]resource{
+var resources = map[world.Resource]resourceInfo{
 	world.ResourcePods: {v1.SchemeGroupVersion, true,
 		func() runtime.Object { return &v1.Pod{} },
 		func() runtime.Object { return &v1.PodList{} }},
@@ -49,7 +49,7 @@ var resources = map[world.Resource]resource{
 		func() runtime.Object { return &certificatesv1beta1.ClusterTrustBundleList{} }},
 }
 
-// objectOf is an object of the API as the core knows it. It takes the object over.
+// objectOf returns an object of the API as the core knows it. It takes ownership of the object.
 func objectOf(o runtime.Object) (world.Object, error) {
 	var object world.Object
 	switch o := o.(type) {
@@ -72,19 +72,19 @@ func objectOf(o runtime.Object) (world.Object, error) {
 	default:
 		return world.Object{}, fmt.Errorf("the server has sent a %T", o)
 	}
-	_, meta := object.Get()
+	_, meta := object.Meta()
 	meta.SetManagedFields(nil)
-	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // some encodings have it
+	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // set by some encodings only
 	return object, nil
 }
 
-// checkName says why there can be no object of that namespace and name.
+// checkName returns an error if no object of that namespace and name can exist.
 func checkName(op string, r world.Resource, namespace, name string) error {
-	known, ok := resources[r]
+	info, ok := resources[r]
 	switch {
 	case !ok:
 		return world.Errorf(world.KindInvalid, op, "there is no resource %q", r)
-	case known.namespaced && namespace == "":
+	case info.namespaced && namespace == "":
 		return world.Errorf(world.KindInvalid, op, "no namespace")
 	case name == "":
 		return world.Errorf(world.KindInvalid, op, "no name")

@@ -23,59 +23,60 @@ import (
 )
 
 const (
-	// A node has few watches, so it can try again sooner than client-go's 30 s; a reflector adds
-	// up to as much again, so that not all nodes come at once.
+	// A node has few watches, so it can retry sooner than client-go's 30 s. The reflector adds a
+	// jitter of up to 100%, so that the nodes do not retry at the same time.
 	retryMinDefault = 800 * time.Millisecond
 	retryMaxDefault = 15 * time.Second
-	// listTimeout is how long a list may take, which has no deadline from elsewhere.
+	// listTimeout bounds a list, because the reflector sets no deadline.
 	listTimeout = time.Minute
-	// retryAfterMax bounds how long a server can keep a watch from trying again.
+	// retryAfterMax bounds the delay that a server can demand before a retry.
 	retryAfterMax = time.Minute
 )
 
-// watch is one watch: what a reflector of client-go takes for a server, and for a store. The one
-// sees how requests fail, the other what there is, and both tell it.
+// watch is one watch. It is both the server and the store of a client-go reflector: as the server
+// it observes failing requests, as the store it receives the objects, and it delivers both to the
+// core.
 //
-// The reflector knows the protocol: streaming lists where the server has them, pages, bookmarks,
-// versions that are too old or too new. Three things are done differently here. It never lists
-// what a server's cache may have been keeping for a while. A watch that cannot be opened is
-// always followed by a list, so that the core knows that it sees again. And a server that says
-// when to come again is heeded.
+// The reflector implements the protocol: streaming lists where the server has them, pages,
+// bookmarks, and resource versions that are too old or too new. Three things differ here. A list is
+// never served from a possibly outdated cache of the server. A watch that cannot be opened is
+// always followed by a list, so that the core knows when the watch works again. And a Retry-After
+// of the server is obeyed.
 type watch struct {
-	about   world.WatchObjects
-	node    string
-	way     *way
-	deliver func(world.Event)
-	ctx     context.Context // done when the watch is ended
-	failing world.ErrorKind // the kind that was told last; empty since the last list
+	spec         world.WatchObjects
+	node         string
+	client       *client
+	deliver      func(world.Event)
+	ctx          context.Context // done when the watch is ended
+	reportedKind world.ErrorKind // the kind that was reported last; empty after a list
 }
 
-func (p *Port) watch(m *world.WatchObjects) {
-	known, ok := resources[m.Resource]
+func (p *Port) startWatch(m *world.WatchObjects) {
+	info, ok := resources[m.Resource]
 	if !ok || p.watches[m.Watch] != nil {
 		panic(fmt.Sprintf("apiserver: watch %d of %q is of no resource, or there already",
 			m.Watch, m.Resource))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.watches[m.Watch] = cancel
-	p.flights.Go(func(closed context.Context) {
+	p.operations.Go(func(closed context.Context) {
 		defer context.AfterFunc(closed, cancel)()
-		// What goes wrong is told to the core, which logs it once.
+		// The core receives failures as events, and logs each once.
 		silent := logr.Discard()
 		ctx := klog.NewContext(ctx, silent)
 		w := &watch{
-			about: *m, node: p.opts.NodeName, way: p.ways.objects, deliver: p.opts.Deliver, ctx: ctx,
+			spec: *m, node: p.opts.NodeName, client: p.clients.objects, deliver: p.opts.Deliver, ctx: ctx,
 		}
-		retry := p.retry()
-		server := &cache.ListWatch{ListWithContextFunc: w.list, WatchFuncWithContext: w.open}
-		cache.NewReflectorWithOptions(server, known.object(), w, cache.ReflectorOptions{
-			Name: string(m.Resource), Logger: &silent, Backoff: &retry,
+		backoff := p.watchBackoff()
+		lister := &cache.ListWatch{ListWithContextFunc: w.list, WatchFuncWithContext: w.openStream}
+		cache.NewReflectorWithOptions(lister, info.newObject(), w, cache.ReflectorOptions{
+			Name: string(m.Resource), Logger: &silent, Backoff: &backoff,
 		}).RunWithContext(ctx)
 	})
 }
 
-// retry is how long a watch waits before it tries again.
-func (p *Port) retry() wait.Backoff {
+// watchBackoff returns the backoff between the attempts of a failing watch.
+func (p *Port) watchBackoff() wait.Backoff {
 	b := wait.Backoff{
 		Duration: p.opts.RetryMin, Cap: p.opts.RetryMax, Factor: 2, Jitter: 1, Steps: 32,
 	}
@@ -88,94 +89,97 @@ func (p *Port) retry() wait.Backoff {
 	return b
 }
 
-// request is a request for what the watch is about.
+// request returns a request for the watched objects.
 func (w *watch) request(opts *metav1.ListOptions) *rest.Request {
 	var terms []fields.Selector
-	if w.about.Resource == world.ResourcePods {
+	if w.spec.Resource == world.ResourcePods {
 		terms = append(terms, fields.OneTermEqualSelector("spec.nodeName", w.node))
 	}
-	if w.about.Name != "" { // a node may see no others, so a list must say so too
-		terms = append(terms, fields.OneTermEqualSelector("metadata.name", w.about.Name))
+	if w.spec.Name != "" { // a node may read no others, so a list must have the selector too
+		terms = append(terms, fields.OneTermEqualSelector("metadata.name", w.spec.Name))
 	}
 	opts.FieldSelector = fields.AndSelectors(terms...).String()
-	known := resources[w.about.Resource]
-	return w.way.clients[known.version].Get().MaxRetries(0).
-		NamespaceIfScoped(w.about.Namespace, known.namespaced).
-		Resource(string(w.about.Resource)).VersionedParams(opts, scheme.ParameterCodec)
+	info := resources[w.spec.Resource]
+	return w.client.rest[info.version].Get().MaxRetries(0).
+		NamespaceIfScoped(w.spec.Namespace, info.namespaced).
+		Resource(string(w.spec.Resource)).VersionedParams(opts, scheme.ParameterCodec)
 }
 
-// list is the server for the reflector.
+// list is the list function of the reflector's cache.ListWatch.
 func (w *watch) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	if opts.ResourceVersion == "0" { // whatever the server's cache has
+	if opts.ResourceVersion == "0" { // would be served from the server's cache, however old
 		opts.ResourceVersion = ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	if err := w.way.wait(ctx, "WatchObjects"); err != nil {
-		return nil, w.failed(ctx, err)
+	if err := w.client.waitForLimit(ctx, "WatchObjects"); err != nil {
+		return nil, w.reportFailure(ctx, err)
 	}
 	result := w.request(&opts).Do(ctx)
 	if err := result.Error(); err != nil {
-		return nil, w.failed(ctx, err)
+		return nil, w.reportFailure(ctx, err)
 	}
-	list, err := answerOf("WatchObjects", result, resources[w.about.Resource].list())
+	list, err := decodeResponse("WatchObjects", result, resources[w.spec.Resource].newList())
 	if err != nil {
-		return nil, w.failed(ctx, err)
+		return nil, w.reportFailure(ctx, err)
 	}
 	return list, nil
 }
 
-// open is the server for the reflector.
-func (w *watch) open(ctx context.Context, opts metav1.ListOptions) (apiwatch.Interface, error) {
+// openStream is the watch function of the reflector's cache.ListWatch.
+func (w *watch) openStream(ctx context.Context, opts metav1.ListOptions) (
+	apiwatch.Interface, error) {
 	opts.Watch = true
 	stream, err := w.request(&opts).Watch(ctx)
 	switch {
 	case err == nil:
 		return stream, nil
 	case opts.SendInitialEvents != nil:
-		return nil, w.opaque(ctx, err) // the reflector lists next, and that will tell
+		return nil, w.retryError(ctx, err) // the reflector lists next, which reports the failure
 	}
-	return nil, w.failed(ctx, err)
+	return nil, w.reportFailure(ctx, err)
 }
 
-// failed tells that the watch is failing, unless the core knows, or it only has to list again.
-func (w *watch) failed(ctx context.Context, err error) error {
-	if stale(err) || w.ctx.Err() != nil {
+// reportFailure delivers a WatchFailing, unless an error of the same kind was the last one reported
+// since a list, or the error only requires a new list.
+func (w *watch) reportFailure(ctx context.Context, err error) error {
+	if isStaleVersion(err) || w.ctx.Err() != nil {
 		return err
 	}
-	told := mapped(ctx, "WatchObjects", err)
-	if told.Kind != w.failing {
-		w.failing = told.Kind
-		w.deliver(world.Event{Body: &world.WatchFailing{Watch: w.about.Watch, Err: told}})
+	worldErr := toWorldError(ctx, "WatchObjects", err)
+	if worldErr.Kind != w.reportedKind {
+		w.reportedKind = worldErr.Kind
+		w.deliver(world.Event{Body: &world.WatchFailing{Watch: w.spec.Watch, Err: worldErr}})
 	}
-	return w.opaque(ctx, err)
+	return w.retryError(ctx, err)
 }
 
-// opaque is an error that the reflector knows nothing of, so that it comes back with a list. Where
-// the server has said when to come again, that is waited for.
-func (w *watch) opaque(ctx context.Context, err error) error {
-	if stale(err) {
+// retryError returns an error of a type that the reflector does not know, so that it retries with a
+// list. It first waits for the server's Retry-After, if any.
+func (w *watch) retryError(ctx context.Context, err error) error {
+	if isStaleVersion(err) {
 		return err
 	}
-	told := mapped(ctx, "WatchObjects", err)
-	if told.RetryAfter > 0 {
+	worldErr := toWorldError(ctx, "WatchObjects", err)
+	if worldErr.RetryAfter > 0 {
 		select {
 		case <-w.ctx.Done():
-		case <-time.After(min(told.RetryAfter, retryAfterMax)):
+		case <-time.After(min(worldErr.RetryAfter, retryAfterMax)):
 		}
 	}
-	return told
+	return worldErr
 }
 
-// stale reports whether the server only does not know the version that it was asked from.
-func stale(err error) bool {
+// isStaleVersion reports whether the only problem is that the server does not have the requested
+// resource version, so that a new list helps.
+func isStaleVersion(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// Replace is the store for the reflector.
+// Replace implements cache.ReflectorStore.
 func (w *watch) Replace(items []any, _ string) error {
-	listed := &world.ObjectsListed{Watch: w.about.Watch, Objects: []world.Object{}}
+	listed := &world.ObjectsListed{Watch: w.spec.Watch, Objects: []world.Object{}}
 	for _, item := range items {
 		object, err := objectOf(item.(runtime.Object))
 		if err != nil {
@@ -184,45 +188,46 @@ func (w *watch) Replace(items []any, _ string) error {
 		listed.Objects = append(listed.Objects, object)
 	}
 	slices.SortFunc(listed.Objects, func(a, b world.Object) int {
-		_, am := a.Get()
-		_, bm := b.Get()
+		_, am := a.Meta()
+		_, bm := b.Meta()
 		return cmp.Or(cmp.Compare(am.GetNamespace(), bm.GetNamespace()),
 			cmp.Compare(am.GetName(), bm.GetName()))
 	})
-	w.failing = ""
-	w.tell(listed)
+	w.reportedKind = ""
+	w.send(listed)
 	return nil
 }
 
-// Add is the store for the reflector.
-func (w *watch) Add(item any) error { return w.changed(item) }
+// Add implements cache.ReflectorStore.
+func (w *watch) Add(item any) error { return w.sendChange(item) }
 
-// Update is the store for the reflector.
-func (w *watch) Update(item any) error { return w.changed(item) }
+// Update implements cache.ReflectorStore.
+func (w *watch) Update(item any) error { return w.sendChange(item) }
 
-func (w *watch) changed(item any) error {
+func (w *watch) sendChange(item any) error {
 	object, err := objectOf(item.(runtime.Object))
 	if err == nil {
-		w.tell(&world.ObjectChanged{Watch: w.about.Watch, Object: object})
+		w.send(&world.ObjectChanged{Watch: w.spec.Watch, Object: object})
 	}
 	return err
 }
 
-// Delete is the store for the reflector.
+// Delete implements cache.ReflectorStore.
 func (w *watch) Delete(item any) error {
 	object, err := objectOf(item.(runtime.Object))
 	if err == nil {
-		w.tell(&world.ObjectGone{Watch: w.about.Watch, Object: object})
+		w.send(&world.ObjectGone{Watch: w.spec.Watch, Object: object})
 	}
 	return err
 }
 
-// Resync is the store for the reflector, which is never asked to.
+// Resync implements cache.ReflectorStore; it is never called.
 func (w *watch) Resync() error { return nil }
 
-// tell waits until there is room for the event: nothing may be left out. Meanwhile the server
-// waits too, and in the end it closes the watch, which leads to a list.
-func (w *watch) tell(body any) {
+// send delivers an event, and blocks until there is room for it, because no event may be dropped.
+// Meanwhile the server's stream is not read, and in the end the server closes it, which leads to a
+// list.
+func (w *watch) send(body any) {
 	if w.ctx.Err() == nil {
 		w.deliver(world.Event{Body: body})
 	}

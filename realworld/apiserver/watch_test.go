@@ -12,23 +12,23 @@ import (
 	"seedlet.dev/world"
 )
 
-// script is a server for one watch: what it does next is said by the test.
+// script is a server for one watch: the test queues its responses.
 type script struct {
-	t     *testing.T
-	steps chan http.HandlerFunc
-	asked chan *http.Request
+	t        *testing.T
+	steps    chan http.HandlerFunc
+	requests chan *http.Request
 }
 
 func newScript(t *testing.T) *script {
 	return &script{
 		t: t, steps: make(chan http.HandlerFunc, 16),
-		asked: make(chan *http.Request, 64),
+		requests: make(chan *http.Request, 64),
 	}
 }
 
-// serve takes the next step. Without one the request hangs.
+// serve responds with the next step. Without one the request hangs.
 func (s *script) serve(w http.ResponseWriter, r *http.Request) {
-	s.asked <- r
+	s.requests <- r
 	select {
 	case step := <-s.steps:
 		step(w, r)
@@ -36,45 +36,45 @@ func (s *script) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *script) next(step http.HandlerFunc) { s.steps <- step }
+func (s *script) addStep(step http.HandlerFunc) { s.steps <- step }
 
-// request is the next request that has come, or comes.
-func (s *script) request() *http.Request {
+// nextRequest returns the next request, and waits for it if necessary.
+func (s *script) nextRequest() *http.Request {
 	s.t.Helper()
 	select {
-	case r := <-s.asked:
+	case r := <-s.requests:
 		return r
 	case <-time.After(waitMax):
-		s.t.Fatal("nothing is asked")
+		s.t.Fatal("no request")
 		panic("unreachable")
 	}
 }
 
-// refuses is a step that answers with an error.
-func refuses(code int, reason string, more map[string]any) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { refuse(w, code, reason, more) }
+// errorResponse is a step that responds with an error.
+func errorResponse(code int, reason string, details map[string]any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { respondError(w, code, reason, details) }
 }
 
-// lists is a step that answers with a list of pods.
-func lists(version string, pods ...map[string]any) http.HandlerFunc {
+// listResponse is a step that responds with a list of pods.
+func listResponse(version string, pods ...map[string]any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, 200, map[string]any{"kind": "PodList", "apiVersion": "v1", "items": pods,
+		respond(w, 200, map[string]any{"kind": "PodList", "apiVersion": "v1", "items": pods,
 			"metadata": map[string]any{"resourceVersion": version}})
 	}
 }
 
-// change is one event of a stream.
+// change is one event of a watch stream.
 type change struct {
 	Type   string         `json:"type"`
 	Object map[string]any `json:"object"`
 }
 
-// streams is a step that sends changes, and then ends the stream or leaves it open.
-func streams(open bool, changes ...change) http.HandlerFunc {
+// streamResponse is a step that sends changes, and then ends the stream or leaves it open.
+func streamResponse(open bool, changes ...change) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		for _, c := range changes {
-			_ = json.NewEncoder(w).Encode(c) // who does not get it any more has gone
+			_ = json.NewEncoder(w).Encode(c) // the client may have disconnected
 		}
 		w.(http.Flusher).Flush()
 		if open {
@@ -83,7 +83,7 @@ func streams(open bool, changes ...change) http.HandlerFunc {
 	}
 }
 
-// bookmark is where a stream is, and maybe that all objects have been told.
+// bookmark returns a bookmark; if complete, one that ends the initial events.
 func bookmark(version string, complete bool) change {
 	pod := object("Pod", "", "", version)
 	if complete {
@@ -95,13 +95,13 @@ func bookmark(version string, complete bool) change {
 
 func pod(name, version string) map[string]any { return object("Pod", "ns", name, version) }
 
-// told is what a port tells of a watch, in short.
-func told(t *testing.T, ev world.Event) string {
+// summarize returns an event of a watch as a short text.
+func summarize(t *testing.T, ev world.Event) string {
 	t.Helper()
-	say := func(o world.Object) string {
-		_, meta := o.Get()
+	name := func(o world.Object) string {
+		_, meta := o.Meta()
 		if meta.GetManagedFields() != nil {
-			t.Errorf("%s is told with managedFields", meta.GetName())
+			t.Errorf("%s is delivered with managedFields", meta.GetName())
 		}
 		return meta.GetName() + "@" + meta.GetResourceVersion()
 	}
@@ -109,42 +109,42 @@ func told(t *testing.T, ev world.Event) string {
 	case *world.ObjectsListed:
 		text := "listed"
 		for _, o := range m.Objects {
-			text += " " + say(o)
+			text += " " + name(o)
 		}
 		return text
 	case *world.ObjectChanged:
-		return "changed " + say(m.Object)
+		return "changed " + name(m.Object)
 	case *world.ObjectGone:
-		return "gone " + say(m.Object)
+		return "gone " + name(m.Object)
 	case *world.WatchFailing:
 		return "failing " + string(m.Err.Kind)
 	}
-	t.Fatalf("told %+v", ev)
+	t.Fatalf("unexpected event %+v", ev)
 	return ""
 }
 
 func (f *fake) expect(wants ...string) {
 	f.t.Helper()
 	for _, want := range wants {
-		if got := told(f.t, f.next()); got != want {
-			f.t.Fatalf("told %q, want %q", got, want)
+		if got := summarize(f.t, f.nextEvent()); got != want {
+			f.t.Fatalf("event %q, want %q", got, want)
 		}
 	}
 }
 
-func watching(t *testing.T) (*fake, *script) {
+func newWatch(t *testing.T) (*fake, *script) {
 	t.Helper()
 	s := newScript(t)
 	f := newFake(t, s.serve, nil)
 	f.port.Do(world.Effect{Body: &world.WatchObjects{
-		Watch: 1, Watched: world.Watched{Resource: world.ResourcePods}}})
+		Watch: 1, WatchTarget: world.WatchTarget{Resource: world.ResourcePods}}})
 	return f, s
 }
 
-// query checks one request of a watch.
-func (s *script) query(wants map[string]string) {
+// expectQuery checks the query of the next request.
+func (s *script) expectQuery(wants map[string]string) {
 	s.t.Helper()
-	r := s.request()
+	r := s.nextRequest()
 	for key, want := range wants {
 		if got := r.URL.Query().Get(key); got != want {
 			s.t.Errorf("%s of %s is %q, want %q", key, r.URL, got, want)
@@ -152,186 +152,188 @@ func (s *script) query(wants map[string]string) {
 	}
 }
 
-// A server with streaming lists: one stream has it all.
+// With streaming lists one stream is enough.
 func TestWatchStreamed(t *testing.T) {
-	f, s := watching(t)
-	s.next(streams(false,
+	f, s := newWatch(t)
+	s.addStep(streamResponse(false,
 		change{"ADDED", pod("b", "4")}, change{"ADDED", pod("a", "3")}, bookmark("5", true),
 		change{"MODIFIED", pod("a", "6")}, change{"ADDED", pod("c", "7")},
 		change{"DELETED", pod("b", "8")}, bookmark("20", false)))
-	s.next(streams(true, change{"MODIFIED", pod("c", "21")}))
+	s.addStep(streamResponse(true, change{"MODIFIED", pod("c", "21")}))
 	f.expect("listed a@3 b@4", "changed a@6", "changed c@7", "gone b@8", "changed c@21")
-	s.query(map[string]string{"watch": "true", "sendInitialEvents": "true", "resourceVersion": "",
-		"resourceVersionMatch": "NotOlderThan", "fieldSelector": "spec.nodeName=node-1"})
-	s.query(map[string]string{"watch": "true", "sendInitialEvents": "", "resourceVersion": "20",
+	s.expectQuery(map[string]string{"watch": "true", "sendInitialEvents": "true",
+		"resourceVersion": "", "resourceVersionMatch": "NotOlderThan",
+		"fieldSelector": "spec.nodeName=node-1"})
+	s.expectQuery(map[string]string{"watch": "true", "sendInitialEvents": "", "resourceVersion": "20",
 		"allowWatchBookmarks": "true", "fieldSelector": "spec.nodeName=node-1"})
 }
 
-// A server without: a list that is never from a cache of unknown age, and then a stream.
+// Without streaming lists: a list that is never from a possibly outdated cache, then a stream.
 func TestWatchListed(t *testing.T) {
-	f, s := watching(t)
-	s.next(refuses(422, "Invalid", nil))
-	s.next(lists("5", pod("b", "4"), pod("a", "3")))
-	s.next(streams(true, change{"DELETED", pod("a", "6")}))
+	f, s := newWatch(t)
+	s.addStep(errorResponse(422, "Invalid", nil))
+	s.addStep(listResponse("5", pod("b", "4"), pod("a", "3")))
+	s.addStep(streamResponse(true, change{"DELETED", pod("a", "6")}))
 	f.expect("listed a@3 b@4", "gone a@6")
-	s.query(map[string]string{"sendInitialEvents": "true"})
-	s.query(map[string]string{"watch": "", "resourceVersion": "",
+	s.expectQuery(map[string]string{"sendInitialEvents": "true"})
+	s.expectQuery(map[string]string{"watch": "", "resourceVersion": "",
 		"fieldSelector": "spec.nodeName=node-1"})
-	s.query(map[string]string{"watch": "true", "resourceVersion": "5"})
+	s.expectQuery(map[string]string{"watch": "true", "resourceVersion": "5"})
 }
 
-// A version that the server has forgotten, in the stream or before it: a list, and no failure.
+// A resource version that is expired, in the stream or when opening it, leads to a list and is not
+// reported as a failure.
 func TestWatchExpired(t *testing.T) {
-	f, s := watching(t)
+	f, s := newWatch(t)
 	gone := map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure",
 		"reason": "Expired", "code": 410}
-	s.next(streams(false, change{"ADDED", pod("a", "3")}, bookmark("5", true),
+	s.addStep(streamResponse(false, change{"ADDED", pod("a", "3")}, bookmark("5", true),
 		change{"ERROR", gone}))
-	s.next(refuses(410, "Expired", nil)) // from version 5
-	s.next(streams(false, change{"ADDED", pod("b", "9")}, bookmark("9", true)))
-	s.next(refuses(410, "Expired", nil)) // from version 9, but without a list
-	s.next(streams(true, bookmark("12", true)))
+	s.addStep(errorResponse(410, "Expired", nil)) // at version 5
+	s.addStep(streamResponse(false, change{"ADDED", pod("b", "9")}, bookmark("9", true)))
+	s.addStep(errorResponse(410, "Expired", nil)) // at version 9, without a list
+	s.addStep(streamResponse(true, bookmark("12", true)))
 	f.expect("listed a@3", "listed b@9", "listed")
 	for _, version := range []string{"", "5", "", "9"} {
-		s.query(map[string]string{"resourceVersion": version})
+		s.expectQuery(map[string]string{"resourceVersion": version})
 	}
 }
 
-// A failure is told when it begins and when its reason changes. A list ends it.
+// A failure is reported when it begins and when its kind changes. A list ends it.
 func TestWatchFailing(t *testing.T) {
-	f, s := watching(t)
-	for range 3 { // each time a stream, and then a list, is tried
-		s.next(refuses(403, "Forbidden", nil))
-		s.next(refuses(403, "Forbidden", nil))
+	f, s := newWatch(t)
+	for range 3 { // each attempt is a stream and then a list
+		s.addStep(errorResponse(403, "Forbidden", nil))
+		s.addStep(errorResponse(403, "Forbidden", nil))
 	}
-	s.next(refuses(503, "ServiceUnavailable", nil))
-	s.next(refuses(503, "ServiceUnavailable", nil))
-	// This one ends, and cannot be opened again.
-	s.next(streams(false, bookmark("5", true), bookmark("6", false)))
-	s.next(refuses(403, "Forbidden", nil))
-	s.next(streams(true, change{"ADDED", pod("a", "6")}, bookmark("6", true)))
+	s.addStep(errorResponse(503, "ServiceUnavailable", nil))
+	s.addStep(errorResponse(503, "ServiceUnavailable", nil))
+	// This stream ends, and cannot be opened again.
+	s.addStep(streamResponse(false, bookmark("5", true), bookmark("6", false)))
+	s.addStep(errorResponse(403, "Forbidden", nil))
+	s.addStep(streamResponse(true, change{"ADDED", pod("a", "6")}, bookmark("6", true)))
 	f.expect("failing Refused", "failing Unavailable", "listed", "failing Refused", "listed a@6")
 }
 
-// A resource that the server does not have is told not to be there, until it has it.
-func TestWatchUnserved(t *testing.T) {
+// A resource that the server does not serve is reported as not found, until the server serves it.
+func TestWatchUnservedResource(t *testing.T) {
 	s := newScript(t)
 	f := newFake(t, s.serve, nil)
 	f.port.Do(world.Effect{Body: &world.WatchObjects{Watch: 4,
-		Watched: world.Watched{Resource: world.ResourceTrustBundles}}})
+		WatchTarget: world.WatchTarget{Resource: world.ResourceTrustBundles}}})
 	for range 2 { // a stream, and then a list
-		s.next(http.NotFound)
+		s.addStep(http.NotFound)
 	}
 	const version = "certificates.k8s.io/v1beta1"
-	s.next(streams(true, change{"BOOKMARK", func() map[string]any {
+	s.addStep(streamResponse(true, change{"BOOKMARK", func() map[string]any {
 		mark := bookmark("5", true).Object
 		mark["kind"], mark["apiVersion"] = "ClusterTrustBundle", version
 		return mark
 	}()}))
 	f.expect("failing NotFound", "listed")
-	if r := s.request(); r.URL.Path != "/apis/"+version+"/clustertrustbundles" {
-		t.Errorf("asked %s", r.URL)
+	if r := s.nextRequest(); r.URL.Path != "/apis/"+version+"/clustertrustbundles" {
+		t.Errorf("request %s", r.URL)
 	}
 }
 
-// An answer from something else is no list of nothing.
-func TestWatchForeign(t *testing.T) {
-	f, s := watching(t)
-	s.next(refuses(422, "Invalid", nil))
-	s.next(func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, map[string]any{}) })
-	s.next(refuses(422, "Invalid", nil))
-	s.next(func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, 200, map[string]any{"kind": "SecretList", "apiVersion": "v1"})
+// A response of something other than the API server is not decoded as an empty list.
+func TestWatchInvalidResponse(t *testing.T) {
+	f, s := newWatch(t)
+	s.addStep(errorResponse(422, "Invalid", nil))
+	s.addStep(func(w http.ResponseWriter, _ *http.Request) { respond(w, 200, map[string]any{}) })
+	s.addStep(errorResponse(422, "Invalid", nil))
+	s.addStep(func(w http.ResponseWriter, _ *http.Request) {
+		respond(w, 200, map[string]any{"kind": "SecretList", "apiVersion": "v1"})
 	})
-	s.next(func(w http.ResponseWriter, _ *http.Request) {
+	s.addStep(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "<html>log in here</html>")
 	})
-	s.next(lists("5", pod("a", "3")))
+	s.addStep(listResponse("5", pod("a", "3")))
 	f.expect("failing Internal", "listed a@3")
 }
 
-// A server that is overloaded says when to come again.
+// The Retry-After of an overloaded server is obeyed.
 func TestWatchThrottled(t *testing.T) {
-	f, s := watching(t)
+	f, s := newWatch(t)
 	began := time.Now()
-	s.next(refuses(429, "TooManyRequests", map[string]any{"retryAfterSeconds": 1}))
-	s.next(refuses(429, "TooManyRequests", nil))
-	s.next(streams(true, bookmark("5", true)))
+	s.addStep(errorResponse(429, "TooManyRequests", map[string]any{"retryAfterSeconds": 1}))
+	s.addStep(errorResponse(429, "TooManyRequests", nil))
+	s.addStep(streamResponse(true, bookmark("5", true)))
 	f.expect("failing Throttled", "listed")
 	if waited := time.Since(began); waited < time.Second {
-		t.Errorf("came again after %v", waited)
+		t.Errorf("retried after %v", waited)
 	}
 }
 
-// A watch of one object asks for no others, which a node may not see.
-func TestWatchOne(t *testing.T) {
+// A watch of one object has a field selector, because a node may read no other objects.
+func TestWatchOneObject(t *testing.T) {
 	s := newScript(t)
 	f := newFake(t, s.serve, nil)
-	f.port.Do(world.Effect{Body: &world.WatchObjects{Watch: 4, Watched: world.Watched{
+	f.port.Do(world.Effect{Body: &world.WatchObjects{Watch: 4, WatchTarget: world.WatchTarget{
 		Resource: world.ResourceSecrets, Namespace: "ns", Name: "key"}}})
-	s.next(streams(true, change{"ADDED", object("Secret", "ns", "key", "3")},
+	s.addStep(streamResponse(true, change{"ADDED", object("Secret", "ns", "key", "3")},
 		change{"BOOKMARK", func() map[string]any {
 			mark := bookmark("5", true).Object
 			mark["kind"] = "Secret"
 			return mark
 		}()}))
 	f.expect("listed key@3")
-	r := s.request()
+	r := s.nextRequest()
 	if r.URL.Path != "/api/v1/namespaces/ns/secrets" ||
 		r.URL.Query().Get("fieldSelector") != "metadata.name=key" {
-		t.Errorf("asked %s", r.URL)
+		t.Errorf("request %s", r.URL)
 	}
 }
 
-// Nothing is told of a watch that has ended, and the server sees it end.
+// After UnwatchObjects nothing is delivered, and the server's stream ends.
 func TestUnwatch(t *testing.T) {
-	f, s := watching(t)
+	f, s := newWatch(t)
 	ended := make(chan struct{})
-	s.next(func(w http.ResponseWriter, r *http.Request) {
-		streams(true, bookmark("5", true))(w, r)
+	s.addStep(func(w http.ResponseWriter, r *http.Request) {
+		streamResponse(true, bookmark("5", true))(w, r)
 		close(ended)
 	})
 	f.expect("listed")
 	f.port.Do(world.Effect{Body: &world.UnwatchObjects{Watch: 1}})
-	f.port.Do(world.Effect{Body: &world.UnwatchObjects{Watch: 1}}) // of no effect
+	f.port.Do(world.Effect{Body: &world.UnwatchObjects{Watch: 1}}) // no effect
 	select {
 	case <-ended:
 	case <-time.After(waitMax):
-		t.Error("the watch goes on")
+		t.Error("the stream has not ended")
 	}
 }
 
-// A reader that takes its time loses nothing.
+// A slow reader loses no event.
 func TestWatchSlowReader(t *testing.T) {
-	f, s := watching(t)
-	const many = 500 // more than all buffers between
+	f, s := newWatch(t)
+	const many = 500 // more than all buffers in between hold
 	changes := []change{bookmark("1", true)}
 	for range many {
 		changes = append(changes, change{"MODIFIED", pod("a", "2")})
 	}
-	s.next(streams(true, changes...))
+	s.addStep(streamResponse(true, changes...))
 	f.expect("listed")
-	s.request()
+	s.nextRequest()
 	for range many {
 		f.expect("changed a@2")
 	}
 }
 
-// freezer is a connection in the middle that can stop carrying anything, and says nothing of it.
-type freezer struct {
+// stallingProxy is a TCP proxy that can stop forwarding without closing its connections.
+type stallingProxy struct {
 	net.Listener
-	mu     sync.Mutex
-	frozen bool
-	conns  []net.Conn
+	mu      sync.Mutex
+	stalled bool
+	conns   []net.Conn
 }
 
-func newFreezer(t *testing.T, to string) *freezer {
+func newStallingProxy(t *testing.T, to string) *stallingProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	z := &freezer{Listener: l}
+	z := &stallingProxy{Listener: l}
 	var work sync.WaitGroup
 	work.Go(func() {
 		for {
@@ -345,11 +347,11 @@ func newFreezer(t *testing.T, to string) *freezer {
 				return
 			}
 			z.mu.Lock()
-			z.frozen = false // what is dialled anew works
+			z.stalled = false // new connections work
 			z.conns = append(z.conns, in, out)
 			z.mu.Unlock()
-			work.Go(func() { z.carry(in, out) })
-			work.Go(func() { z.carry(out, in) })
+			work.Go(func() { z.forward(in, out) })
+			work.Go(func() { z.forward(out, in) })
 		}
 	})
 	t.Cleanup(func() {
@@ -364,9 +366,9 @@ func newFreezer(t *testing.T, to string) *freezer {
 	return z
 }
 
-// carry carries data one way, until it is frozen: from then on it takes it and drops it, for
-// connections that were there.
-func (z *freezer) carry(from, to net.Conn) {
+// forward copies data in one direction. After a stall it reads and drops the data of existing
+// connections.
+func (z *stallingProxy) forward(from, to net.Conn) {
 	buffer, dropping := make([]byte, 4096), false
 	for {
 		n, err := from.Read(buffer)
@@ -374,7 +376,7 @@ func (z *freezer) carry(from, to net.Conn) {
 			return
 		}
 		z.mu.Lock()
-		dropping = dropping || z.frozen
+		dropping = dropping || z.stalled
 		z.mu.Unlock()
 		if dropping {
 			continue
@@ -385,20 +387,20 @@ func (z *freezer) carry(from, to net.Conn) {
 	}
 }
 
-// A connection that dies in silence is noticed, and the watch goes on over another.
+// A connection that dies silently is detected, and the watch continues over a new one.
 func TestWatchSilentConnection(t *testing.T) {
 	s := newScript(t)
 	f := newFake(t, s.serve, nil)
-	z := newFreezer(t, f.url[len("https://"):])
+	z := newStallingProxy(t, f.url[len("https://"):])
 	through := &fake{t: t, clock: f.clock, events: make(chan world.Event, 64)}
 	through.connect("https://"+z.Addr().String(), f.ca, nil)
 	through.port.Do(world.Effect{Body: &world.WatchObjects{
-		Watch: 1, Watched: world.Watched{Resource: world.ResourcePods}}})
-	s.next(streams(true, change{"ADDED", pod("a", "3")}, bookmark("5", true)))
-	s.next(streams(true, change{"ADDED", pod("b", "6")}, bookmark("7", true)))
+		Watch: 1, WatchTarget: world.WatchTarget{Resource: world.ResourcePods}}})
+	s.addStep(streamResponse(true, change{"ADDED", pod("a", "3")}, bookmark("5", true)))
+	s.addStep(streamResponse(true, change{"ADDED", pod("b", "6")}, bookmark("7", true)))
 	through.expect("listed a@3")
 	z.mu.Lock()
-	z.frozen = true
+	z.stalled = true
 	z.mu.Unlock()
 	through.expect("listed b@6")
 }

@@ -1,9 +1,9 @@
-// Package certfile keeps what certificate files hold, and reads them anew when they have changed.
+// Package certfile holds the content of certificate files, and reloads files that have changed.
 //
-// The contract: nothing runs meanwhile; whoever asks is the one who looks. So a file that was
-// replaced is known at the next handshake or request, and a node where nobody asks does nothing.
-// Files that are torn, empty or gone leave what was read last: whoever replaces two files one
-// after the other is not finished in between. Start reading at Open.
+// The contract: the files are checked on each call of Current; there is no background goroutine. So
+// a replaced file takes effect at the next handshake or request, and an idle node does no work. If
+// the files cannot be read or parsed (half written, empty, missing), the content that was read last
+// stays in use: a certificate and its key are replaced one after the other. Start reading at Open.
 package certfile
 
 import (
@@ -16,69 +16,69 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// Kept is what some files hold. Many goroutines may ask at once.
-type Kept[T any] struct {
+// Reloader holds the parsed content of one or several files. It is safe for concurrent use.
+type Reloader[T any] struct {
 	paths []string
 	parse func(contents [][]byte) (T, error)
 	warn  func(problem string)
 
 	mu     sync.Mutex
-	seen   []os.FileInfo // when they were read last; nil if that has failed
+	infos  []os.FileInfo // of the last successful read; nil if the last read failed
 	warned string
 	value  T
 }
 
-// Open reads files. What later keeps them from being read anew, warn is told, once.
+// Open reads files. Each later failure to reload them is reported to warn, once.
 func Open[T any](parse func(contents [][]byte) (T, error), warn func(problem string),
-	paths ...string) (*Kept[T], error) {
-	k := &Kept[T]{paths: paths, parse: parse, warn: warn}
-	value, seen, err := k.read()
+	paths ...string) (*Reloader[T], error) {
+	r := &Reloader[T]{paths: paths, parse: parse, warn: warn}
+	value, infos, err := r.read()
 	if err != nil {
 		return nil, err
 	}
-	k.value, k.seen = value, seen
-	return k, nil
+	r.value, r.infos = value, infos
+	return r, nil
 }
 
-// Now is what the files hold now, or what they held when they could be read last.
-func (k *Kept[T]) Now() T {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.changed() {
-		return k.value
+// Current returns the content of the files as of now, or the last content that could be read.
+func (r *Reloader[T]) Current() T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.hasChanged() {
+		return r.value
 	}
-	value, seen, err := k.read()
+	value, infos, err := r.read()
 	if err != nil {
-		k.seen = nil
-		if problem := err.Error(); problem != k.warned {
-			k.warned = problem
-			k.warn(problem + "; what was read before stays in use")
+		r.infos = nil
+		if problem := err.Error(); problem != r.warned {
+			r.warned = problem
+			r.warn(problem + "; the content that was read before stays in use")
 		}
-		return k.value
+		return r.value
 	}
-	k.value, k.seen, k.warned = value, seen, ""
-	return k.value
+	r.value, r.infos, r.warned = value, infos, ""
+	return r.value
 }
 
-func (k *Kept[T]) changed() bool {
-	if k.seen == nil {
+func (r *Reloader[T]) hasChanged() bool {
+	if r.infos == nil {
 		return true
 	}
-	for i, path := range k.paths {
-		is, err := os.Stat(path)
-		was := k.seen[i]
-		if err != nil || !os.SameFile(is, was) || is.Size() != was.Size() ||
-			!is.ModTime().Equal(was.ModTime()) {
+	for i, path := range r.paths {
+		info, err := os.Stat(path)
+		last := r.infos[i]
+		if err != nil || !os.SameFile(info, last) || info.Size() != last.Size() ||
+			!info.ModTime().Equal(last.ModTime()) {
 			return true
 		}
 	}
 	return false
 }
 
-// read looks at a file before it reads it: what changes in between is seen at the next look.
-func (k *Kept[T]) read() (value T, seen []os.FileInfo, err error) {
+// read stats a file before reading it, so that a write in between is noticed at the next check.
+func (r *Reloader[T]) read() (value T, infos []os.FileInfo, err error) {
 	var contents [][]byte
-	for _, path := range k.paths {
+	for _, path := range r.paths {
 		info, err := os.Stat(path)
 		if err != nil {
 			return value, nil, err
@@ -87,16 +87,16 @@ func (k *Kept[T]) read() (value T, seen []os.FileInfo, err error) {
 		if err != nil {
 			return value, nil, err
 		}
-		seen, contents = append(seen, info), append(contents, content)
+		infos, contents = append(infos, info), append(contents, content)
 	}
-	if value, err = k.parse(contents); err != nil {
-		return value, nil, fmt.Errorf("%s: %w", k.paths[0], err)
+	if value, err = r.parse(contents); err != nil {
+		return value, nil, fmt.Errorf("%s: %w", r.paths[0], err)
 	}
-	return value, seen, nil
+	return value, infos, nil
 }
 
-// OpenAuthorities reads a file of certificates of authorities.
-func OpenAuthorities(path string, warn func(problem string)) (*Kept[*x509.CertPool], error) {
+// OpenAuthorities reads a PEM file of CA certificates.
+func OpenAuthorities(path string, warn func(problem string)) (*Reloader[*x509.CertPool], error) {
 	return Open(func(contents [][]byte) (*x509.CertPool, error) {
 		certificates, err := cert.ParseCertsPEM(contents[0])
 		if err != nil {
@@ -110,8 +110,8 @@ func OpenAuthorities(path string, warn func(problem string)) (*Kept[*x509.CertPo
 	}, warn, path)
 }
 
-// OpenPair reads a certificate with its chain, and its key.
-func OpenPair(certFile, keyFile string, warn func(problem string)) (*Kept[*tls.Certificate],
+// OpenPair reads a certificate with its chain, and its private key.
+func OpenPair(certFile, keyFile string, warn func(problem string)) (*Reloader[*tls.Certificate],
 	error) {
 	return Open(func(contents [][]byte) (*tls.Certificate, error) {
 		pair, err := tls.X509KeyPair(contents[0], contents[1])

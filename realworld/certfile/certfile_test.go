@@ -21,15 +21,15 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// halves is a parser of two files that have to hold the same.
+// halves parses two files that must have the same content.
 func halves(contents [][]byte) (string, error) {
 	if string(contents[0]) != string(contents[1]) {
-		return "", errors.New("halves do not fit")
+		return "", errors.New("the halves do not match")
 	}
 	return string(contents[0]), nil
 }
 
-func TestFilesAreReadAnew(t *testing.T) {
+func TestChangedFilesAreReloaded(t *testing.T) {
 	dir := t.TempDir()
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	write(t, a, "1")
@@ -41,13 +41,13 @@ func TestFilesAreReadAnew(t *testing.T) {
 	}
 	expect := func(want string, warned int) {
 		t.Helper()
-		if got := k.Now(); got != want || len(warnings) != warned {
-			t.Errorf("holds %q after warnings %q, want %q after %d", got, warnings, want, warned)
+		if got := k.Current(); got != want || len(warnings) != warned {
+			t.Errorf("content %q after warnings %q, want %q after %d", got, warnings, want, warned)
 		}
 	}
 	expect("1", 0)
 	write(t, a, "2")
-	expect("1", 1) // one half is new
+	expect("1", 1) // only one of the files is replaced
 	expect("1", 1)
 	write(t, b, "2")
 	expect("2", 1)
@@ -58,10 +58,10 @@ func TestFilesAreReadAnew(t *testing.T) {
 	write(t, a, "2")
 	expect("2", 2)
 	write(t, b, "3")
-	expect("2", 3) // it may be told again, as it was mended meanwhile
+	expect("2", 3) // the problem is reported again, as the files were valid in between
 }
 
-func TestWhatCannotBeOpened(t *testing.T) {
+func TestOpenFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ca.crt")
 	if _, err := certfile.OpenAuthorities(path, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
@@ -72,6 +72,6 @@ func TestWhatCannotBeOpened(t *testing.T) {
 		t.Errorf("an empty file: %v", err)
 	}
 	if _, err := certfile.OpenPair(path, path, nil); err == nil {
-		t.Error("an empty file is a pair")
+		t.Error("an empty file was accepted as a pair")
 	}
 }

@@ -1,26 +1,26 @@
-// Package clock is the agent's clock: wall time at the start of the process, moved on by the
-// monotonic clock. It never goes back and never jumps, whatever is done to the machine's date
-// while the agent runs, so a step of the date neither ends a back-off early nor holds up a relist.
+// Package clock is the agent's clock: the wall time at the start of the process plus the monotonic
+// time since then. It never goes back and never jumps, even if the machine's date is changed while
+// the agent runs: so a change of the date neither ends a back-off early nor delays a relist.
 //
-// All deadlines of effects are times of this clock; a port turns them into timeouts with Until.
+// All deadlines of effects are times of this clock; a port converts them to timeouts with Until.
 package clock
 
 import "time"
 
-// Clock tells the agent's time. Make one per process with New, and share it by value.
+// Clock returns the agent's time. Make one per process with New, and share it by value.
 type Clock struct {
-	began time.Time // with its monotonic reading
+	started time.Time // with its monotonic reading
 }
 
-// New starts a clock.
-func New() Clock { return Clock{began: time.Now()} }
+// New returns a clock that starts now.
+func New() Clock { return Clock{started: time.Now()} }
 
-// Now is the agent's time in UTC. It has no monotonic reading, so that it survives being written
-// down and read back unchanged.
-func (c Clock) Now() time.Time { return c.began.Round(0).UTC().Add(c.Elapsed()) }
+// Now returns the agent's time in UTC, without a monotonic reading: so a time is unchanged by being
+// marshaled and unmarshaled.
+func (c Clock) Now() time.Time { return c.started.Round(0).UTC().Add(c.Elapsed()) }
 
-// Elapsed is how long the clock has been running.
-func (c Clock) Elapsed() time.Duration { return time.Since(c.began) }
+// Elapsed returns how long the clock has been running.
+func (c Clock) Elapsed() time.Duration { return time.Since(c.started) }
 
-// Until is how long it is until a time of this clock; negative when it has passed.
+// Until returns the duration until a time of this clock; negative if it has passed.
 func (c Clock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }

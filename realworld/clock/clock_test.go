@@ -23,7 +23,7 @@ func TestNowNeverGoesBack(t *testing.T) {
 	}
 }
 
-func TestNowSurvivesBeingWrittenDown(t *testing.T) {
+func TestNowSurvivesMarshaling(t *testing.T) {
 	now := clock.New().Now()
 	data, err := json.Marshal(now)
 	if err != nil {
@@ -34,7 +34,7 @@ func TestNowSurvivesBeingWrittenDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if back != now { // the struct, not only the instant
-		t.Errorf("read back %#v, want %#v", back, now)
+		t.Errorf("unmarshaled %#v, want %#v", back, now)
 	}
 }
 

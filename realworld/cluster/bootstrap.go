@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// bootstrapManifest is a token with which a new node may ask for its certificate, and what lets
-// its request be approved without anyone looking: the same roles that kubeadm binds.
+// bootstrapManifest is a token with which a new node may request its certificate, and the roles for
+// an automatic approval of its request: the same that kubeadm binds.
 const bootstrapManifest = `
 apiVersion: v1
 kind: Secret
@@ -41,9 +41,9 @@ roleRef:
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: system:nodes}]
 `
 
-// BootstrapKubeconfig makes a bootstrap token and writes the kubeconfig that holds it, as
-// --bootstrap-kubeconfig takes it. The certificates that nodes ask for with it are approved and
-// signed by the controller manager.
+// BootstrapKubeconfig creates a bootstrap token and writes a kubeconfig with it, for
+// --bootstrap-kubeconfig. The controller manager approves and signs the certificates that nodes
+// request with it.
 func (c *Cluster) BootstrapKubeconfig(ctx context.Context) (string, error) {
 	// Letters and digits of a random text: an id of 6, a secret of 16.
 	text := strings.ToLower(rand.Text())

@@ -14,26 +14,26 @@ import (
 	"seedlet.dev/realworld/provision"
 )
 
-// The variables that hold the version of a program; a build from modules sets none of them.
+// The variables with the version of a program; a build from modules sets none of them.
 const (
 	versionPackage = "k8s.io/component-base/version."
 	versionFlags   = " -X " + versionPackage + "gitVersion=" + Version +
 		" -X " + versionPackage + "gitMajor=1 -X " + versionPackage + "gitMinor=36"
 )
 
-// A module holds the tool lines of programs, and the versions of what they are made of.
+// module has the tool lines of programs, and the versions of their dependencies.
 type module struct {
-	dir   string // beside this file
+	dir   string // relative to this file
 	flags string // for the linker
 }
 
-// Two, for metrics-server wants other versions of libraries than Kubernetes was released with.
+// There are two, because metrics-server needs other versions of libraries than Kubernetes.
 var modules = []module{{"tools", "-s -w" + versionFlags}, {"metricsserver", "-s -w"}}
 
-// buildSayEvery is how often a build tells that it goes on.
-const buildSayEvery = 20 * time.Second
+// buildProgressInterval is how often a build reports its progress.
+const buildProgressInterval = 20 * time.Second
 
-// build builds the programs, unless someone else just has.
+// build builds the programs, unless another process has just built them.
 func build(ctx context.Context, progress func(string)) error {
 	target, err := provision.CacheDir("kubernetes", Version)
 	if err != nil {
@@ -46,42 +46,43 @@ func build(ctx context.Context, progress func(string)) error {
 	if err != nil {
 		return fmt.Errorf("building Kubernetes: %w", err)
 	}
-	defer func() { _ = lock.Close() }() // which gives it up
+	defer func() { _ = lock.Close() }() // releases the lock
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("waiting for another build of Kubernetes: %w", err)
 	}
 	if _, err := findTools(); err == nil {
 		return nil
 	}
-	// Built beside where they belong and moved there at once: half a build is none.
-	made := target + ".building"
-	if err := os.RemoveAll(made); err != nil {
+	// The programs are built in a temporary directory that is renamed, so that the target is
+	// complete.
+	temporary := target + ".building"
+	if err := os.RemoveAll(temporary); err != nil {
 		return fmt.Errorf("building Kubernetes: %w", err)
 	}
-	if err := compile(ctx, made, progress); err != nil {
+	if err := compile(ctx, temporary, progress); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(target); err != nil { // not complete, or findTools had found it
+	if err := os.RemoveAll(target); err != nil { // incomplete, or findTools would have found it
 		return fmt.Errorf("building Kubernetes: %w", err)
 	}
-	if err := os.Rename(made, target); err != nil {
+	if err := os.Rename(temporary, target); err != nil {
 		return fmt.Errorf("building Kubernetes: %w", err)
 	}
 	return nil
 }
 
-// compile compiles what the tool lines of all modules name, into a directory.
+// compile builds the programs of all modules' tool lines into a directory.
 func compile(ctx context.Context, dir string, progress func(string)) error {
 	root, err := provision.Checkout()
 	if err != nil {
 		return err
 	}
 	progress("building Kubernetes " + Version + " (up to twelve minutes on two cores, once)")
-	var out lines
-	stop := out.report(progress)
+	var out buildOutput
+	stop := out.reportProgress(progress)
 	defer stop()
 	for _, m := range modules {
-		// -v names each package when it has been compiled; tool stands for the tool lines.
+		// -v prints each package when it has been compiled; "tool" selects the tool lines.
 		cmd := exec.CommandContext(ctx, "go", "build", "-v", "-buildvcs=false", "-ldflags", m.flags,
 			"-o", dir+"/", "tool")
 		cmd.Dir = filepath.Join(root, "realworld/cluster", m.dir)
@@ -98,30 +99,30 @@ func compile(ctx context.Context, dir string, progress func(string)) error {
 	return nil
 }
 
-// lines counts the lines that a build prints, and keeps the text.
-type lines struct {
+// buildOutput counts the lines that a build prints, and has the text.
+type buildOutput struct {
 	count atomic.Int64
 	text  bytes.Buffer
 }
 
-func (l *lines) Write(data []byte) (int, error) {
+func (l *buildOutput) Write(data []byte) (int, error) {
 	l.count.Add(int64(bytes.Count(data, []byte("\n"))))
 	return l.text.Write(data)
 }
 
-// tail is the end of what was printed.
-func (l *lines) tail() string {
+// tail returns the end of the output.
+func (l *buildOutput) tail() string {
 	const tailMax = 2000
 	text := l.text.Bytes()
 	return string(text[max(0, len(text)-tailMax):])
 }
 
-// report tells now and then how far the build has come, until it is stopped.
-func (l *lines) report(progress func(string)) (stop func()) {
+// reportProgress reports the progress of a build at intervals, until it is stopped.
+func (l *buildOutput) reportProgress(progress func(string)) (stop func()) {
 	start, done, ended := time.Now(), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(buildSayEvery)
+		tick := time.NewTicker(buildProgressInterval)
 		defer tick.Stop()
 		for {
 			select {

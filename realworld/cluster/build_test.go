@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/realworld/provision"
 )
 
-// goScript is the beginning of a go command that keeps what follows -o.
+// goScript is the start of a fake go command; it stores the value of -o.
 const goScript = `#!/bin/sh
 for made; do
 	[ "$last" = -o ] && break
@@ -21,8 +22,8 @@ for made; do
 done
 `
 
-// checkout makes a checkout whose go command is a script, and goes there. The script is called as
-// in "go build FLAGS -o DIR/ tool".
+// checkout creates a checkout whose go command is a script, and changes to it. The script is called
+// with "go build FLAGS -o DIR/ tool".
 func checkout(t *testing.T, script string) (target string) {
 	t.Helper()
 	root := t.TempDir()
@@ -49,22 +50,22 @@ func checkout(t *testing.T, script string) (target string) {
 	return target
 }
 
-// compiles makes every program, and says which package it is at.
+// compiles creates every program, and prints its package.
 var compiles = fmt.Sprintf("[ -e here ] && mkdir -p $made && for p in %s; do"+
 	" echo k8s.io/$p; echo '#!' > $made$p; chmod +x $made$p; done", strings.Join(programs, " "))
 
 func TestBuild(t *testing.T) {
 	target := checkout(t, compiles)
-	// What a build that was killed left, and a directory that lacks a program.
+	// The leftover of a killed build, and a directory without the programs.
 	for _, stale := range []string{target + ".building", target} {
 		if err := os.MkdirAll(stale, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var said []string
-	err := build(t.Context(), func(line string) { said = append(said, line) })
-	if err != nil || len(said) != 1 {
-		t.Fatalf("%v, and it said %q; want one line", err, said)
+	var progress []string
+	err := build(t.Context(), func(line string) { progress = append(progress, line) })
+	if err != nil || len(progress) != 1 {
+		t.Fatalf("%v, progress %q; want one line", err, progress)
 	}
 	for _, name := range programs {
 		if !provision.Executable(filepath.Join(target, name)) {
@@ -72,31 +73,31 @@ func TestBuild(t *testing.T) {
 		}
 	}
 	if _, err := os.Lstat(target + ".building"); err == nil {
-		t.Error("the directory of the build is still there")
+		t.Error("the temporary directory still exists")
 	}
 }
 
-// TestBuildThatFails leaves nothing that could be taken for a build.
+// TestBuildThatFails checks that a failed build leaves no target directory.
 func TestBuildThatFails(t *testing.T) {
 	target := checkout(t, compiles+"; echo no space left; exit 1")
 	err := build(t.Context(), func(string) {})
 	if err == nil || !strings.HasSuffix(err.Error(), "no space left\n") {
-		t.Errorf("got %v, want what the compiler said last", err)
+		t.Errorf("got %v, want the end of the compiler's output", err)
 	}
 	if _, err := os.Lstat(target); err == nil {
-		t.Error("half a build is there")
+		t.Error("the target of a failed build exists")
 	}
 }
 
 func TestBuildThatIsInterrupted(t *testing.T) {
-	target := checkout(t, compiles+"; exec sleep 60")
+	target := checkout(t, compiles+"; exec sleep 3600")
 	ctx, interrupt := context.WithCancel(t.Context())
 	start := time.Now()
 	err := build(ctx, func(string) { time.AfterFunc(50*time.Millisecond, interrupt) })
-	if !errors.Is(err, context.Canceled) || time.Since(start) > 30*time.Second {
+	if !errors.Is(err, context.Canceled) || time.Since(start) > porttest.Patience {
 		t.Errorf("after %v: %v", time.Since(start), err)
 	}
 	if _, err := os.Lstat(target); err == nil {
-		t.Error("half a build is there")
+		t.Error("the target of an interrupted build exists")
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// certificateLife is how long certificates are valid: longer than any test, and no longer.
-const certificateLife = 7 * 24 * time.Hour
+// certificateLifetime is the validity of certificates: longer than any test, and no longer.
+const certificateLifetime = 7 * 24 * time.Hour
 
 // authority issues certificates.
 type authority struct {
@@ -38,7 +38,7 @@ func (p pair) write(dir, name string) error {
 	return writeSecret(filepath.Join(dir, name+".key"), p.key)
 }
 
-// newAuthority makes an authority that signs itself.
+// newAuthority returns a self-signed authority.
 func newAuthority(name string) (*authority, pair, error) {
 	key, err := newKey()
 	if err != nil {
@@ -62,13 +62,13 @@ func newAuthority(name string) (*authority, pair, error) {
 	return a, p, nil
 }
 
-// client issues a certificate for a user, as the API server reads it: the common name is the
-// user's, each organization is a group.
+// client issues a certificate for a user of the API server: the common name is the user's name,
+// each organization is a group.
 func (a *authority) client(user string, groups ...string) (pair, error) {
 	return a.issue(pkix.Name{CommonName: user, Organization: groups}, nil, nil)
 }
 
-// issue issues a certificate for a client, and for a server of the given names if there are any.
+// issue issues a certificate for a client, and for a server with the given names if there are any.
 func (a *authority) issue(subject pkix.Name, names []string, addresses []net.IP) (pair, error) {
 	key, err := newKey()
 	if err != nil {
@@ -101,8 +101,8 @@ func certificatePEM(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// newTemplate is what all certificates have in common. They are valid from a while ago, for
-// clocks differ.
+// newTemplate returns the common fields of all certificates. They are valid from an hour ago,
+// because clocks differ.
 func newTemplate(subject pkix.Name) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
@@ -111,7 +111,7 @@ func newTemplate(subject pkix.Name) (*x509.Certificate, error) {
 	now := time.Now()
 	return &x509.Certificate{
 		SerialNumber: serial, Subject: subject,
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLife),
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLifetime),
 	}, nil
 }
 
@@ -131,7 +131,7 @@ func keyPEM(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// newKeyPair is a key with its public half, which service accounts are signed and checked with.
+// newKeyPair returns a key with its public half, for signing and verifying service account tokens.
 func newKeyPair() (private, public []byte, err error) {
 	key, err := newKey()
 	if err != nil {

@@ -1,17 +1,17 @@
 // Package cluster runs a private Kubernetes control plane for tests and for the playground: real
-// etcd, kube-apiserver, kube-controller-manager and kube-scheduler, with certificates made for
-// it and a bridge whose address is the one of the node and of the API server.
+// etcd, kube-apiserver, kube-controller-manager and kube-scheduler, with certificates of its own,
+// and a bridge that has the address of the node and of the API server.
 //
 // The contract:
 //
-//  1. A cluster lives in one temporary directory. Everything outside it (processes, the bridge)
-//     carries its path or a name made from it, and so can be found by it.
-//  2. Stop removes all of it. A guard process does the same when the process that started the
+//  1. A cluster has one temporary directory. Everything outside it (processes, the bridge) has the
+//     directory's path or a name derived from it, and can be found by it.
+//  2. Stop removes all of it. A guard process does the same if the process that started the
 //     cluster dies without stopping it.
 //  3. The programs are those of tools/go.mod and metricsserver/go.mod, modules of their own, so
-//     that nothing of the project can import what they are made of. Install builds them.
+//     that the project cannot import their dependencies. Install builds them.
 //
-// Start reading at Start and Stop, then components.go for what runs with which arguments.
+// Start reading at Start and Stop, then components.go for the programs and their arguments.
 package cluster
 
 import (
@@ -24,46 +24,45 @@ import (
 	"path/filepath"
 	"time"
 
-	"seedlet.dev/realworld/owned"
+	"seedlet.dev/realworld/cleanup"
 )
 
-// triesMax is how often a component is started when another process has taken its port.
-const triesMax = 3
+// startTriesMax is how often a component is started if another process has taken its port.
+const startTriesMax = 3
 
-// Options says what cluster to start. The zero value is good.
+// Options configure a cluster. The zero value is valid.
 type Options struct {
-	// NodeMonitorGracePeriod is how long a node may be silent before it is called unknown; zero
-	// for the controller manager's own 50 s.
+	// NodeMonitorGracePeriod is how long a node may be silent before its status is unknown; zero
+	// for the controller manager's default of 50 s.
 	NodeMonitorGracePeriod time.Duration
-	// Metrics has metrics-server serve metrics.k8s.io, from which `kubectl top` is answered.
+	// Metrics makes metrics-server serve metrics.k8s.io, which `kubectl top` needs.
 	Metrics  bool
-	Progress func(line string) // told what takes long; may be nil
+	Progress func(line string) // receives the progress of long steps; may be nil
 }
 
-// Cluster is a running control plane. Its methods are for one goroutine, but for Kubectl and
-// Apply.
+// Cluster is a running control plane. Its methods are for one goroutine, except Kubectl and Apply.
 type Cluster struct {
 	URL     string     // of the API server
-	Address netip.Addr // of the bridge: the node's, and the API server's
+	Address netip.Addr // of the bridge: the address of the node and of the API server
 	Dir     string
 
 	options    Options
 	tools      tools
-	guard      *owned.Guard
+	guard      *cleanup.Guard
 	lock       *os.File // held as long as the owner lives
 	ca         *authority
-	client     *http.Client // in the administrator's name
+	client     *http.Client // with the administrator's certificate
 	etcdClient *http.Client
 	etcdURL    string
 	apiAddress string // host and port of URL
 
-	etcd, apiServer, controllerManager, scheduler, metrics *owned.Daemon
+	etcd, apiServer, controllerManager, scheduler, metrics *cleanup.Daemon
 
 	stopped bool
 }
 
 // Start starts a cluster and waits until all components are ready and pods can be created in the
-// default namespace. On an error nothing is left.
+// default namespace. On an error nothing remains.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
@@ -88,15 +87,15 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	if c.lock, err = lockDir(c.Dir); err != nil {
 		return err
 	}
-	if c.guard, err = owned.StartGuard(guardKind, c.Dir); err != nil {
+	if c.guard, err = cleanup.StartGuard(guardKind, c.Dir); err != nil {
 		return err
 	}
-	subnet, err := owned.FreeSubnet(c.Dir)
+	subnet, err := cleanup.FreeSubnet(c.Dir)
 	if err != nil {
 		return err
 	}
 	c.Address = subnet.Addr().Next()
-	if err := owned.MakeBridge(c.Dir, netip.PrefixFrom(c.Address, subnet.Bits())); err != nil {
+	if err := cleanup.MakeBridge(c.Dir, netip.PrefixFrom(c.Address, subnet.Bits())); err != nil {
 		return err
 	}
 	if c.apiAddress, err = freeAddress(c.Address); err != nil {
@@ -117,12 +116,12 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 }
 
 func (c *Cluster) startEtcd(ctx context.Context) error {
-	return c.serve(ctx, &c.etcd, func() (*owned.Daemon, error) { return c.newEtcd() },
+	return c.startComponent(ctx, &c.etcd, func() (*cleanup.Daemon, error) { return c.newEtcd() },
 		func(ctx context.Context) error { return get(ctx, c.etcdClient, c.etcdURL+"/health") })
 }
 
-// StartAPIServer starts the API server after StopAPIServer, on the same address and data, and
-// waits until it is ready.
+// StartAPIServer starts the API server after StopAPIServer, on the same address and data, and waits
+// until it is ready.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if c.apiServer.Running() {
 		return errors.New("the API server runs already")
@@ -130,20 +129,20 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if err := c.apiServer.Start(); err != nil {
 		return err
 	}
-	return c.wait(ctx, c.apiServer, func(ctx context.Context) error {
+	return c.waitReady(ctx, c.apiServer, func(ctx context.Context) error {
 		return get(ctx, c.client, c.URL+"/readyz")
 	})
 }
 
-// StopAPIServer ends the API server at once, as a crash does, in the middle of whatever it does.
+// StopAPIServer kills the API server, as in a crash.
 func (c *Cluster) StopAPIServer() error { return c.apiServer.Kill() }
 
-// StopClients ends the controllers and the scheduler at once.
+// StopClients kills the controllers and the scheduler.
 func (c *Cluster) StopClients() error {
 	return errors.Join(c.scheduler.Kill(), c.controllerManager.Kill())
 }
 
-// startClients starts those who work through the API server, side by side.
+// startClients starts the clients of the API server concurrently.
 func (c *Cluster) startClients(ctx context.Context) error {
 	scheduler := make(chan error)
 	go func() { scheduler <- c.startClient(ctx, &c.scheduler, c.newScheduler) }()
@@ -151,9 +150,9 @@ func (c *Cluster) startClients(ctx context.Context) error {
 	if err := errors.Join(err, <-scheduler); err != nil {
 		return err
 	}
-	// Without it no pod may be created; the controller manager makes it.
+	// Pods need this service account, which the controller manager creates.
 	account := c.URL + "/api/v1/namespaces/default/serviceaccounts/default"
-	err = c.wait(ctx, c.controllerManager, func(ctx context.Context) error {
+	err = c.waitReady(ctx, c.controllerManager, func(ctx context.Context) error {
 		return get(ctx, c.client, account)
 	})
 	if err != nil || !c.options.Metrics {
@@ -162,45 +161,48 @@ func (c *Cluster) startClients(ctx context.Context) error {
 	return c.startMetrics(ctx)
 }
 
-func (c *Cluster) startClient(ctx context.Context, d **owned.Daemon,
-	make func() (*owned.Daemon, string, error)) error {
+func (c *Cluster) startClient(ctx context.Context, d **cleanup.Daemon,
+	create func() (*cleanup.Daemon, string, error)) error {
 	var address string
-	return c.serve(ctx, d,
-		func() (made *owned.Daemon, err error) { made, address, err = make(); return made, err },
+	return c.startComponent(ctx, d,
+		func() (component *cleanup.Daemon, err error) {
+			component, address, err = create()
+			return component, err
+		},
 		func(ctx context.Context) error { return get(ctx, c.client, "https://"+address+"/healthz") })
 }
 
-// serve makes a component, starts it and waits until it is ready. If someone takes its port
-// first, another component is made, with another port.
-func (c *Cluster) serve(ctx context.Context, d **owned.Daemon,
-	make func() (*owned.Daemon, error), ready func(context.Context) error) error {
+// startComponent creates a component, starts it and waits until it is ready. If another process
+// takes its port first, the component is created again, with another port.
+func (c *Cluster) startComponent(ctx context.Context, d **cleanup.Daemon,
+	create func() (*cleanup.Daemon, error), ready func(context.Context) error) error {
 	for try := 1; ; try++ {
-		made, err := make()
+		component, err := create()
 		if err != nil {
 			return err
 		}
-		if err := made.Start(); err != nil {
+		if err := component.Start(); err != nil {
 			return err
 		}
-		*d = made
-		err = c.wait(ctx, made, ready)
-		if err == nil || try == triesMax || !portTaken(made) {
+		*d = component
+		err = c.waitReady(ctx, component, ready)
+		if err == nil || try == startTriesMax || !isPortTaken(component) {
 			return err
 		}
 	}
 }
 
-// Stop removes the cluster and everything it made. Calling it again does nothing.
+// Stop removes the cluster with all of its resources. A second Stop does nothing.
 func (c *Cluster) Stop() error {
 	if c.stopped {
 		return nil
 	}
 	c.stopped = true
-	// Nothing of it will be needed, so nobody is asked; those who use others end first.
-	for _, d := range []*owned.Daemon{c.metrics, c.scheduler, c.controllerManager, c.apiServer,
+	// The state is no longer needed, so the processes are killed, clients before their servers.
+	for _, d := range []*cleanup.Daemon{c.metrics, c.scheduler, c.controllerManager, c.apiServer,
 		c.etcd} {
 		if d != nil {
-			_ = d.Kill() // what then remains, the sweep reports
+			_ = d.Kill() // if this fails, the sweep reports the process
 		}
 	}
 	err := sweep(c.Dir)
@@ -216,11 +218,11 @@ func (c *Cluster) Stop() error {
 	return nil
 }
 
-// LogFile is where the output of a component goes, over all its lives: etcd, kube-apiserver,
+// LogFile returns the file with the output of all runs of a component: etcd, kube-apiserver,
 // kube-controller-manager, kube-scheduler or metrics-server.
 func (c *Cluster) LogFile(component string) string {
 	return filepath.Join(c.Dir, component+".log")
 }
 
-// AuthorityFile holds the certificate of the authority that all others of the cluster are of.
-func (c *Cluster) AuthorityFile() string { return c.pki("ca.crt") }
+// AuthorityFile returns the file with the cluster's root certificate.
+func (c *Cluster) AuthorityFile() string { return c.pkiFile("ca.crt") }

@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"seedlet.dev/realworld/owned"
+	"seedlet.dev/realworld/cleanup"
+	"seedlet.dev/realworld/porttest"
 )
 
 // ownerEnv makes this test binary a process that owns a cluster and is killed (TestGuard).
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// node is an object without a node behind it.
+// node is a Node object without a node.
 const node = `
 apiVersion: v1
 kind: Node
@@ -40,7 +41,7 @@ status:
   conditions: [{type: Ready, status: "True", reason: Test, message: says the test}]
 `
 
-// pod may be bound to any node, a silent one as well.
+// pod tolerates any node, including a silent one.
 const pod = `
 apiVersion: v1
 kind: Pod
@@ -50,8 +51,8 @@ spec:
   containers: [{name: main, image: seedlet.dev/sample:v1}]
 `
 
-// TestCluster uses a cluster as the tests of the API server port will: everybody works, each may
-// do what they may, and a crash of the API server loses nothing.
+// TestCluster uses a cluster like the tests of the API server port: all components work, each
+// identity has its rights, and a crash of the API server loses no data.
 func TestCluster(t *testing.T) {
 	c := New(t, Options{NodeMonitorGracePeriod: 4 * time.Second})
 	t.Run("versions", func(t *testing.T) { testVersions(t, c) })
@@ -75,7 +76,7 @@ func kubectl(t *testing.T, c *Cluster, args ...string) string {
 	return out
 }
 
-// apply applies a manifest, its status included: only the API server's own clients do so.
+// apply applies a manifest, including its status.
 func apply(t *testing.T, c *Cluster, manifest string, more ...string) {
 	t.Helper()
 	args := append([]string{"apply", "--server-side", "-f", "-"}, more...)
@@ -84,10 +85,10 @@ func apply(t *testing.T, c *Cluster, manifest string, more ...string) {
 	}
 }
 
-// eventually waits until a command prints what is wanted.
+// eventually waits until a command prints the wanted text.
 func eventually(t *testing.T, c *Cluster, want string, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), porttest.Patience)
 	defer cancel()
 	for {
 		got, err := c.Kubectl(ctx, args...)
@@ -112,10 +113,10 @@ func testVersions(t *testing.T, c *Cluster) {
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
 		out, err := exec.Command(c.tools.path(name), "--version").Output()
 		if err != nil || string(out) != "Kubernetes "+Version+"\n" {
-			t.Errorf("%s calls itself %q, %v", name, out, err)
+			t.Errorf("%s has version %q, %v", name, out, err)
 		}
 	}
-	// The API server tells where it is; a pod can reach that.
+	// The API server publishes its address, which a pod can reach.
 	want := c.Address.String()
 	eventually(t, c, want, "get", "endpointslice", "kubernetes", "-o",
 		"jsonpath={.endpoints[*].addresses[*]}")
@@ -134,8 +135,8 @@ func testBinding(t *testing.T, c *Cluster) {
 	eventually(t, c, "paper", "get", "pod", "first", "-n", "town", "-o", "jsonpath={.spec.nodeName}")
 }
 
-// testIdentities checks that the API server takes everybody for whom they are, and keeps a node
-// from what is another's.
+// testIdentities checks that the API server authenticates each user, and that a node has no access
+// to objects of other nodes.
 func testIdentities(t *testing.T, c *Cluster) {
 	paper, err := c.NodeKubeconfig("paper")
 	if err != nil {
@@ -150,14 +151,14 @@ func testIdentities(t *testing.T, c *Cluster) {
 		want       string
 		args       []string
 	}{
-		{c.Admin(), "yes", []string{"create", "nodes"}},
+		{c.AdminKubeconfig(), "yes", []string{"create", "nodes"}},
 		{paper, "yes", []string{"update", "nodes/paper", "--subresource=status"}},
 		{paper, "no", []string{"get", "nodes/other"}},
 		{paper, "no", []string{"get", "secrets"}},
 		{user, "no", []string{"get", "pods"}},
 	} {
 		args := append([]string{"auth", "can-i", "--kubeconfig", q.kubeconfig}, q.args...)
-		got, _ := c.Kubectl(t.Context(), args...) // the exit code says no as well
+		got, _ := c.Kubectl(t.Context(), args...) // the exit code reports it too
 		if word := strings.Fields(got + " nothing")[0]; word != q.want {
 			t.Errorf("kubectl %q: %q, want %q", args, got, q.want)
 		}
@@ -165,9 +166,9 @@ func testIdentities(t *testing.T, c *Cluster) {
 	me := kubectl(t, c, "auth", "whoami", "--kubeconfig", user, "-o",
 		"jsonpath={.status.userInfo.username} {.status.userInfo.groups[0]}")
 	if me != "jane readers" {
-		t.Errorf("jane of the readers is taken for %q", me)
+		t.Errorf("jane of the readers is authenticated as %q", me)
 	}
-	// NodeRestriction: a node may not label itself as it likes.
+	// NodeRestriction: a node may not set arbitrary labels of its own object.
 	_, err = c.Kubectl(t.Context(), "--kubeconfig", paper, "label", "node", "paper",
 		"node-restriction.kubernetes.io/x=y")
 	if err == nil || !strings.Contains(err.Error(), "not allowed to modify labels") {
@@ -175,7 +176,7 @@ func testIdentities(t *testing.T, c *Cluster) {
 	}
 }
 
-// testBootstrap asks for a node's certificate with a bootstrap token, and gets it.
+// testBootstrap requests a node's certificate with a bootstrap token, and obtains it.
 func testBootstrap(t *testing.T, c *Cluster) {
 	bootstrap, err := c.BootstrapKubeconfig(t.Context())
 	if err != nil {
@@ -194,7 +195,7 @@ func testBootstrap(t *testing.T, c *Cluster) {
 		"go-template={{if .status.certificate}}issued{{end}}")
 }
 
-// testRestart kills the API server, sees that it is gone, and finds everything again.
+// testRestart kills the API server and starts it again with its data.
 func testRestart(t *testing.T, c *Cluster) {
 	const uid = "jsonpath={.metadata.uid}"
 	before := kubectl(t, c, "get", "pod", "first", "-n", "town", "-o", uid)
@@ -202,26 +203,26 @@ func testRestart(t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	if _, err := c.Kubectl(t.Context(), "get", "--raw=/readyz"); err == nil {
-		t.Error("a stopped API server answers")
+		t.Error("a stopped API server responds")
 	}
 	if err := c.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	after := kubectl(t, c, "get", "pod", "first", "-n", "town", "-o", uid)
 	if before == "" || before != after {
-		t.Errorf("the pod had uid %q, and has %q", before, after)
+		t.Errorf("the pod had uid %q, now %q", before, after)
 	}
 	if err := c.StartAPIServer(t.Context()); err == nil {
-		t.Error("an API server that runs was started")
+		t.Error("a running API server was started again")
 	}
-	// The others go on with it.
+	// The other components continue.
 	picky := strings.NewReplacer("first", "second", "{operator: Exists}", "").Replace(pod)
 	apply(t, c, picky)
 	eventually(t, c, "False", "get", "pod", "second", "-n", "town", "-o",
 		`jsonpath={.status.conditions[?(@.type=="PodScheduled")].status}`)
 }
 
-// TestGuard kills the owner of a cluster; the guard must remove everything.
+// TestGuard kills the owner of a cluster; the guard must remove all resources.
 func TestGuard(t *testing.T) {
 	Require(t)
 	cmd := exec.Command(os.Args[0])
@@ -235,27 +236,27 @@ func TestGuard(t *testing.T) {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	dir := strings.TrimSpace(line)
-	there, _ := Leftovers(dir) // looked at below
+	there, _ := Leftovers(dir) // checked below
 	killed := cmd.Process.Kill()
-	_ = cmd.Wait() // it was killed, which is what it will say
+	_ = cmd.Wait() // it was killed, which is the expected error
 	if err != nil || killed != nil || !strings.Contains(dir, dirPrefix) {
-		t.Fatalf("the owner said %q; %v, %v", line, err, killed)
+		t.Fatalf("the owner printed %q; %v, %v", line, err, killed)
 	}
 	all := strings.Join(there, "; ")
 	for _, want := range []string{"(etcd)", "(kube-apiserver)", "(kube-controller)",
-		"(kube-scheduler)", "bridge " + owned.BridgeName(dir), "directory " + dir} {
+		"(kube-scheduler)", "bridge " + cleanup.BridgeName(dir), "directory " + dir} {
 		if !strings.Contains(all, want) {
 			t.Errorf("a running cluster has no %q among %s", want, all)
 		}
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(porttest.Patience)
 	for {
 		left, err := Leftovers(dir)
 		if err == nil && len(left) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("after the owner died there is still %q, %v", left, err)
+			t.Fatalf("after the owner's death there remains %q, %v", left, err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -9,16 +9,16 @@ import (
 	"os"
 )
 
-// The groups that the API server gives rights to by itself.
+// The groups that have rights in the API server by default.
 const (
-	mastersGroup = "system:masters" // may do everything
+	mastersGroup = "system:masters" // all rights
 	nodesGroup   = "system:nodes"
 )
 
-// serviceRange is where services get their addresses; the first is the API server's.
+// serviceRange is the range of service addresses; the first is the API server's.
 var serviceRange = netip.MustParsePrefix("10.96.0.0/16")
 
-// makeIdentities makes all keys and certificates that the components start with.
+// makeIdentities creates all keys and certificates of the components.
 func (c *Cluster) makeIdentities() error {
 	if err := os.Mkdir(pkiPath(c.Dir), 0o700); err != nil {
 		return fmt.Errorf("making a directory: %w", err)
@@ -39,7 +39,7 @@ func (c *Cluster) makeIdentities() error {
 	if err != nil {
 		return err
 	}
-	// Of this group, for it may speak with nodes without a role that says so.
+	// This group has access to nodes without further roles.
 	kubelets, err := c.ca.client("kube-apiserver-kubelet-client", mastersGroup)
 	if err != nil {
 		return err
@@ -47,8 +47,8 @@ func (c *Cluster) makeIdentities() error {
 	pki := pkiPath(c.Dir)
 	return errors.Join(
 		own.write(pki, "ca"),
-		writeSecret(c.pki("service-account.key"), private),
-		writeSecret(c.pki("service-account.pub"), public),
+		writeSecret(c.pkiFile("service-account.key"), private),
+		writeSecret(c.pkiFile("service-account.pub"), public),
 		serving.write(pki, "serving"),
 		kubelets.write(pki, "apiserver-kubelet-client"),
 		c.makeEtcdIdentity(),
@@ -57,8 +57,8 @@ func (c *Cluster) makeIdentities() error {
 	)
 }
 
-// makeAdmin makes the kubeconfig of the administrator, and the client that watches over the
-// components in that name.
+// makeAdmin writes the kubeconfig of the administrator, and creates the client for readiness
+// checks, which has the same identity.
 func (c *Cluster) makeAdmin() error {
 	admin, err := c.ca.client("admin", mastersGroup)
 	if err != nil {
@@ -71,8 +71,8 @@ func (c *Cluster) makeAdmin() error {
 	return err
 }
 
-// makeEtcdIdentity makes the certificate that etcd and its clients show. It is of another
-// authority: who may speak with the API server may not write into its store.
+// makeEtcdIdentity creates the certificate of etcd and its clients. It has another authority,
+// because clients of the API server must have no access to etcd.
 func (c *Cluster) makeEtcdIdentity() error {
 	ca, own, err := newAuthority("seedlet-test-etcd-ca")
 	if err != nil {
@@ -86,13 +86,13 @@ func (c *Cluster) makeEtcdIdentity() error {
 		return err
 	}
 	return errors.Join(
-		writeSecret(c.pki("etcd-ca.crt"), own.certificate),
+		writeSecret(c.pkiFile("etcd-ca.crt"), own.certificate),
 		both.write(pkiPath(c.Dir), "etcd"),
 	)
 }
 
-// makeFrontProxyIdentity makes the certificate with which the API server speaks in the name of
-// its users to API servers behind it. The components want to know its authority.
+// makeFrontProxyIdentity creates the certificate with which the API server forwards the requests of
+// its users to aggregated API servers. The components need its authority.
 func (c *Cluster) makeFrontProxyIdentity() error {
 	ca, own, err := newAuthority("seedlet-test-front-proxy-ca")
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Cluster) makeFrontProxyIdentity() error {
 		return err
 	}
 	return errors.Join(
-		writeSecret(c.pki("front-proxy-ca.crt"), own.certificate),
+		writeSecret(c.pkiFile("front-proxy-ca.crt"), own.certificate),
 		proxy.write(pkiPath(c.Dir), "front-proxy"),
 	)
 }

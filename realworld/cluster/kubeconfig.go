@@ -8,8 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeconfig is the file that says where the API server is, how to know it, and who one is. It
-// holds everything in itself, so it can be copied.
+// kubeconfig is a kubeconfig file. All data is embedded, so the file can be copied.
 type kubeconfig struct {
 	APIVersion     string         `json:"apiVersion"`
 	Kind           string         `json:"kind"`
@@ -44,15 +43,14 @@ type namedUser struct {
 	User Credential `json:"user"`
 }
 
-// Credential is how a user proves who they are: with a certificate and its key, both in PEM, or
-// with a bearer token.
+// Credential authenticates a user: a certificate and its key, both in PEM, or a bearer token.
 type Credential struct {
 	Certificate []byte `json:"client-certificate-data,omitempty"`
 	Key         []byte `json:"client-key-data,omitempty"`
 	Token       string `json:"token,omitempty"`
 }
 
-// Kubeconfig writes a kubeconfig for a credential, into a file whose name is made from the given
+// Kubeconfig writes a kubeconfig for a credential, into a file whose name is derived from the given
 // one, and returns its path.
 func (c *Cluster) Kubeconfig(name string, credential Credential) (string, error) {
 	data, err := yaml.Marshal(kubeconfig{
@@ -69,8 +67,8 @@ func (c *Cluster) Kubeconfig(name string, credential Credential) (string, error)
 	return path, writeSecret(path, data)
 }
 
-// UserKubeconfig writes a kubeconfig for a user in groups, who shows a certificate of the
-// cluster's authority.
+// UserKubeconfig writes a kubeconfig for a user in groups, with a certificate of the cluster's
+// authority.
 func (c *Cluster) UserKubeconfig(user string, groups ...string) (string, error) {
 	p, err := c.ca.client(user, groups...)
 	if err != nil {
@@ -79,10 +77,10 @@ func (c *Cluster) UserKubeconfig(user string, groups ...string) (string, error) 
 	return c.Kubeconfig(user, Credential{Certificate: p.certificate, Key: p.key})
 }
 
-// NodeKubeconfig writes the kubeconfig of the node agent of a node.
+// NodeKubeconfig writes the kubeconfig of a node's agent.
 func (c *Cluster) NodeKubeconfig(node string) (string, error) {
 	return c.UserKubeconfig("system:node:"+node, nodesGroup)
 }
 
-// Admin is the path of the kubeconfig of one who may do everything.
-func (c *Cluster) Admin() string { return filepath.Join(c.Dir, "admin.kubeconfig") }
+// AdminKubeconfig returns the path of the administrator's kubeconfig.
+func (c *Cluster) AdminKubeconfig() string { return filepath.Join(c.Dir, "admin.kubeconfig") }

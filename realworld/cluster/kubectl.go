@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// KubectlPath is the kubectl of the cluster's own version.
+// KubectlPath returns the path of kubectl, in the cluster's version.
 func (c *Cluster) KubectlPath() string { return c.tools.path("kubectl") }
 
-// Kubectl runs kubectl as the administrator and returns what it prints.
+// Kubectl runs kubectl as the administrator and returns its output.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.kubectl(ctx, "", args...)
 }
@@ -24,19 +24,19 @@ func (c *Cluster) Apply(ctx context.Context, manifests string) error {
 	return err
 }
 
-// Command is a kubectl that is still to be started, as the administrator. It has nothing of the
-// user's own settings, and no cache in their home.
-func (c *Cluster) Command(ctx context.Context, args ...string) *exec.Cmd {
+// KubectlCommand returns a kubectl command as the administrator, not started yet. It uses no
+// settings of the user, and no cache in the user's home directory.
+func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.KubectlPath(), args...)
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + c.Dir, "KUBECONFIG=" + c.Admin(),
+		"PATH=" + os.Getenv("PATH"), "HOME=" + c.Dir, "KUBECONFIG=" + c.AdminKubeconfig(),
 		"KUBECACHEDIR=" + filepath.Join(c.Dir, "kubectl-cache"),
 	}
 	return cmd
 }
 
 func (c *Cluster) kubectl(ctx context.Context, input string, args ...string) (string, error) {
-	cmd := c.Command(ctx, args...)
+	cmd := c.KubectlCommand(ctx, args...)
 	var out, problems bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &problems
 	if err := cmd.Run(); err != nil {

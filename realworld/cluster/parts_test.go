@@ -9,8 +9,6 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -23,10 +21,11 @@ import (
 	"testing"
 	"time"
 
-	"seedlet.dev/realworld/owned"
+	"seedlet.dev/realworld/cleanup"
+	"seedlet.dev/realworld/porttest"
 )
 
-// signingRequest is what a new node sends to get its certificate.
+// signingRequest returns the request of a new node for its certificate.
 func signingRequest(node string) (string, error) {
 	key, err := newKey()
 	if err != nil {
@@ -46,8 +45,8 @@ func signingRequest(node string) (string, error) {
 			"usages": ["digital signature", "client auth"]}}`, nil
 }
 
-// TestVersionIsTheModules compares the version that the programs are told they have with the one
-// that they are built from.
+// TestVersionIsTheModules compares the version that is linked into the programs with the version of
+// their module.
 func TestVersionIsTheModules(t *testing.T) {
 	data, err := os.ReadFile("tools/go.mod")
 	if err != nil {
@@ -70,7 +69,8 @@ func TestVersionIsTheModules(t *testing.T) {
 	}
 }
 
-// TestAuthority speaks TLS both ways with certificates of one authority, and with one of another.
+// TestAuthority connects by TLS in both directions with certificates of the same and of another
+// authority.
 func TestAuthority(t *testing.T) {
 	ca, _, err := newAuthority("one")
 	if err != nil {
@@ -95,7 +95,7 @@ func TestAuthority(t *testing.T) {
 		func(_ http.ResponseWriter, r *http.Request) {
 			user = r.TLS.PeerCertificates[0].Subject
 		}))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of those who are turned away
+	server.Config.ErrorLog = porttest.ErrorLog(t) // of rejected clients
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: pool,
 		ClientAuth: tls.RequireAndVerifyClientCert}
 	server.StartTLS()
@@ -128,50 +128,50 @@ func TestAuthority(t *testing.T) {
 	}
 }
 
-// daemonOf runs a shell script as a component.
-func daemonOf(t *testing.T, script string) *owned.Daemon {
+// daemonOf returns a shell script as a component.
+func daemonOf(t *testing.T, script string) *cleanup.Daemon {
 	t.Helper()
 	shell, err := exec.LookPath("sh")
 	if err != nil {
 		t.Skip("no shell")
 	}
-	return &owned.Daemon{Program: shell, Args: []string{"-c", script},
+	return &cleanup.Daemon{Program: shell, Args: []string{"-c", script},
 		LogFile: filepath.Join(t.TempDir(), "log")}
 }
 
-// TestServeTakesAnotherPort has another process take the port of a component twice.
+// TestServeTakesAnotherPort makes another process take the port of a component twice.
 func TestServeTakesAnotherPort(t *testing.T) {
 	var made int
 	c := &Cluster{options: Options{Progress: func(string) {}}}
-	component := func(last string) func() (*owned.Daemon, error) {
+	component := func(last string) func() (*cleanup.Daemon, error) {
 		made = 0
-		return func() (*owned.Daemon, error) {
-			if made++; made == triesMax {
+		return func() (*cleanup.Daemon, error) {
+			if made++; made == startTriesMax {
 				return daemonOf(t, last), nil
 			}
 			return daemonOf(t, "echo listen: address already in use"), nil
 		}
 	}
 	never := func(context.Context) error { return errors.New("not yet") }
-	var d *owned.Daemon
+	var d *cleanup.Daemon
 	ready := func(ctx context.Context) error {
-		if made < triesMax {
+		if made < startTriesMax {
 			return never(ctx)
 		}
 		return nil
 	}
-	err := c.serve(t.Context(), &d, component("exec sleep 60"), ready)
+	err := c.startComponent(t.Context(), &d, component("exec sleep 60"), ready)
 	if err != nil || !d.Running() {
 		t.Errorf("the third try: %v, running %t", err, d.Running())
 	}
 	if err := d.Kill(); err != nil {
 		t.Error(err)
 	}
-	err = c.serve(t.Context(), &d, component("echo out of luck"), never)
+	err = c.startComponent(t.Context(), &d, component("echo out of luck"), never)
 	if err == nil || !strings.HasSuffix(err.Error(), "sh ended by itself:\nout of luck") {
 		t.Errorf("got %v, want the end of the log", err)
 	}
-	err = c.serve(t.Context(), &d, func() (*owned.Daemon, error) {
+	err = c.startComponent(t.Context(), &d, func() (*cleanup.Daemon, error) {
 		return daemonOf(t, "echo bad flag"), nil
 	}, never)
 	if err == nil || !strings.HasSuffix(err.Error(), "bad flag") {
@@ -188,10 +188,10 @@ func TestFreeAddress(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%s is not free: %v", address, err)
 	}
-	_ = l.Close() // it was to be opened only
+	_ = l.Close() // only a test of listening
 }
 
-// TestSweepStale removes what a dead owner left, and only that.
+// TestSweepStale removes the directory of a dead owner, and no other.
 func TestSweepStale(t *testing.T) {
 	parent := t.TempDir()
 	mark := func(name string, age time.Duration) (string, *os.File) {
@@ -225,7 +225,7 @@ func TestSweepStale(t *testing.T) {
 		}
 	}
 	if _, err := os.Lstat(dead); err == nil {
-		t.Errorf("%s is still there", dead)
+		t.Errorf("%s still exists", dead)
 	}
 	if err := holder.Close(); err != nil {
 		t.Error(err)

@@ -11,28 +11,28 @@ import (
 	"strings"
 	"time"
 
-	"seedlet.dev/realworld/owned"
+	"seedlet.dev/realworld/cleanup"
 )
 
 const (
-	readyMax   = 90 * time.Second      // from the start of a component until it is ready
-	answerMax  = 5 * time.Second       // for one answer
-	askEvery   = 50 * time.Millisecond // whether it is ready
-	sayAfter   = 2 * time.Second       // a wait shorter than that is not worth a line
-	sayEvery   = 5 * time.Second       // then
-	answerSize = 1000                  // of an answer that an error shows, in bytes
+	readyTimeout       = 5 * time.Minute       // from the start of a component
+	requestTimeout     = 30 * time.Second      // of one request
+	readyCheckInterval = 50 * time.Millisecond // between readiness checks
+	progressAfter      = 2 * time.Second       // before the first progress report
+	progressInterval   = 5 * time.Second       // between progress reports
+	errorBodyMax       = 1000                  // bytes of a response that an error shows
 )
 
-// wait waits until a component is ready. It tells when that takes long, and of a component that
-// does not get there, what it said last.
-func (c *Cluster) wait(ctx context.Context, d *owned.Daemon,
+// waitReady waits until a component is ready. It reports the progress of a long wait; if the
+// component does not become ready, the error has the end of its log.
+func (c *Cluster) waitReady(ctx context.Context, d *cleanup.Daemon,
 	ready func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, readyMax)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	name, start := filepath.Base(d.Program), time.Now()
-	tick, say := time.NewTicker(askEvery), time.NewTimer(sayAfter)
+	tick, progress := time.NewTicker(readyCheckInterval), time.NewTimer(progressAfter)
 	defer tick.Stop()
-	defer say.Stop()
+	defer progress.Stop()
 	for {
 		problem := ready(ctx)
 		if problem == nil {
@@ -44,21 +44,21 @@ func (c *Cluster) wait(ctx context.Context, d *owned.Daemon,
 		case <-ctx.Done():
 			return fmt.Errorf("%s did not get ready in %v: %w\n%s", name,
 				time.Since(start).Round(time.Second), problem, d.LogTail())
-		case <-say.C:
+		case <-progress.C:
 			c.options.Progress(fmt.Sprintf("waiting for %s (%v)", name,
 				time.Since(start).Round(time.Second)))
-			say.Reset(sayEvery)
+			progress.Reset(progressInterval)
 		case <-tick.C:
 		}
 	}
 }
 
-// portTaken reports whether a component ended because another process has its port.
-func portTaken(d *owned.Daemon) bool {
+// isPortTaken reports whether a component ended because another process has its port.
+func isPortTaken(d *cleanup.Daemon) bool {
 	return !d.Running() && strings.Contains(d.LogTail(), "address already in use")
 }
 
-// newClient is an HTTP client that trusts an authority and shows a certificate.
+// newClient returns an HTTP client that trusts an authority and has a client certificate.
 func newClient(ca *x509.Certificate, p pair) (*http.Client, error) {
 	certificate, err := tls.X509KeyPair(p.certificate, p.key)
 	if err != nil {
@@ -67,30 +67,30 @@ func newClient(ca *x509.Certificate, p pair) (*http.Client, error) {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca)
 	return &http.Client{
-		Timeout: answerMax,
+		Timeout: requestTimeout,
 		Transport: &http.Transport{
 			TLSClientConfig: &tls.Config{
 				RootCAs: pool, Certificates: []tls.Certificate{certificate},
 			},
-			DisableKeepAlives: true, // servers come and go
+			DisableKeepAlives: true, // servers are restarted
 		},
 	}, nil
 }
 
-// get asks for a URL, and returns an error unless the answer is 200.
+// get requests a URL, and returns an error unless the response is 200.
 func get(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return fmt.Errorf("asking %s: %w", url, err)
 	}
-	answer, err := client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
-		return err // names the URL
+		return err // has the URL
 	}
-	defer func() { _ = answer.Body.Close() }() // read as far as it matters
-	if answer.StatusCode == http.StatusOK {
+	defer func() { _ = response.Body.Close() }() // read as far as needed
+	if response.StatusCode == http.StatusOK {
 		return nil
 	}
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, answerSize)) // the status says enough
-	return fmt.Errorf("%s answered %s: %s", url, answer.Status, text)
+	text, _ := io.ReadAll(io.LimitReader(response.Body, errorBodyMax)) // the status suffices
+	return fmt.Errorf("%s answered %s: %s", url, response.Status, text)
 }

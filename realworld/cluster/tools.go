@@ -12,25 +12,26 @@ import (
 	"seedlet.dev/realworld/provision"
 )
 
-// Version is the pinned Kubernetes, the one in tools/go.mod.
+// Version is the pinned Kubernetes version, the one in tools/go.mod.
 const Version = "v1.36.3"
 
 // metricsServer is the program that metricsserver/go.mod builds.
 const metricsServer = "metrics-server"
 
-// programs are what is built: the others by tools/go.mod.
+// programs are the built programs; those other than metrics-server are built by tools/go.mod.
 var programs = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl",
 	metricsServer}
 
-// tools are the executables that a cluster is made of.
+// tools are the executables of a cluster.
 type tools struct {
 	etcd string
-	dir  string // holds the programs
+	dir  string // has the programs
 }
 
 func (t tools) path(program string) string { return filepath.Join(t.dir, program) }
 
-// findTools finds what a cluster needs, or says in one line why none can be started here.
+// findTools returns the executables of a cluster, or an error with the reason why none can be
+// started.
 func findTools() (tools, error) {
 	if runtime.GOOS != "linux" {
 		return tools{}, fmt.Errorf("a real cluster needs linux, this is %s", runtime.GOOS)
@@ -55,18 +56,18 @@ func findTools() (tools, error) {
 	return t, nil
 }
 
-// Install makes sure that what a cluster needs is there: etcd from Debian's packages, and the
-// components of Kubernetes, built into .cache of the checkout. What is there is left alone. No
-// service is started by it.
+// Install installs the executables of a cluster: etcd from Debian's packages, and the Kubernetes
+// components, built into .cache of the checkout. Existing executables are unchanged. It starts no
+// service.
 func Install(ctx context.Context, progress func(line string)) error {
 	if _, err := findTools(); err == nil {
 		return nil
 	}
-	if err := provision.Possible(); err != nil {
+	if err := provision.CheckMachine(); err != nil {
 		return err
 	}
 	if _, err := exec.LookPath("etcd"); err != nil {
-		if err := provision.Packages(ctx, []string{"etcd-server"}, progress); err != nil {
+		if err := provision.InstallPackages(ctx, []string{"etcd-server"}, progress); err != nil {
 			return err
 		}
 	}

@@ -1,21 +1,21 @@
-// Package containerapi serves what the node's HTTP API offers about one container or pod: its
+// Package containerapi serves the requests of the node's HTTP API about one container or pod: its
 // logs, exec, attach, port-forward, run and checkpoint.
 //
-// Whom a client means, the core says (Ask); what there is of it, the runtime says. Streams are
-// between the client and the runtime: this package proxies the connection and never reads what
-// goes through it. Logs are files of the runtime, which this package reads itself.
+// The core resolves the names of a request to a container (Resolve); the runtime has the
+// container's state. A stream is a proxied connection between the client and the runtime, whose
+// data is never read here. Logs are files of the runtime, which this package reads itself.
 //
-// The contract: the core is never waited for longer than Ask takes, the runtime never longer
-// than RuntimeTimeout. How many logs, streams and commands there are at once is bounded, and what
-// a client holds is let go soon after the client is gone, the container has ended, or nothing has
-// moved for IdleTimeout. Close ends all that is left.
+// The contract: a request waits for the core no longer than Resolve does, for the runtime no longer
+// than RuntimeTimeout. The numbers of concurrent logs, streams and commands are bounded. The
+// resources of a request are released soon after its client has disconnected, the container has
+// ended, or no data has moved for IdleTimeout. Close ends all requests.
 //
-// Names in a request are checked before they are asked for, and none of them becomes part of a
-// path unless the core knows it. A log is opened below LogsDir and through no symbolic link: a
-// pod that mounts the node's logs could otherwise have any file shown.
+// The names in a request are validated first, and none becomes part of a path unless the core knows
+// it. A log is opened below LogsDir and through no symbolic link: otherwise a pod that mounts the
+// node's log directory could make any file of the node readable.
 //
-// Who may call is decided before the handlers are reached. Start reading at Register, then
-// logs.go and follow.go, or streams.go and proxy.go.
+// Requests are authorized before they reach the handlers. Start reading at Register, then logs.go
+// and follow.go, or streams.go and proxy.go.
 package containerapi
 
 import (
@@ -31,16 +31,16 @@ import (
 	"seedlet.dev/world"
 )
 
-// What there may be of each at once. A log that is followed costs about 20 KiB, most of it the
-// connection's; a stream 100 KiB; a command up to 32 MiB, as containerd sends 16 MiB of each
-// of its outputs.
+// The bounds of concurrent requests. A followed log costs about 20 KiB, most of it for the
+// connection; a stream 100 KiB; a command up to 32 MiB, because containerd sends up to 16 MiB of
+// each of its two outputs.
 const (
 	logsMax     = 4096
 	streamsMax  = 512
 	commandsMax = 8
 )
 
-// Runtime is what is called of a CRI runtime service.
+// Runtime is the part of a CRI runtime service that the API calls.
 type Runtime interface {
 	ListContainers(context.Context, *runtimeapi.ListContainersRequest,
 		...grpc.CallOption) (*runtimeapi.ListContainersResponse, error)
@@ -58,43 +58,44 @@ type Runtime interface {
 		...grpc.CallOption) (*runtimeapi.CheckpointContainerResponse, error)
 }
 
-// Options are what the API is made of.
+// Options configure an API.
 type Options struct {
-	// Ask asks the core whom the names of a request mean. It gives up by itself.
-	Ask            func(context.Context, world.ContainerRequest) (*world.ContainerAnswer, error)
+	// Resolve resolves the names of a request in the core. It has a timeout of its own.
+	Resolve        func(context.Context, world.ContainerRequest) (*world.ContainerAnswer, error)
 	Runtime        Runtime
 	RuntimeTimeout time.Duration // runtimeRequestTimeout
 	IdleTimeout    time.Duration // streamingConnectionIdleTimeout
 	LogsDir        string        // podLogsDir
-	CheckpointsDir string        // made when it is first needed
+	CheckpointsDir string        // created when first needed
 	SplitStreams   bool          // the gate PodLogsQuerySplitStreams
-	NoCheckpoints  bool          // the gate ContainerCheckpoint is off
+	NoCheckpoints  bool          // true if the gate ContainerCheckpoint is off
 }
 
 // API serves the requests. Close it when done.
 type API struct {
 	opts     Options
-	logs     room
-	streams  room
-	commands room
+	logs     concurrencyLimit
+	streams  concurrencyLimit
+	commands concurrencyLimit
 	watcher  *watcher
 	ctx      context.Context // done when the API is closed
 	cancel   context.CancelFunc
-	serving  sync.WaitGroup // requests
+	requests sync.WaitGroup // the requests that Close waits for
 }
 
-// New makes an API.
+// New returns an API.
 func New(opts Options) *API {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &API{opts: opts, ctx: ctx, cancel: cancel}
 	a.logs.max, a.streams.max, a.commands.max = logsMax, streamsMax, commandsMax
-	a.watcher = newWatcher(a.running)
+	a.watcher = newWatcher(a.listRunning)
 	return a
 }
 
-// Register puts the handlers at their paths.
+// Register adds the handlers to a mux.
 func (a *API) Register(mux *http.ServeMux) {
-	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", a.within(&a.logs, a.serveLogs))
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}",
+		a.withLimit(&a.logs, a.serveLogs))
 	for _, method := range []string{"GET", "POST"} {
 		for path, handler := range map[string]http.HandlerFunc{ //ordered: each has its own path
 			"/exec/{namespace}/{pod}/{container}":         a.serveExec,
@@ -104,76 +105,76 @@ func (a *API) Register(mux *http.ServeMux) {
 			"/portForward/{namespace}/{pod}":              a.servePortForward,
 			"/portForward/{namespace}/{pod}/{uid}":        a.servePortForward,
 		} {
-			mux.HandleFunc(method+" "+path, a.within(&a.streams, handler))
+			mux.HandleFunc(method+" "+path, a.withLimit(&a.streams, handler))
 		}
 	}
-	run := a.within(&a.commands, a.serveRun)
+	run := a.withLimit(&a.commands, a.serveRun)
 	mux.HandleFunc("POST /run/{namespace}/{pod}/{container}", run)
 	mux.HandleFunc("POST /run/{namespace}/{pod}/{uid}/{container}", run)
 	if !a.opts.NoCheckpoints {
 		mux.HandleFunc("POST /checkpoint/{namespace}/{pod}/{container}",
-			a.within(&a.commands, a.serveCheckpoint))
+			a.withLimit(&a.commands, a.serveCheckpoint))
 	}
 }
 
 // Close ends all requests and waits until they have ended.
 func (a *API) Close() {
 	a.cancel()
-	a.serving.Wait()
+	a.requests.Wait()
 	a.watcher.wait()
 }
 
-// Metrics are the numbers of requests and their bounds.
+// Metrics returns the numbers of concurrent and refused requests, and their bounds.
 func (a *API) Metrics() []world.Metric {
 	var metrics []world.Metric
 	for _, r := range []struct {
 		kind string
-		*room
+		*concurrencyLimit
 	}{{"logs", &a.logs}, {"streams", &a.streams}, {"commands", &a.commands}} {
 		labels := []world.Label{{Name: "kind", Value: r.kind}}
 		metrics = append(metrics,
 			world.Metric{Name: "seedlet_container_requests", Labels: labels,
 				Help:  "Requests for logs, streams and commands that are being served.",
-				Value: float64(r.taken.Load())},
+				Value: float64(r.inUse.Load())},
 			world.Metric{Name: "seedlet_container_requests_max", Labels: labels,
 				Help:  "Bound on requests for logs, streams and commands.",
 				Value: float64(r.max)},
 			world.Metric{Name: "seedlet_container_requests_refused_total", Labels: labels,
-				Help:    "Requests for logs, streams and commands refused for want of room.",
+				Help:    "Requests for logs, streams and commands refused because the bound was reached.",
 				Counter: true, Value: float64(r.refused.Load())})
 	}
 	return metrics
 }
 
-// room bounds how many there are of something.
-type room struct {
+// concurrencyLimit bounds the number of concurrent requests of a kind.
+type concurrencyLimit struct {
 	max     int64
-	taken   atomic.Int64
+	inUse   atomic.Int64
 	refused atomic.Int64
 }
 
-func (r *room) enter() bool {
-	if r.taken.Add(1) <= r.max {
+func (l *concurrencyLimit) acquire() bool {
+	if l.inUse.Add(1) <= l.max {
 		return true
 	}
-	r.taken.Add(-1)
-	r.refused.Add(1)
+	l.inUse.Add(-1)
+	l.refused.Add(1)
 	return false
 }
 
-func (r *room) leave() { r.taken.Add(-1) }
+func (l *concurrencyLimit) release() { l.inUse.Add(-1) }
 
-// within serves a request if there is room for it. Its context is done when the client is gone,
-// or the API is closed.
-func (a *API) within(r *room, handler http.HandlerFunc) http.HandlerFunc {
+// withLimit serves a request unless the limit is reached. The request's context is done when the
+// client has disconnected or the API is closed.
+func (a *API) withLimit(r *concurrencyLimit, handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
-		a.serving.Add(1)
-		defer a.serving.Done()
-		if !r.enter() {
-			refuse(w, http.StatusServiceUnavailable, "%d such requests are being served already", r.max)
+		a.requests.Add(1)
+		defer a.requests.Done()
+		if !r.acquire() {
+			writeErrorf(w, http.StatusServiceUnavailable, "%d such requests are being served already", r.max)
 			return
 		}
-		defer r.leave()
+		defer r.release()
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
 		defer context.AfterFunc(a.ctx, cancel)()

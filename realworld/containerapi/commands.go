@@ -14,68 +14,69 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// serveRun runs a command in a container and answers with what it has put out. A command that
-// fails is an error with its error output.
+// serveRun runs a command in a container and responds with its output. The response to a command
+// that fails is an error with its error output.
 func (a *API) serveRun(w http.ResponseWriter, r *http.Request) {
-	output, err := a.run(r)
+	output, err := a.runCommand(r)
 	if err != nil {
-		answerFailure(w, err)
+		writeError(w, err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json") // so the kubelet, whatever it is
-	_ = newClient(w, a.opts.IdleTimeout).send(output)  // a client that has gone needs no answer
+	// The kubelet responds with this content type, whatever the output is.
+	w.Header().Set("Content-Type", "application/json")
+	_ = newFlushingWriter(w, a.opts.IdleTimeout).send(output) // the client may have disconnected
 }
 
-func (a *API) run(r *http.Request) ([]byte, error) {
-	n, err := named(r)
+func (a *API) runCommand(r *http.Request) ([]byte, error) {
+	names, err := parseTarget(r)
 	if err != nil {
 		return nil, err
 	}
 	text := r.URL.Query().Get("cmd")
 	if text == "" {
-		return nil, failed(http.StatusBadRequest, "you must specify a command: cmd is empty")
+		return nil, httpErrorf(http.StatusBadRequest, "you must specify a command: cmd is empty")
 	}
-	found, err := a.findRunning(r.Context(), n)
+	resolved, err := a.resolveRunning(r.Context(), names)
 	if err != nil {
 		return nil, err
 	}
-	// It has all the time that its client has.
-	answer, err := a.opts.Runtime.ExecSync(r.Context(), &runtimeapi.ExecSyncRequest{
-		ContainerId: found.ContainerID, Cmd: strings.Split(text, " "),
+	// The only timeout is that of the client.
+	response, err := a.opts.Runtime.ExecSync(r.Context(), &runtimeapi.ExecSyncRequest{
+		ContainerId: resolved.ContainerID, Cmd: strings.Split(text, " "),
 	})
 	if err != nil {
-		return nil, failed(http.StatusInternalServerError, "%v", err)
+		return nil, httpErrorf(http.StatusInternalServerError, "%v", err)
 	}
-	if answer.ExitCode != 0 {
-		return nil, failed(http.StatusInternalServerError, "command '%s' exited with %d: %s",
-			text, answer.ExitCode, answer.Stderr)
+	if response.ExitCode != 0 {
+		return nil, httpErrorf(http.StatusInternalServerError, "command '%s' exited with %d: %s",
+			text, response.ExitCode, response.Stderr)
 	}
-	return append(answer.Stdout, answer.Stderr...), nil
+	return append(response.Stdout, response.Stderr...), nil
 }
 
-// serveCheckpoint has the runtime write the state of a container into an archive, and answers with
-// its path.
+// serveCheckpoint has the runtime checkpoint a container into an archive, and responds with the
+// archive's path.
 func (a *API) serveCheckpoint(w http.ResponseWriter, r *http.Request) {
 	path, err := a.checkpoint(r)
 	if err != nil {
-		answerFailure(w, err)
+		writeError(w, err)
 		return
 	}
 	body, err := json.Marshal(map[string][]string{"items": {path}})
 	if err != nil {
-		answerFailure(w, err)
+		writeError(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = newClient(w, a.opts.IdleTimeout).send(body) // a client that has gone needs no answer
+	_ = newFlushingWriter(w, a.opts.IdleTimeout).send(body) // the client may have disconnected
 }
 
 func (a *API) checkpoint(r *http.Request) (string, error) {
-	n, err := named(r)
+	names, err := parseTarget(r)
 	if err != nil {
 		return "", err
 	}
-	found, err := a.find(r.Context(), n)
+	resolved, err := a.resolve(r.Context(), names)
 	if err != nil {
 		return "", err
 	}
@@ -84,15 +85,15 @@ func (a *API) checkpoint(r *http.Request) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(a.opts.CheckpointsDir, fmt.Sprintf("checkpoint-%s_%s-%s-%s.tar",
-		n.pod, n.namespace, n.container, time.Now().Format(time.RFC3339)))
-	if err := a.makeCheckpoint(r.Context(), found.ContainerID, path, timeout); err != nil {
-		return "", failed(http.StatusInternalServerError, "checkpointing of %s/%s/%s failed (%v)",
-			n.namespace, n.pod, n.container, err)
+		names.pod, names.namespace, names.container, time.Now().Format(time.RFC3339)))
+	if err := a.createCheckpoint(r.Context(), resolved.ContainerID, path, timeout); err != nil {
+		return "", httpErrorf(http.StatusInternalServerError, "checkpointing of %s/%s/%s failed (%v)",
+			names.namespace, names.pod, names.container, err)
 	}
 	return path, nil
 }
 
-func (a *API) makeCheckpoint(ctx context.Context, id, path string, timeout time.Duration) error {
+func (a *API) createCheckpoint(ctx context.Context, id, path string, timeout time.Duration) error {
 	if id == "" {
 		return fmt.Errorf("container not found")
 	}
@@ -107,22 +108,22 @@ func (a *API) makeCheckpoint(ctx context.Context, id, path string, timeout time.
 	return err
 }
 
-// checkpointTimeoutMax bounds what a client may ask for.
+// checkpointTimeoutMax bounds the timeout that a client may request.
 const checkpointTimeoutMax = 24 * time.Hour
 
-// checkpointTimeout is the last value given, if it is longer than what calls of the runtime have
-// anyway. That a bad one is not found is the kubelet's answer.
-func checkpointTimeout(values []string, usual time.Duration) (time.Duration, error) {
+// checkpointTimeout returns the last of the values, or the runtime's timeout if that is longer. A
+// value that cannot be parsed is a 404, as in the kubelet.
+func checkpointTimeout(values []string, minimum time.Duration) (time.Duration, error) {
 	if len(values) == 0 {
-		return usual, nil
+		return minimum, nil
 	}
 	seconds, err := strconv.ParseInt(values[len(values)-1], 10, 64)
 	switch {
 	case err != nil:
-		return 0, failed(http.StatusNotFound, "cannot parse value of timeout parameter")
+		return 0, httpErrorf(http.StatusNotFound, "cannot parse value of timeout parameter")
 	case seconds < 0 || seconds > int64(checkpointTimeoutMax/time.Second):
-		return 0, failed(http.StatusBadRequest, "timeout: must be between 0 and %d seconds",
+		return 0, httpErrorf(http.StatusBadRequest, "timeout: must be between 0 and %d seconds",
 			int64(checkpointTimeoutMax/time.Second))
 	}
-	return max(usual, time.Duration(seconds)*time.Second), nil
+	return max(minimum, time.Duration(seconds)*time.Second), nil
 }

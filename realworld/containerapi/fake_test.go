@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,16 +24,18 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/world"
 )
 
 func TestMain(m *testing.M) {
-	// A WebSocket client of client-go, which here runs in the same process, may leave its heartbeat.
+	// A WebSocket client of client-go, which runs in this process, may leave its heartbeat
+	// goroutine.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(
 		"k8s.io/client-go/tools/remotecommand.(*heartbeat).start"))
 }
 
-// node is a core and a runtime with one pod, web in default, of one container, app, and the API
+// node is a fake core and runtime with one pod, web in default, of one container, app, and the API
 // on top of them.
 type node struct {
 	t      *testing.T
@@ -40,24 +43,25 @@ type node struct {
 	api    *API
 	server *httptest.Server
 
-	mu      sync.Mutex
-	answer  world.ContainerAnswer
-	askErr  error
-	asked   []world.ContainerRequest
-	tty     bool // of the container's spec
-	running map[string]bool
-	logs    map[string]string // by container
-	lists   int
-	err     error  // of all calls of the runtime
-	url     string // instead of the streaming server's
-	exec    *runtimeapi.ExecRequest
-	attach  *runtimeapi.AttachRequest
-	forward *runtimeapi.PortForwardRequest
-	sync    *runtimeapi.ExecSyncResponse
-	synced  *runtimeapi.ExecSyncRequest
-	saved   *runtimeapi.CheckpointContainerRequest
+	mu              sync.Mutex
+	containerAnswer world.ContainerAnswer
+	resolveErr      error
+	resolved        []world.ContainerRequest
+	tty             bool // of the container's spec
+	running         map[string]bool
+	logs            map[string]string // by container
+	lists           int
+	err             error  // of all calls to the runtime
+	url             string // replaces that of the streaming server
+	exec            *runtimeapi.ExecRequest
+	attach          *runtimeapi.AttachRequest
+	forward         *runtimeapi.PortForwardRequest
+	execSync        *runtimeapi.ExecSyncResponse
+	execSyncRequest *runtimeapi.ExecSyncRequest
+	checkpoint      *runtimeapi.CheckpointContainerRequest
 
 	streaming streaming.Server
+	secrets   atomic.Int64 // requests to the streaming server with credentials
 	process   func(ctx context.Context, in io.Reader, out, errs io.Writer) error
 }
 
@@ -67,13 +71,13 @@ func newNode(t *testing.T, options ...func(*Options)) *node {
 	n := &node{t: t, dir: t.TempDir(), running: map[string]bool{"c1": true},
 		logs: map[string]string{}, process: echo}
 	n.logs["c1"] = filepath.Join(n.dir, "pods", appLog)
-	n.answer = world.ContainerAnswer{
+	n.containerAnswer = world.ContainerAnswer{
 		UID: "u1", SandboxID: "s1", ContainerID: "c1", Status: &v1.ContainerStatus{
 			Name: "app", ContainerID: "containerd://c1",
 			State: v1.ContainerState{Running: &v1.ContainerStateRunning{}},
 		}}
 	opts := Options{
-		Ask: n.ask, Runtime: n, RuntimeTimeout: 10 * time.Second,
+		Resolve: n.resolve, Runtime: n, RuntimeTimeout: 10 * time.Second,
 		IdleTimeout: time.Minute, LogsDir: filepath.Join(n.dir, "pods"),
 		CheckpointsDir: filepath.Join(n.dir, "checkpoints"),
 	}
@@ -83,10 +87,13 @@ func newNode(t *testing.T, options ...func(*Options)) *node {
 	n.api = New(opts)
 	mux := http.NewServeMux()
 	n.api.Register(mux)
-	n.server = httptest.NewServer(mux)
+	n.server = httptest.NewUnstartedServer(mux)
+	n.server.Config.ErrorLog = porttest.ErrorLog(t)
+	n.server.Start()
 	backend := httptest.NewUnstartedServer(nil)
+	backend.Config.ErrorLog = porttest.ErrorLog(t)
 	config := streaming.DefaultConfig
-	config.StreamCreationTimeout = time.Second
+	config.StreamCreationTimeout = 5 * time.Second // which TestStreamEnds waits for
 	config.BaseURL = &url.URL{Scheme: "http", Host: backend.Listener.Addr().String(), Path: "/"}
 	var err error
 	if n.streaming, err = streaming.NewServer(config, n.processes()); err != nil {
@@ -96,6 +103,9 @@ func newNode(t *testing.T, options ...func(*Options)) *node {
 	backend.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		serving.Add(1)
 		defer serving.Done()
+		if r.Header.Get("Authorization") != "" {
+			n.secrets.Add(1)
+		}
 		n.streaming.ServeHTTP(w, r)
 	})
 	backend.Start()
@@ -105,23 +115,24 @@ func newNode(t *testing.T, options ...func(*Options)) *node {
 		n.server.Close()
 		backend.CloseClientConnections()
 		backend.Close()
-		serving.Wait() // it does so for a second after its connection has been closed
+		serving.Wait() // its handlers run up to a second longer than their connections
 		http.DefaultClient.CloseIdleConnections()
 	})
 	return n
 }
 
-func (n *node) ask(_ context.Context, m world.ContainerRequest) (*world.ContainerAnswer, error) {
+func (n *node) resolve(_ context.Context, m world.ContainerRequest) (
+	*world.ContainerAnswer, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.asked = append(n.asked, m)
-	answer := n.answer
-	answer.TTY = n.tty
+	n.resolved = append(n.resolved, m)
+	response := n.containerAnswer
+	response.TTY = n.tty
 	if m.Pod != "web" {
-		answer = world.ContainerAnswer{Err: world.Errorf(world.KindNotFound, "ContainerRequest",
+		response = world.ContainerAnswer{Err: world.Errorf(world.KindNotFound, "ContainerRequest",
 			"pod %q not found", m.Pod)}
 	}
-	return &answer, n.askErr
+	return &response, n.resolveErr
 }
 
 func (n *node) ListContainers(_ context.Context, m *runtimeapi.ListContainersRequest,
@@ -129,13 +140,13 @@ func (n *node) ListContainers(_ context.Context, m *runtimeapi.ListContainersReq
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.lists++
-	answer := &runtimeapi.ListContainersResponse{}
+	response := &runtimeapi.ListContainersResponse{}
 	for id, running := range n.running { //ordered: it is a set
 		if running && (m.Filter.Id == "" || m.Filter.Id == id) {
-			answer.Containers = append(answer.Containers, &runtimeapi.Container{Id: id})
+			response.Containers = append(response.Containers, &runtimeapi.Container{Id: id})
 		}
 	}
-	return answer, n.err
+	return response, n.err
 }
 
 func (n *node) ContainerStatus(_ context.Context, m *runtimeapi.ContainerStatusRequest,
@@ -184,21 +195,21 @@ func (n *node) PortForward(_ context.Context, m *runtimeapi.PortForwardRequest,
 
 func (n *node) ExecSync(ctx context.Context, m *runtimeapi.ExecSyncRequest,
 	_ ...grpc.CallOption) (*runtimeapi.ExecSyncResponse, error) {
-	n.synced = m
-	if n.sync == nil && n.err == nil {
+	n.execSyncRequest = m
+	if n.execSync == nil && n.err == nil {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return n.sync, n.err
+	return n.execSync, n.err
 }
 
 func (n *node) CheckpointContainer(_ context.Context, m *runtimeapi.CheckpointContainerRequest,
 	_ ...grpc.CallOption) (*runtimeapi.CheckpointContainerResponse, error) {
-	n.saved = m
+	n.checkpoint = m
 	return &runtimeapi.CheckpointContainerResponse{}, n.err
 }
 
-// processes runs the node's process for whatever is streamed.
+// processes runs the node's process for all streams.
 type processes struct{ n *node }
 
 func (n *node) processes() streaming.Runtime { return processes{n} }
@@ -224,7 +235,7 @@ func echo(_ context.Context, in io.Reader, out, _ io.Writer) error {
 	return err
 }
 
-// get asks the API and returns the status and the body.
+// get sends a GET request and returns the code and the body.
 func (n *node) get(path string) (int, string) {
 	n.t.Helper()
 	return n.do(http.MethodGet, path)
@@ -236,19 +247,19 @@ func (n *node) do(method, path string) (int, string) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	answer, err := http.DefaultClient.Do(r)
+	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return answer.StatusCode, string(body)
+	return response.StatusCode, string(body)
 }
 
-// write adds to a file below the directory of logs.
+// write appends to a file below the directory of logs.
 func (n *node) write(name, text string) {
 	n.t.Helper()
 	path := filepath.Join(n.dir, "pods", name)
@@ -268,28 +279,28 @@ func (n *node) write(name, text string) {
 	}
 }
 
-// end makes the runtime say that a container has ended.
+// end marks a container as ended in the runtime.
 func (n *node) end(id string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.running[id] = false
 }
 
-// eventually waits until something is so.
-func eventually(t *testing.T, what string, is func() bool) {
+// eventually waits until a condition is true.
+func eventually(t *testing.T, condition string, isTrue func() bool) {
 	t.Helper()
-	for begin := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begin) > 20*time.Second {
-			t.Fatalf("not within 20 s: %s", what)
+	for begin := time.Now(); !isTrue(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(begin) > porttest.Patience {
+			t.Fatalf("not within %v: %s", porttest.Patience, condition)
 		}
 	}
 }
 
-func has(t *testing.T, text string, wants ...string) {
+func mustContain(t *testing.T, text string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
 		if !strings.Contains(text, want) {
-			t.Errorf("%q has no %q", text, want)
+			t.Errorf("%q does not contain %q", text, want)
 		}
 	}
 }

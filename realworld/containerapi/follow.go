@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	// batch is how long additions to a log are collected before they are read: a container that
-	// writes without a pause is read a hundred times in a second, not at each of its lines.
-	batch = 10 * time.Millisecond
-	// settle is how long a log that has been rotated is still read. The runtime opens the new
-	// file first and then writes what it holds of the old one to its end.
-	settle = 250 * time.Millisecond
-	// endPoll is how often the runtime is asked which of the containers that are followed still
+	// batchDelay is how long writes to a log are collected before they are read: the log of a
+	// container that writes continuously is read a hundred times per second, not after each line.
+	batchDelay = 10 * time.Millisecond
+	// rotationDelay is how long a rotated log is still read. The runtime opens the new file first
+	// and then writes its buffered output to the end of the old one.
+	rotationDelay = 250 * time.Millisecond
+	// endPollInterval is how often the runtime is queried which of the followed containers still
 	// run. It is one call for all of them.
-	endPoll = time.Second
-	// filePolls is how many of those pass until every file is looked at although nobody said
-	// that it has changed. Where inotify cannot tell of all of them it is done each time.
-	filePolls = 10
+	endPollInterval = time.Second
+	// filePollTicks is the number of end polls after which every file is checked without a
+	// notification. If inotify does not cover all files, every file is checked at each poll.
+	filePollTicks = 10
 )
 
-// showAll shows a log until its container has ended.
-func (l *log) showAll(ctx context.Context, w *watcher) error {
-	f := w.join(l.id, filepath.Dir(l.path.String()))
-	defer w.leave(f)
+// streamUntilEnd sends a log until its container has ended.
+func (l *log) streamUntilEnd(ctx context.Context, w *watcher) error {
+	f := w.add(l.id, filepath.Dir(l.path.String()))
+	defer w.remove(f)
 	for {
-		ended := f.ended.Load() // before the file is read, so that all of it is
-		replaced, err := l.replaced()
+		ended := f.ended.Load() // loaded before the file is read, so that the whole log is read
+		replaced, err := l.isReplaced()
 		if err != nil {
 			return err
 		}
@@ -44,36 +44,36 @@ func (l *log) showAll(ctx context.Context, w *watcher) error {
 		}
 		switch {
 		case replaced:
-			if err := l.change(ctx); err != nil {
+			if err := l.openNext(ctx); err != nil {
 				return err
 			}
 			continue
 		case ended:
 			return nil
 		}
-		l.printer.rest()
+		l.printer.releaseBuffer()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-f.woken:
+		case <-f.wakeup:
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(batch):
+		case <-time.After(batchDelay):
 		}
 	}
 }
 
-// replaced reports whether the log's name is that of another file by now. A file that has become
-// shorter was emptied in place, and is read from its beginning.
-func (l *log) replaced() (bool, error) {
-	mine, err := l.file.Stat()
+// isReplaced reports whether another file has the log's name now. A file that has become shorter
+// was truncated in place, and is read from its beginning.
+func (l *log) isReplaced() (bool, error) {
+	opened, err := l.file.Stat()
 	if err != nil {
 		return false, err
 	}
-	if mine.Size() < l.scanner.offset {
-		l.scanner = scanner{known: l.scanner.known, linesMax: -1}
+	if opened.Size() < l.scanner.offset {
+		l.scanner = scanner{validSeen: l.scanner.validSeen, linesMax: -1}
 	}
 	named, err := os.Lstat(l.path.String())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,139 +82,141 @@ func (l *log) replaced() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("looking at log file: %w", err)
 	}
-	return named.Mode().IsRegular() && !os.SameFile(mine, named), nil
+	return named.Mode().IsRegular() && !os.SameFile(opened, named), nil
 }
 
-// change goes from a file to the one that has its name now.
-func (l *log) change(ctx context.Context) error {
+// openNext switches from a rotated file to the one that has its name now.
+func (l *log) openNext(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(settle):
+	case <-time.After(rotationDelay):
 	}
 	if err := l.drain(ctx, true); err != nil {
 		return err
 	}
-	next, err := l.path.await(ctx, logAppearMax)
+	next, err := l.path.openWithin(ctx, logAppearMax)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // removed with its container, or renamed once more
+		return nil // removed with its container, or rotated again
 	}
 	if err != nil {
 		return err
 	}
 	l.close()
 	l.file = next
-	l.scanner = scanner{known: l.scanner.known, linesMax: -1}
+	l.scanner = scanner{validSeen: l.scanner.validSeen, linesMax: -1}
 	return nil
 }
 
-// watcher wakes those who follow logs. However many they are, there is one inotify instance and
-// one call of the runtime at a time; while there are none there is nothing.
+// watcher wakes the followers of logs. It has one inotify instance and one call to the runtime at a
+// time for all followers, and no goroutine without followers.
 type watcher struct {
-	running func(ctx context.Context, only string) (map[string]bool, error)
+	listRunning func(ctx context.Context, only string) (map[string]bool, error)
 
-	mu      sync.Mutex
-	all     map[*follower]bool
-	byDir   map[string]map[*follower]bool
-	inotify *fsnotify.Watcher // nil if nobody follows, or the kernel has none to give
-	blind   bool              // not all changes are told of: no inotify, or too few watches
-	stop    context.CancelFunc
-	working sync.WaitGroup
+	mu           sync.Mutex
+	followers    map[*follower]bool
+	byDir        map[string]map[*follower]bool
+	inotify      *fsnotify.Watcher // nil without followers, or if the kernel's limit is reached
+	needsPolling bool              // some changes are not notified: no inotify, or not all directories
+	stop         context.CancelFunc
+	goroutines   sync.WaitGroup
 }
 
-// follower is one log that is followed.
+// follower is a request that follows a log.
 type follower struct {
-	id    string // of the container
-	dir   string // of the log
-	woken chan struct{}
-	ended atomic.Bool // the container has
+	id     string // of the container
+	dir    string // of the log
+	wakeup chan struct{}
+	ended  atomic.Bool // the container has ended
 }
 
 func (f *follower) wake() {
 	select {
-	case f.woken <- struct{}{}:
-	default: // it has been woken already
+	case f.wakeup <- struct{}{}:
+	default: // woken already
 	}
 }
 
-// newWatcher makes a watcher. running says which containers run; it may leave out all but one.
-func newWatcher(running func(context.Context, string) (map[string]bool, error)) *watcher {
+// newWatcher returns a watcher. listRunning returns the running containers; of one container only
+// if an id is given.
+func newWatcher(listRunning func(context.Context, string) (map[string]bool, error)) *watcher {
 	return &watcher{
-		running: running,
-		all:     map[*follower]bool{},
-		byDir:   map[string]map[*follower]bool{},
+		listRunning: listRunning,
+		followers:   map[*follower]bool{},
+		byDir:       map[string]map[*follower]bool{},
 	}
 }
 
-// join begins to wake a follower. Who joins must look at its file afterwards.
-func (w *watcher) join(id, dir string) *follower {
-	f := &follower{id: id, dir: dir, woken: make(chan struct{}, 1)}
+// add registers a follower. The caller must read the file after it, as earlier changes do not wake
+// the follower.
+func (w *watcher) add(id, dir string) *follower {
+	f := &follower{id: id, dir: dir, wakeup: make(chan struct{}, 1)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.all) == 0 {
+	if len(w.followers) == 0 {
 		w.start()
 	}
-	w.all[f] = true
+	w.followers[f] = true
 	if w.byDir[dir] == nil {
 		w.byDir[dir] = map[*follower]bool{}
 		if w.inotify != nil {
-			w.blind = w.inotify.Add(dir) != nil || w.blind
+			w.needsPolling = w.inotify.Add(dir) != nil || w.needsPolling
 		}
 	}
 	w.byDir[dir][f] = true
 	return f
 }
 
-func (w *watcher) leave(f *follower) {
+func (w *watcher) remove(f *follower) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.all, f)
+	delete(w.followers, f)
 	delete(w.byDir[f.dir], f)
 	if len(w.byDir[f.dir]) == 0 {
 		delete(w.byDir, f.dir)
 		if w.inotify != nil {
-			_ = w.inotify.Remove(f.dir) // it may be gone with the directory
+			_ = w.inotify.Remove(f.dir) // the watch may be gone with the directory
 		}
 	}
-	if len(w.all) == 0 {
+	if len(w.followers) == 0 {
 		w.stop()
 	}
 }
 
-// start begins the work of the watcher. The lock is held.
+// start starts the goroutines of the watcher. The caller holds the lock.
 func (w *watcher) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	inotify, err := fsnotify.NewWatcher()
-	if w.blind = err != nil; !w.blind {
+	if w.needsPolling = err != nil; !w.needsPolling {
 		w.inotify = inotify
-		w.working.Go(func() { w.tellChanges(ctx, inotify) })
+		w.goroutines.Go(func() { w.wakeOnChanges(ctx, inotify) })
 	}
-	w.working.Go(func() { w.tellEnds(ctx) })
+	w.goroutines.Go(func() { w.pollEnds(ctx) })
 	w.stop = func() {
 		cancel()
 		w.inotify = nil
 	}
 }
 
-// wait waits until the work of a watcher whom everybody has left has ended.
-func (w *watcher) wait() { w.working.Wait() }
+// wait waits until the goroutines of a watcher without followers have ended.
+func (w *watcher) wait() { w.goroutines.Wait() }
 
-// tellChanges wakes those in whose directory something has changed.
-func (w *watcher) tellChanges(ctx context.Context, inotify *fsnotify.Watcher) {
+// wakeOnChanges wakes the followers of logs in a directory that has changed.
+func (w *watcher) wakeOnChanges(ctx context.Context, inotify *fsnotify.Watcher) {
 	defer inotify.Close()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case event := <-inotify.Events:
-			w.wakeIn(filepath.Dir(event.Name))
+			w.wakeDir(filepath.Dir(event.Name))
 		case <-inotify.Errors: // events were lost
 			w.wakeAll(false)
 		}
 	}
 }
 
-func (w *watcher) wakeIn(dir string) {
+func (w *watcher) wakeDir(dir string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for f := range w.byDir[dir] {
@@ -222,20 +224,20 @@ func (w *watcher) wakeIn(dir string) {
 	}
 }
 
-func (w *watcher) wakeAll(onlyIfBlind bool) {
+func (w *watcher) wakeAll(onlyIfPolling bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if onlyIfBlind && !w.blind {
+	if onlyIfPolling && !w.needsPolling {
 		return
 	}
-	for f := range w.all { //ordered: each is woken
+	for f := range w.followers { //ordered: each is woken
 		f.wake()
 	}
 }
 
-// tellEnds wakes those whose container has ended, and from time to time all.
-func (w *watcher) tellEnds(ctx context.Context) {
-	tick := time.NewTicker(endPoll)
+// pollEnds wakes the followers whose container has ended, and all followers from time to time.
+func (w *watcher) pollEnds(ctx context.Context) {
+	tick := time.NewTicker(endPollInterval)
 	defer tick.Stop()
 	for n := 1; ; n++ {
 		select {
@@ -243,31 +245,32 @@ func (w *watcher) tellEnds(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		w.endThose(ctx)
-		w.wakeAll(n%filePolls != 0)
+		w.markEnded(ctx)
+		w.wakeAll(n%filePollTicks != 0)
 	}
 }
 
-// endThose asks which containers run and tells the followers of the others. As long as the
-// runtime gives no answer nothing is known to have ended.
-func (w *watcher) endThose(ctx context.Context) {
+// markEnded lists the running containers, and marks and wakes the followers of all others. An error
+// of the runtime marks none.
+func (w *watcher) markEnded(ctx context.Context) {
 	w.mu.Lock()
-	asked := make([]*follower, 0, len(w.all)) // who joins later may be of a container made later
+	// A follower that is added later may be of a container that is created later.
+	polled := make([]*follower, 0, len(w.followers))
 	only, several := "", false
-	for f := range w.all {
-		several = several || len(asked) > 0 && f.id != only
+	for f := range w.followers {
+		several = several || len(polled) > 0 && f.id != only
 		only = f.id
-		asked = append(asked, f)
+		polled = append(polled, f)
 	}
 	w.mu.Unlock()
 	if several {
 		only = ""
 	}
-	running, err := w.running(ctx, only)
+	running, err := w.listRunning(ctx, only)
 	if err != nil {
 		return
 	}
-	for _, f := range asked {
+	for _, f := range polled {
 		if !running[f.id] {
 			f.ended.Store(true)
 			f.wake()

@@ -13,29 +13,28 @@ import (
 )
 
 const (
-	// Between the two steps of a rotation a log has no file. One that is not there is looked
-	// for again for a while.
+	// Between the two steps of a rotation a log has no file. A missing file is retried for a while.
 	logAppearMax  = time.Second
 	logAppearPoll = 50 * time.Millisecond
-	// openTriesMax is for a tree in which something is renamed all the time.
+	// openTriesMax bounds the attempts in a tree with continuous renames.
 	openTriesMax = 8
 )
 
-// logPath is where the runtime writes a container's log: a path below the directory of all logs.
-type logPath struct{ root, below string }
+// logPath is the path of a container's log, below the directory of all logs.
+type logPath struct{ root, relative string }
 
 func newLogPath(root, path string) (logPath, error) {
-	below, err := filepath.Rel(root, path)
-	if err != nil || !filepath.IsLocal(below) || below == "." {
-		return logPath{}, failed(500, "log file %q is not below podLogsDir %q", path, root)
+	relative, err := filepath.Rel(root, path)
+	if err != nil || !filepath.IsLocal(relative) || relative == "." {
+		return logPath{}, httpErrorf(500, "log file %q is not below podLogsDir %q", path, root)
 	}
-	return logPath{root, below}, nil
+	return logPath{root, relative}, nil
 }
 
-func (p logPath) String() string { return filepath.Join(p.root, p.below) }
+func (p logPath) String() string { return filepath.Join(p.root, p.relative) }
 
-// open opens the log, which must be a regular file, through no link below the root. The root may
-// be a link itself: the node's owner made it.
+// open opens the log, which must be a regular file, through no link below the root. The root itself
+// may be a link, because an administrator creates it.
 func (p logPath) open() (*os.File, error) {
 	root, err := os.OpenFile(p.root, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -43,27 +42,27 @@ func (p logPath) open() (*os.File, error) {
 	}
 	defer root.Close()
 	how := &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC, // a pipe would keep us waiting
+		Flags:   unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC, // opening a pipe must not block
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 	}
 	for range openTriesMax {
 		var fd int
-		fd, err = unix.Openat2(int(root.Fd()), p.below, how)
+		fd, err = unix.Openat2(int(root.Fd()), p.relative, how)
 		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
-			continue // something was renamed meanwhile
+			continue // a concurrent rename
 		}
 		if err == nil {
-			return regular(os.NewFile(uintptr(fd), p.String()))
+			return checkRegular(os.NewFile(uintptr(fd), p.String()))
 		}
 		break
 	}
 	return nil, &os.PathError{Op: "open", Path: p.String(), Err: err}
 }
 
-func regular(f *os.File) (*os.File, error) {
+func checkRegular(f *os.File) (*os.File, error) {
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = failed(500, "log file %q is no regular file", f.Name())
+		err = httpErrorf(500, "log file %q is no regular file", f.Name())
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -71,8 +70,8 @@ func regular(f *os.File) (*os.File, error) {
 	return f, nil
 }
 
-// await opens the log as soon as there is a file.
-func (p logPath) await(ctx context.Context, max time.Duration) (*os.File, error) {
+// openWithin opens the log, and retries for a duration while there is no file.
+func (p logPath) openWithin(ctx context.Context, max time.Duration) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, max)
 	defer cancel()
 	for {
@@ -88,8 +87,8 @@ func (p logPath) await(ctx context.Context, max time.Duration) (*os.File, error)
 	}
 }
 
-// tailStart is where the last lines of a file begin. A last line that has no end is not counted,
-// and is part of the tail.
+// tailStart returns the offset of the last lines of a file. A last line without a newline is part
+// of the tail but is not counted.
 func tailStart(ctx context.Context, f *os.File, lines int64, buf []byte) (int64, error) {
 	if lines < 0 {
 		return 0, nil
@@ -105,7 +104,7 @@ func tailStart(ctx context.Context, f *os.File, lines int64, buf []byte) (int64,
 		start := max(0, end-int64(len(buf)))
 		n, err := f.ReadAt(buf[:end-start], start)
 		if int64(n) < end-start {
-			return 0, err // it was cut shorter meanwhile
+			return 0, err // truncated meanwhile
 		}
 		for block := buf[:n]; ; lines-- {
 			i := bytes.LastIndexByte(block, '\n')

@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// The form of a log is the CRI's: "TIME STREAM TAGS TEXT\n". The first tag is P if the line of the
-// container goes on with the next one, F if not.
+// The log format is the CRI's: "TIME STREAM TAGS TEXT\n". The first tag is P (partial) if the
+// container's line continues in the next log line, F (full) if it ends.
 //
-// k8s.io/cri-client has a reader of it, which is not used: it opens a path through links, it needs
-// an inotify instance for each log that is followed (the kernel allows 128) and asks the runtime
-// every second for each of them, and keeps lines of any length. Its parser cannot be had alone.
-// FuzzLog holds this one to what it makes of the same file.
+// The reader of k8s.io/cri-client is not used: it opens paths through links, needs an inotify
+// instance (the kernel's limit is 128) and a call to the runtime per second for each followed log,
+// and buffers lines of any length. Its parser is not exported. FuzzLog compares this reader with it
+// on the same file.
 
 // chunk is one line of a log, or a piece of a very long one.
 type chunk struct {
-	stamp  time.Time
-	stderr bool
-	partly bool   // the container's line goes on
-	text   []byte // with its end, if it has one
+	timestamp time.Time
+	stderr    bool
+	partial   bool   // the container's line continues
+	text      []byte // with its newline, if it has one
 }
 
 var errFormat = errors.New("unsupported log format")
 
-// parseLine reads a line of a log, with or without its end.
+// parseLine parses a line of a log, with or without its newline.
 func parseLine(line []byte) (chunk, error) {
-	stamp, rest, ok := bytes.Cut(line, []byte{' '})
+	timestamp, rest, ok := bytes.Cut(line, []byte{' '})
 	if !ok {
 		return chunk{}, errFormat
 	}
-	at, err := time.Parse(time.RFC3339Nano, string(stamp))
+	parsed, err := time.Parse(time.RFC3339Nano, string(timestamp))
 	if err != nil {
 		return chunk{}, errFormat
 	}
@@ -44,69 +44,71 @@ func parseLine(line []byte) (chunk, error) {
 		return chunk{}, errFormat
 	}
 	tag, _, _ := bytes.Cut(tags, []byte{':'})
-	c := chunk{stamp: at, stderr: string(stream) == "stderr", partly: string(tag) == "P", text: text}
+	c := chunk{
+		timestamp: parsed, stderr: string(stream) == "stderr", partial: string(tag) == "P", text: text,
+	}
 	c.trim()
 	return c, nil
 }
 
-// trim takes off the end of a line that does not end the container's line.
+// trim removes the newline of a log line that does not end the container's line.
 func (c *chunk) trim() {
-	if c.partly {
+	if c.partial {
 		c.text = bytes.TrimSuffix(c.text, []byte{'\n'})
 	}
 }
 
-// errEnough ends the reading of a log of which the client has got all that it wants.
-var errEnough = errors.New("enough")
+// errLimitReached ends the reading of a log of which the client has got all that it requested.
+var errLimitReached = errors.New("enough")
 
-// shownMax is how much is shown of a line that is none of a log, in bytes.
-const shownMax = 100
+// errorLineBytesMax bounds the part of an invalid line that an error quotes.
+const errorLineBytesMax = 100
 
-// stampFormat has all nine digits, so that lines stay in columns.
-const stampFormat = "2006-01-02T15:04:05.000000000Z07:00"
+// timestampFormat has all nine digits, so that lines are aligned.
+const timestampFormat = "2006-01-02T15:04:05.000000000Z07:00"
 
-// printer turns chunks into what the client sees, and hands it on in pieces of a good size.
+// printer formats chunks for the client, and sends them in pieces of a suitable size.
 type printer struct {
-	query   logQuery
-	remain  int64 // of limitBytes
-	midLine bool  // the last chunk did not end a line
-	out     []byte
-	send    func([]byte) error
+	query     logQuery
+	remaining int64 // remaining of limitBytes
+	midLine   bool  // the last chunk did not end a line
+	out       []byte
+	send      func([]byte) error
 }
 
-// outMax is when what was printed is sent, at the latest.
-const outMax = 32 << 10
+// flushBytes is the size of the buffered output at which it is sent.
+const flushBytes = 32 << 10
 
 func newPrinter(query logQuery, send func([]byte) error) *printer {
-	return &printer{query: query, remain: query.limitBytes, send: send}
+	return &printer{query: query, remaining: query.limitBytes, send: send}
 }
 
 func (p *printer) print(c chunk) error {
-	begins := !p.midLine
+	atLineStart := !p.midLine
 	p.midLine = len(c.text) > 0 && c.text[len(c.text)-1] != '\n'
-	if c.stamp.Before(p.query.since) || !p.wants(c) {
+	if c.timestamp.Before(p.query.since) || !p.isSelected(c) {
 		return nil
 	}
 	length := len(p.out)
-	if p.query.timestamps && begins {
-		p.out = append(c.stamp.AppendFormat(p.out, stampFormat), ' ')
+	if p.query.timestamps && atLineStart {
+		p.out = append(c.timestamp.AppendFormat(p.out, timestampFormat), ' ')
 	}
 	p.out = append(p.out, c.text...)
 	if p.query.limitBytes > 0 {
 		printed := int64(len(p.out) - length)
-		if printed >= p.remain {
-			p.out = p.out[:length+int(p.remain)]
-			return errEnough
+		if printed >= p.remaining {
+			p.out = p.out[:length+int(p.remaining)]
+			return errLimitReached
 		}
-		p.remain -= printed
+		p.remaining -= printed
 	}
-	if len(p.out) >= outMax {
+	if len(p.out) >= flushBytes {
 		return p.flush()
 	}
 	return nil
 }
 
-func (p *printer) wants(c chunk) bool {
+func (p *printer) isSelected(c chunk) bool {
 	switch p.query.stream {
 	case "stdout":
 		return !c.stderr
@@ -116,40 +118,41 @@ func (p *printer) wants(c chunk) bool {
 	return true
 }
 
-// flush sends what was printed.
+// flush sends the buffered output.
 func (p *printer) flush() error {
 	if len(p.out) == 0 {
 		return nil
 	}
 	out := p.out
 	p.out = out[:0]
-	if cap(out) > 2*outMax {
+	if cap(out) > 2*flushBytes {
 		p.out = nil
 	}
 	return p.send(out)
 }
 
-// rest gives back the memory of a printer that has nothing to print for a while.
-func (p *printer) rest() { p.out = nil }
+// releaseBuffer frees the buffer of a printer that has to wait for the log.
+func (p *printer) releaseBuffer() { p.out = nil }
 
-// scanner reads a log line by line, and remembers how far it has come.
+// scanner parses a log line by line, and has the read offset.
 type scanner struct {
-	offset   int64 // of what is next in the file
-	known    bool  // a line could be read: it is a log
-	lines    int64 // how many have been read
-	linesMax int64 // ends the reading; negative: there is no such bound
-	// Of a line that does not fit into a buffer a piece has been read, which said whose it is, or
-	// that nobody can say.
-	inside  *chunk
-	outside bool
+	offset    int64 // of the next line in the file
+	validSeen bool  // a line could be parsed, so the file is a log
+	lines     int64 // number of lines read
+	linesMax  int64 // bound on lines; negative for none
+	// A line that does not fit into the buffer is read in pieces. Between them, header has the
+	// timestamp, stream and tag of the line, or skipping is true because the first piece could not be
+	// parsed.
+	header   *chunk
+	skipping bool
 }
 
-// scan reads buf, which begins at the scanner's offset. It takes all whole lines, and what there
-// is of another one if that fills all of the buffer, or if nothing can follow.
+// scan parses buf, whose first byte is at the scanner's offset. It consumes all whole lines. The
+// start of a further line is consumed if it fills the whole buffer, or if nothing can follow it.
 func (s *scanner) scan(buf []byte, full, final bool, print func(chunk) error) error {
 	for first := true; ; first = false {
 		if s.linesMax >= 0 && s.lines >= s.linesMax {
-			return errEnough
+			return errLimitReached
 		}
 		line := buf
 		end := bytes.IndexByte(buf, '\n')
@@ -161,39 +164,39 @@ func (s *scanner) scan(buf []byte, full, final bool, print func(chunk) error) er
 		}
 		buf = buf[len(line):]
 		s.offset += int64(len(line))
-		if err := s.take(line, end >= 0 || final, print); err != nil {
+		if err := s.scanLine(line, end >= 0 || final, print); err != nil {
 			return err
 		}
 	}
 }
 
-// take reads a line, or a piece of one.
-func (s *scanner) take(line []byte, ends bool, print func(chunk) error) error {
+// scanLine parses a line, or a piece of one.
+func (s *scanner) scanLine(line []byte, ends bool, print func(chunk) error) error {
 	var c chunk
 	switch {
-	case s.outside:
-		s.outside = !ends
+	case s.skipping:
+		s.skipping = !ends
 		return nil
-	case s.inside != nil:
-		c = *s.inside
+	case s.header != nil:
+		c = *s.header
 		c.text = line
 		c.trim()
 	default:
 		var err error
 		if c, err = parseLine(line); err != nil {
-			if !s.known {
-				return fmt.Errorf("%w: %q", err, line[:min(len(line), shownMax)])
+			if !s.validSeen {
+				return fmt.Errorf("%w: %q", err, line[:min(len(line), errorLineBytesMax)])
 			}
-			s.outside = !ends
+			s.skipping = !ends
 			return nil
 		}
 	}
-	s.known = true
-	s.inside = nil
+	s.validSeen = true
+	s.header = nil
 	if ends {
 		s.lines++
 	} else {
-		s.inside = &chunk{stamp: c.stamp, stderr: c.stderr, partly: c.partly}
+		s.header = &chunk{timestamp: c.timestamp, stderr: c.stderr, partial: c.partial}
 	}
 	return print(c)
 }

@@ -12,7 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// logQuery is what a client wants of a log: v1.PodLogOptions, decoded and checked.
+// logQuery is a decoded and validated v1.PodLogOptions.
 type logQuery struct {
 	follow     bool
 	previous   bool
@@ -23,9 +23,9 @@ type logQuery struct {
 	stream     string // "stdout" or "stderr"; empty for both
 }
 
-// parseLogQuery reads the parameters of a request. As for the kubelet, one that cannot be read is
-// a bad request, and one that is read but makes no sense cannot be processed; either error is a
-// JSON object. Unknown parameters are let be.
+// parseLogQuery decodes the parameters of a log request. As in the kubelet, a parameter that cannot
+// be decoded is a 400 and an invalid one a 422, both with a JSON object. Unknown parameters are
+// ignored.
 func parseLogQuery(q url.Values, now time.Time, splitStreams bool) (logQuery, error) {
 	d := decoder{query: q}
 	if tail := q.Get("tail"); tail != "" { // of old clients
@@ -43,14 +43,16 @@ func parseLogQuery(q url.Values, now time.Time, splitStreams bool) (logQuery, er
 		follow: d.flag("follow"), previous: d.flag("previous"), timestamps: d.flag("timestamps"),
 		tailLines: -1,
 	}
-	d.flag("insecureSkipTLSVerifyBackend") // for the API server, which has seen to it
+	d.flag("insecureSkipTLSVerifyBackend") // only used by the API server
 	tailLines, limitBytes := d.number("tailLines"), d.number("limitBytes")
 	sinceSeconds, sinceTime := d.number("sinceSeconds"), d.time("sinceTime")
 	if d.err != nil {
-		return query, failed(http.StatusBadRequest, "%s", jsonMessage("Unable to decode query", d.err))
+		return query, httpErrorf(http.StatusBadRequest, "%s",
+			jsonMessage("Unable to decode query", d.err))
 	}
 	if err := checkLogQuery(q, tailLines, limitBytes, sinceSeconds, sinceTime); err != nil {
-		return query, failed(http.StatusUnprocessableEntity, "%s", jsonMessage("Invalid request", err))
+		return query, httpErrorf(http.StatusUnprocessableEntity, "%s",
+			jsonMessage("Invalid request", err))
 	}
 	if tailLines != nil {
 		query.tailLines = *tailLines
@@ -60,7 +62,7 @@ func parseLogQuery(q url.Values, now time.Time, splitStreams bool) (logQuery, er
 	}
 	switch {
 	case sinceSeconds != nil:
-		query.since = now.Add(-saturated(*sinceSeconds))
+		query.since = now.Add(-secondsToDuration(*sinceSeconds))
 	case sinceTime != nil:
 		query.since = *sinceTime
 	}
@@ -69,7 +71,7 @@ func parseLogQuery(q url.Values, now time.Time, splitStreams bool) (logQuery, er
 		return query, nil
 	}
 	if !splitStreams {
-		return query, failed(http.StatusBadRequest, "unable to return the given log stream: %q. "+
+		return query, httpErrorf(http.StatusBadRequest, "unable to return the given log stream: %q. "+
 			"Please enable PodLogsQuerySplitStreams feature gate in kubelet", stream)
 	}
 	query.stream = strings.ToLower(stream)
@@ -103,24 +105,24 @@ func checkLogQuery(q url.Values, tailLines, limitBytes, sinceSeconds *int64,
 	return errors.Join(errs...)
 }
 
-// saturated is a number of seconds as a duration, if it is one.
-func saturated(seconds int64) time.Duration {
+// secondsToDuration converts seconds to a duration, at most the longest one.
+func secondsToDuration(seconds int64) time.Duration {
 	return time.Duration(min(seconds, int64(1<<63-1)/int64(time.Second))) * time.Second
 }
 
-func jsonMessage(what string, err error) string {
-	text := what + ": " + strings.ReplaceAll(err.Error(), "\n", "; ")
+func jsonMessage(prefix string, err error) string {
+	text := prefix + ": " + strings.ReplaceAll(err.Error(), "\n", "; ")
 	return `{"message": ` + strconv.QuoteToASCII(text) + `}`
 }
 
-// decoder reads parameters as the API server writes them, and keeps the first error. Of one that
-// is given more than once the first counts.
+// decoder decodes parameters as the API server encodes them, and has the first error. If a
+// parameter is repeated, its first value counts.
 type decoder struct {
 	query url.Values
 	err   error
 }
 
-// flag is true if it is given, unless as "0" or "false".
+// flag is true if the parameter exists and is not "0" or "false".
 func (d *decoder) flag(name string) bool {
 	value := strings.ToLower(d.query.Get(name))
 	return d.query.Has(name) && value != "0" && value != "false"
@@ -140,7 +142,7 @@ func (d *decoder) number(name string) *int64 {
 
 func (d *decoder) time(name string) *time.Time {
 	text := d.query.Get(name)
-	if text == "" || text == "null" { // as old clients write none
+	if text == "" || text == "null" { // encodings of an unset time by old clients
 		return nil
 	}
 	t, err := time.Parse(time.RFC3339, text)
@@ -151,8 +153,8 @@ func (d *decoder) time(name string) *time.Time {
 	return &t
 }
 
-func (d *decoder) fail(name, what string) {
+func (d *decoder) fail(name, problem string) {
 	if d.err == nil {
-		d.err = fmt.Errorf("%s: %s", name, what)
+		d.err = fmt.Errorf("%s: %s", name, problem)
 	}
 }

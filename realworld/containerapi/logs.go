@@ -17,42 +17,42 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// serveLogs shows the log of a container, and, if it is to be followed, what is added to it until
-// the container has ended.
+// serveLogs responds with the log of a container. If the log is followed, the response continues
+// until the container has ended.
 func (a *API) serveLogs(w http.ResponseWriter, r *http.Request) {
-	n, err := named(r)
+	names, err := parseTarget(r)
 	if err != nil {
-		answerFailure(w, err)
+		writeError(w, err)
 		return
 	}
 	query, err := parseLogQuery(r.URL.Query(), time.Now(), a.opts.SplitStreams)
 	if err != nil {
-		answerFailure(w, err)
+		writeError(w, err)
 		return
 	}
-	log, err := a.openLog(r.Context(), n, query)
+	log, err := a.openLog(r.Context(), names, query)
 	if err != nil {
-		answerFailure(w, err)
+		writeError(w, err)
 		return
 	}
 	defer log.close()
-	out := newClient(w, a.opts.IdleTimeout)
+	out := newFlushingWriter(w, a.opts.IdleTimeout)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if out.send(nil) != nil { // who follows a silent container must learn that it goes well
+	if out.send(nil) != nil { // the client of a silent container must get the status code
 		return
 	}
 	log.printer = newPrinter(query, out.send)
-	err = log.show(r.Context(), a.watcher)
-	if err == nil || errors.Is(err, errEnough) {
+	err = log.stream(r.Context(), a.watcher)
+	if err == nil || errors.Is(err, errLimitReached) {
 		err = log.printer.flush()
 	}
 	if err != nil && r.Context().Err() == nil {
-		_ = out.send([]byte(err.Error() + "\n")) // the status has been sent
+		_ = out.send([]byte(err.Error() + "\n")) // too late for a status code
 	}
 }
 
-// log is a log that is being read.
+// log is a container log that is being read.
 type log struct {
 	id      string // of the container
 	running bool   // when the reading began
@@ -65,14 +65,14 @@ type log struct {
 
 func (l *log) close() { _ = l.file.Close() } // it was only read
 
-// openLog finds out which log a request means, and opens it where its tail begins.
-func (a *API) openLog(ctx context.Context, n names, query logQuery) (*log, error) {
-	answer, err := a.find(ctx, n)
+// openLog resolves a request to a log, and opens the log at the start of the requested tail.
+func (a *API) openLog(ctx context.Context, names target, query logQuery) (*log, error) {
+	response, err := a.resolve(ctx, names)
 	if err != nil {
 		return nil, err
 	}
 	l := &log{follow: query.follow, scanner: scanner{linesMax: -1}}
-	if l.id, err = whoseLog(n, answer.Status, query.previous); err != nil {
+	if l.id, err = logContainerID(names, response.Status, query.previous); err != nil {
 		return nil, err
 	}
 	if err := a.locate(ctx, l); err != nil {
@@ -82,8 +82,8 @@ func (a *API) openLog(ctx context.Context, n names, query logQuery) (*log, error
 	if l.running {
 		wait = logAppearMax
 	}
-	if l.file, err = l.path.await(ctx, wait); err != nil {
-		return nil, failed(http.StatusBadRequest, "failed to open log file: %v", err)
+	if l.file, err = l.path.openWithin(ctx, wait); err != nil {
+		return nil, httpErrorf(http.StatusBadRequest, "failed to open log file: %v", err)
 	}
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
@@ -98,15 +98,15 @@ func (a *API) openLog(ctx context.Context, n names, query logQuery) (*log, error
 	return l, nil
 }
 
-// whoseLog is the id of the container whose log is meant: of the run that is running, else of the
-// last one that has ended; or of the one before that.
-func whoseLog(n names, s *v1.ContainerStatus, previous bool) (string, error) {
-	bad := func(format string, args ...any) (string, error) {
-		args = append([]any{n.container, n.pod}, args...)
-		return "", failed(http.StatusBadRequest, "%s", fmt.Sprintf(format, args...))
+// logContainerID returns the id of the container whose log is requested: the running one, else the
+// last one that has ended; with previous, the one before.
+func logContainerID(names target, s *v1.ContainerStatus, previous bool) (string, error) {
+	badRequest := func(format string, args ...any) (string, error) {
+		args = append([]any{names.container, names.pod}, args...)
+		return "", httpErrorf(http.StatusBadRequest, "%s", fmt.Sprintf(format, args...))
 	}
 	if s == nil {
-		return bad("container %q in pod %q is not available")
+		return badRequest("container %q in pod %q is not available")
 	}
 	last := ""
 	if s.LastTerminationState.Terminated != nil {
@@ -116,35 +116,36 @@ func whoseLog(n names, s *v1.ContainerStatus, previous bool) (string, error) {
 	switch {
 	case previous:
 		if last == "" {
-			return bad("previous terminated container %q in pod %q not found")
+			return badRequest("previous terminated container %q in pod %q not found")
 		}
 		id = last
 	case s.State.Running != nil:
 		id = s.ContainerID
 	case s.State.Terminated != nil:
-		// The next run may have failed before there was a container.
+		// The next run may have failed before its container was created.
 		if id = s.State.Terminated.ContainerID; id == "" {
 			id = last
 		}
 		if id == "" {
-			return bad("container %q in pod %q is terminated")
+			return badRequest("container %q in pod %q is terminated")
 		}
 	case s.LastTerminationState.Terminated != nil:
 		if id = last; id == "" {
-			return bad("container %q in pod %q is terminated")
+			return badRequest("container %q in pod %q is terminated")
 		}
 	case s.State.Waiting != nil:
-		return bad("container %q in pod %q is waiting to start: %s", waitingFor(s.State.Waiting.Reason))
+		return badRequest("container %q in pod %q is waiting to start: %s",
+			waitingMessage(s.State.Waiting.Reason))
 	default:
-		return bad("container %q in pod %q is waiting to start - no logs yet")
+		return badRequest("container %q in pod %q is waiting to start - no logs yet")
 	}
-	if _, after, ok := strings.Cut(id, "://"); ok {
-		id = after
+	if _, bare, ok := strings.Cut(id, "://"); ok {
+		id = bare
 	}
 	return id, nil
 }
 
-func waitingFor(reason string) string {
+func waitingMessage(reason string) string {
 	switch reason {
 	case "ErrImagePull":
 		return "image can't be pulled"
@@ -154,50 +155,50 @@ func waitingFor(reason string) string {
 	return reason
 }
 
-// locate asks the runtime where the log of a container is.
+// locate queries the runtime for the path of a container's log.
 func (a *API) locate(ctx context.Context, l *log) error {
 	ctx, cancel := context.WithTimeout(ctx, a.opts.RuntimeTimeout)
 	defer cancel()
-	answer, err := a.opts.Runtime.ContainerStatus(ctx,
+	response, err := a.opts.Runtime.ContainerStatus(ctx,
 		&runtimeapi.ContainerStatusRequest{ContainerId: l.id})
 	if status.Code(err) == codes.NotFound {
-		return failed(http.StatusBadRequest, "unable to retrieve container logs for %s: "+
+		return httpErrorf(http.StatusBadRequest, "unable to retrieve container logs for %s: "+
 			"the runtime has no such container any more", l.id)
 	}
 	if err != nil {
-		return failed(http.StatusInternalServerError,
+		return httpErrorf(http.StatusInternalServerError,
 			"unable to retrieve container logs for %s: %v", l.id, err)
 	}
-	path := answer.GetStatus().GetLogPath()
+	path := response.GetStatus().GetLogPath()
 	if path == "" {
-		return failed(http.StatusBadRequest, "container %s has no log", l.id)
+		return httpErrorf(http.StatusBadRequest, "container %s has no log", l.id)
 	}
-	l.running = answer.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
+	l.running = response.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
 	l.path, err = newLogPath(a.opts.LogsDir, path)
 	return err
 }
 
-// buffers are lent to logs while they are read, and not while they are waited for: a thousand
-// followers of silent containers have none.
+// buffers are used by logs while they are read, and returned while they wait for changes: a
+// thousand followers of silent containers use none.
 var buffers = sync.Pool{New: func() any {
 	buf := make([]byte, 64<<10)
 	return &buf
 }}
 
-// show shows what there is of a log, and follows it if that is wanted.
-func (l *log) show(ctx context.Context, w *watcher) error {
+// stream sends the log, and follows it if requested.
+func (l *log) stream(ctx context.Context, w *watcher) error {
 	if l.follow && l.running {
-		return l.showAll(ctx, w)
+		return l.streamUntilEnd(ctx, w)
 	}
 	return l.drain(ctx, true)
 }
 
-// drain shows what there is in the file now. If nothing can follow, a last line without an end is
-// shown as well.
+// drain sends the content of the file up to its current end. If nothing can follow (final), a last
+// line without a newline is sent too.
 func (l *log) drain(ctx context.Context, final bool) error {
-	lent := buffers.Get().(*[]byte)
-	defer buffers.Put(lent)
-	buf := *lent
+	pooled := buffers.Get().(*[]byte)
+	defer buffers.Put(pooled)
+	buf := *pooled
 	for {
 		n, err := l.file.ReadAt(buf, l.scanner.offset)
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -217,21 +218,22 @@ func (l *log) drain(ctx context.Context, final bool) error {
 	}
 }
 
-// client sends to a client, and gives up on one that takes nothing for too long.
-type client struct {
-	w        http.ResponseWriter
-	control  *http.ResponseController
-	patience time.Duration
+// flushingWriter writes a response without buffering, and fails if the client reads nothing for the
+// idle timeout.
+type flushingWriter struct {
+	w           http.ResponseWriter
+	control     *http.ResponseController
+	idleTimeout time.Duration
 }
 
-func newClient(w http.ResponseWriter, patience time.Duration) *client {
-	return &client{w, http.NewResponseController(w), patience}
+func newFlushingWriter(w http.ResponseWriter, idleTimeout time.Duration) *flushingWriter {
+	return &flushingWriter{w, http.NewResponseController(w), idleTimeout}
 }
 
-// send sends at once, even if it is nothing but the header.
-func (c *client) send(data []byte) error {
-	// The deadline is also put off where the server has one for all responses.
-	_ = c.control.SetWriteDeadline(time.Now().Add(c.patience)) // not all writers have one
+// send writes and flushes data; without data it sends the header.
+func (c *flushingWriter) send(data []byte) error {
+	// The deadline also replaces the one that the server has for all responses.
+	_ = c.control.SetWriteDeadline(time.Now().Add(c.idleTimeout)) // not all writers support deadlines
 	if len(data) > 0 {
 		if _, err := c.w.Write(data); err != nil {
 			return err
@@ -240,11 +242,11 @@ func (c *client) send(data []byte) error {
 	return c.control.Flush()
 }
 
-// running says which containers run, or whether one does.
-func (a *API) running(ctx context.Context, only string) (map[string]bool, error) {
+// listRunning returns the running containers; of one container only if an id is given.
+func (a *API) listRunning(ctx context.Context, only string) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.opts.RuntimeTimeout)
 	defer cancel()
-	answer, err := a.opts.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{
+	response, err := a.opts.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{
 		Filter: &runtimeapi.ContainerFilter{
 			Id: only,
 			State: &runtimeapi.ContainerStateValue{
@@ -256,7 +258,7 @@ func (a *API) running(ctx context.Context, only string) (map[string]bool, error)
 		return nil, err
 	}
 	running := map[string]bool{}
-	for _, c := range answer.Containers {
+	for _, c := range response.Containers {
 		running[c.Id] = true
 	}
 	return running, nil

@@ -25,7 +25,7 @@ import (
 	"seedlet.dev/world"
 )
 
-const web = "/containerLogs/default/web/app"
+const webLogs = "/containerLogs/default/web/app"
 
 func TestLogQueryErrors(t *testing.T) {
 	n := newNode(t)
@@ -55,7 +55,7 @@ func TestLogQueryErrors(t *testing.T) {
 		{"sinceSeconds=9223372036854775807", 200, ""},
 	}
 	for _, c := range cases {
-		code, body := n.get(web + "?" + c.query)
+		code, body := n.get(webLogs + "?" + c.query)
 		if code != c.code || !strings.Contains(body, c.want) {
 			t.Errorf("%s gives %d %q, want %d %q", c.query, code, body, c.code, c.want)
 		}
@@ -79,7 +79,7 @@ func TestLogs(t *testing.T) {
 		{"tailLines=0", ""},
 		{"tailLines=1", "three\n"},
 		{"tail=1", "three\n"},
-		{"tailLines=3", "o\nthree\nfo"}, // one of the three is no line of a log
+		{"tailLines=3", "o\nthree\nfo"}, // one of the three is not in the log format
 		{"tailLines=1000000", "one\ntwo\nthree\nfo"},
 		{"limitBytes=5", "one\nt"},
 		{"limitBytes=4", "one\n"},
@@ -95,19 +95,19 @@ func TestLogs(t *testing.T) {
 	for _, follow := range []string{"", "&follow=true"} {
 		for _, c := range cases {
 			if follow != "" && strings.Contains(c.query, "tail") {
-				continue // a tail that is followed has no end
+				continue // a followed tail does not end at the current end of the file
 			}
-			if code, body := n.get(web + "?" + c.query + follow); code != 200 || body != c.want {
+			if code, body := n.get(webLogs + "?" + c.query + follow); code != 200 || body != c.want {
 				t.Errorf("%s%s gives %d %q, want %q", c.query, follow, code, body, c.want)
 			}
 		}
 	}
-	if _, body := n.get(web + "?tailLines=1&follow=true"); body != "three\nfo" {
+	if _, body := n.get(webLogs + "?tailLines=1&follow=true"); body != "three\nfo" {
 		t.Errorf("a followed tail gives %q", body)
 	}
 }
 
-func TestWhoseLog(t *testing.T) {
+func TestLogContainerID(t *testing.T) {
 	ended := func(id string) v1.ContainerState {
 		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ContainerID: id}}
 	}
@@ -115,38 +115,38 @@ func TestWhoseLog(t *testing.T) {
 		return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason}}
 	}
 	running := v1.ContainerState{Running: &v1.ContainerStateRunning{}}
-	const of = `container "app" in pod "web" `
+	const container = `container "app" in pod "web" `
 	cases := []struct {
 		name     string
 		status   *v1.ContainerStatus
 		previous bool
 		id, err  string
 	}{
-		{"nothing", nil, false, "", of + "is not available"},
+		{"nothing", nil, false, "", container + "is not available"},
 		{"running", &v1.ContainerStatus{State: running, ContainerID: "cri-o://c2"}, false, "c2", ""},
 		{"no previous", &v1.ContainerStatus{State: running, ContainerID: "x://c2"}, true, "",
-			"previous terminated " + of + "not found"},
+			"previous terminated " + container + "not found"},
 		{"previous", &v1.ContainerStatus{State: running, ContainerID: "x://c2",
 			LastTerminationState: ended("x://c1")}, true, "c1", ""},
 		{"ended", &v1.ContainerStatus{State: ended("x://c1")}, false, "c1", ""},
 		{"ended without a container", &v1.ContainerStatus{State: ended(""),
 			LastTerminationState: ended("x://c0")}, false, "c0", ""},
 		{"ended without any", &v1.ContainerStatus{State: ended("")}, false, "",
-			of + "is terminated"},
+			container + "is terminated"},
 		{"back-off", &v1.ContainerStatus{State: waiting("CrashLoopBackOff"),
 			LastTerminationState: ended("x://c1")}, false, "c1", ""},
 		{"back-off without any", &v1.ContainerStatus{State: waiting("CrashLoopBackOff"),
-			LastTerminationState: ended("")}, false, "", of + "is terminated"},
+			LastTerminationState: ended("")}, false, "", container + "is terminated"},
 		{"creating", &v1.ContainerStatus{State: waiting("ContainerCreating")}, false, "",
-			of + "is waiting to start: ContainerCreating"},
+			container + "is waiting to start: ContainerCreating"},
 		{"pull", &v1.ContainerStatus{State: waiting("ErrImagePull")}, false, "",
-			of + "is waiting to start: image can't be pulled"},
+			container + "is waiting to start: image can't be pulled"},
 		{"pull again", &v1.ContainerStatus{State: waiting("ImagePullBackOff")}, false, "",
-			of + "is waiting to start: trying and failing to pull image"},
-		{"no state", &v1.ContainerStatus{}, false, "", of + "is waiting to start - no logs yet"},
+			container + "is waiting to start: trying and failing to pull image"},
+		{"no state", &v1.ContainerStatus{}, false, "", container + "is waiting to start - no logs yet"},
 	}
 	for _, c := range cases {
-		id, err := whoseLog(names{pod: "web", container: "app"}, c.status, c.previous)
+		id, err := logContainerID(target{pod: "web", container: "app"}, c.status, c.previous)
 		if got := fmt.Sprint(err); id != c.id || (err != nil || c.err != "") && got != c.err {
 			t.Errorf("%s: %q, %v; want %q, %q", c.name, id, err, c.id, c.err)
 		}
@@ -155,36 +155,37 @@ func TestWhoseLog(t *testing.T) {
 
 func TestLogErrors(t *testing.T) {
 	n := newNode(t)
-	wants := func(code int, texts ...string) {
+	expect := func(code int, texts ...string) {
 		t.Helper()
-		got, body := n.get(web)
+		got, body := n.get(webLogs)
 		if got != code {
 			t.Errorf("%d %q, want %d", got, body, code)
 		}
-		has(t, body, texts...)
+		mustContain(t, body, texts...)
 	}
 	n.logs["c1"] = filepath.Join(n.dir, "pods", "none")
 	n.end("c1")
-	wants(400, "failed to open log file", "no such file")
+	expect(400, "failed to open log file", "no such file")
 	n.logs["c1"] = "/etc/passwd"
-	wants(500, "is not below podLogsDir")
+	expect(500, "is not below podLogsDir")
 	n.logs["c1"] = filepath.Join(n.dir, "pods/../secret")
-	wants(500, "is not below podLogsDir")
+	expect(500, "is not below podLogsDir")
 	n.logs["c1"] = ""
-	wants(400, "has no log")
+	expect(400, "has no log")
 	delete(n.logs, "c1")
-	wants(400, "unable to retrieve container logs for c1")
+	expect(400, "unable to retrieve container logs for c1")
 	n.logs["c1"] = filepath.Join(n.dir, "pods", appLog)
 	n.write(appLog, "junk\n")
-	wants(200, `unsupported log format: "junk\n"`)
+	expect(200, `unsupported log format: "junk\n"`)
 	n.err = fmt.Errorf("the runtime is away")
-	wants(500, "the runtime is away")
-	n.answer.Status = nil
-	wants(400, `container "app" in pod "web" is not available`)
-	n.answer = world.ContainerAnswer{Err: world.Errorf(world.KindNotFound, "", "no container")}
-	wants(404, "no container")
-	n.askErr = fmt.Errorf("the agent does not answer")
-	wants(503, "the agent does not answer")
+	expect(500, "the runtime is away")
+	n.containerAnswer.Status = nil
+	expect(400, `container "app" in pod "web" is not available`)
+	n.containerAnswer = world.ContainerAnswer{
+		Err: world.Errorf(world.KindNotFound, "", "no container")}
+	expect(404, "no container")
+	n.resolveErr = fmt.Errorf("the agent does not answer")
+	expect(503, "the agent does not answer")
 	for path, want := range map[string]string{
 		"/containerLogs/default/other/app":                       `404 pod "other" not found`,
 		"/containerLogs/default/..%2f..%2fetc/app":               "400 pod name: ",
@@ -194,24 +195,24 @@ func TestLogErrors(t *testing.T) {
 		"/containerLogs/default/web":                             "404 ",
 		"/containerLogs/" + strings.Repeat("a", 64) + "/web/app": "400 namespace: ",
 	} {
-		n.askErr = nil
-		n.answer.Err = nil
+		n.resolveErr = nil
+		n.containerAnswer.Err = nil
 		code, body := n.get(path)
 		if got := fmt.Sprintf("%d %s", code, body); !strings.HasPrefix(got, want) {
 			t.Errorf("%s gives %q, want %q", path, got, want)
 		}
 	}
-	if code, _ := n.do("POST", web); code != http.StatusMethodNotAllowed {
+	if code, _ := n.do("POST", webLogs); code != http.StatusMethodNotAllowed {
 		t.Errorf("POST gives %d", code)
 	}
 }
 
-// A pod that mounts the node's logs can put links there. None of them is followed.
+// A pod that mounts the node's logs can create links in them. No link is followed.
 func TestLogLinks(t *testing.T) {
 	n := newNode(t)
 	n.end("c1")
 	secret := filepath.Join(n.dir, "secret")
-	if err := os.WriteFile(secret, []byte(at+"F secret\n"), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte(stdoutPrefix+"F secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n.write("default_other_u2/app/0.log", "2026-01-01T00:00:00Z stdout F secret\n")
@@ -232,18 +233,18 @@ func TestLogLinks(t *testing.T) {
 	for _, name := range []string{"app/out.log", "app/in.log", "dir/0.log", "app/pipe.log",
 		"app/dir.log"} {
 		n.logs["c1"] = filepath.Join(pods, "default_web_u1", name)
-		code, body := n.get(web)
+		code, body := n.get(webLogs)
 		if code != 400 || !strings.HasPrefix(body, "failed to open log file") {
 			t.Errorf("%s gives %d %q", name, code, body)
 		}
 	}
 }
 
-// tail is a client that follows.
+// tail is a client that follows a log.
 type tail struct {
-	t     *testing.T
-	lines *bufio.Scanner
-	leave func()
+	t          *testing.T
+	lines      *bufio.Scanner
+	disconnect func()
 }
 
 func (n *node) follow(path string) *tail {
@@ -253,16 +254,16 @@ func (n *node) follow(path string) *tail {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	answer, err := http.DefaultClient.Do(r)
+	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	if answer.StatusCode != 200 {
-		n.t.Fatalf("following gives %d", answer.StatusCode)
+	if response.StatusCode != 200 {
+		n.t.Fatalf("following gives %d", response.StatusCode)
 	}
-	leave := func() { cancel(); answer.Body.Close() }
-	n.t.Cleanup(leave)
-	return &tail{n.t, bufio.NewScanner(answer.Body), leave}
+	disconnect := func() { cancel(); response.Body.Close() }
+	n.t.Cleanup(disconnect)
+	return &tail{n.t, bufio.NewScanner(response.Body), disconnect}
 }
 
 func (f *tail) next() string {
@@ -275,7 +276,7 @@ func (f *tail) next() string {
 	return "the end"
 }
 
-func (f *tail) wants(lines ...string) {
+func (f *tail) expect(lines ...string) {
 	f.t.Helper()
 	for _, want := range lines {
 		if got := f.next(); got != want {
@@ -284,144 +285,148 @@ func (f *tail) wants(lines ...string) {
 	}
 }
 
-const at = "2026-01-01T00:00:01Z stdout "
+const stdoutPrefix = "2026-01-01T00:00:01Z stdout "
 
 func TestFollow(t *testing.T) {
-	for _, blind := range []bool{false, true} {
-		t.Run(fmt.Sprintf("blind=%v", blind), func(t *testing.T) {
+	for _, polling := range []bool{false, true} {
+		t.Run(fmt.Sprintf("blind=%v", polling), func(t *testing.T) {
 			n := newNode(t)
-			n.write(appLog, at+"F one\n"+at+"P tw")
-			f := n.follow(web + "?follow=true")
-			f.wants("one")
-			if blind {
+			n.write(appLog, stdoutPrefix+"F one\n"+stdoutPrefix+"P tw")
+			f := n.follow(webLogs + "?follow=true")
+			f.expect("one")
+			if polling {
 				n.api.watcher.mu.Lock()
-				n.api.watcher.blind = true
+				n.api.watcher.needsPolling = true
 				_ = n.api.watcher.inotify.Remove(filepath.Dir(n.logs["c1"]))
 				n.api.watcher.mu.Unlock()
 			}
-			n.write(appLog, "\n"+at+"F o\n")
-			f.wants("two")
-			// Rotated: some more goes to the old file, which the new one follows.
+			n.write(appLog, "\n"+stdoutPrefix+"F o\n")
+			f.expect("two")
+			// Rotated: some lines are still written to the old file, before those in the new file.
 			path := n.logs["c1"]
 			if err := os.Rename(path, path+".1"); err != nil {
 				t.Fatal(err)
 			}
-			n.write(appLog+".1", at+"F three\n")
-			n.write(appLog, at+"F five\n")
-			n.write(appLog+".1", at+"F four\n")
-			f.wants("three", "four", "five")
-			// Emptied in place.
+			n.write(appLog+".1", stdoutPrefix+"F three\n")
+			n.write(appLog, stdoutPrefix+"F five\n")
+			n.write(appLog+".1", stdoutPrefix+"F four\n")
+			f.expect("three", "four", "five")
+			// Truncated in place.
 			if err := os.Truncate(path, 0); err != nil {
 				t.Fatal(err)
 			}
 			n.api.watcher.wakeAll(false)
-			eventually(t, "it is read again", func() bool {
-				n.write(appLog, at+"F six\n")
+			eventually(t, "the file is read again", func() bool {
+				n.write(appLog, stdoutPrefix+"F six\n")
 				return f.next() == "six"
 			})
-			n.write(appLog, at+"F the last")
+			n.write(appLog, stdoutPrefix+"F the last")
 			n.end("c1")
 			for line := f.next(); line != "the last"; line = f.next() {
 				if line != "six" {
 					t.Fatalf("got %q", line)
 				}
 			}
-			f.wants("the end")
+			f.expect("the end")
 		})
 	}
 }
 
-// The end of one container is not that of another, and what is removed with its container is over.
+// The end of one container does not end the log of another. A log that was removed with its
+// container ends.
 func TestFollowTwo(t *testing.T) {
 	n := newNode(t)
-	n.write(appLog, at+"F one\n")
-	first := n.follow(web + "?follow=true")
-	first.wants("one")
+	n.write(appLog, stdoutPrefix+"F one\n")
+	first := n.follow(webLogs + "?follow=true")
+	first.expect("one")
 	n.mu.Lock()
-	n.answer.Status.ContainerID = "containerd://c2"
+	n.containerAnswer.Status.ContainerID = "containerd://c2"
 	n.running["c2"] = true
 	n.logs["c2"] = filepath.Join(n.dir, "pods/default_web_u1/app/1.log")
 	n.mu.Unlock()
-	n.write("default_web_u1/app/1.log", at+"F again\n")
-	second := n.follow(web + "?follow=true")
-	second.wants("again")
+	n.write("default_web_u1/app/1.log", stdoutPrefix+"F again\n")
+	second := n.follow(webLogs + "?follow=true")
+	second.expect("again")
 	if err := os.Remove(n.logs["c1"]); err != nil {
 		t.Fatal(err)
 	}
 	n.end("c1")
-	first.wants("the end")
+	first.expect("the end")
 	n.mu.Lock()
-	n.err = fmt.Errorf("the runtime is away") // nothing is known to have ended
+	n.err = fmt.Errorf("the runtime is away") // no container may be regarded as ended
 	n.mu.Unlock()
 	lists := n.lists
-	eventually(t, "the runtime is asked again", func() bool {
+	eventually(t, "the runtime is polled again", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return n.lists > lists+1
 	})
-	n.write("default_web_u1/app/1.log", at+"F still\n")
-	second.wants("still")
-	second.leave()
-	eventually(t, "nobody follows", func() bool { return n.api.logs.taken.Load() == 0 })
-	if w := n.api.watcher; len(w.all)+len(w.byDir) != 0 || w.inotify != nil {
+	n.write("default_web_u1/app/1.log", stdoutPrefix+"F still\n")
+	second.expect("still")
+	second.disconnect()
+	eventually(t, "no followers are left", func() bool { return n.api.logs.inUse.Load() == 0 })
+	if w := n.api.watcher; len(w.followers)+len(w.byDir) != 0 || w.inotify != nil {
 		t.Errorf("left: %v", w)
 	}
 }
 
-// A log that is not there for a moment, in the middle of a rotation, is waited for.
+// A log that is missing for a moment, during a rotation, is waited for.
 func TestLogAppears(t *testing.T) {
 	n := newNode(t)
 	var got atomic.Value
 	go func() {
-		_, body := n.get(web)
+		_, body := n.get(webLogs)
 		got.Store(body)
 	}()
-	eventually(t, "it was asked", func() bool {
+	eventually(t, "the request was resolved", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		return len(n.asked) == 1
+		return len(n.resolved) == 1
 	})
-	n.write(appLog+".new", at+"F one\n")
+	n.write(appLog+".new", stdoutPrefix+"F one\n")
 	if err := os.Rename(n.logs["c1"]+".new", n.logs["c1"]); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an answer", func() bool { return got.Load() != nil })
+	eventually(t, "a response", func() bool { return got.Load() != nil })
 	if got.Load() != "one\n" {
 		t.Errorf("got %q", got.Load())
 	}
 }
 
-// A client that takes nothing is left after the idle time-out.
-func TestClientTakesNothing(t *testing.T) {
+// A client that reads nothing is disconnected after the idle timeout.
+func TestClientReadsNothing(t *testing.T) {
 	n := newNode(t, func(o *Options) { o.IdleTimeout = 50 * time.Millisecond })
-	n.write(appLog, strings.Repeat(at+"F "+strings.Repeat("x", 1000)+"\n", 20_000))
-	n.follow(web + "?follow=true")
-	eventually(t, "it is served", func() bool { return n.api.logs.taken.Load() == 1 })
-	eventually(t, "it is left", func() bool { return n.api.logs.taken.Load() == 0 })
+	n.write(appLog, strings.Repeat(stdoutPrefix+"F "+strings.Repeat("x", 1000)+"\n", 20_000))
+	n.follow(webLogs + "?follow=true")
+	eventually(t, "the request is served", func() bool { return n.api.logs.inUse.Load() == 1 })
+	eventually(t, "the request has ended", func() bool { return n.api.logs.inUse.Load() == 0 })
 }
 
 func TestTooManyLogs(t *testing.T) {
 	n := newNode(t)
-	n.write(appLog, at+"F one\n")
+	n.write(appLog, stdoutPrefix+"F one\n")
 	n.api.logs.max = 1
-	f := n.follow(web + "?follow=true")
-	if code, body := n.get(web); code != 503 || !strings.HasPrefix(body, "1 such requests") {
+	f := n.follow(webLogs + "?follow=true")
+	if code, body := n.get(webLogs); code != 503 || !strings.HasPrefix(body, "1 such requests") {
 		t.Errorf("%d %q", code, body)
 	}
-	f.leave()
-	eventually(t, "there is room", func() bool { code, _ := n.get(web); return code == 200 })
+	f.disconnect()
+	eventually(t, "the limit is not reached", func() bool {
+		code, _ := n.get(webLogs)
+		return code == 200
+	})
 	metrics := n.api.Metrics()
 	if metrics[0].Value != 0 || metrics[1].Value != 1 || metrics[2].Value < 1 {
 		t.Errorf("metrics: %+v", metrics)
 	}
 }
 
-// A thousand clients that follow a silent container cost little each, and only one inotify
-// instance and one call a second between them.
+// A thousand clients that follow a silent container cost little each, and have one inotify instance
+// and one call to the runtime per second in total.
 func TestThousandFollowers(t *testing.T) {
 	const followers = 1000
 	n := newNode(t)
-	n.write(appLog, at+"F one\n")
+	n.write(appLog, stdoutPrefix+"F one\n")
 	measure := func() (heap uint64, goroutines int) {
 		runtime.GC()
 		runtime.GC()
@@ -433,19 +438,19 @@ func TestThousandFollowers(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	for range followers {
-		out := &silent{header: http.Header{}}
-		r, _ := http.NewRequestWithContext(ctx, "GET", web+"?follow=true", nil)
+		out := &discardResponse{header: http.Header{}}
+		r, _ := http.NewRequestWithContext(ctx, "GET", webLogs+"?follow=true", nil)
 		r.SetPathValue("namespace", "default")
 		r.SetPathValue("pod", "web")
 		r.SetPathValue("container", "app")
-		go n.api.within(&n.api.logs, n.api.serveLogs)(out, r)
+		go n.api.withLimit(&n.api.logs, n.api.serveLogs)(out, r)
 	}
-	eventually(t, "all follow", func() bool {
+	eventually(t, "all clients follow", func() bool {
 		n.api.watcher.mu.Lock()
 		defer n.api.watcher.mu.Unlock()
-		return len(n.api.watcher.all) == followers
+		return len(n.api.watcher.followers) == followers
 	})
-	eventually(t, "all wait", func() bool {
+	eventually(t, "the runtime was polled", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return n.lists > 1
@@ -465,11 +470,11 @@ func TestThousandFollowers(t *testing.T) {
 	}
 	n.mu.Lock()
 	if n.lists > 15 {
-		t.Errorf("the runtime was asked %d times", n.lists)
+		t.Errorf("the runtime was called %d times", n.lists)
 	}
 	n.mu.Unlock()
 	cancel()
-	eventually(t, "all have gone", func() bool { return n.api.logs.taken.Load() == 0 })
+	eventually(t, "all requests have ended", func() bool { return n.api.logs.inUse.Load() == 0 })
 }
 
 func inotifyInstances(t *testing.T) int {
@@ -487,21 +492,22 @@ func inotifyInstances(t *testing.T) int {
 	return n
 }
 
-// silent is a response that nobody reads.
-type silent struct{ header http.Header }
+// discardResponse is a response that is never read.
+type discardResponse struct{ header http.Header }
 
-func (s *silent) Header() http.Header         { return s.header }
-func (s *silent) WriteHeader(int)             {}
-func (s *silent) Write(p []byte) (int, error) { return len(p), nil }
-func (s *silent) Flush()                      {}
+func (s *discardResponse) Header() http.Header         { return s.header }
+func (s *discardResponse) WriteHeader(int)             {}
+func (s *discardResponse) Write(p []byte) (int, error) { return len(p), nil }
+func (s *discardResponse) Flush()                      {}
 
-// What is read of a file is what the library for the CRI's logs reads of it.
+// FuzzLog checks that a log is read in the same way as by the library for CRI logs.
 func FuzzLog(f *testing.F) {
-	line := at + "F text\n"
-	long := at + "F " + strings.Repeat("y", 70_000) + "\n"
-	for _, text := range []string{"", line, line + line, at + "P te\n" + line, line + "junk\n" + line,
-		line + at + "F", line + at + "F x", "junk", long + line, line + long[:66_000],
-		at + "P " + strings.Repeat("z", 70_000) + "\n" + line,
+	line := stdoutPrefix + "F text\n"
+	long := stdoutPrefix + "F " + strings.Repeat("y", 70_000) + "\n"
+	for _, text := range []string{"", line, line + line, stdoutPrefix + "P te\n" + line,
+		line + "junk\n" + line,
+		line + stdoutPrefix + "F", line + stdoutPrefix + "F x", "junk", long + line, line + long[:66_000],
+		stdoutPrefix + "P " + strings.Repeat("z", 70_000) + "\n" + line,
 		line + strings.Repeat("j", 70_000) + "\n" + line,
 		"2026-01-01T00:00:00+05:30 stderr F: \n", "2026-01-01T00:00:01.123456789Z stderr F:a:b x\n"} {
 		f.Add([]byte(text), int64(-1), int64(0), false)
@@ -511,7 +517,7 @@ func FuzzLog(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "0.log")
 	f.Fuzz(func(t *testing.T, data []byte, tailLines, limitBytes int64, timestamps bool) {
 		if first, _, _ := bytes.Cut(data, []byte("\n")); bytes.Contains(first, []byte("{")) {
-			return // the library knows Docker's form as well
+			return // the library also supports Docker's format
 		}
 		query := logQuery{tailLines: max(tailLines, -1), limitBytes: max(limitBytes, 0),
 			timestamps: timestamps}
@@ -557,15 +563,15 @@ func read(path string, query logQuery) (string, error) {
 	}
 	var out bytes.Buffer
 	l.printer = newPrinter(query, func(p []byte) error { out.Write(p); return nil })
-	err = l.show(context.Background(), nil)
-	if err == errEnough {
+	err = l.stream(context.Background(), nil)
+	if err == errLimitReached {
 		err = nil
 	}
 	_ = l.printer.flush()
 	return out.String(), err
 }
 
-// Whatever a client asks for, the answer is a query or an error with a status of its own.
+// FuzzLogQuery checks that any parameters yield a query, or an error with a status code of its own.
 func FuzzLogQuery(f *testing.F) {
 	for _, q := range []string{"follow=1&tailLines=3", "sinceTime=2026-01-01T00:00:00Z",
 		"stream=Stderr", "limitBytes=-1", "tail=all", "sinceSeconds=9223372036854775807"} {
@@ -579,7 +585,7 @@ func FuzzLogQuery(f *testing.F) {
 		now := time.Now()
 		query, err := parseLogQuery(values, now, true)
 		if err != nil {
-			if f, ok := err.(*failure); !ok || f.code != 400 && f.code != 422 {
+			if f, ok := err.(*httpError); !ok || f.code != 400 && f.code != 422 {
 				t.Errorf("%v", err)
 			}
 			return

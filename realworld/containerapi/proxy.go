@@ -12,108 +12,111 @@ import (
 	"k8s.io/apimachinery/pkg/util/proxy"
 )
 
-// backendMax is how long the runtime's streaming server has to accept a connection and to answer
-// with the first byte.
-const backendMax = 30 * time.Second
+// backendTimeout bounds how long the runtime's streaming server may take to accept a connection,
+// and then to send the first byte.
+const backendTimeout = 30 * time.Second
 
-// proxy hands a connection on to the runtime's streaming server.
+// proxy returns a handler that proxies a connection to the runtime's streaming server. It removes
+// the client's credentials from the request: the runtime's URL is the key to the stream. A token
+// that authenticated the client is gone already, but not one that came with a certificate.
 func (a *API) proxy(r *http.Request, location *url.URL) http.Handler {
+	r.Header.Del("Authorization")
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		dialer := net.Dialer{Timeout: backendMax}
+		dialer := net.Dialer{Timeout: backendTimeout}
 		conn, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		return newBackend(r.Context(), conn), nil
+		return newBackendConn(r.Context(), conn), nil
 	}
 	transport := &http.Transport{DialContext: dial}
-	return proxy.NewUpgradeAwareHandler(location, transport, false, true, responder{})
+	return proxy.NewUpgradeAwareHandler(location, transport, false, true, errorResponder{})
 }
 
-type responder struct{}
+type errorResponder struct{}
 
-// Error answers a client whose connection cannot be handed on.
-func (responder) Error(w http.ResponseWriter, _ *http.Request, err error) {
+// Error responds to a client whose connection cannot be proxied.
+func (errorResponder) Error(w http.ResponseWriter, _ *http.Request, err error) {
 	http.Error(w, err.Error(), http.StatusInternalServerError)
 }
 
-// backend is a connection to the runtime's streaming server. It is closed when the request is
-// given up, and when no first answer comes.
-type backend struct {
+// backendConn is a connection to the runtime's streaming server. It is closed when the request is
+// canceled, and when the first byte takes too long.
+type backendConn struct {
 	net.Conn
-	release  func() bool
-	answered sync.Once
+	stopCloseOnCancel func() bool // undoes the context.AfterFunc that closes Conn
+	firstByte         sync.Once
 }
 
-func newBackend(ctx context.Context, conn net.Conn) *backend {
-	_ = conn.SetReadDeadline(time.Now().Add(backendMax)) // TCP has deadlines
-	b := &backend{Conn: conn}
-	b.release = context.AfterFunc(ctx, func() { _ = conn.Close() })
+func newBackendConn(ctx context.Context, conn net.Conn) *backendConn {
+	_ = conn.SetReadDeadline(time.Now().Add(backendTimeout)) // TCP connections support deadlines
+	b := &backendConn{Conn: conn}
+	b.stopCloseOnCancel = context.AfterFunc(ctx, func() { _ = conn.Close() })
 	return b
 }
 
-func (b *backend) Read(p []byte) (int, error) {
+func (b *backendConn) Read(p []byte) (int, error) {
 	n, err := b.Conn.Read(p)
 	if n > 0 {
-		b.answered.Do(func() { _ = b.Conn.SetReadDeadline(time.Time{}) })
+		b.firstByte.Do(func() { _ = b.Conn.SetReadDeadline(time.Time{}) })
 	}
 	return n, err
 }
 
-func (b *backend) Close() error {
-	b.release()
+func (b *backendConn) Close() error {
+	b.stopCloseOnCancel()
 	return b.Conn.Close()
 }
 
-// patient is a response writer whose connection, once it has been taken over, is closed if nothing
-// has moved in either direction for a time.
-type patient struct {
+// idleTimeoutWriter is a response writer whose hijacked connection is closed if no data has moved
+// in either direction for the idle timeout.
+type idleTimeoutWriter struct {
 	http.ResponseWriter
-	patience time.Duration
+	timeout time.Duration
 }
 
-func newPatient(w http.ResponseWriter, patience time.Duration) *patient {
-	return &patient{w, patience}
+func newIdleTimeoutWriter(w http.ResponseWriter, timeout time.Duration) *idleTimeoutWriter {
+	return &idleTimeoutWriter{w, timeout}
 }
 
-// Unwrap is for http.ResponseController.
-func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+// Unwrap implements the interface of http.ResponseController.
+func (p *idleTimeoutWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // Hijack implements http.Hijacker.
-func (p *patient) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (p *idleTimeoutWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(p.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, err
 	}
-	quiet := &quietConn{Conn: conn, patience: p.patience}
-	quiet.timer = time.AfterFunc(p.patience, func() { _ = conn.Close() })
-	return quiet, buffered, nil
+	idleConn := &idleTimeoutConn{Conn: conn, timeout: p.timeout}
+	idleConn.timer = time.AfterFunc(p.timeout, func() { _ = conn.Close() })
+	return idleConn, buffered, nil
 }
 
-// quietConn is closed by its timer when it has been quiet for too long.
-type quietConn struct {
+// idleTimeoutConn is closed by its timer if no data has moved for the timeout.
+type idleTimeoutConn struct {
 	net.Conn
-	patience time.Duration
-	timer    *time.Timer
+	timeout time.Duration
+	timer   *time.Timer
 }
 
-func (c *quietConn) Read(p []byte) (int, error) {
+func (c *idleTimeoutConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.timer.Reset(c.patience)
+		c.timer.Reset(c.timeout)
 	}
 	return n, err
 }
 
-func (c *quietConn) Write(p []byte) (int, error) {
+func (c *idleTimeoutConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if n > 0 {
-		c.timer.Reset(c.patience)
+		c.timer.Reset(c.timeout)
 	}
 	return n, err
 }
 
-func (c *quietConn) Close() error {
+func (c *idleTimeoutConn) Close() error {
 	c.timer.Stop()
 	return c.Conn.Close()
 }

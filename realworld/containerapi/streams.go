@@ -12,166 +12,168 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 )
 
-// streamQuery is which streams of a process a client wants.
+// streamQuery selects the streams of a process.
 type streamQuery struct{ stdin, stdout, stderr, tty bool }
 
-// parseStreamQuery reads the parameters of exec and attach, which have names of the kubelet's own.
+// parseStreamQuery decodes the parameters of exec and attach, which have the kubelet's own names.
 func parseStreamQuery(q url.Values) (streamQuery, error) {
 	s := streamQuery{
 		stdin: q.Get("input") == "1", stdout: q.Get("output") == "1",
 		stderr: q.Get("error") == "1", tty: q.Get("tty") == "1",
 	}
 	if s.tty {
-		s.stderr = false // a terminal has one output
+		s.stderr = false // a terminal has a single output
 	}
 	if !s.stdin && !s.stdout && !s.stderr {
-		return s, failed(http.StatusBadRequest, "you must specify at least 1 of stdin, stdout, stderr")
+		return s, httpErrorf(http.StatusBadRequest,
+			"you must specify at least 1 of stdin, stdout, stderr")
 	}
 	return s, nil
 }
 
-// needUpgrade refuses a request that does not ask for a stream, before the runtime gets one
-// ready.
-func needUpgrade(r *http.Request) error {
+// requireUpgrade returns an error if a request is not an upgrade request. It is checked before the
+// runtime prepares a stream.
+func requireUpgrade(r *http.Request) error {
 	if !httpstream.IsUpgradeRequest(r) {
-		return failed(http.StatusBadRequest, "Upgrade request required")
+		return httpErrorf(http.StatusBadRequest, "Upgrade request required")
 	}
 	return nil
 }
 
 func (a *API) serveExec(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	a.serveProcess(w, r, func(ctx context.Context, n names, s streamQuery) (
+	a.serveProcess(w, r, func(ctx context.Context, names target, s streamQuery) (
 		string, streamQuery, error) {
 		command := q["command"]
 		if len(command) == 0 {
-			return "", s, failed(http.StatusBadRequest, "you must specify a command")
+			return "", s, httpErrorf(http.StatusBadRequest, "you must specify a command")
 		}
-		found, err := a.findRunning(ctx, n)
+		resolved, err := a.resolveRunning(ctx, names)
 		if err != nil {
 			return "", s, err
 		}
-		answer, err := a.opts.Runtime.Exec(ctx, &runtimeapi.ExecRequest{
-			ContainerId: found.ContainerID, Cmd: command,
+		response, err := a.opts.Runtime.Exec(ctx, &runtimeapi.ExecRequest{
+			ContainerId: resolved.ContainerID, Cmd: command,
 			Tty: s.tty, Stdin: s.stdin, Stdout: s.stdout, Stderr: s.stderr,
 		})
-		return answer.GetUrl(), s, err
+		return response.GetUrl(), s, err
 	})
 }
 
 func (a *API) serveAttach(w http.ResponseWriter, r *http.Request) {
-	a.serveProcess(w, r, func(ctx context.Context, n names, s streamQuery) (
+	a.serveProcess(w, r, func(ctx context.Context, names target, s streamQuery) (
 		string, streamQuery, error) {
-		found, err := a.findRunning(ctx, n)
+		resolved, err := a.resolveRunning(ctx, names)
 		if err != nil {
 			return "", s, err
 		}
-		s.tty = found.TTY // that was decided when the process began
+		s.tty = resolved.TTY // set when the container was created
 		s.stderr = s.stderr && !s.tty
-		answer, err := a.opts.Runtime.Attach(ctx, &runtimeapi.AttachRequest{
-			ContainerId: found.ContainerID,
+		response, err := a.opts.Runtime.Attach(ctx, &runtimeapi.AttachRequest{
+			ContainerId: resolved.ContainerID,
 			Tty:         s.tty, Stdin: s.stdin, Stdout: s.stdout, Stderr: s.stderr,
 		})
-		return answer.GetUrl(), s, err
+		return response.GetUrl(), s, err
 	})
 }
 
-// serveProcess joins a client and a process. ask gets the runtime's URL, and says which streams
-// there really are.
+// serveProcess connects a client with a process. request returns the runtime's URL, and the streams
+// that the process really has.
 func (a *API) serveProcess(w http.ResponseWriter, r *http.Request,
-	ask func(context.Context, names, streamQuery) (string, streamQuery, error)) {
+	request func(context.Context, target, streamQuery) (string, streamQuery, error)) {
 	streams, err := parseStreamQuery(r.URL.Query())
 	if err == nil {
-		err = needUpgrade(r)
+		err = requireUpgrade(r)
 	}
 	if err != nil {
-		answerFailure(w, err)
+		writeError(w, err)
 		return
 	}
-	location, err := a.askURL(r, func(ctx context.Context, n names) (location string, err error) {
-		location, streams, err = ask(ctx, n, streams)
+	location, err := a.streamLocation(r, func(ctx context.Context, names target) (
+		location string, err error) {
+		location, streams, err = request(ctx, names, streams)
 		return location, err
 	})
 	if err != nil {
-		answerFailure(w, err)
+		writeError(w, err)
 		return
 	}
 	handler := a.proxy(r, location)
 	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
-		// Version 5 of the protocol over WebSocket is more than runtimes speak.
+		// Runtimes do not support version 5 of the protocol over WebSocket, so it is translated.
 		handler = translator.NewStreamTranslatorHandler(location, nil, 0, translator.Options{
 			Stdin: streams.stdin, Stdout: streams.stdout, Stderr: streams.stderr, Tty: streams.tty,
 		})
 	}
-	handler.ServeHTTP(newPatient(w, a.opts.IdleTimeout), r)
+	handler.ServeHTTP(newIdleTimeoutWriter(w, a.opts.IdleTimeout), r)
 }
 
 func (a *API) servePortForward(w http.ResponseWriter, r *http.Request) {
 	tunnel := wsstream.IsWebSocketRequestWithTunnelingProtocol(r)
 	options := &portforward.V4Options{}
-	err := needUpgrade(r)
-	if err == nil && !tunnel { // SPDY names the ports in its streams
+	err := requireUpgrade(r)
+	if err == nil && !tunnel { // SPDY has the ports in the headers of its streams
 		if options, err = portforward.NewV4Options(r); err != nil {
-			err = failed(http.StatusBadRequest, "%v", err)
+			err = httpErrorf(http.StatusBadRequest, "%v", err)
 		}
 	}
 	if err != nil {
-		answerFailure(w, err)
+		writeError(w, err)
 		return
 	}
-	location, err := a.askURL(r, func(ctx context.Context, n names) (string, error) {
-		found, err := a.find(ctx, n)
+	location, err := a.streamLocation(r, func(ctx context.Context, names target) (string, error) {
+		resolved, err := a.resolve(ctx, names)
 		if err != nil {
 			return "", err
 		}
-		if found.SandboxID == "" {
-			return "", failed(http.StatusInternalServerError, "pod not found (%q)",
-				n.pod+"_"+n.namespace)
+		if resolved.SandboxID == "" {
+			return "", httpErrorf(http.StatusInternalServerError, "pod not found (%q)",
+				names.pod+"_"+names.namespace)
 		}
-		answer, err := a.opts.Runtime.PortForward(ctx, &runtimeapi.PortForwardRequest{
-			PodSandboxId: found.SandboxID, Port: options.Ports,
+		response, err := a.opts.Runtime.PortForward(ctx, &runtimeapi.PortForwardRequest{
+			PodSandboxId: resolved.SandboxID, Port: options.Ports,
 		})
-		return answer.GetUrl(), err
+		return response.GetUrl(), err
 	})
 	if err != nil {
-		answerFailure(w, err)
+		writeError(w, err)
 		return
 	}
 	handler := a.proxy(r, location)
 	if tunnel {
 		handler = translator.NewTunnelingHandler(handler)
 	}
-	handler.ServeHTTP(newPatient(w, a.opts.IdleTimeout), r)
+	handler.ServeHTTP(newIdleTimeoutWriter(w, a.opts.IdleTimeout), r)
 }
 
-// askURL has the runtime make a stream ready and tells where.
-func (a *API) askURL(r *http.Request,
-	ask func(context.Context, names) (string, error)) (*url.URL, error) {
-	n, err := named(r)
+// streamLocation has the runtime prepare a stream and returns its URL.
+func (a *API) streamLocation(r *http.Request,
+	request func(context.Context, target) (string, error)) (*url.URL, error) {
+	names, err := parseTarget(r)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), a.opts.RuntimeTimeout)
 	defer cancel()
-	text, err := ask(ctx, n)
+	text, err := request(ctx, names)
 	if err != nil {
 		return nil, err
 	}
-	return streamURL(text)
+	return parseStreamURL(text)
 }
 
-// streamURL reads the URL that a runtime gives. It may leave out the scheme, not the host: this
-// API serves no streams of its own.
-func streamURL(text string) (*url.URL, error) {
+// parseStreamURL parses the URL of a runtime's stream. The scheme may be missing, but not the host:
+// the API serves no streams itself.
+func parseStreamURL(text string) (*url.URL, error) {
 	location, err := url.Parse(text)
 	if err != nil {
-		return nil, failed(http.StatusInternalServerError, "the runtime's streaming URL: %v", err)
+		return nil, httpErrorf(http.StatusInternalServerError, "the runtime's streaming URL: %v", err)
 	}
 	if location.Scheme == "" {
 		location.Scheme = "http"
 	}
 	if location.Host == "" || location.Scheme != "http" && location.Scheme != "https" {
-		return nil, failed(http.StatusInternalServerError,
+		return nil, httpErrorf(http.StatusInternalServerError,
 			"the runtime's streaming URL %q leads nowhere", text)
 	}
 	return location, nil

@@ -27,10 +27,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/exec"
 
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/world"
 )
 
-// clients are the ways in which kubectl speaks: it tries WebSocket first, and older ones SPDY.
+// clients are the protocols of kubectl: it tries WebSocket first; older versions use SPDY.
 var clients = []struct {
 	name string
 	dial func(*testing.T, *node, string) remotecommand.Executor
@@ -78,12 +79,39 @@ func TestExec(t *testing.T) {
 			if diff := cmp.Diff(want, n.exec, protocmp.Transform()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			asked := world.ContainerRequest{
+			wantRequest := world.ContainerRequest{
 				Namespace: "default", Pod: "web", UID: "u1", Container: "app"}
-			if diff := cmp.Diff(asked, n.asked[0]); diff != "" {
+			if diff := cmp.Diff(wantRequest, n.resolved[0]); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// The runtime does not get the token that a client sent besides its certificate.
+func TestCredentialsStayHere(t *testing.T) {
+	n := newNode(t)
+	u, err := url.Parse(n.server.URL + "/exec/default/web/app?command=a&output=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &rest.Config{Host: n.server.URL, BearerToken: "secret"}
+	overSPDY, err := remotecommand.NewSPDYExecutor(config, "POST", u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overWebSocket, err := remotecommand.NewWebSocketExecutor(config, "GET", u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []remotecommand.Executor{overSPDY, overWebSocket} {
+		err := e.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: io.Discard})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if sent := n.secrets.Load(); sent != 0 {
+		t.Errorf("%d requests to the runtime with the client's token", sent)
 	}
 }
 
@@ -101,7 +129,7 @@ func TestExecFails(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			if !n.exec.Tty || n.exec.Stderr {
-				t.Errorf("asked for %v", n.exec)
+				t.Errorf("request %v", n.exec)
 			}
 		})
 	}
@@ -111,7 +139,7 @@ func TestAttach(t *testing.T) {
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNode(t)
-			n.tty = true // of the container, whatever the client says
+			n.tty = true // of the container, whatever the client requests
 			var out bytes.Buffer
 			err := c.dial(t, n, "/attach/default/web/app?input=1&output=1").
 				StreamWithContext(t.Context(), remotecommand.StreamOptions{
@@ -159,8 +187,8 @@ func forward(t *testing.T, n *node, tunnel bool) string {
 	case err := <-done:
 		done <- nil
 		t.Fatal(err)
-	case <-time.After(20 * time.Second):
-		t.Fatal("not ready within 20 s")
+	case <-time.After(porttest.Patience):
+		t.Fatal("the forwarder does not get ready")
 	}
 	ports, err := forwarder.GetPorts()
 	if err != nil {
@@ -179,19 +207,19 @@ func TestPortForward(t *testing.T) {
 			}
 			defer conn.Close()
 			_, err = io.WriteString(conn, "hello")
-			answer := make([]byte, 5)
-			_, readErr := io.ReadFull(conn, answer)
-			if err != nil || readErr != nil || string(answer) != "hello" {
-				t.Errorf("%q, %v, %v", answer, err, readErr)
+			response := make([]byte, 5)
+			_, readErr := io.ReadFull(conn, response)
+			if err != nil || readErr != nil || string(response) != "hello" {
+				t.Errorf("%q, %v, %v", response, err, readErr)
 			}
 			if n.forward.PodSandboxId != "s1" {
-				t.Errorf("asked for %v", n.forward)
+				t.Errorf("request %v", n.forward)
 			}
 		})
 	}
 }
 
-// upgrade asks for a stream and returns the answer, and what ends the connection.
+// upgrade requests a stream and returns the response, and a function that closes the connection.
 func upgrade(t *testing.T, n *node, path string) (*http.Response, func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -202,14 +230,14 @@ func upgrade(t *testing.T, n *node, path string) (*http.Response, func()) {
 	r.Header.Set("Connection", "Upgrade")
 	r.Header.Set("Upgrade", "SPDY/3.1")
 	r.Header.Set("X-Stream-Protocol-Version", "v4.channel.k8s.io")
-	answer, err := http.DefaultClient.Do(r)
+	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		cancel()
 		t.Fatal(err)
 	}
-	leave := func() { cancel(); answer.Body.Close() }
-	t.Cleanup(leave)
-	return answer, leave
+	disconnect := func() { cancel(); response.Body.Close() }
+	t.Cleanup(disconnect)
+	return response, disconnect
 }
 
 func TestStreamErrors(t *testing.T) {
@@ -228,18 +256,19 @@ func TestStreamErrors(t *testing.T) {
 		{"bad uid", nil, "/exec/default/web/a%2fb/app?command=a&output=1", 400, "uid: "},
 		{"long uid", nil, "/portForward/default/web/" + strings.Repeat("a", 200), 400, "uid: "},
 		{"no pod", nil, "/exec/default/other/app?command=a&output=1", 404, `pod "other" not found`},
-		{"not made", func(n *node) { n.answer.ContainerID = "" }, execPath, 500,
+		{"not made", func(n *node) { n.containerAnswer.ContainerID = "" }, execPath, 500,
 			`container not found ("app")`},
 		{"over", func(n *node) {
-			n.answer.Status.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+			n.containerAnswer.Status.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
 				ContainerID: "containerd://c1"}}
 		}, execPath, 500, `container not found ("app")`},
 		{"over, and waiting to be restarted", func(n *node) {
-			n.answer.Status.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{}}
-			n.answer.Status.LastTerminationState.Terminated = &v1.ContainerStateTerminated{
+			n.containerAnswer.Status.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{}}
+			n.containerAnswer.Status.LastTerminationState.Terminated = &v1.ContainerStateTerminated{
 				ContainerID: "containerd://c1"}
 		}, "/attach/default/web/app?output=1", 500, `container not found ("app")`},
-		{"no sandbox", func(n *node) { n.answer.SandboxID = "" }, "/portForward/default/web", 500,
+		{"no sandbox", func(n *node) { n.containerAnswer.SandboxID = "" },
+			"/portForward/default/web", 500,
 			`pod not found ("web_default")`},
 		{"ended", func(n *node) { n.err = status.Error(codes.NotFound, "not running") }, execPath,
 			404, "not running"},
@@ -247,11 +276,11 @@ func TestStreamErrors(t *testing.T) {
 			execPath, 429, "many"},
 		{"away", func(n *node) { n.err = errors.New("the runtime is away") },
 			"/attach/default/web/app?output=1", 500, "the runtime is away"},
-		{"core silent", func(n *node) { n.askErr = errors.New("the agent does not answer") },
+		{"core silent", func(n *node) { n.resolveErr = errors.New("the agent does not answer") },
 			execPath, 503, "the agent does not answer"},
 		{"relative", func(n *node) { n.url = "/cri/exec/token" }, execPath, 500, "leads nowhere"},
 		{"other scheme", func(n *node) { n.url = "file://host/etc" }, execPath, 500, "leads nowhere"},
-		{"nobody there", func(n *node) { n.url = "//127.0.0.1:1/exec/token" }, execPath, 500,
+		{"no listener", func(n *node) { n.url = "//127.0.0.1:1/exec/token" }, execPath, 500,
 			"connection refused"},
 		{"full", func(n *node) { n.api.streams.max = 0 }, execPath, 503, "0 such requests"},
 		{"gone", func(n *node) { n.url = n.server.URL + "/none" }, execPath, 404, ""},
@@ -262,10 +291,10 @@ func TestStreamErrors(t *testing.T) {
 			if c.setUp != nil {
 				c.setUp(n)
 			}
-			answer, _ := upgrade(t, n, c.path)
-			body, err := io.ReadAll(answer.Body)
-			if err != nil || answer.StatusCode != c.code || !strings.Contains(string(body), c.want) {
-				t.Errorf("%d %q %v, want %d %q", answer.StatusCode, body, err, c.code, c.want)
+			response, _ := upgrade(t, n, c.path)
+			body, err := io.ReadAll(response.Body)
+			if err != nil || response.StatusCode != c.code || !strings.Contains(string(body), c.want) {
+				t.Errorf("%d %q %v, want %d %q", response.StatusCode, body, err, c.code, c.want)
 			}
 		})
 	}
@@ -278,10 +307,10 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
-// A websocket that is forwarded names its ports in the query.
+// A WebSocket client of port-forward names its ports in the query.
 func TestPortForwardPorts(t *testing.T) {
 	n := newNode(t)
-	ask := func(query string) (int, string) {
+	request := func(query string) (int, string) {
 		r, err := http.NewRequest("GET", n.server.URL+"/portForward/default/web?"+query, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -291,33 +320,33 @@ func TestPortForwardPorts(t *testing.T) {
 		r.Header.Set("Sec-WebSocket-Version", "13")
 		r.Header.Set("Sec-WebSocket-Key", "AQIDBAUGBwgJCgsMDQ4PEA==")
 		r.Header.Set("Sec-WebSocket-Protocol", "v4.channel.k8s.io")
-		answer, err := http.DefaultClient.Do(r)
+		response, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer answer.Body.Close()
-		if answer.StatusCode == http.StatusSwitchingProtocols {
-			return answer.StatusCode, ""
+		defer response.Body.Close()
+		if response.StatusCode == http.StatusSwitchingProtocols {
+			return response.StatusCode, ""
 		}
-		body, _ := io.ReadAll(answer.Body)
-		return answer.StatusCode, string(body)
+		body, _ := io.ReadAll(response.Body)
+		return response.StatusCode, string(body)
 	}
 	for query, want := range map[string]string{
 		"": "required", "port=": "cannot be empty", "port=x": "unable to parse", "port=0": "> 0",
 		"port=65536": "unable to parse",
 	} {
-		if code, body := ask(query); code != 400 || !strings.Contains(body, want) {
+		if code, body := request(query); code != 400 || !strings.Contains(body, want) {
 			t.Errorf("%q gives %d %q", query, code, body)
 		}
 	}
-	code, _ := ask("port=80,81&port=82")
+	code, _ := request("port=80,81&port=82")
 	if diff := cmp.Diff([]int32{80, 81, 82}, n.forward.GetPort()); code != 101 || diff != "" {
 		t.Errorf("%d, -want +got:\n%s", code, diff)
 	}
 }
 
-// blocked is a process that goes on until nobody is there any more.
-func blocked(n *node, running *atomic.Int64) {
+// blockProcess makes the node's process run until its input ends.
+func blockProcess(n *node, running *atomic.Int64) {
 	n.process = func(_ context.Context, in io.Reader, _, _ io.Writer) error {
 		running.Add(1)
 		defer running.Add(-1)
@@ -326,13 +355,13 @@ func blocked(n *node, running *atomic.Int64) {
 	}
 }
 
-// A client that vanishes, at any time, leaves nothing behind.
-func TestStreamClientVanishes(t *testing.T) {
+// A client that disconnects at any time leaves nothing running.
+func TestStreamClientDisconnects(t *testing.T) {
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNode(t)
 			var running atomic.Int64
-			blocked(n, &running)
+			blockProcess(n, &running)
 			ctx, cancel := context.WithCancel(t.Context())
 			in, never := io.Pipe()
 			done := make(chan error, 1)
@@ -346,12 +375,12 @@ func TestStreamClientVanishes(t *testing.T) {
 			<-done
 			never.Close()
 			eventually(t, "the process ends", func() bool { return running.Load() == 0 })
-			eventually(t, "the stream is over", func() bool { return n.api.streams.taken.Load() == 0 })
+			eventually(t, "the stream has ended", func() bool { return n.api.streams.inUse.Load() == 0 })
 		})
 	}
 }
 
-// Streams end when the API is closed, and when nothing moves.
+// Streams end when the API is closed, and when no data moves.
 func TestStreamEnds(t *testing.T) {
 	quick := func(o *Options) { o.IdleTimeout = 100 * time.Millisecond }
 	for name, setUp := range map[string]struct {
@@ -363,19 +392,20 @@ func TestStreamEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, setUp.options)
-			answer, _ := upgrade(t, n, "/exec/default/web/app?command=a&input=1&output=1")
-			if answer.StatusCode != http.StatusSwitchingProtocols {
-				t.Fatalf("got %d", answer.StatusCode)
+			response, _ := upgrade(t, n, "/exec/default/web/app?command=a&input=1&output=1")
+			if response.StatusCode != http.StatusSwitchingProtocols {
+				t.Fatalf("got %d", response.StatusCode)
 			}
 			setUp.act(n)
-			_, _ = io.Copy(io.Discard, answer.Body)
-			eventually(t, "the stream is over", func() bool { return n.api.streams.taken.Load() == 0 })
+			_, _ = io.Copy(io.Discard, response.Body)
+			eventually(t, "the stream has ended", func() bool { return n.api.streams.inUse.Load() == 0 })
 		})
 	}
 }
 
-// A streaming server that accepts and says nothing is not waited for once the client has gone.
-func TestBackendSilent(t *testing.T) {
+// If the streaming server accepts a connection and never responds, the request ends with its
+// client.
+func TestBackendDoesNotRespond(t *testing.T) {
 	n := newNode(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -391,8 +421,8 @@ func TestBackendSilent(t *testing.T) {
 			n.server.URL+"/exec/default/web/app?command=a&output=1", nil)
 		r.Header.Set("Connection", "Upgrade")
 		r.Header.Set("Upgrade", "SPDY/3.1")
-		if answer, err := http.DefaultClient.Do(r); err == nil {
-			answer.Body.Close()
+		if response, err := http.DefaultClient.Do(r); err == nil {
+			response.Body.Close()
 		}
 	}()
 	conn, err := listener.Accept()
@@ -402,41 +432,41 @@ func TestBackendSilent(t *testing.T) {
 	defer conn.Close()
 	cancel()
 	<-done
-	eventually(t, "the stream is over", func() bool { return n.api.streams.taken.Load() == 0 })
+	eventually(t, "the stream has ended", func() bool { return n.api.streams.inUse.Load() == 0 })
 }
 
 func TestRun(t *testing.T) {
 	n := newNode(t)
-	n.sync = &runtimeapi.ExecSyncResponse{Stdout: []byte("out"), Stderr: []byte("err")}
-	wants := func(path string, code int, want string) {
+	n.execSync = &runtimeapi.ExecSyncResponse{Stdout: []byte("out"), Stderr: []byte("err")}
+	expect := func(path string, code int, want string) {
 		t.Helper()
 		if got, body := n.do("POST", path); got != code || !strings.Contains(body, want) {
 			t.Errorf("%s gives %d %q, want %d %q", path, got, body, code, want)
 		}
 	}
 	const run = "/run/default/web/app?cmd=ls%20-l"
-	wants(run, 200, "outerr")
-	diff := cmp.Diff([]string{"ls", "-l"}, n.synced.Cmd)
-	if diff != "" || n.synced.ContainerId != "c1" {
+	expect(run, 200, "outerr")
+	diff := cmp.Diff([]string{"ls", "-l"}, n.execSyncRequest.Cmd)
+	if diff != "" || n.execSyncRequest.ContainerId != "c1" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	wants("/run/default/web/u1/app?cmd=ls", 200, "outerr")
-	n.sync.ExitCode = 3
-	wants(run, 500, "command 'ls -l' exited with 3: err")
-	wants("/run/default/web/app", 400, "cmd is empty")
-	wants("/run/default/other/app?cmd=ls", 404, "not found")
-	wants("/run/default/Web/app?cmd=ls", 400, "pod name: ")
+	expect("/run/default/web/u1/app?cmd=ls", 200, "outerr")
+	n.execSync.ExitCode = 3
+	expect(run, 500, "command 'ls -l' exited with 3: err")
+	expect("/run/default/web/app", 400, "cmd is empty")
+	expect("/run/default/other/app?cmd=ls", 404, "not found")
+	expect("/run/default/Web/app?cmd=ls", 400, "pod name: ")
 	n.err = status.Error(codes.Unavailable, "the runtime is away")
-	wants(run, 500, "the runtime is away")
-	n.answer.ContainerID = ""
-	wants(run, 500, `container not found ("app")`)
+	expect(run, 500, "the runtime is away")
+	n.containerAnswer.ContainerID = ""
+	expect(run, 500, `container not found ("app")`)
 	if code, _ := n.get(run); code != http.StatusMethodNotAllowed {
 		t.Errorf("GET gives %d", code)
 	}
 }
 
-// A command that never ends does so with its client.
-func TestRunClientVanishes(t *testing.T) {
+// A command without an end is ended when its client disconnects.
+func TestRunClientDisconnects(t *testing.T) {
 	n := newNode(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -444,14 +474,14 @@ func TestRunClientVanishes(t *testing.T) {
 		defer close(done)
 		r, _ := http.NewRequestWithContext(ctx, "POST",
 			n.server.URL+"/run/default/web/app?cmd=a", nil)
-		if answer, err := http.DefaultClient.Do(r); err == nil {
-			answer.Body.Close()
+		if response, err := http.DefaultClient.Do(r); err == nil {
+			response.Body.Close()
 		}
 	}()
-	eventually(t, "it runs", func() bool { return n.api.commands.taken.Load() == 1 })
+	eventually(t, "the command runs", func() bool { return n.api.commands.inUse.Load() == 1 })
 	cancel()
 	<-done
-	eventually(t, "it is over", func() bool { return n.api.commands.taken.Load() == 0 })
+	eventually(t, "the command has ended", func() bool { return n.api.commands.inUse.Load() == 0 })
 }
 
 func TestCheckpoint(t *testing.T) {
@@ -463,30 +493,30 @@ func TestCheckpoint(t *testing.T) {
 		!strings.HasSuffix(body, `.tar"]}`) {
 		t.Errorf("%d %q", code, body)
 	}
-	if n.saved.ContainerId != "c1" || n.saved.Timeout != 60 ||
-		!strings.Contains(body, n.saved.Location) {
-		t.Errorf("asked for %v", n.saved)
+	if n.checkpoint.ContainerId != "c1" || n.checkpoint.Timeout != 60 ||
+		!strings.Contains(body, n.checkpoint.Location) {
+		t.Errorf("request %v", n.checkpoint)
 	}
-	wants := func(path string, code int, want string) {
+	expect := func(path string, code int, want string) {
 		t.Helper()
 		if got, body := n.do("POST", path); got != code || !strings.Contains(body, want) {
 			t.Errorf("%s gives %d %q, want %d %q", path, got, body, code, want)
 		}
 	}
-	wants(path, 200, "items")
-	if n.saved.Timeout != 10 { // what every call has
-		t.Errorf("timeout %d", n.saved.Timeout)
+	expect(path, 200, "items")
+	if n.checkpoint.Timeout != 10 { // the timeout of every call
+		t.Errorf("timeout %d", n.checkpoint.Timeout)
 	}
-	wants(path+"?timeout=x", 404, "cannot parse value of timeout parameter")
-	wants(path+"?timeout=-1", 400, "timeout: must be between 0 and 86400")
-	wants("/checkpoint/default/other/app", 404, "not found")
-	wants("/checkpoint/default/web/..%2f..%2fapp", 400, "container name: ")
+	expect(path+"?timeout=x", 404, "cannot parse value of timeout parameter")
+	expect(path+"?timeout=-1", 400, "timeout: must be between 0 and 86400")
+	expect("/checkpoint/default/other/app", 404, "not found")
+	expect("/checkpoint/default/web/..%2f..%2fapp", 400, "container name: ")
 	n.err = status.Error(codes.Unimplemented, "not here")
-	wants(path, 500, "checkpointing of default/web/app failed (rpc error: code = Unimplemented")
-	n.answer.ContainerID = ""
-	wants(path, 500, "checkpointing of default/web/app failed (container not found)")
+	expect(path, 500, "checkpointing of default/web/app failed (rpc error: code = Unimplemented")
+	n.containerAnswer.ContainerID = ""
+	expect(path, 500, "checkpointing of default/web/app failed (container not found)")
 	off := newNode(t, func(o *Options) { o.NoCheckpoints = true })
 	if code, _ := off.do("POST", path); code != 404 {
-		t.Errorf("switched off: %d", code)
+		t.Errorf("checkpoints disabled: %d", code)
 	}
 }

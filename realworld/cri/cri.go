@@ -1,15 +1,15 @@
 // Package cri carries out the effects of the CRI port on a real container runtime, over gRPC.
 //
-// It speaks to the connection directly instead of through the service wrappers of
-// k8s.io/cri-client, of which it takes the endpoint's address and dialer only. The wrappers call
-// the runtime in their constructor and fail when it is away, have one timeout for all calls where
-// an effect has its own deadline, and hand out parts of responses where the port's bodies are
-// the messages themselves.
+// It uses the gRPC connection directly, and of k8s.io/cri-client only the address and the dialer of
+// an endpoint. The service wrappers there call the runtime in their constructor and fail when it is
+// down, have one timeout for all calls although each effect has its own deadline, and return parts
+// of responses although the port's bodies are the messages themselves.
 //
-// The contract: Do never blocks; every effect is answered exactly once, before or soon after its
-// deadline; a runtime that is away is KindUnavailable at once, and is found again within about a
-// second of its return, as often as that happens. The stream of container events is the one call
-// that speaks before it is answered; see stream.go. Start reading at Port and call.
+// The contract: Do never blocks; every effect is completed by exactly one event, before or soon
+// after its deadline; while the runtime is down a call fails with KindUnavailable at once, and the
+// port reconnects within about a second of each return of the runtime. The stream of container
+// events is the only call that delivers events before its completion; see stream.go. Start reading
+// at Port and call.
 package cri
 
 import (
@@ -24,47 +24,48 @@ import (
 	"k8s.io/cri-client/pkg/util"
 
 	"seedlet.dev/realworld/clock"
-	"seedlet.dev/realworld/flight"
+	"seedlet.dev/realworld/inflight"
 	"seedlet.dev/world"
 )
 
 const (
-	// messageBytesMax is the largest answer that is accepted: the list of a node with hundreds
-	// of containers exceeds gRPC's 4 MiB. It is the kubelet's figure.
+	// messageBytesMax bounds a response: the list of a node with hundreds of containers exceeds
+	// gRPC's 4 MiB. The value is the kubelet's.
 	messageBytesMax = 16 << 20
-	// The runtime's socket costs nothing to try, and pods wait for it.
+	// The reconnect delay is short, because connecting to a local socket is cheap and pods wait for
+	// it.
 	reconnectDelayMin = 100 * time.Millisecond
 	reconnectDelayMax = time.Second
-	// connectTimeout is for a runtime that accepts connections and then says nothing.
+	// connectTimeout is for a runtime that accepts connections and then does not respond.
 	connectTimeout = 5 * time.Second
 )
 
-// Options are what a port is made of.
+// Options configure a Port.
 type Options struct {
 	RuntimeEndpoint string            // as in "unix:///run/containerd/containerd.sock"
-	ImageEndpoint   string            // empty for the same as RuntimeEndpoint
-	Dial            []grpc.DialOption // besides the port's own, as those that measure calls
-	// Trace adds to the context of an operation what it is part of; nil if nobody traces.
+	ImageEndpoint   string            // empty if it is RuntimeEndpoint
+	Dial            []grpc.DialOption // in addition to the port's own, such as interceptors
+	// Trace adds the trace of an operation to its context; nil without tracing.
 	Trace   func(context.Context, world.OpID) context.Context
 	Clock   clock.Clock
-	Deliver func(world.Event) // takes the answers; called from many goroutines
-	// Offer takes an event of a stream if there is room for it, and reports whether there was.
+	Deliver func(world.Event) // receives the completions; called from many goroutines
+	// Offer accepts an event of a stream if there is room for it, and reports whether there was.
 	Offer func(world.Event) bool
 }
 
 // Port is a world.Port for a container runtime. Close it when done.
 type Port struct {
-	opts    Options
-	conns   []*grpc.ClientConn
-	runtime runtimeapi.RuntimeServiceClient
-	images  runtimeapi.ImageServiceClient
-	calls   *flight.Flights
+	opts       Options
+	conns      []*grpc.ClientConn
+	runtime    runtimeapi.RuntimeServiceClient
+	images     runtimeapi.ImageServiceClient
+	operations *inflight.Operations
 }
 
-// New makes a port. It fails for an endpoint that can never work, and succeeds for one where
-// nobody answers yet.
+// New returns a port. It fails for an endpoint that can never work, and succeeds for one where no
+// runtime listens yet.
 func New(opts Options) (*Port, error) {
-	p := &Port{opts: opts, calls: flight.New(opts.Clock, opts.Deliver)}
+	p := &Port{opts: opts, operations: inflight.New(opts.Clock, opts.Deliver)}
 	runtimeConn, err := connect(opts.RuntimeEndpoint, opts.Dial)
 	if err != nil {
 		return nil, err
@@ -82,8 +83,8 @@ func New(opts Options) (*Port, error) {
 	return p, nil
 }
 
-// connect makes a connection that is dialled when it is first used and again whenever it is lost.
-func connect(endpoint string, more []grpc.DialOption) (*grpc.ClientConn, error) {
+// connect returns a connection that is dialed on first use and again whenever it is lost.
+func connect(endpoint string, extra []grpc.DialOption) (*grpc.ClientConn, error) {
 	address, dial, err := util.GetAddressAndDialer(endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("container runtime endpoint %q: %w", endpoint, err)
@@ -104,7 +105,7 @@ func connect(endpoint string, more []grpc.DialOption) (*grpc.ClientConn, error) 
 			},
 			MinConnectTimeout: connectTimeout,
 		}),
-	}, more...)...)
+	}, extra...)...)
 	if err != nil {
 		return nil, fmt.Errorf("container runtime endpoint %q: %w", endpoint, err)
 	}
@@ -114,11 +115,11 @@ func connect(endpoint string, more []grpc.DialOption) (*grpc.ClientConn, error) 
 // Do implements world.Port.
 func (p *Port) Do(eff world.Effect) {
 	if p.opts.Trace == nil {
-		p.calls.Begin(eff, p.carryOut)
+		p.operations.Start(eff, p.carryOut)
 		return
 	}
 	id := eff.Op
-	p.calls.Begin(eff, func(ctx context.Context, request any) (any, *world.Error) {
+	p.operations.Start(eff, func(ctx context.Context, request any) (any, *world.Error) {
 		return p.carryOut(p.opts.Trace(ctx, id), request)
 	})
 }
@@ -126,16 +127,15 @@ func (p *Port) Do(eff world.Effect) {
 func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
 	body, err := p.call(ctx, request)
 	if err == nil {
-		err = incomplete(body)
+		err = checkComplete(body)
 	}
 	if err != nil {
-		return nil, mapped(world.Call(request), err)
+		return nil, toWorldError(world.CallName(request), err)
 	}
 	return body, nil
 }
 
-// call is the one place that knows which message belongs to which method. On an error the
-// returned body means nothing.
+// call maps each request to its method. If it returns an error, its body is meaningless.
 func (p *Port) call(ctx context.Context, request any) (any, error) {
 	switch m := request.(type) {
 	case *runtimeapi.VersionRequest:
@@ -144,6 +144,8 @@ func (p *Port) call(ctx context.Context, request any) (any, error) {
 		return p.runtime.Status(ctx, m)
 	case *runtimeapi.RuntimeConfigRequest:
 		return p.runtime.RuntimeConfig(ctx, m)
+	case *runtimeapi.UpdateRuntimeConfigRequest:
+		return p.runtime.UpdateRuntimeConfig(ctx, m)
 	case *runtimeapi.RunPodSandboxRequest:
 		return p.runtime.RunPodSandbox(ctx, m)
 	case *runtimeapi.StopPodSandboxRequest:
@@ -171,7 +173,7 @@ func (p *Port) call(ctx context.Context, request any) (any, error) {
 	case *runtimeapi.ReopenContainerLogRequest:
 		return p.runtime.ReopenContainerLog(ctx, m)
 	case *runtimeapi.GetEventsRequest:
-		return nil, p.stream(ctx, m)
+		return nil, p.streamEvents(ctx, m)
 	case *runtimeapi.ImageStatusRequest:
 		return p.images.ImageStatus(ctx, m)
 	case *runtimeapi.ListImagesRequest:
@@ -183,10 +185,10 @@ func (p *Port) call(ctx context.Context, request any) (any, error) {
 	}
 }
 
-// Close gives up the calls in flight, waits for their goroutines and closes the connections.
-// Do must not be called any more. Closing it again does nothing.
+// Close cancels the calls in flight, waits for their goroutines and closes the connections. Do must
+// not be called after it. A second Close does nothing.
 func (p *Port) Close() error {
-	p.calls.Close()
+	p.operations.Close()
 	conns := p.conns
 	p.conns = nil
 	for _, conn := range conns {

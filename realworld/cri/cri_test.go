@@ -19,31 +19,32 @@ import (
 
 	"seedlet.dev/realworld/clock"
 	"seedlet.dev/realworld/cri"
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/world"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// runtime is a gRPC server that answers any call by one function, whatever the method: methods
-// that are not registered come to the unknown service handler.
-type runtime struct {
+// fakeRuntime is a gRPC server with one handler for all methods: calls of unregistered methods
+// reach the unknown service handler.
+type fakeRuntime struct {
 	socket string
-	answer func(ctx context.Context, method string) (proto.Message, error)
-	stream func(grpc.ServerStream) error // answers instead, if it is set
+	handle func(ctx context.Context, method string) (proto.Message, error)
+	stream func(grpc.ServerStream) error // replaces handle, if set
 	server *grpc.Server
 	served sync.WaitGroup
 }
 
-func newRuntime(t *testing.T) *runtime {
+func newRuntime(t *testing.T) *fakeRuntime {
 	dir, err := os.MkdirTemp("", "cri") // short enough for a socket's path
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	return &runtime{socket: filepath.Join(dir, "runtime.sock")}
+	return &fakeRuntime{socket: filepath.Join(dir, "runtime.sock")}
 }
 
-func (r *runtime) start(t *testing.T) {
+func (r *fakeRuntime) start(t *testing.T) {
 	t.Helper()
 	listener, err := net.Listen("unix", r.socket)
 	if err != nil {
@@ -55,7 +56,7 @@ func (r *runtime) start(t *testing.T) {
 				return r.stream(stream)
 			}
 			method, _ := grpc.MethodFromServerStream(stream)
-			answer, err := r.answer(stream.Context(), method)
+			answer, err := r.handle(stream.Context(), method)
 			if err != nil {
 				return err
 			}
@@ -64,79 +65,79 @@ func (r *runtime) start(t *testing.T) {
 	r.served.Go(func() { _ = r.server.Serve(listener) })
 }
 
-// kill ends the server as SIGKILL does: connections break, the socket's file stays.
-func (r *runtime) kill(t *testing.T) {
+// kill ends the server like SIGKILL: connections break.
+func (r *fakeRuntime) kill(t *testing.T) {
 	t.Helper()
 	r.server.Stop()
 	r.served.Wait()
 	_ = os.Remove(r.socket)
 }
 
-// bench is a port and what it has said.
-type bench struct {
-	t       *testing.T
-	port    *cri.Port
-	clock   clock.Clock
-	answers chan world.Event
-	lastOp  world.OpID
+// harness is a port with its completions and events.
+type harness struct {
+	t           *testing.T
+	port        *cri.Port
+	clock       clock.Clock
+	completions chan world.Event
+	lastOp      world.OpID
 
-	mu     sync.Mutex
-	room   int // for events
-	events []*runtimeapi.ContainerEventResponse
+	mu       sync.Mutex
+	capacity int // for events
+	events   []*runtimeapi.ContainerEventResponse
 }
 
-func (b *bench) offer(ev world.Event) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.events) == b.room {
+func (h *harness) offer(ev world.Event) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.events) == h.capacity {
 		return false
 	}
-	b.events = append(b.events, ev.Body.(*runtimeapi.ContainerEventResponse))
+	h.events = append(h.events, ev.Body.(*runtimeapi.ContainerEventResponse))
 	return true
 }
 
-func (b *bench) heard() []*runtimeapi.ContainerEventResponse {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.events
+func (h *harness) received() []*runtimeapi.ContainerEventResponse {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.events
 }
 
-func newBench(t *testing.T, r *runtime) *bench {
-	b := &bench{t: t, clock: clock.New(), answers: make(chan world.Event, 64), room: 64}
+func newHarness(t *testing.T, r *fakeRuntime) *harness {
+	h := &harness{t: t, clock: clock.New(), completions: make(chan world.Event, 64), capacity: 64}
 	port, err := cri.New(cri.Options{
-		RuntimeEndpoint: "unix://" + r.socket, Clock: b.clock,
-		Deliver: func(ev world.Event) { b.answers <- ev }, Offer: b.offer,
+		RuntimeEndpoint: "unix://" + r.socket, Clock: h.clock,
+		Deliver: func(ev world.Event) { h.completions <- ev }, Offer: h.offer,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.port = port
+	h.port = port
 	t.Cleanup(func() {
 		if err := port.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return b
+	return h
 }
 
-func (b *bench) do(body any, timeout time.Duration) (any, *world.Error) {
-	b.t.Helper()
-	b.lastOp++
-	b.port.Do(world.Effect{Op: b.lastOp, Body: body, Deadline: b.clock.Now().Add(timeout)})
+func (h *harness) call(body any, timeout time.Duration) (any, *world.Error) {
+	h.t.Helper()
+	h.lastOp++
+	h.port.Do(world.Effect{Op: h.lastOp, Body: body, Deadline: h.clock.Now().Add(timeout)})
 	select {
-	case ev := <-b.answers:
-		if ev.Op != b.lastOp || (ev.Body == nil) == (ev.Err == nil) {
-			b.t.Fatalf("%s answered by %+v", world.Call(body), ev)
+	case ev := <-h.completions:
+		if ev.Op != h.lastOp || (ev.Body == nil) == (ev.Err == nil) {
+			h.t.Fatalf("%s completed by %+v", world.CallName(body), ev)
 		}
 		return ev.Body, ev.Err
-	case <-time.After(timeout + 5*time.Second):
-		b.t.Fatalf("%s is not answered", world.Call(body))
+	case <-time.After(porttest.Patience):
+		h.t.Fatalf("%s is not completed", world.CallName(body))
 		return nil, nil
 	}
 }
 
-// complete are answers that lack nothing.
-var complete = map[string]proto.Message{
+// completeResponses are responses with all required fields.
+var completeResponses = map[string]proto.Message{
 	"RunPodSandbox":   &runtimeapi.RunPodSandboxResponse{PodSandboxId: "s"},
 	"CreateContainer": &runtimeapi.CreateContainerResponse{ContainerId: "c"},
 	"PodSandboxStatus": &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{
@@ -145,12 +146,12 @@ var complete = map[string]proto.Message{
 		Id: "c", Metadata: &runtimeapi.ContainerMetadata{Name: "c"}}},
 }
 
-// Every request body there is reaches the method of its name and is answered by its response.
+// Every request body reaches the method of its name, and is completed with its response.
 func TestEveryCall(t *testing.T) {
 	r := newRuntime(t)
-	r.answer = func(_ context.Context, method string) (proto.Message, error) {
+	r.handle = func(_ context.Context, method string) (proto.Message, error) {
 		call := method[strings.LastIndexByte(method, '/')+1:]
-		if m := complete[call]; m != nil {
+		if m := completeResponses[call]; m != nil {
 			return m, nil
 		}
 		body, err := world.ParseBody(call+"Response", nil)
@@ -158,25 +159,25 @@ func TestEveryCall(t *testing.T) {
 	}
 	r.start(t)
 	defer r.kill(t)
-	b := newBench(t, r)
+	h := newHarness(t, r)
 	calls := 0
 	for _, name := range world.BodyNames() {
 		call, isRequest := strings.CutSuffix(name, "Request")
 		body, err := world.ParseBody(name, nil)
 		if _, isCRI := body.(proto.Message); err != nil || !isRequest || !isCRI ||
-			call == "GetEvents" { // has no response: see stream_test.go
+			call == "GetEvents" { // no response: see stream_test.go
 			continue
 		}
-		answer, failed := b.do(body, 5*time.Second)
+		answer, failed := h.call(body, porttest.Patience)
 		if failed != nil {
 			t.Errorf("%s: %v", call, failed)
 		} else if got := world.BodyName(answer); got != call+"Response" {
-			t.Errorf("%s is answered by %s", call, got)
+			t.Errorf("%s is completed by %s", call, got)
 		}
 		calls++
 	}
 	if calls < 18 {
-		t.Errorf("tried %d calls, want all", calls)
+		t.Errorf("checked %d calls, want all", calls)
 	}
 }
 
@@ -215,21 +216,21 @@ func TestErrors(t *testing.T) {
 	}
 	r := newRuntime(t)
 	var fail error
-	r.answer = func(context.Context, string) (proto.Message, error) { return nil, fail }
+	r.handle = func(context.Context, string) (proto.Message, error) { return nil, fail }
 	r.start(t)
 	defer r.kill(t)
-	b := newBench(t, r)
+	h := newHarness(t, r)
 	for _, c := range cases {
 		fail = c.err
-		_, err := b.do(c.body, 5*time.Second)
-		if !err.Has(c.want) || err.Op != world.Call(c.body) ||
+		_, err := h.call(c.body, porttest.Patience)
+		if !err.Has(c.want) || err.Op != world.CallName(c.body) ||
 			err.Message != status.Convert(c.err).Message() {
-			t.Errorf("%s failing with %q gives %v, want %s", world.Call(c.body), c.err, err, c.want)
+			t.Errorf("%s failing with %q gives %v, want %s", world.CallName(c.body), c.err, err, c.want)
 		}
 	}
 }
 
-func TestIncompleteAnswers(t *testing.T) {
+func TestIncompleteResponses(t *testing.T) {
 	cases := []struct{ request, answer proto.Message }{
 		{&runtimeapi.RunPodSandboxRequest{}, &runtimeapi.RunPodSandboxResponse{}},
 		{&runtimeapi.CreateContainerRequest{}, &runtimeapi.CreateContainerResponse{}},
@@ -242,13 +243,13 @@ func TestIncompleteAnswers(t *testing.T) {
 	}
 	r := newRuntime(t)
 	var answer proto.Message
-	r.answer = func(context.Context, string) (proto.Message, error) { return answer, nil }
+	r.handle = func(context.Context, string) (proto.Message, error) { return answer, nil }
 	r.start(t)
 	defer r.kill(t)
-	b := newBench(t, r)
+	h := newHarness(t, r)
 	for _, c := range cases {
 		answer = c.answer
-		body, err := b.do(c.request, 5*time.Second)
+		body, err := h.call(c.request, porttest.Patience)
 		if !err.Has(world.KindInternal) || !strings.Contains(err.Message, "answer has no") {
 			t.Errorf("%T gives %v and error %v, want Internal", c.answer, body, err)
 		}
@@ -257,50 +258,47 @@ func TestIncompleteAnswers(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	r := newRuntime(t)
-	r.answer = func(ctx context.Context, _ string) (proto.Message, error) {
-		<-ctx.Done() // a runtime that hangs
+	r.handle = func(ctx context.Context, _ string) (proto.Message, error) {
+		<-ctx.Done() // the runtime hangs
 		return nil, ctx.Err()
 	}
 	r.start(t)
 	defer r.kill(t)
-	b := newBench(t, r)
-	began := time.Now()
-	_, err := b.do(&runtimeapi.VersionRequest{}, 200*time.Millisecond)
+	h := newHarness(t, r)
+	_, err := h.call(&runtimeapi.VersionRequest{}, 200*time.Millisecond)
 	if !err.Has(world.KindTimeout) {
 		t.Errorf("error %v, want Timeout", err)
 	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("answered after %v, want 200ms", took)
-	}
-	if _, err := b.do(&runtimeapi.VersionRequest{}, -time.Second); !err.Has(world.KindTimeout) {
+	if _, err := h.call(&runtimeapi.VersionRequest{}, -time.Second); !err.Has(world.KindTimeout) {
 		t.Errorf("past its deadline: error %v, want Timeout", err)
 	}
 }
 
-func TestLargeAnswers(t *testing.T) {
+func TestLargeResponses(t *testing.T) {
 	r := newRuntime(t)
 	bytes := 15 << 20
-	r.answer = func(context.Context, string) (proto.Message, error) {
+	r.handle = func(context.Context, string) (proto.Message, error) {
 		return &runtimeapi.VersionResponse{RuntimeName: strings.Repeat("x", bytes)}, nil
 	}
 	r.start(t)
 	defer r.kill(t)
-	b := newBench(t, r)
-	if _, err := b.do(&runtimeapi.VersionRequest{}, 10*time.Second); err != nil {
+	h := newHarness(t, r)
+	if _, err := h.call(&runtimeapi.VersionRequest{}, porttest.Patience); err != nil {
 		t.Errorf("15 MiB: %v", err)
 	}
 	bytes = 17 << 20
-	if _, err := b.do(&runtimeapi.VersionRequest{}, 10*time.Second); !err.Has(world.KindInternal) {
-		t.Errorf("17 MiB: error %v, want Internal: the call has been carried out", err)
+	if _, err := h.call(&runtimeapi.VersionRequest{}, porttest.Patience); !err.Has(
+		world.KindInternal) {
+		t.Errorf("17 MiB: error %v, want Internal: the call has been executed", err)
 	}
 }
 
-// The runtime is away when the agent starts, comes, is killed in the middle of a call, and comes
-// back, twice.
-func TestRuntimeComesAndGoes(t *testing.T) {
+// The runtime is down when the agent starts, starts, is killed during a call, and starts again,
+// twice.
+func TestReconnect(t *testing.T) {
 	r := newRuntime(t)
 	hang := make(chan struct{})
-	r.answer = func(ctx context.Context, method string) (proto.Message, error) {
+	r.handle = func(ctx context.Context, method string) (proto.Message, error) {
 		if strings.HasSuffix(method, "/Status") {
 			hang <- struct{}{}
 			<-ctx.Done()
@@ -308,29 +306,24 @@ func TestRuntimeComesAndGoes(t *testing.T) {
 		}
 		return &runtimeapi.VersionResponse{}, nil
 	}
-	b := newBench(t, r)
+	h := newHarness(t, r)
 	for range 2 {
-		began := time.Now()
-		_, err := b.do(&runtimeapi.VersionRequest{}, time.Minute)
-		if took := time.Since(began); !err.Has(world.KindUnavailable) || took > time.Second {
-			t.Fatalf("away: error %v after %v, want Unavailable at once", err, took)
+		_, err := h.call(&runtimeapi.VersionRequest{}, porttest.BeyondPatience)
+		if !err.Has(world.KindUnavailable) {
+			t.Fatalf("runtime down: error %v, want Unavailable", err)
 		}
 		r.start(t)
-		began = time.Now()
-		for err != nil && time.Since(began) < 5*time.Second {
-			_, err = b.do(&runtimeapi.VersionRequest{}, time.Minute)
-			time.Sleep(10 * time.Millisecond)
-		}
-		if took := time.Since(began); err != nil || took > 2*time.Second {
-			t.Fatalf("back: %v after %v, want an answer within 2s", err, took)
-		}
-		b.port.Do(world.Effect{Op: 99, Body: &runtimeapi.StatusRequest{},
-			Deadline: b.clock.Now().Add(time.Minute)})
+		porttest.Eventually(t, "a response of the runtime", func() bool {
+			_, err = h.call(&runtimeapi.VersionRequest{}, porttest.BeyondPatience)
+			return err == nil
+		})
+		h.port.Do(world.Effect{Op: 99, Body: &runtimeapi.StatusRequest{},
+			Deadline: h.clock.Now().Add(porttest.BeyondPatience)})
 		<-hang
 		r.kill(t)
-		ev := <-b.answers
+		ev := <-h.completions
 		if ev.Op != 99 || !ev.Err.Has(world.KindUnavailable) {
-			t.Fatalf("killed in the middle of a call: %+v, want Unavailable", ev)
+			t.Fatalf("runtime killed during a call: %+v, want Unavailable", ev)
 		}
 	}
 }
@@ -339,29 +332,29 @@ func TestBadEndpoints(t *testing.T) {
 	for _, endpoint := range []string{"", "tcp://127.0.0.1:1", "unix://", "http://x", "unix://%zz"} {
 		port, err := cri.New(cri.Options{RuntimeEndpoint: endpoint})
 		if err == nil {
-			t.Errorf("%q is taken", endpoint)
+			t.Errorf("%q is accepted", endpoint)
 			_ = port.Close()
 		} else if !strings.Contains(err.Error(), "container runtime endpoint") {
-			t.Errorf("%q: error %q does not name what is wrong", endpoint, err)
+			t.Errorf("%q: error %q does not name the endpoint", endpoint, err)
 		}
 	}
 }
 
-func TestCloseAnswersWhatIsInFlight(t *testing.T) {
+func TestCloseCompletesCallsInFlight(t *testing.T) {
 	r := newRuntime(t)
-	r.answer = func(ctx context.Context, _ string) (proto.Message, error) {
+	r.handle = func(ctx context.Context, _ string) (proto.Message, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
 	r.start(t)
 	defer r.kill(t)
-	b := newBench(t, r)
-	b.port.Do(world.Effect{Op: 1, Body: &runtimeapi.VersionRequest{},
-		Deadline: b.clock.Now().Add(time.Minute)})
-	if err := b.port.Close(); err != nil {
+	h := newHarness(t, r)
+	h.port.Do(world.Effect{Op: 1, Body: &runtimeapi.VersionRequest{},
+		Deadline: h.clock.Now().Add(porttest.BeyondPatience)})
+	if err := h.port.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if ev := <-b.answers; ev.Op != 1 || !ev.Err.Has(world.KindUnavailable) {
-		t.Errorf("answered by %+v, want Unavailable", ev)
+	if ev := <-h.completions; ev.Op != 1 || !ev.Err.Has(world.KindUnavailable) {
+		t.Errorf("completed by %+v, want Unavailable", ev)
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"seedlet.dev/world"
 )
 
-// mapped says what an error of a call means to the core. What matters most is whether the call
-// may have taken effect: a kind that denies it is only given where the runtime is known to refuse
-// before it begins.
-func mapped(op string, err error) *world.Error {
-	if told, ok := errors.AsType[*world.Error](err); ok {
-		return told
+// toWorldError converts an error of a call to the core's error type. The kind must be right about
+// whether the call may have taken effect: a kind that excludes it is only returned where the
+// runtime is known to reject the call before it acts.
+func toWorldError(op string, err error) *world.Error {
+	if worldErr, ok := errors.AsType[*world.Error](err); ok {
+		return worldErr
 	}
-	s, _ := status.FromError(err) // an error of another make has codes.Unknown and its own text
+	s, _ := status.FromError(err) // an error of another type yields codes.Unknown and its own text
 	return world.Errorf(kindOf(op, s.Code(), s.Message(), err), op, "%s", s.Message())
 }
 
@@ -40,32 +40,32 @@ func kindOf(op string, code codes.Code, message string, err error) world.ErrorKi
 	case codes.DeadlineExceeded:
 		return world.KindTimeout
 	case codes.Unavailable, codes.Canceled:
-		// Canceled is our own closing of the connection in the middle of a call, after which
-		// it is as unknown as anything.
+		// Canceled means that the port closed the connection during the call, so the outcome is as
+		// unknown as if the runtime had gone.
 		return world.KindUnavailable
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return world.KindTimeout
 	}
-	// Unknown, Internal, Aborted, DataLoss, and FailedPrecondition, which containerd gives for
-	// an object in another state than expected: one has to look.
+	// Unknown, Internal, Aborted, DataLoss, and FailedPrecondition, which containerd returns for an
+	// object in an unexpected state: the outcome is unknown until the next relist.
 	return world.KindInternal
 }
 
-// kindByMessage knows the few errors whose code says too little or the wrong thing.
+// kindByMessage returns the kind of the few errors whose code is ambiguous or wrong.
 func kindByMessage(op, message string) (world.ErrorKind, bool) {
 	switch {
 	case (op == "RunPodSandbox" || op == "CreateContainer") &&
 		strings.Contains(message, " is reserved for "):
-		// containerd keeps names of sandboxes and containers in a registrar, whose error has
-		// no code of its own. CRI-O has the same words.
+		// containerd reserves the names of sandboxes and containers in a registrar, whose error has
+		// no code. CRI-O has the same message.
 		return world.KindExists, true
 	case strings.Contains(message, "server is not initialized yet"):
-		// containerd 1.6 listens before its CRI service is ready, and says so without a code.
+		// containerd 1.6 listens before its CRI service is ready, and then returns this error
+		// without a code.
 		return world.KindUnavailable, true
 	case strings.Contains(message, "message larger than max"):
-		// gRPC calls this ResourceExhausted on either side, although the call has been carried
-		// out.
+		// gRPC returns ResourceExhausted on either side, although the call has been executed.
 		return world.KindInternal, true
 	}
 	return "", false

@@ -6,25 +6,25 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// execOutputMax is how much of each of a command's two outputs is handed on, in bytes. Probes and
-// hooks show no more of it, and containerd sends up to 16 MiB.
+// execOutputMax bounds each of a command's two outputs, in bytes. Probes and hooks use no more of
+// them, and containerd sends up to 16 MiB.
 const execOutputMax = 10 << 10
 
-// execSync runs a command in a container and waits for its end. The request's own timeout, in
-// whole seconds, is the runtime's to keep: only that one ends the command. The deadline of the
-// effect only ends the waiting.
+// execSync runs a command in a container and waits for its end. The request's timeout, in whole
+// seconds, is enforced by the runtime, and only that timeout ends the command. The deadline of the
+// effect only ends the call.
 func (p *Port) execSync(ctx context.Context, m *runtimeapi.ExecSyncRequest) (any, error) {
-	answer, err := p.runtime.ExecSync(ctx, m)
+	response, err := p.runtime.ExecSync(ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	answer.Stdout = cut(answer.Stdout)
-	answer.Stderr = cut(answer.Stderr)
-	return answer, nil
+	response.Stdout = truncate(response.Stdout)
+	response.Stderr = truncate(response.Stderr)
+	return response, nil
 }
 
-// cut copies what is kept, so that the rest is not.
-func cut(output []byte) []byte {
+// truncate copies the start of a long output, so that the rest can be freed.
+func truncate(output []byte) []byte {
 	if len(output) <= execOutputMax {
 		return output
 	}

@@ -25,9 +25,9 @@ type node struct {
 	logs  string // an existing directory
 }
 
-// processes are the arguments of the sample that make it behave so. As the first process of its
-// container it cannot be ended by TERM, only end itself, so it takes the signal's exit code.
-var processes = map[parity.Process][]string{
+// processArgs are the sample's arguments for each behaviour. As PID 1 of its container the sample
+// has no default action for TERM and can only exit by itself, so it exits with the signal's code.
+var processArgs = map[parity.Process][]string{
 	parity.Runs:         {"sleep", "--code", "143"},
 	parity.Exits3:       {"exit", "--code", "3"},
 	parity.Exits0:       {"exit", "--code", "0"},
@@ -43,7 +43,7 @@ func (n *node) Sandbox() *runtimeapi.PodSandboxConfig {
 }
 
 func (n *node) Container(p parity.Process) *runtimeapi.ContainerConfig {
-	args, ok := processes[p]
+	args, ok := processArgs[p]
 	if !ok {
 		n.t.Fatalf("no process %q", p)
 	}
@@ -55,12 +55,12 @@ func (n *node) Container(p parity.Process) *runtimeapi.ContainerConfig {
 	}
 }
 
-// Images names the sample by another tag, which the runtime has not pulled.
+// Images returns the sample by another tag, which the runtime has not pulled.
 func (n *node) Images() (pullable, missing string) {
 	repository := path.Dir(n.image)
 	pullable = repository + "/parity:v1"
 	if err := crane.Copy(n.image, pullable, crane.Insecure); err != nil {
-		n.t.Fatalf("making an image to pull: %v", err)
+		n.t.Fatalf("copying the image to pull: %v", err)
 	}
 	return pullable, repository + "/missing:v1"
 }
@@ -132,8 +132,8 @@ func TestParity(t *testing.T) {
 			} else {
 				parity.Events(t, n)
 			}
-			t.Run("a command is gone when its time has run out", func(t *testing.T) {
-				commandsAreKilled(t, n)
+			t.Run("exec timeout kills the command", func(t *testing.T) {
+				testExecTimeoutKillsCommand(t, n)
 			})
 		})
 	}

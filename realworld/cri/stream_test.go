@@ -14,8 +14,8 @@ import (
 	"seedlet.dev/world"
 )
 
-// narrator makes a runtime tell some events and then end the stream as end does.
-func narrator(t *testing.T, r *runtime, events int, end func(context.Context) error) {
+// serveEvents starts a runtime that sends some events and then ends the stream as end does.
+func serveEvents(t *testing.T, r *fakeRuntime, events int, end func(context.Context) error) {
 	t.Helper()
 	r.stream = func(stream grpc.ServerStream) error {
 		for i := range events {
@@ -45,7 +45,7 @@ func TestStreamEnds(t *testing.T) {
 		{"in order", func(context.Context) error { return nil }, time.Minute, world.KindUnavailable},
 		{"failing", func(context.Context) error { return status.Error(codes.Unknown, "x") },
 			time.Minute, world.KindInternal},
-		{"not offered", func(context.Context) error {
+		{"unimplemented", func(context.Context) error {
 			return status.Error(codes.Unimplemented, "x")
 		}, time.Minute, world.KindInvalid},
 		{"at its deadline", hang, 300 * time.Millisecond, world.KindTimeout},
@@ -53,64 +53,65 @@ func TestStreamEnds(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRuntime(t)
-			narrator(t, r, 3, c.end)
-			b := newBench(t, r)
-			_, err := b.do(&runtimeapi.GetEventsRequest{}, c.deadline)
+			serveEvents(t, r, 3, c.end)
+			h := newHarness(t, r)
+			_, err := h.call(&runtimeapi.GetEventsRequest{}, c.deadline)
 			if !err.Has(c.want) || err.Op != "GetEvents" {
 				t.Errorf("error %v, want %s", err, c.want)
 			}
-			if heard := b.heard(); len(heard) != 3 || heard[2].ContainerId != "2" {
-				t.Errorf("heard %v, want events 0, 1 and 2", heard)
+			if received := h.received(); len(received) != 3 || received[2].ContainerId != "2" {
+				t.Errorf("received %v, want events 0, 1 and 2", received)
 			}
 		})
 	}
 }
 
-// An event that there is no room for ends the stream: the ones after it are not taken either.
-func TestStreamIsGivenUpWhenThereIsNoRoom(t *testing.T) {
+// A stream ends at an event for which there is no room: the events after it are not accepted
+// either.
+func TestStreamEndsWithoutRoom(t *testing.T) {
 	r := newRuntime(t)
-	narrator(t, r, 10, hang)
-	b := newBench(t, r)
-	b.room = 4
-	_, err := b.do(&runtimeapi.GetEventsRequest{}, time.Minute)
-	if !err.Has(world.KindExhausted) || len(b.heard()) != 4 {
-		t.Errorf("error %v after %d events, want Exhausted after 4", err, len(b.heard()))
+	serveEvents(t, r, 10, hang)
+	h := newHarness(t, r)
+	h.capacity = 4
+	_, err := h.call(&runtimeapi.GetEventsRequest{}, time.Minute)
+	if !err.Has(world.KindExhausted) || len(h.received()) != 4 {
+		t.Errorf("error %v after %d events, want Exhausted after 4", err, len(h.received()))
 	}
 }
 
-func TestStreamOfBrokenEvents(t *testing.T) {
+func TestStreamOfIncompleteEvents(t *testing.T) {
 	r := newRuntime(t)
 	r.stream = func(stream grpc.ServerStream) error {
 		return stream.SendMsg(&runtimeapi.ContainerEventResponse{})
 	}
 	r.start(t)
 	defer r.kill(t)
-	b := newBench(t, r)
-	_, err := b.do(&runtimeapi.GetEventsRequest{}, time.Minute)
-	if !err.Has(world.KindInternal) || len(b.heard()) != 0 {
-		t.Errorf("error %v after %v, want Internal", err, b.heard())
+	h := newHarness(t, r)
+	_, err := h.call(&runtimeapi.GetEventsRequest{}, time.Minute)
+	if !err.Has(world.KindInternal) || len(h.received()) != 0 {
+		t.Errorf("error %v after %v, want Internal", err, h.received())
 	}
 }
 
-func TestStreamOfARuntimeThatGoes(t *testing.T) {
+func TestStreamWithoutRuntime(t *testing.T) {
 	r := newRuntime(t)
-	b := newBench(t, r)
-	if _, err := b.do(&runtimeapi.GetEventsRequest{}, time.Minute); !err.Has(
+	h := newHarness(t, r)
+	if _, err := h.call(&runtimeapi.GetEventsRequest{}, time.Minute); !err.Has(
 		world.KindUnavailable) {
-		t.Errorf("away: error %v, want Unavailable", err)
+		t.Errorf("runtime down: error %v, want Unavailable", err)
 	}
 }
 
 func TestCloseEndsTheStream(t *testing.T) {
 	r := newRuntime(t)
-	narrator(t, r, 1, hang)
-	b := newBench(t, r)
-	b.port.Do(world.Effect{Op: 1, Body: &runtimeapi.GetEventsRequest{},
-		Deadline: b.clock.Now().Add(time.Minute)})
-	if err := b.port.Close(); err != nil {
+	serveEvents(t, r, 1, hang)
+	h := newHarness(t, r)
+	h.port.Do(world.Effect{Op: 1, Body: &runtimeapi.GetEventsRequest{},
+		Deadline: h.clock.Now().Add(time.Minute)})
+	if err := h.port.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if ev := <-b.answers; ev.Op != 1 || !ev.Err.Has(world.KindUnavailable) {
-		t.Errorf("answered by %+v, want Unavailable", ev)
+	if ev := <-h.completions; ev.Op != 1 || !ev.Err.Has(world.KindUnavailable) {
+		t.Errorf("completed by %+v, want Unavailable", ev)
 	}
 }

@@ -3,7 +3,6 @@ package cri_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -11,14 +10,15 @@ import (
 
 	"seedlet.dev/realworld/clock"
 	"seedlet.dev/realworld/cri"
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/world"
 )
 
-// A call is made in the context of its operation, and is seen by what was given to dial with.
+// A call has the context of its operation, which the interceptors of the dial options see.
 func TestCallsAreTraced(t *testing.T) {
 	type key struct{}
 	r, ticks := newRuntime(t), clock.New()
-	r.answer = func(context.Context, string) (proto.Message, error) {
+	r.handle = func(context.Context, string) (proto.Message, error) {
 		return &runtimeapi.VersionResponse{}, nil
 	}
 	r.start(t)
@@ -42,11 +42,11 @@ func TestCallsAreTraced(t *testing.T) {
 	}
 	defer port.Close()
 	port.Do(world.Effect{Op: 7, Body: &runtimeapi.VersionRequest{},
-		Deadline: ticks.Now().Add(10 * time.Second)})
+		Deadline: ticks.Now().Add(porttest.Patience)})
 	if got := <-seen; got != world.OpID(7) {
-		t.Errorf("the call is made for operation %v, want 7", got)
+		t.Errorf("the call has the context of operation %v, want 7", got)
 	}
 	if ev := <-answers; ev.Op != 7 || ev.Err != nil {
-		t.Errorf("answered by %+v", ev)
+		t.Errorf("completed by %+v", ev)
 	}
 }

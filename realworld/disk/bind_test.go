@@ -12,26 +12,26 @@ import (
 	"seedlet.dev/world"
 )
 
-// volume is a directory with a volume that containers write to, and something outside it.
+// volume is a directory with a volume that containers write to, and a directory outside the volume.
 type volume struct {
-	*bench
+	*harness
 	dir string
 }
 
-func newVolume(b *bench, dir string) volume {
-	v := volume{bench: b, dir: dir}
+func newVolume(h *harness, dir string) volume {
+	v := volume{harness: h, dir: dir}
 	for _, d := range []string{"volume/dir/sub", "outside/secret"} {
-		mkdir(b.t, v.path(d))
+		mkdir(h.t, v.path(d))
 	}
-	write(b.t, v.path("volume/dir/file"), "inside")
-	write(b.t, v.path("outside/secret/file"), "outside")
+	write(h.t, v.path("volume/dir/file"), "inside")
+	write(h.t, v.path("outside/secret/file"), "outside")
 	for name, target := range map[string]string{ //ordered: independent
 		"in": "dir", "up": "..", "out": "../outside", "abs": v.path("outside"), "root": "/",
 		"dir/back": "..", "dir/out": "../../outside", "nowhere": "dir/none", "loop": "loop",
 		"proc": "/proc/self/cwd", "long": "dir/../dir/sub/../../in/file",
 	} {
 		if err := os.Symlink(target, v.path("volume/"+name)); err != nil {
-			b.t.Fatal(err)
+			h.t.Fatal(err)
 		}
 	}
 	return v
@@ -41,11 +41,11 @@ func (v volume) path(name string) string { return filepath.Join(v.dir, name) }
 
 func (v volume) bind(subPath string) *world.Error {
 	_, err := v.do(&world.BindSubPath{Root: v.path("volume"), SubPath: subPath,
-		Target: v.path("target"), Mode: 0o755})
+		Target: v.path("target")})
 	return err
 }
 
-// contains reports whether a file is one of those in a tree, by what it is and not by its name.
+// contains reports whether a file is in a tree, by its inode and not by its name.
 func contains(t *testing.T, tree string, file os.FileInfo) bool {
 	t.Helper()
 	found := false
@@ -59,7 +59,7 @@ func contains(t *testing.T, tree string, file os.FileInfo) bool {
 	return found
 }
 
-// FuzzBindSubPath checks that no name leads out of a volume with every kind of link in it.
+// FuzzBindSubPath checks that no path escapes a volume that has every kind of link in it.
 func FuzzBindSubPath(f *testing.F) {
 	for _, seed := range []string{"dir", "in/file", "up", "out/secret", "abs", "root/etc", "dir/back",
 		"dir/out/secret", "nowhere/x", "loop", "proc", "../outside", "dir/../..", "/outside",
@@ -67,27 +67,27 @@ func FuzzBindSubPath(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, subPath string) {
-		v := newVolume(newBench(t), t.TempDir())
+		v := newVolume(newHarness(t), t.TempDir())
 		defer v.must(&world.Unmount{Path: v.dir})
 		err := v.bind(subPath)
 		if err == nil {
 			info, err := os.Stat(v.path("target"))
 			if err != nil || !contains(t, v.path("volume"), info) {
-				t.Errorf("%q led out of the volume (%v)", subPath, err)
+				t.Errorf("%q escaped the volume (%v)", subPath, err)
 			}
 		} else if !err.Has(world.KindInvalid) {
 			t.Errorf("%q: %v", subPath, err)
 		}
 		if all := names(t, v.path("outside")) + names(t, v.path("outside/secret")); all !=
 			"secretfile" {
-			t.Errorf("%q made something outside: %q", subPath, all)
+			t.Errorf("%q created a file outside: %q", subPath, all)
 		}
 	})
 }
 
-// A container swaps a directory and a link out of the volume while the agent mounts it.
+// A container exchanges a directory and a link out of the volume during the mount.
 func TestBindSubPathRace(t *testing.T) {
-	v := newVolume(newBench(t), t.TempDir())
+	v := newVolume(newHarness(t), t.TempDir())
 	defer v.must(&world.Unmount{Path: v.dir})
 	mkdir(t, v.path("volume/x"))
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -113,20 +113,20 @@ func TestBindSubPathRace(t *testing.T) {
 		inside++
 		if info, err := os.Stat(v.path("target")); err != nil ||
 			contains(t, v.path("outside"), info) {
-			t.Fatalf("mounted what is outside the volume (%v)", err)
+			t.Fatalf("mounted a file outside the volume (%v)", err)
 		}
 	}
 	close(stop)
 	<-stopped
 	if all := names(t, v.path("outside")); all != "secret" {
-		t.Errorf("made something outside: %q", all)
+		t.Errorf("created a file outside: %q", all)
 	}
 	t.Logf("mounted %d times, refused %d times", inside, refused)
 }
 
-// A container that shares the volume's file system may fill it with something that is no file.
-func TestBindSubPathOfOddThings(t *testing.T) {
-	v := newVolume(newBench(t), t.TempDir())
+// A container with access to the volume may create files of other types in it.
+func TestBindSubPathOfPipe(t *testing.T) {
+	v := newVolume(newHarness(t), t.TempDir())
 	defer v.must(&world.Unmount{Path: v.dir})
 	if err := unix.Mkfifo(v.path("volume/pipe"), 0o644); err != nil {
 		t.Fatal(err)
@@ -140,34 +140,34 @@ func TestBindSubPathOfOddThings(t *testing.T) {
 	}
 }
 
-func TestBindSubPathTargetInTheWay(t *testing.T) {
-	v := newVolume(newBench(t), t.TempDir())
+func TestBindSubPathTargetConflict(t *testing.T) {
+	v := newVolume(newHarness(t), t.TempDir())
 	defer v.must(&world.Unmount{Path: v.dir})
-	write(t, v.path("target"), "somebody's")
+	write(t, v.path("target"), "existing")
 	if err := v.bind("dir"); !err.Has(world.KindInvalid) {
 		t.Errorf("error %v, want Invalid", err)
 	}
 	data, err := os.ReadFile(v.path("target"))
-	if err != nil || string(data) != "somebody's" {
+	if err != nil || string(data) != "existing" {
 		t.Errorf("the target is %q, %v", data, err)
 	}
 }
 
 func TestBindSubPathKeepsGroup(t *testing.T) {
-	v := newVolume(newBench(t), t.TempDir())
+	v := newVolume(newHarness(t), t.TempDir())
 	defer v.must(&world.Unmount{Path: v.dir})
 	v.must(&world.ShareWithGroup{Path: v.path("volume"), GID: 4711})
 	if err := v.bind("new/dir"); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(v.path("volume/new/dir"))
-	if err != nil || info.Mode() != os.ModeDir|os.ModeSetgid|0o755 {
+	if err != nil || info.Mode() != os.ModeDir|os.ModeSetgid|0o775 {
 		t.Errorf("the new directory has mode %v, %v", info.Mode(), err)
 	}
 }
 
-// mounted is how many mounts there are at or below a path.
-func mounted(t *testing.T, path string) int {
+// mountCount returns the number of mounts at or below a path.
+func mountCount(t *testing.T, path string) int {
 	t.Helper()
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// compress makes PATH.gz from a file and then removes the file. The compressed one appears under
-// its name only when it is whole and on the disk.
+// compress writes PATH.gz from a file and then removes the file. The compressed file appears under
+// its name only when it is complete and durable.
 func compress(ctx context.Context, path string) error {
 	from, err := openRegular(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, done := os.Lstat(path + ".gz"); done == nil {
+		if _, statErr := os.Lstat(path + ".gz"); statErr == nil {
 			return nil
 		}
 	}
@@ -26,32 +26,31 @@ func compress(ctx context.Context, path string) error {
 	defer from.Close()
 	dir, base := filepath.Split(path)
 	prefix := "." + base + ".gz.new-"
-	if err := sweep(dir, prefix); err != nil {
+	if err := removeLeftovers(dir, prefix); err != nil {
 		return err
 	}
 	to, err := os.CreateTemp(dir, prefix+"*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(to.Name()) // fails once it has been renamed, as it should
-	if err := errors.Join(zip(ctx, to, from), to.Close()); err != nil {
+	defer os.Remove(to.Name()) // fails after the rename, as intended
+	if err := errors.Join(gzipFile(ctx, to, from), to.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(to.Name(), path+".gz"); err != nil {
 		return err
 	}
 	if err := syncDir(dir); err != nil {
-		return halfway(err)
+		return partialFailure(err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return halfway(err)
+		return partialFailure(err)
 	}
 	return nil
 }
 
-// zip writes the content of one file to another, compressed and forced to the disk, and gives it
-// the mode of the first.
-func zip(ctx context.Context, to, from *os.File) error {
+// gzipFile writes the compressed content of one file to another durably, and copies the mode.
+func gzipFile(ctx context.Context, to, from *os.File) error {
 	info, err := from.Stat()
 	if err != nil {
 		return err
@@ -69,11 +68,12 @@ func zip(ctx context.Context, to, from *os.File) error {
 			return err
 		}
 	}
-	return errors.Join(w.Close(), to.Chmod(info.Mode().Perm()), to.Sync())
+	return errors.Join(w.Close(), to.Chmod(info.Mode().Perm()), syncFile(to))
 }
 
-// sweep removes what an earlier attempt, killed in the middle, has left: it is as large as a log.
-func sweep(dir, prefix string) error {
+// removeLeftovers removes the temporary file of an earlier attempt that was killed: it may be as
+// large as a log.
+func removeLeftovers(dir, prefix string) error {
 	entries, err := readDir(filepath.Clean(dir))
 	if err != nil {
 		return err

@@ -1,13 +1,14 @@
 // Package disk carries out the effects of the file system port on the real file system.
 //
-// The contract: Do never blocks; every effect but Watch is answered exactly once. A call that
-// hangs in the kernel, as on a dead network file system, is answered when it returns, and keeps
-// its place in the loop's lane until then: loop.LaneHostPath is for those that may. Errors are
-// mapped from errno; a kind that denies any effect is never given once something has been changed,
-// empty directories on the way aside.
+// The contract: Do never blocks; every effect but Watch is completed by exactly one event. A call
+// that hangs in the kernel, as on a dead network file system, completes when it returns, and
+// occupies its loop lane until then: loop.LaneHostPath is for the calls that may hang. Errors are
+// mapped from errno; a kind that excludes any effect is never returned after a change, except for
+// empty parent directories.
 //
-// Start reading at Port, then read.go and write.go. What pods may tamper with while it is looked
-// at is in remove.go, walk.go and bind.go; the kubelet's atomic writer in writedir.go.
+// Start reading at Port, then read.go and write.go. Operations on trees that pods may change
+// concurrently are in remove.go, walk.go and bind.go; the kubelet's atomic writer is in
+// writedir.go.
 package disk
 
 import (
@@ -18,34 +19,34 @@ import (
 	"golang.org/x/sys/unix"
 
 	"seedlet.dev/realworld/clock"
-	"seedlet.dev/realworld/flight"
+	"seedlet.dev/realworld/inflight"
 	"seedlet.dev/world"
 )
 
-// Options are what a port is made of.
+// Options configure a Port.
 type Options struct {
 	Clock   clock.Clock
-	Deliver func(world.Event) // takes answers and changes; called from many goroutines
-	// Warn is told, in one line, what keeps the port from watching. The core polls anyway.
+	Deliver func(world.Event) // receives completions and changes; called from many goroutines
+	// Warn receives, in one line, a problem that prevents watching. The core polls anyway.
 	Warn func(problem string)
 }
 
 // Port is a world.Port for the file system. Close it when done.
 type Port struct {
-	flights *flight.Flights
-	watcher *watcher // nil when this machine cannot watch
+	operations *inflight.Operations
+	watcher    *watcher // nil without inotify
 }
 
-// New makes a port. It always succeeds: without inotify, it does everything but watch.
+// New returns a port. It always succeeds: without inotify only Watch has no effect.
 func New(opts Options) *Port {
-	p := &Port{flights: flight.New(opts.Clock, opts.Deliver)}
+	p := &Port{operations: inflight.New(opts.Clock, opts.Deliver)}
 	w, err := newWatcher(opts)
 	if err != nil {
 		opts.Warn(fmt.Sprintf("files are polled, not watched: %v", err))
 		return p
 	}
 	p.watcher = w
-	p.flights.Go(w.run)
+	p.operations.Go(w.run)
 	return p
 }
 
@@ -53,31 +54,31 @@ func New(opts Options) *Port {
 func (p *Port) Do(eff world.Effect) {
 	if m, ok := eff.Body.(*world.Watch); ok {
 		if p.watcher != nil {
-			p.watcher.ask(m.Path)
+			p.watcher.request(m.Path)
 		}
 		return
 	}
-	p.flights.Begin(eff, carryOut)
+	p.operations.Start(eff, carryOut)
 }
 
-// carryOut does what an effect asks for. Exactly one of the results is nil.
+// carryOut carries out an effect. Exactly one of the results is nil.
 func carryOut(ctx context.Context, request any) (any, *world.Error) {
-	op := world.Call(request)
+	op := world.CallName(request)
 	if ctx.Err() != nil {
 		return nil, world.Errorf(world.KindCanceled, op, "not begun before its deadline")
 	}
-	body, err := answer(ctx, request)
+	body, err := query(ctx, request)
 	if body == nil && err == nil {
 		body, err = &world.Done{}, change(ctx, request)
 	}
 	if err != nil {
-		return nil, mapped(op, err)
+		return nil, toWorldError(op, err)
 	}
 	return body, nil
 }
 
-// answer carries out an effect that only looks. It returns nothing for any other.
-func answer(ctx context.Context, request any) (any, error) {
+// query carries out an effect that only reads. For all other effects it returns nil.
+func query(ctx context.Context, request any) (any, error) {
 	switch m := request.(type) {
 	case *world.ReadFiles:
 		return readFiles(m)
@@ -85,6 +86,8 @@ func answer(ctx context.Context, request any) (any, error) {
 		return listDir(m.Path)
 	case *world.ReadTail:
 		return readTail(m)
+	case *world.ReadInVolume:
+		return readInVolume(m)
 	case *world.StatPath:
 		return statPath(m.Path)
 	case *world.ReadLinks:
@@ -95,7 +98,7 @@ func answer(ctx context.Context, request any) (any, error) {
 	return nil, nil
 }
 
-// change carries out an effect that changes something.
+// change carries out an effect that changes the file system.
 func change(ctx context.Context, request any) error {
 	switch m := request.(type) {
 	case *world.MakeDir:
@@ -130,5 +133,5 @@ func change(ctx context.Context, request any) error {
 	panic(fmt.Sprintf("disk: cannot carry out %T", request))
 }
 
-// Close stops watching and waits for what is going on. Do must not be called any more.
-func (p *Port) Close() { p.flights.Close() }
+// Close stops watching and waits for the operations in flight. Do must not be called after it.
+func (p *Port) Close() { p.operations.Close() }

@@ -8,11 +8,11 @@ import (
 	"seedlet.dev/world"
 )
 
-// mapped says what an error means to the core. An error that carries its kind already keeps it.
-func mapped(op string, err error) *world.Error {
-	var already *world.Error
-	if errors.As(err, &already) {
-		return world.Errorf(already.Kind, op, "%s", already.Message)
+// toWorldError returns an error as the core knows it. A *world.Error keeps its kind.
+func toWorldError(op string, err error) *world.Error {
+	var worldErr *world.Error
+	if errors.As(err, &worldErr) {
+		return world.Errorf(worldErr.Kind, op, "%s", worldErr.Message)
 	}
 	return world.Errorf(kindOf(err), op, "%s", err)
 }
@@ -41,11 +41,11 @@ func kindOf(err error) world.ErrorKind {
 	return world.KindInternal
 }
 
-// halfway marks an error after which the operation may have taken effect in part.
-func halfway(err error) error {
-	var already *world.Error
-	if errors.As(err, &already) {
-		return world.Errorf(world.KindInternal, "", "%s", already.Message)
+// partialFailure marks an error after which the operation may have taken effect in part.
+func partialFailure(err error) error {
+	var worldErr *world.Error
+	if errors.As(err, &worldErr) {
+		return world.Errorf(world.KindInternal, "", "%s", worldErr.Message)
 	}
 	return world.Errorf(world.KindInternal, "", "%s", err)
 }

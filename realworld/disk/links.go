@@ -12,8 +12,8 @@ import (
 	"seedlet.dev/world"
 )
 
-// makeLink puts a link in the place of a link, or of nothing. A reader of the path never finds it
-// missing: the new link is made beside the old one and renamed.
+// makeLink creates a link or replaces one. The path always exists for readers: the new link is
+// created beside the old one and renamed.
 func makeLink(m *world.MakeLink) error {
 	dir, base := filepath.Dir(m.Path), filepath.Base(m.Path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -32,12 +32,12 @@ func makeLink(m *world.MakeLink) error {
 	case old == m.Target:
 		return nil
 	}
-	beside := filepath.Join(dir, fmt.Sprintf(".%s.new-%d", base, rand.Uint64()))
-	if err := os.Symlink(m.Target, beside); err != nil {
+	temporary := filepath.Join(dir, fmt.Sprintf(".%s.new-%d", base, rand.Uint64()))
+	if err := os.Symlink(m.Target, temporary); err != nil {
 		return err
 	}
-	if err := os.Rename(beside, m.Path); err != nil {
-		return errors.Join(err, os.Remove(beside))
+	if err := os.Rename(temporary, m.Path); err != nil {
+		return errors.Join(err, os.Remove(temporary))
 	}
 	return nil
 }
@@ -48,28 +48,28 @@ func readLinks(path string) (*world.LinksRead, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := &world.LinksRead{Links: []world.Link{}}
+	result := &world.LinksRead{Links: []world.Link{}}
 	for _, entry := range entries {
 		if entry.Type()&fs.ModeSymlink == 0 {
 			continue
 		}
-		here := filepath.Join(path, entry.Name())
-		target, err := os.Readlink(here)
+		linkPath := filepath.Join(path, entry.Name())
+		target, err := os.Readlink(linkPath)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EINVAL) {
-			continue // gone, or something else, since it was listed
+			continue // removed or replaced since it was listed
 		}
 		if err != nil {
 			return nil, err
 		}
-		answer.Links = append(answer.Links, world.Link{
-			Name: entry.Name(), Target: target, Dangling: leadsNowhere(here),
+		result.Links = append(result.Links, world.Link{
+			Name: entry.Name(), Target: target, Dangling: isDangling(linkPath),
 		})
 	}
-	return answer, nil
+	return result, nil
 }
 
-// leadsNowhere reports whether it is certain that nothing is where a link points to.
-func leadsNowhere(path string) bool {
+// isDangling reports whether a link's target certainly does not exist.
+func isDangling(path string) bool {
 	_, err := os.Stat(path)
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) ||
 		errors.Is(err, syscall.ELOOP)

@@ -2,41 +2,86 @@ package disk
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"seedlet.dev/world"
 )
 
-// linkedMax bounds how many files of several names are remembered while a tree is measured.
-const linkedMax = 1_000_000
+// hardLinksMax bounds how many files with several names are remembered while a tree is measured.
+const hardLinksMax = 1_000_000
 
-// measureTree adds up what a tree uses.
+// measureTimeMax bounds one measurement. It is less than the deadline of the effect, so that the
+// core receives what was found.
+const measureTimeMax = time.Minute
+
+// manyNames is the number of names from which a measurement without a result in time is the tree's
+// fault. A disk that reads fewer names in measureTimeMax is sick, and says nothing about the tree.
+const manyNames = 10_000
+
+// measureTree sums the usage of a tree. For a tree that is too large it returns the usage that it
+// has found.
 func measureTree(ctx context.Context, path string) (*world.TreeMeasured, error) {
-	answer := &world.TreeMeasured{}
-	seen := map[uint64]bool{} // of the one file system that is walked through, by inode
-	w := walk{ctx: ctx, visit: func(f found) error {
-		if f.stat.Nlink > 1 && f.stat.Mode&unix.S_IFMT != unix.S_IFDIR {
-			if seen[f.stat.Ino] {
-				return nil
-			}
-			if len(seen) == linkedMax {
-				return world.Errorf(world.KindExhausted, "", "%s has more than %d files of "+
-					"several names", path, linkedMax)
-			}
-			seen[f.stat.Ino] = true
-		}
-		answer.Bytes += int64(f.stat.Blocks) * 512
-		answer.Inodes++
-		return nil
-	}}
-	if err := w.tree(path); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, measureTimeMax)
+	defer cancel()
+	m := measurement{path: path}
+	err := m.run(ctx)
+	if isTooLarge(err) || errors.Is(err, context.DeadlineExceeded) && m.names >= manyNames {
+		m.sum.Unfinished = true
+		return &m.sum, nil
+	}
+	if err != nil {
 		return nil, err
 	}
-	return answer, nil
+	return &m.sum, nil
 }
 
-// Measure adds up what a tree uses, as the effect MeasureTree does, until the context is done.
+// isTooLarge reports whether the walk itself has found a tree too large. An error of the kernel
+// that is KindExhausted, such as EMFILE, says nothing about the tree.
+func isTooLarge(err error) bool {
+	worldErr, ok := errors.AsType[*world.Error](err)
+	return ok && worldErr.Has(world.KindExhausted)
+}
+
+// Measure sums the usage of a tree, as the effect MeasureTree does, until the context is done.
 func Measure(ctx context.Context, path string) (*world.TreeMeasured, error) {
-	return measureTree(ctx, path)
+	m := measurement{path: path}
+	if err := m.run(ctx); err != nil {
+		return nil, err
+	}
+	return &m.sum, nil
+}
+
+// measurement measures one tree.
+type measurement struct {
+	path  string
+	sum   world.TreeMeasured
+	names int             // that were visited
+	seen  map[uint64]bool // files with several names, by inode: a walk stays in one file system
+}
+
+func (m *measurement) run(ctx context.Context) error {
+	m.seen = map[uint64]bool{}
+	w := walker{ctx: ctx, visit: m.add}
+	return w.walkTree(m.path)
+}
+
+// add adds the usage of one file or directory.
+func (m *measurement) add(f entry) error {
+	m.names++
+	if f.stat.Nlink > 1 && f.stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+		if m.seen[f.stat.Ino] {
+			return nil
+		}
+		if len(m.seen) == hardLinksMax {
+			return world.Errorf(world.KindExhausted, "", "%s has more than %d files of "+
+				"several names", m.path, hardLinksMax)
+		}
+		m.seen[f.stat.Ino] = true
+	}
+	m.sum.Bytes += int64(f.stat.Blocks) * 512
+	m.sum.Inodes++
+	return nil
 }

@@ -26,9 +26,9 @@ func mountMemory(m *world.MountMemory) error {
 		return err
 	}
 	if mounted {
-		return isMemory(m.Path)
+		return checkInMemory(m.Path)
 	}
-	options := fmt.Sprintf("mode=%o", fs.FileMode(m.Mode).Perm())
+	options := fmt.Sprintf("mode=%o", m.Mode&0o1777)
 	if m.BytesMax > 0 {
 		options += fmt.Sprintf(",size=%d", m.BytesMax)
 	}
@@ -36,7 +36,7 @@ func mountMemory(m *world.MountMemory) error {
 		options += ",pagesize=" + m.HugePages
 		return mount("hugetlbfs", m.Path, "hugetlbfs", 0, options)
 	}
-	// Secrets do not belong on a disk that memory is swapped to. Kernels before 6.4 cannot help it.
+	// Secrets must not be swapped to a disk. Kernels before 6.4 do not support noswap.
 	err = mount("tmpfs", m.Path, "tmpfs", 0, options+",noswap")
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) {
 		err = mount("tmpfs", m.Path, "tmpfs", 0, options)
@@ -51,8 +51,8 @@ func mount(source, target, kind string, flags uintptr, options string) error {
 	return nil
 }
 
-// isMemory fails if what is mounted at a path is not a file system in memory.
-func isMemory(path string) error {
+// checkInMemory returns an error unless the file system at a path is in memory.
+func checkInMemory(path string) error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(path, &stat); err != nil {
 		return &os.PathError{Op: "statfs", Path: path, Err: err}
@@ -63,8 +63,8 @@ func isMemory(path string) error {
 	return nil
 }
 
-// unmount unmounts everything at or below a path, the deepest and the latest first. It looks again
-// after each pass, as what was mounted over another mount hides it.
+// unmount unmounts everything at or below a path, the deepest and the latest first. It lists the
+// mounts again after each pass, because a mount over another one hides it.
 func unmount(path string) error {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,26 +89,26 @@ func unmount(path string) error {
 			case err == nil:
 				unmounted++
 			case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
-				// Gone since, or hidden: the next pass finds out.
+				// Unmounted meanwhile, or hidden by another mount: the next pass decides.
 			case unmounted > 0:
-				return halfway(unmountFailed(m.Mountpoint, err))
+				return partialFailure(unmountError(m.Mountpoint, err))
 			default:
-				return unmountFailed(m.Mountpoint, err)
+				return unmountError(m.Mountpoint, err)
 			}
 		}
 	}
-	return halfway(fmt.Errorf("something is mounted at or below %s again and again", path))
+	return partialFailure(fmt.Errorf("something is mounted at or below %s again and again", path))
 }
 
-func unmountFailed(path string, err error) error {
+func unmountError(path string, err error) error {
 	if errors.Is(err, unix.EBUSY) {
 		return world.Errorf(world.KindExhausted, "", "%s is in use", path)
 	}
 	return &os.PathError{Op: "unmount", Path: path, Err: err}
 }
 
-// mountsAt finds what is mounted at a path or below it, in an order in which it can be unmounted.
-// The path has no links.
+// mountsAt lists the mounts at or below a path in an order in which they can be unmounted. The path
+// has no links.
 func mountsAt(path string) ([]*mountinfo.Info, error) {
 	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
 		return m.Mountpoint != path && !strings.HasPrefix(m.Mountpoint, path+"/"), false
@@ -116,7 +116,7 @@ func mountsAt(path string) ([]*mountinfo.Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking for mounts: %w", err)
 	}
-	slices.Reverse(mounts) // the kernel lists them as they were mounted
+	slices.Reverse(mounts) // the kernel lists them in the order in which they were mounted
 	slices.SortStableFunc(mounts, func(a, b *mountinfo.Info) int {
 		return cmp.Compare(len(b.Mountpoint), len(a.Mountpoint))
 	})

@@ -11,92 +11,92 @@ import (
 )
 
 func TestUnmountBusy(t *testing.T) {
-	b, dir := newBench(t), t.TempDir()
-	defer b.must(&world.Unmount{Path: dir})
+	h, dir := newHarness(t), t.TempDir()
+	defer h.must(&world.Unmount{Path: dir})
 	path := filepath.Join(dir, "memory")
-	b.must(&world.MountMemory{Path: path, Mode: 0o755})
-	b.must(&world.MountMemory{Path: filepath.Join(path, "below"), Mode: 0o755})
+	h.must(&world.MountMemory{Path: path, Mode: 0o755})
+	h.must(&world.MountMemory{Path: filepath.Join(path, "below"), Mode: 0o755})
 	f, err := os.Create(filepath.Join(path, "below/file"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.mustFail(world.KindExhausted, "below is in use", &world.Unmount{Path: dir})
-	if n := mounted(t, dir); n != 2 {
-		t.Errorf("%d are mounted, want both", n)
+	h.mustFail(world.KindExhausted, "below is in use", &world.Unmount{Path: dir})
+	if n := mountCount(t, dir); n != 2 {
+		t.Errorf("%d mounts, want both", n)
 	}
 	f.Close()
 	if f, err = os.Create(filepath.Join(path, "file")); err != nil {
 		t.Fatal(err)
 	}
-	b.mustFail(world.KindInternal, "memory is in use", &world.Unmount{Path: dir})
-	if n := mounted(t, dir); n != 1 {
-		t.Errorf("%d are mounted, want the one that is in use", n)
+	h.mustFail(world.KindInternal, "memory is in use", &world.Unmount{Path: dir})
+	if n := mountCount(t, dir); n != 1 {
+		t.Errorf("%d mounts, want the one that is in use", n)
 	}
 	f.Close()
 }
 
-// What is mounted over another mount hides it.
+// A mount over another mount hides it.
 func TestUnmountHidden(t *testing.T) {
-	b, dir := newBench(t), t.TempDir()
-	defer b.must(&world.Unmount{Path: dir})
+	h, dir := newHarness(t), t.TempDir()
+	defer h.must(&world.Unmount{Path: dir})
 	over := mkdir(t, filepath.Join(dir, "over"))
-	b.must(&world.MountMemory{Path: filepath.Join(over, "a b/c"), Mode: 0o755})
+	h.must(&world.MountMemory{Path: filepath.Join(over, "a b/c"), Mode: 0o755})
 	for range 2 {
 		if err := unix.Mount("none", over, "tmpfs", 0, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := mounted(t, dir); n != 3 {
-		t.Errorf("%d are mounted, want 3", n)
+	if n := mountCount(t, dir); n != 3 {
+		t.Errorf("%d mounts, want 3", n)
 	}
-	b.must(&world.Unmount{Path: dir})
-	if n := mounted(t, dir); n != 0 {
-		t.Errorf("%d are still mounted", n)
+	h.must(&world.Unmount{Path: dir})
+	if n := mountCount(t, dir); n != 0 {
+		t.Errorf("%d mounts are left", n)
 	}
 }
 
 func TestUnmountThroughLink(t *testing.T) {
-	b, dir := newBench(t), t.TempDir()
-	defer b.must(&world.Unmount{Path: dir})
-	b.must(&world.MountMemory{Path: filepath.Join(dir, "real/pod/memory"), Mode: 0o755})
+	h, dir := newHarness(t), t.TempDir()
+	defer h.must(&world.Unmount{Path: dir})
+	h.must(&world.MountMemory{Path: filepath.Join(dir, "real/pod/memory"), Mode: 0o755})
 	if err := os.Symlink("real", filepath.Join(dir, "root")); err != nil {
 		t.Fatal(err)
 	}
-	b.must(&world.Unmount{Path: filepath.Join(dir, "root")}) // a link is no mount
-	if n := mounted(t, dir); n != 1 {
-		t.Errorf("%d are mounted, want 1: the last element is not followed", n)
+	h.must(&world.Unmount{Path: filepath.Join(dir, "root")}) // a link is no mount
+	if n := mountCount(t, dir); n != 1 {
+		t.Errorf("%d mounts, want 1: the last element is not followed", n)
 	}
-	b.must(&world.Unmount{Path: filepath.Join(dir, "root/pod")})
-	if n := mounted(t, dir); n != 0 {
-		t.Errorf("%d are still mounted", n)
+	h.must(&world.Unmount{Path: filepath.Join(dir, "root/pod")})
+	if n := mountCount(t, dir); n != 0 {
+		t.Errorf("%d mounts are left", n)
 	}
-	b.mustFail(world.KindRefused, "/ is not", &world.Unmount{Path: "/"})
+	h.mustFail(world.KindRefused, "/ is not", &world.Unmount{Path: "/"})
 }
 
 func TestMountMemoryOverOther(t *testing.T) {
-	b, dir := newBench(t), t.TempDir()
-	defer b.must(&world.Unmount{Path: dir})
+	h, dir := newHarness(t), t.TempDir()
+	defer h.must(&world.Unmount{Path: dir})
 	bound, data := mkdir(t, filepath.Join(dir, "bound")), mkdir(t, filepath.Join(dir, "data"))
 	if err := unix.Mount(data, bound, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	b.mustFail(world.KindExists, "something else", &world.MountMemory{Path: bound})
-	if n := mounted(t, dir); n != 1 {
-		t.Errorf("%d are mounted, want 1", n)
+	h.mustFail(world.KindExists, "something else", &world.MountMemory{Path: bound})
+	if n := mountCount(t, dir); n != 1 {
+		t.Errorf("%d mounts, want 1", n)
 	}
 }
 
 func TestMountMemoryOfHugePages(t *testing.T) {
-	b, dir := newBench(t), t.TempDir()
-	defer b.must(&world.Unmount{Path: dir})
+	h, dir := newHarness(t), t.TempDir()
+	defer h.must(&world.Unmount{Path: dir})
 	path, size := filepath.Join(dir, "huge"), "2M"
-	b.mustFail(world.KindInvalid, "huge", &world.MountMemory{Path: path, HugePages: "3M"})
+	h.mustFail(world.KindInvalid, "huge", &world.MountMemory{Path: path, HugePages: "3M"})
 	if _, err := os.Stat("/sys/kernel/mm/hugepages/hugepages-2048kB"); err != nil {
-		b.mustFail(world.KindInvalid, "huge", &world.MountMemory{Path: path, HugePages: size})
+		h.mustFail(world.KindInvalid, "huge", &world.MountMemory{Path: path, HugePages: size})
 		return
 	}
 	for range 2 {
-		b.must(&world.MountMemory{Path: path, HugePages: size, BytesMax: 4 << 20, Mode: 0o770})
+		h.must(&world.MountMemory{Path: path, HugePages: size, BytesMax: 4 << 20, Mode: 0o770})
 	}
 	var stat unix.Statfs_t
 	if err := unix.Statfs(path, &stat); err != nil || stat.Type != unix.HUGETLBFS_MAGIC ||
@@ -104,16 +104,16 @@ func TestMountMemoryOfHugePages(t *testing.T) {
 		t.Errorf("mounted %+v, %v", stat, err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o770 {
-		t.Errorf("its root has mode %v, %v", info.Mode(), err)
+		t.Errorf("the root has mode %v, %v", info.Mode(), err)
 	}
-	if n := mounted(t, dir); n != 1 {
-		t.Errorf("%d are mounted, want 1", n)
+	if n := mountCount(t, dir); n != 1 {
+		t.Errorf("%d mounts, want 1", n)
 	}
 }
 
 func TestMeasureTree(t *testing.T) {
-	b, dir := newBench(t), t.TempDir()
-	defer b.must(&world.Unmount{Path: dir})
+	h, dir := newHarness(t), t.TempDir()
+	defer h.must(&world.Unmount{Path: dir})
 	tree, data := mkdir(t, filepath.Join(dir, "tree/sub")), mkdir(t, filepath.Join(dir, "data"))
 	write(t, filepath.Join(tree, "file"), "x")
 	for _, name := range []string{"second", "../third"} {
@@ -122,7 +122,7 @@ func TestMeasureTree(t *testing.T) {
 		}
 	}
 	write(t, filepath.Join(data, "file"), "x")
-	for _, name := range []string{"bound", "file-bound"} { // of the same device
+	for _, name := range []string{"bound", "file-bound"} { // on the same device
 		source, target := data, filepath.Join(tree, name)
 		if name == "bound" {
 			mkdir(t, target)
@@ -134,7 +134,7 @@ func TestMeasureTree(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := b.must(&world.MeasureTree{Path: filepath.Join(dir, "tree")}).(*world.TreeMeasured)
+	got := h.must(&world.MeasureTree{Path: filepath.Join(dir, "tree")}).(*world.TreeMeasured)
 	if got.Inodes != 3 {
 		t.Errorf("%+v, want two directories and one file", got)
 	}
@@ -146,7 +146,7 @@ func TestMeasureTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	got = b.must(&world.MeasureTree{Path: f.Name()}).(*world.TreeMeasured)
+	got = h.must(&world.MeasureTree{Path: f.Name()}).(*world.TreeMeasured)
 	if got.Inodes != 1 || got.Bytes > 1<<20 {
 		t.Errorf("%+v, want the blocks of the sparse file", got)
 	}

@@ -1,6 +1,7 @@
 package disk_test
 
 import (
+	"os"
 	"syscall"
 	"testing"
 
@@ -18,15 +19,25 @@ type folder struct {
 
 func (f folder) Dir() string { return f.dir }
 
-func (f folder) Perms(path string) (mode uint32, gid int64) {
+func (f folder) ModeAndGroup(path string) (mode uint32, gid int64) {
 	var stat syscall.Stat_t
 	if err := syscall.Lstat(path, &stat); err != nil {
 		return 0, -1
 	}
-	return stat.Mode & 0o2777, int64(stat.Gid)
+	return stat.Mode & 0o7777, int64(stat.Gid)
 }
 
-func (f folder) Put(path string, kind world.PathKind) {
+func (f folder) Owner(path string) int64 {
+	var stat syscall.Stat_t
+	if err := syscall.Lstat(path, &stat); err != nil {
+		return -1
+	}
+	return int64(stat.Uid)
+}
+
+func (f folder) AgentUID() int64 { return int64(os.Geteuid()) }
+
+func (f folder) MakeSpecial(path string, kind world.PathKind) {
 	mode := uint32(syscall.S_IFIFO)
 	if kind == world.PathSocket {
 		mode = syscall.S_IFSOCK
@@ -39,7 +50,7 @@ func (f folder) Put(path string, kind world.PathKind) {
 func TestParity(t *testing.T) {
 	w := porttest.New()
 	port := disk.New(disk.Options{Clock: w.Clock, Deliver: w.Deliver, Warn: func(problem string) {
-		t.Errorf("the port warns: %s", problem)
+		t.Errorf("unexpected warning: %s", problem)
 	}})
 	t.Cleanup(port.Close)
 	w.Port = port

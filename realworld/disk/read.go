@@ -13,12 +13,12 @@ import (
 	"seedlet.dev/world"
 )
 
-// entriesMax bounds how many names are read from one directory. More than that is nothing that
-// an agent's directories can hold in a sane world, and reading on would take all memory.
+// entriesMax bounds how many names are read from one directory. The agent's directories never have
+// more, and reading without a bound could exhaust the memory.
 const entriesMax = 100_000
 
-// readFiles reads a file, or the regular files directly in a directory. Links to regular files
-// count as such: configuration is often linked into place.
+// readFiles reads a file, or the regular files directly in a directory. Links to regular files are
+// read too, because configuration is often linked into place.
 func readFiles(m *world.ReadFiles) (*world.FilesRead, error) {
 	info, err := os.Stat(m.Path)
 	if err != nil {
@@ -42,13 +42,13 @@ func readFiles(m *world.ReadFiles) (*world.FilesRead, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := &world.FilesRead{Directory: true, Files: []world.File{}}
+	result := &world.FilesRead{Directory: true, Files: []world.File{}}
 	for _, entry := range entries {
 		path := filepath.Join(m.Path, entry.Name())
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-			continue // a directory, a pipe, a dangling link, or gone since it was listed
+			continue // a directory, a pipe, a dangling link, or removed since it was listed
 		}
-		if len(answer.Files) == m.FilesMax {
+		if len(result.Files) == m.FilesMax {
 			return nil, world.Errorf(world.KindExhausted, "",
 				"%s has more than %d files", m.Path, m.FilesMax)
 		}
@@ -59,22 +59,22 @@ func readFiles(m *world.ReadFiles) (*world.FilesRead, error) {
 		if err != nil {
 			return nil, err
 		}
-		answer.Files = append(answer.Files, file)
+		result.Files = append(result.Files, file)
 	}
-	return answer, nil
+	return result, nil
 }
 
-// readFile reads one file. It returns an error only if the file is gone, or is no longer a
-// regular file; what else keeps it from being read is told in the file.
+// readFile reads one file. It returns an error only if the file no longer exists or is no longer a
+// regular file; all other errors are in the returned File.
 func readFile(path string, bytesMax int64) (world.File, error) {
 	file := world.File{Name: filepath.Base(path)}
-	// O_NONBLOCK: if a pipe has taken the file's place, opening it must not wait for a writer.
+	// O_NONBLOCK: if a pipe has replaced the file, opening it must not wait for a writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return file, err
 	}
 	if err != nil {
-		file.Err = mapped("ReadFiles", err)
+		file.Err = toWorldError("ReadFiles", err)
 		return file, nil
 	}
 	defer f.Close()
@@ -84,7 +84,7 @@ func readFile(path string, bytesMax int64) (world.File, error) {
 	data, err := io.ReadAll(io.LimitReader(f, bytesMax+1))
 	switch {
 	case err != nil:
-		file.Err = mapped("ReadFiles", err)
+		file.Err = toWorldError("ReadFiles", err)
 	case int64(len(data)) > bytesMax:
 		file.Err = world.Errorf(world.KindExhausted, "ReadFiles",
 			"%s is larger than %d bytes", path, bytesMax)
@@ -94,17 +94,17 @@ func readFile(path string, bytesMax int64) (world.File, error) {
 	return file, nil
 }
 
-// listDir lists a directory. A link is never a directory, wherever it points.
+// listDir lists a directory. A link is not listed as a directory, whatever its target is.
 func listDir(path string) (*world.DirListed, error) {
 	entries, err := readDir(path)
 	if err != nil {
 		return nil, err
 	}
-	answer := &world.DirListed{Entries: make([]world.DirEntry, 0, len(entries))}
+	result := &world.DirListed{Entries: make([]world.DirEntry, 0, len(entries))}
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // gone since it was listed
+			continue // removed since it was listed
 		}
 		if err != nil {
 			return nil, err
@@ -115,12 +115,12 @@ func listDir(path string) (*world.DirListed, error) {
 		if info.Mode().IsRegular() {
 			listed.Size = info.Size()
 		}
-		answer.Entries = append(answer.Entries, listed)
+		result.Entries = append(result.Entries, listed)
 	}
-	return answer, nil
+	return result, nil
 }
 
-// readDir reads the entries of a directory in the order of their names.
+// readDir returns the entries of a directory in the order of their names.
 func readDir(path string) ([]fs.DirEntry, error) {
 	dir, err := os.Open(path)
 	if err != nil {

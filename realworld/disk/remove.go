@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,21 +15,20 @@ import (
 	"seedlet.dev/world"
 )
 
-// depthMax bounds how deep a tree may be: a directory is held open for each level, and pods
-// choose how deep their volumes are.
-const depthMax = 256
-
-// passesMax bounds how often a directory is emptied again because somebody still writes into it,
-// or because its file system skips names when others are removed while it is read.
+// passesMax bounds how often a directory is emptied again, because a process still writes into it
+// or because its file system skips names when others are removed during a listing.
 const passesMax = 8
 
-// removeTree removes a file or a tree. What is removed may belong to a pod, and may be changed
-// by it meanwhile, so no step trusts a path: each directory is opened relative to its parent by
-// a call that refuses links and mounts, and names are unlinked relative to that.
+// removeTree removes a file or a tree. The tree may belong to a pod that changes it concurrently,
+// so no step trusts a path: each directory is opened relative to its parent by a call that refuses
+// links and mounts, and names are unlinked relative to the directory. A tree of any depth is
+// removed: a directory that is deeper than openMax is moved up first.
 //
-// A mount in the tree is looked for first, so that it is found before anything has been removed
-// and can be named: removing a volume that is still mounted would destroy data that is not the
-// pod's alone.
+// A name that cannot be removed does not keep the others: the first error is returned at the end.
+//
+// Mounts in the tree are looked up first, so that a mount is reported, by its name, before anything
+// is removed: removing a volume that is still mounted would destroy data that is not only the
+// pod's.
 func removeTree(ctx context.Context, path string) error {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if errors.Is(err, os.ErrNotExist) {
@@ -50,19 +50,18 @@ func removeTree(ctx context.Context, path string) error {
 	}
 	defer parent.Close()
 	r := remover{ctx: ctx}
-	if err := r.remove(parent, filepath.Base(path), 0); err != nil {
-		if r.removed == 0 {
-			return err
-		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			return err // says as much: the outcome is unknown
-		}
-		return halfway(err)
+	err = r.remove(parent, filepath.Base(path))
+	if err == nil {
+		err = r.firstErr
 	}
-	return nil
+	// After a deadline the kind already means an unknown outcome.
+	if err == nil || r.changed == 0 || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return partialFailure(err)
 }
 
-// refuseMounts fails if anything is mounted at a path or below it, bind mounts included.
+// refuseMounts returns an error if anything is mounted at or below a path, including bind mounts.
 func refuseMounts(path string) error {
 	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
 		below := m.Mountpoint == path || strings.HasPrefix(m.Mountpoint, path+"/")
@@ -80,30 +79,58 @@ func refuseMounts(path string) error {
 
 // remover removes one tree.
 type remover struct {
-	ctx     context.Context
-	removed int // names so far
+	ctx  context.Context
+	dirs []*os.File // the open directories of the tree, from its root
+
+	changed  int // number of names removed or moved
+	moved    int // number of directories moved up
+	failed   int // number of failures
+	firstErr error
 }
 
-// remove removes a name in a directory, with everything below it.
-func (r *remover) remove(parent *os.File, name string, depth int) error {
+// remove removes a name in a directory, with everything below it. It returns an error only if the
+// whole removal has to end; other errors are recorded.
+func (r *remover) remove(parent *os.File, name string) error {
 	if err := r.ctx.Err(); err != nil {
-		// Going on could remove what the core has made anew at the same path since.
-		return fmt.Errorf("gave up at %s after removing %d names: %w", name, r.removed, err)
+		// Continuing could remove an object that the core has created at the same path since.
+		return fmt.Errorf("gave up at %s after %d changes: %w", name, r.changed, err)
 	}
 	err := r.unlink(parent, name, 0)
 	if !errors.Is(err, unix.EISDIR) {
-		return err
+		r.record(err)
+		return nil
 	}
-	for range passesMax {
-		if err := r.empty(parent, name, depth); err != nil {
+	if len(r.dirs) == openMax {
+		r.record(r.moveUp(parent, name))
+		return nil
+	}
+	for passes := 0; passes < passesMax; {
+		moved, failed := r.moved, r.failed
+		if err := r.emptyDir(parent, name); err != nil {
 			return err
 		}
 		err = r.unlink(parent, name, unix.AT_REMOVEDIR)
-		if !errors.Is(err, unix.ENOTEMPTY) {
-			return err
+		isMovedInto := r.moved > moved
+		if !errors.Is(err, unix.ENOTEMPTY) || r.failed > failed && !isMovedInto {
+			break
+		}
+		if !isMovedInto { // otherwise the next pass has more to remove
+			passes++
 		}
 	}
-	return err
+	r.record(err)
+	return nil
+}
+
+// record records an error, if there is one.
+func (r *remover) record(err error) {
+	if err == nil {
+		return
+	}
+	r.failed++
+	if r.firstErr == nil {
+		r.firstErr = err
+	}
 }
 
 // unlink removes one name, which may be gone already.
@@ -113,53 +140,73 @@ func (r *remover) unlink(parent *os.File, name string, flags int) error {
 		return nil
 	}
 	if err != nil {
-		return &os.PathError{Op: "remove", Path: filepath.Join(parent.Name(), name), Err: err}
+		return &os.PathError{Op: "remove", Path: joinPath(parent.Name(), name), Err: err}
 	}
-	r.removed++
+	r.changed++
 	return nil
 }
 
-// empty removes everything in a directory. A directory that is gone is empty.
-func (r *remover) empty(parent *os.File, name string, depth int) error {
-	if depth == depthMax {
-		return world.Errorf(world.KindExhausted, "", "%s is more than %d directories deep",
-			filepath.Join(parent.Name(), name), depthMax)
-	}
-	dir, err := openBelow(parent, name)
+// emptyDir removes everything in a directory. It succeeds if the directory does not exist.
+func (r *remover) emptyDir(parent *os.File, name string) error {
+	dir, err := openChildDir(parent, name)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
-		return err
+		r.record(err)
+		return nil
 	}
 	defer dir.Close()
-	return eachName(dir, func(child string) error { return r.remove(dir, child, depth+1) })
+	r.dirs = append(r.dirs, dir)
+	defer func() { r.dirs = r.dirs[:len(r.dirs)-1] }()
+	var stop error
+	err = forEachName(dir, func(child string) error {
+		stop = r.remove(dir, child)
+		return stop
+	})
+	if stop == nil {
+		r.record(err)
+	}
+	return stop
 }
 
-// openBelow opens a directory by its name in another. It fails for a link, and for a mount that
-// was made after refuseMounts has looked.
-func openBelow(parent *os.File, name string) (*os.File, error) {
-	dir, err := openIn(parent, name, unix.O_RDONLY|unix.O_DIRECTORY)
+// moveUp moves a directory to the uppermost directory of the tree that it can be moved to, whose
+// next pass removes it. That is the root of the tree, unless a part of the tree has its own project
+// quota: a project's files are not moved out of its directory (rename(2), EXDEV). Neither a link
+// that has replaced the directory is followed, nor a mount point moved.
+func (r *remover) moveUp(parent *os.File, name string) error {
+	var err error
+	for _, target := range r.dirs[:len(r.dirs)-1] {
+		err = unix.Renameat(int(parent.Fd()), name,
+			int(target.Fd()), fmt.Sprintf(".removed-%016x", rand.Uint64()))
+		if !errors.Is(err, unix.EXDEV) {
+			break
+		}
+	}
+	switch {
+	case err == nil:
+		r.moved++
+		r.changed++
+		return nil
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case errors.Is(err, unix.EBUSY):
+		return mountedError(parent, name)
+	}
+	return &os.PathError{Op: "move up", Path: joinPath(parent.Name(), name), Err: err}
+}
+
+// openChildDir opens a directory by its name in another. It fails for a link, and for a mount that
+// was created after refuseMounts.
+func openChildDir(parent *os.File, name string) (*os.File, error) {
+	dir, err := openChild(parent, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if errors.Is(err, unix.EXDEV) {
-		return nil, world.Errorf(world.KindRefused, "", "something is mounted at %s",
-			filepath.Join(parent.Name(), name))
+		return nil, mountedError(parent, name)
 	}
 	return dir, err
 }
 
-// openIn opens a name in a directory. It follows no link and enters no other mount (EXDEV).
-func openIn(parent *os.File, name string, flags int) (*os.File, error) {
-	path := filepath.Join(parent.Name(), name)
-	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat2(int(parent.Fd()), name, &unix.OpenHow{
-		Flags:   uint64(flags),
-		Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH,
-	})
-	if errors.Is(err, unix.ENOSYS) { // before Linux 5.6: refuseMounts has to be enough
-		fd, err = unix.Openat(int(parent.Fd()), name, flags, 0)
-	}
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	return os.NewFile(uintptr(fd), path), nil
+func mountedError(parent *os.File, name string) error {
+	return world.Errorf(world.KindRefused, "", "something is mounted at %s",
+		joinPath(parent.Name(), name))
 }

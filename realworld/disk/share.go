@@ -9,16 +9,16 @@ import (
 	"seedlet.dev/world"
 )
 
-// What a group that owns a tree may do, in permission bits: of files, and of directories as well.
+// Permission bits of a group that owns a tree: for files, and in addition for directories.
 const (
 	groupRead      = 0o440
 	groupReadWrite = 0o660
-	groupEnter     = 0o2110 // what is made in a directory is the group's too
+	groupDirectory = 0o2110 // setgid: new files in the directory get the group
 )
 
-// shareWithGroup gives a tree to a group.
+// shareWithGroup gives a group access to a tree.
 func shareWithGroup(ctx context.Context, m *world.ShareWithGroup) error {
-	root, err := look(nil, m.Path)
+	root, err := statChild(nil, m.Path)
 	if err != nil {
 		return err
 	}
@@ -30,70 +30,70 @@ func shareWithGroup(ctx context.Context, m *world.ShareWithGroup) error {
 	case unix.S_IFLNK:
 		return world.Errorf(world.KindInvalid, "", "%s is a link", m.Path)
 	case unix.S_IFDIR:
-		mode, _ := s.wanted(uint32(root.stat.Mode))
+		mode, _ := s.sharedMode(uint32(root.stat.Mode))
 		if m.OnRootMismatch && int(root.stat.Gid) == s.gid && mode == uint32(root.stat.Mode) {
 			return nil
 		}
 	}
-	w := walk{ctx: ctx, visit: s.share}
-	err = w.tree(m.Path)
+	w := walker{ctx: ctx, visit: s.share}
+	err = w.walkTree(m.Path)
 	if err == nil || s.shared == 0 || ctx.Err() != nil {
-		return err // of a deadline that has passed the kind says that the outcome is unknown
+		return err // after a deadline the kind already means an unknown outcome
 	}
-	return halfway(err)
+	return partialFailure(err)
 }
 
-// sharer gives files to a group.
+// sharer gives a group access to files.
 type sharer struct {
 	gid    int
-	bits   uint32 // that modes gain
-	shared int    // files so far
+	bits   uint32 // added to the modes
+	shared int    // number of files
 }
 
-// wanted is the mode that one has to become; false if it has none, as a link.
-func (s *sharer) wanted(mode uint32) (uint32, bool) {
+// sharedMode returns the mode that a file must have; false if it has none, such as a link.
+func (s *sharer) sharedMode(mode uint32) (uint32, bool) {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFLNK:
 		return mode, false
 	case unix.S_IFDIR:
-		return mode | s.bits | groupEnter, true
+		return mode | s.bits | groupDirectory, true
 	}
 	return mode | s.bits, true
 }
 
-// share gives one file to the group. It is opened first, without reading or writing, so that what
-// is looked at is what is changed, whatever a pod puts in its place.
-func (s *sharer) share(f found) error {
+// share gives the group access to one file. The file is opened first, without reading or writing,
+// so that the checked file is the changed one even if a pod replaces it.
+func (s *sharer) share(f entry) error {
 	file, err := f.open(unix.O_PATH | unix.O_NOFOLLOW)
-	if changed(err) && f.parent != nil {
+	if isReplaced(err) && f.parent != nil {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	if err := s.give(file); err != nil {
+	if err := s.apply(file); err != nil {
 		return &os.PathError{Op: "share", Path: f.path(), Err: err}
 	}
 	s.shared++
 	return nil
 }
 
-// give changes the group, and then the mode, as changing the group may take bits from it.
-func (s *sharer) give(file *os.File) error {
+// apply changes the group, and then the mode, because changing the group may clear mode bits.
+func (s *sharer) apply(file *os.File) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
 		return err
 	}
-	given := int(stat.Gid) != s.gid
-	if given {
+	regrouped := int(stat.Gid) != s.gid
+	if regrouped {
 		err := unix.Fchownat(int(file.Fd()), "", -1, s.gid, unix.AT_EMPTY_PATH)
 		if err != nil {
 			return err
 		}
 	}
-	mode, ok := s.wanted(stat.Mode)
-	if !ok || !given && mode == stat.Mode {
+	mode, ok := s.sharedMode(stat.Mode)
+	if !ok || !regrouped && mode == stat.Mode {
 		return nil
 	}
 	return unix.Chmod(procPath(file), mode&0o7777)

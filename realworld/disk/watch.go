@@ -18,31 +18,31 @@ import (
 const (
 	// watchedMax bounds the watched paths; the core has a handful.
 	watchedMax = 64
-	// settle is how long changes are collected before they are told. A file is created and
-	// written in two steps: told of the first, the core would read half of it.
-	settle = 100 * time.Millisecond
-	// descentMax bounds how often the existing part of a path is looked for again because it
-	// grew meanwhile.
-	descentMax = 32
+	// batchDelay is how long changes are collected before they are delivered. A file is created and
+	// written in two steps: after the first, the core would read an incomplete file.
+	batchDelay = 100 * time.Millisecond
+	// placeTriesMax bounds how often watches are placed again because more of a path was created
+	// meanwhile.
+	placeTriesMax = 32
 )
 
-// watcher tells of changes at watched paths, which need not exist.
+// watcher reports changes at watched paths, which need not exist.
 //
-// inotify watches inodes, and the core watches names. So a watched path is followed by up to two
-// inotify watches: one on its parent, which sees it made, replaced and removed, and one on itself
-// if it is a directory. While the parent is missing, the nearest ancestor that exists stands in
-// for it. After each change the watches are placed anew.
+// inotify watches inodes, but the core watches names. So a watched path has up to two inotify
+// watches: one on its parent, which observes the path being created, replaced and removed, and one
+// on the path itself if it is a directory. While the parent is missing, the nearest existing
+// ancestor is watched instead. After each change the watches are placed again.
 //
-// Not seen: changes through a link's target, and the renaming of directories further up. For
-// those the core polls.
+// Not observed: changes through a link's target, and renames of directories further up. For those
+// the core polls.
 type watcher struct {
-	opts    Options
-	inotify *fsnotify.Watcher
-	asked   chan string
-	paths   []string        // watched paths, sorted
-	dirty   map[string]bool // watched paths that have changed and have not been told
-	placed  map[string]bool // directories with an inotify watch
-	limited bool            // a warning about a limit has been given
+	opts     Options
+	inotify  *fsnotify.Watcher
+	requests chan string
+	paths    []string        // watched paths, sorted
+	dirty    map[string]bool // watched paths with changes that are not delivered yet
+	placed   map[string]bool // directories with an inotify watch
+	warned   bool            // a warning has been given
 }
 
 func newWatcher(opts Options) (*watcher, error) {
@@ -51,47 +51,47 @@ func newWatcher(opts Options) (*watcher, error) {
 		return nil, fmt.Errorf("starting inotify: %w", err)
 	}
 	return &watcher{
-		opts: opts, inotify: inotify, asked: make(chan string, watchedMax),
+		opts: opts, inotify: inotify, requests: make(chan string, watchedMax),
 		dirty: map[string]bool{}, placed: map[string]bool{},
 	}, nil
 }
 
-// ask asks for a path to be watched. Asking again places its watches again. It never blocks: what
-// cannot be taken is dropped, as the core asks with every poll.
-func (w *watcher) ask(path string) {
+// request adds a watched path. Requesting it again places its watches again. It never blocks: a
+// request beyond the bound is dropped, because the core repeats it with every poll.
+func (w *watcher) request(path string) {
 	select {
-	case w.asked <- path:
+	case w.requests <- path:
 	default:
 	}
 }
 
-// run serves the watches until the context is done. It alone touches the watcher's fields.
+// run serves the watches until the context is done. Only run uses the watcher's fields.
 func (w *watcher) run(ctx context.Context) {
 	defer w.inotify.Close()
-	var told <-chan time.Time // set while something is dirty
+	var flush <-chan time.Time // set while a path is dirty
 	for {
-		if told == nil && len(w.dirty) > 0 {
-			told = time.After(settle)
+		if flush == nil && len(w.dirty) > 0 {
+			flush = time.After(batchDelay)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case path := <-w.asked:
+		case path := <-w.requests:
 			w.add(filepath.Clean(path))
 		case ev := <-w.inotify.Events:
-			w.changed(ev)
+			w.handleEvent(ev)
 		case err := <-w.inotify.Errors:
-			w.failed(err)
-		case <-told:
-			told = nil
-			w.tell()
+			w.handleError(err)
+		case <-flush:
+			flush = nil
+			w.deliver()
 		}
 	}
 }
 
 func (w *watcher) add(path string) {
-	i, known := slices.BinarySearch(w.paths, path)
-	if !known {
+	i, watched := slices.BinarySearch(w.paths, path)
+	if !watched {
 		if len(w.paths) == watchedMax {
 			w.warn(fmt.Sprintf("%s is not watched: %d paths are already", path, watchedMax))
 			return
@@ -101,9 +101,9 @@ func (w *watcher) add(path string) {
 	w.place(path)
 }
 
-// changed marks the watched paths that an inotify event is about, and places their watches anew
-// if the event can have moved them.
-func (w *watcher) changed(ev fsnotify.Event) {
+// handleEvent marks the watched paths that an inotify event concerns, and places their watches
+// again if the event can have moved them.
+func (w *watcher) handleEvent(ev fsnotify.Event) {
 	moved := ev.Has(fsnotify.Create) || ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename)
 	for _, path := range w.paths {
 		within := filepath.Dir(ev.Name) == path
@@ -119,8 +119,8 @@ func (w *watcher) changed(ev fsnotify.Event) {
 	}
 }
 
-// failed takes an error of inotify: events may have been lost, so everything may have changed.
-func (w *watcher) failed(err error) {
+// handleError handles an error of inotify. Events may have been lost, so every path is dirty.
+func (w *watcher) handleError(err error) {
 	if !errors.Is(err, fsnotify.ErrEventOverflow) {
 		w.warn(fmt.Sprintf("watching files: %v", err))
 	}
@@ -129,9 +129,9 @@ func (w *watcher) failed(err error) {
 	}
 }
 
-// tell tells the core what has changed. Watches are placed first, so that what is made after the
-// core has read is seen.
-func (w *watcher) tell() {
+// deliver reports the changed paths to the core. Watches are placed first, so that files which are
+// created after the core's read are noticed.
+func (w *watcher) deliver() {
 	for _, path := range w.paths {
 		if w.dirty[path] {
 			delete(w.dirty, path)
@@ -139,36 +139,36 @@ func (w *watcher) tell() {
 			w.opts.Deliver(world.Event{Body: &world.FileChanged{Path: path}})
 		}
 	}
-	w.clean()
+	w.unplaceUnneeded()
 }
 
-// place puts inotify watches where a path needs them now. While it looks, the path may grow
-// towards its end, in which case it looks again.
+// place puts inotify watches on the directories that a path needs now. If more of the path was
+// created meanwhile, it tries again.
 func (w *watcher) place(path string) {
-	for range descentMax {
-		before := places(path)
+	for range placeTriesMax {
+		before := neededDirs(path)
 		for _, dir := range before {
 			w.watch(dir)
 		}
-		if slices.Equal(before, places(path)) {
+		if slices.Equal(before, neededDirs(path)) {
 			return
 		}
-		w.dirty[path] = true // it came into being without a watch to see it
+		w.dirty[path] = true // created before there was a watch
 	}
 }
 
-// places lists the directories whose inotify watches a path needs: the nearest ancestor that
-// exists, and the path itself if it is a directory.
-func places(path string) []string {
+// neededDirs returns the directories whose inotify watches a path needs: the nearest existing
+// ancestor, and the path itself if it is a directory.
+func neededDirs(path string) []string {
 	var dirs []string
 	if isDir(path) {
 		dirs = append(dirs, path)
 	}
-	up := filepath.Dir(path)
-	for !isDir(up) && up != filepath.Dir(up) {
-		up = filepath.Dir(up)
+	ancestor := filepath.Dir(path)
+	for !isDir(ancestor) && ancestor != filepath.Dir(ancestor) {
+		ancestor = filepath.Dir(ancestor)
 	}
-	return append(dirs, up)
+	return append(dirs, ancestor)
 }
 
 func isDir(path string) bool {
@@ -182,26 +182,26 @@ func (w *watcher) watch(dir string) {
 	case err == nil:
 		w.placed[dir] = true
 	case errors.Is(err, os.ErrNotExist):
-		// Gone again. Its parent's watch, placed before or after, tells when it comes back.
+		// Removed again. The watch of its parent, placed before or after, reports its return.
 	default:
 		w.warn(fmt.Sprintf("%s is not watched: %v", dir, err))
 	}
 }
 
-// unplace forgets the inotify watch of a name that now stands for another inode, or for none.
+// unplace removes the inotify watch of a name that now has another inode or none.
 func (w *watcher) unplace(dir string) {
 	if w.placed[dir] {
 		delete(w.placed, dir)
-		// It fails if inotify has dropped the watch by itself, which is as good.
+		// An error means that inotify has already dropped the watch.
 		_ = w.inotify.Remove(dir)
 	}
 }
 
-// clean removes the inotify watches that no path needs any more.
-func (w *watcher) clean() {
+// unplaceUnneeded removes the inotify watches that no path needs.
+func (w *watcher) unplaceUnneeded() {
 	needed := map[string]bool{}
 	for _, path := range w.paths {
-		for _, dir := range places(path) {
+		for _, dir := range neededDirs(path) {
 			needed[dir] = true
 		}
 	}
@@ -212,10 +212,10 @@ func (w *watcher) clean() {
 	}
 }
 
-// warn gives the first warning only: the next poll would give it again.
+// warn reports the first problem only: each poll would repeat it.
 func (w *watcher) warn(problem string) {
-	if !w.limited {
-		w.limited = true
+	if !w.warned {
+		w.warned = true
 		w.opts.Warn(problem)
 	}
 }

@@ -1,10 +1,9 @@
 package disk
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -12,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,27 +18,34 @@ import (
 	"seedlet.dev/world"
 )
 
-// The names that the kubelet's atomic writer uses. Programs that watch a volume know them, and so
-// does a kubelet that takes over the node.
+// The names of the kubelet's atomic writer. Programs that watch a volume rely on them, as does a
+// kubelet that takes over the node.
 const (
-	dataLink    = "..data"
-	nextLink    = "..data_tmp"
-	stampLayout = "..2006_01_02_15_04_05.000000000"
+	dataLink        = "..data"
+	nextLink        = "..data_tmp"
+	timestampLayout = "..2006_01_02_15_04_05.000000000"
 )
 
-var stamped = regexp.MustCompile(`^\.\.\d{4}(_\d\d){5}\.\d+$`)
+var timestamped = regexp.MustCompile(`^\.\.\d{4}(_\d\d){5}\.\d+$`)
 
-// dirWriter makes the content of a directory what it is to be. All that it does is within the
-// directory: os.Root follows no link out of it.
+// dirWriter writes the desired content of a directory. It stays within the directory: os.Root
+// follows no link out of it.
+//
+// Containers may be able to write into the directory. So what is there is compared with what is
+// desired, and never read further than that (written.go).
+//
+// Nothing is synced: a ConfigMap may have tens of thousands of keys, and after a power loss no
+// container runs before its volumes were compared and written again. The kubelet does not sync them
+// either.
 type dirWriter struct {
-	want    *world.WriteDir
+	desired *world.WriteDir
 	root    *os.Root
-	visible []string // names in the directory that readers are to see, in order
+	visible []string // names that readers see, in order
 }
 
-// writeDir writes the files into a directory that no reader knows, swaps the link that all readers
-// go through, and then makes and removes the names that they see. Killed in between, it leaves the
-// old content or the new one, and something for the next to clean up.
+// writeDir writes the files into a hidden directory, swaps the link that all readers go through,
+// and then creates and removes the visible names. If it is killed in between, the directory has the
+// old or the new content, and leftovers that the next write removes.
 func writeDir(ctx context.Context, m *world.WriteDir) error {
 	visible, err := visibleNames(m.Files)
 	if err != nil {
@@ -54,34 +59,38 @@ func writeDir(ctx context.Context, m *world.WriteDir) error {
 		return err
 	}
 	defer root.Close()
-	w := dirWriter{want: m, root: root, visible: visible}
-	if err := w.refuseOthers(); err != nil {
+	w := dirWriter{desired: m, root: root, visible: visible}
+	if err := w.checkConflicts(); err != nil {
 		return err
 	}
 	current, err := root.Readlink(dataLink)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if !w.isWritten(current) {
-		if current, err = w.writeAnew(ctx); err != nil {
+	if !w.isWritten(ctx, current) {
+		if current, err = w.writeNew(ctx); err != nil {
 			return err
 		}
 	}
-	if err := w.show(ctx, current); err != nil {
-		return halfway(err)
+	if err := w.publish(ctx, current); err != nil {
+		return partialFailure(err)
 	}
 	return nil
 }
 
-// visibleNames are the first elements of the files' paths, in order. It fails for paths that
-// cannot be, alone or together.
+// visibleNames returns the first elements of the files' paths, in order. It fails for paths that
+// are invalid, alone or together.
 func visibleNames(files []world.DirFile) ([]string, error) {
 	isFile := map[string]bool{}
 	for _, f := range files {
 		clean := f.Path != "." && path.Clean(f.Path) == f.Path && !path.IsAbs(f.Path)
-		// Cleaned, a path can lead out at its beginning only; names that begin so are hidden.
+		// A cleaned path can only escape at its beginning; names that begin with dots are hidden.
 		if !clean || strings.HasPrefix(f.Path, "..") || strings.ContainsRune(f.Path, 0) {
 			return nil, world.Errorf(world.KindInvalid, "", "%q is no path of a file", f.Path)
+		}
+		if len(f.Path) >= unix.PathMax { // no process could open the file
+			return nil, world.Errorf(world.KindInvalid, "", "%q... is longer than %d bytes",
+				f.Path[:100], unix.PathMax)
 		}
 		if isFile[f.Path] {
 			return nil, world.Errorf(world.KindInvalid, "", "%s is there twice", f.Path)
@@ -103,8 +112,8 @@ func visibleNames(files []world.DirFile) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// refuseOthers fails if something else has a name that is to be a link.
-func (w *dirWriter) refuseOthers() error {
+// checkConflicts returns an error if a name that must be a link is something else.
+func (w *dirWriter) checkConflicts() error {
 	for _, name := range append([]string{dataLink, nextLink}, w.visible...) {
 		target, err := w.root.Readlink(name)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -113,108 +122,66 @@ func (w *dirWriter) refuseOthers() error {
 		if err != nil && !errors.Is(err, unix.EINVAL) {
 			return err
 		}
-		swapped := name == dataLink || name == nextLink
-		if err != nil || !swapped && target != throughData(name) {
+		isDataLink := name == dataLink || name == nextLink
+		if err != nil || !isDataLink && target != visibleTarget(name) {
 			return world.Errorf(world.KindExists, "", "%s is in the way in %s", name, w.root.Name())
 		}
 	}
 	return nil
 }
 
-// throughData is where the link of a visible name leads.
-func throughData(name string) string { return dataLink + "/" + name }
+// visibleTarget returns the target of a visible name's link.
+func visibleTarget(name string) string { return dataLink + "/" + name }
 
-// fileMode and dirMode are the modes of what is written, with the group's bits if it has one.
+// fileMode and dirMode return the modes of written files, with the bits for the group if there is
+// one.
 func (w *dirWriter) fileMode(mode uint32) fs.FileMode {
-	if w.want.GID != nil {
+	if w.desired.GID != nil {
 		mode |= groupRead
 	}
 	return fs.FileMode(mode).Perm()
 }
 
 func (w *dirWriter) dirMode() fs.FileMode {
-	if w.want.GID != nil {
+	if w.desired.GID != nil {
 		return 0o755 | fs.ModeSetgid
 	}
 	return 0o755
 }
 
-// isWritten reports whether a hidden directory has the content, modes and group that are wanted.
-// Whatever keeps it from finding out, writing anew mends it.
-func (w *dirWriter) isWritten(hidden string) bool {
-	if !stamped.MatchString(hidden) {
-		return false
-	}
-	dir, err := w.root.OpenRoot(hidden)
-	if err != nil {
-		return false
-	}
-	defer dir.Close()
-	here := 0
-	err = fs.WalkDir(dir.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		other := entry.IsDir() && info.Mode()&(fs.ModePerm|fs.ModeSetgid) != w.dirMode()
-		if other || !w.isOwned(info) {
-			return fmt.Errorf("%s is of another mode or group", name)
-		}
-		if !entry.IsDir() {
-			here++
-		}
-		return nil
-	})
-	if err != nil || here != len(w.want.Files) {
-		return false
-	}
-	for _, f := range w.want.Files {
-		info, err := dir.Lstat(f.Path)
-		if err != nil || !info.Mode().IsRegular() || info.Size() != int64(len(f.Data)) ||
-			info.Mode().Perm() != w.fileMode(f.Mode) {
-			return false
-		}
-		data, err := dir.ReadFile(f.Path)
-		if err != nil || !bytes.Equal(data, f.Data) {
-			return false
-		}
-	}
-	return true
-}
+// unchangedID is the ID of a user or group that chown(2) leaves as it is.
+const unchangedID = -1
 
-// isOwned reports whether the group is as it is wanted, if one is.
-func (w *dirWriter) isOwned(info fs.FileInfo) bool {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return w.want.GID == nil || ok && int64(stat.Gid) == *w.want.GID
-}
+// cleanupTimeMax bounds the removal of a new directory after a failure.
+const cleanupTimeMax = 10 * time.Second
 
-// writeAnew writes the files into a new hidden directory and swaps the link. It removes what it
-// has made if it fails before that.
-func (w *dirWriter) writeAnew(ctx context.Context) (hidden string, err error) {
+// writeNew writes the files into a new hidden directory and swaps the link. If it fails before the
+// swap, it removes the directory.
+func (w *dirWriter) writeNew(ctx context.Context) (hidden string, err error) {
 	if hidden, err = w.makeHidden(); err != nil {
 		return "", err
 	}
 	dir, err := w.root.OpenRoot(hidden)
 	if err == nil {
-		err = errors.Join(w.fill(ctx, dir), dir.Close())
+		err = errors.Join(w.writeFiles(ctx, dir), dir.Close())
 	}
 	if err == nil {
-		err = w.swap(hidden)
+		err = w.swapDataLink(hidden)
 	}
 	if err != nil {
-		_ = w.root.RemoveAll(hidden) // else the next write does
+		// The deadline may have passed. If this fails, the next write removes the directory.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeMax)
+		defer cancel()
+		_ = removeTree(ctx, filepath.Join(w.root.Name(), hidden))
 		return "", err
 	}
 	return hidden, nil
 }
 
-// makeHidden makes a hidden directory with a name that is not taken.
+// makeHidden creates a hidden directory with an unused name.
 func (w *dirWriter) makeHidden() (string, error) {
 	for now := time.Now().UTC(); ; now = now.Add(1) {
-		hidden := now.Format(stampLayout)
+		hidden := now.Format(timestampLayout)
 		err := w.root.Mkdir(hidden, 0o755)
 		if !errors.Is(err, fs.ErrExist) {
 			return hidden, err
@@ -222,27 +189,24 @@ func (w *dirWriter) makeHidden() (string, error) {
 	}
 }
 
-// fill writes the files into an empty directory, forced to the disk.
-func (w *dirWriter) fill(ctx context.Context, dir *os.Root) error {
-	dirs := []string{"."}
-	for _, f := range w.want.Files {
-		if err := ctx.Err(); err != nil {
+// writeFiles writes the files into an empty directory.
+func (w *dirWriter) writeFiles(ctx context.Context, dir *os.Root) error {
+	dirs := directoriesOf(w.desired.Files)
+	for _, name := range dirs[1:] {
+		if err := dir.Mkdir(name, 0o755); err != nil {
 			return err
 		}
-		if parent := path.Dir(f.Path); !slices.Contains(dirs, parent) {
-			if err := dir.MkdirAll(parent, 0o755); err != nil {
-				return err
-			}
-			for ; !slices.Contains(dirs, parent); parent = path.Dir(parent) {
-				dirs = append(dirs, parent)
-			}
+	}
+	for _, f := range w.desired.Files {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		file, err := dir.OpenFile(f.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			return err
 		}
 		_, err = file.Write(f.Data)
-		if err = errors.Join(err, w.finish(file, w.fileMode(f.Mode))); err != nil {
+		if err = errors.Join(err, w.finishFile(file, f.UID, w.fileMode(f.Mode))); err != nil {
 			return err
 		}
 	}
@@ -251,24 +215,44 @@ func (w *dirWriter) fill(ctx context.Context, dir *os.Root) error {
 		if err != nil {
 			return err
 		}
-		if err := w.finish(file, w.dirMode()); err != nil {
+		if err := w.finishFile(file, nil, w.dirMode()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// finish gives an open file its group and its mode, forces it to the disk and closes it.
-func (w *dirWriter) finish(file *os.File, mode fs.FileMode) error {
-	var err error
-	if w.want.GID != nil {
-		err = file.Chown(-1, int(*w.want.GID))
+// directoriesOf returns the directories of files, from the root ".", parents first.
+func directoriesOf(files []world.DirFile) []string {
+	dirs, known := []string{"."}, map[string]bool{".": true}
+	for _, f := range files {
+		for dir := path.Dir(f.Path); !known[dir]; dir = path.Dir(dir) {
+			known[dir] = true
+			dirs = append(dirs, dir)
+		}
 	}
-	return errors.Join(err, file.Chmod(mode), file.Sync(), file.Close())
+	slices.Sort(dirs[1:]) // a parent is a prefix of its children
+	return dirs
 }
 
-// swap makes the link lead to a hidden directory, in one instant.
-func (w *dirWriter) swap(hidden string) error {
+// finishFile sets the owner, the group and the mode of an open file, and closes it.
+func (w *dirWriter) finishFile(file *os.File, owner *int64, mode fs.FileMode) error {
+	uid, gid := unchangedID, unchangedID
+	if owner != nil {
+		uid = int(*owner)
+	}
+	if w.desired.GID != nil {
+		gid = int(*w.desired.GID)
+	}
+	var err error
+	if uid != unchangedID || gid != unchangedID {
+		err = file.Chown(uid, gid)
+	}
+	return errors.Join(err, file.Chmod(mode), file.Close())
+}
+
+// swapDataLink points the data link at a hidden directory, atomically.
+func (w *dirWriter) swapDataLink(hidden string) error {
 	err := w.root.Remove(nextLink)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -276,38 +260,44 @@ func (w *dirWriter) swap(hidden string) error {
 	if err := w.root.Symlink(hidden, nextLink); err != nil {
 		return err
 	}
-	if err := syncDir(w.root.Name()); err != nil {
-		return err
-	}
 	return w.root.Rename(nextLink, dataLink)
 }
 
-// show makes the names that readers are to see, and removes those that they are to see no more
-// and what an older write has left.
-func (w *dirWriter) show(ctx context.Context, current string) error {
+// publish creates the visible names, and removes obsolete names and the leftovers of older writes.
+func (w *dirWriter) publish(ctx context.Context, current string) error {
 	if err := w.shareRoot(); err != nil {
 		return err
 	}
 	for _, name := range w.visible {
-		err := w.root.Symlink(throughData(name), name)
+		err := w.root.Symlink(visibleTarget(name), name)
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
-	if err := syncDir(w.root.Name()); err != nil {
-		return fmt.Errorf("forcing %s to the disk: %w", w.root.Name(), err)
-	}
-	entries, err := readDir(w.root.Name())
+	return w.removeObsolete(ctx, current)
+}
+
+// removeObsolete removes obsolete names and the leftovers of older writes. It looks at a bounded
+// number of names: a container may have created any number of its own, and a leftover does no harm.
+func (w *dirWriter) removeObsolete(ctx context.Context, current string) error {
+	dir, err := os.Open(w.root.Name())
 	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(entriesMax)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	for _, entry := range entries {
 		name := entry.Name()
 		switch {
-		case entry.IsDir() && stamped.MatchString(name) && name != current:
+		case entry.IsDir() && timestamped.MatchString(name) && name != current:
 			err = removeTree(ctx, filepath.Join(w.root.Name(), name))
-		case entry.Type()&fs.ModeSymlink != 0 && w.isLeft(name):
+		case entry.Type()&fs.ModeSymlink != 0 && w.isObsolete(name):
 			err = w.root.Remove(name)
+		default:
+			err = ctx.Err()
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -316,28 +306,28 @@ func (w *dirWriter) show(ctx context.Context, current string) error {
 	return nil
 }
 
-// shareRoot gives the directory itself to the group.
+// shareRoot gives the group access to the directory itself.
 func (w *dirWriter) shareRoot() error {
-	if w.want.GID == nil {
+	if w.desired.GID == nil {
 		return nil
 	}
 	dir, err := w.root.Open(".")
 	if err != nil {
 		return err
 	}
-	s := sharer{gid: int(*w.want.GID), bits: groupRead}
-	return errors.Join(s.give(dir), dir.Close())
+	s := sharer{gid: int(*w.desired.GID), bits: groupRead}
+	return errors.Join(s.apply(dir), dir.Close())
 }
 
-// isLeft reports whether a link is one that an older write made and that is not wanted now.
-func (w *dirWriter) isLeft(name string) bool {
+// isObsolete reports whether a link was created by an older write and is not desired now.
+func (w *dirWriter) isObsolete(name string) bool {
 	if name == nextLink {
 		return true
 	}
 	target, err := w.root.Readlink(name)
-	if err != nil || target != throughData(name) {
+	if err != nil || target != visibleTarget(name) {
 		return false
 	}
-	_, wanted := slices.BinarySearch(w.visible, name)
-	return !wanted
+	_, desired := slices.BinarySearch(w.visible, name)
+	return !desired
 }

@@ -12,13 +12,14 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/utils/cpuset"
+
 	"seedlet.dev/world"
 )
 
-// Boot reads the facts of the first event from the running machine. root is the root of its
-// files, "/" but for tests, and rootDir where the agent keeps its own. The seed is drawn from the
-// system's random source: it is the only randomness in the agent's life, and it is in the
-// recording.
+// Boot reads the facts of the first event from the running machine. root is the root of its files
+// ("/" except in tests), rootDir the agent's root directory. The seed comes from the system's
+// random source: it is the only randomness of the agent's run, and it is in the recording.
 func Boot(root, rootDir string) (*world.Boot, error) {
 	var seed [8]byte
 	if _, err := rand.Read(seed[:]); err != nil {
@@ -32,26 +33,49 @@ func Boot(root, rootDir string) (*world.Boot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the host name: %w", err)
 	}
-	memory, err := meminfo(filepath.Join(root, "proc/meminfo"), "MemTotal:")
+	read, err := observe(root, rootDir)
+	if err != nil {
+		return nil, err
+	}
+	return &world.Boot{
+		Seed:        binary.LittleEndian.Uint64(seed[:]),
+		BootID:      strings.TrimSpace(string(bootID)),
+		Hostname:    hostname,
+		CPUs:        read.CPUs,
+		MemoryBytes: read.MemoryBytes,
+		Addresses:   read.Addresses,
+		Machine:     read.Machine,
+	}, nil
+}
+
+// observe reads the facts about the machine that may change while the agent runs, without the
+// addresses of a name.
+func observe(root, rootDir string) (*world.MachineRead, error) {
+	memory, err := readMeminfo(filepath.Join(root, "proc/meminfo"), "MemTotal:")
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("reading the machine's memory: %w", err)
 	case memory == 0:
 		return nil, fmt.Errorf("reading the machine's memory: it has none")
 	}
-	return &world.Boot{
-		Seed:        binary.LittleEndian.Uint64(seed[:]),
-		BootID:      strings.TrimSpace(string(bootID)),
-		Hostname:    hostname,
-		CPUs:        runtime.NumCPU(),
-		MemoryBytes: memory,
-		Addresses:   addresses(),
-		Machine:     machineOf(root, rootDir),
-	}, nil
+	return &world.MachineRead{CPUs: countCPUs(root), MemoryBytes: memory, Addresses: addresses(),
+		Machine: readMachine(root, rootDir)}, nil
 }
 
-// meminfo reads an amount, as of the line "MemTotal:  16303428 kB".
-func meminfo(path, name string) (int64, error) {
+// countCPUs returns how many CPUs are online. Those that the agent itself may run on can be fewer:
+// units of systemd with CPUAffinity= or AllowedCPUs= are usual where CPUs are reserved for the
+// system, and pods get the others. The kubelet counts the CPUs of cAdvisor's topology, which skips
+// those that are offline.
+func countCPUs(root string) int {
+	online, err := cpuset.Parse(firstLine(root, "sys/devices/system/cpu/online"))
+	if err != nil || online.IsEmpty() {
+		return runtime.NumCPU() // a machine without sysfs, as some sandboxes
+	}
+	return online.Size()
+}
+
+// readMeminfo returns an amount in bytes, such as that of the line "MemTotal:  16303428 kB".
+func readMeminfo(path, name string) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return 0, err

@@ -3,6 +3,7 @@ package host_test
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ func TestBootOfThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if first.Seed == second.Seed {
-		t.Errorf("two lives drew the same seed %d", first.Seed)
+		t.Errorf("two boots have the same seed %d", first.Seed)
 	}
 	if len(first.BootID) != 36 || first.BootID != second.BootID {
 		t.Errorf("boot ids %q and %q, want one UUID", first.BootID, second.BootID)
@@ -29,7 +30,7 @@ func TestBootOfThisMachine(t *testing.T) {
 	}
 }
 
-func TestBootNamesWhatIsWrong(t *testing.T) {
+func TestBootErrors(t *testing.T) {
 	cases := []struct{ name, meminfo, want string }{
 		{"good", "MemTotal:       2048 kB\nMemFree: 1 kB\n", ""},
 		{"no total", "MemFree:       2048 kB\n", "has no MemTotal"},
@@ -65,5 +66,22 @@ func write(t *testing.T, path, text string) {
 	}
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The CPUs are the machine's, not those that the process may run on.
+func TestCPUsOfTheMachine(t *testing.T) {
+	root := t.TempDir()
+	write(t, filepath.Join(root, "proc/sys/kernel/random/boot_id"), "a\n")
+	write(t, filepath.Join(root, "proc/meminfo"), "MemTotal: 2048 kB\n")
+	for _, c := range []struct {
+		online string
+		want   int
+	}{{"0-63\n", 64}, {"0,2-3,1021\n", 4}, {"garbage\n", runtime.NumCPU()}, {"\n", runtime.NumCPU()}} {
+		write(t, filepath.Join(root, "sys/devices/system/cpu/online"), c.online)
+		boot, err := host.Boot(root, root)
+		if err != nil || boot.CPUs != c.want {
+			t.Errorf("%q: %+v, %v; want %d CPUs", c.online, boot, err, c.want)
+		}
 	}
 }

@@ -12,18 +12,18 @@ import (
 	"seedlet.dev/world"
 )
 
-// hierarchy is one tree of cgroups. With version 1 there is one for each controller or group of
-// controllers, and cgroups of one name in all of them belong together.
+// hierarchy is one cgroup hierarchy. cgroup v1 has one for each controller or group of controllers,
+// and cgroups of the same name in all of them belong together.
 type hierarchy struct {
 	root    string
-	unified bool // the only one, of version 2
+	unified bool // the single hierarchy of cgroup v2
 }
 
-// findHierarchies looks for what is mounted at a root: one hierarchy of version 2, or in its
-// directories those of version 1. In the hybrid layout one of these is of version 2, and gets
-// nothing but the cgroups' names: the controllers are elsewhere.
+// findHierarchies returns the hierarchies that are mounted at a root: one of cgroup v2, or those of
+// cgroup v1 in its directories. In the hybrid layout one of these is of v2 and has no controllers,
+// so cgroups are created there without limits.
 func findHierarchies(root string) ([]hierarchy, error) {
-	if has(root, "cgroup.controllers") {
+	if hasFile(root, "cgroup.controllers") {
 		return []hierarchy{{root, true}}, nil
 	}
 	entries, err := os.ReadDir(root)
@@ -33,8 +33,8 @@ func findHierarchies(root string) ([]hierarchy, error) {
 	var found []hierarchy
 	for _, e := range entries {
 		dir := filepath.Join(root, e.Name())
-		// Links, as "cpu" to "cpu,cpuacct", are other names for what is there already.
-		if e.IsDir() && has(dir, procsFile) {
+		// Links such as "cpu" to "cpu,cpuacct" are other names of a listed directory.
+		if e.IsDir() && hasFile(dir, procsFile) {
 			found = append(found, hierarchy{dir, false})
 		}
 	}
@@ -44,13 +44,14 @@ func findHierarchies(root string) ([]hierarchy, error) {
 	return found, nil
 }
 
-func has(dir, file string) bool {
+func hasFile(dir, file string) bool {
 	_, err := os.Lstat(filepath.Join(dir, file))
 	return err == nil
 }
 
-// directory is where a cgroup is, relative to the root of a hierarchy, by the driver's rules.
-func directory(op, path string, systemd bool) (string, error) {
+// cgroupDirectory returns a cgroup's directory relative to the root of a hierarchy, by the rules of
+// the cgroup driver.
+func cgroupDirectory(op, path string, systemd bool) (string, error) {
 	if !fs.ValidPath(path) || path == "." {
 		return "", world.Errorf(world.KindInvalid, op, "%q is no path of a cgroup", path)
 	}
@@ -63,8 +64,8 @@ func directory(op, path string, systemd bool) (string, error) {
 	return sliceDirectory(path), nil
 }
 
-// make makes a cgroup and its parents.
-func (h hierarchy) make(path string, made func(string)) error {
+// createCgroup creates a cgroup and its parents.
+func (h hierarchy) createCgroup(path string, onCreate func(string)) error {
 	dir := h.root
 	for _, name := range strings.Split(path, "/") {
 		parent := dir
@@ -79,9 +80,9 @@ func (h hierarchy) make(path string, made func(string)) error {
 		if err != nil {
 			return fmt.Errorf("making a cgroup: %w", err)
 		}
-		made(dir)
+		onCreate(dir)
 		if h.unified {
-			continue // no CPUs of its own means those of the parent there
+			continue // in v2, a cgroup without CPUs of its own has its parent's
 		}
 		if err := inheritCPUs(parent, dir); err != nil {
 			return err
@@ -90,25 +91,26 @@ func (h hierarchy) make(path string, made func(string)) error {
 	return nil
 }
 
-// enableControllers lets the children of a cgroup use every controller that it has itself. One
-// that cannot be enabled is missed when a limit needs it.
+// enableControllers enables every controller of a cgroup for its children. A controller that cannot
+// be enabled leads to an error when a limit needs it.
 func enableControllers(dir string) {
 	var missing []string
-	enabled := words(dir, "cgroup.subtree_control")
-	for _, controller := range words(dir, "cgroup.controllers") {
+	enabled := readFields(dir, "cgroup.subtree_control")
+	for _, controller := range readFields(dir, "cgroup.controllers") {
 		if !slices.Contains(enabled, controller) {
 			missing = append(missing, "+"+controller)
 		}
 	}
-	if len(missing) == 0 || write(dir, "cgroup.subtree_control", strings.Join(missing, " ")) == nil {
+	if len(missing) == 0 ||
+		writeFile(dir, "cgroup.subtree_control", strings.Join(missing, " ")) == nil {
 		return
 	}
-	for _, controller := range missing { // the kernel takes all of a list or nothing
-		_ = write(dir, "cgroup.subtree_control", controller)
+	for _, controller := range missing { // the kernel accepts a list entirely or not at all
+		_ = writeFile(dir, "cgroup.subtree_control", controller)
 	}
 }
 
-func words(dir, file string) []string {
+func readFields(dir, file string) []string {
 	data, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
 		return nil
@@ -116,8 +118,8 @@ func words(dir, file string) []string {
 	return strings.Fields(string(data))
 }
 
-// inheritCPUs gives a new cgroup the CPUs and memory nodes of its parent. With version 1 it has
-// none at first, and no process can enter it.
+// inheritCPUs sets the CPUs and memory nodes of a new cgroup to those of its parent. In v1 both are
+// empty at first, and no process can enter the cgroup.
 func inheritCPUs(parent, dir string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		own, ownErr := os.ReadFile(filepath.Join(dir, file))
@@ -125,20 +127,20 @@ func inheritCPUs(parent, dir string) error {
 		if ownErr != nil || err != nil || len(strings.TrimSpace(string(own))) > 0 {
 			continue
 		}
-		if err := write(dir, file, strings.TrimSpace(string(inherited))); err != nil {
+		if err := writeFile(dir, file, strings.TrimSpace(string(inherited))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// write gives a cgroup's file a value, in one call, as the kernel wants it.
-func write(dir, file, value string) error {
+// writeFile writes a value to a cgroup's file in one call, as the kernel requires.
+func writeFile(dir, file, value string) error {
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return fmt.Errorf("setting %s: %w", file, err)
 	}
-	defer func() { _ = f.Close() }() // the value has been taken or refused by the write
+	defer func() { _ = f.Close() }() // the write has accepted or rejected the value
 	if _, err := f.WriteString(value); err != nil {
 		return fmt.Errorf("setting %s to %q: %w", file, value, err)
 	}
@@ -146,7 +148,7 @@ func write(dir, file, value string) error {
 }
 
 func (p *Port) listCgroups(m *world.ListCgroups) (*world.CgroupsListed, error) {
-	path, err := directory("ListCgroups", m.Path, m.Systemd)
+	path, err := cgroupDirectory("ListCgroups", m.Path, m.Systemd)
 	if err != nil {
 		return nil, err
 	}

@@ -1,68 +1,71 @@
-// Package host is the host port: it finds out what the agent's first event says about the
-// machine (boot.go), and makes, limits, lists and removes cgroups.
+// Package host is the host port: it reads the facts about the machine for the agent's first event
+// (boot.go), and creates, limits, lists and removes cgroups.
 //
-// Cgroups are plain directories and files here, found below one root. That is less code than the
-// glue to github.com/opencontainers/cgroups would be, which keeps what it has found out about
-// /sys/fs/cgroup, and its connection to systemd, in globals: it could be tested on the version of
-// cgroups that the machine happens to have only, could not be closed, and knows no deadline.
+// Cgroups are directories and files here, below one root. That is less code than an adapter of
+// github.com/opencontainers/cgroups, which caches its findings about /sys/fs/cgroup and its
+// connection to systemd in globals: it could only be tested with the machine's cgroup version,
+// could not be closed, and supports no deadlines.
 //
-// The contract of the port: Do never blocks; every effect is answered exactly once. Requests that
-// make no sense are KindInvalid before anything has been touched. What fails later is
-// KindInternal, or KindTimeout at the deadline: the operations have several steps, each of which
-// can be done again.
+// The contract of the port: Do never blocks; every effect is completed by exactly one event. An
+// invalid request is KindInvalid before anything is changed. A later failure is KindInternal, or
+// KindTimeout at the deadline: the operations have several steps, each of which can be repeated.
 //
 // Start reading at Port, then hierarchy.go, limits.go, remove.go and slice.go.
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	"seedlet.dev/realworld/clock"
-	"seedlet.dev/realworld/flight"
+	"seedlet.dev/realworld/inflight"
 	"seedlet.dev/world"
 )
 
-// Options are what a port is made of.
+// Options configure a Port.
 type Options struct {
 	Clock   clock.Clock
-	Deliver func(world.Event) // takes the answers; called from many goroutines
+	Deliver func(world.Event) // receives the completions; called from many goroutines
 	// CgroupRoot is where the cgroup hierarchies are mounted; empty for "/sys/fs/cgroup".
 	CgroupRoot string
+	// Root is the root of the machine's files; empty for "/". RootDir is the agent's root directory.
+	Root, RootDir string
 }
 
 // Port is a world.Port for the machine. Close it when done.
 type Port struct {
-	opts    Options
-	dial    func(context.Context) (manager, error) // connects to systemd
-	made    func(dir string)                       // told of new cgroups, by tests
-	flights *flight.Flights
+	opts       Options
+	dial       func(context.Context) (systemdManager, error) // connects to systemd
+	onCreate   func(dir string)                              // called for new cgroups; for tests
+	operations *inflight.Operations
 }
 
-// New makes a port. The cgroup hierarchies are looked for anew by each operation.
+// New returns a port. Each operation looks up the cgroup hierarchies again.
 func New(opts Options) *Port {
 	if opts.CgroupRoot == "" {
 		opts.CgroupRoot = "/sys/fs/cgroup"
 	}
-	return &Port{opts: opts, dial: dialSystemd, made: func(string) {},
-		flights: flight.New(opts.Clock, opts.Deliver)}
+	opts.Root = cmp.Or(opts.Root, "/")
+	return &Port{opts: opts, dial: dialSystemd, onCreate: func(string) {},
+		operations: inflight.New(opts.Clock, opts.Deliver)}
 }
 
 // Do implements world.Port.
-func (p *Port) Do(eff world.Effect) { p.flights.Begin(eff, p.carryOut) }
+func (p *Port) Do(eff world.Effect) { p.operations.Start(eff, p.carryOut) }
 
 func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
-	body, err := p.change(ctx, request)
+	body, err := p.execute(ctx, request)
 	if err != nil {
-		return nil, flight.Mapped(ctx, world.Call(request), err, world.KindInternal)
+		return nil, inflight.ToWorldError(ctx, world.CallName(request), err, world.KindInternal)
 	}
 	return body, nil
 }
 
-// change does what an effect asks for. On an error the returned body means nothing.
-func (p *Port) change(ctx context.Context, request any) (any, error) {
+// execute carries out an effect. If it returns an error, its body is meaningless.
+func (p *Port) execute(ctx context.Context, request any) (any, error) {
 	if ctx.Err() != nil {
-		return nil, world.Errorf(world.KindCanceled, world.Call(request),
+		return nil, world.Errorf(world.KindCanceled, world.CallName(request),
 			"not begun before its deadline")
 	}
 	switch m := request.(type) {
@@ -72,10 +75,24 @@ func (p *Port) change(ctx context.Context, request any) (any, error) {
 		return &world.Done{}, p.removeCgroup(ctx, m)
 	case *world.ListCgroups:
 		return p.listCgroups(m)
+	case *world.ReadMachine:
+		return p.readMachine(ctx, m)
 	default:
 		panic(fmt.Sprintf("host: cannot carry out %T", request))
 	}
 }
 
-// Close gives up what is going on and waits until it has ended. Do must not be called any more.
-func (p *Port) Close() { p.flights.Close() }
+// Close cancels the operations in flight and waits until they have ended. Do must not be called
+// after it.
+func (p *Port) Close() { p.operations.Close() }
+
+// readMachine observes the machine, and resolves the node's name if asked to.
+func (p *Port) readMachine(ctx context.Context, m *world.ReadMachine) (*world.MachineRead, error) {
+	read, err := observe(p.opts.Root, p.opts.RootDir)
+	if err != nil {
+		return nil, err
+	}
+	found, answered := LookUpName(ctx, m.Name)
+	read.NameAddresses, read.NameUnknown = found, !answered
+	return read, nil
+}

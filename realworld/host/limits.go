@@ -12,11 +12,11 @@ import (
 	"seedlet.dev/world"
 )
 
-// cpuPeriodDefault is the kernel's, in microseconds.
+// cpuPeriodDefault is the kernel's default, in microseconds.
 const cpuPeriodDefault = 100_000
 
 func (p *Port) setCgroup(ctx context.Context, m *world.SetCgroup) error {
-	path, err := directory("SetCgroup", m.Path, m.Systemd)
+	path, err := cgroupDirectory("SetCgroup", m.Path, m.Systemd)
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (p *Port) setCgroup(ctx context.Context, m *world.SetCgroup) error {
 		return p.setSlice(ctx, m, hierarchies[0].unified)
 	}
 	for _, h := range hierarchies {
-		if err := h.make(path, p.made); err != nil {
+		if err := h.createCgroup(path, p.onCreate); err != nil {
 			return err
 		}
 	}
@@ -41,12 +41,11 @@ func (p *Port) setCgroup(ctx context.Context, m *world.SetCgroup) error {
 // limit is a value for a file of a cgroup.
 type limit struct {
 	file, value string
-	// unset: the value is the one of a new cgroup, so that it does not matter if the controller
-	// is not there.
-	unset bool
+	// isDefault: the value is that of a new cgroup, so the file may be missing.
+	isDefault bool
 }
 
-// setLimits writes the limits into the hierarchies that have their files.
+// setLimits writes the limits to the hierarchies that have their files.
 func setLimits(hierarchies []hierarchy, path string, m *world.SetCgroup) error {
 	limits := limitsV1(m)
 	if hierarchies[0].unified {
@@ -55,13 +54,13 @@ func setLimits(hierarchies []hierarchy, path string, m *world.SetCgroup) error {
 	for _, l := range limits {
 		dir := ""
 		for _, h := range hierarchies {
-			if d := filepath.Join(h.root, path); has(d, l.file) {
+			if d := filepath.Join(h.root, path); hasFile(d, l.file) {
 				dir = d
 				break
 			}
 		}
 		if dir == "" {
-			if l.unset {
+			if l.isDefault {
 				continue
 			}
 			return fmt.Errorf("setting %s to %q: no hierarchy has this controller", l.file, l.value)
@@ -74,17 +73,17 @@ func setLimits(hierarchies []hierarchy, path string, m *world.SetCgroup) error {
 }
 
 func (l limit) set(dir string) error {
-	if slices.Equal(words(dir, l.file), strings.Fields(l.value)) {
+	if slices.Equal(readFields(dir, l.file), strings.Fields(l.value)) {
 		return nil
 	}
 	if l.file == periodFile {
-		// With the old quota in the new period, it might have more than its parent for a moment,
-		// which the kernel refuses.
-		if err := write(dir, quotaFile, "-1"); err != nil {
+		// The old quota in the new period could exceed the parent's for a moment, which the kernel
+		// rejects.
+		if err := writeFile(dir, quotaFile, "-1"); err != nil {
 			return err
 		}
 	}
-	return write(dir, l.file, l.value)
+	return writeFile(dir, l.file, l.value)
 }
 
 const (
@@ -92,58 +91,58 @@ const (
 	quotaFile  = "cpu.cfs_quota_us"
 )
 
-// limitsV1 are the files of version 1.
+// limitsV1 returns the limits for cgroup v1.
 func limitsV1(m *world.SetCgroup) []limit {
 	var limits []limit
 	if m.CPUShares > 0 {
-		limits = append(limits, limit{file: "cpu.shares", value: unsigned(m.CPUShares)})
+		limits = append(limits, limit{file: "cpu.shares", value: formatUint(m.CPUShares)})
 	}
 	if m.CPUQuota > 0 {
 		limits = append(limits,
-			limit{file: periodFile, value: unsigned(periodOf(m))},
-			limit{file: quotaFile, value: signed(m.CPUQuota)})
+			limit{file: periodFile, value: formatUint(cpuPeriod(m))},
+			limit{file: quotaFile, value: formatInt(m.CPUQuota)})
 	} else {
-		limits = append(limits, limit{file: quotaFile, value: "-1", unset: true})
+		limits = append(limits, limit{file: quotaFile, value: "-1", isDefault: true})
 	}
 	return append(limits,
-		unlessZero("memory.limit_in_bytes", m.MemoryBytes, "-1"),
-		unlessZero("pids.max", m.PidsMax, "max"))
+		limitOrDefault("memory.limit_in_bytes", m.MemoryBytes, "-1"),
+		limitOrDefault("pids.max", m.PidsMax, "max"))
 }
 
-// limitsV2 are the files of version 2.
+// limitsV2 returns the limits for cgroup v2.
 func limitsV2(m *world.SetCgroup) []limit {
 	var limits []limit
 	if m.CPUShares > 0 {
-		limits = append(limits, limit{file: "cpu.weight", value: unsigned(weightOf(m.CPUShares))})
+		limits = append(limits, limit{file: "cpu.weight", value: formatUint(cpuWeight(m.CPUShares))})
 	}
-	quota := unlessZero("cpu.max", m.CPUQuota, "max")
-	quota.value += " " + unsigned(periodOf(m))
+	quota := limitOrDefault("cpu.max", m.CPUQuota, "max")
+	quota.value += " " + formatUint(cpuPeriod(m))
 	return append(limits, quota,
-		unlessZero("memory.max", m.MemoryBytes, "max"),
-		unlessZero("pids.max", m.PidsMax, "max"))
+		limitOrDefault("memory.max", m.MemoryBytes, "max"),
+		limitOrDefault("pids.max", m.PidsMax, "max"))
 }
 
-func unlessZero(file string, value int64, none string) limit {
+func limitOrDefault(file string, value int64, defaultValue string) limit {
 	if value == 0 {
-		return limit{file: file, value: none, unset: true}
+		return limit{file: file, value: defaultValue, isDefault: true}
 	}
-	return limit{file: file, value: signed(value)}
+	return limit{file: file, value: formatInt(value)}
 }
 
-func signed(n int64) string    { return strconv.FormatInt(n, 10) }
-func unsigned(n uint64) string { return strconv.FormatUint(n, 10) }
+func formatInt(n int64) string   { return strconv.FormatInt(n, 10) }
+func formatUint(n uint64) string { return strconv.FormatUint(n, 10) }
 
-func periodOf(m *world.SetCgroup) uint64 {
+func cpuPeriod(m *world.SetCgroup) uint64 {
 	if m.CPUPeriod == 0 {
 		return cpuPeriodDefault
 	}
 	return m.CPUPeriod
 }
 
-// weightOf is the weight of version 2 that stands for shares of version 1. It is the formula of
-// runc and crun (opencontainers/runc#4785), so that the weights of pods and of containers compare:
-// a curve through (2, 1), (1024, 100) and (262144, 10000).
-func weightOf(shares uint64) uint64 {
+// cpuWeight converts the CPU shares of cgroup v1 to the weight of v2. The formula is that of runc
+// and crun (opencontainers/runc#4785), so that the weights of pods and of containers are
+// comparable: a curve through (2, 1), (1024, 100) and (262144, 10000).
+func cpuWeight(shares uint64) uint64 {
 	if shares <= 2 {
 		return 1
 	}

@@ -17,9 +17,9 @@ import (
 	"seedlet.dev/world"
 )
 
-// machineOf finds out what the machine is, as cAdvisor does for the kubelet. Each of these may be
-// missing, in a container or on small boards; then it is empty.
-func machineOf(root, rootDir string) world.Machine {
+// readMachine returns the facts about the machine that cAdvisor collects for the kubelet. A fact
+// that is missing, as in a container or on small boards, is empty.
+func readMachine(root, rootDir string) world.Machine {
 	return world.Machine{
 		MachineID: firstLine(root, "etc/machine-id", "var/lib/dbus/machine-id"),
 		SystemUUID: firstLine(root, "sys/class/dmi/id/product_uuid",
@@ -31,12 +31,38 @@ func machineOf(root, rootDir string) world.Machine {
 		SwapBytes:       swapBytes(root),
 		RootDirBytes:    capacityBytes(rootDir),
 		AppArmor:        firstLine(root, "sys/module/apparmor/parameters/enabled") == "Y",
+		SELinux:         hasSELinux(root),
 		HugePages:       hugePages(filepath.Join(root, "sys/kernel/mm/hugepages")),
+
+		ThermalThrottleCPUs: throttledCPUs(root),
 	}
 }
 
-// firstLine is what the first of some files that can be read holds, without what surrounds it;
-// device trees end it with a zero.
+// hasSELinux reports whether SELinux is enabled. While it is disabled, processes have the label of
+// the kernel.
+func hasSELinux(root string) bool {
+	label := firstLine(root, "proc/self/attr/current")
+	_, err := os.Stat(filepath.Join(root, "sys/fs/selinux/enforce"))
+	return err == nil && label != "" && label != "kernel"
+}
+
+// throttledCPUs returns the numbers of the CPUs that have counters of their temperature.
+func throttledCPUs(root string) []int {
+	const dir, name = "sys/devices/system/cpu/cpu", "/thermal_throttle"
+	var cpus []int
+	found, _ := filepath.Glob(filepath.Join(root, dir+"[0-9]*"+name)) // fails for a bad pattern only
+	for _, path := range found {
+		number := strings.TrimSuffix(strings.TrimPrefix(path, filepath.Join(root, dir)), name)
+		if cpu, err := strconv.Atoi(number); err == nil {
+			cpus = append(cpus, cpu)
+		}
+	}
+	slices.Sort(cpus)
+	return cpus
+}
+
+// firstLine returns the trimmed content of the first file that can be read. Device trees terminate
+// it with a zero byte.
 func firstLine(root string, names ...string) string {
 	for _, name := range names {
 		if data, err := os.ReadFile(filepath.Join(root, name)); err == nil {
@@ -46,7 +72,7 @@ func firstLine(root string, names ...string) string {
 	return ""
 }
 
-// osImage is the name of the distribution for people to read.
+// osImage returns the human-readable name of the distribution.
 func osImage(root string) string {
 	data, err := os.ReadFile(filepath.Join(root, "etc/os-release"))
 	if err != nil {
@@ -56,7 +82,7 @@ func osImage(root string) string {
 		return ""
 	}
 	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
-		if name, is := strings.CutPrefix(lines.Text(), "PRETTY_NAME="); is {
+		if name, ok := strings.CutPrefix(lines.Text(), "PRETTY_NAME="); ok {
 			return strings.Trim(name, `"'`)
 		}
 	}
@@ -64,14 +90,14 @@ func osImage(root string) string {
 }
 
 func swapBytes(root string) int64 {
-	bytes, err := meminfo(filepath.Join(root, "proc/meminfo"), "SwapTotal:")
+	bytes, err := readMeminfo(filepath.Join(root, "proc/meminfo"), "SwapTotal:")
 	if err != nil {
-		return 0 // the kernel knows of no swap
+		return 0 // a kernel without swap
 	}
 	return bytes
 }
 
-// capacityBytes is the size of the file system that a directory is on, or will be.
+// capacityBytes returns the size of the file system of a directory, which need not exist yet.
 func capacityBytes(dir string) int64 {
 	for {
 		var stat syscall.Statfs_t
@@ -85,11 +111,11 @@ func capacityBytes(dir string) int64 {
 	}
 }
 
-// hugePages reads how many pages there are of each size: hugepages-2048kB/nr_hugepages.
+// hugePages returns the number of huge pages of each size: hugepages-2048kB/nr_hugepages.
 func hugePages(dir string) []world.HugePages {
 	sizes, err := os.ReadDir(dir)
 	if err != nil {
-		return nil // the kernel may have none
+		return nil // a kernel without huge pages
 	}
 	var all []world.HugePages
 	for _, size := range sizes {

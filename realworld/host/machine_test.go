@@ -23,11 +23,16 @@ func TestMachineFromFiles(t *testing.T) {
 		"etc/machine-id":                 "0123456789abcdef\n",
 		"sys/class/dmi/id/product_uuid":  "4c4c4544\n",
 		"etc/os-release":                 "ID=x\nPRETTY_NAME=\"X Linux 12\"\n",
-		"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages":  "3\n",
-		"sys/kernel/mm/hugepages/hugepages-64kB/nr_hugepages":    "0\n",
-		"sys/kernel/mm/hugepages/hugepages-1024kB/nr_hugepages":  "many\n",
-		"sys/kernel/mm/hugepages/something-else/nr_hugepages":    "1\n",
-		"sys/kernel/mm/hugepages/hugepages-512kB/free_hugepages": "1\n",
+		"proc/self/attr/current":         "system_u:system_r:unconfined_service_t:s0\x00",
+		"sys/fs/selinux/enforce":         "0",
+		"sys/devices/system/cpu/cpu10/thermal_throttle/core_throttle_count": "0\n",
+		"sys/devices/system/cpu/cpu9/thermal_throttle/core_throttle_count":  "0\n",
+		"sys/devices/system/cpu/cpu1/online":                                "1\n",
+		"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages":             "3\n",
+		"sys/kernel/mm/hugepages/hugepages-64kB/nr_hugepages":               "0\n",
+		"sys/kernel/mm/hugepages/hugepages-1024kB/nr_hugepages":             "many\n",
+		"sys/kernel/mm/hugepages/something-else/nr_hugepages":               "1\n",
+		"sys/kernel/mm/hugepages/hugepages-512kB/free_hugepages":            "1\n",
 	} {
 		write(t, filepath.Join(root, name), text)
 	}
@@ -36,19 +41,40 @@ func TestMachineFromFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if boot.Machine.RootDirBytes <= 0 {
-		t.Errorf("a file system of %d bytes", boot.Machine.RootDirBytes)
+		t.Errorf("capacity of %d bytes", boot.Machine.RootDirBytes)
 	}
 	boot.Machine.RootDirBytes = 0
 	want := world.Machine{MachineID: "0123456789abcdef", SystemUUID: "4c4c4544",
 		KernelVersion: "6.1.0-1-amd64", OSImage: "X Linux 12", OperatingSystem: runtime.GOOS,
-		Architecture: runtime.GOARCH, SwapBytes: 1 << 20,
-		HugePages: []world.HugePages{{SizeBytes: 64 << 10}, {SizeBytes: 2 << 20, Count: 3}}}
+		Architecture: runtime.GOARCH, SwapBytes: 1 << 20, SELinux: true,
+		ThermalThrottleCPUs: []int{9, 10},
+		HugePages:           []world.HugePages{{SizeBytes: 64 << 10}, {SizeBytes: 2 << 20, Count: 3}}}
 	if d := cmp.Diff(want, boot.Machine); d != "" {
 		t.Error(d)
 	}
 }
 
-// What is read agrees with what the machine's own tools say.
+// SELinux is disabled without its file system, and if the kernel's label is that of processes.
+func TestMachineWithoutSELinux(t *testing.T) {
+	for _, files := range []map[string]string{
+		{},
+		{"proc/self/attr/current": "docker-default (enforce)\n"},
+		{"proc/self/attr/current": "kernel\x00", "sys/fs/selinux/enforce": "0"},
+	} {
+		root := t.TempDir()
+		write(t, filepath.Join(root, "proc/sys/kernel/random/boot_id"), "a\n")
+		write(t, filepath.Join(root, "proc/meminfo"), "MemTotal: 2048 kB\n")
+		for name, text := range files {
+			write(t, filepath.Join(root, name), text)
+		}
+		boot, err := host.Boot(root, root)
+		if err != nil || boot.Machine.SELinux {
+			t.Errorf("%v: %+v, %v", files, boot, err)
+		}
+	}
+}
+
+// The facts agree with the machine's own tools.
 func TestMachineOfThisMachine(t *testing.T) {
 	boot, err := host.Boot("/", t.TempDir())
 	if err != nil {

@@ -18,12 +18,12 @@ import (
 
 const (
 	procsFile = "cgroup.procs"
-	// removeRetry is how long a killed process is given to be gone.
-	removeRetry = 10 * time.Millisecond
+	// removeRetryInterval is how long killed processes get to exit before the next attempt.
+	removeRetryInterval = 10 * time.Millisecond
 )
 
 func (p *Port) removeCgroup(ctx context.Context, m *world.RemoveCgroup) error {
-	path, err := directory("RemoveCgroup", m.Path, m.Systemd)
+	path, err := cgroupDirectory("RemoveCgroup", m.Path, m.Systemd)
 	if err != nil {
 		return err
 	}
@@ -37,25 +37,25 @@ func (p *Port) removeCgroup(ctx context.Context, m *world.RemoveCgroup) error {
 		}
 	}
 	for {
-		var left error
+		var remaining error
 		for _, h := range hierarchies {
 			if err := removeTree(filepath.Join(h.root, path)); err != nil {
-				left = err
+				remaining = err
 			}
 		}
-		if left == nil {
+		if remaining == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("removing a cgroup: %w", left)
-		case <-time.After(removeRetry):
+			return fmt.Errorf("removing a cgroup: %w", remaining)
+		case <-time.After(removeRetryInterval):
 		}
 	}
 }
 
-// removeTree kills what is in a cgroup and below, and removes what is empty. It returns an error
-// while something is left: processes take their time to end, and may start others meanwhile.
+// removeTree kills the processes in a cgroup and below, and removes the empty cgroups. It returns
+// an error while a cgroup remains: processes need time to exit, and may start others meanwhile.
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,30 +64,30 @@ func removeTree(dir string) error {
 	if err != nil {
 		return err
 	}
-	var left error
+	var remaining error
 	for _, e := range entries {
 		if e.IsDir() {
-			left = errors.Join(left, removeTree(filepath.Join(dir, e.Name())))
+			remaining = errors.Join(remaining, removeTree(filepath.Join(dir, e.Name())))
 		}
 	}
-	if left != nil {
-		return left
+	if remaining != nil {
+		return remaining
 	}
-	// Only rmdir: the files in it are the kernel's and go with it.
+	// Only rmdir: the files in the directory are the kernel's and disappear with it.
 	err = unix.Rmdir(dir)
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
 	}
-	// cgroup.kill is of version 2 since Linux 5.14. It spares nobody, and so is not for a cgroup
-	// that this very process is in.
-	if holdsSelf(dir) || write(dir, "cgroup.kill", "1") != nil {
+	// cgroup.kill exists in v2 since Linux 5.14. It kills every process, so it must not be used for
+	// a cgroup that contains this process.
+	if containsSelf(dir) || writeFile(dir, "cgroup.kill", "1") != nil {
 		killAll(dir)
 	}
 	return &fs.PathError{Op: "rmdir", Path: dir, Err: err}
 }
 
-// killAll kills the processes of one cgroup. A handle is taken on each before it is looked for
-// again, so that a pid that has been used again meanwhile is never hit.
+// killAll kills the processes of one cgroup. A handle of each process is opened before the cgroup
+// is read again, so that a reused pid is never killed.
 func killAll(dir string) {
 	handles := map[int]*os.Process{}
 	for _, pid := range pids(dir) {
@@ -95,24 +95,24 @@ func killAll(dir string) {
 			handles[pid] = process
 		}
 	}
-	still := pids(dir)
+	current := pids(dir)
 	for pid, process := range handles {
-		if slices.Contains(still, pid) {
-			_ = process.Kill() // if it has failed, the cgroup cannot be removed, which is told
+		if slices.Contains(current, pid) {
+			_ = process.Kill() // a failure leaves the cgroup, which is reported
 		}
-		_ = process.Release() // it has nothing to lose
+		_ = process.Release() // nothing to flush
 	}
 }
 
-func holdsSelf(dir string) bool {
-	return slices.Contains(words(dir, procsFile), strconv.Itoa(os.Getpid()))
+func containsSelf(dir string) bool {
+	return slices.Contains(readFields(dir, procsFile), strconv.Itoa(os.Getpid()))
 }
 
-// pids are the processes of a cgroup that can be killed: not this one, nor the first of all, nor
-// those of outer namespaces, whose number here is zero.
+// pids returns the processes of a cgroup that can be killed: not this process, not pid 1, and none
+// of outer namespaces, whose pid here is zero.
 func pids(dir string) []int {
 	var found []int
-	for _, word := range words(dir, procsFile) {
+	for _, word := range readFields(dir, procsFile) {
 		if pid, err := strconv.Atoi(word); err == nil && pid > 1 && pid != os.Getpid() {
 			found = append(found, pid)
 		}

@@ -13,11 +13,11 @@ import (
 	"seedlet.dev/world"
 )
 
-// With the systemd driver a cgroup is a slice, and its limits are properties of that: what is
-// written into the files behind systemd's back, it may overwrite whenever it likes.
+// With the systemd driver a cgroup is a slice, and its limits are properties of the slice: systemd
+// may overwrite values that are written to the files directly at any time.
 
-// manager is what is used of systemd.
-type manager interface {
+// systemdManager is the part of systemd's D-Bus API that the port uses.
+type systemdManager interface {
 	StartTransientUnitContext(ctx context.Context, name, mode string, properties []sd.Property,
 		result chan<- string) (int, error)
 	SetUnitPropertiesContext(ctx context.Context, name string, runtime bool,
@@ -27,9 +27,9 @@ type manager interface {
 	Close()
 }
 
-// dialSystemd connects to systemd, by the system bus or directly. A connection is for one
-// operation: they are few, and so a bus that has been restarted needs no care.
-func dialSystemd(ctx context.Context) (manager, error) {
+// dialSystemd connects to systemd, through the system bus or directly. Each operation has its own
+// connection: operations are rare, and a restarted bus needs no handling.
+func dialSystemd(ctx context.Context) (systemdManager, error) {
 	conn, err := sd.NewWithContext(ctx)
 	if err != nil {
 		return nil, err
@@ -37,8 +37,9 @@ func dialSystemd(ctx context.Context) (manager, error) {
 	return conn, nil
 }
 
-// sliceName is the unit of a cgroup: "kubepods/burstable/pod12-34" is
-// "kubepods-burstable-pod12_34.slice", since a dash in a slice's name leads to its parent.
+// sliceName returns the unit of a cgroup: "kubepods/burstable/pod12-34" is
+// "kubepods-burstable-pod12_34.slice", because a dash in a slice's name separates it from its
+// parent.
 func sliceName(op, path string) (string, error) {
 	for _, c := range path {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
@@ -57,7 +58,7 @@ func joinSlice(names []string) string {
 	return strings.Join(escaped, "-") + ".slice"
 }
 
-// sliceDirectory is where systemd keeps the cgroup of a slice: below those of its parents.
+// sliceDirectory returns the directory of a slice's cgroup: below those of its parents.
 func sliceDirectory(path string) string {
 	names := strings.Split(path, "/")
 	dirs := make([]string, len(names))
@@ -67,8 +68,8 @@ func sliceDirectory(path string) string {
 	return strings.Join(dirs, "/")
 }
 
-// cgroupName is the last element of the path that a directory below a slice stands for. What is
-// no slice below this one, as a scope, keeps its name.
+// cgroupName returns the last element of the cgroup path of a directory below a slice. A directory
+// that is not a slice below this one, such as a scope, keeps its name.
 func cgroupName(parent, dir string) string {
 	prefix := strings.TrimSuffix(joinSlice(strings.Split(parent, "/")), ".slice") + "-"
 	name, isSlice := strings.CutSuffix(dir, ".slice")
@@ -79,13 +80,13 @@ func cgroupName(parent, dir string) string {
 	return strings.ReplaceAll(name, "_", "-")
 }
 
-// setSlice starts a slice with its limits, or changes them if it has been started.
+// setSlice starts a slice with its limits, or changes the limits of a started slice.
 func (p *Port) setSlice(ctx context.Context, m *world.SetCgroup, unified bool) error {
 	name, err := sliceName("SetCgroup", m.Path)
 	if err != nil {
 		return err
 	}
-	return p.onSystemd(ctx, "SetCgroup", func(systemd manager) error {
+	return p.withSystemd(ctx, "SetCgroup", func(systemd systemdManager) error {
 		limits := sliceLimits(m, unified)
 		properties := append([]sd.Property{
 			property("Description", "cgroup "+m.Path+" of seedlet"),
@@ -96,41 +97,42 @@ func (p *Port) setSlice(ctx context.Context, m *world.SetCgroup, unified bool) e
 		}, limits...)
 		result := make(chan string, 1)
 		_, err := systemd.StartTransientUnitContext(ctx, name, "replace", properties, result)
-		if isError(err, "org.freedesktop.systemd1.UnitExists") {
+		if hasDBusName(err, "org.freedesktop.systemd1.UnitExists") {
 			return systemd.SetUnitPropertiesContext(ctx, name, true, limits...)
 		}
 		if err != nil {
 			return err
 		}
-		return await(ctx, "starting "+name, result)
+		return waitForJob(ctx, "starting "+name, result)
 	})
 }
 
-// stopSlice ends a slice and everything in it. What systemd does not know of is removed after it.
+// stopSlice stops a slice with everything in it. Cgroups that systemd does not know are removed
+// later.
 func (p *Port) stopSlice(ctx context.Context, m *world.RemoveCgroup) error {
 	name, err := sliceName("RemoveCgroup", m.Path)
 	if err != nil {
 		return err
 	}
-	return p.onSystemd(ctx, "RemoveCgroup", func(systemd manager) error {
+	return p.withSystemd(ctx, "RemoveCgroup", func(systemd systemdManager) error {
 		result := make(chan string, 1)
 		_, err := systemd.StopUnitContext(ctx, name, "replace", result)
-		if isError(err, "org.freedesktop.systemd1.NoSuchUnit") {
+		if hasDBusName(err, "org.freedesktop.systemd1.NoSuchUnit") {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if err := await(ctx, "stopping "+name, result); err != nil {
+		if err := waitForJob(ctx, "stopping "+name, result); err != nil {
 			return err
 		}
-		// One that has failed would be remembered, and be in the way of the next of its name.
+		// A failed unit would be kept, and would prevent a new unit of the same name.
 		_ = systemd.ResetFailedUnitContext(ctx, name)
 		return nil
 	})
 }
 
-func (p *Port) onSystemd(ctx context.Context, op string, do func(manager) error) error {
+func (p *Port) withSystemd(ctx context.Context, op string, do func(systemdManager) error) error {
 	systemd, err := p.dial(ctx)
 	if err != nil {
 		return world.Errorf(world.KindUnavailable, op, "connecting to systemd: %v", err)
@@ -139,51 +141,51 @@ func (p *Port) onSystemd(ctx context.Context, op string, do func(manager) error)
 	return do(systemd)
 }
 
-// await waits for the end of a job of systemd.
-func await(ctx context.Context, what string, result <-chan string) error {
+// waitForJob waits for the end of a systemd job.
+func waitForJob(ctx context.Context, job string, result <-chan string) error {
 	select {
 	case got := <-result:
 		if got != "done" {
-			return fmt.Errorf("%s: systemd says %q", what, got)
+			return fmt.Errorf("%s: systemd says %q", job, got)
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", what, ctx.Err())
+		return fmt.Errorf("%s: %w", job, ctx.Err())
 	}
 }
 
-func isError(err error, name string) bool {
-	failed, ok := errors.AsType[dbus.Error](err)
-	return ok && failed.Name == name
+func hasDBusName(err error, name string) bool {
+	dbusErr, ok := errors.AsType[dbus.Error](err)
+	return ok && dbusErr.Name == name
 }
 
-// sliceLimits are the limits as systemd calls them. All are given each time: one that is not is
-// left as it was.
+// sliceLimits returns the limits as systemd properties. All are set each time, because a property
+// that is omitted keeps its value.
 func sliceLimits(m *world.SetCgroup, unified bool) []sd.Property {
 	shares, sharesName, memoryName := m.CPUShares, "CPUShares", "MemoryLimit"
 	if unified {
-		shares, sharesName, memoryName = weightOf(m.CPUShares), "CPUWeight", "MemoryMax"
+		shares, sharesName, memoryName = cpuWeight(m.CPUShares), "CPUWeight", "MemoryMax"
 	}
 	var limits []sd.Property
 	if m.CPUShares > 0 {
 		limits = append(limits, property(sharesName, shares))
 	}
 	return append(limits,
-		property("CPUQuotaPeriodUSec", periodOf(m)),
+		property("CPUQuotaPeriodUSec", cpuPeriod(m)),
 		property("CPUQuotaPerSecUSec", quotaPerSecond(m)),
 		property(memoryName, orInfinity(m.MemoryBytes)),
 		property("TasksMax", orInfinity(m.PidsMax)))
 }
 
-// quotaPerSecond is the CPU time in each second, in microseconds. systemd writes it down as a
-// whole percentage of a CPU, so it is rounded up to one: less than the containers' own limits
-// would make them fail.
+// quotaPerSecond returns the CPU time per second, in microseconds. systemd stores whole percentages
+// of a CPU, so the quota is rounded up: a smaller value than the containers' own limits would make
+// their creation fail.
 func quotaPerSecond(m *world.SetCgroup) uint64 {
 	if m.CPUQuota == 0 {
 		return math.MaxUint64
 	}
 	const percent = 10_000
-	perSecond := float64(m.CPUQuota) * 1e6 / float64(periodOf(m))
+	perSecond := float64(m.CPUQuota) * 1e6 / float64(cpuPeriod(m))
 	if perSecond > math.MaxUint64/2 {
 		return math.MaxUint64
 	}

@@ -15,14 +15,15 @@ import (
 	sd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/godbus/dbus/v5"
 
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/world"
 )
 
-// fakeSystemd writes down what it is asked for, and keeps units by name.
+// fakeSystemd records its calls and has units by name.
 type fakeSystemd struct {
 	calls  []string
 	units  map[string]bool
-	result string // of jobs; empty for none ever
+	result string // of jobs; empty: a job never ends
 	closed int
 }
 
@@ -33,7 +34,7 @@ func (f *fakeSystemd) job(result chan<- string) (int, error) {
 	return 1, nil
 }
 
-func described(properties []sd.Property) string {
+func describe(properties []sd.Property) string {
 	var all []string
 	for _, p := range properties {
 		all = append(all, p.Name+"="+p.Value.String())
@@ -47,13 +48,13 @@ func (f *fakeSystemd) StartTransientUnitContext(_ context.Context, name, _ strin
 		return 0, dbus.Error{Name: "org.freedesktop.systemd1.UnitExists"}
 	}
 	f.units[name] = true
-	f.calls = append(f.calls, "start "+name+" "+described(properties))
+	f.calls = append(f.calls, "start "+name+" "+describe(properties))
 	return f.job(result)
 }
 
 func (f *fakeSystemd) SetUnitPropertiesContext(_ context.Context, name string, runtime bool,
 	properties ...sd.Property) error {
-	f.calls = append(f.calls, fmt.Sprintf("set %s %v %s", name, runtime, described(properties)))
+	f.calls = append(f.calls, fmt.Sprintf("set %s %v %s", name, runtime, describe(properties)))
 	return nil
 }
 
@@ -74,11 +75,11 @@ func (f *fakeSystemd) ResetFailedUnitContext(_ context.Context, name string) err
 
 func (f *fakeSystemd) Close() { f.closed++ }
 
-func onFake(t *testing.T, root, result string) (*bench, *fakeSystemd) {
-	b := newBench(t, root)
+func newSystemdHarness(t *testing.T, root, result string) (*harness, *fakeSystemd) {
+	h := newHarness(t, root)
 	f := &fakeSystemd{units: map[string]bool{}, result: result}
-	b.port.dial = func(context.Context) (manager, error) { return f, nil }
-	return b, f
+	h.port.dial = func(context.Context) (systemdManager, error) { return f, nil }
+	return h, f
 }
 
 func TestSliceNames(t *testing.T) {
@@ -108,14 +109,14 @@ func TestSliceNames(t *testing.T) {
 }
 
 func TestSetSlice(t *testing.T) {
-	b, f := onFake(t, v2Root(t), "done")
+	h, f := newSystemdHarness(t, v2Root(t), "done")
 	m := &world.SetCgroup{Path: "kubepods/pod1-2", Systemd: true, CPUShares: 1024, CPUQuota: 25100,
 		MemoryBytes: 4096, PidsMax: 7}
-	b.do(m)
+	h.must(m)
 	limits := "CPUWeight=@t 100 CPUQuotaPeriodUSec=@t 100000 CPUQuotaPerSecUSec=@t 260000 " +
 		"MemoryMax=@t 4096 TasksMax=@t 7"
-	b.do(m)
-	b.do(&world.SetCgroup{Path: "kubepods/pod1-2", Systemd: true})
+	h.must(m)
+	h.must(&world.SetCgroup{Path: "kubepods/pod1-2", Systemd: true})
 	const infinity = "@t 18446744073709551615"
 	want := []string{
 		`start kubepods-pod1_2.slice Description="cgroup kubepods/pod1-2 of seedlet" ` +
@@ -126,7 +127,7 @@ func TestSetSlice(t *testing.T) {
 			infinity + " MemoryMax=" + infinity + " TasksMax=" + infinity,
 	}
 	if !slices.Equal(f.calls, want) {
-		t.Errorf("asked for\n%s\nwant\n%s", strings.Join(f.calls, "\n"), strings.Join(want, "\n"))
+		t.Errorf("calls\n%s\nwant\n%s", strings.Join(f.calls, "\n"), strings.Join(want, "\n"))
 	}
 	if f.closed != 3 {
 		t.Errorf("%d connections closed, want 3", f.closed)
@@ -134,7 +135,7 @@ func TestSetSlice(t *testing.T) {
 }
 
 func TestSliceLimitsOfVersion1(t *testing.T) {
-	got := described(sliceLimits(&world.SetCgroup{CPUShares: 2, MemoryBytes: 1}, false))
+	got := describe(sliceLimits(&world.SetCgroup{CPUShares: 2, MemoryBytes: 1}, false))
 	for _, want := range []string{"CPUShares=@t 2", "MemoryLimit=@t 1"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q has no %s", got, want)
@@ -148,39 +149,39 @@ func TestSliceLimitsOfVersion1(t *testing.T) {
 
 func TestRemoveAndListSlices(t *testing.T) {
 	root := v2Root(t)
-	b, f := onFake(t, root, "done")
+	h, f := newSystemdHarness(t, root, "done")
 	pod := filepath.Join(root, "kubepods.slice/kubepods-pod1_2.slice")
 	if err := os.MkdirAll(filepath.Join(pod, "x.scope"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.list("kubepods", true); got != "pod1-2" {
+	if got := h.list("kubepods", true); got != "pod1-2" {
 		t.Errorf("listed %q", got)
 	}
-	if got := b.list("kubepods/pod1-2", true); got != "x.scope" {
+	if got := h.list("kubepods/pod1-2", true); got != "x.scope" {
 		t.Errorf("listed %q", got)
 	}
 	f.units["kubepods-pod1_2.slice"] = true
 	for range 2 {
-		b.do(&world.RemoveCgroup{Path: "kubepods/pod1-2", Systemd: true})
+		h.must(&world.RemoveCgroup{Path: "kubepods/pod1-2", Systemd: true})
 	}
 	want := []string{"stop kubepods-pod1_2.slice", "reset kubepods-pod1_2.slice"}
-	if !slices.Equal(f.calls, want) || has(pod, "") {
-		t.Errorf("asked for %q, want %q; the directory is left: %v", f.calls, want, has(pod, ""))
+	if !slices.Equal(f.calls, want) || hasFile(pod, "") {
+		t.Errorf("calls %q, want %q; the directory exists: %v", f.calls, want, hasFile(pod, ""))
 	}
 }
 
 func TestSystemdFails(t *testing.T) {
 	m := &world.SetCgroup{Path: "kubepods", Systemd: true}
-	b, _ := onFake(t, v2Root(t), "failed")
-	if _, err := b.try(m, 5*time.Second); !err.Has(world.KindInternal) {
+	h, _ := newSystemdHarness(t, v2Root(t), "failed")
+	if _, err := h.try(m, porttest.Patience); !err.Has(world.KindInternal) {
 		t.Errorf("a failed job: %v, want Internal", err)
 	}
-	b, _ = onFake(t, v2Root(t), "")
-	if _, err := b.try(m, 50*time.Millisecond); !err.Has(world.KindTimeout) {
+	h, _ = newSystemdHarness(t, v2Root(t), "")
+	if _, err := h.try(m, 50*time.Millisecond); !err.Has(world.KindTimeout) {
 		t.Errorf("a job without end: %v, want Timeout", err)
 	}
-	b.port.dial = func(context.Context) (manager, error) { return nil, errors.New("no bus") }
-	if _, err := b.try(m, 5*time.Second); !err.Has(world.KindUnavailable) {
+	h.port.dial = func(context.Context) (systemdManager, error) { return nil, errors.New("no bus") }
+	if _, err := h.try(m, porttest.Patience); !err.Has(world.KindUnavailable) {
 		t.Errorf("no bus: %v, want Unavailable", err)
 	}
 }

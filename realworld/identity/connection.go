@@ -15,42 +15,42 @@ import (
 )
 
 const (
-	// A connection over which nothing comes any more must be noticed well before the node's
-	// lease runs out after 40 s; client-go's own times add up to more
-	// (kubernetes/kubernetes#48638).
-	silenceDefault     = 10 * time.Second
-	signTimeoutDefault = 5 * time.Second
-	dialTimeout        = 10 * time.Second
-	handshakeTimeout   = 10 * time.Second
-	keepAlive          = 30 * time.Second
-	idleTimeout        = 90 * time.Second
-	idleConnsMax       = 25 // for a host; with HTTP/2 there is one, or one for every 100 watches
-	// strangerPause is how long a client that is refused as unknown keeps its connections: the
-	// certificate in its files may be another by now, but the server goes by the connection.
-	strangerPause = 30 * time.Second
+	// A dead connection must be detected well before the node's lease expires after 40 s.
+	// client-go's own timeouts add up to more (kubernetes/kubernetes#48638).
+	sendPingTimeoutDefault = 10 * time.Second
+	pingTimeoutDefault     = 5 * time.Second
+	dialTimeout            = 10 * time.Second
+	handshakeTimeout       = 10 * time.Second
+	keepAlive              = 30 * time.Second
+	idleTimeout            = 90 * time.Second
+	idleConnsMax           = 25 // per host; HTTP/2 needs one, or one for every 100 watches
+	// unauthorizedCloseInterval is the minimum time between closing the connections of a client
+	// that gets 401: its certificate file may have changed, but the server identifies a client by
+	// its connection.
+	unauthorizedCloseInterval = 30 * time.Second
 )
 
-// Connection is an HTTP client with TCP connections of its own. Over HTTP/2 there is mostly one.
+// Connection is an HTTP client with TCP connections of its own; with HTTP/2 mostly a single one.
 type Connection struct {
-	Client    *http.Client
-	owner     *Identity
-	dialer    *connrotation.Dialer
-	transport *renewed
-	stranger  atomic.Bool               // a request was refused, as of somebody unknown
-	known     atomic.Pointer[time.Time] // until when connections are kept even so
+	Client       *http.Client
+	owner        *Identity
+	dialer       *connrotation.Dialer
+	transport    *reloadingTransport
+	unauthorized atomic.Bool               // a response was a 401
+	keepUntil    atomic.Pointer[time.Time] // no close before this time
 }
 
-// Connect makes a client for requests in the agent's name. It dials nothing yet.
+// Connect returns a client for requests with the agent's identity. It does not dial yet.
 func (i *Identity) Connect() (*Connection, error) {
 	var cert func() (*tls.Certificate, error)
 	if i.managed != nil {
-		cert = i.certificateNow
+		cert = i.currentCertificate
 	}
 	return i.connect(i.config, cert)
 }
 
-// connect makes a client with the credentials of a config, and with a certificate from elsewhere
-// if there is one.
+// connect returns a client with the credentials of a config, and with a certificate from cert
+// unless that is nil.
 func (i *Identity) connect(config *rest.Config,
 	cert func() (*tls.Certificate, error)) (*Connection, error) {
 	config = rest.CopyConfig(config)
@@ -59,13 +59,13 @@ func (i *Identity) connect(config *rest.Config,
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
-	var authorities string // a file; what is in the kubeconfig itself counts more
+	var authorities string // empty if the kubeconfig embeds the authority, which has priority
 	if len(tc.TLS.CAData) == 0 {
 		authorities = tc.TLS.CAFile
 	}
 	if cert != nil {
 		tc.TLS.GetCertHolder = &transport.GetCertHolder{GetCert: cert}
-		tc.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &gate{rt, cert} })
+		tc.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &certificateGate{rt, cert} })
 	}
 	tlsConfig, err := transport.TLSConfigFor(tc)
 	if err != nil {
@@ -75,18 +75,19 @@ func (i *Identity) connect(config *rest.Config,
 		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	dial := (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext
-	if tc.DialHolder != nil { // of a program that gives credentials, which may change
+	if tc.DialHolder != nil { // of a credential plugin, whose credentials may change
 		dial = tc.DialHolder.Dial
 	}
 	c := &Connection{owner: i, dialer: connrotation.NewDialer(dial)}
-	c.known.Store(&time.Time{})
-	c.transport, err = i.newRenewed(authorities, tlsConfig, func(t *tls.Config) *http.Transport {
-		return i.newTransport(tc, t, c.dialer.DialContext)
-	})
+	c.keepUntil.Store(&time.Time{})
+	c.transport, err = i.newReloadingTransport(authorities, tlsConfig,
+		func(t *tls.Config) *http.Transport {
+			return i.newTransport(tc, t, c.dialer.DialContext)
+		})
 	if err != nil {
 		return nil, err
 	}
-	tc.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &strangers{rt, c} })
+	tc.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &unauthorizedCloser{rt, c} })
 	wrapped, err := transport.HTTPWrappersForConfig(tc, c.transport)
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
@@ -104,12 +105,12 @@ func (i *Identity) newTransport(tc *transport.Config, tlsConfig *tls.Config,
 	if tc.Proxy != nil {
 		proxy = tc.Proxy
 	}
-	silence, signTimeout := i.opts.Silence, i.opts.SignTimeout
-	if silence == 0 {
-		silence = silenceDefault
+	sendPingTimeout, pingTimeout := i.opts.SendPingTimeout, i.opts.PingTimeout
+	if sendPingTimeout == 0 {
+		sendPingTimeout = sendPingTimeoutDefault
 	}
-	if signTimeout == 0 {
-		signTimeout = signTimeoutDefault
+	if pingTimeout == 0 {
+		pingTimeout = pingTimeoutDefault
 	}
 	return &http.Transport{
 		Proxy:               proxy,
@@ -120,53 +121,55 @@ func (i *Identity) newTransport(tc *transport.Config, tlsConfig *tls.Config,
 		MaxIdleConnsPerHost: idleConnsMax,
 		DisableCompression:  tc.DisableCompression,
 		ForceAttemptHTTP2:   true,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: signTimeout},
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: sendPingTimeout, PingTimeout: pingTimeout},
 	}
 }
 
-// gate keeps requests from dialling while there is no certificate to show.
-type gate struct {
+// certificateGate fails requests while there is no valid certificate, before a connection is
+// dialed.
+type certificateGate struct {
 	http.RoundTripper
 	cert func() (*tls.Certificate, error)
 }
 
 // RoundTrip implements http.RoundTripper.
-func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
+func (g *certificateGate) RoundTrip(r *http.Request) (*http.Response, error) {
 	if _, err := g.cert(); err != nil {
 		if r.Body != nil {
-			_ = r.Body.Close() // as a round trip must
+			_ = r.Body.Close() // required of a RoundTripper
 		}
 		return nil, err
 	}
 	return g.RoundTripper.RoundTrip(r)
 }
 
-// strangers watches out for answers that say that the server does not know who asks.
-type strangers struct {
+// unauthorizedCloser closes the connections after a 401, so that the next requests dial new ones.
+type unauthorizedCloser struct {
 	http.RoundTripper
 	conn *Connection
 }
 
 // RoundTrip implements http.RoundTripper.
-func (s *strangers) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *unauthorizedCloser) RoundTrip(r *http.Request) (*http.Response, error) {
 	now := time.Now()
-	if s.conn.stranger.Load() && now.After(*s.conn.known.Load()) {
-		s.conn.stranger.Store(false)
-		until := now.Add(strangerPause)
-		s.conn.known.Store(&until)
-		s.conn.CloseAll() // not with the answer, whose body would be lost
+	if s.conn.unauthorized.Load() && now.After(*s.conn.keepUntil.Load()) {
+		s.conn.unauthorized.Store(false)
+		until := now.Add(unauthorizedCloseInterval)
+		s.conn.keepUntil.Store(&until)
+		s.conn.CloseAll() // not at the response, whose body would be lost
 	}
-	answer, err := s.RoundTripper.RoundTrip(r)
-	if err == nil && answer.StatusCode == http.StatusUnauthorized {
-		s.conn.stranger.Store(true)
+	response, err := s.RoundTripper.RoundTrip(r)
+	if err == nil && response.StatusCode == http.StatusUnauthorized {
+		s.conn.unauthorized.Store(true)
 	}
-	return answer, err
+	return response, err
 }
 
-// CloseAll closes what is open. What is in flight fails; what comes later dials again.
+// CloseAll closes the open connections. Requests in flight fail; later requests dial again.
 func (c *Connection) CloseAll() { c.dialer.CloseAll() }
 
-// Close closes what is open, for good. Nothing must be asked any more.
+// Close closes the open connections. No request may be sent after it.
 func (c *Connection) Close() {
 	c.owner.mu.Lock()
 	delete(c.owner.conns, c)

@@ -2,8 +2,8 @@ package identity
 
 import "time"
 
-// Expiry is when the client certificate expires that is rotated; the zero time if none is, or if
-// there is none yet.
+// Expiry returns when the rotated client certificate expires; the zero time if the certificate is
+// not rotated or does not exist yet.
 func (i *Identity) Expiry() time.Time {
 	if i.managed == nil {
 		return time.Time{}

@@ -26,14 +26,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
+
+	"seedlet.dev/realworld/porttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// waitMax is how long a test waits for what must come.
-const waitMax = 30 * time.Second
+// waitMax bounds how long a test waits for an event.
+const waitMax = porttest.Patience
 
-// authority signs certificates of clients.
+// authority signs client certificates.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -57,22 +59,22 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign makes a certificate.
-func (a *authority) sign(t *testing.T, asked *x509.CertificateRequest, from,
+// sign returns a certificate.
+func (a *authority) sign(t *testing.T, request *x509.CertificateRequest, from,
 	to time.Time) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: asked.Subject,
-		NotBefore: from, NotAfter: to, DNSNames: asked.DNSNames, IPAddresses: asked.IPAddresses,
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: request.Subject,
+		NotBefore: from, NotAfter: to, DNSNames: request.DNSNames, IPAddresses: request.IPAddresses,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, a.cert, asked.PublicKey, a.key)
+	}, a.cert, request.PublicKey, a.key)
 	if err != nil {
 		t.Error(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// pair makes a certificate and its key, for the node unless another is named.
+// pair returns a certificate of a name, and its key.
 func (a *authority) pair(t *testing.T, name string, from, to time.Duration) (cert, key []byte) {
 	t.Helper()
 	private := newKey(t)
@@ -87,7 +89,7 @@ func (a *authority) pair(t *testing.T, name string, from, to time.Duration) (cer
 		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 }
 
-// fake plays an API server that signs certificates.
+// fake is an API server that signs certificates.
 type fake struct {
 	t         *testing.T
 	authority *authority
@@ -95,10 +97,10 @@ type fake struct {
 	ca        []byte
 	approve   chan struct{} // closed when requests are approved
 
-	mu        sync.Mutex
-	addresses []v1.NodeAddress                        // of the Node
-	request   *certificates.CertificateSigningRequest // the latest
-	askers    []string                                // who has asked for certificates
+	mu         sync.Mutex
+	addresses  []v1.NodeAddress                        // of the Node
+	request    *certificates.CertificateSigningRequest // the latest
+	requesters []string                                // the users that have requested certificates
 }
 
 func newFake(t *testing.T) *fake {
@@ -106,6 +108,7 @@ func newFake(t *testing.T) *fake {
 	f := &fake{t: t, authority: newAuthority(t), approve: make(chan struct{})}
 	server := httptest.NewUnstartedServer(f)
 	server.EnableHTTP2 = true
+	server.Config.ErrorLog = porttest.ErrorLog(t)
 	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
 	server.StartTLS()
 	t.Cleanup(server.Close)
@@ -114,51 +117,52 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
-// who is who asks, and from where.
-func who(r *http.Request) string {
+// userOf returns the user of a request.
+func userOf(r *http.Request) string {
 	if len(r.TLS.PeerCertificates) > 0 {
 		return r.TLS.PeerCertificates[0].Subject.CommonName
 	}
 	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 }
 
-// ServeHTTP answers what a certificate is asked for with, and anything else with who asks.
+// ServeHTTP serves certificate requests, and responds to all others with the user and the client
+// address.
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
-	case who(r) == "stranger":
+	case userOf(r) == "stranger":
 		http.Error(w, "who are you?", http.StatusUnauthorized)
 	case strings.HasPrefix(r.URL.Path, "/api/v1/nodes/"):
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		reply(w, http.StatusOK, &v1.Node{
+		respond(w, http.StatusOK, &v1.Node{
 			TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"},
 			Status:   v1.NodeStatus{Addresses: f.addresses},
 		})
 	case !strings.HasPrefix(r.URL.Path, "/apis/certificates.k8s.io/v1/"):
-		_, _ = io.WriteString(w, who(r)+" "+r.RemoteAddr)
+		_, _ = io.WriteString(w, userOf(r)+" "+r.RemoteAddr)
 	case r.Method == http.MethodPost:
-		asked := f.read(r.Body)
+		asked := f.decode(r.Body)
 		if asked == nil {
 			return
 		}
 		asked.Name, asked.UID, asked.ResourceVersion = "csr-1", "uid-1", "1"
 		f.mu.Lock()
-		f.request, f.askers = asked, append(f.askers, who(r))
+		f.request, f.requesters = asked, append(f.requesters, userOf(r))
 		f.mu.Unlock()
-		reply(w, http.StatusCreated, asked)
+		respond(w, http.StatusCreated, asked)
 	case r.URL.Query().Get("sendInitialEvents") != "":
 		http.Error(w, "no streaming lists", http.StatusUnprocessableEntity)
 	case r.URL.Query().Get("watch") != "":
 		select {
 		case <-f.approve:
-			reply(w, http.StatusOK, map[string]any{"type": "MODIFIED", "object": f.signed()})
+			respond(w, http.StatusOK, map[string]any{"type": "MODIFIED", "object": f.signed()})
 			<-r.Context().Done()
 		case <-r.Context().Done():
 		}
 	default:
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		reply(w, http.StatusOK, &certificates.CertificateSigningRequestList{
+		respond(w, http.StatusOK, &certificates.CertificateSigningRequestList{
 			TypeMeta: metav1.TypeMeta{Kind: "CertificateSigningRequestList",
 				APIVersion: "certificates.k8s.io/v1"},
 			ListMeta: metav1.ListMeta{ResourceVersion: "1"},
@@ -167,8 +171,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read reads a request, whatever it is written in; nil if who asks has gone.
-func (f *fake) read(body io.Reader) *certificates.CertificateSigningRequest {
+// decode decodes a request; nil if the client has disconnected.
+func (f *fake) decode(body io.Reader) *certificates.CertificateSigningRequest {
 	data, err := io.ReadAll(body)
 	if err != nil {
 		return nil
@@ -182,7 +186,7 @@ func (f *fake) read(body io.Reader) *certificates.CertificateSigningRequest {
 	return asked.(*certificates.CertificateSigningRequest)
 }
 
-// signed is the latest request, approved and with its certificate.
+// signed returns the latest request, approved and with its certificate.
 func (f *fake) signed() *certificates.CertificateSigningRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -199,20 +203,20 @@ func (f *fake) signed() *certificates.CertificateSigningRequest {
 	return signed
 }
 
-func (f *fake) asked() []string {
+func (f *fake) csrRequesters() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.askers
+	return f.requesters
 }
 
-func reply(w http.ResponseWriter, code int, body any) {
+func respond(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // who does not get it any more has gone
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 	w.(http.Flusher).Flush()
 }
 
-// kubeconfig writes a file for the server and a user.
+// kubeconfig writes a kubeconfig for the server and a user.
 func (f *fake) kubeconfig(path string, user map[string]any) string {
 	f.t.Helper()
 	data, err := yaml.Marshal(map[string]any{

@@ -1,15 +1,16 @@
-// Package identity is who the agent is to the API server, and its connections there.
+// Package identity has the agent's credentials for the API server, its connections to it, and the
+// node's serving certificate (serving.go).
 //
-// Who it is comes from a kubeconfig. Where there is none that can be used, or its certificate has
-// expired, and there is a bootstrap kubeconfig, then the agent asks for a certificate with that,
-// waits until someone has approved it, and writes a kubeconfig that names it. Where certificates
-// are rotated, it asks for the next one before the last expires. Certificates are kept in a
-// directory, where the kubelet and kubeadm know to find them.
+// The credentials come from a kubeconfig. If the kubeconfig cannot be used or its certificate has
+// expired, and there is a bootstrap kubeconfig, the agent requests a certificate with the bootstrap
+// credentials, waits for its approval, and writes a kubeconfig that refers to it. With rotation,
+// the agent requests the next certificate before the current one expires. Certificates are stored
+// in a directory, with the names that the kubelet and kubeadm use.
 //
-// The contract: Load reads files and asks nobody, so the agent starts without an API server. From
-// Start on, a certificate may come, go and be replaced; with every new one all connections are
-// closed, as a server knows a client by its connection. Until there is one, every request fails.
-// Start reading at Load.
+// The contract: Load reads files and sends no requests, so the agent starts without an API server.
+// After Start, certificates may be obtained, expire and be replaced. Each new certificate closes
+// all connections, because a server identifies a client by its connection. Requests fail until
+// there is a certificate. Start reading at Load.
 package identity
 
 import (
@@ -24,55 +25,56 @@ import (
 	"k8s.io/client-go/util/certificate"
 )
 
-// Options are what an identity is made of.
+// Options configure an Identity.
 type Options struct {
-	Kubeconfig string // a file; with a bootstrap kubeconfig it need not exist
-	Bootstrap  string // a file, empty for none; needed only when Kubeconfig cannot be used
-	CertDir    string // where certificates are kept that have been asked for
+	Kubeconfig string // a file; it need not exist if there is a bootstrap kubeconfig
+	Bootstrap  string // a file; empty for none; used if Kubeconfig cannot be used
+	CertDir    string // where obtained certificates are stored
 	NodeName   string
-	Rotate     bool   // ask for the next certificate before one expires
-	UserAgent  string // what the agent calls itself
+	Rotate     bool   // request the next certificate before the current one expires
+	UserAgent  string // the User-Agent of requests
 	Warn       func(problem string)
-	// Silence is how long a connection may be silent before it is asked for a sign of life, and
-	// SignTimeout how long that may take. Zero takes the defaults.
-	Silence, SignTimeout time.Duration
+	// SendPingTimeout is how long a connection may be idle before a ping is sent, PingTimeout how
+	// long the response to the ping may take. Zero selects the defaults.
+	SendPingTimeout, PingTimeout time.Duration
 }
 
-// Identity is who the agent is. Load it, Start it, Connect as often as needed, and Close it.
+// Identity has the agent's credentials. Load it, Start it, Connect as often as needed, and Close
+// it.
 type Identity struct {
-	opts    Options
-	config  *rest.Config // where the server is, and, if it is not managed, who we are
-	managed *managed     // nil where the kubeconfig's own credentials are used
-	ctx     context.Context
-	cancel  context.CancelFunc // ends asking
-	work    sync.WaitGroup
-	mu      sync.Mutex
-	conns   map[*Connection]bool
+	opts       Options
+	config     *rest.Config        // the server, and the credentials that are not managed
+	managed    *managedCertificate // nil if the credentials of the kubeconfig are used
+	ctx        context.Context
+	cancel     context.CancelFunc // ends the requests for certificates
+	goroutines sync.WaitGroup
+	mu         sync.Mutex
+	conns      map[*Connection]bool
 }
 
-// managed is a client certificate that is asked for. But for the current one, which all
-// connections look at, it belongs to whoever asks.
-type managed struct {
-	files   certificate.FileStore
-	current atomic.Pointer[tls.Certificate]
-	due     time.Time // when the next one is to be asked for
-	written bool      // the kubeconfig names the certificate, or another that is as good
+// managedCertificate is a client certificate that the agent requests. All connections read current;
+// the other fields belong to the requesting goroutine.
+type managedCertificate struct {
+	files             certificate.FileStore
+	current           atomic.Pointer[tls.Certificate]
+	renewAt           time.Time // when the next certificate must be requested
+	kubeconfigWritten bool      // the kubeconfig refers to the certificate, or has one of its own
 }
 
-// Load finds out who the agent is. It fails if that cannot be, now or later: the error names the
-// file and the field.
+// Load reads the agent's credentials. It fails if there are none and none can be requested; the
+// error names the file and the field.
 func Load(opts Options) (*Identity, error) {
 	i := &Identity{opts: opts, conns: map[*Connection]bool{}}
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	own, err := readKubeconfig("--kubeconfig", opts.Kubeconfig)
 	if err == nil {
-		err = own.expired(time.Now())
+		err = own.checkExpiry(time.Now())
 		if err == nil || !i.canBootstrap() {
 			if err != nil {
-				// Nothing can be asked of the API server, but what is on the node can run.
+				// No request to the API server can succeed, but the pods of the node can run.
 				opts.Warn(err.Error())
 			}
-			return i.use(own)
+			return i.useKubeconfig(own)
 		}
 	}
 	if opts.Bootstrap == "" {
@@ -82,9 +84,9 @@ func Load(opts Options) (*Identity, error) {
 	if bootstrapErr != nil {
 		return nil, fmt.Errorf("%w; %w", err, bootstrapErr)
 	}
-	opts.Warn(fmt.Sprintf("a client certificate will be asked for: %v", err))
+	opts.Warn(fmt.Sprintf("requesting a client certificate: %v", err))
 	i.config = rest.AnonymousClientConfig(bootstrap.config)
-	return i.manage(nil)
+	return i.manageCertificate(nil)
 }
 
 func (i *Identity) canBootstrap() bool {
@@ -95,18 +97,18 @@ func (i *Identity) canBootstrap() bool {
 	return err == nil
 }
 
-// use takes the credentials of a kubeconfig. Only a certificate can be rotated; a token or a
-// program that gives one stays what it is.
-func (i *Identity) use(own *kubeconfig) (*Identity, error) {
+// useKubeconfig uses the credentials of a kubeconfig. Only a certificate can be rotated, unlike a
+// token or a credential plugin.
+func (i *Identity) useKubeconfig(own *kubeconfig) (*Identity, error) {
 	if !i.opts.Rotate || own.certificate == nil {
 		i.config = own.config
 		return i, nil
 	}
 	i.config = rest.AnonymousClientConfig(own.config)
-	return i.manage(own)
+	return i.manageCertificate(own)
 }
 
-// Config says where the server is, with the credentials of its requests but for the client
+// Config returns the server's address, with the settings of requests but without the client
 // certificate, which belongs to connections.
 func (i *Identity) Config() *rest.Config {
 	c := rest.AnonymousClientConfig(i.config)
@@ -114,18 +116,18 @@ func (i *Identity) Config() *rest.Config {
 	return c
 }
 
-// Start begins to ask for certificates, if that is how the agent has its own.
+// Start starts requesting certificates, if they are managed.
 func (i *Identity) Start() {
 	if i.managed != nil {
-		i.work.Go(func() { i.ask(i.ctx) })
+		i.goroutines.Go(func() { i.requestCertificates(i.ctx) })
 	}
 }
 
-// Close ends asking and closes all connections. Closing again does nothing.
+// Close ends the requests for certificates and closes all connections. A second Close does nothing.
 func (i *Identity) Close() {
 	i.cancel()
 	i.closeAll()
-	i.work.Wait()
+	i.goroutines.Wait()
 }
 
 func (i *Identity) closeAll() {

@@ -13,19 +13,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// life is an identity that a test has loaded and started.
-type life struct {
+// session is an identity that a test has loaded and started.
+type session struct {
 	*Identity
-	conn   *Connection
-	warned []string
+	conn     *Connection
+	warnings []string
 }
 
-// begin loads and starts an identity, and connects.
-func begin(t *testing.T, opts Options) *life {
+// startSession loads and starts an identity, and connects.
+func startSession(t *testing.T, opts Options) *session {
 	t.Helper()
-	l := &life{}
+	l := &session{}
 	opts.NodeName, opts.UserAgent = "node-1", "seedlet/test"
-	opts.Warn = func(problem string) { l.warned = append(l.warned, problem) }
+	opts.Warn = func(problem string) { l.warnings = append(l.warnings, problem) }
 	var err error
 	if l.Identity, err = Load(opts); err != nil {
 		t.Fatal(err)
@@ -38,27 +38,27 @@ func begin(t *testing.T, opts Options) *life {
 	return l
 }
 
-// ask asks the server who asks, and from where.
-func (l *life) ask(url string) (who, from string, err error) {
-	answer, err := l.conn.Client.Get(url + "/whoami")
+// whoami returns the user and the client address of a request, as the server sees them.
+func (l *session) whoami(url string) (who, from string, err error) {
+	response, err := l.conn.Client.Get(url + "/whoami")
 	if err != nil {
 		return "", "", err
 	}
-	defer answer.Body.Close()
-	data, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
 	who, from, _ = strings.Cut(string(data), " ")
 	return who, from, err
 }
 
-// until asks until somebody in particular is seen to ask.
-func (l *life) until(t *testing.T, url string, seen func(who, from string) bool) {
+// waitFor sends requests until the server sees an expected user or address.
+func (l *session) waitFor(t *testing.T, url string, seen func(who, from string) bool) {
 	t.Helper()
 	for end := time.Now().Add(waitMax); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if who, from, err := l.ask(url); err == nil && seen(who, from) {
+		if who, from, err := l.whoami(url); err == nil && seen(who, from) {
 			return
 		}
 	}
-	t.Fatal("not seen")
+	t.Fatal("the condition was not met in time")
 }
 
 const node = "system:node:node-1"
@@ -88,21 +88,21 @@ func TestCredentials(t *testing.T) {
 	}
 	for _, c := range cases {
 		for _, rotate := range []bool{false, true} {
-			l := begin(t, Options{
+			l := startSession(t, Options{
 				Kubeconfig: f.kubeconfig(filepath.Join(dir, "kubeconfig"), c.user),
 				CertDir:    t.TempDir(), Rotate: rotate,
-				Bootstrap: filepath.Join(dir, "none"), // as kubeadm leaves it
+				Bootstrap: filepath.Join(dir, "none"), // as after kubeadm join
 			})
-			if who, _, err := l.ask(f.url); who != c.want || len(l.warned) > 0 {
-				t.Errorf("%s: %q asks, want %q; %v; warned of %q", c.name, who, c.want, err, l.warned)
+			if who, _, err := l.whoami(f.url); who != c.want || len(l.warnings) > 0 {
+				t.Errorf("%s: user %q, want %q; %v; warnings %q", c.name, who, c.want, err, l.warnings)
 			}
 			l.Close()
 		}
 	}
 }
 
-// Each mistake is an error that names the file and the field.
-func TestMistakes(t *testing.T) {
+// Each invalid field is an error that names the file and the field.
+func TestInvalidKubeconfigs(t *testing.T) {
 	f := newFake(t)
 	dir := t.TempDir()
 	path := f.kubeconfig(filepath.Join(dir, "kubeconfig"), map[string]any{"token": "secret"})
@@ -142,18 +142,18 @@ func TestMistakes(t *testing.T) {
 		_, err := Load(Options{Kubeconfig: path, NodeName: "node-1"})
 		if err == nil || !strings.Contains(err.Error(), "--kubeconfig "+path) ||
 			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: says %v, want %q", c.name, err, c.want)
+			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
 	}
 	none := filepath.Join(dir, "none")
 	_, err = Load(Options{Kubeconfig: none, Bootstrap: path, NodeName: "node-1"})
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "--bootstrap-kubeconfig") {
-		t.Errorf("neither file can be used: says %v", err)
+		t.Errorf("neither file can be used: %v", err)
 	}
 }
 
-// Without a kubeconfig: a certificate is asked for with the bootstrap token, and once it is there
-// it is used, and the kubeconfig names it, for later lives.
+// Without a kubeconfig, a certificate is requested with the bootstrap token. Once obtained, the
+// certificate is used, and the kubeconfig refers to it after a restart.
 func TestBootstrap(t *testing.T) {
 	for _, rotate := range []bool{false, true} {
 		f := newFake(t)
@@ -163,13 +163,13 @@ func TestBootstrap(t *testing.T) {
 			Bootstrap: f.kubeconfig(filepath.Join(dir, "bootstrap"), map[string]any{"token": "boot"}),
 			Rotate:    rotate,
 		}
-		l := begin(t, opts)
-		if _, _, err := l.ask(f.url); err == nil ||
+		l := startSession(t, opts)
+		if _, _, err := l.whoami(f.url); err == nil ||
 			!strings.Contains(err.Error(), "no client certificate yet") {
 			t.Errorf("without a certificate: %v", err)
 		}
 		close(f.approve)
-		l.until(t, f.url, func(who, _ string) bool { return who == node })
+		l.waitFor(t, f.url, func(who, _ string) bool { return who == node })
 		checkRequest(t, f)
 		current := filepath.Join(dir, "pki", "kubelet-client-current.pem")
 		written, err := os.ReadFile(opts.Kubeconfig)
@@ -179,12 +179,12 @@ func TestBootstrap(t *testing.T) {
 		l.Close()
 
 		opts.Bootstrap = filepath.Join(dir, "none")
-		l = begin(t, opts)
-		if who, _, err := l.ask(f.url); who != node || len(l.warned) > 0 {
-			t.Errorf("in the next life %q asks: %v, %q", who, err, l.warned)
+		l = startSession(t, opts)
+		if who, _, err := l.whoami(f.url); who != node || len(l.warnings) > 0 {
+			t.Errorf("after a restart: user %q, %v, %q", who, err, l.warnings)
 		}
-		if len(f.asked()) != 1 {
-			t.Errorf("asked for certificates: %q", f.asked())
+		if len(f.csrRequesters()) != 1 {
+			t.Errorf("certificates were requested by %q", f.csrRequesters())
 		}
 		l.Close()
 	}
@@ -192,8 +192,8 @@ func TestBootstrap(t *testing.T) {
 
 func checkRequest(t *testing.T, f *fake) {
 	t.Helper()
-	if !slices.Equal(f.asked(), []string{"boot"}) {
-		t.Errorf("asked for certificates: %q", f.asked())
+	if !slices.Equal(f.csrRequesters(), []string{"boot"}) {
+		t.Errorf("certificates were requested by %q", f.csrRequesters())
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,7 +206,7 @@ func checkRequest(t *testing.T, f *fake) {
 	}
 }
 
-// An expired certificate is as good as none, if another can be asked for.
+// With an expired certificate another one is requested, if there is a bootstrap kubeconfig.
 func TestExpired(t *testing.T) {
 	f := newFake(t)
 	close(f.approve)
@@ -217,46 +217,46 @@ func TestExpired(t *testing.T) {
 			map[string]any{"client-certificate-data": cert, "client-key-data": key}),
 		CertDir: dir, Bootstrap: filepath.Join(dir, "bootstrap"),
 	}
-	l := begin(t, opts) // there is no bootstrap kubeconfig yet
-	if len(l.warned) != 1 || !strings.Contains(l.warned[0], "has expired at") {
-		t.Errorf("warned of %q", l.warned)
+	l := startSession(t, opts) // there is no bootstrap kubeconfig yet
+	if len(l.warnings) != 1 || !strings.Contains(l.warnings[0], "has expired at") {
+		t.Errorf("warnings %q", l.warnings)
 	}
 	l.Close()
 	f.kubeconfig(opts.Bootstrap, map[string]any{"token": "boot"})
-	l = begin(t, opts)
-	l.until(t, f.url, func(who, _ string) bool { return who == node })
-	if !slices.Equal(f.asked(), []string{"boot"}) {
-		t.Errorf("asked for certificates: %q", f.asked())
+	l = startSession(t, opts)
+	l.waitFor(t, f.url, func(who, _ string) bool { return who == node })
+	if !slices.Equal(f.csrRequesters(), []string{"boot"}) {
+		t.Errorf("certificates were requested by %q", f.csrRequesters())
 	}
 	l.Close()
 }
 
-// A certificate that is about to expire is replaced, and connections with it.
+// A certificate that is about to expire is replaced, and all connections are closed.
 func TestRotation(t *testing.T) {
 	f := newFake(t)
 	dir := t.TempDir()
 	cert, key := f.authority.pair(t, node, -100*time.Hour, time.Hour)
-	l := begin(t, Options{
+	l := startSession(t, Options{
 		Kubeconfig: f.kubeconfig(filepath.Join(dir, "kubelet.conf"),
 			map[string]any{"client-certificate-data": cert, "client-key-data": key}),
 		CertDir: dir, Rotate: true,
 	})
-	who, first, err := l.ask(f.url)
+	who, first, err := l.whoami(f.url)
 	if who != node || err != nil {
-		t.Fatalf("%q asks, %v", who, err)
+		t.Fatalf("user %q, %v", who, err)
 	}
 	close(f.approve)
-	l.until(t, f.url, func(_, from string) bool { return from != first })
-	if !slices.Equal(f.asked(), []string{node}) {
-		t.Errorf("asked for certificates: %q", f.asked())
+	l.waitFor(t, f.url, func(_, from string) bool { return from != first })
+	if !slices.Equal(f.csrRequesters(), []string{node}) {
+		t.Errorf("certificates were requested by %q", f.csrRequesters())
 	}
-	if now, err := l.certificateNow(); err != nil || time.Since(now.Leaf.NotBefore) > time.Hour {
+	if now, err := l.currentCertificate(); err != nil || time.Since(now.Leaf.NotBefore) > time.Hour {
 		t.Errorf("the certificate is from %v, %v", now.Leaf.NotBefore, err)
 	}
 }
 
-// A torn file of certificates is as good as none.
-func TestTorn(t *testing.T) {
+// A torn certificate file is treated like a missing one.
+func TestTornCertificateFile(t *testing.T) {
 	f := newFake(t)
 	close(f.approve)
 	dir := t.TempDir()
@@ -265,36 +265,37 @@ func TestTorn(t *testing.T) {
 		filepath.Join(dir, "kubelet-client-current.pem")); err != nil {
 		t.Fatal(err)
 	}
-	l := begin(t, Options{
+	l := startSession(t, Options{
 		Kubeconfig: filepath.Join(dir, "kubelet.conf"), CertDir: dir,
 		Bootstrap: f.kubeconfig(filepath.Join(dir, "bootstrap"), map[string]any{"token": "boot"}),
 	})
-	l.until(t, f.url, func(who, _ string) bool { return who == node })
-	if len(l.warned) < 2 {
-		t.Errorf("warned of %q", l.warned)
+	l.waitFor(t, f.url, func(who, _ string) bool { return who == node })
+	if len(l.warnings) < 2 {
+		t.Errorf("warnings %q", l.warnings)
 	}
 }
 
-// With a certificate in the directory but no kubeconfig, nobody has to be asked.
+// A stored certificate without a kubeconfig is used without a request.
 func TestKubeconfigLost(t *testing.T) {
 	f := newFake(t)
 	dir := t.TempDir()
 	cert, key := f.authority.pair(t, node, -time.Minute, time.Hour)
 	write(t, filepath.Join(dir, "kubelet-client-current.pem"), string(cert)+string(key))
-	l := begin(t, Options{
+	l := startSession(t, Options{
 		Kubeconfig: filepath.Join(dir, "kubelet.conf"), CertDir: dir, Rotate: true,
 		Bootstrap: f.kubeconfig(filepath.Join(dir, "bootstrap"), map[string]any{"token": "boot"}),
 	})
-	if who, _, err := l.ask(f.url); who != node {
-		t.Errorf("%q asks, %v", who, err)
+	if who, _, err := l.whoami(f.url); who != node {
+		t.Errorf("user %q, %v", who, err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "kubelet.conf")); err != nil || len(f.asked()) > 0 {
-		t.Errorf("asked by %q, %v", f.asked(), err)
+	if _, err := os.Stat(filepath.Join(dir, "kubelet.conf")); err != nil ||
+		len(f.csrRequesters()) > 0 {
+		t.Errorf("certificates were requested by %q, %v", f.csrRequesters(), err)
 	}
 }
 
-// Whoever is not known may be so by now, but only over another connection.
-func TestStranger(t *testing.T) {
+// A client that gets 401 uses a changed certificate file only over a new connection.
+func TestUnauthorizedClient(t *testing.T) {
 	f := newFake(t)
 	dir := t.TempDir()
 	put := func(name string) {
@@ -302,19 +303,19 @@ func TestStranger(t *testing.T) {
 		write(t, filepath.Join(dir, "client.pem"), string(cert)+string(key))
 	}
 	put("stranger")
-	l := begin(t, Options{Kubeconfig: f.kubeconfig(filepath.Join(dir, "kubeconfig"),
+	l := startSession(t, Options{Kubeconfig: f.kubeconfig(filepath.Join(dir, "kubeconfig"),
 		map[string]any{"client-certificate": "client.pem", "client-key": "client.pem"})})
-	if who, _, err := l.ask(f.url); who != "who" || err != nil {
-		t.Errorf("answered %q, %v", who, err)
+	if who, _, err := l.whoami(f.url); who != "who" || err != nil {
+		t.Errorf("response %q, %v", who, err)
 	}
 	put(node)
-	l.until(t, f.url, func(who, _ string) bool { // client-go looks at the files once a second
-		l.conn.known.Store(&time.Time{})
+	l.waitFor(t, f.url, func(who, _ string) bool { // client-go checks the files once per second
+		l.conn.keepUntil.Store(&time.Time{})
 		return who == node
 	})
 }
 
-// A server that has a certificate of another authority is known once the file has that, too.
+// A server certificate of another authority is accepted once the CA file contains the authority.
 func TestAuthorityIsReplaced(t *testing.T) {
 	f := newFake(t)
 	dir := t.TempDir()
@@ -336,21 +337,21 @@ func TestAuthorityIsReplaced(t *testing.T) {
 	ca := filepath.Join(dir, "ca.crt")
 	other, _ := newAuthority(t).pair(t, "other", -time.Hour, time.Hour)
 	write(t, ca, string(other))
-	l := begin(t, Options{Kubeconfig: path})
-	if _, _, err := l.ask(f.url); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("a server of nobody: %v", err)
+	l := startSession(t, Options{Kubeconfig: path})
+	if _, _, err := l.whoami(f.url); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("unknown authority: %v", err)
 	}
 	write(t, ca, string(f.ca))
-	who, from, err := l.ask(f.url)
+	who, from, err := l.whoami(f.url)
 	if err != nil || who != "secret" {
 		t.Errorf("%q, %v", who, err)
 	}
-	if _, again, err := l.ask(f.url); err != nil || again != from {
+	if _, again, err := l.whoami(f.url); err != nil || again != from {
 		t.Errorf("from %s after %s, %v: want one connection", again, from, err)
 	}
 	write(t, ca, string(other))
 	l.conn.CloseAll()
-	if _, _, err := l.ask(f.url); err == nil {
-		t.Error("a server of an authority that has been taken away")
+	if _, _, err := l.whoami(f.url); err == nil {
+		t.Error("a server of a removed authority was accepted")
 	}
 }

@@ -14,29 +14,30 @@ import (
 	api "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// kubeconfig is what a file says about one server and one user.
+// kubeconfig is the server and the user of a kubeconfig's current context.
 type kubeconfig struct {
-	file        string // as errors name it: the flag and the path
-	user        string // the name that it has in the file
+	source      string // for errors: the flag and the path
+	user        string // its name in the file
 	config      *rest.Config
-	certificate *tls.Certificate // the user's, with its leaf; nil for none
+	certificate *tls.Certificate // the user's, with its leaf; or nil
 	certPEM     []byte
 	keyPEM      []byte
 }
 
-// readKubeconfig reads a file and checks what requests would only find out later, one by one.
+// readKubeconfig reads a kubeconfig and validates the fields that would otherwise fail requests
+// later.
 func readKubeconfig(flag, path string) (*kubeconfig, error) {
 	file := flag + " " + path
 	rules := clientcmd.ClientConfigLoadingRules{ExplicitPath: path}
-	raw, err := rules.Load() // with paths made absolute, from where the file is
+	raw, err := rules.Load() // relative paths become absolute
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	context, err := current(raw)
+	context, err := currentContext(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	k := &kubeconfig{file: file, user: context.AuthInfo}
+	k := &kubeconfig{source: file, user: context.AuthInfo}
 	if err := k.readCertificate(raw.AuthInfos[context.AuthInfo]); err != nil {
 		return nil, fmt.Errorf("%s: users[%s].%w", file, context.AuthInfo, err)
 	}
@@ -48,8 +49,8 @@ func readKubeconfig(flag, path string) (*kubeconfig, error) {
 	return k, nil
 }
 
-// current is the context that counts, if it and what it names can be used.
-func current(raw *api.Config) (*api.Context, error) {
+// currentContext returns the current context, if it and its cluster and user are valid.
+func currentContext(raw *api.Config) (*api.Context, error) {
 	if raw.CurrentContext == "" {
 		return nil, fmt.Errorf("current-context: is not set")
 	}
@@ -62,7 +63,7 @@ func current(raw *api.Config) (*api.Context, error) {
 		return nil, fmt.Errorf("contexts[%s].cluster: there is no cluster %q", raw.CurrentContext,
 			context.Cluster)
 	}
-	if err := usable(cluster); err != nil {
+	if err := validateCluster(cluster); err != nil {
 		return nil, fmt.Errorf("clusters[%s].%w", context.Cluster, err)
 	}
 	user := raw.AuthInfos[context.AuthInfo]
@@ -78,9 +79,8 @@ func current(raw *api.Config) (*api.Context, error) {
 	return context, nil
 }
 
-// usable checks where a server is and how it shows that it is the one. Errors begin with the
-// field.
-func usable(c *api.Cluster) error {
+// validateCluster checks the URL and the authority of a server. Its errors begin with the field.
+func validateCluster(c *api.Cluster) error {
 	server, err := url.Parse(c.Server)
 	switch {
 	case err != nil:
@@ -101,14 +101,14 @@ func usable(c *api.Cluster) error {
 	return nil
 }
 
-// readCertificate reads a user's certificate and key. Errors begin with the field.
+// readCertificate reads a user's certificate and key. Its errors begin with the field.
 func (k *kubeconfig) readCertificate(user *api.AuthInfo) error {
 	var err error
-	k.certPEM, err = dataOr(user.ClientCertificateData, user.ClientCertificate)
+	k.certPEM, err = dataOrFile(user.ClientCertificateData, user.ClientCertificate)
 	if err != nil {
 		return fmt.Errorf("client-certificate: %w", err)
 	}
-	k.keyPEM, err = dataOr(user.ClientKeyData, user.ClientKey)
+	k.keyPEM, err = dataOrFile(user.ClientKeyData, user.ClientKey)
 	if err != nil {
 		return fmt.Errorf("client-key: %w", err)
 	}
@@ -123,31 +123,30 @@ func (k *kubeconfig) readCertificate(user *api.AuthInfo) error {
 	return nil
 }
 
-func dataOr(data []byte, file string) ([]byte, error) {
+func dataOrFile(data []byte, file string) ([]byte, error) {
 	if len(data) > 0 || file == "" {
 		return data, nil
 	}
 	return os.ReadFile(file)
 }
 
-// expired says that the user's certificate cannot be used any more.
-func (k *kubeconfig) expired(now time.Time) error {
+// checkExpiry returns an error if the user's certificate has expired.
+func (k *kubeconfig) checkExpiry(now time.Time) error {
 	if k.certificate == nil || now.Before(k.certificate.Leaf.NotAfter) {
 		return nil
 	}
-	return fmt.Errorf("%s: users[%s].client-certificate: has expired at %s", k.file, k.user,
+	return fmt.Errorf("%s: users[%s].client-certificate: has expired at %s", k.source, k.user,
 		k.certificate.Leaf.NotAfter.UTC().Format(time.RFC3339))
 }
 
-// The names in a kubeconfig that is written after a bootstrap, as the kubelet has them.
+// The names in a kubeconfig that is written after a bootstrap are the kubelet's.
 const (
 	clusterName = "default-cluster"
 	userName    = "default-auth"
 	contextName = "default-context"
 )
 
-// writeKubeconfig writes a kubeconfig for a server with a certificate that is in a file, whole or
-// not at all.
+// writeKubeconfig writes a kubeconfig for a server with the certificate in a file, atomically.
 func writeKubeconfig(path string, server *rest.Config, pem string) error {
 	cluster := &api.Cluster{
 		Server: server.Host, InsecureSkipTLSVerify: server.Insecure,
@@ -178,7 +177,7 @@ func writeKubeconfig(path string, server *rest.Config, pem string) error {
 	return nil
 }
 
-// replaceFile replaces a file that only its owner may read.
+// replaceFile atomically replaces a file that only its owner may read.
 func replaceFile(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -198,7 +197,7 @@ func replaceFile(path string, data []byte) error {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // what has gone wrong is said already
+		_ = os.Remove(f.Name()) // the error is already returned
 	}
 	return err
 }

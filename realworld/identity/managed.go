@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// pairName is what files of certificates begin with; the newest is
-	// kubelet-client-current.pem.
+	// pairName is the prefix of certificate files; the newest is kubelet-client-current.pem.
 	pairName = "kubelet-client"
-	// Between failures, doubling.
+	// The bounds of the exponential backoff between failures.
 	retryMin = 2 * time.Second
 	retryMax = 32 * time.Second
-	// lookMax is how long nobody looks whether it is time for the next certificate: the date may
-	// be set, and the machine may sleep.
-	lookMax = time.Hour
+	// renewalCheckInterval bounds the time between checks whether the next certificate is due: the
+	// date may be changed, and the machine may be suspended.
+	renewalCheckInterval = time.Hour
 )
 
-// manage prepares for asking: beginning with the certificate of a kubeconfig, or without one.
-func (i *Identity) manage(own *kubeconfig) (*Identity, error) {
+// manageCertificate prepares the requests for certificates, starting with that of a kubeconfig if
+// there is one.
+func (i *Identity) manageCertificate(own *kubeconfig) (*Identity, error) {
 	certDir, err := filepath.Abs(i.opts.CertDir)
 	if err != nil {
 		return nil, fmt.Errorf("--cert-dir: %w", err)
@@ -42,44 +42,44 @@ func (i *Identity) manage(own *kubeconfig) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--cert-dir: %w", err)
 	}
-	i.managed = &managed{files: files, written: own != nil}
-	kept, err := files.Current()
-	var none *certificate.NoCertKeyError
+	i.managed = &managedCertificate{files: files, kubeconfigWritten: own != nil}
+	stored, err := files.Current()
+	var noPair *certificate.NoCertKeyError
 	switch {
-	case err == nil && time.Now().Before(kept.Leaf.NotAfter):
-		i.take(kept)
-	case err != nil && !errors.As(err, &none):
-		i.opts.Warn(err.Error()) // a torn file: the next certificate replaces it
+	case err == nil && time.Now().Before(stored.Leaf.NotAfter):
+		i.useCertificate(stored)
+	case err != nil && !errors.As(err, &noPair):
+		i.opts.Warn(err.Error()) // a torn file; the next certificate replaces it
 		fallthrough
 	default:
 		if own != nil {
-			i.take(own.certificate)
-			i.managed.due = time.Now() // so that it is kept where it can be rotated
+			i.useCertificate(own.certificate)
+			i.managed.renewAt = time.Now() // so that the certificate is stored where it can be rotated
 		}
 	}
 	return i, nil
 }
 
-// take lets connections use a certificate. The kubeconfig that names it is written before: whoever
-// sees the node come may look for it.
-func (i *Identity) take(taken *tls.Certificate) {
+// useCertificate makes connections use a certificate. The kubeconfig that refers to the certificate
+// is written first: a client that sees the node register may look for the file.
+func (i *Identity) useCertificate(cert *tls.Certificate) {
 	m := i.managed
-	if !m.written {
+	if !m.kubeconfigWritten {
 		err := writeKubeconfig(i.opts.Kubeconfig, i.config, m.files.CurrentPath())
 		if err != nil {
 			i.opts.Warn(err.Error())
 		}
-		m.written = err == nil
+		m.kubeconfigWritten = err == nil
 	}
-	m.due = renewal(taken)
-	if taken.Leaf.Subject.CommonName != nodeSubject(i.opts.NodeName).CommonName {
-		m.due = time.Now() // the node has been renamed
+	m.renewAt = renewalTime(cert)
+	if cert.Leaf.Subject.CommonName != nodeSubject(i.opts.NodeName).CommonName {
+		m.renewAt = time.Now() // the node was renamed
 	}
-	m.current.Store(taken)
+	m.current.Store(cert)
 }
 
-// certificateNow is the certificate for a connection that is being made.
-func (i *Identity) certificateNow() (*tls.Certificate, error) {
+// currentCertificate returns the certificate for a new connection.
+func (i *Identity) currentCertificate() (*tls.Certificate, error) {
 	current := i.managed.current.Load()
 	switch {
 	case current == nil:
@@ -91,39 +91,39 @@ func (i *Identity) certificateNow() (*tls.Certificate, error) {
 	return current, nil
 }
 
-// ask asks for one certificate after the other, each in time; or, if they are not rotated, for
-// one if there is none.
-func (i *Identity) ask(ctx context.Context) {
+// requestCertificates requests each certificate before the last one expires; without rotation, one
+// certificate if there is none.
+func (i *Identity) requestCertificates(ctx context.Context) {
 	for ctx.Err() == nil {
-		_, err := i.certificateNow()
+		_, err := i.currentCertificate()
 		if err == nil && !i.opts.Rotate {
 			return
 		}
-		left := time.Until(i.managed.due)
-		if err != nil || left <= 0 {
-			i.askUntilGiven(ctx)
+		untilRenewal := time.Until(i.managed.renewAt)
+		if err != nil || untilRenewal <= 0 {
+			i.requestWithRetry(ctx)
 			continue
 		}
-		pause(ctx, min(left, lookMax))
+		sleep(ctx, min(untilRenewal, renewalCheckInterval))
 	}
 }
 
-func (i *Identity) askUntilGiven(ctx context.Context) {
-	warned := ""
+func (i *Identity) requestWithRetry(ctx context.Context) {
+	lastWarning := ""
 	for wait := retryMin; ; wait = min(2*wait, retryMax) {
-		err := i.askOnce(ctx)
+		err := i.requestCertificate(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if err.Error() != warned {
-			warned = err.Error()
-			i.opts.Warn("asking for a client certificate: " + warned)
+		if err.Error() != lastWarning {
+			lastWarning = err.Error()
+			i.opts.Warn("requesting a client certificate: " + lastWarning)
 		}
-		pause(ctx, wait/2+mathrand.N(wait/2))
+		sleep(ctx, wait/2+mathrand.N(wait/2))
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -132,9 +132,9 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// askOnce makes a key, has it signed, and takes the certificate.
-func (i *Identity) askOnce(ctx context.Context) error {
-	conn, err := i.askingConnection()
+// requestCertificate creates a key, has it signed, and uses the certificate.
+func (i *Identity) requestCertificate(ctx context.Context) error {
+	conn, err := i.requestConnection()
 	if err != nil {
 		return err
 	}
@@ -143,24 +143,24 @@ func (i *Identity) askOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kept, err := order{
+	stored, err := signingRequest{
 		template: x509.CertificateRequest{Subject: nodeSubject(i.opts.NodeName)},
 		signer:   certificates.KubeAPIServerClientKubeletSignerName,
 		usages:   certificate.DefaultKubeletClientGetUsages,
-	}.fill(ctx, client, i.managed.files)
+	}.obtain(ctx, client, i.managed.files)
 	if err != nil {
 		return err
 	}
-	i.take(kept)
-	i.closeAll() // a server knows a client by its connection
+	i.useCertificate(stored)
+	i.closeAll() // a server identifies a client by its connection
 	return nil
 }
 
-// askingConnection is a connection to ask with: in the name of the certificate that there is, or
-// else in that of the bootstrap kubeconfig, which is read again, as it may have a new token.
-func (i *Identity) askingConnection() (*Connection, error) {
-	if _, err := i.certificateNow(); err == nil {
-		return i.connect(i.config, i.certificateNow)
+// requestConnection returns a connection for certificate requests: with the current certificate, or
+// else with the bootstrap kubeconfig, which is read again because its token may have changed.
+func (i *Identity) requestConnection() (*Connection, error) {
+	if _, err := i.currentCertificate(); err == nil {
+		return i.connect(i.config, i.currentCertificate)
 	} else if i.opts.Bootstrap == "" {
 		return nil, fmt.Errorf("%w, and there is no bootstrap kubeconfig", err)
 	}

@@ -15,23 +15,23 @@ import (
 	"seedlet.dev/realworld/certfile"
 )
 
-// ownIssuer is who signs the certificates that a node makes for itself. Whoever puts another one
-// in their place keeps it.
+// ownIssuer matches the issuer of the certificates that a node signs itself. A certificate of
+// another issuer in their place is never replaced.
 var ownIssuer = regexp.MustCompile(`-ca@[0-9]+$`)
 
-// selfSigned is a certificate that nobody else signs, in the files where the kubelet has its own.
-// It is kept as long as it is good.
+// selfSigned is a self-signed certificate in the files of the kubelet's. It is used as long as it
+// is valid.
 type selfSigned struct {
 	opts      ServingOptions
 	cert, key string // paths
 
-	mu      sync.Mutex
-	pair    *certfile.Kept[*tls.Certificate]
-	instead *tls.Certificate // of what is in the files, if another could not be written
+	mu       sync.Mutex
+	pair     *certfile.Reloader[*tls.Certificate]
+	fallback *tls.Certificate // used instead of the files if those could not be written
 }
 
 func newSelfSigned(opts ServingOptions) (*selfSigned, error) {
-	dir, err := absolute(opts.CertDir)
+	dir, err := absoluteDir(opts.CertDir)
 	if err != nil {
 		return nil, err
 	}
@@ -43,58 +43,58 @@ func newSelfSigned(opts ServingOptions) (*selfSigned, error) {
 	return s, nil
 }
 
-// load reads the files, or makes them if that is what they want.
+// load reads the files, or creates them if they are missing or must be replaced.
 func (s *selfSigned) load() error {
 	pair, err := certfile.OpenPair(s.cert, s.key, s.opts.Warn)
-	if err == nil && s.good(pair.Now()) {
+	if err == nil && s.isUsable(pair.Current()) {
 		s.pair = pair
 		return nil
 	}
-	if err != nil && !s.mayReplace() {
+	if err != nil && !s.canReplace() {
 		return err
 	}
-	made, err := s.make()
+	generated, err := s.generate()
 	if err != nil {
 		return err
 	}
-	if err := s.write(made); err != nil {
+	if err := s.write(generated); err != nil {
 		return err
 	}
 	s.pair, err = certfile.OpenPair(s.cert, s.key, s.opts.Warn)
 	return err
 }
 
-// now makes another certificate if the one there is cannot be used any more.
-func (s *selfSigned) now() (*tls.Certificate, error) {
+// certificate returns the current certificate, or generates another one if it is no longer valid.
+func (s *selfSigned) certificate() (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := s.pair.Now(); s.good(now) {
+	if now := s.pair.Current(); s.isUsable(now) {
 		return now, nil
 	}
-	if s.instead != nil && s.good(s.instead) {
-		return s.instead, nil
+	if s.fallback != nil && s.isUsable(s.fallback) {
+		return s.fallback, nil
 	}
-	made, err := s.make()
+	generated, err := s.generate()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.write(made); err != nil {
+	if err := s.write(generated); err != nil {
 		s.opts.Warn(fmt.Sprintf("--cert-dir: %v; the new serving certificate lasts until the next "+
 			"start only", err))
 	}
-	s.instead = &made.pair
-	return s.instead, nil
+	s.fallback = &generated.pair
+	return s.fallback, nil
 }
 
-func (s *selfSigned) good(c *tls.Certificate) bool {
+func (s *selfSigned) isUsable(c *tls.Certificate) bool {
 	if !ownIssuer.MatchString(c.Leaf.Issuer.CommonName) {
-		return true // or not, but it is not ours
+		return true // not checked: an administrator provided it
 	}
 	return time.Now().Before(c.Leaf.NotAfter) && c.Leaf.VerifyHostname(s.opts.HostName) == nil
 }
 
-// mayReplace says whether files that make no pair are the node's own, or not there.
-func (s *selfSigned) mayReplace() bool {
+// canReplace reports whether files without a valid pair are the node's own, or missing.
+func (s *selfSigned) canReplace() bool {
 	found, err := cert.CertsFromFile(s.cert)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true
@@ -102,13 +102,13 @@ func (s *selfSigned) mayReplace() bool {
 	return err == nil && ownIssuer.MatchString(found[0].Issuer.CommonName)
 }
 
-// made is a new certificate and its key.
-type made struct {
+// generated is a new certificate and its key.
+type generated struct {
 	cert, key []byte // PEM
 	pair      tls.Certificate
 }
 
-func (s *selfSigned) make() (m made, err error) {
+func (s *selfSigned) generate() (m generated, err error) {
 	m.cert, m.key, err = cert.GenerateSelfSignedCertKey(s.opts.HostName, nil, nil)
 	if err == nil {
 		m.pair, err = tls.X509KeyPair(m.cert, m.key)
@@ -119,9 +119,9 @@ func (s *selfSigned) make() (m made, err error) {
 	return m, nil
 }
 
-// write writes the key first: whoever is killed in between finds halves that do not fit, and makes
-// both anew.
-func (s *selfSigned) write(m made) error {
+// write writes the key first: after a kill in between, the files do not match and are generated
+// again.
+func (s *selfSigned) write(m generated) error {
 	if err := replaceFile(s.key, m.key); err != nil {
 		return err
 	}

@@ -11,35 +11,36 @@ import (
 	"seedlet.dev/realworld/certfile"
 )
 
-// ServingOptions say what certificate the node shows to those who call it.
+// ServingOptions configure the node's serving certificate.
 type ServingOptions struct {
-	CertFile, KeyFile string // that somebody has provided; empty for none
-	CertDir           string // where others are kept
+	CertFile, KeyFile string // provided by an administrator; empty for none
+	CertDir           string // where other certificates are stored
 	NodeName          string
-	HostName          string    // that a certificate which nobody signs is for
+	HostName          string    // the host name of a self-signed certificate
 	Request           bool      // have it signed through the API server (serverTLSBootstrap)
-	Identity          *Identity // nil: there is no API server
+	Identity          *Identity // nil without an API server
 	Warn              func(problem string)
 }
 
-// Serving is the certificate that the node shows to those who call it: one that is in files, one
-// that it has signed itself, or one that it asks for. Start it and Close it.
+// Serving has the node's serving certificate: from files, self-signed, or signed through the API
+// server. Start it and Close it.
 type Serving struct {
 	source interface {
-		now() (*tls.Certificate, error)
+		certificate() (*tls.Certificate, error)
 	}
-	request *request // nil where nobody is asked
-	cancel  context.CancelFunc
-	work    sync.WaitGroup
+	request    *requestedCertificate // nil unless the certificate is requested
+	cancel     context.CancelFunc
+	goroutines sync.WaitGroup
 }
 
-// NewServing reads, or makes, what there can be without asking anybody. Errors name the field.
+// NewServing reads or creates the certificate as far as possible without the API server. Its errors
+// name the field.
 func NewServing(opts ServingOptions) (*Serving, error) {
 	s := &Serving{cancel: func() {}}
 	var err error
 	switch {
 	case opts.Request:
-		s.request, err = newRequest(opts)
+		s.request, err = newRequestedCertificate(opts)
 		s.source = s.request
 	case opts.CertFile == "" && opts.KeyFile == "":
 		s.source, err = newSelfSigned(opts)
@@ -48,11 +49,11 @@ func NewServing(opts ServingOptions) (*Serving, error) {
 	case opts.KeyFile == "":
 		return nil, errors.New("tlsPrivateKeyFile: must be set, as tlsCertFile is")
 	default:
-		var pair *certfile.Kept[*tls.Certificate]
+		var pair *certfile.Reloader[*tls.Certificate]
 		if pair, err = certfile.OpenPair(opts.CertFile, opts.KeyFile, opts.Warn); err != nil {
 			return nil, fmt.Errorf("tlsCertFile and tlsPrivateKeyFile: %w", err)
 		}
-		s.source = given{pair}
+		s.source = fileCertificate{pair}
 	}
 	if err != nil {
 		return nil, err
@@ -60,35 +61,35 @@ func NewServing(opts ServingOptions) (*Serving, error) {
 	return s, nil
 }
 
-// Certificate is the one for a handshake. It is for tls.Config.GetCertificate.
+// Certificate returns the certificate for a handshake. It is a tls.Config.GetCertificate.
 func (s *Serving) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return s.source.now()
+	return s.source.certificate()
 }
 
-// Start begins to ask for certificates, if that is how the node has its own.
+// Start starts requesting certificates, if they are signed through the API server.
 func (s *Serving) Start() {
 	if s.request == nil || s.request.opts.Identity == nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.work.Go(func() { s.request.ask(ctx) })
+	s.goroutines.Go(func() { s.request.run(ctx) })
 }
 
-// Close ends asking. Closing again does nothing.
+// Close ends the requests for certificates. A second Close does nothing.
 func (s *Serving) Close() {
 	s.cancel()
-	s.work.Wait()
+	s.goroutines.Wait()
 }
 
-// given is a certificate that somebody else takes care of.
-type given struct {
-	pair *certfile.Kept[*tls.Certificate]
+// fileCertificate is a certificate in files that an administrator provides.
+type fileCertificate struct {
+	pair *certfile.Reloader[*tls.Certificate]
 }
 
-func (g given) now() (*tls.Certificate, error) { return g.pair.Now(), nil }
+func (g fileCertificate) certificate() (*tls.Certificate, error) { return g.pair.Current(), nil }
 
-func absolute(dir string) (string, error) {
+func absoluteDir(dir string) (string, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("--cert-dir: %w", err)

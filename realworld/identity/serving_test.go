@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// shown is the certificate that a client would see.
-func shown(t *testing.T, s *Serving) *x509.Certificate {
+// servedCertificate returns the certificate of a handshake.
+func servedCertificate(t *testing.T, s *Serving) *x509.Certificate {
 	t.Helper()
 	c, err := s.Certificate(nil)
 	if err != nil {
@@ -25,10 +25,10 @@ func shown(t *testing.T, s *Serving) *x509.Certificate {
 	return c.Leaf
 }
 
-func serving(t *testing.T, opts ServingOptions) *Serving {
+func newServing(t *testing.T, opts ServingOptions) *Serving {
 	t.Helper()
 	if opts.Warn == nil {
-		opts.Warn = func(problem string) { t.Errorf("warned of %s", problem) }
+		opts.Warn = func(problem string) { t.Errorf("unexpected warning: %s", problem) }
 	}
 	s, err := NewServing(opts)
 	if err != nil {
@@ -38,7 +38,7 @@ func serving(t *testing.T, opts ServingOptions) *Serving {
 	return s
 }
 
-func TestServingGiven(t *testing.T) {
+func TestServingFromFiles(t *testing.T) {
 	a, dir := newAuthority(t), t.TempDir()
 	opts := ServingOptions{CertFile: filepath.Join(dir, "crt"), KeyFile: filepath.Join(dir, "key")}
 	put := func(name string) {
@@ -47,13 +47,13 @@ func TestServingGiven(t *testing.T) {
 		write(t, opts.CertFile, string(cert))
 	}
 	put("first")
-	s := serving(t, opts)
-	if name := shown(t, s).Subject.CommonName; name != "first" {
-		t.Errorf("shows %q", name)
+	s := newServing(t, opts)
+	if name := servedCertificate(t, s).Subject.CommonName; name != "first" {
+		t.Errorf("serves %q", name)
 	}
 	put("second")
-	if name := shown(t, s).Subject.CommonName; name != "second" {
-		t.Errorf("shows %q after it was replaced", name)
+	if name := servedCertificate(t, s).Subject.CommonName; name != "second" {
+		t.Errorf("serves %q after the files were replaced", name)
 	}
 	for want, wrong := range map[string]ServingOptions{
 		"tlsPrivateKeyFile: must": {CertFile: opts.CertFile},
@@ -66,15 +66,15 @@ func TestServingGiven(t *testing.T) {
 	}
 }
 
-// A certificate of the node's own lasts over restarts, and no longer than it is good.
+// A self-signed certificate is reused after restarts as long as it is valid.
 func TestServingSelfSigned(t *testing.T) {
 	dir := t.TempDir()
 	opts := ServingOptions{CertDir: dir, HostName: "node-1"}
-	first := shown(t, serving(t, opts))
+	first := servedCertificate(t, newServing(t, opts))
 	if err := first.VerifyHostname("node-1"); err != nil {
 		t.Error(err)
 	}
-	if again := shown(t, serving(t, opts)); !again.Equal(first) {
+	if again := servedCertificate(t, newServing(t, opts)); !again.Equal(first) {
 		t.Error("another certificate after a restart")
 	}
 	key := filepath.Join(dir, "kubelet.key")
@@ -82,65 +82,67 @@ func TestServingSelfSigned(t *testing.T) {
 		t.Errorf("the key: %v, %v", info, err)
 	}
 	opts.HostName = "node-2"
-	renamed := shown(t, serving(t, opts))
+	renamed := servedCertificate(t, newServing(t, opts))
 	if err := renamed.VerifyHostname("node-2"); err != nil {
 		t.Error(err)
 	}
 	write(t, key, "torn")
-	if mended := shown(t, serving(t, opts)); mended.Equal(renamed) {
-		t.Error("a certificate without a key")
+	if replaced := servedCertificate(t, newServing(t, opts)); replaced.Equal(renamed) {
+		t.Error("the certificate without a key was reused")
 	}
-	// While the agent runs the name stays, but time goes on.
-	running := serving(t, opts)
-	before := shown(t, running)
+	// A running agent's host name does not change; here it makes the certificate invalid, as time
+	// would.
+	running := newServing(t, opts)
+	before := servedCertificate(t, running)
 	running.source.(*selfSigned).opts.HostName = "node-3"
-	after := shown(t, running)
+	after := servedCertificate(t, running)
 	if err := after.VerifyHostname("node-3"); err != nil {
 		t.Error(err)
 	}
-	if again := shown(t, running); again.Equal(before) || !again.Equal(after) {
-		t.Error("a certificate for each handshake")
+	if again := servedCertificate(t, running); again.Equal(before) || !again.Equal(after) {
+		t.Error("a new certificate for each handshake")
 	}
 	opts.HostName = "node-3"
-	if kept := shown(t, serving(t, opts)); !kept.Equal(after) {
-		t.Error("the new one was not kept")
+	if stored := servedCertificate(t, newServing(t, opts)); !stored.Equal(after) {
+		t.Error("the new certificate was not stored")
 	}
-	// What somebody else has put there is theirs, even if it has expired.
+	// An administrator's certificate is used even if it has expired.
 	theirs, theirKey := newAuthority(t).pair(t, "theirs", -time.Hour, -time.Minute)
 	write(t, key, string(theirKey))
 	write(t, filepath.Join(dir, "kubelet.crt"), string(theirs))
-	if name := shown(t, serving(t, opts)).Subject.CommonName; name != "theirs" {
-		t.Errorf("shows %q", name)
+	if name := servedCertificate(t, newServing(t, opts)).Subject.CommonName; name != "theirs" {
+		t.Errorf("serves %q", name)
 	}
 	write(t, key, "torn")
 	if _, err := NewServing(opts); err == nil || !strings.HasPrefix(err.Error(), "--cert-dir") {
-		t.Errorf("error %v for the torn files of somebody else", err)
+		t.Errorf("error %v for torn files of an administrator", err)
 	}
 }
 
-// A disk that takes nothing costs a new certificate at the next start, not one at each handshake.
-func TestServingSelfSignedCannotBeKept(t *testing.T) {
-	var warned []string
-	s := serving(t, ServingOptions{CertDir: t.TempDir(), HostName: "node-1",
-		Warn: func(problem string) { warned = append(warned, problem) }})
+// If the files cannot be written, there is a new certificate at each start, not at each handshake.
+func TestServingSelfSignedCannotBeStored(t *testing.T) {
+	var warnings []string
+	s := newServing(t, ServingOptions{CertDir: t.TempDir(), HostName: "node-1",
+		Warn: func(problem string) { warnings = append(warnings, problem) }})
 	own := s.source.(*selfSigned)
 	own.opts.HostName = "node-2"
 	own.key = filepath.Join(own.cert, "not", "a", "directory")
-	first := shown(t, s)
-	if again := shown(t, s); !again.Equal(first) || first.VerifyHostname("node-2") != nil {
+	first := servedCertificate(t, s)
+	if again := servedCertificate(t, s); !again.Equal(first) || first.VerifyHostname("node-2") != nil {
 		t.Errorf("%v, then %v", first.DNSNames, again.DNSNames)
 	}
-	if len(warned) != 1 || !strings.HasPrefix(warned[0], "--cert-dir") {
-		t.Errorf("warned of %q", warned)
+	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "--cert-dir") {
+		t.Errorf("warnings %q", warnings)
 	}
 }
 
-// requested starts a serving certificate by request.
-func requested(t *testing.T, f *fake) (ServingOptions, *life) {
+// requestOptions returns the options of a serving certificate that is signed through the API
+// server.
+func requestOptions(t *testing.T, f *fake) (ServingOptions, *session) {
 	t.Helper()
 	dir := t.TempDir()
 	cert, key := f.authority.pair(t, node, -time.Hour, time.Hour)
-	l := begin(t, Options{Kubeconfig: f.kubeconfig(filepath.Join(dir, "kubeconfig"),
+	l := startSession(t, Options{Kubeconfig: f.kubeconfig(filepath.Join(dir, "kubeconfig"),
 		map[string]any{"client-certificate-data": cert, "client-key-data": key})})
 	f.addresses = []v1.NodeAddress{{Type: v1.NodeHostName, Address: "node-1"},
 		{Type: v1.NodeInternalIP, Address: "192.0.2.7"}, {Type: v1.NodeInternalIP, Address: "::7"}}
@@ -150,16 +152,17 @@ func requested(t *testing.T, f *fake) (ServingOptions, *life) {
 
 func TestServingRequested(t *testing.T) {
 	f := newFake(t)
-	opts, _ := requested(t, f)
-	s := serving(t, opts)
+	opts, _ := requestOptions(t, f)
+	s := newServing(t, opts)
 	if _, err := s.Certificate(nil); err == nil ||
 		!strings.HasPrefix(err.Error(), "no serving certificate available for the kubelet") {
 		t.Errorf("error %v before there is a certificate", err)
 	}
 	s.Start()
-	for end := time.Now().Add(waitMax); len(f.asked()) == 0; time.Sleep(10 * time.Millisecond) {
+	end := time.Now().Add(waitMax)
+	for ; len(f.csrRequesters()) == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("nobody asks")
+			t.Fatal("no certificate was requested")
 		}
 	}
 	if _, err := s.Certificate(nil); err == nil {
@@ -178,9 +181,9 @@ func TestServingRequested(t *testing.T) {
 		certificates.UsageServerAuth}
 	if spec.SignerName != certificates.KubeletServingSignerName ||
 		!slices.Equal(spec.Usages, usages) {
-		t.Errorf("asked for %+v", spec)
+		t.Errorf("requested %+v", spec)
 	}
-	leaf := shown(t, s)
+	leaf := servedCertificate(t, s)
 	if leaf.Subject.CommonName != node {
 		t.Errorf("for %s", leaf.Subject)
 	}
@@ -193,18 +196,18 @@ func TestServingRequested(t *testing.T) {
 		t.Errorf("certificates %q, %v", links, err)
 	}
 	s.Close()
-	if again := shown(t, serving(t, opts)); !again.Equal(leaf) {
+	if again := servedCertificate(t, newServing(t, opts)); !again.Equal(leaf) {
 		t.Error("another certificate after a restart")
 	}
 }
 
-// It is asked again when the Node has another address, or the certificate is about to expire, and
-// not otherwise.
+// The certificate is requested again when the addresses of the Node have changed or the certificate
+// is about to expire, and not otherwise.
 func TestServingIsRenewed(t *testing.T) {
 	f := newFake(t)
 	close(f.approve)
-	opts, l := requested(t, f)
-	r, err := newRequest(opts)
+	opts, l := requestOptions(t, f)
+	r, err := newRequestedCertificate(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,49 +215,49 @@ func TestServingIsRenewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	look := func(asked int, why string) {
+	check := func(asked int, why string) {
 		t.Helper()
-		if err := r.askIfNeeded(t.Context(), client); err != nil {
+		if err := r.requestIfNeeded(t.Context(), client); err != nil {
 			t.Error(err)
 		}
-		if got := len(f.asked()); got != asked {
-			t.Errorf("asked %d times, want %d: %s", got, asked, why)
+		if got := len(f.csrRequesters()); got != asked {
+			t.Errorf("%d requests, want %d: %s", got, asked, why)
 		}
 	}
-	look(1, "there is none")
-	look(1, "it is good")
+	check(1, "no certificate")
+	check(1, "valid")
 	f.mu.Lock()
 	f.addresses[1].Address = "192.0.2.8"
 	f.mu.Unlock()
-	look(2, "another address")
-	look(2, "it is good again")
-	r.due = time.Now()
-	look(3, "it is about to expire")
+	check(2, "another address")
+	check(2, "valid again")
+	r.renewAt = time.Now()
+	check(3, "about to expire")
 	f.mu.Lock()
 	f.addresses = f.addresses[:1]
 	f.mu.Unlock()
-	if err := r.askIfNeeded(t.Context(), client); err == nil || len(f.asked()) != 3 {
-		t.Errorf("error %v, asked %d times; want no request without an address", err, len(f.asked()))
+	if err := r.requestIfNeeded(t.Context(), client); err == nil || len(f.csrRequesters()) != 3 {
+		t.Errorf("error %v, %d requests; want no request without an address", err, len(f.csrRequesters()))
 	}
 	expired := *r.current.Load()
 	leaf := *expired.Leaf
 	leaf.NotAfter = time.Now().Add(-time.Minute)
 	expired.Leaf = &leaf
 	r.current.Store(&expired)
-	if _, err := r.now(); err == nil || !strings.Contains(err.Error(), "expired") {
+	if _, err := r.certificate(); err == nil || !strings.Contains(err.Error(), "expired") {
 		t.Errorf("error %v for a certificate that has expired", err)
 	}
 }
 
-func TestServingAlone(t *testing.T) {
-	var warned []string
-	s := serving(t, ServingOptions{CertDir: t.TempDir(), Request: true,
-		Warn: func(problem string) { warned = append(warned, problem) }})
+func TestServingWithoutAPIServer(t *testing.T) {
+	var warnings []string
+	s := newServing(t, ServingOptions{CertDir: t.TempDir(), Request: true,
+		Warn: func(problem string) { warnings = append(warnings, problem) }})
 	s.Start()
 	if _, err := s.Certificate(nil); err == nil || errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}
-	if len(warned) != 1 || !strings.HasPrefix(warned[0], "serverTLSBootstrap") {
-		t.Errorf("warned of %q", warned)
+	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "serverTLSBootstrap") {
+		t.Errorf("warnings %q", warnings)
 	}
 }

@@ -1,7 +1,9 @@
-// Package log carries out the log effects of the core with klog, in the format and at the
-// verbosity that component-base has been configured with.
+// Package log carries out the log effects of the core with klog, in the format and at the verbosity
+// that component-base is configured with.
 //
-// Lines are written on the loop's goroutine, in the order of the effects. Start reading at Port.
+// Lines are formatted on the goroutine of their caller, such as the loop, and written by another
+// one, in order (sink.go). So a log that is stuck stops neither the loop nor a request to the HTTP
+// API; lines are dropped and counted then. Start reading at Port.
 package log
 
 import (
@@ -19,33 +21,60 @@ import (
 	"seedlet.dev/world"
 )
 
-// flushTimeout is how long the sink may take to take a line before it counts as stuck.
+// flushTimeout is how long a flush of the sink may take before the health check fails.
 const flushTimeout = time.Second
 
-// Configure applies the logging section of the configuration to the process. It may be called
-// once, before anything is logged. Errors name the field.
+// Configure applies the logging section of the configuration to the process. It may be called once,
+// before anything is logged. Its errors name the field.
 func Configure(c *logsapi.LoggingConfiguration) error {
 	logs.InitLogs()
 	logsapi.SetRecommendedLoggingConfiguration(c)
-	if err := logsapi.ValidateAndApplyAsField(c, nil, field.NewPath("logging")); err != nil {
+	var err error = logsapi.Validate(c, nil, field.NewPath("logging")).ToAggregate()
+	if err == nil {
+		streams := &logsapi.LoggingOptions{ErrorStream: errorSink, InfoStream: infoSink}
+		err = logsapi.ValidateAndApplyWithOptions(c, streams, nil)
+	}
+	if err != nil {
 		return fmt.Errorf("configuring logging: %w", err)
 	}
 	return nil
 }
 
+// Flush waits until all lines so far have been written, for flushTimeout at most: neither the end
+// of the process nor a panic may wait for a log that is stuck.
+func Flush() {
+	flushed := make(chan struct{})
+	go func() {
+		defer close(flushed)
+		flushAll()
+	}()
+	select {
+	case <-flushed:
+	case <-time.After(flushTimeout):
+	}
+}
+
+// flushAll waits until all lines so far have been written.
+func flushAll() {
+	klog.Flush()
+	infoSink.flush()
+	errorSink.flush()
+}
+
 // Port is a world.Port for log lines. The zero value is ready.
 type Port struct {
-	mu       sync.Mutex
-	flushing *flush // nil for none
+	mu      sync.Mutex
+	current *flush // nil for none
 }
 
-// flush is one of the sink.
+// flush is one flush of the sink.
 type flush struct {
-	began time.Time
-	done  chan struct{} // closed when it has ended
+	started time.Time
+	done    chan struct{} // closed when it has ended
 }
 
-// Do writes one line. Of events there is one as well; without an API server there is no more.
+// Do logs one line. It does not block. An event is logged too; without an API server it is recorded
+// nowhere else.
 func (p *Port) Do(eff world.Effect) {
 	switch body := eff.Body.(type) {
 	case *world.RecordEvent:
@@ -55,12 +84,12 @@ func (p *Port) Do(eff world.Effect) {
 	}
 }
 
-// Event writes a line about an event, as the kubelet has it.
+// Event writes the kubelet's log line of an event.
 func Event(e *world.RecordEvent) {
-	about := &e.Regarding
+	regarding := &e.Regarding
 	line := world.Log{Message: "Event occurred", Fields: []any{
-		"object", klog.KRef(about.Namespace, about.Name), "fieldPath", about.FieldPath,
-		"kind", about.Kind, "type", e.Type, "reason", e.Reason, "message", e.Message,
+		"object", klog.KRef(regarding.Namespace, regarding.Name), "fieldPath", regarding.FieldPath,
+		"kind", regarding.Kind, "type", e.Type, "reason", e.Reason, "message", e.Message,
 	}}
 	if e.Type == v1.EventTypeWarning {
 		line.Level = world.LevelWarning
@@ -73,8 +102,8 @@ func write(line *world.Log) {
 	case line.Level <= world.LevelError:
 		klog.ErrorS(nil, line.Message, line.Fields...)
 	case line.Level == world.LevelWarning:
-		// Structured logging has no warnings; the kubelet logs them as information too. The
-		// field lets a reader pick them out, whatever the format.
+		// Structured logging has no warnings; the kubelet logs them as information too. The field
+		// identifies them in every format.
 		fields := append([]any{"severity", "warning"}, line.Fields...)
 		klog.InfoS(line.Message, fields...)
 	default:
@@ -82,33 +111,33 @@ func write(line *world.Log) {
 	}
 }
 
-// Check reports whether the sink still takes lines, for the health port. Of many checks at once,
-// one flushes and all wait for that; while it is stuck, the others fail at once.
+// Check reports whether the sink still accepts lines, for the health port. Of concurrent checks one
+// flushes the sink and all wait for it; while a flush is stuck, further checks fail at once.
 func (p *Port) Check() error {
-	f := p.flush()
-	late := time.NewTimer(time.Until(f.began.Add(flushTimeout)))
-	defer late.Stop()
+	f := p.startFlush()
+	timeout := time.NewTimer(time.Until(f.started.Add(flushTimeout)))
+	defer timeout.Stop()
 	select {
 	case <-f.done:
 		return nil
-	case <-late.C:
+	case <-timeout.C:
 		return fmt.Errorf("the log sink has not been flushed within %v", flushTimeout)
 	}
 }
 
-// flush is the flush under way, or else a new one.
-func (p *Port) flush() *flush {
+// startFlush returns the flush in progress, or starts one.
+func (p *Port) startFlush() *flush {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.flushing != nil {
-		return p.flushing
+	if p.current != nil {
+		return p.current
 	}
-	f := &flush{began: time.Now(), done: make(chan struct{})}
-	p.flushing = f
+	f := &flush{started: time.Now(), done: make(chan struct{})}
+	p.current = f
 	go func() {
-		klog.Flush()
+		flushAll()
 		p.mu.Lock()
-		p.flushing = nil
+		p.current = nil
 		p.mu.Unlock()
 		close(f.done)
 	}()

@@ -2,8 +2,9 @@ package network
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -31,25 +32,33 @@ func grpcCheck(ctx context.Context, m *world.GRPCCheck) (any, error) {
 	if err != nil {
 		return nil, world.Errorf(world.KindInvalid, "GRPCCheck", "%v", err)
 	}
-	defer func() { _ = conn.Close() }() // one question, and it has been answered
-	answer, err := grpc_health_v1.NewHealthClient(conn).Check(ctx,
+	defer func() { _ = conn.Close() }() // there is one request per connection
+	response, err := grpc_health_v1.NewHealthClient(conn).Check(ctx,
 		&grpc_health_v1.HealthCheckRequest{Service: m.Service})
 	if err != nil {
-		return nil, grpcError(err)
+		return nil, grpcError(to, err)
 	}
-	return &world.GRPCChecked{Status: answer.Status.String()}, nil
+	return &world.GRPCChecked{Status: response.Status.String()}, nil
 }
 
-// grpcError gives the codes a kind that mean something to whoever wrote the probe.
-func grpcError(err error) error {
+// grpcError converts an error of a check, in the kubelet's words. The codes that tell the author of
+// a probe what is wrong have a kind of their own: no health service, an unknown service, and no
+// response in time.
+func grpcError(address string, err error) error {
 	s := status.Convert(err)
+	const failed = "error: health rpc probe failed: %v"
 	switch s.Code() {
 	case codes.Unimplemented:
-		return world.Errorf(world.KindInvalid, "GRPCCheck", "%s", s.Message())
+		return world.Errorf(world.KindInvalid, "GRPCCheck", "error: this server does not implement the "+
+			"grpc health protocol (grpc.health.v1.Health): %s", s.Message())
 	case codes.NotFound:
-		return world.Errorf(world.KindNotFound, "GRPCCheck", "%s", s.Message())
+		return world.Errorf(world.KindNotFound, "GRPCCheck", failed, err)
 	case codes.DeadlineExceeded:
 		return world.Errorf(world.KindTimeout, "GRPCCheck", "%s", s.Message())
+	case codes.Unavailable:
+		if strings.HasPrefix(s.Message(), "connection error:") { // of the client: no server responded
+			return fmt.Errorf("error: failed to connect service at %q: %s", address, s.Message())
+		}
 	}
-	return errors.New(s.Message())
+	return fmt.Errorf(failed, err)
 }

@@ -2,10 +2,10 @@ package network_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/world"
 )
 
@@ -33,7 +34,7 @@ func serveGRPC(t *testing.T, server *grpc.Server) *world.GRPCCheck {
 		server.Stop()
 		<-served
 	})
-	host, port := at(l.Addr().String())
+	host, port := hostPort(l.Addr().String())
 	return &world.GRPCCheck{Host: host, Port: port}
 }
 
@@ -49,10 +50,10 @@ func TestGRPCCheck(t *testing.T) {
 	}))
 	grpc_health_v1.RegisterHealthServer(server, states)
 	m := serveGRPC(t, server)
-	b := newBench(t)
+	h := newHarness(t)
 	for service, want := range map[string]string{"": "SERVING", "down": "NOT_SERVING"} {
 		m.Service = service
-		body, err := b.do(m, 5*time.Second)
+		body, err := h.call(m, porttest.Patience)
 		if got, ok := body.(*world.GRPCChecked); !ok || got.Status != want {
 			t.Errorf("service %q: %v, %v, want %s", service, body, err, want)
 		}
@@ -61,23 +62,31 @@ func TestGRPCCheck(t *testing.T) {
 		t.Errorf("user agent %q", agent)
 	}
 	m.Service = "unknown"
-	if body, err := b.do(m, 5*time.Second); !err.Has(world.KindNotFound) {
+	if body, err := h.call(m, porttest.Patience); !err.Has(world.KindNotFound) {
 		t.Errorf("an unknown service: %v, %v, want NotFound", body, err)
 	}
 }
 
 func TestGRPCErrors(t *testing.T) {
-	b := newBench(t)
+	h := newHarness(t)
 	m := serveGRPC(t, grpc.NewServer())
-	if body, err := b.do(m, 5*time.Second); !err.Has(world.KindInvalid) {
+	if body, err := h.call(m, porttest.Patience); !err.Has(world.KindInvalid) ||
+		!strings.HasPrefix(err.Message, "error: this server does not implement the grpc health ") {
 		t.Errorf("no health service: %v, %v, want Invalid", body, err)
 	}
 	failing := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
 		return status.Error(codes.PermissionDenied, "not for you")
 	}))
 	m = serveGRPC(t, failing)
-	if body, err := b.do(m, 5*time.Second); !err.Has(world.KindUnavailable) ||
-		err.Message != "not for you" {
+	if body, err := h.call(m, porttest.Patience); !err.Has(world.KindUnavailable) ||
+		err.Message != "error: health rpc probe failed: rpc error: code = PermissionDenied desc = "+
+			"not for you" {
 		t.Errorf("refused: %v, %v, want Unavailable", body, err)
+	}
+	failing.Stop()
+	if body, err := h.call(m, porttest.Patience); !err.Has(world.KindUnavailable) ||
+		!strings.HasPrefix(err.Message, fmt.Sprintf("error: failed to connect service at \"%s:%d\": ",
+			m.Host, m.Port)) {
+		t.Errorf("no server: %v, %v, want Unavailable", body, err)
 	}
 }

@@ -14,24 +14,23 @@ import (
 )
 
 const (
-	// userAgent is how the kubelet's probes call themselves.
+	// userAgent is the User-Agent of the kubelet's probes.
 	userAgent = "kube-probe/1.36"
-	// requestsMax is how many requests are made before one redirect too many.
+	// requestsMax bounds the requests of one effect: the first one and those after redirects.
 	requestsMax = 10
-	// headerBytesMax bounds the header of an answer, which a container may make as long as it
-	// likes.
+	// headerBytesMax bounds the header of a response, which a container may make arbitrarily long.
 	headerBytesMax = 1 << 20
 )
 
 func newTransport() *http.Transport {
 	return &http.Transport{
-		// A container's certificate names the service, hardly ever the pod's address.
+		// A container's certificate is for the service's name, rarely for the pod's address.
 		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
 		DialContext:            dial,
 		Proxy:                  nil,
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
-		ForceAttemptHTTP2:      true, // over TLS, where the other side offers it
+		ForceAttemptHTTP2:      true, // over TLS, if the server supports it
 		MaxResponseHeaderBytes: headerBytesMax,
 	}
 }
@@ -47,7 +46,7 @@ func httpGet(ctx context.Context, transport *http.Transport, m *world.HTTPGet) (
 		CheckRedirect: func(next *http.Request, via []*http.Request) error {
 			switch {
 			case next.URL.Hostname() != via[0].URL.Hostname():
-				got.Elsewhere = true
+				got.RedirectedToOtherHost = true
 				return http.ErrUseLastResponse
 			case len(via) >= requestsMax:
 				return fmt.Errorf("stopped after %d redirects", requestsMax)
@@ -55,20 +54,20 @@ func httpGet(ctx context.Context, transport *http.Transport, m *world.HTTPGet) (
 			return nil
 		},
 	}
-	answer, err := client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = answer.Body.Close() }() // what is left of it is not wanted
-	got.Status = answer.StatusCode
-	got.Body, err = io.ReadAll(io.LimitReader(answer.Body, world.HTTPBodyMax))
+	defer func() { _ = response.Body.Close() }() // the rest of the body is ignored
+	got.Status = response.StatusCode
+	got.Body, err = io.ReadAll(io.LimitReader(response.Body, world.HTTPBodyMax))
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer's body: %w", err)
 	}
 	return got, nil
 }
 
-// newRequest makes the request, or says why there can be none.
+// newRequest returns the request, or an error if the effect is invalid.
 func newRequest(ctx context.Context, m *world.HTTPGet) (*http.Request, error) {
 	to, err := address("HTTPGet", m.Host, m.Port)
 	if err != nil {
@@ -77,12 +76,12 @@ func newRequest(ctx context.Context, m *world.HTTPGet) (*http.Request, error) {
 	if m.Scheme != "http" && m.Scheme != "https" {
 		return nil, world.Errorf(world.KindInvalid, "HTTPGet", "scheme %q", m.Scheme)
 	}
-	where, err := url.Parse(m.Path)
-	if err != nil || where.Opaque != "" {
-		where = &url.URL{Path: m.Path} // as it is, escaped where it has to be
+	location, err := url.Parse(m.Path)
+	if err != nil || location.Opaque != "" {
+		location = &url.URL{Path: m.Path} // unchanged, escaped where necessary
 	}
-	where.Scheme, where.Host, where.User, where.Fragment = m.Scheme, to, nil, ""
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)
+	location.Scheme, location.Host, location.User, location.Fragment = m.Scheme, to, nil, ""
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, location.String(), nil)
 	if err != nil {
 		return nil, world.Errorf(world.KindInvalid, "HTTPGet", "%v", err)
 	}
@@ -93,7 +92,8 @@ func newRequest(ctx context.Context, m *world.HTTPGet) (*http.Request, error) {
 	return request, nil
 }
 
-// setHeaders gives a request its headers. An error tells no value: it may be a secret.
+// setHeaders sets the headers of a request. Its errors do not contain values, which may be
+// secrets.
 func setHeaders(op string, request *http.Request, headers []world.HTTPHeader) error {
 	for _, h := range headers {
 		if !httpguts.ValidHeaderFieldName(h.Name) || !httpguts.ValidHeaderFieldValue(h.Value) {
@@ -110,13 +110,13 @@ func setHeaders(op string, request *http.Request, headers []world.HTTPHeader) er
 	return nil
 }
 
-// setDefaults gives a request what the kubelet's probes send besides. A header that is given
-// empty is left out, where there would be a default.
+// setDefaults sets the default headers of the kubelet's probes. An empty value in the probe removes
+// a header that has a default.
 func setDefaults(request *http.Request) {
-	if _, given := request.Header["User-Agent"]; !given {
+	if _, exists := request.Header["User-Agent"]; !exists {
 		request.Header.Set("User-Agent", userAgent)
 	}
-	if accept, given := request.Header["Accept"]; !given {
+	if accept, exists := request.Header["Accept"]; !exists {
 		request.Header.Set("Accept", "*/*")
 	} else if accept[0] == "" {
 		request.Header.Del("Accept")

@@ -10,39 +10,40 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/world"
 )
 
-// serve answers HTTP on the loopback; the request to it is for its root.
+// serve serves HTTP on the loopback, and returns a request for its root.
 func serve(t *testing.T, handle http.HandlerFunc) *world.HTTPGet {
 	t.Helper()
 	server := httptest.NewServer(handle)
 	t.Cleanup(server.Close)
-	host, port := at(server.Listener.Addr().String())
+	host, port := hostPort(server.Listener.Addr().String())
 	return &world.HTTPGet{Scheme: "http", Host: host, Port: port, Path: "/"}
 }
 
-func (b *bench) get(m *world.HTTPGet) *world.HTTPGot {
-	b.t.Helper()
-	body, err := b.do(m, 10*time.Second)
+func (h *harness) get(m *world.HTTPGet) *world.HTTPGot {
+	h.t.Helper()
+	body, err := h.call(m, porttest.Patience)
 	if err != nil {
-		b.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	return body.(*world.HTTPGot)
 }
 
 func TestHTTPAnswers(t *testing.T) {
-	b := newBench(t)
+	h := newHarness(t)
 	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || r.RequestURI != "/healthz?deep=1" {
-			t.Errorf("asked for %s %s", r.Method, r.RequestURI)
+			t.Errorf("request %s %s", r.Method, r.RequestURI)
 		}
 		w.WriteHeader(http.StatusTeapot)
 		fmt.Fprint(w, "short and stout")
 	})
 	for _, path := range []string{"/healthz?deep=1", "healthz?deep=1", "/healthz?deep=1#top"} {
 		m.Path = path
-		got := b.get(m)
+		got := h.get(m)
 		want := &world.HTTPGot{Status: http.StatusTeapot, Body: []byte("short and stout")}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", path, diff)
@@ -69,20 +70,20 @@ func TestHTTPHeaders(t *testing.T) {
 		{"another host", headers("Host", "shop.example:8080"),
 			"kube-probe/1.36|*/*||[]|shop.example:8080"},
 	}
-	b := newBench(t)
+	h := newHarness(t)
 	var seen string
 	m := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		seen = fmt.Sprintf("%s|%s|%s|%v|%s", r.Header.Get("User-Agent"), r.Header.Get("Accept"),
 			r.Header.Get("Accept-Encoding"), r.Header["X"], r.Host)
 		if !r.Close {
-			t.Error("the connection is to be kept")
+			t.Error("the request asks for keep-alive")
 		}
 	})
 	server := fmt.Sprintf("%s:%d", m.Host, m.Port)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			m.Headers = c.given
-			b.get(m)
+			h.get(m)
 			if want := strings.ReplaceAll(c.want, "SERVER", server); seen != want {
 				t.Errorf("got %q, want %q", seen, want)
 			}
@@ -90,8 +91,8 @@ func TestHTTPHeaders(t *testing.T) {
 	}
 }
 
-func TestHTTPBodyIsCut(t *testing.T) {
-	b := newBench(t)
+func TestHTTPBodyIsTruncated(t *testing.T) {
+	h := newHarness(t)
 	ended := make(chan struct{})
 	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		defer close(ended)
@@ -99,37 +100,40 @@ func TestHTTPBodyIsCut(t *testing.T) {
 			fmt.Fprint(w, strings.Repeat("x", 1000))
 		}
 	})
-	if got := b.get(m); len(got.Body) != world.HTTPBodyMax || got.Status != http.StatusOK {
+	if got := h.get(m); len(got.Body) != world.HTTPBodyMax || got.Status != http.StatusOK {
 		t.Errorf("status %d, %d bytes, want 200 and %d", got.Status, len(got.Body),
 			world.HTTPBodyMax)
 	}
-	<-ended // the rest is not waited for
+	<-ended // the rest is not awaited
 }
 
 func TestHTTPBodyHangs(t *testing.T) {
-	b := newBench(t)
+	h := newHarness(t)
 	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
-	if _, err := b.do(m, 300*time.Millisecond); !err.Has(world.KindTimeout) {
+	if _, err := h.call(m, 300*time.Millisecond); !err.Has(world.KindTimeout) {
 		t.Errorf("error %v, want Timeout", err)
 	}
 }
 
 func TestHTTPRedirects(t *testing.T) {
-	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it was followed") })
+	other := serve(t, func(http.ResponseWriter, *http.Request) {
+		t.Error("the redirect was followed")
+	})
 	cases := []struct {
 		path string
 		want *world.HTTPGot // nil: Unavailable
 	}{
 		{"/here", &world.HTTPGot{Status: 200, Body: []byte("arrived as shop.example")}},
-		{"/away", &world.HTTPGot{Status: 302, Elsewhere: true, Body: []byte("gone")}},
-		{"/here-then-away", &world.HTTPGot{Status: 302, Elsewhere: true, Body: []byte("gone")}},
+		{"/away", &world.HTTPGot{Status: 302, RedirectedToOtherHost: true, Body: []byte("gone")}},
+		{"/here-then-away", &world.HTTPGot{Status: 302, RedirectedToOtherHost: true,
+			Body: []byte("gone")}},
 		{"/for-ever", nil},
 		{"/nowhere", &world.HTTPGot{Status: 304, Body: []byte{}}},
 	}
-	b := newBench(t)
+	h := newHarness(t)
 	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/here":
@@ -152,7 +156,7 @@ func TestHTTPRedirects(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.path, func(t *testing.T) {
 			m.Path = c.path
-			body, err := b.do(m, 10*time.Second)
+			body, err := h.call(m, porttest.Patience)
 			got, _ := body.(*world.HTTPGot)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
@@ -164,28 +168,39 @@ func TestHTTPRedirects(t *testing.T) {
 	}
 }
 
-// The certificate is of nobody that is known, and for another name.
+// The certificate is of an unknown authority and for another name.
 func TestHTTPS(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		server := httptest.NewUnstartedServer(http.HandlerFunc(
 			func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
 		server.EnableHTTP2 = h2
+		server.Config.ErrorLog = porttest.ErrorLog(t)
 		server.StartTLS()
-		b := newBench(t)
-		host, port := at(server.Listener.Addr().String())
-		got := b.get(&world.HTTPGet{Scheme: "https", Host: host, Port: port, Path: "/"})
+		h := newHarness(t)
+		host, port := hostPort(server.Listener.Addr().String())
+		got := h.get(&world.HTTPGet{Scheme: "https", Host: host, Port: port, Path: "/"})
 		if want := map[bool]string{false: "HTTP/1.1", true: "HTTP/2.0"}[h2]; string(
 			got.Body) != want {
-			t.Errorf("answered by %s, want %s", got.Body, want)
+			t.Errorf("protocol %s, want %s", got.Body, want)
 		}
 		server.Close()
 	}
 }
 
+// The core knows the text by which a server is recognized that speaks no TLS.
+func TestHTTPInsteadOfHTTPS(t *testing.T) {
+	m := serve(t, func(http.ResponseWriter, *http.Request) {})
+	m.Scheme = "https"
+	if body, err := newHarness(t).call(m, 10*time.Second); err == nil ||
+		!strings.HasSuffix(err.Message, world.HTTPInsteadOfHTTPS) {
+		t.Errorf("%v, %v", body, err)
+	}
+}
+
 func TestProxiesAreNotUsed(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
-	b := newBench(t)
-	b.get(serve(t, func(http.ResponseWriter, *http.Request) {}))
+	h := newHarness(t)
+	h.get(serve(t, func(http.ResponseWriter, *http.Request) {}))
 }
 
 func TestNotHTTP(t *testing.T) {
@@ -202,9 +217,9 @@ func TestNotHTTP(t *testing.T) {
 		_, _ = conn.Write([]byte("220 smtp.example ESMTP\r\n"))
 		_ = conn.Close()
 	}()
-	b := newBench(t)
-	host, port := at(l.Addr().String())
-	_, err := b.do(&world.HTTPGet{Scheme: "http", Host: host, Port: port}, 5*time.Second)
+	h := newHarness(t)
+	host, port := hostPort(l.Addr().String())
+	_, err := h.call(&world.HTTPGet{Scheme: "http", Host: host, Port: port}, porttest.Patience)
 	if !err.Has(world.KindUnavailable) {
 		t.Errorf("error %v, want Unavailable", err)
 	}

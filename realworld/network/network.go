@@ -1,13 +1,13 @@
-// Package network carries out the effects of the network port: what probes and lifecycle hooks
-// ask of containers, and the manifest URL (page.go). It asks containers as the kubelet does,
-// because applications and their firewalls know it by its manners: its User-Agent, that it takes
-// any certificate, uses no proxy, opens a connection for each question, and follows redirects
-// within the host only.
+// Package network carries out the effects of the network port: the requests of probes and lifecycle
+// hooks to containers, and the manifest URL (manifesturl.go). A request to a container is like the
+// kubelet's, because applications and firewalls recognize the kubelet by it: the kubelet's
+// User-Agent, no certificate verification, no proxy, a new connection for each request, and no
+// redirects to other hosts.
 //
-// The contract: Do never blocks; every effect is answered exactly once, before or soon after its
-// deadline. Whatever keeps the other side from answering is KindUnavailable, or KindTimeout when
-// the deadline passes first; KindInvalid is a question that cannot be asked. Start reading at
-// Port, then http.go, tcp.go, grpc.go and page.go.
+// The contract: Do never blocks; every effect is completed by exactly one event, before or soon
+// after its deadline. A request without a response is KindUnavailable, or KindTimeout if the
+// deadline passes first; KindInvalid is a request that cannot be sent. Start reading at Port, then
+// http.go, tcp.go, grpc.go and manifesturl.go.
 package network
 
 import (
@@ -20,48 +20,48 @@ import (
 	"time"
 
 	"seedlet.dev/realworld/clock"
-	"seedlet.dev/realworld/flight"
+	"seedlet.dev/realworld/inflight"
 	"seedlet.dev/world"
 )
 
-// Options are what a port is made of.
+// Options configure a Port.
 type Options struct {
 	Clock   clock.Clock
-	Deliver func(world.Event) // takes the answers; called from many goroutines
-	Roots   *x509.CertPool    // whom the manifest URL is trusted by; nil: whom the machine trusts
+	Deliver func(world.Event) // receives the completions; called from many goroutines
+	Roots   *x509.CertPool    // the authorities for the manifest URL; nil: those of the machine
 }
 
 // Port is a world.Port for the network. Close it when done.
 type Port struct {
-	transport *http.Transport // to containers
-	pages     *http.Transport // to the manifest URL
-	flights   *flight.Flights
+	transport  *http.Transport // to containers
+	manifests  *http.Transport // to the manifest URL
+	operations *inflight.Operations
 }
 
-// New makes a port.
+// New returns a port.
 func New(opts Options) *Port {
-	return &Port{transport: newTransport(), pages: newPages(opts.Roots),
-		flights: flight.New(opts.Clock, opts.Deliver)}
+	return &Port{transport: newTransport(), manifests: newManifestTransport(opts.Roots),
+		operations: inflight.New(opts.Clock, opts.Deliver)}
 }
 
 // Do implements world.Port.
-func (p *Port) Do(eff world.Effect) { p.flights.Begin(eff, p.carryOut) }
+func (p *Port) Do(eff world.Effect) { p.operations.Start(eff, p.carryOut) }
 
 func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
-	body, err := p.ask(ctx, request)
-	if err != nil { // most have no kind of their own
-		return nil, flight.Mapped(ctx, world.Call(request), err, world.KindUnavailable)
+	body, err := p.execute(ctx, request)
+	if err != nil { // most errors have no kind of their own
+		return nil, inflight.ToWorldError(ctx, world.CallName(request), err, world.KindUnavailable)
 	}
 	return body, nil
 }
 
-// ask does what an effect asks for. On an error the returned body means nothing.
-func (p *Port) ask(ctx context.Context, request any) (any, error) {
+// execute carries out an effect. If it returns an error, its body is meaningless.
+func (p *Port) execute(ctx context.Context, request any) (any, error) {
 	switch m := request.(type) {
 	case *world.HTTPGet:
 		return httpGet(ctx, p.transport, m)
 	case *world.FetchManifest:
-		return fetchManifest(ctx, p.pages, m)
+		return fetchManifest(ctx, p.manifests, m)
 	case *world.TCPConnect:
 		return &world.Done{}, tcpConnect(ctx, m)
 	case *world.GRPCCheck:
@@ -71,14 +71,15 @@ func (p *Port) ask(ctx context.Context, request any) (any, error) {
 	}
 }
 
-// Close gives up what is going on and waits until it has ended. Do must not be called any more.
+// Close cancels the operations in flight and waits until they have ended. Do must not be called
+// after it.
 func (p *Port) Close() {
-	p.flights.Close()
+	p.operations.Close()
 	p.transport.CloseIdleConnections()
-	p.pages.CloseIdleConnections()
+	p.manifests.CloseIdleConnections()
 }
 
-// address joins host and port, with the brackets that an IPv6 address needs.
+// address joins host and port, with brackets for an IPv6 address.
 func address(op, host string, port int32) (string, error) {
 	if host == "" || port < 1 || port > 65535 {
 		return "", world.Errorf(world.KindInvalid, op, "no address: host %q, port %d", host, port)
@@ -87,19 +88,19 @@ func address(op, host string, port int32) (string, error) {
 }
 
 // lingerSeconds is how long the kernel keeps a closed connection. Probes open and close thousands
-// an hour; for the usual minute they would use up local ports and connection tracking
+// of connections per hour; the usual minute would exhaust local ports and connection tracking
 // (kubernetes/kubernetes#89898).
 const lingerSeconds = 1
 
 // dial opens a TCP connection.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := net.Dialer{KeepAlive: -1 * time.Second} // none: it is closed at once
+	dialer := net.Dialer{KeepAlive: -1 * time.Second} // none: connections are short
 	conn, err := dialer.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(lingerSeconds) // without it, it only takes longer
+		_ = tcp.SetLinger(lingerSeconds) // on failure the connection only lingers longer
 	}
 	return conn, nil
 }

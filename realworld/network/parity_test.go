@@ -17,46 +17,48 @@ import (
 	"seedlet.dev/world/parity"
 )
 
-// servers are the suite's, on the loopback. What speaks HTTP and gRPC does so on one port, and
-// what is silent or hangs up speaks neither.
+// servers are the servers of the parity suite, on the loopback. HTTP and gRPC share one port; the
+// silent server and the one that closes its connections support neither.
 type servers struct {
 	*porttest.World
-	t  *testing.T
-	at map[parity.Server]string // addresses
+	t         *testing.T
+	addresses map[parity.Server]string // addresses
 }
 
-func (s *servers) At(server parity.Server) (string, int32) {
-	address, is := s.at[server]
-	if !is {
+func (s *servers) Address(server parity.Server) (string, int32) {
+	address, ok := s.addresses[server]
+	if !ok {
 		s.t.Fatalf("no server %q", server)
 	}
-	return at(address)
+	return hostPort(address)
 }
 
 func newServers(t *testing.T) *servers {
 	w := porttest.New()
 	port := network.New(network.Options{Clock: w.Clock, Deliver: w.Deliver})
 	w.Port = port
-	s := &servers{World: w, t: t, at: map[parity.Server]string{}}
+	s := &servers{World: w, t: t, addresses: map[parity.Server]string{}}
 	serving, down := grpc_health_v1.HealthCheckResponse_SERVING,
 		grpc_health_v1.HealthCheckResponse_NOT_SERVING
-	s.both(parity.Well, healthServer("store", serving), ok)
-	s.both(parity.Unwell, healthServer("store", down), unwell)
-	s.both(parity.Unknown, healthServer("other", serving), ok)
-	s.both(parity.Unoffered, grpc.NewServer(), ok)
-	s.web(parity.Moved, moved)
-	s.web(parity.Elsewhere, elsewhere)
-	s.web(parity.Endless, endless)
-	s.web(parity.CutShort, cutShort)
-	secret := httptest.NewTLSServer(http.HandlerFunc(ok))
+	s.serveBoth(parity.Healthy, healthServer("store", serving), ok)
+	s.serveBoth(parity.Unhealthy, healthServer("store", down), unwell)
+	s.serveBoth(parity.UnknownService, healthServer("other", serving), ok)
+	s.serveBoth(parity.NoHealthService, grpc.NewServer(), ok)
+	s.serveHTTP(parity.RedirectsWithinHost, moved)
+	s.serveHTTP(parity.RedirectsToOtherHost, elsewhere)
+	s.serveHTTP(parity.EndlessBody, endless)
+	s.serveHTTP(parity.TruncatedBody, cutShort)
+	secret := httptest.NewUnstartedServer(http.HandlerFunc(ok))
+	secret.Config.ErrorLog = porttest.ErrorLog(t)
+	secret.StartTLS()
 	t.Cleanup(secret.Close)
-	s.at[parity.Secret] = secret.Listener.Addr().String()
-	s.raw(parity.Silent, func(net.Conn) {})
-	s.raw(parity.HangsUp, func(conn net.Conn) { _ = conn.Close() })
+	s.addresses[parity.UntrustedTLS] = secret.Listener.Addr().String()
+	s.serveRaw(parity.NeverResponds, func(net.Conn) {})
+	s.serveRaw(parity.ClosesConnection, func(conn net.Conn) { _ = conn.Close() })
 	gone := listen(t)
-	s.at[parity.NoServer] = gone.Addr().String()
+	s.addresses[parity.NoServer] = gone.Addr().String()
 	_ = gone.Close()
-	t.Cleanup(port.Close) // before the servers, which wait for those who are still there
+	t.Cleanup(port.Close) // before the servers, which wait for open connections
 	return s
 }
 
@@ -90,22 +92,22 @@ func cutShort(w http.ResponseWriter, _ *http.Request) {
 }
 
 func healthServer(service string,
-	is grpc_health_v1.HealthCheckResponse_ServingStatus) *grpc.Server {
+	ok grpc_health_v1.HealthCheckResponse_ServingStatus) *grpc.Server {
 	states, server := health.NewServer(), grpc.NewServer()
-	states.SetServingStatus(service, is)
+	states.SetServingStatus(service, ok)
 	grpc_health_v1.RegisterHealthServer(server, states)
 	return server
 }
 
-// web serves HTTP.
-func (s *servers) web(name parity.Server, handle http.HandlerFunc) {
+// serveHTTP serves HTTP.
+func (s *servers) serveHTTP(name parity.Server, handle http.HandlerFunc) {
 	server := httptest.NewServer(handle)
 	s.t.Cleanup(server.Close)
-	s.at[name] = server.Listener.Addr().String()
+	s.addresses[name] = server.Listener.Addr().String()
 }
 
-// both serves HTTP, and gRPC over what of it is HTTP/2.
-func (s *servers) both(name parity.Server, health *grpc.Server, handle http.HandlerFunc) {
+// serveBoth serves HTTP/1, and gRPC over HTTP/2.
+func (s *servers) serveBoth(name parity.Server, health *grpc.Server, handle http.HandlerFunc) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
 			if r.ProtoMajor == 2 {
@@ -120,13 +122,13 @@ func (s *servers) both(name parity.Server, health *grpc.Server, handle http.Hand
 	server.Config.Protocols = protocols
 	server.Start()
 	s.t.Cleanup(server.Close)
-	s.at[name] = server.Listener.Addr().String()
+	s.addresses[name] = server.Listener.Addr().String()
 }
 
-// raw does something with every connection, and closes all of them at the end.
-func (s *servers) raw(name parity.Server, do func(net.Conn)) {
+// serveRaw calls a function for every connection, and closes all of them at the end.
+func (s *servers) serveRaw(name parity.Server, do func(net.Conn)) {
 	l := listen(s.t)
-	s.at[name] = l.Addr().String()
+	s.addresses[name] = l.Addr().String()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -145,4 +147,4 @@ func (s *servers) raw(name parity.Server, do func(net.Conn)) {
 	})
 }
 
-func TestParity(t *testing.T) { parity.Reach(t, newServers(t)) }
+func TestParity(t *testing.T) { parity.NetworkPort(t, newServers(t)) }

@@ -1,13 +1,12 @@
-// Package nodelog serves the logs of the node itself: the files below /var/log, and, where that is
-// switched on, queries for the logs of its services.
+// Package nodelog serves the logs of the node: the files below /var/log and, with
+// enableSystemLogQuery, queries for the logs of services (KEP-2258).
 //
-// The contract: nothing outside the directory is shown, whatever the request and the links in the
-// directory say; nothing but regular files and directories is opened. A query runs journalctl with
-// arguments that only it can mean, for queryMax at most, and a few at once. A client that takes
-// nothing for Patience is left.
+// The contract: no file outside the directory is served, whatever the request and the symbolic
+// links in the directory say; only regular files and directories are opened. A query runs
+// journalctl with arguments that cannot be taken for other options, for queryMax at most,
+// queriesMax at once. The connection of a client that reads nothing for WriteTimeout is closed.
 //
-// Who may call is decided before the handlers are reached. Start reading at Register, then
-// query.go.
+// Requests are authorized before they reach the handlers. Start reading at Register, then query.go.
 package nodelog
 
 import (
@@ -23,44 +22,44 @@ import (
 
 // Bounds.
 const (
-	// queryMax is how long a query may take.
+	// queryMax bounds the duration of a query.
 	queryMax = 30 * time.Second
-	// queriesMax is how many there may be at once: each is a process that reads the journal.
+	// queriesMax bounds the queries at a time: each is a process that reads the journal.
 	queriesMax = 4
-	// filesMax is how many files may be served at once.
+	// filesMax bounds the files that are served at a time.
 	filesMax = 64
 )
 
-// Options are what the handlers are made of.
+// Options configure a Server.
 type Options struct {
-	Dir      string        // the directory of logs, "/var/log"
-	Query    bool          // enableSystemLogQuery
-	Patience time.Duration // how long a client may take nothing
+	Dir          string        // the directory of logs, "/var/log"
+	Query        bool          // enableSystemLogQuery
+	WriteTimeout time.Duration // how long a client may read nothing
 }
 
 // Server serves the logs.
 type Server struct {
-	opts       Options
-	files      http.Handler
-	queries    atomic.Int64 // that are being served
-	serving    atomic.Int64 // files that are
-	journalctl string       // the program
+	opts            Options
+	files           http.Handler
+	queriesInFlight atomic.Int64
+	filesInFlight   atomic.Int64 // files that are being served
+	journalctl      string       // the program
 }
 
-// New makes a server.
+// New returns a server of the logs below Options.Dir.
 func New(opts Options) *Server {
 	return &Server{
-		opts: opts, files: http.FileServerFS(tree{opts.Dir}), journalctl: "journalctl",
+		opts: opts, files: http.FileServerFS(logTree{opts.Dir}), journalctl: "journalctl",
 	}
 }
 
-// Register puts the handlers at their paths.
+// Register registers the handlers at /logs/.
 func (s *Server) Register(mux *http.ServeMux) {
 	mux.Handle("GET /logs/", http.StripPrefix("/logs/", http.HandlerFunc(s.serve)))
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	w = &patient{w, http.NewResponseController(w), s.opts.Patience}
+	w = &deadlineWriter{w, http.NewResponseController(w), s.opts.WriteTimeout}
 	if !s.opts.Query {
 		s.serveFile(w, r)
 		return
@@ -79,58 +78,60 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) serveFile(w http.ResponseWriter, r *http.Request) {
-	if s.serving.Add(1) > filesMax {
-		s.serving.Add(-1)
-		busy(w, filesMax)
+	if s.filesInFlight.Add(1) > filesMax {
+		s.filesInFlight.Add(-1)
+		writeTooMany(w, filesMax)
 		return
 	}
-	defer s.serving.Add(-1)
+	defer s.filesInFlight.Add(-1)
 	s.files.ServeHTTP(w, r)
 }
 
 func (s *Server) serveQuery(w http.ResponseWriter, r *http.Request, q *query) {
-	if err := q.check(tree{s.opts.Dir}); err != nil {
+	if err := q.check(logTree{s.opts.Dir}); err != nil {
 		http.Error(w, err.Error(), http.StatusNotAcceptable)
 		return
 	}
 	if len(q.files) == 1 {
 		named := r.Clone(r.Context())
-		named.URL.Path = "/" + slashed(q.files[0])
-		if info, err := fs.Stat(tree{s.opts.Dir}, slashed(q.files[0])); err == nil && info.IsDir() {
-			named.URL.Path += "/" // else the client would be sent there, with its query
+		named.URL.Path = "/" + cleanFileName(q.files[0])
+		info, err := fs.Stat(logTree{s.opts.Dir}, cleanFileName(q.files[0]))
+		if err == nil && info.IsDir() {
+			named.URL.Path += "/" // otherwise the file server redirects to it and keeps the query
 		}
 		named.URL.RawPath = ""
 		s.serveFile(w, named)
 		return
 	}
-	if s.queries.Add(1) > queriesMax {
-		s.queries.Add(-1)
-		busy(w, queriesMax)
+	if s.queriesInFlight.Add(1) > queriesMax {
+		s.queriesInFlight.Add(-1)
+		writeTooMany(w, queriesMax)
 		return
 	}
-	defer s.queries.Add(-1)
+	defer s.queriesInFlight.Add(-1)
 	ctx, cancel := context.WithTimeout(r.Context(), queryMax)
 	defer cancel()
-	// One deadline for all: nobody may be writing to the client any more when this returns.
-	if p, ok := w.(*patient); ok {
-		_ = p.control.SetWriteDeadline(time.Now().Add(queryMax)) // not all writers have one
+	// A single deadline for the whole response: no write to the client may be under way when this
+	// function returns.
+	if p, ok := w.(*deadlineWriter); ok {
+		_ = p.control.SetWriteDeadline(time.Now().Add(queryMax)) // not every writer has one
 		w = p.ResponseWriter
 	}
 	w.Header().Set("Content-Type", "text/plain;charset=UTF-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	s.answer(ctx, w, q)
+	s.writeServiceLogs(ctx, w, q)
 }
 
-func busy(w http.ResponseWriter, max int) {
+func writeTooMany(w http.ResponseWriter, max int) {
 	w.Header().Set("Retry-After", "1")
 	http.Error(w, fmt.Sprintf("%d such requests are being served already", max),
 		http.StatusServiceUnavailable)
 }
 
-// answer writes what is logged by services: first that of those in the journal, then the files of
-// the others.
-func (s *Server) answer(ctx context.Context, out io.Writer, q *query) {
-	units := s.units(ctx)
+// writeServiceLogs writes the logs of services: first of those with units in the journal, then the
+// log files of the others.
+func (s *Server) writeServiceLogs(ctx context.Context, out io.Writer, q *query) {
+	units := s.journalUnits(ctx)
 	var inJournal, inFiles []string
 	for _, service := range q.services {
 		if units[service+".service"] || units[service] {
@@ -148,12 +149,12 @@ func (s *Server) answer(ctx context.Context, out io.Writer, q *query) {
 		return
 	}
 	for _, service := range inFiles {
-		copyFile(ctx, out, tree{s.opts.Dir}, service)
+		copyServiceFile(ctx, out, logTree{s.opts.Dir}, service)
 	}
 }
 
-// copyJournal writes what the journal has of services. What journalctl has to say against it is
-// part of the answer, as nothing else could be said any more.
+// copyJournal writes the journal's entries of services. The error output of journalctl is part of
+// the response, because the status code has been sent already.
 func (s *Server) copyJournal(ctx context.Context, out io.Writer, q *query, services []string) {
 	cmd := exec.CommandContext(ctx, s.journalctl, q.arguments(services)...)
 	cmd.Stdout, cmd.Stderr = out, out
@@ -163,18 +164,18 @@ func (s *Server) copyJournal(ctx context.Context, out io.Writer, q *query, servi
 	}
 }
 
-// patient gives up on a client that takes nothing for too long.
-type patient struct {
+// deadlineWriter closes the connection of a client that reads nothing for timeout.
+type deadlineWriter struct {
 	http.ResponseWriter
-	control  *http.ResponseController
-	patience time.Duration
+	control *http.ResponseController
+	timeout time.Duration
 }
 
-// Unwrap is for http.ResponseController.
-func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+// Unwrap implements what http.ResponseController looks for.
+func (p *deadlineWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// Write sends data. The deadline is also put off where the server has one for all responses.
-func (p *patient) Write(data []byte) (int, error) {
-	_ = p.control.SetWriteDeadline(time.Now().Add(p.patience)) // not all writers have one
+// Write sends data and extends the write deadline, that of the server for all responses included.
+func (p *deadlineWriter) Write(data []byte) (int, error) {
+	_ = p.control.SetWriteDeadline(time.Now().Add(p.timeout)) // not every writer has a deadline
 	return p.ResponseWriter.Write(data)
 }

@@ -15,11 +15,13 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"seedlet.dev/realworld/porttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// journal stands for journalctl: it knows two units and otherwise says how it was called.
+// journal is a fake journalctl: it lists units, and otherwise prints its arguments and fails.
 const journal = `#!/bin/sh
 case "$*" in
 *--field=*) printf 'kubelet.service\ncron.service\ninit.scope\n';;
@@ -38,7 +40,7 @@ type machine struct {
 func newMachine(t *testing.T, query bool) *machine {
 	t.Helper()
 	m := &machine{t: t, root: t.TempDir()}
-	m.server = New(Options{Dir: filepath.Join(m.root, "log"), Query: query, Patience: time.Minute})
+	m.server = New(Options{Dir: filepath.Join(m.root, "log"), Query: query, WriteTimeout: time.Minute})
 	m.server.journalctl = filepath.Join(m.root, "journalctl")
 	mux := http.NewServeMux()
 	m.server.Register(mux)
@@ -106,10 +108,10 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	m := newMachine(t, false)
-	m.wants("/logs/?query=kubelet", 200, "plain.log") // not switched on
+	m.wants("/logs/?query=kubelet", 200, "plain.log") // queries are disabled
 }
 
-// Links are followed as far as they stay in the directory.
+// Symbolic links are followed unless they lead out of the directory.
 func TestLinks(t *testing.T) {
 	m := newMachine(t, false)
 	log := filepath.Join(m.root, "log")
@@ -184,7 +186,8 @@ func TestQueryErrors(t *testing.T) {
 		"untilTime: Invalid value", "must be after `sinceTime`")
 }
 
-// A client that leaves takes its query with it, and there is room for another.
+// The number of concurrent queries is bounded. A client that disconnects ends its query, and
+// another query is served then.
 func TestQueryBounds(t *testing.T) {
 	m := newMachine(t, true)
 	server := httptest.NewServer(m.handler)
@@ -205,7 +208,7 @@ func TestQueryBounds(t *testing.T) {
 			done <- err
 		}()
 	}
-	wait(t, func() bool { return m.server.queries.Load() == queriesMax })
+	eventually(t, func() bool { return m.server.queriesInFlight.Load() == queriesMax })
 	m.wants("/logs/?query=kubelet", 503, "4 such requests")
 	cancel()
 	for range queriesMax {
@@ -213,22 +216,21 @@ func TestQueryBounds(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	wait(t, func() bool { return m.server.queries.Load() == 0 })
+	eventually(t, func() bool { return m.server.queriesInFlight.Load() == 0 })
 	m.wants("/logs/?query=kubelet", 200)
 	http.DefaultClient.CloseIdleConnections()
 }
 
-func wait(t *testing.T, is func() bool) {
+func eventually(t *testing.T, is func() bool) {
 	t.Helper()
 	for begin := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begin) > 20*time.Second {
-			t.Fatal("not within 20 s")
+		if time.Since(begin) > porttest.Patience {
+			t.Fatalf("not within %v", porttest.Patience)
 		}
 	}
 }
 
-// No request leads out of the directory, or makes an argument of journalctl that is an option of
-// the client's.
+// No request leads out of the directory, or adds an option to the arguments of journalctl.
 func FuzzLogs(f *testing.F) {
 	for _, seed := range [][2]string{{"plain.log", ""}, {"../secret", ""}, {"", "query=a&boot=-1"},
 		{"up/secret", "query=/../secret"}, {"", "query=--file=x&pattern=--x"}} {
@@ -245,7 +247,7 @@ func FuzzLogs(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, name, text string) {
-		files := tree{filepath.Join(root, "log")}
+		files := logTree{filepath.Join(root, "log")}
 		if file, err := files.Open(name); err == nil {
 			defer file.Close()
 			if data, _ := io.ReadAll(file); string(data) == "secret" {

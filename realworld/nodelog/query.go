@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// What a query may ask for.
+// Bounds on a query, the kubelet's where it has them.
 const (
 	servicesMax     = 4
 	serviceBytesMax = 256
@@ -24,7 +24,7 @@ const (
 	unitsBytesMax   = 1 << 20 // of the names of all units in the journal
 )
 
-// query is what a client wants to know: one file, or the logs of services.
+// query is a parsed request: for one file, or for the logs of services.
 type query struct {
 	services []string
 	files    []string
@@ -35,7 +35,7 @@ type query struct {
 	pattern  string
 }
 
-// parseQuery reads the parameters of a request. It is nil if there are none.
+// parseQuery parses the parameters of a request. The query is nil if there are none.
 func parseQuery(values url.Values) (*query, error) {
 	q := &query{pattern: values.Get("pattern")}
 	for _, name := range values["query"] {
@@ -54,7 +54,7 @@ func parseQuery(values url.Values) (*query, error) {
 		parseTime(values.Get("untilTime"), "untilTime", &q.until),
 		parseNumber(values.Get("boot"), "boot", &q.boot),
 		parseNumber(values.Get("tailLines"), "tailLines", &q.tail))
-	if err := joined(errs); err != nil {
+	if err := joinErrors(errs); err != nil {
 		return nil, err
 	}
 	if len(q.files)+len(q.services) == 0 && !q.hasOptions() {
@@ -91,8 +91,8 @@ func invalid(field, value, why string) error {
 	return fmt.Errorf("%s: Invalid value: %q: %s", field, value, why)
 }
 
-// joined is all of the errors in one line.
-func joined(errs []error) error {
+// joinErrors joins errors in one line, as the kubelet does.
+func joinErrors(errs []error) error {
 	var texts []string
 	for _, err := range errs {
 		if err != nil {
@@ -112,8 +112,8 @@ func (q *query) hasOptions() bool {
 	return q.since != nil || q.until != nil || q.tail != nil || q.boot != nil || q.pattern != ""
 }
 
-// check says what is wrong with a query that could be read.
-func (q *query) check(t tree) error {
+// check returns an error if a query violates the rules or names a file that does not exist.
+func (q *query) check(t logTree) error {
 	var errs []error
 	for _, service := range q.services {
 		errs = append(errs, checkService(service))
@@ -134,10 +134,10 @@ func (q *query) check(t tree) error {
 		errs = append(errs, invalid("tailLines", strconv.Itoa(*q.tail),
 			fmt.Sprintf("must be between 0 and %d, inclusive", tailLinesMax)))
 	}
-	return joined(append(errs, checkPattern(q.pattern)))
+	return joinErrors(append(errs, checkPattern(q.pattern)))
 }
 
-func (q *query) checkNames(t tree) error {
+func (q *query) checkNames(t logTree) error {
 	switch {
 	case len(q.files)+len(q.services) == 0:
 		return errors.New("query: Required value: cannot be empty with options")
@@ -148,7 +148,7 @@ func (q *query) checkNames(t tree) error {
 	case len(q.files) == 1 && q.hasOptions():
 		return invalid("query", q.files[0], "cannot specify file with options")
 	case len(q.files) == 1:
-		f, err := t.Open(slashed(q.files[0]))
+		f, err := t.Open(cleanFileName(q.files[0]))
 		if err != nil {
 			return invalid("query", q.files[0], err.Error())
 		}
@@ -157,13 +157,13 @@ func (q *query) checkNames(t tree) error {
 	return nil
 }
 
-// slashed is a file's name below the directory of logs, as the client may write it: with a slash
-// before it, or with those of Windows.
-func slashed(name string) string {
+// cleanFileName returns the name of a file below the directory of logs. Clients may write it with a
+// leading slash, or with the backslashes of Windows.
+func cleanFileName(name string) string {
 	return strings.Trim(strings.ReplaceAll(name, `\`, "/"), "/")
 }
 
-// checkService sees to it that a name can be part of an argument and of a path.
+// checkService returns an error if the name of a service is not safe in an argument or a path.
 func checkService(name string) error {
 	if len(name) > serviceBytesMax {
 		return invalid("query", name[:serviceBytesMax]+"...",
@@ -180,8 +180,8 @@ func checkService(name string) error {
 	return nil
 }
 
-// checkPattern refuses what is no regular expression. It is journalctl that reads it in the end,
-// by the rules of PCRE2.
+// checkPattern returns an error if a pattern is too long or not a regular expression. journalctl
+// then interprets it as PCRE2.
 func checkPattern(pattern string) error {
 	if len(pattern) > patternBytesMax || strings.ContainsRune(pattern, 0) {
 		return invalid("pattern", pattern[:min(len(pattern), patternBytesMax)],
@@ -193,11 +193,11 @@ func checkPattern(pattern string) error {
 	return nil
 }
 
-// arguments are those of journalctl. What a client gives is always behind the name of an option,
-// in one argument with it, so that it cannot be another option.
+// arguments returns the arguments of journalctl. A client's text always follows the name of an
+// option in the same argument, so that it cannot be taken for another option.
 func (q *query) arguments(services []string) []string {
 	args := []string{"--utc", "--no-pager", "--output=short-precise"}
-	if q.since != nil { // seconds, which mean the same in every time zone
+	if q.since != nil { // in seconds, which do not depend on the time zone
 		args = append(args, fmt.Sprintf("--since=@%d", q.since.Unix()))
 	}
 	if q.until != nil {
@@ -218,10 +218,10 @@ func (q *query) arguments(services []string) []string {
 	return args
 }
 
-// units are those that the journal knows; none where there is no journal. journalctl has no error
-// for a unit that it does not know.
-func (s *Server) units(ctx context.Context) map[string]bool {
-	names := &limited{max: unitsBytesMax}
+// journalUnits returns the units with entries in the journal; none without a journal. journalctl
+// reports no error for an unknown unit.
+func (s *Server) journalUnits(ctx context.Context) map[string]bool {
+	names := &truncatingBuffer{max: unitsBytesMax}
 	cmd := exec.CommandContext(ctx, s.journalctl, "--no-pager", "--field=_SYSTEMD_UNIT")
 	cmd.Stdout = names
 	if cmd.Run() != nil {
@@ -234,22 +234,22 @@ func (s *Server) units(ctx context.Context) map[string]bool {
 	return units
 }
 
-// limited keeps the beginning of what is written.
-type limited struct {
+// truncatingBuffer keeps the first max bytes that are written to it.
+type truncatingBuffer struct {
 	bytes.Buffer
 	max int
 }
 
 // Write implements io.Writer.
-func (l *limited) Write(p []byte) (int, error) {
+func (l *truncatingBuffer) Write(p []byte) (int, error) {
 	l.Buffer.Write(p[:min(len(p), max(0, l.max-l.Len()))])
 	return len(p), nil
 }
 
-// copyFile writes the file in which a service logs: SERVICE, SERVICE.log or SERVICE/SERVICE.log.
-func copyFile(ctx context.Context, out io.Writer, t tree, service string) {
+// copyServiceFile writes the log file of a service: SERVICE, SERVICE.log or SERVICE/SERVICE.log.
+func copyServiceFile(ctx context.Context, out io.Writer, t logTree, service string) {
 	for _, name := range []string{service, service + ".log", service + "/" + service + ".log"} {
-		found, err := copyOne(ctx, out, t, name)
+		found, err := copyOneFile(ctx, out, t, name)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			fmt.Fprintf(out, "\nerror getting log for %s: %v\n", service, err)
@@ -261,7 +261,7 @@ func copyFile(ctx context.Context, out io.Writer, t tree, service string) {
 	fmt.Fprintf(out, "\nlog not found for %s\n", service)
 }
 
-func copyOne(ctx context.Context, out io.Writer, t tree, name string) (bool, error) {
+func copyOneFile(ctx context.Context, out io.Writer, t logTree, name string) (bool, error) {
 	f, err := t.Open(name)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
 		return false, nil
@@ -273,18 +273,18 @@ func copyOne(ctx context.Context, out io.Writer, t tree, name string) (bool, err
 	if info, err := f.Stat(); err != nil || info.IsDir() {
 		return false, err
 	}
-	_, err = io.Copy(out, reader{ctx, f})
+	_, err = io.Copy(out, contextReader{ctx, f})
 	return true, err
 }
 
-// reader reads until a context is done.
-type reader struct {
+// contextReader fails once its context is done.
+type contextReader struct {
 	ctx context.Context
 	io.Reader
 }
 
 // Read implements io.Reader.
-func (r reader) Read(p []byte) (int, error) {
+func (r contextReader) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}

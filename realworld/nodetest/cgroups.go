@@ -7,15 +7,15 @@ import (
 	"path/filepath"
 	"slices"
 
-	"seedlet.dev/realworld/owned"
+	"seedlet.dev/realworld/cleanup"
 )
 
-// CgroupRoot is the cgroup below which an agent on the node at dir makes those of its pods, as its
-// configuration calls it. It is the node's own: an agent takes what is there for its pods'.
-func CgroupRoot(dir string) string { return "/" + owned.BridgeName(dir) }
+// CgroupRoot returns the cgroupRoot for an agent on the node at dir. Each node has its own, because
+// an agent regards all cgroups below it as its pods'.
+func CgroupRoot(dir string) string { return "/" + cleanup.BridgeName(dir) }
 
-// RemoveCgroups removes what is left below CgroupRoot, as no process is in it any more. A node
-// that is closed has done so.
+// RemoveCgroups removes the cgroups below CgroupRoot, which must have no processes. Close of a node
+// does so.
 func RemoveCgroups(dir string) error {
 	var problems []error
 	for _, path := range cgroupDirs(dir) {
@@ -24,13 +24,13 @@ func RemoveCgroups(dir string) error {
 	return errors.Join(problems...)
 }
 
-// cgroupDirs are the cgroups of a node in every hierarchy, those within others first.
+// cgroupDirs returns the cgroups of a node in every hierarchy, children before their parents.
 func cgroupDirs(dir string) []string {
 	var found []string
 	for _, parent := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
-		roots, _ := filepath.Glob(parent + CgroupRoot(dir)) // fails only if it is malformed
+		roots, _ := filepath.Glob(parent + CgroupRoot(dir)) // fails only for a malformed pattern
 		for _, root := range roots {
-			// What cannot be read has just gone.
+			// A directory that cannot be read was removed meanwhile.
 			_ = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 				if err == nil && e.IsDir() {
 					found = append(found, path)

@@ -10,7 +10,7 @@ import (
 	"text/template"
 )
 
-// The places inside a node's directory.
+// Paths inside a node's directory.
 func socketPath(dir string) string { return filepath.Join(dir, "containerd.sock") }
 func configPath(dir string) string { return filepath.Join(dir, "containerd.toml") }
 func rootPath(dir string) string   { return filepath.Join(dir, "root") }
@@ -19,15 +19,15 @@ func cniPath(dir string) string    { return filepath.Join(dir, "cni") }
 func logPath(dir string) string    { return filepath.Join(dir, "containerd.log") }
 func hostsPath(dir string) string  { return filepath.Join(dir, "hosts") }
 
-// ownDir reports whether a directory is a node's: it alone has this configuration file, or is
-// on its way to it.
-func ownDir(dir string) bool {
+// isNodeDir reports whether a directory is a node's: only a node's directory has this configuration
+// file or, if a start was interrupted before the file was written, this CNI directory.
+func isNodeDir(dir string) bool {
 	_, config := os.Stat(configPath(dir))
 	_, network := os.Stat(cniPath(dir))
 	return config == nil || network == nil
 }
 
-// settings are what the configuration of containerd is made from.
+// settings are the values in the configuration of containerd.
 type settings struct {
 	Dir, Socket, Root, State, CNIConf, CNIBin, Hosts, Runc, Pause, Snapshotter string
 }
@@ -35,7 +35,7 @@ type settings struct {
 // configV2 is for containerd 1.x.
 //
 // restrict_oom_score_adj: without CAP_SYS_RESOURCE (a container, a small virtual machine) no
-// process may get a lower score than its parent, and every sandbox would fail.
+// process may have a lower oom_score_adj than its parent, and every sandbox would fail.
 // netns_mounts_under_state_dir: keeps the pods' network namespaces inside the node's directory.
 var configV2 = template.Must(template.New("containerd 1.x").Parse(`version = 2
 root = "{{.Root}}"
@@ -66,9 +66,10 @@ disabled_plugins = ["io.containerd.internal.v1.tracing", "io.containerd.tracing.
         Root = "{{.State}}/runc"
 `))
 
-// configV3 is the same for containerd 2.x, where the CRI is several plugins.
+// configV3 is the same for containerd 2.x, where the CRI consists of several plugins.
 //
-// nri: its socket is one for the whole machine, and of two nodes that start at once one would die.
+// nri is disabled: its socket is one for the whole machine, and of two nodes that start together
+// one would fail.
 var configV3 = template.Must(template.New("containerd 2.x").Parse(`version = 3
 root = "{{.Root}}"
 state = "{{.State}}"
@@ -102,8 +103,8 @@ state = "{{.State}}"
       Root = "{{.State}}/runc"
 `))
 
-// writeConfig writes containerd's configuration, and the one that makes it speak plain HTTP to
-// the registry.
+// writeConfig writes containerd's configuration, and the registry configuration that permits plain
+// HTTP.
 func writeConfig(dir string, t tools, r *Registry) error {
 	config, err := configFor(t.containerd)
 	if err != nil {
@@ -113,7 +114,7 @@ func writeConfig(dir string, t tools, r *Registry) error {
 	err = config.Execute(&text, settings{
 		Dir: dir, Socket: socketPath(dir), Root: rootPath(dir), State: statePath(dir),
 		CNIConf: cniPath(dir), CNIBin: t.cniDir, Hosts: hostsPath(dir), Runc: t.runc,
-		Pause: r.Images.Pause, Snapshotter: snapshotter(dir),
+		Pause: r.Images.Pause, Snapshotter: chooseSnapshotter(dir),
 	})
 	if err != nil {
 		return fmt.Errorf("making containerd's configuration: %w", err)
@@ -126,9 +127,10 @@ func writeConfig(dir string, t tools, r *Registry) error {
 	return writeFile(filepath.Join(hostsPath(dir), r.Address, "hosts.toml"), []byte(hosts))
 }
 
-// configFor chooses the configuration that a containerd binary understands.
+// configFor returns the configuration for the version of a containerd binary.
 func configFor(binary string) (*template.Template, error) {
-	// As in "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3".
+	// The output is like "containerd github.com/containerd/containerd 1.6.20~ds1
+	// 1.6.20~ds1-1+deb12u3".
 	out, err := exec.Command(binary, "--version").Output()
 	if err != nil {
 		return nil, fmt.Errorf("asking %s for its version: %w", binary, err)

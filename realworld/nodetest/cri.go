@@ -12,8 +12,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Dial makes a client connection to a CRI endpoint ("unix:///…"). It does not wait for the
-// other side, and comes back within a second when that has been away.
+// Dial returns a client connection to a CRI endpoint ("unix:///…"). It does not wait for the
+// server, and reconnects within a second after an interruption.
 func Dial(endpoint string) (*grpc.ClientConn, error) {
 	often := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second}
 	conn, err := grpc.NewClient(endpoint,
@@ -25,9 +25,9 @@ func Dial(endpoint string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// Ready says why the runtime behind a client cannot run pods yet, nil if it can.
-func Ready(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+// CheckReady returns an error if the runtime behind a client is not ready to run pods.
+func CheckReady(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	answer, err := client.Status(ctx, &runtimeapi.StatusRequest{})
 	if err != nil {
@@ -42,7 +42,7 @@ func Ready(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
 	return nil
 }
 
-// RemovePods stops and removes every pod of a runtime, without grace for its containers.
+// RemovePods stops and removes every pod of a runtime, with a grace period of zero.
 func RemovePods(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
 	answer, err := client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {

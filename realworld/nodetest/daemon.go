@@ -3,12 +3,12 @@ package nodetest
 import (
 	"path/filepath"
 
-	"seedlet.dev/realworld/owned"
+	"seedlet.dev/realworld/cleanup"
 )
 
-// newDaemon is the containerd process of a node, not yet started.
-func newDaemon(t tools, dir string) *owned.Daemon {
-	return &owned.Daemon{
+// newDaemon returns the containerd process of a node, not yet started.
+func newDaemon(t tools, dir string) *cleanup.Daemon {
+	return &cleanup.Daemon{
 		Program: t.containerd,
 		Args:    []string{"--config", configPath(dir)},
 		Env: []string{"PATH=" + t.shimDir + ":" + filepath.Dir(t.runc) +

@@ -1,8 +1,8 @@
 package nodetest
 
-import "seedlet.dev/realworld/owned"
+import "seedlet.dev/realworld/cleanup"
 
-// guardKind is the kind of a node's guard.
+// guardKind is the kind of a node's guard process.
 const guardKind = "node"
 
-func init() { owned.BeGuard(guardKind, sweep) }
+func init() { cleanup.RunGuard(guardKind, sweep) }

@@ -30,7 +30,7 @@ func buildSample(ctx context.Context) (v1.Layer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the sample: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // a binary left in the temporary directory is no harm
+	defer func() { _ = os.RemoveAll(dir) }() // a binary left in the temporary directory does no harm
 	binary := filepath.Join(dir, "sample")
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
 		"-ldflags=-s -w -buildid=", "-o", binary, "./cmd/sample")
@@ -46,7 +46,7 @@ func buildSample(ctx context.Context) (v1.Layer, error) {
 	return layerOf(data)
 }
 
-// layerOf packs the sample binary, and the directories that programs expect, without times.
+// layerOf packs the sample binary and the directories that programs expect, without timestamps.
 func layerOf(sample []byte) (v1.Layer, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
@@ -77,7 +77,7 @@ func layerOf(sample []byte) (v1.Layer, error) {
 	return layer, nil
 }
 
-// imageOf makes an image of one layer for this machine's architecture.
+// imageOf returns an image of one layer for this machine's architecture.
 func imageOf(layer v1.Layer, entrypoint, command []string) (v1.Image, error) {
 	image, err := mutate.AppendLayers(empty.Image, layer)
 	if err != nil {

@@ -10,17 +10,17 @@ import (
 	"seedlet.dev/realworld/provision"
 )
 
-// Install makes sure that what a version of containerd needs is there: Debian's packages, and
-// for V2 the pinned containerd, built into .cache of the checkout. What is there is left alone.
-// No service is started by it.
+// Install installs what a version of containerd needs: Debian packages, and for V2 the pinned
+// containerd, built into .cache of the checkout. It changes nothing that is installed already, and
+// starts no service.
 func Install(ctx context.Context, version string, progress func(line string)) error {
 	if _, err := findTools(version); err == nil {
 		return nil
 	}
-	if err := provision.Possible(); err != nil {
+	if err := provision.CheckMachine(); err != nil {
 		return err
 	}
-	if err := provision.Packages(ctx, missingPackages(version), progress); err != nil {
+	if err := provision.InstallPackages(ctx, missingPackages(version), progress); err != nil {
 		return err
 	}
 	if version == V2 {
@@ -32,8 +32,9 @@ func Install(ctx context.Context, version string, progress func(line string)) er
 	return err
 }
 
-// missingPackages are the Debian packages that hold what is not there. It goes by executables,
-// because they may have come in another way (Docker's containerd.io holds containerd and runc).
+// missingPackages returns the Debian packages of missing executables. It checks executables, not
+// packages, because they may be installed in another way (Docker's containerd.io has containerd and
+// runc).
 func missingPackages(version string) []string {
 	var packages []string
 	if _, err := findContainerd(Debian); err != nil && version == Debian {
@@ -56,7 +57,7 @@ func installV2(ctx context.Context, progress func(string)) error {
 	}
 	progress("building containerd " + v2Version + " (about a minute, once)")
 	const module = "github.com/containerd/containerd/v2/cmd/"
-	// One after the other, the daemon last: its presence says that everything is.
+	// The daemon is built last: its presence means that all are built.
 	for _, name := range []string{"containerd-shim-runc-v2", "containerd"} {
 		cmd := exec.CommandContext(ctx, "go", "install", module+name+"@"+v2Version)
 		cmd.Env = append(os.Environ(), "GOBIN="+dir, "CGO_ENABLED=0", "GOFLAGS=")

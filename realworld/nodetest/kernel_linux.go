@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// snapshotter chooses how containerd layers images in dir: overlayfs where the kernel and the
-// file system below allow it, otherwise plain copies (as inside a container without volumes).
-func snapshotter(dir string) string {
+// chooseSnapshotter returns the snapshotter for images in dir: overlayfs where the kernel and the
+// file system allow it, otherwise native, which copies (as inside a container without volumes).
+func chooseSnapshotter(dir string) string {
 	probe := filepath.Join(dir, "overlay-probe")
-	defer func() { _ = os.RemoveAll(probe) }() // the sweep takes it otherwise
+	defer func() { _ = os.RemoveAll(probe) }() // otherwise the sweep removes it
 	for _, name := range []string{"lower", "upper", "work", "merged"} {
 		if err := os.MkdirAll(filepath.Join(probe, name), 0o700); err != nil {
 			return "native"
@@ -24,15 +24,15 @@ func snapshotter(dir string) string {
 	if err := unix.Mount("overlay", merged, "overlay", 0, options); err != nil {
 		return "native"
 	}
-	if err := detach(merged); err != nil {
+	if err := Unmount(merged); err != nil {
 		return "native"
 	}
 	return "overlayfs"
 }
 
-// detach unmounts one mount point; one that is gone already is success. It does not wait for
-// those who still have it open.
-func detach(path string) error {
+// Unmount unmounts one mount point lazily: it does not wait for processes that have it open. It
+// succeeds if nothing is mounted there.
+func Unmount(path string) error {
 	err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unmounting %s: %w", path, err)

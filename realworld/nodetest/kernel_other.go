@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// Nodes start on Linux only (see findTools), so nothing here is ever reached with something to
-// remove; it makes the package compile where the tests skip.
+// Nodes start on Linux only (see findTools). These functions let the package compile on systems
+// where its tests are skipped.
 
 func snapshotter(string) string { return "native" }
 

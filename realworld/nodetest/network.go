@@ -6,19 +6,19 @@ import (
 	"net/netip"
 	"path/filepath"
 
-	"seedlet.dev/realworld/owned"
+	"seedlet.dev/realworld/cleanup"
 )
 
-// writeNetwork writes the node's CNI configuration: a bridge of its own with host-local
-// addresses. Pods reach the host and each other; there is no way out, which needs no iptables. It
-// returns the addresses of the pods.
+// writeNetwork writes the node's CNI configuration: a bridge of its own with host-local addresses.
+// Pods reach the host and each other, and no other network, so no iptables are needed. It returns
+// the subnet of the pods.
 func writeNetwork(dir string) (netip.Prefix, error) {
-	subnet, err := owned.FreeSubnet(dir)
+	subnet, err := cleanup.FreeSubnet(dir)
 	if err != nil {
 		return netip.Prefix{}, err
 	}
 	bridge := map[string]any{
-		"type": "bridge", "bridge": owned.BridgeName(dir), "isGateway": true, "ipMasq": false,
+		"type": "bridge", "bridge": cleanup.BridgeName(dir), "isGateway": true, "ipMasq": false,
 		"ipam": map[string]any{
 			"type":    "host-local",
 			"dataDir": filepath.Join(dir, "ipam"),
@@ -26,7 +26,7 @@ func writeNetwork(dir string) (netip.Prefix, error) {
 		},
 	}
 	conf := map[string]any{
-		"cniVersion": "1.0.0", "name": owned.BridgeName(dir), "plugins": []any{bridge},
+		"cniVersion": "1.0.0", "name": cleanup.BridgeName(dir), "plugins": []any{bridge},
 	}
 	data, err := json.MarshalIndent(conf, "", "  ")
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// New starts a private node for a test and closes it when the test ends. Where no node can be
-// started (not Linux, not root, tools missing) the test is skipped with the reason; in CI as
-// root, where `make test` has set everything up, a missing tool is a failure instead. A node
-// takes a second or two to start: share one among subtests.
+// New starts a private node for a test and closes it when the test ends. If no node can be started
+// (not Linux, not root, missing tools) the test is skipped with the reason. In CI as root, where
+// `make test` has installed everything, a missing tool is a failure. A node takes a second or two
+// to start: share one among subtests.
 func New(t testing.TB, version string) *Node {
 	t.Helper()
 	if testing.Short() {

@@ -4,14 +4,14 @@
 //
 // The contract:
 //
-//  1. A node lives in one directory and shares nothing with the machine's own runtime but the
-//     kernel. Everything outside the directory (bridge, mounts, processes) carries its path or
-//     a name made from it, and so can be found by it.
-//  2. Close removes all of it, by its own id. A guard process does the same when the process
-//     that started the node dies without closing it.
-//  3. The package is the only one that starts containerd; it needs Linux and root.
+//  1. A node has one directory and shares nothing with the machine's own runtime but the kernel.
+//     Everything outside the directory (bridge, mounts, processes) has its path, or a name made
+//     from the path, and can be found by it.
+//  2. Close removes all of it, each part by its own id. A guard process does the same if the
+//     process that started the node dies without closing it.
+//  3. Only this package starts containerd; it needs Linux and root.
 //
-// Start reading at Start and Close, then sweep.go for how nothing is left behind.
+// Start reading at Start and Close, then leftovers.go for the removal of everything.
 package nodetest
 
 import (
@@ -26,23 +26,24 @@ import (
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"seedlet.dev/realworld/owned"
+	"seedlet.dev/realworld/cleanup"
 )
 
-// How long the parts of a node may take before that is an error.
+// Timeouts of the start and the end of a node. A busy machine takes ten times as long as an idle
+// one, and a timeout costs time only when something is wrong.
 const (
-	readyMax   = 60 * time.Second // from the start of containerd until its CRI is ready
+	readyMax   = 5 * time.Minute  // from the start of containerd until its CRI is ready
 	podStopMax = 20 * time.Second // to stop and remove all pods through the CRI
 )
 
-// socketPathMax is what the kernel's sockaddr_un holds, less the final zero.
+// socketPathMax is the longest path in the kernel's sockaddr_un, without the final zero.
 const socketPathMax = 107
 
-// Options says what node to start.
+// Options configure a node.
 type Options struct {
-	Dir      string            // made if absent, removed by Close; empty for a temporary one
+	Dir      string            // created if absent, removed by Close; empty for a temporary one
 	Version  string            // Debian, V2, or the path of a containerd binary
-	Progress func(line string) // told what is going on; may be nil
+	Progress func(line string) // called with progress; may be nil
 }
 
 // Node is a running private node.
@@ -51,16 +52,16 @@ type Node struct {
 	Dir      string
 	Images   Images
 
-	daemon   *owned.Daemon
+	daemon   *cleanup.Daemon
 	registry *Registry
-	guard    *owned.Guard
+	guard    *cleanup.Guard
 	conn     *grpc.ClientConn
 	subnet   netip.Prefix // of the pods
 	closed   bool
 }
 
-// Start starts a node and waits until its CRI says that runtime and network are ready. What a
-// former node left in the same directory is removed first. On an error nothing is left.
+// Start starts a node and waits until its CRI reports runtime and network as ready. Leftovers of an
+// earlier node in the same directory are removed first. After an error nothing is left.
 func Start(ctx context.Context, o Options) (*Node, error) {
 	progress := o.Progress
 	if progress == nil {
@@ -82,7 +83,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 }
 
 func (n *Node) start(ctx context.Context, tools tools, progress func(string)) (err error) {
-	if n.guard, err = owned.StartGuard(guardKind, n.Dir); err != nil {
+	if n.guard, err = cleanup.StartGuard(guardKind, n.Dir); err != nil {
 		return err
 	}
 	progress("building the sample image and serving it from a loopback registry")
@@ -107,7 +108,7 @@ func (n *Node) start(ctx context.Context, tools tools, progress func(string)) (e
 	return n.waitReady(ctx)
 }
 
-// prepareDir makes the node's directory, or sweeps what a former node left in it.
+// prepareDir creates the node's directory, or removes the leftovers of an earlier node in it.
 func prepareDir(dir string) (string, error) {
 	if dir == "" {
 		return os.MkdirTemp("", "seedlet-node-")
@@ -122,7 +123,7 @@ func prepareDir(dir string) (string, error) {
 	}
 	entries, err := os.ReadDir(dir)
 	if err == nil && len(entries) > 0 {
-		if !ownDir(dir) {
+		if !isNodeDir(dir) {
 			return "", fmt.Errorf("node directory %s: holds files that are not a node's", dir)
 		}
 		if err := sweep(dir); err != nil {
@@ -135,14 +136,14 @@ func prepareDir(dir string) (string, error) {
 	return dir, nil
 }
 
-// waitReady waits until the CRI answers and says that runtime and network are ready.
+// waitReady waits until the CRI reports runtime and network as ready.
 func (n *Node) waitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyMax)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		problem := Ready(ctx, n.Runtime())
+		problem := CheckReady(ctx, n.Runtime())
 		if problem == nil {
 			return nil
 		}
@@ -156,31 +157,31 @@ func (n *Node) waitReady(ctx context.Context) error {
 	}
 }
 
-// Runtime is a CRI client of the node, independent of the agent under test. Calls fail while
-// containerd is down and work again within a second after it is back.
+// Runtime returns a CRI client of the node, independent of the agent under test. Calls fail while
+// containerd is down, and succeed again within a second after its restart.
 func (n *Node) Runtime() runtimeapi.RuntimeServiceClient {
 	return runtimeapi.NewRuntimeServiceClient(n.conn)
 }
 
-// ImageService is the image half of the CRI client.
+// ImageService returns a client of the CRI's image service.
 func (n *Node) ImageService() runtimeapi.ImageServiceClient {
 	return runtimeapi.NewImageServiceClient(n.conn)
 }
 
-// Registry is where the node's runtime pulls the project's images from.
+// Registry returns the registry of the project's images for the node's runtime.
 func (n *Node) Registry() *Registry { return n.registry }
 
-// LogFile is where containerd's own output goes, over all its lives.
+// LogFile returns the path of containerd's log, which restarts append to.
 func (n *Node) LogFile() string { return n.daemon.LogFile }
 
-// Pid is the process of containerd.
-func (n *Node) Pid() int { return n.daemon.Pid() }
+// PID returns the process id of containerd.
+func (n *Node) PID() int { return n.daemon.PID() }
 
-// Kill ends containerd with SIGKILL. Its shims and containers live on.
+// Kill ends containerd with SIGKILL. Its shims and containers keep running.
 func (n *Node) Kill() error { return n.daemon.Kill() }
 
-// Restart starts containerd again on the same state, killing it first if it still runs, and
-// waits until its CRI is ready.
+// Restart kills containerd if it runs, starts it again with the same state, and waits until its CRI
+// is ready.
 func (n *Node) Restart(ctx context.Context) error {
 	if err := n.daemon.Kill(); err != nil {
 		return err
@@ -192,8 +193,8 @@ func (n *Node) Restart(ctx context.Context) error {
 	return n.waitReady(ctx)
 }
 
-// Close removes the node and everything it made. Calling it again does nothing. The pods are
-// removed in the orderly way as long as containerd answers; what then remains is swept.
+// Close removes the node and everything it created. Further calls do nothing. Pods are removed
+// through the CRI if containerd responds; the sweep removes the rest.
 func (n *Node) Close() error {
 	if n.closed {
 		return nil
@@ -202,10 +203,10 @@ func (n *Node) Close() error {
 	if n.conn != nil {
 		if n.daemon.Running() {
 			ctx, cancel := context.WithTimeout(context.Background(), podStopMax)
-			_ = RemovePods(ctx, n.Runtime()) // the sweep below takes what this could not
+			_ = RemovePods(ctx, n.Runtime()) // the sweep below removes what failed here
 			cancel()
 		}
-		_ = n.conn.Close() // it holds nothing that could be lost
+		_ = n.conn.Close() // the connection has no data to lose
 	}
 	if n.daemon != nil {
 		n.daemon.Stop()

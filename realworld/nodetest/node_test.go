@@ -14,21 +14,24 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"seedlet.dev/realworld/owned"
+	"seedlet.dev/realworld/cleanup"
+	"seedlet.dev/realworld/porttest"
 )
 
-// ownerEnv makes this test binary a process that owns a node and is killed (TestGuard).
+// ownerEnv is the environment variable that makes this test binary a process that owns a node, to
+// be killed (TestGuard). Its value is the version of containerd.
 const ownerEnv = "SEEDLET_NODE_OWNER"
 
 func TestMain(m *testing.M) {
 	if version := os.Getenv(ownerEnv); version != "" {
-		own(version)
+		runNodeOwner(version)
 	}
 	os.Exit(m.Run())
 }
 
-// own starts a node with a pod, says so, and waits to be killed.
-func own(version string) {
+// runNodeOwner starts a node with a pod, prints the node's directory and the error, and waits to be
+// killed.
+func runNodeOwner(version string) {
 	n, err := Start(context.Background(), Options{Version: version})
 	if err == nil {
 		_, err = startPod(context.Background(), n, "victim")
@@ -39,7 +42,7 @@ func own(version string) {
 
 // startPod runs a pod of one sleeping container and returns the container's id.
 func startPod(ctx context.Context, n *Node, name string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, porttest.Patience)
 	defer cancel()
 	sandbox := &runtimeapi.PodSandboxConfig{
 		Metadata:     &runtimeapi.PodSandboxMetadata{Name: name, Uid: name, Namespace: "default"},
@@ -55,7 +58,7 @@ func startPod(ctx context.Context, n *Node, name string) (string, error) {
 	if _, err := n.ImageService().PullImage(ctx, pull); err != nil {
 		return "", err
 	}
-	made, err := n.Runtime().CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+	created, err := n.Runtime().CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
 		PodSandboxId: pod.PodSandboxId, SandboxConfig: sandbox,
 		Config: &runtimeapi.ContainerConfig{
 			Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Image: image,
@@ -67,12 +70,12 @@ func startPod(ctx context.Context, n *Node, name string) (string, error) {
 		return "", err
 	}
 	_, err = n.Runtime().StartContainer(ctx,
-		&runtimeapi.StartContainerRequest{ContainerId: made.ContainerId})
-	return made.ContainerId, err
+		&runtimeapi.StartContainerRequest{ContainerId: created.ContainerId})
+	return created.ContainerId, err
 }
 
-// TestNode runs pods on every version, kills and restarts containerd below them, and leaves it
-// to the clean-up of New to find what Close forgets.
+// TestNode runs a pod on every version, and kills and restarts containerd meanwhile. The clean-up
+// of New fails the test if Close leaves anything.
 func TestNode(t *testing.T) {
 	for _, version := range Versions() {
 		t.Run(version, func(t *testing.T) {
@@ -86,7 +89,7 @@ func TestNode(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n.Endpoint == "" || n.daemon.Running() {
-				t.Fatal("containerd runs after Kill")
+				t.Fatal("containerd still runs after Kill")
 			}
 			if err := n.Restart(t.Context()); err != nil {
 				t.Fatal(err)
@@ -94,40 +97,41 @@ func TestNode(t *testing.T) {
 			after := containerStatus(t, n, id)
 			if after.State != runtimeapi.ContainerState_CONTAINER_RUNNING ||
 				after.StartedAt != before.StartedAt {
-				t.Errorf("the container did not live through it: %v, then %v", before, after)
+				t.Errorf("the container did not survive the restart of containerd: %v, then %v", before,
+					after)
 			}
 			if !strings.HasPrefix(after.ImageRef, n.registry.Address) &&
 				!strings.HasPrefix(after.ImageRef, "sha256:") {
-				t.Errorf("image reference %q is not of the loopback registry", after.ImageRef)
+				t.Errorf("image reference %q is not from the loopback registry", after.ImageRef)
 			}
-			wantReachable(t, n)
+			checkReachable(t, n)
 		})
 	}
 }
 
 func containerStatus(t *testing.T, n *Node, id string) *runtimeapi.ContainerStatus {
 	t.Helper()
-	answer, err := n.Runtime().ContainerStatus(t.Context(),
+	response, err := n.Runtime().ContainerStatus(t.Context(),
 		&runtimeapi.ContainerStatusRequest{ContainerId: id})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer.Status
+	return response.Status
 }
 
-// wantReachable checks that the pod has an address of the node's own network.
-func wantReachable(t *testing.T, n *Node) {
+// checkReachable checks that the pod has an address in the node's own network.
+func checkReachable(t *testing.T, n *Node) {
 	t.Helper()
 	list, err := n.Runtime().ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("pods: %v, %v; want one", list, err)
 	}
-	answer, err := n.Runtime().PodSandboxStatus(t.Context(),
+	response, err := n.Runtime().PodSandboxStatus(t.Context(),
 		&runtimeapi.PodSandboxStatusRequest{PodSandboxId: list.Items[0].Id})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ip := answer.Status.GetNetwork().GetIp(); !strings.HasPrefix(ip, "10.2") {
+	if ip := response.Status.GetNetwork().GetIp(); !strings.HasPrefix(ip, "10.2") {
 		t.Errorf("the pod's address is %q, want one of 10.2xx", ip)
 	}
 }
@@ -137,7 +141,7 @@ func TestGuard(t *testing.T) {
 	for _, version := range Versions() {
 		t.Run(version, func(t *testing.T) {
 			if _, err := findTools(version); err != nil || testing.Short() {
-				t.Skipf("a real node is not to be had: %v", err)
+				t.Skipf("a real node is not available: %v", err)
 			}
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), ownerEnv+"="+version)
@@ -150,17 +154,18 @@ func TestGuard(t *testing.T) {
 			}
 			line, err := bufio.NewReader(out).ReadString('\n')
 			killed := cmd.Process.Kill()
-			_ = cmd.Wait() // it was killed, which is what it will say
-			dir, said, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if err != nil || killed != nil || said != "<nil>" {
-				t.Fatalf("the owner said %q; %v, %v", line, err, killed)
+			_ = cmd.Wait() // the error is that of a killed process
+			dir, startErr, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if err != nil || killed != nil || startErr != "<nil>" {
+				t.Fatalf("the owner printed %q; %v, %v", line, err, killed)
 			}
-			wantNothing(t, dir, 20*time.Second)
+			waitNothingLeft(t, dir, porttest.Patience)
 		})
 	}
 }
 
-func wantNothing(t *testing.T, dir string, within time.Duration) {
+// waitNothingLeft waits until a node whose owner was killed has left nothing.
+func waitNothingLeft(t *testing.T, dir string, within time.Duration) {
 	t.Helper()
 	deadline := time.Now().Add(within)
 	for {
@@ -169,13 +174,13 @@ func wantNothing(t *testing.T, dir string, within time.Duration) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%v after the owner died there is still %q, %v", within, left, err)
+			t.Fatalf("%v after the owner was killed, %q is left, %v", within, left, err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// TestLeftovers checks that a running node is seen, with all its kinds of parts.
+// TestLeftovers checks that Leftovers lists every kind of part of a running node.
 func TestLeftovers(t *testing.T) {
 	n := New(t, Debian)
 	if _, err := startPod(t.Context(), n, "seen"); err != nil {
@@ -186,10 +191,10 @@ func TestLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"(containerd)", "(containerd-shim)", "(sample)", "mount " + n.Dir,
-		"bridge " + owned.BridgeName(n.Dir), "directory " + n.Dir} {
-		has := func(line string) bool { return strings.Contains(line, want) }
-		if !slices.ContainsFunc(left, has) {
-			t.Errorf("a running node has no %q among %q", want, left)
+		"bridge " + cleanup.BridgeName(n.Dir), "directory " + n.Dir} {
+		matches := func(line string) bool { return strings.Contains(line, want) }
+		if !slices.ContainsFunc(left, matches) {
+			t.Errorf("Leftovers of a running node has no %q: %q", want, left)
 		}
 	}
 }
@@ -216,6 +221,6 @@ func TestStartRefuses(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(foreign, "thesis.tex")); err != nil {
-		t.Errorf("a foreign file was touched: %v", err)
+		t.Errorf("a file that is not the node's was removed: %v", err)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// Images are the references of the project's images, as a runtime pulls them.
+// Images are the references of the project's images for a runtime.
 type Images struct {
-	Sample string // cmd/sample; its first argument is the subcommand, pause if there is none
+	Sample string // cmd/sample; its first argument is the subcommand, pause without one
 	Pause  string // the same binary as a sandbox image
 }
 
@@ -43,7 +43,7 @@ func StartRegistry(ctx context.Context) (*Registry, error) {
 		Handler:           registry.New(registry.Logger(log.New(io.Discard, "", 0))),
 		ReadHeaderTimeout: 10 * time.Second,
 	}
-	go func() { _ = r.server.Serve(listener) }() // ends with ErrServerClosed in Close
+	go func() { _ = r.server.Serve(listener) }() // returns ErrServerClosed after Close
 	r.Images = Images{
 		Sample: r.Address + "/seedlet/sample:v1",
 		Pause:  r.Address + "/seedlet/pause:v1",
@@ -60,15 +60,15 @@ func StartRegistry(ctx context.Context) (*Registry, error) {
 	return r, nil
 }
 
-// URL is where the registry is, with its scheme.
+// URL returns the URL of the registry.
 func (r *Registry) URL() string { return "http://" + r.Address }
 
-// Close ends the registry and its connections.
+// Close closes the registry and its connections.
 func (r *Registry) Close() {
-	_ = r.server.Close() // nothing depends on how its connections end
+	_ = r.server.Close() // errors of its connections do not matter
 }
 
-// Publish serves the sample by another name as well: named is as "seedlet/late:v1".
+// Publish serves the sample image by another name as well, such as "seedlet/late:v1".
 func (r *Registry) Publish(ctx context.Context, named string) error {
 	from, err := name.ParseReference(r.Images.Sample, name.Insecure)
 	if err != nil {

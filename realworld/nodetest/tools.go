@@ -13,20 +13,20 @@ import (
 
 // The versions of containerd that the project is tested with.
 const (
-	Debian = "debian" // what the Debian package installs, 1.6 on Debian 12
+	Debian = "debian" // the Debian package, 1.6 on Debian 12
 	V2     = "2.x"    // v2Version, built by `go install`
 )
 
 // v2Version is the pinned containerd 2.x.
 const v2Version = "v2.4.2"
 
-// Versions lists all versions, oldest first.
+// Versions returns all versions, oldest first.
 func Versions() []string { return []string{Debian, V2} }
 
-// cniDirs are where distributions put the CNI plugins: Debian's own place, then the upstream one.
+// cniDirs are the directories of CNI plugins: Debian's, then the upstream one.
 var cniDirs = []string{"/usr/lib/cni", "/opt/cni/bin"}
 
-// tools are the executables that a node is made of.
+// tools are the executables of a node.
 type tools struct {
 	containerd string
 	shimDir    string // holds containerd-shim-runc-v2
@@ -34,7 +34,8 @@ type tools struct {
 	cniDir     string // holds bridge, host-local and loopback
 }
 
-// findTools finds what a version needs, or says in one line why a node cannot be started here.
+// findTools returns the executables for a version, or an error of one line why no node can be
+// started here.
 func findTools(version string) (tools, error) {
 	if runtime.GOOS != "linux" {
 		return tools{}, fmt.Errorf("a real node needs linux, this is %s", runtime.GOOS)
@@ -89,7 +90,7 @@ func findContainerd(version string) (string, error) {
 	return version, nil
 }
 
-// v2Dir is where the pinned containerd is kept.
+// v2Dir returns the directory of the pinned containerd.
 func v2Dir() (string, error) { return provision.CacheDir("containerd", v2Version) }
 
 func hasPlugins(dir string) bool {

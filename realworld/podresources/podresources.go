@@ -1,11 +1,10 @@
-// Package podresources serves the pod resources API (KEP-606) on a socket of the node: which pod
-// has which of the things that there are only so many of. Exporters of device metrics read it.
+// Package podresources serves the pod resources API (KEP-606) on a socket of the node: which
+// exclusive CPUs, memory and devices each container has. Exporters of device metrics read it.
 //
-// Nothing is given to one container alone yet, neither processors nor memory of a NUMA node nor
-// devices, so their lists are empty: that is the truth, and what a kubelet says whose policies are
-// "none". The contract: at most 100 calls in a second are answered, and 10 at once, as the
-// kubelet's; what else comes is refused. A call asks the core once and ends within two seconds.
-// Start reading at Server and List.
+// No resource is allocated exclusively yet (CPUs, memory of a NUMA node, devices), so their lists
+// are empty, as on a kubelet whose policies are "none". The contract: 100 calls per second with a
+// burst of 10 are served, as by the kubelet, and further calls are refused. A call sends one
+// request to the core and ends within two seconds. Start reading at Server and List.
 package podresources
 
 import (
@@ -25,28 +24,28 @@ import (
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// The kubelet's limit of calls.
+// The kubelet's rate limit.
 const (
 	qps   = 100
 	burst = 10
 )
 
-// Bounds on what clients can hold.
+// Bounds on what clients can occupy.
 const (
-	connectionsMax = 64
-	streamsMax     = 16
-	requestMax     = 64 << 10 // bytes
-	silenceMax     = 10 * time.Second
-	answerTimeout  = 2 * time.Second
+	connectionsMax   = 64
+	streamsMax       = 16
+	requestMax       = 64 << 10 // bytes
+	handshakeTimeout = 10 * time.Second
+	answerTimeout    = 2 * time.Second
 )
 
-// Options are what a server is made of.
+// Options configure a Server.
 type Options struct {
 	RootDir string // of the agent, as /var/lib/kubelet
-	// Pods are all pods with their statuses.
+	// Pods returns all pods with their statuses.
 	Pods func(context.Context) ([]*v1.Pod, error)
-	// Measure sees every call; nil if nobody counts.
-	Measure grpc.UnaryServerInterceptor
+	// Interceptor is called for every call, to measure it; nil for none.
+	Interceptor grpc.UnaryServerInterceptor
 }
 
 // Server is a listening server. Close it when done.
@@ -58,12 +57,12 @@ type Server struct {
 	ended   chan error
 }
 
-// Socket is where the server of an agent listens.
+// Socket returns the path of the socket of the agent with a root directory.
 func Socket(rootDir string) string {
 	return filepath.Join(rootDir, "pod-resources", "kubelet.sock")
 }
 
-// Listen begins to serve.
+// Listen starts to serve.
 func Listen(opts Options) (*Server, error) {
 	listener, err := listen(Socket(opts.RootDir))
 	if err != nil {
@@ -75,19 +74,19 @@ func Listen(opts Options) (*Server, error) {
 func serve(opts Options, listener net.Listener) *Server {
 	s := &Server{opts: opts, limiter: rate.NewLimiter(qps, burst), ended: make(chan error, 1)}
 	interceptors := []grpc.UnaryServerInterceptor{s.limit}
-	if opts.Measure != nil {
-		interceptors = append(interceptors, opts.Measure)
+	if opts.Interceptor != nil {
+		interceptors = append(interceptors, opts.Interceptor)
 	}
 	s.grpc = grpc.NewServer(grpc.ChainUnaryInterceptor(interceptors...),
 		grpc.MaxConcurrentStreams(streamsMax), grpc.MaxRecvMsgSize(requestMax),
-		grpc.ConnectionTimeout(silenceMax))
+		grpc.ConnectionTimeout(handshakeTimeout))
 	api.RegisterPodResourcesListerServer(s.grpc, s)
 	go func() { s.ended <- s.grpc.Serve(netutil.LimitListener(listener, connectionsMax)) }()
 	return s
 }
 
-// Close stops serving, gives up the calls that are being answered, and removes the socket. Closing
-// what is nil does nothing.
+// Close stops serving, cancels calls in flight, and removes the socket. Close of a nil Server does
+// nothing.
 func (s *Server) Close() error {
 	if s == nil {
 		return nil
@@ -99,7 +98,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// limit refuses what is too much, and bounds how long the rest takes.
+// limit refuses calls above the rate limit and bounds the duration of the others.
 func (s *Server) limit(ctx context.Context, request any, _ *grpc.UnaryServerInfo,
 	handle grpc.UnaryHandler) (any, error) {
 	if !s.limiter.Allow() {
@@ -110,7 +109,7 @@ func (s *Server) limit(ctx context.Context, request any, _ *grpc.UnaryServerInfo
 	return handle(ctx, request)
 }
 
-// List tells of all pods that are not over.
+// List returns the resources of all pods that are not in a terminal phase.
 func (s *Server) List(ctx context.Context, _ *api.ListPodResourcesRequest) (
 	*api.ListPodResourcesResponse, error) {
 	pods, err := s.pods(ctx)
@@ -126,7 +125,8 @@ func (s *Server) List(ctx context.Context, _ *api.ListPodResourcesRequest) (
 	return answer, nil
 }
 
-// Get tells of one pod. Of two that have a name it is the one that is not being ended.
+// Get returns the resources of one pod. Of two pods with the same full name it prefers the one that
+// is not being deleted.
 func (s *Server) Get(ctx context.Context, request *api.GetPodResourcesRequest) (
 	*api.GetPodResourcesResponse, error) {
 	pods, err := s.pods(ctx)
@@ -147,7 +147,7 @@ func (s *Server) Get(ctx context.Context, request *api.GetPodResourcesRequest) (
 	return &api.GetPodResourcesResponse{PodResources: resourcesOf(found)}, nil
 }
 
-// GetAllocatableResources tells what could be given to one container alone: nothing.
+// GetAllocatableResources returns the resources that could be allocated exclusively: none.
 func (s *Server) GetAllocatableResources(context.Context, *api.AllocatableResourcesRequest) (
 	*api.AllocatableResourcesResponse, error) {
 	return &api.AllocatableResourcesResponse{}, nil
@@ -161,8 +161,8 @@ func (s *Server) pods(ctx context.Context) ([]*v1.Pod, error) {
 	return pods, nil
 }
 
-// resourcesOf is what a pod has, by its containers: sidecars, then those of the app. The others
-// have ended before these begin, and hold nothing.
+// resourcesOf returns the resources of a pod by container: of its sidecars, then of its app
+// containers. Other init containers have ended before app containers start, and hold nothing.
 func resourcesOf(p *v1.Pod) *api.PodResources {
 	of := &api.PodResources{Name: p.Name, Namespace: p.Namespace}
 	for i := range p.Spec.InitContainers {

@@ -36,8 +36,8 @@ func pod(name string, phase v1.PodPhase, containers ...string) *v1.Pod {
 	return p
 }
 
-// dir is one whose path leaves room for that of a socket.
-func dir(t *testing.T) string {
+// socketDir returns a temporary directory whose path is short enough for a socket in it.
+func socketDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pr")
 	if err != nil {
@@ -51,11 +51,11 @@ func dir(t *testing.T) string {
 	return dir
 }
 
-// served starts a server and connects to it.
-func served(t *testing.T, pods func(context.Context) ([]*v1.Pod, error)) (
+// startServer starts a server and returns a client and the root directory.
+func startServer(t *testing.T, pods func(context.Context) ([]*v1.Pod, error)) (
 	api.PodResourcesListerClient, string) {
 	t.Helper()
-	root := dir(t)
+	root := socketDir(t)
 	server, err := Listen(Options{RootDir: root, Pods: pods})
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,8 @@ func TestList(t *testing.T) {
 	always := v1.ContainerRestartPolicyAlways
 	web := pod("web", v1.PodRunning, "web", "log")
 	web.Spec.InitContainers = []v1.Container{{Name: "setup"}, {Name: "proxy", RestartPolicy: &always}}
-	client, _ := served(t, these(web, pod("job", v1.PodSucceeded, "c"), pod("bad", v1.PodFailed, "c"),
+	client, _ := startServer(t, these(
+		web, pod("job", v1.PodSucceeded, "c"), pod("bad", v1.PodFailed, "c"),
 		pod("new", v1.PodPending, "c")))
 	got, err := client.List(t.Context(), &api.ListPodResourcesRequest{})
 	if err != nil {
@@ -104,7 +105,7 @@ func TestGet(t *testing.T) {
 	old, now := pod("web", v1.PodRunning, "old"), pod("web", v1.PodPending, "new")
 	old.DeletionTimestamp = &metav1.Time{}
 	for _, pods := range [][]*v1.Pod{{old, now}, {now, old}} {
-		client, _ := served(t, these(pods...))
+		client, _ := startServer(t, these(pods...))
 		got, err := client.Get(t.Context(), &api.GetPodResourcesRequest{PodNamespace: "default",
 			PodName: "web"})
 		if err != nil || got.PodResources.Containers[0].Name != "new" {
@@ -120,7 +121,7 @@ func TestGet(t *testing.T) {
 }
 
 func TestNothingIsAllocatable(t *testing.T) {
-	client, _ := served(t, these())
+	client, _ := startServer(t, these())
 	got, err := client.GetAllocatableResources(t.Context(), &api.AllocatableResourcesRequest{})
 	if err != nil || len(got.CpuIds)+len(got.Devices)+len(got.Memory) > 0 {
 		t.Errorf("got %v, %v", got, err)
@@ -128,7 +129,7 @@ func TestNothingIsAllocatable(t *testing.T) {
 }
 
 func TestTheAgentDoesNotAnswer(t *testing.T) {
-	client, _ := served(t, func(ctx context.Context) ([]*v1.Pod, error) {
+	client, _ := startServer(t, func(ctx context.Context) ([]*v1.Pod, error) {
 		if _, limited := ctx.Deadline(); !limited {
 			t.Error("a call may take for ever")
 		}
@@ -140,10 +141,10 @@ func TestTheAgentDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// What is too much at once is refused, and the agent is not asked for it.
+// Calls above the rate limit are refused, and send no request to the core.
 func TestLimit(t *testing.T) {
 	var asked, refused atomic.Int64
-	client, _ := served(t, func(context.Context) ([]*v1.Pod, error) {
+	client, _ := startServer(t, func(context.Context) ([]*v1.Pod, error) {
 		asked.Add(1)
 		return nil, nil
 	})
@@ -168,7 +169,7 @@ func TestLimit(t *testing.T) {
 }
 
 func TestPermissions(t *testing.T) {
-	_, root := served(t, these())
+	_, root := startServer(t, these())
 	for path, want := range map[string]fs.FileMode{Socket(root): 0o660,
 		filepath.Dir(Socket(root)): 0o750} {
 		info, err := os.Lstat(path)
@@ -178,13 +179,13 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// A socket that a killed agent has left is taken over.
+// A stale socket of a killed agent is replaced. A socket that a process serves is not.
 func TestStaleSocket(t *testing.T) {
-	root := dir(t)
+	root := socketDir(t)
 	if err := os.MkdirAll(filepath.Dir(Socket(root)), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	former, err := net.ListenUnix("unix", &net.UnixAddr{Name: Socket(root), Net: "unix"})
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: Socket(root), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,8 +193,8 @@ func TestStaleSocket(t *testing.T) {
 		!strings.Contains(err.Error(), "serves it already") {
 		t.Errorf("a socket that somebody serves was taken: %v", err)
 	}
-	former.SetUnlinkOnClose(false) // as if it had been killed
-	if err := former.Close(); err != nil {
+	stale.SetUnlinkOnClose(false) // as if it had been killed
+	if err := stale.Close(); err != nil {
 		t.Fatal(err)
 	}
 	server, err := Listen(Options{RootDir: root})
@@ -205,14 +206,14 @@ func TestStaleSocket(t *testing.T) {
 	}
 }
 
-// What is there and is no socket stays: a link might lead anywhere.
+// A file that is not a socket is not removed: a link could lead anywhere.
 func TestNoSocketIsRemoved(t *testing.T) {
 	for name, make := range map[string]func(path string) error{
 		"file":      func(path string) error { return os.WriteFile(path, nil, 0o600) },
 		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
 		"link":      func(path string) error { return os.Symlink("/etc/passwd", path) },
 	} {
-		root := dir(t)
+		root := socketDir(t)
 		if err := os.MkdirAll(filepath.Dir(Socket(root)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -230,16 +231,16 @@ func TestNoSocketIsRemoved(t *testing.T) {
 }
 
 func TestLongPath(t *testing.T) {
-	root := filepath.Join(dir(t), strings.Repeat("x", 120))
+	root := filepath.Join(socketDir(t), strings.Repeat("x", 120))
 	if _, err := Listen(Options{RootDir: root}); err == nil ||
 		!strings.Contains(err.Error(), "bytes at most") {
 		t.Errorf("error %v, want one that says how long it may be", err)
 	}
 }
 
-// Clients that say nothing hold nothing up, and do not outlive the server.
+// Clients that send nothing do not block others, and are disconnected by Close.
 func TestSilentClients(t *testing.T) {
-	client, root := served(t, these())
+	client, root := startServer(t, these())
 	for range 8 {
 		conn, err := net.Dial("unix", Socket(root))
 		if err != nil {

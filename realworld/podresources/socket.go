@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// Whoever may reach the socket may learn which pods there are: root may, and its group.
+// Every client that can connect to the socket can list the pods: root and its group can.
 const (
 	dirPermission    = 0o750
 	socketPermission = 0o660
 )
 
-// pathMax is the longest path that a socket can have (unix(7)).
+// pathMax is the longest path of a socket in bytes (unix(7)).
 const pathMax = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-// dialTimeout is how long somebody has who still serves the socket to show it.
+// dialTimeout bounds the check whether another process still serves the socket.
 const dialTimeout = time.Second
 
-// listen makes a socket. One that a former life has left is removed, one that somebody serves is
-// not, and neither is anything else that is there.
+// listen creates a socket. It removes a stale socket of an earlier process. It fails if a process
+// still serves the socket, or if the path is anything else than a socket.
 func listen(path string) (net.Listener, error) {
 	if len(path) > pathMax {
 		return nil, fmt.Errorf("%s: a socket's path has %d bytes at most", path, pathMax)

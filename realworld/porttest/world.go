@@ -1,5 +1,6 @@
-// Package porttest lets the parity suites drive a real port: it is a parity.World in real time.
-// Make a World, give its Deliver to the port, and set Port.
+// Package porttest has what tests on real programs share. World runs the parity suites against a
+// real port: create one, hand its Deliver to the port, and set Port. Patience bounds what tests
+// wait for.
 package porttest
 
 import (
@@ -14,37 +15,34 @@ import (
 	"seedlet.dev/world"
 )
 
-// callMax is how long a call may take before the port counts as broken.
-const callMax = 2 * time.Minute
-
 // World carries out one effect at a time on a real port.
 type World struct {
 	Clock clock.Clock
 	Port  world.Port
 
-	mu      sync.Mutex
-	last    world.OpID
-	waiting map[world.OpID]chan world.Event
-	changed []string // the paths of FileChanged events
-	heard   []*runtimeapi.ContainerEventResponse
-	told    []any // what watches of the API server have told
+	mu              sync.Mutex
+	last            world.OpID
+	waiting         map[world.OpID]chan world.Event
+	changedPaths    []string // the paths of FileChanged events
+	containerEvents []*runtimeapi.ContainerEventResponse
+	watchEvents     []any // of watches of the API server
 }
 
-// New makes a world without a port.
+// New returns a world without a port.
 func New() *World {
 	return &World{Clock: clock.New(), waiting: map[world.OpID]chan world.Event{}}
 }
 
-// Deliver takes the events of the port.
+// Deliver handles the events of the port.
 func (w *World) Deliver(ev world.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch m := ev.Body.(type) {
 	case *world.FileChanged:
-		w.changed = append(w.changed, m.Path)
+		w.changedPaths = append(w.changedPaths, m.Path)
 		return
 	case *world.ObjectsListed, *world.ObjectChanged, *world.ObjectGone, *world.WatchFailing:
-		w.told = append(w.told, m)
+		w.watchEvents = append(w.watchEvents, m)
 		return
 	}
 	waits, ok := w.waiting[ev.Op]
@@ -55,30 +53,30 @@ func (w *World) Deliver(ev world.Event) {
 	waits <- ev
 }
 
-// Offer takes what the port says by itself, for which there is always room.
+// Offer handles events that the port sends without a request. It always has room.
 func (w *World) Offer(ev world.Event) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.heard = append(w.heard, ev.Body.(*runtimeapi.ContainerEventResponse))
+	w.containerEvents = append(w.containerEvents, ev.Body.(*runtimeapi.ContainerEventResponse))
 	return true
 }
 
-// Begin starts an effect; the function it returns waits for the answer.
+// Begin starts an operation. The returned function waits for its result.
 func (w *World) Begin(body any) (wait func() (any, *world.Error)) {
-	return w.beginFor(body, callMax)
+	return w.beginWithin(body, Patience)
 }
 
-// CallWithin carries out an effect with a deadline of its own.
+// CallWithin runs an operation with the given timeout.
 func (w *World) CallWithin(body any, timeout time.Duration) (any, *world.Error) {
-	return w.beginFor(body, timeout)()
+	return w.beginWithin(body, timeout)()
 }
 
-// Stream begins the stream of container events, which ends at its deadline.
+// Stream opens the stream of container events, which ends after the timeout.
 func (w *World) Stream(timeout time.Duration) (wait func() (any, *world.Error)) {
-	return w.beginFor(&runtimeapi.GetEventsRequest{}, timeout)
+	return w.beginWithin(&runtimeapi.GetEventsRequest{}, timeout)
 }
 
-func (w *World) beginFor(body any, timeout time.Duration) (wait func() (any, *world.Error)) {
+func (w *World) beginWithin(body any, timeout time.Duration) (wait func() (any, *world.Error)) {
 	w.mu.Lock()
 	w.last++
 	id, answer := w.last, make(chan world.Event, 1)
@@ -89,17 +87,17 @@ func (w *World) beginFor(body any, timeout time.Duration) (wait func() (any, *wo
 		select {
 		case ev := <-answer:
 			return ev.Body, ev.Err
-		case <-time.After(timeout + 10*time.Second):
-			panic("porttest: " + world.Call(body) + " is not answered by its deadline")
+		case <-time.After(timeout + Patience):
+			panic("porttest: " + world.CallName(body) + " is not answered by its deadline")
 		}
 	}
 }
 
-// Call carries out an effect and waits for its answer.
+// Call runs an operation and waits for its result.
 func (w *World) Call(body any) (any, *world.Error) { return w.Begin(body)() }
 
-// Tell carries out an effect that has no answer.
-func (w *World) Tell(body any) { w.Port.Do(world.Effect{Body: body}) }
+// Send carries out an effect that has no result.
+func (w *World) Send(body any) { w.Port.Do(world.Effect{Body: body}) }
 
 // Sleep lets time pass.
 func (w *World) Sleep(d time.Duration) { time.Sleep(d) }
@@ -107,25 +105,25 @@ func (w *World) Sleep(d time.Duration) { time.Sleep(d) }
 // Now is the wall clock, which is also the runtime's and the file system's.
 func (w *World) Now() time.Time { return time.Now() }
 
-// Heard returns all container events until now.
-func (w *World) Heard() []*runtimeapi.ContainerEventResponse {
+// Events returns all container events so far.
+func (w *World) Events() []*runtimeapi.ContainerEventResponse {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.heard)
+	return slices.Clone(w.containerEvents)
 }
 
 // Changed returns the paths of the FileChanged events since the last call of Changed.
 func (w *World) Changed() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	changed := slices.Clone(w.changed)
-	w.changed = nil
+	changed := slices.Clone(w.changedPaths)
+	w.changedPaths = nil
 	return changed
 }
 
-// Told returns all that watches of the API server have told until now.
-func (w *World) Told() []any {
+// WatchEvents returns all events of watches of the API server so far.
+func (w *World) WatchEvents() []any {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.told)
+	return slices.Clone(w.watchEvents)
 }

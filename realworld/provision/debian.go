@@ -10,20 +10,20 @@ import (
 	"syscall"
 )
 
-// policyFile is what Debian's packages ask whether they may start a service.
+// policyFile is the program that Debian's packages run to decide whether to start a service.
 const policyFile = "/usr/sbin/policy-rc.d"
 
-// services are those that come with packages. The project runs private ones only.
+// services are the services of packages, by package. The project runs private instances only.
 var services = map[string]string{"containerd": "containerd", "etcd-server": "etcd",
 	"prometheus": "prometheus"}
 
-// Packages installs Debian packages, and removes none for them. It asks for fresh package lists
-// only when the ones at hand do not do. No service is started by it, now or at the next boot.
-func Packages(ctx context.Context, packages []string, progress func(string)) error {
+// InstallPackages installs Debian packages and removes none. It updates the package lists only if
+// the present ones do not suffice. It starts no service, now or at the next boot.
+func InstallPackages(ctx context.Context, packages []string, progress func(string)) error {
 	if len(packages) == 0 {
 		return nil
 	}
-	release, err := holdServices(packages)
+	release, err := preventServiceStarts(packages)
 	if err != nil {
 		return err
 	}
@@ -45,8 +45,8 @@ func Packages(ctx context.Context, packages []string, progress func(string)) err
 }
 
 func apt(ctx context.Context, args ...string) ([]byte, error) {
-	// Packages half installed would break the machine for everybody: a Ctrl-C on the terminal
-	// reaches this program, which stops after apt-get, not apt-get itself.
+	// Half-installed packages would break the machine. So apt-get has its own process group: a
+	// Ctrl-C on the terminal reaches this program only, which stops after apt-get has ended.
 	args = append([]string{"-q", "-o", "DPkg::Lock::Timeout=120"}, args...)
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "apt-get", args...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
@@ -54,10 +54,10 @@ func apt(ctx context.Context, args ...string) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// holdServices keeps packages from starting services while they are installed, unless the
-// machine has a policy of its own, and those that were not there from being started at the next
-// boot. The returned function puts everything back.
-func holdServices(packages []string) (release func(), err error) {
+// preventServiceStarts keeps packages from starting services during their installation, unless the
+// machine has a policy of its own. The returned function removes the policy, and disables the
+// services that were not installed before, so that they do not start at the next boot.
+func preventServiceStarts(packages []string) (release func(), err error) {
 	var held []string
 	for _, name := range packages {
 		service, has := services[name]
@@ -78,16 +78,16 @@ func holdServices(packages []string) (release func(), err error) {
 	}
 	return func() {
 		if own {
-			_ = os.Remove(policyFile) // made above, so it can be removed
+			_ = os.Remove(policyFile) // created above
 		}
 		for _, service := range held {
-			// Where this fails, the service starts at the next boot, as its package means it to.
+			// If this fails, the service starts at the next boot: the default of its package.
 			_ = disable(service).Run()
 		}
 	}, nil
 }
 
-// disable keeps a service from being started at the next boot.
+// disable returns the command that keeps a service from starting at the next boot.
 func disable(service string) *exec.Cmd {
 	if _, err := os.Stat("/run/systemd/system"); err == nil {
 		return exec.Command("systemctl", "disable", service)

@@ -1,6 +1,6 @@
-// Package provision gets onto a machine what the tests on real programs need: Debian's packages,
-// and tools built from pinned versions into .cache of the checkout. It leaves alone what is
-// there, and starts no service.
+// Package provision installs what tests on real programs need: Debian packages, and tools that are
+// built from pinned versions into .cache of the checkout. It changes nothing that is installed
+// already, and starts no service.
 package provision
 
 import (
@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// ErrCannotInstall says that this machine is not one that can be set up.
+// ErrCannotInstall is returned on a machine that cannot be set up.
 var ErrCannotInstall = errors.New("only a Debian-like machine can be set up, and only by root")
 
-// Possible returns ErrCannotInstall where it is so.
-func Possible() error {
+// CheckMachine returns ErrCannotInstall unless this is root on a machine with apt-get.
+func CheckMachine() error {
 	_, err := exec.LookPath("apt-get")
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 || err != nil {
 		return ErrCannotInstall
@@ -25,8 +25,8 @@ func Possible() error {
 	return nil
 }
 
-// Checkout is the checkout that the working directory lies in. Tests run in their package's
-// folder, the Makefile's commands at the root.
+// Checkout returns the root of the checkout that contains the working directory. Tests run in the
+// folder of their package, commands of the Makefile at the root.
 func Checkout() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -43,8 +43,8 @@ func Checkout() (string, error) {
 	}
 }
 
-// CacheDir is where a pinned tool is kept. The version is part of the path, so that a new pin
-// never runs an old binary.
+// CacheDir returns the directory of a pinned tool. The version is part of the path, so that a new
+// pin never runs an old binary.
 func CacheDir(tool, version string) (string, error) {
 	root, err := Checkout()
 	if err != nil {

@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"seedlet.dev/realworld/clock"
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/realworld/runner"
 	"seedlet.dev/world"
 	"seedlet.dev/world/loop"
@@ -18,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script is a core that notes its events and does what it is told.
+// script is a core that records its events and runs a function for each.
 type script struct {
 	events []world.Event
 	step   func(world.Event) []world.Effect
@@ -51,7 +53,7 @@ func TestFromBootToShutdown(t *testing.T) {
 		switch ev.Body.(type) {
 		case *world.Boot:
 			return []world.Effect{{
-				Op: 1, Body: &runtimeapi.VersionRequest{}, Deadline: ev.Time.Add(time.Minute),
+				Op: 1, Body: &runtimeapi.VersionRequest{}, Deadline: ev.Time.Add(porttest.Patience),
 			}}
 		case *runtimeapi.VersionResponse:
 			core.wake = ev.Time.Add(30 * time.Millisecond)
@@ -87,7 +89,7 @@ func TestFromBootToShutdown(t *testing.T) {
 	if got := core.events[4].Body.(*world.Shutdown).Reason; got != errTerm.Error() {
 		t.Errorf("the reason is %q, want %q", got, errTerm)
 	}
-	r.Deliver(world.Event{Op: 2}) // must not wait for anybody
+	r.Deliver(world.Event{Op: 2}) // must not block
 	if r.Offer(world.Event{Body: &world.PodsRequest{}}) {
 		t.Error("a runner that has ended takes requests")
 	}
@@ -116,7 +118,35 @@ func TestOfferIsRefusedWhenFull(t *testing.T) {
 	}
 }
 
-// Many goroutines at once: nothing is lost, and nothing is out of step with the race detector.
+// Requests whose clients have gone never reach the core, however many they are.
+func TestRequestsOfGoneClientsAreDropped(t *testing.T) {
+	r := runner.New(clock.New())
+	gone, leave := context.WithCancel(t.Context())
+	for id := range world.RequestID(500) {
+		if !r.OfferRequest(gone, world.Event{Body: &world.StateRequest{Request: id}}) {
+			t.Fatal("refused")
+		}
+	}
+	r.OfferRequest(t.Context(), world.Event{Body: &world.PodsRequest{Request: 501}})
+	leave()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	core := &script{}
+	core.step = func(ev world.Event) []world.Effect {
+		if _, isRequest := ev.Body.(*world.PodsRequest); isRequest {
+			cancel(errTerm)
+		}
+		return nil
+	}
+	r.Run(ctx, loop.New(loop.Options{Core: core}), &world.Boot{})
+	if got := len(core.events); got != 3 {
+		t.Errorf("the core has seen %d events, want the boot, one request and the shutdown", got)
+	}
+	if dropped := r.Metrics()[0].Value; dropped != 500 {
+		t.Errorf("%v requests were dropped, want 500", dropped)
+	}
+}
+
+// Events of many concurrent goroutines are all delivered, without data races.
 func TestDeliverFromManyGoroutines(t *testing.T) {
 	const senders, each = 16, 500
 	r := runner.New(clock.New())
@@ -141,22 +171,26 @@ func TestDeliverFromManyGoroutines(t *testing.T) {
 	}
 }
 
-func TestWitness(t *testing.T) {
-	var died []world.Event
+func TestPanicReporter(t *testing.T) {
+	var panicked []runner.Panic
 	core := &script{step: func(ev world.Event) []world.Effect {
 		if ev.Op == 2 {
 			panic("invariant broken")
 		}
 		return []world.Effect{{Body: &world.Log{}}}
 	}}
-	witness := runner.Witness{Core: core, Died: func(ev world.Event) { died = append(died, ev) }}
-	if effects := witness.Step(world.Event{Op: 1}); len(effects) != 1 || len(died) != 0 {
-		t.Errorf("effects %v and deaths %v of a good step", effects, died)
+	reporter := runner.PanicReporter{Core: core,
+		Panicked: func(p runner.Panic) { panicked = append(panicked, p) }}
+	if effects := reporter.Step(world.Event{Op: 1}); len(effects) != 1 || len(panicked) != 0 {
+		t.Errorf("effects %v and panics %v of a good step", effects, panicked)
 	}
 	defer func() {
-		if p := recover(); p != "invariant broken" || len(died) != 1 || died[0].Op != 2 {
-			t.Errorf("panic %v, deaths %v; want the core's own panic and event 2", p, died)
+		if p := recover(); p != "invariant broken" || len(panicked) != 1 ||
+			panicked[0].Event.Op != 2 || panicked[0].Value != p ||
+			!strings.Contains(panicked[0].Place, "TestPanicReporter") ||
+			!strings.Contains(string(panicked[0].Stack), "runner_test.go") {
+			t.Errorf("panic %v, reported %+v; want the core's own panic and event 2", p, panicked)
 		}
 	}()
-	witness.Step(world.Event{Op: 2})
+	reporter.Step(world.Event{Op: 2})
 }

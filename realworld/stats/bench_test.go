@@ -11,8 +11,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// hundred has a hundred pods of one container, as the runtime tells of them or by their files.
-func hundred(b *testing.B, told bool) *bench {
+// hundred is a bench of a hundred pods of one container, reported by the runtime or read from
+// files.
+func hundred(b *testing.B, reported bool) *bench {
 	s := newBench(b)
 	var all []*runtimeapi.PodSandboxStats
 	for i := range 100 {
@@ -32,7 +33,7 @@ func hundred(b *testing.B, told bool) *bench {
 		files[at+"/"+id+"/memory.stat"] = "anon 150000\ninactive_file 50000"
 		s.lay(files)
 	}
-	if told {
+	if reported {
 		s.runtime.sandboxes = func(context.Context) ([]*runtimeapi.PodSandboxStats, error) {
 			return all, nil
 		}
@@ -44,18 +45,18 @@ func hundred(b *testing.B, told bool) *bench {
 func (b *bench) serve(t *testing.B, path string) {
 	t.ReportAllocs()
 	for t.Loop() {
-		b.pass(time.Minute) // each is measured anew
-		w := nobody{http.Header{}}
+		b.pass(time.Minute) // each request measures again
+		w := discardWriter{http.Header{}}
 		b.mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 	}
 }
 
-// nobody is a client that remembers nothing.
-type nobody struct{ header http.Header }
+// discardWriter is a client that discards the response.
+type discardWriter struct{ header http.Header }
 
-func (n nobody) Header() http.Header            { return n.header }
-func (n nobody) Write(page []byte) (int, error) { return len(page), nil }
-func (n nobody) WriteHeader(code int) {
+func (n discardWriter) Header() http.Header            { return n.header }
+func (n discardWriter) Write(page []byte) (int, error) { return len(page), nil }
+func (n discardWriter) WriteHeader(code int) {
 	if code != http.StatusOK {
 		panic(code)
 	}

@@ -12,30 +12,30 @@ import (
 	"seedlet.dev/realworld/stats/cgroup"
 )
 
-// containers is one look at the cgroups of the node. Nobody changes it.
-type containers struct {
+// cgroupSample is one measurement of the cgroups of the node. It is immutable.
+type cgroupSample struct {
 	at  time.Time
-	all []*shown
-	// told is what the runtime has of pods that have no cgroup of their own.
-	told toldMetrics
-	err  error
+	all []*cgroupStats
+	// runtimeMetrics are the runtime's metrics of pods without a cgroup of their own.
+	runtimeMetrics runtimeMetricFamilies
+	err            error
 }
 
-// shown is a cgroup as the page for dashboards shows it.
-type shown struct {
+// cgroupStats is a cgroup as /metrics/cadvisor serves it.
+type cgroupStats struct {
 	*model.ContainerStats
-	spec model.ContainerSpec
-	psi  bool // the kernel counts what waits in it
-	path string
-	// What is not of a pod, or of a container, has none of these.
+	spec        model.ContainerSpec
+	hasPressure bool // the kernel keeps pressure stall information (PSI) of it
+	path        string
+	// Empty for a cgroup that belongs to no pod or no container.
 	pod, namespace string
 	container      string
 	id, image      string // of the container, or the id of the sandbox
 }
 
-// measureContainers looks at the cgroups of the system, of the pods, and of what is in them.
-func (s *Source) measureContainers(ctx context.Context) *containers {
-	found := &containers{at: s.opts.Now()}
+// measureContainers measures the cgroups of the system, of pods, and of their containers.
+func (s *Source) measureContainers(ctx context.Context) *cgroupSample {
+	found := &cgroupSample{at: s.opts.Now()}
 	reader, err := cgroup.New(s.opts.Roots)
 	if err != nil {
 		found.err = err
@@ -46,45 +46,46 @@ func (s *Source) measureContainers(ctx context.Context) *containers {
 		found.err = fmt.Errorf("asking for the pods: %w", err)
 		return found
 	}
-	t := tour{source: s, reader: reader, visited: map[string]bool{},
-		psi: hasPressure(s.opts.Roots.Proc)}
-	if root := t.visit("/"); root != nil {
-		root.Network = t.network(1)
+	t := collector{source: s, reader: reader, visited: map[string]bool{},
+		hasPressure: hasPressure(s.opts.Roots.Proc)}
+	if root := t.collect("/"); root != nil {
+		root.Network = t.networkStats(1)
 		s.addFileSystems(ctx, root.ContainerStats)
 	}
 	for _, system := range s.systemCgroups(reader) {
-		t.visit(system.path)
+		t.collect(system.path)
 	}
 	cgroups, groups := reader.Pods(reader.Kubepods(s.opts.Cgroups.Root))
 	for _, group := range groups {
-		t.visit(group)
+		t.collect(group)
 	}
 	var without []*v1.Pod
 	for _, pod := range pods {
 		if at := cgroups[cgroup.PodKey(string(pod.UID))]; at != "" {
-			t.pod(pod, at)
-		} else if len(running(pod)) > 0 {
+			t.collectPod(pod, at)
+		} else if len(runningContainers(pod)) > 0 {
 			without = append(without, pod)
 		}
 	}
 	found.all = t.all
 	if len(without) > 0 {
-		found.told, found.err = s.runtimeMetrics(ctx, without)
+		found.runtimeMetrics, found.err = s.requestRuntimeMetrics(ctx, without)
 	}
 	return found
 }
 
-// tour is a visit to one cgroup after the other.
-type tour struct {
-	source  *Source
-	reader  *cgroup.Reader
-	psi     bool
-	visited map[string]bool
-	all     []*shown
+// collector measures one cgroup after the other.
+type collector struct {
+	source      *Source
+	reader      *cgroup.Reader
+	hasPressure bool
+	visited     map[string]bool
+	all         []*cgroupStats
 }
 
-// visit measures one cgroup; nil if it has gone, or has been measured already.
-func (t *tour) visit(at string) *shown {
+// collect measures one cgroup. It returns nil if the cgroup no longer exists or was measured
+// before.
+func (t *collector) collect(at string) *cgroupStats {
 	at = path.Clean("/" + at)
 	stats, err := t.reader.Usage(at)
 	if err != nil || t.visited[at] {
@@ -92,25 +93,25 @@ func (t *tour) visit(at string) *shown {
 	}
 	t.visited[at] = true
 	t.reader.Detail(at, stats)
-	c := &shown{ContainerStats: stats, path: at, spec: t.reader.Spec(at),
-		psi: t.psi && (t.reader.Unified() || at == "/")}
+	c := &cgroupStats{ContainerStats: stats, path: at, spec: t.reader.Spec(at),
+		hasPressure: t.hasPressure && (t.reader.IsUnified() || at == "/")}
 	t.all = append(t.all, c)
 	return c
 }
 
-// pod visits the cgroups of a pod. The network is shown with its sandbox, which is the one that is
-// no container; where there is none, as with virtual machines, with the pod.
-func (t *tour) pod(pod *v1.Pod, at string) {
-	carrier, pid := t.visit(at), 0
+// collectPod measures the cgroups of a pod. Network metrics belong to the sandbox's cgroup, the one
+// that is no container's; without one, as with virtual machines, to the pod's.
+func (t *collector) collectPod(pod *v1.Pod, at string) {
+	carrier, pid := t.collect(at), 0
 	if carrier != nil {
 		carrier.pod, carrier.namespace = pod.Name, pod.Namespace
 	}
 	known := map[string]containerRun{}
-	for _, c := range running(pod) {
+	for _, c := range runningContainers(pod) {
 		known[c.id] = c
 	}
 	for id, below := range t.reader.Containers(at) { //ordered: samples of a page have no order
-		c := t.visit(below)
+		c := t.collect(below)
 		if c == nil {
 			continue
 		}
@@ -126,10 +127,10 @@ func (t *tour) pod(pod *v1.Pod, at string) {
 		}
 	}
 	if carrier != nil && pid > 0 && !pod.Spec.HostNetwork {
-		carrier.Network = t.network(pid)
+		carrier.Network = t.networkStats(pid)
 	}
 }
 
-func (t *tour) network(pid int) *model.NetworkStats {
+func (t *collector) networkStats(pid int) *model.NetworkStats {
 	return &model.NetworkStats{Interfaces: interfaces(t.source.opts.Roots.Proc, pid)}
 }

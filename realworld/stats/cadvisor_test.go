@@ -51,8 +51,8 @@ var (
 	labelForm  = regexp.MustCompile(`[a-zA-Z_]+="(?:[^"\\]|\\.)*"`)
 )
 
-// town is a bench with one pod and something of every kind of number.
-func town(t *testing.T) *bench {
+// fullBench is a bench with one pod and at least one metric of every kind.
+func fullBench(t *testing.T) *bench {
 	b := newBench(t)
 	b.pods = []*v1.Pod{podOf("u-1", "web", "main", "c1"), podOf("u-9", "gone", "main", "c9")}
 	const waits = "some avg10=0.00 avg60=0.00 avg300=0.00 total=2000000\n" +
@@ -79,9 +79,9 @@ func town(t *testing.T) *bench {
 	return b
 }
 
-// The page has the series that dashboards select, under their labels.
+// The page has the series that dashboards select, with their labels.
 func TestCadvisor(t *testing.T) {
-	found := series(t, town(t).get("/metrics/cadvisor").Body.String())
+	found := series(t, fullBench(t).get("/metrics/cadvisor").Body.String())
 	const pod, below = `namespace="ns",pod="web"`, `id="/kubepods/burstable/podu-1`
 	const c1 = `{container="main",` + below + `/c1",image="image:1",name="c1",` + pod + `}`
 	const none = `image="",name="",namespace="",pod=""}`
@@ -125,13 +125,13 @@ func TestCadvisor(t *testing.T) {
 	}
 }
 
-// theirs are series that are not on the page, or differ: there is no health check of containers
-// here, and nobody looks for memory that is no memory.
-var theirs = regexp.MustCompile(`^(container_health_state|container_last_seen|machine_nvm_.*)\{`)
+// excluded matches the series of cAdvisor that the page lacks or that differ: there is no health
+// check of containers here, and no memory events of other kinds.
+var excluded = regexp.MustCompile(`^(container_health_state|container_last_seen|machine_nvm_.*)\{`)
 
-// The page is what cAdvisor's own collectors make of the same numbers.
+// The page equals what cAdvisor's own collectors produce from the same numbers.
 func TestAsCadvisorsCollectors(t *testing.T) {
-	b := town(t)
+	b := fullBench(t)
 	ours := series(t, b.get("/metrics/cadvisor").Body.String())
 	found, err := b.cadvisor.get(t.Context())
 	if err != nil {
@@ -151,7 +151,7 @@ func TestAsCadvisorsCollectors(t *testing.T) {
 		httptest.NewRequest(http.MethodGet, "/", nil))
 	want := series(t, w.Body.String())
 	for _, page := range []map[string]string{ours, want} {
-		maps.DeleteFunc(page, func(name, _ string) bool { return theirs.MatchString(name) })
+		maps.DeleteFunc(page, func(name, _ string) bool { return excluded.MatchString(name) })
 	}
 	if len(want) < 200 {
 		t.Errorf("only %d series", len(want))
@@ -161,9 +161,9 @@ func TestAsCadvisorsCollectors(t *testing.T) {
 	}
 }
 
-// provider is what cAdvisor's collectors ask.
+// provider is the source of data of cAdvisor's collectors.
 type provider struct {
-	*containers
+	*cgroupSample
 	machine *model.MachineInfo
 }
 
@@ -194,7 +194,7 @@ func labelsOf(c *model.ContainerInfo) map[string]string {
 	return labels
 }
 
-// Names that are no plain text are escaped, and a client that asks for it gets the page packed.
+// Special characters in names are escaped, and a client that accepts gzip gets the page compressed.
 func TestCadvisorAsText(t *testing.T) {
 	b := newBench(t)
 	b.pods = []*v1.Pod{podOf("u-1", "web", "main", "c1")}
@@ -217,7 +217,7 @@ func TestCadvisorAsText(t *testing.T) {
 	}
 }
 
-// Without the kernel's counts there is no PSI, and with them the summary has it as well.
+// Without PSI in the kernel the page has none; with it the summary has it as well.
 func TestPressure(t *testing.T) {
 	b := newBench(t)
 	b.pods = []*v1.Pod{podOf("u-1", "web", "main", "c1")}
@@ -228,13 +228,13 @@ func TestPressure(t *testing.T) {
 	if s := summaryOf(t, b, ""); s.Node.IO != nil || s.Node.CPU.PSI != nil {
 		t.Errorf("the kernel counts nothing, the summary has %+v", s.Node.IO)
 	}
-	if s := summaryOf(t, town(t), ""); s.Node.IO.PSI.Full.Total != 1000000 ||
+	if s := summaryOf(t, fullBench(t), ""); s.Node.IO.PSI.Full.Total != 1000000 ||
 		s.Pods[0].Containers[0].Memory.PSI.Some.Total != 2000000 {
 		t.Errorf("the summary has %+v", s.Node.IO)
 	}
 }
 
-// Without the pods there would be containers without names: then there are none.
+// If the pods are unknown, the page has no containers: they would have no names.
 func TestCadvisorWithoutPods(t *testing.T) {
 	b := newBench(t)
 	b.podsErr = errors.New("busy")
@@ -246,9 +246,9 @@ func TestCadvisorWithoutPods(t *testing.T) {
 	}
 }
 
-// known are what promlint says of names that cAdvisor has had from its beginning, and that
-// dashboards know.
-var known = map[string]string{
+// lintExceptions are promlint's findings about names that cAdvisor has always had and that
+// dashboards select.
+var lintExceptions = map[string]string{
 	"container_memory_failcnt":  `counter metrics should have "_total" suffix`,
 	"container_fs_inodes_total": `non-counter metrics should not have "_total" suffix`,
 	"cadvisor_version_info":     "label names should be written in 'snake_case' not 'camelCase'",
@@ -260,12 +260,12 @@ func TestCadvisorLint(t *testing.T) {
 	b.lay(map[string]string{"kubelet/empty": ""})
 	var metrics []string
 	for _, problem := range lint(t, b.get("/metrics/cadvisor").Body.String()) {
-		if known[problem.Metric] != problem.Text {
+		if lintExceptions[problem.Metric] != problem.Text {
 			t.Errorf("%s: %s", problem.Metric, problem.Text)
 		}
 		metrics = append(metrics, problem.Metric)
 	}
-	for metric := range known {
+	for metric := range lintExceptions {
 		if !slices.Contains(metrics, metric) {
 			t.Errorf("%s is not complained about any more", metric)
 		}

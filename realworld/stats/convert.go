@@ -11,54 +11,56 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// used is what something uses; nil is not known.
-type used struct {
+// resourceUsage is the use of resources by a node, pod or container. A nil field is unknown.
+type resourceUsage struct {
 	cpu    *statsapi.CPUStats
 	memory *statsapi.MemoryStats
 	swap   *statsapi.SwapStats
 	io     *statsapi.IOStats
 }
 
-// or takes what is not known from elsewhere.
-func (u *used) or(other used) {
+// fillFrom sets the unknown fields of the usage from another source.
+func (u *resourceUsage) fillFrom(other resourceUsage) {
 	u.cpu = cmp.Or(u.cpu, other.cpu)
 	u.memory = cmp.Or(u.memory, other.memory)
 	u.swap = cmp.Or(u.swap, other.swap)
 	u.io = cmp.Or(u.io, other.io)
 }
 
-// unlimited is from where on a limit is none: the kernel's own largest is rounded to pages.
-const unlimited = 1 << 62
+// unlimitedFrom is the limit in bytes from which on a cgroup counts as unlimited: the kernel rounds
+// its largest value to pages.
+const unlimitedFrom = 1 << 62
 
-// read is what a cgroup uses. key is whose it is, for the rate; empty for none.
-func (l *look) read(key, path string) used {
+// cgroupUsage returns the usage of a cgroup. key identifies the consumer whose CPU rate is
+// computed; an empty key computes none.
+func (l *sampler) cgroupUsage(key, path string) resourceUsage {
 	if l.cgroups == nil || path == "" {
-		return used{}
+		return resourceUsage{}
 	}
 	s, err := l.cgroups.Usage(path)
 	if err != nil {
-		return used{} // it has just gone
+		return resourceUsage{} // the cgroup was removed meanwhile
 	}
 	at := metav1.NewTime(l.at)
-	var u used
+	var u resourceUsage
 	if s.Cpu != nil {
 		u.cpu = &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: &s.Cpu.Usage.Total,
-			PSI: l.pressure(path, &s.Cpu.PSI)}
+			PSI: l.psiStats(path, &s.Cpu.PSI)}
 		if key != "" {
-			u.cpu.UsageNanoCores = l.source.rates.of(key, l.at, s.Cpu.Usage.Total)
+			u.cpu.UsageNanoCores = l.source.rates.rate(key, l.at, s.Cpu.Usage.Total)
 		}
 	}
 	if s.Memory != nil {
 		limit, swapLimit := l.cgroups.Limits(path)
 		u.memory = memoryOf(s.Memory, limit, at)
-		u.memory.PSI = l.pressure(path, &s.Memory.PSI)
+		u.memory.PSI = l.psiStats(path, &s.Memory.PSI)
 		u.swap = &statsapi.SwapStats{Time: at, SwapUsageBytes: &s.Memory.Swap}
-		if swapLimit < unlimited {
-			u.swap.SwapAvailableBytes = positive(swapLimit, s.Memory.Swap)
+		if swapLimit < unlimitedFrom {
+			u.swap.SwapAvailableBytes = nonNegative(swapLimit, s.Memory.Swap)
 		}
 	}
 	if s.DiskIo != nil {
-		if psi := l.pressure(path, &s.DiskIo.PSI); psi != nil {
+		if psi := l.psiStats(path, &s.DiskIo.PSI); psi != nil {
 			u.io = &statsapi.IOStats{Time: at, PSI: psi}
 		}
 	}
@@ -69,57 +71,58 @@ func memoryOf(m *model.MemoryStats, limit uint64, at metav1.Time) *statsapi.Memo
 	memory := &statsapi.MemoryStats{Time: at, UsageBytes: &m.Usage, WorkingSetBytes: &m.WorkingSet,
 		RSSBytes: &m.RSS, PageFaults: &m.HierarchicalData.Pgfault,
 		MajorPageFaults: &m.HierarchicalData.Pgmajfault}
-	if limit < unlimited {
-		memory.AvailableBytes = positive(limit, m.WorkingSet)
+	if limit < unlimitedFrom {
+		memory.AvailableBytes = nonNegative(limit, m.WorkingSet)
 	}
 	return memory
 }
 
-// pressure is how long tasks have waited, where the kernel counts it. With version 1 of cgroups it
-// does so for the machine only.
-func (l *look) pressure(path string, psi *model.PSIStats) *statsapi.PSIStats {
-	if !l.psi || !l.cgroups.Unified() && path != "/" {
+// psiStats returns the pressure stall information of a cgroup; nil where the kernel keeps none.
+// With cgroup v1 it exists for the machine only.
+func (l *sampler) psiStats(path string, psi *model.PSIStats) *statsapi.PSIStats {
+	if !l.hasPressure || !l.cgroups.IsUnified() && path != "/" {
 		return nil
 	}
 	return &statsapi.PSIStats{Full: statsapi.PSIData(psi.Full), Some: statsapi.PSIData(psi.Some)}
 }
 
-// told is what the runtime tells of something. key is whose it is, for the rate.
-func (l *look) told(key string, cpu *runtimeapi.CpuUsage, memory *runtimeapi.MemoryUsage,
-	swap *runtimeapi.SwapUsage, io *runtimeapi.IoUsage) used {
-	var u used
+// runtimeUsage returns the usage that the runtime reports for a sandbox or container. key
+// identifies the consumer whose CPU rate is computed.
+func (l *sampler) runtimeUsage(key string, cpu *runtimeapi.CpuUsage, memory *runtimeapi.MemoryUsage,
+	swap *runtimeapi.SwapUsage, io *runtimeapi.IoUsage) resourceUsage {
+	var u resourceUsage
 	if total := cpu.GetUsageCoreNanoSeconds(); total != nil {
-		at := l.time(cpu.Timestamp)
-		rate := l.source.rates.of(key, at.Time, total.Value)
-		if told := cpu.GetUsageNanoCores().GetValue(); told > 0 {
-			rate = &told // zero is what containerd says as long as it has one sample
+		at := l.sampleTime(cpu.Timestamp)
+		rate := l.source.rates.rate(key, at.Time, total.Value)
+		if reported := cpu.GetUsageNanoCores().GetValue(); reported > 0 {
+			rate = &reported // containerd reports zero while it has a single sample
 		}
 		u.cpu = &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: &total.Value,
 			UsageNanoCores: rate, PSI: pressureOf(cpu.Psi)}
 	}
 	if memory.GetWorkingSetBytes() != nil {
-		u.memory = &statsapi.MemoryStats{Time: l.time(memory.Timestamp),
+		u.memory = &statsapi.MemoryStats{Time: l.sampleTime(memory.Timestamp),
 			WorkingSetBytes: value(memory.WorkingSetBytes), UsageBytes: value(memory.UsageBytes),
 			RSSBytes: value(memory.RssBytes), PageFaults: value(memory.PageFaults),
 			MajorPageFaults: value(memory.MajorPageFaults), PSI: pressureOf(memory.Psi)}
 		if left := memory.GetAvailableBytes().GetValue(); left > 0 {
-			u.memory.AvailableBytes = &left // zero is what containerd says without a limit
+			u.memory.AvailableBytes = &left // containerd reports zero without a limit
 		}
 	}
 	if swap != nil {
-		u.swap = &statsapi.SwapStats{Time: l.time(swap.Timestamp),
+		u.swap = &statsapi.SwapStats{Time: l.sampleTime(swap.Timestamp),
 			SwapUsageBytes:     value(swap.SwapUsageBytes),
 			SwapAvailableBytes: value(swap.SwapAvailableBytes)}
 	}
 	if psi := pressureOf(io.GetPsi()); psi != nil {
-		u.io = &statsapi.IOStats{Time: l.time(io.Timestamp), PSI: psi}
+		u.io = &statsapi.IOStats{Time: l.sampleTime(io.Timestamp), PSI: psi}
 	}
 	return u
 }
 
-// time is a time that the runtime tells, in nanoseconds. One that is not there, or that has not
-// come yet, is that of the sample.
-func (l *look) time(ns int64) metav1.Time {
+// sampleTime converts a timestamp of the runtime in nanoseconds. A missing one, or one in the
+// future, is replaced by the time of the sample.
+func (l *sampler) sampleTime(ns int64) metav1.Time {
 	at := time.Unix(0, ns)
 	if ns <= 0 || at.After(l.at) {
 		at = l.at
@@ -146,7 +149,7 @@ func pressureData(d *runtimeapi.PsiData) statsapi.PSIData {
 		Avg60: finite(d.GetAvg60()), Avg300: finite(d.GetAvg300())}
 }
 
-// finite is a number that JSON has a word for.
+// finite replaces a number that JSON cannot express by zero.
 func finite(n float64) float64 {
 	if math.IsNaN(n) || math.IsInf(n, 0) {
 		return 0

@@ -17,43 +17,44 @@ import (
 )
 
 const (
-	treeMax = time.Minute // for one tree; what takes longer stays unknown
-	// firstWait is how long one who asks waits for trees that were measured too long ago, or never.
-	firstWait = 500 * time.Millisecond
-	closeWait = time.Second // for a tree on a file system that hangs
+	treeTimeout = time.Minute // of one tree; the usage of a slower one stays unknown
+	// measureWaitMax bounds how long a request waits for a running round of measurements.
+	measureWaitMax = 500 * time.Millisecond
+	closeTimeout   = time.Second // for a tree on a hanging file system
 )
 
-// disks knows how much is in the volumes and logs of pods. A round through all of them is made in
-// the background when someone asks and the last one is too old; there is one round at a time, and
-// it looks at one tree at a time, as that keeps a disk busy.
-type disks struct {
+// diskUsage measures the volumes and logs of pods. A request starts a round through all of them in
+// the background if the last round is too old. There is one round at a time, and a round measures
+// one tree at a time, which keeps a disk busy already.
+type diskUsage struct {
 	source *Source
 
-	mu    sync.Mutex
-	known map[types.UID]podTrees
-	began time.Time     // of the last round
-	round chan struct{} // closed when the one under way ends; nil: none is
+	mu        sync.Mutex
+	latest    map[types.UID]podTrees
+	startedAt time.Time     // of the last round
+	round     chan struct{} // closed when the current round ends; nil if none is running
 }
 
-// podTrees are the volumes and logs of one pod, as they were.
+// podTrees are the measured volumes and logs of one pod.
 type podTrees struct {
 	volumes []statsapi.VolumeStats
-	logs    map[string]statsapi.FsStats // by container; of the tree only
+	logs    map[string]statsapi.FsStats // by container, without data of the file system
 }
 
-// of is what is known of pods, after a short wait for what is not known yet.
-func (d *disks) of(ctx context.Context, pods []*v1.Pod) map[types.UID]podTrees {
+// usageOf returns the latest measurements of pods. While a round is running it waits for the end of
+// the round, for measureWaitMax at most.
+func (d *diskUsage) usageOf(ctx context.Context, pods []*v1.Pod) map[types.UID]podTrees {
 	d.mu.Lock()
 	age, now := d.source.opts.VolumeAge, d.source.opts.Now()
-	fresh := !d.began.IsZero() && now.Sub(d.began) < age
+	fresh := !d.startedAt.IsZero() && now.Sub(d.startedAt) < age
 	if d.round == nil && !fresh && age > 0 && d.source.ctx.Err() == nil {
-		d.began, d.round = now, make(chan struct{})
+		d.startedAt, d.round = now, make(chan struct{})
 		go d.measure(pods, d.round)
 	}
 	round := d.round
 	d.mu.Unlock()
 	if round != nil {
-		wait := time.NewTimer(firstWait)
+		wait := time.NewTimer(measureWaitMax)
 		defer wait.Stop()
 		select {
 		case <-round:
@@ -63,27 +64,28 @@ func (d *disks) of(ctx context.Context, pods []*v1.Pod) map[types.UID]podTrees {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.known
+	return d.latest
 }
 
-// measure makes one round. What is known changes when it ends, at once: so it is never changed
-// while someone reads it, and pods that have gone are forgotten.
-func (d *disks) measure(pods []*v1.Pod, round chan struct{}) {
+// measure runs one round. Its end replaces the map of measurements as a whole, so readers never see
+// it change, and pods that no longer exist drop out.
+func (d *diskUsage) measure(pods []*v1.Pod, round chan struct{}) {
 	found := map[types.UID]podTrees{}
 	for _, pod := range pods {
 		if d.source.ctx.Err() != nil {
 			break
 		}
-		found[pod.UID] = podTrees{volumes: d.source.volumes(pod), logs: d.source.logs(pod)}
+		found[pod.UID] = podTrees{volumes: d.source.volumeStats(pod), logs: d.source.logStats(pod)}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.known, d.round = found, nil
+	d.latest, d.round = found, nil
 	close(round)
 }
 
-// close waits for a round that is under way, whose context is done, unless its disk hangs.
-func (d *disks) close() {
+// close waits for the current round, whose context is done, for closeTimeout at most: its disk may
+// hang.
+func (d *diskUsage) close() {
 	d.mu.Lock()
 	round := d.round
 	d.mu.Unlock()
@@ -92,36 +94,36 @@ func (d *disks) close() {
 	}
 	select {
 	case <-round:
-	case <-time.After(closeWait):
+	case <-time.After(closeTimeout):
 	}
 }
 
-// ownVolumes are the kinds of volumes that the agent fills itself: their directories have the
-// names of the volumes in the pod.
-var ownVolumes = []string{"empty-dir", "configmap", "secret", "projected", "downward-api"}
+// managedVolumeKinds are the kinds of volumes that the agent creates in the pod's directory, where
+// the directory of a volume has the volume's name in the pod.
+var managedVolumeKinds = []string{"empty-dir", "configmap", "secret", "projected", "downward-api"}
 
-// volumes measures the volumes of a pod.
-func (s *Source) volumes(pod *v1.Pod) []statsapi.VolumeStats {
-	if !oneName(string(pod.UID)) {
+// volumeStats measures the volumes of a pod.
+func (s *Source) volumeStats(pod *v1.Pod) []statsapi.VolumeStats {
+	if !isPlainName(string(pod.UID)) {
 		return nil
 	}
 	var all []statsapi.VolumeStats
 	above := filepath.Join(s.opts.RootDir, "pods", string(pod.UID), "volumes")
-	for _, kind := range ownVolumes {
+	for _, kind := range managedVolumeKinds {
 		dir := filepath.Join(above, "kubernetes.io~"+kind)
 		entries, err := os.ReadDir(dir)
 		if err != nil {
-			continue // it has none of them
+			continue // the pod has no volume of this kind
 		}
 		for _, e := range entries {
 			if !e.IsDir() {
 				continue
 			}
-			stats, ok := s.tree(filepath.Join(dir, e.Name()))
+			stats, ok := s.treeStats(filepath.Join(dir, e.Name()))
 			if !ok {
 				continue
 			}
-			// Without it what is used is known all the same.
+			// The usage is valid without data of the file system.
 			_, _ = addFileSystem(&stats, filepath.Join(dir, e.Name()))
 			all = append(all, statsapi.VolumeStats{Name: e.Name(), FsStats: stats})
 		}
@@ -129,42 +131,42 @@ func (s *Source) volumes(pod *v1.Pod) []statsapi.VolumeStats {
 	return all
 }
 
-// logs measures the logs of a pod's containers, which are in a directory for each.
-func (s *Source) logs(pod *v1.Pod) map[string]statsapi.FsStats {
+// logStats measures the logs of a pod's containers, one directory for each.
+func (s *Source) logStats(pod *v1.Pod) map[string]statsapi.FsStats {
 	found := map[string]statsapi.FsStats{}
 	name := strings.Join([]string{pod.Namespace, pod.Name, string(pod.UID)}, "_")
-	if !oneName(name) {
+	if !isPlainName(name) {
 		return found
 	}
 	dir := filepath.Join(s.opts.LogsDir, name)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return found // nothing has been logged yet
+		return found // no container has written a log yet
 	}
 	for _, e := range entries {
 		if !e.IsDir() {
 			continue
 		}
-		if stats, ok := s.tree(filepath.Join(dir, e.Name())); ok {
+		if stats, ok := s.treeStats(filepath.Join(dir, e.Name())); ok {
 			found[e.Name()] = stats
 		}
 	}
 	return found
 }
 
-// oneName says whether something is one name in a directory, and leads nowhere else.
-func oneName(name string) bool {
+// isPlainName reports whether a name is a single path element other than "." and "..".
+func isPlainName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
 }
 
-// tree measures one tree, and says as of when that is so.
-func (s *Source) tree(path string) (statsapi.FsStats, bool) {
-	ctx, cancel := context.WithTimeout(s.ctx, treeMax)
+// treeStats measures one tree, with the time of the measurement.
+func (s *Source) treeStats(path string) (statsapi.FsStats, bool) {
+	ctx, cancel := context.WithTimeout(s.ctx, treeTimeout)
 	defer cancel()
 	at := metav1.NewTime(s.opts.Now())
 	measured, err := disk.Measure(ctx, path)
 	if err != nil {
-		return statsapi.FsStats{}, false // it has gone, or is too large to be measured
+		return statsapi.FsStats{}, false // the tree no longer exists, or is too large to measure
 	}
 	bytes, inodes := uint64(measured.Bytes), uint64(measured.Inodes)
 	return statsapi.FsStats{Time: at, UsedBytes: &bytes, InodesUsed: &inodes}, true

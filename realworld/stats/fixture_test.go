@@ -24,11 +24,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// noon is when everything is measured for the first time.
+// noon is the time of the first measurement.
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// tree are the files of a machine with version 2 of cgroups, 8 MiB of memory, and one pod of the
-// UID u-1, which has the sandbox s1 and the container c1.
+// tree are the files of a machine with cgroup v2, 8 MiB of memory, and one pod of UID u-1 with the
+// sandbox s1 and the container c1.
 var tree = map[string]string{
 	"proc/meminfo": "MemTotal: 8192 kB\nMemFree: 4096 kB\n" +
 		"SwapTotal: 0 kB\nSwapFree: 0 kB",
@@ -64,7 +64,7 @@ var tree = map[string]string{
 	"cgroup/kubepods/burstable/podu-1/s1/cgroup.procs":   "77",
 }
 
-// bench is a source on files, a runtime and pods that a test moves.
+// bench is a source with files, a runtime and pods that a test changes.
 type bench struct {
 	*Source
 	t       testing.TB
@@ -94,7 +94,7 @@ func newBench(t testing.TB, change ...func(*Options)) *bench {
 		RootDir: filepath.Join(b.root, "kubelet"), LogsDir: filepath.Join(b.root, "logs"),
 		Roots: cgroup.Roots{Cgroup: filepath.Join(b.root, "cgroup"),
 			Proc: filepath.Join(b.root, "proc"), Sys: filepath.Join(b.root, "sys")},
-		RuntimeMax: time.Minute, VolumeAge: -1,
+		RuntimeTimeout: time.Minute, VolumeAge: -1,
 	}
 	for _, c := range change {
 		c(&opts)
@@ -130,7 +130,7 @@ func (b *bench) pass(d time.Duration) {
 	b.now = b.now.Add(d)
 }
 
-// get is what a client gets.
+// get returns the response to a client.
 func (b *bench) get(path string) *httptest.ResponseRecorder {
 	b.t.Helper()
 	w := httptest.NewRecorder()
@@ -138,7 +138,7 @@ func (b *bench) get(path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// podOf is a pod of one running container.
+// podOf returns a pod of one running container.
 func podOf(uid, name, container, id string) *v1.Pod {
 	began := metav1.NewTime(noon.Add(-time.Hour))
 	return &v1.Pod{
@@ -151,7 +151,7 @@ func podOf(uid, name, container, id string) *v1.Pod {
 	}
 }
 
-// runtime is one that answers as a test says.
+// runtime is a runtime whose responses a test sets.
 type runtime struct {
 	runtimeapi.RuntimeServiceClient
 	runtimeapi.ImageServiceClient
@@ -203,7 +203,7 @@ func (r *runtime) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest,
 
 func n(value uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: value} }
 
-// sandboxStats are stats of a pod and one container, as containerd 2 gives them.
+// sandboxStats returns stats of a pod and one container, as containerd 2 reports them.
 func sandboxStats(uid, container string, at time.Time, cpu, memory uint64,
 ) *runtimeapi.PodSandboxStats {
 	return &runtimeapi.PodSandboxStats{

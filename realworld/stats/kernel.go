@@ -17,18 +17,19 @@ import (
 	"seedlet.dev/realworld/stats/cgroup"
 )
 
-// hasPressure says whether the kernel counts how long tasks wait.
+// hasPressure reports whether the kernel keeps pressure stall information.
 func hasPressure(proc string) bool {
-	_, err := os.ReadFile(filepath.Join(proc, "pressure/cpu")) // with psi=0 it is there but fails
+	// With psi=0 the file exists but cannot be read.
+	_, err := os.ReadFile(filepath.Join(proc, "pressure/cpu"))
 	return err == nil
 }
 
-// usualInterface is the one that is shown for all others.
-const usualInterface = "eth0"
+// defaultInterface is the interface whose counters the summary repeats at its top level.
+const defaultInterface = "eth0"
 
-// network is what the network interfaces that a process sees have carried; nil if that cannot be
-// seen.
-func network(proc string, pid int, at time.Time) *statsapi.NetworkStats {
+// networkOfProcess returns the counters of the network interfaces in the network namespace of a
+// process; nil if they cannot be read.
+func networkOfProcess(proc string, pid int, at time.Time) *statsapi.NetworkStats {
 	all := interfaces(proc, pid)
 	if len(all) == 0 {
 		return nil
@@ -38,7 +39,7 @@ func network(proc string, pid int, at time.Time) *statsapi.NetworkStats {
 		stats := statsapi.InterfaceStats{Name: i.Name, RxBytes: &i.RxBytes, RxErrors: &i.RxErrors,
 			TxBytes: &i.TxBytes, TxErrors: &i.TxErrors}
 		n.Interfaces = append(n.Interfaces, stats)
-		if i.Name == usualInterface {
+		if i.Name == defaultInterface {
 			n.InterfaceStats = stats
 		}
 	}
@@ -48,7 +49,8 @@ func network(proc string, pid int, at time.Time) *statsapi.NetworkStats {
 	return n
 }
 
-// interfaces reads PROC/PID/net/dev, without loopback and what leads to pods, as cAdvisor does.
+// interfaces reads PROC/PID/net/dev. It leaves out loopback and the host's ends of pod networks, as
+// cAdvisor does.
 func interfaces(proc string, pid int) []model.InterfaceStats {
 	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "net/dev"))
 	if err != nil {
@@ -60,7 +62,7 @@ func interfaces(proc string, pid int) []model.InterfaceStats {
 		name, numbers, ok := strings.Cut(lines.Text(), ":")
 		fields := strings.Fields(numbers)
 		name = strings.TrimSpace(name)
-		if !ok || len(fields) < 12 || ignored(name) {
+		if !ok || len(fields) < 12 || isIgnoredInterface(name) {
 			continue
 		}
 		i := model.InterfaceStats{Name: name}
@@ -75,7 +77,7 @@ func interfaces(proc string, pid int) []model.InterfaceStats {
 	return all
 }
 
-func ignored(name string) bool {
+func isIgnoredInterface(name string) bool {
 	for _, prefix := range []string{"lo", "veth", "docker", "nerdctl"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
@@ -84,8 +86,8 @@ func ignored(name string) bool {
 	return false
 }
 
-// limitOfProcesses is how many processes and threads there may be on the machine, and are.
-func limitOfProcesses(proc string, at time.Time) *statsapi.RlimitStats {
+// processLimit returns how many processes and threads the machine may have, and how many it has.
+func processLimit(proc string, at time.Time) *statsapi.RlimitStats {
 	r := &statsapi.RlimitStats{Time: metav1.NewTime(at)}
 	for _, name := range []string{"pid_max", "threads-max"} {
 		text, err := os.ReadFile(filepath.Join(proc, "sys/kernel", name))
@@ -107,24 +109,24 @@ func limitOfProcesses(proc string, at time.Time) *statsapi.RlimitStats {
 	return r
 }
 
-// system is a cgroup of the system and what it is called in the summary.
-type system struct{ name, path string }
+// systemCgroup is a cgroup of the system and its name in the summary.
+type systemCgroup struct{ name, path string }
 
-// systemCgroups are those that are there to be looked at: the pods together, the agent, the runtime
-// and the rest. The root is none of them: it is the node.
-func (s *Source) systemCgroups(r *cgroup.Reader) []system {
+// systemCgroups returns the existing cgroups of the system: of all pods, the agent, the runtime and
+// other system daemons. The root cgroup stands for the node and is not among them.
+func (s *Source) systemCgroups(r *cgroup.Reader) []systemCgroup {
 	if r == nil {
 		return nil
 	}
 	c := s.opts.Cgroups
 	if c.Kubelet == "" {
-		c.Kubelet = r.Of(os.Getpid())
+		c.Kubelet = r.CgroupOfProcess(os.Getpid())
 	}
 	if c.Runtime == "" {
-		c.Runtime = r.Of(serverOf(c.RuntimeEndpoint))
+		c.Runtime = r.CgroupOfProcess(listenerPID(c.RuntimeEndpoint))
 	}
-	var all []system
-	for _, one := range []system{
+	var all []systemCgroup
+	for _, one := range []systemCgroup{
 		{statsapi.SystemContainerPods, r.Kubepods(c.Root)}, {statsapi.SystemContainerKubelet, c.Kubelet},
 		{statsapi.SystemContainerRuntime, c.Runtime}, {statsapi.SystemContainerMisc, c.System},
 	} {
@@ -135,8 +137,8 @@ func (s *Source) systemCgroups(r *cgroup.Reader) []system {
 	return all
 }
 
-// serverOf is the process that listens on a socket; zero if that cannot be found out.
-func serverOf(endpoint string) int {
+// listenerPID returns the process that listens on a socket; zero if it cannot be determined.
+func listenerPID(endpoint string) int {
 	path, ok := strings.CutPrefix(endpoint, "unix://")
 	if !ok {
 		return 0
@@ -145,13 +147,13 @@ func serverOf(endpoint string) int {
 	if err != nil {
 		return 0
 	}
-	defer func() { _ = conn.Close() }() // nothing was said
+	defer func() { _ = conn.Close() }() // nothing was sent
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
 		return 0
 	}
 	pid := 0
-	_ = raw.Control(func(fd uintptr) { // fails only once it is closed
+	_ = raw.Control(func(fd uintptr) { // fails only on a closed connection
 		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
 			pid = int(peer.Pid)
 		}

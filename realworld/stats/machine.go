@@ -13,7 +13,7 @@ import (
 	"seedlet.dev/realworld/stats/cgroup"
 )
 
-// measureMachine looks at what the machine is; nil if that cannot be seen.
+// measureMachine returns the data of the machine; nil if it cannot be read.
 func (s *Source) measureMachine(context.Context) *model.MachineInfo {
 	roots := s.opts.Roots
 	cpus, err := os.ReadFile(filepath.Join(roots.Proc, "cpuinfo"))
@@ -32,9 +32,9 @@ func (s *Source) measureMachine(context.Context) *model.MachineInfo {
 		NumDrawers:       machine.GetDrawers(cpus),
 		MemoryCapacity:   memory.Total,
 		SwapCapacity:     memory.SwapTotal,
-		MachineID:        line("/etc/machine-id"),
-		SystemUUID:       line(filepath.Join(roots.Sys, "class/dmi/id/product_uuid")),
-		BootID:           line(filepath.Join(roots.Proc, "sys/kernel/random/boot_id")),
+		MachineID:        readLine("/etc/machine-id"),
+		SystemUUID:       readLine(filepath.Join(roots.Sys, "class/dmi/id/product_uuid")),
+		BootID:           readLine(filepath.Join(roots.Proc, "sys/kernel/random/boot_id")),
 	}
 	if info.SystemUUID == "" {
 		info.SystemUUID = info.MachineID
@@ -42,14 +42,14 @@ func (s *Source) measureMachine(context.Context) *model.MachineInfo {
 	return info
 }
 
-// line is what a file of one line holds; empty if it cannot be read.
-func line(path string) string {
+// readLine returns the content of a file of one line; empty if it cannot be read.
+func readLine(path string) string {
 	data, _ := os.ReadFile(path)
 	return strings.TrimSpace(string(data))
 }
 
-// addFileSystems adds the node's file system to what the root cgroup shows, with all that has ever
-// gone to and from its device; so that is not shown as the cgroup's as well.
+// addFileSystems adds the node's file system to the metrics of the root cgroup, with the total I/O
+// of its device. That I/O is not shown a second time as the cgroup's.
 func (s *Source) addFileSystems(ctx context.Context, root *model.ContainerStats) {
 	storage, err := s.storage.get(ctx)
 	if err != nil || storage.node == nil {
@@ -59,7 +59,7 @@ func (s *Source) addFileSystems(ctx context.Context, root *model.ContainerStats)
 	fs := model.FsStats{Device: deviceOf(s.opts.Roots.Proc, s.opts.RootDir),
 		Limit: *n.CapacityBytes, Usage: *n.UsedBytes, Available: *n.AvailableBytes,
 		HasInodes: true, Inodes: *n.Inodes, InodesFree: *n.InodesFree}
-	addTraffic(&fs, s.opts.Roots.Proc)
+	addDeviceIO(&fs, s.opts.Roots.Proc)
 	root.Filesystem = []model.FsStats{fs}
 	var others []model.PerDiskStats
 	for _, disk := range root.DiskIo.IoServiced {
@@ -70,8 +70,8 @@ func (s *Source) addFileSystems(ctx context.Context, root *model.ContainerStats)
 	root.DiskIo.IoServiced = others
 }
 
-// addTraffic adds the line of a device in PROC/diskstats. Times are milliseconds there.
-func addTraffic(fs *model.FsStats, proc string) {
+// addDeviceIO adds the counters of a device in PROC/diskstats, whose times are in milliseconds.
+func addDeviceIO(fs *model.FsStats, proc string) {
 	const milliseconds = 1_000_000 // in nanoseconds
 	data, err := os.ReadFile(filepath.Join(proc, "diskstats"))
 	if err != nil {
@@ -93,7 +93,8 @@ func addTraffic(fs *model.FsStats, proc string) {
 	}
 }
 
-// deviceOf is the source of the mount that a directory is on; empty if that cannot be seen.
+// deviceOf returns the source of the mount that holds a directory; empty if it cannot be
+// determined.
 func deviceOf(proc, dir string) string {
 	data, err := os.ReadFile(filepath.Join(proc, "self/mounts"))
 	if err != nil {

@@ -13,31 +13,32 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// toldMetrics are metrics of the page for dashboards that the runtime has, by name. They are asked
-// for only for the sake of pods that have no cgroup to be looked at, as those in virtual machines:
-// their values are whole numbers, of seconds too, and containerd takes its time (ten pods a second,
-// to spare itself).
-type toldMetrics map[string]*toldFamily
+// runtimeMetricFamilies are metrics of /metrics/cadvisor that the runtime reports, by name. They
+// are requested only for pods without a cgroup, as those in virtual machines: their values are
+// whole numbers, seconds included, and containerd limits itself to ten pods a second.
+type runtimeMetricFamilies map[string]*runtimeMetricFamily
 
-type toldFamily struct {
+type runtimeMetricFamily struct {
 	help    string
 	gauge   bool
-	samples []toldSample
+	samples []runtimeMetricSample
 }
 
-type toldSample struct {
+type runtimeMetricSample struct {
 	labels []string // names and values
 	value  float64
 	millis int64
 }
 
-// metricName is what a metric or a label may be called; what a runtime calls otherwise is left out.
-var metricName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+// validMetricName matches valid names of metrics and labels. Metrics of the runtime with other
+// names are left out.
+var validMetricName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// runtimeMetrics asks the runtime for what it has of some pods. One that has no metrics is no
-// failure.
-func (s *Source) runtimeMetrics(ctx context.Context, pods []*v1.Pod) (toldMetrics, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.RuntimeMax)
+// requestRuntimeMetrics requests the runtime's metrics of some pods. A runtime without metrics is
+// not a failure.
+func (s *Source) requestRuntimeMetrics(ctx context.Context, pods []*v1.Pod) (runtimeMetricFamilies,
+	error) {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.RuntimeTimeout)
 	defer cancel()
 	described, err := s.opts.Runtime.ListMetricDescriptors(ctx,
 		&runtimeapi.ListMetricDescriptorsRequest{})
@@ -58,12 +59,12 @@ func (s *Source) runtimeMetrics(ctx context.Context, pods []*v1.Pod) (toldMetric
 	}
 	descriptors := map[string]*runtimeapi.MetricDescriptor{}
 	for _, d := range described.Descriptors {
-		if metricName.MatchString(d.GetName()) && !slices.ContainsFunc(d.LabelKeys,
-			func(key string) bool { return !metricName.MatchString(key) }) {
+		if validMetricName.MatchString(d.GetName()) && !slices.ContainsFunc(d.LabelKeys,
+			func(key string) bool { return !validMetricName.MatchString(key) }) {
 			descriptors[d.Name] = d
 		}
 	}
-	found := toldMetrics{}
+	found := runtimeMetricFamilies{}
 	for _, pod := range answer.GetPodMetrics() {
 		found.add(pod.GetMetrics(), descriptors, wanted)
 		for _, c := range pod.GetContainerMetrics() {
@@ -73,15 +74,15 @@ func (s *Source) runtimeMetrics(ctx context.Context, pods []*v1.Pod) (toldMetric
 	return found, nil
 }
 
-// add takes metrics of pods that are wanted, if they are as they were described.
-func (t toldMetrics) add(all []*runtimeapi.Metric,
+// add adds the metrics of the given pods. Samples that do not fit their descriptors are left out.
+func (t runtimeMetricFamilies) add(all []*runtimeapi.Metric,
 	descriptors map[string]*runtimeapi.MetricDescriptor, wanted map[string]bool) {
 	for _, m := range all {
 		d := descriptors[m.GetName()]
 		if d == nil || len(d.LabelKeys) != len(m.LabelValues) || m.Value == nil {
 			continue
 		}
-		sample := toldSample{value: float64(m.Value.Value), millis: m.Timestamp / 1e6}
+		sample := runtimeMetricSample{value: float64(m.Value.Value), millis: m.Timestamp / 1e6}
 		labels := map[string]string{}
 		for i, key := range d.LabelKeys {
 			labels[key] = m.LabelValues[i]
@@ -92,31 +93,31 @@ func (t toldMetrics) add(all []*runtimeapi.Metric,
 			continue
 		}
 		if t[m.Name] == nil {
-			t[m.Name] = &toldFamily{help: d.Help,
+			t[m.Name] = &runtimeMetricFamily{help: d.Help,
 				gauge: m.MetricType == runtimeapi.MetricType_GAUGE}
 		}
 		t[m.Name].samples = append(t[m.Name].samples, sample)
 	}
 }
 
-// told writes what the runtime tells of one metric.
-func (p *page) told(f *toldFamily) {
+// writeRuntimeMetric writes the runtime's samples of one metric.
+func (p *metricsPage) writeRuntimeMetric(f *runtimeMetricFamily) {
 	if f == nil {
 		return
 	}
 	for _, sample := range f.samples {
 		p.millis = sample.millis
-		p.put(sample.value, sample.labels...)
+		p.writeSample(sample.value, sample.labels...)
 	}
 	p.millis = 0
 }
 
-// others writes what the runtime tells beside the page's own metrics.
-func (p *page) others(told toldMetrics) {
-	for _, name := range slices.Sorted(maps.Keys(told)) {
-		if !p.begun[name] {
-			p.begin(name, told[name].help, told[name].gauge)
-			p.told(told[name])
+// writeOtherRuntimeMetrics writes the runtime's metrics that the page does not have otherwise.
+func (p *metricsPage) writeOtherRuntimeMetrics(reported runtimeMetricFamilies) {
+	for _, name := range slices.Sorted(maps.Keys(reported)) {
+		if !p.started[name] {
+			p.startMetric(name, reported[name].help, reported[name].gauge)
+			p.writeRuntimeMetric(reported[name])
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"seedlet.dev/realworld/nodetest"
 )
 
-// A pod without a cgroup has the runtime's own metrics, each in the one place of its name. What is
-// of other pods, or not as it was described, is left out.
+// A pod without a cgroup has the runtime's metrics, merged with the samples of the same name.
+// Samples of other pods, and those that do not fit their descriptors, are left out.
 func TestMetricsOfTheRuntime(t *testing.T) {
 	b := newBench(t)
 	b.pods = []*v1.Pod{podOf("u-1", "web", "main", "c1"), podOf("u-2", "box", "main", "c2")}
@@ -66,7 +66,7 @@ func TestMetricsOfTheRuntime(t *testing.T) {
 		error) {
 		return nil, nil, status.Error(codes.Unavailable, "away")
 	}
-	b.pass(sampleAge)
+	b.pass(sampleAgeMax)
 	page = b.get("/metrics/cadvisor").Body.String()
 	if !strings.Contains(page, "container_scrape_error 1") ||
 		!strings.Contains(page, `container_memory_rss{container="main"`) {
@@ -74,17 +74,17 @@ func TestMetricsOfTheRuntime(t *testing.T) {
 	}
 }
 
-// judgeMetrics asks for those of a pod as if it were not found by its cgroup: containerd 2 has
-// some, 1.6 has none, and that is no failure.
-func judgeMetrics(t *testing.T, node *nodetest.Node, pod *v1.Pod, has bool) {
+// checkRuntimeMetrics requests the runtime's metrics of a pod as if its cgroup had not been found:
+// containerd 2 has some, 1.6 has none, which is not a failure.
+func checkRuntimeMetrics(t *testing.T, node *nodetest.Node, pod *v1.Pod, has bool) {
 	s := New(Options{Runtime: node.Runtime()})
 	defer s.Close()
-	told, err := s.runtimeMetrics(t.Context(), []*v1.Pod{pod})
+	reported, err := s.requestRuntimeMetrics(t.Context(), []*v1.Pod{pod})
 	if err != nil {
 		t.Fatal(err)
 	}
-	memory := told["container_memory_working_set_bytes"]
+	memory := reported["container_memory_working_set_bytes"]
 	if (memory != nil) != has || has && len(memory.samples) != 1 {
-		t.Errorf("%d metrics, of memory %+v", len(told), memory)
+		t.Errorf("%d metrics, of memory %+v", len(reported), memory)
 	}
 }

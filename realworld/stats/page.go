@@ -9,72 +9,72 @@ import (
 	"strings"
 )
 
-// page writes metrics in the text format of Prometheus, line by line: with a hundred pods the page
-// for dashboards has tens of thousands.
-type page struct {
-	w      *bufio.Writer
-	packed *gzip.Writer // nil: the client has not asked for that
-	name   string       // of the metric
-	whose  string       // labels that say of what the value is: `id="/",name="",…`
-	millis int64        // when it was so; zero: that is not said
-	line   []byte
-	begun  map[string]bool // by name: each metric has one place on the page
+// metricsPage writes metrics in the text format of Prometheus, line by line: with a hundred pods
+// /metrics/cadvisor has tens of thousands of lines.
+type metricsPage struct {
+	w       *bufio.Writer
+	gzip    *gzip.Writer // nil unless the client accepts gzip
+	name    string       // of the current metric
+	labels  string       // the identifying labels: `id="/",name="",…`
+	millis  int64        // the timestamp; zero for none
+	line    []byte
+	started map[string]bool // by name: the samples of a metric must be contiguous
 }
 
-// newPage begins the answer to a request. It must be ended.
-func newPage(w http.ResponseWriter, r *http.Request) *page {
-	p := &page{begun: map[string]bool{}}
+// newMetricsPage starts the response to a request. The caller must close the page.
+func newMetricsPage(w http.ResponseWriter, r *http.Request) *metricsPage {
+	p := &metricsPage{started: map[string]bool{}}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	var to io.Writer = w
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.Header().Set("Content-Encoding", "gzip")
 		packed, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 		if err != nil {
-			panic(err) // there is no such level
+			panic(err) // only for an invalid level
 		}
-		p.packed, to = packed, packed
+		p.gzip, to = packed, packed
 	}
 	p.w = bufio.NewWriterSize(to, 32<<10)
 	return p
 }
 
-// end writes what is left. Whether the client is still there does not matter any more.
-func (p *page) end() {
+// close flushes the page. Errors are ignored: the client may have disconnected.
+func (p *metricsPage) close() {
 	_ = p.w.Flush()
-	if p.packed != nil {
-		_ = p.packed.Close()
+	if p.gzip != nil {
+		_ = p.gzip.Close()
 	}
 }
 
-// begin begins a metric.
-func (p *page) begin(name, help string, gauge bool) {
+// startMetric writes the header of a metric.
+func (p *metricsPage) startMetric(name, help string, gauge bool) {
 	kind := "counter"
 	if gauge {
 		kind = "gauge"
 	}
-	p.name, p.begun[name] = name, true
+	p.name, p.started[name] = name, true
 	help = strings.NewReplacer("\\", `\\`, "\n", `\n`).Replace(help)
-	p.print("# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n")
+	p.write("# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n")
 }
 
-// print writes text. Once the client has gone the writer says so each time, and nobody needs it.
-func (p *page) print(all ...string) {
+// write writes text. Errors are ignored: they say that the client has disconnected.
+func (p *metricsPage) write(all ...string) {
 	for _, text := range all {
 		_, _ = p.w.WriteString(text)
 	}
 }
 
-// put writes a sample.
-func (p *page) put(value float64, labels ...string) {
+// writeSample writes a sample.
+func (p *metricsPage) writeSample(value float64, labels ...string) {
 	line := append(p.line[:0], p.name...)
-	if p.whose != "" || len(labels) > 0 {
+	if p.labels != "" || len(labels) > 0 {
 		line = append(line, '{')
-		line = append(line, p.whose...)
+		line = append(line, p.labels...)
 		for i := 0; i+1 < len(labels); i += 2 {
-			if i > 0 || p.whose != "" {
+			if i > 0 || p.labels != "" {
 				line = append(line, ',')
 			}
-			line = label(line, labels[i], labels[i+1])
+			line = appendLabel(line, labels[i], labels[i+1])
 		}
 		line = append(line, '}')
 	}
@@ -88,8 +88,8 @@ func (p *page) put(value float64, labels ...string) {
 	_, _ = p.w.Write(p.line)
 }
 
-// label writes NAME="VALUE", in which backslashes, quotes and new lines are escaped.
-func label(line []byte, name, value string) []byte {
+// appendLabel appends NAME="VALUE" with backslashes, quotes and newlines escaped.
+func appendLabel(line []byte, name, value string) []byte {
 	line = append(append(line, name...), '=', '"')
 	for i := range len(value) {
 		switch c := value[i]; c {

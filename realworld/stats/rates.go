@@ -2,27 +2,27 @@ package stats
 
 import "time"
 
-// rates turn totals into rates, from one sample to the next. What is not in a sample is forgotten.
+// rates computes rates of counters from one sample to the next. A counter that a sample lacks is
+// dropped.
 type rates struct {
 	last, next map[string]point
 }
 
-// point is a total at some time, and the rate at which it had come there.
+// point is the value of a counter at a time, and its rate until then.
 type point struct {
 	at    time.Time
 	total uint64
-	rate  *uint64 // a second; nil if there was nothing before
+	rate  *uint64 // per second; nil for the first point
 }
 
-// of is the rate at which a total has grown since the last sample; nil if it is new, or if it has
-// begun anew.
-func (r *rates) of(key string, at time.Time, total uint64) *uint64 {
+// rate returns the rate of a counter since the last sample; nil if the counter is new or was reset.
+func (r *rates) rate(key string, at time.Time, total uint64) *uint64 {
 	p := point{at: at, total: total}
 	before, known := r.last[key]
 	switch {
 	case !known || total < before.total:
 	case !at.After(before.at):
-		p = before // the same sample, seen again
+		p = before // the same sample again
 	default:
 		grown := float64(total-before.total) / at.Sub(before.at).Seconds()
 		rate := uint64(grown)
@@ -35,5 +35,5 @@ func (r *rates) of(key string, at time.Time, total uint64) *uint64 {
 	return p.rate
 }
 
-// end ends a sample.
-func (r *rates) end() { r.last, r.next = r.next, nil }
+// rotate ends a sample.
+func (r *rates) rotate() { r.last, r.next = r.next, nil }

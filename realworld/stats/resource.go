@@ -8,54 +8,56 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// resource is one of the numbers of /metrics/resource, by the name that metrics-server and
-// dashboards know, after "node_", "container_" or "pod_".
-type resource struct {
-	name, help string // of something
-	gauge      bool   // else it is a counter
-	container  bool   // only containers have it
-	// of is the number and the time of its sample; zero if it needs none. False: it is not known.
-	of func(*consumer) (value float64, at time.Time, known bool)
+// resourceMetric is a metric of /metrics/resource. Its name follows "node_", "container_" or
+// "pod_", as metrics-server and dashboards expect.
+type resourceMetric struct {
+	name           string
+	help           string // without its last word: node, container or pod
+	gauge          bool   // otherwise a counter
+	containersOnly bool   // exists for containers only
+	// value returns the value and the time of its sample (zero for no timestamp); false if it is
+	// unknown.
+	value func(*consumer) (value float64, at time.Time, known bool)
 }
 
-// consumer is what uses resources, and the labels that say who it is.
+// consumer is a node, pod or container that uses resources, with its labels.
 type consumer struct {
-	labels []string
-	began  metav1.Time
-	cpu    *statsapi.CPUStats
-	memory *statsapi.MemoryStats
-	swap   *statsapi.SwapStats
+	labels    []string
+	startedAt metav1.Time
+	cpu       *statsapi.CPUStats
+	memory    *statsapi.MemoryStats
+	swap      *statsapi.SwapStats
 }
 
-// The labels of containers and pods.
+// Labels of containers and pods.
 const (
 	containerLabel = "container"
 	podLabel       = "pod"
 	namespaceLabel = "namespace"
 )
 
-// resources are all of them. Each has the time of its sample: only so can those who divide by time
-// divide by the right one.
-var resources = []resource{
-	{"cpu_usage_seconds_total", "How long processors have worked in all, for the ", false, false,
+// resourceMetrics are all metrics of /metrics/resource. Each carries the time of its sample, so
+// that clients compute rates over the right interval.
+var resourceMetrics = []resourceMetric{
+	{"cpu_usage_seconds_total", "CPU time used, in seconds, by the ", false, false,
 		func(c *consumer) (float64, time.Time, bool) {
 			if c.cpu == nil || c.cpu.UsageCoreNanoSeconds == nil {
 				return 0, time.Time{}, false
 			}
 			return float64(*c.cpu.UsageCoreNanoSeconds) / nano, c.cpu.Time.Time, true
 		}},
-	{"memory_working_set_bytes", "Memory that is used but for old pages of files, by the ", true,
+	{"memory_working_set_bytes", "Working set in bytes of the ", true,
 		false, func(c *consumer) (float64, time.Time, bool) {
 			if c.memory == nil || c.memory.WorkingSetBytes == nil {
 				return 0, time.Time{}, false
 			}
 			return float64(*c.memory.WorkingSetBytes), c.memory.Time.Time, true
 		}},
-	{"start_time_seconds", "When it was started, since the Unix epoch: the ", true, true,
-		func(c *consumer) (float64, time.Time, bool) { // its time would be that of long ago
-			return float64(c.began.UnixNano()) / nano, time.Time{}, c.began.Unix() > 0
+	{"start_time_seconds", "Start time in seconds since the Unix epoch of the ", true, true,
+		func(c *consumer) (float64, time.Time, bool) { // a timestamp would be long past
+			return float64(c.startedAt.UnixNano()) / nano, time.Time{}, c.startedAt.Unix() > 0
 		}},
-	{"swap_limit_bytes", "Swap that may be used, by the ", true, true,
+	{"swap_limit_bytes", "Limit of swap in bytes of the ", true, true,
 		func(c *consumer) (float64, time.Time, bool) {
 			if c.swap == nil || c.swap.SwapAvailableBytes == nil || c.swap.SwapUsageBytes == nil {
 				return 0, time.Time{}, false
@@ -63,7 +65,7 @@ var resources = []resource{
 			return float64(*c.swap.SwapAvailableBytes) + float64(*c.swap.SwapUsageBytes),
 				c.swap.Time.Time, true
 		}},
-	{"swap_usage_bytes", "Swap that is used, by the ", true, false,
+	{"swap_usage_bytes", "Swap used, in bytes, by the ", true, false,
 		func(c *consumer) (float64, time.Time, bool) {
 			if c.swap == nil || c.swap.SwapUsageBytes == nil {
 				return 0, time.Time{}, false
@@ -75,47 +77,47 @@ var resources = []resource{
 func (s *Source) serveResource(w http.ResponseWriter, r *http.Request) {
 	u, err := s.usage.get(r.Context())
 	if err != nil {
-		unavailable(w, err)
+		respondUnavailable(w, err)
 		return
 	}
-	p := newPage(w, r)
-	defer p.end()
-	pods, containers := consumers(u.pods)
-	node := consumer{cpu: u.node.CPU, memory: u.node.Memory, swap: u.node.Swap}
-	p.resources("container", containers)
-	p.resources("node", []consumer{node})
-	p.resources("pod", pods)
+	p := newMetricsPage(w, r)
+	defer p.close()
+	pods, containers := consumers(u.podStats)
+	node := consumer{cpu: u.nodeStats.CPU, memory: u.nodeStats.Memory, swap: u.nodeStats.Swap}
+	p.writeResources("container", containers)
+	p.writeResources("node", []consumer{node})
+	p.writeResources("pod", pods)
 	failed := 0.0
 	if u.err != nil {
 		failed = 1
 	}
-	p.begin("resource_scrape_error",
-		"Whether anything could not be had for this page: 1, else 0.", true)
-	p.put(failed)
+	p.startMetric("resource_scrape_error",
+		"1 if a value of this page could not be measured, 0 otherwise.", true)
+	p.writeSample(failed)
 }
 
-// resources writes what some use.
-func (p *page) resources(whose string, all []consumer) {
-	for _, r := range resources {
-		if r.container && whose != "container" {
+// writeResources writes the metrics of consumers.
+func (p *metricsPage) writeResources(kind string, all []consumer) {
+	for _, r := range resourceMetrics {
+		if r.containersOnly && kind != "container" {
 			continue
 		}
-		p.begin(whose+"_"+r.name, r.help+whose+".", r.gauge)
+		p.startMetric(kind+"_"+r.name, r.help+kind+".", r.gauge)
 		for i := range all {
-			if value, at, known := r.of(&all[i]); known {
+			if value, at, known := r.value(&all[i]); known {
 				p.millis = 0
 				if !at.IsZero() {
 					p.millis = at.UnixMilli()
 				}
-				p.put(value, all[i].labels...)
+				p.writeSample(value, all[i].labels...)
 			}
 		}
 		p.millis = 0
 	}
 }
 
-// consumers are the pods and their containers. Of pods of one name, one of which has replaced the
-// other, the one that began last is shown: twice the same series is no page.
+// consumers returns the pods and their containers. Of pods with the same full name only the one
+// that started last is returned, because a page must not have a series twice.
 func consumers(all []statsapi.PodStats) (pods, containers []consumer) {
 	type name struct{ namespace, name string }
 	named := map[name]int{}
@@ -133,7 +135,7 @@ func consumers(all []statsapi.PodStats) (pods, containers []consumer) {
 		pods = append(pods, consumer{labels, pod.StartTime, pod.CPU, pod.Memory, pod.Swap})
 		for _, c := range pod.Containers {
 			if c.CPU == nil || c.Memory == nil {
-				continue // metrics-server drops the whole pod for half a container
+				continue // metrics-server drops a whole pod if a container is incomplete
 			}
 			containers = append(containers, consumer{
 				append([]string{containerLabel, c.Name}, labels...),

@@ -18,7 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// samples are the lines of a page that are no comments.
+// samples are the lines of a page without comments.
 func samples(t *testing.T, b *bench, path string) string {
 	t.Helper()
 	w := b.get(path)
@@ -34,15 +34,14 @@ func samples(t *testing.T, b *bench, path string) string {
 	return strings.Join(lines, "")
 }
 
-// long is a page written with short names.
+// long expands the short names of a page.
 func long(page string) string {
 	return strings.NewReplacer("MAIN", `{container="main",namespace="ns",pod="web"}`,
 		"WEB", `{namespace="ns",pod="web"}`,
 		"NOON", "1767355200000", "BEFORE", "1767355199000").Replace(page)
 }
 
-// The numbers are the runtime's, each with the time at which it was so; those of the node are of
-// noon.
+// The values are the runtime's, each with its own timestamp; those of the node are of noon.
 func TestResource(t *testing.T) {
 	b := newBench(t)
 	b.pods = []*v1.Pod{podOf("u-1", "web", "main", "c1")}
@@ -67,7 +66,7 @@ resource_scrape_error 0
 	}
 }
 
-// fromFiles is what is known of the pod without a runtime.
+// fromFiles is the page of the pod without a runtime.
 const fromFiles = `container_cpu_usage_seconds_totalMAIN 2.5 NOON
 container_memory_working_set_bytesMAIN 200000 NOON
 container_start_time_secondsMAIN 1.7673516e+09
@@ -80,7 +79,7 @@ pod_memory_working_set_bytesWEB 200000 NOON
 pod_swap_usage_bytesWEB 0 NOON
 `
 
-// A runtime that is away, fails, or does not answer costs its numbers: the files have others.
+// With a runtime that is down, fails or hangs, the values come from files.
 func TestResourceWithoutRuntime(t *testing.T) {
 	unavailable := func(context.Context) ([]*runtimeapi.PodSandboxStats, error) {
 		return nil, status.Error(codes.Unavailable, "no such socket")
@@ -108,7 +107,7 @@ func TestResourceWithoutRuntime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, func(o *Options) {
 				if name == "hangs" {
-					o.RuntimeMax = 10 * time.Millisecond
+					o.RuntimeTimeout = 10 * time.Millisecond
 				}
 			})
 			b.pods = []*v1.Pod{podOf("u-1", "web", "main", "c1")}
@@ -143,9 +142,8 @@ func TestResourceOfContainersOnly(t *testing.T) {
 	}
 }
 
-// A pod that the core still shows and nothing else does is left out, and so is a container that has
-// been replaced since, or that has only half its numbers; a pod without a cgroup is the sum of its
-// containers.
+// A pod that only the core still has is left out, and so is a container that was replaced meanwhile
+// or has half its values; a pod without a cgroup is the sum of its containers.
 func TestResourceOfWhatVanishes(t *testing.T) {
 	b := newBench(t)
 	half := containerStats("c3", noon, 5, 5)
@@ -171,8 +169,8 @@ func TestResourceOfWhatVanishes(t *testing.T) {
 	}
 }
 
-// Of two pods of one name, one that ends and its successor, the page shows the one that began last:
-// twice the same series is no page.
+// Of two pods with one name, one terminating and its successor, the page has the one that started
+// last: a page must not have a series twice.
 func TestResourceOfOneNameTwice(t *testing.T) {
 	b := newBench(t)
 	old, young := podOf("u-1", "web", "main", "c1"), podOf("u-2", "web", "main", "c2")
@@ -190,8 +188,7 @@ func TestResourceOfOneNameTwice(t *testing.T) {
 	}
 }
 
-// The node's own numbers are shown even if the core does not say what pods there are, and if there
-// are no cgroups.
+// The node's values are served even if the pods are unknown and there are no cgroups.
 func TestResourceOfNothing(t *testing.T) {
 	b := newBench(t)
 	b.podsErr = errors.New("busy")
@@ -214,14 +211,14 @@ func TestResourceOfNothing(t *testing.T) {
 	}
 }
 
-// Times that cannot be are those of the sample.
+// Impossible timestamps are replaced by the time of the sample.
 func TestTimesOfTheRuntime(t *testing.T) {
-	l := look{at: noon}
+	l := sampler{at: noon}
 	for ns, want := range map[int64]time.Time{
 		0: noon, -5: noon, noon.Add(time.Hour).UnixNano(): noon, noon.UnixNano() * 1000: noon,
 		noon.Add(-time.Second).UnixNano(): noon.Add(-time.Second),
 	} {
-		if got := l.time(ns); !got.Time.Equal(want) {
+		if got := l.sampleTime(ns); !got.Time.Equal(want) {
 			t.Errorf("%d is %s, want %s", ns, got, want)
 		}
 	}

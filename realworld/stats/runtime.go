@@ -9,17 +9,17 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// runtimeStats is what the runtime tells; what it does not is left to the cgroups.
+// runtimeStats are the runtime's stats of sandboxes and containers. Cgroups supply what is missing.
 type runtimeStats struct {
 	sandboxes  map[string]*runtimeapi.PodSandboxStats // by the pod's UID
 	containers map[string]*runtimeapi.ContainerStats  // by id
 	err        error
 }
 
-// askRuntime asks for the stats of all sandboxes with their containers. A runtime that has none of
-// sandboxes, or fails for the sake of one of them, is asked for those of the containers alone.
-func (s *Source) askRuntime(ctx context.Context) runtimeStats {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.RuntimeMax)
+// requestRuntimeStats requests the stats of all sandboxes with their containers. If the runtime
+// does not implement that, or fails because of one sandbox, it requests those of containers alone.
+func (s *Source) requestRuntimeStats(ctx context.Context) runtimeStats {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.RuntimeTimeout)
 	defer cancel()
 	found := runtimeStats{sandboxes: map[string]*runtimeapi.PodSandboxStats{},
 		containers: map[string]*runtimeapi.ContainerStats{}}
@@ -27,7 +27,7 @@ func (s *Source) askRuntime(ctx context.Context) runtimeStats {
 		&runtimeapi.ListPodSandboxStatsRequest{})
 	if err == nil {
 		for _, sandbox := range sandboxes.GetStats() {
-			found.add(sandbox)
+			found.addSandbox(sandbox)
 		}
 		return found
 	}
@@ -47,8 +47,8 @@ func (s *Source) askRuntime(ctx context.Context) runtimeStats {
 	return found
 }
 
-// add takes what is told of a sandbox. Of several of one pod the newest counts.
-func (r *runtimeStats) add(sandbox *runtimeapi.PodSandboxStats) {
+// addSandbox adds the stats of a sandbox. Of several sandboxes of one pod the newest counts.
+func (r *runtimeStats) addSandbox(sandbox *runtimeapi.PodSandboxStats) {
 	metadata := sandbox.GetAttributes().GetMetadata()
 	if metadata.GetUid() == "" {
 		return

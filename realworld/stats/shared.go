@@ -6,46 +6,47 @@ import (
 	"time"
 )
 
-// failureAge is for how long a failure is told again without another attempt.
+// failureAge is how long a failure is returned again without another attempt.
 const failureAge = time.Second
 
-// shared is a measurement that is made when someone asks for it, if the last one is too old, by
-// one goroutine for all who wait for it.
-type shared[T any] struct {
+// sharedMeasurement is a measurement that runs on request if the last one is too old, on one
+// goroutine for all callers that wait for it.
+type sharedMeasurement[T any] struct {
 	source  *Source
-	age     time.Duration
+	maxAge  time.Duration
 	measure func(context.Context) T
-	failed  func(T) bool // nil: never
+	failed  func(T) bool // nil for never
 
-	mu     sync.Mutex
-	last   T
-	began  time.Time     // of the last; zero: there is none
-	making chan struct{} // closed when the one that is being made is there; nil: none is
+	mu        sync.Mutex
+	last      T
+	startedAt time.Time     // of the last one; zero if there is none
+	done      chan struct{} // closed when the running measurement ends; nil if none is running
 }
 
-// begin begins a measurement if the last one is too old. It returns what is closed when there is
-// one to be had; nil if there is already.
-func (s *shared[T]) begin() chan struct{} {
+// start starts a measurement if the last one is too old. It returns a channel that is closed when
+// one is available; nil if one is available now.
+func (s *sharedMeasurement[T]) start() chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, age := s.source.opts.Now(), s.age
+	now, age := s.source.opts.Now(), s.maxAge
 	if s.failed != nil && s.failed(s.last) {
 		age = failureAge
 	}
-	if old := now.Sub(s.began); !s.began.IsZero() && old >= 0 && old < age {
+	if old := now.Sub(s.startedAt); !s.startedAt.IsZero() && old >= 0 && old < age {
 		return nil
 	}
-	if s.making == nil {
-		s.making = make(chan struct{})
-		s.source.work.Go(func() { s.make(now) })
+	if s.done == nil {
+		s.done = make(chan struct{})
+		s.source.work.Go(func() { s.run(now) })
 	}
-	return s.making
+	return s.done
 }
 
-// get returns a measurement that was begun no longer than age ago, or what ends the wait for it.
-func (s *shared[T]) get(ctx context.Context) (T, error) {
+// get returns a measurement that started no longer than maxAge ago, or the error that ended the
+// wait.
+func (s *sharedMeasurement[T]) get(ctx context.Context) (T, error) {
 	var none T
-	if making := s.begin(); making != nil {
+	if making := s.start(); making != nil {
 		select {
 		case <-making:
 		case <-ctx.Done():
@@ -57,12 +58,13 @@ func (s *shared[T]) get(ctx context.Context) (T, error) {
 	return s.last, s.source.ctx.Err()
 }
 
-// make measures. It is the source's context that ends it, not that of a client: others wait too.
-func (s *shared[T]) make(began time.Time) {
+// run measures. The context of the source bounds it, not that of one client, because other clients
+// may wait for it too.
+func (s *sharedMeasurement[T]) run(began time.Time) {
 	made := s.measure(s.source.ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last, s.began = made, began
-	close(s.making)
-	s.making = nil
+	s.last, s.startedAt = made, began
+	close(s.done)
+	s.done = nil
 }

@@ -11,7 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Many who ask at once share one measurement, and so does who asks soon after.
+// Clients that ask at the same time, or soon after, share one measurement.
 func TestOneMeasurementForAll(t *testing.T) {
 	b := newBench(t)
 	b.pods = []*v1.Pod{podOf("u-1", "web", "main", "c1")}
@@ -40,7 +40,7 @@ func TestOneMeasurementForAll(t *testing.T) {
 	for _, later := range []struct {
 		after time.Duration
 		want  int
-	}{{sampleAge - 1, 1}, {1, 2}, {0, 2}, {-time.Hour, 3}} { // the date may be set back
+	}{{sampleAgeMax - 1, 1}, {1, 2}, {0, 2}, {-time.Hour, 3}} { // the clock may be set back
 		b.pass(later.after)
 		if _, err := b.usage.get(context.Background()); err != nil {
 			t.Fatal(err)
@@ -51,7 +51,7 @@ func TestOneMeasurementForAll(t *testing.T) {
 	}
 }
 
-// That the core did not say what pods there are is forgotten soon.
+// The failure to get the pods is not served for long.
 func TestFailureIsTriedAgain(t *testing.T) {
 	b := newBench(t)
 	b.podsErr = errors.New("busy")
@@ -67,8 +67,8 @@ func TestFailureIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Nothing is measured before someone asks, and nothing after it is closed.
-func TestNobodyAsks(t *testing.T) {
+// Nothing is measured before the first request, nor after Close.
+func TestNothingIsMeasuredWithoutRequest(t *testing.T) {
 	b := newBench(t)
 	if b.asked != 0 {
 		t.Error("measured though nobody asked")
@@ -83,20 +83,20 @@ func TestRates(t *testing.T) {
 	var r rates
 	step := func(at time.Duration, total uint64, want ...uint64) {
 		t.Helper()
-		got := r.of("x", noon.Add(at), total)
-		r.end()
+		got := r.rate("x", noon.Add(at), total)
+		r.rotate()
 		if (got == nil) != (len(want) == 0) || got != nil && *got != want[0] {
 			t.Errorf("at %s: %v, want %v", at, got, want)
 		}
 	}
 	step(0, 100)
 	step(10*time.Second, 200, 10)
-	step(10*time.Second, 200, 10) // the same sample once more
-	step(5*time.Second, 150)      // of before that
+	step(10*time.Second, 200, 10) // the same sample again
+	step(5*time.Second, 150)      // an older sample
 	step(20*time.Second, 300, 10)
 	step(22*time.Second, 300, 0)
-	step(30*time.Second, 10) // begun anew
+	step(30*time.Second, 10) // the counter was reset
 	step(31*time.Second, 60, 50)
-	r.end() // it was not there
+	r.rotate() // the sample lacks the counter
 	step(40*time.Second, 70)
 }

@@ -11,16 +11,16 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// storage is one look at the file systems of the node. Nobody changes it.
-type storage struct {
-	node       *statsapi.FsStats // that of the agent's own directory
+// storageSample is one measurement of the node's file systems. It is immutable.
+type storageSample struct {
+	node       *statsapi.FsStats // the file system of the agent's root directory
 	images     *statsapi.FsStats
-	containers *statsapi.FsStats // their writable layers; the same as that of images with most
+	containers *statsapi.FsStats // of writable layers; with most runtimes the same as images
 	err        error
 }
 
-func (s *Source) measureStorage(ctx context.Context) *storage {
-	found := &storage{}
+func (s *Source) measureStorage(ctx context.Context) *storageSample {
+	found := &storageSample{}
 	node := statsapi.FsStats{Time: metav1.NewTime(s.opts.Now())}
 	if stat, err := addFileSystem(&node, s.opts.RootDir); err != nil {
 		found.err = fmt.Errorf("looking at the node's file system: %w", err)
@@ -30,36 +30,37 @@ func (s *Source) measureStorage(ctx context.Context) *storage {
 		node.UsedBytes, node.InodesUsed = &used, &inodes
 		found.node = &node
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.opts.RuntimeMax)
+	ctx, cancel := context.WithTimeout(ctx, s.opts.RuntimeTimeout)
 	defer cancel()
-	told, err := s.opts.Images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
+	reported, err := s.opts.Images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
 	if err != nil {
 		found.err = errors.Join(found.err,
 			fmt.Errorf("asking the runtime for its file systems: %w", err))
 		return found
 	}
-	found.images = s.fileSystemOf(told.GetImageFilesystems())
-	found.containers = s.fileSystemOf(told.GetContainerFilesystems())
+	found.images = s.fileSystemOf(reported.GetImageFilesystems())
+	found.containers = s.fileSystemOf(reported.GetContainerFilesystems())
 	if found.containers == nil {
 		found.containers = found.images
 	}
 	return found
 }
 
-// fileSystemOf is the first of those that the runtime tells of; nil if there is none.
-func (s *Source) fileSystemOf(told []*runtimeapi.FilesystemUsage) *statsapi.FsStats {
-	if len(told) == 0 {
+// fileSystemOf returns the first file system that the runtime reports; nil if there is none.
+func (s *Source) fileSystemOf(reported []*runtimeapi.FilesystemUsage) *statsapi.FsStats {
+	if len(reported) == 0 {
 		return nil
 	}
-	l := look{at: s.opts.Now()}
-	stats := &statsapi.FsStats{Time: l.time(told[0].GetTimestamp()),
-		UsedBytes: value(told[0].GetUsedBytes()), InodesUsed: value(told[0].GetInodesUsed())}
-	// A runtime elsewhere has its own name for it; then only what is used is known.
-	_, _ = addFileSystem(stats, told[0].GetFsId().GetMountpoint())
+	l := sampler{at: s.opts.Now()}
+	stats := &statsapi.FsStats{Time: l.sampleTime(reported[0].GetTimestamp()),
+		UsedBytes: value(reported[0].GetUsedBytes()), InodesUsed: value(reported[0].GetInodesUsed())}
+	// The path of a runtime in another mount namespace may not exist here. Then only its usage is
+	// known.
+	_, _ = addFileSystem(stats, reported[0].GetFsId().GetMountpoint())
 	return stats
 }
 
-// addFileSystem adds what there is and what is free on the file system of a path.
+// addFileSystem adds the capacity and free space of the file system that holds a path.
 func addFileSystem(to *statsapi.FsStats, path string) (unix.Statfs_t, error) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(path, &stat); err != nil {
@@ -71,8 +72,8 @@ func addFileSystem(to *statsapi.FsStats, path string) (unix.Statfs_t, error) {
 	return stat, nil
 }
 
-// on adds what there is and what is free on a file system that has been looked at.
-func on(stats statsapi.FsStats, fs *statsapi.FsStats) *statsapi.FsStats {
+// addStatfs adds the capacity and free space of a file system.
+func addStatfs(stats statsapi.FsStats, fs *statsapi.FsStats) *statsapi.FsStats {
 	if fs != nil {
 		stats.CapacityBytes, stats.AvailableBytes = fs.CapacityBytes, fs.AvailableBytes
 		stats.Inodes, stats.InodesFree = fs.Inodes, fs.InodesFree

@@ -10,11 +10,11 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// Summary is what /stats/summary shows. It fails only if the pods are not known: a summary without
-// them would say that there are none. The caller must not change it.
+// Summary returns the content of /stats/summary. It fails only if the pods are unknown: a summary
+// without them would claim that there are none. The caller must not modify the result.
 func (s *Source) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.Summary, error) {
 	if !onlyCPUAndMemory {
-		s.storage.begin() // at the same time: either may have to wait for the runtime
+		s.storage.start() // concurrently: both may wait for the runtime
 	}
 	u, err := s.usage.get(ctx)
 	if err == nil {
@@ -23,11 +23,12 @@ func (s *Source) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.
 	if err != nil {
 		return nil, err
 	}
-	summary := &statsapi.Summary{Node: u.node, Pods: make([]statsapi.PodStats, 0, len(u.pods))}
+	summary := &statsapi.Summary{Node: u.nodeStats,
+		Pods: make([]statsapi.PodStats, 0, len(u.podStats))}
 	if onlyCPUAndMemory {
-		summary.Node = processing(u.node)
-		for _, pod := range u.pods {
-			summary.Pods = append(summary.Pods, processingOf(pod))
+		summary.Node = cpuAndMemoryOfNode(u.nodeStats)
+		for _, pod := range u.podStats {
+			summary.Pods = append(summary.Pods, cpuAndMemoryOfPod(pod))
 		}
 		return summary, nil
 	}
@@ -40,15 +41,16 @@ func (s *Source) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.
 		summary.Node.Runtime = &statsapi.RuntimeStats{ImageFs: storage.images,
 			ContainerFs: storage.containers}
 	}
-	trees := s.disks.of(ctx, u.of)
-	for i, pod := range u.pods {
-		summary.Pods = append(summary.Pods, stored(pod, u.of[i], trees[u.of[i].UID], storage))
+	trees := s.disks.usageOf(ctx, u.pods)
+	for i, pod := range u.podStats {
+		spec := u.pods[i]
+		summary.Pods = append(summary.Pods, addDiskUsage(pod, spec, trees[spec.UID], storage))
 	}
 	return summary, ctx.Err()
 }
 
-// processing leaves the processors and the memory of a node.
-func processing(n statsapi.NodeStats) statsapi.NodeStats {
+// cpuAndMemoryOfNode returns the stats of a node reduced to CPU and memory.
+func cpuAndMemoryOfNode(n statsapi.NodeStats) statsapi.NodeStats {
 	few := statsapi.NodeStats{NodeName: n.NodeName, StartTime: n.StartTime, CPU: n.CPU,
 		Memory: n.Memory, Swap: n.Swap}
 	for _, c := range n.SystemContainers {
@@ -58,8 +60,8 @@ func processing(n statsapi.NodeStats) statsapi.NodeStats {
 	return few
 }
 
-// processingOf leaves the processors and the memory of a pod.
-func processingOf(p statsapi.PodStats) statsapi.PodStats {
+// cpuAndMemoryOfPod returns the stats of a pod reduced to CPU and memory.
+func cpuAndMemoryOfPod(p statsapi.PodStats) statsapi.PodStats {
 	few := statsapi.PodStats{PodRef: p.PodRef, StartTime: p.StartTime, CPU: p.CPU,
 		Memory: p.Memory, Swap: p.Swap,
 		Containers: make([]statsapi.ContainerStats, 0, len(p.Containers))}
@@ -70,17 +72,18 @@ func processingOf(p statsapi.PodStats) statsapi.PodStats {
 	return few
 }
 
-// stored adds what a pod has on disks.
-func stored(p statsapi.PodStats, pod *v1.Pod, trees podTrees, fs *storage) statsapi.PodStats {
+// addDiskUsage adds the disk usage of a pod.
+func addDiskUsage(p statsapi.PodStats, pod *v1.Pod, trees podTrees,
+	fs *storageSample) statsapi.PodStats {
 	containers := make([]statsapi.ContainerStats, 0, len(p.Containers))
-	local := &ephemeral{}
+	local := &ephemeralStorage{}
 	for _, c := range p.Containers {
 		if c.Rootfs != nil {
-			c.Rootfs = on(*c.Rootfs, fs.containers)
+			c.Rootfs = addStatfs(*c.Rootfs, fs.containers)
 			local.add(*c.Rootfs)
 		}
 		if logs, known := trees.logs[c.Name]; known {
-			c.Logs = on(logs, fs.node)
+			c.Logs = addStatfs(logs, fs.node)
 		}
 		containers = append(containers, c)
 	}
@@ -89,24 +92,24 @@ func stored(p statsapi.PodStats, pod *v1.Pod, trees podTrees, fs *storage) stats
 	}
 	p.Containers, p.VolumeStats = containers, trees.volumes
 	for _, volume := range trees.volumes {
-		if ephemeralVolume(pod, volume.Name) {
+		if isEphemeralVolume(pod, volume.Name) {
 			local.add(volume.FsStats)
 		}
 	}
 	if local.any {
-		p.EphemeralStorage = on(local.stats(), fs.node)
+		p.EphemeralStorage = addStatfs(local.stats(), fs.node)
 	}
 	return p
 }
 
-// ephemeral adds up the local storage that goes with a pod.
-type ephemeral struct {
+// ephemeralStorage sums up the local ephemeral storage of a pod.
+type ephemeralStorage struct {
 	bytes, inodes uint64
-	at            statsapi.FsStats // the newest of them
+	at            statsapi.FsStats // the newest measurement
 	any           bool
 }
 
-func (e *ephemeral) add(stats statsapi.FsStats) {
+func (e *ephemeralStorage) add(stats statsapi.FsStats) {
 	if stats.UsedBytes == nil {
 		return
 	}
@@ -120,13 +123,13 @@ func (e *ephemeral) add(stats statsapi.FsStats) {
 	e.any = true
 }
 
-func (e *ephemeral) stats() statsapi.FsStats {
+func (e *ephemeralStorage) stats() statsapi.FsStats {
 	return statsapi.FsStats{Time: e.at.Time, UsedBytes: &e.bytes, InodesUsed: &e.inodes}
 }
 
-// ephemeralVolume says whether a volume takes of the ephemeral storage of its pod: what is on the
-// node's disk and goes with the pod.
-func ephemeralVolume(pod *v1.Pod, name string) bool {
+// isEphemeralVolume reports whether a volume counts as ephemeral storage of its pod: it is on the
+// node's disk and is removed with the pod.
+func isEphemeralVolume(pod *v1.Pod, name string) bool {
 	for _, v := range pod.Spec.Volumes {
 		if v.Name == name {
 			return v.ConfigMap != nil ||
@@ -140,20 +143,20 @@ func (s *Source) serveSummary(w http.ResponseWriter, r *http.Request) {
 	only := r.URL.Query()["only_cpu_and_memory"]
 	summary, err := s.Summary(r.Context(), len(only) == 1 && only[0] == "true")
 	if err != nil {
-		unavailable(w, err)
+		respondUnavailable(w, err)
 		return
 	}
 	body, err := json.MarshalIndent(summary, "", " ")
-	if err != nil { // a number that JSON has none for
+	if err != nil { // a number that JSON cannot express
 		http.Error(w, fmt.Sprintf("writing the summary: %v", err), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(body, '\n')) // the client may have gone
+	_, _ = w.Write(append(body, '\n')) // the client may have disconnected
 }
 
-// unavailable tells a client to come again.
-func unavailable(w http.ResponseWriter, err error) {
+// respondUnavailable responds with a 503 and Retry-After.
+func respondUnavailable(w http.ResponseWriter, err error) {
 	w.Header().Set("Retry-After", "1")
 	http.Error(w, err.Error(), http.StatusServiceUnavailable)
 }

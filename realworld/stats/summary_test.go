@@ -16,7 +16,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// summaryOf is the summary that a client gets.
+// summaryOf returns the summary that a client gets.
 func summaryOf(t *testing.T, b *bench, query string) *statsapi.Summary {
 	t.Helper()
 	w := b.get("/stats/summary" + query)
@@ -121,7 +121,7 @@ const onlyCPUAndMemory = `{
 }
 `
 
-// busy has one pod, as the runtime tells of it.
+// busy is a bench with one pod that the runtime reports.
 func busy(t *testing.T, change ...func(*Options)) *bench {
 	b := newBench(t, change...)
 	b.pods = []*v1.Pod{podOf("u-1", "web", "main", "c1")}
@@ -181,7 +181,7 @@ func TestSummaryOfTheRest(t *testing.T) {
 	}
 }
 
-// What the runtime does not tell of a pod is seen by its processes.
+// What the runtime does not report of a pod is read from its processes.
 func TestSummaryWithoutRuntime(t *testing.T) {
 	b := newBench(t)
 	b.pods = []*v1.Pod{podOf("u-1", "web", "main", "c1")}
@@ -192,13 +192,13 @@ func TestSummaryWithoutRuntime(t *testing.T) {
 		t.Errorf("%+v, %+v", pod.Network, pod.ProcessStats)
 	}
 	b.pods[0].Spec.HostNetwork = true
-	b.pass(sampleAge)
+	b.pass(sampleAgeMax)
 	if pod := summaryOf(t, b, "").Pods[0]; pod.Network != nil {
 		t.Errorf("a pod of the host's network has its own: %+v", pod.Network)
 	}
 }
 
-// A rate is there from the second sample on, the runtime's own at once.
+// A rate exists from the second sample on, the runtime's own at once.
 func TestSummaryRates(t *testing.T) {
 	b := busy(t)
 	first := summaryOf(t, b, "")
@@ -221,7 +221,8 @@ func TestSummaryRates(t *testing.T) {
 	}
 }
 
-// The volumes and logs of pods are measured in the background, and their time is when that was.
+// The volumes and logs of pods are measured in the background and carry the time of their
+// measurement.
 func TestSummaryVolumesAndLogs(t *testing.T) {
 	b := busy(t, func(o *Options) { o.VolumeAge = time.Minute })
 	b.pods[0].Spec.Volumes = []v1.Volume{
@@ -269,23 +270,23 @@ func TestSummaryVolumesAndLogs(t *testing.T) {
 	}
 }
 
-// A UID that is no name in a directory leads to no other directory.
+// A UID that is not a plain name does not lead to another directory.
 func TestTreesOfOddNames(t *testing.T) {
 	b := newBench(t)
 	b.lay(map[string]string{"kubelet/volumes/kubernetes.io~empty-dir/data/a": "x",
 		"logs/main/0.log": "x", "logs/ns_web_u/main/0.log": "x"})
 	for _, uid := range []string{"..", "", ".", "/..", "u/..", "u/../ns_web_u"} {
 		pod := podOf(uid, "web", "main", "c1")
-		if v, l := b.volumes(pod), b.logs(pod); len(v)+len(l) > 0 {
+		if v, l := b.volumeStats(pod), b.logStats(pod); len(v)+len(l) > 0 {
 			t.Errorf("%q has the volumes %v and the logs %v", uid, v, l)
 		}
 	}
-	if logs := b.logs(podOf("u", "web", "main", "c1")); len(logs) != 1 {
+	if logs := b.logStats(podOf("u", "web", "main", "c1")); len(logs) != 1 {
 		t.Errorf("logs %v", logs)
 	}
 }
 
-// With volumeStatsAggPeriod below zero nobody looks at trees.
+// With a negative volumeStatsAggPeriod no tree is measured.
 func TestSummaryWithoutTrees(t *testing.T) {
 	b := busy(t)
 	b.lay(map[string]string{"kubelet/pods/u-1/volumes/kubernetes.io~empty-dir/data/a": "x"})

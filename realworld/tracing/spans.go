@@ -12,14 +12,14 @@ import (
 	"seedlet.dev/world"
 )
 
-// operation is one that is going on for a pod.
+// operation is an operation of a pod that is in flight.
 type operation struct {
 	span trace.Span
 	pod  string
-	sync *podSync // that it is part of
+	sync *podSync // the sync that it is part of
 }
 
-// podSync is what is being done for a pod without a break.
+// podSync is a sync of a pod: a period in which at least one operation of the pod is in flight.
 type podSync struct {
 	ctx   context.Context
 	span  trace.Span
@@ -27,39 +27,39 @@ type podSync struct {
 	named bool
 }
 
-// name is what a pod is called.
-type name struct{ namespace, name string }
+// podName is the full name of a pod.
+type podName struct{ namespace, name string }
 
-// namesMax bounds the names that are kept. When there are more they are forgotten, and learnt anew
-// from the next list.
+// namesMax bounds the names of pods that are kept. When there are more, all are dropped and learnt
+// again from the next list of sandboxes.
 const namesMax = 4096
 
-// asks are the operations that ask a container how it is. They go on as long as it runs, and are
-// part of a sync only while there is one.
-var asks = []string{"ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck"}
+// probeCalls are the operations of probes. They recur for as long as a container runs, so a probe
+// alone does not start a sync.
+var probeCalls = []string{"ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck"}
 
-// Observe takes what a step of the core was told and has handed out. It is for the loop, which
-// calls it before the ports begin.
+// Observe records the event of a step and the effects that it handed out. The loop calls it before
+// it hands the effects to the ports.
 func (t *Tracer) Observe(ev world.Event, effects []world.Effect) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.learn(ev.Body)
+	t.learnNames(ev.Body)
 	ended := t.ops[ev.Op]
 	for i := range effects {
 		if eff := &effects[i]; eff.Op != 0 && eff.Pod != "" {
-			t.begin(eff)
+			t.startOperation(eff)
 		}
 	}
-	if ended != nil { // only now: what follows it is part of the same sync
+	if ended != nil { // after the effects: operations that follow at once belong to the same sync
 		delete(t.ops, ev.Op)
-		t.end(ended, ev)
+		t.endOperation(ended, ev)
 	}
 }
 
-// begin makes spans of an operation that is handed out.
-func (t *Tracer) begin(eff *world.Effect) {
-	call, sync := world.Call(eff.Body), t.syncs[eff.Pod]
-	if slices.Contains(asks, call) && sync == nil {
+// startOperation starts the span of an operation, and of the pod's sync if there is none.
+func (t *Tracer) startOperation(eff *world.Effect) {
+	call, sync := world.CallName(eff.Body), t.syncs[eff.Pod]
+	if slices.Contains(probeCalls, call) && sync == nil {
 		return
 	}
 	if sync == nil {
@@ -68,15 +68,15 @@ func (t *Tracer) begin(eff *world.Effect) {
 			trace.WithAttributes(attribute.String("k8s.pod.uid", eff.Pod)))
 		t.syncs[eff.Pod] = sync
 	}
-	t.learnAsked(eff)
+	t.learnNameFromRequest(eff)
 	t.nameSync(eff.Pod, sync)
 	_, span := t.tracer.Start(sync.ctx, call, trace.WithAttributes(attributesOf(eff)...))
 	sync.ops++
 	t.ops[eff.Op] = &operation{span: span, pod: eff.Pod, sync: sync}
 }
 
-// end ends the span of an operation that was answered, and the sync if it was the last.
-func (t *Tracer) end(op *operation, ev world.Event) {
+// endOperation ends the span of a completed operation, and of the sync if it was the last one.
+func (t *Tracer) endOperation(op *operation, ev world.Event) {
 	if ev.Err != nil {
 		op.span.RecordError(ev.Err)
 		op.span.SetStatus(codes.Error, ev.Err.Message)
@@ -92,7 +92,7 @@ func (t *Tracer) end(op *operation, ev world.Event) {
 	delete(t.syncs, op.pod)
 }
 
-// nameSync says of which pod a sync is, as soon as its name is known.
+// nameSync sets the name of the pod on the span of a sync, as soon as the name is known.
 func (t *Tracer) nameSync(uid string, sync *podSync) {
 	n, known := t.names[uid]
 	if sync.named || !known {
@@ -103,7 +103,7 @@ func (t *Tracer) nameSync(uid string, sync *podSync) {
 		attribute.String("k8s.pod.name", n.name), attribute.String("k8s.namespace.name", n.namespace))
 }
 
-// attributesOf are those of an operation: what of the runtime it is about.
+// attributesOf returns the span attributes of an operation: the pod, container and sandbox.
 func attributesOf(eff *world.Effect) []attribute.KeyValue {
 	about := []attribute.KeyValue{attribute.String("k8s.pod.uid", eff.Pod)}
 	add := func(key, value string) { about = append(about, attribute.String(key, value)) }
@@ -118,8 +118,8 @@ func attributesOf(eff *world.Effect) []attribute.KeyValue {
 	return about
 }
 
-// learn takes the names of pods from what the runtime lists.
-func (t *Tracer) learn(body any) {
+// learnNames records the names of pods from a list of sandboxes.
+func (t *Tracer) learnNames(body any) {
 	list, is := body.(*runtimeapi.ListPodSandboxResponse)
 	if !is {
 		return
@@ -129,8 +129,8 @@ func (t *Tracer) learn(body any) {
 	}
 }
 
-// learnAsked takes the name of a pod from what is asked for it.
-func (t *Tracer) learnAsked(eff *world.Effect) {
+// learnNameFromRequest records the name of a pod from a request to the runtime.
+func (t *Tracer) learnNameFromRequest(eff *world.Effect) {
 	switch m := eff.Body.(type) {
 	case *runtimeapi.RunPodSandboxRequest:
 		t.learnName(m.GetConfig().GetMetadata())
@@ -146,5 +146,5 @@ func (t *Tracer) learnName(m *runtimeapi.PodSandboxMetadata) {
 	if _, known := t.names[m.Uid]; !known && len(t.names) >= namesMax {
 		clear(t.names)
 	}
-	t.names[m.Uid] = name{m.Namespace, m.Name}
+	t.names[m.Uid] = podName{m.Namespace, m.Name}
 }

@@ -1,14 +1,14 @@
-// Package tracing tells an OpenTelemetry collector how long what the agent does takes: OTLP spans
-// of the syncs of pods, of the operations in them, and of the calls of the container runtime.
+// Package tracing sends OpenTelemetry spans to a collector over OTLP: of the syncs of pods, of the
+// operations in them, and of the calls to the container runtime.
 //
-// The core knows nothing of it. A span is what can be seen from outside: an effect that is handed
-// out begins an operation, and the event that answers it ends it. A sync of a pod is the time in
-// which operations for it follow each other without a break, as the kubelet's is. The calls to the
-// runtime are spans of the operations they belong to, and the runtime is told of them, so that its
-// own spans join in.
+// The core knows nothing of tracing. Spans follow from effects and events: an effect with an OpID
+// starts an operation, and the event with that OpID ends it. A sync of a pod is a period in which
+// operations for it follow each other without a gap, as in the kubelet. Calls to the runtime are
+// child spans of their operations, and carry the trace context, so that the runtime's own spans
+// join the trace.
 //
-// The contract: nothing waits for a collector, and one that is away loses spans and nothing else.
-// What is kept is bounded by the operations in flight. Start reading at Tracer and Observe.
+// The contract: nothing waits for a collector, and an unreachable collector costs spans only.
+// Memory is bounded by the operations in flight. Start reading at Tracer and Observe.
 package tracing
 
 import (
@@ -32,18 +32,18 @@ import (
 	"seedlet.dev/world"
 )
 
-// closeTimeout is how long the last spans have to be sent.
+// closeTimeout bounds how long Close waits for the last spans to be sent.
 const closeTimeout = time.Second
 
-// Options are what a tracer is made of.
+// Options configure a Tracer.
 type Options struct {
 	Config   *tracingapi.TracingConfiguration // not nil, validated
 	NodeName string
 	Version  string
-	Warn     func(problem string) // of spans that cannot be sent, once in a while
+	Warn     func(problem string) // called when spans cannot be sent, at most once in warnPeriod
 }
 
-// Tracer makes spans of what it observes, and sends them. Close it when done.
+// Tracer creates spans from events and effects, and sends them. Close it when done.
 type Tracer struct {
 	provider *sdktrace.TracerProvider
 	exporter sdktrace.SpanExporter
@@ -52,12 +52,12 @@ type Tracer struct {
 	mu    sync.Mutex // between the loop and the ports
 	ops   map[world.OpID]*operation
 	syncs map[string]*podSync // by the UID of the pod
-	names map[string]name     // of pods, by UID
+	names map[string]podName  // of pods, by UID
 }
 
-// New makes a tracer. The collector may be away.
+// New returns a tracer. The collector need not be reachable.
 func New(o Options) (*Tracer, error) {
-	// As of the Kubernetes components, the connection is not protected.
+	// The connection is not encrypted, as in all Kubernetes components.
 	options := []otlptracegrpc.Option{otlptracegrpc.WithInsecure()}
 	if o.Config.Endpoint != nil {
 		options = append(options, otlptracegrpc.WithEndpoint(*o.Config.Endpoint))
@@ -77,18 +77,18 @@ func New(o Options) (*Tracer, error) {
 			attribute.String("service.version", o.Version),
 			attribute.String("host.name", o.NodeName),
 		)))
-	otel.SetErrorHandler(seldom(o.Warn))
+	otel.SetErrorHandler(rateLimited(o.Warn))
 	return &Tracer{
 		provider: provider, exporter: exporter, tracer: provider.Tracer("seedlet.dev"),
-		ops: map[world.OpID]*operation{}, syncs: map[string]*podSync{}, names: map[string]name{},
+		ops: map[world.OpID]*operation{}, syncs: map[string]*podSync{}, names: map[string]podName{},
 	}, nil
 }
 
-// warnPeriod is how often it is told that spans cannot be sent.
+// warnPeriod is the shortest time between two warnings that spans cannot be sent.
 const warnPeriod = time.Minute
 
-// seldom hands on what cannot be sent, but not each time: a collector may be away for days.
-func seldom(warn func(string)) otel.ErrorHandler {
+// rateLimited passes an error on once in warnPeriod: a collector may be unreachable for days.
+func rateLimited(warn func(string)) otel.ErrorHandler {
 	var mu sync.Mutex
 	var last time.Time
 	return otel.ErrorHandlerFunc(func(err error) {
@@ -101,13 +101,14 @@ func seldom(warn func(string)) otel.ErrorHandler {
 	})
 }
 
-// DialOptions have the calls over a connection traced.
+// DialOptions returns the options that trace the calls over a gRPC connection.
 func (t *Tracer) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithStatsHandler(otelgrpc.NewClientHandler(
 		otelgrpc.WithTracerProvider(t.provider), otelgrpc.WithPropagators(tracing.Propagators())))}
 }
 
-// Context is a context in which an operation is carried out: what it calls is part of it.
+// Context returns the context in which a port carries out an operation: calls made with it are
+// child spans of the operation.
 func (t *Tracer) Context(ctx context.Context, id world.OpID) context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,7 +118,8 @@ func (t *Tracer) Context(ctx context.Context, id world.OpID) context.Context {
 	return ctx
 }
 
-// Close sends what has not been sent, for a moment, and ends. What is still going on is never told.
+// Close sends the spans that have ended, for closeTimeout at most. Spans of operations in flight
+// are lost.
 func (t *Tracer) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -125,7 +127,7 @@ func (t *Tracer) Close() error {
 	if err == nil {
 		return nil
 	}
-	// It is still sending. The time is up: that is given up.
+	// The exporter is still sending after closeTimeout: it is shut down.
 	return fmt.Errorf("tracing: sending the last spans: %w",
 		errors.Join(err, t.exporter.Shutdown(ctx)))
 }

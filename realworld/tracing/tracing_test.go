@@ -19,14 +19,15 @@ import (
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/realworld/tracing/tracingtest"
 	"seedlet.dev/world"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tree is the paths of the spans, with their pods and what went wrong; sorted.
-func tree(c *tracingtest.Collector) []string {
+// spanLines returns the paths of the received spans with their pods and errors, sorted.
+func spanLines(c *tracingtest.Collector) []string {
 	var lines []string
 	for _, s := range c.Spans() {
 		line := s.Path
@@ -48,7 +49,7 @@ func tree(c *tracingtest.Collector) []string {
 
 func newTracer(t *testing.T, address string, rate int32) *Tracer {
 	t.Helper()
-	// What was being sent when a test ended may be warned of after that.
+	// Warn must not use t: spans in flight at the end of a test may fail after it.
 	tracer, err := New(Options{NodeName: "n1", Version: "v1", Warn: func(string) {},
 		Config: &tracingapi.TracingConfiguration{Endpoint: &address, SamplingRatePerMillion: &rate}})
 	if err != nil {
@@ -59,14 +60,15 @@ func newTracer(t *testing.T, address string, rate int32) *Tracer {
 
 const always = 1_000_000
 
-// life is a tracer and what it observes.
-type life struct {
+// harness is a tracer, with the OpID of the last effect that it has observed.
+type harness struct {
 	tracer *Tracer
 	last   world.OpID
 }
 
-// hand observes that operations are handed out for a pod, because of an event.
-func (l *life) hand(ev world.Event, pod string, bodies ...any) []world.OpID {
+// observe lets the tracer observe an event and the effects that follow from it for a pod. It
+// returns the OpIDs of the effects.
+func (l *harness) observe(ev world.Event, pod string, bodies ...any) []world.OpID {
 	var effects []world.Effect
 	var ids []world.OpID
 	for _, body := range bodies {
@@ -85,20 +87,20 @@ func sandboxOf(uid, name string) *runtimeapi.PodSandboxConfig {
 
 func TestASyncOfAPod(t *testing.T) {
 	c := tracingtest.New(t)
-	l := &life{tracer: newTracer(t, c.Address, always)}
-	dir := l.hand(world.Event{}, "u1", &world.MakeDir{Path: "/p"})
-	other := l.hand(world.Event{}, "u2", &runtimeapi.StopContainerRequest{ContainerId: "c9"})
-	sandbox := l.hand(world.Event{Op: dir[0], Body: &world.Done{}}, "u1",
+	l := &harness{tracer: newTracer(t, c.Address, always)}
+	dir := l.observe(world.Event{}, "u1", &world.MakeDir{Path: "/p"})
+	other := l.observe(world.Event{}, "u2", &runtimeapi.StopContainerRequest{ContainerId: "c9"})
+	sandbox := l.observe(world.Event{Op: dir[0], Body: &world.Done{}}, "u1",
 		&runtimeapi.RunPodSandboxRequest{Config: sandboxOf("u1", "web")})
-	made := l.hand(world.Event{Op: sandbox[0], Body: &runtimeapi.RunPodSandboxResponse{}}, "u1",
+	made := l.observe(world.Event{Op: sandbox[0], Body: &runtimeapi.RunPodSandboxResponse{}}, "u1",
 		&runtimeapi.CreateContainerRequest{
 			Config:        &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}},
 			SandboxConfig: sandboxOf("u1", "web")})
-	l.hand(world.Event{Op: made[0], Err: world.Errorf(world.KindInternal, "", "no room")}, "")
-	l.hand(world.Event{Op: other[0], Body: &runtimeapi.StopContainerResponse{}}, "")
-	l.hand(world.Event{Op: 99, Body: &world.Done{}}, "") // of nobody
-	again := l.hand(world.Event{}, "u1", &runtimeapi.StartContainerRequest{ContainerId: "c1"})
-	l.hand(world.Event{Op: again[0], Body: &runtimeapi.StartContainerResponse{}}, "")
+	l.observe(world.Event{Op: made[0], Err: world.Errorf(world.KindInternal, "", "no room")}, "")
+	l.observe(world.Event{Op: other[0], Body: &runtimeapi.StopContainerResponse{}}, "")
+	l.observe(world.Event{Op: 99, Body: &world.Done{}}, "") // of no operation
+	again := l.observe(world.Event{}, "u1", &runtimeapi.StartContainerRequest{ContainerId: "c1"})
+	l.observe(world.Event{Op: again[0], Body: &runtimeapi.StartContainerResponse{}}, "")
 	if n := len(l.tracer.ops) + len(l.tracer.syncs); n > 0 {
 		t.Errorf("%d operations and syncs are kept", n)
 	}
@@ -111,12 +113,12 @@ func TestASyncOfAPod(t *testing.T) {
 		"syncPod > RunPodSandbox",
 		"syncPod > StartContainer c1",
 		"syncPod > StopContainer c9",
-		"syncPod",                      // of u2, of which no name is known
+		"syncPod",                      // of u2, whose name is unknown
 		"syncPod default/web",          // the second
 		"syncPod default/web: no room", // the first
 	}
 	slices.Sort(want)
-	if diff := cmp.Diff(want, tree(c)); diff != "" {
+	if diff := cmp.Diff(want, spanLines(c)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if c.Resource("service.name") != "kubelet" || c.Resource("host.name") != "n1" {
@@ -124,7 +126,7 @@ func TestASyncOfAPod(t *testing.T) {
 	}
 }
 
-// fake is a runtime that notes by which trace it is called.
+// fake is a runtime that records the traces of its calls.
 type fake struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	traces chan string
@@ -137,7 +139,7 @@ func (f *fake) StartContainer(ctx context.Context, _ *runtimeapi.StartContainerR
 	return &runtimeapi.StartContainerResponse{}, nil
 }
 
-// A call to the runtime is part of the operation that it is made for, and the runtime knows.
+// A call to the runtime is a child span of its operation, and carries the trace context.
 func TestRuntimeCalls(t *testing.T) {
 	c, runtime := tracingtest.New(t), &fake{traces: make(chan string, 1)}
 	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
@@ -147,7 +149,7 @@ func TestRuntimeCalls(t *testing.T) {
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, runtime)
 	tracingtest.Serve(t, server, listener)
-	l := &life{tracer: newTracer(t, c.Address, always)}
+	l := &harness{tracer: newTracer(t, c.Address, always)}
 	conn, err := grpc.NewClient("unix://"+listener.Addr().String(), append(l.tracer.DialOptions(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
@@ -155,54 +157,54 @@ func TestRuntimeCalls(t *testing.T) {
 	}
 	defer conn.Close()
 	request := &runtimeapi.StartContainerRequest{ContainerId: "c1"}
-	id := l.hand(world.Event{}, "u1", request)[0]
+	id := l.observe(world.Event{}, "u1", request)[0]
 	ctx := l.tracer.Context(t.Context(), id)
 	if _, err := runtimeapi.NewRuntimeServiceClient(conn).StartContainer(ctx, request); err != nil {
 		t.Fatal(err)
 	}
-	l.hand(world.Event{Op: id, Body: &runtimeapi.StartContainerResponse{}}, "")
+	l.observe(world.Event{Op: id, Body: &runtimeapi.StartContainerResponse{}}, "")
 	if err := l.tracer.Close(); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"syncPod",
 		"syncPod > StartContainer > runtime.v1.RuntimeService/StartContainer",
 		"syncPod > StartContainer c1"}
-	if diff := cmp.Diff(want, tree(c)); diff != "" {
+	if diff := cmp.Diff(want, spanLines(c)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	trace := fmt.Sprintf("%x", c.Spans()[0].TraceId)
-	if told := <-runtime.traces; !strings.Contains(told, trace) {
-		t.Errorf("the runtime is told of trace %q, want %s", told, trace)
+	if reported := <-runtime.traces; !strings.Contains(reported, trace) {
+		t.Errorf("the runtime is told of trace %q, want %s", reported, trace)
 	}
 	if ctx := l.tracer.Context(t.Context(), id); ctx != t.Context() {
 		t.Error("an operation that has ended has a context")
 	}
 }
 
-// Probes go on for ever: they are no syncs, nor keep one from ending.
+// Probes recur for as long as a container runs: they neither start a sync nor keep one from ending.
 func TestProbesAreNoSyncs(t *testing.T) {
 	c := tracingtest.New(t)
-	l := &life{tracer: newTracer(t, c.Address, always)}
-	probe := l.hand(world.Event{}, "u1", &world.HTTPGet{})[0]
-	l.hand(world.Event{Op: probe, Body: &world.HTTPGot{}}, "")
-	list := l.hand(world.Event{}, "", &runtimeapi.ListContainersRequest{})[0]
-	l.hand(world.Event{Op: list, Body: &runtimeapi.ListContainersResponse{}}, "")
+	l := &harness{tracer: newTracer(t, c.Address, always)}
+	probe := l.observe(world.Event{}, "u1", &world.HTTPGet{})[0]
+	l.observe(world.Event{Op: probe, Body: &world.HTTPGot{}}, "")
+	list := l.observe(world.Event{}, "", &runtimeapi.ListContainersRequest{})[0]
+	l.observe(world.Event{Op: list, Body: &runtimeapi.ListContainersResponse{}}, "")
 	if err := l.tracer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := tree(c); len(got) > 0 {
+	if got := spanLines(c); len(got) > 0 {
 		t.Errorf("spans of probes and lists: %q", got)
 	}
 }
 
-// What a list of the runtime says of pods names those that ran before the agent.
+// The list of sandboxes has the names of pods that ran before the agent started.
 func TestNamesAreLearntFromLists(t *testing.T) {
 	c := tracingtest.New(t)
-	l := &life{tracer: newTracer(t, c.Address, always)}
-	l.hand(world.Event{Body: &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{
+	l := &harness{tracer: newTracer(t, c.Address, always)}
+	l.observe(world.Event{Body: &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{
 		{Metadata: sandboxOf("u1", "web").Metadata}, {}}}}, "")
-	id := l.hand(world.Event{}, "u1", &runtimeapi.StopPodSandboxRequest{PodSandboxId: "s"})[0]
-	l.hand(world.Event{Op: id, Body: &runtimeapi.StopPodSandboxResponse{}}, "")
+	id := l.observe(world.Event{}, "u1", &runtimeapi.StopPodSandboxRequest{PodSandboxId: "s"})[0]
+	l.observe(world.Event{Op: id, Body: &runtimeapi.StopPodSandboxResponse{}}, "")
 	for i := range 2 * namesMax {
 		l.tracer.learnName(&runtimeapi.PodSandboxMetadata{Uid: fmt.Sprint(i)})
 	}
@@ -212,25 +214,25 @@ func TestNamesAreLearntFromLists(t *testing.T) {
 	if err := l.tracer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := tree(c); len(got) != 2 || got[1] != "syncPod default/web" {
+	if got := spanLines(c); len(got) != 2 || got[1] != "syncPod default/web" {
 		t.Errorf("spans %q", got)
 	}
 }
 
 func TestNothingIsSampled(t *testing.T) {
 	c := tracingtest.New(t)
-	l := &life{tracer: newTracer(t, c.Address, 0)}
-	id := l.hand(world.Event{}, "u1", &world.MakeDir{})[0]
-	l.hand(world.Event{Op: id, Body: &world.Done{}}, "")
+	l := &harness{tracer: newTracer(t, c.Address, 0)}
+	id := l.observe(world.Event{}, "u1", &world.MakeDir{})[0]
+	l.observe(world.Event{Op: id, Body: &world.Done{}}, "")
 	if err := l.tracer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := tree(c); len(got) > 0 {
+	if got := spanLines(c); len(got) > 0 {
 		t.Errorf("spans at a rate of zero: %q", got)
 	}
 }
 
-// A collector that is away holds nothing up, and is told of once in a while.
+// An unreachable collector delays nothing, and is warned of at most once in warnPeriod.
 func TestTheCollectorIsAway(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -240,29 +242,29 @@ func TestTheCollectorIsAway(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l := &life{tracer: newTracer(t, address, always)}
+	l := &harness{tracer: newTracer(t, address, always)}
 	began := time.Now()
 	for range 10_000 {
-		id := l.hand(world.Event{}, "u1", &world.MakeDir{})[0]
-		l.hand(world.Event{Op: id, Body: &world.Done{}}, "")
+		id := l.observe(world.Event{}, "u1", &world.MakeDir{})[0]
+		l.observe(world.Event{Op: id, Body: &world.Done{}}, "")
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > porttest.Patience {
 		t.Errorf("10,000 operations took %v", took)
 	}
 	began = time.Now()
-	_ = l.tracer.Close() // what could not be sent is lost
-	if took := time.Since(began); took > closeTimeout+time.Second {
+	_ = l.tracer.Close() // unsent spans are lost
+	if took := time.Since(began); took > porttest.Patience {
 		t.Errorf("closing took %v", took)
 	}
 }
 
 func TestWarningsAreSeldom(t *testing.T) {
-	told := 0
-	handle := seldom(func(string) { told++ })
+	reported := 0
+	handle := rateLimited(func(string) { reported++ })
 	for range 100 {
 		handle.Handle(fmt.Errorf("away"))
 	}
-	if told != 1 {
-		t.Errorf("told %d times", told)
+	if reported != 1 {
+		t.Errorf("told %d times", reported)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"runtime"
 	"strings"
 
@@ -15,13 +16,15 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
-// configz shows the configuration, as all Kubernetes components do, but for what may be secret.
+// configz serves the configuration, as all Kubernetes components do. The values of headers and the
+// user and query of the manifest URL are masked: they may hold credentials.
 func configz(c *kubeletconfig.KubeletConfiguration) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		shown := c.DeepCopy()
 		for name := range shown.StaticPodURLHeader {
-			shown.StaticPodURLHeader[name] = []string{"<masked>"}
+			shown.StaticPodURLHeader[name] = []string{maskedText}
 		}
+		shown.StaticPodURL = maskURL(shown.StaticPodURL)
 		data, err := json.Marshal(map[string]any{"kubeletconfig": shown})
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -31,20 +34,38 @@ func configz(c *kubeletconfig.KubeletConfiguration) http.HandlerFunc {
 	}
 }
 
-// component is what the zpages call this program: a kubelet, whatever its name.
-const component = "kubelet"
+const maskedText = "<masked>"
 
-// listedPaths are what /statusz points to.
+// maskURL masks the parts of a URL that may hold credentials; all of it if it cannot be parsed.
+func maskURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return maskedText
+	}
+	if u.User != nil {
+		u.User = url.User("masked")
+	}
+	if u.RawQuery != "" {
+		u.RawQuery = "masked"
+	}
+	return u.String()
+}
+
+// componentName is the name of this program on /statusz and /flagz: clients look for a kubelet.
+const componentName = "kubelet"
+
+// listedPaths are the paths that /statusz links to.
 var listedPaths = []string{"/configz", "/debug", "/flagz", "/healthz", "/metrics", "/statusz"}
 
-// handleZPages adds /flagz (KEP-4828) and /statusz (KEP-4827), unless their gates are off.
+// handleZPages registers /flagz (KEP-4828) and /statusz (KEP-4827), unless their feature gates are
+// off.
 func handleZPages(mux *http.ServeMux, s Secure) {
 	if on, set := s.Config.FeatureGates["ComponentFlagz"]; on || !set {
-		flagz.Install(mux, component, flags(s.Flags))
+		flagz.Install(mux, componentName, flags(s.Flags))
 	}
 	if on, set := s.Config.FeatureGates["ComponentStatusz"]; on || !set {
 		version := compatibility.NewEffectiveVersionFromString(s.Version, "", "")
-		statusz.Install(mux, component,
+		statusz.Install(mux, componentName,
 			statusz.NewRegistry(version, statusz.WithListedPaths(listedPaths)))
 	}
 }
@@ -58,7 +79,7 @@ func (f flags) GetFlagz() map[string]string { return f }
 func handleProfiles(mux *http.ServeMux, c *kubeletconfig.KubeletConfiguration) {
 	const base = "/debug/pprof/"
 	if !*c.EnableProfilingHandler {
-		mux.HandleFunc(base, disabled("profiling endpoint is disabled."))
+		mux.HandleFunc(base, disabledHandler("profiling endpoint is disabled."))
 		return
 	}
 	if c.EnableContentionProfiling {
@@ -80,7 +101,7 @@ func handleProfiles(mux *http.ServeMux, c *kubeletconfig.KubeletConfiguration) {
 	})
 }
 
-// serveVerbosity changes how much is logged.
+// serveVerbosity sets the verbosity of the log (klog's -v).
 func serveVerbosity(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPut {
 		writeCode(w, http.StatusNotAcceptable, "unsupported http method")

@@ -11,21 +11,29 @@ import (
 	"seedlet.dev/world"
 )
 
-// syncloop is the check that the core itself is alive: that it answers, in time.
+// syncloop is the name of the check that the core responds to a request within answerTimeout.
 const syncloop = "syncloop"
 
-// handleHealth serves /healthz in the form that the kubelet and all other Kubernetes components
-// have: "ok", or with ?verbose a line for each check; and each check below it by its name.
+// handleHealth registers /healthz in the form of all Kubernetes components: "ok", or a line for
+// each check with ?verbose, and /healthz/NAME for a single check.
+//
+// The kubelet's checks decide: ping, log and syncloop. Others are shown and do not fail /healthz:
+// pleg, which the core reports, and lanes, which the loop reports. Systemd's watchdog restarts an
+// agent that is unhealthy, and a restart does not help against a runtime that hangs: the Node's
+// Ready condition reports that. Neither does it help against calls that hang in the kernel.
 func (p *Port) handleHealth(mux *http.ServeMux) {
 	mux.HandleFunc("GET /healthz", p.serveHealth)
 	mux.HandleFunc("GET /healthz/{$}", p.serveHealth)
 	mux.HandleFunc("GET /healthz/{check}", p.serveCheck)
 }
 
-// Healthy says what keeps the agent from being well, as /healthz does.
+// deciding are the names of the checks that fail /healthz.
+var deciding = []string{"ping", "log", syncloop}
+
+// Healthy returns the first failing check that fails /healthz as an error.
 func (p *Port) Healthy(ctx context.Context) error {
 	for _, c := range p.checks(ctx) {
-		if c.Problem != "" {
+		if c.Problem != "" && slices.Contains(deciding, c.Name) {
 			return fmt.Errorf("%s: %s", c.Name, c.Problem)
 		}
 	}
@@ -41,6 +49,8 @@ func (p *Port) serveHealth(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case slices.Contains(excluded, c.Name):
 			fmt.Fprintf(&lines, "[+]%s excluded: ok\n", c.Name)
+		case c.Problem != "" && !slices.Contains(deciding, c.Name):
+			fmt.Fprintf(&lines, "[-]%s failed, which does not decide: %s\n", c.Name, c.Problem)
 		case c.Problem != "":
 			failed = true
 			fmt.Fprintf(&lines, "[-]%s failed: %s\n", c.Name, c.Problem)
@@ -75,23 +85,23 @@ func (p *Port) serveCheck(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-// checks are those of the kubelet, ping, log and syncloop, and what else the core reports. A
-// check of the core called syncloop is part of ours.
+// checks returns the results of the kubelet's checks (ping, log, syncloop), followed by those that
+// the core and the loop report. The core may report a problem of its own under the name syncloop.
 func (p *Port) checks(ctx context.Context) []world.Check {
-	checks := []world.Check{{Name: "ping"}, {Name: "log", Problem: text(p.opts.CheckLog())}}
+	checks := []world.Check{{Name: "ping"}, {Name: "log", Problem: errorText(p.opts.CheckLog())}}
 	loop := world.Check{Name: syncloop}
-	answer, err := p.pending.ask(ctx, func(id world.RequestID) any {
+	answer, err := p.pending.request(ctx, func(id world.RequestID) any {
 		return &world.HealthRequest{Request: id}
 	})
 	if err != nil {
-		loop.Problem = text(err)
-		if errors.Is(err, errSilent) {
+		loop.Problem = errorText(err)
+		if errors.Is(err, errTimeout) {
 			loop.Problem = fmt.Sprintf("%v within %v", err, answerTimeout)
 		}
 		return append(checks, loop)
 	}
 	var others []world.Check
-	for _, c := range answer.(*world.HealthAnswer).Checks {
+	for _, c := range answer.([]world.Check) {
 		if c.Name == syncloop {
 			loop.Problem = c.Problem
 			continue
@@ -101,7 +111,7 @@ func (p *Port) checks(ctx context.Context) []world.Check {
 	return slices.Concat(checks, []world.Check{loop}, others)
 }
 
-func text(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
@@ -114,5 +124,5 @@ func writeCode(w http.ResponseWriter, code int, s string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write([]byte(s)) // a client that has gone needs no answer
+	_, _ = w.Write([]byte(s)) // the client may have disconnected
 }

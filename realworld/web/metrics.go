@@ -13,16 +13,16 @@ import (
 	"seedlet.dev/world/loop"
 )
 
-// numbers are what one scrape shows, all taken at one moment of the loop.
-type numbers struct {
+// scrape holds the metrics of one scrape, all read in one turn of the loop.
+type scrape struct {
 	core  []world.Metric
 	loop  []world.Metric
 	steps loop.Histogram
 }
 
-// metricsHandler serves the numbers of the core and the loop, and those of the process, in the
-// text format of Prometheus. The core is asked by each scrape anew; what it
-// no longer reports is gone from the next.
+// metricsHandler serves the metrics of the core, the loop and the process in the text format of
+// Prometheus. Every scrape requests the core's metrics again, so a series that the core no longer
+// reports is absent from the next scrape.
 func (p *Port) metricsHandler() http.Handler {
 	process := prometheus.NewRegistry()
 	process.MustRegister(
@@ -30,84 +30,85 @@ func (p *Port) metricsHandler() http.Handler {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	others := prometheus.Gatherers{process}
-	if p.opts.Measured != nil {
-		others = append(others, p.opts.Measured)
+	if p.opts.Gatherer != nil {
+		others = append(others, p.opts.Gatherer)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, ok := p.ask(w, r, func(id world.RequestID) any {
+		answer, ok := p.request(w, r, func(id world.RequestID) any {
 			return &world.MetricsRequest{Request: id}
 		})
 		if ok {
 			counted := p.pending.metrics()
-			if p.opts.Counted != nil {
-				counted = append(counted, p.opts.Counted()...)
+			if p.opts.ServerMetrics != nil {
+				counted = append(counted, p.opts.ServerMetrics()...)
 			}
-			serveNumbers(w, r, scraped{answer.(numbers), counted}, others...)
+			serveMetrics(w, r, scrapeCollector{answer.(scrape), counted}, others...)
 		}
 	})
 }
 
-// probesHandler serves what came of the probes of containers.
+// probesHandler serves the results of container probes.
 func (p *Port) probesHandler() http.Handler {
 	process := prometheus.NewRegistry()
 	process.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, ok := p.ask(w, r, func(id world.RequestID) any {
+		answer, ok := p.request(w, r, func(id world.RequestID) any {
 			return &world.MetricsRequest{Request: id, Probes: true}
 		})
 		if ok {
-			serveNumbers(w, r, told(answer.(numbers).core), onlyStart{process})
+			serveMetrics(w, r, coreMetrics(answer.(scrape).core), processStartTime{process})
 		}
 	})
 }
 
-// serveNumbers answers with the numbers of one scrape and those that others keep. One that cannot
-// be shown must not hide all others.
-func serveNumbers(w http.ResponseWriter, r *http.Request, c prometheus.Collector,
+// serveMetrics writes the metrics of one scrape and of other gatherers. An invalid metric does not
+// hide the others.
+func serveMetrics(w http.ResponseWriter, r *http.Request, c prometheus.Collector,
 	others ...prometheus.Gatherer) {
-	scrape := prometheus.NewRegistry()
-	scrape.MustRegister(c)
-	promhttp.HandlerFor(append(prometheus.Gatherers{scrape}, others...),
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(c)
+	promhttp.HandlerFor(append(prometheus.Gatherers{registry}, others...),
 		promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(w, r)
 }
 
-// onlyStart is when the process was started, by which counters are known to have begun anew.
-type onlyStart struct{ process prometheus.Gatherer }
+// processStartTime gathers process_start_time_seconds only: Prometheus detects by it that counters
+// were reset.
+type processStartTime struct{ process prometheus.Gatherer }
 
 // Gather implements prometheus.Gatherer.
-func (o onlyStart) Gather() ([]*dto.MetricFamily, error) {
+func (o processStartTime) Gather() ([]*dto.MetricFamily, error) {
 	all, err := o.process.Gather()
 	return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool {
 		return f.GetName() != "process_start_time_seconds"
 	}), err
 }
 
-// told is a prometheus.Collector of what the core has told for one scrape.
-type told []world.Metric
+// coreMetrics is a prometheus.Collector of the metrics that the core reported for one scrape.
+type coreMetrics []world.Metric
 
-// Describe sends nothing: which metrics there are, only the core knows.
-func (t told) Describe(chan<- *prometheus.Desc) {}
+// Describe sends nothing: the set of metrics is known only when they are collected.
+func (t coreMetrics) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends all numbers.
-func (t told) Collect(out chan<- prometheus.Metric) {
+// Collect sends all metrics.
+func (t coreMetrics) Collect(out chan<- prometheus.Metric) {
 	for _, m := range t {
-		out <- metric(m)
+		out <- prometheusMetric(m)
 	}
 }
 
-// scraped is a prometheus.Collector for one scrape of all that is not of probes.
-type scraped struct {
-	numbers
+// scrapeCollector is a prometheus.Collector of one scrape, probes excluded.
+type scrapeCollector struct {
+	scrape
 	web []world.Metric
 }
 
-// Describe sends nothing: which metrics there are, only the core knows.
-func (s scraped) Describe(chan<- *prometheus.Desc) {}
+// Describe sends nothing: the set of metrics is known only when they are collected.
+func (s scrapeCollector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends all numbers.
-func (s scraped) Collect(out chan<- prometheus.Metric) {
+// Collect sends all metrics.
+func (s scrapeCollector) Collect(out chan<- prometheus.Metric) {
 	for _, metrics := range [][]world.Metric{s.core, s.loop, s.web} {
-		told(metrics).Collect(out)
+		coreMetrics(metrics).Collect(out)
 	}
 	buckets := map[float64]uint64{}
 	s.steps.Buckets(func(boundSeconds float64, cumulative uint64) {
@@ -115,12 +116,12 @@ func (s scraped) Collect(out chan<- prometheus.Metric) {
 	})
 	out <- prometheus.MustNewConstHistogram(
 		prometheus.NewDesc("seedlet_step_duration_seconds",
-			"How long the core takes for one step.", nil, nil),
+			"Duration of one step of the core.", nil, nil),
 		s.steps.Count, s.steps.Sum.Seconds(), buckets)
 }
 
-// metric makes one number of the core one of Prometheus. A bad one is an error of the scrape.
-func metric(m world.Metric) prometheus.Metric {
+// prometheusMetric converts a metric of the core. An invalid one becomes an error of the scrape.
+func prometheusMetric(m world.Metric) prometheus.Metric {
 	var labels, values []string
 	for _, l := range m.Labels {
 		labels, values = append(labels, l.Name), append(values, l.Value)
@@ -131,7 +132,7 @@ func metric(m world.Metric) prometheus.Metric {
 	}
 	desc := prometheus.NewDesc(m.Name, m.Help, labels, nil)
 	if h := m.Histogram; h != nil {
-		return histogram(desc, h, values)
+		return prometheusHistogram(desc, h, values)
 	}
 	made, err := prometheus.NewConstMetric(desc, kind, m.Value, values...)
 	if err != nil {
@@ -140,7 +141,8 @@ func metric(m world.Metric) prometheus.Metric {
 	return made
 }
 
-func histogram(desc *prometheus.Desc, h *world.Histogram, values []string) prometheus.Metric {
+func prometheusHistogram(desc *prometheus.Desc, h *world.Histogram,
+	values []string) prometheus.Metric {
 	buckets := make(map[float64]uint64, len(h.Bounds))
 	for i, bound := range h.Bounds {
 		buckets[bound] = h.Counts[i]

@@ -9,55 +9,57 @@ import (
 	"seedlet.dev/world"
 )
 
-// pendingMax bounds the requests that wait for the core's answer: as many as clients may begin to
-// follow logs at once.
+// pendingMax bounds the requests that wait for the core. It equals the number of clients that may
+// start to follow logs at the same time.
 const pendingMax = 512
 
-// What keeps a request from being answered; each is a 503.
+// The reasons why a request gets no response from the core. Clients receive a 503.
 var (
-	errBusy    = fmt.Errorf("%d requests are waiting already", pendingMax)
-	errRefused = errors.New("the agent has no room for another event")
-	errSilent  = errors.New("the agent does not answer")
+	errStateBusy = errors.New("another client is getting the state already")
+	errBusy      = fmt.Errorf("%d requests are waiting already", pendingMax)
+	errRefused   = errors.New("the agent has no room for another event")
+	errTimeout   = errors.New("the agent does not answer")
 )
 
-// pending is the table of requests that wait for the core's answer. Requests are made on the
-// goroutines of the HTTP server, answers come on the loop's.
+// pending is the table of requests that wait for the core. Requests are added on the goroutines of
+// the HTTP server and completed on the loop's goroutine.
 type pending struct {
-	offer func(world.Event) bool
+	offer func(context.Context, world.Event) bool
 
 	mu      sync.Mutex
 	last    world.RequestID
-	waiting map[world.RequestID]chan any // each with room for its one answer
-	refused uint64
+	waiting map[world.RequestID]chan any // each buffers its one response
+	refused map[error]uint64             // by the reason
 }
 
-// ask puts a request to the core and waits for the answer, until the context is done or for
-// answerTimeout. body makes the request of the number that it is given.
-func (p *pending) ask(ctx context.Context, body func(world.RequestID) any) (any, error) {
+// request hands a request to the core and waits for the response until the context is done, at most
+// answerTimeout. body returns the request with the given number. A request that has been given up
+// is not handed to the core any more.
+func (p *pending) request(ctx context.Context, body func(world.RequestID) any) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	id, answered, err := p.begin()
+	id, answered, err := p.add()
 	if err != nil {
 		return nil, err
 	}
 	defer p.forget(id)
-	if !p.offer(world.Event{Body: body(id)}) {
-		p.countRefused()
+	if !p.offer(ctx, world.Event{Body: body(id)}) {
+		p.addRefused(errRefused)
 		return nil, errRefused
 	}
 	select {
 	case answer := <-answered:
 		return answer, nil
 	case <-ctx.Done():
-		return nil, errSilent
+		return nil, errTimeout
 	}
 }
 
-func (p *pending) begin() (world.RequestID, <-chan any, error) {
+func (p *pending) add() (world.RequestID, <-chan any, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.waiting) >= pendingMax {
-		p.refused++
+		p.refused[errBusy]++
 		return 0, nil, errBusy
 	}
 	p.last++
@@ -72,8 +74,8 @@ func (p *pending) forget(id world.RequestID) {
 	delete(p.waiting, id)
 }
 
-// answer hands an answer to the request that waits for it, if it still does. It never blocks.
-func (p *pending) answer(id world.RequestID, answer any) {
+// complete hands a response to the request with the number, if it still waits. It never blocks.
+func (p *pending) complete(id world.RequestID, answer any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if answered, ok := p.waiting[id]; ok {
@@ -82,22 +84,31 @@ func (p *pending) answer(id world.RequestID, answer any) {
 	}
 }
 
-func (p *pending) countRefused() {
+func (p *pending) addRefused(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.refused++
+	p.refused[reason]++
 }
 
-// metrics are the table's own numbers.
+// metrics returns the metrics of the table.
 func (p *pending) metrics() []world.Metric {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return []world.Metric{
+	metrics := []world.Metric{
 		{Name: "seedlet_http_requests_pending", Value: float64(len(p.waiting)),
-			Help: "Requests that wait for the core's answer."},
+			Help: "Requests that wait for the core."},
 		{Name: "seedlet_http_requests_pending_max", Value: pendingMax,
-			Help: "Bound on requests that wait for the core's answer."},
-		{Name: "seedlet_http_requests_refused_total", Value: float64(p.refused), Counter: true,
-			Help: "Requests refused for want of room."},
+			Help: "Bound on requests that wait for the core."},
 	}
+	for _, r := range []struct {
+		label string
+		err   error
+	}{{"table", errBusy}, {"queue", errRefused}, {"state", errStateBusy}} {
+		metrics = append(metrics, world.Metric{Name: "seedlet_http_requests_refused_total",
+			Labels:  []world.Label{{Name: "reason", Value: r.label}},
+			Counter: true, Value: float64(p.refused[r.err]),
+			Help: "Requests refused because the table or the queue of the core was full, or " +
+				"because another client was getting the state."})
+	}
+	return metrics
 }

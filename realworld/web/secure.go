@@ -8,11 +8,11 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
-// bodyBytesMax bounds the body of a request. What clients send to containers is no body: their
-// connections change to another protocol first.
+// bodyBytesMax bounds the body of a request. Streams to containers (exec, attach, port-forward) are
+// not bodies: their connections are upgraded to another protocol first.
 const bodyBytesMax = 1 << 20
 
-// Routes add the handlers of others.
+// Routes are functions that register the handlers of other packages.
 type Routes []func(*http.ServeMux)
 
 func (r Routes) register(mux *http.ServeMux) {
@@ -21,33 +21,33 @@ func (r Routes) register(mux *http.ServeMux) {
 	}
 }
 
-// Secure says what the secure port serves besides what the read-only port does.
+// Secure configures what the secure port serves in addition to the read-only port.
 type Secure struct {
 	Config  *kubeletconfig.KubeletConfiguration // with defaults
 	Version string                              // of Kubernetes, as "v1.36.3"
 	Flags   map[string]string                   // of the command line; no secrets
-	// Containers are about containers; they are there with enableDebuggingHandlers.
+	// Containers are the routes to containers (exec, logs, …), with enableDebuggingHandlers only.
 	Containers Routes
-	// SystemLog is /logs/; it is there with enableSystemLogHandler as well.
+	// SystemLog is /logs/, with enableDebuggingHandlers and enableSystemLogHandler only.
 	SystemLog Routes
-	// Guard lets in who may come in. All requests go through it, and first.
+	// Guard authenticates and authorizes every request before any other handler sees it.
 	Guard func(http.Handler) http.Handler
 }
 
-// Secure handles the secure port.
+// Secure returns the handler of the secure port.
 func (p *Port) Secure(s Secure) http.Handler {
 	mux := http.NewServeMux()
-	p.handleNumbers(mux)
+	p.handleMetricsAndPods(mux)
 	if *s.Config.EnableDebuggingHandlers {
 		p.handleDebugging(mux, s)
 	} else {
 		handleDisabled(mux)
 	}
-	return s.Guard(patient(mux))
+	return s.Guard(markAuthorized(boundRequests(mux)))
 }
 
-// handleNumbers is what both ports serve.
-func (p *Port) handleNumbers(mux *http.ServeMux) {
+// handleMetricsAndPods registers what both the read-only and the secure port serve.
+func (p *Port) handleMetricsAndPods(mux *http.ServeMux) {
 	p.handleHealth(mux)
 	mux.HandleFunc("GET /pods", p.servePods)
 	mux.HandleFunc("GET /pods/{$}", p.servePods)
@@ -66,45 +66,46 @@ func (p *Port) handleDebugging(mux *http.ServeMux, s Secure) {
 	if *c.EnableDebugFlagsHandler {
 		mux.HandleFunc("/debug/flags/v", serveVerbosity)
 	} else {
-		mux.HandleFunc("/debug/flags/v", disabled("flags endpoint is disabled."))
+		mux.HandleFunc("/debug/flags/v", disabledHandler("flags endpoint is disabled."))
 	}
 	if *c.EnableSystemLogHandler {
 		s.SystemLog.register(mux)
 	} else {
-		mux.HandleFunc("/logs/", disabled("logs endpoint is disabled."))
+		mux.HandleFunc("/logs/", disabledHandler("logs endpoint is disabled."))
 	}
 	s.Containers.register(mux)
 }
 
-// handleDisabled answers for what could be there, if only it were switched on.
+// handleDisabled registers a 405 for every debugging handler, as the kubelet does when
+// enableDebuggingHandlers is off.
 func handleDisabled(mux *http.ServeMux) {
 	for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/",
 		"/containerLogs/", "/runningpods/", "/debug/pprof/", "/logs/"} {
-		mux.HandleFunc(path, disabled("Debug endpoints are disabled."))
+		mux.HandleFunc(path, disabledHandler("Debug endpoints are disabled."))
 	}
 }
 
-// disabled answers as the kubelet does.
-func disabled(text string) http.HandlerFunc {
+// disabledHandler responds with a 405 and the kubelet's text.
+func disabledHandler(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, text, http.StatusMethodNotAllowed)
 	}
 }
 
-// lasting are what may take as long as the client likes, or what is asked does.
-var lasting = []string{"/exec/", "/attach/", "/portForward/", "/run/", "/containerLogs/", "/logs/",
-	"/checkpoint/", "/debug/pprof/"}
+// longRunningPaths are the paths whose requests last as long as the client or the command does.
+var longRunningPaths = []string{"/exec/", "/attach/", "/portForward/", "/run/", "/containerLogs/",
+	"/logs/", "/checkpoint/", "/debug/pprof/"}
 
-// patient bounds the bodies of requests, and lifts the time limits of those that last. It is
-// behind the guard: strangers find no patience.
-func patient(next http.Handler) http.Handler {
+// boundRequests bounds the bodies of requests and lifts the deadlines of long-running ones. It runs
+// after the guard, so that clients without authorization keep their deadlines.
+func boundRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 { // no body must stay http.NoBody: the request may be passed on
+		if r.ContentLength != 0 { // an absent body is kept as it is, for requests that are proxied
 			r.Body = http.MaxBytesReader(w, r.Body, bodyBytesMax)
 		}
-		for _, path := range lasting {
+		for _, path := range longRunningPaths {
 			if strings.HasPrefix(r.URL.Path, path) {
-				// Where a connection has no time limits, there are none to lift.
+				// An error says that the connection has no deadlines.
 				control := http.NewResponseController(w)
 				_ = control.SetReadDeadline(time.Time{})
 				_ = control.SetWriteDeadline(time.Time{})

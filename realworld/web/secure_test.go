@@ -27,6 +27,7 @@ import (
 	"k8s.io/klog/v2"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/realworld/web"
 	"seedlet.dev/world"
 )
@@ -42,8 +43,8 @@ func switches() *kubeletconfig.KubeletConfiguration {
 	return c
 }
 
-// secure is the secure port's handler, with nobody at the door and handlers of others that wait
-// until they are given up, or for a word.
+// secure returns the secure port's handler, with a guard that admits every request, and with
+// further handlers that wait until their request is canceled or the test lets them go on.
 func (a *agent) secure(change func(*web.Secure)) http.Handler {
 	s := web.Secure{
 		Config: switches(), Version: "v1.36.3", Flags: map[string]string{"v": "4"},
@@ -77,12 +78,12 @@ func TestRunningPods(t *testing.T) {
 
 func TestAsk(t *testing.T) {
 	a := newAgent()
-	answer, err := a.port.Ask(t.Context(), world.ContainerRequest{Pod: "web"})
+	answer, err := a.port.ResolveContainer(t.Context(), world.ContainerRequest{Pod: "web"})
 	if err != nil || answer.UID != "web-uid" {
 		t.Errorf("%+v, %v", answer, err)
 	}
 	a.full = true
-	if _, err := a.port.Ask(t.Context(), world.ContainerRequest{}); err == nil {
+	if _, err := a.port.ResolveContainer(t.Context(), world.ContainerRequest{}); err == nil {
 		t.Error("an answer of an agent that takes no request")
 	}
 }
@@ -91,6 +92,7 @@ func TestConfigz(t *testing.T) {
 	a := newAgent()
 	code, body := get(t, a.secure(func(s *web.Secure) {
 		s.Config.MaxPods = 7
+		s.Config.StaticPodURL = "https://admin:hunter2@host/pods?token=secret"
 		s.Config.StaticPodURLHeader = map[string][]string{"Authorization": {"Bearer secret"}}
 	}), "/configz")
 	var shown map[string]kubeletconfig.KubeletConfiguration
@@ -101,6 +103,15 @@ func TestConfigz(t *testing.T) {
 	}
 	if strings.Contains(body, "secret") || !strings.Contains(body, "masked") {
 		t.Errorf("a header is shown: %s", body)
+	}
+	if got := shown["kubeletconfig"].StaticPodURL; got != "https://masked@host/pods?masked" {
+		t.Errorf("the manifest URL is shown as %q", got)
+	}
+	_, body = get(t, a.secure(func(s *web.Secure) {
+		s.Config.StaticPodURL = "https://admin:secret@host\x7f"
+	}), "/configz")
+	if strings.Contains(body, "secret") {
+		t.Errorf("an invalid URL is shown: %s", body)
 	}
 }
 
@@ -421,7 +432,7 @@ func TestWhatLasts(t *testing.T) {
 			if !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(porttest.Patience):
 			t.Error("the handler does not end with its client")
 		}
 		_ = answer.Body.Close()
@@ -482,7 +493,7 @@ func TestSlowClients(t *testing.T) {
 	defer slow.Close()
 	// On a busy machine it may have been let go before it says a word.
 	_, _ = io.WriteString(slow, "GET /healthz HTTP/1.1\r\nHost: a\r\nX-Slow: ")
-	late := time.Now().Add(10 * time.Second)
+	late := time.Now().Add(porttest.Patience)
 	for what, conn := range map[string]net.Conn{"a silent": silent, "a slow": slow} {
 		if err := conn.SetReadDeadline(late); err != nil {
 			t.Fatal(err)

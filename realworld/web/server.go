@@ -14,9 +14,11 @@ import (
 
 	"golang.org/x/net/netutil"
 	"k8s.io/klog/v2"
+
+	"seedlet.dev/world"
 )
 
-// Bounds on what one client, or many, can hold of a server.
+// Bounds on what clients can occupy of the health and read-only servers.
 const (
 	connectionsMax    = 256
 	headerBytesMax    = 64 << 10
@@ -27,28 +29,34 @@ const (
 	shutdownTimeout   = 2 * time.Second
 )
 
-// Bounds of the secure port, where a thousand clients may follow logs, where a command to execute
-// is part of the URL (the kubelet and the API server have the same bound), and where it may take
-// a while to find out who asks.
+// Bounds of the secure port, besides those of connections.go. The command of an exec is part of the
+// URL: there is room for 256 KiB of it, twice the kernel's bound on one argument, and for the rest
+// of the header. Any client can send a header, so it has less room than in the kubelet (1 MiB).
+// Authentication may need a review by the API server, so timeouts are longer.
 const (
-	secureConnectionsMax = 2048
-	secureHeaderBytesMax = 1 << 20
-	secureTimeout        = time.Minute // but for what lasts: see lasting
-	// A client that has gone without a word is noticed even while nothing is sent to it.
-	silenceMax  = 30 * time.Second
-	signTimeout = 15 * time.Second
-	stuckMax    = time.Minute
+	secureHeaderBytesMax = 320 << 10
+	// HTTP/2 keeps what a client sends before the request is authorized. Streams to containers do
+	// not use HTTP/2, so other requests have small bodies.
+	receivedBytesPerStreamMax     = 64 << 10
+	receivedBytesPerConnectionMax = 128 << 10
+	secureTimeout                 = time.Minute // except for longRunningPaths
+	// HTTP/2 pings detect a client that has vanished while nothing is sent to it.
+	pingAfter     = 30 * time.Second
+	pingTimeout   = 15 * time.Second
+	writeStallMax = time.Minute
 )
 
 // Server is a listening HTTP server. Close it when done.
 type Server struct {
-	Addr   net.Addr // where it listens, with the port that was chosen for port zero
+	Addr   net.Addr // the address with the actual port, if port zero was asked for
 	http   *http.Server
 	cancel context.CancelFunc // of the requests
 	ended  chan error
+
+	connections *connections // of the secure port; otherwise nil
 }
 
-// Listen begins to serve a handler at an address and port. name is for errors.
+// Listen starts to serve a handler at an address and port. Errors contain name.
 func Listen(name, address string, port int, handler http.Handler) (*Server, error) {
 	listener, err := listen(name, address, port)
 	if err != nil {
@@ -65,14 +73,15 @@ func Listen(name, address string, port int, handler http.Handler) (*Server, erro
 	return s, nil
 }
 
-// ListenTLS begins to serve a handler at an address and port, over HTTP/1.1 and HTTP/2.
+// ListenTLS starts to serve a handler at an address and port, over HTTP/1.1 and HTTP/2.
 func ListenTLS(address string, port int, handler http.Handler, config *tls.Config) (*Server,
 	error) {
-	return listenTLS(address, port, handler, config, readHeaderTimeout)
+	return listenTLS(address, port, handler, config, readHeaderTimeout,
+		connectionBounds{secureConnectionsMax, secureConnectionsPerAddressMax})
 }
 
 func listenTLS(address string, port int, handler http.Handler, config *tls.Config,
-	header time.Duration) (*Server, error) {
+	header time.Duration, bounds connectionBounds) (*Server, error) {
 	listener, err := listen("secure", address, port)
 	if err != nil {
 		return nil, err
@@ -84,12 +93,23 @@ func listenTLS(address string, port int, handler http.Handler, config *tls.Confi
 		ReadTimeout:       secureTimeout,
 		WriteTimeout:      secureTimeout,
 		MaxHeaderBytes:    secureHeaderBytesMax,
-		HTTP2: &http.HTTP2Config{SendPingTimeout: silenceMax, PingTimeout: signTimeout,
-			WriteByteTimeout: stuckMax},
+		ConnContext:       withConnection,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout,
+			WriteByteTimeout:              writeStallMax,
+			MaxReceiveBufferPerStream:     receivedBytesPerStreamMax,
+			MaxReceiveBufferPerConnection: receivedBytesPerConnectionMax},
 	})
-	limited := netutil.LimitListener(listener, secureConnectionsMax)
-	go func() { s.ended <- s.http.ServeTLS(limited, "", "") }()
+	s.connections = boundConnections(listener, bounds)
+	go func() { s.ended <- s.http.ServeTLS(s.connections, "", "") }()
 	return s, nil
+}
+
+// Metrics returns the metrics of the connections of the secure port. Other servers have none.
+func (s *Server) Metrics() []world.Metric {
+	if s.connections == nil {
+		return nil
+	}
+	return s.connections.metrics()
 }
 
 func listen(name, address string, port int) (net.Listener, error) {
@@ -100,32 +120,33 @@ func listen(name, address string, port int) (net.Listener, error) {
 	return listener, nil
 }
 
-func newServer(listener net.Listener, s *http.Server) *Server {
+func newServer(listener net.Listener, server *http.Server) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
-	s.BaseContext = func(net.Listener) context.Context { return ctx }
-	s.IdleTimeout = idleTimeout
-	s.ErrorLog = log.New(complaints{}, "", 0)
-	return &Server{Addr: listener.Addr(), http: s, cancel: cancel, ended: make(chan error, 1)}
+	server.BaseContext = func(net.Listener) context.Context { return ctx }
+	server.IdleTimeout = idleTimeout
+	server.ErrorLog = log.New(clientErrorLog{}, "", 0)
+	return &Server{Addr: listener.Addr(), http: server, cancel: cancel, ended: make(chan error, 1)}
 }
 
-// complaints are about clients: whoever can reach the port could fill the log with them.
-type complaints struct{}
+// clientErrorLog logs errors that clients cause, at level 2 only: otherwise any client that reaches
+// the port could fill the log.
+type clientErrorLog struct{}
 
-// Write logs a line.
-func (complaints) Write(line []byte) (int, error) {
-	klog.V(2).InfoS("a client of the HTTP API fails", "problem",
+// Write implements io.Writer.
+func (clientErrorLog) Write(line []byte) (int, error) {
+	klog.V(2).InfoS("request of a client failed", "err",
 		strings.TrimSpace(string(line)))
 	return len(line), nil
 }
 
-// Close gives up the requests that wait for the core, lets those that are being answered end,
-// for a moment, and stops serving.
+// Close cancels the requests that wait for the core, gives the others shutdownTimeout to end, and
+// stops serving.
 func (s *Server) Close() error {
 	s.cancel()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
-		_ = s.http.Close() // the error that matters is the first
+		_ = s.http.Close() // the error that matters is that of Serve
 	}
 	if err := <-s.ended; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving %s: %w", s.Addr, err)

@@ -8,8 +8,8 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
-// TLSConfig is how the secure port speaks TLS. certificate is asked at each handshake. Errors name
-// the field.
+// TLSConfig returns the TLS configuration of the secure port. certificate is called at each
+// handshake. Errors name the configuration field.
 func TLSConfig(c *kubeletconfig.KubeletConfiguration,
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) (*tls.Config, error) {
 	version, err := cliflag.TLSVersion(c.TLSMinVersion)

@@ -1,7 +1,7 @@
 package agenda
 
-// The entries are a heap with four children per node: half as deep as a binary one, and the
-// children lie next to each other in memory.
+// heapArity is the number of children of a node. With four, the heap is half as deep as a binary
+// one, and the children are adjacent in memory.
 const heapArity = 4
 
 // push adds an entry, moving its parents down until it fits.
@@ -19,12 +19,12 @@ func (a *Agenda) push(e entry) {
 	a.heap[i] = e
 }
 
-// pop takes the earliest entry out; the heap is not empty.
+// pop removes and returns the earliest entry. The heap must not be empty.
 func (a *Agenda) pop() entry {
 	first := a.heap[0]
 	last := len(a.heap) - 1
 	e := a.heap[last]
-	a.heap[last] = entry{} // let go of the closure
+	a.heap[last] = entry{} // releases the closure
 	a.heap = a.heap[:last]
 	if last > 0 {
 		a.sink(e)
@@ -32,7 +32,7 @@ func (a *Agenda) pop() entry {
 	return first
 }
 
-// sink puts an entry in the place of the root, moving children up until it fits.
+// sink puts an entry at the root, moving children up until it fits.
 func (a *Agenda) sink(e entry) {
 	i, n := 0, len(a.heap)
 	for {

@@ -9,67 +9,69 @@ import (
 	"seedlet.dev/world"
 )
 
-// delete removes an object, or marks it: a pod that has a grace period left, and whatever has
-// finalizers. A pod that is removed with a grace period of zero is marked first, and both is told.
-func (s *Server) delete(who author, m *world.DeleteObject) *world.Error {
+// delete removes an object or marks it for deletion. A pod with a grace period and any object with
+// finalizers are marked. A pod that is deleted with a grace period of zero is marked first and then
+// removed, and watches see both changes.
+func (s *Server) delete(by requester, m *world.DeleteObject) *world.Error {
 	old, err := s.find(m, key{m.Resource, m.Namespace, m.Name})
 	if err != nil {
 		return err
 	}
-	_, was := old.Get()
-	if m.UID != "" && m.UID != string(was.GetUID()) {
-		return world.Errorf(world.KindConflict, world.Call(m), "the UID in the precondition (%s) "+
+	_, oldMeta := old.Meta()
+	if m.UID != "" && m.UID != string(oldMeta.GetUID()) {
+		return world.Errorf(world.KindConflict, world.CallName(m), "the UID in the precondition (%s) "+
 			"does not match the UID in record (%s). The object might have been deleted and then "+
-			"recreated", m.UID, was.GetUID())
+			"recreated", m.UID, oldMeta.GetUID())
 	}
 	o := clone(old)
-	_, meta := o.Get()
+	_, meta := o.Meta()
 	switch {
 	case o.Pod != nil:
-		if !s.markPod(o.Pod, m.GracePeriodSeconds) {
-			return nil // it is being removed already, and not to be sooner
+		if !s.markPodForDeletion(o.Pod, m.GracePeriodSeconds) {
+			return nil // already being deleted, with an earlier deadline
 		}
-		o = s.put(who, clone(o), false)
-		_, meta = o.Get()
+		o = s.put(by, clone(o), false)
+		_, meta = o.Meta()
 	case len(meta.GetFinalizers()) > 0:
 		if meta.GetDeletionTimestamp() == nil {
-			now, none := s.now(), int64(0)
+			now, zero := s.now(), int64(0)
 			meta.SetDeletionTimestamp(&now)
-			meta.SetDeletionGracePeriodSeconds(&none)
-			s.put(who, clone(o), false)
+			meta.SetDeletionGracePeriodSeconds(&zero)
+			s.put(by, clone(o), false)
 		}
 		return nil
 	default:
-		s.drop(who, o)
+		s.remove(by, o)
 		return nil
 	}
-	if over(meta) {
-		s.drop(who, o)
+	if canRemove(meta) {
+		s.remove(by, o)
 	}
 	return nil
 }
 
-// over says whether nothing keeps an object that is being removed.
-func over(meta metav1.Object) bool {
+// canRemove reports whether an object is marked for deletion and has neither a grace period nor
+// finalizers left.
+func canRemove(meta metav1.Object) bool {
 	grace := meta.GetDeletionGracePeriodSeconds()
 	return meta.GetDeletionTimestamp() != nil && (grace == nil || *grace == 0) &&
 		len(meta.GetFinalizers()) == 0
 }
 
-// markPod marks a pod that is to be removed, with a grace period, or makes that of one that is
-// being removed shorter. It returns false if there is nothing to change.
-func (s *Server) markPod(pod *v1.Pod, asked *int64) bool {
-	if asked != nil && *asked < 0 {
-		asked = new(int64(1))
+// markPodForDeletion sets the deletion timestamp and grace period of a pod, or shortens the grace
+// period of a pod that has them. It returns false if nothing changes.
+func (s *Server) markPodForDeletion(pod *v1.Pod, requested *int64) bool {
+	if requested != nil && *requested < 0 {
+		requested = new(int64(1))
 	}
 	if pod.DeletionTimestamp != nil {
-		return s.shorten(pod, asked)
+		return s.shortenGracePeriod(pod, requested)
 	}
 	grace := int64(0)
 	switch {
 	case pod.Spec.NodeName == "", isTerminal(pod.Status.Phase):
-	case asked != nil:
-		grace = *asked
+	case requested != nil:
+		grace = *requested
 	case pod.Spec.TerminationGracePeriodSeconds != nil:
 		grace = *pod.Spec.TerminationGracePeriodSeconds
 	}
@@ -82,17 +84,18 @@ func (s *Server) markPod(pod *v1.Pod, asked *int64) bool {
 	return true
 }
 
-// shorten is what a second deletion does: the time that the first one set moves back, but not
-// before now, and then one second is left to do it in.
-func (s *Server) shorten(pod *v1.Pod, asked *int64) bool {
+// shortenGracePeriod applies a second deletion of a pod. The deletion timestamp moves back by the
+// difference of the grace periods. If it would be in the past it is set to now, with a grace period
+// of one second.
+func (s *Server) shortenGracePeriod(pod *v1.Pod, requested *int64) bool {
 	grace := pod.DeletionGracePeriodSeconds
 	if grace == nil || *grace == 0 {
 		return true
 	}
-	if asked == nil || *asked >= *grace {
+	if requested == nil || *requested >= *grace {
 		return false
 	}
-	left := *asked
+	left := *requested
 	ends := metav1.NewTime(pod.DeletionTimestamp.Add(
 		time.Duration(left-*grace) * time.Second))
 	if now := s.now(); ends.Before(&now) {

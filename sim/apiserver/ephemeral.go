@@ -8,13 +8,15 @@ import (
 	"seedlet.dev/world"
 )
 
-// Debug adds an ephemeral container to a pod, as somebody does through the subresource
-// ephemeralcontainers: they are only ever added, and not to mirrors.
-func (s *Server) Debug(by, namespace, name string, c v1.EphemeralContainer) *world.Error {
+// AddEphemeralContainer adds an ephemeral container to a pod through the subresource
+// ephemeralcontainers, as kubectl debug does. Ephemeral containers can only be added, and not to
+// mirror pods.
+func (s *Server) AddEphemeralContainer(by, namespace, name string,
+	c v1.EphemeralContainer) *world.Error {
 	const call = "PatchObject"
 	k := key{world.ResourcePods, namespace, name}
-	old, is := s.store.objects[k]
-	if !is {
+	old, exists := s.store.objects[k]
+	if !exists {
 		return world.Errorf(world.KindNotFound, call, "%s %q not found", k.resource, name)
 	}
 	if _, mirror := old.Pod.Annotations[v1.MirrorPodAnnotationKey]; mirror {
@@ -26,11 +28,11 @@ func (s *Server) Debug(by, namespace, name string, c v1.EphemeralContainer) *wor
 			"spec.ephemeralContainers: Duplicate value: %q", c.Name)
 	}
 	c.ImagePullPolicy, c.TerminationMessagePath = v1.PullIfNotPresent, v1.TerminationMessagePathDefault
-	c.TerminationMessagePolicy = v1.TerminationMessageReadFile // the defaults
+	c.TerminationMessagePolicy = v1.TerminationMessageReadFile // the API's defaults
 	o := clone(old)
 	o.Pod.Spec.EphemeralContainers = append(o.Pod.Spec.EphemeralContainers, c)
 	o.Pod.Generation++
-	s.put(author{name: by}, clone(o), false)
+	s.put(requester{name: by}, clone(o), false)
 	return nil
 }
 

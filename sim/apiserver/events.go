@@ -8,10 +8,10 @@ import (
 	"seedlet.dev/world"
 )
 
-// Told is the fact that an event was told. What the port makes of it is not played: objects that
-// nobody waits for and nobody of the node reads.
-func Told(e *world.RecordEvent, now time.Time) truth.Fact {
-	f := truth.Fact{Time: now, Kind: truth.EventTold, Reason: e.Reason, Message: e.Message}
+// EventFact returns the truth fact of a recorded event. The Event objects themselves are not
+// simulated, because the agent never reads them.
+func EventFact(e *world.RecordEvent, now time.Time) truth.Fact {
+	f := truth.Fact{Time: now, Kind: truth.EventRecorded, Reason: e.Reason, Message: e.Message}
 	if e.Regarding.Kind != "Pod" {
 		return f
 	}

@@ -14,45 +14,45 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// simCluster is a world with a simulated API server, and the agent of a node that asks it.
+// simCluster is a simulated API server with the agent of one node as its client.
 type simCluster struct {
-	agenda  *agenda.Agenda
-	server  *Server
-	log     *truth.Log
-	ops     world.OpID
-	answers map[world.OpID]world.Event
-	heard   []any
+	agenda      *agenda.Agenda
+	server      *Server
+	log         *truth.Log
+	ops         world.OpID
+	completions map[world.OpID]world.Event
+	watchEvents []any
 }
 
-// latency is what calls need to and fro.
-type latency struct{}
+// varyingLatency injects latencies that vary from call to call.
+type varyingLatency struct{}
 
-func (latency) Fate(_ string, op int, _ time.Time) wire.Fate {
-	takes := time.Duration(op*7919%13) * time.Millisecond
-	return wire.Fate{Receive: takes, Answer: takes}
+func (varyingLatency) Decide(_ string, op int, _ time.Time) wire.Outcome {
+	latency := time.Duration(op*7919%13) * time.Millisecond
+	return wire.Outcome{RequestLatency: latency, ResponseLatency: latency}
 }
 
 func newCluster(seed uint64) *simCluster {
 	c := &simCluster{agenda: agenda.New(start, seed), log: &truth.Log{},
-		answers: map[world.OpID]world.Event{}}
+		completions: map[world.OpID]world.Event{}}
 	c.server = New(Options{Agenda: c.agenda, Truth: c.log, Seed: seed, Node: "node-1",
-		Faults: latency{}, Answer: c.take})
+		Faults: varyingLatency{}, Deliver: c.deliver})
 	return c
 }
 
-func (c *simCluster) take(ev world.Event) {
+func (c *simCluster) deliver(ev world.Event) {
 	if ev.Op != 0 {
-		c.answers[ev.Op] = ev
+		c.completions[ev.Op] = ev
 	} else {
-		c.heard = append(c.heard, ev.Body)
+		c.watchEvents = append(c.watchEvents, ev.Body)
 	}
 }
 
 func (*simCluster) Node() string                         { return "node-1" }
 func (*simCluster) Namespace() string                    { return "parity" }
-func (c *simCluster) Told() []any                        { return c.heard }
+func (c *simCluster) WatchEvents() []any                 { return c.watchEvents }
 func (c *simCluster) Now() time.Time                     { return c.agenda.Now() }
-func (c *simCluster) Tell(body any)                      { c.server.Do(world.Effect{Body: body}) }
+func (c *simCluster) Send(body any)                      { c.server.Do(world.Effect{Body: body}) }
 func (c *simCluster) Admin(body any) (any, *world.Error) { return c.server.Admin("admin", body) }
 func (c *simCluster) Call(body any) (any, *world.Error)  { return c.Begin(body)() }
 
@@ -62,11 +62,11 @@ func (c *simCluster) Begin(body any) func() (any, *world.Error) {
 	c.server.Do(world.Effect{Op: op, Body: body, Deadline: c.agenda.Now().Add(2 * time.Minute)})
 	return func() (any, *world.Error) {
 		for {
-			if ev, is := c.answers[op]; is {
+			if ev, completed := c.completions[op]; completed {
 				return ev.Body, ev.Err
 			}
 			if !c.agenda.Run() {
-				panic(world.Call(body) + " was never answered")
+				panic(world.CallName(body) + " never completed")
 			}
 		}
 	}

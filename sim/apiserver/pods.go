@@ -7,41 +7,43 @@ import (
 	"seedlet.dev/core/manifest"
 )
 
-// preparePod is what the server makes of a new pod: whatever status it had, it has its first.
+// preparePod sets the defaults and the initial status of a new pod, whatever status the request
+// has.
 func preparePod(pod *v1.Pod) {
 	manifest.SetDefaults(pod)
 	if _, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]; !mirror &&
 		pod.Spec.ServiceAccountName == "" {
-		pod.Spec.ServiceAccountName = "default" // the admission plugin ServiceAccount
+		pod.Spec.ServiceAccountName = "default" // as the admission plugin ServiceAccount
 	}
 	pod.Spec.DeprecatedServiceAccount = pod.Spec.ServiceAccountName
 	pod.Generation = 1
-	pod.Status = v1.PodStatus{Phase: v1.PodPending, QOSClass: qos(pod)}
+	pod.Status = v1.PodStatus{Phase: v1.PodPending, QOSClass: qosClass(pod)}
 }
 
-// preparePodStatus keeps what the status subresource does not change, and in the status what
-// must not be lost.
+// preparePodStatus keeps the fields that the status subresource does not change, and the fields of
+// the status that must not be cleared.
 func preparePodStatus(pod, old *v1.Pod) {
 	pod.Spec = old.Spec
 	pod.OwnerReferences = old.OwnerReferences
-	s, was := &pod.Status, &old.Status
+	s, oldStatus := &pod.Status, &old.Status
 	if s.QOSClass == "" {
-		s.QOSClass = was.QOSClass
+		s.QOSClass = oldStatus.QOSClass
 	}
 	if s.ObservedGeneration == 0 {
-		s.ObservedGeneration = was.ObservedGeneration
+		s.ObservedGeneration = oldStatus.ObservedGeneration
 	}
 	for i := range s.Conditions {
 		c := &s.Conditions[i]
-		if before := condition(was.Conditions, c.Type); before != nil && c.ObservedGeneration == 0 {
-			c.ObservedGeneration = before.ObservedGeneration
+		old := findCondition(oldStatus.Conditions, c.Type)
+		if old != nil && c.ObservedGeneration == 0 {
+			c.ObservedGeneration = old.ObservedGeneration
 		}
 	}
-	addresses(s)
+	syncPodIPs(s)
 }
 
-// addresses has the two fields agree that a pod's address is in: the older one decides.
-func addresses(s *v1.PodStatus) {
+// syncPodIPs makes PodIP and PodIPs consistent. PodIP takes precedence.
+func syncPodIPs(s *v1.PodStatus) {
 	if s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP) {
 		s.PodIPs = []v1.PodIP{{IP: s.PodIP}}
 	}
@@ -50,7 +52,7 @@ func addresses(s *v1.PodStatus) {
 	}
 }
 
-func condition(all []v1.PodCondition, kind v1.PodConditionType) *v1.PodCondition {
+func findCondition(all []v1.PodCondition, kind v1.PodConditionType) *v1.PodCondition {
 	for i := range all {
 		if all[i].Type == kind {
 			return &all[i]
@@ -59,8 +61,8 @@ func condition(all []v1.PodCondition, kind v1.PodConditionType) *v1.PodCondition
 	return nil
 }
 
-// qos is the class of a pod by its requests and limits of CPU and memory.
-func qos(pod *v1.Pod) v1.PodQOSClass {
+// qosClass returns the QoS class of a pod from its requests and limits of CPU and memory.
+func qosClass(pod *v1.Pod) v1.PodQOSClass {
 	var all []*v1.ResourceRequirements
 	if pod.Spec.Resources != nil {
 		all = append(all, pod.Spec.Resources)
@@ -72,16 +74,16 @@ func qos(pod *v1.Pod) v1.PodQOSClass {
 			all = append(all, &pod.Spec.Containers[i].Resources)
 		}
 	}
-	any, guaranteed := false, true
+	hasResources, guaranteed := false, true
 	for _, r := range all {
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 			request, limit := amount(r.Requests, name), amount(r.Limits, name)
-			any = any || !request.IsZero() || !limit.IsZero()
+			hasResources = hasResources || !request.IsZero() || !limit.IsZero()
 			guaranteed = guaranteed && !limit.IsZero() && request.Cmp(limit) == 0
 		}
 	}
 	switch {
-	case !any:
+	case !hasResources:
 		return v1.PodQOSBestEffort
 	case guaranteed:
 		return v1.PodQOSGuaranteed

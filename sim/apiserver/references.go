@@ -6,27 +6,27 @@ import (
 	"seedlet.dev/world"
 )
 
-// serviceAccounts is a resource that only tokens are asked of.
+// serviceAccounts is a resource that the node cannot read; it can only request tokens for it.
 const serviceAccounts world.Resource = "serviceaccounts"
 
-// reference is an object that a pod refers to, in its own namespace.
+// reference is an object in a pod's namespace that the pod refers to.
 type reference struct {
-	kind world.Resource
-	name string
+	resource world.Resource
+	name     string
 }
 
-// refers says whether a pod of the node refers to an object, so that the node may read it. The
-// mirrors of static pods do not count: the node makes them itself.
-func (s *Server) refers(r world.Resource, namespace, name string) bool {
+// isReferenced reports whether a pod of the node refers to an object, so that the node may read it.
+// References of mirror pods do not count, because the node creates them itself.
+func (s *Server) isReferenced(r world.Resource, namespace, name string) bool {
 	for k, o := range s.store.objects { //ordered: any of them does
 		if k.resource != world.ResourcePods || k.namespace != namespace ||
 			o.Pod.Spec.NodeName != s.opts.Node {
 			continue
 		}
-		if _, mirror := o.Pod.Annotations[v1.MirrorPodAnnotationKey]; mirror {
+		if _, isMirror := o.Pod.Annotations[v1.MirrorPodAnnotationKey]; isMirror {
 			continue
 		}
-		for _, ref := range referencesOf(o.Pod) {
+		for _, ref := range podReferences(o.Pod) {
 			if ref == (reference{r, name}) {
 				return true
 			}
@@ -35,8 +35,8 @@ func (s *Server) refers(r world.Resource, namespace, name string) bool {
 	return false
 }
 
-// referencesOf is everything that a pod refers to, service accounts first.
-func referencesOf(pod *v1.Pod) []reference {
+// podReferences returns all references of a pod, service accounts first.
+func podReferences(pod *v1.Pod) []reference {
 	var refs []reference
 	add := func(kind world.Resource, name string) {
 		if name != "" {
@@ -48,18 +48,18 @@ func referencesOf(pod *v1.Pod) []reference {
 		add(world.ResourceSecrets, secret.Name)
 	}
 	for i := range pod.Spec.InitContainers {
-		ofContainer(&pod.Spec.InitContainers[i], add)
+		addContainerReferences(&pod.Spec.InitContainers[i], add)
 	}
 	for i := range pod.Spec.Containers {
-		ofContainer(&pod.Spec.Containers[i], add)
+		addContainerReferences(&pod.Spec.Containers[i], add)
 	}
 	for i := range pod.Spec.Volumes {
-		ofVolume(&pod.Spec.Volumes[i], add)
+		addVolumeReferences(&pod.Spec.Volumes[i], add)
 	}
 	return refs
 }
 
-func ofContainer(c *v1.Container, add func(world.Resource, string)) {
+func addContainerReferences(c *v1.Container, add func(world.Resource, string)) {
 	for _, from := range c.EnvFrom {
 		if from.ConfigMapRef != nil {
 			add(world.ResourceConfigMaps, from.ConfigMapRef.Name)
@@ -81,7 +81,7 @@ func ofContainer(c *v1.Container, add func(world.Resource, string)) {
 	}
 }
 
-func ofVolume(v *v1.Volume, add func(world.Resource, string)) {
+func addVolumeReferences(v *v1.Volume, add func(world.Resource, string)) {
 	if v.ConfigMap != nil {
 		add(world.ResourceConfigMaps, v.ConfigMap.Name)
 	}

@@ -1,13 +1,14 @@
-// Package apiserver is the simulated API server, as one node sees it: objects with versions, what
-// a node may do to them, and watches.
+// Package apiserver is the simulated API server as one node sees it: objects with resource
+// versions, authorization, and watches.
 //
-// Contract: it does to objects what a kube-apiserver of v1.36 does as far as a node agent can
-// tell, with the Node authorizer and NodeRestriction in front of the agent; whoever else acts,
-// acts through Admin, which permits everything. A change is atomic, gets the next version, is in
-// the truth log, and goes to every watch that is about it, in order and late. What the agent asked
-// for happens even if the agent has died since. Reach says whether the agent gets through at all.
+// Contract: it treats objects as a kube-apiserver of v1.36 does, as far as a node agent can tell.
+// Requests of the agent pass the Node authorizer and NodeRestriction. All other clients use Admin,
+// which allows everything. A change is atomic, gets the next resource version, is recorded in the
+// truth log, and is sent to every watch that covers the object, in order and with a delay. A
+// request of the agent takes effect even if the agent has died since. Reachability is the state of
+// the connection between the agent and the server.
 //
-// Start reading at perform in calls.go, then watch.go.
+// Start reading at execute in calls.go, then watch.go.
 package apiserver
 
 import (
@@ -19,54 +20,55 @@ import (
 	"seedlet.dev/world"
 )
 
-// Options are what a server is made of.
+// Options configure a server.
 type Options struct {
-	Agenda *agenda.Agenda
-	Truth  *truth.Log
-	Seed   uint64
-	Node   string            // whose agent asks
-	Faults wire.FaultSource  // nil: nothing goes wrong
-	Answer func(world.Event) // takes what the first life is told; nil: nobody is there yet
+	Agenda  *agenda.Agenda
+	Truth   *truth.Log
+	Seed    uint64
+	Node    string            // the node of the agent
+	Faults  wire.FaultSource  // nil: no faults
+	Deliver func(world.Event) // receives the events of the first incarnation; nil: not connected
 }
 
-// Server is an API server. It is for one goroutine.
+// Server is a simulated API server. It is for use by one goroutine.
 type Server struct {
-	opts    Options
-	wire    *wire.Wire
-	tell    func(world.Event) // to the agent that lives now; nil: none does
-	life    int               // how many there were
-	reach   Reach
-	outage  int // how often reach has changed
-	held    []request
-	store   store
-	uids    *rand.Rand
-	jitter  *rand.Rand  // of watches and of what was held up
-	watches []*watching // of this life, in the order in which they began
+	opts                Options
+	wire                *wire.Wire
+	deliver             func(world.Event) // nil while the agent is dead
+	incarnation         int               // number of the agent's current incarnation
+	reachability        Reachability
+	reachabilityChanges int // how often reachability has changed
+	delayed             []delayedRequest
+	store               store
+	uids                *rand.Rand
+	jitter              *rand.Rand // of watches and of retransmissions
+	watches             []*watcher // of the current incarnation, in order of their start
 }
 
-// New makes a server without objects.
+// New returns a server without objects.
 func New(opts Options) *Server {
 	s := &Server{
 		opts: opts, store: newStore(), uids: wire.Stream(opts.Seed, "uids"),
 		jitter: wire.Stream(opts.Seed, "watches"),
 		wire:   wire.New(wire.Options{Agenda: opts.Agenda, Faults: opts.Faults, Seed: opts.Seed}),
 	}
-	if opts.Answer != nil {
-		s.Connect(opts.Answer)
+	if opts.Deliver != nil {
+		s.Connect(opts.Deliver)
 	}
 	return s
 }
 
-// Connect begins a life of the agent: answers go to it from now on.
-func (s *Server) Connect(answer func(world.Event)) {
-	s.life++
-	s.tell = answer
-	s.wire.Connect(answer)
+// Connect starts an incarnation of the agent, which receives all events from now on.
+func (s *Server) Connect(deliver func(world.Event)) {
+	s.incarnation++
+	s.deliver = deliver
+	s.wire.Connect(deliver)
 }
 
-// Disconnect ends a life of the agent, and its watches. What it has sent arrives all the same.
+// Disconnect ends an incarnation of the agent and its watches. Requests that it has sent still
+// arrive.
 func (s *Server) Disconnect() {
-	s.tell = nil
+	s.deliver = nil
 	s.watches = nil
 	s.wire.Disconnect()
 }
@@ -79,63 +81,66 @@ func (s *Server) Do(eff world.Effect) {
 	case *world.UnwatchObjects:
 		s.unwatch(body.Watch)
 	case *world.RecordEvent:
-		s.opts.Truth.Add(Told(body, s.opts.Agenda.Now()))
+		s.opts.Truth.Add(EventFact(body, s.opts.Agenda.Now()))
 	default:
-		who := author{life: s.life}
-		s.wire.Send(eff, func(call *wire.Call) { s.arrive(call, who) })
+		by := requester{incarnation: s.incarnation}
+		s.wire.Send(eff, func(call *wire.Call) { s.receive(call, by) })
 	}
 }
 
-// author is who does something: a life of the agent, or somebody by name.
-type author struct {
-	life int
-	name string
+// requester identifies the client of a request: an incarnation of the agent, or another client by
+// name.
+type requester struct {
+	incarnation int
+	name        string
 }
 
-func (a author) isNode() bool { return a.life > 0 }
+func (a requester) isNode() bool { return a.incarnation > 0 }
 
-// arrive takes a request that has come through the network, if it has.
-func (s *Server) arrive(call *wire.Call, who author) {
+// receive handles a request of the agent at the network and, if it arrives, at the server.
+func (s *Server) receive(call *wire.Call, by requester) {
 	switch {
-	case s.reach == Refused:
+	case s.reachability == ServerDown:
 		call.Fail(world.Errorf(world.KindUnavailable, call.Name, "connection refused"))
-	case s.reach == Silent:
-		if call.Draw()&1 == 0 { // what was sent is sent again until it comes through
-			s.held = append(s.held, request{s.opts.Agenda.Now(), func() { s.arrive(call, who) }})
+	case s.reachability == NetworkDown:
+		if call.Draw()&1 == 0 { // retransmitted until the network is restored
+			again := func() { s.receive(call, by) }
+			s.delayed = append(s.delayed, delayedRequest{s.opts.Agenda.Now(), again})
 		}
-	case s.reach == Unauthorized:
+	case s.reachability == Unauthorized:
 		call.Fail(world.Errorf(world.KindRefused, call.Name, "Unauthorized"))
-	case call.Fate.Before != nil:
-		call.Fail(call.Fate.Before)
+	case call.Outcome.ErrorBefore != nil:
+		call.Fail(call.Outcome.ErrorBefore)
 	default:
-		call.Begin(func() { s.serve(call, who) })
+		call.Execute(func() { s.serve(call, by) })
 	}
 }
 
-// serve carries a request out and answers it.
-func (s *Server) serve(call *wire.Call, who author) {
-	answer, err := s.perform(who, call.Effect.Body)
+// serve executes a request and sends the response.
+func (s *Server) serve(call *wire.Call, by requester) {
+	response, err := s.execute(by, call.Effect.Body)
 	switch {
-	case s.reach == Silent:
-		call.Fate.Lost = true // on its way back
+	case s.reachability == NetworkDown:
+		call.Outcome.ResponseLost = true // the response is dropped
 	case err != nil:
 		call.Fail(err)
 	default:
-		call.Reply(answer)
+		call.Reply(response)
 	}
 }
 
-// Admin carries out at once what somebody other than the node asks for.
+// Admin executes a request of a client other than the node, without latency.
 func (s *Server) Admin(by string, body any) (any, *world.Error) {
-	return s.perform(author{name: by}, body)
+	return s.execute(requester{name: by}, body)
 }
 
-// Object is one object; an empty one if there is none.
+// Object returns one object, and an empty Object if it does not exist.
 func (s *Server) Object(r world.Resource, namespace, name string) world.Object {
 	return s.store.objects[key{r, namespace, name}]
 }
 
-// Objects are all objects of a resource, by namespace and name. They are not to be changed.
+// Objects returns all objects of a resource, sorted by namespace and name. They must not be
+// modified.
 func (s *Server) Objects(r world.Resource) []world.Object {
-	return s.store.list(func(o *world.Object) bool { return o.Of() == r })
+	return s.store.list(func(o *world.Object) bool { return o.Resource() == r })
 }

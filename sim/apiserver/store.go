@@ -18,12 +18,12 @@ import (
 	"seedlet.dev/world"
 )
 
-// store is the objects there are and how they came to be. What is in it is never changed.
+// store holds the objects and the history of their changes. Stored objects are never modified.
 type store struct {
-	objects map[key]world.Object
-	version uint64 // of the newest change
-	changes []change
-	oldest  uint64 // changes before this version are not told to watches any more
+	objects     map[key]world.Object
+	version     uint64 // of the newest change
+	changes     []change
+	oldestKnown uint64 // earlier changes have been dropped from the history
 }
 
 type key struct {
@@ -31,7 +31,7 @@ type key struct {
 	namespace, name string
 }
 
-// change is one change: what there was before and is after, each empty if there is none.
+// change is one change of an object. Before is empty for a creation, after is empty for a removal.
 type change struct {
 	version       uint64
 	before, after world.Object
@@ -40,7 +40,7 @@ type change struct {
 func newStore() store { return store{objects: map[key]world.Object{}, version: 100} }
 
 func keyOf(o *world.Object) key {
-	r, m := o.Get()
+	r, m := o.Meta()
 	return key{r, m.GetNamespace(), m.GetName()}
 }
 
@@ -49,101 +49,110 @@ func (k key) compare(other key) int {
 		strings.Compare(k.namespace, other.namespace), strings.Compare(k.name, other.name))
 }
 
-func (st *store) list(wanted func(*world.Object) bool) []world.Object {
+func (st *store) list(matches func(*world.Object) bool) []world.Object {
 	list := []world.Object{}
 	for _, k := range slices.SortedFunc(maps.Keys(st.objects), key.compare) {
-		if o := st.objects[k]; wanted(&o) {
+		if o := st.objects[k]; matches(&o) {
 			list = append(list, o)
 		}
 	}
 	return list
 }
 
-// put stores an object as it has become. One that has not changed is left as it is, which nobody
-// is told of.
-func (s *Server) put(who author, after world.Object, status bool) world.Object {
+// put stores the new version of an object. If the object is unchanged it stores nothing and sends
+// nothing to watches.
+func (s *Server) put(by requester, after world.Object, status bool) world.Object {
 	st := &s.store
 	k := keyOf(&after)
 	before := st.objects[k]
-	if _, old := before.Get(); old != nil {
-		_, meta := after.Get()
+	if _, old := before.Meta(); old != nil {
+		_, meta := after.Meta()
 		meta.SetResourceVersion(old.GetResourceVersion())
 		if bytes.Equal(encode(after), encode(before)) {
+			s.recordNeedless(by, k)
 			return before
 		}
 	}
 	st.version++
-	_, meta := after.Get()
+	_, meta := after.Meta()
 	meta.SetResourceVersion(strconv.FormatUint(st.version, 10))
 	st.objects[k] = after
-	kind := truth.ObjectWritten
-	if before.Of() == "" {
-		kind = truth.ObjectMade
+	kind := truth.ObjectUpdated
+	if before.Resource() == "" {
+		kind = truth.ObjectCreated
 	}
-	s.changed(kind, change{st.version, before, after}, truth.Write{
+	s.commit(kind, change{st.version, before, after}, truth.Write{
 		Resource: k.resource, Namespace: k.namespace, Name: k.name, Before: before, After: after,
-		Status: status, Life: who.life, By: who.name,
+		Status: status, Incarnation: by.incarnation, Client: by.name,
 	})
 	return after
 }
 
-// drop removes an object.
-func (s *Server) drop(who author, o world.Object) {
+// recordNeedless records that the agent has written what the object already was.
+func (s *Server) recordNeedless(by requester, k key) {
+	if by.isNode() && s.opts.Truth != nil {
+		s.opts.Truth.Add(truth.Fact{Time: s.opts.Agenda.Now(), Kind: truth.WroteNothing,
+			Path: fmt.Sprintf("%s %s/%s", k.resource, k.namespace, k.name)})
+	}
+}
+
+// remove removes an object.
+func (s *Server) remove(by requester, o world.Object) {
 	st := &s.store
 	k := keyOf(&o)
 	delete(st.objects, k)
 	st.version++
 	last := clone(o)
-	_, meta := last.Get()
+	_, meta := last.Meta()
 	meta.SetResourceVersion(strconv.FormatUint(st.version, 10))
-	s.changed(truth.ObjectRemoved, change{st.version, last, world.Object{}}, truth.Write{
+	s.commit(truth.ObjectDeleted, change{st.version, last, world.Object{}}, truth.Write{
 		Resource: k.resource, Namespace: k.namespace, Name: k.name, Before: o,
-		Life: who.life, By: who.name,
+		Incarnation: by.incarnation, Client: by.name,
 	})
 }
 
-func (s *Server) changed(kind truth.Kind, c change, w truth.Write) {
+func (s *Server) commit(kind truth.Kind, c change, w truth.Write) {
 	s.store.changes = append(s.store.changes, c)
 	if s.opts.Truth != nil {
 		s.opts.Truth.Add(truth.Fact{Time: s.opts.Agenda.Now(), Kind: kind, Write: &w})
 	}
 	for _, watch := range s.watches {
-		s.pump(watch)
+		s.sendChanges(watch)
 	}
 }
 
-// now is the time as objects have it.
+// now returns the current time as API objects hold it.
 func (s *Server) now() metav1.Time { return metav1.NewTime(s.opts.Agenda.Now()) }
 
-// newUID draws an id as the server makes them.
+// newUID draws a UID of the server's form.
 func (s *Server) newUID() string {
 	a, b := s.uids.Uint64(), s.uids.Uint64()
 	return fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x", uint32(a>>32), uint16(a>>16), a&0xfff,
 		0x8000|b>>48&0x3fff, b&0xffffffffffff)
 }
 
-// clone copies an object as it comes out of the server: by way of its text, which drops fractions
-// of seconds. What kind it is it does not say, as typed clients have it.
+// clone copies an object by encoding it, as the server's responses do. This truncates times to
+// seconds. The copy has no apiVersion and kind, as objects of typed clients have none.
 func clone(o world.Object) world.Object {
 	var c world.Object
 	data := encode(o)
 	if err := json.Unmarshal(data, &c); err != nil {
 		panic("apiserver: an object cannot be copied: " + err.Error())
 	}
-	typed(&c).GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	runtimeObject(&c).GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	return c
 }
 
 func encode(o world.Object) []byte {
 	data, err := json.Marshal(o)
 	if err != nil {
-		panic("apiserver: an object cannot be written: " + err.Error())
+		panic("apiserver: an object cannot be encoded: " + err.Error())
 	}
 	return data
 }
 
-// typed is the object in its own type; nil if there is none.
-func typed(o *world.Object) runtime.Object {
+// runtimeObject returns the object in its own type, and nil for an empty Object.
+func runtimeObject(o *world.Object) runtime.Object {
 	switch {
 	case o.Pod != nil:
 		return o.Pod

@@ -2,24 +2,25 @@ package apiserver
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
 
-// The ends of what may be asked of a token's life, and what it is if nobody asks.
+// The limits of the requested lifetime of a token, and its default.
 const (
-	tokenLeast   = 10 * time.Minute
-	tokenMost    = time.Second << 32
-	tokenDefault = time.Hour
+	tokenLifetimeMin     = 10 * time.Minute
+	tokenLifetimeMax     = time.Second << 32
+	tokenLifetimeDefault = time.Hour
 )
 
-// forbidsToken says why the node may not ask for a token: it has to be bound to a pod that is on
-// this node and runs as that account.
-func (s *Server) forbidsToken(m *world.CreateToken) string {
-	if !s.refers(serviceAccounts, m.Namespace, m.ServiceAccount) {
-		return fmt.Sprintf(anything, s.opts.Node)
+// tokenDenialReason returns why the node may not create a token. The token has to be bound to a pod
+// of this node that uses the service account.
+func (s *Server) tokenDenialReason(m *world.CreateToken) string {
+	if !s.isReferenced(serviceAccounts, m.Namespace, m.ServiceAccount) {
+		return fmt.Sprintf(noRelationship, s.opts.Node)
 	}
 	ref := m.Spec.BoundObjectRef
 	if ref == nil || ref.Kind != "Pod" || ref.APIVersion != "v1" || ref.Name == "" {
@@ -30,7 +31,7 @@ func (s *Server) forbidsToken(m *world.CreateToken) string {
 	case ref.UID == "":
 		return "node requested token with a pod binding without a uid"
 	case pod == nil:
-		return "" // it is not found
+		return "" // authorize reports not found
 	case pod.UID != ref.UID:
 		return fmt.Sprintf("the UID in the bound object reference (%s) does not match the UID in "+
 			"record. The object might have been deleted and then recreated", ref.UID)
@@ -40,24 +41,28 @@ func (s *Server) forbidsToken(m *world.CreateToken) string {
 	return ""
 }
 
-// token makes a token. No two are alike.
-func (s *Server) token(_ author, m *world.CreateToken) (any, *world.Error) {
-	life := tokenDefault
+// createToken creates a token. All tokens are different.
+func (s *Server) createToken(_ requester, m *world.CreateToken) (any, *world.Error) {
+	lifetime := tokenLifetimeDefault
 	if e := m.Spec.ExpirationSeconds; e != nil {
-		life = time.Duration(*e) * time.Second
+		lifetime = time.Duration(*e) * time.Second
 	}
-	if life < tokenLeast || life > tokenMost {
-		return nil, world.Errorf(world.KindInvalid, world.Call(m), "spec.expirationSeconds: "+
+	if lifetime < tokenLifetimeMin || lifetime > tokenLifetimeMax {
+		return nil, world.Errorf(world.KindInvalid, world.CallName(m), "spec.expirationSeconds: "+
 			"Invalid value: %d: may not specify a duration less than 10 minutes, or larger than "+
-			"2^32 seconds", int64(life/time.Second))
+			"2^32 seconds", int64(lifetime/time.Second))
 	}
 	made := &world.TokenCreated{
 		Token:   fmt.Sprintf("token-%s-%s-%016x", m.Namespace, m.ServiceAccount, s.uids.Uint64()),
-		Expires: s.now().Add(life),
+		Expires: s.now().Add(lifetime),
 	}
 	if s.opts.Truth != nil {
-		s.opts.Truth.Add(truth.Fact{Time: s.opts.Agenda.Now(), Kind: truth.TokenMade,
-			Token: made.Token, Expires: made.Expires})
+		fact := truth.Fact{Time: s.opts.Agenda.Now(), Kind: truth.TokenIssued,
+			Token: made.Token, Expires: made.Expires, Audience: strings.Join(m.Spec.Audiences, ",")}
+		if ref := m.Spec.BoundObjectRef; ref != nil {
+			fact.PodUID, fact.PodNamespace, fact.PodName = string(ref.UID), m.Namespace, ref.Name
+		}
+		s.opts.Truth.Add(fact)
 	}
 	return made, nil
 }

@@ -8,109 +8,110 @@ import (
 	"seedlet.dev/world"
 )
 
-// CallObject is the name under which a FaultSource is asked what happens to a change on its way to
-// a watch.
+// CallObject is the name by which a FaultSource decides the outcomes of changes that are sent to a
+// watch.
 const CallObject = "ObjectChanged"
 
-// watching is a watch, as the agent's side keeps it up: it connects, lists, is told of changes,
-// and when that breaks it begins again.
-type watching struct {
-	id    world.WatchID
-	about world.Watched
+// watcher is the agent's side of a watch. Like client-go's reflector it connects, lists, receives
+// changes, and reconnects when the connection breaks.
+type watcher struct {
+	id     world.WatchID
+	target world.WatchTarget
 
-	connection int  // which one; what is on its way on an earlier one is lost
-	open       bool // the server sends changes on it
-	tries      int  // that have failed, one after the other
+	connection int  // number of the current connection; events of earlier ones are lost
+	open       bool // the server sends changes on the connection
+	failures   int  // consecutive failures to connect
 
-	told    uint64       // the version up to which the agent knows; zero: it has seen no list
-	sent    uint64       // the version up to which it is on its way
-	arrives time.Time    // when the newest of it does
-	failing *world.Error // what the agent was told last, if no list came after it
+	delivered     uint64       // version that the agent has seen; zero: it has seen no list
+	sent          uint64       // version that has been sent
+	lastArrival   time.Time    // of the newest event that has been sent
+	reportedError *world.Error // last WatchFailing, nil after a list
 }
 
-// Delays of a watch that has to begin again, as client-go's reflector has them or less, and how
-// long it takes to find out that nobody is there.
+// Delays before a watch reconnects, no longer than those of client-go's reflector, and the time
+// until a dead connection is detected.
 const (
-	retryLeast, retryMost = 200 * time.Millisecond, 10 * time.Second
-	deafLeast, deafMost   = 5 * time.Second, 25 * time.Second
+	retryDelayMin, retryDelayMax         = 200 * time.Millisecond, 10 * time.Second
+	networkTimeoutMin, networkTimeoutMax = 5 * time.Second, 25 * time.Second
 )
 
 func (s *Server) watch(body *world.WatchObjects) {
-	w := &watching{id: body.Watch, about: body.Watched}
+	w := &watcher{id: body.Watch, target: body.WatchTarget}
 	s.watches = append(s.watches, w)
-	s.connect(w)
+	s.connectWatch(w)
 }
 
 func (s *Server) unwatch(id world.WatchID) {
-	s.watches = slices.DeleteFunc(s.watches, func(w *watching) bool { return w.id == id })
+	s.watches = slices.DeleteFunc(s.watches, func(w *watcher) bool { return w.id == id })
 }
 
-// connect asks for a watch. What the server says is said when the request has come there.
-func (s *Server) connect(w *watching) {
+// connectWatch sends a watch request. The server handles it when the request arrives.
+func (s *Server) connectWatch(w *watcher) {
 	w.connection++
 	w.open = false
-	fate := s.wire.Draw("WatchObjects")
-	s.later(w, fate.Receive+fate.EffectDelay, func() {
+	outcome := s.wire.NextOutcome("WatchObjects")
+	s.afterOnConnection(w, outcome.RequestLatency+outcome.EffectDelay, func() {
 		switch {
-		case s.reach == Refused:
-			s.fail(w, world.KindUnavailable, "connection refused")
-		case s.reach == Silent || fate.Lost:
-			s.later(w, s.between(deafLeast, deafMost), func() {
-				s.fail(w, world.KindTimeout, "no answer")
+		case s.reachability == ServerDown:
+			s.failWatch(w, world.KindUnavailable, "connection refused")
+		case s.reachability == NetworkDown || outcome.ResponseLost:
+			s.afterOnConnection(w, s.durationBetween(networkTimeoutMin, networkTimeoutMax), func() {
+				s.failWatch(w, world.KindTimeout, "no answer")
 			})
-		case s.reach == Unauthorized:
-			s.fail(w, world.KindRefused, "Unauthorized")
-		case fate.Before != nil:
-			s.fail(w, fate.Before.Kind, fate.Before.Message)
+		case s.reachability == Unauthorized:
+			s.failWatch(w, world.KindRefused, "Unauthorized")
+		case outcome.ErrorBefore != nil:
+			s.failWatch(w, outcome.ErrorBefore.Kind, outcome.ErrorBefore.Message)
 		default:
-			s.opened(w, fate)
+			s.serveWatch(w, outcome)
 		}
 	})
 }
 
-// opened begins to send: what the agent has missed, if that is known, else all there is.
-func (s *Server) opened(w *watching, fate wire.Fate) {
-	if why := s.forbidsWatching(&w.about); why != "" {
-		s.fail(w, world.KindRefused, why)
+// serveWatch starts to send: the changes that the agent has missed if they are in the history,
+// otherwise a list.
+func (s *Server) serveWatch(w *watcher, outcome wire.Outcome) {
+	if reason := s.watchDenialReason(&w.target); reason != "" {
+		s.failWatch(w, world.KindRefused, reason)
 		return
 	}
-	w.open, w.tries, w.arrives = true, 0, time.Time{}
-	if w.told == 0 || w.failing != nil || w.told+1 < s.store.oldest {
-		list := s.store.list(func(o *world.Object) bool { return s.isAbout(w, o) })
-		s.send(w, s.store.version, fate, &world.ObjectsListed{Watch: w.id, Objects: list})
+	w.open, w.failures, w.lastArrival = true, 0, time.Time{}
+	if w.delivered == 0 || w.reportedError != nil || w.delivered+1 < s.store.oldestKnown {
+		list := s.store.list(func(o *world.Object) bool { return s.isWatched(w, o) })
+		s.send(w, s.store.version, outcome, &world.ObjectsListed{Watch: w.id, Objects: list})
 		w.sent = s.store.version
 		return
 	}
-	w.sent = w.told
-	s.pump(w)
+	w.sent = w.delivered
+	s.sendChanges(w)
 }
 
-// fail tells why the watch sees nothing, if that is new, and tries again in a while.
-func (s *Server) fail(w *watching, kind world.ErrorKind, message string) {
+// failWatch reports a failure of the watch, unless it has been reported, and schedules a reconnect.
+func (s *Server) failWatch(w *watcher, kind world.ErrorKind, message string) {
 	w.connection++
 	w.open = false
-	if w.failing == nil || w.failing.Kind != kind || w.failing.Message != message {
-		w.failing = &world.Error{Kind: kind, Op: "WatchObjects", Message: message}
-		s.tell(world.Event{Time: s.opts.Agenda.Now(),
-			Body: &world.WatchFailing{Watch: w.id, Err: w.failing}})
+	if w.reportedError == nil || w.reportedError.Kind != kind || w.reportedError.Message != message {
+		w.reportedError = &world.Error{Kind: kind, Op: "WatchObjects", Message: message}
+		s.deliver(world.Event{Time: s.opts.Agenda.Now(),
+			Body: &world.WatchFailing{Watch: w.id, Err: w.reportedError}})
 	}
-	delay := min(retryLeast<<min(w.tries, 10), retryMost)
-	w.tries++
-	s.later(w, s.between(delay, 2*delay), func() { s.connect(w) })
+	delay := min(retryDelayMin<<min(w.failures, 10), retryDelayMax)
+	w.failures++
+	s.afterOnConnection(w, s.durationBetween(delay, 2*delay), func() { s.connectWatch(w) })
 }
 
-// pump sends every change that the watch is about and that has not been sent.
-func (s *Server) pump(w *watching) {
+// sendChanges sends every change that the watch covers and that has not been sent.
+func (s *Server) sendChanges(w *watcher) {
 	if !w.open {
 		return
 	}
 	changes := s.store.changes
-	from, _ := slices.BinarySearchFunc(changes, w.sent+1, func(c change, version uint64) int {
+	first, _ := slices.BinarySearchFunc(changes, w.sent+1, func(c change, version uint64) int {
 		return int(int64(c.version) - int64(version))
 	})
-	for _, c := range changes[from:] {
+	for _, c := range changes[first:] {
 		var body any
-		switch before, after := s.isAbout(w, &c.before), s.isAbout(w, &c.after); {
+		switch before, after := s.isWatched(w, &c.before), s.isWatched(w, &c.after); {
 		case after:
 			body = &world.ObjectChanged{Watch: w.id, Object: c.after}
 		case before:
@@ -118,44 +119,44 @@ func (s *Server) pump(w *watching) {
 		default:
 			continue
 		}
-		s.send(w, c.version, s.wire.Draw(CallObject), body)
+		s.send(w, c.version, s.wire.NextOutcome(CallObject), body)
 	}
 	w.sent = s.store.version
 }
 
-// isAbout says whether a watch is about an object.
-func (s *Server) isAbout(w *watching, o *world.Object) bool {
-	r, meta := o.Get()
-	if r != w.about.Resource || meta == nil ||
-		w.about.Namespace != "" && meta.GetNamespace() != w.about.Namespace ||
-		w.about.Name != "" && meta.GetName() != w.about.Name {
+// isWatched reports whether a watch covers an object.
+func (s *Server) isWatched(w *watcher, o *world.Object) bool {
+	r, meta := o.Meta()
+	if r != w.target.Resource || meta == nil ||
+		w.target.Namespace != "" && meta.GetNamespace() != w.target.Namespace ||
+		w.target.Name != "" && meta.GetName() != w.target.Name {
 		return false
 	}
 	return o.Pod == nil || o.Pod.Spec.NodeName == s.opts.Node
 }
 
-// send brings something to the agent, after all that was sent before it.
-func (s *Server) send(w *watching, version uint64, fate wire.Fate, body any) {
+// send delivers an event of a watch after all its earlier events.
+func (s *Server) send(w *watcher, version uint64, outcome wire.Outcome, body any) {
 	now := s.opts.Agenda.Now()
-	at := now.Add(fate.Receive + fate.EffectDelay)
-	if !at.After(w.arrives) {
-		at = w.arrives.Add(time.Nanosecond)
+	at := now.Add(outcome.RequestLatency + outcome.EffectDelay)
+	if !at.After(w.lastArrival) {
+		at = w.lastArrival.Add(time.Nanosecond)
 	}
-	w.arrives = at
-	s.later(w, at.Sub(now), func() {
-		if s.reach == Silent {
-			return // it is sent again
+	w.lastArrival = at
+	s.afterOnConnection(w, at.Sub(now), func() {
+		if s.reachability == NetworkDown {
+			return // resumeWatches sends it again
 		}
-		w.told = max(w.told, version)
+		w.delivered = max(w.delivered, version)
 		if _, list := body.(*world.ObjectsListed); list {
-			w.failing = nil
+			w.reportedError = nil
 		}
-		s.tell(world.Event{Time: s.opts.Agenda.Now(), Body: body})
+		s.deliver(world.Event{Time: s.opts.Agenda.Now(), Body: body})
 	})
 }
 
-// later has do run after a while, unless the watch has ended or is on another connection by then.
-func (s *Server) later(w *watching, d time.Duration, do func()) {
+// afterOnConnection runs do after a delay, unless the watch has ended or reconnected by then.
+func (s *Server) afterOnConnection(w *watcher, d time.Duration, do func()) {
 	connection := w.connection
 	s.opts.Agenda.After(d, func() {
 		if w.connection == connection && slices.Contains(s.watches, w) {
@@ -164,47 +165,47 @@ func (s *Server) later(w *watching, d time.Duration, do func()) {
 	})
 }
 
-// breakWatches ends every connection at once.
+// breakWatches breaks every connection at once.
 func (s *Server) breakWatches() {
 	for _, w := range s.watches {
-		s.again(w)
+		s.reconnectWatch(w)
 	}
 }
 
-// again has a watch begin again after a moment.
-func (s *Server) again(w *watching) {
+// reconnectWatch reconnects a watch after a short delay.
+func (s *Server) reconnectWatch(w *watcher) {
 	w.connection++
 	w.open = false
-	s.later(w, s.between(0, time.Second), func() { s.connect(w) })
+	s.afterOnConnection(w, s.durationBetween(0, time.Second), func() { s.connectWatch(w) })
 }
 
-// lookForSilence has every watch find out in a while that its connection is dead.
-func (s *Server) lookForSilence() {
-	outage := s.outage
+// timeOutWatches makes every open watch detect its dead connection after a delay.
+func (s *Server) timeOutWatches() {
+	changes := s.reachabilityChanges
 	for _, w := range s.watches {
 		if !w.open {
 			continue
 		}
-		s.later(w, s.between(deafLeast, deafMost), func() {
-			if s.outage == outage {
-				s.fail(w, world.KindTimeout, "no answer")
+		s.afterOnConnection(w, s.durationBetween(networkTimeoutMin, networkTimeoutMax), func() {
+			if s.reachabilityChanges == changes {
+				s.failWatch(w, world.KindTimeout, "no answer")
 			}
 		})
 	}
 }
 
-// resumeWatches sends again what was lost on connections that nobody has found dead: half of the
-// time they have outlived the silence.
+// resumeWatches handles the connections that were not detected as dead while the network was down.
+// Half of them have survived and resume with the changes that were lost; the others reconnect.
 func (s *Server) resumeWatches() {
 	for _, w := range s.watches {
 		switch {
 		case !w.open:
-		case w.told == 0 || w.failing != nil || s.jitter.Uint64()&1 == 0:
-			s.again(w)
+		case w.delivered == 0 || w.reportedError != nil || s.jitter.Uint64()&1 == 0:
+			s.reconnectWatch(w)
 		default:
 			w.connection++
-			w.sent = w.told
-			s.pump(w)
+			w.sent = w.delivered
+			s.sendChanges(w)
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"seedlet.dev/world"
 )
 
-// bindSubPath makes what is missing first and mounts a little later.
+// bindSubPath first creates the missing source and target, and mounts a little later.
 func (d *Disk) bindSubPath(call *wire.Call, req *world.BindSubPath) {
-	source, err := d.sourceOf(call.Name, req)
+	source, err := d.resolveSubPath(call.Name, req)
 	if err == nil {
 		err = d.makeTarget(call.Name, req.Target, source.node)
 	}
@@ -20,94 +20,99 @@ func (d *Disk) bindSubPath(call *wire.Call, req *world.BindSubPath) {
 		call.Fail(err)
 		return
 	}
-	d.later(call, func() {
-		source, err := d.sourceOf(call.Name, req)
-		at, lost := d.look(call.Name, req.Target, true)
+	d.continueLater(call, func() {
+		source, err := d.resolveSubPath(call.Name, req)
+		at, targetErr := d.resolve(call.Name, req.Target, true)
 		switch {
-		case err != nil, lost != nil, at.node == nil, at.node.isDir() != source.node.isDir():
-			call.Fail(halfway(call.Name, req.Target))
+		case err != nil, targetErr != nil, at.node == nil, at.node.isDir() != source.node.isDir():
+			call.Fail(changedMeanwhile(call.Name, req.Target))
 			return
 		case !at.isMountpoint():
-			d.mountOver(at, &mount{root: source.node, bound: true,
-				memory: source.nodeIn != nil && source.nodeIn.memory})
+			d.mountOver(at, &mount{root: source.node, isBind: true,
+				isMemory: source.nodeMount != nil && source.nodeMount.isMemory})
 		}
-		d.end(call, nil)
+		d.complete(call, nil)
 	})
 }
 
-// sourceOf goes to what a volume has at a sub-path, making directories that are missing. Links are
-// followed within the volume only.
-func (d *Disk) sourceOf(op string, req *world.BindSubPath) (place, *world.Error) {
-	at, err := d.look(op, req.Root, true)
+// resolveSubPath resolves a sub-path within a volume and creates missing directories. It follows
+// links within the volume only.
+func (d *Disk) resolveSubPath(op string, req *world.BindSubPath) (location, *world.Error) {
+	at, err := d.resolve(op, req.Root, true)
 	switch {
 	case err != nil:
 		return at, err
 	case at.node == nil:
 		return at, notFound(op, req.Root)
 	case path.IsAbs(req.SubPath), slices.Contains(strings.Split(req.SubPath, "/"), ".."):
-		return at, leadsOut(op, req.SubPath)
+		return at, escapesVolume(op, req.SubPath)
 	}
-	root, names := at.path, strings.Split(req.SubPath, "/")
-	linked := 0 // how many of the names come from links, which are not made
+	root, rootMode, names := at.path, at.node.mode, strings.Split(req.SubPath, "/")
+	linkNames := 0 // number of names that come from links; these are not created
 	for steps := 0; len(names) > 0; steps++ {
 		name := names[0]
 		names = names[1:]
 		if name == ".." && at.path == root || steps > stepsMax {
-			return at, leadsOut(op, req.SubPath)
+			return at, escapesVolume(op, req.SubPath)
 		}
-		if at, err = d.look(op, path.Join(at.path, name), false); err != nil {
+		if at, err = d.resolve(op, path.Join(at.path, name), false); err != nil {
 			return at, err
 		}
 		switch {
-		case at.node == nil && linked > 0:
-			return at, leadsOut(op, req.SubPath)
+		case at.node == nil && linkNames > 0:
+			return at, escapesVolume(op, req.SubPath)
 		case at.node == nil:
-			if err = d.makeSource(op, &at, req.Mode); err != nil {
+			if err = d.makeSourceDir(op, &at, rootMode); err != nil {
 				return at, err
 			}
 		case at.node.kind == kindLink && path.IsAbs(at.node.target):
-			return at, leadsOut(op, req.SubPath)
+			return at, escapesVolume(op, req.SubPath)
 		case at.node.kind == kindLink:
 			more := strings.Split(at.node.target, "/")
-			names, linked = append(more, names...), len(more)+max(0, linked-1)
-			at, _ = d.look(op, path.Dir(at.path), false)
+			names, linkNames = append(more, names...), len(more)+max(0, linkNames-1)
+			at, _ = d.resolve(op, path.Dir(at.path), false)
 			continue
 		}
-		linked = max(0, linked-1)
+		linkNames = max(0, linkNames-1)
 	}
 	return at, nil
 }
 
-// stepsMax bounds the names in a sub-path, with those that links add, and ends links in a circle.
+// stepsMax limits the names of a sub-path, including those of followed links. It ends circular
+// links.
 const stepsMax = 1000
 
-func (d *Disk) makeSource(op string, at *place, mode uint32) *world.Error {
-	if d.spaceless(at.path, 0) {
+func (d *Disk) makeSourceDir(op string, at *location, mode uint32) *world.Error {
+	if d.lacksSpace(at.path, 0) {
 		return noSpace(op, at.path)
 	}
-	d.change(*at, newDir(mode, d.now()))
-	at.node, at.nodeIn = at.dir.child(at.name), at.nameIn
-	d.made(at.path)
+	dir := newDir(mode, d.now())
+	if at.dir.mode&setGroupID != 0 {
+		dir.gid = at.dir.gid
+	}
+	d.setEntry(*at, dir)
+	at.node, at.nodeMount = at.dir.child(at.name), at.nameMount
+	d.recordMade(at.path)
 	return nil
 }
 
-func leadsOut(op, subPath string) *world.Error {
+func escapesVolume(op, subPath string) *world.Error {
 	return world.Errorf(world.KindInvalid, op, "%q does not lead into the volume", subPath)
 }
 
-// makeTarget makes something of the same kind as the source where it is to be seen. What an
-// earlier source has left there goes.
+// makeTarget creates a target of the same kind as the source. It removes the mount and the mount
+// point of an earlier source.
 func (d *Disk) makeTarget(op, p string, source *node) *world.Error {
-	at, _ := d.look(op, p, true)
-	for at.isMountpoint() && at.node != source && d.unmount(at.path) {
-		at, _ = d.look(op, p, true)
+	at, _ := d.resolve(op, p, true)
+	for at.isMountpoint() && at.node != source && d.unmountNewest(at.path) {
+		at, _ = d.resolve(op, p, true)
 	}
 	if n := at.node; n != nil && n != source && n.isDir() != source.isDir() {
 		if len(n.entries) > 0 || n.size > 0 {
 			return world.Errorf(world.KindInvalid, op, "%s is in the way", p)
 		}
-		d.change(at, nil)
-		d.tell(truth.PathRemoved, at.path, "")
+		d.setEntry(at, nil)
+		d.recordFact(truth.PathRemoved, at.path, "")
 	}
 	if source.isDir() {
 		return d.makeMountpoint(op, p)
@@ -117,15 +122,15 @@ func (d *Disk) makeTarget(op, p string, source *node) *world.Error {
 			return err
 		}
 	}
-	at, err := d.look(op, p, true)
+	at, err := d.resolve(op, p, true)
 	switch {
 	case err != nil:
 		return err
-	case at.node == nil && d.spaceless(p, 0):
+	case at.node == nil && d.lacksSpace(p, 0):
 		return noSpace(op, p)
 	case at.node == nil:
-		d.change(at, newFile(nil, 0o644, d.now()))
-		d.written(at.path)
+		d.setEntry(at, newFile(nil, 0o644, d.now()))
+		d.recordWritten(at.path)
 	}
 	return nil
 }

@@ -1,14 +1,15 @@
 // Package disk is the simulated file system: the file system port of the simulated world, and the
-// disk under it, which forgets what nobody forced it to keep when the power goes.
+// disk under it, which loses unsynced changes with the power.
 //
-// Contract: the content outlives the agent; the watches and the work in flight, which are the
-// agent's own, die with it, so that a tree may be left half removed. What takes effect is written
-// to the truth log at that instant. Modes and groups are kept but keep nobody out; a file has one
-// name; nothing keeps a mount from being unmounted.
+// Contract: the content outlives the agent. Watches and operations in flight belong to the agent
+// and end with it, so a tree may be left half removed. Every effect is recorded in the truth log at
+// its instant. Modes and groups are stored but not enforced; there are no hard links; a mount is
+// never busy.
 //
-// Start reading at serve; then tree.go for what is there now, mount.go for what hides it, and
-// journal.go for what a power cut would leave of it. hand.go and file.go are for all others who
-// use the disk: the plan's user, the processes in containers, the runtime.
+// Start reading at serve; then tree.go for the current tree, mount.go for the mounts that cover
+// parts of it, and journal.go for its state after a power loss. external.go and file.go are for all
+// other users of the disk: an administrator's actions of the plan, the processes in containers, the
+// runtime.
 package disk
 
 import (
@@ -23,34 +24,34 @@ import (
 	"seedlet.dev/world"
 )
 
-// Options are what a disk is made of.
+// Options configure a disk.
 type Options struct {
-	Agenda *agenda.Agenda
-	Truth  *truth.Log
-	Seed   uint64
-	Faults wire.FaultSource  // nil: nothing goes wrong
-	Answer func(world.Event) // takes the answers of the first life
+	Agenda  *agenda.Agenda
+	Truth   *truth.Log
+	Seed    uint64
+	Faults  wire.FaultSource  // nil: no faults
+	Deliver func(world.Event) // receives the events of the first incarnation
 }
 
-// Disk is a file system. It is for one goroutine.
+// Disk is a simulated file system. It is for use by one goroutine.
 type Disk struct {
 	opts    Options
 	wire    *wire.Wire
 	root    *node
 	mounts  []*mount // oldest first
 	journal journal
-	watched []string // by the agent that lives now
+	watched []string // paths that the current incarnation of the agent watches
 	full    bool
-	hung    map[string]int // paths that hang, and how many times they have been told to
-	stuck   []*wire.Call   // by them
+	hung    map[string]int // paths that hang, with the number of Hang calls
+	stuck   []*wire.Call   // calls on paths that hang
 }
 
-// New makes an empty disk.
+// New returns an empty disk.
 func New(opts Options) *Disk {
 	return &Disk{
 		opts: opts,
 		wire: wire.New(wire.Options{
-			Agenda: opts.Agenda, Faults: opts.Faults, Answer: opts.Answer, Seed: opts.Seed,
+			Agenda: opts.Agenda, Faults: opts.Faults, Deliver: opts.Deliver, Seed: opts.Seed,
 			Local: true,
 		}),
 		root:    newDir(0o755, opts.Agenda.Now()),
@@ -70,27 +71,29 @@ func (d *Disk) Do(eff world.Effect) {
 	d.wire.Send(eff, d.serve)
 }
 
-// serve takes a call that has arrived.
+// serve handles a call that has arrived.
 func (d *Disk) serve(call *wire.Call) {
-	if call.Fate.Before != nil {
-		call.Fail(call.Fate.Before)
+	if call.Outcome.ErrorBefore != nil {
+		call.Fail(call.Outcome.ErrorBefore)
 		return
 	}
-	if d.hangs(call) {
+	if d.isHung(call) {
 		d.stuck = append(d.stuck, call)
 		return
 	}
-	d.carryOut(call)
+	d.execute(call)
 }
 
-// carryOut does what a call asks for.
-func (d *Disk) carryOut(call *wire.Call) {
-	call.Begin(func() {
+// execute carries out a call.
+func (d *Disk) execute(call *wire.Call) {
+	call.Execute(func() {
 		switch req := call.Effect.Body.(type) {
 		case *world.ReadFiles:
 			d.readFiles(call, req)
 		case *world.ReadTail:
 			d.readTail(call, req)
+		case *world.ReadInVolume:
+			d.readInVolume(call, req)
 		case *world.StatPath:
 			d.statPath(call, req)
 		case *world.ListDir:
@@ -100,13 +103,13 @@ func (d *Disk) carryOut(call *wire.Call) {
 		case *world.MeasureTree:
 			d.measureTree(call, req)
 		default:
-			d.alterTree(call)
+			d.executeChange(call)
 		}
 	})
 }
 
-// alterTree takes the calls that change something.
-func (d *Disk) alterTree(call *wire.Call) {
+// executeChange carries out a call that changes the disk.
+func (d *Disk) executeChange(call *wire.Call) {
 	switch req := call.Effect.Body.(type) {
 	case *world.MakeDir:
 		d.makeDir(call, req)
@@ -133,61 +136,63 @@ func (d *Disk) alterTree(call *wire.Call) {
 	case *world.Unmount:
 		d.unmountAll(call, req)
 	default:
-		panic("disk: no such call: " + call.Name)
+		panic("disk: unknown call: " + call.Name)
 	}
 }
 
-// later goes on with a call a little later: an agent that dies in between leaves what was begun.
-func (d *Disk) later(call *wire.Call, goOn func()) {
-	d.opts.Agenda.After(call.Between(100*time.Microsecond, 10*time.Millisecond), func() {
-		if d.goesOn(call) {
-			goOn()
+// continueLater runs the next step of a call after a delay. If the agent dies before, the call is
+// left half done.
+func (d *Disk) continueLater(call *wire.Call, step func()) {
+	d.opts.Agenda.After(call.DurationBetween(100*time.Microsecond, 10*time.Millisecond), func() {
+		if d.decideToContinue(call) {
+			step()
 		}
 	})
 }
 
-// goesOn decides whether a call takes its next step. One that gives up after its deadline says so.
-func (d *Disk) goesOn(call *wire.Call) bool {
-	if !call.GivesUp() {
+// decideToContinue decides whether a call runs its next step. A call that aborts after its deadline
+// completes with a timeout.
+func (d *Disk) decideToContinue(call *wire.Call) bool {
+	if !call.DrawsAbort() {
 		return true
 	}
-	if !call.PortDied() {
+	if !call.HasPortDied() {
 		call.Fail(world.Errorf(world.KindTimeout, call.Name, "gave up after its deadline"))
 	}
 	return false
 }
 
-// Connect begins a life of the agent: answers go to it from now on.
-func (d *Disk) Connect(answer func(world.Event)) { d.wire.Connect(answer) }
+// Connect starts an incarnation of the agent, which receives all events from now on.
+func (d *Disk) Connect(deliver func(world.Event)) { d.wire.Connect(deliver) }
 
-// Disconnect ends a life of the agent, and with it all that it was doing on the disk.
+// Disconnect ends an incarnation of the agent, with its watches and its operations in flight.
 func (d *Disk) Disconnect() {
 	d.watched = nil
 	d.wire.Disconnect()
-	d.wire.Break(0)
+	d.wire.Crash(0)
 }
 
-// made tells of a directory that the agent has made, written of a file or a link.
-func (d *Disk) made(p string) {
-	d.tell(truth.PathMade, path.Clean(p), "")
+// recordMade records a directory that the agent has created.
+func (d *Disk) recordMade(p string) {
+	d.recordFact(truth.PathCreated, path.Clean(p), "")
 	d.notify(path.Clean(p))
 }
 
-func (d *Disk) written(p string) {
-	d.tell(truth.PathWritten, p, "")
+func (d *Disk) recordWritten(p string) {
+	d.recordFact(truth.PathWritten, p, "")
 	d.notify(p)
 }
 
-// notify tells the agent of a change at a path.
+// notify sends FileChanged to the agent for a change of a path.
 func (d *Disk) notify(changed string) {
 	for _, p := range d.watched {
 		if p == changed || p == path.Dir(changed) || strings.HasPrefix(p, changed+"/") {
-			d.wire.Tell("FileChanged", &world.FileChanged{Path: p})
+			d.wire.Notify("FileChanged", &world.FileChanged{Path: p})
 		}
 	}
 }
 
-func (d *Disk) tell(kind truth.Kind, p, cause string) {
+func (d *Disk) recordFact(kind truth.Kind, p, cause string) {
 	d.opts.Truth.Add(truth.Fact{Time: d.now(), Kind: kind, Path: p, Cause: cause})
 }
 

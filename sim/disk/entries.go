@@ -6,26 +6,26 @@ import (
 	"seedlet.dev/world"
 )
 
-// Entry is what a name in a directory leads to.
+// Entry is an entry of a directory.
 type Entry struct {
 	Name   string
 	Size   int64  // of a file
 	Target string // of a link
 }
 
-// Usage is what a tree takes, as MeasureTree says.
+// Usage returns the disk usage of a tree in bytes, as MeasureTree does.
 func (d *Disk) Usage(p string) int64 {
 	sum := &world.TreeMeasured{}
-	if at, err := d.look("", p, false); err == nil && at.node != nil {
+	if at, err := d.resolve("", p, false); err == nil && at.node != nil {
 		at.node.measure(sum)
 	}
 	return sum.Bytes
 }
 
-// Entries is what is in a directory, in the order of the names; none if there is no such directory.
+// Entries returns the entries of a directory, sorted by name; none if the directory does not exist.
 func (d *Disk) Entries(p string) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
-		n := d.at(p)
+		n := d.nodeAt(p)
 		if n == nil {
 			return
 		}

@@ -8,8 +8,8 @@ import (
 	"seedlet.dev/world"
 )
 
-// A file that somebody writes to all the time is as large as it is when somebody looks.
-func TestEntries(t *testing.T) {
+// The reported size of a file includes the bytes that its writer has to append before a read.
+func TestEntriesCatchUpWithWriters(t *testing.T) {
 	w := newWorld(1, nil)
 	log := w.disk.Open("/logs/0.log")
 	log.BeforeRead(func() { log.Append([]byte("x"), 10) })
@@ -21,7 +21,7 @@ func TestEntries(t *testing.T) {
 		}
 	}
 	if got := slices.Collect(w.disk.Entries("/none")); got != nil {
-		t.Errorf("%v where nothing is", got)
+		t.Errorf("entries %v of a missing directory", got)
 	}
 }
 
@@ -44,7 +44,7 @@ func TestExclusiveRename(t *testing.T) {
 	}
 }
 
-// A file takes what its process makes it take, in memory no more than there is room for.
+// A file takes the size that its process sets; in a tmpfs the size is limited by the free space.
 func TestResize(t *testing.T) {
 	w := newWorld(1, nil)
 	if _, err := w.Call(&world.MountMemory{Path: "/memory", BytesMax: 64 << 10}); err != nil {
@@ -54,19 +54,19 @@ func TestResize(t *testing.T) {
 	for _, c := range []struct {
 		file  *File
 		to    int64
-		wants int64 // of its tree
+		usage int64 // usage of the file's directory
 	}{
 		{disk, 1 << 20, 1<<20 + blockSize}, {disk, 5000, 3 * blockSize}, {disk, 0, blockSize},
 		{memory, 1 << 20, 64<<10 + blockSize}, {memory, 8192, 3 * blockSize},
 		{memory, 1 << 20, 64<<10 + blockSize},
 	} {
 		c.file.Resize(c.to)
-		if got := w.disk.Usage(path.Dir(c.file.path)); got != c.wants {
-			t.Errorf("%s made %d bytes: its directory takes %d, want %d", c.file.path, c.to, got,
-				c.wants)
+		if got := w.disk.Usage(path.Dir(c.file.path)); got != c.usage {
+			t.Errorf("%s resized to %d: its directory uses %d, want %d", c.file.path, c.to, got,
+				c.usage)
 		}
 	}
 	if got := w.facts[len(w.facts)-1]; got != "FileSized /memory/a" {
-		t.Errorf("the truth says %q", got)
+		t.Errorf("the last fact is %q", got)
 	}
 }

@@ -8,32 +8,33 @@ import (
 	"seedlet.dev/world"
 )
 
-// File is a file that a process has open: it stays the same when it is renamed or removed, and is
-// lost when the power goes.
+// File is an open file. It stays the same file when it is renamed or removed, and is lost with the
+// power.
 type File struct {
 	disk *Disk
 	node *node
-	path string // at which it was opened
+	path string // by which it was opened
 }
 
-// dataMax bounds how much of a growing file is kept: a log of megabytes is known by its end.
-const dataMax = 32 << 10
+// storedBytesMax limits the stored content of a growing file: of a large log only the end is
+// stored.
+const storedBytesMax = 32 << 10
 
-// Open opens a file to write, and makes it, with missing directories, if it is not there. It
-// panics if the path cannot be a file's: that is a mistake in the plan.
+// Open opens a file for writing and creates it, with missing directories, if it does not exist. It
+// panics if the path cannot be a file's, which is an error of the plan.
 func (d *Disk) Open(p string) *File {
-	if d.at(p) == nil {
+	if d.nodeAt(p) == nil {
 		d.Write(p, nil)
 	}
-	n := d.at(p)
+	n := d.nodeAt(p)
 	if n == nil || n.kind != world.PathFile {
 		panic("disk: " + p + " is no regular file")
 	}
 	return &File{disk: d, node: n, path: path.Clean(p)}
 }
 
-// Append has the file grow by size bytes, of which tail are the last. What is between is not
-// kept; it reads as zeros.
+// Append grows the file by size bytes, of which tail are the last. Bytes that are not stored read
+// as zeros.
 func (f *File) Append(tail []byte, size int64) {
 	n := f.node
 	to := n.content
@@ -41,57 +42,58 @@ func (f *File) Append(tail []byte, size int64) {
 	if int64(len(tail)) == size {
 		tail = append(bytes.Clone(n.data), tail...)
 	}
-	to.data = bytes.Clone(tail[max(0, len(tail)-dataMax):])
-	f.disk.alter(n, to)
+	to.data = bytes.Clone(tail[max(0, len(tail)-storedBytesMax):])
+	f.disk.setContent(n, to)
 }
 
-// Write replaces the content. It keeps mode and group.
+// Write replaces the content and keeps mode and group.
 func (f *File) Write(data []byte) {
 	to := f.node.content
 	to.modTime, to.data, to.size = f.disk.now(), data, int64(len(data))
-	f.disk.alter(f.node, to)
+	f.disk.setContent(f.node, to)
 }
 
-// Resize has the file be of a size, of zeros, as far as there is space for it in memory.
+// Resize sets the size of the file, limited by the free space if it is in a tmpfs. The content is
+// zeros.
 func (f *File) Resize(size int64) {
 	n := f.node
-	if room, bounded := f.disk.room(f.path); bounded {
-		own := (n.size + blockSize - 1) / blockSize * blockSize
-		size = min(size, room+own)
+	if free, bounded := f.disk.freeMemory(f.path); bounded {
+		allocated := (n.size + blockSize - 1) / blockSize * blockSize
+		size = min(size, free+allocated)
 	}
 	to := n.content
 	to.modTime, to.data, to.size = f.disk.now(), nil, size
-	f.disk.alter(n, to)
-	f.disk.opts.Truth.Add(truth.Fact{Time: f.disk.now(), Kind: truth.FileSized, Path: f.path,
+	f.disk.setContent(n, to)
+	f.disk.opts.Truth.Add(truth.Fact{Time: f.disk.now(), Kind: truth.FileResized, Path: f.path,
 		Bytes: size})
 }
 
-// Size is how large the file is.
+// Size returns the size of the file.
 func (f *File) Size() int64 { return f.node.size }
 
-// BeforeRead has do run whenever somebody is about to look at the file or its size, so that a
-// process that writes all the time can Append only then.
-func (f *File) BeforeRead(do func()) { f.node.grow = do }
+// BeforeRead sets a function that runs before every read of the file or its size, so that a process
+// that writes all the time can call Append only then.
+func (f *File) BeforeRead(do func()) { f.node.beforeRead = do }
 
-// catchUp has a file's writer append what it has written by now.
+// catchUp lets the writer of a file append the bytes that are due.
 func (n *node) catchUp() {
-	if n.grow != nil {
-		n.grow()
+	if n.beforeRead != nil {
+		n.beforeRead()
 	}
 }
 
-// tail is the end of a file, of most bytes.
-func (n *node) tail(most int64) []byte {
+// tail returns at most the last bytesMax bytes of a file.
+func (n *node) tail(bytesMax int64) []byte {
 	n.catchUp()
-	if known := int64(len(n.data)); known < min(most, n.size) {
-		zeros := make([]byte, min(most, n.size)-known)
+	if stored := int64(len(n.data)); stored < min(bytesMax, n.size) {
+		zeros := make([]byte, min(bytesMax, n.size)-stored)
 		return append(zeros, n.data...)
 	}
-	return n.data[max(0, int64(len(n.data))-most):]
+	return n.data[max(0, int64(len(n.data))-bytesMax):]
 }
 
-// whole is the content of a file from its beginning.
-func (n *node) whole() []byte {
+// readAll returns the whole content of a file.
+func (n *node) readAll() []byte {
 	n.catchUp()
 	return n.tail(n.size)
 }

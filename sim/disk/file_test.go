@@ -12,20 +12,20 @@ import (
 	"seedlet.dev/world"
 )
 
-func answerOf[T any](t *testing.T, w *simWorld, body any) *T {
+func mustCallFor[T any](t *testing.T, w *simWorld, body any) *T {
 	t.Helper()
-	answer, err := w.Call(body)
+	result, err := w.Call(body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer.(*T)
+	return result.(*T)
 }
 
-func TestAnOpenFileGoesOnWhenRenamed(t *testing.T) {
+func TestOpenFileSurvivesRename(t *testing.T) {
 	w := newWorld(1, nil)
 	f := w.disk.Open("/log/0.log")
 	f.Append([]byte("one "), 4)
-	w.do(t, &world.Rename{From: "/log/0.log", To: "/log/0.log.1"})
+	w.mustCall(t, &world.Rename{From: "/log/0.log", To: "/log/0.log.1"})
 	f.Append([]byte("two"), 3)
 	w.wantFile(t, "/log/0.log.1", "one two")
 	w.wantFacts(t, "PathWritten /log/0.log user", "PathRenamed /log/0.log")
@@ -36,34 +36,34 @@ func TestAnOpenFileGoesOnWhenRenamed(t *testing.T) {
 	w.disk.Remove("/log")
 	f.Append([]byte("lost"), 4)
 	if w.disk.Exists("/log") {
-		t.Error("a removed file is back")
+		t.Error("a removed file exists again")
 	}
 }
 
-func TestALargeFileIsItsEnd(t *testing.T) {
+func TestLargeFileStoresItsEnd(t *testing.T) {
 	w := newWorld(1, nil)
 	f, behind := w.disk.Open("/log/0.log"), int64(10<<20)
 	f.BeforeRead(func() { f.Append([]byte("the end"), behind); behind = 0 })
-	entries := answerOf[world.DirListed](t, w, &world.ListDir{Path: "/log"}).Entries
+	entries := mustCallFor[world.DirListed](t, w, &world.ListDir{Path: "/log"}).Entries
 	if len(entries) != 1 || entries[0].Size != 10<<20 {
 		t.Errorf("entries %+v", entries)
 	}
-	tail := answerOf[world.TailRead](t, w, &world.ReadTail{Path: "/log/0.log", BytesMax: 9})
+	tail := mustCallFor[world.TailRead](t, w, &world.ReadTail{Path: "/log/0.log", BytesMax: 9})
 	if string(tail.Data) != "\x00\x00the end" || !tail.Truncated {
 		t.Errorf("tail %q %v", tail.Data, tail.Truncated)
 	}
-	measured := answerOf[world.TreeMeasured](t, w, &world.MeasureTree{Path: "/log"})
+	measured := mustCallFor[world.TreeMeasured](t, w, &world.MeasureTree{Path: "/log"})
 	if measured.Bytes != 10<<20+blockSize || measured.Inodes != 2 {
 		t.Errorf("measured %+v", measured)
 	}
-	for i := range 3 * dataMax / 1000 {
+	for i := range 3 * storedBytesMax / 1000 {
 		f.Append(bytes.Repeat([]byte{byte('a' + i%26)}, 1000), 1000)
 	}
-	if n := len(f.node.data); n != dataMax {
-		t.Errorf("%d bytes are kept", n)
+	if n := len(f.node.data); n != storedBytesMax {
+		t.Errorf("%d bytes are stored", n)
 	}
-	w.do(t, &world.Compress{Path: "/log/0.log"})
-	info := answerOf[world.PathInfo](t, w, &world.StatPath{Path: "/log/0.log.gz"})
+	w.mustCall(t, &world.Compress{Path: "/log/0.log"})
+	info := mustCallFor[world.PathInfo](t, w, &world.StatPath{Path: "/log/0.log.gz"})
 	if info.Size < 1<<20 || info.Size > 2<<20 || w.disk.Exists("/log/0.log") {
 		t.Errorf("compressed to %d bytes: %q", info.Size, w.disk.Walk())
 	}
@@ -73,7 +73,7 @@ func TestCompressedContent(t *testing.T) {
 	w := newWorld(1, nil)
 	w.disk.Write("/a", []byte(strings.Repeat("line\n", 1000)))
 	for range 2 {
-		w.do(t, &world.Compress{Path: "/a"})
+		w.mustCall(t, &world.Compress{Path: "/a"})
 	}
 	data, _ := w.disk.Read("/a.gz")
 	r, err := gzip.NewReader(bytes.NewReader(data))
@@ -89,12 +89,12 @@ func TestCompressedContent(t *testing.T) {
 	w.fails(t, &world.Compress{Path: "/link"}, world.KindInvalid)
 }
 
-func TestTailOfWhatIsNoFile(t *testing.T) {
+func TestReadTailRefusesOtherThanRegularFiles(t *testing.T) {
 	w := newWorld(1, nil)
 	w.disk.Write("/m/file", []byte("12345"))
 	w.disk.Link("/m/link", "file")
-	w.disk.Place("/m/pipe", world.PathOther)
-	tail := answerOf[world.TailRead](t, w, &world.ReadTail{Path: "/m/file", BytesMax: 5})
+	w.disk.CreateSpecial("/m/pipe", world.PathOther)
+	tail := mustCallFor[world.TailRead](t, w, &world.ReadTail{Path: "/m/file", BytesMax: 5})
 	if string(tail.Data) != "12345" || tail.Truncated {
 		t.Errorf("tail %q %v", tail.Data, tail.Truncated)
 	}
@@ -107,28 +107,28 @@ func TestTailOfWhatIsNoFile(t *testing.T) {
 func TestLinks(t *testing.T) {
 	w := newWorld(1, nil)
 	w.disk.Write("/v/sub/file", []byte("x"))
-	w.disk.Place("/v/socket", world.PathSocket)
+	w.disk.CreateSpecial("/v/socket", world.PathSocket)
 	w.disk.Link("/l/round", "round")
 	for _, target := range []string{"/nowhere", "../v/sub"} {
-		w.do(t, &world.MakeLink{Path: "/l/a", Target: target})
+		w.mustCall(t, &world.MakeLink{Path: "/l/a", Target: target})
 	}
-	w.do(t, &world.MakeLink{Path: "/l/b", Target: "../v/socket"})
+	w.mustCall(t, &world.MakeLink{Path: "/l/b", Target: "../v/socket"})
 	w.wantFile(t, "/l/a/file", "x")
 	for p, want := range map[string]world.PathKind{ //ordered: each for itself
 		"/l/a": world.PathDirectory, "/l/b": world.PathSocket, "/l/a/file": world.PathFile,
 	} {
-		if info := answerOf[world.PathInfo](t, w, &world.StatPath{Path: p}); info.Kind != want {
+		if info := mustCallFor[world.PathInfo](t, w, &world.StatPath{Path: p}); info.Kind != want {
 			t.Errorf("%s is a %s", p, info.Kind)
 		}
 	}
-	links := answerOf[world.LinksRead](t, w, &world.ReadLinks{Path: "/l"}).Links
+	links := mustCallFor[world.LinksRead](t, w, &world.ReadLinks{Path: "/l"}).Links
 	if got := fmt.Sprint(links); got != "[{a ../v/sub false} {b ../v/socket false} "+
 		"{round round true}]" {
 		t.Errorf("links %s", got)
 	}
 	w.fails(t, &world.StatPath{Path: "/l/round/x"}, world.KindInvalid)
 	w.fails(t, &world.MakeLink{Path: "/v/sub", Target: "x"}, world.KindExists)
-	w.do(t, &world.RemoveTree{Path: "/l"})
+	w.mustCall(t, &world.RemoveTree{Path: "/l"})
 	w.wantFile(t, "/v/sub/file", "x")
 }
 
@@ -137,24 +137,24 @@ func TestShareWithGroup(t *testing.T) {
 	w.disk.Write("/v/dir/file", nil)
 	w.disk.Write("/other", nil)
 	w.disk.Link("/v/link", "/other")
-	w.do(t, &world.ShareWithGroup{Path: "/v", GID: 7, OnRootMismatch: true})
+	w.mustCall(t, &world.ShareWithGroup{Path: "/v", GID: 7, OnRootMismatch: true})
 	for p, want := range map[string]uint32{ //ordered: each for itself
 		"/v": 0o2775, "/v/dir": 0o2775, "/v/dir/file": 0o664,
 	} {
-		if mode, gid := w.disk.Access(p); mode != want || gid != 7 {
+		if mode, gid := w.disk.ModeAndGroup(p); mode != want || gid != 7 {
 			t.Errorf("%s: mode %o, group %d", p, mode, gid)
 		}
 	}
-	if _, gid := w.disk.Access("/other"); gid != 0 {
+	if _, gid := w.disk.ModeAndGroup("/other"); gid != 0 {
 		t.Error("a link was followed")
 	}
 	w.disk.Write("/v/late", nil)
-	w.do(t, &world.ShareWithGroup{Path: "/v", GID: 7, OnRootMismatch: true})
-	if _, gid := w.disk.Access("/v/late"); gid != 0 {
-		t.Error("a root that is right was not left alone")
+	w.mustCall(t, &world.ShareWithGroup{Path: "/v", GID: 7, OnRootMismatch: true})
+	if _, gid := w.disk.ModeAndGroup("/v/late"); gid != 0 {
+		t.Error("a tree with a correct root was changed")
 	}
-	w.do(t, &world.ShareWithGroup{Path: "/v", GID: 7, ReadOnly: true})
-	if mode, gid := w.disk.Access("/v/late"); gid != 7 || mode != 0o644 {
+	w.mustCall(t, &world.ShareWithGroup{Path: "/v", GID: 7, ReadOnly: true})
+	if mode, gid := w.disk.ModeAndGroup("/v/late"); gid != 7 || mode != 0o644 {
 		t.Errorf("mode %o, group %d", mode, gid)
 	}
 }
@@ -163,7 +163,7 @@ func TestWriteDir(t *testing.T) {
 	w, gid := newWorld(1, nil), int64(5)
 	write := func(files ...world.DirFile) {
 		t.Helper()
-		w.do(t, &world.WriteDir{Path: "/v", Files: files, GID: &gid})
+		w.mustCall(t, &world.WriteDir{Path: "/v", Files: files, GID: &gid})
 	}
 	a := world.DirFile{Path: "a", Data: []byte("1"), Mode: 0o600}
 	write(a, world.DirFile{Path: "sub/b", Data: []byte("2")})
@@ -174,7 +174,7 @@ func TestWriteDir(t *testing.T) {
 		t.Errorf("%s became %s", before, after)
 	}
 	w.wantFile(t, "/v/sub/b", "2")
-	if mode, group := w.disk.Access("/v/a"); mode != 0o640 || group != 5 {
+	if mode, group := w.disk.ModeAndGroup("/v/a"); mode != 0o640 || group != 5 {
 		t.Errorf("mode %o, group %d", mode, group)
 	}
 	write(a)
@@ -190,20 +190,20 @@ func TestWriteDir(t *testing.T) {
 	}
 }
 
-func TestPowerLossLeavesOneNameOfARenamedFile(t *testing.T) {
+func TestPowerLossLeavesOneNameAfterRename(t *testing.T) {
 	names := map[string]int{}
 	for seed := range uint64(60) {
 		w := newWorld(seed, nil)
 		w.disk.Write("/log/a", []byte("text"))
 		w.Sleep(time.Minute)
-		w.do(t, &world.Rename{From: "/log/a", To: "/log/b"})
+		w.mustCall(t, &world.Rename{From: "/log/a", To: "/log/b"})
 		w.disk.Open("/log/b").Append([]byte(", more"), 6)
-		w.disk.PowerLoss()
+		w.disk.LosePower()
 		left := w.disk.List("/log")
 		data, _ := w.disk.Read("/log/" + left[0])
 		names[fmt.Sprint(left, " ", string(data))]++
 	}
 	if len(names) != 3 || names["[a] text"]*names["[b] text"]*names["[b] text, more"] == 0 {
-		t.Errorf("left %v", names)
+		t.Errorf("names after the power loss: %v", names)
 	}
 }

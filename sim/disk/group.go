@@ -5,13 +5,16 @@ import (
 	"seedlet.dev/world"
 )
 
-// setGroupID has what is made in a directory belong to its group.
+// setGroupID makes new files in a directory belong to the directory's group.
 const setGroupID = 0o2000
 
-// shareWithGroup takes some of what is directly in the root at first and the rest a little later.
-// The root comes last, so that one that is as it should be means that all is.
+// agentUID is the user of the agent, root.
+const agentUID = 0
+
+// shareWithGroup changes some of the entries of the root first, and the rest a little later. The
+// root is changed last, so a root with the right mode and group means that the whole tree is done.
 func (d *Disk) shareWithGroup(call *wire.Call, req *world.ShareWithGroup) {
-	at, err := d.look(call.Name, req.Path, false)
+	at, err := d.resolve(call.Name, req.Path, false)
 	switch {
 	case err != nil:
 	case at.node == nil:
@@ -20,7 +23,7 @@ func (d *Disk) shareWithGroup(call *wire.Call, req *world.ShareWithGroup) {
 		err = world.Errorf(world.KindInvalid, call.Name, "%s is a link", req.Path)
 	case req.OnRootMismatch && at.node.mode == at.node.sharedMode(req.ReadOnly) &&
 		at.node.gid == req.GID:
-		d.end(call, nil)
+		d.complete(call, nil)
 		return
 	}
 	if err != nil {
@@ -29,21 +32,21 @@ func (d *Disk) shareWithGroup(call *wire.Call, req *world.ShareWithGroup) {
 	}
 	if n := len(at.node.entries); n > 0 {
 		for _, e := range at.node.entries[:call.Draw()%uint64(n+1)] {
-			if e.node.hidden == 0 {
+			if e.node.mountCount == 0 {
 				d.share(e.node, req.GID, req.ReadOnly)
 			}
 		}
 	}
-	d.later(call, func() {
+	d.continueLater(call, func() {
 		d.share(at.node, req.GID, req.ReadOnly)
-		d.end(call, nil)
+		d.complete(call, nil)
 	})
 }
 
-// share goes through a tree, what is in a directory first. It does not look below mounts.
+// share changes a tree, the content of a directory before the directory. It does not enter mounts.
 func (d *Disk) share(n *node, gid int64, readOnly bool) {
 	for _, e := range n.entries {
-		if e.node.hidden == 0 {
+		if e.node.mountCount == 0 {
 			d.share(e.node, gid, readOnly)
 		}
 	}
@@ -57,7 +60,7 @@ func (d *Disk) shareNode(n *node, gid int64, readOnly bool) {
 		to.mode = n.sharedMode(readOnly)
 	}
 	if to.mode != n.mode || to.gid != n.gid {
-		d.alter(n, to)
+		d.setContent(n, to)
 	}
 }
 

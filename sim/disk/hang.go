@@ -7,45 +7,45 @@ import (
 	"seedlet.dev/world"
 )
 
-// Hang has a path, and all that is below it, hang as a file system does whose server does not
-// answer: calls that go there end when it has been told to go on as often as to hang.
+// Hang makes a path and everything below it hang, as a network file system does whose server does
+// not respond. Calls on the path complete after as many calls of Resume as of Hang.
 func (d *Disk) Hang(p string) { d.hung[path.Clean(p)]++ }
 
-// GoOn undoes one Hang. Going on with what does not hang does nothing.
-func (d *Disk) GoOn(p string) {
+// Resume undoes one Hang. It does nothing if the path does not hang.
+func (d *Disk) Resume(p string) {
 	p = path.Clean(p)
 	if d.hung[p]--; d.hung[p] <= 0 {
 		delete(d.hung, p)
-		d.retry()
+		d.retryStuck()
 	}
 }
 
-// GoOnAll undoes every Hang.
-func (d *Disk) GoOnAll() {
+// ResumeAll undoes every Hang.
+func (d *Disk) ResumeAll() {
 	clear(d.hung)
-	d.retry()
+	d.retryStuck()
 }
 
-// retry carries out what was stuck and is not any more.
-func (d *Disk) retry() {
+// retryStuck executes the stuck calls whose path no longer hangs.
+func (d *Disk) retryStuck() {
 	waiting := d.stuck
 	d.stuck = nil
 	for _, call := range waiting {
-		if d.hangs(call) && !call.PortDied() {
+		if d.isHung(call) && !call.HasPortDied() {
 			d.stuck = append(d.stuck, call)
-		} else if d.goesOn(call) {
-			d.carryOut(call)
+		} else if d.decideToContinue(call) {
+			d.execute(call)
 		}
 	}
 }
 
-// hangs says whether a call goes to where it hangs.
-func (d *Disk) hangs(call *wire.Call) bool {
+// isHung reports whether a call accesses a path that hangs.
+func (d *Disk) isHung(call *wire.Call) bool {
 	if len(d.hung) == 0 {
 		return false
 	}
-	p := goal(call.Effect.Body)
-	at, _ := d.look(call.Name, p, true)
+	p := targetPath(call.Effect.Body)
+	at, _ := d.resolve(call.Name, p, true)
 	for hung := range d.hung { //ordered: whether there is one
 		if within(p, hung) || within(at.path, hung) {
 			return true
@@ -54,8 +54,8 @@ func (d *Disk) hangs(call *wire.Call) bool {
 	return false
 }
 
-// goal is where a call goes that can leave the agent's own directories.
-func goal(body any) string {
+// targetPath returns the path of a call that may access paths outside the agent's own directories.
+func targetPath(body any) string {
 	switch req := body.(type) {
 	case *world.StatPath:
 		return path.Clean(req.Path)

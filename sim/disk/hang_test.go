@@ -7,9 +7,9 @@ import (
 	"seedlet.dev/world"
 )
 
-// What goes to a path that hangs, by whichever way, is answered when it goes on and not before,
-// its deadline passes or not. Nothing else waits.
-func TestAPathHangs(t *testing.T) {
+// A call on a path that hangs, directly or through a link, completes when the path no longer hangs
+// and not before, even if its deadline passes. Calls on other paths do not wait.
+func TestHungPathCompletesWhenItResumes(t *testing.T) {
 	w := newWorld(1, nil)
 	w.Call(&world.MakeDir{Path: "/mnt/dead/a", Mode: 0o755})
 	w.disk.Link("/srv/link", "/mnt/dead")
@@ -27,34 +27,34 @@ func TestAPathHangs(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	before := len(w.answers)
+	before := len(w.completions)
 	w.Sleep(10 * time.Minute)
-	if w.disk.GoOn("/mnt/dead"); len(w.answers) != before {
-		t.Fatalf("%d calls were answered while it hung", len(w.answers)-before)
+	if w.disk.Resume("/mnt/dead"); len(w.completions) != before {
+		t.Fatalf("%d calls completed while the path hung", len(w.completions)-before)
 	}
-	w.disk.GoOn("/mnt/dead")
+	w.disk.Resume("/mnt/dead")
 	w.Sleep(time.Second)
-	if got := len(w.answers) - before; got != 5 || len(w.disk.stuck) != 0 {
-		t.Errorf("%d calls were answered when it went on, want 5", got)
+	if got := len(w.completions) - before; got != 5 || len(w.disk.stuck) != 0 {
+		t.Errorf("%d calls completed after the path resumed, want 5", got)
 	}
-	for op, ev := range w.answers {
+	for op, ev := range w.completions {
 		if ev.Err != nil && !ev.Err.Has(world.KindTimeout) {
 			t.Errorf("operation %d: %v", op, ev.Err)
 		}
 	}
 }
 
-// What was asked by an agent that has died is not done when the path goes on.
-func TestAPathHangsLongerThanTheAgentLives(t *testing.T) {
+// A stuck call of a dead agent has no effect when its path no longer hangs.
+func TestHungCallDiesWithTheAgent(t *testing.T) {
 	w := newWorld(1, nil)
 	w.disk.Hang("/mnt")
 	w.Begin(&world.MakeDir{Path: "/mnt/a"})
 	w.Sleep(time.Second)
 	w.disk.Disconnect()
-	w.disk.Connect(w.answer)
-	w.disk.GoOnAll()
+	w.disk.Connect(w.deliver)
+	w.disk.ResumeAll()
 	w.Sleep(time.Second)
-	if w.disk.Exists("/mnt/a") || len(w.answers) != 0 || len(w.disk.stuck) != 0 {
-		t.Errorf("made for an agent that is dead; answers %v", w.answers)
+	if w.disk.Exists("/mnt/a") || len(w.completions) != 0 || len(w.disk.stuck) != 0 {
+		t.Errorf("a call of a dead agent had an effect; completions %v", w.completions)
 	}
 }

@@ -7,103 +7,110 @@ import (
 	"seedlet.dev/sim/truth"
 )
 
-// writeback is how long the kernel may keep a change in memory only.
-const writeback = 30 * time.Second
+// writebackDelay is how long the kernel may keep a change in memory only.
+const writebackDelay = 30 * time.Second
 
-// journal is what the disk itself may not have yet: the changes of the last half minute, oldest
-// first, since the last that was forced. The disk applies changes of names in order, as
-// journalling file systems do; the content of a file may come later than its name.
+// journal holds the changes that may not be on the disk yet: those since the last sync and not
+// older than writebackDelay, oldest first. As in a journalling file system, changes of directory
+// entries reach the disk in order; the content of a file may reach it after its entry.
 type journal struct {
 	rng     *rand.Rand
-	changes []change
+	entries []journalEntry
 }
 
-// change is one that can be undone: of a name in a directory, or of a node's content.
-type change struct {
-	at            time.Time
-	dir           *node // nil: of content
-	name          string
-	before, after *node // nil: nothing there
-	fresh         bool  // the content of after is as new as its name
-	joined        bool  // never without the change before it
+// journalEntry is a change that can be undone: of a directory entry, or of a node's content.
+type journalEntry struct {
+	at              time.Time
+	dir             *node // nil: a change of content
+	name            string
+	before, after   *node // nil: no entry
+	unsyncedContent bool  // the files at and below after may be incomplete on the disk
+	withPrevious    bool  // reaches the disk together with the entry before it
 
-	node *node
-	was  content
+	node       *node
+	oldContent content
 }
 
-func (c *change) undo() {
+func (c *journalEntry) undo() {
 	if c.dir == nil {
-		c.node.content = c.was
+		c.node.content = c.oldContent
 		return
 	}
 	c.dir.put(c.name, c.before)
 }
 
-// change puts a new node at a place, or nothing, and remembers how to undo it.
-func (d *Disk) change(at place, n *node) {
-	d.note(change{dir: at.dir, name: at.name, before: at.dir.child(at.name), after: n,
-		fresh: n != nil})
+// setEntry sets a directory entry to a node, or removes it if n is nil, and logs the change.
+func (d *Disk) setEntry(at location, n *node) {
+	d.logChange(journalEntry{dir: at.dir, name: at.name, before: at.dir.child(at.name), after: n,
+		unsyncedContent: n != nil})
 	at.dir.put(at.name, n)
 	at.dir.modTime = d.now()
 }
 
-// move gives what is at a place another name, in one step.
-func (d *Disk) move(from, to place) {
+// moveEntry renames a directory entry in one step.
+func (d *Disk) moveEntry(from, to location) {
 	n := from.dir.child(from.name)
-	d.change(to, n)
-	d.journal.changes[len(d.journal.changes)-1].fresh = false
-	d.change(from, nil)
-	d.journal.changes[len(d.journal.changes)-1].joined = true
+	d.setEntry(to, n)
+	d.journal.entries[len(d.journal.entries)-1].unsyncedContent = false
+	d.setEntry(from, nil)
+	d.journal.entries[len(d.journal.entries)-1].withPrevious = true
 }
 
-// alter gives a node another content.
-func (d *Disk) alter(n *node, to content) {
-	d.note(change{node: n, was: n.content})
+// setContent sets the content of a node.
+func (d *Disk) setContent(n *node, to content) {
+	d.logChange(journalEntry{node: n, oldContent: n.content})
 	n.content = to
 }
 
-func (d *Disk) note(c change) {
+func (d *Disk) logChange(c journalEntry) {
 	j := &d.journal
 	old := 0
-	for old < len(j.changes) && d.now().Sub(j.changes[old].at) >= writeback {
+	for old < len(j.entries) && d.now().Sub(j.entries[old].at) >= writebackDelay {
 		old++
 	}
 	c.at = d.now()
-	j.changes = append(append(j.changes[:0], j.changes[old:]...), c)
+	j.entries = append(append(j.entries[:0], j.entries[old:]...), c)
 }
 
-// sync forces all changes so far.
-func (d *Disk) sync() { d.journal.changes = d.journal.changes[:0] }
+// sync makes all changes so far durable.
+func (d *Disk) sync() { d.journal.entries = d.journal.entries[:0] }
 
-// PowerLoss leaves what the disk had when the power went: nothing is mounted, some of the latest
-// changes have never been, and of files that were written without being forced some have only
-// their beginning.
-func (d *Disk) PowerLoss() {
+// LosePower restores the durable state of the disk: nothing is mounted, some of the latest changes
+// are undone, and some files that were not synced are truncated.
+func (d *Disk) LosePower() {
 	for _, m := range d.mounts {
-		m.on.hidden--
-		d.tell(truth.Unmounted, m.path, truth.CauseReboot)
+		m.covered.mountCount--
+		d.recordFact(truth.Unmounted, m.path, truth.CauseReboot)
 	}
 	d.mounts = nil
 	j := &d.journal
-	for len(j.changes) > 0 && d.now().Sub(j.changes[0].at) >= writeback {
-		j.changes = j.changes[1:]
+	for len(j.entries) > 0 && d.now().Sub(j.entries[0].at) >= writebackDelay {
+		j.entries = j.entries[1:]
 	}
-	kept := j.rng.IntN(len(j.changes) + 1)
-	for kept > 0 && kept < len(j.changes) && j.changes[kept].joined {
-		kept--
+	durable := j.rng.IntN(len(j.entries) + 1)
+	for durable > 0 && durable < len(j.entries) && j.entries[durable].withPrevious {
+		durable--
 	}
-	for i := len(j.changes) - 1; i >= kept; i-- {
-		j.changes[i].undo()
+	for i := len(j.entries) - 1; i >= durable; i-- {
+		j.entries[i].undo()
 	}
-	for _, c := range j.changes[:kept] {
-		if !c.fresh || len(c.after.data) == 0 || c.dir.child(c.name) != c.after {
-			continue
-		}
-		if j.rng.IntN(2) == 0 {
-			c.after.data = c.after.data[:j.rng.IntN(len(c.after.data))]
-			c.after.size = int64(len(c.after.data))
+	for _, c := range j.entries[:durable] {
+		if c.unsyncedContent && c.dir.child(c.name) == c.after {
+			j.tear(c.after)
 		}
 	}
 	d.sync()
-	d.tell(truth.PowerLost, "", "")
+	d.recordFact(truth.PowerLost, "", "")
+}
+
+// tear truncates some of the files at and below a node that has not been synced. What is in an
+// unsynced directory is not synced either.
+func (j *journal) tear(n *node) {
+	for _, e := range n.entries {
+		j.tear(e.node)
+	}
+	if len(n.data) > 0 && j.rng.IntN(2) == 0 {
+		n.data = n.data[:j.rng.IntN(len(n.data))]
+		n.size = int64(len(n.data))
+	}
 }

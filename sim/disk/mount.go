@@ -10,48 +10,51 @@ import (
 	"seedlet.dev/world"
 )
 
-// mount is a tree that hides what is at its path. One that is bound is the tree of its source
-// itself, and lives on when the source has lost its name.
+// mount is a tree that covers the node at its path. A bind mount shares the tree of its source and
+// stays valid when the source is renamed or removed.
 type mount struct {
-	path   string
-	in     *mount // what is hidden is hidden in this mount only; nil for the disk itself
-	on     *node
-	root   *node
-	bound  bool
-	memory bool // lost when the power goes, and not full when the disk is
+	path     string
+	parent   *mount // mount that the covered node is in; nil for the disk itself
+	covered  *node
+	root     *node
+	isBind   bool
+	isMemory bool // a tmpfs: lost with the power, not full when the disk is
 
-	bytesMax int64 // of a mount of memory itself; zero: no end
+	bytesMax int64 // size of a tmpfs; zero: unlimited
 }
 
-// top is what is seen in the place of a node, and the mount that it is in.
-func (d *Disk) top(n *node, in *mount) (*node, *mount) {
-	for n != nil && n.hidden > 0 {
-		i := slices.IndexFunc(d.mounts, func(m *mount) bool { return m.on == n && m.in == in })
+// visibleNode returns the node that is visible in the place of a node, through the mounts that
+// cover it, and the mount that the visible node is in.
+func (d *Disk) visibleNode(n *node, parent *mount) (*node, *mount) {
+	for n != nil && n.mountCount > 0 {
+		i := slices.IndexFunc(d.mounts, func(m *mount) bool {
+			return m.covered == n && m.parent == parent
+		})
 		if i < 0 {
 			break
 		}
-		in = d.mounts[i]
-		n = in.root
+		parent = d.mounts[i]
+		n = parent.root
 	}
-	return n, in
+	return n, parent
 }
 
-// mountOver hides what is at a place.
-func (d *Disk) mountOver(at place, m *mount) {
-	m.path, m.in, m.on = at.path, at.nodeIn, at.node
-	m.on.hidden++
+// mountOver mounts m at a location.
+func (d *Disk) mountOver(at location, m *mount) {
+	m.path, m.parent, m.covered = at.path, at.nodeMount, at.node
+	m.covered.mountCount++
 	d.mounts = append(d.mounts, m)
-	d.tell(truth.Mounted, m.path, "")
+	d.recordFact(truth.Mounted, m.path, "")
 	d.notify(m.path)
 }
 
-// unmount takes away the newest mount at or below a path, and reports false if there is none.
-func (d *Disk) unmount(p string) bool {
+// unmountNewest removes the newest mount at or below a path. It returns false if none exists.
+func (d *Disk) unmountNewest(p string) bool {
 	for i, m := range slices.Backward(d.mounts) {
 		if within(m.path, p) {
-			m.on.hidden--
+			m.covered.mountCount--
 			d.mounts = slices.Delete(d.mounts, i, i+1)
-			d.tell(truth.Unmounted, m.path, "")
+			d.recordFact(truth.Unmounted, m.path, "")
 			d.notify(m.path)
 			return true
 		}
@@ -59,8 +62,8 @@ func (d *Disk) unmount(p string) bool {
 	return false
 }
 
-// mountedWithin counts the mounts at or below a path.
-func (d *Disk) mountedWithin(p string) (count int) {
+// countMountsWithin returns the number of mounts at or below a path.
+func (d *Disk) countMountsWithin(p string) (count int) {
 	for _, m := range d.mounts {
 		if within(m.path, p) {
 			count++
@@ -69,17 +72,17 @@ func (d *Disk) mountedWithin(p string) (count int) {
 	return count
 }
 
-// within reports whether a path is another or below it; both are clean.
+// within reports whether p is other or a descendant of it; both are clean.
 func within(p, other string) bool {
 	return p == other || other == "/" ||
 		strings.HasPrefix(p, other) && p[len(other)] == '/'
 }
 
-// spaceless reports whether there is no space at a path for a file of so many bytes.
-func (d *Disk) spaceless(p string, bytes int64) bool {
+// lacksSpace reports whether a path has no space for a file of so many bytes.
+func (d *Disk) lacksSpace(p string, bytes int64) bool {
 	for _, m := range slices.Backward(d.mounts) {
-		if within(path.Clean(p), m.path) && m.memory {
-			return m.bytesMax > 0 && m.root.used()+bytes > m.bytesMax
+		if within(path.Clean(p), m.path) && m.isMemory {
+			return m.bytesMax > 0 && m.root.usedBytes()+bytes > m.bytesMax
 		}
 		if within(path.Clean(p), m.path) {
 			break
@@ -88,44 +91,44 @@ func (d *Disk) spaceless(p string, bytes int64) bool {
 	return d.full
 }
 
-// room is what is left in the file system in memory that a path is in; false if it has no end, or
-// is on the disk.
-func (d *Disk) room(p string) (bytes int64, bounded bool) {
+// freeMemory returns the free space of the tmpfs that a path is in. It returns false if the tmpfs
+// is unlimited or the path is on the disk.
+func (d *Disk) freeMemory(p string) (bytes int64, bounded bool) {
 	for _, m := range slices.Backward(d.mounts) {
 		if within(p, m.path) {
-			return m.bytesMax - m.root.used(), m.bytesMax > 0
+			return m.bytesMax - m.root.usedBytes(), m.bytesMax > 0
 		}
 	}
 	return 0, false
 }
 
-// used is what the files of a tree take.
-func (n *node) used() (bytes int64) {
+// usedBytes returns the allocated bytes of the files of a tree.
+func (n *node) usedBytes() (bytes int64) {
 	n.catchUp()
 	bytes = (n.size + blockSize - 1) / blockSize * blockSize
 	for _, e := range n.entries {
-		bytes += e.node.used()
+		bytes += e.node.usedBytes()
 	}
 	return bytes
 }
 
-// mountMemory makes the directory first and mounts a little later: an agent that dies in between
-// leaves the directory.
+// mountMemory creates the mount point first and mounts a little later. If the agent dies in between
+// the directory is left.
 func (d *Disk) mountMemory(call *wire.Call, req *world.MountMemory) {
 	if err := d.makeMountpoint(call.Name, req.Path); err != nil {
 		call.Fail(err)
 		return
 	}
-	d.later(call, func() {
-		at, err := d.look(call.Name, req.Path, true)
+	d.continueLater(call, func() {
+		at, err := d.resolve(call.Name, req.Path, true)
 		switch {
 		case err != nil || at.node == nil:
-			call.Fail(halfway(call.Name, req.Path))
+			call.Fail(changedMeanwhile(call.Name, req.Path))
 			return
 		case !at.isMountpoint():
-			d.mountOver(at, &mount{root: newDir(req.Mode, d.now()), memory: true,
+			d.mountOver(at, &mount{root: newDir(req.Mode, d.now()), isMemory: true,
 				bytesMax: req.BytesMax})
-		case at.nodeIn.bound:
+		case at.nodeMount.isBind:
 			call.Fail(world.Errorf(world.KindExists, call.Name, "%s is a mount already", at.path))
 			return
 		}
@@ -137,34 +140,34 @@ func (d *Disk) makeMountpoint(op, p string) *world.Error {
 	if path.Clean(p) == "/" {
 		return world.Errorf(world.KindRefused, op, "nothing is mounted at /")
 	}
-	if d.spaceless(p, 0) && d.at(p) == nil {
+	if d.lacksSpace(p, 0) && d.nodeAt(p) == nil {
 		return noSpace(op, p)
 	}
 	made, err := d.mkdirAll(op, p, 0o755)
 	if made {
-		d.made(p)
+		d.recordMade(p)
 	}
 	return err
 }
 
-// unmountAll begins with the newest mount, as one that is above another has to stay until then.
-// Some of them stay a little longer.
+// unmountAll removes the newest mounts first, because a mount can only be removed after the mounts
+// on top of it. It removes some of the mounts a little later.
 func (d *Disk) unmountAll(call *wire.Call, req *world.Unmount) {
 	if !path.IsAbs(req.Path) {
 		call.Fail(world.Errorf(world.KindInvalid, call.Name, "%q is not an absolute path", req.Path))
 		return
 	}
 	p := path.Clean(req.Path)
-	if at, err := d.look(call.Name, p, false); err == nil {
+	if at, err := d.resolve(call.Name, p, false); err == nil {
 		p = at.path
 	}
-	if n := d.mountedWithin(p); n > 0 {
+	if n := d.countMountsWithin(p); n > 0 {
 		for range call.Draw() % uint64(n+1) {
-			d.unmount(p)
+			d.unmountNewest(p)
 		}
 	}
-	d.later(call, func() {
-		for d.unmount(p) {
+	d.continueLater(call, func() {
+		for d.unmountNewest(p) {
 		}
 		call.Reply(&world.Done{})
 	})

@@ -9,19 +9,19 @@ import (
 	"seedlet.dev/world"
 )
 
-// do carries out an effect that has to succeed.
-func (w *simWorld) do(t *testing.T, body any) {
+// mustCall carries out an operation that must succeed.
+func (w *simWorld) mustCall(t *testing.T, body any) {
 	t.Helper()
 	if _, err := w.Call(body); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// fails carries out an effect that has to fail with an error of a kind.
+// fails carries out an operation that must fail with an error of the given kind.
 func (w *simWorld) fails(t *testing.T, body any, kind world.ErrorKind) {
 	t.Helper()
 	if _, err := w.Call(body); !err.Has(kind) {
-		t.Errorf("%s: got %v, want %s", world.Call(body), err, kind)
+		t.Errorf("%s: got %v, want %s", world.CallName(body), err, kind)
 	}
 }
 
@@ -40,36 +40,36 @@ func (w *simWorld) wantFacts(t *testing.T, want ...string) {
 	w.facts = nil
 }
 
-func TestMountHidesWhatIsBelow(t *testing.T) {
+func TestMountHidesItsMountPoint(t *testing.T) {
 	w := newWorld(1, nil)
 	w.disk.Write("/v/below", []byte("old"))
 	w.facts = nil
 	for range 2 {
-		w.do(t, &world.MountMemory{Path: "/v", Mode: 0o1777})
+		w.mustCall(t, &world.MountMemory{Path: "/v", Mode: 0o1777})
 	}
 	if w.disk.Exists("/v/below") {
-		t.Error("what is below a mount is seen")
+		t.Error("a covered file is visible")
 	}
 	w.disk.Write("/v/new", []byte("new"))
 	w.fails(t, &world.RemoveTree{Path: "/v"}, world.KindRefused)
 	w.fails(t, &world.RemoveTree{Path: "/"}, world.KindRefused)
-	w.do(t, &world.RemoveTree{Path: "/v/new"})
+	w.mustCall(t, &world.RemoveTree{Path: "/v/new"})
 	for range 2 {
-		w.do(t, &world.Unmount{Path: "/v"})
+		w.mustCall(t, &world.Unmount{Path: "/v"})
 	}
 	w.wantFile(t, "/v/below", "old")
-	w.do(t, &world.RemoveTree{Path: "/v"})
+	w.mustCall(t, &world.RemoveTree{Path: "/v"})
 	w.wantFacts(t, "Mounted /v", "PathWritten /v/new user", "PathRemoved /v/new", "Unmounted /v",
 		"PathRemoved /v")
 }
 
 func TestBindMountIsItsSource(t *testing.T) {
 	w := newWorld(1, nil)
-	bind := &world.BindSubPath{Root: "/v", SubPath: "a/b", Target: "/sub/0", Mode: 0o750}
+	bind := &world.BindSubPath{Root: "/v", SubPath: "a/b", Target: "/sub/0"}
 	w.fails(t, bind, world.KindNotFound)
-	w.disk.Place("/v", world.PathDirectory)
+	w.disk.CreateSpecial("/v", world.PathDirectory)
 	for range 2 {
-		w.do(t, bind)
+		w.mustCall(t, bind)
 	}
 	if got := w.disk.Mounts(); !slices.Equal(got, []string{"/sub/0"}) {
 		t.Fatalf("mounts %q", got)
@@ -77,24 +77,24 @@ func TestBindMountIsItsSource(t *testing.T) {
 	w.disk.Write("/sub/0/file", []byte("x"))
 	w.wantFile(t, "/v/a/b/file", "x")
 	w.fails(t, &world.Rename{From: "/sub/0/file", To: "/v/file"}, world.KindInvalid)
-	w.do(t, &world.RemoveTree{Path: "/v"})
+	w.mustCall(t, &world.RemoveTree{Path: "/v"})
 	w.wantFile(t, "/sub/0/file", "x")
-	w.do(t, &world.Unmount{Path: "/sub"})
+	w.mustCall(t, &world.Unmount{Path: "/sub"})
 	if w.disk.Exists("/sub/0/file") {
-		t.Error("the source is seen after it was unmounted")
+		t.Error("the source is visible after the unmount")
 	}
 }
 
 func TestBindMountOfAFile(t *testing.T) {
 	w := newWorld(1, nil)
 	w.disk.Write("/v/conf", []byte("one"))
-	w.do(t, &world.BindSubPath{Root: "/v", SubPath: "conf", Target: "/sub/0"})
+	w.mustCall(t, &world.BindSubPath{Root: "/v", SubPath: "conf", Target: "/sub/0"})
 	w.wantFile(t, "/sub/0", "one")
 	w.disk.Open("/sub/0").Write([]byte("two"))
 	w.wantFile(t, "/v/conf", "two")
-	w.disk.Write("/v/conf", []byte("three")) // another file takes the name
+	w.disk.Write("/v/conf", []byte("three")) // a new file takes the name
 	w.wantFile(t, "/sub/0", "two")
-	w.do(t, &world.BindSubPath{Root: "/v", SubPath: "conf", Target: "/sub/0"})
+	w.mustCall(t, &world.BindSubPath{Root: "/v", SubPath: "conf", Target: "/sub/0"})
 	w.wantFile(t, "/sub/0", "three")
 	w.fails(t, &world.WriteFile{Path: "/sub/0", Data: []byte("x")}, world.KindInternal)
 }
@@ -115,62 +115,62 @@ func TestBindMountNeverLeavesTheVolume(t *testing.T) {
 	}
 }
 
-func TestMountsInCircles(t *testing.T) {
+func TestCircularBindMounts(t *testing.T) {
 	w := newWorld(1, nil)
 	w.disk.Write("/a/file", []byte("a"))
 	w.disk.Write("/b/file", []byte("b"))
-	w.do(t, &world.BindSubPath{Root: "/", SubPath: "a", Target: "/b"})
-	w.do(t, &world.BindSubPath{Root: "/", SubPath: "b", Target: "/a"})
+	w.mustCall(t, &world.BindSubPath{Root: "/", SubPath: "a", Target: "/b"})
+	w.mustCall(t, &world.BindSubPath{Root: "/", SubPath: "b", Target: "/a"})
 	w.wantFile(t, "/a/file", "a")
 	w.wantFile(t, "/b/file", "a")
-	w.do(t, &world.Unmount{Path: "/"})
+	w.mustCall(t, &world.Unmount{Path: "/"})
 	w.wantFile(t, "/a/file", "a")
 	w.wantFile(t, "/b/file", "b")
 }
 
-func TestMountsInMounts(t *testing.T) {
+func TestNestedMounts(t *testing.T) {
 	w := newWorld(1, nil)
-	w.do(t, &world.MountMemory{Path: "/pod/v", Mode: 0o777})
+	w.mustCall(t, &world.MountMemory{Path: "/pod/v", Mode: 0o777})
 	w.disk.Write("/pod/v/deep/file", []byte("x"))
-	w.do(t, &world.MountMemory{Path: "/pod/v/deep", Mode: 0o777})
+	w.mustCall(t, &world.MountMemory{Path: "/pod/v/deep", Mode: 0o777})
 	w.disk.Write("/pod/v/deep/other", nil)
-	w.do(t, &world.Unmount{Path: "/pod/v/deep"})
+	w.mustCall(t, &world.Unmount{Path: "/pod/v/deep"})
 	w.wantFile(t, "/pod/v/deep/file", "x")
-	w.do(t, &world.MountMemory{Path: "/pod/v/deep", Mode: 0o777})
+	w.mustCall(t, &world.MountMemory{Path: "/pod/v/deep", Mode: 0o777})
 	w.facts = nil
-	w.do(t, &world.Unmount{Path: "/pod"})
+	w.mustCall(t, &world.Unmount{Path: "/pod"})
 	w.wantFacts(t, "Unmounted /pod/v/deep", "Unmounted /pod/v")
 }
 
-func TestPowerLossTakesMounts(t *testing.T) {
+func TestPowerLossDropsMounts(t *testing.T) {
 	for seed := range uint64(20) {
 		w := newWorld(seed, nil)
 		w.disk.Write("/v/below", []byte("old"))
-		w.do(t, &world.MountMemory{Path: "/v/memory", Mode: 0o777})
+		w.mustCall(t, &world.MountMemory{Path: "/v/memory", Mode: 0o777})
 		w.disk.Write("/v/memory/secret", []byte("x"))
-		w.do(t, &world.BindSubPath{Root: "/v", SubPath: ".", Target: "/sub/0"})
+		w.mustCall(t, &world.BindSubPath{Root: "/v", SubPath: ".", Target: "/sub/0"})
 		w.Sleep(time.Minute)
 		w.facts = nil
-		w.disk.PowerLoss()
+		w.disk.LosePower()
 		w.wantFacts(t, "Unmounted /v/memory reboot", "Unmounted /sub/0 reboot", "PowerLost")
 		if len(w.disk.Mounts()) != 0 || len(w.disk.List("/v/memory")) != 0 ||
 			len(w.disk.List("/sub/0")) != 0 {
 			t.Fatalf("seed %d: %q", seed, w.disk.Walk())
 		}
 		w.wantFile(t, "/v/below", "old")
-		w.do(t, &world.RemoveTree{Path: "/v"})
+		w.mustCall(t, &world.RemoveTree{Path: "/v"})
 	}
 }
 
 func TestFullDiskLeavesMemoryFree(t *testing.T) {
 	w := newWorld(1, nil)
-	w.do(t, &world.MountMemory{Path: "/v", Mode: 0o777})
-	w.disk.Place("/dir", world.PathDirectory)
+	w.mustCall(t, &world.MountMemory{Path: "/v", Mode: 0o777})
+	w.disk.CreateSpecial("/dir", world.PathDirectory)
 	w.disk.SetFull(true)
-	w.do(t, &world.WriteFile{Path: "/v/file", Data: []byte("x"), Mode: 0o644})
-	w.do(t, &world.WriteDir{Path: "/v/dir", Files: []world.DirFile{{Path: "a"}}})
-	w.do(t, &world.MountMemory{Path: "/dir", Mode: 0o777})
-	w.do(t, &world.Unmount{Path: "/dir"})
+	w.mustCall(t, &world.WriteFile{Path: "/v/file", Data: []byte("x"), Mode: 0o644})
+	w.mustCall(t, &world.WriteDir{Path: "/v/dir", Files: []world.DirFile{{Path: "a"}}})
+	w.mustCall(t, &world.MountMemory{Path: "/dir", Mode: 0o777})
+	w.mustCall(t, &world.Unmount{Path: "/dir"})
 	file := []world.DirFile{{Path: "a"}}
 	for _, body := range []any{
 		&world.MakeFile{Path: "/dir/a"}, &world.MakeLink{Path: "/dir/a", Target: "b"},
@@ -181,18 +181,18 @@ func TestFullDiskLeavesMemoryFree(t *testing.T) {
 		w.fails(t, body, world.KindExhausted)
 	}
 	if n := len(w.disk.List("/dir")); n != 0 {
-		t.Errorf("%d names were made on a full disk", n)
+		t.Errorf("%d files were created on a full disk", n)
 	}
 }
 
-// An agent that dies leaves work begun or done, and each of it can be done again.
-func TestADeadAgentLeavesWorkHalfDone(t *testing.T) {
+// An agent that dies leaves operations half done, and each of them can be repeated.
+func TestKilledAgentLeavesWorkHalfDone(t *testing.T) {
 	states := map[string]bool{}
 	for seed := range uint64(60) {
 		w := newWorld(seed, nil)
 		w.disk.Write("/logs/log", []byte("text"))
-		w.disk.Place("/v", world.PathDirectory)
-		w.do(t, &world.WriteDir{Path: "/d", Files: []world.DirFile{{Path: "f", Data: []byte("1")}}})
+		w.disk.CreateSpecial("/v", world.PathDirectory)
+		w.mustCall(t, &world.WriteDir{Path: "/d", Files: []world.DirFile{{Path: "f", Data: []byte("1")}}})
 		work := []any{
 			&world.BindSubPath{Root: "/v", SubPath: "s", Target: "/sub"},
 			&world.MountMemory{Path: "/m"}, &world.Compress{Path: "/logs/log"},
@@ -209,9 +209,9 @@ func TestADeadAgentLeavesWorkHalfDone(t *testing.T) {
 		states[fmt.Sprint("file ", string(data), " of ", len(w.disk.List("/d")))] = true
 		bound := slices.Contains(w.disk.Mounts(), "/sub")
 		states[fmt.Sprint("sub ", w.disk.Exists("/sub"), " ", bound)] = true
-		w.disk.Connect(w.answer)
+		w.disk.Connect(w.deliver)
 		for _, body := range work {
-			w.do(t, body)
+			w.mustCall(t, body)
 		}
 		w.wantFile(t, "/d/f", "2")
 		if got := w.disk.List("/d"); len(got) != 3 || w.disk.Exists("/logs/log") ||
@@ -223,45 +223,45 @@ func TestADeadAgentLeavesWorkHalfDone(t *testing.T) {
 		"logs [log.gz]", "file 1 of 3", "file 1 of 4",
 		"file 2 of 3", "sub true false", "sub true true"} {
 		if !states[want] {
-			t.Errorf("never was %q; there were %v", want, states)
+			t.Errorf("state %q never occurred; states %v", want, states)
 		}
 	}
 }
 
 func TestFaultsOfMounts(t *testing.T) {
 	refused := world.Errorf(world.KindInternal, "", "by the test")
-	w := newWorld(1, always{"MountMemory": {Before: refused}, "Unmount": {After: refused}})
+	w := newWorld(1, outcomes{"MountMemory": {ErrorBefore: refused}, "Unmount": {ErrorAfter: refused}})
 	w.fails(t, &world.MountMemory{Path: "/m"}, world.KindInternal)
 	if w.disk.Exists("/m") {
-		t.Error("an error before the effect had one")
+		t.Error("a call that failed before its effect had an effect")
 	}
-	w = newWorld(1, always{"MountMemory": {Lost: true}, "Unmount": {After: refused}})
+	w = newWorld(1, outcomes{"MountMemory": {ResponseLost: true}, "Unmount": {ErrorAfter: refused}})
 	w.fails(t, &world.MountMemory{Path: "/m"}, world.KindTimeout)
 	if len(w.disk.Mounts()) != 1 {
-		t.Error("a call without an answer had no effect")
+		t.Error("a call with a lost response had no effect")
 	}
 	w.fails(t, &world.Unmount{Path: "/m"}, world.KindInternal)
 	if len(w.disk.Mounts()) != 0 {
-		t.Error("an error after the effect had none")
+		t.Error("a call that failed after its effect had none")
 	}
 }
 
-// What takes longer than its deadline is answered when it has ended, done or given up on the way,
-// and not before.
-func TestACallIsAnsweredWhenItHasEnded(t *testing.T) {
+// An operation that takes longer than its deadline completes when it has ended, finished or
+// aborted, and not before.
+func TestCallCompletesWhenItEnds(t *testing.T) {
 	done := 0
 	for seed := range uint64(20) {
-		w := newWorld(seed, always{"MountMemory": {EffectDelay: time.Hour}})
+		w := newWorld(seed, outcomes{"MountMemory": {EffectDelay: time.Hour}})
 		w.Begin(&world.MountMemory{Path: "/m"})
 		w.Sleep(59 * time.Minute)
-		if w.disk.Exists("/m") || len(w.answers) != 0 {
-			t.Fatalf("seed %d: begun %t, answers %v", seed, w.disk.Exists("/m"), w.answers)
+		if w.disk.Exists("/m") || len(w.completions) != 0 {
+			t.Fatalf("seed %d: started %t, completions %v", seed, w.disk.Exists("/m"), w.completions)
 		}
 		w.Sleep(2 * time.Minute)
-		ev, answered := w.answers[w.ops]
-		if mounted := len(w.disk.Mounts()) == 1; !answered || mounted != (ev.Err == nil) ||
+		ev, completed := w.completions[w.ops]
+		if mounted := len(w.disk.Mounts()) == 1; !completed || mounted != (ev.Err == nil) ||
 			ev.Err != nil && !ev.Err.Has(world.KindTimeout) {
-			t.Fatalf("seed %d: answered %t with %v, mounts %v", seed, answered, ev.Err,
+			t.Fatalf("seed %d: completed %t with %v, mounts %v", seed, completed, ev.Err,
 				w.disk.Mounts())
 		}
 		if ev.Err == nil {
@@ -269,6 +269,6 @@ func TestACallIsAnsweredWhenItHasEnded(t *testing.T) {
 		}
 	}
 	if done == 0 || done == 20 {
-		t.Errorf("%d of 20 calls were done", done)
+		t.Errorf("%d of 20 calls succeeded", done)
 	}
 }

@@ -9,36 +9,37 @@ import (
 	"seedlet.dev/world"
 )
 
-// node is what a name leads to: a file, a directory, a link or something else. One node can be
-// seen at several paths, through mounts. It has no name of its own, so that whoever holds it, as
-// a process that writes its log, goes on with it when it has been renamed or removed.
+// node is an inode: a file, a directory, a link or a special file. A node can be visible at several
+// paths through mounts. It does not know its name, so an open file stays the same when it is
+// renamed or removed.
 type node struct {
 	kind world.PathKind
 	content
-	target  string  // of a link
-	entries []entry // of a directory, by name
-	hidden  int     // how many mounts are on it
-	grow    func()  // has a File's writer catch up
+	target     string  // of a link
+	entries    []entry // of a directory, by name
+	mountCount int     // number of mounts on the node
+	beforeRead func()  // see File.BeforeRead
 }
 
-// content is what can change of a node without another taking its name. The data is the end of
-// it: a file may be larger than what is known of it, and begins with zeros then. Data is never
-// changed in place, so that an answer can hold it.
+// content is the mutable part of a node. Data is the end of the file: a larger file starts with
+// zeros that are not stored. Data is never modified in place, so responses can share it.
 type content struct {
-	mode    uint32 // permission bits, and setGroupID
+	mode    uint32 // permission bits, setGroupID, and the sticky bit
+	uid     int64  // agentUID, unless WriteDir sets another
 	gid     int64
 	modTime time.Time
 	data    []byte
 	size    int64
+	names   int64 // of a directory: names below it that are not stored, see GrowTree
 }
 
-// entry is a name in a directory.
+// entry is a directory entry.
 type entry struct {
 	name string
 	node *node
 }
 
-// kindLink is never told: StatPath follows links.
+// kindLink is never reported, because StatPath follows links.
 const kindLink world.PathKind = "Link"
 
 func (n *node) isDir() bool { return n.kind == world.PathDirectory }
@@ -56,7 +57,7 @@ func newLink(target string, now time.Time) *node {
 	return &node{kind: kindLink, content: content{mode: 0o777, modTime: now}, target: target}
 }
 
-// child returns what is at a name in a directory, under what may be mounted there.
+// child returns the node of a directory entry, without the mounts that cover it.
 func (n *node) child(name string) *node {
 	if i, ok := n.search(name); ok {
 		return n.entries[i].node
@@ -70,7 +71,8 @@ func (n *node) search(name string) (int, bool) {
 	})
 }
 
-// put has a name in a directory lead to a node, or to nothing, and returns where it led before.
+// put sets a directory entry to a node, or removes it if the node is nil. It returns the node
+// before.
 func (n *node) put(name string, to *node) (before *node) {
 	i, exists := n.search(name)
 	if exists {
@@ -87,36 +89,36 @@ func (n *node) put(name string, to *node) (before *node) {
 	return before
 }
 
-// place is where a path leads.
-type place struct {
-	path string // without links
-	dir  *node  // the directory with the last name in it; nil for the root
+// location is the result of resolving a path.
+type location struct {
+	path string // with links resolved
+	dir  *node  // the parent directory; nil for the root
 	name string
-	node *node // what is seen there; nil if nothing is
+	node *node // the visible node; nil if the path does not exist
 
-	// The mounts that the name and the node are in; nil for the disk itself.
-	nameIn, nodeIn *mount
+	// The mounts that the directory entry and the node are in; nil for the disk itself.
+	nameMount, nodeMount *mount
 }
 
-// isMountpoint reports whether something is mounted at the path itself.
-func (p place) isMountpoint() bool { return p.nameIn != p.nodeIn }
+// isMountpoint reports whether a mount covers the location.
+func (p location) isMountpoint() bool { return p.nameMount != p.nodeMount }
 
-// linksMax is how many links the kernel follows in one path.
+// linksMax is the kernel's limit on links in one path.
 const linksMax = 40
 
-// look follows a path, and the link that it ends at if follow says so. Nothing at its end is no
-// error, nothing on its way is one.
-func (d *Disk) look(op, p string, follow bool) (place, *world.Error) {
+// resolve resolves a path, and the link at its end if follow is set. A missing last element is not
+// an error, a missing parent is one.
+func (d *Disk) resolve(op, p string, follow bool) (location, *world.Error) {
 	if !path.IsAbs(p) {
-		return place{}, world.Errorf(world.KindInvalid, op, "%q is not an absolute path", p)
+		return location{}, world.Errorf(world.KindInvalid, op, "%q is not an absolute path", p)
 	}
-	asked := p
+	requested := p
 	p = path.Clean(p)
 	for range linksMax {
 		at, rest := d.descend(p)
 		switch {
 		case at.node == nil && rest != "":
-			return at, notFound(op, asked)
+			return at, notFound(op, requested)
 		case at.node != nil && at.node.kind == kindLink && (follow || rest != ""):
 			to := at.node.target
 			if !path.IsAbs(to) {
@@ -124,26 +126,26 @@ func (d *Disk) look(op, p string, follow bool) (place, *world.Error) {
 			}
 			p = path.Join(to, rest)
 		case rest != "":
-			return at, world.Errorf(world.KindInvalid, op, "%s: not a directory", asked)
+			return at, world.Errorf(world.KindInvalid, op, "%s: not a directory", requested)
 		default:
 			return at, nil
 		}
 	}
-	return place{}, world.Errorf(world.KindInvalid, op, "%s: too many levels of links", asked)
+	return location{}, world.Errorf(world.KindInvalid, op, "%s: too many levels of links", requested)
 }
 
-// descend goes down a clean path as far as it leads through directories. What it stops at, with
-// the rest of the path, is a link, a file, or nothing.
-func (d *Disk) descend(p string) (at place, rest string) {
-	at = place{path: "/", node: d.root}
+// descend walks a clean path through directories. It stops at a link, a file or a missing entry,
+// and returns the rest of the path.
+func (d *Disk) descend(p string) (at location, rest string) {
+	at = location{path: "/", node: d.root}
 	for start := 1; start < len(p); {
 		end := len(p)
 		if i := strings.IndexByte(p[start:], '/'); i >= 0 {
 			end = start + i
 		}
-		under := at.node.child(p[start:end])
-		at = place{path: p[:end], dir: at.node, name: p[start:end], nameIn: at.nodeIn}
-		at.node, at.nodeIn = d.top(under, at.nameIn)
+		covered := at.node.child(p[start:end])
+		at = location{path: p[:end], dir: at.node, name: p[start:end], nameMount: at.nodeMount}
+		at.node, at.nodeMount = d.visibleNode(covered, at.nameMount)
 		if start = end + 1; at.node == nil || !at.node.isDir() {
 			return at, p[min(start, len(p)):]
 		}
@@ -151,47 +153,48 @@ func (d *Disk) descend(p string) (at place, rest string) {
 	return at, ""
 }
 
-// find looks a path up, following links: what is there, or why nothing is.
-func (d *Disk) find(op, p string) (*node, *world.Error) {
-	at, err := d.look(op, p, true)
+// lookup returns the node at a path, following links, or an error if the path does not exist.
+func (d *Disk) lookup(op, p string) (*node, *world.Error) {
+	at, err := d.resolve(op, p, true)
 	if err == nil && at.node == nil {
 		err = notFound(op, p)
 	}
 	return at.node, err
 }
 
-// at returns what is at a path, nil if nothing is.
-func (d *Disk) at(p string) *node {
-	n, _ := d.find("", p)
+// nodeAt returns the node at a path, following links, and nil if the path does not exist.
+func (d *Disk) nodeAt(p string) *node {
+	n, _ := d.lookup("", p)
 	return n
 }
 
-// findDir looks a directory up.
-func (d *Disk) findDir(op, p string) (*node, *world.Error) {
-	n, err := d.find(op, p)
+// lookupDir returns the directory at a path, following links.
+func (d *Disk) lookupDir(op, p string) (*node, *world.Error) {
+	n, err := d.lookup(op, p)
 	if err == nil && !n.isDir() {
 		return nil, world.Errorf(world.KindInvalid, op, "%s: not a directory", p)
 	}
 	return n, err
 }
 
-// mkdirAll makes a directory and its parents, and reports whether it was not there.
+// mkdirAll creates a directory and its missing parents, and reports whether it created the
+// directory.
 func (d *Disk) mkdirAll(op, p string, mode uint32) (made bool, err *world.Error) {
-	at, err := d.look(op, p, true)
+	at, err := d.resolve(op, p, true)
 	if err.Has(world.KindNotFound) {
 		if _, err = d.mkdirAll(op, path.Dir(path.Clean(p)), mode); err == nil {
-			at, err = d.look(op, p, true)
+			at, err = d.resolve(op, p, true)
 		}
 	}
 	if err == nil && at.node == nil {
-		// A link that leads nowhere takes the name all the same.
-		at, err = d.look(op, p, false)
+		// A dangling link occupies the name.
+		at, err = d.resolve(op, p, false)
 	}
 	switch {
 	case err != nil:
 		return false, err
 	case at.node == nil:
-		d.change(at, newDir(mode, d.now()))
+		d.setEntry(at, newDir(mode, d.now()))
 		return true, nil
 	case !at.node.isDir():
 		return false, world.Errorf(world.KindExists, op, "%s exists and is no directory", p)
@@ -199,11 +202,11 @@ func (d *Disk) mkdirAll(op, p string, mode uint32) (made bool, err *world.Error)
 	return false, nil
 }
 
-// walk calls visit with every path below a directory, parents first, in the order of the names.
+// walk calls visit for every path below a directory in sorted order, parents first.
 func (d *Disk) walk(here string, n *node, in *mount, visit func(string, *node)) {
 	for _, e := range n.entries {
 		p := path.Join(here, e.name)
-		seen, seenIn := d.top(e.node, in)
+		seen, seenIn := d.visibleNode(e.node, in)
 		visit(p, seen)
 		d.walk(p, seen, seenIn, visit)
 	}

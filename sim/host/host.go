@@ -1,11 +1,13 @@
-// Package host is the simulated host port: a tree of cgroups, as a kernel keeps it and as systemd
-// names it.
+// Package host is the simulated host port: a tree of cgroups, named by the cgroupfs or the systemd
+// driver.
 //
-// Contract: what the agent does to a cgroup is done by its own process, so it ends with it.
-// Removing one kills what is in it (Options.Kill). The runtime makes the cgroup that it is to run
-// something in if there is none, as runc does (Enter); that one has no limits. Whatever is made,
-// set or removed is in the truth log, by the directory that it has below the root of the
-// hierarchy. Start reading at serve.
+// Contract: cgroup operations of the agent are work of its own process and end with it. Removing a
+// cgroup kills the processes in it (Options.KillCgroup). As runc does, the runtime creates a
+// missing cgroup before it runs a process in it (EnterCgroup); such a cgroup has no limits. Every
+// creation, change and removal is recorded in the truth log, with the directory below the root of
+// the hierarchy.
+//
+// Start reading at serve.
 package host
 
 import (
@@ -19,29 +21,31 @@ import (
 	"seedlet.dev/world"
 )
 
-// Options are what a host is made of.
+// Options configure a host.
 type Options struct {
-	Agenda *agenda.Agenda
-	Truth  *truth.Log
-	Seed   uint64
-	Faults wire.FaultSource  // nil: nothing goes wrong
-	Answer func(world.Event) // takes the answers of the first life
+	Agenda  *agenda.Agenda
+	Truth   *truth.Log
+	Seed    uint64
+	Faults  wire.FaultSource  // nil: no faults
+	Deliver func(world.Event) // receives the events of the first incarnation
 
-	// Kill ends all processes in a cgroup and in those below it. Nil: there are none.
-	Kill func(dir string)
+	// KillCgroup kills all processes in a cgroup and its descendants. Nil: there are no processes.
+	KillCgroup func(dir string)
+	// Machine returns what ReadMachine observes.
+	Machine func() world.MachineRead
 }
 
-// Host is a machine with cgroups. It is for one goroutine.
+// Host is a simulated machine with cgroups. It is for use by one goroutine.
 type Host struct {
 	opts    Options
 	wire    *wire.Wire
 	cgroups map[string]truth.Limits // by directory
 }
 
-// New makes a host without any cgroup.
+// New returns a host without cgroups.
 func New(opts Options) *Host {
 	return &Host{opts: opts, cgroups: map[string]truth.Limits{}, wire: wire.New(wire.Options{
-		Agenda: opts.Agenda, Faults: opts.Faults, Answer: opts.Answer, Seed: opts.Seed,
+		Agenda: opts.Agenda, Faults: opts.Faults, Deliver: opts.Deliver, Seed: opts.Seed,
 		Local: true,
 	})}
 }
@@ -49,22 +53,22 @@ func New(opts Options) *Host {
 // Do implements world.Port.
 func (h *Host) Do(eff world.Effect) { h.wire.Send(eff, h.serve) }
 
-// Connect begins a life of the agent: answers go to it from now on.
-func (h *Host) Connect(answer func(world.Event)) { h.wire.Connect(answer) }
+// Connect starts an incarnation of the agent, which receives all completions from now on.
+func (h *Host) Connect(deliver func(world.Event)) { h.wire.Connect(deliver) }
 
-// Disconnect ends a life of the agent, and with it all that it was doing here.
+// Disconnect ends an incarnation of the agent, with its operations in flight.
 func (h *Host) Disconnect() {
 	h.wire.Disconnect()
-	h.wire.Break(0)
+	h.wire.Crash(0)
 }
 
-// serve takes a call that has arrived.
+// serve handles a call that has arrived.
 func (h *Host) serve(call *wire.Call) {
-	if call.Fate.Before != nil {
-		call.Fail(call.Fate.Before)
+	if call.Outcome.ErrorBefore != nil {
+		call.Fail(call.Outcome.ErrorBefore)
 		return
 	}
-	call.Begin(func() {
+	call.Execute(func() {
 		switch m := call.Effect.Body.(type) {
 		case *world.SetCgroup:
 			h.set(call, m)
@@ -72,14 +76,18 @@ func (h *Host) serve(call *wire.Call) {
 			h.remove(call, m)
 		case *world.ListCgroups:
 			h.list(call, m)
+		case *world.ReadMachine:
+			read := h.opts.Machine()
+			read.NameUnknown = m.Name == ""
+			call.Reply(&read)
 		default:
-			panic("host: no such call: " + call.Name)
+			panic("host: unknown call: " + call.Name)
 		}
 	})
 }
 
 func (h *Host) set(call *wire.Call, m *world.SetCgroup) {
-	dir := directory(m.Path, m.Systemd)
+	dir := cgroupDir(m.Path, m.Systemd)
 	switch {
 	case dir == "":
 		call.Fail(world.Errorf(world.KindInvalid, call.Name, "%q is no cgroup", m.Path))
@@ -89,27 +97,31 @@ func (h *Host) set(call *wire.Call, m *world.SetCgroup) {
 		return
 	}
 	h.makeParents(dir)
-	h.cgroups[dir] = truth.Limits{CPUShares: m.CPUShares, CPUQuota: m.CPUQuota,
+	limits := truth.Limits{CPUShares: m.CPUShares, CPUQuota: m.CPUQuota,
 		CPUPeriod: m.CPUPeriod, MemoryBytes: m.MemoryBytes, PidsMax: m.PidsMax}
-	h.tell(truth.CgroupMade, dir, "")
+	if have, exists := h.cgroups[dir]; exists && have == limits {
+		h.recordFact(truth.WroteNothing, dir, "")
+	}
+	h.cgroups[dir] = limits
+	h.recordFact(truth.CgroupCreated, dir, "")
 	call.Reply(&world.Done{})
 }
 
 func (h *Host) remove(call *wire.Call, m *world.RemoveCgroup) {
-	dir := directory(m.Path, m.Systemd)
+	dir := cgroupDir(m.Path, m.Systemd)
 	if dir == "" {
 		call.Fail(world.Errorf(world.KindInvalid, call.Name, "%q is no cgroup", m.Path))
 		return
 	}
-	if _, is := h.cgroups[dir]; !is {
+	if _, exists := h.cgroups[dir]; !exists {
 		call.Reply(&world.Done{})
 		return
 	}
-	h.tell(truth.CgroupRemoved, dir, "")
-	if h.opts.Kill != nil {
-		h.opts.Kill(dir)
+	h.recordFact(truth.CgroupRemoved, dir, "")
+	if h.opts.KillCgroup != nil {
+		h.opts.KillCgroup(dir)
 	}
-	for _, below := range h.Directories() {
+	for _, below := range h.CgroupDirs() {
 		if below == dir || strings.HasPrefix(below, dir+"/") {
 			delete(h.cgroups, below)
 		}
@@ -118,20 +130,20 @@ func (h *Host) remove(call *wire.Call, m *world.RemoveCgroup) {
 }
 
 func (h *Host) list(call *wire.Call, m *world.ListCgroups) {
-	parent := directory(m.Path, m.Systemd)
+	parent := cgroupDir(m.Path, m.Systemd)
 	if parent == "" {
 		call.Fail(world.Errorf(world.KindInvalid, call.Name, "%q is no cgroup", m.Path))
 		return
 	}
 	listed := &world.CgroupsListed{Names: []string{}}
-	for _, dir := range h.Directories() {
+	for _, dir := range h.CgroupDirs() {
 		name, below := strings.CutPrefix(dir, parent+"/")
 		if !below || strings.Contains(name, "/") {
 			continue
 		}
 		if m.Systemd {
 			slice, _ := strings.CutSuffix(name, ".slice")
-			slice = strings.TrimPrefix(slice, sliceOf(m.Path)+"-")
+			slice = strings.TrimPrefix(slice, sliceName(m.Path)+"-")
 			name = strings.ReplaceAll(slice, "_", "-")
 		}
 		listed.Names = append(listed.Names, name)
@@ -140,43 +152,45 @@ func (h *Host) list(call *wire.Call, m *world.ListCgroups) {
 	call.Reply(listed)
 }
 
-// Enter has the runtime run something below a directory, which it makes if it is not there.
-func (h *Host) Enter(dir string) {
+// EnterCgroup is called when the runtime runs a process in a cgroup. It creates the cgroup if it
+// does not exist.
+func (h *Host) EnterCgroup(dir string) {
 	dir = strings.Trim(dir, "/")
-	if _, is := h.cgroups[dir]; is || dir == "" {
+	if _, exists := h.cgroups[dir]; exists || dir == "" {
 		return
 	}
 	h.makeParents(dir)
 	h.cgroups[dir] = truth.Limits{}
-	h.tell(truth.CgroupMade, dir, truth.CauseRuntime)
+	h.recordFact(truth.CgroupCreated, dir, truth.CauseRuntime)
 }
 
-// Reboot is a machine that comes up anew: no cgroup outlives its kernel.
+// Reboot removes all cgroups, as a reboot of the machine does.
 func (h *Host) Reboot() {
-	for _, dir := range h.Directories() {
+	for _, dir := range h.CgroupDirs() {
 		delete(h.cgroups, dir)
-		h.tell(truth.CgroupRemoved, dir, truth.CauseReboot)
+		h.recordFact(truth.CgroupRemoved, dir, truth.CauseReboot)
 	}
 }
 
-// Directories are all cgroups that there are, sorted.
-func (h *Host) Directories() []string { return slices.Sorted(maps.Keys(h.cgroups)) }
+// CgroupDirs returns the sorted directories of all cgroups.
+func (h *Host) CgroupDirs() []string { return slices.Sorted(maps.Keys(h.cgroups)) }
 
 func (h *Host) makeParents(dir string) {
 	for i, c := range dir {
-		if _, is := h.cgroups[dir[:i]]; c == '/' && !is {
+		if _, exists := h.cgroups[dir[:i]]; c == '/' && !exists {
 			h.cgroups[dir[:i]] = truth.Limits{}
 		}
 	}
 }
 
-func (h *Host) tell(kind truth.Kind, dir, cause string) {
+func (h *Host) recordFact(kind truth.Kind, dir, cause string) {
 	h.opts.Truth.Add(truth.Fact{Time: h.opts.Agenda.Now(), Kind: kind, Path: dir, Cause: cause,
 		Limits: h.cgroups[dir]})
 }
 
-// directory is where a cgroup is, by the rules of its driver; empty if the path makes no sense.
-func directory(path string, systemd bool) string {
+// cgroupDir returns the directory of a cgroup by the naming rule of its driver, and the empty
+// string for an invalid path.
+func cgroupDir(path string, systemd bool) string {
 	names := strings.Split(path, "/")
 	if slices.Contains(names, "") || slices.Contains(names, ".") || slices.Contains(names, "..") {
 		return ""
@@ -186,12 +200,13 @@ func directory(path string, systemd bool) string {
 	}
 	dirs := make([]string, len(names))
 	for i := range names {
-		dirs[i] = sliceOf(strings.Join(names[:i+1], "/")) + ".slice"
+		dirs[i] = sliceName(strings.Join(names[:i+1], "/")) + ".slice"
 	}
 	return strings.Join(dirs, "/")
 }
 
-// sliceOf is the name of systemd's unit for a path, but for its ending: a dash leads to a parent.
-func sliceOf(path string) string {
+// sliceName returns the name of systemd's unit for a path, without the suffix ".slice". In unit
+// names a dash separates the levels of the hierarchy.
+func sliceName(path string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(path, "-", "_"), "/", "-")
 }

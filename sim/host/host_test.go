@@ -11,15 +11,15 @@ import (
 	"seedlet.dev/world"
 )
 
-// simWorld is a host and somebody who calls it.
+// simWorld is a host with a client.
 type simWorld struct {
-	t      *testing.T
-	agenda *agenda.Agenda
-	host   *Host
-	facts  []string
-	killed []string
-	ops    world.OpID
-	answer *world.Event
+	t          *testing.T
+	agenda     *agenda.Agenda
+	host       *Host
+	facts      []string
+	killed     []string
+	ops        world.OpID
+	completion *world.Event
 }
 
 func newWorld(t *testing.T) *simWorld {
@@ -30,21 +30,21 @@ func newWorld(t *testing.T) *simWorld {
 		w.facts = append(w.facts, strings.TrimSpace(text))
 	})
 	w.host = New(Options{Agenda: w.agenda, Truth: log, Seed: 1,
-		Answer: func(ev world.Event) { w.answer = &ev },
-		Kill:   func(dir string) { w.killed = append(w.killed, dir) }})
+		Deliver:    func(ev world.Event) { w.completion = &ev },
+		KillCgroup: func(dir string) { w.killed = append(w.killed, dir) }})
 	return w
 }
 
 func (w *simWorld) call(body any) (any, *world.Error) {
 	w.ops++
-	w.answer = nil
+	w.completion = nil
 	w.host.Do(world.Effect{Op: w.ops, Body: body, Deadline: w.agenda.Now().Add(time.Minute)})
-	for w.answer == nil && w.agenda.Run() {
+	for w.completion == nil && w.agenda.Run() {
 	}
-	if w.answer == nil {
-		w.t.Fatalf("%s was never answered", world.Call(body))
+	if w.completion == nil {
+		w.t.Fatalf("%s never completed", world.CallName(body))
 	}
-	return w.answer.Body, w.answer.Err
+	return w.completion.Body, w.completion.Err
 }
 
 func (w *simWorld) list(path string, systemd bool) string {
@@ -55,7 +55,7 @@ func (w *simWorld) list(path string, systemd bool) string {
 	return strings.Join(body.(*world.CgroupsListed).Names, " ")
 }
 
-func TestATree(t *testing.T) {
+func TestCgroupTree(t *testing.T) {
 	w := newWorld(t)
 	for range 2 {
 		w.call(&world.SetCgroup{Path: "kubepods/burstable/pod1-2", CPUShares: 7})
@@ -65,47 +65,48 @@ func TestATree(t *testing.T) {
 		t.Errorf("listed %q", got)
 	}
 	if got := w.list("elsewhere", false); got != "" {
-		t.Errorf("listed %q of what is not there", got)
+		t.Errorf("listed %q for a missing cgroup", got)
 	}
 	w.call(&world.RemoveCgroup{Path: "kubepods/burstable"})
 	w.call(&world.RemoveCgroup{Path: "kubepods/burstable"})
-	if got := strings.Join(w.host.Directories(), " "); got != "kubepods kubepods/pod3" {
-		t.Errorf("left are %q", got)
+	if got := strings.Join(w.host.CgroupDirs(), " "); got != "kubepods kubepods/pod3" {
+		t.Errorf("cgroups left: %q", got)
 	}
-	want := "CgroupMade kubepods/burstable/pod1-2 7; CgroupMade kubepods/burstable/pod1-2 7; " +
+	want := "CgroupMade kubepods/burstable/pod1-2 7; " +
+		"WroteNothing kubepods/burstable/pod1-2 7; CgroupMade kubepods/burstable/pod1-2 7; " +
 		"CgroupMade kubepods/pod3 0; CgroupRemoved kubepods/burstable 0"
 	if got := strings.Join(w.facts, "; "); got != want || fmt.Sprint(w.killed) !=
 		"[kubepods/burstable]" {
-		t.Errorf("told %q, killed %v", got, w.killed)
+		t.Errorf("facts %q, killed %v", got, w.killed)
 	}
 }
 
-func TestSlices(t *testing.T) {
+func TestSystemdSlices(t *testing.T) {
 	w := newWorld(t)
 	w.call(&world.SetCgroup{Path: "kubepods/burstable/pod1-2", Systemd: true})
 	want := "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice"
-	if got := w.host.Directories(); got[len(got)-1] != want {
-		t.Errorf("made %v", got)
+	if got := w.host.CgroupDirs(); got[len(got)-1] != want {
+		t.Errorf("cgroups %v", got)
 	}
 	if got := w.list("kubepods/burstable", true); got != "pod1-2" {
 		t.Errorf("listed %q", got)
 	}
 }
 
-func TestTheRuntimeMakesWhatIsMissing(t *testing.T) {
+func TestRuntimeCreatesMissingCgroups(t *testing.T) {
 	w := newWorld(t)
-	w.host.Enter("/kubepods/podu")
-	w.host.Enter("/kubepods/podu")
-	w.host.Enter("")
+	w.host.EnterCgroup("/kubepods/podu")
+	w.host.EnterCgroup("/kubepods/podu")
+	w.host.EnterCgroup("")
 	if got := strings.Join(w.facts, "; "); got != "CgroupMade kubepods/podu 0 runtime" {
-		t.Errorf("told %q", got)
+		t.Errorf("facts %q", got)
 	}
-	if w.host.Reboot(); len(w.host.Directories()) > 0 {
-		t.Errorf("after a reboot there are %v", w.host.Directories())
+	if w.host.Reboot(); len(w.host.CgroupDirs()) > 0 {
+		t.Errorf("cgroups after a reboot: %v", w.host.CgroupDirs())
 	}
 }
 
-func TestWhatMakesNoSense(t *testing.T) {
+func TestInvalidRequests(t *testing.T) {
 	w := newWorld(t)
 	for _, body := range []any{&world.SetCgroup{Path: "/a"}, &world.SetCgroup{Path: "a/../b"},
 		&world.SetCgroup{Path: "a", CPUQuota: -1}, &world.RemoveCgroup{}, &world.ListCgroups{}} {
@@ -115,15 +116,15 @@ func TestWhatMakesNoSense(t *testing.T) {
 	}
 }
 
-// What the agent was doing when it was killed is not done later.
-func TestKilledOverIt(t *testing.T) {
+// An operation in flight has no effect after the agent has been killed.
+func TestRequestDiesWithTheAgent(t *testing.T) {
 	w := newWorld(t)
 	w.host.Do(world.Effect{Op: 1, Body: &world.SetCgroup{Path: "a"},
 		Deadline: w.agenda.Now().Add(time.Minute)})
 	w.host.Disconnect()
 	for w.agenda.Run() {
 	}
-	if len(w.host.Directories()) > 0 {
-		t.Error("a dead agent has made a cgroup")
+	if len(w.host.CgroupDirs()) > 0 {
+		t.Error("a dead agent created a cgroup")
 	}
 }

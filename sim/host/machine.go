@@ -2,7 +2,7 @@ package host
 
 import "seedlet.dev/world"
 
-// Machine is what every simulated machine is.
+// Machine returns the facts about every simulated machine.
 func Machine() world.Machine {
 	return world.Machine{
 		MachineID:     "5eed1e75eed1e75eed1e75eed1e75eed",

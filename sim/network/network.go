@@ -1,10 +1,10 @@
-// Package network is the simulated network port: it brings probes and hooks over HTTP, TCP and
-// gRPC to the processes of the simulated runtime, and their replies back; and the pages of URLs
-// (page.go), which are the plan's to say.
+// Package network is the simulated network port. It sends HTTP, TCP and gRPC requests of probes and
+// hooks to the processes of the simulated runtime, and serves the manifest URL (manifest_url.go) as
+// the plan defines it.
 //
-// Contract: who listens where is the runtime's to say (Options.Reach), and so is what the truth
-// log is told. Connections are the agent's own: they die with it, and when the agent does not
-// wait any longer. A failure of the network is always that the other side could not be reached.
+// Contract: the runtime decides which process listens where (Options.SendRequest) and records the
+// requests in the truth log. Connections belong to the agent: they end with it, and when the agent
+// stops waiting. Every network fault is reported as KindUnavailable or KindTimeout.
 //
 // Start reading at serve.
 package network
@@ -20,74 +20,75 @@ import (
 	"seedlet.dev/world"
 )
 
-// Options are what a network is made of.
+// Options configure a network.
 type Options struct {
-	Agenda *agenda.Agenda
-	Seed   uint64
-	Faults wire.FaultSource  // nil: nothing goes wrong
-	Answer func(world.Event) // takes the answers of the first life
+	Agenda  *agenda.Agenda
+	Seed    uint64
+	Faults  wire.FaultSource  // nil: no faults
+	Deliver func(world.Event) // receives the events of the first incarnation
 
-	// Reach brings a request to whoever listens on a port of a host, as runtime.Reach does: nil
-	// if nobody does.
-	Reach func(host string, port int32, request string, done func(truth.Reply)) (hangUp func())
+	// SendRequest sends a request to the process that listens on a port of a host, as
+	// runtime.Runtime's method does. It returns nil if no process listens there.
+	SendRequest func(host string, port int32, request string, done func(truth.Reply)) (hangUp func())
 
-	// Page is what is at a URL now, for the manifest URL; nil: nobody is anywhere.
+	// Page returns the current state of a URL; nil: all connections are refused.
 	Page func(url string) Page
 }
 
-// Network is the way from the agent to the processes. It is for one goroutine.
+// Network is the simulated network of the node. It is for use by one goroutine.
 type Network struct {
 	opts Options
 	wire *wire.Wire
 }
 
-// New makes a network.
+// New returns a network.
 func New(opts Options) *Network {
 	return &Network{opts: opts, wire: wire.New(wire.Options{
-		Agenda: opts.Agenda, Faults: opts.Faults, Answer: opts.Answer, Seed: opts.Seed,
+		Agenda: opts.Agenda, Faults: opts.Faults, Deliver: opts.Deliver, Seed: opts.Seed,
 	})}
 }
 
 // Do implements world.Port.
 func (n *Network) Do(eff world.Effect) { n.wire.Send(eff, n.serve) }
 
-// serve takes a call that has arrived.
+// serve handles a call that has arrived.
 func (n *Network) serve(call *wire.Call) {
-	call.Fate.Before, call.Fate.After = unreachable(call.Fate.Before), unreachable(call.Fate.After)
-	if ask, is := call.Effect.Body.(*world.FetchManifest); is {
-		n.fetch(call, ask)
+	call.Outcome.ErrorBefore = asNetworkError(call.Outcome.ErrorBefore)
+	call.Outcome.ErrorAfter = asNetworkError(call.Outcome.ErrorAfter)
+	if fetch, isFetch := call.Effect.Body.(*world.FetchManifest); isFetch {
+		n.fetchManifest(call, fetch)
 		return
 	}
-	host, port, text := request(call.Effect.Body)
+	host, port, text := describeRequest(call.Effect.Body)
 	switch {
-	case host == "" || port < 1 || port > 65535 || !speakable(call.Effect.Body):
+	case host == "" || port < 1 || port > 65535 || !hasSupportedScheme(call.Effect.Body):
 		call.Fail(world.Errorf(world.KindInvalid, call.Name, "it cannot be asked"))
 		return
-	case call.Fate.Before != nil:
-		call.Fail(call.Fate.Before)
+	case call.Outcome.ErrorBefore != nil:
+		call.Fail(call.Outcome.ErrorBefore)
 		return
 	}
-	var hangUp func()
-	severed := false
-	call.OnSever(func() {
-		severed = true
-		if hangUp != nil {
-			hangUp()
+	var cancel func()
+	callerGone := false
+	call.OnCallerGone(func() {
+		callerGone = true
+		if cancel != nil {
+			cancel()
 		}
 	})
-	call.Begin(func() {
-		if severed {
+	call.Execute(func() {
+		if callerGone {
 			return
 		}
-		hangUp = n.opts.Reach(host, port, text, func(reply truth.Reply) { answer(call, reply) })
-		if hangUp == nil {
+		cancel = n.opts.SendRequest(host, port, text, func(reply truth.Reply) { complete(call, reply) })
+		if cancel == nil {
 			refuse(call)
 		}
 	})
 }
 
-// request is where a call goes, and its text as the truth has it.
-func request(body any) (host string, port int32, text string) {
+// describeRequest returns the target of a call, and the text of the request in the truth log.
+func describeRequest(body any) (host string, port int32, text string) {
 	switch req := body.(type) {
 	case *world.HTTPGet:
 		return req.Host, req.Port, fmt.Sprintf("%s :%d/%s", req.Scheme, req.Port,
@@ -97,31 +98,31 @@ func request(body any) (host string, port int32, text string) {
 	case *world.GRPCCheck:
 		return req.Host, req.Port, fmt.Sprintf("grpc :%d/%s", req.Port, req.Service)
 	default:
-		panic("network: no such call: " + world.BodyName(body))
+		panic("network: unknown call: " + world.BodyName(body))
 	}
 }
 
-// speakable reports whether there is such a language.
-func speakable(body any) bool {
-	get, is := body.(*world.HTTPGet)
-	return !is || get.Scheme == "http" || get.Scheme == "https"
+// hasSupportedScheme reports whether the scheme of an HTTP request is http or https.
+func hasSupportedScheme(body any) bool {
+	get, isGet := body.(*world.HTTPGet)
+	return !isGet || get.Scheme == "http" || get.Scheme == "https"
 }
 
-// answer ends a call as the process has replied. A connection that the process did not live to
-// answer is reset.
-func answer(call *wire.Call, reply truth.Reply) {
-	if body, err := precise(call, reply); err != nil {
+// complete completes a call with the reply of the process. If the process has ended without a reply
+// the connection is reset.
+func complete(call *wire.Call, reply truth.Reply) {
+	if body, err := specificResponse(call, reply); err != nil {
 		call.Fail(err)
 		return
 	} else if body != nil {
 		call.Reply(body)
 		return
 	}
-	switch reply.Means() {
-	case truth.ReplyGood:
-		call.Reply(good(call.Effect.Body))
-	case truth.ReplyBad:
-		if body := bad(call.Effect.Body); body != nil {
+	switch reply.Class() {
+	case truth.ReplySuccess:
+		call.Reply(successResponse(call.Effect.Body))
+	case truth.ReplyFailure:
+		if body := failureResponse(call.Effect.Body); body != nil {
 			call.Reply(body)
 			return
 		}
@@ -133,26 +134,27 @@ func answer(call *wire.Call, reply truth.Reply) {
 	}
 }
 
-// precise is what only some requests are answered with; nil and nil for all others.
-func precise(call *wire.Call, reply truth.Reply) (any, *world.Error) {
+// specificResponse returns the response to a reply that only one protocol has, and nil and nil for
+// all other replies.
+func specificResponse(call *wire.Call, reply truth.Reply) (any, *world.Error) {
 	_, http := call.Effect.Body.(*world.HTTPGet)
 	_, grpc := call.Effect.Body.(*world.GRPCCheck)
 	switch {
-	case http && reply == truth.ReplyElsewhere:
-		return &world.HTTPGot{Status: 302, Elsewhere: true, Body: []byte("gone")}, nil
+	case http && reply == truth.ReplyRedirect:
+		return &world.HTTPGot{Status: 302, RedirectedToOtherHost: true, Body: []byte("gone")}, nil
 	case http && reply == truth.ReplyEndless:
 		page := bytes.Repeat([]byte("x"), world.HTTPBodyMax)
 		return &world.HTTPGot{Status: 200, Body: page}, nil
-	case grpc && reply == truth.ReplyUnknown:
+	case grpc && reply == truth.ReplyUnknownService:
 		return nil, world.Errorf(world.KindNotFound, call.Name, "unknown service")
-	case grpc && reply == truth.ReplyUnoffered:
+	case grpc && reply == truth.ReplyUnimplemented:
 		return nil, world.Errorf(world.KindInvalid, call.Name, "unknown service %s",
 			"grpc.health.v1.Health")
 	}
 	return nil, nil
 }
 
-func good(body any) any {
+func successResponse(body any) any {
 	switch body.(type) {
 	case *world.HTTPGet:
 		return &world.HTTPGot{Status: 200, Body: []byte("ok")}
@@ -163,8 +165,8 @@ func good(body any) any {
 	}
 }
 
-// bad is nil for a connection: it is made or it is not.
-func bad(body any) any {
+// failureResponse returns nil for TCP, where a failure is a refused connection.
+func failureResponse(body any) any {
 	switch body.(type) {
 	case *world.HTTPGet:
 		return &world.HTTPGot{Status: 500, Body: []byte("not well")}
@@ -179,19 +181,19 @@ func refuse(call *wire.Call) {
 	call.Fail(world.Errorf(world.KindUnavailable, call.Name, "connection refused"))
 }
 
-// unreachable makes a planned error one that a network can have.
-func unreachable(err *world.Error) *world.Error {
+// asNetworkError converts an injected error to one that a network can report.
+func asNetworkError(err *world.Error) *world.Error {
 	if err == nil || err.Kind == world.KindTimeout {
 		return err
 	}
 	return &world.Error{Kind: world.KindUnavailable, Op: err.Op, Message: err.Message}
 }
 
-// Connect begins a life of the agent: answers go to it from now on.
-func (n *Network) Connect(answer func(world.Event)) { n.wire.Connect(answer) }
+// Connect starts an incarnation of the agent, which receives all completions from now on.
+func (n *Network) Connect(deliver func(world.Event)) { n.wire.Connect(deliver) }
 
-// Disconnect ends a life of the agent, and with it all its connections.
+// Disconnect ends an incarnation of the agent, with all its connections.
 func (n *Network) Disconnect() {
 	n.wire.Disconnect()
-	n.wire.Break(0)
+	n.wire.Crash(0)
 }

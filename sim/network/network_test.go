@@ -14,38 +14,39 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// fate is that of every call.
-type fate wire.Fate
+// sameOutcome is the outcome of every call.
+type sameOutcome wire.Outcome
 
-func (f fate) Fate(string, int, time.Time) wire.Fate { return wire.Fate(f) }
+func (f sameOutcome) Decide(string, int, time.Time) wire.Outcome { return wire.Outcome(f) }
 
-// process listens on port 80 of one host, and replies after a while.
-type process struct {
-	agenda *agenda.Agenda
-	reply  truth.Reply
-	takes  time.Duration
-	asked  []string
-	hungUp int
-	done   func(truth.Reply)
+// listener listens on port 80 of one host and replies after a delay.
+type listener struct {
+	agenda    *agenda.Agenda
+	reply     truth.Reply
+	delay     time.Duration
+	requests  []string
+	canceled  int
+	sendReply func(truth.Reply)
 }
 
-func (p *process) reach(host string, port int32, text string, done func(truth.Reply)) func() {
+func (p *listener) sendRequest(host string, port int32, text string,
+	done func(truth.Reply)) func() {
 	if host != "10.0.0.7" || port != 80 {
 		return nil
 	}
-	p.asked, p.done = append(p.asked, text), done
+	p.requests, p.sendReply = append(p.requests, text), done
 	if p.reply != truth.ReplyNone {
-		p.agenda.After(p.takes, func() { done(p.reply) })
+		p.agenda.After(p.delay, func() { done(p.reply) })
 	}
-	return func() { p.hungUp++ }
+	return func() { p.canceled++ }
 }
 
-// ask sends calls with a deadline of one second and returns the answers.
-func ask(p *process, f wire.Fate, then func(*Network), calls ...any) []world.Event {
+// callAll sends calls with a deadline of one second and returns their completions.
+func callAll(p *listener, f wire.Outcome, then func(*Network), calls ...any) []world.Event {
 	p.agenda = agenda.New(start, 1)
-	var answers []world.Event
-	n := New(Options{Agenda: p.agenda, Seed: 1, Faults: fate(f), Reach: p.reach,
-		Answer: func(ev world.Event) { answers = append(answers, ev) }})
+	var completions []world.Event
+	n := New(Options{Agenda: p.agenda, Seed: 1, Faults: sameOutcome(f), SendRequest: p.sendRequest,
+		Deliver: func(ev world.Event) { completions = append(completions, ev) }})
 	for i, call := range calls {
 		n.Do(world.Effect{Op: world.OpID(i + 1), Body: call, Deadline: start.Add(time.Second)})
 	}
@@ -54,7 +55,7 @@ func ask(p *process, f wire.Fate, then func(*Network), calls ...any) []world.Eve
 	}
 	for p.agenda.Run() {
 	}
-	return answers
+	return completions
 }
 
 var (
@@ -68,38 +69,38 @@ func TestReplies(t *testing.T) {
 	for _, c := range []struct {
 		call  any
 		reply truth.Reply
-		want  any // a body or a kind of error
+		want  any // a body or an error kind
 	}{
-		{get, truth.ReplyGood, &world.HTTPGot{Status: 200, Body: []byte("ok")}},
-		{get, truth.ReplyBad, &world.HTTPGot{Status: 500, Body: []byte("not well")}},
+		{get, truth.ReplySuccess, &world.HTTPGot{Status: 200, Body: []byte("ok")}},
+		{get, truth.ReplyFailure, &world.HTTPGot{Status: 500, Body: []byte("not well")}},
 		{get, truth.ReplyRefused, refused},
 		{get, truth.ReplyNone, world.KindTimeout},
-		{connect, truth.ReplyGood, &world.Done{}},
-		{connect, truth.ReplyBad, refused},
+		{connect, truth.ReplySuccess, &world.Done{}},
+		{connect, truth.ReplyFailure, refused},
 		{connect, truth.ReplyNone, world.KindTimeout},
-		{check, truth.ReplyGood, &world.GRPCChecked{Status: "SERVING"}},
-		{check, truth.ReplyBad, &world.GRPCChecked{Status: "NOT_SERVING"}},
+		{check, truth.ReplySuccess, &world.GRPCChecked{Status: "SERVING"}},
+		{check, truth.ReplyFailure, &world.GRPCChecked{Status: "NOT_SERVING"}},
 		{check, truth.ReplyRefused, refused},
-		{&world.TCPConnect{Host: "10.0.0.7", Port: 81}, truth.ReplyGood, refused},
-		{&world.TCPConnect{Host: "10.0.0.8", Port: 80}, truth.ReplyGood, refused},
+		{&world.TCPConnect{Host: "10.0.0.7", Port: 81}, truth.ReplySuccess, refused},
+		{&world.TCPConnect{Host: "10.0.0.8", Port: 80}, truth.ReplySuccess, refused},
 	} {
-		got := ask(&process{reply: c.reply}, wire.Fate{}, nil, c.call)
+		got := callAll(&listener{reply: c.reply}, wire.Outcome{}, nil, c.call)
 		if len(got) != 1 {
-			t.Fatalf("%d answers to %T", len(got), c.call)
+			t.Fatalf("%d completions of %T", len(got), c.call)
 		}
-		var is any = got[0].Body
+		var result any = got[0].Body
 		if got[0].Err != nil {
-			is = got[0].Err.Kind
+			result = got[0].Err.Kind
 		}
-		if diff := cmp.Diff(c.want, is); diff != "" {
+		if diff := cmp.Diff(c.want, result); diff != "" {
 			t.Errorf("%T, %s (-want +got):\n%s", c.call, c.reply, diff)
 		}
 	}
 }
 
-func TestTexts(t *testing.T) {
-	p := &process{reply: truth.ReplyGood}
-	ask(p, wire.Fate{}, nil, get, connect, check,
+func TestRequestTexts(t *testing.T) {
+	p := &listener{reply: truth.ReplySuccess}
+	callAll(p, wire.Outcome{}, nil, get, connect, check,
 		&world.HTTPGet{Scheme: "https", Host: "10.0.0.7", Port: 80, Path: "ok"},
 		&world.GRPCCheck{Host: "10.0.0.7", Port: 80})
 	want := []string{"http :80/ok?x=1", "tcp :80", "grpc :80/db", "https :80/ok", "grpc :80/"}
@@ -110,28 +111,29 @@ func TestTexts(t *testing.T) {
 		}
 		return set
 	})
-	if diff := cmp.Diff(want, p.asked, less); diff != "" {
+	if diff := cmp.Diff(want, p.requests, less); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestConnectionsAreTheAgentsOwn(t *testing.T) {
-	p := &process{reply: truth.ReplyNone}
-	if got := ask(p, wire.Fate{}, (*Network).Disconnect, get); len(got) != 0 || p.hungUp != 1 {
-		t.Errorf("%v, hung up %d times", got, p.hungUp)
+func TestConnectionsDieWithTheAgent(t *testing.T) {
+	p := &listener{reply: truth.ReplyNone}
+	if got := callAll(p, wire.Outcome{}, (*Network).Disconnect, get); len(got) != 0 ||
+		p.canceled != 1 {
+		t.Errorf("%v, canceled %d times", got, p.canceled)
 	}
-	p = &process{reply: truth.ReplyGood} // it would have been asked a little later
-	ask(p, wire.Fate{EffectDelay: 500 * time.Millisecond}, (*Network).Disconnect, get)
-	if p.asked != nil {
-		t.Errorf("a dead agent asked %q", p.asked)
+	p = &listener{reply: truth.ReplySuccess} // the request would have been sent later
+	callAll(p, wire.Outcome{EffectDelay: 500 * time.Millisecond}, (*Network).Disconnect, get)
+	if p.requests != nil {
+		t.Errorf("a dead agent sent %q", p.requests)
 	}
 }
 
-func TestTheProcessEndsWhileItIsAsked(t *testing.T) {
-	p := &process{reply: truth.ReplyNone}
-	got := ask(p, wire.Fate{}, func(*Network) { p.done(truth.ReplyNone) }, get)
-	if len(got) != 1 || !got[0].Err.Has(world.KindUnavailable) || p.hungUp != 0 {
-		t.Errorf("%v, hung up %d times", got, p.hungUp)
+func TestProcessEndsDuringARequest(t *testing.T) {
+	p := &listener{reply: truth.ReplyNone}
+	got := callAll(p, wire.Outcome{}, func(*Network) { p.sendReply(truth.ReplyNone) }, get)
+	if len(got) != 1 || !got[0].Err.Has(world.KindUnavailable) || p.canceled != 0 {
+		t.Errorf("%v, canceled %d times", got, p.canceled)
 	}
 }
 
@@ -139,22 +141,22 @@ func TestFaults(t *testing.T) {
 	broken := &world.Error{Kind: world.KindExhausted, Message: "broken"}
 	late := &world.Error{Kind: world.KindTimeout, Message: "late"}
 	for name, c := range map[string]struct { //ordered: each alone
-		fate  wire.Fate
-		kind  world.ErrorKind
-		asked int
-		after time.Duration
+		outcome  wire.Outcome
+		kind     world.ErrorKind
+		requests int
+		after    time.Duration
 	}{
-		"before": {wire.Fate{Before: broken}, world.KindUnavailable, 0, 0},
-		"after":  {wire.Fate{After: broken}, world.KindUnavailable, 1, 0},
-		"late":   {wire.Fate{After: late}, world.KindTimeout, 1, 0},
-		"lost":   {wire.Fate{Lost: true}, world.KindTimeout, 1, time.Second},
-		"slow":   {wire.Fate{EffectDelay: time.Minute}, world.KindTimeout, 0, time.Second},
+		"before": {wire.Outcome{ErrorBefore: broken}, world.KindUnavailable, 0, 0},
+		"after":  {wire.Outcome{ErrorAfter: broken}, world.KindUnavailable, 1, 0},
+		"late":   {wire.Outcome{ErrorAfter: late}, world.KindTimeout, 1, 0},
+		"lost":   {wire.Outcome{ResponseLost: true}, world.KindTimeout, 1, time.Second},
+		"slow":   {wire.Outcome{EffectDelay: time.Minute}, world.KindTimeout, 0, time.Second},
 	} {
-		p := &process{reply: truth.ReplyGood}
-		got := ask(p, c.fate, nil, get)
-		if len(got) != 1 || !got[0].Err.Has(c.kind) || len(p.asked) != c.asked ||
+		p := &listener{reply: truth.ReplySuccess}
+		got := callAll(p, c.outcome, nil, get)
+		if len(got) != 1 || !got[0].Err.Has(c.kind) || len(p.requests) != c.requests ||
 			got[0].Time.Sub(start) != c.after {
-			t.Errorf("%s: %v, asked %q", name, got, p.asked)
+			t.Errorf("%s: %v, requests %q", name, got, p.requests)
 		}
 	}
 }

@@ -14,58 +14,61 @@ import (
 	"seedlet.dev/world/parity"
 )
 
-// servers is a network with the suite's servers in it, each on a host of its own.
-type servers struct {
-	agenda  *agenda.Agenda
-	network *Network
-	ops     world.OpID
-	answers map[world.OpID]world.Event
+// parityServers is a network with the suite's servers, each on its own host.
+type parityServers struct {
+	agenda      *agenda.Agenda
+	network     *Network
+	ops         world.OpID
+	completions map[world.OpID]world.Event
 }
 
-// replies are what the servers do. Whoever is redirected within a host sees the other page only.
+// replies are the replies of the servers. A redirect within the host is followed before the reply.
 var replies = map[parity.Server]truth.Reply{
-	parity.Well: truth.ReplyGood, parity.Unwell: truth.ReplyBad, parity.Secret: truth.ReplyGood,
-	parity.Moved: truth.ReplyGood, parity.Elsewhere: truth.ReplyElsewhere,
-	parity.Endless: truth.ReplyEndless, parity.Unknown: truth.ReplyUnknown,
-	parity.Unoffered: truth.ReplyUnoffered, parity.Silent: "", parity.HangsUp: truth.ReplyNone,
-	parity.CutShort: truth.ReplyNone,
+	parity.Healthy: truth.ReplySuccess, parity.Unhealthy: truth.ReplyFailure,
+	parity.UntrustedTLS:        truth.ReplySuccess,
+	parity.RedirectsWithinHost: truth.ReplySuccess, parity.RedirectsToOtherHost: truth.ReplyRedirect,
+	parity.EndlessBody: truth.ReplyEndless, parity.UnknownService: truth.ReplyUnknownService,
+	parity.NoHealthService: truth.ReplyUnimplemented, parity.NeverResponds: "",
+	parity.ClosesConnection: truth.ReplyNone,
+	parity.TruncatedBody:    truth.ReplyNone,
 }
 
-// pages are what is at the URLs of the servers. The certificate of Secret is nobody's.
+// pages are the states of the servers' URLs. The certificate of Secret is not trusted.
 var pages = map[parity.Server]Page{
-	parity.Well: {Status: 200, Data: []byte("ok")}, parity.Unwell: {Status: 500},
-	parity.Moved:    {Status: 200, Data: []byte("here")},
-	parity.Endless:  {Status: 200, Data: bytes.Repeat([]byte("x"), 1<<20)},
-	parity.CutShort: {Status: 200, Cut: true},
-	parity.Silent:   {Silent: true},
+	parity.Healthy: {Status: 200, Data: []byte("ok")}, parity.Unhealthy: {Status: 500},
+	parity.RedirectsWithinHost: {Status: 200, Data: []byte("here")},
+	parity.EndlessBody:         {Status: 200, Data: bytes.Repeat([]byte("x"), 1<<20)},
+	parity.TruncatedBody:       {Status: 200, Truncated: true},
+	parity.NeverResponds:       {Hangs: true},
 }
 
-// hostOf is the host of http://HOST:80/ and the like.
+// hostOf returns the host of a URL such as http://HOST:80/.
 func hostOf(url string) string {
 	_, rest, _ := strings.Cut(url, "://")
 	host, _, _ := strings.Cut(rest, ":")
 	return host
 }
 
-// latency is what calls need to and fro.
-type latency struct{}
+// varyingLatency injects latencies that vary from call to call.
+type varyingLatency struct{}
 
-func (latency) Fate(_ string, op int, _ time.Time) wire.Fate {
-	takes := time.Duration(op%7) * time.Millisecond
-	return wire.Fate{Receive: takes, Answer: takes}
+func (varyingLatency) Decide(_ string, op int, _ time.Time) wire.Outcome {
+	latency := time.Duration(op%7) * time.Millisecond
+	return wire.Outcome{RequestLatency: latency, ResponseLatency: latency}
 }
 
-func newServers(seed uint64) *servers {
-	s := &servers{agenda: agenda.New(start, seed), answers: map[world.OpID]world.Event{}}
-	s.network = New(Options{Agenda: s.agenda, Seed: seed, Faults: latency{}, Reach: s.reach,
-		Page:   func(url string) Page { return pages[parity.Server(hostOf(url))] },
-		Answer: func(ev world.Event) { s.answers[ev.Op] = ev }})
+func newServers(seed uint64) *parityServers {
+	s := &parityServers{agenda: agenda.New(start, seed), completions: map[world.OpID]world.Event{}}
+	s.network = New(Options{Agenda: s.agenda, Seed: seed, Faults: varyingLatency{},
+		SendRequest: s.sendRequest,
+		Page:        func(url string) Page { return pages[parity.Server(hostOf(url))] },
+		Deliver:     func(ev world.Event) { s.completions[ev.Op] = ev }})
 	return s
 }
 
-func (s *servers) reach(host string, _ int32, _ string, done func(truth.Reply)) func() {
-	reply, there := replies[parity.Server(host)]
-	if !there {
+func (s *parityServers) sendRequest(host string, _ int32, _ string, done func(truth.Reply)) func() {
+	reply, found := replies[parity.Server(host)]
+	if !found {
 		return nil
 	}
 	if reply != "" {
@@ -74,37 +77,38 @@ func (s *servers) reach(host string, _ int32, _ string, done func(truth.Reply)) 
 	return func() {}
 }
 
-func (*servers) At(s parity.Server) (string, int32) { return string(s), 80 }
+func (*parityServers) Address(s parity.Server) (string, int32) { return string(s), 80 }
 
-func (s *servers) CallWithin(body any, timeout time.Duration) (any, *world.Error) {
-	return s.begin(body, timeout)()
+func (s *parityServers) CallWithin(body any, timeout time.Duration) (any, *world.Error) {
+	return s.beginWithin(body, timeout)()
 }
 
-func (s *servers) Call(body any) (any, *world.Error) { return s.Begin(body)() }
-func (s *servers) Tell(body any)                     { s.network.Do(world.Effect{Body: body}) }
-func (s *servers) Now() time.Time                    { return s.agenda.Now() }
+func (s *parityServers) Call(body any) (any, *world.Error) { return s.Begin(body)() }
+func (s *parityServers) Now() time.Time                    { return s.agenda.Now() }
 
-func (s *servers) Begin(body any) func() (any, *world.Error) {
-	return s.begin(body, 2*time.Minute)
+func (s *parityServers) Send(body any) { s.network.Do(world.Effect{Body: body}) }
+
+func (s *parityServers) Begin(body any) func() (any, *world.Error) {
+	return s.beginWithin(body, 2*time.Minute)
 }
 
-func (s *servers) begin(body any, timeout time.Duration) func() (any, *world.Error) {
+func (s *parityServers) beginWithin(body any, timeout time.Duration) func() (any, *world.Error) {
 	s.ops++
 	op := s.ops
 	s.network.Do(world.Effect{Op: op, Body: body, Deadline: s.agenda.Now().Add(timeout)})
 	return func() (any, *world.Error) {
 		for {
-			if ev, is := s.answers[op]; is {
+			if ev, completed := s.completions[op]; completed {
 				return ev.Body, ev.Err
 			}
 			if !s.agenda.Run() {
-				panic(world.Call(body) + " was never answered")
+				panic(world.CallName(body) + " never completed")
 			}
 		}
 	}
 }
 
-func (s *servers) Sleep(d time.Duration) {
+func (s *parityServers) Sleep(d time.Duration) {
 	awake := false
 	s.agenda.After(d, func() { awake = true })
 	for !awake {
@@ -114,6 +118,6 @@ func (s *servers) Sleep(d time.Duration) {
 
 func TestParity(t *testing.T) {
 	for seed := range uint64(20) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { parity.Reach(t, newServers(seed)) })
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { parity.NetworkPort(t, newServers(seed)) })
 	}
 }

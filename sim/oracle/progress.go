@@ -7,120 +7,128 @@ import (
 	"time"
 )
 
-// progress is the rule that things come right in the end. It finds nothing by itself: whoever
-// runs the simulation polls Unsettled after the healing and knows how long it may take.
+// progress is the liveness oracle: the node settles. It finds nothing by itself. The simulation
+// polls Unsettled after the heal, knows the bound, and reports the failure under this name.
 type progress struct{}
 
-func (*progress) entry() Entry {
-	return Entry{"progress", "When nothing goes wrong any more, every pod becomes what its " +
-		"manifest demands, what nobody wants goes without a trace, and the API shows it."}
+func (*progress) describe() Entry {
+	return Entry{"progress", "Once no fault applies, every pod becomes what its manifest " +
+		"demands, what is not desired is removed without a trace, and the API serves it."}
 }
 
-// restartedWithin is how long after its back-off a container is restarted at the latest.
-const restartedWithin = 15 * time.Second
+// restartBound is how long after its back-off a container must be restarted, without a fault.
+const restartBound = 15 * time.Second
 
-// Unsettled says what is not as it should be in the end, in lines; nothing if all is well. It is
-// asked after Healed, as often as wanted. Whoever wants to know only whether there is anything
-// stops at the first line, and the rest is not looked for.
-func (p *Panel) Unsettled(now time.Time) iter.Seq[string] {
+// Unsettled returns what is not right although no fault applies any more, in lines; none if the
+// node has settled. It may be polled any number of times after Healed. The lines are computed one
+// by one, so a caller that stops at the first line pays for no more.
+func (s *Set) Unsettled(now time.Time) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		w, well := p.world, true
-		w.now = now
-		tell := func(lines []string) bool {
+		m, settled := s.model, true
+		m.now = now
+		emit := func(lines []string) bool {
 			for _, line := range lines {
-				if well = false; !yield(line) {
+				if settled = false; !yield(line) {
 					return false
 				}
 			}
 			return true
 		}
-		for _, pod := range w.order {
-			lacks := pod.due
+		for _, pod := range m.podsInOrder {
+			problems := pod.unsettledOfName
 			if pod.spec == nil {
-				lacks = pod.remains
+				problems = pod.leftovers
 			}
-			if !tell(lacks()) {
+			if !emit(problems()) {
 				return
 			}
 		}
-		if tell(w.objectsUnsettled(now)) && well { // files are looked at last: that is the most work
-			tell(w.logsUnsettled(now))
+		if emit(m.unsettledObjects(now)) && settled { // logs come last: listing files costs most
+			emit(m.unsettledLogs(now))
 		}
 	}
 }
 
-// remains says what is left of a pod that nobody wants.
-func (p *pod) remains() []string {
+// leftovers returns what remains of a pod that is not desired.
+func (p *pod) leftovers() []string {
 	var lines []string
 	for _, s := range p.sandboxes {
-		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but sandbox %.12s is left", p, s.id))
+		lines = append(lines, fmt.Sprintf("pod %s: not desired, but sandbox %.12s is left", p, s.id))
 	}
 	for _, c := range p.containers {
-		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but container %s #%d is left", p,
+		lines = append(lines, fmt.Sprintf("pod %s: not desired, but container %s #%d is left", p,
 			c.name, c.attempt))
 	}
 	for _, dir := range p.dirs {
-		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but %s is left", p, dir))
+		lines = append(lines, fmt.Sprintf("pod %s: not desired, but %s is left", p, dir))
 	}
-	for _, dir := range p.cgroupsLeft() {
-		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but cgroup %s is left", p, dir))
+	for _, dir := range p.remainingCgroups() {
+		lines = append(lines, fmt.Sprintf("pod %s: not desired, but cgroup %s is left", p, dir))
 	}
-	if p.shown {
-		lines = append(lines, fmt.Sprintf("pod %s: not wanted, but still shown", p))
+	if p.isServed {
+		lines = append(lines, fmt.Sprintf("pod %s: not desired, but still served", p))
 	}
 	return lines
 }
 
-// due says what a wanted pod lacks. Of those of one full name one has to be well; as long as none
-// is, the lack of the first is told.
-func (p *pod) due() []string {
+// unsettledOfName returns what is wrong with the desired pods of one full name. One of them has
+// to be right. If none is, the problem of the first is returned.
+func (p *pod) unsettledOfName() []string {
 	var first []string
-	for _, rival := range p.full.pods {
-		if rival.spec == nil {
+	for _, other := range p.fullName.pods {
+		if other.spec == nil {
 			continue
 		}
-		lacks := rival.lacks(p.world.now)
-		if len(lacks) == 0 {
+		problems := other.unsettled(p.model.now)
+		if len(problems) == 0 {
 			return nil
 		}
 		if first == nil {
-			first = lacks
+			first = problems
 		}
 	}
 	return first
 }
 
-// lacks says what a wanted pod lacks, in the runtime or in what is shown of it.
-func (p *pod) lacks(now time.Time) []string {
-	what := p.lacksRun(now)
+// unsettled returns what is wrong with a desired pod: in the runtime, or in its served status.
+func (p *pod) unsettled(now time.Time) []string {
+	problem := p.runtimeProblem(now)
 	switch {
-	case what != "":
-	case !p.shown:
-		what = "it is not shown"
-	case p.complaint != "":
-		what = p.complaint
-	case !p.confirmed:
-		what = "nothing that is true was shown of it yet"
+	case problem != "":
+	case p.isHostile():
+		return nil
+	case !p.isServed:
+		problem = "it is not served"
+	case p.servedProblem != "":
+		problem = p.servedProblem
+	case !p.servedCorrectly:
+		problem = "no right status of it was served yet"
 	default:
 		return nil
 	}
-	return []string{"pod " + p.String() + ": " + what}
+	return []string{"pod " + p.String() + ": " + problem}
 }
 
-// lacksRun is the first thing that is wrong with what runs; empty if all is well.
-func (p *pod) lacksRun(now time.Time) string {
-	if p.rejected {
-		return p.lacksEnd()
-	}
-	what := p.lacksSandbox(now)
-	if what != "" && p.waits() {
+// runtimeProblem returns the first thing that is wrong in the runtime; empty if nothing is.
+func (p *pod) runtimeProblem(now time.Time) string {
+	switch {
+	case p.isHostile() && p.needsEviction():
+		return p.overLimitProblem()
+	case p.isHostile():
 		return ""
 	}
-	return what
+	if p.rejected {
+		return p.rejectionProblem()
+	}
+	problem := p.sandboxProblem(now)
+	if problem != "" && p.needsToWait() {
+		return ""
+	}
+	return problem
 }
 
-// lacksSandbox is the same for a pod that does not have to wait for others.
-func (p *pod) lacksSandbox(now time.Time) string {
+// sandboxProblem returns the same for a pod that was not rejected and need not wait for resources.
+func (p *pod) sandboxProblem(now time.Time) string {
 	newest := p.newestSandbox()
 	for _, s := range p.sandboxes {
 		if s != newest && s.ready {
@@ -132,141 +140,150 @@ func (p *pod) lacksSandbox(now time.Time) string {
 		case c.state != running:
 		case c.sandbox != newest:
 			return fmt.Sprintf("container %s #%d runs in an old sandbox", c.name, c.attempt)
-		case c.full != p.full.text:
-			return fmt.Sprintf("container %s #%d was made for %s", c.name, c.attempt, c.full)
-		case p.superseded(c):
+		case c.podFullName != p.fullName.name:
+			return fmt.Sprintf("container %s #%d was created for %s", c.name, c.attempt, c.podFullName)
+		case p.isSuperseded(c):
 			return fmt.Sprintf("container %s #%d runs, but all are to be restarted", c.name,
 				c.attempt)
-		case !p.current(c):
+		case !p.isOfNewestSpec(c):
 			return fmt.Sprintf("container %s #%d is not of the newest spec", c.name, c.attempt)
 		}
 	}
 	switch {
-	case p.toBeEvicted():
-		return fmt.Sprintf("%v is above its limit, but the pod is not evicted", p.everOver())
-	case p.maybeKilled(now) && !p.surelyKilled(now):
+	case p.needsEviction():
+		return p.overLimitProblem()
+	case p.mayBeKilled(now) && !p.mustBeKilled(now):
 		return ""
-	case p.over() && p.live > 0:
-		return fmt.Sprintf("it has come to its end, but %s runs", p.anyLive().name)
-	case p.over() && newest != nil && newest.ready:
-		return "it has come to its end, but its sandbox is still ready"
-	case p.over():
+	case p.mustBeTerminal() && p.liveContainers > 0:
+		return fmt.Sprintf("it must be terminal, but %s runs", p.anyLiveContainer().name)
+	case p.mustBeTerminal() && newest != nil && newest.ready:
+		return "it must be terminal, but its sandbox is still ready"
+	case p.mustBeTerminal():
 		return ""
-	case p.byHand && p.terminal != "" && p.live == 0:
-		return "" // it had come to its end, and somebody has tidied up
-	case p.ranBefore() && p.live == 0 && (newest == nil || !newest.ready):
+	case p.removedByHand && p.servedTerminal != "" && p.liveContainers == 0:
+		return "" // an administrator removed what was left of a terminal pod
+	case p.hasRunBefore() && p.liveContainers == 0 && (newest == nil || !newest.ready):
 		return ""
 	case newest == nil || !newest.ready:
 		return "it has no sandbox that is ready"
 	}
-	if what := p.lacksCgroup(newest); what != "" {
-		return what
+	if problem := p.cgroupProblem(newest); problem != "" {
+		return problem
 	}
-	if what := p.lacksContent(now); what != "" {
-		return what
+	if problem := p.contentProblem(now); problem != "" {
+		return problem
 	}
-	if what := p.lacksEphemeral(); what != "" {
-		return what
+	if problem := p.ephemeralProblem(); problem != "" {
+		return problem
 	}
-	return p.lacksContainer(newest, now)
+	return p.containersProblem(newest, now)
 }
 
-// ranBefore says that a pod whose manifest went and came back is shown as having run to its end:
-// the agent did not notice that the manifest was gone, or had died over removing what was left,
-// and some of that was removed all the same when the old request took effect.
-func (p *pod) ranBefore() bool { return p.loose() && p.terminal != "" }
+func (p *pod) overLimitProblem() string {
+	return fmt.Sprintf("%v is above its limit, but the pod is not evicted", p.volumesEverOverLimit())
+}
 
-// lacksContainer is what is wrong with the containers of a pod that should run in a sandbox.
-func (p *pod) lacksContainer(s *sandbox, now time.Time) string {
-	initialised := p.initialised(s)
+// hasRunBefore reports whether a pod whose manifest was removed and came back is served in the
+// terminal phase of its first run. The agent may not have noticed the removal, or may have died
+// while removing the pod; an old request may then have removed a part of it.
+func (p *pod) hasRunBefore() bool { return p.wasRemoved() && p.servedTerminal != "" }
+
+// containersProblem returns what is wrong with the containers of a pod that should run in a
+// sandbox.
+func (p *pod) containersProblem(s *sandbox, now time.Time) string {
+	isInitialized := p.isInitialized(s)
 	for i := range p.spec.Spec.InitContainers {
 		name := p.spec.Spec.InitContainers[i].Name
-		sidecar := p.sidecar(name) > 0
-		if !sidecar && (initialised || s.round == p.roundDue() && slices.Contains(s.ended, name)) {
+		sidecar := p.sidecarPosition(name) > 0
+		if !sidecar && (isInitialized ||
+			s.round == p.currentRound() && slices.Contains(s.completed, name)) {
 			continue
 		}
-		c := p.newest(name)
-		here := c != nil && c.sandbox == s && !p.superseded(c)
-		if sidecar && here && (initialised || c.state == running && c.begun(now)) {
-			if what := p.lacksProcess(c, now); what != "" {
-				return what
+		c := p.newestRun(name)
+		here := c != nil && c.sandbox == s && !p.isSuperseded(c)
+		if sidecar && here && (isInitialized || c.state == running && c.mayHavePassedStartup(now)) {
+			if problem := p.processProblem(c, now); problem != "" {
+				return problem
 			}
 			continue
 		}
-		if c == nil && p.barred(&p.spec.Spec.InitContainers[i]) {
+		if c == nil && p.isForbiddenRoot(&p.spec.Spec.InitContainers[i]) {
 			return ""
 		}
 		if c == nil || c.sandbox != s {
 			return fmt.Sprintf("init container %s has not run in its sandbox", name)
 		}
-		return p.lacksProcess(c, now) // those after it wait for it
+		return p.processProblem(c, now) // the containers after it wait for it
 	}
 	for i := range p.spec.Spec.Containers {
-		c := p.newest(p.spec.Spec.Containers[i].Name)
-		if c == nil && p.barred(&p.spec.Spec.Containers[i]) {
+		c := p.newestRun(p.spec.Spec.Containers[i].Name)
+		if c == nil && p.isForbiddenRoot(&p.spec.Spec.Containers[i]) {
 			continue
 		}
 		if c == nil {
-			return fmt.Sprintf("container %s was never made", p.spec.Spec.Containers[i].Name)
+			return fmt.Sprintf("container %s was never created", p.spec.Spec.Containers[i].Name)
 		}
-		if what := p.lacksProcess(c, now); what != "" {
-			return what
+		if problem := p.processProblem(c, now); problem != "" {
+			return problem
 		}
 	}
 	return ""
 }
 
-// initialised says whether an app container has run in a sandbox, in the round that has to run, so
-// that its init containers are over and done with, whatever they are called now.
-func (p *pod) initialised(s *sandbox) bool {
+// isInitialized reports whether an app container has run in a sandbox in the current restart
+// round. If so, the init containers are done, whatever the newest spec has.
+func (p *pod) isInitialized(s *sandbox) bool {
 	for _, c := range p.containers {
-		if c.sandbox == s && !p.isInit(c.name) && c.state != created && !p.superseded(c) {
+		if c.sandbox == s && !p.isInitContainer(c.name) && c.state != created && !p.isSuperseded(c) {
 			return true
 		}
 	}
 	return false
 }
 
-// lacksProcess is what is wrong with the newest run of a container, if it should run or have run.
-func (p *pod) lacksProcess(c *container, now time.Time) string {
+// processProblem returns what is wrong with the newest run of a container that should run, or
+// should have run.
+func (p *pod) processProblem(c *container, now time.Time) string {
 	switch {
 	case c.state == running:
-		return p.lacksProbe(c, now)
+		return p.probeProblem(c, now)
 	case c.state == created:
 		return fmt.Sprintf("container %s #%d is not started", c.name, c.attempt)
-	case p.final(c):
+	case p.isFinalRun(c):
 		return ""
-	case now.After(c.exitedAt.Add(c.waitAtMost() + restartedWithin)):
+	case now.After(c.exitedAt.Add(c.maxWait() + restartBound)):
 		return fmt.Sprintf("container %s #%d exited %v ago, has to wait %v and is not restarted",
-			c.name, c.attempt, now.Sub(c.exitedAt).Round(time.Second), c.waitAtMost())
+			c.name, c.attempt, now.Sub(c.exitedAt).Round(time.Second), c.maxWait())
 	}
 	return ""
 }
 
-// over says whether a pod has come to its end: no container will run any more.
-func (p *pod) over() bool { return p.surelyKilled(p.world.now) || p.ended() }
+// mustBeTerminal reports whether no container of the pod may run any more.
+func (p *pod) mustBeTerminal() bool { return p.mustBeKilled(p.model.now) || p.hasExitedForGood() }
 
-// ended is the same, but for what the agent ends it for: a deadline, a limit.
-func (p *pod) ended() bool {
+// hasExitedForGood reports the same of a pod that was not killed for a deadline, a limit or the
+// like.
+func (p *pod) hasExitedForGood() bool {
 	for i := range p.spec.Spec.InitContainers {
-		c := p.newest(p.spec.Spec.InitContainers[i].Name)
-		if c != nil && c.state == exited && c.code != 0 && p.sidecar(c.name) == 0 && p.final(c) {
+		c := p.newestRun(p.spec.Spec.InitContainers[i].Name)
+		if c != nil && c.state == exited && c.exitCode != 0 && p.sidecarPosition(c.name) == 0 &&
+			p.isFinalRun(c) {
 			return true
 		}
 	}
 	for i := range p.spec.Spec.Containers {
-		c := p.newest(p.spec.Spec.Containers[i].Name)
-		if c == nil || c.state != exited || !p.final(c) {
+		c := p.newestRun(p.spec.Spec.Containers[i].Name)
+		if c == nil || c.state != exited || !p.isFinalRun(c) {
 			return false
 		}
 	}
 	return true
 }
 
-// final says whether the restart policy and rules leave an exited container as it is.
-func (p *pod) final(c *container) bool {
-	if p.sidecar(c.name) > 0 || p.superseded(c) {
+// isFinalRun reports whether restart policy and rules leave an exited container as it is.
+func (p *pod) isFinalRun(c *container) bool {
+	if p.sidecarPosition(c.name) > 0 || p.isSuperseded(c) {
 		return false
 	}
-	return !restarts(containerOf(p.spec, c.name), p.spec.Spec.RestartPolicy, c.code)
+	return !runsAgain(containerOf(p.spec, c.name), p.spec.Spec.RestartPolicy, c.exitCode)
 }

@@ -10,7 +10,7 @@ import (
 	"seedlet.dev/world/parity"
 )
 
-// populate makes pods of two running containers each.
+// populate creates pods with two running containers each.
 func (w *simWorld) populate(pods int) {
 	for i := range pods {
 		config := w.Sandbox()
@@ -37,23 +37,23 @@ func (w *simWorld) populate(pods int) {
 	}
 }
 
-// BenchmarkRelist is what one virtual second costs the runtime at rest: both lists, of 30
-// sandboxes and 60 containers.
+// BenchmarkRelist measures one relist of an idle runtime: both lists, with 30 sandboxes and 60
+// containers.
 func BenchmarkRelist(b *testing.B) {
 	w := newWorld(1, nil)
 	w.populate(30)
 	relist(b, w, func() {})
 }
 
-// BenchmarkRelistOfChange has one container exit and another start between two relists.
+// BenchmarkRelistOfChange measures a relist in which two containers have changed.
 func BenchmarkRelistOfChange(b *testing.B) {
 	w := newWorld(1, nil)
 	w.populate(30)
 	n := 0
 	relist(b, w, func() {
 		n++
-		w.runtime.changed(w.runtime.containerOrder[n%60])
-		w.runtime.changed(w.runtime.containerOrder[(n+30)%60])
+		w.runtime.invalidate(w.runtime.containerOrder[n%60])
+		w.runtime.invalidate(w.runtime.containerOrder[(n+30)%60])
 	})
 }
 
@@ -65,10 +65,10 @@ func relist(b *testing.B, w *simWorld, change func()) {
 		change()
 		first, second := w.send(listContainers), w.send(listSandboxes)
 		w.Sleep(time.Second)
-		if w.answers[first].Body == nil || w.answers[second].Body == nil {
-			b.Fatal("no answer within a second")
+		if w.completions[first].Body == nil || w.completions[second].Body == nil {
+			b.Fatal("no completion within a second")
 		}
-		delete(w.answers, first)
-		delete(w.answers, second)
+		delete(w.completions, first)
+		delete(w.completions, second)
 	}
 }

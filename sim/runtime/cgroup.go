@@ -8,14 +8,13 @@ import (
 	"seedlet.dev/sim/truth"
 )
 
-// cgroup is the directory of the cgroup that a sandbox and its containers are in; empty if the
-// runtime chose it.
-func (s *sandbox) cgroup() string {
+// cgroupParent returns the cgroup of a sandbox and its containers; empty if the runtime chose it.
+func (s *sandbox) cgroupParent() string {
 	return strings.Trim(s.config.GetLinux().GetCgroupParent(), "/")
 }
 
-// ids are those of its user namespace.
-func (s *sandbox) ids() truth.IDs {
+// userIDRange returns the IDs of the sandbox's user namespace.
+func (s *sandbox) userIDRange() truth.IDs {
 	users := s.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions()
 	if users.GetMode() != runtimeapi.NamespaceMode_POD || len(users.GetUids()) != 1 {
 		return truth.IDs{}
@@ -23,24 +22,24 @@ func (s *sandbox) ids() truth.IDs {
 	return truth.IDs{First: users.Uids[0].HostId, Length: users.Uids[0].Length}
 }
 
-// enter has something run in the cgroup of a sandbox.
-func (r *Runtime) enter(s *sandbox) {
-	if r.opts.EnterCgroup != nil && s != nil && s.cgroup() != "" {
-		r.opts.EnterCgroup(s.cgroup())
+// enterCgroup runs a process in the cgroup of a sandbox.
+func (r *Runtime) enterCgroup(s *sandbox) {
+	if r.opts.EnterCgroup != nil && s != nil && s.cgroupParent() != "" {
+		r.opts.EnterCgroup(s.cgroupParent())
 	}
 }
 
-// KillCgroup ends every process in a cgroup and in those below it: of containers, and those that
-// hold sandboxes.
+// KillCgroup kills every process in a cgroup and its descendants: containers, and the processes
+// that hold sandboxes.
 func (r *Runtime) KillCgroup(dir string) {
 	for _, s := range r.sandboxOrder {
-		in := s.cgroup()
+		in := s.cgroupParent()
 		if in != dir && !strings.HasPrefix(in, dir+"/") {
 			continue
 		}
-		for _, c := range r.inSandbox(s) {
+		for _, c := range r.containersIn(s) {
 			if c.State == running {
-				r.exit(c, exitOnKill, truth.CauseKilled)
+				r.exit(c, exitCodeKill, truth.CauseKilled)
 			}
 		}
 		r.KillSandbox(s.ID)

@@ -10,21 +10,21 @@ import (
 	"seedlet.dev/sim/truth"
 )
 
-// Container is what is true about one container.
+// Container is the true state of one container.
 type Container struct {
 	ID, SandboxID                 string
 	PodUID, PodNamespace, PodName string
-	Name                          string // in the pod
+	Name                          string // in the pod's spec
 	Attempt                       uint32
 	State                         runtimeapi.ContainerState
 	CreatedAt                     time.Time
-	StartedAt                     time.Time // zero: never
-	FinishedAt                    time.Time // zero: not yet
+	StartedAt                     time.Time // zero: never started
+	FinishedAt                    time.Time // zero: not finished
 	ExitCode                      int32
-	Reason                        string // why it exited, in the runtime's words
+	Reason                        string // of the exit, as the runtime reports it
 }
 
-// The states, by their shorter names.
+// Short names of the container states.
 const (
 	created = runtimeapi.ContainerState_CONTAINER_CREATED
 	running = runtimeapi.ContainerState_CONTAINER_RUNNING
@@ -33,32 +33,32 @@ const (
 
 type container struct {
 	Container
-	config   *runtimeapi.ContainerConfig
-	imageID  string
-	user     string
-	mounts   []string // images
-	logPath  string
-	output   output
-	reserved string // the name that is taken until it is removed
-	skewed   skews
-	lost     bool // the runtime does not know its state
+	config       *runtimeapi.ContainerConfig
+	imageID      string
+	user         string
+	mounts       []string // references of mounted images
+	logPath      string
+	output       output
+	reservedName string // reserved until the container is removed
+	skews        clockSkews
+	stateUnknown bool // the runtime reports CONTAINER_UNKNOWN
 
-	starting, removing bool // a call is at work on it
-	gone               bool // removed
+	starting, removing bool // a call is in progress on it
+	removed            bool // from the runtime
 	script             Script
 	termSent, killSent bool
-	killTakes          time.Duration
-	noticed            time.Duration // from the end of the process until the runtime knows
+	killDelay          time.Duration
+	exitNoticeDelay    time.Duration // from the end of the process until the runtime notices
 	onExit             []func()
-	asked              []*asking // what its process has not answered yet
+	pendingRequests    []*pendingRequest // its process has not replied yet
 
-	item   *runtimeapi.Container               // as lists show it; nil after a change
-	status *runtimeapi.ContainerStatusResponse // nil after a change
+	cachedListItem *runtimeapi.Container               // nil after a change
+	cachedStatus   *runtimeapi.ContainerStatusResponse // nil after a change
 }
 
-type startKey struct{ podUID, container string }
+type podContainer struct{ podUID, container string }
 
-// Containers returns the true state of all containers, by id.
+// Containers returns the true state of all containers, sorted by ID.
 func (r *Runtime) Containers() []Container {
 	all := make([]Container, len(r.containerOrder))
 	for i, c := range r.containerOrder {
@@ -67,39 +67,39 @@ func (r *Runtime) Containers() []Container {
 	return all
 }
 
-func (c *container) startable() bool { return c.State == created && !c.starting && !c.removing }
+func (c *container) canStart() bool { return c.State == created && !c.starting && !c.removing }
 
-// process begins the container's process.
-func (r *Runtime) process(c *container) {
-	key := startKey{c.PodUID, c.Name}
+// startProcess starts the process of a container.
+func (r *Runtime) startProcess(c *container) {
+	key := podContainer{c.PodUID, c.Name}
 	c.script = r.opts.Behaviour(Instance{
 		PodUID: c.PodUID, PodNamespace: c.PodNamespace, PodName: c.PodName,
 		Container: c.Name, Attempt: c.Attempt, Starts: r.starts[key],
 	})
 	r.starts[key]++
-	r.enter(r.sandboxes[c.SandboxID])
+	r.enterCgroup(r.sandboxes[c.SandboxID])
 	c.State, c.StartedAt, c.starting = running, r.now(), false
-	c.skewed.started = r.skew
-	r.changed(c)
+	c.skews.started = r.skew
+	r.invalidate(c)
 	r.openFiles(c)
-	r.write(c)
-	r.tell(c, truth.Fact{Kind: truth.ContainerStarted})
-	r.emit(c.ID, c.SandboxID, eventStarted)
-	if c.script.Runs > 0 {
-		r.after(c.script.Runs, func() { r.exitByItself(c) })
+	r.scheduleWrites(c)
+	r.recordFact(c, truth.Fact{Kind: truth.ContainerStarted})
+	r.emitEvent(c.ID, c.SandboxID, eventStarted)
+	if c.script.RunsFor > 0 {
+		r.after(c.script.RunsFor, func() { r.exitByItself(c) })
 	}
 }
 
 func (r *Runtime) exitByItself(c *container) {
 	if c.script.OOM {
-		r.exit(c, exitOnKill, truth.CauseOOM)
+		r.exit(c, exitCodeKill, truth.CauseOOM)
 		return
 	}
-	r.exit(c, c.script.ExitCode, truth.CauseOwn)
+	r.exit(c, c.script.ExitCode, truth.CauseSelf)
 }
 
-// term sends TERM, as containerd does once in the life of a container, however often it is asked
-// to stop it.
+// term sends TERM. containerd sends it once to a container, however often it is requested to stop
+// the container.
 func (r *Runtime) term(c *container) {
 	if c.termSent {
 		return
@@ -108,11 +108,11 @@ func (r *Runtime) term(c *container) {
 	if c.script.IgnoresTerm {
 		return
 	}
-	code := int32(exitOnTerm)
+	code := int32(exitCodeTerm)
 	if c.script.HandlesTerm {
 		code = c.script.StopExitCode
 	}
-	r.after(c.script.StopTakes, func() { r.exit(c, code, truth.CauseStop) })
+	r.after(c.script.StopDelay, func() { r.exit(c, code, truth.CauseStop) })
 }
 
 // kill sends KILL.
@@ -121,30 +121,31 @@ func (r *Runtime) kill(c *container, cause string) {
 		return
 	}
 	c.killSent = true
-	r.tell(c, truth.Fact{Kind: truth.KillRequested, Cause: cause})
-	r.after(c.killTakes, func() { r.exit(c, exitOnKill, cause) })
+	r.recordFact(c, truth.Fact{Kind: truth.KillRequested, Cause: cause})
+	r.after(c.killDelay, func() { r.exit(c, exitCodeKill, cause) })
 }
 
-// exit is the end of the container's process, whichever reason for it comes first.
+// exit ends the process of a container. Only the first exit has an effect.
 func (r *Runtime) exit(c *container, code int32, cause string) {
 	if c.State != running {
 		return
 	}
-	// The end is the kernel's, the start was the runtime's: a short run may end before it began.
-	c.State, c.FinishedAt, c.ExitCode = exited, r.now().Add(-c.noticed), code
-	c.Reason, c.skewed.finished = reasonOf(code, cause), r.skew
-	if c.lost && byCall(cause) {
-		r.find(c)
+	// The kernel dates the end and the runtime dates the start, so a short run may end before its
+	// start.
+	c.State, c.FinishedAt, c.ExitCode = exited, r.now().Add(-c.exitNoticeDelay), code
+	c.Reason, c.skews.finished = reasonOf(code, cause), r.skew
+	if c.stateUnknown && isRequestedExit(cause) {
+		r.recoverContainerState(c)
 	}
-	r.changed(c)
-	message, logEnd := r.closeFiles(c, cause == truth.CauseOwn)
-	r.tell(c, truth.Fact{Kind: truth.ContainerExited, ExitCode: code, Cause: cause,
-		Message: message, LogEnd: logEnd})
-	if !c.lost {
-		r.emit(c.ID, c.SandboxID, eventStopped)
+	r.invalidate(c)
+	message, logEnd := r.closeFiles(c, cause == truth.CauseSelf)
+	r.recordFact(c, truth.Fact{Kind: truth.ContainerExited, ExitCode: code, Cause: cause,
+		Message: message, LogTail: logEnd})
+	if !c.stateUnknown {
+		r.emitEvent(c.ID, c.SandboxID, eventStopped)
 	}
-	for len(c.asked) > 0 {
-		c.asked[0].end(truth.ReplyNone)
+	for len(c.pendingRequests) > 0 {
+		c.pendingRequests[0].finish(truth.ReplyNone)
 	}
 	waiting := c.onExit
 	c.onExit = nil
@@ -153,13 +154,13 @@ func (r *Runtime) exit(c *container, code int32, cause string) {
 	}
 }
 
-// failStart makes a container one that has exited without ever having run.
+// failStart moves a container to the exited state without a run.
 func (r *Runtime) failStart(c *container) {
-	c.State, c.FinishedAt, c.ExitCode = exited, r.now(), exitNoStart
-	c.Reason, c.starting, c.skewed.finished = "StartError", false, r.skew
-	r.changed(c)
-	r.tell(c, truth.Fact{
-		Kind: truth.ContainerExited, ExitCode: exitNoStart, Cause: truth.CauseStart,
+	c.State, c.FinishedAt, c.ExitCode = exited, r.now(), exitCodeStartError
+	c.Reason, c.starting, c.skews.finished = "StartError", false, r.skew
+	r.invalidate(c)
+	r.recordFact(c, truth.Fact{
+		Kind: truth.ContainerExited, ExitCode: exitCodeStartError, Cause: truth.CauseStart,
 	})
 }
 
@@ -176,9 +177,9 @@ func reasonOf(code int32, cause string) string {
 	}
 }
 
-// addContainer makes a container visible.
+// addContainer adds a container to the runtime's lists.
 func (r *Runtime) addContainer(c *container) {
-	c.State, c.CreatedAt, c.skewed.created = created, r.now(), r.skew
+	c.State, c.CreatedAt, c.skews.created = created, r.now(), r.skew
 	r.containers[c.ID] = c
 	at, _ := slices.BinarySearchFunc(r.containerOrder, c, compareContainers)
 	r.containerOrder = slices.Insert(r.containerOrder, at, c)
@@ -187,36 +188,49 @@ func (r *Runtime) addContainer(c *container) {
 	for _, v := range c.config.Envs {
 		env[v.Key] = string(v.Value)
 	}
-	r.tell(c, truth.Fact{Kind: truth.ContainerCreated, Annotations: c.config.Annotations,
-		Image: c.config.GetImage().GetImage(), ImageMounts: c.mounts, User: c.user, Env: env})
-	r.emit(c.ID, c.SandboxID, eventCreated)
+	r.recordFact(c, truth.Fact{Kind: truth.ContainerCreated, Annotations: c.config.Annotations,
+		Image: c.config.GetImage().GetImage(), ImageMounts: c.mounts, Mounts: c.pathMounts(),
+		User: c.user, Env: env})
+	r.emitEvent(c.ID, c.SandboxID, eventCreated)
 }
 
-// dropContainer makes a container that does not run disappear.
-func (r *Runtime) dropContainer(c *container) {
-	if c.gone {
+// pathMounts returns the mounts of paths of the node.
+func (c *container) pathMounts() []truth.Mount {
+	var all []truth.Mount
+	for _, m := range c.config.Mounts {
+		if m.HostPath != "" {
+			all = append(all, truth.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath,
+				ReadOnly: m.Readonly})
+		}
+	}
+	return all
+}
+
+// deleteContainer removes a container that does not run from the runtime's lists.
+func (r *Runtime) deleteContainer(c *container) {
+	if c.removed {
 		return
 	}
-	c.gone = true
+	c.removed = true
 	delete(r.containers, c.ID)
-	delete(r.containerNames, c.reserved)
+	delete(r.containerNames, c.reservedName)
 	at, _ := slices.BinarySearchFunc(r.containerOrder, c, compareContainers)
 	r.containerOrder = slices.Delete(r.containerOrder, at, at+1)
 	r.containerList = nil
-	r.tell(c, truth.Fact{Kind: truth.ContainerRemoved, ExitCode: c.ExitCode})
-	r.emit(c.ID, c.SandboxID, eventDeleted)
+	r.recordFact(c, truth.Fact{Kind: truth.ContainerRemoved, ExitCode: c.ExitCode})
+	r.emitEvent(c.ID, c.SandboxID, eventDeleted)
 }
 
 func compareContainers(a, b *container) int { return strings.Compare(a.ID, b.ID) }
 
-// changed has the container's messages built anew when they are asked for.
-func (r *Runtime) changed(c *container) {
-	c.item, c.status = nil, nil
+// invalidate drops the cached messages of a container, so that they are built again when needed.
+func (r *Runtime) invalidate(c *container) {
+	c.cachedListItem, c.cachedStatus = nil, nil
 	r.containerList = nil
 }
 
-// tell adds a fact about a container to the truth.
-func (r *Runtime) tell(c *container, f truth.Fact) {
+// recordFact adds a fact about a container to the truth log.
+func (r *Runtime) recordFact(c *container, f truth.Fact) {
 	f.Time = r.now()
 	f.PodUID, f.PodNamespace, f.PodName = c.PodUID, c.PodNamespace, c.PodName
 	f.Container, f.ContainerID, f.SandboxID = c.Name, c.ID, c.SandboxID

@@ -13,18 +13,19 @@ import (
 	"seedlet.dev/world"
 )
 
-// createContainer takes the name when it is received, and makes the container when its snapshot
-// is ready. Meanwhile the sandbox may stop or go: the container is made all the same.
+// createContainer reserves the name when the call is received, and creates the container when its
+// snapshot is ready. The container is created even if its sandbox has stopped or been removed
+// meanwhile.
 func (r *Runtime) createContainer(call *wire.Call, req *runtimeapi.CreateContainerRequest) {
 	c, err := r.newContainer(call, req)
 	if err != nil {
 		call.Fail(err)
 		return
 	}
-	r.containerNames[c.reserved] = struct{}{}
-	call.Work(call.Between(5*time.Millisecond, 60*time.Millisecond), func() {
-		if call.GivesUp() {
-			delete(r.containerNames, c.reserved)
+	r.containerNames[c.reservedName] = struct{}{}
+	call.ContinueAfter(call.DurationBetween(5*time.Millisecond, 60*time.Millisecond), func() {
+		if call.DrawsAbort() {
+			delete(r.containerNames, c.reservedName)
 			return
 		}
 		r.addContainer(c)
@@ -32,7 +33,7 @@ func (r *Runtime) createContainer(call *wire.Call, req *runtimeapi.CreateContain
 	})
 }
 
-// newContainer checks a request as containerd does, in the same order.
+// newContainer validates a request with containerd's checks, in the same order.
 func (r *Runtime) newContainer(call *wire.Call, req *runtimeapi.CreateContainerRequest) (
 	*container, *world.Error) {
 	s := r.sandboxes[req.PodSandboxId]
@@ -66,13 +67,13 @@ func (r *Runtime) newContainer(call *wire.Call, req *runtimeapi.CreateContainerR
 	if err != nil {
 		return nil, err
 	}
-	user, err := img.userOf(call.Name, config.GetLinux().GetSecurityContext())
+	user, err := img.containerUser(call.Name, config.GetLinux().GetSecurityContext())
 	if err != nil {
 		return nil, err
 	}
-	c := &container{config: config, imageID: img.id, reserved: name, user: user, mounts: mounts,
-		killTakes: call.Between(time.Millisecond, 40*time.Millisecond),
-		noticed:   call.Between(0, 500*time.Microsecond)}
+	c := &container{config: config, imageID: img.id, reservedName: name, user: user, mounts: mounts,
+		killDelay:       call.DurationBetween(time.Millisecond, 40*time.Millisecond),
+		exitNoticeDelay: call.DurationBetween(0, 500*time.Microsecond)}
 	if dir := req.SandboxConfig.LogDirectory; dir != "" && config.LogPath != "" {
 		c.logPath = path.Join(dir, config.LogPath)
 	}
@@ -82,69 +83,69 @@ func (r *Runtime) newContainer(call *wire.Call, req *runtimeapi.CreateContainerR
 	return c, nil
 }
 
-// startContainer starts a created container. One that cannot be started counts as exited.
+// startContainer starts a created container. A container that cannot be started becomes exited.
 func (r *Runtime) startContainer(call *wire.Call, req *runtimeapi.StartContainerRequest) {
 	c := r.containers[req.ContainerId]
 	if c == nil {
 		call.Fail(noContainer(call, req.ContainerId))
 		return
 	}
-	if !c.startable() {
+	if !c.canStart() {
 		call.Fail(world.Errorf(world.KindInternal, call.Name,
 			"failed to set starting state for container %q: container is in %s state%s",
-			c.ID, c.State, c.busy()))
+			c.ID, c.State, c.transitionText()))
 		return
 	}
 	c.starting = true
-	begin := func() {
-		if s := r.sandboxes[c.SandboxID]; s == nil || s.State != ready || call.GivesUp() {
+	start := func() {
+		if s := r.sandboxes[c.SandboxID]; s == nil || s.State != ready || call.DrawsAbort() {
 			r.failStart(c)
 			call.Fail(world.Errorf(world.KindInternal, call.Name,
 				"sandbox container %q is not running", c.SandboxID))
 			return
 		}
-		r.process(c)
+		r.startProcess(c)
 		call.Reply(&runtimeapi.StartContainerResponse{})
 	}
 	if s := r.sandboxes[c.SandboxID]; s == nil || s.State != ready {
-		begin()
+		start()
 		return
 	}
-	call.Work(call.Between(5*time.Millisecond, 60*time.Millisecond), begin)
+	call.ContinueAfter(call.DurationBetween(5*time.Millisecond, 60*time.Millisecond), start)
 }
 
-// stopContainer sends TERM, and KILL when the grace period of this call has run out. A call that
-// nobody waits for any more may never send KILL.
+// stopContainer sends TERM, and KILL after the grace period of this call. If the caller of the call
+// is gone KILL may never be sent.
 func (r *Runtime) stopContainer(call *wire.Call, req *runtimeapi.StopContainerRequest) {
 	c := r.containers[req.ContainerId]
-	if c == nil && r.opts.Old {
+	if c == nil && r.opts.Containerd16 {
 		call.Fail(noContainer(call, req.ContainerId))
 		return
 	}
 	if c == nil || c.State != running {
 		if c != nil {
-			r.settle(c)
+			r.recoverIfExited(c)
 		}
 		call.Reply(&runtimeapi.StopContainerResponse{})
 		return
 	}
-	r.tell(c, truth.Fact{Kind: truth.StopRequested, GraceSeconds: req.Timeout})
+	r.recordFact(c, truth.Fact{Kind: truth.StopRequested, GraceSeconds: req.Timeout})
 	c.onExit = append(c.onExit, func() { call.Reply(&runtimeapi.StopContainerResponse{}) })
 	if req.Timeout <= 0 {
 		r.kill(c, truth.CauseStop)
 		return
 	}
 	r.term(c)
-	abandoned := false
-	call.OnSever(func() { abandoned = call.GivesUp() })
+	aborted := false
+	call.OnCallerGone(func() { aborted = call.DrawsAbort() })
 	r.after(time.Duration(req.Timeout)*time.Second, func() {
-		if !abandoned && !call.PortDied() {
+		if !aborted && !call.HasPortDied() {
 			r.kill(c, truth.CauseStop)
 		}
 	})
 }
 
-// removeContainer removes a container, killing it first if it runs.
+// removeContainer removes a container. It kills a running container first.
 func (r *Runtime) removeContainer(call *wire.Call, req *runtimeapi.RemoveContainerRequest) {
 	c := r.containers[req.ContainerId]
 	if c == nil {
@@ -152,13 +153,13 @@ func (r *Runtime) removeContainer(call *wire.Call, req *runtimeapi.RemoveContain
 		return
 	}
 	remove := func() {
-		if err := c.removable(call); err != nil {
+		if err := c.checkRemovable(call); err != nil {
 			call.Fail(err)
 			return
 		}
 		c.removing = true
-		r.after(call.Between(time.Millisecond, 30*time.Millisecond), func() {
-			r.dropContainer(c)
+		r.after(call.DurationBetween(time.Millisecond, 30*time.Millisecond), func() {
+			r.deleteContainer(c)
 			call.Reply(&runtimeapi.RemoveContainerResponse{})
 		})
 	}
@@ -170,16 +171,16 @@ func (r *Runtime) removeContainer(call *wire.Call, req *runtimeapi.RemoveContain
 	r.kill(c, truth.CauseRemove)
 }
 
-// removable says why a container that does not run cannot be removed now.
-func (c *container) removable(call *wire.Call) *world.Error {
+// checkRemovable returns an error if a container that does not run cannot be removed now.
+func (c *container) checkRemovable(call *wire.Call) *world.Error {
 	if c.starting || c.removing {
 		return world.Errorf(world.KindInternal, call.Name,
-			"failed to set removing state for container %q:%s", c.ID, c.busy())
+			"failed to set removing state for container %q:%s", c.ID, c.transitionText())
 	}
 	return nil
 }
 
-func (c *container) busy() string {
+func (c *container) transitionText() string {
 	switch {
 	case c.starting:
 		return " container is in starting state"
@@ -195,7 +196,7 @@ func noContainer(call *wire.Call, id string) *world.Error {
 		"an error occurred when try to find container %q: not found", id)
 }
 
-// newID draws an id in containerd's form: 64 hexadecimal digits.
+// newID draws an ID of containerd's form: 64 hexadecimal digits.
 func newID(call *wire.Call) string {
 	const digits = "0123456789abcdef"
 	id := make([]byte, 0, 64)

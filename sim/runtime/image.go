@@ -16,64 +16,65 @@ import (
 	"seedlet.dev/world"
 )
 
-// image is what is true about one image.
+// image is the true state of one image.
 type image struct {
 	ref, id string
 	present bool
-	user    string // without a group
-	pulls   int    // begun so far
+	user    string // without its group
+	pulls   int    // started so far
 }
 
-// image looks an image up, by its name or its id.
+// image returns the image with a name or an ID.
 func (r *Runtime) image(ref string) *image {
 	if img := r.images[ref]; img != nil {
 		return img
 	}
 	digest := sha256.Sum256([]byte(ref))
 	img := &image{ref: ref, id: "sha256:" + hex.EncodeToString(digest[:])}
-	is := r.opts.Images(ref, 0)
-	img.present = !is.Absent
-	img.user, _, _ = strings.Cut(is.User, ":")
+	planned := r.opts.Images(ref, 0)
+	img.present = !planned.Absent
+	img.user, _, _ = strings.Cut(planned.User, ":")
 	r.images[ref], r.images[img.id] = img, img
 	return img
 }
 
-// imageStatus answers without an image when it is not here.
+// imageStatus returns a response without an image if the image is not present.
 func (r *Runtime) imageStatus(req *runtimeapi.ImageStatusRequest) *runtimeapi.ImageStatusResponse {
 	img := r.image(req.GetImage().GetImage())
 	if !img.present {
 		return &runtimeapi.ImageStatusResponse{}
 	}
-	return &runtimeapi.ImageStatusResponse{Image: img.shown()}
+	return &runtimeapi.ImageStatusResponse{Image: img.message()}
 }
 
-// listImages answers with the images that are here, by name.
+// listImages returns the images that are present, sorted by name.
 func (r *Runtime) listImages() *runtimeapi.ListImagesResponse {
 	list := &runtimeapi.ListImagesResponse{}
 	for _, name := range slices.Sorted(maps.Keys(r.images)) {
 		if img := r.images[name]; img.present && name == img.ref {
-			list.Images = append(list.Images, img.shown())
+			list.Images = append(list.Images, img.message())
 		}
 	}
 	return list
 }
 
-// shown is an image as the runtime tells of it.
-func (img *image) shown() *runtimeapi.Image {
-	is := &runtimeapi.Image{
+// message returns the image as the CRI reports it.
+func (img *image) message() *runtimeapi.Image {
+	message := &runtimeapi.Image{
 		Id: img.id, RepoTags: []string{img.ref}, Size: 1 << 20,
 		Spec: &runtimeapi.ImageSpec{Image: img.ref},
 	}
 	if uid, err := strconv.ParseInt(img.user, 10, 64); err == nil {
-		is.Uid = &runtimeapi.Int64Value{Value: uid}
+		message.Uid = &runtimeapi.Int64Value{Value: uid}
 	} else {
-		is.Username = img.user
+		message.Username = img.user
 	}
-	return is
+	return message
 }
 
-// userOf is as whom a container runs: as the request says, or else the image.
-func (img *image) userOf(call string, s *runtimeapi.LinuxContainerSecurityContext) (string,
+// containerUser returns the user of a container: the one of the request, or else the one of the
+// image.
+func (img *image) containerUser(call string, s *runtimeapi.LinuxContainerSecurityContext) (string,
 	*world.Error) {
 	switch {
 	case s.GetRunAsUsername() != "":
@@ -89,7 +90,8 @@ func (img *image) userOf(call string, s *runtimeapi.LinuxContainerSecurityContex
 	return img.user, nil
 }
 
-// imageMounts are the images that a container mounts, in the order in which it does.
+// imageMounts returns the references of the images that a container mounts, in the order of its
+// mounts.
 func (r *Runtime) imageMounts(call string, config *runtimeapi.ContainerConfig) ([]string,
 	*world.Error) {
 	var refs []string
@@ -97,40 +99,41 @@ func (r *Runtime) imageMounts(call string, config *runtimeapi.ContainerConfig) (
 		if m.GetImage() == nil {
 			continue
 		}
-		img, kind, why := r.image(m.Image.Image), world.KindInternal, ""
+		img, kind, reason := r.image(m.Image.Image), world.KindInternal, ""
 		switch {
 		case m.HostPath != "":
-			why = "hostpath must be empty while mount image"
+			reason = "hostpath must be empty while mount image"
 		case !m.Readonly:
-			why = "readonly must be true while mount image"
+			reason = "readonly must be true while mount image"
 		case m.Image.Image == "":
-			why = "image not specified"
+			reason = "image not specified"
 		case !img.present:
-			kind, why = world.KindNotFound, "failed to resolve image \""+img.ref+"\": not found"
+			kind, reason = world.KindNotFound, "failed to resolve image \""+img.ref+"\": not found"
 		}
-		if why != "" {
+		if reason != "" {
 			return nil, world.Errorf(kind, call,
-				"failed to mount image volume: ImageVolumeMountFailed: %s", why)
+				"failed to mount image volume: ImageVolumeMountFailed: %s", reason)
 		}
 		refs = append(refs, img.ref)
 	}
 	return refs, nil
 }
 
-// pullImage makes an image present when it has come, unless the plan says that it fails.
+// pullImage makes an image present after the planned duration, unless the plan has an error for
+// this pull.
 func (r *Runtime) pullImage(call *wire.Call, req *runtimeapi.PullImageRequest) {
 	img := r.image(req.GetImage().GetImage())
 	plan := r.opts.Images(img.ref, img.pulls)
 	img.pulls++
-	if plan.PullTakes == 0 {
-		plan.PullTakes = call.Between(100*time.Millisecond, 3*time.Second)
+	if plan.PullDuration == 0 {
+		plan.PullDuration = call.DurationBetween(100*time.Millisecond, 3*time.Second)
 	}
-	call.Work(plan.PullTakes, func() {
+	call.ContinueAfter(plan.PullDuration, func() {
 		if plan.PullError != nil {
 			call.Fail(plan.PullError)
 			return
 		}
-		if call.GivesUp() {
+		if call.DrawsAbort() {
 			return
 		}
 		img.present = true

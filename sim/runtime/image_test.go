@@ -12,7 +12,7 @@ import (
 
 const model = "registry.test/model:1"
 
-// imageWorld has one image that is not there, and one whose processes run as 1000.
+// imageWorld has one image that is not present, and one whose user is 1000.
 func imageWorld(t *testing.T) (w *simWorld, sandbox string) {
 	w = newWorld(1, func(o *Options) {
 		o.Images = func(ref string, _ int) Image {
@@ -22,24 +22,24 @@ func imageWorld(t *testing.T) (w *simWorld, sandbox string) {
 	return w, w.mustRun(t, "u")
 }
 
-// A container is made with the images that it mounts, or not at all.
+// A container is created with all of its image mounts, or not at all.
 func TestImageMounts(t *testing.T) {
-	is := func(ref string) *runtimeapi.ImageSpec { return &runtimeapi.ImageSpec{Image: ref} }
+	imageSpec := func(ref string) *runtimeapi.ImageSpec { return &runtimeapi.ImageSpec{Image: ref} }
 	for _, test := range []struct {
 		mount *runtimeapi.Mount
 		kind  world.ErrorKind
 		why   string
 	}{
-		{&runtimeapi.Mount{Image: is(model), Readonly: true}, "", ""},
-		{&runtimeapi.Mount{Image: is(missing), Readonly: true}, world.KindNotFound,
+		{&runtimeapi.Mount{Image: imageSpec(model), Readonly: true}, "", ""},
+		{&runtimeapi.Mount{Image: imageSpec(missing), Readonly: true}, world.KindNotFound,
 			`failed to resolve image "` + missing + `": not found`},
-		{&runtimeapi.Mount{Image: is(model)}, world.KindInternal, "readonly must be true"},
-		{&runtimeapi.Mount{Image: is(""), Readonly: true}, world.KindInternal, "not specified"},
-		{&runtimeapi.Mount{Image: is(model), Readonly: true, HostPath: "/a"}, world.KindInternal,
+		{&runtimeapi.Mount{Image: imageSpec(model)}, world.KindInternal, "readonly must be true"},
+		{&runtimeapi.Mount{Image: imageSpec(""), Readonly: true}, world.KindInternal, "not specified"},
+		{&runtimeapi.Mount{Image: imageSpec(model), Readonly: true, HostPath: "/a"}, world.KindInternal,
 			"hostpath must be empty"},
 	} {
 		w, sandbox := imageWorld(t)
-		create := w.creation(sandbox, "u", "app", 0).(*runtimeapi.CreateContainerRequest)
+		create := w.createRequest(sandbox, "u", "app", 0).(*runtimeapi.CreateContainerRequest)
 		create.Config.Mounts = []*runtimeapi.Mount{test.mount}
 		_, err := w.Call(create)
 		switch last := w.facts[len(w.facts)-1]; {
@@ -57,8 +57,8 @@ func TestImageMounts(t *testing.T) {
 	}
 }
 
-// Whom a container runs as is what the request says, or else the image.
-func TestUsers(t *testing.T) {
+// The user of a container is the one of the request, or else the one of the image.
+func TestContainerUser(t *testing.T) {
 	number := func(n int64) *runtimeapi.Int64Value { return &runtimeapi.Int64Value{Value: n} }
 	for _, test := range []struct {
 		context *runtimeapi.LinuxContainerSecurityContext
@@ -72,7 +72,7 @@ func TestUsers(t *testing.T) {
 		{&runtimeapi.LinuxContainerSecurityContext{RunAsGroup: number(7)}, pullable, "refused"},
 	} {
 		w, sandbox := imageWorld(t)
-		create := w.creation(sandbox, "u", "app", 0).(*runtimeapi.CreateContainerRequest)
+		create := w.createRequest(sandbox, "u", "app", 0).(*runtimeapi.CreateContainerRequest)
 		create.Config.Image.Image = test.image
 		create.Config.Linux = &runtimeapi.LinuxContainerConfig{SecurityContext: test.context}
 		_, err := w.Call(create)
@@ -86,8 +86,8 @@ func TestUsers(t *testing.T) {
 	}
 	w, _ := imageWorld(t)
 	body, _ := w.Call(&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: pullable}})
-	if is := body.(*runtimeapi.ImageStatusResponse).Image; is.Uid.GetValue() != 1000 ||
-		is.Username != "" {
-		t.Errorf("%v", is)
+	if image := body.(*runtimeapi.ImageStatusResponse).Image; image.Uid.GetValue() != 1000 ||
+		image.Username != "" {
+		t.Errorf("%v", image)
 	}
 }

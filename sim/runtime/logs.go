@@ -13,38 +13,39 @@ import (
 	"seedlet.dev/world"
 )
 
-// What containers write: logs, and why they ended. A log grows by the clock, so nothing happens
-// for it until somebody looks: then what has been written since is added at once.
+// Logs and termination messages of containers. A log grows with the time. To avoid an event for
+// every line, the lines that are due are appended only when the file is read.
 
-// File is a file that is open: it stays the same when it is renamed or removed.
+// File is an open file. It stays the same file when it is renamed or removed.
 type File interface {
-	// Append has it grow by size bytes, of which tail are the last.
+	// Append grows the file by size bytes, of which tail are the last.
 	Append(tail []byte, size int64)
 	// Write replaces the content.
 	Write(data []byte)
-	// Resize has it be of a size, whatever is in it.
+	// Resize sets the size of the file, with any content.
 	Resize(size int64)
-	// BeforeRead has do run whenever somebody is about to look; nil ends that.
+	// BeforeRead sets a function that runs before every read of the file; nil removes it.
 	BeforeRead(do func())
 }
 
-// output is what a process has open and has written.
+// output holds the open files of a process and how much it has written.
 type output struct {
-	log     File // nil: none
-	lines   int64
-	inFile  int64 // lines in the file that is open now, by this process
-	message File  // nil: what the process has to say gets lost
+	log         File // nil: no log
+	lines       int64
+	linesInFile int64 // that this process has written to the file that is open now
+	message     File  // nil: the termination message is lost
 }
 
-// Every line of a log is as long as any other.
+// All lines of a log have the same length.
 const (
-	lineBytes   = 128
-	lineStart   = "2006-01-02T15:04:05.000000000Z07:00"
-	linesInTail = 100 // that are kept word for word
+	lineBytes      = 128
+	lineTimeLayout = "2006-01-02T15:04:05.000000000Z07:00"
+	linesInTail    = 100 // the number of lines that are stored with their text
 )
 
-// openFiles opens what a process that begins writes to. Its message goes into the file that is
-// mounted where the kubelet says; if that is missing, containerd mounts a directory.
+// openFiles opens the files that a new process writes to. The termination message goes to the file
+// that is mounted at the path in the kubelet's annotation. If that file does not exist containerd
+// mounts a directory, and the message is lost.
 func (r *Runtime) openFiles(c *container) {
 	c.output = output{}
 	if r.opts.OpenFile == nil {
@@ -63,58 +64,58 @@ func (r *Runtime) openLog(c *container) {
 	if c.logPath == "" {
 		return
 	}
-	c.output.log, c.output.inFile = r.opts.OpenFile(c.logPath), 0
-	if c.script.LogBytes > 0 {
-		c.output.log.BeforeRead(func() { r.writeLog(c) })
+	c.output.log, c.output.linesInFile = r.opts.OpenFile(c.logPath), 0
+	if c.script.LogBytesPerSecond > 0 {
+		c.output.log.BeforeRead(func() { r.catchUpLog(c) })
 	}
 }
 
-// writeLog adds to the log what has been written by now.
-func (r *Runtime) writeLog(c *container) {
+// catchUpLog appends the lines that are due to the log.
+func (r *Runtime) catchUpLog(c *container) {
 	o := &c.output
-	if o.log == nil || c.script.LogBytes <= 0 {
+	if o.log == nil || c.script.LogBytesPerSecond <= 0 {
 		return
 	}
-	due := int64(r.now().Sub(c.StartedAt).Seconds() * float64(c.script.LogBytes) / lineBytes)
+	due := int64(r.now().Sub(c.StartedAt).Seconds() * float64(c.script.LogBytesPerSecond) / lineBytes)
 	more := due - o.lines
 	if more <= 0 {
 		return
 	}
-	o.lines, o.inFile = due, o.inFile+more
-	o.log.Append(c.linesAt(min(more, linesInTail)), more*lineBytes)
+	o.lines, o.linesInFile = due, o.linesInFile+more
+	o.log.Append(c.lastLines(min(more, linesInTail)), more*lineBytes)
 }
 
-// linesAt are the last lines so far, as the log has them.
-func (c *container) linesAt(count int64) []byte {
+// lastLines returns the last lines so far, in the format of the log file.
+func (c *container) lastLines(count int64) []byte {
 	var tail bytes.Buffer
 	for n := c.output.lines - count; n < c.output.lines; n++ {
 		at := c.StartedAt.Add(time.Duration(n) * time.Second * lineBytes /
-			time.Duration(c.script.LogBytes))
-		line := at.UTC().Format(lineStart) + " stdout F " + c.line(n)
+			time.Duration(c.script.LogBytesPerSecond))
+		line := at.UTC().Format(lineTimeLayout) + " stdout F " + c.line(n)
 		tail.WriteString(line + "\n")
 	}
 	return tail.Bytes()
 }
 
-// line is one line of what a process writes.
+// line returns the text of one log line.
 func (c *container) line(n int64) string {
 	text := fmt.Sprintf("line %d of %s #%d", n, c.Name, c.Attempt)
 	return text + strings.Repeat(".", max(0, lineBytes-len("2006-01-02T15:04:05.000000000Z")-
 		len(" stdout F \n")-len(text)))
 }
 
-// closeFiles writes what is left to be written when a process ends, and returns its message and
-// the last lines of the log that it had open.
-func (r *Runtime) closeFiles(c *container, bySelf bool) (message, logEnd string) {
+// closeFiles writes the lines that are due when a process ends. It returns the termination message
+// and the last lines of the open log file.
+func (r *Runtime) closeFiles(c *container, byItself bool) (message, logEnd string) {
 	o := &c.output
 	if o.log != nil {
-		r.writeLog(c)
+		r.catchUpLog(c)
 		o.log.BeforeRead(nil)
-		for n := o.lines - min(o.inFile, linesInTail); n < o.lines; n++ {
+		for n := o.lines - min(o.linesInFile, linesInTail); n < o.lines; n++ {
 			logEnd += c.line(n) + "\n"
 		}
 	}
-	if bySelf && c.script.Message != "" {
+	if byItself && c.script.Message != "" {
 		message = c.script.Message
 		if o.message != nil {
 			o.message.Write([]byte(message))
@@ -123,7 +124,7 @@ func (r *Runtime) closeFiles(c *container, bySelf bool) (message, logEnd string)
 	return message, logEnd
 }
 
-// reopenLog has a container write to a new file of the name of its log.
+// reopenLog makes a container write to a new file at its log path.
 func (r *Runtime) reopenLog(call *wire.Call, req *runtimeapi.ReopenContainerLogRequest) {
 	c := r.containers[req.ContainerId]
 	switch {
@@ -136,7 +137,7 @@ func (r *Runtime) reopenLog(call *wire.Call, req *runtimeapi.ReopenContainerLogR
 			"failed to create logger: open %s: no such file or directory", c.logPath))
 	default:
 		if o := &c.output; o.log != nil {
-			r.writeLog(c)
+			r.catchUpLog(c)
 			o.log.BeforeRead(nil)
 			r.openLog(c)
 		}

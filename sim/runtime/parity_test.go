@@ -15,25 +15,25 @@ import (
 	"seedlet.dev/world/parity"
 )
 
-// parityWorld is a runtime as the suites want it: its processes answer their commands, and it
-// writes to a disk.
+// parityWorld returns a runtime for the parity suites: its processes reply to commands, and its log
+// files are on a simulated disk.
 func parityWorld(seed uint64, old bool) *simWorld {
 	w := newWorld(seed, nil)
 	w.disk = disk.New(disk.Options{Agenda: w.agenda, Truth: &truth.Log{}, Seed: seed,
-		Answer: w.answer})
-	w.runtime = New(Options{Agenda: w.agenda, Truth: &truth.Log{}, Seed: seed, Answer: w.answer,
-		Behaviour: answering, Images: images, Old: old, Exists: w.disk.Exists,
+		Deliver: w.deliver})
+	w.runtime = New(Options{Agenda: w.agenda, Truth: &truth.Log{}, Seed: seed, Deliver: w.deliver,
+		Behaviour: replyingBehaviour, Images: images, Containerd16: old, Exists: w.disk.Exists,
 		OpenFile: func(path string) File { return w.disk.Open(path) }})
 	return w
 }
 
-// answering is the behaviour of the suites' processes with their answers to commands. All of them
-// write a line each second.
-func answering(i Instance) Script {
+// replyingBehaviour extends behaviour with the replies to the suites' commands. All processes write
+// one log line each second.
+func replyingBehaviour(i Instance) Script {
 	script := behaviour(i)
-	script.LogBytes = lineBytes
-	script.Answers = []Answer{
-		{Match: string(parity.Fails), Reply: truth.ReplyBad},
+	script.LogBytesPerSecond = lineBytes
+	script.Replies = []ReplyRule{
+		{Match: string(parity.Fails), Reply: truth.ReplyFailure},
 		{Match: string(parity.Hangs), Reply: truth.ReplyNone},
 		{Match: string(parity.NoProgram), Reply: truth.ReplyRefused},
 	}
@@ -69,9 +69,9 @@ func (w *simWorld) Stream(timeout time.Duration) func() (any, *world.Error) {
 	return w.wait(w.sendTo(w.runtime, body, timeout), body)
 }
 
-func (w *simWorld) Heard() []*runtimeapi.ContainerEventResponse { return slices.Clone(w.heard) }
+func (w *simWorld) Events() []*runtimeapi.ContainerEventResponse { return slices.Clone(w.events) }
 
-// seeds is how often each suite is run.
+// seeds is the number of runs of each suite.
 const seeds = 50
 
 func TestParity(t *testing.T) {

@@ -1,19 +1,21 @@
-// Package runtime is the simulated container runtime: the CRI port of the simulated world,
-// modelled on containerd 2.x. It keeps sandboxes, containers with scripted processes, and images.
+// Package runtime is the simulated container runtime: the CRI port of the simulated world, modelled
+// on containerd 2.x. It holds sandboxes, containers with scripted processes, and images.
 //
-// Contract: the runtime outlives the agent and knows nothing of it but its calls. A call takes
-// time, takes effect at one or several instants of its own, and is answered later, or never (see
-// package wire). What takes effect is written to the truth log at that instant. Messages are
-// built once per change of an object and shared, so nobody may change them: an unchanged list is
-// the same pointer as before, which makes a relist cheap.
+// Contract: the runtime outlives the agent and knows the agent only by its calls. A call takes
+// time, takes effect at one or several instants, and completes later or never (see package wire).
+// Every effect is recorded in the truth log at its instant. CRI messages are built once after each
+// change of an object and then shared, so they must not be modified: an unchanged list is returned
+// as the same pointer, which makes a relist cheap.
 //
-// Every rule that is not obvious from the CRI's documentation is stated as a case of
-// world/parity, which runs against this package and against a real containerd.
+// Every rule that is not obvious from the CRI's documentation is a case of world/parity, which runs
+// against this package and against a real containerd.
 //
 // Start reading at serve, then container_calls.go and sandbox_calls.go.
 package runtime
 
 import (
+	"net/netip"
+	"strings"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -24,68 +26,71 @@ import (
 	"seedlet.dev/world"
 )
 
-// Fate and FaultSource are the wire's: what happens to calls on their way.
 type (
-	Fate        = wire.Fate
+	// Outcome is the injected outcome of a call: see wire.Outcome.
+	Outcome = wire.Outcome
+	// FaultSource decides the outcomes of calls: see wire.FaultSource.
 	FaultSource = wire.FaultSource
 )
 
-// Options are what a runtime is made of.
+// Options configure a runtime.
 type Options struct {
 	Agenda    *agenda.Agenda
 	Truth     *truth.Log
 	Seed      uint64
-	Behaviour func(Instance) Script // of each process that is started; nil: all run until stopped
-	Faults    FaultSource           // nil: nothing goes wrong
-	Answer    func(world.Event)     // takes the answers of the first life
+	Behaviour func(Instance) Script // the script of each process; nil: all run until stopped
+	Faults    FaultSource           // nil: no faults
+	Deliver   func(world.Event)     // receives the events of the first incarnation
 
-	// Images tells about an image when it is first mentioned, and again at every pull of it.
-	// Nil: all images are present.
+	// Images returns the plan for an image when the image is first mentioned, and again for every pull
+	// of it. Nil: all images are present.
 	Images func(ref string, pullsSoFar int) Image
 
-	// OpenFile opens the files that containers write to, and makes them, with missing directories,
-	// even those that the agent has just removed. Nil: what containers write gets lost.
+	// OpenFile opens a file that a container writes to. It creates the file and missing directories,
+	// including those that the agent has just removed. Nil: containers write no files.
 	OpenFile func(path string) File
-	Exists   func(path string) bool // whether there is a file or directory
+	// GrowTree makes a deep tree of a number of names at a path, for a process.
+	GrowTree func(path string, names int64)
+	Exists   func(path string) bool // reports whether a file or directory exists
 
-	// NodeAddresses are those of the machine: pods in its network listen on them.
+	// NodeAddresses are the addresses of the machine, on which pods in the host network listen.
 	NodeAddresses []string
 
-	SystemdCgroups bool              // what RuntimeConfig says
-	EnterCgroup    func(path string) // something is run in it; nil: there are none
+	SystemdCgroups bool              // RuntimeConfig reports the systemd cgroup driver
+	EnterCgroup    func(path string) // creates a missing cgroup for a process; nil: no cgroups
 
-	NoUserNamespaces bool // what the features of the handlers say
-	// Old makes it a containerd 1.6: RuntimeConfig is unknown to it, and it does not find what is
-	// to be stopped where a newer one has nothing to do.
-	Old bool
+	WithoutUserNamespaces bool // the runtime handlers report no support
+	// Containerd16 simulates containerd 1.6: RuntimeConfig and GetContainerEvents are unknown, and
+	// StopContainer and StopPodSandbox return NotFound for an unknown object instead of success.
+	Containerd16 bool
 }
 
-// Runtime is a container runtime. It is for one goroutine.
+// Runtime is a simulated container runtime. It is for use by one goroutine.
 type Runtime struct {
 	opts Options
 	wire *wire.Wire
 
 	sandboxes      map[string]*sandbox
-	sandboxOrder   []*sandbox // by id
+	sandboxOrder   []*sandbox // sorted by ID
 	sandboxNames   map[string]struct{}
-	sandboxCount   int // over all time, for addresses
+	sandboxCount   int // created so far, for addresses
 	containers     map[string]*container
-	containerOrder []*container // by id
+	containerOrder []*container // sorted by ID
 	containerNames map[string]struct{}
-	asked          uint64 // requests to processes, over all time
-	starts         map[startKey]int
+	requestCount   uint64 // requests to processes so far
+	starts         map[podContainer]int
 	images         map[string]*image
 	networkDown    bool
 	unready        bool
-	skew           time.Duration // of its clock
-	events         events
+	skew           time.Duration // error of the runtime's clock
+	events         eventQueue
 
-	// The answers to unfiltered lists, nil when something has changed since.
+	// The responses to unfiltered lists, nil after a change.
 	sandboxList   *runtimeapi.ListPodSandboxResponse
 	containerList *runtimeapi.ListContainersResponse
 }
 
-// New makes a runtime in which nothing runs.
+// New returns a runtime without sandboxes and containers.
 func New(opts Options) *Runtime {
 	if opts.Behaviour == nil {
 		opts.Behaviour = func(Instance) Script { return Script{} }
@@ -96,13 +101,13 @@ func New(opts Options) *Runtime {
 	return &Runtime{
 		opts: opts,
 		wire: wire.New(wire.Options{
-			Agenda: opts.Agenda, Faults: opts.Faults, Answer: opts.Answer, Seed: opts.Seed,
+			Agenda: opts.Agenda, Faults: opts.Faults, Deliver: opts.Deliver, Seed: opts.Seed,
 		}),
 		sandboxes:      map[string]*sandbox{},
 		sandboxNames:   map[string]struct{}{},
 		containers:     map[string]*container{},
 		containerNames: map[string]struct{}{},
-		starts:         map[startKey]int{},
+		starts:         map[podContainer]int{},
 		images:         map[string]*image{},
 	}
 }
@@ -110,59 +115,59 @@ func New(opts Options) *Runtime {
 // Do implements world.Port.
 func (r *Runtime) Do(eff world.Effect) { r.wire.Send(eff, r.serve) }
 
-// serve takes a call that has arrived.
+// serve handles a call that has arrived.
 func (r *Runtime) serve(call *wire.Call) {
-	if call.Fate.Before != nil {
-		r.spoil(call)
-		call.Fail(call.Fate.Before)
+	if call.Outcome.ErrorBefore != nil {
+		r.applyFailureEffects(call)
+		call.Fail(call.Outcome.ErrorBefore)
 		return
 	}
 	switch req := call.Effect.Body.(type) {
 	case *runtimeapi.ListPodSandboxRequest:
-		call.Begin(func() { call.Reply(r.listSandboxes(req.Filter)) })
+		call.Execute(func() { call.Reply(r.listSandboxes(req.Filter)) })
 	case *runtimeapi.ListContainersRequest:
-		call.Begin(func() { call.Reply(r.listContainers(req.Filter)) })
+		call.Execute(func() { call.Reply(r.listContainers(req.Filter)) })
 	case *runtimeapi.PodSandboxStatusRequest:
-		call.Begin(func() { r.sandboxStatus(call, req) })
+		call.Execute(func() { r.sandboxStatus(call, req) })
 	case *runtimeapi.ContainerStatusRequest:
-		call.Begin(func() { r.containerStatus(call, req) })
+		call.Execute(func() { r.containerStatus(call, req) })
 	case *runtimeapi.RunPodSandboxRequest:
 		r.runSandbox(call, req.Config)
 	case *runtimeapi.StopPodSandboxRequest:
-		call.Begin(func() { r.stopSandbox(call, req) })
+		call.Execute(func() { r.stopSandbox(call, req) })
 	case *runtimeapi.RemovePodSandboxRequest:
-		call.Begin(func() { r.removeSandbox(call, req) })
+		call.Execute(func() { r.removeSandbox(call, req) })
 	case *runtimeapi.CreateContainerRequest:
 		r.createContainer(call, req)
 	case *runtimeapi.StartContainerRequest:
 		r.startContainer(call, req)
 	case *runtimeapi.StopContainerRequest:
-		call.Begin(func() { r.stopContainer(call, req) })
+		call.Execute(func() { r.stopContainer(call, req) })
 	case *runtimeapi.RemoveContainerRequest:
-		call.Begin(func() { r.removeContainer(call, req) })
+		call.Execute(func() { r.removeContainer(call, req) })
 	case *runtimeapi.ReopenContainerLogRequest:
-		call.Begin(func() { r.reopenLog(call, req) })
+		call.Execute(func() { r.reopenLog(call, req) })
 	case *runtimeapi.ExecSyncRequest:
 		r.execSync(call, req)
 	case *runtimeapi.ImageStatusRequest:
-		call.Begin(func() { call.Reply(r.imageStatus(req)) })
+		call.Execute(func() { call.Reply(r.imageStatus(req)) })
 	case *runtimeapi.ListImagesRequest:
-		call.Begin(func() { call.Reply(r.listImages()) })
+		call.Execute(func() { call.Reply(r.listImages()) })
 	case *runtimeapi.PullImageRequest:
 		r.pullImage(call, req)
 	case *runtimeapi.GetEventsRequest:
-		call.Begin(func() { r.openStream(call) })
+		call.Execute(func() { r.openStream(call) })
 	default:
-		call.Begin(func() { r.about(call) })
+		call.Execute(func() { r.serveRuntimeInfo(call) })
 	}
 }
 
-// about answers what a runtime says about itself.
-func (r *Runtime) about(call *wire.Call) {
-	switch call.Effect.Body.(type) {
+// serveRuntimeInfo handles the calls about the runtime itself.
+func (r *Runtime) serveRuntimeInfo(call *wire.Call) {
+	switch m := call.Effect.Body.(type) {
 	case *runtimeapi.VersionRequest:
 		version := "v2.4.2"
-		if r.opts.Old {
+		if r.opts.Containerd16 {
 			version = "1.6.20"
 		}
 		call.Reply(&runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "containerd",
@@ -176,9 +181,9 @@ func (r *Runtime) about(call *wire.Call) {
 		ready := &runtimeapi.RuntimeCondition{Type: runtimeapi.RuntimeReady, Status: !r.unready}
 		call.Reply(&runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{
 			Conditions: []*runtimeapi.RuntimeCondition{ready, network},
-		}, RuntimeHandlers: r.handlers()})
+		}, RuntimeHandlers: r.runtimeHandlers()})
 	case *runtimeapi.RuntimeConfigRequest:
-		if r.opts.Old {
+		if r.opts.Containerd16 {
 			call.Fail(world.Errorf(world.KindInvalid, call.Name, "unknown method RuntimeConfig"))
 			return
 		}
@@ -189,36 +194,51 @@ func (r *Runtime) about(call *wire.Call) {
 		call.Reply(&runtimeapi.RuntimeConfigResponse{
 			Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: driver},
 		})
+	case *runtimeapi.UpdateRuntimeConfigRequest:
+		updateRuntimeConfig(call, m.GetRuntimeConfig().GetNetworkConfig().GetPodCidr())
 	default:
-		panic("runtime: no such call: " + call.Name)
+		panic("runtime: unknown call: " + call.Name)
 	}
 }
 
-// handlers are what the runtime can run pods with: runc alone. Older ones do not tell.
-func (r *Runtime) handlers() []*runtimeapi.RuntimeHandler {
-	if r.opts.Old {
+// updateRuntimeConfig accepts valid ranges for pods. Like a containerd whose network configuration
+// is not its own, the runtime makes no use of them.
+func updateRuntimeConfig(call *wire.Call, ranges string) {
+	for _, one := range strings.Split(ranges, ",") {
+		if _, err := netip.ParsePrefix(strings.TrimSpace(one)); ranges != "" && err != nil {
+			call.Fail(world.Errorf(world.KindInternal, call.Name, "invalid CIDR address: %s", one))
+			return
+		}
+	}
+	call.Reply(&runtimeapi.UpdateRuntimeConfigResponse{})
+}
+
+// runtimeHandlers returns the runtime handlers, which is only runc. containerd 1.6 does not report
+// them.
+func (r *Runtime) runtimeHandlers() []*runtimeapi.RuntimeHandler {
+	if r.opts.Containerd16 {
 		return nil
 	}
 	features := &runtimeapi.RuntimeHandlerFeatures{
-		RecursiveReadOnlyMounts: true, UserNamespaces: !r.opts.NoUserNamespaces,
+		RecursiveReadOnlyMounts: true, UserNamespaces: !r.opts.WithoutUserNamespaces,
 	}
 	return []*runtimeapi.RuntimeHandler{
 		{Name: "", Features: features}, {Name: "runc", Features: features},
 	}
 }
 
-// spoil is what a call that fails leaves behind all the same: a container that could not be
-// started has exited. Failures of the connection leave nothing.
-func (r *Runtime) spoil(call *wire.Call) {
+// applyFailureEffects applies the effect that a failed call has nevertheless: a container that
+// could not be started is exited. Failures of the connection have no effect.
+func (r *Runtime) applyFailureEffects(call *wire.Call) {
 	req, ok := call.Effect.Body.(*runtimeapi.StartContainerRequest)
 	if !ok {
 		return
 	}
-	switch call.Fate.Before.Kind {
+	switch call.Outcome.ErrorBefore.Kind {
 	case world.KindUnavailable, world.KindTimeout, world.KindCanceled, world.KindNotFound:
 		return
 	}
-	if c := r.containers[req.ContainerId]; c != nil && c.startable() {
+	if c := r.containers[req.ContainerId]; c != nil && c.canStart() {
 		r.failStart(c)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"seedlet.dev/world"
 )
 
-// sandboxConfig is the configuration of a pod's sandbox.
+// sandboxConfig returns the configuration of a pod's sandbox.
 func (w *simWorld) sandboxConfig(uid string) *runtimeapi.PodSandboxConfig {
 	config := w.Sandbox()
 	config.Metadata = &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: "default", Uid: uid}
@@ -29,7 +29,7 @@ func (w *simWorld) mustRun(t *testing.T, uid string) string {
 	return body.(*runtimeapi.RunPodSandboxResponse).PodSandboxId
 }
 
-func (w *simWorld) creation(sandbox, uid, name string, attempt uint32) any {
+func (w *simWorld) createRequest(sandbox, uid, name string, attempt uint32) any {
 	config := w.Container("")
 	config.Metadata = &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt}
 	config.LogPath = name + "/0.log"
@@ -39,7 +39,7 @@ func (w *simWorld) creation(sandbox, uid, name string, attempt uint32) any {
 
 func (w *simWorld) mustCreate(t *testing.T, sandbox, uid, name string, attempt uint32) string {
 	t.Helper()
-	body, err := w.Call(w.creation(sandbox, uid, name, attempt))
+	body, err := w.Call(w.createRequest(sandbox, uid, name, attempt))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +53,8 @@ func (w *simWorld) mustStart(t *testing.T, id string) {
 	}
 }
 
-// story is the facts so far in a few words each.
-func (w *simWorld) story() string {
+// factSummary summarizes the facts so far.
+func (w *simWorld) factSummary() string {
 	words := make([]string, 0, len(w.facts))
 	for _, f := range w.facts {
 		s := strings.TrimPrefix(string(f.Kind), "Container")
@@ -77,12 +77,12 @@ func (w *simWorld) state(id string) runtimeapi.ContainerState {
 	return runtimeapi.ContainerState_CONTAINER_UNKNOWN
 }
 
-func TestTruthOfALife(t *testing.T) {
+func TestTruthOfAPodLifecycle(t *testing.T) {
 	var logs []string
 	w := newWorld(1, func(o *Options) {
 		o.OpenFile = func(path string) File {
 			logs = append(logs, path)
-			return &memory{}
+			return &memoryFile{}
 		}
 		o.Behaviour = func(i Instance) Script {
 			if i.PodUID != "u1" || i.Container != "app" || i.Attempt != 4 || i.Starts != 0 {
@@ -94,11 +94,11 @@ func TestTruthOfALife(t *testing.T) {
 	s := w.mustRun(t, "u1")
 	c := w.mustCreate(t, s, "u1", "app", 4)
 	w.mustStart(t, c)
-	began := w.Now()
+	started := w.Now()
 	if _, err := w.Call(&runtimeapi.StopContainerRequest{ContainerId: c, Timeout: 5}); err != nil {
 		t.Fatal(err)
 	}
-	if took := w.Now().Sub(began); took < 5*time.Second || took > 6*time.Second {
+	if took := w.Now().Sub(started); took < 5*time.Second || took > 6*time.Second {
 		t.Errorf("the stop took %v", took)
 	}
 	if _, err := w.Call(&runtimeapi.RemovePodSandboxRequest{PodSandboxId: s}); err != nil {
@@ -106,7 +106,7 @@ func TestTruthOfALife(t *testing.T) {
 	}
 	want := "SandboxCreated SandboxReady Created Started StopRequested KillRequested(stop) " +
 		"Exited(137 stop) SandboxStopped(remove) Removed SandboxRemoved"
-	if got := w.story(); got != want {
+	if got := w.factSummary(); got != want {
 		t.Errorf("facts: %s\nwant:  %s", got, want)
 	}
 	if !slices.Equal(logs, []string{"/var/log/pods/parity/app/0.log"}) {
@@ -122,7 +122,7 @@ func TestTruthOfALife(t *testing.T) {
 func TestProcessesEndByThemselves(t *testing.T) {
 	w := newWorld(1, func(o *Options) {
 		o.Behaviour = func(i Instance) Script {
-			return Script{Runs: time.Minute, ExitCode: int32(i.Starts), OOM: i.Starts == 2}
+			return Script{RunsFor: time.Minute, ExitCode: int32(i.Starts), OOM: i.Starts == 2}
 		}
 	})
 	s := w.mustRun(t, "u1")
@@ -130,13 +130,13 @@ func TestProcessesEndByThemselves(t *testing.T) {
 		w.mustStart(t, w.mustCreate(t, s, "u1", "app", attempt))
 		w.Sleep(59 * time.Second)
 		if !w.runtime.Containers()[0].FinishedAt.IsZero() && attempt == 0 {
-			t.Error("it ended too soon")
+			t.Error("the process ended too early")
 		}
 		w.Sleep(2 * time.Second)
 	}
 	want := "SandboxCreated SandboxReady Created Started Exited(0 own) " +
 		"Created Started Exited(1 own) Created Started Exited(137 oom)"
-	if got := w.story(); got != want {
+	if got := w.factSummary(); got != want {
 		t.Errorf("facts: %s", got)
 	}
 	reasons := map[string]int{}
@@ -157,31 +157,31 @@ func TestUnchangedListsAreShared(t *testing.T) {
 	}
 	first := list()
 	if list() != first {
-		t.Error("an unchanged list was built twice")
+		t.Error("an unchanged list was rebuilt")
 	}
 	changed := w.runtime.Containers()[2]
 	w.runtime.Kill(changed.PodUID, changed.Name, truth.CauseKilled, 9)
 	second := list()
 	if second == first || first.Containers[2].State != running ||
 		second.Containers[2].State != exited {
-		t.Error("an answer changed after it was given, or did not change with the truth")
+		t.Error("a response was modified after it was sent, or is not current")
 	}
 	for i := range first.Containers {
 		if (first.Containers[i] == second.Containers[i]) != (i != 2) {
-			t.Errorf("item %d: only what changed is built anew", i)
+			t.Errorf("item %d: not only the changed items were rebuilt", i)
 		}
 	}
 	if !slices.IsSortedFunc(second.Containers, func(a, b *runtimeapi.Container) int {
 		return strings.Compare(a.Id, b.Id)
 	}) {
-		t.Error("not in order of the ids")
+		t.Error("the list is not sorted by ID")
 	}
 }
 
 func TestImagesByPlan(t *testing.T) {
 	w := newWorld(1, func(o *Options) {
 		o.Images = func(ref string, pulls int) Image {
-			img := Image{Absent: true, PullTakes: 7 * time.Second}
+			img := Image{Absent: true, PullDuration: 7 * time.Second}
 			if pulls < 2 {
 				img.PullError = &world.Error{Kind: world.KindUnavailable, Message: "registry down"}
 			}
@@ -190,18 +190,18 @@ func TestImagesByPlan(t *testing.T) {
 	})
 	spec := &runtimeapi.ImageSpec{Image: "registry.test/app:1"}
 	for i := range 3 {
-		began := w.Now()
+		started := w.Now()
 		_, err := w.Call(&runtimeapi.PullImageRequest{Image: spec})
-		if (err == nil) != (i == 2) || w.Now().Sub(began) < 7*time.Second {
-			t.Errorf("pull %d: %v after %v", i, err, w.Now().Sub(began))
+		if (err == nil) != (i == 2) || w.Now().Sub(started) < 7*time.Second {
+			t.Errorf("pull %d: %v after %v", i, err, w.Now().Sub(started))
 		}
 		body, _ := w.Call(&runtimeapi.ImageStatusRequest{Image: spec})
 		if present := body.(*runtimeapi.ImageStatusResponse).Image != nil; present != (i == 2) {
 			t.Errorf("after pull %d: present %v", i, present)
 		}
 	}
-	if w.story() != "ImagePulled" {
-		t.Errorf("facts: %s", w.story())
+	if w.factSummary() != "ImagePulled" {
+		t.Errorf("facts: %s", w.factSummary())
 	}
 }
 
@@ -215,6 +215,6 @@ func TestSameSeedSameWorld(t *testing.T) {
 		t.Error("two runs of a seed differ")
 	}
 	if run(7) == run(8) {
-		t.Error("two seeds give one run")
+		t.Error("two seeds led to the same run")
 	}
 }

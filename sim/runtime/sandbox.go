@@ -10,17 +10,17 @@ import (
 	"seedlet.dev/sim/truth"
 )
 
-// Sandbox is what is true about one sandbox.
+// Sandbox is the true state of one sandbox.
 type Sandbox struct {
 	ID                            string
 	PodUID, PodNamespace, PodName string
 	Attempt                       uint32
 	State                         runtimeapi.PodSandboxState
 	CreatedAt                     time.Time
-	IP                            string // empty once its network has been taken down
+	IP                            string // empty after its network has been torn down
 }
 
-// The states, by their shorter names.
+// Short names of the sandbox states.
 const (
 	ready    = runtimeapi.PodSandboxState_SANDBOX_READY
 	notReady = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
@@ -28,17 +28,17 @@ const (
 
 type sandbox struct {
 	Sandbox
-	config   *runtimeapi.PodSandboxConfig
-	reserved string // the name that is taken until it is removed
-	skewed   time.Duration
-	gone     bool // removed
-	stopped  bool // the truth knows that it is not ready any more
+	config       *runtimeapi.PodSandboxConfig
+	reservedName string // reserved until the sandbox is removed
+	createdSkew  time.Duration
+	removed      bool // from the runtime
+	stopRecorded bool // SandboxStopped is in the truth log
 
-	item   *runtimeapi.PodSandbox               // as lists show it; nil after a change
-	status *runtimeapi.PodSandboxStatusResponse // nil after a change
+	cachedListItem *runtimeapi.PodSandbox               // nil after a change
+	cachedStatus   *runtimeapi.PodSandboxStatusResponse // nil after a change
 }
 
-// Sandboxes returns the true state of all sandboxes, by id.
+// Sandboxes returns the true state of all sandboxes, sorted by ID.
 func (r *Runtime) Sandboxes() []Sandbox {
 	all := make([]Sandbox, len(r.sandboxOrder))
 	for i, s := range r.sandboxOrder {
@@ -47,7 +47,7 @@ func (r *Runtime) Sandboxes() []Sandbox {
 	return all
 }
 
-// addSandbox makes a sandbox visible.
+// addSandbox adds a sandbox to the runtime's lists.
 func (r *Runtime) addSandbox(s *sandbox) {
 	r.sandboxes[s.ID] = s
 	at, _ := slices.BinarySearchFunc(r.sandboxOrder, s, compareSandboxes)
@@ -55,36 +55,36 @@ func (r *Runtime) addSandbox(s *sandbox) {
 	r.sandboxList = nil
 }
 
-// haltSandbox makes a sandbox one in which nothing can be started any more.
-func (r *Runtime) haltSandbox(s *sandbox, cause string) {
-	s.State, s.item, s.status = notReady, nil, nil
+// markSandboxNotReady makes a sandbox not ready: no container can be started in it any more.
+func (r *Runtime) markSandboxNotReady(s *sandbox, cause string) {
+	s.State, s.cachedListItem, s.cachedStatus = notReady, nil, nil
 	r.sandboxList = nil
-	if !s.stopped {
-		s.stopped = true
-		r.tellSandbox(s, truth.Fact{Kind: truth.SandboxStopped, Cause: cause})
-		r.emit(s.ID, s.ID, eventStopped)
+	if !s.stopRecorded {
+		s.stopRecorded = true
+		r.recordSandboxFact(s, truth.Fact{Kind: truth.SandboxStopped, Cause: cause})
+		r.emitEvent(s.ID, s.ID, eventStopped)
 	}
 }
 
-// dropSandbox makes a sandbox disappear.
-func (r *Runtime) dropSandbox(s *sandbox, cause string) {
-	if s.gone {
+// deleteSandbox removes a sandbox from the runtime's lists.
+func (r *Runtime) deleteSandbox(s *sandbox, cause string) {
+	if s.removed {
 		return
 	}
-	r.emit(s.ID, s.ID, eventDeleted)
-	s.gone = true
+	r.emitEvent(s.ID, s.ID, eventDeleted)
+	s.removed = true
 	delete(r.sandboxes, s.ID)
-	delete(r.sandboxNames, s.reserved)
+	delete(r.sandboxNames, s.reservedName)
 	at, _ := slices.BinarySearchFunc(r.sandboxOrder, s, compareSandboxes)
 	r.sandboxOrder = slices.Delete(r.sandboxOrder, at, at+1)
 	r.sandboxList = nil
-	r.tellSandbox(s, truth.Fact{Kind: truth.SandboxRemoved, Cause: cause})
+	r.recordSandboxFact(s, truth.Fact{Kind: truth.SandboxRemoved, Cause: cause})
 }
 
 func compareSandboxes(a, b *sandbox) int { return strings.Compare(a.ID, b.ID) }
 
-// inSandbox returns the containers of a sandbox, by id.
-func (r *Runtime) inSandbox(s *sandbox) []*container {
+// containersIn returns the containers of a sandbox, sorted by ID.
+func (r *Runtime) containersIn(s *sandbox) []*container {
 	var in []*container
 	for _, c := range r.containerOrder {
 		if c.SandboxID == s.ID {
@@ -94,8 +94,8 @@ func (r *Runtime) inSandbox(s *sandbox) []*container {
 	return in
 }
 
-// tellSandbox adds a fact about a sandbox to the truth.
-func (r *Runtime) tellSandbox(s *sandbox, f truth.Fact) {
+// recordSandboxFact adds a fact about a sandbox to the truth log.
+func (r *Runtime) recordSandboxFact(s *sandbox, f truth.Fact) {
 	f.Time = r.now()
 	f.PodUID, f.PodNamespace, f.PodName = s.PodUID, s.PodNamespace, s.PodName
 	f.SandboxID, f.Attempt = s.ID, s.Attempt

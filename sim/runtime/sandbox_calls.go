@@ -13,8 +13,8 @@ import (
 	"seedlet.dev/world"
 )
 
-// runSandbox takes the name when it is received; the sandbox is listed when it is ready. A call
-// that fails late may leave a sandbox that was never ready and still has its name.
+// runSandbox reserves the name when the call is received; the sandbox is listed when it is ready. A
+// call that fails late may leave a sandbox that was never ready and still holds its name.
 func (r *Runtime) runSandbox(call *wire.Call, config *runtimeapi.PodSandboxConfig) {
 	pod := config.GetMetadata()
 	if pod == nil {
@@ -30,48 +30,48 @@ func (r *Runtime) runSandbox(call *wire.Call, config *runtimeapi.PodSandboxConfi
 		return
 	}
 	r.sandboxNames[name] = struct{}{}
-	s := &sandbox{config: config, reserved: name, skewed: r.skew, Sandbox: Sandbox{
+	s := &sandbox{config: config, reservedName: name, createdSkew: r.skew, Sandbox: Sandbox{
 		ID: newID(call), PodUID: pod.Uid, PodNamespace: pod.Namespace, PodName: pod.Name,
 		Attempt: pod.Attempt, State: notReady, CreatedAt: r.now(),
 	}}
-	r.tellSandbox(s, truth.Fact{Kind: truth.SandboxCreated, Annotations: config.Annotations,
-		Cgroup: s.cgroup(), IDs: s.ids()})
-	call.Work(call.Between(30*time.Millisecond, 400*time.Millisecond), func() {
+	r.recordSandboxFact(s, truth.Fact{Kind: truth.SandboxCreated, Annotations: config.Annotations,
+		Cgroup: s.cgroupParent(), IDs: s.userIDRange()})
+	call.ContinueAfter(call.DurationBetween(30*time.Millisecond, 400*time.Millisecond), func() {
 		r.finishSandbox(call, s)
 	})
 }
 
-// finishSandbox is the end of a RunPodSandbox.
+// finishSandbox is the last stage of RunPodSandbox.
 func (r *Runtime) finishSandbox(call *wire.Call, s *sandbox) {
-	if call.GivesUp() {
-		s.gone = true
-		delete(r.sandboxNames, s.reserved)
-		r.tellSandbox(s, truth.Fact{Kind: truth.SandboxRemoved, Cause: truth.CauseRuntime})
+	if call.DrawsAbort() {
+		s.removed = true
+		delete(r.sandboxNames, s.reservedName)
+		r.recordSandboxFact(s, truth.Fact{Kind: truth.SandboxRemoved, Cause: truth.CauseRuntime})
 		return
 	}
-	if call.Fate.After != nil && call.Draw()&1 == 0 { // its clean-up failed as well
+	if call.Outcome.ErrorAfter != nil && call.Draw()&1 == 0 { // the runtime's cleanup failed too
 		r.addSandbox(s)
-		r.haltSandbox(s, truth.CauseRuntime)
-		call.Fail(call.Fate.After)
+		r.markSandboxNotReady(s, truth.CauseRuntime)
+		call.Fail(call.Outcome.ErrorAfter)
 		return
 	}
-	if !s.inNodeNetwork() {
+	if !s.usesHostNetwork() {
 		r.sandboxCount++
 		s.IP = fmt.Sprintf("10.88.%d.%d", r.sandboxCount/250%250, r.sandboxCount%250+2)
 	}
 	s.State = ready
-	r.enter(s)
+	r.enterCgroup(s)
 	r.addSandbox(s)
-	r.tellSandbox(s, truth.Fact{Kind: truth.SandboxReady})
-	r.emit(s.ID, s.ID, eventCreated)
-	r.emit(s.ID, s.ID, eventStarted)
+	r.recordSandboxFact(s, truth.Fact{Kind: truth.SandboxReady})
+	r.emitEvent(s.ID, s.ID, eventCreated)
+	r.emitEvent(s.ID, s.ID, eventStarted)
 	call.Reply(&runtimeapi.RunPodSandboxResponse{PodSandboxId: s.ID})
 }
 
-// stopSandbox kills what runs in a sandbox and takes its network down.
+// stopSandbox kills the containers of a sandbox and tears its network down.
 func (r *Runtime) stopSandbox(call *wire.Call, req *runtimeapi.StopPodSandboxRequest) {
 	s := r.sandboxes[req.PodSandboxId]
-	if s == nil && r.opts.Old {
+	if s == nil && r.opts.Containerd16 {
 		call.Fail(noSandbox(call, req.PodSandboxId))
 		return
 	}
@@ -79,28 +79,28 @@ func (r *Runtime) stopSandbox(call *wire.Call, req *runtimeapi.StopPodSandboxReq
 		call.Reply(&runtimeapi.StopPodSandboxResponse{})
 		return
 	}
-	r.killAll(s, func() {
-		r.after(call.Between(5*time.Millisecond, 100*time.Millisecond), func() {
-			r.takeDown(s, truth.CauseStop)
+	r.killContainers(s, func() {
+		r.after(call.DurationBetween(5*time.Millisecond, 100*time.Millisecond), func() {
+			r.tearDownSandbox(s, truth.CauseStop)
 			call.Reply(&runtimeapi.StopPodSandboxResponse{})
 		})
 	})
 }
 
-// killAll kills all that runs in a sandbox, and goes on when it has exited. What is created
-// meanwhile is not its business, as it is not containerd's.
-func (r *Runtime) killAll(s *sandbox, then func()) {
-	left := 1
+// killContainers kills the running containers of a sandbox and calls then when all have exited. As
+// in containerd, containers that are created meanwhile are not killed.
+func (r *Runtime) killContainers(s *sandbox, then func()) {
+	remaining := 1
 	done := func() {
-		left--
-		if left == 0 {
+		remaining--
+		if remaining == 0 {
 			then()
 		}
 	}
-	for _, c := range r.inSandbox(s) {
-		r.settle(c)
+	for _, c := range r.containersIn(s) {
+		r.recoverIfExited(c)
 		if c.State == running {
-			left++
+			remaining++
 			c.onExit = append(c.onExit, done)
 			r.kill(c, truth.CauseSandbox)
 		}
@@ -108,46 +108,46 @@ func (r *Runtime) killAll(s *sandbox, then func()) {
 	done()
 }
 
-// takeDown halts a sandbox and removes its network.
-func (r *Runtime) takeDown(s *sandbox, cause string) {
-	if s.gone || s.State == notReady && s.IP == "" {
+// tearDownSandbox makes a sandbox not ready and removes its network.
+func (r *Runtime) tearDownSandbox(s *sandbox, cause string) {
+	if s.removed || s.State == notReady && s.IP == "" {
 		return
 	}
 	s.IP = ""
-	r.haltSandbox(s, cause)
+	r.markSandboxNotReady(s, cause)
 }
 
-// removeSandbox stops a sandbox and removes it with all its containers. A container that is just
-// being started or removed by another call stands in its way.
+// removeSandbox stops a sandbox and removes it with all its containers. It fails if another call is
+// starting or removing one of the containers.
 func (r *Runtime) removeSandbox(call *wire.Call, req *runtimeapi.RemovePodSandboxRequest) {
 	s := r.sandboxes[req.PodSandboxId]
 	if s == nil {
 		call.Reply(&runtimeapi.RemovePodSandboxResponse{})
 		return
 	}
-	r.killAll(s, func() {
-		r.after(call.Between(5*time.Millisecond, 100*time.Millisecond), func() {
-			r.takeDown(s, truth.CauseRemove)
-			r.clear(call, s)
+	r.killContainers(s, func() {
+		r.after(call.DurationBetween(5*time.Millisecond, 100*time.Millisecond), func() {
+			r.tearDownSandbox(s, truth.CauseRemove)
+			r.deleteStoppedSandbox(call, s)
 		})
 	})
 }
 
-// clear removes a halted sandbox and its containers.
-func (r *Runtime) clear(call *wire.Call, s *sandbox) {
-	for _, c := range r.inSandbox(s) {
+// deleteStoppedSandbox removes a stopped sandbox and its containers.
+func (r *Runtime) deleteStoppedSandbox(call *wire.Call, s *sandbox) {
+	for _, c := range r.containersIn(s) {
 		if c.State == running { // created and started while the sandbox was stopping
-			c.onExit = append(c.onExit, func() { r.clear(call, s) })
+			c.onExit = append(c.onExit, func() { r.deleteStoppedSandbox(call, s) })
 			r.kill(c, truth.CauseSandbox)
 			return
 		}
-		if err := c.removable(call); err != nil {
+		if err := c.checkRemovable(call); err != nil {
 			call.Fail(err)
 			return
 		}
-		r.dropContainer(c)
+		r.deleteContainer(c)
 	}
-	r.dropSandbox(s, "")
+	r.deleteSandbox(s, "")
 	call.Reply(&runtimeapi.RemovePodSandboxResponse{})
 }
 

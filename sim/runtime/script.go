@@ -9,73 +9,74 @@ import (
 	"seedlet.dev/world"
 )
 
-// Instance is one process that is about to run: which script it follows is up to the plan.
+// Instance is a process that is about to start. The plan chooses its script by these fields.
 type Instance struct {
 	PodUID, PodNamespace, PodName string
 
 	Container string
-	Attempt   uint32 // as the agent counts: the container's metadata.attempt
-	Starts    int    // as the world counts: starts of this container in this pod UID so far
+	Attempt   uint32 // metadata.attempt, the agent's count
+	Starts    int    // number of true starts of this container in this pod UID so far
 }
 
-// Script is what a process does. The zero Script runs until it is stopped and reacts to TERM at
-// once, dying of it. Whatever it is asked, it answers well.
+// Script is the behaviour of a process. The zero Script runs until it is stopped, is killed by TERM
+// at once, and replies to every request with success.
 type Script struct {
-	Runs     time.Duration // until it exits by itself; zero: never
-	ExitCode int32         // when it exits by itself
-	OOM      bool          // when it exits by itself, it is the kernel's doing: code 137
+	RunsFor  time.Duration // until it exits by itself; zero: forever
+	ExitCode int32         // of an exit by itself
+	OOM      bool          // the exit by itself is an OOM kill with code 137
 
-	LogBytes int64  // that it writes into its log, each second
-	Message  string // that it leaves when it exits by itself, and is not out of memory
+	LogBytesPerSecond int64  // written to the log each second
+	Message           string // termination message of an exit by itself, unless OOM is set
 
-	Writes []FileWrite // into what is mounted
+	Writes []FileWrite // to files in mounts
 
-	StopTakes    time.Duration // from TERM to the exit
-	IgnoresTerm  bool          // only KILL ends it
-	HandlesTerm  bool          // after TERM it exits with StopExitCode, not of the signal (143)
+	StopDelay    time.Duration // from TERM to the exit
+	IgnoresTerm  bool          // only KILL ends the process
+	HandlesTerm  bool          // after TERM it exits with StopExitCode instead of 143
 	StopExitCode int32
 
-	Answers []Answer // the first that fits a request counts; none: it is answered well, at once
-	Ports   []int32  // that it listens on; nil: on every one
+	Replies []ReplyRule // the first rule that matches applies; default: success at once
+	Ports   []int32     // on which it listens; nil: all ports
 }
 
-// Answer is how a process answers probes and hooks for a while.
-type Answer struct {
-	Match string        // a part of the request's text, see truth.Fact.Request; empty: fits all
-	From  time.Duration // since the start of the process
-	For   time.Duration // zero: until its end
-	Reply truth.Reply   // ReplyNone hangs
-	Takes time.Duration // until the reply; zero: a millisecond
+// ReplyRule is a rule for the replies of a process to probes and hooks during a period.
+type ReplyRule struct {
+	Match string        // substring of the request (truth.Fact.Request); empty: any request
+	From  time.Duration // start of the period, since the start of the process
+	For   time.Duration // length of the period; zero: until the process ends
+	Reply truth.Reply   // ReplyNone: no reply
+	Delay time.Duration // of the reply; zero: one millisecond
 }
 
-// answer is how the process answers a request that comes at this age of it.
-func (s *Script) answer(request string, age time.Duration) (truth.Reply, time.Duration) {
-	for i := range s.Answers {
-		a := &s.Answers[i]
+// replyTo returns the reply to a request that arrives at the given age of the process, and its
+// delay.
+func (s *Script) replyTo(request string, age time.Duration) (truth.Reply, time.Duration) {
+	for i := range s.Replies {
+		a := &s.Replies[i]
 		if strings.Contains(request, a.Match) && age >= a.From &&
 			(a.For == 0 || age < a.From+a.For) {
-			return a.Reply, max(a.Takes, time.Millisecond)
+			return a.Reply, max(a.Delay, time.Millisecond)
 		}
 	}
-	return truth.ReplyGood, time.Millisecond
+	return truth.ReplySuccess, time.Millisecond
 }
 
-func (s *Script) listens(port int32) bool {
+func (s *Script) listensOn(port int32) bool {
 	return s.Ports == nil || slices.Contains(s.Ports, port)
 }
 
-// Image is what the plan says about an image. The zero Image is present.
+// Image is the plan for an image. The zero Image is present.
 type Image struct {
-	Absent    bool          // when it is first mentioned
-	PullTakes time.Duration // of this pull; zero: drawn
-	PullError *world.Error  // of this pull, at its end; nil: it succeeds
-	User      string        // as its configuration says, "1000", "1000:2000", "www"; empty: root
+	Absent       bool          // not present when it is first mentioned
+	PullDuration time.Duration // duration of this pull; zero: drawn
+	PullError    *world.Error  // error at the end of this pull; nil: success
+	User         string        // of the image's configuration, as in "1000:2000" or "www"; empty: root
 }
 
-// Exit codes that are not the process's own.
+// Exit codes that the kernel or containerd sets.
 const (
-	exitOnTerm  = 128 + 15
-	exitOnKill  = 128 + 9
-	exitNoStart = 128 // containerd's for a container that could not be started
-	exitUnknown = 255 // containerd's for a process that was gone when it looked
+	exitCodeTerm       = 128 + 15
+	exitCodeKill       = 128 + 9
+	exitCodeStartError = 128 // of containerd, for a container that could not be started
+	exitCodeUnknown    = 255 // of containerd, for a process that ended while containerd was down
 )

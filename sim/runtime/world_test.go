@@ -16,22 +16,22 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// simWorld is a runtime and somebody who calls it.
+// simWorld is a runtime with a client.
 type simWorld struct {
-	agenda  *agenda.Agenda
-	runtime *Runtime
-	disk    *disk.Disk // nil: none
-	facts   []truth.Fact
-	heard   []*runtimeapi.ContainerEventResponse
-	ops     world.OpID
-	answers map[world.OpID]world.Event
-	timeout time.Duration
+	agenda      *agenda.Agenda
+	runtime     *Runtime
+	disk        *disk.Disk // nil: no disk
+	facts       []truth.Fact
+	events      []*runtimeapi.ContainerEventResponse
+	ops         world.OpID
+	completions map[world.OpID]world.Event
+	timeout     time.Duration
 }
 
 func newWorld(seed uint64, adjust func(*Options)) *simWorld {
-	w := &simWorld{agenda: agenda.New(start, seed), answers: map[world.OpID]world.Event{},
+	w := &simWorld{agenda: agenda.New(start, seed), completions: map[world.OpID]world.Event{},
 		timeout: 2 * time.Minute}
-	opts := Options{Agenda: w.agenda, Truth: &truth.Log{}, Seed: seed, Answer: w.answer,
+	opts := Options{Agenda: w.agenda, Truth: &truth.Log{}, Seed: seed, Deliver: w.deliver,
 		Behaviour: behaviour}
 	if adjust != nil {
 		adjust(&opts)
@@ -41,15 +41,15 @@ func newWorld(seed uint64, adjust func(*Options)) *simWorld {
 	return w
 }
 
-func (w *simWorld) answer(ev world.Event) {
-	if told, ok := ev.Body.(*runtimeapi.ContainerEventResponse); ok {
-		w.heard = append(w.heard, told)
+func (w *simWorld) deliver(ev world.Event) {
+	if event, ok := ev.Body.(*runtimeapi.ContainerEventResponse); ok {
+		w.events = append(w.events, event)
 		return
 	}
-	if _, twice := w.answers[ev.Op]; twice {
-		panic(fmt.Sprintf("operation %d answered twice", ev.Op))
+	if _, duplicate := w.completions[ev.Op]; duplicate {
+		panic(fmt.Sprintf("operation %d completed twice", ev.Op))
 	}
-	w.answers[ev.Op] = ev
+	w.completions[ev.Op] = ev
 }
 
 func (w *simWorld) send(body any) world.OpID { return w.sendTo(w.runtime, body, w.timeout) }
@@ -65,18 +65,18 @@ func (w *simWorld) Begin(body any) func() (any, *world.Error) { return w.wait(w.
 func (w *simWorld) wait(op world.OpID, body any) func() (any, *world.Error) {
 	return func() (any, *world.Error) {
 		for {
-			if ev, ok := w.answers[op]; ok {
+			if ev, ok := w.completions[op]; ok {
 				return ev.Body, ev.Err
 			}
 			if !w.agenda.Run() {
-				panic(world.Call(body) + " was never answered")
+				panic(world.CallName(body) + " never completed")
 			}
 		}
 	}
 }
 
 func (w *simWorld) Call(body any) (any, *world.Error) { return w.Begin(body)() }
-func (w *simWorld) Tell(body any)                     { w.runtime.Do(world.Effect{Body: body}) }
+func (w *simWorld) Send(body any)                     { w.runtime.Do(world.Effect{Body: body}) }
 func (w *simWorld) Now() time.Time                    { return w.agenda.Now() }
 
 func (w *simWorld) Sleep(d time.Duration) {
@@ -87,17 +87,17 @@ func (w *simWorld) Sleep(d time.Duration) {
 	}
 }
 
-// behaviour is that of the parity suite's processes, by the container's name.
+// behaviour is the behaviour of the parity suite's processes, by the name of the container.
 func behaviour(i Instance) Script {
 	switch parity.Process(i.Container) {
 	case parity.Exits3:
-		return Script{Runs: time.Millisecond, ExitCode: 3}
+		return Script{RunsFor: time.Millisecond, ExitCode: 3}
 	case parity.Exits0:
-		return Script{Runs: time.Millisecond}
+		return Script{RunsFor: time.Millisecond}
 	case parity.IgnoresTerm:
 		return Script{IgnoresTerm: true}
 	case parity.HandlesTerm7:
-		return Script{HandlesTerm: true, StopTakes: time.Second, StopExitCode: 7}
+		return Script{HandlesTerm: true, StopDelay: time.Second, StopExitCode: 7}
 	default:
 		return Script{}
 	}
@@ -131,12 +131,12 @@ func images(ref string, _ int) Image {
 	}
 }
 
-// fates gives the calls of one name their fates, in order; all others are calm.
-type fates map[string][]Fate
+// outcomes are the injected outcomes of calls by name, in order. All other calls are fault-free.
+type outcomes map[string][]Outcome
 
-func (f fates) Fate(call string, op int, _ time.Time) wire.Fate {
+func (f outcomes) Decide(call string, op int, _ time.Time) wire.Outcome {
 	if op < len(f[call]) {
 		return f[call][op]
 	}
-	return Fate{Receive: time.Millisecond, Answer: time.Millisecond}
+	return Outcome{RequestLatency: time.Millisecond, ResponseLatency: time.Millisecond}
 }

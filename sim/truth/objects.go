@@ -2,22 +2,27 @@ package truth
 
 import "seedlet.dev/world"
 
-// What happens to objects of the API server, as it stores them. The fact has a Write.
+// Kinds of facts about objects of the API server, as stored. The fact has a Write.
 const (
-	ObjectMade    Kind = "ObjectMade"
-	ObjectWritten Kind = "ObjectWritten"
-	ObjectRemoved Kind = "ObjectRemoved"
+	ObjectCreated Kind = "ObjectMade"
+	ObjectUpdated Kind = "ObjectWritten"
+	ObjectDeleted Kind = "ObjectRemoved"
 )
 
-// TokenMade says that the API server has made a token: Token, Expires.
-const TokenMade Kind = "TokenMade"
+// TokenIssued is the kind of the fact that the API server has issued a token: Token, Audience,
+// Expires.
+const TokenIssued Kind = "TokenMade"
 
-// Write is one change of an object of the API server. The objects are not to be changed.
+// WroteNothing is the kind of the fact that the agent has written what was already there: Path is
+// the file or cgroup, or the resource, namespace and name of the object.
+const WroteNothing Kind = "WroteNothing"
+
+// Write is one change of an object of the API server. The objects must not be changed.
 type Write struct {
 	Resource        world.Resource
 	Namespace, Name string
-	Before, After   world.Object // empty if there was none, or is none any more
+	Before, After   world.Object // empty before the creation, and after the deletion
 	Status          bool         // through the status subresource
-	Life            int          // of the agent that asked for it; zero: somebody else, see By
-	By              string       // who else
+	Incarnation     int          // the incarnation of the agent that wrote; zero: another client
+	Client          string       // the other client
 }

@@ -1,109 +1,112 @@
-// Package truth is the log of what really happened in the simulated world. The simulated ports
-// write it at the instant something takes effect, which is not when the agent asked for it and
-// not when the agent hears of it; the oracles read it, and never the agent's own opinion.
+// Package truth is the log of what really happened in a simulated run. A simulated port adds a fact
+// at the instant at which a change takes effect, which is neither when the agent requests the
+// change nor when the agent observes it. The oracles read facts, and never the agent's state.
 //
 // Start reading at Kind.
 package truth
 
 import "time"
 
-// Kind says what happened.
+// Kind is what a fact is about.
 type Kind string
 
-// What happens in the runtime. Every fact about a container names its sandbox and its pod.
+// Kinds of facts about the runtime. A fact about a container names its sandbox and its pod.
 const (
-	SandboxCreated Kind = "SandboxCreated" // its name is taken; it is not ready yet
+	SandboxCreated Kind = "SandboxCreated" // its name is reserved; it is not ready yet
 	SandboxReady   Kind = "SandboxReady"   // containers can be created in it
-	SandboxStopped Kind = "SandboxStopped" // by StopPodSandbox, or died, by Cause; it never comes back
+	SandboxStopped Kind = "SandboxStopped" // or has died, by Cause; it never becomes ready again
 	SandboxRemoved Kind = "SandboxRemoved"
 
 	ContainerCreated Kind = "ContainerCreated"
 	ContainerStarted Kind = "ContainerStarted" // its process runs
-	ContainerExited  Kind = "ContainerExited"  // its process is gone: ExitCode, Cause
+	ContainerExited  Kind = "ContainerExited"  // its process has exited: ExitCode, Cause
 	ContainerRemoved Kind = "ContainerRemoved"
-	ContainerLost    Kind = "ContainerLost"  // the runtime does not know its state any more
-	ContainerFound   Kind = "ContainerFound" // and knows it again
+	ContainerLost    Kind = "ContainerLost"  // the runtime no longer knows its state
+	ContainerFound   Kind = "ContainerFound" // the runtime knows its state again
 
-	StopRequested Kind = "StopRequested" // a StopContainer took effect: TERM was sent; GraceSeconds
-	KillRequested Kind = "KillRequested" // KILL was sent, because of Cause
+	StopRequested Kind = "StopRequested" // StopContainer took effect: TERM was sent; GraceSeconds
+	KillRequested Kind = "KillRequested" // KILL was sent, for Cause
 
-	Asked   Kind = "Asked"   // a probe or a hook has reached a container: Request
-	Replied Kind = "Replied" // and has ended, as the container has it: Request, Reply
+	HandlerRequested Kind = "Asked"   // a probe or hook has reached a container: Request
+	HandlerEnded     Kind = "Replied" // it has ended, by the container's view: Request, Reply
 
 	ImagePulled      Kind = "ImagePulled"
-	RuntimeRestarted Kind = "RuntimeRestarted" // the runtime's process, not what runs under it
+	RuntimeRestarted Kind = "RuntimeRestarted" // the runtime's process, not the containers
 )
 
-// What happens on the disk.
+// Kinds of facts about the disk.
 const (
-	PathMade    Kind = "PathMade"    // a directory
+	PathCreated Kind = "PathMade"    // a directory
 	PathWritten Kind = "PathWritten" // a file
 	PathRemoved Kind = "PathRemoved" // with everything below it
-	FileSized   Kind = "FileSized"   // a file, by a process, to Bytes
+	FileResized Kind = "FileSized"   // a process has resized a file to Bytes
+	TreeGrown   Kind = "TreeGrown"   // a process has made a tree of many names at Path
 	PathRenamed Kind = "PathRenamed" // Path, To
 	Mounted     Kind = "Mounted"     // at Path
 	Unmounted   Kind = "Unmounted"   // from Path
 	PowerLost   Kind = "PowerLost"
 )
 
-// What happens to cgroups. Paths are directories below the root of the hierarchy.
+// Kinds of facts about cgroups. Paths are directories below the root of the hierarchy.
 const (
-	CgroupMade    Kind = "CgroupMade"    // or set to other Limits; by the runtime, by Cause
-	CgroupRemoved Kind = "CgroupRemoved" // with everything below it, and what runs in it
+	CgroupCreated Kind = "CgroupMade"    // or given other Limits; Cause, if the runtime did
+	CgroupRemoved Kind = "CgroupRemoved" // with everything below it, and the processes in it
 )
 
-// The causes of an exit, a kill or a stop.
+// Causes of an exit, a kill or a stop.
 const (
-	CauseOwn     = "own"     // the process ended by itself
-	CauseStop    = "stop"    // it was asked to by StopContainer, or killed when its grace ran out
-	CauseKilled  = "killed"  // somebody on the node killed it, by the plan
-	CauseSandbox = "sandbox" // its sandbox was stopped or removed
-	CauseRemove  = "remove"  // RemoveContainer found it running
-	CauseOOM     = "oom"     // the kernel ran out of memory
-	CauseRuntime = "runtime" // the runtime failed or lost it
-	CauseStart   = "start"   // the runtime could not start it: it has exited without having run
-	CauseReboot  = "reboot"  // the machine went down
-	CauseUser    = "user"    // of a change on the disk, or of a removal: not by the agent
+	CauseSelf          = "own"     // the process exited by itself
+	CauseStop          = "stop"    // StopContainer sent TERM, or KILL after the grace period
+	CauseKilled        = "killed"  // an administrator on the node killed it, by the plan
+	CauseSandbox       = "sandbox" // its sandbox was stopped or removed
+	CauseRemove        = "remove"  // RemoveContainer found it running
+	CauseOOM           = "oom"     // the OOM killer
+	CauseRuntime       = "runtime" // the runtime failed or lost it
+	CauseStart         = "start"   // the runtime could not start it: it has exited without running
+	CauseReboot        = "reboot"  // the machine went down
+	CauseAdministrator = "user"    // an administrator changed the disk, or removed a sandbox
 )
 
-// Reply is how a probe or a hook ends, as far as the container is concerned.
+// Reply is how a probe or hook ends, by the container's view.
 type Reply string
 
-// The replies.
+// Replies to any request.
 const (
-	ReplyGood    Reply = "good"    // exit code 0, HTTP 200, connected, SERVING
-	ReplyBad     Reply = "bad"     // exit code 1, HTTP 500, NOT_SERVING
-	ReplyRefused Reply = "refused" // nobody listens, the command cannot be run
-	ReplyNone    Reply = "none"    // it hung until nobody waited any more, or the process ended
+	ReplySuccess Reply = "good"    // exit code 0, HTTP 200, connected, SERVING
+	ReplyFailure Reply = "bad"     // exit code 1, HTTP 500, NOT_SERVING
+	ReplyRefused Reply = "refused" // no listener, or a command that cannot be run
+	ReplyNone    Reply = "none"    // no response before the timeout, or before the process exited
 
-	// Those that only some requests can have; to others they are what they mean.
-	ReplyElsewhere Reply = "elsewhere" // of HTTP: a redirect to another host; it means good
-	ReplyEndless   Reply = "endless"   // of HTTP: 200, and a page without an end; it means good
-	ReplyUnknown   Reply = "unknown"   // of gRPC: there is no such service; it means bad
-	ReplyUnoffered Reply = "unoffered" // of gRPC: the call is not offered; it means bad
+	// Replies that only some requests can have. Other requests have what they mean instead.
+	ReplyRedirect       Reply = "elsewhere" // of HTTP: a redirect to another host; means good
+	ReplyEndless        Reply = "endless"   // of HTTP: 200 with an endless body; means good
+	ReplyUnknownService Reply = "unknown"   // of gRPC: unknown service; means bad
+	ReplyUnimplemented  Reply = "unoffered" // of gRPC: unimplemented method; means bad
 )
 
-// Replies are all that there are.
+// Replies has every reply.
 var Replies = []Reply{
-	ReplyGood, ReplyBad, ReplyRefused, ReplyNone, ReplyElsewhere, ReplyEndless, ReplyUnknown,
-	ReplyUnoffered,
+	ReplySuccess, ReplyFailure, ReplyRefused, ReplyNone, ReplyRedirect, ReplyEndless,
+	ReplyUnknownService,
+	ReplyUnimplemented,
 }
 
-// Means is which of the first four a reply amounts to.
-func (r Reply) Means() Reply {
+// Class returns which of the first four replies a reply amounts to.
+func (r Reply) Class() Reply {
 	switch r {
-	case ReplyElsewhere, ReplyEndless:
-		return ReplyGood
-	case ReplyUnknown, ReplyUnoffered:
-		return ReplyBad
+	case ReplyRedirect, ReplyEndless:
+		return ReplySuccess
+	case ReplyUnknownService, ReplyUnimplemented:
+		return ReplyFailure
 	}
 	return r
 }
 
-// What users are told.
-const EventTold Kind = "EventTold" // an Event about a pod or a Container of it: Reason, Message
+// EventRecorded is the kind of the fact that an Event was recorded, about a pod or a Container of
+// it: Reason, Message.
+const EventRecorded Kind = "EventTold"
 
-// Fact is one thing that happened. Fields that do not apply are empty.
+// Fact is one change in the simulated world. Fields that do not apply are empty.
 type Fact struct {
 	Time time.Time
 	Kind Kind
@@ -111,48 +114,56 @@ type Fact struct {
 	PodUID, PodNamespace, PodName string
 	Container                     string // its name in the pod
 	ContainerID, SandboxID        string
-	Attempt                       uint32 // of the container, or of the sandbox if it is about one
+	Attempt                       uint32 // of the container; of the sandbox if the fact is about one
 	ExitCode                      int32
 	Cause                         string
 	GraceSeconds                  int64 // of StopRequested: until KILL
 
-	// Request is what was asked, as "exec cat /ready", "http :8080/healthz", "tcp :80" or
-	// "grpc :90/name"; Reply is how that ended.
+	// Request is that of a probe or hook: "exec cat /ready", "http :8080/healthz", "tcp :80" or
+	// "grpc :90/name". Reply is how it ended.
 	Request string
 	Reply   Reply
-	// Asking tells one request from the others: an Asked has the number of its Replied. Zero if
-	// nobody counts.
-	Asking uint64
+	// RequestNumber is the number of a request: an Asked and its Replied have the same. Zero if
+	// requests are not numbered.
+	RequestNumber uint64
 
-	// Of ContainerExited: what it has written about its end, and the end of what it has written
-	// into its log, as far as that is in the file that it had open last.
-	Message, LogEnd string
+	// Of ContainerExited: the termination message, and the last lines of the log, as far as they
+	// are in the file that the container had open last.
+	Message, LogTail string
 
-	// Of SandboxCreated: the cgroup that it is to be in, and the ids of its user namespace.
+	// Of SandboxCreated: the sandbox's cgroup, and the IDs of its user namespace.
 	Cgroup string
 	IDs    IDs
-	Limits Limits // of CgroupMade
-	// Of ContainerCreated: the images that it mounts, and as whom it runs, by number or name.
+	Limits Limits // of CgroupCreated
+	// Of ContainerCreated: the image volumes, the other mounts, the user by number or name, and the
+	// variables.
 	ImageMounts []string
+	Mounts      []Mount
 	User        string
-	Env         map[string]string // and its variables; not to be changed
+	Env         map[string]string // must not be changed
 
-	Reason string // of EventTold
+	Reason string // of EventRecorded
 
-	Path, To, Image string
-	Bytes           int64
-	Annotations     map[string]string // of the container or sandbox created; not to be changed
+	Path, NewPath, Image string
+	Bytes                int64
+	Annotations          map[string]string // of the created container or sandbox; must not be changed
 
-	Write *Write // of an object of the API server
+	Write *Write // of ObjectCreated, ObjectUpdated and ObjectDeleted
 
-	Token   string // of TokenMade
-	Expires time.Time
+	Token, Audience string // of TokenIssued, which names the pod that the token is bound to
+	Expires         time.Time
 }
 
-// IDs are ids on the host that a sandbox has to itself; none if it has no user namespace.
+// IDs is the range of host IDs of a sandbox's user namespace; empty if it has none.
 type IDs struct{ First, Length uint32 }
 
-// Limits are those of a cgroup; zero is unlimited.
+// Mount is a path of the node that a container sees at a path of its own.
+type Mount struct {
+	HostPath, ContainerPath string
+	ReadOnly                bool
+}
+
+// Limits are those of a cgroup; zero: unlimited.
 type Limits struct {
 	CPUShares            uint64
 	CPUQuota             int64
@@ -160,24 +171,24 @@ type Limits struct {
 	MemoryBytes, PidsMax int64
 }
 
-// Log passes facts on, in the order in which they happen.
+// Log passes facts to its subscribers, in the order in which they happen.
 type Log struct {
 	subscribers []func(Fact)
 	count       uint64
 }
 
-// Subscribe has every later fact passed to take, after those who subscribed before.
-func (l *Log) Subscribe(take func(Fact)) {
-	l.subscribers = append(l.subscribers, take)
+// Subscribe passes every later fact to a function, after the functions that subscribed before.
+func (l *Log) Subscribe(handle func(Fact)) {
+	l.subscribers = append(l.subscribers, handle)
 }
 
-// Add logs a fact.
+// Add passes a fact to all subscribers.
 func (l *Log) Add(f Fact) {
 	l.count++
-	for _, take := range l.subscribers {
-		take(f)
+	for _, handle := range l.subscribers {
+		handle(f)
 	}
 }
 
-// Count is the number of facts so far.
+// Count returns the number of facts so far.
 func (l *Log) Count() uint64 { return l.count }

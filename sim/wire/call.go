@@ -7,55 +7,55 @@ import (
 	"seedlet.dev/world"
 )
 
-// Call is one effect on its way through a port.
+// Call is one operation on its way from the agent to a port and back.
 type Call struct {
-	Effect world.Effect
-	Name   string // of the call, as in "StopContainer"
-	Fate   Fate
+	Effect  world.Effect
+	Name    string // of the operation, as in "StopContainer"
+	Outcome Outcome
 
-	wire    *Wire
-	rng     rand.PCG // for this call only: a function of the seed, its name and its ordinal
-	index   int      // in wire.flying
-	replied bool     // the port has said what it had to say
-	severed bool     // nobody waits any more: the agent died, or was told of a timeout
-	breaks  int      // of the wire, when the call was sent
-	onSever func()
+	wire           *Wire
+	rng            rand.PCG // of this call only, seeded with the wire's seed, Name and ordinal
+	index          int      // in wire.inFlight
+	replied        bool     // the port has completed the call
+	callerGone     bool     // the agent has died or the call has timed out
+	deathsWhenSent int      // wire.portDeaths when the call was sent
+	onCallerGone   func()
 }
 
-const landed = -1
+const notInFlight = -1
 
-// Reply answers with success, unless it is the call's fate to fail after its effect.
+// Reply completes the call with a body, or with the injected error after the effect.
 func (c *Call) Reply(body any) {
-	if c.Fate.After != nil {
-		c.Fail(c.Fate.After)
+	if c.Outcome.ErrorAfter != nil {
+		c.Fail(c.Outcome.ErrorAfter)
 		return
 	}
-	c.reply(body, nil)
+	c.complete(body, nil)
 }
 
-// Fail answers with an error.
+// Fail completes the call with an error.
 func (c *Call) Fail(err *world.Error) {
 	if err.Op == "" {
 		named := *err
 		named.Op = c.Name
 		err = &named
 	}
-	c.reply(nil, err)
+	c.complete(nil, err)
 }
 
-func (c *Call) reply(body any, err *world.Error) {
+func (c *Call) complete(body any, err *world.Error) {
 	if c.replied {
-		panic("wire: " + c.Name + " answered twice")
+		panic("wire: " + c.Name + " completed twice")
 	}
 	w := c.wire
-	if !c.flying() || c.Fate.Lost && !w.local {
+	if !c.isInFlight() || c.Outcome.ResponseLost && !w.local {
 		return
 	}
 	c.replied = true
-	at := w.agenda.Now().Add(c.Fate.Answer)
+	at := w.agenda.Now().Add(c.Outcome.ResponseLatency)
 	switch {
-	case c.Fate.Lost: // it is known to have ended, and no more
-		body, err = nil, c.timeout()
+	case c.Outcome.ResponseLost: // the operation has ended, with an unknown result
+		body, err = nil, c.timeoutError()
 		if at.Before(c.Effect.Deadline) {
 			at = c.Effect.Deadline
 		}
@@ -64,108 +64,108 @@ func (c *Call) reply(body any, err *world.Error) {
 		return
 	}
 	w.agenda.At(at, func() {
-		if c.flying() {
-			w.land(c)
-			w.deliver(c, body, err)
+		if c.isInFlight() {
+			w.removeInFlight(c)
+			w.complete(c, body, err)
 		}
 	})
 }
 
-// Begin runs do, the whole effect of the call, when the port gets round to it; never if the port's
-// process dies before.
-func (c *Call) Begin(do func()) {
-	if c.Fate.EffectDelay <= 0 {
+// Execute runs do, the whole effect of the call, after the injected delay. It does not run do if
+// the port's process dies before.
+func (c *Call) Execute(do func()) {
+	if c.Outcome.EffectDelay <= 0 {
 		do()
 		return
 	}
-	c.wire.agenda.After(c.Fate.EffectDelay, func() {
-		if !c.PortDied() {
+	c.wire.agenda.After(c.Outcome.EffectDelay, func() {
+		if !c.HasPortDied() {
 			do()
 		}
 	})
 }
 
-// Work runs do, the rest of a call that takes effect in stages, when the port has worked on it for
-// as long as it usually takes and for as long as the call's fate adds to that. It runs in any case:
-// do asks GivesUp whether to finish the work or to undo what was begun.
-func (c *Call) Work(usual time.Duration, do func()) {
-	c.wire.agenda.After(usual+c.Fate.EffectDelay, do)
+// ContinueAfter runs do, the next stage of a call that takes effect in stages, after the usual
+// duration and the injected delay. It runs do in any case: do calls DrawsAbort to decide whether to
+// finish the work or to undo it.
+func (c *Call) ContinueAfter(usual time.Duration, do func()) {
+	c.wire.agenda.After(usual+c.Outcome.EffectDelay, do)
 }
 
-// OnSever has do run at once when nobody waits for the answer any more.
-func (c *Call) OnSever(do func()) { c.onSever = do }
+// OnCallerGone sets a function that runs when the caller stops waiting for the completion.
+func (c *Call) OnCallerGone(do func()) { c.onCallerGone = do }
 
-// GivesUp decides whether the port abandons its work on the call. It never does while somebody
-// waits, always when its own process has died, and else in half of the cases, drawn at each
-// question: a cancelled context ends work in some stages of some ports, not in others.
-func (c *Call) GivesUp() bool {
-	nobodyWaits := c.severed || c.wire.local && c.Late()
-	return c.PortDied() || nobodyWaits && c.rng.Uint64()&1 == 0
+// DrawsAbort decides whether the port aborts its work on the call. It returns false while the
+// caller waits and true if the port's process has died. Otherwise each call of DrawsAbort draws a
+// random value: a cancelled context ends the work in some stages of some ports and not in others.
+func (c *Call) DrawsAbort() bool {
+	callerGone := c.callerGone || c.wire.local && c.IsPastDeadline()
+	return c.HasPortDied() || callerGone && c.rng.Uint64()&1 == 0
 }
 
-// PortDied reports whether the port's process has died since the call was sent.
-func (c *Call) PortDied() bool { return c.breaks != c.wire.breaks }
+// HasPortDied reports whether the port's process has died since the call was sent.
+func (c *Call) HasPortDied() bool { return c.deathsWhenSent != c.wire.portDeaths }
 
-// Between draws a duration of at least least and less than most.
-func (c *Call) Between(least, most time.Duration) time.Duration {
-	return least + time.Duration(c.rng.Uint64()%uint64(most-least))
+// DurationBetween draws a duration of at least minimum and less than limit.
+func (c *Call) DurationBetween(minimum, limit time.Duration) time.Duration {
+	return minimum + time.Duration(c.rng.Uint64()%uint64(limit-minimum))
 }
 
 // Draw returns 64 random bits.
 func (c *Call) Draw() uint64 { return c.rng.Uint64() }
 
-// Late reports whether the deadline of the call has passed.
-func (c *Call) Late() bool { return !c.wire.agenda.Now().Before(c.Effect.Deadline) }
+// IsPastDeadline reports whether the deadline of the call has passed.
+func (c *Call) IsPastDeadline() bool { return !c.wire.agenda.Now().Before(c.Effect.Deadline) }
 
-// Severed reports whether nobody waits for the answer any more.
-func (c *Call) Severed() bool { return !c.flying() }
+// IsCallerGone reports whether the caller no longer waits for the completion.
+func (c *Call) IsCallerGone() bool { return !c.isInFlight() }
 
-func (c *Call) flying() bool { return c.index != landed }
+func (c *Call) isInFlight() bool { return c.index != notInFlight }
 
-// expireAtDeadline answers with a timeout at the deadline, if nothing else does before.
+// expireAtDeadline completes the call with a timeout at its deadline, unless it completes before.
 func (c *Call) expireAtDeadline() {
 	w := c.wire
 	if w.local {
 		return
 	}
 	w.agenda.At(c.Effect.Deadline, func() {
-		if !c.flying() {
+		if !c.isInFlight() {
 			return
 		}
-		w.land(c)
-		c.sever()
-		w.deliver(c, nil, c.timeout())
+		w.removeInFlight(c)
+		c.markCallerGone()
+		w.complete(c, nil, c.timeoutError())
 	})
 }
 
-func (c *Call) timeout() *world.Error {
+func (c *Call) timeoutError() *world.Error {
 	return world.Errorf(world.KindTimeout, c.Name, "deadline exceeded")
 }
 
-// lostMax is how long an answer can be lost before the agent learns that the connection is dead.
-const lostMax = 10 * time.Minute
+// connectionTimeout is the time after a lost response until the agent detects the dead connection.
+const connectionTimeout = 10 * time.Minute
 
-// noticeLoss answers a call whose answer is lost with what a dead connection says, if its deadline
-// is not sooner.
-func (c *Call) noticeLoss() {
+// failAtConnectionTimeout completes a call whose response is lost with KindUnavailable after
+// connectionTimeout, unless its deadline is earlier.
+func (c *Call) failAtConnectionTimeout() {
 	w := c.wire
 	if w.local {
 		return
 	}
-	w.agenda.After(lostMax, func() {
-		if !c.flying() {
+	w.agenda.After(connectionTimeout, func() {
+		if !c.isInFlight() {
 			return
 		}
-		w.land(c)
-		c.sever()
-		w.deliver(c, nil, world.Errorf(world.KindUnavailable, c.Name, "connection lost"))
+		w.removeInFlight(c)
+		c.markCallerGone()
+		w.complete(c, nil, world.Errorf(world.KindUnavailable, c.Name, "connection lost"))
 	})
 }
 
-// sever marks a landed call as one that nobody waits for.
-func (c *Call) sever() {
-	c.severed = true
-	if c.onSever != nil {
-		c.onSever()
+// markCallerGone records that the caller of a removed call no longer waits.
+func (c *Call) markCallerGone() {
+	c.callerGone = true
+	if c.onCallerGone != nil {
+		c.onCallerGone()
 	}
 }

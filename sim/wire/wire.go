@@ -1,12 +1,14 @@
-// Package wire carries calls from the simulated agent to a simulated port, and answers back: with
-// latency, with faults, with deadlines, and across the lives of the agent. Both ports use it, so
-// that a runtime and a disk fail in the same ways.
+// Package wire carries calls from the simulated agent to a simulated port and completions back. It
+// adds latency, faults and deadlines, and handles restarts of the agent. All simulated ports use
+// it, so that they fail in the same ways.
 //
-// Contract: every effect with an OpID that is sent in a life is answered in that life exactly
-// once, or not at all when the life ends first. The answer comes no later than the deadline, but
-// for a local port's: that comes when the call has ended and not before, however late that is.
-// What the agent is told and what happened are two things: a call whose caller has gone, or was
-// told of a timeout, is severed, and the port decides what becomes of its work.
+// Contract: every effect with an OpID that an incarnation of the agent sends completes exactly once
+// in that incarnation, or not at all if the incarnation ends first. A call completes no later than
+// its deadline. The exception is a local port, whose calls complete when the work has ended, even
+// after the deadline.
+//
+// A call whose caller is gone, because the agent died or the call timed out, is still worked on:
+// the port decides whether to finish the work or to abort it.
 //
 // Start reading at Send.
 package wire
@@ -19,72 +21,73 @@ import (
 	"seedlet.dev/world"
 )
 
-// Options are what a wire is made of.
+// Options configure a wire.
 type Options struct {
-	Agenda *agenda.Agenda
-	Faults FaultSource       // nil: nothing goes wrong
-	Answer func(world.Event) // takes the answers of the first life; nil: nobody is there yet
-	Seed   uint64
+	Agenda  *agenda.Agenda
+	Faults  FaultSource       // nil: no faults
+	Deliver func(world.Event) // receives the events of the first incarnation; nil: not connected
+	Seed    uint64
 
-	// Local says that the agent's own process does the work, as on its files: nobody is there who
-	// could give up waiting for it, and no answer is lost.
+	// Local is set for work of the agent's own process, as on its files. Then nothing can stop waiting
+	// for the work before it has ended, and no response can be lost.
 	Local bool
 }
 
-// Wire is the way between one port and the agent.
+// Wire connects one port with the agent.
 type Wire struct {
-	agenda   *agenda.Agenda
-	local    bool
-	faults   FaultSource
-	answer   func(world.Event) // nil while the agent is dead
-	seed     uint64
-	ordinals map[string]int // by call: how many there were, over all lives
-	flying   []*Call        // neither answered nor severed
-	breaks   int            // how often the port's process has died
-	down     bool           // the port's process is not there
-	downTo   time.Time
+	agenda       *agenda.Agenda
+	local        bool
+	faults       FaultSource
+	deliverEvent func(world.Event) // nil while the agent is dead
+	seed         uint64
+	ordinals     map[string]int // number of calls so far by name, over all incarnations
+	inFlight     []*Call        // sent and neither completed nor given up by the caller
+	portDeaths   int            // how often the port's process has died
+	down         bool           // the port's process is not running
+	downUntil    time.Time
 }
 
-// New makes a wire.
+// New returns a wire.
 func New(opts Options) *Wire {
 	if opts.Faults == nil {
-		opts.Faults = calm{}
+		opts.Faults = faultFree{}
 	}
 	return &Wire{
-		agenda: opts.Agenda, faults: opts.Faults, answer: opts.Answer, seed: opts.Seed,
+		agenda: opts.Agenda, faults: opts.Faults, deliverEvent: opts.Deliver, seed: opts.Seed,
 		local:    opts.Local,
 		ordinals: map[string]int{},
 	}
 }
 
-// Send brings an effect to the port, as its fate will have it: serve is called when it arrives.
+// Send sends an effect to the port with the outcome that the FaultSource decides. It calls serve
+// when the request arrives.
 func (w *Wire) Send(eff world.Effect, serve func(*Call)) {
 	if eff.Op == 0 || eff.Deadline.IsZero() {
-		panic("wire: " + world.BodyName(eff.Body) + " without an operation or a deadline")
+		panic("wire: " + world.BodyName(eff.Body) + " has no OpID or no deadline")
 	}
-	name := world.Call(eff.Body)
-	ordinal := w.ordinal(name)
-	c := &Call{Effect: eff, Name: name, wire: w, index: len(w.flying), breaks: w.breaks}
-	c.Fate = w.faults.Fate(name, ordinal, w.agenda.Now())
+	name := world.CallName(eff.Body)
+	ordinal := w.nextOrdinal(name)
+	c := &Call{Effect: eff, Name: name, wire: w, index: len(w.inFlight), deathsWhenSent: w.portDeaths}
+	c.Outcome = w.faults.Decide(name, ordinal, w.agenda.Now())
 	c.rng.Seed(w.seed^hash(name), uint64(ordinal))
-	w.flying = append(w.flying, c)
-	if !w.agenda.Now().Add(c.Fate.Receive).Before(eff.Deadline) {
+	w.inFlight = append(w.inFlight, c)
+	if !w.agenda.Now().Add(c.Outcome.RequestLatency).Before(eff.Deadline) {
 		c.expireAtDeadline()
 	}
-	if c.Fate.Lost {
-		c.noticeLoss()
+	if c.Outcome.ResponseLost {
+		c.failAtConnectionTimeout()
 	}
-	w.agenda.After(c.Fate.Receive, func() { w.receive(c, serve) })
+	w.agenda.After(c.Outcome.RequestLatency, func() { w.receive(c, serve) })
 }
 
-// receive is the arrival at the port.
+// receive handles the arrival of a call at the port.
 func (w *Wire) receive(c *Call, serve func(*Call)) {
-	if c.PortDied() {
-		return // the connection it was on has been reset
+	if c.HasPortDied() {
+		return // the connection has been reset
 	}
-	if w.local && c.Late() {
+	if w.local && c.IsPastDeadline() {
 		c.Fail(world.Errorf(world.KindCanceled, c.Name, "not begun before its deadline"))
-	} else if w.Down() {
+	} else if w.IsDown() {
 		c.Fail(world.Errorf(world.KindUnavailable, c.Name, "connection refused"))
 	} else {
 		serve(c)
@@ -94,107 +97,108 @@ func (w *Wire) receive(c *Call, serve func(*Call)) {
 	}
 }
 
-// Tell draws the fate of something that the port says of its own accord, and brings it to the
-// agent that lives now, unless it is lost or the agent has died by then.
-func (w *Wire) Tell(name string, body any) {
-	if fate := w.Draw(name); !fate.Lost {
-		w.Arrive(w.agenda.Now().Add(fate.Receive), body)
+// Notify sends a notification of the port to the current incarnation of the agent, with the latency
+// and loss that the FaultSource decides. The notification is dropped if the agent dies before it
+// arrives.
+func (w *Wire) Notify(name string, body any) {
+	if outcome := w.NextOutcome(name); !outcome.ResponseLost {
+		w.DeliverAt(w.agenda.Now().Add(outcome.RequestLatency), body)
 	}
 }
 
-// Draw draws the fate of something that the port says of its own accord.
-func (w *Wire) Draw(name string) Fate {
-	return w.faults.Fate(name, w.ordinal(name), w.agenda.Now())
+// NextOutcome returns the outcome of the next notification of that name.
+func (w *Wire) NextOutcome(name string) Outcome {
+	return w.faults.Decide(name, w.nextOrdinal(name), w.agenda.Now())
 }
 
-// Arrive brings something to the agent that lives now, at a later time, unless the agent or the
-// port's process has died by then.
-func (w *Wire) Arrive(at time.Time, body any) {
-	listener := w.answer
-	if listener == nil {
+// DeliverAt delivers a notification to the current incarnation of the agent at the given time,
+// unless the agent or the port's process dies before.
+func (w *Wire) DeliverAt(at time.Time, body any) {
+	deliverEvent := w.deliverEvent
+	if deliverEvent == nil {
 		return
 	}
-	probe := &Call{wire: w, index: len(w.flying), replied: true}
-	w.flying = append(w.flying, probe)
+	notification := &Call{wire: w, index: len(w.inFlight), replied: true}
+	w.inFlight = append(w.inFlight, notification)
 	w.agenda.At(at, func() {
-		if probe.flying() {
-			w.land(probe)
-			listener(world.Event{Time: w.agenda.Now(), Body: body})
+		if notification.isInFlight() {
+			w.removeInFlight(notification)
+			deliverEvent(world.Event{Time: w.agenda.Now(), Body: body})
 		}
 	})
 }
 
-// Connect begins a life of the agent: answers go to it from now on.
-func (w *Wire) Connect(answer func(world.Event)) {
-	if w.answer != nil {
-		panic("wire: a second agent is connected")
+// Connect starts an incarnation of the agent, which receives all events from now on.
+func (w *Wire) Connect(deliver func(world.Event)) {
+	if w.deliverEvent != nil {
+		panic("wire: an agent is already connected")
 	}
-	w.answer = answer
+	w.deliverEvent = deliver
 }
 
-// Disconnect ends a life of the agent: whatever is in flight is severed.
+// Disconnect ends an incarnation of the agent. The callers of all calls in flight are gone.
 func (w *Wire) Disconnect() {
-	w.answer = nil
-	w.severAll((*Call).sever)
+	w.deliverEvent = nil
+	w.dropInFlight((*Call).markCallerGone)
 }
 
-// Break ends the port's process for a while: what is in flight, and what comes until it is back,
-// is answered with KindUnavailable.
-func (w *Wire) Break(lasting time.Duration) {
-	w.breaks++
-	w.down, w.downTo = true, w.agenda.Now().Add(lasting)
-	w.severAll(func(c *Call) {
-		c.sever()
+// Crash ends the port's process for a while. Calls in flight, and calls that arrive before the
+// process is back, fail with KindUnavailable.
+func (w *Wire) Crash(downFor time.Duration) {
+	w.portDeaths++
+	w.down, w.downUntil = true, w.agenda.Now().Add(downFor)
+	w.dropInFlight(func(c *Call) {
+		c.markCallerGone()
 		if c.Effect.Op != 0 {
-			w.deliver(c, nil, world.Errorf(world.KindUnavailable, c.Name, "connection reset"))
+			w.complete(c, nil, world.Errorf(world.KindUnavailable, c.Name, "connection reset"))
 		}
 	})
 }
 
-// Down reports whether the port's process is gone at the moment.
-func (w *Wire) Down() bool {
-	w.down = w.down && w.agenda.Now().Before(w.downTo)
+// IsDown reports whether the port's process is not running.
+func (w *Wire) IsDown() bool {
+	w.down = w.down && w.agenda.Now().Before(w.downUntil)
 	return w.down
 }
 
-// severAll cuts every call in flight; cutting one may begin others.
-func (w *Wire) severAll(cut func(*Call)) {
-	calls := w.flying
-	w.flying = nil
+// dropInFlight removes all calls in flight and calls notify for each. notify may send new calls.
+func (w *Wire) dropInFlight(notify func(*Call)) {
+	calls := w.inFlight
+	w.inFlight = nil
 	for _, c := range calls {
-		c.index = landed
+		c.index = notInFlight
 	}
 	for _, c := range calls {
-		cut(c)
+		notify(c)
 	}
 }
 
-// deliver brings an answer to the agent that lives now.
-func (w *Wire) deliver(c *Call, body any, err *world.Error) {
-	if w.answer != nil {
-		w.answer(world.Event{Time: w.agenda.Now(), Op: c.Effect.Op, Body: body, Err: err})
+// complete delivers the completion of a call to the current incarnation of the agent, if there is
+// one.
+func (w *Wire) complete(c *Call, body any, err *world.Error) {
+	if w.deliverEvent != nil {
+		w.deliverEvent(world.Event{Time: w.agenda.Now(), Op: c.Effect.Op, Body: body, Err: err})
 	}
 }
 
-// land takes a call out of those in flight. The order of the others may change: it is the same in
-// every run, and no meaning is attached to it.
-func (w *Wire) land(c *Call) {
-	last := len(w.flying) - 1
-	w.flying[c.index] = w.flying[last]
-	w.flying[c.index].index = c.index
-	w.flying[last] = nil
-	w.flying = w.flying[:last]
-	c.index = landed
+// removeInFlight removes a call from those in flight. It may change the order of the others, which
+// is deterministic and has no meaning.
+func (w *Wire) removeInFlight(c *Call) {
+	last := len(w.inFlight) - 1
+	w.inFlight[c.index] = w.inFlight[last]
+	w.inFlight[c.index].index = c.index
+	w.inFlight[last] = nil
+	w.inFlight = w.inFlight[:last]
+	c.index = notInFlight
 }
 
-func (w *Wire) ordinal(name string) int {
+func (w *Wire) nextOrdinal(name string) int {
 	n := w.ordinals[name]
 	w.ordinals[name] = n + 1
 	return n
 }
 
-// hash is FNV-1a: the same in every process, which the hashes of the standard library for maps
-// are not.
+// hash is FNV-1a. Unlike the map hashes of the standard library it is the same in every process.
 func hash(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {
@@ -203,8 +207,8 @@ func hash(s string) uint64 {
 	return h
 }
 
-// Stream returns a random stream of its own for one concern, so that taking a draw away from one
-// does not disturb the others.
+// Stream returns the random stream of one concern, so that additional draws for one concern do not
+// change the draws for others.
 func Stream(seed uint64, name string) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, hash(name)))
 }

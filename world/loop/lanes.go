@@ -8,43 +8,45 @@ import (
 	"seedlet.dev/world"
 )
 
-// Lane is a class of operations with a bound of its own on how many are in flight, so that slow
-// ones never hold up quick ones: a hundred stops that wait out their grace periods must not
-// delay a relist.
+// Lane is a class of operations with its own limit on operations in flight. Lanes keep slow
+// operations from delaying fast ones: a hundred StopContainer calls that wait for their grace
+// periods do not delay a relist. Within a lane, tenants share the slots (slots.go).
 type Lane int
 
 // The lanes.
 const (
-	LaneList      Lane = iota // listing what the runtime has
-	LaneObserve               // looking at one thing in the runtime
+	LaneList      Lane = iota // listing sandboxes and containers in the runtime
+	LaneObserve               // reading the status of one object in the runtime
 	LaneAct                   // creating, starting and removing in the runtime
-	LaneStop                  // stopping containers and sandboxes, each as slow as its grace period
+	LaneStop                  // stopping containers and sandboxes, which takes up to the grace period
 	LanePull                  // pulling images
-	LaneFS                    // the file system
-	LaneTree                  // walking through whole trees of the file system
-	LaneProbe                 // waiting for what a container answers to a probe or a hook
+	LaneFS                    // short file system operations
+	LaneRemove                // removing whole trees
+	LaneMeasure               // measuring whole trees
+	LaneTree                  // other file system operations on large files or whole trees
+	LaneProbe                 // requests to containers by probes and hooks
 	LaneStream                // the stream of container events
-	LaneHost                  // the machine
-	LaneAPI                   // reading and changing objects of the API server
-	LaneStatus                // what the API server is told of pods, which no reading may delay
-	LaneHeartbeat             // the signs of life of the node there, which nothing may delay
-	LaneHostPath              // the file system, where a pod's author chose, which may hang
+	LaneHost                  // cgroups
+	LaneAPI                   // reading and writing API objects
+	LaneStatus                // writing pod statuses, separate so that reads do not delay them
+	LaneHeartbeat             // the Node object and its lease, separate so that nothing delays them
+	LaneHostPath              // paths chosen by a pod's author, which may hang
 	laneCount
 )
 
-var laneNames = [laneCount]string{"list", "observe", "act", "stop", "pull", "fs", "tree", "probe",
-	"stream", "host", "api", "status", "heartbeat", "host-path"}
+var laneNames = [laneCount]string{"list", "observe", "act", "stop", "pull", "fs", "remove",
+	"measure", "tree", "probe", "stream", "host", "api", "status", "heartbeat", "host-path"}
 
 func (l Lane) String() string { return laneNames[l] }
 
-// LaneNamed is the lane with a name; false if there is none.
-func LaneNamed(name string) (Lane, bool) {
+// ParseLane returns the lane with a name, and false if none exists.
+func ParseLane(name string) (Lane, bool) {
 	i := slices.Index(laneNames[:], name)
 	return Lane(i), i >= 0
 }
 
-// laneOfObject is the lane of an operation on objects of a resource.
-func laneOfObject(r world.Resource) Lane {
+// objectLane returns the lane of an operation on API objects of a resource.
+func objectLane(r world.Resource) Lane {
 	switch r {
 	case world.ResourceNodes, world.ResourceLeases:
 		return LaneHeartbeat
@@ -52,7 +54,7 @@ func laneOfObject(r world.Resource) Lane {
 	return LaneAPI
 }
 
-// LaneOf says which lane an effect takes.
+// LaneOf returns the lane of an effect.
 func LaneOf(eff world.Effect) Lane {
 	if eff.HostPath != "" {
 		return LaneHostPath
@@ -62,9 +64,9 @@ func LaneOf(eff world.Effect) Lane {
 		if body.Status && body.Resource == world.ResourcePods {
 			return LaneStatus
 		}
-		return laneOfObject(body.Resource)
-	case world.OnObjects:
-		return laneOfObject(body.Of())
+		return objectLane(body.Resource)
+	case world.ObjectOperation:
+		return objectLane(body.TargetResource())
 	case *runtimeapi.StopContainerRequest, *runtimeapi.StopPodSandboxRequest:
 		return LaneStop
 	case *runtimeapi.PullImageRequest:
@@ -79,7 +81,11 @@ func LaneOf(eff world.Effect) Lane {
 		return LaneProbe
 	case *runtimeapi.GetEventsRequest:
 		return LaneStream
-	case *world.MeasureTree, *world.ShareWithGroup, *world.Compress:
+	case *world.RemoveTree:
+		return LaneRemove
+	case *world.MeasureTree:
+		return LaneMeasure
+	case *world.ShareWithGroup, *world.Compress:
 		return LaneTree
 	}
 	switch world.PortOf(eff.Body) {
@@ -96,44 +102,23 @@ func LaneOf(eff world.Effect) Lane {
 	}
 }
 
-// line is what waits for a place in a lane: first what finishes something, then what begins
-// something, each in order. So of many pods that are made at once the first run soon, while all
-// would be half made for long otherwise.
-type line [2]queue[world.Effect]
-
-func (l *line) len() int { return l[0].len() + l[1].len() }
-
-func (l *line) push(eff world.Effect) {
-	switch eff.Body.(type) {
-	case *runtimeapi.CreateContainerRequest, *runtimeapi.StartContainerRequest:
-		l[0].push(eff)
-	default:
-		l[1].push(eff)
-	}
-}
-
-func (l *line) pop() (world.Effect, bool) {
-	if eff, ok := l[0].pop(); ok {
-		return eff, true
-	}
-	return l[1].pop()
-}
-
-// Limits are the loop's bounds.
+// Limits are the bounds of the loop.
 type Limits struct {
-	Inbox  int            // events that nobody asked for, waiting for their turn
-	Flying [laneCount]int // operations in flight, by lane
+	Inbox    int            // unsolicited events in the inbox
+	InFlight [laneCount]int // operations in flight, for each lane; see slots.go for the shares
 }
 
-// The defaults: reads are many and quick; writes are as many as containerd carries well at once;
-// a stop, a probe and a hook only wait, so there may be one for every container of a full node.
-// What hangs only waits as well, but has a thread of its own.
+// defaultLimits allow many reads, which are fast, and as many writes as containerd handles well at
+// once. A stop, a probe and a hook mostly wait, and cost a goroutine, a stream and some 20 KiB: far
+// less than the container that each is for. Their limits have room for 32 stops and 16 probes of
+// each of podsMax pods. An operation on a tree keeps the disk busy, and one on a host path may
+// hang; both occupy a thread, so there are fewer.
 var defaultLimits = Limits{
 	Inbox: 4096,
-	Flying: [laneCount]int{
-		LaneList: 8, LaneObserve: 64, LaneAct: 64, LaneStop: 1024, LanePull: 32, LaneFS: 64,
-		LaneTree: 4, LaneProbe: 1024, LaneStream: 2, LaneHost: 64, LaneAPI: 64, LaneStatus: 64,
-		LaneHeartbeat: 4, LaneHostPath: 256,
+	InFlight: [laneCount]int{
+		LaneList: 8, LaneObserve: 64, LaneAct: 64, LaneStop: 8192, LanePull: 32, LaneFS: 64,
+		LaneRemove: 64, LaneMeasure: 16, LaneTree: 16, LaneProbe: 4096, LaneStream: 2, LaneHost: 64,
+		LaneAPI: 64, LaneStatus: 64, LaneHeartbeat: 4, LaneHostPath: 256,
 	},
 }
 
@@ -141,9 +126,9 @@ func (l Limits) withDefaults() Limits {
 	if l.Inbox == 0 {
 		l.Inbox = defaultLimits.Inbox
 	}
-	for i := range l.Flying {
-		if l.Flying[i] == 0 {
-			l.Flying[i] = defaultLimits.Flying[i]
+	for i := range l.InFlight {
+		if l.InFlight[i] == 0 {
+			l.InFlight[i] = defaultLimits.InFlight[i]
 		}
 	}
 	return l

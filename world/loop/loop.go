@@ -1,9 +1,14 @@
-// Package loop drives a world.Core: it holds the inbox, calls Step one event at a time, wakes
-// the core when it asked for it, hands effects to their ports, and holds back what would be too
-// much at once.
+// Package loop drives a world.Core. It holds the inbox, calls Step with one event at a time, wakes
+// the core when it is due, dispatches effects to their ports, and delays operations that exceed a
+// limit.
 //
-// It has no goroutine and no clock. Production calls Offer and Turn from one goroutine that waits
-// for a channel or a timer; the simulator calls them with virtual time. Start reading at Turn.
+// A lane (lanes.go) is a class of operations with its own limit on operations in flight. Tenants
+// share the slots of a lane, so that none of them delays the others (slots.go). A path lock
+// (pathlocks.go) admits one operation at a time to a path.
+//
+// The loop has no goroutine and no clock. In production one goroutine calls Offer and Turn and
+// waits for a channel or a timer; the simulator calls them with virtual time. Start reading at
+// Loop.Turn.
 package loop
 
 import (
@@ -13,60 +18,62 @@ import (
 	"seedlet.dev/world"
 )
 
-// Options are what a loop is made of.
+// Options configure a loop.
 type Options struct {
 	Core   world.Core
-	Ports  map[world.PortName]world.Port // every port that the core's effects name
+	Ports  map[world.PortName]world.Port // must have every port that the core's effects use
 	Limits Limits                        // zero fields take their defaults
-	// Stopwatch reads a monotonic clock, to measure steps. Nil measures nothing.
+	// Stopwatch reads a monotonic clock to measure the duration of steps. Nil disables the
+	// measurement.
 	Stopwatch func() time.Duration
-	// Observe, if not nil, sees every step: the event and the effects it led to.
+	// Observe, if not nil, is called after every step with the event and the effects of the step.
 	Observe func(world.Event, []world.Effect)
 }
 
-// Loop is a core and what is on its way to and from it. It is for one goroutine.
+// Loop drives a core and tracks its operations in flight. It is for use by one goroutine.
 type Loop struct {
-	opts     Options
-	inbox    queue[world.Event]
-	flying   map[world.OpID]Lane // operations that a port has begun and not yet answered
-	lanes    [laneCount]laneState
-	turns    turns
-	last     time.Time // of the newest event
-	refused  uint64
-	canceled uint64
-	steps    Histogram
+	opts               Options
+	inbox              queue[world.Event]
+	inFlight           map[world.OpID]*operation // started operations without a completion
+	lanes              [laneCount]slots
+	queued             deadlines // operations that wait for a slot
+	started            deadlines // operations in flight that are not hung
+	locks              pathLocks
+	lastTime           time.Time // of the newest event
+	refusedEvents      uint64
+	canceledOperations uint64
+	stepDurations      Histogram
 }
 
-type laneState struct {
-	flying  int
-	waiting line
-}
-
-// New makes a loop. The core is not called until the first event is offered.
+// New returns a loop. The core is not called before the first event is offered.
 func New(opts Options) *Loop {
 	opts.Limits = opts.Limits.withDefaults()
-	return &Loop{opts: opts, flying: map[world.OpID]Lane{}}
+	l := &Loop{opts: opts, inFlight: map[world.OpID]*operation{}}
+	for i := range l.lanes {
+		l.lanes[i] = newSlots(Lane(i), opts.Limits.InFlight[i])
+	}
+	return l
 }
 
-// Offer puts an event into the inbox; its time is set when its turn comes. It reports false when
-// the inbox is full and the event was not taken. Completions are always taken: there are never
-// more of them than operations in flight.
+// Offer adds an event to the inbox. Turn sets its time. Offer returns false if the inbox is full
+// and the event was dropped. A completion is always accepted: there are never more completions than
+// operations in flight.
 func (l *Loop) Offer(ev world.Event) bool {
 	if ev.Op == 0 && l.inbox.len() >= l.opts.Limits.Inbox {
-		l.refused++
+		l.refusedEvents++
 		return false
 	}
 	l.inbox.push(ev)
 	return true
 }
 
-// Turn takes one event from the inbox, or wakes the core if it is due, and hands out what the
-// core asks for. It reports false when there was nothing to do.
+// Turn handles one event of the inbox, or wakes the core if it is due, and dispatches the resulting
+// effects. It returns false if there was nothing to do.
 func (l *Loop) Turn(now time.Time) bool {
-	if now.Before(l.last) {
-		now = l.last // a clock that steps back stands still instead
+	if now.Before(l.lastTime) {
+		now = l.lastTime // the time of events stands still while the clock is behind
 	}
-	l.cancelExpired(now)
+	l.expire(now)
 	ev, ok := l.inbox.pop()
 	if !ok {
 		wake := l.opts.Core.NextWake()
@@ -74,45 +81,46 @@ func (l *Loop) Turn(now time.Time) bool {
 			return false
 		}
 	}
-	ev.Time, l.last = now, now
-	if lane, was := l.flying[ev.Op]; was {
-		delete(l.flying, ev.Op)
-		l.lanes[lane].flying--
-		defer l.landed(ev.Op, lane)
+	ev.Time, l.lastTime = now, now
+	if op, found := l.inFlight[ev.Op]; found {
+		delete(l.inFlight, ev.Op)
+		l.started.remove(op)
+		l.lanes[op.lane].release(op)
+		defer l.finish(op)
 	}
 	l.step(ev)
 	return true
 }
 
-// Wake says when Turn has something to do, if nothing is offered: the zero time means never.
-func (l *Loop) Wake() time.Time {
+// NextWake returns when Turn has something to do if no event is offered. The zero time means never.
+func (l *Loop) NextWake() time.Time {
 	if l.inbox.len() > 0 {
-		return l.last
+		return l.lastTime
 	}
 	wake := l.opts.Core.NextWake()
-	for i := range l.lanes { // what waits for a place is given up at its deadline
-		for k := range l.lanes[i].waiting {
-			for _, eff := range l.lanes[i].waiting[k].all() {
-				if wake.IsZero() || eff.Deadline.Before(wake) {
-					wake = eff.Deadline
-				}
-			}
-		}
+	if next := l.queued.next(); !next.IsZero() { // a waiting operation is canceled at its deadline
+		// An operation in flight that is hung from its deadline may make room for one that waits.
+		wake = earliest(wake, earliest(next, l.started.next()))
 	}
-	if end := l.turns.wake(); !end.IsZero() && (wake.IsZero() || end.Before(wake)) {
-		wake = end
+	return earliest(wake, l.locks.nextWake())
+}
+
+// earliest returns the earlier of two times, of which zero means never.
+func earliest(x, y time.Time) time.Time {
+	if x.IsZero() || !y.IsZero() && y.Before(x) {
+		return y
 	}
-	return wake
+	return x
 }
 
 func (l *Loop) step(ev world.Event) {
-	var began time.Duration
+	var started time.Duration
 	if l.opts.Stopwatch != nil {
-		began = l.opts.Stopwatch()
+		started = l.opts.Stopwatch()
 	}
 	effects := l.opts.Core.Step(ev)
 	if l.opts.Stopwatch != nil {
-		l.steps.Add(l.opts.Stopwatch() - began)
+		l.stepDurations.Add(l.opts.Stopwatch() - started)
 	}
 	if l.opts.Observe != nil {
 		l.opts.Observe(ev, effects)
@@ -122,7 +130,8 @@ func (l *Loop) step(ev world.Event) {
 	}
 }
 
-// dispatch hands an effect to its port, or lets it wait for a place in its lane.
+// dispatch hands an effect to its port. An operation may have to wait for its path lock or for a
+// slot in its lane first.
 func (l *Loop) dispatch(eff world.Effect) {
 	name := world.PortOf(eff.Body)
 	port := l.opts.Ports[name]
@@ -136,70 +145,20 @@ func (l *Loop) dispatch(eff world.Effect) {
 	if eff.Deadline.IsZero() {
 		panic(fmt.Sprintf("loop: %s has no deadline", world.BodyName(eff.Body)))
 	}
-	if l.takeTurn(eff) {
-		l.enter(eff)
+	if l.acquire(eff) {
+		l.startOrQueue(eff)
 	}
 }
 
-// enter begins an operation, or lets it wait for a place in its lane.
-func (l *Loop) enter(eff world.Effect) {
-	lane := LaneOf(eff)
-	if l.lanes[lane].flying >= l.opts.Limits.Flying[lane] {
-		l.lanes[lane].waiting.push(eff)
-		return
-	}
-	l.begin(lane, eff)
+// finish starts the operations that waited for the lane slot or the path lock of a completed
+// operation.
+func (l *Loop) finish(op *operation) {
+	l.startWaiting(op.lane)
+	l.releasePaths(op.effect.Op)
 }
 
-func (l *Loop) begin(lane Lane, eff world.Effect) {
-	l.lanes[lane].flying++
-	l.flying[eff.Op] = lane
-	l.opts.Ports[world.PortOf(eff.Body)].Do(eff)
-}
-
-// landed begins what waited for the place, or for the turn, of an operation that was answered.
-func (l *Loop) landed(op world.OpID, lane Lane) {
-	l.release(lane)
-	l.endTurn(op)
-}
-
-// release begins what waited for a place in a lane.
-func (l *Loop) release(lane Lane) {
-	for l.lanes[lane].flying < l.opts.Limits.Flying[lane] {
-		eff, ok := l.lanes[lane].waiting.pop()
-		if !ok {
-			return
-		}
-		l.begin(lane, eff)
-	}
-}
-
-// cancelExpired gives up what waited for a place until its deadline: it has not been begun, and
-// beginning it now would act on a wish that the core no longer remembers.
-func (l *Loop) cancelExpired(now time.Time) {
-	var ended []world.OpID
-	for i := range l.lanes {
-		for k := range l.lanes[i].waiting {
-			waiting := &l.lanes[i].waiting[k]
-			for n := waiting.len(); n > 0; n-- {
-				eff, _ := waiting.pop()
-				if now.Before(eff.Deadline) {
-					waiting.push(eff)
-					continue
-				}
-				l.cancel(eff, "waited for a free place until its deadline")
-				ended = append(ended, eff.Op)
-			}
-		}
-	}
-	for _, op := range ended {
-		l.endTurn(op)
-	}
-	l.refuseWaiting(now)
-}
-
-func (l *Loop) cancel(eff world.Effect, why string) {
-	l.canceled++
+func (l *Loop) cancel(eff world.Effect, reason string) {
+	l.canceledOperations++
 	l.inbox.push(world.Event{Op: eff.Op,
-		Err: world.Errorf(world.KindCanceled, world.Call(eff.Body), "%s", why)})
+		Err: world.Errorf(world.KindCanceled, world.CallName(eff.Body), "%s", reason)})
 }

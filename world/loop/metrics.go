@@ -13,7 +13,7 @@ type Histogram struct {
 	Count  uint64
 }
 
-// stepBounds are the upper bounds of the buckets: a step is meant to take microseconds.
+// stepBounds are the upper bounds of the buckets. A step is expected to take microseconds.
 var stepBounds = [...]time.Duration{
 	10 * time.Microsecond, 30 * time.Microsecond, 100 * time.Microsecond,
 	300 * time.Microsecond, time.Millisecond, 3 * time.Millisecond,
@@ -31,7 +31,7 @@ func (h *Histogram) Add(d time.Duration) {
 	h.Count++
 }
 
-// Buckets calls yield with each upper bound in seconds and the count at or below it.
+// Buckets calls yield with each upper bound in seconds and the number of durations at or below it.
 func (h *Histogram) Buckets(yield func(boundSeconds float64, cumulative uint64)) {
 	var sum uint64
 	for i, bound := range stepBounds {
@@ -40,28 +40,28 @@ func (h *Histogram) Buckets(yield func(boundSeconds float64, cumulative uint64))
 	}
 }
 
-// Steps returns the durations of the steps so far. Empty without a stopwatch.
-func (l *Loop) Steps() Histogram { return l.steps }
+// StepDurations returns the histogram of step durations. It is empty without a stopwatch.
+func (l *Loop) StepDurations() Histogram { return l.stepDurations }
 
-// Metrics returns the loop's counters and bounds.
+// Metrics returns the metrics of the loop.
 func (l *Loop) Metrics() []world.Metric {
 	ms := []world.Metric{
-		gauge("seedlet_inbox_events", "Events waiting for their turn.", l.inbox.len()),
-		gauge("seedlet_inbox_events_max", "Bound on events waiting for their turn.",
+		gauge("seedlet_inbox_events", "Events in the inbox.", l.inbox.len()),
+		gauge("seedlet_inbox_events_max", "Limit on events in the inbox.",
 			l.opts.Limits.Inbox),
 		counter("seedlet_inbox_refused_total", "Events refused because the inbox was full.",
-			l.refused),
+			l.refusedEvents),
 		counter("seedlet_operations_canceled_total",
-			"Operations given up before they began, for want of a place in their lane.",
-			l.canceled),
+			"Operations canceled at their deadline before they were started.",
+			l.canceledOperations),
 		gauge("seedlet_paths_unanswered",
-			"Paths of the machine at which an operation is past its deadline.",
-			l.turns.overdue(l.last)),
-		gauge("seedlet_paths_waiting", "Operations waiting for their turn at a path.",
-			l.turns.waiting.len()),
+			"Operations that hold a path lock and are past their deadline.",
+			l.locks.countOverdue(l.lastTime)),
+		gauge("seedlet_paths_waiting", "Operations waiting for a path lock.",
+			l.locks.waiting.len()),
 		counter("seedlet_paths_refused_total",
-			"Operations that failed at once, as an earlier one at their path was not answered.",
-			l.turns.refused),
+			"Operations that failed because an earlier operation on their path was overdue.",
+			l.locks.refusedOperations),
 	}
 	for i := range l.lanes {
 		lane := Lane(i)
@@ -70,12 +70,19 @@ func (l *Loop) Metrics() []world.Metric {
 			m.Labels = []world.Label{{Name: "lane", Value: lane.String()}}
 			ms = append(ms, m)
 		}
-		add("seedlet_operations_flying", "Operations that a port is carrying out.",
-			l.lanes[i].flying)
-		add("seedlet_operations_flying_max", "Bound on operations that a port carries out at once.",
-			l.opts.Limits.Flying[i])
-		add("seedlet_operations_waiting", "Operations waiting for a place in their lane.",
-			l.lanes[i].waiting.len())
+		add("seedlet_operations_flying", "Operations in flight at a port.",
+			l.lanes[i].inFlight)
+		add("seedlet_operations_flying_of_one",
+			"Most operations in flight of one tenant: a pod, or the namespace of what is read.",
+			l.lanes[i].mostOfOne())
+		add("seedlet_operations_hung",
+			"Operations in flight that have passed their deadline and still occupy their slot.",
+			l.lanes[i].hung)
+		add("seedlet_operations_flying_max",
+			"Limit on operations in flight. As many again replace hung ones.",
+			l.opts.Limits.InFlight[i])
+		add("seedlet_operations_waiting", "Operations waiting for a slot in their lane.",
+			l.lanes[i].waiters)
 	}
 	return ms
 }

@@ -33,8 +33,8 @@ func (q *queue[T]) pop() (T, bool) {
 	return item, true
 }
 
-// take empties the queue and returns what was in it.
-func (q *queue[T]) take() []T {
+// drain empties the queue and returns its items.
+func (q *queue[T]) drain() []T {
 	items := q.all()
 	*q = queue[T]{}
 	return items

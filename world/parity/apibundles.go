@@ -7,13 +7,13 @@ import (
 	"seedlet.dev/world"
 )
 
-// bundleCases are about bundles of trust anchors.
+// bundleCases are rules for ClusterTrustBundles.
 var bundleCases = []apiCase{
-	{"a node sees every trust bundle, and changes none", bundlesSeen},
-	{"a trust bundle holds certificates, and is called after its signer", badBundles},
+	{"a node can read all trust bundles and change none", bundlesAreReadOnlyForNodes},
+	{"a trust bundle must contain certificates and be named after its signer", invalidBundles},
 }
 
-// Two authorities; their keys are nowhere.
+// Certificates of two authorities. Their private keys do not exist.
 const (
 	anchorA = `-----BEGIN CERTIFICATE-----
 MIIBMDCB46ADAgECAhRvsrjcUgVK7Q7GWjYRa+GtrMQ3STAFBgMrZXAwDTELMAkG
@@ -45,51 +45,51 @@ func trustBundle(name, signer, text string) *world.CreateObject {
 				SignerName: signer, TrustBundle: text}}}}
 }
 
-// onBundle is a patch that gives a bundle another text.
-func (c *cluster) onBundle(name, patch string, args ...any) *world.PatchObject {
-	p := c.change(world.ResourceTrustBundles, patch, args...)
+// patchBundle returns a patch of a trust bundle.
+func (c *cluster) patchBundle(name, patch string, args ...any) *world.PatchObject {
+	p := c.patch(world.ResourceTrustBundles, patch, args...)
 	p.Namespace, p.Name = "", name
 	return p
 }
 
-func (c *cluster) dropBundle(name string) {
-	drop := c.deletion(world.ResourceTrustBundles, name, nil)
-	drop.Namespace = ""
-	c.admin(drop)
+func (c *cluster) deleteBundle(name string) {
+	deletion := c.deleteObject(world.ResourceTrustBundles, name, nil)
+	deletion.Namespace = ""
+	c.asAdmin(deletion)
 }
 
-func bundlesSeen(c *cluster) {
+func bundlesAreReadOnlyForNodes(c *cluster) {
 	signers := "parity.test:" + c.name + ":a"
 	w := c.watch(world.ResourceTrustBundles, "", "")
-	w.tells("listed")
-	c.admin(trustBundle(c.name, "", anchorA))
-	c.admin(trustBundle(signers, "parity.test/"+c.name, anchorA+"\n"+anchorB))
-	w.tells("listed", "changed "+c.name, "changed "+signers)
-	c.admin(c.onBundle(c.name, `{"spec":{"trustBundle":%q}}`, anchorB))
-	w.tells("listed", "changed "+c.name, "changed "+signers, "changed "+c.name)
+	w.expect("listed")
+	c.asAdmin(trustBundle(c.name, "", anchorA))
+	c.asAdmin(trustBundle(signers, "parity.test/"+c.name, anchorA+"\n"+anchorB))
+	w.expect("listed", "changed "+c.name, "changed "+signers)
+	c.asAdmin(c.patchBundle(c.name, `{"spec":{"trustBundle":%q}}`, anchorB))
+	w.expect("listed", "changed "+c.name, "changed "+signers, "changed "+c.name)
 	again := c.watch(world.ResourceTrustBundles, "", signers)
-	again.tells("listed " + signers)
+	again.expect("listed " + signers)
 	read := &world.GetObject{Resource: world.ResourceTrustBundles, Name: c.name}
-	is := c.node(read).TrustBundle
-	c.check(is.Spec.TrustBundle == anchorB && is.Spec.SignerName == "", "read %v", is)
-	c.nodeFails(world.KindRefused, c.onBundle(c.name, `{"spec":{"trustBundle":%q}}`, anchorA))
-	c.nodeFails(world.KindRefused, trustBundle(c.name+"-b", "", anchorA))
-	c.dropBundle(c.name)
-	c.dropBundle(signers)
-	again.tells("listed "+signers, "gone "+signers)
+	bundle := c.asNode(read).TrustBundle
+	c.check(bundle.Spec.TrustBundle == anchorB && bundle.Spec.SignerName == "", "read %v", bundle)
+	c.nodeMustFail(world.KindRefused, c.patchBundle(c.name, `{"spec":{"trustBundle":%q}}`, anchorA))
+	c.nodeMustFail(world.KindRefused, trustBundle(c.name+"-b", "", anchorA))
+	c.deleteBundle(c.name)
+	c.deleteBundle(signers)
+	again.expect("listed "+signers, "gone "+signers)
 }
 
-func badBundles(c *cluster) {
+func invalidBundles(c *cluster) {
 	signer := "parity.test/" + c.name
 	for _, bad := range []*world.CreateObject{
 		trustBundle(c.name, "", ""), trustBundle(c.name, "", "no certificate"),
 		trustBundle(c.name, "", anchorA+anchorA), trustBundle(c.name, signer, anchorA),
 		trustBundle("parity.test:"+c.name+":a", "", anchorA),
 	} {
-		c.adminFails(world.KindInvalid, bad)
+		c.adminMustFail(world.KindInvalid, bad)
 	}
-	c.admin(trustBundle(c.name, "", "# a comment\n"+anchorA))
-	c.adminFails(world.KindInvalid, c.onBundle(c.name, `{"spec":{"signerName":%q}}`, signer))
-	c.adminFails(world.KindInvalid, c.onBundle(c.name, `{"spec":{"trustBundle":"none"}}`))
-	c.dropBundle(c.name)
+	c.asAdmin(trustBundle(c.name, "", "# a comment\n"+anchorA))
+	c.adminMustFail(world.KindInvalid, c.patchBundle(c.name, `{"spec":{"signerName":%q}}`, signer))
+	c.adminMustFail(world.KindInvalid, c.patchBundle(c.name, `{"spec":{"trustBundle":"none"}}`))
+	c.deleteBundle(c.name)
 }

@@ -13,34 +13,34 @@ import (
 	"seedlet.dev/world"
 )
 
-// podCases are about pods.
+// podCases are rules for pods.
 var podCases = []apiCase{
-	{"a new pod is pending, of generation 1, and has a class", newPod},
-	{"a status is changed by itself, and conditions one by one", podStatus},
-	{"what is taken out of a list goes", listsOfStatus},
-	{"a status for another pod of the name is a conflict", statusOfAnother},
-	{"an old version is a conflict in a status, too", statusVersion},
-	{"what must not be lost of a status is kept", keptStatus},
-	{"a container that has ended for good does not come back", endedForGood},
-	{"one that restarts comes back", comesBack},
-	{"any phase may follow any other", phases},
-	{"addresses are of one family each", addressFamilies},
-	{"a node changes no labels by a status, and no pod of others", othersPods},
-	{"a pod's images may change, which is a generation", images},
-	{"removing a pod marks it, and counts as a change", marksPod},
-	{"a second removal only makes the time shorter", shorterGrace},
-	{"a pod that has ended, or is nowhere, is removed at once", removedAtOnce},
-	{"without grace a pod is removed at once", forced},
-	{"finalizers keep a pod", podFinalizers},
-	{"the node removes a pod by its uid", removedByNode},
-	{"a node makes mirrors of its own pods only", mirrors},
-	{"a mirror stays one", mirrorStays},
-	{"a node reads what its pods refer to", referredTo},
-	{"tokens are for pods of the node", tokens},
+	{"a new pod is Pending, has generation 1 and a QoS class", newPodDefaults},
+	{"a status patch changes the status only and merges conditions by type", podStatusSubresource},
+	{"a status patch replaces the list of container statuses", containerStatusesAreReplaced},
+	{"a status patch with the UID of an earlier pod is a conflict", statusUIDPrecondition},
+	{"a status patch with an old resource version is a conflict", statusVersionPrecondition},
+	{"observedGeneration and qosClass cannot be cleared", statusFieldsAreKept},
+	{"a terminated container that may not restart stays terminated", terminatedStaysTerminated},
+	{"a terminated container that may restart can be running again", restartableContainer},
+	{"any phase may follow any other phase", anyPhaseTransition},
+	{"a pod has at most one IP of each family", podIPFamilies},
+	{"a node cannot change labels through a status or pods of other nodes", otherNodesPods},
+	{"a change of an image increments the generation, most other changes are invalid", imageUpdate},
+	{"deleting a pod marks it and increments the generation", deleteMarksPod},
+	{"a second deletion can only shorten the grace period", shortenGracePeriod},
+	{"a pod in a terminal phase and an unscheduled pod are removed at once", immediateDeletion},
+	{"a pod is removed at once with a grace period of zero", forceDeletion},
+	{"a pod with finalizers is only marked for deletion", podFinalizers},
+	{"a node deletes a pod by its UID", deletionByNode},
+	{"a node can create mirror pods of its own static pods only", mirrorPodRules},
+	{"the mirror annotation cannot be changed", mirrorAnnotationIsFixed},
+	{"a node can read the objects that its pods refer to", readReferencedObjects},
+	{"a node can create tokens for its own pods only", tokenRules},
 }
 
-// pod is a pod of the case on the node.
-func (c *cluster) pod(changes ...func(*v1.Pod)) *world.CreateObject {
+// newPod returns the creation of a pod that is bound to the node.
+func (c *cluster) newPod(changes ...func(*v1.Pod)) *world.CreateObject {
 	p := &v1.Pod{ObjectMeta: c.meta()}
 	p.Spec = v1.PodSpec{
 		NodeName: c.w.Node(), AutomountServiceAccountToken: new(false),
@@ -52,10 +52,10 @@ func (c *cluster) pod(changes ...func(*v1.Pod)) *world.CreateObject {
 	return &world.CreateObject{Object: world.Object{Pod: p}}
 }
 
-// mirror is a pod of the case as the node makes them.
-func (c *cluster) mirror() world.CreateObject {
-	node := c.admin(&world.GetObject{Resource: world.ResourceNodes, Name: c.w.Node()}).Node
-	m := c.pod(func(p *v1.Pod) {
+// newMirrorPod returns the creation of a mirror pod, as the node sends it.
+func (c *cluster) newMirrorPod() world.CreateObject {
+	node := c.asAdmin(&world.GetObject{Resource: world.ResourceNodes, Name: c.w.Node()}).Node
+	m := c.newPod(func(p *v1.Pod) {
 		p.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "hash"}
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node",
 			Name: node.Name, UID: node.UID, Controller: new(true)}}
@@ -63,17 +63,17 @@ func (c *cluster) mirror() world.CreateObject {
 	return *m
 }
 
-// status is a patch of the status of the case's pod.
-func (c *cluster) status(patch string, args ...any) *world.PatchObject {
-	p := c.change(world.ResourcePods, patch, args...)
+// patchStatus returns a patch of the status of the case's pod.
+func (c *cluster) patchStatus(patch string, args ...any) *world.PatchObject {
+	p := c.patch(world.ResourcePods, patch, args...)
 	p.Status = true
 	return p
 }
 
-func (c *cluster) current() *v1.Pod { return c.admin(c.get(world.ResourcePods, c.name)).Pod }
+func (c *cluster) currentPod() *v1.Pod { return c.asAdmin(c.get(world.ResourcePods, c.name)).Pod }
 
-func newPod(c *cluster) {
-	p := c.admin(c.pod(func(p *v1.Pod) {
+func newPodDefaults(c *cluster) {
+	p := c.asAdmin(c.newPod(func(p *v1.Pod) {
 		p.Status = v1.PodStatus{Phase: v1.PodRunning, Message: "made up"}
 	})).Pod
 	c.check(p.Status.Phase == v1.PodPending && p.Status.Message == "" &&
@@ -84,65 +84,69 @@ func newPod(c *cluster) {
 	c.check(p.Spec.Containers[0].ImagePullPolicy == v1.PullIfNotPresent, "%v", p.Spec.Containers)
 }
 
-func podStatus(c *cluster) {
-	made := c.admin(c.pod()).Pod
-	first := c.node(c.status(`{"spec":{"activeDeadlineSeconds":5},"metadata":{"uid":%q},"status":{`+
-		`"phase":"Running","conditions":[{"type":"Ready","status":"False"}]}}`, made.UID)).Pod
+func podStatusSubresource(c *cluster) {
+	made := c.asAdmin(c.newPod()).Pod
+	first := c.asNode(c.patchStatus(`{"spec":{"activeDeadlineSeconds":5},"metadata":{"uid":%q},`+
+		`"status":{"phase":"Running","conditions":[{"type":"Ready","status":"False"}]}}`,
+		made.UID)).Pod
 	c.check(first.Status.Phase == v1.PodRunning && first.Spec.ActiveDeadlineSeconds == nil &&
 		first.Generation == 1 && first.ResourceVersion != made.ResourceVersion, "%v", first)
-	second := c.node(c.status(
+	second := c.asNode(c.patchStatus(
 		`{"status":{"conditions":[{"type":"Initialized","status":"True"}]}}`)).Pod
 	c.check(len(second.Status.Conditions) == 2 && second.Status.Phase == v1.PodRunning,
 		"%v", second.Status)
-	third := c.node(c.status(`{"status":{"conditions":[{"type":"Ready","$patch":"delete"}]}}`)).Pod
+	third := c.asNode(c.patchStatus(
+		`{"status":{"conditions":[{"type":"Ready","$patch":"delete"}]}}`)).Pod
 	c.check(len(third.Status.Conditions) == 1 && third.Status.Conditions[0].Type == "Initialized",
 		"%v", third.Status)
-	c.nodeFails(world.KindRefused, c.change(world.ResourcePods, `{"metadata":{"labels":{"a":"b"}}}`))
+	c.nodeMustFail(world.KindRefused, c.patch(world.ResourcePods, `{"metadata":{"labels":{"a":"b"}}}`))
 	replaced := third.DeepCopy()
 	replaced.Status.Phase, replaced.ResourceVersion = v1.PodFailed, ""
-	left := c.admin(&world.UpdateObject{Object: world.Object{Pod: replaced}}).Pod
-	c.check(left.Status.Phase == v1.PodRunning, "the status was changed with the rest")
+	left := c.asAdmin(&world.UpdateObject{Object: world.Object{Pod: replaced}}).Pod
+	c.check(left.Status.Phase == v1.PodRunning, "the status was changed by an update of the object")
 }
 
-func listsOfStatus(c *cluster) {
-	c.admin(c.pod())
-	c.node(c.status(`{"status":{"containerStatuses":[%s,%s]}}`, ran("app", ""), ran("log", "")))
-	p := c.node(c.status(`{"status":{"containerStatuses":[%s]}}`, ran("new", ""))).Pod
+func containerStatusesAreReplaced(c *cluster) {
+	c.asAdmin(c.newPod())
+	c.asNode(c.patchStatus(`{"status":{"containerStatuses":[%s,%s]}}`,
+		containerStatus("app", ""), containerStatus("log", "")))
+	p := c.asNode(c.patchStatus(`{"status":{"containerStatuses":[%s]}}`,
+		containerStatus("new", ""))).Pod
 	c.check(len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].Name == "new",
 		"%v", p.Status.ContainerStatuses)
-	p = c.node(c.status(`{"status":{"containerStatuses":null,"message":null}}`)).Pod
+	p = c.asNode(c.patchStatus(`{"status":{"containerStatuses":null,"message":null}}`)).Pod
 	c.check(len(p.Status.ContainerStatuses) == 0, "%v", p.Status.ContainerStatuses)
 }
 
-func statusOfAnother(c *cluster) {
-	old := c.admin(c.pod()).Pod
-	c.admin(c.deletion(world.ResourcePods, c.name, new(int64(0))))
-	c.admin(c.pod())
-	c.nodeFails(world.KindConflict, c.status(`{"metadata":{"uid":%q},"status":{"phase":"Failed"}}`,
-		old.UID))
-	c.check(c.current().Status.Phase == v1.PodPending, "it was changed")
+func statusUIDPrecondition(c *cluster) {
+	old := c.asAdmin(c.newPod()).Pod
+	c.asAdmin(c.deleteObject(world.ResourcePods, c.name, new(int64(0))))
+	c.asAdmin(c.newPod())
+	c.nodeMustFail(world.KindConflict,
+		c.patchStatus(`{"metadata":{"uid":%q},"status":{"phase":"Failed"}}`, old.UID))
+	c.check(c.currentPod().Status.Phase == v1.PodPending, "the pod was changed")
 }
 
-func statusVersion(c *cluster) {
-	old := c.admin(c.pod()).Pod
-	c.node(c.status(`{"status":{"message":"a"}}`))
-	c.nodeFails(world.KindConflict, c.status(
+func statusVersionPrecondition(c *cluster) {
+	old := c.asAdmin(c.newPod()).Pod
+	c.asNode(c.patchStatus(`{"status":{"message":"a"}}`))
+	c.nodeMustFail(world.KindConflict, c.patchStatus(
 		`{"metadata":{"resourceVersion":%q},"status":{"message":"b"}}`, old.ResourceVersion))
 }
 
-func keptStatus(c *cluster) {
-	c.admin(c.pod())
-	c.node(c.status(`{"status":{"observedGeneration":1,"conditions":[` +
+func statusFieldsAreKept(c *cluster) {
+	c.asAdmin(c.newPod())
+	c.asNode(c.patchStatus(`{"status":{"observedGeneration":1,"conditions":[` +
 		`{"type":"Ready","status":"True","observedGeneration":1}]}}`))
-	p := c.node(c.status(`{"status":{"observedGeneration":null,"qosClass":null,"conditions":[` +
+	p := c.asNode(c.patchStatus(`{"status":{"observedGeneration":null,"qosClass":null,"conditions":[` +
 		`{"type":"Ready","status":"False","observedGeneration":0}]}}`)).Pod
 	c.check(p.Status.ObservedGeneration == 1 && p.Status.QOSClass == v1.PodQOSBestEffort &&
 		p.Status.Conditions[0].ObservedGeneration == 1, "%v", p.Status)
-	c.nodeFails(world.KindInvalid, c.status(`{"status":{"qosClass":"Burstable"}}`))
+	c.nodeMustFail(world.KindInvalid, c.patchStatus(`{"status":{"qosClass":"Burstable"}}`))
 }
 
-// ran is the status of a container: running, or ended with a code.
-func ran(name, code string) string {
+// containerStatus returns a container status in JSON: running, or terminated if code is not empty.
+func containerStatus(name, code string) string {
 	state := `"running":{"startedAt":"2026-01-01T00:00:00Z"}`
 	if code != "" {
 		state = `"terminated":{"exitCode":` + code + `}`
@@ -151,40 +155,40 @@ func ran(name, code string) string {
 		`"state":{%s}}`, name, state)
 }
 
-func endedForGood(c *cluster) {
-	c.admin(c.pod(func(p *v1.Pod) { p.Spec.RestartPolicy = v1.RestartPolicyNever }))
+func terminatedStaysTerminated(c *cluster) {
+	c.asAdmin(c.newPod(func(p *v1.Pod) { p.Spec.RestartPolicy = v1.RestartPolicyNever }))
 	set := func(status string) *world.PatchObject {
-		return c.status(`{"status":{"containerStatuses":[%s]}}`, status)
+		return c.patchStatus(`{"status":{"containerStatuses":[%s]}}`, status)
 	}
-	c.node(set(ran("app", "1")))
-	c.nodeFails(world.KindInvalid, set(ran("app", "")))
-	c.node(set(ran("app", "0")))
-	c.node(c.status(`{"status":{"containerStatuses":null}}`))
-	c.node(set(ran("app", "")))
+	c.asNode(set(containerStatus("app", "1")))
+	c.nodeMustFail(world.KindInvalid, set(containerStatus("app", "")))
+	c.asNode(set(containerStatus("app", "0")))
+	c.asNode(c.patchStatus(`{"status":{"containerStatuses":null}}`))
+	c.asNode(set(containerStatus("app", "")))
 }
 
-func comesBack(c *cluster) {
-	c.admin(c.pod(func(p *v1.Pod) { p.Spec.RestartPolicy = v1.RestartPolicyOnFailure }))
+func restartableContainer(c *cluster) {
+	c.asAdmin(c.newPod(func(p *v1.Pod) { p.Spec.RestartPolicy = v1.RestartPolicyOnFailure }))
 	set := func(status string) *world.PatchObject {
-		return c.status(`{"status":{"containerStatuses":[%s]}}`, status)
+		return c.patchStatus(`{"status":{"containerStatuses":[%s]}}`, status)
 	}
-	c.node(set(ran("app", "1")))
-	c.node(set(ran("app", "")))
-	c.node(set(ran("app", "0")))
-	c.nodeFails(world.KindInvalid, set(ran("app", "")))
+	c.asNode(set(containerStatus("app", "1")))
+	c.asNode(set(containerStatus("app", "")))
+	c.asNode(set(containerStatus("app", "0")))
+	c.nodeMustFail(world.KindInvalid, set(containerStatus("app", "")))
 }
 
-func phases(c *cluster) {
-	c.admin(c.pod())
+func anyPhaseTransition(c *cluster) {
+	c.asAdmin(c.newPod())
 	for _, phase := range []v1.PodPhase{v1.PodFailed, v1.PodRunning, v1.PodSucceeded, v1.PodFailed,
 		v1.PodPending} {
-		p := c.node(c.status(`{"status":{"phase":%q}}`, phase)).Pod
+		p := c.asNode(c.patchStatus(`{"status":{"phase":%q}}`, phase)).Pod
 		c.check(p.Status.Phase == phase, "%s instead of %s", p.Status.Phase, phase)
 	}
 }
 
-func addressFamilies(c *cluster) {
-	c.admin(c.pod())
+func podIPFamilies(c *cluster) {
+	c.asAdmin(c.newPod())
 	ips := func(ip string, ips ...string) *world.PatchObject {
 		list := []v1.PodIP{}
 		for _, ip := range ips {
@@ -192,132 +196,132 @@ func addressFamilies(c *cluster) {
 		}
 		data, err := json.Marshal(v1.PodStatus{PodIP: ip, PodIPs: list})
 		c.check(err == nil, "%v", err)
-		return c.status(`{"status":%s}`, data)
+		return c.patchStatus(`{"status":%s}`, data)
 	}
-	p := c.node(ips("10.0.0.1", "10.0.0.1", "fd00::1")).Pod
+	p := c.asNode(ips("10.0.0.1", "10.0.0.1", "fd00::1")).Pod
 	c.check(len(p.Status.PodIPs) == 2 && p.Status.PodIP == "10.0.0.1", "%v", p.Status)
-	c.nodeFails(world.KindInvalid, ips("10.0.0.1", "10.0.0.1", "10.0.0.2"))
+	c.nodeMustFail(world.KindInvalid, ips("10.0.0.1", "10.0.0.1", "10.0.0.2"))
 }
 
-func othersPods(c *cluster) {
-	c.admin(c.pod())
-	c.nodeFails(world.KindRefused, c.status(`{"metadata":{"labels":{"a":"b"}}}`))
-	c.admin(c.deletion(world.ResourcePods, c.name, new(int64(0))))
-	c.admin(c.pod(func(p *v1.Pod) { p.Spec.NodeName = "elsewhere" }))
-	c.soonIs("a pod of another node is not to be touched", func() bool {
-		_, err := c.w.Call(c.status(`{"status":{"phase":"Running"}}`))
+func otherNodesPods(c *cluster) {
+	c.asAdmin(c.newPod())
+	c.nodeMustFail(world.KindRefused, c.patchStatus(`{"metadata":{"labels":{"a":"b"}}}`))
+	c.asAdmin(c.deleteObject(world.ResourcePods, c.name, new(int64(0))))
+	c.asAdmin(c.newPod(func(p *v1.Pod) { p.Spec.NodeName = "elsewhere" }))
+	c.eventually("changes of another node's pod are refused", func() bool {
+		_, err := c.w.Call(c.patchStatus(`{"status":{"phase":"Running"}}`))
 		return err.Has(world.KindRefused)
 	})
-	c.nodeFails(world.KindRefused, c.deletion(world.ResourcePods, c.name, nil))
-	c.nodeFails(world.KindRefused, c.get(world.ResourcePods, c.name))
+	c.nodeMustFail(world.KindRefused, c.deleteObject(world.ResourcePods, c.name, nil))
+	c.nodeMustFail(world.KindRefused, c.get(world.ResourcePods, c.name))
 }
 
-func images(c *cluster) {
-	c.admin(c.pod())
-	p := c.admin(c.change(world.ResourcePods,
+func imageUpdate(c *cluster) {
+	c.asAdmin(c.newPod())
+	p := c.asAdmin(c.patch(world.ResourcePods,
 		`{"spec":{"containers":[{"name":"app","image":"registry.test/app:2"}]}}`)).Pod
 	c.check(p.Generation == 2 && p.Spec.Containers[0].Image == "registry.test/app:2", "%v", p)
-	p = c.admin(c.change(world.ResourcePods, `{"metadata":{"labels":{"a":"b"}}}`)).Pod
+	p = c.asAdmin(c.patch(world.ResourcePods, `{"metadata":{"labels":{"a":"b"}}}`)).Pod
 	c.check(p.Generation == 2 && p.Labels["a"] == "b", "%v", p.ObjectMeta)
-	c.adminFails(world.KindInvalid, c.change(world.ResourcePods, `{"spec":{"hostNetwork":true}}`))
-	c.adminFails(world.KindInvalid, c.change(world.ResourcePods,
+	c.adminMustFail(world.KindInvalid, c.patch(world.ResourcePods, `{"spec":{"hostNetwork":true}}`))
+	c.adminMustFail(world.KindInvalid, c.patch(world.ResourcePods,
 		`{"spec":{"containers":[{"name":"more","image":"registry.test/app:1"}]}}`))
-	c.admin(c.change(world.ResourcePods, `{"spec":{"activeDeadlineSeconds":9}}`))
-	c.adminFails(world.KindInvalid, c.change(world.ResourcePods,
+	c.asAdmin(c.patch(world.ResourcePods, `{"spec":{"activeDeadlineSeconds":9}}`))
+	c.adminMustFail(world.KindInvalid, c.patch(world.ResourcePods,
 		`{"spec":{"activeDeadlineSeconds":10}}`))
 }
 
-func marksPod(c *cluster) {
-	c.admin(c.pod())
+func deleteMarksPod(c *cluster) {
+	c.asAdmin(c.newPod())
 	before := c.w.Now().Truncate(time.Second)
-	c.admin(c.deletion(world.ResourcePods, c.name, nil))
-	p := c.current()
+	c.asAdmin(c.deleteObject(world.ResourcePods, c.name, nil))
+	p := c.currentPod()
 	c.check(p.DeletionTimestamp != nil && *p.DeletionGracePeriodSeconds == 30, "%v", p.ObjectMeta)
 	ends := p.DeletionTimestamp.Time
 	c.check(!ends.Before(before.Add(29*time.Second)) && !ends.After(c.w.Now().Add(31*time.Second)),
-		"ends at %v, it is %v", ends, c.w.Now())
+		"deleted at %v, the time is %v", ends, c.w.Now())
 	c.check(p.Generation == 2, "generation %d", p.Generation)
-	after := c.node(c.status(
+	after := c.asNode(c.patchStatus(
 		`{"metadata":{"deletionTimestamp":null},"status":{"phase":"Failed"}}`)).Pod
 	c.check(after.DeletionTimestamp != nil && after.Status.Phase == v1.PodFailed, "%v", after)
 }
 
-func shorterGrace(c *cluster) {
-	c.admin(c.pod())
-	c.admin(c.deletion(world.ResourcePods, c.name, new(int64(100))))
-	first := c.current()
-	c.admin(c.deletion(world.ResourcePods, c.name, new(int64(200))))
-	c.admin(c.deletion(world.ResourcePods, c.name, nil))
-	c.check(c.current().ResourceVersion == first.ResourceVersion, "it was changed")
-	c.admin(c.deletion(world.ResourcePods, c.name, new(int64(40))))
-	second := c.current()
+func shortenGracePeriod(c *cluster) {
+	c.asAdmin(c.newPod())
+	c.asAdmin(c.deleteObject(world.ResourcePods, c.name, new(int64(100))))
+	first := c.currentPod()
+	c.asAdmin(c.deleteObject(world.ResourcePods, c.name, new(int64(200))))
+	c.asAdmin(c.deleteObject(world.ResourcePods, c.name, nil))
+	c.check(c.currentPod().ResourceVersion == first.ResourceVersion, "the pod was changed")
+	c.asAdmin(c.deleteObject(world.ResourcePods, c.name, new(int64(40))))
+	second := c.currentPod()
 	c.check(*second.DeletionGracePeriodSeconds == 40 && second.Generation == first.Generation &&
 		first.DeletionTimestamp.Sub(second.DeletionTimestamp.Time) == time.Minute,
 		"%v, then %v", first.ObjectMeta, second.ObjectMeta)
 	c.w.Sleep(3 * time.Second)
-	c.admin(c.deletion(world.ResourcePods, c.name, new(int64(2)))) // that was a second ago
-	third := c.current()
+	c.asAdmin(c.deleteObject(world.ResourcePods, c.name, new(int64(2)))) // this deadline has passed
+	third := c.currentPod()
 	c.check(*third.DeletionGracePeriodSeconds == 1, "%v", third.ObjectMeta)
-	c.admin(c.deletion(world.ResourcePods, c.name, new(int64(0))))
-	c.adminFails(world.KindNotFound, c.get(world.ResourcePods, c.name))
+	c.asAdmin(c.deleteObject(world.ResourcePods, c.name, new(int64(0))))
+	c.adminMustFail(world.KindNotFound, c.get(world.ResourcePods, c.name))
 }
 
-func removedAtOnce(c *cluster) {
-	c.admin(c.pod())
-	c.node(c.status(`{"status":{"phase":"Succeeded"}}`))
-	c.admin(c.deletion(world.ResourcePods, c.name, nil))
-	c.adminFails(world.KindNotFound, c.get(world.ResourcePods, c.name))
-	c.admin(c.pod(func(p *v1.Pod) {
+func immediateDeletion(c *cluster) {
+	c.asAdmin(c.newPod())
+	c.asNode(c.patchStatus(`{"status":{"phase":"Succeeded"}}`))
+	c.asAdmin(c.deleteObject(world.ResourcePods, c.name, nil))
+	c.adminMustFail(world.KindNotFound, c.get(world.ResourcePods, c.name))
+	c.asAdmin(c.newPod(func(p *v1.Pod) {
 		p.Spec.NodeName = ""
 		p.Spec.NodeSelector = map[string]string{"parity.test/nowhere": "yes"}
 	}))
-	c.admin(c.deletion(world.ResourcePods, c.name, nil))
-	c.adminFails(world.KindNotFound, c.get(world.ResourcePods, c.name))
+	c.asAdmin(c.deleteObject(world.ResourcePods, c.name, nil))
+	c.adminMustFail(world.KindNotFound, c.get(world.ResourcePods, c.name))
 }
 
-func forced(c *cluster) {
-	c.admin(c.pod())
+func forceDeletion(c *cluster) {
+	c.asAdmin(c.newPod())
 	watch := c.watch(world.ResourcePods, c.w.Namespace(), c.name)
-	c.soonIs("the pod is listed", func() bool { return len(watch.told()) == 1 })
-	c.admin(c.deletion(world.ResourcePods, c.name, new(int64(0))))
-	c.soonIs("the pod is told to be gone", func() bool { return len(watch.told()) >= 3 })
-	told := watch.told()
-	marked, is := told[1].(*world.ObjectChanged)
-	c.check(is && marked.Object.Pod.DeletionTimestamp != nil &&
-		*marked.Object.Pod.DeletionGracePeriodSeconds == 0, "first %v", told[1])
-	_, is = told[2].(*world.ObjectGone)
-	c.check(is, "then %v", told[2])
+	c.eventually("the pod is listed", func() bool { return len(watch.events()) == 1 })
+	c.asAdmin(c.deleteObject(world.ResourcePods, c.name, new(int64(0))))
+	c.eventually("the watch reports the removal", func() bool { return len(watch.events()) >= 3 })
+	events := watch.events()
+	changed, ok := events[1].(*world.ObjectChanged)
+	c.check(ok && changed.Object.Pod.DeletionTimestamp != nil &&
+		*changed.Object.Pod.DeletionGracePeriodSeconds == 0, "first %v", events[1])
+	_, ok = events[2].(*world.ObjectGone)
+	c.check(ok, "then %v", events[2])
 }
 
 func podFinalizers(c *cluster) {
-	c.admin(c.pod(func(p *v1.Pod) { p.Finalizers = []string{"parity.test/keep"} }))
-	c.admin(c.deletion(world.ResourcePods, c.name, new(int64(0))))
-	p := c.current()
+	c.asAdmin(c.newPod(func(p *v1.Pod) { p.Finalizers = []string{"parity.test/keep"} }))
+	c.asAdmin(c.deleteObject(world.ResourcePods, c.name, new(int64(0))))
+	p := c.currentPod()
 	c.check(p.DeletionTimestamp != nil && *p.DeletionGracePeriodSeconds == 0, "%v", p.ObjectMeta)
-	c.node(c.deletion(world.ResourcePods, c.name, new(int64(0))))
-	c.node(c.status(`{"status":{"phase":"Failed"}}`))
-	c.admin(c.change(world.ResourcePods, `{"metadata":{"finalizers":null}}`))
-	c.adminFails(world.KindNotFound, c.get(world.ResourcePods, c.name))
+	c.asNode(c.deleteObject(world.ResourcePods, c.name, new(int64(0))))
+	c.asNode(c.patchStatus(`{"status":{"phase":"Failed"}}`))
+	c.asAdmin(c.patch(world.ResourcePods, `{"metadata":{"finalizers":null}}`))
+	c.adminMustFail(world.KindNotFound, c.get(world.ResourcePods, c.name))
 }
 
-func removedByNode(c *cluster) {
-	old := c.admin(c.pod()).Pod
-	removal := c.deletion(world.ResourcePods, c.name, new(int64(0)))
+func deletionByNode(c *cluster) {
+	old := c.asAdmin(c.newPod()).Pod
+	removal := c.deleteObject(world.ResourcePods, c.name, new(int64(0)))
 	removal.UID = "00000000-0000-4000-8000-000000000000"
-	c.soonIs("a wrong uid is a conflict", func() bool {
+	c.eventually("another UID is a conflict", func() bool {
 		_, err := c.w.Call(removal)
 		return err.Has(world.KindConflict)
 	})
-	c.check(c.current().UID == old.UID, "it was removed")
+	c.check(c.currentPod().UID == old.UID, "the pod was removed")
 	removal.UID = string(old.UID)
-	c.node(removal)
-	c.nodeFails(world.KindNotFound, removal)
+	c.asNode(removal)
+	c.nodeMustFail(world.KindNotFound, removal)
 }
 
-func mirrors(c *cluster) {
-	plain, owned := c.pod(), c.mirror()
-	c.nodeFails(world.KindRefused, plain)
-	for _, spoil := range []func(*v1.Pod){
+func mirrorPodRules(c *cluster) {
+	plain, owned := c.newPod(), c.newMirrorPod()
+	c.nodeMustFail(world.KindRefused, plain)
+	for _, invalidate := range []func(*v1.Pod){
 		func(p *v1.Pod) { p.Spec.NodeName = "elsewhere" },
 		func(p *v1.Pod) { p.OwnerReferences = nil },
 		func(p *v1.Pod) { p.OwnerReferences[0].Controller = nil },
@@ -331,77 +335,77 @@ func mirrors(c *cluster) {
 				LocalObjectReference: v1.LocalObjectReference{Name: "m"}}}}
 		},
 	} {
-		spoilt := world.Object{Pod: owned.Object.Pod.DeepCopy()}
-		spoil(spoilt.Pod)
-		c.nodeFails(world.KindRefused, &world.CreateObject{Object: spoilt})
+		invalid := world.Object{Pod: owned.Object.Pod.DeepCopy()}
+		invalidate(invalid.Pod)
+		c.nodeMustFail(world.KindRefused, &world.CreateObject{Object: invalid})
 	}
-	p := c.node(&owned).Pod
+	p := c.asNode(&owned).Pod
 	c.check(p.UID != "" && p.Spec.ServiceAccountName == "" && p.Status.Phase == v1.PodPending,
 		"%v", p)
 }
 
-func mirrorStays(c *cluster) {
-	m := c.mirror()
-	c.node(&m)
+func mirrorAnnotationIsFixed(c *cluster) {
+	m := c.newMirrorPod()
+	c.asNode(&m)
 	for _, patch := range []string{
 		`{"metadata":{"annotations":{"kubernetes.io/config.mirror":"other"}}}`,
 		`{"metadata":{"annotations":{"kubernetes.io/config.mirror":null}}}`,
 	} {
-		c.nodeFails(world.KindInvalid, c.status("%s", patch))
-		c.adminFails(world.KindInvalid, c.change(world.ResourcePods, "%s", patch))
+		c.nodeMustFail(world.KindInvalid, c.patchStatus("%s", patch))
+		c.adminMustFail(world.KindInvalid, c.patch(world.ResourcePods, "%s", patch))
 	}
-	c.admin(c.deletion(world.ResourcePods, c.name, nil))
-	p := c.current()
-	c.check(p.DeletionTimestamp != nil, "a mirror is removed at once")
+	c.asAdmin(c.deleteObject(world.ResourcePods, c.name, nil))
+	p := c.currentPod()
+	c.check(p.DeletionTimestamp != nil, "the mirror pod was removed at once")
 }
 
-func referredTo(c *cluster) {
-	c.admin(c.config("a"))
-	c.nodeFails(world.KindRefused, c.get(world.ResourceConfigMaps, c.name))
-	c.admin(c.pod(func(p *v1.Pod) {
-		at := v1.LocalObjectReference{Name: c.name}
+func readReferencedObjects(c *cluster) {
+	c.asAdmin(c.newConfigMap("a"))
+	c.nodeMustFail(world.KindRefused, c.get(world.ResourceConfigMaps, c.name))
+	c.asAdmin(c.newPod(func(p *v1.Pod) {
+		reference := v1.LocalObjectReference{Name: c.name}
 		p.Spec.Volumes = []v1.Volume{{Name: "config", VolumeSource: v1.VolumeSource{
-			ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: at}}}}
+			ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: reference}}}}
 		p.Spec.Containers[0].EnvFrom = []v1.EnvFromSource{{
-			SecretRef: &v1.SecretEnvSource{LocalObjectReference: at}}}
+			SecretRef: &v1.SecretEnvSource{LocalObjectReference: reference}}}
 	}))
-	c.soonIs("the node may read what its pod refers to", func() bool {
+	c.eventually("the node may read the object that its pod refers to", func() bool {
 		_, err := c.w.Call(c.get(world.ResourceConfigMaps, c.name))
 		return err == nil
 	})
-	c.nodeFails(world.KindNotFound, c.get(world.ResourceSecrets, c.name))
-	c.nodeFails(world.KindRefused, c.config("b"))
-	c.nodeFails(world.KindRefused, c.change(world.ResourceConfigMaps, `{"data":{"key":"b"}}`))
-	c.nodeFails(world.KindRefused, c.deletion(world.ResourceConfigMaps, c.name, nil))
+	c.nodeMustFail(world.KindNotFound, c.get(world.ResourceSecrets, c.name))
+	c.nodeMustFail(world.KindRefused, c.newConfigMap("b"))
+	c.nodeMustFail(world.KindRefused, c.patch(world.ResourceConfigMaps, `{"data":{"key":"b"}}`))
+	c.nodeMustFail(world.KindRefused, c.deleteObject(world.ResourceConfigMaps, c.name, nil))
 }
 
-func tokens(c *cluster) {
-	p := c.admin(c.pod(func(p *v1.Pod) {
+func tokenRules(c *cluster) {
+	p := c.asAdmin(c.newPod(func(p *v1.Pod) {
 		p.Spec.Volumes = []v1.Volume{{Name: "token", VolumeSource: v1.VolumeSource{
 			Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{
 				ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "t"}}}}}}}
 	})).Pod
-	ask := func(seconds int64, uid string) *world.CreateToken {
+	request := func(seconds int64, uid string) *world.CreateToken {
 		return &world.CreateToken{Namespace: c.w.Namespace(), ServiceAccount: "default",
 			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds,
 				BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod",
 					APIVersion: "v1", Name: c.name, UID: types.UID(uid)}}}
 	}
 	var token *world.TokenCreated
-	c.soonIs("the node may ask for a token", func() bool {
-		answer, _ := c.w.Call(ask(3600, string(p.UID)))
-		token, _ = answer.(*world.TokenCreated)
+	c.eventually("the node may create a token", func() bool {
+		result, _ := c.w.Call(request(3600, string(p.UID)))
+		token, _ = result.(*world.TokenCreated)
 		return token != nil
 	})
 	left := token.Expires.Sub(c.w.Now())
 	c.check(token.Token != "" && left > 58*time.Minute && left < 62*time.Minute, "for %v", left)
-	c.nodeFails(world.KindInvalid, ask(599, string(p.UID)))
-	c.nodeFails(world.KindRefused, ask(3600, "00000000-0000-4000-8000-000000000000"))
-	c.nodeFails(world.KindRefused, ask(3600, ""))
-	unbound := ask(3600, string(p.UID))
+	c.nodeMustFail(world.KindInvalid, request(599, string(p.UID)))
+	c.nodeMustFail(world.KindRefused, request(3600, "00000000-0000-4000-8000-000000000000"))
+	c.nodeMustFail(world.KindRefused, request(3600, ""))
+	unbound := request(3600, string(p.UID))
 	unbound.Spec.BoundObjectRef = nil
-	c.nodeFails(world.KindRefused, unbound)
-	unknown := ask(3600, string(p.UID))
-	unknown.ServiceAccount = "nobody"
-	c.nodeFails(world.KindRefused, unknown)
+	c.nodeMustFail(world.KindRefused, unbound)
+	unknown := request(3600, string(p.UID))
+	unknown.ServiceAccount = "unknown"
+	c.nodeMustFail(world.KindRefused, unknown)
 }

@@ -8,45 +8,45 @@ import (
 	"seedlet.dev/world"
 )
 
-// watchCases are about watches.
+// watchCases are rules for watches.
 var watchCases = []apiCase{
-	{"a watch tells what is there, then what changes, in order", watchInOrder},
-	{"a watch of one object tells of no other", watchOne},
-	{"a watch of pods tells of those of the node", watchPods},
-	{"an empty list is told", watchNothing},
-	{"what was changed before a watch began is in its list", watchIsNew},
-	{"a watch that is not permitted is told to fail, and lists once it is", watchRefused},
-	{"a watch that has ended tells nothing more", watchEnds},
-	{"of many changes none is left out", watchMany},
+	{"a watch delivers a list, then all changes in order", watchInOrder},
+	{"a watch of one object covers no other object", watchOne},
+	{"a watch of pods covers the pods of the node", watchPods},
+	{"an empty list is delivered", watchEmptyList},
+	{"the list of a watch is current", watchListIsCurrent},
+	{"a forbidden watch fails, and lists once it is allowed", watchForbidden},
+	{"an ended watch delivers no more events", watchEnds},
+	{"a watch skips no change", watchLosesNoChange},
 }
 
-// watchID is the next id of a watch. A suite has few enough that cases can have a hundred each.
-func (c *cluster) watchID() world.WatchID {
+// nextWatchID returns an unused watch ID. Each case has a range of 100 IDs.
+func (c *cluster) nextWatchID() world.WatchID {
 	var number world.WatchID
 	if _, err := fmt.Sscanf(c.name, "parity-%d", &number); err != nil {
 		panic(err)
 	}
-	c.ids++
-	return number*100 + c.ids
+	c.watchCount++
+	return number*100 + c.watchCount
 }
 
-// watch is a watch of a case.
+// watch is a watch of one case.
 type watch struct {
 	c  *cluster
 	id world.WatchID
 }
 
 func (c *cluster) watch(r world.Resource, namespace, name string) *watch {
-	w := &watch{c, c.watchID()}
-	c.w.Tell(&world.WatchObjects{Watch: w.id,
-		Watched: world.Watched{Resource: r, Namespace: namespace, Name: name}})
+	w := &watch{c, c.nextWatchID()}
+	c.w.Send(&world.WatchObjects{Watch: w.id,
+		WatchTarget: world.WatchTarget{Resource: r, Namespace: namespace, Name: name}})
 	return w
 }
 
-// told is what the watch has told until now.
-func (w *watch) told() []any {
+// events returns the events of the watch so far.
+func (w *watch) events() []any {
 	var all []any
-	for _, body := range w.c.w.Told() {
+	for _, body := range w.c.w.WatchEvents() {
 		var id world.WatchID
 		switch body := body.(type) {
 		case *world.ObjectsListed:
@@ -65,11 +65,11 @@ func (w *watch) told() []any {
 	return all
 }
 
-// says is what was told, in short: "listed a b", "changed a", "gone a", "failing Refused".
-func (w *watch) says() []string {
+// summary returns the events in the form "listed a b", "changed a", "gone a", "failing Refused".
+func (w *watch) summary() []string {
 	var all []string
 	name := func(o *world.Object) string {
-		_, meta := o.Get()
+		_, meta := o.Meta()
 		if meta == nil {
 			return "nothing"
 		}
@@ -78,7 +78,7 @@ func (w *watch) says() []string {
 		}
 		return meta.GetName()
 	}
-	for _, body := range w.told() {
+	for _, body := range w.events() {
 		text := ""
 		switch body := body.(type) {
 		case *world.ObjectsListed:
@@ -98,121 +98,121 @@ func (w *watch) says() []string {
 	return all
 }
 
-// tells waits until a watch has told just this.
-func (w *watch) tells(want ...string) {
+// expect waits until the watch has delivered exactly these events.
+func (w *watch) expect(want ...string) {
 	w.c.Helper()
-	w.c.soonIs(fmt.Sprintf("a watch tells %q", want), func() bool {
-		said := w.says()
-		if len(said) > len(want) {
-			w.c.Fatalf("told %q, want %q", said, want)
+	w.c.eventually(fmt.Sprintf("the watch delivers %q", want), func() bool {
+		got := w.summary()
+		if len(got) > len(want) {
+			w.c.Fatalf("got %q, want %q", got, want)
 		}
-		return fmt.Sprint(said) == fmt.Sprint(want)
+		return fmt.Sprint(got) == fmt.Sprint(want)
 	})
 }
 
-func (c *cluster) step(name string, step int) *world.PatchObject {
-	p := c.change(world.ResourcePods, `{"metadata":{"labels":{"step":"%d"}}}`, step)
+func (c *cluster) setStep(name string, step int) *world.PatchObject {
+	p := c.patch(world.ResourcePods, `{"metadata":{"labels":{"step":"%d"}}}`, step)
 	p.Name = name
 	return p
 }
 
-// as is a pod of the case with another name.
-func (c *cluster) as(suffix string) func(*v1.Pod) {
+// withSuffix appends a suffix to the name of a pod.
+func (c *cluster) withSuffix(suffix string) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Name += suffix }
 }
 
 func watchInOrder(c *cluster) {
-	c.admin(c.pod())
+	c.asAdmin(c.newPod())
 	w := c.watch(world.ResourcePods, c.w.Namespace(), "")
-	w.tells("listed " + c.name)
-	c.admin(c.pod(c.as("-b")))
-	c.admin(c.step(c.name, 1))
-	c.admin(c.step(c.name, 2))
-	c.admin(c.deletion(world.ResourcePods, c.name+"-b", nil))
-	w.tells("listed "+c.name, "changed "+c.name+"-b", "changed "+c.name+".1", "changed "+c.name+".2",
+	w.expect("listed " + c.name)
+	c.asAdmin(c.newPod(c.withSuffix("-b")))
+	c.asAdmin(c.setStep(c.name, 1))
+	c.asAdmin(c.setStep(c.name, 2))
+	c.asAdmin(c.deleteObject(world.ResourcePods, c.name+"-b", nil))
+	w.expect("listed "+c.name, "changed "+c.name+"-b", "changed "+c.name+".1", "changed "+c.name+".2",
 		"changed "+c.name+"-b")
-	c.node(c.deletion(world.ResourcePods, c.name+"-b", new(int64(0))))
-	w.tells("listed "+c.name, "changed "+c.name+"-b", "changed "+c.name+".1", "changed "+c.name+".2",
+	c.asNode(c.deleteObject(world.ResourcePods, c.name+"-b", new(int64(0))))
+	w.expect("listed "+c.name, "changed "+c.name+"-b", "changed "+c.name+".1", "changed "+c.name+".2",
 		"changed "+c.name+"-b", "changed "+c.name+"-b", "gone "+c.name+"-b")
-	told := w.told()
-	last := told[len(told)-1].(*world.ObjectGone).Object.Pod
+	events := w.events()
+	last := events[len(events)-1].(*world.ObjectGone).Object.Pod
 	c.check(last.DeletionTimestamp != nil && last.UID != "", "last %v", last.ObjectMeta)
-	changed := told[3].(*world.ObjectChanged).Object.Pod
+	changed := events[3].(*world.ObjectChanged).Object.Pod
 	c.check(changed.ResourceVersion != "" && changed.Spec.Containers[0].Name == "app", "%v", changed)
 }
 
 func watchOne(c *cluster) {
-	c.admin(c.pod(c.as("-b")))
+	c.asAdmin(c.newPod(c.withSuffix("-b")))
 	w := c.watch(world.ResourcePods, c.w.Namespace(), c.name)
-	w.tells("listed")
-	c.admin(c.pod())
-	c.admin(c.step(c.name+"-b", 1))
-	c.admin(c.step(c.name, 1))
-	w.tells("listed", "changed "+c.name, "changed "+c.name+".1")
+	w.expect("listed")
+	c.asAdmin(c.newPod())
+	c.asAdmin(c.setStep(c.name+"-b", 1))
+	c.asAdmin(c.setStep(c.name, 1))
+	w.expect("listed", "changed "+c.name, "changed "+c.name+".1")
 }
 
 func watchPods(c *cluster) {
 	elsewhere := func(p *v1.Pod) { p.Spec.NodeName = "elsewhere" }
-	c.admin(c.pod(c.as("-b"), elsewhere))
+	c.asAdmin(c.newPod(c.withSuffix("-b"), elsewhere))
 	w := c.watch(world.ResourcePods, "", "")
-	w.tells("listed")
-	c.admin(c.pod(c.as("-c"), elsewhere))
-	c.admin(c.pod())
-	w.tells("listed", "changed "+c.name)
+	w.expect("listed")
+	c.asAdmin(c.newPod(c.withSuffix("-c"), elsewhere))
+	c.asAdmin(c.newPod())
+	w.expect("listed", "changed "+c.name)
 }
 
-func watchNothing(c *cluster) {
-	c.watch(world.ResourceRuntimeClasses, "", "").tells("listed")
-	c.watch(world.ResourceServices, c.w.Namespace(), "").tells("listed")
+func watchEmptyList(c *cluster) {
+	c.watch(world.ResourceRuntimeClasses, "", "").expect("listed")
+	c.watch(world.ResourceServices, c.w.Namespace(), "").expect("listed")
 }
 
-func watchIsNew(c *cluster) {
-	c.admin(c.pod())
+func watchListIsCurrent(c *cluster) {
+	c.asAdmin(c.newPod())
 	for step := range 10 {
-		c.admin(c.step(c.name, step))
+		c.asAdmin(c.setStep(c.name, step))
 		w := c.watch(world.ResourcePods, c.w.Namespace(), "")
-		w.tells(fmt.Sprintf("listed %s.%d", c.name, step))
-		c.w.Tell(&world.UnwatchObjects{Watch: w.id})
+		w.expect(fmt.Sprintf("listed %s.%d", c.name, step))
+		c.w.Send(&world.UnwatchObjects{Watch: w.id})
 	}
 }
 
-func watchRefused(c *cluster) {
-	c.admin(c.config("a"))
+func watchForbidden(c *cluster) {
+	c.asAdmin(c.newConfigMap("a"))
 	all := c.watch(world.ResourceConfigMaps, c.w.Namespace(), "")
-	all.tells("failing Refused")
+	all.expect("failing Refused")
 	w := c.watch(world.ResourceConfigMaps, c.w.Namespace(), c.name)
-	w.tells("failing Refused")
-	c.admin(c.pod(func(p *v1.Pod) {
+	w.expect("failing Refused")
+	c.asAdmin(c.newPod(func(p *v1.Pod) {
 		p.Spec.Containers[0].EnvFrom = []v1.EnvFromSource{{ConfigMapRef: &v1.ConfigMapEnvSource{
 			LocalObjectReference: v1.LocalObjectReference{Name: c.name}}}}
 	}))
-	w.tells("failing Refused", "listed "+c.name)
-	c.admin(c.deletion(world.ResourceConfigMaps, c.name, nil))
-	w.tells("failing Refused", "listed "+c.name, "gone "+c.name)
-	c.w.Tell(&world.UnwatchObjects{Watch: all.id})
-	c.w.Tell(&world.UnwatchObjects{Watch: w.id})
+	w.expect("failing Refused", "listed "+c.name)
+	c.asAdmin(c.deleteObject(world.ResourceConfigMaps, c.name, nil))
+	w.expect("failing Refused", "listed "+c.name, "gone "+c.name)
+	c.w.Send(&world.UnwatchObjects{Watch: all.id})
+	c.w.Send(&world.UnwatchObjects{Watch: w.id})
 }
 
 func watchEnds(c *cluster) {
 	w := c.watch(world.ResourcePods, c.w.Namespace(), "")
-	w.tells("listed")
-	c.w.Tell(&world.UnwatchObjects{Watch: w.id})
+	w.expect("listed")
+	c.w.Send(&world.UnwatchObjects{Watch: w.id})
 	other := c.watch(world.ResourcePods, c.w.Namespace(), "")
-	other.tells("listed")
-	c.admin(c.pod())
-	other.tells("listed", "changed "+c.name)
-	w.tells("listed")
+	other.expect("listed")
+	c.asAdmin(c.newPod())
+	other.expect("listed", "changed "+c.name)
+	w.expect("listed")
 }
 
-func watchMany(c *cluster) {
+func watchLosesNoChange(c *cluster) {
 	const steps = 50
 	w := c.watch(world.ResourcePods, c.w.Namespace(), c.name)
 	want := []string{"listed", "changed " + c.name}
-	w.tells(want[0])
-	c.admin(c.pod())
+	w.expect(want[0])
+	c.asAdmin(c.newPod())
 	for step := range steps {
-		c.admin(c.step(c.name, step))
+		c.asAdmin(c.setStep(c.name, step))
 		want = append(want, fmt.Sprintf("changed %s.%d", c.name, step))
 	}
-	w.tells(want...)
+	w.expect(want...)
 }

@@ -6,27 +6,27 @@ import (
 	"seedlet.dev/world"
 )
 
-// bindCases are of paths within volumes that are mounted elsewhere.
+// bindCases are rules for bind mounts of sub-paths.
 var bindCases = []fileCase{
-	{"a directory in a volume is made and mounted", bindsDir},
+	{"a missing directory in a volume is created and mounted", bindsDir},
+	{"new directories in a volume have the mode of its root", bindsDirWithModeOfRoot},
 	{"a file in a volume is mounted", bindsFile},
 	{"a whole volume is mounted", bindsRoot},
-	{"what is mounted already is left alone, and another replaced", bindsAgain},
+	{"the same mount is kept, another mount is replaced", bindsAgain},
 	{"links within the volume are followed", bindsThroughLinks},
-	{"a key of a written directory is mounted", bindsKey},
-	{"a link does not lead out of the volume", bindsNotThroughLinks},
-	{"a name does not lead out of the volume", bindsNotOutside},
-	{"what cannot be mounted is not", bindsNot},
+	{"a key of a directory of WriteDir is mounted", bindsAtomicWriterKey},
+	{"a link out of the volume is rejected", bindFollowsNoLinkOut},
+	{"a path out of the volume is rejected", bindStaysInVolume},
+	{"a missing volume and a path below a file are rejected", bindErrors},
 }
 
-func (f *folder) bindOf(subPath, target string) *world.BindSubPath {
-	return &world.BindSubPath{Root: f.path("volume"), SubPath: subPath, Target: f.path(target),
-		Mode: 0o770}
+func (f *folder) bindRequest(subPath, target string) *world.BindSubPath {
+	return &world.BindSubPath{Root: f.path("volume"), SubPath: subPath, Target: f.path(target)}
 }
 
 func (f *folder) bind(subPath, target string) {
 	f.Helper()
-	f.done(f.bindOf(subPath, target))
+	f.mustDo(f.bindRequest(subPath, target))
 }
 
 func bindsDir(f *folder) {
@@ -34,19 +34,44 @@ func bindsDir(f *folder) {
 	f.mkdir("volume/there")
 	f.write("volume/there/file", "x")
 	f.bind("there", "made/target")
-	f.says("made/target/file", "x")
+	f.expectContent("made/target/file", "x")
 	f.write("made/target/new", "y")
-	f.check(f.content("volume/there/new") == "y", "the volume does not have it")
-	mode, _ := f.w.Perms(f.path("volume/there"))
+	f.check(f.content("volume/there/new") == "y", "the file is not in the volume")
+	mode, _ := f.w.ModeAndGroup(f.path("volume/there"))
 	f.check(mode == 0o755, "a directory that was there has mode %o", mode)
 
 	f.bind("there/a/b", "second")
-	f.check(f.names("second") == "", "there is %q", f.names("second"))
-	mode, _ = f.w.Perms(f.path("volume/there/a/b"))
-	f.check(mode == 0o770, "the new directory has mode %o", mode)
+	f.check(f.names("second") == "", "found %q", f.names("second"))
+	mode, _ = f.w.ModeAndGroup(f.path("volume/there/a/b"))
+	f.check(mode == 0o755, "the new directory has mode %o", mode)
 	f.unmount("second")
 	f.write("second/file", "outside")
-	f.check(f.names("volume/there/a/b") == "", "it was not unmounted")
+	f.check(f.names("volume/there/a/b") == "", "the sub-path was not unmounted")
+}
+
+func bindsDirWithModeOfRoot(f *folder) {
+	defer f.unmount(".")
+	f.mustDo(&world.MakeDir{Path: f.path("plain"), Mode: 0o701})
+	f.mustDo(&world.MakeDir{Path: f.path("plain/tight"), Mode: 0o700})
+	f.mustDo(&world.MountMemory{Path: f.path("memory"), BytesMax: 1 << 20, Mode: 0o1777})
+	f.mustDo(&world.MountMemory{Path: f.path("shared"), BytesMax: 1 << 20, Mode: 0o1777})
+	f.mustDo(&world.ShareWithGroup{Path: f.path("shared"), GID: group})
+	for _, c := range []struct {
+		root, sub string
+		want      uint32
+	}{
+		{"plain", "a/b", 0o701}, {"plain", "tight/b", 0o701},
+		{"memory", "a/b", 0o1777}, {"shared", "a/b", 0o3777},
+	} {
+		f.mustDo(&world.BindSubPath{Root: f.path(c.root), SubPath: c.sub,
+			Target: f.path("target/" + c.root)})
+		mode, gid := f.w.ModeAndGroup(f.path(c.root + "/" + c.sub))
+		f.check(mode == c.want, "%s in %s has mode %o, want %o", c.sub, c.root, mode, c.want)
+		f.check((gid == group) == (c.root == "shared"), "%s in %s has group %d", c.sub, c.root, gid)
+		f.unmount("target/" + c.root)
+	}
+	mode, _ := f.w.ModeAndGroup(f.path("plain/tight"))
+	f.check(mode == 0o700, "a directory that was there has mode %o", mode)
 }
 
 func bindsFile(f *folder) {
@@ -54,10 +79,10 @@ func bindsFile(f *folder) {
 	f.mkdir("volume/dir")
 	f.write("volume/dir/file", "x")
 	f.bind("dir/file", "made/target")
-	f.check(f.stat("made/target").Kind == world.PathFile, "it is %+v", f.stat("made/target"))
-	f.says("made/target", "x")
+	f.check(f.stat("made/target").Kind == world.PathFile, "the target is %+v", f.stat("made/target"))
+	f.expectContent("made/target", "x")
 	f.unmount("made/target")
-	f.says("made/target", "")
+	f.expectContent("made/target", "")
 }
 
 func bindsRoot(f *folder) {
@@ -65,7 +90,7 @@ func bindsRoot(f *folder) {
 	f.mkdir("volume")
 	f.write("volume/file", "x")
 	f.bind(".", "target")
-	f.says("target/file", "x")
+	f.expectContent("target/file", "x")
 }
 
 func bindsAgain(f *folder) {
@@ -77,17 +102,17 @@ func bindsAgain(f *folder) {
 	f.write("volume/file", "file")
 	for range 2 {
 		f.bind("a", "target")
-		f.says("target/name", "a")
+		f.expectContent("target/name", "a")
 	}
 	f.bind("b", "target")
-	f.says("target/name", "b")
+	f.expectContent("target/name", "b")
 	f.unmount("target")
-	f.check(f.names("target") == "", "it was mounted over: %q", f.names("target"))
+	f.check(f.names("target") == "", "an earlier mount is still there: %q", f.names("target"))
 	f.bind("b", "target")
 	f.bind("file", "target")
-	f.says("target", "file")
+	f.expectContent("target", "file")
 	f.bind("a", "target")
-	f.says("target/name", "a")
+	f.expectContent("target/name", "a")
 }
 
 func bindsThroughLinks(f *folder) {
@@ -102,23 +127,23 @@ func bindsThroughLinks(f *folder) {
 	f.bind("link/new/dir", "d")
 	got := f.content("a/file") + f.content("b/file") + f.content("c")
 	f.check(got == "xxx", "content %q", got)
-	f.check(f.names("volume/real/new") == "dir", "there is %q", f.names("volume/real"))
+	f.check(f.names("volume/real/new") == "dir", "found %q", f.names("volume/real"))
 }
 
-// A container sees through a subPath what was there when it was started; when it is started
-// again, it sees what is there then.
-func bindsKey(f *folder) {
+// A container sees through a subPath the content at the time of its start. After a restart it sees
+// the content at the time of the restart.
+func bindsAtomicWriterKey(f *folder) {
 	defer f.unmount(".")
 	f.writeDir("volume", "key=1")
 	f.bind("key", "target")
-	f.says("target", "1")
+	f.expectContent("target", "1")
 	f.writeDir("volume", "key=2")
-	f.says("target", "1")
+	f.expectContent("target", "1")
 	f.bind("key", "target")
-	f.says("target", "2")
+	f.expectContent("target", "2")
 }
 
-func bindsNotThroughLinks(f *folder) {
+func bindFollowsNoLinkOut(f *folder) {
 	defer f.unmount(".")
 	f.mkdir("outside/secret")
 	f.mkdir("volume/dir")
@@ -133,31 +158,31 @@ func bindsNotThroughLinks(f *folder) {
 	for _, p := range []string{"up", "up/secret", "up/new", "dir/up", "absolute", "absolute/secret",
 		"absolute/new", "root", "root/tmp", "dangling", "dangling/new", "dangling-out", "loop",
 		"twice/secret"} {
-		f.fails(f.bindOf(p, "target"), world.KindInvalid)
+		f.mustFail(f.bindRequest(p, "target"), world.KindInvalid)
 	}
-	f.check(f.names("outside") == "secret", "outside there is %q", f.names("outside"))
+	f.check(f.names("outside") == "secret", "found %q outside the volume", f.names("outside"))
 	f.check(!strings.Contains(f.names("."), "target") || f.names("target") == "",
-		"at the target there is %q", f.names("."))
+		"found %q at the target", f.names("."))
 }
 
-func bindsNotOutside(f *folder) {
+func bindStaysInVolume(f *folder) {
 	defer f.unmount(".")
 	f.mkdir("volume/dir")
 	f.mkdir("outside")
 	for _, p := range []string{"..", "../outside", "dir/../../outside", "dir/..", "/", "/dir",
 		"../volume/dir", "dir/../new"} {
-		f.fails(f.bindOf(p, "target"), world.KindInvalid)
+		f.mustFail(f.bindRequest(p, "target"), world.KindInvalid)
 	}
 	f.bind("..dir", "target")
-	f.check(f.names("volume") == "..dir dir" && f.names("outside") == "", "there is %q, %q",
+	f.check(f.names("volume") == "..dir dir" && f.names("outside") == "", "found %q, %q",
 		f.names("volume"), f.names("outside"))
 }
 
-func bindsNot(f *folder) {
+func bindErrors(f *folder) {
 	defer f.unmount(".")
-	f.fails(f.bindOf("dir", "target"), world.KindNotFound)
+	f.mustFail(f.bindRequest("dir", "target"), world.KindNotFound)
 	f.mkdir("volume")
 	f.write("volume/file", "x")
-	f.fails(f.bindOf("file/below", "target"), world.KindInvalid)
-	f.check(f.names("volume") == "file", "there is %q", f.names("volume"))
+	f.mustFail(f.bindRequest("file/below", "target"), world.KindInvalid)
+	f.check(f.names("volume") == "file", "found %q", f.names("volume"))
 }

@@ -11,47 +11,47 @@ import (
 	"seedlet.dev/world"
 )
 
-// CRI runs the suite of the CRI port. Each case has pods of its own and removes them. The second
-// case pulls an image, which may be the one that all later cases need.
+// CRI runs the suite of the CRI port. Each case creates and removes its own pods. The second case
+// pulls an image, which may be the one that all later cases use.
 func CRI(t *testing.T, w Runtime) {
 	runCases(t, w, 0, []criCase{
-		{"tells its version and that it is ready", aboutItself},
+		{"the runtime reports its version and conditions", versionAndStatus},
 		{"an absent image has an empty status and can be pulled", pullImage},
 		{"a sandbox is ready and listed", sandboxIsReady},
-		{"a sandbox name is taken until it is removed", sandboxNameIsTaken},
-		{"a sandbox name is taken while it is being made", sandboxNameIsTakenMeanwhile},
-		{"sandbox attempts live side by side", sandboxAttempts},
+		{"a sandbox name is reserved until the sandbox is removed", sandboxNameIsReserved},
+		{"a sandbox name is reserved during the creation", concurrentRunPodSandbox},
+		{"two attempts of a sandbox can coexist", sandboxAttempts},
 		{"a stopped sandbox is not ready and has no address", stoppedSandbox},
-		{"stopping a sandbox kills what runs in it", stoppedSandboxKills},
-		{"stopping and removing what is unknown does no harm", unknownIsGone},
-		{"statuses of what is unknown are not found", unknownStatus},
-		{"ids are of one kind", idsOfOneKind},
-		{"creating in a sandbox that is unknown or stopped fails", createInNoSandbox},
-		{"a container name is taken until it is removed", containerNameIsTaken},
-		{"a container name belongs to the pod, not to its sandbox", containerNameIsThePods},
-		{"a container without its image is not made", createWithoutImage},
-		{"states and times of a container that exits", exitsByItself},
-		{"a container that exits with 0 has completed", exitsWithZero},
-		{"a container that runs has no end", running},
-		{"a container starts once", startsOnce},
-		{"starting what is unknown is not found", startUnknown},
-		{"a container whose sandbox has stopped exits by being started", startInStoppedSandbox},
-		{"TERM ends a container with 143", stopByTerm},
-		{"TERM may be handled", stopHandled},
-		{"KILL ends a container with 137 when its grace has run out", stopByKill},
-		{"no grace is KILL at once", stopAtOnce},
-		{"a second stop with less grace does not wait for the first", stopTwice},
+		{"stopping a sandbox kills its containers", stoppingSandboxKills},
+		{"stopping and removing an unknown object succeeds or is NotFound", stopAndRemoveUnknown},
+		{"the status of an unknown object is NotFound", unknownStatus},
+		{"a sandbox ID is not a container ID", idKindsAreSeparate},
+		{"creating a container in an unknown or stopped sandbox fails", createWithoutReadySandbox},
+		{"a container name is reserved until the container is removed", containerNameIsReserved},
+		{"a container name is unique in the pod, not in the sandbox", containerNameIsPerPod},
+		{"a container cannot be created without its image", createWithoutImage},
+		{"an exited container has consistent states and times", exitsByItself},
+		{"a container that exits with code 0 has the reason Completed", exitsWithZero},
+		{"a running container has no finish time", runningHasNoEnd},
+		{"a container can be started once", startsOnce},
+		{"starting an unknown container is NotFound", startUnknown},
+		{"starting a container in a stopped sandbox exits it", startInStoppedSandbox},
+		{"TERM ends a container with code 143", stopByTerm},
+		{"a process can handle TERM", stopHandled},
+		{"KILL ends a container with code 137 after the grace period", stopByKill},
+		{"a grace period of zero sends KILL at once", stopWithoutGrace},
+		{"a second stop with a shorter grace period does not wait for the first", stopTwice},
 		{"stopping a container that does not run succeeds", stopNotRunning},
 		{"removing a running container kills it", removeRunning},
-		{"removing a container that does not run", removeNotRunning},
+		{"a container that does not run can be removed", removeNotRunning},
 		{"removing a sandbox removes its containers", removeSandboxWithContainers},
 		{"lists are filtered", listFilters},
-		{"labels, annotations and metadata come back", keepsWhatItWasTold},
+		{"labels, annotations and metadata are returned", metadataComesBack},
 		{"a missing image cannot be pulled", pullMissingImage},
 	})
 }
 
-// criCase is one case about a runtime.
+// criCase is one rule for the runtime.
 type criCase struct {
 	name string
 	run  func(*pod)
@@ -71,12 +71,19 @@ func runCases(t *testing.T, w Runtime, base int, cases []criCase) {
 	}
 }
 
-func aboutItself(p *pod) {
+func versionAndStatus(p *pod) {
 	v := must[*runtimeapi.VersionResponse](p, &runtimeapi.VersionRequest{})
 	p.check(v.RuntimeApiVersion == "v1" && v.RuntimeName != "", "version %v", v)
-	// containerd 1.6 does not know the call.
+	// containerd 1.6 does not know this call.
 	_, err := p.w.Call(&runtimeapi.RuntimeConfigRequest{})
 	p.check(err == nil || err.Has(world.KindInvalid), "RuntimeConfig: %v", err)
+	for _, ranges := range []string{"10.1.0.0/24", "", "10.1.0.0/24,2001:db8::/64", "x"} {
+		_, err := p.w.Call(&runtimeapi.UpdateRuntimeConfigRequest{
+			RuntimeConfig: &runtimeapi.RuntimeConfig{
+				NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: ranges}}})
+		p.check(err == nil && ranges != "x" || ranges == "x" && err.Has(world.KindInternal),
+			"UpdateRuntimeConfig of %q: %v", ranges, err)
+	}
 	s := must[*runtimeapi.StatusResponse](p, &runtimeapi.StatusRequest{})
 	conditions := map[string]bool{}
 	for _, c := range s.GetStatus().GetConditions() {
@@ -88,7 +95,7 @@ func aboutItself(p *pod) {
 
 func sandboxIsReady(p *pod) {
 	before := p.w.Now()
-	id := p.sandbox(0)
+	id := p.createSandbox(0)
 	s := p.sandboxStatus(id)
 	p.check(s.State == runtimeapi.PodSandboxState_SANDBOX_READY, "state %v", s.State)
 	p.check(s.GetNetwork().GetIp() != "", "no address: %v", s.Network)
@@ -98,18 +105,18 @@ func sandboxIsReady(p *pod) {
 	p.check(len(listed) == 1 && listed[0].State == s.State, "listed %v", listed)
 }
 
-func sandboxNameIsTaken(p *pod) {
-	id := p.sandbox(0)
-	p.fails(p.runSandbox(0), world.KindExists)
+func sandboxNameIsReserved(p *pod) {
+	id := p.createSandbox(0)
+	p.mustFail(p.sandboxRequest(0), world.KindExists)
 	p.stopSandbox(id)
-	p.fails(p.runSandbox(0), world.KindExists)
+	p.mustFail(p.sandboxRequest(0), world.KindExists)
 	p.removeSandbox(id)
-	p.check(p.sandbox(0) != id, "the id was used again")
+	p.check(p.createSandbox(0) != id, "the ID was reused")
 }
 
-func sandboxNameIsTakenMeanwhile(p *pod) {
-	waitA := p.w.Begin(p.runSandbox(0))
-	waitB := p.w.Begin(p.runSandbox(0))
+func concurrentRunPodSandbox(p *pod) {
+	waitA := p.w.Begin(p.sandboxRequest(0))
+	waitB := p.w.Begin(p.sandboxRequest(0))
 	bodyA, errA := waitA()
 	bodyB, errB := waitB()
 	if errA != nil {
@@ -117,17 +124,17 @@ func sandboxNameIsTakenMeanwhile(p *pod) {
 	}
 	p.check(bodyA != nil && bodyB == nil && errB.Has(world.KindExists),
 		"two calls at once: %v, %v", errA, errB)
-	p.check(len(p.sandboxes(p.mySandboxes())) == 1, "not one sandbox")
+	p.check(len(p.sandboxes(p.ownSandboxes())) == 1, "not exactly one sandbox")
 }
 
 func sandboxAttempts(p *pod) {
-	first, second := p.sandbox(0), p.sandbox(1)
-	listed := p.sandboxes(p.mySandboxes())
+	first, second := p.createSandbox(0), p.createSandbox(1)
+	listed := p.sandboxes(p.ownSandboxes())
 	p.check(first != second && len(listed) == 2, "listed %v", listed)
 }
 
 func stoppedSandbox(p *pod) {
-	id := p.sandbox(0)
+	id := p.createSandbox(0)
 	p.stopSandbox(id)
 	s := p.sandboxStatus(id)
 	p.check(s.State == runtimeapi.PodSandboxState_SANDBOX_NOTREADY, "state %v", s.State)
@@ -135,41 +142,41 @@ func stoppedSandbox(p *pod) {
 	p.stopSandbox(id)
 }
 
-func stoppedSandboxKills(p *pod) {
-	id := p.sandbox(0)
-	runs, idle := p.started(id, Runs, 0), p.created(id, IgnoresTerm, 0)
+func stoppingSandboxKills(p *pod) {
+	id := p.createSandbox(0)
+	runs, idle := p.startNewContainer(id, Runs, 0), p.createContainer(id, IgnoresTerm, 0)
 	p.stopSandbox(id)
 	s := p.status(runs)
 	p.check(s.State == exited && s.ExitCode == 137, "running container: %v %d", s.State, s.ExitCode)
 	p.check(p.status(idle).State == created, "created container: %v", p.status(idle).State)
 }
 
-const nobody = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+const unknownID = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-func unknownIsGone(p *pod) {
+func stopAndRemoveUnknown(p *pod) {
 	for _, body := range []any{
-		&runtimeapi.StopContainerRequest{ContainerId: nobody, Timeout: 1},
-		&runtimeapi.RemoveContainerRequest{ContainerId: nobody},
-		&runtimeapi.StopPodSandboxRequest{PodSandboxId: nobody},
-		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: nobody},
+		&runtimeapi.StopContainerRequest{ContainerId: unknownID, Timeout: 1},
+		&runtimeapi.RemoveContainerRequest{ContainerId: unknownID},
+		&runtimeapi.StopPodSandboxRequest{PodSandboxId: unknownID},
+		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: unknownID},
 	} {
-		_, err := p.w.Call(body) // containerd 1.6 says that it is not found
-		p.check(err == nil || err.Has(world.KindNotFound), "%s: %v", world.Call(body), err)
+		_, err := p.w.Call(body) // containerd 1.6 returns NotFound
+		p.check(err == nil || err.Has(world.KindNotFound), "%s: %v", world.CallName(body), err)
 	}
 }
 
 func unknownStatus(p *pod) {
-	p.fails(&runtimeapi.ContainerStatusRequest{ContainerId: nobody}, world.KindNotFound)
-	p.fails(&runtimeapi.PodSandboxStatusRequest{PodSandboxId: nobody}, world.KindNotFound)
-	p.check(len(p.containers(&runtimeapi.ContainerFilter{Id: nobody})) == 0, "listed")
-	p.check(len(p.sandboxes(&runtimeapi.PodSandboxFilter{Id: nobody})) == 0, "listed")
+	p.mustFail(&runtimeapi.ContainerStatusRequest{ContainerId: unknownID}, world.KindNotFound)
+	p.mustFail(&runtimeapi.PodSandboxStatusRequest{PodSandboxId: unknownID}, world.KindNotFound)
+	p.check(len(p.containers(&runtimeapi.ContainerFilter{Id: unknownID})) == 0, "found in the list")
+	p.check(len(p.sandboxes(&runtimeapi.PodSandboxFilter{Id: unknownID})) == 0, "found in the list")
 }
 
-func idsOfOneKind(p *pod) {
-	id := p.sandbox(0)
-	container := p.created(id, Runs, 0)
-	p.fails(&runtimeapi.ContainerStatusRequest{ContainerId: id}, world.KindNotFound)
-	p.fails(&runtimeapi.PodSandboxStatusRequest{PodSandboxId: container}, world.KindNotFound)
+func idKindsAreSeparate(p *pod) {
+	id := p.createSandbox(0)
+	container := p.createContainer(id, Runs, 0)
+	p.mustFail(&runtimeapi.ContainerStatusRequest{ContainerId: id}, world.KindNotFound)
+	p.mustFail(&runtimeapi.PodSandboxStatusRequest{PodSandboxId: container}, world.KindNotFound)
 	must[*runtimeapi.RemoveContainerResponse](p, &runtimeapi.RemoveContainerRequest{
 		ContainerId: id})
 	must[*runtimeapi.RemovePodSandboxResponse](p, &runtimeapi.RemovePodSandboxRequest{
@@ -178,9 +185,9 @@ func idsOfOneKind(p *pod) {
 	p.check(p.status(container).State == created, "container")
 }
 
-func keepsWhatItWasTold(p *pod) {
-	id := p.sandbox(0)
-	container := p.created(id, Runs, 7)
+func metadataComesBack(p *pod) {
+	id := p.createSandbox(0)
+	container := p.createContainer(id, Runs, 7)
 	s := p.status(container)
 	p.check(s.GetMetadata().GetName() == string(Runs) && s.GetMetadata().GetAttempt() == 7,
 		"metadata %v", s.Metadata)
@@ -195,30 +202,30 @@ func keepsWhatItWasTold(p *pod) {
 }
 
 func listFilters(p *pod) {
-	id, other := p.sandbox(0), p.sandbox(1)
-	runs, idle := p.started(id, Runs, 0), p.created(id, IgnoresTerm, 0)
-	elsewhere := p.created(other, Runs, 1)
+	id, other := p.createSandbox(0), p.createSandbox(1)
+	runs, idle := p.startNewContainer(id, Runs, 0), p.createContainer(id, IgnoresTerm, 0)
+	elsewhere := p.createContainer(other, Runs, 1)
 	state := func(s runtimeapi.ContainerState) *runtimeapi.ContainerStateValue {
 		return &runtimeapi.ContainerStateValue{State: s}
 	}
 	mine := map[string]string{"io.kubernetes.pod.uid": p.uid}
-	p.lists(&runtimeapi.ContainerFilter{LabelSelector: mine}, runs, idle, elsewhere)
-	p.lists(&runtimeapi.ContainerFilter{PodSandboxId: id}, runs, idle)
-	p.lists(&runtimeapi.ContainerFilter{Id: idle}, idle)
-	p.lists(&runtimeapi.ContainerFilter{LabelSelector: mine, State: state(isRunning)}, runs)
-	p.lists(&runtimeapi.ContainerFilter{LabelSelector: mine, State: state(created)},
+	p.expectList(&runtimeapi.ContainerFilter{LabelSelector: mine}, runs, idle, elsewhere)
+	p.expectList(&runtimeapi.ContainerFilter{PodSandboxId: id}, runs, idle)
+	p.expectList(&runtimeapi.ContainerFilter{Id: idle}, idle)
+	p.expectList(&runtimeapi.ContainerFilter{LabelSelector: mine, State: state(isRunning)}, runs)
+	p.expectList(&runtimeapi.ContainerFilter{LabelSelector: mine, State: state(created)},
 		idle, elsewhere)
-	p.lists(&runtimeapi.ContainerFilter{Id: idle, PodSandboxId: other})
-	p.lists(&runtimeapi.ContainerFilter{LabelSelector: map[string]string{
+	p.expectList(&runtimeapi.ContainerFilter{Id: idle, PodSandboxId: other})
+	p.expectList(&runtimeapi.ContainerFilter{LabelSelector: map[string]string{
 		"io.kubernetes.pod.uid": p.uid, "io.kubernetes.container.name": string(Runs),
 	}}, runs, elsewhere)
-	p.lists(&runtimeapi.ContainerFilter{LabelSelector: map[string]string{
+	p.expectList(&runtimeapi.ContainerFilter{LabelSelector: map[string]string{
 		"io.kubernetes.pod.uid": p.uid, "absent": ""}})
 
 	all := p.containers(nil)
 	p.check(len(all) >= 3, "unfiltered: %d", len(all))
 	p.stopSandbox(other)
-	ready := p.mySandboxes()
+	ready := p.ownSandboxes()
 	ready.State = &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}
 	listed := p.sandboxes(ready)
 	p.check(len(listed) == 1 && listed[0].Id == id, "ready sandboxes: %v", listed)

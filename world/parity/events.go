@@ -11,72 +11,75 @@ import (
 	"seedlet.dev/world"
 )
 
-// Events runs the suite of the stream of container events. The image of all containers must be
-// there.
+// Events runs the suite of the stream of container events. The image of the containers must be
+// present.
 //
-// containerd 2 keeps events that nobody listens to for five minutes and tells them to the next
-// one who does, as they were then; and it loses the first event after a listener has gone,
-// because it notices by that one. So what has happened before the stream may be told late, in
-// part, or not at all: only what happens while the stream is open is told in full.
-func Events(t *testing.T, w Streaming) {
+// While no stream is open containerd 2 buffers events for five minutes and sends them to the next
+// stream, with the statuses of their time. It loses the first event after a stream is closed,
+// because it notices the close only by that event. So events from before the start of a stream may
+// arrive late, in part, or not at all. Only the events during the stream are complete.
+func Events(t *testing.T, w EventRuntime) {
 	runCases(t, w, 300, []criCase{
-		{"events tell the life of a pod in order", func(p *pod) { eventsOfALife(p, w) }},
-		{"what is removed whole is told one by one", func(p *pod) { eventsOfRemoval(p, w) }},
-		{"a start that fails is not told", func(p *pod) { eventsOfAFailedStart(p, w) }},
-		{"the past may be told late, as it was", func(p *pod) { eventsOfThePast(p, w) }},
+		{"events report the life cycle of a pod in order", func(p *pod) { eventsOfAPodLifecycle(p, w) }},
+		{"removing a sandbox sends an event for each object", func(p *pod) { eventsOfRemoval(p, w) }},
+		{"a failed start sends no event", func(p *pod) { failedStartHasNoEvent(p, w) }},
+		{"earlier events may be sent late, with the statuses of their time",
+			func(p *pod) { bufferedEvents(p, w) }},
 	})
 }
 
-// NoEvents runs the suite of a runtime that has no stream, as containerd 1.6.
+// NoEvents runs the suite of a runtime without the stream, as containerd 1.6.
 func NoEvents(t *testing.T, w Runtime) {
 	runCases(t, w, 300, []criCase{
-		{"the stream is not offered", func(p *pod) {
-			p.fails(&runtimeapi.GetEventsRequest{}, world.KindInvalid)
+		{"the runtime does not support the stream", func(p *pod) {
+			p.mustFail(&runtimeapi.GetEventsRequest{}, world.KindInvalid)
 		}},
 	})
 }
 
-// streamOpens is enough time for a stream to be open at the runtime; nothing tells when it is.
-const streamOpens = 500 * time.Millisecond
+// streamOpenDelay is enough time for the runtime to open a stream. The CRI does not report when a
+// stream is open.
+const streamOpenDelay = 500 * time.Millisecond
 
-// listen opens a stream, lets things happen, and returns what was heard of them once the stream
-// has ended at its deadline. What happens returns the names of its objects, by id.
-func (p *pod) listen(w Streaming, open time.Duration, happen func() map[string]string) heard {
+// recordEvents opens a stream, calls act, and returns the events of act's objects when the stream
+// has ended at its deadline. act returns the names of its objects by ID.
+func (p *pod) recordEvents(w EventRuntime, duration time.Duration,
+	act func() map[string]string) eventRecord {
 	p.Helper()
-	before := len(w.Heard())
-	began := p.w.Now()
-	wait := w.Stream(open)
-	p.w.Sleep(streamOpens)
-	names := happen()
+	before := len(w.Events())
+	opened := p.w.Now()
+	wait := w.Stream(duration)
+	p.w.Sleep(streamOpenDelay)
+	names := act()
 	body, err := wait()
 	p.check(body == nil && err.Has(world.KindTimeout), "the stream ended with %v, %v", body, err)
-	took := p.w.Now().Sub(began)
-	p.check(took >= open && took < open+5*time.Second, "it was open for %v", took)
-	h := heard{began: began, names: names}
-	for _, e := range w.Heard()[before:] {
+	took := p.w.Now().Sub(opened)
+	p.check(took >= duration && took < duration+Patience, "the stream was open for %v", took)
+	stream := eventRecord{opened: opened, names: names}
+	for _, e := range w.Events()[before:] {
 		if names[e.ContainerId] != "" {
-			h.events = append(h.events, e)
+			stream.events = append(stream.events, e)
 		}
 	}
-	return h
+	return stream
 }
 
-// heard is what a stream has told of some objects.
-type heard struct {
-	began  time.Time
-	names  map[string]string // of the objects, by id
+// eventRecord holds the events of some objects in one stream.
+type eventRecord struct {
+	opened time.Time
+	names  map[string]string // names of the objects by ID
 	events []*runtimeapi.ContainerEventResponse
 }
 
-// live is what happened while the stream was open.
-func (h heard) live() heard {
+// duringStream returns the events that happened while the stream was open.
+func (h eventRecord) duringStream() eventRecord {
 	h.events = slices.DeleteFunc(slices.Clone(h.events),
-		func(e *runtimeapi.ContainerEventResponse) bool { return e.CreatedAt < h.began.UnixNano() })
+		func(e *runtimeapi.ContainerEventResponse) bool { return e.CreatedAt < h.opened.UnixNano() })
 	return h
 }
 
-// lines are the events in words: whose and what, and the pod as it was then.
-func (h heard) lines() []string {
+// lines returns the events as text: the object, the type, and the state of the pod at that time.
+func (h eventRecord) lines() []string {
 	kinds := map[runtimeapi.ContainerEventType]string{
 		runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT: "created",
 		runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT: "started",
@@ -86,35 +89,35 @@ func (h heard) lines() []string {
 	var lines []string
 	for _, e := range h.events {
 		lines = append(lines, fmt.Sprintf("%s %s: %s", h.names[e.ContainerId],
-			kinds[e.ContainerEventType], state(e)))
+			kinds[e.ContainerEventType], podStateText(e)))
 	}
 	return lines
 }
 
-func (p *pod) tells(h heard, want ...string) {
+func (p *pod) expectEvents(h eventRecord, want ...string) {
 	p.Helper()
 	if got := h.lines(); !slices.Equal(got, want) {
-		p.Errorf("told %q, want %q", got, want)
+		p.Errorf("got %q, want %q", got, want)
 	}
 }
 
-// Each event has the statuses of the whole pod as it was then: of its sandbox, and of all its
-// containers in no order.
-func eventsOfALife(p *pod, w Streaming) {
-	h := p.listen(w, 15*time.Second, func() map[string]string {
-		id := p.sandbox(0)
-		container := p.started(id, HandlesTerm7, 0)
+// Each event has the statuses of the pod's sandbox and of all its containers, in no order, as of
+// the time of the event.
+func eventsOfAPodLifecycle(p *pod, w EventRuntime) {
+	h := p.recordEvents(w, 30*time.Second, func() map[string]string {
+		id := p.createSandbox(0)
+		container := p.startNewContainer(id, HandlesTerm7, 0)
 		p.stop(container, 30)
 		p.remove(container)
 		p.stopSandbox(id)
 		p.removeSandbox(id)
 		return map[string]string{id: "sandbox", container: "container"}
 	})
-	p.tells(h, "sandbox created: ready", "sandbox started: ready",
+	p.expectEvents(h, "sandbox created: ready", "sandbox started: ready",
 		"container created: ready, created", "container started: ready, running",
 		"container stopped: ready, exited with 7", "container deleted: ready",
 		"sandbox stopped: not ready", "sandbox deleted: not ready")
-	last := h.began.UnixNano()
+	last := h.opened.UnixNano()
 	for _, e := range h.events {
 		p.check(e.CreatedAt >= last && e.CreatedAt <= p.w.Now().UnixNano(),
 			"an event of %d after one of %d", e.CreatedAt, last)
@@ -123,8 +126,8 @@ func eventsOfALife(p *pod, w Streaming) {
 	}
 }
 
-// state is what an event says of a pod with one container.
-func state(e *runtimeapi.ContainerEventResponse) string {
+// podStateText returns the state of a pod with one container, as an event reports it.
+func podStateText(e *runtimeapi.ContainerEventResponse) string {
 	text := "not ready"
 	if e.GetPodSandboxStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
 		text = "ready"
@@ -142,37 +145,37 @@ func state(e *runtimeapi.ContainerEventResponse) string {
 	return text
 }
 
-func eventsOfRemoval(p *pod, w Streaming) {
-	id := p.sandbox(0)
-	container := p.started(id, IgnoresTerm, 0)
-	h := p.listen(w, 5*time.Second, func() map[string]string {
+func eventsOfRemoval(p *pod, w EventRuntime) {
+	id := p.createSandbox(0)
+	container := p.startNewContainer(id, IgnoresTerm, 0)
+	h := p.recordEvents(w, 15*time.Second, func() map[string]string {
 		p.removeSandbox(id)
 		return map[string]string{id: "sandbox", container: "container"}
 	})
-	p.tells(h.live(), "container stopped: ready, exited with 137",
+	p.expectEvents(h.duringStream(), "container stopped: ready, exited with 137",
 		"sandbox stopped: not ready, exited with 137", "container deleted: not ready",
 		"sandbox deleted: not ready")
 }
 
-// The container has exited without having been started, and only a look at it shows that.
-func eventsOfAFailedStart(p *pod, w Streaming) {
-	id := p.sandbox(0)
-	container := p.created(id, Runs, 0)
+// The container is exited without a run, which only its status shows.
+func failedStartHasNoEvent(p *pod, w EventRuntime) {
+	id := p.createSandbox(0)
+	container := p.createContainer(id, Runs, 0)
 	p.stopSandbox(id)
-	h := p.listen(w, 5*time.Second, func() map[string]string {
+	h := p.recordEvents(w, 15*time.Second, func() map[string]string {
 		_, err := p.w.Call(&runtimeapi.StartContainerRequest{ContainerId: container})
-		p.check(err != nil, "it was started")
+		p.check(err != nil, "the container was started")
 		return map[string]string{id: "sandbox", container: "container"}
 	})
 	p.check(p.status(container).State == exited, "state %v", p.status(container).State)
-	p.tells(h.live())
+	p.expectEvents(h.duringStream())
 }
 
-func eventsOfThePast(p *pod, w Streaming) {
-	id := p.sandbox(0)
-	container := p.started(id, HandlesTerm7, 0)
+func bufferedEvents(p *pod, w EventRuntime) {
+	id := p.createSandbox(0)
+	container := p.startNewContainer(id, HandlesTerm7, 0)
 	p.stop(container, 30)
-	h := p.listen(w, 2*time.Second, func() map[string]string {
+	h := p.recordEvents(w, 2*time.Second, func() map[string]string {
 		return map[string]string{id: "sandbox", container: "container"}
 	})
 	past := []string{"sandbox created: ready", "sandbox started: ready",
@@ -181,7 +184,7 @@ func eventsOfThePast(p *pod, w Streaming) {
 	for _, line := range h.lines() {
 		at := slices.Index(past, line)
 		if at < 0 {
-			p.Fatalf("told %q of the past, not in the order of %q", h.lines(), past)
+			p.Fatalf("got %q, not in the order of %q", h.lines(), past)
 		}
 		past = past[at+1:]
 	}

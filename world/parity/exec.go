@@ -11,16 +11,16 @@ import (
 	"seedlet.dev/world"
 )
 
-// Exec runs the suite of commands in containers. The image of all containers must be there.
-func Exec(t *testing.T, w Execs) {
-	exec := func(run func(*pod, Execs)) func(*pod) { return func(p *pod) { run(p, w) } }
+// Exec runs the suite of ExecSync. The image of the containers must be present.
+func Exec(t *testing.T, w ExecRuntime) {
+	exec := func(run func(*pod, ExecRuntime)) func(*pod) { return func(p *pod) { run(p, w) } }
 	runCases(t, w, 100, []criCase{
-		{"a command's exit code and output come back", exec(execAnswers)},
+		{"a command returns its exit code and output", exec(execResult)},
 		{"a command that cannot be started is an error", exec(execNoProgram)},
-		{"a command is killed when its time has run out", exec(execTimeout)},
-		{"commands are not run where nothing runs", exec(execNotRunning)},
-		{"a command is killed with its container", exec(execEndsWithContainer)},
-		{"commands run side by side", exec(execSideBySide)},
+		{"a command is killed after its timeout", exec(execTimeout)},
+		{"a command needs a running container", exec(execNotRunning)},
+		{"a command is killed when its container ends", exec(execEndsWithContainer)},
+		{"commands run concurrently", exec(execSideBySide)},
 	})
 }
 
@@ -28,12 +28,12 @@ func execIn(container string, line []string, timeoutSeconds int64) *runtimeapi.E
 	return &runtimeapi.ExecSyncRequest{ContainerId: container, Cmd: line, Timeout: timeoutSeconds}
 }
 
-func execAnswers(p *pod, w Execs) {
-	container := p.started(p.sandbox(0), Runs, 0)
+func execResult(p *pod, w ExecRuntime) {
+	container := p.startNewContainer(p.createSandbox(0), Runs, 0)
 	for _, command := range []Command{Succeeds, Fails} {
 		line, want := w.Exec(command)
 		p.check((want.ExitCode == 0) == (command == Succeeds), "%s wants %v", command, want)
-		for _, timeout := range []int64{0, 30} { // zero: no bound
+		for _, timeout := range []int64{0, 30} { // zero: no timeout
 			got := must[*runtimeapi.ExecSyncResponse](p, execIn(container, line, timeout))
 			if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 				p.Errorf("%s, timeout %d: (-want +got)\n%s", command, timeout, diff)
@@ -43,52 +43,51 @@ func execAnswers(p *pod, w Execs) {
 	p.check(p.status(container).State == isRunning, "the container has ended")
 }
 
-// That the program is not there, or may not be run, has no code of its own in containerd.
-func execNoProgram(p *pod, w Execs) {
+// containerd has no specific error for a missing program or a program that is not executable.
+func execNoProgram(p *pod, w ExecRuntime) {
 	line, _ := w.Exec(NoProgram)
-	p.fails(execIn(p.started(p.sandbox(0), Runs, 0), line, 30), world.KindInternal)
+	p.mustFail(execIn(p.startNewContainer(p.createSandbox(0), Runs, 0), line, 30), world.KindInternal)
 }
 
-func execTimeout(p *pod, w Execs) {
-	container := p.started(p.sandbox(0), Runs, 0)
+func execTimeout(p *pod, w ExecRuntime) {
+	container := p.startNewContainer(p.createSandbox(0), Runs, 0)
 	line, _ := w.Exec(Hangs)
-	began := p.w.Now()
-	p.fails(execIn(container, line, 1), world.KindTimeout)
-	took := p.w.Now().Sub(began)
-	p.check(took >= time.Second && took < 20*time.Second, "it took %v", took)
+	started := p.w.Now()
+	p.mustFail(execIn(container, line, 1), world.KindTimeout)
+	took := p.w.Now().Sub(started)
+	p.check(took >= time.Second && took < Patience, "the call took %v", took)
 	p.check(p.status(container).State == isRunning, "the container has ended")
 }
 
-func execNotRunning(p *pod, w Execs) {
-	id := p.sandbox(0)
-	idle, done := p.created(id, Runs, 0), p.started(id, Exits3, 0)
-	p.exit(done)
+func execNotRunning(p *pod, w ExecRuntime) {
+	id := p.createSandbox(0)
+	idle, done := p.createContainer(id, Runs, 0), p.startNewContainer(id, Exits3, 0)
+	p.waitForExit(done)
 	line, _ := w.Exec(Succeeds)
-	p.fails(execIn(idle, line, 30), world.KindInternal)
-	p.fails(execIn(done, line, 30), world.KindInternal)
-	p.fails(execIn(nobody, line, 30), world.KindNotFound)
-	p.fails(execIn(id, line, 30), world.KindNotFound) // a sandbox is no container
+	p.mustFail(execIn(idle, line, 30), world.KindInternal)
+	p.mustFail(execIn(done, line, 30), world.KindInternal)
+	p.mustFail(execIn(unknownID, line, 30), world.KindNotFound)
+	p.mustFail(execIn(id, line, 30), world.KindNotFound) // a sandbox ID is not a container ID
 }
 
-func execEndsWithContainer(p *pod, w Execs) {
-	container := p.started(p.sandbox(0), Runs, 0)
+func execEndsWithContainer(p *pod, w ExecRuntime) {
+	container := p.startNewContainer(p.createSandbox(0), Runs, 0)
 	line, _ := w.Exec(Hangs)
-	wait := p.w.Begin(execIn(container, line, 60))
+	wait := p.w.Begin(execIn(container, line, beyondPatience))
 	p.stop(container, 30)
 	body, err := wait()
-	answer, _ := body.(*runtimeapi.ExecSyncResponse)
-	p.check(err == nil && answer.GetExitCode() == 137, "answered by %v, %v", body, err)
+	result, _ := body.(*runtimeapi.ExecSyncResponse)
+	p.check(err == nil && result.GetExitCode() == 137, "completed with %v, %v", body, err)
 }
 
-func execSideBySide(p *pod, w Execs) {
-	container := p.started(p.sandbox(0), Runs, 0)
+func execSideBySide(p *pod, w ExecRuntime) {
+	container := p.startNewContainer(p.createSandbox(0), Runs, 0)
 	hangs, _ := w.Exec(Hangs)
-	wait := p.w.Begin(execIn(container, hangs, 5))
+	wait := p.w.Begin(execIn(container, hangs, beyondPatience))
 	line, _ := w.Exec(Succeeds)
-	began := p.w.Now()
-	must[*runtimeapi.ExecSyncResponse](p, execIn(container, line, 30))
-	took := p.w.Now().Sub(began)
-	p.check(took < 4*time.Second, "it waited %v for the other", took)
-	_, err := wait()
-	p.check(err.Has(world.KindTimeout), "the other: %v", err)
+	must[*runtimeapi.ExecSyncResponse](p, execIn(container, line, 30)) // waits for no other call
+	p.stop(container, 30)
+	body, err := wait()
+	result, _ := body.(*runtimeapi.ExecSyncResponse)
+	p.check(err == nil && result.GetExitCode() == 137, "the other call: %v, %v", body, err)
 }

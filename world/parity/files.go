@@ -12,41 +12,42 @@ import (
 	"seedlet.dev/world"
 )
 
-// fileCase is a rule, and a function that checks it in a directory of its own.
+// fileCase is one rule for the file system. It is checked in its own directory.
 type fileCase struct {
 	name string
 	run  func(*folder)
 }
 
-// fileCases are of plain files and directories.
+// fileCases are rules for files and directories.
 var fileCases = []fileCase{
-	{"a directory is made with its parents, and may exist", makesDirs},
-	{"a directory is not made where a file is", makesNoDirOverFile},
+	{"a directory is created with its parents and may exist", makesDirs},
+	{"a directory does not replace a file", makesNoDirOverFile},
 	{"a file is written, read and replaced", writesFile},
-	{"a file is not written where its directory is missing", writesNoOrphan},
-	{"a file is not written where a directory is", writesNoFileOverDir},
+	{"a file is not written in a missing directory", writesOnlyInExistingDir},
+	{"a file does not replace a directory", writesNoFileOverDir},
 	{"reading a directory reads its regular files in order", readsDir},
-	{"reading leaves out what is too large", readsNoLargeFile},
-	{"reading refuses a directory with too many files", readsNoLargeDir},
-	{"reading what is not there", readsNothing},
-	{"listing a directory in order", listsDir},
-	{"listing what is no directory", listsNothing},
-	{"a tree is removed, once or twice", removesTree},
+	{"reading rejects files that are too large", readsNoLargeFile},
+	{"reading rejects a directory with too many files", readsNoLargeDir},
+	{"reading a missing path fails", readsMissing},
+	{"a directory is listed in order", listsDir},
+	{"listing a file or a missing path fails", listsNoDir},
+	{"a tree can be removed repeatedly", removesTree},
 	{"a file is removed", removesFile},
-	{"a change in a watched directory is told", watchesDir},
-	{"a watched path need not exist", watchesNothing},
+	{"a deep tree is measured and removed", removesDeepTree},
+	{"a change in a watched directory is reported", watchesDir},
+	{"a watched path need not exist", watchesMissingPath},
 	{"a watched file may be replaced", watchesFile},
 }
 
-// FileSystem runs the suite of the file system port. Each case has a directory of its own.
+// FileSystem runs the suite of the file system port. Each case has its own directory.
 func FileSystem(t *testing.T, w Disk) {
 	cases := slices.Concat(fileCases, pathCases, linkCases, writeDirCases, groupCases, mountCases,
 		bindCases)
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			f := &folder{T: t, w: w, dir: path.Join(w.Dir(), fmt.Sprintf("case-%d", i+1))}
-			f.done(&world.MakeDir{Path: f.dir, Mode: 0o755})
-			defer f.done(&world.RemoveTree{Path: f.dir})
+			f.mustDo(&world.MakeDir{Path: f.dir, Mode: 0o755})
+			defer f.mustDo(&world.RemoveTree{Path: f.dir})
 			c.run(f)
 		})
 	}
@@ -61,69 +62,69 @@ type folder struct {
 
 func (f *folder) path(name string) string { return path.Join(f.dir, name) }
 
-// get carries out an effect that has to succeed and returns its answer.
-func get[A any](f *folder, body any) A {
+// mustGet carries out an operation that must succeed and returns its result.
+func mustGet[A any](f *folder, body any) A {
 	f.Helper()
-	answer, err := f.w.Call(body)
+	result, err := f.w.Call(body)
 	if err != nil {
-		f.Fatalf("%s failed: %v", world.Call(body), err)
+		f.Fatalf("%s failed: %v", world.CallName(body), err)
 	}
-	a, ok := answer.(A)
+	a, ok := result.(A)
 	if !ok {
-		f.Fatalf("%s was answered by %T", world.Call(body), answer)
+		f.Fatalf("%s completed with %T", world.CallName(body), result)
 	}
 	return a
 }
 
-func (f *folder) check(is bool, format string, args ...any) {
+func (f *folder) check(ok bool, format string, args ...any) {
 	f.Helper()
-	if !is {
+	if !ok {
 		f.Errorf(format, args...)
 	}
 }
 
-// done carries out an effect that has to succeed.
-func (f *folder) done(body any) {
+// mustDo carries out an operation without a result that must succeed.
+func (f *folder) mustDo(body any) {
 	f.Helper()
-	answer, err := f.w.Call(body)
+	result, err := f.w.Call(body)
 	if err != nil {
-		f.Fatalf("%s failed: %v", world.Call(body), err)
+		f.Fatalf("%s failed: %v", world.CallName(body), err)
 	}
-	if _, ok := answer.(*world.Done); !ok {
-		f.Fatalf("%s was answered by %T", world.Call(body), answer)
+	if _, ok := result.(*world.Done); !ok {
+		f.Fatalf("%s completed with %T", world.CallName(body), result)
 	}
 }
 
-// fails carries out an effect that has to fail with an error of one of the given kinds.
-func (f *folder) fails(body any, kinds ...world.ErrorKind) {
+// mustFail carries out an operation that must fail with an error of one of the given kinds.
+func (f *folder) mustFail(body any, kinds ...world.ErrorKind) {
 	f.Helper()
 	_, err := f.w.Call(body)
 	if err == nil || !slices.Contains(kinds, err.Kind) {
-		f.Errorf("%s: got %v, want an error of kind %v", world.Call(body), err, kinds)
+		f.Errorf("%s: got %v, want an error of kind %v", world.CallName(body), err, kinds)
 	}
 }
 
 func (f *folder) mkdir(name string) {
 	f.Helper()
-	f.done(&world.MakeDir{Path: f.path(name), Mode: 0o755})
+	f.mustDo(&world.MakeDir{Path: f.path(name), Mode: 0o755})
 }
 
 func (f *folder) write(name, content string) {
 	f.Helper()
-	f.done(&world.WriteFile{Path: f.path(name), Data: []byte(content), Mode: 0o644})
+	f.mustDo(&world.WriteFile{Path: f.path(name), Data: []byte(content), Mode: 0o644})
 }
 
-// read reads a path with generous bounds.
+// read reads a path with generous limits.
 func (f *folder) read(name string) *world.FilesRead {
 	f.Helper()
-	answer, err := f.w.Call(&world.ReadFiles{Path: f.path(name), FilesMax: 100, BytesMax: 1 << 20})
+	result, err := f.w.Call(&world.ReadFiles{Path: f.path(name), FilesMax: 100, BytesMax: 1 << 20})
 	if err != nil {
 		f.Fatalf("reading %s: %v", name, err)
 	}
-	return answer.(*world.FilesRead)
+	return result.(*world.FilesRead)
 }
 
-// content is the content of one file.
+// content returns the content of one file.
 func (f *folder) content(name string) string {
 	f.Helper()
 	r := f.read(name)
@@ -133,8 +134,8 @@ func (f *folder) content(name string) string {
 	return string(r.Files[0].Data)
 }
 
-// says checks the content of a file.
-func (f *folder) says(name, want string) {
+// expectContent checks the content of a file.
+func (f *folder) expectContent(name, want string) {
 	f.Helper()
 	got := f.content(name)
 	f.check(got == want, "content of %s is %q, want %q", name, got, want)
@@ -142,11 +143,11 @@ func (f *folder) says(name, want string) {
 
 func (f *folder) list(name string) []world.DirEntry {
 	f.Helper()
-	answer, err := f.w.Call(&world.ListDir{Path: f.path(name)})
+	result, err := f.w.Call(&world.ListDir{Path: f.path(name)})
 	if err != nil {
 		f.Fatalf("listing %s: %v", name, err)
 	}
-	return answer.(*world.DirListed).Entries
+	return result.(*world.DirListed).Entries
 }
 
 func (f *folder) names(name string) string {
@@ -163,39 +164,39 @@ func makesDirs(f *folder) {
 	f.write("a/b/file", "x")
 	f.mkdir("a/b/c")
 	f.mkdir("a")
-	f.check(f.names("a/b") == "c file", "there is %q", f.names("a/b"))
+	f.check(f.names("a/b") == "c file", "found %q", f.names("a/b"))
 	entries := f.list("a/b")
 	f.check(entries[0].Directory && !entries[1].Directory, "kinds: %+v", entries)
 }
 
 func makesNoDirOverFile(f *folder) {
 	f.write("file", "x")
-	f.fails(&world.MakeDir{Path: f.path("file"), Mode: 0o755}, world.KindExists)
-	f.fails(&world.MakeDir{Path: f.path("file/below"), Mode: 0o755}, world.KindInvalid)
+	f.mustFail(&world.MakeDir{Path: f.path("file"), Mode: 0o755}, world.KindExists)
+	f.mustFail(&world.MakeDir{Path: f.path("file/below"), Mode: 0o755}, world.KindInvalid)
 	f.check(f.content("file") == "x", "the file has changed")
 }
 
 func writesFile(f *folder) {
 	f.write("file", "first")
-	f.says("file", "first")
+	f.expectContent("file", "first")
 	f.write("file", "second, longer")
-	f.says("file", "second, longer")
+	f.expectContent("file", "second, longer")
 	f.write("file", "")
-	f.says("file", "")
-	f.check(f.names(".") == "file", "there is %q", f.names("."))
+	f.expectContent("file", "")
+	f.check(f.names(".") == "file", "found %q", f.names("."))
 }
 
-func writesNoOrphan(f *folder) {
-	f.fails(&world.WriteFile{Path: f.path("absent/file"), Data: []byte("x"), Mode: 0o644},
+func writesOnlyInExistingDir(f *folder) {
+	f.mustFail(&world.WriteFile{Path: f.path("absent/file"), Data: []byte("x"), Mode: 0o644},
 		world.KindNotFound)
-	f.check(f.names(".") == "", "there is %q", f.names("."))
+	f.check(f.names(".") == "", "found %q", f.names("."))
 }
 
 func writesNoFileOverDir(f *folder) {
 	f.mkdir("dir/below")
-	f.fails(&world.WriteFile{Path: f.path("dir"), Data: []byte("x"), Mode: 0o644},
+	f.mustFail(&world.WriteFile{Path: f.path("dir"), Data: []byte("x"), Mode: 0o644},
 		world.KindExists, world.KindInvalid)
-	f.check(f.names("dir") == "below" && f.names(".") == "dir", "there is %q in %q",
+	f.check(f.names("dir") == "below" && f.names(".") == "dir", "found %q in %q",
 		f.names("dir"), f.names("."))
 }
 
@@ -218,18 +219,18 @@ func readsDir(f *folder) {
 func readsNoLargeFile(f *folder) {
 	f.write("dir-file", "12345")
 	f.write("small", "1234")
-	answer, err := f.w.Call(&world.ReadFiles{Path: f.dir, FilesMax: 100, BytesMax: 4})
+	result, err := f.w.Call(&world.ReadFiles{Path: f.dir, FilesMax: 100, BytesMax: 4})
 	if err != nil {
 		f.Fatal(err)
 	}
-	files := answer.(*world.FilesRead).Files
+	files := result.(*world.FilesRead).Files
 	f.check(len(files) == 2 && files[0].Err.Has(world.KindExhausted) && files[0].Data == nil &&
 		files[1].Err == nil && bytes.Equal(files[1].Data, []byte("1234")), "read %+v", files)
-	answer, err = f.w.Call(&world.ReadFiles{Path: f.path("dir-file"), FilesMax: 100, BytesMax: 4})
+	result, err = f.w.Call(&world.ReadFiles{Path: f.path("dir-file"), FilesMax: 100, BytesMax: 4})
 	if err != nil {
 		f.Fatal(err)
 	}
-	files = answer.(*world.FilesRead).Files
+	files = result.(*world.FilesRead).Files
 	f.check(len(files) == 1 && files[0].Err.Has(world.KindExhausted), "read %+v", files)
 }
 
@@ -237,15 +238,15 @@ func readsNoLargeDir(f *folder) {
 	for i := range 4 {
 		f.write(fmt.Sprint("file", i), "x")
 	}
-	f.fails(&world.ReadFiles{Path: f.dir, FilesMax: 3, BytesMax: 100}, world.KindExhausted)
+	f.mustFail(&world.ReadFiles{Path: f.dir, FilesMax: 3, BytesMax: 100}, world.KindExhausted)
 	_, err := f.w.Call(&world.ReadFiles{Path: f.dir, FilesMax: 4, BytesMax: 100})
-	f.check(err == nil, "as many as allowed: %v", err)
+	f.check(err == nil, "a directory with the maximum number of files: %v", err)
 }
 
-func readsNothing(f *folder) {
-	f.fails(&world.ReadFiles{Path: f.path("absent"), FilesMax: 9, BytesMax: 9}, world.KindNotFound)
+func readsMissing(f *folder) {
+	f.mustFail(&world.ReadFiles{Path: f.path("absent"), FilesMax: 9, BytesMax: 9}, world.KindNotFound)
 	f.write("file", "x")
-	f.fails(&world.ReadFiles{Path: f.path("file/below"), FilesMax: 9, BytesMax: 9},
+	f.mustFail(&world.ReadFiles{Path: f.path("file/below"), FilesMax: 9, BytesMax: 9},
 		world.KindInvalid)
 }
 
@@ -254,19 +255,19 @@ func listsDir(f *folder) {
 	f.write("b", "")
 	f.mkdir("c")
 	f.write("a", "")
-	f.check(f.names(".") == "a b c", "there is %q", f.names("."))
-	f.check(f.names("c") == "", "there is %q", f.names("c"))
+	f.check(f.names(".") == "a b c", "found %q", f.names("."))
+	f.check(f.names("c") == "", "found %q", f.names("c"))
 	for _, e := range f.list(".") {
-		// The kernel's clock for files may be a few milliseconds behind.
+		// The kernel's clock for file times may be a few milliseconds behind.
 		early := e.ModTime.Before(before.Add(-time.Second))
 		f.check(!early && !e.ModTime.After(f.w.Now()), "%s changed at %v", e.Name, e.ModTime)
 	}
 }
 
-func listsNothing(f *folder) {
-	f.fails(&world.ListDir{Path: f.path("absent")}, world.KindNotFound)
+func listsNoDir(f *folder) {
+	f.mustFail(&world.ListDir{Path: f.path("absent")}, world.KindNotFound)
 	f.write("file", "x")
-	f.fails(&world.ListDir{Path: f.path("file")}, world.KindInvalid)
+	f.mustFail(&world.ListDir{Path: f.path("file")}, world.KindInvalid)
 }
 
 func removesTree(f *folder) {
@@ -275,22 +276,34 @@ func removesTree(f *folder) {
 	f.write("tree/file", "x")
 	f.write("beside", "x")
 	for range 2 {
-		f.done(&world.RemoveTree{Path: f.path("tree")})
-		f.check(f.names(".") == "beside", "there is %q", f.names("."))
+		f.mustDo(&world.RemoveTree{Path: f.path("tree")})
+		f.check(f.names(".") == "beside", "found %q", f.names("."))
 	}
-	f.done(&world.RemoveTree{Path: f.path("absent/below")})
+	f.mustDo(&world.RemoveTree{Path: f.path("absent/below")})
 }
 
 func removesFile(f *folder) {
 	f.write("file", "x")
 	f.write("file2", "x")
-	f.done(&world.RemoveTree{Path: f.path("file")})
-	f.check(f.names(".") == "file2", "there is %q", f.names("."))
+	f.mustDo(&world.RemoveTree{Path: f.path("file")})
+	f.check(f.names(".") == "file2", "found %q", f.names("."))
 }
 
-// told waits for changes to be told, and reports whether this path was among them.
-func (f *folder) told(name string) bool {
-	for range 30 {
+func removesDeepTree(f *folder) {
+	const levels = 1000
+	f.mkdir("tree" + strings.Repeat("/d", levels))
+	f.write("tree/d/file", "x")
+	got := mustGet[*world.TreeMeasured](f, &world.MeasureTree{Path: f.path("tree")})
+	f.check(got.Inodes == levels+2 && !got.Unfinished, "measured %+v", got)
+	f.mustDo(&world.ShareWithGroup{Path: f.path("tree"), GID: group})
+	f.expectModes(map[string]uint32{"tree" + strings.Repeat("/d", levels): 0o2775})
+	f.mustDo(&world.RemoveTree{Path: f.path("tree")})
+	f.check(f.names(".") == "", "found %q", f.names("."))
+}
+
+// waitForChange waits for FileChanged events and reports whether the path was among them.
+func (f *folder) waitForChange(name string) bool {
+	for late := f.w.Now().Add(Patience); f.w.Now().Before(late); {
 		f.w.Sleep(100 * time.Millisecond)
 		if slices.Contains(f.w.Changed(), f.path(name)) {
 			return true
@@ -300,7 +313,7 @@ func (f *folder) told(name string) bool {
 }
 
 func (f *folder) watch(name string) {
-	f.w.Tell(&world.Watch{Path: f.path(name)})
+	f.w.Send(&world.Watch{Path: f.path(name)})
 	f.w.Sleep(500 * time.Millisecond)
 	f.w.Changed()
 }
@@ -309,34 +322,34 @@ func watchesDir(f *folder) {
 	f.mkdir("dir")
 	f.watch("dir")
 	f.write("dir/file", "x")
-	f.check(f.told("dir"), "a new file was not told")
+	f.check(f.waitForChange("dir"), "a new file was not reported")
 	f.w.Sleep(time.Second)
 	f.w.Changed()
-	f.done(&world.RemoveTree{Path: f.path("dir/file")})
-	f.check(f.told("dir"), "a removed file was not told")
+	f.mustDo(&world.RemoveTree{Path: f.path("dir/file")})
+	f.check(f.waitForChange("dir"), "a removed file was not reported")
 }
 
-func watchesNothing(f *folder) {
+func watchesMissingPath(f *folder) {
 	f.watch("later")
 	f.mkdir("later")
-	f.check(f.told("later"), "the new directory was not told")
+	f.check(f.waitForChange("later"), "the new directory was not reported")
 	f.w.Sleep(time.Second)
 	f.w.Changed()
 	f.write("later/file", "x")
-	f.check(f.told("later"), "a file in the new directory was not told")
+	f.check(f.waitForChange("later"), "a file in the new directory was not reported")
 	f.w.Sleep(time.Second)
 	f.w.Changed()
-	f.done(&world.RemoveTree{Path: f.path("later")})
-	f.check(f.told("later"), "the removed directory was not told")
+	f.mustDo(&world.RemoveTree{Path: f.path("later")})
+	f.check(f.waitForChange("later"), "the removed directory was not reported")
 }
 
 func watchesFile(f *folder) {
 	f.write("file", "x")
 	f.watch("file")
 	f.write("file", "y")
-	f.check(f.told("file"), "the new content was not told")
+	f.check(f.waitForChange("file"), "the new content was not reported")
 	f.w.Sleep(time.Second)
 	f.w.Changed()
 	f.write("file", "z")
-	f.check(f.told("file"), "the second new content was not told")
+	f.check(f.waitForChange("file"), "the second new content was not reported")
 }

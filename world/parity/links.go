@@ -6,26 +6,26 @@ import (
 	"seedlet.dev/world"
 )
 
-// linkCases are of symbolic links.
+// linkCases are rules for symbolic links.
 var linkCases = []fileCase{
-	{"a link is made with its parents, and replaced", makesLink},
-	{"a link replaces nothing but a link", makesNoLink},
+	{"a link is created with its parents and replaced", makesLink},
+	{"a link replaces only a link", makesNoLink},
 	{"links are read in order", readsLinks},
-	{"links of what is no directory are not read", readsNoLinks},
-	{"removing a link leaves what it points to", removesLink},
+	{"reading links of a file or a missing path fails", readsNoLinks},
+	{"removing a link keeps its target", removesLink},
 	{"a path may lead through links", followsLinks},
 }
 
 func (f *folder) link(name, target string) {
 	f.Helper()
-	f.done(&world.MakeLink{Path: f.path(name), Target: target})
+	f.mustDo(&world.MakeLink{Path: f.path(name), Target: target})
 }
 
-// links are the links in a directory, as "name=target", with a "!" after a dangling one.
+// links returns the links in a directory as "name=target", with "!" after a dangling link.
 func (f *folder) links(name string) string {
 	f.Helper()
 	var all []string
-	for _, l := range get[*world.LinksRead](f, &world.ReadLinks{Path: f.path(name)}).Links {
+	for _, l := range mustGet[*world.LinksRead](f, &world.ReadLinks{Path: f.path(name)}).Links {
 		text := l.Name + "=" + l.Target
 		if l.Dangling {
 			text += "!"
@@ -39,21 +39,21 @@ func makesLink(f *folder) {
 	f.write("file", "x")
 	f.link("a/b/link", "../../file")
 	f.check(f.links("a/b") == "link=../../file", "links %q", f.links("a/b"))
-	f.says("a/b/link", "x")
+	f.expectContent("a/b/link", "x")
 	f.link("a/b/link", "../../file")
 	f.link("a/b/link", "nowhere")
 	f.check(f.links("a/b") == "link=nowhere!", "links %q", f.links("a/b"))
-	f.check(f.names("a/b") == "link", "there is %q", f.names("a/b"))
+	f.check(f.names("a/b") == "link", "found %q", f.names("a/b"))
 }
 
 func makesNoLink(f *folder) {
 	f.write("file", "x")
 	f.mkdir("dir")
-	f.fails(&world.MakeLink{Path: f.path("file"), Target: "dir"}, world.KindExists)
-	f.fails(&world.MakeLink{Path: f.path("dir"), Target: "file"}, world.KindExists)
-	f.fails(&world.MakeLink{Path: f.path("file/below"), Target: "x"}, world.KindInvalid)
+	f.mustFail(&world.MakeLink{Path: f.path("file"), Target: "dir"}, world.KindExists)
+	f.mustFail(&world.MakeLink{Path: f.path("dir"), Target: "file"}, world.KindExists)
+	f.mustFail(&world.MakeLink{Path: f.path("file/below"), Target: "x"}, world.KindInvalid)
 	f.check(f.names(".") == "dir file" && f.names("dir") == "" && f.content("file") == "x",
-		"there is %q", f.names("."))
+		"found %q", f.names("."))
 }
 
 func readsLinks(f *folder) {
@@ -69,9 +69,9 @@ func readsLinks(f *folder) {
 }
 
 func readsNoLinks(f *folder) {
-	f.fails(&world.ReadLinks{Path: f.path("absent")}, world.KindNotFound)
+	f.mustFail(&world.ReadLinks{Path: f.path("absent")}, world.KindNotFound)
 	f.write("file", "x")
-	f.fails(&world.ReadLinks{Path: f.path("file")}, world.KindInvalid)
+	f.mustFail(&world.ReadLinks{Path: f.path("file")}, world.KindInvalid)
 }
 
 func removesLink(f *folder) {
@@ -79,9 +79,9 @@ func removesLink(f *folder) {
 	f.write("kept/file", "x")
 	f.link("tree/to-dir", "../kept")
 	f.link("link", "kept")
-	f.done(&world.RemoveTree{Path: f.path("tree")})
-	f.done(&world.RemoveTree{Path: f.path("link")})
-	f.check(f.names(".") == "kept" && f.names("kept") == "file", "there is %q, %q",
+	f.mustDo(&world.RemoveTree{Path: f.path("tree")})
+	f.mustDo(&world.RemoveTree{Path: f.path("link")})
+	f.check(f.names(".") == "kept" && f.names("kept") == "file", "found %q, %q",
 		f.names("."), f.names("kept"))
 }
 
@@ -91,13 +91,13 @@ func followsLinks(f *folder) {
 	f.link("absolute", f.path("dir"))
 	f.link("dir/up", "../relative")
 	f.write("relative/file", "x")
-	f.says("absolute/up/file", "x")
+	f.expectContent("absolute/up/file", "x")
 	f.mkdir("absolute/sub")
-	f.check(f.names("relative") == "file sub up", "there is %q", f.names("relative"))
+	f.check(f.names("relative") == "file sub up", "found %q", f.names("relative"))
 	f.check(f.content("dir/sub/../file") == "x", "with dots: %q", f.content("dir/sub/../file"))
 	f.link("file", "dir/file")
 	f.write("file", "y")
-	f.check(f.content("dir/file") == "x" && f.content("file") == "y", "a link was written through")
+	f.check(f.content("dir/file") == "x" && f.content("file") == "y", "a write followed the link")
 	want := "absolute=" + f.path("dir") + " relative=dir"
 	f.check(f.links(".") == want, "links %q", f.links("."))
 }

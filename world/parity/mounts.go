@@ -6,26 +6,26 @@ import (
 	"seedlet.dev/world"
 )
 
-// mountCases are of file systems in memory, and of mounts in general.
+// mountCases are rules for tmpfs mounts, and for mounts in general.
 var mountCases = []fileCase{
-	{"a file system in memory is mounted once", mountsMemory},
-	{"a file system in memory has its size", mountsBounded},
-	{"memory is not mounted where it cannot be", mountsNot},
-	{"everything below a path is unmounted", unmounts},
-	{"unmounting nothing is success", unmountsNothing},
-	{"removing a tree stops at what is mounted in it", removesNoMount},
-	{"measuring a tree leaves out what is mounted in it", measuresNoMount},
-	{"a group is not given what is mounted in a tree", sharesNoMount},
+	{"a tmpfs is mounted once", mountsMemory},
+	{"a tmpfs has a size limit", mountSizeLimit},
+	{"a tmpfs cannot be mounted on or below a file", mountErrors},
+	{"all mounts below a path are unmounted", unmountsTree},
+	{"unmounting a path without mounts succeeds", unmountsNothing},
+	{"removing a tree with a mount is refused", removesNoMount},
+	{"measuring a tree excludes its mounts", measuresNoMount},
+	{"sharing a tree does not enter mounts", sharesNoMount},
 }
 
 func (f *folder) mount(name string) {
 	f.Helper()
-	f.done(&world.MountMemory{Path: f.path(name), BytesMax: 1 << 20, Mode: 0o777})
+	f.mustDo(&world.MountMemory{Path: f.path(name), BytesMax: 1 << 20, Mode: 0o777})
 }
 
 func (f *folder) unmount(name string) {
 	f.Helper()
-	f.done(&world.Unmount{Path: f.path(name)})
+	f.mustDo(&world.Unmount{Path: f.path(name)})
 }
 
 func mountsMemory(f *folder) {
@@ -34,40 +34,43 @@ func mountsMemory(f *folder) {
 	f.write("a/b/hidden", "below")
 	for _, name := range []string{"a/b", "made/below"} {
 		f.mount(name)
-		mode, _ := f.w.Perms(f.path(name))
+		mode, _ := f.w.ModeAndGroup(f.path(name))
 		f.check(mode == 0o777 && f.names(name) == "", "%s has mode %o and %q", name, mode,
 			f.names(name))
 		f.write(name+"/file", "x")
 		f.mount(name)
-		f.check(f.content(name+"/file") == "x", "what was mounted is gone")
+		f.check(f.content(name+"/file") == "x", "the mounted content is lost")
 	}
+	f.mustDo(&world.MountMemory{Path: f.path("sticky"), BytesMax: 1 << 20, Mode: 0o1777})
+	mode, _ := f.w.ModeAndGroup(f.path("sticky"))
+	f.check(mode == 0o1777, "with the sticky bit the mode is %o", mode)
 	f.unmount("a/b")
-	f.check(f.names("a/b") == "hidden", "there is %q", f.names("a/b"))
+	f.check(f.names("a/b") == "hidden", "found %q", f.names("a/b"))
 	f.unmount("made/below")
 	f.check(f.names("made/below") == "" && f.stat("made/below").Kind == world.PathDirectory,
-		"there is %q", f.names("made/below"))
+		"found %q", f.names("made/below"))
 }
 
-func mountsBounded(f *folder) {
+func mountSizeLimit(f *folder) {
 	defer f.unmount(".")
 	f.mount("memory")
 	f.write("memory/small", strings.Repeat("x", 1<<19))
 	large := make([]byte, 1<<20)
-	f.fails(&world.WriteFile{Path: f.path("memory/large"), Data: large, Mode: 0o644},
+	f.mustFail(&world.WriteFile{Path: f.path("memory/large"), Data: large, Mode: 0o644},
 		world.KindExhausted)
-	f.check(f.names("memory") == "small", "there is %q", f.names("memory"))
+	f.check(f.names("memory") == "small", "found %q", f.names("memory"))
 	f.write("large", string(large))
-	f.fails(&world.Rename{From: f.path("large"), To: f.path("memory/large")}, world.KindInvalid)
+	f.mustFail(&world.Rename{From: f.path("large"), To: f.path("memory/large")}, world.KindInvalid)
 }
 
-func mountsNot(f *folder) {
+func mountErrors(f *folder) {
 	f.write("file", "x")
-	f.fails(&world.MountMemory{Path: f.path("file"), Mode: 0o777}, world.KindExists,
+	f.mustFail(&world.MountMemory{Path: f.path("file"), Mode: 0o777}, world.KindExists,
 		world.KindInvalid)
-	f.fails(&world.MountMemory{Path: f.path("file/below"), Mode: 0o777}, world.KindInvalid)
+	f.mustFail(&world.MountMemory{Path: f.path("file/below"), Mode: 0o777}, world.KindInvalid)
 }
 
-func unmounts(f *folder) {
+func unmountsTree(f *folder) {
 	defer f.unmount(".")
 	f.mount("tree")
 	f.mount("tree/a/b")
@@ -77,12 +80,12 @@ func unmounts(f *folder) {
 	f.write("tree/file", "x")
 	f.write("tree2/file", "x")
 	f.unmount("tree/a/c")
-	f.check(f.names("tree") == "a file" && f.names("tree/a/c") == "", "there is %q, %q",
+	f.check(f.names("tree") == "a file" && f.names("tree/a/c") == "", "found %q, %q",
 		f.names("tree"), f.names("tree/a/c"))
 	f.unmount("tree")
-	f.check(f.names("tree") == "" && f.names("tree2") == "file", "there is %q, %q",
+	f.check(f.names("tree") == "" && f.names("tree2") == "file", "found %q, %q",
 		f.names("tree"), f.names("tree2"))
-	f.done(&world.RemoveTree{Path: f.path("tree")})
+	f.mustDo(&world.RemoveTree{Path: f.path("tree")})
 }
 
 func unmountsNothing(f *folder) {
@@ -92,7 +95,7 @@ func unmountsNothing(f *folder) {
 	f.unmount("file")
 	f.unmount("absent")
 	f.unmount("absent/below")
-	f.check(f.names(".") == "dir file", "there is %q", f.names("."))
+	f.check(f.names(".") == "dir file", "found %q", f.names("."))
 }
 
 func removesNoMount(f *folder) {
@@ -101,13 +104,13 @@ func removesNoMount(f *folder) {
 	f.write("pod/file", "x")
 	f.mount("pod/volumes/memory")
 	f.write("pod/volumes/memory/data", "x")
-	f.fails(&world.RemoveTree{Path: f.path("pod")}, world.KindRefused)
-	f.fails(&world.RemoveTree{Path: f.path("pod/volumes/memory")}, world.KindRefused)
+	f.mustFail(&world.RemoveTree{Path: f.path("pod")}, world.KindRefused)
+	f.mustFail(&world.RemoveTree{Path: f.path("pod/volumes/memory")}, world.KindRefused)
 	f.check(f.names("pod") == "file volumes" && f.names("pod/volumes/memory") == "data",
-		"there is %q, %q", f.names("pod"), f.names("pod/volumes/memory"))
+		"found %q, %q", f.names("pod"), f.names("pod/volumes/memory"))
 	f.unmount("pod")
-	f.done(&world.RemoveTree{Path: f.path("pod")})
-	f.check(f.names(".") == "", "there is %q", f.names("."))
+	f.mustDo(&world.RemoveTree{Path: f.path("pod")})
+	f.check(f.names(".") == "", "found %q", f.names("."))
 }
 
 func measuresNoMount(f *folder) {
@@ -125,10 +128,10 @@ func measuresNoMount(f *folder) {
 func sharesNoMount(f *folder) {
 	defer f.unmount(".")
 	f.mount("tree/memory")
-	f.done(&world.ShareWithGroup{Path: f.path("tree"), GID: group})
-	f.owned(map[string]uint32{"tree": 0o2775})
-	mode, gid := f.w.Perms(f.path("tree/memory"))
+	f.mustDo(&world.ShareWithGroup{Path: f.path("tree"), GID: group})
+	f.expectModes(map[string]uint32{"tree": 0o2775})
+	mode, gid := f.w.ModeAndGroup(f.path("tree/memory"))
 	f.check(mode == 0o777 && gid != group, "mode %o, group %d", mode, gid)
-	f.done(&world.ShareWithGroup{Path: f.path("tree/memory"), GID: group})
-	f.owned(map[string]uint32{"tree/memory": 0o2777})
+	f.mustDo(&world.ShareWithGroup{Path: f.path("tree/memory"), GID: group})
+	f.expectModes(map[string]uint32{"tree/memory": 0o2777})
 }

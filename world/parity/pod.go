@@ -13,40 +13,41 @@ import (
 
 const namespace = "parity"
 
-// pod is the pod of one case: it speaks to the runtime, and fails the test on what should not be.
+// pod is the pod of one case. Its methods send requests to the runtime and fail the test on
+// unexpected results.
 type pod struct {
 	*testing.T
 	w         Runtime
 	uid, name string
 }
 
-// must carries out an effect that has to succeed.
+// must carries out a request that must succeed.
 func must[Answer any](p *pod, body any) Answer {
 	p.Helper()
-	answer, err := p.w.Call(body)
+	result, err := p.w.Call(body)
 	if err != nil {
-		p.Fatalf("%s failed: %v", world.Call(body), err)
+		p.Fatalf("%s failed: %v", world.CallName(body), err)
 	}
-	return answer.(Answer)
+	return result.(Answer)
 }
 
-// fails carries out an effect that has to fail with an error of the given kind.
-func (p *pod) fails(body any, kind world.ErrorKind) {
+// mustFail carries out a request that must fail with an error of the given kind.
+func (p *pod) mustFail(body any, kind world.ErrorKind) {
 	p.Helper()
 	_, err := p.w.Call(body)
 	if !err.Has(kind) {
-		p.Errorf("%s: got %v, want an error of kind %s", world.Call(body), err, kind)
+		p.Errorf("%s: got %v, want an error of kind %s", world.CallName(body), err, kind)
 	}
 }
 
-func (p *pod) check(is bool, format string, args ...any) {
+func (p *pod) check(ok bool, format string, args ...any) {
 	p.Helper()
-	if !is {
+	if !ok {
 		p.Errorf(format, args...)
 	}
 }
 
-// labels are those that the agent puts on all that it makes.
+// labels returns the labels that the agent sets on all its objects.
 func (p *pod) labels() map[string]string {
 	return map[string]string{"io.kubernetes.pod.name": p.name,
 		"io.kubernetes.pod.namespace": namespace, "io.kubernetes.pod.uid": p.uid}
@@ -61,13 +62,13 @@ func (p *pod) config(attempt uint32) *runtimeapi.PodSandboxConfig {
 	return config
 }
 
-func (p *pod) runSandbox(attempt uint32) *runtimeapi.RunPodSandboxRequest {
+func (p *pod) sandboxRequest(attempt uint32) *runtimeapi.RunPodSandboxRequest {
 	return &runtimeapi.RunPodSandboxRequest{Config: p.config(attempt)}
 }
 
-func (p *pod) sandbox(attempt uint32) (id string) {
+func (p *pod) createSandbox(attempt uint32) (id string) {
 	p.Helper()
-	return must[*runtimeapi.RunPodSandboxResponse](p, p.runSandbox(attempt)).PodSandboxId
+	return must[*runtimeapi.RunPodSandboxResponse](p, p.sandboxRequest(attempt)).PodSandboxId
 }
 
 func (p *pod) sandboxStatus(id string) *runtimeapi.PodSandboxStatus {
@@ -88,7 +89,7 @@ func (p *pod) removeSandbox(id string) {
 		PodSandboxId: id})
 }
 
-func (p *pod) mySandboxes() *runtimeapi.PodSandboxFilter {
+func (p *pod) ownSandboxes() *runtimeapi.PodSandboxFilter {
 	return &runtimeapi.PodSandboxFilter{LabelSelector: p.labels()}
 }
 
@@ -98,7 +99,7 @@ func (p *pod) sandboxes(f *runtimeapi.PodSandboxFilter) []*runtimeapi.PodSandbox
 	return must[*runtimeapi.ListPodSandboxResponse](p, req).Items
 }
 
-func (p *pod) createContainer(sandbox string, process Process, attempt uint32) (
+func (p *pod) containerRequest(sandbox string, process Process, attempt uint32) (
 	req *runtimeapi.CreateContainerRequest) {
 	config := p.w.Container(process)
 	config.Metadata = &runtimeapi.ContainerMetadata{Name: string(process), Attempt: attempt}
@@ -111,9 +112,9 @@ func (p *pod) createContainer(sandbox string, process Process, attempt uint32) (
 	}
 }
 
-func (p *pod) created(sandbox string, process Process, attempt uint32) (id string) {
+func (p *pod) createContainer(sandbox string, process Process, attempt uint32) (id string) {
 	p.Helper()
-	req := p.createContainer(sandbox, process, attempt)
+	req := p.containerRequest(sandbox, process, attempt)
 	return must[*runtimeapi.CreateContainerResponse](p, req).ContainerId
 }
 
@@ -122,15 +123,15 @@ func (p *pod) start(id string) {
 	must[*runtimeapi.StartContainerResponse](p, &runtimeapi.StartContainerRequest{ContainerId: id})
 }
 
-// readyAfter is how long a process may take until it takes a signal in its own way.
-const readyAfter = time.Second
+// signalHandlerDelay is how long a process may need to install its signal handlers.
+const signalHandlerDelay = 2 * time.Second
 
-func (p *pod) started(sandbox string, process Process, attempt uint32) (id string) {
+func (p *pod) startNewContainer(sandbox string, process Process, attempt uint32) (id string) {
 	p.Helper()
-	id = p.created(sandbox, process, attempt)
+	id = p.createContainer(sandbox, process, attempt)
 	p.start(id)
 	if process == IgnoresTerm || process == HandlesTerm7 {
-		p.w.Sleep(readyAfter)
+		p.w.Sleep(signalHandlerDelay)
 	}
 	return id
 }
@@ -141,28 +142,27 @@ func (p *pod) status(id string) *runtimeapi.ContainerStatus {
 	return must[*runtimeapi.ContainerStatusResponse](p, req).Status
 }
 
-// exit waits until a container has exited.
-func (p *pod) exit(id string) *runtimeapi.ContainerStatus {
+// waitForExit waits until a container has exited.
+func (p *pod) waitForExit(id string) *runtimeapi.ContainerStatus {
 	p.Helper()
-	for range 200 {
+	for late := p.w.Now().Add(Patience); p.w.Now().Before(late); p.w.Sleep(100 * time.Millisecond) {
 		if s := p.status(id); s.State == exited {
 			return s
 		}
-		p.w.Sleep(100 * time.Millisecond)
 	}
-	p.Fatal("the container has not exited after 20 s")
+	p.Fatalf("the container has not exited after %v", Patience)
 	return nil
 }
 
-// stop stops a container. It lets some time pass first: a process that has only just begun has no
-// handler for TERM yet, and as the first of its namespace it would miss the signal.
+// stop stops a container. It sleeps first: a process that has just started has no handler for TERM
+// yet, and as PID 1 of its namespace it would ignore the signal.
 func (p *pod) stop(id string, graceSeconds int64) (took time.Duration) {
 	p.Helper()
 	p.w.Sleep(500 * time.Millisecond)
-	began := p.w.Now()
+	started := p.w.Now()
 	must[*runtimeapi.StopContainerResponse](p, &runtimeapi.StopContainerRequest{
 		ContainerId: id, Timeout: graceSeconds})
-	return p.w.Now().Sub(began)
+	return p.w.Now().Sub(started)
 }
 
 func (p *pod) remove(id string) {
@@ -177,8 +177,8 @@ func (p *pod) containers(f *runtimeapi.ContainerFilter) []*runtimeapi.Container 
 	return must[*runtimeapi.ListContainersResponse](p, req).Containers
 }
 
-// lists checks that a filter selects exactly these containers.
-func (p *pod) lists(f *runtimeapi.ContainerFilter, want ...string) {
+// expectList checks that a filter selects exactly these containers.
+func (p *pod) expectList(f *runtimeapi.ContainerFilter, want ...string) {
 	p.Helper()
 	var got []string
 	for _, c := range p.containers(f) {
@@ -189,9 +189,9 @@ func (p *pod) lists(f *runtimeapi.ContainerFilter, want ...string) {
 	p.check(slices.Equal(got, want), "filter %v lists %v, want %v", f, got, want)
 }
 
-// cleanUp removes what the case has made, whatever became of it.
+// cleanUp removes the sandboxes of the case, whether it passed or failed.
 func (p *pod) cleanUp() {
-	for _, s := range p.sandboxes(p.mySandboxes()) {
+	for _, s := range p.sandboxes(p.ownSandboxes()) {
 		_, err := p.w.Call(&runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.Id})
 		p.check(err == nil, "cleaning up: %v", err)
 	}

@@ -6,21 +6,22 @@ import (
 	"seedlet.dev/world"
 )
 
-// writeDirCases are of directories that are written in one instant.
+// writeDirCases are rules for WriteDir.
 var writeDirCases = []fileCase{
 	{"a directory is written as links to hidden files", writesWholeDir},
-	{"the same content is left alone", writesDirOnce},
-	{"other content replaces all of it", rewritesDir},
-	{"a directory is written empty", writesEmptyDir},
-	{"files of a written directory may lie deeper", writesDeepDir},
-	{"a written directory keeps what is not its own", writesDirBesideOthers},
-	{"what a killed agent left of a write is cleaned up", writesDirAfterCrash},
-	{"a directory is not written over what is not its own", writesNoDirOverOthers},
-	{"a written directory has no files outside it", writesNoDirOutside},
-	{"the files of a written directory belong to a group", writesDirOfGroup},
+	{"unchanged content is not written again", writesDirOnlyIfChanged},
+	{"new content replaces all files", rewritesDir},
+	{"a directory can be written without files", writesEmptyDir},
+	{"files can be in subdirectories", writesDeepDir},
+	{"other files in the directory are kept", writeDirKeepsForeignFiles},
+	{"leftovers of a killed agent are removed", writesDirAfterCrash},
+	{"other files with the same names are not replaced", writeDirRefusesForeignNames},
+	{"file paths outside the directory are rejected", writeDirRefusesBadPaths},
+	{"the files belong to the requested group", writesDirOfGroup},
+	{"a file can belong to a user", writesFileOfUser},
 }
 
-// filesOf makes files from "path=content" with mode 0644.
+// filesOf returns files from texts of the form "path=content", with mode 0644.
 func filesOf(texts ...string) []world.DirFile {
 	var files []world.DirFile
 	for _, text := range texts {
@@ -32,14 +33,14 @@ func filesOf(texts ...string) []world.DirFile {
 
 func (f *folder) writeDir(name string, texts ...string) {
 	f.Helper()
-	f.done(&world.WriteDir{Path: f.path(name), Files: filesOf(texts...)})
+	f.mustDo(&world.WriteDir{Path: f.path(name), Files: filesOf(texts...)})
 }
 
-// hidden is where ..data leads. It checks that no other hidden directory is left.
-func (f *folder) hidden(name string) string {
+// payloadDir returns the target of ..data, and checks that no other hidden directory exists.
+func (f *folder) payloadDir(name string) string {
 	f.Helper()
 	hidden := ""
-	for _, l := range get[*world.LinksRead](f, &world.ReadLinks{Path: f.path(name)}).Links {
+	for _, l := range mustGet[*world.LinksRead](f, &world.ReadLinks{Path: f.path(name)}).Links {
 		if l.Name == "..data" {
 			hidden = l.Target
 		}
@@ -47,13 +48,13 @@ func (f *folder) hidden(name string) string {
 	f.check(strings.HasPrefix(hidden, "..20"), "..data leads to %q", hidden)
 	for _, e := range f.list(name) {
 		own := e.Name == hidden && e.Directory || e.Name == "..data" && !e.Directory
-		f.check(own || !strings.HasPrefix(e.Name, ".."), "%s is left", e.Name)
+		f.check(own || !strings.HasPrefix(e.Name, ".."), "%s has not been removed", e.Name)
 	}
 	return hidden
 }
 
-// visible are the names in a written directory that readers are to see.
-func (f *folder) visible(name string) string {
+// visibleNames returns the names in a written directory that are not hidden.
+func (f *folder) visibleNames(name string) string {
 	f.Helper()
 	var all []string
 	for _, e := range f.list(name) {
@@ -66,141 +67,176 @@ func (f *folder) visible(name string) string {
 
 func writesWholeDir(f *folder) {
 	files := []world.DirFile{{Path: "key", Data: []byte("1"), Mode: 0o600}}
-	f.done(&world.WriteDir{Path: f.path("a/volume"), Files: files})
-	hidden := f.hidden("a/volume")
-	f.check(f.visible("a/volume") == "key", "there is %q", f.visible("a/volume"))
+	f.mustDo(&world.WriteDir{Path: f.path("a/volume"), Files: files})
+	hidden := f.payloadDir("a/volume")
+	f.check(f.visibleNames("a/volume") == "key", "found %q", f.visibleNames("a/volume"))
 	f.check(f.links("a/volume") == "..data="+hidden+" key=..data/key", "links %q",
 		f.links("a/volume"))
-	f.says("a/volume/key", "1")
-	mode, _ := f.w.Perms(f.path("a/volume/" + hidden + "/key"))
+	f.expectContent("a/volume/key", "1")
+	mode, _ := f.w.ModeAndGroup(f.path("a/volume/" + hidden + "/key"))
 	f.check(mode == 0o600, "mode %o", mode)
-	mode, _ = f.w.Perms(f.path("a/volume/" + hidden))
+	mode, _ = f.w.ModeAndGroup(f.path("a/volume/" + hidden))
 	f.check(mode == 0o755, "mode of the directory %o", mode)
 	read := f.read("a/volume")
 	f.check(len(read.Files) == 1 && read.Files[0].Name == "key", "read %+v", read)
 }
 
-func writesDirOnce(f *folder) {
+func writesDirOnlyIfChanged(f *folder) {
 	f.writeDir("volume", "b=2", "a=1", "d/e=3")
-	hidden := f.hidden("volume")
+	hidden := f.payloadDir("volume")
 	f.writeDir("volume", "a=1", "b=2", "d/e=3")
-	f.check(f.hidden("volume") == hidden, "the same content was written again")
+	f.check(f.payloadDir("volume") == hidden, "the same content was written again")
 	f.writeDir("volume", "a=1", "b=2", "d/e=4")
-	next := f.hidden("volume")
+	next := f.payloadDir("volume")
 	f.check(next != hidden, "other content was not written")
 	files := filesOf("a=1", "b=2", "d/e=4")
 	files[1].Mode = 0o600
-	f.done(&world.WriteDir{Path: f.path("volume"), Files: files})
-	f.check(f.hidden("volume") != next, "another mode was not written")
+	f.mustDo(&world.WriteDir{Path: f.path("volume"), Files: files})
+	f.check(f.payloadDir("volume") != next, "another mode was not written")
 }
 
 func rewritesDir(f *folder) {
 	f.writeDir("volume", "a=1", "b=2", "c/d=3", "c/e=4")
 	f.writeDir("volume", "a=9", "c/d=8", "f=7", "g/h=6")
-	f.check(f.visible("volume") == "a c f g", "there is %q", f.visible("volume"))
+	f.check(f.visibleNames("volume") == "a c f g", "found %q", f.visibleNames("volume"))
 	got := f.content("volume/a") + f.content("volume/c/d") + f.content("volume/f") +
 		f.content("volume/g/h")
 	f.check(got == "9876", "content %q", got)
-	f.check(f.names("volume/c") == "d", "there is %q", f.names("volume/c"))
+	f.check(f.names("volume/c") == "d", "found %q", f.names("volume/c"))
 }
 
 func writesEmptyDir(f *folder) {
 	f.writeDir("volume")
-	f.hidden("volume")
-	f.check(f.visible("volume") == "", "there is %q", f.visible("volume"))
+	f.payloadDir("volume")
+	f.check(f.visibleNames("volume") == "", "found %q", f.visibleNames("volume"))
 	f.writeDir("volume", "a=1")
-	f.says("volume/a", "1")
+	f.expectContent("volume/a", "1")
 	f.writeDir("volume")
-	f.hidden("volume")
-	f.check(f.visible("volume") == "", "there is %q", f.visible("volume"))
+	f.payloadDir("volume")
+	f.check(f.visibleNames("volume") == "", "found %q", f.visibleNames("volume"))
 }
 
 func writesDeepDir(f *folder) {
 	f.writeDir("volume", "a/b/c/d=1", "a/b/e=2", "a/f=3")
-	hidden := f.hidden("volume")
+	hidden := f.payloadDir("volume")
 	f.check(f.links("volume") == "..data="+hidden+" a=..data/a", "links %q", f.links("volume"))
 	got := f.content("volume/a/b/c/d") + f.content("volume/a/b/e") + f.content("volume/a/f")
 	f.check(got == "123", "content %q", got)
-	mode, _ := f.w.Perms(f.path("volume/" + hidden + "/a/b"))
+	mode, _ := f.w.ModeAndGroup(f.path("volume/" + hidden + "/a/b"))
 	f.check(mode == 0o755, "mode of a directory %o", mode)
 	f.writeDir("volume", "a=now a file")
-	f.says("volume/a", "now a file")
+	f.expectContent("volume/a", "now a file")
 }
 
-func writesDirBesideOthers(f *folder) {
+func writeDirKeepsForeignFiles(f *folder) {
 	f.mkdir("volume/dir")
 	f.write("volume/file", "x")
 	f.link("volume/link", "file")
 	f.writeDir("volume", "a=1")
 	f.writeDir("volume", "b=2")
-	f.check(f.visible("volume") == "b dir file link", "there is %q", f.visible("volume"))
+	f.check(f.visibleNames("volume") == "b dir file link", "found %q", f.visibleNames("volume"))
 }
 
 func writesDirAfterCrash(f *folder) {
 	for _, next := range []string{"a=1", "a=2"} {
 		f.writeDir("volume", "a=1", "b=2")
-		// Killed before ..data was replaced, after it, and before the links were made.
+		// The leftovers of an agent that was killed before and after the replacement of ..data, and
+		// before the creation of the links.
 		f.mkdir("volume/..2001_02_03_04_05_06.789/sub")
 		f.write("volume/..2001_02_03_04_05_06.789/a", "half")
 		f.link("volume/..data_tmp", "..2001_02_03_04_05_06.789")
 		f.link("volume/gone", "..data/gone")
-		f.done(&world.RemoveTree{Path: f.path("volume/b")})
+		f.mustDo(&world.RemoveTree{Path: f.path("volume/b")})
 		f.writeDir("volume", next, "b=2")
-		f.hidden("volume")
-		f.check(f.visible("volume") == "a b", "there is %q", f.visible("volume"))
+		f.payloadDir("volume")
+		f.check(f.visibleNames("volume") == "a b", "found %q", f.visibleNames("volume"))
 		got := "a=" + f.content("volume/a") + " b=" + f.content("volume/b")
 		f.check(got == next+" b=2", "content %q", got)
 	}
 }
 
-func writesNoDirOverOthers(f *folder) {
+func writeDirRefusesForeignNames(f *folder) {
 	f.write("file", "x")
-	f.fails(&world.WriteDir{Path: f.path("file"), Files: filesOf("a=1")}, world.KindExists,
+	f.mustFail(&world.WriteDir{Path: f.path("file"), Files: filesOf("a=1")}, world.KindExists,
 		world.KindInvalid)
 	f.mkdir("volume")
 	f.write("volume/a", "x")
-	f.fails(&world.WriteDir{Path: f.path("volume"), Files: filesOf("a=1")}, world.KindExists)
-	f.check(f.names("volume") == "a" && f.content("volume/a") == "x", "there is %q",
+	f.mustFail(&world.WriteDir{Path: f.path("volume"), Files: filesOf("a=1")}, world.KindExists)
+	f.check(f.names("volume") == "a" && f.content("volume/a") == "x", "found %q",
 		f.names("volume"))
 	f.mkdir("linked")
 	f.link("linked/a", "b")
-	f.fails(&world.WriteDir{Path: f.path("linked"), Files: filesOf("a=1")}, world.KindExists)
+	f.mustFail(&world.WriteDir{Path: f.path("linked"), Files: filesOf("a=1")}, world.KindExists)
 	f.check(f.links("linked") == "a=b!", "links %q", f.links("linked"))
 }
 
-func writesNoDirOutside(f *folder) {
+func writeDirRefusesBadPaths(f *folder) {
 	f.mkdir("volume")
 	for _, p := range []string{"", ".", "/abs", "..", "../x", "a/../b", "a/../../x", "..x", "...",
-		"a/", "a//b", "./a", "..data/x"} {
-		f.fails(&world.WriteDir{Path: f.path("volume"), Files: filesOf(p + "=1")},
+		"a/", "a//b", "./a", "..data/x", strings.Repeat("a/", 2048) + "b"} {
+		f.mustFail(&world.WriteDir{Path: f.path("volume"), Files: filesOf(p + "=1")},
 			world.KindInvalid)
 	}
-	f.fails(&world.WriteDir{Path: f.path("volume"), Files: filesOf("a=1", "a=2")},
+	f.mustFail(&world.WriteDir{Path: f.path("volume"), Files: filesOf("a=1", "a=2")},
 		world.KindInvalid)
-	f.fails(&world.WriteDir{Path: f.path("volume"), Files: filesOf("a/b=1", "a=2")},
+	f.mustFail(&world.WriteDir{Path: f.path("volume"), Files: filesOf("a/b=1", "a=2")},
 		world.KindInvalid)
-	f.check(f.names(".") == "volume" && f.names("volume") == "", "there is %q, %q", f.names("."),
+	f.check(f.names(".") == "volume" && f.names("volume") == "", "found %q, %q", f.names("."),
 		f.names("volume"))
 	f.writeDir("volume", "a/..x=1", ".b=2")
-	f.check(f.content("volume/a/..x") == "1", "dots elsewhere are names like others")
+	f.check(f.content("volume/a/..x") == "1", "a later element with leading dots was not written")
 }
 
 func writesDirOfGroup(f *folder) {
 	gid := int64(4711)
 	files := []world.DirFile{{Path: "a", Mode: 0o400}, {Path: "sub/b", Mode: 0o604}}
-	f.done(&world.WriteDir{Path: f.path("volume"), Files: files, GID: &gid})
-	hidden := f.hidden("volume")
+	f.mustDo(&world.WriteDir{Path: f.path("volume"), Files: files, GID: &gid})
+	hidden := f.payloadDir("volume")
 	for name, want := range map[string]uint32{ //ordered: the cases are independent
 		"": 0o2755, "sub": 0o2755, "a": 0o440, "sub/b": 0o644,
 	} {
-		mode, group := f.w.Perms(f.path("volume/" + hidden + "/" + name))
+		mode, group := f.w.ModeAndGroup(f.path("volume/" + hidden + "/" + name))
 		f.check(mode == want && group == gid, "%q has mode %o, group %d", name, mode, group)
 	}
-	mode, group := f.w.Perms(f.path("volume"))
+	mode, group := f.w.ModeAndGroup(f.path("volume"))
 	f.check(mode == 0o2755 && group == gid, "the root has mode %o, group %d", mode, group)
-	f.done(&world.WriteDir{Path: f.path("volume"), Files: files, GID: &gid})
-	f.check(f.hidden("volume") == hidden, "the same content was written again")
+	f.mustDo(&world.WriteDir{Path: f.path("volume"), Files: files, GID: &gid})
+	f.check(f.payloadDir("volume") == hidden, "the same content was written again")
 	gid = 4712
-	f.done(&world.WriteDir{Path: f.path("volume"), Files: files, GID: &gid})
-	f.check(f.hidden("volume") != hidden, "another group was not written")
+	f.mustDo(&world.WriteDir{Path: f.path("volume"), Files: files, GID: &gid})
+	f.check(f.payloadDir("volume") != hidden, "another group was not written")
+}
+
+func writesFileOfUser(f *folder) {
+	user, gid := int64(4701), int64(group)
+	file := world.DirFile{Path: "sub/token", Data: []byte("x"), Mode: 0o600, UID: &user}
+	files := []world.DirFile{file, {Path: "ca", Mode: 0o644}}
+	write := func(groupID *int64) (hidden string) {
+		f.Helper()
+		for range 2 { // the second time changes nothing
+			f.mustDo(&world.WriteDir{Path: f.path("volume"), Files: files, GID: groupID})
+			before := hidden
+			hidden = f.payloadDir("volume")
+			f.check(before == "" || before == hidden, "the same content was written again")
+		}
+		return hidden
+	}
+	expect := func(hidden, name string, mode uint32, owner int64) {
+		f.Helper()
+		at := f.path("volume/" + hidden + "/" + name)
+		got, _ := f.w.ModeAndGroup(at)
+		f.check(got == mode && f.w.Owner(at) == owner, "%s has mode %o and owner %d", name, got,
+			f.w.Owner(at))
+	}
+	first := write(nil)
+	expect(first, "sub/token", 0o600, user)
+	expect(first, "ca", 0o644, f.w.AgentUID())
+	expect(first, "sub", 0o755, f.w.AgentUID())
+	second := write(&gid)
+	f.check(second != first, "another group was not written")
+	expect(second, "sub/token", 0o640, user)
+	files[0].UID = nil
+	third := write(&gid)
+	f.check(third != second, "another owner was not written")
+	expect(third, "sub/token", 0o640, f.w.AgentUID())
 }

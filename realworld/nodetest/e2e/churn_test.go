@@ -16,120 +16,132 @@ import (
 )
 
 const (
-	churnKills = 100
-	churnPods  = 20
+	churnKills    = 100
+	churnPodCount = 20
 )
 
-var churnSeed = flag.Uint64("churn-seed", 0, "the seed of TestChurn, zero for another every time")
+var churnSeed = flag.Uint64("churn-seed", 0,
+	"the seed of TestChurn and TestCluster; zero for a random one")
 
-// TestChurn kills the agent a hundred times at random moments, while twenty pods come, go and
-// change. What really runs is seen by the connections that the containers hold: no attempt of a
-// container is started twice, no two containers of one pod run at once, and when the storm is
-// over every pod gets where it should, and then leaves nothing.
+// TestChurn kills the agent a hundred times at random moments, while twenty pods are added,
+// replaced and removed. The connections that the containers hold show what really runs: no attempt
+// of a container is started twice, and no two containers of one pod run at once. After the last
+// kill every pod reaches its desired state. Removed pods leave nothing on the node.
 func TestChurn(t *testing.T) {
 	seed := *churnSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("churn-seed=%d", seed)
-	s := &scene{node: nodetest.New(t, nodetest.V2)}
-	// A start that a kill interrupts counts as a crash.
+	s := &suite{node: nodetest.New(t, nodetest.V2)}
+	// A start that a kill of the agent interrupts counts as a crash, so the back-off is kept short.
 	s.agent = newAgent(t, s.node, "crashLoopBackOff: {maxContainerRestartPeriod: 3s}\n")
 	defer func() {
 		if t.Failed() {
 			t.Logf("the end of the agent's log:\n%s", s.agent.logTail(t, 100))
 		}
 	}()
-	c := &churn{
-		scene: s, random: rand.New(rand.NewPCG(seed, 0)), seen: witnesses(t),
-		pods: make([]churned, churnPods),
+	c := &churnTest{
+		suite: s, random: rand.New(rand.NewPCG(seed, 0)), connections: newConnectionRecorder(t),
+		pods: make([]churnPodState, churnPodCount),
 	}
 	for i := range c.pods {
-		c.want(t, i)
+		c.writeManifest(t, i)
 	}
-	for range churnKills {
-		s.agent.launch(t)
-		// Often long enough to get something done, sometimes too short to read the manifests.
-		over := time.Now().Add(time.Duration(c.random.ExpFloat64() * float64(700*time.Millisecond)))
-		for range c.random.IntN(3) {
-			c.change(t)
-			time.Sleep(time.Until(over) / time.Duration(1+c.random.IntN(4)))
+	mean := 700 * time.Millisecond
+	hasStarted := func() bool { return len(c.connections.allRuns()) >= churnPodCount }
+	for kills := 0; kills < churnKills || kills < 2*churnKills && !hasStarted(); kills++ {
+		if kills >= churnKills && kills%10 == 0 {
+			mean *= 2 // on a busy machine the agent does not get as far
 		}
-		time.Sleep(time.Until(over))
-		s.agent.signal(t, syscall.SIGKILL)
+		s.agent.startProcess(t)
+		// The interval is mostly long enough for some steps, and sometimes too short to read the
+		// manifests.
+		end := time.Now().Add(time.Duration(c.random.ExpFloat64() * float64(mean)))
+		for range c.random.IntN(3) {
+			c.changeRandomPod(t)
+			time.Sleep(time.Until(end) / time.Duration(1+c.random.IntN(4)))
+		}
+		time.Sleep(time.Until(end))
+		s.agent.signalAndWait(t, syscall.SIGKILL)
 	}
-	stormy := len(c.seen.runs())
-	if stormy < churnPods {
-		t.Errorf("only %d containers were started during the storm", stormy)
+	startedDuringKills := len(c.connections.allRuns())
+	if startedDuringKills < churnPodCount {
+		t.Errorf("only %d containers were started between the kills", startedDuringKills)
 	}
 	s.agent.start(t)
 	for i := range c.pods {
-		c.settles(t, i)
+		c.waitSettled(t, i)
 	}
 	for i, p := range c.pods {
-		if p.there {
-			s.agent.remove(t, churnName(i))
+		if p.desired {
+			s.agent.removeManifest(t, churnPodName(i))
 		}
 	}
-	c.recovers(t, "the pods are gone", func() bool { return c.gone(t, "") })
-	for _, problem := range judge(c.seen.ended(soon)) {
-		t.Error(problem)
+	c.eventuallyAfterKill(t, "the pods are removed", func() bool { return c.isRemoved(t, "") })
+	for _, violation := range containerRunViolations(c.connections.waitEnded()) {
+		t.Error(violation)
 	}
-	s.leavesNothing(t)
-	t.Logf("%d containers were started, %d of them during the storm", len(c.seen.runs()), stormy)
-	s.agent.signal(t, syscall.SIGTERM)
+	s.checkNothingLeft(t)
+	t.Logf("%d containers were started, %d of them between the kills",
+		len(c.connections.allRuns()), startedDuringKills)
+	s.agent.signalAndWait(t, syscall.SIGTERM)
 }
 
-// churn is the storm: the wanted pods and what was seen of them.
-type churn struct {
-	*scene
-	random *rand.Rand
-	seen   *witness
-	pods   []churned
-	serial int
+// churnTest holds the desired pods of TestChurn and the recorded runs of their containers.
+type churnTest struct {
+	*suite
+	random      *rand.Rand
+	connections *connectionRecorder
+	pods        []churnPodState
+	serial      int
 }
 
-// churned is what is wanted of one of the pods now.
-type churned struct {
-	there  bool
-	serial int
+// churnPodState is the desired state of one pod: whether it has a manifest, and the serial number
+// of its newest manifest.
+type churnPodState struct {
+	desired bool
+	serial  int
 }
 
-// churnKinds are the kinds of pods. Each container says which pod it belongs to, the serial number
-// of its manifest, and its name. Of each pod one container runs at a time.
-var churnKinds = []string{"steady", "stubborn", "job", "crasher", "inits"}
+// churnPodKinds are the kinds of pods. Each container sends the name of its pod, the serial number
+// of the manifest, and its own name. At most one container of each pod runs at a time.
+var churnPodKinds = []string{"steady", "stubborn", "job", "crasher", "inits"}
 
-func churnName(i int) string { return fmt.Sprintf("%s-%d", churnKinds[i%len(churnKinds)], i) }
+func churnPodName(i int) string {
+	return fmt.Sprintf("%s-%d", churnPodKinds[i%len(churnPodKinds)], i)
+}
 
-// change adds a pod that is not there, and removes or replaces one that is.
-func (c *churn) change(t *testing.T) {
+// changeRandomPod selects a pod: it removes or replaces a desired pod, and adds one that is not
+// desired.
+func (c *churnTest) changeRandomPod(t *testing.T) {
 	i := c.random.IntN(len(c.pods))
 	p := &c.pods[i]
-	if p.there && c.random.IntN(3) == 0 {
-		p.there = false
-		c.agent.remove(t, churnName(i))
+	if p.desired && c.random.IntN(3) == 0 {
+		p.desired = false
+		c.agent.removeManifest(t, churnPodName(i))
 		return
 	}
-	c.want(t, i)
+	c.writeManifest(t, i)
 }
 
-// want writes a new manifest for a pod.
-func (c *churn) want(t *testing.T, i int) {
+// writeManifest writes a new manifest for a pod.
+func (c *churnTest) writeManifest(t *testing.T, i int) {
 	c.serial++
-	c.pods[i] = churned{true, c.serial}
-	c.agent.add(t, churnName(i), manifest(churnName(i), c.spec(i)))
+	c.pods[i] = churnPodState{true, c.serial}
+	c.agent.addManifest(t, churnPodName(i), podManifest(churnPodName(i), c.podSpec(i)))
 }
 
-// spec is the spec of a pod, as it is wanted now. The serial number makes it another pod each time.
-func (c *churn) spec(i int) string {
+// podSpec returns the desired spec of a pod. The serial number makes each manifest a different pod.
+func (c *churnTest) podSpec(i int) string {
 	hold := func(container string, flags ...string) string {
-		says := fmt.Sprintf("%s %d %s", churnName(i), c.pods[i].serial, container)
-		args := append([]string{"hold"}, append(flags, c.seen.address(c.node), says)...)
+		name := fmt.Sprintf("%s %d %s", churnPodName(i), c.pods[i].serial, container)
+		args := append([]string{"hold"}, append(flags, c.connections.address(c.node), name)...)
 		return fmt.Sprintf("\n  - {name: %s, image: sample, args: [\"%s\"]}", container,
 			strings.Join(args, `", "`))
 	}
 	grace := "  terminationGracePeriodSeconds: 5"
-	switch churnKinds[i%len(churnKinds)] {
+	switch churnPodKinds[i%len(churnPodKinds)] {
 	case "stubborn":
 		return grace + "\n  containers:" + hold("main", "--stop-takes", "1500ms")
 	case "job":
@@ -143,79 +155,83 @@ func (c *churn) spec(i int) string {
 	return grace + "\n  containers:" + hold("main")
 }
 
-// settles waits until a pod is what its manifest wants.
-func (c *churn) settles(t *testing.T, i int) {
-	name := churnName(i)
-	c.recovers(t, name+" is as it should be", func() bool {
-		if !c.pods[i].there {
-			return c.gone(t, name)
+// waitSettled waits until a pod is in the state that its manifest demands, or is removed if it has
+// none.
+func (c *churnTest) waitSettled(t *testing.T, i int) {
+	name := churnPodName(i)
+	c.eventuallyAfterKill(t, name+" is in its desired state", func() bool {
+		if !c.pods[i].desired {
+			return c.isRemoved(t, name)
 		}
-		now := c.seen.last(fmt.Sprintf("%s %d ", name, c.pods[i].serial))
-		phase := c.agent.pod(t, name).Status.Phase
-		switch churnKinds[i%len(churnKinds)] {
-		case "job": // it fails if the runtime was interrupted while it started
+		last := c.connections.lastRun(fmt.Sprintf("%s %d ", name, c.pods[i].serial))
+		phase := c.agent.servedPod(t, name).Status.Phase
+		switch churnPodKinds[i%len(churnPodKinds)] {
+		case "job": // a job fails if a kill of the agent interrupted the start of its container
 			return phase == v1.PodSucceeded || phase == v1.PodFailed
 		case "crasher":
-			return phase == v1.PodRunning && now.name != ""
+			return phase == v1.PodRunning && last.name != ""
 		}
-		return phase == v1.PodRunning && now.ended.IsZero() && strings.Contains(now.name, " main ")
+		return phase == v1.PodRunning && last.ended.IsZero() && strings.Contains(last.name, " main ")
 	})
 }
 
-// judge says what is wrong with everything that has run and ended.
-func judge(runs []run) []string {
-	var problems []string
+// containerRunViolations returns the violations in the runs of all containers: attempts that were
+// started twice, containers that still run, jobs that were restarted, and containers of one pod
+// that ran at once.
+func containerRunViolations(runs []containerRun) []string {
+	var violations []string
 	starts := map[string]int{}
 	for i, r := range runs {
 		if starts[r.name]++; starts[r.name] == 2 {
-			problems = append(problems, r.name+" was started twice")
+			violations = append(violations, r.name+" was started twice")
 		}
-		pod, kind, attempt := fieldsOf(r.name)
+		pod, kind, attempt := parseRunName(r.name)
 		switch {
 		case r.ended.IsZero():
-			problems = append(problems, r.name+" still runs")
+			violations = append(violations, r.name+" still runs")
 		case kind == "job" && attempt != "0":
-			problems = append(problems, r.name+" is a job that ran again")
+			violations = append(violations, r.name+" is a restart of a job")
 		}
-		overlaps := func(o run) bool {
-			other, _, _ := fieldsOf(o.name)
-			return other == pod && o.began.Before(r.ended) && r.began.Before(o.ended)
+		overlaps := func(o containerRun) bool {
+			other, _, _ := parseRunName(o.name)
+			return other == pod && o.started.Before(r.ended) && r.started.Before(o.ended)
 		}
 		if j := slices.IndexFunc(runs[:i], overlaps); j >= 0 {
-			problems = append(problems, runs[j].name+" and "+r.name+" ran at once")
+			violations = append(violations, runs[j].name+" and "+r.name+" ran at once")
 		}
 	}
-	return problems
+	return violations
 }
 
-// The judge is shown one bug of each kind.
-func TestJudge(t *testing.T) {
-	lives := func(name string, from, to int) run {
+// TestContainerRunViolations gives containerRunViolations one bug of each kind.
+func TestContainerRunViolations(t *testing.T) {
+	ran := func(name string, from, to int) containerRun {
 		at := func(second int) time.Time { return time.Unix(int64(second), 0) }
-		return run{name: name, began: at(from), ended: at(to)}
+		return containerRun{name: name, started: at(from), ended: at(to)}
 	}
 	for _, c := range []struct {
-		runs []run
+		runs []containerRun
 		want []string
 	}{
-		{[]run{lives("a-1 1 main 0", 1, 2), lives("a-1 1 main 1", 3, 4), lives("a-1 2 main 0", 5, 6)},
-			nil},
-		{[]run{lives("a-1 1 main 0", 1, 2), lives("a-1 1 main 0", 3, 4)},
+		{[]containerRun{ran("a-1 1 main 0", 1, 2), ran("a-1 1 main 1", 3, 4),
+			ran("a-1 2 main 0", 5, 6)}, nil},
+		{[]containerRun{ran("a-1 1 main 0", 1, 2), ran("a-1 1 main 0", 3, 4)},
 			[]string{"a-1 1 main 0 was started twice"}},
-		{[]run{lives("a-1 1 main 0", 1, 3), lives("a-1 2 main 0", 2, 4)},
+		{[]containerRun{ran("a-1 1 main 0", 1, 3), ran("a-1 2 main 0", 2, 4)},
 			[]string{"a-1 1 main 0 and a-1 2 main 0 ran at once"}},
-		{[]run{lives("job-2 1 main 1", 1, 2)}, []string{"job-2 1 main 1 is a job that ran again"}},
-		{[]run{{name: "a-1 1 main 0", began: time.Unix(1, 0)}},
+		{[]containerRun{ran("job-2 1 main 1", 1, 2)},
+			[]string{"job-2 1 main 1 is a restart of a job"}},
+		{[]containerRun{{name: "a-1 1 main 0", started: time.Unix(1, 0)}},
 			[]string{"a-1 1 main 0 still runs"}},
 	} {
-		if got := judge(c.runs); !slices.Equal(got, c.want) {
-			t.Errorf("of %v the judge says %q, want %q", c.runs, got, c.want)
+		if got := containerRunViolations(c.runs); !slices.Equal(got, c.want) {
+			t.Errorf("violations in %v are %q, want %q", c.runs, got, c.want)
 		}
 	}
 }
 
-// fieldsOf takes what a container says apart.
-func fieldsOf(name string) (pod, kind, attempt string) {
+// parseRunName splits the name of a run into the name and the kind of its pod and the attempt.
+func parseRunName(name string) (pod, kind, attempt string) {
 	fields := strings.Fields(name)
 	if len(fields) != 4 {
 		return name, "", ""

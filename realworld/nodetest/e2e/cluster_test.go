@@ -20,37 +20,40 @@ import (
 
 	"seedlet.dev/realworld/cluster"
 	"seedlet.dev/realworld/nodetest"
+	"seedlet.dev/realworld/porttest"
 )
 
 const (
-	townNamespace = "town"
-	shopPods      = 30
-	late          = 2 * time.Minute // for what many pods have to do on two processors
+	testNamespace = "town"
+	shopReplicas  = 30
 )
 
+// patience is porttest.Patience for kubectl.
+var patience = "--timeout=" + porttest.Patience.String()
+
 // TestCluster takes one agent through the life of a node of a real cluster. The parts build on
-// each other: what one leaves running, the next finds. Meanwhile every status that the API server
-// has had of a pod is noted, and judged at the end, and so is every run of a container.
+// each other: pods that one part leaves running are used by the next. Meanwhile every state of each
+// pod at the API server and every run of a container is recorded, and checked at the end.
 func TestCluster(t *testing.T) {
-	c := newTown(t)
+	c := newClusterSuite(t)
 	parts := []struct {
 		name string
 		run  func(*testing.T)
 	}{
-		{"the node is ready", c.nodeReady},
-		{"workloads get where they should", c.workloads},
-		{"volumes hold what the API server has", c.volumes},
-		{"trust bundles are mounted", c.trust},
-		{"a static pod has a mirror", c.mirror},
-		{"pods end as they are told", c.endings},
-		{"a container is added for debugging", c.debugging},
-		{"the API server dies and comes back", c.serverKilled},
-		{"the agent is killed at random", c.agentKilledAtRandom},
-		{"a roll-over goes on while the agent is killed", c.rollOver},
-		{"the agent asks for a certificate", c.bootstraps},
-		{"an emptyDir over its limit has ended its pod", c.overLimit},
-		{"a taint evicts", c.taint},
-		{"nothing is left", c.emptied},
+		{"the node is ready", c.testNodeReady},
+		{"workloads reach their desired states", c.testWorkloads},
+		{"volumes hold objects of the API server", c.testAPIVolumes},
+		{"trust bundles are mounted", c.testTrustBundles},
+		{"a static pod has a mirror pod", c.testMirrorPod},
+		{"deleted pods end within their grace periods", c.testPodDeletion},
+		{"a debug container is added", c.testDebugContainer},
+		{"the API server is killed and restarted", c.testAPIServerKilled},
+		{"the agent is killed at random", c.testAgentKilledAtRandom},
+		{"a rollout completes while the agent is killed", c.testRolloutUnderKills},
+		{"the agent bootstraps its client certificate", c.testCertificateBootstrap},
+		{"an emptyDir over its limit evicts its pod", c.testEmptyDirLimit},
+		{"a cordon blocks and a taint evicts pods", c.testTaint},
+		{"nothing is left", c.testEverythingDeleted},
 	}
 	for _, part := range parts {
 		start := time.Now()
@@ -59,50 +62,52 @@ func TestCluster(t *testing.T) {
 		}
 		t.Logf("%5.1f s: %s", time.Since(start).Seconds(), part.name)
 	}
-	if n := c.seen.changes(); n < 10*shopPods {
-		t.Errorf("only %d states of pods were seen", n)
+	if n := c.history.countStates(); n < 10*shopReplicas {
+		t.Errorf("only %d states of pods were recorded", n)
 	}
-	for _, problem := range append(c.seen.problems(), c.restarts(t)...) {
-		lines := c.evidence(t, strings.TrimRight(strings.Fields(problem)[0], ":"))
-		t.Errorf("%s\n%s", problem, strings.Join(lines[:min(len(lines), 80)], "\n"))
+	for _, violation := range append(c.history.violations(), c.restartViolations(t)...) {
+		lines := c.relatedLogLines(t, strings.TrimRight(strings.Fields(violation)[0], ":"))
+		t.Errorf("%s\n%s", violation, strings.Join(lines[:min(len(lines), 80)], "\n"))
 	}
 }
 
-// restarts says which containers were started twice, and which ran again after they had run; but
-// for those that were killed from outside, and those whose start containerd has given up because
-// the agent was killed while it waited for it.
-func (c *town) restarts(t *testing.T) []string {
-	var problems []string
-	starts, lives := map[string]int{}, map[string]int{}
-	for _, r := range c.held.ended(soon) {
+// restartViolations returns the containers that were started twice or restarted, or still run.
+// Excused are restarts of containers that a test killed, and of containers whose start containerd
+// cancelled because the agent was killed during its request.
+func (c *clusterSuite) restartViolations(t *testing.T) []string {
+	var violations []string
+	starts, runs := map[string]int{}, map[string]int{}
+	for _, r := range c.connections.waitEnded() {
 		name, _, _ := strings.Cut(r.name, " ")
 		if starts[r.name]++; starts[r.name] > 1 {
-			problems = append(problems, r.name+" was started twice")
+			violations = append(violations, r.name+" was started twice")
 		}
-		if lives[name]++; lives[name] > 1 && !c.excused[name] &&
-			lives[name]-1 > interruptions(c.evidence(t, name)) {
-			problems = append(problems, name+" was restarted")
+		if runs[name]++; runs[name] > 1 && !c.excused[name] &&
+			runs[name]-1 > countInterruptedStarts(c.relatedLogLines(t, name)) {
+			violations = append(violations, name+" was restarted")
 		}
 		if r.ended.IsZero() {
-			problems = append(problems, r.name+" still runs")
+			violations = append(violations, r.name+" still runs")
 		}
 	}
-	return problems
+	return violations
 }
 
-// interruptions counts the starts that the runtime has given up with whoever had asked for them.
-func interruptions(lines []string) (n int) {
+// countInterruptedStarts returns the number of starts that containerd cancelled because the client
+// that had requested them was killed.
+func countInterruptedStarts(lines []string) (n int) {
 	for _, line := range lines {
-		if strings.Contains(line, "StartContainer for ") && strings.Contains(line, "context canceled") {
+		if strings.Contains(line, "StartContainer for ") &&
+			strings.Contains(line, "context canceled") {
 			n++
 		}
 	}
 	return n
 }
 
-// evidence is what the logs of the agent and the runtime say of a pod, by its name, and of what
-// the runtime has made for it.
-func (c *town) evidence(t *testing.T, name string) []string {
+// relatedLogLines returns the lines of the logs of the agent and the runtime that contain the name
+// of a pod, or an ID of a sandbox or container that an earlier such line contains.
+func (c *clusterSuite) relatedLogLines(t *testing.T, name string) []string {
 	var lines []string
 	ids := map[string]bool{name: true}
 	id := regexp.MustCompile(`\b[0-9a-f]{64}\b`)
@@ -125,46 +130,50 @@ func (c *town) evidence(t *testing.T, name string) []string {
 	return lines
 }
 
-// town is a cluster of one node, on which the agent runs, and the view of all of it.
-type town struct {
-	*scene
-	cluster *cluster.Cluster
-	api     kubernetes.Interface
-	seen    *chronicle
-	held    *witness
-	excused map[string]bool // pods of which a container was killed from outside
+// clusterSuite is a cluster of one node with the agent on it, and the recorders of its states.
+type clusterSuite struct {
+	*suite
+	cluster     *cluster.Cluster
+	api         kubernetes.Interface
+	history     *watchHistory
+	connections *connectionRecorder
+	excused     map[string]bool // pods of which a test killed a container
 }
 
-// newTown starts a cluster and an agent, and has everything noted that is seen of them.
-func newTown(t testing.TB, more ...string) *town {
+// newClusterSuite starts a cluster and an agent, and records the states of pods and the runs of
+// containers.
+func newClusterSuite(t testing.TB, more ...string) *clusterSuite {
 	t.Helper()
-	c := foundTown(t, cluster.Options{})
-	c.seen, c.held = chronicles(t, c.api), witnesses(t)
-	c.join(t, append(more, "syncFrequency: 10s\n")...)
+	c := newClusterSuiteWithoutAgent(t, cluster.Options{})
+	c.history, c.connections = newWatchHistory(t, c.api), newConnectionRecorder(t)
+	c.joinNode(t, append(more, "syncFrequency: 10s\n")...)
 	return c
 }
 
-// foundTown starts a cluster and a runtime, without an agent.
-func foundTown(t testing.TB, o cluster.Options) *town {
+// newClusterSuiteWithoutAgent starts a cluster and a runtime, without an agent.
+func newClusterSuiteWithoutAgent(t testing.TB, o cluster.Options) *clusterSuite {
 	t.Helper()
 	cluster.Require(t)
-	c := &town{scene: &scene{node: nodetest.New(t, nodetest.V2)}, excused: map[string]bool{}}
+	c := &clusterSuite{
+		suite: &suite{node: nodetest.New(t, nodetest.V2)}, excused: map[string]bool{},
+	}
 	c.cluster = cluster.New(t, o)
-	config, err := clientcmd.BuildConfigFromFlags("", c.cluster.Admin())
+	config, err := clientcmd.BuildConfigFromFlags("", c.cluster.AdminKubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	config.QPS = -1
-	config.ContentType = runtime.ContentTypeProtobuf // as the agent's: each form costs the server
+	// The agent uses protobuf as well. The API server encodes each object once per content type.
+	config.ContentType = runtime.ContentTypeProtobuf
 	if c.api, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// join starts the agent as the node, with more lines of configuration. Others can reach its
-// secure port.
-func (c *town) join(t testing.TB, more ...string) {
+// joinNode starts the agent as the node of the cluster, with more lines of configuration. The API
+// server can reach its secure port.
+func (c *clusterSuite) joinNode(t testing.TB, more ...string) {
 	t.Helper()
 	kubeconfig, err := c.cluster.NodeKubeconfig(nodeName)
 	if err != nil {
@@ -175,29 +184,29 @@ func (c *town) join(t testing.TB, more ...string) {
 		"--node-ip=" + c.cluster.Address.String(), "--address=0.0.0.0",
 		"--client-ca-file=" + c.cluster.AuthorityFile()}
 	c.agent.start(t)
-	t.Cleanup(func() { c.agent.end() })
+	t.Cleanup(func() { c.agent.killIfRunning() })
 }
 
-// end ends the agent, if a test has left it running.
-func (a *agent) end() {
+// killIfRunning kills the agent if a test has left it running.
+func (a *agent) killIfRunning() {
 	if a.cmd.ProcessState == nil {
-		_ = a.cmd.Process.Kill() // it has just ended by itself
-		_ = a.cmd.Wait()         // likewise
+		_ = a.cmd.Process.Kill() // fails only if the agent has just exited
+		_ = a.cmd.Wait()         // the exit code of a killed agent does not matter
 	}
 }
 
-// kubectl runs a command that must succeed, and returns what it prints.
-func (c *town) kubectl(t testing.TB, args ...string) string {
+// kubectl runs a kubectl command that must succeed, and returns its output.
+func (c *clusterSuite) kubectl(t testing.TB, args ...string) string {
 	t.Helper()
-	out, err := c.cluster.Kubectl(t.Context(), append([]string{"-n", townNamespace}, args...)...)
+	out, err := c.cluster.Kubectl(t.Context(), append([]string{"-n", testNamespace}, args...)...)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, c.overview(t))
+		t.Fatalf("%v\n%s", err, c.podOverview(t))
 	}
 	return out
 }
 
-// overview is how all pods are, for failures.
-func (c *town) overview(t testing.TB) string {
+// podOverview returns the list of all pods, for messages of failures.
+func (c *clusterSuite) podOverview(t testing.TB) string {
 	out, err := c.cluster.Kubectl(context.WithoutCancel(t.Context()), "get", "pods", "-A", "-o",
 		"wide")
 	if err != nil {
@@ -206,44 +215,50 @@ func (c *town) overview(t testing.TB) string {
 	return out
 }
 
-// apply applies manifests, in which IMAGE is the sample and WITNESS where to hold a connection to.
-func (c *town) apply(t testing.TB, manifests string) {
+// apply applies manifests. In them IMAGE stands for the image of the sample and RECORDER for the
+// address of the connection recorder.
+func (c *clusterSuite) apply(t testing.TB, manifests string) {
 	t.Helper()
-	text := strings.NewReplacer("IMAGE", c.agent.image, "WITNESS", c.held.address(c.node)).
-		Replace(manifests)
-	if err := c.cluster.Apply(t.Context(), text); err != nil {
+	if err := c.cluster.Apply(t.Context(), c.replacePlaceholders(manifests)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// until waits until something is so at the API server.
-func (c *town) until(t testing.TB, within time.Duration, what string, is func() bool) {
+func (c *clusterSuite) replacePlaceholders(manifests string) string {
+	return strings.NewReplacer("IMAGE", c.agent.sampleImage,
+		"RECORDER", c.connections.address(c.node)).Replace(manifests)
+}
+
+// waitUntil waits until a condition holds. If it does not in time, the test fails with the list of
+// all pods at the API server.
+func (c *clusterSuite) waitUntil(t testing.TB, condition string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(within); !is(); time.Sleep(200 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s\n%s", within, what, c.overview(t))
+	deadline := time.Now().Add(porttest.Patience)
+	for ; !holds(); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s\n%s", porttest.Patience, condition, c.podOverview(t))
 		}
 	}
 }
 
-// pods are those that the API server has with a label app; all of them for an empty one.
-func (c *town) pods(t testing.TB, app string) []v1.Pod {
+// apiPods returns the pods of the API server with the given label app; all pods for an empty label.
+func (c *clusterSuite) apiPods(t testing.TB, app string) []v1.Pod {
 	t.Helper()
 	options := metav1.ListOptions{}
 	if app != "" {
 		options.LabelSelector = "app=" + app
 	}
-	list, err := c.api.CoreV1().Pods(townNamespace).List(t.Context(), options)
+	list, err := c.api.CoreV1().Pods(testNamespace).List(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return list.Items
 }
 
-// pod is what the API server has of a pod; nil if there is none.
-func (c *town) pod(t testing.TB, name string) *v1.Pod {
+// apiPod returns a pod of the API server; nil if there is none.
+func (c *clusterSuite) apiPod(t testing.TB, name string) *v1.Pod {
 	t.Helper()
-	list, err := c.api.CoreV1().Pods(townNamespace).List(t.Context(),
+	list, err := c.api.CoreV1().Pods(testNamespace).List(t.Context(),
 		metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	if err != nil {
 		t.Fatal(err)
@@ -254,18 +269,20 @@ func (c *town) pod(t testing.TB, name string) *v1.Pod {
 	return &list.Items[0]
 }
 
-func podReady(p *v1.Pod) bool { return p != nil && condition(p, v1.PodReady) == v1.ConditionTrue }
+func isPodReady(p *v1.Pod) bool {
+	return p != nil && conditionStatus(p, v1.PodReady) == v1.ConditionTrue
+}
 
-func condition(p *v1.Pod, of v1.PodConditionType) v1.ConditionStatus {
-	i := slices.IndexFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == of })
+func conditionStatus(p *v1.Pod, kind v1.PodConditionType) v1.ConditionStatus {
+	i := slices.IndexFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == kind })
 	if i < 0 {
 		return v1.ConditionUnknown
 	}
 	return p.Status.Conditions[i].Status
 }
 
-func (c *town) nodeReady(t *testing.T) {
-	c.kubectl(t, "wait", "--for=condition=Ready", "--timeout=60s", "node/"+nodeName)
+func (c *clusterSuite) testNodeReady(t *testing.T) {
+	c.kubectl(t, "wait", "--for=condition=Ready", patience, "node/"+nodeName)
 	node, err := c.api.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -276,16 +293,16 @@ func (c *town) nodeReady(t *testing.T) {
 		t.Errorf("addresses %v, want %v", node.Status.Addresses, want)
 	}
 	for _, r := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods} {
-		has, gives := node.Status.Capacity[r], node.Status.Allocatable[r]
-		if has.Sign() <= 0 || gives.Sign() <= 0 || gives.Cmp(has) > 0 {
-			t.Errorf("capacity of %s is %v, %v allocatable", r, &has, &gives)
+		capacity, allocatable := node.Status.Capacity[r], node.Status.Allocatable[r]
+		if capacity.Sign() <= 0 || allocatable.Sign() <= 0 || allocatable.Cmp(capacity) > 0 {
+			t.Errorf("capacity of %s is %v, %v allocatable", r, &capacity, &allocatable)
 		}
 	}
 	if info := node.Status.NodeInfo; !strings.HasPrefix(info.ContainerRuntimeVersion,
 		"containerd://") || info.KubeletVersion == "" || info.BootID == "" {
 		t.Errorf("node info %+v", info)
 	}
-	renewed := func() time.Time {
+	renewTime := func() time.Time {
 		lease, err := c.api.CoordinationV1().Leases(v1.NamespaceNodeLease).Get(t.Context(),
 			nodeName, metav1.GetOptions{})
 		if err != nil || lease.Spec.RenewTime == nil {
@@ -293,38 +310,43 @@ func (c *town) nodeReady(t *testing.T) {
 		}
 		return lease.Spec.RenewTime.Time
 	}
-	c.until(t, soon, "there is a lease", func() bool { return !renewed().IsZero() })
-	first := renewed()
-	c.until(t, soon, "the lease is renewed", func() bool { return renewed().After(first) })
+	c.waitUntil(t, "the lease exists", func() bool { return !renewTime().IsZero() })
+	first := renewTime()
+	c.waitUntil(t, "the lease is renewed", func() bool {
+		return renewTime().After(first)
+	})
 }
 
-// emptied takes everything away, and sees that nothing is left of it anywhere.
-func (c *town) emptied(t *testing.T) {
+// testEverythingDeleted deletes all pods and manifests, and checks that nothing of them is left at
+// the API server or on the node.
+func (c *clusterSuite) testEverythingDeleted(t *testing.T) {
 	c.kubectl(t, "scale", "--replicas=0", "deployment/shop")
-	c.until(t, late, "the shop is empty", func() bool { return len(c.pods(t, "shop")) == 0 })
+	c.waitUntil(t, "deployment shop has no pods", func() bool {
+		return len(c.apiPods(t, "shop")) == 0
+	})
 	c.kubectl(t, "delete", "deployment,statefulset,daemonset,job", "--all", "--wait=false")
-	paths, err := filepath.Glob(c.agent.manifests + "/*.yaml")
+	paths, err := filepath.Glob(c.agent.manifestDir + "/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range paths {
-		c.agent.remove(t, strings.TrimSuffix(filepath.Base(path), ".yaml"))
+		c.agent.removeManifest(t, strings.TrimSuffix(filepath.Base(path), ".yaml"))
 	}
 	c.kubectl(t, "delete", "pods", "--all", "--wait=false")
-	c.until(t, late, "the API server has no pod", func() bool {
+	c.waitUntil(t, "the API server has no pod", func() bool {
 		list, err := c.api.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(list.Items) == 0
 	})
-	c.leavesNothing(t)
-	if code := c.agent.signal(t, syscall.SIGTERM); code != 0 {
-		t.Errorf("on TERM the agent ended with %d", code)
+	c.checkNothingLeft(t)
+	if code := c.agent.signalAndWait(t, syscall.SIGTERM); code != 0 {
+		t.Errorf("on TERM the agent exited with code %d", code)
 	}
-	c.seen.done()
+	c.history.stopWatch()
 }
 
-// bootstraps starts the agent with a token only. It gets a certificate, and nothing that runs
-// takes notice.
-func (c *town) bootstraps(t *testing.T) {
+// testCertificateBootstrap restarts the agent with a bootstrap token only. The agent gets a client
+// certificate, and no running container is disturbed (restartViolations checks that at the end).
+func (c *clusterSuite) testCertificateBootstrap(t *testing.T) {
 	token, err := c.cluster.BootstrapKubeconfig(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -334,13 +356,13 @@ func (c *town) bootstraps(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c.agent.signal(t, syscall.SIGTERM)
+	c.agent.signalAndWait(t, syscall.SIGTERM)
 	c.agent.flags = append(c.agent.flags[1:], "--kubeconfig="+written, "--cert-dir="+dir,
 		"--bootstrap-kubeconfig="+token)
 	c.agent.start(t)
-	c.apply(t, holder("newcomer", ""))
-	c.until(t, late, "a pod runs that is made now", func() bool {
-		return podReady(c.pod(t, "newcomer"))
+	c.apply(t, holderManifest("newcomer", ""))
+	c.waitUntil(t, "a new pod runs", func() bool {
+		return isPodReady(c.apiPod(t, "newcomer"))
 	})
 	if _, err := os.Stat(written); err != nil {
 		t.Error(err)
@@ -351,14 +373,15 @@ func (c *town) bootstraps(t *testing.T) {
 	c.kubectl(t, "delete", "pod", "newcomer", "--wait=false")
 }
 
-// holder is the manifest of a pod that holds a connection. More is indented by two.
-func holder(name, more string) string {
+// holderManifest returns the manifest of a pod that holds a connection to the recorder. The text of
+// more is added to its spec and indented by two spaces.
+func holderManifest(name, more string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata: {name: %[1]s, namespace: town, labels: {app: %[1]s}}
 spec:
   terminationGracePeriodSeconds: 5%[2]s
   containers:
-  - {name: main, image: IMAGE, args: [hold, WITNESS, %[1]s]}
+  - {name: main, image: IMAGE, args: [hold, RECORDER, %[1]s]}
 `, name, more)
 }

@@ -1,12 +1,15 @@
-// Package e2e holds the tests of the whole node agent: bin/seedlet as a process of its own, on a
-// real private containerd of every supported version. They judge by what really happened: by the
-// runtime's CRI, by what containers found around them and wrote to their logs, by the connections
-// that they held, by files and processes. The agent's own word (/pods) is only compared with that.
+// Package e2e tests the whole node agent: bin/seedlet runs as a separate process on a real private
+// containerd of every supported version. The tests check real state: the runtime's CRI, what
+// containers report about their environment and write to their logs, the connections that they
+// hold, files and processes. The agent's own view (/pods) is only compared with that state.
 //
-// TestAgent takes one agent through the life of a node. TestPods is a table of what pods can ask
-// for: a part is a manifest of a few lines and what has to be seen of it, in the file of its
-// subject; all parts run side by side on one node. TestChurn kills the agent again and again.
-// TestCluster takes one through the life of a node of a real cluster, and BenchmarkHundredPods is
-// how much longer pods take there than the runtime needs for them.
-// What runs in the containers is cmd/sample.
+// TestAgent (agent_lifecycle_test.go) takes one agent through the life of a node. TestPods
+// (pods_test.go) is a table of the features of a pod: each part is a manifest of a few lines and
+// the checks of its effects, in the file of its subject; all parts run in parallel on one node.
+// TestChurn kills the agent again and again. TestCluster takes one agent through the life of a node
+// of a real cluster, and BenchmarkHundredPods compares the start of a hundred pods there with the
+// time that the runtime alone needs for them. The containers run cmd/sample.
+//
+// Start reading at TestPods. The helpers are methods of suite (suite_test.go), which is a node with
+// an agent, and of clusterSuite (cluster_test.go), which adds a cluster.
 package e2e

@@ -9,8 +9,8 @@ import (
 )
 
 var environmentParts = []part{
-	{"variables, fields and resources", false, func(t *testing.T, s *scene) {
-		s.run(t, "environment", `
+	{"variables, fields and resources", false, func(t *testing.T, s *suite) {
+		s.runPod(t, "environment", `
   containers:
   - name: main
     image: sample
@@ -30,19 +30,19 @@ var environmentParts = []part{
     - {name: CPU, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}
     - {name: MILLI, valueFrom: {resourceFieldRef: {resource: requests.cpu, divisor: 1m}}}
     - {name: MEMORY, valueFrom: {resourceFieldRef: {resource: requests.memory, divisor: 1Mi}}}`)
-		r := s.finds(t, "environment", "main")
-		got := r.variables()
+		r := s.waitReport(t, "environment", "main")
+		got := r.environment()
 		for _, name := range []string{"PATH", "HOSTNAME", "HOME"} {
-			delete(got, name) // of the runtime
+			delete(got, name) // set by the runtime
 		}
 		want := map[string]string{
 			"A": "a", "AB": "ab", "LITERAL": "$(A)", "UNKNOWN": "$(NOBODY)",
 			"NAME": "environment-e2e", "SPACE": "default", "NODE": nodeName, "APP": "environment",
-			"UID_": string(s.agent.pod(t, "environment").UID), "IP": s.address(t, "environment"),
+			"UID_": string(s.agent.servedPod(t, "environment").UID), "IP": s.podIP(t, "environment"),
 			"CPU": "2", "MILLI": "250", "MEMORY": "32",
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("the environment differs from what is wanted (-want +got):\n%s", diff)
+			t.Errorf("unexpected environment (-want +got):\n%s", diff)
 		}
 		if want := []string{"/a", "$(A)", "$(NOBODY)"}; !slices.Equal(r.Args[3:], want) {
 			t.Errorf("the arguments are %q, want %q", r.Args[3:], want)
@@ -50,17 +50,17 @@ var environmentParts = []part{
 	}},
 }
 
-// address is the IP of a pod, as the runtime says.
-func (s *scene) address(t *testing.T, pod string) string {
+// podIP returns the IP of a pod at the runtime.
+func (s *suite) podIP(t *testing.T, pod string) string {
 	t.Helper()
-	containers := s.list(t, pod, "")
+	containers := s.listContainers(t, pod, "")
 	if len(containers) == 0 {
 		t.Fatalf("pod %s has no container", pod)
 	}
-	answer, err := s.node.Runtime().PodSandboxStatus(t.Context(),
+	response, err := s.node.Runtime().PodSandboxStatus(t.Context(),
 		&runtimeapi.PodSandboxStatusRequest{PodSandboxId: containers[0].PodSandboxId})
 	if err != nil {
-		t.Fatalf("asking for the sandbox of %s: %v", pod, err)
+		t.Fatalf("requesting the status of the sandbox of %s: %v", pod, err)
 	}
-	return answer.Status.GetNetwork().GetIp()
+	return response.Status.GetNetwork().GetIp()
 }

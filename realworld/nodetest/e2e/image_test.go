@@ -8,49 +8,49 @@ import (
 )
 
 var imageParts = []part{
-	{"an image that is missing is pulled when it comes", false, func(t *testing.T, s *scene) {
+	{"a missing image is pulled once it is published", false, func(t *testing.T, s *suite) {
 		image := s.node.Registry().Address + "/seedlet/late:v1"
-		s.run(t, "late", `
+		s.runPod(t, "late", `
   containers:
   - {name: main, image: `+image+`, args: [sleep]}
   - {name: beside, image: sample, args: [sleep]}`)
-		message := s.waitsBecause(t, "late", "main", "ErrImagePull")
+		message := s.waitWaiting(t, "late", "main", "ErrImagePull")
 		if !strings.Contains(message, image) {
 			t.Errorf("the message is %q", message)
 		}
-		s.runs(t, "late", "beside", 0) // nobody waits for another one's image
-		message = s.waitsBecause(t, "late", "main", "ImagePullBackOff")
+		s.waitRunning(t, "late", "beside", 0) // a container does not wait for another one's image
+		message = s.waitWaiting(t, "late", "main", "ImagePullBackOff")
 		if !strings.HasPrefix(message, "Back-off pulling image \""+image+"\"") {
 			t.Errorf("the message is %q", message)
 		}
 		if err := s.node.Registry().Publish(t.Context(), "seedlet/late:v1"); err != nil {
 			t.Fatal(err)
 		}
-		s.eventually(t, 2*soon, "it runs once the image is there", func() bool {
-			return s.container(t, "late", "main").GetState() == running
+		s.eventually(t, "the container runs once the image is published", func() bool {
+			return s.newestContainer(t, "late", "main").GetState() == running
 		})
 	}},
-	{"an image that may not be pulled is waited for", true, func(t *testing.T, s *scene) {
+	{"imagePullPolicy Never waits for the image", true, func(t *testing.T, s *suite) {
 		const name = "seedlet/brought:v1"
 		image := s.node.Registry().Address + "/" + name
 		if err := s.node.Registry().Publish(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
-		s.run(t, "brought", `
+		s.runPod(t, "brought", `
   containers:
   - {name: main, image: `+image+`, imagePullPolicy: Never, args: [sleep]}`)
-		s.waitsBecause(t, "brought", "main", "ErrImageNeverPull")
+		s.waitWaiting(t, "brought", "main", "ErrImageNeverPull")
 		_, err := s.node.ImageService().PullImage(t.Context(), &runtimeapi.PullImageRequest{
 			Image: &runtimeapi.ImageSpec{Image: image}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.runs(t, "brought", "main", 0)
+		s.waitRunning(t, "brought", "main", 0)
 	}},
-	{"a name that is none", true, func(t *testing.T, s *scene) {
-		s.run(t, "badname", `
+	{"an invalid image name is reported", true, func(t *testing.T, s *suite) {
+		s.runPod(t, "badname", `
   containers:
   - {name: main, image: "No Such:Name:", args: [sleep]}`)
-		s.waitsBecause(t, "badname", "main", "InvalidImageName")
+		s.waitWaiting(t, "badname", "main", "InvalidImageName")
 	}},
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// talked are some of the lines of "sample talk".
-func talked(from, to, bytes int) string {
+// talkLines returns the lines of "sample talk" with the numbers from (inclusive) to (exclusive).
+func talkLines(from, to, bytes int) string {
 	var text strings.Builder
 	for i := from; i < to; i++ {
 		line := fmt.Sprintf("line %d ", i)
@@ -19,22 +19,24 @@ func talked(from, to, bytes int) string {
 	return text.String()
 }
 
-func (c *town) logs(t *testing.T) {
-	all := talked(0, 20, 40)
-	for _, is := range []struct{ args, want string }{
-		{"statue-" + nodeName, "sleeping\n"}, // a mirror
-		{"pair", "sleeping\n"},               // of the first container
+// testLogs reads logs of containers in every state, with the options that limit their size.
+func (c *clusterSuite) testLogs(t *testing.T) {
+	all := talkLines(0, 20, 40)
+	for _, test := range []struct{ args, want string }{
+		{"statue-" + nodeName, "sleeping\n"}, // a mirror pod
+		{"pair", "sleeping\n"},               // the first container is the default
 		{"pair -c first", "exiting with 0 after 0s\nprepared\n"},
 		{"pair -c two", all},
-		{"pair -c two --tail=3", talked(17, 20, 40)},
+		{"pair -c two --tail=3", talkLines(17, 20, 40)},
 		{"pair -c two --tail=0", ""},
 		{"pair -c two --limit-bytes=50", all[:50]},
-		{"pair -c two --tail=2 --limit-bytes=50", talked(18, 20, 40)[:50]},
+		{"pair -c two --tail=2 --limit-bytes=50", talkLines(18, 20, 40)[:50]},
 		{"pair -c two --since=10h", all},
 	} {
-		out, problems, code := c.tried(t, append([]string{"logs"}, strings.Fields(is.args)...)...)
-		if code != 0 || out != is.want {
-			t.Errorf("logs %s: code %d, %q, %q; want %q", is.args, code, out, problems, is.want)
+		args := append([]string{"logs"}, strings.Fields(test.args)...)
+		stdout, stderr, code := c.runKubectl(t, args...)
+		if code != 0 || stdout != test.want {
+			t.Errorf("logs %s: code %d, %q, %q; want %q", test.args, code, stdout, stderr, test.want)
 		}
 	}
 	prefixed := c.kubectl(t, "logs", "pair", "--all-containers", "--prefix")
@@ -44,24 +46,25 @@ func (c *town) logs(t *testing.T) {
 			t.Errorf("no %q in %q", want, prefixed)
 		}
 	}
-	c.fails(t, "container nope is not valid for pod pair", "logs", "pair", "-c", "nope")
-	c.until(t, late, "the image is found missing", func() bool {
-		waiting := c.pod(t, "missing").Status.ContainerStatuses[0].State.Waiting
+	c.checkKubectlFails(t, "container nope is not valid for pod pair", "logs", "pair", "-c", "nope")
+	c.waitUntil(t, "the pull of the missing image fails", func() bool {
+		waiting := c.apiPod(t, "missing").Status.ContainerStatuses[0].State.Waiting
 		return waiting != nil && (waiting.Reason == "ErrImagePull" ||
 			waiting.Reason == "ImagePullBackOff")
 	})
-	_, problems, code := c.tried(t, "logs", "missing")
-	if code != 1 || !strings.Contains(problems, `container "main" in pod "missing" is waiting `+
-		`to start: `) || !strings.Contains(problems, "pull") {
-		t.Errorf("logs of what never ran: code %d, %q", code, problems)
+	_, stderr, code := c.runKubectl(t, "logs", "missing")
+	if code != 1 || !strings.Contains(stderr, `container "main" in pod "missing" is waiting `+
+		`to start: `) || !strings.Contains(stderr, "pull") {
+		t.Errorf("logs of a container that never ran: code %d, %q", code, stderr)
 	}
 }
 
-// logsOfThePast are about time: since when, at what time, and of which run.
-func (c *town) logsOfThePast(t *testing.T) {
-	c.fails(t, `previous terminated container "main" in pod "mortal" not found`,
+// testLogTimesAndPrevious reads logs with timestamps, since a time, and of the previous run of a
+// container.
+func (c *clusterSuite) testLogTimesAndPrevious(t *testing.T) {
+	c.checkKubectlFails(t, `previous terminated container "main" in pod "mortal" not found`,
 		"logs", "mortal", "--previous")
-	stamped := func() (times []time.Time) {
+	timestamps := func() (times []time.Time) {
 		for line := range strings.Lines(c.kubectl(t, "logs", "mortal", "--timestamps")) {
 			text, _, _ := strings.Cut(line, " ")
 			at, err := time.Parse(time.RFC3339Nano, text)
@@ -74,13 +77,13 @@ func (c *town) logsOfThePast(t *testing.T) {
 	}
 	say := func(text string) { c.kubectl(t, "exec", "mortal", "--", "/sample", "say", text) }
 	var times []time.Time
-	c.until(t, soon, "lines are of different seconds", func() bool {
+	c.waitUntil(t, "the log has lines of different seconds", func() bool {
 		say("one more")
-		times = stamped()
+		times = timestamps()
 		return len(times) > 1 && times[0].Unix() < times[len(times)-1].Unix()
 	})
 	if !slices.IsSortedFunc(times, time.Time.Compare) {
-		t.Errorf("times %v", times)
+		t.Errorf("timestamps are not in order: %v", times)
 	}
 	since := times[len(times)-1].Truncate(time.Second)
 	later := slices.IndexFunc(times, func(at time.Time) bool { return !at.Before(since) })
@@ -88,46 +91,50 @@ func (c *town) logsOfThePast(t *testing.T) {
 	if want := strings.Repeat("one more\n", len(times)-later); out != want {
 		t.Errorf("since %v: %q, want %q of %v", since, out, want, times)
 	}
-	c.until(t, soon, "all is older than a second", func() bool {
+	c.waitUntil(t, "all lines are older than a second", func() bool {
 		return c.kubectl(t, "logs", "mortal", "--since=1s") == ""
 	})
-	c.signal(t, idOf(c.pod(t, "mortal").Status.ContainerStatuses), syscall.SIGKILL)
-	c.until(t, late, "it runs again", func() bool {
-		p := c.pod(t, "mortal")
-		return podReady(p) && p.Status.ContainerStatuses[0].RestartCount == 1
+	main := onlyContainerID(c.apiPod(t, "mortal").Status.ContainerStatuses)
+	c.signalContainer(t, main, syscall.SIGKILL)
+	c.waitUntil(t, "the killed container runs again", func() bool {
+		p := c.apiPod(t, "mortal")
+		return isPodReady(p) && p.Status.ContainerStatuses[0].RestartCount == 1
 	})
 	say("in another life")
 	if out := c.kubectl(t, "logs", "mortal"); out != "sleeping\nin another life\n" {
-		t.Errorf("now: %q", out)
+		t.Errorf("the log of the current run is %q", out)
 	}
 	want := "sleeping\n" + strings.Repeat("one more\n", len(times)-1)
 	if out := c.kubectl(t, "logs", "mortal", "-p"); out != want {
-		t.Errorf("before: %q, want %q", out, want)
+		t.Errorf("the log of the previous run is %q, want %q", out, want)
 	}
 }
 
-// logsFollowed end with the container.
-func (c *town) logsFollowed(t *testing.T) {
-	s, last := c.begin(t, "logs", "-f", "brief"), c.begin(t, "logs", "-f", "brief", "--tail=0")
-	s.shows(t, "sleeping\n")
-	c.until(t, soon, "what is said is shown", func() bool {
+// testLogsFollowed follows a log from its start and from its end. Both streams end with the
+// container.
+func (c *clusterSuite) testLogsFollowed(t *testing.T) {
+	fromStart := c.startKubectl(t, "logs", "-f", "brief")
+	fromEnd := c.startKubectl(t, "logs", "-f", "brief", "--tail=0")
+	fromStart.waitOutput(t, "sleeping\n")
+	c.waitUntil(t, "new lines are followed", func() bool {
 		c.kubectl(t, "exec", "brief", "--", "/sample", "say", "a word")
-		return strings.Contains(last.out.String(), "a word")
+		return strings.Contains(fromEnd.stdout.String(), "a word")
 	})
-	c.signal(t, idOf(c.pod(t, "brief").Status.ContainerStatuses), syscall.SIGTERM)
-	for _, s := range []*session{s, last} {
-		if code := s.code(t); code != 0 ||
-			!strings.HasSuffix(s.out.String(), "a word\nasked to stop: terminated\n") {
+	main := onlyContainerID(c.apiPod(t, "brief").Status.ContainerStatuses)
+	c.signalContainer(t, main, syscall.SIGTERM)
+	for _, s := range []*kubectlProcess{fromStart, fromEnd} {
+		if code := s.waitExitCode(t); code != 0 ||
+			!strings.HasSuffix(s.stdout.String(), "a word\nasked to stop: terminated\n") {
 			t.Errorf("code %d: %s", code, s)
 		}
 	}
-	if strings.Contains(last.out.String(), "sleeping") {
-		t.Errorf("from now on: %s", last)
+	if strings.Contains(fromEnd.stdout.String(), "sleeping") {
+		t.Errorf("with --tail=0 there is an old line: %s", fromEnd)
 	}
 }
 
-// logsRotated are followed while they are rotated: no line is missing and none comes twice.
-func (c *town) logsRotated(t *testing.T) {
+// testLogsRotated follows a log while it is rotated. No line is missing and none comes twice.
+func (c *clusterSuite) testLogsRotated(t *testing.T) {
 	const lines, bytes = 9000, 120
 	if err := c.cluster.Apply(t.Context(), strings.ReplaceAll(`apiVersion: v1
 kind: Pod
@@ -136,34 +143,36 @@ spec:
   terminationGracePeriodSeconds: 600
   containers:
   - {name: main, image: IMAGE, args: [talk, --lines, "9000", --bytes, "120", --every, 100ms]}
-`, "IMAGE", c.agent.image)); err != nil {
+`, "IMAGE", c.agent.sampleImage)); err != nil {
 		t.Fatal(err)
 	}
-	c.until(t, late, "it talks", func() bool { return podReady(c.pod(t, "talker")) })
-	s := c.begin(t, "logs", "-f", "talker")
-	s.shows(t, fmt.Sprintf("line %d ", lines-1))
-	whole := talked(0, lines, bytes)
-	// What was rotated away before, only the node could tell.
-	if got := s.out.String(); !strings.HasSuffix(whole, got) || len(got) < 2*64<<10 {
-		t.Errorf("%d bytes were followed of %d, from %.40q: %s", len(got), len(whole), got,
+	c.waitUntil(t, "pod talker is ready", func() bool {
+		return isPodReady(c.apiPod(t, "talker"))
+	})
+	s := c.startKubectl(t, "logs", "-f", "talker")
+	s.waitOutput(t, fmt.Sprintf("line %d ", lines-1))
+	whole := talkLines(0, lines, bytes)
+	// The stream starts at the oldest line of the current file: kubectl cannot read rotated files.
+	if got := s.stdout.String(); !strings.HasSuffix(whole, got) || len(got) < 2*64<<10 {
+		t.Errorf("%d bytes of %d were followed, from %.40q: %s", len(got), len(whole), got,
 			firstGap(got))
 	}
 	c.kubectl(t, "delete", "pod", "talker", "--wait=false")
-	if code := s.code(t); code != 0 {
+	if code := s.waitExitCode(t); code != 0 {
 		t.Errorf("code %d: %s", code, s)
 	}
-	if out := s.out.String(); !strings.HasSuffix(whole, out) {
-		t.Errorf("more came at the end: %q", out[max(0, len(out)-300):])
+	if out := s.stdout.String(); !strings.HasSuffix(whole, out) {
+		t.Errorf("more lines followed the last one: %q", out[max(0, len(out)-300):])
 	}
 }
 
-// firstGap is where numbered lines do not follow each other.
+// firstGap returns the first place at which numbered lines are not consecutive.
 func firstGap(text string) string {
 	before := -1
 	for line := range strings.Lines(text) {
 		var n int
 		if _, err := fmt.Sscanf(line, "line %d ", &n); err != nil {
-			return fmt.Sprintf("%q is no line", line)
+			return fmt.Sprintf("%q has no line number", line)
 		}
 		if before >= 0 && n != before+1 {
 			return fmt.Sprintf("line %d comes after line %d", n, before)
@@ -173,19 +182,20 @@ func firstGap(text string) string {
 	return "no gap"
 }
 
-// logsLeaving are of a pod that is being deleted, and does not mind.
-func (c *town) logsLeaving(t *testing.T) {
-	s := c.begin(t, "logs", "-f", "leaving")
-	s.shows(t, "sleeping")
+// testLogsOfTerminatingPod reads and follows the log of a pod that is being deleted and ignores
+// TERM.
+func (c *clusterSuite) testLogsOfTerminatingPod(t *testing.T) {
+	s := c.startKubectl(t, "logs", "-f", "leaving")
+	s.waitOutput(t, "sleeping")
 	c.kubectl(t, "delete", "pod", "leaving", "--wait=false")
-	s.shows(t, "asked to stop")
+	s.waitOutput(t, "asked to stop")
 	if out := c.kubectl(t, "logs", "leaving"); !strings.Contains(out, "asked to stop") {
-		t.Errorf("its log is %q", out)
+		t.Errorf("the log of the terminating pod is %q", out)
 	}
 	c.kubectl(t, "exec", "leaving", "--", "/sample", "say", "not yet")
-	s.shows(t, "not yet")
-	c.kubectl(t, "delete", "pod", "leaving", "--grace-period=1", "--timeout=60s")
-	if code := s.code(t); code != 0 {
+	s.waitOutput(t, "not yet")
+	c.kubectl(t, "delete", "pod", "leaving", "--grace-period=1", patience)
+	if code := s.waitExitCode(t); code != 0 {
 		t.Errorf("code %d: %s", code, s)
 	}
 }

@@ -13,16 +13,16 @@ import (
 )
 
 var logParts = []part{
-	{"termination messages", false, terminationMessages},
-	{"a log is linked to and rotated", false, rotation},
+	{"termination messages", false, testTerminationMessages},
+	{"a log has a link and is rotated", false, testLogRotation},
 }
 
-func terminationMessages(t *testing.T, s *scene) {
+func testTerminationMessages(t *testing.T, s *suite) {
 	long := strings.Repeat("x", 5000)
-	s.run(t, "messages", `
+	s.runPod(t, "messages", `
   restartPolicy: Never
   containers:
-  - {name: file, image: sample, args: [exit, --code, "1", --message, because, --say, unheard]}
+  - {name: file, image: sample, args: [exit, --code, "1", --message, because, --say, ignored]}
   - name: path
     image: sample
     terminationMessagePath: /tmp/why
@@ -37,13 +37,13 @@ func terminationMessages(t *testing.T, s *scene) {
     terminationMessagePolicy: FallbackToLogsOnError
     args: [exit, --say, last words]
   - {name: long, image: sample, args: [exit, --message, `+long+`]}`)
-	s.reaches(t, "messages", v1.PodFailed)
+	s.waitPhase(t, "messages", v1.PodFailed)
 	for name, want := range map[string]string{
 		"file": "because", "path": "by path", "log": "", "fine": "",
 		"fallback": "exiting with 1 after 0s\nlast words\n",
-		"long":     long[:12<<10/6], // six containers share what a pod may say
+		"long":     long[:12<<10/6], // six containers share the limit of a pod, 12 KiB
 	} {
-		terminated := s.status(t, "messages", name).State.Terminated
+		terminated := s.containerStatus(t, "messages", name).State.Terminated
 		if terminated == nil {
 			t.Errorf("%s has not terminated", name)
 			continue
@@ -55,37 +55,37 @@ func terminationMessages(t *testing.T, s *scene) {
 	}
 }
 
-// rotation has a container write twenty times what its log may hold, and sees that few files are
-// kept, and that no line is missing from the last one back to where the oldest file begins.
-func rotation(t *testing.T, s *scene) {
+// testLogRotation has a container write twenty times the maximum size of its log. Only the maximum
+// number of files is kept, and no line is missing between the start of the oldest file and the end.
+func testLogRotation(t *testing.T, s *suite) {
 	const lines = 12000
-	s.run(t, "talker", fmt.Sprintf(`
+	s.runPod(t, "talker", fmt.Sprintf(`
   containers:
   - {name: main, image: sample, args: [talk, --lines, "%d", --bytes, "120", --every, 100ms]}`,
 		lines))
-	s.runs(t, "talker", "main", 0)
-	link := filepath.Join(s.agent.links, fmt.Sprintf("talker-%s_default_main-%s.log", nodeName,
-		s.container(t, "talker", "main").GetId()))
-	s.eventually(t, soon, "the link leads to the log", func() bool {
+	s.waitRunning(t, "talker", "main", 0)
+	link := filepath.Join(s.agent.logLinkDir, fmt.Sprintf("talker-%s_default_main-%s.log", nodeName,
+		s.newestContainer(t, "talker", "main").GetId()))
+	s.eventually(t, "the link points to the log", func() bool {
 		target, err := os.Readlink(link)
 		return err == nil && target == s.logPath(t, "talker", "main", "0")
 	})
 	log := s.logPath(t, "talker", "main", "0")
 	var files []string
-	var all []line
-	s.eventually(t, 2*soon, "all has been written and rotated", func() bool {
+	var all []logLine
+	s.eventually(t, "all lines are written and rotated", func() bool {
 		found, err := filepath.Glob(log + ".*")
 		if err != nil {
 			t.Fatal(err)
 		}
 		info, err := os.Stat(log)
 		if err != nil || info.Size() >= 64<<10 || len(found) != 2 {
-			return false // it is to be rotated, or is being
+			return false // a rotation is due or in progress
 		}
 		slices.Sort(found)
 		files, all = found, nil
 		for _, path := range append(slices.Clone(files), log) {
-			all = append(all, s.contents(t, path)...)
+			all = append(all, s.readLog(t, path)...)
 		}
 		return len(all) > 0 &&
 			strings.HasPrefix(all[len(all)-1].text, fmt.Sprintf("line %d ", lines-1))
@@ -96,29 +96,30 @@ func rotation(t *testing.T, s *scene) {
 	first := lines - len(all)
 	for i, l := range all {
 		if want := fmt.Sprintf("line %d ", first+i); !strings.HasPrefix(l.text, want) {
-			t.Fatalf("where %q should be is %.30q, of %d lines", want, l.text, len(all))
+			t.Fatalf("line is %.30q, want %q; the files have %d lines", l.text, want, len(all))
 		}
 	}
-	if c := s.container(t, "talker", "main"); c.GetState() != running ||
+	if c := s.newestContainer(t, "talker", "main"); c.GetState() != running ||
 		c.GetMetadata().GetAttempt() != 0 {
-		t.Errorf("the container was disturbed: %v", c)
+		t.Errorf("the container was restarted or does not run: %v", c)
 	}
 }
 
-// contents are the lines of a log, which may be compressed; none if it has just been renamed.
-func (s *scene) contents(t *testing.T, path string) []line {
+// readLog returns the lines of a log file, which may be compressed; none if the file has just been
+// renamed.
+func (s *suite) readLog(t *testing.T, path string) []logLine {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = file.Close() }() // nothing was written
+	defer func() { _ = file.Close() }() // the file was only read
 	if !strings.HasSuffix(path, ".gz") {
-		return linesOf(t, file)
+		return parseLog(t, file)
 	}
 	unpacked, err := gzip.NewReader(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return linesOf(t, unpacked)
+	return parseLog(t, unpacked)
 }

@@ -16,42 +16,44 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/realworld/nodetest"
+	"seedlet.dev/realworld/porttest"
 )
 
-// part is something that a pod can ask for, and how it is seen that it gets it.
+// part is a feature of pods with a test of its effects.
 type part struct {
-	name string
-	v2   bool // only on the newest containerd
-	see  func(t *testing.T, s *scene)
+	name       string
+	newestOnly bool // only on the newest containerd
+	check      func(t *testing.T, s *suite)
 }
 
-// TestPods runs a pod or a few for each part of what pods can ask for, all on one node at a time.
+// TestPods runs one pod or a few for each feature of pods. All parts run in parallel on one node.
 func TestPods(t *testing.T) {
 	t.Parallel()
-	parts := slices.Concat(restartParts, orderParts, hookParts, probeParts, securityParts,
-		environmentParts, volumeParts, logParts, imageParts)
+	parts := slices.Concat(restartParts, initContainerParts, lifecycleHookParts, probeParts,
+		securityContextParts, environmentParts, volumeParts, logParts, imageParts,
+		containerViewParts)
 	for _, version := range nodetest.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			s := &scene{node: nodetest.New(t, version)}
+			s := &suite{node: nodetest.New(t, version)}
 			more := ""
-			if version == nodetest.V2 { // the only one that tells events
+			if version == nodetest.V2 { // only this version has container events
 				more = "featureGates: {EventedPLEG: true}\n"
 			}
 			s.agent = newAgent(t, s.node, more)
 			s.agent.start(t)
 			t.Run("parts", func(t *testing.T) {
 				for _, p := range parts {
-					if p.v2 && version != nodetest.V2 {
+					if p.newestOnly && version != nodetest.V2 {
 						continue
 					}
 					t.Run(p.name, func(t *testing.T) {
 						t.Parallel()
-						p.see(t, s)
+						p.check(t, s)
 					})
 				}
 			})
-			t.Run("nothing is left", s.allRemoved)
+			t.Run("nothing is left", s.testAllRemoved)
 			if t.Failed() {
 				t.Logf("the end of the agent's log:\n%s", s.agent.logTail(t, 60))
 			}
@@ -59,129 +61,140 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// allRemoved takes away what is left of the manifests, and sees that the pods leave nothing.
-func (s *scene) allRemoved(t *testing.T) {
-	paths, err := filepath.Glob(s.agent.manifests + "/*.yaml")
+// testAllRemoved removes all manifests, and checks that the pods leave nothing.
+func (s *suite) testAllRemoved(t *testing.T) {
+	paths, err := filepath.Glob(s.agent.manifestDir + "/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range paths {
-		s.agent.remove(t, strings.TrimSuffix(filepath.Base(path), ".yaml"))
+		s.agent.removeManifest(t, strings.TrimSuffix(filepath.Base(path), ".yaml"))
 	}
-	s.leavesNothing(t)
-	if code := s.agent.signal(t, syscall.SIGTERM); code != 0 {
-		t.Errorf("on TERM the agent ended with %d", code)
+	s.checkNothingLeft(t)
+	if code := s.agent.signalAndWait(t, syscall.SIGTERM); code != 0 {
+		t.Errorf("on TERM the agent exited with code %d", code)
 	}
 }
 
-// leavesNothing waits until neither the runtime nor the disk nor the kernel has anything of a pod.
-func (s *scene) leavesNothing(t testing.TB) {
+// checkNothingLeft waits until the runtime, the file system and the kernel have nothing of any pod.
+func (s *suite) checkNothingLeft(t testing.TB) {
 	t.Helper()
-	s.recovers(t, "the runtime holds nothing", func() bool {
-		return len(s.sandboxes(t, "")) == 0 && len(s.containers(t, "")) == 0
+	s.eventuallyAfterKill(t, "the runtime has no sandbox and no container", func() bool {
+		return len(s.sandboxLines(t, "")) == 0 && len(s.containerLines(t, "")) == 0
 	})
-	s.eventually(t, soon, "no pod has a directory or a link", func() bool {
-		return len(s.agent.directories(t, "")) == 0
+	s.eventually(t, "no pod has a directory or a link", func() bool {
+		return len(s.agent.podDirectories(t, "")) == 0
 	})
-	s.eventually(t, soon, "/pods is empty", func() bool { return len(s.agent.pods(t)) == 0 })
+	s.eventually(t, "/pods is empty", func() bool {
+		return len(s.agent.servedPods(t)) == 0
+	})
 	excused := 0
-	residue := func() []string {
-		lines, err := s.node.Residue()
+	leftovers := func() []string {
+		lines, err := s.node.PodLeftovers()
 		if err != nil {
 			t.Fatal(err)
 		}
+		lines = slices.DeleteFunc(lines, func(line string) bool {
+			return line == "mount "+s.agent.rootDir // the agent's own, see MakeDataDirs of realworld/host
+		})
 		all := len(lines)
-		lines = slices.DeleteFunc(lines, s.interrupted(t))
+		lines = slices.DeleteFunc(lines, s.leftByInterruptedStart(t))
 		excused = all - len(lines)
 		return lines
 	}
-	// What the runtime makes late, for a pod that has gone already, the agent finds within a minute.
-	deadline := time.Now().Add(time.Minute + soon)
-	for lines := residue(); len(lines) > 0; lines = residue() {
+	// The runtime may create an object late, when its pod is removed already. The agent finds it
+	// within a minute.
+	deadline := time.Now().Add(time.Minute + porttest.Patience)
+	for lines := leftovers(); len(lines) > 0; lines = leftovers() {
 		if time.Now().After(deadline) {
 			t.Fatalf("the node still has\n%s", strings.Join(lines, "\n"))
 		}
 		time.Sleep(500 * time.Millisecond)
 	}
 	if excused > 0 {
-		t.Logf("%d things are left of starts that containerd gave up and forgot", excused)
+		t.Logf("%d leftovers of starts that containerd cancelled and forgot are excused", excused)
 	}
 }
 
-// interrupted tells what containerd has left by itself. When the agent is killed while a sandbox or
-// a container starts, containerd gives the start up, and in some of these cases forgets what there
-// is of it already: an empty cgroup, the process of runc that would have become the container, its
-// mount, the shim. Nobody can ask it to remove what it has forgotten. A process of the container's
-// own is never excused.
-func (s *scene) interrupted(t testing.TB) func(line string) bool {
+// leftByInterruptedStart returns a function that reports whether containerd caused a leftover. When
+// the agent is killed while a sandbox or a container starts, containerd cancels the start. In some
+// of these cases it forgets the parts that exist already: an empty cgroup, the process of runc that
+// would have become the container, its mount, the shim. No request of the CRI removes them. A
+// process of the container itself is never excused.
+func (s *suite) leftByInterruptedStart(t testing.TB) func(line string) bool {
 	t.Helper()
 	id := regexp.MustCompile(`\b[0-9a-f]{64}\b`)
-	given := map[string]bool{} // up
+	cancelled := map[string]bool{} // IDs of sandboxes and containers whose start was cancelled
 	lines := strings.Split(s.runtimeLog(t), "\n")
 	for _, l := range lines {
 		if strings.Contains(l, "context canceled") {
 			for _, found := range id.FindAllString(l, -1) {
-				given[found] = true
+				cancelled[found] = true
 			}
 		}
 	}
 	for _, l := range lines {
-		made := id.FindAllString(l, -1)
-		if strings.Contains(l, "CreateContainer within sandbox") && len(made) == 2 {
-			given[made[0]] = given[made[0]] || given[made[1]]
+		// The first ID is the sandbox's, the second one the container's.
+		created := id.FindAllString(l, -1)
+		if strings.Contains(l, "CreateContainer within sandbox") && len(created) == 2 {
+			cancelled[created[0]] = cancelled[created[0]] || cancelled[created[1]]
 		}
 	}
 	return func(line string) bool {
 		switch {
-		case strings.HasPrefix(line, "file /run/containerd/s/"): // which shim's is not told
-			return len(given) > 0
+		case strings.HasPrefix(line, "file /run/containerd/s/"): // the name has no ID of a sandbox
+			return len(cancelled) > 0
 		case strings.HasPrefix(line, "process ") && !strings.Contains(line, "(containerd-shim)") &&
 			!strings.Contains(line, "(runc"):
 			return false
 		}
-		return given[id.FindString(line)]
+		return cancelled[id.FindString(line)]
 	}
 }
 
-// run adds a pod. Its manifest is the spec in YAML, indented by two, with the sample as the image
-// "sample". When the test ends the manifest is taken away; the pod's end is waited for by nobody.
-func (s *scene) run(t *testing.T, name, spec string) {
+// runPod adds a static pod. Its spec is YAML, indented by two spaces, in which "sample" is the
+// image of cmd/sample. The manifest is removed when the test ends, without waiting for the end of
+// the pod.
+func (s *suite) runPod(t *testing.T, name, spec string) {
 	t.Helper()
-	s.agent.add(t, name, manifest(name, spec))
+	s.agent.addManifest(t, name, podManifest(name, spec))
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("/pods says of %s: %s\nthe agent's log says:\n%s", name, s.describe(t, name),
-				s.agent.logOf(t, name))
+			t.Logf("%s in /pods: %s\nthe agent's log of it:\n%s", name, s.describeStatus(t, name),
+				s.agent.podLogLines(t, name))
 		}
-		err := os.Remove(filepath.Join(s.agent.manifests, name+".yaml"))
+		err := os.Remove(filepath.Join(s.agent.manifestDir, name+".yaml"))
 		if err != nil && !os.IsNotExist(err) {
 			t.Error(err)
 		}
 	})
 }
 
-func manifest(name, spec string) string {
+// podManifest returns the manifest of a pod with the given spec, in which "sample" is the image of
+// cmd/sample.
+func podManifest(name, spec string) string {
 	spec = strings.ReplaceAll(spec, "image: sample", "image: seedlet.dev/sample:v1")
 	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\n  labels: {app: %s}\n"+
 		"spec:\n%s\n", name, name, strings.Trim(spec, "\n"))
 }
 
-// describe is what /pods says of a pod, for failures.
-func (s *scene) describe(t *testing.T, name string) string {
-	status := s.agent.pod(t, name).Status
+// describeStatus returns the status of a pod in /pods as text, for messages of failures.
+func (s *suite) describeStatus(t *testing.T, name string) string {
+	status := s.agent.servedPod(t, name).Status
 	text := fmt.Sprintf("%s %s %s", status.Phase, status.Reason, status.Message)
 	for _, c := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses) {
 		text += "\n  " + c.Name + ": ready " + strconv.FormatBool(c.Ready) +
-			", restarts " + strconv.Itoa(int(c.RestartCount)) + ", now " + c.State.String() +
-			", before " + c.LastTerminationState.String()
+			", restarts " + strconv.Itoa(int(c.RestartCount)) + ", state " + c.State.String() +
+			", last state " + c.LastTerminationState.String()
 	}
 	return text
 }
 
-// status is what the agent says of one container of a pod; a zero one if it says nothing.
-func (s *scene) status(t *testing.T, pod, container string) v1.ContainerStatus {
+// containerStatus returns the status of one container of a pod in /pods; a zero status if there is
+// none.
+func (s *suite) containerStatus(t *testing.T, pod, container string) v1.ContainerStatus {
 	t.Helper()
-	status := s.agent.pod(t, pod).Status
+	status := s.agent.servedPod(t, pod).Status
 	for _, c := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses) {
 		if c.Name == container {
 			return c
@@ -190,21 +203,20 @@ func (s *scene) status(t *testing.T, pod, container string) v1.ContainerStatus {
 	return v1.ContainerStatus{}
 }
 
-// reaches waits until the agent says that a pod is in a phase.
-func (s *scene) reaches(t *testing.T, pod string, phase v1.PodPhase) {
+// waitPhase waits until a pod is in a phase in /pods.
+func (s *suite) waitPhase(t *testing.T, pod string, phase v1.PodPhase) {
 	t.Helper()
-	s.eventually(t, soon, pod+" is "+string(phase)+" in /pods", func() bool {
-		return s.agent.pod(t, pod).Status.Phase == phase
+	s.eventually(t, pod+" is "+string(phase)+" in /pods", func() bool {
+		return s.agent.servedPod(t, pod).Status.Phase == phase
 	})
 }
 
-// waitsBecause waits until the agent says that a container waits for a reason, and returns the
-// message.
-func (s *scene) waitsBecause(t *testing.T, pod, container, reason string) string {
+// waitWaiting waits until a container is waiting with a reason in /pods, and returns the message.
+func (s *suite) waitWaiting(t *testing.T, pod, container, reason string) string {
 	t.Helper()
 	message := ""
-	s.eventually(t, soon, pod+"/"+container+" waits because of "+reason, func() bool {
-		w := s.status(t, pod, container).State.Waiting
+	s.eventually(t, pod+"/"+container+" is waiting with reason "+reason, func() bool {
+		w := s.containerStatus(t, pod, container).State.Waiting
 		if w == nil || w.Reason != reason {
 			return false
 		}
@@ -214,58 +226,75 @@ func (s *scene) waitsBecause(t *testing.T, pod, container, reason string) string
 	return message
 }
 
-// runs waits until an attempt of a container runs, as the runtime says.
-func (s *scene) runs(t *testing.T, pod, container string, attempt uint32) {
+// waitRunning waits until an attempt of a container runs in the runtime.
+func (s *suite) waitRunning(t *testing.T, pod, container string, attempt uint32) {
 	t.Helper()
-	what := fmt.Sprintf("attempt %d of %s/%s runs", attempt, pod, container)
-	s.eventually(t, soon, what, func() bool {
-		c := s.container(t, pod, container)
+	condition := fmt.Sprintf("attempt %d of %s/%s runs", attempt, pod, container)
+	s.eventually(t, condition, func() bool {
+		c := s.newestContainer(t, pod, container)
 		return c.GetState() == running && c.GetMetadata().GetAttempt() == attempt
 	})
 }
 
-// ends waits until an attempt of a container has exited, and returns what the runtime says of it.
-func (s *scene) ends(t *testing.T, pod, container string,
+// waitExited waits until an attempt of a container has exited in the runtime, and returns its
+// status.
+func (s *suite) waitExited(t *testing.T, pod, container string,
 	attempt uint32) *runtimeapi.ContainerStatus {
 	t.Helper()
 	var c *runtimeapi.ContainerStatus
-	what := fmt.Sprintf("attempt %d of %s/%s has ended", attempt, pod, container)
-	s.eventually(t, soon, what, func() bool {
-		c = s.container(t, pod, container)
+	condition := fmt.Sprintf("attempt %d of %s/%s has exited", attempt, pod, container)
+	s.eventually(t, condition, func() bool {
+		c = s.newestContainer(t, pod, container)
 		return c.GetState() == exited && c.GetMetadata().GetAttempt() == attempt
 	})
 	return c
 }
 
-// stays sees that a container's newest attempt does not change for a while.
-func (s *scene) stays(t *testing.T, pod, container string, attempt uint32) {
+// waitRestarted waits until a container was restarted a number of times. It may be restarted more
+// often while a busy machine looks at it.
+func (s *suite) waitRestarted(t *testing.T, pod, container string, restarts uint32) {
 	t.Helper()
-	time.Sleep(quiet)
-	if got := s.container(t, pod, container).GetMetadata().GetAttempt(); got != attempt {
+	condition := fmt.Sprintf("%s/%s is at attempt %d", pod, container, restarts)
+	s.eventually(t, condition, func() bool {
+		return s.newestContainer(t, pod, container).GetMetadata().GetAttempt() >= restarts
+	})
+}
+
+// checkAttemptStays checks that the newest attempt of a container does not change for quietPeriod.
+func (s *suite) checkAttemptStays(t *testing.T, pod, container string, attempt uint32) {
+	t.Helper()
+	time.Sleep(quietPeriod)
+	if got := s.newestContainer(t, pod, container).GetMetadata().GetAttempt(); got != attempt {
 		t.Errorf("%s/%s is at attempt %d, it should stay at %d", pod, container, got, attempt)
 	}
 }
 
-// exec runs the sample in the newest instance of a container, and wants it to succeed.
-func (s *scene) exec(t *testing.T, pod, container string, args ...string) string {
+// execSample runs a command of the sample in the newest instance of a container, once that runs:
+// the log of a container may be ahead of its state in the runtime. The command must succeed.
+func (s *suite) execSample(t *testing.T, pod, container string, args ...string) string {
 	t.Helper()
-	answer, err := s.node.Runtime().ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{
-		ContainerId: s.container(t, pod, container).GetId(),
-		Cmd:         append([]string{"/sample"}, args...), Timeout: 10,
+	s.eventually(t, pod+"/"+container+" runs", func() bool {
+		return s.newestContainer(t, pod, container).GetState() == running
 	})
-	if err != nil || answer.ExitCode != 0 {
-		t.Fatalf("running %q in %s/%s: %v, %v", args, pod, container, answer, err)
+	response, err := s.node.Runtime().ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{
+		ContainerId: s.newestContainer(t, pod, container).GetId(),
+		Cmd:         append([]string{"/sample"}, args...),
+		Timeout:     int64(porttest.Patience.Seconds()),
+	})
+	if err != nil || response.ExitCode != 0 {
+		t.Fatalf("running %q in %s/%s: %v, %v", args, pod, container, response, err)
 	}
-	return string(answer.Stdout)
+	return string(response.Stdout)
 }
 
-// sicken and heal change how a container that runs "sample health" answers.
-func (s *scene) sicken(t *testing.T, pod, container string) {
+// makeUnhealthy lets the probes of a container that runs "sample health" fail.
+func (s *suite) makeUnhealthy(t *testing.T, pod, container string) {
 	t.Helper()
-	s.exec(t, pod, container, "remove", "/tmp/well")
+	s.execSample(t, pod, container, "remove", "/tmp/well")
 }
 
-func (s *scene) heal(t *testing.T, pod, container string) {
+// makeHealthy lets the probes of a container that runs "sample health" succeed.
+func (s *suite) makeHealthy(t *testing.T, pod, container string) {
 	t.Helper()
-	s.exec(t, pod, container, "write", "/tmp/well", "yes")
+	s.execSample(t, pod, container, "write", "/tmp/well", "yes")
 }

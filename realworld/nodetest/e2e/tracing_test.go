@@ -10,29 +10,31 @@ import (
 	"seedlet.dev/realworld/tracing/tracingtest"
 )
 
-// TestTraces has a collector told of what the agent does for a pod, and of its calls to a real
-// runtime as parts of that.
+// TestTraces checks that the agent exports spans for its work on a pod, with its calls to a real
+// runtime as child spans.
 func TestTraces(t *testing.T) {
-	told := tracingtest.New(t)
-	s := &scene{node: nodetest.New(t, nodetest.V2)}
-	s.agent = newAgent(t, s.node, "tracing: {endpoint: \""+told.Address+
+	collector := tracingtest.New(t)
+	s := &suite{node: nodetest.New(t, nodetest.V2)}
+	s.agent = newAgent(t, s.node, "tracing: {endpoint: \""+collector.Address+
 		"\", samplingRatePerMillion: 1000000}\n")
 	s.agent.start(t)
-	s.agent.add(t, "traced", pod("traced", "Never", 5, "sleep"))
-	s.eventually(t, soon, "the pod runs", func() bool {
-		return s.container(t, "traced", "main").GetState() == running
+	s.agent.addManifest(t, "traced", samplePodManifest("traced", "Never", 5, "sleep"))
+	s.eventually(t, "the pod runs", func() bool {
+		return s.newestContainer(t, "traced", "main").GetState() == running
 	})
 	for _, call := range []string{"RunPodSandbox", "CreateContainer", "StartContainer"} {
-		s.eventually(t, soon, "it is told of "+call, func() bool {
-			return slices.ContainsFunc(told.Spans(), func(is tracingtest.Span) bool {
-				return strings.HasPrefix(is.Path, "syncPod > "+call+" > ") &&
-					strings.HasSuffix(is.Path, "runtime.v1.RuntimeService/"+call)
+		s.eventually(t, "the collector has a span of "+call, func() bool {
+			return slices.ContainsFunc(collector.Spans(), func(span tracingtest.Span) bool {
+				return strings.HasPrefix(span.Path, "syncPod > "+call+" > ") &&
+					strings.HasSuffix(span.Path, "runtime.v1.RuntimeService/"+call)
 			})
 		})
 	}
-	s.agent.remove(t, "traced")
-	s.eventually(t, soon, "nothing is left", func() bool { return len(s.sandboxes(t, "")) == 0 })
-	if code := s.agent.signal(t, syscall.SIGTERM); code != 0 {
-		t.Errorf("on TERM the agent ended with %d", code)
+	s.agent.removeManifest(t, "traced")
+	s.eventually(t, "the pod is removed", func() bool {
+		return len(s.sandboxLines(t, "")) == 0
+	})
+	if code := s.agent.signalAndWait(t, syscall.SIGTERM); code != 0 {
+		t.Errorf("on TERM the agent exited with code %d", code)
 	}
 }

@@ -10,17 +10,17 @@ import (
 )
 
 var volumeParts = []part{
-	{"emptyDir is shared, on disk and in memory", false, emptyDirs},
-	{"hostPath of every type", false, hostPaths},
-	{"a hostPath that is not there is waited for", true, missingHostPath},
-	{"downwardAPI and projected files", true, downwardFiles},
-	{"sub-paths and read-only mounts", true, subPaths},
-	{"the group of the volumes", false, groupOfVolumes},
+	{"containers share an emptyDir on disk and in memory", false, testEmptyDirs},
+	{"hostPath of every type", false, testHostPaths},
+	{"a pod waits for a missing hostPath", true, testMissingHostPath},
+	{"downwardAPI and projected files", true, testDownwardFiles},
+	{"sub-paths and read-only mounts", true, testSubPaths},
+	{"fsGroup owns the volumes", false, testFSGroup},
 }
 
-// emptyDirs has an init container write what the main one reads.
-func emptyDirs(t *testing.T, s *scene) {
-	s.run(t, "emptydir", `
+// testEmptyDirs has init containers write files that the main container reads.
+func testEmptyDirs(t *testing.T, s *suite) {
+	s.runPod(t, "emptydir", `
   volumes:
   - {name: disk, emptyDir: {}}
   - {name: memory, emptyDir: {medium: Memory, sizeLimit: 1Mi}}
@@ -38,37 +38,37 @@ func emptyDirs(t *testing.T, s *scene) {
     image: sample
     args: [report, --stay, /disk, /disk/file, /memory, /memory/file]
     volumeMounts: [{name: disk, mountPath: /disk}, {name: memory, mountPath: /memory}]`)
-	r := s.finds(t, "emptydir", "main")
+	r := s.waitReport(t, "emptydir", "main")
 	for _, dir := range []string{"/disk", "/memory"} {
 		if got := r.Paths[dir]; got.Mode != "dtrwxrwxrwx" && got.Mode != "drwxrwxrwx" {
 			t.Errorf("%s is %+v", dir, got)
 		}
 		if got := r.Paths[dir+"/file"].Text; got != "hello\n" {
-			t.Errorf("%s/file says %q", dir, got)
+			t.Errorf("%s/file contains %q", dir, got)
 		}
 	}
 	if !r.Paths["/memory"].Tmpfs || r.Paths["/disk"].Tmpfs {
-		t.Errorf("in memory are: disk %t, memory %t", r.Paths["/disk"].Tmpfs,
+		t.Errorf("volumes on tmpfs: disk %t, memory %t; want only memory", r.Paths["/disk"].Tmpfs,
 			r.Paths["/memory"].Tmpfs)
 	}
-	uid := string(s.agent.pod(t, "emptydir").UID)
+	uid := string(s.agent.servedPod(t, "emptydir").UID)
 	const volumes = "volumes/kubernetes.io~empty-dir"
-	data, err := os.ReadFile(filepath.Join(s.agent.root, "pods", uid, volumes, "disk/file"))
+	data, err := os.ReadFile(filepath.Join(s.agent.rootDir, "pods", uid, volumes, "disk/file"))
 	if err != nil || string(data) != "hello\n" {
-		t.Errorf("on the node the file says %q, %v", data, err)
+		t.Errorf("on the node the file contains %q, %v", data, err)
 	}
-	s.agent.remove(t, "emptydir")
-	s.eventually(t, soon, "its directories are gone", func() bool {
-		return s.gone(t, "emptydir") && len(s.agent.directories(t, uid)) == 0
+	s.agent.removeManifest(t, "emptydir")
+	s.eventually(t, "the directories of emptydir are removed", func() bool {
+		return s.isRemoved(t, "emptydir") && len(s.agent.podDirectories(t, uid)) == 0
 	})
 }
 
-func hostPaths(t *testing.T, s *scene) {
+func testHostPaths(t *testing.T, s *suite) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("of the host"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s.run(t, "hostpath", fmt.Sprintf(`
+	s.runPod(t, "hostpath", fmt.Sprintf(`
   volumes:
   - {name: any, hostPath: {path: %[1]s}}
   - {name: file, hostPath: {path: %[1]s/file, type: File}}
@@ -85,58 +85,60 @@ func hostPaths(t *testing.T, s *scene) {
     - {name: newdir, mountPath: /newdir}
     - {name: newfile, mountPath: /newfile}
     - {name: device, mountPath: /device}`, dir))
-	r := s.finds(t, "hostpath", "main")
+	r := s.waitReport(t, "hostpath", "main")
 	if got := r.Paths["/any"].Entries; !slices.Contains(got, "file") {
-		t.Errorf("the directory has %q", got)
+		t.Errorf("the directory has the entries %q", got)
 	}
 	if got := r.Paths["/file"].Text; got != "of the host" {
-		t.Errorf("the file says %q", got)
+		t.Errorf("the file contains %q", got)
 	}
-	for at, mode := range map[string]string{
+	for path, mode := range map[string]string{
 		"/newdir": "drwxr-xr-x", "/newfile": "-rw-r--r--", "/device": "Dcrw-rw-rw-",
 	} {
-		if got := r.Paths[at].Mode; got != mode {
-			t.Errorf("%s has mode %s, want %s", at, got, mode)
+		if got := r.Paths[path].Mode; got != mode {
+			t.Errorf("%s has mode %s, want %s", path, got, mode)
 		}
 	}
-	s.exec(t, "hostpath", "main", "write", "/any/back", "from the pod")
+	s.execSample(t, "hostpath", "main", "write", "/any/back", "from the pod")
 	data, err := os.ReadFile(filepath.Join(dir, "back"))
 	if err != nil || string(data) != "from the pod\n" {
-		t.Errorf("on the host the file says %q, %v", data, err)
+		t.Errorf("on the host the file contains %q, %v", data, err)
 	}
-	s.agent.remove(t, "hostpath")
-	s.eventually(t, soon, "hostpath is gone", func() bool { return s.gone(t, "hostpath") })
+	s.agent.removeManifest(t, "hostpath")
+	s.eventually(t, "hostpath is removed", func() bool {
+		return s.isRemoved(t, "hostpath")
+	})
 	if _, err := os.Stat(filepath.Join(dir, "file")); err != nil {
-		t.Errorf("the pod took a file of the host along: %v", err)
+		t.Errorf("the removal of the pod removed a file of the host: %v", err)
 	}
 }
 
-func missingHostPath(t *testing.T, s *scene) {
+func testMissingHostPath(t *testing.T, s *suite) {
 	path := filepath.Join(t.TempDir(), "late")
-	s.run(t, "latepath", fmt.Sprintf(`
+	s.runPod(t, "latepath", fmt.Sprintf(`
   volumes: [{name: late, hostPath: {path: %s, type: Directory}}]
   containers:
   - name: main
     image: sample
     args: [sleep]
     volumeMounts: [{name: late, mountPath: /late}]`, path))
-	s.eventually(t, soon, "the container is being created", func() bool {
-		w := s.status(t, "latepath", "main").State.Waiting
+	s.eventually(t, "the container is being created", func() bool {
+		w := s.containerStatus(t, "latepath", "main").State.Waiting
 		return w != nil && w.Reason == "ContainerCreating"
 	})
-	if got := s.containers(t, "latepath"); len(got) > 0 {
-		t.Errorf("it has containers without its volume: %q", got)
+	if got := s.containerLines(t, "latepath"); len(got) > 0 {
+		t.Errorf("containers were created without the volume: %q", got)
 	}
 	if err := os.Mkdir(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually(t, 2*soon, "it runs once the directory is there", func() bool {
-		return s.container(t, "latepath", "main").GetState() == running
+	s.eventually(t, "the container runs once the directory exists", func() bool {
+		return s.newestContainer(t, "latepath", "main").GetState() == running
 	})
 }
 
-func downwardFiles(t *testing.T, s *scene) {
-	s.run(t, "downward", `
+func testDownwardFiles(t *testing.T, s *suite) {
+	s.runPod(t, "downward", `
   volumes:
   - name: info
     downwardAPI:
@@ -155,22 +157,22 @@ func downwardFiles(t *testing.T, s *scene) {
     args: [report, --stay, /info/name, /info/labels, /info/deep/memory, /projected/space]
     resources: {limits: {memory: 64Mi}}
     volumeMounts: [{name: info, mountPath: /info}, {name: projected, mountPath: /projected}]`)
-	r := s.finds(t, "downward", "main")
-	for at, want := range map[string]string{
+	r := s.waitReport(t, "downward", "main")
+	for path, want := range map[string]string{
 		"/info/name": "downward-e2e", "/info/labels": `app="downward"`,
 		"/info/deep/memory": "67108864", "/projected/space": "default",
 	} {
-		if got := strings.TrimSuffix(r.Paths[at].Text, "\n"); got != want {
-			t.Errorf("%s says %q, want %q", at, got, want)
+		if got := strings.TrimSuffix(r.Paths[path].Text, "\n"); got != want {
+			t.Errorf("%s contains %q, want %q", path, got, want)
 		}
 	}
 	if got := r.Paths["/info/name"].Mode; got != "-r--r-----" {
-		t.Errorf("the mode of a file is %s", got)
+		t.Errorf("the mode of /info/name is %s, want that of defaultMode 0440", got)
 	}
 }
 
-func subPaths(t *testing.T, s *scene) {
-	s.run(t, "subpath", `
+func testSubPaths(t *testing.T, s *suite) {
+	s.runPod(t, "subpath", `
   volumes: [{name: disk, emptyDir: {}}]
   initContainers:
   - name: first
@@ -187,9 +189,9 @@ func subPaths(t *testing.T, s *scene) {
     - {name: disk, mountPath: /sub, subPath: deep/er}
     - {name: disk, mountPath: /named, subPathExpr: "of-$(ME)"}
     - {name: disk, mountPath: /fixed, readOnly: true}`)
-	r := s.finds(t, "subpath", "main")
+	r := s.waitReport(t, "subpath", "main")
 	if got := r.Paths["/file"].Text; got != "hello\n" {
-		t.Errorf("the file says %q", got)
+		t.Errorf("the file contains %q", got)
 	}
 	if r.Paths["/sub"].Mode == "" || r.Paths["/named"].Mode == "" {
 		t.Errorf("the directories are %+v and %+v", r.Paths["/sub"], r.Paths["/named"])
@@ -204,8 +206,8 @@ func subPaths(t *testing.T, s *scene) {
 	}
 }
 
-func groupOfVolumes(t *testing.T, s *scene) {
-	s.run(t, "fsgroup", `
+func testFSGroup(t *testing.T, s *suite) {
+	s.runPod(t, "fsgroup", `
   securityContext: {runAsUser: 1000, fsGroup: 4000}
   volumes: [{name: disk, emptyDir: {}}]
   initContainers:
@@ -218,7 +220,7 @@ func groupOfVolumes(t *testing.T, s *scene) {
     image: sample
     args: [report, --stay, /disk, /disk/file]
     volumeMounts: [{name: disk, mountPath: /disk}]`)
-	r := s.finds(t, "fsgroup", "main")
+	r := s.waitReport(t, "fsgroup", "main")
 	if !slices.Contains(r.Groups, 4000) {
 		t.Errorf("the groups are %v", r.Groups)
 	}

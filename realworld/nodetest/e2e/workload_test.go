@@ -12,10 +12,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/realworld/porttest"
 )
 
-// townManifests are one workload of each kind. All pods hold a connection in their own name.
-const townManifests = `apiVersion: v1
+// workloadManifests are one workload of each kind. Every pod holds a connection to the recorder
+// under its own name.
+const workloadManifests = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: settings, namespace: town}
 data: {colour: green, shape: round}
@@ -38,12 +41,15 @@ spec:
       containers:
       - name: main
         image: IMAGE
-        args: [hold, --http, "8080", WITNESS, $(POD)]
+        args: [hold, --http, "8080", RECORDER, $(POD)]
         env:
         - {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
         - {name: COLOUR, valueFrom: {configMapKeyRef: {name: settings, key: colour}}}
         envFrom: [{secretRef: {name: keys}}]
-        readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 5}
+        readinessProbe:
+          httpGet: {path: /healthz, port: 8080}
+          periodSeconds: 5
+          timeoutSeconds: 60
         volumeMounts:
         - {name: settings, mountPath: /settings}
         - {name: keys, mountPath: /keys}
@@ -64,7 +70,7 @@ spec:
       containers:
       - name: main
         image: IMAGE
-        args: [hold, --after, 1s, WITNESS, $(POD)]
+        args: [hold, --after, 1s, RECORDER, $(POD)]
         env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
 ---
 apiVersion: apps/v1
@@ -81,7 +87,7 @@ spec:
       containers:
       - name: main
         image: IMAGE
-        args: [hold, WITNESS, $(POD)/$(UID)]
+        args: [hold, RECORDER, $(POD)/$(UID)]
         env:
         - {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
         - {name: UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
@@ -98,42 +104,44 @@ spec:
       containers:
       - name: main
         image: IMAGE
-        args: [hold, WITNESS, $(POD)]
+        args: [hold, RECORDER, $(POD)]
         env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
 `
 
-// workloads makes everything at once, and sees each get where it should.
-func (c *town) workloads(t *testing.T) {
-	c.kubectl(t, "create", "namespace", townNamespace)
-	c.kubectl(t, "wait", "--for=create", "--timeout=60s", "serviceaccount/default")
+// testWorkloads creates all workloads at once, and checks that each reaches its desired state.
+func (c *clusterSuite) testWorkloads(t *testing.T) {
+	c.kubectl(t, "create", "namespace", testNamespace)
+	c.kubectl(t, "wait", "--for=create", patience, "serviceaccount/default")
 	start := time.Now()
-	c.apply(t, townManifests)
-	c.kubectl(t, "rollout", "status", "deployment/shop", "--timeout=180s")
-	t.Logf("%d pods with volumes were ready after %.1f s", shopPods, time.Since(start).Seconds())
-	c.kubectl(t, "wait", "--for=condition=Complete", "--timeout=120s", "job/chore")
-	c.kubectl(t, "rollout", "status", "statefulset/depot", "--timeout=120s")
-	c.kubectl(t, "rollout", "status", "daemonset/post", "--timeout=120s")
-	for app, want := range map[string]int{"shop": shopPods, "chore": 3, "depot": 2, "post": 1} {
-		if got := len(c.pods(t, app)); got != want {
-			t.Errorf("there are %d pods of %s, want %d", got, app, want)
+	c.apply(t, workloadManifests)
+	c.kubectl(t, "rollout", "status", "deployment/shop", patience)
+	t.Logf("%d pods with volumes were ready after %.1f s", shopReplicas,
+		time.Since(start).Seconds())
+	c.kubectl(t, "wait", "--for=condition=Complete", patience, "job/chore")
+	c.kubectl(t, "rollout", "status", "statefulset/depot", patience)
+	c.kubectl(t, "rollout", "status", "daemonset/post", patience)
+	for app, want := range map[string]int{"shop": shopReplicas, "chore": 3, "depot": 2, "post": 1} {
+		if got := len(c.apiPods(t, app)); got != want {
+			t.Errorf("%s has %d pods, want %d", app, got, want)
 		}
 	}
-	for _, p := range c.pods(t, "chore") {
-		if ended := p.Status.ContainerStatuses[0].State.Terminated; ended == nil ||
-			ended.ExitCode != 0 || ended.Reason != "Completed" {
-			t.Errorf("%s has ended as %v", p.Name, ended)
+	for _, p := range c.apiPods(t, "chore") {
+		if terminated := p.Status.ContainerStatuses[0].State.Terminated; terminated == nil ||
+			terminated.ExitCode != 0 || terminated.Reason != "Completed" {
+			t.Errorf("the terminated state of %s is %v", p.Name, terminated)
 		}
 	}
-	before := c.pod(t, "depot-0")
+	before := c.apiPod(t, "depot-0")
 	c.kubectl(t, "delete", "pod", "depot-0")
-	c.until(t, late, "another depot-0 is ready", func() bool {
-		p := c.pod(t, "depot-0")
-		return podReady(p) && p.UID != before.UID
+	c.waitUntil(t, "the new depot-0 is ready", func() bool {
+		p := c.apiPod(t, "depot-0")
+		return isPodReady(p) && p.UID != before.UID
 	})
 }
 
-// greedy is a pod that uses more of a volume than it may. That is measured once a minute.
-const greedy = `apiVersion: v1
+// overLimitManifest is a pod that exceeds the size limit of an emptyDir. Usage is measured once a
+// minute.
+const overLimitManifest = `apiVersion: v1
 kind: Pod
 metadata: {name: greedy, namespace: town}
 spec:
@@ -148,52 +156,54 @@ spec:
   - {name: main, image: IMAGE, args: [sleep]}
 `
 
-// overLimit sees how greedy, which rollOver made, has ended.
-func (c *town) overLimit(t *testing.T) {
-	c.until(t, late, "greedy is evicted", func() bool {
-		return c.pod(t, "greedy").Status.Phase == v1.PodFailed
+// testEmptyDirLimit checks that pod greedy, which testRolloutUnderKills created, is evicted.
+func (c *clusterSuite) testEmptyDirLimit(t *testing.T) {
+	c.waitUntil(t, "greedy is evicted", func() bool {
+		return c.apiPod(t, "greedy").Status.Phase == v1.PodFailed
 	})
 	const message = `Usage of EmptyDir volume "disk" exceeds the limit "4Ki". `
-	is := c.pod(t, "greedy").Status
-	if is.Reason != "Evicted" || is.Message != message {
-		t.Errorf("the pod's reason is %q, %q", is.Reason, is.Message)
+	status := c.apiPod(t, "greedy").Status
+	if status.Reason != "Evicted" || status.Message != message {
+		t.Errorf("the pod's reason is %q, its message %q", status.Reason, status.Message)
 	}
-	for _, s := range is.ContainerStatuses {
-		if s.State.Running != nil || s.RestartCount != 0 { // it may have been ended before main began
+	for _, s := range status.ContainerStatuses {
+		// The eviction may have come before the start of main.
+		if s.State.Running != nil || s.RestartCount != 0 {
 			t.Errorf("container %s: %+v", s.Name, s)
 		}
 	}
 }
 
-// volumes looks into a pod of the shop: what is in its volumes and its environment is what the API
-// server has, the token is one that the server knows, and a change of the ConfigMap arrives.
-func (c *town) volumes(t *testing.T) {
-	shop := c.pods(t, "shop")
+// testAPIVolumes checks a pod of deployment shop: its volumes and its environment have the content
+// of the API objects, the API server authenticates its token, and a change of the ConfigMap
+// arrives.
+func (c *clusterSuite) testAPIVolumes(t *testing.T) {
+	shop := c.apiPods(t, "shop")
 	const account = "/var/run/secrets/kubernetes.io/serviceaccount"
-	f := c.report(t, &shop[0], "/settings/colour", "/settings/shape", "/keys/door", "/keys",
+	r := c.runReport(t, &shop[0], "/settings/colour", "/settings/shape", "/keys/door", "/keys",
 		account+"/token", account+"/namespace", account+"/ca.crt")
-	for at, want := range map[string]string{
+	for path, want := range map[string]string{
 		"/settings/colour": "green", "/settings/shape": "round", "/keys/door": "open sesame",
-		account + "/namespace": townNamespace,
+		account + "/namespace": testNamespace,
 	} {
-		if got := f.Paths[at]; got.Text != want {
-			t.Errorf("%s holds %+v, want %q", at, got, want)
+		if got := r.Paths[path]; got.Text != want {
+			t.Errorf("%s is %+v, want the content %q", path, got, want)
 		}
 	}
-	if keys := f.Paths["/keys"]; !keys.Tmpfs {
-		t.Errorf("the secret is not in memory: %+v", keys)
+	if keys := r.Paths["/keys"]; !keys.Tmpfs {
+		t.Errorf("the secret is not on tmpfs: %+v", keys)
 	}
 	for _, want := range []string{"COLOUR=green", "door=open sesame"} {
-		if !slices.Contains(f.Env, want) {
-			t.Errorf("no %q in the environment %q", want, f.Env)
+		if !slices.Contains(r.Env, want) {
+			t.Errorf("want %q in the environment %q", want, r.Env)
 		}
 	}
-	if ca := f.Paths[account+"/ca.crt"].Text; !strings.Contains(ca, "BEGIN CERTIFICATE") {
-		t.Errorf("the authority is %q", ca)
+	if ca := r.Paths[account+"/ca.crt"].Text; !strings.Contains(ca, "BEGIN CERTIFICATE") {
+		t.Errorf("the CA certificate is %q", ca)
 	}
 	review, err := c.api.AuthenticationV1().TokenReviews().Create(t.Context(),
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{
-			Token: f.Paths[account+"/token"].Text}}, metav1.CreateOptions{})
+			Token: r.Paths[account+"/token"].Text}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,12 +211,12 @@ func (c *town) volumes(t *testing.T) {
 		got.Username != "system:serviceaccount:town:default" ||
 		!slices.Equal(got.Extra["authentication.kubernetes.io/pod-name"],
 			authenticationv1.ExtraValue{shop[0].Name}) {
-		t.Errorf("the token is of %+v", review.Status)
+		t.Errorf("the review of the token is %+v", review.Status)
 	}
 	c.kubectl(t, "patch", "configmap", "settings", "-p", `{"data": {"colour": "red"}}`)
-	c.until(t, soon, "the change has arrived in the first pod and the last", func() bool {
+	c.waitUntil(t, "the change is in the first and the last pod", func() bool {
 		for _, p := range []*v1.Pod{&shop[0], &shop[len(shop)-1]} {
-			if c.report(t, p, "/settings/colour").Paths["/settings/colour"].Text != "red" {
+			if c.runReport(t, p, "/settings/colour").Paths["/settings/colour"].Text != "red" {
 				return false
 			}
 		}
@@ -214,8 +224,9 @@ func (c *town) volumes(t *testing.T) {
 	})
 }
 
-// reported is what a process found around it.
-type reported struct {
+// execReport is the part of the output of "sample report" that testAPIVolumes and testTrustBundles
+// check.
+type execReport struct {
 	Env   []string
 	Paths map[string]struct {
 		Text, Problem string
@@ -223,25 +234,26 @@ type reported struct {
 	}
 }
 
-// report runs "sample report" in a pod.
-func (c *town) report(t *testing.T, p *v1.Pod, paths ...string) reported {
+// runReport runs "sample report" in a pod.
+func (c *clusterSuite) runReport(t *testing.T, p *v1.Pod, paths ...string) execReport {
 	t.Helper()
-	answer, err := c.node.Runtime().ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{
-		ContainerId: idOf(p.Status.ContainerStatuses), Timeout: 20,
-		Cmd: append([]string{"/sample", "report"}, paths...),
+	response, err := c.node.Runtime().ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{
+		ContainerId: onlyContainerID(p.Status.ContainerStatuses),
+		Timeout:     int64(porttest.Patience.Seconds()),
+		Cmd:         append([]string{"/sample", "report"}, paths...),
 	})
-	if err != nil || answer.ExitCode != 0 {
-		t.Fatalf("looking into %s: %v, %v", p.Name, answer, err)
+	if err != nil || response.ExitCode != 0 {
+		t.Fatalf("running a report in %s: %v, %v", p.Name, response, err)
 	}
-	var f reported
-	if err := json.Unmarshal(answer.Stdout, &f); err != nil {
-		t.Fatalf("looking into %s: %v", p.Name, err)
+	var r execReport
+	if err := json.Unmarshal(response.Stdout, &r); err != nil {
+		t.Fatalf("reading the report of %s: %v", p.Name, err)
 	}
-	return f
+	return r
 }
 
-// idOf is the id of the only container, as the runtime knows it.
-func idOf(statuses []v1.ContainerStatus) string {
+// onlyContainerID returns the ID of the only container in the runtime.
+func onlyContainerID(statuses []v1.ContainerStatus) string {
 	if len(statuses) != 1 {
 		return fmt.Sprintf("(%d containers)", len(statuses))
 	}
@@ -249,35 +261,36 @@ func idOf(statuses []v1.ContainerStatus) string {
 	return id
 }
 
-// mirror sees that a static pod is at the API server, and that whatever is done to it there does
-// nothing to its container.
-func (c *town) mirror(t *testing.T) {
-	text := strings.NewReplacer("IMAGE", c.agent.image, "WITNESS", c.held.address(c.node)).
-		Replace(holder("statue", ""))
-	c.agent.add(t, "statue", text)
+// testMirrorPod checks that a static pod has a mirror pod at the API server, and that deletions of
+// the mirror pod do not affect the container.
+func (c *clusterSuite) testMirrorPod(t *testing.T) {
+	c.agent.addManifest(t, "statue", c.replacePlaceholders(holderManifest("statue", "")))
 	const name = "statue-" + nodeName
-	c.until(t, late, "the mirror is ready", func() bool { return podReady(c.pod(t, name)) })
-	before, run := c.pod(t, name), c.container(t, "statue", "main").GetId()
-	if id := idOf(before.Status.ContainerStatuses); id != run {
-		t.Errorf("the mirror tells of container %s, it is %s", id, run)
+	c.waitUntil(t, "the mirror pod is ready", func() bool {
+		return isPodReady(c.apiPod(t, name))
+	})
+	before, container := c.apiPod(t, name), c.newestContainer(t, "statue", "main").GetId()
+	if id := onlyContainerID(before.Status.ContainerStatuses); id != container {
+		t.Errorf("the mirror pod has container %s, want %s", id, container)
 	}
 	for _, args := range [][]string{{"delete", "pod", name},
 		{"delete", "pod", name, "--force", "--grace-period=0"}} {
-		before := c.pod(t, name)
+		before := c.apiPod(t, name)
 		c.kubectl(t, args...)
-		c.until(t, soon, "there is another mirror, and it is ready", func() bool {
-			p := c.pod(t, name)
-			return podReady(p) && p.UID != before.UID
+		c.waitUntil(t, "a new mirror pod is ready", func() bool {
+			p := c.apiPod(t, name)
+			return isPodReady(p) && p.UID != before.UID
 		})
-		after := c.container(t, "statue", "main")
-		if after.GetId() != run || after.GetState() != running {
-			t.Errorf("the container of the static pod was touched: %v", after)
+		after := c.newestContainer(t, "statue", "main")
+		if after.GetId() != container || after.GetState() != running {
+			t.Errorf("the container of the static pod changed: %v", after)
 		}
 	}
 }
 
-// endings are two pods that do not end by themselves: one is forced, the other's grace is cut.
-func (c *town) endings(t *testing.T) {
+// testPodDeletion deletes two pods that ignore TERM: one is force-deleted, the other's grace period
+// is shortened by a second deletion.
+func (c *clusterSuite) testPodDeletion(t *testing.T) {
 	const stubborn = `apiVersion: v1
 kind: Pod
 metadata: {name: NAME, namespace: town, annotations: {seedlet.dev/forced: "FORCED"}}
@@ -287,44 +300,47 @@ spec:
   - {name: main, image: IMAGE, args: [sleep, --ignore-term]}
 ---
 `
-	make := func(name, grace string) string {
+	manifest := func(name, grace string) string {
 		return strings.NewReplacer("NAME", name, "GRACE", grace).Replace(stubborn)
 	}
-	c.apply(t, make("forced", "4")+make("patient", "600"))
-	c.until(t, late, "both run", func() bool {
-		return podReady(c.pod(t, "forced")) && podReady(c.pod(t, "patient"))
+	c.apply(t, manifest("forced", "4")+manifest("patient", "600"))
+	c.waitUntil(t, "both pods run", func() bool {
+		return isPodReady(c.apiPod(t, "forced")) && isPodReady(c.apiPod(t, "patient"))
 	})
-	forced := idOf(c.pod(t, "forced").Status.ContainerStatuses)
+	forced := onlyContainerID(c.apiPod(t, "forced").Status.ContainerStatuses)
 	c.kubectl(t, "delete", "pod", "forced", "--force", "--grace-period=0")
 	c.kubectl(t, "delete", "pod", "patient", "--wait=false")
-	c.until(t, soon, "patient is told to end", func() bool {
-		p := c.pod(t, "patient")
+	c.waitUntil(t, "patient has a deletion timestamp", func() bool {
+		p := c.apiPod(t, "patient")
 		return p != nil && p.DeletionTimestamp != nil
 	})
 	start := time.Now()
-	c.kubectl(t, "delete", "pod", "patient", "--grace-period=2", "--timeout=60s")
-	if took := time.Since(start); took < 1500*time.Millisecond || took > soon {
-		t.Errorf("a pod whose grace was cut to 2 s took %v", took)
+	c.kubectl(t, "delete", "pod", "patient", "--grace-period=2", patience)
+	if took := time.Since(start); took < 1500*time.Millisecond {
+		t.Errorf("a pod whose grace period was shortened to 2 s took %v to end", took)
 	}
-	c.until(t, soon, "the runtime has nothing of what was forced", func() bool {
-		answer, err := c.node.Runtime().ListContainers(t.Context(),
+	c.waitUntil(t, "the container of the force-deleted pod is removed", func() bool {
+		response, err := c.node.Runtime().ListContainers(t.Context(),
 			&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{Id: forced}})
-		return err == nil && len(answer.Containers) == 0
+		return err == nil && len(response.Containers) == 0
 	})
 }
 
-// debugging adds a container to a pod that runs.
-func (c *town) debugging(t *testing.T) {
-	name := c.pods(t, "shop")[0].Name
-	before := c.pod(t, name).Status.ContainerStatuses[0]
-	c.kubectl(t, "debug", name, "--image="+c.agent.image, "--container=look", "--",
-		"/sample", "hold", c.held.address(c.node), "look")
-	c.until(t, soon, "the container runs that was added", func() bool {
-		list := c.pod(t, name).Status.EphemeralContainerStatuses
+// testDebugContainer adds an ephemeral container to a running pod.
+func (c *clusterSuite) testDebugContainer(t *testing.T) {
+	name := c.apiPods(t, "shop")[0].Name
+	before := c.apiPod(t, name).Status.ContainerStatuses[0]
+	c.kubectl(t, "debug", name, "--image="+c.agent.sampleImage, "--container=look", "--",
+		"/sample", "hold", c.connections.address(c.node), "look")
+	c.waitUntil(t, "the ephemeral container runs", func() bool {
+		list := c.apiPod(t, name).Status.EphemeralContainerStatuses
 		return len(list) == 1 && list[0].State.Running != nil
 	})
-	c.until(t, soon, "it has connected", func() bool { return c.held.last("look ").name != "" })
-	if after := c.pod(t, name).Status.ContainerStatuses[0]; after.ContainerID != before.ContainerID {
-		t.Errorf("the pod's own container is %v, it was %v", after, before)
+	c.waitUntil(t, "the ephemeral container is connected", func() bool {
+		return c.connections.lastRun("look ").name != ""
+	})
+	after := c.apiPod(t, name).Status.ContainerStatuses[0]
+	if after.ContainerID != before.ContainerID {
+		t.Errorf("the status of the pod's own container is %v, before %v", after, before)
 	}
 }

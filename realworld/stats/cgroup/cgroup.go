@@ -1,17 +1,17 @@
-// Package cgroup reads what cgroups use, of version 1 and of version 2, into the types of cAdvisor.
+// Package cgroup reads the usage of cgroups, v1 and v2, into the types of cAdvisor.
 //
-// cAdvisor's own handlers are not used: they keep what they have found out about /sys/fs/cgroup in
-// globals, so that version 2 could not be tested on a machine of version 1, and they read dozens of
-// files and make maps of them where a dozen numbers are wanted, of hundreds of cgroups. What is
-// made of the files is the same, and a test holds it against cAdvisor's.
+// cAdvisor's own handlers are not used. They keep the layout of /sys/fs/cgroup in globals, so that
+// v2 could not be tested on a v1 machine, and they parse dozens of files into maps where a dozen
+// numbers of hundreds of cgroups are needed. The results are the same; a test compares them with
+// cAdvisor's.
 //
-// The contract: a Reader is for one goroutine at a time. A cgroup that is not there is
-// fs.ErrNotExist; a file that is not there, or makes no sense, leaves its numbers zero, and a whole
-// group of numbers (Cpu, Memory) that nothing is known of is nil. Paths are names from the root of
-// the hierarchy, as in /proc/PID/cgroup.
+// The contract: a Reader is for one goroutine at a time. A cgroup that does not exist is
+// fs.ErrNotExist. A missing or malformed file leaves its numbers zero, and a group of numbers (Cpu,
+// Memory) without any file is nil. Paths are relative to the root of the hierarchy, as in
+// /proc/PID/cgroup.
 //
 // Start reading at Reader and Usage, then unified.go and legacy.go for the two versions, detail.go,
-// spec.go, and tree.go for where the cgroups of pods are.
+// spec.go, and tree.go for the places of pods' cgroups.
 package cgroup
 
 import (
@@ -27,17 +27,18 @@ import (
 // Reader reads cgroups. It is for one goroutine at a time.
 type Reader struct {
 	roots   Roots
-	unified bool // version 2; else 1, or the hybrid of both, where 1 has the controllers
+	unified bool // v2; otherwise v1, or the hybrid layout, where v1 has the controllers
 	buf     []byte
 	devices map[device]string
 }
 
-// Roots are where the kernel tells of itself: "/sys/fs/cgroup", "/proc" and "/sys", but for tests.
+// Roots are the mount points of the kernel's file systems: "/sys/fs/cgroup", "/proc" and "/sys",
+// except in tests.
 type Roots struct {
 	Cgroup, Proc, Sys string
 }
 
-// New makes a reader. It fails where there are no cgroups.
+// New returns a reader. It fails if no cgroup hierarchy is mounted.
 func New(roots Roots) (*Reader, error) {
 	r := &Reader{roots: roots, buf: make([]byte, 16<<10), devices: map[device]string{}}
 	if _, err := os.Lstat(filepath.Join(roots.Cgroup, "cgroup.controllers")); err == nil {
@@ -52,7 +53,8 @@ func New(roots Roots) (*Reader, error) {
 	return nil, fmt.Errorf("looking for cgroups: no hierarchy in %s", roots.Cgroup)
 }
 
-// controllers are those that numbers are read from. Version 1 has a hierarchy or a link for each.
+// controllers are the controllers whose files are read. Cgroup v1 has a hierarchy or a link for
+// each.
 var controllers = []string{cpuacct, cpu, memory, pids, blkio}
 
 const (
@@ -63,8 +65,8 @@ const (
 	blkio   = "blkio"
 )
 
-// Usage is what a cgroup and all below it use: processors, memory, swap, threads, and how long it
-// has waited for them.
+// Usage returns the usage of a cgroup and its descendants: CPU, memory, swap, threads, and pressure
+// stall times.
 func (r *Reader) Usage(path string) (*model.ContainerStats, error) {
 	s := &model.ContainerStats{Timestamp: time.Now()}
 	read := r.legacyUsage
@@ -83,11 +85,11 @@ func (r *Reader) Usage(path string) (*model.ContainerStats, error) {
 	return s, nil
 }
 
-// machinePressure is what the whole machine waits for, where the root cgroup does not tell.
+// machinePressure reads the pressure stall times of the machine, where the root cgroup has none.
 func (r *Reader) machinePressure(s *model.ContainerStats) {
 	d, err := openDir(r, filepath.Join(r.roots.Proc, "pressure"))
 	if err != nil {
-		return // the kernel does not count it
+		return // the kernel keeps no PSI
 	}
 	defer d.close()
 	if s.Cpu != nil {
@@ -104,19 +106,19 @@ func (r *Reader) machinePressure(s *model.ContainerStats) {
 
 func isRoot(path string) bool { return filepath.Clean("/"+path) == "/" }
 
-// in is the directory of a cgroup, of the hierarchy that has a controller.
-func (r *Reader) in(controller, path string) string {
+// dirOf returns the directory of a cgroup in the hierarchy of a controller.
+func (r *Reader) dirOf(controller, path string) string {
 	if r.unified {
 		return filepath.Join(r.roots.Cgroup, filepath.Clean("/"+path))
 	}
 	return filepath.Join(r.roots.Cgroup, controller, filepath.Clean("/"+path))
 }
 
-// each calls do with the directory of a cgroup in each hierarchy where it has one.
-func (r *Reader) each(path string, do func(controller string, d *dir)) error {
+// eachDir calls do with the directory of a cgroup in each hierarchy in which it exists.
+func (r *Reader) eachDir(path string, do func(controller string, d *dir)) error {
 	found := false
 	for _, controller := range controllers {
-		d, err := openDir(r, r.in(controller, path))
+		d, err := openDir(r, r.dirOf(controller, path))
 		if err != nil {
 			continue
 		}

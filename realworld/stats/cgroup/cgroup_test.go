@@ -17,8 +17,8 @@ import (
 	"github.com/google/cadvisor/lib/model"
 )
 
-// lay writes files, by their paths below a new root, and makes a reader of what is there.
-func lay(t *testing.T, files map[string]string) *Reader {
+// newReader writes files, by their paths below a new root, and returns a reader of them.
+func newReader(t *testing.T, files map[string]string) *Reader {
 	t.Helper()
 	root := t.TempDir()
 	for path, text := range files {
@@ -41,7 +41,7 @@ func lay(t *testing.T, files map[string]string) *Reader {
 const v2Pressure = "some avg10=1.50 avg60=2.50 avg300=3.50 total=400\n" +
 	"full avg10=0.10 avg60=0.20 avg300=0.30 total=40"
 
-// unified is a machine of version 2 with one pod of one container.
+// unified is a v2 machine with one pod of one container.
 var unified = map[string]string{
 	"cgroup/cgroup.controllers": "cpuset cpu io memory hugetlb pids",
 	"cgroup/cpu.stat":           "usage_usec 9000000\nuser_usec 6000000\nsystem_usec 3000000",
@@ -91,7 +91,7 @@ func same(t *testing.T, got, want *model.ContainerStats) {
 }
 
 func TestUnified(t *testing.T) {
-	got, err := lay(t, unified).Usage("/kubepods/a")
+	got, err := newReader(t, unified).Usage("/kubepods/a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,9 +114,9 @@ func TestUnified(t *testing.T) {
 	same(t, got, want)
 }
 
-// The root of version 2 has no memory.current and the like: they are the machine's.
+// The v2 root has no memory.current and the like: its usage is the machine's.
 func TestUnifiedRoot(t *testing.T) {
-	got, err := lay(t, unified).Usage("/")
+	got, err := newReader(t, unified).Usage("/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,9 +131,9 @@ func TestUnifiedRoot(t *testing.T) {
 	same(t, got, want)
 }
 
-// On a node in a container the root is the container's cgroup, and has all files.
+// On a node that runs in a container the root is the container's cgroup and has all files.
 func TestUnifiedRootOfAContainer(t *testing.T) {
-	r := lay(t, map[string]string{"cgroup/cgroup.controllers": "memory",
+	r := newReader(t, map[string]string{"cgroup/cgroup.controllers": "memory",
 		"cgroup/memory.current": "5000", "cgroup/memory.stat": "inactive_file 1000",
 		"proc/meminfo": "MemTotal: 16 kB\nMemFree: 6 kB"})
 	got, err := r.Usage("/")
@@ -142,9 +142,9 @@ func TestUnifiedRootOfAContainer(t *testing.T) {
 	}
 }
 
-// A cgroup is as old as the oldest of its files, and no older than the life of the machine.
+// The creation time of a cgroup is the oldest time of its files, and not before the boot.
 func TestCreated(t *testing.T) {
-	r := lay(t, map[string]string{"cgroup/cgroup.controllers": "", "cgroup/a/cgroup.events": "",
+	r := newReader(t, map[string]string{"cgroup/cgroup.controllers": "", "cgroup/a/cgroup.events": "",
 		"cgroup/b/cgroup.events": "", "proc/stat": "btime 1700000000"})
 	for name, seconds := range map[string]int64{"a": 1750000000, "b": 1600000000} {
 		at := time.Unix(seconds, 0)
@@ -166,7 +166,7 @@ func TestUnifiedSpecAndDetail(t *testing.T) {
 	for path, text := range unified {
 		files[path] = text
 	}
-	r := lay(t, files)
+	r := newReader(t, files)
 	for name, target := range map[string]string{
 		"sys/dev/block/8:16": "../../devices/pci/block/sdb", "proc/41/fd/3": "socket:[9]",
 	} {
@@ -209,8 +209,7 @@ func TestUnifiedSpecAndDetail(t *testing.T) {
 	}
 }
 
-// legacy is a machine of version 1. With the hybrid layout there is "unified" as well, without any
-// controller, which tells nothing.
+// legacy is a v1 machine. The hybrid layout has "unified" as well, without any controller.
 var legacy = map[string]string{
 	"cgroup/unified/cgroup.controllers":           "",
 	"cgroup/unified/a/cpu.stat":                   "usage_usec 1",
@@ -240,7 +239,7 @@ var legacy = map[string]string{
 }
 
 func TestLegacy(t *testing.T) {
-	r := lay(t, legacy)
+	r := newReader(t, legacy)
 	got, err := r.Usage("a")
 	if err != nil {
 		t.Fatal(err)
@@ -274,9 +273,9 @@ func TestLegacy(t *testing.T) {
 	}
 }
 
-// A file that makes no sense leaves its numbers zero; a cgroup that is not there is an error.
+// A malformed file leaves its numbers zero; a cgroup that does not exist is an error.
 func TestBadFiles(t *testing.T) {
-	r := lay(t, map[string]string{
+	r := newReader(t, map[string]string{
 		"cgroup/cgroup.controllers": "cpu memory",
 		"cgroup/a/cpu.stat":         "usage_usec -5\nuser_usec lots\n\nsystem_usec",
 		"cgroup/a/memory.current":   "99999999999999999999999",
@@ -346,7 +345,7 @@ func TestTree(t *testing.T) {
 			for _, at := range test.files {
 				files["cgroup/"+at+"/cgroup.procs"] = ""
 			}
-			r := lay(t, files)
+			r := newReader(t, files)
 			pods, groups := r.Pods(test.of)
 			if diff := cmp.Diff(test.pods, pods) + cmp.Diff(test.groups, groups); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -366,7 +365,7 @@ func TestKubepods(t *testing.T) {
 			"/a_b.slice/a_b-c.slice/a_b-c-kubepods.slice"},
 		{"", "kubepods.slice/kubepods-burstable.slice", "/kubepods.slice"}, {"", "x", "/kubepods"},
 	} {
-		r := lay(t, map[string]string{"cgroup/cgroup.controllers": "",
+		r := newReader(t, map[string]string{"cgroup/cgroup.controllers": "",
 			"cgroup/" + test.there + "/cgroup.procs": ""})
 		if got := r.Kubepods(test.root); got != test.want {
 			t.Errorf("below %q with %s: %s, want %s", test.root, test.there, got, test.want)
@@ -376,21 +375,21 @@ func TestKubepods(t *testing.T) {
 
 func TestOf(t *testing.T) {
 	const v1 = "5:memory:/m/deep\n4:cpu,cpuacct:/c\n1:name=systemd:/longer/than/others\n0::/unified"
-	old := lay(t, map[string]string{"cgroup/memory/x": "", "proc/7/cgroup": v1,
+	old := newReader(t, map[string]string{"cgroup/memory/x": "", "proc/7/cgroup": v1,
 		"proc/8/cgroup": "4:memory:/\n0::/", "proc/9/cgroup": "nonsense"})
 	for pid, want := range map[int]string{7: "/m/deep", 8: "", 9: "", 10: ""} {
-		if got := old.Of(pid); got != want {
+		if got := old.CgroupOfProcess(pid); got != want {
 			t.Errorf("process %d is in %q, want %q", pid, got, want)
 		}
 	}
-	unified := lay(t, map[string]string{"cgroup/cgroup.controllers": "", "proc/7/cgroup": v1})
-	if got := unified.Of(7); got != "/unified" {
+	unified := newReader(t, map[string]string{"cgroup/cgroup.controllers": "", "proc/7/cgroup": v1})
+	if got := unified.CgroupOfProcess(7); got != "/unified" {
 		t.Errorf("with version 2 it is in %q", got)
 	}
 }
 
-// FuzzUsage reads files of any content: whatever they hold, nothing breaks, and JSON can be made
-// of what was read.
+// FuzzUsage reads files of any content: reading does not panic, and its result can be encoded as
+// JSON.
 func FuzzUsage(f *testing.F) {
 	f.Add("usage_usec 1\nuser_usec 2", "anon 1\ninactive_file 5", v2Pressure, "8:0 rbytes=1", true)
 	f.Add("user 1", "total_rss 18446744073709551615", "some avg10=nan avg60=inf total=-1", ":", false)
@@ -405,7 +404,7 @@ func FuzzUsage(f *testing.F) {
 				"cgroup/a/io.stat": io, "cgroup/a/memory.current": io, "cgroup/a/cpu.max": io,
 				"cgroup/a/cgroup.procs": memory}
 		}
-		r := lay(t, files)
+		r := newReader(t, files)
 		s, err := r.Usage("a")
 		if err != nil {
 			t.Fatal(err)

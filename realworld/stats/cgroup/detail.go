@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	devicesMax   = 4096 // whose names are remembered
-	processesMax = 4096 // of one cgroup, whose files are counted
+	devicesMax   = 4096 // of which the names are cached
+	processesMax = 4096 // of one cgroup, of which open files are counted
 )
 
-// device is the numbers of a block device.
+// device identifies a block device.
 type device struct{ major, minor uint64 }
 
-// Detail adds what only the page for dashboards shows: what went to and from disks, and the
-// processes with their open files, of this cgroup without those below.
+// Detail adds what only /metrics/cadvisor serves: I/O per device, and the processes directly in
+// this cgroup with their open files.
 func (r *Reader) Detail(path string, s *model.ContainerStats) {
 	if s.DiskIo == nil {
 		s.DiskIo = &model.DiskIoStats{}
 	}
-	if d, err := openDir(r, r.in(blkio, path)); err == nil {
+	if d, err := openDir(r, r.dirOf(blkio, path)); err == nil {
 		if r.unified {
 			d.unifiedIO(s.DiskIo)
 		} else {
@@ -53,7 +53,7 @@ func (d *dir) unifiedIO(io *model.DiskIoStats) {
 		if len(fields) < 2 {
 			continue
 		}
-		volume, ok := d.disk(fields[0])
+		volume, ok := d.parseDevice(fields[0])
 		if !ok {
 			continue
 		}
@@ -61,7 +61,7 @@ func (d *dir) unifiedIO(io *model.DiskIoStats) {
 		volume.Stats, count.Stats = map[string]uint64{}, map[string]uint64{}
 		for _, field := range fields[1:] {
 			key, text, _ := strings.Cut(field, "=")
-			n, _ := number([]byte(text))
+			n, _ := parseNumber([]byte(text))
 			switch key {
 			case "rbytes":
 				volume.Stats["Read"] = n
@@ -82,8 +82,7 @@ func (d *dir) unifiedIO(io *model.DiskIoStats) {
 	}
 }
 
-// legacyIO reads lines such as "8:0 Read 1", of the file that counts what is below as well if
-// there is one.
+// legacyIO reads lines such as "8:0 Read 1", of the recursive file if it exists.
 func (d *dir) legacyIO(name string) []model.PerDiskStats {
 	text := d.read(name + "_recursive")
 	if text == nil {
@@ -95,7 +94,7 @@ func (d *dir) legacyIO(name string) []model.PerDiskStats {
 		if len(fields) != 3 {
 			continue // the total of all devices
 		}
-		disk, ok := d.disk(fields[0])
+		disk, ok := d.parseDevice(fields[0])
 		n, err := strconv.ParseUint(fields[2], 10, 64)
 		if !ok || err != nil {
 			continue
@@ -110,8 +109,8 @@ func (d *dir) legacyIO(name string) []model.PerDiskStats {
 	return all
 }
 
-// disk is the device of numbers such as "8:0".
-func (d *dir) disk(numbers string) (model.PerDiskStats, bool) {
+// parseDevice parses numbers such as "8:0".
+func (d *dir) parseDevice(numbers string) (model.PerDiskStats, bool) {
 	var of device
 	if n, err := fmt.Sscanf(numbers, "%d:%d", &of.major, &of.minor); n != 2 || err != nil {
 		return model.PerDiskStats{}, false
@@ -119,7 +118,7 @@ func (d *dir) disk(numbers string) (model.PerDiskStats, bool) {
 	return model.PerDiskStats{Device: d.r.deviceName(of), Major: of.major, Minor: of.minor}, true
 }
 
-// deviceName is "/dev/sda", or the numbers of a device that the machine does not know by name.
+// deviceName returns a name such as "/dev/sda", or the numbers of a device without a name.
 func (r *Reader) deviceName(of device) string {
 	if name, known := r.devices[of]; known {
 		return name
@@ -136,10 +135,10 @@ func (r *Reader) deviceName(of device) string {
 	return name
 }
 
-// Processes are the ids of the processes directly in a cgroup.
+// Processes returns the ids of the processes directly in a cgroup.
 func (r *Reader) Processes(path string) []int {
 	for _, controller := range controllers {
-		d, err := openDir(r, r.in(controller, path))
+		d, err := openDir(r, r.dirOf(controller, path))
 		if err != nil {
 			continue
 		}
@@ -155,14 +154,14 @@ func (r *Reader) Processes(path string) []int {
 	return nil
 }
 
-// openFiles counts the files that a process has open, and the sockets among them.
+// openFiles counts the open files of a process, and the sockets among them.
 func (r *Reader) openFiles(pid int) (files, sockets uint64) {
 	dir, err := os.Open(filepath.Join(r.roots.Proc, strconv.Itoa(pid), "fd"))
 	if err != nil {
-		return 0, 0 // it has ended, or is not to be looked at
+		return 0, 0 // the process has ended, or may not be inspected
 	}
 	defer func() { _ = dir.Close() }()
-	names, _ := dir.Readdirnames(-1) // what was read before an error counts
+	names, _ := dir.Readdirnames(-1) // names read before an error count
 	for _, name := range names {
 		target, err := os.Readlink(filepath.Join(dir.Name(), name))
 		if err == nil && strings.HasPrefix(target, "socket:") {

@@ -11,11 +11,11 @@ import (
 	"github.com/google/cadvisor/lib/model"
 )
 
-// fileBytesMax bounds what is read of one file.
+// fileBytesMax bounds how much of a file is read.
 const fileBytesMax = 1 << 20
 
-// dir is an open directory of the kernel's, whose files are read one after the other into one
-// buffer: hundreds of cgroups have thousands of them.
+// dir is an open directory of the cgroup file system. Its files are read one after the other into
+// one buffer, because hundreds of cgroups have thousands of files.
 type dir struct {
 	fd int
 	r  *Reader
@@ -31,8 +31,8 @@ func openDir(r *Reader, path string) (*dir, error) {
 
 func (d *dir) close() { _ = unix.Close(d.fd) }
 
-// read is what a file holds, without the end of its last line, until the next read; nil if it
-// cannot be read.
+// read returns the content of a file without its final newline, valid until the next read; nil if
+// the file cannot be read.
 func (d *dir) read(name string) []byte {
 	fd, err := unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -60,34 +60,34 @@ func (d *dir) read(name string) []byte {
 	}
 }
 
-// number is the one that a file holds, "max" being the largest; false if there is none.
-func (d *dir) number(name string) (uint64, bool) { return number(d.read(name)) }
+// number returns the number in a file, the largest one for "max"; false if there is none.
+func (d *dir) number(name string) (uint64, bool) { return parseNumber(d.read(name)) }
 
-func number(text []byte) (uint64, bool) {
+func parseNumber(text []byte) (uint64, bool) {
 	if string(text) == "max" {
 		return math.MaxUint64, true
 	}
 	n, err := strconv.ParseUint(string(text), 10, 64)
 	if err != nil {
-		return 0, false // not the largest, as ParseUint has it for one that is larger
+		return 0, false // ParseUint returns the largest number for one that overflows
 	}
 	return n, true
 }
 
-// or is the number in a file, or none.
-func (d *dir) or(name string, otherwise uint64) uint64 {
+// numberOr returns the number in a file, or a default.
+func (d *dir) numberOr(name string, otherwise uint64) uint64 {
 	if n, ok := d.number(name); ok {
 		return n
 	}
 	return otherwise
 }
 
-// pairs calls do with every line "KEY NUMBER" of a file, and reports whether there was any.
+// pairs calls do for every line "KEY NUMBER" of a file, and reports whether the file had any.
 func (d *dir) pairs(name string, do func(key string, value uint64)) bool {
 	any := false
 	for line := range bytes.Lines(d.read(name)) {
 		key, text, _ := bytes.Cut(bytes.TrimRight(line, "\n"), []byte(" "))
-		if value, ok := number(text); ok {
+		if value, ok := parseNumber(text); ok {
 			do(string(key), value)
 			any = true
 		}
@@ -95,8 +95,8 @@ func (d *dir) pairs(name string, do func(key string, value uint64)) bool {
 	return any
 }
 
-// pressure reads how long tasks have waited for something: two lines such as
-// "some avg10=0.00 avg60=0.00 avg300=0.00 total=0". It is left as it was if there is no such file.
+// pressure reads a PSI file: two lines such as "some avg10=0.00 avg60=0.00 avg300=0.00 total=0".
+// Without the file nothing is changed.
 func (d *dir) pressure(name string, psi *model.PSIStats) {
 	for line := range bytes.Lines(d.read(name)) {
 		fields := bytes.Fields(line)
@@ -121,12 +121,12 @@ func (d *dir) pressure(name string, psi *model.PSIStats) {
 
 func setPressure(data *model.PSIData, key, value string) {
 	if key == "total" {
-		data.Total, _ = number([]byte(value))
+		data.Total, _ = parseNumber([]byte(value))
 		return
 	}
 	average, err := strconv.ParseFloat(value, 64)
 	if err != nil || math.IsNaN(average) || math.IsInf(average, 0) {
-		return // JSON has no word for them
+		return // JSON cannot express NaN and infinity
 	}
 	switch key {
 	case "avg10":

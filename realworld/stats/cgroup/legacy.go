@@ -2,13 +2,13 @@ package cgroup
 
 import "github.com/google/cadvisor/lib/model"
 
-// tick is the kernel's unit of user and system time in nanoseconds: 100 a second, on every
-// architecture that there is a node for.
+// tick is the kernel's unit of user and system time in nanoseconds. USER_HZ is 100 on every
+// architecture that Kubernetes supports.
 const tick = 10_000_000
 
-// legacyUsage reads a cgroup of version 1 in each of its hierarchies.
+// legacyUsage reads a v1 cgroup in each of its hierarchies.
 func (r *Reader) legacyUsage(path string, s *model.ContainerStats) error {
-	return r.each(path, func(controller string, d *dir) {
+	return r.eachDir(path, func(controller string, d *dir) {
 		switch controller {
 		case cpuacct:
 			d.legacyCPU(s)
@@ -69,9 +69,9 @@ func (d *dir) legacyMemory() *model.MemoryStats {
 		return nil
 	}
 	m := &model.MemoryStats{Usage: usage}
-	m.MaxUsage = d.or("memory.max_usage_in_bytes", 0)
-	m.Failcnt = d.or("memory.failcnt", 0)
-	m.KernelUsage = d.or("memory.kmem.usage_in_bytes", 0)
+	m.MaxUsage = d.numberOr("memory.max_usage_in_bytes", 0)
+	m.Failcnt = d.numberOr("memory.failcnt", 0)
+	m.KernelUsage = d.numberOr("memory.kmem.usage_in_bytes", 0)
 	d.pairs("memory.stat", func(key string, n uint64) {
 		switch key {
 		case "total_cache":

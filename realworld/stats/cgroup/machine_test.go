@@ -12,15 +12,15 @@ import (
 	"github.com/google/cadvisor/lib/model"
 )
 
-// What is read of this machine's cgroups is what cAdvisor reads of them: of the root, and of where
-// this process is.
+// The usage of this machine's cgroups equals what cAdvisor reads: of the root, and of the cgroup of
+// this process.
 func TestAsCadvisor(t *testing.T) {
 	roots := Roots{Cgroup: "/sys/fs/cgroup", Proc: "/proc", Sys: "/sys"}
 	r, err := New(roots)
 	if err != nil {
 		t.Skipf("no cgroups here: %v", err)
 	}
-	for _, path := range []string{"/", r.Of(os.Getpid())} {
+	for _, path := range []string{"/", r.CgroupOfProcess(os.Getpid())} {
 		if path == "" {
 			continue
 		}
@@ -65,7 +65,7 @@ func compare(t *testing.T, r *Reader, path string) {
 	near(t, "memory.swap", ours.Memory.Swap, theirs.Memory.Swap)
 	near(t, "memory.mappedFile", ours.Memory.MappedFile, theirs.Memory.MappedFile)
 	near(t, "memory.kernel", ours.Memory.KernelUsage, theirs.Memory.KernelUsage)
-	if ours.Cpu == nil { // the process is further down in one hierarchy than in the other
+	if ours.Cpu == nil { // the process is deeper in one hierarchy than in the other
 		ours.Cpu = &model.CpuStats{}
 	}
 	near(t, "cpu.total", ours.Cpu.Usage.Total, theirs.Cpu.Usage.Total)
@@ -73,7 +73,7 @@ func compare(t *testing.T, r *Reader, path string) {
 	near(t, "cpu.system", ours.Cpu.Usage.System, theirs.Cpu.Usage.System)
 }
 
-// near allows for what has happened between two looks.
+// near tolerates what changed between two readings.
 func near(t *testing.T, name string, ours, theirs uint64) {
 	t.Helper()
 	difference := math.Abs(float64(ours) - float64(theirs))

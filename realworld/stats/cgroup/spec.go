@@ -12,17 +12,17 @@ import (
 	"github.com/google/cadvisor/lib/model"
 )
 
-// Spec is what a cgroup may use, and since when it exists.
+// Spec returns the limits of a cgroup and its creation time.
 func (r *Reader) Spec(path string) model.ContainerSpec {
 	spec := model.ContainerSpec{CreationTime: r.Created(path)}
 	if r.unified {
-		d, err := openDir(r, r.in("", path))
+		d, err := openDir(r, r.dirOf("", path))
 		if err == nil {
 			d.unifiedSpec(&spec)
 			d.close()
 		}
 	} else {
-		_ = r.each(path, func(controller string, d *dir) { // without any there is nothing to say
+		_ = r.eachDir(path, func(controller string, d *dir) { // without a hierarchy there is no spec
 			d.legacySpec(controller, &spec)
 		})
 	}
@@ -38,21 +38,21 @@ func (r *Reader) Spec(path string) model.ContainerSpec {
 func (d *dir) unifiedSpec(spec *model.ContainerSpec) {
 	if weight, ok := d.number("cpu.weight"); ok && weight > 0 && weight <= 10000 {
 		spec.HasCpu = true
-		spec.Cpu.Limit = 2 + (weight-1)*262142/9999 // as shares
+		spec.Cpu.Limit = 2 + (weight-1)*262142/9999 // converted to shares
 	}
 	quota, period, ok := bytes.Cut(d.read("cpu.max"), []byte(" "))
 	if ok {
 		spec.HasCpu = true
-		spec.Cpu.Period, _ = number(period)
+		spec.Cpu.Period, _ = parseNumber(period)
 		if string(quota) != "max" {
-			spec.Cpu.Quota, _ = number(quota)
+			spec.Cpu.Quota, _ = parseNumber(quota)
 		}
 	}
 	if limit, ok := d.number("memory.max"); ok {
 		spec.HasMemory = true
 		spec.Memory.Limit = limit
-		spec.Memory.SwapLimit = d.or("memory.swap.max", 0)
-		spec.Memory.Reservation = d.or("memory.min", 0)
+		spec.Memory.SwapLimit = d.numberOr("memory.swap.max", 0)
+		spec.Memory.Reservation = d.numberOr("memory.min", 0)
 	}
 }
 
@@ -60,20 +60,21 @@ func (d *dir) legacySpec(controller string, spec *model.ContainerSpec) {
 	switch controller {
 	case cpu:
 		spec.HasCpu = true
-		spec.Cpu.Limit = d.or("cpu.shares", 0)
-		spec.Cpu.Period = d.or("cpu.cfs_period_us", 0)
-		spec.Cpu.Quota = d.or("cpu.cfs_quota_us", 0) // -1 is none
+		spec.Cpu.Limit = d.numberOr("cpu.shares", 0)
+		spec.Cpu.Period = d.numberOr("cpu.cfs_period_us", 0)
+		spec.Cpu.Quota = d.numberOr("cpu.cfs_quota_us", 0) // -1 means no quota
 	case memory:
 		spec.HasMemory = true
-		spec.Memory.Limit = d.or("memory.limit_in_bytes", 0)
-		spec.Memory.SwapLimit = d.or("memory.memsw.limit_in_bytes", 0)
-		spec.Memory.Reservation = d.or("memory.soft_limit_in_bytes", 0)
+		spec.Memory.Limit = d.numberOr("memory.limit_in_bytes", 0)
+		spec.Memory.SwapLimit = d.numberOr("memory.memsw.limit_in_bytes", 0)
+		spec.Memory.Reservation = d.numberOr("memory.soft_limit_in_bytes", 0)
 	}
 }
 
-// Created is since when a cgroup exists, for the root since when the machine runs; zero if that
-// cannot be seen. The kernel does not keep that time: it is the oldest that it shows. That of the
-// directory changes with the cgroups in it, that of a file when it is read again after a long time.
+// Created returns the creation time of a cgroup, for the root the boot time; zero if it cannot be
+// determined. The kernel does not record it, so it is the oldest time of the directory and its
+// files. The directory's time changes with its children, a file's when it is read again after a
+// long time.
 func (r *Reader) Created(path string) time.Time {
 	boot := BootTime(r.roots.Proc)
 	if isRoot(path) {
@@ -81,7 +82,7 @@ func (r *Reader) Created(path string) time.Time {
 	}
 	var oldest time.Time
 	for _, controller := range controllers {
-		dir := r.in(controller, path)
+		dir := r.dirOf(controller, path)
 		for _, name := range []string{"", "cgroup.procs", "cgroup.events", "cgroup.clone_children"} {
 			info, err := os.Stat(filepath.Join(dir, name))
 			if err == nil && (oldest.IsZero() || info.ModTime().Before(oldest)) {
@@ -98,7 +99,7 @@ func (r *Reader) Created(path string) time.Time {
 	return oldest
 }
 
-// BootTime is since when the machine runs, by PROC/stat; zero if it does not say.
+// BootTime returns the boot time in PROC/stat; zero if it is missing.
 func BootTime(proc string) time.Time {
 	lines, err := fields(filepath.Join(proc, "stat"))
 	if err != nil {
@@ -114,7 +115,7 @@ func BootTime(proc string) time.Time {
 	return time.Time{}
 }
 
-// fields are the words of each line of a file.
+// fields returns the words of each line of a file.
 func fields(path string) ([][]string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -127,23 +128,24 @@ func fields(path string) ([][]string, error) {
 	return lines, nil
 }
 
-// Limits are how much memory and swap a cgroup may have in bytes; none is a very large number.
+// Limits returns the limits of memory and swap of a cgroup in bytes. No limit is a very large
+// number.
 func (r *Reader) Limits(path string) (memoryBytes, swapBytes uint64) {
-	d, err := openDir(r, r.in(memory, path))
+	d, err := openDir(r, r.dirOf(memory, path))
 	if err != nil {
 		return math.MaxUint64, math.MaxUint64
 	}
 	defer d.close()
 	if r.unified {
-		return d.or("memory.max", math.MaxUint64), d.or("memory.swap.max", math.MaxUint64)
+		return d.numberOr("memory.max", math.MaxUint64), d.numberOr("memory.swap.max", math.MaxUint64)
 	}
-	memoryBytes = d.or("memory.limit_in_bytes", math.MaxUint64)
-	both := d.or("memory.memsw.limit_in_bytes", math.MaxUint64)
+	memoryBytes = d.numberOr("memory.limit_in_bytes", math.MaxUint64)
+	both := d.numberOr("memory.memsw.limit_in_bytes", math.MaxUint64)
 	if both >= math.MaxInt64-1<<20 {
 		return memoryBytes, math.MaxUint64
 	}
 	return memoryBytes, both - min(both, memoryBytes)
 }
 
-// Unified says whether the controllers are those of version 2.
-func (r *Reader) Unified() bool { return r.unified }
+// IsUnified reports whether the controllers belong to v2.
+func (r *Reader) IsUnified() bool { return r.unified }

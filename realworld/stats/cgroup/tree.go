@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Children are the names of the cgroups directly below one; none if it does not exist.
+// Children returns the names of the child cgroups; none if the cgroup does not exist.
 func (r *Reader) Children(of string) []string {
 	for _, controller := range controllers {
-		entries, err := os.ReadDir(r.in(controller, of))
+		entries, err := os.ReadDir(r.dirOf(controller, of))
 		if err != nil {
 			continue
 		}
@@ -27,8 +27,8 @@ func (r *Reader) Children(of string) []string {
 	return nil
 }
 
-// Kubepods is the cgroup of all pods below a root: "kubepods" or "kubepods.slice", whichever has
-// any, or is there, or else the former.
+// Kubepods returns the cgroup of all pods below a root: of "kubepods" and "kubepods.slice" the one
+// that has children, or else the one that exists, or else "kubepods".
 func (r *Reader) Kubepods(root string) string {
 	plain := path.Clean("/" + root + "/kubepods")
 	slice, prefix := "", ""
@@ -49,20 +49,20 @@ func (r *Reader) Kubepods(root string) string {
 	return found
 }
 
-// Pods finds the cgroups of pods below that of all pods, by UID, whichever driver made them:
-// "burstable/podUID" or "kubepods-burstable.slice/kubepods-burstable-podUID.slice". Groups are the
-// cgroups above them, the one that was asked for first.
+// Pods returns the cgroups of pods below the given one, by PodKey, for both drivers:
+// "burstable/podUID" and "kubepods-burstable.slice/kubepods-burstable-podUID.slice". groups are the
+// cgroups above them, the given one first.
 func (r *Reader) Pods(of string) (pods map[string]string, groups []string) {
 	pods, groups = map[string]string{}, []string{of}
 	for _, name := range r.Children(of) {
 		at := path.Join(of, name)
-		switch last := lastWord(name); {
+		switch last := nameSuffix(name); {
 		case strings.HasPrefix(last, podPrefix):
 			pods[PodKey(last[len(podPrefix):])] = at
 		case last == "burstable" || last == "besteffort":
 			groups = append(groups, at)
 			for _, below := range r.Children(at) {
-				if uid, is := strings.CutPrefix(lastWord(below), podPrefix); is {
+				if uid, is := strings.CutPrefix(nameSuffix(below), podPrefix); is {
 					pods[PodKey(uid)] = path.Join(at, below)
 				}
 			}
@@ -73,24 +73,25 @@ func (r *Reader) Pods(of string) (pods map[string]string, groups []string) {
 
 const podPrefix = "pod"
 
-// PodKey is a UID as Pods has it: systemd's names cannot tell a dash from an underscore.
+// PodKey returns the key of a UID in the result of Pods: in systemd's names a dash of the UID is an
+// underscore.
 func PodKey(uid string) string { return strings.ReplaceAll(uid, "_", "-") }
 
-// Containers finds the cgroups in that of a pod, by the id of the container or the sandbox: "ID",
-// "cri-containerd-ID.scope" or "crio-ID.scope". Those of cri-o's monitors are none.
+// Containers returns the cgroups in a pod's cgroup by the id of the container or sandbox: "ID",
+// "cri-containerd-ID.scope" or "crio-ID.scope". Cgroups of cri-o's monitors are left out.
 func (r *Reader) Containers(of string) map[string]string {
 	found := map[string]string{}
 	for _, name := range r.Children(of) {
 		if !strings.Contains(name, "conmon") {
-			found[lastWord(strings.TrimSuffix(name, ".scope"))] = path.Join(of, name)
+			found[nameSuffix(strings.TrimSuffix(name, ".scope"))] = path.Join(of, name)
 		}
 	}
 	return found
 }
 
-// lastWord is what follows the last dash of a slice's or a scope's name. Plain names, as the
-// cgroupfs driver gives them, are UIDs with dashes and prefixes without.
-func lastWord(name string) string {
+// nameSuffix returns the part of a slice's or scope's name after its last dash. Names of the
+// cgroupfs driver are returned whole: their UIDs have dashes, their prefixes have none.
+func nameSuffix(name string) string {
 	name, slice := strings.CutSuffix(name, ".slice")
 	if !slice && strings.HasPrefix(name, podPrefix) {
 		return name
@@ -98,9 +99,9 @@ func lastWord(name string) string {
 	return name[strings.LastIndexByte(name, '-')+1:]
 }
 
-// Of is the cgroup that a process is in; empty if that cannot be seen, or if it is the root. With
-// version 1 it is that of the controller of memory or processors, whichever is further down.
-func (r *Reader) Of(pid int) string {
+// CgroupOfProcess returns the cgroup of a process; empty for the root, or if it cannot be read.
+// With v1 it is the cgroup of the memory or the cpu controller, whichever is deeper.
+func (r *Reader) CgroupOfProcess(pid int) string {
 	f, err := os.Open(filepath.Join(r.roots.Proc, strconv.Itoa(pid), "cgroup"))
 	if err != nil {
 		return ""

@@ -6,9 +6,9 @@ import (
 	"github.com/google/cadvisor/lib/model"
 )
 
-// unifiedUsage reads a cgroup of version 2. The root has only a part of the files.
+// unifiedUsage reads a v2 cgroup. The root has only some of the files.
 func (r *Reader) unifiedUsage(path string, s *model.ContainerStats) error {
-	d, err := openDir(r, r.in("", path))
+	d, err := openDir(r, r.dirOf("", path))
 	if err != nil {
 		return err
 	}
@@ -108,14 +108,14 @@ func (d *dir) unifiedMemory() *model.MemoryStats {
 		return nil
 	}
 	m.Usage = usage
-	m.MaxUsage = d.or("memory.peak", 0)
-	m.Swap = d.or("memory.swap.current", 0)
+	m.MaxUsage = d.numberOr("memory.peak", 0)
+	m.Swap = d.numberOr("memory.swap.current", 0)
 	d.pressure("memory.pressure", &m.PSI)
 	return m
 }
 
-// machineMemory is what the machine as a whole uses: the root cgroup of version 2 does not say, but
-// what a container sees as the root, as on a node in a container, does.
+// machineMemory returns the memory usage of the machine, which the v2 root cgroup does not have. On
+// a node that runs in a container, the visible root is an ordinary cgroup and has it.
 func (r *Reader) machineMemory(m *model.MemoryStats) {
 	info, err := ReadMemInfo(r.roots.Proc)
 	if err != nil {
@@ -128,13 +128,13 @@ func (r *Reader) machineMemory(m *model.MemoryStats) {
 func (d *dir) threads(s *model.ContainerStats) {
 	if n, ok := d.number("pids.current"); ok {
 		s.Processes = &model.ProcessStats{ThreadsCurrent: n}
-		if limit := d.or("pids.max", 0); limit < 1<<62 { // cAdvisor shows no limit as zero
+		if limit := d.numberOr("pids.max", 0); limit < 1<<62 { // cAdvisor reports zero for no limit
 			s.Processes.ThreadsMax = limit
 		}
 	}
 }
 
-// MemInfo is the memory of the machine, in bytes.
+// MemInfo is the memory of the machine in bytes.
 type MemInfo struct {
 	Total, Free, Available, SwapTotal, SwapFree uint64
 }
@@ -150,7 +150,7 @@ func ReadMemInfo(proc string) (MemInfo, error) {
 		if len(line) < 2 {
 			continue
 		}
-		kib, ok := number([]byte(line[1]))
+		kib, ok := parseNumber([]byte(line[1]))
 		if !ok {
 			continue
 		}

@@ -1,4 +1,4 @@
-// Package tracingtest has a collector of traces, for tests of what is sent to one.
+// Package tracingtest has a fake OpenTelemetry collector, for tests of the spans that are sent.
 package tracingtest
 
 import (
@@ -12,17 +12,17 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Collector is what spans are sent to.
+// Collector is an OTLP collector on loopback that keeps the spans it receives.
 type Collector struct {
 	collectorapi.UnimplementedTraceServiceServer
-	Address string // to send to, as the configuration has it
+	Address string // as the endpoint of a TracingConfiguration
 
 	mu       sync.Mutex
 	spans    []*spanapi.Span
 	resource map[string]string
 }
 
-// New starts a collector, which ends with the test.
+// New starts a collector, which is stopped at the end of the test.
 func New(t testing.TB) *Collector {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -36,17 +36,17 @@ func New(t testing.TB) *Collector {
 	return c
 }
 
-// Serve has a server serve until the test ends.
+// Serve runs a gRPC server until the test ends.
 func Serve(t testing.TB, server *grpc.Server, listener net.Listener) {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	t.Cleanup(func() {
 		server.Stop()
-		<-ended // how it ends says nothing
+		<-ended // the error does not matter
 	})
 }
 
-// Export takes what is sent.
+// Export receives spans.
 func (c *Collector) Export(_ context.Context, request *collectorapi.ExportTraceServiceRequest) (
 	*collectorapi.ExportTraceServiceResponse, error) {
 	c.mu.Lock()
@@ -62,20 +62,20 @@ func (c *Collector) Export(_ context.Context, request *collectorapi.ExportTraceS
 	return &collectorapi.ExportTraceServiceResponse{}, nil
 }
 
-// Resource is an attribute of who has sent the spans.
+// Resource returns a resource attribute of the sender of the spans.
 func (c *Collector) Resource(key string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.resource[key]
 }
 
-// Span is what was sent, with its path: its name after those of the spans that it is part of.
+// Span is a received span with its path: the names of its ancestors, then its own.
 type Span struct {
 	*spanapi.Span
 	Path string
 }
 
-// Spans are all that were sent, in the order in which they came.
+// Spans returns all received spans, in the order of their arrival.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()

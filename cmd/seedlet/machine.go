@@ -1,0 +1,70 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/realworld/host"
+	"seedlet.dev/realworld/iptables"
+)
+
+// What the agent sets up on the machine when it starts: settings of the kernel, directories, and
+// chains of iptables.
+
+// machineFlags are the flags about the machine.
+type machineFlags struct {
+	// kernelSettingsRoot has no flag in the kubelet: a second agent on a machine, as in tests, leaves
+	// the kernel alone.
+	kernelSettingsRoot    string
+	protectKernelDefaults bool
+	makeIPTablesChains    bool
+}
+
+func (f *machineFlags) addTo(fs *pflag.FlagSet) {
+	fs.StringVar(&f.kernelSettingsRoot, "kernel-settings-root", "/proc/sys",
+		"directory of the kernel's settings; if empty, they are left alone")
+	fs.BoolVar(&f.protectKernelDefaults, "protect-kernel-defaults", false,
+		"refuse to start if a setting of the kernel is not as the node needs it, instead of setting it")
+	fs.BoolVar(&f.makeIPTablesChains, "make-iptables-util-chains", true,
+		"make the chains of iptables that other programs look for")
+}
+
+// override sets the fields whose flags are on the command line.
+func (f *machineFlags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfiguration) {
+	if fs.Changed("protect-kernel-defaults") {
+		c.ProtectKernelDefaults = f.protectKernelDefaults
+	}
+	if fs.Changed("make-iptables-util-chains") {
+		c.MakeIPTablesUtilChains = &f.makeIPTablesChains
+	}
+}
+
+// setUpMachine sets the kernel's settings and makes the agent's directories. Without them the agent
+// does not start, as the kubelet does not.
+func setUpMachine(s settings) error {
+	if root := s.machine.kernelSettingsRoot; root != "" {
+		err := host.SetKernelSettings(root, s.config.ProtectKernelDefaults,
+			func(name string, from, to int64) {
+				klog.InfoS("changed a setting of the kernel", "name", name, "from", from, "to", to)
+			})
+		if err != nil {
+			return err
+		}
+	}
+	return host.MakeDataDirs(s.rootDir, s.config.PodLogsDir)
+}
+
+// keepIPTables starts keeping the chains. It returns nil if makeIPTablesUtilChains is false.
+func keepIPTables(c *kubeletconfig.KubeletConfiguration) *iptables.Rules {
+	if !*c.MakeIPTablesUtilChains {
+		return nil
+	}
+	return iptables.Keep(iptables.Options{Report: func(program string, err error) {
+		if err != nil { // other programs need the chains, and a machine with nftables alone has none
+			klog.InfoS("the chains of iptables are not there", "program", program, "err", err)
+			return
+		}
+		klog.InfoS("the chains of iptables are there", "program", program)
+	}})
+}

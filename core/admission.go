@@ -1,0 +1,309 @@
+package core
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/admission"
+	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/pod"
+	"seedlet.dev/core/statuswriter"
+	"seedlet.dev/core/sysctl"
+	"seedlet.dev/world"
+)
+
+// Rejection is why a desired pod is not run, in the terms of its status. A pod in phase Pending may
+// still be admitted. One in phase Failed is not admitted by this run of the agent: only another
+// manifest, which makes another pod, or another configuration can change that.
+type Rejection struct {
+	Phase   v1.PodPhase `json:"phase"`
+	Reason  string      `json:"reason"`
+	Message string      `json:"message"`
+	Waiting bool        `json:"waiting,omitempty"` // the pod is checked again when another pod ends
+}
+
+// awaitingOtherPod is the rejection of a pod for lack of resources while another pod may have
+// reached a terminal phase, which would free its resources. It has no reason, because kubectl shows
+// a reason instead of the phase.
+var awaitingOtherPod = Rejection{Phase: v1.PodPending, Waiting: true,
+	Message: "waiting to learn whether another pod has ended and leaves room for this one"}
+
+// awaitingRuntime is the rejection of a pod that needs a feature of the runtime before the runtime
+// has reported its features.
+var awaitingRuntime = Rejection{Phase: v1.PodPending, Waiting: true,
+	Message: "waiting to learn what the container runtime supports"}
+
+// isPreempting reports whether other pods are being terminated to make resources available for this
+// one.
+func (r Rejection) isPreempting() bool { return r.Waiting && r.Reason == admission.PreemptedReason }
+
+func failedRejection(reason, message string) Rejection {
+	return Rejection{Phase: v1.PodFailed, Reason: reason, Message: rejectionPrefix + message}
+}
+
+// rejectionPrefix begins the message of a rejection in a status; the message of the event lacks it.
+const rejectionPrefix = "Pod was rejected: "
+
+// reportRejection records an event about a pod that is not run, or logs that the pod waits.
+func (a *Agent) reportRejection(spec *v1.Pod, rejection Rejection) {
+	if rejection.Waiting { // not a final rejection
+		a.effects.Log(world.LevelWarning, "Pod waits for admission", "pod", spec.Namespace+"/"+spec.Name,
+			"podUID", string(spec.UID), "reason", rejection.Reason, "message", rejection.Message)
+		return
+	}
+	a.recordRejection(rejection.Reason)
+	a.effects.RecordEvent(pod.ObjectReference(spec), v1.EventTypeWarning, rejection.Reason, "%s",
+		strings.TrimPrefix(rejection.Message, rejectionPrefix))
+}
+
+// hasListedExistingPods reports whether the pods that earlier agents started are known: the runtime
+// and the pods' directories have been listed. Before that no pod is checked for resources.
+func (a *Agent) hasListedExistingPods() bool {
+	return !a.state.Relist.AsOf.IsZero() && a.state.PodDirs.Listed
+}
+
+// handlePodDirsCompletion handles the listing of the pods' directories, which pods may wait for.
+func (a *Agent) handlePodDirsCompletion(ev world.Event) {
+	a.state.PodDirs.HandleCompletion(ev, &a.effects)
+	a.noteSetAsideDirs()
+	if a.hasListedExistingPods() {
+		a.reconcileAllPods(ev.Time)
+	}
+}
+
+// permanentRejection returns why a pod can never be run as specified; the zero value if it can.
+func (a *Agent) permanentRejection(spec *v1.Pod) Rejection {
+	if a.state.ChecksFeatures {
+		declared := a.state.NodeObject.Settings.DeclaredFeatures
+		if message := admission.MissingFeatures(spec, declared); message != "" {
+			return failedRejection(admission.ReasonFeatures, message)
+		}
+	}
+	if missing := pod.UnsupportedFields(spec, a.state.Node.RestartAllContainers); len(missing) > 0 {
+		return Rejection{Phase: v1.PodPending, Reason: "Refused",
+			Message: "not supported yet: " + strings.Join(missing, ", ")}
+	}
+	if message := sysctl.ForbiddenMessage(&spec.Spec, a.state.AllowedUnsafeSysctls); message != "" {
+		return failedRejection(sysctl.Reason, message)
+	}
+	if admission.NeedsAppArmor(spec) && !a.state.Boot.Machine.AppArmor {
+		return failedRejection("AppArmor",
+			"Cannot enforce AppArmor: AppArmor is not enabled on the host")
+	}
+	return Rejection{}
+}
+
+// isLeftAlone reports whether a pod is desired, but can never be run as specified. What the runtime
+// has of it, which another agent started, stays as it is until the pod is no longer desired.
+func (a *Agent) isLeftAlone(p *pod.Pod) bool {
+	if p.Spec != nil || p.NoLongerDesired {
+		return false
+	}
+	if a.isAPIPod(p) {
+		object := a.apiPod(p.FullName())
+		return isToRun(object) && a.permanentRejection(object) != Rejection{}
+	}
+	return slices.ContainsFunc(a.state.Manifests.Pods(), func(spec *v1.Pod) bool {
+		return string(spec.UID) == p.UID && a.permanentRejection(spec).Phase == v1.PodPending
+	})
+}
+
+// admitStaticPods returns the static pods to run, and by UID why the others are rejected. A pod
+// that was admitted before, or has something running, stays admitted: neither a manifest that is
+// added nor a restart of the agent ends a static pod. Therefore a pod that would be rejected is
+// neither admitted nor rejected until it is known what runs.
+func (a *Agent) admitStaticPods() ([]*v1.Pod, map[string]Rejection) {
+	var accepted, undecided []*v1.Pod
+	a.forgetStaticSetAside()
+	rejections := map[string]Rejection{}
+	existingListed := a.hasListedExistingPods()
+	for _, p := range a.state.Manifests.Pods() {
+		if a.isSetAside(string(p.UID)) {
+			a.keepAside(p)
+			continue
+		}
+		known, previous := a.state.Pods[string(p.UID)], a.workOn(string(p.UID))
+		switch rejection := a.permanentRejection(p); {
+		case rejection.Phase == v1.PodPending:
+			rejections[string(p.UID)] = rejection
+		case known != nil && (known.Spec != nil || known.HoldsNameOrPorts()),
+			existingListed && a.state.PodDirs.MayHaveStarted(string(p.UID)):
+			accepted = append(accepted, p)
+		case rejection == Rejection{}:
+			undecided = append(undecided, p)
+		case existingListed: // the kubelet fails a static pod like any other
+			rejections[string(p.UID)] = rejection
+		}
+		a.workOn(previous)
+	}
+	if !existingListed && a.state.HasAPIServer {
+		return accepted, rejections // the API server's pods are not known yet, but run and use resources
+	}
+	others := a.activePods(accepted)
+	var admitted []*v1.Pod
+	for _, p := range undecided {
+		previous := a.workOn(string(p.UID))
+		rejection := a.checkAdmission(p, true, others, existingListed)
+		a.workOn(previous)
+		if rejection != (Rejection{}) && !existingListed {
+			return accepted, rejections // other pods may run that are not known yet
+		}
+		if rejection == (Rejection{}) {
+			others, admitted = append(others, p), append(admitted, p)
+			continue
+		}
+		rejections[string(p.UID)] = rejection
+	}
+	return append(accepted, admitted...), rejections
+}
+
+// activePods returns the pods that count against the node's resources: those that are known,
+// including pods that only the runtime knows, and those of the additional ones that are not known
+// yet.
+func (a *Agent) activePods(additional []*v1.Pod) []*v1.Pod {
+	var active []*v1.Pod
+	for _, uid := range a.podUIDs {
+		if p := a.state.Pods[uid]; p.HoldsResources() {
+			active = append(active, p.AllocatedPod())
+		}
+	}
+	for _, spec := range additional {
+		if p := a.state.Pods[string(spec.UID)]; p == nil || p.Spec == nil {
+			active = append(active, spec)
+		}
+	}
+	return append(active, a.activeSetAside()...)
+}
+
+// checkAdmission returns why a pod is not admitted now; the zero value if it is. With preempt, pods
+// are terminated to make resources available for a critical pod, which waits until they have ended.
+func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
+	preempt bool) Rejection {
+	if !admission.IsCritical(spec, static) {
+		others = append(slices.Clip(others), a.preemptors()...)
+	}
+	if admission.NeedsStrictGroups(spec) && a.state.Runtime.AsOf.IsZero() {
+		return awaitingRuntime
+	}
+	strict := a.state.Runtime.SupplementalGroupsPolicy
+	check := admission.Check{Pod: spec, Static: static, Node: a.admissionNode(),
+		Allocatable: a.state.NodeObject.Allocatable(&a.state.Boot), OtherPods: others,
+		StrictGroups: strict != nil && *strict}
+	failures := check.Failures()
+	if len(failures) == 0 {
+		return Rejection{}
+	}
+	decisive := admission.DecisiveFailure(spec, static, failures)
+	if admission.CausedByOtherPods(decisive) && slices.ContainsFunc(others, a.mayBecomeTerminal) {
+		return awaitingOtherPod
+	}
+	rejection := failedRejection(decisive.Reason, decisive.Message)
+	if preempt && a.preempt(&check, failures) {
+		rejection = Rejection{Phase: v1.PodPending, Reason: admission.PreemptedReason,
+			Message: "waiting for other pods to make room", Waiting: true}
+	}
+	if static { // a static pod cannot run on another node, so it waits
+		rejection.Phase, rejection.Waiting = v1.PodPending, true
+	}
+	return rejection
+}
+
+// mayBecomeTerminal reports whether a pod that uses resources may turn out to be terminal in a
+// moment.
+func (a *Agent) mayBecomeTerminal(spec *v1.Pod) bool {
+	p := a.state.Pods[string(spec.UID)]
+	return p != nil && p.MayBecomeTerminal()
+}
+
+// hasUndecidedAdmission reports whether a pod waits until it is known whether another one has
+// ended.
+func (a *Agent) hasUndecidedAdmission() bool {
+	for _, rejection := range a.state.APIRejections { //ordered: whether there is one
+		if rejection == awaitingOtherPod {
+			return true
+		}
+	}
+	for _, rejection := range a.state.StaticRejections { //ordered: whether there is one
+		if rejection == awaitingOtherPod {
+			return true
+		}
+	}
+	return false
+}
+
+// preemptors returns the critical pods that other pods are being terminated for. The resources that
+// become available are reserved for them.
+func (a *Agent) preemptors() []*v1.Pod {
+	s, waiting, uids := &a.state, []*v1.Pod(nil), []string(nil)
+	for uid, rejection := range s.APIRejections { //ordered: sorted below
+		if rejection.isPreempting() {
+			uids = append(uids, uid)
+		}
+	}
+	slices.Sort(uids) // only these: each pod that is checked asks, and thousands may be rejected
+	for _, uid := range uids {
+		if entry := s.StatusWriter.Entries[uid]; entry != nil {
+			waiting = append(waiting, entry.Stored)
+		}
+	}
+	for _, p := range s.Manifests.Pods() {
+		if s.StaticRejections[string(p.UID)].isPreempting() {
+			waiting = append(waiting, p)
+		}
+	}
+	return waiting
+}
+
+// preempt terminates the pods that have to end for a critical pod to fit, and reports whether it
+// will fit. Pods that are terminating already count as ended.
+func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bool {
+	staying := *check
+	staying.OtherPods = nil
+	var candidates []admission.Candidate
+	for _, other := range check.OtherPods {
+		p := a.state.Pods[string(other.UID)]
+		if p != nil && p.Stage != pod.Syncing {
+			continue
+		}
+		staying.OtherPods = append(staying.OtherPods, other)
+		if p != nil && p.Spec != nil {
+			candidates = append(candidates, admission.Candidate{
+				Pod: other, Static: !a.isAPIPod(p), QOS: criconfig.QOS(other)})
+		}
+	}
+	if len(staying.OtherPods) < len(check.OtherPods) {
+		if failures = staying.Failures(); len(failures) == 0 {
+			return admission.IsCritical(check.Pod, check.Static)
+		}
+	}
+	victims, ok := admission.Victims(check.Pod, check.Static, failures, candidates)
+	for _, v := range victims {
+		a.effects.RecordEvent(pod.ObjectReference(v), v1.EventTypeWarning, admission.PreemptedReason,
+			admission.PreemptedMessage)
+		a.state.Pods[string(v.UID)].Preempt(a.state.Now)
+		a.state.Metrics.Preempted.Increment(string(failures[0].Shortage.Resource))
+		a.enqueuePod(string(v.UID))
+	}
+	return ok
+}
+
+// retryAdmission checks the waiting pods again, after another pod has ended or the Node has
+// changed.
+func (a *Agent) retryAdmission() {
+	for _, uid := range slices.Sorted(maps.Keys(a.state.APIRejections)) {
+		entry := a.state.StatusWriter.Entries[uid]
+		if entry != nil && a.state.APIRejections[uid].Waiting {
+			a.applyAPIPod(entry.Stored, a.state.Now)
+			a.queue.enqueue(statuswriter.Key(uid))
+		}
+	}
+	for _, rejection := range a.state.StaticRejections { //ordered: whether there is one
+		if rejection.Waiting {
+			a.reconcilePods(a.state.Now)
+			return
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package admission
+
+import (
+	"encoding/json"
+
+	v1 "k8s.io/api/core/v1"
+	podresources "k8s.io/component-helpers/resource"
+)
+
+// EncodeAllocation returns the resources and host ports that a pod uses on the node, as the text of
+// an annotation of its sandbox. An agent that does not know the pod's spec, or not yet, counts the
+// pod by this text. The text is empty for a pod that requests no resources and no host ports.
+func EncodeAllocation(pod *v1.Pod) string {
+	c := v1.Container{Resources: v1.ResourceRequirements{
+		Requests: podresources.PodRequests(pod, podresources.PodResourcesOptions{})}}
+	for _, p := range hostPorts(pod) {
+		c.Ports = append(c.Ports, v1.ContainerPort{HostIP: p.ip, HostPort: p.port,
+			Protocol: v1.Protocol(p.protocol)})
+	}
+	if len(c.Resources.Requests)+len(c.Ports) == 0 {
+		return ""
+	}
+	data, err := json.Marshal(&c)
+	if err != nil {
+		panic("admission: an allocation cannot be encoded: " + err.Error())
+	}
+	return string(data)
+}
+
+// DecodeAllocation returns a pod that uses the resources and host ports in the text. Text that
+// cannot be read counts as a pod that requests nothing.
+func DecodeAllocation(text string) *v1.Pod {
+	var c v1.Container
+	if json.Unmarshal([]byte(text), &c) != nil {
+		c = v1.Container{}
+	}
+	return &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{c}}}
+}

@@ -1,0 +1,28 @@
+package admission
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+)
+
+// The decoded allocation requests the same as the pod.
+func TestAllocationRoundTrip(t *testing.T) {
+	p := modified(podOnHostPort("p", "10.0.0.1", 80), func(p *v1.Pod) {
+		p.Spec.Containers = append(p.Spec.Containers, podRequesting("", "cpu", "500m").Spec.Containers...)
+		p.Spec.InitContainers = podRequesting("", "cpu", "2", "memory", "1Gi").Spec.Containers
+		p.Spec.Overhead = resources("memory", "1Mi")
+	})
+	decoded := DecodeAllocation(EncodeAllocation(p))
+	if d := cmp.Diff(requests(p), requests(decoded)); d != "" {
+		t.Error(d)
+	}
+	check := Check{Pod: podOnHostPort("q", "", 80), OtherPods: []*v1.Pod{decoded}}
+	if got := check.Failures(); len(got) != 1 || got[0].Reason != "NodePorts" {
+		t.Errorf("rejected for %v", got)
+	}
+	if EncodeAllocation(podRequesting("p")) != "" || len(requests(DecodeAllocation("{"))) > 0 {
+		t.Error("an empty or invalid allocation requests something")
+	}
+}

@@ -1,0 +1,396 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/world"
+)
+
+const staticPodRequestingCPU = `{apiVersion: v1, kind: Pod, metadata: {name: s}, spec: {
+  containers: [{name: web, image: i, resources: {requests: {cpu: "1"}}}]}}`
+
+// A pod that runs keeps its resources while the API server is unavailable and the agent does not
+// know its spec. A static pod preempts it as soon as it is known which pods can be preempted.
+func TestRunningPodKeepsItsResources(t *testing.T) {
+	n := bootWithPods(map[string]string{}, withRequests(apiPodNamed("a", "u1"), "1500m", 0))
+	n.apiServer.unavailable = true
+	n.manifests["s.yaml"] = staticPodRequestingCPU
+	n.restart()
+	n.advance(time.Minute)
+	if len(n.containers) != 1 {
+		t.Fatalf("containers %v", n.containers)
+	}
+	n.apiServer.unavailable = false
+	n.restart()
+	n.advance(time.Minute)
+	if a := n.apiServer.objects["default/a"].Status; a.Reason != "Preempting" || len(n.pods) > 0 {
+		t.Errorf("the pod to preempt: %+v", a)
+	}
+	if s := n.apiServer.objects["default/s-n1"]; s == nil || s.Status.Phase != v1.PodRunning {
+		t.Errorf("the static pod: %+v", s)
+	}
+}
+
+// nodeWithoutNodeObject returns a node whose agent does not see its Node. The pod "a" of the API
+// server has a node selector that does not match.
+func nodeWithoutNodeObject(uid string) *fakeNode {
+	n := newNode(nil)
+	n.apiServer = newServer()
+	n.apiServer.silentWatch = world.ResourceNodes
+	p := apiPodNamed("a", uid)
+	p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+	n.apiServer.put(p)
+	return n
+}
+
+// Without an API server a static pod is checked against the Node that the agent would register.
+func TestStaticPodOfAnotherNode(t *testing.T) {
+	manifest := func(name, label string) string {
+		return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `}, spec: {nodeSelector: {` +
+			label + `}, containers: [{name: web, image: i}]}}`
+	}
+	n := bootNode(map[string]string{"here.yaml": manifest("here", v1.LabelHostname+": n1"),
+		"there.yaml": manifest("there", "disk: ssd")})
+	n.advance(5 * time.Second)
+	got := map[string]string{}
+	for _, p := range n.agent.listServedPods() {
+		got[p.Name] = string(p.Status.Phase) + " " + p.Status.Reason
+	}
+	want := map[string]string{"here-n1": "Running ", "there-n1": "Pending NodeAffinity"}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// A pod that needs a feature of the runtime waits until the runtime has reported its features.
+func TestStrictGroupsNeedTheRuntime(t *testing.T) {
+	policy := v1.SupplementalGroupsPolicyStrict
+	p := apiPodNamed("a", "u1")
+	p.Spec.SecurityContext = &v1.PodSecurityContext{SupplementalGroupsPolicy: &policy}
+	for _, isSupported := range []bool{false, true} {
+		n := newNode(nil)
+		n.apiServer = newServer()
+		n.apiServer.put(p.DeepCopy())
+		n.apiServer.undelivered = nil
+		n.failingCalls = map[string]bool{"Status": true}
+		n.restart()
+		n.advance(5 * time.Second)
+		if got := n.apiServer.objects["default/a"].Status; got.Phase != v1.PodPending ||
+			len(n.sandboxes) > 0 {
+			t.Fatalf("%v, sandboxes %v, before the runtime has reported", got, n.sandboxes)
+		}
+		n.failingCalls = nil
+		n.status.Features = &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: isSupported}
+		n.advance(10 * time.Second)
+		got, want := n.apiServer.objects["default/a"].Status, "SupplementalGroupsPolicyNotSupported"
+		if isSupported {
+			want = ""
+		}
+		if got.Reason != want || (got.Phase == v1.PodRunning) != isSupported {
+			t.Errorf("supported %v: %+v", isSupported, got)
+		}
+	}
+}
+
+// A pod that needs a feature which the node does not declare fails, unless the gate is off.
+func TestUndeclaredFeature(t *testing.T) {
+	p := apiPodNamed("a", "u1")
+	p.Spec.HostNetwork, p.Spec.HostUsers = true, new(bool)
+	n := bootWithPods(nil, p)
+	n.advance(5 * time.Second)
+	if got := n.apiServer.objects["default/a"].Status; got.Phase != v1.PodFailed ||
+		got.Reason != "PodFeatureUnsupported" {
+		t.Errorf("%+v", got)
+	}
+	n = newNode(nil)
+	n.restart()
+	n.agent.state.ChecksFeatures = false
+	if got := n.agent.permanentRejection(p); got != (Rejection{}) {
+		t.Errorf("without the gate: %+v", got)
+	}
+}
+
+// No pod that may not fit the Node is admitted before it is known what the Node is.
+func TestPodsWaitForTheNode(t *testing.T) {
+	n := nodeWithoutNodeObject("u1")
+	n.apiServer.put(apiPodNamed("b", "u2"))
+	n.apiServer.undelivered = nil
+	n.restart()
+	n.advance(time.Minute)
+	if len(n.containers) > 0 || n.apiServer.objects["default/a"].Status.Phase != v1.PodPending {
+		t.Fatalf("containers %v, writes %q", n.containers, n.apiServer.writes)
+	}
+	n.apiServer.silentWatch = ""
+	n.restart()
+	n.advance(time.Minute)
+	if got := n.apiServer.objects["default/a"].Status; got.Reason != "NodeAffinity" ||
+		len(n.containers) != 1 {
+		t.Errorf("containers %v, status %+v", n.containers, got)
+	}
+}
+
+// While the Node does not exist a pod is checked against the Node that the agent registers.
+func TestAdmissionWithoutANodeObject(t *testing.T) {
+	n := newNode(nil)
+	n.apiServer = newServer()
+	n.apiServer.node, n.apiServer.nodeWrites.nodeCallsTimeOut = nil, true
+	for name, labels := range map[string]map[string]string{"a": {"disk": "ssd"},
+		"b": {v1.LabelHostname: "n1"}} {
+		p := apiPodNamed(name, "u-"+name)
+		p.Spec.NodeSelector = labels
+		n.apiServer.put(p)
+	}
+	n.apiServer.undelivered = nil
+	n.restart()
+	n.advance(5 * time.Second)
+	if got := n.apiServer.objects["default/a"].Status; got.Reason != "NodeAffinity" {
+		t.Errorf("a pod of another node: %+v", got)
+	}
+	if got := n.apiServer.objects["default/b"].Status; got.Phase != v1.PodRunning {
+		t.Errorf("a pod of this node: %+v", got)
+	}
+}
+
+// A late sandbox, which an earlier agent requested, does not admit a pod that awaits admission.
+func TestLateSandboxDoesNotAdmitItsPod(t *testing.T) {
+	n := nodeWithoutNodeObject("u1")
+	n.apiServer.undelivered = nil
+	n.restart()
+	n.advance(5 * time.Second)
+	n.perform(&runtimeapi.RunPodSandboxRequest{Config: &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: "a", Namespace: "default", Uid: "u1"},
+	}})
+	n.apiServer.onEffect = func(effect any) {
+		if _, ok := effect.(*runtimeapi.StopPodSandboxRequest); ok { // then the Node becomes known
+			watch := n.agent.state.Objects.Watch(n.agent.nodeWatch())
+			n.apiServer.undelivered = append(n.apiServer.undelivered, &world.ObjectsListed{Watch: watch.ID,
+				Objects: []world.Object{{Node: n.apiServer.node}}})
+		}
+	}
+	n.advance(time.Minute)
+	if got := n.apiServer.objects["default/a"].Status; got.Reason != "NodeAffinity" ||
+		len(n.containers)+len(n.sandboxes) > 0 {
+		t.Errorf("%v, %v, status %+v", n.sandboxes, n.containers, got)
+	}
+}
+
+// A pod that has ended, but whose end no agent has reported, takes no resources after a restart.
+func TestAdmissionWaitsForPodsThatMayHaveEnded(t *testing.T) {
+	ended := withRequests(apiPodNamed("a", "u1"), "1500m", 0)
+	ended.Spec.RestartPolicy = v1.RestartPolicyNever
+	n := bootWithPods(nil, ended)
+	for _, c := range n.containers {
+		c.State = runtimeapi.ContainerState_CONTAINER_EXITED
+	}
+	for _, s := range n.sandboxes {
+		s.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	}
+	n.apiServer.put(withRequests(apiPodNamed("b", "u2"), "1500m", 0))
+	n.apiServer.undelivered = nil
+	waited := false
+	n.apiServer.onEffect = func(effect any) {
+		patch, ok := effect.(*world.PatchObject)
+		waited = waited || ok && patch.Name == "b" &&
+			strings.Contains(string(patch.Patch), awaitingOtherPod.Message)
+	}
+	n.restart()
+	n.advance(time.Minute)
+	if !waited || n.apiServer.objects["default/b"].Status.Message != "" {
+		t.Errorf("reported as waiting: %v; then %+v", waited, n.apiServer.objects["default/b"].Status)
+	}
+	if got := n.apiServer.objects["default/b"].Status; got.Phase != v1.PodRunning {
+		t.Errorf("the new pod is %s (%s), writes %q", got.Phase, got.Reason, n.apiServer.writes)
+	}
+}
+
+// Admitted pods come first, then older pods.
+func TestSortForAdmission(t *testing.T) {
+	at := func(name, uid string, second int) *v1.Pod {
+		p := apiPodNamed(name, uid)
+		p.CreationTimestamp = metav1.Unix(int64(second), 0)
+		return p
+	}
+	taken := at("z", "u3", 3)
+	taken.Status.StartTime = &metav1.Time{Time: time.Unix(4, 0)}
+	n := newNode(nil)
+	n.apiServer = newServer()
+	n.apiServer.silentWatch = world.ResourceNodes // so that none of them is admitted yet
+	for _, p := range []*v1.Pod{at("a", "u1", 2), at("b", "u2", 1), taken} {
+		n.apiServer.put(p)
+	}
+	n.apiServer.undelivered = nil
+	n.restart()
+	got := n.agent.sortForAdmission([]string{"default/a", "default/b", "default/z"})
+	if want := []string{"default/z", "default/b", "default/a"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A pod with a directory was admitted by an earlier agent, even if neither the runtime nor the API
+// server shows that. No new pod is admitted before the directories have been listed.
+func TestPodWithDirectoryIsNotAdmittedAgain(t *testing.T) {
+	for _, test := range []struct {
+		podDirs []string
+		broken  bool
+		want    v1.PodPhase
+	}{
+		{nil, false, v1.PodFailed}, {[]string{"u1"}, false, v1.PodRunning},
+		{[]string{"u1"}, true, v1.PodPending},
+	} {
+		n := newNode(nil)
+		n.apiServer, n.podDirs = newServer(), test.podDirs
+		n.failingCalls = map[string]bool{"ListDir": test.broken}
+		n.apiServer.put(withRequests(apiPodNamed("a", "u1"), "3", 0))
+		n.apiServer.undelivered = nil
+		n.restart()
+		n.advance(time.Minute)
+		if got := n.apiServer.objects["default/a"].Status; got.Phase != test.want {
+			t.Errorf("directories %v, listing fails %v: %s %s", test.podDirs, test.broken, got.Phase,
+				got.Reason)
+		}
+	}
+}
+
+// withNFS returns a pod with a volume of a kind that is not supported.
+func withNFS(p *v1.Pod) *v1.Pod {
+	p.Spec.Volumes = []v1.Volume{{Name: "x", VolumeSource: v1.VolumeSource{
+		NFS: &v1.NFSVolumeSource{Server: "s", Path: "/"}}}}
+	return p
+}
+
+// No status, and no directory, starts a pod that can never be run as specified. Its deletion works.
+func TestUnsupportedAPIPodIsRejectedWhateverItsStatus(t *testing.T) {
+	started := metav1.Unix(1, 0)
+	for _, c := range []struct {
+		name    string
+		status  v1.PodStatus
+		podDirs []string
+	}{
+		{"new", v1.PodStatus{Phase: v1.PodPending}, nil},
+		{"started", v1.PodStatus{Phase: v1.PodRunning, StartTime: &started}, nil},
+		{"with a directory", v1.PodStatus{Phase: v1.PodPending}, []string{"u1"}},
+		{"ended", v1.PodStatus{Phase: v1.PodSucceeded, StartTime: &started}, nil},
+	} {
+		n := newNode(nil)
+		n.apiServer, n.podDirs = newServer(), c.podDirs
+		p := withNFS(apiPodNamed("a", "u1"))
+		p.Status = c.status
+		n.apiServer.put(p)
+		n.apiServer.undelivered = nil
+		n.restart()
+		n.advance(time.Minute)
+		got := n.apiServer.objects["default/a"].Status
+		if len(n.sandboxes) > 0 || len(n.agent.state.Pods) > 0 && c.status.Phase != v1.PodSucceeded {
+			t.Errorf("%s: sandboxes %v, status %+v", c.name, n.sandboxes, got)
+		}
+		if want := c.status.Phase == v1.PodSucceeded; want != (got.Phase == v1.PodSucceeded) ||
+			want == (got.Reason == "Refused") {
+			t.Errorf("%s: status %+v", c.name, got)
+		}
+		if calls := n.takeCalls(); calls != "" {
+			t.Errorf("%s: %s", c.name, calls)
+		}
+		if !n.agent.housekeepingEnv().IsKnownPod("u1") {
+			t.Errorf("%s: its directory counts as orphaned", c.name)
+		}
+		n.markDeleted("default/a", 1)
+		n.advance(time.Minute)
+		if n.apiServer.objects["default/a"] != nil || len(n.agent.state.Pods) > 0 {
+			t.Errorf("%s: not deleted: %+v", c.name, n.apiServer.objects["default/a"])
+		}
+	}
+}
+
+// An agent that takes over a node leaves what runs of pods alone that it can never run as
+// specified, until they are no longer desired.
+func TestTakenOverPodThatCannotRun(t *testing.T) {
+	n := bootWithPods(nil, apiPodNamed("a", "u1"), apiPodNamed("b", "u2"))
+	n.advance(time.Minute)
+	if len(n.containers) != 2 {
+		t.Fatalf("containers %v", n.containers)
+	}
+	for _, name := range []string{"default/a", "default/b"} {
+		withNFS(n.apiServer.objects[name]) // a kubelet could have started it
+	}
+	n.takeCalls()
+	n.restart()
+	n.advance(10 * time.Minute) // some relists
+	if got := n.takeCalls(); got != "" || len(n.containers) != 2 {
+		t.Fatalf("a take-over led to %q", got)
+	}
+	if got := n.apiServer.objects["default/a"].Status; got.Phase != v1.PodRunning {
+		t.Errorf("status %+v", got)
+	}
+	n.markDeleted("default/a", 1)
+	n.advance(time.Minute)
+	if n.apiServer.objects["default/a"] != nil || len(n.containers) != 1 {
+		t.Errorf("a deletion leaves %v, %v", n.apiServer.objects["default/a"], n.containers)
+	}
+	n.apiServer.remove("default/b")
+	n.advance(time.Minute)
+	if len(n.containers) != 0 {
+		t.Errorf("a removal leaves %v", n.containers)
+	}
+}
+
+// The same for a static pod.
+func TestTakenOverStaticPodThatCannotRun(t *testing.T) {
+	manifest := func(volume string) map[string]string {
+		return map[string]string{"s.yaml": `{apiVersion: v1, kind: Pod, metadata: {name: s, uid: u},
+		  spec: {volumes: [` + volume + `], containers: [{name: web, image: i}]}}`}
+	}
+	n := bootNode(manifest(""))
+	n.advance(time.Minute)
+	n.takeCalls()
+	n.manifests = manifest("{name: x, nfs: {server: s, path: /}}")
+	n.restart()
+	n.advance(10 * time.Minute)
+	if got := n.takeCalls(); got != "" || len(n.containers) != 1 {
+		t.Errorf("a take-over led to %q", got)
+	}
+}
+
+// The status of a rejected pod is its rejection, also after the watch has shown it to the agent,
+// and after a restart: it is written once, and has no containers.
+func TestRejectionIsTheWholeStatus(t *testing.T) {
+	n := bootWithPods(nil, withRequests(apiPodNamed("a", "u1"), "64", 0))
+	n.advance(time.Minute)
+	n.restart()
+	n.advance(time.Minute)
+	got := n.apiServer.objects["default/a"].Status
+	if got.Phase != v1.PodFailed || got.Reason != "OutOfcpu" || got.StartTime == nil ||
+		len(got.ContainerStatuses)+len(got.Conditions) > 0 || got.HostIP != "" {
+		t.Errorf("%+v", got)
+	}
+	count := 0
+	for _, write := range n.apiServer.writes {
+		if strings.HasPrefix(write, "a ") {
+			count++
+		}
+	}
+	if count != 1 {
+		t.Errorf("written %q", n.apiServer.writes)
+	}
+}
+
+// Each pod that is checked asks for the pods that others are preempted for. Pods that are rejected
+// for another reason cost it nothing but a look.
+func TestPreemptorsAmongManyRejections(t *testing.T) {
+	n := bootWithPods(nil)
+	n.agent.state.APIRejections = map[string]Rejection{}
+	for i := range 10_000 {
+		n.agent.state.APIRejections[fmt.Sprint("u", i)] = failedRejection("OutOfpods", "full")
+	}
+	if allocations := testing.AllocsPerRun(5, func() { n.agent.preemptors() }); allocations > 0 {
+		t.Errorf("%v allocations, although there is none", allocations)
+	}
+}

@@ -1,0 +1,342 @@
+package core
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/manifest"
+	"seedlet.dev/core/mirror"
+	"seedlet.dev/core/pod"
+	"seedlet.dev/core/statuswriter"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// Pods from the API server: those that are bound to this node. An object of the watch reaches its
+// pod by updateAPIPod, then applyAPIPod, which admits a new pod (admission.go) or sets the desired
+// state of a known one.
+
+// podsWatch selects the pods of this node.
+var podsWatch = world.WatchTarget{Resource: world.ResourcePods}
+
+// watchUser is the user of the watches that the agent itself needs; all others are for pods.
+const watchUser = "agent"
+
+// startWatches starts the watches that the agent itself needs.
+func (a *Agent) startWatches() {
+	if a.state.HasAPIServer {
+		a.state.Objects.AddReference(podsWatch, watchUser, &a.effects)
+		a.state.Objects.AddReference(a.nodeWatch(), watchUser, &a.effects)
+		a.enqueueNode()
+		a.state.Objects.AddReference(criconfig.AllServices, watchUser, &a.effects)
+	}
+}
+
+// handleWatchEvent handles an event of a watch.
+func (a *Agent) handleWatchEvent(body any, now time.Time) {
+	nodeListed := a.hasListedNode()
+	watch, changed := a.state.Objects.HandleWatchEvent(body, now)
+	if watch == nil {
+		return
+	}
+	switch watch.Target.Resource {
+	case world.ResourcePods:
+		_, isList := body.(*world.ObjectsListed)
+		if isList {
+			a.retryWritesNow()
+		}
+		a.updateAPIPods(a.sortForAdmission(changed), now)
+	case world.ResourceNodes:
+		a.updateNodeObject()
+		if !nodeListed && a.hasListedNode() {
+			a.reapplyAPIPods(now) // pods wait for the Node
+		}
+		a.retryAdmission() // the Node changed: pods that were rejected may be admitted now
+		for _, p := range a.state.Manifests.Pods() {
+			a.queue.enqueue(mirror.Key(p.Namespace + "/" + p.Name))
+		}
+	default:
+		a.enqueueUsers(watch, body)
+	}
+}
+
+// apiPodsPerStep bounds the pods of a list that one step applies, so that a list of any length
+// delays heartbeats and other pods no longer than a short one. A node runs 110 pods by default.
+const apiPodsPerStep = 250
+
+// apiPodsOwner is the key of the timer at which the next part of a list is applied: at once.
+var apiPodsOwner = timer.Key{Component: "apipods"}
+
+// updateAPIPods handles changes of objects of the API server, by full name and in the order of
+// admission. A long list is applied in parts, one for each step, and changes that arrive meanwhile
+// wait for it. What a name refers to is looked up when it is its turn. Only a removal does not
+// wait, since the pod has no object any more.
+func (a *Agent) updateAPIPods(names []string, now time.Time) {
+	s := &a.state
+	w := s.Objects.Watch(podsWatch)
+	if len(s.PendingAPIPods)+len(names) <= apiPodsPerStep {
+		names = append(s.PendingAPIPods, names...)
+		s.PendingAPIPods = nil
+		for _, name := range names {
+			a.updateAPIPod(name, now)
+		}
+		if !s.APIPodsApplied && w != nil && w.Listed {
+			s.APIPodsApplied = true
+			a.reconcilePods(now) // pods that no source has can be terminated from now on
+		}
+		return
+	}
+	isPending := make(map[string]bool, len(s.PendingAPIPods))
+	for _, name := range s.PendingAPIPods {
+		isPending[name] = true
+	}
+	for _, name := range names {
+		if a.removeReplaced(name, now); a.apiPod(name) == nil {
+			a.updateMirror(name)
+		} else if !isPending[name] {
+			s.PendingAPIPods = append(s.PendingAPIPods, name)
+		}
+	}
+	a.queue.enqueue(apiPodsOwner)
+}
+
+// planAPIPods applies the next part of a list, and returns when the one after it is applied.
+func (a *Agent) planAPIPods(now time.Time) time.Time {
+	s := &a.state
+	part := min(len(s.PendingAPIPods), apiPodsPerStep)
+	names := s.PendingAPIPods[:part]
+	s.PendingAPIPods = s.PendingAPIPods[part:]
+	for _, name := range names {
+		a.updateAPIPod(name, now)
+	}
+	if len(s.PendingAPIPods) > 0 {
+		return now
+	}
+	a.updateAPIPods(nil, now)
+	return time.Time{}
+}
+
+// hasListedAPIPods reports whether the pods of the API server have been listed and applied, or
+// there is none.
+func (a *Agent) hasListedAPIPods() bool { return !a.state.HasAPIServer || a.state.APIPodsApplied }
+
+// apiPod returns the pod of the API server that has a full name; nil if there is none.
+func (a *Agent) apiPod(name string) *v1.Pod {
+	if w := a.state.Objects.Watch(podsWatch); w != nil {
+		return w.Objects[name].Pod
+	}
+	return nil
+}
+
+// updateAPIPod handles a change of the object that the API server has, or had, under a full name.
+// The object may have been created, changed, replaced by one with another UID, or removed.
+func (a *Agent) updateAPIPod(name string, now time.Time) {
+	s := &a.state
+	a.updateMirror(name)
+	a.removeReplaced(name, now)
+	object := a.apiPod(name)
+	if object == nil || mirror.IsMirror(object) {
+		return
+	}
+	if s.APIPodUIDs == nil {
+		s.APIPodUIDs = map[string]string{}
+	}
+	uid := string(object.UID)
+	s.APIPodUIDs[name] = uid
+	previous := a.workOn(uid)
+	e := s.SetAside[uid]
+	if e == nil || !e.Silent {
+		s.StatusWriter.Observe(uid, object)
+	}
+	if e == nil {
+		a.applyAPIPod(object, now)
+		a.recordPodStart(object, now)
+	} else {
+		a.keepAside(object)
+	}
+	a.queue.enqueue(statuswriter.Key(uid)) // planned after the pod, whose plan changes its status
+	a.workOn(previous)
+}
+
+// removeReplaced handles the removal of the pod that had a full name, if the API server has none of
+// that name now, or another one.
+func (a *Agent) removeReplaced(name string, now time.Time) {
+	object, oldUID := a.apiPod(name), a.state.APIPodUIDs[name]
+	isSame := object != nil && !mirror.IsMirror(object) && string(object.UID) == oldUID
+	if oldUID != "" && !isSame {
+		delete(a.state.APIPodUIDs, name)
+		a.removeAPIPod(oldUID, now)
+	}
+}
+
+// isAPIPod reports whether a pod is bound to this node at the API server.
+func (a *Agent) isAPIPod(p *pod.Pod) bool { return a.state.APIPodUIDs[p.FullName()] == p.UID }
+
+// removeAPIPod handles the removal of a pod from the API server: it is no longer desired.
+func (a *Agent) removeAPIPod(uid string, now time.Time) {
+	a.state.StatusWriter.Remove(uid)
+	delete(a.state.APIRejections, uid)
+	if e := a.state.SetAside[uid]; e != nil {
+		e.Spec = nil
+	}
+	if p := a.state.Pods[uid]; p != nil && !p.NoLongerDesired {
+		p.ClearDesired(now)
+		a.enqueuePod(uid)
+	}
+}
+
+// applyAPIPod adds a pod of the API server, or sets the desired state of a known one. A new pod has
+// to be admitted first; admission waits until the pods that earlier agents started are known. A pod
+// that can never be run as specified is not run, even if an earlier agent or a kubelet has started
+// it.
+func (a *Agent) applyAPIPod(object *v1.Pod, now time.Time) {
+	s := &a.state
+	uid := string(object.UID)
+	if a.isSetAside(uid) {
+		return
+	}
+	previous := a.workOn(uid)
+	object = withAPISource(object)
+	p := s.Pods[uid]
+	isTerminal := statuswriter.IsTerminal(&object.Status)
+	delete(a.servedPods, uid)
+	switch {
+	case p != nil && p.Spec != nil && (p.NoLongerDesired || hasSameDesiredState(p.Spec, object)):
+		if p.UpdateObject(object) {
+			a.enqueuePod(uid)
+		}
+	case p != nil && p.Spec == nil && p.NoLongerDesired:
+		// A late effect of an operation of an earlier agent is being cleaned up. It does not show that
+		// the pod was admitted; the pod is applied again once the cleanup is complete.
+	case p == nil && (!a.hasListedExistingPods() || isTerminal && object.DeletionTimestamp != nil):
+		// The pod waits until existing pods are known; or only its object is left, which is removed.
+	case (p == nil || p.Spec == nil) && a.rejectPermanently(object):
+		// The status of the object does not matter: every client that may update it could set it.
+	case p != nil:
+		p.SetDesired(object, now)
+		a.recordSpecChange(uid)
+		a.enqueuePod(uid)
+	case isTerminal, object.DeletionTimestamp != nil, object.Status.StartTime != nil,
+		s.PodDirs.MayHaveStarted(uid), a.hasListedNode() && a.admitAPIPod(object):
+		a.addPod(pod.New(object, true, !s.PodDirs.MayHaveStarted(uid), now))
+		a.enqueuePod(uid)
+	}
+	a.workOn(previous)
+}
+
+// rejectPermanently rejects a pod of the API server that asks to run and never can as specified. It
+// reports whether it did.
+func (a *Agent) rejectPermanently(object *v1.Pod) bool {
+	if !isToRun(object) {
+		return false
+	}
+	rejection := a.permanentRejection(object)
+	if rejection == (Rejection{}) {
+		return false
+	}
+	a.reject(object, rejection)
+	return true
+}
+
+// isToRun reports whether an object asks for a pod that runs: the pod has not ended, and is not
+// being deleted.
+func isToRun(object *v1.Pod) bool {
+	return !statuswriter.IsTerminal(&object.Status) && object.DeletionTimestamp == nil
+}
+
+// withAPISource returns a copy of the object that has the source annotation of API server pods, for
+// the runtime and the pod itself, whatever the annotation was.
+func withAPISource(object *v1.Pod) *v1.Pod {
+	sourced := *object
+	sourced.Annotations = maps.Clone(object.Annotations)
+	if sourced.Annotations == nil {
+		sourced.Annotations = map[string]string{}
+	}
+	sourced.Annotations[manifest.ConfigSourceAnnotation] = "api"
+	return &sourced
+}
+
+// sortForAdmission sorts the full names of pods of the API server: first the pods that are known or
+// were admitted by an earlier agent, because they use resources already; then the others, the
+// oldest first.
+func (a *Agent) sortForAdmission(names []string) []string {
+	isNew := func(p *v1.Pod) int {
+		if p == nil || p.Status.StartTime != nil || a.isKnownPod(string(p.UID)) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(names, func(x, y string) int {
+		p, q := a.apiPod(x), a.apiPod(y)
+		if order := isNew(p) - isNew(q); order != 0 || isNew(p) == 0 {
+			return order
+		}
+		return p.CreationTimestamp.Time.Compare(q.CreationTimestamp.Time)
+	})
+	return names
+}
+
+// reapplyAPIPods applies all pods of the API server again. Some of them waited until the pods that
+// earlier agents started, or the Node, were known.
+func (a *Agent) reapplyAPIPods(now time.Time) {
+	names := a.sortForAdmission(slices.Sorted(maps.Keys(a.state.APIPodUIDs)))
+	if len(names) > apiPodsPerStep {
+		a.updateAPIPods(names, now)
+		return
+	}
+	for _, name := range names {
+		a.reapplyAPIPod(name, now)
+	}
+}
+
+// reapplyAPIPod applies a pod of the API server whose object has not changed.
+func (a *Agent) reapplyAPIPod(name string, now time.Time) {
+	if object := a.apiPod(name); object != nil {
+		a.applyAPIPod(object, now)
+		a.queue.enqueue(statuswriter.Key(a.state.APIPodUIDs[name]))
+	}
+}
+
+// hasSameDesiredState reports whether two versions of an object describe the same desired pod.
+func hasSameDesiredState(x, y *v1.Pod) bool {
+	return x.UID == y.UID && x.DeletionTimestamp.Equal(y.DeletionTimestamp) &&
+		equality.Semantic.DeepEqual(x.DeletionGracePeriodSeconds, y.DeletionGracePeriodSeconds) &&
+		statuswriter.IsTerminal(&x.Status) == statuswriter.IsTerminal(&y.Status) &&
+		maps.Equal(x.Labels, y.Labels) && maps.Equal(x.Annotations, y.Annotations) &&
+		(x.Generation == y.Generation && x.Generation != 0 ||
+			equality.Semantic.DeepEqual(x.Spec, y.Spec))
+}
+
+// admitAPIPod reports whether a new pod of the API server is admitted. A pod that was rejected has
+// failed for good, since its controller creates another one. A late event of the watch may show the
+// object as it was before the rejection was written.
+func (a *Agent) admitAPIPod(object *v1.Pod) bool {
+	uid := string(object.UID)
+	if a.state.APIRejections[uid].Phase == v1.PodFailed {
+		return false
+	}
+	rejection := a.checkAdmission(object, false, a.activePods(nil), true)
+	if rejection == (Rejection{}) {
+		delete(a.state.APIRejections, uid)
+		return true
+	}
+	a.reject(object, rejection)
+	return false
+}
+
+// reject records that a pod of the API server is not run.
+func (a *Agent) reject(object *v1.Pod, rejection Rejection) {
+	uid := string(object.UID)
+	if a.state.APIRejections[uid] != rejection {
+		a.reportRejection(object, rejection)
+	}
+	if a.state.APIRejections == nil {
+		a.state.APIRejections = map[string]Rejection{}
+	}
+	a.state.APIRejections[uid] = rejection
+}

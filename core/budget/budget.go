@@ -1,0 +1,187 @@
+// Package budget holds what one pod may cost: every bound on what pods share, in one table.
+//
+// The API server bounds the size of a pod, and not what it costs the node. What exceeds a bound
+// concerns that pod alone: the pod is not started, the container or volume is not created, or the
+// operation waits or fails, as Bound.When says. Except for operations in flight, its status and an
+// event name the number and the bound, and a metric counts the refusal. Static pods, which tenants
+// do not write, are exempt from the bounds that are checked before the first sandbox.
+//
+// The constants are for the code that enforces the bounds, Table for metrics and for the page
+// docs/budgets.md. Start reading at Table.
+package budget
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The bounds.
+const (
+	ContainersMax     = 256
+	VolumesMax        = 256
+	MountsMax         = 256
+	ProbesMax         = 100 // in a second
+	TokensMax         = 64
+	TokenRequestsMax  = 4
+	ReferencesMax     = 256
+	WatchesSmallMax   = 16
+	VariablesMax      = 100_000
+	VariableBytesMax  = 128 << 10
+	EnvironmentMax    = 2 << 20
+	ArgumentsMax      = 2 << 20
+	SubPathMax        = 4096
+	EnvFilesMax       = 100
+	EnvFileBytesMax   = 2 << 20
+	FilesMax          = 100_000
+	ContentMax        = 64 << 20
+	ContentOfPodMax   = 128 << 20
+	NestedMountsMax   = 100
+	OperationsMax     = 256
+	StopsInFlightMax  = 32
+	ProbesInFlightMax = 16
+)
+
+// The watches of a node, which all pods share. Pods with more than WatchesSmallMax references wait
+// if they needed more than WatchesLargeMax watches together with all others: so there is room for
+// 128 small pods.
+const (
+	WatchesMax      = 8192
+	WatchesLargeMax = WatchesMax - 128*WatchesSmallMax
+)
+
+// Item names a bound.
+type Item int
+
+// The items.
+const (
+	Containers Item = iota
+	Volumes
+	Mounts
+	Probes
+	Tokens
+	TokenRequests
+	References
+	SmallPodReferences
+	Variables
+	VariableBytes
+	EnvironmentBytes
+	ArgumentBytes
+	SubPathBytes
+	EnvFiles
+	EnvFileBytes
+	Files
+	ContentBytes
+	ContentBytesOfPod
+	NestedMounts
+	Operations
+	StopsInFlight
+	ProbesInFlight
+	itemCount
+)
+
+// Bound is a row of the table.
+type Bound struct {
+	Name    string // in metrics
+	Max     int
+	Counted string // what is counted
+	When    string // when the bound is checked, and what follows from it
+	Reason  string
+}
+
+// What follows from bounds that several items have in common.
+const (
+	beforeSandbox = "before the first sandbox: the pod is not started, with a FailedMount event; in " +
+		"a pod that runs, ephemeral containers are not created"
+	beforeCreate  = "before a container is created: CreateContainerConfigError"
+	beforeContent = "before the content of a volume is written: FailedMount, with a back-off"
+	inTheLane     = "when the operation is started: it waits for others of the pod, not of other pods"
+)
+
+// Table has all bounds.
+var Table = [itemCount]Bound{
+	Containers: {"containers", ContainersMax,
+		"init, app and ephemeral containers of a pod", beforeSandbox,
+		"Each is a record in every relist, and has its own directories, logs and cgroup."},
+	Volumes: {"volumes", VolumesMax, "volumes of a pod", beforeSandbox,
+		"Each is several file operations and a mount, and is measured."},
+	Mounts: {"mounts", MountsMax, "volume mounts of one container", beforeSandbox,
+		"Each is a mount, and one of a sub-path also a file operation."},
+	Probes: {"probes_per_second", ProbesMax,
+		"probes of a pod, each by its period; a startup probe counts like the others", beforeSandbox,
+		"Each probe is an event of the loop, a connection or a process. The timeout of a probe has no " +
+			"bound: a probe that waits takes one of the slots of its own pod, see probes_in_flight."},
+	Tokens: {"tokens", TokensMax, "different service account tokens of a pod", beforeSandbox,
+		"All pods share the rate limit of the API server. Few pods have more than two audiences."},
+	TokenRequests: {"token_requests_in_flight", TokenRequestsMax, "requests for tokens of a pod",
+		"when a token is due: the next request waits for one of the pod", "The same."},
+	References: {"references", ReferencesMax,
+		"different API objects that a pod refers to: ConfigMaps, Secrets, its RuntimeClass",
+		beforeSandbox, "Each is a watch, which all pods of a node have 8192 of."},
+	SmallPodReferences: {"references_small_pod", WatchesSmallMax,
+		"as above; a quarter of the watches of a node is left to pods with no more than this",
+		"before the first sandbox: a larger pod waits until other pods have ended, with a FailedMount " +
+			"event",
+		"32 pods with as many references as they may have would otherwise leave none to others."},
+	Variables: {"variables", VariablesMax,
+		"environment variables of a container, those that are replaced included", beforeCreate,
+		"A ten-line pod can name an object of 1 MiB a hundred times."},
+	VariableBytes: {"variable_bytes", VariableBytesMax,
+		"bytes of one environment variable or argument, after $(VAR) is expanded", beforeCreate,
+		"References of references double a value with each variable. The kernel starts no program " +
+			"with more (execve(2))."},
+	EnvironmentBytes: {"environment_bytes", EnvironmentMax,
+		"bytes of all environment variables of a container", beforeCreate, "The same."},
+	ArgumentBytes: {"argument_bytes", ArgumentsMax, "bytes of command and args of a container",
+		beforeCreate, "The same."},
+	SubPathBytes: {"sub_path_bytes", SubPathMax, "bytes of an expanded subPathExpr", beforeCreate,
+		"The kernel has no longer path."},
+	EnvFiles: {"env_files", EnvFilesMax,
+		"files in volumes from which a container takes variables (fileKeyRef)", beforeCreate,
+		"Each is a file operation for each run of the container."},
+	EnvFileBytes: {"env_file_bytes", EnvFileBytesMax,
+		"bytes of names and values from such files of all containers of a pod that wait to be created",
+		beforeCreate, "The agent keeps them while a container waits for its images."},
+	Files: {"files", FilesMax,
+		"files of one volume from ConfigMaps, Secrets, tokens and fields, those that are replaced " +
+			"included", beforeContent, "An object may be named repeatedly."},
+	ContentBytes: {"content_bytes", ContentMax, "bytes of such a volume", beforeContent, "The same."},
+	ContentBytesOfPod: {"content_bytes_pod", ContentOfPodMax,
+		"bytes that all such volumes of a pod take, each file in whole pages of 4096", beforeContent,
+		"Each volume may name the same object, and the agent writes most of them to memory."},
+	NestedMounts: {"nested_mounts", NestedMountsMax, "mount points within one such volume",
+		beforeContent, "Each is a file operation."},
+	Operations: {"operations", OperationsMax,
+		"operations in flight of a pod, except stops and removals, which release something",
+		"when an operation is issued: it fails after a second, and its owner backs off",
+		"The table of operations is shared. A pod of 50 containers with three probes has fewer."},
+	StopsInFlight: {"stops_in_flight", StopsInFlightMax,
+		"requests to stop containers and sandboxes of a pod that the runtime has not answered",
+		inTheLane, "Each takes as long as the grace period."},
+	ProbesInFlight: {"probes_in_flight", ProbesInFlightMax,
+		"probes and hooks of a pod that have not completed", inTheLane,
+		"Each takes as long as the author of the pod likes."},
+}
+
+// Name returns the name of an item in metrics.
+func (i Item) Name() string { return Table[i].Name }
+
+// Exceeded is the error of a pod that exceeds a bound.
+type Exceeded struct {
+	Item    Item
+	Message string // names the number, as far as it is known, and the bound
+}
+
+func (e *Exceeded) Error() string { return e.Message }
+
+// Errorf returns an error for an item.
+func (i Item) Errorf(format string, args ...any) error {
+	return &Exceeded{i, fmt.Sprintf(format, args...)}
+}
+
+// NameOf returns the name of the item that an error is about; empty if it is about none.
+func NameOf(err error) string {
+	if exceeded, ok := errors.AsType[*Exceeded](err); ok {
+		return exceeded.Item.Name()
+	}
+	return ""
+}

@@ -1,0 +1,89 @@
+package budget_test
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/budget"
+	"seedlet.dev/world/loop"
+)
+
+// Every bound has a row, with a name of its own.
+func TestTableIsComplete(t *testing.T) {
+	names := map[string]bool{}
+	for i, b := range budget.Table {
+		isComplete := b.Max > 0 && b.Counted != "" && b.When != "" && b.Reason != ""
+		if b.Name == "" || names[b.Name] || !isComplete {
+			t.Errorf("row %d: %+v", i, b)
+		}
+		names[b.Name] = true
+	}
+}
+
+// The shares of the loop's lanes are those of the table.
+func TestTableHasTheSharesOfLanes(t *testing.T) {
+	for item, lane := range map[budget.Item]loop.Lane{
+		budget.StopsInFlight: loop.LaneStop, budget.ProbesInFlight: loop.LaneProbe,
+	} {
+		if got, want := budget.Table[item].Max, loop.TenantMax(lane); got != want {
+			t.Errorf("%s: %d, and the lane has %d", item.Name(), got, want)
+		}
+	}
+}
+
+func TestNameOf(t *testing.T) {
+	err := fmt.Errorf("container a: %w", budget.Variables.Errorf("more than %d", 3))
+	if got := budget.NameOf(err); got != "variables" || err.Error() != "container a: more than 3" {
+		t.Errorf("%q of %q", got, err)
+	}
+	if got := budget.NameOf(nil) + budget.NameOf(fmt.Errorf("other")); got != "" {
+		t.Errorf("%q of another error", got)
+	}
+}
+
+// A spec at each bound is accepted, and one more is not. The error has the number and the bound.
+func TestCheckSpec(t *testing.T) {
+	containers := func(n int) []v1.Container { return make([]v1.Container, n) }
+	probed := func(n int, periodSeconds int32) *v1.PodSpec {
+		spec := &v1.PodSpec{Containers: containers(n)}
+		for i := range spec.Containers {
+			spec.Containers[i].ReadinessProbe = &v1.Probe{PeriodSeconds: periodSeconds}
+		}
+		return spec
+	}
+	mounts := func(n int) *v1.PodSpec {
+		return &v1.PodSpec{Containers: []v1.Container{{Name: "a"},
+			{Name: "b", VolumeMounts: make([]v1.VolumeMount, n)}}}
+	}
+	for _, c := range []struct {
+		spec               *v1.PodSpec
+		tokens, references int
+		want               string
+	}{
+		{&v1.PodSpec{Containers: containers(256)}, 64, 256, ""},
+		{&v1.PodSpec{Containers: containers(100), InitContainers: containers(100),
+			EphemeralContainers: make([]v1.EphemeralContainer, 57)}, 0, 0,
+			"the pod has 257 containers, and one pod may have 256"},
+		{&v1.PodSpec{Volumes: make([]v1.Volume, 256)}, 0, 0, ""},
+		{&v1.PodSpec{Volumes: make([]v1.Volume, 257)}, 0, 0,
+			"the pod has 257 volumes, and one pod may have 256"},
+		{mounts(256), 0, 0, ""},
+		{mounts(257), 0, 0, "container b has 257 volume mounts, and one container may have 256"},
+		{probed(100, 1), 0, 0, ""},
+		{probed(100, 0), 0, 0, ""},
+		{probed(101, 1), 0, 0, "the pod has 101 probes per second, and one pod may have 100"},
+		{probed(250, 10), 0, 0, ""},
+		{&v1.PodSpec{}, 65, 0, "the pod needs 65 service account tokens, and one pod may have 64"},
+		{&v1.PodSpec{}, 0, 257, "the pod refers to 257 API objects, and one pod may refer to 256"},
+	} {
+		got := ""
+		if err := budget.CheckSpec(c.spec, c.tokens, c.references); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

@@ -1,0 +1,326 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// podOfTokens returns a pod of so many different service account tokens.
+func podOfTokens(name, uid string, tokens int) *v1.Pod {
+	p := apiPodNamed(name, uid)
+	source := &v1.ProjectedVolumeSource{}
+	for i := range tokens {
+		seconds := int64(600 + i)
+		source.Sources = append(source.Sources, v1.VolumeProjection{
+			ServiceAccountToken: &v1.ServiceAccountTokenProjection{
+				ExpirationSeconds: &seconds, Path: "t"}})
+	}
+	p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{Projected: source}}}
+	return p
+}
+
+// podOf returns a pod with a changed spec.
+func podOf(name, uid string, change func(*v1.PodSpec)) *v1.Pod {
+	p := apiPodNamed(name, uid)
+	change(&p.Spec)
+	return p
+}
+
+// podOfSecrets returns a pod that refers to so many optional Secrets.
+func podOfSecrets(name, uid string, secrets int) *v1.Pod {
+	p := apiPodNamed(name, uid)
+	optional := true
+	for i := range secrets {
+		p.Spec.Containers[0].EnvFrom = append(p.Spec.Containers[0].EnvFrom, v1.EnvFromSource{
+			SecretRef: &v1.SecretEnvSource{Optional: &optional, LocalObjectReference: v1.
+				LocalObjectReference{Name: fmt.Sprintf("%s-%d", name, i)}}})
+	}
+	return p
+}
+
+// restore continues with an agent that has the state of a snapshot.
+func (n *fakeNode) restore(t *testing.T) {
+	t.Helper()
+	again, err := Restore(snapshotOf(t, n.agent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.agent = again
+}
+
+// waitingMessage returns why the container of a pod waits.
+func (n *fakeNode) waitingMessage(uid string) string {
+	for _, status := range n.agent.servedPod(uid).Status.ContainerStatuses {
+		if status.State.Waiting != nil {
+			return status.State.Waiting.Message
+		}
+	}
+	return ""
+}
+
+// sandboxNames returns the sorted names of the pods that have a sandbox.
+func (n *fakeNode) sandboxNames() []string {
+	var names []string
+	for _, s := range n.sandboxes {
+		names = append(names, s.Metadata.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A pod that needs too much is not started, and says why in its status and in an event. The agent
+// and an ordinary pod are not affected, neither at the first start nor after a restart.
+func TestPodOverBudgetIsNotStarted(t *testing.T) {
+	for want, hostile := range map[string]*v1.Pod{
+		"the pod has 601 containers, and one pod may have 256": podOf("hostile", "h", func(
+			spec *v1.PodSpec) {
+			for i := range 600 {
+				c := spec.Containers[0]
+				c.Name = fmt.Sprint("c", i)
+				spec.InitContainers = append(spec.InitContainers, c)
+			}
+		}),
+		"the pod has 600 volumes, and one pod may have 256": podOf("hostile", "h", func(
+			spec *v1.PodSpec) {
+			for i := range 600 {
+				spec.Volumes = append(spec.Volumes, v1.Volume{Name: fmt.Sprint("v", i),
+					VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}})
+			}
+		}),
+		"the pod needs 16500 service account tokens, and one pod may have 64": podOfTokens("hostile",
+			"h", 16500),
+		"the pod refers to 8200 API objects, and one pod may refer to 256": podOfSecrets("hostile",
+			"h", 8200),
+	} {
+		n := bootWithPods(nil, hostile, podOfTokens("tokens", "u1", 8), podOfSecrets("web", "u2", 3))
+		check := func(when string) {
+			t.Helper()
+			if got := n.waitingMessage("h"); got != want {
+				t.Errorf("%s: the status has %q, want %q", when, got, want)
+			}
+			if got := n.sandboxNames(); !slices.Equal(got, []string{"tokens", "web"}) {
+				t.Errorf("%s: sandboxes of %v", when, got)
+			}
+			if n.waitingMessage("u1")+n.waitingMessage("u2") != "" {
+				t.Errorf("%s: an ordinary pod waits", when)
+			}
+		}
+		check("started")
+		if found := eventsWith(n.events, want); len(found) != 1 ||
+			!strings.Contains(found[0], "FailedMount") {
+			t.Errorf("events %q", found)
+		}
+		refusals := uint64(0)
+		for _, count := range n.agent.state.Metrics.OverBudget {
+			refusals += count
+		}
+		if refusals != 1 {
+			t.Errorf("refusals %v", n.agent.state.Metrics.OverBudget)
+		}
+		n.restore(t)
+		n.advance(time.Minute)
+		check("restored")
+		n.restart()
+		n.advance(5 * time.Second)
+		check("restarted")
+	}
+}
+
+func eventsWith(events []string, text string) []string {
+	return slices.DeleteFunc(slices.Clone(events), func(line string) bool {
+		return !strings.Contains(line, text)
+	})
+}
+
+// A running pod that comes over a bound goes on, also after a restart of the agent. The ephemeral
+// containers that bring it over the bound are not created, and say why.
+func TestEphemeralContainersOverBudget(t *testing.T) {
+	n := bootWithPods(nil, apiPodNamed("web", "u1"))
+	p := apiPodNamed("web", "u1")
+	for i := range 300 {
+		p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, v1.EphemeralContainer{
+			EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: fmt.Sprint("debug-", i),
+				Image: "i"}})
+	}
+	n.takeCalls()
+	n.apiServer.put(p)
+	n.advance(time.Minute)
+	n.restart()
+	n.advance(time.Minute)
+	if calls := n.takeCalls(); strings.Contains(calls, "create") || strings.Contains(calls, "stop") {
+		t.Errorf("calls %s", calls)
+	}
+	const want = "the pod has 301 containers, and one pod may have 256"
+	statuses := n.agent.servedPod("u1").Status.EphemeralContainerStatuses
+	if len(statuses) != 300 || statuses[0].State.Waiting == nil ||
+		statuses[0].State.Waiting.Message != want {
+		t.Errorf("statuses %+v", statuses[:min(len(statuses), 1)])
+	}
+}
+
+// A pod whose objects cannot all be watched says so, and starts when other pods have ended. A pod
+// of few objects starts, because watches are left to those.
+func TestPodWaitsForWatches(t *testing.T) {
+	var pods []*v1.Pod
+	for i := range 25 {
+		name := fmt.Sprintf("p%02d", i)
+		pods = append(pods, podOfSecrets(name, name, 250))
+	}
+	n := newNode(nil)
+	n.apiServer, n.stepsMax = newServer(), 100_000
+	for _, p := range pods {
+		n.apiServer.put(p)
+	}
+	n.apiServer.put(podOfSecrets("small", "small", 16))
+	n.restart()
+	n.advance(5 * time.Second)
+	const want = "the pod refers to 250 API objects, and all pods of the node with more than 16 may " +
+		"refer to 6144: waiting until other pods have ended"
+	if got := n.waitingMessage("p24"); got != want || len(n.sandboxes) != 25 {
+		t.Fatalf("%d sandboxes, the last pod says %q", len(n.sandboxes), got)
+	}
+	if !slices.Contains(n.sandboxNames(), "small") {
+		t.Error("the pod of few objects waits")
+	}
+	n.markDeleted("default/p07", 1)
+	n.advance(time.Minute)
+	if got := n.waitingMessage("p24"); got != "" || !slices.Contains(n.sandboxNames(), "p24") {
+		t.Errorf("sandboxes of %v, the last pod says %q", n.sandboxNames(), got)
+	}
+}
+
+// stepWithList gives an agent a list of so many pods, in Steps of its own.
+func stepWithList(t *testing.T, pods int, change func(*v1.Pod)) {
+	t.Helper()
+	n := bootWithPods(nil)
+	list := &world.ObjectsListed{Watch: n.apiServer.watch}
+	for i := range pods {
+		name := fmt.Sprintf("p%d", i)
+		p := apiPodNamed(name, name)
+		change(p)
+		list.Objects = append(list.Objects, world.Object{Pod: p})
+	}
+	n.agent.Step(world.Event{Time: n.now, Body: list})
+	for steps := 1; len(n.agent.state.APIPodUIDs) < pods; steps++ {
+		known := len(n.agent.state.APIPodUIDs)
+		if wake := n.agent.NextWake(); wake.After(n.now) || known != steps*apiPodsPerStep {
+			t.Fatalf("after %d steps %d pods are known, and the next step is at %v", steps, known, wake)
+		}
+		n.agent.Step(world.Event{Time: n.now})
+	}
+	for range 2 { // what was refused comes back
+		n.now = n.now.Add(2 * time.Second)
+		n.agent.Step(world.Event{Time: n.now})
+	}
+}
+
+// While a long list is applied in parts nothing of a pod that is late in the list is ended, changes
+// wait for their turn, and an agent that is restored goes on.
+func TestListIsAppliedInParts(t *testing.T) {
+	const pods = apiPodsPerStep + 50
+	n := newNode(nil)
+	n.apiServer, n.stepsMax, n.podsMax = newServer(), 100_000, pods
+	for i := range pods {
+		name := fmt.Sprintf("p%03d", i)
+		n.apiServer.put(apiPodNamed(name, name))
+		n.podDirs = append(n.podDirs, name)
+	}
+	n.restart()
+	n.advance(5 * time.Second)
+	if len(n.sandboxes) != pods {
+		t.Fatalf("%d sandboxes", len(n.sandboxes))
+	}
+	n.takeCalls()
+	n.apiServer.undelivered = nil
+	written := len(n.apiServer.writes)
+	parts := 0
+	n.measure = func(ev world.Event, step func(world.Event) []world.Effect) ([]world.Effect, bool) {
+		effects := slices.Clone(step(ev))
+		if s := &n.agent.state; len(s.PendingAPIPods) > 0 {
+			if parts++; parts == 1 && (s.APIPodsApplied || len(s.APIPodUIDs) >= pods) {
+				t.Errorf("%d of %d pods are known at once", len(s.APIPodUIDs), pods)
+			}
+			n.restore(t)
+		}
+		return effects, false
+	}
+	n.restart()
+	if parts == 0 {
+		t.Error("the list is applied at once")
+	}
+	n.measure = nil
+	n.apiServer.remove("default/p270")
+	n.advance(90 * time.Second)
+	s := &n.agent.state
+	if calls := n.takeCalls(); strings.Count(calls, "stop c") != 1 || len(n.sandboxes) != pods-1 ||
+		len(s.PendingAPIPods) > 0 || !s.APIPodsApplied {
+		t.Errorf("%d sandboxes, %d pods pending: %.200s", len(n.sandboxes), len(s.PendingAPIPods), calls)
+	}
+	if writes := n.apiServer.writes[written:]; len(writes) > 0 {
+		t.Errorf("written: %.200s", strings.Join(writes, ", "))
+	}
+}
+
+// The length of a list is no reason to panic.
+func TestListOfManyPods(t *testing.T) {
+	stepWithList(t, 60_000, func(p *v1.Pod) { // refused, and Pending
+		p.Spec.Containers[0].VolumeDevices = []v1.VolumeDevice{{}}
+	})
+	stepWithList(t, 17_000, func(p *v1.Pod) { // known to an earlier agent: each reads its record
+		p.Status.StartTime = &metav1.Time{Time: time.Unix(1, 0)}
+	})
+}
+
+// Plans that enqueue each other without end are a broken invariant, and are detected.
+func TestEndlessPlansAreDetected(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	var q planQueue
+	x, y := timer.Key{Component: "x"}, timer.Key{Component: "y"}
+	q.enqueue(x)
+	for range 1_000_000 {
+		if key, _ := q.dequeue(); key == x {
+			q.enqueue(y)
+		} else {
+			q.enqueue(x)
+		}
+	}
+}
+
+// When tenants have filled their part of the table, the agent's own operations and the stops of
+// pods are issued all the same.
+func TestHeartbeatsWithFullTable(t *testing.T) {
+	n := bootWithPods(nil, apiPodNamed("web", "u1"))
+	n.agent.effects.Reset(&n.agent.state.Ops, n.now)
+	for i := range 100_000 {
+		owner := timer.Key{Component: "pod", Name: fmt.Sprint("hostile", i/1000)}
+		n.agent.effects.Issue(owner, "", time.Hour, &runtimeapi.ExecSyncRequest{})
+	}
+	n.restore(t)
+	n.stepsMax = 1_000_000
+	renewals := len(n.apiServer.nodeWrites.leaseRenewals)
+	relists := n.agent.state.Relist.Completed
+	n.advance(time.Minute)
+	if len(n.apiServer.nodeWrites.leaseRenewals) < renewals+5 ||
+		n.agent.state.Relist.Completed < relists+5 {
+		t.Error("the lease is not renewed, or the runtime not listed")
+	}
+	n.takeCalls()
+	n.markDeleted("default/web", 1)
+	if calls := n.takeCalls(); !strings.Contains(calls, "stop c") {
+		t.Errorf("the container is not stopped: %s", calls)
+	}
+}

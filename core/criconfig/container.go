@@ -1,0 +1,99 @@
+package criconfig
+
+import (
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/image"
+)
+
+// Images are the images that a container is created from.
+type Images struct {
+	Container Image            // the image that the container runs
+	Volumes   map[string]Image // the images that it mounts (KEP-4639), by the volume's name
+}
+
+// Image is an image that the runtime has.
+type Image struct {
+	ID   string
+	User image.User
+}
+
+// imageSpec returns an image that the runtime has, by its ID, with the reference of the spec.
+func imageSpec(found Image, reference string) *runtimeapi.ImageSpec {
+	return &runtimeapi.ImageSpec{Image: found.ID, UserSpecifiedImage: reference}
+}
+
+// CheckContainer returns why a container cannot be created as the spec defines it, whatever its
+// images are; nil if it can.
+func (p *Pod) CheckContainer(container *v1.Container) error {
+	if err := p.checkRunAsNonRoot(container); err != nil {
+		return err
+	}
+	variables, err := p.Environment(container)
+	if err == nil {
+		_, _, err = commandLine(container, variables)
+	}
+	if err == nil {
+		_, err = p.mounts(container, variables, Images{})
+	}
+	return err
+}
+
+// commandLine returns the command and the arguments of a container.
+func commandLine(container *v1.Container, variables *Variables) (command, args []string,
+	err error) {
+	all := arguments{variables: variables}
+	if command, err = all.expandAll("command", container.Command); err != nil {
+		return nil, nil, err
+	}
+	args, err = all.expandAll("args", container.Args)
+	return command, args, err
+}
+
+// ContainerConfig returns the configuration of a run of a container. It fails where CheckContainer
+// does.
+func (p *Pod) ContainerConfig(container *v1.Container, run *Run, images Images) (
+	*runtimeapi.ContainerConfig, error) {
+	variables, err := p.Environment(container)
+	if err != nil {
+		return nil, err
+	}
+	command, args, err := commandLine(container, variables)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := p.mounts(container, variables, images)
+	if err != nil {
+		return nil, err
+	}
+	mounts = append(mounts, p.messageMount(container, run)...)
+	return &runtimeapi.ContainerConfig{
+		Metadata:    &runtimeapi.ContainerMetadata{Name: container.Name, Attempt: run.Attempt},
+		Image:       imageSpec(images.Container, container.Image),
+		Command:     command,
+		Args:        args,
+		WorkingDir:  container.WorkingDir,
+		Envs:        variables.List,
+		Mounts:      p.mapIDs(mounts),
+		Labels:      p.labels(nil, container.Name),
+		Annotations: run.annotations(container),
+		LogPath:     container.Name + "/" + LogName(run.Restarts),
+		StopSignal:  stopSignal(container),
+		Stdin:       container.Stdin,
+		StdinOnce:   container.StdinOnce,
+		Tty:         container.TTY,
+		Linux: &runtimeapi.LinuxContainerConfig{
+			Resources:       p.containerResources(container),
+			SecurityContext: p.containerSecurity(container, images.Container.User),
+		},
+	}, nil
+}
+
+// stopSignal returns the signal that ends a container, if it is not the image's (KEP-4960).
+func stopSignal(container *v1.Container) runtimeapi.Signal {
+	if container.Lifecycle == nil || container.Lifecycle.StopSignal == nil {
+		return runtimeapi.Signal_RUNTIME_DEFAULT
+	}
+	return runtimeapi.Signal(runtimeapi.Signal_value[string(*container.Lifecycle.StopSignal)])
+}

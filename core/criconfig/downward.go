@@ -1,0 +1,147 @@
+package criconfig
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"seedlet.dev/core/volume"
+)
+
+// The downward API: fields of the pod and resources of its containers, as values of environment
+// variables and of files in volumes.
+// https://kubernetes.io/docs/concepts/workloads/pods/downward-api/
+
+const (
+	fieldPodIP  = "status.podIP"
+	fieldPodIPs = "status.podIPs"
+)
+
+// NeedsPodIPs reports whether a variable of a container holds the pod's IPs.
+func NeedsPodIPs(container *v1.Container) bool {
+	return slices.ContainsFunc(container.Env, func(v v1.EnvVar) bool {
+		if v.ValueFrom == nil || v.ValueFrom.FieldRef == nil {
+			return false
+		}
+		path := v.ValueFrom.FieldRef.FieldPath
+		return path == fieldPodIP || path == fieldPodIPs
+	})
+}
+
+// DownwardAPIFile returns the content of a file of a downward API volume.
+func (p *Pod) DownwardAPIFile(file *v1.DownwardAPIVolumeFile) (string, error) {
+	if ref := file.ResourceFieldRef; ref != nil {
+		container := FindContainer(p.Spec, ref.ContainerName)
+		if container == nil {
+			return "", fmt.Errorf("container %s not found", ref.ContainerName)
+		}
+		return p.resourceFieldValue(ref, container)
+	}
+	switch path := file.FieldRef.FieldPath; path {
+	case "metadata.labels":
+		return volume.FormatMap(p.Spec.Labels), nil
+	case "metadata.annotations":
+		return volume.FormatMap(p.Spec.Annotations), nil
+	default:
+		return p.fieldValue(path)
+	}
+}
+
+// fieldValue returns the value of a field of the pod; empty for a label or annotation that the pod
+// does not have.
+func (p *Pod) fieldValue(path string) (string, error) {
+	switch path {
+	case "metadata.name":
+		return p.Spec.Name, nil
+	case "metadata.namespace":
+		return p.Spec.Namespace, nil
+	case "metadata.uid":
+		return string(p.Spec.UID), nil
+	case "spec.nodeName":
+		return p.Spec.Spec.NodeName, nil
+	case "spec.serviceAccountName":
+		return p.Spec.Spec.ServiceAccountName, nil
+	case "status.hostIP":
+		return firstOrEmpty(p.Node.IPs), nil
+	case "status.hostIPs":
+		return strings.Join(p.Node.IPs, ","), nil
+	case fieldPodIP:
+		return firstOrEmpty(p.IPs), nil
+	case fieldPodIPs:
+		return strings.Join(p.IPs, ","), nil
+	}
+	if name, subscript := strings.CutSuffix(path, "']"); subscript {
+		switch object, key, _ := strings.Cut(name, "['"); object {
+		case "metadata.labels":
+			return p.Spec.Labels[key], nil
+		case "metadata.annotations":
+			return p.Spec.Annotations[key], nil
+		}
+	}
+	return "", fmt.Errorf("unsupported fieldPath: %s", path)
+}
+
+func firstOrEmpty(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+// resourceFieldValue returns a request or limit, divided by the divisor and rounded up. The
+// container is the given one, unless the selector names another one of the pod.
+func (p *Pod) resourceFieldValue(ref *v1.ResourceFieldSelector,
+	container *v1.Container) (string, error) {
+	if ref.ContainerName != "" {
+		if container = FindContainer(p.Spec, ref.ContainerName); container == nil {
+			return "", fmt.Errorf("container %s not found", ref.ContainerName)
+		}
+	}
+	kind, text, _ := strings.Cut(ref.Resource, ".")
+	name := v1.ResourceName(text)
+	var quantity resource.Quantity
+	switch kind {
+	case "requests":
+		quantity = container.Resources.Requests[name]
+	case "limits":
+		quantity = p.limitOrCapacity(container, name)
+	default:
+		return "", fmt.Errorf("unsupported container resource: %s", ref.Resource)
+	}
+	divisor := ref.Divisor
+	if divisor.IsZero() {
+		divisor = resource.MustParse("1")
+	}
+	if name == v1.ResourceCPU {
+		return ceilQuotient(quantity.MilliValue(), divisor.MilliValue()), nil
+	}
+	return ceilQuotient(quantity.Value(), divisor.Value()), nil
+}
+
+// limitOrCapacity returns the limit of a container. Without one it is the pod's, or else the
+// capacity of the node.
+func (p *Pod) limitOrCapacity(c *v1.Container, name v1.ResourceName) resource.Quantity {
+	limit := p.containerLimit(c, name)
+	switch {
+	case !limit.IsZero():
+		return limit
+	case name == v1.ResourceCPU:
+		return *resource.NewQuantity(int64(p.Node.CPUs), resource.DecimalSI)
+	case name == v1.ResourceMemory:
+		return *resource.NewQuantity(p.Node.MemoryBytes, resource.BinarySI)
+	}
+	return limit
+}
+
+// ceilQuotient returns a/b rounded up, for a that is not negative and b that is positive.
+func ceilQuotient(a, b int64) string {
+	q := a / b
+	if a%b > 0 {
+		q++
+	}
+	return strconv.FormatInt(q, 10)
+}

@@ -1,0 +1,87 @@
+package criconfig
+
+import (
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/budget"
+)
+
+// The environment variables of a container. Their values come from the spec, from the downward API
+// (downward.go), from ConfigMaps and Secrets (environment_objects.go), from files in volumes
+// (environment_files.go), and from services (environment_services.go).
+
+// Environment returns the variables of a container: those of whole ConfigMaps and Secrets, then the
+// container's own, then those of services. References to earlier variables and to those of services
+// are expanded in values that the spec gives, and not in values from a source. It fails if a
+// variable has no value, and if the variables exceed a bound (variables.go).
+func (p *Pod) Environment(container *v1.Container) (*Variables, error) {
+	services := p.serviceVariables()
+	if len(services.List) == 0 && !p.servicesListed() {
+		return nil, errors.New(
+			"services have not yet been read at least once, cannot construct envvars")
+	}
+	if err := checkEnvFiles(container); err != nil {
+		return nil, err
+	}
+	variables := &Variables{}
+	for i := range container.EnvFrom {
+		if err := p.addEnvFrom(variables, &container.EnvFrom[i]); err != nil {
+			return nil, err
+		}
+	}
+	for i := range container.Env {
+		if err := p.addEnv(variables, services, &container.Env[i], container); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range services.List {
+		if _, found := variables.index[s.Key]; found {
+			continue
+		}
+		if err := variables.add(s.Key, s.Value); err != nil {
+			return nil, err
+		}
+	}
+	return variables, nil
+}
+
+// addEnv adds a variable of the spec.
+func (p *Pod) addEnv(variables, services *Variables, v *v1.EnvVar, container *v1.Container) error {
+	if v.ValueFrom != nil {
+		value, found, err := p.valueFrom(v, container)
+		if err != nil || !found {
+			return err
+		}
+		return variables.add(v.Name, value)
+	}
+	value, fits := expand(v.Value, budget.VariableBytesMax, variables, services)
+	if !fits {
+		return tooLong("environment variable " + v.Name)
+	}
+	return variables.add(v.Name, []byte(value))
+}
+
+// valueFrom returns the value of a variable that has a source. An optional source may not be found.
+func (p *Pod) valueFrom(v *v1.EnvVar, container *v1.Container) (value []byte, found bool,
+	err error) {
+	var text string
+	switch from := v.ValueFrom; {
+	case from.ConfigMapKeyRef != nil, from.SecretKeyRef != nil:
+		return p.keyValue(from)
+	case from.FileKeyRef != nil:
+		return p.fileKeyValue(v, container.Name)
+	case from.FieldRef != nil:
+		text, err = p.fieldValue(from.FieldRef.FieldPath)
+	case from.ResourceFieldRef != nil:
+		text, err = p.resourceFieldValue(from.ResourceFieldRef, container)
+	default:
+		err = errors.New("its source is not supported")
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("environment variable %s: %w", v.Name, err)
+	}
+	return []byte(text), true, nil
+}

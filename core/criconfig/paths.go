@@ -1,0 +1,30 @@
+package criconfig
+
+import "strconv"
+
+// Where the files of a pod are on the node.
+
+// PodDir returns the directory of a pod, with its volumes.
+func (n *Node) PodDir(uid string) string { return n.PodsDir + "/" + uid }
+
+// PodLogDir returns the directory of the logs of a pod, with one directory for each container.
+func (n *Node) PodLogDir(namespace, name, uid string) string {
+	return n.LogsDir + "/" + namespace + "_" + name + "_" + uid
+}
+
+// LogName returns the name of the log file of a run in the log directory of its container.
+func LogName(restarts int32) string { return strconv.Itoa(int(restarts)) + ".log" }
+
+// HostsFilePath returns the path of the /etc/hosts of a pod's containers.
+func (n *Node) HostsFilePath(uid string) string { return n.PodDir(uid) + "/etc-hosts" }
+
+// MessageDir returns the directory of the termination messages of a container.
+func (n *Node) MessageDir(uid, container string) string {
+	return n.PodDir(uid) + "/containers/" + container
+}
+
+// MessageFilePath returns the path of the file to which a run writes its termination message. The
+// name follows from the number of the run, so that a repeated request names the same file.
+func (n *Node) MessageFilePath(uid, container string, restarts int32) string {
+	return n.MessageDir(uid, container) + "/" + strconv.Itoa(int(restarts))
+}

@@ -1,0 +1,130 @@
+package criconfig
+
+import (
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/admission"
+	"seedlet.dev/core/pleg"
+)
+
+// SandboxConfig returns the configuration of a sandbox of the pod. The cgroup is the path of the
+// pod's cgroup; it is not used if pods have no cgroups of their own on the node.
+func (p *Pod) SandboxConfig(attempt uint32, cgroup string) *runtimeapi.PodSandboxConfig {
+	pod, node := p.Spec, p.Node
+	config := &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{
+			Name: pod.Name, Uid: string(pod.UID), Namespace: pod.Namespace, Attempt: attempt,
+		},
+		LogDirectory: node.PodLogDir(pod.Namespace, pod.Name, string(pod.UID)),
+		PortMappings: portMappings(&pod.Spec),
+		Labels:       p.labels(pod.Labels, ""),
+		Annotations:  p.sandboxAnnotations(cgroup),
+		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			SecurityContext: p.sandboxSecurity(),
+			Sysctls:         sysctls(&pod.Spec),
+			Overhead:        p.overhead(),
+			Resources:       p.sandboxResources(),
+		},
+	}
+	config.DnsConfig, _ = p.DNSConfig()
+	if node.Cgroups.PerPod {
+		config.Linux.CgroupParent = node.Cgroups.CgroupParent(cgroup)
+	}
+	if !pod.Spec.HostNetwork {
+		config.Hostname, _ = p.SandboxHostname()
+	}
+	return config
+}
+
+// sandboxAnnotations returns the pod's annotations, and the agent's own, by which a later
+// incarnation of the agent knows facts that it cannot find elsewhere. A pod cannot set the agent's
+// own annotations.
+func (p *Pod) sandboxAnnotations(cgroup string) map[string]string {
+	annotations := maps.Clone(p.Spec.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	delete(annotations, pleg.AnnotationCgroup)
+	delete(annotations, pleg.AnnotationUserNamespace)
+	delete(annotations, pleg.AnnotationAllocation)
+	if allocation := admission.EncodeAllocation(p.Spec); allocation != "" {
+		annotations[pleg.AnnotationAllocation] = allocation
+	}
+	if p.Node.Cgroups.PerPod {
+		annotations[pleg.AnnotationCgroup] = cgroup
+	}
+	if !p.IDs.IsEmpty() {
+		annotations[pleg.AnnotationUserNamespace] = p.IDs.String()
+	}
+	return annotations
+}
+
+// labels returns the given labels and those by which a container or sandbox is found to be the
+// pod's. A sandbox has no container name.
+func (p *Pod) labels(own map[string]string, container string) map[string]string {
+	labels := make(map[string]string, len(own)+4)
+	maps.Copy(labels, own)
+	labels[pleg.LabelPodName] = p.Spec.Name
+	labels[pleg.LabelPodNamespace] = p.Spec.Namespace
+	labels[pleg.LabelPodUID] = string(p.Spec.UID)
+	if container != "" {
+		labels[pleg.LabelContainer] = container
+	}
+	return labels
+}
+
+// portMappings returns the host ports of the app containers. With hostNetwork there are none: every
+// port is the host's already.
+func portMappings(spec *v1.PodSpec) []*runtimeapi.PortMapping {
+	if spec.HostNetwork {
+		return nil
+	}
+	var mappings []*runtimeapi.PortMapping
+	for i := range spec.Containers {
+		for _, port := range spec.Containers[i].Ports {
+			if port.HostPort == 0 {
+				continue
+			}
+			mappings = append(mappings, &runtimeapi.PortMapping{
+				Protocol:      runtimeapi.Protocol(runtimeapi.Protocol_value[string(port.Protocol)]),
+				ContainerPort: port.ContainerPort, HostPort: port.HostPort, HostIp: port.HostIP,
+			})
+		}
+	}
+	return mappings
+}
+
+// containerNamespaces returns the namespaces of a container. An ephemeral container with a target
+// has the target's processes (kubectl debug --target), unless all containers of the pod have the
+// same ones anyhow.
+func (p *Pod) containerNamespaces() *runtimeapi.NamespaceOption {
+	option := p.namespaces()
+	if p.TargetID != "" && option.Pid == runtimeapi.NamespaceMode_CONTAINER {
+		option.Pid, option.TargetId = runtimeapi.NamespaceMode_TARGET, p.TargetID
+	}
+	return option
+}
+
+// namespaces returns which namespaces the sandbox and the containers have.
+func (p *Pod) namespaces() *runtimeapi.NamespaceOption {
+	spec := &p.Spec.Spec
+	option := &runtimeapi.NamespaceOption{
+		Pid: runtimeapi.NamespaceMode_CONTAINER, UsernsOptions: p.IDs.UserNamespace(),
+	}
+	switch {
+	case spec.HostPID:
+		option.Pid = runtimeapi.NamespaceMode_NODE
+	case isTrue(spec.ShareProcessNamespace):
+		option.Pid = runtimeapi.NamespaceMode_POD
+	}
+	if spec.HostNetwork {
+		option.Network = runtimeapi.NamespaceMode_NODE
+	}
+	if spec.HostIPC {
+		option.Ipc = runtimeapi.NamespaceMode_NODE
+	}
+	return option
+}

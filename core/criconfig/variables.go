@@ -1,0 +1,206 @@
+package criconfig
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/budget"
+)
+
+// The bounds of what a container gets are in package budget. References of references can double
+// the length of a value with every variable, so a text is never expanded beyond its bound. Whatever
+// is replaced counts as well, because that takes memory and time too.
+
+// Variables are the environment variables of a container, each name once.
+type Variables struct {
+	List  []*runtimeapi.KeyValue
+	index map[string]int // into List, by name
+	added int            // variables that were added, those that were replaced included
+	bytes int            // their length
+}
+
+// newVariables returns the variables of a list that has each name once.
+func newVariables(list []*runtimeapi.KeyValue) *Variables {
+	v := &Variables{List: list, index: make(map[string]int, len(list))}
+	for i := range list {
+		v.index[list[i].Key] = i
+	}
+	return v
+}
+
+// add adds a variable. Another value of the same name is replaced in its place. It fails if that
+// exceeds a bound.
+func (v *Variables) add(name string, value []byte) error {
+	length := len(name) + len(value) + len("=\x00")
+	v.added++
+	v.bytes += length
+	switch {
+	case length > budget.VariableBytesMax:
+		return tooLong("environment variable " + name)
+	case v.bytes > budget.EnvironmentMax:
+		return budget.EnvironmentBytes.Errorf(
+			"environment variables longer than %d bytes together, with %s", budget.EnvironmentMax, name)
+	case v.added > budget.VariablesMax:
+		return budget.Variables.Errorf("more than %d environment variables, with %s",
+			budget.VariablesMax, name)
+	}
+	v.set(name, value)
+	return nil
+}
+
+// set is add without bounds.
+func (v *Variables) set(name string, value []byte) {
+	if i, found := v.index[name]; found {
+		v.List[i].Value = value
+		return
+	}
+	if v.index == nil {
+		v.index = map[string]int{}
+	}
+	v.index[name] = len(v.List)
+	v.List = append(v.List, &runtimeapi.KeyValue{Key: name, Value: value})
+}
+
+// grow makes space for a number of variables.
+func (v *Variables) grow(n int) {
+	if v.index == nil {
+		v.index = make(map[string]int, min(n, budget.VariablesMax))
+	}
+	v.List = slices.Grow(v.List, min(n, budget.VariablesMax))
+}
+
+func (v *Variables) lookup(name string) (string, bool) {
+	if i, found := v.index[name]; found {
+		return string(v.List[i].Value), true
+	}
+	return "", false
+}
+
+func tooLong(what string) error {
+	return budget.VariableBytes.Errorf("%s is longer than %d bytes", what, budget.VariableBytesMax)
+}
+
+// arguments are expanded texts of a command line. Command and arguments share the bound.
+type arguments struct {
+	variables *Variables
+	bytes     int
+}
+
+// expandAll expands the texts of a field.
+func (a *arguments) expandAll(field string, texts []string) ([]string, error) {
+	var expanded []string
+	for i, text := range texts {
+		text, fits := expand(text, budget.VariableBytesMax-len("\x00"), a.variables)
+		a.bytes += len(text) + len("\x00")
+		switch {
+		case !fits:
+			return nil, tooLong(fmt.Sprintf("%s[%d]", field, i))
+		case a.bytes > budget.ArgumentsMax:
+			return nil, budget.ArgumentBytes.Errorf(
+				"command and args are longer than %d bytes together, with %s[%d]", budget.ArgumentsMax,
+				field, i)
+		}
+		expanded = append(expanded, text)
+	}
+	return expanded, nil
+}
+
+// ProbeCommand returns the command of an exec probe of a container. References are expanded by the
+// values that the container's spec gives, as they are there: a variable with a source is empty, and
+// one of a service stays a reference. The command is built for each run of the probe, so only the
+// variables that it refers to are copied. Upstream: ExpandContainerCommandOnlyStatic in
+// pkg/kubelet/container/helpers.go.
+func ProbeCommand(container *v1.Container, command []string) ([]string, error) {
+	needed := map[string]bool{}
+	for _, text := range command {
+		for part, isReference := range parts(text) {
+			if isReference {
+				needed[part] = true
+			}
+		}
+	}
+	all := arguments{variables: &Variables{}}
+	for i := 0; i < len(container.Env) && len(needed) > 0; i++ {
+		if v := &container.Env[i]; needed[v.Name] {
+			all.variables.set(v.Name, []byte(v.Value))
+		}
+	}
+	return all.expandAll("command", command)
+}
+
+// expand replaces $(NAME) by the variable's value, from the first scope that has it. An unknown
+// name stays as it is, and $$ is a dollar sign that begins no reference. It reports whether the
+// result fits into a number of bytes; if it does not, expand stops there.
+func expand(text string, bytesMax int, scopes ...*Variables) (expanded string, fits bool) {
+	var b strings.Builder
+	for part, isReference := range parts(text) {
+		if isReference {
+			part = resolveReference(part, scopes)
+		}
+		if b.Len()+len(part) > bytesMax {
+			return "", false
+		}
+		b.WriteString(part)
+	}
+	return b.String(), true
+}
+
+// resolveReference returns the value of a variable, from the first scope that has it, or else the
+// reference itself.
+func resolveReference(name string, scopes []*Variables) string {
+	for _, variables := range scopes {
+		if value, found := variables.lookup(name); found {
+			return value
+		}
+	}
+	return "$(" + name + ")"
+}
+
+// missingVariables returns the variables that a text refers to and that do not exist or are empty,
+// sorted and each once.
+func missingVariables(text string, variables *Variables) []string {
+	var missing []string
+	for part, isReference := range parts(text) {
+		if !isReference {
+			continue
+		}
+		if i, found := variables.index[part]; !found || len(variables.List[i].Value) == 0 {
+			missing = append(missing, part)
+		}
+	}
+	slices.Sort(missing)
+	return slices.Compact(missing)
+}
+
+// parts returns the parts of a text: the names that it refers to, and the text between them as it
+// is when expanded.
+func parts(text string) iter.Seq2[string, bool] {
+	return func(yield func(part string, isReference bool) bool) {
+		hasEnd := true // a reference may still end: false saves a search for each beginning
+		for {
+			before, after, found := strings.Cut(text, "$")
+			if !yield(before, false) || !found {
+				return
+			}
+			part, rest, isReference := "$", after, false
+			switch {
+			case strings.HasPrefix(after, "$"):
+				rest = after[1:]
+			case hasEnd && strings.HasPrefix(after, "("):
+				part, rest, isReference = strings.Cut(after[1:], ")")
+				if hasEnd = isReference; !hasEnd {
+					part, rest = "$", after
+				}
+			}
+			if !yield(part, isReference) {
+				return
+			}
+			text = rest
+		}
+	}
+}

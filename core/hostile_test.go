@@ -1,0 +1,331 @@
+package core
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"seedlet.dev/world"
+)
+
+// hostile is a kind of input that is as large as the API server takes it, or the runtime has it.
+type hostile struct {
+	name string
+	size int // of the largest: 3 MiB of pod, 1 MiB of ConfigMap, 10,000 pods
+	make func(n *fakeNode, size int)
+}
+
+// hostiles are the largest objects. Each changes a node whose agent has not been started.
+var hostiles = []hostile{
+	{"tokens", 16_500, func(n *fakeNode, size int) {
+		p := podOfTokens("h", "h", size)
+		p.Generation = 1 // the API server counts versions of a spec
+		n.apiServer.put(p)
+	}},
+	{"secrets", 20_000, func(n *fakeNode, size int) {
+		p := podOfSecrets("h", "h", size)
+		p.Generation = 1
+		n.apiServer.put(p)
+	}},
+	{"sources", 20_000, ofSpec(func(s *v1.PodSpec, size int) {
+		source := &v1.ProjectedVolumeSource{}
+		for range size {
+			source.Sources = append(source.Sources, v1.VolumeProjection{
+				ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: bigConfigMap}})
+		}
+		s.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{Projected: source}}}
+	})},
+	{"items", 40_000, ofSpec(func(s *v1.PodSpec, size int) {
+		source := &v1.ConfigMapVolumeSource{LocalObjectReference: bigConfigMap}
+		for i := range size {
+			source.Items = append(source.Items, v1.KeyToPath{Key: "k1", Path: fmt.Sprint("p/", i)})
+		}
+		s.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{ConfigMap: source}}}
+	})},
+	{"keys", 60_000, func(n *fakeNode, size int) {
+		n.apiServer.others = map[string]world.Object{"big": {ConfigMap: bigConfigMapOf(size)}}
+		p := apiPodNamed("h", "h")
+		p.Generation = 1
+		for i := range 100 {
+			p.Spec.Containers[0].EnvFrom = append(p.Spec.Containers[0].EnvFrom, v1.EnvFromSource{
+				Prefix:       fmt.Sprint("P", i),
+				ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: bigConfigMap}})
+			p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: fmt.Sprint("v", i),
+				VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
+					LocalObjectReference: bigConfigMap}}})
+		}
+		n.apiServer.put(p)
+	}},
+	{"variables", 50_000, ofSpec(func(s *v1.PodSpec, size int) {
+		for i := range size {
+			s.Containers[0].Env = append(s.Containers[0].Env, v1.EnvVar{Name: fmt.Sprint("A", i),
+				Value: fmt.Sprintf("$(A%d)$(A%d)", i-1, i-1)})
+		}
+	})},
+	{"arguments", 50_000, ofSpec(func(s *v1.PodSpec, size int) {
+		s.Containers[0].Env = []v1.EnvVar{{Name: "A", Value: strings.Repeat("x", 1000)}}
+		for range size {
+			s.Containers[0].Args = append(s.Containers[0].Args, "$(A)$(A)$(A)$(A)$(A)$(A)$(A)$(A)")
+		}
+	})},
+	{"containers", 10_000, ofSpec(func(s *v1.PodSpec, size int) {
+		s.Containers = containersOf("c", size)
+	})},
+	{"init containers", 10_000, ofSpec(func(s *v1.PodSpec, size int) {
+		always := v1.ContainerRestartPolicyAlways
+		s.InitContainers = containersOf("i", size)
+		for i := range size {
+			s.InitContainers[i].RestartPolicy = &always
+		}
+	})},
+	{"ephemeral containers", 10_000, ofSpec(func(s *v1.PodSpec, size int) {
+		for i := range size {
+			c := v1.EphemeralContainer{}
+			c.Name, c.Image = fmt.Sprint("e", i), "i"
+			s.EphemeralContainers = append(s.EphemeralContainers, c)
+		}
+	})},
+	{"volumes", 30_000, ofSpec(func(s *v1.PodSpec, size int) {
+		for i := range size {
+			name := fmt.Sprint("v", i)
+			s.Volumes = append(s.Volumes, v1.Volume{Name: name,
+				VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}})
+			s.Containers[0].VolumeMounts = append(s.Containers[0].VolumeMounts,
+				v1.VolumeMount{Name: name, MountPath: "/" + name})
+		}
+	})},
+	{"mounts", 30_000, ofSpec(func(s *v1.PodSpec, size int) {
+		s.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{
+			EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+		for i := range size {
+			s.Containers[0].VolumeMounts = append(s.Containers[0].VolumeMounts, v1.VolumeMount{
+				Name: "v", MountPath: fmt.Sprint("/m", i), SubPath: fmt.Sprint("s", i)})
+		}
+	})},
+	{"ports", 40_000, func(n *fakeNode, size int) {
+		for subnet, name := range []string{"h", "neighbour"} { // each is checked against the other
+			p := apiPodNamed(name, name)
+			p.Generation = 1
+			for i := range size {
+				p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, v1.ContainerPort{
+					HostPort: int32(1 + i%65535), ContainerPort: int32(1 + i%65535),
+					HostIP: fmt.Sprintf("10.0.%d.%d", subnet, i%250)})
+			}
+			n.apiServer.put(p)
+		}
+	}},
+	{"host aliases", 30_000, ofSpec(func(s *v1.PodSpec, size int) {
+		for i := range size {
+			s.HostAliases = append(s.HostAliases, v1.HostAlias{IP: "10.0.0.1",
+				Hostnames: []string{fmt.Sprint("h", i)}})
+		}
+	})},
+	{"resolver options", 30_000, ofSpec(func(s *v1.PodSpec, size int) {
+		s.DNSConfig = &v1.PodDNSConfig{}
+		for i := range size {
+			s.DNSConfig.Options = append(s.DNSConfig.Options,
+				v1.PodDNSConfigOption{Name: fmt.Sprint("o", i)})
+		}
+	})},
+	{"tolerations", 30_000, ofSpec(func(s *v1.PodSpec, size int) {
+		for i := range size {
+			s.Tolerations = append(s.Tolerations, v1.Toleration{Key: fmt.Sprint("k", i),
+				Operator: v1.TolerationOpExists})
+		}
+	})},
+	{"affinity", 20_000, ofSpec(func(s *v1.PodSpec, size int) {
+		required := &v1.NodeSelector{}
+		for i := range size {
+			required.NodeSelectorTerms = append(required.NodeSelectorTerms, v1.NodeSelectorTerm{
+				MatchExpressions: []v1.NodeSelectorRequirement{{Key: fmt.Sprint("k", i),
+					Operator: v1.NodeSelectorOpDoesNotExist}}})
+		}
+		s.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: required}}
+	})},
+	{"resources", 20_000, ofSpec(func(s *v1.PodSpec, size int) {
+		list := v1.ResourceList{}
+		for i := range size {
+			list[v1.ResourceName(fmt.Sprint("hugepages-", i+1, "Ki"))] = resource.MustParse("1Mi")
+		}
+		s.Containers[0].Resources = v1.ResourceRequirements{Requests: list, Limits: list}
+	})},
+	{"sysctls", 30_000, ofSpec(func(s *v1.PodSpec, size int) {
+		s.SecurityContext = &v1.PodSecurityContext{}
+		for i := range size {
+			s.SecurityContext.Sysctls = append(s.SecurityContext.Sysctls,
+				v1.Sysctl{Name: "net.ipv4.tcp_syncookies", Value: fmt.Sprint(i)})
+			s.SecurityContext.SupplementalGroups = append(s.SecurityContext.SupplementalGroups,
+				int64(i))
+		}
+	})},
+	{"gates", 30_000, ofSpec(func(s *v1.PodSpec, size int) {
+		for i := range size {
+			s.ReadinessGates = append(s.ReadinessGates, v1.PodReadinessGate{
+				ConditionType: v1.PodConditionType(fmt.Sprint("example.com/g", i))})
+			s.ImagePullSecrets = append(s.ImagePullSecrets,
+				v1.LocalObjectReference{Name: fmt.Sprint("s", i%200)})
+		}
+	})},
+	{"labels", 10_000, func(n *fakeNode, size int) {
+		p := apiPodNamed("h", "h")
+		p.Generation = 1
+		p.Labels, p.Annotations = map[string]string{}, map[string]string{}
+		for i := range size {
+			p.Labels[fmt.Sprint("l", i)], p.Annotations[fmt.Sprint("a", i)] = "x", "y"
+		}
+		n.apiServer.put(p)
+	}},
+	{"statuses", 10_000, func(n *fakeNode, size int) {
+		p := apiPodNamed("h", "h")
+		p.Generation = 1
+		p.Spec.Containers = containersOf("c", size)
+		for i := range size {
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, v1.ContainerStatus{
+				Name: p.Spec.Containers[i].Name, ContainerID: "r://1", RestartCount: 1})
+			p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{
+				Type: v1.PodConditionType(fmt.Sprint("example.com/c", i)), Status: v1.ConditionTrue})
+		}
+		n.apiServer.put(p)
+	}},
+	{"services", 10_000, func(n *fakeNode, size int) {
+		for i := range size {
+			n.apiServer.services = append(n.apiServer.services, &v1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("s", i),
+					ResourceVersion: "1"},
+				Spec: v1.ServiceSpec{ClusterIP: "10.0.0.1", Ports: []v1.ServicePort{{Port: 80,
+					TargetPort: intstr.FromInt32(80)}}}})
+		}
+		n.apiServer.put(apiPodNamed("h", "h"))
+	}},
+	{"pods", 10_000, func(n *fakeNode, size int) { putPods(n, size, func(*v1.Pod) {}) }},
+	{"pods that have ended", 10_000, func(n *fakeNode, size int) {
+		putPods(n, size, func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded })
+	}},
+	{"pods that run", 10_000, func(n *fakeNode, size int) {
+		putPods(n, size, func(p *v1.Pod) { p.Status.StartTime = &metav1.Time{Time: time.Unix(1, 0)} })
+	}},
+	{"pods that cannot run", 10_000, func(n *fakeNode, size int) {
+		putPods(n, size, func(p *v1.Pod) {
+			p.Spec.Containers[0].VolumeDevices = []v1.VolumeDevice{{}}
+		})
+	}},
+}
+
+var bigConfigMap = v1.LocalObjectReference{Name: "big"}
+
+// bigConfigMapOf returns a ConfigMap of so many keys.
+func bigConfigMapOf(size int) *v1.ConfigMap {
+	data := map[string]string{}
+	for i := range size {
+		data[fmt.Sprint("k", i)] = ""
+	}
+	return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "big",
+		ResourceVersion: "1"}, Data: data}
+}
+
+// ofSpec returns a kind that is one pod. It can refer to a ConfigMap of ten keys.
+func ofSpec(change func(s *v1.PodSpec, size int)) func(*fakeNode, int) {
+	return func(n *fakeNode, size int) {
+		n.apiServer.others = map[string]world.Object{"big": {ConfigMap: bigConfigMapOf(10)}}
+		p := apiPodNamed("h", "h")
+		p.Generation = 1
+		change(&p.Spec, size)
+		n.apiServer.put(p)
+	}
+}
+
+func containersOf(prefix string, size int) []v1.Container {
+	var containers []v1.Container
+	for i := range size {
+		containers = append(containers, v1.Container{Name: fmt.Sprint(prefix, i), Image: "i"})
+	}
+	return containers
+}
+
+func putPods(n *fakeNode, size int, change func(*v1.Pod)) {
+	for i := range size {
+		p := apiPodNamed(fmt.Sprintf("p%05d", i), fmt.Sprintf("u%05d", i))
+		change(p)
+		n.apiServer.put(p)
+	}
+}
+
+// cost is what the steps of an agent have cost.
+type cost struct {
+	steps         int
+	longest       time.Duration
+	longestEvent  string
+	allocations   uint64 // of all steps
+	bytes, atOnce uint64 // allocated by all steps, and by one at most
+}
+
+// hostileStepsMax bounds the steps that are looked at. The first ones are the expensive ones.
+const hostileStepsMax = 1500
+
+// drive starts an agent on a node with a hostile object beside an ordinary pod, and returns what
+// its steps cost until it has nothing to do, or has done enough. Each step is timed if asked to.
+func (h *hostile) drive(size int, elapsed func() time.Duration) (*fakeNode, cost) {
+	n := newNode(nil)
+	n.apiServer, n.stepsMax, n.podsMax = newServer(), 10_000_000, 200
+	n.apiServer.put(apiPodNamed("web", "web"))
+	h.make(n, size)
+	n.apiServer.undelivered = nil
+	var c cost
+	var before, after runtime.MemStats
+	n.measure = func(ev world.Event, step func(world.Event) []world.Effect) ([]world.Effect, bool) {
+		runtime.ReadMemStats(&before)
+		began := elapsed()
+		effects := step(ev)
+		if took := elapsed() - began; took > c.longest {
+			c.longest, c.longestEvent = took, fmt.Sprintf("%d %s", c.steps, world.BodyName(ev.Body))
+		}
+		runtime.ReadMemStats(&after)
+		c.steps++
+		c.allocations += after.Mallocs - before.Mallocs
+		c.bytes += after.TotalAlloc - before.TotalAlloc
+		c.atOnce = max(c.atOnce, after.TotalAlloc-before.TotalAlloc)
+		return effects, c.steps >= hostileStepsMax
+	}
+	n.restart()
+	for range 20 {
+		if c.steps < hostileStepsMax {
+			n.advance(500 * time.Millisecond)
+		}
+	}
+	return n, c
+}
+
+// No step does more work than linear in the size of one object: twice the size costs about twice
+// the allocations, give or take the growth of a map. Quadratic work would cost four times as many.
+func TestHostileGrowsLinearly(t *testing.T) {
+	still := func() time.Duration { return 0 }
+	for _, h := range hostiles {
+		t.Run(h.name, func(t *testing.T) {
+			size := min(h.size/8, 1000)
+			if strings.Contains(h.name, "containers") || strings.Contains(h.name, "pods") ||
+				slices.Contains([]string{"mounts", "volumes", "statuses", "keys"}, h.name) {
+				size = 40 // an agent is driven through operations of each
+			}
+			_, once := h.drive(size, still)
+			_, twice := h.drive(2*size, still)
+			perStep := func(c cost) float64 { return float64(c.allocations) / float64(c.steps) }
+			if grows := perStep(twice) / perStep(once); grows > 3 {
+				t.Errorf("allocations of a step grow by %.1f: %d in %d steps, then %d in %d", grows,
+					once.allocations, once.steps, twice.allocations, twice.steps)
+			}
+			if once.atOnce > 1<<20 && twice.atOnce > 3*once.atOnce {
+				t.Errorf("one step allocates %d bytes, and %d for twice the size", once.atOnce,
+					twice.atOnce)
+			}
+		})
+	}
+}

@@ -1,0 +1,56 @@
+package image
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The reasons of container statuses for an image that is not available. The runtime reports the
+// last two at the beginning of its error (k8s.io/cri-api/pkg/errors).
+const (
+	ErrName      = "InvalidImageName"
+	ErrNeverPull = "ErrImageNeverPull"
+	ErrInspect   = "ImageInspectError"
+	ErrPull      = "ErrImagePull"
+	BackOff      = "ImagePullBackOff"
+
+	errRegistry  = "RegistryUnavailable"
+	errSignature = "SignatureValidationFailed"
+)
+
+// Problem is why an image is not available, in the words of container statuses.
+type Problem struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// For pulls: the error of the newest one, its reason, and the number of consecutive failures.
+	Cause      string `json:"cause,omitempty"`
+	PullReason string `json:"pullReason,omitempty"`
+	Failures   int    `json:"failures,omitempty"`
+}
+
+// inspectProblem returns the problem of an image that cannot be inspected.
+func inspectProblem(ref, cause string) *Problem {
+	return &Problem{Reason: ErrInspect, Message: fmt.Sprintf("Failed to inspect image %q: %s", ref,
+		cause)}
+}
+
+// pullProblem returns the problem of an image after so many failed pulls in a row. Repeated
+// failures show as the back-off, with the newest failure. Upstream: evalCRIPullErr in
+// pkg/kubelet/images/image_manager.go.
+func pullProblem(ref, cause string, failures int) *Problem {
+	p := &Problem{Message: cause, Cause: cause, PullReason: ErrPull, Failures: failures}
+	for reason, text := range map[string]string{ //ordered: at most one is a prefix
+		errRegistry: "the registry is unavailable", errSignature: "the signature validation failed",
+	} {
+		if rest, found := strings.CutPrefix(cause, reason); found {
+			p.PullReason = reason
+			p.Message = "image pull failed for " + ref + " because " + text + rest
+		}
+	}
+	p.Reason = p.PullReason
+	if failures > 1 {
+		p.Reason = BackOff
+		p.Message = fmt.Sprintf("Back-off pulling image %q: %s: %s", ref, p.PullReason, p.Message)
+	}
+	return p
+}

@@ -1,0 +1,109 @@
+package image
+
+import (
+	"slices"
+	"time"
+
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+)
+
+// Limits are the limits of all pulls together.
+type Limits struct {
+	ParallelMax int           `json:"parallelMax"` // concurrent pulls; zero: no limit
+	Interval    time.Duration `json:"interval"`    // average interval between pulls; zero: no limit
+	Burst       int           `json:"burst"`       // pulls that may start at once after an idle time
+}
+
+// LimitsFromConfig returns the limits of a configuration with defaults: serializeImagePulls,
+// maxParallelImagePulls, registryPullQPS and registryBurst.
+func LimitsFromConfig(c *kubeletconfig.KubeletConfiguration) Limits {
+	limits := Limits{Burst: int(c.RegistryBurst)}
+	switch {
+	case c.SerializeImagePulls == nil || *c.SerializeImagePulls:
+		limits.ParallelMax = 1
+	case c.MaxParallelImagePulls != nil:
+		limits.ParallelMax = int(*c.MaxParallelImagePulls)
+	}
+	if qps := c.RegistryPullQPS; qps != nil && *qps > 0 {
+		limits.Interval = time.Second / time.Duration(*qps)
+		limits.Burst = max(limits.Burst, 1)
+	}
+	return limits
+}
+
+// PullQueue decides which pull may start. Pods take turns, so that one of many images does not
+// delay the others; the images of one pod are pulled in the order in which they were requested. A
+// pull that has to wait is not a failure and causes no back-off; with the kubelet it does.
+type PullQueue struct {
+	// Waiting are images in the order of their pulls: by turn, then first come, first served.
+	Waiting  []QueuedPull `json:"waiting,omitempty"`
+	Turn     int          `json:"turn,omitempty"` // of the newest pull
+	InFlight int          `json:"inFlight"`       // running pulls
+	// AllowanceSpentUntil is until when the rate allowance is used up, but for Burst.
+	AllowanceSpentUntil time.Time `json:"allowanceSpentUntil"`
+}
+
+// QueuedPull is an image whose pull waits. Turn numbers begin with the current one, and are
+// consecutive for the images of one tenant (start-time fair queueing).
+type QueuedPull struct {
+	Name   string `json:"name"`
+	Tenant string `json:"tenant"`
+	Turn   int    `json:"turn"`
+}
+
+// add adds an image to the queue, unless the queue has it.
+func (q *PullQueue) add(name, tenant string) {
+	turn, at := q.Turn, 0
+	for i := range q.Waiting {
+		switch queued := &q.Waiting[i]; {
+		case queued.Name == name:
+			return
+		case queued.Tenant == tenant:
+			turn = max(turn, queued.Turn+1)
+		}
+	}
+	for at < len(q.Waiting) && q.Waiting[at].Turn <= turn {
+		at++
+	}
+	q.Waiting = slices.Insert(q.Waiting, at, QueuedPull{name, tenant, turn})
+}
+
+// tryStart reports whether the pull of an image may start now, and counts it as running if so.
+// Otherwise the image is queued; the time is when the rate limit allows the pull. The time is zero
+// if the image has to wait for other pulls: the owner plans NextPull when one of them completes.
+func (q *PullQueue) tryStart(name, tenant string, limits Limits,
+	now time.Time) (bool, time.Time) {
+	q.add(name, tenant)
+	if q.first() != name || limits.ParallelMax > 0 && q.InFlight >= limits.ParallelMax {
+		return false, time.Time{}
+	}
+	if limits.Interval > 0 {
+		due := q.AllowanceSpentUntil.Add(-limits.Interval * time.Duration(limits.Burst-1))
+		if now.Before(due) {
+			return false, due
+		}
+		if q.AllowanceSpentUntil.Before(now) {
+			q.AllowanceSpentUntil = now
+		}
+		q.AllowanceSpentUntil = q.AllowanceSpentUntil.Add(limits.Interval)
+	}
+	q.Turn = q.Waiting[0].Turn
+	q.Waiting = q.Waiting[1:]
+	q.InFlight++
+	return true, time.Time{}
+}
+
+// remove removes an image that no longer needs a pull from the queue.
+func (q *PullQueue) remove(name string) {
+	q.Waiting = slices.DeleteFunc(q.Waiting, func(queued QueuedPull) bool {
+		return queued.Name == name
+	})
+}
+
+// first returns the first image of the queue; empty if none waits.
+func (q *PullQueue) first() string {
+	if len(q.Waiting) == 0 {
+		return ""
+	}
+	return q.Waiting[0].Name
+}

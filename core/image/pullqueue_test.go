@@ -1,0 +1,195 @@
+package image
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"pgregory.net/rapid"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+func TestLimitsFromConfig(t *testing.T) {
+	yes, no, qps, most := true, false, int32(5), int32(3)
+	for _, test := range []struct {
+		config kubeletconfig.KubeletConfiguration
+		want   Limits
+	}{
+		{kubeletconfig.KubeletConfiguration{SerializeImagePulls: &yes}, Limits{ParallelMax: 1}},
+		{kubeletconfig.KubeletConfiguration{SerializeImagePulls: &no}, Limits{}},
+		{kubeletconfig.KubeletConfiguration{SerializeImagePulls: &no, MaxParallelImagePulls: &most,
+			RegistryPullQPS: &qps, RegistryBurst: 10},
+			Limits{ParallelMax: 3, Interval: 200 * time.Millisecond, Burst: 10}},
+	} {
+		if got := LimitsFromConfig(&test.config); got != test.want {
+			t.Errorf("%+v, want %+v", got, test.want)
+		}
+	}
+}
+
+// registry completes the pulls of a store under test.
+type registry struct {
+	store    Store
+	table    op.Table
+	out      op.Effects
+	now      time.Time
+	inFlight []world.OpID
+	started  []time.Time
+	wakes    timer.Queue[timer.Key]
+	queue    []timer.Key
+}
+
+func (p *registry) planUntilIdle() {
+	for {
+		if key, ok := p.wakes.Pop(p.now); ok {
+			p.queue = append(p.queue, key)
+		}
+		if len(p.queue) == 0 {
+			return
+		}
+		key := p.queue[0]
+		p.queue = p.queue[1:]
+		p.out.Reset(&p.table, p.now)
+		wake := p.store.Plan(key.Name, &Env{Effects: &p.out,
+			Enqueue: func(k timer.Key) { p.queue = append(p.queue, k) }})
+		p.wakes.Set(key, wake)
+		for _, eff := range p.out.List() {
+			if _, is := eff.Body.(*runtimeapi.PullImageRequest); is {
+				p.inFlight, p.started = append(p.inFlight, eff.Op), append(p.started, p.now)
+			}
+		}
+	}
+}
+
+func (p *registry) finish(i int, err *world.Error) {
+	id := p.inFlight[i]
+	p.inFlight = append(p.inFlight[:i:i], p.inFlight[i+1:]...)
+	record, _ := p.table.Complete(id)
+	p.out.Reset(&p.table, p.now)
+	ev := world.Event{Time: p.now, Op: id, Err: err}
+	if err == nil {
+		ev.Body = &runtimeapi.PullImageResponse{ImageRef: "sha256:x"}
+	}
+	ref := record.Owner.Name
+	for _, uid := range p.store.HandleCompletion(ref, record, ev, &p.out) {
+		if p.store.Require(uid, Request{Ref: ref}, v1.PullAlways, t0).ID != "" {
+			p.store.Release(uid, ref)
+		}
+	}
+	p.queue = append(p.queue, Key(ref))
+	if key, waits := p.store.NextPull(); waits {
+		p.queue = append(p.queue, key)
+	}
+	p.planUntilIdle()
+}
+
+// Whatever the order in which pulls are requested, released, fail and complete: the limits of
+// concurrent pulls and of pulls in any period hold, and no pull waits that could start.
+func TestLimitsHold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := &registry{now: t0}
+		p.store.Limits = Limits{ParallelMax: rapid.IntRange(0, 3).Draw(t, "parallel")}
+		if rapid.Bool().Draw(t, "limited") {
+			p.store.Limits.Interval = time.Second
+			p.store.Limits.Burst = rapid.IntRange(1, 3).Draw(t, "burst")
+		}
+		limits := p.store.Limits
+		t.Repeat(map[string]func(*rapid.T){
+			"need": func(t *rapid.T) {
+				ref := fmt.Sprint("i", rapid.IntRange(0, 9).Draw(t, "ref"))
+				p.store.Require("pod", Request{Ref: ref}, v1.PullAlways, t0)
+				p.queue = append(p.queue, Key(ref))
+				p.planUntilIdle()
+			},
+			"release": func(t *rapid.T) {
+				ref := fmt.Sprint("i", rapid.IntRange(0, 9).Draw(t, "ref"))
+				p.store.Release("pod", ref)
+				p.queue = append(p.queue, Key(ref))
+				if key, waits := p.store.NextPull(); waits {
+					p.queue = append(p.queue, key)
+				}
+				p.planUntilIdle()
+			},
+			"end": func(t *rapid.T) {
+				if len(p.inFlight) == 0 {
+					t.Skip("no pull to end")
+				}
+				var err *world.Error
+				if rapid.Bool().Draw(t, "fails") {
+					err = refused
+				}
+				p.finish(rapid.IntRange(0, len(p.inFlight)-1).Draw(t, "which"), err)
+			},
+			"wait": func(t *rapid.T) {
+				p.now = p.now.Add(time.Duration(rapid.IntRange(1, 2000).Draw(t, "ms")) *
+					time.Millisecond)
+				p.planUntilIdle()
+			},
+			"": func(t *rapid.T) {
+				if limits.ParallelMax > 0 && len(p.inFlight) > limits.ParallelMax {
+					t.Fatalf("%d pulls at once", len(p.inFlight))
+				}
+				if p.store.PullQueue.InFlight != len(p.inFlight) {
+					t.Fatalf("%d pulls counted, want %d", p.store.PullQueue.InFlight, len(p.inFlight))
+				}
+				checkPullRate(t, p.started, limits)
+				full := limits.ParallelMax > 0 && len(p.inFlight) == limits.ParallelMax
+				if next, waits := p.store.NextPull(); waits && !full && p.wakes.Len() == 0 {
+					t.Fatalf("the pull of %s waits although it could start", next.Name)
+				}
+			},
+		})
+	})
+}
+
+func checkPullRate(t *rapid.T, starts []time.Time, limits Limits) {
+	if limits.Interval == 0 {
+		return
+	}
+	for i := range starts {
+		for k := i; k < len(starts); k++ {
+			period := starts[k].Sub(starts[i])
+			if most := limits.Burst + int(period/limits.Interval); k-i+1 > most {
+				t.Fatalf("%d pulls in %v, want at most %d", k-i+1, period, most)
+			}
+		}
+	}
+}
+
+// Pods take turns at pulls: a pod of many images delays another one by the pull in flight and one
+// more, and its own images keep their order.
+func TestPodsTakeTurnsAtPulls(t *testing.T) {
+	var q PullQueue
+	limits := Limits{ParallelMax: 1}
+	start := func(name, tenant string) bool {
+		started, _ := q.tryStart(name, tenant, limits, t0)
+		return started
+	}
+	for i := range 20 {
+		if started := start(fmt.Sprintf("greedy-%02d", i), "greedy"); started != (i == 0) {
+			t.Fatalf("pull %d started: %v", i, started)
+		}
+	}
+	start("b1", "b")
+	start("b2", "b")
+	start("c", "c")
+	var order []string
+	for q.first() != "" {
+		q.InFlight--
+		order = append(order, q.first())
+		if !start(q.first(), "") {
+			t.Fatal("the first of the queue does not start")
+		}
+	}
+	want := []string{"greedy-01", "b1", "c", "greedy-02", "b2", "greedy-03"}
+	if !slices.Equal(order[:6], want) || len(order) != 22 || !slices.IsSorted(order[5:]) {
+		t.Errorf("pulls in the order %v, want %v first", order, want)
+	}
+}

@@ -1,0 +1,47 @@
+package core
+
+import (
+	"slices"
+
+	"seedlet.dev/world"
+)
+
+// The machine as the agent observes it, and what depends on it: the Node's status, the resources of
+// pods, and the IPs of the node in their statuses.
+
+// handleMachineCompletion handles an observation of the machine. A change is in the Node's status
+// at once: pods are scheduled by it.
+func (a *Agent) handleMachineCompletion(ev world.Event) {
+	s := &a.state
+	if !s.Machine.HandleCompletion(ev, &s.Boot, &a.effects) {
+		return
+	}
+	a.effects.Log(world.LevelInfo, "the machine has changed", "cpus", s.Boot.CPUs,
+		"memoryBytes", s.Boot.MemoryBytes, "addresses", s.Boot.Addresses,
+		"nameAddresses", s.Boot.NameAddresses, "rootDirBytes", s.Boot.Machine.RootDirBytes)
+	a.applyMachine()
+	s.NodeObject.CheckStatusNow()
+	a.enqueueNode()
+}
+
+// applyMachine sets what pods depend on to the observed machine.
+func (a *Agent) applyMachine() {
+	s := &a.state
+	s.Node.CPUs, s.Node.MemoryBytes = s.Boot.CPUs, s.Boot.MemoryBytes
+	s.Node.SELinux = s.Boot.Machine.SELinux
+	s.Node.ThermalThrottleCPUs = s.Boot.Machine.ThermalThrottleCPUs
+	s.PodsMax = s.NodeObject.Settings.PodLimit(s.Boot.CPUs)
+	a.updateHostIPs()
+}
+
+// updateHostIPs sets the IPs of the node. The statuses of all pods have them.
+func (a *Agent) updateHostIPs() {
+	s := &a.state
+	ips := s.NodeObject.HostIPs(&s.Boot)
+	if slices.Equal(ips, s.Node.IPs) {
+		return
+	}
+	s.Node.IPs = ips
+	clear(a.servedPods)
+	a.enqueuePods()
+}

@@ -1,0 +1,103 @@
+package core
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/lease"
+	nodeobject "seedlet.dev/core/node"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/runtime"
+	"seedlet.dev/world"
+)
+
+// The Node of this node at the API server, and its lease.
+
+// nodeWatch selects the Node of this node.
+func (a *Agent) nodeWatch() world.WatchTarget {
+	return world.WatchTarget{Resource: world.ResourceNodes, Name: a.state.Node.Name}
+}
+
+// hasListedNode reports whether the Node is known, or known not to exist. Before that pods cannot
+// be checked against its labels and taints.
+func (a *Agent) hasListedNode() bool {
+	_, known := a.state.Objects.Get(world.ResourceNodes, "", a.state.Node.Name)
+	return known
+}
+
+// nodeObject returns the Node as the API server has it; nil if that is not known.
+func (a *Agent) nodeObject() *v1.Node {
+	if o, _ := a.state.Objects.Get(world.ResourceNodes, "", a.state.Node.Name); o != nil {
+		return o.Node
+	}
+	return nil
+}
+
+// admissionNode returns the Node that pods are checked against: the object of the API server; if it
+// does not exist, or there is no API server, the object that the agent registers; nil before that
+// is known.
+func (a *Agent) admissionNode() *v1.Node {
+	if node := a.nodeObject(); node != nil || a.state.HasAPIServer && !a.hasListedNode() {
+		return node
+	}
+	return a.state.NodeObject.InitialObject(&a.state.Boot)
+}
+
+// enqueueNode enqueues the Node and its lease, if there is an API server.
+func (a *Agent) enqueueNode() {
+	if a.state.HasAPIServer {
+		a.queue.enqueue(nodeobject.Owner)
+		a.queue.enqueue(lease.Owner)
+	}
+}
+
+// nodeEnv returns what the Node's status is made from. A relist that is overdue is noted, because
+// the next one that succeeds changes the status.
+func (a *Agent) nodeEnv() *nodeobject.Env {
+	s := &a.state
+	problem := s.Relist.Health(&s.EventStream, s.Now, s.BootedAt)
+	s.Relist.Overdue = s.Relist.Overdue || problem != ""
+	return &nodeobject.Env{Boot: &s.Boot, Booted: s.BootedAt, Runtime: &s.Runtime,
+		PLEGProblem: problem, Relisted: !s.Relist.AsOf.IsZero(), Effects: &a.effects}
+}
+
+// updateNodeObject handles a change of the Node at the API server.
+func (a *Agent) updateNodeObject() {
+	s := &a.state
+	o, known := s.Objects.Get(world.ResourceNodes, "", s.Node.Name)
+	if !known {
+		return
+	}
+	var node *v1.Node
+	if o != nil {
+		node = o.Node
+	}
+	s.NodeObject.Observe(node)
+	a.applyNodeObject()
+	a.enqueueNode()
+	if s.Objects.Strategy.ObserveNode(node) {
+		for _, key := range s.Objects.ReadKeys() {
+			a.queue.enqueue(key)
+		}
+	}
+}
+
+// handleNodeCompletion handles the completion of an operation on the Node. The lease may wait for
+// the Node to exist.
+func (a *Agent) handleNodeCompletion(id world.OpID, r op.Record, ev world.Event) {
+	s := &a.state
+	s.NodeObject.HandleCompletion(id, r, ev, &s.Boot, &a.effects)
+	a.applyNodeObject()
+	a.enqueueNode()
+}
+
+// applyNodeObject applies what others set in the Node: the addresses that a cloud provider knows,
+// and the range of the node's pods, which the runtime gets.
+func (a *Agent) applyNodeObject() {
+	a.updateHostIPs()
+	node := a.state.NodeObject.Object
+	if node != nil && a.state.Runtime.PodCIDR.Want(strings.Join(node.Spec.PodCIDRs, ",")) {
+		a.queue.enqueue(runtime.CIDROwner)
+	}
+}

@@ -1,0 +1,235 @@
+package objectcache
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
+)
+
+// harness is a store that reads one Secret.
+type harness struct {
+	*testing.T
+	store  Store
+	table  op.Table
+	out    op.Effects
+	now    time.Duration // since t0
+	issued []world.OpID
+	wake   time.Time
+}
+
+func newHarness(t *testing.T, s Strategy) *harness {
+	return &harness{T: t, store: Store{Strategy: s}}
+}
+
+func (r *harness) begin(at time.Duration) {
+	r.now = at
+	r.out.Reset(&r.table, t0.Add(at))
+}
+
+func (r *harness) addReference(user string) {
+	r.begin(r.now)
+	r.store.AddReference(secretTarget, user, &r.out)
+	if issued := r.out.List(); len(issued) > 0 {
+		r.Fatalf("%v issued for a reference", issued)
+	}
+}
+
+// plan plans at a time, and reports whether a read was issued.
+func (r *harness) plan(at time.Duration) bool {
+	r.Helper()
+	r.begin(at)
+	key, isRead := r.store.ReadKey(secretTarget)
+	if !isRead {
+		r.Fatal("the target is not read")
+	}
+	r.wake = r.store.Plan(key, &r.out)
+	for _, eff := range r.out.List() {
+		if get := eff.Body.(*world.GetObject); get.Name != "keys" || get.Namespace != "a" {
+			r.Fatalf("the wrong object is read: %+v", get)
+		}
+		r.issued = append(r.issued, eff.Op)
+		return true
+	}
+	return false
+}
+
+// complete completes the newest read with a version or an error.
+func (r *harness) complete(at time.Duration, version string, immutable bool,
+	err *world.Error) bool {
+	r.Helper()
+	id := r.issued[len(r.issued)-1]
+	record, ok := r.table.Complete(id)
+	if !ok {
+		r.Fatal("completed twice")
+	}
+	ev := world.Event{Time: t0.Add(at), Op: id, Err: err}
+	if err == nil {
+		ev.Body = &world.ObjectRead{Object: world.Object{Secret: &v1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "keys", ResourceVersion: version},
+			Immutable:  &immutable}}}
+	}
+	_, enqueued := r.store.HandleCompletion(id, record, ev)
+	return enqueued
+}
+
+func (r *harness) expectVersion(version string) {
+	r.Helper()
+	o, known := r.store.Get(secretTarget.Resource, "a", "keys")
+	got := ""
+	if o != nil {
+		got = o.Secret.ResourceVersion
+	}
+	if !known || got != version {
+		r.Fatalf("known %v, has version %q, want %q", known, got, version)
+	}
+}
+
+// With the strategy Cache an object is read again after its TTL, at a sync of the pods; with Get at
+// each sync.
+func TestPeriodicRead(t *testing.T) {
+	for _, c := range []struct {
+		strategy Strategy
+		period   time.Duration
+	}{
+		{Strategy{SyncPeriod: time.Minute}, time.Minute},
+		{Strategy{SyncPeriod: time.Minute, Cached: true, TTL: 0}, time.Minute},
+		{Strategy{SyncPeriod: time.Minute, Cached: true, TTL: 5 * time.Minute}, 5 * time.Minute},
+	} {
+		r := newHarness(t, c.strategy)
+		if r.addReference("x"); !r.plan(0) || r.plan(0) {
+			t.Fatal("not read exactly once")
+		}
+		if !r.complete(time.Second, "1", false, nil) {
+			t.Error("a waiting user is not planned")
+		}
+		r.expectVersion("1")
+		if r.plan(c.period-1) || !r.wake.Equal(t0.Add(c.period)) || !r.plan(c.period) {
+			t.Errorf("%+v: not read again after %v", c.strategy, c.period)
+		}
+		if r.complete(c.period+1, "1", false, nil) {
+			t.Error("users are planned without a change")
+		}
+		r.plan(2 * c.period)
+		if !r.complete(2*c.period+1, "2", false, nil) {
+			t.Error("users are not planned for a new version")
+		}
+	}
+}
+
+// An object is read at once for a new user. A read in flight whose users have gone is dropped.
+func TestReadForNewUser(t *testing.T) {
+	r := newHarness(t, Strategy{SyncPeriod: time.Minute, Cached: true, TTL: time.Minute})
+	r.addReference("x")
+	r.plan(0)
+	r.complete(0, "1", true, nil)
+	if r.plan(time.Hour) || !r.wake.IsZero() {
+		t.Error("an immutable object is read again")
+	}
+	r.addReference("y")
+	if r.expectVersion("1"); !r.plan(time.Hour) {
+		t.Error("not read for a new user")
+	}
+	r.store.DeleteReference(secretTarget, "x", &r.out)
+	r.store.DeleteReference(secretTarget, "y", &r.out)
+	if r.complete(time.Hour, "2", false, nil) || r.store.Dropped != 1 {
+		t.Error("the completion of a target without users was not dropped")
+	}
+	if r.plan(2*time.Hour) || len(r.out.List()) > 0 {
+		t.Error("read without a user")
+	}
+}
+
+// While reads fail, the known version stays; an absent object is read again soon.
+func TestReadFails(t *testing.T) {
+	away := world.Errorf(world.KindUnavailable, "", "away")
+	none := world.Errorf(world.KindNotFound, "", "no keys")
+	busy := &world.Error{Kind: world.KindThrottled, RetryAfter: 20 * time.Second}
+	r := newHarness(t, Strategy{SyncPeriod: time.Minute})
+	r.addReference("x")
+	r.plan(0)
+	if !r.complete(0, "", false, away) ||
+		r.store.Lookup(secretTarget.Resource, "a", "keys").Err == nil {
+		t.Error("a waiting user is not planned after a failure")
+	}
+	if r.plan(0) || !r.plan(time.Second) {
+		t.Errorf("not read again a second after it failed, but at %v", r.wake)
+	}
+	r.complete(time.Second, "", false, busy)
+	if r.plan(20*time.Second) || !r.plan(21*time.Second) {
+		t.Errorf("not read again after the server's retry time, but at %v", r.wake)
+	}
+	if !r.complete(21*time.Second, "", false, none) {
+		t.Error("users are not planned for an absence")
+	}
+	if r.expectVersion(""); r.plan(23*time.Second) || !r.plan(25*time.Second) {
+		t.Errorf("an absent object is not read again soon, but at %v", r.wake)
+	}
+	r.complete(25*time.Second, "1", false, nil)
+	r.plan(85 * time.Second)
+	if r.complete(85*time.Second, "", false, away) {
+		t.Error("users with a known version are planned after a failure")
+	}
+	r.expectVersion("1")
+	if !r.plan(86 * time.Second) {
+		t.Error("not read again after a failure")
+	}
+	r.complete(86*time.Second, "", false, none)
+	r.expectVersion("")
+}
+
+// A container is created from a version read after the need for it, unless the strategy is Cache.
+func TestRequireSince(t *testing.T) {
+	for _, cached := range []bool{false, true} {
+		r := newHarness(t, Strategy{SyncPeriod: time.Minute, Cached: cached, TTL: time.Minute})
+		r.addReference("x")
+		r.plan(0)
+		r.complete(0, "1", false, nil)
+		at := 10 * time.Second
+		if r.store.RequireSince(secretTarget, t0.Add(at)) == cached || r.plan(at) == cached {
+			t.Errorf("cached %v: want a read without the cache, no read with it", cached)
+		}
+		if cached {
+			continue
+		}
+		if !r.complete(at, "", false, world.Errorf(world.KindTimeout, "", "")) ||
+			r.store.RequireSince(secretTarget, t0.Add(at)) {
+			t.Error("the caller waits for an object that cannot be read")
+		}
+		if !r.plan(at+time.Second) || !r.complete(at+time.Second, "1", false, nil) {
+			t.Error("not read again, or users are not planned")
+		}
+		if r.store.RequireSince(secretTarget, t0.Add(at)) {
+			t.Error("a second read is required")
+		}
+	}
+}
+
+func TestTTLFromNode(t *testing.T) {
+	node := func(ttl string) *v1.Node {
+		return &v1.Node{ObjectMeta: metav1.ObjectMeta{
+			Annotations: map[string]string{v1.ObjectTTLAnnotationKey: ttl}}}
+	}
+	s := Strategy{SyncPeriod: time.Second, Cached: true, TTL: time.Minute}
+	for _, step := range []struct {
+		node    *v1.Node
+		changed bool
+		want    time.Duration
+	}{
+		{nil, false, time.Minute}, {node("300"), true, 5 * time.Minute},
+		{node("300"), false, 5 * time.Minute}, {node("0"), true, time.Second},
+		{node("many"), true, time.Minute}, {node("-3"), false, time.Minute},
+	} {
+		if changed := s.ObserveNode(step.node); changed != step.changed || s.AgeMax() != step.want {
+			t.Errorf("%v: changed %v, age max %v, want %v", step.node, changed, s.AgeMax(), step.want)
+		}
+	}
+	get := Strategy{SyncPeriod: time.Minute}
+	if get.ObserveNode(node("300")) || get.AgeMax() != time.Minute {
+		t.Error("the TTL applies without the cache")
+	}
+}

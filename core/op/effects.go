@@ -1,0 +1,109 @@
+package op
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/world"
+)
+
+// podComponent is the component in the keys of pods.
+const podComponent = "pod"
+
+// Effects collects the effects of one step. It is not part of the state.
+type Effects struct {
+	table   *Table
+	now     time.Time
+	effects []world.Effect
+}
+
+// Reset starts a step at the given time: it drops the effects of the step before.
+func (o *Effects) Reset(table *Table, now time.Time) {
+	clear(o.effects)
+	o.table, o.now, o.effects = table, now, o.effects[:0]
+}
+
+// Now returns the time of the step.
+func (o *Effects) Now() time.Time { return o.now }
+
+// Issue issues an operation. The effect is added to the step, and a record stays in the table until
+// the completion arrives or the timeout has passed. An operation over a bound has no effect, and
+// completes with KindExhausted.
+func (o *Effects) Issue(owner Owner, subject string, timeout time.Duration, body any) world.OpID {
+	return o.issue(issuing{tenant: tenantOf(owner)}, owner, subject, timeout, body)
+}
+
+// tenantOf returns the tenant of an owner's operations, see world.Effect; empty for the node.
+func tenantOf(owner Owner) string {
+	switch {
+	case owner.Component == podComponent, owner.Component == "status": // they have the UID of the pod
+		return owner.Name
+	case tenantComponents[owner.Component]:
+		return owner.String()
+	}
+	return ""
+}
+
+// IssueFor is Issue for an operation whose owner is no pod, but whose tenant is known.
+func (o *Effects) IssueFor(tenant string, owner Owner, subject string, timeout time.Duration,
+	body any) world.OpID {
+	return o.issue(issuing{tenant: tenant}, owner, subject, timeout, body)
+}
+
+// IssueAt is Issue for an operation on a path of the node that the author of a pod chose, if
+// hostPath is not empty. Such a path may be on a file system that hangs.
+func (o *Effects) IssueAt(hostPath string, owner Owner, subject string, timeout time.Duration,
+	body any) world.OpID {
+	return o.issue(issuing{hostPath, tenantOf(owner)}, owner, subject, timeout, body)
+}
+
+// issuing is what an effect has besides its body and its record.
+type issuing struct{ hostPath, tenant string }
+
+func (o *Effects) issue(with issuing, owner Owner, subject string, timeout time.Duration,
+	body any) world.OpID {
+	deadline := o.now.Add(timeout)
+	id, mayIssue := o.table.add(Record{
+		Owner: owner, Call: world.CallName(body), Subject: subject, IssuedAt: o.now, Deadline: deadline,
+	})
+	if !mayIssue {
+		return id
+	}
+	effect := world.Effect{Op: id, Body: body, Deadline: deadline, HostPath: with.hostPath,
+		Tenant: with.tenant}
+	if owner.Component == podComponent {
+		effect.Pod = owner.Name
+	}
+	o.effects = append(o.effects, effect)
+	return id
+}
+
+// Abandon abandons an operation: its completion will be dropped.
+func (o *Effects) Abandon(id world.OpID) { o.table.Remove(id) }
+
+// Emit adds an effect that has no completion.
+func (o *Effects) Emit(body any) {
+	o.effects = append(o.effects, world.Effect{Body: body})
+}
+
+// Log adds a log line. Fields are alternating keys and values.
+func (o *Effects) Log(level world.Level, message string, fields ...any) {
+	o.Emit(&world.Log{Level: level, Message: message, Fields: fields})
+}
+
+// RecordEvent adds a Kubernetes Event about a pod or the node, with the reason and message of the
+// kubelet if it has such an event. A reason is one word. An Event belongs where a fact changes, not
+// into a plan: a plan may run twice.
+func (o *Effects) RecordEvent(regarding v1.ObjectReference, kind, reason, format string,
+	args ...any) {
+	message := format
+	if len(args) > 0 {
+		message = fmt.Sprintf(format, args...)
+	}
+	o.Emit(&world.RecordEvent{Regarding: regarding, Type: kind, Reason: reason, Message: message})
+}
+
+// List returns the effects of the step. The slice is valid until the next step begins.
+func (o *Effects) List() []world.Effect { return o.effects }

@@ -1,0 +1,39 @@
+package op
+
+import (
+	"testing"
+	"time"
+
+	"seedlet.dev/world"
+)
+
+// The effects of a pod's operations name the pod, and no other effects do.
+func TestEffectsHaveTheirPod(t *testing.T) {
+	var out Effects
+	out.Reset(&Table{}, time.Unix(0, 0))
+	out.Issue(Owner{Component: "pod", Name: "u1"}, "", time.Second, &world.MakeDir{})
+	out.Issue(Owner{Component: "image", Name: "i"}, "", time.Second, &world.MakeDir{})
+	out.Log(world.LevelInfo, "done")
+	for i, want := range []string{"u1", "", ""} {
+		if got := out.List()[i].Pod; got != want {
+			t.Errorf("effect %d is for pod %q, want %q", i, got, want)
+		}
+	}
+}
+
+// Operations of a pod and writes of its status are of one tenant. The node's operations have none.
+func TestTenants(t *testing.T) {
+	var out Effects
+	out.Reset(&Table{}, time.Unix(0, 0))
+	for _, owner := range []Owner{{Component: "pod", Name: "u1"}, {Component: "status", Name: "u1"},
+		{Component: "mirror", Name: "a/b"}, {Component: "lease"}, {Component: "logs", Name: "rotation"}} {
+		out.Issue(owner, "", time.Second, &world.MakeDir{})
+	}
+	out.IssueFor("u2", Owner{Component: "logs", Name: "rotation"}, "", time.Second, &world.MakeDir{})
+	out.IssueAt("/a", Owner{Component: "pod", Name: "u3"}, "", time.Second, &world.MakeDir{})
+	for i, want := range []string{"u1", "u1", "mirror/a/b", "", "", "u2", "u3"} {
+		if got := out.List()[i].Tenant; got != want {
+			t.Errorf("effect %d is of tenant %q, want %q", i, got, want)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package pod
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/budget"
+	"seedlet.dev/core/token"
+	"seedlet.dev/world"
+)
+
+// What follows for a pod that exceeds a bound of package budget. It is not started, and its status
+// and an event have the number and the bound.
+
+// watchRetryPeriod is how often a pod checks whether the node has watches left.
+const watchRetryPeriod = 10 * time.Second
+
+// checkBudget reports whether the pod may not be started, because it needs more than it may have or
+// than the node has left, and records why. The objects are those to watch for the pod, and all
+// services.
+func (p *Pod) checkBudget(objects []world.WatchTarget, env *Env) bool {
+	references := max(len(objects)-1, 0)
+	problem := budget.CheckSpec(&p.Spec.Spec, token.Count(p.Spec), references)
+	isFinal := problem != nil
+	if !isFinal && env.Objects != nil {
+		problem = checkWatchesLeft(objects, references, env) // other pods end
+	}
+	message := ""
+	if problem != nil {
+		message = problem.Error()
+	}
+	if message != "" && message != p.Watches.Problem {
+		p.recordEvent(env, "", warning, reasonFailedMount, "%s", message)
+		p.countRefusal(budget.NameOf(problem), env)
+	}
+	p.Watches.Problem, p.Watches.Complete = message, isFinal
+	return problem != nil
+}
+
+// checkWatchesLeft returns an error if the node has no watches left for a pod.
+func checkWatchesLeft(objects []world.WatchTarget, references int, env *Env) error {
+	watchesMax, which := budget.WatchesMax, "all pods of the node"
+	if references > budget.WatchesSmallMax {
+		watchesMax = budget.WatchesLargeMax
+		which = fmt.Sprintf("all pods of the node with more than %d", budget.WatchesSmallMax)
+	}
+	if env.Objects.HasRoom(objects, watchesMax) {
+		return nil
+	}
+	return budget.SmallPodReferences.Errorf("the pod refers to %d API objects, and %s may refer to "+
+		"%d: waiting until other pods have ended", references, which, watchesMax)
+}
+
+// countRefusal counts that the pod exceeds a bound, by its name; an empty name is ignored.
+func (p *Pod) countRefusal(name string, env *Env) {
+	if name != "" && env.CountRefusal != nil {
+		env.CountRefusal(name)
+	}
+}
+
+// waitsForBudget reports whether the pod is not started because of what it needs. A static pod is
+// started all the same: tenants do not write static pods, and must not keep them from starting.
+func (p *Pod) waitsForBudget() bool { return p.Watches.Problem != "" && !p.IsStatic() }
+
+// checkEphemeral returns an error for an ephemeral container of a pod that exceeds a bound: the
+// containers that ran before it was added go on.
+func (p *Pod) checkEphemeral(container *v1.Container) error {
+	if !p.waitsForBudget() {
+		return nil
+	}
+	for i := range p.Spec.Spec.EphemeralContainers {
+		if p.Spec.Spec.EphemeralContainers[i].Name == container.Name {
+			return errors.New(p.Watches.Problem) // counted already
+		}
+	}
+	return nil
+}

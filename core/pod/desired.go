@@ -1,0 +1,95 @@
+package pod
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/admission"
+)
+
+// Changes of the desired state: what the pod's source sets, and when that terminates the pod.
+
+// SetDesired sets the desired spec of the pod. A pod that is terminating because it was removed
+// from its source is created again after its removal.
+func (p *Pod) SetDesired(spec *v1.Pod, now time.Time) {
+	switch {
+	case p.NoLongerDesired:
+		p.Replacement = spec
+	case p.Namespace != spec.Namespace || p.Name != spec.Name:
+		p.ClearDesired(now) // another pod with the same UID
+		p.Replacement = spec
+	default:
+		p.skipAddedHooks()
+		p.Spec = spec
+		p.Watches.Complete = false // the spec may refer to other objects
+		p.Storage.Volumes.Recheck()
+		p.applyAPITermination(now)
+	}
+}
+
+// UpdateObject sets the pod's object when only its status, or fields that the agent does not use,
+// have changed. It reports whether the change affects the pod's plan or status.
+func (p *Pod) UpdateObject(spec *v1.Pod) bool {
+	gates := len(spec.Spec.ReadinessGates) > 0
+	p.Spec = spec
+	return gates
+}
+
+// applyAPITermination starts the termination of a pod whose object at the API server has a terminal
+// phase, which is final, or a deletion timestamp (upstream #37447, #58711). The object of a static
+// pod has neither.
+func (p *Pod) applyAPITermination(now time.Time) {
+	if phase := p.Spec.Status.Phase; IsTerminal(phase) {
+		p.Status.Phase = phase // a phase of this agent that was not reported in time does not count
+		p.startTermination(Termination{Reason: "TerminalPhase", Grace: p.gracePeriod()}, now)
+	}
+	if p.Spec.DeletionTimestamp == nil {
+		return
+	}
+	grace := p.gracePeriod()
+	if s := p.Spec.DeletionGracePeriodSeconds; s != nil {
+		grace = max(seconds(*s), deletionGraceMin)
+	}
+	p.startTermination(Termination{Reason: "Deleted", Grace: grace}, now)
+}
+
+// deletionGraceMin is the kubelet's grace period for a deletion with a grace period of zero.
+const deletionGraceMin = time.Second
+
+// skipAddedHooks marks the postStart hooks that a new spec may add to live containers, so that
+// they are not run: the containers have started without them.
+func (p *Pod) skipAddedHooks() {
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		container := p.specContainer(c.Name)
+		c.PostStart.Skip = c.PostStart.Skip ||
+			container != nil && !hasPostStart(container) && c.isLive()
+	}
+}
+
+// ClearDesired marks the pod as no longer desired by any source, and starts its termination.
+func (p *Pod) ClearDesired(now time.Time) {
+	p.NoLongerDesired, p.Replacement = true, nil
+	p.startTermination(Termination{Reason: "Deleted", Grace: p.gracePeriod()}, now)
+}
+
+// Preempt terminates the pod for good, to free its resources for a critical pod.
+func (p *Pod) Preempt(now time.Time) {
+	p.startTermination(Termination{Reason: admission.PreemptedReason,
+		Message: admission.PreemptedMessage, Phase: v1.PodFailed, Grace: p.gracePeriod()}, now)
+}
+
+// startTermination starts the termination of the pod. If the pod is terminating already, a shorter
+// grace period hastens it.
+func (p *Pod) startTermination(termination Termination, now time.Time) {
+	if p.Stage != Syncing {
+		if left := now.Add(termination.Grace).Sub(p.Termination.Since); left < p.Termination.Grace {
+			p.Termination.Grace = left
+		}
+		return
+	}
+	p.Stage, p.Termination = Terminating, termination
+	p.Termination.Since = now
+	p.StaleSince = now // nothing is concluded before the next relist
+}

@@ -1,0 +1,182 @@
+package pod
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/image"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/probe"
+)
+
+// The facts about a pod for metrics and log lines. No plan depends on them.
+
+// Counts is the contribution of one pod, or of all pods, to the metrics of the node.
+type Counts struct {
+	RunningPods int `json:"runningPods,omitempty"` // pods with a ready sandbox
+	StaticPods  int `json:"staticPods,omitempty"`  // static pods that are desired
+	// Pods that hold resources of the node: those of the API server, and static ones.
+	ActivePods       int `json:"activePods,omitempty"`
+	ActiveStaticPods int `json:"activeStaticPods,omitempty"`
+
+	// Containers of the runtime by state, and ephemeral containers of the spec.
+	CreatedContainers   int `json:"createdContainers,omitempty"`
+	RunningContainers   int `json:"runningContainers,omitempty"`
+	UnknownContainers   int `json:"unknownContainers,omitempty"`
+	ExitedContainers    int `json:"exitedContainers,omitempty"`
+	EphemeralContainers int `json:"ephemeralContainers,omitempty"`
+}
+
+// Add adds another contribution a number of times.
+func (c *Counts) Add(other Counts, times int) {
+	c.RunningPods += times * other.RunningPods
+	c.StaticPods += times * other.StaticPods
+	c.ActivePods += times * other.ActivePods
+	c.ActiveStaticPods += times * other.ActiveStaticPods
+	c.CreatedContainers += times * other.CreatedContainers
+	c.RunningContainers += times * other.RunningContainers
+	c.UnknownContainers += times * other.UnknownContainers
+	c.ExitedContainers += times * other.ExitedContainers
+	c.EphemeralContainers += times * other.EphemeralContainers
+}
+
+// Counts returns the current contribution of the pod.
+func (p *Pod) Counts() Counts {
+	var c Counts
+	if p.hasReadySandbox() {
+		c.RunningPods = 1
+	}
+	for i := range p.Containers {
+		switch p.Containers[i].State {
+		case Created:
+			c.CreatedContainers++
+		case Running:
+			c.RunningContainers++
+		case Exited:
+			c.ExitedContainers++
+		default:
+			c.UnknownContainers++
+		}
+	}
+	if p.Spec == nil {
+		return c
+	}
+	if !p.NoLongerDesired {
+		c.EphemeralContainers = len(p.Spec.Spec.EphemeralContainers)
+	}
+	switch static, active := p.IsStatic(), p.HoldsResources(); {
+	case static && active:
+		c.ActiveStaticPods = 1
+	case active:
+		c.ActivePods = 1
+	}
+	if p.IsStatic() && !p.NoLongerDesired {
+		c.StaticPods = 1
+	}
+	return c
+}
+
+// IsBusy reports whether an operation of the pod is in flight, other than a probe or a write of its
+// record, or the pod waits for an image without a known problem. A terminating pod is busy until it
+// has terminated.
+func (p *Pod) IsBusy() bool {
+	if p.Op != 0 || !p.StaleSince.IsZero() || p.Stage == Terminating {
+		return true
+	}
+	for i := range p.Containers {
+		if p.Containers[i].Op != 0 || p.Containers[i].InspectOp != 0 {
+			return true
+		}
+	}
+	for i := range p.Sandboxes {
+		if p.Sandboxes[i].Op != 0 || p.Sandboxes[i].InspectOp != 0 {
+			return true
+		}
+	}
+	for i := range p.PendingImages {
+		if p.PendingImages[i].Problem == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// IsPulling reports whether an image that the pod waits for is being pulled.
+func (p *Pod) IsPulling(images *image.Store) bool {
+	for i := range p.PendingImages {
+		if since, _ := images.PullInFlight(p.PendingImages[i].Image); !since.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// RolesAwaitingImage returns the roles of the containers that wait for an image.
+func (p *Pod) RolesAwaitingImage(image string) []Role {
+	var roles []Role
+	for i := range p.PendingImages {
+		if p.PendingImages[i].Image == image && p.Spec != nil {
+			roles = append(roles, p.roleOf(p.PendingImages[i].Container))
+		}
+	}
+	return roles
+}
+
+// OperationRole returns the role of the container that an operation creates or starts.
+func (p *Pod) OperationRole(r op.Record) Role {
+	if p.Spec == nil {
+		return App
+	}
+	return p.roleOf(p.operationContainer(r))
+}
+
+// ProbedContainer returns the name of the container that an operation probes and the kind of the
+// probe; false if the operation is no probe or the container was removed.
+func (p *Pod) ProbedContainer(r op.Record) (container string, kind probe.Kind, ok bool) {
+	id, name := splitSubject(r.Subject)
+	c := p.containerByID(id)
+	switch kind = probe.Kind(name); kind {
+	case probe.Startup, probe.Liveness, probe.Readiness:
+		if c != nil {
+			return c.Name, kind, true
+		}
+	}
+	return "", "", false
+}
+
+// InitDuration returns the total run time of the init containers that the runtime still has.
+func (p *Pod) InitDuration() time.Duration {
+	var sum time.Duration
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if p.Spec != nil && c.HasKnownExit() && p.roleOf(c.Name) == Init && !c.StartedAt.IsZero() {
+			sum += max(c.FinishedAt.Sub(c.StartedAt), 0)
+		}
+	}
+	return sum
+}
+
+// IsStateful reports whether a pod has a volume that outlives it or that other components provide.
+// The start latency of such a pod says little about the node.
+func IsStateful(spec *v1.Pod) bool {
+	for i := range spec.Spec.Volumes {
+		v := &spec.Spec.Volumes[i]
+		if v.Secret == nil && v.ConfigMap == nil && v.DownwardAPI == nil && v.EmptyDir == nil &&
+			v.Projected == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// AreAllContainersStarted reports whether all app containers of a status are running.
+func AreAllContainersStarted(status *v1.PodStatus) bool {
+	for i := range status.ContainerStatuses {
+		running := status.ContainerStatuses[i].State.Running
+		if running == nil || running.StartedAt.IsZero() {
+			return false
+		}
+	}
+	return len(status.ContainerStatuses) > 0
+}

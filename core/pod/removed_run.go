@@ -1,0 +1,112 @@
+package pod
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/criconfig"
+)
+
+// RemovedRun holds the facts about the newest run of a container whose record is no longer in the
+// runtime: an administrator may remove it with the runtime's own tools. The attempt and restart
+// count of later runs continue from it while this agent lives.
+type RemovedRun struct {
+	Name      string        `json:"name"`
+	Attempt   uint32        `json:"attempt"`
+	Restarts  int32         `json:"restarts"`
+	Hash      string        `json:"hash"`      // of the spec that it was created from
+	Backoff   time.Duration `json:"backoff"`   // before the restart that follows its exit
+	RestartAt time.Time     `json:"restartAt"` // the end of the back-off; zero if no exit was known
+}
+
+// RemovedRun returns the removed run of a container; nil if the runtime has the records of all runs
+// that the agent knows.
+func (p *Pod) RemovedRun(name string) *RemovedRun {
+	i := slices.IndexFunc(p.RemovedRuns, func(r RemovedRun) bool { return r.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &p.RemovedRuns[i]
+}
+
+// rememberRemovedRun keeps the counts and the back-off of a run that is about to be dropped, if it
+// was started.
+func (p *Pod) rememberRemovedRun(c *Container) {
+	if c.State == Created {
+		return
+	}
+	removed := p.RemovedRun(c.Name)
+	if removed == nil {
+		p.RemovedRuns = append(p.RemovedRuns, RemovedRun{Name: c.Name})
+		removed = &p.RemovedRuns[len(p.RemovedRuns)-1]
+	}
+	if removed.Hash == "" || c.Attempt >= removed.Attempt {
+		*removed = RemovedRun{Name: c.Name, Attempt: c.Attempt, Restarts: c.Restarts, Hash: c.Hash,
+			Backoff: c.RestartBackoff()}
+		if c.HasKnownExit() {
+			removed.RestartAt = c.restartAt()
+		}
+	}
+}
+
+// removedRunBackoffEnd returns when the back-off after a removed run of an app container ends; zero
+// if the container does not have to wait for it.
+func (p *Pod) removedRunBackoffEnd(name string) time.Time {
+	removed, c := p.RemovedRun(name), p.NewestRun(name)
+	if !removed.IsNewerThan(c) ||
+		!p.matchesSpec(&Container{Name: name, Run: criconfig.Run{Hash: removed.Hash}}) {
+		return time.Time{}
+	}
+	return removed.RestartAt
+}
+
+// IsNewerThan reports whether the removed run is newer than run c; c may be nil.
+func (r *RemovedRun) IsNewerThan(c *Container) bool {
+	return r != nil && (c == nil || r.Attempt > c.Attempt)
+}
+
+// nextBackoff returns the back-off that the next run of a container is created with.
+func (p *Pod) nextBackoff(name string, maximum time.Duration) time.Duration {
+	last := p.NewestRun(name)
+	if removed := p.RemovedRun(name); removed.IsNewerThan(last) {
+		// A removed run counts as one that has exited too early to reset the back-off.
+		last = &Container{Name: name,
+			Run: criconfig.Run{Hash: removed.Hash, Backoff: removed.Backoff}}
+	}
+	if last != nil && p.isOutdated(last) {
+		return 0 // the change of the spec may have fixed the failure
+	}
+	return backoffAfter(last, maximum)
+}
+
+// nextRunNumbers returns the attempt and the restart count of the next run of a container.
+func (p *Pod) nextRunNumbers(name string) (attempt uint32, restarts int32) {
+	if c := p.NewestRun(name); c != nil {
+		attempt, restarts = c.Attempt+1, c.Restarts+1
+	}
+	if removed := p.RemovedRun(name); removed != nil {
+		attempt, restarts = max(attempt, removed.Attempt+1), max(restarts, removed.Restarts+1)
+	}
+	if reported, known := p.ReportedRestarts(name); known {
+		restarts = max(restarts, reported+1)
+	}
+	return attempt, restarts
+}
+
+// ReportedRestarts returns the restart count in the status that the API server has, and whether
+// that status has a run of the container. The runtime may have lost the records of all runs, as in
+// a reboot.
+func (p *Pod) ReportedRestarts(name string) (restarts int32, known bool) {
+	status := &p.Spec.Status
+	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses,
+		status.ContainerStatuses} {
+		for i := range list {
+			if list[i].Name == name && (list[i].ContainerID != "" || list[i].RestartCount > 0) {
+				return list[i].RestartCount, true
+			}
+		}
+	}
+	return 0, false
+}

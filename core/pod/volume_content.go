@@ -1,0 +1,84 @@
+package pod
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/volume"
+	"seedlet.dev/world"
+)
+
+// The content of the pod's volumes: objects of the API server, service account tokens, and fields
+// of the pod (downward API).
+
+const reasonFailedMount = "FailedMount"
+
+// recordVolumeFailures records an event when volumes cannot be created or updated, once for each
+// failed attempt.
+func (p *Pod) recordVolumeFailures(env *Env) {
+	failure, failures := p.Storage.Volumes.AnyProblem(), p.Storage.Volumes.Failures()
+	switch reported := strconv.Itoa(failures) + " " + failure; {
+	case failure == "":
+		p.Storage.ReportedFailure = ""
+	case failures > 0 && reported != p.Storage.ReportedFailure:
+		p.Storage.ReportedFailure = reported
+		p.recordEvent(env, "", warning, reasonFailedMount, "%s", failure)
+		p.countRefusal(p.Storage.Volumes.OverBudget(), env)
+	}
+}
+
+// refreshVolumes keeps the content of volumes up to date while a pod terminates. Volumes that do
+// not exist are not created any more.
+func (p *Pod) refreshVolumes(env *Env, w *wakeTimer) {
+	if p.Spec == nil || len(p.Spec.Spec.Volumes) == 0 || !p.hasLiveContainers() || !p.isSettled() ||
+		!p.Storage.Volumes.Ready(&p.Spec.Spec) {
+		return
+	}
+	p.renewTokens(env, w)
+	p.issueVolumeOperation(p.volumeView(env), env, w)
+}
+
+// renewTokens requests the tokens that the volumes need.
+func (p *Pod) renewTokens(env *Env, w *wakeTimer) {
+	if env.Objects == nil {
+		return
+	}
+	jitter := func(name string, most time.Duration) time.Duration {
+		return hashedDelay(env.Node.Seed, p.UID+name, int32(most/time.Second))
+	}
+	w.waitUntil(p.Storage.Tokens.Plan(p.Spec, p.Key(), subjectToken, jitter, env.Effects))
+}
+
+func (p *Pod) volumeView(env *Env) *volume.Pod {
+	view := &volume.Pod{
+		Spec: p.Spec, Dir: p.dir(env.Node), MemoryBytes: env.Node.MemoryBytes, Objects: env.Objects,
+		Value: p.criPod(env).DownwardAPIFile,
+	}
+	if env.Objects != nil {
+		view.Token = p.tokenContent
+	}
+	return view
+}
+
+// tokenContent returns the content of the file of a service account token.
+func (p *Pod) tokenContent(projection *v1.ServiceAccountTokenProjection) (value, version string,
+	err error) {
+	value, version, problem := p.Storage.Tokens.Find(projection)
+	if problem != "" {
+		err = errors.New("failed to fetch token: " + problem)
+	}
+	return value, version, err
+}
+
+// handleTokenCompletion handles the completion of a token request.
+func (p *Pod) handleTokenCompletion(id world.OpID, r op.Record, ev world.Event, env *Env) {
+	p.Storage.Tokens.HandleCompletion(id, r, ev)
+	if ev.Err != nil {
+		env.Effects.Log(world.LevelWarning, "token request failed", "pod", p.FullName(), "err",
+			ev.Err.Error())
+	}
+}

@@ -1,0 +1,188 @@
+package podstatus
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"seedlet.dev/core/admission"
+	"seedlet.dev/core/pod"
+)
+
+// updateConditions sets the conditions of a pod whose phase is up to date.
+func updateConditions(p *pod.Pod, now time.Time) {
+	sandbox := p.CurrentSandbox()
+	network := sandbox != nil && sandbox.Ready && (p.Spec.Spec.HostNetwork || sandbox.Inspected)
+	setCondition(p, v1.PodReadyToStartContainers, network, "", "", now)
+	if names := uninitialized(p); len(names) == 0 || p.Status.Phase == v1.PodSucceeded {
+		reason := ""
+		if p.Status.Phase == v1.PodSucceeded {
+			reason = "PodCompleted"
+		}
+		setCondition(p, v1.PodInitialized, true, reason, "", now)
+	} else {
+		setCondition(p, v1.PodInitialized, false, "ContainersNotInitialized",
+			"containers with incomplete status: ["+strings.Join(names, " ")+"]", now)
+	}
+	reason, message := terminalReason(p), ""
+	if names := unready(p); reason == "" && len(names) > 0 {
+		reason = "ContainersNotReady"
+		message = "containers with unready status: [" + strings.Join(names, " ") + "]"
+	}
+	setCondition(p, v1.ContainersReady, reason == "", reason, message, now)
+	if gates := unmetReadinessGates(p); reason == "" && gates != "" {
+		reason, message = "ReadinessGatesNotReady", gates
+	}
+	setCondition(p, v1.PodReady, reason == "", reason, message, now)
+	setCondition(p, v1.PodScheduled, true, "", "", now)
+	updateRestarting(p, now)
+	updateDisruption(p, now)
+}
+
+// updateDisruption sets the condition DisruptionTarget of a pod that was terminated for a critical
+// pod. The condition is reported together with the terminal phase: the failure policies of Jobs
+// look at both (KEP-3329). The kubelet sets the condition for evictions under node pressure as
+// well, but not for evictions over a limit of the pod.
+func updateDisruption(p *pod.Pod, now time.Time) {
+	isTerminal := pod.IsTerminal(p.Status.Phase) || p.UnreportedTerminalPhase() != ""
+	if isTerminal && p.Termination.Reason == admission.PreemptedReason {
+		setCondition(p, v1.DisruptionTarget, true, v1.PodReasonTerminationByKubelet,
+			"Pod was preempted by Kubelet to accommodate a critical pod.", now)
+	}
+}
+
+// updateRestarting sets the condition AllContainersRestarting (KEP-5532). It is true until all
+// containers of earlier rounds have exited; a back-off after that is part of the container
+// statuses.
+func updateRestarting(p *pod.Pod, now time.Time) {
+	if !p.HasRestartAllRule() {
+		return
+	}
+	reason, message := terminalReason(p), ""
+	restarting := p.Stage == pod.Syncing && reason == "" && p.HasActiveSuperseded()
+	if restarting {
+		reason = "RestartAllContainersStarted"
+		if p.Round.TriggeredBy != "" {
+			message = "container " + p.Round.TriggeredBy + " exited with code " +
+				strconv.Itoa(int(p.Round.ExitCode))
+		}
+	}
+	setCondition(p, v1.AllContainersRestarting, restarting, reason, message, now)
+}
+
+// setCondition sets a condition. The time of the last transition stays if the status is the same.
+func setCondition(p *pod.Pod, t v1.PodConditionType, status bool, reason, message string,
+	now time.Time) {
+	list := p.Status.Conditions
+	condition := pod.Condition{Type: t, Status: status, Reason: reason, Message: message, Since: now}
+	i := slices.IndexFunc(list, func(c pod.Condition) bool { return c.Type == t })
+	switch {
+	case i < 0:
+		p.Status.Conditions = append(list, condition)
+		return
+	case list[i].Status == status:
+		condition.Since = list[i].Since
+	}
+	list[i] = condition
+}
+
+// conditions returns the conditions of a pod as the API serves them, with the generation of the
+// spec that they are about (KEP-5067).
+func conditions(p *pod.Pod) []v1.PodCondition {
+	served := slices.Grow([]v1.PodCondition(nil), len(p.Status.Conditions))
+	for _, c := range p.Status.Conditions {
+		status := v1.ConditionFalse
+		if c.Status {
+			status = v1.ConditionTrue
+		}
+		served = append(served, v1.PodCondition{
+			Type: c.Type, Status: status, Reason: c.Reason, Message: c.Message,
+			LastTransitionTime: metav1.NewTime(c.Since), ObservedGeneration: p.Spec.Generation,
+		})
+	}
+	return served
+}
+
+// terminalReason returns the reason of the conditions of a pod in a terminal phase; empty in any
+// other phase.
+func terminalReason(p *pod.Pod) string {
+	switch p.Status.Phase {
+	case v1.PodSucceeded:
+		return "PodCompleted"
+	case v1.PodFailed:
+		return "PodFailed"
+	}
+	return ""
+}
+
+// unmetReadinessGates returns why readiness gates keep the pod from being ready; empty if none
+// does. A gate is met by a condition that another controller sets at the API server (KEP-580).
+func unmetReadinessGates(p *pod.Pod) string {
+	var unmet []string
+	for _, gate := range p.Spec.Spec.ReadinessGates {
+		conditions := p.Spec.Status.Conditions
+		i := slices.IndexFunc(conditions, func(c v1.PodCondition) bool {
+			return c.Type == gate.ConditionType
+		})
+		if i < 0 {
+			unmet = append(unmet, fmt.Sprintf("corresponding condition of pod readiness gate %q "+
+				"does not exist.", gate.ConditionType))
+		} else if status := conditions[i].Status; status != v1.ConditionTrue {
+			unmet = append(unmet, fmt.Sprintf("the status of pod readiness gate %q is not "+
+				"\"True\", but %v", gate.ConditionType, status))
+		}
+	}
+	return strings.Join(unmet, ", ")
+}
+
+// unready returns the names of the sidecars and app containers that are not ready.
+func unready(p *pod.Pod) []string {
+	var names []string
+	isReady := func(name string) bool {
+		c := p.NewestRun(name)
+		return c != nil && p.ReportableHealth(c).Ready
+	}
+	for i := range p.Spec.Spec.InitContainers {
+		container := &p.Spec.Spec.InitContainers[i]
+		if pod.InitRole(container) == pod.Sidecar && !isReady(container.Name) {
+			names = append(names, container.Name)
+		}
+	}
+	for i := range p.Spec.Spec.Containers {
+		if name := p.Spec.Spec.Containers[i].Name; !isReady(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// uninitialized returns the names of the init containers that the pod still waits for. A restart of
+// all containers does not make an initialized pod uninitialized (KEP-5532).
+func uninitialized(p *pod.Pod) []string {
+	if p.IsInitialized() || wasInitialized(p) {
+		return nil
+	}
+	var names []string
+	for _, container := range p.Spec.Spec.InitContainers[p.InitsDone():] {
+		names = append(names, container.Name)
+	}
+	return names
+}
+
+// wasInitialized reports whether an app container was created in the current sandbox, in this round
+// or an earlier one.
+func wasInitialized(p *pod.Pod) bool {
+	sandbox := p.CurrentSandbox()
+	for i := range p.Spec.Spec.Containers {
+		c := p.NewestRun(p.Spec.Spec.Containers[i].Name)
+		if c != nil && sandbox != nil && c.SandboxID == sandbox.ID {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,212 @@
+package podstatus
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/pod"
+)
+
+// setContainerStatuses sets the statuses of the containers, in the order of the spec.
+func setContainerStatuses(status *v1.PodStatus, p *pod.Pod, runtimeName string) {
+	spec := &p.Spec.Spec
+	status.InitContainerStatuses = slices.Grow(status.InitContainerStatuses,
+		len(spec.InitContainers))
+	for i := range spec.InitContainers {
+		container := &spec.InitContainers[i]
+		status.InitContainerStatuses = append(status.InitContainerStatuses,
+			containerStatus(p, container, pod.InitRole(container), runtimeName))
+	}
+	status.ContainerStatuses = slices.Grow(status.ContainerStatuses, len(spec.Containers))
+	for i := range spec.Containers {
+		status.ContainerStatuses = append(status.ContainerStatuses,
+			containerStatus(p, &spec.Containers[i], pod.App, runtimeName))
+	}
+	for i := range spec.EphemeralContainers {
+		container := criconfig.EphemeralContainer(&spec.EphemeralContainers[i])
+		status.EphemeralContainerStatuses = append(status.EphemeralContainerStatuses,
+			containerStatus(p, container, pod.Ephemeral, runtimeName))
+	}
+}
+
+// containerStatus returns the status of a container of the spec, by its newest run that was
+// started.
+func containerStatus(p *pod.Pod, container *v1.Container, role pod.Role,
+	runtimeName string) v1.ContainerStatus {
+	name := container.Name
+	status := v1.ContainerStatus{Name: name, Image: container.Image}
+	c := p.NewestStartedRun(name)
+	if removed := p.RemovedRun(name); removed.IsNewerThan(c) {
+		c, status.RestartCount = nil, removed.Restarts
+	}
+	health := pod.Health{}
+	if c != nil {
+		health = p.ReportableHealth(c)
+	}
+	if status.Started = &health.Started; role == pod.Ephemeral {
+		status.Started = nil // ephemeral containers have no probes
+	}
+	if c == nil {
+		reported, _ := p.ReportedRestarts(name)
+		status.RestartCount = max(status.RestartCount, reported)
+		status.State.Waiting = waiting(p, name, role)
+		return status
+	}
+	if c.Image != "" && c.Image != c.ImageID {
+		status.Image = c.Image // the runtime's name of the image, unless it has none
+	}
+	status.Resources, status.AllocatedResources = resources(container), container.Resources.Requests
+	status.User, status.StopSignal = c.User, c.StopSignal
+	status.RestartCount = c.Restarts
+	status.ContainerID = runtimeName + "://" + c.ID
+	status.ImageID = c.ImageID
+	status.Ready = health.Ready && role != pod.Ephemeral
+	if role == pod.Init {
+		status.Ready = c.HasCompletedInit() && !p.IsSuperseded(c)
+	}
+	last := p.PreviousRun(c)
+	switch {
+	case c.State == pod.Running && !health.Running && c.PostStart.Failure != "":
+		status.State.Waiting = postStartFailure(c) // the container is being stopped for the failure
+	case c.State == pod.Running && !health.Running:
+		status.State.Waiting = waiting(p, name, role)
+	case c.State == pod.Running:
+		status.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(c.StartedAt)}
+	case c.State == pod.Exited && waitsForRestart(p, c):
+		status.State.Waiting, last = waitingForRestart(p, c), c
+	case c.HasKnownExit() && p.Stage == pod.Syncing && p.IsSuperseded(c):
+		status.State.Waiting, last = waiting(p, name, role), c
+	case c.HasKnownExit():
+		status.State.Terminated = terminated(c, runtimeName)
+	default: // the exit is not known yet, or the runtime has lost track of the container
+		status.State.Waiting = waiting(p, name, role)
+	}
+	if last != nil && last.HasKnownExit() {
+		status.LastTerminationState.Terminated = terminated(last, runtimeName)
+	}
+	return status
+}
+
+// waitsForRestart reports whether a container that has exited is to be restarted and cannot be yet:
+// it backs off, waits for an image, has a problem, or its postStart hook has failed.
+func waitsForRestart(p *pod.Pod, c *pod.Container) bool {
+	return p.Stage == pod.Syncing && c.HasKnownExit() && (p.ShouldRestart(c) || p.IsSuperseded(c)) &&
+		(c.RestartBackoff() > 0 || p.PendingImage(c.Name) != nil || p.ProblemOf(c.Name) != nil ||
+			c.PostStart.Failure != "")
+}
+
+// postStartFailure returns why a container does not run whose postStart hook has failed.
+func postStartFailure(c *pod.Container) *v1.ContainerStateWaiting {
+	return &v1.ContainerStateWaiting{Reason: "PostStartHookError", Message: c.PostStart.Failure}
+}
+
+// waitingForRestart returns why a container that has exited is not restarted yet.
+func waitingForRestart(p *pod.Pod, c *pod.Container) *v1.ContainerStateWaiting {
+	if problem := containerProblem(p, c.Name); problem != nil {
+		return problem
+	}
+	if c.RestartBackoff() == 0 && c.PostStart.Failure != "" {
+		return postStartFailure(c)
+	}
+	return &v1.ContainerStateWaiting{
+		Reason: "CrashLoopBackOff",
+		Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
+			c.RestartBackoff(), c.Name, p.Name, p.Namespace, p.UID),
+	}
+}
+
+// waiting returns why a container does not run yet: its own problem, its init containers, or the
+// pod's problem.
+func waiting(p *pod.Pod, name string, role pod.Role) *v1.ContainerStateWaiting {
+	if problem := containerProblem(p, name); problem != nil {
+		return problem
+	}
+	if role != pod.Ephemeral && len(p.Spec.Spec.InitContainers) > 0 {
+		return &v1.ContainerStateWaiting{Reason: "PodInitializing", Message: p.Watches.Problem}
+	}
+	state := &v1.ContainerStateWaiting{Reason: "ContainerCreating"}
+	if problem := p.ProblemOf(""); p.RuntimeWaitReason != "" {
+		state.Message = p.RuntimeWaitReason
+	} else if p.Watches.Problem != "" {
+		state.Message = p.Watches.Problem
+	} else if problem != nil {
+		state.Message = problem.Message
+	} else if message := p.Storage.Volumes.Problem(); message != "" {
+		state.Message = message
+	} else if p.WaitingForName {
+		state.Message = "another pod of the same namespace and name has not ended yet"
+	}
+	return state
+}
+
+// containerProblem returns the problem of a container, with its image or with itself; nil if there
+// is none.
+func containerProblem(p *pod.Pod, name string) *v1.ContainerStateWaiting {
+	if n := p.PendingImage(name); n != nil && n.Problem != nil {
+		return &v1.ContainerStateWaiting{Reason: n.Problem.Reason, Message: n.Problem.Message}
+	}
+	if problem := p.ProblemOf(name); problem != nil {
+		return &v1.ContainerStateWaiting{Reason: problem.Reason, Message: problem.Message}
+	}
+	return nil
+}
+
+// terminated returns the exit of a run.
+func terminated(c *pod.Container, runtimeName string) *v1.ContainerStateTerminated {
+	return &v1.ContainerStateTerminated{
+		ExitCode: c.ExitCode, Reason: c.Reason, Message: c.ExitMessage(),
+		StartedAt:   metav1.NewTime(c.StartedAt),
+		FinishedAt:  metav1.NewTime(c.FinishedAt),
+		ContainerID: runtimeName + "://" + c.ID,
+	}
+}
+
+// resources returns the resources of a container, which are those that the spec requests.
+func resources(container *v1.Container) *v1.ResourceRequirements {
+	r := &container.Resources
+	if len(r.Requests) == 0 && len(r.Limits) == 0 {
+		return nil
+	}
+	return &v1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}
+}
+
+// setMountStatuses sets the volume mounts of the containers' statuses. Those of init and app
+// containers are in the order of the spec.
+func setMountStatuses(status *v1.PodStatus, p *pod.Pod, node *pod.Node) {
+	for i := range status.InitContainerStatuses {
+		status.InitContainerStatuses[i].VolumeMounts =
+			mountStatuses(&p.Spec.Spec.InitContainers[i], node)
+	}
+	for i := range status.ContainerStatuses {
+		status.ContainerStatuses[i].VolumeMounts = mountStatuses(&p.Spec.Spec.Containers[i], node)
+	}
+	for i := range status.EphemeralContainerStatuses {
+		s := &status.EphemeralContainerStatuses[i]
+		if container := criconfig.FindContainer(p.Spec, s.Name); container != nil {
+			s.VolumeMounts = mountStatuses(container, node)
+		}
+	}
+}
+
+// mountStatuses returns the statuses of a container's volume mounts.
+func mountStatuses(container *v1.Container, node *pod.Node) []v1.VolumeMountStatus {
+	var statuses []v1.VolumeMountStatus
+	for i := range container.VolumeMounts {
+		m := &container.VolumeMounts[i]
+		status := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
+		if m.ReadOnly {
+			mode := v1.RecursiveReadOnlyDisabled
+			recursive, err := criconfig.RecursiveReadOnly(m, &node.Node)
+			if err == nil && recursive {
+				mode = v1.RecursiveReadOnlyEnabled
+			}
+			status.RecursiveReadOnly = &mode
+		}
+		statuses = append(statuses, status)
+	}
+	return statuses
+}

@@ -1,0 +1,27 @@
+package podstatus
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/pod"
+)
+
+// phase returns the phase of a pod, by the kubelet's rule. The phase before is not terminal.
+// https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase
+func phase(p *pod.Pod) v1.PodPhase {
+	if p.HasReachedTerminalPhase() {
+		return p.TerminalPhase()
+	}
+	if !p.IsInitialized() {
+		return v1.PodPending
+	}
+	for i := range p.Spec.Spec.Containers {
+		c := p.NewestRun(p.Spec.Spec.Containers[i].Name)
+		// A container that is created again does not make a running pod pending.
+		if p.Status.Phase != v1.PodRunning &&
+			(c == nil || c.State == pod.Created && p.PreviousRun(c) == nil) {
+			return v1.PodPending
+		}
+	}
+	return v1.PodRunning
+}

@@ -1,0 +1,106 @@
+// Package podstatus derives the status of a pod, v1.PodStatus, from the pod's facts.
+//
+// It keeps nothing itself. The status is a function of the facts of package pod, with two
+// exceptions, which are facts as well (pod.Status): a terminal phase stays, and a condition has the
+// time of its last transition. Update brings these up to date after every plan of the pod; when a
+// terminal phase may be reported is decided by the life cycle (package pod). ServedPod returns the
+// pod as the API serves it. Start reading at Update, then ServedPod.
+package podstatus
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/pod"
+)
+
+// Update derives the phase and the conditions of a pod from its facts. The status becomes known
+// once the runtime was listed, the pod's record was loaded, and everything that it depends on was
+// inspected; from then on it stays known.
+func Update(p *pod.Pod, now time.Time) {
+	if p.Spec == nil || !p.Observed || !p.Record.Loaded {
+		return
+	}
+	sandbox := p.CurrentSandbox()
+	missesIPs := sandbox != nil && sandbox.Ready && !sandbox.Inspected && !p.Spec.Spec.HostNetwork
+	if !p.Status.Reportable && (missesIPs || p.HasUnknownExits()) {
+		return
+	}
+	p.Status.Reportable = true
+	if !pod.IsTerminal(p.Status.Phase) {
+		p.Status.Phase = phase(p)
+	}
+	updateConditions(p, now)
+}
+
+// IsIncomplete reports whether the runtime is being asked for facts that the status depends on: the
+// status will be complete soon.
+func IsIncomplete(p *pod.Pod) bool {
+	for i := range p.Containers {
+		if c := &p.Containers[i]; c.InspectOp != 0 && c.Inspected == "" {
+			return true
+		}
+	}
+	sandbox := p.CurrentSandbox()
+	return sandbox != nil && sandbox.InspectOp != 0
+}
+
+// IsAboutToChange reports whether something is being created for the pod, or an image that the pod
+// waits for has neither a problem nor a pull yet: the status will change soon.
+func IsAboutToChange(p *pod.Pod) bool {
+	isUndecided := func(n pod.PendingImage) bool {
+		return n.Problem == nil && n.PullReported.IsZero()
+	}
+	return p.Stage == pod.Syncing && (p.Op != 0 || slices.ContainsFunc(p.PendingImages, isUndecided))
+}
+
+// ServedPod returns the pod as the API serves it; nil for a pod that only the runtime knows. Before
+// the status is known the phase is Unknown, "the state of the pod could not be obtained".
+func ServedPod(p *pod.Pod, node *pod.Node, runtimeName string) *v1.Pod {
+	if p.Spec == nil {
+		return nil
+	}
+	served := &v1.Pod{TypeMeta: p.Spec.TypeMeta, ObjectMeta: p.Spec.ObjectMeta, Spec: p.Spec.Spec}
+	if end := &p.Termination; p.NoLongerDesired && served.DeletionTimestamp == nil {
+		at, grace := metav1.NewTime(end.Since.Add(end.Grace)), int64(end.Grace/time.Second)
+		served.DeletionTimestamp, served.DeletionGracePeriodSeconds = &at, &grace
+	}
+	status := &served.Status
+	status.QOSClass, status.ObservedGeneration = criconfig.QOS(p.Spec), p.Spec.Generation
+	if !p.Status.Reportable {
+		status.Phase = v1.PodUnknown
+		return served
+	}
+	start := metav1.NewTime(p.StartTime)
+	status.Phase, status.StartTime = p.Status.Phase, &start
+	if p.Termination.Message != "" {
+		status.Reason, status.Message = p.Termination.Reason, p.Termination.Message
+	}
+	status.Conditions = conditions(p)
+	setIPs(status, p, node)
+	setContainerStatuses(status, p, runtimeName)
+	limitMessages(served)
+	setMountStatuses(status, p, node)
+	return served
+}
+
+// setIPs sets the IPs of the node and of the pod.
+func setIPs(status *v1.PodStatus, p *pod.Pod, node *pod.Node) {
+	if len(node.IPs) > 0 {
+		status.HostIP = node.IPs[0]
+	}
+	for _, ip := range node.IPs {
+		status.HostIPs = append(status.HostIPs, v1.HostIP{IP: ip})
+	}
+	ips := p.IPs(node)
+	if len(ips) > 0 {
+		status.PodIP = ips[0]
+	}
+	for _, ip := range ips {
+		status.PodIPs = append(status.PodIPs, v1.PodIP{IP: ip})
+	}
+}

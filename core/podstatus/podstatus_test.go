@@ -1,0 +1,228 @@
+package podstatus
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/image"
+	"seedlet.dev/core/pod"
+)
+
+var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// newPod returns an observed pod with the app container "web", a ready sandbox and these runs of
+// the container.
+func newPod(policy v1.RestartPolicy, runs ...pod.Container) *pod.Pod {
+	spec := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", Namespace: "default", Name: "p"}}
+	spec.Spec.RestartPolicy = policy
+	spec.Spec.Containers = []v1.Container{{Name: "web", Image: "i"}}
+	p := pod.New(spec, true, true, t0)
+	p.Sandboxes = []pod.Sandbox{{ID: "s", Ready: true, Inspected: true}}
+	p.Containers = runs
+	return p
+}
+
+// newRun returns run number attempt of the app container.
+func newRun(attempt uint32, state pod.State, exitCode int32) pod.Container {
+	return pod.Container{Name: "web", ID: fmt.Sprint("web", attempt), SandboxID: "s", State: state,
+		Run: criconfig.Run{Attempt: attempt}, Inspected: state, ExitCode: exitCode, StartedAt: t0}
+}
+
+// The status is unknown before the runtime was listed and the pod's record was loaded.
+func TestUnknown(t *testing.T) {
+	for _, change := range []func(*pod.Pod){
+		func(p *pod.Pod) { p.Observed = false },
+		func(p *pod.Pod) { p.Record.Loaded = false },
+		func(p *pod.Pod) { p.Sandboxes[0].Inspected = false },
+		func(p *pod.Pod) { p.Containers[0].Inspected = pod.Running },
+	} {
+		p := newPod(v1.RestartPolicyAlways, newRun(0, pod.Exited, 1))
+		change(p)
+		Update(p, t0)
+		if got := ServedPod(p, &pod.Node{}, "c").Status; got.Phase != v1.PodUnknown {
+			t.Errorf("served as %s", got.Phase)
+		}
+	}
+	p := newPod(v1.RestartPolicyAlways, newRun(0, pod.Running, 0))
+	Update(p, t0)
+	if got := ServedPod(p, &pod.Node{}, "c").Status; got.Phase != v1.PodRunning {
+		t.Errorf("served as %s", got.Phase)
+	}
+	if p.Observed = false; ServedPod(p, &pod.Node{}, "c").Status.Phase != v1.PodRunning {
+		t.Error("a status that was known is unknown again")
+	}
+}
+
+// A pod that has run before is not pending while its container is created again.
+func TestPhaseOfAPodThatHasRun(t *testing.T) {
+	first := newPod(v1.RestartPolicyAlways, newRun(0, pod.Created, 0))
+	if got := phase(first); got != v1.PodPending {
+		t.Errorf("the first container is created: phase %s, want Pending", got)
+	}
+	again := newPod(v1.RestartPolicyAlways, newRun(0, pod.Exited, 1), newRun(1, pod.Created, 0))
+	if got := phase(again); got != v1.PodRunning {
+		t.Errorf("the second is created: phase %s, want Running", got)
+	}
+}
+
+// A failure of the containers does not change the condition Initialized, as in the kubelet.
+func TestInitializedOfAFailedPod(t *testing.T) {
+	p := newPod(v1.RestartPolicyNever, newRun(0, pod.Exited, 1))
+	p.Sandboxes[0].Ready, p.Sandboxes[0].Stopped = false, true
+	p.Termination.Phase = v1.PodFailed
+	p.Stage, p.Record.Termination = pod.Terminated, &p.Termination
+	Update(p, t0)
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodInitialized && (!c.Status || c.Reason != "") {
+			t.Errorf("phase %s: initialized %v, reason %q", p.Status.Phase, c.Status, c.Reason)
+		}
+	}
+	if p.Status.Phase != v1.PodFailed {
+		t.Errorf("phase %s", p.Status.Phase)
+	}
+}
+
+// The time of a condition's last transition changes with its status alone.
+func TestLastTransition(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, newRun(0, pod.Running, 0))
+	since := func() time.Time {
+		for _, c := range p.Status.Conditions {
+			if c.Type == v1.PodReady {
+				return c.Since
+			}
+		}
+		return time.Time{}
+	}
+	Update(p, t0)
+	if Update(p, t0.Add(time.Minute)); !since().Equal(t0) {
+		t.Errorf("the last transition of a pod that stays ready is %v", since())
+	}
+	p.Containers[0] = newRun(0, pod.Exited, 1)
+	if Update(p, t0.Add(time.Hour)); !since().Equal(t0.Add(time.Hour)) {
+		t.Errorf("the last transition of a pod that is not ready any more is %v", since())
+	}
+}
+
+// A status is about to change while something is created or an image has neither a problem nor a
+// pull yet; not while an image is pulled or has a problem, and not during the termination.
+func TestIsAboutToChange(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		pod  pod.Pod
+		want bool
+	}{
+		{"idle", pod.Pod{Stage: pod.Syncing}, false},
+		{"creation", pod.Pod{Stage: pod.Syncing, Op: 1}, true},
+		{"an image is looked for", pod.Pod{Stage: pod.Syncing,
+			PendingImages: []pod.PendingImage{{}}}, true},
+		{"it is pulled", pod.Pod{Stage: pod.Syncing,
+			PendingImages: []pod.PendingImage{{PullReported: t0}}}, false},
+		{"it cannot be had", pod.Pod{Stage: pod.Syncing,
+			PendingImages: []pod.PendingImage{{Problem: &image.Problem{}}}}, false},
+		{"termination", pod.Pod{Stage: pod.Terminating, Op: 1}, false},
+	} {
+		if got := IsAboutToChange(&c.pod); got != c.want {
+			t.Errorf("%s: about to change %t", c.name, got)
+		}
+	}
+}
+
+// The containers of a pod share twelve kilobytes.
+func TestMessagesAreLimited(t *testing.T) {
+	pod := &v1.Pod{}
+	for i := range 4 {
+		name := fmt.Sprint("c", i)
+		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: name})
+		state := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+			Message: strings.Repeat("ä", 2000)}}
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, v1.ContainerStatus{
+			Name: name, State: state, LastTerminationState: *state.DeepCopy()})
+	}
+	limitMessages(pod)
+	for _, s := range pod.Status.ContainerStatuses {
+		for _, text := range []string{
+			s.State.Terminated.Message, s.LastTerminationState.Terminated.Message,
+		} {
+			if want := strings.Repeat("ä", 1536); text != want {
+				t.Fatalf("%d bytes, want %d", len(text), len(want))
+			}
+		}
+	}
+	if got := truncate("aää", 4); got != "aä" {
+		t.Errorf("cut within a character: %q", got)
+	}
+}
+
+// Containers of every kind have their volume mounts in the status.
+func TestVolumeMounts(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways)
+	mounts := []v1.VolumeMount{{Name: "v", MountPath: "/v", ReadOnly: true}}
+	p.Spec.Spec.InitContainers = []v1.Container{{Name: "setup", VolumeMounts: mounts}}
+	p.Spec.Spec.Containers[0].VolumeMounts = mounts
+	p.Spec.Spec.EphemeralContainers = []v1.EphemeralContainer{{
+		EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug", VolumeMounts: mounts}}}
+	Update(p, t0)
+	status := ServedPod(p, &pod.Node{}, "containerd").Status
+	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses,
+		status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		if len(list) != 1 || len(list[0].VolumeMounts) != 1 ||
+			list[0].VolumeMounts[0].MountPath != "/v" || !list[0].VolumeMounts[0].ReadOnly {
+			t.Errorf("statuses %+v", list)
+		}
+	}
+}
+
+// A pod that was preempted has the condition DisruptionTarget, together with its terminal phase.
+func TestPreemptedPodHasDisruptionTarget(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, newRun(0, pod.Running, 0))
+	disruption := func() *v1.PodCondition {
+		Update(p, t0)
+		for _, c := range ServedPod(p, &pod.Node{}, "c").Status.Conditions {
+			if c.Type == v1.DisruptionTarget {
+				return &c
+			}
+		}
+		return nil
+	}
+	if p.Preempt(t0); disruption() != nil {
+		t.Error("the condition is reported while the pod terminates")
+	}
+	p.Containers[0] = newRun(0, pod.Exited, 143)
+	p.Sandboxes[0].Ready, p.Stage = false, pod.Terminated
+	p.Record.Termination = &p.Termination
+	if got := disruption(); got == nil || got.Status != v1.ConditionTrue ||
+		got.Reason != "TerminationByKubelet" ||
+		got.Message != "Pod was preempted by Kubelet to accommodate a critical pod." {
+		t.Errorf("condition %+v of phase %s", got, p.Status.Phase)
+	}
+}
+
+// A container whose postStart hook has failed waits with that reason: while it is being stopped,
+// and until it backs off or runs again.
+func TestFailedPostStartHookIsReported(t *testing.T) {
+	hook := &v1.Lifecycle{PostStart: &v1.LifecycleHandler{Exec: &v1.ExecAction{}}}
+	for _, c := range []struct {
+		state   pod.State
+		backoff time.Duration
+		want    string
+	}{
+		{pod.Running, 0, "PostStartHookError"}, {pod.Exited, 0, "PostStartHookError"},
+		{pod.Exited, 10 * time.Second, "CrashLoopBackOff"},
+	} {
+		run := newRun(0, c.state, 137)
+		run.PostStart.Failure, run.Backoff = "command exited with 1", c.backoff
+		p := newPod(v1.RestartPolicyAlways, run)
+		p.Spec.Spec.Containers[0].Lifecycle = hook
+		Update(p, t0)
+		waiting := ServedPod(p, &pod.Node{}, "c").Status.ContainerStatuses[0].State.Waiting
+		if waiting == nil || waiting.Reason != c.want {
+			t.Errorf("%s, back-off %v: %+v, want %s", c.state, c.backoff, waiting, c.want)
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/mirror"
+	"seedlet.dev/core/pleg"
+	"seedlet.dev/core/pod"
+	"seedlet.dev/core/statuswriter"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/core/userns"
+	"seedlet.dev/world"
+)
+
+// Pods that are set aside. A panic ends the process, and the next agent would start from the same
+// facts and panic again. So the boot event names the pods over which earlier agents have panicked
+// (world.PodSetAside), and until its time has passed nothing is done for such a pod: it is neither
+// applied, observed, planned nor admitted, and what the runtime has of it stays as it is. Its
+// deletion waits as well. The pod keeps its name, its directories, its resources and its range of
+// host IDs meanwhile. When the time has passed the next relist observes it, and it is applied like
+// any other. The kubelet has no such state: a panic of a pod worker ends its process, and the next
+// one starts from the same facts (HandleCrash in pod_workers.go).
+
+// reasonPanicked is the reason in the status and in the event of a pod that is set aside.
+const reasonPanicked = "AgentPanicked"
+
+// setAsideOwner is the key of the timer at which pods that are set aside are released.
+var setAsideOwner = timer.Key{Component: "setaside"}
+
+// SetAside holds the facts about a pod that is set aside.
+type SetAside struct {
+	Until  time.Time `json:"until"`
+	Panics int       `json:"panics"`
+	// Silent is set if the agent has panicked even while the pod was set aside. Then its status is
+	// not written either.
+	Silent bool `json:"silent,omitempty"`
+	// Spec is the desired pod; nil if no source has it.
+	Spec     *v1.Pod `json:"spec,omitempty"`
+	Reported bool    `json:"reported,omitempty"` // the event was recorded
+	// FullName and IDs are those of the pod's objects in the runtime; empty if there are none.
+	FullName       string         `json:"fullName,omitempty"`
+	IDs            []userns.Range `json:"ids,omitempty"`
+	MayHaveStarted bool           `json:"mayHaveStarted,omitempty"` // by an earlier agent
+}
+
+// message returns why the pod is set aside, for its status.
+func (e *SetAside) message() string {
+	return fmt.Sprintf("The agent of the node has panicked %d times over this pod, which is left as "+
+		"it is until %s", e.Panics, e.Until.UTC().Format(time.RFC3339))
+}
+
+// CurrentPod returns the UID of the pod that the current Step works on; empty between Steps, and
+// while a Step works on something else. It is for a caller whose Step has panicked.
+func (a *Agent) CurrentPod() string { return a.current }
+
+// workOn notes the pod that the agent works on from now on, and returns the one before. A panic
+// leaves the note as it is, so the previous pod is noted again by a statement, not by a defer.
+func (a *Agent) workOn(uid string) (previous string) {
+	previous, a.current = a.current, uid
+	return previous
+}
+
+// podOfKey returns the UID of the pod that a component works on; empty if it is for no pod alone.
+func (a *Agent) podOfKey(key timer.Key) string {
+	switch key.Component {
+	case pod.Component, statuswriter.Component:
+		return key.Name
+	case mirror.Component:
+		if static := a.staticPod(key.Name); static != nil {
+			return string(static.UID)
+		}
+	}
+	return ""
+}
+
+// setAsideAtBoot sets the pods aside that the boot event names.
+func (a *Agent) setAsideAtBoot(boot *world.Boot, now time.Time) {
+	for _, noted := range boot.SetAside {
+		if noted.UID == "" || noted.Remaining <= 0 {
+			continue
+		}
+		if a.state.SetAside == nil {
+			a.state.SetAside = map[string]*SetAside{}
+		}
+		a.state.SetAside[noted.UID] = &SetAside{Until: now.Add(noted.Remaining),
+			Panics: noted.Panics, Silent: noted.Silent}
+		a.effects.Log(world.LevelError, "The agent has panicked over a pod, which is left as it is for "+
+			"a while", "podUID", noted.UID, "panics", noted.Panics, "time", noted.Remaining.String())
+		a.queue.enqueue(setAsideOwner)
+	}
+}
+
+// isSetAside reports whether a pod is set aside.
+func (a *Agent) isSetAside(uid string) bool { return a.state.SetAside[uid] != nil }
+
+// isSilent reports whether a pod is set aside, and its status is not written either.
+func (a *Agent) isSilent(uid string) bool {
+	e := a.state.SetAside[uid]
+	return e != nil && e.Silent
+}
+
+// setAsideUIDs returns the sorted UIDs of the pods that are set aside.
+func (a *Agent) setAsideUIDs() []string { return slices.Sorted(maps.Keys(a.state.SetAside)) }
+
+// keepAside records the desired state of a pod that is set aside, and reports it once.
+func (a *Agent) keepAside(spec *v1.Pod) {
+	e := a.state.SetAside[string(spec.UID)]
+	e.Spec = spec
+	if !e.Reported {
+		e.Reported = true
+		a.effects.RecordEvent(pod.ObjectReference(spec), v1.EventTypeWarning, reasonPanicked, "%s",
+			e.message())
+	}
+}
+
+// forgetStaticSetAside drops the static pods that are set aside, before the manifests are gone
+// through again.
+func (a *Agent) forgetStaticSetAside() {
+	for uid, e := range a.state.SetAside { //ordered: each for itself
+		if e.Spec != nil && a.state.APIPodUIDs[fullName(e.Spec)] != uid {
+			e.Spec = nil
+		}
+	}
+}
+
+// observeSetAside handles a list's object of a pod that is set aside, and reports whether it did.
+// Once the time of the pod has passed, a list that was requested since is observed.
+func (a *Agent) observeSetAside(uid, fullName string, sandbox *pleg.Sandbox,
+	requestedAt time.Time) bool {
+	e := a.state.SetAside[uid]
+	if e == nil || !requestedAt.Before(e.Until) {
+		return false
+	}
+	e.FullName = fullName
+	if sandbox != nil {
+		if ids := userns.Parse(sandbox.UserNamespace); !ids.IsEmpty() {
+			e.IDs = append(e.IDs, ids)
+		}
+	}
+	return true
+}
+
+// forgetSetAsideObjects drops what earlier lists had of the pods that are set aside.
+func (a *Agent) forgetSetAsideObjects() {
+	for _, e := range a.state.SetAside { //ordered: the same for each
+		e.FullName, e.IDs = "", nil
+	}
+}
+
+// planSetAside requests a relist for the pods whose time has passed, and returns when the next one
+// is released.
+func (a *Agent) planSetAside(now time.Time) time.Time {
+	var next time.Time
+	for _, e := range a.state.SetAside { //ordered: the soonest
+		if now.Before(e.Until) {
+			next = timer.Soonest(next, e.Until)
+		} else {
+			a.requestRelist(e.Until)
+		}
+	}
+	return next
+}
+
+// dueSetAside returns the sorted UIDs of the pods whose time had passed when a relist was
+// requested.
+func (a *Agent) dueSetAside(requestedAt time.Time) []string {
+	return slices.DeleteFunc(a.setAsideUIDs(), func(uid string) bool {
+		return requestedAt.Before(a.state.SetAside[uid].Until)
+	})
+}
+
+// release applies pods again that were set aside, after a relist has observed them.
+func (a *Agent) release(uids []string, now time.Time) {
+	if len(uids) == 0 {
+		return
+	}
+	for _, uid := range uids {
+		e := a.state.SetAside[uid]
+		delete(a.state.SetAside, uid)
+		if e.MayHaveStarted {
+			a.state.PodDirs.Add(uid)
+		}
+		a.effects.Log(world.LevelInfo, "A pod is handled again over which the agent has panicked",
+			"podUID", uid, "panics", e.Panics)
+		if e.Spec != nil && a.state.APIPodUIDs[fullName(e.Spec)] == uid {
+			a.updateAPIPod(fullName(e.Spec), now)
+		}
+	}
+	a.reconcilePods(now)
+	a.enqueuePods() // some wait for the name of a pod that is gone
+}
+
+// noteSetAsideDirs records which of the pods that are set aside have a directory.
+func (a *Agent) noteSetAsideDirs() {
+	if !a.state.PodDirs.Listed {
+		return
+	}
+	for uid, e := range a.state.SetAside { //ordered: each for itself
+		e.MayHaveStarted = a.state.PodDirs.MayHaveStarted(uid)
+	}
+}
+
+// activeSetAside returns the pods that are set aside and may use resources of the node.
+func (a *Agent) activeSetAside() []*v1.Pod {
+	var active []*v1.Pod
+	for _, uid := range a.setAsideUIDs() {
+		spec := a.state.SetAside[uid].Spec
+		if spec != nil && !statuswriter.IsTerminal(&spec.Status) {
+			active = append(active, spec)
+		}
+	}
+	return active
+}
+
+// planSetAsideStatus plans the write of the status of a pod that is set aside: what is stored, with
+// the reason. A terminal status stays as it is.
+func (a *Agent) planSetAsideStatus(uid string) time.Time {
+	entry, e := a.state.StatusWriter.Entries[uid], a.state.SetAside[uid]
+	if entry == nil || e.Silent {
+		return time.Time{}
+	}
+	var desired statuswriter.Desired
+	if !statuswriter.IsTerminal(&entry.Stored.Status) {
+		desired.Status = &servedSetAside(entry.Stored, e).Status
+	}
+	return a.state.StatusWriter.Plan(uid, desired, &a.effects)
+}
+
+// servedSetAside returns a pod that is set aside, with its stored status and the reason.
+func servedSetAside(object *v1.Pod, e *SetAside) *v1.Pod {
+	served := *object
+	if !statuswriter.IsTerminal(&served.Status) {
+		served.Status.Reason, served.Status.Message = reasonPanicked, e.message()
+	}
+	if served.Status.Phase == "" {
+		served.Status.Phase = v1.PodUnknown // of a static pod, whose manifest has no status
+	}
+	return &served
+}
+
+// fullName returns the namespace and name of a pod.
+func fullName(spec *v1.Pod) string { return spec.Namespace + "/" + spec.Name }

@@ -1,0 +1,177 @@
+package core
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/world"
+)
+
+// lives runs agents on a node, one after the other: a panic ends one, and the boot event of the
+// next one has the pod that the panic was about.
+type lives struct {
+	*testing.T
+	*fakeNode
+	panics map[string]int // by UID
+}
+
+// run advances the clock, and returns the UIDs of the pods over which agents have panicked.
+func (l *lives) run(d time.Duration) (died []string) {
+	for end := l.now.Add(d); l.now.Before(end); {
+		if !l.survives(end.Sub(l.now)) {
+			died = append(died, l.bury())
+		}
+	}
+	return died
+}
+
+// survives advances the clock, and reports whether the agent did not panic.
+func (l *lives) survives(d time.Duration) (survived bool) {
+	defer func() {
+		if !survived {
+			recover()
+		}
+	}()
+	l.advance(d)
+	return true
+}
+
+// bury starts the next agent after a panic, until it does not panic at its start.
+func (l *lives) bury() string {
+	l.Helper()
+	uid := l.agent.CurrentPod()
+	if uid == "" {
+		l.Fatal("the panic is about no pod")
+	}
+	l.panics[uid]++
+	l.apiServer.undelivered = nil
+	l.setAside = []world.PodSetAside{{UID: uid, Panics: l.panics[uid],
+		Remaining: 10 * time.Second << (l.panics[uid] - 1)}}
+	l.now = l.now.Add(time.Second)
+	l.restart()
+	return uid
+}
+
+func (l *lives) stored(name string) v1.PodStatus {
+	return l.apiServer.objects["default/"+name].Status
+}
+
+// wrongAnswers lets the agent panic over the pod "h": the answer to its sandbox is that to a
+// container. A port that gives one is broken; what matters is that the panic is about one pod.
+func wrongAnswers(effect any) any {
+	if e, ok := effect.(*runtimeapi.RunPodSandboxRequest); ok && e.Config.Metadata.Uid == "h" {
+		return &runtimeapi.CreateContainerResponse{ContainerId: "c"}
+	}
+	return nil
+}
+
+// A pod over which the agent panics at each start is set aside for a growing time, and says so. All
+// others are started, and heartbeats go on. Once the cause is gone the pod runs.
+func TestPanicSetsPodAside(t *testing.T) {
+	l := &lives{t, bootWithPods(map[string]string{"s.yaml": `{apiVersion: v1, kind: Pod,
+		metadata: {name: static}, spec: {containers: [{name: s, image: i}]}}`}), map[string]int{}}
+	l.answer = wrongAnswers
+	for _, name := range []string{"hostile", "a", "web"} {
+		p := apiPodNamed(name, map[string]string{"hostile": "h"}[name]+strings.Trim(name, "hostile"))
+		l.apiServer.put(p)
+	}
+	died := l.run(100 * time.Second)
+	if len(died) != 4 || l.panics["h"] != 4 {
+		t.Errorf("panics over %v, want four over h in 100s", died)
+	}
+	if names := l.sandboxNames(); strings.Join(names, " ") != "a static-n1 web" {
+		t.Errorf("sandboxes of %v", names)
+	}
+	if got := l.stored("hostile"); got.Phase != v1.PodPending || got.Reason != reasonPanicked ||
+		!strings.Contains(got.Message, "panicked 4 times") {
+		t.Errorf("the pod that is set aside has status %s, %s, %q", got.Phase, got.Reason, got.Message)
+	}
+	if found := eventsWith(l.events, reasonPanicked); len(found) != 4 {
+		t.Errorf("events %q", found)
+	}
+	if got := l.stored("web"); got.Phase != v1.PodRunning {
+		t.Errorf("an ordinary pod is %s", got.Phase)
+	}
+	l.answer = nil
+	l.restore(t)
+	if died := l.run(90 * time.Second); len(died) > 0 {
+		t.Fatalf("panics over %v", died)
+	}
+	if got := l.stored("hostile"); got.Phase != v1.PodRunning || got.Reason != "" ||
+		got.Message != "" || len(l.agent.state.SetAside) > 0 {
+		t.Errorf("after the time: status %s, %q, %q", got.Phase, got.Reason, got.Message)
+	}
+}
+
+// A pod that runs keeps running while it is set aside: nothing of it is stopped, removed or
+// written, no pod takes its name, and its deletion waits.
+func TestSetAsidePodKeepsRunning(t *testing.T) {
+	l := &lives{t, bootWithPods(nil, apiPodNamed("web", "u1"), apiPodNamed("x", "u2")),
+		map[string]int{}}
+	l.run(10 * time.Second)
+	l.podDirs = []string{"u1", "u2"}
+	l.takeCalls()
+	l.setAside = []world.PodSetAside{{UID: "u1", Panics: 3, Remaining: 3 * time.Minute}}
+	l.restart()
+	l.advance(time.Minute)
+	if got := l.stored("web"); got.Phase != v1.PodRunning || got.Reason != reasonPanicked ||
+		len(got.ContainerStatuses) != 1 || got.ContainerStatuses[0].State.Running == nil {
+		t.Errorf("the status has become %+v", got)
+	}
+	l.event(world.Event{Body: &world.PodsRequest{}})
+	if len(l.pods) != 2 || l.pods[0].Status.Reason != reasonPanicked {
+		t.Errorf("%d pods are served, the first with %+v", len(l.pods), l.pods[0].Status)
+	}
+	l.markDeleted("default/web", 1)
+	l.advance(time.Minute)
+	l.apiServer.remove("default/web")
+	l.apiServer.put(apiPodNamed("web", "u3"))
+	l.restore(t)
+	l.advance(30 * time.Second)
+	if calls := l.takeCalls(); calls != "" || len(l.sandboxes) != 2 {
+		t.Errorf("while it is set aside: %s", calls)
+	}
+	l.advance(2 * time.Minute)
+	if calls := l.takeCalls(); !strings.HasPrefix(calls, "stop c") || len(l.sandboxes) != 2 ||
+		l.stored("web").Phase != v1.PodRunning {
+		t.Errorf("afterwards: %s", calls)
+	}
+}
+
+// A restart with a pod that was set aside of which nothing is wrong any more changes nothing.
+func TestReleaseChangesNothing(t *testing.T) {
+	l := &lives{t, bootWithPods(nil, apiPodNamed("web", "u1")), map[string]int{}}
+	l.run(10 * time.Second)
+	before := l.stored("web")
+	l.podDirs = []string{"u1"}
+	l.takeCalls()
+	for _, silent := range []bool{false, true} {
+		l.setAside = []world.PodSetAside{{UID: "u1", Panics: 1, Remaining: 10 * time.Second,
+			Silent: silent}}
+		l.restart()
+		written := len(l.apiServer.writes)
+		l.advance(9 * time.Second)
+		if writes := l.apiServer.writes[written:]; silent && len(writes) > 0 {
+			t.Errorf("a silent one is written: %v", writes)
+		}
+		l.advance(time.Minute)
+		after := l.stored("web")
+		if calls := l.takeCalls(); calls != "" || after.Reason != "" ||
+			after.StartTime.Time != before.StartTime.Time ||
+			after.ContainerStatuses[0].ContainerID != before.ContainerStatuses[0].ContainerID {
+			t.Errorf("silent %v: %s; status %+v", silent, calls, after)
+		}
+	}
+}
+
+// Between steps, and in steps for no pod, a panic is about no pod.
+func TestNoCurrentPodBetweenSteps(t *testing.T) {
+	n := bootWithPods(nil, apiPodNamed("web", "u1"))
+	if uid := n.agent.CurrentPod(); uid != "" {
+		t.Errorf("the current pod is %q", uid)
+	}
+}

@@ -1,0 +1,310 @@
+package statuswriter
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The content of a status, given the stored status. Other clients write there too: conditions that
+// are not the node's stay as they are.
+
+// ownedConditions are the conditions that the node writes.
+var ownedConditions = []v1.PodConditionType{
+	v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady,
+	v1.PodScheduled, v1.AllContainersRestarting, v1.DisruptionTarget,
+}
+
+// sharedConditions are those that the node writes for some pods only. DisruptionTarget is written
+// by other clients as well, such as the taint manager. The stored one stays unless the node has its
+// own.
+var sharedConditions = []v1.PodConditionType{v1.AllContainersRestarting, v1.DisruptionTarget}
+
+// merge returns the status to store. A terminal status never goes back: only the terminations of
+// containers are still added to it. One without containers, such as that of a rejected pod, stays
+// as it is until one has run: the kubelet starts no worker for such a pod, and clients would see an
+// exit code instead of the reason.
+func merge(spec *v1.PodSpec, stored, desired *v1.PodStatus) *v1.PodStatus {
+	merged := desired.DeepCopy()
+	truncateTimes(merged)
+	if IsTerminal(stored) && !keepKnownOrRun(merged, stored) {
+		return stored.DeepCopy()
+	}
+	if stored.StartTime != nil {
+		merged.StartTime = stored.StartTime
+	}
+	if stored.QOSClass != "" {
+		merged.QOSClass = stored.QOSClass // it never changes
+	}
+	if merged.PodIP == "" { // an agent that was restarted does not know those of a stopped sandbox
+		merged.PodIP, merged.PodIPs = stored.PodIP, stored.PodIPs
+	}
+	keepLastTermination(merged.InitContainerStatuses, stored.InitContainerStatuses)
+	keepLastTermination(merged.ContainerStatuses, stored.ContainerStatuses)
+	if IsTerminal(merged) {
+		terminateLost(merged.InitContainerStatuses, stored.InitContainerStatuses)
+		terminateLost(merged.ContainerStatuses, stored.ContainerStatuses)
+		terminateUnstarted(spec, merged)
+	}
+	if IsTerminal(stored) {
+		merged.Phase, merged.Reason, merged.Message = stored.Phase, stored.Reason, stored.Message
+		keepTerminated(merged.InitContainerStatuses, stored.InitContainerStatuses)
+		keepTerminated(merged.ContainerStatuses, stored.ContainerStatuses)
+		keepTerminated(merged.EphemeralContainerStatuses, stored.EphemeralContainerStatuses)
+	}
+	merged.Conditions = nil
+	for _, c := range desired.Conditions {
+		truncateTime(&c.LastTransitionTime)
+		i := slices.IndexFunc(stored.Conditions, func(o v1.PodCondition) bool {
+			return o.Type == c.Type
+		})
+		if i >= 0 && stored.Conditions[i].Status == c.Status {
+			c.LastTransitionTime = stored.Conditions[i].LastTransitionTime
+		}
+		if i >= 0 {
+			c.LastProbeTime = stored.Conditions[i].LastProbeTime
+		}
+		merged.Conditions = append(merged.Conditions, c)
+	}
+	for _, c := range stored.Conditions {
+		isWritten := slices.ContainsFunc(desired.Conditions, func(o v1.PodCondition) bool {
+			return o.Type == c.Type
+		})
+		if slices.Contains(sharedConditions, c.Type) && !isWritten {
+			merged.Conditions = append(merged.Conditions, c)
+		}
+	}
+	return merged
+}
+
+// keepKnownOrRun drops the containers without a run that the stored status does not have, and
+// reports whether any container is left.
+func keepKnownOrRun(status, stored *v1.PodStatus) bool {
+	keep := func(statuses, stored []v1.ContainerStatus) []v1.ContainerStatus {
+		return slices.DeleteFunc(statuses, func(c v1.ContainerStatus) bool {
+			return c.ContainerID == "" && indexByName(stored, c.Name, 0) < 0
+		})
+	}
+	inits := keep(status.InitContainerStatuses, stored.InitContainerStatuses)
+	apps := keep(status.ContainerStatuses, stored.ContainerStatuses)
+	ephemeral := keep(status.EphemeralContainerStatuses, stored.EphemeralContainerStatuses)
+	status.InitContainerStatuses, status.ContainerStatuses = inits, apps
+	status.EphemeralContainerStatuses = ephemeral
+	return len(inits)+len(apps)+len(ephemeral) > 0
+}
+
+// terminateLost marks the containers of a terminal pod as terminated that were stored as running
+// and whose termination is unknown.
+func terminateLost(statuses, stored []v1.ContainerStatus) {
+	for i := range statuses {
+		j := indexByName(stored, statuses[i].Name, i)
+		if j < 0 || stored[j].State.Running == nil || statuses[i].State.Terminated != nil {
+			continue
+		}
+		statuses[i].State = unknownTermination(&stored[j], "terminated")
+		statuses[i].RestartCount = max(statuses[i].RestartCount, stored[j].RestartCount)
+	}
+}
+
+// terminateUnstarted marks the containers of a terminal pod as terminated that have never run: the
+// app containers, if the pod was initialized, and the init containers up to the last one that was
+// started, at least the first one (TerminatePod in status_manager.go). Clients would show such a
+// container as being created.
+func terminateUnstarted(spec *v1.PodSpec, status *v1.PodStatus) {
+	inits, initialized := status.InitContainerStatuses, wasInitialized(spec, status)
+	last := len(inits) - 1
+	for last > 0 && !wasStarted(&inits[last]) {
+		last--
+	}
+	for i := range inits[:last+1] {
+		terminateIfUnknown(&inits[i])
+	}
+	if initialized {
+		for i := range status.ContainerStatuses {
+			terminateIfUnknown(&status.ContainerStatuses[i])
+		}
+	}
+}
+
+func terminateIfUnknown(c *v1.ContainerStatus) {
+	if c.State.Terminated == nil {
+		c.State = unknownTermination(&v1.ContainerStatus{}, "terminated")
+	}
+}
+
+// wasStarted reports whether a container has a run that was started.
+func wasStarted(c *v1.ContainerStatus) bool {
+	return c.State.Waiting == nil || c.LastTerminationState.Terminated != nil
+}
+
+// wasInitialized reports whether the init containers of a pod have completed: there are none, an
+// app container was started, or the last one has exited with 0. A sidecar that is the last one
+// counts only while it runs and has started (hasPodInitialized in status_manager.go).
+func wasInitialized(spec *v1.PodSpec, status *v1.PodStatus) bool {
+	inits := status.InitContainerStatuses
+	if len(inits) == 0 || slices.ContainsFunc(status.ContainerStatuses,
+		func(c v1.ContainerStatus) bool { return wasStarted(&c) }) {
+		return true
+	}
+	last := &inits[len(inits)-1]
+	if isSidecar(spec, last.Name) {
+		return last.State.Running != nil && last.Started != nil && *last.Started
+	}
+	for _, state := range []*v1.ContainerState{&last.State, &last.LastTerminationState} {
+		if state.Terminated != nil && state.Terminated.ExitCode == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// isSidecar reports whether an init container of a spec is restartable.
+func isSidecar(spec *v1.PodSpec, name string) bool {
+	return slices.ContainsFunc(spec.InitContainers, func(c v1.Container) bool {
+		return c.Name == name && c.RestartPolicy != nil &&
+			*c.RestartPolicy == v1.ContainerRestartPolicyAlways
+	})
+}
+
+// keepLastTermination keeps the termination of the last run of a container without a record.
+func keepLastTermination(statuses, stored []v1.ContainerStatus) {
+	for i := range statuses {
+		j := indexByName(stored, statuses[i].Name, i)
+		if j < 0 || statuses[i].ContainerID != "" || statuses[i].RestartCount != stored[j].RestartCount ||
+			statuses[i].LastTerminationState.Terminated != nil {
+			continue
+		}
+		statuses[i].ContainerID, statuses[i].ImageID = stored[j].ContainerID, stored[j].ImageID
+		switch state := stored[j].State; {
+		case state.Terminated != nil:
+			statuses[i].LastTerminationState = state
+		case state.Running != nil:
+			statuses[i].LastTerminationState = unknownTermination(&stored[j],
+				"deleted.  The container used to be Running")
+		default:
+			statuses[i].LastTerminationState = stored[j].LastTerminationState
+		}
+	}
+}
+
+// unknownTermination returns the state of a container whose termination is unknown, in the
+// kubelet's words.
+func unknownTermination(c *v1.ContainerStatus, when string) v1.ContainerState {
+	return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+		Reason: "ContainerStatusUnknown", ExitCode: 137, ContainerID: c.ContainerID,
+		Message: "The container could not be located when the pod was " + when,
+	}}
+}
+
+// keepTerminated keeps the stored status of each container of a terminal pod, unless the container
+// is known to have terminated and the stored status does not have that yet.
+func keepTerminated(statuses, stored []v1.ContainerStatus) {
+	for i := range statuses {
+		j := indexByName(stored, statuses[i].Name, i)
+		if j >= 0 && (statuses[i].State.Terminated == nil || stored[j].State.Terminated != nil) {
+			statuses[i] = stored[j]
+		}
+	}
+}
+
+// truncateTimes truncates the times of a status to the precision of the API.
+func truncateTimes(status *v1.PodStatus) {
+	truncateTime(status.StartTime)
+	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses,
+		status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range list {
+			for _, state := range []*v1.ContainerState{&list[i].State,
+				&list[i].LastTerminationState} {
+				if state.Running != nil {
+					truncateTime(&state.Running.StartedAt)
+				}
+				if state.Terminated != nil {
+					truncateTime(&state.Terminated.StartedAt)
+					truncateTime(&state.Terminated.FinishedAt)
+				}
+			}
+		}
+	}
+}
+
+func truncateTime(t *metav1.Time) {
+	if t != nil && !t.IsZero() {
+		*t = metav1.NewTime(t.Truncate(time.Second))
+	}
+}
+
+// ownedStatus returns a status without the fields that the node does not write.
+func ownedStatus(status *v1.PodStatus) *v1.PodStatus {
+	own := *status
+	own.Conditions = nil
+	for _, t := range ownedConditions {
+		for _, c := range status.Conditions {
+			if c.Type == t {
+				own.Conditions = append(own.Conditions, c)
+			}
+		}
+	}
+	own.NominatedNodeName, own.ResourceClaimStatuses = "", nil
+	own.ExtendedResourceClaimStatus, own.NodeAllocatableResourceClaimStatuses = nil, nil
+	return &own
+}
+
+// newPatch returns the patch to a status with all fields that the node writes, not only the
+// differences: the result is right whatever the stored status is.
+func newPatch(object *v1.Pod, status *v1.PodStatus) json.RawMessage {
+	data, err := json.Marshal(ownedStatus(status))
+	if err != nil {
+		panic("statuswriter: marshaling a status: " + err.Error())
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		panic("statuswriter: unmarshaling a status: " + err.Error())
+	}
+	removeMissing(fields, "phase", "reason", "message", "hostIP", "podIP", "startTime",
+		"initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses", "resize",
+		"allocatedResources", "resources")
+	conditions, _ := fields["conditions"].([]any) // the API server merges conditions by type
+	for _, c := range conditions {
+		removeMissing(c.(map[string]any), "reason", "message")
+	}
+	// The API server merges these lists by key unless they have a directive.
+	for _, field := range []string{"podIPs", "hostIPs"} {
+		ips := []any{map[string]any{"$patch": "replace"}}
+		if list, ok := fields[field].([]any); ok {
+			ips = append(ips, list...)
+		}
+		fields[field] = ips
+	}
+	// The patch is for this version of this object. A patch may be delayed beyond its timeout, and
+	// must not undo later writes then; nor must it undo the writes of other clients that the watch has
+	// not reported yet.
+	metadata := map[string]any{
+		"uid": string(object.UID), "resourceVersion": object.ResourceVersion,
+	}
+	data, err = json.Marshal(map[string]any{"metadata": metadata, "status": fields})
+	if err != nil {
+		panic("statuswriter: marshaling a patch: " + err.Error())
+	}
+	return data
+}
+
+// removeMissing sets missing fields to null, which removes them.
+func removeMissing(fields map[string]any, names ...string) {
+	for _, name := range names {
+		if _, exists := fields[name]; !exists {
+			fields[name] = nil
+		}
+	}
+}
+
+// indexByName returns the index of a container's status; -1 if there is none. It looks at one index
+// first: two lists of the same containers have the same order.
+func indexByName(list []v1.ContainerStatus, name string, first int) int {
+	if first < len(list) && list[first].Name == name {
+		return first
+	}
+	return slices.IndexFunc(list, func(o v1.ContainerStatus) bool { return o.Name == name })
+}

@@ -1,0 +1,201 @@
+package statuswriter
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
+)
+
+// harness is a writer and its effects.
+type harness struct {
+	Writer
+	table op.Table
+	out   op.Effects
+	now   time.Time
+}
+
+func newHarness(object *v1.Pod) *harness {
+	d := &harness{now: t0}
+	d.Observe("u1", object)
+	return d
+}
+
+// plan returns the issued effect, nil for none, and when to plan again.
+func (d *harness) plan(want Desired) (*world.Effect, time.Time) {
+	d.out.Reset(&d.table, d.now)
+	wake := d.Plan("u1", want, &d.out)
+	if issued := d.out.List(); len(issued) > 0 {
+		return &issued[0], wake
+	}
+	return nil, wake
+}
+
+func (d *harness) complete(eff *world.Effect, body any, err *world.Error) {
+	r, _ := d.table.Complete(eff.Op)
+	d.HandleCompletion(eff.Op, r, world.Event{Time: d.now, Op: eff.Op, Body: body, Err: err}, &d.out)
+}
+
+func podObject(version string, phase v1.PodPhase) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u1", Name: "p", ResourceVersion: version},
+		Status: v1.PodStatus{Phase: phase}}
+}
+
+func withPhase(phase v1.PodPhase) Desired { return Desired{Status: &v1.PodStatus{Phase: phase}} }
+
+func read(p *v1.Pod) *world.ObjectRead { return &world.ObjectRead{Object: world.Object{Pod: p}} }
+
+func TestWritesTheDifferenceOnce(t *testing.T) {
+	d := newHarness(podObject("1", v1.PodPending))
+	if eff, _ := d.plan(withPhase(v1.PodPending)); eff != nil {
+		t.Fatalf("issued %+v without a difference", eff.Body)
+	}
+	eff, _ := d.plan(withPhase(v1.PodRunning))
+	if again, _ := d.plan(withPhase(v1.PodRunning)); eff == nil || again != nil {
+		t.Fatalf("issued %v, and then %v, want one write", eff, again)
+	}
+	d.complete(eff, read(podObject("2", v1.PodRunning)), nil)
+	d.Observe("u1", podObject("1", v1.PodPending)) // the watch lags behind
+	if eff, _ := d.plan(withPhase(v1.PodRunning)); eff != nil {
+		t.Errorf("written again: %+v", eff.Body)
+	}
+}
+
+// A field that the server drops from a status is not written again, until the object changes.
+func TestServerDropsField(t *testing.T) {
+	d := newHarness(podObject("1", v1.PodPending))
+	eff, _ := d.plan(withPhase(v1.PodRunning))
+	d.complete(eff, read(podObject("1", v1.PodPending)), nil)
+	if eff, _ := d.plan(withPhase(v1.PodRunning)); eff != nil {
+		t.Errorf("written again: %+v", eff.Body)
+	}
+	d.Observe("u1", podObject("7", v1.PodPending))
+	if eff, _ := d.plan(withPhase(v1.PodRunning)); eff == nil {
+		t.Error("not written after the object changed")
+	}
+}
+
+func TestBackoffAfterFailure(t *testing.T) {
+	d := newHarness(podObject("1", v1.PodPending))
+	eff, _ := d.plan(withPhase(v1.PodRunning))
+	throttled := world.Errorf(world.KindThrottled, "PatchObject", "slow down")
+	throttled.RetryAfter = 7 * time.Second
+	d.complete(eff, nil, throttled)
+	eff, wake := d.plan(withPhase(v1.PodRunning))
+	if eff != nil || !wake.Equal(t0.Add(7*time.Second)) {
+		t.Errorf("issued %v, planned again at %v", eff, wake)
+	}
+	d.now = t0.Add(7 * time.Second)
+	if eff, _ := d.plan(withPhase(v1.PodRunning)); eff == nil {
+		t.Error("not retried")
+	}
+}
+
+// A completion of a write to the previous object with the name does not apply to the new object.
+func TestObjectIsReplaced(t *testing.T) {
+	d := newHarness(podObject("1", v1.PodPending))
+	eff, _ := d.plan(withPhase(v1.PodRunning))
+	other := podObject("2", v1.PodPending)
+	other.UID = "m2"
+	d.Observe("u1", other)
+	d.complete(eff, read(podObject("3", v1.PodRunning)), nil)
+	if got := d.Entries["u1"].Stored.UID; got != "m2" {
+		t.Errorf("the completion for the previous object was applied: %s", got)
+	}
+}
+
+func TestDeletesTerminalPod(t *testing.T) {
+	deleted := podObject("1", v1.PodRunning)
+	deleted.DeletionTimestamp = &metav1.Time{Time: t0}
+	d := newHarness(deleted)
+	if eff, _ := d.plan(Desired{NothingLeft: true}); eff != nil {
+		t.Fatalf("deleted before the phase is terminal: %+v", eff.Body)
+	}
+	terminal := deleted.DeepCopy()
+	terminal.Status.Phase, terminal.ResourceVersion = v1.PodFailed, "2"
+	d.Observe("u1", terminal)
+	eff, _ := d.plan(Desired{NothingLeft: true})
+	if eff == nil || eff.Body.(*world.DeleteObject).UID != "u1" {
+		t.Fatalf("issued %+v", eff)
+	}
+	d.complete(eff, nil, world.Errorf(world.KindNotFound, "DeleteObject", "no such pod"))
+	if eff, _ := d.plan(Desired{NothingLeft: true}); eff != nil {
+		t.Errorf("deleted twice: %+v", eff.Body)
+	}
+}
+
+// After a conflict the status is written as soon as the newest version is observed.
+func TestConflict(t *testing.T) {
+	d := newHarness(podObject("1", v1.PodPending))
+	eff, _ := d.plan(withPhase(v1.PodRunning))
+	d.complete(eff, nil, world.Errorf(world.KindConflict, "PatchObject", "it has changed"))
+	if eff, wake := d.plan(withPhase(v1.PodRunning)); eff != nil || wake.IsZero() {
+		t.Errorf("written at once with an outdated version: %v", eff)
+	}
+	d.Observe("u1", podObject("2", v1.PodPending))
+	if eff, _ := d.plan(withPhase(v1.PodRunning)); eff == nil {
+		t.Error("not written although the newest version is known")
+	}
+}
+
+// A change of a pending pod is delayed if another change comes soon. The first status and the
+// change to Running are not.
+func TestDelaysPendingChanges(t *testing.T) {
+	pendingWithIP := func(ip string) Desired {
+		want := withPhase(v1.PodPending)
+		want.Status.PodIP, want.ChangeSoon = ip, true
+		return want
+	}
+	d := newHarness(podObject("1", v1.PodPending))
+	if eff, _ := d.plan(pendingWithIP("10.0.0.1")); eff == nil {
+		t.Fatal("the first status is delayed")
+	}
+	accepted := podObject("1", v1.PodPending)
+	accepted.Status.StartTime = &metav1.Time{Time: t0}
+	d = newHarness(accepted)
+	if eff, wake := d.plan(pendingWithIP("10.0.0.1")); eff != nil || !wake.Equal(t0.Add(delayMax)) {
+		t.Fatalf("issued %v, planned again at %v", eff, wake)
+	}
+	d.now = t0.Add(delayMax - 1)
+	if eff, wake := d.plan(pendingWithIP("10.0.0.2")); eff != nil || !wake.Equal(t0.Add(delayMax)) {
+		t.Errorf("issued %v, planned again at %v", eff, wake)
+	}
+	snapshot := *d.Entries["u1"]
+	if eff, _ := d.plan(withPhase(v1.PodRunning)); eff == nil {
+		t.Error("the change to Running is delayed")
+	}
+	d.Entries["u1"] = &snapshot
+	d.now = t0.Add(delayMax)
+	if eff, _ := d.plan(pendingWithIP("10.0.0.2")); eff == nil {
+		t.Error("delayed for longer than delayMax")
+	}
+}
+
+// A pod that was rejected for good has a start time, like every other. One that waits for admission
+// has none: it would mean that the pod was admitted.
+func TestRejectedPodHasStartTime(t *testing.T) {
+	d := newHarness(podObject("1", v1.PodPending))
+	for phase, want := range map[v1.PodPhase]bool{v1.PodFailed: true, v1.PodRunning: false} {
+		eff, _ := newHarness(podObject("1", v1.PodPending)).plan(withPhase(phase))
+		var patch v1.Pod
+		if err := json.Unmarshal(eff.Body.(*world.PatchObject).Patch, &patch); err != nil {
+			t.Fatal(err)
+		}
+		if got := patch.Status.StartTime; (got != nil) != want {
+			t.Errorf("%s: start time %v", phase, got)
+		}
+	}
+	stored := podObject("2", v1.PodFailed)
+	at := metav1.NewTime(t0.Truncate(time.Second))
+	stored.Status.StartTime = &at
+	d.Observe("u1", stored)
+	d.now = t0.Add(time.Minute)
+	if eff, _ := d.plan(withPhase(v1.PodFailed)); eff != nil {
+		t.Errorf("the start time is written again: %+v", eff.Body)
+	}
+}

@@ -1,0 +1,77 @@
+package core
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/mirror"
+	"seedlet.dev/core/pod"
+	"seedlet.dev/core/podstatus"
+	"seedlet.dev/core/statuswriter"
+)
+
+// Writes of pod statuses to the API server.
+
+// planStatus plans the write of a pod's status. Once the API server has the terminal status of a
+// pod that is being deleted, what is left of the pod here is no longer needed and is removed.
+func (a *Agent) planStatus(uid string) time.Time {
+	s := &a.state
+	if a.isSetAside(uid) {
+		return a.planSetAsideStatus(uid)
+	}
+	p := s.Pods[uid]
+	desired := statuswriter.Desired{NothingLeft: p == nil && !s.Relist.AsOf.IsZero() ||
+		p != nil && p.OnlyRuntimeRecordsLeft && a.isAPIPod(p)}
+	if p != nil && (podstatus.IsIncomplete(p) || p.NoLongerDesired && !a.isAPIPod(p) &&
+		(p.Stage == pod.Terminated || pod.IsTerminal(p.Status.Phase))) {
+		// A status that is only partly known is not written. Neither is the end of a static pod that is
+		// no longer desired: its mirror is about to be deleted, or belongs to the next pod of the same
+		// manifest by then.
+	} else if served := a.reportedPod(uid); served != nil && served.Status.Phase != v1.PodUnknown {
+		desired.Status, desired.ChangeSoon = &served.Status, p != nil && podstatus.IsAboutToChange(p)
+		if p != nil && a.isAPIPod(p) && p.UnreportedTerminalPhase() != "" { // not on a mirror
+			ended := served.Status
+			ended.Phase, desired.Status = p.UnreportedTerminalPhase(), &ended
+		}
+	}
+	if p != nil && a.hasTerminalMirror(p) {
+		a.queue.enqueue(mirror.Key(p.FullName()))
+	}
+	wake := s.StatusWriter.Plan(uid, desired, &a.effects)
+	if p != nil && !p.NoLongerDesired && p.Stage == pod.Terminated &&
+		p.Spec.DeletionTimestamp != nil &&
+		s.StatusWriter.IsTerminalWritten(uid) {
+		p.ClearDesired(s.Now)
+		a.enqueuePod(uid)
+	}
+	return wake
+}
+
+// reportedPod returns a pod with the status that is written to the API server; nil if the agent has
+// no such pod.
+func (a *Agent) reportedPod(uid string) *v1.Pod {
+	if p := a.state.Pods[uid]; p != nil {
+		return a.servedPod(uid)
+	}
+	rejection, isRejected := a.state.APIRejections[uid]
+	entry := a.state.StatusWriter.Entries[uid]
+	if !isRejected || entry == nil {
+		return nil
+	}
+	return rejectedPod(entry.Stored, rejection)
+}
+
+// retryWritesNow retries at once the writes that failed because the API server was unavailable.
+func (a *Agent) retryWritesNow() {
+	for _, uid := range slices.Sorted(maps.Keys(a.state.StatusWriter.Entries)) {
+		a.state.StatusWriter.RetryNow(uid)
+		a.queue.enqueue(statuswriter.Key(uid))
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.state.Mirrors.Writes)) {
+		a.state.Mirrors.RetryNow(name)
+		a.queue.enqueue(mirror.Key(name))
+	}
+}

@@ -1,0 +1,230 @@
+package core
+
+import (
+	"fmt"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/hostfile"
+	"seedlet.dev/core/housekeeping"
+	"seedlet.dev/core/lease"
+	"seedlet.dev/core/logs"
+	"seedlet.dev/core/machine"
+	"seedlet.dev/core/manifest"
+	"seedlet.dev/core/mirror"
+	nodeobject "seedlet.dev/core/node"
+	"seedlet.dev/core/objectcache"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/pleg"
+	"seedlet.dev/core/pod"
+	"seedlet.dev/core/poddirs"
+	"seedlet.dev/core/runtime"
+	"seedlet.dev/core/statuswriter"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// Step handles one event and returns the effects that the caller carries out. The slice is valid
+// until the next Step.
+func (a *Agent) Step(ev world.Event) []world.Effect {
+	if ev.Time.Before(a.state.Now) {
+		panic(fmt.Sprintf("core: event time went back from %v to %v", a.state.Now, ev.Time))
+	}
+	a.state.Now = ev.Time
+	a.state.Steps++
+	a.effects.Reset(&a.state.Ops, ev.Time)
+	a.workOn("")
+	a.handleEvent(ev)
+	a.workOn("")
+	a.expireOperations(ev.Time)
+	a.enqueueDueTimers(ev.Time)
+	for {
+		key, ok := a.queue.dequeue()
+		if !ok {
+			break
+		}
+		a.planComponent(key)
+	}
+	return a.effects.List()
+}
+
+// NextWake returns when Step is to be called even if no event arrives; the zero time means never.
+func (a *Agent) NextWake() time.Time {
+	return timer.Soonest(a.state.Timers.Next(), a.state.Ops.Deadlines.Next())
+}
+
+// handleEvent changes the facts that the event is about, and enqueues the components to plan. It is
+// where every event enters: a completion goes to handleCompletion, all others to the component that
+// they are about.
+func (a *Agent) handleEvent(ev world.Event) {
+	if ev.Op != 0 {
+		if r, ok := a.state.Ops.Complete(ev.Op); ok {
+			if ev.Body == nil && ev.Err == nil {
+				ev.Err = world.Errorf(world.KindInternal, r.Call, "answered with nothing")
+			}
+			a.handleCompletion(ev.Op, r, ev)
+		}
+		return
+	}
+	boot, isBoot := ev.Body.(*world.Boot)
+	if a.state.BootedAt.IsZero() != isBoot {
+		panic(fmt.Sprintf("core: the first event, and no other, is *world.Boot; this one is %T", ev.Body))
+	}
+	switch body := ev.Body.(type) {
+	case nil: // a wake-up
+	case *world.Boot:
+		a.handleBoot(boot, ev.Time)
+	case *world.Shutdown:
+		a.effects.Log(world.LevelInfo, "Shutting down", "reason", body.Reason)
+	case *runtimeapi.ContainerEventResponse:
+		a.handleContainerEvent(body, ev.Time)
+	case *world.ObjectsListed, *world.ObjectChanged, *world.ObjectGone, *world.WatchFailing:
+		a.handleWatchEvent(body, ev.Time)
+	case *world.FileChanged:
+		if body.Path == a.state.Manifests.File.Path {
+			a.state.Manifests.File.HandleChange(ev.Time)
+			a.queue.enqueue(manifest.Owner)
+		}
+	default:
+		a.handleRequest(ev)
+	}
+}
+
+// expireOperations completes the operations whose deadline has passed with a timeout, since their
+// outcome is unknown, and the refused ones.
+func (a *Agent) expireOperations(now time.Time) {
+	for {
+		id, r, err, ok := a.state.Ops.Expire(now)
+		if !ok {
+			return
+		}
+		a.handleCompletion(id, r, world.Event{Time: now, Op: id, Err: err})
+	}
+}
+
+// enqueueDueTimers enqueues the components whose timer is due.
+func (a *Agent) enqueueDueTimers(now time.Time) {
+	for {
+		key, ok := a.state.Timers.Pop(now)
+		if !ok {
+			return
+		}
+		a.queue.enqueue(key)
+	}
+}
+
+// handleCompletion gives the completion of an operation to the component that owns the operation.
+// The components' own handlers are all called HandleCompletion.
+func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
+	s := &a.state
+	previous := a.workOn(a.podOfKey(r.Owner))
+	a.queue.enqueue(r.Owner)
+	a.recordCompletion(r, ev)
+	switch r.Owner.Component {
+	case pod.Component:
+		if p := s.Pods[r.Owner.Name]; p != nil {
+			fallbacks := p.HTTPFallbacks
+			p.HandleCompletion(id, r, ev, a.podEnvFor(p))
+			s.Metrics.HTTPFallbacks += uint64(p.HTTPFallbacks - fallbacks)
+		}
+		if ev.Err != nil && !r.Refused { // nothing can have changed if it was not issued
+			a.requestRelist(ev.Time)
+		}
+	case pleg.Owner.Component:
+		done := s.Relist.HandleCompletion(id, ev)
+		if s.Relist.CompletedAt.Equal(ev.Time) {
+			a.recordRelist(ev.Time)
+		}
+		if done {
+			a.applyRelist()
+		}
+	case pleg.StreamOwner.Component:
+		s.EventStream.HandleCompletion(id, ev, &a.effects)
+		a.queue.enqueue(pleg.Owner) // the relist period depends on whether the stream works
+	case manifest.Owner.Component:
+		s.Manifests.HandleCompletion(r.Owner, ev, &a.effects)
+		a.reconcilePods(ev.Time)
+	case runtime.Owner.Component:
+		a.handleRuntimeCompletion(r, ev)
+	case hostfile.Component:
+		if file := a.hostFile(r.Owner); file.HandleCompletion(ev, &a.effects) {
+			a.handleFirstHostFile(file)
+		}
+	case housekeeping.Owner.Component:
+		a.handleHousekeepingCompletion(r, ev)
+	case poddirs.Owner.Component:
+		a.handlePodDirsCompletion(ev)
+	case logs.Owner.Component:
+		a.handleLogsCompletion(id, r, ev)
+	case objectcache.Component:
+		if watch, changed := s.Objects.HandleCompletion(id, r, ev); changed {
+			a.enqueueUsers(watch, nil)
+		}
+	case statuswriter.Component:
+		s.StatusWriter.HandleCompletion(id, r, ev, &a.effects)
+	case mirror.Component:
+		s.Mirrors.HandleCompletion(id, r, ev, &a.effects)
+	case nodeobject.Owner.Component:
+		a.handleNodeCompletion(id, r, ev)
+	case machine.Owner.Component:
+		a.handleMachineCompletion(ev)
+	case lease.Owner.Component:
+		s.Lease.HandleCompletion(s.Boot.Seed, r, ev, &a.effects)
+	default:
+		a.handleImageCompletion(r, ev)
+	}
+	a.workOn(previous)
+}
+
+// planComponent calls the plan of one component and sets the component's timer to the time that the
+// plan returns.
+func (a *Agent) planComponent(key timer.Key) {
+	s := &a.state
+	previous := a.workOn(a.podOfKey(key))
+	var wake time.Time
+	switch key.Component {
+	case pod.Component:
+		if p := s.Pods[key.Name]; p != nil {
+			wake = a.planPod(p)
+		}
+	case pleg.Owner.Component:
+		wake = s.Relist.Plan(&s.EventStream, &a.effects)
+	case pleg.StreamOwner.Component:
+		wake = s.EventStream.Plan(&a.effects)
+	case manifest.Owner.Component:
+		wake = s.Manifests.Plan(key, &a.effects)
+	case runtime.Owner.Component:
+		wake = a.planRuntime(key)
+	case poddirs.Owner.Component:
+		wake = s.PodDirs.Plan(&a.effects)
+	case housekeeping.Owner.Component:
+		if a.hasListedEverything() && a.hasListedExistingPods() {
+			wake = s.Housekeeping.Plan(a.housekeepingEnv(), &a.effects)
+		}
+	case logs.Owner.Component:
+		wake = a.planLogs(key)
+	case hostfile.Component:
+		wake = a.hostFile(key).Plan(&a.effects)
+	case objectcache.Component:
+		wake = s.Objects.Plan(key, &a.effects)
+	case statuswriter.Component:
+		wake = a.planStatus(key.Name)
+	case mirror.Component:
+		wake = a.planMirror(key.Name)
+	case nodeobject.Owner.Component:
+		wake = s.NodeObject.Plan(a.nodeEnv())
+	case machine.Owner.Component:
+		wake = s.Machine.Plan(&a.effects)
+	case lease.Owner.Component:
+		wake = s.Lease.Plan(s.NodeObject.UID(), &a.effects)
+	case apiPodsOwner.Component:
+		wake = a.planAPIPods(s.Now)
+	case setAsideOwner.Component:
+		wake = a.planSetAside(s.Now)
+	default:
+		wake = a.planImage(key.Name)
+	}
+	s.Timers.Set(key, wake)
+	a.workOn(previous)
+}

@@ -1,0 +1,212 @@
+package seedlet_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// importRule lists what the packages of a folder may import. The first rule whose folder contains a
+// package applies.
+type importRule struct {
+	folder  string
+	allowed []string // folders of this module; the folder itself is always allowed
+	pure    bool     // of other modules, only pureStd and pureModules
+}
+
+var allFolders = []string{"world", "core", "sim", "realworld", "cmd", "scenarios"}
+
+// importRules are the import rules of the design.
+var importRules = []importRule{
+	{"world", []string{"world"}, true},
+	{"core", []string{"world"}, true},
+	{"sim", []string{"core", "world", "scenarios"}, false}, // scenarios are data, for tests
+	{"realworld", []string{"world"}, false},
+	{"scenarios", []string{"core", "sim", "world"}, false},
+	{"cmd/seedsim", []string{"core", "sim", "scenarios", "world"}, false},
+	{"cmd", allFolders, false},
+	{"", nil, false}, // the tests in this folder
+}
+
+// pureStd are the packages of the standard library that core and world may import: packages that
+// only compute. Not listed, because they access the machine or another goroutine: os, net, syscall,
+// context, log, sync, runtime, unsafe and all others.
+var pureStd = []string{
+	"bytes", "cmp", "container/heap", "crypto/sha256", "encoding", "encoding/base64",
+	"encoding/binary", "encoding/hex", "encoding/json", "encoding/pem", "errors", "fmt", "hash",
+	"hash/fnv", "io", "iter", "maps", "math", "math/bits", "math/rand/v2", "net/netip", "path",
+	"reflect", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8",
+}
+
+// pureModules are the packages of other modules that core and world may import: types, and
+// functions of their arguments.
+var pureModules = []string{
+	"github.com/distribution/reference", // image names
+	"github.com/go-logr/logr",           // a parameter of tolerations; logs nothing
+	"go.yaml.in/yaml/v2",                // counting documents
+	"google.golang.org/protobuf/proto",  // canonical encoding of CRI messages
+	"k8s.io/api",
+	"k8s.io/apimachinery/pkg/api",
+	"k8s.io/apimachinery/pkg/apis/meta/v1",
+	"k8s.io/apimachinery/pkg/labels", // matching of selectors
+	"k8s.io/apimachinery/pkg/types",
+	"k8s.io/apimachinery/pkg/util/intstr",
+	"k8s.io/apimachinery/pkg/util/resourceversion",
+	"k8s.io/apimachinery/pkg/util/sets",
+	"k8s.io/apimachinery/pkg/util/validation",
+	"k8s.io/apimachinery/pkg/util/version",
+	"k8s.io/component-base/logs/api/v1", // a part of KubeletConfiguration
+	"k8s.io/component-helpers/nodedeclaredfeatures",
+	"k8s.io/component-helpers/resource",
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity",
+	"k8s.io/cri-api/pkg/apis/runtime/v1",
+	"k8s.io/kubelet/config/v1beta1",
+	"k8s.io/utils/cpuset",
+	"sigs.k8s.io/json",
+	"sigs.k8s.io/yaml",
+}
+
+// forbidden are the packages that nothing may import.
+var forbidden = []struct{ path, reason string }{
+	{kubernetes, "it is no library, and the kubelet in it is what this replaces"},
+}
+
+// goListPackage is a package in the output of `go list -json`.
+type goListPackage struct {
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
+}
+
+func TestImports(t *testing.T) {
+	packages := goList(t, ".")
+	if len(packages) < 5 {
+		t.Fatalf("only %d packages: is this the module's root?", len(packages))
+	}
+	var found []finding
+	for _, pkg := range packages {
+		found = append(found, forbiddenImports(pkg)...)
+	}
+	reportFindings(t, found, impurePackages)
+}
+
+func TestImportsCatchPlantedImports(t *testing.T) {
+	var found []string
+	for _, pkg := range goList(t, plantedModule) {
+		for _, f := range forbiddenImports(pkg) {
+			found = append(found, f.at+": "+f.message)
+		}
+	}
+	slices.Sort(found)
+	want := []string{
+		"seedlet.dev/cmd/seedsim: cmd/seedsim may not import seedlet.dev/realworld",
+		"seedlet.dev/core/walls (test): core may not import seedlet.dev/sim",
+		"seedlet.dev/core/walls: core may not import github.com/spf13/cobra",
+		"seedlet.dev/core/walls: core may not import k8s.io/client-go/kubernetes",
+		"seedlet.dev/core/walls: core may not import os",
+		"seedlet.dev/core/walls: core may not import seedlet.dev/realworld",
+		"seedlet.dev/core/walls: core may not import sync",
+		"seedlet.dev/realworld: realworld may not import seedlet.dev/core",
+		"seedlet.dev/sim: nothing may import k8s.io/kubernetes/pkg/kubelet: it is no library, " +
+			"and the kubelet in it is what this replaces",
+		"seedlet.dev/sim: sim may not import seedlet.dev/realworld",
+		"seedlet.dev/world: world may not import seedlet.dev/core",
+	}
+	if !slices.Equal(found, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(found, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// goList lists all packages of the module in dir.
+func goList(t *testing.T, dir string) []goListPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports",
+		"./...")
+	cmd.Dir = dir
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, &stderr)
+	}
+	var all []goListPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var pkg goListPackage
+		if err := decoder.Decode(&pkg); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, pkg)
+	}
+}
+
+// forbiddenImports returns the imports of a package that its rule forbids. Tests may import any
+// other module, but of this module only what the code they test may import.
+func forbiddenImports(pkg goListPackage) []finding {
+	w := importRuleFor(pkg.ImportPath)
+	var found []finding
+	for _, path := range pkg.Imports {
+		if problem := w.problemWith(path, w.pure); problem != "" {
+			found = append(found, finding{pkg.ImportPath, pkg.ImportPath, problem})
+		}
+	}
+	for _, path := range slices.Concat(pkg.TestImports, pkg.XTestImports) {
+		if problem := w.problemWith(path, false); problem != "" {
+			found = append(found, finding{pkg.ImportPath + " (test)", pkg.ImportPath, problem})
+		}
+	}
+	return found
+}
+
+func importRuleFor(path string) importRule {
+	folder := strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
+	for _, w := range importRules {
+		if isWithin(folder, w.folder) {
+			return w
+		}
+	}
+	panic("no wall for " + path)
+}
+
+// problemWith returns what is wrong with an import; empty if it is allowed.
+func (w importRule) problemWith(path string, pure bool) string {
+	for _, f := range forbidden {
+		if isWithin(path, f.path) {
+			return fmt.Sprintf("nothing may import %s: %s", path, f.reason)
+		}
+	}
+	refused := fmt.Sprintf("%s may not import %s", w.folder, path)
+	inside := func(folder string) bool { return isWithin(path, folder) }
+	first, _, _ := strings.Cut(path, "/")
+	switch {
+	case first == module:
+		ours := strings.TrimPrefix(path, module+"/")
+		for _, folder := range append([]string{w.folder}, w.allowed...) {
+			if isWithin(ours, folder) {
+				return ""
+			}
+		}
+		return refused
+	case !pure:
+		return ""
+	case strings.Contains(first, "."):
+		if slices.ContainsFunc(pureModules, inside) {
+			return ""
+		}
+		return refused
+	case slices.Contains(pureStd, path):
+		return ""
+	}
+	return refused
+}
+
+// isWithin reports whether a path is a folder or below it.
+func isWithin(path, folder string) bool {
+	return folder == "" || path == folder || strings.HasPrefix(path, folder+"/")
+}

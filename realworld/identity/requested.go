@@ -1,0 +1,171 @@
+package identity
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	certificates "k8s.io/api/certificates/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/certificate"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// servingName is the prefix of serving certificate files; the newest is
+	// kubelet-server-current.pem.
+	servingName = "kubelet-server"
+	// addressCheckInterval is how often the addresses of the Node are checked.
+	addressCheckInterval = 5 * time.Minute
+)
+
+// requestedCertificate is a serving certificate that the API server signs, for the addresses of the
+// Node object: clients connect to the node by these.
+type requestedCertificate struct {
+	opts    ServingOptions
+	files   certificate.FileStore
+	current atomic.Pointer[tls.Certificate]
+	renewAt time.Time // when the next certificate must be requested
+}
+
+func newRequestedCertificate(opts ServingOptions) (*requestedCertificate, error) {
+	dir, err := absoluteDir(opts.CertDir)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Identity == nil {
+		opts.Warn("serverTLSBootstrap: needs an API server (--kubeconfig); until then there is " +
+			"no serving certificate")
+	}
+	r := &requestedCertificate{opts: opts}
+	r.files, err = certificate.NewFileStoreWithLogger(klog.Background().V(2), servingName, dir, dir,
+		opts.CertFile, opts.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--cert-dir: %w", err)
+	}
+	stored, err := r.files.Current()
+	var noPair *certificate.NoCertKeyError
+	switch {
+	case err == nil:
+		r.use(stored)
+	case !errors.As(err, &noPair):
+		opts.Warn(err.Error()) // a torn file; the next certificate replaces it
+	}
+	return r, nil
+}
+
+func (r *requestedCertificate) use(c *tls.Certificate) {
+	r.renewAt = renewalTime(c)
+	r.current.Store(c)
+}
+
+// certificate returns the current certificate. Its errors begin with the kubelet's text.
+func (r *requestedCertificate) certificate() (*tls.Certificate, error) {
+	const none = "no serving certificate available for the kubelet"
+	current := r.current.Load()
+	switch {
+	case current == nil:
+		return nil, errors.New(none + ": its request has not been approved yet")
+	case time.Now().After(current.Leaf.NotAfter):
+		return nil, fmt.Errorf(none+": the last one has expired at %s",
+			current.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return current, nil
+}
+
+// run requests certificates: the first one, the next one before the last expires, and another one
+// when the addresses of the Node have changed.
+func (r *requestedCertificate) run(ctx context.Context) {
+	conn, err := r.opts.Identity.Connect()
+	if err != nil {
+		r.opts.Warn("requesting a serving certificate: " + err.Error())
+		return
+	}
+	defer conn.Close()
+	client, err := NewGroups(r.opts.Identity.Config(), conn.Client)
+	if err != nil {
+		r.opts.Warn("requesting a serving certificate: " + err.Error())
+		return
+	}
+	lastWarning, wait := "", retryMin
+	for ctx.Err() == nil {
+		err := r.requestIfNeeded(ctx, client)
+		if err == nil {
+			lastWarning, wait = "", retryMin
+			sleep(ctx, max(0, min(time.Until(r.renewAt), addressCheckInterval)))
+			continue
+		}
+		if err.Error() != lastWarning && ctx.Err() == nil {
+			lastWarning = err.Error()
+			r.opts.Warn("requesting a serving certificate: " + lastWarning)
+		}
+		sleep(ctx, wait/2+rand.N(wait/2))
+		wait = min(2*wait, retryMax)
+	}
+}
+
+func (r *requestedCertificate) requestIfNeeded(ctx context.Context,
+	client kubernetes.Interface) error {
+	node, err := client.CoreV1().Nodes().Get(ctx, r.opts.NodeName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	template := x509.CertificateRequest{Subject: nodeSubject(r.opts.NodeName)}
+	template.DNSNames, template.IPAddresses = nodeNames(node.Status.Addresses)
+	if len(template.IPAddresses) == 0 {
+		return errors.New("the Node has no address yet")
+	}
+	if current, err := r.certificate(); err == nil && time.Now().Before(r.renewAt) &&
+		matches(current.Leaf, &template) {
+		return nil
+	}
+	stored, err := signingRequest{template, certificates.KubeletServingSignerName,
+		certificate.DefaultKubeletServingGetUsages}.obtain(ctx, client, r.files)
+	if err == nil {
+		r.use(stored)
+	}
+	return err
+}
+
+// matches reports whether a certificate is for exactly the names and addresses of a request.
+func matches(c *x509.Certificate, template *x509.CertificateRequest) bool {
+	has := slices.Sorted(slices.Values(c.DNSNames))
+	return slices.Equal(has, template.DNSNames) &&
+		slices.Equal(sortedStrings(c.IPAddresses), sortedStrings(template.IPAddresses))
+}
+
+func sortedStrings(ips []net.IP) []string {
+	var all []string
+	for _, ip := range ips {
+		all = append(all, ip.String())
+	}
+	slices.Sort(all)
+	return all
+}
+
+// nodeNames returns the DNS names and the IP addresses of a Node, sorted and without duplicates.
+func nodeNames(addresses []v1.NodeAddress) (dns []string, ips []net.IP) {
+	for _, a := range addresses {
+		ip := net.ParseIP(a.Address)
+		named := a.Type == v1.NodeHostName || a.Type == v1.NodeInternalDNS ||
+			a.Type == v1.NodeExternalDNS
+		switch {
+		case ip != nil:
+			ips = append(ips, ip)
+		case named && a.Address != "":
+			dns = append(dns, a.Address)
+		}
+	}
+	slices.Sort(dns)
+	slices.SortFunc(ips, func(a, b net.IP) int { return slices.Compare(a, b) })
+	return slices.Compact(dns), slices.CompactFunc(ips, net.IP.Equal)
+}

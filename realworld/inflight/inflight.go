@@ -1,0 +1,75 @@
+// Package inflight carries out the effects of a real port, each on a goroutine of its own. The
+// ports of the runtime, the API server, the file system, the network and the host use it.
+//
+// The contract: Start never blocks, and every effect is completed by exactly one event, whose body
+// or error comes from the port. The context of an effect is done at the effect's deadline and when
+// the port is closed. The loop's lanes bound how many effects are in flight. Start reading at
+// Operations.
+package inflight
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"seedlet.dev/realworld/clock"
+	"seedlet.dev/world"
+)
+
+// Operations are the effects that a port is carrying out.
+type Operations struct {
+	clock      clock.Clock
+	deliver    func(world.Event) // called from many goroutines
+	ctx        context.Context   // done when the port is closed
+	cancel     context.CancelFunc
+	goroutines sync.WaitGroup
+}
+
+// New returns the operations of a port. Close them when done.
+func New(c clock.Clock, deliver func(world.Event)) *Operations {
+	o := &Operations{clock: c, deliver: deliver}
+	o.ctx, o.cancel = context.WithCancel(context.Background())
+	return o
+}
+
+// Start carries out an effect and delivers its completion. If carryOut returns an error, its body
+// is ignored.
+func (o *Operations) Start(eff world.Effect,
+	carryOut func(ctx context.Context, body any) (any, *world.Error)) {
+	o.Go(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, o.clock.Until(eff.Deadline))
+		defer cancel()
+		body, err := carryOut(ctx, eff.Body)
+		if err != nil {
+			o.deliver(world.Event{Op: eff.Op, Err: err})
+			return
+		}
+		o.deliver(world.Event{Op: eff.Op, Body: body})
+	})
+}
+
+// Go runs a goroutine of the port's own, whose context is done when the port is closed.
+func (o *Operations) Go(do func(context.Context)) {
+	o.goroutines.Go(func() { do(o.ctx) })
+}
+
+// Close cancels the operations in flight and waits until they have ended. No operation may be
+// started after it. A second Close does nothing.
+func (o *Operations) Close() {
+	o.cancel()
+	o.goroutines.Wait()
+}
+
+// ToWorldError converts an error of an operation to the core's error type. A *world.Error is
+// returned unchanged. After the context's deadline the kind is KindTimeout, whatever the error is;
+// otherwise it is the given kind.
+func ToWorldError(ctx context.Context, op string, err error,
+	otherwise world.ErrorKind) *world.Error {
+	if worldErr, ok := errors.AsType[*world.Error](err); ok {
+		return worldErr
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		otherwise = world.KindTimeout
+	}
+	return world.Errorf(otherwise, op, "%v", err)
+}

@@ -1,0 +1,232 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"seedlet.dev/world"
+)
+
+// Bounds on the connections of the secure port. A thousand clients may follow logs there, all of
+// them through one API server.
+const (
+	secureConnectionsMax           = 2048
+	secureConnectionsPerAddressMax = 1024
+)
+
+// connections is a listener that bounds the open connections, in total and for each remote address.
+// A connection is a stranger's until a request on it is authorized. When a bound is reached, the
+// oldest connection of a stranger is closed for the new one: the strangers of one address must not
+// keep the clients of another out. Only if no stranger is left, the new connection is refused.
+type connections struct {
+	net.Listener
+	bounds connectionBounds
+
+	mu      sync.Mutex
+	open    []*connection // by age
+	counts  map[netip.Addr]*connectionCounts
+	closed  connectionRefusals // of strangers, to make room
+	refused connectionRefusals // new ones
+}
+
+// connectionBounds are bounds on the open connections, in total and of one address.
+type connectionBounds struct{ total, perAddress int }
+
+// connectionCounts are the numbers of open connections of one address.
+type connectionCounts struct{ all, strangers int }
+
+// connectionRefusals counts connections by the bound that was reached.
+type connectionRefusals struct{ address, total uint64 }
+
+// connection is an open connection.
+type connection struct {
+	net.Conn
+	owner      *connections
+	address    netip.Addr
+	authorized bool // with owner.mu
+}
+
+func boundConnections(listener net.Listener, bounds connectionBounds) *connections {
+	return &connections{Listener: listener, bounds: bounds,
+		counts: map[netip.Addr]*connectionCounts{}}
+}
+
+// Accept returns the next connection that is not refused.
+func (l *connections) Accept() (net.Conn, error) {
+	for {
+		accepted, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		remote, _ := netip.ParseAddrPort(accepted.RemoteAddr().String())
+		conn := &connection{Conn: accepted, owner: l, address: remote.Addr().Unmap()}
+		stranger, ok := l.admit(conn)
+		if stranger != nil {
+			_ = stranger.Conn.Close() // it is only to be gone
+		}
+		if ok {
+			return conn, nil
+		}
+		_ = accepted.Close() // it is only to be gone
+	}
+}
+
+// admit adds a new connection, and reports whether it has room. It returns the connection of a
+// stranger that the caller has to close, or nil.
+func (l *connections) admit(conn *connection) (*connection, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	counts := l.counts[conn.address]
+	if counts == nil {
+		counts = &connectionCounts{}
+	}
+	var stranger *connection
+	switch {
+	case counts.all >= l.bounds.perAddress:
+		if stranger = l.oldestStranger(conn.address); stranger == nil {
+			l.refused.address++
+			return nil, false
+		}
+		l.closed.address++
+	case len(l.open) >= l.bounds.total:
+		if stranger = l.oldestStranger(l.mostStrangers()); stranger == nil {
+			l.refused.total++
+			return nil, false
+		}
+		l.closed.total++
+	}
+	if stranger != nil {
+		l.remove(stranger)
+	}
+	l.counts[conn.address] = counts
+	l.open = append(l.open, conn)
+	counts.all++
+	counts.strangers++
+	return stranger, true
+}
+
+// mostStrangers returns the address with the most connections of strangers; of two, that with the
+// oldest one.
+func (l *connections) mostStrangers() netip.Addr {
+	var most netip.Addr
+	strangers := 0
+	for _, c := range l.open {
+		if n := l.counts[c.address].strangers; n > strangers {
+			most, strangers = c.address, n
+		}
+	}
+	return most
+}
+
+// oldestStranger returns the oldest connection of a stranger from an address; nil without one.
+func (l *connections) oldestStranger(address netip.Addr) *connection {
+	i := slices.IndexFunc(l.open, func(c *connection) bool {
+		return c.address == address && !c.authorized
+	})
+	if i < 0 {
+		return nil
+	}
+	return l.open[i]
+}
+
+// remove forgets a connection. It does nothing the second time.
+func (l *connections) remove(conn *connection) {
+	i := slices.Index(l.open, conn)
+	if i < 0 {
+		return
+	}
+	l.open = slices.Delete(l.open, i, i+1)
+	counts := l.counts[conn.address]
+	counts.all--
+	if !conn.authorized {
+		counts.strangers--
+	}
+	if counts.all == 0 {
+		delete(l.counts, conn.address)
+	}
+}
+
+// authorize marks that a request on the connection is authorized.
+func (c *connection) authorize() {
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	if c.authorized {
+		return
+	}
+	c.authorized = true
+	if slices.Contains(c.owner.open, c) { // else it is being closed
+		c.owner.counts[c.address].strangers--
+	}
+}
+
+// Close closes the connection and makes room for another one.
+func (c *connection) Close() error {
+	c.owner.mu.Lock()
+	c.owner.remove(c)
+	c.owner.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// connectionKey is the key of a request's context under which its *connection is.
+type connectionKey struct{}
+
+// withConnection returns the context of the requests on a connection of TLS.
+func withConnection(ctx context.Context, conn net.Conn) context.Context {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+// markAuthorized marks the connections of requests. It runs after the guard, so only authorized
+// requests reach it.
+func markAuthorized(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if conn, ok := r.Context().Value(connectionKey{}).(*connection); ok {
+			conn.authorize()
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// metrics returns the metrics of the connections.
+func (l *connections) metrics() []world.Metric {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	strangers := 0
+	for _, c := range l.open {
+		if !c.authorized {
+			strangers++
+		}
+	}
+	metrics := []world.Metric{
+		{Name: "seedlet_http_connections_max", Value: float64(l.bounds.total),
+			Help: "Bound on the open connections of the secure port."},
+		{Name: "seedlet_http_connections_per_address_max", Value: float64(l.bounds.perAddress),
+			Help: "Bound on the open connections of the secure port from one address."},
+	}
+	add := func(name, help, label, value string, n float64, counter bool) {
+		metrics = append(metrics, world.Metric{Name: name, Help: help, Counter: counter, Value: n,
+			Labels: []world.Label{{Name: label, Value: value}}})
+	}
+	for value, n := range map[string]int{"true": len(l.open) - strangers, "false": strangers} {
+		add("seedlet_http_connections", "Open connections of the secure port; authorized is true "+
+			"after the first authorized request.", "authorized", value, float64(n), false)
+	}
+	for value, n := range map[string]uint64{"address": l.closed.address, "total": l.closed.total} {
+		add("seedlet_http_connections_closed_total", "Connections without an authorized request "+
+			"that were closed to make room for a new one, by the bound that was reached.",
+			"bound", value, float64(n), true)
+	}
+	for value, n := range map[string]uint64{"address": l.refused.address, "total": l.refused.total} {
+		add("seedlet_http_connections_refused_total", "New connections that were refused because "+
+			"all others had an authorized request, by the bound that was reached.",
+			"bound", value, float64(n), true)
+	}
+	return metrics
+}

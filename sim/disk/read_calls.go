@@ -1,0 +1,230 @@
+package disk
+
+import (
+	"path"
+	"strings"
+	"time"
+
+	"seedlet.dev/sim/wire"
+	"seedlet.dev/world"
+)
+
+// The calls that read.
+
+// readFiles reads a file or the files of a directory. Sometimes it reads the last files of a
+// directory a little later, when they may have changed or been removed.
+func (d *Disk) readFiles(call *wire.Call, req *world.ReadFiles) {
+	n, err := d.lookup(call.Name, req.Path)
+	if err == nil && !n.isDir() && n.kind != world.PathFile {
+		err = world.Errorf(world.KindInvalid, call.Name,
+			"%s is neither a regular file nor a directory", req.Path)
+	}
+	if err != nil {
+		call.Fail(err)
+		return
+	}
+	if !n.isDir() {
+		file := readFile(path.Base(req.Path), n, req.BytesMax)
+		call.Reply(&world.FilesRead{Files: []world.File{file}})
+		return
+	}
+	names := d.regularFiles(req.Path, n)
+	if len(names) > req.FilesMax {
+		call.Fail(world.Errorf(world.KindExhausted, call.Name, "%s has more than %d files",
+			req.Path, req.FilesMax))
+		return
+	}
+	readNow := len(names)
+	if call.Draw()%4 == 0 && len(names) > 1 {
+		readNow = int(call.Draw() % uint64(len(names)))
+	}
+	response := &world.FilesRead{Directory: true, Files: []world.File{}}
+	readSome := func(names []string) {
+		for _, name := range names {
+			f := d.nodeAt(req.Path + "/" + name)
+			if f != nil && f.kind == world.PathFile {
+				response.Files = append(response.Files, readFile(name, f, req.BytesMax))
+			}
+		}
+	}
+	readSome(names[:readNow])
+	if readNow == len(names) {
+		call.Reply(response)
+		return
+	}
+	d.opts.Agenda.After(call.DurationBetween(100*time.Microsecond, 20*time.Millisecond), func() {
+		readSome(names[readNow:])
+		call.Reply(response)
+	})
+}
+
+// regularFiles returns the names in a directory that lead to regular files, directly or through a
+// link.
+func (d *Disk) regularFiles(p string, dir *node) []string {
+	var names []string
+	for _, e := range dir.entries {
+		kind := e.node.kind
+		if kind == kindLink {
+			if to := d.nodeAt(p + "/" + e.name); to != nil {
+				kind = to.kind
+			}
+		}
+		if kind == world.PathFile {
+			names = append(names, e.name)
+		}
+	}
+	return names
+}
+
+func readFile(name string, n *node, bytesMax int64) world.File {
+	if n.catchUp(); n.size > bytesMax {
+		return world.File{Name: name, Err: world.Errorf(world.KindExhausted, "ReadFiles",
+			"%s is larger than %d bytes", name, bytesMax)}
+	}
+	return world.File{Name: name, Data: n.readAll()}
+}
+
+func (d *Disk) readTail(call *wire.Call, req *world.ReadTail) {
+	at, err := d.resolve(call.Name, req.Path, false)
+	switch {
+	case err != nil:
+	case at.node == nil:
+		err = notFound(call.Name, req.Path)
+	case at.node.kind != world.PathFile:
+		err = world.Errorf(world.KindInvalid, call.Name, "%s is no regular file", req.Path)
+	}
+	if err != nil {
+		call.Fail(err)
+		return
+	}
+	data := at.node.tail(req.BytesMax)
+	call.Reply(&world.TailRead{Data: data, Truncated: int64(len(data)) < at.node.size})
+}
+
+func (d *Disk) readInVolume(call *wire.Call, req *world.ReadInVolume) {
+	n, err := d.lookupInVolume(call.Name, req)
+	switch {
+	case err != nil:
+	case n.kind != world.PathFile:
+		err = world.Errorf(world.KindInvalid, call.Name, "%s is no regular file", req.Path)
+	default:
+		file := readFile(path.Base(req.Path), n, req.BytesMax)
+		if err = file.Err; err == nil {
+			call.Reply(&world.FilesRead{Files: []world.File{file}})
+			return
+		}
+	}
+	call.Fail(err)
+}
+
+// lookupInVolume returns the node at a path, with the volume as the root of all links.
+func (d *Disk) lookupInVolume(op string, req *world.ReadInVolume) (*node, *world.Error) {
+	root, err := d.resolve(op, req.Root, true)
+	if err != nil {
+		return nil, err
+	}
+	at, names := root, strings.Split(req.Path, "/")
+	for steps := 0; len(names) > 0 && at.node != nil; steps++ {
+		name := names[0]
+		names = names[1:]
+		if steps > stepsMax {
+			return nil, world.Errorf(world.KindInvalid, op, "%s: too many levels of links", req.Path)
+		}
+		switch {
+		case name == ".." && at.path != root.path:
+			name = path.Dir(at.path)
+		case name == "", name == ".", name == "..":
+			continue
+		default:
+			name = path.Join(at.path, name)
+		}
+		next, err := d.resolve(op, name, false)
+		if err != nil {
+			return nil, err
+		}
+		if next.node == nil || next.node.kind != kindLink {
+			at = next
+			continue
+		}
+		if path.IsAbs(next.node.target) {
+			at = root
+		}
+		names = append(strings.Split(next.node.target, "/"), names...)
+	}
+	if at.node == nil {
+		return nil, notFound(op, req.Path)
+	}
+	return at.node, nil
+}
+
+func (d *Disk) statPath(call *wire.Call, req *world.StatPath) {
+	n, err := d.lookup(call.Name, req.Path)
+	if err != nil {
+		call.Fail(err)
+		return
+	}
+	n.catchUp()
+	call.Reply(&world.PathInfo{Kind: n.kind, Size: n.size})
+}
+
+func (d *Disk) listDir(call *wire.Call, req *world.ListDir) {
+	n, err := d.lookupDir(call.Name, req.Path)
+	if err != nil {
+		call.Fail(err)
+		return
+	}
+	response := &world.DirListed{Entries: make([]world.DirEntry, len(n.entries))}
+	for i, e := range n.entries {
+		e.node.catchUp()
+		response.Entries[i] = world.DirEntry{
+			Name: e.name, Directory: e.node.isDir(), Size: e.node.size, ModTime: e.node.modTime,
+		}
+	}
+	call.Reply(response)
+}
+
+func (d *Disk) readLinks(call *wire.Call, req *world.ReadLinks) {
+	n, err := d.lookupDir(call.Name, req.Path)
+	if err != nil {
+		call.Fail(err)
+		return
+	}
+	response := &world.LinksRead{Links: []world.Link{}}
+	for _, e := range n.entries {
+		if e.node.kind == kindLink {
+			response.Links = append(response.Links, world.Link{Name: e.name, Target: e.node.target,
+				Dangling: d.nodeAt(req.Path+"/"+e.name) == nil})
+		}
+	}
+	call.Reply(response)
+}
+
+// blockSize is the allocation unit of the file system.
+const blockSize = 4096
+
+// measureTree excludes the mounts below the root and the nodes that they cover.
+func (d *Disk) measureTree(call *wire.Call, req *world.MeasureTree) {
+	at, err := d.resolve(call.Name, req.Path, false)
+	if err == nil && at.node == nil {
+		err = notFound(call.Name, req.Path)
+	}
+	if err != nil {
+		call.Fail(err)
+		return
+	}
+	d.measureLater(call, at.node)
+}
+
+func (n *node) measure(sum *world.TreeMeasured) {
+	n.catchUp()
+	sum.Inodes++ // the names of GrowTree are one empty file
+	sum.Bytes += (n.size + blockSize - 1) / blockSize * blockSize
+	if n.isDir() {
+		sum.Bytes += blockSize
+	}
+	for _, e := range n.entries {
+		if e.node.mountCount == 0 {
+			e.node.measure(sum)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package faults
+
+import (
+	"testing"
+	"time"
+
+	"seedlet.dev/sim/plan"
+)
+
+// The excuses cover every window and the delays in it, the restart of the runtime, and the time
+// until the manifest URL is fetched again.
+func TestExcuses(t *testing.T) {
+	seconds := func(n int) plan.Duration { return plan.Duration(time.Duration(n) * time.Second) }
+	spec := &plan.Spec{
+		Duration: plan.Duration(time.Minute),
+		Faults: []plan.FaultWindow{{ID: "late", At: seconds(10), For: seconds(1),
+			Class: plan.FaultLatency, Calls: []string{"HTTPGet"},
+			Takes: plan.Span{Most: 2 * time.Second}}},
+		Manifests: []plan.ManifestChange{{At: seconds(5), URL: true, File: "p", Text: "no page"},
+			{At: seconds(7), URL: true, File: "p"}},
+		RuntimeRestarts: []plan.RuntimeRestart{{At: seconds(30), Down: seconds(1)}},
+	}
+	excuses := NewExcuses(NewInjector(spec, plan.Start), spec)
+	at := func(n int) time.Time { return plan.Start.Add(time.Duration(seconds(n))) }
+	for _, c := range []struct {
+		call     string
+		from, to int
+		want     bool
+	}{
+		{"HTTPGet", 0, 9, false}, {"HTTPGet", 0, 10, true}, {"HTTPGet", 14, 20, true},
+		{"HTTPGet", 16, 40, false}, {"ExecSync", 10, 12, false}, {"ExecSync", 20, 40, true},
+		{"ExecSync", 32, 40, false},
+		{"FetchManifest", 0, 4, false}, {"FetchManifest", 0, 5, true}, {"FetchManifest", 52, 60, true},
+		{"FetchManifest", 53, 60, false}, {"ReadFiles", 0, 60, false},
+	} {
+		if got := excuses.MayHaveFailed(c.call, at(c.from), at(c.to)); got != c.want {
+			t.Errorf("%s from %d s to %d s: got %t", c.call, c.from, c.to, got)
+		}
+	}
+}

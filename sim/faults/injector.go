@@ -1,0 +1,238 @@
+package faults
+
+import (
+	"slices"
+	"time"
+
+	"seedlet.dev/sim/apiserver"
+	"seedlet.dev/sim/plan"
+	"seedlet.dev/sim/runtime"
+	"seedlet.dev/sim/wire"
+	"seedlet.dev/world"
+)
+
+// The bounds of delays.
+const (
+	latencyLeast = 50 * time.Microsecond // of a request or response without a fault
+	latencyMost  = 4 * time.Millisecond
+	// fileEventLateMax bounds how late the notification of a changed file is.
+	fileEventLateMax = 15 * time.Second
+)
+
+// priorityChanges is how often the priority strategy changes its priorities in a run. The strategy
+// finds bugs whose depth is at most one more (Burckhardt et al., "A Randomized Scheduler with
+// Probabilistic Guarantees of Finding Bugs").
+const priorityChanges = 3
+
+// Injector decides the latency of each call, and which faults apply to it.
+type Injector struct {
+	seed            uint64
+	start           time.Time
+	order           plan.Order
+	windows         []window
+	priorityChanges []time.Time // of the priority strategy
+	callHashes      map[string]uint64
+}
+
+// window is a fault window in virtual time.
+type window struct {
+	plan.FaultWindow
+	from, to time.Time
+	hash     uint64 // of the ID
+}
+
+// NewInjector returns the injector of a plan's faults, for a run that begins at start.
+func NewInjector(spec *plan.Spec, start time.Time) *Injector {
+	f := &Injector{seed: spec.Seed, start: start, order: spec.Order,
+		callHashes: map[string]uint64{}}
+	for _, w := range spec.Faults {
+		from := start.Add(time.Duration(w.At))
+		to := from.Add(time.Duration(w.For))
+		if healed := start.Add(time.Duration(spec.Duration)); to.After(healed) {
+			to = healed
+		}
+		f.windows = append(f.windows, window{w, from, to, hashText(w.ID)})
+	}
+	if spec.Order == plan.OrderPriority {
+		r := wire.Stream(spec.Seed, "priority changes")
+		for range priorityChanges {
+			f.priorityChanges = append(f.priorityChanges, start.Add(
+				time.Duration(r.Int64N(int64(spec.Duration)+1))))
+		}
+		slices.SortFunc(f.priorityChanges, time.Time.Compare)
+	}
+	return f
+}
+
+// Decide implements wire.FaultSource.
+func (f *Injector) Decide(call string, op int, now time.Time) wire.Outcome {
+	callHash, known := f.callHashes[call]
+	if !known {
+		callHash = hashText(call)
+		f.callHashes[call] = callHash
+	}
+	outcome := f.faultFree(callHash, op, now)
+	for i := range f.windows {
+		w := &f.windows[i]
+		if now.Before(w.from) || !now.Before(w.to) || !w.applies(call) {
+			continue
+		}
+		dice := decisionStream(mix(f.seed ^ w.hash ^ mix(callHash+uint64(op))))
+		if w.Class == plan.FaultFileEvents || dice.share() < w.Probability {
+			w.apply(&outcome, &dice, call)
+		}
+	}
+	return outcome
+}
+
+// faultFree returns the latency of a call to which no fault applies.
+func (f *Injector) faultFree(callHash uint64, op int, now time.Time) wire.Outcome {
+	dice := decisionStream(mix(f.seed ^ mix(callHash^uint64(op)<<20)))
+	if f.order == plan.OrderPriority {
+		era := 0
+		for era < len(f.priorityChanges) && !now.Before(f.priorityChanges[era]) {
+			era++
+		}
+		priority := decisionStream(mix(f.seed ^ callHash ^ uint64(era)<<48))
+		at := latencyLeast + time.Duration(priority.share()*float64(latencyMost-latencyLeast))
+		jitter := time.Duration(dice.next() % uint64(latencyLeast))
+		return wire.Outcome{RequestLatency: at + jitter, ResponseLatency: at + jitter}
+	}
+	return wire.Outcome{
+		RequestLatency:  dice.between(latencyLeast, latencyMost),
+		ResponseLatency: dice.between(latencyLeast, latencyMost),
+	}
+}
+
+// APIReach returns how far the agent's requests get on the way to the API server at a time.
+func (f *Injector) APIReach(now time.Time) apiserver.Reachability {
+	worst := apiserver.Reachable
+	for i := range f.windows {
+		w := &f.windows[i]
+		if now.Before(w.from) || !now.Before(w.to) {
+			continue
+		}
+		switch w.Class {
+		case plan.FaultAPIDown:
+			return apiserver.ServerDown
+		case plan.FaultAPIPartition:
+			worst = apiserver.NetworkDown
+		case plan.FaultAPIUnauthorized:
+			if worst == apiserver.Reachable {
+				worst = apiserver.Unauthorized
+			}
+		}
+	}
+	return worst
+}
+
+// applies reports whether the window's faults can apply to a call.
+func (w *window) applies(call string) bool {
+	switch w.Class {
+	case plan.FaultEventsLost, plan.FaultEventsLate, plan.FaultEventsTwice:
+		return call == runtime.CallEvent
+	case plan.FaultStreamBroken:
+		return call == "GetEvents"
+	case plan.FaultNetworkNotReady, plan.FaultRuntimeNotReady, plan.FaultPathHangs:
+		return false
+	}
+	if w.Class.AffectsAPI() {
+		return w.appliesToAPI(call)
+	}
+	if call == runtime.CallEvent || call == apiserver.CallObject {
+		return false
+	}
+	if call == "FileChanged" || w.Class == plan.FaultFileEvents {
+		return call == "FileChanged" && w.Class == plan.FaultFileEvents
+	}
+	return len(w.Calls) == 0 || slices.Contains(w.Calls, call)
+}
+
+// appliesToAPI is applies for the classes of faults of the API server.
+func (w *window) appliesToAPI(call string) bool {
+	switch w.Class {
+	case plan.FaultWatchLag:
+		return call == apiserver.CallObject
+	case plan.FaultWatchGap:
+		return call == apiserver.CallObject || call == "WatchObjects"
+	case plan.FaultAPIThrottled:
+		return plan.IsAPICall(call) && (len(w.Calls) == 0 || slices.Contains(w.Calls, call))
+	}
+	return call == apiserver.CallObject || plan.IsAPICall(call)
+}
+
+// apply adds a fault of the window to the outcome of a call.
+func (w *window) apply(outcome *wire.Outcome, dice *decisionStream, call string) {
+	switch w.Class {
+	case plan.FaultLatency:
+		outcome.RequestLatency += dice.between(w.Takes.Least, w.Takes.Most)
+		outcome.ResponseLatency += dice.between(w.Takes.Least, w.Takes.Most)
+	case plan.FaultSlowPort:
+		outcome.EffectDelay += dice.between(w.Takes.Least, w.Takes.Most)
+	case plan.FaultErrorBefore:
+		kinds := []world.ErrorKind{
+			world.KindInternal, world.KindUnavailable, world.KindExhausted, world.KindInternal,
+		}
+		outcome.ErrorBefore = world.Errorf(kinds[dice.next()%4], call, "refused by the plan's %s", w.ID)
+	case plan.FaultErrorAfter:
+		kinds := []world.ErrorKind{world.KindInternal, world.KindUnavailable, world.KindTimeout}
+		outcome.ErrorAfter = world.Errorf(kinds[dice.next()%3], call, "failed by the plan's %s", w.ID)
+	case plan.FaultResponseLost:
+		outcome.ResponseLost = true
+		outcome.EffectDelay += dice.between(w.Takes.Least, w.Takes.Most)
+	case plan.FaultEventsLost:
+		outcome.ResponseLost = true
+	case plan.FaultAPIThrottled:
+		outcome.ErrorBefore = w.throttledError(dice, call)
+	case plan.FaultEventsLate, plan.FaultWatchLag:
+		outcome.EffectDelay += dice.between(w.Takes.Least, w.Takes.Most)
+	case plan.FaultEventsTwice:
+		outcome.Duplicated = true
+		outcome.EffectDelay += dice.between(w.Takes.Least, w.Takes.Most)
+	case plan.FaultStreamBroken:
+		outcome.ErrorBefore = world.Errorf(world.KindUnavailable, call, "refused by the plan's %s", w.ID)
+	case plan.FaultFileEvents:
+		outcome.ResponseLost = dice.share() < w.Probability
+		outcome.RequestLatency += dice.between(0, fileEventLateMax)
+	}
+}
+
+// throttledError returns the error of an API server that limits the rate of requests.
+func (w *window) throttledError(dice *decisionStream, call string) *world.Error {
+	err := world.Errorf(world.KindThrottled, call, "too many requests, says the plan's %s", w.ID)
+	err.RetryAfter = dice.between(w.Takes.Least, w.Takes.Most).Round(time.Second)
+	return err
+}
+
+// decisionStream is the random stream of a single decision (splitmix64).
+type decisionStream uint64
+
+func (d *decisionStream) next() uint64 {
+	*d += 0x9e3779b97f4a7c15
+	return mix(uint64(*d))
+}
+
+func (d *decisionStream) share() float64 { return float64(d.next()>>11) / (1 << 53) }
+
+func (d *decisionStream) between(least, most time.Duration) time.Duration {
+	if most <= least {
+		return least
+	}
+	return least + time.Duration(d.next()%uint64(most-least))
+}
+
+// mix spreads the bits of a number: the finalizer of splitmix64.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// hashText is FNV-1a with its bits spread. It is the same in every process.
+func hashText(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return mix(h)
+}

@@ -1,0 +1,51 @@
+package sim
+
+import (
+	"strings"
+	"time"
+
+	"seedlet.dev/sim/plan"
+	"seedlet.dev/sim/runtime"
+	"seedlet.dev/world"
+)
+
+// imageRegistry has the images of the plan, and the users of images, by reference.
+type imageRegistry struct {
+	planned map[string]*plan.Image
+	users   map[string]string
+}
+
+// forever is longer than any run.
+const forever = 1000 * time.Hour
+
+func newImageRegistry(spec *plan.Spec) imageRegistry {
+	registry := imageRegistry{map[string]*plan.Image{}, spec.ImageUsers}
+	for i := range spec.Images {
+		registry.planned[spec.Images[i].Ref] = &spec.Images[i]
+	}
+	return registry
+}
+
+// imageFor returns the image of a reference, for the pull after the given number of pulls.
+func (r imageRegistry) imageFor(ref string, pulls int) runtime.Image {
+	planned := r.planned[ref]
+	if planned == nil {
+		return runtime.Image{User: r.users[ref]}
+	}
+	image := runtime.Image{
+		Absent: true, PullDuration: time.Duration(planned.PullTakes), User: r.users[ref],
+	}
+	if planned.Stuck && pulls == 0 {
+		image.PullDuration = forever
+	}
+	if pulls < planned.Failures {
+		image.PullError = world.Errorf(world.KindInternal, "PullImage", "planned failure of a pull")
+	}
+	return image
+}
+
+// userOf returns the user of an image, without the group.
+func (r imageRegistry) userOf(ref string) string {
+	user, _, _ := strings.Cut(r.users[ref], ":")
+	return user
+}

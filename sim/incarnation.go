@@ -1,0 +1,237 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core"
+	"seedlet.dev/sim/apiserver"
+	"seedlet.dev/sim/host"
+	"seedlet.dev/sim/plan"
+	"seedlet.dev/world"
+	"seedlet.dev/world/loop"
+)
+
+// incarnation is the agent's process from its start until it is killed.
+type incarnation struct {
+	number int
+	agent  *core.Agent
+	loop   *loop.Loop
+	wakeAt time.Time // the earliest wake-up on the agenda; zero: none
+}
+
+// Step implements world.Core. The incarnation is the core of its own loop, so that the agent in it
+// can be replaced by a restored one.
+func (i *incarnation) Step(ev world.Event) []world.Effect { return i.agent.Step(ev) }
+
+// NextWake implements world.Core.
+func (i *incarnation) NextWake() time.Time { return i.agent.NextWake() }
+
+// gatedPort passes the effects of one incarnation to a port until the agent is killed.
+type gatedPort struct {
+	run         *run
+	incarnation *incarnation
+	forward     func(world.Effect)
+}
+
+// Do implements world.Port.
+func (g *gatedPort) Do(eff world.Effect) {
+	r := g.run
+	if r.current != g.incarnation {
+		return // the agent was killed before this effect
+	}
+	// These effects are not counted. Older plans kill the agent after a number of effects
+	// (AgentKill.AfterEffects), and were made before the agent issued these.
+	if eff.Op != 0 {
+		r.oracles.Called(r.agenda.Now(), world.CallName(eff.Body))
+	}
+	switch eff.Body.(type) {
+	case *world.HealthAnswer, *world.RecordEvent, *world.ReadMachine:
+		g.forward(eff)
+		return
+	}
+	if isClientResponse(eff.Body) {
+		g.forward(eff)
+		return
+	}
+	r.effects++
+	g.forward(eff)
+	for _, k := range r.plan.AgentKills {
+		if k.AfterEffects > 0 && uint64(k.AfterEffects) == r.effects && !r.healed {
+			r.killAgent(k.Down)
+		}
+	}
+}
+
+// bootAgent starts the agent, unless it runs.
+func (r *run) bootAgent() {
+	if r.current != nil {
+		return
+	}
+	r.incarnations++
+	i := &incarnation{number: r.incarnations, agent: core.New(r.options)}
+	port := func(forward func(world.Effect)) world.Port { return &gatedPort{r, i, forward} }
+	ports := map[world.PortName]world.Port{
+		world.PortCRI:      port(r.runtime.Do),
+		world.PortFS:       port(r.disk.Do),
+		world.PortNetwork:  port(r.network.Do),
+		world.PortHost:     port(r.host.Do),
+		world.PortRequests: port(r.handleResponse),
+		world.PortLog:      port(func(world.Effect) {}),
+		world.PortAPI:      port(r.recordEvent),
+	}
+	if r.server != nil {
+		ports[world.PortAPI] = port(r.server.Do)
+		r.server.Connect(r.deliver)
+	}
+	i.loop = loop.New(loop.Options{
+		Core: i, Limits: r.limits, Ports: ports,
+		Observe: func(ev world.Event, effects []world.Effect) { r.observeStep(i, ev, effects) },
+	})
+	r.current = i
+	r.runtime.Connect(r.deliver)
+	r.disk.Connect(r.deliver)
+	r.network.Connect(r.deliver)
+	r.host.Connect(r.deliver)
+	r.oracles.AgentStarted(r.agenda.Now())
+	machine := r.machine()
+	r.deliver(world.Event{Body: &world.Boot{
+		Seed:   r.plan.Seed + uint64(r.incarnations),
+		BootID: fmt.Sprint("boot-", r.reboots+1), Hostname: plan.NodeName,
+		CPUs: machine.CPUs, MemoryBytes: machine.MemoryBytes, Addresses: machine.Addresses,
+		Machine: machine.Machine,
+	}})
+}
+
+// machine returns what an observation of the simulated machine says. Its name is in no name server.
+func (r *run) machine() world.MachineRead {
+	return world.MachineRead{
+		CPUs: r.plan.Node.CPUCount(), MemoryBytes: r.plan.Node.MemoryBytes(),
+		Addresses: []string{plan.NodeIP}, Machine: host.Machine(),
+	}
+}
+
+// recordEvent is the API port of a node without an API server: it records events in the truth.
+func (r *run) recordEvent(eff world.Effect) {
+	r.truth.Add(apiserver.EventFact(eff.Body.(*world.RecordEvent), r.agenda.Now()))
+}
+
+// killAgent kills the agent, as SIGKILL does, and starts it again after a while.
+func (r *run) killAgent(down plan.Duration) {
+	if r.current == nil {
+		return
+	}
+	r.current = nil
+	r.runtime.Disconnect()
+	r.disk.Disconnect()
+	r.network.Disconnect()
+	r.host.Disconnect()
+	if r.server != nil {
+		r.server.Disconnect()
+	}
+	r.oracles.AgentKilled(r.agenda.Now())
+	r.agenda.After(time.Duration(down), r.bootAgent)
+}
+
+// deliver delivers an event to the agent, if it runs, and runs its loop.
+func (r *run) deliver(ev world.Event) {
+	if r.current == nil || r.isDone() {
+		return
+	}
+	i := r.current
+	if !i.loop.Offer(ev) {
+		r.fail("bounds", "the inbox is full")
+	}
+	r.runLoop(i)
+}
+
+// runLoop runs the loop of an incarnation until it has nothing to do, and schedules its next
+// wake-up.
+func (r *run) runLoop(i *incarnation) {
+	defer r.recoverPanic()
+	for turns := 0; r.current == i && !r.isDone() && i.loop.Turn(r.agenda.Now()); turns++ {
+		if turns > turnsMax {
+			r.fail("busy", fmt.Sprintf("the agent wants to be called more than %d times at one "+
+				"instant", turnsMax))
+		}
+	}
+	wake := i.loop.NextWake()
+	if r.current != i || wake.IsZero() || !i.wakeAt.IsZero() && !wake.Before(i.wakeAt) {
+		return
+	}
+	i.wakeAt = wake
+	r.agenda.At(wake, func() {
+		if r.current == i && i.wakeAt.Equal(wake) {
+			i.wakeAt = time.Time{}
+			r.runLoop(i)
+		}
+	})
+}
+
+// recoverPanic turns a panic of the core, a broken invariant, into a failure of the run.
+func (r *run) recoverPanic() {
+	if broken := recover(); broken != nil {
+		r.fail("panic", fmt.Sprint(broken))
+	}
+}
+
+// The bounds of the agent's activity. An agent in an endless loop is found by them even if it does
+// nothing wrong otherwise.
+const (
+	turnsMax         = 1000 // turns of the loop at one instant
+	effectsPerPodMax = 60   // effects in one second, for each pod of the plan and one more
+)
+
+// checkEffectRate fails the run if the agent issues too many effects in one second.
+func (r *run) checkEffectRate(effects int) {
+	if second := r.agenda.Now().Truncate(time.Second); !second.Equal(r.effectsSecond) {
+		r.effectsSecond, r.effectsInSecond = second, 0
+	}
+	r.effectsInSecond += effects
+	if most := effectsPerPodMax * (1 + len(r.plan.Pods)); r.effectsInSecond > most {
+		r.fail("busy", fmt.Sprintf("more than %d effects in one second", most))
+	}
+}
+
+// observeStep is called for every step of the agent.
+func (r *run) observeStep(i *incarnation, ev world.Event, effects []world.Effect) {
+	r.events++
+	switch ev.Body.(type) {
+	case *runtimeapi.ListPodSandboxResponse:
+		r.oracles.ListReceived(r.agenda.Now(), false)
+	case *runtimeapi.ListContainersResponse:
+		r.oracles.ListReceived(r.agenda.Now(), true)
+	}
+	r.checkEffectRate(len(effects))
+	r.hash.Step(i.number, ev, effects)
+	if r.opts.Watch != nil {
+		r.opts.Watch(Step{Number: r.events, Incarnation: i.number, Event: ev, Effects: effects,
+			Hash: r.hash.Sum(), Agent: i.agent})
+	}
+	if r.opts.RestoreAfter != nil && r.opts.RestoreAfter(r.events) {
+		i.agent = restoreFromSnapshot(i.agent)
+	}
+	if r.opts.Until != 0 && r.events == r.opts.Until {
+		r.stopped = true
+		state, err := i.agent.Snapshot()
+		if err != nil {
+			panic(err)
+		}
+		r.state = state
+	}
+}
+
+// restoreFromSnapshot returns an agent restored from the snapshot of another one.
+func restoreFromSnapshot(a *core.Agent) *core.Agent {
+	data, err := a.Snapshot()
+	if err != nil {
+		panic("snapshot: " + err.Error())
+	}
+	restored, err := core.Restore(data)
+	if err != nil {
+		panic("restore: " + err.Error())
+	}
+	return restored
+}

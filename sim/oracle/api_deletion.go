@@ -1,0 +1,80 @@
+package oracle
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/mirror"
+	"seedlet.dev/sim/truth"
+)
+
+// apiDeletion fires when the agent removes a pod from the API server too early (upstream
+// #116410), or not at all.
+type apiDeletion struct{}
+
+func (*apiDeletion) describe() Entry {
+	return Entry{"api-deletion", "The agent removes a pod from the API server if it is marked " +
+		"for deletion and in a terminal phase, and nothing of it runs: then within a bound, " +
+		"else never."}
+}
+
+func (*apiDeletion) checkFact(m *model, f *truth.Fact) *finding {
+	if f.Kind != truth.ObjectDeleted || f.Write.Incarnation == 0 || f.Write.Before.Pod == nil ||
+		mirror.IsMirror(f.Write.Before.Pod) {
+		return nil
+	}
+	object := f.Write.Before.Pod
+	name := object.Namespace + "/" + object.Name
+	switch p := m.pods[string(object.UID)]; {
+	case p != nil && p.liveContainers > 0:
+		return findingf("pod %s was removed, but %s runs", p, p.anyLiveContainer())
+	case p != nil && p.spec != nil:
+		return findingf("pod %s was removed, but no deletion was requested", name)
+	case !isTerminalPhase(object.Status.Phase):
+		return findingf("pod %s was removed in phase %s, without having been "+
+			"reported in a terminal phase", name, object.Status.Phase)
+	}
+	return nil
+}
+
+// deletionBound is how long a pod of which nothing runs may still be at the API server, without a
+// fault. It allows for the time in which the agent waits for a runtime that does not remove its
+// containers.
+const deletionBound = 4 * time.Minute
+
+// deletionCalls are the calls that it takes to remove a pod of which nothing runs from the API
+// server.
+var deletionCalls = []string{"WatchObjects", "ObjectChanged", "GetObject", "PatchObject",
+	"DeleteObject", "ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus",
+	"RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox",
+	"ReadTail", "ReadFiles", "StatPath", "ListDir", "ReadLinks", "MakeDir", "MakeLink",
+	"WriteFile", "WriteDir", "Rename", "MountMemory", "BindSubPath", "Unmount", "RemoveTree",
+	"SetCgroup", "ListCgroups", "RemoveCgroup"}
+
+func (*apiDeletion) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
+	if m.agentDown {
+		return nil
+	}
+	for _, p := range m.podsInOrder {
+		object := m.objects.pods[p.fullName.name]
+		if object == nil || string(object.UID) != p.uid || object.DeletionTimestamp == nil ||
+			len(object.Finalizers) > 0 || mirror.IsMirror(object) || !p.hasNothingRunning() ||
+			p.isHostile() { // progress wants it to be removed in the end
+			continue
+		}
+		from := later(later(p.changedAt, object.DeletionTimestamp.Time), m.agentStartedAt)
+		if now.Sub(from) > deletionBound && !m.anyFaultPossible(from, now, deletionCalls...) {
+			return findingf("pod %s is marked for deletion and nothing of it has run for %v, but it "+
+				"still exists", p, now.Sub(from).Round(time.Second))
+		}
+	}
+	return nil
+}
+
+// hasNothingRunning reports whether no container of the pod runs and no sandbox of it is ready.
+func (p *pod) hasNothingRunning() bool {
+	isReady := func(s *sandbox) bool { return s.ready }
+	return p.liveContainers == 0 && !slices.ContainsFunc(p.sandboxes, isReady)
+}

@@ -1,0 +1,120 @@
+package oracle
+
+import (
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/mirror"
+	"seedlet.dev/sim/truth"
+)
+
+// apiTerminalPhase fires when the agent takes back a terminal phase (upstream #58711, #105358).
+type apiTerminalPhase struct{}
+
+func (*apiTerminalPhase) describe() Entry {
+	return Entry{"api-terminal-phase", "The agent never changes a terminal phase at the API " +
+		"server."}
+}
+
+func (*apiTerminalPhase) checkFact(_ *model, f *truth.Fact) *finding {
+	if !isAgentStatus(f) || f.Write.Before.Pod == nil {
+		return nil
+	}
+	before, now := f.Write.Before.Pod.Status.Phase, f.Write.After.Pod.Status.Phase
+	if !isTerminalPhase(before) || now == before {
+		return nil
+	}
+	return findingf("pod %s/%s was reported as %s, and then as %s",
+		f.Write.Namespace, f.Write.Name, before, now)
+}
+
+// apiTerminalStopped fires when a pod that the API server has in a terminal phase still runs, or
+// runs again (upstream #104560, #106884, #37447).
+type apiTerminalStopped struct{}
+
+func (*apiTerminalStopped) describe() Entry {
+	return Entry{"api-terminal-stopped", "The agent reports a terminal phase to the API server " +
+		"only when no container of the pod runs, and starts none after that."}
+}
+
+func (*apiTerminalStopped) checkFact(m *model, f *truth.Fact) *finding {
+	if f.Kind == truth.ContainerStarted {
+		phase := m.objects.terminalPhases[f.PodUID]
+		if phase != "" && !m.mayNotKnowTerminal(f.PodUID, f.Time) {
+			return findingf("container %s (%.12s) of pod %s/%s was started, "+
+				"but the API server has it as %s", f.Container, f.ContainerID, f.PodNamespace,
+				f.PodName, phase)
+		}
+		return nil
+	}
+	if !isAgentStatus(f) || !isTerminalPhase(f.Write.After.Pod.Status.Phase) ||
+		isTerminalPhase(f.Write.Before.Pod.Status.Phase) {
+		return nil
+	}
+	if runs := m.podsOfObject(f.Write.After.Pod); len(runs) == 1 && runs[0].liveContainers > 0 {
+		return findingf("pod %s is reported as %s, but %s runs", runs[0],
+			f.Write.After.Pod.Status.Phase, runs[0].anyLiveContainer())
+	}
+	return nil
+}
+
+// externalEndBound is how long the agent may still start containers of a pod that another client
+// has given a terminal phase.
+const externalEndBound = time.Minute
+
+// mayNotKnowTerminal reports whether the agent may not know yet that another client has given a
+// pod a terminal phase.
+func (m *model) mayNotKnowTerminal(uid string, now time.Time) bool {
+	p := m.pods[uid]
+	return p != nil && p.externalPhase != "" && (now.Sub(p.terminalAt) <= externalEndBound ||
+		!m.agentUpSince(p.terminalAt) || m.anyFaultPossible(p.terminalAt.Add(-reconnectBound), now,
+		"WatchObjects", "ObjectChanged", "CreateContainer", "StartContainer"))
+}
+
+// apiIdentity fires when an object has the status of another pod of its name.
+type apiIdentity struct{}
+
+func (*apiIdentity) describe() Entry {
+	return Entry{"api-identity", "A status at the API server has only containers of its own " +
+		"pod, not of another pod that has, or had, its name."}
+}
+
+func (*apiIdentity) checkFact(m *model, f *truth.Fact) *finding {
+	if !isAgentStatus(f) {
+		return nil
+	}
+	object := f.Write.After.Pod
+	full := object.Namespace + "/" + object.Name
+	for _, list := range containerStatuses(object) {
+		for i := range list {
+			for _, id := range containerIDs(&list[i]) {
+				owner, known := m.objects.containerOwners[id]
+				if known && owner.fullName == full &&
+					(owner.uid == string(object.UID) || mirror.IsMirror(object)) ||
+					!known {
+					continue
+				}
+				return findingf("pod %s (uid %s) is reported with container "+
+					"%.12s, which was created for %s (uid %s)", full, object.UID, id, owner.fullName, owner.uid)
+			}
+		}
+	}
+	return nil
+}
+
+// containerIDs returns the container IDs of a status.
+func containerIDs(s *v1.ContainerStatus) []string {
+	ids := []string{s.ContainerID}
+	for _, ended := range []*v1.ContainerStateTerminated{s.State.Terminated,
+		s.LastTerminationState.Terminated} {
+		if ended != nil {
+			ids = append(ids, ended.ContainerID)
+		}
+	}
+	for i := range ids {
+		_, ids[i], _ = strings.Cut(ids[i], "://")
+	}
+	return ids
+}

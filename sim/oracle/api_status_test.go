@@ -1,0 +1,81 @@
+package oracle
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/sim/truth"
+	api "seedlet.dev/world"
+)
+
+// store adds a write of a pod at the API server, by an incarnation of the agent or, with 0, by
+// another client.
+func (s *script) store(life int, before, after *v1.Pod) {
+	m := &truth.Write{Resource: api.ResourcePods, Incarnation: life,
+		Before: api.Object{Pod: before}, After: api.Object{Pod: after}}
+	kind, object := truth.ObjectUpdated, after
+	switch {
+	case before == nil:
+		kind = truth.ObjectCreated
+	case after == nil:
+		kind, object = truth.ObjectDeleted, before
+	}
+	m.Namespace, m.Name = object.Namespace, object.Name
+	s.CheckFact(truth.Fact{Time: s.now, Kind: kind, Write: m})
+}
+
+// storePhase adds a write of another phase of the pod "u1", with containers as served has them.
+func (s *script) storePhase(life int, before, after v1.PodPhase, runs ...string) {
+	s.store(life, s.served("u1", before), s.served("u1", after, runs...))
+}
+
+func TestAPITerminalPhase(t *testing.T) {
+	runCases(t, []testCase{
+		{"once", "", func(s *script) {
+			s.startPod(never).exit(0, truth.CauseSelf)
+			s.storePhase(1, v1.PodRunning, v1.PodSucceeded)
+			s.storePhase(1, v1.PodSucceeded, v1.PodSucceeded)
+		}},
+		{"taken back", "api-terminal-phase", func(s *script) {
+			s.startPod(never).exit(0, truth.CauseSelf)
+			s.storePhase(1, v1.PodRunning, v1.PodSucceeded)
+			s.storePhase(2, v1.PodSucceeded, v1.PodFailed)
+		}},
+		{"by another client", "", func(s *script) {
+			s.setDesired(spec("u1", never, "app"))
+			s.storePhase(0, v1.PodFailed, v1.PodRunning)
+		}},
+	})
+}
+
+func TestAPITerminalStopped(t *testing.T) {
+	runCases(t, []testCase{
+		{"while it runs", "api-terminal-stopped", func(s *script) {
+			s.startPod(never)
+			s.storePhase(1, v1.PodRunning, v1.PodFailed)
+		}},
+		{"started again", "api-terminal-stopped", func(s *script) {
+			s.setDesired(spec("u1", always, "app"))
+			s.storePhase(1, v1.PodPending, v1.PodFailed)
+			s.start(s.sandbox("u1", 0), "app", 0)
+		}},
+	})
+}
+
+func TestAPIIdentity(t *testing.T) {
+	report := func(life int, uid string) func(*script) {
+		return func(s *script) {
+			s.setDesired(spec("u2", always, "app"))
+			s.startPod(always)
+			other := s.served("u1", v1.PodRunning, "app#0 running")
+			other.UID = s.pods[uid].UID
+			s.store(life, s.served(uid, v1.PodPending), other)
+		}
+	}
+	runCases(t, []testCase{
+		{"its own container", "", report(1, "u1")},
+		{"another pod's container", "api-identity", report(1, "u2")},
+		{"another pod's container, by another client", "", report(0, "u2")},
+	})
+}

@@ -1,0 +1,33 @@
+package oracle
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/sim/truth"
+)
+
+func TestEphemeral(t *testing.T) {
+	debugged := func(p *v1.Pod) {
+		p.Spec.EphemeralContainers = []v1.EphemeralContainer{{
+			EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug"}}}
+	}
+	runCases(t, []testCase{
+		{"once", "", func(s *script) {
+			s.runPod(podWithCPUs("u1", "0", debugged)).startNext("debug", 0).exit(1, truth.CauseSelf)
+		}},
+		{"again", "ephemeral", func(s *script) {
+			r := s.runPod(podWithCPUs("u1", "0", debugged)).startNext("debug", 0)
+			r.exit(1, truth.CauseSelf)
+			s.wait(60)
+			r.startNext("debug", 1)
+		}},
+	})
+	s := newScript()
+	s.runPod(podWithCPUs("u1", "0", debugged))
+	const want = "ephemeral container debug has never run"
+	if got := s.model.pods["u1"].runtimeProblem(s.now); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,67 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/sim/truth"
+)
+
+// restartPolicy fires when a container runs again against its restart policy. A container whose
+// spec changed may run again, and a new sandbox is initialized again.
+type restartPolicy struct{}
+
+func (*restartPolicy) describe() Entry {
+	return Entry{"restart-policy", "Under Never no container runs twice; under OnFailure none " +
+		"runs again after exit code 0. A container's own policy and rules take precedence. No " +
+		"init container runs again in a sandbox in which it has completed."}
+}
+
+func (*restartPolicy) checkFact(m *model, f *truth.Fact) *finding {
+	c := m.containers[f.ContainerID]
+	if f.Kind != truth.ContainerStarted || c == nil || c.pod.loosestPolicy == "" {
+		return nil
+	}
+	last := c.pod.historyOf(c.name).last
+	if last == nil || last == c || last.hash != c.hash || !last.hasRun() {
+		return nil
+	}
+	if c.pod.removedByHand { // its record may have gone before the agent saw the exit code
+		return nil
+	}
+	if c.round > last.round {
+		return nil // checked by restart-all and init-order
+	}
+	if last.exitRule() == v1.ContainerRestartRuleActionRestartAllContainers && !c.pod.specChanged {
+		return findingf("%s ran again alone, but had exited with %d, for "+
+			"which its rule is to restart all containers", c, last.exitCode)
+	}
+	if c.pod.sidecarPosition(c.name) > 0 || c.spec == nil && c.pod.hasOwnPolicy(c.name) {
+		return nil // a sidecar runs again under every policy; the other spec is not known
+	}
+	if !last.stopRequestedAt.IsZero() && last.spec != nil && (last.spec.LivenessProbe != nil ||
+		last.spec.StartupProbe != nil) && c.pod.loosestPolicy != v1.RestartPolicyNever {
+		return nil // killed by a probe to be restarted, whatever the exit code
+	}
+	init := c.pod.isInitContainer(c.name)
+	if init && last.sandbox != c.sandbox {
+		return nil
+	}
+	reason := ""
+	switch {
+	case init && c.sandbox != nil && slices.Contains(c.sandbox.completed, c.name):
+		reason = "it had completed in this sandbox"
+	case runsAgain(last.spec, c.pod.loosestPolicy, last.exitCode):
+		return nil
+	case last.spec != nil && last.spec.RestartPolicy != nil:
+		reason = fmt.Sprintf("its restart policy is %s, and no rule of it is for exit code %d",
+			*last.spec.RestartPolicy, last.exitCode)
+	case c.pod.loosestPolicy == v1.RestartPolicyNever:
+		reason = "its pod's restart policy is Never"
+	default:
+		reason = "its pod's restart policy is OnFailure and it had exited with 0"
+	}
+	return findingf("%s ran again, but %s", c, reason)
+}

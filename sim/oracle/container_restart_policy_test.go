@@ -1,0 +1,54 @@
+package oracle
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/sim/truth"
+)
+
+func TestRestartPolicy(t *testing.T) {
+	again := func(policy v1.RestartPolicy, code int32) func(*script) {
+		return func(s *script) {
+			s.startPod(policy).exit(code, truth.CauseSelf)
+			s.start("u1-s0", "app", 1)
+		}
+	}
+	runCases(t, []testCase{
+		{"Always after success", "", again(always, 0)},
+		{"OnFailure after failure", "", again(onFailure, 1)},
+		{"OnFailure after success", "restart-policy", again(onFailure, 0)},
+		{"Never after failure", "restart-policy", again(never, 1)},
+		{"Never in a new sandbox", "restart-policy", func(s *script) {
+			s.startPod(never).exit(137, truth.CauseKilled)
+			s.changeSandbox(truth.SandboxStopped, "u1-s0")
+			s.start(s.sandbox("u1", 1), "app", 1)
+		}},
+		{"Never, but it could not be started before", "", func(s *script) {
+			s.setDesired(spec("u1", never, "app"))
+			s.create(s.sandbox("u1", 0), "app", 0).exit(128, truth.CauseStart)
+			s.start("u1-s0", "app", 1)
+		}},
+		{"Never, removed and back", "", func(s *script) {
+			r := s.startPod(never)
+			s.PodNoLongerDesired(s.now, "u1")
+			r.exit(143, truth.CauseStop)
+			r.change(truth.ContainerRemoved, "")
+			s.changeSandbox(truth.SandboxRemoved, "u1-s0")
+			s.setDesired(s.pods["u1"])
+			s.start(s.sandbox("u1", 0), "app", 0)
+		}},
+		{"an init container where it has completed", "restart-policy", func(s *script) {
+			s.setDesired(spec("u1", always, "init", "app"))
+			s.start(s.sandbox("u1", 0), "init", 0).exit(0, truth.CauseSelf)
+			s.start("u1-s0", "init", 1)
+		}},
+		{"an init container in a new sandbox", "", func(s *script) {
+			s.setDesired(spec("u1", never, "init", "app"))
+			s.start(s.sandbox("u1", 0), "init", 0).exit(0, truth.CauseSelf)
+			s.changeSandbox(truth.SandboxStopped, "u1-s0")
+			s.start(s.sandbox("u1", 1), "init", 1)
+		}},
+	})
+}

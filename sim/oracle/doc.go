@@ -1,0 +1,63 @@
+// Package oracle checks the invariants of a node agent against a simulated run. An oracle is one
+// invariant. A set of all of them is fed, in order of time, with the facts of package truth, with
+// what the agent's HTTP API served, and with what was desired of the node.
+//
+// Contract:
+//
+//  1. Oracles never see the agent's state, only what it did and reported.
+//  2. A violation is an action or a report that the invariant forbids under every fault. Being late
+//     is no violation under a fault, and a fault that the agent cannot know of is an excuse.
+//  3. What may be wrong for a while, but has to be right once no fault applies, is a line of
+//     Unsettled; if it never settles, the simulation reports the failure under the name progress.
+//  4. An oracle reports its first violation only.
+//
+// # How an oracle works
+//
+// The oracles share one model: the true state of the node. Each fact and each served status updates
+// the model after the oracles have checked it. Faults make the agent's view differ from the model.
+// The model's functions have two prefixes for that. A may… function reports whether the agent can
+// have had a reason, given the faults so far. A must… function reports whether the agent has had
+// enough time without a fault. Where a may… function reports true, an oracle does not fire: that
+// is an excuse. Constants that end in Bound are the times that the agent has without a fault.
+//
+// # How to add an oracle
+//
+//  1. A file SUBJECT_NAME.go has a type with describe, which returns its name and its invariant.
+//     The name is the signature of its failures: shrink.Minimize looks for a smaller plan that
+//     fails under the same name. sim/bugs_test.go and `seedsim oracles` have it too.
+//  2. The type is a factOracle, a servedOracle or both: checkFact and checkServed return a finding
+//     for a violation, made by findingf. The set reports it. A check that is neither, such as that
+//     of a response, calls Set.report itself.
+//  3. Excuses are looked up in the model: faultPossible and anyFaultPossible for faults and
+//     agentUpSince for restarts of the agent (model_excuses.go), wasRemoved and specChanged for
+//     pods whose manifest went or changed, and the may… functions.
+//  4. What has to be right in the end goes into runtimeProblem, statusProblem or unsettledObjects.
+//  5. The function oracles in set.go lists the type. An oracle that needs more of the node takes it
+//     from Options, which sim fills in.
+//  6. SUBJECT_NAME_test.go has cases that violate the invariant, and cases that are excused
+//     (script_test.go says how). A mutant of the core in sim/mutants_test.go shows that a run finds
+//     the bug; a row of a real bug goes into sim/bugs_test.go.
+//
+// # Where to look
+//
+//	set*.go        the set, its inputs and options, the list of oracles
+//	model*.go      the true state: pods, containers, handlers (probes and hooks) and their possible
+//	               results, objects of the API server, served statuses
+//	container_*.go a container: one-run, init-order, restart-policy, back-off, restart-count,
+//	               restart-all, environment, images, ephemeral, logs, termination-message, probes,
+//	               readiness
+//	stop_*.go      stopping a container: grace-period, hooks, sidecar-order, needless-stop
+//	pod_*.go       a pod on the node: admission, preemption, eviction, active-deadline, pod-cost,
+//	               terminal-phase, full-name, uid-reuse, cgroups, user-namespaces,
+//	               pod-directories, volumes
+//	volume_*.go    content from the API server: volume-content, volume-staleness,
+//	               volume-read-only
+//	api_*.go       writes to the API server: api-terminal-phase, api-terminal-stopped,
+//	               api-identity, api-deletion, heartbeat, events
+//	isolation.go   ordinary pods beside hostile ones, at any time: isolation
+//	economy.go     writes and calls without a reason: economy
+//	agent_*.go     the agent's own server: health, http-api
+//	progress*.go   what has to be right in the end: progress
+//
+// Start reading at Set, then stop_grace_period.go as an example of an oracle, then progress.go.
+package oracle

@@ -1,0 +1,165 @@
+package oracle
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"seedlet.dev/sim/truth"
+)
+
+// economy fires when the agent writes what is there already, to a file, a cgroup or the API server,
+// and when it calls a port for anything but its periodic checks although nothing has changed for a
+// while. The second is checked once the faults have healed.
+//
+// Three writes have to be made even if they change nothing. Each agent, and each sandbox, has the
+// limits of the pod's cgroup written: an agent that was killed may have left them half written.
+// Each agent writes a pod's /etc/hosts before the first container that it creates: the file is not
+// synced. Each run has its file of the termination message emptied: an earlier run may have had
+// the same number.
+type economy struct {
+	// writtenAt is when any client latest changed a file, cgroup or object, or the agent wrote it
+	// because it had to.
+	writtenAt        map[string]time.Time
+	sandboxChangedAt map[string]time.Time // by UID of the pod
+}
+
+func (*economy) describe() Entry {
+	return Entry{"economy", "The agent writes nothing that is there already, and while nothing " +
+		"changes it makes only its periodic calls."}
+}
+
+const (
+	// quietBound is how long after the last change the agent may still react to it.
+	quietBound = 30 * time.Second
+	// housekeepingBound is the same for removals: housekeeping looks for what is left every minute.
+	housekeepingBound = 2 * time.Minute
+	// overtakingBound is how long after a change a write may still be one from before it.
+	overtakingBound = 5 * time.Second
+)
+
+// periodicCalls are those that the agent makes while nothing changes: lists of what exists, reads
+// and measurements, probes, the heartbeats, the renewal of tokens, and the watches and streams that
+// are opened again.
+var periodicCalls = []string{
+	"ListPodSandbox", "ListContainers", "ListImages", "GetEvents", "Status", "Version",
+	"RuntimeConfig", "ReadFiles", "ListDir", "StatPath", "ReadLinks", "MeasureTree",
+	"FetchManifest", "ListCgroups", "ReadMachine",
+	"ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck",
+	"GetObject", "UpdateObject", "CreateToken", "WatchObjects", "Watch",
+}
+
+// writeCalls are the calls by which the agent writes to files, cgroups and the API server.
+var writeCalls = []string{"WriteFile", "SetCgroup", "PatchObject", "UpdateObject", "CreateObject",
+	"ObjectChanged", "WatchObjects", "GetObject", "ReadFiles"}
+
+func (o *economy) checkFact(m *model, f *truth.Fact) *finding {
+	switch f.Kind {
+	case truth.ObjectCreated, truth.ObjectUpdated, truth.ObjectDeleted:
+		o.note(string(f.Write.Resource)+" "+f.Write.Namespace+"/"+f.Write.Name, f.Time)
+	case truth.PathWritten, truth.CgroupCreated:
+		if !m.isUnchanged(f) {
+			o.note(f.Path, f.Time)
+		}
+	case truth.PowerLost:
+		clear(o.writtenAt)
+	case truth.SandboxCreated, truth.SandboxStopped, truth.SandboxRemoved:
+		if o.sandboxChangedAt == nil {
+			o.sandboxChangedAt = map[string]time.Time{}
+		}
+		o.sandboxChangedAt[f.PodUID] = f.Time
+	case truth.WroteNothing:
+		switch {
+		case o.mustBeRepeated(m, f.Path):
+			o.note(f.Path, f.Time) // it has been repeated now
+		case f.Time.Sub(o.writtenAt[f.Path]) > overtakingBound &&
+			!m.anyFaultPossible(f.Time.Add(-reconnectBound), f.Time, writeCalls...):
+			return findingf("the agent wrote %s, which was like that already", f.Path)
+		}
+	}
+	return nil
+}
+
+// mustBeRepeated reports whether a file or cgroup has to be written again whatever it holds.
+func (o *economy) mustBeRepeated(m *model, path string) bool {
+	if uid, below := childName(m.opts.PodsDir, path); below {
+		dir := m.opts.PodsDir + "/" + uid
+		return isWithin(path, dir+"/containers") ||
+			path == dir+"/etc-hosts" && m.agentStartedAt.After(o.writtenAt[path])
+	}
+	written, isCgroup := o.writtenAt[path], m.cgroups[path] != truth.Limits{}
+	if !isCgroup {
+		return false
+	}
+	for _, p := range m.podsInOrder {
+		isOfPod := strings.Contains(path, p.uid) ||
+			strings.Contains(path, strings.ReplaceAll(p.uid, "-", "_"))
+		if isOfPod && o.sandboxChangedAt[p.uid].After(written) {
+			return true
+		}
+	}
+	return m.agentStartedAt.After(written)
+}
+
+func (o *economy) note(path string, now time.Time) {
+	if o.writtenAt == nil {
+		o.writtenAt = map[string]time.Time{}
+	}
+	o.writtenAt[path] = now
+}
+
+// Called reports that the agent has called a port. It checks little yet: a run ends when all pods
+// have been settled for the quiet period of settle, which is shorter than quietBound, so that a
+// call can only be late in a run in which something stays unsettled without a fact.
+func (s *Set) Called(now time.Time, call string) {
+	m, bound := s.model, quietBound
+	if call == "RemoveTree" {
+		bound = housekeepingBound
+	}
+	switch {
+	case m.healedAt.IsZero() || slices.Contains(periodicCalls, call) || m.agentDown:
+	case now.Sub(later(later(m.changedAt, m.healedAt), m.agentStartedAt)) <= bound:
+	case m.needsRestart(now):
+	default:
+		s.report(&economy{}, findingf("%s was called, although nothing has changed for %v", call,
+			now.Sub(m.changedAt).Round(time.Second)), now)
+	}
+}
+
+// needsRestart reports whether a container has exited that is to be started again after its
+// back-off.
+func (m *model) needsRestart(now time.Time) bool {
+	return slices.ContainsFunc(m.podsInOrder, func(p *pod) bool {
+		if p.spec == nil {
+			return len(p.leftovers()) > 0 // what cannot be removed is tried again
+		}
+		return p.isHostile() || p.runtimeProblem(now) != "" ||
+			slices.ContainsFunc(p.containers, func(c *container) bool {
+				return c.state == exited && !p.isFinalRun(c) && c == p.newestRun(c.name)
+			})
+	})
+}
+
+// isUnchanged reports whether a file or cgroup was written as it was. The fact WroteNothing comes
+// just before that of the write.
+func (m *model) isUnchanged(f *truth.Fact) bool {
+	return (f.Kind == truth.PathWritten || f.Kind == truth.CgroupCreated) &&
+		f.Path == m.wroteNothing && f.Time.Equal(m.wroteNothingAt)
+}
+
+// isChange reports whether the agent may have to react to a fact. It does not have to react to its
+// own heartbeats, to what it wrote without a change, and to successful probes.
+func (m *model) isChange(f *truth.Fact) bool {
+	if m.isUnchanged(f) {
+		return false
+	}
+	switch f.Kind {
+	case truth.HandlerRequested, truth.WroteNothing:
+		return false
+	case truth.HandlerEnded:
+		return f.Reply.Class() != truth.ReplySuccess
+	case truth.ObjectUpdated:
+		return f.Write.Incarnation == 0 || f.Write.Resource == "pods"
+	}
+	return true
+}

@@ -1,0 +1,122 @@
+package oracle
+
+import (
+	"testing"
+
+	"seedlet.dev/sim/truth"
+	api "seedlet.dev/world"
+)
+
+const economyRecord, economyCgroup = podsDir + "/u1/seedlet.json", "kubepods/podu1"
+
+// wroteAgain adds a write of what is there already.
+func wroteAgain(s *script, path string) {
+	s.changePath(truth.WroteNothing, path, "")
+	if path == economyCgroup {
+		s.CheckFact(truth.Fact{Time: s.now, Kind: truth.CgroupCreated, Path: path,
+			Limits: truth.Limits{CPUShares: 2}})
+		return
+	}
+	s.changePath(truth.PathWritten, path, "")
+}
+
+// settleEconomy starts a pod, and waits until the agent has no more reason to react to that.
+func settleEconomy(s *script) run {
+	r := s.startPod(always)
+	s.changePath(truth.PathWritten, economyRecord, "")
+	s.CheckFact(truth.Fact{Time: s.now, Kind: truth.CgroupCreated, Path: economyCgroup,
+		Limits: truth.Limits{CPUShares: 2}})
+	s.Healed(s.now)
+	s.wait(100)
+	return r
+}
+
+func TestEconomyOfRepeatedWrites(t *testing.T) {
+	runCases(t, []testCase{
+		{"a record again and again, soon after a change", "economy", func(s *script) {
+			settleEconomy(s)
+			s.changePath(truth.PathWritten, economyRecord, "")
+			for range 3 {
+				s.wait(3)
+				wroteAgain(s, economyRecord)
+			}
+		}},
+		{"limits twice by the next agent", "economy", func(s *script) {
+			settleEconomy(s)
+			s.AgentStarted(s.now)
+			wroteAgain(s, economyCgroup)
+			s.wait(10)
+			wroteAgain(s, economyCgroup)
+		}},
+		{"a call while a file is written again and again", "economy", func(s *script) {
+			settleEconomy(s)
+			for range 12 {
+				s.wait(3)
+				wroteAgain(s, podsDir+"/u1/containers/app/message")
+			}
+			s.Called(s.now, "ContainerStatus")
+		}},
+	})
+}
+
+func TestEconomy(t *testing.T) {
+	const record, cgroup = economyRecord, economyCgroup
+	wrote := func(s *script, path string) { s.changePath(truth.WroteNothing, path, "") }
+	settled := settleEconomy
+	runCases(t, []testCase{
+		{"a record written again", "economy", func(s *script) {
+			settled(s)
+			wrote(s, record)
+		}},
+		{"a record written again by the next agent", "economy", func(s *script) {
+			settled(s)
+			s.AgentStarted(s.now)
+			wrote(s, record)
+		}},
+		{"a write overtakes another", "", func(s *script) {
+			settled(s)
+			s.changePath(truth.PathWritten, record, "")
+			wrote(s, record)
+		}},
+		{"limits written again", "economy", func(s *script) {
+			settled(s)
+			wrote(s, cgroup)
+		}},
+		{"limits written by the next agent", "", func(s *script) {
+			settled(s)
+			s.AgentStarted(s.now)
+			wrote(s, cgroup)
+		}},
+		{"limits written for the next sandbox", "", func(s *script) {
+			settled(s)
+			s.changeSandbox(truth.SandboxStopped, "u1-s0")
+			wrote(s, cgroup)
+		}},
+		{"a status without a difference", "economy", func(s *script) {
+			settled(s)
+			s.CheckFact(truth.Fact{Time: s.now, Kind: truth.ObjectUpdated, Write: &truth.Write{
+				Resource: api.ResourcePods, Namespace: "ns", Name: "web"}})
+			s.wait(10)
+			wrote(s, "pods ns/web")
+		}},
+		{"a periodic call", "", func(s *script) {
+			settled(s)
+			s.Called(s.now, "ListContainers")
+		}},
+		{"a call without a reason", "economy", func(s *script) {
+			settled(s)
+			s.Called(s.now, "ContainerStatus")
+		}},
+		{"a call after an exit", "", func(s *script) {
+			settled(s).exit(0, truth.CauseSelf)
+			s.wait(1)
+			s.Called(s.now, "ContainerStatus")
+		}},
+		{"a call of an agent that has just started", "", func(s *script) {
+			settled(s)
+			s.AgentStarted(s.now)
+			s.wait(5)
+			s.Called(s.now, "ContainerStatus")
+		}},
+	})
+}

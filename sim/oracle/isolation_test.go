@@ -1,0 +1,164 @@
+package oracle
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/sim/truth"
+)
+
+// beginIsolation starts the agent of a node on which the pods named "greedy" are hostile.
+func beginIsolation(s *script) {
+	s.model.opts.IsHostile = func(name string) bool { return name == "greedy" }
+	s.AgentStarted(s.now)
+	s.wait(60)
+}
+
+// pollEverySecond adds a response each second.
+func pollEverySecond(s *script, seconds int) {
+	for range seconds {
+		s.wait(1)
+		s.CheckServed(s.now, nil)
+	}
+}
+
+func TestIsolationOfStarts(t *testing.T) {
+	begin, poll := beginIsolation, pollEverySecond
+	runCases(t, []testCase{
+		{"started in time", "", func(s *script) {
+			begin(s)
+			s.setDesired(spec("u1", always, "app"))
+			poll(s, 10)
+			s.start(s.sandbox("u1", 0), "app", 0)
+			poll(s, 60)
+		}},
+		{"not started", "isolation", func(s *script) {
+			begin(s)
+			s.setDesired(spec("u1", always, "app"))
+			poll(s, 30)
+		}},
+		{"a hostile pod is not started", "", func(s *script) {
+			begin(s)
+			greedy := spec("u1", always, "app")
+			greedy.Name = "greedy"
+			s.setDesired(greedy)
+			poll(s, 60)
+		}},
+		{"no pod is hostile", "", func(s *script) {
+			s.AgentStarted(s.now)
+			s.wait(60)
+			s.setDesired(spec("u1", always, "app"))
+			poll(s, 60)
+		}},
+		{"started in time after a fault", "", func(s *script) {
+			begin(s)
+			s.setDesired(spec("u1", always, "app"))
+			at := s.now
+			s.model.opts.LastFault = func(time.Time) time.Time { return at }
+			poll(s, 24)
+			s.start(s.sandbox("u1", 0), "app", 0)
+		}},
+		{"not started long after a fault", "isolation", func(s *script) {
+			begin(s)
+			s.setDesired(spec("u1", always, "app"))
+			at := s.now
+			s.model.opts.LastFault = func(time.Time) time.Time { return at }
+			poll(s, 30)
+		}},
+		{"not started during faults", "", func(s *script) {
+			begin(s)
+			s.setDesired(spec("u1", always, "app"))
+			s.model.opts.LastFault = func(now time.Time) time.Time { return now }
+			poll(s, 60)
+		}},
+		{"started in time after a restart of the agent", "", func(s *script) {
+			begin(s)
+			s.setDesired(spec("u1", always, "app"))
+			s.wait(1)
+			s.AgentStarted(s.now)
+			poll(s, 24)
+			s.start(s.sandbox("u1", 0), "app", 0)
+		}},
+		{"not started long after a restart of the agent", "isolation", func(s *script) {
+			begin(s)
+			s.setDesired(spec("u1", always, "app"))
+			s.wait(1)
+			s.AgentStarted(s.now)
+			poll(s, 30)
+		}},
+	})
+}
+
+func TestIsolationOfEnds(t *testing.T) {
+	begin, poll := beginIsolation, pollEverySecond
+	runCases(t, []testCase{
+		{"not removed", "isolation", func(s *script) {
+			begin(s)
+			s.setDesired(spec("u1", always, "app"))
+			r := s.start(s.sandbox("u1", 0), "app", 0)
+			poll(s, 5)
+			s.PodNoLongerDesired(s.now, "u1")
+			poll(s, 2)
+			r.exit(0, truth.CauseStop)
+			poll(s, 60)
+		}},
+		{"ends within its grace period", "", func(s *script) {
+			begin(s)
+			s.setDesired(spec("u1", always, "app"))
+			r := s.start(s.sandbox("u1", 0), "app", 0)
+			poll(s, 5)
+			s.PodNoLongerDesired(s.now, "u1")
+			poll(s, 30)
+			r.exit(0, truth.CauseStop)
+			r.change(truth.ContainerRemoved, "")
+			s.changeSandbox(truth.SandboxStopped, "u1-s0")
+			s.changeSandbox(truth.SandboxRemoved, "u1-s0")
+			poll(s, 30)
+		}},
+		{"the Node's status is old", "isolation", func(s *script) {
+			begin(s)
+			node := &v1.Node{}
+			node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady}}
+			node.Status.Conditions[0].LastHeartbeatTime.Time = s.now
+			s.model.objects.node, s.model.objects.nodeCreatedAt = node, s.now
+			s.wait(600)
+		}},
+	})
+}
+
+func TestPodCost(t *testing.T) {
+	token := func(s *script, n int) {
+		s.addFact(truth.TokenIssued, truth.Fact{Audience: string(rune('A' + n)),
+			Expires: s.now.Add(time.Hour)})
+	}
+	created := func(env map[string]string) func(s *script) {
+		return func(s *script) {
+			s.AgentStarted(s.now)
+			s.addFact(truth.ContainerCreated, truth.Fact{SandboxID: s.sandbox("u1", 0),
+				Container: "app", ContainerID: "c", Env: env})
+		}
+	}
+	long := func(n int) string { return string(make([]byte, n)) }
+	many := map[string]string{}
+	for n := range variablesMax + 1 {
+		many[string(rune('\U00010000'+n))] = ""
+	}
+	runCases(t, []testCase{
+		{"64 tokens, each twice", "", func(s *script) {
+			for n := range 2 * tokensOfPodMax {
+				token(s, n/2)
+				s.wait(0.2)
+			}
+		}},
+		{"65 tokens", "pod-cost", func(s *script) {
+			for n := range tokensOfPodMax + 1 {
+				token(s, n)
+			}
+		}},
+		{"a long variable", "", created(map[string]string{"A": long(variableMax - 4)})},
+		{"too long a variable", "pod-cost", created(map[string]string{"A": long(variableMax)})},
+		{"too many variables", "pod-cost", created(many)},
+	})
+}

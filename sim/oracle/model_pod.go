@@ -1,0 +1,242 @@
+package oracle
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/manifest"
+)
+
+// pod is the true state of the pod of one UID.
+type pod struct {
+	hadPowerLoss bool // the machine lost power while the pod had anything on it
+
+	uid      string
+	fullName *fullName
+	model    *model
+
+	spec             *v1.Pod          // of the newest manifest; nil: not desired
+	timesDesired     int              // how often a manifest with this UID appeared or was rewritten
+	timesRemoved     int              // how often the manifest was removed
+	desiredAt        time.Time        // when that happened last
+	removedAt        time.Time        // when that happened last
+	specChanged      bool             // it was desired with different specs
+	loosestPolicy    v1.RestartPolicy // the loosest restart policy of all specs; empty: never desired
+	minGrace         time.Duration    // the shortest grace period of all specs
+	initLists        [][]string       // the different lists of init containers of all specs
+	sidecarPositions map[string]int   // positions of the sidecars of the newest spec, by name
+
+	sandboxes      []*sandbox   // that exist, in order of creation
+	containers     []*container // that exist, in order of creation
+	liveContainers int          // containers of which a process runs
+	dirs           []string     // those of the pod's directories that exist
+	histories      map[string]*runHistory
+	changedAt      time.Time // when its sandboxes or containers last changed
+	servedTerminal v1.PodPhase
+	rejected       bool        // for a valid reason
+	preempted      bool        // as reported to the API server
+	terminalAt     time.Time   // when a terminal phase was first reported to the API server
+	externalPhase  v1.PodPhase // the terminal phase that another client reported before the agent did
+
+	firstStartedAt    time.Time // when its first container was started; zero: none was
+	lackedResourcesAt time.Time // when resources for it were last missing, if it is critical
+	cachedRequests    resourceRequests
+	requestsOf        *v1.Pod // the spec that cachedRequests was computed from
+
+	specs            []*v1.Pod  // every different one it had
+	static           bool       // its first spec came from a manifest
+	requiredRound    int        // the newest restart round that an exit must have started
+	possibleRound    int        // the newest restart round that an exit may have started
+	roundCause       *container // the container whose exit began that round
+	terminatingSince time.Time  // when its termination was first seen, if it is not desired
+	servedStart      timeRange  // its start time as served
+	// When it was desired for the first time since it last was not.
+	firstDesiredAt time.Time
+	maxGrace       time.Duration // the longest grace period of all specs and their probes
+
+	removedByHand bool // an administrator has removed a sandbox of it
+	countLost     bool // and no agent knows the containers that were in it
+
+	volumeUsages   []volumeUsage // of its volumes with a limit
+	memoryOverflow string        // how far a volume in memory exceeds its limit
+
+	servedCorrectly bool   // since the heal, a served status was right
+	servedProblem   string // what was wrong in the latest status that should have been right
+	isServed        bool   // the latest response has it
+}
+
+// runHistory is what remains known of the runs of a container after their records are removed.
+type runHistory struct {
+	last           *container // the latest run that has exited
+	maxAttempt     int64      // the highest attempt of which a start was at least tried; -1: none
+	maxServedCount int32      // the highest restart count that was served
+}
+
+// historyOf returns the run history of a container.
+func (p *pod) historyOf(name string) *runHistory {
+	h := p.histories[name]
+	if h == nil {
+		h = &runHistory{maxAttempt: -1}
+		p.histories[name] = h
+	}
+	return h
+}
+
+// wasRemoved reports whether the manifest was gone at some time. Whether the agent has noticed
+// cannot be known: the run history may continue, or may have started over.
+func (p *pod) wasRemoved() bool { return p.timesRemoved > 0 }
+
+func (p *pod) setDesired(now time.Time, spec *v1.Pod) {
+	if p.spec == nil && p.timesDesired > 0 {
+		p.servedTerminal, p.servedStart, p.requiredRound, p.roundCause = "", timeRange{}, 0, nil
+		if len(p.containers) == 0 {
+			clear(p.histories) // even if an administrator removed the records
+		}
+	}
+	if p.spec == nil {
+		p.firstDesiredAt, p.firstStartedAt = now, time.Time{}
+	}
+	p.terminatingSince = time.Time{}
+	p.recordSpec(spec)
+	p.maxGrace = max(p.maxGrace, maxGraceOf(spec))
+	if len(p.specs) == 1 && p.timesDesired == 0 && p.isCritical() {
+		p.model.criticalPods = append(p.model.criticalPods, p)
+	}
+	previous := p.spec
+	p.spec, p.desiredAt = spec, now
+	p.timesDesired++
+	if previous != nil && !reflect.DeepEqual(previous.Spec, spec.Spec) {
+		p.specChanged = true
+		p.servedTerminal = "" // the newest manifest ends up running (upstream #107733)
+	}
+	p.loosestPolicy = looserPolicy(p.loosestPolicy, spec.Spec.RestartPolicy)
+	grace := defaultGrace
+	if s := spec.Spec.TerminationGracePeriodSeconds; s != nil {
+		grace = time.Duration(*s) * time.Second
+	}
+	if p.timesDesired == 1 || grace < p.minGrace {
+		p.minGrace = grace
+	}
+	p.sidecarPositions = sidecarPositionsOf(spec)
+	var inits []string
+	for i := range spec.Spec.InitContainers {
+		inits = append(inits, spec.Spec.InitContainers[i].Name)
+	}
+	for _, list := range p.initLists {
+		if slices.Equal(list, inits) {
+			return
+		}
+	}
+	p.initLists = append(p.initLists, inits)
+}
+
+func (p *pod) unsetDesired(now time.Time) {
+	p.spec, p.removedAt, p.terminatingSince = nil, now, time.Time{}
+	p.timesRemoved++
+}
+
+// looserPolicy returns the policy that allows more restarts. The empty policy allows none.
+func looserPolicy(a, b v1.RestartPolicy) v1.RestartPolicy {
+	order := []v1.RestartPolicy{"", v1.RestartPolicyNever, v1.RestartPolicyOnFailure}
+	rank := func(p v1.RestartPolicy) int {
+		if i := slices.Index(order, p); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	if rank(a) >= rank(b) {
+		return a
+	}
+	return b
+}
+
+// isInitContainer reports whether a container is an init container in any spec of the pod.
+func (p *pod) isInitContainer(name string) bool {
+	for _, inits := range p.initLists {
+		if slices.Contains(inits, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// newestSandbox returns the sandbox with the highest attempt; nil if there is none.
+func (p *pod) newestSandbox() *sandbox {
+	var newest *sandbox
+	for _, s := range p.sandboxes {
+		if newest == nil || s.attempt >= newest.attempt {
+			newest = s
+		}
+	}
+	return newest
+}
+
+// newestRun returns the newest run of a container that has a record; nil if there is none. A
+// container that was created late in an old sandbox and never ran does not count: it can never
+// run.
+func (p *pod) newestRun(name string) *container {
+	var newest *container
+	current := p.newestSandbox()
+	for _, c := range p.containers {
+		stray := c.state == created && (c.sandbox == nil || c.sandbox != current)
+		if c.name == name && !stray && (newest == nil || c.attempt >= newest.attempt) {
+			newest = c
+		}
+	}
+	return newest
+}
+
+// liveRun returns a run of a container whose process runs; nil if there is none.
+func (p *pod) liveRun(name string) *container {
+	for _, c := range p.containers {
+		if c.name == name && c.state == running {
+			return c
+		}
+	}
+	return nil
+}
+
+// isOfNewestSpec reports whether a container was created from the newest spec.
+func (p *pod) isOfNewestSpec(c *container) bool {
+	container := containerOf(p.spec, c.name)
+	return container != nil && (c.hash == "" || c.hash == manifest.ContainerHash(container))
+}
+
+func (p *pod) dropSandbox(s *sandbox) {
+	p.sandboxes = slices.DeleteFunc(p.sandboxes, func(o *sandbox) bool { return o == s })
+}
+
+// dropContainer removes a container from the pod. If the manifest was once removed, the run
+// history goes with the container's record: the agent may start over.
+func (p *pod) dropContainer(c *container) {
+	p.containers = slices.DeleteFunc(p.containers, func(o *container) bool { return o == c })
+	if c.state == running {
+		p.liveContainers--
+	}
+	if h := p.histories[c.name]; h != nil && p.wasRemoved() && h.last == c {
+		delete(p.histories, c.name)
+	}
+}
+
+// applyManualRemoval records that an administrator removed a sandbox with its containers. An
+// agent that never listed them starts over with its counts; a terminal phase stays terminal.
+func (p *pod) applyManualRemoval() {
+	p.removedByHand, p.requiredRound = true, 0
+	if m := p.model; m.agentDown || !m.containersListedAt.After(m.agentStartedAt) {
+		p.countLost = true
+	}
+}
+
+func (p *pod) dropDir(dir string) {
+	p.dirs = slices.DeleteFunc(p.dirs, func(d string) bool { return d == dir })
+}
+
+func (p *pod) String() string {
+	if p.fullName == nil {
+		return "uid " + p.uid
+	}
+	return p.fullName.name + " (uid " + p.uid + ")"
+}

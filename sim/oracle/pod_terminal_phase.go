@@ -1,0 +1,76 @@
+package oracle
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/sim/truth"
+)
+
+// terminalPhase fires when a pod that is served as Succeeded or Failed runs, runs again, or is
+// served in another phase later (upstream #58711, #105358, #104560, #106884, #37447). The phase
+// Unknown states nothing. A pod whose manifest was removed and came back is a new one; for a
+// while either of the two may be served.
+type terminalPhase struct{}
+
+func (*terminalPhase) describe() Entry {
+	return Entry{"terminal-phase", "A pod is served as Succeeded or Failed only when no " +
+		"container of it runs; from then on the phase stays, and no container starts."}
+}
+
+// manifestNoticeBound is how long the agent may take to act on a changed manifest: the check
+// period, and the deadline of a read.
+const manifestNoticeBound = 150 * time.Second
+
+func (*terminalPhase) checkFact(m *model, f *truth.Fact) *finding {
+	p := m.pods[f.PodUID]
+	if f.Kind != truth.ContainerStarted || p == nil || p.servedTerminal == "" {
+		return nil
+	}
+	return findingf("container %s (%.12s) of pod %s was started, but the "+
+		"pod had been served as %s", f.Container, f.ContainerID, p, p.servedTerminal)
+}
+
+func (*terminalPhase) checkServed(m *model, now time.Time, pods []*v1.Pod) *finding {
+	for _, served := range pods {
+		p := m.pods[string(served.UID)]
+		if p == nil || served.Status.Phase == v1.PodUnknown || p.externalPhase != "" {
+			continue // another client's phase is served while the pod terminates
+		}
+		phase := served.Status.Phase
+		if isTerminalPhase(phase) && p.liveContainers > 0 {
+			return findingf("pod %s is served as %s, but %s runs", p, phase,
+				p.anyLiveContainer())
+		}
+		if p.servedTerminal != "" && phase != p.servedTerminal && served.DeletionTimestamp == nil {
+			return findingf("pod %s is served as %s after it was served as %s",
+				p, phase, p.servedTerminal)
+		}
+	}
+	return nil
+}
+
+// recordTerminalPhase records a served terminal phase that is final.
+func (p *pod) recordTerminalPhase(now time.Time, served *v1.Pod) {
+	switch {
+	case !isTerminalPhase(served.Status.Phase), served.DeletionTimestamp != nil, p.spec == nil:
+	case p.specChanged: // the phase may be that of an earlier spec
+	case p.wasRemoved() && now.Sub(p.desiredAt) < manifestNoticeBound:
+	default:
+		p.servedTerminal = served.Status.Phase
+	}
+}
+
+func isTerminalPhase(phase v1.PodPhase) bool {
+	return phase == v1.PodSucceeded || phase == v1.PodFailed
+}
+
+func (p *pod) anyLiveContainer() *container {
+	for _, c := range p.containers {
+		if c.state == running {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package oracle
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/objectcache"
+	"seedlet.dev/sim/truth"
+)
+
+// Set is the set of all oracles of one run, and the model that they share. It is for use
+// by one goroutine.
+type Set struct {
+	model         *model
+	factOracles   []factOracle
+	servedOracles []servedOracle
+	violated      map[string]bool
+	current       truth.Fact // the fact that is being checked
+	violations    []Violation
+}
+
+// Options describe the node to the oracles.
+type Options struct {
+	NodeName         string
+	PodsDir, LogsDir string        // where each pod has a directory, and one of logs
+	BackoffMax       time.Duration // between restarts of a container; zero: 300 s
+
+	LogLinksDir        string                          // of links to the logs of running containers
+	LogBytesMax        int64                           // the size from which a log is to be rotated
+	LogFilesMax        int                             // of one run of a container
+	LogMonitorInterval time.Duration                   // between two checks of a log
+	ListFiles          func(dir string) iter.Seq[File] // lists a directory; nil: files are not checked
+
+	DiskUsage func(path string) int64 // the bytes below a path; nil: usage is not checked
+	// IsUnmeasurable reports whether a tree is too large to be measured. Nil: none is.
+	IsUnmeasurable func(path string) bool
+	// ReadFile returns the content of a file, and false if the file does not exist. Nil: content is
+	// not checked.
+	ReadFile func(path string) ([]byte, bool)
+
+	Cgroups Cgroups // of pods
+
+	// FaultPossible reports whether a fault may have applied to a call of this name that was in flight
+	// between the two times: to its request, in the port, or to its response. Oracles see only
+	// what the model sees, so this is where they look up their excuses. Nil: no fault ever
+	// applies.
+	FaultPossible func(call string, from, to time.Time) bool
+	EventedPLEG   bool // the agent uses EventedPLEG
+	// ImageUser returns the user of an image, by number or name. Nil: every image runs as root.
+	ImageUser func(ref string) string
+
+	// IsHostile reports whether a pod, by its name, does not have to run: it harms the others. Nil:
+	// no pod does.
+	IsHostile func(name string) bool
+	// LastFault returns when, at a time, a fault of any kind last applied; zero: none has. Nil: no
+	// fault ever applies.
+	LastFault func(now time.Time) time.Time
+
+	HasAPIServer bool // the node has an API server
+	// Allocatable is the node allocatable. Nil: resources are not checked.
+	Allocatable v1.ResourceList
+	// RegisteredNode is the Node as the agent registers it if there is none. Nil: not known.
+	RegisteredNode *v1.Node
+
+	// ChangeDetection is how the agent detects changes of ConfigMaps and Secrets.
+	ChangeDetection objectcache.Strategy
+
+	// ClockSkew returns the error of the runtime's clock at a time. Nil: the clock is right.
+	ClockSkew func(time.Time) time.Duration
+}
+
+// Violation is an invariant that did not hold.
+type Violation struct {
+	Oracle, Message string
+	Time            time.Time // when it was violated, which may be before that was noticed
+}
+
+// Entry documents an oracle: its name, which is the signature of its failures, and its invariant.
+type Entry struct{ Name, Invariant string }
+
+// oracle is one invariant.
+type oracle interface {
+	describe() Entry
+}
+
+// A factOracle checks each fact. The model is as it was just before the fact. The fact must not
+// be retained.
+type factOracle interface {
+	oracle
+	checkFact(m *model, f *truth.Fact) *finding
+}
+
+// A servedOracle checks the statuses that GET /pods served.
+type servedOracle interface {
+	oracle
+	checkServed(m *model, now time.Time, pods []*v1.Pod) *finding
+}
+
+// finding is a violation that an oracle has found; nil: none.
+type finding struct {
+	message string
+	time    time.Time // zero: now
+}
+
+// findingf returns a finding of now.
+func findingf(format string, args ...any) *finding {
+	return &finding{message: fmt.Sprintf(format, args...)}
+}
+
+// oracles returns a new instance of every oracle, in the order in which they check. An oracle
+// that is not in this list does not run.
+func oracles() []oracle {
+	return []oracle{
+		&oneRun{}, &initOrder{}, &restartPolicy{}, &backoff{}, &terminalPhase{}, &restartCount{},
+		&gracePeriod{}, &onePerFullName{}, &uidReuse{}, &sidecarOrder{}, &hooks{}, &probes{},
+		&activeDeadline{}, &needlessStop{}, &readiness{}, &podDirectories{}, &podVolumes{},
+		&volumeContent{}, &volumeStaleness{}, &volumeReadOnly{}, &environment{}, &images{}, &logs{},
+		&terminationMessage{}, &health{}, &cgroups{}, &userNamespaces{}, &restartAll{},
+		&eviction{}, &apiTerminalPhase{}, &apiTerminalStopped{}, &apiIdentity{}, &apiDeletion{},
+		&heartbeat{}, &events{}, &admission{}, &preemption{}, &ephemeralContainers{}, &httpAPI{},
+		&isolation{}, &podCost{}, &economy{}, &progress{},
+	}
+}
+
+// Catalogue returns the entries of all oracles, in the order in which they check.
+func Catalogue() []Entry {
+	var entries []Entry
+	for _, o := range oracles() {
+		entries = append(entries, o.describe())
+	}
+	return entries
+}
+
+// NewSet returns the oracles of a run in which nothing has happened yet.
+func NewSet(opts Options) *Set {
+	s := &Set{model: newModel(opts), violated: map[string]bool{}}
+	for _, o := range oracles() {
+		if o, ok := o.(factOracle); ok {
+			s.factOracles = append(s.factOracles, o)
+		}
+		if o, ok := o.(servedOracle); ok {
+			s.servedOracles = append(s.servedOracles, o)
+		}
+	}
+	return s
+}
+
+// CheckFact checks a fact of package truth, then applies it to the model.
+func (s *Set) CheckFact(f truth.Fact) {
+	s.current = f
+	s.model.noteShortages(f.Time)
+	for _, o := range s.factOracles {
+		if problem := o.checkFact(s.model, &s.current); problem != nil {
+			s.report(o, problem, f.Time)
+		}
+	}
+	s.model.apply(&s.current)
+}
+
+// CheckServed checks the statuses that GET /pods served, then records them. The pods are not
+// retained.
+func (s *Set) CheckServed(now time.Time, pods []*v1.Pod) {
+	s.model.now = now
+	for _, o := range s.servedOracles {
+		if problem := o.checkServed(s.model, now, pods); problem != nil {
+			s.report(o, problem, now)
+		}
+	}
+	s.model.applyServed(now, pods)
+}
+
+// report records the first violation of an oracle. Later ones of the same oracle are dropped.
+func (s *Set) report(o oracle, problem *finding, now time.Time) {
+	name := o.describe().Name
+	if s.violated[name] {
+		return
+	}
+	s.violated[name] = true
+	if problem.time.IsZero() {
+		problem.time = now
+	}
+	s.violations = append(s.violations, Violation{name, problem.message, problem.time})
+	slices.SortStableFunc(s.violations, func(a, b Violation) int { return a.Time.Compare(b.Time) })
+}
+
+// PodDesired reports that a manifest or the API server now has a pod, as package manifest decodes
+// it: named, with its UID and with defaults. A UID that comes again was rewritten, or is back.
+func (s *Set) PodDesired(now time.Time, pod *v1.Pod) { s.model.setDesired(now, pod) }
+
+// PodNoLongerDesired reports that the manifest of a pod was removed or replaced.
+func (s *Set) PodNoLongerDesired(now time.Time, uid string) { s.model.unsetDesired(now, uid) }
+
+// GracePeriodShortened reports that a pod is to be terminated within a grace period that may be
+// shorter than its own.
+func (s *Set) GracePeriodShortened(uid string, grace time.Duration) {
+	if pod := s.model.pods[uid]; pod != nil {
+		pod.minGrace = min(pod.minGrace, grace)
+	}
+}
+
+// AgentStarted reports that an incarnation of the agent starts, the first one included.
+func (s *Set) AgentStarted(now time.Time) { s.model.agentStarted(now) }
+
+// AgentKilled reports that an incarnation of the agent ends.
+func (s *Set) AgentKilled(now time.Time) { s.model.agentKilled(now) }
+
+// Healed reports that no fault applies from now on. Containers still exit by their scripts.
+func (s *Set) Healed(now time.Time) { s.model.heal(now) }
+
+// Violations returns the violations so far, in order of time, at most one for each oracle.
+func (s *Set) Violations() []Violation { return s.violations }

@@ -1,0 +1,79 @@
+package oracle
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/sim/truth"
+)
+
+// sidecarOrder fires when a sidecar is asked to stop while other containers need it (KEP-753). A
+// pod whose manifest changed, or was removed and came back, is not checked: a delayed request to
+// stop may reach the new pod.
+type sidecarOrder struct{}
+
+func (*sidecarOrder) describe() Entry {
+	return Entry{"sidecar-order", "A sidecar is asked to stop only when no app container of " +
+		"its sandbox runs, and no sidecar that was started after it, unless its grace period is " +
+		"used up or all containers are restarted."}
+}
+
+func (*sidecarOrder) checkFact(m *model, f *truth.Fact) *finding {
+	c := m.containers[f.ContainerID]
+	if f.Kind != truth.StopRequested || c == nil || c.state != running {
+		return nil
+	}
+	p := c.pod
+	place := p.sidecarPosition(c.name)
+	// The agent may not have noticed the removal of the manifest when a probe fails.
+	probed := p.spec != nil || f.Time.Sub(p.removedAt) < manifestNoticeBound
+	if place == 0 || c.wasLost || c.mayBeSuperseded() || p.specChanged ||
+		p.timesRemoved > 1 || p.timesRemoved > 0 && p.spec != nil ||
+		probed && m.mayHaveFailed(c, f.Time) || c.hasUsedUpGrace(f) {
+		return nil
+	}
+	for _, o := range p.containers {
+		if o.state != running || o == c || o.sandbox != c.sandbox {
+			continue
+		}
+		if other := p.sidecarPosition(o.name); other == 0 || other > place {
+			return findingf("sidecar %s was asked to stop while %s ran",
+				c, o.name)
+		}
+	}
+	return nil
+}
+
+// hasUsedUpGrace reports whether a sidecar is asked to stop with the seconds that it has when its
+// grace period is used up. The grace period begins after the removal of the manifest, unless its
+// sandbox's containers were being stopped before; then no fact shows when that started.
+func (c *container) hasUsedUpGrace(f *truth.Fact) bool {
+	p, grace := c.pod, c.pod.minGrace
+	if c.annotatedGrace >= 0 {
+		grace = min(grace, c.annotatedGrace)
+	}
+	stoppedBefore := slices.ContainsFunc(p.containers, func(o *container) bool {
+		return o.sandbox == c.sandbox && !o.stopRequestedAt.IsZero() &&
+			o.stopRequestedAt.Before(p.removedAt)
+	})
+	return f.GraceSeconds <= int64(minStopGrace/time.Second) &&
+		(p.spec != nil || stoppedBefore || f.Time.Sub(p.removedAt) >= grace-graceSlack)
+}
+
+// sidecarPosition returns the position of a sidecar among the init containers, from 1; zero if
+// the container is no sidecar.
+func (p *pod) sidecarPosition(name string) int { return p.sidecarPositions[name] }
+
+// sidecarPositionsOf returns the positions of a spec's sidecars, by name.
+func sidecarPositionsOf(spec *v1.Pod) map[string]int {
+	places := map[string]int{}
+	for i := range spec.Spec.InitContainers {
+		c := &spec.Spec.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			places[c.Name] = i + 1
+		}
+	}
+	return places
+}

@@ -1,0 +1,274 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// ActorRange is how often users and controllers act on the pods of the API server, the mirrors of
+// static pods, the Node and other objects.
+type ActorRange struct {
+	Deletions   Count `json:"deletions,omitempty"`   // with the pod's own grace period
+	Forced      Count `json:"forced,omitempty"`      // without a grace period
+	Shortened   Count `json:"shortened,omitempty"`   // repeated with a shorter grace period
+	Recreations Count `json:"recreations,omitempty"` // followed by another pod of the same name
+
+	ForcedRecreations Count `json:"reforced,omitempty"` // by force, so that the pods may overlap
+
+	ShortLived     Count `json:"late,omitempty"`       // pods that are deleted just after creation
+	Finalizers     Count `json:"finalizers,omitempty"` // a finalizer delays a deletion
+	TerminalPhases Count `json:"ends,omitempty"`       // a pod's phase is set to Failed or Succeeded
+	Updates        Count `json:"updates,omitempty"`    // other images
+	Relabels       Count `json:"relabels,omitempty"`   // other labels and annotations
+	Mirrors        Count `json:"mirrors,omitempty"`    // a mirror pod is deleted or changed
+	Objects        Count `json:"objects,omitempty"`    // an object is changed, or recreated
+	Nodes          Count `json:"nodes,omitempty"`      // the Node is recreated
+	Labels         Count `json:"labels,omitempty"`     // the Node has disk=ssd for a while
+	Taints         Count `json:"taints,omitempty"`     // the Node has a NoExecute taint for a while
+	TTLs           Count `json:"ttls,omitempty"`       // the Node's object TTL annotation changes
+	Debugs         Count `json:"debugs,omitempty"`     // a pod gets an ephemeral container
+	Interval       Span  `json:"away,omitempty"`       // from one act of a series to the next
+	Always         bool  `json:"always,omitempty"`     // in every seed
+}
+
+// addActs generates the acts. Each pod of the API server has at most one series of acts.
+func (g *generator) addActs() {
+	for i := range g.scenario.Spec.Objects {
+		o := g.scenario.Spec.Objects[i]
+		g.plan.Spec.Objects = append(g.plan.Spec.Objects, o)
+		g.addAct(Act{Verb: VerbCreate, Object: o.Name})
+	}
+	a, pods := &g.scenario.Spec.Actors, g.untouchedPods
+	g.stream("actors").Shuffle(len(pods), func(i, k int) { pods[i], pods[k] = pods[k], pods[i] })
+	g.addDeletions(a)
+	g.addRecreations(a)
+	g.forEachPod("finalizers", a.Finalizers, func(p Pod, at Duration, r *rand.Rand) {
+		g.addFinalizerActs(&p, at, a, r)
+	})
+	g.forEachPod("ends", a.TerminalPhases, func(p Pod, at Duration, r *rand.Rand) {
+		phase := []v1.PodPhase{v1.PodFailed, v1.PodSucceeded}[r.IntN(2)]
+		status := map[string]any{"phase": phase, "reason": "Ended", "message": "by somebody"}
+		g.addAct(Act{At: at, Verb: VerbSetTerminalPhase, Pod: p.Name, Status: true,
+			Patch: map[string]any{"status": status}})
+	})
+	g.forEachPod("updates", a.Updates, func(p Pod, at Duration, r *rand.Rand) {
+		for n := range 1 + r.IntN(3) {
+			g.addAct(Act{At: at, Verb: VerbPatch, Pod: p.Name, Patch: imagePatch(&p, n+2)})
+			at += Duration(a.Interval.draw(r))
+		}
+	})
+	g.forEachPod("relabels", a.Relabels, func(p Pod, at Duration, _ *rand.Rand) {
+		metadata := map[string]any{"labels": map[string]any{"again": "yes"},
+			"annotations": map[string]any{"a": "b"}}
+		g.addAct(Act{At: at, Verb: VerbPatch, Pod: p.Name,
+			Patch: map[string]any{"metadata": metadata}})
+	})
+	g.addMirrorActs(a)
+	g.addObjectActs(a)
+	g.addNodeActs(a)
+	g.addDebugActs(a)
+}
+
+func (g *generator) addDeletions(a *ActorRange) {
+	g.forEachPod("deletions", a.Deletions, func(p Pod, at Duration, _ *rand.Rand) {
+		g.addAct(Act{At: at, Verb: VerbDelete, Pod: p.Name})
+	})
+	g.forEachPod("forced deletions", a.Forced, func(p Pod, at Duration, r *rand.Rand) {
+		if r.IntN(2) == 0 { // while it terminates
+			g.addAct(Act{At: at, Verb: VerbDelete, Pod: p.Name})
+			at += Duration(a.Interval.draw(r))
+		}
+		g.addAct(Act{At: at, Verb: VerbDelete, Pod: p.Name, Grace: new(int64)})
+	})
+	g.forEachPod("shortened deletions", a.Shortened, func(p Pod, at Duration, r *rand.Rand) {
+		g.addAct(Act{At: at, Verb: VerbDelete, Pod: p.Name})
+		g.addAct(Act{At: at + Duration(a.Interval.draw(r)), Verb: VerbDelete, Pod: p.Name,
+			Grace: new(int64(1 + r.IntN(5)))})
+	})
+}
+
+func (g *generator) addRecreations(a *ActorRange) {
+	g.forEachPod("recreations", a.Recreations, func(p Pod, at Duration, r *rand.Rand) {
+		g.addAct(Act{At: at, Verb: VerbDelete, Pod: p.Name})
+		g.addAct(Act{At: at + Duration(a.Interval.draw(r)), Verb: VerbCreate, Pod: p.Name})
+	})
+	g.forEachPod("forced recreations", a.ForcedRecreations,
+		func(p Pod, at Duration, _ *rand.Rand) {
+			g.addAct(Act{At: at, Verb: VerbDelete, Pod: p.Name, Grace: new(int64)})
+			g.addAct(Act{At: at, Verb: VerbCreate, Pod: p.Name})
+		})
+	g.forEachPod("short lives", a.ShortLived, func(p Pod, at Duration, r *rand.Rand) {
+		g.addAct(Act{At: at, Verb: VerbDelete, Pod: p.Name})
+		g.addAct(Act{At: at + 1, Verb: VerbCreate, Pod: p.Name})
+		g.addAct(Act{At: at + Duration(a.Interval.draw(r)), Verb: VerbDelete, Pod: p.Name})
+	})
+}
+
+// addFinalizerActs adds the deletion of a pod that a finalizer keeps at the API server, perhaps
+// until long after the agent has stopped it. Another pod of the name may follow.
+func (g *generator) addFinalizerActs(p *Pod, at Duration, a *ActorRange, r *rand.Rand) {
+	patch := func(finalizers any) map[string]any {
+		return map[string]any{"metadata": map[string]any{"finalizers": finalizers}}
+	}
+	g.addAct(Act{At: at, Verb: VerbPatch, Pod: p.Name, Patch: patch([]any{"sim.seedlet.dev/keep"})})
+	at += Duration(a.Interval.draw(r))
+	g.addAct(Act{At: at, Verb: VerbDelete, Pod: p.Name})
+	at += Duration(2 * a.Interval.draw(r))
+	g.addAct(Act{At: at, Verb: VerbPatch, Pod: p.Name, Patch: patch(nil)})
+	if r.IntN(2) == 0 {
+		g.addAct(Act{At: at, Verb: VerbCreate, Pod: p.Name}) // waits until the pod is removed
+	}
+}
+
+// addMirrorActs adds deletions and changes of the mirrors of static pods.
+func (g *generator) addMirrorActs(a *ActorRange) {
+	r := g.stream("actors mirrors")
+	for range g.occurrences("mirrors", a.Mirrors, a.Always) {
+		if len(g.untouchedFiles) == 0 {
+			return
+		}
+		act := Act{At: g.randomTime(r), Verb: VerbDelete,
+			Pod: g.untouchedFiles[r.IntN(len(g.untouchedFiles))].pod.Name}
+		switch r.IntN(3) {
+		case 0:
+			act.Grace = new(int64)
+		case 1:
+			act.Verb, act.Patch = VerbPatch, map[string]any{
+				"metadata": map[string]any{"labels": map[string]any{"changed": "yes"}}}
+		}
+		g.addAct(act)
+	}
+}
+
+// addObjectActs adds changes and recreations of objects other than pods, and of the Node.
+func (g *generator) addObjectActs(a *ActorRange) {
+	r := g.stream("actors objects")
+	for n := range g.occurrences("objects", a.Objects, a.Always) {
+		objects := g.plan.Spec.Objects
+		if len(objects) == 0 {
+			break
+		}
+		o := objects[r.IntN(len(objects))]
+		at := g.randomTime(r)
+		if o.Manifest["kind"] == kindClusterTrustBundle && r.IntN(3) > 0 {
+			g.addAct(Act{At: at, Verb: VerbPatch, Object: o.Name, Patch: trustAnchorsPatch(n, r)})
+			continue
+		}
+		if _, hasData := o.Manifest["data"]; hasData && r.IntN(3) > 0 {
+			g.addAct(Act{At: at, Verb: VerbPatch, Object: o.Name, Patch: dataPatch(&o, n)})
+			continue
+		}
+		g.addAct(Act{At: at, Verb: VerbDelete, Object: o.Name})
+		g.addAct(Act{At: at + Duration(a.Interval.draw(r)), Verb: VerbCreate, Object: o.Name})
+	}
+	r = g.stream("actors nodes")
+	if g.plan.Spec.Node.API && r.IntN(2) == 0 {
+		g.addAct(Act{Verb: VerbCreate, Node: true})
+	}
+	for range g.occurrences("nodes", a.Nodes, a.Always) {
+		at := g.randomTime(r)
+		g.addAct(Act{At: at, Verb: VerbDelete, Node: true})
+		g.addAct(Act{At: at + Duration(a.Interval.draw(r)), Verb: VerbCreate, Node: true})
+	}
+}
+
+// dataPatch returns a patch that sets the n-th version in the data of a ConfigMap or Secret.
+func dataPatch(o *Object, n int) map[string]any {
+	field := "data"
+	if o.Manifest["kind"] == "Secret" {
+		field = "stringData"
+	}
+	values := map[string]any{"version": fmt.Sprint(n + 2)}
+	if data, _ := o.Manifest["data"].(map[string]any); data["copy"] != nil {
+		values["copy"] = values["version"] // an oracle checks that both change at once
+	}
+	return map[string]any{field: values}
+}
+
+// The label that pods of scenarios select, and the taint that evicts them.
+const (
+	nodeLabel = "disk"
+	nodeValue = "ssd"
+	nodeTaint = "maintenance"
+)
+
+// addNodeActs adds when the Node gets and loses its label and its taint, and changes of its TTL.
+func (g *generator) addNodeActs(a *ActorRange) {
+	label := func(value any) map[string]any {
+		return map[string]any{"metadata": map[string]any{"labels": map[string]any{nodeLabel: value}}}
+	}
+	taint := func(entry map[string]any) map[string]any {
+		entry["key"] = nodeTaint
+		return map[string]any{"spec": map[string]any{"taints": []any{entry}}}
+	}
+	r := g.stream("actors labels")
+	for range g.occurrences("labels", a.Labels, a.Always) {
+		at := g.randomTime(r)
+		g.addAct(Act{At: at, Verb: VerbPatch, Node: true, Patch: label(nodeValue)})
+		if r.IntN(3) > 0 {
+			g.addAct(Act{At: at + Duration(a.Interval.draw(r)), Verb: VerbPatch, Node: true,
+				Patch: label(nil)})
+		}
+	}
+	r = g.stream("actors taints")
+	for range g.occurrences("taints", a.Taints, a.Always) {
+		at := g.randomTime(r)
+		g.addAct(Act{At: at, Verb: VerbPatch, Node: true,
+			Patch: taint(map[string]any{"effect": "NoExecute"})})
+		g.addAct(Act{At: at + Duration(a.Interval.draw(r)), Verb: VerbPatch, Node: true,
+			Patch: taint(map[string]any{"$patch": "delete"})})
+	}
+	r = g.stream("actors ttls")
+	for range g.occurrences("ttls", a.TTLs, a.Always) {
+		ttl := []any{"0", "15", "30", "150", nil}[r.IntN(5)] // steps of the TTL controller, or none
+		annotations := map[string]any{v1.ObjectTTLAnnotationKey: ttl}
+		g.addAct(Act{At: g.randomTime(r), Verb: VerbPatch, Node: true, Patch: map[string]any{
+			"metadata": map[string]any{"annotations": annotations}}})
+	}
+}
+
+// addDebugActs adds ephemeral containers to pods. These pods may have other acts as well.
+func (g *generator) addDebugActs(a *ActorRange) {
+	var pods []string
+	for i := range g.plan.Spec.Pods {
+		if p := &g.plan.Spec.Pods[i]; p.API {
+			pods = append(pods, p.Name)
+		}
+	}
+	r := g.stream("actors debugs")
+	for range g.occurrences("debugs", a.Debugs, a.Always) {
+		if len(pods) == 0 {
+			return
+		}
+		pod := pods[r.IntN(len(pods))]
+		at := g.randomTime(r)
+		g.addAct(Act{At: at, Verb: VerbDebug, Pod: pod, Container: "debug"})
+		if r.IntN(3) == 0 {
+			g.addAct(Act{At: at + Duration(a.Interval.draw(r)), Verb: VerbDebug, Pod: pod,
+				Container: "debug-again"})
+		}
+	}
+}
+
+// forEachPod draws how many pods a kind of act is about, takes them from the untouched ones, and
+// calls add for each with a random time.
+func (g *generator) forEachPod(kind string, count Count, add func(Pod, Duration, *rand.Rand)) {
+	r := g.stream("actors " + kind)
+	for range g.occurrences(kind, count, g.scenario.Spec.Actors.Always) {
+		if len(g.untouchedPods) == 0 {
+			return
+		}
+		p := g.untouchedPods[0]
+		g.untouchedPods = g.untouchedPods[1:]
+		add(p, g.randomTime(r), r)
+	}
+}
+
+// addAct adds an act, which happens before the faults heal.
+func (g *generator) addAct(a Act) {
+	a.At = Duration(min(time.Duration(a.At), time.Duration(g.plan.Spec.Duration)))
+	g.plan.Spec.Acts = append(g.plan.Spec.Acts, a)
+}

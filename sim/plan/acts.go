@@ -1,0 +1,107 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Act is one write that a user or a controller makes at the API server. Its target is exactly one
+// of: a pod, by the name of an entry of pods (if that is a static pod, its mirror pod); an object,
+// by the name of an entry of objects; or the Node.
+type Act struct {
+	At     Duration `json:"at"`
+	Verb   Verb     `json:"do"`
+	Pod    string   `json:"pod,omitempty"`
+	Object string   `json:"object,omitempty"`
+	Node   bool     `json:"node,omitempty"`
+
+	Grace  *int64         `json:"grace,omitempty"`  // of delete: in seconds; zero deletes by force
+	Patch  map[string]any `json:"patch,omitempty"`  // of patch: strategic merge
+	Status bool           `json:"status,omitempty"` // of patch: of the status subresource
+
+	// IgnoresTaints binds a created pod to the node whatever the node's taints are, as a scheduler
+	// with an outdated cache does. Otherwise creation waits until the node has no NoExecute taint.
+	IgnoresTaints bool `json:"rash,omitempty"`
+
+	Container string `json:"container,omitempty"` // of debug: the name of the ephemeral container
+}
+
+// Verb is what an act does to its target.
+type Verb string
+
+// The verbs. Creation of an object whose name is in use waits until the name is free.
+const (
+	VerbCreate           Verb = "create"
+	VerbDelete           Verb = "delete"
+	VerbPatch            Verb = "patch"
+	VerbDebug            Verb = "debug" // adds an ephemeral container to a pod
+	VerbSetTerminalPhase Verb = "end"   // patches the status of a pod, unless it is terminal
+)
+
+var verbs = []Verb{VerbCreate, VerbDelete, VerbPatch, VerbDebug, VerbSetTerminalPhase}
+
+// validateActs validates the objects of the API server and the acts.
+func (s *Spec) validateActs() error {
+	if !s.Node.API && len(s.Acts) > 0 {
+		return errors.New("spec.acts: want none without spec.node.api")
+	}
+	names := map[string]bool{}
+	for i := range s.Objects {
+		o := &s.Objects[i]
+		if o.Name == "" || names[o.Name] {
+			return fmt.Errorf("spec.objects[%d].name: want a name of its own, have %q", i, o.Name)
+		}
+		names[o.Name] = true
+		if _, err := o.Decode(); err != nil {
+			return fmt.Errorf("spec.objects[%d].object: %w", i, err)
+		}
+	}
+	for i := range s.Acts {
+		if err := s.Acts[i].validate(s); err != nil {
+			return fmt.Errorf("spec.acts[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (a *Act) validate(s *Spec) error {
+	targets := 0
+	for _, isTarget := range []bool{a.Pod != "", a.Object != "", a.Node} {
+		if isTarget {
+			targets++
+		}
+	}
+	p := s.PodNamed(a.Pod)
+	switch {
+	case targets != 1:
+		return errors.New("want one of pod, object and node")
+	case a.Pod != "" && p == nil:
+		return fmt.Errorf("pod: no pod is called %q", a.Pod)
+	case a.Pod != "" && a.Verb == VerbCreate && !p.API:
+		return fmt.Errorf("pod: %q is not a pod of the API server", a.Pod)
+	case a.Object != "" && s.ObjectNamed(a.Object) == nil:
+		return fmt.Errorf("object: no object is called %q", a.Object)
+	case !slices.Contains(verbs, a.Verb):
+		return fmt.Errorf("do: want create, delete, patch, debug or end, have %q", a.Verb)
+	case (a.Verb == VerbDebug) != (a.Container != "") || a.Container != "" && (p == nil || !p.API):
+		return errors.New("container: want one with do: debug of a pod of the API server, and " +
+			"only there")
+	case (a.Verb == VerbPatch || a.Verb == VerbSetTerminalPhase) != (a.Patch != nil):
+		return errors.New("patch: want one with do: patch or end, and only there")
+	case a.Grace != nil && (a.Verb != VerbDelete || a.Pod == ""):
+		return errors.New("grace: only for the removal of a pod")
+	case a.At > s.Duration:
+		return fmt.Errorf("at: %s is after spec.duration, %s", a.At, s.Duration)
+	}
+	return nil
+}
+
+// actTimes returns when acts happen.
+func (s *Spec) actTimes() []Duration {
+	var all []Duration
+	for i := range s.Acts {
+		all = append(all, s.Acts[i].At)
+	}
+	return all
+}

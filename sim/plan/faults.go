@@ -1,0 +1,184 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"seedlet.dev/world"
+)
+
+// FaultWindow is a period in which faults of one class are injected. Package faults decides which
+// calls they apply to.
+type FaultWindow struct {
+	ID          string     `json:"id"` // seeds the decisions, which do not depend on other windows
+	At          Duration   `json:"at"`
+	For         Duration   `json:"for"`
+	Class       FaultClass `json:"class"`
+	Calls       []string   `json:"calls,omitempty"`       // none: every call of the class
+	Probability float64    `json:"probability,omitempty"` // that a fault applies to a call
+	Takes       Span       `json:"takes,omitempty"`       // the delay, where the class has one
+	Path        string     `json:"path,omitempty"`        // of path-hangs
+}
+
+// FaultRange is one class of faults between the agent and its ports.
+type FaultRange struct {
+	Class       FaultClass `json:"class"`
+	Calls       []string   `json:"calls,omitempty"` // absent: every call of the class
+	Windows     Count      `json:"windows"`
+	For         Span       `json:"for"` // the length of a window
+	Probability Share      `json:"probability,omitempty"`
+	Takes       Span       `json:"takes,omitempty"`  // as in FaultWindow
+	Always      bool       `json:"always,omitempty"` // in every seed
+	Path        string     `json:"path,omitempty"`   // of path-hangs
+	At          *Span      `json:"at,omitempty"`     // when a window begins; absent: at any time
+}
+
+// FaultClass is a kind of fault.
+type FaultClass string
+
+// The classes of faults between the agent and the runtime, the file system, the network and the
+// host.
+const (
+	FaultLatency      FaultClass = "latency"      // request and response take longer on their way
+	FaultSlowPort     FaultClass = "slow"         // the port takes longer to serve the call
+	FaultErrorBefore  FaultClass = "error-before" // an error, and the call has no effect
+	FaultErrorAfter   FaultClass = "error-after"  // an error, although the call took effect
+	FaultResponseLost FaultClass = "lost"         // no response, although the call took effect
+	FaultFileEvents   FaultClass = "unheard"      // notifications of changed files are late or lost
+	FaultDiskFull     FaultClass = "disk-full"    // no space for what the agent writes
+	FaultPathHangs    FaultClass = "path-hangs"   // calls at and below a path hang until the end
+
+	FaultNetworkNotReady FaultClass = "network-not-ready" // as the runtime's status reports
+	FaultRuntimeNotReady FaultClass = "runtime-not-ready" // as the runtime's status reports
+
+	FaultEventsLost   FaultClass = "events-lost"   // events of the runtime are lost
+	FaultEventsLate   FaultClass = "events-late"   // they are late, and later ones overtake them
+	FaultEventsTwice  FaultClass = "events-twice"  // they arrive a second time, later
+	FaultStreamBroken FaultClass = "stream-broken" // the event stream breaks and cannot be reopened
+)
+
+// The classes of faults between the agent and the API server.
+const (
+	FaultAPIThrottled    FaultClass = "api-throttled"    // 429; Takes is the Retry-After
+	FaultAPIDown         FaultClass = "api-down"         // connections are refused, watches expire
+	FaultAPIPartition    FaultClass = "api-partition"    // the network loses every packet
+	FaultAPIUnauthorized FaultClass = "api-unauthorized" // 401: the server does not know the agent
+	FaultWatchLag        FaultClass = "watch-lag"        // watch events are late by Takes
+	FaultWatchGap        FaultClass = "watch-gap"        // watches break, and their version is gone
+)
+
+var faultClasses = append([]FaultClass{
+	FaultLatency, FaultSlowPort, FaultErrorBefore, FaultErrorAfter, FaultResponseLost,
+	FaultFileEvents, FaultDiskFull, FaultEventsLost, FaultEventsLate, FaultEventsTwice,
+	FaultStreamBroken, FaultNetworkNotReady, FaultRuntimeNotReady, FaultPathHangs,
+}, apiFaultClasses...)
+
+var apiFaultClasses = []FaultClass{
+	FaultAPIThrottled, FaultAPIDown, FaultAPIPartition, FaultAPIUnauthorized, FaultWatchLag,
+	FaultWatchGap,
+}
+
+// AffectsAPI reports whether faults of the class are between the agent and the API server.
+func (c FaultClass) AffectsAPI() bool { return slices.Contains(apiFaultClasses, c) }
+
+// IsAPICall reports whether a call goes to the API server.
+func IsAPICall(call string) bool { return slices.Contains(apiCalls, call) }
+
+var apiCalls = []string{
+	"WatchObjects", "GetObject", "CreateObject", "UpdateObject", "PatchObject", "DeleteObject",
+	"CreateToken",
+}
+
+// faultableCalls are the calls that faults can apply to: every call of the agent that has a
+// response.
+var faultableCalls = func() []string {
+	var calls []string
+	for _, name := range world.BodyNames() {
+		if call, isRequest := strings.CutSuffix(name, "Request"); isRequest {
+			switch call {
+			case "Pods", "State", "Health", "Metrics": // requests to the agent
+			default:
+				calls = append(calls, call)
+			}
+		}
+	}
+	calls = append(calls, apiCalls...)
+	return append(calls,
+		"ReadFiles", "ReadTail", "StatPath", "ListDir", "ReadLinks", "MeasureTree",
+		"MakeDir", "MakeFile", "MakeLink", "WriteFile", "WriteDir", "Rename", "Compress",
+		"RemoveTree", "ShareWithGroup", "MountMemory", "BindSubPath", "Unmount",
+		"HTTPGet", "TCPConnect", "GRPCCheck", "FetchManifest",
+		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine")
+}()
+
+// addFaults generates the fault windows. The order of the random draws is that of the fields.
+func (g *generator) addFaults() {
+	for i := range g.scenario.Spec.Faults {
+		f := &g.scenario.Spec.Faults[i]
+		class := fmt.Sprintf("%s-%d", f.Class, i)
+		r := g.stream("fault " + class)
+		weight := g.swarmWeight(class, f.Always)
+		for n := range g.occurrences(class, f.Windows, f.Always) {
+			w := FaultWindow{
+				ID: fmt.Sprintf("%s-%d", class, n), At: g.randomTime(r), For: Duration(f.For.draw(r)),
+				Class: f.Class, Calls: f.Calls, Takes: f.Takes, Path: f.Path,
+				Probability: min(1, float64(int(f.Probability.draw(r)*weight*1000))/1000),
+			}
+			if f.At != nil {
+				w.At = Duration(f.At.draw(r))
+			}
+			g.plan.Spec.Faults = append(g.plan.Spec.Faults, w)
+		}
+	}
+}
+
+func (s *Spec) validateFaults() error {
+	ids := map[string]bool{}
+	for i := range s.Faults {
+		if id := s.Faults[i].ID; ids[id] {
+			return fmt.Errorf("spec.faults[%d].id: %q is that of another fault", i, id)
+		}
+		ids[s.Faults[i].ID] = true
+		if err := s.Faults[i].validate(); err != nil {
+			return fmt.Errorf("spec.faults[%d].%w", i, err)
+		}
+	}
+	return nil
+}
+
+func (w *FaultWindow) validate() error {
+	switch {
+	case w.ID == "":
+		return errors.New("id: want a name, have none")
+	case w.Probability < 0 || w.Probability > 1:
+		return fmt.Errorf("probability: want a number from 0 to 1, have %g", w.Probability)
+	}
+	if err := validatePath(w.Class, w.Path); err != nil {
+		return err
+	}
+	return validateClass(w.Class, w.Calls)
+}
+
+func validateClass(class FaultClass, calls []string) error {
+	if !slices.Contains(faultClasses, class) {
+		return fmt.Errorf("class: want one of %v, have %q", faultClasses, class)
+	}
+	for i, call := range calls {
+		if !slices.Contains(faultableCalls, call) {
+			return fmt.Errorf("calls[%d]: no call is named %q, there are %s", i, call,
+				strings.Join(faultableCalls, ", "))
+		}
+	}
+	return nil
+}
+
+func validatePath(class FaultClass, p string) error {
+	if (class == FaultPathHangs) != path.IsAbs(p) {
+		return fmt.Errorf("path: want an absolute one for %s and none for others, have %q",
+			FaultPathHangs, p)
+	}
+	return nil
+}

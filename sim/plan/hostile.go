@@ -1,0 +1,153 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Hostile is how a pod of the API server harms the pods of other tenants: it takes as much of what
+// all pods of the node share as the API server accepts. Such a pod need not run, but has to be
+// removed without a trace. A pod that is hostile only by the behaviour of its processes has an
+// empty entry.
+type Hostile struct {
+	Tokens     int `json:"tokens,omitempty"`     // different service account tokens, in one volume
+	References int `json:"references,omitempty"` // optional Secrets, of which none exists
+	Doublings  int `json:"doublings,omitempty"`  // variables that name the one before twice
+	// EnvFrom and Files are how often the variables of a container, and a volume, are taken from
+	// the ConfigMap Object.
+	EnvFrom int    `json:"envFrom,omitempty"`
+	Files   int    `json:"files,omitempty"`
+	Object  string `json:"object,omitempty"`
+	// Containers are copies of the first container. They behave as it does.
+	Containers int `json:"containers,omitempty"`
+	// Grace is the pod's grace period, if it is not that of the manifest.
+	Grace Duration `json:"grace,omitempty"`
+	// TakenOver gives the pod a volume of a kind that the agent does not support, and a start time,
+	// as a pod has that was run by another agent.
+	TakenOver bool `json:"takenOver,omitempty"`
+}
+
+// HostileRange is how a pod may be hostile. Each of the amounts is zero in half of the pods.
+type HostileRange struct {
+	Tokens     Count  `json:"tokens,omitempty"`
+	References Count  `json:"references,omitempty"`
+	Doublings  Count  `json:"doublings,omitempty"`
+	EnvFrom    Count  `json:"envFrom,omitempty"`
+	Files      Count  `json:"files,omitempty"`
+	Object     string `json:"object,omitempty"`
+	Containers Count  `json:"containers,omitempty"`
+	Grace      Span   `json:"grace,omitempty"`
+	TakenOver  bool   `json:"takenOver,omitempty"`
+}
+
+// hostile generates how a pod is hostile; nil if its group is not. Each pod has its own stream.
+func (g *generator) hostile(pod string, h *HostileRange) *Hostile {
+	if h == nil {
+		return nil
+	}
+	r := g.stream("hostile " + pod)
+	amount := func(c Count) int {
+		n := c.draw(r)
+		if r.IntN(2) == 0 {
+			return 0
+		}
+		return n
+	}
+	return &Hostile{Tokens: amount(h.Tokens), References: amount(h.References),
+		Doublings: amount(h.Doublings), EnvFrom: amount(h.EnvFrom), Files: amount(h.Files),
+		Object: h.Object, Containers: amount(h.Containers), Grace: Duration(h.Grace.draw(r)),
+		TakenOver: h.TakenOver}
+}
+
+// takenOverStatus is the patch of the status of a pod that was run by another agent.
+func takenOverStatus() map[string]any {
+	return map[string]any{"status": map[string]any{
+		"startTime": Start.Add(-time.Hour).Format(time.RFC3339)}}
+}
+
+// doublingBytes is the length of the first of the variables that are doubled.
+const doublingBytes = 64
+
+// addTo adds the amounts to the spec of a pod.
+func (h *Hostile) addTo(pod *v1.Pod) {
+	spec := &pod.Spec
+	first := &spec.Containers[0]
+	value := fmt.Sprintf("%0*d", doublingBytes, 0)
+	for n := range h.Doublings {
+		first.Env = append(first.Env, v1.EnvVar{Name: fmt.Sprint("DOUBLED_", n), Value: value})
+		value = fmt.Sprintf("$(DOUBLED_%d)$(DOUBLED_%d)", n, n)
+	}
+	for n := range h.EnvFrom {
+		from := v1.EnvFromSource{Prefix: fmt.Sprintf("P%d_", n),
+			ConfigMapRef: &v1.ConfigMapEnvSource{}}
+		from.ConfigMapRef.Name = h.Object
+		first.EnvFrom = append(first.EnvFrom, from)
+	}
+	optional := true
+	for n := range h.References {
+		from := v1.EnvFromSource{SecretRef: &v1.SecretEnvSource{Optional: &optional}}
+		from.SecretRef.Name = fmt.Sprint("none-", n)
+		first.EnvFrom = append(first.EnvFrom, from)
+	}
+	var sources []v1.VolumeProjection
+	for n := range h.Tokens {
+		sources = append(sources, v1.VolumeProjection{
+			ServiceAccountToken: &v1.ServiceAccountTokenProjection{
+				Audience: fmt.Sprint("audience-", n), ExpirationSeconds: new(int64(3600)),
+				Path: fmt.Sprint("token-", n)}})
+	}
+	for range h.Files {
+		projection := &v1.ConfigMapProjection{}
+		projection.Name = h.Object
+		sources = append(sources, v1.VolumeProjection{ConfigMap: projection})
+	}
+	if len(sources) > 0 {
+		addVolume(pod, "many", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
+			Sources: sources, DefaultMode: new(int32(0o644))}})
+	}
+	if h.TakenOver {
+		addVolume(pod, "foreign", v1.VolumeSource{NFS: &v1.NFSVolumeSource{Server: "nfs.test",
+			Path: "/exports"}})
+	}
+	for n := range h.Containers {
+		c := *first.DeepCopy()
+		c.Name = fmt.Sprintf("%s-%d", first.Name, n)
+		spec.Containers = append(spec.Containers, c)
+	}
+	if h.Grace > 0 {
+		spec.TerminationGracePeriodSeconds = new(int64(time.Duration(h.Grace) / time.Second))
+	}
+}
+
+// addVolume adds a volume to a pod, and its mount to the first container.
+func addVolume(pod *v1.Pod, name string, source v1.VolumeSource) {
+	pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: name, VolumeSource: source})
+	c := &pod.Spec.Containers[0]
+	c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: name, MountPath: "/" + name})
+}
+
+// The bounds of what a plan can have, above which a run takes too long.
+const (
+	hostileMax   = 20_000
+	doublingsMax = 18 // 16 MiB
+)
+
+func (h *Hostile) validate(api bool) error {
+	switch {
+	case !api:
+		return errors.New("hostile: want a pod of the API server, this one is static")
+	case max(h.Tokens, h.References, h.EnvFrom, h.Files, h.Containers) > hostileMax:
+		return fmt.Errorf("hostile: want at most %d of anything", hostileMax)
+	case min(h.Tokens, h.References, h.EnvFrom, h.Files, h.Containers, h.Doublings) < 0 ||
+		h.Doublings > doublingsMax:
+		return fmt.Errorf("hostile: want 0 to %d doublings, and 0 or more of the others",
+			doublingsMax)
+	case cmp.Or(h.EnvFrom, h.Files) > 0 && h.Object == "":
+		return errors.New("hostile.object: want the name of a ConfigMap, have none")
+	}
+	return nil
+}

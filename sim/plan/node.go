@@ -1,0 +1,98 @@
+package plan
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/core/config"
+	"seedlet.dev/world/loop"
+)
+
+// The names, address and directories of the node, which are the same in every run.
+const (
+	NodeName    = "sim"
+	NodeIP      = "192.0.2.10"
+	RootDir     = "/var/lib/kubelet"
+	ManifestDir = "/etc/kubernetes/manifests"
+)
+
+// Node is the machine, its container runtime, and the configuration of its agent.
+type Node struct {
+	Config map[string]any `json:"config,omitempty"` // fields of a KubeletConfiguration
+	// SystemdCgroups selects systemd as the runtime's cgroup driver. Absent: cgroupfs.
+	SystemdCgroups   bool `json:"systemdCgroups,omitempty"`
+	NoUserNamespaces bool `json:"noUserNamespaces,omitempty"` // the runtime does not support them
+	// OldRuntime makes the runtime behave like containerd 1.6: it has no stream of events, and
+	// answers NotFound to the stop of an object that does not exist, which newer ones accept.
+	OldRuntime bool `json:"oldRuntime,omitempty"`
+	// LaneLimits bound how many operations of a lane are in flight at once. Absent: the limits of
+	// production.
+	LaneLimits map[string]int `json:"places,omitempty"`
+	API        bool           `json:"api,omitempty"` // a node of a cluster, with an API server
+	// EvictAfter is how long the node's lease is expired before the pods of the node are evicted.
+	// Absent: no controller checks the lease.
+	EvictAfter Duration `json:"evictAfter,omitempty"`
+
+	CPUs   int                `json:"cpus,omitempty"`   // absent: 16
+	Memory *resource.Quantity `json:"memory,omitempty"` // absent: 16Gi
+}
+
+// The capacity of a machine for which the scenario gives none.
+const (
+	cpusDefault   = 16
+	memoryDefault = 16 << 30
+)
+
+// CPUCount returns the number of CPUs of the machine.
+func (n *Node) CPUCount() int { return cmp.Or(n.CPUs, cpusDefault) }
+
+// MemoryBytes returns the memory capacity of the machine.
+func (n *Node) MemoryBytes() int64 {
+	if n.Memory == nil {
+		return memoryDefault
+	}
+	return n.Memory.Value()
+}
+
+// Limits returns the bounds of the agent's loop.
+func (n *Node) Limits() (loop.Limits, error) {
+	var limits loop.Limits
+	for name, limit := range n.LaneLimits { //ordered: each lane by itself, and one error is enough
+		lane, known := loop.ParseLane(name)
+		if !known || limit < 1 {
+			return limits, fmt.Errorf("spec.node.places: want the name of a lane and 1 or more, "+
+				"have %q: %d", name, limit)
+		}
+		limits.InFlight[lane] = limit
+	}
+	return limits, nil
+}
+
+// KubeletConfig returns the agent's configuration, given the fields that a scenario or plan sets.
+func KubeletConfig(fields map[string]any) (*kubeletconfig.KubeletConfiguration, error) {
+	doc := map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"staticPodPath": ManifestDir,
+		// Few containers log much: checking the size of logs once a minute halves the time of a run.
+		"containerLogMonitorInterval": "1m",
+	}
+	for name, value := range fields { //ordered: into a map again
+		doc[name] = value
+	}
+	data, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("spec.node.config: %w", err)
+	}
+	loaded, err := config.Load(&config.File{Name: "spec.node.config", Data: data}, nil)
+	if err == nil {
+		err = loaded.Finish()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return loaded.Config, nil
+}

@@ -1,0 +1,185 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// Start is the virtual time at which every run begins.
+var Start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Plan says exactly what happens in a run. Times are counted from Start. A plan is a file: an edit
+// changes what it edits and, as far as possible, nothing else of the run.
+type Plan struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"` // Plan
+	Metadata   Metadata `json:"metadata"`
+	Spec       Spec     `json:"spec"`
+
+	// decoded are the manifests that Generate has decoded, by their texts, so that Validate need
+	// not decode them again.
+	decoded map[string]*v1.Pod
+}
+
+// Spec is the content of a plan.
+type Spec struct {
+	Scenario string   `json:"scenario"` // of which the plan was generated
+	Seed     uint64   `json:"seed"`     // of the random decisions during the run
+	Order    Order    `json:"order"`    // of events that are close in time
+	Duration Duration `json:"duration"` // of the faults; they heal then
+	Settle   Duration `json:"settle"`   // bound for the pods to settle after that
+	Node     Node     `json:"node,omitempty"`
+
+	Pods      []Pod            `json:"pods"`
+	Manifests []ManifestChange `json:"manifests"`
+	Images    []Image          `json:"images,omitempty"`
+	// ImageUsers are the users of images, as "1000", "1000:2000" or "www". All others: root.
+	ImageUsers map[string]string `json:"imageUsers,omitempty"`
+
+	Faults          []FaultWindow    `json:"faults,omitempty"`
+	AgentKills      []AgentKill      `json:"agentKills,omitempty"`
+	RuntimeRestarts []RuntimeRestart `json:"runtimeRestarts,omitempty"`
+	Reboots         []Reboot         `json:"reboots,omitempty"`
+	ContainerKills  []ContainerKill  `json:"kills,omitempty"`
+	SandboxKills    []SandboxKill    `json:"sandboxKills,omitempty"`
+	ClockSteps      []ClockStep      `json:"runtimeClock,omitempty"`
+	LostContainers  []LostContainer  `json:"lost,omitempty"`
+	SandboxRemovals []SandboxRemoval `json:"sandboxRemovals,omitempty"`
+	Expectations    []Expectation    `json:"expect,omitempty"`
+
+	// Objects exist at the API server, if the node has one, once an act has created them.
+	Objects []Object `json:"objects,omitempty"`
+	Acts    []Act    `json:"acts,omitempty"`
+
+	Requests []Request `json:"requests,omitempty"` // of clients of the agent's HTTP API
+}
+
+// Order is the strategy by which latencies, and with them the order of events, are drawn.
+type Order string
+
+// The strategies. OrderUniform draws the latency of each call independently. OrderPriority gives
+// each kind of call a priority, which changes at a few random times, and derives the latency from
+// it: all other calls overtake those of a low priority for a while, as in probabilistic concurrency
+// testing (PCT).
+const (
+	OrderUniform  Order = "uniform"
+	OrderPriority Order = "priority"
+)
+
+// Parse reads a plan file. An error is one line that names the file and the field.
+func Parse(file string, data []byte) (*Plan, error) {
+	p := &Plan{}
+	if err := decode(file, data, "Plan", p); err != nil {
+		return nil, err
+	}
+	if err := p.Validate(); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return p, nil
+}
+
+// YAML returns the plan as the file that Parse reads.
+func (p *Plan) YAML() []byte {
+	data, err := yaml.Marshal(p)
+	if err != nil {
+		panic("plan: cannot encode a plan: " + err.Error())
+	}
+	return data
+}
+
+// Validate returns an error for the first field that is not valid.
+func (p *Plan) Validate() error {
+	s := &p.Spec
+	switch {
+	case p.Metadata.Name == "":
+		return errors.New("metadata.name: want a name, have none")
+	case s.Order != OrderUniform && s.Order != OrderPriority:
+		return fmt.Errorf("spec.order: want uniform or priority, have %q", s.Order)
+	case time.Duration(s.Duration) < time.Second:
+		return fmt.Errorf("spec.duration: want at least 1s, have %s", s.Duration)
+	case time.Duration(s.Settle) < time.Second:
+		return fmt.Errorf("spec.settle: want at least 1s, have %s", s.Settle)
+	}
+	kubelet, err := KubeletConfig(s.Node.Config)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Node.Limits(); err != nil {
+		return err
+	}
+	if err := s.validatePods(kubelet, p.decoded); err != nil {
+		return err
+	}
+	for _, validate := range []func() error{
+		func() error { return s.validateManifests(kubelet) },
+		s.validateFaults, s.validateActs, s.validateRequests, s.validateStrikes,
+		s.validateAnomalies, s.validateExpectations,
+	} {
+		if err := validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PodNamed returns an entry of pods; nil if there is none of this name.
+func (s *Spec) PodNamed(name string) *Pod {
+	i := slices.IndexFunc(s.Pods, func(p Pod) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.Pods[i]
+}
+
+// Times returns when the entries of the plan happen, and when windows end.
+func (p *Plan) Times() []Duration {
+	var all []Duration
+	for _, c := range p.Spec.Manifests {
+		all = append(all, c.At+c.Torn)
+	}
+	for _, w := range p.Spec.Faults {
+		all = append(all, w.At+w.For)
+	}
+	for _, k := range p.Spec.AgentKills {
+		all = append(all, k.At)
+		if k.AfterEffects > 0 {
+			all = append(all, p.Spec.Duration) // only a run tells when that is
+		}
+	}
+	for _, e := range p.Spec.RuntimeRestarts {
+		all = append(all, e.At+e.Down)
+	}
+	for _, e := range p.Spec.Reboots {
+		all = append(all, e.At+e.Down)
+	}
+	for _, k := range p.Spec.ContainerKills {
+		all = append(all, k.At)
+	}
+	for _, k := range p.Spec.SandboxKills {
+		all = append(all, k.At)
+	}
+	for _, q := range p.Spec.Requests {
+		all = append(all, q.At)
+	}
+	return append(append(all, p.Spec.anomalyTimes()...), p.Spec.actTimes()...)
+}
+
+// Clone returns a copy whose lists can be replaced. Their entries are shared.
+func (p *Plan) Clone() *Plan {
+	c := *p
+	return &c
+}
+
+// EntryCount returns the number of entries in all lists of the plan.
+func (p *Plan) EntryCount() int {
+	s := &p.Spec
+	return len(s.Pods) + len(s.Manifests) + len(s.Images) + len(s.Faults) + len(s.AgentKills) +
+		len(s.RuntimeRestarts) + len(s.Reboots) + len(s.ContainerKills) + len(s.SandboxKills) +
+		len(s.ClockSteps) + len(s.LostContainers) + len(s.SandboxRemovals) + len(s.Objects) +
+		len(s.Acts) + len(s.Requests)
+}

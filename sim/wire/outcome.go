@@ -1,0 +1,44 @@
+package wire
+
+import (
+	"time"
+
+	"seedlet.dev/world"
+)
+
+// Outcome is the outcome that is injected into one call: its latencies and faults. The zero
+// Outcome takes no time and succeeds.
+type Outcome struct {
+	RequestLatency  time.Duration // from the agent to the port
+	ResponseLatency time.Duration // from the port to the agent
+
+	// ErrorBefore fails the call without an effect, After fails it after its effect.
+	ErrorBefore, ErrorAfter *world.Error
+
+	// ResponseLost drops the response: the agent's side fails the call at its deadline with
+	// KindTimeout, as gRPC does. The effect still happens, EffectDelay after the call was received. A
+	// local port reports the timeout when the call has ended.
+	ResponseLost bool
+
+	// Duplicated delivers a notification of the port a second time, EffectDelay after the first.
+	Duplicated bool
+
+	// EffectDelay is added to the usual duration of the work of the port, so the effect may come after
+	// the deadline. In a call that takes effect in stages the delay lies between them.
+	EffectDelay time.Duration
+}
+
+// FaultSource decides the outcomes of calls. A decision must depend only on the arguments and on
+// the plan, not on earlier decisions, so that an edited plan changes little else.
+type FaultSource interface {
+	// Decide returns the outcome of a call. The ordinal counts the calls of the same name from zero,
+	// over all incarnations of the agent.
+	Decide(call string, op int, now time.Time) Outcome
+}
+
+// faultFree is a FaultSource without faults.
+type faultFree struct{}
+
+func (faultFree) Decide(string, int, time.Time) Outcome {
+	return Outcome{RequestLatency: 200 * time.Microsecond, ResponseLatency: 200 * time.Microsecond}
+}

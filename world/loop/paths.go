@@ -1,0 +1,103 @@
+package loop
+
+import (
+	"path"
+	"strings"
+
+	"seedlet.dev/world"
+)
+
+// lockedPath is a path that an operation locks. The zero value locks nothing.
+type lockedPath struct {
+	scope pathScope
+	path  string
+}
+
+// pathScope is the name space of a locked path. Paths of different scopes do not conflict.
+type pathScope int
+
+const (
+	scopeHostPath   pathScope = iota + 1 // chosen by a pod's author; conflicts with the same path only
+	scopeAgentFiles                      // the agent's files; conflicts with paths above and below too
+	scopeCgroup                          // cgroups; conflicts with paths above and below too
+)
+
+// lockedPaths are the paths that an operation changes, and the host path that it accesses. Reads of
+// the agent's own files and of cgroups lock nothing.
+type lockedPaths [2]lockedPath
+
+func pathsToLock(eff world.Effect) lockedPaths {
+	if eff.HostPath != "" {
+		return lockedPaths{{scopeHostPath, eff.HostPath}}
+	}
+	switch body := eff.Body.(type) {
+	case *world.Rename:
+		return lockedPaths{agentPath(body.From), agentPath(body.To)}
+	case *world.Compress:
+		return lockedPaths{agentPath(body.Path), agentPath(body.Path + ".gz")}
+	case *world.SetCgroup:
+		return lockedPaths{{scopeCgroup, path.Clean(body.Path)}}
+	case *world.RemoveCgroup:
+		return lockedPaths{{scopeCgroup, path.Clean(body.Path)}}
+	}
+	if changed := changedPath(eff.Body); changed != "" {
+		return lockedPaths{agentPath(changed)}
+	}
+	return lockedPaths{}
+}
+
+// changedPath returns the path that an operation changes; empty if it changes none.
+func changedPath(body any) string {
+	switch body := body.(type) {
+	case *world.MakeDir:
+		return body.Path
+	case *world.MakeFile:
+		return body.Path
+	case *world.MakeLink:
+		return body.Path
+	case *world.WriteFile:
+		return body.Path
+	case *world.WriteDir:
+		return body.Path
+	case *world.RemoveTree:
+		return body.Path
+	case *world.ShareWithGroup:
+		return body.Path
+	case *world.MountMemory:
+		return body.Path
+	case *world.BindSubPath:
+		return body.Target
+	case *world.Unmount:
+		return body.Path
+	}
+	return ""
+}
+
+func agentPath(p string) lockedPath { return lockedPath{scopeAgentFiles, path.Clean(p)} }
+
+// conflictsWith reports whether any path of one operation conflicts with a path of another.
+func (ps lockedPaths) conflictsWith(others lockedPaths) bool {
+	for _, p := range ps {
+		for _, o := range others {
+			if p.conflictsWith(o) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (p lockedPath) conflictsWith(o lockedPath) bool {
+	switch {
+	case p.scope != o.scope || p.scope == 0:
+		return false
+	case p.path == o.path:
+		return true
+	}
+	return p.scope != scopeHostPath && (isBelow(p.path, o.path) || isBelow(o.path, p.path))
+}
+
+// isBelow reports whether p is a descendant of other; both are clean.
+func isBelow(p, other string) bool {
+	return strings.HasPrefix(p, other) && p[len(other)] == '/'
+}

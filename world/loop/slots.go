@@ -1,0 +1,226 @@
+package loop
+
+import (
+	"slices"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/world"
+)
+
+// How tenants share the slots of a lane.
+//
+// A slot belongs to an operation from its start to its completion. The tenant of an operation is
+// Effect.Tenant; operations of the node itself have none.
+//
+//  1. A tenant may hold a share of the slots that are free: one slot, or an eighth of them. The
+//     share shrinks as the lane fills (the dynamic threshold of Choudhury and Hahne for shared
+//     buffers). So one tenant holds at most a ninth of a lane, and a pod of many containers is fast
+//     while the node is idle.
+//  2. In a lane whose operations take as long as the author of a pod likes, a tenant also never
+//     holds more than a part of all slots, so small that every pod of a large node has room for its
+//     part: the tenants that came first would otherwise leave nothing to those that come later.
+//  3. Some slots are reserved for the node.
+//  4. Operations that have no slot wait. Tenants that wait take turns, each with its oldest
+//     operation; a tenant that holds its share is passed over.
+//  5. A hung operation is one that has not completed by its deadline. It keeps its slot, since it
+//     still costs what the slot stands for, and counts against the share of its tenant. The lane
+//     gets a replacement, as many as it has slots: so neither other tenants nor the node lose
+//     capacity to a tenant whose operations hang, and what hangs is bounded all the same.
+const (
+	shareDivisor = 8
+	podsMax      = 256 // of a large node; the default of maxPods is 110
+	reserveMax   = 4   // the node has few operations in flight, most of them one at a time
+)
+
+// isOpenEnded reports whether the operations of a lane take as long as the author of a pod likes:
+// a grace period, and the timeout of a probe or of a hook.
+func (l Lane) isOpenEnded() bool { return l == LaneStop || l == LaneProbe }
+
+// slots are the slots of one lane, and the operations that wait for one.
+type slots struct {
+	limit    int
+	shareMax int // slots of one tenant
+	inFlight int
+	hung     int            // of those in flight
+	byTenant map[string]int // of those in flight; the node's have no name
+	waiting  [2]turns       // by urgency
+	waiters  int            // operations that wait
+}
+
+// newSlots returns the slots of a lane.
+func newSlots(lane Lane, limit int) slots {
+	s := slots{limit: limit, shareMax: limit}
+	if lane.isOpenEnded() {
+		s.shareMax = max(1, limit/podsMax)
+	}
+	return s
+}
+
+// capacity returns how many operations may be in flight now.
+func (s *slots) capacity() int { return s.limit + min(s.hung, s.limit) }
+
+// reserve returns how many slots only the node may use.
+func (s *slots) reserve() int {
+	if s.limit == 1 {
+		return 0
+	}
+	return min(max(1, s.limit/shareDivisor), reserveMax)
+}
+
+// hasSlot reports whether an operation of a tenant may start now.
+func (s *slots) hasSlot(tenant string) bool {
+	free := s.capacity() - s.inFlight
+	if tenant == "" {
+		return free > 0
+	}
+	free -= max(0, s.reserve()-s.byTenant[""])
+	return free > 0 && s.byTenant[tenant] < min(s.shareMax, max(1, free/shareDivisor))
+}
+
+// take gives a slot to an operation.
+func (s *slots) take(op *operation) {
+	if s.byTenant == nil {
+		s.byTenant = map[string]int{}
+	}
+	s.inFlight++
+	s.byTenant[op.effect.Tenant]++
+}
+
+// release takes the slot of a completed operation back.
+func (s *slots) release(op *operation) {
+	s.inFlight--
+	if op.hung {
+		s.hung--
+	}
+	tenant := op.effect.Tenant
+	if s.byTenant[tenant]--; s.byTenant[tenant] == 0 {
+		delete(s.byTenant, tenant)
+	}
+}
+
+// mostOfOne returns how many slots the tenant that holds most of them has.
+func (s *slots) mostOfOne() int {
+	most := 0
+	for tenant, held := range s.byTenant { //ordered: a maximum
+		if tenant != "" {
+			most = max(most, held)
+		}
+	}
+	return most
+}
+
+// urgency returns the queue of an operation: CreateContainer and StartContainer are first, all
+// others second. So when many pods start at once some of them run soon; otherwise all of them would
+// stay half started for a long time.
+func urgency(op *operation) int {
+	switch op.effect.Body.(type) {
+	case *runtimeapi.CreateContainerRequest, *runtimeapi.StartContainerRequest:
+		return 0
+	}
+	return 1
+}
+
+// enqueue makes an operation wait for a slot.
+func (s *slots) enqueue(op *operation) {
+	s.waiting[urgency(op)].push(op)
+	s.waiters++
+}
+
+// dequeue returns the next operation that may start, in the order of turns; nil if none may.
+func (s *slots) dequeue() *operation {
+	for i := range s.waiting {
+		if s.inFlight >= s.capacity() {
+			return nil
+		}
+		if op := s.waiting[i].pop(s.hasSlot); op != nil {
+			s.waiters--
+			return op
+		}
+	}
+	return nil
+}
+
+// withdraw removes an operation that waits.
+func (s *slots) withdraw(op *operation) {
+	s.waiting[urgency(op)].remove(op)
+	s.waiters--
+}
+
+// turns are the operations of tenants that wait, and the order in which the tenants take turns. An
+// operation never overtakes another one of its tenant.
+type turns struct {
+	order    []string // the tenants that wait, the next one first
+	byTenant map[string][]*operation
+}
+
+func (t *turns) push(op *operation) {
+	if t.byTenant == nil {
+		t.byTenant = map[string][]*operation{}
+	}
+	tenant := op.effect.Tenant
+	if len(t.byTenant[tenant]) == 0 {
+		t.order = append(t.order, tenant)
+	}
+	t.byTenant[tenant] = append(t.byTenant[tenant], op)
+}
+
+// pop returns the oldest operation of the first tenant that may start one; nil if none may. That
+// tenant has its next turn after all others.
+func (t *turns) pop(mayStart func(tenant string) bool) *operation {
+	i := slices.IndexFunc(t.order, mayStart)
+	if i < 0 {
+		return nil
+	}
+	tenant := t.order[i]
+	op := t.byTenant[tenant][0]
+	t.order = append(slices.Delete(t.order, i, i+1), tenant)
+	t.remove(op)
+	return op
+}
+
+// remove removes an operation.
+func (t *turns) remove(op *operation) {
+	tenant := op.effect.Tenant
+	queue := t.byTenant[tenant]
+	i := slices.Index(queue, op)
+	if i == 0 {
+		queue[0] = nil // the array stays with the rest of the queue
+		queue = queue[1:]
+	} else {
+		queue = slices.Delete(queue, i, i+1)
+	}
+	if t.byTenant[tenant] = queue; len(queue) > 0 {
+		return
+	}
+	delete(t.byTenant, tenant)
+	at := slices.Index(t.order, tenant)
+	t.order = slices.Delete(t.order, at, at+1)
+}
+
+// startOrQueue starts an operation if it may have a slot, and if no other has its turn before.
+func (l *Loop) startOrQueue(eff world.Effect) {
+	op := &operation{effect: eff, lane: LaneOf(eff)}
+	l.lanes[op.lane].enqueue(op)
+	l.queued.push(op)
+	l.startWaiting(op.lane)
+}
+
+func (l *Loop) start(op *operation) {
+	l.lanes[op.lane].take(op)
+	l.inFlight[op.effect.Op] = op
+	l.started.push(op)
+	l.opts.Ports[world.PortOf(op.effect.Body)].Do(op.effect)
+}
+
+// startWaiting starts operations that wait, while their lane has slots for them.
+func (l *Loop) startWaiting(lane Lane) {
+	for op := l.lanes[lane].dequeue(); op != nil; op = l.lanes[lane].dequeue() {
+		l.queued.remove(op)
+		l.start(op)
+	}
+}
+
+// TenantMax returns the bound of one tenant in a lane whose operations take as long as the author
+// of a pod likes, by default. In the other lanes only rule 1 bounds a tenant.
+func TenantMax(lane Lane) int { return newSlots(lane, defaultLimits.InFlight[lane]).shareMax }
