@@ -45,7 +45,7 @@ func (g *gatedPort) Do(eff world.Effect) {
 	// These effects are not counted. Older plans kill the agent after a number of effects
 	// (AgentKill.AfterEffects), and were made before the agent issued these.
 	if eff.Op != 0 {
-		r.oracles.Called(r.agenda.Now(), world.CallName(eff.Body))
+		r.oracles.Called(r.agenda.Now(), eff.Body)
 	}
 	switch eff.Body.(type) {
 	case *world.HealthAnswer, *world.RecordEvent, *world.ReadMachine:

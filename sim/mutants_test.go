@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -1141,10 +1140,18 @@ func TestMutantsAreFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: -short builds no mutants")
 	}
-	for _, m := range mutants {
+	binaries := buildMutants(t)
+	none := seedsim{path: binaries[0].path}
+	if first := firstFailure(t, none, "manifest-churn", "1-5"); first != nil {
+		t.Fatalf("fails without a mutant: %s: %s", first.Oracle, first.Message)
+	}
+	for i, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			bin := buildMutant(t, editsOf(&m)...)
+			bin := binaries[i]
+			if bin.path == "" {
+				bin.path = buildAlone(t, editsOf(&m))
+			}
 			first := firstFailure(t, bin, m.scenario, m.seeds)
 			if first == nil { // the seeds may have other plans now: one of the first 500 must fail
 				t.Logf("seeds %s of %s do not fail: trying seeds 1-500", m.seeds, m.scenario)
@@ -1161,7 +1168,7 @@ func TestMutantsAreFound(t *testing.T) {
 			if len(words) < 2 || words[0] != "seedsim" {
 				t.Fatalf("%q is not a seedsim command", first.Replay)
 			}
-			again, err := exec.Command(bin, words[1:]...).CombinedOutput()
+			again, err := bin.command(words[1:]...).CombinedOutput()
 			if err == nil || !strings.Contains(string(again), first.Oracle) {
 				t.Errorf("%s does not reproduce the failure", first.Replay)
 			}
@@ -1177,8 +1184,8 @@ type failure struct {
 }
 
 // firstFailure returns the first failing seed; nil if none fails.
-func firstFailure(t *testing.T, bin, scenario, seeds string) *failure {
-	out, err := exec.Command(bin, "run", scenario, "--seeds", seeds, "--json", "--fail-fast").Output()
+func firstFailure(t *testing.T, bin seedsim, scenario, seeds string) *failure {
+	out, err := bin.command("run", scenario, "--seeds", seeds, "--json", "--fail-fast").Output()
 	if err == nil {
 		return nil
 	}
@@ -1187,41 +1194,4 @@ func firstFailure(t *testing.T, bin, scenario, seeds string) *failure {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return &report.Failures[0]
-}
-
-// buildMutant builds seedsim with edits of the source, and returns the path of the binary.
-func buildMutant(t *testing.T, edits ...edit) string {
-	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	replace := map[string]string{}
-	for i, e := range edits {
-		source, changed := filepath.Join(root, e.file), filepath.Join(dir, fmt.Sprintf("%d.go", i))
-		text, err := e.apply()
-		if err == nil {
-			err = os.WriteFile(changed, []byte(text), 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		replace[source] = changed
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlayFile := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlayFile, overlay, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	bin := filepath.Join(dir, "seedsim")
-	build := exec.Command("go", "build", "-overlay", overlayFile, "-ldflags", "-s -w",
-		"-o", bin, "./cmd/seedsim")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the mutant: %v\n%s", err, out)
-	}
-	return bin
 }

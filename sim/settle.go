@@ -1,17 +1,17 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"seedlet.dev/sim/plan"
 )
 
 // progressOracle is the name under which a run fails whose pods do not settle.
 const progressOracle = "progress"
-
-// quietPeriod is how long all pods must stay settled before a run ends.
-const quietPeriod = 15 * time.Second
 
 // heal ends all faults and anomalies, and starts the agent if it is down.
 func (r *run) heal() {
@@ -31,6 +31,7 @@ func (r *run) heal() {
 // settle runs until all pods have been settled for the quiet period. The run fails if they are not
 // settled at the bound.
 func (r *run) settle(bound time.Time) {
+	quiet := cmp.Or(time.Duration(r.plan.Quiet), plan.QuietDefault)
 	var settledSince time.Time
 	for !r.isDone() {
 		now := r.agenda.Now()
@@ -44,7 +45,7 @@ func (r *run) settle(bound time.Time) {
 			settledSince = time.Time{}
 		case settledSince.IsZero():
 			settledSince = now
-		case now.Sub(settledSince) >= quietPeriod:
+		case now.Sub(settledSince) >= quiet:
 			return
 		}
 		if now.After(bound) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
 )
 
 // economy fires when the agent writes what is there already, to a file, a cgroup or the API server,
@@ -108,22 +109,30 @@ func (o *economy) note(path string, now time.Time) {
 	o.writtenAt[path] = now
 }
 
-// Called reports that the agent has called a port. It checks little yet: a run ends when all pods
-// have been settled for the quiet period of settle, which is shorter than quietBound, so that a
-// call can only be late in a run in which something stays unsettled without a fact.
-func (s *Set) Called(now time.Time, call string) {
+// Called reports that the agent has called a port with a request. It judges only runs that stay
+// quiet for longer than quietBound (plan.Spec.Quiet).
+func (s *Set) Called(now time.Time, request any) {
+	call := world.CallName(request)
 	m, bound := s.model, quietBound
 	if call == "RemoveTree" {
 		bound = housekeepingBound
 	}
 	switch {
-	case m.healedAt.IsZero() || slices.Contains(periodicCalls, call) || m.agentDown:
+	case m.healedAt.IsZero() || m.agentDown || isPeriodic(call, request):
 	case now.Sub(later(later(m.changedAt, m.healedAt), m.agentStartedAt)) <= bound:
 	case m.needsRestart(now):
 	default:
 		s.report(&economy{}, findingf("%s was called, although nothing has changed for %v", call,
 			now.Sub(m.changedAt).Round(time.Second)), now)
 	}
+}
+
+// isPeriodic reports whether the agent may make a request while nothing changes. It patches the
+// status of the Node now and then even without a change (nodeStatusReportFrequency).
+func isPeriodic(call string, request any) bool {
+	patch, isPatch := request.(*world.PatchObject)
+	return slices.Contains(periodicCalls, call) ||
+		isPatch && patch.Resource == world.ResourceNodes
 }
 
 // needsRestart reports whether a container has exited that is to be started again after its

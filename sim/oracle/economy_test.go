@@ -3,6 +3,8 @@ package oracle
 import (
 	"testing"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"seedlet.dev/sim/truth"
 	api "seedlet.dev/world"
 )
@@ -54,7 +56,7 @@ func TestEconomyOfRepeatedWrites(t *testing.T) {
 				s.wait(3)
 				wroteAgain(s, podsDir+"/u1/containers/app/message")
 			}
-			s.Called(s.now, "ContainerStatus")
+			s.Called(s.now, &runtimeapi.ContainerStatusRequest{})
 		}},
 	})
 }
@@ -101,22 +103,30 @@ func TestEconomy(t *testing.T) {
 		}},
 		{"a periodic call", "", func(s *script) {
 			settled(s)
-			s.Called(s.now, "ListContainers")
+			s.Called(s.now, &runtimeapi.ListContainersRequest{})
+		}},
+		{"the status of the node", "", func(s *script) {
+			settled(s)
+			s.Called(s.now, &api.PatchObject{Resource: api.ResourceNodes})
+		}},
+		{"a status of a pod", "economy", func(s *script) {
+			settled(s)
+			s.Called(s.now, &api.PatchObject{Resource: api.ResourcePods})
 		}},
 		{"a call without a reason", "economy", func(s *script) {
 			settled(s)
-			s.Called(s.now, "ContainerStatus")
+			s.Called(s.now, &runtimeapi.ContainerStatusRequest{})
 		}},
 		{"a call after an exit", "", func(s *script) {
 			settled(s).exit(0, truth.CauseSelf)
 			s.wait(1)
-			s.Called(s.now, "ContainerStatus")
+			s.Called(s.now, &runtimeapi.ContainerStatusRequest{})
 		}},
 		{"a call of an agent that has just started", "", func(s *script) {
 			settled(s)
 			s.AgentStarted(s.now)
 			s.wait(5)
-			s.Called(s.now, "ContainerStatus")
+			s.Called(s.now, &runtimeapi.ContainerStatusRequest{})
 		}},
 	})
 }

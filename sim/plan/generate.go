@@ -32,6 +32,9 @@ func Generate(s *Scenario, seed uint64) (*Plan, error) {
 		g.plan.Spec.Order = OrderPriority
 	}
 	g.plan.Spec.Duration = Duration(s.Spec.Duration.draw(g.stream("duration")))
+	if g.stream("quiet").IntN(4) == 0 {
+		g.plan.Spec.Quiet = Duration(quietLong)
+	}
 	g.chooseVariant()
 	g.addPods()
 	g.addImages()

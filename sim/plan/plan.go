@@ -33,7 +33,9 @@ type Spec struct {
 	Order    Order    `json:"order"`    // of events that are close in time
 	Duration Duration `json:"duration"` // of the faults; they heal then
 	Settle   Duration `json:"settle"`   // bound for the pods to settle after that
-	Node     Node     `json:"node,omitempty"`
+	// Quiet is how long all pods must stay settled before the run ends: QuietDefault if zero.
+	Quiet Duration `json:"quiet,omitempty"`
+	Node  Node     `json:"node,omitempty"`
 
 	Pods      []Pod            `json:"pods"`
 	Manifests []ManifestChange `json:"manifests"`
@@ -58,6 +60,13 @@ type Spec struct {
 
 	Requests []Request `json:"requests,omitempty"` // of clients of the agent's HTTP API
 }
+
+// QuietDefault is long enough for a late effect of what happened before to be noticed.
+const QuietDefault = 15 * time.Second
+
+// quietLong is longer than any reaction of the agent may take, so that all that it still does is
+// periodic (oracle economy).
+const quietLong = 3 * time.Minute
 
 // Order is the strategy by which latencies, and with them the order of events, are drawn.
 type Order string
@@ -102,6 +111,8 @@ func (p *Plan) Validate() error {
 		return fmt.Errorf("spec.order: want uniform or priority, have %q", s.Order)
 	case time.Duration(s.Duration) < time.Second:
 		return fmt.Errorf("spec.duration: want at least 1s, have %s", s.Duration)
+	case s.Quiet < 0:
+		return fmt.Errorf("spec.quiet: want no negative duration, have %s", s.Quiet)
 	case time.Duration(s.Settle) < time.Second:
 		return fmt.Errorf("spec.settle: want at least 1s, have %s", s.Settle)
 	}
