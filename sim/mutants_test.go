@@ -1134,6 +1134,14 @@ var mutants = []mutant{
 			"		}\n",
 		scenario: "node-churn", seeds: "1-20",
 	},
+	{
+		name: "running containers are inspected every 20 s",
+		file: "core/pod/completion.go",
+		old:  "	if c.Inspected = state; state == Running {\n",
+		new: "	if c.Inspected = state; state == Running {\n" +
+			"		c.Inspected, c.InspectAfter = Created, ev.Time.Add(20*time.Second)\n",
+		scenario: "steady", seeds: "1-20",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {

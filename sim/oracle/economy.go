@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
@@ -120,7 +122,7 @@ func (s *Set) Called(now time.Time, request any) {
 	switch {
 	case m.healedAt.IsZero() || m.agentDown || isPeriodic(call, request):
 	case now.Sub(later(later(m.changedAt, m.healedAt), m.agentStartedAt)) <= bound:
-	case m.needsRestart(now):
+	case m.hasWork(now):
 	default:
 		s.report(&economy{}, findingf("%s was called, although nothing has changed for %v", call,
 			now.Sub(m.changedAt).Round(time.Second)), now)
@@ -135,18 +137,37 @@ func isPeriodic(call string, request any) bool {
 		isPatch && patch.Resource == world.ResourceNodes
 }
 
-// needsRestart reports whether a container has exited that is to be started again after its
-// back-off.
-func (m *model) needsRestart(now time.Time) bool {
+// hasWork reports whether the agent still has to start something: a container that has not run yet,
+// since its image cannot be pulled for example, or the next run of one that has exited. Hostile pods
+// are never done.
+func (m *model) hasWork(now time.Time) bool {
+	m.now = now
 	return slices.ContainsFunc(m.podsInOrder, func(p *pod) bool {
 		if p.spec == nil {
 			return len(p.leftovers()) > 0 // what cannot be removed is tried again
 		}
-		return p.isHostile() || p.runtimeProblem(now) != "" ||
-			slices.ContainsFunc(p.containers, func(c *container) bool {
-				return c.state == exited && !p.isFinalRun(c) && c == p.newestRun(c.name)
-			})
+		return p.isHostile() || p.runtimeProblem(now) != "" || !p.mustBeTerminal() &&
+			(p.hasWaitingContainer() || slices.ContainsFunc(p.containers, p.isRunAgain))
 	})
+}
+
+// hasWaitingContainer reports whether a container has not run yet.
+func (p *pod) hasWaitingContainer() bool {
+	for _, list := range [][]v1.Container{p.spec.Spec.InitContainers, p.spec.Spec.Containers} {
+		for i := range list {
+			if p.newestRun(list[i].Name) == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isRunAgain reports whether a container has exited whose next run is due or waits for its back-off.
+// An init container that has succeeded is done, whatever the restart policy.
+func (p *pod) isRunAgain(c *container) bool {
+	isDone := c.exitCode == 0 && p.isInitContainer(c.name) && p.sidecarPosition(c.name) == 0
+	return c.state == exited && !isDone && !p.isFinalRun(c) && c == p.newestRun(c.name)
 }
 
 // isUnchanged reports whether a file or cgroup was written as it was. The fact WroteNothing comes
