@@ -122,7 +122,7 @@ func (s *Set) Called(now time.Time, request any) {
 	switch {
 	case m.healedAt.IsZero() || m.agentDown || isPeriodic(call, request):
 	case now.Sub(later(later(m.changedAt, m.healedAt), m.agentStartedAt)) <= bound:
-	case m.hasWork(now):
+	case m.hasWork(now), call == "PatchObject" && len(m.unsettledObjects(now)) > 0:
 	default:
 		s.report(&economy{}, findingf("%s was called, although nothing has changed for %v", call,
 			now.Sub(m.changedAt).Round(time.Second)), now)
