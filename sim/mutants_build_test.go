@@ -24,7 +24,7 @@ const mutantVariable = "SEEDLET_MUTANT"
 // A build is an overlay for the compiler: the changed content of files of the module, by name.
 type build map[string]string
 
-// errAlone: a mutant needs a binary of its own, since an edit is not within the body of one function.
+// errAlone: a mutant needs a binary of its own, since an edit is not within the body of a function.
 var errAlone = errors.New("an edit is outside of the bodies of functions")
 
 // text returns the content of a file, with the changes so far.
@@ -89,7 +89,8 @@ func withMutant(text string, number int, edits []edit) (string, error) {
 		i := slices.IndexFunc(changes, func(c *change) bool { return c.function == in })
 		if i < 0 {
 			i = len(changes)
-			changes = append(changes, &change{in, text[offset(in.Body.Lbrace) : offset(in.Body.Rbrace)+1]})
+			body := text[offset(in.Body.Lbrace) : offset(in.Body.Rbrace)+1]
+			changes = append(changes, &change{in, body})
 		}
 		changes[i].body = strings.Replace(changes[i].body, e.old, e.new, 1)
 	}

@@ -1142,6 +1142,14 @@ var mutants = []mutant{
 			"		c.Inspected, c.InspectAfter = Created, ev.Time.Add(20*time.Second)\n",
 		scenario: "steady", seeds: "1-20",
 	},
+	{
+		name: "sidecars whose turn has not come are stopped at half of the grace period",
+		file: "core/pod/stop.go",
+		old:  "			!w.waitUntil(c.Stop.StartedAt.Add(c.Stop.Grace)) {\n",
+		new: "			!w.waitUntil(c.Stop.StartedAt.Add(c.Stop.Grace / 2)) {\n" +
+			"			c.Stop.KillAfter = killAfterMin\n",
+		scenario: "sidecars", seeds: "1-20",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {

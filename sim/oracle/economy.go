@@ -37,6 +37,8 @@ const (
 	quietBound = 30 * time.Second
 	// housekeepingBound is the same for removals: housekeeping looks for what is left every minute.
 	housekeepingBound = 2 * time.Minute
+	// slowBound is longer than a call takes that was issued before the faults healed.
+	slowBound = 2 * time.Minute
 	// overtakingBound is how long after a change a write may still be one from before it.
 	overtakingBound = 5 * time.Second
 )
@@ -97,7 +99,9 @@ func (o *economy) mustBeRepeated(m *model, path string) bool {
 	for _, p := range m.podsInOrder {
 		isOfPod := strings.Contains(path, p.uid) ||
 			strings.Contains(path, strings.ReplaceAll(p.uid, "-", "_"))
-		if isOfPod && o.sandboxChangedAt[p.uid].After(written) {
+		changed := o.sandboxChangedAt[p.uid]
+		if isOfPod && (changed.After(written) || !changed.IsZero() && // noticed late
+			m.anyFaultPossible(changed, m.now, "ListPodSandbox", "ListContainers")) {
 			return true
 		}
 	}
@@ -121,7 +125,8 @@ func (s *Set) Called(now time.Time, request any) {
 	}
 	switch {
 	case m.healedAt.IsZero() || m.agentDown || isPeriodic(call, request):
-	case now.Sub(later(later(m.changedAt, m.healedAt), m.agentStartedAt)) <= bound:
+	case now.Sub(later(m.changedAt, m.agentStartedAt)) <= bound,
+		now.Sub(m.healedAt) <= slowBound:
 	case m.hasWork(now), call == "PatchObject" && len(m.unsettledObjects(now)) > 0:
 	default:
 		s.report(&economy{}, findingf("%s was called, although nothing has changed for %v", call,
@@ -137,9 +142,9 @@ func isPeriodic(call string, request any) bool {
 		isPatch && patch.Resource == world.ResourceNodes
 }
 
-// hasWork reports whether the agent still has to start something: a container that has not run yet,
-// since its image cannot be pulled for example, or the next run of one that has exited. Hostile pods
-// are never done.
+// hasWork reports whether the agent still has to start something: a container that has not run
+// yet, since its image cannot be pulled for example, or the next run of one that has exited.
+// Hostile pods are never done.
 func (m *model) hasWork(now time.Time) bool {
 	m.now = now
 	return slices.ContainsFunc(m.podsInOrder, func(p *pod) bool {
@@ -163,8 +168,8 @@ func (p *pod) hasWaitingContainer() bool {
 	return false
 }
 
-// isRunAgain reports whether a container has exited whose next run is due or waits for its back-off.
-// An init container that has succeeded is done, whatever the restart policy.
+// isRunAgain reports whether a container has exited whose next run is due or in back-off. An init
+// container that has succeeded is done, whatever the restart policy.
 func (p *pod) isRunAgain(c *container) bool {
 	isDone := c.exitCode == 0 && p.isInitContainer(c.name) && p.sidecarPosition(c.name) == 0
 	return c.state == exited && !isDone && !p.isFinalRun(c) && c == p.newestRun(c.name)

@@ -29,7 +29,7 @@ func settleEconomy(s *script) run {
 	s.CheckFact(truth.Fact{Time: s.now, Kind: truth.CgroupCreated, Path: economyCgroup,
 		Limits: truth.Limits{CPUShares: 2}})
 	s.Healed(s.now)
-	s.wait(100)
+	s.wait(150)
 	return r
 }
 

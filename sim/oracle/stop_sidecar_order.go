@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -31,7 +30,7 @@ func (*sidecarOrder) checkFact(m *model, f *truth.Fact) *finding {
 	probed := p.spec != nil || f.Time.Sub(p.removedAt) < manifestNoticeBound
 	if place == 0 || c.wasLost || c.mayBeSuperseded() || p.specChanged ||
 		p.timesRemoved > 1 || p.timesRemoved > 0 && p.spec != nil ||
-		probed && m.mayHaveFailed(c, f.Time) || c.hasUsedUpGrace(f) {
+		probed && m.mayHaveFailed(c, f.Time) || m.hasUsedUpGrace(c, f) {
 		return nil
 	}
 	for _, o := range p.containers {
@@ -46,20 +45,55 @@ func (*sidecarOrder) checkFact(m *model, f *truth.Fact) *finding {
 	return nil
 }
 
+// sidecarSlack is by how much more the first of two requests to stop may be delayed, if no fault
+// strikes it.
+const sidecarSlack = 2 * transitSlack
+
 // hasUsedUpGrace reports whether a sidecar is asked to stop with the seconds that it has when its
-// grace period is used up. The grace period begins after the removal of the manifest, unless its
-// sandbox's containers were being stopped before; then no fact shows when that started.
-func (c *container) hasUsedUpGrace(f *truth.Fact) bool {
+// grace period is used up. That begins after the removal of the manifest, or, if the pod ends by
+// itself or its sandbox is replaced, with the exit of its last app container or with the first
+// request to stop a container that was not started again since. If the sandbox's containers were
+// being stopped before the removal, no fact shows when that started.
+func (m *model) hasUsedUpGrace(c *container, f *truth.Fact) bool {
 	p, grace := c.pod, c.pod.minGrace
 	if c.annotatedGrace >= 0 {
 		grace = min(grace, c.annotatedGrace)
 	}
-	stoppedBefore := slices.ContainsFunc(p.containers, func(o *container) bool {
-		return o.sandbox == c.sandbox && !o.stopRequestedAt.IsZero() &&
-			o.stopRequestedAt.Before(p.removedAt)
-	})
-	return f.GraceSeconds <= int64(minStopGrace/time.Second) &&
-		(p.spec != nil || stoppedBefore || f.Time.Sub(p.removedAt) >= grace-graceSlack)
+	var asked time.Time
+	for _, o := range p.containers {
+		if o.sandbox == c.sandbox && !o.stopRequestedAt.IsZero() &&
+			(p.spec == nil || o == p.newestRun(o.name)) &&
+			(asked.IsZero() || o.stopRequestedAt.Before(asked)) {
+			asked = o.stopRequestedAt
+		}
+	}
+	since := p.removedAt
+	if p.spec != nil {
+		since = asked
+		if ended := p.lastExit(c.sandbox); since.IsZero() || !ended.IsZero() && ended.Before(since) {
+			since = ended
+		}
+	}
+	stoppedBefore := p.spec == nil && !asked.IsZero() && asked.Before(p.removedAt)
+	return f.GraceSeconds <= int64(minStopGrace/time.Second) && !since.IsZero() &&
+		(stoppedBefore || f.Time.Sub(since) >= grace-sidecarSlack ||
+			m.anyFaultPossible(since, f.Time, "StopContainer"))
+}
+
+// lastExit returns when the last app container of a sandbox exited; zero if one runs or none has
+// exited.
+func (p *pod) lastExit(s *sandbox) time.Time {
+	var last time.Time
+	for _, c := range p.containers {
+		switch {
+		case c.sandbox != s || p.isInitContainer(c.name):
+		case c.state != exited:
+			return time.Time{}
+		default:
+			last = later(last, c.exitedAt)
+		}
+	}
+	return last
 }
 
 // sidecarPosition returns the position of a sidecar among the init containers, from 1; zero if
