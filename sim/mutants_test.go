@@ -1150,6 +1150,13 @@ var mutants = []mutant{
 			"			c.Stop.KillAfter = killAfterMin\n",
 		scenario: "sidecars", seeds: "1-20",
 	},
+	{
+		name:     "a terminal phase at the API server is taken back",
+		file:     "core/statuswriter/merge.go",
+		old:      "	if IsTerminal(stored) {\n",
+		new:      "	if false {\n",
+		scenario: "node-churn", seeds: "1-20",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {

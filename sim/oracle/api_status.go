@@ -15,19 +15,20 @@ type apiTerminalPhase struct{}
 
 func (*apiTerminalPhase) describe() Entry {
 	return Entry{"api-terminal-phase", "The agent never changes a terminal phase at the API " +
-		"server."}
+		"server, nor its reason and message."}
 }
 
 func (*apiTerminalPhase) checkFact(_ *model, f *truth.Fact) *finding {
 	if !isAgentStatus(f) || f.Write.Before.Pod == nil {
 		return nil
 	}
-	before, now := f.Write.Before.Pod.Status.Phase, f.Write.After.Pod.Status.Phase
-	if !isTerminalPhase(before) || now == before {
+	before, now := &f.Write.Before.Pod.Status, &f.Write.After.Pod.Status
+	if !isTerminalPhase(before.Phase) ||
+		now.Phase == before.Phase && now.Reason == before.Reason && now.Message == before.Message {
 		return nil
 	}
-	return findingf("pod %s/%s was reported as %s, and then as %s",
-		f.Write.Namespace, f.Write.Name, before, now)
+	return findingf("pod %s/%s was reported as %s %s %q, and then as %s %s %q", f.Write.Namespace,
+		f.Write.Name, before.Phase, before.Reason, before.Message, now.Phase, now.Reason, now.Message)
 }
 
 // apiTerminalStopped fires when a pod that the API server has in a terminal phase still runs, or
