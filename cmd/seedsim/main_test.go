@@ -122,6 +122,21 @@ func TestList(t *testing.T) {
 	}
 }
 
+// A scenario may lie anywhere.
+func TestScenarioOfAbsolutePath(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "still.yaml")
+	text, err := os.ReadFile("../../scenarios/steady.yaml")
+	if err == nil {
+		err = os.WriteFile(file, text, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := call("run", file, "--seeds", "1-1"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // The README shows the output of the command.
 func TestReadme(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -42,7 +43,15 @@ func load(dir fs.FS, file string) (*plan.Scenario, error) {
 // find returns the scenario of a name or a file, or all scenarios.
 func find(name string) ([]*plan.Scenario, error) {
 	if isFile(name) {
-		s, err := load(os.DirFS("."), strings.TrimPrefix(name, "./"))
+		root, file := ".", filepath.ToSlash(filepath.Clean(name))
+		if !filepath.IsLocal(name) { // a path of fs.FS does not lead out of its root
+			absolute, err := filepath.Abs(name)
+			if err != nil {
+				return nil, err
+			}
+			root, file = "/", strings.TrimPrefix(filepath.ToSlash(absolute), "/")
+		}
+		s, err := load(os.DirFS(root), file)
 		if err != nil {
 			return nil, err
 		}

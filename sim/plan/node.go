@@ -31,7 +31,7 @@ type Node struct {
 	OldRuntime bool `json:"oldRuntime,omitempty"`
 	// LaneLimits bound how many operations of a lane are in flight at once. Absent: the limits of
 	// production.
-	LaneLimits map[string]int `json:"places,omitempty"`
+	LaneLimits map[string]int `json:"laneLimits,omitempty"`
 	API        bool           `json:"api,omitempty"` // a node of a cluster, with an API server
 	// EvictAfter is how long the node's lease is expired before the pods of the node are evicted.
 	// Absent: no controller checks the lease.
@@ -64,7 +64,7 @@ func (n *Node) Limits() (loop.Limits, error) {
 	for name, limit := range n.LaneLimits { //ordered: each lane by itself, and one error is enough
 		lane, known := loop.ParseLane(name)
 		if !known || limit < 1 {
-			return limits, fmt.Errorf("spec.node.places: want the name of a lane and 1 or more, "+
+			return limits, fmt.Errorf("spec.node.laneLimits: want the name of a lane and 1 or more, "+
 				"have %q: %d", name, limit)
 		}
 		limits.InFlight[lane] = limit
