@@ -156,8 +156,7 @@ func (a *Agent) handleBoot(boot *world.Boot, now time.Time) {
 	a.applyMachine()
 	a.effects.Log(world.LevelInfo, "Starting seedlet", "node", s.Node.Name, "path",
 		s.Manifests.File.Path)
-	a.effects.RecordEvent(nodeobject.Reference(s.Node.Name), v1.EventTypeNormal, "Starting",
-		"Starting kubelet.")
+	nodeobject.RecordStart(s.Node.Name, &boot.Machine, &a.effects)
 	a.setAsideAtBoot(boot, now)
 	for _, key := range []timer.Key{machine.Owner, poddirs.Owner, manifest.Owner,
 		manifest.URLOwner, pleg.Owner, pleg.StreamOwner, runtime.Owner, runtime.CIDROwner,

@@ -77,6 +77,8 @@ func (a *Agent) handleEvent(ev world.Event) {
 		a.handleBoot(boot, ev.Time)
 	case *world.Shutdown:
 		a.effects.Log(world.LevelInfo, "Shutting down", "reason", body.Reason)
+	case *world.SystemOOM:
+		nodeobject.RecordOOM(a.state.Node.Name, body, &a.effects)
 	case *runtimeapi.ContainerEventResponse:
 		a.handleContainerEvent(body, ev.Time)
 	case *world.ObjectsListed, *world.ObjectChanged, *world.ObjectGone, *world.WatchFailing:

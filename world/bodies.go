@@ -37,7 +37,7 @@ var jsonBodies = []struct {
 	{&CreateToken{}, PortAPI}, {&TokenCreated{}, ""}, {&RecordEvent{}, PortAPI},
 	{&SetCgroup{}, PortHost}, {&RemoveCgroup{}, PortHost}, {&ListCgroups{}, PortHost},
 	{&CgroupsListed{}, ""}, {&ReadMachine{}, PortHost}, {&MachineRead{}, ""},
-	{&Boot{}, ""}, {&Shutdown{}, ""},
+	{&Boot{}, ""}, {&SystemOOM{}, ""}, {&Shutdown{}, ""},
 	{&PodsRequest{}, ""}, {&PodsAnswer{}, PortRequests},
 	{&RunningPodsRequest{}, ""}, {&RunningPodsAnswer{}, PortRequests},
 	{&ContainerRequest{}, ""}, {&ContainerAnswer{}, PortRequests},

@@ -7,6 +7,7 @@ import (
 
 	"seedlet.dev/realworld/host"
 	"seedlet.dev/realworld/iptables"
+	"seedlet.dev/world"
 )
 
 // What the agent sets up on the machine when it starts: settings of the kernel, directories, and
@@ -67,4 +68,20 @@ func keepIPTables(c *kubeletconfig.KubeletConfiguration) *iptables.Rules {
 		}
 		klog.InfoS("the chains of iptables are there", "program", program)
 	}})
+}
+
+// watchOOM starts reporting processes that the kernel ends because the machine is out of memory. It
+// returns nil if the kernel's log cannot be read, as in some containers: only Events are lost.
+func watchOOM(offer func(world.Event) bool) *host.OOMWatch {
+	warn := func(err error) {
+		klog.InfoS("no Event will tell that the machine was out of memory", "severity", "warning",
+			"err", err)
+	}
+	w, err := host.WatchOOM(host.KernelLog, func(oom *world.SystemOOM) {
+		offer(world.Event{Body: oom}) // if the queue is full, the agent has more to do than Events
+	}, warn)
+	if err != nil {
+		warn(err)
+	}
+	return w
 }

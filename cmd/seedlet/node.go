@@ -124,6 +124,7 @@ type node struct {
 	metrics  *portmetrics.Metrics
 	tracer   *tracing.Tracer // nil if tracing is off
 	iptables *iptables.Rules // nil if they are not to be made
+	oomWatch *host.OOMWatch  // nil if the kernel's log cannot be read
 
 	containers *containerapi.API
 	stats      *stats.Source
@@ -185,6 +186,7 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 	}
 	n.servePodResources(s)
 	n.iptables = keepIPTables(c)
+	n.oomWatch = watchOOM(n.runner.Offer)
 	return n, nil
 }
 
@@ -245,6 +247,7 @@ func (n *node) close() {
 		n.host.Close()
 		n.network.Close()
 		n.iptables.Close()
+		logError(n.oomWatch.Close())
 		if n.serving != nil {
 			n.serving.Close()
 		}
