@@ -41,6 +41,7 @@ type Options struct {
 	LinksDir     string                              // such as /var/log/containers, the default
 	HasAPIServer bool                                // the node has an API server
 	Node         nodeobject.Options                  // what the agent registers as its Node
+	IDs          userns.Range                        // set apart for pods; empty: the default
 }
 
 // State is everything that the agent knows. It is plain data: a snapshot is its JSON.
@@ -119,8 +120,9 @@ func New(o Options) *Agent {
 				PodsDir: root + "/pods", LogsDir: c.PodLogsDir, Cgroups: cgroup.LayoutFromConfig(c),
 				DNS:    criconfig.DNS{Servers: c.ClusterDNS, Domain: c.ClusterDomain},
 				Resolv: hostfile.File{Path: resolvConf(c)}, Hosts: hostfile.File{Path: "/etc/hosts"},
+				NoEnvFiles: !config.EnvFilesEnabled(c),
 			},
-			Name: o.NodeName, LogLinksDir: links, IDs: userns.LayoutFromConfig(c),
+			Name: o.NodeName, LogLinksDir: links, IDs: userns.LayoutFromConfig(c, o.IDs),
 			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: config.RestartBackoffMax(c),
 			RestartAllContainers: config.RestartAllContainersEnabled(c),
 		},

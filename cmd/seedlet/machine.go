@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"seedlet.dev/core/userns"
 	"seedlet.dev/realworld/host"
 	"seedlet.dev/realworld/iptables"
 	"seedlet.dev/world"
@@ -54,6 +58,20 @@ func setUpMachine(s settings) error {
 		}
 	}
 	return host.MakeDataDirs(s.rootDir, s.config.PodLogsDir)
+}
+
+// podIDs returns the IDs of the host that the administrator has set apart for the user namespaces
+// of pods; an empty range if none are.
+func podIDs(ctx context.Context, c *kubeletconfig.KubeletConfiguration) (userns.Range, error) {
+	first, length, err := host.SubordinateIDs(ctx)
+	if err != nil || length == 0 {
+		return userns.Range{}, err
+	}
+	ids := userns.Range{First: first, Length: length}
+	if err := userns.CheckSetApart(c, ids); err != nil {
+		return userns.Range{}, fmt.Errorf("the subordinate IDs of the user kubelet: %w", err)
+	}
+	return ids, nil
 }
 
 // keepIPTables starts keeping the chains. It returns nil if makeIPTablesUtilChains is false.

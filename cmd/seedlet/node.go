@@ -70,6 +70,9 @@ func run(ctx context.Context, s settings) error {
 	if err := setUpMachine(s); err != nil {
 		return err
 	}
+	if s.ids, err = podIDs(ctx, s.config); err != nil {
+		return err
+	}
 	n, err := newNode(s, nodeName, panics)
 	if err != nil {
 		return err
@@ -175,7 +178,7 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 	n.loop = loop.New(loop.Options{
 		Core: withBreaker(core.New(core.Options{
 			Config: c, NodeName: nodeName, RootDir: s.rootDir, ManifestPath: c.StaticPodPath,
-			LinksDir: s.linksDir, HasAPIServer: n.api != nil, Node: s.node,
+			LinksDir: s.linksDir, HasAPIServer: n.api != nil, Node: s.node, IDs: s.ids,
 		}), panics),
 		Ports:     n.ports(logs),
 		Stopwatch: ticks.Elapsed, Observe: n.observer(),
