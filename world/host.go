@@ -77,6 +77,12 @@ type HugePages struct {
 	Count     int64 `json:"count"`
 }
 
+// ClockStepped reports that the machine's date was changed while the agent was running: the event
+// times go on as if it had not been.
+type ClockStepped struct {
+	Offset time.Duration `json:"offset"` // from event times to the date, since now
+}
+
 // SystemOOM reports that the kernel has ended a process because the machine was out of memory. A
 // process that was ended because of the limit of a cgroup is not reported.
 type SystemOOM struct {

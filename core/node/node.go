@@ -189,6 +189,9 @@ func (n *Node) planStatus(env *Env) time.Time {
 // CheckStatusNow has the status compared at the next plan: facts that it is made from have changed.
 func (n *Node) CheckStatusNow() { n.StatusCheckAt = time.Time{} }
 
+// ReportNow has the status written at the next plan, even without a change.
+func (n *Node) ReportNow() { n.StatusCheckAt, n.StatusReportAt = time.Time{}, time.Time{} }
+
 // readyUntil returns when the node becomes unready if no further observation is made.
 func (n *Node) readyUntil(env *Env) time.Time {
 	if n.ReadyWritten != v1.ConditionTrue {

@@ -84,7 +84,7 @@ func (p *Pod) persistRecord(env *Env, w *wakeTimer) {
 	if !r.Loaded || r.Op != 0 || p.NoLongerDesired || w.waitUntil(r.NotBefore) {
 		return
 	}
-	current := recordContent{Start: p.StartTime, Containers: p.containerRecords(),
+	current := recordContent{Start: env.Node.Wall.Date(p.StartTime), Containers: p.containerRecords(),
 		Round: p.Round.Number}
 	if p.Termination.Phase != "" {
 		end := p.Termination
