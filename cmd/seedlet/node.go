@@ -159,7 +159,8 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 		Warn: func(problem string) { klog.InfoS(problem, "severity", "warning") },
 	})
 	if s.api.kubeconfig != "" {
-		if n.api, err = newAPI(s.api, c, nodeName, ticks, n.runner.Deliver); err != nil {
+		if n.api, err = newAPI(s.api, c, nodeName, ticks, n.traceRequests(),
+			n.runner.Deliver); err != nil {
 			n.close()
 			return nil, err
 		}
@@ -219,7 +220,7 @@ func (n *node) listen(s settings, nodeName string) error {
 	}
 	if port := int(c.ReadOnlyPort); port != 0 {
 		server, err := web.Listen("read-only", c.Address, port,
-			n.metrics.Handler(portmetrics.ReadOnly, n.requests.ReadOnly()))
+			n.traceServer(n.metrics.Handler(portmetrics.ReadOnly, n.requests.ReadOnly())))
 		if err != nil {
 			return err
 		}

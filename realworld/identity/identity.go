@@ -17,6 +17,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,8 @@ type Options struct {
 	Rotate     bool   // request the next certificate before the current one expires
 	UserAgent  string // the User-Agent of requests
 	Warn       func(problem string)
+	// Trace wraps the transport of every connection; nil for none.
+	Trace func(http.RoundTripper) http.RoundTripper
 	// SendPingTimeout is how long a connection may be idle before a ping is sent, PingTimeout how
 	// long the response to the ping may take. Zero selects the defaults.
 	SendPingTimeout, PingTimeout time.Duration

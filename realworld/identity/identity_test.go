@@ -3,6 +3,7 @@ package identity
 import (
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,6 +99,32 @@ func TestCredentials(t *testing.T) {
 			}
 			l.Close()
 		}
+	}
+}
+
+// countingTransport counts the requests that it passes on.
+type countingTransport struct {
+	http.RoundTripper
+	requests int
+}
+
+func (c *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.requests++
+	return c.RoundTripper.RoundTrip(r)
+}
+
+func TestRequestsAreTraced(t *testing.T) {
+	f := newFake(t)
+	traced := &countingTransport{}
+	l := startSession(t, Options{CertDir: t.TempDir(),
+		Kubeconfig: f.kubeconfig(filepath.Join(t.TempDir(), "kubeconfig"),
+			map[string]any{"token": "secret"}),
+		Trace: func(next http.RoundTripper) http.RoundTripper {
+			traced.RoundTripper = next
+			return traced
+		}})
+	if who, _, err := l.whoami(f.url); who != "secret" || err != nil || traced.requests != 1 {
+		t.Errorf("user %q, %v, %d requests traced", who, err, traced.requests)
 	}
 }
 
