@@ -258,6 +258,58 @@ func TestExpired(t *testing.T) {
 	l.Close()
 }
 
+// waitForRequests waits until certificates were requested so many times.
+func (f *fake) waitForRequests(t *testing.T, count int) {
+	t.Helper()
+	for end := time.Now().Add(waitMax); len(f.csrRequesters()) < count; {
+		if time.Now().After(end) {
+			t.Fatalf("certificates were requested by %q", f.csrRequesters())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// An agent that is started again and again waits for its first request.
+func TestRestartsKeepTheRequest(t *testing.T) {
+	f := newFake(t)
+	dir := t.TempDir()
+	opts := Options{Kubeconfig: filepath.Join(dir, "kubelet.conf"), CertDir: dir,
+		Bootstrap: f.kubeconfig(filepath.Join(dir, "bootstrap"), map[string]any{"token": "boot"})}
+	key := filepath.Join(dir, "kubelet-client.key.tmp")
+	for range 3 {
+		l := startSession(t, opts)
+		f.waitForRequests(t, 1)
+		l.Close()
+		if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the key is kept as %v, %v", info, err)
+		}
+	}
+	close(f.approve)
+	l := startSession(t, opts)
+	l.waitFor(t, f.url, func(who, _ string) bool { return who == node })
+	if got := f.csrRequesters(); len(got) != 1 {
+		t.Errorf("certificates were requested by %q", got)
+	}
+	if _, err := os.Stat(key); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the key is still there: %v", err)
+	}
+}
+
+// After a denial, and with a torn key, there is a request with another key.
+func TestDeniedRequest(t *testing.T) {
+	f := newFake(t)
+	f.deny.Store(true)
+	close(f.approve)
+	dir := t.TempDir()
+	key := filepath.Join(dir, "kubelet-client.key.tmp")
+	write(t, key, "-----BEGIN EC")
+	l := startSession(t, Options{Kubeconfig: filepath.Join(dir, "kubelet.conf"), CertDir: dir,
+		Bootstrap: f.kubeconfig(filepath.Join(dir, "bootstrap"), map[string]any{"token": "boot"})})
+	f.waitForRequests(t, 2)
+	f.deny.Store(false)
+	l.waitFor(t, f.url, func(who, _ string) bool { return who == node })
+}
+
 // A certificate that is about to expire is replaced, and all connections are closed.
 func TestRotation(t *testing.T) {
 	f := newFake(t)
