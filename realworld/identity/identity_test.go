@@ -373,6 +373,32 @@ func TestKubeconfigLost(t *testing.T) {
 	}
 }
 
+// A program on the path to a server of plain HTTP can take its place.
+func TestPlainServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	f := newFake(t)
+	for server, want := range map[string]string{"http://192.0.2.1:8080": "is not encrypted",
+		"https://192.0.2.1:6443": ""} {
+		f.url = server
+		for _, opts := range []Options{
+			{Kubeconfig: f.kubeconfig(path, map[string]any{"token": "secret"})},
+			{Kubeconfig: path + ".none", Bootstrap: path, CertDir: t.TempDir()},
+		} {
+			var warnings []string
+			opts.Warn = func(problem string) { warnings = append(warnings, problem) }
+			i, err := Load(opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i.Close()
+			warned := strings.Contains(strings.Join(warnings, "\n"), "server: "+server+" is not encrypted")
+			if warned != (want != "") {
+				t.Errorf("%s: warnings %q", server, warnings)
+			}
+		}
+	}
+}
+
 // A client that gets 401 uses a changed certificate file only over a new connection.
 func TestUnauthorizedClient(t *testing.T) {
 	f := newFake(t)
