@@ -41,6 +41,7 @@ type Options struct {
 	LinksDir     string                              // such as /var/log/containers, the default
 	HasAPIServer bool                                // the node has an API server
 	Node         nodeobject.Options                  // what the agent registers as its Node
+	IDs          userns.Range                        // set apart for pods; empty: the default
 }
 
 // State is everything that the agent knows. It is plain data: a snapshot is its JSON.
@@ -119,8 +120,9 @@ func New(o Options) *Agent {
 				PodsDir: root + "/pods", LogsDir: c.PodLogsDir, Cgroups: cgroup.LayoutFromConfig(c),
 				DNS:    criconfig.DNS{Servers: c.ClusterDNS, Domain: c.ClusterDomain},
 				Resolv: hostfile.File{Path: resolvConf(c)}, Hosts: hostfile.File{Path: "/etc/hosts"},
+				NoEnvFiles: !config.EnvFilesEnabled(c),
 			},
-			Name: o.NodeName, LogLinksDir: links, IDs: userns.LayoutFromConfig(c),
+			Name: o.NodeName, LogLinksDir: links, IDs: userns.LayoutFromConfig(c, o.IDs),
 			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: config.RestartBackoffMax(c),
 			RestartAllContainers: config.RestartAllContainersEnabled(c),
 		},
@@ -156,8 +158,7 @@ func (a *Agent) handleBoot(boot *world.Boot, now time.Time) {
 	a.applyMachine()
 	a.effects.Log(world.LevelInfo, "Starting seedlet", "node", s.Node.Name, "path",
 		s.Manifests.File.Path)
-	a.effects.RecordEvent(nodeobject.Reference(s.Node.Name), v1.EventTypeNormal, "Starting",
-		"Starting kubelet.")
+	nodeobject.RecordStart(s.Node.Name, &boot.Machine, &a.effects)
 	a.setAsideAtBoot(boot, now)
 	for _, key := range []timer.Key{machine.Owner, poddirs.Owner, manifest.Owner,
 		manifest.URLOwner, pleg.Owner, pleg.StreamOwner, runtime.Owner, runtime.CIDROwner,

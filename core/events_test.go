@@ -83,6 +83,26 @@ func TestEventsOfAdmission(t *testing.T) {
 	}
 }
 
+// What happens to the machine has an event about the node.
+func TestEventsOfTheMachine(t *testing.T) {
+	n := newNode(nil)
+	n.machine.Machine.CgroupV1 = true
+	n.restart()
+	n.advance(5 * time.Second)
+	want := "Normal Starting n1: Starting kubelet.\nWarning CgroupV1 n1: cgroup v1 detected. cgroup " +
+		"v1 support is deprecated and will be removed in a future release. Please migrate to cgroup " +
+		"v2. More information at " +
+		"https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1\n"
+	if diff := cmp.Diff(want, n.takeEvents()); diff != "" {
+		t.Errorf("at the start:\n%s", diff)
+	}
+	n.event(world.Event{Body: &world.SystemOOM{Process: "stress", PID: 4711}})
+	want = "Warning SystemOOM n1: System OOM encountered, victim process: stress, pid: 4711\n"
+	if diff := cmp.Diff(want, n.takeEvents()); diff != "" {
+		t.Errorf("out of memory:\n%s", diff)
+	}
+}
+
 // What does not fit into the resolver configuration of pods has an event about each pod. What
 // is wrong with that of the node has an event about the node.
 func TestEventsAboutDNS(t *testing.T) {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"slices"
+	"time"
 
 	"seedlet.dev/world"
 )
@@ -44,4 +45,19 @@ func (a *Agent) updateHostIPs() {
 	s.Node.IPs = ips
 	clear(a.servedPods)
 	a.enqueuePods()
+}
+
+// handleClockStep applies that the machine's date was changed. Intervals go on by the agent's
+// clock. The lease and the Node's heartbeat are written with the new date at once: other components
+// of the cluster compare them with theirs.
+func (a *Agent) handleClockStep(step *world.ClockStepped, now time.Time) {
+	s := &a.state
+	s.Node.Wall.Record(now, step.Offset)
+	a.effects.Log(world.LevelWarning, "the date was changed while the agent was running", "offset",
+		step.Offset.String())
+	if s.HasAPIServer {
+		s.Lease.RenewNow()
+		s.NodeObject.ReportNow()
+		a.enqueueNode()
+	}
 }

@@ -180,7 +180,7 @@ func (a *Agent) addKubeletRelistMetrics(m *metricList) {
 		defaultBounds)
 	var seen int
 	if !s.Relist.AsOf.IsZero() {
-		seen = int(s.Relist.AsOf.Unix())
+		seen = int(s.Node.Wall.Date(s.Relist.AsOf).Unix())
 	}
 	m.addGauge("kubelet_pleg_last_seen_seconds",
 		"Unix time at which the newest successful relist started; zero before the first one.", seen)

@@ -189,7 +189,7 @@ func (a *Agent) recordPodStart(object *v1.Pod, now time.Time) {
 		return
 	}
 	counted.Starting = false
-	took := now.Sub(object.CreationTimestamp.Time)
+	took := a.state.Node.Wall.Date(now).Sub(object.CreationTimestamp.Time)
 	t.PodStartTotal.Observe(podStartBounds, took)
 	if p := a.state.Pods[string(object.UID)]; p != nil && !pod.IsStateful(object) {
 		t.PodStartSLI.Observe(podStartBounds, took-counted.PullTime-p.InitDuration())

@@ -130,3 +130,47 @@ func TestPodCIDR(t *testing.T) {
 	n.restart()
 	check(time.Minute, "10.2.0.0/24")
 }
+
+// Others read timestamps with the date, also after it was changed; intervals and timestamps that
+// were written before stay as they are.
+func TestChangeOfTheDate(t *testing.T) {
+	n := bootWithPods(nil, apiPodNamed("before", "u1"))
+	n.advance(20 * time.Second)
+	status := func(name string) v1.PodStatus { return n.apiServer.objects["default/"+name].Status }
+	before, renewals := status("before"), len(n.apiServer.nodeWrites.leaseRenewals)
+	const step = -3 * time.Hour
+	n.event(world.Event{Body: &world.ClockStepped{Offset: step}})
+	isDate := func(what string, at time.Time) {
+		t.Helper()
+		if late := n.now.Add(step).Sub(at); late < 0 || late > 3*time.Second {
+			t.Errorf("%s is %v old", what, late)
+		}
+	}
+	n.advance(2 * time.Second)
+	if got := n.apiServer.nodeWrites.leaseRenewals; len(got) != renewals+1 {
+		t.Errorf("%d renewals of the lease, %d before the change", len(got), renewals)
+	}
+	isDate("the renewal of the lease", n.apiServer.nodeWrites.lease.Spec.RenewTime.Time)
+	for _, c := range n.apiServer.node.Status.Conditions {
+		isDate("the heartbeat "+string(c.Type), c.LastHeartbeatTime.Time)
+		if !c.LastTransitionTime.After(n.now.Add(step).Add(time.Hour)) {
+			t.Errorf("the transition of %s has moved to %v", c.Type, c.LastTransitionTime)
+		}
+	}
+	n.restore(t)
+	n.apiServer.put(apiPodNamed("after", "u2"))
+	n.advance(2 * time.Second)
+	isDate("the start time", status("after").StartTime.Time)
+	for _, c := range status("after").Conditions {
+		isDate("the transition of "+string(c.Type), c.LastTransitionTime.Time)
+	}
+	n.advance(30 * time.Second)
+	if diff := cmp.Diff(before, status("before")); diff != "" {
+		t.Errorf("the status of a pod from before the change (-before +after):\n%s", diff)
+	}
+	renewals = len(n.apiServer.nodeWrites.leaseRenewals)
+	n.advance(time.Minute)
+	if got := len(n.apiServer.nodeWrites.leaseRenewals) - renewals; got < 5 || got > 7 {
+		t.Errorf("%d renewals in a minute", got)
+	}
+}

@@ -21,6 +21,7 @@ func (a *Agent) resolveContainer(r *world.ContainerRequest) *world.ContainerAnsw
 			"pod %q does not exist", r.Pod)
 		return answer
 	}
+	answer.UID = string(spec.UID)
 	if r.Container != "" {
 		c := criconfig.FindContainer(spec, r.Container)
 		if c == nil && p != nil {
@@ -33,7 +34,6 @@ func (a *Agent) resolveContainer(r *world.ContainerRequest) *world.ContainerAnsw
 		}
 		answer.TTY = c.TTY
 	}
-	answer.UID = string(spec.UID)
 	if p == nil {
 		answer.Phase = string(a.unstartedPhase(spec))
 		return answer

@@ -34,6 +34,7 @@ func (a *Agent) Step(ev world.Event) []world.Effect {
 	a.state.Now = ev.Time
 	a.state.Steps++
 	a.effects.Reset(&a.state.Ops, ev.Time)
+	a.effects.SetWall(&a.state.Node.Wall)
 	a.workOn("")
 	a.handleEvent(ev)
 	a.workOn("")
@@ -77,6 +78,10 @@ func (a *Agent) handleEvent(ev world.Event) {
 		a.handleBoot(boot, ev.Time)
 	case *world.Shutdown:
 		a.effects.Log(world.LevelInfo, "Shutting down", "reason", body.Reason)
+	case *world.ClockStepped:
+		a.handleClockStep(body, ev.Time)
+	case *world.SystemOOM:
+		nodeobject.RecordOOM(a.state.Node.Name, body, &a.effects)
 	case *runtimeapi.ContainerEventResponse:
 		a.handleContainerEvent(body, ev.Time)
 	case *world.ObjectsListed, *world.ObjectChanged, *world.ObjectGone, *world.WatchFailing:

@@ -63,6 +63,7 @@ type Machine struct {
 	RootDirBytes    int64  `json:"rootDirBytes,omitempty"` // size of the root directory's file system
 	AppArmor        bool   `json:"appArmor,omitempty"`     // the kernel enforces AppArmor profiles
 	SELinux         bool   `json:"selinux,omitempty"`      // SELinux is enabled, enforcing or not
+	CgroupV1        bool   `json:"cgroupV1,omitempty"`     // cgroups have one hierarchy per controller
 	// ThermalThrottleCPUs are the CPUs whose temperature counters are in /sys.
 	ThermalThrottleCPUs []int `json:"thermalThrottleCPUs,omitempty"`
 	// HugePages lists the page sizes that the kernel supports, smallest first, including sizes with
@@ -74,6 +75,19 @@ type Machine struct {
 type HugePages struct {
 	SizeBytes int64 `json:"sizeBytes"`
 	Count     int64 `json:"count"`
+}
+
+// ClockStepped reports that the machine's date was changed while the agent was running: the event
+// times go on as if it had not been.
+type ClockStepped struct {
+	Offset time.Duration `json:"offset"` // from event times to the date, since now
+}
+
+// SystemOOM reports that the kernel has ended a process because the machine was out of memory. A
+// process that was ended because of the limit of a cgroup is not reported.
+type SystemOOM struct {
+	Process string `json:"process"` // its command name
+	PID     int64  `json:"pid"`
 }
 
 // Shutdown reports that the agent's process is about to be terminated. It stops no pod.

@@ -48,11 +48,13 @@ type ContainerRequest struct {
 }
 
 // ContainerAnswer is the response to ContainerRequest, from the facts that the core has in the step
-// that handles the request. All fields are about one pod. If Err is set all other fields are empty.
+// that handles the request. All fields are about one pod. If Err is set all fields but UID are
+// empty.
 type ContainerAnswer struct {
 	Request RequestID `json:"request"`
 	// Err is of KindNotFound if no source desires the pod and it is not being terminated, or if the
-	// container is not in its spec. A pod that only the runtime knows is not found.
+	// container is not in its spec, and UID tells which. A pod that only the runtime knows is not
+	// found.
 	Err   *Error `json:"err,omitempty"`
 	UID   string `json:"uid,omitempty"`   // of the pod, not of its mirror
 	Phase string `json:"phase,omitempty"` // the reported phase; Unknown before the first relist

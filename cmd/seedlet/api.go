@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -69,10 +70,11 @@ type apiConnection struct {
 // newAPI determines the agent's identity and creates the API server port. The server need not be
 // reachable.
 func newAPI(f apiFlags, c *kubeletconfig.KubeletConfiguration, nodeName string, ticks clock.Clock,
-	deliver func(world.Event)) (*apiConnection, error) {
+	trace func(http.RoundTripper) http.RoundTripper, deliver func(world.Event)) (*apiConnection,
+	error) {
 	who, err := identity.Load(identity.Options{
 		Kubeconfig: f.kubeconfig, Bootstrap: f.bootstrap, CertDir: f.certDir, NodeName: nodeName,
-		Rotate: c.RotateCertificates, UserAgent: userAgent(),
+		Rotate: c.RotateCertificates, UserAgent: userAgent(), Trace: trace,
 		Warn: func(problem string) { klog.InfoS(problem, "severity", "warning") },
 	})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"seedlet.dev/core/logs"
 	nodeobject "seedlet.dev/core/node"
+	"seedlet.dev/core/userns"
 )
 
 // defaultRootDir is the kubelet's root directory. Other programs look for files there.
@@ -62,6 +63,7 @@ type settings struct {
 	node             nodeobject.Options
 	machine          machineFlags
 	flags            map[string]string // as /flagz serves them
+	ids              userns.Range      // set apart for the user namespaces of pods
 }
 
 func (f *flags) addTo(fs *pflag.FlagSet) {

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"seedlet.dev/core/userns"
 	"seedlet.dev/realworld/host"
 	"seedlet.dev/realworld/iptables"
+	"seedlet.dev/world"
 )
 
 // What the agent sets up on the machine when it starts: settings of the kernel, directories, and
@@ -55,6 +60,20 @@ func setUpMachine(s settings) error {
 	return host.MakeDataDirs(s.rootDir, s.config.PodLogsDir)
 }
 
+// podIDs returns the IDs of the host that the administrator has set apart for the user namespaces
+// of pods; an empty range if none are.
+func podIDs(ctx context.Context, c *kubeletconfig.KubeletConfiguration) (userns.Range, error) {
+	first, length, err := host.SubordinateIDs(ctx)
+	if err != nil || length == 0 {
+		return userns.Range{}, err
+	}
+	ids := userns.Range{First: first, Length: length}
+	if err := userns.CheckSetApart(c, ids); err != nil {
+		return userns.Range{}, fmt.Errorf("the subordinate IDs of the user kubelet: %w", err)
+	}
+	return ids, nil
+}
+
 // keepIPTables starts keeping the chains. It returns nil if makeIPTablesUtilChains is false.
 func keepIPTables(c *kubeletconfig.KubeletConfiguration) *iptables.Rules {
 	if !*c.MakeIPTablesUtilChains {
@@ -67,4 +86,20 @@ func keepIPTables(c *kubeletconfig.KubeletConfiguration) *iptables.Rules {
 		}
 		klog.InfoS("the chains of iptables are there", "program", program)
 	}})
+}
+
+// watchOOM starts reporting processes that the kernel ends because the machine is out of memory. It
+// returns nil if the kernel's log cannot be read, as in some containers: only Events are lost.
+func watchOOM(offer func(world.Event) bool) *host.OOMWatch {
+	warn := func(err error) {
+		klog.InfoS("no Event will tell that the machine was out of memory", "severity", "warning",
+			"err", err)
+	}
+	w, err := host.WatchOOM(host.KernelLog, func(oom *world.SystemOOM) {
+		offer(world.Event{Body: oom}) // if the queue is full, the agent has more to do than Events
+	}, warn)
+	if err != nil {
+		warn(err)
+	}
+	return w
 }

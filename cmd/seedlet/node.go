@@ -70,6 +70,9 @@ func run(ctx context.Context, s settings) error {
 	if err := setUpMachine(s); err != nil {
 		return err
 	}
+	if s.ids, err = podIDs(ctx, s.config); err != nil {
+		return err
+	}
 	n, err := newNode(s, nodeName, panics)
 	if err != nil {
 		return err
@@ -124,6 +127,7 @@ type node struct {
 	metrics  *portmetrics.Metrics
 	tracer   *tracing.Tracer // nil if tracing is off
 	iptables *iptables.Rules // nil if they are not to be made
+	oomWatch *host.OOMWatch  // nil if the kernel's log cannot be read
 
 	containers *containerapi.API
 	stats      *stats.Source
@@ -155,7 +159,8 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 		Warn: func(problem string) { klog.InfoS(problem, "severity", "warning") },
 	})
 	if s.api.kubeconfig != "" {
-		if n.api, err = newAPI(s.api, c, nodeName, ticks, n.runner.Deliver); err != nil {
+		if n.api, err = newAPI(s.api, c, nodeName, ticks, n.traceRequests(),
+			n.runner.Deliver); err != nil {
 			n.close()
 			return nil, err
 		}
@@ -174,7 +179,7 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 	n.loop = loop.New(loop.Options{
 		Core: withBreaker(core.New(core.Options{
 			Config: c, NodeName: nodeName, RootDir: s.rootDir, ManifestPath: c.StaticPodPath,
-			LinksDir: s.linksDir, HasAPIServer: n.api != nil, Node: s.node,
+			LinksDir: s.linksDir, HasAPIServer: n.api != nil, Node: s.node, IDs: s.ids,
 		}), panics),
 		Ports:     n.ports(logs),
 		Stopwatch: ticks.Elapsed, Observe: n.observer(),
@@ -185,6 +190,7 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 	}
 	n.servePodResources(s)
 	n.iptables = keepIPTables(c)
+	n.oomWatch = watchOOM(n.runner.Offer)
 	return n, nil
 }
 
@@ -214,7 +220,7 @@ func (n *node) listen(s settings, nodeName string) error {
 	}
 	if port := int(c.ReadOnlyPort); port != 0 {
 		server, err := web.Listen("read-only", c.Address, port,
-			n.metrics.Handler(portmetrics.ReadOnly, n.requests.ReadOnly()))
+			n.traceServer(n.metrics.Handler(portmetrics.ReadOnly, n.requests.ReadOnly())))
 		if err != nil {
 			return err
 		}
@@ -245,6 +251,7 @@ func (n *node) close() {
 		n.host.Close()
 		n.network.Close()
 		n.iptables.Close()
+		logError(n.oomWatch.Close())
 		if n.serving != nil {
 			n.serving.Close()
 		}

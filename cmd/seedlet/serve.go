@@ -45,7 +45,7 @@ func (n *node) serveSecurePort(s settings, nodeName string) error {
 		SystemLog:  web.Routes{newSystemLogs(c).Register},
 	})
 	server, err := web.ListenTLS(c.Address, int(c.Port),
-		n.metrics.Handler(portmetrics.ReadWrite, handler), config)
+		n.traceServer(n.metrics.Handler(portmetrics.ReadWrite, handler)), config)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/http"
 
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
@@ -46,6 +47,22 @@ func (n *node) observer() func(world.Event, []world.Effect) {
 		return nil
 	}
 	return n.tracer.Observe
+}
+
+// traceRequests returns the function that traces the requests of a client; nil without tracing.
+func (n *node) traceRequests() func(http.RoundTripper) http.RoundTripper {
+	if n.tracer == nil {
+		return nil
+	}
+	return n.tracer.Transport
+}
+
+// traceServer returns a handler that traces the requests that it passes on, if tracing is on.
+func (n *node) traceServer(handler http.Handler) http.Handler {
+	if n.tracer == nil {
+		return handler
+	}
+	return n.tracer.Handler(handler)
 }
 
 func (n *node) closeTracer() {

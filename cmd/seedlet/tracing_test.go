@@ -78,7 +78,7 @@ func TestTracing(t *testing.T) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.spans["runtime.v1.RuntimeService/ListContainers"] {
+	if !c.spans["runtime.v1.RuntimeService/ListContainers"] || !c.spans["GET /metrics"] {
 		t.Errorf("the collector has spans %v; the agent says\n%s", c.spans, log.String())
 	}
 	if strings.Contains(log.String(), "tracing.") {

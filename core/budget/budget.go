@@ -39,6 +39,8 @@ const (
 	OperationsMax     = 256
 	StopsInFlightMax  = 32
 	ProbesInFlightMax = 16
+
+	SandboxMetadataMax = 32 << 10
 )
 
 // The watches of a node, which all pods share. Pods with more than WatchesSmallMax references wait
@@ -76,6 +78,7 @@ const (
 	Operations
 	StopsInFlight
 	ProbesInFlight
+	SandboxMetadata
 	itemCount
 )
 
@@ -160,6 +163,11 @@ var Table = [itemCount]Bound{
 	ProbesInFlight: {"probes_in_flight", ProbesInFlightMax,
 		"probes and hooks of a pod that have not completed", inTheLane,
 		"Each takes as long as the author of the pod likes."},
+	SandboxMetadata: {"sandbox_metadata_bytes", SandboxMetadataMax,
+		"bytes of labels and annotations of a pod that its sandbox has in the runtime",
+		"when a sandbox is configured: the largest annotations, then the largest labels, are left out",
+		"The runtime lists all sandboxes in one message of at most 16 MiB, which has room for 512 of " +
+			"this size."},
 }
 
 // Name returns the name of an item in metrics.

@@ -72,6 +72,10 @@ func (l *Loaded) Finish() error {
 		l.Warnings = append(l.Warnings, "configuration fields that are set but have no effect yet: "+
 			strings.Join(fields, ", "))
 	}
+	if strings.HasPrefix(strings.ToLower(l.Config.StaticPodURL), "http://") {
+		l.Warnings = append(l.Warnings, "staticPodURL: the connection is not encrypted: whoever is "+
+			"on the path to the server can run anything on this node")
+	}
 	SetDefaults(l.Config)
 	if errs := Validate(l.Config); len(errs) > 0 {
 		return fmt.Errorf("invalid configuration: %w", errs.ToAggregate())

@@ -99,8 +99,8 @@ var fieldsInEffect = []string{
 
 // gatesInEffect are the feature gates that the agent acts on.
 var gatesInEffect = []string{"ComponentFlagz", "ComponentStatusz", "ContainerCheckpoint",
-	"EventedPLEG", "PodLogsQuerySplitStreams", gateDeclaredFeatures, gateExtendWebSockets,
-	gateRestartAllContainers}
+	"EventedPLEG", "PodLogsQuerySplitStreams", gateDeclaredFeatures, gateEnvFiles,
+	gateExtendWebSockets, gateRestartAllContainers}
 
 // IneffectiveFields returns the paths of the fields that are set but have no effect yet, sorted.
 // The configuration must not have its defaults yet.

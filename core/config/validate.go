@@ -38,14 +38,6 @@ type validator struct {
 	errs   field.ErrorList
 }
 
-// isGateOn reports whether a feature gate is on; byDefault is its default in v1.36.
-func (v *validator) isGateOn(name string, byDefault bool) bool {
-	if on, set := v.config.FeatureGates[name]; set {
-		return on
-	}
-	return byDefault
-}
-
 func (v *validator) checkSources() {
 	c := v.config
 	v.durationPositive("syncFrequency", c.SyncFrequency)
@@ -84,7 +76,7 @@ func (v *validator) checkServer() {
 		string(kubeletconfigv1beta1.KubeletAuthorizationModeWebhook))
 	v.oneOf("tlsMinVersion", c.TLSMinVersion, "",
 		"VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
-	if c.ServerTLSBootstrap && !v.isGateOn("RotateKubeletServerCertificate", true) {
+	if c.ServerTLSBootstrap && !isGateOn(v.config, "RotateKubeletServerCertificate", true) {
 		v.invalid("serverTLSBootstrap", true, "needs feature gate RotateKubeletServerCertificate")
 	}
 	if *c.EnableSystemLogQuery && !*c.EnableSystemLogHandler {
@@ -190,7 +182,7 @@ func (v *validator) checkShutdown() {
 		v.invalid("shutdownGracePeriodByPodPriority", len(c.ShutdownGracePeriodByPodPriority),
 			"cannot be set together with shutdownGracePeriod")
 	}
-	if !v.isGateOn("GracefulNodeShutdownBasedOnPodPriority", true) {
+	if !isGateOn(v.config, "GracefulNodeShutdownBasedOnPodPriority", true) {
 		v.invalid("shutdownGracePeriodByPodPriority", len(c.ShutdownGracePeriodByPodPriority),
 			"needs feature gate GracefulNodeShutdownBasedOnPodPriority")
 	}
@@ -217,7 +209,7 @@ func (v *validator) checkLogging() {
 		}
 	}
 	split := l.Options.Text.SplitStream || l.Options.JSON.SplitStream
-	if split && !v.isGateOn("LoggingAlphaOptions", false) {
+	if split && !isGateOn(v.config, "LoggingAlphaOptions", false) {
 		v.invalid("logging.options", "splitStream", "needs feature gate LoggingAlphaOptions")
 	}
 }

@@ -36,7 +36,8 @@ func (v *validator) checkResources() {
 	}
 	period := *c.CPUCFSQuotaPeriod
 	v.durationWithin("cpuCFSQuotaPeriod", period, time.Millisecond, time.Second)
-	if period.Duration != 100*time.Millisecond && !v.isGateOn("CustomCPUCFSQuotaPeriod", false) {
+	if period.Duration != 100*time.Millisecond &&
+		!isGateOn(v.config, "CustomCPUCFSQuotaPeriod", false) {
 		v.invalid("cpuCFSQuotaPeriod", period.Duration.String(),
 			"needs feature gate CustomCPUCFSQuotaPeriod")
 	}
@@ -90,7 +91,7 @@ func (v *validator) checkMemoryQoS() {
 	tiered := kubeletconfigv1beta1.TieredReservationMemoryReservationPolicy
 	v.oneOf("memoryReservationPolicy", string(c.MemoryReservationPolicy),
 		string(kubeletconfigv1beta1.NoneMemoryReservationPolicy), string(tiered))
-	if c.MemoryReservationPolicy == tiered && !v.isGateOn("MemoryQoS", false) {
+	if c.MemoryReservationPolicy == tiered && !isGateOn(v.config, "MemoryQoS", false) {
 		v.invalid("memoryReservationPolicy", tiered, "needs feature gate MemoryQoS")
 	}
 }

@@ -53,6 +53,8 @@ type Node struct {
 	// SELinux and ThermalThrottleCPUs are those of world.Machine.
 	SELinux             bool  `json:"selinux,omitempty"`
 	ThermalThrottleCPUs []int `json:"thermalThrottleCPUs,omitempty"`
+	// NoEnvFiles reports that variables are not taken from files: the feature gate EnvFiles is off.
+	NoEnvFiles bool `json:"noEnvFiles,omitempty"`
 }
 
 // PodDesc returns a pod's name, namespace and UID in the format of the kubelet's messages.

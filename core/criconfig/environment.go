@@ -23,8 +23,10 @@ func (p *Pod) Environment(container *v1.Container) (*Variables, error) {
 		return nil, errors.New(
 			"services have not yet been read at least once, cannot construct envvars")
 	}
-	if err := checkEnvFiles(container); err != nil {
-		return nil, err
+	if !p.Node.NoEnvFiles {
+		if err := checkEnvFiles(container); err != nil {
+			return nil, err
+		}
 	}
 	variables := &Variables{}
 	for i := range container.EnvFrom {
@@ -71,6 +73,8 @@ func (p *Pod) valueFrom(v *v1.EnvVar, container *v1.Container) (value []byte, fo
 	switch from := v.ValueFrom; {
 	case from.ConfigMapKeyRef != nil, from.SecretKeyRef != nil:
 		return p.keyValue(from)
+	case from.FileKeyRef != nil && p.Node.NoEnvFiles:
+		return nil, true, nil // empty, as in the kubelet
 	case from.FileKeyRef != nil:
 		return p.fileKeyValue(v, container.Name)
 	case from.FieldRef != nil:

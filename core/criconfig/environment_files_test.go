@@ -134,3 +134,16 @@ func TestVariablesFromFilesFail(t *testing.T) {
 		}
 	}
 }
+
+// Without the feature gate EnvFiles a variable from a file is empty, as in the kubelet.
+func TestVariablesFromFilesWithoutTheGate(t *testing.T) {
+	p := newPod()
+	p.Node.NoEnvFiles = true
+	for range budget.EnvFilesMax + 1 {
+		p.web().Env = append(p.web().Env, fromFile("A", "K", false))
+	}
+	environment, err := p.Environment(p.web())
+	if err != nil || len(environment.List) != 1 || len(environment.List[0].Value) > 0 {
+		t.Errorf("%v, %v", environment, err)
+	}
+}

@@ -1,12 +1,15 @@
 package criconfig
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/admission"
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/pleg"
 )
 
@@ -14,14 +17,15 @@ import (
 // pod's cgroup; it is not used if pods have no cgroups of their own on the node.
 func (p *Pod) SandboxConfig(attempt uint32, cgroup string) *runtimeapi.PodSandboxConfig {
 	pod, node := p.Spec, p.Node
+	labels, annotations := boundMetadata(pod.Labels, pod.Annotations)
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
 			Name: pod.Name, Uid: string(pod.UID), Namespace: pod.Namespace, Attempt: attempt,
 		},
 		LogDirectory: node.PodLogDir(pod.Namespace, pod.Name, string(pod.UID)),
 		PortMappings: portMappings(&pod.Spec),
-		Labels:       p.labels(pod.Labels, ""),
-		Annotations:  p.sandboxAnnotations(cgroup),
+		Labels:       p.labels(labels, ""),
+		Annotations:  p.sandboxAnnotations(annotations, cgroup),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			SecurityContext: p.sandboxSecurity(),
 			Sysctls:         sysctls(&pod.Spec),
@@ -39,14 +43,47 @@ func (p *Pod) SandboxConfig(attempt uint32, cgroup string) *runtimeapi.PodSandbo
 	return config
 }
 
-// sandboxAnnotations returns the pod's annotations, and the agent's own, by which a later
-// incarnation of the agent knows facts that it cannot find elsewhere. A pod cannot set the agent's
-// own annotations.
-func (p *Pod) sandboxAnnotations(cgroup string) map[string]string {
-	annotations := maps.Clone(p.Spec.Annotations)
+// boundMetadata returns copies of the labels and annotations of a pod without the largest ones, so
+// that they are within the budget. The runtime lists those of all sandboxes in one message of
+// bounded size; no pod may keep the agent from knowing what runs. What plugins of the runtime read
+// is small.
+func boundMetadata(labels, annotations map[string]string) (_, _ map[string]string) {
+	labels, annotations = maps.Clone(labels), maps.Clone(annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
+	excess := metadataBytes(labels) + metadataBytes(annotations) - budget.SandboxMetadataMax
+	for _, metadata := range []map[string]string{annotations, labels} {
+		if excess <= 0 {
+			break
+		}
+		bytes := func(key string) int { return len(key) + len(metadata[key]) }
+		largestFirst := slices.SortedFunc(maps.Keys(metadata), func(x, y string) int {
+			return cmp.Or(cmp.Compare(bytes(y), bytes(x)), cmp.Compare(x, y))
+		})
+		for _, key := range largestFirst {
+			if excess <= 0 {
+				break
+			}
+			excess -= bytes(key)
+			delete(metadata, key)
+		}
+	}
+	return labels, annotations
+}
+
+func metadataBytes(metadata map[string]string) int {
+	n := 0
+	for key, value := range metadata { //ordered: a sum
+		n += len(key) + len(value)
+	}
+	return n
+}
+
+// sandboxAnnotations adds the agent's own annotations, by which a later incarnation of the agent
+// knows facts that it cannot find elsewhere, to those of the pod. A pod cannot set the agent's own
+// annotations.
+func (p *Pod) sandboxAnnotations(annotations map[string]string, cgroup string) map[string]string {
 	delete(annotations, pleg.AnnotationCgroup)
 	delete(annotations, pleg.AnnotationUserNamespace)
 	delete(annotations, pleg.AnnotationAllocation)

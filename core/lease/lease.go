@@ -61,11 +61,21 @@ func (l *Lease) Plan(node types.UID, effects *op.Effects) time.Time {
 		l.issue(effects, &world.GetObject{Resource: world.ResourceLeases,
 			Namespace: v1.NamespaceNodeLease, Name: l.Node})
 	case l.Object != nil:
-		l.issue(effects, &world.UpdateObject{Object: world.Object{Lease: l.renewedLease(node, now)}})
+		renewed := l.renewedLease(node, effects.Date())
+		l.issue(effects, &world.UpdateObject{Object: world.Object{Lease: renewed}})
 	case node != "":
-		l.issue(effects, &world.CreateObject{Object: world.Object{Lease: l.renewedLease(node, now)}})
+		created := l.renewedLease(node, effects.Date())
+		l.issue(effects, &world.CreateObject{Object: world.Object{Lease: created}})
 	}
 	return time.Time{}
+}
+
+// RenewNow has the lease renewed at the next plan, unless a failure is being waited for: the date
+// was changed.
+func (l *Lease) RenewNow() {
+	if l.Failures == 0 {
+		l.NextAt = time.Time{}
+	}
 }
 
 func (l *Lease) issue(effects *op.Effects, body any) {
@@ -73,7 +83,7 @@ func (l *Lease) issue(effects *op.Effects, body any) {
 }
 
 // renewedLease returns the object with the fields that the node sets.
-func (l *Lease) renewedLease(node types.UID, now time.Time) *coordinationv1.Lease {
+func (l *Lease) renewedLease(node types.UID, date time.Time) *coordinationv1.Lease {
 	lease := l.Object.DeepCopy()
 	if lease == nil {
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
@@ -83,7 +93,7 @@ func (l *Lease) renewedLease(node types.UID, now time.Time) *coordinationv1.Leas
 	if lease.Spec.HolderIdentity == nil {
 		lease.Spec.HolderIdentity = &name
 	}
-	renewal := metav1.NewMicroTime(now.Truncate(time.Microsecond)) // the precision of the API
+	renewal := metav1.NewMicroTime(date.Truncate(time.Microsecond)) // the precision of the API
 	lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &seconds, &renewal
 	if node != "" {
 		lease.OwnerReferences = ownerReferences(lease.OwnerReferences, l.Node, node)

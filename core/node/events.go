@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"seedlet.dev/core/op"
+	"seedlet.dev/world"
 )
 
 // Events about the node, with the kubelet's reasons and messages.
@@ -61,6 +62,38 @@ func (n *Node) statusEvents(current, desired *v1.NodeStatus) []Event {
 			fmt.Sprintf("Node %s has been rebooted, boot id: %s", name, boot)})
 	}
 	return all
+}
+
+// recordScheduling records an Event if the node has been cordoned or uncordoned. An agent that
+// starts on a cordoned node records that once, as the kubelet does.
+func (n *Node) recordScheduling(effects *op.Effects) {
+	unschedulable, reason := n.Object.Spec.Unschedulable, "NodeSchedulable"
+	if unschedulable == n.Unschedulable {
+		return
+	}
+	if n.Unschedulable = unschedulable; unschedulable {
+		reason = "NodeNotSchedulable"
+	}
+	effects.RecordEvent(Reference(n.Settings.Name), v1.EventTypeNormal, reason,
+		"Node %s status is now: %s", n.Settings.Name, reason)
+}
+
+// RecordOOM records an Event about a process that the kernel has ended.
+func RecordOOM(name string, oom *world.SystemOOM, effects *op.Effects) {
+	effects.RecordEvent(Reference(name), v1.EventTypeWarning, "SystemOOM",
+		"System OOM encountered, victim process: %s, pid: %d", oom.Process, oom.PID)
+}
+
+// RecordStart records the Events about the start of an agent.
+func RecordStart(name string, machine *world.Machine, effects *op.Effects) {
+	reference := Reference(name)
+	effects.RecordEvent(reference, v1.EventTypeNormal, "Starting", "Starting kubelet.")
+	if machine.CgroupV1 {
+		effects.RecordEvent(reference, v1.EventTypeWarning, "CgroupV1", "cgroup v1 detected. cgroup "+
+			"v1 support is deprecated and will be removed in a future release. Please migrate to "+
+			"cgroup v2. More information at "+
+			"https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1")
+	}
 }
 
 // recordEvents records the Events of the status that has been written.

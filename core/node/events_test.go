@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/core/runtime"
 	"seedlet.dev/world"
 )
@@ -16,6 +18,24 @@ func (r *harness) expectEvents(want string) {
 		r.t.Errorf("recorded %q, want %q", got, want)
 	}
 	r.events = nil
+}
+
+// An Event is recorded when the node is cordoned and when it is not any more.
+func TestEventsOfScheduling(t *testing.T) {
+	r := newHarness(t, nil, Options{})
+	r.planUntilIdle(0)
+	r.events = nil
+	cordon := func(unschedulable bool) {
+		r.node.Observe(r.change(func(node *v1.Node) { node.Spec.Unschedulable = unschedulable }))
+		r.planUntilIdle(0)
+	}
+	cordon(false)
+	r.expectEvents("")
+	cordon(true)
+	r.planUntilIdle(time.Minute)
+	r.expectEvents("NodeNotSchedulable")
+	cordon(false)
+	r.expectEvents("NodeSchedulable")
 }
 
 // An Event is recorded for a change of readiness, for the absence of pressure on registration, and

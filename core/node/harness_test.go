@@ -88,6 +88,7 @@ func (r *harness) plan(after time.Duration) []string {
 	}
 	r.env.Effects.Reset(&r.table, r.now)
 	r.wake = r.node.Plan(r.env)
+	r.collectEvents()
 	var calls []string
 	for _, eff := range r.env.Effects.List() {
 		if eff.Op != 0 {
@@ -112,6 +113,10 @@ func (r *harness) complete(err *world.Error) {
 	}
 	r.env.Effects.Reset(&r.table, r.now)
 	r.node.HandleCompletion(eff.Op, record, ev, r.env.Boot, r.env.Effects)
+	r.collectEvents()
+}
+
+func (r *harness) collectEvents() {
 	for _, eff := range r.env.Effects.List() {
 		if e, is := eff.Body.(*world.RecordEvent); is {
 			r.events = append(r.events, e.Reason)

@@ -79,6 +79,8 @@ type Node struct {
 	Reports        uint64    `json:"reports"` // statuses written
 	// EventsInFlight are the Events to record when the status in flight is written.
 	EventsInFlight []Event `json:"eventsInFlight,omitempty"`
+	// Unschedulable is whether the object was cordoned when the last Event about that was recorded.
+	Unschedulable bool `json:"unschedulable,omitempty"`
 	// MetadataCheckAt is when to compare labels and annotations.
 	MetadataCheckAt time.Time `json:"metadataCheckAt"`
 
@@ -143,6 +145,7 @@ func (n *Node) plan(env *Env) time.Time {
 // planObject reconciles the metadata of the object, then its status. A failure of one does not
 // delay the other.
 func (n *Node) planObject(env *Env) time.Time {
+	n.recordScheduling(env.Effects)
 	now := env.Effects.Now()
 	if !now.Before(n.MetadataCheckAt) {
 		n.MetadataCheckAt = now.Add(n.Settings.CheckPeriod)
@@ -185,6 +188,9 @@ func (n *Node) planStatus(env *Env) time.Time {
 
 // CheckStatusNow has the status compared at the next plan: facts that it is made from have changed.
 func (n *Node) CheckStatusNow() { n.StatusCheckAt = time.Time{} }
+
+// ReportNow has the status written at the next plan, even without a change.
+func (n *Node) ReportNow() { n.StatusCheckAt, n.StatusReportAt = time.Time{}, time.Time{} }
 
 // readyUntil returns when the node becomes unready if no further observation is made.
 func (n *Node) readyUntil(env *Env) time.Time {

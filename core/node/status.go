@@ -48,7 +48,7 @@ func (n *Node) desiredStatus(env *Env, reconcile bool) *v1.NodeStatus {
 	}
 	desired.Conditions = setConditionTimes(
 		append(slices.Clone(noPressureConditions), env.readyCondition(s)), current.Conditions,
-		env.Effects.Now())
+		env.Effects.Date())
 	return desired
 }
 

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -16,6 +17,7 @@ const podComponent = "pod"
 type Effects struct {
 	table   *Table
 	now     time.Time
+	wall    *timer.Wall // nil: the clock agrees with the date
 	effects []world.Effect
 }
 
@@ -25,8 +27,14 @@ func (o *Effects) Reset(table *Table, now time.Time) {
 	o.table, o.now, o.effects = table, now, o.effects[:0]
 }
 
-// Now returns the time of the step.
+// Now returns the time of the step, for intervals.
 func (o *Effects) Now() time.Time { return o.now }
+
+// SetWall sets what the dates of times are taken from.
+func (o *Effects) SetWall(wall *timer.Wall) { o.wall = wall }
+
+// Date returns the date of the step, for timestamps that others read.
+func (o *Effects) Date() time.Time { return o.wall.Date(o.now) }
 
 // Issue issues an operation. The effect is added to the step, and a record stays in the table until
 // the completion arrives or the timeout has passed. An operation over a bound has no effect, and

@@ -28,7 +28,7 @@ func newPodHarness(t *testing.T, change func(*v1.PodSpec)) *harness {
 	change(&s.Spec)
 	r := newHarness(t, New(s, true, true, t0))
 	r.env.Node.Cgroups, r.env.Node.Resolv.Loaded = cgroup.Layout{PerPod: true, DriverKnown: true}, true
-	r.env.Node.IDs = userns.Layout{IDsPerPod: 65536, RangesMax: 2}
+	r.env.Node.IDs = userns.Layout{First: 65536, IDsPerPod: 65536, RangesMax: 2}
 	r.env.Runtime = &runtime.Runtime{AsOf: t0,
 		Handlers: []runtime.Handler{{UserNamespaces: true}}}
 	r.env.AllocatedIDs = func(string, bool) []userns.Range { return nil }

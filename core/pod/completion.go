@@ -26,6 +26,8 @@ func (p *Pod) HandleCompletion(id world.OpID, r op.Record, ev world.Event, env *
 		return
 	}
 	switch r.Call {
+	case "ListDir":
+		p.handleLogList(id, r, ev, env)
 	case "ReadTail":
 		p.handleMessageRead(r, ev)
 	case "MakeLink":
@@ -100,7 +102,7 @@ func (p *Pod) operationContainer(r op.Record) string {
 		if c := p.containerByID(r.Subject); c != nil {
 			return c.Name
 		}
-	case "CreateContainer", "MakeDir", "WriteFile":
+	case "CreateContainer", "MakeDir", "WriteFile", "ListDir":
 		name, _, _ := strings.Cut(r.Subject, "/")
 		return name
 	}

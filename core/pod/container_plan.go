@@ -192,6 +192,8 @@ func (p *Pod) createContainer(container *v1.Container, env *Env) bool {
 		p.Op = env.Effects.Issue(p.Key(), "", fsTimeout,
 			&world.MakeDir{Path: p.dir(env.Node), Mode: dirPermission})
 		return true
+	case p.listLogs(container.Name, env):
+		return true
 	case !p.hasLogDir(container.Name):
 		p.Op = env.Effects.Issue(p.Key(), container.Name, fsTimeout,
 			&world.MakeDir{Path: p.logDir(env.Node) + "/" + container.Name, Mode: 0o755})

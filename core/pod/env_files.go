@@ -36,7 +36,7 @@ const subjectEnvFile = storageSubject + "env/" // followed by the container
 // it has issued an operation. Files that have been read too long ago are read again.
 func (p *Pod) readEnvFiles(container *v1.Container, env *Env) bool {
 	keys := criconfig.EnvFileKeys(container)
-	if len(keys) == 0 {
+	if len(keys) == 0 || env.Node.NoEnvFiles {
 		return false
 	}
 	read := p.envFilesOf(container.Name)

@@ -140,3 +140,15 @@ func TestEnvFilesOfPodAreBounded(t *testing.T) {
 		t.Errorf("waits with %+v", got)
 	}
 }
+
+// Without the feature gate EnvFiles no file is read, and the variable is empty.
+func TestEnvFilesWithoutTheGate(t *testing.T) {
+	r := envFilePod(t)
+	r.complete("ReadInVolume", fileRead("K='v'"), nil)
+	r.expectValue("v")
+	r = envFilePod(t)
+	r.pod.Op, r.pod.EnvFiles, r.env.Node.NoEnvFiles = 0, nil, true
+	r.issued = nil
+	r.planAt(0).expectNoCall("ReadInVolume")
+	r.expectValue("")
+}

@@ -30,6 +30,8 @@ type Node struct {
 	// (KEP-5532).
 	RestartAllContainers bool          `json:"restartAllContainers"`
 	IDs                  userns.Layout `json:"ids"` // of pods with a user namespace of their own
+
+	Wall timer.Wall `json:"wall"` // the dates of the agent's times
 }
 
 // Env is the input of a plan besides the pod.

@@ -101,6 +101,7 @@ type Pod struct {
 
 	DirCreated bool     `json:"dirCreated,omitempty"` // the pod's directory exists
 	LogDirs    []string `json:"logDirs,omitempty"`    // containers whose log directory exists
+	LogsListed []string `json:"logsListed,omitempty"` // containers whose logs this agent has listed
 	// MessageFiles are the directories of termination message files that exist, as "NAME/", and
 	// the files that exist for runs that are not created yet, as "NAME/NUMBER".
 	MessageFiles  []string       `json:"messageFiles,omitempty"`

@@ -19,6 +19,8 @@ import (
 // Record holds the facts about the pod's record on the disk, as far as this agent knows it.
 type Record struct {
 	Loaded bool `json:"loaded"` // read, or known not to exist
+	// Sought reports that the file was looked for: an earlier agent may have run the pod.
+	Sought bool `json:"sought,omitempty"`
 	// The content of the file, as this agent last read or wrote it:
 	StartTime   time.Time         `json:"startTime"`
 	Containers  []ContainerRecord `json:"containers,omitempty"`
@@ -82,7 +84,7 @@ func (p *Pod) persistRecord(env *Env, w *wakeTimer) {
 	if !r.Loaded || r.Op != 0 || p.NoLongerDesired || w.waitUntil(r.NotBefore) {
 		return
 	}
-	current := recordContent{Start: p.StartTime, Containers: p.containerRecords(),
+	current := recordContent{Start: env.Node.Wall.Date(p.StartTime), Containers: p.containerRecords(),
 		Round: p.Round.Number}
 	if p.Termination.Phase != "" {
 		end := p.Termination
@@ -146,7 +148,8 @@ func (p *Pod) handleRecordCompletion(r op.Record, ev world.Event, env *Env) {
 		env.Effects.Log(world.LevelWarning, "the record of a pod cannot be read and counts as empty",
 			"pod", p.FullName(), "path", p.recordPath(env.Node), "err", failed.Error())
 	}
-	p.Record.Loaded, p.Record.Failures, p.Record.NotBefore = true, 0, time.Time{}
+	p.Record.Loaded, p.Record.Sought = true, true
+	p.Record.Failures, p.Record.NotBefore = 0, time.Time{}
 	p.Record.setContent(&content)
 	if !content.Start.IsZero() {
 		p.StartTime = earlier(p.StartTime, content.Start)

@@ -2,11 +2,15 @@ package pod
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
 )
 
 // RemovedRun holds the facts about the newest run of a container whose record is no longer in the
@@ -60,6 +64,52 @@ func (p *Pod) removedRunBackoffEnd(name string) time.Time {
 		return time.Time{}
 	}
 	return removed.RestartAt
+}
+
+// listLogs lists the logs of a container that an earlier agent may have run, if nothing else tells
+// of its runs; it reports whether it has issued the operation. The runtime may have lost its state,
+// as in a reboot, and a static pod has no status at an API server (the kubelet's
+// calcRestartCountByLogDir).
+func (p *Pod) listLogs(name string, env *Env) bool {
+	_, reported := p.ReportedRestarts(name)
+	if !p.Record.Sought || reported || p.NewestRun(name) != nil || p.RemovedRun(name) != nil ||
+		slices.Contains(p.LogsListed, name) {
+		return false
+	}
+	p.Op = env.Effects.Issue(p.Key(), name, fsTimeout,
+		&world.ListDir{Path: p.logDir(env.Node) + "/" + name})
+	return true
+}
+
+// handleLogList handles the completion of listLogs. The newest log is that of a removed run, so
+// that the next run does not write to it.
+func (p *Pod) handleLogList(id world.OpID, r op.Record, ev world.Event, env *Env) {
+	list, _ := ev.Body.(*world.DirListed)
+	if ev.Err != nil && ev.Err.Has(world.KindNotFound) {
+		ev.Err, list = nil, &world.DirListed{}
+	}
+	if p.handleCreation(id, r, ev, env); ev.Err != nil {
+		return
+	}
+	p.LogsListed = append(p.LogsListed, r.Subject)
+	if newest := newestLog(list); newest >= 0 && p.RemovedRun(r.Subject) == nil {
+		p.RemovedRuns = append(p.RemovedRuns,
+			RemovedRun{Name: r.Subject, Attempt: uint32(newest), Restarts: newest})
+	}
+}
+
+// newestLog returns the highest restart count that a log or a rotated log is named after; -1 if
+// there is none.
+func newestLog(list *world.DirListed) int32 {
+	newest := int32(-1)
+	for _, entry := range list.Entries {
+		number, rest, _ := strings.Cut(strings.TrimPrefix(entry.Name, "."), ".")
+		n, err := strconv.ParseUint(number, 10, 30) // the next runs have numbers as well
+		if err == nil && (rest == "log" || strings.HasPrefix(rest, "log.")) {
+			newest = max(newest, int32(n))
+		}
+	}
+	return newest
 }
 
 // IsNewerThan reports whether the removed run is newer than run c; c may be nil.

@@ -1,10 +1,14 @@
 package pod
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/world"
 )
 
 // podWithRemovedRun returns a pod whose container has run, and whose record an administrator has
@@ -70,4 +74,64 @@ func TestChangedSpecDoesNotWaitForRemovedRun(t *testing.T) {
 	if got := p.nextBackoff("web", time.Minute); got != 0 {
 		t.Errorf("back-off %v", got)
 	}
+}
+
+// The runtime has lost its state, and no API server knows of the static pod.
+func TestRunsAreCountedFromTheirLogs(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		entries []string
+		err     *world.Error
+		want    uint32
+	}{
+		{"logs", []string{"2.log", "10.log", "9.log.20260101-000000.gz", "x.log", "11.txt"}, nil, 11},
+		{"a rotated log is the newest", []string{".4.log.20260101-000000.tmp"}, nil, 5},
+		{"a number too large", []string{"2147483647.log", "0.log"}, nil, 1},
+		{"no log", nil, nil, 0},
+		{"no directory", nil, &world.Error{Kind: world.KindNotFound}, 0},
+	} {
+		p := podWith(spec(v1.RestartPolicyAlways, "", "web"))
+		p.DirCreated, p.LogDirs, p.Record.Sought = true, []string{"web"}, true
+		r := newHarness(t, p).planAt(0).completeWrites()
+		list := &world.DirListed{}
+		for _, name := range test.entries {
+			list.Entries = append(list.Entries, world.DirEntry{Name: name})
+		}
+		if got := r.expectCall("ListDir").Body.(*world.ListDir).Path; got != p.logDir(r.env.Node)+"/web" {
+			t.Errorf("%s: lists %s", test.name, got)
+		}
+		r.complete("ListDir", list, test.err)
+		config := r.expectCall("CreateContainer").Body.(*runtimeapi.CreateContainerRequest).Config
+		want := fmt.Sprintf("web/%d.log", test.want)
+		if config.LogPath != want || config.Metadata.Attempt != test.want {
+			t.Errorf("%s: attempt %d with the log %s, want %s", test.name, config.Metadata.Attempt,
+				config.LogPath, want)
+		}
+	}
+}
+
+func TestLogsOfNewOrReportedPodsAreNotListed(t *testing.T) {
+	p := podWith(spec(v1.RestartPolicyAlways, "", "web"))
+	p.DirCreated, p.LogDirs = true, []string{"web"}
+	newHarness(t, p).planAt(0).completeWrites().expectNoCall("ListDir")
+
+	p = podWith(spec(v1.RestartPolicyAlways, "", "web"))
+	p.DirCreated, p.LogDirs, p.Record.Sought = true, []string{"web"}, true
+	p.Spec.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "web", RestartCount: 3}}
+	r := newHarness(t, p).planAt(0).completeWrites()
+	r.expectNoCall("ListDir")
+	r.expectCall("CreateContainer")
+}
+
+func TestFailedListOfLogsIsRepeated(t *testing.T) {
+	p := podWith(spec(v1.RestartPolicyAlways, "", "web"))
+	p.DirCreated, p.LogDirs, p.Record.Sought = true, []string{"web"}, true
+	r := newHarness(t, p).planAt(0).completeWrites()
+	r.complete("ListDir", nil, &world.Error{Kind: world.KindInternal, Message: "input/output error"})
+	r.expectNoCall("CreateContainer")
+	if problem := p.ProblemOf("web"); problem == nil {
+		t.Error("the failure is not told")
+	}
+	p.StaleSince = time.Time{}
+	r.planAt(time.Minute).expectCall("ListDir")
 }

@@ -12,6 +12,7 @@ import (
 
 	"seedlet.dev/core/admission"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/timer"
 )
 
 // updateConditions sets the conditions of a pod whose phase is up to date.
@@ -93,7 +94,7 @@ func setCondition(p *pod.Pod, t v1.PodConditionType, status bool, reason, messag
 
 // conditions returns the conditions of a pod as the API serves them, with the generation of the
 // spec that they are about (KEP-5067).
-func conditions(p *pod.Pod) []v1.PodCondition {
+func conditions(p *pod.Pod, wall *timer.Wall) []v1.PodCondition {
 	served := slices.Grow([]v1.PodCondition(nil), len(p.Status.Conditions))
 	for _, c := range p.Status.Conditions {
 		status := v1.ConditionFalse
@@ -102,7 +103,7 @@ func conditions(p *pod.Pod) []v1.PodCondition {
 		}
 		served = append(served, v1.PodCondition{
 			Type: c.Type, Status: status, Reason: c.Reason, Message: c.Message,
-			LastTransitionTime: metav1.NewTime(c.Since), ObservedGeneration: p.Spec.Generation,
+			LastTransitionTime: metav1.NewTime(wall.Date(c.Since)), ObservedGeneration: p.Spec.Generation,
 		})
 	}
 	return served

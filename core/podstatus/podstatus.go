@@ -66,7 +66,8 @@ func ServedPod(p *pod.Pod, node *pod.Node, runtimeName string) *v1.Pod {
 	}
 	served := &v1.Pod{TypeMeta: p.Spec.TypeMeta, ObjectMeta: p.Spec.ObjectMeta, Spec: p.Spec.Spec}
 	if end := &p.Termination; p.NoLongerDesired && served.DeletionTimestamp == nil {
-		at, grace := metav1.NewTime(end.Since.Add(end.Grace)), int64(end.Grace/time.Second)
+		at := metav1.NewTime(node.Wall.Date(end.Since).Add(end.Grace))
+		grace := int64(end.Grace / time.Second)
 		served.DeletionTimestamp, served.DeletionGracePeriodSeconds = &at, &grace
 	}
 	status := &served.Status
@@ -75,12 +76,12 @@ func ServedPod(p *pod.Pod, node *pod.Node, runtimeName string) *v1.Pod {
 		status.Phase = v1.PodUnknown
 		return served
 	}
-	start := metav1.NewTime(p.StartTime)
+	start := metav1.NewTime(node.Wall.Date(p.StartTime))
 	status.Phase, status.StartTime = p.Status.Phase, &start
 	if p.Termination.Message != "" {
 		status.Reason, status.Message = p.Termination.Reason, p.Termination.Message
 	}
-	status.Conditions = conditions(p)
+	status.Conditions = conditions(p, &node.Wall)
 	setIPs(status, p, node)
 	setContainerStatuses(status, p, runtimeName)
 	limitMessages(served)

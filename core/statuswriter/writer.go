@@ -143,7 +143,7 @@ func (w *Writer) Plan(uid string, desired Desired, effects *op.Effects) time.Tim
 		merged := merge(&e.Stored.Spec, &e.Stored.Status, desired.Status)
 		if merged.StartTime == nil && IsTerminal(merged) {
 			// A pod that was rejected has a start time as well (updateStatusInternal in status_manager.go).
-			now := metav1.NewTime(effects.Now().Truncate(time.Second))
+			now := metav1.NewTime(effects.Date().Truncate(time.Second))
 			merged.StartTime = &now
 		}
 		if !e.hasStatus(merged) {

@@ -88,27 +88,57 @@ const (
 	idsEnd   = 1 << 32
 )
 
-// Layout divides the host's IDs into ranges of equal length.
+// Layout divides IDs of the host into ranges of equal length.
 type Layout struct {
+	First     uint32 `json:"first"` // the first ID of the first range
 	IDsPerPod uint32 `json:"iDsPerPod"`
 	RangesMax int    `json:"rangesMax"`
 }
 
 // LayoutFromConfig returns the layout of a configuration: as many ranges as there may be pods, as
-// far as the IDs suffice.
-func LayoutFromConfig(c *kubeletconfig.KubeletConfiguration) Layout {
-	l := Layout{IDsPerPod: idsFirst, RangesMax: int(c.MaxPods)}
-	if u := c.UserNamespaces; u != nil && u.IDsPerPod != nil {
-		l.IDsPerPod = uint32(*u.IDsPerPod)
+// far as the IDs suffice. The IDs are those that the administrator has set apart for pods; if that
+// range is empty, they are all but the host's own.
+func LayoutFromConfig(c *kubeletconfig.KubeletConfiguration, setApart Range) Layout {
+	l := Layout{First: idsFirst, IDsPerPod: idsPerPod(c)}
+	ids := uint64(idsEnd) - idsFirst
+	if !setApart.IsEmpty() {
+		l.First, ids = setApart.First, uint64(setApart.Length)
 	}
-	l.RangesMax = min(l.RangesMax, int((uint64(idsEnd)-idsFirst)/uint64(l.IDsPerPod)))
+	l.RangesMax = min(int(c.MaxPods), int(ids/uint64(l.IDsPerPod)))
 	return l
+}
+
+func idsPerPod(c *kubeletconfig.KubeletConfiguration) uint32 {
+	if u := c.UserNamespaces; u != nil && u.IDsPerPod != nil {
+		return uint32(*u.IDsPerPod)
+	}
+	return idsFirst
+}
+
+// CheckSetApart returns an error if IDs that an administrator has set apart do not suffice for the
+// pods of a configuration. The rules are the kubelet's (MakeUserNsManager).
+func CheckSetApart(c *kubeletconfig.KubeletConfiguration, r Range) error {
+	each := idsPerPod(c)
+	switch {
+	case r.First < each || r.First%each != 0:
+		return fmt.Errorf("the first ID is %d, and must be a multiple of %d, "+
+			"userNamespaces.idsPerPod", r.First, each)
+	case r.Length == 0 || r.Length%each != 0:
+		return fmt.Errorf("there are %d IDs, and their number must be a multiple of %d, "+
+			"userNamespaces.idsPerPod", r.Length, each)
+	case uint64(r.First)+uint64(r.Length) > idsEnd:
+		return fmt.Errorf("%d IDs from %d on are more than there are", r.Length, r.First)
+	case int64(r.Length/each) < int64(c.MaxPods):
+		return fmt.Errorf("there are %d IDs, and %d pods (maxPods) need %d", r.Length, c.MaxPods,
+			int64(c.MaxPods)*int64(each))
+	}
+	return nil
 }
 
 // FirstFree returns the first free range; an empty one if all are taken.
 func (l Layout) FirstFree(taken []Range) Range {
 	for i := range l.RangesMax {
-		r := Range{First: uint32(idsFirst + uint64(i)*uint64(l.IDsPerPod)), Length: l.IDsPerPod}
+		r := Range{First: uint32(uint64(l.First) + uint64(i)*uint64(l.IDsPerPod)), Length: l.IDsPerPod}
 		if r.IsFree(taken) {
 			return r
 		}

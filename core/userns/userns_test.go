@@ -1,6 +1,7 @@
 package userns
 
 import (
+	"strings"
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -12,7 +13,8 @@ import (
 // range is always found unless all are taken.
 func TestFirstFree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := Layout{IDsPerPod: 65536 * rapid.Uint32Range(1, 3).Draw(t, "length"),
+		l := Layout{First: 65536 * rapid.Uint32Range(1, 3).Draw(t, "first"),
+			IDsPerPod: 65536 * rapid.Uint32Range(1, 3).Draw(t, "length"),
 			RangesMax: rapid.IntRange(0, 20).Draw(t, "count")}
 		var taken []Range
 		for range rapid.IntRange(0, 30).Draw(t, "taken") {
@@ -27,7 +29,7 @@ func TestFirstFree(t *testing.T) {
 				}
 				return
 			}
-			if !r.IsFree(taken) || r.Length != l.IDsPerPod || r.First < 65536 || r.First%65536 != 0 {
+			if !r.IsFree(taken) || r.Length != l.IDsPerPod || r.First < l.First || r.First%65536 != 0 {
 				t.Fatalf("picked %v with %v", r, taken)
 			}
 			taken = append(taken, r)
@@ -41,14 +43,18 @@ func TestLayoutFromConfig(t *testing.T) {
 			UserNamespaces: &kubeletconfig.UserNamespaces{IDsPerPod: &n}}
 	}
 	for n, want := range map[int64]Layout{
-		65536: {65536, 110}, 1 << 25: {1 << 25, 110}, 1 << 30: {1 << 30, 3},
-		1<<32 - 65536: {1<<32 - 65536, 1},
+		65536: {65536, 65536, 110}, 1 << 25: {65536, 1 << 25, 110}, 1 << 30: {65536, 1 << 30, 3},
+		1<<32 - 65536: {65536, 1<<32 - 65536, 1},
 	} {
-		if got := LayoutFromConfig(ids(n)); got != want {
+		if got := LayoutFromConfig(ids(n), Range{}); got != want {
 			t.Errorf("%d ids each: %+v, want %+v", n, got, want)
 		}
 	}
-	last := Layout{1 << 30, 3}.FirstFree([]Range{{65536, 1 << 30}, {65536 + 1<<30, 1 << 30}})
+	setApart := Range{1 << 20, 120 << 16}
+	if got := LayoutFromConfig(ids(65536), setApart); got != (Layout{1 << 20, 65536, 110}) {
+		t.Errorf("in a range that is set apart: %+v", got)
+	}
+	last := Layout{65536, 1 << 30, 3}.FirstFree([]Range{{65536, 1 << 30}, {65536 + 1<<30, 1 << 30}})
 	if last != (Range{65536 + 2<<30, 1 << 30}) {
 		t.Errorf("the last range is %v", last)
 	}
@@ -93,5 +99,23 @@ func TestOverlaps(t *testing.T) {
 	top := Range{1<<32 - 1, 1}
 	if !top.Overlaps(Range{1<<32 - 2, 2}) || top.Overlaps(a) {
 		t.Error("Overlaps is wrong at the end of all IDs")
+	}
+}
+
+func TestCheckSetApart(t *testing.T) {
+	c := &kubeletconfig.KubeletConfiguration{MaxPods: 110}
+	for r, want := range map[Range]string{
+		{65536, 110 << 16}: "", {1 << 31, 1 << 31}: "",
+		{100000, 110 << 16}:      "the first ID is 100000, and must be a multiple of 65536",
+		{0, 110 << 16}:           "the first ID is 0",
+		{65536, 0}:               "there are 0 IDs",
+		{65536, 110<<16 + 1}:     "their number must be a multiple of 65536",
+		{65536, 109 << 16}:       "110 pods (maxPods) need 7208960",
+		{1 << 31, 1<<31 + 1<<16}: "are more than there are",
+	} {
+		err := CheckSetApart(c, r)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", r, err, want)
+		}
 	}
 }

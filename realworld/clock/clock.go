@@ -2,6 +2,8 @@
 // time since then. It never goes back and never jumps, even if the machine's date is changed while
 // the agent runs: so a change of the date neither ends a back-off early nor delays a relist.
 //
+// The date is Offset away. The core takes it for timestamps that others read (timer.Wall).
+//
 // All deadlines of effects are times of this clock; a port converts them to timeouts with Until.
 package clock
 
@@ -24,3 +26,10 @@ func (c Clock) Elapsed() time.Duration { return time.Since(c.started) }
 
 // Until returns the duration until a time of this clock; negative if it has passed.
 func (c Clock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
+
+// Offset returns how far the machine's date is from the agent's time: by how much the date was
+// changed, and how long the machine was suspended, since the clock was made.
+func (c Clock) Offset() time.Duration {
+	now := time.Now()
+	return now.Round(0).Sub(c.started.Round(0)) - now.Sub(c.started)
+}

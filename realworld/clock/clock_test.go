@@ -38,6 +38,13 @@ func TestNowSurvivesMarshaling(t *testing.T) {
 	}
 }
 
+// The date of a test is not changed.
+func TestOffset(t *testing.T) {
+	if off := clock.New().Offset(); off.Abs() > time.Second {
+		t.Errorf("the date is %v off", off)
+	}
+}
+
 func TestUntil(t *testing.T) {
 	c := clock.New()
 	got := c.Until(c.Now().Add(time.Hour))

@@ -130,7 +130,11 @@ func (n *node) resolve(_ context.Context, m world.ContainerRequest) (
 	response.TTY = n.tty
 	if m.Pod != "web" {
 		response = world.ContainerAnswer{Err: world.Errorf(world.KindNotFound, "ContainerRequest",
-			"pod %q not found", m.Pod)}
+			"pod %q does not exist", m.Pod)}
+	}
+	if m.Container == "none" {
+		response = world.ContainerAnswer{UID: "u1", Err: world.Errorf(world.KindNotFound,
+			"ContainerRequest", "container %q not found in pod %q", m.Container, m.Pod)}
 	}
 	return &response, n.resolveErr
 }

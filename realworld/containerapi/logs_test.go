@@ -187,7 +187,8 @@ func TestLogErrors(t *testing.T) {
 	n.resolveErr = fmt.Errorf("the agent does not answer")
 	expect(503, "the agent does not answer")
 	for path, want := range map[string]string{
-		"/containerLogs/default/other/app":                       `404 pod "other" not found`,
+		"/containerLogs/default/other/app":                       `404 pod "other" does not exist`,
+		"/containerLogs/default/web/none":                        `404 container "none" not found in`,
 		"/containerLogs/default/..%2f..%2fetc/app":               "400 pod name: ",
 		"/containerLogs/..%2f/web/app":                           "400 namespace: ",
 		"/containerLogs/default/web/a%00b":                       "400 container name: ",

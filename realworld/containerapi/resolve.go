@@ -81,6 +81,32 @@ func parseTarget(r *http.Request) (target, error) {
 	return names, nil
 }
 
+// missingError is the error of a name that stands for nothing, with the text for logs. The kubelet
+// has other texts on other paths, which clients may look for.
+type missingError struct {
+	*httpError
+	container bool // there is such a pod, and it has no such container
+}
+
+func (e *missingError) Unwrap() error { return e.httpError }
+
+// missingPod replaces the error of a pod that does not exist with the text of all paths but that of
+// logs.
+func missingPod(err error) error {
+	if missing, ok := errors.AsType[*missingError](err); ok && !missing.container {
+		return httpErrorf(http.StatusNotFound, "pod does not exist")
+	}
+	return err
+}
+
+// missingContainer replaces the error of a container that does not exist.
+func missingContainer(err, otherwise error) error {
+	if missing, ok := errors.AsType[*missingError](err); ok && missing.container {
+		return otherwise
+	}
+	return missingPod(err)
+}
+
 // resolve resolves the names of a request in the core.
 func (a *API) resolve(ctx context.Context, names target) (*world.ContainerAnswer, error) {
 	response, err := a.opts.Resolve(ctx, world.ContainerRequest{
@@ -89,8 +115,10 @@ func (a *API) resolve(ctx context.Context, names target) (*world.ContainerAnswer
 	switch {
 	case err != nil:
 		return nil, httpErrorf(http.StatusServiceUnavailable, "%v", err)
+	case response.Err.Has(world.KindNotFound) && response.UID == "":
+		return nil, &missingError{httpErrorf(http.StatusNotFound, "%s", response.Err.Message), false}
 	case response.Err.Has(world.KindNotFound):
-		return nil, httpErrorf(http.StatusNotFound, "%s", response.Err.Message)
+		return nil, &missingError{httpErrorf(http.StatusNotFound, "%s", response.Err.Message), true}
 	case response.Err != nil:
 		return nil, httpErrorf(http.StatusInternalServerError, "%s", response.Err.Message)
 	}
@@ -99,13 +127,14 @@ func (a *API) resolve(ctx context.Context, names target) (*world.ContainerAnswer
 
 // resolveRunning is resolve for requests that need a running container.
 func (a *API) resolveRunning(ctx context.Context, names target) (*world.ContainerAnswer, error) {
+	notFound := httpErrorf(http.StatusInternalServerError, "container not found (%q)",
+		names.container)
 	response, err := a.resolve(ctx, names)
 	if err != nil {
-		return nil, err
+		return nil, missingContainer(err, notFound)
 	}
 	if response.ContainerID == "" || hasEnded(response.Status, response.ContainerID) {
-		return nil, httpErrorf(http.StatusInternalServerError, "container not found (%q)",
-			names.container)
+		return nil, notFound
 	}
 	return response, nil
 }

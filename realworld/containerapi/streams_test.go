@@ -255,7 +255,11 @@ func TestStreamErrors(t *testing.T) {
 		{"bad name", nil, "/exec/default/..%2fweb/app?command=a&output=1", 400, "pod name: "},
 		{"bad uid", nil, "/exec/default/web/a%2fb/app?command=a&output=1", 400, "uid: "},
 		{"long uid", nil, "/portForward/default/web/" + strings.Repeat("a", 200), 400, "uid: "},
-		{"no pod", nil, "/exec/default/other/app?command=a&output=1", 404, `pod "other" not found`},
+		{"no pod", nil, "/exec/default/other/app?command=a&output=1", 404, "pod does not exist"},
+		{"no such container", nil, "/exec/default/web/none?command=a&output=1", 500,
+			`container not found ("none")`},
+		{"no pod to attach to", nil, "/attach/default/other/app?output=1", 404, "pod does not exist"},
+		{"no pod to forward to", nil, "/portForward/default/other", 404, "pod does not exist"},
 		{"not made", func(n *node) { n.containerAnswer.ContainerID = "" }, execPath, 500,
 			`container not found ("app")`},
 		{"over", func(n *node) {
@@ -454,7 +458,8 @@ func TestRun(t *testing.T) {
 	n.execSync.ExitCode = 3
 	expect(run, 500, "command 'ls -l' exited with 3: err")
 	expect("/run/default/web/app", 400, "cmd is empty")
-	expect("/run/default/other/app?cmd=ls", 404, "not found")
+	expect("/run/default/other/app?cmd=ls", 404, "pod does not exist")
+	expect("/run/default/web/none?cmd=ls", 500, `container not found ("none")`)
 	expect("/run/default/Web/app?cmd=ls", 400, "pod name: ")
 	n.err = status.Error(codes.Unavailable, "the runtime is away")
 	expect(run, 500, "the runtime is away")
@@ -509,7 +514,8 @@ func TestCheckpoint(t *testing.T) {
 	}
 	expect(path+"?timeout=x", 404, "cannot parse value of timeout parameter")
 	expect(path+"?timeout=-1", 400, "timeout: must be between 0 and 86400")
-	expect("/checkpoint/default/other/app", 404, "not found")
+	expect("/checkpoint/default/other/app", 404, "pod does not exist")
+	expect("/checkpoint/default/web/none", 404, "container none does not exist")
 	expect("/checkpoint/default/web/..%2f..%2fapp", 400, "container name: ")
 	n.err = status.Error(codes.Unimplemented, "not here")
 	expect(path, 500, "checkpointing of default/web/app failed (rpc error: code = Unimplemented")

@@ -293,6 +293,29 @@ func TestLargeResponses(t *testing.T) {
 	}
 }
 
+// A runtime may send longer lists than the kubelet receives.
+func TestLargeLists(t *testing.T) {
+	r := newRuntime(t)
+	large := map[string]string{"a": strings.Repeat("x", 20<<20)}
+	r.handle = func(_ context.Context, method string) (proto.Message, error) {
+		if strings.HasSuffix(method, "/ListPodSandbox") {
+			return &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{Id: "s",
+				Metadata: &runtimeapi.PodSandboxMetadata{}, Annotations: large}}}, nil
+		}
+		return &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{{Id: "c",
+			Metadata: &runtimeapi.ContainerMetadata{}, Annotations: large}}}, nil
+	}
+	r.start(t)
+	defer r.kill(t)
+	h := newHarness(t, r)
+	for _, request := range []any{&runtimeapi.ListPodSandboxRequest{},
+		&runtimeapi.ListContainersRequest{}} {
+		if _, err := h.call(request, porttest.Patience); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // The runtime is down when the agent starts, starts, is killed during a call, and starts again,
 // twice.
 func TestReconnect(t *testing.T) {

@@ -64,7 +64,7 @@ func kindByMessage(op, message string) (world.ErrorKind, bool) {
 		// containerd 1.6 listens before its CRI service is ready, and then returns this error
 		// without a code.
 		return world.KindUnavailable, true
-	case strings.Contains(message, "message larger than max"):
+	case strings.Contains(message, messageTooLong):
 		// gRPC returns ResourceExhausted on either side, although the call has been executed.
 		return world.KindInternal, true
 	}

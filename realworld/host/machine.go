@@ -32,10 +32,17 @@ func readMachine(root, rootDir string) world.Machine {
 		RootDirBytes:    capacityBytes(rootDir),
 		AppArmor:        firstLine(root, "sys/module/apparmor/parameters/enabled") == "Y",
 		SELinux:         hasSELinux(root),
+		CgroupV1:        hasCgroupV1(filepath.Join(root, "sys/fs/cgroup")),
 		HugePages:       hugePages(filepath.Join(root, "sys/kernel/mm/hugepages")),
 
 		ThermalThrottleCPUs: throttledCPUs(root),
 	}
+}
+
+// hasCgroupV1 reports whether hierarchies of cgroup v1 are mounted at a directory.
+func hasCgroupV1(root string) bool {
+	found, err := findHierarchies(root)
+	return err == nil && !found[0].unified
 }
 
 // hasSELinux reports whether SELinux is enabled. While it is disabled, processes have the label of

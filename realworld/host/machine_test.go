@@ -17,14 +17,15 @@ import (
 func TestMachineFromFiles(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{
-		"proc/sys/kernel/random/boot_id": "a-b-c\n",
-		"proc/sys/kernel/osrelease":      "6.1.0-1-amd64\n",
-		"proc/meminfo":                   "MemTotal: 2048 kB\nSwapTotal: 1024 kB\n",
-		"etc/machine-id":                 "0123456789abcdef\n",
-		"sys/class/dmi/id/product_uuid":  "4c4c4544\n",
-		"etc/os-release":                 "ID=x\nPRETTY_NAME=\"X Linux 12\"\n",
-		"proc/self/attr/current":         "system_u:system_r:unconfined_service_t:s0\x00",
-		"sys/fs/selinux/enforce":         "0",
+		"proc/sys/kernel/random/boot_id":    "a-b-c\n",
+		"proc/sys/kernel/osrelease":         "6.1.0-1-amd64\n",
+		"proc/meminfo":                      "MemTotal: 2048 kB\nSwapTotal: 1024 kB\n",
+		"etc/machine-id":                    "0123456789abcdef\n",
+		"sys/class/dmi/id/product_uuid":     "4c4c4544\n",
+		"etc/os-release":                    "ID=x\nPRETTY_NAME=\"X Linux 12\"\n",
+		"proc/self/attr/current":            "system_u:system_r:unconfined_service_t:s0\x00",
+		"sys/fs/selinux/enforce":            "0",
+		"sys/fs/cgroup/memory/cgroup.procs": "1\n",
 		"sys/devices/system/cpu/cpu10/thermal_throttle/core_throttle_count": "0\n",
 		"sys/devices/system/cpu/cpu9/thermal_throttle/core_throttle_count":  "0\n",
 		"sys/devices/system/cpu/cpu1/online":                                "1\n",
@@ -46,7 +47,7 @@ func TestMachineFromFiles(t *testing.T) {
 	boot.Machine.RootDirBytes = 0
 	want := world.Machine{MachineID: "0123456789abcdef", SystemUUID: "4c4c4544",
 		KernelVersion: "6.1.0-1-amd64", OSImage: "X Linux 12", OperatingSystem: runtime.GOOS,
-		Architecture: runtime.GOARCH, SwapBytes: 1 << 20, SELinux: true,
+		Architecture: runtime.GOARCH, SwapBytes: 1 << 20, SELinux: true, CgroupV1: true,
 		ThermalThrottleCPUs: []int{9, 10},
 		HugePages:           []world.HugePages{{SizeBytes: 64 << 10}, {SizeBytes: 2 << 20, Count: 3}}}
 	if d := cmp.Diff(want, boot.Machine); d != "" {

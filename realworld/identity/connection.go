@@ -88,6 +88,9 @@ func (i *Identity) connect(config *rest.Config,
 		return nil, err
 	}
 	tc.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &unauthorizedCloser{rt, c} })
+	if i.opts.Trace != nil {
+		tc.Wrap(i.opts.Trace)
+	}
 	wrapped, err := transport.HTTPWrappersForConfig(tc, c.transport)
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,6 +97,7 @@ type fake struct {
 	url       string
 	ca        []byte
 	approve   chan struct{} // closed when requests are approved
+	deny      atomic.Bool   // instead
 
 	mu         sync.Mutex
 	addresses  []v1.NodeAddress                        // of the Node
@@ -145,11 +147,22 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if asked == nil {
 			return
 		}
-		asked.Name, asked.UID, asked.ResourceVersion = "csr-1", "uid-1", "1"
+		asked.UID, asked.ResourceVersion = "uid-1", "1"
 		f.mu.Lock()
+		if f.request != nil && f.request.Name == asked.Name {
+			f.mu.Unlock()
+			respond(w, http.StatusConflict, &metav1.Status{
+				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+				Status:   metav1.StatusFailure, Reason: metav1.StatusReasonAlreadyExists})
+			return
+		}
 		f.request, f.requesters = asked, append(f.requesters, userOf(r))
 		f.mu.Unlock()
 		respond(w, http.StatusCreated, asked)
+	case strings.Contains(r.URL.Path, "/node-csr-"):
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		respond(w, http.StatusOK, f.request)
 	case r.URL.Query().Get("sendInitialEvents") != "":
 		http.Error(w, "no streaming lists", http.StatusUnprocessableEntity)
 	case r.URL.Query().Get("watch") != "":
@@ -196,6 +209,11 @@ func (f *fake) signed() *certificates.CertificateSigningRequest {
 		f.t.Error(err)
 	}
 	signed := f.request.DeepCopy()
+	if f.deny.Load() {
+		signed.Status.Conditions = []certificates.CertificateSigningRequestCondition{
+			{Type: certificates.CertificateDenied}}
+		return signed
+	}
 	signed.Status.Conditions = []certificates.CertificateSigningRequestCondition{
 		{Type: certificates.CertificateApproved}}
 	signed.Status.Certificate = f.authority.sign(f.t, asked,

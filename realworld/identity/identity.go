@@ -17,6 +17,8 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +36,8 @@ type Options struct {
 	Rotate     bool   // request the next certificate before the current one expires
 	UserAgent  string // the User-Agent of requests
 	Warn       func(problem string)
+	// Trace wraps the transport of every connection; nil for none.
+	Trace func(http.RoundTripper) http.RoundTripper
 	// SendPingTimeout is how long a connection may be idle before a ping is sent, PingTimeout how
 	// long the response to the ping may take. Zero selects the defaults.
 	SendPingTimeout, PingTimeout time.Duration
@@ -85,6 +89,7 @@ func Load(opts Options) (*Identity, error) {
 		return nil, fmt.Errorf("%w; %w", err, bootstrapErr)
 	}
 	opts.Warn(fmt.Sprintf("requesting a client certificate: %v", err))
+	i.warnIfPlain(bootstrap)
 	i.config = rest.AnonymousClientConfig(bootstrap.config)
 	return i.manageCertificate(nil)
 }
@@ -100,12 +105,21 @@ func (i *Identity) canBootstrap() bool {
 // useKubeconfig uses the credentials of a kubeconfig. Only a certificate can be rotated, unlike a
 // token or a credential plugin.
 func (i *Identity) useKubeconfig(own *kubeconfig) (*Identity, error) {
+	i.warnIfPlain(own)
 	if !i.opts.Rotate || own.certificate == nil {
 		i.config = own.config
 		return i, nil
 	}
 	i.config = rest.AnonymousClientConfig(own.config)
 	return i.manageCertificate(own)
+}
+
+// warnIfPlain warns if the connection to the server of a kubeconfig is not encrypted.
+func (i *Identity) warnIfPlain(k *kubeconfig) {
+	if strings.HasPrefix(k.config.Host, "http://") {
+		i.opts.Warn(k.source + ": server: " + k.config.Host + " is not encrypted: whoever is on the " +
+			"path to the server can run anything on this node")
+	}
 }
 
 // Config returns the server's address, with the settings of requests but without the client

@@ -3,6 +3,7 @@ package identity
 import (
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,6 +99,32 @@ func TestCredentials(t *testing.T) {
 			}
 			l.Close()
 		}
+	}
+}
+
+// countingTransport counts the requests that it passes on.
+type countingTransport struct {
+	http.RoundTripper
+	requests int
+}
+
+func (c *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.requests++
+	return c.RoundTripper.RoundTrip(r)
+}
+
+func TestRequestsAreTraced(t *testing.T) {
+	f := newFake(t)
+	traced := &countingTransport{}
+	l := startSession(t, Options{CertDir: t.TempDir(),
+		Kubeconfig: f.kubeconfig(filepath.Join(t.TempDir(), "kubeconfig"),
+			map[string]any{"token": "secret"}),
+		Trace: func(next http.RoundTripper) http.RoundTripper {
+			traced.RoundTripper = next
+			return traced
+		}})
+	if who, _, err := l.whoami(f.url); who != "secret" || err != nil || traced.requests != 1 {
+		t.Errorf("user %q, %v, %d requests traced", who, err, traced.requests)
 	}
 }
 
@@ -231,6 +258,58 @@ func TestExpired(t *testing.T) {
 	l.Close()
 }
 
+// waitForRequests waits until certificates were requested so many times.
+func (f *fake) waitForRequests(t *testing.T, count int) {
+	t.Helper()
+	for end := time.Now().Add(waitMax); len(f.csrRequesters()) < count; {
+		if time.Now().After(end) {
+			t.Fatalf("certificates were requested by %q", f.csrRequesters())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// An agent that is started again and again waits for its first request.
+func TestRestartsKeepTheRequest(t *testing.T) {
+	f := newFake(t)
+	dir := t.TempDir()
+	opts := Options{Kubeconfig: filepath.Join(dir, "kubelet.conf"), CertDir: dir,
+		Bootstrap: f.kubeconfig(filepath.Join(dir, "bootstrap"), map[string]any{"token": "boot"})}
+	key := filepath.Join(dir, "kubelet-client.key.tmp")
+	for range 3 {
+		l := startSession(t, opts)
+		f.waitForRequests(t, 1)
+		l.Close()
+		if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the key is kept as %v, %v", info, err)
+		}
+	}
+	close(f.approve)
+	l := startSession(t, opts)
+	l.waitFor(t, f.url, func(who, _ string) bool { return who == node })
+	if got := f.csrRequesters(); len(got) != 1 {
+		t.Errorf("certificates were requested by %q", got)
+	}
+	if _, err := os.Stat(key); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the key is still there: %v", err)
+	}
+}
+
+// After a denial, and with a torn key, there is a request with another key.
+func TestDeniedRequest(t *testing.T) {
+	f := newFake(t)
+	f.deny.Store(true)
+	close(f.approve)
+	dir := t.TempDir()
+	key := filepath.Join(dir, "kubelet-client.key.tmp")
+	write(t, key, "-----BEGIN EC")
+	l := startSession(t, Options{Kubeconfig: filepath.Join(dir, "kubelet.conf"), CertDir: dir,
+		Bootstrap: f.kubeconfig(filepath.Join(dir, "bootstrap"), map[string]any{"token": "boot"})})
+	f.waitForRequests(t, 2)
+	f.deny.Store(false)
+	l.waitFor(t, f.url, func(who, _ string) bool { return who == node })
+}
+
 // A certificate that is about to expire is replaced, and all connections are closed.
 func TestRotation(t *testing.T) {
 	f := newFake(t)
@@ -291,6 +370,32 @@ func TestKubeconfigLost(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "kubelet.conf")); err != nil ||
 		len(f.csrRequesters()) > 0 {
 		t.Errorf("certificates were requested by %q, %v", f.csrRequesters(), err)
+	}
+}
+
+// A program on the path to a server of plain HTTP can take its place.
+func TestPlainServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	f := newFake(t)
+	for server, want := range map[string]string{"http://192.0.2.1:8080": "is not encrypted",
+		"https://192.0.2.1:6443": ""} {
+		f.url = server
+		for _, opts := range []Options{
+			{Kubeconfig: f.kubeconfig(path, map[string]any{"token": "secret"})},
+			{Kubeconfig: path + ".none", Bootstrap: path, CertDir: t.TempDir()},
+		} {
+			var warnings []string
+			opts.Warn = func(problem string) { warnings = append(warnings, problem) }
+			i, err := Load(opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i.Close()
+			warned := strings.Contains(strings.Join(warnings, "\n"), "server: "+server+" is not encrypted")
+			if warned != (want != "") {
+				t.Errorf("%s: warnings %q", server, warnings)
+			}
+		}
 	}
 }
 

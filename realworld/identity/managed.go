@@ -144,6 +144,7 @@ func (i *Identity) requestCertificate(ctx context.Context) error {
 		return err
 	}
 	stored, err := signingRequest{
+		pairName: pairName,
 		template: x509.CertificateRequest{Subject: nodeSubject(i.opts.NodeName)},
 		signer:   certificates.KubeAPIServerClientKubeletSignerName,
 		usages:   certificate.DefaultKubeletClientGetUsages,

@@ -128,7 +128,7 @@ func (r *requestedCertificate) requestIfNeeded(ctx context.Context,
 		matches(current.Leaf, &template) {
 		return nil
 	}
-	stored, err := signingRequest{template, certificates.KubeletServingSignerName,
+	stored, err := signingRequest{servingName, template, certificates.KubeletServingSignerName,
 		certificate.DefaultKubeletServingGetUsages}.obtain(ctx, client, r.files)
 	if err == nil {
 		r.use(stored)

@@ -3,14 +3,17 @@ package identity
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	certificates "k8s.io/api/certificates/v1"
@@ -26,43 +29,84 @@ const approvalTimeout = 15 * time.Minute
 
 // signingRequest describes a certificate that the API server is requested to sign.
 type signingRequest struct {
+	pairName string // the prefix of its files
 	template x509.CertificateRequest
 	signer   string
 	usages   func(key any) []certificates.KeyUsage
 }
 
-// obtain creates a key, has it signed, and stores the certificate.
+// obtain creates a key, has it signed, and stores the certificate. The key is kept in a file until
+// the certificate is stored, and the name of the request follows from it: an agent that is started
+// again waits for the same request, however often that happens. A request that was denied is given
+// up with its key.
 func (o signingRequest) obtain(ctx context.Context, client kubernetes.Interface,
 	files certificate.FileStore) (*tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	keyFile := filepath.Join(filepath.Dir(files.CurrentPath()), o.pairName+".key.tmp")
+	keyPEM, key, err := loadOrMakeKey(keyFile)
 	if err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
+		return nil, err
 	}
 	request, err := cert.MakeCSRFromTemplate(key, &o.template)
 	if err != nil {
 		return nil, fmt.Errorf("making a request: %w", err)
 	}
-	name, uid, err := csr.RequestCertificateWithContext(ctx, client, request, "", o.signer, nil,
-		o.usages(key), key)
+	name, uid, err := csr.RequestCertificateWithContext(ctx, client, request, o.name(key), o.signer,
+		nil, o.usages(key), key)
 	if err != nil {
+		if strings.Contains(err.Error(), "not compatible") { // such as one whose certificate has expired
+			err = errors.Join(err, os.Remove(keyFile))
+		}
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, approvalTimeout)
 	defer cancel()
 	signed, err := csr.WaitForCertificate(ctx, client, name, uid)
 	if err != nil {
-		return nil, fmt.Errorf("waiting for the approval of %s: %w", name, err)
+		err = fmt.Errorf("waiting for the approval of %s: %w", name, err)
+		if ctx.Err() == nil { // it was denied, or it failed
+			err = errors.Join(err, os.Remove(keyFile))
+		}
+		return nil, err
 	}
-	stored, err := files.Update(signed,
-		pem.EncodeToMemory(&pem.Block{Type: keyutil.ECPrivateKeyBlockType, Bytes: der}))
+	stored, err := files.Update(signed, keyPEM)
 	if err != nil {
 		return nil, fmt.Errorf("keeping the certificate of %s: %w", name, err)
 	}
+	_ = os.Remove(keyFile) // otherwise the next certificate has the same key
 	return stored, nil
+}
+
+// loadOrMakeKey returns the key of a file. If there is none, or the file is torn, it makes one.
+func loadOrMakeKey(file string) ([]byte, *ecdsa.PrivateKey, error) {
+	data, _, err := keyutil.LoadOrGenerateKeyFile(file)
+	if err != nil {
+		_ = os.Remove(file) // if that fails, so does the next attempt
+		if data, _, err = keyutil.LoadOrGenerateKeyFile(file); err != nil {
+			return nil, nil, err
+		}
+	}
+	parsed, err := keyutil.ParsePrivateKeyPEM(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
+	}
+	key, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, nil, fmt.Errorf("%s: is no key of this agent, but %T", file, parsed)
+	}
+	return data, key, nil
+}
+
+// name returns the name of the request for a key. It is another one if anything differs that the
+// certificate is for.
+func (o signingRequest) name(key *ecdsa.PrivateKey) string {
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		panic("identity: a key cannot be encoded: " + err.Error())
+	}
+	digest := sha256.New()
+	fmt.Fprintf(digest, "%x %s %s %q %q", public, o.signer, o.template.Subject, o.template.DNSNames,
+		o.template.IPAddresses)
+	return "node-csr-" + hex.EncodeToString(digest.Sum(nil))
 }
 
 // nodeSubject returns the subject of a node's certificates.

@@ -32,6 +32,8 @@ const incomingMax = 1024
 // the ports with it, then call Run.
 type Runner struct {
 	clock    clock.Clock
+	offset   func() time.Duration // of the date, replaced by tests
+	reported time.Duration        // the offset that the core knows
 	incoming chan queuedEvent
 	ended    chan struct{} // closed when Run returns
 	dropped  atomic.Uint64 // requests that were given up
@@ -47,6 +49,7 @@ type queuedEvent struct {
 func New(c clock.Clock) *Runner {
 	return &Runner{
 		clock:    c,
+		offset:   c.Offset,
 		incoming: make(chan queuedEvent, incomingMax),
 		ended:    make(chan struct{}),
 	}
@@ -98,6 +101,7 @@ func (r *Runner) Run(ctx context.Context, l *loop.Loop, boot *world.Boot) {
 	defer close(r.ended)
 	l.Offer(world.Event{Body: boot})
 	for ctx.Err() == nil {
+		r.reportStep(l)
 		r.receiveOne(l)
 		if !l.Turn(r.clock.Now()) {
 			r.wait(ctx, l)
@@ -130,8 +134,21 @@ func (r *Runner) handOver(l *loop.Loop, ev queuedEvent) bool {
 		r.dropped.Add(1)
 		return false
 	}
+	r.reportStep(l)
 	l.Offer(ev.event)
 	return true
+}
+
+// stepMin is the least change of the date that is reported. Smaller ones matter to no reader of a
+// timestamp.
+const stepMin = 500 * time.Millisecond
+
+// reportStep hands the core a change of the date, before whatever happens next.
+func (r *Runner) reportStep(l *loop.Loop) {
+	if offset := r.offset(); (offset - r.reported).Abs() >= stepMin {
+		r.reported = offset
+		l.Offer(world.Event{Body: &world.ClockStepped{Offset: offset}})
+	}
 }
 
 // wait sleeps until an event arrives, the core's next wake-up is due, or the context is done.

@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +93,40 @@ func TestFromBootToShutdown(t *testing.T) {
 	r.Deliver(world.Event{Op: 2}) // must not block
 	if r.Offer(world.Event{Body: &world.PodsRequest{}}) {
 		t.Error("a runner that has ended takes requests")
+	}
+}
+
+// A change of the date is reported once, before the events after it; a small one is not.
+func TestChangeOfTheDateIsReported(t *testing.T) {
+	r := runner.New(clock.New())
+	offset := time.Duration(0)
+	r.SetOffset(func() time.Duration { return offset })
+	ctx, cancel := context.WithCancelCause(t.Context())
+	core := &script{}
+	core.step = func(ev world.Event) []world.Effect {
+		switch body := ev.Body.(type) {
+		case *world.PodsRequest:
+			offset += []time.Duration{400 * time.Millisecond, -time.Hour, 0}[body.Request-1]
+			if body.Request == 3 {
+				cancel(errTerm)
+			}
+			r.Offer(world.Event{Body: &world.PodsRequest{Request: body.Request + 1}})
+		case *world.ClockStepped:
+			if want := 400*time.Millisecond - time.Hour; body.Offset != want {
+				t.Errorf("the offset is %v, want %v", body.Offset, want)
+			}
+		}
+		return nil
+	}
+	r.Offer(world.Event{Body: &world.PodsRequest{Request: 1}})
+	r.Run(ctx, loop.New(loop.Options{Core: core}), &world.Boot{})
+	var got []string
+	for _, ev := range core.events {
+		got = append(got, world.BodyName(ev.Body))
+	}
+	want := []string{"Boot", "PodsRequest", "PodsRequest", "ClockStepped", "PodsRequest", "Shutdown"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the core has seen %q, want %q", got, want)
 	}
 }
 

@@ -1,5 +1,6 @@
 // Package tracing sends OpenTelemetry spans to a collector over OTLP: of the syncs of pods, of the
-// operations in them, and of the calls to the container runtime.
+// operations in them, of the calls to the container runtime, of the requests to the API server, and
+// of those to the agent's HTTP API.
 //
 // The core knows nothing of tracing. Spans follow from effects and events: an effect with an OpID
 // starts an operation, and the event with that OpID ends it. A sync of a pod is a period in which

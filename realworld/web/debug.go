@@ -2,11 +2,13 @@ package web
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/pprof"
 	"net/url"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"k8s.io/apiserver/pkg/server/flagz"
@@ -101,6 +103,10 @@ func handleProfiles(mux *http.ServeMux, c *kubeletconfig.KubeletConfiguration) {
 	})
 }
 
+// verbosityMax is the most that a client can set: from 8 on client-go logs the bodies of requests
+// and responses, and so the contents of Secrets, which other clients can read with nodes/log.
+const verbosityMax = 7
+
 // serveVerbosity sets the verbosity of the log (klog's -v).
 func serveVerbosity(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPut {
@@ -110,6 +116,11 @@ func serveVerbosity(w http.ResponseWriter, r *http.Request) {
 	level, err := io.ReadAll(r.Body)
 	if err != nil {
 		writeCode(w, http.StatusBadRequest, "error reading request body: "+err.Error())
+		return
+	}
+	if v, err := strconv.ParseUint(string(level), 10, 32); err == nil && v > verbosityMax {
+		writeCode(w, http.StatusBadRequest, fmt.Sprintf("at verbosity %d and above the contents of "+
+			"Secrets are logged: set it with --v", verbosityMax+1))
 		return
 	}
 	done, err := logs.GlogSetter(string(level))

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/component-base/metrics/prometheus/slis"
+
 	"seedlet.dev/world"
 )
 
@@ -46,6 +48,9 @@ func (p *Port) serveHealth(w http.ResponseWriter, r *http.Request) {
 	var lines strings.Builder
 	failed := false
 	for _, c := range checks {
+		if !slices.Contains(excluded, c.Name) {
+			countCheck(r.Context(), c)
+		}
 		switch {
 		case slices.Contains(excluded, c.Name):
 			fmt.Fprintf(&lines, "[+]%s excluded: ok\n", c.Name)
@@ -67,6 +72,15 @@ func (p *Port) serveHealth(w http.ResponseWriter, r *http.Request) {
 	default:
 		writeText(w, "ok")
 	}
+}
+
+// countCheck counts the result of a check for /metrics/slis (KEP-3466).
+func countCheck(ctx context.Context, c world.Check) {
+	status := slis.Success
+	if c.Problem != "" {
+		status = slis.Error
+	}
+	_ = slis.ObserveHealthcheck(ctx, c.Name, "healthz", status) // returns no error
 }
 
 func (p *Port) serveCheck(w http.ResponseWriter, r *http.Request) {

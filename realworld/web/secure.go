@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/component-base/metrics/prometheus/slis"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
@@ -38,6 +39,7 @@ type Secure struct {
 func (p *Port) Secure(s Secure) http.Handler {
 	mux := http.NewServeMux()
 	p.handleMetricsAndPods(mux)
+	slis.SLIMetricsWithReset{}.Install(mux) // DELETE resets them, as in the kubelet
 	if *s.Config.EnableDebuggingHandlers {
 		p.handleDebugging(mux, s)
 	} else {

@@ -150,6 +150,9 @@ func TestVerbosity(t *testing.T) {
 	}{
 		{"PUT", "5", http.StatusOK, "successfully set klog.logging.verbosity to 5"},
 		{"PUT", "many", http.StatusBadRequest, `strconv.ParseUint: parsing "many": invalid syntax`},
+		{"PUT", "7", http.StatusOK, "successfully set klog.logging.verbosity to 7"},
+		{"PUT", "8", http.StatusBadRequest, "at verbosity 8 and above the contents of Secrets are " +
+			"logged: set it with --v"},
 		{"GET", "", http.StatusNotAcceptable, "unsupported http method"},
 		{"PUT", "0", http.StatusOK, "successfully set klog.logging.verbosity to 0"},
 	} {

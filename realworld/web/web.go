@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/component-base/metrics/prometheus/slis"
 
 	"seedlet.dev/world"
 	"seedlet.dev/world/loop"
@@ -99,9 +100,16 @@ func (p *Port) Health() http.Handler {
 func (p *Port) ReadOnly() http.Handler {
 	mux := http.NewServeMux()
 	p.handleMetricsAndPods(mux)
+	slis.SLIMetrics{}.Install(readOnly{mux})
 	handleDisabled(mux)
 	return mux
 }
+
+// readOnly registers handlers for GET and HEAD.
+type readOnly struct{ mux *http.ServeMux }
+
+// Handle implements the mux of package slis.
+func (r readOnly) Handle(path string, handler http.Handler) { r.mux.Handle("GET "+path, handler) }
 
 // request hands a client's request to the core and returns the answer. Without an answer it
 // responds with a 503 itself and reports false.

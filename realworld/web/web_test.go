@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics/prometheus/slis"
 
 	"seedlet.dev/realworld/web"
 	"seedlet.dev/world"
@@ -305,6 +306,49 @@ func TestMetrics(t *testing.T) {
 }
 
 // The watchdog does not restart the agent because the runtime hangs.
+// Every check that a request for /healthz asks for is counted, as in all Kubernetes components.
+func TestHealthIndicators(t *testing.T) {
+	slis.ResetHealthMetrics()
+	a := newAgent()
+	a.checks = []world.Check{{Name: "pleg", Problem: "too old"}}
+	get(t, a.port.Health(), "/healthz?exclude=log")
+	a.checks[0].Problem = ""
+	get(t, a.port.Health(), "/healthz")
+	get(t, a.port.Health(), "/healthz/ping") // a single check is not counted
+	for name, port := range map[string]http.Handler{"read-only": a.port.ReadOnly(),
+		"secure": a.secure(nil)} {
+		code, page := get(t, port, "/metrics/slis")
+		for _, line := range []string{
+			`kubernetes_healthcheck{name="log",type="healthz"} 1`,
+			`kubernetes_healthcheck{name="pleg",type="healthz"} 1`,
+			`kubernetes_healthchecks_total{name="ping",status="success",type="healthz"} 2`,
+			`kubernetes_healthchecks_total{name="syncloop",status="success",type="healthz"} 2`,
+			`kubernetes_healthchecks_total{name="lanes",status="success",type="healthz"} 2`,
+			`kubernetes_healthchecks_total{name="log",status="success",type="healthz"} 1`,
+			`kubernetes_healthchecks_total{name="pleg",status="error",type="healthz"} 1`,
+			`kubernetes_healthchecks_total{name="pleg",status="success",type="healthz"} 1`,
+		} {
+			if code != http.StatusOK || !strings.Contains(page, line+"\n") {
+				t.Errorf("%s: no %s in %d\n%s", name, line, code, page)
+			}
+		}
+	}
+	remove := func(port http.Handler) int {
+		rec := httptest.NewRecorder()
+		port.ServeHTTP(rec, httptest.NewRequest(http.MethodDelete, "/metrics/slis", nil))
+		return rec.Code
+	}
+	if code := remove(a.port.ReadOnly()); code != http.StatusMethodNotAllowed {
+		t.Errorf("the read-only port resets the indicators: %d", code)
+	}
+	if code := remove(a.secure(nil)); code != http.StatusOK {
+		t.Errorf("the secure port does not reset the indicators: %d", code)
+	}
+	if _, page := get(t, a.secure(nil), "/metrics/slis"); strings.Contains(page, `name="pleg"`) {
+		t.Errorf("after the reset:\n%s", page)
+	}
+}
+
 func TestHealthy(t *testing.T) {
 	a := newAgent()
 	a.checks = []world.Check{{Name: "syncloop"}, {Name: "pleg", Problem: "too old"}}

@@ -125,6 +125,7 @@ func (c *clusterSuite) testProxy(t *testing.T) {
 		"/metrics/resource": "node_cpu_usage_seconds_total",
 		"/metrics/cadvisor": "machine_cpu_cores",
 		"/metrics/probes":   "process_start_time_seconds",
+		"/metrics/slis":     "kubernetes_healthcheck",
 		"/debug/pprof/":     "goroutine",
 	} {
 		if out := raw(path); !strings.Contains(out, want) {

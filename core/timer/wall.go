@@ -1,0 +1,45 @@
+package timer
+
+import "time"
+
+// Wall converts times of the agent's clock to the date. The agent's clock begins as the date and is
+// monotonic from then on, so that a change of the date neither ends a back-off early nor delays
+// one. Whatever others read has the date: timestamps of statuses and conditions, the renewal of the
+// lease, the record of a pod. Events and log lines get it from the ports that write them.
+//
+// A time keeps its date when the date is changed later: a timestamp that was written does not
+// change. The zero value is a clock that agrees with the date.
+type Wall struct {
+	Steps []Step `json:"steps,omitempty"` // the newest last
+}
+
+// Step is a change of the date.
+type Step struct {
+	At     time.Time     `json:"at"`     // when it was observed, by the agent's clock
+	Offset time.Duration `json:"offset"` // from the agent's clock to the date, since then
+}
+
+// stepsMax bounds the steps that are kept. Times before the oldest have its date.
+const stepsMax = 64
+
+// Record records that the date has been changed.
+func (w *Wall) Record(at time.Time, offset time.Duration) {
+	if len(w.Steps) == stepsMax {
+		w.Steps = w.Steps[:copy(w.Steps, w.Steps[1:])]
+	}
+	w.Steps = append(w.Steps, Step{at, offset})
+}
+
+// Date returns the date of a time of the agent's clock. A time from before the agent's start is one
+// of another clock, and stays as it is.
+func (w *Wall) Date(at time.Time) time.Time {
+	if w == nil || at.IsZero() {
+		return at
+	}
+	for i := len(w.Steps) - 1; i >= 0; i-- {
+		if step := &w.Steps[i]; !at.Before(step.At) {
+			return at.Add(step.Offset)
+		}
+	}
+	return at
+}

@@ -1,0 +1,99 @@
+package host
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"seedlet.dev/world"
+)
+
+// kernelRecords has records of the kernel's log as /dev/kmsg has them.
+const kernelRecords = "testdata/kmsg"
+
+var kernelOOMs = []*world.SystemOOM{{Process: "stress", PID: 4711}, {Process: "a (b) c", PID: 4713},
+	{Process: "sh", PID: 4714}}
+
+// overwritten fails one read in between with EPIPE, as the kernel's log does after an overflow.
+type overwritten struct {
+	io.Reader
+	failed bool
+}
+
+func (r *overwritten) Read(data []byte) (int, error) {
+	if !r.failed {
+		r.failed = true
+		return 0, syscall.EPIPE
+	}
+	return r.Reader.Read(data)
+}
+
+func TestOOMsInKernelLog(t *testing.T) {
+	file, err := os.Open(kernelRecords)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var found []*world.SystemOOM
+	err = readOOMs(&overwritten{Reader: file}, func(oom *world.SystemOOM) {
+		found = append(found, oom)
+	})
+	if !errors.Is(err, io.EOF) {
+		t.Errorf("ends with %v", err)
+	}
+	if diff := cmp.Diff(kernelOOMs, found); diff != "" {
+		t.Errorf("found (-want +found):\n%s", diff)
+	}
+}
+
+// The kernel's own log is read where that is allowed; the end of the watch does not wait for a
+// record.
+func TestKernelLogIsWatchedFromItsEnd(t *testing.T) {
+	ended := make(chan error, 1)
+	w, err := WatchOOM(kernelRecords, func(oom *world.SystemOOM) {
+		t.Errorf("an old record is reported: %v", oom)
+	}, func(err error) { ended <- err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, io.EOF) {
+		t.Errorf("the end of a file is reported as %v", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+
+	w, err = WatchOOM(KernelLog, func(*world.SystemOOM) {}, func(err error) { ended <- err })
+	if err != nil {
+		t.Logf("the kernel's log cannot be read here: %v", err)
+		return
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- w.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case err := <-ended:
+		t.Errorf("the watch ended by itself: %v", err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the watch does not end")
+	}
+}
+
+func TestMissingKernelLog(t *testing.T) {
+	w, err := WatchOOM(filepath.Join(t.TempDir(), "none"), nil, nil)
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,33 @@
+package tracing
+
+import (
+	"net/http"
+	"strings"
+
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"k8s.io/component-base/tracing"
+)
+
+// Transport traces the requests of a client: those to the API server. The server's own spans join
+// the trace.
+func (t *Tracer) Transport(transport http.RoundTripper) http.RoundTripper {
+	return tracing.WrapperFor(t.provider)(transport)
+}
+
+// Handler traces the requests to a server: those to the agent's HTTP API. The trace of a client is
+// linked, and is not the parent: a client without credentials must not decide what is sampled. The
+// queries of requests are in no span, because commands are in them.
+func (t *Tracer) Handler(handler http.Handler) http.Handler {
+	return otelhttp.NewHandler(handler, "kubelet",
+		otelhttp.WithTracerProvider(t.provider),
+		otelhttp.WithPropagators(tracing.Propagators()),
+		otelhttp.WithPublicEndpointFn(func(*http.Request) bool { return true }),
+		otelhttp.WithSpanNameFormatter(requestName))
+}
+
+// requestName returns the name of the span of a request: the method and the first element of the
+// path, so that there are few names.
+func requestName(_ string, r *http.Request) string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	return r.Method + " /" + first
+}
