@@ -29,6 +29,7 @@ type FileCleanup struct {
 	LinkRemoved bool       `json:"linkRemoved,omitempty"`
 	LogsRemoved bool       `json:"logsRemoved,omitempty"` // the directory has no log of the run
 	Files       []string   `json:"files,omitempty"`       // still to be removed
+	Lists       int        `json:"lists,omitempty"`       // of the directory, that had logs of the run
 }
 
 // cleanupSubject begins the subject of the operations that remove a run's files.
@@ -78,7 +79,8 @@ func (p *Pod) handleLinkCompletion(r op.Record, ev world.Event) {
 // The directories of a pod that is no longer desired are removed as a whole (removeDirs).
 //
 // The log directory is listed again after files in it were removed, because a log that was being
-// rotated meanwhile has another name then.
+// rotated meanwhile has another name then. If files appear again and again there is a growing wait
+// between the lists.
 func (p *Pod) removeContainerFiles(c *Container, env *Env) bool {
 	cleanup := &c.Cleanup
 	switch {
@@ -132,6 +134,8 @@ func (p *Pod) handleFileCleanup(r op.Record, ev world.Event, node *Node) bool {
 		}
 		if cleanup.LogsRemoved = len(cleanup.Files) == 0; cleanup.LogsRemoved {
 			cleanup.Files = []string{node.MessageFilePath(p.UID, c.Name, c.Restarts)}
+		} else if cleanup.Lists++; cleanup.Lists > 1 {
+			c.NotBefore = ev.Time.Add(failureBackoff(cleanup.Lists - 1))
 		}
 	case !cleanup.LinkRemoved:
 		cleanup.LinkRemoved = true
