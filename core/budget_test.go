@@ -162,7 +162,7 @@ func TestEphemeralContainersOverBudget(t *testing.T) {
 	}
 	const want = "the pod has 301 containers, and one pod may have 256"
 	statuses := n.agent.servedPod("u1").Status.EphemeralContainerStatuses
-	if len(statuses) != 300 || statuses[0].State.Waiting == nil ||
+	if len(statuses) != 256 || statuses[0].State.Waiting == nil ||
 		statuses[0].State.Waiting.Message != want {
 		t.Errorf("statuses %+v", statuses[:min(len(statuses), 1)])
 	}

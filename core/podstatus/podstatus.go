@@ -82,9 +82,8 @@ func ServedPod(p *pod.Pod, node *pod.Node, runtimeName string) *v1.Pod {
 	}
 	status.Conditions = conditions(p)
 	setIPs(status, p, node)
-	setContainerStatuses(status, p, runtimeName)
+	setContainerStatuses(status, p, node, runtimeName)
 	limitMessages(served)
-	setMountStatuses(status, p, node)
 	return served
 }
 
