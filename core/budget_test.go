@@ -259,7 +259,7 @@ func TestListIsAppliedInParts(t *testing.T) {
 		t.Error("the list is applied at once")
 	}
 	n.measure = nil
-	n.apiServer.remove("default/p270")
+	n.apiServer.remove("default/p070")
 	n.advance(90 * time.Second)
 	s := &n.agent.state
 	if calls := n.takeCalls(); strings.Count(calls, "stop c") != 1 || len(n.sandboxes) != pods-1 ||
