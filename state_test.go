@@ -32,6 +32,7 @@ var plainState = &analysis.Analyzer{
 // snapshotExemptions are fields that a snapshot leaves out because nothing is lost without them.
 var snapshotExemptions = []exemption{
 	{"State.Pods[].Sandboxes[].seenIn", "scratch of one relist, written and read in one step"},
+	{"State.Pods[].index", "derived from the spec, and made again when it is missing"},
 	{"State.Pods[].Containers[].seenIn", "scratch of one relist, written and read in one step"},
 }
 

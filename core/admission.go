@@ -221,8 +221,8 @@ func (a *Agent) mayBecomeTerminal(spec *v1.Pod) bool {
 // hasUndecidedAdmission reports whether a pod waits until it is known whether another one has
 // ended.
 func (a *Agent) hasUndecidedAdmission() bool {
-	for _, rejection := range a.state.APIRejections { //ordered: whether there is one
-		if rejection == awaitingOtherPod {
+	for uid := range a.waiting { //ordered: whether there is one
+		if a.state.APIRejections[uid] == awaitingOtherPod {
 			return true
 		}
 	}
@@ -238,12 +238,12 @@ func (a *Agent) hasUndecidedAdmission() bool {
 // become available are reserved for them.
 func (a *Agent) preemptors() []*v1.Pod {
 	s, waiting, uids := &a.state, []*v1.Pod(nil), []string(nil)
-	for uid, rejection := range s.APIRejections { //ordered: sorted below
-		if rejection.isPreempting() {
+	for uid := range a.waiting { //ordered: sorted below
+		if s.APIRejections[uid].isPreempting() {
 			uids = append(uids, uid)
 		}
 	}
-	slices.Sort(uids) // only these: each pod that is checked asks, and thousands may be rejected
+	slices.Sort(uids)
 	for _, uid := range uids {
 		if entry := s.StatusWriter.Entries[uid]; entry != nil {
 			waiting = append(waiting, entry.Stored)
@@ -293,9 +293,13 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 // retryAdmission checks the waiting pods again, after another pod has ended or the Node has
 // changed.
 func (a *Agent) retryAdmission() {
-	for _, uid := range slices.Sorted(maps.Keys(a.state.APIRejections)) {
-		entry := a.state.StatusWriter.Entries[uid]
-		if entry != nil && a.state.APIRejections[uid].Waiting {
+	uids := slices.Sorted(maps.Keys(a.waiting))
+	if len(uids) > apiPodsPerStep {
+		a.retryAdmissionInParts(uids)
+		uids = nil
+	}
+	for _, uid := range uids {
+		if entry := a.state.StatusWriter.Entries[uid]; entry != nil {
 			a.applyAPIPod(entry.Stored, a.state.Now)
 			a.queue.enqueue(statuswriter.Key(uid))
 		}
@@ -306,4 +310,15 @@ func (a *Agent) retryAdmission() {
 			return
 		}
 	}
+}
+
+// retryAdmissionInParts checks many waiting pods again, as the pods of a list.
+func (a *Agent) retryAdmissionInParts(uids []string) {
+	var names []string
+	for _, uid := range uids {
+		if entry := a.state.StatusWriter.Entries[uid]; entry != nil {
+			names = append(names, fullName(entry.Stored))
+		}
+	}
+	a.updateAPIPods(names, a.state.Now)
 }

@@ -388,7 +388,7 @@ func TestPreemptorsAmongManyRejections(t *testing.T) {
 	n := bootWithPods(nil)
 	n.agent.state.APIRejections = map[string]Rejection{}
 	for i := range 10_000 {
-		n.agent.state.APIRejections[fmt.Sprint("u", i)] = failedRejection("OutOfpods", "full")
+		n.agent.setRejection(fmt.Sprint("u", i), failedRejection("OutOfpods", "full"))
 	}
 	if allocations := testing.AllocsPerRun(5, func() { n.agent.preemptors() }); allocations > 0 {
 		t.Errorf("%v allocations, although there is none", allocations)

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -66,8 +67,9 @@ func (a *Agent) handleWatchEvent(body any, now time.Time) {
 }
 
 // apiPodsPerStep bounds the pods of a list that one step applies, so that a list of any length
-// delays heartbeats and other pods no longer than a short one. A node runs 110 pods by default.
-const apiPodsPerStep = 250
+// delays heartbeats and other pods no longer than a short one. A node runs 110 pods by default, and
+// each new pod is held against all of them.
+const apiPodsPerStep = 50
 
 // apiPodsOwner is the key of the timer at which the next part of a list is applied: at once.
 var apiPodsOwner = timer.Key{Component: "apipods"}
@@ -180,7 +182,7 @@ func (a *Agent) isAPIPod(p *pod.Pod) bool { return a.state.APIPodUIDs[p.FullName
 // removeAPIPod handles the removal of a pod from the API server: it is no longer desired.
 func (a *Agent) removeAPIPod(uid string, now time.Time) {
 	a.state.StatusWriter.Remove(uid)
-	delete(a.state.APIRejections, uid)
+	a.clearRejection(uid)
 	if e := a.state.SetAside[uid]; e != nil {
 		e.Spec = nil
 	}
@@ -265,19 +267,29 @@ func withAPISource(object *v1.Pod) *v1.Pod {
 // were admitted by an earlier agent, because they use resources already; then the others, the
 // oldest first.
 func (a *Agent) sortForAdmission(names []string) []string {
-	isNew := func(p *v1.Pod) int {
-		if p == nil || p.Status.StartTime != nil || a.isKnownPod(string(p.UID)) {
-			return 0
-		}
-		return 1
+	w := a.state.Objects.Watch(podsWatch)
+	if w == nil {
+		return names
 	}
-	slices.SortStableFunc(names, func(x, y string) int {
-		p, q := a.apiPod(x), a.apiPod(y)
-		if order := isNew(p) - isNew(q); order != 0 || isNew(p) == 0 {
-			return order
+	type item struct {
+		name    string
+		isNew   int
+		created time.Time
+	}
+	items := make([]item, len(names))
+	for i, name := range names {
+		items[i].name = name
+		p := w.Objects[name].Pod
+		if p != nil && p.Status.StartTime == nil && !a.isKnownPod(string(p.UID)) {
+			items[i].isNew, items[i].created = 1, p.CreationTimestamp.Time
 		}
-		return p.CreationTimestamp.Time.Compare(q.CreationTimestamp.Time)
+	}
+	slices.SortStableFunc(items, func(x, y item) int {
+		return cmp.Or(x.isNew-y.isNew, x.created.Compare(y.created))
 	})
+	for i := range items {
+		names[i] = items[i].name
+	}
 	return names
 }
 
@@ -322,7 +334,7 @@ func (a *Agent) admitAPIPod(object *v1.Pod) bool {
 	}
 	rejection := a.checkAdmission(object, false, a.activePods(nil), true)
 	if rejection == (Rejection{}) {
-		delete(a.state.APIRejections, uid)
+		a.clearRejection(uid)
 		return true
 	}
 	a.reject(object, rejection)
@@ -335,8 +347,26 @@ func (a *Agent) reject(object *v1.Pod, rejection Rejection) {
 	if a.state.APIRejections[uid] != rejection {
 		a.reportRejection(object, rejection)
 	}
+	a.setRejection(uid, rejection)
+}
+
+// setRejection sets the rejection of a pod of the API server.
+func (a *Agent) setRejection(uid string, rejection Rejection) {
 	if a.state.APIRejections == nil {
 		a.state.APIRejections = map[string]Rejection{}
 	}
 	a.state.APIRejections[uid] = rejection
+	delete(a.waiting, uid)
+	if rejection.Waiting {
+		if a.waiting == nil {
+			a.waiting = map[string]bool{}
+		}
+		a.waiting[uid] = true
+	}
+}
+
+// clearRejection drops the rejection of a pod of the API server.
+func (a *Agent) clearRejection(uid string) {
+	delete(a.state.APIRejections, uid)
+	delete(a.waiting, uid)
 }

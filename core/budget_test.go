@@ -162,7 +162,7 @@ func TestEphemeralContainersOverBudget(t *testing.T) {
 	}
 	const want = "the pod has 301 containers, and one pod may have 256"
 	statuses := n.agent.servedPod("u1").Status.EphemeralContainerStatuses
-	if len(statuses) != 300 || statuses[0].State.Waiting == nil ||
+	if len(statuses) != 256 || statuses[0].State.Waiting == nil ||
 		statuses[0].State.Waiting.Message != want {
 		t.Errorf("statuses %+v", statuses[:min(len(statuses), 1)])
 	}
@@ -259,7 +259,7 @@ func TestListIsAppliedInParts(t *testing.T) {
 		t.Error("the list is applied at once")
 	}
 	n.measure = nil
-	n.apiServer.remove("default/p270")
+	n.apiServer.remove("default/p070")
 	n.advance(90 * time.Second)
 	s := &n.agent.state
 	if calls := n.takeCalls(); strings.Count(calls, "stop c") != 1 || len(n.sandboxes) != pods-1 ||

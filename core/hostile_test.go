@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/world"
 )
 
@@ -64,6 +65,65 @@ var hostiles = []hostile{
 		}
 		n.apiServer.put(p)
 	}},
+	{"key variables", 60_000, func(n *fakeNode, size int) {
+		n.apiServer.others = map[string]world.Object{"big": {ConfigMap: bigConfigMapOf(size)}}
+		p := apiPodNamed("h", "h")
+		p.Generation = 1
+		for i := range 100 {
+			p.Spec.Containers[0].EnvFrom = append(p.Spec.Containers[0].EnvFrom, v1.EnvFromSource{
+				Prefix:       fmt.Sprint("P", i),
+				ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: bigConfigMap}})
+		}
+		n.apiServer.put(p)
+	}},
+	{"files", 16_000, func(n *fakeNode, size int) { // each volume is within its bound
+		n.apiServer.others = map[string]world.Object{"big": {ConfigMap: bigConfigMapOf(size)}}
+		p := apiPodNamed("h", "h")
+		p.Generation = 1
+		for i := range budget.VolumesMax {
+			p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: fmt.Sprint("v", i),
+				VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
+					LocalObjectReference: bigConfigMap}}})
+		}
+		n.apiServer.put(p)
+	}},
+	{"mounts of many containers", 8, ofSpec(func(s *v1.PodSpec, size int) {
+		s.Containers = containersOf("c", budget.MountsOfPodMax/8)
+		for i := range budget.VolumesMax {
+			s.Volumes = append(s.Volumes, v1.Volume{Name: fmt.Sprint("v", i),
+				VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}})
+		}
+		for i := range s.Containers {
+			c := &s.Containers[i]
+			c.Image, c.ImagePullPolicy = fmt.Sprint("i", i), v1.PullAlways
+			for k := range size { // the last ones take longest to find
+				c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{
+					Name: fmt.Sprint("v", budget.VolumesMax-1-k), MountPath: fmt.Sprint("/", k)})
+			}
+		}
+	})},
+	{"images", budget.ContainersMax, ofSpec(func(s *v1.PodSpec, size int) {
+		s.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{
+			Image: &v1.ImageVolumeSource{Reference: "volume", PullPolicy: v1.PullAlways}}}}
+		s.Containers = containersOf("c", size)
+		for i := range s.Containers {
+			c := &s.Containers[i]
+			c.Image, c.ImagePullPolicy = fmt.Sprint("i", i), v1.PullAlways
+			c.VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/v"}}
+		}
+	})},
+	{"image volumes", budget.VolumesMax, ofSpec(func(s *v1.PodSpec, size int) {
+		s.Containers = containersOf("c", 150)
+		for i := range size {
+			s.Volumes = append(s.Volumes, v1.Volume{Name: fmt.Sprint("v", i),
+				VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{
+					Reference: fmt.Sprint("i", i), PullPolicy: v1.PullAlways}}})
+			for c := range s.Containers {
+				s.Containers[c].VolumeMounts = append(s.Containers[c].VolumeMounts,
+					v1.VolumeMount{Name: fmt.Sprint("v", i), MountPath: fmt.Sprint("/", i)})
+			}
+		}
+	})},
 	{"variables", 50_000, ofSpec(func(s *v1.PodSpec, size int) {
 		for i := range size {
 			s.Containers[0].Env = append(s.Containers[0].Env, v1.EnvVar{Name: fmt.Sprint("A", i),

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -102,8 +103,9 @@ func TestRejectedPodIsRemovedWhileAListIsPending(t *testing.T) {
 	putPods(n, size, reject)
 	relist()
 	serve(size)
-	gone := n.apiServer.objects["default/p01999"]
-	delete(n.apiServer.objects, "default/p01999")
+	last := fmt.Sprintf("default/p%05d", size-1)
+	gone := n.apiServer.objects[last]
+	delete(n.apiServer.objects, last)
 	n.agent.Step(world.Event{Time: n.now, Body: &world.ObjectGone{Watch: n.apiServer.watch,
 		Object: world.Object{Pod: gone}}})
 	serve(size - 1)
@@ -111,7 +113,7 @@ func TestRejectedPodIsRemovedWhileAListIsPending(t *testing.T) {
 		reject(p)
 		p.UID += "x"
 	})
-	delete(n.apiServer.objects, "default/p01998")
+	delete(n.apiServer.objects, fmt.Sprintf("default/p%05d", size-2))
 	relist()
 	for _, uid := range n.agent.podsAwaitingAdmission() {
 		if !strings.HasSuffix(uid, "x") {

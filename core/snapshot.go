@@ -24,5 +24,8 @@ func Restore(data []byte) (*Agent, error) {
 	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {
 		a.indexPod(a.state.Pods[uid])
 	}
+	for uid, rejection := range a.state.APIRejections { //ordered: each for itself
+		a.setRejection(uid, rejection)
+	}
 	return a, nil
 }

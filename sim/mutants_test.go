@@ -915,8 +915,8 @@ var mutants = []mutant{
 	{
 		name:     "a pod that waits for pre-emption is not checked again",
 		file:     "core/admission.go",
-		old:      "entry != nil && a.state.APIRejections[uid].Waiting {",
-		new:      "entry != nil && a.state.APIRejections[uid].Phase == \"\" {",
+		old:      "entry != nil {\n\t\t\ta.applyAPIPod(",
+		new:      "entry != nil && a.state.APIRejections[uid].Phase == \"\" {\n\t\t\ta.applyAPIPod(",
 		scenario: "admission", seeds: "1-200",
 	},
 	{

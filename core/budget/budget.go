@@ -20,6 +20,8 @@ const (
 	ContainersMax     = 256
 	VolumesMax        = 256
 	MountsMax         = 256
+	MountsOfPodMax    = 2048
+	ImagesMax         = 512
 	ProbesMax         = 100 // in a second
 	TokensMax         = 64
 	TokenRequestsMax  = 4
@@ -32,7 +34,7 @@ const (
 	SubPathMax        = 4096
 	EnvFilesMax       = 100
 	EnvFileBytesMax   = 2 << 20
-	FilesMax          = 100_000
+	FilesMax          = 16_384
 	ContentMax        = 64 << 20
 	ContentOfPodMax   = 128 << 20
 	NestedMountsMax   = 100
@@ -59,6 +61,8 @@ const (
 	Containers Item = iota
 	Volumes
 	Mounts
+	MountsOfPod
+	Images
 	Probes
 	Tokens
 	TokenRequests
@@ -109,6 +113,12 @@ var Table = [itemCount]Bound{
 		"Each is several file operations and a mount, and is measured."},
 	Mounts: {"mounts", MountsMax, "volume mounts of one container", beforeSandbox,
 		"Each is a mount, and one of a sub-path also a file operation."},
+	MountsOfPod: {"mounts_pod", MountsOfPodMax, "volume mounts of all containers of a pod",
+		beforeSandbox, "The same, and the status has each of them."},
+	Images: {"images", ImagesMax,
+		"images that the containers of a pod need: the one that each runs, and each mount of an image " +
+			"volume", beforeSandbox,
+		"Each is looked up, and may be pulled, for each run of the container."},
 	Probes: {"probes_per_second", ProbesMax,
 		"probes of a pod, each by its period; a startup probe counts like the others", beforeSandbox,
 		"Each probe is an event of the loop, a connection or a process. The timeout of a probe has no " +
@@ -146,10 +156,12 @@ var Table = [itemCount]Bound{
 		beforeCreate, "The agent keeps them while a container waits for its images."},
 	Files: {"files", FilesMax,
 		"files of one volume from ConfigMaps, Secrets, tokens and fields, those that are replaced " +
-			"included", beforeContent, "An object may be named repeatedly."},
+			"included", beforeContent, "An object may be named repeatedly. As many files of a page each " +
+			"are the largest volume."},
 	ContentBytes: {"content_bytes", ContentMax, "bytes of such a volume", beforeContent, "The same."},
 	ContentBytesOfPod: {"content_bytes_pod", ContentOfPodMax,
-		"bytes that all such volumes of a pod take, each file in whole pages of 4096", beforeContent,
+		"bytes that all such volumes of a pod take, each file in whole pages of 4096, those that are " +
+			"replaced included", beforeContent,
 		"Each volume may name the same object, and the agent writes most of them to memory."},
 	NestedMounts: {"nested_mounts", NestedMountsMax, "mount points within one such volume",
 		beforeContent, "Each is a file operation."},

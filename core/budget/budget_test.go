@@ -2,6 +2,7 @@ package budget_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -57,6 +58,15 @@ func TestCheckSpec(t *testing.T) {
 		return &v1.PodSpec{Containers: []v1.Container{{Name: "a"},
 			{Name: "b", VolumeMounts: make([]v1.VolumeMount, n)}}}
 	}
+	images := func(n, mounts int) *v1.PodSpec { // the mounts of each container
+		spec := &v1.PodSpec{Containers: containers(n), Volumes: []v1.Volume{{Name: "e"}, {Name: "v",
+			VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{}}}}}
+		for i := range spec.Containers {
+			spec.Containers[i].VolumeMounts = append(slices.Repeat([]v1.VolumeMount{{Name: "v"}}, mounts),
+				v1.VolumeMount{Name: "e"})
+		}
+		return spec
+	}
 	for _, c := range []struct {
 		spec               *v1.PodSpec
 		tokens, references int
@@ -71,6 +81,12 @@ func TestCheckSpec(t *testing.T) {
 			"the pod has 257 volumes, and one pod may have 256"},
 		{mounts(256), 0, 0, ""},
 		{mounts(257), 0, 0, "container b has 257 volume mounts, and one container may have 256"},
+		{&v1.PodSpec{Containers: slices.Repeat(mounts(256).Containers, 8)}, 0, 0, ""},
+		{&v1.PodSpec{Containers: append(slices.Repeat(mounts(256).Containers, 8),
+			mounts(1).Containers...)}, 0, 0,
+			"the containers of the pod have 2049 volume mounts, and one pod may have 2048"},
+		{images(256, 1), 0, 0, ""},
+		{images(171, 2), 0, 0, "the pod needs 513 images, and one pod may need 512"},
 		{probed(100, 1), 0, 0, ""},
 		{probed(100, 0), 0, 0, ""},
 		{probed(101, 1), 0, 0, "the pod has 101 probes per second, and one pod may have 100"},

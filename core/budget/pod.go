@@ -9,11 +9,23 @@ import (
 func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 	containers := len(spec.InitContainers) + len(spec.Containers) + len(spec.EphemeralContainers)
 	probes := 0.0 // in a second
-	name, mounts := "", 0
+	name, mounts, mountsOfPod, images := "", 0, 0, containers
+	isImage := make(map[string]bool)
+	for i := range spec.Volumes {
+		if spec.Volumes[i].Image != nil {
+			isImage[spec.Volumes[i].Name] = true
+		}
+	}
 	forEachContainer(spec, func(c *v1.Container) {
 		for _, probe := range []*v1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
 			if probe != nil {
 				probes += 1 / float64(max(probe.PeriodSeconds, 1))
+			}
+		}
+		mountsOfPod += len(c.VolumeMounts)
+		for i := 0; i < len(c.VolumeMounts) && len(isImage) > 0; i++ {
+			if isImage[c.VolumeMounts[i].Name] {
+				images++
 			}
 		}
 		if len(c.VolumeMounts) > mounts {
@@ -30,6 +42,11 @@ func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 	case mounts > MountsMax:
 		return Mounts.Errorf("container %s has %d volume mounts, and one container may have %d", name,
 			mounts, MountsMax)
+	case mountsOfPod > MountsOfPodMax:
+		return MountsOfPod.Errorf("the containers of the pod have %d volume mounts, and one pod may "+
+			"have %d", mountsOfPod, MountsOfPodMax)
+	case images > ImagesMax:
+		return Images.Errorf("the pod needs %d images, and one pod may need %d", images, ImagesMax)
 	case probes > ProbesMax:
 		return Probes.Errorf("the pod has %.0f probes per second, and one pod may have %d", probes,
 			ProbesMax)

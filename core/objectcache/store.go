@@ -184,11 +184,14 @@ func (s *Store) byID(id world.WatchID) *Watch {
 func (w *Watch) replaceObjects(objects []world.Object) []string {
 	before := w.Objects
 	w.Objects, w.Listed, w.Failing, w.FailingSince = nil, true, nil, time.Time{}
+	if len(objects) > 0 {
+		w.Objects = make(map[string]world.Object, len(objects))
+	}
 	var changed []string
 	for i := range objects {
 		name := fullName(&objects[i])
 		w.setObject(name, objects[i])
-		if old, existed := before[name]; !existed || Version(&old) != Version(&objects[i]) {
+		if old, existed := before[name]; !existed || !isSameVersion(&old, &objects[i]) {
 			changed = append(changed, name)
 		}
 	}
@@ -206,6 +209,13 @@ func (w *Watch) setObject(name string, o world.Object) {
 		w.Objects = map[string]world.Object{}
 	}
 	w.Objects[name] = o
+}
+
+// isSameVersion is the comparison of two Versions: a list may have thousands of objects.
+func isSameVersion(x, y *world.Object) bool {
+	_, own := x.Meta()
+	_, other := y.Meta()
+	return own.GetUID() == other.GetUID() && own.GetResourceVersion() == other.GetResourceVersion()
 }
 
 // Version identifies a version of an object by UID and resource version. So an object that was

@@ -61,14 +61,14 @@ func (p *Pod) countRefusal(name string, env *Env) {
 	}
 }
 
-// waitsForBudget reports whether the pod is not started because of what it needs. A static pod is
+// WaitsForBudget reports whether the pod is not started because of what it needs. A static pod is
 // started all the same: tenants do not write static pods, and must not keep them from starting.
-func (p *Pod) waitsForBudget() bool { return p.Watches.Problem != "" && !p.IsStatic() }
+func (p *Pod) WaitsForBudget() bool { return p.Watches.Problem != "" && !p.IsStatic() }
 
 // checkEphemeral returns an error for an ephemeral container of a pod that exceeds a bound: the
 // containers that ran before it was added go on.
 func (p *Pod) checkEphemeral(container *v1.Container) error {
-	if !p.waitsForBudget() {
+	if !p.WaitsForBudget() {
 		return nil
 	}
 	for i := range p.Spec.Spec.EphemeralContainers {

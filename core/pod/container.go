@@ -139,12 +139,35 @@ func containerFromList(item *pleg.Container, requestedAt time.Time) Container {
 	return c
 }
 
+// runsOf returns the containers of the runtime that have a name, the oldest first.
+func (p *Pod) runsOf(name string) []Container {
+	compare := func(c Container, name string) int { return cmp.Compare(c.Name, name) }
+	from, found := slices.BinarySearchFunc(p.Containers, name, compare)
+	to := from
+	for found && to < len(p.Containers) && p.Containers[to].Name == name {
+		to++
+	}
+	return p.Containers[from:to]
+}
+
 // NewestRun returns the newest run of a container; nil if the runtime has none. Leftovers are not
 // runs.
 func (p *Pod) NewestRun(name string) *Container {
-	for i := len(p.Containers) - 1; i >= 0; i-- {
-		if c := &p.Containers[i]; c.Name == name && !p.isLeftover(c) {
+	runs := p.runsOf(name)
+	for i := len(runs) - 1; i >= 0; i-- {
+		if c := &runs[i]; !p.isLeftover(c) {
 			return c
+		}
+	}
+	return nil
+}
+
+// PreviousRun returns the run before c; nil if the runtime has none.
+func (p *Pod) PreviousRun(c *Container) *Container {
+	runs := p.runsOf(c.Name)
+	for i := len(runs) - 1; i >= 0; i-- {
+		if o := &runs[i]; o.isOlderThan(c) && !p.isLeftover(o) {
+			return o
 		}
 	}
 	return nil
@@ -156,16 +179,6 @@ func (p *Pod) NewestRun(name string) *Container {
 func (p *Pod) isLeftover(c *Container) bool {
 	s := p.CurrentSandbox()
 	return c.State == Created && (s == nil || c.SandboxID != s.ID || p.IsSuperseded(c))
-}
-
-// PreviousRun returns the run before c; nil if the runtime has none.
-func (p *Pod) PreviousRun(c *Container) *Container {
-	for i := len(p.Containers) - 1; i >= 0; i-- {
-		if o := &p.Containers[i]; o.Name == c.Name && o.isOlderThan(c) && !p.isLeftover(o) {
-			return o
-		}
-	}
-	return nil
 }
 
 func (c *Container) isOlderThan(o *Container) bool {

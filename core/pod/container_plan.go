@@ -275,12 +275,4 @@ func (p *Pod) hasLogDir(name string) bool {
 	return slices.Contains(p.LogDirs, name)
 }
 
-// specContainer returns the container of the spec with the given name; nil if the spec has none.
-func (p *Pod) specContainer(name string) *v1.Container {
-	if p.Spec == nil {
-		return nil
-	}
-	return criconfig.FindContainer(p.Spec, name)
-}
-
 func containerHash(container *v1.Container) string { return manifest.ContainerHash(container) }

@@ -156,12 +156,10 @@ func (p *Pod) recordImageEvents(pending *PendingImage, ref string, result *image
 // recordMissingPullSecrets records which image pull secrets do not exist.
 func (p *Pod) recordMissingPullSecrets(env *Env) {
 	var names []string
-	for _, ref := range p.Spec.Spec.ImagePullSecrets {
-		if ref.Name == "" || env.Objects == nil {
-			continue
-		}
-		if env.Objects.Lookup(world.ResourceSecrets, p.Namespace, ref.Name).Object == nil {
-			names = append(names, ref.Name)
+	for _, name := range p.pullSecretNames() {
+		if env.Objects != nil &&
+			env.Objects.Lookup(world.ResourceSecrets, p.Namespace, name).Object == nil {
+			names = append(names, name)
 		}
 	}
 	if len(names) > 0 {

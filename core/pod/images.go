@@ -30,7 +30,7 @@ func (p *Pod) requiredImages(container *v1.Container, env *Env) []requiredImage 
 		Request: image.Request{Ref: container.Image,
 			Credentials: p.pullCredentials(container.Image, env)}}}
 	for i := range container.VolumeMounts {
-		v := criconfig.FindVolume(p.Spec, container.VolumeMounts[i].Name)
+		v := p.specVolume(container.VolumeMounts[i].Name)
 		if v == nil || v.Image == nil {
 			continue
 		}
@@ -44,14 +44,27 @@ func (p *Pod) requiredImages(container *v1.Container, env *Env) []requiredImage 
 	return all
 }
 
+// pullSecretNames returns the names of the image pull secrets of the pod, each once.
+func (p *Pod) pullSecretNames() []string {
+	var names []string
+	isKnown := map[string]bool{"": true}
+	for _, ref := range p.Spec.Spec.ImagePullSecrets {
+		if !isKnown[ref.Name] {
+			isKnown[ref.Name] = true
+			names = append(names, ref.Name)
+		}
+	}
+	return names
+}
+
 // pullSecrets returns the image pull secrets of the pod that exist. Missing ones are left out,
 // because the pull may succeed without them. It reports false while one of them is being read.
 func (p *Pod) pullSecrets(env *Env) (secrets []*v1.Secret, known bool) {
-	for _, ref := range p.Spec.Spec.ImagePullSecrets {
-		if ref.Name == "" || env.Objects == nil {
-			continue
-		}
-		switch found := env.Objects.Lookup(world.ResourceSecrets, p.Namespace, ref.Name); {
+	if env.Objects == nil {
+		return nil, true
+	}
+	for _, name := range p.pullSecretNames() {
+		switch found := env.Objects.Lookup(world.ResourceSecrets, p.Namespace, name); {
 		case found.Object != nil:
 			secrets = append(secrets, found.Object.Secret)
 		case !found.Known && found.Err == nil:

@@ -208,7 +208,7 @@ func (p *Pod) replaceSandbox(env *Env, w *wakeTimer) {
 		return
 	}
 	p.noteNameConflict(env)
-	if env.NameTaken || env.CleanupInProgress || p.waitsForBudget() || !p.canConfigureSandbox(env) ||
+	if env.NameTaken || env.CleanupInProgress || p.WaitsForBudget() || !p.canConfigureSandbox(env) ||
 		p.waitsForRuntime(env, true) {
 		return
 	}

@@ -117,6 +117,8 @@ type Pod struct {
 	OnlyRuntimeRecordsLeft bool `json:"onlyRuntimeRecordsLeft,omitempty"`
 
 	Status Status `json:"status"`
+
+	index specIndex // of Spec; made again when Spec is another one
 }
 
 // Termination is why, since when and how a pod is terminated.

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/op"
 	"seedlet.dev/world"
@@ -143,20 +141,4 @@ func (p *Pod) nextRunNumbers(name string) (attempt uint32, restarts int32) {
 		restarts = max(restarts, reported+1)
 	}
 	return attempt, restarts
-}
-
-// ReportedRestarts returns the restart count in the status that the API server has, and whether
-// that status has a run of the container. The runtime may have lost the records of all runs, as in
-// a reboot.
-func (p *Pod) ReportedRestarts(name string) (restarts int32, known bool) {
-	status := &p.Spec.Status
-	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses,
-		status.ContainerStatuses} {
-		for i := range list {
-			if list[i].Name == name && (list[i].ContainerID != "" || list[i].RestartCount > 0) {
-				return list[i].RestartCount, true
-			}
-		}
-	}
-	return 0, false
 }

@@ -83,7 +83,7 @@ func (p *Pod) eventsToRepeat(env *Env) []podEvent {
 
 // imageReference returns the image that a container waits for, as the spec names it.
 func (p *Pod) imageReference(pending *PendingImage, container *v1.Container) string {
-	v := criconfig.FindVolume(p.Spec, pending.Volume)
+	v := p.specVolume(pending.Volume)
 	if pending.Volume != "" && v != nil && v.Image != nil {
 		return v.Image.Reference
 	}

@@ -24,31 +24,3 @@ func InitRole(container *v1.Container) Role {
 	}
 	return Init
 }
-
-// roleOf returns the role of a container of the spec. A container that the spec does not have
-// counts as an app container.
-func (p *Pod) roleOf(name string) Role {
-	for i := range p.Spec.Spec.InitContainers {
-		if container := &p.Spec.Spec.InitContainers[i]; container.Name == name {
-			return InitRole(container)
-		}
-	}
-	for i := range p.Spec.Spec.EphemeralContainers {
-		if p.Spec.Spec.EphemeralContainers[i].Name == name {
-			return Ephemeral
-		}
-	}
-	return App
-}
-
-// sidecarOrder returns the place of a sidecar among the init containers, from one; zero if the
-// container is no sidecar.
-func (p *Pod) sidecarOrder(name string) int {
-	for i := range p.Spec.Spec.InitContainers {
-		container := &p.Spec.Spec.InitContainers[i]
-		if container.Name == name && InitRole(container) == Sidecar {
-			return i + 1
-		}
-	}
-	return 0
-}

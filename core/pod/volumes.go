@@ -11,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/admission"
-	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/token"
 	"seedlet.dev/core/volume"
@@ -161,7 +160,7 @@ func (p *Pod) prepareMounts(container *v1.Container, env *Env) (issued, ready bo
 
 // hostPath returns the path of a subpath in a hostPath volume; empty for any other volume.
 func (p *Pod) hostPath(volume, subPath string) string {
-	if v := criconfig.FindVolume(p.Spec, volume); v != nil && v.HostPath != nil {
+	if v := p.specVolume(volume); v != nil && v.HostPath != nil {
 		return path.Join(v.HostPath.Path, subPath)
 	}
 	return ""

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -20,7 +19,7 @@ func updateConditions(p *pod.Pod, now time.Time) {
 	sandbox := p.CurrentSandbox()
 	network := sandbox != nil && sandbox.Ready && (p.Spec.Spec.HostNetwork || sandbox.Inspected)
 	setCondition(p, v1.PodReadyToStartContainers, network, "", "", now)
-	if names := uninitialized(p); len(names) == 0 || p.Status.Phase == v1.PodSucceeded {
+	if names := uninitialized(p); names.items == 0 || p.Status.Phase == v1.PodSucceeded {
 		reason := ""
 		if p.Status.Phase == v1.PodSucceeded {
 			reason = "PodCompleted"
@@ -28,12 +27,12 @@ func updateConditions(p *pod.Pod, now time.Time) {
 		setCondition(p, v1.PodInitialized, true, reason, "", now)
 	} else {
 		setCondition(p, v1.PodInitialized, false, "ContainersNotInitialized",
-			"containers with incomplete status: ["+strings.Join(names, " ")+"]", now)
+			"containers with incomplete status: ["+names.String()+"]", now)
 	}
 	reason, message := terminalReason(p), ""
-	if names := unready(p); reason == "" && len(names) > 0 {
+	if names := unready(p); reason == "" && names.items > 0 {
 		reason = "ContainersNotReady"
-		message = "containers with unready status: [" + strings.Join(names, " ") + "]"
+		message = "containers with unready status: [" + names.String() + "]"
 	}
 	setCondition(p, v1.ContainersReady, reason == "", reason, message, now)
 	if gates := unmetReadinessGates(p); reason == "" && gates != "" {
@@ -124,26 +123,35 @@ func terminalReason(p *pod.Pod) string {
 // unmetReadinessGates returns why readiness gates keep the pod from being ready; empty if none
 // does. A gate is met by a condition that another controller sets at the API server (KEP-580).
 func unmetReadinessGates(p *pod.Pod) string {
-	var unmet []string
-	for _, gate := range p.Spec.Spec.ReadinessGates {
-		conditions := p.Spec.Status.Conditions
-		i := slices.IndexFunc(conditions, func(c v1.PodCondition) bool {
-			return c.Type == gate.ConditionType
-		})
-		if i < 0 {
-			unmet = append(unmet, fmt.Sprintf("corresponding condition of pod readiness gate %q "+
-				"does not exist.", gate.ConditionType))
-		} else if status := conditions[i].Status; status != v1.ConditionTrue {
-			unmet = append(unmet, fmt.Sprintf("the status of pod readiness gate %q is not "+
-				"\"True\", but %v", gate.ConditionType, status))
+	gates := p.Spec.Spec.ReadinessGates
+	if len(gates) == 0 {
+		return ""
+	}
+	unmet := list{separator: ", "}
+	conditions := p.Spec.Status.Conditions
+	status := make(map[v1.PodConditionType]v1.ConditionStatus, len(conditions))
+	for i := range slices.Backward(conditions) { // the first one of a type counts
+		status[conditions[i].Type] = conditions[i].Status
+	}
+	for _, gate := range gates {
+		switch status, exists := status[gate.ConditionType]; {
+		case exists && status == v1.ConditionTrue:
+		case unmet.isFull():
+			unmet.add("")
+		case !exists:
+			unmet.add(fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.",
+				gate.ConditionType))
+		default:
+			unmet.add(fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v",
+				gate.ConditionType, status))
 		}
 	}
-	return strings.Join(unmet, ", ")
+	return unmet.String()
 }
 
 // unready returns the names of the sidecars and app containers that are not ready.
-func unready(p *pod.Pod) []string {
-	var names []string
+func unready(p *pod.Pod) *list {
+	names := &list{separator: " "}
 	isReady := func(name string) bool {
 		c := p.NewestRun(name)
 		return c != nil && p.ReportableHealth(c).Ready
@@ -151,12 +159,12 @@ func unready(p *pod.Pod) []string {
 	for i := range p.Spec.Spec.InitContainers {
 		container := &p.Spec.Spec.InitContainers[i]
 		if pod.InitRole(container) == pod.Sidecar && !isReady(container.Name) {
-			names = append(names, container.Name)
+			names.add(container.Name)
 		}
 	}
 	for i := range p.Spec.Spec.Containers {
 		if name := p.Spec.Spec.Containers[i].Name; !isReady(name) {
-			names = append(names, name)
+			names.add(name)
 		}
 	}
 	return names
@@ -164,13 +172,13 @@ func unready(p *pod.Pod) []string {
 
 // uninitialized returns the names of the init containers that the pod still waits for. A restart of
 // all containers does not make an initialized pod uninitialized (KEP-5532).
-func uninitialized(p *pod.Pod) []string {
+func uninitialized(p *pod.Pod) *list {
+	names := &list{separator: " "}
 	if p.IsInitialized() || wasInitialized(p) {
-		return nil
+		return names
 	}
-	var names []string
 	for _, container := range p.Spec.Spec.InitContainers[p.InitsDone():] {
-		names = append(names, container.Name)
+		names.add(container.Name)
 	}
 	return names
 }

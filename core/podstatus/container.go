@@ -2,44 +2,55 @@ package podstatus
 
 import (
 	"fmt"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/pod"
 )
 
-// setContainerStatuses sets the statuses of the containers, in the order of the spec.
-func setContainerStatuses(status *v1.PodStatus, p *pod.Pod, runtimeName string) {
+// setContainerStatuses sets the statuses of the containers, in the order of the spec. A pod of more
+// containers than one may have is not started, and every status would say so: those beyond the
+// bound, of each kind, are left out, unless an earlier agent has started them.
+func setContainerStatuses(status *v1.PodStatus, p *pod.Pod, node *pod.Node, runtimeName string) {
 	spec := &p.Spec.Spec
-	status.InitContainerStatuses = slices.Grow(status.InitContainerStatuses,
-		len(spec.InitContainers))
-	for i := range spec.InitContainers {
-		container := &spec.InitContainers[i]
-		status.InitContainerStatuses = append(status.InitContainerStatuses,
-			containerStatus(p, container, pod.InitRole(container), runtimeName))
+	isReported := func(i int, name string) bool {
+		return i < budget.ContainersMax || p.IsStatic() || p.NewestRun(name) != nil ||
+			p.RemovedRun(name) != nil
 	}
-	status.ContainerStatuses = slices.Grow(status.ContainerStatuses, len(spec.Containers))
+	for i := range spec.InitContainers {
+		if container := &spec.InitContainers[i]; isReported(i, container.Name) {
+			status.InitContainerStatuses = append(status.InitContainerStatuses,
+				containerStatus(p, container, pod.InitRole(container), node, runtimeName))
+		}
+	}
 	for i := range spec.Containers {
-		status.ContainerStatuses = append(status.ContainerStatuses,
-			containerStatus(p, &spec.Containers[i], pod.App, runtimeName))
+		if container := &spec.Containers[i]; isReported(i, container.Name) {
+			status.ContainerStatuses = append(status.ContainerStatuses,
+				containerStatus(p, container, pod.App, node, runtimeName))
+		}
 	}
 	for i := range spec.EphemeralContainers {
 		container := criconfig.EphemeralContainer(&spec.EphemeralContainers[i])
-		status.EphemeralContainerStatuses = append(status.EphemeralContainerStatuses,
-			containerStatus(p, container, pod.Ephemeral, runtimeName))
+		if isReported(i, container.Name) {
+			status.EphemeralContainerStatuses = append(status.EphemeralContainerStatuses,
+				containerStatus(p, container, pod.Ephemeral, node, runtimeName))
+		}
 	}
 }
 
 // containerStatus returns the status of a container of the spec, by its newest run that was
 // started.
-func containerStatus(p *pod.Pod, container *v1.Container, role pod.Role,
+func containerStatus(p *pod.Pod, container *v1.Container, role pod.Role, node *pod.Node,
 	runtimeName string) v1.ContainerStatus {
 	name := container.Name
 	status := v1.ContainerStatus{Name: name, Image: container.Image}
 	c := p.NewestStartedRun(name)
+	if c != nil || !p.WaitsForBudget() {
+		status.VolumeMounts = mountStatuses(container, node)
+	}
 	if removed := p.RemovedRun(name); removed.IsNewerThan(c) {
 		c, status.RestartCount = nil, removed.Restarts
 	}
@@ -172,24 +183,6 @@ func resources(container *v1.Container) *v1.ResourceRequirements {
 		return nil
 	}
 	return &v1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}
-}
-
-// setMountStatuses sets the volume mounts of the containers' statuses. Those of init and app
-// containers are in the order of the spec.
-func setMountStatuses(status *v1.PodStatus, p *pod.Pod, node *pod.Node) {
-	for i := range status.InitContainerStatuses {
-		status.InitContainerStatuses[i].VolumeMounts =
-			mountStatuses(&p.Spec.Spec.InitContainers[i], node)
-	}
-	for i := range status.ContainerStatuses {
-		status.ContainerStatuses[i].VolumeMounts = mountStatuses(&p.Spec.Spec.Containers[i], node)
-	}
-	for i := range status.EphemeralContainerStatuses {
-		s := &status.EphemeralContainerStatuses[i]
-		if container := criconfig.FindContainer(p.Spec, s.Name); container != nil {
-			s.VolumeMounts = mountStatuses(container, node)
-		}
-	}
 }
 
 // mountStatuses returns the statuses of a container's volume mounts.

@@ -1,6 +1,7 @@
 package podstatus
 
 import (
+	"fmt"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -33,4 +34,39 @@ func truncate(text string, bytesMax int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:bytesMax], "")
+}
+
+// listBytesMax bounds the lists in messages of conditions. The kubelet's have no bound, and are as
+// long as the spec of the pod.
+const listBytesMax = 4 << 10
+
+// list is the text of a list in the message of a condition, without the items that exceed its
+// bound.
+type list struct {
+	separator string
+	text      strings.Builder
+	items     int
+	omitted   int
+}
+
+func (l *list) isFull() bool { return l.text.Len() >= listBytesMax }
+
+// add adds an item.
+func (l *list) add(item string) {
+	switch l.items++; {
+	case l.isFull():
+		l.omitted++
+		return
+	case l.items > 1:
+		l.text.WriteString(l.separator)
+	}
+	l.text.WriteString(item)
+}
+
+// String returns the text, and how many items it lacks.
+func (l *list) String() string {
+	if l.omitted == 0 {
+		return l.text.String()
+	}
+	return fmt.Sprintf("%s%sand %d more", l.text.String(), l.separator, l.omitted)
 }

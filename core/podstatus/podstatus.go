@@ -83,9 +83,8 @@ func ServedPod(p *pod.Pod, node *pod.Node, runtimeName string) *v1.Pod {
 	}
 	status.Conditions = conditions(p, &node.Wall)
 	setIPs(status, p, node)
-	setContainerStatuses(status, p, runtimeName)
+	setContainerStatuses(status, p, node, runtimeName)
 	limitMessages(served)
-	setMountStatuses(status, p, node)
 	return served
 }
 

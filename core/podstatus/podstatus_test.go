@@ -226,3 +226,34 @@ func TestFailedPostStartHookIsReported(t *testing.T) {
 		}
 	}
 }
+
+// A pod of more containers than one may have is not started. Its status has those within the bound
+// of each kind, and conditions that name some of the others.
+func TestStatusOfTooManyContainers(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways)
+	spec := &p.Spec.Spec
+	spec.Containers = nil
+	for i := range 5000 {
+		name := fmt.Sprint("c", i)
+		spec.InitContainers = append(spec.InitContainers, v1.Container{Name: "init-" + name})
+		spec.Containers = append(spec.Containers, v1.Container{Name: name})
+		spec.ReadinessGates = append(spec.ReadinessGates, v1.PodReadinessGate{
+			ConditionType: v1.PodConditionType("example.com/" + name)})
+	}
+	p.Containers = []pod.Container{newRun(0, pod.Running, 0)} // of another agent
+	p.Containers[0].Name = "c4000"
+	Update(p, t0)
+	status := ServedPod(p, &pod.Node{}, "c").Status
+	apps := status.ContainerStatuses
+	if len(status.InitContainerStatuses) != 256 || len(apps) != 257 || apps[256].Name != "c4000" {
+		t.Errorf("%d init and %d app containers", len(status.InitContainerStatuses), len(apps))
+	}
+	for _, c := range status.Conditions {
+		if len(c.Message) > 4200 || c.Message != "" && !strings.Contains(c.Message, " more") {
+			t.Errorf("%s: %d bytes: %s", c.Type, len(c.Message), c.Message)
+		}
+	}
+	if gates := unmetReadinessGates(p); len(gates) > 4200 || !strings.HasSuffix(gates, " more") {
+		t.Errorf("%d bytes: %s", len(gates), gates)
+	}
+}

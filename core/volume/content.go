@@ -134,7 +134,12 @@ func (p *Pod) lookupToken(s *v1.ServiceAccountTokenProjection) sourceContent {
 // contentFiles returns the files of a volume. The error has the problems of all its sources.
 func (p *Pod) contentFiles(v *v1.Volume) ([]world.DirFile, error) {
 	all, mode := projections(v)
-	w := &contentBuilder{pod: p, mode: modeDefault, user: fsUser(p.Spec)}
+	added := p.countFiles(all)
+	if added > budget.FilesMax {
+		return nil, budget.Files.Errorf("it has %d files, more than %d", added, budget.FilesMax)
+	}
+	w := &contentBuilder{pod: p, mode: modeDefault, user: fsUser(p.Spec),
+		files: make([]world.DirFile, 0, added), index: make(map[string]int, added)}
 	if mode != nil {
 		w.mode = *mode
 	}
@@ -152,11 +157,49 @@ func (p *Pod) contentFiles(v *v1.Volume) ([]world.DirFile, error) {
 	case w.size > budget.ContentMax:
 		return nil, budget.ContentBytes.Errorf("its files hold %d bytes, more than %d", w.size,
 			budget.ContentMax)
-	case w.added > budget.FilesMax:
-		return nil, budget.Files.Errorf("it has %d files, more than %d", w.added, budget.FilesMax)
 	}
 	isReplaced := func(f world.DirFile) bool { return f.Path == "" }
 	return slices.DeleteFunc(w.files, isReplaced), nil
+}
+
+// countFiles returns how many files the sources of a volume add, those that are replaced included.
+// The files are counted before any is made: several volumes can each name the same large object.
+// Keys that an object lacks are counted too.
+func (p *Pod) countFiles(all []v1.VolumeProjection) int {
+	added := 0
+	count := func(r world.Resource, name string, items int) {
+		if items == 0 {
+			if o := p.lookupObject(r, name).object; o != nil {
+				items = dataLen(o)
+			}
+		}
+		added += items
+	}
+	for i := 0; i < len(all) && added <= budget.FilesMax; i++ {
+		switch s := &all[i]; {
+		case s.ConfigMap != nil:
+			count(world.ResourceConfigMaps, s.ConfigMap.Name, len(s.ConfigMap.Items))
+		case s.Secret != nil:
+			count(world.ResourceSecrets, s.Secret.Name, len(s.Secret.Items))
+		case s.DownwardAPI != nil:
+			added += len(s.DownwardAPI.Items)
+		default:
+			added++
+		}
+	}
+	return added
+}
+
+// dataLen returns the number of keys of a ConfigMap or Secret. A key that has both text and binary
+// data counts twice.
+func dataLen(o *world.Object) int {
+	switch {
+	case o.Secret != nil:
+		return len(o.Secret.Data)
+	case o.ConfigMap != nil:
+		return len(o.ConfigMap.Data) + len(o.ConfigMap.BinaryData)
+	}
+	return 0
 }
 
 // contentBuilder collects the files of a volume.
@@ -166,14 +209,11 @@ type contentBuilder struct {
 	user  *int64          // the only one of the pod, if known
 	files []world.DirFile // a file that was replaced has no path
 	index map[string]int  // into files, by path
-	added int             // files that were added, those that were replaced included
-	size  int             // their bytes
+	size  int             // their bytes, those of files that were replaced included
 }
 
 // isWithinBounds reports whether the files exceed no bound so far.
-func (w *contentBuilder) isWithinBounds() bool {
-	return w.size <= budget.ContentMax && w.added <= budget.FilesMax
-}
+func (w *contentBuilder) isWithinBounds() bool { return w.size <= budget.ContentMax }
 
 // addSource adds the files of a source, until they exceed a bound.
 func (w *contentBuilder) addSource(s *v1.VolumeProjection) error {
@@ -292,12 +332,8 @@ func (w *contentBuilder) addFile(at string, data []byte, mode *int32) {
 	if i, found := w.index[file.Path]; found {
 		w.files[i] = world.DirFile{}
 	}
-	if w.index == nil {
-		w.index = map[string]int{}
-	}
 	w.index[file.Path] = len(w.files)
 	w.files = append(w.files, file)
-	w.added++
 	w.size += len(data)
 }
 
@@ -369,6 +405,16 @@ func contentBytes(steps []any) int {
 		}
 	}
 	return sum
+}
+
+// filesOf returns how many files the steps of a volume write.
+func filesOf(steps []any) int {
+	for _, step := range steps {
+		if write, is := step.(*world.WriteDir); is {
+			return len(write.Files)
+		}
+	}
+	return 0
 }
 
 // FormatMap returns a map in the format of downward API files: one line per key, sorted.

@@ -399,9 +399,9 @@ func keysOf(n int) map[string]string {
 // A volume that names a large object repeatedly takes no longer than its bounds allow.
 func TestRepeatedSourcesAreBounded(t *testing.T) {
 	source := v1.VolumeProjection{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: refTo("a")}}
-	repeat := func(source v1.VolumeProjection) v1.Volume {
+	times := func(n int, source v1.VolumeProjection) v1.Volume {
 		return v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
-			Sources: slices.Repeat([]v1.VolumeProjection{source}, 10_000)}}}
+			Sources: slices.Repeat([]v1.VolumeProjection{source}, n)}}}
 	}
 	items := func(n int) v1.VolumeProjection {
 		items := make([]v1.KeyToPath, n)
@@ -411,7 +411,7 @@ func TestRepeatedSourcesAreBounded(t *testing.T) {
 		return v1.VolumeProjection{ConfigMap: &v1.ConfigMapProjection{
 			LocalObjectReference: refTo("a"), Items: items}}
 	}
-	many, large := keysOf(60_000), map[string]string{"k": strings.Repeat("x", 1<<20)}
+	many, large := keysOf(16_383), map[string]string{"k": strings.Repeat("x", 1<<20)}
 	for _, c := range []struct {
 		name   string
 		volume v1.Volume
@@ -419,11 +419,13 @@ func TestRepeatedSourcesAreBounded(t *testing.T) {
 		want   string
 	}{
 		{"one large object", configMapVolume(nil), many, ""},
-		{"all keys repeatedly", repeat(source), many, "it has 120002 files, more than 100000"},
-		{"one key repeatedly", repeat(items(1)), map[string]string{"k": "", "l": ""}, ""},
-		{"a large key repeatedly", repeat(items(1)), large,
+		{"all keys repeatedly", times(10_000, source), many, "it has 32768 files, more than 16384"},
+		{"too large an object", configMapVolume(nil), keysOf(60_000),
+			"it has 60001 files, more than 16384"},
+		{"one key repeatedly", times(10_000, items(1)), map[string]string{"k": "", "l": ""}, ""},
+		{"a large key repeatedly", times(10_000, items(1)), large,
 			"its files hold 68157440 bytes, more than 67108864"},
-		{"a large key at many paths", repeat(items(10_000)), large,
+		{"a large key at many paths", times(1, items(10_000)), large,
 			"its files hold 68157440 bytes, more than 67108864"},
 	} {
 		pod := withObjects(newPod(c.volume), configMap("a", "1", c.data))
@@ -437,9 +439,9 @@ func TestRepeatedSourcesAreBounded(t *testing.T) {
 
 func BenchmarkContentFiles(b *testing.B) {
 	v := configMapVolume(nil)
-	pod := withObjects(newPod(v), configMap("a", "1", keysOf(60_000)))
+	pod := withObjects(newPod(v), configMap("a", "1", keysOf(16_000)))
 	for b.Loop() {
-		if files, err := pod.contentFiles(&v); len(files) != 60_001 || err != nil {
+		if files, err := pod.contentFiles(&v); len(files) != 16_001 || err != nil {
 			b.Fatal(len(files), err)
 		}
 	}

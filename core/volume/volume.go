@@ -106,10 +106,15 @@ func Path(dir string, v *v1.Volume) string {
 // SubPathDir returns the directory under which sub-paths of the pod's volumes are mounted.
 func SubPathDir(dir string) string { return dir + "/volume-subpaths" }
 
+// partDelay is when the rest of the volumes is looked at, once those that were refused have taken
+// as long as the largest one may.
+const partDelay = time.Millisecond
+
 // NextOperation returns the next operation that the volumes need, or nil. The time is when the
 // back-off of a failed volume ends, or zero.
 func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 	var wake time.Time
+	worked := 0
 	for i := range pod.Spec.Spec.Volumes {
 		spec := &pod.Spec.Spec.Volumes[i]
 		v := s.findNear(i, spec.Name)
@@ -131,10 +136,18 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 			}
 			continue
 		}
-		steps, err := v.steps(spec, pod)
+		if worked > budget.FilesMax {
+			return nil, now.Add(partDelay)
+		}
+		all, _ := projections(spec)
+		err, steps := s.checkContent(v, pod.countFiles(all)*contentPage), []any(nil)
+		if err == nil {
+			steps, err = v.steps(spec, pod)
+		}
 		if err == nil {
 			err = s.countContent(v, steps)
 		}
+		worked += filesOf(steps)
 		switch {
 		case err != nil:
 			v.recordFailure(err.Error(), now)
@@ -160,7 +173,19 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 // take more than they may: one object can be named by each of them. A volume that is refused counts
 // with the content that it had before, which stays.
 func (s *Set) countContent(v *Volume, steps []any) error {
-	own, others := contentBytes(steps), 0
+	own := contentBytes(steps)
+	if err := s.checkContent(v, own); err != nil {
+		return err
+	}
+	v.ContentBytes = own
+	return nil
+}
+
+// checkContent returns an error if the content of a volume, which takes so many bytes, and that of
+// the others take more than those of a pod may. The number of files alone can show that, before any
+// is made.
+func (s *Set) checkContent(v *Volume, own int) error {
+	others := 0
 	for i := range s.Volumes {
 		if other := &s.Volumes[i]; other.Name != v.Name {
 			others += other.ContentBytes
@@ -171,7 +196,6 @@ func (s *Set) countContent(v *Volume, steps []any) error {
 			"its files take %d bytes and those of other volumes of the pod %d, together more than %d",
 			own, others, budget.ContentOfPodMax)
 	}
-	v.ContentBytes = own
 	return nil
 }
 

@@ -299,3 +299,26 @@ func TestSharingUnderRandomOperations(t *testing.T) {
 		}
 	})
 }
+
+// Containers that are created without end leave others a share: a sandbox waits for a few of them.
+func TestRestartsLeaveSandboxesAShare(t *testing.T) {
+	s := newSlots(LaneAct, 1)
+	op := func(tenant string, body any) *operation {
+		return &operation{effect: world.Effect{Tenant: tenant, Body: body}, lane: LaneAct}
+	}
+	s.enqueue(op("ordinary", &runtimeapi.RunPodSandboxRequest{}))
+	for i := range 10 {
+		tenant := fmt.Sprint("restarting-", i)
+		s.enqueue(op(tenant, &runtimeapi.CreateContainerRequest{}))
+		next := s.dequeue()
+		s.take(next)
+		if next.effect.Tenant == "ordinary" {
+			if i != urgentInRowMax {
+				t.Errorf("the sandbox has the place %d", i)
+			}
+			return
+		}
+		s.release(next)
+	}
+	t.Error("the sandbox never has its turn")
+}
