@@ -134,8 +134,8 @@ func (p *Pod) handleFileCleanup(r op.Record, ev world.Event, node *Node) bool {
 		}
 		if cleanup.LogsRemoved = len(cleanup.Files) == 0; cleanup.LogsRemoved {
 			cleanup.Files = []string{node.MessageFilePath(p.UID, c.Name, c.Restarts)}
-		} else if cleanup.Lists++; cleanup.Lists > 1 {
-			c.NotBefore = ev.Time.Add(failureBackoff(cleanup.Lists - 1))
+		} else if cleanup.Lists++; cleanup.Lists > 2 {
+			c.NotBefore = ev.Time.Add(failureBackoff(cleanup.Lists - 2))
 		}
 	case !cleanup.LinkRemoved:
 		cleanup.LinkRemoved = true

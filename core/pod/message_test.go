@@ -212,6 +212,20 @@ func TestFilesOfRemovedRunAreRemoved(t *testing.T) {
 	}
 }
 
+// Logs that appear again and again do not keep the agent busy.
+func TestLogsThatAppearAgain(t *testing.T) {
+	p := podWith(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Exited))
+	c, node := p.containerByID("web0"), &Node{Node: criconfig.Node{LogsDir: "/logs"}}
+	list := world.Event{Time: t0, Body: &world.DirListed{Entries: []world.DirEntry{{Name: "0.log"}}}}
+	for i, want := range []time.Duration{0, 0, 1, 2, 4} {
+		c.NotBefore = t0
+		p.handleFileCleanup(op.Record{Call: "ListDir", Subject: cleanupSubject + "web0"}, list, node)
+		if got := c.NotBefore.Sub(t0); got != want*time.Second {
+			t.Errorf("list %d: a wait of %v, want %v s", i, got, want)
+		}
+	}
+}
+
 // The removal of a container that never ran, or that shares its restart count with another one,
 // removes no files.
 func TestFilesOfLeftoverAreKept(t *testing.T) {
