@@ -47,6 +47,7 @@ func TestCluster(t *testing.T) {
 		{"a static pod has a mirror pod", c.testMirrorPod},
 		{"deleted pods end within their grace periods", c.testPodDeletion},
 		{"a debug container is added", c.testDebugContainer},
+		{"no pod can hurt another", c.testHostilePods},
 		{"the API server is killed and restarted", c.testAPIServerKilled},
 		{"the agent is killed at random", c.testAgentKilledAtRandom},
 		{"a rollout completes while the agent is killed", c.testRolloutUnderKills},

@@ -50,6 +50,10 @@ spec:
           httpGet: {path: /healthz, port: 8080}
           periodSeconds: 5
           timeoutSeconds: 60
+        livenessProbe:
+          httpGet: {path: /healthz, port: 8080}
+          periodSeconds: 5
+          timeoutSeconds: 60
         volumeMounts:
         - {name: settings, mountPath: /settings}
         - {name: keys, mountPath: /keys}
