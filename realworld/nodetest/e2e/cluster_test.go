@@ -44,6 +44,7 @@ func TestCluster(t *testing.T) {
 		{"workloads reach their desired states", c.testWorkloads},
 		{"volumes hold objects of the API server", c.testAPIVolumes},
 		{"trust bundles are mounted", c.testTrustBundles},
+		{"images are pulled with secrets", c.testPullSecrets},
 		{"a static pod has a mirror pod", c.testMirrorPod},
 		{"deleted pods end within their grace periods", c.testPodDeletion},
 		{"a debug container is added", c.testDebugContainer},
