@@ -39,11 +39,11 @@ tests() {
 	go test -json -count=1 -timeout "$limit" -p 2 ./... | .cache/testoutput
 }
 
-# The race detector needs a C compiler, which is not part of Go.
+# The race detector needs a C compiler, which is not part of Go: set-up installs gcc.
 race() {
 	if ! command -v "${CC:-gcc}" >/dev/null; then
-		echo "skipped: the race detector needs a C compiler, there is no ${CC:-gcc}"
-		return
+		echo "the race detector needs a C compiler: there is no ${CC:-gcc}"
+		return 1
 	fi
 	local packages
 	packages=$(grep -rlE --include='*_test.go' '^func Test.*Determinis' sim | xargs -n1 dirname |

@@ -91,9 +91,12 @@ func interrupts() (interrupted, forced context.Context, stop func()) {
 	return interrupted, forced, func() { interrupt(); force() }
 }
 
-// setup installs every containerd that the tests use, and the components of a cluster. On a machine
-// that cannot be set up it succeeds: the tests there are skipped with a reason.
+// setup installs every containerd that the tests use, the components of a cluster and a C compiler.
+// On a machine that cannot be set up it succeeds: the tests there are skipped with a reason.
 func setup(ctx context.Context) error {
+	if err := installCompiler(ctx, printProgress); err != nil {
+		return fmt.Errorf("setting up a C compiler: %w", err)
+	}
 	for _, version := range nodetest.Versions() {
 		err := nodetest.Install(ctx, version, printProgress)
 		if errors.Is(err, provision.ErrCannotInstall) {

@@ -10,6 +10,7 @@
 //	sample talk         write many lines to the log, then sleep
 //	sample report       write the environment of the process as JSON
 //	sample hold         keep a connection to ADDRESS, with NAME and the number of this attempt
+//	sample nest PATH    make directories within each other below PATH, then sleep
 //	sample burn         use CPU for a share of the time and hold memory, until TERM
 //	sample echo         write what it reads
 //	sample terminal     write the size of its terminal whenever it changes
@@ -53,6 +54,7 @@ var subcommands = map[string]func(args []string) (int, error){
 	"hold":   holdConnection,
 	"echo":   echo,
 	"burn":   burn,
+	"nest":   nest,
 	"tar":    archive,
 	"say":    say,
 	"write":  write,

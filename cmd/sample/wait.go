@@ -67,6 +67,7 @@ func talk(args []string) (int, error) {
 	lines := flags.Int("lines", 1000, "how many lines to write")
 	bytes := flags.Int("bytes", 100, "how long a line is")
 	every := flags.Duration("every", 0, "how long to wait after a hundred lines")
+	exits := flags.Bool("exit", false, "exit after the last line")
 	if err := parse(flags, args); err != nil {
 		return 2, err
 	}
@@ -86,6 +87,33 @@ func talk(args []string) (int, error) {
 	if err := out.Flush(); err != nil {
 		return 1, err
 	}
+	if !*exits {
+		<-stop
+	}
+	return 0, nil
+}
+
+// nest makes directories within each other. Their names are one byte long, and their path soon
+// exceeds what a request to the kernel can name.
+func nest(args []string) (int, error) {
+	flags := flag.NewFlagSet("nest", flag.ContinueOnError)
+	depth := flags.Int("depth", 5000, "how many directories")
+	if err := flags.Parse(args); err != nil {
+		return 2, err
+	}
+	if flags.NArg() != 1 {
+		return 2, errors.New("want PATH")
+	}
+	stop := stopRequested()
+	if err := os.Chdir(flags.Arg(0)); err != nil {
+		return 1, err
+	}
+	for range *depth {
+		if err := errors.Join(os.Mkdir("d", 0o755), os.Chdir("d")); err != nil {
+			return 1, err
+		}
+	}
+	fmt.Println("sleeping")
 	<-stop
 	return 0, nil
 }

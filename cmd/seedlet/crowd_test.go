@@ -82,7 +82,8 @@ func startSecure(t *testing.T, authority []byte) string {
 	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
-// goodClient sends requests that must all succeed, one after the other, while there is a crowd.
+// goodClient sends requests, one after the other, while there is a crowd. All must succeed within
+// porttest.Patience.
 type goodClient struct {
 	name    string
 	from    string             // its address
@@ -90,13 +91,17 @@ type goodClient struct {
 	token   func(i int) string // of its ith request
 	reuse   bool               // its connection
 	sent    int
-	late    int // requests that no time was left for
+	late    int // requests that were sent again, because no time was left for them
 	slowest time.Duration
 }
 
 // limitMin is the shortest of the agent's time limits for a handshake, a header and a review. On a
-// busy machine a thousand handshakes may take longer; what the agent refuses, it refuses earlier.
+// busy machine a thousand handshakes may take longer: such a request is sent again. What the agent
+// refuses, it refuses earlier.
 const limitMin = 10 * time.Second
+
+// goodRequestsMin is how many requests of a good client have to succeed.
+const goodRequestsMin = 10
 
 func (g *goodClient) run(ctx context.Context, t *testing.T, address string) {
 	transport := &http.Transport{DisableKeepAlives: !g.reuse, ForceAttemptHTTP2: g.reuse,
@@ -104,7 +109,8 @@ func (g *goodClient) run(ctx context.Context, t *testing.T, address string) {
 		DialContext: (&net.Dialer{
 			LocalAddr: &net.TCPAddr{IP: net.ParseIP(g.from)}}).DialContext}
 	defer transport.CloseIdleConnections()
-	for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+	first, again := time.Now(), false // of the request; whether it is sent again
+	for ; again || ctx.Err() == nil || g.sent < goodRequestsMin; time.Sleep(20 * time.Millisecond) {
 		began := time.Now()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
 			"https://"+address+"/configz", nil) // is served without the core
@@ -121,8 +127,10 @@ func (g *goodClient) run(ctx context.Context, t *testing.T, address string) {
 			outcome = response.Status
 		}
 		isGood := err == nil && response.StatusCode == http.StatusOK
-		if !isGood && took <= limitMin {
+		again = !isGood
+		if !isGood && (took <= limitMin || time.Since(first) > porttest.Patience) {
 			t.Errorf("%s: request %d after %v: %s", g.name, g.sent, took, outcome)
+			return
 		} else if !isGood {
 			t.Logf("%s: no time for request %d within %v: %s", g.name, g.sent, took, outcome)
 			g.late++
@@ -132,10 +140,11 @@ func (g *goodClient) run(ctx context.Context, t *testing.T, address string) {
 		}
 		_, _ = io.Copy(io.Discard, response.Body) // the code is enough
 		_ = response.Body.Close()
+		g.slowest = max(g.slowest, time.Since(first))
 		if isGood {
 			g.sent++
+			first = time.Now()
 		}
-		g.slowest = max(g.slowest, time.Since(began))
 	}
 }
 
@@ -232,10 +241,8 @@ func TestCrowdOfStrangers(t *testing.T) {
 		t.Errorf("only %d of %d tokens were sent", sent, connections*tokensEach)
 	}
 	for _, g := range good {
-		t.Logf("%s: %d requests, the slowest took %v", g.name, g.sent, g.slowest)
-		if g.sent < 10 || g.late > g.sent/10 {
-			t.Errorf("%s: only %d requests succeeded, %d were too late", g.name, g.sent, g.late)
-		}
+		t.Logf("%s: %d requests, the slowest took %v, %d were sent again", g.name, g.sent, g.slowest,
+			g.late)
 	}
 }
 

@@ -57,16 +57,6 @@ func newPort(t *testing.T, opts identity.Options, contentType string) *porttest.
 	return w
 }
 
-// waitFor waits until a condition is true.
-func waitFor(t *testing.T, condition string, isTrue func() bool) {
-	t.Helper()
-	for end := time.Now().Add(porttest.Patience); !isTrue(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", condition)
-		}
-	}
-}
-
 func TestWithCluster(t *testing.T) {
 	c := cluster.New(t, cluster.Options{})
 	for _, args := range [][]string{
@@ -109,7 +99,7 @@ func testEvents(t *testing.T, c *cluster.Cluster) {
 			w.Send(&world.RecordEvent{Regarding: regarding, Type: v1.EventTypeWarning,
 				Reason: "BackOff", Message: "back-off"})
 		}
-		waitFor(t, "the "+regarding.Kind+" event is counted twice", func() bool {
+		porttest.Eventually(t, "the "+regarding.Kind+" event is counted twice", func() bool {
 			out, err := c.Kubectl(t.Context(), "get", "events", "--all-namespaces", "-o",
 				"jsonpath={.items[?(@.involvedObject.kind==\""+regarding.Kind+"\")].count}",
 				"--field-selector", "reason=BackOff,involvedObject.name="+regarding.Name)
@@ -129,7 +119,7 @@ func testBootstrap(t *testing.T, c *cluster.Cluster) {
 		CertDir: dir, Rotate: true}
 	w := newPort(t, as, runtime.ContentTypeProtobuf)
 	read := &world.GetObject{Resource: world.ResourceNodes, Name: nodeName}
-	waitFor(t, "the node can read its Node object", func() bool {
+	porttest.Eventually(t, "the node can read its Node object", func() bool {
 		_, err := w.Call(read)
 		return err == nil || err.Has(world.KindNotFound)
 	})
@@ -157,7 +147,7 @@ func testServerRestart(t *testing.T, c *cluster.Cluster) {
 		}
 		return event[len(event)-1]
 	}
-	waitFor(t, "the watch has listed", func() bool { return last() != nil })
+	porttest.Eventually(t, "the watch has listed", func() bool { return last() != nil })
 	if err := c.StopAPIServer(); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +156,7 @@ func testServerRestart(t *testing.T, c *cluster.Cluster) {
 	if _, err := w.Call(create); !err.Has(world.KindUnavailable) {
 		t.Errorf("create without a server: %v", err)
 	}
-	waitFor(t, "the watch reports the failure", func() bool {
+	porttest.Eventually(t, "the watch reports the failure", func() bool {
 		failing, is := last().(*world.WatchFailing)
 		return is && failing.Err.Has(world.KindUnavailable)
 	})
@@ -176,7 +166,7 @@ func testServerRestart(t *testing.T, c *cluster.Cluster) {
 	if _, err := w.Call(create); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the watch delivers the created object", func() bool {
+	porttest.Eventually(t, "the watch delivers the created object", func() bool {
 		switch event := last().(type) {
 		case *world.ObjectsListed:
 			return len(event.Objects) == 1

@@ -22,6 +22,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/realworld/nodetest"
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/world"
 )
 
@@ -130,7 +131,7 @@ func (p *pod) waitListening(port int) {
 		p.t.Fatal(err)
 	}
 	address := net.JoinHostPort(status.Status.Network.Ip, strconv.Itoa(port))
-	eventually(p.t, "a process listens on "+address, func() bool {
+	porttest.Eventually(p.t, "a process listens on "+address, func() bool {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			_ = conn.Close() // the connection was not used
@@ -141,7 +142,7 @@ func (p *pod) waitListening(port int) {
 
 func testRealLogs(t *testing.T, n *node, p *pod) {
 	p.start(n, "talk", "talk", "--lines", "1000", "--bytes", "40000")
-	eventually(t, "all lines are in the log", func() bool {
+	porttest.Eventually(t, "all lines are in the log", func() bool {
 		_, body := n.get(webLogs)
 		return strings.Count(body, "\n") >= 1000
 	})
@@ -236,7 +237,9 @@ func testRealAttach(t *testing.T, n *node, p *pod, name string, dial dial) {
 	<-done
 	feed.Close()
 	out.Close()
-	eventually(t, "the stream has ended", func() bool { return n.api.streams.inUse.Load() == 0 })
+	porttest.Eventually(t, "the stream has ended", func() bool {
+		return n.api.streams.inUse.Load() == 0
+	})
 }
 
 func testRealForward(t *testing.T, n *node, p *pod, tunnel bool) {
@@ -245,7 +248,7 @@ func testRealForward(t *testing.T, n *node, p *pod, tunnel bool) {
 		p.waitListening(80) // client-go gives up after the first refused connection
 	}
 	address := forward(t, n, tunnel)
-	eventually(t, "a page", func() bool {
+	porttest.Eventually(t, "a page", func() bool {
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)

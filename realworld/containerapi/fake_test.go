@@ -290,16 +290,6 @@ func (n *node) end(id string) {
 	n.running[id] = false
 }
 
-// eventually waits until a condition is true.
-func eventually(t *testing.T, condition string, isTrue func() bool) {
-	t.Helper()
-	for begin := time.Now(); !isTrue(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begin) > porttest.Patience {
-			t.Fatalf("not within %v: %s", porttest.Patience, condition)
-		}
-	}
-}
-
 func mustContain(t *testing.T, text string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/cri-client/pkg/logs"
 	"k8s.io/klog/v2"
 
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/world"
 )
 
@@ -317,7 +318,7 @@ func TestFollow(t *testing.T) {
 				t.Fatal(err)
 			}
 			n.api.watcher.wakeAll(false)
-			eventually(t, "the file is read again", func() bool {
+			porttest.Eventually(t, "the file is read again", func() bool {
 				n.write(appLog, stdoutPrefix+"F six\n")
 				return f.next() == "six"
 			})
@@ -357,7 +358,7 @@ func TestFollowTwo(t *testing.T) {
 	n.err = fmt.Errorf("the runtime is away") // no container may be regarded as ended
 	n.mu.Unlock()
 	lists := n.lists
-	eventually(t, "the runtime is polled again", func() bool {
+	porttest.Eventually(t, "the runtime is polled again", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return n.lists > lists+1
@@ -365,7 +366,9 @@ func TestFollowTwo(t *testing.T) {
 	n.write("default_web_u1/app/1.log", stdoutPrefix+"F still\n")
 	second.expect("still")
 	second.disconnect()
-	eventually(t, "no followers are left", func() bool { return n.api.logs.inUse.Load() == 0 })
+	porttest.Eventually(t, "no followers are left", func() bool {
+		return n.api.logs.inUse.Load() == 0
+	})
 	if w := n.api.watcher; len(w.followers)+len(w.byDir) != 0 || w.inotify != nil {
 		t.Errorf("left: %v", w)
 	}
@@ -379,7 +382,7 @@ func TestLogAppears(t *testing.T) {
 		_, body := n.get(webLogs)
 		got.Store(body)
 	}()
-	eventually(t, "the request was resolved", func() bool {
+	porttest.Eventually(t, "the request was resolved", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return len(n.resolved) == 1
@@ -388,7 +391,7 @@ func TestLogAppears(t *testing.T) {
 	if err := os.Rename(n.logs["c1"]+".new", n.logs["c1"]); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a response", func() bool { return got.Load() != nil })
+	porttest.Eventually(t, "a response", func() bool { return got.Load() != nil })
 	if got.Load() != "one\n" {
 		t.Errorf("got %q", got.Load())
 	}
@@ -399,8 +402,12 @@ func TestClientReadsNothing(t *testing.T) {
 	n := newNode(t, func(o *Options) { o.IdleTimeout = 50 * time.Millisecond })
 	n.write(appLog, strings.Repeat(stdoutPrefix+"F "+strings.Repeat("x", 1000)+"\n", 20_000))
 	n.follow(webLogs + "?follow=true")
-	eventually(t, "the request is served", func() bool { return n.api.logs.inUse.Load() == 1 })
-	eventually(t, "the request has ended", func() bool { return n.api.logs.inUse.Load() == 0 })
+	porttest.Eventually(t, "the request is served", func() bool {
+		return n.api.logs.inUse.Load() == 1
+	})
+	porttest.Eventually(t, "the request has ended", func() bool {
+		return n.api.logs.inUse.Load() == 0
+	})
 }
 
 func TestTooManyLogs(t *testing.T) {
@@ -412,7 +419,7 @@ func TestTooManyLogs(t *testing.T) {
 		t.Errorf("%d %q", code, body)
 	}
 	f.disconnect()
-	eventually(t, "the limit is not reached", func() bool {
+	porttest.Eventually(t, "the limit is not reached", func() bool {
 		code, _ := n.get(webLogs)
 		return code == 200
 	})
@@ -446,12 +453,12 @@ func TestThousandFollowers(t *testing.T) {
 		r.SetPathValue("container", "app")
 		go n.api.withLimit(&n.api.logs, n.api.serveLogs)(out, r)
 	}
-	eventually(t, "all clients follow", func() bool {
+	porttest.Eventually(t, "all clients follow", func() bool {
 		n.api.watcher.mu.Lock()
 		defer n.api.watcher.mu.Unlock()
 		return len(n.api.watcher.followers) == followers
 	})
-	eventually(t, "the runtime was polled", func() bool {
+	porttest.Eventually(t, "the runtime was polled", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return n.lists > 1
@@ -475,7 +482,9 @@ func TestThousandFollowers(t *testing.T) {
 	}
 	n.mu.Unlock()
 	cancel()
-	eventually(t, "all requests have ended", func() bool { return n.api.logs.inUse.Load() == 0 })
+	porttest.Eventually(t, "all requests have ended", func() bool {
+		return n.api.logs.inUse.Load() == 0
+	})
 }
 
 func inotifyInstances(t *testing.T) int {

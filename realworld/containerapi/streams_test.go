@@ -374,12 +374,14 @@ func TestStreamClientDisconnects(t *testing.T) {
 				done <- e.StreamWithContext(ctx, remotecommand.StreamOptions{
 					Stdin: in, Stdout: io.Discard})
 			}()
-			eventually(t, "the process runs", func() bool { return running.Load() == 1 })
+			porttest.Eventually(t, "the process runs", func() bool { return running.Load() == 1 })
 			cancel()
 			<-done
 			never.Close()
-			eventually(t, "the process ends", func() bool { return running.Load() == 0 })
-			eventually(t, "the stream has ended", func() bool { return n.api.streams.inUse.Load() == 0 })
+			porttest.Eventually(t, "the process ends", func() bool { return running.Load() == 0 })
+			porttest.Eventually(t, "the stream has ended", func() bool {
+				return n.api.streams.inUse.Load() == 0
+			})
 		})
 	}
 }
@@ -402,7 +404,9 @@ func TestStreamEnds(t *testing.T) {
 			}
 			setUp.act(n)
 			_, _ = io.Copy(io.Discard, response.Body)
-			eventually(t, "the stream has ended", func() bool { return n.api.streams.inUse.Load() == 0 })
+			porttest.Eventually(t, "the stream has ended", func() bool {
+				return n.api.streams.inUse.Load() == 0
+			})
 		})
 	}
 }
@@ -436,7 +440,9 @@ func TestBackendDoesNotRespond(t *testing.T) {
 	defer conn.Close()
 	cancel()
 	<-done
-	eventually(t, "the stream has ended", func() bool { return n.api.streams.inUse.Load() == 0 })
+	porttest.Eventually(t, "the stream has ended", func() bool {
+		return n.api.streams.inUse.Load() == 0
+	})
 }
 
 func TestRun(t *testing.T) {
@@ -483,10 +489,14 @@ func TestRunClientDisconnects(t *testing.T) {
 			response.Body.Close()
 		}
 	}()
-	eventually(t, "the command runs", func() bool { return n.api.commands.inUse.Load() == 1 })
+	porttest.Eventually(t, "the command runs", func() bool {
+		return n.api.commands.inUse.Load() == 1
+	})
 	cancel()
 	<-done
-	eventually(t, "the command has ended", func() bool { return n.api.commands.inUse.Load() == 0 })
+	porttest.Eventually(t, "the command has ended", func() bool {
+		return n.api.commands.inUse.Load() == 0
+	})
 }
 
 func TestCheckpoint(t *testing.T) {

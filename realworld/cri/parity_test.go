@@ -65,6 +65,13 @@ func (n *node) Images() (pullable, missing string) {
 	return pullable, repository + "/missing:v1"
 }
 
+// WaitHandlers waits until the sample has written a line to its log. That follows its handlers.
+func (n *node) WaitHandlers(logPath string) {
+	porttest.Eventually(n.t, "there is a line in "+logPath, func() bool {
+		return n.LogBytes(logPath) > 0
+	})
+}
+
 func (n *node) Exec(c parity.Command) ([]string, *runtimeapi.ExecSyncResponse) {
 	switch c {
 	case parity.Succeeds:

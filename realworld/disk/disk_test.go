@@ -28,6 +28,7 @@ type harness struct {
 	completions chan world.Event
 	mu          sync.Mutex
 	changes     []string
+	fence       string // a watched path, see settle
 	lastOp      world.OpID
 }
 

@@ -3,6 +3,7 @@ package disk_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,46 +12,75 @@ import (
 	"seedlet.dev/world"
 )
 
+// watch watches a path, and waits until the watches are placed: requests are carried out in turn,
+// so a change of a path that was requested later shows it.
 func (h *harness) watch(path string) {
-	h.port.Do(world.Effect{Body: &world.Watch{Path: path}})
-	time.Sleep(50 * time.Millisecond) // until the watches are placed
-	h.drainChanges()
+	h.t.Helper()
+	dir := h.t.TempDir()
+	h.fence = filepath.Join(dir, "fence")
+	last := filepath.Join(dir, "last")
+	for _, name := range []string{h.fence, last} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	for _, name := range []string{h.fence, path, last} {
+		h.port.Do(world.Effect{Body: &world.Watch{Path: name}})
+	}
+	porttest.Eventually(h.t, "the watches are placed", func() bool {
+		touch(h.t, last)
+		return h.countChanges(last) > 0
+	})
+	h.settle()
 }
 
-// drainChanges waits until no more changes are delivered, and drops those that were.
-func (h *harness) drainChanges() {
-	for {
-		time.Sleep(250 * time.Millisecond)
-		h.mu.Lock()
-		n := len(h.changes)
-		h.changes = nil
-		h.mu.Unlock()
-		if n == 0 {
-			return
-		}
+// touch causes exactly one event of inotify, and so one change.
+func touch(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
-// expectChange fails the test unless a change of the path is delivered soon after an action.
+func (h *harness) countChanges(path string) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, changed := range h.changes {
+		if changed == path {
+			n++
+		}
+	}
+	return n
+}
+
+// settle waits until all changes so far are delivered, and returns those of the watched path, or of
+// paths that are not watched. inotify reports events in their order, so the change of the fence is
+// the last one, or delivered with the last ones.
+func (h *harness) settle() []string {
+	h.t.Helper()
+	touch(h.t, h.fence)
+	porttest.Eventually(h.t, "the change of the fence is delivered", func() bool {
+		return h.countChanges(h.fence) > 0
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	own := func(path string) bool { return filepath.Dir(path) == filepath.Dir(h.fence) }
+	changes := slices.DeleteFunc(h.changes, own)
+	h.changes = nil
+	return changes
+}
+
+// expectChange fails the test unless an action causes changes of the path only.
 func (h *harness) expectChange(path, action string, act func() error) {
 	h.t.Helper()
 	if err := act(); err != nil {
 		h.t.Fatalf("%s: %v", action, err)
 	}
-	for late := time.Now().Add(porttest.Patience); time.Now().Before(late); {
-		time.Sleep(10 * time.Millisecond)
-		h.mu.Lock()
-		changes := h.changes
-		h.mu.Unlock()
-		if len(changes) > 0 {
-			if changes[0] != path {
-				h.t.Errorf("%s: change of %s, want %s", action, changes[0], path)
-			}
-			h.drainChanges()
-			return
-		}
+	changes := h.settle()
+	other := func(changed string) bool { return changed != path }
+	if len(changes) == 0 || slices.ContainsFunc(changes, other) {
+		h.t.Errorf("%s: changes %q, want some of %s", action, changes, path)
 	}
-	h.t.Errorf("%s: no change was delivered", action)
 }
 
 func (h *harness) expectNoChange(action string, act func() error) {
@@ -58,13 +88,9 @@ func (h *harness) expectNoChange(action string, act func() error) {
 	if err := act(); err != nil {
 		h.t.Fatalf("%s: %v", action, err)
 	}
-	time.Sleep(300 * time.Millisecond)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.changes) > 0 {
-		h.t.Errorf("%s: changes %v, want none", action, h.changes)
+	if changes := h.settle(); len(changes) > 0 {
+		h.t.Errorf("%s: changes %q, want none", action, changes)
 	}
-	h.changes = nil
 }
 
 func TestWatchDirectory(t *testing.T) {
@@ -134,11 +160,9 @@ func TestWatchCollectsChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(400 * time.Millisecond)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	changes := h.settle()
 	most := 1 + int(time.Since(began)/disk.BatchDelay)
-	if n := len(h.changes); n < 1 || n > most {
+	if n := len(changes); n < 1 || n > most {
 		t.Errorf("%d changes for 50 writes, want 1 to %d", n, most)
 	}
 }

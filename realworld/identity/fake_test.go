@@ -33,9 +33,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// waitMax bounds how long a test waits for an event.
-const waitMax = porttest.Patience
-
 // authority signs client certificates.
 type authority struct {
 	cert *x509.Certificate

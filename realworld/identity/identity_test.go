@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"seedlet.dev/realworld/porttest"
 )
 
 // session is an identity that a test has loaded and started.
@@ -54,12 +56,10 @@ func (l *session) whoami(url string) (who, from string, err error) {
 // waitFor sends requests until the server sees an expected user or address.
 func (l *session) waitFor(t *testing.T, url string, seen func(who, from string) bool) {
 	t.Helper()
-	for end := time.Now().Add(waitMax); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if who, from, err := l.whoami(url); err == nil && seen(who, from) {
-			return
-		}
-	}
-	t.Fatal("the condition was not met in time")
+	porttest.Eventually(t, "the server sees the expected user and address", func() bool {
+		who, from, err := l.whoami(url)
+		return err == nil && seen(who, from)
+	})
 }
 
 const node = "system:node:node-1"

@@ -13,6 +13,8 @@ import (
 	certificates "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"seedlet.dev/realworld/porttest"
 )
 
 // servedCertificate returns the certificate of a handshake.
@@ -159,23 +161,17 @@ func TestServingRequested(t *testing.T) {
 		t.Errorf("error %v before there is a certificate", err)
 	}
 	s.Start()
-	end := time.Now().Add(waitMax)
-	for ; len(f.csrRequesters()) == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("no certificate was requested")
-		}
-	}
+	porttest.Eventually(t, "a certificate is requested", func() bool {
+		return len(f.csrRequesters()) > 0
+	})
 	if _, err := s.Certificate(nil); err == nil {
 		t.Error("a certificate before it is approved")
 	}
 	close(f.approve)
-	for end := time.Now().Add(waitMax); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := s.Certificate(nil); err == nil {
-			break
-		} else if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	porttest.Eventually(t, "there is a certificate", func() bool {
+		_, err := s.Certificate(nil)
+		return err == nil
+	})
 	spec := f.request.Spec
 	usages := []certificates.KeyUsage{certificates.UsageDigitalSignature,
 		certificates.UsageServerAuth}

@@ -208,7 +208,9 @@ func TestQueryBounds(t *testing.T) {
 			done <- err
 		}()
 	}
-	eventually(t, func() bool { return m.server.queriesInFlight.Load() == queriesMax })
+	porttest.Eventually(t, "as many queries as there may be are in flight", func() bool {
+		return m.server.queriesInFlight.Load() == queriesMax
+	})
 	m.wants("/logs/?query=kubelet", 503, "4 such requests")
 	cancel()
 	for range queriesMax {
@@ -216,18 +218,11 @@ func TestQueryBounds(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	eventually(t, func() bool { return m.server.queriesInFlight.Load() == 0 })
+	porttest.Eventually(t, "no query is in flight", func() bool {
+		return m.server.queriesInFlight.Load() == 0
+	})
 	m.wants("/logs/?query=kubelet", 200)
 	http.DefaultClient.CloseIdleConnections()
-}
-
-func eventually(t *testing.T, is func() bool) {
-	t.Helper()
-	for begin := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begin) > porttest.Patience {
-			t.Fatalf("not within %v", porttest.Patience)
-		}
-	}
 }
 
 // No request leads out of the directory, or adds an option to the arguments of journalctl.

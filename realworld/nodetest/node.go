@@ -108,10 +108,18 @@ func (n *Node) start(ctx context.Context, tools tools, progress func(string)) (e
 	return n.waitReady(ctx)
 }
 
+// dirMode is the mode of a node's directory. Containers in a user namespace reach their root file
+// systems in it as another user than root.
+const dirMode = 0o711
+
 // prepareDir creates the node's directory, or removes the leftovers of an earlier node in it.
 func prepareDir(dir string) (string, error) {
 	if dir == "" {
-		return os.MkdirTemp("", "seedlet-node-")
+		dir, err := os.MkdirTemp("", "seedlet-node-")
+		if err == nil {
+			err = os.Chmod(dir, dirMode)
+		}
+		return dir, err
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -130,7 +138,7 @@ func prepareDir(dir string) (string, error) {
 			return "", fmt.Errorf("removing a former node: %w", err)
 		}
 	}
-	if err := os.MkdirAll(dir, 0o711); err != nil {
+	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return "", fmt.Errorf("making the node directory: %w", err)
 	}
 	return dir, nil

@@ -120,15 +120,10 @@ func checkStats(t *testing.T, node *nodetest.Node, pod *v1.Pod,
 		}
 		return stats.Cpu.Usage.Total, stats.Memory.WorkingSet
 	}
-	for deadline := time.Now().Add(porttest.Patience); ; { // the pod fills its memory first
-		if _, held := read(); held > burntMiB<<20 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the pod does not hold what it should")
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	porttest.Eventually(t, "the pod holds its memory", func() bool {
+		_, held := read()
+		return held > burntMiB<<20
+	})
 	look := func() moment {
 		cpu, _ := read()
 		return moment{cpu, time.Now()}

@@ -116,6 +116,9 @@ func (w *simWorld) Container(p parity.Process) *runtimeapi.ContainerConfig {
 	}
 }
 
+// WaitHandlers returns at once: a simulated process has its handlers from its start on.
+func (w *simWorld) WaitHandlers(string) {}
+
 const pullable, missing = "registry.test/pullable:1", "registry.test/missing:1"
 
 func (w *simWorld) Images() (string, string) { return pullable, missing }

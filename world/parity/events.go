@@ -41,9 +41,34 @@ func NoEvents(t *testing.T, w Runtime) {
 // stream is open.
 const streamOpenDelay = 500 * time.Millisecond
 
-// recordEvents opens a stream, calls act, and returns the events of act's objects when the stream
-// has ended at its deadline. act returns the names of its objects by ID.
-func (p *pod) recordEvents(w EventRuntime, duration time.Duration,
+// shortestStream is how long a stream is first open. Nothing but its deadline ends a stream.
+const shortestStream = 8 * time.Second
+
+// recordEvents calls prepare, opens a stream, calls act, and returns the events of act's objects
+// when the stream has ended at its deadline. act returns the names of its objects by ID. If act has
+// taken more than half of the time, its last events may be missing: it is all done again, in a
+// stream twice as long. The functions get the number of the attempt.
+func (p *pod) recordEvents(w EventRuntime, prepare func(attempt uint32),
+	act func(attempt uint32) map[string]string) eventRecord {
+	p.Helper()
+	for attempt, open := uint32(0), shortestStream; ; attempt, open = attempt+1, 2*open {
+		prepare(attempt)
+		var took time.Duration
+		stream := p.recordStream(w, open, func() map[string]string {
+			began := p.w.Now()
+			names := act(attempt)
+			took = p.w.Now().Sub(began)
+			return names
+		})
+		if took <= open/2 || open > Patience {
+			return stream
+		}
+	}
+}
+
+// recordStream opens a stream, calls act, and returns the events of act's objects when the stream
+// has ended at its deadline.
+func (p *pod) recordStream(w EventRuntime, duration time.Duration,
 	act func() map[string]string) eventRecord {
 	p.Helper()
 	before := len(w.Events())
@@ -104,10 +129,10 @@ func (p *pod) expectEvents(h eventRecord, want ...string) {
 // Each event has the statuses of the pod's sandbox and of all its containers, in no order, as of
 // the time of the event.
 func eventsOfAPodLifecycle(p *pod, w EventRuntime) {
-	h := p.recordEvents(w, 30*time.Second, func() map[string]string {
-		id := p.createSandbox(0)
-		container := p.startNewContainer(id, HandlesTerm7, 0)
-		p.stop(container, 30)
+	h := p.recordEvents(w, p.endEarlierStream, func(attempt uint32) map[string]string {
+		id := p.createSandbox(attempt)
+		container := p.startNewContainer(id, HandlesTerm7, attempt)
+		p.stop(container, beyondPatience)
 		p.remove(container)
 		p.stopSandbox(id)
 		p.removeSandbox(id)
@@ -125,6 +150,12 @@ func eventsOfAPodLifecycle(p *pod, w EventRuntime) {
 		p.check(e.GetPodSandboxStatus().GetMetadata().GetUid() == p.uid, "%v", e.PodSandboxStatus)
 	}
 }
+
+// endEarlierStream creates and removes a sandbox, whose first event containerd may lose.
+func (p *pod) endEarlierStream(uint32) { p.removeSandbox(p.createSandbox(unusedAttempt)) }
+
+// unusedAttempt is an attempt of a sandbox that no case uses.
+const unusedAttempt = 99
 
 // podStateText returns the state of a pod with one container, as an event reports it.
 func podStateText(e *runtimeapi.ContainerEventResponse) string {
@@ -146,9 +177,11 @@ func podStateText(e *runtimeapi.ContainerEventResponse) string {
 }
 
 func eventsOfRemoval(p *pod, w EventRuntime) {
-	id := p.createSandbox(0)
-	container := p.startNewContainer(id, IgnoresTerm, 0)
-	h := p.recordEvents(w, 15*time.Second, func() map[string]string {
+	id, container := "", ""
+	h := p.recordEvents(w, func(attempt uint32) {
+		id = p.createSandbox(attempt)
+		container = p.startNewContainer(id, IgnoresTerm, attempt)
+	}, func(uint32) map[string]string {
 		p.removeSandbox(id)
 		return map[string]string{id: "sandbox", container: "container"}
 	})
@@ -159,10 +192,12 @@ func eventsOfRemoval(p *pod, w EventRuntime) {
 
 // The container is exited without a run, which only its status shows.
 func failedStartHasNoEvent(p *pod, w EventRuntime) {
-	id := p.createSandbox(0)
-	container := p.createContainer(id, Runs, 0)
-	p.stopSandbox(id)
-	h := p.recordEvents(w, 15*time.Second, func() map[string]string {
+	id, container := "", ""
+	h := p.recordEvents(w, func(attempt uint32) {
+		id = p.createSandbox(attempt)
+		container = p.createContainer(id, Runs, attempt)
+		p.stopSandbox(id)
+	}, func(uint32) map[string]string {
 		_, err := p.w.Call(&runtimeapi.StartContainerRequest{ContainerId: container})
 		p.check(err != nil, "the container was started")
 		return map[string]string{id: "sandbox", container: "container"}
@@ -174,8 +209,8 @@ func failedStartHasNoEvent(p *pod, w EventRuntime) {
 func bufferedEvents(p *pod, w EventRuntime) {
 	id := p.createSandbox(0)
 	container := p.startNewContainer(id, HandlesTerm7, 0)
-	p.stop(container, 30)
-	h := p.recordEvents(w, 2*time.Second, func() map[string]string {
+	p.stop(container, beyondPatience)
+	h := p.recordStream(w, 2*time.Second, func() map[string]string {
 		return map[string]string{id: "sandbox", container: "container"}
 	})
 	past := []string{"sandbox created: ready", "sandbox started: ready",

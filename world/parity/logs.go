@@ -36,7 +36,7 @@ func reopenRenamed(p *pod, w LogRuntime) {
 	must[*runtimeapi.ReopenContainerLogResponse](p, reopen(container))
 	before := w.LogBytes(name + ".1")
 	p.check(w.LogBytes(name) == 0, "the new log has %d bytes", w.LogBytes(name))
-	p.stop(container, 30)
+	p.stop(container, beyondPatience)
 	p.check(w.LogBytes(name) > 0, "the new log is empty")
 	p.check(w.LogBytes(name+".1") == before, "the old log has grown")
 }
@@ -45,7 +45,7 @@ func reopenTwice(p *pod, w LogRuntime) {
 	container := p.startNewContainer(p.createSandbox(0), HandlesTerm7, 0)
 	must[*runtimeapi.ReopenContainerLogResponse](p, reopen(container))
 	must[*runtimeapi.ReopenContainerLogResponse](p, reopen(container))
-	p.stop(container, 30)
+	p.stop(container, beyondPatience)
 	p.check(w.LogBytes(p.logName(HandlesTerm7, 0)) > 0, "the log is empty")
 }
 

@@ -123,15 +123,14 @@ func (p *pod) start(id string) {
 	must[*runtimeapi.StartContainerResponse](p, &runtimeapi.StartContainerRequest{ContainerId: id})
 }
 
-// signalHandlerDelay is how long a process may need to install its signal handlers.
-const signalHandlerDelay = 2 * time.Second
-
+// startNewContainer creates and starts a container, and waits until its process handles signals: as
+// PID 1 of its namespace, a process without a handler ignores TERM.
 func (p *pod) startNewContainer(sandbox string, process Process, attempt uint32) (id string) {
 	p.Helper()
 	id = p.createContainer(sandbox, process, attempt)
 	p.start(id)
-	if process == IgnoresTerm || process == HandlesTerm7 {
-		p.w.Sleep(signalHandlerDelay)
+	if process == Runs || process == IgnoresTerm || process == HandlesTerm7 {
+		p.w.WaitHandlers(p.logName(process, attempt))
 	}
 	return id
 }
@@ -154,11 +153,9 @@ func (p *pod) waitForExit(id string) *runtimeapi.ContainerStatus {
 	return nil
 }
 
-// stop stops a container. It sleeps first: a process that has just started has no handler for TERM
-// yet, and as PID 1 of its namespace it would ignore the signal.
+// stop stops a container.
 func (p *pod) stop(id string, graceSeconds int64) (took time.Duration) {
 	p.Helper()
-	p.w.Sleep(500 * time.Millisecond)
 	started := p.w.Now()
 	must[*runtimeapi.StopContainerResponse](p, &runtimeapi.StopContainerRequest{
 		ContainerId: id, Timeout: graceSeconds})

@@ -57,6 +57,9 @@ type Runtime interface {
 	// that does not exist in its registry. The first may be the image of Container, because the suite
 	// pulls it before it creates containers.
 	Images() (pullable, missing string)
+	// WaitHandlers waits until the process of a started container, which runs until a signal, handles
+	// signals. The container is known by its log path.
+	WaitHandlers(logPath string)
 }
 
 // Command is a command that ExecSync can run in a container.

@@ -17,6 +17,10 @@ type logLine struct {
 	text string
 }
 
+// anyAttempt stands for the latest attempt of a container that has a log. The agent removes the
+// logs of earlier ones.
+const anyAttempt = "*"
+
 // logPath returns the path of the log of an attempt of a container; empty while there is none.
 func (s *suite) logPath(t *testing.T, pod, container, attempt string) string {
 	t.Helper()
@@ -25,10 +29,10 @@ func (s *suite) logPath(t *testing.T, pod, container, attempt string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(paths) != 1 {
+	if len(paths) == 0 || len(paths) > 1 && attempt != anyAttempt {
 		return ""
 	}
-	return paths[0]
+	return paths[len(paths)-1]
 }
 
 // logLines returns the lines that an attempt of a container has written so far.

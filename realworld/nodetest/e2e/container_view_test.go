@@ -205,10 +205,15 @@ func testUserNamespace(t *testing.T, s *suite) {
 	})
 	s.runPod(t, "userns", `
   hostUsers: false
+  volumes: [{name: work, emptyDir: {}}]
   containers:
-  - {name: main, image: sample, args: [report, --stay, /proc/self/uid_map]}`)
+  - name: main
+    image: sample
+    args: [report, --stay, /proc/self/uid_map, /work]
+    volumeMounts: [{name: work, mountPath: /work}]`)
 	if !supported {
-		t.Log("this runtime has no user namespaces")
+		t.Log("checked: a pod with a user namespace is refused; not checked: what it sees, for which " +
+			"runc has to be 1.2 or newer")
 		s.waitWaiting(t, "userns", "main", "ContainerCreating")
 		s.eventually(t, "the log says why the pod does not run", func() bool {
 			return strings.Contains(s.agent.podLogLines(t, "userns"), "FailedCreatePodSandBox")
@@ -218,10 +223,16 @@ func testUserNamespace(t *testing.T, s *suite) {
 		}
 		return
 	}
-	fields := strings.Fields(s.waitReport(t, "userns", "main").Paths["/proc/self/uid_map"].Text)
+	r := s.waitReport(t, "userns", "main")
+	fields := strings.Fields(r.Paths["/proc/self/uid_map"].Text)
+	t.Logf("checked: what a pod sees in a user namespace with the map %q", fields)
 	if len(fields) != 3 || fields[0] != "0" || fields[1] == "0" || fields[2] != "65536" {
 		t.Errorf("the user ids are mapped as %q", fields)
 	}
+	if work := r.Paths["/work"]; work.UID != 0 || work.GID != 0 {
+		t.Errorf("in the container, the emptyDir belongs to %d:%d", work.UID, work.GID)
+	}
+	s.execSample(t, "userns", "main", "write", "/work/file", "hello")
 }
 
 func testImageVolume(t *testing.T, s *suite) {

@@ -252,9 +252,9 @@ func (c *clusterSuite) testTop(t *testing.T) {
 		pod = regexp.MustCompile(`(?m)^desk +burner +.*$`).FindString(out)
 		return code == 0 && pod != ""
 	})
-	// The container burner uses a tenth of a processor and 16 MiB.
+	// The container burner uses a tenth of a processor, or less on a busy machine, and 16 MiB.
 	var milli, mib int
-	if _, err := fmt.Sscanf(pod, "desk burner %dm %dMi", &milli, &mib); err != nil || milli < 20 ||
+	if _, err := fmt.Sscanf(pod, "desk burner %dm %dMi", &milli, &mib); err != nil || milli < 1 ||
 		milli > 500 || mib < 16 || mib > 64 {
 		t.Errorf("usage of burner: %q, %v", pod, err)
 	}

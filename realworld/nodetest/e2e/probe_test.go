@@ -18,7 +18,7 @@ var probeParts = []part{
     image: sample
     args: [health, --sick]
     startupProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1, failureThreshold: 2}`)
-		s.waitLogLine(t, "neverstarts", "main", "0", "asked to stop: terminated")
+		s.waitLogLine(t, "neverstarts", "main", anyAttempt, "asked to stop: terminated")
 		s.waitRestarted(t, "neverstarts", "main", 1)
 	}},
 	{"a probe that times out fails", false, func(t *testing.T, s *suite) {
@@ -32,7 +32,7 @@ var probeParts = []part{
       periodSeconds: 1
       timeoutSeconds: 1
       failureThreshold: 1`)
-		s.waitLogLine(t, "slowprobe", "main", "0", "asked to stop: terminated")
+		s.waitLogLine(t, "slowprobe", "main", anyAttempt, "asked to stop: terminated")
 		s.waitRestarted(t, "slowprobe", "main", 1)
 	}},
 }

@@ -110,6 +110,13 @@ func (h *watchHistory) lastState(uid types.UID) *v1.Pod {
 	return nil
 }
 
+// statesOf returns the recorded states of a pod.
+func (h *watchHistory) statesOf(uid types.UID) []*v1.Pod {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.podStates[uid])
+}
+
 // countRunning returns the number of pods that run now and whose names have a prefix.
 func (h *watchHistory) countRunning(prefix string) (n int) {
 	h.mu.Lock()

@@ -50,6 +50,10 @@ spec:
           httpGet: {path: /healthz, port: 8080}
           periodSeconds: 5
           timeoutSeconds: 60
+        livenessProbe:
+          httpGet: {path: /healthz, port: 8080}
+          periodSeconds: 5
+          timeoutSeconds: 60
         volumeMounts:
         - {name: settings, mountPath: /settings}
         - {name: keys, mountPath: /keys}
@@ -213,15 +217,63 @@ func (c *clusterSuite) testAPIVolumes(t *testing.T) {
 			authenticationv1.ExtraValue{shop[0].Name}) {
 		t.Errorf("the review of the token is %+v", review.Status)
 	}
+	nested := c.runNestedVolumes(t)
 	c.kubectl(t, "patch", "configmap", "settings", "-p", `{"data": {"colour": "red"}}`)
-	c.waitUntil(t, "the change is in the first and the last pod", func() bool {
-		for _, p := range []*v1.Pod{&shop[0], &shop[len(shop)-1]} {
+	c.waitUntil(t, "the change is in the first, the last and the nested pod", func() bool {
+		for _, p := range []*v1.Pod{&shop[0], &shop[len(shop)-1], nested} {
 			if c.runReport(t, p, "/settings/colour").Paths["/settings/colour"].Text != "red" {
 				return false
 			}
 		}
 		return true
 	})
+	c.kubectl(t, "delete", "pod", "nested", patience)
+}
+
+// nestedManifest is a pod that mounts volumes in its volumes of API objects, in directories that
+// the objects do not have.
+const nestedManifest = `apiVersion: v1
+kind: Pod
+metadata: {name: nested, namespace: town}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes:
+  - {name: settings, configMap: {name: settings}}
+  - {name: keys, secret: {secretName: keys}}
+  - {name: work, emptyDir: {}}
+  containers:
+  - name: main
+    image: IMAGE
+    args: [sleep]
+    volumeMounts:
+    - {name: work, mountPath: /settings/keys/work}
+    - {name: keys, mountPath: /settings/keys}
+    - {name: settings, mountPath: /settings}
+    - {name: work, mountPath: /settings/far/away}
+`
+
+// runNestedVolumes checks a pod with volumes in volumes of a ConfigMap and a Secret: all of them
+// are mounted, and only the emptyDir can be written to. It returns the pod.
+func (c *clusterSuite) runNestedVolumes(t *testing.T) *v1.Pod {
+	c.apply(t, nestedManifest)
+	c.waitUntil(t, "the pod with nested volumes runs", func() bool {
+		return isPodReady(c.apiPod(t, "nested"))
+	})
+	p := c.apiPod(t, "nested")
+	const work, away = "/settings/keys/work", "/settings/far/away"
+	r := c.runReport(t, p, "/settings", "/settings/shape", "/settings/keys", "/settings/keys/door",
+		work, away)
+	if r.Paths["/settings/shape"].Text != "round" ||
+		r.Paths["/settings/keys/door"].Text != "open sesame" {
+		t.Errorf("the content of nested volumes is %+v", r.Paths)
+	}
+	for path, want := range map[string]bool{"/settings": true, "/settings/keys": true, work: false,
+		away: false} {
+		if got := r.Paths[path]; got.ReadOnly != want || got.Problem != "" {
+			t.Errorf("%s is %+v, want read-only %v", path, got, want)
+		}
+	}
+	return p
 }
 
 // execReport is the part of the output of "sample report" that testAPIVolumes and testTrustBundles
@@ -229,8 +281,8 @@ func (c *clusterSuite) testAPIVolumes(t *testing.T) {
 type execReport struct {
 	Env   []string
 	Paths map[string]struct {
-		Text, Problem string
-		Tmpfs         bool
+		Text, Problem   string
+		Tmpfs, ReadOnly bool
 	}
 }
 

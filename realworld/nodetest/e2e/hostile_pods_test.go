@@ -1,0 +1,437 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"seedlet.dev/realworld/porttest"
+)
+
+// hostileKind is a kind of pod that takes as much of what all pods of a node share as the API
+// server accepts. Its pod has one container "main", which sleeps, and is changed by change.
+type hostileKind struct {
+	name   string
+	change func(*v1.Pod)
+	// inStatus and inEvent are texts that the pod's status and one of its events have in the end
+	// (see statusText): why it does not run, with the number and the bound, or that it runs.
+	inStatus, inEvent string
+}
+
+const (
+	// hostileApp is the label app of hostile pods.
+	hostileApp = "hostile"
+	// endless is a time in seconds that no part of a test waits for.
+	endless = 1_000_000
+	// keysOfLargeMap is as many keys as an object of etcd has room for, with the record of the
+	// fields' owners.
+	keysOfLargeMap = 40_000
+)
+
+// hostileKinds returns all kinds. A FIFO is at pipe.
+func hostileKinds(pipe string) []hostileKind {
+	runs := "main: running"
+	return []hostileKind{
+		{"tokens", manyTokens(33, 500),
+			"the pod needs 16500 service account tokens, and one pod may have 64",
+			"FailedMount: the pod needs 16500 service account tokens, and one pod may have 64"},
+		{"references", manyReferences(3000),
+			"the pod refers to 3000 API objects, and one pod may refer to 256",
+			"FailedMount: the pod refers to 3000 API objects, and one pod may refer to 256"},
+		{"containers", manyContainers(5000),
+			"the pod has 5000 containers, and one pod may have 256",
+			"FailedMount: the pod has 5000 containers, and one pod may have 256"},
+		{"volumes", manyVolumes(3000), "the pod has 3000 volumes, and one pod may have 256",
+			"FailedMount: the pod has 3000 volumes, and one pod may have 256"},
+		{"doublings", doublings(40),
+			"main: waiting CreateContainerConfigError environment variable DOUBLED_11 is longer " +
+				"than 131072 bytes", "DOUBLED_11 is longer than 131072 bytes"},
+		{"variables", manyVariables(4000), runs, ""},
+		{"variables-of-keys", largeMapAsVariables(3),
+			"main: waiting CreateContainerConfigError more than 100000 environment variables",
+			"more than 100000 environment variables"},
+		{"files", largeMapAsFiles, "", fmt.Sprintf("FailedMount: MountVolume.SetUp failed for "+
+			`volume "many" : its files take %d bytes`, keysOfLargeMap*4096)},
+		{"deep", deepTree(5000), runs, ""},
+		{"prestop", func(p *v1.Pod) {
+			p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{
+				PreStop: execHandler("exit", "--after", "1000h")}
+		}, runs, ""},
+		{"ignores-term", func(p *v1.Pod) {
+			p.Spec.Containers[0].Args = []string{"sleep", "--ignore-term"}
+		}, runs, ""},
+		{"probes-hang", hangingProbes(9), runs, ""},
+		{"probe-output", loudProbe, runs, "Unhealthy: Readiness probe "},
+		{"messages", func(p *v1.Pod) {
+			p.Spec.RestartPolicy = v1.RestartPolicyNever
+			p.Spec.Containers[0].Args = []string{"exit", "--message", strings.Repeat("m", 100_000)}
+		}, "main: terminated Completed " + strings.Repeat("m", 4096) + "\n", ""},
+		{"log-flood", func(p *v1.Pod) {
+			p.Spec.Containers[0].Args = []string{"talk", "--lines", "100000000", "--bytes", "10000",
+				"--every", "100ms"}
+		}, runs, ""},
+		{"crash-loop", crashLoop(10), "main: waiting CrashLoopBackOff back-off ",
+			"BackOff: Back-off restarting failed container"},
+		{"unknown-volume", func(p *v1.Pod) {
+			addVolume(p, "foreign", v1.VolumeSource{NFS: &v1.NFSVolumeSource{Server: "nfs.test",
+				Path: "/exports"}})
+		}, "spec.volumes[0] (foreign)", "spec.volumes[0] (foreign)"},
+		{"pipe", func(p *v1.Pod) {
+			addVolume(p, "pipe", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: pipe,
+				Type: new(v1.HostPathFile)}})
+		}, "", "hostPath type check failed: " + pipe + " is not a file"},
+		{"pipe-mounted", func(p *v1.Pod) {
+			addVolume(p, "pipe", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{
+				Path: filepath.Dir(pipe)}})
+			p.Spec.Containers[0].VolumeMounts[0].SubPath = filepath.Base(pipe)
+		}, runs, ""},
+	}
+}
+
+// testHostilePods creates a pod of each hostile kind beside the ready pods of deployment shop. The
+// agent goes on, the other pods and the node stay ready, a new pod runs, each hostile pod says why
+// it does not run, and all of them can be deleted.
+func (c *clusterSuite) testHostilePods(t *testing.T) {
+	before := c.runningPods(t)
+	shop := c.apiPods(t, "shop")
+	lease := c.watchLease(t)
+	pipe := filepath.Join(c.node.Dir, "pipes", "pipe")
+	if err := makePipe(pipe); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	c.createObject(t, largeMap())
+	kinds := hostileKinds(pipe)
+	for i := range kinds {
+		c.createObject(t, c.hostilePod(&kinds[i]))
+	}
+	t.Logf("%d hostile pods were created in %.1f s", len(kinds), time.Since(start).Seconds())
+	c.apply(t, holderManifest("bystander", ""))
+	c.waitUntil(t, "a new pod runs beside the hostile ones", func() bool {
+		return isPodReady(c.apiPod(t, "bystander"))
+	})
+	for i := range kinds {
+		k := &kinds[i]
+		c.waitUntil(t, fmt.Sprintf("pod %s has %q in its status and %q in an event", k.name,
+			k.inStatus, k.inEvent), func() bool {
+			return strings.Contains(statusText(c.apiPod(t, k.name)), k.inStatus) &&
+				(k.inEvent == "" || strings.Contains(c.eventText(t, k.name), k.inEvent))
+		})
+	}
+	t.Logf("all had said why they do not run after %.1f s", time.Since(start).Seconds())
+	time.Sleep(quietPeriod) // probes, floods and loops go on
+	c.kubectl(t, "delete", "pod", "bystander", patience)
+	c.kubectl(t, "delete", "pods", "-l", "app="+hostileApp, "--grace-period=2", "--wait=false")
+	c.kubectl(t, "delete", "configmap", "large")
+	c.waitUntil(t, "the hostile pods are deleted", func() bool {
+		return len(c.apiPods(t, hostileApp)) == 0
+	})
+	t.Logf("all were deleted after %.1f s", time.Since(start).Seconds())
+
+	c.agent.waitHealthy(t) // it is the same process: nothing restarts it
+	c.checkUnchanged(t, before, c.runningPods(t))
+	for i := range shop {
+		c.checkStayedReady(t, &shop[i], start)
+	}
+	lease.check(t)
+}
+
+// hostilePod returns the pod of a kind.
+func (c *clusterSuite) hostilePod(k *hostileKind) *v1.Pod {
+	p := &v1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: k.name, Namespace: testNamespace,
+			Labels: map[string]string{"app": hostileApp}},
+		Spec: v1.PodSpec{TerminationGracePeriodSeconds: new(int64(endless)),
+			AutomountServiceAccountToken: new(false),
+			Containers: []v1.Container{{Name: "main", Image: c.agent.sampleImage,
+				Args: []string{"sleep"}}}},
+	}
+	k.change(p)
+	return p
+}
+
+// createObject creates an object of the API server, with kubectl. A busy API server may take longer
+// for the largest objects than for any request, and may have created the object nevertheless.
+func (c *clusterSuite) createObject(t *testing.T, object any) {
+	t.Helper()
+	data, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	for tries := 1; ; tries++ {
+		cmd := c.cluster.KubectlCommand(t.Context(), "create", "-f", "-")
+		cmd.Stdin = bytes.NewReader(data)
+		out, err := cmd.CombinedOutput()
+		if err == nil || tries > 1 && bytes.Contains(out, []byte("AlreadyExists")) {
+			return
+		}
+		if time.Since(start) > porttest.Patience ||
+			!bytes.Contains(out, []byte("request did not complete within requested timeout")) {
+			t.Fatalf("creating an object of %d bytes: %v\n%.2000s", len(data), err, out)
+		}
+	}
+}
+
+// statusText returns what a pod's status says: its reason and message, and each container's state
+// as "main: waiting ErrImagePull message"; empty for no pod.
+func statusText(p *v1.Pod) string {
+	if p == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%s %s %s\n", p.Status.Phase, p.Status.Reason, p.Status.Message)
+	for _, c := range p.Status.Conditions {
+		text += fmt.Sprintf("%s %s %s %s\n", c.Type, c.Status, c.Reason, c.Message)
+	}
+	for i := range p.Status.ContainerStatuses {
+		state := &p.Status.ContainerStatuses[i].State
+		switch name := p.Status.ContainerStatuses[i].Name; {
+		case state.Running != nil:
+			text += name + ": running\n"
+		case state.Waiting != nil:
+			text += fmt.Sprintf("%s: waiting %s %s\n", name, state.Waiting.Reason,
+				state.Waiting.Message)
+		case state.Terminated != nil:
+			text += fmt.Sprintf("%s: terminated %s %s\n", name, state.Terminated.Reason,
+				state.Terminated.Message)
+		}
+	}
+	return text
+}
+
+// eventText returns the events about a pod, each as a line "FailedMount: message".
+func (c *clusterSuite) eventText(t *testing.T, pod string) string {
+	t.Helper()
+	list, err := c.api.CoreV1().Events(testNamespace).List(t.Context(),
+		metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	for i := range list.Items {
+		text += list.Items[i].Reason + ": " + list.Items[i].Message + "\n"
+	}
+	return text
+}
+
+// checkStayedReady checks that a pod was ready and had the same restarts in every state since a
+// time.
+func (c *clusterSuite) checkStayedReady(t *testing.T, pod *v1.Pod, since time.Time) {
+	t.Helper()
+	for _, state := range c.history.statesOf(pod.UID) {
+		for _, condition := range state.Status.Conditions {
+			if condition.Type == v1.PodReady && condition.LastTransitionTime.After(since) {
+				t.Errorf("%s did not stay ready: %s", pod.Name, statusText(state))
+			}
+		}
+		if totalRestarts(state) != totalRestarts(pod) {
+			t.Errorf("%s was restarted: %s", pod.Name, statusText(state))
+		}
+	}
+}
+
+// leaseWatch looks at the lease of the node until a test ends.
+type leaseWatch struct {
+	mu       sync.Mutex
+	oldest   time.Duration // the greatest age of the lease
+	duration time.Duration // for which the lease is valid
+	problem  error
+}
+
+// watchLease starts to look at the lease, once a second.
+func (c *clusterSuite) watchLease(t *testing.T) *leaseWatch {
+	w := &leaseWatch{}
+	ctx := t.Context()
+	go func() {
+		for ; ctx.Err() == nil; time.Sleep(time.Second) {
+			lease, err := c.api.CoordinationV1().Leases(v1.NamespaceNodeLease).Get(ctx, nodeName,
+				metav1.GetOptions{})
+			w.mu.Lock()
+			if err == nil {
+				w.duration = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+				w.oldest = max(w.oldest, time.Since(lease.Spec.RenewTime.Time))
+			}
+			w.problem = err
+			w.mu.Unlock()
+		}
+	}()
+	return w
+}
+
+// check checks that the lease was never older than its duration.
+func (w *leaseWatch) check(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t.Logf("the lease is valid for %v, its greatest age was %v", w.duration, w.oldest)
+	if w.problem != nil || w.duration == 0 || w.oldest > w.duration {
+		t.Errorf("the lease was not renewed in time: %v", w.problem)
+	}
+}
+
+// makePipe makes a FIFO, to which nothing ever writes, in a directory of its own.
+func makePipe(path string) error {
+	if err := unix.Mkdir(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return unix.Mkfifo(path, 0o644)
+}
+
+// addVolume adds a volume to a pod, and its mount to the first container.
+func addVolume(p *v1.Pod, name string, source v1.VolumeSource) {
+	p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: name, VolumeSource: source})
+	c := &p.Spec.Containers[0]
+	c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: name, MountPath: "/" + name})
+}
+
+// largeMap returns a ConfigMap with as many keys as fit.
+func largeMap() *v1.ConfigMap {
+	m := &v1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: "large", Namespace: testNamespace},
+		Data:       map[string]string{}}
+	for n := range keysOfLargeMap {
+		m.Data[fmt.Sprintf("k%05d", n)] = ""
+	}
+	return m
+}
+
+func largeMapAsFiles(p *v1.Pod) {
+	source := &v1.ConfigMapVolumeSource{}
+	source.Name = "large"
+	addVolume(p, "many", v1.VolumeSource{ConfigMap: source})
+}
+
+// largeMapAsVariables takes the variables of the ConfigMap a number of times.
+func largeMapAsVariables(times int) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		for n := range times {
+			from := v1.EnvFromSource{Prefix: fmt.Sprintf("P%d_", n),
+				ConfigMapRef: &v1.ConfigMapEnvSource{}}
+			from.ConfigMapRef.Name = "large"
+			p.Spec.Containers[0].EnvFrom = append(p.Spec.Containers[0].EnvFrom, from)
+		}
+	}
+}
+
+// manyTokens adds volumes with as many tokens each. In a single volume, the API server compares
+// each path with each other one, which takes minutes on a busy machine.
+func manyTokens(volumes, each int) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		for v := range volumes {
+			var sources []v1.VolumeProjection
+			for i := range each {
+				sources = append(sources, v1.VolumeProjection{
+					ServiceAccountToken: &v1.ServiceAccountTokenProjection{
+						Audience: fmt.Sprint("a", v*each+i), ExpirationSeconds: new(int64(3600)),
+						Path: fmt.Sprint("t", i)}})
+			}
+			addVolume(p, fmt.Sprint("tokens-", v), v1.VolumeSource{
+				Projected: &v1.ProjectedVolumeSource{Sources: sources}})
+		}
+	}
+}
+
+// manyReferences refers to Secrets, none of which exists.
+func manyReferences(n int) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		for i := range n {
+			from := v1.EnvFromSource{SecretRef: &v1.SecretEnvSource{Optional: new(true)}}
+			from.SecretRef.Name = fmt.Sprint("none-", i)
+			p.Spec.Containers[0].EnvFrom = append(p.Spec.Containers[0].EnvFrom, from)
+		}
+	}
+}
+
+func manyContainers(n int) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		for i := range n - 1 {
+			c := *p.Spec.Containers[0].DeepCopy()
+			c.Name = fmt.Sprint("c", i)
+			p.Spec.Containers = append(p.Spec.Containers, c)
+		}
+	}
+}
+
+func manyVolumes(n int) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		for i := range n {
+			p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: fmt.Sprint("v", i),
+				VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}})
+		}
+	}
+}
+
+// doublings adds variables, each of which refers to the one before twice. The first has 64 bytes.
+func doublings(n int) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		c, value := &p.Spec.Containers[0], strings.Repeat("x", 64)
+		for i := range n {
+			c.Env = append(c.Env, v1.EnvVar{Name: fmt.Sprint("DOUBLED_", i), Value: value})
+			value = fmt.Sprintf("$(DOUBLED_%d)$(DOUBLED_%[1]d)", i)
+		}
+	}
+}
+
+// manyVariables adds variables that refer to the one before, and stay as long as it is.
+func manyVariables(n int) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		c, value := &p.Spec.Containers[0], strings.Repeat("x", 64)
+		for i := range n {
+			c.Env = append(c.Env, v1.EnvVar{Name: fmt.Sprint("V", i), Value: value})
+			value = fmt.Sprintf("$(V%d)", i)
+		}
+	}
+}
+
+// deepTree makes directories in a volume that is measured and has to be removed.
+func deepTree(depth int) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		addVolume(p, "tree", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{
+			SizeLimit: resource.NewQuantity(1<<30, resource.BinarySI)}})
+		p.Spec.Containers[0].Args = []string{"nest", "--depth", fmt.Sprint(depth), "/tree"}
+	}
+}
+
+func execHandler(args ...string) *v1.LifecycleHandler {
+	return &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: append([]string{"/sample"}, args...)}}
+}
+
+// hangingProbes adds containers, whose probes take longer than anybody waits.
+func hangingProbes(containers int) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Spec.Containers[0].ReadinessProbe = &v1.Probe{PeriodSeconds: 1, TimeoutSeconds: endless,
+			ProbeHandler: v1.ProbeHandler{Exec: execHandler("check", "--takes", "1000h").Exec}}
+		p.Spec.Containers[0].LivenessProbe = p.Spec.Containers[0].ReadinessProbe
+		manyContainers(containers)(p)
+	}
+}
+
+// loudProbe adds a probe that writes 64 MiB to each answer, and one of an HTTP port that is none.
+func loudProbe(p *v1.Pod) {
+	c := &p.Spec.Containers[0]
+	c.ReadinessProbe = &v1.Probe{PeriodSeconds: 5, TimeoutSeconds: 60,
+		ProbeHandler: v1.ProbeHandler{Exec: execHandler("talk", "--lines", "64000", "--bytes",
+			"1024", "--exit").Exec}}
+	c.LivenessProbe = &v1.Probe{PeriodSeconds: 5, TimeoutSeconds: 60, FailureThreshold: endless,
+		ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromInt32(1)}}}
+}
+
+// crashLoop adds containers, all of which fail at once.
+func crashLoop(containers int) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Spec.Containers[0].Args = []string{"exit", "--code", "1"}
+		manyContainers(containers)(p)
+	}
+}
