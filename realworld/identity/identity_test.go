@@ -261,12 +261,9 @@ func TestExpired(t *testing.T) {
 // waitForRequests waits until certificates were requested so many times.
 func (f *fake) waitForRequests(t *testing.T, count int) {
 	t.Helper()
-	for end := time.Now().Add(waitMax); len(f.csrRequesters()) < count; {
-		if time.Now().After(end) {
-			t.Fatalf("certificates were requested by %q", f.csrRequesters())
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	porttest.Eventually(t, "certificates are requested", func() bool {
+		return len(f.csrRequesters()) >= count
+	})
 }
 
 // An agent that is started again and again waits for its first request.
