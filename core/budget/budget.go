@@ -168,7 +168,8 @@ var Table = [itemCount]Bound{
 	Operations: {"operations", OperationsMax,
 		"operations in flight of a pod, except stops and removals, which release something",
 		"when an operation is issued: it fails after a second, and its owner backs off",
-		"The table of operations is shared. A pod of 50 containers with three probes has fewer."},
+		"The table of operations is shared; the bound shrinks as it fills, in proportion to what is " +
+			"free. A pod of 50 containers with three probes has fewer."},
 	StopsInFlight: {"stops_in_flight", StopsInFlightMax,
 		"requests to stop containers and sandboxes of a pod that the runtime has not answered",
 		inTheLane, "Each takes as long as the grace period."},

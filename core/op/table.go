@@ -97,7 +97,9 @@ func (t *Table) InFlightOfOne() int {
 	return most
 }
 
-// isOverBound reports whether an operation has to be refused.
+// isOverBound reports whether an operation has to be refused. The bound of one owner shrinks with
+// what all others leave of the table, so that owners that come first leave a part to those that
+// come later, as in the lanes of world/loop.
 func (t *Table) isOverBound(r Record) bool {
 	switch {
 	case t.InFlight >= InFlightMax:
@@ -105,7 +107,10 @@ func (t *Table) isOverBound(r Record) bool {
 	case !tenantComponents[r.Owner.Component] || releasingCalls[r.Call]:
 		return false
 	}
-	return t.InFlight >= InFlightMax-ReservedMax || t.InFlightByOwner[r.Owner] >= budget.OperationsMax
+	const shared = InFlightMax - ReservedMax
+	own := t.InFlightByOwner[r.Owner]
+	left := shared - (t.InFlight - own) // by all others
+	return t.InFlight >= shared || own >= max(1, budget.OperationsMax*left/shared)
 }
 
 // add adds a record, and reports whether the operation may be issued. If not, the record is that of
@@ -160,8 +165,8 @@ func (t *Table) Expire(now time.Time) (world.OpID, Record, *world.Error, bool) {
 	t.Remove(id)
 	if r.Refused {
 		return id, r, world.Errorf(world.KindExhausted, r.Call,
-			"more than %d operations in flight, or %d of one pod", InFlightMax-ReservedMax,
-			budget.OperationsMax), true
+			"as many operations in flight as one pod may have: %d, and less if those of all reach %d",
+			budget.OperationsMax, InFlightMax-ReservedMax), true
 	}
 	t.Expired++
 	return id, r, world.Errorf(world.KindTimeout, r.Call, "no answer in %s",

@@ -2,6 +2,7 @@ package op
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -73,6 +74,25 @@ func TestOwnerOverBound(t *testing.T) {
 	}
 	if table.InFlightOfOne() != budget.OperationsMax {
 		t.Errorf("%d operations of one owner", table.InFlightOfOne())
+	}
+}
+
+// However many pods take what they can get, one that comes later has a share.
+func TestManyOwnersLeaveAShare(t *testing.T) {
+	var table Table
+	for i := range 256 { // more pods than a node has
+		owner := Owner{Component: "pod", Name: fmt.Sprint(i)}
+		issued := true
+		for issued && table.InFlightByOwner[owner] <= budget.OperationsMax {
+			_, issued = issue(&table, owner, &world.MakeDir{})
+		}
+		least := 1
+		if i < 110 {
+			least = 24
+		}
+		if got := table.InFlightByOwner[owner]; got < least || got > budget.OperationsMax {
+			t.Fatalf("pod %d has %d operations, want %d at least", i, got, least)
+		}
 	}
 }
 
