@@ -68,13 +68,8 @@ func (p *Pod) WaitsForBudget() bool { return p.Watches.Problem != "" && !p.IsSta
 // checkEphemeral returns an error for an ephemeral container of a pod that exceeds a bound: the
 // containers that ran before it was added go on.
 func (p *Pod) checkEphemeral(container *v1.Container) error {
-	if !p.WaitsForBudget() {
-		return nil
-	}
-	for i := range p.Spec.Spec.EphemeralContainers {
-		if p.Spec.Spec.EphemeralContainers[i].Name == container.Name {
-			return errors.New(p.Watches.Problem) // counted already
-		}
+	if p.WaitsForBudget() && p.roleOf(container.Name) == Ephemeral {
+		return errors.New(p.Watches.Problem) // counted already
 	}
 	return nil
 }

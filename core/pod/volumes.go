@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/admission"
+	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/token"
 	"seedlet.dev/core/volume"
@@ -128,7 +129,13 @@ func (p *Pod) prepareMounts(container *v1.Container, env *Env) (issued, ready bo
 		return false, false
 	}
 	pod := p.criPod(env)
-	variables, err := pod.Environment(container)
+	var variables *criconfig.Variables
+	var err error
+	if slices.ContainsFunc(container.VolumeMounts, func(m v1.VolumeMount) bool {
+		return m.SubPathExpr != ""
+	}) {
+		variables, err = pod.Environment(container)
+	}
 	for i := 0; i < len(container.VolumeMounts) && err == nil; i++ {
 		bind, _ := pod.SubPathBind(container, i, variables) // recordMisconfiguration reported an error
 		if bind == nil {
