@@ -320,5 +320,5 @@ func (a *Agent) retryAdmissionInParts(uids []string) {
 			names = append(names, fullName(entry.Stored))
 		}
 	}
-	a.updateAPIPods(names, a.state.Now)
+	a.updateAPIPods(a.sortForAdmission(names), a.state.Now)
 }

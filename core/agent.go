@@ -101,7 +101,7 @@ type Agent struct {
 	// The fields below are derived from the state, or are reset by each step.
 	podUIDs       []string            // the keys of state.Pods, sorted
 	podUIDsByName map[string][]string // by full name, sorted
-	waiting       map[string]bool     // the UIDs of state.APIRejections that wait
+	waiting       map[string]bool     // the UIDs of state.APIRejections that wait for admission
 	servedPods    map[string]*v1.Pod  // by UID: the cache of servedPod, dropped when a pod is planned
 	effects       op.Effects
 	queue         planQueue

@@ -21,15 +21,15 @@ import (
 // mutantVariable is the environment variable that selects a mutant in a binary of several.
 const mutantVariable = "SEEDLET_MUTANT"
 
-// A build is an overlay for the compiler: the changed content of files of the module, by name.
-type build map[string]string
+// overlay is one for the compiler: the changed content of files of the module, by name.
+type overlay map[string]string
 
-// errAlone: a mutant needs a binary of its own, since an edit is not within the body of a function.
-var errAlone = errors.New("an edit is outside of the bodies of functions")
+// errNeedsOwnBinary is returned for a mutant with an edit outside the bodies of functions.
+var errNeedsOwnBinary = errors.New("an edit is outside of the bodies of functions")
 
 // text returns the content of a file, with the changes so far.
-func (b build) text(name string) (string, error) {
-	if changed, ok := b[name]; ok {
+func (o overlay) text(name string) (string, error) {
+	if changed, ok := o[name]; ok {
 		return changed, nil
 	}
 	source, err := os.ReadFile(filepath.Join("..", name))
@@ -38,14 +38,14 @@ func (b build) text(name string) (string, error) {
 
 // add makes a mutant selectable. Every function that it edits gets a changed copy, to which the
 // original branches if the mutant is selected.
-func (b build) add(number int, edits []edit) error {
+func (o overlay) add(number int, edits []edit) error {
 	byFile := map[string][]edit{}
 	for _, e := range edits {
 		byFile[e.file] = append(byFile[e.file], e)
 	}
-	added := build{}
+	added := overlay{}
 	for _, name := range slices.Sorted(maps.Keys(byFile)) {
-		text, err := b.text(name)
+		text, err := o.text(name)
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (b build) add(number int, edits []edit) error {
 		}
 		added[name] = changed
 	}
-	maps.Copy(b, added)
+	maps.Copy(o, added)
 	return nil
 }
 
@@ -84,7 +84,7 @@ func withMutant(text string, number int, edits []edit) (string, error) {
 			}
 		}
 		if at < 0 || in == nil || in.Type.TypeParams != nil {
-			return "", errAlone
+			return "", errNeedsOwnBinary
 		}
 		i := slices.IndexFunc(changes, func(c *change) bool { return c.function == in })
 		if i < 0 {
@@ -99,11 +99,11 @@ func withMutant(text string, number int, edits []edit) (string, error) {
 	})
 	for _, c := range changes {
 		f := c.function
-		signature, call, err := copyOf(fset, f, number)
+		signature, call, err := signatureAndCall(fset, f, number)
 		if err != nil {
 			return "", err
 		}
-		head, _, err := copyOf(fset, f, 0)
+		head, _, err := signatureAndCall(fset, f, 0)
 		if err != nil {
 			return "", err
 		}
@@ -115,9 +115,11 @@ func withMutant(text string, number int, edits []edit) (string, error) {
 	return text, nil
 }
 
-// copyOf returns the head of a copy of a function, whose name has a number, and the statements that
-// call the copy instead. Number 0 is the function itself. Parameters get names if they have none.
-func copyOf(fset *token.FileSet, f *ast.FuncDecl, number int) (head, call string, err error) {
+// signatureAndCall returns the head of a copy of a function, whose name has a number, and the
+// statements that call the copy instead. Number 0 is the function itself. Parameters get names if
+// they have none.
+func signatureAndCall(fset *token.FileSet, f *ast.FuncDecl, number int) (head, call string,
+	err error) {
 	name := f.Name.Name
 	if number > 0 {
 		name = fmt.Sprintf("%sMutant%d", name, number)
@@ -179,7 +181,7 @@ func copyOf(fset *token.FileSet, f *ast.FuncDecl, number int) (head, call string
 }
 
 // compile builds seedsim with the changed files.
-func (b build) compile(dir string) (string, error) {
+func (o overlay) compile(dir string) (string, error) {
 	root, err := filepath.Abs("..")
 	if err != nil {
 		return "", err
@@ -194,9 +196,9 @@ func (b build) compile(dir string) (string, error) {
 		replace[filepath.Join(root, name)] = changed
 	}
 	folders := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(b)) {
-		write(name, b[name])
-		if strings.Contains(b[name], "selectedMutant") {
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		write(name, o[name])
+		if strings.Contains(o[name], "selectedMutant") {
 			folders[filepath.Dir(name)] = true
 		}
 	}
@@ -223,55 +225,54 @@ func (b build) compile(dir string) (string, error) {
 	return bin, nil
 }
 
-// seedsim is a binary with mutants, one of which is selected.
-type seedsim struct {
+// mutantBinary is a binary of seedsim with mutants, one of which is selected.
+type mutantBinary struct {
 	path   string
 	number string
 }
 
-func (s seedsim) command(arguments ...string) *exec.Cmd {
-	command := exec.Command(s.path, arguments...)
-	command.Env = append(os.Environ(), mutantVariable+"="+s.number)
+func (b mutantBinary) command(arguments ...string) *exec.Cmd {
+	command := exec.Command(b.path, arguments...)
+	command.Env = append(os.Environ(), mutantVariable+"="+b.number)
 	return command
 }
 
-// buildMutants builds one binary for the mutants that can be selected, and returns it with each of
-// them, in the order of the list. A mutant that needs a binary of its own has an empty path.
-func buildMutants(t *testing.T) []seedsim {
-	shared, binaries := build{}, make([]seedsim, len(mutants))
+// buildMutants builds one binary for the mutants that can be selected. It returns its path, and the
+// binary of each mutant in the order of the list; a mutant that needs one of its own has no path.
+func buildMutants(t *testing.T) (shared string, binaries []mutantBinary) {
+	changed, selectable := overlay{}, map[int]bool{}
 	for i := range mutants {
-		binaries[i].number = fmt.Sprint(i + 1)
-		err := shared.add(i+1, editsOf(&mutants[i]))
-		if err != nil && !errors.Is(err, errAlone) {
+		err := changed.add(i+1, editsOf(&mutants[i]))
+		if err != nil && !errors.Is(err, errNeedsOwnBinary) {
 			t.Fatalf("%s: %v", mutants[i].name, err)
 		}
-		if err == nil {
-			binaries[i].path = "shared"
-		}
+		selectable[i] = err == nil
 	}
-	path, err := shared.compile(t.TempDir())
+	shared, err := changed.compile(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range binaries {
-		if binaries[i].path != "" {
-			binaries[i].path = path
+	for i := range mutants {
+		b := mutantBinary{number: fmt.Sprint(i + 1)}
+		if selectable[i] {
+			b.path = shared
 		}
+		binaries = append(binaries, b)
 	}
-	return binaries
+	return shared, binaries
 }
 
 // buildAlone builds a binary of one mutant.
 func buildAlone(t *testing.T, edits []edit) string {
-	b := build{}
+	changed := overlay{}
 	for _, e := range edits {
-		text, err := b.text(e.file)
+		text, err := changed.text(e.file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b[e.file] = strings.Replace(text, e.old, e.new, 1)
+		changed[e.file] = strings.Replace(text, e.old, e.new, 1)
 	}
-	path, err := b.compile(t.TempDir())
+	path, err := changed.compile(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,8 @@ func interrupts() (interrupted, forced context.Context, stop func()) {
 }
 
 // setup installs every containerd that the tests use, the components of a cluster and a C compiler.
-// On a machine that cannot be set up it succeeds: the tests there are skipped with a reason.
+// On a machine that cannot be set up it succeeds: the tests that need a runtime or a cluster are
+// skipped there with a reason, and those under the race detector fail.
 func setup(ctx context.Context) error {
 	if err := installCompiler(ctx, printProgress); err != nil {
 		return fmt.Errorf("setting up a C compiler: %w", err)

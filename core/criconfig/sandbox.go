@@ -17,14 +17,14 @@ import (
 // pod's cgroup; it is not used if pods have no cgroups of their own on the node.
 func (p *Pod) SandboxConfig(attempt uint32, cgroup string) *runtimeapi.PodSandboxConfig {
 	pod, node := p.Spec, p.Node
-	labels, annotations := boundMetadata(pod.Labels, pod.Annotations)
+	annotations := boundAnnotations(pod)
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
 			Name: pod.Name, Uid: string(pod.UID), Namespace: pod.Namespace, Attempt: attempt,
 		},
 		LogDirectory: node.PodLogDir(pod.Namespace, pod.Name, string(pod.UID)),
 		PortMappings: portMappings(&pod.Spec),
-		Labels:       p.labels(labels, ""),
+		Labels:       p.labels(pod.Labels, ""),
 		Annotations:  p.sandboxAnnotations(annotations, cgroup),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			SecurityContext: p.sandboxSecurity(),
@@ -43,33 +43,45 @@ func (p *Pod) SandboxConfig(attempt uint32, cgroup string) *runtimeapi.PodSandbo
 	return config
 }
 
-// boundMetadata returns copies of the labels and annotations of a pod without the largest ones, so
-// that they are within the budget. The runtime lists those of all sandboxes in one message of
-// bounded size; no pod may keep the agent from knowing what runs. What plugins of the runtime read
-// is small.
-func boundMetadata(labels, annotations map[string]string) (_, _ map[string]string) {
-	labels, annotations = maps.Clone(labels), maps.Clone(annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
+// largeAnnotation is the size of a value from which on an annotation may be left out. What plugins
+// of the runtime read is shorter; manifests that clients keep in annotations are longer.
+const largeAnnotation = 1 << 10
+
+// boundAnnotations returns a copy of the annotations of a pod without the largest ones, so that
+// they and its labels are within the budget. The runtime lists those of all sandboxes in one
+// message of bounded size; no pod may keep the agent from knowing what runs. Short annotations are
+// never left out: administrators set limits by them. A pod that has too many of them is refused
+// (CheckMetadata).
+func boundAnnotations(pod *v1.Pod) map[string]string {
+	annotations := make(map[string]string, len(pod.Annotations))
+	maps.Copy(annotations, pod.Annotations)
+	excess := metadataBytes(pod.Labels) + metadataBytes(annotations) - budget.SandboxMetadataMax
+	if excess <= 0 {
+		return annotations
 	}
-	excess := metadataBytes(labels) + metadataBytes(annotations) - budget.SandboxMetadataMax
-	for _, metadata := range []map[string]string{annotations, labels} {
-		if excess <= 0 {
+	largestFirst := slices.SortedFunc(maps.Keys(annotations), func(x, y string) int {
+		return cmp.Or(cmp.Compare(len(annotations[y]), len(annotations[x])), cmp.Compare(x, y))
+	})
+	for _, key := range largestFirst {
+		if excess <= 0 || len(annotations[key]) < largeAnnotation {
 			break
 		}
-		bytes := func(key string) int { return len(key) + len(metadata[key]) }
-		largestFirst := slices.SortedFunc(maps.Keys(metadata), func(x, y string) int {
-			return cmp.Or(cmp.Compare(bytes(y), bytes(x)), cmp.Compare(x, y))
-		})
-		for _, key := range largestFirst {
-			if excess <= 0 {
-				break
-			}
-			excess -= bytes(key)
-			delete(metadata, key)
-		}
+		excess -= len(key) + len(annotations[key])
+		delete(annotations, key)
 	}
-	return labels, annotations
+	return annotations
+}
+
+// CheckMetadata returns an error if the labels and the short annotations of a pod exceed the
+// budget.
+func CheckMetadata(pod *v1.Pod) error {
+	bytes := metadataBytes(pod.Labels) + metadataBytes(boundAnnotations(pod))
+	if bytes <= budget.SandboxMetadataMax {
+		return nil
+	}
+	return budget.SandboxMetadata.Errorf("the labels of the pod, and its annotations of less than %d "+
+		"bytes, take %d bytes, and one pod may have %d", largeAnnotation, bytes,
+		budget.SandboxMetadataMax)
 }
 
 func metadataBytes(metadata map[string]string) int {

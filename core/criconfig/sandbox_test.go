@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"seedlet.dev/core/budget"
 )
 
-// The largest annotations, then the largest labels, are left out; the pod itself is unchanged.
+// The largest annotations are left out, and never a label or a short annotation; the pod itself is
+// unchanged.
 func TestSandboxMetadataIsBounded(t *testing.T) {
 	p := newPod()
 	p.Spec.Annotations = map[string]string{"small": "a", "large": strings.Repeat("x", 100<<10),
@@ -24,14 +23,19 @@ func TestSandboxMetadataIsBounded(t *testing.T) {
 		t.Errorf("the pod has %d annotations left", len(p.Spec.Annotations))
 	}
 
-	for i := range 10_000 {
+	if err := CheckMetadata(p.Spec); err != nil {
+		t.Errorf("refused: %v", err)
+	}
+
+	for i := range 500 {
 		p.Spec.Labels[fmt.Sprintf("label-%05d", i)] = strings.Repeat("x", 63)
 	}
 	config = p.SandboxConfig(0, "")
-	delete(config.Annotations, "seedlet.dev/claim") // the agent's own
-	bytes := metadataBytes(config.Labels) + metadataBytes(config.Annotations)
-	if bytes > budget.SandboxMetadataMax+1<<10 || config.Annotations["small"] != "" ||
-		config.Labels["app"] != "web" || config.Labels["io.kubernetes.pod.uid"] != "u" {
-		t.Errorf("%d bytes, and %d labels", bytes, len(config.Labels))
+	if config.Annotations["small"] != "a" || len(config.Labels) < 501 {
+		t.Errorf("%d labels, annotations %d", len(config.Labels), len(config.Annotations))
+	}
+	if err := CheckMetadata(p.Spec); err == nil ||
+		!strings.Contains(err.Error(), "take 37012 bytes, and one pod may have 32768") {
+		t.Errorf("%v", err)
 	}
 }

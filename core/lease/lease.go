@@ -70,8 +70,8 @@ func (l *Lease) Plan(node types.UID, effects *op.Effects) time.Time {
 	return time.Time{}
 }
 
-// RenewNow has the lease renewed at the next plan, unless a failure is being waited for: the date
-// was changed.
+// RenewNow makes the next plan renew the lease, because the date was changed. After a failure the
+// lease keeps its back-off.
 func (l *Lease) RenewNow() {
 	if l.Failures == 0 {
 		l.NextAt = time.Time{}

@@ -211,7 +211,8 @@ func (w *Watch) setObject(name string, o world.Object) {
 	w.Objects[name] = o
 }
 
-// isSameVersion is the comparison of two Versions: a list may have thousands of objects.
+// isSameVersion reports whether two objects have the same Version, without making two strings for
+// each object of a long list.
 func isSameVersion(x, y *world.Object) bool {
 	_, own := x.Meta()
 	_, other := y.Meta()

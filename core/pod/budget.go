@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/budget"
+	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/token"
 	"seedlet.dev/world"
 )
@@ -24,6 +25,9 @@ const watchRetryPeriod = 10 * time.Second
 func (p *Pod) checkBudget(objects []world.WatchTarget, env *Env) bool {
 	references := max(len(objects)-1, 0)
 	problem := budget.CheckSpec(&p.Spec.Spec, token.Count(p.Spec), references)
+	if problem == nil {
+		problem = criconfig.CheckMetadata(p.Spec)
+	}
 	isFinal := problem != nil
 	if !isFinal && env.Objects != nil {
 		problem = checkWatchesLeft(objects, references, env) // other pods end

@@ -29,7 +29,7 @@ type FileCleanup struct {
 	LinkRemoved bool       `json:"linkRemoved,omitempty"`
 	LogsRemoved bool       `json:"logsRemoved,omitempty"` // the directory has no log of the run
 	Files       []string   `json:"files,omitempty"`       // still to be removed
-	Lists       int        `json:"lists,omitempty"`       // of the directory, that had logs of the run
+	Lists       int        `json:"lists,omitempty"`       // of the directory, with logs of the run
 }
 
 // cleanupSubject begins the subject of the operations that remove a run's files.

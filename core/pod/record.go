@@ -19,7 +19,8 @@ import (
 // Record holds the facts about the pod's record on the disk, as far as this agent knows it.
 type Record struct {
 	Loaded bool `json:"loaded"` // read, or known not to exist
-	// Sought reports that the file was looked for: an earlier agent may have run the pod.
+	// Sought reports that the file was looked for on the disk: an earlier agent may have run the pod.
+	// A pod that is new to the node has no earlier runs.
 	Sought bool `json:"sought,omitempty"`
 	// The content of the file, as this agent last read or wrote it:
 	StartTime   time.Time         `json:"startTime"`

@@ -80,17 +80,24 @@ func (p *Pod) listLogs(name string, env *Env) bool {
 }
 
 // handleLogList handles the completion of listLogs. The newest log is that of a removed run, so
-// that the next run does not write to it.
+// that the next run does not write to it. A directory that cannot be listed counts as empty, as in
+// the kubelet: it must not keep the container from starting.
 func (p *Pod) handleLogList(id world.OpID, r op.Record, ev world.Event, env *Env) {
 	list, _ := ev.Body.(*world.DirListed)
-	if ev.Err != nil && ev.Err.Has(world.KindNotFound) {
+	if ev.Err != nil && !r.Refused {
+		if !ev.Err.Has(world.KindNotFound) {
+			env.Effects.Log(world.LevelWarning,
+				"the logs of earlier runs cannot be listed and count as none", "pod", p.FullName(),
+				"containerName", r.Subject, "err", ev.Err.Error())
+		}
 		ev.Err, list = nil, &world.DirListed{}
 	}
 	if p.handleCreation(id, r, ev, env); ev.Err != nil {
 		return
 	}
 	p.LogsListed = append(p.LogsListed, r.Subject)
-	if newest := newestLog(list); newest >= 0 && p.RemovedRun(r.Subject) == nil {
+	if newest := newestLog(list); newest >= 0 && p.RemovedRun(r.Subject) == nil &&
+		p.NewestRun(r.Subject) == nil {
 		p.RemovedRuns = append(p.RemovedRuns,
 			RemovedRun{Name: r.Subject, Attempt: uint32(newest), Restarts: newest})
 	}
@@ -101,8 +108,9 @@ func (p *Pod) handleLogList(id world.OpID, r op.Record, ev world.Event, env *Env
 func newestLog(list *world.DirListed) int32 {
 	newest := int32(-1)
 	for _, entry := range list.Entries {
-		number, rest, _ := strings.Cut(strings.TrimPrefix(entry.Name, "."), ".")
-		n, err := strconv.ParseUint(number, 10, 30) // the next runs have numbers as well
+		visible := strings.TrimPrefix(entry.Name, ".") // a log that is being compressed is hidden
+		number, rest, _ := strings.Cut(visible, ".")
+		n, err := strconv.ParseUint(number, 10, 30) // those of later runs must fit into an int32
 		if err == nil && (rest == "log" || strings.HasPrefix(rest, "log.")) {
 			newest = max(newest, int32(n))
 		}

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/op"
 	"seedlet.dev/world"
 )
 
@@ -123,15 +124,23 @@ func TestLogsOfNewOrReportedPodsAreNotListed(t *testing.T) {
 	r.expectCall("CreateContainer")
 }
 
-func TestFailedListOfLogsIsRepeated(t *testing.T) {
+// A directory of logs that cannot be listed does not keep the container from starting. An operation
+// that was refused is issued again.
+func TestFailedListOfLogs(t *testing.T) {
 	p := podWith(spec(v1.RestartPolicyAlways, "", "web"))
 	p.DirCreated, p.LogDirs, p.Record.Sought = true, []string{"web"}, true
 	r := newHarness(t, p).planAt(0).completeWrites()
 	r.complete("ListDir", nil, &world.Error{Kind: world.KindInternal, Message: "input/output error"})
-	r.expectNoCall("CreateContainer")
-	if problem := p.ProblemOf("web"); problem == nil {
-		t.Error("the failure is not told")
+	config := r.expectCall("CreateContainer").Body.(*runtimeapi.CreateContainerRequest).Config
+	if config.LogPath != "web/0.log" || len(p.RemovedRuns) > 0 {
+		t.Errorf("the log is %s, removed runs: %v", config.LogPath, p.RemovedRuns)
 	}
-	p.StaleSince = time.Time{}
-	r.planAt(time.Minute).expectCall("ListDir")
+
+	p = podWith(spec(v1.RestartPolicyAlways, "", "web"))
+	p.Op = 1
+	p.handleLogList(1, op.Record{Call: "ListDir", Subject: "web", Refused: true},
+		world.Event{Err: world.Errorf(world.KindExhausted, "ListDir", "refused")}, r.env)
+	if len(p.LogsListed) > 0 {
+		t.Error("a list that was refused counts")
+	}
 }

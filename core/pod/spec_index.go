@@ -35,7 +35,7 @@ func (p *Pod) specVolume(name string) *v1.Volume { return p.specIndex().volumes[
 
 // specIndex returns the index of the current spec.
 func (p *Pod) specIndex() *specIndex {
-	if p.index.of != p.Spec || p.Spec == nil {
+	if p.index.of != p.Spec {
 		p.index = newSpecIndex(p.Spec)
 	}
 	return &p.index

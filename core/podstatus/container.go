@@ -11,9 +11,9 @@ import (
 	"seedlet.dev/core/pod"
 )
 
-// setContainerStatuses sets the statuses of the containers, in the order of the spec. A pod of more
-// containers than one may have is not started, and every status would say so: those beyond the
-// bound, of each kind, are left out, unless an earlier agent has started them.
+// setContainerStatuses sets the statuses of the containers, in the order of the spec. A pod with
+// more than budget.ContainersMax is not started. Of each kind, containers beyond the bound have no
+// status, unless they have run or the pod is static.
 func setContainerStatuses(status *v1.PodStatus, p *pod.Pod, node *pod.Node, runtimeName string) {
 	spec := &p.Spec.Spec
 	isReported := func(i int, name string) bool {

@@ -1,6 +1,9 @@
 package timer
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Wall converts times of the agent's clock to the date. The agent's clock begins as the date and is
 // monotonic from then on, so that a change of the date neither ends a back-off early nor delays
@@ -19,13 +22,14 @@ type Step struct {
 	Offset time.Duration `json:"offset"` // from the agent's clock to the date, since then
 }
 
-// stepsMax bounds the steps that are kept. Times before the oldest have its date.
+// stepsMax bounds the steps that are kept: the oldest one is merged into the next.
 const stepsMax = 64
 
 // Record records that the date has been changed.
 func (w *Wall) Record(at time.Time, offset time.Duration) {
 	if len(w.Steps) == stepsMax {
-		w.Steps = w.Steps[:copy(w.Steps, w.Steps[1:])]
+		w.Steps[1].At = w.Steps[0].At // times of the dropped step get the date of the next one
+		w.Steps = slices.Delete(w.Steps, 0, 1)
 	}
 	w.Steps = append(w.Steps, Step{at, offset})
 }

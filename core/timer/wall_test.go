@@ -36,6 +36,9 @@ func TestStepsAreBounded(t *testing.T) {
 	for i := range 1000 {
 		w.Record(start.Add(time.Duration(i)*time.Second), time.Duration(i)*time.Minute)
 	}
+	if got := w.Date(start); got != start.Add((1000-64)*time.Minute) {
+		t.Errorf("a time of the first step has the date %v", got)
+	}
 	if len(w.Steps) != 64 || w.Date(start.Add(time.Hour)) != start.Add(time.Hour+999*time.Minute) {
 		t.Errorf("%d steps, the last %+v", len(w.Steps), w.Steps[len(w.Steps)-1])
 	}

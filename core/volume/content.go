@@ -136,7 +136,8 @@ func (p *Pod) contentFiles(v *v1.Volume) ([]world.DirFile, error) {
 	all, mode := projections(v)
 	added := p.countFiles(all)
 	if added > budget.FilesMax {
-		return nil, budget.Files.Errorf("it has %d files, more than %d", added, budget.FilesMax)
+		return nil, budget.Files.Errorf("it has %d files or more, and one volume may have %d", added,
+			budget.FilesMax)
 	}
 	w := &contentBuilder{pod: p, mode: modeDefault, user: fsUser(p.Spec),
 		files: make([]world.DirFile, 0, added), index: make(map[string]int, added)}

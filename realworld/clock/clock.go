@@ -2,7 +2,8 @@
 // time since then. It never goes back and never jumps, even if the machine's date is changed while
 // the agent runs: so a change of the date neither ends a back-off early nor delays a relist.
 //
-// The date is Offset away. The core takes it for timestamps that others read (timer.Wall).
+// Offset is the difference between the date and this clock. The core adds it to timestamps that
+// others read (timer.Wall).
 //
 // All deadlines of effects are times of this clock; a port converts them to timeouts with Until.
 package clock

@@ -78,7 +78,7 @@ func (a *API) checkpoint(r *http.Request) (string, error) {
 	}
 	resolved, err := a.resolve(r.Context(), names)
 	if err != nil {
-		return "", missingContainer(err, httpErrorf(http.StatusNotFound,
+		return "", rewordMissingContainer(err, httpErrorf(http.StatusNotFound,
 			"container %s does not exist", names.container))
 	}
 	timeout, err := checkpointTimeout(r.URL.Query()["timeout"], a.opts.RuntimeTimeout)

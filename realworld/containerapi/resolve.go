@@ -85,26 +85,26 @@ func parseTarget(r *http.Request) (target, error) {
 // has other texts on other paths, which clients may look for.
 type missingError struct {
 	*httpError
-	container bool // there is such a pod, and it has no such container
+	container bool // the pod exists, and has no such container
 }
 
 func (e *missingError) Unwrap() error { return e.httpError }
 
-// missingPod replaces the error of a pod that does not exist with the text of all paths but that of
-// logs.
-func missingPod(err error) error {
+// rewordMissingPod replaces the error of a pod that does not exist with the text of all paths but
+// that of logs.
+func rewordMissingPod(err error) error {
 	if missing, ok := errors.AsType[*missingError](err); ok && !missing.container {
 		return httpErrorf(http.StatusNotFound, "pod does not exist")
 	}
 	return err
 }
 
-// missingContainer replaces the error of a container that does not exist.
-func missingContainer(err, otherwise error) error {
+// rewordMissingContainer replaces the error of a container that does not exist.
+func rewordMissingContainer(err, otherwise error) error {
 	if missing, ok := errors.AsType[*missingError](err); ok && missing.container {
 		return otherwise
 	}
-	return missingPod(err)
+	return rewordMissingPod(err)
 }
 
 // resolve resolves the names of a request in the core.
@@ -131,7 +131,7 @@ func (a *API) resolveRunning(ctx context.Context, names target) (*world.Containe
 		names.container)
 	response, err := a.resolve(ctx, names)
 	if err != nil {
-		return nil, missingContainer(err, notFound)
+		return nil, rewordMissingContainer(err, notFound)
 	}
 	if response.ContainerID == "" || hasEnded(response.Status, response.ContainerID) {
 		return nil, notFound

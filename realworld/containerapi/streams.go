@@ -124,7 +124,7 @@ func (a *API) servePortForward(w http.ResponseWriter, r *http.Request) {
 	location, err := a.streamLocation(r, func(ctx context.Context, names target) (string, error) {
 		resolved, err := a.resolve(ctx, names)
 		if err != nil {
-			return "", missingPod(err)
+			return "", rewordMissingPod(err)
 		}
 		if resolved.SandboxID == "" {
 			return "", httpErrorf(http.StatusInternalServerError, "pod not found (%q)",

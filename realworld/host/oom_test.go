@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/world"
 )
 
@@ -83,7 +84,7 @@ func TestKernelLogIsWatchedFromItsEnd(t *testing.T) {
 		}
 	case err := <-ended:
 		t.Errorf("the watch ended by itself: %v", err)
-	case <-time.After(10 * time.Second):
+	case <-time.After(porttest.Patience):
 		t.Fatal("the watch does not end")
 	}
 }

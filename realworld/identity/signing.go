@@ -91,7 +91,7 @@ func loadOrMakeKey(file string) ([]byte, *ecdsa.PrivateKey, error) {
 	}
 	key, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, nil, fmt.Errorf("%s: is no key of this agent, but %T", file, parsed)
+		return nil, nil, fmt.Errorf("%s: want an ECDSA key, have %T", file, parsed)
 	}
 	return data, key, nil
 }

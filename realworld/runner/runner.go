@@ -101,7 +101,7 @@ func (r *Runner) Run(ctx context.Context, l *loop.Loop, boot *world.Boot) {
 	defer close(r.ended)
 	l.Offer(world.Event{Body: boot})
 	for ctx.Err() == nil {
-		r.reportStep(l)
+		r.reportClockStep(l)
 		r.receiveOne(l)
 		if !l.Turn(r.clock.Now()) {
 			r.wait(ctx, l)
@@ -134,18 +134,18 @@ func (r *Runner) handOver(l *loop.Loop, ev queuedEvent) bool {
 		r.dropped.Add(1)
 		return false
 	}
-	r.reportStep(l)
+	r.reportClockStep(l)
 	l.Offer(ev.event)
 	return true
 }
 
-// stepMin is the least change of the date that is reported. Smaller ones matter to no reader of a
-// timestamp.
-const stepMin = 500 * time.Millisecond
+// clockStepMin is the least change of the date that is reported. Smaller ones matter to no reader
+// of a timestamp.
+const clockStepMin = 500 * time.Millisecond
 
-// reportStep hands the core a change of the date, before whatever happens next.
-func (r *Runner) reportStep(l *loop.Loop) {
-	if offset := r.offset(); (offset - r.reported).Abs() >= stepMin {
+// reportClockStep hands the core a change of the date, before whatever happens next.
+func (r *Runner) reportClockStep(l *loop.Loop) {
+	if offset := r.offset(); (offset - r.reported).Abs() >= clockStepMin {
 		r.reported = offset
 		l.Offer(world.Event{Body: &world.ClockStepped{Offset: offset}})
 	}

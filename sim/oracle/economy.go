@@ -25,6 +25,7 @@ type economy struct {
 	// because it had to.
 	writtenAt        map[string]time.Time
 	sandboxChangedAt map[string]time.Time // by UID of the pod
+	repeatedFor      map[string]time.Time // by cgroup: the change for which it was written again
 }
 
 func (*economy) describe() Entry {
@@ -37,8 +38,8 @@ const (
 	quietBound = 30 * time.Second
 	// housekeepingBound is the same for removals: housekeeping looks for what is left every minute.
 	housekeepingBound = 2 * time.Minute
-	// slowBound is longer than a call takes that was issued before the faults healed.
-	slowBound = 2 * time.Minute
+	// callBound is how long a call that was issued before the faults healed may still take.
+	callBound = 2 * time.Minute
 	// overtakingBound is how long after a change a write may still be one from before it.
 	overtakingBound = 5 * time.Second
 )
@@ -100,8 +101,15 @@ func (o *economy) mustBeRepeated(m *model, path string) bool {
 		isOfPod := strings.Contains(path, p.uid) ||
 			strings.Contains(path, strings.ReplaceAll(p.uid, "-", "_"))
 		changed := o.sandboxChangedAt[p.uid]
-		if isOfPod && (changed.After(written) || !changed.IsZero() && // noticed late
-			m.anyFaultPossible(changed, m.now, "ListPodSandbox", "ListContainers")) {
+		if !isOfPod || changed.IsZero() || changed.Equal(o.repeatedFor[path]) {
+			continue
+		}
+		if changed.After(written) || // or noticed late
+			m.anyFaultPossible(changed, m.now, "ListPodSandbox", "ListContainers") {
+			if o.repeatedFor == nil {
+				o.repeatedFor = map[string]time.Time{}
+			}
+			o.repeatedFor[path] = changed
 			return true
 		}
 	}
@@ -120,13 +128,14 @@ func (o *economy) note(path string, now time.Time) {
 func (s *Set) Called(now time.Time, request any) {
 	call := world.CallName(request)
 	m, bound := s.model, quietBound
+	m.now = now
 	if call == "RemoveTree" {
 		bound = housekeepingBound
 	}
 	switch {
 	case m.healedAt.IsZero() || m.agentDown || isPeriodic(call, request):
 	case now.Sub(later(m.changedAt, m.agentStartedAt)) <= bound,
-		now.Sub(m.healedAt) <= slowBound:
+		now.Sub(m.healedAt) <= callBound:
 	case m.hasWork(now), call == "PatchObject" && len(m.unsettledObjects(now)) > 0:
 	default:
 		s.report(&economy{}, findingf("%s was called, although nothing has changed for %v", call,
@@ -146,13 +155,12 @@ func isPeriodic(call string, request any) bool {
 // yet, since its image cannot be pulled for example, or the next run of one that has exited.
 // Hostile pods are never done.
 func (m *model) hasWork(now time.Time) bool {
-	m.now = now
 	return slices.ContainsFunc(m.podsInOrder, func(p *pod) bool {
 		if p.spec == nil {
 			return len(p.leftovers()) > 0 // what cannot be removed is tried again
 		}
 		return p.isHostile() || p.runtimeProblem(now) != "" || !p.mustBeTerminal() &&
-			(p.hasWaitingContainer() || slices.ContainsFunc(p.containers, p.isRunAgain))
+			(p.hasWaitingContainer() || slices.ContainsFunc(p.containers, p.mustRunAgain))
 	})
 }
 
@@ -168,9 +176,9 @@ func (p *pod) hasWaitingContainer() bool {
 	return false
 }
 
-// isRunAgain reports whether a container has exited whose next run is due or in back-off. An init
+// mustRunAgain reports whether a container has exited whose next run is due or in back-off. An init
 // container that has succeeded is done, whatever the restart policy.
-func (p *pod) isRunAgain(c *container) bool {
+func (p *pod) mustRunAgain(c *container) bool {
 	isDone := c.exitCode == 0 && p.isInitContainer(c.name) && p.sidecarPosition(c.name) == 0
 	return c.state == exited && !isDone && !p.isFinalRun(c) && c == p.newestRun(c.name)
 }

@@ -59,22 +59,22 @@ func (m *model) hasUsedUpGrace(c *container, f *truth.Fact) bool {
 	if c.annotatedGrace >= 0 {
 		grace = min(grace, c.annotatedGrace)
 	}
-	var asked time.Time
+	var firstStop time.Time
 	for _, o := range p.containers {
 		if o.sandbox == c.sandbox && !o.stopRequestedAt.IsZero() &&
-			(p.spec == nil || o == p.newestRun(o.name)) &&
-			(asked.IsZero() || o.stopRequestedAt.Before(asked)) {
-			asked = o.stopRequestedAt
+			(o.state == running || o == p.newestRun(o.name)) &&
+			(firstStop.IsZero() || o.stopRequestedAt.Before(firstStop)) {
+			firstStop = o.stopRequestedAt
 		}
 	}
 	since := p.removedAt
 	if p.spec != nil {
-		since = asked
+		since = firstStop
 		if ended := p.lastExit(c.sandbox); since.IsZero() || !ended.IsZero() && ended.Before(since) {
 			since = ended
 		}
 	}
-	stoppedBefore := p.spec == nil && !asked.IsZero() && asked.Before(p.removedAt)
+	stoppedBefore := p.spec == nil && !firstStop.IsZero() && firstStop.Before(p.removedAt)
 	return f.GraceSeconds <= int64(minStopGrace/time.Second) && !since.IsZero() &&
 		(stoppedBefore || f.Time.Sub(since) >= grace-sidecarSlack ||
 			m.anyFaultPossible(since, f.Time, "StopContainer"))
