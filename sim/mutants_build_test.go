@@ -83,7 +83,10 @@ func withMutant(text string, number int, edits []edit) (string, error) {
 				in = f
 			}
 		}
-		if at < 0 || in == nil || in.Type.TypeParams != nil {
+		if at < 0 {
+			return "", fmt.Errorf("there is no %q", e.old)
+		}
+		if in == nil || in.Type.TypeParams != nil {
 			return "", errNeedsOwnBinary
 		}
 		i := slices.IndexFunc(changes, func(c *change) bool { return c.function == in })

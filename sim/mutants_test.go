@@ -1046,12 +1046,11 @@ var mutants = []mutant{
 		// As a full table was, with a bound that a smaller pod reaches.
 		name: "the operations of one pod end the agent",
 		file: "core/op/table.go",
-		old: "	return t.InFlight >= InFlightMax-ReservedMax || " +
-			"t.InFlightByOwner[r.Owner] >= budget.OperationsMax\n",
-		new: "	if t.InFlightByOwner[r.Owner] >= budget.OperationsMax/8 {\n" +
+		old:  "	return t.InFlight >= shared || own >= max(1, budget.OperationsMax*left/shared)\n",
+		new: "	if own >= budget.OperationsMax/8 {\n" +
 			"		panic(\"op: too many operations in flight\")\n" +
 			"	}\n" +
-			"	return false\n",
+			"	return left < 0\n",
 		scenario: "hostile", seeds: "1-200",
 	},
 	{
