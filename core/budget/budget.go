@@ -178,8 +178,8 @@ var Table = [itemCount]Bound{
 		"Each takes as long as the author of the pod likes."},
 	SandboxMetadata: {"sandbox_metadata_bytes", SandboxMetadataMax,
 		"bytes of labels and annotations of a pod that its sandbox has in the runtime",
-		"when a sandbox is configured: the largest annotations of 1024 bytes or more are left out; if " +
-			"that is not enough the pod is refused before its sandbox is created",
+		"before the sandbox is created; kubectl's last-applied-configuration is left out if they " +
+			"exceed it",
 		"The runtime lists all sandboxes in one message of at most 16 MiB, which has room for " +
 			"about 500 of this size."},
 }

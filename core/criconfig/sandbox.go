@@ -1,9 +1,7 @@
 package criconfig
 
 import (
-	"cmp"
 	"maps"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -43,44 +41,28 @@ func (p *Pod) SandboxConfig(attempt uint32, cgroup string) *runtimeapi.PodSandbo
 	return config
 }
 
-// largeAnnotation is the size of a value from which on an annotation may be left out. What plugins
-// of the runtime read is shorter; manifests that clients keep in annotations are longer.
-const largeAnnotation = 1 << 10
-
-// boundAnnotations returns a copy of the annotations of a pod without the largest ones, so that
-// they and its labels are within the budget. The runtime lists those of all sandboxes in one
-// message of bounded size; no pod may keep the agent from knowing what runs. Short annotations are
-// never left out: administrators set limits by them. A pod that has too many of them is refused
-// (CheckMetadata).
+// boundAnnotations returns a copy of the annotations of a pod. If they and its labels exceed the
+// budget, the manifest that kubectl keeps in them is left out: no plugin of the runtime reads it.
+// All others stay, since administrators set limits and policies by them; a pod that still exceeds
+// the budget is refused (CheckMetadata). The runtime lists the metadata of all sandboxes in one
+// message of bounded size, and no pod may keep the agent from knowing what runs.
 func boundAnnotations(pod *v1.Pod) map[string]string {
 	annotations := make(map[string]string, len(pod.Annotations))
 	maps.Copy(annotations, pod.Annotations)
-	excess := metadataBytes(pod.Labels) + metadataBytes(annotations) - budget.SandboxMetadataMax
-	if excess <= 0 {
-		return annotations
-	}
-	largestFirst := slices.SortedFunc(maps.Keys(annotations), func(x, y string) int {
-		return cmp.Or(cmp.Compare(len(annotations[y]), len(annotations[x])), cmp.Compare(x, y))
-	})
-	for _, key := range largestFirst {
-		if excess <= 0 || len(annotations[key]) < largeAnnotation {
-			break
-		}
-		excess -= len(key) + len(annotations[key])
-		delete(annotations, key)
+	if metadataBytes(pod.Labels)+metadataBytes(annotations) > budget.SandboxMetadataMax {
+		delete(annotations, v1.LastAppliedConfigAnnotation)
 	}
 	return annotations
 }
 
-// CheckMetadata returns an error if the labels and the short annotations of a pod exceed the
-// budget.
+// CheckMetadata returns an error if the labels and annotations of a pod exceed the budget.
 func CheckMetadata(pod *v1.Pod) error {
 	bytes := metadataBytes(pod.Labels) + metadataBytes(boundAnnotations(pod))
 	if bytes <= budget.SandboxMetadataMax {
 		return nil
 	}
-	return budget.SandboxMetadata.Errorf("the labels of the pod, and its annotations of less than %d "+
-		"bytes, take %d bytes, and one pod may have %d", largeAnnotation, bytes,
+	return budget.SandboxMetadata.Errorf("the labels and annotations of the pod, without %s, take %d "+
+		"bytes, and one pod may have %d", v1.LastAppliedConfigAnnotation, bytes,
 		budget.SandboxMetadataMax)
 }
 

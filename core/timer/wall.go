@@ -22,16 +22,28 @@ type Step struct {
 	Offset time.Duration `json:"offset"` // from the agent's clock to the date, since then
 }
 
-// stepsMax bounds the steps that are kept: the oldest one is merged into the next.
+// stepsMax bounds the steps that are kept. Beyond that the two neighbours whose offsets differ
+// least become one, so that the dates of few times change, and by as little as possible.
 const stepsMax = 64
 
 // Record records that the date has been changed.
 func (w *Wall) Record(at time.Time, offset time.Duration) {
 	if len(w.Steps) == stepsMax {
-		w.Steps[1].At = w.Steps[0].At // times of the dropped step get the date of the next one
-		w.Steps = slices.Delete(w.Steps, 0, 1)
+		w.mergeClosest()
 	}
 	w.Steps = append(w.Steps, Step{at, offset})
+}
+
+// mergeClosest drops the step whose offset differs least from that of the step before it.
+func (w *Wall) mergeClosest() {
+	closest := 1
+	difference := func(i int) time.Duration { return (w.Steps[i].Offset - w.Steps[i-1].Offset).Abs() }
+	for i := 2; i < len(w.Steps); i++ {
+		if difference(i) < difference(closest) {
+			closest = i
+		}
+	}
+	w.Steps = slices.Delete(w.Steps, closest, closest+1)
 }
 
 // Date returns the date of a time of the agent's clock. A time from before the agent's start is one

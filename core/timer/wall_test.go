@@ -36,10 +36,24 @@ func TestStepsAreBounded(t *testing.T) {
 	for i := range 1000 {
 		w.Record(start.Add(time.Duration(i)*time.Second), time.Duration(i)*time.Minute)
 	}
-	if got := w.Date(start); got != start.Add((1000-64)*time.Minute) {
-		t.Errorf("a time of the first step has the date %v", got)
-	}
 	if len(w.Steps) != 64 || w.Date(start.Add(time.Hour)) != start.Add(time.Hour+999*time.Minute) {
 		t.Errorf("%d steps, the last %+v", len(w.Steps), w.Steps[len(w.Steps)-1])
+	}
+}
+
+// A large step stays, however many small ones follow it.
+func TestStepsThatDifferLeastAreMerged(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var w timer.Wall
+	w.Record(start, 8*time.Hour)
+	for i := range 1000 {
+		w.Record(start.Add(time.Duration(i+1)*time.Minute), time.Duration(i)*time.Second)
+	}
+	if got := w.Date(start); got != start.Add(8*time.Hour) {
+		t.Errorf("the date of a time after the large step is %v", got)
+	}
+	middle := start.Add(500 * time.Minute)
+	if late := w.Date(middle).Sub(middle); late < 0 || late > 1000*time.Second {
+		t.Errorf("a time in the middle is %v off", late)
 	}
 }
