@@ -618,7 +618,7 @@ var mutants = []mutant{
 			"			cleanup.Files = []string{node.MessageFilePath(p.UID, c.Name, c.Restarts)}",
 		new: "if cleanup.LogsRemoved = true; cleanup.LogsRemoved {\n" +
 			"			cleanup.Files = append(cleanup.Files, node.MessageFilePath(p.UID, c.Name, c.Restarts))",
-		scenario: "logs", seeds: "301-400",
+		scenario: "logs", seeds: "201-300",
 	},
 	{
 		// A removal that the core has abandoned continues, and removes what was created there again.
