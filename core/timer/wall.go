@@ -11,7 +11,8 @@ import (
 // lease, the record of a pod. Events and log lines get it from the ports that write them.
 //
 // A time keeps its date when the date is changed later: a timestamp that was written does not
-// change. The zero value is a clock that agrees with the date.
+// change, as long as no more than stepsMax changes are to be kept. The zero value is a clock that
+// agrees with the date.
 type Wall struct {
 	Steps []Step `json:"steps,omitempty"` // the newest last
 }
