@@ -10,18 +10,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal writes the size of its terminal, at the start and whenever it changes, until it reads a
-// line.
+// terminal writes the size of its terminal, at the start, whenever it changes and at each empty line
+// that it reads. It ends at the first other line.
 func terminal(args []string) (int, error) {
 	if err := parse(flag.NewFlagSet("terminal", flag.ContinueOnError), args); err != nil {
 		return 2, err
 	}
 	changes := make(chan os.Signal, 1)
 	signal.Notify(changes, unix.SIGWINCH)
-	read := make(chan error, 1)
+	lines, read := make(chan string), make(chan error, 1)
 	go func() {
-		_, err := bufio.NewReader(os.Stdin).ReadString('\n')
-		read <- err
+		reader := bufio.NewReader(os.Stdin)
+		for {
+			line, err := reader.ReadString('\n')
+			if err != nil {
+				read <- err
+				return
+			}
+			lines <- line
+		}
 	}()
 	for {
 		size, err := unix.IoctlGetWinsize(int(os.Stdout.Fd()), unix.TIOCGWINSZ)
@@ -31,11 +38,12 @@ func terminal(args []string) (int, error) {
 		fmt.Printf("%d by %d\n", size.Col, size.Row)
 		select {
 		case <-changes:
-		case err := <-read:
-			if err != nil {
-				return 1, err
+		case line := <-lines:
+			if line != "\n" {
+				return 0, nil
 			}
-			return 0, nil
+		case err := <-read:
+			return 1, err
 		}
 	}
 }

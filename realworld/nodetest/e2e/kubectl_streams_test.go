@@ -65,7 +65,12 @@ func (c *clusterSuite) testTerminals(t *testing.T) {
 		"debug desk -it --image=" + c.agent.sampleImage + " --container=booth -- /sample terminal",
 		"attach -it desk -c console"} {
 		s := c.startKubectlAtTerminal(t, strings.Fields(args)...)
-		s.waitOutput(t, "100 by 30\r\n")
+		// containerd sets the size before it attaches the output, in which the first size may be
+		// missing: as kubectl suggests, one presses Enter.
+		s.waitUntil(t, "the terminal has its size", func() bool {
+			s.writeInput(t, "\r")
+			return strings.Contains(s.stdout.String(), "100 by 30\r\n")
+		})
 		resizePTY(t, s.terminal, 77, 22)
 		s.waitOutput(t, "77 by 22\r\n")
 		s.writeInput(t, "enough\r")
