@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/admission"
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/statuswriter"
@@ -180,8 +181,13 @@ func (a *Agent) activePods(additional []*v1.Pod) []*v1.Pod {
 
 // checkAdmission returns why a pod is not admitted now; the zero value if it is. With preempt, pods
 // are terminated to make resources available for a critical pod, which waits until they have ended.
+// A pod over its budget needs nothing of the node, since it is not started, and what it asks for may
+// take long to check: it is admitted, and says why it waits.
 func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 	preempt bool) Rejection {
+	if !static && budget.CheckSpec(&spec.Spec, 0, 0) != nil {
+		return Rejection{}
+	}
 	if !admission.IsCritical(spec, static) {
 		others = append(slices.Clip(others), a.preemptors()...)
 	}
@@ -260,6 +266,9 @@ func (a *Agent) preemptors() []*v1.Pod {
 // preempt terminates the pods that have to end for a critical pod to fit, and reports whether it
 // will fit. Pods that are terminating already count as ended.
 func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bool {
+	if !admission.IsCritical(check.Pod, check.Static) {
+		return false
+	}
 	staying := *check
 	staying.OtherPods = nil
 	var candidates []admission.Candidate
@@ -276,7 +285,7 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 	}
 	if len(staying.OtherPods) < len(check.OtherPods) {
 		if failures = staying.Failures(); len(failures) == 0 {
-			return admission.IsCritical(check.Pod, check.Static)
+			return true
 		}
 	}
 	victims, ok := admission.Victims(check.Pod, check.Static, failures, candidates)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -101,6 +102,17 @@ func TestPodOverBudgetIsNotStarted(t *testing.T) {
 			"h", 16500),
 		"the pod refers to 8200 API objects, and one pod may refer to 256": podOfSecrets("hostile",
 			"h", 8200),
+		"the containers of the pod have 5000 ports, and one pod may have 4096": podOf("hostile", "h",
+			func(spec *v1.PodSpec) { spec.Containers[0].Ports = make([]v1.ContainerPort, 5000) }),
+		"the pod and its containers name 2000 resources in requests and limits, and one pod may name " +
+			"1024": podOf("hostile", "h", func(spec *v1.PodSpec) { setResources(spec, 2000) }),
+		"the node selector and node affinity of the pod have 3000 labels, terms, expressions and " +
+			"values, and one pod may have 1024": podOf("hostile", "h", func(spec *v1.PodSpec) {
+			spec.NodeSelector = map[string]string{}
+			for i := range 3000 {
+				spec.NodeSelector[fmt.Sprint("k", i)] = "v"
+			}
+		}),
 	} {
 		n := bootWithPods(nil, hostile, podOfTokens("tokens", "u1", 8), podOfSecrets("web", "u2", 3))
 		check := func(when string) {
@@ -134,6 +146,39 @@ func TestPodOverBudgetIsNotStarted(t *testing.T) {
 		n.advance(5 * time.Second)
 		check("restarted")
 	}
+}
+
+// A pod that exceeds its budget takes no ports and no resources from others: it never starts.
+func TestPodOverBudgetTakesNothing(t *testing.T) {
+	hostile := podOf("hostile", "h", func(spec *v1.PodSpec) {
+		for i := range 5000 {
+			spec.Containers[0].Ports = append(spec.Containers[0].Ports,
+				v1.ContainerPort{HostPort: int32(i + 1), ContainerPort: 1})
+		}
+		spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}
+	})
+	web := func(name string, port int32) *v1.Pod {
+		return podOf(name, name, func(spec *v1.PodSpec) {
+			spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: port, ContainerPort: 80}}
+			spec.Containers[0].Resources.Requests = v1.ResourceList{
+				v1.ResourceCPU: resource.MustParse("500m")}
+		})
+	}
+	n := bootWithPods(nil, hostile)
+	check := func(when string, want ...string) {
+		t.Helper()
+		const message = "the containers of the pod have 5000 ports, and one pod may have 4096"
+		if got := n.sandboxNames(); !slices.Equal(got, want) || n.waitingMessage("h") != message {
+			t.Errorf("%s: sandboxes of %v, the hostile pod says %q", when, got, n.waitingMessage("h"))
+		}
+	}
+	n.apiServer.put(web("a", 80))
+	n.advance(5 * time.Second)
+	check("beside it", "a")
+	n.restart()
+	n.apiServer.put(web("b", 81))
+	n.advance(5 * time.Second)
+	check("after a restart", "a", "b")
 }
 
 func eventsWith(events []string, text string) []string {
@@ -279,25 +324,6 @@ func TestListOfManyPods(t *testing.T) {
 	stepWithList(t, 17_000, func(p *v1.Pod) { // known to an earlier agent: each reads its record
 		p.Status.StartTime = &metav1.Time{Time: time.Unix(1, 0)}
 	})
-}
-
-// Plans that enqueue each other without end are a broken invariant, and are detected.
-func TestEndlessPlansAreDetected(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	var q planQueue
-	x, y := timer.Key{Component: "x"}, timer.Key{Component: "y"}
-	q.enqueue(x)
-	for range 1_000_000 {
-		if key, _ := q.dequeue(); key == x {
-			q.enqueue(y)
-		} else {
-			q.enqueue(x)
-		}
-	}
 }
 
 // When tenants have filled their part of the table, the agent's own operations and the stops of

@@ -52,13 +52,8 @@ var hostiles = []hostile{
 		s.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{ConfigMap: source}}}
 	})},
 	{"keys", 60_000, func(n *fakeNode, size int) {
-		n.apiServer.others = map[string]world.Object{"big": {ConfigMap: bigConfigMapOf(size)}}
-		p := apiPodNamed("h", "h")
-		p.Generation = 1
+		p := podOfVariables(n, size, 100)
 		for i := range 100 {
-			p.Spec.Containers[0].EnvFrom = append(p.Spec.Containers[0].EnvFrom, v1.EnvFromSource{
-				Prefix:       fmt.Sprint("P", i),
-				ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: bigConfigMap}})
 			p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: fmt.Sprint("v", i),
 				VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
 					LocalObjectReference: bigConfigMap}}})
@@ -66,15 +61,10 @@ var hostiles = []hostile{
 		n.apiServer.put(p)
 	}},
 	{"key variables", 60_000, func(n *fakeNode, size int) {
-		n.apiServer.others = map[string]world.Object{"big": {ConfigMap: bigConfigMapOf(size)}}
-		p := apiPodNamed("h", "h")
-		p.Generation = 1
-		for i := range 100 {
-			p.Spec.Containers[0].EnvFrom = append(p.Spec.Containers[0].EnvFrom, v1.EnvFromSource{
-				Prefix:       fmt.Sprint("P", i),
-				ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: bigConfigMap}})
-		}
-		n.apiServer.put(p)
+		n.apiServer.put(podOfVariables(n, size, 100))
+	}},
+	{"key variables within the bound", budget.VariablesMax, func(n *fakeNode, size int) {
+		n.apiServer.put(podOfVariables(n, size, 1))
 	}},
 	{"files", 16_000, func(n *fakeNode, size int) { // each volume is within its bound
 		n.apiServer.others = map[string]world.Object{"big": {ConfigMap: bigConfigMapOf(size)}}
@@ -170,18 +160,8 @@ var hostiles = []hostile{
 				Name: "v", MountPath: fmt.Sprint("/m", i), SubPath: fmt.Sprint("s", i)})
 		}
 	})},
-	{"ports", 40_000, func(n *fakeNode, size int) {
-		for subnet, name := range []string{"h", "neighbour"} { // each is checked against the other
-			p := apiPodNamed(name, name)
-			p.Generation = 1
-			for i := range size {
-				p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, v1.ContainerPort{
-					HostPort: int32(1 + i%65535), ContainerPort: int32(1 + i%65535),
-					HostIP: fmt.Sprintf("10.0.%d.%d", subnet, i%250)})
-			}
-			n.apiServer.put(p)
-		}
-	}},
+	{"ports", 40_000, putPorts},
+	{"ports within the bound", budget.PortsMax, putPorts},
 	{"host aliases", 30_000, ofSpec(func(s *v1.PodSpec, size int) {
 		for i := range size {
 			s.HostAliases = append(s.HostAliases, v1.HostAlias{IP: "10.0.0.1",
@@ -211,12 +191,10 @@ var hostiles = []hostile{
 		s.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: required}}
 	})},
-	{"resources", 20_000, ofSpec(func(s *v1.PodSpec, size int) {
-		list := v1.ResourceList{}
-		for i := range size {
-			list[v1.ResourceName(fmt.Sprint("hugepages-", i+1, "Ki"))] = resource.MustParse("1Mi")
-		}
-		s.Containers[0].Resources = v1.ResourceRequirements{Requests: list, Limits: list}
+	{"resources", 20_000, ofSpec(setResources)},
+	{"resources within the bound", budget.ContainersMax, ofSpec(func(s *v1.PodSpec, size int) {
+		s.Containers = containersOf("c", size)
+		setResources(s, budget.ResourcesMax/budget.ContainersMax)
 	})},
 	{"sysctls", 30_000, ofSpec(func(s *v1.PodSpec, size int) {
 		s.SecurityContext = &v1.PodSecurityContext{}
@@ -256,16 +234,8 @@ var hostiles = []hostile{
 		}
 		n.apiServer.put(p)
 	}},
-	{"services", 10_000, func(n *fakeNode, size int) {
-		for i := range size {
-			n.apiServer.services = append(n.apiServer.services, &v1.Service{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("s", i),
-					ResourceVersion: "1"},
-				Spec: v1.ServiceSpec{ClusterIP: "10.0.0.1", Ports: []v1.ServicePort{{Port: 80,
-					TargetPort: intstr.FromInt32(80)}}}})
-		}
-		n.apiServer.put(apiPodNamed("h", "h"))
-	}},
+	{"services", 10_000, putServices},
+	{"services within the bound", budget.VariablesMax / 7, putServices},
 	{"pods", 10_000, func(n *fakeNode, size int) { putPods(n, size, func(*v1.Pod) {}) }},
 	{"pods that have ended", 10_000, func(n *fakeNode, size int) {
 		putPods(n, size, func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded })
@@ -299,6 +269,56 @@ func ofSpec(change func(s *v1.PodSpec, size int)) func(*fakeNode, int) {
 		p := apiPodNamed("h", "h")
 		p.Generation = 1
 		change(&p.Spec, size)
+		n.apiServer.put(p)
+	}
+}
+
+// podOfVariables returns a pod that takes its variables so many times from a ConfigMap of so many
+// keys, which the API server has.
+func podOfVariables(n *fakeNode, keys, times int) *v1.Pod {
+	n.apiServer.others = map[string]world.Object{"big": {ConfigMap: bigConfigMapOf(keys)}}
+	p := apiPodNamed("h", "h")
+	p.Generation = 1
+	for i := range times {
+		p.Spec.Containers[0].EnvFrom = append(p.Spec.Containers[0].EnvFrom, v1.EnvFromSource{
+			Prefix:       fmt.Sprint("P", i),
+			ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: bigConfigMap}})
+	}
+	return p
+}
+
+func putServices(n *fakeNode, size int) {
+	for i := range size {
+		n.apiServer.services = append(n.apiServer.services, &v1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("s", i),
+				ResourceVersion: "1"},
+			Spec: v1.ServiceSpec{ClusterIP: "10.0.0.1", Ports: []v1.ServicePort{{Port: 80,
+				TargetPort: intstr.FromInt32(80)}}}})
+	}
+	n.apiServer.put(apiPodNamed("h", "h"))
+}
+
+// setResources gives all containers so many resources.
+func setResources(s *v1.PodSpec, size int) {
+	list := v1.ResourceList{}
+	for i := range size {
+		list[v1.ResourceName(fmt.Sprint("hugepages-", i+1, "Ki"))] = resource.MustParse("1Mi")
+	}
+	for i := range s.Containers {
+		s.Containers[i].Resources = v1.ResourceRequirements{Requests: list, Limits: list}
+	}
+}
+
+// putPorts creates two pods, each of which is checked against the other.
+func putPorts(n *fakeNode, size int) {
+	for subnet, name := range []string{"h", "neighbour"} { // each is checked against the other
+		p := apiPodNamed(name, name)
+		p.Generation = 1
+		for i := range size {
+			p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, v1.ContainerPort{
+				HostPort: int32(1 + i%65535), ContainerPort: int32(1 + i%65535),
+				HostIP: fmt.Sprintf("10.0.%d.%d", subnet, i%250)})
+		}
 		n.apiServer.put(p)
 	}
 }

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"time"
+
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/timer"
 )
@@ -46,6 +48,23 @@ func (q *planQueue) dequeue() (timer.Key, bool) {
 	q.head++
 	delete(q.isQueued, key)
 	return key, true
+}
+
+// plansPerStep bounds the components that one step plans because of its event, and those that it
+// plans because their timers are due. So a fact that all pods depend on, such as the first status of
+// the runtime, delays heartbeats no longer on a node with thousands of pods. The others are due at
+// once: their timers are part of the state, as everything that is still to be done.
+const plansPerStep = 50
+
+// carryOver leaves the components beyond plansPerStep to the next steps. It is called before the
+// first plan of a step.
+func (a *Agent) carryOver(now time.Time) {
+	q := &a.queue
+	for i := plansPerStep; i < len(q.keys); i++ {
+		delete(q.isQueued, q.keys[i])
+		a.state.Timers.SetNoLaterThan(q.keys[i], now)
+	}
+	q.keys = q.keys[:min(len(q.keys), plansPerStep)]
 }
 
 func (a *Agent) enqueuePod(uid string) {

@@ -814,8 +814,8 @@ var mutants = []mutant{
 	{
 		name:     "the variables of a whole Secret lack their prefix",
 		file:     "core/criconfig/environment_objects.go",
-		old:      "from.Prefix+key",
-		new:      "key",
+		old:      "from.Prefix+text.key",
+		new:      "text.key",
 		scenario: "config-updates", seeds: "1-40",
 	},
 	{
@@ -1056,7 +1056,7 @@ var mutants = []mutant{
 	{
 		name:     "a container gets any number of variables",
 		file:     "core/criconfig/variables.go",
-		old:      "case v.added > budget.VariablesMax:",
+		old:      "case v.added+more > budget.VariablesMax:",
 		new:      "case v.added < 0:",
 		scenario: "hostile", seeds: "1-200",
 	},

@@ -22,12 +22,15 @@ const (
 	MountsMax         = 256
 	MountsOfPodMax    = 2048
 	ImagesMax         = 512
+	PortsMax          = 4096
+	ResourcesMax      = 1024
+	NodeSelectorMax   = 1024
 	ProbesMax         = 100 // in a second
 	TokensMax         = 64
 	TokenRequestsMax  = 4
 	ReferencesMax     = 256
 	WatchesSmallMax   = 16
-	VariablesMax      = 100_000
+	VariablesMax      = 40_000
 	VariableBytesMax  = 128 << 10
 	EnvironmentMax    = 2 << 20
 	ArgumentsMax      = 2 << 20
@@ -63,6 +66,9 @@ const (
 	Mounts
 	MountsOfPod
 	Images
+	Ports
+	Resources
+	NodeSelector
 	Probes
 	Tokens
 	TokenRequests
@@ -119,6 +125,15 @@ var Table = [itemCount]Bound{
 		"images that the containers of a pod need: the one that each runs, and each mount of an image " +
 			"volume", beforeSandbox,
 		"Each is looked up, and may be pulled, for each run of the container."},
+	Ports: {"ports", PortsMax, "ports of all containers of a pod", beforeSandbox,
+		"The runtime keeps each as text, in a message that lists all containers, and forwards each port " +
+			"of the host by a rule."},
+	Resources: {"resources", ResourcesMax,
+		"resources that the pod and its containers name in requests or limits", beforeSandbox,
+		"They are summed whenever a pod is admitted, and the status has each of them."},
+	NodeSelector: {"node_selector", NodeSelectorMax,
+		"labels of the nodeSelector, and terms, expressions and values of the required node affinity",
+		beforeSandbox, "They are matched whenever the pod may be admitted."},
 	Probes: {"probes_per_second", ProbesMax,
 		"probes of a pod, each by its period; a startup probe counts like the others", beforeSandbox,
 		"Each probe is an event of the loop, a connection or a process. The timeout of a probe has no " +

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"seedlet.dev/core/budget"
 	"seedlet.dev/world/loop"
@@ -67,6 +68,39 @@ func TestCheckSpec(t *testing.T) {
 		}
 		return spec
 	}
+	list := func(prefix string, n int) v1.ResourceList {
+		list := v1.ResourceList{}
+		for i := range n {
+			list[v1.ResourceName(fmt.Sprint(prefix, i))] = resource.Quantity{}
+		}
+		return list
+	}
+	resources := func(ofPod, requests, limits int) *v1.PodSpec { // the limits are of an init container
+		return &v1.PodSpec{
+			Resources:      &v1.ResourceRequirements{Limits: list("p", ofPod)},
+			InitContainers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: list("l", limits)}}},
+			Containers: []v1.Container{{Resources: v1.ResourceRequirements{
+				Requests: list("r", requests)}}}}
+	}
+	selector := func(labels, terms, values int) *v1.PodSpec {
+		spec := &v1.PodSpec{NodeSelector: map[string]string{}}
+		for i := range labels {
+			spec.NodeSelector[fmt.Sprint(i)] = ""
+		}
+		required := &v1.NodeSelector{NodeSelectorTerms: make([]v1.NodeSelectorTerm, terms)}
+		for i := range terms {
+			term, requirement := &required.NodeSelectorTerms[i], []v1.NodeSelectorRequirement{
+				{Values: make([]string, values-1)}}
+			if i%2 == 0 {
+				term.MatchExpressions = requirement
+			} else {
+				term.MatchFields = requirement
+			}
+		}
+		spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: required}}
+		return spec
+	}
 	for _, c := range []struct {
 		spec               *v1.PodSpec
 		tokens, references int
@@ -91,6 +125,22 @@ func TestCheckSpec(t *testing.T) {
 		{probed(100, 0), 0, 0, ""},
 		{probed(101, 1), 0, 0, "the pod has 101 probes per second, and one pod may have 100"},
 		{probed(250, 10), 0, 0, ""},
+		{&v1.PodSpec{Containers: []v1.Container{{Ports: make([]v1.ContainerPort, 4000)},
+			{Ports: make([]v1.ContainerPort, 96)}}}, 0, 0, ""},
+		{&v1.PodSpec{InitContainers: []v1.Container{{Ports: make([]v1.ContainerPort, 4000)}},
+			Containers: []v1.Container{{Ports: make([]v1.ContainerPort, 97)}}}, 0, 0,
+			"the containers of the pod have 4097 ports, and one pod may have 4096"},
+		{resources(512, 0, 512), 0, 0, ""},
+		{resources(512, 513, 0), 0, 0,
+			"the pod and its containers name 1025 resources in requests and limits, and one pod may name " +
+				"1024"},
+		{resources(0, 10, 1025), 0, 0,
+			"the pod and its containers name 1035 resources in requests and limits, and one pod may name " +
+				"1024"},
+		{selector(24, 100, 9), 0, 0, ""},
+		{selector(25, 100, 9), 0, 0,
+			"the node selector and node affinity of the pod have 1025 labels, terms, expressions and " +
+				"values, and one pod may have 1024"},
 		{&v1.PodSpec{}, 65, 0, "the pod needs 65 service account tokens, and one pod may have 64"},
 		{&v1.PodSpec{}, 0, 257, "the pod refers to 257 API objects, and one pod may refer to 256"},
 	} {

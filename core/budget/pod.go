@@ -5,11 +5,12 @@ import (
 )
 
 // CheckSpec returns the first bound of a pod as a whole that its spec exceeds, as an error; nil if
-// it exceeds none. Tokens and references are the numbers that the pod needs.
+// it exceeds none. Tokens and references are the numbers that the pod needs, zero to leave them out.
 func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 	containers := len(spec.InitContainers) + len(spec.Containers) + len(spec.EphemeralContainers)
 	probes := 0.0 // in a second
 	name, mounts, mountsOfPod, images := "", 0, 0, containers
+	ports, resources, selectors := 0, resourceCount(spec.Resources), nodeSelectorCount(spec)
 	isImage := make(map[string]bool)
 	for i := range spec.Volumes {
 		if spec.Volumes[i].Image != nil {
@@ -22,6 +23,8 @@ func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 				probes += 1 / float64(max(probe.PeriodSeconds, 1))
 			}
 		}
+		ports += len(c.Ports)
+		resources += resourceCount(&c.Resources)
 		mountsOfPod += len(c.VolumeMounts)
 		for i := 0; i < len(c.VolumeMounts) && len(isImage) > 0; i++ {
 			if isImage[c.VolumeMounts[i].Name] {
@@ -47,6 +50,15 @@ func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 			"have %d", mountsOfPod, MountsOfPodMax)
 	case images > ImagesMax:
 		return Images.Errorf("the pod needs %d images, and one pod may need %d", images, ImagesMax)
+	case ports > PortsMax:
+		return Ports.Errorf("the containers of the pod have %d ports, and one pod may have %d", ports,
+			PortsMax)
+	case resources > ResourcesMax:
+		return Resources.Errorf("the pod and its containers name %d resources in requests and limits, "+
+			"and one pod may name %d", resources, ResourcesMax)
+	case selectors > NodeSelectorMax:
+		return NodeSelector.Errorf("the node selector and node affinity of the pod have %d labels, "+
+			"terms, expressions and values, and one pod may have %d", selectors, NodeSelectorMax)
 	case probes > ProbesMax:
 		return Probes.Errorf("the pod has %.0f probes per second, and one pod may have %d", probes,
 			ProbesMax)
@@ -58,6 +70,34 @@ func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 			references, ReferencesMax)
 	}
 	return nil
+}
+
+// resourceCount returns how many resources have a request or a limit.
+func resourceCount(r *v1.ResourceRequirements) int {
+	if r == nil {
+		return 0
+	}
+	return max(len(r.Requests), len(r.Limits))
+}
+
+// nodeSelectorCount returns how much there is to match against the labels of the node.
+func nodeSelectorCount(spec *v1.PodSpec) int {
+	count := len(spec.NodeSelector)
+	if a := spec.Affinity; a == nil || a.NodeAffinity == nil ||
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return count
+	}
+	terms := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	for i := range terms {
+		count++
+		for _, list := range [][]v1.NodeSelectorRequirement{terms[i].MatchExpressions,
+			terms[i].MatchFields} {
+			for k := range list {
+				count += 1 + len(list[k].Values)
+			}
+		}
+	}
+	return count
 }
 
 func forEachContainer(spec *v1.PodSpec, do func(*v1.Container)) {

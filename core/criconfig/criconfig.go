@@ -10,6 +10,7 @@ package criconfig
 
 import (
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -35,6 +36,10 @@ type Pod struct {
 	EnvFiles map[string][]EnvFile
 	// TargetID is the container whose processes an ephemeral container sees; empty if it has none.
 	TargetID string
+	// Volumes are those of the spec, by name.
+	Volumes map[string]*v1.Volume
+
+	environment environment // of the container that was asked for last
 }
 
 // Node is the part of the node's facts that messages depend on. It is the same for all pods.
@@ -89,12 +94,11 @@ func EphemeralContainer(c *v1.EphemeralContainer) *v1.Container {
 	return (*v1.Container)(&c.EphemeralContainerCommon)
 }
 
-// FindVolume returns the volume of a pod with the given name; nil if the spec has none.
-func FindVolume(pod *v1.Pod, name string) *v1.Volume {
-	for i := range pod.Spec.Volumes {
-		if v := &pod.Spec.Volumes[i]; v.Name == name {
-			return v
-		}
+// VolumesByName returns the volumes of a spec by name. The first one of a name counts.
+func VolumesByName(spec *v1.PodSpec) map[string]*v1.Volume {
+	volumes := make(map[string]*v1.Volume, len(spec.Volumes))
+	for i := range slices.Backward(spec.Volumes) {
+		volumes[spec.Volumes[i].Name] = &spec.Volumes[i]
 	}
-	return nil
+	return volumes
 }

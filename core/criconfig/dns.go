@@ -31,9 +31,24 @@ type DNSWarning struct{ Reason, Message string }
 
 const reasonMissingClusterDNS = "MissingClusterDNS"
 
-// DNSConfig returns the resolver configuration of the pod's sandbox, and warnings about what is
-// left out of it.
-func (p *Pod) DNSConfig() (*runtimeapi.DNSConfig, []DNSWarning) {
+// DNSConfig returns the resolver configuration of the pod's sandbox.
+func (p *Pod) DNSConfig() *runtimeapi.DNSConfig {
+	config, _ := p.resolver()
+	if own := p.Spec.Spec.DNSConfig; own != nil {
+		config.Options = mergeOptions(config.Options, own.Options)
+	}
+	return config
+}
+
+// DNSWarnings returns warnings about what is left out of the resolver configuration.
+func (p *Pod) DNSWarnings() []DNSWarning {
+	_, warnings := p.resolver()
+	return warnings
+}
+
+// resolver returns the resolver configuration without the options of the pod's own, and warnings
+// about what is left out of it.
+func (p *Pod) resolver() (*runtimeapi.DNSConfig, []DNSWarning) {
 	spec, node, config := &p.Spec.Spec, p.Node, &runtimeapi.DNSConfig{}
 	host := parseResolvConf(node.Resolv.Text)
 	var warnings []DNSWarning
@@ -55,7 +70,6 @@ func (p *Pod) DNSConfig() (*runtimeapi.DNSConfig, []DNSWarning) {
 	if own := spec.DNSConfig; own != nil {
 		config.Servers = union(config.Servers, own.Nameservers)
 		config.Searches = union(config.Searches, own.Searches)
-		config.Options = mergeOptions(config.Options, own.Options)
 	}
 	return config, append(warnings, limitResolvConf(config)...)
 }

@@ -40,7 +40,7 @@ func TestDNS(t *testing.T) {
 		p.Spec.Spec.DNSConfig = c.own
 		p.Node.DNS = DNS{Servers: c.servers, Domain: "c.l"}
 		p.Node.Resolv.Path, p.Node.Resolv.Text = "/etc/resolv.conf", text
-		config, warnings := p.DNSConfig()
+		config, warnings := p.DNSConfig(), p.DNSWarnings()
 		got := strings.Join(config.Servers, " ") + " | " + strings.Join(config.Searches, " ") +
 			" | " + strings.Join(config.Options, " ")
 		if got != c.want {
@@ -68,7 +68,7 @@ func TestDNSWithoutResolvConf(t *testing.T) {
 	} {
 		p := newPod()
 		p.Spec.Spec.DNSPolicy, p.Node.IPs = v1.DNSDefault, c.ips
-		config, warnings := p.DNSConfig()
+		config, warnings := p.DNSConfig(), p.DNSWarnings()
 		if got := strings.Join(config.Servers, " "); got != c.want || len(warnings) > 0 ||
 			strings.Join(config.Searches, " ") != "." {
 			t.Errorf("%v: %v, %v; want %s", c.ips, config, warnings, c.want)

@@ -16,9 +16,28 @@ import (
 // Environment returns the variables of a container: those of whole ConfigMaps and Secrets, then the
 // container's own, then those of services. References to earlier variables and to those of services
 // are expanded in values that the spec gives, and not in values from a source. It fails if a
-// variable has no value, and if the variables exceed a bound (variables.go).
+// variable has no value, and if the variables exceed a bound (variables.go). The variables are
+// computed once for a Pod and are not to be changed.
 func (p *Pod) Environment(container *v1.Container) (*Variables, error) {
-	services := p.serviceVariables()
+	if e := &p.environment; e.of != container {
+		*e = environment{of: container}
+		e.variables, e.err = p.newEnvironment(container)
+	}
+	return p.environment.variables, p.environment.err
+}
+
+// environment is the result of Environment.
+type environment struct {
+	of        *v1.Container
+	variables *Variables
+	err       error
+}
+
+func (p *Pod) newEnvironment(container *v1.Container) (*Variables, error) {
+	services, err := p.serviceVariables()
+	if err != nil {
+		return nil, err
+	}
 	if len(services.List) == 0 && !p.servicesListed() {
 		return nil, errors.New(
 			"services have not yet been read at least once, cannot construct envvars")
@@ -28,30 +47,25 @@ func (p *Pod) Environment(container *v1.Container) (*Variables, error) {
 			return nil, err
 		}
 	}
-	variables := &Variables{}
+	variables := &Variables{services: services}
 	for i := range container.EnvFrom {
 		if err := p.addEnvFrom(variables, &container.EnvFrom[i]); err != nil {
 			return nil, err
 		}
 	}
 	for i := range container.Env {
-		if err := p.addEnv(variables, services, &container.Env[i], container); err != nil {
+		if err := p.addEnv(variables, &container.Env[i], container); err != nil {
 			return nil, err
 		}
 	}
-	for _, s := range services.List {
-		if _, found := variables.index[s.Key]; found {
-			continue
-		}
-		if err := variables.add(s.Key, s.Value); err != nil {
-			return nil, err
-		}
+	if err := variables.addServices(); err != nil {
+		return nil, err
 	}
 	return variables, nil
 }
 
 // addEnv adds a variable of the spec.
-func (p *Pod) addEnv(variables, services *Variables, v *v1.EnvVar, container *v1.Container) error {
+func (p *Pod) addEnv(variables *Variables, v *v1.EnvVar, container *v1.Container) error {
 	if v.ValueFrom != nil {
 		value, found, err := p.valueFrom(v, container)
 		if err != nil || !found {
@@ -59,7 +73,7 @@ func (p *Pod) addEnv(variables, services *Variables, v *v1.EnvVar, container *v1
 		}
 		return variables.add(v.Name, value)
 	}
-	value, fits := expand(v.Value, budget.VariableBytesMax, variables, services)
+	value, fits := expand(v.Value, budget.VariableBytesMax, variables)
 	if !fits {
 		return tooLong("environment variable " + v.Name)
 	}

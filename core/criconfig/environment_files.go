@@ -66,7 +66,7 @@ func checkEnvFiles(container *v1.Container) error {
 // VolumePath returns the path on the node of the volume that a file is in. It fails if the pod has
 // no such volume, or the volume is an image.
 func (p *Pod) VolumePath(file EnvFileKey) (string, error) {
-	v := FindVolume(p.Spec, file.Volume)
+	v := p.Volumes[file.Volume]
 	if v == nil {
 		return "", fmt.Errorf("cannot find the volume %q referenced by FileKeyRef", file.Volume)
 	}

@@ -113,7 +113,7 @@ func TestVariablesFromFilesFail(t *testing.T) {
 		want   string
 	}{
 		{"not read yet", func(p *Pod) { p.EnvFiles = nil }, "has not been read"},
-		{"no volume", func(p *Pod) { p.Spec.Spec.Volumes = nil },
+		{"no volume", func(p *Pod) { p.setVolumes() },
 			`cannot find the volume "data" referenced by FileKeyRef`},
 		{"an image", func(p *Pod) {
 			p.Spec.Spec.Volumes[0].VolumeSource = v1.VolumeSource{Image: &v1.ImageVolumeSource{}}

@@ -3,8 +3,8 @@ package criconfig
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -75,30 +75,53 @@ func (p *Pod) addEnvFrom(variables *Variables, from *v1.EnvFromSource) error {
 	case result.Object == nil:
 		return fmt.Errorf("%s/%s is not known yet", p.Spec.Namespace, name)
 	}
-	keys := textKeys(result.Object)
-	variables.grow(len(keys))
-	for _, key := range keys {
-		value, _ := textOf(result.Object, key)
-		if err := variables.add(from.Prefix+key, value); err != nil {
+	if err := variables.grow(textCount(result.Object), "with those of "+name); err != nil {
+		return err
+	}
+	for _, text := range textsOf(result.Object) {
+		if err := variables.add(from.Prefix+text.key, text.value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// textKeys returns the keys of a ConfigMap or Secret that have text, sorted. Binary data of a
-// ConfigMap is left out: no variable is taken from it.
-func textKeys(o *world.Object) []string {
-	switch {
-	case o.Secret != nil:
-		return slices.Sorted(maps.Keys(o.Secret.Data))
-	case o.ConfigMap != nil:
-		return slices.Sorted(maps.Keys(o.ConfigMap.Data))
-	}
-	return nil
+// text is the value of a key.
+type text struct {
+	key   string
+	value []byte
 }
 
-// textOf returns the text that a ConfigMap or Secret has under one of textKeys.
+// textsOf returns the texts of a ConfigMap or Secret, sorted by key. Binary data of a ConfigMap is
+// left out: no variable is taken from it.
+func textsOf(o *world.Object) []text {
+	texts := make([]text, 0, textCount(o))
+	switch {
+	case o.Secret != nil:
+		for key, value := range o.Secret.Data { //ordered: sorted below
+			texts = append(texts, text{key, value})
+		}
+	case o.ConfigMap != nil:
+		for key, value := range o.ConfigMap.Data { //ordered: sorted below
+			texts = append(texts, text{key, []byte(value)})
+		}
+	}
+	slices.SortFunc(texts, func(x, y text) int { return strings.Compare(x.key, y.key) })
+	return texts
+}
+
+// textCount returns the number of textsOf.
+func textCount(o *world.Object) int {
+	switch {
+	case o.Secret != nil:
+		return len(o.Secret.Data)
+	case o.ConfigMap != nil:
+		return len(o.ConfigMap.Data)
+	}
+	return 0
+}
+
+// textOf returns the text that a ConfigMap or Secret has under a key.
 func textOf(o *world.Object, key string) (value []byte, found bool) {
 	switch {
 	case o.Secret != nil:

@@ -61,7 +61,7 @@ func TestEnvFrom(t *testing.T) {
 		t.Errorf("%s, %v; want %s", shell(got), err, want)
 	}
 	p.web().EnvFrom[2].ConfigMapRef.Optional = nil
-	if _, err = p.Environment(p.web()); err == nil ||
+	if _, err = p.newEnvironment(p.web()); err == nil ||
 		err.Error() != `configmap "gone" not found` {
 		t.Errorf("a required ConfigMap that does not exist: %v", err)
 	}

@@ -1,13 +1,13 @@
 package criconfig
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/world"
 )
@@ -23,23 +23,54 @@ var AllServices = world.WatchTarget{Resource: world.ResourceServices}
 // masterService is the name of the API server's service, in the namespace default.
 const masterService = "kubernetes"
 
-// serviceVariables returns the variables of all services that the pod has variables for, sorted by
-// name. Of two services of the same name the one in the pod's own namespace counts.
-func (p *Pod) serviceVariables() *Variables {
-	variables := &Variables{}
+// serviceVariables returns the variables of all services that the pod has variables for. It fails if
+// they exceed a bound. They are computed once for all pods of a namespace that start one after the
+// other.
+func (p *Pod) serviceVariables() (*Variables, error) {
 	if p.Objects == nil {
-		return variables
+		return &Variables{}, nil
 	}
 	w := p.Objects.Watch(AllServices)
 	if w == nil || !w.Listed {
-		return variables // only a static pod gets this far: it does not wait for services
+		return &Variables{}, nil // only a static pod gets this far: it does not wait for services
 	}
-	links := p.Spec.Spec.EnableServiceLinks == nil || *p.Spec.Spec.EnableServiceLinks
+	namespace := ""
+	if links := p.Spec.Spec.EnableServiceLinks; links == nil || *links {
+		namespace = p.Spec.Namespace
+	}
+	result := w.Derive(namespace, func() any {
+		return newServiceVariables(servicesFor(w.Objects, namespace))
+	}).(serviceVariables)
+	return result.variables, result.err
+}
+
+type serviceVariables struct {
+	variables *Variables
+	err       error
+}
+
+// newServiceVariables returns the variables of services.
+func newServiceVariables(services []*v1.Service) serviceVariables {
+	variables := &Variables{}
+	count := 0
+	for _, s := range services {
+		count += variableCount(s)
+	}
+	err := variables.grow(count, ofServices)
+	for i := 0; i < len(services) && err == nil; i++ {
+		err = addService(variables, services[i])
+	}
+	return serviceVariables{variables, err}
+}
+
+// servicesFor returns the services of a namespace, and that of the API server, sorted by name. One
+// of the namespace itself that has the name of the API server's replaces it.
+func servicesFor(all map[string]world.Object, namespace string) []*v1.Service {
 	var services []*v1.Service
-	for name, object := range w.Objects { //ordered: sorted below
-		namespace, name, _ := strings.Cut(name, "/")
-		master := namespace == v1.NamespaceDefault && name == masterService
-		if (master || links && namespace == p.Spec.Namespace) && hasAddress(object.Service) {
+	for name, object := range all { //ordered: sorted below
+		of, name, _ := strings.Cut(name, "/")
+		isMaster := of == v1.NamespaceDefault && name == masterService
+		if (isMaster || of == namespace) && hasAddress(object.Service) {
 			services = append(services, object.Service)
 		}
 	}
@@ -47,21 +78,12 @@ func (p *Pod) serviceVariables() *Variables {
 		switch {
 		case x.Name != y.Name:
 			return strings.Compare(x.Name, y.Name)
-		case x.Namespace == p.Spec.Namespace:
-			return 1
+		case x.Namespace == namespace:
+			return -1
 		}
-		return -1
+		return 1
 	})
-	for i, s := range services {
-		if i+1 < len(services) && services[i+1].Name == s.Name {
-			continue // the service of the pod's own namespace replaces that of the API server
-		}
-		addService(variables, s)
-	}
-	slices.SortFunc(variables.List, func(x, y *runtimeapi.KeyValue) int {
-		return strings.Compare(x.Key, y.Key)
-	})
-	return newVariables(variables.List)
+	return slices.CompactFunc(services, func(x, y *v1.Service) bool { return x.Name == y.Name })
 }
 
 // hasAddress reports whether a service has an address of its own; a headless one has none.
@@ -70,33 +92,54 @@ func hasAddress(s *v1.Service) bool {
 		len(s.Spec.Ports) > 0
 }
 
-// addService adds the variables of one service: NAME_SERVICE_HOST and _PORT, and those of Docker's
-// links.
-func addService(variables *Variables, s *v1.Service) {
+// variableCount returns the number of variables that addService adds.
+func variableCount(s *v1.Service) int {
+	count := 3 // NAME_PORT, NAME_SERVICE_HOST and NAME_SERVICE_PORT
+	for i := range s.Spec.Ports {
+		count += 4 // the link, its _ADDR, _PORT and _PROTO
+		if s.Spec.Ports[i].Name != "" {
+			count++
+		}
+	}
+	return count
+}
+
+// addService adds the variables of one service: those of Docker's links, and NAME_SERVICE_HOST and
+// _PORT. It fails if they exceed a bound.
+func addService(variables *Variables, s *v1.Service) error {
 	name, ip := variableName(s.Name), s.Spec.ClusterIP
-	add := func(key, value string) { variables.set(key, []byte(value)) }
+	var err error
+	add := func(key, value string) {
+		if err == nil {
+			err = variables.add(key, []byte(value))
+		}
+	}
+	for i := range s.Spec.Ports {
+		port := &s.Spec.Ports[i]
+		number, protocol := strconv.Itoa(int(port.Port)), cmp.Or(string(port.Protocol), "TCP")
+		scheme := strings.ToLower(protocol)
+		url := scheme + "://" + hostPort(ip, number)
+		if i == 0 {
+			add(name+"_PORT", url)
+		}
+		link := name + "_PORT_" + number + "_" + strings.ToUpper(protocol)
+		add(link, url)
+		add(link+"_ADDR", ip)
+		add(link+"_PORT", number)
+		add(link+"_PROTO", scheme)
+	}
 	add(name+"_SERVICE_HOST", ip)
 	for i := range s.Spec.Ports {
 		port := &s.Spec.Ports[i]
 		number := strconv.Itoa(int(port.Port))
-		protocol := strings.ToLower(string(port.Protocol))
-		if protocol == "" {
-			protocol = "tcp"
-		}
-		url := protocol + "://" + hostPort(ip, number)
 		if i == 0 {
 			add(name+"_SERVICE_PORT", number)
-			add(name+"_PORT", url)
 		}
 		if port.Name != "" {
 			add(name+"_SERVICE_PORT_"+variableName(port.Name), number)
 		}
-		link := name + "_PORT_" + number + "_" + strings.ToUpper(protocol)
-		add(link, url)
-		add(link+"_PROTO", protocol)
-		add(link+"_PORT", number)
-		add(link+"_ADDR", ip)
 	}
+	return err
 }
 
 // variableName returns a name of the API as part of the name of a variable.

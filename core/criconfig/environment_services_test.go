@@ -1,10 +1,14 @@
 package criconfig
 
 import (
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/world"
 )
 
@@ -66,5 +70,73 @@ func TestSpecReplacesServiceVariables(t *testing.T) {
 			t.Errorf("the variable %s exists twice", v.Key)
 		}
 		seen[v.Key] = true
+	}
+}
+
+// The variables of services are computed once for the pods of a namespace, and again when a service
+// changes or goes, or for a pod that wants other ones.
+func TestServiceVariablesFollowServices(t *testing.T) {
+	p := newPod()
+	p.serve(service("default", "db", "10.0.0.2", v1.ServicePort{Port: 1}))
+	w := p.Objects.Watch(AllServices)
+	check := func(step, want string) {
+		t.Helper()
+		again := &Pod{Spec: p.Spec, Node: p.Node, Objects: p.Objects}
+		got, err := again.Environment(again.web())
+		if err != nil {
+			t.Fatal(err)
+		}
+		address, _ := got.lookup("DB_SERVICE_HOST")
+		if string(address) != want {
+			t.Errorf("%s: DB_SERVICE_HOST is %q, want %q", step, address, want)
+		}
+	}
+	check("listed", "10.0.0.2")
+	no := false
+	p.Spec.Spec.EnableServiceLinks = &no
+	check("without links", "")
+	p.Spec.Spec.EnableServiceLinks = nil
+	p.Objects.HandleWatchEvent(&world.ObjectChanged{Watch: w.ID,
+		Object: service("default", "db", "10.0.0.3", v1.ServicePort{Port: 1})}, time.Unix(0, 0))
+	check("changed", "10.0.0.3")
+	p.Objects.HandleWatchEvent(&world.ObjectGone{Watch: w.ID,
+		Object: service("default", "db", "10.0.0.3", v1.ServicePort{Port: 1})}, time.Unix(0, 0))
+	check("gone", "")
+	p.Objects.HandleWatchEvent(&world.ObjectsListed{Watch: w.ID, Objects: []world.Object{
+		service("default", "db", "10.0.0.4", v1.ServicePort{Port: 1})}}, time.Unix(0, 0))
+	check("listed again", "10.0.0.4")
+	first, err := p.Environment(p.web())
+	again := &Pod{Spec: p.Spec, Node: p.Node, Objects: p.Objects}
+	second, errAgain := again.Environment(again.web())
+	if err != nil || errAgain != nil || first.List[0] != second.List[0] {
+		t.Error("the variables are computed for each container")
+	}
+}
+
+// The variables of too many services are an error that says what helps, and of as many as fit none.
+func TestServiceVariablesAreBounded(t *testing.T) {
+	services := func(n int) []world.Object {
+		var all []world.Object
+		for i := range n {
+			all = append(all, service("default", fmt.Sprint("s", i), "10.0.0.2", v1.ServicePort{Port: 1}))
+		}
+		return all
+	}
+	const fit = budget.VariablesMax / 7
+	p := newPod()
+	p.serve(services(fit)...)
+	if got, err := p.Environment(p.web()); err != nil || len(got.List) != 7*fit {
+		t.Error(err)
+	}
+	for name, own := range map[string][]v1.EnvVar{
+		"services": nil, "with its own": slices.Repeat([]v1.EnvVar{{Name: "A"}}, 10)} {
+		p := newPod()
+		p.web().Env = own
+		p.serve(services(fit + 1 - min(len(own), 1))...)
+		const want = "more than 40000 environment variables, with those of services, which " +
+			"enableServiceLinks: false leaves out"
+		if _, err := p.Environment(p.web()); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
 	}
 }

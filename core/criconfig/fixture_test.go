@@ -24,6 +24,12 @@ func newPod() *Pod {
 	return &Pod{Spec: spec, Node: &Node{PodsDir: "/pods", LogsDir: "/logs"}}
 }
 
+// setVolumes gives the pod these volumes and no others.
+func (p *Pod) setVolumes(volumes ...v1.Volume) {
+	p.Spec.Spec.Volumes = volumes
+	p.Volumes = VolumesByName(&p.Spec.Spec)
+}
+
 // web returns the app container of newPod.
 func (p *Pod) web() *v1.Container { return &p.Spec.Spec.Containers[0] }
 

@@ -22,7 +22,7 @@ func (p *Pod) mounts(container *v1.Container, variables *Variables,
 	var mounts []*runtimeapi.Mount
 	for i := range container.VolumeMounts {
 		m := &container.VolumeMounts[i]
-		v := FindVolume(p.Spec, m.Name)
+		v := p.Volumes[m.Name]
 		if v == nil {
 			return nil, fmt.Errorf("volume %q of the mount at %s not found", m.Name, m.MountPath)
 		}
@@ -99,7 +99,7 @@ func (p *Pod) mapIDs(mounts []*runtimeapi.Mount) []*runtimeapi.Mount {
 func (p *Pod) SubPathBind(container *v1.Container, i int,
 	variables *Variables) (*world.BindSubPath, error) {
 	m := &container.VolumeMounts[i]
-	v := FindVolume(p.Spec, m.Name)
+	v := p.Volumes[m.Name]
 	if v == nil {
 		return nil, fmt.Errorf("volume %q of the mount at %s not found", m.Name, m.MountPath)
 	}

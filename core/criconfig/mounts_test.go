@@ -15,8 +15,8 @@ import (
 func withVolume(mount v1.VolumeMount) *Pod {
 	p := newPod()
 	mount.Name = "data"
-	p.Spec.Spec.Volumes = []v1.Volume{{Name: "data",
-		VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+	p.setVolumes(v1.Volume{Name: "data",
+		VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}})
 	p.web().VolumeMounts = []v1.VolumeMount{mount}
 	return p
 }
@@ -83,7 +83,7 @@ func TestMountsOfContentAreReadOnly(t *testing.T) {
 		"empty":     {EmptyDir: &v1.EmptyDirVolumeSource{}},
 		"host":      {HostPath: &v1.HostPathVolumeSource{Path: "/data"}},
 	} {
-		p.Spec.Spec.Volumes = []v1.Volume{{Name: name, VolumeSource: source}}
+		p.setVolumes(v1.Volume{Name: name, VolumeSource: source})
 		p.web().VolumeMounts = []v1.VolumeMount{{Name: name, MountPath: "/a"},
 			{Name: name, MountPath: "/b", SubPath: "x"}, {Name: name, MountPath: "/c", ReadOnly: true}}
 		got, err := p.mounts(p.web(), nil, Images{})
@@ -113,8 +113,7 @@ func TestMountsAreRelabeled(t *testing.T) {
 				"host":   {HostPath: &v1.HostPathVolumeSource{Path: "/data"}},
 				"image":  {Image: &v1.ImageVolumeSource{}},
 			} {
-				p.Spec.Spec.Volumes = append(p.Spec.Spec.Volumes, v1.Volume{Name: name,
-					VolumeSource: source})
+				p.setVolumes(append(p.Spec.Spec.Volumes, v1.Volume{Name: name, VolumeSource: source})...)
 				p.web().VolumeMounts = append(p.web().VolumeMounts, v1.VolumeMount{Name: name,
 					MountPath: name, ReadOnly: true})
 			}

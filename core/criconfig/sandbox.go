@@ -31,7 +31,7 @@ func (p *Pod) SandboxConfig(attempt uint32, cgroup string) *runtimeapi.PodSandbo
 			Resources:       p.sandboxResources(),
 		},
 	}
-	config.DnsConfig, _ = p.DNSConfig()
+	config.DnsConfig = p.DNSConfig()
 	if node.Cgroups.PerPod {
 		config.Linux.CgroupParent = node.Cgroups.CgroupParent(cgroup)
 	}
@@ -55,9 +55,13 @@ func boundAnnotations(pod *v1.Pod) map[string]string {
 	return annotations
 }
 
-// CheckMetadata returns an error if the labels and annotations of a pod exceed the budget.
+// CheckMetadata returns an error if the labels and annotations of a pod exceed the budget even
+// without the manifest that boundAnnotations leaves out.
 func CheckMetadata(pod *v1.Pod) error {
-	bytes := metadataBytes(pod.Labels) + metadataBytes(boundAnnotations(pod))
+	bytes := metadataBytes(pod.Labels) + metadataBytes(pod.Annotations)
+	if manifest, exists := pod.Annotations[v1.LastAppliedConfigAnnotation]; exists {
+		bytes -= len(v1.LastAppliedConfigAnnotation) + len(manifest)
+	}
 	if bytes <= budget.SandboxMetadataMax {
 		return nil
 	}

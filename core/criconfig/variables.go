@@ -18,10 +18,12 @@ import (
 
 // Variables are the environment variables of a container, each name once.
 type Variables struct {
-	List  []*runtimeapi.KeyValue
-	index map[string]int // into List, by name
-	added int            // variables that were added, those that were replaced included
-	bytes int            // their length
+	List     []*runtimeapi.KeyValue
+	index    map[string]int        // into List, by name
+	unused   []runtimeapi.KeyValue // allocated together: there may be tens of thousands
+	services *Variables            // where names are looked up that are not in index; nil for none
+	added    int                   // variables that were added, those that were replaced included
+	bytes    int                   // their length
 }
 
 // newVariables returns the variables of a list that has each name once.
@@ -37,19 +39,29 @@ func newVariables(list []*runtimeapi.KeyValue) *Variables {
 // exceeds a bound.
 func (v *Variables) add(name string, value []byte) error {
 	length := len(name) + len(value) + len("=\x00")
+	if length > budget.VariableBytesMax {
+		return tooLong("environment variable " + name)
+	}
 	v.added++
 	v.bytes += length
-	switch {
-	case length > budget.VariableBytesMax:
-		return tooLong("environment variable " + name)
-	case v.bytes > budget.EnvironmentMax:
-		return budget.EnvironmentBytes.Errorf(
-			"environment variables longer than %d bytes together, with %s", budget.EnvironmentMax, name)
-	case v.added > budget.VariablesMax:
-		return budget.Variables.Errorf("more than %d environment variables, with %s",
-			budget.VariablesMax, name)
+	if err := v.checkBounds(0, "with "+name); err != nil {
+		return err
 	}
 	v.set(name, value)
+	return nil
+}
+
+// checkBounds returns an error if the variables, with so many more, exceed a bound; it says which of
+// them did.
+func (v *Variables) checkBounds(more int, which string) error {
+	switch {
+	case v.bytes > budget.EnvironmentMax:
+		return budget.EnvironmentBytes.Errorf("environment variables longer than %d bytes together, %s",
+			budget.EnvironmentMax, which)
+	case v.added+more > budget.VariablesMax:
+		return budget.Variables.Errorf("more than %d environment variables, %s", budget.VariablesMax,
+			which)
+	}
 	return nil
 }
 
@@ -62,23 +74,62 @@ func (v *Variables) set(name string, value []byte) {
 	if v.index == nil {
 		v.index = map[string]int{}
 	}
+	if len(v.unused) == 0 {
+		v.unused = make([]runtimeapi.KeyValue, min(max(len(v.List), 8), 1024))
+	}
+	variable := &v.unused[0]
+	v.unused = v.unused[1:]
+	variable.Key, variable.Value = name, value
 	v.index[name] = len(v.List)
-	v.List = append(v.List, &runtimeapi.KeyValue{Key: name, Value: value})
+	v.List = append(v.List, variable)
 }
 
-// grow makes space for a number of variables.
-func (v *Variables) grow(n int) {
+// ofServices says in an error which variables are too many, and what helps.
+const ofServices = "with those of services, which enableServiceLinks: false leaves out"
+
+// addServices adds the variables of services, except those whose names exist.
+func (v *Variables) addServices() error {
+	services := v.services
+	v.added += services.added
+	v.bytes += services.bytes
+	if err := v.checkBounds(0, ofServices); err != nil {
+		return err
+	}
+	if len(v.List) == 0 {
+		v.List = slices.Clip(services.List)
+		return nil
+	}
+	v.List = slices.Grow(v.List, len(services.List))
+	for _, s := range services.List {
+		if _, found := v.index[s.Key]; !found {
+			v.List = append(v.List, s)
+		}
+	}
+	return nil
+}
+
+// grow makes space for a number of variables. It fails if they exceed the bound.
+func (v *Variables) grow(n int, which string) error {
+	if err := v.checkBounds(n, which); err != nil {
+		return err
+	}
 	if v.index == nil {
-		v.index = make(map[string]int, min(n, budget.VariablesMax))
+		v.index = make(map[string]int, n)
 	}
-	v.List = slices.Grow(v.List, min(n, budget.VariablesMax))
+	v.List = slices.Grow(v.List, n)
+	v.unused = make([]runtimeapi.KeyValue, n)
+	return nil
 }
 
-func (v *Variables) lookup(name string) (string, bool) {
+// lookup returns the value of a variable, or of a service's.
+func (v *Variables) lookup(name string) (value []byte, found bool) {
 	if i, found := v.index[name]; found {
-		return string(v.List[i].Value), true
+		return v.List[i].Value, true
 	}
-	return "", false
+	if v.services == nil {
+		return nil, false
+	}
+	return v.services.lookup(name)
 }
 
 func tooLong(what string) error {
@@ -133,14 +184,14 @@ func ProbeCommand(container *v1.Container, command []string) ([]string, error) {
 	return all.expandAll("command", command)
 }
 
-// expand replaces $(NAME) by the variable's value, from the first scope that has it. An unknown
-// name stays as it is, and $$ is a dollar sign that begins no reference. It reports whether the
-// result fits into a number of bytes; if it does not, expand stops there.
-func expand(text string, bytesMax int, scopes ...*Variables) (expanded string, fits bool) {
+// expand replaces $(NAME) by the variable's value. An unknown name stays as it is, and $$ is a dollar
+// sign that begins no reference. It reports whether the result fits into a number of bytes; if it
+// does not, expand stops there.
+func expand(text string, bytesMax int, variables *Variables) (expanded string, fits bool) {
 	var b strings.Builder
 	for part, isReference := range parts(text) {
 		if isReference {
-			part = resolveReference(part, scopes)
+			part = resolveReference(part, variables)
 		}
 		if b.Len()+len(part) > bytesMax {
 			return "", false
@@ -150,13 +201,10 @@ func expand(text string, bytesMax int, scopes ...*Variables) (expanded string, f
 	return b.String(), true
 }
 
-// resolveReference returns the value of a variable, from the first scope that has it, or else the
-// reference itself.
-func resolveReference(name string, scopes []*Variables) string {
-	for _, variables := range scopes {
-		if value, found := variables.lookup(name); found {
-			return value
-		}
+// resolveReference returns the value of a variable, or the reference itself if there is none.
+func resolveReference(name string, variables *Variables) string {
+	if value, found := variables.lookup(name); found {
+		return string(value)
 	}
 	return "$(" + name + ")"
 }
@@ -169,7 +217,7 @@ func missingVariables(text string, variables *Variables) []string {
 		if !isReference {
 			continue
 		}
-		if i, found := variables.index[part]; !found || len(variables.List[i].Value) == 0 {
+		if value, _ := variables.lookup(part); len(value) == 0 {
 			missing = append(missing, part)
 		}
 	}

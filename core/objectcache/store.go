@@ -40,6 +40,13 @@ type Watch struct {
 	FailingSince time.Time    `json:"failingSince"`
 	// Read is the state of the reads of an object that is not watched: such an object has no ID.
 	Read *ReadState `json:"read,omitempty"`
+
+	derived derivation // what Derive has computed last; empty after a change of the objects
+}
+
+type derivation struct {
+	key   string
+	value any
 }
 
 // Effects takes the requests to watch.
@@ -158,6 +165,7 @@ func (s *Store) HandleWatchEvent(body any, now time.Time) (*Watch, []string) {
 		if w := s.byID(body.Watch); w != nil {
 			name := fullName(&body.Object)
 			delete(w.Objects, name)
+			w.derived = derivation{}
 			return w, []string{name}
 		}
 	case *world.WatchFailing:
@@ -180,9 +188,19 @@ func (s *Store) byID(id world.WatchID) *Watch {
 	return w
 }
 
+// Derive returns what compute makes of the objects. The last result is kept until the objects
+// change, or another key is asked for. It is shared, and is not to be changed.
+func (w *Watch) Derive(key string, compute func() any) any {
+	if w.derived.value == nil || w.derived.key != key {
+		w.derived = derivation{key, compute()}
+	}
+	return w.derived.value
+}
+
 // replaceObjects replaces all objects, and returns the names of those that changed.
 func (w *Watch) replaceObjects(objects []world.Object) []string {
 	before := w.Objects
+	w.derived = derivation{}
 	w.Objects, w.Listed, w.Failing, w.FailingSince = nil, true, nil, time.Time{}
 	if len(objects) > 0 {
 		w.Objects = make(map[string]world.Object, len(objects))
@@ -209,6 +227,7 @@ func (w *Watch) setObject(name string, o world.Object) {
 		w.Objects = map[string]world.Object{}
 	}
 	w.Objects[name] = o
+	w.derived = derivation{}
 }
 
 // isSameVersion reports whether two objects have the same Version, without making two strings for

@@ -25,6 +25,7 @@ const watchRetryPeriod = 10 * time.Second
 func (p *Pod) checkBudget(objects []world.WatchTarget, env *Env) bool {
 	references := max(len(objects)-1, 0)
 	problem := budget.CheckSpec(&p.Spec.Spec, token.Count(p.Spec), references)
+	p.Watches.NeverStarts = problem != nil && !p.IsStatic()
 	if problem == nil {
 		problem = criconfig.CheckMetadata(p.Spec)
 	}

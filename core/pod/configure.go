@@ -19,6 +19,7 @@ func (p *Pod) criPod(env *Env) *criconfig.Pod {
 	return &criconfig.Pod{
 		Spec: p.Spec, Static: p.IsStatic(), Node: &env.Node.Node, Objects: env.Objects,
 		IPs: p.IPs(env.Node), IDs: p.IDs, EnvFiles: p.envFilesByContainer(),
+		Volumes: p.specIndex().volumes,
 	}
 }
 
@@ -92,13 +93,13 @@ const callConfigure = "ConfigureContainer"
 // recordMisconfiguration reports whether a container cannot be created as the spec defines it, and
 // records the problem. The problem follows from the spec, and from objects whose changes cause a
 // plan of the pod, so there is no retry. Files in volumes have no such events: they are read again.
-func (p *Pod) recordMisconfiguration(container *v1.Container, env *Env) bool {
+func (p *Pod) recordMisconfiguration(container *v1.Container, cri *criconfig.Pod, env *Env) bool {
 	err := p.checkEphemeral(container)
 	if err == nil {
 		_, err = p.targetID(container.Name)
 	}
 	if err == nil {
-		err = p.criPod(env).CheckContainer(container)
+		err = cri.CheckContainer(container)
 	}
 	var before Problem
 	if pr := p.ProblemOf(container.Name); pr != nil {

@@ -181,12 +181,15 @@ func (p *Pod) syncContainer(container *v1.Container, role Role, env *Env, w *wak
 // mounts, its images, the container itself. It reports whether it has issued an operation; other
 // containers do not wait while this one waits for an image.
 func (p *Pod) createContainer(container *v1.Container, env *Env) bool {
-	switch {
-	case !p.hasKnownEnvironment(container, env):
+	if !p.hasKnownEnvironment(container, env) {
 		return false
-	case p.readEnvFiles(container, env):
+	}
+	if p.readEnvFiles(container, env) {
 		return true
-	case p.recordMisconfiguration(container, env):
+	}
+	cri := p.criPod(env)
+	switch {
+	case p.recordMisconfiguration(container, cri, env):
 		return false
 	case !p.DirCreated:
 		p.Op = env.Effects.Issue(p.Key(), "", fsTimeout,
@@ -201,7 +204,7 @@ func (p *Pod) createContainer(container *v1.Container, env *Env) bool {
 	case p.createMessageFile(container, env):
 		return true
 	}
-	if issued, ready := p.prepareMounts(container, env); !ready {
+	if issued, ready := p.prepareMounts(container, cri, env); !ready {
 		return issued
 	}
 	images, found := p.ensureImages(container, env)
@@ -209,9 +212,8 @@ func (p *Pod) createContainer(container *v1.Container, env *Env) bool {
 		return false
 	}
 	run := p.newRun(container, env.Node)
-	pod := p.criPod(env)
-	pod.TargetID, _ = p.targetID(container.Name) // recordMisconfiguration reported an error
-	config, err := pod.ContainerConfig(container, &run.Run, images)
+	cri.TargetID, _ = p.targetID(container.Name) // recordMisconfiguration reported an error
+	config, err := cri.ContainerConfig(container, &run.Run, images)
 	if err != nil {
 		panic("pod: " + p.FullName() + ": a container is created that is misconfigured: " + err.Error())
 	}

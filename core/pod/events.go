@@ -90,8 +90,7 @@ func (p *Pod) recordSandboxEvents(env *Env) {
 		env.Effects.RecordEvent(nodeobject.Reference(env.Node.Name), warning, "MissingClusterDNS", "%s",
 			missing)
 	}
-	_, warnings := cri.DNSConfig()
-	for _, w := range warnings {
+	for _, w := range cri.DNSWarnings() {
 		p.recordEvent(env, "", warning, w.Reason, "%s", w.Message)
 	}
 }

@@ -8,13 +8,14 @@ import (
 )
 
 // HoldsResources reports whether the resources that the pod requests are not available to other
-// pods: the pod runs, is to run, or may not have terminated yet. A pod that has a terminal phase at
+// pods: the pod runs, is to run, or may not have terminated yet. A pod over its budget is not to
+// run. A pod that has a terminal phase at
 // the API server had stopped everything before.
 func (p *Pod) HoldsResources() bool {
 	switch {
 	case p.hasLiveContainers() || !p.areSandboxesDown():
 		return true
-	case p.Spec == nil:
+	case p.Spec == nil, p.Watches.NeverStarts:
 		return false
 	case p.NoLongerDesired && p.Replacement != nil: // the pod is created again
 		return true

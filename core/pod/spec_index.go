@@ -1,8 +1,6 @@
 package pod
 
 import (
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/criconfig"
@@ -69,10 +67,7 @@ func newSpecIndex(pod *v1.Pod) specIndex {
 	for i := range spec.EphemeralContainers {
 		add(criconfig.EphemeralContainer(&spec.EphemeralContainers[i]), Ephemeral, 0)
 	}
-	index.volumes = make(map[string]*v1.Volume, len(spec.Volumes))
-	for i := range slices.Backward(spec.Volumes) { // the first one of a name counts
-		index.volumes[spec.Volumes[i].Name] = &spec.Volumes[i]
-	}
+	index.volumes = criconfig.VolumesByName(spec)
 	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses,
 		status.ContainerStatuses} {
 		for i := range list {

@@ -124,20 +124,20 @@ func (p *Pod) IsEvicted() bool { return p.Termination.Reason == reasonEvicted }
 // prepareMounts takes the next step towards the mounts of a container other than whole volumes:
 // subpaths and /etc/hosts. It reports whether it has issued an operation, and whether all mounts
 // are ready.
-func (p *Pod) prepareMounts(container *v1.Container, env *Env) (issued, ready bool) {
+func (p *Pod) prepareMounts(container *v1.Container, cri *criconfig.Pod,
+	env *Env) (issued, ready bool) {
 	if !p.CurrentSandbox().Inspected || p.Spec.Spec.HostNetwork && !env.Node.Hosts.Loaded {
 		return false, false
 	}
-	pod := p.criPod(env)
 	var variables *criconfig.Variables
 	var err error
 	if slices.ContainsFunc(container.VolumeMounts, func(m v1.VolumeMount) bool {
 		return m.SubPathExpr != ""
 	}) {
-		variables, err = pod.Environment(container)
+		variables, err = cri.Environment(container)
 	}
 	for i := 0; i < len(container.VolumeMounts) && err == nil; i++ {
-		bind, _ := pod.SubPathBind(container, i, variables) // recordMisconfiguration reported an error
+		bind, _ := cri.SubPathBind(container, i, variables) // recordMisconfiguration reported an error
 		if bind == nil {
 			continue
 		}
@@ -150,10 +150,10 @@ func (p *Pod) prepareMounts(container *v1.Container, env *Env) (issued, ready bo
 			subjectBind+container.Name+"/"+strconv.Itoa(i), fsTimeout, bind)
 		return true, false
 	}
-	if !pod.NeedsHostsFile(container) {
+	if !cri.NeedsHostsFile(container) {
 		return false, true
 	}
-	hosts := []byte(pod.HostsFileContent())
+	hosts := []byte(cri.HostsFileContent())
 	sum := hostsChecksum(hosts)
 	if p.Storage.HostsChecksum == sum {
 		return false, true

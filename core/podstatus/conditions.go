@@ -35,8 +35,10 @@ func updateConditions(p *pod.Pod, now time.Time) {
 		message = "containers with unready status: [" + names.String() + "]"
 	}
 	setCondition(p, v1.ContainersReady, reason == "", reason, message, now)
-	if gates := unmetReadinessGates(p); reason == "" && gates != "" {
-		reason, message = "ReadinessGatesNotReady", gates
+	if reason == "" {
+		if gates := unmetReadinessGates(p); gates != "" {
+			reason, message = "ReadinessGatesNotReady", gates
+		}
 	}
 	setCondition(p, v1.PodReady, reason == "", reason, message, now)
 	setCondition(p, v1.PodScheduled, true, "", "", now)

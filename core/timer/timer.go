@@ -53,6 +53,13 @@ func (q *Queue[K]) Set(key K, at time.Time) {
 	}
 }
 
+// SetNoLaterThan sets the time of a key, if the key has none or a later one.
+func (q *Queue[K]) SetNoLaterThan(key K, at time.Time) {
+	if old, ok := q.times[key]; !ok || old.After(at) {
+		q.Set(key, at)
+	}
+}
+
 // Clear removes the time of a key.
 func (q *Queue[K]) Clear(key K) { delete(q.times, key) }
 

@@ -1,0 +1,71 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// Plans that enqueue each other without end are a broken invariant, and are detected.
+func TestEndlessPlansAreDetected(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	var q planQueue
+	x, y := timer.Key{Component: "x"}, timer.Key{Component: "y"}
+	q.enqueue(x)
+	for range 1_000_000 {
+		if key, _ := q.dequeue(); key == x {
+			q.enqueue(y)
+		} else {
+			q.enqueue(x)
+		}
+	}
+}
+
+// A fact that all pods depend on is not planned for all of them in one step: what one step leaves
+// is due at once, also for an agent that is restored in between, and in the end no pod is left out.
+func TestPlansAreCarriedOver(t *testing.T) {
+	const pods = 3*plansPerStep + 7
+	n := newNode(nil)
+	n.apiServer, n.stepsMax, n.podsMax = newServer(), 100_000, pods
+	n.machine.Addresses = []string{"192.0.2.1"}
+	for i := range pods {
+		name := fmt.Sprintf("p%03d", i)
+		n.apiServer.put(apiPodNamed(name, name))
+	}
+	n.restart()
+	n.advance(20 * time.Second)
+	n.apiServer.undelivered = nil
+	mostPatches, carriedOver := 0, 0
+	n.measure = func(ev world.Event, step func(world.Event) []world.Effect) ([]world.Effect, bool) {
+		effects, patches := slices.Clone(step(ev)), 0
+		for _, e := range effects {
+			if _, isPatch := e.Body.(*world.PatchObject); isPatch {
+				patches++
+			}
+		}
+		mostPatches = max(mostPatches, patches)
+		if wake := n.agent.NextWake(); !wake.IsZero() && !wake.After(n.now) {
+			carriedOver++
+			n.restore(t)
+		}
+		return effects, false
+	}
+	n.machine.Addresses = []string{"192.0.2.9"}
+	n.advance(20 * time.Second)
+	if mostPatches == 0 || mostPatches > 2*plansPerStep || carriedOver < 2 {
+		t.Errorf("one step writes %d statuses; %d steps leave something", mostPatches, carriedOver)
+	}
+	for name, p := range n.apiServer.objects {
+		if p.Status.HostIP != "192.0.2.9" {
+			t.Errorf("%s has the address %q", name, p.Status.HostIP)
+		}
+	}
+}
