@@ -181,8 +181,8 @@ func (a *Agent) activePods(additional []*v1.Pod) []*v1.Pod {
 
 // checkAdmission returns why a pod is not admitted now; the zero value if it is. With preempt, pods
 // are terminated to make resources available for a critical pod, which waits until they have ended.
-// A pod over its budget needs nothing of the node, since it is not started, and what it asks for may
-// take long to check: it is admitted, and says why it waits.
+// A pod over its budget needs nothing of the node, since it is not started, and what it asks for
+// may take long to check: it is admitted, and says why it waits.
 func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 	preempt bool) Rejection {
 	if !static && budget.CheckSpec(&spec.Spec, 0, 0) != nil {

@@ -51,9 +51,9 @@ func (q *planQueue) dequeue() (timer.Key, bool) {
 }
 
 // plansPerStep bounds the components that one step plans because of its event, and those that it
-// plans because their timers are due. So a fact that all pods depend on, such as the first status of
-// the runtime, delays heartbeats no longer on a node with thousands of pods. The others are due at
-// once: their timers are part of the state, as everything that is still to be done.
+// plans because their timers are due. So a fact that all pods depend on, such as the first status
+// of the runtime, delays heartbeats no longer on a node with thousands of pods. The others are due
+// at once: their timers are part of the state, as everything that is still to be done.
 const plansPerStep = 50
 
 // carryOver leaves the components beyond plansPerStep to the next steps. It is called before the

@@ -126,8 +126,8 @@ var Table = [itemCount]Bound{
 			"volume", beforeSandbox,
 		"Each is looked up, and may be pulled, for each run of the container."},
 	Ports: {"ports", PortsMax, "ports of all containers of a pod", beforeSandbox,
-		"The runtime keeps each as text, in a message that lists all containers, and forwards each port " +
-			"of the host by a rule."},
+		"The runtime keeps each as text, in a message that lists all containers, and forwards each " +
+			"port of the host by a rule."},
 	Resources: {"resources", ResourcesMax,
 		"resources that the pod and its containers name in requests or limits", beforeSandbox,
 		"They are summed whenever a pod is admitted, and the status has each of them."},

@@ -59,48 +59,6 @@ func TestCheckSpec(t *testing.T) {
 		return &v1.PodSpec{Containers: []v1.Container{{Name: "a"},
 			{Name: "b", VolumeMounts: make([]v1.VolumeMount, n)}}}
 	}
-	images := func(n, mounts int) *v1.PodSpec { // the mounts of each container
-		spec := &v1.PodSpec{Containers: containers(n), Volumes: []v1.Volume{{Name: "e"}, {Name: "v",
-			VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{}}}}}
-		for i := range spec.Containers {
-			spec.Containers[i].VolumeMounts = append(slices.Repeat([]v1.VolumeMount{{Name: "v"}}, mounts),
-				v1.VolumeMount{Name: "e"})
-		}
-		return spec
-	}
-	list := func(prefix string, n int) v1.ResourceList {
-		list := v1.ResourceList{}
-		for i := range n {
-			list[v1.ResourceName(fmt.Sprint(prefix, i))] = resource.Quantity{}
-		}
-		return list
-	}
-	resources := func(ofPod, requests, limits int) *v1.PodSpec { // the limits are of an init container
-		return &v1.PodSpec{
-			Resources:      &v1.ResourceRequirements{Limits: list("p", ofPod)},
-			InitContainers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: list("l", limits)}}},
-			Containers: []v1.Container{{Resources: v1.ResourceRequirements{
-				Requests: list("r", requests)}}}}
-	}
-	selector := func(labels, terms, values int) *v1.PodSpec {
-		spec := &v1.PodSpec{NodeSelector: map[string]string{}}
-		for i := range labels {
-			spec.NodeSelector[fmt.Sprint(i)] = ""
-		}
-		required := &v1.NodeSelector{NodeSelectorTerms: make([]v1.NodeSelectorTerm, terms)}
-		for i := range terms {
-			term, requirement := &required.NodeSelectorTerms[i], []v1.NodeSelectorRequirement{
-				{Values: make([]string, values-1)}}
-			if i%2 == 0 {
-				term.MatchExpressions = requirement
-			} else {
-				term.MatchFields = requirement
-			}
-		}
-		spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: required}}
-		return spec
-	}
 	for _, c := range []struct {
 		spec               *v1.PodSpec
 		tokens, references int
@@ -119,8 +77,8 @@ func TestCheckSpec(t *testing.T) {
 		{&v1.PodSpec{Containers: append(slices.Repeat(mounts(256).Containers, 8),
 			mounts(1).Containers...)}, 0, 0,
 			"the containers of the pod have 2049 volume mounts, and one pod may have 2048"},
-		{images(256, 1), 0, 0, ""},
-		{images(171, 2), 0, 0, "the pod needs 513 images, and one pod may need 512"},
+		{specOfImages(256, 1), 0, 0, ""},
+		{specOfImages(171, 2), 0, 0, "the pod needs 513 images, and one pod may need 512"},
 		{probed(100, 1), 0, 0, ""},
 		{probed(100, 0), 0, 0, ""},
 		{probed(101, 1), 0, 0, "the pod has 101 probes per second, and one pod may have 100"},
@@ -130,15 +88,15 @@ func TestCheckSpec(t *testing.T) {
 		{&v1.PodSpec{InitContainers: []v1.Container{{Ports: make([]v1.ContainerPort, 4000)}},
 			Containers: []v1.Container{{Ports: make([]v1.ContainerPort, 97)}}}, 0, 0,
 			"the containers of the pod have 4097 ports, and one pod may have 4096"},
-		{resources(512, 0, 512), 0, 0, ""},
-		{resources(512, 513, 0), 0, 0,
+		{specOfResources(512, 0, 512), 0, 0, ""},
+		{specOfResources(512, 513, 0), 0, 0,
 			"the pod and its containers name 1025 resources in requests and limits, and one pod may name " +
 				"1024"},
-		{resources(0, 10, 1025), 0, 0,
+		{specOfResources(0, 10, 1025), 0, 0,
 			"the pod and its containers name 1035 resources in requests and limits, and one pod may name " +
 				"1024"},
-		{selector(24, 100, 9), 0, 0, ""},
-		{selector(25, 100, 9), 0, 0,
+		{specOfSelectors(24, 100, 9), 0, 0, ""},
+		{specOfSelectors(25, 100, 9), 0, 0,
 			"the node selector and node affinity of the pod have 1025 labels, terms, expressions and " +
 				"values, and one pod may have 1024"},
 		{&v1.PodSpec{}, 65, 0, "the pod needs 65 service account tokens, and one pod may have 64"},
@@ -152,4 +110,55 @@ func TestCheckSpec(t *testing.T) {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
+}
+
+// specOfResources returns a spec that names so many resources in the pod's limits, the requests of
+// a container and the limits of an init container.
+func specOfResources(ofPod, requests, limits int) *v1.PodSpec {
+	list := func(n int) v1.ResourceList {
+		list := v1.ResourceList{}
+		for i := range n {
+			list[v1.ResourceName(fmt.Sprint(i))] = resource.Quantity{}
+		}
+		return list
+	}
+	return &v1.PodSpec{
+		Resources:      &v1.ResourceRequirements{Limits: list(ofPod)},
+		InitContainers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: list(limits)}}},
+		Containers:     []v1.Container{{Resources: v1.ResourceRequirements{Requests: list(requests)}}},
+	}
+}
+
+// specOfSelectors returns a spec with so many labels to select by, and terms of one requirement
+// each, which counts together with its values.
+func specOfSelectors(labels, terms, requirement int) *v1.PodSpec {
+	spec := &v1.PodSpec{NodeSelector: map[string]string{}}
+	for i := range labels {
+		spec.NodeSelector[fmt.Sprint(i)] = ""
+	}
+	required := &v1.NodeSelector{NodeSelectorTerms: make([]v1.NodeSelectorTerm, terms)}
+	for i := range terms {
+		term := &required.NodeSelectorTerms[i]
+		list := []v1.NodeSelectorRequirement{{Values: make([]string, requirement-1)}}
+		if i%2 == 0 {
+			term.MatchExpressions = list
+		} else {
+			term.MatchFields = list
+		}
+	}
+	spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: required}}
+	return spec
+}
+
+// specOfImages returns a spec of so many containers, each of which mounts an image so many times.
+func specOfImages(containers, mounts int) *v1.PodSpec {
+	spec := &v1.PodSpec{Containers: make([]v1.Container, containers),
+		Volumes: []v1.Volume{{Name: "e"}, {Name: "v",
+			VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{}}}}}
+	for i := range spec.Containers {
+		spec.Containers[i].VolumeMounts = append(slices.Repeat([]v1.VolumeMount{{Name: "v"}}, mounts),
+			v1.VolumeMount{Name: "e"})
+	}
+	return spec
 }

@@ -5,7 +5,8 @@ import (
 )
 
 // CheckSpec returns the first bound of a pod as a whole that its spec exceeds, as an error; nil if
-// it exceeds none. Tokens and references are the numbers that the pod needs, zero to leave them out.
+// it exceeds none. Tokens and references are the numbers that the pod needs, zero to leave them
+// out.
 func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 	containers := len(spec.InitContainers) + len(spec.Containers) + len(spec.EphemeralContainers)
 	probes := 0.0 // in a second
@@ -83,15 +84,17 @@ func resourceCount(r *v1.ResourceRequirements) int {
 // nodeSelectorCount returns how much there is to match against the labels of the node.
 func nodeSelectorCount(spec *v1.PodSpec) int {
 	count := len(spec.NodeSelector)
-	if a := spec.Affinity; a == nil || a.NodeAffinity == nil ||
-		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
 		return count
 	}
-	terms := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	for i := range terms {
+	required := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil {
+		return count
+	}
+	for i := range required.NodeSelectorTerms {
+		term := &required.NodeSelectorTerms[i]
 		count++
-		for _, list := range [][]v1.NodeSelectorRequirement{terms[i].MatchExpressions,
-			terms[i].MatchFields} {
+		for _, list := range [][]v1.NodeSelectorRequirement{term.MatchExpressions, term.MatchFields} {
 			for k := range list {
 				count += 1 + len(list[k].Values)
 			}

@@ -23,9 +23,9 @@ var AllServices = world.WatchTarget{Resource: world.ResourceServices}
 // masterService is the name of the API server's service, in the namespace default.
 const masterService = "kubernetes"
 
-// serviceVariables returns the variables of all services that the pod has variables for. It fails if
-// they exceed a bound. They are computed once for all pods of a namespace that start one after the
-// other.
+// serviceVariables returns the variables of all services that the pod has variables for. It fails
+// if they exceed a bound. They are computed once for all pods of a namespace that start one after
+// the other.
 func (p *Pod) serviceVariables() (*Variables, error) {
 	if p.Objects == nil {
 		return &Variables{}, nil

@@ -51,13 +51,13 @@ func (v *Variables) add(name string, value []byte) error {
 	return nil
 }
 
-// checkBounds returns an error if the variables, with so many more, exceed a bound; it says which of
-// them did.
+// checkBounds returns an error if the variables, with so many more, exceed a bound; it says which
+// of them did.
 func (v *Variables) checkBounds(more int, which string) error {
 	switch {
 	case v.bytes > budget.EnvironmentMax:
-		return budget.EnvironmentBytes.Errorf("environment variables longer than %d bytes together, %s",
-			budget.EnvironmentMax, which)
+		return budget.EnvironmentBytes.Errorf(
+			"environment variables longer than %d bytes together, %s", budget.EnvironmentMax, which)
 	case v.added+more > budget.VariablesMax:
 		return budget.Variables.Errorf("more than %d environment variables, %s", budget.VariablesMax,
 			which)
@@ -184,9 +184,9 @@ func ProbeCommand(container *v1.Container, command []string) ([]string, error) {
 	return all.expandAll("command", command)
 }
 
-// expand replaces $(NAME) by the variable's value. An unknown name stays as it is, and $$ is a dollar
-// sign that begins no reference. It reports whether the result fits into a number of bytes; if it
-// does not, expand stops there.
+// expand replaces $(NAME) by the variable's value. An unknown name stays as it is, and $$ is a
+// dollar sign that begins no reference. It reports whether the result fits into a number of bytes;
+// if it does not, expand stops there.
 func expand(text string, bytesMax int, variables *Variables) (expanded string, fits bool) {
 	var b strings.Builder
 	for part, isReference := range parts(text) {
