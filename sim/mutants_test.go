@@ -1156,6 +1156,49 @@ var mutants = []mutant{
 		new:      "	if false {\n",
 		scenario: "node-churn", seeds: "1-20",
 	},
+	{
+		name:     "a panic is about no pod",
+		file:     "core/setaside.go",
+		old:      "	previous, a.current = a.current, uid\n",
+		new:      "	previous, a.current = a.current, \"\"\n",
+		scenario: "panics", seeds: "1-20",
+	},
+	{
+		name:     "a pod is set aside for half of its time",
+		file:     "core/setaside.go",
+		old:      "now.Add(noted.Remaining)",
+		new:      "now.Add(noted.Remaining / 2)",
+		scenario: "panics", seeds: "1-20",
+	},
+	{
+		name:     "what the runtime has of a pod that is set aside is planned",
+		file:     "core/setaside.go",
+		old:      "	if e == nil || !requestedAt.Before(e.Until) {\n",
+		new:      "	if e == nil || !requestedAt.Before(e.Until) || sandbox != nil {\n",
+		scenario: "panics", seeds: "1-20",
+	},
+	{
+		name:     "a pod that was set aside is not looked at again",
+		file:     "core/setaside.go",
+		old:      "			a.requestRelist(e.Until)\n",
+		new:      "",
+		also:     &edit{"core/relist.go", "	a.release(a.dueSetAside(issued), s.Now)\n", ""},
+		scenario: "panics", seeds: "1-20",
+	},
+	{
+		name:     "no event says that a pod is set aside",
+		file:     "core/setaside.go",
+		old:      "	if !e.Reported {\n",
+		new:      "	if e.Panics > 1 {\n",
+		scenario: "panics", seeds: "1-20",
+	},
+	{
+		name:     "the status does not say that a pod is set aside",
+		file:     "core/setaside.go",
+		old:      "	if entry == nil || e.Silent {\n",
+		new:      "	if entry == nil || e.Silent || e.Panics > 0 {\n",
+		scenario: "panics", seeds: "1-20",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {

@@ -129,6 +129,7 @@ func (s *Set) Called(now time.Time, request any) {
 	call := world.CallName(request)
 	m, bound := s.model, quietBound
 	m.now = now
+	s.checkSetAside(now, request)
 	if call == "RemoveTree" {
 		bound = housekeepingBound
 	}

@@ -89,6 +89,8 @@ func (m *model) apply(f *truth.Fact) {
 		m.applyHandler(f)
 	case truth.TokenIssued:
 		m.objectHistory.apply(f)
+	case truth.EventRecorded:
+		m.applySetAsideEvent(f)
 	case truth.CgroupCreated:
 		m.cgroups[f.Path] = f.Limits
 	case truth.CgroupRemoved:

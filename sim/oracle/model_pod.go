@@ -63,6 +63,12 @@ type pod struct {
 	volumeUsages   []volumeUsage // of its volumes with a limit
 	memoryOverflow string        // how far a volume in memory exceeds its limit
 
+	// Panics of the agent over the pod in a row, until when it is to be set aside, and whether an
+	// event has said so since the last one.
+	panics        int
+	setAsideUntil time.Time
+	panicReported bool
+
 	servedCorrectly bool   // since the heal, a served status was right
 	servedProblem   string // what was wrong in the latest status that should have been right
 	isServed        bool   // the latest response has it

@@ -122,7 +122,7 @@ func oracles() []oracle {
 		&terminationMessage{}, &health{}, &cgroups{}, &userNamespaces{}, &restartAll{},
 		&eviction{}, &apiTerminalPhase{}, &apiTerminalStopped{}, &apiIdentity{}, &apiDeletion{},
 		&heartbeat{}, &events{}, &admission{}, &preemption{}, &ephemeralContainers{}, &httpAPI{},
-		&isolation{}, &podCost{}, &economy{}, &progress{},
+		&isolation{}, &setAside{}, &podCost{}, &economy{}, &progress{},
 	}
 }
 
