@@ -1142,6 +1142,15 @@ var mutants = []mutant{
 		scenario: "steady", seeds: "1-20",
 	},
 	{
+		// Other pods of these seeds always have work.
+		name: "containers of a pod that is done are inspected every 20 s",
+		file: "core/pod/completion.go",
+		old:  "	if c.Inspected = state; state == Running {\n",
+		new: "	if c.Inspected = state; state == Running {\n" +
+			"		c.Inspected, c.InspectAfter = Created, ev.Time.Add(20*time.Second)\n",
+		scenario: "agent-restarts", seeds: "1-40",
+	},
+	{
 		name: "sidecars whose turn has not come are stopped at half of the grace period",
 		file: "core/pod/stop.go",
 		old:  "			!w.waitUntil(c.Stop.StartedAt.Add(c.Stop.Grace)) {\n",

@@ -35,6 +35,7 @@ type pod struct {
 	dirs           []string     // those of the pod's directories that exist
 	histories      map[string]*runHistory
 	changedAt      time.Time // when its sandboxes or containers last changed
+	reactAt        time.Time // the latest fact about it that the agent may have to react to
 	servedTerminal v1.PodPhase
 	rejected       bool        // for a valid reason
 	preempted      bool        // as reported to the API server
