@@ -112,6 +112,9 @@ func (r *run) bootAgent() {
 		CPUs: machine.CPUs, MemoryBytes: machine.MemoryBytes, Addresses: machine.Addresses,
 		Machine: machine.Machine, SetAside: r.setAside(r.agenda.Now()),
 	}})
+	if offset := r.plan.DateOffset(r.agenda.Now()); offset != 0 {
+		r.deliver(world.Event{Body: &world.ClockStepped{Offset: offset}})
+	}
 }
 
 // machine returns what an observation of the simulated machine says. Its name is in no name server.

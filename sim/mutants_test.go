@@ -1208,6 +1208,27 @@ var mutants = []mutant{
 		new:      "	if entry == nil || e.Silent || e.Panics > 0 {\n",
 		scenario: "panics", seeds: "1-20",
 	},
+	{
+		name:     "a change of the date is not recorded",
+		file:     "core/machine.go",
+		old:      "	s.Node.Wall.Record(now, step.Offset)\n",
+		new:      "",
+		scenario: "dates", seeds: "1-20",
+	},
+	{
+		name:     "the Node's heartbeat keeps the old date after a change",
+		file:     "core/machine.go",
+		old:      "		s.NodeObject.ReportNow()\n",
+		new:      "",
+		scenario: "dates", seeds: "1-20",
+	},
+	{
+		name:     "a change of the date ends a back-off early",
+		file:     "core/pod/container_plan.go",
+		old:      "p.nextAction(container, role, env.Effects.Now())",
+		new:      "p.nextAction(container, role, env.Effects.Date())",
+		scenario: "dates", seeds: "1-20",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {

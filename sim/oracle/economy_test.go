@@ -123,6 +123,27 @@ func TestEconomy(t *testing.T) {
 			settled(s)
 			s.Called(s.now, &api.PatchObject{Resource: api.ResourcePods})
 		}},
+		{"a call without a reason", "economy", func(s *script) {
+			settled(s)
+			s.Called(s.now, &runtimeapi.ContainerStatusRequest{})
+		}},
+		{"a call after an exit", "", func(s *script) {
+			settled(s).exit(0, truth.CauseSelf)
+			s.wait(1)
+			s.Called(s.now, &runtimeapi.ContainerStatusRequest{})
+		}},
+		{"a call of an agent that has just started", "", func(s *script) {
+			settled(s)
+			s.AgentStarted(s.now)
+			s.wait(5)
+			s.Called(s.now, &runtimeapi.ContainerStatusRequest{})
+		}},
+	})
+}
+
+func TestEconomyOfOnePod(t *testing.T) {
+	settled := settleEconomy
+	runCases(t, []testCase{
 		{"a read of a ConfigMap that is watched", "economy", func(s *script) {
 			settled(s)
 			s.Called(s.now, &api.GetObject{Resource: api.ResourceConfigMaps})
@@ -154,21 +175,6 @@ func TestEconomy(t *testing.T) {
 			settled(s)
 			startAnother(s)
 			s.Called(s.now, &api.MakeDir{Path: podsDir + "/u1/volumes"})
-		}},
-		{"a call without a reason", "economy", func(s *script) {
-			settled(s)
-			s.Called(s.now, &runtimeapi.ContainerStatusRequest{})
-		}},
-		{"a call after an exit", "", func(s *script) {
-			settled(s).exit(0, truth.CauseSelf)
-			s.wait(1)
-			s.Called(s.now, &runtimeapi.ContainerStatusRequest{})
-		}},
-		{"a call of an agent that has just started", "", func(s *script) {
-			settled(s)
-			s.AgentStarted(s.now)
-			s.wait(5)
-			s.Called(s.now, &runtimeapi.ContainerStatusRequest{})
 		}},
 	})
 }
