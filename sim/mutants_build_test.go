@@ -25,8 +25,8 @@ const mutantVariable = "SEEDLET_MUTANT"
 type overlay map[string]string
 
 // errNeedsOwnBinary is returned for a mutant with an edit that no copy of a function can have.
-var errNeedsOwnBinary = errors.New("an edit is outside of the bodies of functions, or in one that " +
-	"calls recover itself")
+var errNeedsOwnBinary = errors.New("an edit is outside of the bodies of functions, or in " +
+	"one that calls recover itself")
 
 // text returns the content of a file, with the changes so far.
 func (o overlay) text(name string) (string, error) {
