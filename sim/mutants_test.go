@@ -1229,6 +1229,13 @@ var mutants = []mutant{
 		new:      "p.nextAction(container, role, env.Effects.Date())",
 		scenario: "dates", seeds: "1-20",
 	},
+	{
+		name:     "a tenant may hold all slots of a lane",
+		file:     "world/loop/slots.go",
+		old:      "	return free > 0 && s.byTenant[tenant] < min(s.shareMax, max(1, free/shareDivisor))\n",
+		new:      "	return free > 0\n",
+		scenario: "crowded-lanes", seeds: "1-40",
+	},
 }
 
 func TestMutantsAreFound(t *testing.T) {
