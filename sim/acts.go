@@ -32,6 +32,8 @@ func (r *run) scheduleActs() {
 func (r *run) performAct(a *plan.Act) {
 	resource, namespace, name := r.actTarget(a)
 	switch a.Verb {
+	case plan.VerbDate:
+		r.changeDate()
 	case plan.VerbDebug:
 		r.addEphemeralContainer(namespace, name, a.Container)
 	case plan.VerbCreate:
@@ -51,6 +53,13 @@ func (r *run) performAct(a *plan.Act) {
 		r.adminWrite("somebody", &world.PatchObject{Resource: resource, Namespace: namespace,
 			Name: name, Status: a.Status, Patch: data})
 	}
+}
+
+// changeDate sets the machine's date to what it is by the plan, for the runtime and for the agent.
+func (r *run) changeDate() {
+	now := r.agenda.Now()
+	r.runtime.SetClockSkew(r.plan.ClockSkew(now))
+	r.deliver(world.Event{Body: &world.ClockStepped{Offset: r.plan.DateOffset(now)}})
 }
 
 // adminWrite writes to the API server on behalf of a user or controller. The error is ignored: the

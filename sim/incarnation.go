@@ -20,11 +20,20 @@ type incarnation struct {
 	agent  *core.Agent
 	loop   *loop.Loop
 	wakeAt time.Time // the earliest wake-up on the agenda; zero: none
+
+	run       *run
+	panicName string // of the pod over which the current step may panic; mostly empty
+	panicUID  string
 }
 
 // Step implements world.Core. The incarnation is the core of its own loop, so that the agent in it
 // can be replaced by a restored one.
-func (i *incarnation) Step(ev world.Event) []world.Effect { return i.agent.Step(ev) }
+func (i *incarnation) Step(ev world.Event) []world.Effect {
+	ev, i.panicName, i.panicUID = i.run.spoil(ev)
+	effects := i.agent.Step(ev)
+	i.panicName, i.panicUID = "", ""
+	return effects
+}
 
 // NextWake implements world.Core.
 func (i *incarnation) NextWake() time.Time { return i.agent.NextWake() }
@@ -71,7 +80,7 @@ func (r *run) bootAgent() {
 		return
 	}
 	r.incarnations++
-	i := &incarnation{number: r.incarnations, agent: core.New(r.options)}
+	i := &incarnation{number: r.incarnations, agent: core.New(r.options), run: r}
 	port := func(forward func(world.Effect)) world.Port { return &gatedPort{r, i, forward} }
 	ports := map[world.PortName]world.Port{
 		world.PortCRI:      port(r.runtime.Do),
@@ -101,8 +110,11 @@ func (r *run) bootAgent() {
 		Seed:   r.plan.Seed + uint64(r.incarnations),
 		BootID: fmt.Sprint("boot-", r.reboots+1), Hostname: plan.NodeName,
 		CPUs: machine.CPUs, MemoryBytes: machine.MemoryBytes, Addresses: machine.Addresses,
-		Machine: machine.Machine,
+		Machine: machine.Machine, SetAside: r.setAside(r.agenda.Now()),
 	}})
+	if offset := r.plan.DateOffset(r.agenda.Now()); offset != 0 {
+		r.deliver(world.Event{Body: &world.ClockStepped{Offset: offset}})
+	}
 }
 
 // machine returns what an observation of the simulated machine says. Its name is in no name server.
@@ -150,7 +162,7 @@ func (r *run) deliver(ev world.Event) {
 // runLoop runs the loop of an incarnation until it has nothing to do, and schedules its next
 // wake-up.
 func (r *run) runLoop(i *incarnation) {
-	defer r.recoverPanic()
+	defer r.recoverPanic(i)
 	for turns := 0; r.current == i && !r.isDone() && i.loop.Turn(r.agenda.Now()); turns++ {
 		if turns > turnsMax {
 			r.fail("busy", fmt.Sprintf("the agent wants to be called more than %d times at one "+
@@ -170,9 +182,18 @@ func (r *run) runLoop(i *incarnation) {
 	})
 }
 
-// recoverPanic turns a panic of the core, a broken invariant, into a failure of the run.
-func (r *run) recoverPanic() {
-	if broken := recover(); broken != nil {
+// recoverPanic ends an incarnation by a panic of the plan. Any other panic of the core, a broken
+// invariant, is a failure of the run.
+func (r *run) recoverPanic(i *incarnation) {
+	switch broken := recover(); {
+	case broken == nil:
+	case i.panicUID != "" && r.current == i:
+		now := r.agenda.Now()
+		r.panicsLeft[i.panicName]--
+		r.notePanic(i.agent.CurrentPod(), now)
+		r.killAgent(panicDown)
+		r.oracles.AgentPanicked(now, i.panicUID)
+	default:
 		r.fail("panic", fmt.Sprint(broken))
 	}
 }

@@ -24,8 +24,9 @@ const mutantVariable = "SEEDLET_MUTANT"
 // overlay is one for the compiler: the changed content of files of the module, by name.
 type overlay map[string]string
 
-// errNeedsOwnBinary is returned for a mutant with an edit outside the bodies of functions.
-var errNeedsOwnBinary = errors.New("an edit is outside of the bodies of functions")
+// errNeedsOwnBinary is returned for a mutant with an edit that no copy of a function can have.
+var errNeedsOwnBinary = errors.New("an edit is outside of the bodies of functions, or in " +
+	"one that calls recover itself")
 
 // text returns the content of a file, with the changes so far.
 func (o overlay) text(name string) (string, error) {
@@ -86,7 +87,8 @@ func withMutant(text string, number int, edits []edit) (string, error) {
 		if at < 0 {
 			return "", fmt.Errorf("there is no %q", e.old)
 		}
-		if in == nil || in.Type.TypeParams != nil {
+		if in == nil || in.Type.TypeParams != nil || callsRecover(in) ||
+			strings.Contains(e.new, "recover()") {
 			return "", errNeedsOwnBinary
 		}
 		i := slices.IndexFunc(changes, func(c *change) bool { return c.function == in })
@@ -116,6 +118,23 @@ func withMutant(text string, number int, edits []edit) (string, error) {
 			"\n" + signature + " " + c.body + "\n"
 	}
 	return text, nil
+}
+
+// callsRecover reports whether a function calls recover itself, not in a function literal. Recover
+// has an effect only in the deferred function, and a copy would be called by that one.
+func callsRecover(f *ast.FuncDecl) bool {
+	found := false
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		if _, isLiteral := n.(*ast.FuncLit); isLiteral {
+			return false
+		}
+		if call, isCall := n.(*ast.CallExpr); isCall {
+			name, isName := call.Fun.(*ast.Ident)
+			found = found || isName && name.Name == "recover"
+		}
+		return true
+	})
+	return found
 }
 
 // signatureAndCall returns the head of a copy of a function, whose name has a number, and the

@@ -1142,6 +1142,15 @@ var mutants = []mutant{
 		scenario: "steady", seeds: "1-20",
 	},
 	{
+		// Other pods of these seeds always have work.
+		name: "containers of a pod that is done are inspected every 20 s",
+		file: "core/pod/completion.go",
+		old:  "	if c.Inspected = state; state == Running {\n",
+		new: "	if c.Inspected = state; state == Running {\n" +
+			"		c.Inspected, c.InspectAfter = Created, ev.Time.Add(20*time.Second)\n",
+		scenario: "agent-restarts", seeds: "1-40",
+	},
+	{
 		name: "sidecars whose turn has not come are stopped at half of the grace period",
 		file: "core/pod/stop.go",
 		old:  "			!w.waitUntil(c.Stop.StartedAt.Add(c.Stop.Grace)) {\n",
@@ -1155,6 +1164,77 @@ var mutants = []mutant{
 		old:      "	if IsTerminal(stored) {\n",
 		new:      "	if false {\n",
 		scenario: "node-churn", seeds: "1-20",
+	},
+	{
+		name:     "a panic is about no pod",
+		file:     "core/setaside.go",
+		old:      "	previous, a.current = a.current, uid\n",
+		new:      "	previous, a.current = a.current, \"\"\n",
+		scenario: "panics", seeds: "1-20",
+	},
+	{
+		name:     "a pod is set aside for half of its time",
+		file:     "core/setaside.go",
+		old:      "now.Add(noted.Remaining)",
+		new:      "now.Add(noted.Remaining / 2)",
+		scenario: "panics", seeds: "1-20",
+	},
+	{
+		name:     "what the runtime has of a pod that is set aside is planned",
+		file:     "core/setaside.go",
+		old:      "	if e == nil || !requestedAt.Before(e.Until) {\n",
+		new:      "	if e == nil || !requestedAt.Before(e.Until) || sandbox != nil {\n",
+		scenario: "panics", seeds: "1-20",
+	},
+	{
+		name:     "a pod that was set aside is not looked at again",
+		file:     "core/setaside.go",
+		old:      "			a.requestRelist(e.Until)\n",
+		new:      "",
+		also:     &edit{"core/relist.go", "	a.release(a.dueSetAside(issued), s.Now)\n", ""},
+		scenario: "panics", seeds: "1-20",
+	},
+	{
+		name:     "no event says that a pod is set aside",
+		file:     "core/setaside.go",
+		old:      "	if !e.Reported {\n",
+		new:      "	if e.Panics > 1 {\n",
+		scenario: "panics", seeds: "1-20",
+	},
+	{
+		name:     "the status does not say that a pod is set aside",
+		file:     "core/setaside.go",
+		old:      "	if entry == nil || e.Silent {\n",
+		new:      "	if entry == nil || e.Silent || e.Panics > 0 {\n",
+		scenario: "panics", seeds: "1-20",
+	},
+	{
+		name:     "a change of the date is not recorded",
+		file:     "core/machine.go",
+		old:      "	s.Node.Wall.Record(now, step.Offset)\n",
+		new:      "",
+		scenario: "dates", seeds: "1-20",
+	},
+	{
+		name:     "the Node's heartbeat keeps the old date after a change",
+		file:     "core/machine.go",
+		old:      "		s.NodeObject.ReportNow()\n",
+		new:      "",
+		scenario: "dates", seeds: "1-20",
+	},
+	{
+		name:     "a change of the date ends a back-off early",
+		file:     "core/pod/container_plan.go",
+		old:      "p.nextAction(container, role, env.Effects.Now())",
+		new:      "p.nextAction(container, role, env.Effects.Date())",
+		scenario: "dates", seeds: "1-20",
+	},
+	{
+		name:     "a tenant may hold all slots of a lane",
+		file:     "world/loop/slots.go",
+		old:      "	return free > 0 && s.byTenant[tenant] < min(s.shareMax, max(1, free/shareDivisor))\n",
+		new:      "	return free > 0\n",
+		scenario: "crowded-lanes", seeds: "1-40",
 	},
 }
 

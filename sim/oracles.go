@@ -35,21 +35,23 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 		IsHostile: hostilePods(r.plan), LastFault: excuses.LastFault,
 		FaultPossible: excuses.MayHaveFailed,
 		Cgroups:       oracleCgroups(kubelet), ImageUser: images.userOf, HasAPIServer: node.API,
-		ClockSkew: r.plan.ClockSkew, ReadFile: r.read, Allocatable: allocatable(node, kubelet),
+		ClockSkew: r.plan.ClockSkew, DateOffset: r.plan.DateOffset, ReadFile: r.read,
+		Allocatable:     allocatable(node, kubelet),
 		ChangeDetection: objectcache.StrategyFromConfig(kubelet),
 		RegisteredNode:  registeredNode(node, kubelet),
 	})
 }
 
-// hostilePods returns which pods are hostile, by name; nil if none is.
+// hostilePods returns which pods are hostile, by name; nil if nothing harms the other pods of the
+// node. A pod over which the agent panics has to run in the end, so it is none.
 func hostilePods(spec *plan.Spec) func(name string) bool {
 	var hostile map[string]bool
 	for i := range spec.Pods {
-		if p := &spec.Pods[i]; p.Hostile != nil {
+		if p := &spec.Pods[i]; p.Hostile != nil || p.Panics > 0 {
 			if hostile == nil {
 				hostile = map[string]bool{}
 			}
-			hostile[plan.ManifestName(p.Manifest)] = true
+			hostile[plan.ManifestName(p.Manifest)] = p.Hostile != nil
 		}
 	}
 	if hostile == nil {

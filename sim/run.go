@@ -82,6 +82,8 @@ type run struct {
 	current      *incarnation // of the agent; nil while it is down
 	incarnations int
 	reboots      int
+	panics       []panicRecord
+	panicsLeft   map[string]int // panics to come, by the pod's name
 
 	hash            *canonical.Hash
 	events          uint64
@@ -156,6 +158,7 @@ func newRun(p *plan.Plan, opts Options) (*run, error) {
 		ManifestPath: plan.ManifestDir, HasAPIServer: spec.Node.API,
 	}
 	r.manifests, r.clients = newManifests(r), newClients(r)
+	r.panicsLeft = panicsOfPlan(spec)
 	r.truth.Subscribe(r.clients.observe)
 	return r, nil
 }

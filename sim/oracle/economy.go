@@ -45,14 +45,14 @@ const (
 )
 
 // periodicCalls are those that the agent makes while nothing changes: lists of what exists, reads
-// and measurements, probes, the heartbeats, the renewal of tokens, and the watches and streams that
-// are opened again.
+// and measurements, probes, the renewal of tokens, and the watches and streams that are opened
+// again. isPeriodic has the others.
 var periodicCalls = []string{
 	"ListPodSandbox", "ListContainers", "ListImages", "GetEvents", "Status", "Version",
 	"RuntimeConfig", "ReadFiles", "ListDir", "StatPath", "ReadLinks", "MeasureTree",
 	"FetchManifest", "ListCgroups", "ReadMachine",
 	"ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck",
-	"GetObject", "UpdateObject", "CreateToken", "WatchObjects", "Watch",
+	"CreateToken", "WatchObjects", "Watch",
 }
 
 // writeCalls are the calls by which the agent writes to files, cgroups and the API server.
@@ -124,44 +124,63 @@ func (o *economy) note(path string, now time.Time) {
 }
 
 // Called reports that the agent has called a port with a request. It judges only runs that stay
-// quiet for longer than quietBound (plan.Spec.Quiet).
+// quiet for longer than quietBound (plan.Spec.Quiet). A request about one pod is judged by what has
+// happened to that pod and to what all pods share; another pod does not excuse it.
 func (s *Set) Called(now time.Time, request any) {
 	call := world.CallName(request)
 	m, bound := s.model, quietBound
 	m.now = now
+	s.checkSetAside(now, request)
 	if call == "RemoveTree" {
 		bound = housekeepingBound
 	}
+	if m.healedAt.IsZero() || m.agentDown || m.isPeriodic(call, request) {
+		return
+	}
+	changedAt, pods, about := m.changedAt, m.podsInOrder, ""
+	if p := m.podOfCall(request); p != nil {
+		changedAt, pods, about = p.reactsTo(), p.fullName.pods, " for pod "+p.String()
+	}
 	switch {
-	case m.healedAt.IsZero() || m.agentDown || isPeriodic(call, request):
-	case now.Sub(later(m.changedAt, m.agentStartedAt)) <= bound,
+	case now.Sub(later(changedAt, m.agentStartedAt)) <= bound,
 		now.Sub(m.healedAt) <= callBound:
-	case m.hasWork(now), call == "PatchObject" && len(m.unsettledObjects(now)) > 0:
+	case slices.ContainsFunc(pods, (*pod).hasWork),
+		call == "PatchObject" && len(m.unsettledObjects(now)) > 0:
 	default:
-		s.report(&economy{}, findingf("%s was called, although nothing has changed for %v", call,
-			now.Sub(m.changedAt).Round(time.Second)), now)
+		s.report(&economy{}, findingf("%s was called%s, although nothing has changed for %v", call,
+			about, now.Sub(changedAt).Round(time.Second)), now)
 	}
 }
 
-// isPeriodic reports whether the agent may make a request while nothing changes. It patches the
-// status of the Node now and then even without a change (nodeStatusReportFrequency).
-func isPeriodic(call string, request any) bool {
-	patch, isPatch := request.(*world.PatchObject)
-	return slices.Contains(periodicCalls, call) ||
-		isPatch && patch.Resource == world.ResourceNodes
+// isPeriodic reports whether the agent may make a request while nothing changes. It writes the
+// status of the Node and its lease now and then even without a change (nodeStatusReportFrequency),
+// and reads ConfigMaps and Secrets again unless it watches them.
+func (m *model) isPeriodic(call string, request any) bool {
+	if slices.Contains(periodicCalls, call) {
+		return true
+	}
+	operation, isOperation := request.(world.ObjectOperation)
+	if !isOperation {
+		return false
+	}
+	switch operation.TargetResource() {
+	case world.ResourceNodes, world.ResourceLeases:
+		return true
+	case world.ResourceConfigMaps, world.ResourceSecrets:
+		return call == "GetObject" && m.opts.ChangeDetection.SyncPeriod > 0
+	}
+	return false
 }
 
-// hasWork reports whether the agent still has to start something: a container that has not run
-// yet, since its image cannot be pulled for example, or the next run of one that has exited.
-// Hostile pods are never done.
-func (m *model) hasWork(now time.Time) bool {
-	return slices.ContainsFunc(m.podsInOrder, func(p *pod) bool {
-		if p.spec == nil {
-			return len(p.leftovers()) > 0 // what cannot be removed is tried again
-		}
-		return p.isHostile() || p.runtimeProblem(now) != "" || !p.mustBeTerminal() &&
-			(p.hasWaitingContainer() || slices.ContainsFunc(p.containers, p.mustRunAgain))
-	})
+// hasWork reports whether the agent still has to start something of the pod: a container that has
+// not run yet, since its image cannot be pulled for example, or the next run of one that has
+// exited. Hostile pods are never done.
+func (p *pod) hasWork() bool {
+	if p.spec == nil {
+		return len(p.leftovers()) > 0 // what cannot be removed is tried again
+	}
+	return p.isHostile() || p.runtimeProblem(p.model.now) != "" || !p.mustBeTerminal() &&
+		(p.hasWaitingContainer() || slices.ContainsFunc(p.containers, p.mustRunAgain))
 }
 
 // hasWaitingContainer reports whether a container has not run yet.
@@ -205,4 +224,94 @@ func (m *model) isChange(f *truth.Fact) bool {
 		return f.Write.Incarnation == 0 || f.Write.Resource == "pods"
 	}
 	return true
+}
+
+// noteChange records a fact that the agent may have to react to: for one pod, or for all.
+func (m *model) noteChange(f *truth.Fact) {
+	m.changedAt = f.Time
+	p := m.pods[f.PodUID]
+	switch {
+	case p != nil:
+	case f.Write != nil && f.Write.Resource == world.ResourcePods:
+		p = m.newestOfName(f.Write.Namespace + "/" + f.Write.Name)
+	case f.Path != "":
+		p = m.podOfPath(f.Path)
+	}
+	if p != nil {
+		p.reactAt = f.Time
+	} else {
+		m.sharedChangedAt = f.Time
+	}
+}
+
+// reactsTo returns the time of the latest change to which the agent may react by a request about
+// the pod: of the pod, of another one of its name, or of what all pods share.
+func (p *pod) reactsTo() time.Time {
+	at := p.model.sharedChangedAt
+	for _, o := range p.fullName.pods {
+		at = later(later(at, o.reactAt), later(o.desiredAt, o.removedAt))
+	}
+	return at
+}
+
+// podOfCall returns the pod that a request to any port is about; nil if it is about none, or about
+// one that was never named.
+func (m *model) podOfCall(request any) *pod {
+	p := m.podOfRequest(request)
+	switch r := request.(type) {
+	case *world.MakeDir:
+		p = m.podOfPath(r.Path)
+	case *world.WriteFile:
+		p = m.podOfPath(r.Path)
+	case *world.WriteDir:
+		p = m.podOfPath(r.Path)
+	case *world.MakeFile:
+		p = m.podOfPath(r.Path)
+	case *world.RemoveTree:
+		p = m.podOfPath(r.Path)
+	case *world.ReadTail:
+		p = m.podOfPath(r.Path)
+	case *world.ShareWithGroup:
+		p = m.podOfPath(r.Path)
+	case *world.MountMemory:
+		p = m.podOfPath(r.Path)
+	case *world.Unmount:
+		p = m.podOfPath(r.Path)
+	case *world.SetCgroup:
+		p = m.podOfPath(r.Path)
+	case *world.RemoveCgroup:
+		p = m.podOfPath(r.Path)
+	case *world.PatchObject:
+		if r.Resource == world.ResourcePods {
+			p = m.newestOfName(r.Namespace + "/" + r.Name)
+		}
+	}
+	if p == nil || p.fullName == nil {
+		return nil
+	}
+	return p
+}
+
+// podOfPath returns the pod that a file, directory or cgroup belongs to; nil if it is of none.
+func (m *model) podOfPath(path string) *pod {
+	if uid, ok := childName(m.opts.PodsDir, path); ok {
+		return m.pods[uid]
+	}
+	if name, ok := childName(m.opts.LogsDir, path); ok {
+		_, uid, _ := cutLast(name, "_")
+		return m.pods[uid]
+	}
+	if _, uid, ok := cutLast(path, "pod"); ok {
+		return m.pods[strings.TrimSuffix(strings.ReplaceAll(uid, "_", "-"), ".slice")]
+	}
+	return nil
+}
+
+// newestOfName returns the pod that had a full name last; nil if none had.
+func (m *model) newestOfName(name string) *pod {
+	full := m.fullNames[name]
+	if full == nil || len(full.pods) == 0 {
+		return nil
+	}
+	return full.pods[len(full.pods)-1]
 }

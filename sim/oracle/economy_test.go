@@ -2,7 +2,9 @@ package oracle
 
 import (
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/truth"
@@ -31,6 +33,14 @@ func settleEconomy(s *script) run {
 	s.Healed(s.now)
 	s.wait(150)
 	return r
+}
+
+// startAnother begins to start a second pod.
+func startAnother(s *script) {
+	other := spec("u2", always, "app")
+	other.Name = "other"
+	s.setDesired(other)
+	s.sandbox("u2", 0)
 }
 
 func TestEconomyOfRepeatedWrites(t *testing.T) {
@@ -127,6 +137,44 @@ func TestEconomy(t *testing.T) {
 			s.AgentStarted(s.now)
 			s.wait(5)
 			s.Called(s.now, &runtimeapi.ContainerStatusRequest{})
+		}},
+	})
+}
+
+func TestEconomyOfOnePod(t *testing.T) {
+	settled := settleEconomy
+	runCases(t, []testCase{
+		{"a read of a ConfigMap that is watched", "economy", func(s *script) {
+			settled(s)
+			s.Called(s.now, &api.GetObject{Resource: api.ResourceConfigMaps})
+		}},
+		{"a periodic read of a ConfigMap", "", func(s *script) {
+			s.model.opts.ChangeDetection.SyncPeriod = time.Minute
+			settled(s)
+			s.Called(s.now, &api.GetObject{Resource: api.ResourceConfigMaps})
+		}},
+		{"a read of a pod", "economy", func(s *script) {
+			settled(s)
+			s.Called(s.now, &api.GetObject{Resource: api.ResourcePods})
+		}},
+		{"the renewal of the lease", "", func(s *script) {
+			settled(s)
+			s.Called(s.now, &api.UpdateObject{Object: api.Object{Lease: &coordinationv1.Lease{}}})
+		}},
+		{"a call about a settled pod, while another one starts", "economy", func(s *script) {
+			settled(s)
+			startAnother(s)
+			s.Called(s.now, &runtimeapi.ContainerStatusRequest{ContainerId: "u1-app#0"})
+		}},
+		{"a call about a pod that starts", "", func(s *script) {
+			settled(s)
+			startAnother(s)
+			s.Called(s.now, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: "u2-s0"})
+		}},
+		{"a file of a settled pod, while another one starts", "economy", func(s *script) {
+			settled(s)
+			startAnother(s)
+			s.Called(s.now, &api.MakeDir{Path: podsDir + "/u1/volumes"})
 		}},
 	})
 }

@@ -74,6 +74,7 @@ func (o *isolation) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 			bound += p.maxGrace
 		}
 		since := later(later(problem.since, p.desiredAt), affectedAt.Add(faultSlack))
+		since = later(since, p.setAsideUntil.Add(faultSlack))
 		if now.Sub(since) > bound {
 			return findingf("pod %s: for %v, with hostile pods on the node: %s", p,
 				now.Sub(since).Round(time.Second), text)

@@ -28,11 +28,13 @@ type model struct {
 	healedAt       time.Time               // zero: faults may still apply
 	now            time.Time
 	changedAt      time.Time // the latest fact that the agent may have to react to
-	wroteNothing   string    // the latest file, cgroup or object that was written as it was
-	wroteNothingAt time.Time
-	objectHistory  objectHistory // of the objects that volumes and variables are made of
-	events         recordedEvents
-	identities     identities
+
+	sharedChangedAt time.Time // the same, of facts about no pod alone
+	wroteNothing    string    // the latest file, cgroup or object that was written as it was
+	wroteNothingAt  time.Time
+	objectHistory   objectHistory // of the objects that volumes and variables are made of
+	events          recordedEvents
+	identities      identities
 
 	sandboxesListedAt, containersListedAt time.Time // when a complete list last reached the agent
 }
@@ -74,7 +76,7 @@ func newModel(opts Options) *model {
 func (m *model) apply(f *truth.Fact) {
 	m.now = f.Time
 	if m.isChange(f) {
-		m.changedAt = f.Time
+		m.noteChange(f)
 	}
 	if f.Kind == truth.WroteNothing {
 		m.wroteNothing, m.wroteNothingAt = f.Path, f.Time
@@ -89,6 +91,8 @@ func (m *model) apply(f *truth.Fact) {
 		m.applyHandler(f)
 	case truth.TokenIssued:
 		m.objectHistory.apply(f)
+	case truth.EventRecorded:
+		m.applySetAsideEvent(f)
 	case truth.CgroupCreated:
 		m.cgroups[f.Path] = f.Limits
 	case truth.CgroupRemoved:

@@ -18,6 +18,7 @@ type apiObjects struct {
 	terminalPhases  map[string]v1.PodPhase // by UID of the object, also after its removal
 	containerOwners map[string]podIdentity // by container ID, also after its removal
 	leaseRenewedAt  time.Time              // by the agent
+	leaseDate       time.Time              // that the agent has written then
 	nodeStates      []nodeState            // all states that the Node has had
 }
 
@@ -57,6 +58,9 @@ func (m *model) applyObject(f *truth.Fact) {
 	case api.ResourceLeases:
 		if f.Write.Incarnation > 0 && after.Lease != nil {
 			o.leaseRenewedAt = f.Time
+			if at := after.Lease.Spec.RenewTime; at != nil {
+				o.leaseDate = at.Time
+			}
 		}
 	}
 }

@@ -35,6 +35,7 @@ type pod struct {
 	dirs           []string     // those of the pod's directories that exist
 	histories      map[string]*runHistory
 	changedAt      time.Time // when its sandboxes or containers last changed
+	reactAt        time.Time // the latest fact about it that the agent may have to react to
 	servedTerminal v1.PodPhase
 	rejected       bool        // for a valid reason
 	preempted      bool        // as reported to the API server
@@ -62,6 +63,12 @@ type pod struct {
 
 	volumeUsages   []volumeUsage // of its volumes with a limit
 	memoryOverflow string        // how far a volume in memory exceeds its limit
+
+	// Panics of the agent over the pod in a row, until when it is to be set aside, and whether an
+	// event has said so since the last one.
+	panics        int
+	setAsideUntil time.Time
+	panicReported bool
 
 	servedCorrectly bool   // since the heal, a served status was right
 	servedProblem   string // what was wrong in the latest status that should have been right

@@ -71,6 +71,8 @@ type Options struct {
 
 	// ClockSkew returns the error of the runtime's clock at a time. Nil: the clock is right.
 	ClockSkew func(time.Time) time.Duration
+	// DateOffset returns how far the machine's date is ahead at a time. Nil: the date is right.
+	DateOffset func(time.Time) time.Duration
 }
 
 // Violation is an invariant that did not hold.
@@ -121,8 +123,9 @@ func oracles() []oracle {
 		&volumeContent{}, &volumeStaleness{}, &volumeReadOnly{}, &environment{}, &images{}, &logs{},
 		&terminationMessage{}, &health{}, &cgroups{}, &userNamespaces{}, &restartAll{},
 		&eviction{}, &apiTerminalPhase{}, &apiTerminalStopped{}, &apiIdentity{}, &apiDeletion{},
-		&heartbeat{}, &events{}, &admission{}, &preemption{}, &ephemeralContainers{}, &httpAPI{},
-		&isolation{}, &podCost{}, &economy{}, &progress{},
+		&heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{}, &ephemeralContainers{},
+		&httpAPI{},
+		&isolation{}, &setAside{}, &podCost{}, &economy{}, &progress{},
 	}
 }
 

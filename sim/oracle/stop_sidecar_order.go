@@ -50,10 +50,10 @@ func (*sidecarOrder) checkFact(m *model, f *truth.Fact) *finding {
 const sidecarSlack = 2 * transitSlack
 
 // hasUsedUpGrace reports whether a sidecar is asked to stop with the seconds that it has when its
-// grace period is used up. That begins after the removal of the manifest, or, if the pod ends by
-// itself or its sandbox is replaced, with the exit of its last app container or with the first
-// request to stop a container that was not started again since. If the sandbox's containers were
-// being stopped before the removal, no fact shows when that started.
+// grace period is used up. That begins with the exit of its last app container, with the first
+// request to stop a container that was not started again since, or with the removal of the
+// manifest, whichever came first. A container that was removed counts as one that has exited: who
+// stopped it says nothing about the others.
 func (m *model) hasUsedUpGrace(c *container, f *truth.Fact) bool {
 	p, grace := c.pod, c.pod.minGrace
 	if c.annotatedGrace >= 0 {
@@ -67,16 +67,15 @@ func (m *model) hasUsedUpGrace(c *container, f *truth.Fact) bool {
 			firstStop = o.stopRequestedAt
 		}
 	}
-	since := p.removedAt
-	if p.spec != nil {
-		since = firstStop
-		if ended := p.lastExit(c.sandbox); since.IsZero() || !ended.IsZero() && ended.Before(since) {
-			since = ended
-		}
+	since := firstStop
+	if ended := p.lastExit(c.sandbox); since.IsZero() || !ended.IsZero() && ended.Before(since) {
+		since = ended
 	}
-	stoppedBefore := p.spec == nil && !firstStop.IsZero() && firstStop.Before(p.removedAt)
+	if p.spec == nil && (since.IsZero() || p.removedAt.Before(since)) {
+		since = p.removedAt
+	}
 	return f.GraceSeconds <= int64(minStopGrace/time.Second) && !since.IsZero() &&
-		(stoppedBefore || f.Time.Sub(since) >= grace-sidecarSlack ||
+		(f.Time.Sub(since) >= grace-sidecarSlack ||
 			m.anyFaultPossible(since, f.Time, "StopContainer"))
 }
 

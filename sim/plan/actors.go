@@ -30,8 +30,12 @@ type ActorRange struct {
 	Taints         Count `json:"taints,omitempty"`     // the Node has a NoExecute taint for a while
 	TTLs           Count `json:"ttls,omitempty"`       // the Node's object TTL annotation changes
 	Debugs         Count `json:"debugs,omitempty"`     // a pod gets an ephemeral container
-	Interval       Span  `json:"away,omitempty"`       // from one act of a series to the next
-	Always         bool  `json:"always,omitempty"`     // in every seed
+	// Dates is how often the machine's date is changed, DateBy by how much: one is drawn for each.
+	Dates  Count            `json:"dates,omitempty"`
+	DateBy []SignedDuration `json:"dateBy,omitempty"`
+
+	Interval Span `json:"away,omitempty"`   // from one act of a series to the next
+	Always   bool `json:"always,omitempty"` // in every seed
 }
 
 // addActs generates the acts. Each pod of the API server has at most one series of acts.
@@ -70,6 +74,13 @@ func (g *generator) addActs() {
 	g.addObjectActs(a)
 	g.addNodeActs(a)
 	g.addDebugActs(a)
+	r := g.stream("dates")
+	for range g.occurrences("dates", a.Dates, a.Always) {
+		if len(a.DateBy) > 0 {
+			g.addAct(Act{At: g.randomTime(r), Verb: VerbDate, Node: true,
+				By: a.DateBy[r.IntN(len(a.DateBy))]})
+		}
+	}
 }
 
 func (g *generator) addDeletions(a *ActorRange) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Act is one write that a user or a controller makes at the API server. Its target is exactly one
@@ -25,6 +26,8 @@ type Act struct {
 	IgnoresTaints bool `json:"rash,omitempty"`
 
 	Container string `json:"container,omitempty"` // of debug: the name of the ephemeral container
+
+	By SignedDuration `json:"by,omitempty"` // of date: by how much the machine's date is changed
 }
 
 // Verb is what an act does to its target.
@@ -37,9 +40,12 @@ const (
 	VerbPatch            Verb = "patch"
 	VerbDebug            Verb = "debug" // adds an ephemeral container to a pod
 	VerbSetTerminalPhase Verb = "end"   // patches the status of a pod, unless it is terminal
+	// VerbDate changes the date of the machine, the target being the Node. The date is right again
+	// when the faults heal. The agent's clock goes on, also from one incarnation to the next.
+	VerbDate Verb = "date"
 )
 
-var verbs = []Verb{VerbCreate, VerbDelete, VerbPatch, VerbDebug, VerbSetTerminalPhase}
+var verbs = []Verb{VerbCreate, VerbDelete, VerbPatch, VerbDebug, VerbSetTerminalPhase, VerbDate}
 
 // validateActs validates the objects of the API server and the acts.
 func (s *Spec) validateActs() error {
@@ -83,7 +89,9 @@ func (a *Act) validate(s *Spec) error {
 	case a.Object != "" && s.ObjectNamed(a.Object) == nil:
 		return fmt.Errorf("object: no object is called %q", a.Object)
 	case !slices.Contains(verbs, a.Verb):
-		return fmt.Errorf("do: want create, delete, patch, debug or end, have %q", a.Verb)
+		return fmt.Errorf("do: want create, delete, patch, debug, end or date, have %q", a.Verb)
+	case (a.Verb == VerbDate) != (a.By != 0) || a.By != 0 && !a.Node:
+		return errors.New("by: want one with do: date of the node, and only there")
 	case (a.Verb == VerbDebug) != (a.Container != "") || a.Container != "" && (p == nil || !p.API):
 		return errors.New("container: want one with do: debug of a pod of the API server, and " +
 			"only there")
@@ -95,6 +103,18 @@ func (a *Act) validate(s *Spec) error {
 		return fmt.Errorf("at: %s is after spec.duration, %s", a.At, s.Duration)
 	}
 	return nil
+}
+
+// DateOffset returns how far the machine's date is ahead at a time.
+func (s *Spec) DateOffset(at time.Time) time.Duration {
+	var offset time.Duration
+	for i := range s.Acts {
+		a := &s.Acts[i]
+		if d := at.Sub(Start); d >= time.Duration(a.At) && d < time.Duration(s.Duration) {
+			offset += time.Duration(a.By)
+		}
+	}
+	return offset
 }
 
 // actTimes returns when acts happen.

@@ -101,9 +101,10 @@ func (s *Spec) anomalyTimes() []Duration {
 	return all
 }
 
-// ClockSkew returns how far the runtime's clock is ahead of the agent's at a time.
+// ClockSkew returns how far the runtime's clock is ahead of the agent's at a time. A change of the
+// date is one of the runtime's clock as well.
 func (s *Spec) ClockSkew(at time.Time) time.Duration {
-	var skew time.Duration
+	skew := s.DateOffset(at)
 	for _, c := range s.ClockSteps {
 		if d := at.Sub(Start); d >= time.Duration(c.At) && d < time.Duration(s.Duration) {
 			skew += time.Duration(c.By)

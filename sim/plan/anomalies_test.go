@@ -45,6 +45,25 @@ func TestClockSkew(t *testing.T) {
 	}
 }
 
+// Changes of the date add up in the same way, and are changes of the runtime's clock as well.
+func TestDateOffset(t *testing.T) {
+	s := &Spec{Duration: Duration(time.Minute), Acts: []Act{
+		{At: Duration(10 * time.Second), Verb: VerbDate, Node: true, By: SignedDuration(-time.Hour)},
+		{At: Duration(20 * time.Second), Verb: VerbDate, Node: true, By: SignedDuration(time.Minute)},
+	}, ClockSteps: []ClockStep{{At: Duration(30 * time.Second), By: SignedDuration(time.Second)}}}
+	for at, want := range map[time.Duration]time.Duration{ //ordered: each alone
+		9 * time.Second: 0, 10 * time.Second: -time.Hour, 30 * time.Second: -59 * time.Minute,
+		time.Minute: 0,
+	} {
+		if got := s.DateOffset(Start.Add(at)); got != want {
+			t.Errorf("after %v: %v, want %v", at, got, want)
+		}
+	}
+	if got := s.ClockSkew(Start.Add(30 * time.Second)); got != time.Second-59*time.Minute {
+		t.Errorf("the runtime's clock is wrong by %v", got)
+	}
+}
+
 func TestAnomaliesAreValidated(t *testing.T) {
 	pod := Pod{Name: "web", Manifest: map[string]any{"spec": map[string]any{
 		"containers": []any{map[string]any{"name": "app"}}}}}

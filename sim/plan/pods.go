@@ -29,7 +29,13 @@ type Pod struct {
 	Manifest   map[string]any `json:"manifest"`
 	Behaviours []Behaviour    `json:"behaviours,omitempty"`
 	Hostile    *Hostile       `json:"hostile,omitempty"` // nil: an ordinary pod
+	// Panics is how many responses about the pod are of another kind than the agent has asked for,
+	// each of which makes it panic.
+	Panics int `json:"panics,omitempty"`
 }
+
+// panicsMax bounds the panics over one pod: the agent is down for a while after each.
+const panicsMax = 100
 
 // PodGroup is a number of pods of one manifest. If the group may have more than one, "-n" is
 // appended to the name of copy n, and its UID, if it has one, ends in n.
@@ -44,6 +50,7 @@ type PodGroup struct {
 	Hostile       *HostileRange    `json:"hostile,omitempty"` // absent: ordinary pods
 	// AppearsAt is when the pods are created. Absent: most exist from the start of the run.
 	AppearsAt *Span `json:"comes,omitempty"`
+	Panics    Count `json:"panics,omitempty"` // as in Pod
 }
 
 func (g *PodGroup) loadManifest(base string, dir fs.FS) error {
@@ -76,7 +83,8 @@ func (g *generator) addPods() {
 			}
 			r := g.stream("pod " + name)
 			pod := Pod{Name: name, API: group.API, Manifest: renamedManifest(group.Manifest, name),
-				Hostile: g.hostile(name, group.Hostile)}
+				Hostile: g.hostile(name, group.Hostile),
+				Panics:  group.Panics.draw(g.stream("panics " + name))}
 			if group.Count.Most > 1 {
 				numberUID(pod.Manifest, n)
 			}
@@ -147,6 +155,9 @@ func (p *Pod) validate(node *kubeletconfig.KubeletConfiguration,
 				return fmt.Errorf("behaviours[%d].answers[%d].%w", i, k, err)
 			}
 		}
+	}
+	if p.Panics < 0 || p.Panics > panicsMax {
+		return fmt.Errorf("panics: want 0 to %d, have %d", panicsMax, p.Panics)
 	}
 	if p.Hostile != nil {
 		if err := p.Hostile.validate(p.API); err != nil {
