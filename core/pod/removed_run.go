@@ -64,13 +64,14 @@ func (p *Pod) removedRunBackoffEnd(name string) time.Time {
 	return removed.RestartAt
 }
 
-// listLogs lists the logs of a container that an earlier agent may have run, if nothing else tells
-// of its runs; it reports whether it has issued the operation. The runtime may have lost its state,
-// as in a reboot, and a static pod has no status at an API server (the kubelet's
-// calcRestartCountByLogDir).
+// listLogs lists the logs of a container that an earlier agent may have run, if the runtime has no
+// run of it; it reports whether it has issued the operation. The runtime may have lost its state,
+// as in a reboot, the pod's directory may be gone, and the status at the API server may be older
+// than the newest log (the kubelet's calcRestartCountByLogDir).
 func (p *Pod) listLogs(name string, env *Env) bool {
 	_, reported := p.ReportedRestarts(name)
-	if !p.Record.Sought || reported || p.NewestRun(name) != nil || p.RemovedRun(name) != nil ||
+	mayHaveRun := p.Record.Sought || reported
+	if !mayHaveRun || p.NewestRun(name) != nil || p.RemovedRun(name) != nil ||
 		slices.Contains(p.LogsListed, name) {
 		return false
 	}
