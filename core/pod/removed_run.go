@@ -67,10 +67,11 @@ func (p *Pod) removedRunBackoffEnd(name string) time.Time {
 // listLogs lists the logs of a container that an earlier agent may have run, if the runtime has no
 // run of it; it reports whether it has issued the operation. The runtime may have lost its state,
 // as in a reboot, the pod's directory may be gone, and the status at the API server may be older
-// than the newest log (the kubelet's calcRestartCountByLogDir).
+// than the newest log (the kubelet's calcRestartCountByLogDir). The UID of a static pod follows
+// from its manifest, so a pod that is new to the node may have the logs of an earlier one.
 func (p *Pod) listLogs(name string, env *Env) bool {
 	_, reported := p.ReportedRestarts(name)
-	mayHaveRun := p.Record.Sought || reported
+	mayHaveRun := p.Record.Sought || reported || p.IsStatic()
 	if !mayHaveRun || p.NewestRun(name) != nil || p.RemovedRun(name) != nil ||
 		slices.Contains(p.LogsListed, name) {
 		return false

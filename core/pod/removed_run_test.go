@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/op"
 	"seedlet.dev/world"
 )
@@ -131,6 +132,20 @@ func TestLogsOfReportedRunsAreListed(t *testing.T) {
 		if got := status(p).RestartCount; got != int32(test.restarts-1) {
 			t.Errorf("with %s: %d restarts are reported before the run", test.entry, got)
 		}
+	}
+}
+
+// The UID of a static pod follows from its manifest. An earlier pod of it may have left logs, also
+// if its directory was removed.
+func TestLogsOfStaticPodsAreListed(t *testing.T) {
+	p := podWith(spec(v1.RestartPolicyAlways, "", "web"))
+	p.DirCreated, p.LogDirs = true, []string{"web"}
+	p.Spec.Annotations = map[string]string{manifest.ConfigSourceAnnotation: "file"}
+	r := newHarness(t, p).planAt(0).completeWrites()
+	r.complete("ListDir", &world.DirListed{Entries: []world.DirEntry{{Name: "2.log"}}}, nil)
+	config := r.expectCall("CreateContainer").Body.(*runtimeapi.CreateContainerRequest).Config
+	if config.LogPath != "web/3.log" {
+		t.Errorf("the log is %s", config.LogPath)
 	}
 }
 
