@@ -259,7 +259,16 @@ func TestStreamErrors(t *testing.T) {
 		{"no such container", nil, "/exec/default/web/none?command=a&output=1", 500,
 			`container not found ("none")`},
 		{"no pod to attach to", nil, "/attach/default/other/app?output=1", 404, "pod does not exist"},
+		{"no container to attach to", nil, "/attach/default/web/none?output=1", 500,
+			"container none not found in pod web_default\n"},
 		{"no pod to forward to", nil, "/portForward/default/other", 404, "pod does not exist"},
+		{"another UID", nil, "/exec/default/web/u2/app?command=a&output=1", 500,
+			"container not found (\"app\")\n"},
+		{"another UID to attach to", nil, "/attach/default/web/u2/app?output=1", 500,
+			"container app not found in pod web_default\n"},
+		{"another UID to forward to", nil, "/portForward/default/web/u2", 404, "pod not found\n"},
+		{"no pod of a UID", nil, "/exec/default/other/u2/app?command=a&output=1", 404,
+			"pod does not exist"},
 		{"not made", func(n *node) { n.containerAnswer.ContainerID = "" }, execPath, 500,
 			`container not found ("app")`},
 		{"over", func(n *node) {
@@ -270,7 +279,7 @@ func TestStreamErrors(t *testing.T) {
 			n.containerAnswer.Status.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{}}
 			n.containerAnswer.Status.LastTerminationState.Terminated = &v1.ContainerStateTerminated{
 				ContainerID: "containerd://c1"}
-		}, "/attach/default/web/app?output=1", 500, `container not found ("app")`},
+		}, "/attach/default/web/app?output=1", 500, "container app not found in pod web_default\n"},
 		{"no sandbox", func(n *node) { n.containerAnswer.SandboxID = "" },
 			"/portForward/default/web", 500,
 			`pod not found ("web_default")`},
