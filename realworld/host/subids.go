@@ -18,9 +18,10 @@ const subIDsUser = "kubelet"
 const subIDsTimeout = 10 * time.Second
 
 // SubordinateIDs returns the IDs that the administrator has set apart for pods in /etc/subuid and
-// /etc/subgid, or in a directory service, for the user "kubelet"; none without that user. If the user
-// exists, it is an error if there is no answer: the service may be down, or getsubids, the tool that
-// asks, not installed, and other IDs may belong to another user (the kubelet's getKubeletMappings).
+// /etc/subgid, or in a directory service, for the user "kubelet"; none without that user. If the
+// user exists, it is an error if there is no answer: the service may be down, or getsubids, the
+// tool that asks, not installed, and other IDs may belong to another user (the kubelet's
+// getKubeletMappings).
 func SubordinateIDs(ctx context.Context) (first, length uint32, err error) {
 	return subordinateIDs(ctx, user.Lookup, "getsubids")
 }

@@ -294,8 +294,8 @@ func TestRestartsKeepTheRequest(t *testing.T) {
 	}
 }
 
-// An agent that ended after it had stored a certificate, and before it removed its key, requests the
-// next certificate with another key.
+// An agent that ended after it had stored a certificate, and before it removed its key, requests
+// the next certificate with another key.
 func TestKeyOfCurrentCertificateIsReplaced(t *testing.T) {
 	f := newFake(t)
 	dir := t.TempDir()

@@ -81,8 +81,8 @@ func (o signingRequest) obtain(ctx context.Context, client kubernetes.Interface,
 	return stored, nil
 }
 
-// isKeyOfCurrent reports whether a key is that of the stored certificate. Its request may exist still
-// and lead to the same certificate, and the next certificate needs another key anyway.
+// isKeyOfCurrent reports whether a key is that of the stored certificate. Its request may still
+// exist and lead to the same certificate, and the next certificate needs another key anyway.
 func isKeyOfCurrent(key *ecdsa.PrivateKey, files certificate.FileStore) bool {
 	current, err := files.Current()
 	return err == nil && key.Equal(current.PrivateKey)
