@@ -2,8 +2,6 @@ package pod
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"seedlet.dev/core/criconfig"
@@ -105,16 +103,17 @@ func (p *Pod) handleLogList(id world.OpID, r op.Record, ev world.Event, env *Env
 	}
 }
 
+// restartsMaxLogged bounds the restart counts that names of logs tell: those of later runs must fit
+// into an int32.
+const restartsMaxLogged = 1<<30 - 1
+
 // newestLog returns the highest restart count that a log or a rotated log is named after; -1 if
 // there is none.
 func newestLog(list *world.DirListed) int32 {
 	newest := int32(-1)
 	for _, entry := range list.Entries {
-		visible := strings.TrimPrefix(entry.Name, ".") // a log that is being compressed is hidden
-		number, rest, _ := strings.Cut(visible, ".")
-		n, err := strconv.ParseUint(number, 10, 30) // those of later runs must fit into an int32
-		if err == nil && (rest == "log" || strings.HasPrefix(rest, "log.")) {
-			newest = max(newest, int32(n))
+		if n, isLog := criconfig.ParseLogName(entry.Name); isLog && n <= restartsMaxLogged {
+			newest = max(newest, n)
 		}
 	}
 	return newest
