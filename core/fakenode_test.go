@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"path"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ type fakeNode struct {
 	sandboxes       map[string]*runtimeapi.PodSandbox
 	containers      map[string]*runtimeapi.Container
 	cgroups         map[string]world.SetCgroup
+	logs            map[string][]world.DirEntry // by the directory of a container's logs
 	status          *runtimeapi.StatusResponse
 	systemd         bool     // the cgroup driver
 	createdCount    int      // sandboxes and containers
@@ -64,7 +66,8 @@ func newNode(manifests map[string]string) *fakeNode {
 	return &fakeNode{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), manifests: manifests,
 		sandboxes:  map[string]*runtimeapi.PodSandbox{},
 		containers: map[string]*runtimeapi.Container{},
-		cgroups:    map[string]world.SetCgroup{}, status: &runtimeapi.StatusResponse{},
+		cgroups:    map[string]world.SetCgroup{},
+		logs:       map[string][]world.DirEntry{}, status: &runtimeapi.StatusResponse{},
 		machine: world.MachineRead{CPUs: 2, MemoryBytes: 1 << 30, NameUnknown: true,
 			Machine: world.Machine{OperatingSystem: "linux", Architecture: "amd64",
 				RootDirBytes: 1 << 30}}}
@@ -186,10 +189,7 @@ func (n *fakeNode) perform(effect any) any {
 		}
 		return &world.ManifestFetched{Data: []byte(n.manifestURLBody)}
 	case *world.ListDir:
-		if strings.HasPrefix(e.Path, "/var/log/pods/default_") {
-			return &world.DirListed{Entries: []world.DirEntry{{Name: "0.log", Size: 1}}}
-		}
-		listed := &world.DirListed{}
+		listed := &world.DirListed{Entries: n.logs[e.Path]}
 		for _, uid := range n.podDirs {
 			if e.Path == "/var/lib/kubelet/pods" {
 				listed.Entries = append(listed.Entries, world.DirEntry{Name: uid, Directory: true})
@@ -287,6 +287,9 @@ func (n *fakeNode) performRuntime(effect any) any {
 		n.containers[id] = &runtimeapi.Container{Id: id, PodSandboxId: e.PodSandboxId,
 			Metadata: e.Config.Metadata, Labels: e.Config.Labels,
 			Annotations: e.Config.Annotations, CreatedAt: n.now.UnixNano()}
+		dir, name := path.Split(e.SandboxConfig.LogDirectory + "/" + e.Config.LogPath)
+		dir = path.Clean(dir)
+		n.logs[dir] = append(n.logs[dir], world.DirEntry{Name: name, Size: 1})
 		n.recordCall("create", e.Config.Metadata.Name)
 		return &runtimeapi.CreateContainerResponse{ContainerId: id}
 	case *runtimeapi.StartContainerRequest:

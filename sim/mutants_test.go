@@ -184,8 +184,8 @@ var mutants = []mutant{
 	{
 		name:     "rotated logs stay when their container is removed",
 		file:     "core/pod/container_files.go",
-		old:      "strings.HasPrefix(visible, c.logName()+\".\")",
-		new:      "visible == \"\"",
+		old:      "isLog && restarts == c.Restarts {",
+		new:      "isLog && restarts == c.Restarts && e.Name == c.logName() {",
 		scenario: "logs", seeds: "1-60",
 	},
 	{

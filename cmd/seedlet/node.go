@@ -220,7 +220,7 @@ func (n *node) listen(s settings, nodeName string) error {
 	}
 	if port := int(c.ReadOnlyPort); port != 0 {
 		server, err := web.Listen("read-only", c.Address, port,
-			n.traceServer(n.metrics.Handler(portmetrics.ReadOnly, n.requests.ReadOnly())))
+			n.traceReadOnly(n.metrics.Handler(portmetrics.ReadOnly, n.requests.ReadOnly())))
 		if err != nil {
 			return err
 		}

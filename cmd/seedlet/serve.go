@@ -40,12 +40,12 @@ func (n *node) serveSecurePort(s settings, nodeName string) error {
 	}
 	n.access.TLS(config)
 	handler := n.requests.Secure(web.Secure{
-		Config: c, Version: version, Flags: s.flags, Guard: n.access.Guard,
+		Config: c, Version: version, Flags: s.flags, Guard: n.guard,
 		Containers: web.Routes{n.containers.Register},
 		SystemLog:  web.Routes{newSystemLogs(c).Register},
 	})
 	server, err := web.ListenTLS(c.Address, int(c.Port),
-		n.traceServer(n.metrics.Handler(portmetrics.ReadWrite, handler)), config)
+		n.metrics.Handler(portmetrics.ReadWrite, handler), config)
 	if err != nil {
 		return err
 	}

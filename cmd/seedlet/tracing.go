@@ -57,12 +57,21 @@ func (n *node) traceRequests() func(http.RoundTripper) http.RoundTripper {
 	return n.tracer.Transport
 }
 
-// traceServer returns a handler that traces the requests that it passes on, if tracing is on.
-func (n *node) traceServer(handler http.Handler) http.Handler {
+// traceReadOnly returns a handler that traces the requests that it passes on, if tracing is on.
+func (n *node) traceReadOnly(handler http.Handler) http.Handler {
 	if n.tracer == nil {
 		return handler
 	}
-	return n.tracer.Handler(handler)
+	return n.tracer.PublicHandler(handler)
+}
+
+// guard returns a handler that authenticates and authorizes requests, and traces those that it
+// passes on, if tracing is on. Others have no span: the kubelet's filters have the same order.
+func (n *node) guard(handler http.Handler) http.Handler {
+	if n.tracer != nil {
+		handler = n.tracer.Handler(handler)
+	}
+	return n.access.Guard(handler)
 }
 
 func (n *node) closeTracer() {

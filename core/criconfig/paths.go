@@ -1,6 +1,9 @@
 package criconfig
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // Where the files of a pod are on the node.
 
@@ -14,6 +17,20 @@ func (n *Node) PodLogDir(namespace, name, uid string) string {
 
 // LogName returns the name of the log file of a run in the log directory of its container.
 func LogName(restarts int32) string { return strconv.Itoa(int(restarts)) + ".log" }
+
+// ParseLogName returns the restart count of the run whose log has a name, or whose rotated log has:
+// LogName with a suffix, hidden while it is compressed. It reports false for any other name.
+func ParseLogName(name string) (restarts int32, isLog bool) {
+	visible, isHidden := strings.CutPrefix(name, ".")
+	number, rest, _ := strings.Cut(visible, ".")
+	n, err := strconv.ParseInt(number, 10, 32)
+	isRotated := strings.HasPrefix(rest, "log.")
+	if err != nil || n < 0 || strconv.FormatInt(n, 10) != number ||
+		!isRotated && (rest != "log" || isHidden) {
+		return 0, false
+	}
+	return int32(n), true
+}
 
 // HostsFilePath returns the path of the /etc/hosts of a pod's containers.
 func (n *Node) HostsFilePath(uid string) string { return n.PodDir(uid) + "/etc-hosts" }

@@ -46,7 +46,7 @@ const (
 // file gets its name back, so that readers find the log. Then the job removes leftovers of an
 // interrupted compression and rotated files beyond the limit, compresses the rotated files that the
 // runtime no longer writes to, and renames the log.
-func (j *Job) nextOperation(bytesMax int64, filesMax int, now time.Time) any {
+func (j *Job) nextOperation(bytesMax int64, filesMax int, date time.Time) any {
 	dir, base := path.Split(j.Path)
 	if !j.Listed {
 		return &world.ListDir{Path: path.Clean(dir)}
@@ -78,7 +78,7 @@ func (j *Job) nextOperation(bytesMax int64, filesMax int, now time.Time) any {
 			return &world.Compress{Path: dir + name}
 		}
 	}
-	to := dir + base + "." + newTimestamp(base, rotated, now)
+	to := dir + base + "." + newTimestamp(base, rotated, date)
 	return &world.Rename{From: j.Path, To: to, Exclusive: true}
 }
 
@@ -95,15 +95,15 @@ func (j *Job) restoreName() any {
 // newTimestamp returns the suffix for a log that is rotated now. The suffix is later than those of
 // all rotated files, even if the clock was set back: the order of the suffixes is the order of the
 // files.
-func newTimestamp(base string, rotated []string, now time.Time) string {
+func newTimestamp(base string, rotated []string, date time.Time) string {
 	if len(rotated) > 0 {
 		last := rotated[len(rotated)-1]
 		newest, err := time.Parse(timestampLayout, timestampOf(base, last))
-		if err == nil && !now.Truncate(time.Second).After(newest) {
-			now = newest.Add(time.Second)
+		if err == nil && !date.Truncate(time.Second).After(newest) {
+			date = newest.Add(time.Second)
 		}
 	}
-	return now.UTC().Format(timestampLayout)
+	return date.UTC().Format(timestampLayout)
 }
 
 // timestampOf returns the timestamp in the name of a rotated file of a log; empty if the file is

@@ -123,7 +123,7 @@ func (r *Rotation) issueNext(j *Job, running RunningContainers, effects *op.Effe
 	}
 	var body any
 	if running.IsRunning(j.Target) {
-		body = j.nextOperation(r.BytesMax, r.FilesMax, effects.Now())
+		body = j.nextOperation(r.BytesMax, r.FilesMax, effects.Date())
 	} else {
 		body = j.restoreName()
 	}

@@ -64,7 +64,7 @@ func (s *Source) applyURLPods(parts []URLPod, effects *op.Effects) {
 		if known := before[name]; known != nil && known.Sum == file.Sum {
 			file = known
 		} else {
-			file.Pod.Annotations[ConfigSeenAnnotation] = effects.Now().UTC().Format(time.RFC3339Nano)
+			file.Pod.Annotations[ConfigSeenAnnotation] = effects.Date().UTC().Format(time.RFC3339Nano)
 		}
 		s.Files[name] = file
 		s.Order = append(s.Order, name)

@@ -186,7 +186,7 @@ func (s *Source) parseFile(read world.File, known *File, effects *op.Effects) *F
 		return file
 	}
 	if pod != nil {
-		pod.Annotations[ConfigSeenAnnotation] = effects.Now().UTC().Format(time.RFC3339Nano)
+		pod.Annotations[ConfigSeenAnnotation] = effects.Date().UTC().Format(time.RFC3339Nano)
 	}
 	file.Pod = pod
 	return file

@@ -151,8 +151,7 @@ func (p *Pod) runLogFiles(c *Container, list *world.DirListed, node *Node) []str
 	var files []string
 	log := p.logPath(c, node)
 	for _, e := range list.Entries {
-		visible := strings.TrimPrefix(e.Name, ".") // a log that is being compressed is hidden
-		if e.Name == c.logName() || strings.HasPrefix(visible, c.logName()+".") {
+		if restarts, isLog := criconfig.ParseLogName(e.Name); isLog && restarts == c.Restarts {
 			files = append(files, strings.TrimSuffix(log, c.logName())+e.Name)
 		}
 	}

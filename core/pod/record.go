@@ -89,6 +89,7 @@ func (p *Pod) persistRecord(env *Env, w *wakeTimer) {
 		Round: p.Round.Number}
 	if p.Termination.Phase != "" {
 		end := p.Termination
+		end.Since = env.Node.Wall.Date(end.Since)
 		current.End = &end
 	}
 	if !p.hasDir() && !r.DirMissing && current.End == nil {

@@ -2,8 +2,6 @@ package pod
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"seedlet.dev/core/criconfig"
@@ -64,13 +62,15 @@ func (p *Pod) removedRunBackoffEnd(name string) time.Time {
 	return removed.RestartAt
 }
 
-// listLogs lists the logs of a container that an earlier agent may have run, if nothing else tells
-// of its runs; it reports whether it has issued the operation. The runtime may have lost its state,
-// as in a reboot, and a static pod has no status at an API server (the kubelet's
-// calcRestartCountByLogDir).
+// listLogs lists the logs of a container that an earlier agent may have run, if the runtime has no
+// run of it; it reports whether it has issued the operation. The runtime may have lost its state,
+// as in a reboot, the pod's directory may be gone, and the status at the API server may be older
+// than the newest log (the kubelet's calcRestartCountByLogDir). The UID of a static pod follows
+// from its manifest, so a pod that is new to the node may have the logs of an earlier one.
 func (p *Pod) listLogs(name string, env *Env) bool {
 	_, reported := p.ReportedRestarts(name)
-	if !p.Record.Sought || reported || p.NewestRun(name) != nil || p.RemovedRun(name) != nil ||
+	mayHaveRun := p.Record.Sought || reported || p.IsStatic()
+	if !mayHaveRun || p.NewestRun(name) != nil || p.RemovedRun(name) != nil ||
 		slices.Contains(p.LogsListed, name) {
 		return false
 	}
@@ -103,16 +103,17 @@ func (p *Pod) handleLogList(id world.OpID, r op.Record, ev world.Event, env *Env
 	}
 }
 
+// restartsMaxLogged bounds the restart counts that names of logs tell: those of later runs must fit
+// into an int32.
+const restartsMaxLogged = 1<<30 - 1
+
 // newestLog returns the highest restart count that a log or a rotated log is named after; -1 if
 // there is none.
 func newestLog(list *world.DirListed) int32 {
 	newest := int32(-1)
 	for _, entry := range list.Entries {
-		visible := strings.TrimPrefix(entry.Name, ".") // a log that is being compressed is hidden
-		number, rest, _ := strings.Cut(visible, ".")
-		n, err := strconv.ParseUint(number, 10, 30) // those of later runs must fit into an int32
-		if err == nil && (rest == "log" || strings.HasPrefix(rest, "log.")) {
-			newest = max(newest, int32(n))
+		if n, isLog := criconfig.ParseLogName(entry.Name); isLog && n <= restartsMaxLogged {
+			newest = max(newest, n)
 		}
 	}
 	return newest

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/op"
 	"seedlet.dev/world"
 )
@@ -111,17 +112,47 @@ func TestRunsAreCountedFromTheirLogs(t *testing.T) {
 	}
 }
 
-func TestLogsOfNewOrReportedPodsAreNotListed(t *testing.T) {
+// The name of a log comes from the larger count: the status at the API server may be older than the
+// newest log, which the next run must not write to.
+func TestLogsOfReportedRunsAreListed(t *testing.T) {
+	for _, test := range []struct {
+		sought   bool // the pod's directory may be gone, and its logs not
+		entry    string
+		restarts int
+	}{{true, "7.log", 8}, {true, "1.log", 4}, {false, "7.log", 8}} {
+		p := podWith(spec(v1.RestartPolicyAlways, "", "web"))
+		p.DirCreated, p.LogDirs, p.Record.Sought = true, []string{"web"}, test.sought
+		p.Spec.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "web", RestartCount: 3}}
+		r := newHarness(t, p).planAt(0).completeWrites()
+		r.complete("ListDir", &world.DirListed{Entries: []world.DirEntry{{Name: test.entry}}}, nil)
+		config := r.expectCall("CreateContainer").Body.(*runtimeapi.CreateContainerRequest).Config
+		if want := fmt.Sprintf("web/%d.log", test.restarts); config.LogPath != want {
+			t.Errorf("with %s: the log is %s, want %s", test.entry, config.LogPath, want)
+		}
+		if got := status(p).RestartCount; got != int32(test.restarts-1) {
+			t.Errorf("with %s: %d restarts are reported before the run", test.entry, got)
+		}
+	}
+}
+
+// The UID of a static pod follows from its manifest. An earlier pod of it may have left logs, also
+// if its directory was removed.
+func TestLogsOfStaticPodsAreListed(t *testing.T) {
+	p := podWith(spec(v1.RestartPolicyAlways, "", "web"))
+	p.DirCreated, p.LogDirs = true, []string{"web"}
+	p.Spec.Annotations = map[string]string{manifest.ConfigSourceAnnotation: "file"}
+	r := newHarness(t, p).planAt(0).completeWrites()
+	r.complete("ListDir", &world.DirListed{Entries: []world.DirEntry{{Name: "2.log"}}}, nil)
+	config := r.expectCall("CreateContainer").Body.(*runtimeapi.CreateContainerRequest).Config
+	if config.LogPath != "web/3.log" {
+		t.Errorf("the log is %s", config.LogPath)
+	}
+}
+
+func TestLogsOfNewPodsAreNotListed(t *testing.T) {
 	p := podWith(spec(v1.RestartPolicyAlways, "", "web"))
 	p.DirCreated, p.LogDirs = true, []string{"web"}
 	newHarness(t, p).planAt(0).completeWrites().expectNoCall("ListDir")
-
-	p = podWith(spec(v1.RestartPolicyAlways, "", "web"))
-	p.DirCreated, p.LogDirs, p.Record.Sought = true, []string{"web"}, true
-	p.Spec.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "web", RestartCount: 3}}
-	r := newHarness(t, p).planAt(0).completeWrites()
-	r.expectNoCall("ListDir")
-	r.expectCall("CreateContainer")
 }
 
 // A directory of logs that cannot be listed does not keep the container from starting. An operation

@@ -139,7 +139,7 @@ func unmetReadinessGates(p *pod.Pod) string {
 		switch status, exists := status[gate.ConditionType]; {
 		case exists && status == v1.ConditionTrue:
 		case unmet.isFull():
-			unmet.add("")
+			unmet.omit() // the text would be made for nothing
 		case !exists:
 			unmet.add(fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.",
 				gate.ConditionType))

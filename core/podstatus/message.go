@@ -53,14 +53,20 @@ func (l *list) isFull() bool { return l.text.Len() >= listBytesMax }
 
 // add adds an item.
 func (l *list) add(item string) {
-	switch l.items++; {
-	case l.isFull():
-		l.omitted++
+	if l.isFull() {
+		l.omit()
 		return
-	case l.items > 1:
+	}
+	if l.items++; l.items > 1 {
 		l.text.WriteString(l.separator)
 	}
 	l.text.WriteString(item)
+}
+
+// omit counts an item that is left out.
+func (l *list) omit() {
+	l.items++
+	l.omitted++
 }
 
 // String returns the text, and how many items it lacks.

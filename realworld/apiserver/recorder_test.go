@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -109,6 +110,31 @@ func TestEventsOfOnePodAreRateLimited(t *testing.T) {
 	}
 	if count != burst {
 		t.Errorf("%d events were sent, want %d", count, burst)
+	}
+}
+
+// Tenants can make the machine run out of memory again and again. Ten of these events become
+// objects, further ones are counted in the last of them, and the writes are rate limited.
+func TestEventsOfNodeAreRateLimited(t *testing.T) {
+	f, requests := newEventServer(t, nil)
+	const burst, aggregated = 25, 10
+	for i := range 4 * burst {
+		f.port.Do(world.Effect{Body: &world.RecordEvent{
+			Regarding: v1.ObjectReference{Kind: "Node", Name: "node-1", UID: "node-1"},
+			Type:      v1.EventTypeWarning, Reason: "SystemOOM",
+			Message: fmt.Sprintf("System OOM encountered, victim process: x, pid: %d", i)}})
+	}
+	f.port.Do(backOff("there"))
+	writes, creations := 0, 0
+	for s := nextRequest(t, requests); s.event.Reason != "BackOff"; s = nextRequest(t, requests) {
+		writes++
+		if s.method == http.MethodPost {
+			creations++
+		}
+	}
+	if writes != burst || creations != aggregated {
+		t.Errorf("%d events were written and %d created, want %d and %d", writes, creations, burst,
+			aggregated)
 	}
 }
 

@@ -22,13 +22,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"seedlet.dev/realworld/replacefile"
 	"seedlet.dev/world"
 )
 
@@ -180,20 +180,9 @@ func (b *Breaker) write() error {
 	if err != nil {
 		return fmt.Errorf("noting a panic: %w", err)
 	}
-	dir, base := filepath.Split(b.path)
-	if err := os.MkdirAll(dir, 0o750); err != nil { // the agent may not have come that far yet
+	// The directory may be missing: the agent may not have come that far yet.
+	if err := replacefile.Write(b.path, append(data, '\n'), 0o750); err != nil {
 		return fmt.Errorf("noting a panic: %w", err)
-	}
-	f, err := os.CreateTemp(dir, "."+base+".new-*")
-	if err != nil {
-		return fmt.Errorf("noting a panic: %w", err)
-	}
-	_, err = f.Write(append(data, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), b.path)
-	}
-	if err != nil {
-		return fmt.Errorf("noting a panic: %w", errors.Join(err, os.Remove(f.Name())))
 	}
 	return nil
 }

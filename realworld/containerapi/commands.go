@@ -36,7 +36,7 @@ func (a *API) runCommand(r *http.Request) ([]byte, error) {
 	if text == "" {
 		return nil, httpErrorf(http.StatusBadRequest, "you must specify a command: cmd is empty")
 	}
-	resolved, err := a.resolveRunning(r.Context(), names)
+	resolved, err := a.resolveRunning(r.Context(), names, names.noContainer())
 	if err != nil {
 		return nil, err
 	}

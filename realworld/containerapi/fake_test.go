@@ -128,7 +128,7 @@ func (n *node) resolve(_ context.Context, m world.ContainerRequest) (
 	n.resolved = append(n.resolved, m)
 	response := n.containerAnswer
 	response.TTY = n.tty
-	if m.Pod != "web" {
+	if m.Pod != "web" || m.UID == "u2" {
 		response = world.ContainerAnswer{Err: world.Errorf(world.KindNotFound, "ContainerRequest",
 			"pod %q does not exist", m.Pod)}
 	}

@@ -58,6 +58,9 @@ func writeError(w http.ResponseWriter, err error) {
 // target has the names in a request's path: of a pod, and maybe of a container.
 type target struct{ namespace, pod, uid, container string }
 
+// noContainer is the kubelet's text for a container in which no command can run.
+func (t target) noContainer() string { return fmt.Sprintf("container not found (%q)", t.container) }
+
 // parseTarget returns the names in a request's path. Names that no pod or container can have are an
 // error.
 func parseTarget(r *http.Request) (target, error) {
@@ -85,7 +88,8 @@ func parseTarget(r *http.Request) (target, error) {
 // has other texts on other paths, which clients may look for.
 type missingError struct {
 	*httpError
-	container bool // the pod exists, and has no such container
+	container bool // a pod of that name exists, and has no such container
+	otherUID  bool // a pod of that name exists, and has another UID
 }
 
 func (e *missingError) Unwrap() error { return e.httpError }
@@ -93,15 +97,21 @@ func (e *missingError) Unwrap() error { return e.httpError }
 // rewordMissingPod replaces the error of a pod that does not exist with the text of all paths but
 // that of logs.
 func rewordMissingPod(err error) error {
-	if missing, ok := errors.AsType[*missingError](err); ok && !missing.container {
+	missing, ok := errors.AsType[*missingError](err)
+	switch {
+	case ok && missing.otherUID:
+		return httpErrorf(http.StatusNotFound, "pod not found")
+	case ok && !missing.container:
 		return httpErrorf(http.StatusNotFound, "pod does not exist")
 	}
 	return err
 }
 
-// rewordMissingContainer replaces the error of a container that does not exist.
+// rewordMissingContainer replaces the error of a container that does not exist. A pod of another
+// UID does not have it.
 func rewordMissingContainer(err, otherwise error) error {
-	if missing, ok := errors.AsType[*missingError](err); ok && missing.container {
+	missing, ok := errors.AsType[*missingError](err)
+	if ok && (missing.container || missing.otherUID) {
 		return otherwise
 	}
 	return rewordMissingPod(err)
@@ -115,20 +125,25 @@ func (a *API) resolve(ctx context.Context, names target) (*world.ContainerAnswer
 	switch {
 	case err != nil:
 		return nil, httpErrorf(http.StatusServiceUnavailable, "%v", err)
-	case response.Err.Has(world.KindNotFound) && response.UID == "":
-		return nil, &missingError{httpErrorf(http.StatusNotFound, "%s", response.Err.Message), false}
 	case response.Err.Has(world.KindNotFound):
-		return nil, &missingError{httpErrorf(http.StatusNotFound, "%s", response.Err.Message), true}
+		missing := &missingError{httpError: httpErrorf(http.StatusNotFound, "%s", response.Err.Message),
+			container: response.UID != ""}
+		if !missing.container && names.uid != "" {
+			_, err := a.resolve(ctx, target{namespace: names.namespace, pod: names.pod})
+			missing.otherUID = err == nil
+		}
+		return nil, missing
 	case response.Err != nil:
 		return nil, httpErrorf(http.StatusInternalServerError, "%s", response.Err.Message)
 	}
 	return response, nil
 }
 
-// resolveRunning is resolve for requests that need a running container.
-func (a *API) resolveRunning(ctx context.Context, names target) (*world.ContainerAnswer, error) {
-	notFound := httpErrorf(http.StatusInternalServerError, "container not found (%q)",
-		names.container)
+// resolveRunning is resolve for requests that need a running container; missing is the text for
+// none.
+func (a *API) resolveRunning(ctx context.Context, names target, missing string) (
+	*world.ContainerAnswer, error) {
+	notFound := httpErrorf(http.StatusInternalServerError, "%s", missing)
 	response, err := a.resolve(ctx, names)
 	if err != nil {
 		return nil, rewordMissingContainer(err, notFound)

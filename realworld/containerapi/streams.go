@@ -2,6 +2,7 @@ package containerapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 
@@ -48,7 +49,7 @@ func (a *API) serveExec(w http.ResponseWriter, r *http.Request) {
 		if len(command) == 0 {
 			return "", s, httpErrorf(http.StatusBadRequest, "you must specify a command")
 		}
-		resolved, err := a.resolveRunning(ctx, names)
+		resolved, err := a.resolveRunning(ctx, names, names.noContainer())
 		if err != nil {
 			return "", s, err
 		}
@@ -63,7 +64,8 @@ func (a *API) serveExec(w http.ResponseWriter, r *http.Request) {
 func (a *API) serveAttach(w http.ResponseWriter, r *http.Request) {
 	a.serveProcess(w, r, func(ctx context.Context, names target, s streamQuery) (
 		string, streamQuery, error) {
-		resolved, err := a.resolveRunning(ctx, names)
+		resolved, err := a.resolveRunning(ctx, names, fmt.Sprintf(
+			"container %s not found in pod %s_%s", names.container, names.pod, names.namespace))
 		if err != nil {
 			return "", s, err
 		}

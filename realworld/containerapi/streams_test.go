@@ -255,11 +255,6 @@ func TestStreamErrors(t *testing.T) {
 		{"bad name", nil, "/exec/default/..%2fweb/app?command=a&output=1", 400, "pod name: "},
 		{"bad uid", nil, "/exec/default/web/a%2fb/app?command=a&output=1", 400, "uid: "},
 		{"long uid", nil, "/portForward/default/web/" + strings.Repeat("a", 200), 400, "uid: "},
-		{"no pod", nil, "/exec/default/other/app?command=a&output=1", 404, "pod does not exist"},
-		{"no such container", nil, "/exec/default/web/none?command=a&output=1", 500,
-			`container not found ("none")`},
-		{"no pod to attach to", nil, "/attach/default/other/app?output=1", 404, "pod does not exist"},
-		{"no pod to forward to", nil, "/portForward/default/other", 404, "pod does not exist"},
 		{"not made", func(n *node) { n.containerAnswer.ContainerID = "" }, execPath, 500,
 			`container not found ("app")`},
 		{"over", func(n *node) {
@@ -270,7 +265,7 @@ func TestStreamErrors(t *testing.T) {
 			n.containerAnswer.Status.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{}}
 			n.containerAnswer.Status.LastTerminationState.Terminated = &v1.ContainerStateTerminated{
 				ContainerID: "containerd://c1"}
-		}, "/attach/default/web/app?output=1", 500, `container not found ("app")`},
+		}, "/attach/default/web/app?output=1", 500, "container app not found in pod web_default\n"},
 		{"no sandbox", func(n *node) { n.containerAnswer.SandboxID = "" },
 			"/portForward/default/web", 500,
 			`pod not found ("web_default")`},
@@ -307,6 +302,32 @@ func TestStreamErrors(t *testing.T) {
 		code, body := n.do(method, execPath)
 		if code != 400 || !strings.Contains(body, "Upgrade request required") || n.exec != nil {
 			t.Errorf("without an upgrade: %d %q", code, body)
+		}
+	}
+}
+
+// The texts for names and UIDs that stand for nothing are the kubelet's.
+func TestStreamsOfMissingPods(t *testing.T) {
+	n := newNode(t)
+	for _, c := range []struct {
+		path string
+		code int
+		want string
+	}{
+		{"/exec/default/other/app?command=a&output=1", 404, "pod does not exist"},
+		{"/exec/default/other/u2/app?command=a&output=1", 404, "pod does not exist"},
+		{"/exec/default/web/none?command=a&output=1", 500, `container not found ("none")`},
+		{"/exec/default/web/u2/app?command=a&output=1", 500, `container not found ("app")`},
+		{"/attach/default/other/app?output=1", 404, "pod does not exist"},
+		{"/attach/default/web/none?output=1", 500, "container none not found in pod web_default"},
+		{"/attach/default/web/u2/app?output=1", 500, "container app not found in pod web_default"},
+		{"/portForward/default/other", 404, "pod does not exist"},
+		{"/portForward/default/web/u2", 404, "pod not found"},
+	} {
+		response, _ := upgrade(t, n, c.path)
+		body, err := io.ReadAll(response.Body)
+		if err != nil || response.StatusCode != c.code || string(body) != c.want+"\n" {
+			t.Errorf("%s: %d %q %v, want %d %q", c.path, response.StatusCode, body, err, c.code, c.want)
 		}
 	}
 }

@@ -29,8 +29,8 @@ import (
 )
 
 const (
-	// messageBytesMax bounds a response other than a list of sandboxes or containers: a list of
-	// images may exceed gRPC's 4 MiB. The value is the kubelet's.
+	// messageBytesMax bounds a response other than a list of listClient: a list of images may exceed
+	// gRPC's 4 MiB. The value is the kubelet's.
 	messageBytesMax = 16 << 20
 	// The reconnect delay is short, because connecting to a local socket is cheap and pods wait for
 	// it.
@@ -78,7 +78,7 @@ func New(opts Options) (*Port, error) {
 		}
 		p.conns = append(p.conns, imageConn)
 	}
-	p.runtime = runtimeapi.NewRuntimeServiceClient(runtimeConn)
+	p.runtime = listClient{runtimeapi.NewRuntimeServiceClient(runtimeConn)}
 	p.images = runtimeapi.NewImageServiceClient(imageConn)
 	return p, nil
 }
@@ -155,7 +155,7 @@ func (p *Port) call(ctx context.Context, request any) (any, error) {
 	case *runtimeapi.PodSandboxStatusRequest:
 		return p.runtime.PodSandboxStatus(ctx, m)
 	case *runtimeapi.ListPodSandboxRequest:
-		return p.listSandboxes(ctx, m)
+		return p.runtime.ListPodSandbox(ctx, m)
 	case *runtimeapi.CreateContainerRequest:
 		return p.runtime.CreateContainer(ctx, m)
 	case *runtimeapi.StartContainerRequest:
@@ -165,7 +165,7 @@ func (p *Port) call(ctx context.Context, request any) (any, error) {
 	case *runtimeapi.RemoveContainerRequest:
 		return p.runtime.RemoveContainer(ctx, m)
 	case *runtimeapi.ListContainersRequest:
-		return p.listContainers(ctx, m)
+		return p.runtime.ListContainers(ctx, m)
 	case *runtimeapi.ContainerStatusRequest:
 		return p.runtime.ContainerStatus(ctx, m)
 	case *runtimeapi.ExecSyncRequest:

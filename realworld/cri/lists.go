@@ -2,6 +2,7 @@ package cri
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -12,46 +13,102 @@ import (
 )
 
 const (
-	// listBytesMax bounds a list of sandboxes or containers. Runtimes bound what they send as well:
-	// containerd to 16 MiB and CRI-O to 80 MiB, unless they are configured otherwise.
+	// listBytesMax bounds a list of sandboxes, containers or their stats. Runtimes bound what they
+	// send as well: containerd to 16 MiB and CRI-O to 80 MiB, unless they are configured otherwise.
 	listBytesMax = 128 << 20
-	// listsBytesMax bounds the lists of containers that are requested for each sandbox, together.
+	// listsBytesMax bounds the lists that are requested for each sandbox, together.
 	listsBytesMax = 512 << 20
 )
 
-// listContainers lists the containers. A list that is too long for a message is requested again for
-// each sandbox: every container that existed when the call began is in a sandbox that existed then,
-// and the runtime removes a sandbox together with its containers.
-func (p *Port) listContainers(ctx context.Context, m *runtimeapi.ListContainersRequest) (
-	*runtimeapi.ListContainersResponse, error) {
-	whole, err := p.runtime.ListContainers(ctx, m, grpc.MaxCallRecvMsgSize(listBytesMax))
+// listClient is a client whose lists may be longer than a message. A list that is too long is
+// requested again for each sandbox: every container that existed when the call began is in a
+// sandbox that existed then, and the runtime removes a sandbox together with its containers.
+type listClient struct {
+	runtimeapi.RuntimeServiceClient
+}
+
+// ListPodSandbox implements runtimeapi.RuntimeServiceClient.
+func (c listClient) ListPodSandbox(ctx context.Context, m *runtimeapi.ListPodSandboxRequest,
+	opts ...grpc.CallOption) (*runtimeapi.ListPodSandboxResponse, error) {
+	return c.RuntimeServiceClient.ListPodSandbox(ctx, m, longList(opts)...)
+}
+
+// ListContainers implements runtimeapi.RuntimeServiceClient.
+func (c listClient) ListContainers(ctx context.Context, m *runtimeapi.ListContainersRequest,
+	opts ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
+	list := c.RuntimeServiceClient.ListContainers
+	whole, err := list(ctx, m, longList(opts)...)
 	if !isTooLong(err) || m.Filter != nil {
 		return whole, err
 	}
-	sandboxes, listError := p.listSandboxes(ctx, &runtimeapi.ListPodSandboxRequest{})
-	if listError != nil {
-		return nil, listError
-	}
-	all, bytes := &runtimeapi.ListContainersResponse{}, 0
-	for _, s := range sandboxes.Items {
-		part, err := p.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{
-			Filter: &runtimeapi.ContainerFilter{PodSandboxId: s.Id},
-		}, grpc.MaxCallRecvMsgSize(listBytesMax))
-		if err != nil {
-			return nil, err
-		}
-		if bytes += proto.Size(part); bytes > listsBytesMax {
-			return nil, status.Errorf(codes.Internal, "the containers of %d sandboxes take more than "+
-				"%d bytes", len(sandboxes.Items), listsBytesMax)
-		}
-		all.Containers = append(all.Containers, part.Containers...)
-	}
-	return all, nil
+	all := &runtimeapi.ListContainersResponse{}
+	return all, forEachSandbox(ctx, c, func(id string) (proto.Message, error) {
+		part, err := list(ctx, &runtimeapi.ListContainersRequest{
+			Filter: &runtimeapi.ContainerFilter{PodSandboxId: id}}, longList(opts)...)
+		all.Containers = append(all.Containers, part.GetContainers()...)
+		return part, err
+	})
 }
 
-func (p *Port) listSandboxes(ctx context.Context, m *runtimeapi.ListPodSandboxRequest) (
-	*runtimeapi.ListPodSandboxResponse, error) {
-	return p.runtime.ListPodSandbox(ctx, m, grpc.MaxCallRecvMsgSize(listBytesMax))
+// ListPodSandboxStats implements runtimeapi.RuntimeServiceClient.
+func (c listClient) ListPodSandboxStats(ctx context.Context,
+	m *runtimeapi.ListPodSandboxStatsRequest, opts ...grpc.CallOption) (
+	*runtimeapi.ListPodSandboxStatsResponse, error) {
+	list := c.RuntimeServiceClient.ListPodSandboxStats
+	whole, err := list(ctx, m, longList(opts)...)
+	if !isTooLong(err) || m.Filter != nil {
+		return whole, err
+	}
+	all := &runtimeapi.ListPodSandboxStatsResponse{}
+	return all, forEachSandbox(ctx, c, func(id string) (proto.Message, error) {
+		part, err := list(ctx, &runtimeapi.ListPodSandboxStatsRequest{
+			Filter: &runtimeapi.PodSandboxStatsFilter{Id: id}}, longList(opts)...)
+		all.Stats = append(all.Stats, part.GetStats()...)
+		return part, err
+	})
+}
+
+// ListContainerStats implements runtimeapi.RuntimeServiceClient.
+func (c listClient) ListContainerStats(ctx context.Context,
+	m *runtimeapi.ListContainerStatsRequest, opts ...grpc.CallOption) (
+	*runtimeapi.ListContainerStatsResponse, error) {
+	list := c.RuntimeServiceClient.ListContainerStats
+	whole, err := list(ctx, m, longList(opts)...)
+	if !isTooLong(err) || m.Filter != nil {
+		return whole, err
+	}
+	all := &runtimeapi.ListContainerStatsResponse{}
+	return all, forEachSandbox(ctx, c, func(id string) (proto.Message, error) {
+		part, err := list(ctx, &runtimeapi.ListContainerStatsRequest{
+			Filter: &runtimeapi.ContainerStatsFilter{PodSandboxId: id}}, longList(opts)...)
+		all.Stats = append(all.Stats, part.GetStats()...)
+		return part, err
+	})
+}
+
+// forEachSandbox requests a list for each sandbox, until one fails or all together are too long.
+func forEachSandbox(ctx context.Context, c listClient,
+	request func(sandboxID string) (proto.Message, error)) error {
+	sandboxes, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return err
+	}
+	bytes := 0
+	for _, s := range sandboxes.Items {
+		part, err := request(s.Id)
+		if err != nil {
+			return err
+		}
+		if bytes += proto.Size(part); bytes > listsBytesMax {
+			return status.Errorf(codes.Internal, "the lists of %d sandboxes take more than %d bytes",
+				len(sandboxes.Items), listsBytesMax)
+		}
+	}
+	return nil
+}
+
+func longList(opts []grpc.CallOption) []grpc.CallOption {
+	return append(slices.Clip(opts), grpc.MaxCallRecvMsgSize(listBytesMax))
 }
 
 // isTooLong reports whether a response was too long for a message, on either side of the

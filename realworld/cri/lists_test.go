@@ -1,6 +1,7 @@
 package cri_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -27,6 +28,9 @@ func (r *fakeRuntime) serveContainers(fail error) {
 			}
 			return stream.SendMsg(list)
 		}
+		if strings.HasSuffix(method, "Stats") {
+			return sendStats(stream, method, fail)
+		}
 		request := &runtimeapi.ListContainersRequest{}
 		if err := stream.RecvMsg(request); err != nil {
 			return err
@@ -38,6 +42,53 @@ func (r *fakeRuntime) serveContainers(fail error) {
 		return stream.SendMsg(&runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{
 			{Id: "c" + sandbox, PodSandboxId: sandbox,
 				Metadata: &runtimeapi.ContainerMetadata{Name: "web"}}}})
+	}
+}
+
+// sendStats sends the stats of one sandbox, or of its container.
+func sendStats(stream grpc.ServerStream, method string, fail error) error {
+	if strings.HasSuffix(method, "/ListPodSandboxStats") {
+		request := &runtimeapi.ListPodSandboxStatsRequest{}
+		if err := stream.RecvMsg(request); err != nil || request.GetFilter().GetId() == "" {
+			return errors.Join(err, fail)
+		}
+		return stream.SendMsg(&runtimeapi.ListPodSandboxStatsResponse{
+			Stats: []*runtimeapi.PodSandboxStats{{Attributes: &runtimeapi.PodSandboxAttributes{
+				Id: request.Filter.Id}}}})
+	}
+	request := &runtimeapi.ListContainerStatsRequest{}
+	if err := stream.RecvMsg(request); err != nil || request.GetFilter().GetPodSandboxId() == "" {
+		return errors.Join(err, fail)
+	}
+	return stream.SendMsg(&runtimeapi.ListContainerStatsResponse{
+		Stats: []*runtimeapi.ContainerStats{{Attributes: &runtimeapi.ContainerAttributes{
+			Id: "c" + request.Filter.PodSandboxId}}}})
+}
+
+// The stats of one pod must not keep the agent from serving those of all others.
+func TestStatsTooLongForAMessage(t *testing.T) {
+	r := newRuntime(t)
+	r.serveContainers(status.Error(codes.ResourceExhausted,
+		"grpc: trying to send message larger than max (17000000 vs. 16777216)"))
+	r.start(t)
+	defer r.kill(t)
+	client, ids := newHarness(t, r).port.Runtime(), []string{}
+	sandboxes, err := client.ListPodSandboxStats(t.Context(), &runtimeapi.ListPodSandboxStatsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sandboxes.Stats {
+		ids = append(ids, s.Attributes.Id)
+	}
+	containers, err := client.ListContainerStats(t.Context(), &runtimeapi.ListContainerStatsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range containers.Stats {
+		ids = append(ids, c.Attributes.Id)
+	}
+	if got := strings.Join(ids, " "); got != "0 1 2 c0 c1 c2" {
+		t.Errorf("stats of %q", got)
 	}
 }
 

@@ -60,17 +60,25 @@ func (w *OOMWatch) Close() error {
 	return err
 }
 
-// readOOMs reports what the log says until it ends.
+// readOOMs reports what the log says until it ends. The kernel may end several processes for one
+// lack of memory (memory.oom.group); the first one is reported, as by the kubelet (cAdvisor's
+// oomparser). The kernel limits the rate of the records that announce such ends.
 func readOOMs(log io.Reader, report func(*world.SystemOOM)) error {
 	lines := bufio.NewReaderSize(log, recordBytesMax)
+	announced := false
 	for {
 		line, err := lines.ReadString('\n')
 		if errors.Is(err, syscall.EPIPE) {
 			continue // the kernel has overwritten records that were not read yet
 		}
-		if oom := parseOOM(line); oom != nil {
-			report(oom)
+		message := kernelMessage(line)
+		if killed := killed.FindStringSubmatch(message); killed != nil && announced {
+			announced = false
+			if oom := systemOOM(killed); oom != nil {
+				report(oom)
+			}
 		}
+		announced = announced || strings.Contains(message, " invoked oom-killer: ")
 		if err != nil {
 			return err
 		}
@@ -78,26 +86,27 @@ func readOOMs(log io.Reader, report func(*world.SystemOOM)) error {
 }
 
 // killed matches what the kernel logs when it ends a process for lack of memory, in all its
-// versions. For the limit of a cgroup the message begins with "Memory cgroup out of memory".
-var killed = regexp.MustCompile(`^Out of memory(?: \(oom_kill_allocating_task\))?: ` +
-	`Kill(?:ed)? process (\d+) \((.*?)\)(?:,| total-vm| score)`)
+// versions: whether a cgroup or the machine is out of memory, the process ID and the name.
+var killed = regexp.MustCompile(`^(Memory cgroup out|Out) of memory` +
+	`(?: \(oom_kill_allocating_task\))?: Kill(?:ed)? process (\d+) \((.*?)\)(?:,| total-vm| score)`)
 
-// parseOOM parses a record "PRIORITY,SEQUENCE,TIME,FLAGS;MESSAGE"; nil for records about anything
-// else. Records that a process has written have a facility, and tell nothing of the kernel.
-func parseOOM(record string) *world.SystemOOM {
+// kernelMessage returns the message of a record "PRIORITY,SEQUENCE,TIME,FLAGS;MESSAGE". It is empty
+// for records that a process has written: they have a facility, and tell nothing of the kernel.
+func kernelMessage(record string) string {
 	prefix, message, _ := strings.Cut(record, ";")
 	number, _, _ := strings.Cut(prefix, ",")
 	const levels = 8 // of a facility; the kernel's own is the first
 	if priority, err := strconv.ParseUint(number, 10, 32); err != nil || priority >= levels {
+		return ""
+	}
+	return message
+}
+
+// systemOOM returns what a match of killed tells; nil if only a cgroup is out of memory.
+func systemOOM(parts []string) *world.SystemOOM {
+	pid, err := strconv.ParseInt(parts[2], 10, 32)
+	if err != nil || parts[1] != "Out" {
 		return nil
 	}
-	parts := killed.FindStringSubmatch(message)
-	if parts == nil {
-		return nil
-	}
-	pid, err := strconv.ParseInt(parts[1], 10, 32)
-	if err != nil {
-		return nil
-	}
-	return &world.SystemOOM{Process: parts[2], PID: pid}
+	return &world.SystemOOM{Process: parts[3], PID: pid}
 }

@@ -18,9 +18,10 @@ const subIDsUser = "kubelet"
 const subIDsTimeout = 10 * time.Second
 
 // SubordinateIDs returns the IDs that the administrator has set apart for pods in /etc/subuid and
-// /etc/subgid, or in a directory service, for the user "kubelet"; none without that user or without
-// getsubids, the tool that reads them. If both exist and there is no answer, that is an error: the
-// service may be down, and other IDs may belong to another user (the kubelet's getKubeletMappings).
+// /etc/subgid, or in a directory service, for the user "kubelet"; none without that user. If the
+// user exists, it is an error if there is no answer: the service may be down, or getsubids, the
+// tool that asks, not installed, and other IDs may belong to another user (the kubelet's
+// getKubeletMappings).
 func SubordinateIDs(ctx context.Context) (first, length uint32, err error) {
 	return subordinateIDs(ctx, user.Lookup, "getsubids")
 }
@@ -34,11 +35,9 @@ func subordinateIDs(ctx context.Context, lookUp func(string) (*user.User, error)
 		return 0, 0, fmt.Errorf("looking up the user %s: %w", subIDsUser, err)
 	}
 	path, err := exec.LookPath(tool)
-	if errors.Is(err, exec.ErrNotFound) {
-		return 0, 0, nil
-	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("looking for %s: %w", tool, err)
+		return 0, 0, fmt.Errorf("the user %s exists, and %s, which tells its subordinate IDs, cannot "+
+			"be run: %w", subIDsUser, tool, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, subIDsTimeout)
 	defer cancel()

@@ -19,7 +19,8 @@ func TestSubordinateIDs(t *testing.T) {
 		problem       string
 	}{
 		{"a range", exists, `echo "0: kubelet 65536 2147483648"`, 65536, 2147483648, ""},
-		{"no tool", exists, "", 0, 0, ""},
+		{"no tool", exists, "", 0, 0,
+			"the user kubelet exists, and getsubids-none, which"},
 		{"no user", func(name string) (*user.User, error) {
 			return nil, user.UnknownUserError(name)
 		}, "exit 1", 0, 0, ""},

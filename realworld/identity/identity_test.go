@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"crypto/ecdsa"
 	"errors"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/util/certificate"
 	"sigs.k8s.io/yaml"
 
 	"seedlet.dev/realworld/porttest"
@@ -289,6 +291,36 @@ func TestRestartsKeepTheRequest(t *testing.T) {
 	}
 	if _, err := os.Stat(key); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the key is still there: %v", err)
+	}
+}
+
+// An agent that ended after it had stored a certificate, and before it removed its key, requests
+// the next certificate with another key.
+func TestKeyOfCurrentCertificateIsReplaced(t *testing.T) {
+	f := newFake(t)
+	dir := t.TempDir()
+	cert, key := f.authority.pair(t, node, -100*time.Hour, time.Hour)
+	files, err := certificate.NewFileStore("kubelet-client", dir, dir, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := files.Update(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "kubelet-client.key.tmp"), string(key))
+	current := map[string]any{"client-certificate": files.CurrentPath(),
+		"client-key": files.CurrentPath()}
+	l := startSession(t, Options{Kubeconfig: f.kubeconfig(filepath.Join(dir, "kubelet.conf"), current),
+		CertDir: dir, Rotate: true})
+	close(f.approve)
+	porttest.Eventually(t, "the certificate is replaced", func() bool {
+		now, err := l.currentCertificate()
+		return err == nil && time.Since(now.Leaf.NotBefore) < time.Hour
+	})
+	now, err := l.currentCertificate()
+	if err != nil || now.PrivateKey.(*ecdsa.PrivateKey).Equal(before.PrivateKey) {
+		t.Errorf("the next certificate has the same key, %v", err)
 	}
 }
 

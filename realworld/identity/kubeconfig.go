@@ -6,13 +6,18 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	api "k8s.io/client-go/tools/clientcmd/api"
+
+	"seedlet.dev/realworld/replacefile"
 )
+
+// dirMode is the mode of the directories of the agent's kubeconfig and certificates, if it makes
+// them.
+const dirMode = 0o755
 
 // kubeconfig is the server and the user of a kubeconfig's current context.
 type kubeconfig struct {
@@ -171,33 +176,8 @@ func writeKubeconfig(path string, server *rest.Config, pem string) error {
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	if err := replaceFile(path, data); err != nil {
+	if err := replacefile.Write(path, data, dirMode); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
-}
-
-// replaceFile atomically replaces a file that only its owner may read.
-func replaceFile(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // the error is already returned
-	}
-	return err
 }

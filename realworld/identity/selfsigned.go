@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"seedlet.dev/realworld/certfile"
+	"seedlet.dev/realworld/replacefile"
 )
 
 // ownIssuer matches the issuer of the certificates that a node signs itself. A certificate of
@@ -122,8 +123,8 @@ func (s *selfSigned) generate() (m generated, err error) {
 // write writes the key first: after a kill in between, the files do not match and are generated
 // again.
 func (s *selfSigned) write(m generated) error {
-	if err := replaceFile(s.key, m.key); err != nil {
+	if err := replacefile.Write(s.key, m.key, dirMode); err != nil {
 		return err
 	}
-	return replaceFile(s.cert, m.cert)
+	return replacefile.Write(s.cert, m.cert, dirMode)
 }

@@ -43,6 +43,11 @@ func (o signingRequest) obtain(ctx context.Context, client kubernetes.Interface,
 	files certificate.FileStore) (*tls.Certificate, error) {
 	keyFile := filepath.Join(filepath.Dir(files.CurrentPath()), o.pairName+".key.tmp")
 	keyPEM, key, err := loadOrMakeKey(keyFile)
+	if err == nil && isKeyOfCurrent(key, files) { // it was to be removed when an earlier agent ended
+		if err = os.Remove(keyFile); err == nil {
+			keyPEM, key, err = loadOrMakeKey(keyFile)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +79,13 @@ func (o signingRequest) obtain(ctx context.Context, client kubernetes.Interface,
 	}
 	_ = os.Remove(keyFile) // otherwise the next certificate has the same key
 	return stored, nil
+}
+
+// isKeyOfCurrent reports whether a key is that of the stored certificate. Its request may still
+// exist and lead to the same certificate, and the next certificate needs another key anyway.
+func isKeyOfCurrent(key *ecdsa.PrivateKey, files certificate.FileStore) bool {
+	current, err := files.Current()
+	return err == nil && key.Equal(current.PrivateKey)
 }
 
 // loadOrMakeKey returns the key of a file. If there is none, or the file is torn, it makes one.

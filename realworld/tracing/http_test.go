@@ -11,13 +11,14 @@ import (
 	"seedlet.dev/realworld/tracing/tracingtest"
 )
 
-// A request of the agent and the server's handling of it are in one trace. A request to the agent
-// begins a trace of its own, which links the client's.
-func TestRequestsAreTraced(t *testing.T) {
+// requestSpans sends a traced request to a server whose handler is traced, and returns the span of
+// the client and that of the server.
+func requestSpans(t *testing.T, trace func(*Tracer, http.Handler) http.Handler) (
+	sent, served tracingtest.Span) {
 	c := tracingtest.New(t)
 	tracer := newTracer(t, c.Address, always)
 	var traceparent string
-	server := httptest.NewServer(tracer.Handler(http.HandlerFunc(
+	server := httptest.NewServer(trace(tracer, http.HandlerFunc(
 		func(_ http.ResponseWriter, r *http.Request) { traceparent = r.Header.Get("Traceparent") })))
 	defer server.Close()
 	client := &http.Client{Transport: tracer.Transport(http.DefaultTransport)}
@@ -36,19 +37,33 @@ func TestRequestsAreTraced(t *testing.T) {
 	}
 	spans := map[string]tracingtest.Span{}
 	for _, s := range c.Spans() {
-		spans[s.Path] = s
+		spans[s.Name] = s
 	}
-	sent, served := spans["HTTP GET"], spans["GET /exec"]
-	if len(spans) != 2 || sent.Span == nil || served.Span == nil {
-		t.Fatalf("spans %v", spans)
-	}
-	if len(served.Links) != 1 || string(served.Links[0].SpanId) != string(sent.SpanId) ||
-		string(served.TraceId) == string(sent.TraceId) || traceparent == "" {
-		t.Errorf("the served span has the links %v, the request the header %q", served.Links,
-			traceparent)
+	sent, served = spans["HTTP GET"], spans["GET /exec"]
+	if len(spans) != 2 || sent.Span == nil || served.Span == nil || traceparent == "" {
+		t.Fatalf("spans %v, the header %q", spans, traceparent)
 	}
 	if strings.Contains(served.String(), "hush") {
 		t.Errorf("the span has the command: %v", served)
+	}
+	return sent, served
+}
+
+// A client's request and the server's handling of it are in one trace.
+func TestRequestsAreTraced(t *testing.T) {
+	sent, served := requestSpans(t, (*Tracer).Handler)
+	if string(served.ParentSpanId) != string(sent.SpanId) || len(served.Links) > 0 ||
+		string(served.TraceId) != string(sent.TraceId) {
+		t.Errorf("the client sent %v, the server has %v", sent, served)
+	}
+}
+
+// A request that needs no credentials begins a trace of its own, which links the client's.
+func TestPublicRequestsAreLinked(t *testing.T) {
+	sent, served := requestSpans(t, (*Tracer).PublicHandler)
+	if len(served.Links) != 1 || string(served.Links[0].SpanId) != string(sent.SpanId) ||
+		string(served.TraceId) == string(sent.TraceId) {
+		t.Errorf("the served span has the links %v", served.Links)
 	}
 }
 
