@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal writes the size of its terminal, at the start, whenever it changes and at each empty line
-// that it reads. It ends at the first other line.
+// terminal writes the size of its terminal, at the start, whenever it changes and at each empty
+// line that it reads. It ends at the first other line.
 func terminal(args []string) (int, error) {
 	if err := parse(flag.NewFlagSet("terminal", flag.ContinueOnError), args); err != nil {
 		return 2, err
