@@ -45,6 +45,9 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
+	if err := checkCgroups(s.config, boot.Machine); err != nil {
+		return err
+	}
 	panics := openBreaker(s.rootDir)
 	boot.SetAside = panics.SetAside(time.Now())
 	nodeName, err := nodeName(s.hostnameOverride, boot.Hostname)
