@@ -46,8 +46,8 @@ func (f *machineFlags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfi
 	}
 }
 
-// checkCgroups returns an error if the machine has cgroup v1 and failCgroupV1 is true. The kubelet's
-// check is validateKubeletOSConfiguration.
+// checkCgroups returns an error if the machine has cgroup v1 and failCgroupV1 is true, as the
+// kubelet's validateKubeletOSConfiguration does.
 func checkCgroups(c *kubeletconfig.KubeletConfiguration, m world.Machine) error {
 	if *c.FailCgroupV1 && m.CgroupV1 {
 		return errors.New("failCgroupV1 is true, and the machine has cgroup v1")
