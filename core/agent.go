@@ -106,7 +106,6 @@ type Agent struct {
 	effects       op.Effects
 	queue         planQueue
 	podEnv        pod.Env
-	current       string // the UID of the pod that is worked on; see CurrentPod
 }
 
 // New returns an agent. The agent does nothing before its boot event.

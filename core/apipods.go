@@ -41,6 +41,7 @@ func (a *Agent) startWatches() {
 // handleWatchEvent handles an event of a watch.
 func (a *Agent) handleWatchEvent(body any, now time.Time) {
 	nodeListed := a.hasListedNode()
+	a.workOn(a.podOfWatchEvent(body))
 	watch, changed := a.state.Objects.HandleWatchEvent(body, now)
 	if watch == nil {
 		return
@@ -172,7 +173,9 @@ func (a *Agent) removeReplaced(name string, now time.Time) {
 	isSame := object != nil && !mirror.IsMirror(object) && string(object.UID) == oldUID
 	if oldUID != "" && !isSame {
 		delete(a.state.APIPodUIDs, name)
+		previous := a.workOn(oldUID)
 		a.removeAPIPod(oldUID, now)
+		a.workOn(previous)
 	}
 }
 

@@ -50,9 +50,11 @@ type fakeNode struct {
 	machine         world.MachineRead
 	// measure, if not nil, is called around each step, and reports whether to go on. The checks of
 	// each step are left out then.
-	measure  func(world.Event, func(world.Event) []world.Effect) ([]world.Effect, bool)
-	podCIDR  string   // in the configuration
-	podCIDRs []string // that were sent to the runtime
+	measure func(world.Event, func(world.Event) []world.Effect) ([]world.Effect, bool)
+	podCIDR string // in the configuration
+	// detectByReads makes the agent read ConfigMaps and Secrets instead of watching them.
+	detectByReads bool
+	podCIDRs      []string // that were sent to the runtime
 }
 
 func bootNode(manifests map[string]string) *fakeNode {
@@ -81,6 +83,9 @@ func (n *fakeNode) restart() {
 	config.AllowedUnsafeSysctls = n.sysctls
 	config.StaticPodURL = n.manifestURL
 	config.PodCIDR = n.podCIDR
+	if n.detectByReads {
+		config.ConfigMapAndSecretChangeDetectionStrategy = kubeletconfig.GetChangeDetectionStrategy
+	}
 	config.StaticPodURLHeader = map[string][]string{"X-Token": {"hush"}}
 	n.agent = New(Options{Config: config, NodeName: "n1", RootDir: "/var/lib/kubelet",
 		ManifestPath: "/manifests", HasAPIServer: n.apiServer != nil})

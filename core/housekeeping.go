@@ -64,5 +64,5 @@ func (a *Agent) handleHousekeepingCompletion(r op.Record, ev world.Event) {
 			a.enqueuePod(uid)
 		}
 	}
-	a.state.Housekeeping.HandleCompletion(r, ev, a.housekeepingEnv())
+	a.state.Housekeeping.HandleCompletion(r, ev, a.housekeepingEnv(), &a.effects)
 }

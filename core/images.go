@@ -27,10 +27,14 @@ func (a *Agent) planImage(name string) time.Time {
 
 // sandboxConfig returns the configuration of a pod's sandbox; nil if the pod has none.
 func (a *Agent) sandboxConfig(uid string) *runtimeapi.PodSandboxConfig {
-	if p := a.state.Pods[uid]; p != nil {
-		return p.SandboxConfig(a.podEnvFor(p))
+	p := a.state.Pods[uid]
+	if p == nil {
+		return nil
 	}
-	return nil
+	previous := a.workOn(uid)
+	config := p.SandboxConfig(a.podEnvFor(p))
+	a.workOn(previous)
+	return config
 }
 
 // handleImageCompletion handles the completion of an operation on an image.

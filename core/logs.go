@@ -31,12 +31,16 @@ func (a *Agent) handleLogsCompletion(id world.OpID, r op.Record, ev world.Event)
 }
 
 // needsLink reports whether a link to a log is kept. The pod of the link decides, if it is known;
-// otherwise a link is kept as long as its log exists.
+// otherwise a link is kept as long as its log exists. Those of a pod that is set aside are kept.
 func (a *Agent) needsLink(l logs.Link) bool {
-	if p := a.state.Pods[l.UID]; p != nil {
-		return p.NeedsLink(l.ID, l.Dangling)
+	p := a.state.Pods[l.UID]
+	if p == nil {
+		return !l.Dangling || a.isSetAside(l.UID)
 	}
-	return !l.Dangling
+	previous := a.workOn(l.UID)
+	needed := p.NeedsLink(l.ID, l.Dangling)
+	a.workOn(previous)
+	return needed
 }
 
 // runningContainers gives the log rotation the containers that run.
@@ -49,7 +53,10 @@ func (a runningContainers) NextLog(after logs.Cursor) (logs.Target, bool) {
 		if a.podUIDs[i] == after.UID {
 			container = after.Container
 		}
-		if t, ok := a.state.Pods[a.podUIDs[i]].NextLog(container, &a.state.Node); ok {
+		previous := a.workOn(a.podUIDs[i])
+		t, ok := a.state.Pods[a.podUIDs[i]].NextLog(container, &a.state.Node)
+		a.workOn(previous)
+		if ok {
 			return t, true
 		}
 	}

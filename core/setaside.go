@@ -8,7 +8,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/housekeeping"
+	"seedlet.dev/core/image"
 	"seedlet.dev/core/mirror"
+	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/statuswriter"
@@ -56,16 +59,16 @@ func (e *SetAside) message() string {
 
 // CurrentPod returns the UID of the pod that the current Step works on; empty between Steps, and
 // while a Step works on something else. It is for a caller whose Step has panicked.
-func (a *Agent) CurrentPod() string { return a.current }
+func (a *Agent) CurrentPod() string { return a.effects.CurrentPod() }
 
-// workOn notes the pod that the agent works on from now on, and returns the one before. A panic
-// leaves the note as it is, so the previous pod is noted again by a statement, not by a defer.
-func (a *Agent) workOn(uid string) (previous string) {
-	previous, a.current = a.current, uid
-	return previous
-}
+// workOn notes the pod that the agent works on from now on, and returns the one before.
+func (a *Agent) workOn(uid string) (previous string) { return a.effects.WorkOn(uid) }
 
 // podOfKey returns the UID of the pod that a component works on; empty if it is for no pod alone.
+// What several pods share is one pod's until that one is set aside, and then the next one's. The
+// rotation of logs, the removal of links and housekeeping go from pod to pod within a plan, and
+// note each themselves. No pod is to blame for what is left: the facts of the machine, the node and
+// the runtime, lists of everything, and files that name no pod.
 func (a *Agent) podOfKey(key timer.Key) string {
 	switch key.Component {
 	case pod.Component, statuswriter.Component:
@@ -74,8 +77,43 @@ func (a *Agent) podOfKey(key timer.Key) string {
 		if static := a.staticPod(key.Name); static != nil {
 			return string(static.UID)
 		}
+	case image.Component:
+		return a.state.Images.FirstWaiter(key.Name)
+	case objectcache.Component:
+		return podUser(a.state.Objects.Watches[key.Name])
+	case housekeeping.Owner.Component:
+		return a.state.Housekeeping.RemovingUID
 	}
 	return ""
+}
+
+// podUser returns the first pod that uses what is watched or read; empty if the agent itself does.
+func podUser(w *objectcache.Watch) string {
+	if w == nil || len(w.Users) == 0 || slices.Contains(w.Users, watchUser) {
+		return ""
+	}
+	return w.Users[0]
+}
+
+// podOfWatchEvent returns the UID of the pod that an event of a watch is for. A list of all pods is
+// for none of them; each is noted when its object is applied.
+func (a *Agent) podOfWatchEvent(body any) string {
+	var id world.WatchID
+	var object *world.Object
+	switch body := body.(type) {
+	case *world.ObjectsListed:
+		id = body.Watch
+	case *world.ObjectChanged:
+		id, object = body.Watch, &body.Object
+	case *world.ObjectGone:
+		id, object = body.Watch, &body.Object
+	case *world.WatchFailing:
+		id = body.Watch
+	}
+	if object != nil && object.Pod != nil {
+		return string(object.Pod.UID)
+	}
+	return podUser(a.state.Objects.Watches[a.state.Objects.Keys[id]])
 }
 
 // setAsideAtBoot sets the pods aside that the boot event names.

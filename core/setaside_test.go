@@ -1,6 +1,8 @@
 package core
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,31 +18,34 @@ import (
 type lives struct {
 	*testing.T
 	*fakeNode
-	panics map[string]int // by UID
+	panics map[string]int       // by UID
+	until  map[string]time.Time // until when pods are set aside
 }
 
 // run advances the clock, and returns the UIDs of the pods over which agents have panicked.
 func (l *lives) run(d time.Duration) (died []string) {
 	for end := l.now.Add(d); l.now.Before(end); {
-		if !l.survives(end.Sub(l.now)) {
+		survived := l.survives(func() { l.advance(end.Sub(l.now)) })
+		for !survived { // the next one may panic at its start
 			died = append(died, l.bury())
+			survived = l.survives(l.restart)
 		}
 	}
 	return died
 }
 
-// survives advances the clock, and reports whether the agent did not panic.
-func (l *lives) survives(d time.Duration) (survived bool) {
+// survives reports whether the agent does not panic while something is done.
+func (l *lives) survives(do func()) (survived bool) {
 	defer func() {
 		if !survived {
 			recover()
 		}
 	}()
-	l.advance(d)
+	do()
 	return true
 }
 
-// bury starts the next agent after a panic, until it does not panic at its start.
+// bury notes a panic for the next agent, and returns the pod that it is about.
 func (l *lives) bury() string {
 	l.Helper()
 	uid := l.agent.CurrentPod()
@@ -49,10 +54,16 @@ func (l *lives) bury() string {
 	}
 	l.panics[uid]++
 	l.apiServer.undelivered = nil
-	l.setAside = []world.PodSetAside{{UID: uid, Panics: l.panics[uid],
-		Remaining: 10 * time.Second << (l.panics[uid] - 1)}}
 	l.now = l.now.Add(time.Second)
-	l.restart()
+	if l.until == nil {
+		l.until = map[string]time.Time{}
+	}
+	l.until[uid] = l.now.Add(10 * time.Second << (l.panics[uid] - 1))
+	l.setAside = nil
+	for _, uid := range slices.Sorted(maps.Keys(l.until)) {
+		l.setAside = append(l.setAside, world.PodSetAside{UID: uid, Panics: l.panics[uid],
+			Remaining: l.until[uid].Sub(l.now)})
+	}
 	return uid
 }
 
@@ -73,7 +84,7 @@ func wrongAnswers(effect any) any {
 // others are started, and heartbeats go on. Once the cause is gone the pod runs.
 func TestPanicSetsPodAside(t *testing.T) {
 	l := &lives{t, bootWithPods(map[string]string{"s.yaml": `{apiVersion: v1, kind: Pod,
-		metadata: {name: static}, spec: {containers: [{name: s, image: i}]}}`}), map[string]int{}}
+		metadata: {name: static}, spec: {containers: [{name: s, image: i}]}}`}), map[string]int{}, nil}
 	l.answer = wrongAnswers
 	for _, name := range []string{"hostile", "a", "web"} {
 		p := apiPodNamed(name, map[string]string{"hostile": "h"}[name]+strings.Trim(name, "hostile"))
@@ -111,7 +122,7 @@ func TestPanicSetsPodAside(t *testing.T) {
 // written, no pod takes its name, and its deletion waits.
 func TestSetAsidePodKeepsRunning(t *testing.T) {
 	l := &lives{t, bootWithPods(nil, apiPodNamed("web", "u1"), apiPodNamed("x", "u2")),
-		map[string]int{}}
+		map[string]int{}, nil}
 	l.run(10 * time.Second)
 	l.podDirs = []string{"u1", "u2"}
 	l.takeCalls()
@@ -144,7 +155,7 @@ func TestSetAsidePodKeepsRunning(t *testing.T) {
 
 // A restart with a pod that was set aside of which nothing is wrong any more changes nothing.
 func TestReleaseChangesNothing(t *testing.T) {
-	l := &lives{t, bootWithPods(nil, apiPodNamed("web", "u1")), map[string]int{}}
+	l := &lives{t, bootWithPods(nil, apiPodNamed("web", "u1")), map[string]int{}, nil}
 	l.run(10 * time.Second)
 	before := l.stored("web")
 	l.podDirs = []string{"u1"}
@@ -165,6 +176,74 @@ func TestReleaseChangesNothing(t *testing.T) {
 			after.ContainerStatuses[0].ContainerID != before.ContainerStatuses[0].ContainerID {
 			t.Errorf("silent %v: %s; status %+v", silent, calls, after)
 		}
+	}
+}
+
+// A panic over what a pod shares with others, or what is done for it beside its own plan, is about
+// that pod: of those that wait for the same thing about one after the other.
+func TestPanicOutsidePodPlan(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*lives, *v1.Pod) // of pods a and b
+		answer func(*lives, any) any
+		want   string
+	}{
+		{"image", func(_ *lives, p *v1.Pod) { p.Spec.Containers[0].Image = "bad" },
+			func(_ *lives, effect any) any {
+				e, ok := effect.(*runtimeapi.ImageStatusRequest)
+				if ok && e.Image.Image == "bad" {
+					return &runtimeapi.ImageStatusResponse{}
+				}
+				if e, ok := effect.(*runtimeapi.PullImageRequest); ok && e.Image.Image == "bad" {
+					return (*runtimeapi.PullImageResponse)(nil)
+				}
+				return nil
+			}, "a b"},
+		{"log rotation", func(*lives, *v1.Pod) {}, func(_ *lives, effect any) any {
+			e, ok := effect.(*world.ListDir)
+			if ok && strings.HasPrefix(e.Path, "/var/log/pods/default_b_") {
+				return &world.Done{}
+			}
+			return nil
+		}, "b"},
+		{"object", func(l *lives, p *v1.Pod) {
+			l.detectByReads = true
+			p.Spec.Containers[0].EnvFrom = []v1.EnvFromSource{{ConfigMapRef: &v1.ConfigMapEnvSource{
+				LocalObjectReference: v1.LocalObjectReference{Name: "m"}}}}
+		}, func(_ *lives, effect any) any {
+			e, ok := effect.(*world.GetObject)
+			if ok && e.Resource == world.ResourceConfigMaps {
+				return (*world.ObjectRead)(nil)
+			}
+			return nil
+		}, "a b"},
+		{"housekeeping", func(l *lives, p *v1.Pod) { l.podDirs = []string{"a", "b", "gone"} },
+			func(l *lives, effect any) any {
+				if e, ok := effect.(*world.Unmount); ok && strings.HasSuffix(e.Path, "/gone") {
+					l.agent.state.Housekeeping.Candidates = nil // no answer makes it panic
+					return world.Errorf(world.KindInternal, "Unmount", "no such thing")
+				}
+				return nil
+			}, "gone"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := &lives{t, bootWithPods(nil, apiPodNamed("web", "u1")), map[string]int{}, nil}
+			a, b := apiPodNamed("a", "a"), apiPodNamed("b", "b")
+			test.change(l, a)
+			test.change(l, b)
+			l.restart()
+			l.answer = func(effect any) any { return test.answer(l, effect) }
+			l.apiServer.put(a)
+			l.apiServer.put(b)
+			died := l.run(5 * time.Minute)
+			slices.Sort(died)
+			if got := strings.Join(slices.Compact(died), " "); got != test.want {
+				t.Errorf("panics over %q, want %q", got, test.want)
+			}
+			if got := l.stored("web"); got.Phase != v1.PodRunning {
+				t.Errorf("an ordinary pod is %s", got.Phase)
+			}
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/pflag"
@@ -43,6 +44,15 @@ func (f *machineFlags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfi
 	if fs.Changed("make-iptables-util-chains") {
 		c.MakeIPTablesUtilChains = &f.makeIPTablesChains
 	}
+}
+
+// checkCgroups returns an error if the machine has cgroup v1 and failCgroupV1 is true, as the
+// kubelet's validateKubeletOSConfiguration does.
+func checkCgroups(c *kubeletconfig.KubeletConfiguration, m world.Machine) error {
+	if *c.FailCgroupV1 && m.CgroupV1 {
+		return errors.New("failCgroupV1 is true, and the machine has cgroup v1")
+	}
+	return nil
 }
 
 // setUpMachine sets the kernel's settings and makes the agent's directories. Without them the agent

@@ -13,6 +13,7 @@ import (
 
 	"seedlet.dev/core"
 	"seedlet.dev/core/manifest"
+	"seedlet.dev/core/userns"
 	"seedlet.dev/realworld/access"
 	"seedlet.dev/realworld/breaker"
 	"seedlet.dev/realworld/clock"
@@ -45,6 +46,9 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
+	if err := checkCgroups(s.config, boot.Machine); err != nil {
+		return err
+	}
 	panics := openBreaker(s.rootDir)
 	boot.SetAside = panics.SetAside(time.Now())
 	nodeName, err := nodeName(s.hostnameOverride, boot.Hostname)
@@ -72,6 +76,10 @@ func run(ctx context.Context, s settings) error {
 	}
 	if s.ids, err = podIDs(ctx, s.config); err != nil {
 		return err
+	}
+	layout := userns.LayoutFromConfig(s.config, s.ids)
+	for _, warning := range host.OverlappingIDs("/", layout.First, layout.Length()) {
+		klog.InfoS(warning, "severity", "warning")
 	}
 	n, err := newNode(s, nodeName, panics)
 	if err != nil {

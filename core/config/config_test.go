@@ -188,7 +188,8 @@ func FuzzLoad(f *testing.F) {
 
 // Manifests that are fetched over plain HTTP are worth a warning.
 func TestPlainStaticPodURL(t *testing.T) {
-	for source, want := range map[string]int{"http://192.0.2.1/pods": 1, "https://a/pods": 0} {
+	for source, want := range map[string]int{"http://192.0.2.1/pods": 1, "HTTP://a/pods": 1,
+		"https://a/pods": 0} {
 		base := configFile("/c", "staticPodURL: "+source+"\n")
 		l := loadAndFinish(t, &base)
 		if len(l.Warnings) != want || want > 0 && !strings.HasPrefix(l.Warnings[0], "staticPodURL: ") {

@@ -108,7 +108,7 @@ func defaultResources(c *configuration) {
 	setNumber(&c.MaxOpenFiles, 1_000_000)
 	setPointer(&c.CgroupsPerQOS, true)
 	setString(&c.CgroupDriver, "cgroupfs")
-	setPointer(&c.FailCgroupV1, true)
+	setPointer(&c.FailCgroupV1, false) // the kubelet's default is true; see docs/differences.md
 	setPointer(&c.FailSwapOn, true)
 	setString(&c.CPUManagerPolicy, "none")
 	setDuration(&c.CPUManagerReconcilePeriod, 10*time.Second)

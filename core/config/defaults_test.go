@@ -55,6 +55,19 @@ func TestEveryFieldHasADefaultOrNone(t *testing.T) {
 	}
 }
 
+// Machines with cgroup v1 are supported, so only a user can exclude them.
+func TestCgroupV1DoesNotFailByDefault(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": false, "failCgroupV1: false\n": false, "failCgroupV1: true\n": true,
+	} {
+		base := configFile("/c", text)
+		l := loadAndFinish(t, &base)
+		if *l.Config.FailCgroupV1 != want || len(l.Warnings) > 0 {
+			t.Errorf("%q: failCgroupV1 is %v, warnings %q", text, *l.Config.FailCgroupV1, l.Warnings)
+		}
+	}
+}
+
 func TestDefaultsThatDependOnOthers(t *testing.T) {
 	base := configFile("/c", "nodeStatusUpdateFrequency: 7s\nmaxParallelImagePulls: 4\n"+
 		"podPidsLimit: -9\nevictionHard: {memory.available: 5%}\n")

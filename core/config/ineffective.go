@@ -43,6 +43,7 @@ var fieldsInEffect = []string{
 	"enableSystemLogQuery",
 	"eventBurst",
 	"eventRecordQPS",
+	"failCgroupV1",
 	"fileCheckFrequency",
 	"healthzBindAddress",
 	"healthzPort",

@@ -85,6 +85,7 @@ func (s *Cleanup) Plan(env Env, effects *op.Effects) time.Time {
 	}
 	for len(s.Candidates) > 0 {
 		next := s.Candidates[0]
+		effects.WorkOn(next.UID)
 		if next.Cgroup && !env.isOwned(&next) && !env.RuntimeListedAt.After(s.ListIssued) {
 			return effects.Now().Add(relistPoll)
 		}
@@ -95,6 +96,7 @@ func (s *Cleanup) Plan(env Env, effects *op.Effects) time.Time {
 		s.remove(&next, env, effects)
 		return time.Time{}
 	}
+	effects.WorkOn("")
 	if s.ParentIndex >= len(s.parents(env)) {
 		s.ParentIndex, s.NextAt = 0, effects.Now().Add(period)
 		return s.NextAt
@@ -144,7 +146,8 @@ func (s *Cleanup) IsRemoving(uid string, cgroups *cgroup.Layout) bool {
 }
 
 // HandleCompletion handles the completion of an operation that Plan issued.
-func (s *Cleanup) HandleCompletion(record op.Record, ev world.Event, env Env) {
+func (s *Cleanup) HandleCompletion(record op.Record, ev world.Event, env Env,
+	effects *op.Effects) {
 	s.Op, s.RemovingUID = 0, ""
 	if record.Call == "Unmount" {
 		s.Unmounted = record.Subject
@@ -173,13 +176,14 @@ func (s *Cleanup) HandleCompletion(record op.Record, ev world.Event, env Env) {
 	s.LastError = ""
 	switch body := ev.Body.(type) {
 	case *world.DirListed:
-		s.findDirectories(record.Subject, body, env)
+		s.findDirectories(record.Subject, body, env, effects)
 	case *world.CgroupsListed:
-		s.findCgroups(record.Subject, body, env)
+		s.findCgroups(record.Subject, body, env, effects)
 	}
 }
 
-func (s *Cleanup) findDirectories(parent string, listed *world.DirListed, env Env) {
+func (s *Cleanup) findDirectories(parent string, listed *world.DirListed, env Env,
+	effects *op.Effects) {
 	for _, entry := range listed.Entries {
 		uid := entry.Name
 		if parent == s.LogsDir {
@@ -189,6 +193,7 @@ func (s *Cleanup) findDirectories(parent string, listed *world.DirListed, env En
 			}
 			uid = parts[2]
 		}
+		effects.WorkOn(uid)
 		candidate := Candidate{Path: path.Join(parent, entry.Name), UID: uid}
 		isOld := !entry.ModTime.After(s.ListIssued.Add(-orphanAgeMin))
 		if entry.Directory && !env.isOwned(&candidate) && isOld {
@@ -197,9 +202,11 @@ func (s *Cleanup) findDirectories(parent string, listed *world.DirListed, env En
 	}
 }
 
-func (s *Cleanup) findCgroups(parent string, listed *world.CgroupsListed, env Env) {
+func (s *Cleanup) findCgroups(parent string, listed *world.CgroupsListed, env Env,
+	effects *op.Effects) {
 	for _, name := range listed.Names {
 		uid, isPod := cgroup.UIDOf(name)
+		effects.WorkOn(uid)
 		candidate := Candidate{Path: path.Join(parent, name), UID: uid, Cgroup: true}
 		if isPod && !env.isOwned(&candidate) {
 			s.Candidates = append(s.Candidates, candidate)

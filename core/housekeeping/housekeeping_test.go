@@ -31,7 +31,7 @@ func TestOrphanIsUnmountedFirst(t *testing.T) {
 			}
 			record, _ := table.Complete(s.Op)
 			got = append(got, record.Call+" "+record.Subject)
-			s.HandleCompletion(record, world.Event{Time: now, Body: &world.Done{}}, env)
+			s.HandleCompletion(record, world.Event{Time: now, Body: &world.Done{}}, env, effects)
 		}
 		if strings.Join(got, ", ") != want {
 			t.Errorf("back %v: %v, want %s", back, got, want)
@@ -56,5 +56,48 @@ func TestOrphanIsUnmountedAgainAfterItsPodReturned(t *testing.T) {
 	plan(false)
 	if call := table.Records[s.Op].Call; call != "Unmount" {
 		t.Errorf("%s comes first", call)
+	}
+}
+
+// A panic over one candidate is about the pod that it has the name of, also while a listing is gone
+// through.
+func TestPanicIsAboutOneCandidate(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	env := Env{Cgroups: &cgroup.Layout{}, RuntimeListedAt: now.Add(time.Hour)}
+	env.IsKnownPod = func(uid string) bool {
+		if uid == "bad" {
+			panic(uid)
+		}
+		return true
+	}
+	env.MayOwnCgroup = env.IsKnownPod
+	var table op.Table
+	directories := &world.DirListed{Entries: []world.DirEntry{{Name: "good", Directory: true},
+		{Name: "bad", Directory: true}, {Name: "other", Directory: true}}}
+	for name, run := range map[string]func(*Cleanup, *op.Effects){
+		"plan": func(s *Cleanup, effects *op.Effects) {
+			s.Candidates = []Candidate{{UID: "good"}, {UID: "bad", Cgroup: true}, {UID: "other"}}
+			s.Plan(env, effects)
+		},
+		"directories": func(s *Cleanup, effects *op.Effects) {
+			s.HandleCompletion(op.Record{Call: "ListDir", Subject: "/pods"},
+				world.Event{Time: now, Body: directories}, env, effects)
+		},
+		"cgroups": func(s *Cleanup, effects *op.Effects) {
+			s.HandleCompletion(op.Record{Call: "ListCgroups", Subject: "/kubepods"},
+				world.Event{Time: now, Body: &world.CgroupsListed{
+					Names: []string{"podgood", "podbad", "podother"}}}, env, effects)
+		},
+	} {
+		effects := &op.Effects{}
+		effects.Reset(&table, now)
+		func() {
+			defer func() {
+				if recover() == nil || effects.CurrentPod() != "bad" {
+					t.Errorf("%s: the panic is about pod %q, want bad", name, effects.CurrentPod())
+				}
+			}()
+			run(&Cleanup{PodsDir: "/pods", LogsDir: "/logs"}, effects)
+		}()
 	}
 }

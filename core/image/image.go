@@ -38,7 +38,7 @@ const (
 	pullCheckPeriod = time.Minute
 	statusTimeout   = 2 * time.Minute
 	statusRetry     = time.Second
-	component       = "image"
+	Component       = "image"
 )
 
 // Precision is the precision of durations in messages for users.
@@ -143,7 +143,7 @@ type Pull struct {
 func (p Pull) Duration() time.Duration { return p.Finished.Sub(p.Started).Truncate(Precision) }
 
 // Key returns the owner of an image's operations.
-func Key(name string) timer.Key { return timer.Key{Component: component, Name: name} }
+func Key(name string) timer.Key { return timer.Key{Component: Component, Name: name} }
 
 // Result is what Store.Require knows about an image.
 type Result struct {
@@ -270,6 +270,15 @@ func (s *Store) tenant(i *Image) string {
 		}
 	}
 	return least
+}
+
+// FirstWaiter returns the pod that has waited for an image for the longest time; empty without one.
+func (s *Store) FirstWaiter(name string) string {
+	img := s.Images[name]
+	if img == nil || len(img.Waiters) == 0 {
+		return ""
+	}
+	return slices.MinFunc(img.Waiters, func(x, y Waiter) int { return x.Since.Compare(y.Since) }).UID
 }
 
 func (i *Image) findWaiter(uid string) (at int, found bool) {

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -99,6 +100,22 @@ func (r *harness) step(t *testing.T, after time.Duration, want string) {
 	}
 	if want != "" {
 		r.complete(r.serve())
+	}
+}
+
+// The lease has the date of its renewal, also if it is created after the date was changed.
+func TestLeaseHasTheDate(t *testing.T) {
+	r := newHarness()
+	wall := &timer.Wall{}
+	wall.Record(t0, -3*time.Hour)
+	r.effects.SetWall(wall)
+	r.step(t, 0, "GetObject")
+	for _, call := range []string{"CreateObject", "UpdateObject"} {
+		r.step(t, r.untilDue(), call)
+		want := r.now.Add(-3 * time.Hour).Truncate(time.Microsecond)
+		if got := r.stored.Spec.RenewTime.Time; !got.Equal(want) {
+			t.Errorf("%s: the lease was renewed at %v, want %v", call, got, want)
+		}
 	}
 }
 

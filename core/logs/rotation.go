@@ -121,6 +121,7 @@ func (r *Rotation) issueNext(j *Job, running RunningContainers, effects *op.Effe
 	if j.Op != 0 {
 		return true
 	}
+	previous := effects.WorkOn(j.UID)
 	var body any
 	if running.IsRunning(j.Target) {
 		body = j.nextOperation(r.BytesMax, r.FilesMax, effects.Date())
@@ -128,6 +129,7 @@ func (r *Rotation) issueNext(j *Job, running RunningContainers, effects *op.Effe
 		body = j.restoreName()
 	}
 	if body == nil {
+		effects.WorkOn(previous)
 		return false
 	}
 	timeout := fsTimeout
@@ -135,6 +137,7 @@ func (r *Rotation) issueNext(j *Job, running RunningContainers, effects *op.Effe
 		timeout = r.RuntimeTimeout
 	}
 	j.Op = effects.IssueFor(j.UID, Owner, fileName(body), timeout, body)
+	effects.WorkOn(previous)
 	return true
 }
 
@@ -146,6 +149,7 @@ func (r *Rotation) HandleCompletion(id world.OpID, rec op.Record, ev world.Event
 		panic("logs: completion of an operation that was not issued: " + rec.Call)
 	}
 	j := &r.Jobs[i]
+	effects.WorkOn(j.UID)
 	j.Op = 0
 	if ev.Err != nil {
 		if rec.Call != "ListDir" || !ev.Err.Has(world.KindNotFound) {

@@ -19,6 +19,7 @@ type Effects struct {
 	now     time.Time
 	wall    *timer.Wall // nil: the clock agrees with the date
 	effects []world.Effect
+	pod     string // see WorkOn
 }
 
 // Reset starts a step at the given time: it drops the effects of the step before.
@@ -35,6 +36,17 @@ func (o *Effects) SetWall(wall *timer.Wall) { o.wall = wall }
 
 // Date returns the date of the step, for timestamps that others read.
 func (o *Effects) Date() time.Time { return o.wall.Date(o.now) }
+
+// WorkOn notes the UID of the pod that the step works on from now on, empty for no pod alone, and
+// returns the one before. The note says which pod a panic is about. A panic leaves it as it is, so
+// the previous pod is noted again by a statement, not by a defer.
+func (o *Effects) WorkOn(uid string) (previous string) {
+	previous, o.pod = o.pod, uid
+	return previous
+}
+
+// CurrentPod returns the UID that was noted last.
+func (o *Effects) CurrentPod() string { return o.pod }
 
 // Issue issues an operation. The effect is added to the step, and a record stays in the table until
 // the completion arrives or the timeout has passed. An operation over a bound has no effect, and

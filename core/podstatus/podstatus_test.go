@@ -195,6 +195,9 @@ func TestPreemptedPodHasDisruptionTarget(t *testing.T) {
 	}
 	p.Containers[0] = newRun(0, pod.Exited, 143)
 	p.Sandboxes[0].Ready, p.Stage = false, pod.Terminated
+	if disruption() == nil { // the API server is to keep the phase, and the condition with it
+		t.Error("no condition with a terminal phase that is not durable")
+	}
 	p.Record.Termination = &p.Termination
 	if got := disruption(); got == nil || got.Status != v1.ConditionTrue ||
 		got.Reason != "TerminationByKubelet" ||

@@ -108,6 +108,9 @@ func LayoutFromConfig(c *kubeletconfig.KubeletConfiguration, setApart Range) Lay
 	return l
 }
 
+// Length returns the number of IDs of all ranges.
+func (l *Layout) Length() uint64 { return uint64(l.RangesMax) * uint64(l.IDsPerPod) }
+
 func idsPerPod(c *kubeletconfig.KubeletConfiguration) uint32 {
 	if u := c.UserNamespaces; u != nil && u.IDsPerPod != nil {
 		return uint32(*u.IDsPerPod)

@@ -3,7 +3,9 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,10 +57,10 @@ func hostileKinds(pipe string) []hostileKind {
 			"FailedMount: the pod has 5000 containers, and one pod may have 256"},
 		{"volumes", manyVolumes(3000), "the pod has 3000 volumes, and one pod may have 256",
 			"FailedMount: the pod has 3000 volumes, and one pod may have 256"},
-		{"doublings", doublings(40),
+		{"doublings", chainedVariables("DOUBLED_", 40, 2),
 			"main: waiting CreateContainerConfigError environment variable DOUBLED_11 is longer " +
 				"than 131072 bytes", "DOUBLED_11 is longer than 131072 bytes"},
-		{"variables", manyVariables(4000), runs, ""},
+		{"variables", chainedVariables("V", 4000, 1), runs, ""},
 		{"variables-of-keys", largeMapAsVariables(3),
 			"main: waiting CreateContainerConfigError more than 100000 environment variables",
 			"more than 100000 environment variables"},
@@ -100,12 +103,16 @@ func hostileKinds(pipe string) []hostileKind {
 }
 
 // testHostilePods creates a pod of each hostile kind beside the ready pods of deployment shop. The
-// agent goes on, the other pods and the node stay ready, a new pod runs, each hostile pod says why
-// it does not run, and all of them can be deleted.
+// process of the agent goes on, the other pods and the node stay ready, a new pod runs, each
+// hostile pod says why it does not run, and all of them can be deleted.
 func (c *clusterSuite) testHostilePods(t *testing.T) {
 	before := c.runningPods(t)
 	shop := c.apiPods(t, "shop")
-	lease := c.watchLease(t)
+	if len(shop) != shopReplicas {
+		t.Fatalf("deployment shop has %d pods, want %d", len(shop), shopReplicas)
+	}
+	process := c.agent.runningProcess(t)
+	heartbeats := c.watchHeartbeats(t)
 	pipe := filepath.Join(c.node.Dir, "pipes", "pipe")
 	if err := makePipe(pipe); err != nil {
 		t.Fatal(err)
@@ -139,12 +146,15 @@ func (c *clusterSuite) testHostilePods(t *testing.T) {
 	})
 	t.Logf("all were deleted after %.1f s", time.Since(start).Seconds())
 
-	c.agent.waitHealthy(t) // it is the same process: nothing restarts it
+	c.agent.waitHealthy(t)
+	if now := c.agent.runningProcess(t); now != process {
+		t.Errorf("the agent was %s, and is %s", process, now)
+	}
 	c.checkUnchanged(t, before, c.runningPods(t))
 	for i := range shop {
 		c.checkStayedReady(t, &shop[i], start)
 	}
-	lease.check(t)
+	heartbeats.check(t)
 }
 
 // hostilePod returns the pod of a kind.
@@ -227,12 +237,17 @@ func (c *clusterSuite) eventText(t *testing.T, pod string) string {
 }
 
 // checkStayedReady checks that a pod was ready and had the same restarts in every state since a
-// time.
+// time. Times in a status are whole seconds.
 func (c *clusterSuite) checkStayedReady(t *testing.T, pod *v1.Pod, since time.Time) {
 	t.Helper()
-	for _, state := range c.history.statesOf(pod.UID) {
+	states := c.history.statesOf(pod.UID)
+	if len(states) == 0 || !isPodReady(states[len(states)-1]) {
+		t.Errorf("%s is not ready in the last of %d states", pod.Name, len(states))
+	}
+	for _, state := range states {
 		for _, condition := range state.Status.Conditions {
-			if condition.Type == v1.PodReady && condition.LastTransitionTime.After(since) {
+			if condition.Type == v1.PodReady &&
+				!condition.LastTransitionTime.Time.Before(since.Truncate(time.Second)) {
 				t.Errorf("%s did not stay ready: %s", pod.Name, statusText(state))
 			}
 		}
@@ -242,42 +257,97 @@ func (c *clusterSuite) checkStayedReady(t *testing.T, pod *v1.Pod, since time.Ti
 	}
 }
 
-// leaseWatch looks at the lease of the node until a test ends.
-type leaseWatch struct {
-	mu       sync.Mutex
-	oldest   time.Duration // the greatest age of the lease
-	duration time.Duration // for which the lease is valid
-	problem  error
+// runningProcess returns the number and the start time of the agent's process, in which nothing
+// runs if the agent has exited: then the test fails.
+func (a *agent) runningProcess(t *testing.T) string {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The state is the third field, the start time the 22nd; the second is the name in parentheses.
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		t.Fatalf("the agent has exited: %s\n%s", stat, a.logTail(t, 40))
+	}
+	return fmt.Sprintf("process %d, started %s ticks after boot", a.cmd.Process.Pid, fields[19])
 }
 
-// watchLease starts to look at the lease, once a second.
-func (c *clusterSuite) watchLease(t *testing.T) *leaseWatch {
-	w := &leaseWatch{}
+// heartbeatWatch looks at the lease and the Ready condition of the node until a test ends.
+type heartbeatWatch struct {
+	mu       sync.Mutex
+	looks    int
+	oldest   time.Duration // the greatest age of the lease
+	duration time.Duration // for which the lease is valid
+	// readySince are the times since which the node was ready, and oldestStatus is the greatest age
+	// of the condition.
+	readySince   map[time.Time]bool
+	oldestStatus time.Duration
+	problems     map[string]int // and how often each was seen
+}
+
+// statusPeriod is how often the agent writes the status of an unchanged node: the default of
+// nodeStatusReportFrequency, and the half of it that is added at random, as by the kubelet.
+const statusPeriod = 5*time.Minute + 5*time.Minute/2
+
+// watchHeartbeats starts to look, once a second.
+func (c *clusterSuite) watchHeartbeats(t *testing.T) *heartbeatWatch {
+	w := &heartbeatWatch{readySince: map[time.Time]bool{}, problems: map[string]int{}}
 	ctx := t.Context()
 	go func() {
 		for ; ctx.Err() == nil; time.Sleep(time.Second) {
 			lease, err := c.api.CoordinationV1().Leases(v1.NamespaceNodeLease).Get(ctx, nodeName,
 				metav1.GetOptions{})
+			node, nodeErr := c.api.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 			w.mu.Lock()
-			if err == nil {
-				w.duration = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
-				w.oldest = max(w.oldest, time.Since(lease.Spec.RenewTime.Time))
+			if err = errors.Join(err, nodeErr); err != nil {
+				w.problems[err.Error()]++
+			} else {
+				w.record(lease, node, time.Now())
 			}
-			w.problem = err
 			w.mu.Unlock()
 		}
 	}()
 	return w
 }
 
-// check checks that the lease was never older than its duration.
-func (w *leaseWatch) check(t *testing.T) {
+// record records a lease and a node.
+func (w *heartbeatWatch) record(lease *coordinationv1.Lease, node *v1.Node, now time.Time) {
+	w.looks++
+	w.duration = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+	w.oldest = max(w.oldest, now.Sub(lease.Spec.RenewTime.Time))
+	for _, condition := range node.Status.Conditions {
+		switch {
+		case condition.Type != v1.NodeReady:
+		case condition.Status != v1.ConditionTrue:
+			w.problems["the node is not ready: "+condition.Message]++
+		default:
+			w.readySince[condition.LastTransitionTime.Time] = true
+			w.oldestStatus = max(w.oldestStatus, now.Sub(condition.LastHeartbeatTime.Time))
+		}
+	}
+}
+
+// check checks that the lease was never older than its duration, and that the node was ready all
+// the time.
+func (w *heartbeatWatch) check(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t.Logf("the lease is valid for %v, its greatest age was %v", w.duration, w.oldest)
-	if w.problem != nil || w.duration == 0 || w.oldest > w.duration {
-		t.Errorf("the lease was not renewed in time: %v", w.problem)
+	t.Logf("%d looks: the lease is valid for %v, its greatest age was %v; that of the node's Ready "+
+		"condition was %v", w.looks, w.duration, w.oldest, w.oldestStatus)
+	for problem, times := range w.problems {
+		t.Errorf("%d times: %s", times, problem)
+	}
+	if w.looks == 0 || w.duration == 0 || w.oldest > w.duration {
+		t.Error("the lease was not renewed in time")
+	}
+	if len(w.readySince) != 1 {
+		t.Errorf("the node was ready since %v, want since one time", w.readySince)
+	}
+	if w.oldestStatus > statusPeriod {
+		t.Errorf("the Ready condition was %v old, want at most %v", w.oldestStatus, statusPeriod)
 	}
 }
 
@@ -373,24 +443,15 @@ func manyVolumes(n int) func(*v1.Pod) {
 	}
 }
 
-// doublings adds variables, each of which refers to the one before twice. The first has 64 bytes.
-func doublings(n int) func(*v1.Pod) {
+// chainedVariables adds variables, each of which refers to the one before a number of times. The
+// first has 64 bytes.
+func chainedVariables(prefix string, n, references int) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		c, value := &p.Spec.Containers[0], strings.Repeat("x", 64)
 		for i := range n {
-			c.Env = append(c.Env, v1.EnvVar{Name: fmt.Sprint("DOUBLED_", i), Value: value})
-			value = fmt.Sprintf("$(DOUBLED_%d)$(DOUBLED_%[1]d)", i)
-		}
-	}
-}
-
-// manyVariables adds variables that refer to the one before, and stay as long as it is.
-func manyVariables(n int) func(*v1.Pod) {
-	return func(p *v1.Pod) {
-		c, value := &p.Spec.Containers[0], strings.Repeat("x", 64)
-		for i := range n {
-			c.Env = append(c.Env, v1.EnvVar{Name: fmt.Sprint("V", i), Value: value})
-			value = fmt.Sprintf("$(V%d)", i)
+			name := fmt.Sprint(prefix, i)
+			c.Env = append(c.Env, v1.EnvVar{Name: name, Value: value})
+			value = strings.Repeat("$("+name+")", references)
 		}
 	}
 }
