@@ -618,7 +618,7 @@ var mutants = []mutant{
 			"			cleanup.Files = []string{node.MessageFilePath(p.UID, c.Name, c.Restarts)}",
 		new: "if cleanup.LogsRemoved = true; cleanup.LogsRemoved {\n" +
 			"			cleanup.Files = append(cleanup.Files, node.MessageFilePath(p.UID, c.Name, c.Restarts))",
-		scenario: "logs", seeds: "201-300",
+		scenario: "logs", seeds: "401-420",
 	},
 	{
 		// A removal that the core has abandoned continues, and removes what was created there again.
@@ -1167,9 +1167,9 @@ var mutants = []mutant{
 	},
 	{
 		name:     "a panic is about no pod",
-		file:     "core/setaside.go",
-		old:      "	previous, a.current = a.current, uid\n",
-		new:      "	previous, a.current = a.current, \"\"\n",
+		file:     "core/op/effects.go",
+		old:      "previous, o.pod = o.pod, uid",
+		new:      "previous, o.pod = o.pod, \"\"",
 		scenario: "panics", seeds: "1-20",
 	},
 	{
