@@ -48,7 +48,7 @@ type Options struct {
 type State struct {
 	BootedAt     time.Time              `json:"bootedAt"` // zero before the boot event
 	Boot         world.Boot             `json:"boot"`     // the machine's facts as observed last
-	Machine      machine.Watch          `json:"machine"`
+	Machine      machine.Observer       `json:"machine"`
 	Node         pod.Node               `json:"node"`
 	Ops          op.Table               `json:"ops"`
 	Timers       timer.Queue[timer.Key] `json:"timers"`
@@ -152,7 +152,7 @@ func (a *Agent) handleBoot(boot *world.Boot, now time.Time) {
 	s := &a.state
 	s.Boot, s.BootedAt = *boot, now
 	s.Node.Seed = boot.Seed
-	s.Machine = machine.Watch{Period: s.NodeObject.Settings.CheckPeriod,
+	s.Machine = machine.Observer{Period: s.NodeObject.Settings.CheckPeriod,
 		Name: s.NodeObject.Settings.NameToResolve(s.Node.Name)}
 	s.Machine.Start(now)
 	a.applyMachine()

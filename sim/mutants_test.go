@@ -1032,7 +1032,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "one pod gets any number of service account tokens",
-		file: "core/budget/pod.go",
+		file: "core/budget/spec.go",
 		old:  "case tokens > TokensMax:",
 		new:  "case tokens < 0:",
 		also: &edit{
@@ -1096,7 +1096,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "one pod takes all watches",
-		file: "core/budget/pod.go",
+		file: "core/budget/spec.go",
 		old:  "case references > ReferencesMax:",
 		new:  "case references < 0:",
 		also: &edit{

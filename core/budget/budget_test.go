@@ -29,7 +29,7 @@ func TestTableHasTheSharesOfLanes(t *testing.T) {
 	for item, lane := range map[budget.Item]loop.Lane{
 		budget.StopsInFlight: loop.LaneStop, budget.ProbesInFlight: loop.LaneProbe,
 	} {
-		if got, want := budget.Table[item].Max, loop.TenantMax(lane); got != want {
+		if got, want := budget.Table[item].Max, loop.ShareMax(lane); got != want {
 			t.Errorf("%s: %d, and the lane has %d", item.Name(), got, want)
 		}
 	}

@@ -164,7 +164,7 @@ func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since
 	if img == nil || img.Ref != ref {
 		if _, err := reference.ParseNormalizedNamed(ref); err != nil {
 			// The reference is invalid for every runtime, so no runtime is asked.
-			return Result{Problem: &Problem{Reason: ErrName, Message: fmt.Sprintf(
+			return Result{Problem: &Problem{Reason: ErrInvalidImageName, Message: fmt.Sprintf(
 				"Failed to apply default image tag %q: couldn't parse image name %[1]q: %v", ref,
 				err)}}
 		}
@@ -184,7 +184,7 @@ func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since
 		return img.result()
 	case checked && policy == v1.PullNever:
 		img.RecheckAt = img.CheckedAt.Add(backoffFirst) // the image may be loaded by other means
-		return Result{Problem: &Problem{Reason: ErrNeverPull, Message: fmt.Sprintf(
+		return Result{Problem: &Problem{Reason: ErrImageNeverPull, Message: fmt.Sprintf(
 			"Container image %q is not present with pull policy of Never", ref)}}
 	case policy == v1.PullAlways, checked:
 		img.PullNeededSince = timer.Later(img.PullNeededSince, since)
@@ -470,7 +470,7 @@ func (i *Image) recordStatus(found *runtimeapi.Image, issued, now time.Time) []s
 	if found.GetId() != i.ID || i.InspectedID != i.ID || i.Problem != nil || !i.RecheckAt.IsZero() {
 		affectedAfter = time.Time{}
 	}
-	if i.Problem != nil && i.Problem.Reason == ErrInspect {
+	if i.Problem != nil && i.Problem.Reason == ErrImageInspect {
 		i.Problem = nil
 	}
 	i.RecheckAt = time.Time{} // Require sets it again for pull policy Never

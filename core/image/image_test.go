@@ -230,7 +230,7 @@ func TestPulledImageRemoved(t *testing.T) {
 	r.plan(0)
 	r.complete(1, time.Second, &runtimeapi.ImageStatusResponse{}, nil)
 	got := r.store.RequireWithUser("a", Request{Ref: "i"}, v1.PullAlways, t0)
-	if got.ID != "" || got.Problem == nil || got.Problem.Reason != ErrInspect {
+	if got.ID != "" || got.Problem == nil || got.Problem.Reason != ErrImageInspect {
 		t.Fatalf("%+v", got)
 	}
 	r.plan(time.Second)

@@ -8,11 +8,11 @@ import (
 // The reasons of container statuses for an image that is not available. The runtime reports the
 // last two at the beginning of its error (k8s.io/cri-api/pkg/errors).
 const (
-	ErrName      = "InvalidImageName"
-	ErrNeverPull = "ErrImageNeverPull"
-	ErrInspect   = "ImageInspectError"
-	ErrPull      = "ErrImagePull"
-	BackOff      = "ImagePullBackOff"
+	ErrInvalidImageName = "InvalidImageName"
+	ErrImageNeverPull   = "ErrImageNeverPull"
+	ErrImageInspect     = "ImageInspectError"
+	ErrImagePull        = "ErrImagePull"
+	ErrImagePullBackOff = "ImagePullBackOff"
 
 	errRegistry  = "RegistryUnavailable"
 	errSignature = "SignatureValidationFailed"
@@ -30,15 +30,15 @@ type Problem struct {
 
 // inspectProblem returns the problem of an image that cannot be inspected.
 func inspectProblem(ref, cause string) *Problem {
-	return &Problem{Reason: ErrInspect, Message: fmt.Sprintf("Failed to inspect image %q: %s", ref,
-		cause)}
+	return &Problem{Reason: ErrImageInspect,
+		Message: fmt.Sprintf("Failed to inspect image %q: %s", ref, cause)}
 }
 
 // pullProblem returns the problem of an image after so many failed pulls in a row. Repeated
 // failures show as the back-off, with the newest failure. Upstream: evalCRIPullErr in
 // pkg/kubelet/images/image_manager.go.
 func pullProblem(ref, cause string, failures int) *Problem {
-	p := &Problem{Message: cause, Cause: cause, PullReason: ErrPull, Failures: failures}
+	p := &Problem{Message: cause, Cause: cause, PullReason: ErrImagePull, Failures: failures}
 	for reason, text := range map[string]string{ //ordered: at most one is a prefix
 		errRegistry: "the registry is unavailable", errSignature: "the signature validation failed",
 	} {
@@ -49,7 +49,7 @@ func pullProblem(ref, cause string, failures int) *Problem {
 	}
 	p.Reason = p.PullReason
 	if failures > 1 {
-		p.Reason = BackOff
+		p.Reason = ErrImagePullBackOff
 		p.Message = fmt.Sprintf("Back-off pulling image %q: %s: %s", ref, p.PullReason, p.Message)
 	}
 	return p

@@ -106,7 +106,7 @@ func (r *harness) step(t *testing.T, after time.Duration, want string) {
 // The lease has the date of its renewal, also if it is created after the date was changed.
 func TestLeaseHasTheDate(t *testing.T) {
 	r := newHarness()
-	wall := &timer.Wall{}
+	wall := &timer.WallClock{}
 	wall.Record(t0, -3*time.Hour)
 	r.effects.SetWall(wall)
 	r.step(t, 0, "GetObject")

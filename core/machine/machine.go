@@ -4,7 +4,7 @@
 // The boot event has the first observation. Facts: the observation in flight. Plan: an observation
 // every period. A fact that cannot be determined now keeps its last value: a file system that does
 // not answer has not lost its size, and a name server that does not answer has not changed the
-// node's address. Start reading at Watch.Plan.
+// node's address. Start reading at Observer.Plan.
 package machine
 
 import (
@@ -23,8 +23,8 @@ const readTimeout = 10 * time.Second
 // Owner is the key of the operations and the timer.
 var Owner = timer.Key{Component: "machine"}
 
-// Watch is the state of the observations.
-type Watch struct {
+// Observer is the state of the observations.
+type Observer struct {
 	// Period is that of the comparisons of the Node's status, with which the kubelet resolves the
 	// addresses again (nodestatus/setters.go).
 	Period    time.Duration `json:"period"`
@@ -35,37 +35,37 @@ type Watch struct {
 }
 
 // Start begins the observations. The first is that of the boot event.
-func (w *Watch) Start(now time.Time) { w.NextAt = now.Add(w.Period) }
+func (o *Observer) Start(now time.Time) { o.NextAt = now.Add(o.Period) }
 
 // Plan observes the machine if due, and returns when to plan again.
-func (w *Watch) Plan(effects *op.Effects) time.Time {
+func (o *Observer) Plan(effects *op.Effects) time.Time {
 	switch {
-	case w.Op != 0:
+	case o.Op != 0:
 		return time.Time{}
-	case effects.Now().Before(w.NextAt):
-		return w.NextAt
+	case effects.Now().Before(o.NextAt):
+		return o.NextAt
 	}
-	w.Op = effects.Issue(Owner, "", readTimeout, &world.ReadMachine{Name: w.Name})
+	o.Op = effects.Issue(Owner, "", readTimeout, &world.ReadMachine{Name: o.Name})
 	return time.Time{}
 }
 
 // HandleCompletion applies an observation to the facts of the boot event, and reports whether they
 // have changed.
-func (w *Watch) HandleCompletion(ev world.Event, boot *world.Boot, effects *op.Effects) bool {
-	w.Op, w.NextAt = 0, ev.Time.Add(w.Period)
+func (o *Observer) HandleCompletion(ev world.Event, boot *world.Boot, effects *op.Effects) bool {
+	o.Op, o.NextAt = 0, ev.Time.Add(o.Period)
 	read, ok := ev.Body.(*world.MachineRead)
 	err := ev.Err
 	if err == nil && !ok {
 		err = world.Errorf(world.KindInternal, "ReadMachine", "answered without a machine")
 	}
 	if err != nil {
-		if w.LastError == "" {
+		if o.LastError == "" {
 			effects.Log(world.LevelWarning, "Failed to observe the machine", "err", err.Error())
 		}
-		w.LastError = err.Error()
+		o.LastError = err.Error()
 		return false
 	}
-	w.LastError = ""
+	o.LastError = ""
 	before := *boot
 	update(boot, read)
 	return !reflect.DeepEqual(before, *boot)

@@ -44,18 +44,18 @@ func TestFactsThatCannotBeDetermined(t *testing.T) {
 	} {
 		effects, table, boot := &op.Effects{}, &op.Table{}, known
 		effects.Reset(table, t0)
-		w := &Watch{Period: 10 * time.Second, Name: "n1"}
-		w.Plan(effects)
-		if w.Op == 0 {
+		o := &Observer{Period: 10 * time.Second, Name: "n1"}
+		o.Plan(effects)
+		if o.Op == 0 {
 			t.Fatalf("%s: no observation", c.name)
 		}
-		changed := w.HandleCompletion(world.Event{Time: t0, Op: w.Op, Body: c.body, Err: c.err}, &boot,
+		changed := o.HandleCompletion(world.Event{Time: t0, Op: o.Op, Body: c.body, Err: c.err}, &boot,
 			effects)
 		if d := cmp.Diff(c.want, boot); d != "" || changed == cmp.Equal(known, boot) {
 			t.Errorf("%s: changed %v: %s", c.name, changed, d)
 		}
-		if w.Op != 0 || !w.NextAt.Equal(t0.Add(w.Period)) {
-			t.Errorf("%s: the next observation: %+v", c.name, w)
+		if o.Op != 0 || !o.NextAt.Equal(t0.Add(o.Period)) {
+			t.Errorf("%s: the next observation: %+v", c.name, o)
 		}
 	}
 }
@@ -64,9 +64,9 @@ func TestFactsThatCannotBeDetermined(t *testing.T) {
 func TestFirstObservationIsAPeriodAfterTheBoot(t *testing.T) {
 	effects := &op.Effects{}
 	effects.Reset(&op.Table{}, t0)
-	w := &Watch{Period: 10 * time.Second}
-	w.Start(t0)
-	if wake := w.Plan(effects); w.Op != 0 || !wake.Equal(t0.Add(w.Period)) {
-		t.Errorf("observed at once, or not again: %+v, %s", w, wake)
+	o := &Observer{Period: 10 * time.Second}
+	o.Start(t0)
+	if wake := o.Plan(effects); o.Op != 0 || !wake.Equal(t0.Add(o.Period)) {
+		t.Errorf("observed at once, or not again: %+v, %s", o, wake)
 	}
 }

@@ -17,7 +17,7 @@ const podComponent = "pod"
 type Effects struct {
 	table   *Table
 	now     time.Time
-	wall    *timer.Wall // nil: the clock agrees with the date
+	wall    *timer.WallClock // nil: the clock agrees with the date
 	effects []world.Effect
 	pod     string // see WorkOn
 }
@@ -32,7 +32,7 @@ func (o *Effects) Reset(table *Table, now time.Time) {
 func (o *Effects) Now() time.Time { return o.now }
 
 // SetWall sets what the dates of times are taken from.
-func (o *Effects) SetWall(wall *timer.Wall) { o.wall = wall }
+func (o *Effects) SetWall(wall *timer.WallClock) { o.wall = wall }
 
 // Date returns the date of the step, for timestamps that others read.
 func (o *Effects) Date() time.Time { return o.wall.Date(o.now) }

@@ -31,7 +31,7 @@ type Node struct {
 	RestartAllContainers bool          `json:"restartAllContainers"`
 	IDs                  userns.Layout `json:"ids"` // of pods with a user namespace of their own
 
-	Wall timer.Wall `json:"wall"` // the dates of the agent's times
+	Wall timer.WallClock `json:"wall"` // the dates of the agent's times
 }
 
 // Env is the input of a plan besides the pod.

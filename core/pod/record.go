@@ -19,9 +19,9 @@ import (
 // Record holds the facts about the pod's record on the disk, as far as this agent knows it.
 type Record struct {
 	Loaded bool `json:"loaded"` // read, or known not to exist
-	// Sought reports that the file was looked for on the disk: an earlier agent may have run the pod.
-	// A pod that is new to the node has no earlier runs.
-	Sought bool `json:"sought,omitempty"`
+	// LookedFor reports that the file was looked for on the disk: an earlier agent may have run the
+	// pod. A pod that is new to the node has no earlier runs.
+	LookedFor bool `json:"lookedFor,omitempty"`
 	// The content of the file, as this agent last read or wrote it:
 	StartTime   time.Time         `json:"startTime"`
 	Containers  []ContainerRecord `json:"containers,omitempty"`
@@ -150,7 +150,7 @@ func (p *Pod) handleRecordCompletion(r op.Record, ev world.Event, env *Env) {
 		env.Effects.Log(world.LevelWarning, "the record of a pod cannot be read and counts as empty",
 			"pod", p.FullName(), "path", p.recordPath(env.Node), "err", failed.Error())
 	}
-	p.Record.Loaded, p.Record.Sought = true, true
+	p.Record.Loaded, p.Record.LookedFor = true, true
 	p.Record.Failures, p.Record.NotBefore = 0, time.Time{}
 	p.Record.setContent(&content)
 	if !content.Start.IsZero() {

@@ -69,7 +69,7 @@ func (p *Pod) removedRunBackoffEnd(name string) time.Time {
 // from its manifest, so a pod that is new to the node may have the logs of an earlier one.
 func (p *Pod) listLogs(name string, env *Env) bool {
 	_, reported := p.ReportedRestarts(name)
-	mayHaveRun := p.Record.Sought || reported || p.IsStatic()
+	mayHaveRun := p.Record.LookedFor || reported || p.IsStatic()
 	if !mayHaveRun || p.NewestRun(name) != nil || p.RemovedRun(name) != nil ||
 		slices.Contains(p.LogsListed, name) {
 		return false

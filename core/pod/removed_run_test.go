@@ -93,7 +93,7 @@ func TestRunsAreCountedFromTheirLogs(t *testing.T) {
 		{"no directory", nil, &world.Error{Kind: world.KindNotFound}, 0},
 	} {
 		p := podWith(spec(v1.RestartPolicyAlways, "", "web"))
-		p.DirCreated, p.LogDirs, p.Record.Sought = true, []string{"web"}, true
+		p.DirCreated, p.LogDirs, p.Record.LookedFor = true, []string{"web"}, true
 		r := newHarness(t, p).planAt(0).completeWrites()
 		list := &world.DirListed{}
 		for _, name := range test.entries {
@@ -121,7 +121,7 @@ func TestLogsOfReportedRunsAreListed(t *testing.T) {
 		restarts int
 	}{{true, "7.log", 8}, {true, "1.log", 4}, {false, "7.log", 8}} {
 		p := podWith(spec(v1.RestartPolicyAlways, "", "web"))
-		p.DirCreated, p.LogDirs, p.Record.Sought = true, []string{"web"}, test.sought
+		p.DirCreated, p.LogDirs, p.Record.LookedFor = true, []string{"web"}, test.sought
 		p.Spec.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "web", RestartCount: 3}}
 		r := newHarness(t, p).planAt(0).completeWrites()
 		r.complete("ListDir", &world.DirListed{Entries: []world.DirEntry{{Name: test.entry}}}, nil)
@@ -159,7 +159,7 @@ func TestLogsOfNewPodsAreNotListed(t *testing.T) {
 // that was refused is issued again.
 func TestFailedListOfLogs(t *testing.T) {
 	p := podWith(spec(v1.RestartPolicyAlways, "", "web"))
-	p.DirCreated, p.LogDirs, p.Record.Sought = true, []string{"web"}, true
+	p.DirCreated, p.LogDirs, p.Record.LookedFor = true, []string{"web"}, true
 	r := newHarness(t, p).planAt(0).completeWrites()
 	r.complete("ListDir", nil, &world.Error{Kind: world.KindInternal, Message: "input/output error"})
 	config := r.expectCall("CreateContainer").Body.(*runtimeapi.CreateContainerRequest).Config

@@ -128,14 +128,14 @@ func imageBackoffEvents(container, ref string, problem *image.Problem) []podEven
 	failed := podEvent{container, warning, reasonFailed, "Error: " + problem.Reason}
 	first := podEvent{container, warning, "InspectFailed", problem.Message}
 	switch problem.Reason {
-	case image.ErrName:
-	case image.ErrNeverPull:
-		first.reason = image.ErrNeverPull
-	case image.ErrInspect:
+	case image.ErrInvalidImageName:
+	case image.ErrImageNeverPull:
+		first.reason = image.ErrImageNeverPull
+	case image.ErrImageInspect:
 	default:
 		first.kind, first.reason = normal, reasonBackOff
 		first.message = fmt.Sprintf("Back-off pulling image %q", ref)
-		failed.message = "Error: " + image.BackOff
+		failed.message = "Error: " + image.ErrImagePullBackOff
 	}
 	return []podEvent{first, failed}
 }

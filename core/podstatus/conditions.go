@@ -95,7 +95,7 @@ func setCondition(p *pod.Pod, t v1.PodConditionType, status bool, reason, messag
 
 // conditions returns the conditions of a pod as the API serves them, with the generation of the
 // spec that they are about (KEP-5067).
-func conditions(p *pod.Pod, wall *timer.Wall) []v1.PodCondition {
+func conditions(p *pod.Pod, wall *timer.WallClock) []v1.PodCondition {
 	served := slices.Grow([]v1.PodCondition(nil), len(p.Status.Conditions))
 	for _, c := range p.Status.Conditions {
 		status := v1.ConditionFalse

@@ -10,7 +10,7 @@ import (
 // A time keeps its date over later changes of the date.
 func TestDate(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var w timer.Wall
+	var w timer.WallClock
 	w.Record(start.Add(time.Hour), 30*time.Minute)
 	w.Record(start.Add(2*time.Hour), -time.Hour)
 	for after, want := range map[time.Duration]time.Duration{
@@ -24,7 +24,7 @@ func TestDate(t *testing.T) {
 	if !w.Date(time.Time{}).IsZero() {
 		t.Error("no time has a date")
 	}
-	var none *timer.Wall
+	var none *timer.WallClock
 	if got := none.Date(start); got != start {
 		t.Errorf("without a wall clock: %v", got)
 	}
@@ -32,7 +32,7 @@ func TestDate(t *testing.T) {
 
 func TestStepsAreBounded(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var w timer.Wall
+	var w timer.WallClock
 	for i := range 1000 {
 		w.Record(start.Add(time.Duration(i)*time.Second), time.Duration(i)*time.Minute)
 	}
@@ -44,7 +44,7 @@ func TestStepsAreBounded(t *testing.T) {
 // A large step stays, however many small ones follow it.
 func TestStepsThatDifferLeastAreMerged(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var w timer.Wall
+	var w timer.WallClock
 	w.Record(start, 8*time.Hour)
 	for i := range 1000 {
 		w.Record(start.Add(time.Duration(i+1)*time.Minute), time.Duration(i)*time.Second)

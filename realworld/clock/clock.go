@@ -3,7 +3,7 @@
 // the agent runs: so a change of the date neither ends a back-off early nor delays a relist.
 //
 // Offset is the difference between the date and this clock. The core adds it to timestamps that
-// others read (timer.Wall).
+// others read (timer.WallClock).
 //
 // All deadlines of effects are times of this clock; a port converts them to timeouts with Until.
 package clock

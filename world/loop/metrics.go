@@ -70,15 +70,15 @@ func (l *Loop) Metrics() []world.Metric {
 			m.Labels = []world.Label{{Name: "lane", Value: lane.String()}}
 			ms = append(ms, m)
 		}
-		add("seedlet_operations_flying", "Operations in flight at a port.",
+		add("seedlet_operations_in_flight", "Operations in flight at a port.",
 			l.lanes[i].inFlight)
-		add("seedlet_operations_flying_of_one",
+		add("seedlet_operations_in_flight_busiest_tenant",
 			"Most operations in flight of one tenant: a pod, or the namespace of what is read.",
 			l.lanes[i].mostOfOne())
 		add("seedlet_operations_hung",
 			"Operations in flight that have passed their deadline and still occupy their slot.",
 			l.lanes[i].hung)
-		add("seedlet_operations_flying_max",
+		add("seedlet_operations_in_flight_limit",
 			"Limit on operations in flight. As many again replace hung ones.",
 			l.opts.Limits.InFlight[i])
 		add("seedlet_operations_waiting", "Operations waiting for a slot in their lane.",

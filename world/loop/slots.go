@@ -237,6 +237,6 @@ func (l *Loop) startWaiting(lane Lane) {
 	}
 }
 
-// TenantMax returns the bound of one tenant in a lane whose operations take as long as the author
+// ShareMax returns the bound of one tenant in a lane whose operations take as long as the author
 // of a pod likes, by default. In the other lanes only rule 1 bounds a tenant.
-func TenantMax(lane Lane) int { return newSlots(lane, defaultLimits.InFlight[lane]).shareMax }
+func ShareMax(lane Lane) int { return newSlots(lane, defaultLimits.InFlight[lane]).shareMax }
