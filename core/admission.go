@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/admission"
-	"seedlet.dev/core/budget"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/statuswriter"
@@ -185,7 +184,7 @@ func (a *Agent) activePods(additional []*v1.Pod) []*v1.Pod {
 // may take long to check: it is admitted, and says why it waits.
 func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 	preempt bool) Rejection {
-	if !static && budget.CheckSpec(&spec.Spec, 0, 0) != nil {
+	if !static && pod.ExceedsBudget(spec) {
 		return Rejection{}
 	}
 	if !admission.IsCritical(spec, static) {

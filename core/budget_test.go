@@ -148,37 +148,50 @@ func TestPodOverBudgetIsNotStarted(t *testing.T) {
 	}
 }
 
-// A pod that exceeds its budget takes no ports and no resources from others: it never starts.
+// A pod that exceeds its budget takes no ports, no resources and no place of another pod: it never
+// starts. That holds from the first moment, also in the same list.
 func TestPodOverBudgetTakesNothing(t *testing.T) {
-	hostile := podOf("hostile", "h", func(spec *v1.PodSpec) {
+	ports := func(spec *v1.PodSpec) {
 		for i := range 5000 {
 			spec.Containers[0].Ports = append(spec.Containers[0].Ports,
 				v1.ContainerPort{HostPort: int32(i + 1), ContainerPort: 1})
 		}
-		spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}
-	})
-	web := func(name string, port int32) *v1.Pod {
-		return podOf(name, name, func(spec *v1.PodSpec) {
-			spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: port, ContainerPort: 80}}
+	}
+	critical := int32(2_000_000_000)
+	secrets := func(spec *v1.PodSpec) { spec.Containers = podOfSecrets("", "", 300).Spec.Containers }
+	for message, exceed := range map[string]func(*v1.PodSpec){
+		"the containers of the pod have 5000 ports, and one pod may have 4096": ports,
+		"the pod refers to 300 API objects, and one pod may refer to 256":      secrets,
+	} {
+		hostile := podOf("hostile", "h", func(spec *v1.PodSpec) {
+			exceed(spec)
+			spec.Priority = &critical
 			spec.Containers[0].Resources.Requests = v1.ResourceList{
-				v1.ResourceCPU: resource.MustParse("500m")}
+				v1.ResourceCPU: resource.MustParse("2")}
 		})
-	}
-	n := bootWithPods(nil, hostile)
-	check := func(when string, want ...string) {
-		t.Helper()
-		const message = "the containers of the pod have 5000 ports, and one pod may have 4096"
-		if got := n.sandboxNames(); !slices.Equal(got, want) || n.waitingMessage("h") != message {
-			t.Errorf("%s: sandboxes of %v, the hostile pod says %q", when, got, n.waitingMessage("h"))
+		web := func(name string, port int32) *v1.Pod {
+			return podOf(name, name, func(spec *v1.PodSpec) {
+				spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: port, ContainerPort: 80}}
+				spec.Containers[0].Resources.Requests = v1.ResourceList{
+					v1.ResourceCPU: resource.MustParse("500m")}
+			})
 		}
+		n := bootWithPods(nil, hostile, web("z", 79))
+		check := func(when string, want ...string) {
+			t.Helper()
+			if got := n.sandboxNames(); !slices.Equal(got, want) || n.waitingMessage("h") != message {
+				t.Errorf("%s: sandboxes of %v, the hostile pod says %q", when, got, n.waitingMessage("h"))
+			}
+		}
+		check("in one list", "z")
+		n.apiServer.put(web("a", 80))
+		n.advance(5 * time.Second)
+		check("beside it", "a", "z")
+		n.restart()
+		n.apiServer.put(web("b", 81))
+		n.advance(5 * time.Second)
+		check("after a restart", "a", "b", "z")
 	}
-	n.apiServer.put(web("a", 80))
-	n.advance(5 * time.Second)
-	check("beside it", "a")
-	n.restart()
-	n.apiServer.put(web("b", 81))
-	n.advance(5 * time.Second)
-	check("after a restart", "a", "b")
 }
 
 func eventsWith(events []string, text string) []string {

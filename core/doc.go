@@ -40,7 +40,7 @@
 //
 //	agent.go           Options, State, New
 //	step.go            where events enter, and completions and plans reach the components
-//	planqueue.go       the components to plan in a step
+//	planqueue.go       the components to plan in a step, and those left to the next
 //	pods.go            static pods, and the known pods of all sources: added, planned, removed
 //	apipods.go         pods from the API server, from the watch to the pod
 //	admission.go       which desired pods are run

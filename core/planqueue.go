@@ -50,21 +50,23 @@ func (q *planQueue) dequeue() (timer.Key, bool) {
 	return key, true
 }
 
-// plansPerStep bounds the components that one step plans because of its event, and those that it
-// plans because their timers are due. So a fact that all pods depend on, such as the first status
-// of the runtime, delays heartbeats no longer on a node with thousands of pods. The others are due
-// at once: their timers are part of the state, as everything that is still to be done.
-const plansPerStep = 50
+// perStepMax bounds what one step does of each kind: operations that expire, components that are
+// planned because of the event, and components whose timers are due. Events are handled between
+// such steps, so a fact that all pods depend on, such as the first status of the runtime, does not
+// hold up requests and completions on a node with thousands of pods. What the plans themselves
+// enqueue is not bounded.
+const perStepMax = 50
 
-// carryOver leaves the components beyond plansPerStep to the next steps. It is called before the
-// first plan of a step.
-func (a *Agent) carryOver(now time.Time) {
+// deferPlans leaves the components beyond perStepMax to the next steps, by timers that are due at
+// once: what is still to be done is part of the state. It is called before the first plan of a
+// step.
+func (a *Agent) deferPlans(now time.Time) {
 	q := &a.queue
-	for i := plansPerStep; i < len(q.keys); i++ {
+	for i := perStepMax; i < len(q.keys); i++ {
 		delete(q.isQueued, q.keys[i])
 		a.state.Timers.SetNoLaterThan(q.keys[i], now)
 	}
-	q.keys = q.keys[:min(len(q.keys), plansPerStep)]
+	q.keys = q.keys[:min(len(q.keys), perStepMax)]
 }
 
 func (a *Agent) enqueuePod(uid string) {

@@ -31,8 +31,8 @@ func TestEndlessPlansAreDetected(t *testing.T) {
 
 // A fact that all pods depend on is not planned for all of them in one step: what one step leaves
 // is due at once, also for an agent that is restored in between, and in the end no pod is left out.
-func TestPlansAreCarriedOver(t *testing.T) {
-	const pods = 3*plansPerStep + 7
+func TestPlansAreDeferred(t *testing.T) {
+	const pods = 3*perStepMax + 7
 	n := newNode(nil)
 	n.apiServer, n.stepsMax, n.podsMax = newServer(), 100_000, pods
 	n.machine.Addresses = []string{"192.0.2.1"}
@@ -43,7 +43,7 @@ func TestPlansAreCarriedOver(t *testing.T) {
 	n.restart()
 	n.advance(20 * time.Second)
 	n.apiServer.undelivered = nil
-	mostPatches, carriedOver := 0, 0
+	mostPatches, deferred := 0, 0
 	n.measure = func(ev world.Event, step func(world.Event) []world.Effect) ([]world.Effect, bool) {
 		effects, patches := slices.Clone(step(ev)), 0
 		for _, e := range effects {
@@ -53,15 +53,15 @@ func TestPlansAreCarriedOver(t *testing.T) {
 		}
 		mostPatches = max(mostPatches, patches)
 		if wake := n.agent.NextWake(); !wake.IsZero() && !wake.After(n.now) {
-			carriedOver++
+			deferred++
 			n.restore(t)
 		}
 		return effects, false
 	}
 	n.machine.Addresses = []string{"192.0.2.9"}
 	n.advance(20 * time.Second)
-	if mostPatches == 0 || mostPatches > 2*plansPerStep || carriedOver < 2 {
-		t.Errorf("one step writes %d statuses; %d steps leave something", mostPatches, carriedOver)
+	if mostPatches == 0 || mostPatches > 2*perStepMax || deferred < 2 {
+		t.Errorf("one step writes %d statuses; %d steps leave something", mostPatches, deferred)
 	}
 	for name, p := range n.apiServer.objects {
 		if p.Status.HostIP != "192.0.2.9" {

@@ -39,7 +39,7 @@ func (a *Agent) Step(ev world.Event) []world.Effect {
 	a.handleEvent(ev)
 	a.workOn("")
 	a.expireOperations(ev.Time)
-	a.carryOver(ev.Time)
+	a.deferPlans(ev.Time)
 	a.enqueueDueTimers(ev.Time)
 	for {
 		key, ok := a.queue.dequeue()
@@ -100,7 +100,7 @@ func (a *Agent) handleEvent(ev world.Event) {
 // expireOperations completes the operations whose deadline has passed with a timeout, since their
 // outcome is unknown, and the refused ones. What is beyond the bound expires in the next step.
 func (a *Agent) expireOperations(now time.Time) {
-	for range plansPerStep {
+	for range perStepMax {
 		id, r, err, ok := a.state.Ops.Expire(now)
 		if !ok {
 			return
@@ -112,7 +112,7 @@ func (a *Agent) expireOperations(now time.Time) {
 // enqueueDueTimers enqueues the components whose timer is due, as many as one step plans: those
 // that were due first.
 func (a *Agent) enqueueDueTimers(now time.Time) {
-	for range plansPerStep {
+	for range perStepMax {
 		key, ok := a.state.Timers.Pop(now)
 		if !ok {
 			return

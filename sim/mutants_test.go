@@ -814,8 +814,8 @@ var mutants = []mutant{
 	{
 		name:     "the variables of a whole Secret lack their prefix",
 		file:     "core/criconfig/environment_objects.go",
-		old:      "from.Prefix+text.key",
-		new:      "text.key",
+		old:      "from.Prefix+entry.key",
+		new:      "entry.key",
 		scenario: "config-updates", seeds: "1-40",
 	},
 	{

@@ -36,7 +36,7 @@ type Pod struct {
 	EnvFiles map[string][]EnvFile
 	// TargetID is the container whose processes an ephemeral container sees; empty if it has none.
 	TargetID string
-	// Volumes are those of the spec, by name.
+	// Volumes are those of the spec, by name (VolumesByName). A mount of another one is an error.
 	Volumes map[string]*v1.Volume
 
 	environment environment // of the container that was asked for last

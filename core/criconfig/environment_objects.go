@@ -44,7 +44,7 @@ func (p *Pod) keyValue(from *v1.EnvVarSource) (value []byte, found bool, err err
 	case result.Object == nil:
 		return nil, false, fmt.Errorf("%s %s/%s is not known yet", kind, namespace, name)
 	}
-	value, found = textOf(result.Object, key)
+	value, found = dataValue(result.Object, key)
 	if !found && !isTrue(optional) {
 		err = fmt.Errorf("couldn't find key %v in %s %v/%v", key, kind, namespace, name)
 	}
@@ -75,43 +75,43 @@ func (p *Pod) addEnvFrom(variables *Variables, from *v1.EnvFromSource) error {
 	case result.Object == nil:
 		return fmt.Errorf("%s/%s is not known yet", p.Spec.Namespace, name)
 	}
-	if err := variables.grow(textCount(result.Object), "with those of "+name); err != nil {
+	if err := variables.grow(dataCount(result.Object), "with those of "+name); err != nil {
 		return err
 	}
-	for _, text := range textsOf(result.Object) {
-		if err := variables.add(from.Prefix+text.key, text.value); err != nil {
+	for _, entry := range sortedData(result.Object) {
+		if err := variables.add(from.Prefix+entry.key, entry.value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// text is the value of a key.
-type text struct {
+// dataEntry is a key of an object and its value.
+type dataEntry struct {
 	key   string
 	value []byte
 }
 
-// textsOf returns the texts of a ConfigMap or Secret, sorted by key. Binary data of a ConfigMap is
-// left out: no variable is taken from it.
-func textsOf(o *world.Object) []text {
-	texts := make([]text, 0, textCount(o))
+// sortedData returns the data of a ConfigMap or Secret, sorted by key. Binary data of a ConfigMap
+// is left out: no variable is taken from it.
+func sortedData(o *world.Object) []dataEntry {
+	entries := make([]dataEntry, 0, dataCount(o))
 	switch {
 	case o.Secret != nil:
 		for key, value := range o.Secret.Data { //ordered: sorted below
-			texts = append(texts, text{key, value})
+			entries = append(entries, dataEntry{key, value})
 		}
 	case o.ConfigMap != nil:
 		for key, value := range o.ConfigMap.Data { //ordered: sorted below
-			texts = append(texts, text{key, []byte(value)})
+			entries = append(entries, dataEntry{key, []byte(value)})
 		}
 	}
-	slices.SortFunc(texts, func(x, y text) int { return strings.Compare(x.key, y.key) })
-	return texts
+	slices.SortFunc(entries, func(x, y dataEntry) int { return strings.Compare(x.key, y.key) })
+	return entries
 }
 
-// textCount returns the number of textsOf.
-func textCount(o *world.Object) int {
+// dataCount returns how many entries sortedData has.
+func dataCount(o *world.Object) int {
 	switch {
 	case o.Secret != nil:
 		return len(o.Secret.Data)
@@ -121,8 +121,8 @@ func textCount(o *world.Object) int {
 	return 0
 }
 
-// textOf returns the text that a ConfigMap or Secret has under a key.
-func textOf(o *world.Object, key string) (value []byte, found bool) {
+// dataValue returns the text that a ConfigMap or Secret has under a key.
+func dataValue(o *world.Object, key string) (value []byte, found bool) {
 	switch {
 	case o.Secret != nil:
 		value, found = o.Secret.Data[key]

@@ -23,9 +23,9 @@ var AllServices = world.WatchTarget{Resource: world.ResourceServices}
 // masterService is the name of the API server's service, in the namespace default.
 const masterService = "kubernetes"
 
-// serviceVariables returns the variables of all services that the pod has variables for. It fails
-// if they exceed a bound. They are computed once for all pods of a namespace that start one after
-// the other.
+// serviceVariables returns the variables of all services that the pod has variables for, sorted by
+// name of the service. It fails if they exceed a bound. The result for the namespace that was asked
+// for last is kept until a service changes (Watch.Memoize): there may be tens of thousands.
 func (p *Pod) serviceVariables() (*Variables, error) {
 	if p.Objects == nil {
 		return &Variables{}, nil
@@ -38,7 +38,7 @@ func (p *Pod) serviceVariables() (*Variables, error) {
 	if links := p.Spec.Spec.EnableServiceLinks; links == nil || *links {
 		namespace = p.Spec.Namespace
 	}
-	result := w.Derive(namespace, func() any {
+	result := w.Memoize(namespace, func() any {
 		return newServiceVariables(servicesFor(w.Objects, namespace))
 	}).(serviceVariables)
 	return result.variables, result.err
@@ -56,7 +56,7 @@ func newServiceVariables(services []*v1.Service) serviceVariables {
 	for _, s := range services {
 		count += variableCount(s)
 	}
-	err := variables.grow(count, ofServices)
+	err := variables.grow(count, servicesHint)
 	for i := 0; i < len(services) && err == nil; i++ {
 		err = addService(variables, services[i])
 	}

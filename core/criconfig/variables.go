@@ -84,15 +84,15 @@ func (v *Variables) set(name string, value []byte) {
 	v.List = append(v.List, variable)
 }
 
-// ofServices says in an error which variables are too many, and what helps.
-const ofServices = "with those of services, which enableServiceLinks: false leaves out"
+// servicesHint says in an error which variables are too many, and what helps.
+const servicesHint = "with those of services, which enableServiceLinks: false leaves out"
 
 // addServices adds the variables of services, except those whose names exist.
 func (v *Variables) addServices() error {
 	services := v.services
 	v.added += services.added
 	v.bytes += services.bytes
-	if err := v.checkBounds(0, ofServices); err != nil {
+	if err := v.checkBounds(0, servicesHint); err != nil {
 		return err
 	}
 	if len(v.List) == 0 {

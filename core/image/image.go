@@ -272,7 +272,7 @@ func (s *Store) tenant(i *Image) string {
 	return least
 }
 
-// FirstWaiter returns the pod that has waited for an image for the longest time; empty without one.
+// FirstWaiter returns the pod whose newest need of an image is the oldest; empty if no pod waits.
 func (s *Store) FirstWaiter(name string) string {
 	img := s.Images[name]
 	if img == nil || len(img.Waiters) == 0 {

@@ -41,10 +41,10 @@ type Watch struct {
 	// Read is the state of the reads of an object that is not watched: such an object has no ID.
 	Read *ReadState `json:"read,omitempty"`
 
-	derived derivation // what Derive has computed last; empty after a change of the objects
+	memo memo // the last result of Memoize; empty after a change of the objects
 }
 
-type derivation struct {
+type memo struct {
 	key   string
 	value any
 }
@@ -165,7 +165,7 @@ func (s *Store) HandleWatchEvent(body any, now time.Time) (*Watch, []string) {
 		if w := s.byID(body.Watch); w != nil {
 			name := fullName(&body.Object)
 			delete(w.Objects, name)
-			w.derived = derivation{}
+			w.memo = memo{}
 			return w, []string{name}
 		}
 	case *world.WatchFailing:
@@ -188,19 +188,19 @@ func (s *Store) byID(id world.WatchID) *Watch {
 	return w
 }
 
-// Derive returns what compute makes of the objects. The last result is kept until the objects
-// change, or another key is asked for. It is shared, and is not to be changed.
-func (w *Watch) Derive(key string, compute func() any) any {
-	if w.derived.value == nil || w.derived.key != key {
-		w.derived = derivation{key, compute()}
+// Memoize returns compute's result for the objects and a key. Only the result for the newest key is
+// kept, and a change of the objects drops it. Callers share it and do not change it.
+func (w *Watch) Memoize(key string, compute func() any) any {
+	if w.memo.value == nil || w.memo.key != key {
+		w.memo = memo{key, compute()}
 	}
-	return w.derived.value
+	return w.memo.value
 }
 
 // replaceObjects replaces all objects, and returns the names of those that changed.
 func (w *Watch) replaceObjects(objects []world.Object) []string {
 	before := w.Objects
-	w.derived = derivation{}
+	w.memo = memo{}
 	w.Objects, w.Listed, w.Failing, w.FailingSince = nil, true, nil, time.Time{}
 	if len(objects) > 0 {
 		w.Objects = make(map[string]world.Object, len(objects))
@@ -227,7 +227,7 @@ func (w *Watch) setObject(name string, o world.Object) {
 		w.Objects = map[string]world.Object{}
 	}
 	w.Objects[name] = o
-	w.derived = derivation{}
+	w.memo = memo{}
 }
 
 // isSameVersion reports whether two objects have the same Version, without making two strings for

@@ -24,8 +24,7 @@ const watchRetryPeriod = 10 * time.Second
 // services.
 func (p *Pod) checkBudget(objects []world.WatchTarget, env *Env) bool {
 	references := max(len(objects)-1, 0)
-	problem := budget.CheckSpec(&p.Spec.Spec, token.Count(p.Spec), references)
-	p.Watches.NeverStarts = problem != nil && !p.IsStatic()
+	problem := checkSpec(p.Spec, references)
 	if problem == nil {
 		problem = criconfig.CheckMetadata(p.Spec)
 	}
@@ -43,6 +42,15 @@ func (p *Pod) checkBudget(objects []world.WatchTarget, env *Env) bool {
 	}
 	p.Watches.Problem, p.Watches.Complete = message, isFinal
 	return problem != nil
+}
+
+// ExceedsBudget reports whether the spec of a pod exceeds a bound of one pod. A pod of the API
+// server is never started then: it needs nothing of the node, whatever it asks for.
+func ExceedsBudget(pod *v1.Pod) bool { return checkSpec(pod, len(references(pod))) != nil }
+
+// checkSpec returns the bound that the spec of a pod exceeds, as an error.
+func checkSpec(pod *v1.Pod, references int) error {
+	return budget.CheckSpec(&pod.Spec, token.Count(pod), references)
 }
 
 // checkWatchesLeft returns an error if the node has no watches left for a pod.

@@ -22,6 +22,7 @@ func (p *Pod) SetDesired(spec *v1.Pod, now time.Time) {
 	default:
 		p.skipAddedHooks()
 		p.Spec = spec
+		p.OverBudget = !p.IsStatic() && ExceedsBudget(spec)
 		p.Watches.Complete = false // the spec may refer to other objects
 		p.Storage.Volumes.Recheck()
 		p.applyAPITermination(now)

@@ -111,6 +111,7 @@ type Pod struct {
 	EnvFiles      []EnvFiles     `json:"envFiles,omitempty"`      // of containers to be created
 	PendingImages []PendingImage `json:"pendingImages,omitempty"` // images that containers wait for
 	Watches       Watches        `json:"watches"`                 // of API objects in the spec
+	OverBudget    bool           `json:"overBudget,omitempty"`    // the spec exceeds a bound
 	FullyRemoved  bool           `json:"fullyRemoved,omitempty"`  // nothing of the pod is left
 	// OnlyRuntimeRecordsLeft is set if nothing is left except records that the runtime fails to
 	// remove.
@@ -153,6 +154,7 @@ func New(spec *v1.Pod, observed, isNew bool, now time.Time) *Pod {
 		UID: string(spec.UID), Namespace: spec.Namespace, Name: spec.Name,
 		Spec: spec, StartTime: now, Stage: Syncing, Status: Status{Phase: v1.PodPending},
 	}
+	p.OverBudget = !p.IsStatic() && ExceedsBudget(spec)
 	if observed {
 		p.LastRemoval = now
 	}

@@ -22,9 +22,6 @@ type Watches struct {
 	// Problem is why the objects of the spec are not watched: the pod needs more of something than
 	// one pod may have, or than the node has left. Such a pod is not started.
 	Problem string `json:"problem,omitempty"`
-	// NeverStarts reports that the problem is the spec, which does not change: the pod takes nothing
-	// from others.
-	NeverStarts bool `json:"neverStarts,omitempty"`
 }
 
 // references returns the objects that a pod refers to, sorted and each once.

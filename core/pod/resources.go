@@ -8,14 +8,13 @@ import (
 )
 
 // HoldsResources reports whether the resources that the pod requests are not available to other
-// pods: the pod runs, is to run, or may not have terminated yet. A pod over its budget is not to
-// run. A pod that has a terminal phase at
-// the API server had stopped everything before.
+// pods: the pod runs, is to run, or may not have terminated yet. A pod that has a terminal phase at
+// the API server had stopped everything before, and a pod over its budget starts nothing.
 func (p *Pod) HoldsResources() bool {
 	switch {
 	case p.hasLiveContainers() || !p.areSandboxesDown():
 		return true
-	case p.Spec == nil, p.Watches.NeverStarts:
+	case p.Spec == nil, p.OverBudget:
 		return false
 	case p.NoLongerDesired && p.Replacement != nil: // the pod is created again
 		return true

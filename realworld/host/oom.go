@@ -72,9 +72,9 @@ func readOOMs(log io.Reader, report func(*world.SystemOOM)) error {
 			continue // the kernel has overwritten records that were not read yet
 		}
 		message := kernelMessage(line)
-		if killed := killed.FindStringSubmatch(message); killed != nil && announced {
+		if match := killedRecord.FindStringSubmatch(message); match != nil && announced {
 			announced = false
-			if oom := systemOOM(killed); oom != nil {
+			if oom := systemOOM(match); oom != nil {
 				report(oom)
 			}
 		}
@@ -85,9 +85,9 @@ func readOOMs(log io.Reader, report func(*world.SystemOOM)) error {
 	}
 }
 
-// killed matches what the kernel logs when it ends a process for lack of memory, in all its
+// killedRecord matches what the kernel logs when it ends a process for lack of memory, in all its
 // versions: whether a cgroup or the machine is out of memory, the process ID and the name.
-var killed = regexp.MustCompile(`^(Memory cgroup out|Out) of memory` +
+var killedRecord = regexp.MustCompile(`^(Memory cgroup out|Out) of memory` +
 	`(?: \(oom_kill_allocating_task\))?: Kill(?:ed)? process (\d+) \((.*?)\)(?:,| total-vm| score)`)
 
 // kernelMessage returns the message of a record "PRIORITY,SEQUENCE,TIME,FLAGS;MESSAGE". It is empty
@@ -102,7 +102,7 @@ func kernelMessage(record string) string {
 	return message
 }
 
-// systemOOM returns what a match of killed tells; nil if only a cgroup is out of memory.
+// systemOOM returns what a match of killedRecord tells; nil if only a cgroup is out of memory.
 func systemOOM(parts []string) *world.SystemOOM {
 	pid, err := strconv.ParseInt(parts[2], 10, 32)
 	if err != nil || parts[1] != "Out" {

@@ -27,14 +27,20 @@ func (p *Port) removeCgroup(ctx context.Context, m *world.RemoveCgroup) error {
 	if err != nil {
 		return err
 	}
-	hierarchies, err := findHierarchies(p.opts.CgroupRoot)
-	if err != nil {
-		return err
-	}
 	if m.Systemd {
 		if err := p.stopSlice(ctx, m); err != nil {
 			return err
 		}
+	}
+	return RemoveCgroup(ctx, p.opts.CgroupRoot, path)
+}
+
+// RemoveCgroup kills the processes in a cgroup and below, and removes it, in all hierarchies that
+// are mounted below root, such as /sys/fs/cgroup. It tries until it succeeds or the context ends.
+func RemoveCgroup(ctx context.Context, root, path string) error {
+	hierarchies, err := findHierarchies(root)
+	if err != nil {
+		return err
 	}
 	for {
 		var remaining error

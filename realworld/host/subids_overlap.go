@@ -36,12 +36,16 @@ func OverlappingIDs(root string, first uint32, length uint64) []string {
 				continue
 			}
 			if count++; count == 1 {
-				example = fmt.Sprintf("%s has %d from %d on", name, n, from)
+				example = fmt.Sprintf("%s (%d-%d)", name, from, from+n-1)
 			}
 		}
 		if count > 0 {
-			warnings = append(warnings, fmt.Sprintf("/%s gives away IDs of the %d from %d on that pods "+
-				"with user namespaces use, to %d: %s", file.path, length, first, count, example))
+			if count > 1 {
+				example += fmt.Sprintf(" and %d more", count-1)
+			}
+			warnings = append(warnings, fmt.Sprintf("/%s: the host IDs %d-%d of pods with user "+
+				"namespaces are also those of %s; set IDs apart for the user %s", file.path, first,
+				uint64(first)+length-1, example, subIDsUser))
 		}
 	}
 	return warnings

@@ -12,23 +12,22 @@ func TestOverlappingIDs(t *testing.T) {
 		name, file, text string
 		want             string // empty: no warning
 	}{
-		{"a user's range begins inside", "subuid", "bob:100000:65536\n", "to 1: bob has 65536 from " +
-			"100000 on"},
-		{"it begins before", "subuid", "bob:60000:5537\n", "to 1: bob has 5537 from 60000 on"},
+		{"a user's range begins inside", "subuid", "bob:100000:65536\n", "bob (100000-165535)"},
+		{"it begins before", "subuid", "bob:60000:5537\n", "bob (60000-65536)"},
 		{"it ends before", "subuid", "bob:60000:5536\n", ""},
 		{"it begins after", "subuid", "bob:196608:65536\n", ""},
-		{"it begins with the last", "subgid", "bob:196607:1\n", "to 1: bob has 1 from 196607 on"},
-		{"it holds all", "subgid", "bob:1:4294967295\n", "to 1: bob has 4294967295 from 1 on"},
+		{"it begins with the last", "subgid", "bob:196607:1\n", "bob (196607-196607)"},
+		{"it holds all", "subgid", "bob:1:4294967295\n", "bob (1-4294967295)"},
 		{"an empty one", "subuid", "bob:65536:0\n", ""},
 		{"that of the pods", "subuid", "kubelet:65536:131072\n", ""},
 		{"two users", "subuid", "kubelet:65536:131072\namy:65536:1\nbob:65537:1\n",
-			"to 2: amy has 1 from 65536 on"},
+			"amy (65536-65536) and 1 more"},
 		{"a user", "passwd", "root:x:0:0::/:/bin/sh\nbob:x:65536:100::/:/bin/sh\n",
-			"to 1: bob has 1 from 65536 on"},
+			"bob (65536-65536)"},
 		{"a user with the group of a pod", "passwd", "bob:x:1000:65536::/:/bin/sh\n", ""},
 		{"the user kubelet", "passwd", "kubelet:x:70000:100::/:/bin/sh\n",
-			"to 1: kubelet has 1 from 70000 on"},
-		{"a group", "group", "bob:x:196607:\n", "to 1: bob has 1 from 196607 on"},
+			"kubelet (70000-70000)"},
+		{"a group", "group", "bob:x:196607:\n", "bob (196607-196607)"},
 		{"lines that give none", "subuid", "\n#bob:65536:1\nbob\nbob:65536\nbob:a:1\nbob:65536:b\n" +
 			"bob:-1:65536\n", ""},
 	} {
@@ -44,8 +43,8 @@ func TestOverlappingIDs(t *testing.T) {
 			got := strings.Join(OverlappingIDs(root, 65536, 131072), "\n")
 			want := test.want
 			if want != "" {
-				want = "/etc/" + test.file + " gives away IDs of the 131072 from 65536 on that pods with " +
-					"user namespaces use, " + want
+				want = "/etc/" + test.file + ": the host IDs 65536-196607 of pods with user namespaces are " +
+					"also those of " + want + "; set IDs apart for the user kubelet"
 			}
 			if got != want {
 				t.Errorf("%q, want %q", got, want)

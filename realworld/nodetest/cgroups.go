@@ -1,27 +1,27 @@
 package nodetest
 
 import (
-	"errors"
+	"context"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"seedlet.dev/realworld/cleanup"
+	"seedlet.dev/realworld/host"
 )
 
 // CgroupRoot returns the cgroupRoot for an agent on the node at dir. Each node has its own, because
 // an agent regards all cgroups below it as its pods'.
 func CgroupRoot(dir string) string { return "/" + cleanup.BridgeName(dir) }
 
-// RemoveCgroups removes the cgroups below CgroupRoot, which must have no processes. Close of a node
-// does so.
+// RemoveCgroups removes the cgroups below CgroupRoot, and ends the processes in them: if the agent
+// ends while the runtime starts a container, runc may leave a process that the runtime does not
+// know.
 func RemoveCgroups(dir string) error {
-	var problems []error
-	for _, path := range cgroupDirs(dir) {
-		problems = append(problems, os.Remove(path))
-	}
-	return errors.Join(problems...)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return host.RemoveCgroup(ctx, "/sys/fs/cgroup", CgroupRoot(dir))
 }
 
 // cgroupDirs returns the cgroups of a node in every hierarchy, children before their parents.

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Act is one write that a user or a controller makes at the API server. Its target is exactly one
+// Act is one write that a user or a controller makes at the API server, or a change of the
+// machine's date. Its target is exactly one
 // of: a pod, by the name of an entry of pods (if that is a static pod, its mirror pod); an object,
 // by the name of an entry of objects; or the Node.
 type Act struct {
