@@ -30,7 +30,7 @@ func TestRemoveCgroups(t *testing.T) {
 	pid := strconv.Itoa(left.Process.Pid)
 	err = os.WriteFile(filepath.Join(inner, "cgroup.procs"), []byte(pid), 0)
 	if err != nil {
-		_ = left.Process.Kill() // it is of no use
+		_ = left.Process.Kill() // the test has failed already
 		t.Fatal(err)
 	}
 	if err := nodetest.RemoveCgroups(dir); err != nil {

@@ -103,7 +103,8 @@ func (c *clusterSuite) testAttach(t *testing.T) {
 	s = c.startKubectl(t, "attach", "-i", "desk", "-c", "plain")
 	s.writeInput(t, "and again\n")
 	s.waitOutput(t, "and again\n")
-	c.checkKubectlFails(t, "container spent not found in pod pair_town", "attach", "pair", "-c", "spent")
+	c.checkKubectlFails(t, "container spent not found in pod pair_town",
+		"attach", "pair", "-c", "spent")
 }
 
 // testDebug adds an ephemeral container and exchanges a line with it.
