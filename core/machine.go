@@ -28,7 +28,8 @@ func (a *Agent) handleMachineCompletion(ev world.Event) {
 // applyMachine sets what pods depend on to the observed machine.
 func (a *Agent) applyMachine() {
 	s := &a.state
-	s.Node.CPUs, s.Node.MemoryBytes = s.Boot.CPUs, s.Boot.MemoryBytes
+	s.Node.MemoryBytes = s.Boot.MemoryBytes
+	s.Node.Allocatable = s.NodeObject.Allocatable(&s.Boot)
 	s.Node.SELinux = s.Boot.Machine.SELinux
 	s.Node.ThermalThrottleCPUs = s.Boot.Machine.ThermalThrottleCPUs
 	s.PodsMax = s.NodeObject.Settings.PodLimit(s.Boot.CPUs)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/pod"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
@@ -67,5 +69,39 @@ func TestPlansAreDeferred(t *testing.T) {
 		if p.Status.HostIP != "192.0.2.9" {
 			t.Errorf("%s has the address %q", name, p.Status.HostIP)
 		}
+	}
+}
+
+// What is beyond the bound is due at once, and operations that expire together do so in several
+// steps.
+func TestStepIsBounded(t *testing.T) {
+	n := newNode(nil)
+	n.restart()
+	n.advance(time.Minute)
+	a := n.agent
+	for i := range perStepMax + 1 {
+		a.queue.enqueue(timer.Key{Component: "x", Name: fmt.Sprintf("%03d", i)})
+	}
+	due := a.state.Timers.Len()
+	a.deferPlans(n.now)
+	if left := len(a.queue.keys); left != perStepMax || a.state.Timers.Len() != due+1 ||
+		!a.NextWake().Equal(n.now) {
+		t.Errorf("%d are planned, %d more are due at %v", left, a.state.Timers.Len()-due, a.NextWake())
+	}
+	n = newNode(nil)
+	n.restart()
+	n.advance(time.Minute)
+	a = n.agent
+	var effects op.Effects
+	effects.Reset(&a.state.Ops, n.now)
+	before := len(a.state.Ops.Records)
+	for i := range 3 * perStepMax {
+		owner := timer.Key{Component: pod.Component, Name: fmt.Sprint(i)}
+		effects.Issue(owner, "", time.Millisecond, &world.MakeDir{Path: "/x"})
+	}
+	a.Step(world.Event{Time: n.now.Add(time.Millisecond)})
+	if left := len(a.state.Ops.Records) - before; left < 2*perStepMax ||
+		a.NextWake().After(n.now.Add(time.Millisecond)) {
+		t.Errorf("%d operations are left, the next step is at %v", left, a.NextWake())
 	}
 }

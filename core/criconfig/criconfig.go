@@ -44,15 +44,17 @@ type Pod struct {
 
 // Node is the part of the node's facts that messages depend on. It is the same for all pods.
 type Node struct {
-	PodsDir     string        `json:"podsDir"`
-	LogsDir     string        `json:"logsDir"`
-	CPUs        int           `json:"cpus"`
-	MemoryBytes int64         `json:"memoryBytes"`
-	IPs         []string      `json:"ips,omitempty"` // the primary one first
-	DNS         DNS           `json:"dns"`
-	Resolv      hostfile.File `json:"resolv"` // the node's own resolv.conf
-	Hosts       hostfile.File `json:"hosts"`  // the node's own /etc/hosts
-	Cgroups     cgroup.Layout `json:"cgroups"`
+	PodsDir     string `json:"podsDir"`
+	LogsDir     string `json:"logsDir"`
+	MemoryBytes int64  `json:"memoryBytes"`
+	// Allocatable is what pods can have of the node, by which the downward API replaces the limits
+	// that a container does not have.
+	Allocatable v1.ResourceList `json:"allocatable,omitempty"`
+	IPs         []string        `json:"ips,omitempty"` // the primary one first
+	DNS         DNS             `json:"dns"`
+	Resolv      hostfile.File   `json:"resolv"` // the node's own resolv.conf
+	Hosts       hostfile.File   `json:"hosts"`  // the node's own /etc/hosts
+	Cgroups     cgroup.Layout   `json:"cgroups"`
 	// RecursiveReadOnly reports that the runtime supports recursive read-only mounts (KEP-3857).
 	RecursiveReadOnly bool `json:"recursiveReadOnly"`
 	// SELinux and ThermalThrottleCPUs are those of world.Machine.

@@ -103,14 +103,17 @@ func (p *Pod) resourceFieldValue(ref *v1.ResourceFieldSelector,
 	}
 	kind, text, _ := strings.Cut(ref.Resource, ".")
 	name := v1.ResourceName(text)
+	if !hasResourceField(name) {
+		kind = ""
+	}
 	var quantity resource.Quantity
 	switch kind {
 	case "requests":
 		quantity = container.Resources.Requests[name]
 	case "limits":
-		quantity = p.limitOrCapacity(container, name)
+		quantity = p.limitOrAllocatable(container, name)
 	default:
-		return "", fmt.Errorf("unsupported container resource: %s", ref.Resource)
+		return "", fmt.Errorf("unsupported container resource : %s", ref.Resource)
 	}
 	divisor := ref.Divisor
 	if divisor.IsZero() {
@@ -122,17 +125,22 @@ func (p *Pod) resourceFieldValue(ref *v1.ResourceFieldSelector,
 	return ceilQuotient(quantity.Value(), divisor.Value()), nil
 }
 
-// limitOrCapacity returns the limit of a container. Without one it is the pod's, or else the
-// capacity of the node.
-func (p *Pod) limitOrCapacity(c *v1.Container, name v1.ResourceName) resource.Quantity {
+// hasResourceField reports whether the downward API has the requests and limits of a resource.
+func hasResourceField(name v1.ResourceName) bool {
+	switch name {
+	case v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage:
+		return true
+	}
+	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
+}
+
+// limitOrAllocatable returns the limit of a container. Without one it is the pod's, or else what
+// pods can have of the node; of huge pages it is zero. Upstream: MergeContainerResourceLimits in
+// pkg/api/v1/resource/helpers.go.
+func (p *Pod) limitOrAllocatable(c *v1.Container, name v1.ResourceName) resource.Quantity {
 	limit := p.containerLimit(c, name)
-	switch {
-	case !limit.IsZero():
-		return limit
-	case name == v1.ResourceCPU:
-		return *resource.NewQuantity(int64(p.Node.CPUs), resource.DecimalSI)
-	case name == v1.ResourceMemory:
-		return *resource.NewQuantity(p.Node.MemoryBytes, resource.BinarySI)
+	if limit.IsZero() && !strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+		return p.Node.Allocatable[name]
 	}
 	return limit
 }

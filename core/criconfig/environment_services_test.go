@@ -3,6 +3,7 @@ package criconfig
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,5 +139,45 @@ func TestServiceVariablesAreBounded(t *testing.T) {
 		if _, err := p.Environment(p.web()); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
+	}
+}
+
+// The bytes of a container's own variables and of those of services count together.
+func TestServiceVariablesCountInBytes(t *testing.T) {
+	p := newPod()
+	for i := range 17 {
+		p.web().Env = append(p.web().Env, v1.EnvVar{Name: fmt.Sprint("A", i),
+			Value: strings.Repeat("x", 120_000)})
+	}
+	if _, err := p.newEnvironment(p.web()); err != nil {
+		t.Fatal(err)
+	}
+	var all []world.Object
+	for i := range 500 {
+		all = append(all, service("default", fmt.Sprint("s", i), "10.0.0.2", v1.ServicePort{Port: 1}))
+	}
+	p.serve(all...)
+	const want = "environment variables longer than 2097152 bytes together, with those of services, " +
+		"which enableServiceLinks: false leaves out"
+	if _, err := p.newEnvironment(p.web()); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// Each container has its own variables, and those of services are not changed by any.
+func TestEnvironmentsOfContainers(t *testing.T) {
+	p := newPod()
+	p.serve(service("default", "db", "10.0.0.2", v1.ServicePort{Port: 1}))
+	a := &v1.Container{Env: []v1.EnvVar{{Name: "X", Value: "1"}}}
+	b := &v1.Container{Env: []v1.EnvVar{{Name: "X", Value: "2"}}}
+	for _, c := range []*v1.Container{a, b, a} {
+		got, err := p.Environment(c)
+		if err != nil || string(got.List[0].Value) != c.Env[0].Value {
+			t.Errorf("%s, %v; want %s", shell(got), err, c.Env[0].Value)
+		}
+	}
+	none, err := p.Environment(&v1.Container{})
+	if err != nil || cap(none.List) != len(none.List) {
+		t.Error("a variable that is added to the list overwrites one of another container", err)
 	}
 }

@@ -23,7 +23,9 @@ func resourceOf(container, name, divisor string) *v1.EnvVarSource {
 // resources.
 func envPod() *Pod {
 	p := newPod()
-	p.Node.CPUs, p.Node.MemoryBytes = 4, 8<<30
+	p.Node.Allocatable = resources("4", "8Gi")
+	p.Node.Allocatable[v1.ResourceEphemeralStorage] = resource.MustParse("10Gi")
+	p.Node.Allocatable["hugepages-2Mi"] = resource.MustParse("1Gi")
 	p.IPs = []string{"10.0.0.7", "fd00::7"}
 	pod := p.Spec
 	pod.Labels = map[string]string{"app": "shop", "a.b/c": "$(A)"}
@@ -65,7 +67,9 @@ func TestValueFrom(t *testing.T) {
 		{resourceOf("setup", "requests.memory", "1M"), "2"},
 		{resourceOf("setup", "limits.ephemeral-storage", "1Mi"), "1024"},
 		{resourceOf("setup", "limits.hugepages-2Mi", "1Mi"), "4"},
-		{resourceOf("setup", "limits.memory", "1Gi"), "8"}, // the node's
+		{resourceOf("setup", "limits.memory", "1Gi"), "8"}, // the node's allocatable
+		{resourceOf("", "limits.ephemeral-storage", "1Gi"), "10"},
+		{resourceOf("", "limits.hugepages-2Mi", ""), "0"},
 		{resourceOf("", "limits.cpu", ""), "4"},
 		{resourceOf("", "limits.cpu", "1m"), "4000"},
 		{resourceOf("", "requests.cpu", ""), "0"},
@@ -95,7 +99,10 @@ func TestValueFromFails(t *testing.T) {
 		{field("metadata.labels"), "unsupported fieldPath: metadata.labels"},
 		{field("spec.x['a']"), "unsupported fieldPath: spec.x['a']"},
 		{resourceOf("other", "limits.cpu", ""), "container other not found"},
-		{resourceOf("", "usage.cpu", ""), "unsupported container resource: usage.cpu"},
+		{resourceOf("", "usage.cpu", ""), "unsupported container resource : usage.cpu"},
+		{resourceOf("", "limits.example.com/gpu", ""),
+			"unsupported container resource : limits.example.com/gpu"},
+		{resourceOf("", "requests.storage", ""), "unsupported container resource : requests.storage"},
 		{&v1.EnvVarSource{}, "its source is not supported"},
 	} {
 		c := &v1.Container{Name: "web", Env: []v1.EnvVar{{Name: "A", ValueFrom: test.from}}}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"seedlet.dev/core/budget"
 )
 
 // What kubectl keeps in the annotations is left out if it is too long, and nothing else; a pod that
@@ -39,5 +41,20 @@ func TestSandboxMetadataIsBounded(t *testing.T) {
 	if err := CheckMetadata(p.Spec); err == nil ||
 		!strings.HasSuffix(err.Error(), "bytes, and one pod may have 32768") {
 		t.Errorf("%v", err)
+	}
+}
+
+// What is left out does not count, and the rest may have exactly so much.
+func TestSandboxMetadataAtTheBound(t *testing.T) {
+	p := newPod()
+	p.Spec.Annotations = map[string]string{
+		"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("x", 1000),
+		"policy": strings.Repeat("x", budget.SandboxMetadataMax-len("policy"))}
+	if err := CheckMetadata(p.Spec); err != nil {
+		t.Errorf("at the bound: %v", err)
+	}
+	p.Spec.Annotations["policy"] += "x"
+	if err := CheckMetadata(p.Spec); err == nil {
+		t.Error("one byte more is accepted")
 	}
 }

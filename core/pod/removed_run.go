@@ -112,7 +112,8 @@ const restartsMaxLogged = 1<<30 - 1
 func newestLog(list *world.DirListed) int32 {
 	newest := int32(-1)
 	for _, entry := range list.Entries {
-		if n, isLog := criconfig.ParseLogName(entry.Name); isLog && n <= restartsMaxLogged {
+		n, isLog := criconfig.ParseLogName(entry.Name)
+		if isLog && !entry.Directory && n <= restartsMaxLogged {
 			newest = max(newest, n)
 		}
 	}

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,6 +90,7 @@ func TestRunsAreCountedFromTheirLogs(t *testing.T) {
 		{"logs", []string{"2.log", "10.log", "9.log.20260101-000000.gz", "x.log", "11.txt"}, nil, 11},
 		{"a rotated log is the newest", []string{".4.log.20260101-000000.tmp"}, nil, 5},
 		{"a number too large", []string{"2147483647.log", "0.log"}, nil, 1},
+		{"a directory", []string{"7.log/", "0.log"}, nil, 1},
 		{"no log", nil, nil, 0},
 		{"no directory", nil, &world.Error{Kind: world.KindNotFound}, 0},
 	} {
@@ -97,7 +99,8 @@ func TestRunsAreCountedFromTheirLogs(t *testing.T) {
 		r := newHarness(t, p).planAt(0).completeWrites()
 		list := &world.DirListed{}
 		for _, name := range test.entries {
-			list.Entries = append(list.Entries, world.DirEntry{Name: name})
+			name, isDir := strings.CutSuffix(name, "/")
+			list.Entries = append(list.Entries, world.DirEntry{Name: name, Directory: isDir})
 		}
 		if got := r.expectCall("ListDir").Body.(*world.ListDir).Path; got != p.logDir(r.env.Node)+"/web" {
 			t.Errorf("%s: lists %s", test.name, got)

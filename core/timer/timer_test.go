@@ -106,3 +106,16 @@ func TestRetryDelayHonoursRetryAfter(t *testing.T) {
 		}
 	}
 }
+
+// SetNoLaterThan leaves a key its place if it is due earlier.
+func TestSetNoLaterThan(t *testing.T) {
+	var q Queue[Key]
+	key, at := Key{Component: "a"}, time.Unix(100, 0)
+	for _, step := range []struct{ set, want time.Time }{
+		{at, at}, {at.Add(time.Second), at}, {at.Add(-time.Second), at.Add(-time.Second)},
+	} {
+		if q.SetNoLaterThan(key, step.set); !q.Next().Equal(step.want) || q.Len() != 1 {
+			t.Errorf("set to %v: due at %v, want %v", step.set, q.Next(), step.want)
+		}
+	}
+}
