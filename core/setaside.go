@@ -78,7 +78,7 @@ func (a *Agent) podOfKey(key timer.Key) string {
 			return string(static.UID)
 		}
 	case image.Component:
-		return a.state.Images.FirstWaiter(key.Name)
+		return a.state.Images.LatestWaiter(key.Name)
 	case objectcache.Component:
 		return podUser(a.state.Objects.Watches[key.Name])
 	case housekeeping.Owner.Component:
@@ -87,9 +87,11 @@ func (a *Agent) podOfKey(key timer.Key) string {
 	return ""
 }
 
-// podUser returns the first pod that uses what is watched or read; empty if the agent itself does.
+// podUser returns the first pod that uses what is watched or read; empty if the agent itself does,
+// or pods of all namespaces.
 func podUser(w *objectcache.Watch) string {
-	if w == nil || len(w.Users) == 0 || slices.Contains(w.Users, watchUser) {
+	if w == nil || len(w.Users) == 0 || w.Target.Namespace == "" ||
+		slices.Contains(w.Users, watchUser) {
 		return ""
 	}
 	return w.Users[0]

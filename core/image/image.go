@@ -272,13 +272,13 @@ func (s *Store) tenant(i *Image) string {
 	return least
 }
 
-// FirstWaiter returns the pod whose newest need of an image is the oldest; empty if no pod waits.
-func (s *Store) FirstWaiter(name string) string {
+// LatestWaiter returns the pod that has needed an image last; empty if no pod waits.
+func (s *Store) LatestWaiter(name string) string {
 	img := s.Images[name]
 	if img == nil || len(img.Waiters) == 0 {
 		return ""
 	}
-	return slices.MinFunc(img.Waiters, func(x, y Waiter) int { return x.Since.Compare(y.Since) }).UID
+	return slices.MaxFunc(img.Waiters, func(x, y Waiter) int { return x.Since.Compare(y.Since) }).UID
 }
 
 func (i *Image) findWaiter(uid string) (at int, found bool) {

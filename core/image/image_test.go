@@ -362,3 +362,19 @@ func TestTenantOfImage(t *testing.T) {
 		t.Errorf("the operations are of %s, counts %v", got, s.Waits)
 	}
 }
+
+// The pod that has needed an image last is the one that a panic is blamed on: without it the agent
+// had not panicked.
+func TestLatestWaiter(t *testing.T) {
+	s := &Store{Images: map[string]*Image{"a": {}}}
+	if got := s.LatestWaiter("a") + s.LatestWaiter("b"); got != "" {
+		t.Errorf("%q waits for an image that no pod needs", got)
+	}
+	at := time.Unix(100, 0)
+	for i, uid := range []string{"u2", "u3", "u1"} {
+		s.addWaiter(s.Images["a"], uid, at.Add(time.Duration(i)*time.Second))
+	}
+	if got := s.LatestWaiter("a"); got != "u1" {
+		t.Errorf("%q, want u1", got)
+	}
+}

@@ -44,9 +44,17 @@ func (p *Pod) checkBudget(objects []world.WatchTarget, env *Env) bool {
 	return problem != nil
 }
 
-// ExceedsBudget reports whether the spec of a pod exceeds a bound of one pod. A pod of the API
+// ExceedsBudget reports whether the spec of a pod exceeds a bound of one pod, by what does not
+// change: ephemeral containers, which may be added at any time, do not count. A pod of the API
 // server is never started then: it needs nothing of the node, whatever it asks for.
-func ExceedsBudget(pod *v1.Pod) bool { return checkSpec(pod, len(references(pod))) != nil }
+func ExceedsBudget(pod *v1.Pod) bool {
+	if len(pod.Spec.EphemeralContainers) > 0 {
+		first := *pod
+		first.Spec.EphemeralContainers = nil
+		pod = &first
+	}
+	return checkSpec(pod, len(references(pod))) != nil
+}
 
 // checkSpec returns the bound that the spec of a pod exceeds, as an error.
 func checkSpec(pod *v1.Pod, references int) error {

@@ -97,7 +97,7 @@ func forEachSandbox(ctx context.Context, c listClient,
 	for _, s := range sandboxes.Items {
 		part, err := request(s.Id)
 		if err != nil {
-			return err
+			return status.Errorf(status.Code(err), "the list of sandbox %s: %v", s.Id, err)
 		}
 		if bytes += proto.Size(part); bytes > listsBytesMax {
 			return status.Errorf(codes.Internal, "the lists of %d sandboxes take more than %d bytes",
