@@ -53,7 +53,7 @@ func ExceedsBudget(pod *v1.Pod) bool {
 		first.Spec.EphemeralContainers = nil
 		pod = &first
 	}
-	return checkSpec(pod, len(references(pod))) != nil
+	return checkSpec(pod, countReferences(pod)) != nil
 }
 
 // checkSpec returns the bound that the spec of a pod exceeds, as an error.

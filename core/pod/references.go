@@ -2,11 +2,13 @@ package pod
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
@@ -26,17 +28,36 @@ type Watches struct {
 
 // references returns the objects that a pod refers to, sorted and each once.
 func references(pod *v1.Pod) []world.WatchTarget {
-	var found []world.WatchTarget
+	seen := map[world.WatchTarget]bool{}
+	visitReferences(pod, func(target world.WatchTarget) { seen[target] = true })
+	return slices.SortedFunc(maps.Keys(seen), func(x, y world.WatchTarget) int {
+		return cmp.Or(cmp.Compare(x.Resource, y.Resource), cmp.Compare(x.Name, y.Name))
+	})
+}
+
+// countReferences returns the number of references, or a number above the budget if they exceed it.
+func countReferences(pod *v1.Pod) int {
+	seen := map[world.WatchTarget]bool{}
+	visitReferences(pod, func(target world.WatchTarget) {
+		if len(seen) <= budget.ReferencesMax {
+			seen[target] = true
+		}
+	})
+	return len(seen)
+}
+
+// visitReferences visits the objects that a pod refers to, each as often as it does.
+func visitReferences(pod *v1.Pod, visit func(world.WatchTarget)) {
 	add := func(r world.Resource, name string) {
 		if name != "" {
-			found = append(found, world.WatchTarget{Resource: r, Namespace: pod.Namespace, Name: name})
+			visit(world.WatchTarget{Resource: r, Namespace: pod.Namespace, Name: name})
 		}
 	}
 	spec := &pod.Spec
 	for i := range spec.Volumes {
 		volumeReferences(&spec.Volumes[i], add)
 		if volume.HasTrustBundles(&spec.Volumes[i]) {
-			found = append(found, volume.AllTrustBundles)
+			visit(volume.AllTrustBundles)
 		}
 	}
 	for i := range spec.InitContainers {
@@ -52,12 +73,8 @@ func references(pod *v1.Pod) []world.WatchTarget {
 		add(world.ResourceSecrets, secret.Name)
 	}
 	if class := spec.RuntimeClassName; class != nil && *class != "" {
-		found = append(found, world.WatchTarget{Resource: world.ResourceRuntimeClasses, Name: *class})
+		visit(world.WatchTarget{Resource: world.ResourceRuntimeClasses, Name: *class})
 	}
-	slices.SortFunc(found, func(x, y world.WatchTarget) int {
-		return cmp.Or(cmp.Compare(x.Resource, y.Resource), cmp.Compare(x.Name, y.Name))
-	})
-	return slices.Compact(found)
 }
 
 func volumeReferences(v *v1.Volume, add func(world.Resource, string)) {
