@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
@@ -281,6 +282,18 @@ func (m *model) podOfCall(request any) *pod {
 		p = m.podOfPath(r.Path)
 	case *world.RemoveCgroup:
 		p = m.podOfPath(r.Path)
+	case *world.Rename:
+		p = m.podOfPath(r.To)
+	case *world.Compress:
+		p = m.podOfPath(r.Path)
+	case *world.MakeLink:
+		p = m.podOfPath(r.Target) // the log that it links to; its own path has no UID
+	case *world.BindSubPath:
+		p = m.podOfPath(r.Target)
+	case *world.ReadInVolume:
+		p = m.podOfPath(r.Root)
+	case *runtimeapi.PullImageRequest:
+		p = m.pods[r.GetSandboxConfig().GetMetadata().GetUid()]
 	case *world.PatchObject:
 		if r.Resource == world.ResourcePods {
 			p = m.newestOfName(r.Namespace + "/" + r.Name)

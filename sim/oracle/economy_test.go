@@ -178,3 +178,26 @@ func TestEconomyOfOnePod(t *testing.T) {
 		}},
 	})
 }
+
+// Every call that names one pod is judged by that pod alone.
+func TestEconomyOfCallsAboutOnePod(t *testing.T) {
+	const log = logsDir + "/ns_web_u1/app/0.log"
+	volume := podsDir + "/u1/volumes/kubernetes.io~empty-dir/data"
+	var cases []testCase
+	for _, call := range []any{
+		&api.Rename{From: log, To: log + ".20260101-000000"},
+		&api.Compress{Path: log + ".20260101-000000"},
+		&api.MakeLink{Path: "/var/log/containers/web_ns_app-u1-app#0.log", Target: log},
+		&api.BindSubPath{Root: "/data", Target: podsDir + "/u1/volume-subpaths/data/app/0"},
+		&api.ReadInVolume{Root: volume, Path: "variables"},
+		&runtimeapi.PullImageRequest{SandboxConfig: &runtimeapi.PodSandboxConfig{
+			Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u1"}}},
+	} {
+		cases = append(cases, testCase{api.CallName(call), "economy", func(s *script) {
+			settleEconomy(s)
+			startAnother(s)
+			s.Called(s.now, call)
+		}})
+	}
+	runCases(t, cases)
+}
