@@ -146,11 +146,21 @@ func (s *Set) Called(now time.Time, request any) {
 	case now.Sub(later(changedAt, m.agentStartedAt)) <= bound,
 		now.Sub(m.healedAt) <= callBound:
 	case slices.ContainsFunc(pods, (*pod).hasWork),
-		call == "PatchObject" && len(m.unsettledObjects(now)) > 0:
+		m.patchesUnsettled(now, request):
 	default:
 		s.report(&economy{}, findingf("%s was called%s, although nothing has changed for %v", call,
 			about, now.Sub(changedAt).Round(time.Second)), now)
 	}
+}
+
+// patchesUnsettled reports whether a request patches a pod whose object is not as it has to be.
+func (m *model) patchesUnsettled(now time.Time, request any) bool {
+	patch, isPatch := request.(*world.PatchObject)
+	if !isPatch || patch.Resource != world.ResourcePods || !m.opts.HasAPIServer {
+		return false
+	}
+	object := m.objects.pods[patch.Namespace+"/"+patch.Name]
+	return object != nil && m.objectProblem(now, object) != ""
 }
 
 // isPeriodic reports whether the agent may make a request while nothing changes. It writes the
