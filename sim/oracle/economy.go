@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
@@ -302,8 +301,6 @@ func (m *model) podOfCall(request any) *pod {
 		p = m.podOfPath(r.Target)
 	case *world.ReadInVolume:
 		p = m.podOfPath(r.Root)
-	case *runtimeapi.PullImageRequest:
-		p = m.pods[r.GetSandboxConfig().GetMetadata().GetUid()]
 	case *world.PatchObject:
 		if r.Resource == world.ResourcePods {
 			p = m.newestOfName(r.Namespace + "/" + r.Name)

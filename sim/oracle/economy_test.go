@@ -211,8 +211,7 @@ func TestEconomyOfCallsAboutOnePod(t *testing.T) {
 		&api.MakeLink{Path: "/var/log/containers/web_ns_app-u1-app#0.log", Target: log},
 		&api.BindSubPath{Root: "/data", Target: podsDir + "/u1/volume-subpaths/data/app/0"},
 		&api.ReadInVolume{Root: volume, Path: "variables"},
-		&runtimeapi.PullImageRequest{SandboxConfig: &runtimeapi.PodSandboxConfig{
-			Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u1"}}},
+		pullFor("u1"),
 	} {
 		cases = append(cases, testCase{api.CallName(call), "economy", func(s *script) {
 			settleEconomy(s)
