@@ -30,7 +30,7 @@ type economy struct {
 
 func (*economy) describe() Entry {
 	return Entry{"economy", "The agent writes nothing that is there already, and while nothing " +
-		"changes it makes only its periodic calls."}
+		"changes it makes only its periodic calls, each no earlier than its period allows."}
 }
 
 const (
@@ -46,7 +46,7 @@ const (
 
 // periodicCalls are those that the agent makes while nothing changes: lists of what exists, reads
 // and measurements, probes, the renewal of tokens, and the watches and streams that are opened
-// again. isPeriodic has the others.
+// again. isPeriodic has the others, and periodOf how often some of them are due.
 var periodicCalls = []string{
 	"ListPodSandbox", "ListContainers", "ListImages", "GetEvents", "Status", "Version",
 	"RuntimeConfig", "ReadFiles", "ListDir", "StatPath", "ReadLinks", "MeasureTree",
@@ -134,7 +134,13 @@ func (s *Set) Called(now time.Time, request any) {
 	if call == "RemoveTree" {
 		bound = housekeepingBound
 	}
-	if m.healedAt.IsZero() || m.agentDown || m.isPeriodic(call, request) {
+	if m.healedAt.IsZero() || m.agentDown {
+		return
+	}
+	if m.isPeriodic(call, request) {
+		if f := m.checkPeriod(now, request); f != nil {
+			s.report(&economy{}, f, now)
+		}
 		return
 	}
 	changedAt, pods, about := m.changedAt, m.podsInOrder, ""
