@@ -21,17 +21,16 @@ type incarnation struct {
 	loop   *loop.Loop
 	wakeAt time.Time // the earliest wake-up on the agenda; zero: none
 
-	run       *run
-	panicName string // of the pod over which the current step may panic; mostly empty
-	panicUID  string
+	run     *run
+	planned plannedPanic // of the current step; mostly empty
 }
 
 // Step implements world.Core. The incarnation is the core of its own loop, so that the agent in it
 // can be replaced by a restored one.
 func (i *incarnation) Step(ev world.Event) []world.Effect {
-	ev, i.panicName, i.panicUID = i.run.spoil(ev)
+	ev, i.planned = i.run.spoil(ev)
 	effects := i.agent.Step(ev)
-	i.panicName, i.panicUID = "", ""
+	i.planned = plannedPanic{}
 	return effects
 }
 
@@ -185,17 +184,23 @@ func (r *run) runLoop(i *incarnation) {
 // recoverPanic ends an incarnation by a panic of the plan. Any other panic of the core, a broken
 // invariant, is a failure of the run.
 func (r *run) recoverPanic(i *incarnation) {
-	switch broken := recover(); {
-	case broken == nil:
-	case i.panicUID != "" && r.current == i:
-		now := r.agenda.Now()
-		r.panicsLeft[i.panicName]--
-		r.notePanic(i.agent.CurrentPod(), now)
-		r.killAgent(panicDown)
-		r.oracles.AgentPanicked(now, i.panicUID)
-	default:
-		r.fail("panic", fmt.Sprint(broken))
+	broken := recover()
+	if broken == nil {
+		return
 	}
+	over := i.agent.CurrentPod()
+	if r.current != i {
+		i.planned = plannedPanic{} // the agent was killed before
+	}
+	if problem := i.planned.difference(broken, over); problem != "" {
+		r.fail("panic", problem)
+		return
+	}
+	now := r.agenda.Now()
+	r.panicsLeft[i.planned.name]--
+	r.notePanic(over, now)
+	r.killAgent(panicDown)
+	r.oracles.AgentPanicked(now, over)
 }
 
 // The bounds of the agent's activity. An agent in an endless loop is found by them even if it does

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"iter"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -39,6 +40,11 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 		Allocatable:     allocatable(node, kubelet),
 		ChangeDetection: objectcache.StrategyFromConfig(kubelet),
 		RegisteredNode:  registeredNode(node, kubelet),
+		Periods: oracle.Periods{
+			LeaseDuration: time.Duration(kubelet.NodeLeaseDurationSeconds) * time.Second,
+			NodeCheck:     kubelet.NodeStatusUpdateFrequency.Duration,
+			NodeReport:    kubelet.NodeStatusReportFrequency.Duration,
+		},
 	})
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -78,20 +79,41 @@ func (r *run) setAside(now time.Time) []world.PodSetAside {
 	return pods
 }
 
-// spoil replaces a response over which the agent is to panic. It returns the name and UID of the
-// pod; empty if the event stays as it is.
-func (r *run) spoil(ev world.Event) (spoilt world.Event, name, uid string) {
-	if len(r.panicsLeft) == 0 || r.healed || ev.Err != nil {
-		return ev, "", ""
+// plannedPanic is the panic that a replaced response may cause; empty for none.
+type plannedPanic struct {
+	name, uid string // of the pod
+	text      string // of the panic
+}
+
+// difference returns how a panic differs from the planned one; empty if it does not. Over is the
+// pod that the agent names.
+func (p *plannedPanic) difference(broken any, over string) string {
+	switch text := fmt.Sprint(broken); {
+	case p.uid == "" || text != p.text:
+		return text
+	case over != p.uid:
+		return fmt.Sprintf("the agent names the pod %q after a panic over %q: %s", over, p.uid, text)
 	}
+	return ""
+}
+
+// spoil replaces a response over which the agent is to panic. It returns that panic; empty if the
+// event stays as it is.
+func (r *run) spoil(ev world.Event) (spoilt world.Event, planned plannedPanic) {
+	if len(r.panicsLeft) == 0 || r.healed || ev.Err != nil {
+		return ev, plannedPanic{}
+	}
+	var name, uid, text string
 	spoilt = ev
 	switch body := ev.Body.(type) {
 	case *runtimeapi.RunPodSandboxResponse:
 		name, uid = r.podOfSandbox(body.PodSandboxId)
 		spoilt.Body = &runtimeapi.CreateContainerResponse{ContainerId: body.PodSandboxId}
+		text = textNoContainer
 	case *runtimeapi.PodSandboxStatusResponse:
 		name, uid = r.podOfSandbox(body.GetStatus().GetId())
 		spoilt.Body = &world.Done{}
+		text = conversionText(spoilt.Body, body)
 	case *runtimeapi.ContainerStatusResponse:
 		for _, c := range r.runtime.Containers() {
 			if c.ID == body.GetStatus().GetId() {
@@ -99,11 +121,21 @@ func (r *run) spoil(ev world.Event) (spoilt world.Event, name, uid string) {
 			}
 		}
 		spoilt.Body = &world.Done{}
+		text = conversionText(spoilt.Body, body)
 	}
 	if r.panicsLeft[name] == 0 {
-		return ev, "", ""
+		return ev, plannedPanic{}
 	}
-	return spoilt, name, uid
+	return spoilt, plannedPanic{name: name, uid: uid, text: text}
+}
+
+// textNoContainer is the text of the panic over the creation of a container that the agent has not
+// asked for: there is no container to add.
+const textNoContainer = "runtime error: invalid memory address or nil pointer dereference"
+
+// conversionText returns the text of the panic over a response of another type than is wanted.
+func conversionText(got, want any) string {
+	return fmt.Sprintf("interface conversion: interface {} is %T, not %T", got, want)
 }
 
 // podOfSandbox returns the name and the UID of a sandbox's pod; empty if there is no such sandbox.

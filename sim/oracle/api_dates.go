@@ -14,8 +14,8 @@ type dates struct{}
 
 func (*dates) describe() Entry {
 	return Entry{"dates", "The renewal of the lease, the heartbeats of the Node and new transitions " +
-		"of conditions have the machine's date at that time, and after a change of the date the " +
-		"lease and the heartbeats have the new one within 25 s."}
+		"of its conditions have the machine's date at that time, and after a change of the date " +
+		"the lease and the heartbeats have the new one within 25 s."}
 }
 
 const (
@@ -68,27 +68,31 @@ func (*dates) checkFact(m *model, f *truth.Fact) *finding {
 		}
 	case after.Node != nil:
 		for _, c := range after.Node.Status.Conditions {
-			date := c.LastHeartbeatTime.Time
-			if date.Equal(heartbeatOf(before.Node, c.Type)) || m.mayBeDate(date, f.Time) {
-				continue
+			earlier := conditionOf(before.Node, c.Type)
+			date, transition := c.LastHeartbeatTime.Time, c.LastTransitionTime.Time
+			switch {
+			case !date.Equal(earlier.LastHeartbeatTime.Time) && !m.mayBeDate(date, f.Time):
+				return findingf("the heartbeat of condition %s of the Node has the date %v, which was "+
+					"%v", c.Type, date, f.Time.Add(m.dateOffset(f.Time)))
+			case c.Status != earlier.Status && !m.mayBeDate(transition, f.Time):
+				return findingf("the transition of condition %s of the Node to %s has the date %v, which "+
+					"was %v", c.Type, c.Status, transition, f.Time.Add(m.dateOffset(f.Time)))
 			}
-			return findingf("the heartbeat of condition %s of the Node has the date %v, which was %v",
-				c.Type, date, f.Time.Add(m.dateOffset(f.Time)))
 		}
 	}
 	return nil
 }
 
-// heartbeatOf returns the last heartbeat of a condition; zero if the Node does not have it.
-func heartbeatOf(node *v1.Node, condition v1.NodeConditionType) time.Time {
+// conditionOf returns a condition of the Node; its zero value if the Node does not have it.
+func conditionOf(node *v1.Node, condition v1.NodeConditionType) v1.NodeCondition {
 	if node != nil {
 		for _, c := range node.Status.Conditions {
 			if c.Type == condition {
-				return c.LastHeartbeatTime.Time
+				return c
 			}
 		}
 	}
-	return time.Time{}
+	return v1.NodeCondition{}
 }
 
 func (*dates) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
@@ -109,7 +113,7 @@ func (*dates) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 	if at := m.objects.leaseDate; isOld(at) {
 		return findingf("the date was changed to %v, and the lease has %v", date, at)
 	}
-	if at := heartbeatOf(m.objects.node, v1.NodeReady); isOld(at) {
+	if at := conditionOf(m.objects.node, v1.NodeReady).LastHeartbeatTime.Time; isOld(at) {
 		return findingf("the date was changed to %v, and the Node's heartbeat has %v", date, at)
 	}
 	return nil

@@ -30,6 +30,20 @@ func reportWithDate(s *script, ahead time.Duration) {
 		Resource: api.ResourceNodes, Incarnation: 1, After: api.Object{Node: node}}})
 }
 
+// turnReady adds a write by which the Node becomes ready, with a transition whose date is that far
+// ahead.
+func turnReady(s *script, ahead time.Duration) {
+	states := make([]v1.Node, 2)
+	for i, status := range []v1.ConditionStatus{v1.ConditionFalse, v1.ConditionTrue} {
+		states[i].Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: status,
+			LastHeartbeatTime:  metav1.NewTime(s.now.Add(s.model.dateOffset(s.now))),
+			LastTransitionTime: metav1.NewTime(s.now.Add(ahead))}}
+	}
+	s.CheckFact(truth.Fact{Time: s.now, Kind: truth.ObjectUpdated, Write: &truth.Write{
+		Resource: api.ResourceNodes, Incarnation: 1,
+		Before: api.Object{Node: &states[0]}, After: api.Object{Node: &states[1]}}})
+}
+
 // beginDates starts the agent. The date is changed by an hour five seconds after it returns.
 func beginDates(s *script) {
 	changed := s.now.Add(time.Minute)
@@ -92,5 +106,20 @@ func TestDates(t *testing.T) {
 			}
 			end(s)
 		}},
+	})
+}
+
+func TestDatesOfTransitions(t *testing.T) {
+	turn := func(ahead time.Duration) func(s *script) {
+		return func(s *script) {
+			beginDates(s)
+			s.wait(14)
+			turnReady(s, ahead)
+			s.AgentKilled(s.now)
+		}
+	}
+	runCases(t, []testCase{
+		{"with the new date", "", turn(time.Hour)},
+		{"with the old date", "dates", turn(0)},
 	})
 }

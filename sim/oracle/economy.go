@@ -30,7 +30,7 @@ type economy struct {
 
 func (*economy) describe() Entry {
 	return Entry{"economy", "The agent writes nothing that is there already, and while nothing " +
-		"changes it makes only its periodic calls."}
+		"changes it makes only its periodic calls, each no earlier than its period allows."}
 }
 
 const (
@@ -46,7 +46,7 @@ const (
 
 // periodicCalls are those that the agent makes while nothing changes: lists of what exists, reads
 // and measurements, probes, the renewal of tokens, and the watches and streams that are opened
-// again. isPeriodic has the others.
+// again. isPeriodic has the others, and periodOf how often some of them are due.
 var periodicCalls = []string{
 	"ListPodSandbox", "ListContainers", "ListImages", "GetEvents", "Status", "Version",
 	"RuntimeConfig", "ReadFiles", "ListDir", "StatPath", "ReadLinks", "MeasureTree",
@@ -134,7 +134,13 @@ func (s *Set) Called(now time.Time, request any) {
 	if call == "RemoveTree" {
 		bound = housekeepingBound
 	}
-	if m.healedAt.IsZero() || m.agentDown || m.isPeriodic(call, request) {
+	if m.healedAt.IsZero() || m.agentDown {
+		return
+	}
+	if m.isPeriodic(call, request) {
+		if f := m.checkPeriod(now, request); f != nil {
+			s.report(&economy{}, f, now)
+		}
 		return
 	}
 	changedAt, pods, about := m.changedAt, m.podsInOrder, ""
@@ -145,11 +151,21 @@ func (s *Set) Called(now time.Time, request any) {
 	case now.Sub(later(changedAt, m.agentStartedAt)) <= bound,
 		now.Sub(m.healedAt) <= callBound:
 	case slices.ContainsFunc(pods, (*pod).hasWork),
-		call == "PatchObject" && len(m.unsettledObjects(now)) > 0:
+		m.patchesUnsettled(now, request):
 	default:
 		s.report(&economy{}, findingf("%s was called%s, although nothing has changed for %v", call,
 			about, now.Sub(changedAt).Round(time.Second)), now)
 	}
+}
+
+// patchesUnsettled reports whether a request patches a pod whose object is not as it has to be.
+func (m *model) patchesUnsettled(now time.Time, request any) bool {
+	patch, isPatch := request.(*world.PatchObject)
+	if !isPatch || patch.Resource != world.ResourcePods || !m.opts.HasAPIServer {
+		return false
+	}
+	object := m.objects.pods[patch.Namespace+"/"+patch.Name]
+	return object != nil && m.objectProblem(now, object) != ""
 }
 
 // isPeriodic reports whether the agent may make a request while nothing changes. It writes the
@@ -281,6 +297,16 @@ func (m *model) podOfCall(request any) *pod {
 		p = m.podOfPath(r.Path)
 	case *world.RemoveCgroup:
 		p = m.podOfPath(r.Path)
+	case *world.Rename:
+		p = m.podOfPath(r.To)
+	case *world.Compress:
+		p = m.podOfPath(r.Path)
+	case *world.MakeLink:
+		p = m.podOfPath(r.Target) // the log that it links to; its own path has no UID
+	case *world.BindSubPath:
+		p = m.podOfPath(r.Target)
+	case *world.ReadInVolume:
+		p = m.podOfPath(r.Root)
 	case *world.PatchObject:
 		if r.Resource == world.ResourcePods {
 			p = m.newestOfName(r.Namespace + "/" + r.Name)

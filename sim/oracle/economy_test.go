@@ -5,6 +5,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/truth"
@@ -41,6 +42,16 @@ func startAnother(s *script) {
 	other.Name = "other"
 	s.setDesired(other)
 	s.sandbox("u2", 0)
+}
+
+// markOther marks another pod, which the agent does not know, for deletion, and waits.
+func markOther(s *script) {
+	other := spec("u2", always, "app")
+	other.Name, other.DeletionTimestamp = "other", &metav1.Time{Time: s.now}
+	s.model.opts.HasAPIServer = true
+	s.CheckFact(truth.Fact{Time: s.now, Kind: truth.ObjectCreated, Write: &truth.Write{
+		Resource: api.ResourcePods, Namespace: "ns", Name: "other", After: api.Object{Pod: other}}})
+	s.wait(60)
 }
 
 func TestEconomyOfRepeatedWrites(t *testing.T) {
@@ -171,10 +182,42 @@ func TestEconomyOfOnePod(t *testing.T) {
 			startAnother(s)
 			s.Called(s.now, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: "u2-s0"})
 		}},
+		{"a patch of a settled pod, while another one is deleted", "economy", func(s *script) {
+			settled(s)
+			markOther(s)
+			s.Called(s.now, &api.PatchObject{Resource: api.ResourcePods, Namespace: "ns", Name: "web"})
+		}},
+		{"a patch of a pod that is deleted", "", func(s *script) {
+			settled(s)
+			markOther(s)
+			s.Called(s.now, &api.PatchObject{Resource: api.ResourcePods, Namespace: "ns", Name: "other"})
+		}},
 		{"a file of a settled pod, while another one starts", "economy", func(s *script) {
 			settled(s)
 			startAnother(s)
 			s.Called(s.now, &api.MakeDir{Path: podsDir + "/u1/volumes"})
 		}},
 	})
+}
+
+// Every call that names one pod is judged by that pod alone.
+func TestEconomyOfCallsAboutOnePod(t *testing.T) {
+	const log = logsDir + "/ns_web_u1/app/0.log"
+	volume := podsDir + "/u1/volumes/kubernetes.io~empty-dir/data"
+	var cases []testCase
+	for _, call := range []any{
+		&api.Rename{From: log, To: log + ".20260101-000000"},
+		&api.Compress{Path: log + ".20260101-000000"},
+		&api.MakeLink{Path: "/var/log/containers/web_ns_app-u1-app#0.log", Target: log},
+		&api.BindSubPath{Root: "/data", Target: podsDir + "/u1/volume-subpaths/data/app/0"},
+		&api.ReadInVolume{Root: volume, Path: "variables"},
+		pullFor("u1"),
+	} {
+		cases = append(cases, testCase{api.CallName(call), "economy", func(s *script) {
+			settleEconomy(s)
+			startAnother(s)
+			s.Called(s.now, call)
+		}})
+	}
+	runCases(t, cases)
 }

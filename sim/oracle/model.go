@@ -27,7 +27,9 @@ type model struct {
 	agentDown      bool                    // no incarnation of the agent runs
 	healedAt       time.Time               // zero: faults may still apply
 	now            time.Time
-	changedAt      time.Time // the latest fact that the agent may have to react to
+	periodicAt     map[string]time.Time // by what is repeated: the newest periodic call
+
+	changedAt time.Time // the latest fact that the agent may have to react to
 
 	sharedChangedAt time.Time // the same, of facts about no pod alone
 	wroteNothing    string    // the latest file, cgroup or object that was written as it was

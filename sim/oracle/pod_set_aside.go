@@ -58,11 +58,15 @@ func (s *Set) checkSetAside(now time.Time, request any) {
 	}
 }
 
-// podOfRequest returns the pod that a request to the runtime is about; nil if it is about none.
+// podOfRequest returns the pod that a request to the runtime is about; nil if it is about none. A
+// pull that serves several pods is about the one for whose sandbox it is made: an image that a pod
+// which is set aside shares with another one is pulled for the other one.
 func (m *model) podOfRequest(request any) *pod {
 	switch r := request.(type) {
 	case *runtimeapi.RunPodSandboxRequest:
 		return m.pods[r.GetConfig().GetMetadata().GetUid()]
+	case *runtimeapi.PullImageRequest:
+		return m.pods[r.GetSandboxConfig().GetMetadata().GetUid()]
 	case interface{ GetContainerId() string }:
 		if c := m.containers[r.GetContainerId()]; c != nil {
 			return c.pod

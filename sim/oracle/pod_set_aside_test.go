@@ -28,6 +28,13 @@ func sayAside(s *script, reason string) {
 		After: api.Object{Pod: stored}}})
 }
 
+// pullFor returns a pull of the image of all pods, for one of them.
+func pullFor(uid string) *runtimeapi.PullImageRequest {
+	return &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: "image:1"},
+		SandboxConfig: &runtimeapi.PodSandboxConfig{
+			Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid}}}
+}
+
 func TestSetAside(t *testing.T) {
 	ask := func(s *script) {
 		s.Called(s.now, &runtimeapi.ContainerStatusRequest{ContainerId: "u1-app#0"})
@@ -93,6 +100,22 @@ func TestSetAside(t *testing.T) {
 			panicOver(s)
 			sayAside(s, reasonSetAside)
 			pollEverySecond(s, 60)
+		}},
+	})
+}
+
+func TestPullsForAPodSetAside(t *testing.T) {
+	runCases(t, []testCase{
+		{"an image is pulled for it too early", "set-aside", func(s *script) {
+			s.startPod(always)
+			panicOver(s)
+			s.Called(s.now, pullFor("u1"))
+		}},
+		{"its image is pulled for another pod", "", func(s *script) {
+			s.startPod(always)
+			s.sandbox("u2", 0)
+			panicOver(s)
+			s.Called(s.now, pullFor("u2"))
 		}},
 	})
 }

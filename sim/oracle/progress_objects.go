@@ -24,23 +24,8 @@ func (m *model) unsettledObjects(now time.Time) []string {
 			fmt.Sprintf(format, args...))
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.objects.pods)) {
-		object := m.objects.pods[name]
-		switch p := m.pods[string(object.UID)]; {
-		case object.DeletionTimestamp != nil:
-			if problem := deletionProblem(object); problem != "" {
-				add(name, "it is marked for deletion, and %s", problem)
-			}
-		case mirror.IsMirror(object):
-			if problem := m.mirrorProblem(object); problem != "" {
-				add(name, "%s", problem)
-			}
-		case p != nil && p.spec != nil && !p.isHostile():
-			since := later(later(p.changedAt, p.desiredAt), later(m.agentStartedAt, m.healedAt))
-			if now.Sub(since) <= statusWriteBound {
-				add(name, "it changed too recently to compare")
-			} else if problem := m.statusProblem(p, object); problem != "" {
-				add(name, "%s", problem)
-			}
+		if problem := m.objectProblem(now, m.objects.pods[name]); problem != "" {
+			add(name, "%s", problem)
 		}
 	}
 	for _, p := range m.podsInOrder {
@@ -55,6 +40,25 @@ func (m *model) unsettledObjects(now time.Time) []string {
 		}
 	}
 	return lines
+}
+
+// objectProblem returns what is wrong with the object of a pod; empty if nothing is.
+func (m *model) objectProblem(now time.Time, object *v1.Pod) string {
+	switch p := m.pods[string(object.UID)]; {
+	case object.DeletionTimestamp != nil:
+		if problem := deletionProblem(object); problem != "" {
+			return "it is marked for deletion, and " + problem
+		}
+	case mirror.IsMirror(object):
+		return m.mirrorProblem(object)
+	case p != nil && p.spec != nil && !p.isHostile():
+		since := later(later(p.changedAt, p.desiredAt), later(m.agentStartedAt, m.healedAt))
+		if now.Sub(since) <= statusWriteBound {
+			return "it changed too recently to compare"
+		}
+		return m.statusProblem(p, object)
+	}
+	return ""
 }
 
 // deletionProblem returns what the agent has left to do about an object that is marked for

@@ -69,6 +69,8 @@ type Options struct {
 	// ChangeDetection is how the agent detects changes of ConfigMaps and Secrets.
 	ChangeDetection objectcache.Strategy
 
+	Periods Periods // of the calls that the agent makes while nothing changes
+
 	// ClockSkew returns the error of the runtime's clock at a time. Nil: the clock is right.
 	ClockSkew func(time.Time) time.Duration
 	// DateOffset returns how far the machine's date is ahead at a time. Nil: the date is right.

@@ -1,0 +1,91 @@
+package oracle
+
+import (
+	"fmt"
+	"time"
+
+	"seedlet.dev/world"
+)
+
+// Periods are the periods of the agent's settings. One that is zero is not checked.
+type Periods struct {
+	LeaseDuration time.Duration // the lease is renewed every quarter of it
+	NodeCheck     time.Duration // of the comparisons of the Node's status, and of ReadMachine
+	NodeReport    time.Duration // of the writes of the Node's status without a change
+}
+
+const (
+	// tokenIntervalMin is the least time between two requests for one token: the first back-off. A
+	// renewal is due much later.
+	tokenIntervalMin = time.Second
+	// housekeepingPeriod is that of the listings of the directories of all pods.
+	housekeepingPeriod = time.Minute
+	// nodeChangeBound is how long after a change of the pods the Node's status may still change: its
+	// list of images is read every 30 s.
+	nodeChangeBound = time.Minute
+)
+
+// periodOf returns what a periodic request repeats, and the least time between two of them; zero if
+// that is not bounded. The response to an earlier one may cause the next one early only if it was
+// a failure, and what is judged is long after all faults.
+func (m *model) periodOf(request any, now time.Time) (what string, least time.Duration) {
+	periods, call := &m.opts.Periods, world.CallName(request)
+	switch r := request.(type) {
+	case *world.ReadMachine:
+		return call, periods.NodeCheck
+	case *world.CreateToken:
+		ref := r.Spec.BoundObjectRef
+		if ref == nil || r.Spec.ExpirationSeconds == nil {
+			return "", 0
+		}
+		return fmt.Sprint(call, " ", r.Namespace, "/", ref.Name, " ", ref.UID, " ", r.Spec.Audiences,
+			" ", *r.Spec.ExpirationSeconds), tokenIntervalMin
+	case *world.ListDir:
+		if r.Path == m.opts.PodsDir || r.Path == m.opts.LogsDir {
+			return call + " " + r.Path, housekeepingPeriod
+		}
+	case world.ObjectOperation:
+		what = call + " " + string(r.TargetResource())
+		switch {
+		case r.TargetResource() == world.ResourceLeases:
+			return what, periods.LeaseDuration / 4
+		case r.TargetResource() != world.ResourceNodes:
+		case now.Sub(m.changedAt) <= nodeChangeBound:
+			return what, periods.NodeCheck
+		default: // the first report after a change comes up to half a period early
+			return what, periods.NodeReport / 2
+		}
+	}
+	return "", 0
+}
+
+// checkPeriod records a periodic request, and returns a finding if it comes earlier after the one
+// before than its period. It may come earlier if another client or the machine's date has changed
+// what it is about, or something has happened to the pod that it is about.
+func (m *model) checkPeriod(now time.Time, request any) *finding {
+	what, least := m.periodOf(request, now)
+	if least == 0 {
+		return nil
+	}
+	last := m.periodicAt[what]
+	if m.periodicAt == nil {
+		m.periodicAt = map[string]time.Time{}
+	}
+	m.periodicAt[what] = now
+	changedAt := m.sharedChangedAt
+	if token, isToken := request.(*world.CreateToken); isToken {
+		if p := m.pods[string(token.Spec.BoundObjectRef.UID)]; p != nil && p.fullName != nil {
+			changedAt = p.reactsTo()
+		}
+	}
+	switch quietSince := now.Add(-quietBound); {
+	case last.IsZero(), now.Sub(last) >= least:
+	case changedAt.After(quietSince), m.agentStartedAt.After(quietSince), m.agentStartedAt.After(last),
+		m.healedAt.IsZero(), now.Sub(m.healedAt) <= callBound,
+		m.dateOffset(now) != m.dateOffset(last):
+	default:
+		return findingf("%s was called %v after the call before, and at the earliest it is due after "+
+			"%v", what, now.Sub(last), least)
+	}
+	return nil
+}

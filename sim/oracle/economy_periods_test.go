@@ -1,0 +1,57 @@
+package oracle
+
+import (
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	api "seedlet.dev/world"
+)
+
+func TestEconomyOfPeriods(t *testing.T) {
+	lease := &api.UpdateObject{Object: api.Object{Lease: &coordinationv1.Lease{}}}
+	node := &api.PatchObject{Resource: api.ResourceNodes, Name: "node"}
+	seconds := int64(3600)
+	token := &api.CreateToken{Namespace: "ns", ServiceAccount: "default",
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds,
+			BoundObjectRef: &authenticationv1.BoundObjectReference{Name: "web", UID: "u1"}}}
+	var cases []testCase
+	for _, c := range []struct {
+		name     string
+		request  any
+		interval float64 // in seconds
+		want     string
+	}{
+		{"the lease 100 times in 10 s", lease, 0.1, "economy"},
+		{"the lease every quarter", lease, 10, ""},
+		{"the Node each second", node, 1, "economy"},
+		{"the Node at each comparison", node, 10, "economy"},
+		{"the Node early after a change", node, 150, ""},
+		{"a token in a loop", token, 0.01, "economy"},
+		{"a token after failures", token, 1, ""},
+		{"the machine each second", &api.ReadMachine{}, 1, "economy"},
+		{"the machine every period", &api.ReadMachine{}, 10, ""},
+		{"all pods' directories each second", &api.ListDir{Path: podsDir}, 1, "economy"},
+		{"all pods' directories every minute", &api.ListDir{Path: podsDir}, 60, ""},
+	} {
+		cases = append(cases, testCase{c.name, c.want, func(s *script) {
+			s.model.opts.Periods = Periods{LeaseDuration: 40 * time.Second,
+				NodeCheck: 10 * time.Second, NodeReport: 5 * time.Minute}
+			settleEconomy(s)
+			for range 100 {
+				s.Called(s.now, c.request)
+				s.wait(c.interval)
+			}
+		}})
+	}
+	runCases(t, append(cases, testCase{"the lease by the next agent", "", func(s *script) {
+		s.model.opts.Periods.LeaseDuration = 40 * time.Second
+		settleEconomy(s)
+		s.Called(s.now, lease)
+		s.AgentStarted(s.now)
+		s.wait(1)
+		s.Called(s.now, lease)
+	}}))
+}
