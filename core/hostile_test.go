@@ -302,7 +302,7 @@ func putServices(n *fakeNode, size int) {
 func setResources(s *v1.PodSpec, size int) {
 	list := v1.ResourceList{}
 	for i := range size {
-		list[v1.ResourceName(fmt.Sprint("hugepages-", i+1, "Ki"))] = resource.MustParse("1Mi")
+		list[v1.ResourceName(fmt.Sprint("example.com/r", i))] = resource.MustParse("1Mi")
 	}
 	for i := range s.Containers {
 		s.Containers[i].Resources = v1.ResourceRequirements{Requests: list, Limits: list}

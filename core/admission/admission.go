@@ -9,6 +9,7 @@ package admission
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
@@ -118,8 +119,9 @@ func (c *Check) toleratesTaints() bool {
 }
 
 // insufficientResources returns a failure for each resource that the node lacks: first the number
-// of pods, then what the pod requests. A resource that is not allocatable at all is not checked:
-// the component that provides it decides.
+// of pods, then what the pod requests. An extended resource that is not allocatable at all is not
+// checked: the component that provides it decides. Huge pages of a size that the node does not have
+// are none. Upstream: removeMissingExtendedResources in pkg/kubelet/lifecycle/predicate.go.
 func (c *Check) insufficientResources() []Failure {
 	var failures []Failure
 	podsMax, isLimited := c.Allocatable[v1.ResourcePods]
@@ -136,6 +138,7 @@ func (c *Check) insufficientResources() []Failure {
 	for _, name := range sortedNames(requested) {
 		quantity, isLimited := c.Allocatable[name]
 		amount, capacity := requested[name], amountOf(name, quantity)
+		isLimited = isLimited || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 		if amount > 0 && isLimited && amount > capacity-used[name] {
 			failures = append(failures, insufficientFailure(name, amount, used[name], capacity))
 		}

@@ -65,6 +65,8 @@ func TestFailures(t *testing.T) {
 		{"too many pods", podRequesting("p"), false,
 			[]*v1.Pod{podRequesting("a"), podRequesting("b"), podRequesting("c")},
 			[]string{"OutOfpods"}},
+		{"huge pages that the node does not have", podRequesting("p", "hugepages-1Gi", "1Gi"),
+			false, nil, []string{"OutOfhugepages-1Gi"}},
 		{"a resource that the node does not have", podRequesting("p", "example.com/fpga", "1"), false,
 			nil, nil},
 		{"selector", modified(podRequesting("p"), func(p *v1.Pod) {
