@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/world"
 )
 
@@ -29,7 +31,12 @@ func (a *Agent) handleMachineCompletion(ev world.Event) {
 func (a *Agent) applyMachine() {
 	s := &a.state
 	s.Node.MemoryBytes = s.Boot.MemoryBytes
-	s.Node.Allocatable = s.NodeObject.Allocatable(&s.Boot)
+	allocatable := s.NodeObject.Allocatable(&s.Boot)
+	s.Node.Allocatable = map[v1.ResourceName]int64{
+		v1.ResourceCPU:              allocatable.Cpu().MilliValue(),
+		v1.ResourceMemory:           allocatable.Memory().Value(),
+		v1.ResourceEphemeralStorage: allocatable.StorageEphemeral().Value(),
+	}
 	s.Node.SELinux = s.Boot.Machine.SELinux
 	s.Node.ThermalThrottleCPUs = s.Boot.Machine.ThermalThrottleCPUs
 	s.PodsMax = s.NodeObject.Settings.PodLimit(s.Boot.CPUs)

@@ -139,10 +139,13 @@ func hasResourceField(name v1.ResourceName) bool {
 // pkg/api/v1/resource/helpers.go.
 func (p *Pod) limitOrAllocatable(c *v1.Container, name v1.ResourceName) resource.Quantity {
 	limit := p.containerLimit(c, name)
-	if limit.IsZero() && !strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
-		return p.Node.Allocatable[name]
+	switch {
+	case !limit.IsZero() || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix):
+		return limit
+	case name == v1.ResourceCPU:
+		return *resource.NewMilliQuantity(p.Node.Allocatable[name], resource.DecimalSI)
 	}
-	return limit
+	return *resource.NewQuantity(p.Node.Allocatable[name], resource.BinarySI)
 }
 
 // ceilQuotient returns a/b rounded up, for a that is not negative and b that is positive.

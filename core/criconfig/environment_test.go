@@ -23,9 +23,8 @@ func resourceOf(container, name, divisor string) *v1.EnvVarSource {
 // resources.
 func envPod() *Pod {
 	p := newPod()
-	p.Node.Allocatable = resources("4", "8Gi")
-	p.Node.Allocatable[v1.ResourceEphemeralStorage] = resource.MustParse("10Gi")
-	p.Node.Allocatable["hugepages-2Mi"] = resource.MustParse("1Gi")
+	p.Node.Allocatable = map[v1.ResourceName]int64{v1.ResourceCPU: 4000, v1.ResourceMemory: 8 << 30,
+		v1.ResourceEphemeralStorage: 10 << 30, "hugepages-2Mi": 1 << 30}
 	p.IPs = []string{"10.0.0.7", "fd00::7"}
 	pod := p.Spec
 	pod.Labels = map[string]string{"app": "shop", "a.b/c": "$(A)"}
