@@ -56,8 +56,8 @@ func (a *Agent) updateHostIPs() {
 }
 
 // handleClockStep records a change of the machine's date. Intervals go on by the agent's clock. The
-// lease and the Node's heartbeat are written with the new date at once: other components
-// of the cluster compare them with theirs.
+// lease and the Node's heartbeat are written with the new date at once: other components of the
+// cluster compare them with theirs.
 func (a *Agent) handleClockStep(step *world.ClockStepped, now time.Time) {
 	s := &a.state
 	s.Node.Wall.Record(now, step.Offset)

@@ -5,8 +5,7 @@ import (
 )
 
 // CheckSpec returns the first bound of a pod as a whole that its spec exceeds, as an error; nil if
-// it exceeds none. Tokens and references are the numbers that the pod needs, zero to leave them
-// out.
+// it exceeds none. Tokens and references are the numbers that the pod needs.
 func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 	containers := len(spec.InitContainers) + len(spec.Containers) + len(spec.EphemeralContainers)
 	probes := 0.0 // in a second

@@ -46,8 +46,8 @@ func (p *Pod) DNSWarnings() []DNSWarning {
 	return warnings
 }
 
-// resolver returns the resolver configuration without the options of the pod's own, and warnings
-// about what is left out of it.
+// resolver returns the resolver configuration without the pod's own options, and warnings about
+// what is left out of it.
 func (p *Pod) resolver() (*runtimeapi.DNSConfig, []DNSWarning) {
 	spec, node, config := &p.Spec.Spec, p.Node, &runtimeapi.DNSConfig{}
 	host := parseResolvConf(node.Resolv.Text)

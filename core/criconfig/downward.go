@@ -103,14 +103,11 @@ func (p *Pod) resourceFieldValue(ref *v1.ResourceFieldSelector,
 	}
 	kind, text, _ := strings.Cut(ref.Resource, ".")
 	name := v1.ResourceName(text)
-	if !hasResourceField(name) {
-		kind = ""
-	}
 	var quantity resource.Quantity
-	switch kind {
-	case "requests":
+	switch {
+	case kind == "requests" && hasResourceField(name):
 		quantity = container.Resources.Requests[name]
-	case "limits":
+	case kind == "limits" && hasResourceField(name):
 		quantity = p.limitOrAllocatable(container, name)
 	default:
 		return "", fmt.Errorf("unsupported container resource : %s", ref.Resource)

@@ -16,9 +16,9 @@ import (
 // Environment returns the variables of a container: those of whole ConfigMaps and Secrets, then the
 // container's own, then those of services. References to earlier variables and to those of services
 // are expanded in values that the spec gives, and not in values from a source. It fails if a
-// variable has no value, and if the variables exceed a bound (variables.go). The result
-// for the container that was asked for last is kept, since an attempt to create a container asks
-// up to three times; callers do not change it.
+// variable has no value, and if the variables exceed a bound (variables.go). The result for the
+// container that was asked for last is kept, since an attempt to create a container asks up to
+// three times; callers do not change it.
 func (p *Pod) Environment(container *v1.Container) (*Variables, error) {
 	if e := &p.environment; e.of != container {
 		*e = environment{of: container}

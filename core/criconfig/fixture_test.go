@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/op"
@@ -93,4 +94,13 @@ func shell(env *Variables) string {
 		lines = append(lines, v.Key+"="+string(v.Value))
 	}
 	return strings.Join(lines, " ")
+}
+
+// newVariables returns the variables of a list that has each name once.
+func newVariables(list []*runtimeapi.KeyValue) *Variables {
+	v := &Variables{List: list, index: make(map[string]int, len(list))}
+	for i := range list {
+		v.index[list[i].Key] = i
+	}
+	return v
 }

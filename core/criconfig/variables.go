@@ -26,15 +26,6 @@ type Variables struct {
 	bytes    int                   // their length
 }
 
-// newVariables returns the variables of a list that has each name once.
-func newVariables(list []*runtimeapi.KeyValue) *Variables {
-	v := &Variables{List: list, index: make(map[string]int, len(list))}
-	for i := range list {
-		v.index[list[i].Key] = i
-	}
-	return v
-}
-
 // add adds a variable. Another value of the same name is replaced in its place. It fails if that
 // exceeds a bound.
 func (v *Variables) add(name string, value []byte) error {
