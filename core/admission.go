@@ -23,6 +23,9 @@ type Rejection struct {
 	Reason  string      `json:"reason"`
 	Message string      `json:"message"`
 	Waiting bool        `json:"waiting,omitempty"` // the pod is checked again when another pod ends
+	// NodeOp is set if the pod waits for the Node: an operation with this ID or a later one has to
+	// bring it.
+	NodeOp world.OpID `json:"nodeOp,omitempty"`
 }
 
 // awaitingOtherPod is the rejection of a pod for lack of resources while another pod may have
@@ -35,6 +38,36 @@ var awaitingOtherPod = Rejection{Phase: v1.PodPending, Waiting: true,
 // has reported its features.
 var awaitingRuntime = Rejection{Phase: v1.PodPending, Waiting: true,
 	Message: "waiting to learn what the container runtime supports"}
+
+// awaitingNode returns the rejection of a pod that the Node's labels do not match as far as they
+// are known: the watch may report a label later than the pod that was bound because of it. It waits
+// until the API server has answered a request that was issued after the pod was seen with the Node;
+// the zero value if it has. Upstream: predicateAdmitHandler.generalFilter in
+// pkg/kubelet/lifecycle/predicate.go.
+func (a *Agent) awaitingNode(uid string) Rejection {
+	s := &a.state
+	since := s.APIRejections[uid].NodeOp
+	if since == 0 {
+		since = s.Ops.LastID + 1
+	}
+	if s.NodeObject.HasAnswered(since) {
+		return Rejection{}
+	}
+	s.NodeObject.Await(since)
+	a.enqueueNode()
+	return Rejection{Phase: v1.PodPending, Waiting: true, NodeOp: since,
+		Message: "waiting to read the Node, which did not match the pod's node affinity/selector"}
+}
+
+// isNodeAwaited reports whether a pod waits for the Node.
+func (a *Agent) isNodeAwaited() bool {
+	for uid := range a.waiting { //ordered: whether there is one
+		if a.state.APIRejections[uid].NodeOp != 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // isPreempting reports whether other pods are being terminated to make resources available for this
 // one.
@@ -200,6 +233,11 @@ func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 	failures := check.Failures()
 	if len(failures) == 0 {
 		return Rejection{}
+	}
+	if !static && admission.OnlyNodeAffinity(failures) {
+		if rejection := a.awaitingNode(string(spec.UID)); rejection != (Rejection{}) {
+			return rejection
+		}
 	}
 	decisive := admission.DecisiveFailure(spec, static, failures)
 	if admission.CausedByOtherPods(decisive) && slices.ContainsFunc(others, a.mayBecomeTerminal) {

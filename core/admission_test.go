@@ -160,6 +160,53 @@ func TestAdmissionWithoutANodeObject(t *testing.T) {
 	}
 }
 
+// Pods that come before the event of the Node's new label are admitted: the Node is read once for
+// all of them. While it cannot be read they wait, and say so.
+func TestNodeIsReadBeforeItsLabelsReject(t *testing.T) {
+	for _, isLabeled := range []bool{true, false} {
+		n := bootWithPods(nil)
+		if isLabeled { // without an event
+			n.apiServer.node = n.apiServer.node.DeepCopy()
+			n.apiServer.node.Labels = map[string]string{"disk": "ssd"}
+		}
+		n.apiServer.nodeWrites.nodeCallsTimeOut = true
+		reads := 0
+		n.apiServer.onEffect = func(effect any) {
+			if get, ok := effect.(*world.GetObject); ok && get.Resource == world.ResourceNodes {
+				reads++
+			}
+		}
+		const pods = 60
+		for i := range pods {
+			p := apiPodNamed(fmt.Sprint("p", i), fmt.Sprint("u", i))
+			p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+			n.apiServer.put(p)
+		}
+		n.advance(time.Minute)
+		for name, p := range n.apiServer.objects {
+			if p.Status.Phase != v1.PodPending || !strings.Contains(p.Status.Message, "read the Node") {
+				t.Fatalf("%s without an answer: %+v", name, p.Status)
+			}
+		}
+		n.restart() // in the middle: the pods wait again
+		n.advance(30 * time.Second)
+		n.apiServer.nodeWrites.nodeCallsTimeOut, reads = false, 0
+		n.advance(time.Minute)
+		want := "Failed NodeAffinity"
+		if isLabeled {
+			want = "Running "
+		}
+		for name, p := range n.apiServer.objects {
+			if got := string(p.Status.Phase) + " " + p.Status.Reason; got != want {
+				t.Fatalf("%s: %s, want %s: %s", name, got, want, p.Status.Message)
+			}
+		}
+		if reads > 3 {
+			t.Errorf("the Node was read %d times", reads)
+		}
+	}
+}
+
 // A late sandbox, which an earlier agent requested, does not admit a pod that awaits admission.
 func TestLateSandboxDoesNotAdmitItsPod(t *testing.T) {
 	n := nodeWithoutNodeObject("u1")

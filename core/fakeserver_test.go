@@ -203,6 +203,9 @@ func (s *fakeServer) performNodeOrLease(effect any) (any, bool) {
 				s.nodeWrites.lease.Spec.RenewTime.Time)
 		}
 		return read(world.Object{Lease: s.nodeWrites.lease})
+	case world.CallName(effect) == "GetObject" && on.TargetResource() == world.ResourceNodes &&
+		s.node == nil:
+		return world.Errorf(world.KindNotFound, "GetObject", "no Node"), true
 	case on.TargetResource() == world.ResourceNodes && s.nodeWrites.nodeCallsTimeOut:
 		return world.Errorf(world.KindTimeout, world.CallName(effect), "no answer"), true
 	case on.TargetResource() == world.ResourceNodes:

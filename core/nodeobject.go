@@ -26,12 +26,17 @@ func (a *Agent) hasListedNode() bool {
 	return known
 }
 
-// nodeObject returns the Node as the API server has it; nil if that is not known.
+// nodeObject returns the Node as the API server has it, by the newest of what its watch has
+// reported and what requests were answered with; nil if the watch has not reported it.
 func (a *Agent) nodeObject() *v1.Node {
-	if o, _ := a.state.Objects.Get(world.ResourceNodes, "", a.state.Node.Name); o != nil {
-		return o.Node
+	o, _ := a.state.Objects.Get(world.ResourceNodes, "", a.state.Node.Name)
+	if o == nil {
+		return nil
 	}
-	return nil
+	if answered := a.state.NodeObject.Object; answered != nil {
+		return answered
+	}
+	return o.Node
 }
 
 // admissionNode returns the Node that pods are checked against: the object of the API server; if it
@@ -90,6 +95,9 @@ func (a *Agent) handleNodeCompletion(id world.OpID, r op.Record, ev world.Event)
 	s.NodeObject.HandleCompletion(id, r, ev, &s.Boot, &a.effects)
 	a.applyNodeObject()
 	a.enqueueNode()
+	if a.isNodeAwaited() {
+		a.retryAdmission()
+	}
 }
 
 // applyNodeObject applies what others set in the Node: the addresses that a cloud provider knows,

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/sim/plan"
@@ -117,18 +118,11 @@ func boundPod(p *plan.Pod) *v1.Pod {
 // createRetryPeriod is how often a creation is retried while it has to wait.
 const createRetryPeriod = 500 * time.Millisecond
 
-// createWhenFree creates the object of an act as soon as no object has its name. A pod is not bound
-// to a node with a NoExecute taint, unless the act ignores taints.
+// createWhenFree creates the object of an act as soon as no object has its name. A pod is bound
+// only to a node that it can run on by labels and taints, unless the act is rash.
 func (r *run) createWhenFree(a *plan.Act, resource world.Resource, namespace, name string) {
 	if resource == world.ResourceNodes {
 		r.createNode()
-		return
-	}
-	existing := r.server.Object(resource, namespace, name)
-	if existing.Resource() != "" || a.Pod != "" && !a.IgnoresTaints && r.hasNoExecuteTaint() {
-		r.agenda.After(createRetryPeriod, func() {
-			r.createWhenFree(a, resource, namespace, name)
-		})
 		return
 	}
 	var object world.Object
@@ -138,13 +132,25 @@ func (r *run) createWhenFree(a *plan.Act, resource world.Resource, namespace, na
 	} else {
 		object, _ = r.plan.ObjectNamed(a.Object).Decode()
 	}
+	existing := r.server.Object(resource, namespace, name)
+	if existing.Resource() != "" || object.Pod != nil && !a.Rash && !r.nodeTakes(object.Pod) {
+		r.agenda.After(createRetryPeriod, func() {
+			r.createWhenFree(a, resource, namespace, name)
+		})
+		return
+	}
 	r.adminWrite("somebody", &world.CreateObject{Object: object})
 }
 
-// hasNoExecuteTaint reports whether the Node has a taint of effect NoExecute.
-func (r *run) hasNoExecuteTaint() bool {
+// nodeTakes reports whether a scheduler may bind a pod to the node: the Node, if there is one,
+// matches the pod's node selector and affinity, and has no taint of effect NoExecute.
+func (r *run) nodeTakes(pod *v1.Pod) bool {
 	node := r.server.Object(world.ResourceNodes, "", plan.NodeName).Node
-	return node != nil && slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool {
+	if node == nil {
+		return true
+	}
+	fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
+	return fits && err == nil && !slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool {
 		return t.Effect == v1.TaintEffectNoExecute
 	})
 }

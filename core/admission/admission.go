@@ -30,6 +30,15 @@ func CausedByOtherPods(f Failure) bool {
 	return f.Shortage.Resource != "" || f.Reason == reasonNodePorts
 }
 
+// OnlyNodeAffinity reports whether the labels of the Node are the only reason why a pod does not
+// fit.
+func OnlyNodeAffinity(failures []Failure) bool {
+	return len(failures) == 1 && failures[0].Reason == reasonNodeAffinity
+}
+
+// reasonNodeAffinity is the reason if the pod's node selector or affinity does not match the Node.
+const reasonNodeAffinity = "NodeAffinity"
+
 // reasonNodePorts is the reason if another pod uses the same port of the host.
 const reasonNodePorts = "NodePorts"
 
@@ -60,7 +69,7 @@ func (c *Check) Failures() []Failure {
 	failures := c.insufficientResources()
 	if c.Node != nil {
 		if fits, err := nodeaffinity.GetRequiredNodeAffinity(c.Pod).Match(c.Node); !fits || err != nil {
-			failures = append(failures, predicateFailure("NodeAffinity",
+			failures = append(failures, predicateFailure(reasonNodeAffinity,
 				"didn't match Pod's node affinity/selector"))
 		}
 		if name := c.Pod.Spec.NodeName; name != "" && name != c.Node.Name {

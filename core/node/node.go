@@ -2,9 +2,10 @@
 // annotations of an existing object, and writes the status.
 //
 // Facts: the object as last observed, which object was reconciled, the readiness that was written
-// last, and the images of the runtime. Plan: one request at a time: reads the object if it is not
-// known, creates it, patches its labels and annotations, patches its status. Events: the
-// completions of these requests, and observations of the object by a watch.
+// last, which answer of the API server pods wait for, and the images of the runtime. Plan: one
+// request at a time: reads the object if it is not known, creates it, patches its labels and
+// annotations, patches its status, reads it for pods that wait. Events: the completions of these
+// requests, and observations of the object by a watch.
 //
 // A Node that another client deletes is not created again before the agent restarts, as with the
 // kubelet: an administrator who removes a node from a cluster deletes its Node while the agent
@@ -62,6 +63,11 @@ type Node struct {
 	// status, have been cleared of values from before the agent started.
 	MetadataReconciled types.UID `json:"metadataReconciled,omitempty"`
 	StatusReconciled   types.UID `json:"statusReconciled,omitempty"`
+
+	// Answered is the newest request to which the API server answered with the object, or that there
+	// is none. Awaited is the first one that pods wait for the answer to; see Await.
+	Answered world.OpID `json:"answered,omitempty"`
+	Awaited  world.OpID `json:"awaited,omitempty"`
 
 	Op            world.OpID         `json:"op,omitempty"`
 	Failures      int                `json:"failures"` // consecutive
@@ -129,18 +135,37 @@ func (n *Node) plan(env *Env) time.Time {
 	case env.Effects.Now().Before(n.NextAt):
 		return n.NextAt
 	case !n.ObjectKnown:
-		n.issue(env, "", &world.GetObject{Resource: world.ResourceNodes, Name: n.Settings.Name})
+		n.read(env)
 		return time.Time{}
-	case n.Object != nil:
-		return n.planObject(env)
-	case n.Settings.Register && !n.Registered:
+	}
+	var next time.Time // without an object: the watch reports a new one
+	if n.Object != nil {
+		next = n.planObject(env)
+	} else if n.Settings.Register && !n.Registered {
 		node := n.newObject(env)
 		n.ReadyInFlight, n.ChangeInFlight = readyStatus(&node.Status), true
 		n.EventsInFlight = n.statusEvents(&v1.NodeStatus{}, &node.Status)
 		n.issue(env, "", &world.CreateObject{Object: world.Object{Node: node}})
 	}
-	return time.Time{} // the watch reports a new object
+	if n.Op == 0 && n.Answered < n.Awaited { // a write would have been answered with the object, too
+		n.read(env)
+		return time.Time{}
+	}
+	return next
 }
+
+// read reads the object.
+func (n *Node) read(env *Env) {
+	n.issue(env, "", &world.GetObject{Resource: world.ResourceNodes, Name: n.Settings.Name})
+}
+
+// Await has the object read, unless a request that is issued as a given operation or later is
+// answered with it anyway. The caller plans the Node, and waits until HasAnswered.
+func (n *Node) Await(id world.OpID) { n.Awaited = max(n.Awaited, id) }
+
+// HasAnswered reports whether a request that was issued as a given operation or later has been
+// answered with the object, or that there is none.
+func (n *Node) HasAnswered(id world.OpID) bool { return n.Answered >= id }
 
 // planObject reconciles the metadata of the object, then its status. A failure of one does not
 // delay the other.
@@ -241,12 +266,13 @@ func (n *Node) HandleCompletion(id world.OpID, r op.Record, ev world.Event, boot
 	reads := r.Call == "GetObject"
 	switch {
 	case ev.Err.Has(world.KindNotFound):
+		n.Answered = id
 		n.recordAbsence(effects)
 		if reads {
 			return
 		}
 	case ev.Err == nil && ok && body.Object.Node != nil:
-		n.ObjectKnown, n.Object = true, body.Object.Node
+		n.ObjectKnown, n.Object, n.Answered = true, body.Object.Node, id
 		if !reads {
 			n.recordWrite(r, ev.Time, boot.Seed, effects)
 		}

@@ -68,7 +68,7 @@ func (m *model) findOvercommit(p *pod, now time.Time) *finding {
 		}
 	}
 	if p.firstStartedAt.IsZero() && !p.static &&
-		!m.mayHaveMatched(p, canRunOn, p.firstDesiredAt, now) {
+		!m.mayHaveMatched(p, canRunOn, m.oldestObservation(p.firstDesiredAt, now)) {
 		return findingf("pod %s starts, but fails the node affinity or does not tolerate a taint", p)
 	}
 	return nil
@@ -103,7 +103,8 @@ func isRejection(s *v1.PodStatus) bool {
 }
 
 // mayReject reports whether there was a reason to reject a pod at some time since it was desired.
-// The agent's knowledge is a little old, and may be very old under a fault.
+// The agent's knowledge is a little old, and may be very old under a fault. Labels are newer than
+// the pod: the agent reads the Node again before it rejects a pod for them.
 func (m *model) mayReject(p *pod, reason string, now time.Time) bool {
 	from := m.oldestObservation(p.firstDesiredAt, now)
 	switch name, isOut := strings.CutPrefix(reason, outOfPrefix); {
@@ -120,9 +121,9 @@ func (m *model) mayReject(p *pod, reason string, now time.Time) bool {
 			}
 		}
 	case reason == "NodeAffinity":
-		return m.mayHaveMatched(p, failsNodeAffinity, p.firstDesiredAt, now)
+		return m.mayHaveMatched(p, failsNodeAffinity, p.firstDesiredAt)
 	case reason == "TaintToleration":
-		return m.mayHaveMatched(p, hasUntoleratedTaint, p.firstDesiredAt, now)
+		return m.mayHaveMatched(p, hasUntoleratedTaint, m.oldestObservation(p.firstDesiredAt, now))
 	}
 	return false
 }
@@ -261,11 +262,9 @@ type nodeState struct {
 	node  *v1.Node
 }
 
-// mayHaveMatched reports whether a predicate may have held for a pod and the Node at some time.
-// While the Node does not exist, the Node that the agent registers counts.
-func (m *model) mayHaveMatched(p *pod, matches func(*v1.Pod, *v1.Node) bool,
-	from, now time.Time) bool {
-	from = m.oldestObservation(from, now)
+// mayHaveMatched reports whether a predicate held for a pod and the Node at some time since
+// another. While the Node does not exist, the Node that the agent registers counts.
+func (m *model) mayHaveMatched(p *pod, matches func(*v1.Pod, *v1.Node) bool, from time.Time) bool {
 	states := append([]nodeState{{}}, m.objects.nodeStates...)
 	for i := range states {
 		if i+1 < len(states) && states[i+1].since.Before(from) {

@@ -22,9 +22,10 @@ type Act struct {
 	Patch  map[string]any `json:"patch,omitempty"`  // of patch: strategic merge
 	Status bool           `json:"status,omitempty"` // of patch: of the status subresource
 
-	// IgnoresTaints binds a created pod to the node whatever the node's taints are, as a scheduler
-	// with an outdated cache does. Otherwise creation waits until the node has no NoExecute taint.
-	IgnoresTaints bool `json:"rash,omitempty"`
+	// Rash binds a created pod to the node whatever the node's labels and taints are, as a scheduler
+	// with an outdated cache does. Otherwise creation waits until the node has the labels that the pod
+	// selects and no NoExecute taint.
+	Rash bool `json:"rash,omitempty"`
 
 	Container string `json:"container,omitempty"` // of debug: the name of the ephemeral container
 

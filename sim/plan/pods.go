@@ -40,14 +40,14 @@ const panicsMax = 100
 // PodGroup is a number of pods of one manifest. If the group may have more than one, "-n" is
 // appended to the name of copy n, and its UID, if it has one, ends in n.
 type PodGroup struct {
-	Count         Count            `json:"count,omitempty"` // absent: one
-	API           bool             `json:"api,omitempty"`   // of the API server, not static
-	URL           bool             `json:"url,omitempty"`   // of the manifest URL, not of a file
-	IgnoresTaints bool             `json:"rash,omitempty"`  // as in Act
-	Manifest      map[string]any   `json:"manifest,omitempty"`
-	File          string           `json:"file,omitempty"` // instead, relative to the scenario
-	Behaviour     []BehaviourRange `json:"behaviour,omitempty"`
-	Hostile       *HostileRange    `json:"hostile,omitempty"` // absent: ordinary pods
+	Count     Count            `json:"count,omitempty"` // absent: one
+	API       bool             `json:"api,omitempty"`   // of the API server, not static
+	URL       bool             `json:"url,omitempty"`   // of the manifest URL, not of a file
+	Rash      bool             `json:"rash,omitempty"`  // as in Act
+	Manifest  map[string]any   `json:"manifest,omitempty"`
+	File      string           `json:"file,omitempty"` // instead, relative to the scenario
+	Behaviour []BehaviourRange `json:"behaviour,omitempty"`
+	Hostile   *HostileRange    `json:"hostile,omitempty"` // absent: ordinary pods
 	// AppearsAt is when the pods are created. Absent: most exist from the start of the run.
 	AppearsAt *Span `json:"comes,omitempty"`
 	Panics    Count `json:"panics,omitempty"` // as in Pod
@@ -112,7 +112,7 @@ func (g *generator) addPod(pod Pod, group *PodGroup, r *rand.Rand) {
 	g.plan.Spec.Pods = append(g.plan.Spec.Pods, pod)
 	if pod.API {
 		g.addAct(Act{At: creation.At, Verb: VerbCreate, Pod: pod.Name,
-			IgnoresTaints: group.IgnoresTaints})
+			Rash: group.Rash})
 		if pod.Hostile != nil && pod.Hostile.TakenOver {
 			g.addAct(Act{At: creation.At, Verb: VerbPatch, Pod: pod.Name, Status: true,
 				Patch: takenOverStatus()})
