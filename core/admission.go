@@ -107,14 +107,11 @@ func (a *Agent) handlePodDirsCompletion(ev world.Event) {
 	}
 }
 
-// permanentRejection returns why a pod can never be run as specified; the zero value if it can.
+// permanentRejection returns why a pod can never be run as specified; the zero value if it can. Of
+// several reasons the one of the first of the kubelet's admit handlers counts, in the order in
+// which pkg/kubelet/kubelet.go registers them: sysctls, predicates, AppArmor, declared features.
+// What this agent does not support goes before all: nothing may be started of such a pod.
 func (a *Agent) permanentRejection(spec *v1.Pod) Rejection {
-	if a.state.ChecksFeatures {
-		declared := a.state.NodeObject.Settings.DeclaredFeatures
-		if message := admission.MissingFeatures(spec, declared); message != "" {
-			return failedRejection(admission.ReasonFeatures, message)
-		}
-	}
 	if missing := pod.UnsupportedFields(spec, a.state.Node.RestartAllContainers); len(missing) > 0 {
 		return Rejection{Phase: v1.PodPending, Reason: "Refused",
 			Message: "not supported yet: " + strings.Join(missing, ", ")}
@@ -122,9 +119,27 @@ func (a *Agent) permanentRejection(spec *v1.Pod) Rejection {
 	if message := sysctl.ForbiddenMessage(&spec.Spec, a.state.AllowedUnsafeSysctls); message != "" {
 		return failedRejection(sysctl.Reason, message)
 	}
+	rejection := a.missingFeature(spec)
+	if rejection == (Rejection{}) {
+		return Rejection{}
+	}
+	if mismatch := admission.OSMismatch(spec); mismatch != (admission.Failure{}) {
+		return failedRejection(mismatch.Reason, mismatch.Message)
+	}
+	return rejection
+}
+
+// missingFeature returns the rejection of a pod for a feature that the node does not have.
+func (a *Agent) missingFeature(spec *v1.Pod) Rejection {
 	if admission.NeedsAppArmor(spec) && !a.state.Boot.Machine.AppArmor {
 		return failedRejection("AppArmor",
 			"Cannot enforce AppArmor: AppArmor is not enabled on the host")
+	}
+	if a.state.ChecksFeatures {
+		declared := a.state.NodeObject.Settings.DeclaredFeatures
+		if message := admission.MissingFeatures(spec, declared); message != "" {
+			return failedRejection(admission.ReasonFeatures, message)
+		}
 	}
 	return Rejection{}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -116,6 +117,50 @@ func TestUndeclaredFeature(t *testing.T) {
 	n.agent.state.ChecksFeatures = false
 	if got := n.agent.permanentRejection(p); got != (Rejection{}) {
 		t.Errorf("without the gate: %+v", got)
+	}
+}
+
+// Of two reasons the one counts that the kubelet checks first.
+func TestOrderOfPermanentRejections(t *testing.T) {
+	inOrder := []struct {
+		reason string
+		set    func(*v1.Pod)
+	}{
+		{"Refused", func(p *v1.Pod) {
+			p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{
+				NFS: &v1.NFSVolumeSource{Server: "s", Path: "/"}}}}
+		}},
+		{"SysctlForbidden", func(p *v1.Pod) {
+			p.Spec.SecurityContext.Sysctls = []v1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}
+		}},
+		{"PodOSSelectorNodeLabelDoesNotMatch", func(p *v1.Pod) {
+			p.Labels = map[string]string{v1.LabelOSStable: "windows"}
+		}},
+		{"PodOSNotSupported", func(p *v1.Pod) { p.Spec.OS = &v1.PodOS{Name: v1.Windows} }},
+		{"AppArmor", func(p *v1.Pod) {
+			p.Spec.SecurityContext.AppArmorProfile = &v1.AppArmorProfile{
+				Type: v1.AppArmorProfileTypeRuntimeDefault}
+		}},
+		{"PodFeatureUnsupported", func(p *v1.Pod) {
+			p.Spec.HostNetwork, p.Spec.HostUsers = true, new(bool)
+		}},
+		{"OutOfcpu", func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{
+				v1.ResourceCPU: resource.MustParse("1000")}
+		}},
+	}
+	for i, first := range inOrder {
+		for _, second := range inOrder[i+1:] {
+			p := apiPodNamed("a", "u1")
+			p.Spec.SecurityContext = &v1.PodSecurityContext{}
+			second.set(p)
+			first.set(p)
+			n := bootWithPods(nil, p)
+			n.advance(5 * time.Second)
+			if got := n.apiServer.objects["default/a"].Status; got.Reason != first.reason {
+				t.Errorf("%s and %s: %s %q", first.reason, second.reason, got.Reason, got.Message)
+			}
+		}
 	}
 }
 

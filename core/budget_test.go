@@ -129,7 +129,7 @@ func TestPodOverBudgetIsNotStarted(t *testing.T) {
 		}
 		check("started")
 		if found := eventsWith(n.events, want); len(found) != 1 ||
-			!strings.Contains(found[0], "FailedMount") {
+			!strings.Contains(found[0], "BudgetExceeded") {
 			t.Errorf("events %q", found)
 		}
 		refusals := uint64(0)

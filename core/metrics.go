@@ -5,8 +5,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"seedlet.dev/core/metrics"
+	"seedlet.dev/core/pod"
 	"seedlet.dev/world"
 )
 
@@ -22,6 +24,7 @@ var (
 		360, 480, 600, 900, 1200, 1800, 2700, 3600)
 	imagePullBounds = metrics.Seconds(1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900,
 		1200, 1800, 2700, 3600)
+	containersPerPodBounds = metrics.Seconds(1, 2, 4, 8, 16) // a second is a container
 )
 
 // imageSizeClasses are the kubelet's classes of image sizes. An image belongs to the first class
@@ -98,6 +101,7 @@ func (a *Agent) listMetrics() []world.Metric {
 	a.addKubeletPodMetrics(&m)
 	a.addKubeletStartMetrics(&m)
 	a.addKubeletRelistMetrics(&m)
+	a.addKubeletNodeMetrics(&m)
 	slices.SortStableFunc(m, func(x, y world.Metric) int { return cmp.Compare(x.Name, y.Name) })
 	return m
 }
@@ -107,8 +111,6 @@ func (a *Agent) addKubeletPodMetrics(m *metricList) {
 	const running, desired, active = "kubelet_running_containers", "kubelet_desired_pods",
 		"kubelet_active_pods"
 	s, all := &a.state, &a.state.Metrics.Total
-	m.addGauge("kubelet_node_name", "Always 1; the label has the name of the node.", 1,
-		"node", s.Node.Name)
 	m.addGauge("kubelet_running_pods", "Pods whose sandbox is running.", all.RunningPods)
 	help := "Containers in the runtime, by their state."
 	m.addGauge(running, help, all.CreatedContainers, "container_state", "created")
@@ -124,6 +126,44 @@ func (a *Agent) addKubeletPodMetrics(m *metricList) {
 	m.addGauge("kubelet_mirror_pods", "Mirror pods at the API server.", len(s.MirroredPodUIDs))
 	m.addGauge("kubelet_managed_ephemeral_containers", "Ephemeral containers of pods.",
 		all.EphemeralContainers)
+	for config, labels := range pod.ConfigLabels {
+		for stage, lifecycle := range pod.StageLabels {
+			m.addGauge("kubelet_working_pods", "Pods that the agent works on, by their stage, whether "+
+				"they are still desired or only the runtime has them, and whether they are static.",
+				all.Working[config][stage], "lifecycle", lifecycle, "config", labels[0], "static",
+				labels[1])
+		}
+	}
+}
+
+// addKubeletNodeMetrics adds the kubelet's metrics about the node itself.
+func (a *Agent) addKubeletNodeMetrics(m *metricList) {
+	s, version := &a.state, 2
+	if s.Boot.Machine.CgroupV1 {
+		version = 1
+	}
+	m.addGauge("kubelet_node_name", "Always 1; the label has the name of the node.", 1,
+		"node", s.Node.Name)
+	m.addGauge("kubelet_cgroup_version", "Version of the machine's cgroups.", version)
+	startup := s.NodeObject.Startup
+	m.addSpan("kubelet_node_startup_pre_registration_duration_seconds", "Time from the start of the "+
+		"agent to its first attempt to create the Node; zero if the Node existed.",
+		s.BootedAt, startup.AttemptedAt, startup.RegisteredAt)
+	m.addSpan("kubelet_node_startup_registration_duration_seconds",
+		"Time from the first attempt to create the Node to its creation; zero if the Node existed.",
+		startup.AttemptedAt, startup.RegisteredAt, startup.RegisteredAt)
+	m.addSpan("kubelet_node_startup_post_registration_duration_seconds", "Time from the creation of "+
+		"the Node until it was ready for the first time; zero if the Node existed.",
+		startup.RegisteredAt, startup.ReadyAt, startup.ReadyAt)
+}
+
+// addSpan adds the time between two moments, zero until a third has come.
+func (m *metricList) addSpan(name, help string, from, to, known time.Time) {
+	metric := world.Metric{Name: name, Help: help}
+	if !known.IsZero() {
+		metric.Value = to.Sub(from).Seconds()
+	}
+	*m = append(*m, metric)
 }
 
 // addKubeletStartMetrics adds the kubelet's metrics about starts: of pods, containers and image
@@ -133,6 +173,20 @@ func (a *Agent) addKubeletStartMetrics(m *metricList) {
 	m.addCounter("kubelet_started_pods_total", "Attempts to run a sandbox.", t.PodsStarted)
 	m.addCounter("kubelet_started_pods_errors_total", "Attempts to run a sandbox that failed.",
 		t.PodsFailed)
+	m.addCounter("kubelet_started_user_namespaced_pods_total",
+		"Attempts to run a sandbox with a user namespace.", t.UserNamespacesStarted)
+	m.addCounter("kubelet_started_user_namespaced_pods_errors_total",
+		"Attempts to run a sandbox with a user namespace after which the sandbox or one of its first "+
+			"containers failed.", t.UserNamespacesFailed)
+	m.addHistogram("kubelet_containers_per_pod_count",
+		"Containers of the pods that were started, without init and ephemeral containers.",
+		&t.ContainersPerPod, containersPerPodBounds)
+	m.addCounter("kubelet_image_volume_requested_total",
+		"Image volumes of containers that were to be created.", t.ImageVolumesRequested)
+	m.addCounter("kubelet_image_volume_mounted_succeed_total",
+		"Mounts of image volumes that succeeded.", t.ImageVolumesMounted)
+	m.addCounter("kubelet_image_volume_mounted_errors_total",
+		"Mounts of image volumes that failed.", t.ImageVolumesFailed)
 	m.addCounters("kubelet_started_containers_total", "Attempts to start a container.",
 		t.ContainersStarted, "container_type")
 	m.addCounters("kubelet_started_containers_errors_total",
@@ -178,6 +232,12 @@ func (a *Agent) addKubeletRelistMetrics(m *metricList) {
 	m.addHistogram("kubelet_pleg_relist_interval_seconds",
 		"Time between the starts of two consecutive relists.", &s.Metrics.RelistInterval,
 		defaultBounds)
+	if s.EventStream.Enabled {
+		m.addCounter("kubelet_evented_pleg_connection_success_count",
+			"Streams of container events that were opened.", s.EventStream.OpenedTotal)
+		m.addCounter("kubelet_evented_pleg_connection_error_count",
+			"Streams of container events that failed or broke.", s.EventStream.FailedTotal)
+	}
 	var seen int
 	if !s.Relist.AsOf.IsZero() {
 		seen = int(s.Node.Wall.Date(s.Relist.AsOf).Unix())

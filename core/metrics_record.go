@@ -22,8 +22,17 @@ type Metrics struct {
 	Pods  map[string]*PodMetrics `json:"pods,omitempty"` // by UID
 	Total pod.Counts             `json:"total"`          // the sum over Pods
 
-	PodsStarted   uint64           `json:"podsStarted,omitempty"`   // attempts to run a sandbox
-	PodsFailed    uint64           `json:"podsFailed,omitempty"`    // those that failed
+	PodsStarted uint64 `json:"podsStarted,omitempty"` // attempts to run a sandbox
+	PodsFailed  uint64 `json:"podsFailed,omitempty"`  // those that failed
+	// Attempts to run a sandbox with a user namespace, and those after which the sandbox or a
+	// container failed.
+	UserNamespacesStarted uint64 `json:"userNamespacesStarted,omitempty"`
+	UserNamespacesFailed  uint64 `json:"userNamespacesFailed,omitempty"`
+	// Image volumes of containers that were created, and their mounts by outcome.
+	ImageVolumesRequested uint64 `json:"imageVolumesRequested,omitempty"`
+	ImageVolumesMounted   uint64 `json:"imageVolumesMounted,omitempty"`
+	ImageVolumesFailed    uint64 `json:"imageVolumesFailed,omitempty"`
+
 	PodsRestarted metrics.Counters `json:"podsRestarted,omitempty"` // by "true" for static pods
 	Orphans       uint64           `json:"orphans,omitempty"`       // pods that only the runtime had
 	// Attempts to start a container by type, and those that failed by type and reason.
@@ -35,6 +44,8 @@ type Metrics struct {
 	HTTPFallbacks     uint64           `json:"httpFallbacks,omitempty"` // hooks for HTTPS sent by HTTP
 
 	OverBudget metrics.Counters `json:"overBudget,omitempty"` // refusals, by name of the bound
+
+	ContainersPerPod metrics.Histogram `json:"containersPerPod"` // a second is a container
 
 	PodStart       metrics.Histogram  `json:"podStart"`      // from FirstSeen to Running
 	PodStartTotal  metrics.Histogram  `json:"podStartTotal"` // from creation until all containers run
@@ -60,6 +71,9 @@ type PodMetrics struct {
 	WorkKind    string    `json:"workKind,omitempty"`
 	HasWorked   bool      `json:"hasWorked,omitempty"`   // there were operations before
 	SpecChanged bool      `json:"specChanged,omitempty"` // the desired state changed since the last
+	// UserNamespaceStarting holds while the work goes on in which a sandbox with a user namespace was
+	// created, until something of it fails.
+	UserNamespaceStarting bool `json:"userNamespaceStarting,omitempty"`
 
 	// Starting holds for a pod of the API server until the server shows that it has started. PullTime
 	// is the part of its start that was spent pulling images, PullStarted is when the current pull
@@ -107,6 +121,8 @@ func (a *Agent) recordPodAdded(p *pod.Pod) {
 		a.state.Metrics.Orphans++
 		return
 	}
+	a.state.Metrics.ContainersPerPod.Observe(containersPerPodBounds,
+		time.Duration(len(p.Spec.Spec.Containers))*time.Second)
 	t.Starting = !p.IsStatic() && p.Spec.Status.StartTime == nil &&
 		!statuswriter.IsTerminal(&p.Spec.Status)
 }
@@ -164,6 +180,7 @@ func (a *Agent) recordPodWork(p *pod.Pod, counted *PodMetrics) {
 	if !counted.WorkSince.IsZero() && (!busy || kind != counted.WorkKind) {
 		t.WorkerDuration.Observe(counted.WorkKind, defaultBounds, now.Sub(counted.WorkSince))
 		counted.WorkSince, counted.WorkKind = time.Time{}, ""
+		counted.UserNamespaceStarting = false
 	}
 	if !busy || !counted.WorkSince.IsZero() {
 		return
@@ -209,15 +226,24 @@ func (a *Agent) recordCompletion(r op.Record, ev world.Event) {
 	switch r.Call {
 	case "RunPodSandbox":
 		t.PodsStarted++
+		if p.HasUserNamespace() {
+			t.UserNamespacesStarted++
+			t.forPod(p.UID).UserNamespaceStarting = true
+		}
 		if ev.Err != nil {
 			t.PodsFailed++
+			t.recordUserNamespaceFailure(p.UID)
 		}
 	case "CreateContainer":
+		volumes, mounts := p.ImageVolumes(r)
+		t.recordImageVolumes(volumes, mounts, ev.Err)
 		if ev.Err != nil {
+			t.recordUserNamespaceFailure(p.UID)
 			t.recordContainerFailure(p.OperationRole(r), "CreateContainerError")
 		}
 	case "StartContainer":
 		if ev.Err != nil {
+			t.recordUserNamespaceFailure(p.UID)
 			t.recordContainerFailure(p.OperationRole(r), "RunContainerError")
 			return
 		}
@@ -240,6 +266,31 @@ var containerTypes = map[pod.Role]string{
 func (t *Metrics) recordContainerFailure(role pod.Role, reason string) {
 	t.ContainersStarted.Increment(containerTypes[role])
 	t.ContainersFailed.Increment(containerTypes[role] + " " + reason)
+}
+
+// recordUserNamespaceFailure records that the start of a pod with a user namespace failed, once for
+// each sandbox: most namespaces that cannot be used fail when a container is created.
+func (t *Metrics) recordUserNamespaceFailure(uid string) {
+	if counted := t.forPod(uid); counted.UserNamespaceStarting {
+		t.UserNamespacesFailed++
+		counted.UserNamespaceStarting = false
+	}
+}
+
+// errImageVolumeMount is in the runtime's error about an image volume that cannot be mounted
+// (k8s.io/cri-api/pkg/errors).
+const errImageVolumeMount = "ImageVolumeMountFailed"
+
+// recordImageVolumes records the image volumes of a container that was created, or could not be. A
+// container that failed for another reason says nothing about its mounts.
+func (t *Metrics) recordImageVolumes(volumes, mounts int, err *world.Error) {
+	t.ImageVolumesRequested += uint64(volumes)
+	switch {
+	case err == nil:
+		t.ImageVolumesMounted += uint64(mounts)
+	case strings.Contains(err.Error(), errImageVolumeMount):
+		t.ImageVolumesFailed += uint64(mounts)
+	}
 }
 
 // recordProbe records the result of a probe.

@@ -10,8 +10,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/world"
 )
 
 // wrongTotals compares the totals, which are updated pod by pod, with the sum over all pods. It is
@@ -79,6 +82,11 @@ func TestPodLifeCycleMetrics(t *testing.T) {
 		"kubelet_pleg_last_seen_seconds":                  float64(n.agent.state.Relist.AsOf.Unix()),
 		"kubelet_image_pull_duration_seconds N/A":         2,
 		"seedlet_containers":                              2,
+		"kubelet_working_pods sync desired true":          1,
+		"kubelet_working_pods sync orphan true":           0,
+		"kubelet_containers_per_pod_count":                1,
+		"kubelet_cgroup_version":                          2,
+		"kubelet_started_user_namespaced_pods_total":      0,
 	})
 	n.restart()
 	n.advance(time.Minute)
@@ -328,4 +336,119 @@ func TestMetricsSurviveARestore(t *testing.T) {
 	if diff := cmp.Diff(before, n.metricValues()); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)
 	}
+}
+
+// A start of a pod with a user namespace fails once, however often its containers fail in it.
+func TestUserNamespaceMetrics(t *testing.T) {
+	inNamespace := strings.Replace(podNamed("a"), "spec: {", "spec: {hostUsers: false, ", 1)
+	for _, c := range []struct {
+		failing string
+		want    map[string]float64
+	}{
+		{"", map[string]float64{"kubelet_started_user_namespaced_pods_total": 1,
+			"kubelet_started_user_namespaced_pods_errors_total": 0}},
+		{"CreateContainer", map[string]float64{"kubelet_started_user_namespaced_pods_total": 1,
+			"kubelet_started_user_namespaced_pods_errors_total": 1}},
+	} {
+		n := newNode(map[string]string{"a": inNamespace})
+		n.failingCalls = map[string]bool{c.failing: true}
+		n.status.RuntimeHandlers = []*runtimeapi.RuntimeHandler{{
+			Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}}}
+		n.restart()
+		n.advance(2 * time.Minute)
+		n.expectMetrics(t, c.failing, c.want)
+	}
+}
+
+// Mounts of image volumes count by the runtime's error. A container that fails for another reason
+// says nothing about them.
+func TestImageVolumeMetrics(t *testing.T) {
+	const image = `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {restartPolicy: Never,
+	  volumes: [{name: data, image: {reference: v}}, {name: unused, image: {reference: v}}],
+	  containers: [{name: a, image: i, volumeMounts: [
+	    {name: data, mountPath: /a}, {name: data, mountPath: /b}]}]}}`
+	for _, c := range []struct {
+		err                        string
+		requested, mounted, failed float64
+	}{
+		{"", 1, 2, 0}, {"broken", 1, 0, 0}, {"ImageVolumeMountFailed: no such path", 1, 0, 2},
+	} {
+		failures, n := 0, newNode(map[string]string{"a": image})
+		n.answer = func(effect any) any {
+			_, isCreate := effect.(*runtimeapi.CreateContainerRequest)
+			if !isCreate || c.err == "" || failures > 0 {
+				return nil
+			}
+			failures++
+			return world.Errorf(world.KindInternal, "CreateContainer", "%s", c.err)
+		}
+		n.restart()
+		for range 100 { // up to the first creation
+			if n.metricValues()["kubelet_image_volume_requested_total"] > 0 {
+				break
+			}
+			n.advance(100 * time.Millisecond)
+		}
+		n.expectMetrics(t, c.err, map[string]float64{
+			"kubelet_image_volume_requested_total":       c.requested,
+			"kubelet_image_volume_mounted_succeed_total": c.mounted,
+			"kubelet_image_volume_mounted_errors_total":  c.failed,
+		})
+	}
+}
+
+// The times of the registration are those of a Node that this run of the agent has created.
+func TestNodeStartupMetrics(t *testing.T) {
+	const before, during, after = "kubelet_node_startup_pre_registration_duration_seconds",
+		"kubelet_node_startup_registration_duration_seconds",
+		"kubelet_node_startup_post_registration_duration_seconds"
+	n := newNode(nil)
+	n.apiServer, n.status = newServer(), runtimeStatus(false)
+	n.apiServer.silentWatch, n.apiServer.nodeWrites.nodeCallsTimeOut = world.ResourceNodes, true
+	exists := false
+	n.answer = func(effect any) any {
+		on, ok := effect.(world.ObjectOperation)
+		if !ok || exists || on.TargetResource() != world.ResourceNodes {
+			return nil
+		}
+		create, ok := effect.(*world.CreateObject)
+		if !ok {
+			return world.Errorf(world.KindNotFound, "GetObject", "no node")
+		}
+		if n.apiServer.nodeWrites.nodeCallsTimeOut {
+			return world.Errorf(world.KindTimeout, "CreateObject", "no answer")
+		}
+		exists, n.apiServer.node = true, create.Object.Node.DeepCopy()
+		n.apiServer.node.UID = "node-uid"
+		return &world.ObjectRead{Object: world.Object{Node: n.apiServer.node}}
+	}
+	n.restart()
+	n.advance(30 * time.Second)
+	n.expectMetrics(t, "without an answer", map[string]float64{before: 0, during: 0, after: 0})
+	n.apiServer.nodeWrites.nodeCallsTimeOut = false
+	n.advance(30 * time.Second)
+	n.expectMetrics(t, "not ready", map[string]float64{after: 0})
+	n.status = runtimeStatus(true)
+	n.advance(30 * time.Second)
+	startup, booted := n.agent.state.NodeObject.Startup, n.agent.state.BootedAt
+	got := n.metricValues()
+	if got[before] != startup.AttemptedAt.Sub(booted).Seconds() || got[before] > 10 ||
+		got[during] < 20 || got[during] > 45 || got[after] < 10 || got[after] > 60 {
+		t.Errorf("%v before, %v during, %v after: %+v", got[before], got[during], got[after], startup)
+	}
+	n.restart()
+	n.advance(30 * time.Second)
+	n.expectMetrics(t, "the Node existed", map[string]float64{before: 0, during: 0, after: 0})
+}
+
+// Streams of container events count only with the feature gate EventedPLEG, as with the kubelet.
+func TestEventStreamMetrics(t *testing.T) {
+	const opened, failed = "kubelet_evented_pleg_connection_success_count",
+		"kubelet_evented_pleg_connection_error_count"
+	n := bootNode(nil)
+	if _, there := n.metricValues()[opened]; there {
+		t.Error("the metric is served without the feature gate")
+	}
+	n.agent.state.EventStream = pleg.Stream{Enabled: true, OpenedTotal: 3, FailedTotal: 2}
+	n.expectMetrics(t, "with the feature gate", map[string]float64{opened: 3, failed: 2})
 }

@@ -46,6 +46,7 @@ var update = flag.Bool("update", false, "write docs/metrics.md")
 
 // countedState is merged into the snapshot of a new agent, so that every counter has a value.
 const countedState = `{
+  "eventStream": {"enabled": true},
   "pods": {"u1": {"uid": "u1", "namespace": "default", "name": "web", "stage": "Syncing"}},
   "metrics": {
     "pods": {"u1": {"probes": {"web Liveness": {"successful": 1, "failed": 1, "unknown": 1}}}},
@@ -266,9 +267,14 @@ var lintExceptions = map[string]string{
 	"kubelet_pod_resources_endpoint_errors_list":              noTotal,
 	"kubelet_pod_resources_endpoint_errors_get":               noTotal,
 	"kubelet_pod_resources_endpoint_errors_get_allocatable":   noTotal,
+	"kubelet_evented_pleg_connection_success_count":           isCount,
+	"kubelet_evented_pleg_connection_error_count":             isCount,
 }
 
-const noTotal = `counter metrics should have "_total" suffix`
+const (
+	noTotal = `counter metrics should have "_total" suffix`
+	isCount = `non-histogram and non-summary metrics should not have "_count" suffix`
+)
 
 func TestMetricsLint(t *testing.T) {
 	agent, found := everyMetric(t), map[string]string{}
@@ -294,7 +300,11 @@ var dashboards = strings.Fields(`
 	kubelet_pleg_relist_interval_seconds kubelet_pleg_last_seen_seconds
 	kubelet_runtime_operations_total kubelet_runtime_operations_duration_seconds
 	kubelet_runtime_operations_errors_total kubelet_node_name kubelet_desired_pods
-	kubelet_active_pods kubelet_mirror_pods kubelet_started_pods_total
+	kubelet_active_pods kubelet_mirror_pods kubelet_working_pods kubelet_started_pods_total
+	kubelet_containers_per_pod_count kubelet_cgroup_version
+	kubelet_started_user_namespaced_pods_total kubelet_image_volume_requested_total
+	kubelet_node_startup_registration_duration_seconds
+	kubelet_evented_pleg_connection_success_count
 	kubelet_started_containers_total kubelet_started_pods_errors_total
 	kubelet_started_containers_errors_total kubelet_restarted_pods_total
 	kubelet_image_pull_duration_seconds kubelet_http_requests_total

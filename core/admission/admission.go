@@ -93,17 +93,26 @@ func predicateFailure(name, why string) Failure {
 	return Failure{Reason: name, Message: "Predicate " + name + " failed: node(s) " + why}
 }
 
-// mismatch returns why no node like this one can run the pod, whatever else runs there; the zero
-// value if it can. Like the kubelet, it looks at the label of the pod for the operating system, not
-// at its selector.
-func (c *Check) mismatch() Failure {
-	if os, isLabeled := c.Pod.Labels[v1.LabelOSStable]; isLabeled && os != string(v1.Linux) {
+// OSMismatch returns why no node of this operating system can run the pod; the zero value if it
+// can. Like the kubelet, it looks at the label of the pod for the operating system, not at its
+// selector.
+func OSMismatch(pod *v1.Pod) Failure {
+	if os, isLabeled := pod.Labels[v1.LabelOSStable]; isLabeled && os != string(v1.Linux) {
 		return Failure{Reason: "PodOSSelectorNodeLabelDoesNotMatch", Message: "Failed to " +
 			"admit pod as the `kubernetes.io/os` label doesn't match node label"}
 	}
-	if os := c.Pod.Spec.OS; os != nil && os.Name != v1.Linux {
+	if os := pod.Spec.OS; os != nil && os.Name != v1.Linux {
 		return Failure{Reason: "PodOSNotSupported",
 			Message: "Failed to admit pod as the OS field doesn't match node OS"}
+	}
+	return Failure{}
+}
+
+// mismatch returns why no node like this one can run the pod, whatever else runs there; the zero
+// value if it can.
+func (c *Check) mismatch() Failure {
+	if failure := OSMismatch(c.Pod); failure != (Failure{}) {
+		return failure
 	}
 	if NeedsStrictGroups(c.Pod) && !c.StrictGroups {
 		return Failure{Reason: "SupplementalGroupsPolicyNotSupported",

@@ -104,8 +104,8 @@ type Bound struct {
 
 // What follows from bounds that several items have in common.
 const (
-	beforeSandbox = "before the first sandbox: the pod is not started, with a FailedMount event; in " +
-		"a pod that runs, ephemeral containers are not created"
+	beforeSandbox = "before the first sandbox: the pod is not started, with a BudgetExceeded event; " +
+		"in a pod that runs, ephemeral containers are not created"
 	beforeCreate  = "before a container is created: CreateContainerConfigError"
 	beforeContent = "before the content of a volume is written: FailedMount, with a back-off"
 	inTheLane     = "when the operation is started: it waits for others of the pod, not of other pods"
@@ -148,8 +148,8 @@ var Table = [itemCount]Bound{
 		beforeSandbox, "Each is a watch, which all pods of a node have 8192 of."},
 	SmallPodReferences: {"references_small_pod", WatchesSmallMax,
 		"as above; a quarter of the watches of a node is left to pods with no more than this",
-		"before the first sandbox: a larger pod waits until other pods have ended, with a FailedMount " +
-			"event",
+		"before the first sandbox: a larger pod waits until other pods have ended, with a " +
+			"BudgetExceeded event",
 		"32 pods with as many references as they may have would otherwise leave none to others."},
 	Variables: {"variables", VariablesMax,
 		"environment variables of a container, those that are replaced included", beforeCreate,

@@ -148,6 +148,17 @@ func parseResolvConf(text string) *runtimeapi.DNSConfig {
 	return config
 }
 
+// hasNameserverWithoutAddress reports whether a resolv.conf has a line that parseResolvConf leaves
+// out, and for which the kubelet gives no pod a sandbox.
+func hasNameserverWithoutAddress(text string) bool {
+	for line := range strings.Lines(text) {
+		if fields := strings.Fields(line); len(fields) == 1 && fields[0] == "nameserver" {
+			return true
+		}
+	}
+	return false
+}
+
 // union returns both lists, each text once.
 func union(a, b []string) []string {
 	var all []string
@@ -232,15 +243,19 @@ func limitSearches(domains []string) []string {
 	return fit
 }
 
-// CheckResolvConf returns the kubelet's message about a resolv.conf of the node that is beyond the
-// C library's bounds, or beyond those once the domains of the cluster are added; empty if it is
-// not.
+// CheckResolvConf returns a message about a resolv.conf of the node that cannot be read, has a line
+// that is left out, is beyond the C library's bounds, or beyond those once the domains of the
+// cluster are added; empty if it is none of these. The messages about bounds are the kubelet's.
 func (n *Node) CheckResolvConf() string {
 	if n.Resolv.Path == "" {
 		return ""
 	}
 	if n.Resolv.LastError != "" {
 		return n.Resolv.LastError
+	}
+	if hasNameserverWithoutAddress(n.Resolv.Text) {
+		return fmt.Sprintf("Resolv.conf file %q has a nameserver line without an address, which is "+
+			"left out", n.Resolv.Path)
 	}
 	searches, pathsMax := parseResolvConf(n.Resolv.Text).Searches, searchPathsMax
 	if n.DNS.Domain != "" {

@@ -120,6 +120,9 @@ func TestCheckResolvConf(t *testing.T) {
 		{search(9, 250), "", "", "Resolv.conf file '/r' contains search line which length is " +
 			"more than allowed 2048 chars!"},
 		{"", "", "does not exist", "does not exist"},
+		{"nameserver 1.1.1.1\n nameserver \n", "", "",
+			`Resolv.conf file "/r" has a nameserver line without an address, which is left out`},
+		{"# nameserver\nnameserver 1.1.1.1", "", "", ""},
 	} {
 		node := &Node{DNS: DNS{Domain: c.domain}}
 		node.Resolv.Path, node.Resolv.Text, node.Resolv.LastError = "/r", c.text, c.lastError

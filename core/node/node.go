@@ -90,7 +90,16 @@ type Node struct {
 	// MetadataCheckAt is when to compare labels and annotations.
 	MetadataCheckAt time.Time `json:"metadataCheckAt"`
 
-	Images Images `json:"images"`
+	Images  Images  `json:"images"`
+	Startup Startup `json:"startup"`
+}
+
+// Startup is when the object was created by this run of the agent, for metrics. All times are zero
+// if the object existed before.
+type Startup struct {
+	AttemptedAt  time.Time `json:"attemptedAt"` // the first attempt to create it
+	RegisteredAt time.Time `json:"registeredAt"`
+	ReadyAt      time.Time `json:"readyAt"` // the first status with a true Ready condition was written
 }
 
 // Env is the state of the rest of the agent that the Node object depends on.
@@ -145,6 +154,9 @@ func (n *Node) plan(env *Env) time.Time {
 		node := n.newObject(env)
 		n.ReadyInFlight, n.ChangeInFlight = readyStatus(&node.Status), true
 		n.EventsInFlight = n.statusEvents(&v1.NodeStatus{}, &node.Status)
+		if n.Startup.AttemptedAt.IsZero() {
+			n.Startup.AttemptedAt = env.Effects.Now()
+		}
 		n.issue(env, "", &world.CreateObject{Object: world.Object{Node: node}})
 	}
 	if n.Op == 0 && n.Answered < n.Awaited { // a write would have been answered with the object, too
@@ -303,6 +315,9 @@ func (n *Node) recordWrite(r op.Record, now time.Time, seed uint64, effects *op.
 		n.recordEvents(effects)
 	default:
 		effects.Log(world.LevelInfo, "node registered", "nodeUID", string(n.Object.UID))
+		if n.Startup.RegisteredAt.IsZero() {
+			n.Startup.RegisteredAt = now
+		}
 		n.MetadataReconciled = n.Object.UID
 		n.recordStatusWrite(r, now, seed)
 		n.recordEvents(effects)
@@ -322,6 +337,10 @@ func (n *Node) recordStatusWrite(r op.Record, now time.Time, seed uint64) {
 	}
 	n.Reports++
 	n.WrittenAt = now
+	if !n.Startup.RegisteredAt.IsZero() && n.Startup.ReadyAt.IsZero() &&
+		n.ReadyInFlight == v1.ConditionTrue {
+		n.Startup.ReadyAt = now
+	}
 	n.recordUpToDate(now, n.ReadyInFlight)
 }
 

@@ -175,6 +175,9 @@ func TestUnsupportedStreamIsNotRetried(t *testing.T) {
 	if b.planRelist(time.Hour); !b.completeRelist(time.Hour, nil) || !b.planRelist(time.Hour+s) {
 		t.Error("not relisted every second")
 	}
+	if got := b.stream; got.OpenedTotal != 1 || got.FailedTotal != 1 || got.BrokenTotal != 0 {
+		t.Errorf("%d opened, %d failed, %d broken", got.OpenedTotal, got.FailedTotal, got.BrokenTotal)
+	}
 }
 
 func TestStreamIsRenewedWithoutGap(t *testing.T) {
@@ -189,7 +192,8 @@ func TestStreamIsRenewedWithoutGap(t *testing.T) {
 	}
 	b.at(streamLifetime).stream.HandleCompletion(first, world.Event{Time: b.now,
 		Err: world.Errorf(world.KindTimeout, "GetEvents", "deadline")}, &b.out)
-	if b.stream.ContinuousSince != t0 || b.stream.BrokenTotal != 0 {
+	if b.stream.ContinuousSince != t0 || b.stream.BrokenTotal != 0 || b.stream.FailedTotal != 0 ||
+		b.stream.OpenedTotal != 2 {
 		t.Error("the end of the previous stream counts as a break")
 	}
 }

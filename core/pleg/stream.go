@@ -43,7 +43,9 @@ type Stream struct {
 	NextAt          time.Time `json:"nextAt"`   // back-off after that
 	Failures        int       `json:"failures"` // consecutive
 
+	OpenedTotal uint64 `json:"openedTotal"` // number of streams
 	BrokenTotal uint64 `json:"brokenTotal"` // number of streams
+	FailedTotal uint64 `json:"failedTotal"` // those that broke, or that the runtime does not have
 	EventsTotal uint64 `json:"eventsTotal"` // number of events
 }
 
@@ -62,6 +64,7 @@ func (s *Stream) Plan(effects *op.Effects) time.Time {
 	}
 	s.PreviousOp, s.OpenedAt = s.Op, effects.Now()
 	s.Op = effects.Issue(StreamOwner, "", streamLifetime, &runtimeapi.GetEventsRequest{})
+	s.OpenedTotal++
 	if s.ContinuousSince.IsZero() {
 		s.ContinuousSince = s.OpenedAt
 	}
@@ -86,6 +89,7 @@ func (s *Stream) HandleCompletion(id world.OpID, ev world.Event, effects *op.Eff
 	default:
 		return
 	}
+	s.FailedTotal++
 	if ev.Err.Has(world.KindInvalid) {
 		s.Unsupported = true
 		effects.Log(world.LevelInfo,

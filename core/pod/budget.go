@@ -16,6 +16,10 @@ import (
 // What follows for a pod that exceeds a bound of package budget. It is not started, and its status
 // and an event have the number and the bound.
 
+// reasonBudget is the reason of the event about a pod that is not started for what it needs. It is
+// not FailedMount, as which kubectl shows a volume that cannot be mounted: nothing was mounted.
+const reasonBudget = "BudgetExceeded"
+
 // watchRetryPeriod is how often a pod checks whether the node has watches left.
 const watchRetryPeriod = 10 * time.Second
 
@@ -37,7 +41,7 @@ func (p *Pod) checkBudget(objects []world.WatchTarget, env *Env) bool {
 		message = problem.Error()
 	}
 	if message != "" && message != p.Watches.Problem {
-		p.recordEvent(env, "", warning, reasonFailedMount, "%s", message)
+		p.recordEvent(env, "", warning, reasonBudget, "%s", message)
 		p.countRefusal(budget.NameOf(problem), env)
 	}
 	p.Watches.Problem, p.Watches.Complete = message, isFinal

@@ -26,6 +26,59 @@ type Counts struct {
 	UnknownContainers   int `json:"unknownContainers,omitempty"`
 	ExitedContainers    int `json:"exitedContainers,omitempty"`
 	EphemeralContainers int `json:"ephemeralContainers,omitempty"`
+
+	// Working has the pods that the agent works on, by Config and Stage.
+	Working [configCount][stageCount]int `json:"working,omitzero"`
+}
+
+// Config is where a pod that the agent works on comes from.
+type Config int
+
+// The sources of a pod, in the kubelet's terms: an orphaned pod is no longer desired, and of a pod
+// that only the runtime has nothing else is known.
+const (
+	DesiredPod Config = iota
+	DesiredStaticPod
+	OrphanedPod
+	OrphanedStaticPod
+	RuntimeOnlyPod
+	configCount
+)
+
+// ConfigLabels are the kubelet's labels of each Config: config and static.
+var ConfigLabels = [configCount][2]string{DesiredPod: {"desired", ""},
+	DesiredStaticPod: {"desired", "true"}, OrphanedPod: {"orphan", ""},
+	OrphanedStaticPod: {"orphan", "true"}, RuntimeOnlyPod: {"runtime_only", "unknown"}}
+
+// StageLabels are the kubelet's names of the stages, in the order of Counts.Working.
+var StageLabels = [stageCount]string{"sync", "terminating", "terminated"}
+
+const stageCount = 3
+
+// config returns where the pod comes from.
+func (p *Pod) config() Config {
+	switch {
+	case p.Spec == nil:
+		return RuntimeOnlyPod
+	case p.NoLongerDesired && p.IsStatic():
+		return OrphanedStaticPod
+	case p.NoLongerDesired:
+		return OrphanedPod
+	case p.IsStatic():
+		return DesiredStaticPod
+	}
+	return DesiredPod
+}
+
+// stageIndex returns the index of the pod's stage in StageLabels.
+func (p *Pod) stageIndex() int {
+	switch p.Stage {
+	case Terminating:
+		return 1
+	case Terminated:
+		return 2
+	}
+	return 0
 }
 
 // Add adds another contribution a number of times.
@@ -39,11 +92,17 @@ func (c *Counts) Add(other Counts, times int) {
 	c.UnknownContainers += times * other.UnknownContainers
 	c.ExitedContainers += times * other.ExitedContainers
 	c.EphemeralContainers += times * other.EphemeralContainers
+	for config := range other.Working {
+		for stage, pods := range other.Working[config] {
+			c.Working[config][stage] += times * pods
+		}
+	}
 }
 
 // Counts returns the current contribution of the pod.
 func (p *Pod) Counts() Counts {
 	var c Counts
+	c.Working[p.config()][p.stageIndex()] = 1
 	if p.hasReadySandbox() {
 		c.RunningPods = 1
 	}
@@ -179,4 +238,40 @@ func AreAllContainersStarted(status *v1.PodStatus) bool {
 		}
 	}
 	return len(status.ContainerStatuses) > 0
+}
+
+// HasUserNamespace reports whether the pod has a user namespace of its own.
+func (p *Pod) HasUserNamespace() bool {
+	return p.Spec != nil && p.Spec.Spec.HostUsers != nil && !*p.Spec.Spec.HostUsers
+}
+
+// ImageVolumes returns for the container that an operation creates how many image volumes it has,
+// and how often it mounts them.
+func (p *Pod) ImageVolumes(r op.Record) (volumes, mounts int) {
+	if p.Spec == nil {
+		return 0, 0
+	}
+	container := p.indexed(p.operationContainer(r)).container
+	if container == nil {
+		return 0, 0
+	}
+	images := map[string]bool{} // by name of the volume: whether the container mounts it
+	for i := range p.Spec.Spec.Volumes {
+		if v := &p.Spec.Spec.Volumes[i]; v.Image != nil {
+			images[v.Name] = false
+		}
+	}
+	for i := range container.VolumeMounts {
+		name := container.VolumeMounts[i].Name
+		mounted, isImage := images[name]
+		if !isImage {
+			continue
+		}
+		if !mounted {
+			volumes++
+		}
+		images[name] = true
+		mounts++
+	}
+	return volumes, mounts
 }

@@ -17,19 +17,43 @@ func TestCounts(t *testing.T) {
 	p.Spec.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 	want := Counts{RunningPods: 1, StaticPods: 1, ActiveStaticPods: 1, RunningContainers: 1,
 		ExitedContainers: 1, UnknownContainers: 1}
+	want.Working[DesiredStaticPod][0] = 1
 	if got := p.Counts(); got != want {
 		t.Errorf("static pod (-want +got):\n%s", cmp.Diff(want, got))
 	}
 	p.Spec.Annotations = map[string]string{"kubernetes.io/config.source": "api"}
 	p.Sandboxes[0].Ready, p.Sandboxes[0].Stopped = false, true
 	want = Counts{ActivePods: 1, RunningContainers: 1, ExitedContainers: 1, UnknownContainers: 1}
+	want.Working[DesiredPod][0] = 1
 	if got := p.Counts(); got != want {
 		t.Errorf("pod of the API server (-want +got):\n%s", cmp.Diff(want, got))
 	}
 	p.Spec = nil
 	want.ActivePods = 0
+	want.Working[DesiredPod][0], want.Working[RuntimeOnlyPod][0] = 0, 1
 	if got := p.Counts(); got != want {
 		t.Errorf("orphaned pod (-want +got):\n%s", cmp.Diff(want, got))
+	}
+	for _, c := range []struct {
+		stage   Stage
+		static  bool
+		orphan  bool
+		config  Config
+		inStage int
+	}{
+		{Terminating, false, false, DesiredPod, 1}, {Terminated, true, false, DesiredStaticPod, 2},
+		{Terminating, false, true, OrphanedPod, 1}, {Terminated, true, true, OrphanedStaticPod, 2},
+	} {
+		p := podWith(spec(v1.RestartPolicyAlways, "", "web"))
+		p.Stage, p.NoLongerDesired = c.stage, c.orphan
+		if c.static {
+			p.Spec.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+		}
+		var want Counts
+		want.Working[c.config][c.inStage] = 1
+		if got := p.Counts().Working; got != want.Working {
+			t.Errorf("%+v: %v", c, got)
+		}
 	}
 	var sum Counts
 	sum.Add(want, 3)

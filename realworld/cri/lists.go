@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// listBytesMax bounds a list of sandboxes, containers or their stats. Runtimes bound what they
-	// send as well: containerd to 16 MiB and CRI-O to 80 MiB, unless they are configured otherwise.
+	// listBytesMax bounds a list of sandboxes or containers, of their stats or metrics. Runtimes bound
+	// what they send as well: containerd to 16 MiB and CRI-O to 80 MiB, unless they are configured
+	// otherwise.
 	listBytesMax = 128 << 20
 	// listsBytesMax bounds the lists that are requested for each sandbox, together.
 	listsBytesMax = 512 << 20
@@ -66,6 +67,15 @@ func (c listClient) ListPodSandboxStats(ctx context.Context,
 		all.Stats = append(all.Stats, part.GetStats()...)
 		return part, err
 	})
+}
+
+// ListPodSandboxMetrics implements runtimeapi.RuntimeServiceClient. Its request has no filter, so a
+// list that is too long for a message of listBytesMax fails: with a thousand pods, one may have
+// 131 KiB.
+func (c listClient) ListPodSandboxMetrics(ctx context.Context,
+	m *runtimeapi.ListPodSandboxMetricsRequest, opts ...grpc.CallOption) (
+	*runtimeapi.ListPodSandboxMetricsResponse, error) {
+	return c.RuntimeServiceClient.ListPodSandboxMetrics(ctx, m, longList(opts)...)
 }
 
 // ListContainerStats implements runtimeapi.RuntimeServiceClient.

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/realworld/porttest"
@@ -123,4 +124,44 @@ func TestListThatFails(t *testing.T) {
 	if !err.Has(world.KindExhausted) {
 		t.Errorf("error %v, want Exhausted", err)
 	}
+}
+
+// The metrics of a thousand pods are longer than other messages may be.
+func TestLongListOfMetrics(t *testing.T) {
+	const pods = 1000
+	r := newRuntime(t)
+	r.stream = func(stream grpc.ServerStream) error {
+		list := &runtimeapi.ListPodSandboxMetricsResponse{}
+		for i := range pods {
+			list.PodMetrics = append(list.PodMetrics, metricsOfPod(fmt.Sprint(i)))
+		}
+		if size := proto.Size(list); size <= 16<<20 {
+			return status.Errorf(codes.FailedPrecondition, "the list has only %d bytes", size)
+		}
+		return stream.SendMsg(list)
+	}
+	r.start(t)
+	defer r.kill(t)
+	list, err := newHarness(t, r).port.Runtime().ListPodSandboxMetrics(t.Context(),
+		&runtimeapi.ListPodSandboxMetricsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(list.PodMetrics); got != pods {
+		t.Errorf("metrics of %d pods", got)
+	}
+}
+
+// metricsOfPod returns metrics of a pod with one container: as many as the kubelet has of cAdvisor,
+// each with the usual labels.
+func metricsOfPod(id string) *runtimeapi.PodSandboxMetrics {
+	var all []*runtimeapi.Metric
+	for i := range 100 {
+		all = append(all, &runtimeapi.Metric{Name: fmt.Sprintf("container_memory_of_kind_%d_bytes", i),
+			LabelValues: []string{"/kubepods/burstable/" + strings.Repeat("u", 36) + "/" +
+				strings.Repeat("c", 64), strings.Repeat("c", 64), "registry.example/app:1.2.3", "web"},
+			Value: &runtimeapi.UInt64Value{Value: 1 << 40}})
+	}
+	return &runtimeapi.PodSandboxMetrics{PodSandboxId: id,
+		ContainerMetrics: []*runtimeapi.ContainerMetrics{{ContainerId: id, Metrics: all}}}
 }

@@ -48,15 +48,15 @@ func hostileKinds(pipe string) []hostileKind {
 	return []hostileKind{
 		{"tokens", manyTokens(33, 500),
 			"the pod needs 16500 service account tokens, and one pod may have 64",
-			"FailedMount: the pod needs 16500 service account tokens, and one pod may have 64"},
+			"BudgetExceeded: the pod needs 16500 service account tokens, and one pod may have 64"},
 		{"references", manyReferences(3000),
 			"the pod refers to 3000 API objects, and one pod may refer to 256",
-			"FailedMount: the pod refers to 3000 API objects, and one pod may refer to 256"},
+			"BudgetExceeded: the pod refers to 3000 API objects, and one pod may refer to 256"},
 		{"containers", manyContainers(5000),
 			"the pod has 5000 containers, and one pod may have 256",
-			"FailedMount: the pod has 5000 containers, and one pod may have 256"},
+			"BudgetExceeded: the pod has 5000 containers, and one pod may have 256"},
 		{"volumes", manyVolumes(3000), "the pod has 3000 volumes, and one pod may have 256",
-			"FailedMount: the pod has 3000 volumes, and one pod may have 256"},
+			"BudgetExceeded: the pod has 3000 volumes, and one pod may have 256"},
 		{"doublings", chainedVariables("DOUBLED_", 40, 2),
 			"main: waiting CreateContainerConfigError environment variable DOUBLED_11 is longer " +
 				"than 131072 bytes", "DOUBLED_11 is longer than 131072 bytes"},
@@ -221,7 +221,7 @@ func statusText(p *v1.Pod) string {
 	return text
 }
 
-// eventText returns the events about a pod, each as a line "FailedMount: message".
+// eventText returns the events about a pod, each as a line "BudgetExceeded: message".
 func (c *clusterSuite) eventText(t *testing.T, pod string) string {
 	t.Helper()
 	list, err := c.api.CoreV1().Events(testNamespace).List(t.Context(),
