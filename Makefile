@@ -6,6 +6,9 @@ SHELL := /bin/bash
 
 FUZZTIME ?= 20s
 BENCHTIME ?= 1s
+COUNT ?= 45
+SEED ?= 1
+SEEDS ?= 1-40
 export CGO_ENABLED ?= 0
 
 .PHONY: help
@@ -15,6 +18,7 @@ help: ## show this list
 	@echo 'make run:  CONTAINER_RUNTIME_ENDPOINT=unix:///run/x.sock  the runtime to use'
 	@echo '           DURATION=30s  stop after this time, and fail unless the pods reached their expected state'
 	@echo 'make fuzz: FUZZTIME=20s per target; make bench: BENCHTIME=1s per benchmark'
+	@echo 'make mutants: COUNT=45 changes of the source drawn from SEED=1, judged by SEEDS=1-40 of each scenario'
 
 .PHONY: build
 build: ## build bin/seedlet and bin/seedsim
@@ -42,6 +46,10 @@ test: ## install what the tests need and run all of them
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
 	@hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: mutants
+mutants: ## change the source at COUNT places drawn from SEED, and say which changes no test finds
+	go run ./hack/mutants -count $(COUNT) -seed $(SEED) -seeds $(SEEDS)
 
 .PHONY: bench
 bench: ## run every benchmark, one package at a time

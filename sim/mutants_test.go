@@ -2,27 +2,18 @@ package sim_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"os/exec"
 	"strings"
 	"testing"
+
+	"seedlet.dev/hack/mutants/mutation"
 )
 
 // edit replaces a text that occurs once in a file of the module.
 type edit struct{ file, old, new string }
-
-// apply returns the content of the file with the text replaced.
-func (e edit) apply() (string, error) {
-	text, err := os.ReadFile(filepath.Join("..", e.file))
-	if err != nil {
-		return "", err
-	}
-	if n := strings.Count(string(text), e.old); n != 1 {
-		return "", fmt.Errorf("%s has %d occurrences of %q, want one", e.file, n, e.old)
-	}
-	return strings.Replace(string(text), e.old, e.new, 1), nil
-}
 
 // mutant is a bug, made by one or two edits.
 type mutant struct {
@@ -35,17 +26,17 @@ type mutant struct {
 }
 
 // editsOf returns the edits of a mutant.
-func editsOf(m *mutant) []edit {
-	edits := []edit{{m.file, m.old, m.new}}
+func editsOf(m *mutant) []mutation.Edit {
+	edits := []mutation.Edit{{File: m.file, Old: m.old, New: m.new}}
 	if m.also != nil {
-		edits = append(edits, *m.also)
+		edits = append(edits, mutation.Edit{File: m.also.file, Old: m.also.old, New: m.also.new})
 	}
 	return edits
 }
 
 // mutants are bugs that the oracles must find. Each replaces a text in the core's source. The
 // replacement is made in an overlay for the compiler: files do not change, and the core needs no
-// switches. Those that change only bodies of functions share one binary (mutants_build_test.go).
+// switches.
 var mutants = []mutant{
 	{
 		// What a relist does not have is taken for gone, although the relist was asked for
@@ -1245,6 +1236,21 @@ var mutants = []mutant{
 	},
 }
 
+// Every edit applies to the source as it is, and the changed source compiles. This check is quick:
+// nothing is built. Only the changed files are type-checked in full, against the export data of the
+// imported packages.
+func TestMutantsApply(t *testing.T) {
+	sources, err := mutation.LoadSources("..", "./core/...", "./world/...")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		if err := sources.Check(editsOf(&m)); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
+	}
+}
+
 func TestMutantsAreFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: -short builds no mutants")
@@ -1303,4 +1309,54 @@ func firstFailure(t *testing.T, bin mutantBinary, scenario, seeds string) *failu
 		t.Fatalf("%v: %s", err, out)
 	}
 	return &report.Failures[0]
+}
+
+// mutantBinary is a binary of seedsim with mutants, one of which is selected.
+type mutantBinary struct {
+	path   string
+	number string
+}
+
+func (b mutantBinary) command(arguments ...string) *exec.Cmd {
+	command := exec.Command(b.path, arguments...)
+	command.Env = append(os.Environ(), mutation.SelectVariable+"="+b.number)
+	return command
+}
+
+// buildMutants builds one binary for the mutants that can be selected. It returns its path, and the
+// binary of each mutant in the order of the list; a mutant that needs one of its own has no path.
+func buildMutants(t *testing.T) (shared string, binaries []mutantBinary) {
+	changed, selectable := mutation.NewOverlay(".."), map[int]bool{}
+	for i := range mutants {
+		err := changed.Add(i+1, editsOf(&mutants[i]))
+		if err != nil && !errors.Is(err, mutation.ErrNeedsOwnBinary) {
+			t.Fatalf("%s: %v", mutants[i].name, err)
+		}
+		selectable[i] = err == nil
+	}
+	shared, err := changed.Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range mutants {
+		b := mutantBinary{number: fmt.Sprint(i + 1)}
+		if selectable[i] {
+			b.path = shared
+		}
+		binaries = append(binaries, b)
+	}
+	return shared, binaries
+}
+
+// buildAlone builds a binary of one mutant.
+func buildAlone(t *testing.T, edits []mutation.Edit) string {
+	changed := mutation.NewOverlay("..")
+	if err := changed.Replace(edits); err != nil {
+		t.Fatal(err)
+	}
+	path, err := changed.Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

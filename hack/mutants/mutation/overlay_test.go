@@ -1,4 +1,4 @@
-package sim_test
+package mutation
 
 import (
 	"errors"
@@ -18,12 +18,29 @@ func TestMutantsOfRecover(t *testing.T) {
 		"only in the mutant":    {"x := 1", "x := recover()", true},
 	} {
 		text := "package p\n\nfunc f() {\n\t" + c.function + "\n\t_ = x\n}\n"
-		changed, err := withMutant(text, 1, []edit{{old: "x := 1", new: c.replacement}})
+		changed, err := withMutant(text, 1, []Edit{{Old: "x := 1", New: c.replacement}})
 		switch {
-		case c.alone != errors.Is(err, errNeedsOwnBinary):
+		case c.alone != errors.Is(err, ErrNeedsOwnBinary):
 			t.Errorf("%s: %v", name, err)
 		case !c.alone && !strings.Contains(changed, "func fMutant1"):
 			t.Errorf("%s: there is no copy in\n%s", name, changed)
+		}
+	}
+}
+
+// A text that does not compile is found in the changed file.
+func TestMutantsThatDoNotCompile(t *testing.T) {
+	sources, err := LoadSources("../../..", "./core/op")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"return 0", "return t.LastID, missing", "return t.LastID, !r.Refused)",
+		"unused := 0\n	return t.LastID, true",
+	} {
+		broken := Edit{"core/op/table.go", "return t.LastID, !r.Refused", text}
+		if err := sources.Check([]Edit{broken}); err == nil {
+			t.Errorf("%q compiles", text)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package sim_test
+package mutation
 
 import (
 	"encoding/json"
@@ -15,37 +15,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 )
 
-// Every edit applies to the source as it is, and the changed source compiles. This check is quick:
-// nothing is built. Only the changed files are type-checked in full, against the export data of the
-// imported packages.
-func TestMutantsApply(t *testing.T) {
-	sources := loadSources(t)
-	for _, m := range mutants {
-		if err := sources.check(editsOf(&m)); err != nil {
-			t.Errorf("%s: %v", m.name, err)
-		}
-	}
-}
-
-// A text that does not compile is found in the changed file.
-func TestMutantsThatDoNotCompile(t *testing.T) {
-	sources := loadSources(t)
-	for _, text := range []string{
-		"return 0", "return t.LastID, missing", "return t.LastID, !r.Refused)",
-		"unused := 0\n	return t.LastID, true",
-	} {
-		broken := edit{"core/op/table.go", "return t.LastID, !r.Refused", text}
-		if err := sources.check([]edit{broken}); err == nil {
-			t.Errorf("%q compiles", text)
-		}
-	}
-}
-
-// sources are the packages of the module that mutants change, as far as they have been needed.
-type sources struct {
+// Sources are the packages of the module that mutants change, as far as they have been needed.
+type Sources struct {
+	root     string // the folder of the module
 	fset     *token.FileSet
 	exports  map[string]string // import path: the file of export data
 	packages map[string]*sourcePackage
@@ -59,21 +33,22 @@ type sourcePackage struct {
 	files      []*ast.File
 }
 
-// loadSources lists the packages of the module and of what they import, with their export data,
-// which the build cache has.
-func loadSources(t *testing.T) *sources {
+// LoadSources lists packages of the module in a folder, and what they import, with their export
+// data, which the build cache has.
+func LoadSources(root string, patterns ...string) (*Sources, error) {
 	list := exec.Command("go", "list", "-export", "-deps",
-		"-json=ImportPath,Dir,GoFiles,Export,Standard", "./core/...", "./world/...")
-	list.Dir = ".."
+		"-json=ImportPath,Dir,GoFiles,Export,Standard")
+	list.Args = append(list.Args, patterns...)
+	list.Dir = root
 	out, err := list.Output()
 	if err != nil {
-		t.Fatal(err)
+		return nil, fmt.Errorf("go list: %w", err)
 	}
-	s := &sources{fset: token.NewFileSet(), exports: map[string]string{},
+	s := &Sources{root: root, fset: token.NewFileSet(), exports: map[string]string{},
 		packages: map[string]*sourcePackage{}}
-	root, err := filepath.Abs("..")
+	root, err = filepath.Abs(root)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p struct {
@@ -83,7 +58,7 @@ func loadSources(t *testing.T) *sources {
 		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		s.exports[p.ImportPath] = p.Export
 		if dir, err := filepath.Rel(root, p.Dir); err == nil && !strings.HasPrefix(dir, "..") {
@@ -97,14 +72,14 @@ func loadSources(t *testing.T) *sources {
 	s.importer = importer.ForCompiler(s.fset, "gc", func(path string) (io.ReadCloser, error) {
 		return os.Open(s.exports[path])
 	})
-	return s
+	return s, nil
 }
 
-// check applies edits, and type-checks the packages that they change.
-func (s *sources) check(edits []edit) error {
-	changed := map[string][]edit{} // by package
+// Check applies edits to the files as they are, and type-checks the packages that they change.
+func (s *Sources) Check(edits []Edit) error {
+	changed := map[string][]Edit{} // by package
 	for _, e := range edits {
-		dir := filepath.ToSlash(filepath.Dir(e.file))
+		dir := filepath.ToSlash(filepath.Dir(e.File))
 		changed[dir] = append(changed[dir], e)
 	}
 	for dir, edits := range changed { //ordered: one error is enough
@@ -118,22 +93,22 @@ func (s *sources) check(edits []edit) error {
 	return nil
 }
 
-func (s *sources) checkPackage(p *sourcePackage, edits []edit) error {
+func (s *Sources) checkPackage(p *sourcePackage, edits []Edit) error {
 	if err := s.parse(p); err != nil {
 		return err
 	}
 	files, replaced := slices.Clone(p.files), map[string]bool{}
 	for _, e := range edits {
-		text, err := e.apply()
+		text, err := e.apply(s.root)
 		if err != nil {
 			return err
 		}
-		file, err := parser.ParseFile(s.fset, "mutant of "+e.file, text, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(s.fset, "mutant of "+e.File, text, parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
-		files[slices.Index(p.names, e.file)] = file
-		replaced["mutant of "+e.file] = true
+		files[slices.Index(p.names, e.File)] = file
+		replaced["mutant of "+e.File] = true
 	}
 	var first error
 	config := types.Config{Importer: s.importer, Error: func(err error) {
@@ -149,12 +124,12 @@ func (s *sources) checkPackage(p *sourcePackage, edits []edit) error {
 
 // parse parses the files of a package, and leaves out the bodies of functions. The language wants
 // those of generic functions.
-func (s *sources) parse(p *sourcePackage) error {
+func (s *Sources) parse(p *sourcePackage) error {
 	if p.files != nil {
 		return nil
 	}
 	for _, name := range p.names {
-		file, err := parser.ParseFile(s.fset, filepath.Join("..", name), nil,
+		file, err := parser.ParseFile(s.fset, filepath.Join(s.root, name), nil,
 			parser.SkipObjectResolution)
 		if err != nil {
 			return err
@@ -168,4 +143,16 @@ func (s *sources) parse(p *sourcePackage) error {
 		p.files = append(p.files, file)
 	}
 	return nil
+}
+
+// apply returns the content of the file with the text replaced, which must occur once.
+func (e Edit) apply(root string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, e.File))
+	if err != nil {
+		return "", err
+	}
+	if n := strings.Count(string(text), e.Old); n != 1 {
+		return "", fmt.Errorf("%s has %d occurrences of %q, want one", e.File, n, e.Old)
+	}
+	return strings.Replace(string(text), e.Old, e.New, 1), nil
 }

@@ -1,4 +1,10 @@
-package sim_test
+// Package mutation makes mutants of the source: copies of the module that have one bug each. Files do
+// not change, since the compiler gets an overlay, and the source needs no switches. Mutants that change
+// only the bodies of functions share one binary, in which an environment variable selects one.
+//
+// Start reading at Overlay; sources.go checks that mutants compile, and sites.go finds what can be
+// changed.
+package mutation
 
 import (
 	"bytes"
@@ -15,36 +21,53 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 )
 
-// mutantVariable is the environment variable that selects a mutant in a binary of several.
-const mutantVariable = "SEEDLET_MUTANT"
+// The environment variables of a binary with mutants.
+const (
+	// SelectVariable has the number of the mutant that is selected; absent: none.
+	SelectVariable = "SEEDLET_MUTANT"
+	// ReachedVariable names a file that gets the number of each mutant, a line each, whose function is
+	// called; absent: none.
+	ReachedVariable = "SEEDLET_MUTANTS_REACHED"
+)
 
-// overlay is one for the compiler: the changed content of files of the module, by name.
-type overlay map[string]string
+// Edit replaces a text in a file of the module.
+type Edit struct{ File, Old, New string }
 
-// errNeedsOwnBinary is returned for a mutant with an edit that no copy of a function can have.
-var errNeedsOwnBinary = errors.New("an edit is outside of the bodies of functions, or in " +
+// Overlay is what the compiler reads in place of files of the module.
+type Overlay struct {
+	root    string            // the folder of the module
+	changed map[string]string // the content of files, by name relative to the module
+}
+
+// NewOverlay returns an overlay of the module in a folder.
+func NewOverlay(root string) *Overlay {
+	return &Overlay{root: root, changed: map[string]string{}}
+}
+
+// ErrNeedsOwnBinary is returned for a mutant with an edit that no copy of a function can have.
+var ErrNeedsOwnBinary = errors.New("an edit is outside of the bodies of functions, or in " +
 	"one that calls recover itself")
 
 // text returns the content of a file, with the changes so far.
-func (o overlay) text(name string) (string, error) {
-	if changed, ok := o[name]; ok {
+func (o *Overlay) text(name string) (string, error) {
+	if changed, ok := o.changed[name]; ok {
 		return changed, nil
 	}
-	source, err := os.ReadFile(filepath.Join("..", name))
+	source, err := os.ReadFile(filepath.Join(o.root, name))
 	return string(source), err
 }
 
-// add makes a mutant selectable. Every function that it edits gets a changed copy, to which the
-// original branches if the mutant is selected.
-func (o overlay) add(number int, edits []edit) error {
-	byFile := map[string][]edit{}
+// Add makes a mutant selectable by a number above zero. Every function that it edits gets a changed
+// copy, to which the original branches if the mutant is selected. It returns ErrNeedsOwnBinary for
+// a mutant that cannot be one of several.
+func (o *Overlay) Add(number int, edits []Edit) error {
+	byFile := map[string][]Edit{}
 	for _, e := range edits {
-		byFile[e.file] = append(byFile[e.file], e)
+		byFile[e.File] = append(byFile[e.File], e)
 	}
-	added := overlay{}
+	added := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(byFile)) {
 		text, err := o.text(name)
 		if err != nil {
@@ -56,13 +79,13 @@ func (o overlay) add(number int, edits []edit) error {
 		}
 		added[name] = changed
 	}
-	maps.Copy(o, added)
+	maps.Copy(o.changed, added)
 	return nil
 }
 
 // withMutant returns the text of a file in which a mutant can be selected. The edited text is
 // looked for in the original functions only, not in the copies of other mutants.
-func withMutant(text string, number int, edits []edit) (string, error) {
+func withMutant(text string, number int, edits []Edit) (string, error) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, "", text, parser.SkipObjectResolution)
 	if err != nil {
@@ -75,21 +98,21 @@ func withMutant(text string, number int, edits []edit) (string, error) {
 	}
 	var changes []*change
 	for _, e := range edits {
-		at := strings.Index(text, e.old) // the originals are in front of the copies
+		at := strings.Index(text, e.Old) // the originals are in front of the copies
 		var in *ast.FuncDecl
 		for _, declaration := range file.Decls {
 			f, isFunction := declaration.(*ast.FuncDecl)
 			if isFunction && f.Body != nil && offset(f.Body.Lbrace) < at &&
-				at+len(e.old) <= offset(f.Body.Rbrace) {
+				at+len(e.Old) <= offset(f.Body.Rbrace) {
 				in = f
 			}
 		}
 		if at < 0 {
-			return "", fmt.Errorf("there is no %q", e.old)
+			return "", fmt.Errorf("there is no %q", e.Old)
 		}
 		if in == nil || in.Type.TypeParams != nil || callsRecover(in) ||
-			strings.Contains(e.new, "recover()") {
-			return "", errNeedsOwnBinary
+			strings.Contains(e.New, "recover()") {
+			return "", ErrNeedsOwnBinary
 		}
 		i := slices.IndexFunc(changes, func(c *change) bool { return c.function == in })
 		if i < 0 {
@@ -97,7 +120,7 @@ func withMutant(text string, number int, edits []edit) (string, error) {
 			body := text[offset(in.Body.Lbrace) : offset(in.Body.Rbrace)+1]
 			changes = append(changes, &change{in, body})
 		}
-		changes[i].body = strings.Replace(changes[i].body, e.old, e.new, 1)
+		changes[i].body = strings.Replace(changes[i].body, e.Old, e.New, 1)
 	}
 	slices.SortFunc(changes, func(a, b *change) int { // from the end of the file to its start
 		return int(b.function.Pos() - a.function.Pos())
@@ -112,7 +135,7 @@ func withMutant(text string, number int, edits []edit) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		branch := fmt.Sprintf("{\nif selectedMutant == \"%d\" {\n%s\n}\n", number, call)
+		branch := fmt.Sprintf("{\nif isSelectedMutant(%d) {\n%s\n}\n", number, call)
 		start, brace, end := offset(f.Pos()), offset(f.Body.Lbrace), offset(f.End())
 		text = text[:start] + head + " " + branch + text[brace+1:end] + text[end:] +
 			"\n" + signature + " " + c.body + "\n"
@@ -202,101 +225,91 @@ func signatureAndCall(fset *token.FileSet, f *ast.FuncDecl, number int) (head, c
 	return text.String(), "return " + call, err
 }
 
-// compile builds seedsim with the changed files.
-func (o overlay) compile(dir string) (string, error) {
-	root, err := filepath.Abs("..")
+// Replace applies edits to the files themselves, for a mutant that needs a binary of its own.
+func (o *Overlay) Replace(edits []Edit) error {
+	for _, e := range edits {
+		text, err := o.text(e.File)
+		if err != nil {
+			return err
+		}
+		o.changed[e.File] = strings.Replace(text, e.Old, e.New, 1)
+	}
+	return nil
+}
+
+// selection is the file of each package with mutants that can be selected.
+const selection = `package %s
+
+import (
+	"os"
+	"strconv"
+	"sync"
+)
+
+var (
+	selectedMutant, _ = strconv.Atoi(os.Getenv(%q))
+	reachedMutants    = os.Getenv(%q)
+	reachedMutant     sync.Map
+)
+
+func isSelectedMutant(number int) bool {
+	if reachedMutants != "" {
+		if _, known := reachedMutant.LoadOrStore(number, true); !known {
+			f, _ := os.OpenFile(reachedMutants, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o644)
+			_, _ = f.WriteString(strconv.Itoa(number) + "\n")
+			_ = f.Close()
+		}
+	}
+	return number == selectedMutant
+}
+`
+
+// Write writes the overlay to a folder, and returns the name of the file for the flag -overlay of
+// the go command.
+func (o *Overlay) Write(dir string) (string, error) {
+	root, err := filepath.Abs(o.root)
 	if err != nil {
 		return "", err
 	}
-	replace, written := map[string]string{}, 0
+	replace, folders := map[string]string{}, map[string]bool{}
 	write := func(name, text string) {
-		changed := filepath.Join(dir, fmt.Sprintf("%d.go", written))
-		written++
+		file := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
 		if err == nil {
-			err = os.WriteFile(changed, []byte(text), 0o644)
+			err = os.WriteFile(file, []byte(text), 0o644)
 		}
-		replace[filepath.Join(root, name)] = changed
+		replace[filepath.Join(root, name)] = file
 	}
-	folders := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(o)) {
-		write(name, o[name])
-		if strings.Contains(o[name], "selectedMutant") {
+	for _, name := range slices.Sorted(maps.Keys(o.changed)) {
+		write(name, o.changed[name])
+		if strings.Contains(o.changed[name], "isSelectedMutant") {
 			folders[filepath.Dir(name)] = true
 		}
 	}
 	for _, folder := range slices.Sorted(maps.Keys(folders)) {
-		write(filepath.Join(folder, "selected_mutant.go"), fmt.Sprintf("package %s\n\n"+
-			"import \"os\"\n\nvar selectedMutant = os.Getenv(%q)\n",
-			filepath.Base(folder), mutantVariable))
+		write(filepath.Join(folder, "selected_mutant.go"), fmt.Sprintf(selection,
+			filepath.Base(folder), SelectVariable, ReachedVariable))
 	}
-	overlay, jsonErr := json.Marshal(map[string]any{"Replace": replace})
-	overlayFile := filepath.Join(dir, "overlay.json")
-	if err = errors.Join(err, jsonErr); err == nil {
-		err = os.WriteFile(overlayFile, overlay, 0o644)
+	text, jsonErr := json.Marshal(map[string]any{"Replace": replace})
+	if err = errors.Join(err, jsonErr); err != nil {
+		return "", err
 	}
+	file := filepath.Join(dir, "overlay.json")
+	return file, os.WriteFile(file, text, 0o644)
+}
+
+// Build builds seedsim with the overlay in a folder, and returns the binary's path.
+func (o *Overlay) Build(dir string) (string, error) {
+	file, err := o.Write(dir)
 	if err != nil {
 		return "", err
 	}
 	bin := filepath.Join(dir, "seedsim")
-	command := exec.Command("go", "build", "-overlay", overlayFile, "-ldflags", "-s -w",
-		"-o", bin, "./cmd/seedsim")
-	command.Dir = root
+	command := exec.Command("go", "build", "-overlay", file, "-ldflags", "-s -w", "-o", bin,
+		"./cmd/seedsim")
+	command.Dir = o.root
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building mutants: %w\n%s", err, out)
 	}
 	return bin, nil
-}
-
-// mutantBinary is a binary of seedsim with mutants, one of which is selected.
-type mutantBinary struct {
-	path   string
-	number string
-}
-
-func (b mutantBinary) command(arguments ...string) *exec.Cmd {
-	command := exec.Command(b.path, arguments...)
-	command.Env = append(os.Environ(), mutantVariable+"="+b.number)
-	return command
-}
-
-// buildMutants builds one binary for the mutants that can be selected. It returns its path, and the
-// binary of each mutant in the order of the list; a mutant that needs one of its own has no path.
-func buildMutants(t *testing.T) (shared string, binaries []mutantBinary) {
-	changed, selectable := overlay{}, map[int]bool{}
-	for i := range mutants {
-		err := changed.add(i+1, editsOf(&mutants[i]))
-		if err != nil && !errors.Is(err, errNeedsOwnBinary) {
-			t.Fatalf("%s: %v", mutants[i].name, err)
-		}
-		selectable[i] = err == nil
-	}
-	shared, err := changed.compile(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range mutants {
-		b := mutantBinary{number: fmt.Sprint(i + 1)}
-		if selectable[i] {
-			b.path = shared
-		}
-		binaries = append(binaries, b)
-	}
-	return shared, binaries
-}
-
-// buildAlone builds a binary of one mutant.
-func buildAlone(t *testing.T, edits []edit) string {
-	changed := overlay{}
-	for _, e := range edits {
-		text, err := changed.text(e.file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		changed[e.file] = strings.Replace(text, e.old, e.new, 1)
-	}
-	path, err := changed.compile(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
