@@ -26,7 +26,8 @@ var allFolders = []string{"world", "core", "sim", "realworld", "cmd", "scenarios
 var importRules = []importRule{
 	{"world", []string{"world"}, true},
 	{"core", []string{"world"}, true},
-	{"sim", []string{"core", "world", "scenarios"}, false}, // scenarios are data, for tests
+	// For tests: scenarios, which are data, and mutants of the source.
+	{"sim", []string{"core", "world", "scenarios", "hack/mutants/mutation"}, false},
 	{"realworld", []string{"world"}, false},
 	{"scenarios", []string{"core", "sim", "world"}, false},
 	{"cmd/seedsim", []string{"core", "sim", "scenarios", "world"}, false},

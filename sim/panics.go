@@ -2,13 +2,13 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/plan"
 	"seedlet.dev/world"
+	"seedlet.dev/world/panics"
 )
 
 // Panics of the agent over a pod. The core has no switch that makes it panic: a response of the
@@ -16,67 +16,24 @@ import (
 // what the agent's process does in reality (cmd/seedlet/panic.go): the pod that the core was
 // working on is noted, the process ends, and the next one gets the record in its boot event.
 
-const (
-	// panicDown is how long the service manager takes to start the agent again after a panic.
-	panicDown = plan.Duration(time.Second)
-
-	// How long a pod is set aside after a panic, and how long after that its panics are counted from
-	// one again, as in realworld/breaker.
-	setAsideFirst = 10 * time.Second
-	setAsideMax   = 5 * time.Minute
-	panicsQuiet   = 10 * time.Minute
-)
-
-// panicRecord is the record of the panics over one pod.
-type panicRecord struct {
-	uid    string
-	count  int // in a row
-	last   time.Time
-	silent bool // the last was while the pod was set aside
-}
-
-// remaining returns for how much longer the pod is set aside.
-func (p *panicRecord) remaining(now time.Time) time.Duration {
-	aside := setAsideFirst
-	for range p.count - 1 {
-		aside = min(2*aside, setAsideMax)
-	}
-	return max(p.last.Add(aside).Sub(now), 0)
-}
-
-// isForgotten reports whether panics over the pod are counted from one again.
-func (p *panicRecord) isForgotten(now time.Time) bool {
-	return p.remaining(now.Add(-panicsQuiet)) == 0
-}
+// panicDown is how long the service manager takes to start the agent again after a panic.
+const panicDown = plan.Duration(time.Second)
 
 // notePanic records a panic over the pod that the core names; nothing if it names none.
 func (r *run) notePanic(uid string, now time.Time) {
-	if uid == "" {
-		return
+	if uid != "" {
+		r.panics.Note(uid, "", now)
 	}
-	i := slices.IndexFunc(r.panics, func(p panicRecord) bool { return p.uid == uid })
-	if i < 0 {
-		r.panics = append(r.panics, panicRecord{uid: uid})
-		i = len(r.panics) - 1
-	}
-	p := &r.panics[i]
-	if p.isForgotten(now) {
-		p.count = 0
-	}
-	p.silent = p.count > 0 && p.remaining(now) > 0
-	p.count, p.last = p.count+1, now
 }
 
-// setAside returns the record for the boot event.
+// setAside returns the record for the boot event of an agent that starts.
 func (r *run) setAside(now time.Time) []world.PodSetAside {
-	var pods []world.PodSetAside
-	for i := range r.panics {
-		if p := &r.panics[i]; !p.isForgotten(now) {
-			pods = append(pods, world.PodSetAside{UID: p.uid, Panics: p.count, Silent: p.silent,
-				Remaining: p.remaining(now)})
-		}
+	var earlier []panics.Entry
+	if r.panics != nil {
+		earlier = r.panics.Entries()
 	}
-	return pods
+	r.panics = panics.Open(earlier, now)
+	return r.panics.SetAside(now)
 }
 
 // plannedPanic is the panic that a replaced response may cause; empty for none.
@@ -150,11 +107,11 @@ func (r *run) podOfSandbox(id string) (name, uid string) {
 
 // panicsOfPlan returns how often the agent is to panic over each pod, by name.
 func panicsOfPlan(spec *plan.Spec) map[string]int {
-	panics := map[string]int{}
+	counts := map[string]int{}
 	for i := range spec.Pods {
 		if p := &spec.Pods[i]; p.Panics > 0 {
-			panics[plan.ManifestName(p.Manifest)] = p.Panics
+			counts[plan.ManifestName(p.Manifest)] = p.Panics
 		}
 	}
-	return panics
+	return counts
 }

@@ -20,6 +20,7 @@ import (
 	"seedlet.dev/sim/wire"
 	"seedlet.dev/world"
 	"seedlet.dev/world/loop"
+	"seedlet.dev/world/panics"
 )
 
 // Options are how a run is observed. The zero value observes nothing.
@@ -82,7 +83,7 @@ type run struct {
 	current      *incarnation // of the agent; nil while it is down
 	incarnations int
 	reboots      int
-	panics       []panicRecord
+	panics       *panics.Record
 	panicsLeft   map[string]int // panics to come, by the pod's name
 
 	hash            *canonical.Hash

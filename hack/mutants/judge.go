@@ -113,7 +113,7 @@ func (j *judge) judge(ctx context.Context, number int) (r result, err error) {
 		r.verdict = byUnitTests
 		return r, err
 	}
-	r.verdict, r.by = byNobody, "no run calls the function"
+	r.verdict, r.by = byNone, "no run calls the function"
 	if r.reached {
 		r.by = "runs call the function"
 	}

@@ -1,11 +1,11 @@
 // Mutants measures the tests: it makes random changes of one place of the source, and says which of
-// them the oracles of the simulator find, which the unit tests, and which nobody:
+// them the oracles of the simulator find, which the unit tests, and which none of both:
 //
 //	mutants -count 300 -seed 1 -seeds 1-40
 //
 // The changes are drawn from -seed. Each is judged by all scenarios with -seeds, then by the unit
-// tests of the core. A change that survives is a hole in the oracles, or it changes nothing that
-// anybody can see: such ones are listed in equivalent.txt with the reason, and are not drawn again.
+// tests of the core. A change that survives is a hole in the oracles, or it has no effect that
+// can be observed: such ones are listed in equivalent.txt with the reason, and are not drawn again.
 // The exit code is 1 if a change survived.
 package main
 
@@ -76,7 +76,7 @@ type verdict string
 const (
 	byOracles   verdict = "oracles"
 	byUnitTests verdict = "unit tests"
-	byNobody    verdict = "nobody"
+	byNone      verdict = "none"
 )
 
 // result is what became of one change.
@@ -144,17 +144,17 @@ func summarize(results []result, out io.Writer) int {
 	}
 	fmt.Fprintf(out, "\n%d changes, %d in functions that a run calls:\n", len(results), reached)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, v := range []verdict{byOracles, byUnitTests, byNobody} {
+	for _, v := range []verdict{byOracles, byUnitTests, byNone} {
 		fmt.Fprintf(table, "found by %s\t%d\t%.0f %%\n", v, counts[v],
 			100*float64(counts[v])/float64(max(1, len(results))))
 	}
 	_ = table.Flush()
 	for i := range results {
-		if r := &results[i]; r.verdict == byNobody {
+		if r := &results[i]; r.verdict == byNone {
 			fmt.Fprintf(out, "survived: %s\n  key: %s\n", r.site.String(), r.site.Key())
 		}
 	}
-	return counts[byNobody]
+	return counts[byNone]
 }
 
 func moduleRoot() (string, error) {
@@ -162,7 +162,7 @@ func moduleRoot() (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// equivalents is the list of the changes that nobody can see, with reasons.
+// equivalents is the list of the changes without an effect that can be observed, with reasons.
 const equivalents = "hack/mutants/equivalent.txt"
 
 // draw draws changes that compile. A binary has one function for each of them.

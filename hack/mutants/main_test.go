@@ -10,7 +10,7 @@ import (
 	"seedlet.dev/hack/mutants/mutation"
 )
 
-// A change that the tests of its package find is drawn, judged and told.
+// A change that the tests of its package find is drawn, judged and printed.
 func TestMeasure(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: -short builds no mutants")
@@ -21,7 +21,7 @@ func TestMeasure(t *testing.T) {
 	if err != nil || survived != 0 {
 		t.Fatalf("%d survived, %v\n%s", survived, err, out.String())
 	}
-	for _, want := range []string{"core/admission/preempt.go", "found by nobody      0"} {
+	for _, want := range []string{"core/admission/preempt.go", "found by none        0"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}

@@ -1,6 +1,7 @@
-// Package mutation makes mutants of the source: copies of the module that have one bug each. Files do
-// not change, since the compiler gets an overlay, and the source needs no switches. Mutants that change
-// only the bodies of functions share one binary, in which an environment variable selects one.
+// Package mutation makes mutants of the source: copies of the module that have one bug each. Files
+// do not change, since the compiler gets an overlay, and the source needs no switches. Mutants that
+// change only the bodies of functions share one binary, in which an environment variable selects
+// one.
 //
 // Start reading at Overlay; sources.go checks that mutants compile, and sites.go finds what can be
 // changed.

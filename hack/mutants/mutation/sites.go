@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A Site is one change that can be made in one place of the source.
+// Site is one change that can be made in one place of the source.
 type Site struct {
 	File     string // relative to the module
 	Function string
@@ -194,8 +194,8 @@ func (s *siteFinder) deleteAssignment(n *ast.AssignStmt) {
 	s.add(n, "delete-assign", strings.Join(blanks, ", ")+" = "+strings.Join(values, ", "))
 }
 
-// isSilent reports whether a call is not meant to change what the agent does: a panic, whose
-// condition never holds, or a line of the log.
+// isSilent reports whether a call changes nothing that a test looks at: a panic, whose condition
+// never holds, or a line of the log.
 func isSilent(call *ast.CallExpr) bool {
 	switch f := call.Fun.(type) {
 	case *ast.Ident:
