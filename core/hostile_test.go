@@ -63,7 +63,7 @@ var hostiles = []hostile{
 	{"key variables", 60_000, func(n *fakeNode, size int) {
 		n.apiServer.put(podOfVariables(n, size, 100))
 	}},
-	{"key variables within the bound", budget.VariablesMax, func(n *fakeNode, size int) {
+	{"key variables within the bound", budget.OwnVariablesMax, func(n *fakeNode, size int) {
 		n.apiServer.put(podOfVariables(n, size, 1))
 	}},
 	{"files", 16_000, func(n *fakeNode, size int) { // each volume is within its bound

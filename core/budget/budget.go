@@ -31,6 +31,7 @@ const (
 	TokenRequestsMax  = 4
 	ReferencesMax     = 256
 	WatchesSmallMax   = 16
+	OwnVariablesMax   = 16_384
 	VariablesMax      = 40_000
 	VariableBytesMax  = 128 << 10
 	EnvironmentMax    = 2 << 20
@@ -75,6 +76,7 @@ const (
 	TokenRequests
 	References
 	SmallPodReferences
+	OwnVariables
 	Variables
 	VariableBytes
 	EnvironmentBytes
@@ -151,9 +153,14 @@ var Table = [itemCount]Bound{
 		"before the first sandbox: a larger pod waits until other pods have ended, with a " +
 			"BudgetExceeded event",
 		"32 pods with as many references as they may have would otherwise leave none to others."},
+	OwnVariables: {"own_variables", OwnVariablesMax,
+		"environment variables of a container without those of services, those that are replaced " +
+			"included", beforeCreate,
+		"A ten-line pod can name an object of 1 MiB a hundred times, whose keys are sorted."},
 	Variables: {"variables", VariablesMax,
-		"environment variables of a container, those that are replaced included", beforeCreate,
-		"A ten-line pod can name an object of 1 MiB a hundred times."},
+		"environment variables of a container with those of services", beforeCreate,
+		"5,000 services in a namespace are within what Kubernetes is tested with, and have at least " +
+			"seven variables each."},
 	VariableBytes: {"variable_bytes", VariableBytesMax,
 		"bytes of one environment variable or argument, after $(VAR) is expanded", beforeCreate,
 		"References of references double a value with each variable. The kernel starts no program " +

@@ -48,7 +48,7 @@ func (p *Pod) newEnvironment(container *v1.Container) (*Variables, error) {
 			return nil, err
 		}
 	}
-	variables := &Variables{services: services}
+	variables := &Variables{services: services, bound: budget.OwnVariables}
 	for i := range container.EnvFrom {
 		if err := p.addEnvFrom(variables, &container.EnvFrom[i]); err != nil {
 			return nil, err

@@ -3,8 +3,8 @@ package criconfig
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -78,39 +78,30 @@ func (p *Pod) addEnvFrom(variables *Variables, from *v1.EnvFromSource) error {
 	if err := variables.grow(dataCount(result.Object), "with those of "+name); err != nil {
 		return err
 	}
-	for _, entry := range sortedData(result.Object) {
-		if err := variables.add(from.Prefix+entry.key, entry.value); err != nil {
+	for _, key := range sortedKeys(result.Object) {
+		value, _ := dataValue(result.Object, key)
+		if err := variables.add(from.Prefix+key, value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// dataEntry is a key of an object and its value.
-type dataEntry struct {
-	key   string
-	value []byte
-}
-
-// sortedData returns the data of a ConfigMap or Secret, sorted by key. Binary data of a ConfigMap
-// is left out: no variable is taken from it.
-func sortedData(o *world.Object) []dataEntry {
-	entries := make([]dataEntry, 0, dataCount(o))
+// sortedKeys returns the keys of a ConfigMap or Secret. Those of binary data of a ConfigMap are left
+// out: no variable is taken from it.
+func sortedKeys(o *world.Object) []string {
+	keys := make([]string, 0, dataCount(o))
 	switch {
 	case o.Secret != nil:
-		for key, value := range o.Secret.Data { //ordered: sorted below
-			entries = append(entries, dataEntry{key, value})
-		}
+		keys = slices.AppendSeq(keys, maps.Keys(o.Secret.Data))
 	case o.ConfigMap != nil:
-		for key, value := range o.ConfigMap.Data { //ordered: sorted below
-			entries = append(entries, dataEntry{key, []byte(value)})
-		}
+		keys = slices.AppendSeq(keys, maps.Keys(o.ConfigMap.Data))
 	}
-	slices.SortFunc(entries, func(x, y dataEntry) int { return strings.Compare(x.key, y.key) })
-	return entries
+	slices.Sort(keys)
+	return keys
 }
 
-// dataCount returns how many entries sortedData has.
+// dataCount returns how many keys sortedKeys returns.
 func dataCount(o *world.Object) int {
 	switch {
 	case o.Secret != nil:

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/world"
 )
 
@@ -51,7 +52,7 @@ type serviceVariables struct {
 
 // newServiceVariables returns the variables of services.
 func newServiceVariables(services []*v1.Service) serviceVariables {
-	variables := &Variables{}
+	variables := &Variables{bound: budget.Variables}
 	count := 0
 	for _, s := range services {
 		count += variableCount(s)

@@ -22,6 +22,7 @@ type Variables struct {
 	index    map[string]int        // into List, by name
 	unused   []runtimeapi.KeyValue // allocated together: there may be tens of thousands
 	services *Variables            // where names are looked up that are not in index; nil for none
+	bound    budget.Item           // of added
 	added    int                   // variables that were added, those that were replaced included
 	bytes    int                   // their length
 }
@@ -35,23 +36,24 @@ func (v *Variables) add(name string, value []byte) error {
 	}
 	v.added++
 	v.bytes += length
-	if err := v.checkBounds(0, "with "+name); err != nil {
+	if err := v.checkBounds(0, "with ", name); err != nil {
 		return err
 	}
 	v.set(name, value)
 	return nil
 }
 
-// checkBounds returns an error if the variables, with so many more, exceed a bound; it says which
-// of them did.
-func (v *Variables) checkBounds(more int, which string) error {
+// checkBounds returns an error if the variables, with so many more, exceed a bound. Which says, in
+// parts, which of them did: they are joined only then, since there may be tens of thousands.
+func (v *Variables) checkBounds(more int, which ...string) error {
 	switch {
 	case v.bytes > budget.EnvironmentMax:
 		return budget.EnvironmentBytes.Errorf(
-			"environment variables longer than %d bytes together, %s", budget.EnvironmentMax, which)
-	case v.added+more > budget.VariablesMax:
-		return budget.Variables.Errorf("more than %d environment variables, %s", budget.VariablesMax,
-			which)
+			"environment variables longer than %d bytes together, %s", budget.EnvironmentMax,
+			strings.Join(which, ""))
+	case v.added+more > budget.Table[v.bound].Max:
+		return v.bound.Errorf("more than %d environment variables, %s", budget.Table[v.bound].Max,
+			strings.Join(which, ""))
 	}
 	return nil
 }
@@ -81,6 +83,7 @@ const servicesHint = "with those of services, which enableServiceLinks: false le
 // addServices adds the variables of services, except those whose names exist.
 func (v *Variables) addServices() error {
 	services := v.services
+	v.bound = budget.Variables
 	v.added += services.added
 	v.bytes += services.bytes
 	if err := v.checkBounds(0, servicesHint); err != nil {

@@ -62,8 +62,8 @@ func hostileKinds(pipe string) []hostileKind {
 				"than 131072 bytes", "DOUBLED_11 is longer than 131072 bytes"},
 		{"variables", chainedVariables("V", 4000, 1), runs, ""},
 		{"variables-of-keys", largeMapAsVariables(3),
-			"main: waiting CreateContainerConfigError more than 40000 environment variables",
-			"more than 40000 environment variables"},
+			"main: waiting CreateContainerConfigError more than 16384 environment variables",
+			"more than 16384 environment variables"},
 		{"files", largeMapAsFiles, "", fmt.Sprintf("FailedMount: MountVolume.SetUp failed for "+
 			`volume "many" : its files take %d bytes`, keysOfLargeMap*4096)},
 		{"deep", deepTree(5000), runs, ""},
