@@ -87,18 +87,16 @@ func (p *Pod) addEnvFrom(variables *Variables, from *v1.EnvFromSource) error {
 	return nil
 }
 
-// sortedKeys returns the keys of a ConfigMap or Secret. Those of binary data of a ConfigMap are left
-// out: no variable is taken from it.
+// sortedKeys returns the keys of a ConfigMap or Secret. Those of binary data of a ConfigMap are
+// left out: no variable is taken from it.
 func sortedKeys(o *world.Object) []string {
-	keys := make([]string, 0, dataCount(o))
 	switch {
 	case o.Secret != nil:
-		keys = slices.AppendSeq(keys, maps.Keys(o.Secret.Data))
+		return slices.Sorted(maps.Keys(o.Secret.Data))
 	case o.ConfigMap != nil:
-		keys = slices.AppendSeq(keys, maps.Keys(o.ConfigMap.Data))
+		return slices.Sorted(maps.Keys(o.ConfigMap.Data))
 	}
-	slices.Sort(keys)
-	return keys
+	return nil
 }
 
 // dataCount returns how many keys sortedKeys returns.
