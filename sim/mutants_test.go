@@ -1221,6 +1221,13 @@ var mutants = []mutant{
 		scenario: "dates", seeds: "1-20",
 	},
 	{
+		name:     "the directories of logs are listed twice in a period",
+		file:     "core/logs/rotation.go",
+		old:      "	r.NextAt = effects.Now().Add(r.Period)\n",
+		new:      "	r.NextAt = effects.Now().Add(r.Period / 2)\n",
+		scenario: "steady", seeds: "1-40",
+	},
+	{
 		name:     "the time of a transition is renewed by each write",
 		file:     "core/statuswriter/merge.go",
 		old:      "			c.LastTransitionTime = stored.Conditions[i].LastTransitionTime\n",
