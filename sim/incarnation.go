@@ -192,7 +192,7 @@ func (r *run) recoverPanic(i *incarnation) {
 	if r.current != i {
 		i.planned = plannedPanic{} // the agent was killed before
 	}
-	if problem := i.planned.difference(broken, over); problem != "" {
+	if problem := i.planned.difference(broken, over, panickedFunction()); problem != "" {
 		r.fail("panic", problem)
 		return
 	}

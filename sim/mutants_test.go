@@ -1221,6 +1221,28 @@ var mutants = []mutant{
 		scenario: "dates", seeds: "1-20",
 	},
 	{
+		name:     "the directories of logs are listed twice in a period",
+		file:     "core/logs/rotation.go",
+		old:      "	r.NextAt = effects.Now().Add(r.Period)\n",
+		new:      "	r.NextAt = effects.Now().Add(r.Period / 2)\n",
+		scenario: "steady", seeds: "1-40",
+	},
+	{
+		name:     "the time of a transition is renewed by each write",
+		file:     "core/statuswriter/merge.go",
+		old:      "			c.LastTransitionTime = stored.Conditions[i].LastTransitionTime\n",
+		new:      "",
+		also:     &edit{"core/podstatus/conditions.go", "		condition.Since = list[i].Since\n", ""},
+		scenario: "api-partition", seeds: "1-20",
+	},
+	{
+		name:     "the time of a transition stays although the status changes",
+		file:     "core/podstatus/conditions.go",
+		old:      "	case list[i].Status == status:\n",
+		new:      "	case true:\n",
+		scenario: "api-partition", seeds: "1-20",
+	},
+	{
 		name:     "a change of the date ends a back-off early",
 		file:     "core/pod/container_plan.go",
 		old:      "p.nextAction(container, role, env.Effects.Now())",

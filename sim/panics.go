@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -40,18 +42,39 @@ func (r *run) setAside(now time.Time) []world.PodSetAside {
 type plannedPanic struct {
 	name, uid string // of the pod
 	text      string // of the panic
+	function  string // that panics, with its package; empty: the text is of no other function
 }
 
 // difference returns how a panic differs from the planned one; empty if it does not. Over is the
-// pod that the agent names.
-func (p *plannedPanic) difference(broken any, over string) string {
+// pod that the agent names, and function the one that has panicked.
+func (p *plannedPanic) difference(broken any, over, function string) string {
 	switch text := fmt.Sprint(broken); {
 	case p.uid == "" || text != p.text:
 		return text
+	case p.function != "" && function != p.function:
+		return fmt.Sprintf("%s in %s, not in %s", text, function, p.function)
 	case over != p.uid:
 		return fmt.Sprintf("the agent names the pod %q after a panic over %q: %s", over, p.uid, text)
 	}
 	return ""
+}
+
+// panickedFunction returns the function that has panicked, with its package. It is called by the
+// deferred function that recovers. The functions of package runtime that raise the panic are above
+// it on the stack.
+func panickedFunction() string {
+	callers := make([]uintptr, 32)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers)])
+	for raised := false; ; {
+		frame, more := frames.Next()
+		isRuntime := strings.HasPrefix(frame.Function, "runtime.")
+		switch {
+		case raised && !isRuntime, !more:
+			return frame.Function
+		case isRuntime:
+			raised = true
+		}
+	}
 }
 
 // spoil replaces a response over which the agent is to panic. It returns that panic; empty if the
@@ -60,13 +83,13 @@ func (r *run) spoil(ev world.Event) (spoilt world.Event, planned plannedPanic) {
 	if len(r.panicsLeft) == 0 || r.healed || ev.Err != nil {
 		return ev, plannedPanic{}
 	}
-	var name, uid, text string
+	var name, uid, text, function string
 	spoilt = ev
 	switch body := ev.Body.(type) {
 	case *runtimeapi.RunPodSandboxResponse:
 		name, uid = r.podOfSandbox(body.PodSandboxId)
 		spoilt.Body = &runtimeapi.CreateContainerResponse{ContainerId: body.PodSandboxId}
-		text = textNoContainer
+		text, function = textNoContainer, functionNoContainer
 	case *runtimeapi.PodSandboxStatusResponse:
 		name, uid = r.podOfSandbox(body.GetStatus().GetId())
 		spoilt.Body = &world.Done{}
@@ -83,12 +106,15 @@ func (r *run) spoil(ev world.Event) (spoilt world.Event, planned plannedPanic) {
 	if r.panicsLeft[name] == 0 {
 		return ev, plannedPanic{}
 	}
-	return spoilt, plannedPanic{name: name, uid: uid, text: text}
+	return spoilt, plannedPanic{name: name, uid: uid, text: text, function: function}
 }
 
-// textNoContainer is the text of the panic over the creation of a container that the agent has not
-// asked for: there is no container to add.
-const textNoContainer = "runtime error: invalid memory address or nil pointer dereference"
+// The panic over the creation of a container that the agent has not asked for: there is no
+// container to add. Many a bug has the same text, so the function counts as well.
+const (
+	textNoContainer     = "runtime error: invalid memory address or nil pointer dereference"
+	functionNoContainer = "seedlet.dev/core/pod.(*Pod).handleCreation"
+)
 
 // conversionText returns the text of the panic over a response of another type than is wanted.
 func conversionText(got, want any) string {

@@ -9,41 +9,54 @@ import (
 	"seedlet.dev/world"
 )
 
-// recoverFrom returns what a call panics with.
-func recoverFrom(call func()) (broken any) {
-	defer func() { broken = recover() }()
-	call()
-	return nil
+// caught is a panic, and the function that has panicked.
+type caught struct {
+	broken   any
+	function string
 }
+
+// recoverFrom returns what a call panics with.
+func recoverFrom(call func()) (c caught) {
+	defer func() { c = caught{recover(), panickedFunction()} }()
+	call()
+	return c
+}
+
+// useNone panics as the agent does over a container that it has not asked for.
+func useNone(creating *struct{ name string }) string { return creating.name }
+
+// useNoneElsewhere panics likewise.
+func useNoneElsewhere(creating *struct{ name string }) string { return creating.name }
 
 func TestOnlyThePlannedPanicIsExcused(t *testing.T) {
 	wanted := &runtimeapi.PodSandboxStatusResponse{}
 	planned := plannedPanic{name: "web", uid: "u1", text: conversionText(&world.Done{}, wanted)}
+	plannedNone := plannedPanic{"web", "u1", textNoContainer, "seedlet.dev/sim.useNone"}
 	convert := recoverFrom(func() {
 		var body any = &world.Done{}
 		_ = body.(*runtimeapi.PodSandboxStatusResponse)
 	})
-	createNone := recoverFrom(func() {
-		var creating *struct{ name string }
-		fmt.Println(creating.name)
-	})
+	none := recoverFrom(func() { fmt.Println(useNone(nil)) })
+	noneElsewhere := recoverFrom(func() { fmt.Println(useNoneElsewhere(nil)) })
+	invariant := recoverFrom(func() { panic("pod: removal of a container that may run") })
 	for _, c := range []struct {
 		name    string
 		planned plannedPanic
-		broken  any
+		caught  caught
 		over    string
 		isFound bool
 	}{
 		{"the planned one", planned, convert, "u1", false},
-		{"a creation of nothing", plannedPanic{"web", "u1", textNoContainer}, createNone, "u1", false},
-		{"an invariant in the same step", planned, "pod: removal of a container that may run", "u1",
-			true},
-		{"another error of Go's", planned, createNone, "u1", true},
+		{"a creation of nothing", plannedNone, none, "u1", false},
+		{"nothing in another function", plannedNone, noneElsewhere, "u1", true},
+		{"an invariant in the same step", planned, invariant, "u1", true},
+		{"another error of Go's", planned, none, "u1", true},
 		{"over another pod", planned, convert, "u2", true},
 		{"over no pod", planned, convert, "", true},
 		{"none is planned", plannedPanic{}, convert, "", true},
 	} {
-		if got := c.planned.difference(c.broken, c.over); (got != "") != c.isFound {
+		got := c.planned.difference(c.caught.broken, c.over, c.caught.function)
+		if (got != "") != c.isFound {
 			t.Errorf("%s: found %q, want a difference: %v", c.name, got, c.isFound)
 		}
 	}

@@ -130,6 +130,7 @@ func (s *Set) Called(now time.Time, request any) {
 	call := world.CallName(request)
 	m, bound := s.model, quietBound
 	m.now = now
+	m.objects.noteStatusWrite(now, request)
 	s.checkSetAside(now, request)
 	if call == "RemoveTree" {
 		bound = housekeepingBound

@@ -44,6 +44,9 @@ func (m *model) periodOf(request any, now time.Time) (what string, least time.Du
 		if r.Path == m.opts.PodsDir || r.Path == m.opts.LogsDir {
 			return call + " " + r.Path, housekeepingPeriod
 		}
+		if isWithin(r.Path, m.opts.LogsDir) {
+			return call + " " + r.Path, m.opts.LogMonitorInterval
+		}
 	case world.ObjectOperation:
 		what = call + " " + string(r.TargetResource())
 		switch {
@@ -73,12 +76,14 @@ func (m *model) checkPeriod(now time.Time, request any) *finding {
 	}
 	m.periodicAt[what] = now
 	changedAt := m.sharedChangedAt
-	if token, isToken := request.(*world.CreateToken); isToken {
-		if p := m.pods[string(token.Spec.BoundObjectRef.UID)]; p != nil && p.fullName != nil {
-			changedAt = p.reactsTo()
-		}
+	if p := m.podOfPeriod(request); p != nil && p.fullName != nil {
+		changedAt = p.reactsTo()
 	}
-	switch quietSince := now.Add(-quietBound); {
+	quietSince := now.Add(-quietBound)
+	if _, isList := request.(*world.ListDir); isList && last.Before(quietSince) {
+		quietSince = last // a log's directory is listed before its first run, and the log after that
+	}
+	switch {
 	case last.IsZero(), now.Sub(last) >= least:
 	case changedAt.After(quietSince), m.agentStartedAt.After(quietSince), m.agentStartedAt.After(last),
 		m.healedAt.IsZero(), now.Sub(m.healedAt) <= callBound,
@@ -86,6 +91,17 @@ func (m *model) checkPeriod(now time.Time, request any) *finding {
 	default:
 		return findingf("%s was called %v after the call before, and at the earliest it is due after "+
 			"%v", what, now.Sub(last), least)
+	}
+	return nil
+}
+
+// podOfPeriod returns the pod that a periodic request is about; nil if it is about none.
+func (m *model) podOfPeriod(request any) *pod {
+	switch r := request.(type) {
+	case *world.CreateToken:
+		return m.pods[string(r.Spec.BoundObjectRef.UID)]
+	case *world.ListDir:
+		return m.podOfPath(r.Path)
 	}
 	return nil
 }

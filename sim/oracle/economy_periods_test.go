@@ -7,6 +7,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 
+	"seedlet.dev/sim/truth"
 	api "seedlet.dev/world"
 )
 
@@ -17,6 +18,7 @@ func TestEconomyOfPeriods(t *testing.T) {
 	token := &api.CreateToken{Namespace: "ns", ServiceAccount: "default",
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds,
 			BoundObjectRef: &authenticationv1.BoundObjectReference{Name: "web", UID: "u1"}}}
+	logList := &api.ListDir{Path: logsDir + "/ns_web_u1/app"}
 	var cases []testCase
 	for _, c := range []struct {
 		name     string
@@ -34,11 +36,14 @@ func TestEconomyOfPeriods(t *testing.T) {
 		{"the machine each second", &api.ReadMachine{}, 1, "economy"},
 		{"the machine every period", &api.ReadMachine{}, 10, ""},
 		{"all pods' directories each second", &api.ListDir{Path: podsDir}, 1, "economy"},
+		{"a log's directory each second", logList, 1, "economy"},
+		{"a log's directory every minute", logList, 60, ""},
 		{"all pods' directories every minute", &api.ListDir{Path: podsDir}, 60, ""},
 	} {
 		cases = append(cases, testCase{c.name, c.want, func(s *script) {
 			s.model.opts.Periods = Periods{LeaseDuration: 40 * time.Second,
 				NodeCheck: 10 * time.Second, NodeReport: 5 * time.Minute}
+			s.model.opts.LogMonitorInterval = time.Minute
 			settleEconomy(s)
 			for range 100 {
 				s.Called(s.now, c.request)
@@ -46,12 +51,22 @@ func TestEconomyOfPeriods(t *testing.T) {
 			}
 		}})
 	}
-	runCases(t, append(cases, testCase{"the lease by the next agent", "", func(s *script) {
+	cases = append(cases, testCase{"the lease by the next agent", "", func(s *script) {
 		s.model.opts.Periods.LeaseDuration = 40 * time.Second
 		settleEconomy(s)
 		s.Called(s.now, lease)
 		s.AgentStarted(s.now)
 		s.wait(1)
 		s.Called(s.now, lease)
-	}}))
+	}}, testCase{"a log's directory before the run and in it", "", func(s *script) {
+		s.model.opts.LogMonitorInterval = time.Minute
+		r := settleEconomy(s)
+		r.exit(0, truth.CauseSelf)
+		s.Called(s.now, logList)
+		s.wait(1)
+		s.start("u1-s0", "app", 1)
+		s.wait(40)
+		s.Called(s.now, logList)
+	}})
+	runCases(t, cases)
 }

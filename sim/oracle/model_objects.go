@@ -20,6 +20,7 @@ type apiObjects struct {
 	leaseRenewedAt  time.Time              // by the agent
 	leaseDate       time.Time              // that the agent has written then
 	nodeStates      []nodeState            // all states that the Node has had
+	statusIssuedAt  map[string]time.Time   // by namespace/name: the newest write of a pod's status
 }
 
 // podIdentity is the pod that a container was created for.
@@ -27,7 +28,7 @@ type podIdentity struct{ uid, fullName string }
 
 func newAPIObjects() apiObjects {
 	return apiObjects{pods: map[string]*v1.Pod{}, terminalPhases: map[string]v1.PodPhase{},
-		containerOwners: map[string]podIdentity{}}
+		containerOwners: map[string]podIdentity{}, statusIssuedAt: map[string]time.Time{}}
 }
 
 // applyObject updates the model with a write at the API server.

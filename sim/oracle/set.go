@@ -125,8 +125,8 @@ func oracles() []oracle {
 		&volumeContent{}, &volumeStaleness{}, &volumeReadOnly{}, &environment{}, &images{}, &logs{},
 		&terminationMessage{}, &health{}, &cgroups{}, &userNamespaces{}, &restartAll{},
 		&eviction{}, &apiTerminalPhase{}, &apiTerminalStopped{}, &apiIdentity{}, &apiDeletion{},
-		&heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{}, &ephemeralContainers{},
-		&httpAPI{},
+		&transitions{}, &heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{},
+		&ephemeralContainers{}, &httpAPI{},
 		&isolation{}, &setAside{}, &podCost{}, &economy{}, &progress{},
 	}
 }
