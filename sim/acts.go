@@ -21,11 +21,12 @@ func (r *run) scheduleActs() {
 	}
 	for i := range r.plan.Acts {
 		act := &r.plan.Acts[i]
-		if act.At == 0 {
-			r.performAct(act) // before the agent boots
+		if act.At == 0 { // before the agent boots
+			r.noteEntry(act)
+			r.performAct(act)
 			continue
 		}
-		r.scheduleAt(act.At, func() { r.performAct(act) })
+		r.scheduleAt(act.At, act, func() { r.performAct(act) })
 	}
 	r.startControllers()
 }

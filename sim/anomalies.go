@@ -18,14 +18,14 @@ type anomalies struct {
 
 func (r *run) scheduleAnomalies() {
 	for _, c := range r.plan.ClockSteps {
-		r.scheduleAt(c.At, func() { r.runtime.SetClockSkew(r.plan.ClockSkew(r.agenda.Now())) })
+		r.scheduleAt(c.At, &c, func() { r.runtime.SetClockSkew(r.plan.ClockSkew(r.agenda.Now())) })
 	}
 	for _, l := range r.plan.LostContainers {
-		r.scheduleAt(l.At, func() { r.loseContainer(l) })
+		r.scheduleAt(l.At, &l, func() { r.loseContainer(l) })
 	}
 	for i := range r.plan.SandboxRemovals {
 		removal := &r.plan.SandboxRemovals[i]
-		r.scheduleAt(removal.At, func() { r.removeSandbox(removal) })
+		r.scheduleAt(removal.At, removal, func() { r.removeSandbox(removal) })
 	}
 }
 
@@ -38,7 +38,7 @@ func (r *run) loseContainer(l plan.LostContainer) {
 		}
 		if restore, lost := r.runtime.LoseContainerState(c.PodUID, c.Name); lost && l.For > 0 {
 			r.anomalies.recoveries = append(r.anomalies.recoveries, restore)
-			r.scheduleAt(l.At+l.For, restore)
+			r.scheduleAt(l.At+l.For, nil, restore)
 		}
 		return
 	}

@@ -52,7 +52,7 @@ func (c *clients) observe(f truth.Fact) {
 func (c *clients) schedule() {
 	for i := range c.run.plan.Requests {
 		q := &c.run.plan.Requests[i]
-		c.run.scheduleAt(q.At, func() { c.perform(q) })
+		c.run.scheduleAt(q.At, q, func() { c.perform(q) })
 	}
 }
 

@@ -68,6 +68,7 @@ func (g *gatedPort) Do(eff world.Effect) {
 	g.forward(eff)
 	for _, k := range r.plan.AgentKills {
 		if k.AfterEffects > 0 && uint64(k.AfterEffects) == r.effects && !r.healed {
+			r.noteEntry(&k)
 			r.killAgent(k.Down)
 		}
 	}

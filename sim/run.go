@@ -25,8 +25,11 @@ import (
 
 // Options are how a run is observed. The zero value observes nothing.
 type Options struct {
-	// Watch is called for every step. The run does not depend on it.
-	Watch func(Step)
+	// Watch is called for every step, WatchFact for every fact of the simulated world, and WatchEntry
+	// for every entry of the plan that is carried out. The run does not depend on them.
+	Watch      func(Step)
+	WatchFact  func(truth.Fact)
+	WatchEntry func(at time.Time, entry any)
 	// RestoreAfter, if not nil, reports after which events the agent is replaced by one that is
 	// restored from its snapshot. That must not change the run.
 	RestoreAfter func(event uint64) bool
@@ -146,6 +149,9 @@ func newRun(p *plan.Plan, opts Options) (*run, error) {
 	}
 	images := newImageRegistry(spec)
 	r.oracles = r.newOracles(kubelet, images)
+	if opts.WatchFact != nil {
+		r.truth.Subscribe(opts.WatchFact)
+	}
 	r.truth.Subscribe(r.oracles.CheckFact)
 	r.truth.Subscribe(r.countRestarts)
 	r.truth.Subscribe(r.startTimes.observe)
@@ -207,11 +213,12 @@ func (r *run) countRestarts(f truth.Fact) {
 func (r *run) schedule() {
 	for i := range r.plan.Manifests {
 		c := &r.plan.Manifests[i]
-		if c.At == 0 {
-			r.manifests.apply(c) // before the agent boots
+		if c.At == 0 { // before the agent boots
+			r.noteEntry(c)
+			r.manifests.apply(c)
 			continue
 		}
-		r.scheduleAt(c.At, func() { r.manifests.apply(c) })
+		r.scheduleAt(c.At, c, func() { r.manifests.apply(c) })
 	}
 	r.scheduleActs()
 	r.scheduleStrikes()
@@ -220,9 +227,20 @@ func (r *run) schedule() {
 	r.startPolling()
 }
 
-// scheduleAt schedules a call at a time since the start of the run.
-func (r *run) scheduleAt(d plan.Duration, do func()) {
-	r.agenda.At(plan.Start.Add(time.Duration(d)), do)
+// scheduleAt schedules an entry of the plan at a time since the start of the run. The entry is nil
+// for the beginning or the end of a window.
+func (r *run) scheduleAt(d plan.Duration, entry any, do func()) {
+	r.agenda.At(plan.Start.Add(time.Duration(d)), func() {
+		r.noteEntry(entry)
+		do()
+	})
+}
+
+// noteEntry reports an entry of the plan that is carried out now to those who watch the run.
+func (r *run) noteEntry(entry any) {
+	if r.opts.WatchEntry != nil && entry != nil {
+		r.opts.WatchEntry(r.agenda.Now(), entry)
+	}
 }
 
 // isDone reports whether the run has failed, or was stopped by Options.Until.

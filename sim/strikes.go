@@ -16,20 +16,20 @@ import (
 func (r *run) scheduleStrikes() {
 	for _, k := range r.plan.AgentKills {
 		if k.AfterEffects == 0 {
-			r.scheduleAt(k.At, func() { r.killAgent(k.Down) })
+			r.scheduleAt(k.At, &k, func() { r.killAgent(k.Down) })
 		}
 	}
 	for _, e := range r.plan.RuntimeRestarts {
-		r.scheduleAt(e.At, func() { r.runtime.Restart(time.Duration(e.Down)) })
+		r.scheduleAt(e.At, &e, func() { r.runtime.Restart(time.Duration(e.Down)) })
 	}
 	for _, e := range r.plan.Reboots {
-		r.scheduleAt(e.At, func() { r.rebootMachine(e.Down) })
+		r.scheduleAt(e.At, &e, func() { r.rebootMachine(e.Down) })
 	}
 	for _, k := range r.plan.ContainerKills {
-		r.scheduleAt(k.At, func() { r.killContainer(k) })
+		r.scheduleAt(k.At, &k, func() { r.killContainer(k) })
 	}
 	for _, k := range r.plan.SandboxKills {
-		r.scheduleAt(k.At, func() { r.killSandbox(k) })
+		r.scheduleAt(k.At, &k, func() { r.killSandbox(k) })
 	}
 	r.scheduleAnomalies()
 	for _, w := range r.plan.Faults {
@@ -40,12 +40,12 @@ func (r *run) scheduleStrikes() {
 // scheduleFaultWindow switches a fault of a whole port on and off.
 func (r *run) scheduleFaultWindow(w plan.FaultWindow) {
 	schedule := func(begin, end func()) {
-		r.scheduleAt(w.At, begin)
-		r.scheduleAt(w.At+w.For, end)
+		r.scheduleAt(w.At, nil, begin)
+		r.scheduleAt(w.At+w.For, nil, end)
 	}
 	switch w.Class {
 	case plan.FaultStreamBroken:
-		r.scheduleAt(w.At, r.runtime.BreakStreams)
+		r.scheduleAt(w.At, nil, r.runtime.BreakStreams)
 	case plan.FaultDiskFull:
 		schedule(func() { r.disk.SetFull(true) }, func() { r.disk.SetFull(false) })
 	case plan.FaultPathHangs:

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,7 +76,7 @@ func replayCommand() *cobra.Command {
 	var from source
 	var until uint64
 	var dump string
-	var log bool
+	var log logFlags
 	c := &cobra.Command{
 		Use:   "replay SCENARIO --seed N",
 		Short: "Run one seed or plan, and print what happens",
@@ -91,24 +93,77 @@ func replayCommand() *cobra.Command {
 				return fmt.Errorf("--dump %s: needs --until EVENT, the event to dump the state at",
 					dump)
 			}
-			return replay(c.OutOrStdout(), p, until, dump, log)
+			return replay(c.OutOrStdout(), p, until, dump, &log)
 		},
 	}
 	from.flags(c, true)
 	c.Flags().Uint64Var(&until, "until", 0, "stop after the event of this number")
 	c.Flags().StringVar(&dump, "dump", "",
 		"with --until, write the agent's state after that event to a file; - is the standard output")
-	c.Flags().BoolVar(&log, "log", false, "print every event and effect")
+	log.add(c)
 	return c
 }
 
-func replay(w io.Writer, p *plan.Plan, until uint64, dump string, log bool) error {
+// logFlags say what of a run is printed.
+type logFlags struct {
+	isOn bool
+	pod  string
+	from time.Duration
+	only []string
+}
+
+func (l *logFlags) add(c *cobra.Command) {
+	c.Flags().BoolVar(&l.isOn, "log", false,
+		"print every event and effect of the agent, every fact, and what the plan does")
+	c.Flags().StringVar(&l.pod, "pod", "", "with --log, only lines about a pod, by its name in the plan")
+	c.Flags().DurationVar(&l.from, "from", 0, "with --log, only lines from a virtual time on")
+	c.Flags().StringSliceVar(&l.only, "only", nil,
+		"with --log, only lines of these kinds: events, effects, facts, plan")
+}
+
+// lineKinds are the kinds of lines, by their names for --only.
+var lineKinds = map[string]rune{"events": trace.KindEvent, "effects": trace.KindEffect,
+	"facts": trace.KindFact, "plan": trace.KindPlan}
+
+// printer returns the printer that the flags ask for; nil for none.
+func (l *logFlags) printer(p *plan.Plan, write func(string)) (*trace.Printer, error) {
+	if !l.isOn {
+		if l.pod != "" || l.from != 0 || len(l.only) > 0 {
+			return nil, errors.New("--pod, --from and --only need --log")
+		}
+		return nil, nil
+	}
+	if l.pod != "" && p.Spec.PodNamed(l.pod) == nil {
+		var names []string
+		for i := range p.Spec.Pods {
+			names = append(names, p.Spec.Pods[i].Name)
+		}
+		return nil, fmt.Errorf("--pod %s: the plan has %s", l.pod, strings.Join(names, ", "))
+	}
+	printer := &trace.Printer{Write: write, From: l.from}
+	if l.pod != "" {
+		printer.Pod = plan.ManifestName(p.Spec.PodNamed(l.pod).Manifest)
+	}
+	for _, name := range l.only {
+		kind, known := lineKinds[name]
+		if !known {
+			return nil, fmt.Errorf("--only %s: want events, effects, facts or plan", name)
+		}
+		printer.Kinds += string(kind)
+	}
+	return printer, nil
+}
+
+func replay(w io.Writer, p *plan.Plan, until uint64, dump string, log *logFlags) error {
 	out := bufio.NewWriter(w)
 	defer out.Flush()
 	opts := sim.Options{Until: until}
-	if log {
-		printer := &trace.Printer{Write: func(line string) { fmt.Fprintln(out, line) }}
-		opts.Watch = printer.Step
+	printer, err := log.printer(p, func(line string) { fmt.Fprintln(out, line) })
+	if err != nil {
+		return err
+	}
+	if printer != nil {
+		printer.Attach(p, &opts)
 	}
 	verdict, err := sim.Run(p, opts)
 	if err != nil {

@@ -1,40 +1,70 @@
-// Package trace prints the steps of a run as aligned lines that people read and grep.
+// Package trace prints what happens in a run as aligned lines that people read and grep: what the
+// agent is told and does, and what really happens in the simulated world.
 //
-// Start reading at Printer.
+// Start reading at Printer; describe.go has the text of each body and fact.
 package trace
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"seedlet.dev/sim"
 	"seedlet.dev/sim/plan"
+	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
 
-// Printer prints the steps of a run, a line for each event and each effect:
+// Printer prints a run, a line for each event and effect of the agent, for each fact of the
+// simulated world, and for what the plan does to it:
 //
-//	#12     0:01.004318  1  ← ListContainers        #4  3 containers
-//	                        → StopContainer         #9  c-ab12… grace 30s
+//	#12     0:01.004318  1  ← ListContainers     #4      3 containers
+//	                        → StopContainer      #9      ab12cd34ef56 grace 30s
+//	        0:01.021100     · ContainerExited            web/app ab12cd34ef56 exit 0 own
+//	        0:02.000000     ! RuntimeRestart             at 2s down 3s
 //
-// The columns are the event's number, the virtual time, the incarnation of the agent, the
-// direction, the call, the operation, and the essential parts of the body. Set Write before use.
+// The columns are the event's number, the virtual time, the incarnation of the agent, the kind of
+// the line, its name, the operation, and the essential parts. Set Write before use, and the
+// filters.
 type Printer struct {
 	Write func(line string)
+	// Kinds are the kinds of the lines to print; empty: all.
+	Kinds string
+	// From is the virtual time since the start of the run from which lines are printed.
+	From time.Duration
+	// Pod is the name of the pod that lines have to be about; empty: all lines.
+	Pod string
 
 	calls       map[world.OpID]string // by operation in flight
 	incarnation int
+	windows     []windowLine // to come, the earliest first
+	related     relation     // of the lines to Pod
 }
 
-// Step writes the lines of one step. It fits sim.Options.Watch.
-func (t *Printer) Step(s sim.Step) {
+// Kinds of lines.
+const (
+	KindEvent  = '←' // the agent gets an event
+	KindEffect = '→' // the agent issues an effect
+	KindFact   = '·' // something happens in the simulated world
+	KindPlan   = '!' // the plan does something to it
+)
+
+// Attach has a run printed.
+func (t *Printer) Attach(p *plan.Plan, o *sim.Options) {
+	t.windows = windowLines(p)
+	t.related = newRelation(t.Pod)
+	o.Watch, o.WatchFact, o.WatchEntry = t.step, t.fact, t.entry
+}
+
+// step writes the lines of one step.
+func (t *Printer) step(s sim.Step) {
 	if s.Incarnation != t.incarnation {
 		t.incarnation, t.calls = s.Incarnation, map[world.OpID]string{}
-		t.Write(fmt.Sprintf("%-7s %13s %2d  the agent starts", "", virtualTime(s.Event.Time),
-			s.Incarnation))
+		t.related.forgetOps()
+		t.line(row{at: s.Event.Time, kind: KindPlan, incarnation: s.Incarnation,
+			name: "the agent starts", isForAll: true})
 	}
 	call, known := t.calls[s.Event.Op]
 	delete(t.calls, s.Event.Op)
@@ -45,229 +75,102 @@ func (t *Printer) Step(s sim.Step) {
 	default:
 		call = world.BodyName(s.Event.Body)
 	}
-	t.line(fmt.Sprintf("#%d", s.Number), virtualTime(s.Event.Time), fmt.Sprint(s.Incarnation),
-		"←", call, s.Event.Op, outcome(s.Event))
+	t.line(row{number: s.Number, at: s.Event.Time, incarnation: s.Incarnation, kind: KindEvent,
+		name: call, op: s.Event.Op, text: outcome(s.Event)})
 	for _, eff := range s.Effects {
 		name := world.CallName(eff.Body)
 		if eff.Op != 0 {
 			t.calls[eff.Op] = name
 		}
-		t.line("", "", "", "→", name, eff.Op, describe(eff.Body))
+		t.line(row{number: s.Number, at: s.Event.Time, incarnation: s.Incarnation, kind: KindEffect,
+			name: name, op: eff.Op, text: describe(eff.Body), pod: eff.Pod})
 	}
 }
 
-func (t *Printer) line(number, at, incarnation, arrow, call string, op world.OpID, text string) {
-	id := ""
-	if op != 0 {
-		id = fmt.Sprintf("#%d", op)
+// fact writes the line of a fact of the simulated world.
+func (t *Printer) fact(f truth.Fact) {
+	t.related.learn(&f)
+	t.line(row{at: f.Time, kind: KindFact, name: string(f.Kind), text: describeFact(&f),
+		pod: f.PodUID})
+}
+
+// entry writes the line of an entry of the plan that is carried out.
+func (t *Printer) entry(at time.Time, entry any) {
+	name, text := describeEntry(entry)
+	t.line(row{at: at, kind: KindPlan, name: name, text: text})
+}
+
+// row is one line.
+type row struct {
+	number      uint64
+	at          time.Time
+	incarnation int
+	kind        rune
+	name        string
+	op          world.OpID
+	text        string
+	pod         string // the UID of the pod that it is about, if known
+	isForAll    bool   // about all pods
+}
+
+// line writes a line, unless the filters leave it out, after the windows that have opened or closed
+// since the line before.
+func (t *Printer) line(r row) {
+	for len(t.windows) > 0 && !t.windows[0].at.After(r.at) {
+		w := t.windows[0]
+		t.windows = t.windows[1:]
+		t.line(row{at: w.at, kind: KindPlan, name: w.name, text: w.text, isForAll: true})
 	}
-	t.Write(strings.TrimRight(fmt.Sprintf("%-7s %13s %2s  %s %-18s %-7s %s", number, at,
-		incarnation, arrow, call, id, text), " "))
+	isRelated := r.isForAll || t.related.has(&r)
+	if t.Kinds != "" && !strings.ContainsRune(t.Kinds, r.kind) || r.at.Sub(plan.Start) < t.From ||
+		!isRelated {
+		return
+	}
+	number, id, incarnation := "", "", ""
+	if r.op != 0 {
+		id = fmt.Sprintf("#%d", r.op)
+	}
+	at := virtualTime(r.at)
+	switch {
+	case r.kind == KindEffect && t.Pod == "" && strings.ContainsRune(cmp.Or(t.Kinds, "←"), KindEvent):
+		at = "" // that of the event above
+	case r.number > 0:
+		number = fmt.Sprintf("#%d", r.number)
+	}
+	if r.incarnation > 0 && at != "" {
+		incarnation = fmt.Sprint(r.incarnation)
+	}
+	t.Write(strings.TrimRight(fmt.Sprintf("%-7s %13s %2s  %c %-18s %-7s %s", number, at, incarnation,
+		r.kind, r.name, id, r.text), " "))
+}
+
+// windowLine is a line about the beginning or the end of a window of the plan.
+type windowLine struct {
+	at         time.Time
+	name, text string
+}
+
+// windowLines returns the lines about the windows of a plan, in the order of their times. All
+// faults heal at the end of the plan's duration.
+func windowLines(p *plan.Plan) []windowLine {
+	end := plan.Start.Add(time.Duration(p.Spec.Duration))
+	lines := []windowLine{{end, "the faults heal", ""}}
+	for i := range p.Spec.Faults {
+		w := &p.Spec.Faults[i]
+		from := plan.Start.Add(time.Duration(w.At))
+		to := from.Add(time.Duration(w.For))
+		name, text := describeEntry(w)
+		lines = append(lines, windowLine{from, name, "begins: " + text})
+		if to.Before(end) {
+			lines = append(lines, windowLine{to, name, "ends: " + w.ID})
+		}
+	}
+	slices.SortStableFunc(lines, func(x, y windowLine) int { return x.at.Compare(y.at) })
+	return lines
 }
 
 // virtualTime returns the time since the start of the run, in minutes and seconds.
 func virtualTime(t time.Time) string {
 	d := t.Sub(plan.Start)
 	return fmt.Sprintf("%d:%09.6f", int(d.Minutes()), (d % time.Minute).Seconds())
-}
-
-// outcome describes the body of an event, or its error.
-func outcome(ev world.Event) string {
-	if ev.Err != nil {
-		return ev.Err.Error()
-	}
-	if ev.Body == nil {
-		return ""
-	}
-	return describe(ev.Body)
-}
-
-// describe returns the essential parts of a body in a few words; empty if it knows none.
-func describe(body any) string {
-	switch b := body.(type) {
-	case *runtimeapi.ListPodSandboxResponse:
-		return fmt.Sprintf("%d sandboxes", len(b.Items))
-	case *runtimeapi.ListContainersResponse:
-		return fmt.Sprintf("%d containers", len(b.Containers))
-	case *runtimeapi.RunPodSandboxRequest:
-		m := b.Config.Metadata
-		return fmt.Sprintf("%s/%s attempt %d", m.Namespace, m.Name, m.Attempt)
-	case *runtimeapi.RunPodSandboxResponse:
-		return shortID(b.PodSandboxId)
-	case *runtimeapi.CreateContainerRequest:
-		m := b.Config.Metadata
-		return fmt.Sprintf("%s/%s attempt %d in %s", b.SandboxConfig.GetMetadata().GetName(),
-			m.Name, m.Attempt, shortID(b.PodSandboxId))
-	case *runtimeapi.CreateContainerResponse:
-		return shortID(b.ContainerId)
-	case *runtimeapi.StartContainerRequest:
-		return shortID(b.ContainerId)
-	case *runtimeapi.StopContainerRequest:
-		return fmt.Sprintf("%s grace %ds", shortID(b.ContainerId), b.Timeout)
-	case *runtimeapi.RemoveContainerRequest:
-		return shortID(b.ContainerId)
-	case *runtimeapi.StopPodSandboxRequest:
-		return shortID(b.PodSandboxId)
-	case *runtimeapi.RemovePodSandboxRequest:
-		return shortID(b.PodSandboxId)
-	case *runtimeapi.PodSandboxStatusRequest:
-		return shortID(b.PodSandboxId)
-	case *runtimeapi.ContainerStatusRequest:
-		return shortID(b.ContainerId)
-	case *runtimeapi.ExecSyncRequest:
-		return shortID(b.ContainerId) + " " + strings.Join(b.Cmd, " ")
-	case *runtimeapi.ExecSyncResponse:
-		return fmt.Sprintf("exit %d", b.ExitCode)
-	case *runtimeapi.ContainerStatusResponse:
-		s := b.GetStatus()
-		return fmt.Sprintf("%s exit %d %s", s.GetState(), s.GetExitCode(), s.GetReason())
-	}
-	return describeOther(body)
-}
-
-// describeOther describes the bodies that are not about containers and sandboxes of the runtime.
-func describeOther(body any) string {
-	switch b := body.(type) {
-	case *runtimeapi.ImageStatusRequest:
-		return b.GetImage().GetImage()
-	case *runtimeapi.PullImageRequest:
-		return b.GetImage().GetImage()
-	case *world.HTTPGet:
-		return fmt.Sprintf("%s://%s:%d%s", b.Scheme, b.Host, b.Port, b.Path)
-	case *world.HTTPGot:
-		return fmt.Sprint(b.Status)
-	case *world.TCPConnect:
-		return fmt.Sprintf("%s:%d", b.Host, b.Port)
-	case *world.GRPCCheck:
-		return fmt.Sprintf("%s:%d %s", b.Host, b.Port, b.Service)
-	case *world.GRPCChecked:
-		return b.Status
-	case *world.FetchManifest:
-		return b.URL
-	case *world.ManifestFetched:
-		return fmt.Sprintf("%d bytes", len(b.Data))
-	case *world.ReadFiles:
-		return b.Path
-	case *world.FilesRead:
-		return fmt.Sprintf("%d files", len(b.Files))
-	case *world.ListDir:
-		return b.Path
-	case *world.DirListed:
-		return fmt.Sprintf("%d entries", len(b.Entries))
-	case *world.MakeDir:
-		return b.Path
-	case *world.RemoveTree:
-		return b.Path
-	case *world.WriteFile:
-		return fmt.Sprintf("%s, %d bytes", b.Path, len(b.Data))
-	case *world.Watch:
-		return b.Path
-	case *world.FileChanged:
-		return b.Path
-	case *world.PodsAnswer:
-		var pods []string
-		for _, pod := range b.Pods {
-			pods = append(pods, pod.Name+" "+string(pod.Status.Phase))
-		}
-		return strings.Join(pods, ", ")
-	case *world.Log:
-		text := b.Message
-		for i := 0; i+1 < len(b.Fields); i += 2 {
-			text += fmt.Sprintf(" %v=%v", b.Fields[i], b.Fields[i+1])
-		}
-		return text
-	}
-	return describeContainer(body)
-}
-
-// describeContainer describes a client's request for a container or for the running pods, and the
-// response.
-func describeContainer(body any) string {
-	switch b := body.(type) {
-	case *world.ContainerRequest:
-		return fmt.Sprintf("%s/%s %s uid %q", b.Namespace, b.Pod, b.Container, b.UID)
-	case *world.ContainerAnswer:
-		if b.Err != nil {
-			return b.Err.Error()
-		}
-		return fmt.Sprintf("uid %s %s sandbox %s container %s", b.UID, b.Phase, shortID(b.SandboxID),
-			shortID(b.ContainerID))
-	case *world.RunningPodsAnswer:
-		return fmt.Sprintf("%d pods", len(b.Pods))
-	}
-	return describeCgroup(body)
-}
-
-// describeCgroup describes a call about a cgroup, and its response.
-func describeCgroup(body any) string {
-	switch b := body.(type) {
-	case *world.SetCgroup:
-		return fmt.Sprintf("%s shares %d quota %d memory %d", b.Path, b.CPUShares, b.CPUQuota,
-			b.MemoryBytes)
-	case *world.RemoveCgroup:
-		return b.Path
-	case *world.ListCgroups:
-		return b.Path
-	case *world.CgroupsListed:
-		return strings.Join(b.Names, " ")
-	case *world.MachineRead:
-		return fmt.Sprintf("%d CPUs, %d bytes, %s", b.CPUs, b.MemoryBytes, b.Addresses)
-	}
-	return describeObject(body)
-}
-
-// describeObject describes a call about objects of the API server, its response, and watch events.
-func describeObject(body any) string {
-	path := func(r world.Resource, namespace, name string) string {
-		return strings.Trim(fmt.Sprintf("%s %s/%s", r, namespace, name), "/ ")
-	}
-	summary := func(o *world.Object) string {
-		r, meta := o.Meta()
-		if meta == nil {
-			return "nothing"
-		}
-		text := path(r, meta.GetNamespace(), meta.GetName()) + " v" + meta.GetResourceVersion()
-		if o.Pod != nil {
-			text += " " + string(o.Pod.Status.Phase)
-		}
-		if meta.GetDeletionTimestamp() != nil {
-			text += " marked"
-		}
-		return text
-	}
-	switch b := body.(type) {
-	case *world.WatchObjects:
-		return path(b.Resource, b.Namespace, b.Name)
-	case *world.ObjectsListed:
-		return fmt.Sprintf("watch %d: %d objects", b.Watch, len(b.Objects))
-	case *world.ObjectChanged:
-		return summary(&b.Object)
-	case *world.ObjectGone:
-		return summary(&b.Object)
-	case *world.WatchFailing:
-		return fmt.Sprintf("watch %d: %v", b.Watch, b.Err)
-	case *world.GetObject:
-		return path(b.Resource, b.Namespace, b.Name)
-	case *world.ObjectRead:
-		return summary(&b.Object)
-	case *world.CreateObject:
-		return summary(&b.Object)
-	case *world.UpdateObject:
-		return summary(&b.Object)
-	case *world.PatchObject:
-		return path(b.Resource, b.Namespace, b.Name) + " " + string(b.Patch)
-	case *world.DeleteObject:
-		return path(b.Resource, b.Namespace, b.Name)
-	case *world.CreateToken:
-		return path("serviceaccounts", b.Namespace, b.ServiceAccount)
-	}
-	return ""
-}
-
-// shortID returns the beginning of an ID, which distinguishes it from others.
-func shortID(id string) string {
-	if len(id) > 12 {
-		return id[:12]
-	}
-	return id
 }

@@ -1,0 +1,59 @@
+package trace
+
+import (
+	"strings"
+
+	"seedlet.dev/sim/plan"
+	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
+)
+
+// relation says which lines are about a pod: those that name it, its UIDs, its sandboxes or its
+// containers, and the completions of such effects.
+type relation struct {
+	pod  string // its name in the plan; empty: all lines are related
+	ids  map[string]bool
+	ops  map[world.OpID]bool
+	uids map[string]bool
+}
+
+func newRelation(pod string) relation {
+	return relation{pod: pod, ids: map[string]bool{}, ops: map[world.OpID]bool{},
+		uids: map[string]bool{}}
+}
+
+// forgetOps forgets the operations in flight of an agent that has ended.
+func (r *relation) forgetOps() { clear(r.ops) }
+
+// learn notes the IDs in a fact about the pod.
+func (r *relation) learn(f *truth.Fact) {
+	if r.pod == "" || strings.TrimSuffix(f.PodName, "-"+plan.NodeName) != r.pod {
+		return
+	}
+	for _, id := range []string{f.PodUID, f.SandboxID, f.ContainerID} {
+		if id != "" {
+			r.ids[shortID(id)] = true
+		}
+	}
+	r.uids[f.PodUID] = true
+}
+
+// has reports whether a line is about the pod.
+func (r *relation) has(line *row) bool {
+	if r.pod == "" {
+		return true
+	}
+	related := r.uids[line.pod] && line.pod != "" || r.ops[line.op] ||
+		strings.Contains(line.text, r.pod)
+	for id := range r.ids { //ordered: whether there is one
+		related = related || strings.Contains(line.text, id)
+	}
+	if line.op != 0 {
+		if line.kind == KindEffect && related {
+			r.ops[line.op] = true
+		} else if line.kind == KindEvent {
+			delete(r.ops, line.op)
+		}
+	}
+	return related
+}
