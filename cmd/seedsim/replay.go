@@ -115,7 +115,7 @@ type logFlags struct {
 func (l *logFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&l.isOn, "log", false,
 		"print every event and effect of the agent, every fact, and what the plan does")
-	c.Flags().StringVar(&l.pod, "pod", "", "with --log, only lines about a pod, by its name in the plan")
+	c.Flags().StringVar(&l.pod, "pod", "", "with --log, only lines about a pod, by name")
 	c.Flags().DurationVar(&l.from, "from", 0, "with --log, only lines from a virtual time on")
 	c.Flags().StringSliceVar(&l.only, "only", nil,
 		"with --log, only lines of these kinds: events, effects, facts, plan")

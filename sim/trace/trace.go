@@ -1,5 +1,5 @@
 // Package trace prints what happens in a run as aligned lines that people read and grep: what the
-// agent is told and does, and what really happens in the simulated world.
+// agent gets and does, and what really happens in the simulated world.
 //
 // Start reading at Printer; describe.go has the text of each body and fact.
 package trace
