@@ -35,6 +35,7 @@ import (
 	"seedlet.dev/realworld/access"
 	"seedlet.dev/realworld/clock"
 	"seedlet.dev/realworld/containerapi"
+	"seedlet.dev/realworld/identity"
 	"seedlet.dev/realworld/portmetrics"
 	"seedlet.dev/realworld/runner"
 	"seedlet.dev/realworld/web"
@@ -135,12 +136,18 @@ func everyMetric(t *testing.T) http.Handler {
 func serverNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{runner: runner.New(clock.New()),
-		containers: containerapi.New(containerapi.Options{})}
+		containers: containerapi.New(containerapi.Options{}),
+		api:        &apiConnection{identity: &identity.Identity{}}}
 	c := &kubeletconfig.KubeletConfiguration{}
 	config.SetDefaults(c)
 	var err error
 	n.access, err = access.New(access.Options{Authentication: c.Authentication,
 		Authorization: c.Authorization, Warn: func(string) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.serving, err = identity.NewServing(identity.ServingOptions{Request: true,
+		CertDir: t.TempDir(), Warn: func(string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,16 +266,18 @@ func TestMetricsPage(t *testing.T) {
 
 // lintExceptions are names of the kubelet that promlint rejects.
 var lintExceptions = map[string]string{
-	"kubelet_preemptions":                                     noTotal,
-	"kubelet_evictions":                                       noTotal,
-	"kubelet_pod_resources_endpoint_requests_list":            noTotal,
-	"kubelet_pod_resources_endpoint_requests_get":             noTotal,
-	"kubelet_pod_resources_endpoint_requests_get_allocatable": noTotal,
-	"kubelet_pod_resources_endpoint_errors_list":              noTotal,
-	"kubelet_pod_resources_endpoint_errors_get":               noTotal,
-	"kubelet_pod_resources_endpoint_errors_get_allocatable":   noTotal,
-	"kubelet_evented_pleg_connection_success_count":           isCount,
-	"kubelet_evented_pleg_connection_error_count":             isCount,
+	"kubelet_preemptions":                                        noTotal,
+	"kubelet_evictions":                                          noTotal,
+	"kubelet_pod_resources_endpoint_requests_list":               noTotal,
+	"kubelet_pod_resources_endpoint_requests_get":                noTotal,
+	"kubelet_pod_resources_endpoint_requests_get_allocatable":    noTotal,
+	"kubelet_pod_resources_endpoint_errors_list":                 noTotal,
+	"kubelet_pod_resources_endpoint_errors_get":                  noTotal,
+	"kubelet_pod_resources_endpoint_errors_get_allocatable":      noTotal,
+	"kubelet_evented_pleg_connection_success_count":              isCount,
+	"kubelet_evented_pleg_connection_error_count":                isCount,
+	"kubelet_server_expiration_renew_errors":                     noTotal,
+	"kubelet_certificate_manager_client_expiration_renew_errors": noTotal,
 }
 
 const (
@@ -310,6 +319,8 @@ var dashboards = strings.Fields(`
 	kubelet_image_pull_duration_seconds kubelet_http_requests_total
 	kubelet_http_requests_duration_seconds kubelet_http_inflight_requests kubernetes_build_info
 	rest_client_requests_total rest_client_request_duration_seconds
+	kubelet_certificate_manager_server_ttl_seconds kubelet_server_expiration_renew_errors
+	kubelet_websocket_streaming_requests_total
 	kubelet_certificate_manager_client_ttl_seconds process_resident_memory_bytes
 	process_cpu_seconds_total process_start_time_seconds go_goroutines go_info`)
 

@@ -61,6 +61,12 @@ func (n *node) serverMetrics() []world.Metric {
 	if n.access != nil {
 		metrics = append(metrics, n.access.Metrics()...)
 	}
+	if n.api != nil {
+		metrics = append(metrics, n.api.identity.Metrics()...)
+	}
+	if n.serving != nil {
+		metrics = append(metrics, n.serving.Metrics()...)
+	}
 	for _, server := range n.servers {
 		metrics = append(metrics, server.Metrics()...)
 	}

@@ -77,6 +77,9 @@ type API struct {
 	logs     concurrencyLimit
 	streams  concurrencyLimit
 	commands concurrencyLimit
+	// Requests over WebSocket, by subresource.
+	execSockets, attachSockets, portForwardSockets atomic.Int64
+
 	watcher  *watcher
 	ctx      context.Context // done when the API is closed
 	cancel   context.CancelFunc
@@ -142,6 +145,16 @@ func (a *API) Metrics() []world.Metric {
 			world.Metric{Name: "seedlet_container_requests_refused_total", Labels: labels,
 				Help:    "Requests for logs, streams and commands refused because the bound was reached.",
 				Counter: true, Value: float64(r.refused.Load())})
+	}
+	for _, r := range []struct {
+		subresource string
+		requests    *atomic.Int64
+	}{{"attach", &a.attachSockets}, {"exec", &a.execSockets},
+		{"portforward", &a.portForwardSockets}} {
+		metrics = append(metrics, world.Metric{Name: "kubelet_websocket_streaming_requests_total",
+			Help:    "Requests for exec, attach and port-forward over WebSocket.",
+			Labels:  []world.Label{{Name: "subresource", Value: r.subresource}},
+			Counter: true, Value: float64(r.requests.Load())})
 	}
 	return metrics
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/apimachinery/pkg/util/httpstream/wsstream"
@@ -43,7 +44,7 @@ func requireUpgrade(r *http.Request) error {
 
 func (a *API) serveExec(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	a.serveProcess(w, r, func(ctx context.Context, names target, s streamQuery) (
+	a.serveProcess(w, r, &a.execSockets, func(ctx context.Context, names target, s streamQuery) (
 		string, streamQuery, error) {
 		command := q["command"]
 		if len(command) == 0 {
@@ -62,7 +63,7 @@ func (a *API) serveExec(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) serveAttach(w http.ResponseWriter, r *http.Request) {
-	a.serveProcess(w, r, func(ctx context.Context, names target, s streamQuery) (
+	a.serveProcess(w, r, &a.attachSockets, func(ctx context.Context, names target, s streamQuery) (
 		string, streamQuery, error) {
 		resolved, err := a.resolveRunning(ctx, names, fmt.Sprintf(
 			"container %s not found in pod %s_%s", names.container, names.pod, names.namespace))
@@ -80,8 +81,8 @@ func (a *API) serveAttach(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveProcess connects a client with a process. request returns the runtime's URL, and the streams
-// that the process really has.
-func (a *API) serveProcess(w http.ResponseWriter, r *http.Request,
+// that the process really has; webSockets counts the requests over WebSocket.
+func (a *API) serveProcess(w http.ResponseWriter, r *http.Request, webSockets *atomic.Int64,
 	request func(context.Context, target, streamQuery) (string, streamQuery, error)) {
 	streams, err := parseStreamQuery(r.URL.Query())
 	if err == nil {
@@ -102,6 +103,7 @@ func (a *API) serveProcess(w http.ResponseWriter, r *http.Request,
 	}
 	handler := a.proxy(r, location)
 	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
+		webSockets.Add(1)
 		// Runtimes do not support version 5 of the protocol over WebSocket, so it is translated.
 		handler = translator.NewStreamTranslatorHandler(location, nil, 0, translator.Options{
 			Stdin: streams.stdin, Stdout: streams.stdout, Stderr: streams.stderr, Tty: streams.tty,
@@ -143,6 +145,7 @@ func (a *API) servePortForward(w http.ResponseWriter, r *http.Request) {
 	}
 	handler := a.proxy(r, location)
 	if tunnel {
+		a.portForwardSockets.Add(1)
 		handler = translator.NewTunnelingHandler(handler)
 	}
 	handler.ServeHTTP(newIdleTimeoutWriter(w, a.opts.IdleTimeout), r)

@@ -57,6 +57,21 @@ var clients = []struct {
 	}},
 }
 
+// expectWebSockets checks that at least one request over WebSocket was counted for a subresource,
+// or none, and none for the others.
+func (n *node) expectWebSockets(t *testing.T, subresource string, counted bool) {
+	t.Helper()
+	for _, m := range n.api.Metrics() {
+		if m.Name != "kubelet_websocket_streaming_requests_total" {
+			continue
+		}
+		label := m.Labels[0].Value
+		if want := counted && label == subresource; (m.Value > 0) != want {
+			t.Errorf("%v requests of %s over WebSocket, want some: %t", m.Value, label, want)
+		}
+	}
+}
+
 func TestExec(t *testing.T) {
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
@@ -79,6 +94,7 @@ func TestExec(t *testing.T) {
 			if diff := cmp.Diff(want, n.exec, protocmp.Transform()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
+			n.expectWebSockets(t, "exec", c.name == "websocket")
 			wantRequest := world.ContainerRequest{
 				Namespace: "default", Pod: "web", UID: "u1", Container: "app"}
 			if diff := cmp.Diff(wantRequest, n.resolved[0]); diff != "" {
@@ -147,6 +163,7 @@ func TestAttach(t *testing.T) {
 			if err != nil || out.String() != "hello" {
 				t.Errorf("%q, %v", &out, err)
 			}
+			n.expectWebSockets(t, "attach", c.name == "websocket")
 			want := &runtimeapi.AttachRequest{ContainerId: "c1", Tty: true, Stdin: true, Stdout: true}
 			if diff := cmp.Diff(want, n.attach, protocmp.Transform()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -212,6 +229,7 @@ func TestPortForward(t *testing.T) {
 			if err != nil || readErr != nil || string(response) != "hello" {
 				t.Errorf("%q, %v, %v", response, err, readErr)
 			}
+			n.expectWebSockets(t, "portforward", tunnel)
 			if n.forward.PodSandboxId != "s1" {
 				t.Errorf("request %v", n.forward)
 			}

@@ -54,6 +54,8 @@ type Identity struct {
 	goroutines sync.WaitGroup
 	mu         sync.Mutex
 	conns      map[*Connection]bool
+
+	renewErrors atomic.Int64 // failed requests for a certificate
 }
 
 // managedCertificate is a client certificate that the agent requests. All connections read current;

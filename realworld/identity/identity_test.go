@@ -337,6 +337,9 @@ func TestDeniedRequest(t *testing.T) {
 	f.waitForRequests(t, 2)
 	f.deny.Store(false)
 	l.waitFor(t, f.url, func(who, _ string) bool { return who == node })
+	if m := l.Metrics()[0]; m.Value < 1 {
+		t.Errorf("%v denied requests were counted", m.Value)
+	}
 }
 
 // A certificate that is about to expire is replaced, and all connections are closed.

@@ -115,6 +115,7 @@ func (i *Identity) requestWithRetry(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
+		i.renewErrors.Add(1)
 		if err.Error() != lastWarning {
 			lastWarning = err.Error()
 			i.opts.Warn("requesting a client certificate: " + lastWarning)

@@ -35,6 +35,9 @@ type requestedCertificate struct {
 	files   certificate.FileStore
 	current atomic.Pointer[tls.Certificate]
 	renewAt time.Time // when the next certificate must be requested
+
+	rotations   rotationAges
+	renewErrors atomic.Int64 // failed requests for a certificate
 }
 
 func newRequestedCertificate(opts ServingOptions) (*requestedCertificate, error) {
@@ -130,10 +133,17 @@ func (r *requestedCertificate) requestIfNeeded(ctx context.Context,
 	}
 	stored, err := signingRequest{servingName, template, certificates.KubeletServingSignerName,
 		certificate.DefaultKubeletServingGetUsages}.obtain(ctx, client, r.files)
-	if err == nil {
-		r.use(stored)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.renewErrors.Add(1)
+		}
+		return err
 	}
-	return err
+	if last := r.current.Load(); last != nil {
+		r.rotations.observe(time.Since(last.Leaf.NotBefore))
+	}
+	r.use(stored)
+	return nil
 }
 
 // matches reports whether a certificate is for exactly the names and addresses of a request.

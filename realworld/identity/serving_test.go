@@ -3,6 +3,7 @@ package identity
 import (
 	"crypto/x509"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -229,10 +230,24 @@ func TestServingIsRenewed(t *testing.T) {
 	check(2, "valid again")
 	r.renewAt = time.Now()
 	check(3, "about to expire")
+	f.deny.Store(true)
+	r.renewAt = time.Now()
+	if err := r.requestIfNeeded(t.Context(), client); err == nil {
+		t.Error("no error for a denied request")
+	}
+	s := &Serving{request: r}
+	ttl, rotations, failures := s.Metrics()[0], s.Metrics()[1].Histogram, s.Metrics()[2]
+	if left := time.Until(r.current.Load().Leaf.NotAfter).Seconds(); math.Abs(ttl.Value-left) > 60 {
+		t.Errorf("%v seconds to live, want %v", ttl.Value, left)
+	}
+	if rotations.Count != 2 || failures.Value != 1 {
+		t.Errorf("%d rotations, %v failures; want 2 and 1", rotations.Count, failures.Value)
+	}
+	f.deny.Store(false)
 	f.mu.Lock()
 	f.addresses = f.addresses[:1]
 	f.mu.Unlock()
-	if err := r.requestIfNeeded(t.Context(), client); err == nil || len(f.csrRequesters()) != 3 {
+	if err := r.requestIfNeeded(t.Context(), client); err == nil || len(f.csrRequesters()) != 4 {
 		t.Errorf("error %v, %d requests; want no request without an address", err, len(f.csrRequesters()))
 	}
 	expired := *r.current.Load()
