@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -72,6 +73,13 @@ func TestFailures(t *testing.T) {
 		{"selector", modified(podRequesting("p"), func(p *v1.Pod) {
 			p.Spec.NodeSelector = map[string]string{"disk": "hdd"}
 		}), false, nil, []string{"NodeAffinity"}},
+		{"selector and resources", modified(podRequesting("p", "cpu", "3"), func(p *v1.Pod) {
+			p.Spec.NodeSelector = map[string]string{"disk": "hdd"}
+		}), false, nil, []string{"OutOfcpu", "NodeAffinity"}},
+		{"selector and name", modified(podRequesting("p"), func(p *v1.Pod) {
+			p.Spec.NodeSelector = map[string]string{"disk": "hdd"}
+			p.Spec.NodeName = "another"
+		}), false, nil, []string{"NodeAffinity", "NodeName"}},
 		{"another operating system", modified(podRequesting("p"), func(p *v1.Pod) {
 			p.Spec.NodeSelector = map[string]string{v1.LabelOSStable: "windows"}
 		}), false, nil, []string{"NodeAffinity"}},
@@ -98,12 +106,15 @@ func TestFailures(t *testing.T) {
 	} {
 		check := Check{Pod: modified(c.pod, tolerant), Static: c.static, Node: testNode,
 			Allocatable: has, OtherPods: c.others}
-		var got []string
-		for _, f := range check.Failures() {
+		failures, got := check.Failures(), []string(nil)
+		for _, f := range failures {
 			got = append(got, f.Reason)
 		}
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("%s: %s", c.name, d)
+		}
+		if OnlyNodeAffinity(failures) != slices.Equal(c.want, []string{"NodeAffinity"}) {
+			t.Errorf("%s: labels of the Node are the only reason: %v", c.name, OnlyNodeAffinity(failures))
 		}
 	}
 }
