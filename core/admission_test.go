@@ -246,9 +246,162 @@ func TestNodeIsReadBeforeItsLabelsReject(t *testing.T) {
 				t.Fatalf("%s: %s, want %s: %s", name, got, want, p.Status.Message)
 			}
 		}
-		if reads > 3 {
+		if reads > 3 || reads == 0 && !isLabeled { // the new agent's watch has the label
 			t.Errorf("the Node was read %d times", reads)
 		}
+	}
+}
+
+// countReadsOfNode counts the reads of the Node, and the statuses which say that a pod waits for
+// it.
+func countReadsOfNode(n *fakeNode) (reads, waits *int) {
+	reads, waits = new(int), new(int)
+	n.apiServer.onEffect = func(effect any) {
+		switch e := effect.(type) {
+		case *world.GetObject:
+			if e.Resource == world.ResourceNodes {
+				*reads++
+			}
+		case *world.PatchObject:
+			if strings.Contains(string(e.Patch), "waiting to read the Node") {
+				*waits++
+			}
+		}
+	}
+	return reads, waits
+}
+
+// putPodForLabel puts a pod that selects a label of the Node.
+func putPodForLabel(n *fakeNode) *v1.Pod {
+	p := apiPodNamed("a", "u1")
+	p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+	return n.apiServer.put(p)
+}
+
+// deliver delivers a version of a pod at once, before anything else happens.
+func deliver(n *fakeNode, p *v1.Pod) {
+	n.apiServer.undelivered = nil
+	n.event(world.Event{Body: &world.ObjectChanged{Watch: n.apiServer.watch,
+		Object: world.Object{Pod: p}}})
+}
+
+// labelNode gives the Node the label, without an event.
+func labelNode(n *fakeNode) {
+	n.apiServer.node = n.apiServer.node.DeepCopy()
+	n.apiServer.node.Labels = map[string]string{"disk": "ssd"}
+	n.apiServer.version++
+	n.apiServer.node.ResourceVersion = fmt.Sprint(n.apiServer.version)
+}
+
+// The answer of a read decides, whatever the watch has reported: nothing, no Node, or an older one.
+// An answer from before the pod was seen does not.
+func TestReadOfNodeDecides(t *testing.T) {
+	for _, watch := range []string{"an older Node", "no Node"} {
+		n := bootWithPods(nil)
+		if watch == "no Node" {
+			w := n.agent.state.Objects.Watch(n.agent.nodeWatch())
+			clear(w.Objects)
+		}
+		labelNode(n)
+		reads, waits := countReadsOfNode(n)
+		putPodForLabel(n)
+		n.advance(time.Second)
+		if got := n.apiServer.objects["default/a"].Status; got.Phase == v1.PodFailed || *reads != 1 ||
+			*waits != 0 {
+			t.Errorf("the watch has %s: %d reads, %d statuses, then %s %s", watch, *reads, *waits,
+				got.Phase, got.Reason)
+		}
+	}
+	n := bootWithPods(nil)
+	labelNode(n)
+	n.agent.state.NodeObject.Answered = n.agent.state.Ops.LastID // by the newest operation
+	deliver(n, putPodForLabel(n))
+	n.advance(time.Second)
+	if got := n.apiServer.objects["default/a"].Status; got.Phase == v1.PodFailed {
+		t.Errorf("an answer from before decides: %s %s", got.Phase, got.Reason)
+	}
+}
+
+// An answer that is older than what the watch has reported changes nothing.
+func TestOldAnswerOfNode(t *testing.T) {
+	n := bootWithPods(nil)
+	newer := n.apiServer.node.DeepCopy()
+	newer.ResourceVersion = "1000000"
+	n.event(world.Event{Body: &world.ObjectChanged{
+		Watch:  n.agent.state.Objects.Watch(n.agent.nodeWatch()).ID,
+		Object: world.Object{Node: newer}}})
+	n.apiServer.node = n.apiServer.node.DeepCopy()
+	n.apiServer.node.Spec.Taints = []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoExecute}}
+	putPodForLabel(n) // has the Node read
+	n.advance(time.Second)
+	n.apiServer.put(apiPodNamed("b", "u2"))
+	n.advance(5 * time.Second)
+	if got := n.apiServer.objects["default/b"].Status; got.Phase != v1.PodRunning {
+		t.Errorf("%s %s: %s", got.Phase, got.Reason, got.Message)
+	}
+}
+
+// An agent that is restored while the Node is read, or between two reads, decides by the answer,
+// although no event follows.
+func TestRestoredWhileNodeIsRead(t *testing.T) {
+	restore := func(n *fakeNode) {
+		data, err := n.agent.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.agent, err = Restore(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, isLabeled := range []bool{false, true} {
+		for _, fails := range []bool{false, true} {
+			n := bootWithPods(nil)
+			if isLabeled {
+				labelNode(n)
+			}
+			n.apiServer.nodeWrites.nodeCallsTimeOut = fails
+			if !fails {
+				n.apiServer.onEffect = func(effect any) {
+					get, ok := effect.(*world.GetObject)
+					if ok && get.Resource == world.ResourceNodes {
+						restore(n)
+					}
+				}
+			}
+			putPodForLabel(n)
+			n.advance(time.Second)
+			if fails {
+				restore(n)
+				n.apiServer.nodeWrites.nodeCallsTimeOut = false
+			}
+			n.advance(8 * time.Second)
+			want := v1.PodFailed
+			if isLabeled {
+				want = v1.PodRunning
+			}
+			if got := n.apiServer.objects["default/a"].Status; got.Phase != want {
+				t.Errorf("labeled %v, the first read fails %v: %s %s %s", isLabeled, fails, got.Phase,
+					got.Reason, got.Message)
+			}
+		}
+	}
+}
+
+// A pod that is deleted while it waits for the Node waits no longer.
+func TestDeletedWhileNodeIsRead(t *testing.T) {
+	n := bootWithPods(nil)
+	n.apiServer.nodeWrites.nodeCallsTimeOut = true
+	p := putPodForLabel(n)
+	n.advance(time.Second)
+	if !n.agent.isNodeAwaited() {
+		t.Fatal("the pod does not wait")
+	}
+	p = p.DeepCopy()
+	at, grace := metav1.NewTime(n.now.Add(30*time.Second)), int64(30)
+	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &at, &grace
+	deliver(n, n.apiServer.put(p))
+	if n.agent.isNodeAwaited() {
+		t.Error("a deleted pod waits for the Node")
 	}
 }
 

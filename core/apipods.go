@@ -228,6 +228,9 @@ func (a *Agent) applyAPIPod(object *v1.Pod, now time.Time) {
 		a.enqueuePod(uid)
 	case isTerminal, object.DeletionTimestamp != nil, object.Status.StartTime != nil,
 		s.PodDirs.MayHaveStarted(uid), a.hasListedNode() && a.admitAPIPod(object):
+		if a.waiting[uid] {
+			a.clearRejection(uid) // it is deleted while it waits
+		}
 		a.addPod(pod.New(object, true, !s.PodDirs.MayHaveStarted(uid), now))
 		a.enqueuePod(uid)
 	}

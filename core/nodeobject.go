@@ -27,16 +27,17 @@ func (a *Agent) hasListedNode() bool {
 }
 
 // nodeObject returns the Node as the API server has it, by the newest of what its watch has
-// reported and what requests were answered with; nil if the watch has not reported it.
+// reported and what requests were answered with; nil if there is none, or before the watch has
+// reported whether there is one.
 func (a *Agent) nodeObject() *v1.Node {
-	o, _ := a.state.Objects.Get(world.ResourceNodes, "", a.state.Node.Name)
-	if o == nil {
-		return nil
+	n := &a.state.NodeObject
+	switch o, known := a.state.Objects.Get(world.ResourceNodes, "", a.state.Node.Name); {
+	case known && n.Object != nil && (n.ObjectKnown || o != nil):
+		return n.Object // no older than that of the watch
+	case o != nil:
+		return o.Node
 	}
-	if answered := a.state.NodeObject.Object; answered != nil {
-		return answered
-	}
-	return o.Node
+	return nil
 }
 
 // admissionNode returns the Node that pods are checked against: the object of the API server; if it

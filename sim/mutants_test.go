@@ -805,8 +805,8 @@ var mutants = []mutant{
 	{
 		name:     "the variables of a whole Secret lack their prefix",
 		file:     "core/criconfig/environment_objects.go",
-		old:      "from.Prefix+entry.key",
-		new:      "entry.key",
+		old:      "from.Prefix+key",
+		new:      "key",
 		scenario: "config-updates", seeds: "1-40",
 	},
 	{
@@ -1054,7 +1054,7 @@ var mutants = []mutant{
 	{
 		name:     "a container gets any number of variables",
 		file:     "core/criconfig/variables.go",
-		old:      "case v.added+more > budget.VariablesMax:",
+		old:      "case v.added+more > budget.Table[v.bound].Max:",
 		new:      "case v.added < 0:",
 		scenario: "hostile", seeds: "1-200",
 	},

@@ -284,7 +284,10 @@ func (n *Node) HandleCompletion(id world.OpID, r op.Record, ev world.Event, boot
 			return
 		}
 	case ev.Err == nil && ok && body.Object.Node != nil:
-		n.ObjectKnown, n.Object, n.Answered = true, body.Object.Node, id
+		n.ObjectKnown, n.Answered = true, id
+		if n.Object == nil || !isOlder(body.Object.Node, n.Object) { // the watch may be ahead
+			n.Object = body.Object.Node
+		}
 		if !reads {
 			n.recordWrite(r, ev.Time, boot.Seed, effects)
 		}
