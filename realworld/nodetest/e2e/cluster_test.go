@@ -323,6 +323,9 @@ func (c *clusterSuite) testNodeReady(t *testing.T) {
 // the API server or on the node.
 func (c *clusterSuite) testEverythingDeleted(t *testing.T) {
 	c.kubectl(t, "scale", "--replicas=0", "deployment/shop")
+	// A scheduler that had not seen a taint may have bound a pod, which the node has rejected. Such a
+	// pod stays when a deployment has no replicas any more.
+	c.kubectl(t, "delete", "pods", "--field-selector=status.phase=Failed", "--wait=false")
 	c.waitUntil(t, "deployment shop has no pods", func() bool {
 		return len(c.apiPods(t, "shop")) == 0
 	})
