@@ -890,13 +890,6 @@ var mutants = []mutant{
 		scenario: "admission", seeds: "1-200",
 	},
 	{
-		name:     "a pod is rejected for labels of the Node that may have changed",
-		file:     "core/admission.go",
-		old:      "	if !static && admission.OnlyNodeAffinity(failures) {\n",
-		new:      "	if static && admission.OnlyNodeAffinity(failures) {\n",
-		scenario: "admission", seeds: "1-50",
-	},
-	{
 		name:     "containers of a pod that is not known yet hold no resources",
 		file:     "core/pod/resources.go",
 		old:      "admission.DecodeAllocation(s.Allocation)",
