@@ -14,28 +14,12 @@ import (
 	"seedlet.dev/world"
 )
 
-// scheduleActs puts the acts of users and controllers at the API server on the agenda.
-func (r *run) scheduleActs() {
-	if r.server == nil {
-		return
-	}
-	for i := range r.plan.Acts {
-		act := &r.plan.Acts[i]
-		if act.At == 0 { // before the agent boots
-			r.noteEntry(act)
-			r.performAct(act)
-			continue
-		}
-		r.scheduleAt(act.At, act, func() { r.performAct(act) })
-	}
-	r.startControllers()
-}
-
+// performAct does what a user or a controller does at the API server, or to the machine.
 func (r *run) performAct(a *plan.Act) {
 	resource, namespace, name := r.actTarget(a)
 	switch a.Verb {
 	case plan.VerbDate:
-		r.changeDate()
+		r.changeDate(time.Duration(a.By))
 	case plan.VerbDebug:
 		r.addEphemeralContainer(namespace, name, a.Container)
 	case plan.VerbCreate:
@@ -55,13 +39,6 @@ func (r *run) performAct(a *plan.Act) {
 		r.adminWrite("somebody", &world.PatchObject{Resource: resource, Namespace: namespace,
 			Name: name, Status: a.Status, Patch: data})
 	}
-}
-
-// changeDate sets the machine's date to what it is by the plan, for the runtime and for the agent.
-func (r *run) changeDate() {
-	now := r.agenda.Now()
-	r.runtime.SetClockSkew(r.plan.ClockSkew(now))
-	r.deliver(world.Event{Body: &world.ClockStepped{Offset: r.plan.DateOffset(now)}})
 }
 
 // adminWrite writes to the API server on behalf of a user or controller. The error is ignored: the

@@ -16,21 +16,8 @@ type anomalies struct {
 	pendingRemovals []*plan.SandboxRemoval // each waits for the creation of a sandbox
 }
 
-func (r *run) scheduleAnomalies() {
-	for _, c := range r.plan.ClockSteps {
-		r.scheduleAt(c.At, &c, func() { r.runtime.SetClockSkew(r.plan.ClockSkew(r.agenda.Now())) })
-	}
-	for _, l := range r.plan.LostContainers {
-		r.scheduleAt(l.At, &l, func() { r.loseContainer(l) })
-	}
-	for i := range r.plan.SandboxRemovals {
-		removal := &r.plan.SandboxRemovals[i]
-		r.scheduleAt(removal.At, removal, func() { r.removeSandbox(removal) })
-	}
-}
-
 // loseContainer makes the runtime lose track of a pod's running container.
-func (r *run) loseContainer(l plan.LostContainer) {
+func (r *run) loseContainer(l *plan.LostContainer) {
 	for _, c := range r.runtime.Containers() {
 		if c.State != runtimeapi.ContainerState_CONTAINER_RUNNING || c.Name != l.Container ||
 			withoutNodeSuffix(c.PodName) != l.Pod {
@@ -38,7 +25,7 @@ func (r *run) loseContainer(l plan.LostContainer) {
 		}
 		if restore, lost := r.runtime.LoseContainerState(c.PodUID, c.Name); lost && l.For > 0 {
 			r.anomalies.recoveries = append(r.anomalies.recoveries, restore)
-			r.scheduleAt(l.At+l.For, nil, restore)
+			r.agenda.After(time.Duration(l.For), restore)
 		}
 		return
 	}
@@ -76,7 +63,6 @@ func (r *run) observeSandbox(f truth.Fact) {
 
 // healAnomalies ends all anomalies.
 func (r *run) healAnomalies() {
-	r.runtime.SetClockSkew(0)
 	for _, restore := range r.anomalies.recoveries {
 		restore()
 	}

@@ -48,14 +48,6 @@ func (c *clients) observe(f truth.Fact) {
 	c.addUID(full, string(pod.UID))
 }
 
-// schedule puts the requests of the plan on the agenda.
-func (c *clients) schedule() {
-	for i := range c.run.plan.Requests {
-		q := &c.run.plan.Requests[i]
-		c.run.scheduleAt(q.At, q, func() { c.perform(q) })
-	}
-}
-
 // perform sends a request of the plan, unless the agent is down.
 func (c *clients) perform(q *plan.Request) {
 	r := c.run

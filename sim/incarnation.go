@@ -50,28 +50,24 @@ func (g *gatedPort) Do(eff world.Effect) {
 	if r.current != g.incarnation {
 		return // the agent was killed before this effect
 	}
-	// These effects are not counted. Older plans kill the agent after a number of effects
-	// (AgentKill.AfterEffects), and were made before the agent issued these.
 	if eff.Op != 0 {
 		r.oracles.Called(r.agenda.Now(), eff.Body)
 	}
-	switch eff.Body.(type) {
-	case *world.HealthAnswer, *world.RecordEvent, *world.ReadMachine:
-		g.forward(eff)
-		return
+	counted := isCounted(eff.Body)
+	if counted {
+		r.effects++
 	}
-	if isClientResponse(eff.Body) {
-		g.forward(eff)
-		return
-	}
-	r.effects++
 	g.forward(eff)
-	for _, k := range r.plan.AgentKills {
-		if k.AfterEffects > 0 && uint64(k.AfterEffects) == r.effects && !r.healed {
-			r.noteEntry(&k)
-			r.killAgent(k.Down)
-		}
+	r.observeEffect(&eff, counted)
+}
+
+// isCounted reports whether plan.AnyEffect stands for an effect.
+func isCounted(body any) bool {
+	switch body.(type) {
+	case *world.HealthAnswer, *world.RecordEvent, *world.ReadMachine:
+		return false
 	}
+	return !isClientResponse(body)
 }
 
 // bootAgent starts the agent, unless it runs.
@@ -112,7 +108,7 @@ func (r *run) bootAgent() {
 		CPUs: machine.CPUs, MemoryBytes: machine.MemoryBytes, Addresses: machine.Addresses,
 		Machine: machine.Machine, SetAside: r.setAside(r.agenda.Now()),
 	}})
-	if offset := r.plan.DateOffset(r.agenda.Now()); offset != 0 {
+	if offset := r.clocks.date.at(r.agenda.Now()); offset != 0 {
 		r.deliver(world.Event{Body: &world.ClockStepped{Offset: offset}})
 	}
 }

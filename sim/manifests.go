@@ -91,6 +91,11 @@ func (m *manifests) apply(c *plan.ManifestChange) {
 // of the last good page stay desired.
 func (m *manifests) applyToURL(c *plan.ManifestChange) {
 	m.urlPage.apply(c, m.entries)
+	if m.urlPage.broken {
+		m.run.excuses.PageBroken(m.run.agenda.Now())
+	} else {
+		m.run.excuses.PageMended(m.run.agenda.Now())
+	}
 	url := m.run.options.Config.StaticPodURL
 	parts, _, err := manifest.DecodeURLManifest(url, m.urlPage.text, plan.NodeName)
 	if err != nil {

@@ -13,10 +13,12 @@ import (
 type manifestPage struct {
 	entries map[string]*plan.ManifestChange // the last write of each entry, by name
 	text    []byte
+	broken  bool // an entry is a text
 }
 
 func newManifestPage() manifestPage {
-	return manifestPage{map[string]*plan.ManifestChange{}, []byte(plan.EmptyPodList)}
+	return manifestPage{entries: map[string]*plan.ManifestChange{},
+		text: []byte(plan.EmptyPodList)}
 }
 
 // names returns the names of the entries, in the order of the page.
@@ -32,7 +34,7 @@ func (p *manifestPage) apply(c *plan.ManifestChange, pods map[string]*plan.Pod) 
 	for _, name := range p.names() {
 		entry := p.entries[name]
 		if entry.Text != "" {
-			p.text = []byte(entry.Text)
+			p.text, p.broken = []byte(entry.Text), true
 			return
 		}
 		if entry.Note != "" {
@@ -48,5 +50,5 @@ func (p *manifestPage) apply(c *plan.ManifestChange, pods map[string]*plan.Pod) 
 	if err != nil {
 		panic("sim: cannot encode the page at the manifest URL: " + err.Error())
 	}
-	p.text = append([]byte(notes), data...)
+	p.text, p.broken = append([]byte(notes), data...), false
 }

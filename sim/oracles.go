@@ -13,7 +13,6 @@ import (
 	corelogs "seedlet.dev/core/logs"
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/sim/disk"
-	"seedlet.dev/sim/faults"
 	"seedlet.dev/sim/host"
 	"seedlet.dev/sim/oracle"
 	"seedlet.dev/sim/plan"
@@ -23,7 +22,6 @@ import (
 func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 	images imageRegistry) *oracle.Set {
 	node, rotation := &r.plan.Node, corelogs.NewRotation(kubelet)
-	excuses := faults.NewExcuses(r.injector, r.plan)
 	return oracle.NewSet(oracle.Options{
 		NodeName: plan.NodeName, PodsDir: plan.RootDir + "/pods", LogsDir: kubelet.PodLogsDir,
 		BackoffMax: config.RestartBackoffMax(kubelet), EventedPLEG: kubelet.FeatureGates["EventedPLEG"],
@@ -33,10 +31,10 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 		IsUnmeasurable: func(path string) bool {
 			return r.disk.Names(path) > disk.MeasurableNames
 		},
-		IsHostile: hostilePods(r.plan), LastFault: excuses.LastFault,
-		FaultPossible: excuses.MayHaveFailed,
+		IsHostile: hostilePods(r.plan), LastFault: r.excuses.LastFault,
+		FaultPossible: r.excuses.MayHaveFailed,
 		Cgroups:       oracleCgroups(kubelet), ImageUser: images.userOf, HasAPIServer: node.API,
-		ClockSkew: r.plan.ClockSkew, DateOffset: r.plan.DateOffset, ReadFile: r.read,
+		ClockSkew: r.clocks.runtimeSkew, DateOffset: r.clocks.dateOffset, ReadFile: r.read,
 		Allocatable:     allocatable(node, kubelet),
 		ChangeDetection: objectcache.StrategyFromConfig(kubelet),
 		RegisteredNode:  registeredNode(node, kubelet),

@@ -25,11 +25,11 @@ import (
 
 // Options are how a run is observed. The zero value observes nothing.
 type Options struct {
-	// Watch is called for every step, WatchFact for every fact of the simulated world, and WatchEntry
-	// for every entry of the plan that is carried out. The run does not depend on them.
-	Watch      func(Step)
-	WatchFact  func(truth.Fact)
-	WatchEntry func(at time.Time, entry any)
+	// Watch is called for every step, WatchFact for every fact of the simulated world, and
+	// WatchHappening for every happening of the plan, as it begins. The run does not depend on them.
+	Watch          func(Step)
+	WatchFact      func(truth.Fact)
+	WatchHappening func(at time.Time, h *plan.Happening)
 	// RestoreAfter, if not nil, reports after which events the agent is replaced by one that is
 	// restored from its snapshot. That must not change the run.
 	RestoreAfter func(event uint64) bool
@@ -73,6 +73,7 @@ type run struct {
 	opts     Options
 	agenda   *agenda.Agenda
 	injector *faults.Injector
+	excuses  *faults.Excuses
 	runtime  *runtime.Runtime
 	disk     *disk.Disk
 	network  *network.Network
@@ -105,6 +106,8 @@ type run struct {
 	controllers controllers
 	clients     clients
 	anomalies   anomalies
+	anchors     anchors
+	clocks      clocks
 	startTimes  startTimes
 	servedPods  []*v1.Pod // in the last response of the agent's HTTP API
 }
@@ -148,6 +151,7 @@ func newRun(p *plan.Plan, opts Options) (*run, error) {
 		return nil, err
 	}
 	images := newImageRegistry(spec)
+	r.excuses = faults.NewExcuses(r.injector)
 	r.oracles = r.newOracles(kubelet, images)
 	if opts.WatchFact != nil {
 		r.truth.Subscribe(opts.WatchFact)
@@ -167,6 +171,7 @@ func newRun(p *plan.Plan, opts Options) (*run, error) {
 	r.manifests, r.clients = newManifests(r), newClients(r)
 	r.panicsLeft = panicsOfPlan(spec)
 	r.truth.Subscribe(r.clients.observe)
+	r.truth.Subscribe(r.observeAnchors)
 	return r, nil
 }
 
@@ -206,40 +211,6 @@ func (r *run) connectPorts(images imageRegistry) {
 func (r *run) countRestarts(f truth.Fact) {
 	if f.Kind == truth.ContainerStarted && f.Attempt > 0 {
 		r.restarts++
-	}
-}
-
-// schedule puts all entries of the plan on the agenda, and starts the agent.
-func (r *run) schedule() {
-	for i := range r.plan.Manifests {
-		c := &r.plan.Manifests[i]
-		if c.At == 0 { // before the agent boots
-			r.noteEntry(c)
-			r.manifests.apply(c)
-			continue
-		}
-		r.scheduleAt(c.At, c, func() { r.manifests.apply(c) })
-	}
-	r.scheduleActs()
-	r.scheduleStrikes()
-	r.clients.schedule()
-	r.bootAgent()
-	r.startPolling()
-}
-
-// scheduleAt schedules an entry of the plan at a time since the start of the run. The entry is nil
-// for the beginning or the end of a window.
-func (r *run) scheduleAt(d plan.Duration, entry any, do func()) {
-	r.agenda.At(plan.Start.Add(time.Duration(d)), func() {
-		r.noteEntry(entry)
-		do()
-	})
-}
-
-// noteEntry reports an entry of the plan that is carried out now to those who watch the run.
-func (r *run) noteEntry(entry any) {
-	if r.opts.WatchEntry != nil && entry != nil {
-		r.opts.WatchEntry(r.agenda.Now(), entry)
 	}
 }
 

@@ -118,8 +118,8 @@ func generateSecretPlan(t *testing.T, seed uint64) *plan.Plan {
 		`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b"}, "spec": {"containers": [
 		{"name": "c", "image": "i", "env": [{"name": "E", "value": {"MARK-broken": "MARK-broken"}}]}]}}`,
 		"MARK", mark)
-	p.Spec.Manifests = append(p.Spec.Manifests,
-		plan.ManifestChange{File: "broken.yaml", Text: broken})
+	p.Spec.Happenings = append(p.Spec.Happenings,
+		plan.Happening{Manifest: &plan.ManifestChange{File: "broken.yaml", Text: broken}})
 	return p
 }
 

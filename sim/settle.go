@@ -21,9 +21,8 @@ func (r *run) heal() {
 	r.runtime.SetNetworkReady(true)
 	r.runtime.SetReady(true)
 	r.healAnomalies()
-	if slices.ContainsFunc(r.plan.Acts, func(a plan.Act) bool { return a.Verb == plan.VerbDate }) {
-		r.changeDate()
-	}
+	r.healClocks()
+	r.excuses.PageMended(r.agenda.Now())
 	r.healAPIServer()
 	if r.current == nil {
 		r.bootAgent()

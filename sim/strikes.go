@@ -11,54 +11,37 @@ import (
 	"seedlet.dev/sim/truth"
 )
 
-// scheduleStrikes puts kills, restarts, anomalies, and the faults of whole ports on the agenda. The
-// faults of single calls need no scheduling: faults.Injector decides them when a call is made.
-func (r *run) scheduleStrikes() {
-	for _, k := range r.plan.AgentKills {
-		if k.AfterEffects == 0 {
-			r.scheduleAt(k.At, &k, func() { r.killAgent(k.Down) })
-		}
-	}
-	for _, e := range r.plan.RuntimeRestarts {
-		r.scheduleAt(e.At, &e, func() { r.runtime.Restart(time.Duration(e.Down)) })
-	}
-	for _, e := range r.plan.Reboots {
-		r.scheduleAt(e.At, &e, func() { r.rebootMachine(e.Down) })
-	}
-	for _, k := range r.plan.ContainerKills {
-		r.scheduleAt(k.At, &k, func() { r.killContainer(k) })
-	}
-	for _, k := range r.plan.SandboxKills {
-		r.scheduleAt(k.At, &k, func() { r.killSandbox(k) })
-	}
-	r.scheduleAnomalies()
-	for _, w := range r.plan.Faults {
-		r.scheduleFaultWindow(w)
-	}
+// restartRuntime restarts the process of the container runtime.
+func (r *run) restartRuntime(e *plan.RuntimeRestart) {
+	down := time.Duration(e.Down)
+	r.excuses.RuntimeRestarted(r.agenda.Now(), down)
+	r.runtime.Restart(down)
 }
 
-// scheduleFaultWindow switches a fault of a whole port on and off.
-func (r *run) scheduleFaultWindow(w plan.FaultWindow) {
-	schedule := func(begin, end func()) {
-		r.scheduleAt(w.At, nil, begin)
-		r.scheduleAt(w.At+w.For, nil, end)
+// openFaultWindow begins a fault window. The faults of single calls are decided by faults.Injector
+// when a call is made; those of a whole port are switched on here, and off at the window's end.
+func (r *run) openFaultWindow(w *plan.FaultWindow) {
+	r.injector.Open(w, r.agenda.Now())
+	switched := func(begin, end func()) {
+		begin()
+		r.agenda.After(time.Duration(w.For), end)
 	}
 	switch w.Class {
 	case plan.FaultStreamBroken:
-		r.scheduleAt(w.At, nil, r.runtime.BreakStreams)
+		r.runtime.BreakStreams()
 	case plan.FaultDiskFull:
-		schedule(func() { r.disk.SetFull(true) }, func() { r.disk.SetFull(false) })
+		switched(func() { r.disk.SetFull(true) }, func() { r.disk.SetFull(false) })
 	case plan.FaultPathHangs:
-		schedule(func() { r.disk.Hang(w.Path) }, func() { r.disk.Resume(w.Path) })
+		switched(func() { r.disk.Hang(w.Path) }, func() { r.disk.Resume(w.Path) })
 	case plan.FaultNetworkNotReady:
-		schedule(func() { r.runtime.SetNetworkReady(false) },
+		switched(func() { r.runtime.SetNetworkReady(false) },
 			func() { r.runtime.SetNetworkReady(true) })
 	case plan.FaultRuntimeNotReady:
-		schedule(func() { r.runtime.SetReady(false) }, func() { r.runtime.SetReady(true) })
+		switched(func() { r.runtime.SetReady(false) }, func() { r.runtime.SetReady(true) })
 	case plan.FaultAPIDown, plan.FaultAPIPartition, plan.FaultAPIUnauthorized:
-		schedule(r.updateAPIReach, r.updateAPIReach)
+		switched(r.updateAPIReach, r.updateAPIReach)
 	case plan.FaultWatchGap:
-		schedule(r.forgetAPIChanges, r.forgetAPIChanges)
+		switched(r.forgetAPIChanges, r.forgetAPIChanges)
 	}
 }
 
@@ -94,7 +77,7 @@ func (r *run) rebootMachine(down plan.Duration) {
 }
 
 // killContainer kills the process of a pod's running container.
-func (r *run) killContainer(k plan.ContainerKill) {
+func (r *run) killContainer(k *plan.ContainerKill) {
 	for _, c := range r.runtime.Containers() {
 		if c.State == runtimeapi.ContainerState_CONTAINER_RUNNING && c.Name == k.Container &&
 			withoutNodeSuffix(c.PodName) == k.Pod {
@@ -105,7 +88,7 @@ func (r *run) killContainer(k plan.ContainerKill) {
 }
 
 // killSandbox kills the pause process of a pod's ready sandbox.
-func (r *run) killSandbox(k plan.SandboxKill) {
+func (r *run) killSandbox(k *plan.SandboxKill) {
 	for _, s := range r.runtime.Sandboxes() {
 		if s.State == runtimeapi.PodSandboxState_SANDBOX_READY &&
 			withoutNodeSuffix(s.PodName) == k.Pod {

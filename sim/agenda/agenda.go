@@ -1,25 +1,25 @@
 // Package agenda is the simulated clock and its event queue: functions to call, each at a virtual
 // time. The clock jumps from one entry to the next, so an idle hour costs nothing.
 //
-// Contract: entries run in the order of their times. Entries of equal times run in an order that
-// is drawn from the seed, with a draw for each entry, and is the same in every run of that seed.
-// An entry may add others while it runs. Nothing here reads a real clock. One goroutine uses an
+// Contract: entries run in the order of their times. Entries of equal times run in an order that is
+// drawn from the seed, and is the same in every run of that seed: the draw of an entry depends on
+// its time, and on how many entries there were before it of that time and of the few times that
+// share a counter with it. So an entry more or less changes next to nothing at other times. An
+// entry may add others while it runs. Nothing here reads a real clock. One goroutine uses an
 // agenda.
 //
 // Start reading at Run.
 package agenda
 
-import (
-	"math/rand/v2"
-	"time"
-)
+import "time"
 
 // Agenda is a virtual clock with the entries that it will run.
 type Agenda struct {
 	now        time.Time
 	sinceStart int64 // now, in nanoseconds since the start
 	start      time.Time
-	tie        *rand.PCG
+	seed       uint64
+	added      [1024]uint64 // entries so far, by the hash of their time
 	sequence   uint64
 	heap       []entry
 }
@@ -35,7 +35,7 @@ type entry struct {
 // New returns an empty agenda whose clock stands at start.
 func New(start time.Time, seed uint64) *Agenda {
 	start = start.Round(0)
-	return &Agenda{now: start, start: start, tie: rand.NewPCG(seed, 0x61_67_65_6e_64_61)}
+	return &Agenda{now: start, start: start, seed: seed}
 }
 
 // Run advances the clock to the earliest entry and runs it. It reports false, and changes
@@ -81,8 +81,20 @@ func (a *Agenda) add(at int64, do func()) {
 	if do == nil {
 		panic("agenda: nothing to do")
 	}
+	at = max(at, a.sinceStart)
+	hash := mix(uint64(at))
+	before := &a.added[hash%uint64(len(a.added))]
+	*before++
 	a.sequence++
-	a.push(entry{at: max(at, a.sinceStart), tie: a.tie.Uint64(), sequence: a.sequence, do: do})
+	a.push(entry{at: at, tie: mix(a.seed ^ hash ^ *before), sequence: a.sequence, do: do})
+}
+
+// mix spreads the bits of a number: the finalizer of splitmix64.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }
 
 func (e *entry) before(f *entry) bool {

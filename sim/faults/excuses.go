@@ -10,17 +10,13 @@ import (
 
 // Excuses are the times in which calls may have failed because of the plan.
 type Excuses struct {
-	windows     []interval
+	injector    *Injector
 	runtimeDown []interval // the runtime's process is down
-	urlBroken   []interval // the manifest URL serves no pod list, or was not fetched again yet
+	pageBroken  []interval // the manifest URL serves no pod list, or was not fetched again yet
 }
 
-// interval is a period in which a fault affects calls that are on their way. It is longer than the
-// fault's window by the time for which a call may be delayed.
-type interval struct {
-	window   *window // nil if the interval is not that of a fault window
-	from, to time.Time
-}
+// interval is a period in which a fault may affect calls.
+type interval struct{ from, to time.Time }
 
 // The bounds of recovery after a fault.
 const (
@@ -28,50 +24,54 @@ const (
 	refetchMax = 45 * time.Second
 	// reconnectMax bounds the time until the agent has recovered from a fault of the API server.
 	reconnectMax = 45 * time.Second
+	// notYet is later than any run.
+	notYet = 100 * 24 * time.Hour
 )
 
-// NewExcuses returns the excuses of a plan.
-func NewExcuses(f *Injector, spec *plan.Spec) *Excuses {
-	e := &Excuses{}
-	for i := range f.windows {
-		w := &f.windows[i]
-		delay := 2*w.Takes.Most + latencyMost // of the request and of the response
-		if w.Class == plan.FaultFileEvents {
-			delay = fileEventLateMax
-		}
-		if w.Class.AffectsAPI() {
-			delay += reconnectMax
-		}
-		e.windows = append(e.windows, interval{w, w.from, w.to.Add(delay)})
+// NewExcuses returns the excuses of a run with the windows of an injector.
+func NewExcuses(f *Injector) *Excuses { return &Excuses{injector: f} }
+
+// RuntimeRestarted records that the runtime's process is down for a while, from now on.
+func (e *Excuses) RuntimeRestarted(now time.Time, down time.Duration) {
+	e.runtimeDown = append(e.runtimeDown, interval{now, now.Add(down)})
+}
+
+// PageBroken records that the manifest URL serves no list of pods from now on.
+func (e *Excuses) PageBroken(now time.Time) {
+	e.PageMended(now)
+	e.pageBroken = append(e.pageBroken, interval{now, now.Add(notYet)})
+}
+
+// PageMended records that the manifest URL serves a list of pods again.
+func (e *Excuses) PageMended(now time.Time) {
+	if last := len(e.pageBroken) - 1; last >= 0 && e.pageBroken[last].to.Sub(now) > refetchMax {
+		e.pageBroken[last].to = now.Add(refetchMax)
 	}
-	for _, restart := range spec.RuntimeRestarts {
-		from := f.start.Add(time.Duration(restart.At))
-		e.runtimeDown = append(e.runtimeDown,
-			interval{nil, from, from.Add(time.Duration(restart.Down))})
+}
+
+// interval returns when the faults of a window affect calls that are on their way: longer than the
+// window by the time for which a call may be delayed. It is empty if the window is not open yet.
+func (w *window) interval() interval {
+	if w.from.IsZero() {
+		return interval{}
 	}
-	for i, c := range spec.Manifests {
-		if !c.URL || c.Text == "" {
-			continue
-		}
-		until := spec.Duration
-		for _, next := range spec.Manifests[i+1:] {
-			if next.URL && next.File == c.File {
-				until = next.At
-				break
-			}
-		}
-		e.urlBroken = append(e.urlBroken, interval{nil, f.start.Add(time.Duration(c.At)),
-			f.start.Add(time.Duration(until) + refetchMax)})
+	delay := 2*w.Takes.Most + latencyMost // of the request and of the response
+	if w.Class == plan.FaultFileEvents {
+		delay = fileEventLateMax
 	}
-	return e
+	if w.Class.AffectsAPI() {
+		delay += reconnectMax
+	}
+	return interval{w.from, w.to.Add(delay)}
 }
 
 // MayHaveFailed reports whether a fault may have affected a call that was in flight between two
 // times.
 func (e *Excuses) MayHaveFailed(call string, from, to time.Time) bool {
-	for _, i := range e.windows {
-		if i.overlaps(from, to) && i.window.applies(call) &&
-			(i.window.Class != plan.FaultDiskFull || slices.Contains(diskFullCalls, call)) {
+	for i := range e.injector.windows {
+		w := &e.injector.windows[i]
+		if w.interval().overlaps(from, to) && w.applies(call) &&
+			(w.Class != plan.FaultDiskFull || slices.Contains(diskFullCalls, call)) {
 			return true
 		}
 	}
@@ -81,7 +81,7 @@ func (e *Excuses) MayHaveFailed(call string, from, to time.Time) bool {
 			return true
 		}
 	}
-	return call == "FetchManifest" && slices.ContainsFunc(e.urlBroken, func(i interval) bool {
+	return call == "FetchManifest" && slices.ContainsFunc(e.pageBroken, func(i interval) bool {
 		return i.overlaps(from, to)
 	})
 }
@@ -90,21 +90,28 @@ func (e *Excuses) MayHaveFailed(call string, from, to time.Time) bool {
 // effect; zero if none has yet.
 func (e *Excuses) LastFault(now time.Time) time.Time {
 	var last time.Time
-	for _, all := range [][]interval{e.windows, e.runtimeDown, e.urlBroken} {
-		for _, i := range all {
-			until := i.to
-			if until.After(now) {
-				until = now
-			}
-			if !i.from.After(now) && until.After(last) {
-				last = until
-			}
+	look := func(i interval) {
+		until := i.to
+		if until.After(now) {
+			until = now
 		}
+		if !i.from.After(now) && until.After(last) {
+			last = until
+		}
+	}
+	for i := range e.injector.windows {
+		look(e.injector.windows[i].interval())
+	}
+	for _, i := range e.runtimeDown {
+		look(i)
+	}
+	for _, i := range e.pageBroken {
+		look(i)
 	}
 	return last
 }
 
-func (i *interval) overlaps(from, to time.Time) bool {
+func (i interval) overlaps(from, to time.Time) bool {
 	return !to.Before(i.from) && !from.After(i.to)
 }
 

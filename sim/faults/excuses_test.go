@@ -11,17 +11,26 @@ import (
 // until the manifest URL is fetched again.
 func TestExcuses(t *testing.T) {
 	seconds := func(n int) plan.Duration { return plan.Duration(time.Duration(n) * time.Second) }
+	anchored := &plan.FaultWindow{ID: "anchored", For: seconds(2), Class: plan.FaultLatency,
+		Calls: []string{"TCPConnect"}}
 	spec := &plan.Spec{
 		Duration: plan.Duration(time.Minute),
-		Faults: []plan.FaultWindow{{ID: "late", At: seconds(10), For: seconds(1),
-			Class: plan.FaultLatency, Calls: []string{"HTTPGet"},
-			Takes: plan.Span{Most: 2 * time.Second}}},
-		Manifests: []plan.ManifestChange{{At: seconds(5), URL: true, File: "p", Text: "no page"},
-			{At: seconds(7), URL: true, File: "p"}},
-		RuntimeRestarts: []plan.RuntimeRestart{{At: seconds(30), Down: seconds(1)}},
+		Happenings: []plan.Happening{
+			{At: seconds(10), Fault: &plan.FaultWindow{ID: "late", For: seconds(1),
+				Class: plan.FaultLatency, Calls: []string{"HTTPGet"},
+				Takes: plan.Span{Most: 2 * time.Second}}},
+			{On: &plan.Anchor{Effect: "TCPConnect"}, Fault: anchored},
+		},
 	}
-	excuses := NewExcuses(NewInjector(spec, plan.Start), spec)
+	injector := NewInjector(spec, plan.Start)
+	excuses := NewExcuses(injector)
 	at := func(n int) time.Time { return plan.Start.Add(time.Duration(seconds(n))) }
+	excuses.PageBroken(at(5))
+	excuses.PageMended(at(7))
+	excuses.PageMended(at(8))
+	excuses.RuntimeRestarted(at(30), time.Second)
+	injector.Open(anchored, at(20))
+	injector.Open(anchored, at(50))
 	for _, c := range []struct {
 		call     string
 		from, to int
@@ -32,6 +41,7 @@ func TestExcuses(t *testing.T) {
 		{"ExecSync", 32, 40, false},
 		{"FetchManifest", 0, 4, false}, {"FetchManifest", 0, 5, true}, {"FetchManifest", 52, 60, true},
 		{"FetchManifest", 53, 60, false}, {"ReadFiles", 0, 60, false},
+		{"TCPConnect", 0, 19, false}, {"TCPConnect", 0, 20, true}, {"TCPConnect", 23, 60, false},
 	} {
 		if got := excuses.MayHaveFailed(c.call, at(c.from), at(c.to)); got != c.want {
 			t.Errorf("%s from %d s to %d s: got %t", c.call, c.from, c.to, got)

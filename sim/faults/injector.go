@@ -27,7 +27,7 @@ const priorityChanges = 3
 // Injector decides the latency of each call, and which faults apply to it.
 type Injector struct {
 	seed            uint64
-	start           time.Time
+	healed          time.Time // when all faults end
 	order           plan.Order
 	windows         []window
 	priorityChanges []time.Time // of the priority strategy
@@ -36,22 +36,25 @@ type Injector struct {
 
 // window is a fault window in virtual time.
 type window struct {
-	plan.FaultWindow
-	from, to time.Time
-	hash     uint64 // of the ID
+	*plan.FaultWindow
+	from, to time.Time // zero: the window has an anchor, and is not open yet
+	hash     uint64    // of the ID
 }
 
 // NewInjector returns the injector of a plan's faults, for a run that begins at start.
 func NewInjector(spec *plan.Spec, start time.Time) *Injector {
-	f := &Injector{seed: spec.Seed, start: start, order: spec.Order,
-		callHashes: map[string]uint64{}}
-	for _, w := range spec.Faults {
-		from := start.Add(time.Duration(w.At))
-		to := from.Add(time.Duration(w.For))
-		if healed := start.Add(time.Duration(spec.Duration)); to.After(healed) {
-			to = healed
+	f := &Injector{seed: spec.Seed, order: spec.Order, callHashes: map[string]uint64{},
+		healed: start.Add(time.Duration(spec.Duration))}
+	for i := range spec.Happenings {
+		h := &spec.Happenings[i]
+		if h.Fault == nil {
+			continue
 		}
-		f.windows = append(f.windows, window{w, from, to, hashText(w.ID)})
+		w := window{FaultWindow: h.Fault, hash: hashText(h.Fault.ID)}
+		if h.On == nil {
+			w.open(start.Add(time.Duration(h.At)), f.healed)
+		}
+		f.windows = append(f.windows, w)
 	}
 	if spec.Order == plan.OrderPriority {
 		r := wire.Stream(spec.Seed, "priority changes")
@@ -62,6 +65,24 @@ func NewInjector(spec *plan.Spec, start time.Time) *Injector {
 		slices.SortFunc(f.priorityChanges, time.Time.Compare)
 	}
 	return f
+}
+
+// open sets when the window begins and ends.
+func (w *window) open(from, healed time.Time) {
+	w.from, w.to = from, from.Add(time.Duration(w.For))
+	if w.to.After(healed) {
+		w.to = healed
+	}
+}
+
+// Open opens a window of the plan, unless it was opened before. One that has no anchor is open from
+// its time on.
+func (f *Injector) Open(w *plan.FaultWindow, now time.Time) {
+	for i := range f.windows {
+		if f.windows[i].FaultWindow == w && f.windows[i].from.IsZero() {
+			f.windows[i].open(now, f.healed)
+		}
+	}
 }
 
 // Decide implements wire.FaultSource.

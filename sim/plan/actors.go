@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -43,7 +42,7 @@ func (g *generator) addActs() {
 	for i := range g.scenario.Spec.Objects {
 		o := g.scenario.Spec.Objects[i]
 		g.plan.Spec.Objects = append(g.plan.Spec.Objects, o)
-		g.addAct(Act{Verb: VerbCreate, Object: o.Name})
+		g.addAct(0, Act{Verb: VerbCreate, Object: o.Name})
 	}
 	a, pods := &g.scenario.Spec.Actors, g.untouchedPods
 	g.stream("actors").Shuffle(len(pods), func(i, k int) { pods[i], pods[k] = pods[k], pods[i] })
@@ -55,19 +54,19 @@ func (g *generator) addActs() {
 	g.forEachPod("ends", a.TerminalPhases, func(p Pod, at Duration, r *rand.Rand) {
 		phase := []v1.PodPhase{v1.PodFailed, v1.PodSucceeded}[r.IntN(2)]
 		status := map[string]any{"phase": phase, "reason": "Ended", "message": "by somebody"}
-		g.addAct(Act{At: at, Verb: VerbSetTerminalPhase, Pod: p.Name, Status: true,
+		g.addAct(at, Act{Verb: VerbSetTerminalPhase, Pod: p.Name, Status: true,
 			Patch: map[string]any{"status": status}})
 	})
 	g.forEachPod("updates", a.Updates, func(p Pod, at Duration, r *rand.Rand) {
 		for n := range 1 + r.IntN(3) {
-			g.addAct(Act{At: at, Verb: VerbPatch, Pod: p.Name, Patch: imagePatch(&p, n+2)})
+			g.addAct(at, Act{Verb: VerbPatch, Pod: p.Name, Patch: imagePatch(&p, n+2)})
 			at += Duration(a.Interval.draw(r))
 		}
 	})
 	g.forEachPod("relabels", a.Relabels, func(p Pod, at Duration, _ *rand.Rand) {
 		metadata := map[string]any{"labels": map[string]any{"again": "yes"},
 			"annotations": map[string]any{"a": "b"}}
-		g.addAct(Act{At: at, Verb: VerbPatch, Pod: p.Name,
+		g.addAct(at, Act{Verb: VerbPatch, Pod: p.Name,
 			Patch: map[string]any{"metadata": metadata}})
 	})
 	g.addMirrorActs(a)
@@ -77,7 +76,7 @@ func (g *generator) addActs() {
 	r := g.stream("dates")
 	for range g.occurrences("dates", a.Dates, a.Always) {
 		if len(a.DateBy) > 0 {
-			g.addAct(Act{At: g.randomTime(r), Verb: VerbDate, Node: true,
+			g.addAct(g.randomTime(r), Act{Verb: VerbDate, Node: true,
 				By: a.DateBy[r.IntN(len(a.DateBy))]})
 		}
 	}
@@ -85,36 +84,36 @@ func (g *generator) addActs() {
 
 func (g *generator) addDeletions(a *ActorRange) {
 	g.forEachPod("deletions", a.Deletions, func(p Pod, at Duration, _ *rand.Rand) {
-		g.addAct(Act{At: at, Verb: VerbDelete, Pod: p.Name})
+		g.addAct(at, Act{Verb: VerbDelete, Pod: p.Name})
 	})
 	g.forEachPod("forced deletions", a.Forced, func(p Pod, at Duration, r *rand.Rand) {
 		if r.IntN(2) == 0 { // while it terminates
-			g.addAct(Act{At: at, Verb: VerbDelete, Pod: p.Name})
+			g.addAct(at, Act{Verb: VerbDelete, Pod: p.Name})
 			at += Duration(a.Interval.draw(r))
 		}
-		g.addAct(Act{At: at, Verb: VerbDelete, Pod: p.Name, Grace: new(int64)})
+		g.addAct(at, Act{Verb: VerbDelete, Pod: p.Name, Grace: new(int64)})
 	})
 	g.forEachPod("shortened deletions", a.Shortened, func(p Pod, at Duration, r *rand.Rand) {
-		g.addAct(Act{At: at, Verb: VerbDelete, Pod: p.Name})
-		g.addAct(Act{At: at + Duration(a.Interval.draw(r)), Verb: VerbDelete, Pod: p.Name,
+		g.addAct(at, Act{Verb: VerbDelete, Pod: p.Name})
+		g.addAct(at+Duration(a.Interval.draw(r)), Act{Verb: VerbDelete, Pod: p.Name,
 			Grace: new(int64(1 + r.IntN(5)))})
 	})
 }
 
 func (g *generator) addRecreations(a *ActorRange) {
 	g.forEachPod("recreations", a.Recreations, func(p Pod, at Duration, r *rand.Rand) {
-		g.addAct(Act{At: at, Verb: VerbDelete, Pod: p.Name})
-		g.addAct(Act{At: at + Duration(a.Interval.draw(r)), Verb: VerbCreate, Pod: p.Name})
+		g.addAct(at, Act{Verb: VerbDelete, Pod: p.Name})
+		g.addAct(at+Duration(a.Interval.draw(r)), Act{Verb: VerbCreate, Pod: p.Name})
 	})
 	g.forEachPod("forced recreations", a.ForcedRecreations,
 		func(p Pod, at Duration, _ *rand.Rand) {
-			g.addAct(Act{At: at, Verb: VerbDelete, Pod: p.Name, Grace: new(int64)})
-			g.addAct(Act{At: at, Verb: VerbCreate, Pod: p.Name})
+			g.addAct(at, Act{Verb: VerbDelete, Pod: p.Name, Grace: new(int64)})
+			g.addAct(at, Act{Verb: VerbCreate, Pod: p.Name})
 		})
 	g.forEachPod("short lives", a.ShortLived, func(p Pod, at Duration, r *rand.Rand) {
-		g.addAct(Act{At: at, Verb: VerbDelete, Pod: p.Name})
-		g.addAct(Act{At: at + 1, Verb: VerbCreate, Pod: p.Name})
-		g.addAct(Act{At: at + Duration(a.Interval.draw(r)), Verb: VerbDelete, Pod: p.Name})
+		g.addAct(at, Act{Verb: VerbDelete, Pod: p.Name})
+		g.addAct(at+1, Act{Verb: VerbCreate, Pod: p.Name})
+		g.addAct(at+Duration(a.Interval.draw(r)), Act{Verb: VerbDelete, Pod: p.Name})
 	})
 }
 
@@ -124,13 +123,13 @@ func (g *generator) addFinalizerActs(p *Pod, at Duration, a *ActorRange, r *rand
 	patch := func(finalizers any) map[string]any {
 		return map[string]any{"metadata": map[string]any{"finalizers": finalizers}}
 	}
-	g.addAct(Act{At: at, Verb: VerbPatch, Pod: p.Name, Patch: patch([]any{"sim.seedlet.dev/keep"})})
+	g.addAct(at, Act{Verb: VerbPatch, Pod: p.Name, Patch: patch([]any{"sim.seedlet.dev/keep"})})
 	at += Duration(a.Interval.draw(r))
-	g.addAct(Act{At: at, Verb: VerbDelete, Pod: p.Name})
+	g.addAct(at, Act{Verb: VerbDelete, Pod: p.Name})
 	at += Duration(2 * a.Interval.draw(r))
-	g.addAct(Act{At: at, Verb: VerbPatch, Pod: p.Name, Patch: patch(nil)})
+	g.addAct(at, Act{Verb: VerbPatch, Pod: p.Name, Patch: patch(nil)})
 	if r.IntN(2) == 0 {
-		g.addAct(Act{At: at, Verb: VerbCreate, Pod: p.Name}) // waits until the pod is removed
+		g.addAct(at, Act{Verb: VerbCreate, Pod: p.Name}) // waits until the pod is removed
 	}
 }
 
@@ -141,7 +140,7 @@ func (g *generator) addMirrorActs(a *ActorRange) {
 		if len(g.untouchedFiles) == 0 {
 			return
 		}
-		act := Act{At: g.randomTime(r), Verb: VerbDelete,
+		at, act := g.randomTime(r), Act{Verb: VerbDelete,
 			Pod: g.untouchedFiles[r.IntN(len(g.untouchedFiles))].pod.Name}
 		switch r.IntN(3) {
 		case 0:
@@ -150,7 +149,7 @@ func (g *generator) addMirrorActs(a *ActorRange) {
 			act.Verb, act.Patch = VerbPatch, map[string]any{
 				"metadata": map[string]any{"labels": map[string]any{"changed": "yes"}}}
 		}
-		g.addAct(act)
+		g.addAct(at, act)
 	}
 }
 
@@ -165,24 +164,24 @@ func (g *generator) addObjectActs(a *ActorRange) {
 		o := objects[r.IntN(len(objects))]
 		at := g.randomTime(r)
 		if o.Manifest["kind"] == kindClusterTrustBundle && r.IntN(3) > 0 {
-			g.addAct(Act{At: at, Verb: VerbPatch, Object: o.Name, Patch: trustAnchorsPatch(n, r)})
+			g.addAct(at, Act{Verb: VerbPatch, Object: o.Name, Patch: trustAnchorsPatch(n, r)})
 			continue
 		}
 		if _, hasData := o.Manifest["data"]; hasData && r.IntN(3) > 0 {
-			g.addAct(Act{At: at, Verb: VerbPatch, Object: o.Name, Patch: dataPatch(&o, n)})
+			g.addAct(at, Act{Verb: VerbPatch, Object: o.Name, Patch: dataPatch(&o, n)})
 			continue
 		}
-		g.addAct(Act{At: at, Verb: VerbDelete, Object: o.Name})
-		g.addAct(Act{At: at + Duration(a.Interval.draw(r)), Verb: VerbCreate, Object: o.Name})
+		g.addAct(at, Act{Verb: VerbDelete, Object: o.Name})
+		g.addAct(at+Duration(a.Interval.draw(r)), Act{Verb: VerbCreate, Object: o.Name})
 	}
 	r = g.stream("actors nodes")
 	if g.plan.Spec.Node.API && r.IntN(2) == 0 {
-		g.addAct(Act{Verb: VerbCreate, Node: true})
+		g.addAct(0, Act{Verb: VerbCreate, Node: true})
 	}
 	for range g.occurrences("nodes", a.Nodes, a.Always) {
 		at := g.randomTime(r)
-		g.addAct(Act{At: at, Verb: VerbDelete, Node: true})
-		g.addAct(Act{At: at + Duration(a.Interval.draw(r)), Verb: VerbCreate, Node: true})
+		g.addAct(at, Act{Verb: VerbDelete, Node: true})
+		g.addAct(at+Duration(a.Interval.draw(r)), Act{Verb: VerbCreate, Node: true})
 	}
 }
 
@@ -218,25 +217,25 @@ func (g *generator) addNodeActs(a *ActorRange) {
 	r := g.stream("actors labels")
 	for range g.occurrences("labels", a.Labels, a.Always) {
 		at := g.randomTime(r)
-		g.addAct(Act{At: at, Verb: VerbPatch, Node: true, Patch: label(nodeValue)})
+		g.addAct(at, Act{Verb: VerbPatch, Node: true, Patch: label(nodeValue)})
 		if r.IntN(3) > 0 {
-			g.addAct(Act{At: at + Duration(a.Interval.draw(r)), Verb: VerbPatch, Node: true,
+			g.addAct(at+Duration(a.Interval.draw(r)), Act{Verb: VerbPatch, Node: true,
 				Patch: label(nil)})
 		}
 	}
 	r = g.stream("actors taints")
 	for range g.occurrences("taints", a.Taints, a.Always) {
 		at := g.randomTime(r)
-		g.addAct(Act{At: at, Verb: VerbPatch, Node: true,
+		g.addAct(at, Act{Verb: VerbPatch, Node: true,
 			Patch: taint(map[string]any{"effect": "NoExecute"})})
-		g.addAct(Act{At: at + Duration(a.Interval.draw(r)), Verb: VerbPatch, Node: true,
+		g.addAct(at+Duration(a.Interval.draw(r)), Act{Verb: VerbPatch, Node: true,
 			Patch: taint(map[string]any{"$patch": "delete"})})
 	}
 	r = g.stream("actors ttls")
 	for range g.occurrences("ttls", a.TTLs, a.Always) {
 		ttl := []any{"0", "15", "30", "150", nil}[r.IntN(5)] // steps of the TTL controller, or none
 		annotations := map[string]any{v1.ObjectTTLAnnotationKey: ttl}
-		g.addAct(Act{At: g.randomTime(r), Verb: VerbPatch, Node: true, Patch: map[string]any{
+		g.addAct(g.randomTime(r), Act{Verb: VerbPatch, Node: true, Patch: map[string]any{
 			"metadata": map[string]any{"annotations": annotations}}})
 	}
 }
@@ -256,9 +255,9 @@ func (g *generator) addDebugActs(a *ActorRange) {
 		}
 		pod := pods[r.IntN(len(pods))]
 		at := g.randomTime(r)
-		g.addAct(Act{At: at, Verb: VerbDebug, Pod: pod, Container: "debug"})
+		g.addAct(at, Act{Verb: VerbDebug, Pod: pod, Container: "debug"})
 		if r.IntN(3) == 0 {
-			g.addAct(Act{At: at + Duration(a.Interval.draw(r)), Verb: VerbDebug, Pod: pod,
+			g.addAct(at+Duration(a.Interval.draw(r)), Act{Verb: VerbDebug, Pod: pod,
 				Container: "debug-again"})
 		}
 	}
@@ -279,7 +278,6 @@ func (g *generator) forEachPod(kind string, count Count, add func(Pod, Duration,
 }
 
 // addAct adds an act, which happens before the faults heal.
-func (g *generator) addAct(a Act) {
-	a.At = Duration(min(time.Duration(a.At), time.Duration(g.plan.Spec.Duration)))
-	g.plan.Spec.Acts = append(g.plan.Spec.Acts, a)
+func (g *generator) addAct(at Duration, a Act) {
+	g.add(min(at, g.plan.Spec.Duration), &a)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // Act is one write that a user or a controller makes at the API server, or a change of the
@@ -12,11 +11,10 @@ import (
 // of: a pod, by the name of an entry of pods (if that is a static pod, its mirror pod); an object,
 // by the name of an entry of objects; or the Node.
 type Act struct {
-	At     Duration `json:"at"`
-	Verb   Verb     `json:"do"`
-	Pod    string   `json:"pod,omitempty"`
-	Object string   `json:"object,omitempty"`
-	Node   bool     `json:"node,omitempty"`
+	Verb   Verb   `json:"do"`
+	Pod    string `json:"pod,omitempty"`
+	Object string `json:"object,omitempty"`
+	Node   bool   `json:"node,omitempty"`
 
 	Grace  *int64         `json:"grace,omitempty"`  // of delete: in seconds; zero deletes by force
 	Patch  map[string]any `json:"patch,omitempty"`  // of patch: strategic merge
@@ -49,11 +47,8 @@ const (
 
 var verbs = []Verb{VerbCreate, VerbDelete, VerbPatch, VerbDebug, VerbSetTerminalPhase, VerbDate}
 
-// validateActs validates the objects of the API server and the acts.
-func (s *Spec) validateActs() error {
-	if !s.Node.API && len(s.Acts) > 0 {
-		return errors.New("spec.acts: want none without spec.node.api")
-	}
+// validateObjects validates the objects of the API server.
+func (s *Spec) validateObjects() error {
 	names := map[string]bool{}
 	for i := range s.Objects {
 		o := &s.Objects[i]
@@ -63,11 +58,6 @@ func (s *Spec) validateActs() error {
 		names[o.Name] = true
 		if _, err := o.Decode(); err != nil {
 			return fmt.Errorf("spec.objects[%d].object: %w", i, err)
-		}
-	}
-	for i := range s.Acts {
-		if err := s.Acts[i].validate(s); err != nil {
-			return fmt.Errorf("spec.acts[%d]: %w", i, err)
 		}
 	}
 	return nil
@@ -82,8 +72,10 @@ func (a *Act) validate(s *Spec) error {
 	}
 	p := s.PodNamed(a.Pod)
 	switch {
+	case !s.Node.API:
+		return errors.New("do: want no act without spec.node.api")
 	case targets != 1:
-		return errors.New("want one of pod, object and node")
+		return errors.New("pod: want one of pod, object and node")
 	case a.Pod != "" && p == nil:
 		return fmt.Errorf("pod: no pod is called %q", a.Pod)
 	case a.Pod != "" && a.Verb == VerbCreate && !p.API:
@@ -101,29 +93,12 @@ func (a *Act) validate(s *Spec) error {
 		return errors.New("patch: want one with do: patch or end, and only there")
 	case a.Grace != nil && (a.Verb != VerbDelete || a.Pod == ""):
 		return errors.New("grace: only for the removal of a pod")
-	case a.At > s.Duration:
-		return fmt.Errorf("at: %s is after spec.duration, %s", a.At, s.Duration)
 	}
 	return nil
 }
 
-// DateOffset returns how far the machine's date is ahead at a time.
-func (s *Spec) DateOffset(at time.Time) time.Duration {
-	var offset time.Duration
-	for i := range s.Acts {
-		a := &s.Acts[i]
-		if d := at.Sub(Start); d >= time.Duration(a.At) && d < time.Duration(s.Duration) {
-			offset += time.Duration(a.By)
-		}
-	}
-	return offset
-}
+// Length implements Deed.
+func (a *Act) Length() Duration { return 0 }
 
-// actTimes returns when acts happen.
-func (s *Spec) actTimes() []Duration {
-	var all []Duration
-	for i := range s.Acts {
-		all = append(all, s.Acts[i].At)
-	}
-	return all
-}
+// PodEntry implements Deed.
+func (a *Act) PodEntry() string { return a.Pod }

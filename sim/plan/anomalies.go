@@ -1,25 +1,17 @@
 package plan
 
-import (
-	"fmt"
-	"slices"
-	"time"
-)
-
 // An anomaly is a state of the runtime that a correct runtime should not get into, and that node
 // agents meet all the same.
 
 // ClockStep sets the runtime's clock forward or back against the agent's. The clock is right again
 // when the faults heal; times that the runtime has recorded stay as they are.
 type ClockStep struct {
-	At Duration       `json:"at"`
 	By SignedDuration `json:"by"`
 }
 
 // LostContainer makes the runtime lose track of a container for a while, if it runs at that time:
 // the container is in state UNKNOWN. Without For it stays so until it is stopped.
 type LostContainer struct {
-	At        Duration `json:"at"`
 	For       Duration `json:"for,omitempty"`
 	Pod       string   `json:"pod"` // the name of an entry of pods
 	Container string   `json:"container"`
@@ -27,8 +19,7 @@ type LostContainer struct {
 
 // SandboxRemoval has an administrator remove a sandbox of a pod by hand, with its containers.
 type SandboxRemoval struct {
-	At  Duration `json:"at"`
-	Pod string   `json:"pod"`
+	Pod string `json:"pod"`
 	// DuringCreation waits for the next sandbox of the pod, and removes it before the response of
 	// its creation reaches the agent. Otherwise the pod's newest sandbox is removed, if any.
 	DuringCreation bool `json:"making,omitempty"`
@@ -49,66 +40,47 @@ func (g *generator) addAnomalies() {
 	r := g.stream("clock")
 	for range g.occurrences("clock", s.ClockSteps, s.Always) {
 		if len(s.ClockStepBy) > 0 {
-			spec.ClockSteps = append(spec.ClockSteps,
-				ClockStep{At: g.randomTime(r), By: s.ClockStepBy[r.IntN(len(s.ClockStepBy))]})
+			g.add(g.randomTime(r), &ClockStep{By: s.ClockStepBy[r.IntN(len(s.ClockStepBy))]})
 		}
 	}
 	r = g.stream("lost")
 	for range g.occurrences("lost", s.LostContainers, s.Always) {
 		pod := spec.Pods[r.IntN(len(spec.Pods))]
 		names := containerNames(pod.Manifest)
-		lost := LostContainer{At: g.randomTime(r), For: Duration(s.LostFor.draw(r)), Pod: pod.Name,
+		at, lost := g.randomTime(r), &LostContainer{For: Duration(s.LostFor.draw(r)), Pod: pod.Name,
 			Container: names[r.IntN(len(names))]}
 		if r.IntN(2) == 0 {
 			lost.For = 0
 		}
-		spec.LostContainers = append(spec.LostContainers, lost)
+		g.add(at, lost)
 	}
 	r = g.stream("removals")
 	for range g.occurrences("removals by hand", s.SandboxRemovals, s.Always) {
-		spec.SandboxRemovals = append(spec.SandboxRemovals, SandboxRemoval{At: g.randomTime(r),
-			Pod: spec.Pods[r.IntN(len(spec.Pods))].Name, DuringCreation: r.IntN(2) == 0})
+		g.add(g.randomTime(r), &SandboxRemoval{Pod: spec.Pods[r.IntN(len(spec.Pods))].Name,
+			DuringCreation: r.IntN(2) == 0})
 	}
 }
 
-func (s *Spec) validateAnomalies() error {
-	for i, l := range s.LostContainers {
-		victim := s.PodNamed(l.Pod)
-		if victim == nil || !slices.Contains(containerNames(victim.Manifest), l.Container) {
-			return fmt.Errorf("spec.lost[%d]: no pod %q has a container %q", i, l.Pod, l.Container)
-		}
-	}
-	for i, r := range s.SandboxRemovals {
-		if s.PodNamed(r.Pod) == nil {
-			return fmt.Errorf("spec.sandboxRemovals[%d].pod: no pod is called %q", i, r.Pod)
-		}
-	}
-	return nil
-}
+func (c *ClockStep) validate(*Spec) error { return nil }
 
-// anomalyTimes returns when anomalies happen or end.
-func (s *Spec) anomalyTimes() []Duration {
-	var all []Duration
-	for _, c := range s.ClockSteps {
-		all = append(all, c.At)
-	}
-	for _, l := range s.LostContainers {
-		all = append(all, l.At+l.For)
-	}
-	for _, r := range s.SandboxRemovals {
-		all = append(all, r.At)
-	}
-	return all
-}
+// Length implements Deed.
+func (c *ClockStep) Length() Duration { return 0 }
 
-// ClockSkew returns how far the runtime's clock is ahead of the agent's at a time. A change of the
-// date is one of the runtime's clock as well.
-func (s *Spec) ClockSkew(at time.Time) time.Duration {
-	skew := s.DateOffset(at)
-	for _, c := range s.ClockSteps {
-		if d := at.Sub(Start); d >= time.Duration(c.At) && d < time.Duration(s.Duration) {
-			skew += time.Duration(c.By)
-		}
-	}
-	return skew
-}
+// PodEntry implements Deed.
+func (c *ClockStep) PodEntry() string { return "" }
+
+func (l *LostContainer) validate(s *Spec) error { return s.validateContainer(l.Pod, l.Container) }
+
+// Length implements Deed.
+func (l *LostContainer) Length() Duration { return l.For }
+
+// PodEntry implements Deed.
+func (l *LostContainer) PodEntry() string { return l.Pod }
+
+func (m *SandboxRemoval) validate(s *Spec) error { return s.validatePodName(m.Pod) }
+
+// Length implements Deed.
+func (m *SandboxRemoval) Length() Duration { return 0 }
+
+// PodEntry implements Deed.
+func (m *SandboxRemoval) PodEntry() string { return m.Pod }

@@ -14,7 +14,6 @@ import (
 // calls they apply to.
 type FaultWindow struct {
 	ID          string     `json:"id"` // seeds the decisions, which do not depend on other windows
-	At          Duration   `json:"at"`
 	For         Duration   `json:"for"`
 	Class       FaultClass `json:"class"`
 	Calls       []string   `json:"calls,omitempty"`       // none: every call of the class
@@ -122,34 +121,26 @@ func (g *generator) addFaults() {
 		r := g.stream("fault " + class)
 		weight := g.swarmWeight(class, f.Always)
 		for n := range g.occurrences(class, f.Windows, f.Always) {
-			w := FaultWindow{
-				ID: fmt.Sprintf("%s-%d", class, n), At: g.randomTime(r), For: Duration(f.For.draw(r)),
+			at, w := g.randomTime(r), &FaultWindow{
+				ID: fmt.Sprintf("%s-%d", class, n), For: Duration(f.For.draw(r)),
 				Class: f.Class, Calls: f.Calls, Takes: f.Takes, Path: f.Path,
 				Probability: min(1, float64(int(f.Probability.draw(r)*weight*1000))/1000),
 			}
 			if f.At != nil {
-				w.At = Duration(f.At.draw(r))
+				at = Duration(f.At.draw(r))
 			}
-			g.plan.Spec.Faults = append(g.plan.Spec.Faults, w)
+			g.add(at, w)
 		}
 	}
 }
 
-func (s *Spec) validateFaults() error {
-	ids := map[string]bool{}
-	for i := range s.Faults {
-		if id := s.Faults[i].ID; ids[id] {
-			return fmt.Errorf("spec.faults[%d].id: %q is that of another fault", i, id)
-		}
-		ids[s.Faults[i].ID] = true
-		if err := s.Faults[i].validate(); err != nil {
-			return fmt.Errorf("spec.faults[%d].%w", i, err)
-		}
-	}
-	return nil
-}
+// Length implements Deed.
+func (w *FaultWindow) Length() Duration { return w.For }
 
-func (w *FaultWindow) validate() error {
+// PodEntry implements Deed.
+func (w *FaultWindow) PodEntry() string { return "" }
+
+func (w *FaultWindow) validate(*Spec) error {
 	switch {
 	case w.ID == "":
 		return errors.New("id: want a name, have none")

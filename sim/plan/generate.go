@@ -1,11 +1,9 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -38,15 +36,13 @@ func Generate(s *Scenario, seed uint64) (*Plan, error) {
 	g.chooseVariant()
 	g.addPods()
 	g.addImages()
-	g.addFaults()
 	g.addManifestChanges()
+	g.addFaults()
 	g.addStrikes()
 	g.addAnomalies()
 	g.addActs()
 	g.addRequests()
-	slices.SortStableFunc(g.plan.Spec.Manifests, func(a, b ManifestChange) int {
-		return cmp.Compare(a.At, b.At)
-	})
+	g.sortHappenings()
 	err := g.decodeManifests()
 	if err == nil {
 		err = g.plan.Validate()

@@ -1,18 +1,16 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
-
-	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
 // ManifestChange is one change of the manifest directory, or of the pod list at the manifest URL.
 // It writes a pod or a text; with neither it removes the file.
 type ManifestChange struct {
-	At   Duration `json:"at"`
 	URL  bool     `json:"url,omitempty"`  // an entry of the list at the manifest URL, not a file
 	File string   `json:"file"`           // its name in the directory
 	Pod  string   `json:"pod,omitempty"`  // the name of the entry of pods to write
@@ -40,29 +38,29 @@ type ChurnRange struct {
 	Always       bool  `json:"always,omitempty"`       // in every seed
 }
 
-func (s *Spec) validateManifests(node *kubeletconfig.KubeletConfiguration) error {
-	for i, c := range s.Manifests {
-		switch {
-		case c.File == "" || strings.ContainsAny(c.File, "/\x00") || c.File == "." || c.File == "..":
-			return fmt.Errorf("spec.manifests[%d].file: want a file name, have %q", i, c.File)
-		case c.Pod != "" && c.Text != "":
-			return fmt.Errorf("spec.manifests[%d]: want either pod or text", i)
-		case c.Pod != "" && s.PodNamed(c.Pod) == nil:
-			return fmt.Errorf("spec.manifests[%d].pod: no pod is called %q", i, c.Pod)
-		case c.Pod != "" && s.PodNamed(c.Pod).API:
-			return fmt.Errorf("spec.manifests[%d].pod: %q is a pod of the API server", i, c.Pod)
-		case c.URL && (node.StaticPodURL == "" || c.Torn > 0):
-			return fmt.Errorf("spec.manifests[%d].url: want a spec.node.config.staticPodURL, and "+
-				"no torn", i)
-		case strings.Contains(c.Note, "\n"):
-			return fmt.Errorf("spec.manifests[%d].note: want one line", i)
-		case c.At > s.Duration:
-			return fmt.Errorf("spec.manifests[%d].at: %s is after spec.duration, %s", i, c.At,
-				s.Duration)
-		}
+func (c *ManifestChange) validate(s *Spec) error {
+	switch {
+	case c.File == "" || strings.ContainsAny(c.File, "/\x00") || c.File == "." || c.File == "..":
+		return fmt.Errorf("file: want a file name, have %q", c.File)
+	case c.Pod != "" && c.Text != "":
+		return errors.New("pod: want either pod or text")
+	case c.Pod != "" && s.PodNamed(c.Pod) == nil:
+		return fmt.Errorf("pod: no pod is called %q", c.Pod)
+	case c.Pod != "" && s.PodNamed(c.Pod).API:
+		return fmt.Errorf("pod: %q is a pod of the API server", c.Pod)
+	case c.URL && (s.Node.Config["staticPodURL"] == nil || c.Torn > 0):
+		return errors.New("url: want a spec.node.config.staticPodURL, and no torn")
+	case strings.Contains(c.Note, "\n"):
+		return errors.New("note: want one line")
 	}
 	return nil
 }
+
+// Length implements Deed.
+func (c *ManifestChange) Length() Duration { return c.Torn }
+
+// PodEntry implements Deed.
+func (c *ManifestChange) PodEntry() string { return c.Pod }
 
 // manifestFile is a manifest file that exists in the run, as far as the plan is generated.
 type manifestFile struct {
@@ -72,13 +70,13 @@ type manifestFile struct {
 }
 
 // removal returns the change that removes the file.
-func (f manifestFile) removal(at Duration) ManifestChange {
-	return ManifestChange{At: at, URL: f.url, File: f.name}
+func (f manifestFile) removal() *ManifestChange {
+	return &ManifestChange{URL: f.url, File: f.name}
 }
 
 // write returns the change that writes a pod into the file.
-func (f manifestFile) write(at Duration, pod string) ManifestChange {
-	return ManifestChange{At: at, URL: f.url, File: f.name, Pod: pod}
+func (f manifestFile) write(pod string) *ManifestChange {
+	return &ManifestChange{URL: f.url, File: f.name, Pod: pod}
 }
 
 // addManifestChanges generates the changes of the manifests. At most one of them, or one series of
@@ -90,18 +88,18 @@ func (g *generator) addManifestChanges() {
 		files[i], files[k] = files[k], files[i]
 	})
 	g.forEachFile("removals", c.Removals, func(f manifestFile, at Duration, _ *rand.Rand) {
-		g.addChange(f.removal(at))
+		g.addChange(at, f.removal())
 	})
 	g.forEachFile("recreations", c.Recreations, func(f manifestFile, at Duration, r *rand.Rand) {
-		g.addChange(f.removal(at))
-		g.addWrite(f.write(at+Duration(c.Interval.draw(r)), f.pod.Name), r)
+		g.addChange(at, f.removal())
+		g.addWrite(at+Duration(c.Interval.draw(r)), f.write(f.pod.Name), r)
 	})
 	g.forEachFile("replacements", c.Replacements, func(f manifestFile, at Duration, r *rand.Rand) {
-		g.addWrite(f.write(at, g.addVersion(f.pod, 2)), r)
+		g.addWrite(at, f.write(g.addVersion(f.pod, 2)), r)
 	})
 	g.forEachFile("updates", c.Updates, func(f manifestFile, at Duration, r *rand.Rand) {
 		for n := range 2 + r.IntN(3) {
-			g.addWrite(f.write(at, g.addVersion(f.pod, n+2)), r)
+			g.addWrite(at, f.write(g.addVersion(f.pod, n+2)), r)
 			at += Duration(c.Interval.draw(r))
 		}
 	})
@@ -110,27 +108,27 @@ func (g *generator) addManifestChanges() {
 		if r.IntN(3) == 0 { // two files have the UID for a while
 			removedAt, writtenAt = writtenAt, removedAt
 		}
-		g.addChange(f.removal(removedAt))
+		g.addChange(removedAt, f.removal())
 		other := manifestFile{f.url, "other-" + f.name, f.pod}
-		g.addWrite(other.write(writtenAt, g.addRenamed(f.pod)), r)
+		g.addWrite(writtenAt, other.write(g.addRenamed(f.pod)), r)
 	})
 	g.forEachFile("twins", c.Twins, func(f manifestFile, at Duration, r *rand.Rand) {
 		twin := manifestFile{f.url && r.IntN(2) == 0, "twin-" + f.name, f.pod}
-		g.addWrite(twin.write(at, g.addVersion(f.pod, 2)), r)
+		g.addWrite(at, twin.write(g.addVersion(f.pod, 2)), r)
 		if r.IntN(2) == 0 { // the twin takes over
-			g.addChange(f.removal(at + Duration(c.Interval.draw(r))))
+			g.addChange(at+Duration(c.Interval.draw(r)), f.removal())
 		} else if f.url && r.IntN(2) == 0 { // the first one takes over again
-			g.addChange(twin.removal(at + Duration(c.Interval.draw(r))))
+			g.addChange(at+Duration(c.Interval.draw(r)), twin.removal())
 		}
 	})
 	g.forEachFile("rewrites", c.Rewrites, func(f manifestFile, at Duration, r *rand.Rand) {
-		rewrite := f.write(at, f.pod.Name)
+		rewrite := f.write(f.pod.Name)
 		rewrite.Note = "written again"
-		g.addWrite(rewrite, r)
+		g.addWrite(at, rewrite, r)
 	})
 	broken := g.stream("broken files")
 	for n := range g.occurrences("broken files", c.Broken, c.Always) {
-		g.addChange(ManifestChange{At: g.randomTime(broken),
+		g.addChange(g.randomTime(broken), &ManifestChange{
 			File: fmt.Sprintf("broken-%d.yaml", n), Text: "kind: Nonsense\n"})
 	}
 	g.addBrokenPages()
@@ -142,11 +140,10 @@ func (g *generator) addBrokenPages() {
 	r := g.stream("broken pages")
 	for n := range g.occurrences("broken pages", c.BrokenPages, c.Always) {
 		texts := []string{"kind: Nonsense\n", "# nothing\n", EmptyPodList[:30]}
-		broken := ManifestChange{At: g.randomTime(r), URL: true,
+		at, broken := g.randomTime(r), &ManifestChange{URL: true,
 			File: fmt.Sprint("broken-page-", n), Text: texts[r.IntN(len(texts))]}
-		g.addChange(broken)
-		g.addChange(ManifestChange{At: broken.At + Duration(c.Interval.draw(r)), URL: true,
-			File: broken.File})
+		g.addChange(at, broken)
+		g.addChange(at+Duration(c.Interval.draw(r)), &ManifestChange{URL: true, File: broken.File})
 	}
 }
 
@@ -167,17 +164,16 @@ func (g *generator) forEachFile(kind string, count Count,
 
 // addWrite adds a write, which may be torn into two halves. They are less than a second apart,
 // which is how long the agent waits for a broken file to become whole.
-func (g *generator) addWrite(c ManifestChange, r *rand.Rand) {
+func (g *generator) addWrite(at Duration, c *ManifestChange, r *rand.Rand) {
 	if g.scenario.Spec.Churn.Torn.drawBool(r) && !c.URL {
 		c.Torn = Duration(time.Duration(1 + r.Int64N(int64(800*time.Millisecond))).
 			Round(time.Millisecond))
 	}
-	g.addChange(c)
+	g.addChange(at, c)
 }
 
-func (g *generator) addChange(c ManifestChange) {
-	c.At = min(c.At, g.plan.Spec.Duration)
-	g.plan.Spec.Manifests = append(g.plan.Spec.Manifests, c)
+func (g *generator) addChange(at Duration, c *ManifestChange) {
+	g.add(min(at, g.plan.Spec.Duration), c)
 }
 
 // addVersion adds a pod like the given one with the n-th image, and returns the name of its entry.

@@ -37,28 +37,16 @@ type Spec struct {
 	Quiet Duration `json:"quiet,omitempty"`
 	Node  Node     `json:"node,omitempty"`
 
-	Pods      []Pod            `json:"pods"`
-	Manifests []ManifestChange `json:"manifests"`
-	Images    []Image          `json:"images,omitempty"`
+	Pods   []Pod   `json:"pods"`
+	Images []Image `json:"images,omitempty"`
 	// ImageUsers are the users of images, as "1000", "1000:2000" or "www". All others: root.
 	ImageUsers map[string]string `json:"imageUsers,omitempty"`
 
-	Faults          []FaultWindow    `json:"faults,omitempty"`
-	AgentKills      []AgentKill      `json:"agentKills,omitempty"`
-	RuntimeRestarts []RuntimeRestart `json:"runtimeRestarts,omitempty"`
-	Reboots         []Reboot         `json:"reboots,omitempty"`
-	ContainerKills  []ContainerKill  `json:"kills,omitempty"`
-	SandboxKills    []SandboxKill    `json:"sandboxKills,omitempty"`
-	ClockSteps      []ClockStep      `json:"runtimeClock,omitempty"`
-	LostContainers  []LostContainer  `json:"lost,omitempty"`
-	SandboxRemovals []SandboxRemoval `json:"sandboxRemovals,omitempty"`
-	Expectations    []Expectation    `json:"expect,omitempty"`
-
 	// Objects exist at the API server, if the node has one, once an act has created them.
 	Objects []Object `json:"objects,omitempty"`
-	Acts    []Act    `json:"acts,omitempty"`
 
-	Requests []Request `json:"requests,omitempty"` // of clients of the agent's HTTP API
+	Happenings   []Happening   `json:"happenings,omitempty"`
+	Expectations []Expectation `json:"expect,omitempty"`
 }
 
 // QuietDefault is long enough for a late effect of what happened before to be noticed.
@@ -127,9 +115,7 @@ func (p *Plan) Validate() error {
 		return err
 	}
 	for _, validate := range []func() error{
-		func() error { return s.validateManifests(kubelet) },
-		s.validateFaults, s.validateActs, s.validateRequests, s.validateStrikes,
-		s.validateAnomalies, s.validateExpectations,
+		s.validateObjects, s.validateHappenings, s.validateExpectations,
 	} {
 		if err := validate(); err != nil {
 			return err
@@ -147,39 +133,6 @@ func (s *Spec) PodNamed(name string) *Pod {
 	return &s.Pods[i]
 }
 
-// Times returns when the entries of the plan happen, and when windows end.
-func (p *Plan) Times() []Duration {
-	var all []Duration
-	for _, c := range p.Spec.Manifests {
-		all = append(all, c.At+c.Torn)
-	}
-	for _, w := range p.Spec.Faults {
-		all = append(all, w.At+w.For)
-	}
-	for _, k := range p.Spec.AgentKills {
-		all = append(all, k.At)
-		if k.AfterEffects > 0 {
-			all = append(all, p.Spec.Duration) // only a run tells when that is
-		}
-	}
-	for _, e := range p.Spec.RuntimeRestarts {
-		all = append(all, e.At+e.Down)
-	}
-	for _, e := range p.Spec.Reboots {
-		all = append(all, e.At+e.Down)
-	}
-	for _, k := range p.Spec.ContainerKills {
-		all = append(all, k.At)
-	}
-	for _, k := range p.Spec.SandboxKills {
-		all = append(all, k.At)
-	}
-	for _, q := range p.Spec.Requests {
-		all = append(all, q.At)
-	}
-	return append(append(all, p.Spec.anomalyTimes()...), p.Spec.actTimes()...)
-}
-
 // Clone returns a copy whose lists can be replaced. Their entries are shared.
 func (p *Plan) Clone() *Plan {
 	c := *p
@@ -189,8 +142,5 @@ func (p *Plan) Clone() *Plan {
 // EntryCount returns the number of entries in all lists of the plan.
 func (p *Plan) EntryCount() int {
 	s := &p.Spec
-	return len(s.Pods) + len(s.Manifests) + len(s.Images) + len(s.Faults) + len(s.AgentKills) +
-		len(s.RuntimeRestarts) + len(s.Reboots) + len(s.ContainerKills) + len(s.SandboxKills) +
-		len(s.ClockSteps) + len(s.LostContainers) + len(s.SandboxRemovals) + len(s.Objects) +
-		len(s.Acts) + len(s.Requests)
+	return len(s.Pods) + len(s.Images) + len(s.Objects) + len(s.Happenings)
 }

@@ -101,27 +101,26 @@ func (g *generator) addPods() {
 
 // addPod adds a pod, and its creation at the API server, in a manifest file or at the manifest URL.
 func (g *generator) addPod(pod Pod, group *PodGroup, r *rand.Rand) {
-	creation := ManifestChange{URL: group.URL, File: pod.Name + ".yaml", Pod: pod.Name}
+	var at Duration
 	if r.IntN(4) == 0 {
-		creation.At = Duration(time.Duration(r.Int64N(int64(10 * time.Second))).
+		at = Duration(time.Duration(r.Int64N(int64(10 * time.Second))).
 			Round(time.Millisecond))
 	}
 	if group.AppearsAt != nil {
-		creation.At = min(Duration(group.AppearsAt.draw(r)), g.plan.Spec.Duration)
+		at = min(Duration(group.AppearsAt.draw(r)), g.plan.Spec.Duration)
 	}
 	g.plan.Spec.Pods = append(g.plan.Spec.Pods, pod)
 	if pod.API {
-		g.addAct(Act{At: creation.At, Verb: VerbCreate, Pod: pod.Name,
-			Rash: group.Rash})
+		g.addAct(at, Act{Verb: VerbCreate, Pod: pod.Name, Rash: group.Rash})
 		if pod.Hostile != nil && pod.Hostile.TakenOver {
-			g.addAct(Act{At: creation.At, Verb: VerbPatch, Pod: pod.Name, Status: true,
-				Patch: takenOverStatus()})
+			g.addAct(at, Act{Verb: VerbPatch, Pod: pod.Name, Status: true, Patch: takenOverStatus()})
 		}
 		g.untouchedPods = append(g.untouchedPods, pod)
 		return
 	}
-	g.plan.Spec.Manifests = append(g.plan.Spec.Manifests, creation)
-	g.untouchedFiles = append(g.untouchedFiles, manifestFile{group.URL, creation.File, pod})
+	file := manifestFile{group.URL, pod.Name + ".yaml", pod}
+	g.addChange(at, file.write(pod.Name))
+	g.untouchedFiles = append(g.untouchedFiles, file)
 }
 
 func (s *Spec) validatePods(node *kubeletconfig.KubeletConfiguration,

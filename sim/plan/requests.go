@@ -10,7 +10,6 @@ import (
 
 // Request is one request of a client of the agent's HTTP API.
 type Request struct {
-	At   Duration    `json:"at"`
 	Kind RequestKind `json:"of"`
 	// Pod, of a request for a container, is the name of an entry of pods. Suffix is appended to it
 	// to make a name that no pod has.
@@ -60,17 +59,14 @@ func (g *generator) addRequests() {
 			at = times[r.IntN(len(times))] + Duration(r.Int64N(int64(20*time.Second)))
 			at = min(max(at, Duration(time.Millisecond)), g.plan.Spec.Duration)
 		}
-		q := Request{At: at, Kind: RequestContainer}
+		q := &Request{Kind: RequestContainer}
 		if r.IntN(4) == 0 {
 			q.Kind = requestKinds[1+r.IntN(len(requestKinds)-1)]
 		} else {
-			g.chooseContainer(&q, r)
+			g.chooseContainer(q, r)
 		}
-		g.plan.Spec.Requests = append(g.plan.Spec.Requests, q)
+		g.add(at, q)
 	}
-	slices.SortStableFunc(g.plan.Spec.Requests, func(x, y Request) int {
-		return int(x.At - y.At)
-	})
 }
 
 // chooseContainer draws which container a request names. The name may be absent, unknown, or an
@@ -102,14 +98,11 @@ func (g *generator) chooseContainer(q *Request, r *rand.Rand) {
 	}
 }
 
-func (s *Spec) validateRequests() error {
-	for i := range s.Requests {
-		if err := s.Requests[i].validate(s); err != nil {
-			return fmt.Errorf("spec.requests[%d].%w", i, err)
-		}
-	}
-	return nil
-}
+// Length implements Deed.
+func (q *Request) Length() Duration { return 0 }
+
+// PodEntry implements Deed.
+func (q *Request) PodEntry() string { return q.Pod }
 
 func (q *Request) validate(s *Spec) error {
 	switch {
@@ -121,8 +114,6 @@ func (q *Request) validate(s *Spec) error {
 		return fmt.Errorf("pod: no pod is called %q", q.Pod)
 	case !slices.Contains(uidSources, q.UID):
 		return fmt.Errorf("uid: want one of %v, have %q", uidSources, q.UID)
-	case q.At > s.Duration:
-		return fmt.Errorf("at: %s is after spec.duration, %s", q.At, s.Duration)
 	}
 	return nil
 }

@@ -7,38 +7,32 @@ import (
 
 // A strike ends a process or the machine from outside.
 
-// AgentKill kills the agent's process. It happens either at a time, or right after the agent has
-// issued a number of effects, counted over all its incarnations.
+// AgentKill kills the agent's process. With an anchor at an effect it comes right after that
+// effect: the other effects of the step are lost.
 type AgentKill struct {
-	At           Duration `json:"at,omitempty"`
-	AfterEffects int      `json:"afterEffects,omitempty"`
-	Down         Duration `json:"down"`
+	Down Duration `json:"down"`
 }
 
 // RuntimeRestart restarts the process of the container runtime.
 type RuntimeRestart struct {
-	At   Duration `json:"at"`
 	Down Duration `json:"down"`
 }
 
 // Reboot powers the machine off, and boots it after a while.
 type Reboot struct {
-	At   Duration `json:"at"`
 	Down Duration `json:"down"`
 }
 
 // ContainerKill kills the process of a container, if it runs at that time.
 type ContainerKill struct {
-	At        Duration `json:"at"`
-	Pod       string   `json:"pod"` // the name of an entry of pods
-	Container string   `json:"container"`
-	ExitCode  int32    `json:"exitCode"`
+	Pod       string `json:"pod"` // the name of an entry of pods
+	Container string `json:"container"`
+	ExitCode  int32  `json:"exitCode"`
 }
 
 // SandboxKill kills the pause process of a pod's ready sandbox, if it has one at that time.
 type SandboxKill struct {
-	At  Duration `json:"at"`
-	Pod string   `json:"pod"`
+	Pod string `json:"pod"`
 }
 
 // StrikeRange is how many strikes there may be.
@@ -62,60 +56,94 @@ func (g *generator) addStrikes() {
 	s, spec := &g.scenario.Spec.Strikes, &g.plan.Spec
 	r := g.stream("agent kills")
 	for range g.occurrences("agent kills", s.Agent, s.Always) {
-		kill := AgentKill{At: g.randomTime(r), Down: Duration(s.AgentDown.draw(r))}
+		at, kill := g.randomTime(r), &AgentKill{Down: Duration(s.AgentDown.draw(r))}
 		if effects := 1 + r.IntN(effectsPerPod*len(spec.Pods)+20); r.IntN(2) == 0 {
-			kill.At, kill.AfterEffects = 0, effects
+			g.addOn(Anchor{Effect: AnyEffect, Nth: effects}, kill)
+		} else {
+			g.add(at, kill)
 		}
-		spec.AgentKills = append(spec.AgentKills, kill)
 	}
 	r = g.stream("runtime restarts")
 	for range g.occurrences("runtime restarts", s.Runtime, s.Always) {
-		spec.RuntimeRestarts = append(spec.RuntimeRestarts,
-			RuntimeRestart{At: g.randomTime(r), Down: Duration(s.RuntimeDown.draw(r))})
+		g.add(g.randomTime(r), &RuntimeRestart{Down: Duration(s.RuntimeDown.draw(r))})
 	}
 	r = g.stream("reboots")
 	for range g.occurrences("reboots", s.Reboots, s.Always) {
-		spec.Reboots = append(spec.Reboots,
-			Reboot{At: g.randomTime(r), Down: Duration(s.RebootTakes.draw(r))})
+		g.add(g.randomTime(r), &Reboot{Down: Duration(s.RebootTakes.draw(r))})
 	}
 	r = g.stream("container kills")
 	for range g.occurrences("container kills", s.Containers, s.Always) {
 		pod := spec.Pods[r.IntN(len(spec.Pods))]
 		names := containerNames(pod.Manifest)
-		spec.ContainerKills = append(spec.ContainerKills, ContainerKill{
-			At: g.randomTime(r), Pod: pod.Name, Container: names[r.IntN(len(names))],
+		g.add(g.randomTime(r), &ContainerKill{
+			Pod: pod.Name, Container: names[r.IntN(len(names))],
 			ExitCode: []int32{137, 137, 143, 1, 0}[r.IntN(5)],
 		})
 	}
 	r = g.stream("sandbox kills")
 	for range g.occurrences("sandbox kills", s.Sandboxes, s.Always) {
-		spec.SandboxKills = append(spec.SandboxKills,
-			SandboxKill{At: g.randomTime(r), Pod: spec.Pods[r.IntN(len(spec.Pods))].Name})
+		g.add(g.randomTime(r), &SandboxKill{Pod: spec.Pods[r.IntN(len(spec.Pods))].Name})
 	}
 }
 
-func (s *Spec) validateStrikes() error {
-	for i, k := range s.AgentKills {
-		if (k.At == 0) == (k.AfterEffects <= 0) {
-			return fmt.Errorf("spec.agentKills[%d]: want either at or afterEffects above 0", i)
-		}
+func (k *AgentKill) validate(*Spec) error { return nil }
+
+// Length implements Deed.
+func (k *AgentKill) Length() Duration { return 0 }
+
+// PodEntry implements Deed.
+func (k *AgentKill) PodEntry() string { return "" }
+
+func (e *RuntimeRestart) validate(*Spec) error { return nil }
+
+// Length implements Deed.
+func (e *RuntimeRestart) Length() Duration { return e.Down }
+
+// PodEntry implements Deed.
+func (e *RuntimeRestart) PodEntry() string { return "" }
+
+func (e *Reboot) validate(*Spec) error { return nil }
+
+// Length implements Deed.
+func (e *Reboot) Length() Duration { return e.Down }
+
+// PodEntry implements Deed.
+func (e *Reboot) PodEntry() string { return "" }
+
+func (k *ContainerKill) validate(s *Spec) error {
+	if k.ExitCode < 0 || k.ExitCode > 255 {
+		return fmt.Errorf("exitCode: want 0 to 255, have %d", k.ExitCode)
 	}
-	for i, k := range s.ContainerKills {
-		victim := s.PodNamed(k.Pod)
-		switch {
-		case victim == nil:
-			return fmt.Errorf("spec.kills[%d].pod: no pod is called %q", i, k.Pod)
-		case !slices.Contains(containerNames(victim.Manifest), k.Container):
-			return fmt.Errorf("spec.kills[%d].container: pod %s has no container %q", i, k.Pod,
-				k.Container)
-		case k.ExitCode < 0 || k.ExitCode > 255:
-			return fmt.Errorf("spec.kills[%d].exitCode: want 0 to 255, have %d", i, k.ExitCode)
-		}
+	return s.validateContainer(k.Pod, k.Container)
+}
+
+// Length implements Deed.
+func (k *ContainerKill) Length() Duration { return 0 }
+
+// PodEntry implements Deed.
+func (k *ContainerKill) PodEntry() string { return k.Pod }
+
+func (k *SandboxKill) validate(s *Spec) error { return s.validatePodName(k.Pod) }
+
+// Length implements Deed.
+func (k *SandboxKill) Length() Duration { return 0 }
+
+// PodEntry implements Deed.
+func (k *SandboxKill) PodEntry() string { return k.Pod }
+
+func (s *Spec) validatePodName(pod string) error {
+	if s.PodNamed(pod) == nil {
+		return fmt.Errorf("pod: no pod is called %q", pod)
 	}
-	for i, k := range s.SandboxKills {
-		if s.PodNamed(k.Pod) == nil {
-			return fmt.Errorf("spec.sandboxKills[%d].pod: no pod is called %q", i, k.Pod)
-		}
+	return nil
+}
+
+func (s *Spec) validateContainer(pod, container string) error {
+	if err := s.validatePodName(pod); err != nil {
+		return err
+	}
+	if !slices.Contains(containerNames(s.PodNamed(pod).Manifest), container) {
+		return fmt.Errorf("container: pod %s has no container %q", pod, container)
 	}
 	return nil
 }

@@ -25,19 +25,8 @@ func Minimize(p *plan.Plan, tries int, progress func(tried, entries int)) (
 	s := &shrinker{best: p.Clone(), verdict: verdict, triesLeft: tries, progress: progress}
 	for before := -1; before != s.best.EntryCount() && s.triesLeft > 0; {
 		before = s.best.EntryCount()
-		removeEntries(s, func(p *plan.Spec) *[]plan.AgentKill { return &p.AgentKills })
-		removeEntries(s, func(p *plan.Spec) *[]plan.RuntimeRestart { return &p.RuntimeRestarts })
-		removeEntries(s, func(p *plan.Spec) *[]plan.Reboot { return &p.Reboots })
-		removeEntries(s, func(p *plan.Spec) *[]plan.ContainerKill { return &p.ContainerKills })
-		removeEntries(s, func(p *plan.Spec) *[]plan.SandboxKill { return &p.SandboxKills })
-		removeEntries(s, func(p *plan.Spec) *[]plan.ClockStep { return &p.ClockSteps })
-		removeEntries(s, func(p *plan.Spec) *[]plan.LostContainer { return &p.LostContainers })
-		removeEntries(s, func(p *plan.Spec) *[]plan.SandboxRemoval { return &p.SandboxRemovals })
-		removeEntries(s, func(p *plan.Spec) *[]plan.FaultWindow { return &p.Faults })
+		removeEntries(s, func(p *plan.Spec) *[]plan.Happening { return &p.Happenings })
 		removeEntries(s, func(p *plan.Spec) *[]plan.Image { return &p.Images })
-		removeEntries(s, func(p *plan.Spec) *[]plan.ManifestChange { return &p.Manifests })
-		removeEntries(s, func(p *plan.Spec) *[]plan.Act { return &p.Acts })
-		removeEntries(s, func(p *plan.Spec) *[]plan.Request { return &p.Requests })
 		removeEntries(s, func(p *plan.Spec) *[]plan.Object { return &p.Objects })
 		s.removeUnusedPods()
 		s.removeBehaviourEntries()
@@ -88,18 +77,17 @@ func (s *shrinker) removeBehaviourEntries() {
 	}
 }
 
-// removeUnusedPods removes the pods that no manifest change, act or request refers to.
+// removeUnusedPods removes the pods that no happening refers to.
 func (s *shrinker) removeUnusedPods() {
 	smaller := s.best.Clone()
 	used := map[string]bool{}
-	for i := range smaller.Spec.Manifests {
-		used[smaller.Spec.Manifests[i].Pod] = true
-	}
-	for i := range smaller.Spec.Acts {
-		used[smaller.Spec.Acts[i].Pod] = true
-	}
-	for i := range smaller.Spec.Requests {
-		used[smaller.Spec.Requests[i].Pod] = true
+	for i := range smaller.Spec.Happenings {
+		h := &smaller.Spec.Happenings[i]
+		deed, _ := h.Deed()
+		used[deed.PodEntry()] = true
+		if h.On != nil {
+			used[h.On.Pod] = true
+		}
 	}
 	smaller.Spec.Pods = slices.DeleteFunc(slices.Clone(smaller.Spec.Pods), func(p plan.Pod) bool {
 		return !used[p.Name]
@@ -111,13 +99,14 @@ func (s *shrinker) removeUnusedPods() {
 
 // shortenTimes halves the fault windows, and ends the plan soon after its last entry.
 func (s *shrinker) shortenTimes() {
-	for i := range s.best.Spec.Faults {
-		for {
+	for i := range s.best.Spec.Happenings {
+		for s.best.Spec.Happenings[i].Fault != nil {
 			smaller := s.best.Clone()
-			smaller.Spec.Faults = slices.Clone(smaller.Spec.Faults)
-			half := time.Duration(smaller.Spec.Faults[i].For / 2).Round(time.Millisecond)
-			smaller.Spec.Faults[i].For = plan.Duration(half)
-			if half < 100*time.Millisecond || !s.try(smaller) {
+			smaller.Spec.Happenings = slices.Clone(smaller.Spec.Happenings)
+			w := *smaller.Spec.Happenings[i].Fault
+			w.For = plan.Duration(time.Duration(w.For / 2).Round(time.Millisecond))
+			smaller.Spec.Happenings[i].Fault = &w
+			if time.Duration(w.For) < 100*time.Millisecond || !s.try(smaller) {
 				break
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/sim/plan"
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
@@ -302,14 +303,12 @@ func describeFact(f *truth.Fact) string {
 	return strings.Join(parts, " ")
 }
 
-// describeEntry returns the name of an entry of the plan, and its fields as the plan's file has
-// them.
-func describeEntry(entry any) (name, text string) {
-	name = reflect.TypeOf(entry).Elem().Name()
-	data, err := json.Marshal(entry)
+// describeDeed returns the fields of a deed as the plan's file has them.
+func describeDeed(deed plan.Deed) string {
+	data, err := json.Marshal(deed)
 	if err != nil {
-		return name, err.Error()
+		return err.Error()
 	}
-	text = strings.NewReplacer(`"`, "", "{", "", "}", "", ",", " ", ":", " ").Replace(string(data))
-	return name, shortText(text)
+	text := strings.NewReplacer(`"`, "", "{", "", "}", "", ",", " ", ":", " ").Replace(string(data))
+	return shortText(text)
 }

@@ -23,7 +23,7 @@ import (
 //	#12     0:01.004318  1  ← ListContainers     #4      3 containers
 //	                        → StopContainer      #9      ab12cd34ef56 grace 30s
 //	        0:01.021100     · ContainerExited            web/app ab12cd34ef56 exit 0 own
-//	        0:02.000000     ! RuntimeRestart             at 2s down 3s
+//	        0:02.000000     ! restartRuntime             down 3s
 //
 // The columns are the event's number, the virtual time, the incarnation of the agent, the kind of
 // the line, its name, the operation, and the essential parts. Set Write before use, and the
@@ -39,8 +39,9 @@ type Printer struct {
 
 	calls       map[world.OpID]string // by operation in flight
 	incarnation int
-	windows     []windowLine // to come, the earliest first
-	related     relation     // of the lines to Pod
+	windows     []windowEnd // to come, the earliest first
+	healed      time.Time   // when all faults end
+	related     relation    // of the lines to Pod
 }
 
 // Kinds of lines.
@@ -53,9 +54,10 @@ const (
 
 // Attach has a run printed.
 func (t *Printer) Attach(p *plan.Plan, o *sim.Options) {
-	t.windows = windowLines(p)
+	t.healed = plan.Start.Add(time.Duration(p.Spec.Duration))
+	t.windows = []windowEnd{{t.healed, "the faults heal", ""}}
 	t.related = newRelation(t.Pod)
-	o.Watch, o.WatchFact, o.WatchEntry = t.step, t.fact, t.entry
+	o.Watch, o.WatchFact, o.WatchHappening = t.step, t.fact, t.happening
 }
 
 // step writes the lines of one step.
@@ -94,10 +96,18 @@ func (t *Printer) fact(f truth.Fact) {
 		pod: f.PodUID})
 }
 
-// entry writes the line of an entry of the plan that is carried out.
-func (t *Printer) entry(at time.Time, entry any) {
-	name, text := describeEntry(entry)
-	t.line(row{at: at, kind: KindPlan, name: name, text: text})
+// happening writes the line of a happening of the plan that begins.
+func (t *Printer) happening(at time.Time, h *plan.Happening) {
+	deed, name := h.Deed()
+	text := describeDeed(deed)
+	isWindow := h.Fault != nil
+	if isWindow {
+		text = "begins: " + text
+	}
+	t.line(row{at: at, kind: KindPlan, name: name, text: text, isForAll: isWindow})
+	if isWindow {
+		t.addWindowEnd(at, name, h.Fault)
+	}
 }
 
 // row is one line.
@@ -113,8 +123,8 @@ type row struct {
 	isForAll    bool   // about all pods
 }
 
-// line writes a line, unless the filters leave it out, after the windows that have opened or closed
-// since the line before.
+// line writes a line, unless the filters leave it out, after those about the windows that have
+// closed since the line before.
 func (t *Printer) line(r row) {
 	for len(t.windows) > 0 && !t.windows[0].at.After(r.at) {
 		w := t.windows[0]
@@ -144,29 +154,20 @@ func (t *Printer) line(r row) {
 		r.kind, r.name, id, r.text), " "))
 }
 
-// windowLine is a line about the beginning or the end of a window of the plan.
-type windowLine struct {
+// windowEnd is a line to come about the end of a fault window.
+type windowEnd struct {
 	at         time.Time
 	name, text string
 }
 
-// windowLines returns the lines about the windows of a plan, in the order of their times. All
-// faults heal at the end of the plan's duration.
-func windowLines(p *plan.Plan) []windowLine {
-	end := plan.Start.Add(time.Duration(p.Spec.Duration))
-	lines := []windowLine{{end, "the faults heal", ""}}
-	for i := range p.Spec.Faults {
-		w := &p.Spec.Faults[i]
-		from := plan.Start.Add(time.Duration(w.At))
-		to := from.Add(time.Duration(w.For))
-		name, text := describeEntry(w)
-		lines = append(lines, windowLine{from, name, "begins: " + text})
-		if to.Before(end) {
-			lines = append(lines, windowLine{to, name, "ends: " + w.ID})
-		}
+// addWindowEnd adds the line about the end of a fault window that opens now. All faults heal at the
+// end of the plan's duration, of which there is a line.
+func (t *Printer) addWindowEnd(now time.Time, name string, w *plan.FaultWindow) {
+	end := windowEnd{now.Add(time.Duration(w.For)), name, "ends: " + w.ID}
+	if end.at.Before(t.healed) {
+		t.windows = append(t.windows, end)
+		slices.SortStableFunc(t.windows, func(x, y windowEnd) int { return x.at.Compare(y.at) })
 	}
-	slices.SortStableFunc(lines, func(x, y windowLine) int { return x.at.Compare(y.at) })
-	return lines
 }
 
 // virtualTime returns the time since the start of the run, in minutes and seconds.

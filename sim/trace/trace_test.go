@@ -99,8 +99,8 @@ func TestFilters(t *testing.T) {
 		}
 	}
 	one, _ := run(t, p, &Printer{Pod: "small-1"})
-	want := []string{"← PodSandboxStatus", "→ StartContainer", "· ContainerStarted", "! Act",
-		"the agent starts", "! FaultWindow"}
+	want := []string{"← PodSandboxStatus", "→ StartContainer", "· ContainerStarted", "! act",
+		"the agent starts", "! fault"}
 	for _, text := range want {
 		if !strings.Contains(strings.Join(one, "\n"), text) {
 			t.Errorf("no %q about the pod", text)

@@ -5,7 +5,10 @@
 // Start reading at Kind.
 package truth
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Kind is what a fact is about.
 type Kind string
@@ -52,6 +55,18 @@ const (
 	CgroupCreated Kind = "CgroupMade"    // or given other Limits; Cause, if the runtime did
 	CgroupRemoved Kind = "CgroupRemoved" // with everything below it, and the processes in it
 )
+
+// Kinds returns the kinds of facts.
+func Kinds() []Kind { return slices.Clone(kinds) }
+
+var kinds = []Kind{
+	SandboxCreated, SandboxReady, SandboxStopped, SandboxRemoved, ContainerCreated, ContainerStarted,
+	ContainerExited, ContainerRemoved, ContainerLost, ContainerFound, StopRequested, KillRequested,
+	HandlerRequested, HandlerEnded, ImagePulled, RuntimeRestarted, PathCreated, PathWritten,
+	PathRemoved, FileResized, TreeGrown, PathRenamed, Mounted, Unmounted, PowerLost, CgroupCreated,
+	CgroupRemoved, EventRecorded, ObjectCreated, ObjectUpdated, ObjectDeleted, TokenIssued,
+	WroteNothing,
+}
 
 // Causes of an exit, a kill or a stop.
 const (

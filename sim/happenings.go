@@ -1,0 +1,64 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"seedlet.dev/sim/plan"
+)
+
+// schedule puts the happenings of the plan on the agenda, and starts the agent.
+func (r *run) schedule() {
+	if r.server != nil {
+		r.startControllers()
+	}
+	for i := range r.plan.Happenings {
+		h := &r.plan.Happenings[i]
+		switch {
+		case h.On != nil:
+			r.addAnchored(h)
+		case h.At == 0 && (h.Manifest != nil || h.Act != nil): // before the agent boots
+			r.carryOut(h)
+		default:
+			r.agenda.At(plan.Start.Add(time.Duration(h.At)), func() { r.carryOut(h) })
+		}
+	}
+	r.bootAgent()
+	r.startPolling()
+}
+
+// carryOut does what a happening says, now.
+func (r *run) carryOut(h *plan.Happening) {
+	if r.opts.WatchHappening != nil {
+		r.opts.WatchHappening(r.agenda.Now(), h)
+	}
+	deed, _ := h.Deed()
+	switch d := deed.(type) {
+	case *plan.ManifestChange:
+		r.manifests.apply(d)
+	case *plan.Act:
+		r.performAct(d)
+	case *plan.AgentKill:
+		r.killAgent(d.Down)
+	case *plan.RuntimeRestart:
+		r.restartRuntime(d)
+	case *plan.Reboot:
+		r.rebootMachine(d.Down)
+	case *plan.ContainerKill:
+		r.killContainer(d)
+	case *plan.SandboxKill:
+		r.killSandbox(d)
+	case *plan.ClockStep:
+		r.changeRuntimeClock(time.Duration(d.By))
+	case *plan.LostContainer:
+		r.loseContainer(d)
+	case *plan.SandboxRemoval:
+		r.removeSandbox(d)
+	case *plan.FaultWindow:
+		r.openFaultWindow(d)
+	case *plan.Request:
+		r.clients.perform(d)
+	default:
+		panic(fmt.Sprintf("sim: nothing carries out a %T", deed))
+	}
+}

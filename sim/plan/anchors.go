@@ -1,0 +1,52 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"seedlet.dev/sim/truth"
+)
+
+// Anchor is a moment that only a run tells: some time after the n-th fact of a kind, or after the
+// n-th effect of a kind that the agent has issued, in all its incarnations. It comes at most once,
+// and not after the faults have healed. So a plan can reach a window of a millisecond, as that
+// between the creation of a container and the response of the runtime.
+type Anchor struct {
+	Fact   truth.Kind `json:"fact,omitempty"`   // of the simulated world, or
+	Effect string     `json:"effect,omitempty"` // the name of a call of the agent; AnyEffect for any
+	// Pod, an entry of pods, is the one that the fact or effect is about, and Container the one that
+	// the fact is about; absent: any.
+	Pod       string `json:"pod,omitempty"`
+	Container string `json:"container,omitempty"`
+
+	Nth   int      `json:"nth,omitempty"` // counted from 1; absent: the first
+	After Duration `json:"after,omitempty"`
+}
+
+// AnyEffect, as the effect of an anchor, stands for each effect of the agent but responses to
+// clients, events and observations of the machine.
+const AnyEffect = "any"
+
+// Count returns the number of the fact or effect that the anchor waits for, from 1.
+func (a *Anchor) Count() int { return max(a.Nth, 1) }
+
+func (a *Anchor) validate(s *Spec) error {
+	switch {
+	case (a.Fact == "") == (a.Effect == ""):
+		return errors.New("fact: want either a fact or an effect")
+	case a.Fact != "" && !slices.Contains(truth.Kinds(), a.Fact):
+		return fmt.Errorf("fact: want one of %v, have %q", truth.Kinds(), a.Fact)
+	case a.Effect != "" && a.Effect != AnyEffect && !slices.Contains(faultableCalls, a.Effect):
+		return fmt.Errorf("effect: want %s or one of %s, have %q", AnyEffect,
+			strings.Join(faultableCalls, ", "), a.Effect)
+	case a.Pod != "" && s.PodNamed(a.Pod) == nil:
+		return fmt.Errorf("pod: no pod is called %q", a.Pod)
+	case a.Container != "" && (a.Pod == "" || a.Fact == ""):
+		return errors.New("container: want one only with the fact of a pod")
+	case a.Nth < 0:
+		return fmt.Errorf("nth: want 1 or more, have %d", a.Nth)
+	}
+	return nil
+}
