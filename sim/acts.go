@@ -84,6 +84,17 @@ func (r *run) actTarget(a *plan.Act) (resource world.Resource, namespace, name s
 	return world.ResourcePods, pod.Namespace, pod.Name
 }
 
+// fullName returns the namespace and name that the pod of an entry of the plan has on the node.
+func (r *run) fullName(entry string) string {
+	full, known := r.fullNames[entry]
+	if !known {
+		_, namespace, name := r.actTarget(&plan.Act{Pod: entry})
+		full = namespace + "/" + name
+		r.fullNames[entry] = full
+	}
+	return full
+}
+
 // boundPod returns the pod of an entry of the plan, as bound to the node.
 func boundPod(p *plan.Pod) *v1.Pod {
 	pod, err := p.BoundPod()

@@ -23,8 +23,7 @@ type anchored struct {
 func (r *run) addAnchored(h *plan.Happening) {
 	a := &anchored{Happening: h, left: h.On.Count()}
 	if h.On.Pod != "" {
-		_, namespace, name := r.actTarget(&plan.Act{Pod: h.On.Pod})
-		a.pod = namespace + "/" + name
+		a.pod = r.fullName(h.On.Pod)
 	}
 	r.anchors = append(r.anchors, a)
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 
 	"seedlet.dev/core/mirror"
 	"seedlet.dev/sim/plan"
@@ -32,6 +33,11 @@ func (c *clients) addUID(full, uid string) {
 	c.uids[full] = append(slices.DeleteFunc(c.uids[full], func(u string) bool {
 		return u == uid
 	}), uid)
+}
+
+// isPod reports whether a UID is one that the pod of an entry of the plan has had.
+func (c *clients) isPod(entry, uid string) bool {
+	return slices.Contains(c.uids[c.run.fullName(entry)], uid)
 }
 
 // observe subscribes to the truth: it records the UIDs of the pods of the API server.
@@ -77,12 +83,13 @@ func (c *clients) perform(q *plan.Request) {
 // responses.
 func (c *clients) requestContainer(q *plan.Request) {
 	r := c.run
-	_, namespace, name := r.actTarget(&plan.Act{Pod: q.Pod})
+	full := r.fullName(q.Pod)
+	namespace, name, _ := strings.Cut(full, "/")
 	request := &world.ContainerRequest{Namespace: namespace, Pod: name + q.Suffix,
 		Container: q.Container}
-	switch uids := c.uids[namespace+"/"+name]; {
+	switch uids := c.uids[full]; {
 	case q.UID == plan.UIDMirror:
-		request.UID = c.mirrors[namespace+"/"+name]
+		request.UID = c.mirrors[full]
 	case q.UID == plan.UIDUnknown:
 		request.UID = "../" + q.Pod
 	case q.UID == plan.UIDCurrent && len(uids) > 0:

@@ -109,7 +109,8 @@ type run struct {
 	anchors     anchors
 	clocks      clocks
 	startTimes  startTimes
-	servedPods  []*v1.Pod // in the last response of the agent's HTTP API
+	servedPods  []*v1.Pod         // in the last response of the agent's HTTP API
+	fullNames   map[string]string // of pods, by their entries in the plan
 }
 
 // Run executes a plan.
@@ -146,7 +147,8 @@ func newRun(p *plan.Plan, opts Options) (*run, error) {
 	}
 	r := &run{plan: spec, opts: opts, agenda: agenda.New(plan.Start, spec.Seed),
 		injector: faults.NewInjector(spec, plan.Start), truth: &truth.Log{},
-		hash: canonical.NewHash(plan.Start), startTimes: newStartTimes()}
+		hash: canonical.NewHash(plan.Start), startTimes: newStartTimes(),
+		fullNames: map[string]string{}}
 	if r.limits, err = spec.Node.Limits(); err != nil {
 		return nil, err
 	}
@@ -169,6 +171,7 @@ func newRun(p *plan.Plan, opts Options) (*run, error) {
 		ManifestPath: plan.ManifestDir, HasAPIServer: spec.Node.API,
 	}
 	r.manifests, r.clients = newManifests(r), newClients(r)
+	r.injector.IsPod = r.clients.isPod
 	r.panicsLeft = panicsOfPlan(spec)
 	r.truth.Subscribe(r.clients.observe)
 	r.truth.Subscribe(r.observeAnchors)

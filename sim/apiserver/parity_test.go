@@ -27,8 +27,8 @@ type simCluster struct {
 // varyingLatency injects latencies that vary from call to call.
 type varyingLatency struct{}
 
-func (varyingLatency) Decide(_ string, op int, _ time.Time) wire.Outcome {
-	latency := time.Duration(op*7919%13) * time.Millisecond
+func (varyingLatency) Decide(id wire.CallID, _ time.Time) wire.Outcome {
+	latency := time.Duration(id.Nth*7919%13) * time.Millisecond
 	return wire.Outcome{RequestLatency: latency, ResponseLatency: latency}
 }
 

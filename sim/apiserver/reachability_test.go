@@ -156,11 +156,11 @@ func TestWatchRelistsAfterCompaction(t *testing.T) {
 // decreasingLag delays every change for long, later changes for less.
 type decreasingLag struct{}
 
-func (decreasingLag) Decide(call string, op int, _ time.Time) wire.Outcome {
-	if call != CallObject {
+func (decreasingLag) Decide(id wire.CallID, _ time.Time) wire.Outcome {
+	if id.Name != CallObject {
 		return wire.Outcome{}
 	}
-	return wire.Outcome{EffectDelay: time.Duration(100-op) * time.Second}
+	return wire.Outcome{EffectDelay: time.Duration(100-id.Nth) * time.Second}
 }
 
 func TestWatchDelayKeepsTheOrder(t *testing.T) {

@@ -111,7 +111,7 @@ func TestParity(t *testing.T) {
 // outcomes are the injected outcomes of calls, by name.
 type outcomes map[string]wire.Outcome
 
-func (a outcomes) Decide(call string, _ int, _ time.Time) wire.Outcome { return a[call] }
+func (a outcomes) Decide(id wire.CallID, _ time.Time) wire.Outcome { return a[id.Name] }
 
 func TestFullDisk(t *testing.T) {
 	w := newWorld(1, nil)

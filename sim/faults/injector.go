@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -31,7 +32,10 @@ type Injector struct {
 	order           plan.Order
 	windows         []window
 	priorityChanges []time.Time // of the priority strategy
-	callHashes      map[string]uint64
+
+	// IsPod reports whether a UID is one that a pod of the plan has had, by the name of its entry. Set
+	// it before the first call.
+	IsPod func(entry, uid string) bool
 }
 
 // window is a fault window in virtual time.
@@ -43,7 +47,7 @@ type window struct {
 
 // NewInjector returns the injector of a plan's faults, for a run that begins at start.
 func NewInjector(spec *plan.Spec, start time.Time) *Injector {
-	f := &Injector{seed: spec.Seed, order: spec.Order, callHashes: map[string]uint64{},
+	f := &Injector{seed: spec.Seed, order: spec.Order,
 		healed: start.Add(time.Duration(spec.Duration))}
 	for i := range spec.Happenings {
 		h := &spec.Happenings[i]
@@ -86,35 +90,36 @@ func (f *Injector) Open(w *plan.FaultWindow, now time.Time) {
 }
 
 // Decide implements wire.FaultSource.
-func (f *Injector) Decide(call string, op int, now time.Time) wire.Outcome {
-	callHash, known := f.callHashes[call]
-	if !known {
-		callHash = hashText(call)
-		f.callHashes[call] = callHash
-	}
-	outcome := f.faultFree(callHash, op, now)
+func (f *Injector) Decide(id wire.CallID, now time.Time) wire.Outcome {
+	call := mix(id.Hash + uint64(id.Nth))
+	outcome := f.faultFree(id, call, now)
 	for i := range f.windows {
 		w := &f.windows[i]
-		if now.Before(w.from) || !now.Before(w.to) || !w.applies(call) {
+		if now.Before(w.from) || !now.Before(w.to) || !w.applies(id.Name) || !f.isAbout(w, id.Pod) {
 			continue
 		}
-		dice := decisionStream(mix(f.seed ^ w.hash ^ mix(callHash+uint64(op))))
+		dice := decisionStream(mix(f.seed ^ w.hash ^ call))
 		if w.Class == plan.FaultFileEvents || dice.share() < w.Probability {
-			w.apply(&outcome, &dice, call)
+			w.apply(&outcome, &dice, id.Name)
 		}
 	}
 	return outcome
 }
 
+// isAbout reports whether the faults of a window may affect calls about a pod.
+func (f *Injector) isAbout(w *window, uid string) bool {
+	return w.Pod == "" || uid != "" && f.IsPod(w.Pod, uid)
+}
+
 // faultFree returns the latency of a call to which no fault applies.
-func (f *Injector) faultFree(callHash uint64, op int, now time.Time) wire.Outcome {
-	dice := decisionStream(mix(f.seed ^ mix(callHash^uint64(op)<<20)))
+func (f *Injector) faultFree(id wire.CallID, call uint64, now time.Time) wire.Outcome {
+	dice := decisionStream(mix(f.seed ^ call))
 	if f.order == plan.OrderPriority {
 		era := 0
 		for era < len(f.priorityChanges) && !now.Before(f.priorityChanges[era]) {
 			era++
 		}
-		priority := decisionStream(mix(f.seed ^ callHash ^ uint64(era)<<48))
+		priority := decisionStream(mix(f.seed ^ id.Hash ^ uint64(era)<<48))
 		at := latencyLeast + time.Duration(priority.share()*float64(latencyMost-latencyLeast))
 		jitter := time.Duration(dice.next() % uint64(latencyLeast))
 		return wire.Outcome{RequestLatency: at + jitter, ResponseLatency: at + jitter}
@@ -194,10 +199,12 @@ func (w *window) apply(outcome *wire.Outcome, dice *decisionStream, call string)
 		kinds := []world.ErrorKind{
 			world.KindInternal, world.KindUnavailable, world.KindExhausted, world.KindInternal,
 		}
-		outcome.ErrorBefore = world.Errorf(kinds[dice.next()%4], call, "refused by the plan's %s", w.ID)
+		kind := cmp.Or(w.Kind, kinds[dice.next()%4])
+		outcome.ErrorBefore = world.Errorf(kind, call, "refused by the plan's %s", w.ID)
 	case plan.FaultErrorAfter:
 		kinds := []world.ErrorKind{world.KindInternal, world.KindUnavailable, world.KindTimeout}
-		outcome.ErrorAfter = world.Errorf(kinds[dice.next()%3], call, "failed by the plan's %s", w.ID)
+		kind := cmp.Or(w.Kind, kinds[dice.next()%3])
+		outcome.ErrorAfter = world.Errorf(kind, call, "failed by the plan's %s", w.ID)
 	case plan.FaultResponseLost:
 		outcome.ResponseLost = true
 		outcome.EffectDelay += dice.between(w.Takes.Least, w.Takes.Most)

@@ -17,7 +17,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // sameOutcome is the outcome of every call.
 type sameOutcome wire.Outcome
 
-func (f sameOutcome) Decide(string, int, time.Time) wire.Outcome { return wire.Outcome(f) }
+func (f sameOutcome) Decide(wire.CallID, time.Time) wire.Outcome { return wire.Outcome(f) }
 
 // listener listens on port 80 of one host and replies after a delay.
 type listener struct {

@@ -20,6 +20,11 @@ type FaultWindow struct {
 	Probability float64    `json:"probability,omitempty"` // that a fault applies to a call
 	Takes       Span       `json:"takes,omitempty"`       // the delay, where the class has one
 	Path        string     `json:"path,omitempty"`        // of path-hangs
+
+	// Pod is the entry of pods whose calls are affected; absent: all calls.
+	Pod string `json:"pod,omitempty"`
+	// Kind is the kind of the errors of error-before and error-after; absent: one is drawn for each.
+	Kind world.ErrorKind `json:"kind,omitempty"`
 }
 
 // FaultRange is one class of faults between the agent and its ports.
@@ -83,6 +88,14 @@ var apiFaultClasses = []FaultClass{
 // AffectsAPI reports whether faults of the class are between the agent and the API server.
 func (c FaultClass) AffectsAPI() bool { return slices.Contains(apiFaultClasses, c) }
 
+// errorKinds are the kinds of errors that a class of faults may have. Those of which package world
+// says that there was no effect come before the effect.
+var errorKinds = map[FaultClass][]world.ErrorKind{
+	FaultErrorBefore: {world.KindNotFound, world.KindExists, world.KindConflict, world.KindInvalid,
+		world.KindRefused, world.KindExhausted, world.KindUnavailable, world.KindInternal},
+	FaultErrorAfter: {world.KindUnavailable, world.KindTimeout, world.KindInternal},
+}
+
 // IsAPICall reports whether a call goes to the API server.
 func IsAPICall(call string) bool { return slices.Contains(apiCalls, call) }
 
@@ -138,14 +151,18 @@ func (g *generator) addFaults() {
 func (w *FaultWindow) Length() Duration { return w.For }
 
 // PodEntry implements Deed.
-func (w *FaultWindow) PodEntry() string { return "" }
+func (w *FaultWindow) PodEntry() string { return w.Pod }
 
-func (w *FaultWindow) validate(*Spec) error {
+func (w *FaultWindow) validate(s *Spec) error {
 	switch {
 	case w.ID == "":
 		return errors.New("id: want a name, have none")
 	case w.Probability < 0 || w.Probability > 1:
 		return fmt.Errorf("probability: want a number from 0 to 1, have %g", w.Probability)
+	case w.Pod != "" && s.PodNamed(w.Pod) == nil:
+		return fmt.Errorf("pod: no pod is called %q", w.Pod)
+	case w.Kind != "" && !slices.Contains(errorKinds[w.Class], w.Kind):
+		return fmt.Errorf("kind: want one of %v for %s, have %q", errorKinds[w.Class], w.Class, w.Kind)
 	}
 	if err := validatePath(w.Class, w.Path); err != nil {
 		return err

@@ -102,14 +102,11 @@ func (g *generator) addOn(anchor Anchor, deed Deed) {
 	g.plan.Spec.Happenings = append(g.plan.Spec.Happenings, h)
 }
 
-// sortHappenings brings the happenings in the order of the kinds of deeds. Manifests and requests
-// are in the order of their times as well.
+// sortHappenings brings the happenings in the order of their times. Those of one time are in the
+// order of the kinds of deeds.
 func (g *generator) sortHappenings() {
 	slices.SortStableFunc(g.plan.Spec.Happenings, func(x, y Happening) int {
-		if order := cmp.Compare(x.rank(), y.rank()); order != 0 || x.Manifest == nil && x.Request == nil {
-			return order
-		}
-		return cmp.Compare(x.At, y.At)
+		return cmp.Or(cmp.Compare(x.At, y.At), cmp.Compare(x.rank(), y.rank()))
 	})
 }
 

@@ -137,9 +137,9 @@ func images(ref string, _ int) Image {
 // outcomes are the injected outcomes of calls by name, in order. All other calls are fault-free.
 type outcomes map[string][]Outcome
 
-func (f outcomes) Decide(call string, op int, _ time.Time) wire.Outcome {
-	if op < len(f[call]) {
-		return f[call][op]
+func (f outcomes) Decide(id wire.CallID, _ time.Time) wire.Outcome {
+	if id.Nth < len(f[id.Name]) {
+		return f[id.Name][id.Nth]
 	}
 	return Outcome{RequestLatency: time.Millisecond, ResponseLatency: time.Millisecond}
 }

@@ -14,7 +14,7 @@ type Call struct {
 	Outcome Outcome
 
 	wire           *Wire
-	rng            rand.PCG // of this call only, seeded with the wire's seed, Name and ordinal
+	rng            rand.PCG // of this call only, seeded with the wire's seed and the CallID
 	index          int      // in wire.inFlight
 	replied        bool     // the port has completed the call
 	callerGone     bool     // the agent has died or the call has timed out

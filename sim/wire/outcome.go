@@ -28,17 +28,24 @@ type Outcome struct {
 	EffectDelay time.Duration
 }
 
+// CallID identifies a call or notification among all of a run. It does not depend on calls about
+// other pods, so a plan in which these differ leaves the outcome of the call as it was.
+type CallID struct {
+	Name string
+	Pod  string // the UID of the pod that the call is about; empty: none
+	Nth  int    // from zero, among those of this name and pod, over all incarnations of the agent
+	Hash uint64 // of the name and the pod; the same in every process
+}
+
 // FaultSource decides the outcomes of calls. A decision must depend only on the arguments and on
 // the plan, not on earlier decisions, so that an edited plan changes little else.
 type FaultSource interface {
-	// Decide returns the outcome of a call. The ordinal counts the calls of the same name from zero,
-	// over all incarnations of the agent.
-	Decide(call string, op int, now time.Time) Outcome
+	Decide(id CallID, now time.Time) Outcome
 }
 
 // faultFree is a FaultSource without faults.
 type faultFree struct{}
 
-func (faultFree) Decide(string, int, time.Time) Outcome {
+func (faultFree) Decide(CallID, time.Time) Outcome {
 	return Outcome{RequestLatency: 200 * time.Microsecond, ResponseLatency: 200 * time.Microsecond}
 }

@@ -40,11 +40,20 @@ type Wire struct {
 	faults       FaultSource
 	deliverEvent func(world.Event) // nil while the agent is dead
 	seed         uint64
-	ordinals     map[string]int // number of calls so far by name, over all incarnations
-	inFlight     []*Call        // sent and neither completed nor given up by the caller
-	portDeaths   int            // how often the port's process has died
-	down         bool           // the port's process is not running
+	counters     map[counterKey]*counter
+	inFlight     []*Call // sent and neither completed nor given up by the caller
+	portDeaths   int     // how often the port's process has died
+	down         bool    // the port's process is not running
 	downUntil    time.Time
+}
+
+// counterKey is what the calls that a counter counts have in common.
+type counterKey struct{ name, pod string }
+
+// counter counts calls, over all incarnations of the agent.
+type counter struct {
+	hash  uint64 // of the key
+	calls int
 }
 
 // New returns a wire.
@@ -55,7 +64,7 @@ func New(opts Options) *Wire {
 	return &Wire{
 		agenda: opts.Agenda, faults: opts.Faults, deliverEvent: opts.Deliver, seed: opts.Seed,
 		local:    opts.Local,
-		ordinals: map[string]int{},
+		counters: map[counterKey]*counter{},
 	}
 }
 
@@ -66,10 +75,10 @@ func (w *Wire) Send(eff world.Effect, serve func(*Call)) {
 		panic("wire: " + world.BodyName(eff.Body) + " has no OpID or no deadline")
 	}
 	name := world.CallName(eff.Body)
-	ordinal := w.nextOrdinal(name)
+	id := w.nextID(name, eff.Pod)
 	c := &Call{Effect: eff, Name: name, wire: w, index: len(w.inFlight), deathsWhenSent: w.portDeaths}
-	c.Outcome = w.faults.Decide(name, ordinal, w.agenda.Now())
-	c.rng.Seed(w.seed^hash(name), uint64(ordinal))
+	c.Outcome = w.faults.Decide(id, w.agenda.Now())
+	c.rng.Seed(w.seed^id.Hash, uint64(id.Nth))
 	w.inFlight = append(w.inFlight, c)
 	if !w.agenda.Now().Add(c.Outcome.RequestLatency).Before(eff.Deadline) {
 		c.expireAtDeadline()
@@ -108,7 +117,7 @@ func (w *Wire) Notify(name string, body any) {
 
 // NextOutcome returns the outcome of the next notification of that name.
 func (w *Wire) NextOutcome(name string) Outcome {
-	return w.faults.Decide(name, w.nextOrdinal(name), w.agenda.Now())
+	return w.faults.Decide(w.nextID(name, ""), w.agenda.Now())
 }
 
 // DeliverAt delivers a notification to the current incarnation of the agent at the given time,
@@ -192,10 +201,17 @@ func (w *Wire) removeInFlight(c *Call) {
 	c.index = notInFlight
 }
 
-func (w *Wire) nextOrdinal(name string) int {
-	n := w.ordinals[name]
-	w.ordinals[name] = n + 1
-	return n
+// nextID returns the ID of the next call of a name about a pod.
+func (w *Wire) nextID(name, pod string) CallID {
+	key := counterKey{name, pod}
+	c := w.counters[key]
+	if c == nil {
+		c = &counter{hash: hash(name + " " + pod)}
+		w.counters[key] = c
+	}
+	id := CallID{Name: name, Pod: pod, Nth: c.calls, Hash: c.hash}
+	c.calls++
+	return id
 }
 
 // hash is FNV-1a. Unlike the map hashes of the standard library it is the same in every process.

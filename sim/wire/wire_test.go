@@ -15,7 +15,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // randomFaults decides random outcomes of every kind.
 type randomFaults struct{ rng *rand.Rand }
 
-func (w randomFaults) Decide(string, int, time.Time) Outcome {
+func (w randomFaults) Decide(CallID, time.Time) Outcome {
 	span := func() time.Duration { return time.Duration(w.rng.Int64N(int64(4 * time.Second))) }
 	f := Outcome{RequestLatency: span(), ResponseLatency: span()}
 	switch w.rng.IntN(5) {
@@ -159,7 +159,7 @@ func TestLocalPortCompletesWhenTheCallEnds(t *testing.T) {
 // sameOutcome decides the same outcome for every call.
 type sameOutcome Outcome
 
-func (f sameOutcome) Decide(string, int, time.Time) Outcome { return Outcome(f) }
+func (f sameOutcome) Decide(CallID, time.Time) Outcome { return Outcome(f) }
 
 func TestDrawsDependOnlyOnTheCall(t *testing.T) {
 	draw := func(before int) uint64 {
