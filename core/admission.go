@@ -39,16 +39,16 @@ var awaitingOtherPod = Rejection{Phase: v1.PodPending, Waiting: true,
 var awaitingRuntime = Rejection{Phase: v1.PodPending, Waiting: true,
 	Message: "waiting to learn what the container runtime supports"}
 
-// awaitingNode returns the rejection of a pod that the Node's labels do not match as far as they
-// are known: the watch may report a label later than the pod that was bound because of it. It waits
-// until the API server has answered a request that was issued after the pod was seen with the Node;
-// the zero value if it has. Upstream: predicateAdmitHandler.generalFilter in
-// pkg/kubelet/lifecycle/predicate.go.
+// awaitingNode returns the rejection of a pod that the Node's labels or taints keep away as far as
+// they are known: the watch may report a change of them later than the pod that was bound because
+// of it. The pod waits until the API server has answered a request that was issued after the pod
+// was seen with the Node; the zero value if it has. Upstream, for labels alone:
+// predicateAdmitHandler.generalFilter in pkg/kubelet/lifecycle/predicate.go.
 func (a *Agent) awaitingNode(uid string) Rejection {
 	s := &a.state
 	since := s.APIRejections[uid].NodeOp
 	if since == 0 {
-		since = s.Ops.LastID + 1
+		since = a.effects.NextID()
 	}
 	if s.NodeObject.HasAnswered(since) {
 		return Rejection{}
@@ -56,7 +56,7 @@ func (a *Agent) awaitingNode(uid string) Rejection {
 	s.NodeObject.Await(since)
 	a.enqueueNode()
 	return Rejection{Phase: v1.PodPending, Waiting: true, NodeOp: since,
-		Message: "waiting to read the Node, which did not match the pod's node affinity/selector"}
+		Message: "waiting to read the Node, whose labels or taints did not fit the pod"}
 }
 
 // isNodeAwaited reports whether a pod waits for the Node.
@@ -249,12 +249,12 @@ func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 	if len(failures) == 0 {
 		return Rejection{}
 	}
-	if !static && admission.OnlyNodeAffinity(failures) {
+	decisive := admission.DecisiveFailure(spec, static, failures)
+	if !static && admission.CausedByNode(decisive) {
 		if rejection := a.awaitingNode(string(spec.UID)); rejection != (Rejection{}) {
 			return rejection
 		}
 	}
-	decisive := admission.DecisiveFailure(spec, static, failures)
 	if admission.CausedByOtherPods(decisive) && slices.ContainsFunc(others, a.mayBecomeTerminal) {
 		return awaitingOtherPod
 	}

@@ -2,6 +2,7 @@ package core
 
 import (
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -58,6 +59,16 @@ func (a *Agent) enqueueNode() {
 	}
 }
 
+// planLease plans the lease, and has the Node read that it waits for.
+func (a *Agent) planLease() time.Time {
+	s := &a.state
+	wake := s.Lease.Plan(&s.NodeObject, &a.effects)
+	if s.Lease.AwaitsNode() {
+		a.queue.enqueue(nodeobject.Owner)
+	}
+	return wake
+}
+
 // nodeEnv returns what the Node's status is made from. A relist that is overdue is noted, because
 // the next one that succeeds changes the status.
 func (a *Agent) nodeEnv() *nodeobject.Env {
@@ -78,6 +89,7 @@ func (a *Agent) updateNodeObject() {
 	var node *v1.Node
 	if o != nil {
 		node = o.Node
+		s.Lease.NodeObserved()
 	}
 	s.NodeObject.Observe(node)
 	a.applyNodeObject()

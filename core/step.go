@@ -224,7 +224,7 @@ func (a *Agent) planComponent(key timer.Key) {
 	case machine.Owner.Component:
 		wake = s.Machine.Plan(&a.effects)
 	case lease.Owner.Component:
-		wake = s.Lease.Plan(s.NodeObject.UID(), &a.effects)
+		wake = a.planLease()
 	case apiPodsOwner.Component:
 		wake = a.planAPIPods(s.Now)
 	case setAsideOwner.Component:

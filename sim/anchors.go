@@ -39,12 +39,17 @@ func (r *run) observeAnchors(f truth.Fact) {
 // observeEffect is called for every effect that the agent has issued, once the port has it. Counted
 // effects are those that plan.AnyEffect stands for.
 func (r *run) observeEffect(eff *world.Effect, counted bool) {
+	if r.opts.WatchEffect != nil {
+		r.opts.WatchEffect(*eff)
+	}
 	if len(r.anchors) == 0 {
 		return
 	}
 	call := world.CallName(eff.Body)
+	changes := plan.ChangesSomething(call)
 	r.advanceAnchors(func(a *anchored) bool {
-		return (a.On.Effect == call || counted && a.On.Effect == plan.AnyEffect) &&
+		return (a.On.Effect == call || counted && a.On.Effect == plan.AnyEffect ||
+			changes && a.On.Effect == plan.AnyChange) &&
 			(a.pod == "" || slices.Contains(r.clients.uids[a.pod], eff.Pod))
 	})
 }

@@ -90,7 +90,7 @@ var knownBugs = []struct {
 	{
 		issues: "63814 129385",
 		what:   "a hash over serialised specs changed; every container restarted",
-		oracle: "back-off", scenario: "agent-restarts",
+		oracle: "needless-stop", scenario: "agent-restarts",
 		mutant: "the hash of a container changes when the agent restarts",
 	},
 	{

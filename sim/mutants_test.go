@@ -617,7 +617,7 @@ var mutants = []mutant{
 		file:     "world/loop/paths.go",
 		old:      "if changed := changedPath(eff.Body); changed != \"\" {",
 		new:      "if changed := changedPath(eff.Body); changed == \"never\" {",
-		scenario: "manifest-churn", seeds: "501-600",
+		scenario: "slow-removals", seeds: "1-40",
 	},
 	{
 		name:     "a hostPath volume counts as one of the agent's own paths",
@@ -888,6 +888,13 @@ var mutants = []mutant{
 			new:  "case false:",
 		},
 		scenario: "admission", seeds: "1-200",
+	},
+	{
+		name:     "a pod is rejected for labels of the Node that may have changed",
+		file:     "core/admission.go",
+		old:      "	if !static && admission.CausedByNode(decisive) {\n",
+		new:      "	if static && admission.CausedByNode(decisive) {\n",
+		scenario: "node-labels", seeds: "1-40",
 	},
 	{
 		name:     "containers of a pod that is not known yet hold no resources",

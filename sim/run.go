@@ -30,6 +30,9 @@ type Options struct {
 	Watch          func(Step)
 	WatchFact      func(truth.Fact)
 	WatchHappening func(at time.Time, h *plan.Happening)
+	// WatchEffect is called for every effect as it has reached its port, which may be later than the
+	// step: it may have waited for others.
+	WatchEffect func(world.Effect)
 	// RestoreAfter, if not nil, reports after which events the agent is replaced by one that is
 	// restored from its snapshot. That must not change the run.
 	RestoreAfter func(event uint64) bool

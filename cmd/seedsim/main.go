@@ -43,15 +43,15 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q; there are list, run, replay, plan, shrink "+
-					"and oracles", args[0])
+				return fmt.Errorf("unknown command %q; there are list, run, sweep, replay, plan, "+
+					"shrink and oracles", args[0])
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(listCommand(), runCommand(), replayCommand(), planCommand(), shrinkCommand(),
-		oraclesCommand())
+	root.AddCommand(listCommand(), runCommand(), sweepCommand(), replayCommand(), planCommand(),
+		shrinkCommand(), oraclesCommand())
 	return root
 }

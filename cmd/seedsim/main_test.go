@@ -41,6 +41,9 @@ func TestBadInput(t *testing.T) {
 		{"replay steady --log --pod x", "--pod x: the plan has "},
 		{"replay steady --log --only x", "want events, effects, facts or plan"},
 		{"plan all", "seedsim list"},
+		{"sweep steady --after 999999", "--after 999999: the plan has "},
+		{"sweep steady --every 0", "--every 0: must be at least 1"},
+		{"sweep steady -o x", "-o x: needs --after and one strike"},
 		{"bake", "unknown command"},
 		{"list --nonsense", "nonsense"},
 	} {

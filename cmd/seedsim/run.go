@@ -24,6 +24,7 @@ import (
 type report struct {
 	Scenario       string    `json:"scenario"`
 	Seeds          string    `json:"seeds"`
+	What           string    `json:"-"` // scenario and seeds, or the sweep
 	Failures       []failure `json:"failures"`
 	VirtualSeconds float64   `json:"virtualSeconds"`
 	WallSeconds    float64   `json:"wallSeconds"`
@@ -37,6 +38,7 @@ type failure struct {
 	Oracle      string  `json:"oracle"`
 	Message     string  `json:"message"`
 	VirtualTime float64 `json:"virtualTime"` // seconds since the start of the run
+	Run         string  `json:"run"`         // which it is
 	Replay      string  `json:"replay"`
 }
 
@@ -65,6 +67,7 @@ func runCommand() *cobra.Command {
 				return err
 			}
 			rep.Scenario, rep.Seeds = args[0], fmt.Sprintf("%d-%d", r.from, r.to)
+			rep.What = rep.Scenario + " seeds " + rep.Seeds
 			return rep.print(c.OutOrStdout(), asJSON)
 		},
 	}
@@ -80,6 +83,7 @@ type task struct {
 	scenario *plan.Scenario
 	name     string // of the scenario or of its file, for the replay command
 	seed     uint64
+	sweep    *sweepPoint // nil: the plan of the scenario and the seed
 	verdict  *sim.Verdict
 	err      error
 }
@@ -136,11 +140,35 @@ func runAll(tasks []*task, jobs int, failFast bool, p *progress) (*report, error
 }
 
 func (t *task) run() {
-	p, err := plan.Generate(t.scenario, t.seed)
+	p, err := t.plan()
 	if err == nil {
 		t.verdict, err = sim.Run(p, sim.Options{})
 	}
 	t.err = err
+}
+
+func (t *task) plan() (*plan.Plan, error) {
+	if t.sweep != nil {
+		return t.sweep.plan(), nil
+	}
+	return plan.Generate(t.scenario, t.seed)
+}
+
+// String says which run it is.
+func (t *task) String() string {
+	text := fmt.Sprintf("%s seed %d", t.scenario.Metadata.Name, t.seed)
+	if t.sweep != nil {
+		text += " " + t.sweep.String()
+	}
+	return text
+}
+
+// replayCommand returns the command that repeats the run.
+func (t *task) replayCommand() string {
+	if t.sweep != nil {
+		return t.sweep.replayCommand(t.name, t.seed)
+	}
+	return fmt.Sprintf("seedsim replay %s --seed %d --log", t.name, t.seed)
 }
 
 func (t *task) failed() bool { return t.err != nil || t.verdict != nil && t.verdict.Failure != nil }
@@ -159,7 +187,7 @@ func (rep *report) collect(tasks []*task) error {
 			rep.Failures = append(rep.Failures, failure{
 				Scenario: t.scenario.Metadata.Name, Seed: t.seed, Oracle: v.Failure.Oracle,
 				Message: v.Failure.Message, VirtualTime: v.Failure.Virtual.Seconds(),
-				Replay: fmt.Sprintf("seedsim replay %s --seed %d --log", t.name, t.seed),
+				Run: t.String(), Replay: t.replayCommand(),
 			})
 		}
 	}
@@ -176,11 +204,11 @@ func (rep *report) print(w io.Writer, asJSON bool) error {
 		}
 	} else {
 		for _, f := range rep.Failures {
-			fmt.Fprintf(w, "FAIL %s seed %d at %.3fs: %s: %s\n     %s\n", f.Scenario, f.Seed,
-				f.VirtualTime, f.Oracle, f.Message, f.Replay)
+			fmt.Fprintf(w, "FAIL %s at %.3fs: %s: %s\n     %s\n", f.Run, f.VirtualTime, f.Oracle,
+				f.Message, f.Replay)
 		}
-		fmt.Fprintf(w, "%s seeds %s: %d failures, %.0f virtual seconds in %.1f s (%.0f per "+
-			"second), %d events, hash %s\n", rep.Scenario, rep.Seeds, len(rep.Failures),
+		fmt.Fprintf(w, "%s: %d failures, %.0f virtual seconds in %.1f s (%.0f per "+
+			"second), %d events, hash %s\n", rep.What, len(rep.Failures),
 			rep.VirtualSeconds, rep.WallSeconds, rep.VirtualSeconds/rep.WallSeconds, rep.Events,
 			rep.Hash)
 	}
@@ -213,10 +241,9 @@ func (p *progress) done(t *task, total int) {
 		p.failed++
 		p.end()
 		// The report at the end has the details.
-		fmt.Fprintf(p.w, "%s seed %d failed\n", t.scenario.Metadata.Name, t.seed)
+		fmt.Fprintf(p.w, "%s failed\n", t)
 	}
-	p.show("%d of %d runs, %d failed, at %s seed %d", p.count, total, p.failed,
-		t.scenario.Metadata.Name, t.seed)
+	p.show("%d of %d runs, %d failed, at %s", p.count, total, p.failed, t)
 }
 
 // show prints the state of the work, unless it was printed a short time ago.

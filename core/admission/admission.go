@@ -30,14 +30,18 @@ func CausedByOtherPods(f Failure) bool {
 	return f.Shortage.Resource != "" || f.Reason == reasonNodePorts
 }
 
-// OnlyNodeAffinity reports whether the labels of the Node are the only reason why a pod does not
-// fit.
-func OnlyNodeAffinity(failures []Failure) bool {
-	return len(failures) == 1 && failures[0].Reason == reasonNodeAffinity
+// CausedByNode reports whether the labels or taints of the Node are the reason why a pod does not
+// fit. What is known of them may be older than the pod.
+func CausedByNode(f Failure) bool {
+	return f.Reason == reasonNodeAffinity || f.Reason == reasonTaints
 }
 
-// reasonNodeAffinity is the reason if the pod's node selector or affinity does not match the Node.
-const reasonNodeAffinity = "NodeAffinity"
+// The reasons if the pod's node selector or affinity does not match the Node, and if the pod does
+// not tolerate a taint of effect NoExecute.
+const (
+	reasonNodeAffinity = "NodeAffinity"
+	reasonTaints       = "TaintToleration"
+)
 
 // reasonNodePorts is the reason if another pod uses the same port of the host.
 const reasonNodePorts = "NodePorts"
@@ -82,7 +86,7 @@ func (c *Check) Failures() []Failure {
 			"didn't have free ports for the requested pod ports"))
 	}
 	if c.Node != nil && !c.Static && !c.toleratesTaints() {
-		failures = append(failures, predicateFailure("TaintToleration",
+		failures = append(failures, predicateFailure(reasonTaints,
 			"had taints that the pod didn't tolerate"))
 	}
 	return failures

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -113,8 +112,15 @@ func TestFailures(t *testing.T) {
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("%s: %s", c.name, d)
 		}
-		if OnlyNodeAffinity(failures) != slices.Equal(c.want, []string{"NodeAffinity"}) {
-			t.Errorf("%s: labels of the Node are the only reason: %v", c.name, OnlyNodeAffinity(failures))
+	}
+}
+
+func TestCausedByNode(t *testing.T) {
+	for reason, want := range map[string]bool{ //ordered: each alone
+		"NodeAffinity": true, "TaintToleration": true, "NodePorts": false, "OutOfcpu": false,
+	} {
+		if CausedByNode(Failure{Reason: reason}) != want {
+			t.Errorf("%s is caused by the Node: %v", reason, !want)
 		}
 	}
 }

@@ -1,7 +1,8 @@
 // Package lease renews the node's lease, by which the cluster knows that the node is alive.
 //
 // Facts: the Lease object as last observed, and when it was renewed. Plan: reads the object if it
-// is not known, creates it if it does not exist, else renews it every quarter of its duration.
+// is not known, creates it if it does not exist and the Node does, else renews it every quarter of
+// its duration.
 // Events: the completions of these requests. After a conflict or an unknown outcome the object is
 // read again; the attempts never end. The package is separate from package node, so that a hanging
 // status update does not delay a renewal. Start reading at Lease.Plan.
@@ -41,6 +42,11 @@ type Lease struct {
 	ObjectKnown bool                  `json:"objectKnown"`
 	Object      *coordinationv1.Lease `json:"object,omitempty"`
 
+	// NodeOp, if the lease does not exist, is the first operation whose answer tells of the Node that
+	// will own it: one from before the lease was missing may tell of the Node with which it was
+	// garbage-collected. Zero: not planned yet.
+	NodeOp world.OpID `json:"nodeOp,omitempty"`
+
 	Op        world.OpID `json:"op,omitempty"`
 	NextAt    time.Time  `json:"nextAt"`
 	Failures  int        `json:"failures"`  // consecutive
@@ -48,9 +54,17 @@ type Lease struct {
 	Renewals  uint64     `json:"renewals"`
 }
 
-// Plan issues the next request if due, and returns when to plan again. The lease is owned by its
-// Node, so it is not created before the UID of the Node is known.
-func (l *Lease) Plan(node types.UID, effects *op.Effects) time.Time {
+// Node is the node's Node object at the API server.
+type Node interface {
+	UID() types.UID // empty: it does not exist
+	// Await has the object read, unless a request that is issued as a given operation or later is
+	// answered with it anyway. HasAnswered reports whether one has been.
+	Await(world.OpID)
+	HasAnswered(world.OpID) bool
+}
+
+// Plan issues the next request if due, and returns when to plan again.
+func (l *Lease) Plan(node Node, effects *op.Effects) time.Time {
 	now := effects.Now()
 	switch {
 	case l.Op != 0:
@@ -61,13 +75,42 @@ func (l *Lease) Plan(node types.UID, effects *op.Effects) time.Time {
 		l.issue(effects, &world.GetObject{Resource: world.ResourceLeases,
 			Namespace: v1.NamespaceNodeLease, Name: l.Node})
 	case l.Object != nil:
-		renewed := l.renewedLease(node, effects.Date())
+		renewed := l.renewedLease(node.UID(), effects.Date())
 		l.issue(effects, &world.UpdateObject{Object: world.Object{Lease: renewed}})
-	case node != "":
-		created := l.renewedLease(node, effects.Date())
-		l.issue(effects, &world.CreateObject{Object: world.Object{Lease: created}})
+	default:
+		return l.planCreation(node, effects)
 	}
 	return time.Time{}
+}
+
+// planCreation creates the lease once the Node was read that owns it. Its watch may be late.
+// Upstream reads the Node for each creation, too: SetNodeOwnerFunc in
+// pkg/kubelet/util/nodelease.go.
+func (l *Lease) planCreation(node Node, effects *op.Effects) time.Time {
+	if l.NodeOp == 0 {
+		l.NodeOp = effects.NextID()
+	}
+	if !node.HasAnswered(l.NodeOp) {
+		node.Await(l.NodeOp)
+		return time.Time{}
+	}
+	if node.UID() == "" {
+		l.NodeOp, l.NextAt = 0, effects.Now().Add(retryMax)
+		return l.NextAt
+	}
+	created := l.renewedLease(node.UID(), effects.Date())
+	l.issue(effects, &world.CreateObject{Object: world.Object{Lease: created}})
+	return time.Time{}
+}
+
+// AwaitsNode reports whether the lease cannot be created before the Node has been read.
+func (l *Lease) AwaitsNode() bool { return l.NodeOp != 0 && l.Op == 0 }
+
+// NodeObserved makes the next plan create the lease, if that waits for the Node to exist.
+func (l *Lease) NodeObserved() {
+	if l.ObjectKnown && l.Object == nil && l.Failures == 0 {
+		l.NextAt = time.Time{}
+	}
 }
 
 // RenewNow makes the next plan renew the lease, because the date was changed. After a failure the
@@ -124,7 +167,7 @@ func (l *Lease) HandleCompletion(seed uint64, r op.Record, ev world.Event,
 	reads := r.Call == world.CallName(&world.GetObject{})
 	switch {
 	case ev.Err.Has(world.KindNotFound):
-		l.ObjectKnown, l.Object = true, nil
+		l.ObjectKnown, l.Object, l.NodeOp = true, nil, 0
 		if reads {
 			return false // no failure: the lease is created next
 		}
@@ -132,7 +175,7 @@ func (l *Lease) HandleCompletion(seed uint64, r op.Record, ev world.Event,
 		if l.Failures > 0 && !reads {
 			effects.Log(world.LevelInfo, "lease renewed after failures", "failures", l.Failures)
 		}
-		l.ObjectKnown, l.Object = true, body.Object.Lease
+		l.ObjectKnown, l.Object, l.NodeOp = true, body.Object.Lease, 0
 		if reads {
 			return false
 		}

@@ -23,6 +23,9 @@ var t0 = time.Date(2026, 1, 1, 0, 0, 0, 123_456_789, time.UTC)
 type harness struct {
 	lease   *Lease
 	node    types.UID
+	awaited world.OpID // as the lease has requested
+	read    world.OpID // the newest operation that was answered with the Node
+	late    bool       // nothing is answered with the Node
 	table   op.Table
 	effects op.Effects
 	now     time.Time
@@ -40,7 +43,11 @@ func newHarness() *harness {
 func (r *harness) plan(after time.Duration) string {
 	r.now = r.now.Add(after)
 	r.effects.Reset(&r.table, r.now)
-	r.wake = r.lease.Plan(r.node, &r.effects)
+	r.wake = r.lease.Plan(r, &r.effects)
+	if r.lease.AwaitsNode() && !r.late {
+		r.read = r.awaited
+		r.wake = r.lease.Plan(r, &r.effects)
+	}
 	r.issued = nil
 	for _, eff := range r.effects.List() {
 		if eff.Op != 0 {
@@ -50,6 +57,11 @@ func (r *harness) plan(after time.Duration) string {
 	}
 	return ""
 }
+
+// UID, Await and HasAnswered are those of the Node.
+func (r *harness) UID() types.UID                 { return r.node }
+func (r *harness) Await(id world.OpID)            { r.awaited = id }
+func (r *harness) HasAnswered(id world.OpID) bool { return r.read >= id }
 
 // complete completes the issued operation.
 func (r *harness) complete(body any, err *world.Error) bool {
@@ -168,7 +180,9 @@ func TestNoLeaseWithoutNode(t *testing.T) {
 	r.node = ""
 	r.step(t, 0, "GetObject")
 	r.step(t, 0, "")
+	r.step(t, time.Second, "") // the Node is read again after seven seconds, or
 	r.node = "uid-1"
+	r.lease.NodeObserved()
 	r.step(t, 0, "CreateObject")
 	r.node = "" // the Node was deleted: its lease is renewed nevertheless, as the kubelet does
 	r.step(t, r.untilDue(), "UpdateObject")
@@ -180,6 +194,38 @@ func TestNoLeaseWithoutNode(t *testing.T) {
 	r.stored = nil // garbage-collected with the first Node
 	r.step(t, r.untilDue(), "UpdateObject")
 	r.step(t, r.untilDue(), "CreateObject")
+}
+
+// The Node is read before the lease is created: what was known when it was missing may be the Node
+// with which it was garbage-collected.
+func TestNodeIsReadBeforeCreation(t *testing.T) {
+	r := newHarness()
+	r.late = true
+	r.step(t, 0, "GetObject")
+	r.step(t, 0, "")
+	if r.awaited != 2 || !r.wake.IsZero() {
+		t.Fatalf("awaits operation %d, plans again at %v", r.awaited, r.wake)
+	}
+	r.step(t, time.Minute, "")
+	r.read, r.node = 1, "uid-0"
+	r.step(t, 0, "")
+	r.read, r.node, r.table.LastID = 2, "", 2 // there is none
+	r.step(t, 0, "")
+	if !r.wake.Equal(r.now.Add(retryMax)) {
+		t.Fatalf("plans again after %v", r.wake.Sub(r.now))
+	}
+	r.step(t, retryMax, "")
+	r.read, r.node = r.awaited, "uid-1"
+	r.step(t, 0, "CreateObject")
+	if owner := r.stored.OwnerReferences; len(owner) != 1 || owner[0].UID != "uid-1" {
+		t.Errorf("owned by %v", owner)
+	}
+	r.stored = nil
+	r.step(t, r.untilDue(), "UpdateObject")
+	r.step(t, r.untilDue(), "")
+	if r.awaited < 4 {
+		t.Errorf("awaits operation %d", r.awaited)
+	}
 }
 
 func TestConflictIsReadAndRetried(t *testing.T) {

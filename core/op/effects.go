@@ -31,6 +31,9 @@ func (o *Effects) Reset(table *Table, now time.Time) {
 // Now returns the time of the step, for intervals.
 func (o *Effects) Now() time.Time { return o.now }
 
+// NextID returns the ID that the next operation will have.
+func (o *Effects) NextID() world.OpID { return o.table.LastID + 1 }
+
 // SetWall sets what the dates of times are taken from.
 func (o *Effects) SetWall(wall *timer.WallClock) { o.wall = wall }
 

@@ -103,8 +103,8 @@ func isRejection(s *v1.PodStatus) bool {
 }
 
 // mayReject reports whether there was a reason to reject a pod at some time since it was desired.
-// The agent's knowledge is a little old, and may be very old under a fault. Labels are newer than
-// the pod: the agent reads the Node again before it rejects a pod for them.
+// The agent's knowledge is a little old, and may be very old under a fault. The Node is newer than
+// the pod: the agent reads it again before it rejects a pod for its labels or taints.
 func (m *model) mayReject(p *pod, reason string, now time.Time) bool {
 	from := m.oldestObservation(p.firstDesiredAt, now)
 	switch name, isOut := strings.CutPrefix(reason, outOfPrefix); {
@@ -123,7 +123,7 @@ func (m *model) mayReject(p *pod, reason string, now time.Time) bool {
 	case reason == "NodeAffinity":
 		return m.mayHaveMatched(p, failsNodeAffinity, p.firstDesiredAt)
 	case reason == "TaintToleration":
-		return m.mayHaveMatched(p, hasUntoleratedTaint, m.oldestObservation(p.firstDesiredAt, now))
+		return m.mayHaveMatched(p, hasUntoleratedTaint, p.firstDesiredAt)
 	}
 	return false
 }

@@ -3,6 +3,7 @@ package oracle
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -154,6 +155,13 @@ func TestRejection(t *testing.T) {
 			s.setNode(addTaint)
 			s.setNode(func(*v1.Node) {})
 			s.wait(60)
+			rejects("0", "TaintToleration")(s)
+		}},
+		{"a taint that was gone before the pod came, under a fault", "admission", func(s *script) {
+			s.setNode(addTaint)
+			s.setNode(func(*v1.Node) {})
+			s.wait(1)
+			s.model.opts.FaultPossible = func(string, time.Time, time.Time) bool { return true }
 			rejects("0", "TaintToleration")(s)
 		}},
 		{"a missing label", "", func(s *script) {

@@ -43,10 +43,26 @@ func (o *podVolumes) checkFact(m *model, f *truth.Fact) *finding {
 			}
 		}
 		return o.checkLoss(m, f, "removed")
-	case truth.PowerLost: // recent directories may be gone, and every mount is
+	case truth.PowerLost: // every mount is gone; the disk tells which directories are left
 		o.present = nil
+		o.readDirectories(m)
 	}
 	return nil
+}
+
+// readDirectories adds the volumes that are directories, of all pods.
+func (o *podVolumes) readDirectories(m *model) {
+	if m.opts.ListFiles == nil {
+		return
+	}
+	for pod := range m.opts.ListFiles(m.opts.PodsDir) {
+		volumes := m.opts.PodsDir + "/" + pod.Name + "/volumes"
+		for kind := range m.opts.ListFiles(volumes) {
+			for v := range m.opts.ListFiles(volumes + "/" + kind.Name) {
+				o.add(volumes + "/" + kind.Name + "/" + v.Name)
+			}
+		}
+	}
 }
 
 const tmpfsPrefix = "tmpfs "

@@ -8,24 +8,50 @@ import (
 	"seedlet.dev/sim/truth"
 )
 
-func TestVolumes(t *testing.T) {
-	const disk = podsDir + "/u1/volumes/kubernetes.io~empty-dir/data"
-	const memory = podsDir + "/u1/volumes/kubernetes.io~empty-dir/cache"
-	begin := func(s *script) string {
-		pod := spec("u1", always, "app")
-		pod.Spec.Volumes = []v1.Volume{
-			{Name: "data", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}},
-			{Name: "cache", VolumeSource: v1.VolumeSource{
-				EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}},
-		}
-		s.AgentStarted(s.now)
-		s.setDesired(pod)
-		return s.sandbox("u1", 0)
+// The volumes of the pod of beginWithVolumes.
+const (
+	volumeOnDisk   = podsDir + "/u1/volumes/kubernetes.io~empty-dir/data"
+	volumeInMemory = podsDir + "/u1/volumes/kubernetes.io~empty-dir/cache"
+)
+
+// beginWithVolumes adds a pod with two volumes that do not exist yet, and its sandbox.
+func (s *script) beginWithVolumes() string {
+	pod := spec("u1", always, "app")
+	pod.Spec.Volumes = []v1.Volume{
+		{Name: "data", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}},
+		{Name: "cache", VolumeSource: v1.VolumeSource{
+			EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}},
 	}
+	s.AgentStarted(s.now)
+	s.setDesired(pod)
+	return s.sandbox("u1", 0)
+}
+
+func TestVolumesAfterLossOfPower(t *testing.T) {
+	runCases(t, []testCase{
+		{"started after a loss of power that the directory has survived", "", func(s *script) {
+			s.beginWithVolumes()
+			s.changePath(truth.PathCreated, volumeOnDisk, "")
+			s.losePower(volumeOnDisk)
+			s.changePath(truth.Mounted, volumeInMemory, "")
+			s.start(s.sandbox("u1", 1), "app", 0)
+		}},
+		{"started after a loss of power that the directory has not survived", "volumes",
+			func(s *script) {
+				s.beginWithVolumes()
+				s.changePath(truth.PathCreated, volumeOnDisk, "")
+				s.losePower()
+				s.changePath(truth.Mounted, volumeInMemory, "")
+				s.start(s.sandbox("u1", 1), "app", 0)
+			}},
+	})
+}
+
+func TestVolumes(t *testing.T) {
 	runs := func(s *script) run {
-		sandbox := begin(s)
-		s.changePath(truth.PathCreated, disk, "")
-		s.changePath(truth.Mounted, memory, "")
+		sandbox := s.beginWithVolumes()
+		s.changePath(truth.PathCreated, volumeOnDisk, "")
+		s.changePath(truth.Mounted, volumeInMemory, "")
 		return s.start(sandbox, "app", 0)
 	}
 	runCases(t, []testCase{
@@ -33,27 +59,27 @@ func TestVolumes(t *testing.T) {
 			r := runs(s)
 			s.PodNoLongerDesired(s.now, "u1")
 			r.exit(0, truth.CauseStop)
-			s.changePath(truth.Unmounted, memory, "")
-			s.changePath(truth.PathRemoved, disk, "")
+			s.changePath(truth.Unmounted, volumeInMemory, "")
+			s.changePath(truth.PathRemoved, volumeOnDisk, "")
 		}},
 		{"started before the directory exists", "volumes", func(s *script) {
-			sandbox := begin(s)
-			s.changePath(truth.Mounted, memory, "")
+			sandbox := s.beginWithVolumes()
+			s.changePath(truth.Mounted, volumeInMemory, "")
 			s.start(sandbox, "app", 0)
 		}},
 		{"started before the mount", "volumes", func(s *script) {
-			sandbox := begin(s)
-			s.changePath(truth.PathCreated, disk, "")
-			s.changePath(truth.PathCreated, memory, "")
+			sandbox := s.beginWithVolumes()
+			s.changePath(truth.PathCreated, volumeOnDisk, "")
+			s.changePath(truth.PathCreated, volumeInMemory, "")
 			s.start(sandbox, "app", 0)
 		}},
 		{"unmounted while a process runs", "volumes", func(s *script) {
 			runs(s)
-			s.changePath(truth.Unmounted, memory, "")
+			s.changePath(truth.Unmounted, volumeInMemory, "")
 		}},
 		{"removed while a process runs", "volumes", func(s *script) {
 			runs(s)
-			s.changePath(truth.PathRemoved, disk, "")
+			s.changePath(truth.PathRemoved, volumeOnDisk, "")
 		}},
 		{"a sub-path unmounted while a process runs", "volumes", func(s *script) {
 			runs(s)
@@ -61,7 +87,7 @@ func TestVolumes(t *testing.T) {
 		}},
 		{"by an administrator", "", func(s *script) {
 			runs(s)
-			s.changePath(truth.Unmounted, memory, truth.CauseAdministrator)
+			s.changePath(truth.Unmounted, volumeInMemory, truth.CauseAdministrator)
 		}},
 	})
 }

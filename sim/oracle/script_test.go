@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -130,6 +131,22 @@ func (r run) exit(code int32, cause string) {
 // changePath adds a change on the disk.
 func (s *script) changePath(kind truth.Kind, path, cause string) {
 	s.CheckFact(truth.Fact{Time: s.now, Kind: kind, Path: path, Cause: cause})
+}
+
+// losePower adds a loss of power, after which the disk has these directories of volumes.
+func (s *script) losePower(directories ...string) {
+	s.model.opts.ListFiles = func(dir string) iter.Seq[File] {
+		return func(yield func(File) bool) {
+			for _, d := range directories {
+				below, found := strings.CutPrefix(d, dir+"/")
+				name, _, _ := strings.Cut(below, "/")
+				if found && !yield(File{Name: name}) {
+					return
+				}
+			}
+		}
+	}
+	s.changePath(truth.PowerLost, "", "")
 }
 
 // serve adds a response with one pod, with runs such as "app#2 ready" or "app#2 waiting".

@@ -15,7 +15,7 @@ import (
 // between the creation of a container and the response of the runtime.
 type Anchor struct {
 	Fact   truth.Kind `json:"fact,omitempty"`   // of the simulated world, or
-	Effect string     `json:"effect,omitempty"` // the name of a call of the agent; AnyEffect for any
+	Effect string     `json:"effect,omitempty"` // a call of the agent, AnyEffect or AnyChange
 	// Pod, an entry of pods, is the one that the fact or effect is about, and Container the one that
 	// the fact is about; absent: any.
 	Pod       string `json:"pod,omitempty"`
@@ -25,9 +25,27 @@ type Anchor struct {
 	After Duration `json:"after,omitempty"`
 }
 
-// AnyEffect, as the effect of an anchor, stands for each effect of the agent but responses to
-// clients, events and observations of the machine.
-const AnyEffect = "any"
+// The effects of an anchor that are no calls. AnyEffect stands for each effect of the agent but
+// responses to clients, events and observations of the machine, AnyChange for each that changes
+// something outside of the agent.
+const (
+	AnyEffect = "any"
+	AnyChange = "change"
+)
+
+// changes are the calls of the agent that change something outside of it.
+var changes = []string{
+	"CreateContainer", "ExecSync", "PullImage", "RemoveContainer", "RemovePodSandbox",
+	"ReopenContainerLog", "RunPodSandbox", "StartContainer", "StopContainer", "StopPodSandbox",
+	"UpdateRuntimeConfig",
+	"CreateObject", "UpdateObject", "PatchObject", "DeleteObject", "CreateToken",
+	"MakeDir", "MakeFile", "MakeLink", "WriteFile", "WriteDir", "Rename", "Compress", "RemoveTree",
+	"ShareWithGroup", "MountMemory", "BindSubPath", "Unmount",
+	"SetCgroup", "RemoveCgroup",
+}
+
+// ChangesSomething reports whether AnyChange stands for a call of the agent.
+func ChangesSomething(call string) bool { return slices.Contains(changes, call) }
 
 // Count returns the number of the fact or effect that the anchor waits for, from 1.
 func (a *Anchor) Count() int { return max(a.Nth, 1) }
@@ -38,8 +56,9 @@ func (a *Anchor) validate(s *Spec) error {
 		return errors.New("fact: want either a fact or an effect")
 	case a.Fact != "" && !slices.Contains(truth.Kinds(), a.Fact):
 		return fmt.Errorf("fact: want one of %v, have %q", truth.Kinds(), a.Fact)
-	case a.Effect != "" && a.Effect != AnyEffect && !slices.Contains(faultableCalls, a.Effect):
-		return fmt.Errorf("effect: want %s or one of %s, have %q", AnyEffect,
+	case a.Effect != "" && !slices.Contains(faultableCalls, a.Effect) &&
+		a.Effect != AnyEffect && a.Effect != AnyChange:
+		return fmt.Errorf("effect: want %s, %s or one of %s, have %q", AnyEffect, AnyChange,
 			strings.Join(faultableCalls, ", "), a.Effect)
 	case a.Pod != "" && s.PodNamed(a.Pod) == nil:
 		return fmt.Errorf("pod: no pod is called %q", a.Pod)

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -76,6 +77,15 @@ func TestValidHappenings(t *testing.T) {
 	} {
 		if err := specWithPod(h).validateHappenings(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// The calls that change something are calls.
+func TestChangesAreCalls(t *testing.T) {
+	for _, call := range changes {
+		if !slices.Contains(faultableCalls, call) {
+			t.Errorf("no call is named %s", call)
 		}
 	}
 }

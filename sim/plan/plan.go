@@ -139,6 +139,20 @@ func (p *Plan) Clone() *Plan {
 	return &c
 }
 
+// Calm returns the plan without everything that goes wrong. What users and controllers do stays.
+func (p *Plan) Calm() *Plan {
+	calm := p.Clone()
+	s := &calm.Spec
+	s.Happenings = slices.DeleteFunc(slices.Clone(s.Happenings), func(h Happening) bool {
+		return h.Manifest == nil && h.Act == nil && h.Request == nil
+	})
+	s.Pods = slices.Clone(s.Pods)
+	for i := range s.Pods {
+		s.Pods[i].Panics = 0
+	}
+	return calm
+}
+
 // EntryCount returns the number of entries in all lists of the plan.
 func (p *Plan) EntryCount() int {
 	s := &p.Spec
