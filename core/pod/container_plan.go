@@ -34,6 +34,8 @@ func (p *Pod) nextAction(container *v1.Container, role Role, now time.Time) (Act
 	switch {
 	case role == App && now.Before(until):
 		return Wait, until
+	case c == nil && role == Ephemeral && p.RemovedRun(container.Name) != nil:
+		return Ended, time.Time{} // its only run was removed by hand
 	case c == nil:
 		return Create, time.Time{}
 	case c.Op != 0 && !c.isLive() && !c.Stopping:

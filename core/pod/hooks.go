@@ -67,7 +67,7 @@ func (p *Pod) runPostStartHooks(env *Env, w *wakeTimer) {
 // kuberuntime_container.go waits for the hook, and does not end it).
 func (p *Pod) runPreStopHook(c *Container, env *Env, w *wakeTimer) bool {
 	hook := &c.Stop.PreStop
-	if c.PreStop == nil || hook.Done || c.State != Running || c.Stop.Grace <= 0 {
+	if c.PreStop == nil || hook.Done || !c.isLive() || c.Stop.Grace <= 0 {
 		return false
 	}
 	deadline := c.Stop.StartedAt.Add(c.Stop.Grace)

@@ -162,11 +162,18 @@ func (w *Writer) Plan(uid string, desired Desired, effects *op.Effects) time.Tim
 		e.UpToDate, e.DelayedSince = true, time.Time{}
 	}
 	if desired.NothingLeft && !e.Deleted && e.Stored.DeletionTimestamp != nil &&
-		IsTerminal(&e.Stored.Status) {
+		IsTerminal(&e.Stored.Status) && !isKeptByFinalizers(e.Stored) {
 		e.Op = effects.Issue(Key(uid), e.Stored.Namespace+"/"+e.Stored.Name, requestTimeout,
 			DeleteRequest(e.Stored))
 	}
 	return time.Time{}
+}
+
+// isKeptByFinalizers reports whether a pod was deleted without a grace period: by an earlier
+// incarnation of the agent, or by force. Another deletion changes nothing.
+func isKeptByFinalizers(pod *v1.Pod) bool {
+	grace := pod.DeletionGracePeriodSeconds
+	return grace != nil && *grace == 0 && len(pod.Finalizers) > 0
 }
 
 // delayUntil returns until when to delay a write, so that it includes the changes that come soon.

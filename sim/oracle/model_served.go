@@ -121,6 +121,9 @@ func (m *model) containerStatusProblem(name string, c *container, ready bool, se
 	if c == nil || c.state == created {
 		return "" // other oracles check the status of an earlier run
 	}
+	if last := c.pod.historyOf(name).last; last != nil && last.attempt > c.attempt {
+		return "" // the newest run was removed by hand: its status may be lost with it
+	}
 	for i := range list {
 		status := &list[i]
 		if status.Name != name {

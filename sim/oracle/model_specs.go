@@ -16,7 +16,8 @@ func (p *pod) recordSpec(spec *v1.Pod) {
 	same := func(o *v1.Pod) bool { return reflect.DeepEqual(o.Spec, spec.Spec) }
 	if !slices.ContainsFunc(p.specs, same) {
 		if len(p.specs) == 0 {
-			p.static = spec.Annotations[manifest.ConfigSourceAnnotation] == string(manifest.OriginFile)
+			source := spec.Annotations[manifest.ConfigSourceAnnotation]
+			p.static = source == string(manifest.OriginFile) || source == string(manifest.OriginHTTP)
 		}
 		p.specs = append(p.specs, spec)
 	}

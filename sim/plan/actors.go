@@ -39,8 +39,7 @@ type ActorRange struct {
 
 // addActs generates the acts. Each pod of the API server has at most one series of acts.
 func (g *generator) addActs() {
-	for i := range g.scenario.Spec.Objects {
-		o := g.scenario.Spec.Objects[i]
+	for _, o := range g.objects {
 		g.plan.Spec.Objects = append(g.plan.Spec.Objects, o)
 		g.addAct(0, Act{Verb: VerbCreate, Object: o.Name})
 	}

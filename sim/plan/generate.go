@@ -58,6 +58,7 @@ type generator struct {
 	scenario *Scenario
 	seed     uint64
 	plan     *Plan
+	objects  []Object // of the API server
 
 	// untouchedFiles and untouchedPods, those of the API server, are the pods that the plan has
 	// created and not changed so far.

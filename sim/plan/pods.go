@@ -73,8 +73,11 @@ func (g *PodGroup) loadManifest(base string, dir fs.FS) error {
 // addPods generates the pods, the behaviour of their containers, and their creation. Most of them
 // exist when the agent starts.
 func (g *generator) addPods() {
-	for i := range g.scenario.Spec.Pods {
-		group := &g.scenario.Spec.Pods[i]
+	groups, objects := g.drawPool()
+	g.objects = append(slices.Clone(g.scenario.Spec.Objects), objects...)
+	groups = append(slices.Clone(g.scenario.Spec.Pods), groups...)
+	for i := range groups {
+		group := &groups[i]
 		count := group.Count.draw(g.stream(fmt.Sprint("group ", i)))
 		for n := range count {
 			name := ManifestName(group.Manifest)

@@ -34,7 +34,8 @@ type ScenarioSpec struct {
 	Node        Node   `json:"node,omitempty"`
 	// Variants are sets of fields of the node's configuration. Each seed has one of them.
 	Variants  []map[string]any `json:"variants,omitempty"`
-	Pods      []PodGroup       `json:"pods"`
+	Pods      []PodGroup       `json:"pods,omitempty"`
+	Pool      *Pool            `json:"pool,omitempty"` // of which more pods are drawn
 	Faults    []FaultRange     `json:"faults,omitempty"`
 	Images    ImageRange       `json:"images,omitempty"`
 	Churn     ChurnRange       `json:"churn,omitempty"`
@@ -74,6 +75,11 @@ func ParseScenario(file string, data []byte, dir fs.FS) (*Scenario, error) {
 			return nil, fmt.Errorf("%s: spec.pods[%d]%w", file, i, err)
 		}
 	}
+	if s.Spec.Pool != nil {
+		if err := s.Spec.Pool.load(path.Dir(file), dir); err != nil {
+			return nil, fmt.Errorf("%s: spec.pool%w", file, err)
+		}
+	}
 	if err := s.validate(); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -86,8 +92,8 @@ func (s *Scenario) validate() error {
 		return fmt.Errorf("metadata.name: want one word, have %q", s.Metadata.Name)
 	case s.Spec.Description == "":
 		return errors.New("spec.description: want a sentence, have none")
-	case len(s.Spec.Pods) == 0:
-		return errors.New("spec.pods: want at least one")
+	case len(s.Spec.Pods) == 0 && s.Spec.Pool == nil:
+		return errors.New("spec.pods: want at least one, or spec.pool")
 	case s.Spec.Duration.Least < time.Second:
 		return errors.New("spec.duration: want at least 1s")
 	case time.Duration(s.Spec.Settle) < time.Second:
