@@ -22,7 +22,9 @@ type Rejection struct {
 	Phase   v1.PodPhase `json:"phase"`
 	Reason  string      `json:"reason"`
 	Message string      `json:"message"`
-	Waiting bool        `json:"waiting,omitempty"` // the pod is checked again when another pod ends
+	// Waiting is set if the pod is checked again when another pod ends, the Node changes or was read,
+	// or the runtime has reported its features.
+	Waiting bool `json:"waiting,omitempty"`
 	// NodeOp is set if the pod waits for the Node: an operation with this ID or a later one has to
 	// bring it.
 	NodeOp world.OpID `json:"nodeOp,omitempty"`

@@ -322,23 +322,29 @@ func TestReadOfNodeDecides(t *testing.T) {
 	}
 }
 
-// An answer that is older than what the watch has reported changes nothing.
-func TestOldAnswerOfNode(t *testing.T) {
+// The versions of an API server that was restored from a backup are lower than before. Pods are
+// admitted by the Node that it has now.
+func TestAdmissionAfterRestoreOfServer(t *testing.T) {
 	n := bootWithPods(nil)
-	newer := n.apiServer.node.DeepCopy()
-	newer.ResourceVersion = "1000000"
-	n.event(world.Event{Body: &world.ObjectChanged{
-		Watch:  n.agent.state.Objects.Watch(n.agent.nodeWatch()).ID,
-		Object: world.Object{Node: newer}}})
-	n.apiServer.node = n.apiServer.node.DeepCopy()
-	n.apiServer.node.Spec.Taints = []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoExecute}}
-	putPodForLabel(n) // has the Node read
+	n.apiServer.version = 5_000_000
+	labelNode(n)
+	observeNode(n)
 	n.advance(time.Second)
-	n.apiServer.put(apiPodNamed("b", "u2"))
+	n.apiServer.node.Labels, n.apiServer.version = nil, 3
+	labelNode(n)
+	observeNode(n)
+	putPodForLabel(n)
 	n.advance(5 * time.Second)
-	if got := n.apiServer.objects["default/b"].Status; got.Phase != v1.PodRunning {
+	if got := n.apiServer.objects["default/a"].Status; got.Phase != v1.PodRunning {
 		t.Errorf("%s %s: %s", got.Phase, got.Reason, got.Message)
 	}
+}
+
+// observeNode has the watch report the Node.
+func observeNode(n *fakeNode) {
+	n.event(world.Event{Body: &world.ObjectChanged{
+		Watch:  n.agent.state.Objects.Watch(n.agent.nodeWatch()).ID,
+		Object: world.Object{Node: n.apiServer.node}}})
 }
 
 // An agent that is restored while the Node is read, or between two reads, decides by the answer,

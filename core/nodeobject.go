@@ -1,6 +1,8 @@
 package core
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/runtime"
+	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/world"
 )
 
@@ -91,7 +94,7 @@ func (a *Agent) updateNodeObject() {
 		node = o.Node
 		s.Lease.NodeObserved()
 	}
-	s.NodeObject.Observe(node)
+	s.NodeObject.Observe(node, a.effects.NextID())
 	a.applyNodeObject()
 	a.enqueueNode()
 	if s.Objects.Strategy.ObserveNode(node) {
@@ -105,11 +108,19 @@ func (a *Agent) updateNodeObject() {
 // the Node to exist.
 func (a *Agent) handleNodeCompletion(id world.OpID, r op.Record, ev world.Event) {
 	s := &a.state
+	answered, failures := s.NodeObject.Answered, s.NodeObject.Failures
 	s.NodeObject.HandleCompletion(id, r, ev, &s.Boot, &a.effects)
 	a.applyNodeObject()
 	a.enqueueNode()
-	if a.isNodeAwaited() {
+	switch {
+	case s.NodeObject.Answered != answered && a.isNodeAwaited():
 		a.retryAdmission()
+	case failures == 0 && s.NodeObject.Failures > 0: // the waiting pods say what they wait for
+		for _, uid := range slices.Sorted(maps.Keys(a.waiting)) {
+			if s.APIRejections[uid].NodeOp != 0 {
+				a.queue.enqueue(statuswriter.Key(uid))
+			}
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ func TestEventsOfScheduling(t *testing.T) {
 	r.planUntilIdle(0)
 	r.events = nil
 	cordon := func(unschedulable bool) {
-		r.node.Observe(r.change(func(node *v1.Node) { node.Spec.Unschedulable = unschedulable }))
+		r.observe(r.change(func(node *v1.Node) { node.Spec.Unschedulable = unschedulable }))
 		r.planUntilIdle(0)
 	}
 	cordon(false)

@@ -199,6 +199,11 @@ func (r *harness) write(node *v1.Node) any {
 	return &world.ObjectRead{Object: world.Object{Node: r.stored}}
 }
 
+// observe has the watch report an object.
+func (r *harness) observe(node *v1.Node) {
+	r.node.Observe(node, r.table.LastID+1)
+}
+
 // change changes the object as another client does.
 func (r *harness) change(change func(*v1.Node)) *v1.Node {
 	node := r.stored.DeepCopy()

@@ -46,6 +46,9 @@ const (
 	statusPart   = "status"
 )
 
+// awaitedRead is the subject of a read that is issued only because it is awaited.
+const awaitedRead = "awaited"
+
 // Owner is the owner of the operations.
 var Owner = timer.Key{Component: "node"}
 
@@ -68,6 +71,8 @@ type Node struct {
 	// is none. Awaited is the first one that pods wait for the answer to; see Await.
 	Answered world.OpID `json:"answered,omitempty"`
 	Awaited  world.OpID `json:"awaited,omitempty"`
+	// ObservedBefore is the first operation that was issued after the newest observation of the watch.
+	ObservedBefore world.OpID `json:"observedBefore,omitempty"`
 
 	Op            world.OpID         `json:"op,omitempty"`
 	Failures      int                `json:"failures"` // consecutive
@@ -144,7 +149,7 @@ func (n *Node) plan(env *Env) time.Time {
 	case env.Effects.Now().Before(n.NextAt):
 		return n.NextAt
 	case !n.ObjectKnown:
-		n.read(env)
+		n.read(env, "")
 		return time.Time{}
 	}
 	var next time.Time // without an object: the watch reports a new one
@@ -160,15 +165,15 @@ func (n *Node) plan(env *Env) time.Time {
 		n.issue(env, "", &world.CreateObject{Object: world.Object{Node: node}})
 	}
 	if n.Op == 0 && n.Answered < n.Awaited { // a write would have been answered with the object, too
-		n.read(env)
+		n.read(env, awaitedRead)
 		return time.Time{}
 	}
 	return next
 }
 
 // read reads the object.
-func (n *Node) read(env *Env) {
-	n.issue(env, "", &world.GetObject{Resource: world.ResourceNodes, Name: n.Settings.Name})
+func (n *Node) read(env *Env, subject string) {
+	n.issue(env, subject, &world.GetObject{Resource: world.ResourceNodes, Name: n.Settings.Name})
 }
 
 // Await has the object read, unless a request that is issued as a given operation or later is
@@ -247,15 +252,19 @@ func (n *Node) issue(env *Env, subject string, body any) {
 	n.Op = env.Effects.Issue(Owner, subject, requestTimeout, body)
 }
 
-// Observe applies an observation of the watch: the object, or nil for its deletion. An older
-// version than the known one is ignored. A deletion is verified by a read, since the object may
-// have been created again.
-func (n *Node) Observe(o *v1.Node) {
+// Observe applies an observation of the watch: the object, or nil for its deletion. Next is the
+// operation that will be issued next. A deletion is verified by a read, since the object may have
+// been created again. So is a version older than the known one: either the watch is late, or the
+// API server was restored from a backup.
+func (n *Node) Observe(o *v1.Node, next world.OpID) {
+	n.ObservedBefore = next
 	switch {
 	case o == nil:
 		n.ObjectKnown = n.ObjectKnown && n.Object == nil
 	case n.Object == nil || !isOlder(o, n.Object):
 		n.Object = o
+	default:
+		n.ObjectKnown = false
 	}
 }
 
@@ -285,11 +294,15 @@ func (n *Node) HandleCompletion(id world.OpID, r op.Record, ev world.Event, boot
 		}
 	case ev.Err == nil && ok && body.Object.Node != nil:
 		n.ObjectKnown, n.Answered = true, id
-		if n.Object == nil || !isOlder(body.Object.Node, n.Object) { // the watch may be ahead
+		// If the watch has reported after the request was issued, it may be ahead.
+		if n.Object == nil || id >= n.ObservedBefore || !isOlder(body.Object.Node, n.Object) {
 			n.Object = body.Object.Node
 		}
-		if !reads {
+		switch {
+		case !reads:
 			n.recordWrite(r, ev.Time, boot.Seed, effects)
+		case r.Subject == awaitedRead: // the read of a refused write leaves its back-off as it is
+			n.Failures, n.NextAt = 0, time.Time{}
 		}
 		return
 	}

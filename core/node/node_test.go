@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"pgregory.net/rapid"
 
@@ -63,7 +64,7 @@ func TestWithoutRegistrationOnlyStatusIsWritten(t *testing.T) {
 	r.expect(time.Hour)
 	r.write(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u",
 		Labels: map[string]string{"kubernetes.io/hostname": "other"}}})
-	r.node.Observe(r.stored)
+	r.observe(r.stored)
 	r.expect(0, "PatchObjectmetadata", "PatchObjectstatus")
 	if got := r.stored.Labels; got["kubernetes.io/hostname"] != "other" ||
 		got["kubernetes.io/arch"] != "amd64" || r.stored.Annotations != nil {
@@ -117,7 +118,7 @@ func TestExistingNodeIsReconciled(t *testing.T) {
 	if d := cmp.Diff(r.node.Settings.DeclaredFeatures, s.DeclaredFeatures); d != "" {
 		t.Error("the features of an earlier agent stay: " + d)
 	}
-	r.node.Observe(r.change(func(n *v1.Node) {
+	r.observe(r.change(func(n *v1.Node) {
 		n.Status.Capacity["example.com/gpu"] = resource.MustParse("3")
 	}))
 	r.expect(10*time.Second, "PatchObjectstatus")
@@ -145,7 +146,7 @@ func TestStatusReports(t *testing.T) {
 	if !ready.LastHeartbeatTime.Time.Equal(beat) || !ready.LastTransitionTime.Time.Equal(t0) {
 		t.Errorf("%+v", ready)
 	}
-	r.node.Observe(r.change(func(n *v1.Node) { n.Status.Images = make([]v1.ContainerImage, 1) }))
+	r.observe(r.change(func(n *v1.Node) { n.Status.Images = make([]v1.ContainerImage, 1) }))
 	r.node.Images.Listed = true
 	r.expect(time.Second)
 	r.expect(9*time.Second, "PatchObjectstatus")
@@ -190,7 +191,7 @@ func TestUnknownReadyIsCorrected(t *testing.T) {
 	r := newHarness(t, nil, Options{})
 	r.expect(0, "GetObject", "CreateObject")
 	r.now = t0.Add(5 * time.Second)
-	r.node.Observe(r.change(func(n *v1.Node) {
+	r.observe(r.change(func(n *v1.Node) {
 		n.Status.Conditions[3].Status = v1.ConditionUnknown
 	}))
 	r.expect(0, "PatchObjectstatus")
@@ -230,14 +231,14 @@ func TestDeletedNodeIsCreatedOnlyAfterRestart(t *testing.T) {
 	r := newHarness(t, nil, Options{})
 	r.expect(0, "GetObject", "CreateObject")
 	r.stored = nil
-	r.node.Observe(nil)
+	r.observe(nil)
 	r.expect(0, "GetObject")
 	r.expect(time.Hour)
 	if r.node.UID() != "" {
 		t.Errorf("uid %q of a deleted Node, want none", r.node.UID())
 	}
 	r.write(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "theirs"}})
-	r.node.Observe(r.stored)
+	r.observe(r.stored)
 	r.expect(0, "PatchObjectmetadata", "PatchObjectstatus")
 	r.stored = nil
 	r.expect(10*time.Minute, "PatchObjectstatus") // before the watch reports the deletion
@@ -246,21 +247,56 @@ func TestDeletedNodeIsCreatedOnlyAfterRestart(t *testing.T) {
 	r.expect(0, "GetObject", "CreateObject")
 }
 
-// An observation by a watch that lags behind is ignored.
-func TestOldObservationIsIgnored(t *testing.T) {
+// An observation by a watch that lags behind is verified by a read.
+func TestOldObservationIsVerified(t *testing.T) {
 	r := newHarness(t, nil, Options{})
 	r.expect(0, "GetObject", "CreateObject")
 	old := r.stored
 	r.change(func(n *v1.Node) { n.Labels["a"] = "b" })
-	r.node.Observe(r.stored)
-	r.node.Observe(old)
+	r.observe(r.stored)
+	r.observe(old)
 	if r.node.Object != r.stored {
 		t.Error("an old object has replaced a newer one")
 	}
-	r.node.Observe(nil) // a deletion is verified
+	r.expect(0, "GetObject")
+	r.observe(nil) // a deletion is verified
 	r.expect(0, "GetObject")
 	if r.node.Object != r.stored || !r.node.ObjectKnown {
 		t.Error("the object is no longer known")
+	}
+}
+
+// The answer to a request from before an observation may be older than that.
+func TestOldAnswer(t *testing.T) {
+	r := newHarness(t, nil, Options{})
+	r.expect(0, "GetObject", "CreateObject")
+	r.node.ObjectKnown = false
+	r.plan(0)
+	newer := r.stored.DeepCopy()
+	newer.ResourceVersion = "1000"
+	r.observe(newer)
+	r.complete(nil)
+	if r.node.Object != newer {
+		t.Errorf("version %s after the watch has reported %s", r.node.Object.ResourceVersion,
+			newer.ResourceVersion)
+	}
+}
+
+// After the API server was restored from a backup its versions are lower, and the Node may be
+// another one.
+func TestRestoredServer(t *testing.T) {
+	for _, uid := range []types.UID{"uid-1", "uid-2"} {
+		r := newHarness(t, nil, Options{})
+		r.version = 5_000_000
+		r.expect(0, "GetObject", "CreateObject")
+		r.version = 3
+		r.change(func(n *v1.Node) { n.UID, n.Labels["disk"] = uid, "ssd" })
+		r.observe(r.stored)
+		r.planUntilIdle(0)
+		if r.node.UID() != uid || r.node.Object.Labels["disk"] != "ssd" || r.node.Failures > 0 {
+			t.Errorf("%s with labels %v, %d failures", r.node.UID(), r.node.Object.Labels,
+				r.node.Failures)
+		}
 	}
 }
 
@@ -296,7 +332,7 @@ func TestNodeConverges(t *testing.T) {
 					r.change(func(n *v1.Node) { n.Labels, n.Status.Capacity = nil, nil })
 				}
 			case 1:
-				r.node.Observe(r.stored)
+				r.observe(r.stored)
 			case 2:
 				r.env.Runtime.Conditions[0].Status = rapid.Bool().Draw(rt, "ready")
 			default:
@@ -317,7 +353,7 @@ func TestNodeConverges(t *testing.T) {
 		}
 		for range 3 {
 			r.planUntilIdle(20 * time.Second)
-			r.node.Observe(r.stored)
+			r.observe(r.stored)
 		}
 		want := v1.ConditionFalse
 		if r.env.Runtime.Conditions[0].Status {

@@ -40,7 +40,8 @@ type testBinary struct {
 const memoryMax = 16 << 30
 
 // newJudge builds the binaries, and runs them without a change.
-func newJudge(root, dir string, sites []mutation.Site, seeds string) (*judge, error) {
+func newJudge(ctx context.Context, root, dir string, sites []mutation.Site,
+	seeds string) (*judge, error) {
 	j := &judge{root: root, sites: sites, reached: map[int]bool{}}
 	if _, err := fmt.Sscanf(seeds, "%d-%d", &j.first, &j.last); err != nil || j.last < j.first {
 		return nil, fmt.Errorf("%q is no range of seeds", seeds)
@@ -59,7 +60,7 @@ func newJudge(root, dir string, sites []mutation.Site, seeds string) (*judge, er
 		return nil, err
 	}
 	began, reached := time.Now(), filepath.Join(dir, "reached")
-	if why := j.simulate(context.Background(), 0, j.first, j.last, time.Hour,
+	if why := j.simulate(ctx, 0, j.first, j.last, time.Hour,
 		mutation.ReachedVariable+"="+reached); why != "" {
 		return nil, fmt.Errorf("a run without a change fails: %s", why)
 	}

@@ -103,7 +103,7 @@ func measure(ctx context.Context, o options, out io.Writer) (survived int, err e
 	}
 	defer os.RemoveAll(dir)
 	fmt.Fprintf(out, "building %d changes drawn from seed %d\n", len(sites), o.seed)
-	j, err := newJudge(root, dir, sites, o.seeds)
+	j, err := newJudge(ctx, root, dir, sites, o.seeds)
 	if err != nil {
 		return 0, err
 	}

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"regexp"
 	"strings"
 
 	"seedlet.dev/sim/plan"
@@ -11,14 +12,17 @@ import (
 // relation says which lines are about a pod: those that name it, its UIDs, its sandboxes or its
 // containers, and the completions of such effects.
 type relation struct {
-	pod  string // its name in the plan; empty: all lines are related
+	pod  string         // its name in the plan; empty: all lines are related
+	name *regexp.Regexp // of its name, also as a static pod
 	ids  map[string]bool
 	ops  map[world.OpID]bool
 	uids map[string]bool
 }
 
 func newRelation(pod string) relation {
-	return relation{pod: pod, ids: map[string]bool{}, ops: map[world.OpID]bool{},
+	name := regexp.MustCompile(
+		`(^|[^a-z0-9.-])` + regexp.QuoteMeta(pod) + `(-` + plan.NodeName + `)?([^a-z0-9-]|$)`)
+	return relation{pod: pod, name: name, ids: map[string]bool{}, ops: map[world.OpID]bool{},
 		uids: map[string]bool{}}
 }
 
@@ -43,8 +47,7 @@ func (r *relation) has(line *row) bool {
 	if r.pod == "" {
 		return true
 	}
-	related := r.uids[line.pod] && line.pod != "" || r.ops[line.op] ||
-		strings.Contains(line.text, r.pod)
+	related := r.uids[line.pod] && line.pod != "" || r.ops[line.op] || r.name.MatchString(line.text)
 	for id := range r.ids { //ordered: whether there is one
 		related = related || strings.Contains(line.text, id)
 	}

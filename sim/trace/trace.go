@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"seedlet.dev/sim"
 	"seedlet.dev/sim/plan"
@@ -150,8 +151,18 @@ func (t *Printer) line(r row) {
 	if r.incarnation > 0 && at != "" {
 		incarnation = fmt.Sprint(r.incarnation)
 	}
-	t.Write(strings.TrimRight(fmt.Sprintf("%-7s %13s %2s  %c %-18s %-7s %s", number, at, incarnation,
-		r.kind, r.name, id, r.text), " "))
+	line := fmt.Sprintf("%-7s %13s %2s  %c %-18s %-7s %s", number, at, incarnation, r.kind, r.name, id,
+		strings.Map(visible, r.text))
+	t.Write(strings.TrimRight(line, " "))
+}
+
+// visible replaces a control character, as a manifest or an error may have: each row is one line,
+// and a terminal shows it as it is.
+func visible(r rune) rune {
+	if unicode.IsControl(r) {
+		return ' '
+	}
+	return r
 }
 
 // windowEnd is a line to come about the end of a fault window.
