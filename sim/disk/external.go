@@ -47,14 +47,14 @@ func (d *Disk) create(p string, n *node) {
 }
 
 // WriteTorn writes the first half of a file now and the whole file after a delay, unless the file
-// has been removed or written by then. It calls finish just before it writes the whole file.
+// has been removed or written by then. It calls finish once it has written the whole file.
 func (d *Disk) WriteTorn(p string, data []byte, delay time.Duration, finish func()) {
 	d.Write(p, data[:len(data)/2])
 	half := d.nodeAt(p)
 	d.opts.Agenda.After(delay, func() {
 		if d.nodeAt(p) == half {
-			finish()
 			d.Write(p, data)
+			finish()
 		}
 	})
 }

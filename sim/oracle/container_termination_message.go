@@ -10,7 +10,7 @@ import (
 
 // terminationMessage fires when the served termination message is not the one that the container
 // wrote. A message that reports an unreadable file is accepted here; progress requires the right
-// one in the end.
+// one in the end. After a loss of power the files that it had written may be shorter.
 type terminationMessage struct{}
 
 func (*terminationMessage) describe() Entry {
@@ -53,7 +53,8 @@ func (m *model) messageProblem(served *v1.Pod, t *v1.ContainerStateTerminated) s
 	}
 	_, id, _ := strings.Cut(t.ContainerID, "://")
 	c := m.containers[id]
-	if c == nil || c.state != exited || t.Message == "" && (c.pod.wasRemoved() || c.logLost) {
+	if c == nil || c.state != exited || c.hadPowerLoss ||
+		t.Message == "" && (c.pod.wasRemoved() || c.logLost) {
 		return "" // a delayed removal may have hit the message file
 	}
 	share := maxMessageBytesPerPod / (len(served.Spec.InitContainers) + len(served.Spec.Containers))

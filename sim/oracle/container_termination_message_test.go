@@ -39,6 +39,11 @@ func TestTerminationMessage(t *testing.T) {
 			ends("no cheese", "", "", 1)(s)
 			shows(s, "")
 		}},
+		{"no message after a loss of power", "", func(s *script) {
+			ends("no cheese", "", "", 1)(s)
+			s.losePower()
+			shows(s, "")
+		}},
 		{"unreadable", "", func(s *script) {
 			ends("no cheese", "", "", 1)(s)
 			shows(s, unreadablePrefix+"log /x: I/O error")

@@ -109,6 +109,9 @@ func (m *model) apply(f *truth.Fact) {
 	case truth.PowerLost: // the latest writes and removals may be undone
 		for _, p := range m.podsInOrder {
 			p.hadPowerLoss = true
+			for _, c := range p.containers {
+				c.hadPowerLoss = true
+			}
 		}
 		m.applyPathRemoved("/")
 	}

@@ -40,6 +40,7 @@ type container struct {
 	terminationMessage string      // the content of its termination message file
 	logTail            string      // the last lines that it wrote into its log
 	logLost            bool        // its log was renamed, and no new one was opened
+	hadPowerLoss       bool        // what it had written to files may be lost
 	logFullSince       time.Time   // since when its log was seen to be too large
 	servedReadiness    probeResult // as the latest response has it; resultUnknown: no response yet
 
