@@ -70,7 +70,7 @@ func (a *Agent) handleWatchEvent(body any, now time.Time) {
 // apiPodsPerStep bounds the pods of a list that one step applies, so that a list of any length
 // delays heartbeats and other pods no longer than a short one. A node runs 110 pods by default, and
 // each new pod is held against all of them.
-const apiPodsPerStep = 50
+const apiPodsPerStep = 40
 
 // apiPodsOwner is the key of the timer at which the next part of a list is applied: at once.
 var apiPodsOwner = timer.Key{Component: "apipods"}
