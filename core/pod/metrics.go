@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -238,6 +240,51 @@ func AreAllContainersStarted(status *v1.PodStatus) bool {
 		}
 	}
 	return len(status.ContainerStatuses) > 0
+}
+
+// CountExits calls count for each run whose exit has become known since the last call. An exit that
+// the reported status has was counted by an earlier agent, or by a kubelet, and so was that of a
+// run which another one has followed.
+func (p *Pod) CountExits(reported *v1.PodStatus, count func(Role, *Container)) {
+	var before map[string]bool
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if c.ExitCounted || !c.HasKnownExit() {
+			continue
+		}
+		c.ExitCounted = true
+		if before == nil {
+			before = reportedExits(reported)
+		}
+		if p.NewestStartedRun(c.Name) == c && !before[c.ID] {
+			count(p.roleOf(c.Name), c)
+		}
+	}
+}
+
+// reportedExits returns the IDs of the containers whose exit a status has.
+func reportedExits(status *v1.PodStatus) map[string]bool {
+	ids := map[string]bool{}
+	if status == nil {
+		return ids
+	}
+	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses,
+		status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range list {
+			for _, state := range []v1.ContainerState{list[i].State, list[i].LastTerminationState} {
+				if state.Terminated != nil {
+					_, id, _ := strings.Cut(state.Terminated.ContainerID, "://")
+					ids[id] = true
+				}
+			}
+		}
+	}
+	return ids
+}
+
+// HasImageProblem reports whether an image that a container waits for has a problem.
+func (p *Pod) HasImageProblem() bool {
+	return slices.ContainsFunc(p.PendingImages, func(n PendingImage) bool { return n.Problem != nil })
 }
 
 // HasUserNamespace reports whether the pod has a user namespace of its own.
