@@ -9,6 +9,7 @@ import (
 
 	"seedlet.dev/core/metrics"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
 
@@ -24,6 +25,7 @@ var (
 		360, 480, 600, 900, 1200, 1800, 2700, 3600)
 	imagePullBounds = metrics.Seconds(1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900,
 		1200, 1800, 2700, 3600)
+	volumeOperationBounds  = metrics.Seconds(.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 	statusSyncBounds       = metrics.Seconds(.01, .05, .1, .5, 1, 5, 10, 20, 30, 45, 60)
 	containersPerPodBounds = metrics.Seconds(1, 2, 4, 8, 16) // a second is a container
 )
@@ -80,19 +82,25 @@ func (m *metricList) addHistogram(name, help string, h *metrics.Histogram, bound
 // spaces.
 func (m *metricList) addCounters(name, help string, c metrics.Counters, names ...string) {
 	for _, key := range c.Keys() {
-		var pairs []string
-		for i, value := range strings.SplitN(key, " ", len(names)) {
-			pairs = append(pairs, names[i], value)
-		}
-		m.addCounter(name, help, c[key], pairs...)
+		m.addCounter(name, help, c[key], labelPairs(key, names)...)
 	}
 }
 
+// addHistograms is addCounters for histograms.
 func (m *metricList) addHistograms(name, help string, h metrics.Histograms, bounds metrics.Bounds,
-	label string) {
+	names ...string) {
 	for _, key := range h.Keys() {
-		m.addHistogram(name, help, h[key], bounds, label, key)
+		m.addHistogram(name, help, h[key], bounds, labelPairs(key, names)...)
 	}
+}
+
+// labelPairs returns the names of labels and the values that a key consists of, in turns.
+func labelPairs(key string, names []string) []string {
+	var pairs []string
+	for i, value := range strings.SplitN(key, " ", len(names)) {
+		pairs = append(pairs, names[i], value)
+	}
+	return pairs
 }
 
 // listMetrics returns all metrics but those of probes, sorted by name.
@@ -133,6 +141,19 @@ func (a *Agent) addKubeletPodMetrics(m *metricList) {
 				"they are still desired or only the runtime has them, and whether they are static.",
 				all.Working[config][stage], "lifecycle", lifecycle, "config", labels[0], "static",
 				labels[1])
+		}
+	}
+	m.addVolumeCounts("actual_state_of_world", &all.VolumesMounted)
+	m.addVolumeCounts("desired_state_of_world", &all.VolumesDesired)
+}
+
+// addVolumeCounts adds the numbers of volumes in a state, of the plugins that have any.
+func (m *metricList) addVolumeCounts(state string, volumes *[volume.PluginCount]int) {
+	for plugin, n := range volumes {
+		if n > 0 {
+			m.addGauge("volume_manager_total_volumes", "Volumes of pods, by their kind: those that pods "+
+				"should have, and those that are set up and not unmounted.", n,
+				"plugin_name", volume.PluginLabels[plugin], "state", state)
 		}
 	}
 }
@@ -256,6 +277,9 @@ func (a *Agent) addKubeletDurationMetrics(m *metricList) {
 	m.addHistograms("kubelet_pod_worker_duration_seconds",
 		"Time for which a pod has operations in flight without a break.", t.WorkerDuration,
 		defaultBounds, "operation_type")
+	m.addHistograms("storage_operation_duration_seconds", "Time that it took to set up a volume of a "+
+		"pod, or to unmount those of a pod together.", t.VolumeOperations, volumeOperationBounds,
+		"volume_plugin", "operation_name", "status", "migrated")
 	m.addHistograms("kubelet_image_pull_duration_seconds",
 		"Duration of successful image pulls, by the size of the image.", t.ImagePulls,
 		imagePullBounds, "image_size_in_bytes")

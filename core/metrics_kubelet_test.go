@@ -285,6 +285,25 @@ func TestCgroupVersionMetric(t *testing.T) {
 		"kubelet_metrics_provider cadvisor": 1})
 }
 
+// A postStart hook's sleep is cut as well if the container changes.
+func TestShortenedSleepMetricOfAChangedContainer(t *testing.T) {
+	p := apiPodNamed("web", "u1")
+	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{
+		PostStart: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 60}}}
+	n := bootWithPods(nil, p)
+	n.advance(5 * time.Second)
+	changed := n.apiServer.objects["default/web"].DeepCopy()
+	changed.Spec.Containers[0].Image = "i2"
+	n.apiServer.put(changed)
+	n.event(world.Event{})
+	n.advance(2 * time.Minute)
+	n.expectMetrics(t, "changed", map[string]float64{
+		"kubelet_sleep_action_terminated_early_total":      1,
+		"kubelet_started_containers_total container":       2,
+		"kubelet_running_containers running":               1,
+		"kubelet_terminated_containers_total container 0 ": 1})
+}
+
 // A sleep counts if it was ended: a postStart hook's by the end of the pod, a preStop hook's by a
 // shorter grace period. A sleep that lasts does not count, nor another hook.
 func TestShortenedSleepMetric(t *testing.T) {
@@ -313,5 +332,79 @@ func TestShortenedSleepMetric(t *testing.T) {
 		n.advance(2 * time.Minute)
 		n.expectMetrics(t, c.when, map[string]float64{
 			"kubelet_sleep_action_terminated_early_total": c.want, "kubelet_running_pods": 0})
+	}
+}
+
+// Volumes count while they are desired, and while they are set up; so do the operations on them.
+func TestVolumeMetrics(t *testing.T) {
+	const total, operations = "volume_manager_total_volumes ", "storage_operation_duration_seconds "
+	const emptyDir, hostPath, image = "kubernetes.io/empty-dir", "kubernetes.io/host-path",
+		"kubernetes.io/image"
+	const desired, actual = " desired_state_of_world", " actual_state_of_world"
+	const volumes = `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {
+	  volumes: [{name: a, emptyDir: {}}, {name: b, emptyDir: {}}, {name: c, hostPath: {path: /c}},
+	    {name: d, image: {reference: v}}],
+	  containers: [{name: a, image: i}]}}`
+	n, broken := newNode(map[string]string{"a": volumes}), 3
+	n.answer = func(effect any) any {
+		if _, isStat := effect.(*world.StatPath); !isStat || broken == 0 {
+			return nil
+		}
+		broken--
+		return world.Errorf(world.KindInternal, "StatPath", "broken")
+	}
+	n.restart()
+	n.advance(500 * time.Millisecond)
+	n.expectMetrics(t, "failing", map[string]float64{
+		total + emptyDir + desired: 2, total + hostPath + desired: 1, total + image + desired: 1,
+		operations + emptyDir + " volume_mount fail-unknown false": 2})
+	n.advance(time.Minute)
+	mounted := map[string]float64{
+		total + emptyDir + desired: 2, total + hostPath + desired: 1, total + image + desired: 1,
+		total + emptyDir + actual: 2, total + hostPath + actual: 1, total + image + actual: 1,
+		operations + emptyDir + " volume_mount fail-unknown false": 3,
+		operations + emptyDir + " volume_mount success false":      2,
+		operations + hostPath + " volume_mount success false":      1,
+		operations + image + " volume_mount success false":         1}
+	n.expectMetrics(t, "running", mounted)
+	unmounts := 2
+	n.answer = func(effect any) any {
+		if _, isUnmount := effect.(*world.Unmount); !isUnmount || unmounts == 0 {
+			return nil
+		}
+		unmounts--
+		return world.Errorf(world.KindInternal, "Unmount", "broken")
+	}
+	n.stopsFail, n.manifests = true, nil
+	n.advance(time.Minute)
+	n.expectMetrics(t, "terminating", mounted)
+	n.stopsFail = false
+	n.advance(2 * time.Minute)
+	n.expectMetrics(t, "removed", map[string]float64{"seedlet_pods": 0,
+		operations + emptyDir + " volume_unmount fail-unknown false": 4,
+		operations + emptyDir + " volume_unmount success false":      2,
+		operations + hostPath + " volume_unmount success false":      1,
+		operations + emptyDir + " volume_mount success false":        2})
+	for name := range n.metricValues() {
+		if strings.HasPrefix(name, total) {
+			t.Errorf("%s of a removed pod", name)
+		}
+	}
+}
+
+// The volumes of a pod that has ended and is still desired are unmounted: it has none any more.
+func TestVolumeMetricsOfAnEndedPod(t *testing.T) {
+	const volumes = `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {restartPolicy: Never,
+	  volumes: [{name: a, emptyDir: {}}], containers: [{name: a, image: i}]}}`
+	n := bootNode(map[string]string{"a": volumes})
+	n.advance(10 * time.Second)
+	n.endContainers()
+	n.advance(time.Minute)
+	n.expectMetrics(t, "ended", map[string]float64{"seedlet_pods": 1,
+		"storage_operation_duration_seconds kubernetes.io/empty-dir volume_unmount success false": 1})
+	for name, value := range n.metricValues() {
+		if strings.HasPrefix(name, "volume_manager_total_volumes") {
+			t.Errorf("%s is %v", name, value)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/probe"
 	"seedlet.dev/core/statuswriter"
+	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
 
@@ -62,6 +63,8 @@ type Metrics struct {
 	WorkerStart    metrics.Histogram  `json:"workerStart"`   // from FirstSeen to the first operation
 	WorkerDuration metrics.Histograms `json:"workerDuration,omitempty"`
 	ImagePulls     metrics.Histograms `json:"imagePulls,omitempty"` // by class of image size
+	// VolumeOperations are by plugin, operation and status.
+	VolumeOperations metrics.Histograms `json:"volumeOperations,omitempty"`
 	// FirstNetworkPodStart is the first duration in PodStartSLI of a pod with a network of its own;
 	// nil before that.
 	FirstNetworkPodStart *time.Duration `json:"firstNetworkPodStart,omitempty"`
@@ -287,6 +290,17 @@ func (t *Metrics) recordImageRequest(policy v1.PullPolicy, decision image.Decisi
 		label = "never"
 	}
 	t.ImageRequests.Increment(label + " " + string(decision))
+}
+
+// recordVolumeOperation records an operation on a volume. No volume is migrated to CSI.
+func (t *Metrics) recordVolumeOperation(plugin volume.Plugin, operation pod.VolumeOperation,
+	took time.Duration, failed bool) {
+	status := "success"
+	if failed {
+		status = "fail-unknown"
+	}
+	t.VolumeOperations.Observe(volume.PluginLabels[plugin]+" "+string(operation)+" "+status+" false",
+		volumeOperationBounds, took)
 }
 
 // recordStatusWrite records that a change of a pod's status was written.

@@ -57,7 +57,9 @@ const countedState = `{
     "imageRequests": {"always unknown true": 1},
     "podsRestarted": {"true": 1}, "rejected": {"NodeAffinity": 1}, "preempted": {"cpu": 1},
     "evicted": {"emptydirfs.limit": 1},
-    "workerDuration": {"sync": {}}, "imagePulls": {"N/A": {}}
+    "workerDuration": {"sync": {}}, "imagePulls": {"N/A": {}},
+    "volumeOperations": {"kubernetes.io/secret volume_mount success false": {}},
+    "total": {"volumesMounted": [1, 0, 0, 0, 0, 0, 0, 0]}
   }
 }`
 
@@ -318,7 +320,8 @@ var dashboards = strings.Fields(`
 	kubelet_node_startup_pre_kubelet_duration_seconds kubelet_terminated_containers_total
 	kubelet_pod_status_sync_duration_seconds kubelet_sleep_action_terminated_early_total
 	kubelet_image_manager_ensure_image_requests_total kubelet_metrics_provider
-	kubelet_first_network_pod_start_sli_duration_seconds
+	kubelet_first_network_pod_start_sli_duration_seconds volume_manager_total_volumes
+	storage_operation_duration_seconds
 	kubelet_evented_pleg_connection_success_count
 	kubelet_started_containers_total kubelet_started_pods_errors_total
 	kubelet_started_containers_errors_total kubelet_restarted_pods_total

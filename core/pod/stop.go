@@ -74,7 +74,7 @@ func (p *Pod) beginStop(c *Container, grace time.Duration, reason string, env *E
 		if c.Op != 0 || w.waitUntil(c.NotBefore) {
 			return false
 		}
-		if p.Stage != Syncing && p.isSleepingAfterStart(c, env.Effects.Now()) {
+		if p.isSleepingAfterStart(c, env.Effects.Now()) {
 			env.countShortenedSleep()
 		}
 		c.Stop = &Stop{Reason: reason, StartedAt: env.Effects.Now(), Grace: grace}
