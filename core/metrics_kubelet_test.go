@@ -251,6 +251,8 @@ func TestStatusSyncMetric(t *testing.T) {
 	if took := synced.Sum - before.Sum; took < 18*time.Second || took > 90*time.Second {
 		t.Errorf("%v after a failure of 20s", took)
 	}
+	n.expectMetrics(t, "after failures", map[string]float64{
+		"kubelet_pod_status_sync_duration_seconds": float64(n.agent.state.StatusWriter.Written)})
 }
 
 // The gauge is about the first stateless pod with a network of its own.
@@ -369,7 +371,8 @@ func TestVolumeMetrics(t *testing.T) {
 	n.expectMetrics(t, "running", mounted)
 	unmounts := 2
 	n.answer = func(effect any) any {
-		if _, isUnmount := effect.(*world.Unmount); !isUnmount || unmounts == 0 {
+		unmount, ok := effect.(*world.Unmount)
+		if !ok || unmounts == 0 || strings.HasSuffix(unmount.Path, "/volume-subpaths") {
 			return nil
 		}
 		unmounts--
@@ -399,11 +402,13 @@ func TestVolumeMetricsOfAnEndedPod(t *testing.T) {
 	n := bootNode(map[string]string{"a": volumes})
 	n.advance(10 * time.Second)
 	n.endContainers()
+	n.failingCalls = map[string]bool{"RemoveTree": true} // no unmount
 	n.advance(time.Minute)
 	n.expectMetrics(t, "ended", map[string]float64{"seedlet_pods": 1,
 		"storage_operation_duration_seconds kubernetes.io/empty-dir volume_unmount success false": 1})
 	for name, value := range n.metricValues() {
-		if strings.HasPrefix(name, "volume_manager_total_volumes") {
+		if strings.HasPrefix(name, "volume_manager_total_volumes") ||
+			strings.Contains(name, "fail-unknown") {
 			t.Errorf("%s is %v", name, value)
 		}
 	}

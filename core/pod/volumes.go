@@ -59,7 +59,7 @@ const (
 // been removed together with it.
 func (s *Storage) reset() {
 	s.Volumes.Reset()
-	s.Binds, s.HostsChecksum, s.ReleaseSteps, s.Unmounted = nil, "", 0, false
+	s.Binds, s.HostsChecksum, s.ReleaseSteps = nil, "", 0
 }
 
 // syncVolumes creates missing volumes and updates the others, and reports whether containers may be
@@ -185,9 +185,10 @@ func hostsChecksum(hosts []byte) string {
 // unmountStep is the step of releaseVolumes after which no volume is mounted.
 const unmountStep = "1"
 
-// countUnmount counts the end of a step of releaseVolumes: its volumes are unmounted together.
+// countUnmount counts the end of a step of releaseVolumes, up to the one that unmounts the volumes
+// of the pod together.
 func (p *Pod) countUnmount(step string, r op.Record, ev world.Event, env *Env) {
-	if r.Call != "Unmount" || p.Storage.Unmounted || ev.Err == nil && step != unmountStep {
+	if p.Storage.Unmounted || ev.Err == nil && step != unmountStep {
 		return
 	}
 	p.Storage.Unmounted = ev.Err == nil
