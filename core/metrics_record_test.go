@@ -480,4 +480,8 @@ func TestEventStreamMetrics(t *testing.T) {
 	}
 	n.agent.state.EventStream = pleg.Stream{Enabled: true, OpenedTotal: 3, FailedTotal: 2}
 	n.expectMetrics(t, "with the feature gate", map[string]float64{opened: 3, failed: 2})
+	n.agent.state.EventStream = pleg.Stream{Enabled: true, Op: 1 << 40, OpenedAt: n.now}
+	n.expectMetrics(t, "requested", map[string]float64{opened: 0})
+	n.event(world.Event{Body: &runtimeapi.ContainerEventResponse{ContainerId: "c1"}})
+	n.expectMetrics(t, "after an event", map[string]float64{opened: 1, failed: 0})
 }
