@@ -48,6 +48,7 @@ type fakeNode struct {
 	setAside        []world.PodSetAside
 	answer          func(effect any) any // replaces answers, if it returns one; may be nil
 	machine         world.MachineRead
+	uptime          time.Duration // of the machine, when an agent starts
 	// measure, if not nil, is called around each step, and reports whether to go on. The checks of
 	// each step are left out then.
 	measure func(world.Event, func(world.Event) []world.Effect) ([]world.Effect, bool)
@@ -89,7 +90,7 @@ func (n *fakeNode) restart() {
 	config.StaticPodURLHeader = map[string][]string{"X-Token": {"hush"}}
 	n.agent = New(Options{Config: config, NodeName: "n1", RootDir: "/var/lib/kubelet",
 		ManifestPath: "/manifests", HasAPIServer: n.apiServer != nil})
-	n.event(world.Event{Body: &world.Boot{BootID: "b", CPUs: n.machine.CPUs,
+	n.event(world.Event{Body: &world.Boot{BootID: "b", Uptime: n.uptime, CPUs: n.machine.CPUs,
 		MemoryBytes: n.machine.MemoryBytes, Addresses: n.machine.Addresses,
 		Machine: n.machine.Machine, SetAside: n.setAside}})
 }

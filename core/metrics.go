@@ -9,6 +9,7 @@ import (
 
 	"seedlet.dev/core/metrics"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
 
@@ -24,6 +25,8 @@ var (
 		360, 480, 600, 900, 1200, 1800, 2700, 3600)
 	imagePullBounds = metrics.Seconds(1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900,
 		1200, 1800, 2700, 3600)
+	volumeOperationBounds  = metrics.Seconds(.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
+	statusSyncBounds       = metrics.Seconds(.01, .05, .1, .5, 1, 5, 10, 20, 30, 45, 60)
 	containersPerPodBounds = metrics.Seconds(1, 2, 4, 8, 16) // a second is a container
 )
 
@@ -79,19 +82,25 @@ func (m *metricList) addHistogram(name, help string, h *metrics.Histogram, bound
 // spaces.
 func (m *metricList) addCounters(name, help string, c metrics.Counters, names ...string) {
 	for _, key := range c.Keys() {
-		var pairs []string
-		for i, value := range strings.SplitN(key, " ", len(names)) {
-			pairs = append(pairs, names[i], value)
-		}
-		m.addCounter(name, help, c[key], pairs...)
+		m.addCounter(name, help, c[key], labelPairs(key, names)...)
 	}
 }
 
+// addHistograms is addCounters for histograms.
 func (m *metricList) addHistograms(name, help string, h metrics.Histograms, bounds metrics.Bounds,
-	label string) {
+	names ...string) {
 	for _, key := range h.Keys() {
-		m.addHistogram(name, help, h[key], bounds, label, key)
+		m.addHistogram(name, help, h[key], bounds, labelPairs(key, names)...)
 	}
+}
+
+// labelPairs returns the names of labels and the values that a key consists of, in turns.
+func labelPairs(key string, names []string) []string {
+	var pairs []string
+	for i, value := range strings.SplitN(key, " ", len(names)) {
+		pairs = append(pairs, names[i], value)
+	}
+	return pairs
 }
 
 // listMetrics returns all metrics but those of probes, sorted by name.
@@ -134,6 +143,19 @@ func (a *Agent) addKubeletPodMetrics(m *metricList) {
 				labels[1])
 		}
 	}
+	m.addVolumeCounts("actual_state_of_world", &all.VolumesMounted)
+	m.addVolumeCounts("desired_state_of_world", &all.VolumesDesired)
+}
+
+// addVolumeCounts adds the numbers of volumes in a state, of the plugins that have any.
+func (m *metricList) addVolumeCounts(state string, volumes *[volume.PluginCount]int) {
+	for plugin, n := range volumes {
+		if n > 0 {
+			m.addGauge("volume_manager_total_volumes", "Volumes of pods, by their kind: those that pods "+
+				"should have, and those that are set up and not unmounted.", n,
+				"plugin_name", volume.PluginLabels[plugin], "state", state)
+		}
+	}
 }
 
 // addKubeletNodeMetrics adds the kubelet's metrics about the node itself.
@@ -145,7 +167,20 @@ func (a *Agent) addKubeletNodeMetrics(m *metricList) {
 	m.addGauge("kubelet_node_name", "Always 1; the label has the name of the node.", 1,
 		"node", s.Node.Name)
 	m.addGauge("kubelet_cgroup_version", "Version of the machine's cgroups.", version)
+	m.addGauge("kubelet_metrics_provider", "Always 1; the label says whose names and labels "+
+		"/metrics/cadvisor has.", 1, "provider", "cadvisor")
 	startup := s.NodeObject.Startup
+	machineUp := s.BootedAt.Add(-s.Boot.Uptime)
+	registered, ready := startup.RegisteredAt, startup.ReadyAt
+	if s.Boot.Uptime == 0 {
+		registered, ready = time.Time{}, time.Time{} // not known
+	}
+	m.addSpan("kubelet_node_startup_pre_kubelet_duration_seconds", "Time from the boot of the "+
+		"machine to the start of the agent; zero if the Node existed.",
+		machineUp, s.BootedAt, registered)
+	m.addSpan("kubelet_node_startup_duration_seconds", "Time from the boot of the machine until a "+
+		"Node that the agent created was ready for the first time; zero if the Node existed.",
+		machineUp, ready, ready)
 	m.addSpan("kubelet_node_startup_pre_registration_duration_seconds", "Time from the start of the "+
 		"agent to its first attempt to create the Node; zero if the Node existed.",
 		s.BootedAt, startup.AttemptedAt, startup.RegisteredAt)
@@ -192,6 +227,12 @@ func (a *Agent) addKubeletStartMetrics(m *metricList) {
 	m.addCounters("kubelet_started_containers_errors_total",
 		"Attempts to start a container that failed, by the step that failed.",
 		t.ContainersFailed, "container_type", "code")
+	m.addCounters("kubelet_terminated_containers_total", "Runs of containers that have ended, by "+
+		"their exit code and reason; other stands for codes above 255 and unusual reasons.",
+		t.ContainersTerminated, "container_type", "exit_code", "reason")
+	m.addCounters("kubelet_image_manager_ensure_image_requests_total", "Images that containers "+
+		"needed, by the pull policy, whether the image was present, and whether it had to be pulled.",
+		t.ImageRequests, "pull_policy", "present_locally", "pull_required")
 	m.addCounters("kubelet_restarted_pods_total",
 		"Pods that were removed and started again with the same UID.", t.PodsRestarted, "static")
 	m.addCounter("kubelet_orphaned_runtime_pods_total",
@@ -205,6 +246,16 @@ func (a *Agent) addKubeletStartMetrics(m *metricList) {
 		t.Evicted, "eviction_signal")
 	m.addCounter("kubelet_lifecycle_handler_http_fallbacks_total",
 		"Lifecycle hooks for HTTPS that succeeded by HTTP.", t.HTTPFallbacks)
+	m.addCounter("kubelet_sleep_action_terminated_early_total",
+		"Sleeps of lifecycle hooks that were ended before their time.", t.SleepsShortened)
+	a.addKubeletDurationMetrics(m)
+}
+
+// addKubeletDurationMetrics adds the kubelet's metrics about how long starts and writes took.
+func (a *Agent) addKubeletDurationMetrics(m *metricList) {
+	t := &a.state.Metrics
+	m.addHistogram("kubelet_pod_status_sync_duration_seconds", "Time from a change of a pod's "+
+		"status until it was written to the API server.", &t.StatusSync, statusSyncBounds)
 	m.addHistogram("kubelet_pod_start_duration_seconds",
 		"Time from when the agent first sees a pod to phase Running.", &t.PodStart, podStartBounds)
 	m.addHistogram("kubelet_pod_start_total_duration_seconds", "Time from the creation of a pod "+
@@ -213,12 +264,22 @@ func (a *Agent) addKubeletStartMetrics(m *metricList) {
 	m.addHistogram("kubelet_pod_start_sli_duration_seconds", "Time from the creation of a "+
 		"stateless pod until the API server shows that all its containers run, without image "+
 		"pulls and init containers.", &t.PodStartSLI, podStartBounds)
+	first := world.Metric{Name: "kubelet_first_network_pod_start_sli_duration_seconds",
+		Help: "The first duration in kubelet_pod_start_sli_duration_seconds of a pod that does not " +
+			"use the node's network; zero before that."}
+	if t.FirstNetworkPodStart != nil {
+		first.Value = t.FirstNetworkPodStart.Seconds()
+	}
+	*m = append(*m, first)
 	m.addHistogram("kubelet_pod_worker_start_duration_seconds",
 		"Time from when the agent first sees a pod to its first operation.", &t.WorkerStart,
 		defaultBounds)
 	m.addHistograms("kubelet_pod_worker_duration_seconds",
 		"Time for which a pod has operations in flight without a break.", t.WorkerDuration,
 		defaultBounds, "operation_type")
+	m.addHistograms("storage_operation_duration_seconds", "Time that it took to set up a volume of a "+
+		"pod, or to unmount those of a pod together.", t.VolumeOperations, volumeOperationBounds,
+		"volume_plugin", "operation_name", "status", "migrated")
 	m.addHistograms("kubelet_image_pull_duration_seconds",
 		"Duration of successful image pulls, by the size of the image.", t.ImagePulls,
 		imagePullBounds, "image_size_in_bytes")
@@ -234,7 +295,7 @@ func (a *Agent) addKubeletRelistMetrics(m *metricList) {
 		defaultBounds)
 	if s.EventStream.Enabled {
 		m.addCounter("kubelet_evented_pleg_connection_success_count",
-			"Streams of container events that were opened.", s.EventStream.OpenedTotal)
+			"Streams of container events that were opened.", s.EventStream.OpenedBy(s.Now))
 		m.addCounter("kubelet_evented_pleg_connection_error_count",
 			"Streams of container events that failed or broke.", s.EventStream.FailedTotal)
 	}

@@ -1,16 +1,20 @@
 package core
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/image"
 	"seedlet.dev/core/metrics"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/probe"
 	"seedlet.dev/core/statuswriter"
+	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
 
@@ -43,6 +47,11 @@ type Metrics struct {
 	Evicted           metrics.Counters `json:"evicted,omitempty"`       // pods, by eviction signal
 	HTTPFallbacks     uint64           `json:"httpFallbacks,omitempty"` // hooks for HTTPS sent by HTTP
 
+	SleepsShortened uint64 `json:"sleepsShortened,omitempty"` // of hooks
+	// Runs of containers that have ended, by type, exit code and reason.
+	ContainersTerminated metrics.Counters `json:"containersTerminated,omitempty"`
+	ImageRequests        metrics.Counters `json:"imageRequests,omitempty"` // by policy and decision
+
 	OverBudget metrics.Counters `json:"overBudget,omitempty"` // refusals, by name of the bound
 
 	ContainersPerPod metrics.Histogram `json:"containersPerPod"` // a second is a container
@@ -50,9 +59,15 @@ type Metrics struct {
 	PodStart       metrics.Histogram  `json:"podStart"`      // from FirstSeen to Running
 	PodStartTotal  metrics.Histogram  `json:"podStartTotal"` // from creation until all containers run
 	PodStartSLI    metrics.Histogram  `json:"podStartSLI"`   // without image pulls and init containers
+	StatusSync     metrics.Histogram  `json:"statusSync"`    // from a change until it was written
 	WorkerStart    metrics.Histogram  `json:"workerStart"`   // from FirstSeen to the first operation
 	WorkerDuration metrics.Histograms `json:"workerDuration,omitempty"`
 	ImagePulls     metrics.Histograms `json:"imagePulls,omitempty"` // by class of image size
+	// VolumeOperations are by plugin, operation and status.
+	VolumeOperations metrics.Histograms `json:"volumeOperations,omitempty"`
+	// FirstNetworkPodStart is the first duration in PodStartSLI of a pod with a network of its own;
+	// nil before that.
+	FirstNetworkPodStart *time.Duration `json:"firstNetworkPodStart,omitempty"`
 
 	Relist         metrics.Histogram `json:"relist"`
 	RelistInterval metrics.Histogram `json:"relistInterval"`
@@ -71,6 +86,8 @@ type PodMetrics struct {
 	WorkKind    string    `json:"workKind,omitempty"`
 	HasWorked   bool      `json:"hasWorked,omitempty"`   // there were operations before
 	SpecChanged bool      `json:"specChanged,omitempty"` // the desired state changed since the last
+	// ContainersCounted holds once the pod is in Metrics.ContainersPerPod.
+	ContainersCounted bool `json:"containersCounted,omitempty"`
 	// UserNamespaceStarting holds while the work goes on in which a sandbox with a user namespace was
 	// created, until something of it fails.
 	UserNamespaceStarting bool `json:"userNamespaceStarting,omitempty"`
@@ -121,8 +138,6 @@ func (a *Agent) recordPodAdded(p *pod.Pod) {
 		a.state.Metrics.Orphans++
 		return
 	}
-	a.state.Metrics.ContainersPerPod.Observe(containersPerPodBounds,
-		time.Duration(len(p.Spec.Spec.Containers))*time.Second)
 	t.Starting = !p.IsStatic() && p.Spec.Status.StartTime == nil &&
 		!statuswriter.IsTerminal(&p.Spec.Status)
 }
@@ -144,8 +159,17 @@ func (a *Agent) recordPodPlan(p *pod.Pod) {
 	t.Total.Add(counted.Counts, -1)
 	t.Total.Add(counts, 1)
 	counted.Counts = counts
+	if p.Spec != nil && !p.WaitingForName && !counted.ContainersCounted {
+		counted.ContainersCounted = true
+		t.ContainersPerPod.Observe(containersPerPodBounds,
+			time.Duration(len(p.Spec.Spec.Containers))*time.Second)
+	}
+	if p.HasImageProblem() {
+		t.recordUserNamespaceFailure(p.UID)
+	}
 	a.recordPodWork(p, counted)
 	if p.Status.Reportable {
+		a.recordTerminations(p)
 		if counted.Phase == v1.PodPending && p.Status.Phase == v1.PodRunning {
 			t.PodStart.Observe(podStartBounds, now.Sub(counted.FirstSeen))
 		}
@@ -209,7 +233,80 @@ func (a *Agent) recordPodStart(object *v1.Pod, now time.Time) {
 	took := a.state.Node.Wall.Date(now).Sub(object.CreationTimestamp.Time)
 	t.PodStartTotal.Observe(podStartBounds, took)
 	if p := a.state.Pods[string(object.UID)]; p != nil && !pod.IsStateful(object) {
-		t.PodStartSLI.Observe(podStartBounds, took-counted.PullTime-p.InitDuration())
+		took -= counted.PullTime + p.InitDuration()
+		t.PodStartSLI.Observe(podStartBounds, took)
+		if !object.Spec.HostNetwork && t.FirstNetworkPodStart == nil {
+			t.FirstNetworkPodStart = &took
+		}
+	}
+}
+
+// recordTerminations records the runs of a pod's containers whose end has become known.
+func (a *Agent) recordTerminations(p *pod.Pod) {
+	var reported *v1.PodStatus
+	if e := a.state.StatusWriter.Entries[p.UID]; e != nil {
+		reported = &e.Stored.Status
+	}
+	p.CountExits(reported, func(role pod.Role, c *pod.Container) {
+		a.state.Metrics.ContainersTerminated.Increment(containerTypes[role] + " " +
+			exitCodeLabel(c.ExitCode) + " " + exitReasonLabel(c.Reason))
+	})
+}
+
+// exitCodeMax is the largest exit code of a process. A runtime may report any number of 32 bits.
+const exitCodeMax = 255
+
+// exitCodeLabel returns the label of an exit code. No number outside the range of exit codes is a
+// label of its own, so that there is an end to them.
+func exitCodeLabel(code int32) string {
+	if code < 0 || code > exitCodeMax {
+		return otherExit
+	}
+	return strconv.Itoa(int(code))
+}
+
+// exitReasons are the reasons of exits that containerd and CRI-O report; a runtime may report none.
+var exitReasons = []string{"", "Completed", "ContainerCannotRun", "ContainerStatusUnknown", "Error",
+	"OOMKilled", "StartError", "Unknown", "seccomp killed"}
+
+// otherExit is the label of exit codes and reasons that have none of their own.
+const otherExit = "other"
+
+func exitReasonLabel(reason string) string {
+	if slices.Contains(exitReasons, reason) {
+		return reason
+	}
+	return otherExit
+}
+
+// recordImageRequest records a container's request for an image. Any other policy than the two is
+// treated as IfNotPresent.
+func (t *Metrics) recordImageRequest(policy v1.PullPolicy, decision image.Decision) {
+	label := "ifnotpresent"
+	switch policy {
+	case v1.PullAlways:
+		label = "always"
+	case v1.PullNever:
+		label = "never"
+	}
+	t.ImageRequests.Increment(label + " " + string(decision))
+}
+
+// recordVolumeOperation records an operation on a volume. No volume is migrated to CSI.
+func (t *Metrics) recordVolumeOperation(plugin volume.Plugin, operation pod.VolumeOperation,
+	took time.Duration, failed bool) {
+	status := "success"
+	if failed {
+		status = "fail-unknown"
+	}
+	t.VolumeOperations.Observe(volume.PluginLabels[plugin]+" "+string(operation)+" "+status+" false",
+		volumeOperationBounds, took)
+}
+
+// recordStatusWrite records that a change of a pod's status was written.
+func (t *Metrics) recordStatusWrite(changed, now time.Time) {
+	if !changed.IsZero() {
+		t.StatusSync.Observe(statusSyncBounds, now.Sub(changed).Truncate(time.Millisecond))
 	}
 }
 

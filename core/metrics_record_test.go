@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/world"
@@ -402,7 +404,10 @@ func TestNodeStartupMetrics(t *testing.T) {
 	const before, during, after = "kubelet_node_startup_pre_registration_duration_seconds",
 		"kubelet_node_startup_registration_duration_seconds",
 		"kubelet_node_startup_post_registration_duration_seconds"
+	const preKubelet, total = "kubelet_node_startup_pre_kubelet_duration_seconds",
+		"kubelet_node_startup_duration_seconds"
 	n := newNode(nil)
+	n.uptime = 100 * time.Second
 	n.apiServer, n.status = newServer(), runtimeStatus(false)
 	n.apiServer.silentWatch, n.apiServer.nodeWrites.nodeCallsTimeOut = world.ResourceNodes, true
 	exists := false
@@ -424,10 +429,11 @@ func TestNodeStartupMetrics(t *testing.T) {
 	}
 	n.restart()
 	n.advance(30 * time.Second)
-	n.expectMetrics(t, "without an answer", map[string]float64{before: 0, during: 0, after: 0})
+	n.expectMetrics(t, "without an answer", map[string]float64{before: 0, during: 0, after: 0,
+		preKubelet: 0, total: 0})
 	n.apiServer.nodeWrites.nodeCallsTimeOut = false
 	n.advance(30 * time.Second)
-	n.expectMetrics(t, "not ready", map[string]float64{after: 0})
+	n.expectMetrics(t, "not ready", map[string]float64{after: 0, preKubelet: 100, total: 0})
 	n.status = runtimeStatus(true)
 	n.advance(30 * time.Second)
 	startup, booted := n.agent.state.NodeObject.Startup, n.agent.state.BootedAt
@@ -436,9 +442,32 @@ func TestNodeStartupMetrics(t *testing.T) {
 		got[during] < 20 || got[during] > 45 || got[after] < 10 || got[after] > 60 {
 		t.Errorf("%v before, %v during, %v after: %+v", got[before], got[during], got[after], startup)
 	}
+	if sum := 100 + got[before] + got[during] + got[after]; math.Abs(got[total]-sum) > 1e-6 {
+		t.Errorf("%v in all, want %v", got[total], sum)
+	}
+	for _, ready := range []bool{false, true} {
+		n.status = runtimeStatus(ready)
+		n.advance(2 * time.Minute)
+	}
+	n.expectMetrics(t, "ready again", map[string]float64{after: got[after], total: got[total]})
 	n.restart()
 	n.advance(30 * time.Second)
-	n.expectMetrics(t, "the Node existed", map[string]float64{before: 0, during: 0, after: 0})
+	n.expectMetrics(t, "the Node existed", map[string]float64{before: 0, during: 0, after: 0,
+		preKubelet: 0, total: 0})
+}
+
+// Without the time of the machine's boot, nothing is said about it.
+func TestNodeStartupMetricsWithoutABootTime(t *testing.T) {
+	n := newNode(nil)
+	n.restart()
+	start := n.agent.state.BootedAt
+	n.agent.state.NodeObject.Startup = nodeobject.Startup{AttemptedAt: start,
+		RegisteredAt: start.Add(time.Second), ReadyAt: start.Add(time.Minute)}
+	n.expectMetrics(t, "no boot time", map[string]float64{
+		"kubelet_node_startup_pre_kubelet_duration_seconds":       0,
+		"kubelet_node_startup_duration_seconds":                   0,
+		"kubelet_node_startup_post_registration_duration_seconds": 59,
+	})
 }
 
 // Streams of container events count only with the feature gate EventedPLEG, as with the kubelet.
@@ -451,4 +480,8 @@ func TestEventStreamMetrics(t *testing.T) {
 	}
 	n.agent.state.EventStream = pleg.Stream{Enabled: true, OpenedTotal: 3, FailedTotal: 2}
 	n.expectMetrics(t, "with the feature gate", map[string]float64{opened: 3, failed: 2})
+	n.agent.state.EventStream = pleg.Stream{Enabled: true, Op: 1 << 40, OpenedAt: n.now}
+	n.expectMetrics(t, "requested", map[string]float64{opened: 0})
+	n.event(world.Event{Body: &runtimeapi.ContainerEventResponse{ContainerId: "c1"}})
+	n.expectMetrics(t, "after an event", map[string]float64{opened: 1, failed: 0})
 }

@@ -189,7 +189,10 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 		a.podEnv = pod.Env{
 			Node: &a.state.Node, Effects: &a.effects, Images: &a.state.Images, Objects: a.objectStore(),
 			Runtime: &a.state.Runtime, Enqueue: a.queue.enqueue, AllocatedIDs: a.allocatedIDRanges,
-			CountRefusal: a.state.Metrics.OverBudget.Increment,
+			CountRefusal:         a.state.Metrics.OverBudget.Increment,
+			CountImageRequest:    a.state.Metrics.recordImageRequest,
+			CountShortenedSleep:  func() { a.state.Metrics.SleepsShortened++ },
+			CountVolumeOperation: a.state.Metrics.recordVolumeOperation,
 		}
 	}
 	a.podEnv.RuntimeNotReady, a.podEnv.NetworkNotReady = a.notReadyReason(),

@@ -70,7 +70,7 @@ func (a *Agent) applyRelist() {
 // handleContainerEvent gives an event of the runtime's stream to its pod. An event about an unknown
 // pod requests a relist, which finds the pod.
 func (a *Agent) handleContainerEvent(body *runtimeapi.ContainerEventResponse, now time.Time) {
-	a.state.EventStream.EventsTotal++
+	a.state.EventStream.HandleEvent()
 	ev := pleg.ParseEvent(body)
 	if a.isSetAside(ev.UID) {
 		return

@@ -169,7 +169,10 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 			a.enqueueUsers(watch, nil)
 		}
 	case statuswriter.Component:
-		s.StatusWriter.HandleCompletion(id, r, ev, &a.effects)
+		changed, written := s.StatusWriter.ChangedAt(r.Owner.Name), s.StatusWriter.Written
+		if s.StatusWriter.HandleCompletion(id, r, ev, &a.effects); s.StatusWriter.Written > written {
+			s.Metrics.recordStatusWrite(changed, ev.Time)
+		}
 	case mirror.Component:
 		s.Mirrors.HandleCompletion(id, r, ev, &a.effects)
 	case nodeobject.Owner.Component:

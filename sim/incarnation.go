@@ -104,13 +104,23 @@ func (r *run) bootAgent() {
 	machine := r.machine()
 	r.deliver(world.Event{Body: &world.Boot{
 		Seed:   r.plan.Seed + uint64(r.incarnations),
-		BootID: fmt.Sprint("boot-", r.reboots+1), Hostname: plan.NodeName,
+		BootID: fmt.Sprint("boot-", r.reboots+1), Uptime: r.uptime(), Hostname: plan.NodeName,
 		CPUs: machine.CPUs, MemoryBytes: machine.MemoryBytes, Addresses: machine.Addresses,
 		Machine: machine.Machine, SetAside: r.setAside(r.agenda.Now()),
 	}})
 	if offset := r.clocks.date.at(r.agenda.Now()); offset != 0 {
 		r.deliver(world.Event{Body: &world.ClockStepped{Offset: offset}})
 	}
+}
+
+// uptime returns for how long the machine has been up. Its agent started some time after its boot.
+func (r *run) uptime() time.Duration {
+	const beforeAgent = 20 * time.Second
+	on := r.rebootedAt
+	if on.IsZero() {
+		on = plan.Start
+	}
+	return r.agenda.Now().Sub(on) + beforeAgent
 }
 
 // machine returns what an observation of the simulated machine says. Its name is in no name server.

@@ -1118,8 +1118,8 @@ var mutants = []mutant{
 	{
 		name:     "each agent writes every status once more",
 		file:     "core/statuswriter/writer.go",
-		old:      "		if !e.hasStatus(merged) {\n",
-		new:      "		if !e.hasStatus(merged) || e.StoredSum == \"\" {\n",
+		old:      "		if !hasStatus {\n",
+		new:      "		if !hasStatus || e.StoredSum == \"\" {\n",
 		scenario: "node-churn", seeds: "1-50",
 	},
 	{

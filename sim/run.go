@@ -90,6 +90,7 @@ type run struct {
 	current      *incarnation // of the agent; nil while it is down
 	incarnations int
 	reboots      int
+	rebootedAt   time.Time // zero before the first reboot
 	panics       *panics.Record
 	panicsLeft   map[string]int // panics to come, by the pod's name
 

@@ -70,6 +70,7 @@ func (r *run) healAPIServer() {
 // rebootMachine cuts the power: processes, the agent, and what is not synced to the disk are lost.
 func (r *run) rebootMachine(down plan.Duration) {
 	r.reboots++
+	r.rebootedAt = r.agenda.Now()
 	r.killAgent(down)
 	r.runtime.Reboot()
 	r.host.Reboot()

@@ -7,9 +7,11 @@ import "time"
 
 // Boot is the first event of every incarnation of the agent (one run of its process).
 type Boot struct {
-	Seed     uint64 `json:"seed"`     // the only source of randomness of this incarnation
-	BootID   string `json:"bootID"`   // changes when the machine reboots, not when the agent restarts
-	Hostname string `json:"hostname"` // the machine's own host name
+	Seed   uint64 `json:"seed"`   // the only source of randomness of this incarnation
+	BootID string `json:"bootID"` // changes when the machine reboots, not when the agent restarts
+	// Uptime is for how long the machine has been up; zero if it cannot be determined.
+	Uptime   time.Duration `json:"uptime,omitempty"`
+	Hostname string        `json:"hostname"` // the machine's own host name
 	// CPUs and MemoryBytes are the capacity of the machine, from which the resources of containers
 	// are computed.
 	CPUs        int   `json:"cpus"`

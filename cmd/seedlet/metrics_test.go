@@ -53,9 +53,13 @@ const countedState = `{
     "pods": {"u1": {"probes": {"web Liveness": {"successful": 1, "failed": 1, "unknown": 1}}}},
     "containersStarted": {"container": 1},
     "containersFailed": {"container RunContainerError": 1},
+    "containersTerminated": {"container 1 Error": 1},
+    "imageRequests": {"always unknown true": 1},
     "podsRestarted": {"true": 1}, "rejected": {"NodeAffinity": 1}, "preempted": {"cpu": 1},
     "evicted": {"emptydirfs.limit": 1},
-    "workerDuration": {"sync": {}}, "imagePulls": {"N/A": {}}
+    "workerDuration": {"sync": {}}, "imagePulls": {"N/A": {}},
+    "volumeOperations": {"kubernetes.io/secret volume_mount success false": {}},
+    "total": {"volumesMounted": [1, 0, 0, 0, 0, 0, 0, 0]}
   }
 }`
 
@@ -312,7 +316,12 @@ var dashboards = strings.Fields(`
 	kubelet_active_pods kubelet_mirror_pods kubelet_working_pods kubelet_started_pods_total
 	kubelet_containers_per_pod_count kubelet_cgroup_version
 	kubelet_started_user_namespaced_pods_total kubelet_image_volume_requested_total
-	kubelet_node_startup_registration_duration_seconds
+	kubelet_node_startup_registration_duration_seconds kubelet_node_startup_duration_seconds
+	kubelet_node_startup_pre_kubelet_duration_seconds kubelet_terminated_containers_total
+	kubelet_pod_status_sync_duration_seconds kubelet_sleep_action_terminated_early_total
+	kubelet_image_manager_ensure_image_requests_total kubelet_metrics_provider
+	kubelet_first_network_pod_start_sli_duration_seconds volume_manager_total_volumes
+	storage_operation_duration_seconds
 	kubelet_evented_pleg_connection_success_count
 	kubelet_started_containers_total kubelet_started_pods_errors_total
 	kubelet_started_containers_errors_total kubelet_restarted_pods_total

@@ -150,9 +150,25 @@ type Result struct {
 	ID      string   // the image to run; empty if the pod has to wait
 	User    User     // of the image; only from RequireWithUser
 	Problem *Problem // why there is no ID; nil if nothing has failed
-	Pull    Pull     // the newest pull of the image
-	Bytes   int64    // the size; zero if it is not known
+	// Decision is what the request led to; empty while ImageStatus is awaited.
+	Decision Decision
+	Pull     Pull  // the newest pull of the image
+	Bytes    int64 // the size; zero if it is not known
 }
+
+// Decision is whether an image was present when a pod needed it, and whether it has to be pulled:
+// the kubelet's labels present_locally and pull_required.
+type Decision string
+
+// The decisions. A pull with the policy Always does not ask whether the image is present. A request
+// that fails at once, for its reference or for a failed inspection, decides nothing else.
+const (
+	Present      Decision = "true false"
+	Missing      Decision = "false true"
+	NeverPulled  Decision = "false unknown"
+	AlwaysPulled Decision = "unknown true"
+	Undecidable  Decision = "unknown unknown"
+)
 
 // Require returns the image that a pod can run under a pull policy, or why it has to wait. Only
 // operations issued at since or later count. While Result.ID is empty, the image (by its Key) has
@@ -164,9 +180,9 @@ func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since
 	if img == nil || img.Ref != ref {
 		if _, err := reference.ParseNormalizedNamed(ref); err != nil {
 			// The reference is invalid for every runtime, so no runtime is asked.
-			return Result{Problem: &Problem{Reason: ErrInvalidImageName, Message: fmt.Sprintf(
-				"Failed to apply default image tag %q: couldn't parse image name %[1]q: %v", ref,
-				err)}}
+			return Result{Decision: Undecidable, Problem: &Problem{Reason: ErrInvalidImageName,
+				Message: fmt.Sprintf(
+					"Failed to apply default image tag %q: couldn't parse image name %[1]q: %v", ref, err)}}
 		}
 	}
 	if img == nil {
@@ -179,19 +195,28 @@ func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since
 	s.addWaiter(img, uid, since)
 	pulled := !img.PulledAt.IsZero() && !img.PulledAt.Before(since)
 	checked := !img.CheckedAt.IsZero() && !img.CheckedAt.Before(since)
+	decision, whenPresent := Missing, Present
+	if policy == v1.PullAlways {
+		decision, whenPresent = AlwaysPulled, AlwaysPulled
+	}
 	switch {
 	case img.ID != "" && (pulled || checked && policy != v1.PullAlways):
-		return img.result()
+		result := img.result()
+		result.Decision = whenPresent
+		return result
 	case checked && policy == v1.PullNever:
 		img.RecheckAt = img.CheckedAt.Add(backoffFirst) // the image may be loaded by other means
-		return Result{Problem: &Problem{Reason: ErrImageNeverPull, Message: fmt.Sprintf(
-			"Container image %q is not present with pull policy of Never", ref)}}
+		return Result{Decision: NeverPulled, Problem: &Problem{Reason: ErrImageNeverPull,
+			Message: fmt.Sprintf("Container image %q is not present with pull policy of Never", ref)}}
 	case policy == v1.PullAlways, checked:
 		img.PullNeededSince = timer.Later(img.PullNeededSince, since)
 	default:
 		img.StatusNeededSince = timer.Later(img.StatusNeededSince, since)
+		if decision = ""; img.Problem != nil && img.Problem.Reason == ErrImageInspect {
+			decision = Undecidable
+		}
 	}
-	return Result{Problem: img.Problem, Pull: img.Pull}
+	return Result{Decision: decision, Problem: img.Problem, Pull: img.Pull}
 }
 
 // RequireWithUser is Require for a pod that also has to know the user of the image. Only
@@ -209,7 +234,7 @@ func (s *Store) RequireWithUser(uid string, request Request, policy v1.PullPolic
 		return result
 	}
 	img.UserNeededOf = result.ID
-	return Result{Problem: img.Problem, Pull: img.Pull}
+	return Result{Decision: result.Decision, Problem: img.Problem, Pull: img.Pull}
 }
 
 // Release removes a pod from the waiters of an image. An image without waiters is removed.

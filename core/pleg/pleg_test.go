@@ -175,7 +175,7 @@ func TestUnsupportedStreamIsNotRetried(t *testing.T) {
 	if b.planRelist(time.Hour); !b.completeRelist(time.Hour, nil) || !b.planRelist(time.Hour+s) {
 		t.Error("not relisted every second")
 	}
-	if got := b.stream; got.OpenedTotal != 1 || got.FailedTotal != 1 || got.BrokenTotal != 0 {
+	if got := b.stream; got.OpenedTotal != 0 || got.FailedTotal != 1 || got.BrokenTotal != 0 {
 		t.Errorf("%d opened, %d failed, %d broken", got.OpenedTotal, got.FailedTotal, got.BrokenTotal)
 	}
 }
@@ -193,9 +193,40 @@ func TestStreamIsRenewedWithoutGap(t *testing.T) {
 	b.at(streamLifetime).stream.HandleCompletion(first, world.Event{Time: b.now,
 		Err: world.Errorf(world.KindTimeout, "GetEvents", "deadline")}, &b.out)
 	if b.stream.ContinuousSince != t0 || b.stream.BrokenTotal != 0 || b.stream.FailedTotal != 0 ||
-		b.stream.OpenedTotal != 2 {
+		b.stream.OpenedBy(b.now) != 2 {
 		t.Error("the end of the previous stream counts as a break")
 	}
+}
+
+// A request for a stream counts as opened once an event has come, or the stream is settled. Every
+// end of the newest stream is an error, also one without a reason.
+func TestOpenedStreamsAreCounted(t *testing.T) {
+	b := &harness{stream: Stream{Enabled: true}}
+	expect := func(when string, opened, failed uint64) {
+		t.Helper()
+		if got := b.stream.OpenedBy(b.now); got != opened || b.stream.FailedTotal != failed {
+			t.Errorf("%s: %d opened and %d failed, want %d and %d", when, got, b.stream.FailedTotal,
+				opened, failed)
+		}
+	}
+	b.planStream(0)
+	b.at(s)
+	expect("requested", 0, 0)
+	b.breakStream(2*s, world.KindUnavailable)
+	expect("refused", 0, 1)
+	b.planStream(10 * s)
+	b.at(11 * s).stream.HandleEvent()
+	b.stream.HandleEvent()
+	expect("after events", 1, 1)
+	b.at(10*s + streamSettleTime)
+	expect("settled after events", 1, 1)
+	b.at(30*s).stream.HandleCompletion(b.stream.Op, world.Event{Time: b.now}, &b.out)
+	expect("closed", 1, 2)
+	b.planStream(60 * s)
+	b.at(60*s + streamSettleTime)
+	expect("settled without events", 2, 2)
+	b.breakStream(80*s, world.KindUnavailable)
+	expect("broken", 2, 3)
 }
 
 func TestLateRenewalLeavesGap(t *testing.T) {

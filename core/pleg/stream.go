@@ -43,6 +43,8 @@ type Stream struct {
 	NextAt          time.Time `json:"nextAt"`   // back-off after that
 	Failures        int       `json:"failures"` // consecutive
 
+	// Opened reports whether Op is in OpenedTotal: the runtime has sent an event.
+	Opened      bool   `json:"opened,omitempty"`
 	OpenedTotal uint64 `json:"openedTotal"` // number of streams
 	BrokenTotal uint64 `json:"brokenTotal"` // number of streams
 	FailedTotal uint64 `json:"failedTotal"` // those that broke, or that the runtime does not have
@@ -62,18 +64,42 @@ func (s *Stream) Plan(effects *op.Effects) time.Time {
 	if effects.Now().Before(due) {
 		return due
 	}
+	s.OpenedTotal, s.Opened = s.OpenedBy(effects.Now()), false
 	s.PreviousOp, s.OpenedAt = s.Op, effects.Now()
 	s.Op = effects.Issue(StreamOwner, "", streamLifetime, &runtimeapi.GetEventsRequest{})
-	s.OpenedTotal++
 	if s.ContinuousSince.IsZero() {
 		s.ContinuousSince = s.OpenedAt
 	}
 	return s.OpenedAt.Add(streamLifetime - streamOverlap)
 }
 
-// HandleCompletion applies the end of a stream.
+// HandleEvent counts an event. It shows that the newest stream is open, if there is no other.
+func (s *Stream) HandleEvent() {
+	s.EventsTotal++
+	if s.Op != 0 && s.PreviousOp == 0 && !s.Opened {
+		s.Opened = true
+		s.OpenedTotal++
+	}
+}
+
+// OpenedBy returns the number of streams that were opened, as known at a time: a request alone
+// opens none.
+func (s *Stream) OpenedBy(now time.Time) uint64 {
+	if s.Op != 0 && !s.Opened && s.isSettled(now) {
+		return s.OpenedTotal + 1
+	}
+	return s.OpenedTotal
+}
+
+// isSettled reports whether the newest stream was requested streamSettleTime ago.
+func (s *Stream) isSettled(now time.Time) bool {
+	return !now.Before(s.OpenedAt.Add(streamSettleTime))
+}
+
+// HandleCompletion applies the end of a stream. An end without an error is a failure as well: the
+// runtime has closed the stream, which the kubelet counts as an error (io.EOF).
 func (s *Stream) HandleCompletion(id world.OpID, ev world.Event, effects *op.Effects) {
-	settled := !ev.Time.Before(s.OpenedAt.Add(streamSettleTime))
+	settled := s.isSettled(ev.Time)
 	switch id {
 	case s.PreviousOp:
 		s.PreviousOp = 0
@@ -85,6 +111,7 @@ func (s *Stream) HandleCompletion(id world.OpID, ev world.Event, effects *op.Eff
 		if ev.Time.Sub(s.ContinuousSince) > streamSettleTime {
 			s.LostAt = ev.Time // the loss of a stream that was never reliable has no effect
 		}
+		s.OpenedTotal = s.OpenedBy(ev.Time)
 		s.Op, s.ContinuousSince = 0, time.Time{}
 	default:
 		return

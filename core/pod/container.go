@@ -85,6 +85,7 @@ type Container struct {
 	LastSeenRunning time.Time `json:"lastSeenRunning"` // when it was last known to run
 	ExitSeenAt      time.Time `json:"exitSeenAt"`      // when it was first known to have exited
 
+	ExitCounted        bool               `json:"exitCounted,omitempty"` // by CountExits
 	ExitCode           int32              `json:"exitCode"`
 	Reason             string             `json:"reason,omitempty"`
 	Message            string             `json:"message,omitempty"`  // from the runtime

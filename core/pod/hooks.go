@@ -43,21 +43,42 @@ const (
 	hookUserAgent   = "kube-lifecycle/1.36"
 )
 
+// pendingPostStart returns the postStart hook of a running container; nil if it has none, or the
+// hook has ended.
+func (p *Pod) pendingPostStart(c *Container) *v1.LifecycleHandler {
+	container := p.specContainer(c.Name)
+	if c.State != Running || c.Stop != nil || container == nil || p.currentHealth(c).Running ||
+		c.PostStart.Failure != "" {
+		return nil
+	}
+	return container.Lifecycle.PostStart
+}
+
 // runPostStartHooks runs the postStart hooks of containers that have just been started.
 func (p *Pod) runPostStartHooks(env *Env, w *wakeTimer) {
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		container := p.specContainer(c.Name)
-		if c.State != Running || c.Stop != nil || container == nil || p.currentHealth(c).Running ||
-			c.PostStart.Failure != "" {
+		h, hook := p.pendingPostStart(c), &c.PostStart
+		if h == nil {
 			continue
 		}
-		h, hook := container.Lifecycle.PostStart, &c.PostStart
 		if h.Sleep != nil {
 			hook.Done = !w.waitUntil(c.RunningSeenAt.Add(seconds(h.Sleep.Seconds)))
 			continue
 		}
 		p.runHook(c, h, hook, postStart, hookTimeoutMax, env, w)
+	}
+}
+
+// isSleepingAfterStart reports whether the postStart hook of a running container sleeps.
+func (p *Pod) isSleepingAfterStart(c *Container, now time.Time) bool {
+	h := p.pendingPostStart(c)
+	return h != nil && h.Sleep != nil && now.Before(c.RunningSeenAt.Add(seconds(h.Sleep.Seconds)))
+}
+
+func (e *Env) countShortenedSleep() {
+	if e.CountShortenedSleep != nil {
+		e.CountShortenedSleep()
 	}
 }
 
@@ -71,12 +92,16 @@ func (p *Pod) runPreStopHook(c *Container, env *Env, w *wakeTimer) bool {
 		return false
 	}
 	deadline := c.Stop.StartedAt.Add(c.Stop.Grace)
+	sleep := c.PreStop.Sleep
 	if !w.waitUntil(deadline) { // the grace period is used up
 		hook.Done = true
+		if sleep != nil && c.Stop.Grace < seconds(sleep.Seconds) {
+			env.countShortenedSleep()
+		}
 		return false
 	}
-	if h := c.PreStop; h.Sleep != nil {
-		hook.Done = !w.waitUntil(c.Stop.StartedAt.Add(seconds(h.Sleep.Seconds)))
+	if sleep != nil {
+		hook.Done = !w.waitUntil(c.Stop.StartedAt.Add(seconds(sleep.Seconds)))
 		return !hook.Done
 	}
 	p.runHook(c, c.PreStop, hook, preStop, deadline.Sub(env.Effects.Now())+killAfterMin, env, w)

@@ -143,8 +143,22 @@ func (p *Pod) ensureImage(container *v1.Container, required requiredImage, env *
 	}
 	result := ensure(p.UID, required.Request, required.policy, pending.Since)
 	p.recordImageEvents(pending, required.Ref, &result, env)
+	pending.countRequest(required.policy, result.Decision, env)
 	pending.Problem = result.Problem
 	return result
+}
+
+// countRequest counts the request for the image by its decision. A request that has led to a pull
+// counts once: the retries of the pull are no requests of their own.
+func (n *PendingImage) countRequest(policy v1.PullPolicy, decision image.Decision, env *Env) {
+	leadsToPull := n.Decision == image.Missing || n.Decision == image.AlwaysPulled
+	if decision == "" || decision == n.Decision || leadsToPull {
+		return
+	}
+	n.Decision = decision
+	if env.CountImageRequest != nil {
+		env.CountImageRequest(policy, decision)
+	}
 }
 
 // PendingImage returns an image that a container waits for, preferably one with a problem; nil if

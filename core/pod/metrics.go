@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -8,6 +10,7 @@ import (
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/probe"
+	"seedlet.dev/core/volume"
 )
 
 // The facts about a pod for metrics and log lines. No plan depends on them.
@@ -29,6 +32,9 @@ type Counts struct {
 
 	// Working has the pods that the agent works on, by Config and Stage.
 	Working [configCount][stageCount]int `json:"working,omitzero"`
+	// VolumesDesired and VolumesMounted have the volumes of pods, by plugin.
+	VolumesDesired [volume.PluginCount]int `json:"volumesDesired,omitzero"`
+	VolumesMounted [volume.PluginCount]int `json:"volumesMounted,omitzero"`
 }
 
 // Config is where a pod that the agent works on comes from.
@@ -97,12 +103,56 @@ func (c *Counts) Add(other Counts, times int) {
 			c.Working[config][stage] += times * pods
 		}
 	}
+	for plugin := range volume.PluginCount {
+		c.VolumesDesired[plugin] += times * other.VolumesDesired[plugin]
+		c.VolumesMounted[plugin] += times * other.VolumesMounted[plugin]
+	}
+}
+
+// countVolumes counts the volumes of the pod. Those of a pod that has terminated are not desired
+// any more, and those that it has are mounted until they are unmounted together.
+func (p *Pod) countVolumes(c *Counts) {
+	if p.Spec == nil {
+		return
+	}
+	spec := &p.Spec.Spec
+	for i := range spec.Volumes {
+		if p.Stage != Terminated {
+			c.VolumesDesired[volume.PluginOf(&spec.Volumes[i])]++
+		}
+	}
+	if !p.Storage.Unmounted {
+		p.Storage.Volumes.ReadyVolumes(spec, func(v *v1.Volume) {
+			c.VolumesMounted[volume.PluginOf(v)]++
+		})
+	}
+}
+
+// VolumeOperation is the kubelet's name of an operation on a volume.
+type VolumeOperation string
+
+// The operations on volumes that are counted.
+const (
+	VolumeMount   VolumeOperation = "volume_mount"
+	VolumeUnmount VolumeOperation = "volume_unmount"
+)
+
+func (e *Env) countSetup(v *v1.Volume, took time.Duration, failed bool) {
+	e.countVolumeOperation(v, VolumeMount, took, failed)
+}
+
+func (e *Env) countVolumeOperation(v *v1.Volume, operation VolumeOperation, took time.Duration,
+	failed bool) {
+	if e.CountVolumeOperation != nil {
+		e.CountVolumeOperation(volume.PluginOf(v), operation, took, failed)
+	}
 }
 
 // Counts returns the current contribution of the pod.
 func (p *Pod) Counts() Counts {
 	var c Counts
 	c.Working[p.config()][p.stageIndex()] = 1
+	p.countVolumes(&c)
 	if p.hasReadySandbox() {
 		c.RunningPods = 1
 	}
@@ -238,6 +288,51 @@ func AreAllContainersStarted(status *v1.PodStatus) bool {
 		}
 	}
 	return len(status.ContainerStatuses) > 0
+}
+
+// CountExits calls count for each run whose exit has become known since the last call. An exit that
+// the reported status has was counted by an earlier agent, or by a kubelet, and so was that of a
+// run which another one has followed.
+func (p *Pod) CountExits(reported *v1.PodStatus, count func(Role, *Container)) {
+	var before map[string]bool
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if c.ExitCounted || !c.HasKnownExit() {
+			continue
+		}
+		c.ExitCounted = true
+		if before == nil {
+			before = reportedExits(reported)
+		}
+		if p.NewestStartedRun(c.Name) == c && !before[c.ID] {
+			count(p.roleOf(c.Name), c)
+		}
+	}
+}
+
+// reportedExits returns the IDs of the containers whose exit a status has.
+func reportedExits(status *v1.PodStatus) map[string]bool {
+	ids := map[string]bool{}
+	if status == nil {
+		return ids
+	}
+	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses,
+		status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range list {
+			for _, state := range []v1.ContainerState{list[i].State, list[i].LastTerminationState} {
+				if state.Terminated != nil {
+					_, id, _ := strings.Cut(state.Terminated.ContainerID, "://")
+					ids[id] = true
+				}
+			}
+		}
+	}
+	return ids
+}
+
+// HasImageProblem reports whether an image that a container waits for has a problem.
+func (p *Pod) HasImageProblem() bool {
+	return slices.ContainsFunc(p.PendingImages, func(n PendingImage) bool { return n.Problem != nil })
 }
 
 // HasUserNamespace reports whether the pod has a user namespace of its own.

@@ -11,6 +11,7 @@ import (
 	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/core/userns"
+	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 
 	v1 "k8s.io/api/core/v1"
@@ -46,6 +47,13 @@ type Env struct {
 	// CountRefusal counts that a pod exceeds a bound, by its name in package budget; nil to count
 	// nothing.
 	CountRefusal func(name string)
+	// CountImageRequest counts a container's request for an image, CountShortenedSleep a hook's sleep
+	// that did not last; nil to count nothing.
+	CountImageRequest   func(policy v1.PullPolicy, decision image.Decision)
+	CountShortenedSleep func()
+	// CountVolumeOperation counts how long an operation on a volume took; nil to count nothing.
+	CountVolumeOperation func(plugin volume.Plugin, operation VolumeOperation, took time.Duration,
+		failed bool)
 	// RuntimeNotReady is why no sandbox or container can be created now, NetworkNotReady why no
 	// sandbox with a network namespace of its own can be created; each is empty if that is possible.
 	// Running containers keep running, and terminations go on.

@@ -141,6 +141,8 @@ type PendingImage struct {
 	// Since is when the container began to wait. Results of older requests do not count.
 	Since   time.Time      `json:"since"`
 	Problem *image.Problem `json:"problem,omitempty"`
+	// Decision is what the request for the image has led to, as far as it was counted.
+	Decision image.Decision `json:"decision,omitempty"`
 	// PullReported is the start of the pull for which an event was recorded, PresenceReported
 	// whether an event was recorded that the image is present.
 	PullReported     time.Time `json:"pullReported"`

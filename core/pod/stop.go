@@ -74,6 +74,9 @@ func (p *Pod) beginStop(c *Container, grace time.Duration, reason string, env *E
 		if c.Op != 0 || w.waitUntil(c.NotBefore) {
 			return false
 		}
+		if p.isSleepingAfterStart(c, env.Effects.Now()) {
+			env.countShortenedSleep()
+		}
 		c.Stop = &Stop{Reason: reason, StartedAt: env.Effects.Now(), Grace: grace}
 		role := App
 		if p.specContainer(c.Name) != nil {

@@ -56,7 +56,7 @@ func (p *Pod) renewTokens(env *Env, w *wakeTimer) {
 func (p *Pod) volumeView(env *Env) *volume.Pod {
 	view := &volume.Pod{
 		Spec: p.Spec, Dir: p.dir(env.Node), MemoryBytes: env.Node.MemoryBytes, Objects: env.Objects,
-		Value: p.criPod(env).DownwardAPIFile,
+		Value: p.criPod(env).DownwardAPIFile, SetupEnded: env.countSetup,
 	}
 	if env.Objects != nil {
 		view.Token = p.tokenContent

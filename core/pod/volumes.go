@@ -39,6 +39,8 @@ type Storage struct {
 	Preparing string `json:"preparing,omitempty"`
 	// ReleaseSteps is how many steps of releaseVolumes have completed.
 	ReleaseSteps int `json:"releaseSteps,omitempty"`
+	// Unmounted holds once releaseVolumes has unmounted the volumes.
+	Unmounted bool `json:"unmounted,omitempty"`
 }
 
 // storageSubject begins the subjects of all operations on storage.
@@ -180,6 +182,23 @@ func hostsChecksum(hosts []byte) string {
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
+// unmountStep is the step of releaseVolumes after which no volume is mounted.
+const unmountStep = "1"
+
+// countUnmount counts the end of a step of releaseVolumes, up to the one that unmounts the volumes
+// of the pod together.
+func (p *Pod) countUnmount(step string, r op.Record, ev world.Event, env *Env) {
+	if p.Storage.Unmounted || ev.Err == nil && step != unmountStep {
+		return
+	}
+	p.Storage.Unmounted = ev.Err == nil
+	if p.Spec != nil {
+		p.Storage.Volumes.ReadyVolumes(&p.Spec.Spec, func(v *v1.Volume) {
+			env.countVolumeOperation(v, VolumeUnmount, ev.Time.Sub(r.IssuedAt), ev.Err != nil)
+		})
+	}
+}
+
 // releaseVolumes undoes the pod's mounts, and reports whether it has issued an operation. The
 // volumes of a terminated pod that is still desired are removed as well.
 func (p *Pod) releaseVolumes(env *Env) bool {
@@ -231,6 +250,9 @@ func (p *Pod) handleStorageCompletion(id world.OpID, r op.Record, ev world.Event
 	case "bind", "hosts":
 		container, _, _ = strings.Cut(rest, "/")
 	}
+	if kind == "release" {
+		p.countUnmount(rest, r, ev, env)
+	}
 	if ev.Err != nil {
 		pr := p.noteFailure(container, r.Call, ev.Err, ev.Time)
 		if kind == "bind" {
@@ -255,7 +277,10 @@ func (p *Pod) handleStorageCompletion(id world.OpID, r op.Record, ev world.Event
 // handleVolumeCompletion handles the completion of an operation on a volume. A failure does not
 // make the observations of the runtime stale; the volume is inspected again later.
 func (p *Pod) handleVolumeCompletion(name string, r op.Record, ev world.Event, env *Env) {
-	p.Storage.Volumes.HandleCompletion(name, r.Call, ev)
+	took, failed := p.Storage.Volumes.HandleCompletion(name, r.Call, ev)
+	if spec := p.specVolume(name); failed && spec != nil {
+		env.countSetup(spec, took, true)
+	}
 	p.recordVolumeFailures(env)
 }
 

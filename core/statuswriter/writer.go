@@ -64,6 +64,10 @@ type Entry struct {
 	StoredVersion string `json:"storedVersion,omitempty"`
 	// DelayedSince is since when the write of a change is delayed for further changes.
 	DelayedSince time.Time `json:"delayedSince"`
+	// ChangedAt is since when the status differs that is in flight, or that is to be written next;
+	// ChangedInFlight is since when the desired status differs from the one in flight.
+	ChangedAt       time.Time `json:"changedAt"`
+	ChangedInFlight time.Time `json:"changedInFlight"`
 	// UpToDate reports whether the object has the desired status.
 	UpToDate bool `json:"upToDate"`
 	// Deleted reports whether the deletion has completed: only the watch can report more about the
@@ -132,21 +136,25 @@ func (w *Writer) RetryNow(uid string) {
 // Plan issues the next write for a pod, and returns when to plan again.
 func (w *Writer) Plan(uid string, desired Desired, effects *op.Effects) time.Time {
 	e := w.Entries[uid]
-	if e == nil || e.Op != 0 {
+	switch {
+	case e == nil:
+		return time.Time{}
+	case e.Op != 0:
+		e.noteChangeInFlight(desired.Status, effects)
 		return time.Time{}
 	}
 	e.UpToDate = false
 	if effects.Now().Before(e.NotBefore) {
+		if desired.Status != nil && e.ChangedAt.IsZero() {
+			e.noteChange(!e.hasStatus(e.merged(desired.Status, effects)), effects.Now())
+		}
 		return e.NotBefore
 	}
 	if desired.Status != nil {
-		merged := merge(&e.Stored.Spec, &e.Stored.Status, desired.Status)
-		if merged.StartTime == nil && IsTerminal(merged) {
-			// A pod that was rejected has a start time as well (updateStatusInternal in status_manager.go).
-			now := metav1.NewTime(effects.Date().Truncate(time.Second))
-			merged.StartTime = &now
-		}
-		if !e.hasStatus(merged) {
+		merged := e.merged(desired.Status, effects)
+		hasStatus := e.hasStatus(merged)
+		e.noteChange(!hasStatus, effects.Now())
+		if !hasStatus {
 			if until := e.delayUntil(merged, desired.ChangeSoon,
 				effects.Now()); effects.Now().Before(until) {
 				return until
@@ -174,6 +182,44 @@ func (w *Writer) Plan(uid string, desired Desired, effects *op.Effects) time.Tim
 func isKeptByFinalizers(pod *v1.Pod) bool {
 	grace := pod.DeletionGracePeriodSeconds
 	return grace != nil && *grace == 0 && len(pod.Finalizers) > 0
+}
+
+// merged returns the status to write for a desired one.
+func (e *Entry) merged(desired *v1.PodStatus, effects *op.Effects) *v1.PodStatus {
+	merged := merge(&e.Stored.Spec, &e.Stored.Status, desired)
+	if merged.StartTime == nil && IsTerminal(merged) {
+		// A pod that was rejected has a start time as well (updateStatusInternal in status_manager.go).
+		now := metav1.NewTime(effects.Date().Truncate(time.Second))
+		merged.StartTime = &now
+	}
+	return merged
+}
+
+// noteChange notes whether the desired status is to be written. Of several changes before a write
+// the first counts, as in the kubelet.
+func (e *Entry) noteChange(changed bool, now time.Time) {
+	switch {
+	case !changed:
+		e.ChangedAt = time.Time{}
+	case e.ChangedAt.IsZero():
+		e.ChangedAt = now
+	}
+}
+
+// noteChangeInFlight notes that the desired status has changed since the one in flight was sent.
+func (e *Entry) noteChangeInFlight(desired *v1.PodStatus, effects *op.Effects) {
+	if desired != nil && e.SumInFlight != "" && e.ChangedInFlight.IsZero() &&
+		statusSum(e.merged(desired, effects)) != e.SumInFlight {
+		e.ChangedInFlight = effects.Now()
+	}
+}
+
+// ChangedAt returns since when the status of a pod differs whose write is in flight.
+func (w *Writer) ChangedAt(uid string) time.Time {
+	if e := w.Entries[uid]; e != nil {
+		return e.ChangedAt
+	}
+	return time.Time{}
 }
 
 // delayUntil returns until when to delay a write, so that it includes the changes that come soon.
@@ -230,12 +276,14 @@ func (w *Writer) HandleCompletion(id world.OpID, r op.Record, ev world.Event, ef
 		return // another object has replaced it since
 	}
 	sum := e.SumInFlight
-	e.Op, e.SumInFlight = 0, ""
+	inFlight := e.ChangedInFlight
+	e.Op, e.SumInFlight, e.ChangedInFlight = 0, "", time.Time{}
 	switch {
 	case ev.Err == nil && r.Call == "DeleteObject":
 		e.Deleted, e.Failures = true, 0
 		w.Deleted++
 	case ev.Err == nil:
+		e.ChangedAt = inFlight
 		w.recordWrite(e, ev.Body.(*world.ObjectRead).Object.Pod, sum)
 	case ev.Err.Has(world.KindNotFound) && r.Call == "DeleteObject":
 		e.Deleted, e.Failures = true, 0

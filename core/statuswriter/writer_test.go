@@ -30,8 +30,9 @@ func newHarness(object *v1.Pod) *harness {
 func (d *harness) plan(want Desired) (*world.Effect, time.Time) {
 	d.out.Reset(&d.table, d.now)
 	wake := d.Plan("u1", want, &d.out)
-	if issued := d.out.List(); len(issued) > 0 {
-		return &issued[0], wake
+	if issued := d.out.List(); len(issued) > 0 && issued[0].Op != 0 {
+		eff := issued[0] // the next plan uses the list again
+		return &eff, wake
 	}
 	return nil, wake
 }
@@ -197,5 +198,71 @@ func TestRejectedPodHasStartTime(t *testing.T) {
 	d.now = t0.Add(time.Minute)
 	if eff, _ := d.plan(withPhase(v1.PodFailed)); eff != nil {
 		t.Errorf("the start time is written again: %+v", eff.Body)
+	}
+}
+
+// A status differs since its first change that the server does not have. Failed writes, and changes
+// while a write is in flight, do not move that time, and a change that is taken back ends it.
+func TestChangedAt(t *testing.T) {
+	d := newHarness(podObject("1", v1.PodPending))
+	expect := func(when string, want time.Duration) {
+		t.Helper()
+		got := d.ChangedAt("u1")
+		if want < 0 && got.IsZero() || want >= 0 && got.Equal(t0.Add(want*time.Second)) {
+			return
+		}
+		t.Errorf("%s: %v, want %d s after %v", when, got, want, t0)
+	}
+	at := func(seconds int) *harness {
+		d.now = t0.Add(time.Duration(seconds) * time.Second)
+		return d
+	}
+	withIP := Desired{Status: &v1.PodStatus{Phase: v1.PodRunning, PodIP: "10.0.0.1"}}
+	withOtherIP := Desired{Status: &v1.PodStatus{Phase: v1.PodRunning, PodIP: "10.0.0.2"}}
+	unavailable := world.Errorf(world.KindUnavailable, "PatchObject", "away")
+	d.plan(withPhase(v1.PodPending))
+	expect("no change", -1)
+	eff, _ := at(1).plan(withPhase(v1.PodRunning))
+	at(2).plan(withPhase(v1.PodRunning))
+	expect("in flight", 1)
+	at(3).plan(withIP)
+	at(4).complete(eff, nil, unavailable)
+	d.plan(withIP)
+	expect("failed", 1)
+	eff, _ = at(100).plan(withPhase(v1.PodRunning))
+	at(101).plan(withPhase(v1.PodRunning))
+	at(102).plan(withIP)
+	at(103).plan(withOtherIP)
+	expect("changed in flight", 1)
+	at(104).complete(eff, read(podObject("2", v1.PodRunning)), nil)
+	expect("written, and changed since", 102)
+	eff, _ = d.plan(withIP)
+	stored := podObject("3", v1.PodRunning)
+	stored.Status.PodIP = "10.0.0.1"
+	at(105).complete(eff, read(stored), nil)
+	d.plan(withIP)
+	expect("written", -1)
+}
+
+// A change counts from its first moment also if a failure before it delays the write.
+func TestChangedAtDuringBackOff(t *testing.T) {
+	d := newHarness(podObject("1", v1.PodPending))
+	eff, _ := d.plan(withPhase(v1.PodRunning))
+	d.complete(eff, nil, world.Errorf(world.KindUnavailable, "PatchObject", "away"))
+	d.Observe("u1", podObject("2", v1.PodRunning)) // another client wrote the same
+	d.RetryNow("u1")
+	d.plan(withPhase(v1.PodRunning))
+	if got := d.ChangedAt("u1"); !got.IsZero() {
+		t.Fatalf("a change that the server has: %v", got)
+	}
+	d.Entries["u1"].NotBefore = t0.Add(time.Minute)
+	d.now = t0.Add(time.Second)
+	d.plan(withPhase(v1.PodRunning))
+	if got := d.ChangedAt("u1"); !got.IsZero() {
+		t.Errorf("no change during the back-off: %v", got)
+	}
+	d.plan(withPhase(v1.PodFailed))
+	if eff, _ := d.plan(withPhase(v1.PodFailed)); eff != nil || !d.ChangedAt("u1").Equal(d.now) {
+		t.Errorf("changed during the back-off: %v", d.ChangedAt("u1"))
 	}
 }

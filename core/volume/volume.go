@@ -53,6 +53,9 @@ type Volume struct {
 	UpToDate bool `json:"upToDate,omitempty"`
 	Ready    bool `json:"ready,omitempty"`
 
+	// SetupStartedAt is when the first operation of the set-up in progress was issued.
+	SetupStartedAt time.Time `json:"setupStartedAt"`
+
 	Failures  int       `json:"failures,omitempty"` // consecutive
 	NotBefore time.Time `json:"notBefore"`          // back-off
 	Problem   string    `json:"problem,omitempty"`  // the last failure
@@ -74,6 +77,15 @@ type Pod struct {
 	// Token returns a token of the pod's service account, and its version. Without a version or an
 	// error the request is in flight.
 	Token func(*v1.ServiceAccountTokenProjection) (value, version string, err error)
+	// SetupEnded is called for each set-up of a volume that ends in a plan: HandleCompletion returns
+	// the failures of operations. Nil to count nothing.
+	SetupEnded func(spec *v1.Volume, took time.Duration, failed bool)
+}
+
+func (p *Pod) setupEnded(spec *v1.Volume, took time.Duration, failed bool) {
+	if p.SetupEnded != nil {
+		p.SetupEnded(spec, took, failed)
+	}
 }
 
 // Operation is an operation that a volume needs.
@@ -150,20 +162,25 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 		worked += filesOf(steps)
 		switch {
 		case err != nil:
-			v.recordFailure(err.Error(), now)
+			pod.setupEnded(spec, v.recordFailure(err.Error(), now), true)
 			v.OverBudget = budget.NameOf(err)
 			if wake.IsZero() || v.NotBefore.Before(wake) {
 				wake = v.NotBefore
 			}
 		case v.StepsDone < len(steps):
 			v.InFlight = true
+			if v.SetupStartedAt.IsZero() {
+				v.SetupStartedAt = now
+			}
 			operation := &Operation{Volume: spec.Name, Body: steps[v.StepsDone]}
 			if spec.HostPath != nil {
 				operation.HostPath = Path(pod.Dir, spec)
 			}
 			return operation, wake
 		default:
-			v.UpToDate, v.Ready, v.Failures, v.Problem, v.WrittenVersion = true, true, 0, "", v.SourceVersion
+			v.UpToDate, v.Ready, v.Failures, v.Problem = true, true, 0, ""
+			v.WrittenVersion = v.SourceVersion
+			pod.setupEnded(spec, v.endSetup(now), false)
 		}
 	}
 	return nil, wake
@@ -275,11 +292,13 @@ func (s *Set) Recheck() {
 // Reset forgets all volumes: they may not exist any more.
 func (s *Set) Reset() { s.Volumes = nil }
 
-// HandleCompletion applies the completion of an operation of NextOperation.
-func (s *Set) HandleCompletion(name, call string, ev world.Event) {
+// HandleCompletion applies the completion of an operation of NextOperation. If the set-up of the
+// volume has failed, it returns how long that took.
+func (s *Set) HandleCompletion(name, call string,
+	ev world.Event) (took time.Duration, failed bool) {
 	v := s.find(name)
 	if v == nil || !v.InFlight {
-		return // reset meanwhile, or issued for the content desired before
+		return 0, false // reset meanwhile, or issued for the content desired before
 	}
 	v.InFlight = false
 	_, isPathInfo := ev.Body.(*world.PathInfo)
@@ -287,12 +306,12 @@ func (s *Set) HandleCompletion(name, call string, ev world.Event) {
 	case ev.Err.Has(world.KindNotFound) && call == "StatPath":
 		v.Found = ""
 	case ev.Err != nil:
-		v.recordFailure(ev.Err.Message, ev.Time)
-		return
+		return v.recordFailure(ev.Err.Message, ev.Time), true
 	case isPathInfo:
 		v.Found = ev.Body.(*world.PathInfo).Kind
 	}
 	v.StepsDone++
+	return 0, false
 }
 
 // The back-off after failures.
@@ -302,11 +321,12 @@ const (
 )
 
 // recordFailure sets the back-off and starts again with the first operation: the state of the
-// volume on the node is unknown.
-func (v *Volume) recordFailure(problem string, now time.Time) {
+// volume on the node is unknown. It returns how long the set-up took.
+func (v *Volume) recordFailure(problem string, now time.Time) time.Duration {
 	v.Failures++
 	v.StepsDone, v.Found, v.Problem, v.OverBudget = 0, "", problem, ""
 	v.NotBefore = now.Add(timer.Backoff(v.Failures, backoffFirst, backoffMax))
+	return v.endSetup(now)
 }
 
 // findNear is find for the volume i of the spec, which is in the same place here unless the spec

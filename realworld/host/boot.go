@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/utils/cpuset"
 
@@ -40,12 +41,23 @@ func Boot(root, rootDir string) (*world.Boot, error) {
 	return &world.Boot{
 		Seed:        binary.LittleEndian.Uint64(seed[:]),
 		BootID:      strings.TrimSpace(string(bootID)),
+		Uptime:      uptime(root),
 		Hostname:    hostname,
 		CPUs:        read.CPUs,
 		MemoryBytes: read.MemoryBytes,
 		Addresses:   read.Addresses,
 		Machine:     read.Machine,
 	}, nil
+}
+
+// uptime returns for how long the machine has been up; zero if that cannot be determined.
+func uptime(root string) time.Duration {
+	up, _, _ := strings.Cut(firstLine(root, "proc/uptime"), " ")
+	read, err := time.ParseDuration(up + "s")
+	if err != nil {
+		return 0 // only a metric depends on it
+	}
+	return max(read, 0)
 }
 
 // observe reads the facts about the machine that may change while the agent runs, without the

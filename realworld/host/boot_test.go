@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"seedlet.dev/realworld/host"
 )
@@ -24,6 +25,9 @@ func TestBootOfThisMachine(t *testing.T) {
 	}
 	if len(first.BootID) != 36 || first.BootID != second.BootID {
 		t.Errorf("boot ids %q and %q, want one UUID", first.BootID, second.BootID)
+	}
+	if first.Uptime <= 0 || second.Uptime < first.Uptime {
+		t.Errorf("up for %v, then for %v", first.Uptime, second.Uptime)
 	}
 	if first.CPUs < 1 || first.MemoryBytes < 16<<20 || first.Hostname == "" {
 		t.Errorf("unlikely machine: %+v", first)
@@ -56,6 +60,29 @@ func TestBootErrors(t *testing.T) {
 	}
 	if _, err := host.Boot(t.TempDir(), "/"); err == nil {
 		t.Error("no error without a boot id")
+	}
+}
+
+// An uptime that cannot be read is not known; the agent starts all the same.
+func TestUptime(t *testing.T) {
+	root := t.TempDir()
+	write(t, filepath.Join(root, "proc/sys/kernel/random/boot_id"), "a\n")
+	write(t, filepath.Join(root, "proc/meminfo"), "MemTotal: 2048 kB\n")
+	for _, c := range []struct {
+		text string
+		want time.Duration
+	}{{"", 0}, {"350735.47 234388.90\n", 350735470 * time.Millisecond}, {"12\n", 12 * time.Second},
+		{"long\n", 0}, {"-5.00 1.00\n", 0}, {"1e400 1\n", 0}} {
+		if c.text != "" {
+			write(t, filepath.Join(root, "proc/uptime"), c.text)
+		}
+		boot, err := host.Boot(root, root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if boot.Uptime != c.want {
+			t.Errorf("%q: %v, want %v", c.text, boot.Uptime, c.want)
+		}
 	}
 }
 
