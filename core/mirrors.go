@@ -87,7 +87,7 @@ func (a *Agent) planMirror(name string) time.Time {
 		a.mayTerminate(name, static) {
 		return time.Time{}
 	}
-	if static != nil && a.hasTerminalMirror(a.state.Pods[string(static.UID)]) {
+	if static != nil && a.hasEarlierStatus(a.state.Pods[string(static.UID)]) {
 		static = nil // the mirror is replaced: first deleted, then created
 	}
 	return a.state.Mirrors.Plan(name, static, a.apiPod(name), a.nodeObject(), &a.effects)
@@ -112,12 +112,25 @@ func (a *Agent) mayTerminate(name string, static *v1.Pod) bool {
 	return false
 }
 
-// hasTerminalMirror reports whether the mirror of a running static pod has a terminal phase, which
-// is final. The phase is that of an earlier pod of the same manifest.
-func (a *Agent) hasTerminalMirror(p *pod.Pod) bool {
+// hasEarlierStatus reports whether the mirror of a running static pod has the status of an earlier
+// pod of the same manifest, which the API server does not replace: a terminal phase, or a container
+// that has terminated and is never restarted.
+func (a *Agent) hasEarlierStatus(p *pod.Pod) bool {
 	if p == nil || p.NoLongerDesired || p.Status.Phase != v1.PodRunning {
 		return false
 	}
 	object := a.apiPod(p.FullName())
-	return object != nil && mirror.IsMirror(object) && statuswriter.IsTerminal(&object.Status)
+	if object == nil || !mirror.IsMirror(object) {
+		return false
+	}
+	entry := a.state.StatusWriter.Entries[p.UID]
+	return statuswriter.IsTerminal(&object.Status) ||
+		entry != nil && entry.Refused && hasTerminated(&object.Status)
+}
+
+// hasTerminated reports whether a container has terminated. A new mirror has none.
+func hasTerminated(status *v1.PodStatus) bool {
+	isTerminated := func(c v1.ContainerStatus) bool { return c.State.Terminated != nil }
+	return slices.ContainsFunc(status.ContainerStatuses, isTerminated) ||
+		slices.ContainsFunc(status.InitContainerStatuses, isTerminated)
 }

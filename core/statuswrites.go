@@ -37,7 +37,7 @@ func (a *Agent) planStatus(uid string) time.Time {
 			ended.Phase, desired.Status = p.UnreportedTerminalPhase(), &ended
 		}
 	}
-	if p != nil && a.hasTerminalMirror(p) {
+	if p != nil && a.hasEarlierStatus(p) {
 		a.queue.enqueue(mirror.Key(p.FullName()))
 	}
 	wake := s.StatusWriter.Plan(uid, desired, &a.effects)

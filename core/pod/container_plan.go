@@ -52,11 +52,11 @@ func (p *Pod) nextAction(container *v1.Container, role Role, now time.Time) (Act
 		return Ended, time.Time{}
 	case c.SandboxID != p.CurrentSandbox().ID && role != App:
 		return Create, time.Time{} // all init containers run again in a new sandbox
-	case p.isOutdated(c):
-		return Create, time.Time{} // a changed container runs whatever the restart policy
+	case c.isStoppedAsChanged():
+		return Create, time.Time{} // whatever the restart policy
 	case !p.IsSuperseded(c) && !p.ShouldRestart(c):
 		return Ended, time.Time{}
-	case now.Before(c.restartAt()):
+	case p.matchesSpec(c) && now.Before(c.restartAt()): // a change may have fixed the failure
 		return Wait, c.restartAt()
 	}
 	return Create, time.Time{}

@@ -20,6 +20,7 @@ import (
 type Hook struct {
 	Op       world.OpID `json:"op,omitempty"`
 	Done     bool       `json:"done,omitempty"`    // completed, or given up
+	EndedAt  time.Time  `json:"endedAt"`           // of a preStop hook that is done
 	Skip     bool       `json:"skip,omitempty"`    // this agent does not run the hook
 	Failure  string     `json:"failure,omitempty"` // the error, if the hook has failed
 	Failures int        `json:"failures,omitempty"`
@@ -91,18 +92,20 @@ func (p *Pod) runPreStopHook(c *Container, env *Env, w *wakeTimer) bool {
 	if c.PreStop == nil || hook.Done || !c.isLive() || c.Stop.Grace <= 0 {
 		return false
 	}
-	deadline := c.Stop.StartedAt.Add(c.Stop.Grace)
-	sleep := c.PreStop.Sleep
-	if !w.waitUntil(deadline) { // the grace period is used up
-		hook.Done = true
+	deadline, sleep := c.Stop.StartedAt.Add(c.Stop.Grace), c.PreStop.Sleep
+	end := deadline // of the wait for the hook
+	if sleep != nil && seconds(sleep.Seconds) < c.Stop.Grace {
+		end = c.Stop.StartedAt.Add(seconds(sleep.Seconds))
+	}
+	if !w.waitUntil(end) {
+		hook.Done, hook.EndedAt = true, end
 		if sleep != nil && c.Stop.Grace < seconds(sleep.Seconds) {
 			env.countShortenedSleep()
 		}
 		return false
 	}
 	if sleep != nil {
-		hook.Done = !w.waitUntil(c.Stop.StartedAt.Add(seconds(sleep.Seconds)))
-		return !hook.Done
+		return true
 	}
 	p.runHook(c, c.PreStop, hook, preStop, deadline.Sub(env.Effects.Now())+killAfterMin, env, w)
 	return !hook.Done
@@ -150,7 +153,9 @@ func (p *Pod) runHook(c *Container, h *v1.LifecycleHandler, hook *Hook, name str
 // failHook records the failure of a hook. StopContainer does not wait for a preStop hook that has
 // failed. The output of a hook may be secret, so the event does not contain it.
 func (p *Pod) failHook(c *Container, h *Hook, failure, name string, env *Env) {
-	h.Failure, h.Done = failure, name == preStop
+	if h.Failure = failure; name == preStop {
+		h.Done, h.EndedAt = true, env.Effects.Now()
+	}
 	env.Effects.Log(world.LevelWarning, "hook failed", "pod", p.FullName(), "containerName", c.Name,
 		"hook", name, "err", failure)
 	event := strings.ToUpper(name[:1]) + name[1:] + "Hook"
@@ -187,7 +192,7 @@ func (p *Pod) handleHookCompletion(c *Container, name string, r op.Record, ev wo
 		failure = "command exited with " + strconv.Itoa(int(body.ExitCode))
 	}
 	if failure == "" {
-		hook.Done = true
+		hook.Done, hook.EndedAt = true, ev.Time
 		p.recordHTTPFallback(c, hook, name, env)
 		return
 	}

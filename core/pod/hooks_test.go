@@ -93,6 +93,36 @@ func TestPreStopByHTTPAndSleep(t *testing.T) {
 	}
 }
 
+// The time between the end of the hook and the next plan, as while the runtime returns errors, does
+// not count.
+func TestDelayAfterPreStop(t *testing.T) {
+	r := newHarness(t, notDesired(withHook(&v1.LifecycleHandler{
+		Sleep: &v1.SleepAction{Seconds: 4}}, nil))).planAt(0).planAt(time.Minute)
+	if got := stopTimeout(r); got != 26 {
+		t.Errorf("%d s are left after a sleep, want 26", got)
+	}
+	r = newHarness(t, notDesired(withHook(execHook("drain"), nil))).planAt(0)
+	r.planAt(3 * time.Second)
+	record, _ := r.table.Complete(r.findCall("ExecSync").Op)
+	r.pod.handleHookCompletion(&r.pod.Containers[0], preStop, record,
+		world.Event{Time: r.now, Body: &runtimeapi.ExecSyncResponse{}}, r.env)
+	r.planAt(time.Minute)
+	if got := stopTimeout(r); got != 27 {
+		t.Errorf("%d s are left after a command, want 27", got)
+	}
+	r = newHarness(t, notDesired(runningPod(func(*v1.Container) {}))).planAt(0)
+	if got := stopTimeout(r); got != 30 {
+		t.Errorf("%d s without a hook, want 30", got)
+	}
+}
+
+// A container that the runtime has lost track of may run, so its hook does, too.
+func TestPreStopOfUnknownContainer(t *testing.T) {
+	p := notDesired(withHook(execHook("drain"), nil))
+	p.Containers[0].State = Unknown
+	newHarness(t, p).planAt(0).expectCall("ExecSync")
+}
+
 // The hook of an orphaned pod is the one that its container was created with.
 func TestPreStopOfOrphanedPod(t *testing.T) {
 	p := withHook(execHook("drain"), nil)

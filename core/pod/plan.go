@@ -290,11 +290,17 @@ func (p *Pod) stopUnexpected(sandbox *Sandbox, env *Env, w *wakeTimer) bool {
 }
 
 // isOutdated reports whether a container was created from another spec than the current one, or
-// was stopped because it was. Such a container runs again whatever its restart policy, also if its
-// spec is changed back before it has exited (the kubelet's computePodActions decides on the start
-// of the next run together with the stop).
-func (p *Pod) isOutdated(c *Container) bool {
-	return !p.matchesSpec(c) || c.Stop != nil && c.Stop.Reason == stopReasonChanged
+// was stopped because it was.
+func (p *Pod) isOutdated(c *Container) bool { return !p.matchesSpec(c) || c.isStoppedAsChanged() }
+
+// isStoppedAsChanged reports whether a container ran when its spec changed, and was stopped for
+// that. Such a container runs again whatever its restart policy, also if its spec is changed back
+// before it has exited (the kubelet's computePodActions decides on the start of the next run
+// together with the stop). One that had exited before is restarted only by its policy
+// (ShouldContainerBeRestarted in pkg/kubelet/container/helpers.go): the API server refuses the
+// status of another run of a container that is never restarted.
+func (c *Container) isStoppedAsChanged() bool {
+	return c.Stop != nil && c.Stop.Reason == stopReasonChanged
 }
 
 // matchesSpec reports whether a container was created from the current spec.

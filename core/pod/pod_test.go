@@ -210,20 +210,29 @@ func TestRestartDoesNotTrustRuntimeClock(t *testing.T) {
 	}
 }
 
-// A container that was created from another spec runs again whatever the restart policy, and at
-// once.
+// A container that was stopped because its spec changed runs again whatever the restart policy, and
+// at once. One that had exited before runs again only by its policy, and then at once as well.
 func TestChangedContainerRunsAgain(t *testing.T) {
-	old := failedRun("web", 3, 5*time.Minute)
-	old.Hash = "another"
-	p := podWith(spec(v1.RestartPolicyNever, "", "web"), old)
-	if p.hasCompleted() {
-		t.Error("the pod has completed before its changed container has run")
-	}
-	if got, _ := p.nextAction(p.specContainer("web"), App, t0.Add(time.Minute)); got != Create {
-		t.Errorf("%s, want Create", got)
-	}
-	if next := p.newRun(p.specContainer("web"), &Node{BackoffMax: time.Hour}); next.Backoff != 0 {
-		t.Errorf("created with a back-off of %v", next.Backoff)
+	changed := &Stop{Reason: stopReasonChanged}
+	for _, c := range []struct {
+		policy v1.RestartPolicy
+		stop   *Stop
+		want   Action
+	}{{v1.RestartPolicyNever, changed, Create}, {v1.RestartPolicyNever, nil, Ended},
+		{v1.RestartPolicyOnFailure, nil, Create}} {
+		old := failedRun("web", 3, 5*time.Minute)
+		old.Hash, old.Stop = "another", c.stop
+		p := podWith(spec(c.policy, "", "web"), old)
+		if p.hasCompleted() != (c.want == Ended) {
+			t.Errorf("%s: the pod has completed: %v", c.policy, p.hasCompleted())
+		}
+		if got, _ := p.nextAction(p.specContainer("web"), App, t0.Add(time.Minute)); got != c.want {
+			t.Errorf("%s: %s, want %s", c.policy, got, c.want)
+		}
+		next := p.newRun(p.specContainer("web"), &Node{BackoffMax: time.Hour})
+		if next.Backoff != 0 {
+			t.Errorf("created with a back-off of %v", next.Backoff)
+		}
 	}
 }
 

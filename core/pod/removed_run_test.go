@@ -60,6 +60,18 @@ func TestBackoffOfRemovedRun(t *testing.T) {
 	}
 }
 
+// An ephemeral container runs once.
+func TestRemovedEphemeralContainer(t *testing.T) {
+	p := podWithRemovedRun(run("web", 0, Running))
+	if got, _ := p.nextAction(p.specContainer("web"), Ephemeral, t0); got != Ended {
+		t.Errorf("%s, want Ended", got)
+	}
+	p = podWithRemovedRun(run("web", 0, Created))
+	if got, _ := p.nextAction(p.specContainer("web"), Ephemeral, t0); got != Create {
+		t.Errorf("it was never started: %s, want Create", got)
+	}
+}
+
 func TestRemovedContainerThatNeverStartedIsNoRun(t *testing.T) {
 	if p := podWithRemovedRun(run("web", 2, Created)); p.RemovedRun("web") != nil {
 		t.Error("a container that was never started counts as a removed run")

@@ -66,7 +66,7 @@ func matchesExitCode(codes *v1.ContainerRestartRuleOnExitCodes, code int32) bool
 }
 
 // needsAnotherRun reports whether a container that has exited is to run again: by its restart
-// policy, because all containers are restarted, or because its spec has changed since.
+// policy, because all containers are restarted, or because it was stopped for a change of its spec.
 func (p *Pod) needsAnotherRun(c *Container) bool {
-	return p.ShouldRestart(c) || p.IsSuperseded(c) || p.isOutdated(c)
+	return p.ShouldRestart(c) || p.IsSuperseded(c) || c.isStoppedAsChanged()
 }

@@ -8,8 +8,7 @@ import (
 )
 
 // Stop holds the facts about the stop of one running container: its preStop hook, then TERM, and
-// KILL when the rest of the grace period has passed. The grace period begins at StartedAt and
-// includes the preStop hook.
+// KILL when the rest of the grace period has passed. The grace period includes the preStop hook.
 type Stop struct {
 	Reason    string        `json:"reason,omitempty"`
 	Unhealthy bool          `json:"unhealthy,omitempty"` // for a failed probe, to be restarted
@@ -106,13 +105,27 @@ func (p *Pod) issueStop(c *Container, env *Env, w *wakeTimer) {
 	}
 	s := c.Stop
 	if s.KillAfter == 0 {
-		s.KillAfter = max(s.StartedAt.Add(s.Grace).Sub(env.Effects.Now()), killAfterMin)
+		s.KillAfter = max(s.Grace-c.usedGrace(env.Effects.Now()), killAfterMin)
 	}
 	c.Stopping = true
 	c.Op = env.Effects.Issue(p.Key(), c.ID, s.KillAfter+env.Node.RuntimeTimeout,
 		&runtimeapi.StopContainerRequest{
 			ContainerId: c.ID, Timeout: int64((s.KillAfter + time.Second - 1) / time.Second),
 		})
+}
+
+// usedGrace returns how much of the grace period has passed: until the preStop hook has ended, or
+// while a sidecar has waited for its turn. It is not shortened by a delay of the agent, as while
+// the runtime returns errors.
+func (c *Container) usedGrace(now time.Time) time.Duration {
+	switch s := c.Stop; {
+	case c.SidecarOrder != 0:
+		return now.Sub(s.StartedAt)
+	case s.PreStop.EndedAt.IsZero():
+		return 0
+	default:
+		return s.PreStop.EndedAt.Sub(s.StartedAt)
+	}
 }
 
 // stopAllContainers stops all live containers: the app containers at once, then the sidecars one by

@@ -11,15 +11,16 @@ import v1 "k8s.io/api/core/v1"
 func IsTerminal(phase v1.PodPhase) bool { return phase == v1.PodSucceeded || phase == v1.PodFailed }
 
 // HasReachedTerminalPhase reports whether a terminal phase can be reported: nothing of the pod runs
-// or can start any more, and no restart of the agent changes that. The condition also holds for a
-// pod that another agent has terminated, so that its phase does not go back after a restart.
+// or can start any more, how all of it ended is known, and no restart of the agent changes that.
+// The condition also holds for a pod that another agent has terminated, so that its phase does not
+// go back after a restart.
 func (p *Pod) HasReachedTerminalPhase() bool {
 	if !p.isTerminationDurable() {
 		return false
 	}
 	ended := p.Termination.Phase != "" || p.hasCompleted()
 	return p.Stage == Terminated ||
-		ended && !p.hasLiveContainers() && p.Op == 0 && !p.hasReadySandbox()
+		ended && !p.hasLiveContainers() && !p.HasUnknownExits() && p.Op == 0 && !p.hasReadySandbox()
 }
 
 // TerminalPhase returns the terminal phase of a pod that has terminated.

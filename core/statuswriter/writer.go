@@ -58,6 +58,9 @@ type Entry struct {
 	// Conflicted reports whether the last write failed with a conflict. The back-off ends when a newer
 	// version is observed.
 	Conflicted bool `json:"conflicted,omitempty"`
+	// Refused reports whether the last write was refused as invalid: the status cannot follow on the
+	// one that the object has.
+	Refused bool `json:"refused,omitempty"`
 	// StoredSum is the sum of the status that was written last, and StoredVersion the version of the
 	// object with it. Fields that the server drops from a status are not written again and again.
 	StoredSum     string `json:"storedSum,omitempty"`
@@ -294,7 +297,7 @@ func (w *Writer) HandleCompletion(id world.OpID, r op.Record, ev world.Event, ef
 
 func (w *Writer) recordWrite(e *Entry, object *v1.Pod, sum string) {
 	w.Written++
-	e.Failures = 0
+	e.Failures, e.Refused = 0, false
 	if object == nil || object.UID != e.Stored.UID {
 		return // no correct server responds so; the watch reports the object
 	}
@@ -309,7 +312,7 @@ func (w *Writer) recordWrite(e *Entry, object *v1.Pod, sum string) {
 func (w *Writer) recordFailure(e *Entry, r op.Record, ev world.Event, effects *op.Effects) {
 	w.Failed++
 	e.Failures++
-	e.Conflicted = ev.Err.Has(world.KindConflict)
+	e.Conflicted, e.Refused = ev.Err.Has(world.KindConflict), ev.Err.Has(world.KindInvalid)
 	e.NotBefore = ev.Time.Add(timer.RetryDelay(ev.Err, e.Failures, backoffFirst, backoffMax))
 	if e.Failures == 1 {
 		effects.Log(world.LevelWarning, "writing a pod to the API server failed", "pod", r.Subject,

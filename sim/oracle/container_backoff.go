@@ -30,7 +30,7 @@ func (*backoff) checkFact(m *model, f *truth.Fact) *finding {
 	}
 	last := c.pod.historyOf(c.name).last
 	if last == nil || last == c || last.hash != c.hash || last.wasEndedByAgentOrReboot() ||
-		c.pod.countLost {
+		c.pod.countLost || m.mayHaveMissedExit(last) {
 		return nil
 	}
 	if c.pod.isInitContainer(c.name) && last.sandbox != c.sandbox {
@@ -42,6 +42,16 @@ func (*backoff) checkFact(m *model, f *truth.Fact) *finding {
 	}
 	return findingf("%s was restarted %v after its exit, it should have "+
 		"waited %v", c, waited.Round(time.Millisecond), due)
+}
+
+// mayHaveMissedExit reports whether an administrator removed a run so soon after its exit that the
+// agent may have seen neither the exit nor its code.
+func (m *model) mayHaveMissedExit(c *container) bool {
+	removed, bound := c.pod.removedByHandAt, listReplyBound+listPeriod
+	if m.faultPossible("ListContainers", c.exitedAt, removed) {
+		bound = faultyListBound
+	}
+	return !removed.Before(c.exitedAt) && removed.Sub(c.exitedAt) < bound
 }
 
 // exitTimeError returns how much too early the exit of a run may seem to the agent. If the
@@ -59,6 +69,7 @@ func (m *model) exitTimeError(c *container) time.Duration {
 }
 
 const (
+	listPeriod      = time.Second     // between two lists
 	listReplyBound  = time.Second     // longer than a list usually takes to arrive
 	faultyListBound = 2 * time.Minute // the same under a fault
 )

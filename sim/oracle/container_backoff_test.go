@@ -36,6 +36,26 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
+// An exit that an administrator hides by a removal soon after it excuses no back-off later on.
+func TestBackoffAfterManualRemoval(t *testing.T) {
+	removed := func(after float64) func(*script) {
+		return func(s *script) {
+			s.startPod(always).exit(1, truth.CauseSelf)
+			r := s.start("u1-s0", "app", 1)
+			s.wait(1)
+			s.ListReceived(s.now, true)
+			r.exit(1, truth.CauseSelf)
+			s.wait(after)
+			s.model.pods["u1"].applyManualRemoval(s.now)
+			s.start(s.sandbox("u1", 1), "app", 2)
+		}
+	}
+	runCases(t, []testCase{
+		{"half a second after the exit", "", removed(0.5)},
+		{"after lists", "back-off", removed(5)},
+	})
+}
+
 // slowClock sets the runtime's clock back from now on; forward, if the duration is negative.
 func (s *script) slowClock(by time.Duration) {
 	since := s.now

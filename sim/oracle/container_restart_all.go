@@ -34,7 +34,7 @@ func (*restartAll) checkFact(m *model, f *truth.Fact) *finding {
 			"began that round", c, c.round)
 	}
 	for _, o := range p.containers {
-		if o.state != running || o.sandbox != c.sandbox || o.round == c.round {
+		if o.state != running || o.sandbox != c.sandbox || o.round == c.round || p.isEphemeral(o.name) {
 			continue
 		}
 		return findingf("%s was started in round %d while %s runs, of round "+

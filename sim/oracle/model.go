@@ -138,7 +138,7 @@ func (m *model) applySandbox(f *truth.Fact) {
 		delete(m.sandboxes, s.id)
 		s.pod.dropSandbox(s)
 		if f.Cause == truth.CauseAdministrator {
-			s.pod.applyManualRemoval()
+			s.pod.applyManualRemoval(f.Time)
 		}
 	}
 }

@@ -58,8 +58,9 @@ type pod struct {
 	firstDesiredAt time.Time
 	maxGrace       time.Duration // the longest grace period of all specs and their probes
 
-	removedByHand bool // an administrator has removed a sandbox of it
-	countLost     bool // and no agent knows the containers that were in it
+	removedByHand   bool      // an administrator has removed a sandbox of it
+	removedByHandAt time.Time // the last time
+	countLost       bool      // and no agent knows the containers that were in it
 
 	volumeUsages   []volumeUsage // of its volumes with a limit
 	memoryOverflow string        // how far a volume in memory exceeds its limit
@@ -117,7 +118,9 @@ func (p *pod) setDesired(now time.Time, spec *v1.Pod) {
 	p.timesDesired++
 	if previous != nil && !reflect.DeepEqual(previous.Spec, spec.Spec) {
 		p.specChanged = true
-		p.servedTerminal = "" // the newest manifest ends up running (upstream #107733)
+		if p.static { // the newest manifest ends up running (upstream #107733)
+			p.servedTerminal = ""
+		}
 	}
 	p.loosestPolicy = looserPolicy(p.loosestPolicy, spec.Spec.RestartPolicy)
 	grace := defaultGrace
@@ -230,8 +233,8 @@ func (p *pod) dropContainer(c *container) {
 
 // applyManualRemoval records that an administrator removed a sandbox with its containers. An
 // agent that never listed them starts over with its counts; a terminal phase stays terminal.
-func (p *pod) applyManualRemoval() {
-	p.removedByHand, p.requiredRound = true, 0
+func (p *pod) applyManualRemoval(now time.Time) {
+	p.removedByHand, p.removedByHandAt, p.requiredRound = true, now, 0
 	if m := p.model; m.agentDown || !m.containersListedAt.After(m.agentStartedAt) {
 		p.countLost = true
 	}

@@ -237,6 +237,7 @@ func (p *pod) mustBeKilled(now time.Time) bool {
 func (p *pod) reasonProblem(now time.Time, served *v1.Pod) string {
 	switch reason := served.Status.Reason; {
 	case p.externalPhase != "": // the reason is the other client's
+	case p.removedByHand && p.servedTerminal != "": // it had ended before
 	case p.hasExitedForGood() || p.mayExceedDeadline(now) && p.mayBeEvicted(now):
 	case p.mustExceedDeadline(now) && reason != reasonDeadline:
 		return fmt.Sprintf("its active deadline has passed, but the served reason is %q",

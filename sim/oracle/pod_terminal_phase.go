@@ -55,7 +55,7 @@ func (*terminalPhase) checkServed(m *model, now time.Time, pods []*v1.Pod) *find
 func (p *pod) recordTerminalPhase(now time.Time, served *v1.Pod) {
 	switch {
 	case !isTerminalPhase(served.Status.Phase), served.DeletionTimestamp != nil, p.spec == nil:
-	case p.specChanged: // the phase may be that of an earlier spec
+	case p.specChanged && p.static: // the phase may be that of an earlier spec
 	case p.wasRemoved() && now.Sub(p.desiredAt) < manifestNoticeBound:
 	default:
 		p.servedTerminal = served.Status.Phase
