@@ -119,7 +119,7 @@ var faultableCalls = func() []string {
 	}
 	calls = append(calls, apiCalls...)
 	return append(calls,
-		"ReadFiles", "ReadTail", "StatPath", "ListDir", "ReadLinks", "MeasureTree",
+		"ReadFiles", "ReadTail", "ReadInVolume", "StatPath", "ListDir", "ReadLinks", "MeasureTree",
 		"MakeDir", "MakeFile", "MakeLink", "WriteFile", "WriteDir", "Rename", "Compress",
 		"RemoveTree", "ShareWithGroup", "MountMemory", "BindSubPath", "Unmount",
 		"HTTPGet", "TCPConnect", "GRPCCheck", "FetchManifest",
