@@ -258,7 +258,7 @@ var mutants = []mutant{
 	{
 		name:     "the grace period starts over after the hook",
 		file:     "core/pod/stop.go",
-		old:      "		s.KillAfter = max(s.StartedAt.Add(s.Grace).Sub(env.Effects.Now()), killAfterMin)",
+		old:      "		s.KillAfter = max(s.Grace-c.usedGrace(env.Effects.Now()), killAfterMin)",
 		new:      "		s.KillAfter = s.Grace",
 		scenario: "hooks", seeds: "1-200",
 	},
@@ -279,7 +279,7 @@ var mutants = []mutant{
 	{
 		name:     "a hook is delivered twice",
 		file:     "core/pod/hooks.go",
-		old:      "if failure == \"\" {\n		hook.Done = true",
+		old:      "if failure == \"\" {\n		hook.Done, hook.EndedAt = true, ev.Time",
 		new:      "if failure == \"\" {\n		hook.Done = hook.Failures > 0\n		hook.Failures++",
 		scenario: "hooks", seeds: "1-200",
 	},
@@ -474,7 +474,7 @@ var mutants = []mutant{
 	{
 		name:     "a terminal phase before the containers have ended",
 		file:     "core/pod/terminal.go",
-		old:      "ended && !p.hasLiveContainers() && p.Op == 0 && !p.hasReadySandbox()",
+		old:      "ended && !p.hasLiveContainers() && !p.HasUnknownExits() && p.Op == 0 && !p.hasReadySandbox()",
 		new:      "ended && p.Op == 0",
 		scenario: "deadlines", seeds: "1-500",
 	},
@@ -895,6 +895,29 @@ var mutants = []mutant{
 		old:      "	if !static && admission.CausedByNode(decisive) {\n",
 		new:      "	if static && admission.CausedByNode(decisive) {\n",
 		scenario: "node-labels", seeds: "1-40",
+	},
+	{
+		name:     "a terminal phase before the last exit is known",
+		file:     "core/pod/terminal.go",
+		old:      "!p.hasLiveContainers() && !p.HasUnknownExits() && p.Op",
+		new:      "!p.hasLiveContainers() && p.Op",
+		scenario: "mix", seeds: "320-360",
+	},
+	{
+		name:     "a lost lease waits for the watch of the Node",
+		file:     "core/lease/lease.go",
+		old:      "		node.Await(l.NodeOp)\n",
+		new:      "",
+		scenario: "node-labels", seeds: "300-400",
+	},
+	{
+		name: "a container that has exited runs again because its image changed",
+		file: "core/pod/container_plan.go",
+		old:  "	case c.isStoppedAsChanged():\n",
+		new:  "	case p.isOutdated(c):\n",
+		also: &edit{"core/pod/restart_policy.go", "p.IsSuperseded(c) || c.isStoppedAsChanged()",
+			"p.IsSuperseded(c) || p.isOutdated(c)"},
+		scenario: "mix", seeds: "700-730",
 	},
 	{
 		name:     "containers of a pod that is not known yet hold no resources",

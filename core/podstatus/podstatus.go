@@ -78,8 +78,11 @@ func ServedPod(p *pod.Pod, node *pod.Node, runtimeName string) *v1.Pod {
 	}
 	start := metav1.NewTime(node.Wall.Date(p.StartTime))
 	status.Phase, status.StartTime = p.Status.Phase, &start
-	if p.Termination.Message != "" {
+	switch stored := &p.Spec.Status; {
+	case p.Termination.Message != "":
 		status.Reason, status.Message = p.Termination.Reason, p.Termination.Message
+	case pod.IsTerminal(stored.Phase): // of an earlier agent whose record is lost, or of another client
+		status.Reason, status.Message = stored.Reason, stored.Message
 	}
 	status.Conditions = conditions(p, &node.Wall)
 	setIPs(status, p, node)
