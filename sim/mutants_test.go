@@ -474,8 +474,8 @@ var mutants = []mutant{
 	{
 		name:     "a terminal phase before the containers have ended",
 		file:     "core/pod/terminal.go",
-		old:      "ended && !p.hasLiveContainers() && !p.HasUnknownExits() && p.Op == 0 && !p.hasReadySandbox()",
-		new:      "ended && p.Op == 0",
+		old:      "!p.hasLiveContainers() && !p.HasUnknownExits() && p.Op == 0 && !p.hasReadySandbox()",
+		new:      "p.Op == 0",
 		scenario: "deadlines", seeds: "1-500",
 	},
 	{

@@ -42,7 +42,7 @@ func TestBackoffAfterManualRemoval(t *testing.T) {
 		return func(s *script) {
 			s.startPod(always).exit(1, truth.CauseSelf)
 			r := s.start("u1-s0", "app", 1)
-			s.wait(1)
+			s.wait(2)
 			s.ListReceived(s.now, true)
 			r.exit(1, truth.CauseSelf)
 			s.wait(after)

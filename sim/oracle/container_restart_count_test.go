@@ -72,7 +72,7 @@ func TestRestartCountAfterManualRemoval(t *testing.T) {
 	}
 	ran := func(s *script) run {
 		r := s.startPod(always)
-		s.wait(1)
+		s.wait(2)
 		s.ListReceived(s.now, true)
 		return r
 	}
@@ -89,6 +89,14 @@ func TestRestartCountAfterManualRemoval(t *testing.T) {
 			removed(s, ran(s))
 			s.AgentKilled(s.now)
 			s.AgentStarted(s.now)
+			s.start(s.sandbox("u1", 0), "app", 0)
+		}},
+		{"count started over after a list from before the start", "", func(s *script) {
+			r := s.startPod(always)
+			s.wait(0.5)
+			s.ListReceived(s.now, true)
+			s.wait(5)
+			removed(s, r)
 			s.start(s.sandbox("u1", 0), "app", 0)
 		}},
 		{"count started over by an agent that had not listed", "", func(s *script) {

@@ -10,7 +10,8 @@ import (
 
 // terminationMessage fires when the served termination message is not the one that the container
 // wrote. A message that reports an unreadable file is accepted here; progress requires the right
-// one in the end. After a loss of power the files that it had written may be shorter.
+// one in the end, unless the pod has ended: its status is not written again. After a loss of power
+// the files that it had written may be shorter.
 type terminationMessage struct{}
 
 func (*terminationMessage) describe() Entry {

@@ -231,12 +231,17 @@ func (p *pod) dropContainer(c *container) {
 	}
 }
 
-// applyManualRemoval records that an administrator removed a sandbox with its containers. An
+// applyManualRemoval records that an administrator removes a sandbox with its containers. An
 // agent that never listed them starts over with its counts; a terminal phase stays terminal.
 func (p *pod) applyManualRemoval(now time.Time) {
 	p.removedByHand, p.removedByHandAt, p.requiredRound = true, now, 0
 	if m := p.model; m.agentDown || !m.containersListedAt.After(m.agentStartedAt) {
 		p.countLost = true
+	}
+	for _, h := range p.histories { //ordered: whether there is one
+		if h.last != nil && !p.model.containersListedAt.After(h.last.startedAt.Add(listReplyBound)) {
+			p.countLost = true // the agent may not know that it was started
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -145,7 +146,12 @@ func (m *model) containerStatusProblem(name string, c *container, ready bool, se
 			return fmt.Sprintf("container %s has exited (%s), but is served as running", name,
 				exitCauseOf(c))
 		}
-		return m.messageProblem(served, status.State.Terminated)
+		problem := m.messageProblem(served, status.State.Terminated)
+		if isTerminalPhase(served.Status.Phase) && status.State.Terminated != nil &&
+			strings.Contains(status.State.Terminated.Message, unreadablePrefix) {
+			return "" // its end is not written again
+		}
+		return problem
 	}
 	return fmt.Sprintf("container %s is not served", name)
 }

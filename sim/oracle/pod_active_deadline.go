@@ -80,11 +80,18 @@ func (p *pod) activeDeadline() time.Duration {
 	return time.Duration(*p.spec.Spec.ActiveDeadlineSeconds) * time.Second
 }
 
-// mayExceedDeadline reports whether the pod may be past its active deadline.
+// mayExceedDeadline reports whether the pod may be past its active deadline. An agent that has lost
+// the start time with the pod's record has only the runtime's timestamps.
 func (p *pod) mayExceedDeadline(now time.Time) bool {
 	start := p.firstDesiredAt
 	if !p.servedStart.earliest.IsZero() {
 		start = p.servedStart.earliest
+	}
+	for _, c := range p.containers {
+		stamped := c.createdAt.Add(p.model.clockSkew(c.createdAt))
+		if p.model.agentStartedAt.After(c.createdAt) && stamped.Before(start) {
+			start = stamped
+		}
 	}
 	return p.activeDeadline() > 0 && !now.Before(start.Add(p.activeDeadline()-time.Second))
 }
