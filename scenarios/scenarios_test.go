@@ -2,8 +2,10 @@ package scenarios_test
 
 import (
 	"io/fs"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"seedlet.dev/scenarios"
 	"seedlet.dev/sim"
@@ -34,6 +36,48 @@ func TestBugs(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 		} else if f := verdict.Failure; f != nil {
 			t.Errorf("%s fails again: %s: %s", file, f.Oracle, f.Message)
+		}
+	}
+}
+
+// The examples of the README are valid, and runs of them pass.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```yaml\n")[1:]
+	if len(blocks) != 2 {
+		t.Fatalf("%d examples, want a scenario and a plan", len(blocks))
+	}
+	for i := range blocks {
+		blocks[i], _, _ = strings.Cut(blocks[i], "```")
+	}
+	s, err := plan.ParseScenario("README.md", []byte(blocks[0]), scenarios.Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byHand, err := plan.Parse("README.md", []byte(blocks[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plans := []*plan.Plan{byHand}
+	for seed := range uint64(20) {
+		p, err := plan.Generate(s, seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, p)
+	}
+	for _, p := range plans {
+		happened := 0
+		verdict, err := sim.Run(p, sim.Options{
+			WatchHappening: func(time.Time, *plan.Happening) { happened++ }})
+		if err != nil || verdict.Failure != nil {
+			t.Errorf("%s: %v, %+v", p.Metadata.Name, err, verdict.Failure)
+		}
+		if p == byHand && happened != len(p.Spec.Happenings) {
+			t.Errorf("%d of %d happenings of the plan have happened", happened, len(p.Spec.Happenings))
 		}
 	}
 }

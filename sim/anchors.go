@@ -21,9 +21,9 @@ type anchored struct {
 
 // addAnchored has a happening wait for its moment.
 func (r *run) addAnchored(h *plan.Happening) {
-	a := &anchored{Happening: h, left: h.On.Count()}
-	if h.On.Pod != "" {
-		a.pod = r.fullName(h.On.Pod)
+	a := &anchored{Happening: h, left: h.When.Count()}
+	if h.When.Pod != "" {
+		a.pod = r.fullName(h.When.Pod)
 	}
 	r.anchors = append(r.anchors, a)
 }
@@ -31,8 +31,8 @@ func (r *run) addAnchored(h *plan.Happening) {
 // observeAnchors subscribes to the truth.
 func (r *run) observeAnchors(f truth.Fact) {
 	r.advanceAnchors(func(a *anchored) bool {
-		return a.On.Fact == f.Kind && (a.pod == "" || a.pod == f.PodNamespace+"/"+f.PodName) &&
-			(a.On.Container == "" || a.On.Container == f.Container)
+		return a.When.Fact == f.Kind && (a.pod == "" || a.pod == f.PodNamespace+"/"+f.PodName) &&
+			(a.When.Container == "" || a.When.Container == f.Container)
 	})
 }
 
@@ -48,8 +48,8 @@ func (r *run) observeEffect(eff *world.Effect, counted bool) {
 	call := world.CallName(eff.Body)
 	changes := plan.ChangesSomething(call)
 	r.advanceAnchors(func(a *anchored) bool {
-		return (a.On.Effect == call || counted && a.On.Effect == plan.AnyEffect ||
-			changes && a.On.Effect == plan.AnyChange) &&
+		return (a.When.Effect == call || counted && a.When.Effect == plan.AnyEffect ||
+			changes && a.When.Effect == plan.AnyChange) &&
 			(a.pod == "" || slices.Contains(r.clients.uids[a.pod], eff.Pod))
 	})
 }
@@ -73,11 +73,11 @@ func (r *run) advanceAnchors(isAwaited func(*anchored) bool) {
 		return a.left == 0
 	})
 	for _, h := range due {
-		if h.KillAgent != nil && h.On.Effect != "" && h.On.After == 0 {
+		if h.KillAgent != nil && h.When.Effect != "" && h.When.After == 0 {
 			r.carryOut(h)
 			continue
 		}
-		r.agenda.After(time.Duration(h.On.After), func() {
+		r.agenda.After(time.Duration(h.When.After), func() {
 			if !r.healed {
 				r.carryOut(h)
 			}

@@ -53,7 +53,7 @@ func calmRun(t *testing.T, opts Options, happenings ...plan.Happening) (*Verdict
 // A happening comes the given time after the n-th fact about its pod and container, and once.
 func TestAnchorAtFact(t *testing.T) {
 	_, facts := calmRun(t, Options{}, plan.Happening{
-		On: &plan.Anchor{Fact: truth.ContainerStarted, Pod: "web-1", Container: "log", Nth: 2,
+		When: &plan.Anchor{Fact: truth.ContainerStarted, Pod: "web-1", Container: "log", Nth: 2,
 			After: plan.Duration(3 * time.Millisecond)},
 		KillContainer: &plan.ContainerKill{Pod: "web-1", Container: "app", ExitCode: 7},
 	}, plan.Happening{At: plan.Duration(10 * time.Second),
@@ -94,7 +94,7 @@ func TestAnchorAtEffect(t *testing.T) {
 			}
 		},
 	}, plan.Happening{
-		On:        &plan.Anchor{Effect: "CreateContainer", Pod: "web-0"},
+		When:      &plan.Anchor{Effect: "CreateContainer", Pod: "web-0"},
 		KillAgent: &plan.AgentKill{Down: plan.Duration(5 * time.Second)},
 	})
 	if verdict.Incarnations != 2 || killed == 0 {
@@ -119,7 +119,7 @@ func TestFaultOfOnePod(t *testing.T) {
 			}
 		},
 	}, plan.Happening{
-		On: &plan.Anchor{Fact: truth.SandboxReady, Pod: "web-0"},
+		When: &plan.Anchor{Fact: truth.SandboxReady, Pod: "web-0"},
 		Fault: &plan.FaultWindow{ID: "refusal", For: plan.Duration(time.Hour), Probability: 1,
 			Class: plan.FaultErrorBefore, Kind: world.KindInvalid, Pod: "web-0",
 			Calls: []string{"CreateContainer"}},

@@ -15,7 +15,7 @@ func (r *run) schedule() {
 	for i := range r.plan.Happenings {
 		h := &r.plan.Happenings[i]
 		switch {
-		case h.On != nil:
+		case h.When != nil:
 			r.addAnchored(h)
 		case h.At == 0 && (h.Manifest != nil || h.Act != nil): // before the agent boots
 			r.carryOut(h)

@@ -106,33 +106,35 @@ func variableCount(s *v1.Service) int {
 }
 
 // addService adds the variables of one service: those of Docker's links, and NAME_SERVICE_HOST and
-// _PORT. It fails if they exceed a bound.
+// _PORT. It fails if they exceed a bound. There may be thousands of services, so names share one
+// text where one begins with the other, and variables share their values.
 func addService(variables *Variables, s *v1.Service) error {
-	name, ip := variableName(s.Name), s.Spec.ClusterIP
+	name, ip := variableName(s.Name), []byte(s.Spec.ClusterIP)
 	var err error
-	add := func(key, value string) {
+	add := func(key string, value []byte) {
 		if err == nil {
-			err = variables.add(key, []byte(value))
+			err = variables.add(key, value)
 		}
 	}
 	for i := range s.Spec.Ports {
 		port := &s.Spec.Ports[i]
 		number, protocol := strconv.Itoa(int(port.Port)), cmp.Or(string(port.Protocol), "TCP")
 		scheme := strings.ToLower(protocol)
-		url := scheme + "://" + hostPort(ip, number)
+		url := []byte(scheme + "://" + hostPort(s.Spec.ClusterIP, number))
+		addr := name + "_PORT_" + number + "_" + strings.ToUpper(protocol) + "_ADDR"
+		link := addr[:len(addr)-len("_ADDR")]
 		if i == 0 {
-			add(name+"_PORT", url)
+			add(link[:len(name)+len("_PORT")], url)
 		}
-		link := name + "_PORT_" + number + "_" + strings.ToUpper(protocol)
 		add(link, url)
-		add(link+"_ADDR", ip)
-		add(link+"_PORT", number)
-		add(link+"_PROTO", scheme)
+		add(addr, ip)
+		add(link+"_PORT", []byte(number))
+		add(link+"_PROTO", url[:len(scheme):len(scheme)])
 	}
 	add(name+"_SERVICE_HOST", ip)
 	for i := range s.Spec.Ports {
 		port := &s.Spec.Ports[i]
-		number := strconv.Itoa(int(port.Port))
+		number := []byte(strconv.Itoa(int(port.Port)))
 		if i == 0 {
 			add(name+"_SERVICE_PORT", number)
 		}
@@ -145,7 +147,16 @@ func addService(variables *Variables, s *v1.Service) error {
 
 // variableName returns a name of the API as part of the name of a variable.
 func variableName(name string) string {
-	return strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	upper := []byte(name)
+	for i, c := range upper { // names of the API are ASCII
+		switch {
+		case c == '-':
+			upper[i] = '_'
+		case 'a' <= c && c <= 'z':
+			upper[i] = c - 'a' + 'A'
+		}
+	}
+	return string(upper)
 }
 
 // hostPort returns an address with a port in the syntax of URLs.

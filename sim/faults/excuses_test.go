@@ -19,7 +19,7 @@ func TestExcuses(t *testing.T) {
 			{At: seconds(10), Fault: &plan.FaultWindow{ID: "late", For: seconds(1),
 				Class: plan.FaultLatency, Calls: []string{"HTTPGet"},
 				Takes: plan.Span{Most: 2 * time.Second}}},
-			{On: &plan.Anchor{Effect: "TCPConnect"}, Fault: anchored},
+			{When: &plan.Anchor{Effect: "TCPConnect"}, Fault: anchored},
 		},
 	}
 	injector := NewInjector(spec, plan.Start)

@@ -55,7 +55,7 @@ func NewInjector(spec *plan.Spec, start time.Time) *Injector {
 			continue
 		}
 		w := window{FaultWindow: h.Fault, hash: hashText(h.Fault.ID)}
-		if h.On == nil {
+		if h.When == nil {
 			w.open(start.Add(time.Duration(h.At)), f.healed)
 		}
 		f.windows = append(f.windows, w)

@@ -10,11 +10,11 @@ import (
 )
 
 // Happening is one thing that happens in a run besides what the pods of the plan do by themselves:
-// a Deed at a moment. The moment is At, counted from Start, or what On tells. Exactly one deed is
+// a Deed at a moment. The moment is At, counted from Start, or what When tells. Exactly one deed is
 // set. The order of the fields is that of the happenings in a generated plan.
 type Happening struct {
-	At Duration `json:"at,omitempty"` // zero: before the agent boots, if that makes a difference
-	On *Anchor  `json:"on,omitempty"` // instead of At
+	At   Duration `json:"at,omitempty"`   // zero: before the agent boots, if that makes a difference
+	When *Anchor  `json:"when,omitempty"` // instead of At
 
 	Manifest        *ManifestChange `json:"manifest,omitempty"`
 	Act             *Act            `json:"act,omitempty"`
@@ -97,7 +97,7 @@ func (g *generator) add(at Duration, deed Deed) {
 
 // addOn adds a happening at an anchor.
 func (g *generator) addOn(anchor Anchor, deed Deed) {
-	h := Happening{On: &anchor}
+	h := Happening{When: &anchor}
 	h.setDeed(deed)
 	g.plan.Spec.Happenings = append(g.plan.Spec.Happenings, h)
 }
@@ -142,16 +142,16 @@ func (h *Happening) validate(s *Spec) error {
 			cmp.Or(strings.Join(set, ", "), "none"))
 	}
 	switch {
-	case h.On != nil && h.At != 0:
-		return errors.New(": want either at or on")
+	case h.When != nil && h.At != 0:
+		return errors.New(": want either at or when")
 	case h.At > s.Duration:
 		return fmt.Errorf(".at: %s is after spec.duration, %s", h.At, s.Duration)
-	case h.On != nil:
-		if err := h.On.validate(s); err != nil {
-			return fmt.Errorf(".on.%w", err)
+	case h.When != nil:
+		if err := h.When.validate(s); err != nil {
+			return fmt.Errorf(".when.%w", err)
 		}
 	case h.At == 0 && h.KillAgent != nil:
-		return errors.New(".at: want a time after the start of the agent, or on")
+		return errors.New(".at: want a time after the start of the agent, or when")
 	}
 	deed, name := h.Deed()
 	if err := deed.validate(s); err != nil {
@@ -181,7 +181,7 @@ func (p *Plan) Times() []Duration {
 	for i := range p.Spec.Happenings {
 		h := &p.Spec.Happenings[i]
 		all = append(all, h.End())
-		if h.On != nil {
+		if h.When != nil {
 			all = append(all, p.Spec.Duration)
 		}
 	}

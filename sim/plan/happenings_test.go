@@ -32,8 +32,8 @@ func TestInvalidHappenings(t *testing.T) {
 		{Happening{Reboot: &Reboot{}, KillAgent: &AgentKill{}}, ": want one of manifest, act, " +
 			"killAgent, restartRuntime, reboot, killContainer, killSandbox, setRuntimeClock, " +
 			"loseContainer, removeSandbox, fault, request, have killAgent, reboot"},
-		{Happening{KillAgent: &AgentKill{}}, ".at: want a time after the start of the agent, or on"},
-		{Happening{At: second, On: &Anchor{}, Reboot: &Reboot{}}, ": want either at or on"},
+		{Happening{KillAgent: &AgentKill{}}, ".at: want a time after the start of the agent, or when"},
+		{Happening{At: second, When: &Anchor{}, Reboot: &Reboot{}}, ": want either at or when"},
 		{Happening{At: 61 * second, Reboot: &Reboot{}}, ".at: 1m1s is after spec.duration, 1m0s"},
 		{Happening{LoseContainer: &LostContainer{Pod: "web", Container: "other"}},
 			`.loseContainer.container: pod web has no container "other"`},
@@ -45,13 +45,13 @@ func TestInvalidHappenings(t *testing.T) {
 			`.removeSandbox.pod: no pod is called "other"`},
 		{Happening{Act: &Act{Verb: VerbDelete, Pod: "web"}},
 			".act.do: want no act without spec.node.api"},
-		{Happening{On: &Anchor{}, Reboot: &Reboot{}}, ".on.fact: want either a fact or an effect"},
-		{Happening{On: &Anchor{Fact: truth.SandboxReady, Pod: "x"}, Reboot: &Reboot{}},
-			`.on.pod: no pod is called "x"`},
-		{Happening{On: &Anchor{Fact: truth.SandboxReady, Container: "app"}, Reboot: &Reboot{}},
-			".on.container: want one only with the fact of a pod"},
-		{Happening{On: &Anchor{Effect: AnyEffect, Nth: -1}, Reboot: &Reboot{}},
-			".on.nth: want 1 or more, have -1"},
+		{Happening{When: &Anchor{}, Reboot: &Reboot{}}, ".when.fact: want either a fact or an effect"},
+		{Happening{When: &Anchor{Fact: truth.SandboxReady, Pod: "x"}, Reboot: &Reboot{}},
+			`.when.pod: no pod is called "x"`},
+		{Happening{When: &Anchor{Fact: truth.SandboxReady, Container: "app"}, Reboot: &Reboot{}},
+			".when.container: want one only with the fact of a pod"},
+		{Happening{When: &Anchor{Effect: AnyEffect, Nth: -1}, Reboot: &Reboot{}},
+			".when.nth: want 1 or more, have -1"},
 	} {
 		err := specWithPod(test.happening).validateHappenings()
 		if want := "spec.happenings[0]" + test.want; err == nil || err.Error() != want {
@@ -59,7 +59,7 @@ func TestInvalidHappenings(t *testing.T) {
 		}
 	}
 	for _, on := range []Anchor{{Fact: "Nonsense"}, {Effect: "Nonsense"}} {
-		err := specWithPod(Happening{On: &on, Reboot: &Reboot{}}).validateHappenings()
+		err := specWithPod(Happening{When: &on, Reboot: &Reboot{}}).validateHappenings()
 		if err == nil || !strings.Contains(err.Error(), `have "Nonsense"`) {
 			t.Errorf("%+v: %v", on, err)
 		}
@@ -70,9 +70,9 @@ func TestValidHappenings(t *testing.T) {
 	for _, h := range []Happening{
 		{LoseContainer: &LostContainer{Pod: "web", Container: "app"}},
 		{RemoveSandbox: &SandboxRemoval{Pod: "web"}},
-		{On: &Anchor{Fact: truth.ContainerExited, Pod: "web", Container: "app", Nth: 2},
+		{When: &Anchor{Fact: truth.ContainerExited, Pod: "web", Container: "app", Nth: 2},
 			KillAgent: &AgentKill{}},
-		{On: &Anchor{Effect: "StopContainer", Pod: "web"}, Fault: &FaultWindow{ID: "a",
+		{When: &Anchor{Effect: "StopContainer", Pod: "web"}, Fault: &FaultWindow{ID: "a",
 			Class: FaultDiskFull}},
 	} {
 		if err := specWithPod(h).validateHappenings(); err != nil {

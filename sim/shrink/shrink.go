@@ -85,8 +85,8 @@ func (s *shrinker) removeUnusedPods() {
 		h := &smaller.Spec.Happenings[i]
 		deed, _ := h.Deed()
 		used[deed.PodEntry()] = true
-		if h.On != nil {
-			used[h.On.Pod] = true
+		if h.When != nil {
+			used[h.When.Pod] = true
 		}
 	}
 	smaller.Spec.Pods = slices.DeleteFunc(slices.Clone(smaller.Spec.Pods), func(p plan.Pod) bool {

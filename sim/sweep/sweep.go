@@ -70,7 +70,7 @@ func Points(p *plan.Plan) ([]Point, error) {
 // WithStrike returns the calm version of a plan with a strike right after an effect.
 func WithStrike(p *plan.Plan, s Strike, after Point) *plan.Plan {
 	with := p.Calm()
-	h := plan.Happening{On: &plan.Anchor{Effect: plan.AnyChange, Nth: after.Nth}}
+	h := plan.Happening{When: &plan.Anchor{Effect: plan.AnyChange, Nth: after.Nth}}
 	switch s {
 	case KillAgent:
 		h.KillAgent = &plan.AgentKill{Down: down}
