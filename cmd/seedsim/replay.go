@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
 	"time"
 
@@ -205,14 +206,18 @@ func shrinkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "shrink SCENARIO --seed N",
 		Short: "Reduce a failing plan to a small one that fails by the same oracle",
-		Args:  exactArgs(1),
+		Long: "Reduce a failing plan to a small one that fails by the same oracle, about the same\n" +
+			"pod. An interrupt ends the search; the smallest plan so far is printed.",
+		Args: exactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			p, err := from.plan(args[0])
 			if err != nil {
 				return err
 			}
 			progress := newProgress(os.Stderr)
-			small, verdict, err := shrink.Minimize(p, tries, func(tried, entries int) {
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
+			defer stop()
+			small, verdict, err := shrink.Minimize(ctx, p, tries, func(tried, entries int) {
 				progress.show("%d tries, %d entries", tried, entries)
 			})
 			progress.end()
@@ -233,7 +238,7 @@ func shrinkCommand() *cobra.Command {
 		},
 	}
 	from.flags(c, true)
-	c.Flags().IntVar(&tries, "tries", 400, "the maximum number of plans to run")
+	c.Flags().IntVar(&tries, "tries", 600, "the maximum number of plans to run")
 	c.Flags().StringVarP(&to, "output", "o", "",
 		"write the plan to this file, instead of the standard output")
 	return c

@@ -1,10 +1,14 @@
 // Package shrink reduces a failing plan to a small one that fails in the same way.
 //
-// Contract: the result fails with the violation of the same oracle as the given plan, which is not
-// changed. Shrinking is a function of the plan and the number of tries. Start reading at Minimize.
+// Contract: the result fails with the violation of the same oracle, about the same pod if the
+// message names one, as the given plan, which is not changed. Shrinking is a function of the plan
+// and the number of tries. It can be stopped at any time, and returns the best plan so far. Start
+// reading at Minimize.
 package shrink
 
 import (
+	"context"
+	"regexp"
 	"slices"
 	"time"
 
@@ -12,17 +16,19 @@ import (
 	"seedlet.dev/sim/plan"
 )
 
-// Minimize searches for a smaller plan that fails by the same oracle. It removes entries of the
-// plan's lists and of the behaviour of containers, then shortens times, and runs at most the given
-// number of plans. Progress, if not nil, is called for every run. A plan that does not fail is
-// returned as it is.
-func Minimize(p *plan.Plan, tries int, progress func(tried, entries int)) (
+// Minimize searches for a smaller plan that fails by the same oracle. It removes happenings and the
+// entries of other lists, brings times forward, and makes what is left simpler. It runs at most the
+// given number of plans, and none after the context has ended. Progress, if not nil, is called for
+// every run. A plan that does not fail is returned as it is.
+func Minimize(ctx context.Context, p *plan.Plan, tries int, progress func(tried, entries int)) (
 	*plan.Plan, *sim.Verdict, error) {
 	verdict, err := sim.Run(p, sim.Options{})
 	if err != nil || verdict.Failure == nil {
 		return p, verdict, err
 	}
-	s := &shrinker{best: p.Clone(), verdict: verdict, triesLeft: tries, progress: progress}
+	s := &shrinker{ctx: ctx, best: p.Clone(), verdict: verdict, triesLeft: tries, progress: progress,
+		pod: podOf(verdict.Failure.Message)}
+	s.nameAnchors()
 	for before := -1; before != s.best.EntryCount() && s.triesLeft > 0; {
 		before = s.best.EntryCount()
 		removeEntries(s, func(p *plan.Spec) *[]plan.Happening { return &p.Happenings })
@@ -31,18 +37,26 @@ func Minimize(p *plan.Plan, tries int, progress func(tried, entries int)) (
 		s.removeUnusedPods()
 		s.removeBehaviourEntries()
 	}
-	s.shortenTimes()
+	s.simplify()
+	s.bringForward()
 	return s.best, s.verdict, nil
 }
 
 // shrinker holds the smallest failing plan found so far.
 type shrinker struct {
+	ctx       context.Context
 	best      *plan.Plan
 	verdict   *sim.Verdict
+	pod       string // that the failure is about; empty for none
 	triesLeft int
 	progress  func(tried, entries int)
 	tried     int
 }
+
+// podOf returns the pod that the message of a failure names first; empty if it names none.
+func podOf(message string) string { return podName.FindString(message) }
+
+var podName = regexp.MustCompile(`\bpods? [a-z0-9.-]+/[a-z0-9.-]+`)
 
 // removeEntries is delta debugging on one list: it removes chunks of entries, first large ones,
 // then single ones (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input").
@@ -59,7 +73,7 @@ func removeEntries[T any](s *shrinker, list func(*plan.Spec) *[]T) {
 	}
 }
 
-// removeBehaviourEntries removes handler responses and file writes of containers.
+// removeBehaviourEntries removes handler responses, file writes and later processes of containers.
 func (s *shrinker) removeBehaviourEntries() {
 	for i := range s.best.Spec.Pods {
 		for k := range s.best.Spec.Pods[i].Behaviours {
@@ -73,6 +87,7 @@ func (s *shrinker) removeBehaviourEntries() {
 				return &behaviour(p).Responses
 			})
 			removeEntries(s, func(p *plan.Spec) *[]plan.FileWrite { return &behaviour(p).Writes })
+			removeEntries(s, func(p *plan.Spec) *[]plan.ProcessRun { return &behaviour(p).Processes })
 		}
 	}
 }
@@ -97,35 +112,10 @@ func (s *shrinker) removeUnusedPods() {
 	}
 }
 
-// shortenTimes halves the fault windows, and ends the plan soon after its last entry.
-func (s *shrinker) shortenTimes() {
-	for i := range s.best.Spec.Happenings {
-		for s.best.Spec.Happenings[i].Fault != nil {
-			smaller := s.best.Clone()
-			smaller.Spec.Happenings = slices.Clone(smaller.Spec.Happenings)
-			w := *smaller.Spec.Happenings[i].Fault
-			w.For = plan.Duration(time.Duration(w.For / 2).Round(time.Millisecond))
-			smaller.Spec.Happenings[i].Fault = &w
-			if time.Duration(w.For) < 100*time.Millisecond || !s.try(smaller) {
-				break
-			}
-		}
-	}
-	last := time.Second
-	for _, t := range s.best.Times() {
-		last = max(last, time.Duration(t))
-	}
-	if last = last.Round(time.Second) + time.Second; last < time.Duration(s.best.Spec.Duration) {
-		smaller := s.best.Clone()
-		smaller.Spec.Duration = plan.Duration(last)
-		s.try(smaller)
-	}
-}
-
-// try runs a smaller plan. If that fails by the same oracle it becomes the best one, and try
-// returns true.
+// try runs a smaller plan. If that fails in the same way it becomes the best one, and try returns
+// true.
 func (s *shrinker) try(p *plan.Plan) bool {
-	if s.triesLeft == 0 || p.Validate() != nil {
+	if s.triesLeft == 0 || s.ctx.Err() != nil || p.Validate() != nil {
 		return false
 	}
 	s.triesLeft--
@@ -135,9 +125,21 @@ func (s *shrinker) try(p *plan.Plan) bool {
 	}
 	verdict, err := sim.Run(p, sim.Options{})
 	if err != nil || verdict.Failure == nil ||
-		verdict.Failure.Oracle != s.verdict.Failure.Oracle {
+		verdict.Failure.Oracle != s.verdict.Failure.Oracle ||
+		podOf(verdict.Failure.Message) != s.pod {
 		return false
 	}
 	s.best, s.verdict = p, verdict
 	return true
 }
+
+// tryHappenings tries the best plan with a change of its happenings.
+func (s *shrinker) tryHappenings(change func([]plan.Happening)) bool {
+	smaller := s.best.Clone()
+	smaller.Spec.Happenings = slices.Clone(smaller.Spec.Happenings)
+	change(smaller.Spec.Happenings)
+	return s.try(smaller)
+}
+
+// shortest is the length of time below which nothing is shortened.
+const shortest = plan.Duration(100 * time.Millisecond)

@@ -1,7 +1,10 @@
 package shrink
 
 import (
+	"context"
+	"slices"
 	"testing"
+	"time"
 
 	"seedlet.dev/sim/plan"
 )
@@ -47,7 +50,7 @@ func TestMinimizeRemovesResponses(t *testing.T) {
 	}
 	p.Spec.Expectations = []plan.Expectation{{PodPrefix: "web", RestartsAtLeast: 1000}}
 	before := string(p.YAML())
-	small, verdict, err := Minimize(p, 200, nil)
+	small, verdict, err := Minimize(t.Context(), p, 200, nil)
 	if err != nil || verdict.Failure == nil || verdict.Failure.Oracle != "expect" {
 		t.Fatal(verdict, err)
 	}
@@ -63,5 +66,65 @@ func TestMinimizeRemovesResponses(t *testing.T) {
 	}
 	if string(p.YAML()) != before {
 		t.Error("the given plan has changed")
+	}
+}
+
+// A plan that fails by a strike at one of many effects ends with that strike, at an effect of the
+// pod, soon after the start.
+func TestMinimizeAnchor(t *testing.T) {
+	s, err := plan.ParseScenario("responses.yaml", []byte(respondingPods), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.Generate(s, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Spec.Expectations = []plan.Expectation{{PodPrefix: "web",
+		StartsWithin: plan.Duration(2 * time.Second)}}
+	p.Spec.Happenings = slices.DeleteFunc(p.Spec.Happenings, func(h plan.Happening) bool {
+		return h.Manifest == nil
+	})
+	for i := range p.Spec.Happenings {
+		p.Spec.Happenings[i].At = plan.Duration(10 * time.Second)
+	}
+	p.Spec.Happenings = append(p.Spec.Happenings, plan.Happening{
+		When:      &plan.Anchor{Effect: plan.AnyChange, Nth: 12},
+		KillAgent: &plan.AgentKill{Down: plan.Duration(20 * time.Second)}})
+	small, verdict, err := Minimize(t.Context(), p, 300, nil)
+	if err != nil || verdict.Failure == nil || verdict.Failure.Oracle != "expect" {
+		t.Fatal(verdict, err)
+	}
+	if n := len(small.Spec.Happenings); n != 2 {
+		t.Fatalf("%d happenings are left, want the creation and the kill:\n%s", n, small.YAML())
+	}
+	created, kill := small.Spec.Happenings[0], small.Spec.Happenings[1]
+	if created.Manifest == nil || time.Duration(created.At) > time.Second || kill.KillAgent == nil ||
+		kill.When.Effect == plan.AnyChange || kill.When.Pod != created.Manifest.Pod ||
+		time.Duration(kill.KillAgent.Down) > 4*time.Second {
+		t.Errorf("%s", small.YAML())
+	}
+}
+
+// A search that is interrupted returns what it has.
+func TestMinimizeInterrupted(t *testing.T) {
+	s, err := plan.ParseScenario("responses.yaml", []byte(respondingPods), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.Generate(s, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Spec.Expectations = []plan.Expectation{{PodPrefix: "web", RestartsAtLeast: 1000}}
+	ctx, stop := context.WithCancel(t.Context())
+	runs := 0
+	small, verdict, err := Minimize(ctx, p, 200, func(int, int) {
+		if runs++; runs == 5 {
+			stop()
+		}
+	})
+	if err != nil || verdict.Failure == nil || runs != 5 || small.EntryCount() > p.EntryCount() {
+		t.Errorf("%d runs, %d entries of %d, %v", runs, small.EntryCount(), p.EntryCount(), err)
 	}
 }
