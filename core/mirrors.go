@@ -112,11 +112,11 @@ func (a *Agent) mayTerminate(name string, static *v1.Pod) bool {
 	return false
 }
 
-// hasEarlierStatus reports whether the mirror of a running static pod has the status of an earlier
-// pod of the same manifest, which the API server does not replace: a terminal phase, or a container
-// that has terminated and is never restarted.
+// hasEarlierStatus reports whether the mirror of a static pod has the status of an earlier pod of
+// the same manifest, which the API server does not replace: the pod runs and the mirror has a
+// terminal phase, or a container of it has terminated and the status was refused.
 func (a *Agent) hasEarlierStatus(p *pod.Pod) bool {
-	if p == nil || p.NoLongerDesired || p.Status.Phase != v1.PodRunning {
+	if p == nil || p.NoLongerDesired || pod.IsTerminal(p.Status.Phase) {
 		return false
 	}
 	object := a.apiPod(p.FullName())
@@ -124,7 +124,7 @@ func (a *Agent) hasEarlierStatus(p *pod.Pod) bool {
 		return false
 	}
 	entry := a.state.StatusWriter.Entries[p.UID]
-	return statuswriter.IsTerminal(&object.Status) ||
+	return p.Status.Phase == v1.PodRunning && statuswriter.IsTerminal(&object.Status) ||
 		entry != nil && entry.Refused && hasTerminated(&object.Status)
 }
 

@@ -108,14 +108,17 @@ func (a *Agent) updateNodeObject() {
 // the Node to exist.
 func (a *Agent) handleNodeCompletion(id world.OpID, r op.Record, ev world.Event) {
 	s := &a.state
-	answered, failures := s.NodeObject.Answered, s.NodeObject.Failures
+	answered, failures := s.NodeObject.Answered, s.NodeObject.ReadFailures
 	s.NodeObject.HandleCompletion(id, r, ev, &s.Boot, &a.effects)
+	if s.NodeObject.UID() != "" {
+		s.Lease.NodeObserved()
+	}
 	a.applyNodeObject()
 	a.enqueueNode()
 	switch {
 	case s.NodeObject.Answered != answered && a.isNodeAwaited():
 		a.retryAdmission()
-	case failures == 0 && s.NodeObject.Failures > 0: // the waiting pods say what they wait for
+	case failures == 0 && s.NodeObject.ReadFailures > 0: // the waiting pods say what they wait for
 		for _, uid := range slices.Sorted(maps.Keys(a.waiting)) {
 			if s.APIRejections[uid].NodeOp != 0 {
 				a.queue.enqueue(statuswriter.Key(uid))

@@ -61,7 +61,7 @@ func (a *Agent) reportedPod(uid string) *v1.Pod {
 	if !isRejected || entry == nil {
 		return nil
 	}
-	if rejection.NodeOp != 0 && a.state.NodeObject.Failures == 0 {
+	if rejection.NodeOp != 0 && a.state.NodeObject.ReadFailures == 0 {
 		return nil // the answer decides in a moment
 	}
 	return rejectedPod(entry.Stored, rejection)

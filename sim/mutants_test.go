@@ -1180,10 +1180,13 @@ var mutants = []mutant{
 		scenario: "sidecars", seeds: "1-20",
 	},
 	{
-		name:     "a terminal phase at the API server is taken back",
-		file:     "core/statuswriter/merge.go",
-		old:      "	if IsTerminal(stored) {\n",
-		new:      "	if false {\n",
+		name: "a terminal phase at the API server is taken back",
+		file: "core/statuswriter/merge.go",
+		old:  "	if IsTerminal(stored) {\n",
+		new:  "	if false {\n",
+		also: &edit{"core/podstatus/podstatus.go",
+			"	case pod.IsTerminal(stored.Phase): // of an agent whose record is lost, or of another client\n",
+			"	case false:\n"},
 		scenario: "node-churn", seeds: "1-20",
 	},
 	{

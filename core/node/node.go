@@ -71,6 +71,10 @@ type Node struct {
 	// is none. Awaited is the first one that pods wait for the answer to; see Await.
 	Answered world.OpID `json:"answered,omitempty"`
 	Awaited  world.OpID `json:"awaited,omitempty"`
+	// ReadFailures are the consecutive failures of reads that were issued only because they are
+	// awaited, ReadAt is when the next one may be. They do not depend on those of other requests.
+	ReadFailures int       `json:"readFailures,omitempty"`
+	ReadAt       time.Time `json:"readAt"`
 	// ObservedBefore is the first operation that was issued after the newest observation of the watch.
 	ObservedBefore world.OpID `json:"observedBefore,omitempty"`
 
@@ -146,6 +150,11 @@ func (n *Node) plan(env *Env) time.Time {
 	switch {
 	case n.Op != 0:
 		return time.Time{}
+	case n.Answered < n.Awaited && n.Failures > 0 && !env.Effects.Now().Before(n.ReadAt):
+		n.read(env, awaitedRead) // a write that is refused again and again holds up nobody who waits
+		return time.Time{}
+	case env.Effects.Now().Before(n.NextAt) && n.Answered < n.Awaited:
+		return timer.Soonest(n.NextAt, n.ReadAt)
 	case env.Effects.Now().Before(n.NextAt):
 		return n.NextAt
 	case !n.ObjectKnown:
@@ -165,6 +174,9 @@ func (n *Node) plan(env *Env) time.Time {
 		n.issue(env, "", &world.CreateObject{Object: world.Object{Node: node}})
 	}
 	if n.Op == 0 && n.Answered < n.Awaited { // a write would have been answered with the object, too
+		if env.Effects.Now().Before(n.ReadAt) {
+			return timer.Soonest(next, n.ReadAt)
+		}
 		n.read(env, awaitedRead)
 		return time.Time{}
 	}
@@ -287,23 +299,26 @@ func (n *Node) HandleCompletion(id world.OpID, r op.Record, ev world.Event, boot
 	reads := r.Call == "GetObject"
 	switch {
 	case ev.Err.Has(world.KindNotFound):
-		n.Answered = id
+		n.Answered, n.ReadFailures, n.ReadAt = id, 0, time.Time{}
 		n.recordAbsence(effects)
 		if reads {
 			return
 		}
 	case ev.Err == nil && ok && body.Object.Node != nil:
-		n.ObjectKnown, n.Answered = true, id
+		n.ObjectKnown = n.ObjectKnown || reads || id >= n.ObservedBefore
+		n.Answered, n.ReadFailures, n.ReadAt = id, 0, time.Time{}
 		// If the watch has reported after the request was issued, it may be ahead.
 		if n.Object == nil || id >= n.ObservedBefore || !isOlder(body.Object.Node, n.Object) {
 			n.Object = body.Object.Node
 		}
-		switch {
-		case !reads:
+		if !reads {
 			n.recordWrite(r, ev.Time, boot.Seed, effects)
-		case r.Subject == awaitedRead: // the read of a refused write leaves its back-off as it is
-			n.Failures, n.NextAt = 0, time.Time{}
 		}
+		return
+	}
+	if r.Subject == awaitedRead {
+		n.ReadFailures++
+		n.ReadAt = ev.Time.Add(timer.RetryDelay(ev.Err, n.ReadFailures, retryFirst, retryMax))
 		return
 	}
 	n.recordFailure(r, ev, effects)

@@ -282,6 +282,57 @@ func TestOldAnswer(t *testing.T) {
 	}
 }
 
+// A write that is refused again and again does not hold up a read that somebody waits for, and a
+// read that fails backs off by itself.
+func TestAwaitedReadDespiteRefusedWrites(t *testing.T) {
+	r := newHarness(t, nil, Options{})
+	r.expect(0, "GetObject", "CreateObject")
+	for _, fails := range []bool{false, true} {
+		if d := cmp.Diff([]string{"PatchObjectstatus"}, r.plan(10*time.Minute)); d != "" {
+			t.Fatal(d)
+		}
+		r.complete(world.Errorf(world.KindRefused, "", "forbidden"))
+		id := r.table.LastID + 1
+		r.node.Await(id)
+		if d := cmp.Diff([]string{"GetObjectawaited"}, r.plan(0)); d != "" {
+			t.Fatal(d)
+		}
+		if fails {
+			r.complete(world.Errorf(world.KindTimeout, "", "no answer"))
+			if calls := r.plan(0); len(calls) > 0 || r.wake.After(r.now.Add(retryMax)) {
+				t.Fatalf("issued %v after a failure, planned again at %v", calls, r.wake)
+			}
+			if d := cmp.Diff([]string{"GetObjectawaited"}, r.plan(r.wake.Sub(r.now))); d != "" {
+				t.Fatal(d)
+			}
+		}
+		r.complete(nil)
+		if !r.node.HasAnswered(id) || r.node.ReadFailures != 0 || r.node.Failures != 1 {
+			t.Fatalf("answered %d, %d failures of reads, %d of writes", r.node.Answered,
+				r.node.ReadFailures, r.node.Failures)
+		}
+		if calls := r.plan(0); !fails && len(calls) > 0 {
+			t.Fatalf("issued %v within the back-off of the write", calls)
+		} else if len(calls) > 0 {
+			r.complete(nil)
+		}
+		r.planUntilIdle(time.Hour)
+	}
+}
+
+// The answer to a write from before an observation does not verify it.
+func TestAnswerOfOldWrite(t *testing.T) {
+	r := newHarness(t, nil, Options{})
+	r.expect(0, "GetObject", "CreateObject")
+	r.plan(10 * time.Minute) // a status is in flight
+	r.observe(nil)
+	r.complete(nil)
+	if r.node.ObjectKnown {
+		t.Error("the deletion is not verified")
+	}
+	r.expect(0, "GetObject")
+}
+
 // After the API server was restored from a backup its versions are lower, and the Node may be
 // another one.
 func TestRestoredServer(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -125,15 +126,23 @@ containerLogMonitorInterval: 3s
 	return a
 }
 
+// freePort returns a port that nobody listens on and that no outgoing connection gets: it is below
+// the kernel's range of local ports, which begins at 32768.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, count = 20_000, 10_000
+	for range count {
+		port := first + (os.Getpid()*97+int(portsTaken.Add(1)))%count
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer func() { _ = l.Close() }() // the listener only reserved a free port
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }
+
+var portsTaken atomic.Int32
 
 // appendConfig appends lines to the configuration. They apply from the next start of the agent.
 func (a *agent) appendConfig(t testing.TB, lines string) {
