@@ -1185,7 +1185,7 @@ var mutants = []mutant{
 		old:  "	if IsTerminal(stored) {\n",
 		new:  "	if false {\n",
 		also: &edit{"core/podstatus/podstatus.go",
-			"	case pod.IsTerminal(stored.Phase): // of an agent whose record is lost, or of another client\n",
+			"	case pod.IsTerminal(stored.Phase): // by another client, or the record is lost\n",
 			"	case false:\n"},
 		scenario: "node-churn", seeds: "1-20",
 	},

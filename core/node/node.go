@@ -151,7 +151,7 @@ func (n *Node) plan(env *Env) time.Time {
 	case n.Op != 0:
 		return time.Time{}
 	case n.Answered < n.Awaited && n.Failures > 0 && !env.Effects.Now().Before(n.ReadAt):
-		n.read(env, awaitedRead) // a write that is refused again and again holds up nobody who waits
+		n.read(env, awaitedRead) // also if a write is refused again and again
 		return time.Time{}
 	case env.Effects.Now().Before(n.NextAt) && n.Answered < n.Awaited:
 		return timer.Soonest(n.NextAt, n.ReadAt)

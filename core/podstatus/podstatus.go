@@ -81,7 +81,7 @@ func ServedPod(p *pod.Pod, node *pod.Node, runtimeName string) *v1.Pod {
 	switch stored := &p.Spec.Status; {
 	case p.Termination.Message != "":
 		status.Reason, status.Message = p.Termination.Reason, p.Termination.Message
-	case pod.IsTerminal(stored.Phase): // of an agent whose record is lost, or of another client
+	case pod.IsTerminal(stored.Phase): // by another client, or the record is lost
 		status.Reason, status.Message = stored.Reason, stored.Message
 	}
 	status.Conditions = conditions(p, &node.Wall)

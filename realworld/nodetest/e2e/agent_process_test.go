@@ -126,7 +126,7 @@ containerLogMonitorInterval: 3s
 	return a
 }
 
-// freePort returns a port that nobody listens on and that no outgoing connection gets: it is below
+// freePort returns a port without a listener that no outgoing connection gets: it is below
 // the kernel's range of local ports, which begins at 32768.
 func freePort(t testing.TB) int {
 	t.Helper()
