@@ -282,8 +282,8 @@ func TestOldAnswer(t *testing.T) {
 	}
 }
 
-// A write that is refused again and again does not hold up an awaited read, and an awaited read that
-// fails backs off by itself.
+// A write that is refused again and again does not hold up an awaited read, and an awaited read
+// that fails backs off by itself.
 func TestAwaitedReadDespiteRefusedWrites(t *testing.T) {
 	r := newHarness(t, nil, Options{})
 	r.expect(0, "GetObject", "CreateObject")
