@@ -9,6 +9,7 @@ BENCHTIME ?= 1s
 COUNT ?= 45
 SEED ?= 1
 SEEDS ?= 1-40
+CORPUS ?= .cache/fuzz
 export CGO_ENABLED ?= 0
 
 .PHONY: help
@@ -18,6 +19,7 @@ help: ## show this list
 	@echo 'make run:  CONTAINER_RUNTIME_ENDPOINT=unix:///run/x.sock  the runtime to use'
 	@echo '           DURATION=30s  stop after this time, and fail unless the pods reached their expected state'
 	@echo 'make fuzz: FUZZTIME=20s per target; make bench: BENCHTIME=1s per benchmark'
+	@echo 'make soak: CORPUS=.cache/fuzz  the folder of what was found: failures/*.yaml, corpus.json'
 	@echo 'make mutants: COUNT=45 changes of the source drawn from SEED=1, judged by SEEDS=1-40 of each scenario'
 
 .PHONY: build
@@ -46,6 +48,11 @@ test: ## install what the tests need and run all of them
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
 	@hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: soak
+soak: ## search for failures in the simulator until Ctrl-C, and go on from CORPUS the next time
+	@go build -o bin/seedsim ./cmd/seedsim
+	@exec bin/seedsim fuzz --budget 0 --corpus $(CORPUS)
 
 .PHONY: mutants
 mutants: ## change the source at COUNT places drawn from SEED, and say which changes no test finds

@@ -26,6 +26,9 @@ var allFolders = []string{"world", "core", "sim", "realworld", "cmd", "scenarios
 var importRules = []importRule{
 	{"world", []string{"world"}, true},
 	{"core", []string{"world"}, true},
+	// The judge shares no code with the judged.
+	{"sim/oracle", []string{"sim/truth", "world"}, false},
+	{"sim/truth", []string{"world"}, false},
 	// For tests: scenarios, which are data, and mutants of the source.
 	{"sim", []string{"core", "world", "scenarios", "hack/mutants/mutation"}, false},
 	{"realworld", []string{"world"}, false},
@@ -113,6 +116,7 @@ func TestImportsCatchPlantedImports(t *testing.T) {
 		"seedlet.dev/core/walls: core may not import seedlet.dev/realworld",
 		"seedlet.dev/core/walls: core may not import sync",
 		"seedlet.dev/realworld: realworld may not import seedlet.dev/core",
+		"seedlet.dev/sim/oracle: sim/oracle may not import seedlet.dev/core/walls",
 		"seedlet.dev/sim: nothing may import k8s.io/kubernetes/pkg/kubelet: it is no library, " +
 			"and the kubelet in it is what this replaces",
 		"seedlet.dev/sim: sim may not import seedlet.dev/realworld",

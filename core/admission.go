@@ -95,9 +95,10 @@ func (a *Agent) reportRejection(spec *v1.Pod, rejection Rejection) {
 }
 
 // hasListedExistingPods reports whether the pods that earlier agents started are known: the runtime
-// and the pods' directories have been listed. Before that no pod is checked for resources.
+// and the pods' directories have been listed, and what is allocated to them was read. Before that
+// no pod is checked for resources.
 func (a *Agent) hasListedExistingPods() bool {
-	return !a.state.Relist.AsOf.IsZero() && a.state.PodDirs.Listed
+	return !a.state.Relist.AsOf.IsZero() && a.state.PodDirs.Listed && a.state.Allocation.IsLoaded()
 }
 
 // handlePodDirsCompletion handles the listing of the pods' directories, which pods may wait for.
@@ -225,7 +226,9 @@ func (a *Agent) activePods(additional []*v1.Pod) []*v1.Pod {
 			active = append(active, spec)
 		}
 	}
-	return append(active, a.activeSetAside()...)
+	active = append(active, a.activeSetAside()...)
+	a.requests.Remember(active)
+	return active
 }
 
 // checkAdmission returns why a pod is not admitted now; the zero value if it is. With preempt, pods
@@ -234,6 +237,12 @@ func (a *Agent) activePods(additional []*v1.Pod) []*v1.Pod {
 // may take long to check: it is admitted, and says why it waits.
 func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 	preempt bool) Rejection {
+	if rejection := a.shutdownRejection(); rejection != (Rejection{}) {
+		if static {
+			rejection.Phase, rejection.Waiting = v1.PodPending, true
+		}
+		return rejection
+	}
 	if !static && pod.ExceedsBudget(spec) {
 		return Rejection{}
 	}
@@ -246,7 +255,7 @@ func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 	strict := a.state.Runtime.SupplementalGroupsPolicy
 	check := admission.Check{Pod: spec, Static: static, Node: a.admissionNode(),
 		Allocatable: a.state.NodeObject.Allocatable(&a.state.Boot), OtherPods: others,
-		StrictGroups: strict != nil && *strict}
+		Requests: a.requests, StrictGroups: strict != nil && *strict}
 	failures := check.Failures()
 	if len(failures) == 0 {
 		return Rejection{}
@@ -356,6 +365,7 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 // retryAdmission checks the waiting pods again, after another pod has ended or the Node has
 // changed.
 func (a *Agent) retryAdmission() {
+	a.retryResizes("")
 	uids := slices.Sorted(maps.Keys(a.waiting))
 	if len(uids) > apiPodsPerStep {
 		a.retryAdmissionInParts(uids)

@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"seedlet.dev/core/admission"
+	"seedlet.dev/core/allocation"
 	"seedlet.dev/core/cgroup"
 	"seedlet.dev/core/config"
 	"seedlet.dev/core/criconfig"
@@ -25,7 +27,9 @@ import (
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/poddirs"
+	"seedlet.dev/core/qos"
 	"seedlet.dev/core/runtime"
+	"seedlet.dev/core/shutdown"
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/core/userns"
@@ -58,6 +62,9 @@ type State struct {
 	Runtime      runtime.Runtime        `json:"runtime"`
 	Images       image.Store            `json:"images"`
 	PodDirs      poddirs.Listing        `json:"podDirs"`
+	QOS          qos.Cgroups            `json:"qos"`
+	Shutdown     shutdown.Manager       `json:"shutdown"` // of the machine
+	Allocation   allocation.Store       `json:"allocation"`
 	Housekeeping housekeeping.Cleanup   `json:"housekeeping"`
 	LogRotation  logs.Rotation          `json:"logRotation"`
 	LogLinks     logs.Links             `json:"logLinks"`
@@ -102,7 +109,10 @@ type Agent struct {
 	podUIDs       []string            // the keys of state.Pods, sorted
 	podUIDsByName map[string][]string // by full name, sorted
 	waiting       map[string]bool     // the UIDs of state.APIRejections that wait for admission
+	requests      admission.Requests  // of the pods that use resources
 	servedPods    map[string]*v1.Pod  // by UID: the cache of servedPod, dropped when a pod is planned
+	shares        map[string]podShare // by UID: the cache of countShare
+	resizing      map[string]bool     // the UIDs of the pods with a resize that is not allocated
 	effects       op.Effects
 	queue         planQueue
 	podEnv        pod.Env
@@ -127,6 +137,9 @@ func New(o Options) *Agent {
 			RestartAllContainers: config.RestartAllContainersEnabled(c),
 		},
 		Manifests:    manifest.NewSources(c, o.ManifestPath, o.NodeName),
+		QOS:          qos.Cgroups{Settings: qos.SettingsFromConfig(c)},
+		Allocation:   allocation.Store{Dir: root},
+		Shutdown:     shutdown.New(c, root+"/"+shutdown.FileName),
 		PodDirs:      poddirs.Listing{Dir: root + "/pods"},
 		Housekeeping: housekeeping.Cleanup{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
 		Images:       image.Store{Limits: image.LimitsFromConfig(c)},
@@ -162,16 +175,21 @@ func (a *Agent) handleBoot(boot *world.Boot, now time.Time) {
 	a.setAsideAtBoot(boot, now)
 	for _, key := range []timer.Key{machine.Owner, poddirs.Owner, manifest.Owner,
 		manifest.URLOwner, pleg.Owner, pleg.StreamOwner, runtime.Owner, runtime.CIDROwner,
-		s.Node.Resolv.Key(), s.Node.Hosts.Key()} {
+		shutdown.Owner, s.Node.Resolv.Key(), s.Node.Hosts.Key()} {
+		a.queue.enqueue(key)
+	}
+	for _, key := range allocation.Keys() {
 		a.queue.enqueue(key)
 	}
 	a.startWatches()
 }
 
-// hasListedEverything reports whether every source of pods and the runtime have been listed once.
-// Nothing is cleaned up before that: a pod that is unknown may only be unknown so far.
+// hasListedEverything reports whether every source of pods and the runtime have been listed once,
+// and what is allocated to pods was read, for which those of the API server wait. Nothing is
+// cleaned up before that: a pod that is unknown may only be unknown so far.
 func (a *Agent) hasListedEverything() bool {
-	return a.state.Manifests.Ready() && a.hasListedAPIPods() && !a.state.Relist.AsOf.IsZero()
+	return a.state.Manifests.Ready() && a.hasListedAPIPods() && !a.state.Relist.AsOf.IsZero() &&
+		a.state.Allocation.IsLoaded()
 }
 
 // isKnownPod reports whether the agent has a pod with the UID, other than one that is set aside.

@@ -1,8 +1,10 @@
 package core
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/pleg"
 	"seedlet.dev/world"
 )
 
@@ -236,6 +239,89 @@ func FuzzAnswers(f *testing.F) {
 				PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: text, Metadata: meta}}})
 		}
 		n.event(world.Event{Body: &runtimeapi.ContainerEventResponse{}})
+		n.runAndSnapshot(t)
+	})
+}
+
+// isMissing reports whether a call is about a container or sandbox that does not exist.
+func (n *fakeNode) isMissing(effect any) bool {
+	switch e := effect.(type) {
+	case *runtimeapi.StartContainerRequest:
+		return n.containers[e.ContainerId] == nil
+	case *runtimeapi.ContainerStatusRequest:
+		return n.containers[e.ContainerId] == nil
+	case *runtimeapi.StopContainerRequest:
+		return n.containers[e.ContainerId] == nil
+	case *runtimeapi.RemoveContainerRequest:
+		return n.containers[e.ContainerId] == nil
+	case *runtimeapi.StopPodSandboxRequest:
+		return n.sandboxes[e.PodSandboxId] == nil
+	}
+	return false
+}
+
+// FuzzLists gives the agent lists of the runtime in which anything may occur twice, in any state,
+// and with the names of any pod.
+func FuzzLists(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte("\x00\x01\x02\x03\x10\x11\x12\x13\x20\x21\x22\x23\x80\x81\x92\xa3"))
+	f.Add(bytes.Repeat([]byte{0x15, 0x9a, 0x6e}, 40))
+	f.Fuzz(func(t *testing.T, items []byte) {
+		n := bootWithPods(nil, apiPodNamed("web", "u1"))
+		n.apiServer.put(apiPodNamed("other", "u2"))
+		n.advance(5 * time.Second)
+		n.failOnForbiddenEffects(t)
+		pick := func(from ...string) string { // takes a byte
+			if len(items) == 0 {
+				return from[0]
+			}
+			i := int(items[0]) % len(from)
+			items = items[1:]
+			return from[i]
+		}
+		id := func() string { return pick("s1", "c1", "", "s2", "c2", "../x", "s3") }
+		uid := func() string { return pick("u1", "u2", "u3", "..", "") }
+		name := func() string { return pick("web", "other", "a/b", "c", "") }
+		number := func() int64 { return int64(len(items))*math.MaxInt64/3 + int64(len(items)) }
+		n.answer = func(effect any) any {
+			if e, ok := effect.(*runtimeapi.StopPodSandboxRequest); ok && e.PodSandboxId == "" {
+				t.Error("the agent stops a sandbox without ID")
+			}
+			if n.isMissing(effect) {
+				return world.Errorf(world.KindNotFound, world.CallName(effect), "it does not exist")
+			}
+			if len(items) == 0 {
+				return nil
+			}
+			switch effect.(type) {
+			case *runtimeapi.ListPodSandboxRequest:
+				list := &runtimeapi.ListPodSandboxResponse{}
+				for range min(len(items), 8) {
+					list.Items = append(list.Items, &runtimeapi.PodSandbox{Id: id(),
+						State: runtimeapi.PodSandboxState(number() % 3), CreatedAt: number(),
+						Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid(), Namespace: "default",
+							Name: name(), Attempt: uint32(number())},
+						Annotations: map[string]string{pleg.AnnotationCgroup: "/kubepods/pod" + uid(),
+							pleg.AnnotationUserNamespace: pick("", "0+65536", "65536+65536")}})
+				}
+				return list
+			case *runtimeapi.ListContainersRequest:
+				list := &runtimeapi.ListContainersResponse{}
+				for range min(len(items), 8) {
+					container := name()
+					list.Containers = append(list.Containers, &runtimeapi.Container{Id: id(),
+						PodSandboxId: id(), State: runtimeapi.ContainerState(number() % 5),
+						CreatedAt: number(), Metadata: &runtimeapi.ContainerMetadata{Name: container,
+							Attempt: uint32(number())},
+						Labels: map[string]string{pleg.LabelPodUID: uid(), pleg.LabelPodName: name(),
+							pleg.LabelPodNamespace: "default", pleg.LabelContainer: container}})
+				}
+				return list
+			}
+			return nil
+		}
+		n.advance(time.Minute)
+		n.restart()
 		n.runAndSnapshot(t)
 	})
 }

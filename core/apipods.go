@@ -70,7 +70,7 @@ func (a *Agent) handleWatchEvent(body any, now time.Time) {
 // apiPodsPerStep bounds the pods of a list that one step applies, so that a list of any length
 // delays heartbeats and other pods no longer than a short one. A node runs 110 pods by default, and
 // each new pod is held against all of them.
-const apiPodsPerStep = 40
+const apiPodsPerStep = 32
 
 // apiPodsOwner is the key of the timer at which the next part of a list is applied: at once.
 var apiPodsOwner = timer.Key{Component: "apipods"}
@@ -211,8 +211,10 @@ func (a *Agent) applyAPIPod(object *v1.Pod, now time.Time) {
 	isTerminal := statuswriter.IsTerminal(&object.Status)
 	delete(a.servedPods, uid)
 	switch {
-	case p != nil && p.Spec != nil && (p.NoLongerDesired || hasSameDesiredState(p.Spec, object)):
-		if p.UpdateObject(object) {
+	case !s.Allocation.IsLoaded():
+		// The pod waits until it is known what is allocated to it.
+	case p != nil && p.Spec != nil && (p.NoLongerDesired || hasSameDesiredState(p.Source(), object)):
+		if p.UpdateObject(object, now) {
 			a.enqueuePod(uid)
 		}
 	case p != nil && p.Spec == nil && p.NoLongerDesired:
@@ -223,7 +225,7 @@ func (a *Agent) applyAPIPod(object *v1.Pod, now time.Time) {
 	case (p == nil || p.Spec == nil) && a.rejectPermanently(object):
 		// The status of the object does not matter: every client that may update it could set it.
 	case p != nil:
-		p.SetDesired(object, now)
+		a.setDesired(p, object, now)
 		a.recordSpecChange(uid)
 		a.enqueuePod(uid)
 	case isTerminal, object.DeletionTimestamp != nil, object.Status.StartTime != nil,
@@ -231,7 +233,7 @@ func (a *Agent) applyAPIPod(object *v1.Pod, now time.Time) {
 		if a.waiting[uid] {
 			a.clearRejection(uid) // it is deleted while it waits
 		}
-		a.addPod(pod.New(object, true, !s.PodDirs.MayHaveStarted(uid), now))
+		a.addPod(pod.New(object, a.allocatedTo(uid), true, !s.PodDirs.MayHaveStarted(uid), now))
 		a.enqueuePod(uid)
 	}
 	a.workOn(previous)

@@ -187,6 +187,9 @@ func TestPodOverBudgetTakesNothing(t *testing.T) {
 		n.apiServer.put(web("a", 80))
 		n.advance(5 * time.Second)
 		check("beside it", "a", "z")
+		if n.agent.state.Allocation.Allocated.Get("h") != nil {
+			t.Error("resources are allocated to the hostile pod")
+		}
 		n.restart()
 		n.apiServer.put(web("b", 81))
 		n.advance(5 * time.Second)

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -23,9 +24,15 @@ func (n *fakeNode) listCgroups(parent string) *world.CgroupsListed {
 	return listed
 }
 
+// cgroupPaths returns the cgroups in the tiers.
 func (n *fakeNode) cgroupPaths() string {
-	return strings.Join(slices.Sorted(maps.Keys(n.cgroups)), " ")
+	paths := slices.Sorted(maps.Keys(n.cgroups))
+	return strings.Join(slices.DeleteFunc(paths, func(path string) bool {
+		return slices.Contains(tiers, path)
+	}), " ")
 }
+
+var tiers = []string{"kubepods", "kubepods/burstable", "kubepods/besteffort"}
 
 const podWithLimits = `{apiVersion: v1, kind: Pod, metadata: {name: web, uid: u-1}, spec: {
   containers: [{name: web, image: i, resources: {requests: {cpu: 500m}, limits: {memory: 64Mi}}}]}}`
@@ -35,19 +42,98 @@ func TestPodCgroup(t *testing.T) {
 	n.advance(5 * time.Second)
 	want := world.SetCgroup{Path: "kubepods/burstable/podu-1", CPUShares: 512,
 		MemoryBytes: 64 << 20}
-	if got := n.cgroups[want.Path]; got != want {
+	if got := n.cgroups[want.Path]; !got.Equal(&want) {
 		t.Fatalf("made %+v, want %+v", n.cgroups, want)
 	}
 	delete(n.cgroups, want.Path)
 	n.restart()
 	n.advance(5 * time.Second)
-	if got := n.cgroups[want.Path]; got != want {
+	want.AboveUsage = true // its processes run
+	if got := n.cgroups[want.Path]; !got.Equal(&want) {
 		t.Errorf("after a restart there is %+v, want %+v again", n.cgroups, want)
 	}
 	n.manifests = nil
 	n.advance(time.Minute)
-	if len(n.cgroups) > 0 {
-		t.Errorf("left: %s", n.cgroupPaths())
+	if left := n.cgroupPaths(); left != "" {
+		t.Errorf("left: %s", left)
+	}
+}
+
+// tierShares returns the CPU shares of the tiers.
+func (n *fakeNode) tierShares() string {
+	var shares []string
+	for _, path := range tiers {
+		shares = append(shares, fmt.Sprintf("%s %d", path, n.cgroups[path].CPUShares))
+	}
+	return strings.Join(shares, ", ")
+}
+
+// The cgroups above those of the pods exist from the start. A change of a pod leads to one write of
+// its tier, however many pods there are, and a restart to one of each.
+func TestTiers(t *testing.T) {
+	manifests := map[string]string{}
+	for i := range 60 {
+		manifests[fmt.Sprintf("%d.yaml", i)] = strings.NewReplacer("web, uid: u-1",
+			fmt.Sprintf("p%d, uid: p-%d", i, i)).Replace(podWithLimits)
+	}
+	n := newNode(nil)
+	n.machine.CPUs, n.machine.MemoryBytes = 64, 8<<30
+	n.restart()
+	n.advance(5 * time.Second)
+	const none = "kubepods 65536, kubepods/burstable 2, kubepods/besteffort 2"
+	if got := n.tierShares(); got != none {
+		t.Errorf("without pods: %s", got)
+	}
+	n.manifests = manifests
+	n.podsMax = 100
+	n.restart()
+	n.advance(30 * time.Second)
+	const all = "kubepods 65536, kubepods/burstable 30720, kubepods/besteffort 2"
+	if got := n.tierShares(); got != all || n.cgroups["kubepods"].MemoryBytes != 8<<30 {
+		t.Errorf("with 60 pods: %s, %+v", got, n.cgroups["kubepods"])
+	}
+	writes := func(change func()) string {
+		n.cgroupWrites = nil
+		change()
+		n.advance(time.Minute)
+		return strings.Join(n.cgroupWrites, " ")
+	}
+	if got := writes(func() { manifests["one"] = podWithLimits }); got !=
+		"kubepods/burstable kubepods/burstable/podu-1" {
+		t.Errorf("one more pod: written are %s", got)
+	}
+	if got := writes(func() { delete(manifests, "one") }); got != "kubepods/burstable" ||
+		n.tierShares() != all {
+		t.Errorf("one pod less: written are %s; %s", got, n.tierShares())
+	}
+	if got := writes(n.restart); strings.Count(got, "kubepods/burstable ") > 1 ||
+		n.tierShares() != all {
+		t.Errorf("a restart: written are %s; %s", got, n.tierShares())
+	}
+	if got := writes(func() {}); got != "" {
+		t.Errorf("nothing has changed: written are %s", got)
+	}
+}
+
+// A pod starts although its tier cannot be set, and the tier is set once that is possible.
+func TestTierThatCannotBeSet(t *testing.T) {
+	n := newNode(map[string]string{"web.yaml": podWithLimits})
+	fails := true
+	n.answer = func(effect any) any {
+		if set, isSet := effect.(*world.SetCgroup); isSet && fails && slices.Contains(tiers, set.Path) {
+			return world.Errorf(world.KindInternal, "SetCgroup", "no space")
+		}
+		return nil
+	}
+	n.restart()
+	n.advance(10 * time.Second)
+	if _, exists := n.cgroups["kubepods/burstable/podu-1"]; !exists {
+		t.Errorf("the pod waits: %v", n.calls)
+	}
+	fails = false
+	n.advance(time.Minute)
+	if got := n.tierShares(); got != "kubepods 2048, kubepods/burstable 512, kubepods/besteffort 2" {
+		t.Errorf("after the failure: %s", got)
 	}
 }
 

@@ -27,6 +27,12 @@ func (n *fakeNode) takeEvents() string {
 	return events
 }
 
+// startEvents are those of an agent that starts.
+const startEvents = "Normal Starting n1: Starting kubelet.\n" + enforcedEvent
+
+const enforcedEvent = "Normal NodeAllocatableEnforced n1: Updated Node Allocatable limit across " +
+	"pods\n"
+
 // The events of a pod from start to end, as kubectl describe shows them. An agent that is restarted
 // records no events for running pods.
 func TestEventsOfAPod(t *testing.T) {
@@ -46,10 +52,10 @@ Normal Created web-n1 %[1]s: Container created
 Normal Started web-n1 %[1]s: Container started
 `
 	for _, test := range []struct{ when, got, want string }{
-		{"it starts", lived, "Normal Starting n1: Starting kubelet.\n" +
+		{"it starts", lived, startEvents +
 			fmt.Sprintf(pull, "spec.initContainers{setup}") +
 			fmt.Sprintf(pull, "spec.containers{web}")},
-		{"the agent is restarted", restarted, "Normal Starting n1: Starting kubelet.\n"},
+		{"the agent is restarted", restarted, startEvents},
 		{"it ends", n.takeEvents(),
 			"Normal Killing web-n1 spec.containers{web}: Stopping container web\n"},
 	} {
@@ -78,7 +84,7 @@ func TestEventsOfAdmission(t *testing.T) {
 	}
 	n.restart()
 	n.advance(time.Minute)
-	if got := n.takeEvents(); got != "Normal Starting n1: Starting kubelet.\n" {
+	if got := n.takeEvents(); got != startEvents {
 		t.Errorf("after a restart: %s", got)
 	}
 }
@@ -92,7 +98,7 @@ func TestEventsOfTheMachine(t *testing.T) {
 	want := "Normal Starting n1: Starting kubelet.\nWarning CgroupV1 n1: cgroup v1 detected. cgroup " +
 		"v1 support is deprecated and will be removed in a future release. Please migrate to cgroup " +
 		"v2. More information at " +
-		"https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1\n"
+		"https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1\n" + enforcedEvent
 	if diff := cmp.Diff(want, n.takeEvents()); diff != "" {
 		t.Errorf("at the start:\n%s", diff)
 	}

@@ -23,6 +23,7 @@ type fakeNode struct {
 	sandboxes       map[string]*runtimeapi.PodSandbox
 	containers      map[string]*runtimeapi.Container
 	cgroups         map[string]world.SetCgroup
+	cgroupWrites    []string                    // the paths of SetCgroup
 	logs            map[string][]world.DirEntry // by the directory of a container's logs
 	status          *runtimeapi.StatusResponse
 	systemd         bool     // the cgroup driver
@@ -212,6 +213,7 @@ func (n *fakeNode) perform(effect any) any {
 		return &world.Done{}
 	case *world.SetCgroup:
 		n.cgroups[e.Path] = *e
+		n.cgroupWrites = append(n.cgroupWrites, e.Path)
 		return &world.Done{}
 	case *world.RemoveCgroup:
 		delete(n.cgroups, e.Path)

@@ -40,6 +40,7 @@ func (a *Agent) applyMachine() {
 	s.Node.SELinux = s.Boot.Machine.SELinux
 	s.Node.ThermalThrottleCPUs = s.Boot.Machine.ThermalThrottleCPUs
 	s.PodsMax = s.NodeObject.Settings.PodLimit(s.Boot.CPUs)
+	a.applyNodeLimits()
 	a.updateHostIPs()
 }
 

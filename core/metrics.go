@@ -111,6 +111,8 @@ func (a *Agent) listMetrics() []world.Metric {
 	a.addKubeletStartMetrics(&m)
 	a.addKubeletRelistMetrics(&m)
 	a.addKubeletNodeMetrics(&m)
+	a.addResizeMetrics(&m)
+	a.addMemoryQoSMetrics(&m)
 	slices.SortStableFunc(m, func(x, y world.Metric) int { return cmp.Compare(x.Name, y.Name) })
 	return m
 }

@@ -54,6 +54,15 @@ type Metrics struct {
 
 	OverBudget metrics.Counters `json:"overBudget,omitempty"` // refusals, by name of the bound
 
+	// Resizes of containers that were asked for by resource, requirement and operation; those that
+	// can never be allocated by reason; those that were deferred and then allocated by what had them
+	// looked at again. ResizeTrigger is that for the next look; empty for the regular one.
+	ResizesRequested  metrics.Counters   `json:"resizesRequested,omitempty"`
+	ResizesInfeasible metrics.Counters   `json:"resizesInfeasible,omitempty"`
+	ResizesAccepted   metrics.Counters   `json:"resizesAccepted,omitempty"`
+	ResizeTrigger     string             `json:"resizeTrigger,omitempty"`
+	ResizeDuration    metrics.Histograms `json:"resizeDuration,omitempty"` // by success
+
 	ContainersPerPod metrics.Histogram `json:"containersPerPod"` // a second is a container
 
 	PodStart       metrics.Histogram  `json:"podStart"`      // from FirstSeen to Running

@@ -139,7 +139,7 @@ func TestStartSLIExcludesPullsAndInitContainers(t *testing.T) {
 	p.CreationTimestamp = metav1.NewTime(now)
 	p.Spec.InitContainers = []v1.Container{{Name: "setup"}}
 	a := New(Options{Config: defaults(), NodeName: "n1", RootDir: "/r"})
-	known := pod.New(p, true, true, now)
+	known := pod.New(p, nil, true, true, now)
 	known.Containers = []pod.Container{{Name: "setup", State: pod.Exited, Inspected: pod.Exited,
 		StartedAt: now.Add(time.Second), FinishedAt: now.Add(6 * time.Second)}}
 	a.addPod(known)
@@ -210,7 +210,7 @@ func TestProbeMetrics(t *testing.T) {
 func TestMetricLabelsAreUnique(t *testing.T) {
 	a := New(Options{Config: defaults(), NodeName: "n1", RootDir: "/r"})
 	for _, uid := range []string{"u1", "u2"} {
-		a.addPod(pod.New(apiPodNamed("web", uid), true, true, time.Time{}))
+		a.addPod(pod.New(apiPodNamed("web", uid), nil, true, true, time.Time{}))
 		a.state.Metrics.forPod(uid).Probes = map[string]*ProbeMetrics{"c Liveness": {Successful: 1}}
 	}
 	seen := map[string]bool{}

@@ -12,6 +12,7 @@ import (
 	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/runtime"
+	"seedlet.dev/core/shutdown"
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/world"
 )
@@ -78,8 +79,12 @@ func (a *Agent) nodeEnv() *nodeobject.Env {
 	s := &a.state
 	problem := s.Relist.Health(&s.EventStream, s.Now, s.BootedAt)
 	s.Relist.Overdue = s.Relist.Overdue || problem != ""
-	return &nodeobject.Env{Boot: &s.Boot, Booted: s.BootedAt, Runtime: &s.Runtime,
+	env := &nodeobject.Env{Boot: &s.Boot, Booted: s.BootedAt, Runtime: &s.Runtime,
 		PLEGProblem: problem, Relisted: !s.Relist.AsOf.IsZero(), Effects: &a.effects}
+	if s.Shutdown.UnderWay() {
+		env.Shutdown = shutdown.NodeProblem
+	}
+	return env
 }
 
 // updateNodeObject handles a change of the Node at the API server.

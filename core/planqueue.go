@@ -55,7 +55,7 @@ func (q *planQueue) dequeue() (timer.Key, bool) {
 // such steps, so a fact that all pods depend on, such as the first status of the runtime, does not
 // hold up requests and completions on a node with thousands of pods. What the plans themselves
 // enqueue is not bounded.
-const perStepMax = 40
+const perStepMax = 32
 
 // deferPlans leaves the components beyond perStepMax to the next steps, by timers that are due at
 // once: what is still to be done is part of the state. It is called before the first plan of a

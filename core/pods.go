@@ -30,13 +30,14 @@ func (a *Agent) reconcilePods(now time.Time) {
 		p := a.state.Pods[uid]
 		switch {
 		case p == nil:
-			a.addPod(pod.New(spec, !a.state.Relist.AsOf.IsZero(), !a.state.PodDirs.MayHaveStarted(uid), now))
+			a.addPod(pod.New(spec, a.allocatedTo(uid), !a.state.Relist.AsOf.IsZero(),
+				!a.state.PodDirs.MayHaveStarted(uid), now))
 		case p.NoLongerDesired && isSameManifest(p.Replacement, spec) || !p.NoLongerDesired &&
-			isSameManifest(p.Spec, spec):
+			isSameManifest(p.Source(), spec):
 			a.workOn(previous)
 			continue // no change
 		default:
-			p.SetDesired(spec, now)
+			a.setDesired(p, spec, now)
 			a.recordSpecChange(uid)
 		}
 		a.enqueuePod(uid)
@@ -56,6 +57,7 @@ func (a *Agent) reconcilePods(now time.Time) {
 	if a.state.PodDirs.Listed {
 		a.state.PodDirs.UIDs = nil // desired pods are known from now on, and no other UID matters
 	}
+	a.dropOrphanedResources()
 	for _, uid := range a.podUIDs {
 		p := a.state.Pods[uid]
 		if desired[uid] || a.isAPIPod(p) || a.isLeftAlone(p) ||
@@ -65,6 +67,7 @@ func (a *Agent) reconcilePods(now time.Time) {
 		p.ClearDesired(now)
 		a.enqueuePod(uid)
 	}
+	a.retryResizes(triggerPodsAdded) // all pods may be known now
 	a.queue.enqueue(housekeeping.Owner)
 	a.queue.enqueue(logs.Owner)
 	a.queue.enqueue(logs.LinksOwner)
@@ -101,6 +104,8 @@ func (a *Agent) setStaticRejections(rejections map[string]Rejection) {
 func (a *Agent) addPod(p *pod.Pod) {
 	a.state.Pods[p.UID] = p
 	a.indexPod(p)
+	a.countShare(p)
+	a.recordAllocation(p, triggerPodsAdded)
 	a.recordPodAdded(p)
 }
 
@@ -116,6 +121,9 @@ func (a *Agent) indexPod(p *pod.Pod) {
 
 func (a *Agent) removePod(p *pod.Pod) {
 	delete(a.state.Pods, p.UID)
+	delete(a.shares, p.UID)
+	a.dropShare(p.UID)
+	a.forgetResources(p.UID)
 	a.recordPodRemoved(p.UID)
 	a.podUIDs = deleteSorted(a.podUIDs, p.UID)
 	name := p.FullName()
@@ -147,9 +155,13 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	delete(a.servedPods, p.UID)
 	held, stage, evicted := p.HoldsNameOrPorts(), p.Stage, p.IsEvicted()
 	nextPull, _ := a.state.Images.NextPull()
+	a.countShare(p)
 	wake := p.Plan(a.podEnvFor(p))
+	a.countShare(p)
+	a.recordActuation(p)
 	podstatus.Update(p, a.effects.Now())
 	a.recordPodPlan(p)
+	a.noteShutdownProgress(p)
 	if p.IsEvicted() && !evicted {
 		a.state.Metrics.Evicted.Increment(evictionSignalEmptyDir)
 	}
@@ -167,7 +179,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 		switch {
 		case p.Replacement != nil:
 			a.recordPodRestart(p)
-			a.addPod(pod.New(p.Replacement, true, true, a.state.Now))
+			a.addPod(pod.New(p.Replacement, nil, true, true, a.state.Now))
 			a.enqueuePod(p.UID)
 		case p.Spec == nil && a.isAPIPod(p): // see applyAPIPod
 			a.reapplyAPIPod(p.FullName(), a.state.Now)
@@ -176,7 +188,14 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	if p.FullyRemoved || held && !p.HoldsNameOrPorts() {
 		a.enqueueNamesakes(p)
 	}
-	if p.FullyRemoved || p.Stage != stage && p.Stage == pod.Terminated || a.hasUndecidedAdmission() {
+	hasTerminated := p.Stage != stage && p.Stage == pod.Terminated
+	switch {
+	case p.FullyRemoved:
+		a.retryResizes(triggerPodsRemoved)
+	case hasTerminated:
+		a.retryResizes(triggerPodTerminated)
+	}
+	if p.FullyRemoved || hasTerminated || a.hasUndecidedAdmission() {
 		a.retryAdmission()
 	}
 	return wake
@@ -189,10 +208,13 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 		a.podEnv = pod.Env{
 			Node: &a.state.Node, Effects: &a.effects, Images: &a.state.Images, Objects: a.objectStore(),
 			Runtime: &a.state.Runtime, Enqueue: a.queue.enqueue, AllocatedIDs: a.allocatedIDRanges,
+			MustWaitForTier:      a.mustWaitForTier,
+			RecordedAmounts:      a.state.Allocation.RecordedAmounts,
 			CountRefusal:         a.state.Metrics.OverBudget.Increment,
 			CountImageRequest:    a.state.Metrics.recordImageRequest,
 			CountShortenedSleep:  func() { a.state.Metrics.SleepsShortened++ },
 			CountVolumeOperation: a.state.Metrics.recordVolumeOperation,
+			CountResize:          a.state.Metrics.recordResize,
 		}
 	}
 	a.podEnv.RuntimeNotReady, a.podEnv.NetworkNotReady = a.notReadyReason(),

@@ -7,6 +7,7 @@ import (
 
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/qos"
 )
 
 // applyRelist gives every pod its part of a complete relist.
@@ -63,7 +64,11 @@ func (a *Agent) applyRelist() {
 	a.workOn("")
 	a.release(a.dueSetAside(issued), s.Now)
 	if first {
+		for _, uid := range a.podUIDs {
+			a.countShare(s.Pods[uid])
+		}
 		a.reconcileAllPods(s.Now)
+		a.queue.enqueue(qos.Owner)
 	}
 }
 

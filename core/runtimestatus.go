@@ -5,6 +5,7 @@ import (
 
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/qos"
 	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
@@ -38,6 +39,7 @@ func (a *Agent) handleRuntimeCompletion(r op.Record, ev world.Event) {
 	}
 	if s.Runtime.ConfigKnown && s.Node.Cgroups.SetDriver(s.Runtime.CgroupDriver) {
 		changed = true
+		a.queue.enqueue(qos.Owner)
 	}
 	if changed {
 		a.enqueuePods()
@@ -58,6 +60,9 @@ func (a *Agent) notReadyReason() string {
 	s := &a.state
 	if reason := s.Runtime.NotReadyMessage(); reason != "" {
 		return reason
+	}
+	if s.Shutdown.Undecided() {
+		return "it is not known yet whether the machine is shutting down"
 	}
 	reason := s.Relist.Health(&s.EventStream, s.Now, s.BootedAt)
 	s.Relist.Overdue = s.Relist.Overdue || reason != ""

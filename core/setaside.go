@@ -8,12 +8,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/mirror"
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/qos"
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/core/userns"
@@ -151,6 +153,9 @@ func (a *Agent) setAsideUIDs() []string { return slices.Sorted(maps.Keys(a.state
 func (a *Agent) keepAside(spec *v1.Pod) {
 	e := a.state.SetAside[string(spec.UID)]
 	e.Spec = spec
+	if a.state.QOS.Count(string(spec.UID), qos.ShareOf(spec, criconfig.QOS(spec))) {
+		a.queue.enqueue(qos.Owner)
+	}
 	if !e.Reported {
 		e.Reported = true
 		a.effects.RecordEvent(pod.ObjectReference(spec), v1.EventTypeWarning, reasonPanicked, "%s",
@@ -222,6 +227,9 @@ func (a *Agent) release(uids []string, now time.Time) {
 	for _, uid := range uids {
 		e := a.state.SetAside[uid]
 		delete(a.state.SetAside, uid)
+		if !a.isKnownPod(uid) {
+			a.dropShare(uid)
+		}
 		if e.MayHaveStarted {
 			a.state.PodDirs.Add(uid)
 		}

@@ -22,7 +22,11 @@ func Restore(data []byte) (*Agent, error) {
 		a.state.Pods = map[string]*pod.Pod{}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {
-		a.indexPod(a.state.Pods[uid])
+		p := a.state.Pods[uid]
+		a.indexPod(p)
+		if r := &p.Resize; r.Desired != nil || r.Granted != nil {
+			a.markResizing(uid)
+		}
 	}
 	for uid, rejection := range a.state.APIRejections { //ordered: each for itself
 		a.setRejection(uid, rejection)

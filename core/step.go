@@ -6,6 +6,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/allocation"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/lease"
@@ -19,7 +20,9 @@ import (
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/poddirs"
+	"seedlet.dev/core/qos"
 	"seedlet.dev/core/runtime"
+	"seedlet.dev/core/shutdown"
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
@@ -81,6 +84,11 @@ func (a *Agent) handleEvent(ev world.Event) {
 		a.effects.Log(world.LevelInfo, "Shutting down", "reason", body.Reason)
 	case *world.ClockStepped:
 		a.handleClockStep(body, ev.Time)
+	case *world.MachineShutdown:
+		a.handleMachineShutdown(body)
+	case *world.ShutdownUnwatched:
+		a.state.Shutdown.HandleUnwatched(body, &a.effects)
+		a.queue.enqueue(shutdown.Owner)
 	case *world.SystemOOM:
 		nodeobject.RecordOOM(a.state.Node.Name, body, &a.effects)
 	case *runtimeapi.ContainerEventResponse:
@@ -162,6 +170,10 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 		a.handleHousekeepingCompletion(r, ev)
 	case poddirs.Owner.Component:
 		a.handlePodDirsCompletion(ev)
+	case qos.Owner.Component:
+		s.QOS.HandleCompletion(ev, a.qosEnv())
+	case allocation.Component:
+		a.handleAllocationCompletion(r, ev)
 	case logs.Owner.Component:
 		a.handleLogsCompletion(id, r, ev)
 	case objectcache.Component:
@@ -169,16 +181,15 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 			a.enqueueUsers(watch, nil)
 		}
 	case statuswriter.Component:
-		changed, written := s.StatusWriter.ChangedAt(r.Owner.Name), s.StatusWriter.Written
-		if s.StatusWriter.HandleCompletion(id, r, ev, &a.effects); s.StatusWriter.Written > written {
-			s.Metrics.recordStatusWrite(changed, ev.Time)
-		}
+		a.handleStatusCompletion(id, r, ev)
 	case mirror.Component:
 		s.Mirrors.HandleCompletion(id, r, ev, &a.effects)
 	case nodeobject.Owner.Component:
 		a.handleNodeCompletion(id, r, ev)
 	case machine.Owner.Component:
 		a.handleMachineCompletion(ev)
+	case shutdown.Owner.Component:
+		a.handleShutdownCompletion(r, ev)
 	case lease.Owner.Component:
 		s.Lease.HandleCompletion(s.Boot.Seed, r, ev, &a.effects)
 	default:
@@ -208,6 +219,12 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = a.planRuntime(key)
 	case poddirs.Owner.Component:
 		wake = s.PodDirs.Plan(&a.effects)
+	case qos.Owner.Component:
+		wake = a.planQOS()
+	case allocation.Component:
+		wake = s.Allocation.Plan(key, &a.effects)
+	case resizeOwner.Component:
+		wake = a.planResizes()
 	case housekeeping.Owner.Component:
 		if a.hasListedEverything() && a.hasListedExistingPods() {
 			wake = s.Housekeeping.Plan(a.housekeepingEnv(), &a.effects)
@@ -226,6 +243,8 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = s.NodeObject.Plan(a.nodeEnv())
 	case machine.Owner.Component:
 		wake = s.Machine.Plan(&a.effects)
+	case shutdown.Owner.Component:
+		wake = a.planShutdown()
 	case lease.Owner.Component:
 		wake = a.planLease()
 	case apiPodsOwner.Component:

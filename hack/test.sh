@@ -39,6 +39,11 @@ tests() {
 	go test -json -count=1 -timeout "$limit" -p 2 ./... | .cache/testoutput
 }
 
+# The driver of the browser is a dependency of a module of its own.
+browser() {
+	(cd sim/report/browser && go vet . && go test -json -count=1 -timeout "$limit" .) | .cache/testoutput
+}
+
 # The race detector needs a C compiler, which is not part of Go: set-up installs gcc.
 race() {
 	if ! command -v "${CC:-gcc}" >/dev/null; then
@@ -56,6 +61,7 @@ step set-up setup
 step vet go vet ./...
 step format unformatted
 step tests tests
+step browser browser
 step race race
 
 if ((${#failed[@]} == 0)); then

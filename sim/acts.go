@@ -22,6 +22,8 @@ func (r *run) performAct(a *plan.Act) {
 		r.changeDate(time.Duration(a.By))
 	case plan.VerbDebug:
 		r.addEphemeralContainer(namespace, name, a.Container)
+	case plan.VerbResize:
+		_ = r.server.ResizePod("somebody", namespace, name, encodePatch(a))
 	case plan.VerbCreate:
 		r.createWhenFree(a, resource, namespace, name)
 	case plan.VerbDelete:
@@ -32,13 +34,17 @@ func (r *run) performAct(a *plan.Act) {
 		if a.Verb == plan.VerbSetTerminalPhase && (pod == nil || statuswriter.IsTerminal(&pod.Status)) {
 			return
 		}
-		data, err := json.Marshal(a.Patch)
-		if err != nil {
-			panic("sim: cannot encode a patch: " + err.Error())
-		}
 		r.adminWrite("somebody", &world.PatchObject{Resource: resource, Namespace: namespace,
-			Name: name, Status: a.Status, Patch: data})
+			Name: name, Status: a.Status, Patch: encodePatch(a)})
 	}
+}
+
+func encodePatch(a *plan.Act) []byte {
+	data, err := json.Marshal(a.Patch)
+	if err != nil {
+		panic("sim: cannot encode a patch: " + err.Error())
+	}
+	return data
 }
 
 // adminWrite writes to the API server on behalf of a user or controller. The error is ignored: the

@@ -66,7 +66,7 @@ var knownBugs = []struct {
 	{
 		issues: "106734",
 		what:   "a stop based on a stale cache failed with NotFound for ever",
-		oracle: "progress", scenario: "old-runtime",
+		oracle: "progress", scenario: "mix",
 		mutant: "NotFound while stopping is an error, and lists are not believed",
 	},
 	{

@@ -161,10 +161,13 @@ func (r *run) observePodWrite(f truth.Fact) {
 	case desired && !wasDesired:
 		r.startTimes.setDesired(after.Name, f.Time)
 		r.oracles.PodDesired(f.Time, after)
+		r.marks.PodDesired(f.Time, after)
 	case desired && before.Generation != after.Generation:
 		r.oracles.PodDesired(f.Time, after)
+		r.marks.PodDesired(f.Time, after)
 	case wasDesired && !desired:
 		r.oracles.PodNoLongerDesired(f.Time, string(before.UID))
+		r.marks.PodNoLongerDesired(f.Time, string(before.UID))
 	}
 	if after != nil && after.DeletionGracePeriodSeconds != nil && !mirror.IsMirror(after) {
 		r.oracles.GracePeriodShortened(string(after.UID),

@@ -15,6 +15,7 @@
 //	canonical  the canonical encoding of events and effects, and the hash of a run
 //	trace      the steps of a run as text
 //	shrink     the reduction of a failing plan to a small one
+//	rapidplan  plans for property tests with pgregory.net/rapid
 //
 // Here are the run itself and its actors: the incarnations of the agent, the administrators and
 // controllers of the cluster, the clients of the HTTP API, strikes, and the settling after the
@@ -29,6 +30,19 @@
 // of simultaneous events) is a function of the plan's seed, the entry of the plan that it belongs
 // to and the ordinal of the call, so that the removal of one entry changes as little as possible of
 // the rest.
+//
+// A test of your own may use the package as the examples do: scenarios and plans from files, from
+// seeds or written in Go, a run, and functions that observe it. It may rely on this:
+//
+//   - Run changes nothing in its plan, and many goroutines can run plans at once.
+//   - The plan decides the whole Verdict. Observers do not change it; of the other Options,
+//     ReseedAfter and Until do.
+//   - Run returns an error for a plan that is not valid, and only then. A run in which something
+//     goes wrong ends with a Failure: its oracle is a name that stays, its message is for people.
+//   - Observers are called in the order of virtual time, by the goroutine that called Run. What
+//     they are given is valid during the call, and must not be changed.
+//   - The Hash of a run is the same on every machine, for one version of this module: a change of
+//     the agent or of the simulated world is another run of the same plan.
 //
 // Start reading at Run in run.go.
 package sim

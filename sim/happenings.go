@@ -27,18 +27,33 @@ func (r *run) schedule() {
 	r.startPolling()
 }
 
+// isTrouble reports whether something goes wrong by a happening: all but what users, controllers
+// and clients do, of which a wrong date and a page without pods are troubles.
+func isTrouble(h *plan.Happening) bool {
+	switch {
+	case h.Act != nil:
+		return h.Act.Verb == plan.VerbDate
+	case h.Manifest != nil:
+		return h.Manifest.URL && h.Manifest.Text != ""
+	}
+	return h.Request == nil
+}
+
 // carryOut does what a happening says, now.
 func (r *run) carryOut(h *plan.Happening) {
 	if r.opts.WatchHappening != nil {
 		r.opts.WatchHappening(r.agenda.Now(), h)
 	}
 	deed, _ := h.Deed()
+	r.troubled = r.troubled || isTrouble(h)
+	r.marks.Happens(r.agenda.Now(), deed)
 	switch d := deed.(type) {
 	case *plan.ManifestChange:
 		r.manifests.apply(d)
 	case *plan.Act:
 		r.performAct(d)
 	case *plan.AgentKill:
+		r.configureAgents(d)
 		r.killAgent(d.Down)
 	case *plan.RuntimeRestart:
 		r.restartRuntime(d)

@@ -101,6 +101,7 @@ func (r *run) bootAgent() {
 	r.network.Connect(r.deliver)
 	r.host.Connect(r.deliver)
 	r.oracles.AgentStarted(r.agenda.Now())
+	r.marks.AgentStarted(r.agenda.Now())
 	machine := r.machine()
 	r.deliver(world.Event{Body: &world.Boot{
 		Seed:   r.plan.Seed + uint64(r.incarnations),
@@ -136,6 +137,19 @@ func (r *run) recordEvent(eff world.Effect) {
 	r.truth.Add(apiserver.EventFact(eff.Body.(*world.RecordEvent), r.agenda.Now()))
 }
 
+// configureAgents sets the configuration of the agents that start from now on.
+func (r *run) configureAgents(k *plan.AgentKill) {
+	if k.Config == nil {
+		return
+	}
+	c, err := plan.KubeletConfig(k.ConfigOf(&r.plan.Node))
+	if err != nil {
+		panic("sim: a plan that was not validated: " + err.Error())
+	}
+	r.options.Config = c
+	r.oracles.AllocatableChanged(allocatable(&r.plan.Node, c))
+}
+
 // killAgent kills the agent, as SIGKILL does, and starts it again after a while.
 func (r *run) killAgent(down plan.Duration) {
 	if r.current == nil {
@@ -150,6 +164,7 @@ func (r *run) killAgent(down plan.Duration) {
 		r.server.Disconnect()
 	}
 	r.oracles.AgentKilled(r.agenda.Now())
+	r.marks.AgentKilled()
 	r.agenda.After(time.Duration(down), r.bootAgent)
 }
 
@@ -180,7 +195,7 @@ func (r *run) runLoop(i *incarnation) {
 		return
 	}
 	i.wakeAt = wake
-	r.agenda.At(wake, func() {
+	r.wakeUps.At(wake, func() {
 		if r.current == i && i.wakeAt.Equal(wake) {
 			i.wakeAt = time.Time{}
 			r.runLoop(i)
@@ -205,6 +220,7 @@ func (r *run) recoverPanic(i *incarnation) {
 	}
 	now := r.agenda.Now()
 	r.panicsLeft[i.planned.name]--
+	r.troubled = true
 	r.notePanic(over, now)
 	r.killAgent(panicDown)
 	r.oracles.AgentPanicked(now, over)
@@ -231,6 +247,7 @@ func (r *run) checkEffectRate(effects int) {
 // observeStep is called for every step of the agent.
 func (r *run) observeStep(i *incarnation, ev world.Event, effects []world.Effect) {
 	r.events++
+	r.marks.Completed(&ev)
 	switch ev.Body.(type) {
 	case *runtimeapi.ListPodSandboxResponse:
 		r.oracles.ListReceived(r.agenda.Now(), false)
@@ -246,6 +263,9 @@ func (r *run) observeStep(i *incarnation, ev world.Event, effects []world.Effect
 	if r.opts.RestoreAfter != nil && r.opts.RestoreAfter(r.events) {
 		i.agent = restoreFromSnapshot(i.agent)
 	}
+	if r.opts.ReseedAfter != 0 && r.events == r.opts.ReseedAfter {
+		r.reseed(r.opts.ReseedWith)
+	}
 	if r.opts.Until != 0 && r.events == r.opts.Until {
 		r.stopped = true
 		state, err := i.agent.Snapshot()
@@ -253,6 +273,19 @@ func (r *run) observeStep(i *incarnation, ev world.Event, effects []world.Effect
 			panic(err)
 		}
 		r.state = state
+	}
+}
+
+// reseed replaces the seed of everything that draws while a run is in progress.
+func (r *run) reseed(seed uint64) {
+	r.agenda.Reseed(seed)
+	r.injector.Reseed(seed)
+	ports := []interface{ Reseed(uint64) }{r.disk, r.runtime, r.host, r.network}
+	if r.server != nil {
+		ports = append(ports, r.server)
+	}
+	for _, p := range ports {
+		p.Reseed(seed)
 	}
 }
 

@@ -145,6 +145,7 @@ func (m *manifests) setSource(src source, pod *v1.Pod) {
 		if desired[uid] == nil {
 			delete(m.reported, uid)
 			m.run.oracles.PodNoLongerDesired(m.run.agenda.Now(), uid)
+			m.run.marks.PodNoLongerDesired(m.run.agenda.Now(), uid)
 		}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(desired)) {
@@ -179,9 +180,11 @@ func (m *manifests) reportDesired(pod *v1.Pod, rewritten bool) {
 		return
 	}
 	if reported != nil && (pod.Name != reported.Name || pod.Namespace != reported.Namespace) {
+		m.run.marks.PodNoLongerDesired(now, uid)
 		oracles.PodNoLongerDesired(now, uid) // the UID is that of another pod now
 	}
 	m.reported[uid] = pod
 	m.run.clients.addUID(pod.Namespace+"/"+pod.Name, uid)
 	oracles.PodDesired(now, pod)
+	m.run.marks.PodDesired(now, pod)
 }

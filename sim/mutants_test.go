@@ -23,6 +23,7 @@ type mutant struct {
 	also     *edit
 	scenario string
 	seeds    string // those among which one found it last
+	plan     string // in scenarios/bugs, for a bug that fewer than one seed in 500 finds
 }
 
 // editsOf returns the edits of a mutant.
@@ -333,8 +334,9 @@ var mutants = []mutant{
 		new:  "p.HasUnknownExits() {",
 		also: &edit{
 			file: "core/pod/record.go",
-			old:  "end != nil && p.Stage == Syncing {",
-			new:  "end != nil && p.Stage == Syncing && end.Reason != \"Completed\" {",
+			old:  "	case p.Stage == Syncing:\n		p.startTermination(*end",
+			new: "	case p.Stage == Syncing && end.Reason != \"Completed\":\n" +
+				"		p.startTermination(*end",
 		},
 		scenario: "restart-all", seeds: "1-500",
 	},
@@ -462,7 +464,7 @@ var mutants = []mutant{
 			old:  "\t\tp.dropSandbox(s.ID)\n\t\tchanged = true\n",
 			new:  "\t\ti++\n",
 		},
-		scenario: "old-runtime", seeds: "1-500",
+		scenario: "mix", seeds: "1-100",
 	},
 	{
 		name:     "a terminal phase is forgotten when the agent restarts",
@@ -581,6 +583,69 @@ var mutants = []mutant{
 		scenario: "resources", seeds: "1-20",
 	},
 	{
+		name:     "a tier keeps the weight of pods that are gone",
+		file:     "core/qos/share.go",
+		old:      "	sum.CPU += sign * share.CPU\n",
+		new:      "	sum.CPU += max(sign, 0) * share.CPU\n",
+		scenario: "qos", seeds: "1-50",
+	},
+	{
+		name:     "a pod gets its cgroup before its tier has grown",
+		file:     "core/pod/cgroup.go",
+		old:      "if env.MustWaitForTier != nil && env.MustWaitForTier(",
+		new:      "if false && env.MustWaitForTier(",
+		scenario: "qos", seeds: "1-50",
+	},
+	{
+		name:     "a tier shrinks before its pods have ended",
+		file:     "core/pod/cgroup.go",
+		old:      "	return p.HoldsResources() || p.hasCgroup()\n",
+		new:      "	return p.HoldsResources() && p.Stage == Syncing\n",
+		scenario: "qos", seeds: "1-50",
+	},
+	{
+		name:     "the tiers are written before the pods of an earlier agent are known",
+		file:     "core/qos/qos.go",
+		old:      "!l.DriverKnown || !env.Listed || c.Op != 0 {",
+		new:      "!l.DriverKnown || c.Op != 0 {",
+		scenario: "qos", seeds: "1-50",
+	},
+	{
+		name:     "kubepods is limited to what the machine has, whatever is reserved",
+		file:     "core/node/resources.go",
+		old:      "	if !n.Settings.Reserved.LimitsPods {\n",
+		new:      "	if n.Settings.Reserved.LimitsPods {\n",
+		scenario: "qos", seeds: "1-20",
+	},
+	{
+		name:     "a critical pod has swap",
+		file:     "core/criconfig/memory.go",
+		old:      "!admission.IsCritical(p.Spec, p.Static) &&",
+		new:      "(true || admission.IsCritical(p.Spec, p.Static)) &&",
+		scenario: "qos", seeds: "1-50",
+	},
+	{
+		name:     "a container may have the huge pages of the machine",
+		file:     "core/criconfig/resources.go",
+		old:      "Limit: uint64(l.MaxBytes)})",
+		new:      "Limit: uint64(l.SizeBytes)})",
+		scenario: "qos", seeds: "1-20",
+	},
+	{
+		name:     "what pods have protected is not protected in their tier",
+		file:     "core/qos/desired.go",
+		old:      "		burstable.MemoryLow = c.Sums.Burstable.MemoryBytes\n",
+		new:      "",
+		scenario: "qos", seeds: "1-20",
+	},
+	{
+		name:     "BestEffort pods may have the memory that Burstable ones request",
+		file:     "core/qos/desired.go",
+		old:      "	left -= percentOf(c.Sums.Burstable.MemoryBytes, c.MemoryPercent)\n",
+		new:      "",
+		scenario: "qos", seeds: "1-20",
+	},
+	{
 		name:     "two pods have the same user namespace IDs",
 		file:     "core/pods.go",
 		old:      "		case other == uid:\n",
@@ -609,7 +674,7 @@ var mutants = []mutant{
 			"			cleanup.Files = []string{node.MessageFilePath(p.UID, c.Name, c.Restarts)}",
 		new: "if cleanup.LogsRemoved = true; cleanup.LogsRemoved {\n" +
 			"			cleanup.Files = append(cleanup.Files, node.MessageFilePath(p.UID, c.Name, c.Restarts))",
-		scenario: "logs", seeds: "401-420",
+		scenario: "logs", seeds: "251-270",
 	},
 	{
 		// A removal that the core has abandoned continues, and removes what was created there again.
@@ -671,8 +736,8 @@ var mutants = []mutant{
 	{
 		name:     "a termination is forgotten when the agent restarts",
 		file:     "core/pod/record.go",
-		old:      "end != nil && p.Stage == Syncing {",
-		new:      "end != nil && p.Stage == Terminated {",
+		old:      "	case p.Stage == Syncing:\n		p.startTermination(*end",
+		new:      "	case p.Stage == Terminated:\n		p.startTermination(*end",
 		scenario: "odd-runtime", seeds: "1-100",
 	},
 	{
@@ -687,7 +752,7 @@ var mutants = []mutant{
 			old:  "!r.DirMissing && current.End == nil {",
 			new:  "!r.DirMissing {",
 		},
-		scenario: "admission", seeds: "601-700",
+		scenario: "admission", seeds: "391-400",
 	},
 	{
 		name:     "the record of a pod without containers is not loaded",
@@ -874,20 +939,34 @@ var mutants = []mutant{
 		scenario: "admission", seeds: "1-50",
 	},
 	{
+		name:     "the reserved cgroups get no bound of processes",
+		file:     "core/qos/reserved.go",
+		old:      "			r.PidsMax = q.Value()\n",
+		new:      "			_ = q\n",
+		scenario: "qos", seeds: "1-20",
+	},
+	{
+		name:     "what is only compressible is reserved of memory too",
+		file:     "core/qos/reserved.go",
+		old:      "err == nil && !compressible {\n			r.MemoryBytes",
+		new:      "err == nil {\n			r.MemoryBytes",
+		scenario: "qos", seeds: "1-20",
+	},
+	{
 		name: "admission runs again after a restart",
 		file: "core/apipods.go",
-		old:  "	case p != nil:\n		p.SetDesired(object, now)\n",
+		old:  "	case p != nil:\n		a.setDesired(p, object, now)\n",
 		new: "	case p != nil:\n" +
 			"		if p.Spec == nil && !a.admitAPIPod(object) {\n" +
 			"			return\n" +
 			"		}\n" +
-			"		p.SetDesired(object, now)\n",
+			"		a.setDesired(p, object, now)\n",
 		also: &edit{ // and not once more when it has ended
 			file: "core/pods.go",
 			old:  "case p.Spec == nil && a.isAPIPod(p):",
 			new:  "case false:",
 		},
-		scenario: "admission", seeds: "1-200",
+		scenario: "admission", seeds: "5-200",
 	},
 	{
 		name:     "a pod is rejected for labels of the Node that may have changed",
@@ -901,7 +980,7 @@ var mutants = []mutant{
 		file:     "core/pod/terminal.go",
 		old:      "!p.hasLiveContainers() && !p.HasUnknownExits() && p.Op",
 		new:      "!p.hasLiveContainers() && p.Op",
-		scenario: "mix", seeds: "320-360",
+		scenario: "mix", plan: "terminal-before-last-exit.yaml",
 	},
 	{
 		name:     "a lost lease waits for the watch of the Node",
@@ -917,7 +996,7 @@ var mutants = []mutant{
 		new:  "	case p.isOutdated(c):\n",
 		also: &edit{"core/pod/restart_policy.go", "p.IsSuperseded(c) || c.isStoppedAsChanged()",
 			"p.IsSuperseded(c) || p.isOutdated(c)"},
-		scenario: "mix", seeds: "700-730",
+		scenario: "mix", plan: "completed-ran-again-for-image.yaml",
 	},
 	{
 		name:     "containers of a pod that is not known yet hold no resources",
@@ -1282,6 +1361,139 @@ var mutants = []mutant{
 		new:      "	return free > 0\n",
 		scenario: "crowded-lanes", seeds: "1-40",
 	},
+	{
+		name:     "a privileged container gets no privileges",
+		file:     "core/criconfig/security.go",
+		old:      "		Privileged:       isTrue(e.Privileged),",
+		new:      "		Privileged:       false,",
+		scenario: "pod-options", seeds: "1-100",
+	},
+	{
+		name:     "the group of the pod wins over that of the container",
+		file:     "core/criconfig/security.go",
+		old:      "cmp.Or(e.RunAsGroup, context.RunAsGroup)",
+		new:      "cmp.Or(context.RunAsGroup, e.RunAsGroup)",
+		scenario: "pod-options", seeds: "1-100",
+	},
+	{
+		name:     "mounts of the node do not propagate into a container",
+		file:     "core/criconfig/mounts.go",
+		old:      "Propagation: mountPropagation(m.MountPropagation),",
+		new:      "Propagation: mountPropagation(nil),",
+		scenario: "pod-options", seeds: "1-100",
+	},
+	{
+		name:     "arguments are not expanded",
+		file:     "core/criconfig/container.go",
+		old:      "	args, err = all.expandAll(\"args\", container.Args)\n",
+		new:      "	args = container.Args\n",
+		scenario: "pod-options", seeds: "1-100",
+	},
+	{
+		name:     "a sidecar is killed for memory before the containers that need it",
+		file:     "core/criconfig/resources.go",
+		old:      "	if isSidecar(&p.Spec.Spec, container) {",
+		new:      "	if isSidecar(&p.Spec.Spec, container) && request < 0 {",
+		scenario: "pod-options", seeds: "1-100",
+	},
+	{
+		name:     "the cluster's DNS server without its search domains",
+		file:     "core/criconfig/dns.go",
+		old:      "union(p.clusterSearches(node.DNS.Domain), host.Searches)",
+		new:      "union(nil, host.Searches)",
+		scenario: "pod-options", seeds: "1-100",
+	},
+	{
+		name:     "a host port of UDP becomes one of TCP",
+		file:     "core/criconfig/sandbox.go",
+		old:      "runtimeapi.Protocol(runtimeapi.Protocol_value[string(port.Protocol)]),",
+		new:      "runtimeapi.Protocol_TCP,",
+		scenario: "pod-options", seeds: "1-100",
+	},
+	{
+		name:     "a pod with the node's processes gets its own",
+		file:     "core/criconfig/sandbox.go",
+		old:      "	case spec.HostPID:\n",
+		new:      "	case spec.HostPID && !spec.HostNetwork:\n",
+		scenario: "pod-options", seeds: "1-100",
+	},
+	{
+		name:     "a resize is not bounded by the pod's cgroup",
+		file:     "core/pod/resize.go",
+		old:      "	spec, bounds := p.boundedSpec()\n	set := l.Limits(",
+		new:      "	spec, bounds := p.Spec, []allocation.Amounts(nil)\n	set := l.Limits(",
+		scenario: "resize", seeds: "1-100",
+	},
+	{
+		name:     "a limit of memory is lowered below what is used",
+		file:     "core/pod/resize.go",
+		old:      "usage >= want.MemoryLimit {",
+		new:      "usage < 0 {",
+		scenario: "resize", seeds: "1-100",
+	},
+	{
+		name:     "a container restarts for every resize",
+		file:     "core/pod/resize.go",
+		old:      "if last != nil && allocation.MustRestart(container, *last, want) {",
+		new:      "if last != nil {",
+		scenario: "resize", seeds: "1-100",
+	},
+	{
+		name:     "a resize beyond what the node has is allocated",
+		file:     "core/resize.go",
+		old:      "	if len(failures) == 0 {\n		return denial{}\n	}\n	a.preempt",
+		new:      "	if len(failures) >= 0 {\n		return denial{}\n	}\n	a.preempt",
+		scenario: "resize", seeds: "1-100",
+	},
+	{
+		name:     "pods end while it is not known what is allocated to them",
+		file:     "core/agent.go",
+		old:      " &&\n		a.state.Allocation.IsLoaded()\n",
+		new:      "\n",
+		scenario: "resize", seeds: "1-100",
+	},
+	{
+		name:     "a container that was created before a resize is started",
+		file:     "core/pod/container_plan.go",
+		old:      "(!p.matchesSpec(c) || p.isCreatedOtherwise(c)):",
+		new:      "!p.matchesSpec(c):",
+		scenario: "resize", plan: "created-before-resize.yaml",
+	},
+	{
+		name:     "a container is created although its pod could not grow",
+		file:     "core/pod/resize.go",
+		old:      "		return !p.hasRoom(sandbox, env) // new containers must be within the pod\n",
+		new:      "		return false\n",
+		scenario: "resize", seeds: "1-300",
+	},
+	{
+		name:     "init containers are not resized",
+		file:     "core/pod/resize.go",
+		old:      "p.roleOf(c.Name) != Ephemeral {",
+		new:      "p.roleOf(c.Name) != Ephemeral && p.roleOf(c.Name) != Init {",
+		scenario: "resize-restart", seeds: "1-100",
+	},
+	{
+		name:     "pod-level resources are taken without being allocated",
+		file:     "core/allocation/allocation.go",
+		old:      "	spec.Resources = r.Pod\n",
+		new:      "",
+		scenario: "resize-restart", seeds: "1-100",
+	},
+	{
+		name:     "the tier shrinks before a pod with pod-level resources",
+		file:     "core/pod/cgroup.go",
+		old:      "len(bounds) > 0 && has != nil {",
+		new:      "len(bounds) < 0 && has != nil {",
+		scenario: "resize-restart", seeds: "1-200",
+	},
+	{
+		name:     "the condition of a resize stays",
+		file:     "core/statuswriter/merge.go",
+		old:      "append(conditions, map[string]any{\"type\": t, \"$patch\": \"delete\"})",
+		new:      "conditions",
+		scenario: "resize", seeds: "1-100",
+	},
 }
 
 // Every edit applies to the source as it is, and the changed source compiles. This check is quick:
@@ -1314,6 +1526,10 @@ func TestMutantsAreFound(t *testing.T) {
 			bin := binaries[i]
 			if bin.path == "" {
 				bin.path = buildAlone(t, editsOf(&m))
+			}
+			if m.plan != "" {
+				checkPlanFails(t, bin, m.scenario, m.plan)
+				return
 			}
 			first := firstFailure(t, bin, m.scenario, m.seeds)
 			if first == nil { // the seeds may have other plans now: one of the first 500 must fail
@@ -1357,6 +1573,17 @@ func firstFailure(t *testing.T, bin mutantBinary, scenario, seeds string) *failu
 		t.Fatalf("%v: %s", err, out)
 	}
 	return &report.Failures[0]
+}
+
+// checkPlanFails checks that a kept plan fails.
+func checkPlanFails(t *testing.T, bin mutantBinary, scenario, name string) {
+	out, err := bin.command("replay", scenario, "--plan", "../scenarios/bugs/"+name).Output()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	last := lines[len(lines)-1]
+	if err == nil || !strings.HasPrefix(last, "FAIL at ") {
+		t.Fatalf("%s does not fail with this bug: %v: %s", name, err, last)
+	}
+	t.Logf("found by %s: %s", name, last)
 }
 
 // mutantBinary is a binary of seedsim with mutants, one of which is selected.

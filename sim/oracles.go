@@ -1,7 +1,11 @@
 package sim
 
 import (
+	"fmt"
 	"iter"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,11 +15,11 @@ import (
 
 	"seedlet.dev/core/config"
 	corelogs "seedlet.dev/core/logs"
-	"seedlet.dev/core/objectcache"
 	"seedlet.dev/sim/disk"
 	"seedlet.dev/sim/host"
 	"seedlet.dev/sim/oracle"
 	"seedlet.dev/sim/plan"
+	"seedlet.dev/sim/truth"
 )
 
 // newOracles returns the oracles of the run, and gives them what they know about the node.
@@ -32,11 +36,16 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 			return r.disk.Names(path) > disk.MeasurableNames
 		},
 		IsHostile: hostilePods(r.plan), LastFault: r.excuses.LastFault,
-		FaultPossible: r.excuses.MayHaveFailed,
-		Cgroups:       oracleCgroups(kubelet), ImageUser: images.userOf, HasAPIServer: node.API,
+		FaultPossible: r.excuses.MayHaveFailed, IsCalm: func() bool { return !r.troubled },
+		MemoryBytes: node.MemoryBytes(),
+		DNS: oracle.DNS{Servers: kubelet.ClusterDNS, Domain: kubelet.ClusterDomain,
+			Resolv: host.ResolvConf},
+		Cgroups: oracleCgroups(kubelet), Tiers: oracleTiers(node, kubelet),
+		SystemCgroups: host.SystemCgroups,
+		ImageUser:     images.userOf, HasAPIServer: node.API,
 		ClockSkew: r.clocks.runtimeSkew, DateOffset: r.clocks.dateOffset, ReadFile: r.read,
 		Allocatable:     allocatable(node, kubelet),
-		ChangeDetection: objectcache.StrategyFromConfig(kubelet),
+		ChangeDetection: changeDetection(kubelet),
 		RegisteredNode:  registeredNode(node, kubelet),
 		Periods: oracle.Periods{
 			LeaseDuration: time.Duration(kubelet.NodeLeaseDurationSeconds) * time.Second,
@@ -44,6 +53,18 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 			NodeReport:    kubelet.NodeStatusReportFrequency.Duration,
 		},
 	})
+}
+
+// changeDetection returns how the agent learns of changes of ConfigMaps and Secrets.
+func changeDetection(kubelet *kubeletconfig.KubeletConfiguration) oracle.ChangeDetection {
+	d := oracle.ChangeDetection{SyncPeriod: kubelet.SyncFrequency.Duration}
+	switch kubelet.ConfigMapAndSecretChangeDetectionStrategy {
+	case kubeletconfig.GetChangeDetectionStrategy:
+		d.Reads = true
+	case kubeletconfig.TTLCacheChangeDetectionStrategy:
+		d.Reads, d.Cached = true, true
+	}
+	return d
 }
 
 // hostilePods returns which pods are hostile, by name; nil if nothing harms the other pods of the
@@ -87,7 +108,77 @@ func (r *run) read(path string) ([]byte, bool) { return r.disk.Read(path) }
 func (r *run) usage(path string) int64 { return r.disk.Usage(path) }
 
 func oracleCgroups(kubelet *kubeletconfig.KubeletConfiguration) oracle.Cgroups {
-	return oracle.Cgroups{PerPod: *kubelet.CgroupsPerQOS, PidsMax: max(0, *kubelet.PodPidsLimit)}
+	c := oracle.Cgroups{PerPod: *kubelet.CgroupsPerQOS, PidsMax: max(0, *kubelet.PodPidsLimit)}
+	for _, pages := range host.Machine().HugePages {
+		c.PageSizes = append(c.PageSizes, pages.SizeBytes)
+	}
+	return c
+}
+
+// oracleTiers returns what the cgroups above those of the pods have to enforce.
+func oracleTiers(n *plan.Node, c *kubeletconfig.KubeletConfiguration) *oracle.Tiers {
+	m := host.Machine()
+	cpu := resource.NewQuantity(int64(n.CPUCount()), resource.DecimalSI)
+	memory := resource.NewQuantity(n.MemoryBytes(), resource.BinarySI)
+	pids := resource.NewQuantity(m.PIDsMax, resource.DecimalSI)
+	for _, reserved := range []map[string]string{c.SystemReserved, c.KubeReserved} {
+		subtract(cpu, reserved["cpu"])
+		subtract(memory, reserved["memory"])
+		subtract(pids, reserved["pid"])
+	}
+	t := &oracle.Tiers{
+		CPU: cpu.MilliValue(), MemoryBytes: memory.Value(), PidsMax: pids.Value(),
+		UnreservedMemory: memory.Value(), MachineMemory: n.MemoryBytes(), SwapBytes: m.SwapBytes,
+		LimitedSwap: c.MemorySwap.SwapBehavior == "LimitedSwap",
+		MemoryQoS:   c.FeatureGates["MemoryQoS"], ThrottlingFactor: *c.MemoryThrottlingFactor,
+		ReservesMemory: c.MemoryReservationPolicy == "TieredReservation",
+	}
+	if c.FeatureGates["QOSReserved"] {
+		percent, _ := strings.CutSuffix(c.QOSReserved["memory"], "%")
+		t.MemoryPercent, _ = strconv.ParseInt(percent, 10, 64) // the configuration was validated
+	}
+	if !slices.Contains(c.EnforceNodeAllocatable, "pods") {
+		t.CPU, t.MemoryBytes, t.PidsMax = int64(n.CPUCount())*1000, n.MemoryBytes(), m.PIDsMax
+	}
+	t.Reserved = reservedCgroups(c)
+	t.HugePages = fmt.Sprintf("2MB %d, 1GB 0", m.HugePages[0].SizeBytes*m.HugePages[0].Count)
+	return t
+}
+
+// reservedCgroups returns what the agent has to set for the cgroups of others: what is reserved for
+// them, or the weight alone.
+func reservedCgroups(c *kubeletconfig.KubeletConfiguration) map[string]truth.Limits {
+	all := map[string]truth.Limits{}
+	for _, r := range []struct {
+		cgroup, key string
+		amounts     map[string]string
+	}{
+		{c.SystemReservedCgroup, "system-reserved", c.SystemReserved},
+		{c.KubeReservedCgroup, "kube-reserved", c.KubeReserved},
+	} {
+		whole := slices.Contains(c.EnforceNodeAllocatable, r.key)
+		if !whole && !slices.Contains(c.EnforceNodeAllocatable, r.key+"-compressible") {
+			continue
+		}
+		amount := func(name string) *resource.Quantity {
+			q := resource.NewQuantity(0, resource.DecimalSI)
+			subtract(q, r.amounts[name])
+			q.Neg()
+			return q
+		}
+		var l truth.Limits
+		if r.amounts["cpu"] != "" {
+			l.CPUShares = uint64(max(amount("cpu").MilliValue()*1024/1000, 2))
+		}
+		if whole {
+			l.MemoryBytes, l.PidsMax = amount("memory").Value(), amount("pid").Value()
+			if c.FeatureGates["MemoryQoS"] && c.MemoryReservationPolicy == "TieredReservation" {
+				l.MemoryMin = l.MemoryBytes
+			}
+		}
+		all[strings.TrimPrefix(r.cgroup, "/")] = l
+	}
+	return all
 }
 
 // allocatable returns the allocatable resources of the node: the capacity of the machine less what

@@ -12,6 +12,7 @@ import (
 	"seedlet.dev/sim/disk"
 	"seedlet.dev/sim/faults"
 	"seedlet.dev/sim/host"
+	"seedlet.dev/sim/marks"
 	"seedlet.dev/sim/network"
 	"seedlet.dev/sim/oracle"
 	"seedlet.dev/sim/plan"
@@ -36,6 +37,10 @@ type Options struct {
 	// RestoreAfter, if not nil, reports after which events the agent is replaced by one that is
 	// restored from its snapshot. That must not change the run.
 	RestoreAfter func(event uint64) bool
+	// ReseedAfter, if not zero, replaces the seed of all that the simulated world draws by ReseedWith
+	// after that event: latencies, the order of what is due at once, and which calls a fault affects.
+	// The plan stays.
+	ReseedAfter, ReseedWith uint64
 	// Until, if not zero, stops the run after that event. Verdict.State is the agent's snapshot.
 	Until uint64
 }
@@ -58,6 +63,7 @@ type Verdict struct {
 	Effects      uint64        // that the agent has issued
 	Incarnations int           // of the agent
 	Restarts     int           // of containers
+	Marks        marks.Set     // that the run has reached
 	Virtual      time.Duration // the length of the run in virtual time
 	State        []byte        // with Options.Until: the snapshot after that event
 }
@@ -75,6 +81,7 @@ type run struct {
 	plan     *plan.Spec
 	opts     Options
 	agenda   *agenda.Agenda
+	wakeUps  *agenda.Agenda // the same, for the wake-ups of the agent
 	injector *faults.Injector
 	excuses  *faults.Excuses
 	runtime  *runtime.Runtime
@@ -83,6 +90,7 @@ type run struct {
 	host     *host.Host
 	server   *apiserver.Server // nil if the node has none
 	truth    *truth.Log
+	marks    *marks.Watcher
 	oracles  *oracle.Set
 	options  core.Options // of each incarnation of the agent
 	limits   loop.Limits  // of each incarnation of the agent
@@ -91,6 +99,7 @@ type run struct {
 	incarnations int
 	reboots      int
 	rebootedAt   time.Time // zero before the first reboot
+	troubled     bool      // something has gone wrong by the plan
 	panics       *panics.Record
 	panicsLeft   map[string]int // panics to come, by the pod's name
 
@@ -123,6 +132,11 @@ func Run(p *plan.Plan, opts Options) (*Verdict, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r.execute(), nil
+}
+
+// execute carries out the plan.
+func (r *run) execute() *Verdict {
 	r.schedule()
 	end := plan.Start.Add(time.Duration(r.plan.Duration))
 	r.runUntil(end)
@@ -135,9 +149,9 @@ func Run(p *plan.Plan, opts Options) (*Verdict, error) {
 	}
 	return &Verdict{
 		Failure: r.failure, Hash: r.hash.Sum(), Events: r.events, Effects: r.effects,
-		Incarnations: r.incarnations, Restarts: r.restarts,
+		Incarnations: r.incarnations, Restarts: r.restarts, Marks: r.marks.Reached(),
 		Virtual: r.agenda.Now().Sub(plan.Start), State: r.state,
-	}, nil
+	}
 }
 
 func newRun(p *plan.Plan, opts Options) (*run, error) {
@@ -151,10 +165,14 @@ func newRun(p *plan.Plan, opts Options) (*run, error) {
 	}
 	r := &run{plan: spec, opts: opts, agenda: agenda.New(plan.Start, spec.Seed),
 		injector: faults.NewInjector(spec, plan.Start), truth: &truth.Log{},
-		hash: canonical.NewHash(plan.Start), startTimes: newStartTimes(),
+		marks: marks.NewWatcher(), hash: canonical.NewHash(plan.Start), startTimes: newStartTimes(),
 		fullNames: map[string]string{}}
 	if r.limits, err = spec.Node.Limits(); err != nil {
 		return nil, err
+	}
+	r.wakeUps = r.agenda.Actor("agent")
+	if spec.Order == plan.OrderPCT {
+		r.agenda.OrderByPriority(plan.PCTWindow, changePoints(spec))
 	}
 	images := newImageRegistry(spec)
 	r.excuses = faults.NewExcuses(r.injector)
@@ -163,6 +181,7 @@ func newRun(p *plan.Plan, opts Options) (*run, error) {
 		r.truth.Subscribe(opts.WatchFact)
 	}
 	r.truth.Subscribe(r.oracles.CheckFact)
+	r.truth.Subscribe(r.marks.Fact)
 	r.truth.Subscribe(r.countRestarts)
 	r.truth.Subscribe(r.startTimes.observe)
 	r.truth.Subscribe(r.observeSandbox)
@@ -182,19 +201,32 @@ func newRun(p *plan.Plan, opts Options) (*run, error) {
 	return r, nil
 }
 
+// changePoints returns when the PCT strategy changes priorities.
+func changePoints(spec *plan.Spec) []time.Time {
+	var all []time.Time
+	r := wire.Stream(spec.Seed, "change points")
+	for range plan.PCTDepth - 1 {
+		all = append(all, plan.Start.Add(time.Duration(r.Int64N(int64(spec.Duration)))))
+	}
+	return all
+}
+
 // connectPorts makes the simulated ports and connects them with each other.
 func (r *run) connectPorts(images imageRegistry) {
 	seed, node := r.plan.Seed, &r.plan.Node
+	calls := watchedFaults{r.injector, r.marks}
 	if node.API {
 		r.server = apiserver.New(apiserver.Options{
-			Agenda: r.agenda, Truth: r.truth, Seed: seed, Node: plan.NodeName, Faults: r.injector,
+			Agenda: r.agenda.Actor("API server"), Truth: r.truth, Seed: seed, Node: plan.NodeName,
+			Faults: calls,
 		})
 	}
 	r.disk = disk.New(disk.Options{
-		Agenda: r.agenda, Truth: r.truth, Seed: seed, Faults: r.injector,
+		Agenda: r.agenda.Actor("disk"), Truth: r.truth, Seed: seed, Faults: calls,
+		Files: host.Files(),
 	})
 	r.runtime = runtime.New(runtime.Options{
-		Agenda: r.agenda, Truth: r.truth, Seed: seed, Faults: r.injector,
+		Agenda: r.agenda.Actor("runtime"), Truth: r.truth, Seed: seed, Faults: calls,
 		Containerd16: node.OldRuntime, Behaviour: newProcessScripts(r.plan).scriptFor,
 		Images:        images.imageFor,
 		OpenFile:      func(path string) runtime.File { return r.disk.Open(path) },
@@ -206,13 +238,25 @@ func (r *run) connectPorts(images imageRegistry) {
 		EnterCgroup: func(path string) { r.host.EnterCgroup(path) },
 	})
 	r.host = host.New(host.Options{
-		Agenda: r.agenda, Truth: r.truth, Seed: seed, Faults: r.injector,
+		Agenda: r.agenda.Actor("host"), Truth: r.truth, Seed: seed, Faults: calls,
 		KillCgroup: r.runtime.KillCgroup, Machine: r.machine,
+		SystemCgroups: host.SystemCgroups,
 	})
 	r.network = network.New(network.Options{
-		Agenda: r.agenda, Seed: seed, Faults: r.injector, SendRequest: r.runtime.SendRequest,
+		Agenda: r.agenda.Actor("network"), Seed: seed, Faults: calls, SendRequest: r.runtime.SendRequest,
 		Page: func(url string) network.Page { return r.manifests.fetch(url) },
 	})
+	r.marks.Connect(r.runtime, r.disk, r.host, r.network)
+	if r.server != nil {
+		r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.server)
+	}
+}
+
+// watchedFaults are the faults of the plan. The marks observe which calls took effect without the
+// agent learning of it.
+type watchedFaults struct {
+	*faults.Injector
+	*marks.Watcher
 }
 
 func (r *run) countRestarts(f truth.Fact) {

@@ -92,8 +92,8 @@ spec:
 
 const mark = "unspeakable"
 
-// marks are the words of the secrets in the scenario.
-var marks = []string{"url", "query", "urlheader", "applied", "secret", "config", "binary",
+// secretWords are the words of the secrets in the scenario.
+var secretWords = []string{"url", "query", "urlheader", "applied", "secret", "config", "binary",
 	"podapplied", "initenv", "env", "probe", "postStart", "preStop", "static", "staticHook", "pull",
 	"broken"}
 
@@ -134,7 +134,7 @@ func findSecrets(data []byte, tokens map[string]bool) []string {
 			}
 		}
 	}
-	for _, word := range marks {
+	for _, word := range secretWords {
 		text := mark + "-" + word
 		// Within a longer text that is encoded a secret begins at one of three offsets.
 		texts := []string{text}
@@ -207,7 +207,7 @@ func TestNoSecretIsReportedOrServed(t *testing.T) {
 			t.Fatalf("seed %d: %v %+v", seed, err, verdict.Failure)
 		}
 	}
-	for _, word := range append([]string{"token"}, marks...) {
+	for _, word := range append([]string{"token"}, secretWords...) {
 		if !known[word] && word != "broken" {
 			t.Errorf("the agent never had %s in its state: the test proves nothing about it", word)
 		}

@@ -2,7 +2,6 @@ package sim_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"seedlet.dev/scenarios"
@@ -76,8 +74,8 @@ func TestDeterminism(t *testing.T) {
 				first := run(t, generate(t, s, seed), sim.Options{})
 				again := run(t, generate(t, s, seed), sim.Options{})
 				if first.Hash != again.Hash {
-					t.Errorf("seed %d: hash %016x, then %016x\n%s", seed, first.Hash, again.Hash,
-						divergence(t, generate(t, s, seed), sim.Options{}))
+					t.Errorf("hash %016x, then %016x: seedsim verify %s --seed %d", first.Hash, again.Hash,
+						s.Metadata.Name, seed)
 				}
 			}
 		})
@@ -96,8 +94,8 @@ func TestDeterminismOverRestore(t *testing.T) {
 				}}
 				want, got := run(t, p, sim.Options{}), run(t, p, restore)
 				if want.Hash != got.Hash {
-					t.Errorf("seed %d: hash %016x, with restores %016x\n%s", seed, want.Hash,
-						got.Hash, divergence(t, p, restore))
+					t.Errorf("hash %016x, with restores %016x: seedsim verify %s --seed %d", want.Hash,
+						got.Hash, s.Metadata.Name, seed)
 				}
 			}
 		})
@@ -111,36 +109,6 @@ func determinismSeeds(all uint64) uint64 {
 		return 1
 	}
 	return all
-}
-
-// divergence describes the first event at which two runs of a plan differ, and the fields of the
-// agent's state that differ after it.
-func divergence(t *testing.T, p *plan.Plan, other sim.Options) string {
-	hashes := func(opts sim.Options) []uint64 {
-		var all []uint64
-		opts.Watch = func(s sim.Step) { all = append(all, s.Hash) }
-		run(t, p, opts)
-		return all
-	}
-	a, b := hashes(sim.Options{}), hashes(other)
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			return fmt.Sprintf("first difference at event %d:\n%s", i+1,
-				stateDiff(t, p, other, uint64(i+1)))
-		}
-	}
-	return fmt.Sprintf("one run has %d events, the other %d", len(a), len(b))
-}
-
-func stateDiff(t *testing.T, p *plan.Plan, other sim.Options, event uint64) string {
-	state := func(opts sim.Options) (fields map[string]any) {
-		opts.Until = event
-		if err := json.Unmarshal(run(t, p, opts).State, &fields); err != nil {
-			t.Fatal(err)
-		}
-		return fields
-	}
-	return cmp.Diff(state(sim.Options{}), state(other))
 }
 
 // The check of determinism finds a difference.

@@ -12,6 +12,9 @@ type ReadFiles struct {
 	Path     string `json:"path"`
 	FilesMax int    `json:"filesMax"` // a directory with more files is KindExhausted
 	BytesMax int64  `json:"bytesMax"` // a larger file has an Err of KindExhausted
+	// SumMax bounds the bytes of all files that were read, unless it is zero. A directory with more
+	// is KindExhausted.
+	SumMax int64 `json:"sumMax,omitempty"`
 }
 
 // FilesRead is the completion of ReadFiles.

@@ -1,6 +1,11 @@
 package world
 
-import "time"
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+)
 
 // The host port: the machine and its cgroups. As in the file system port, a cgroup operation has no
 // effect after its completion. With the systemd driver, systemd itself orders the jobs of a unit.
@@ -66,12 +71,19 @@ type Machine struct {
 	AppArmor        bool   `json:"appArmor,omitempty"`     // the kernel enforces AppArmor profiles
 	SELinux         bool   `json:"selinux,omitempty"`      // SELinux is enabled, enforcing or not
 	CgroupV1        bool   `json:"cgroupV1,omitempty"`     // cgroups have one hierarchy per controller
+	SwapLimits      bool   `json:"swapLimits,omitempty"`   // cgroups can limit swap
+	PIDsMax         int64  `json:"pidsMax,omitempty"`      // processes and threads of the machine
+	PageBytes       int64  `json:"pageBytes,omitempty"`    // size of a page of memory
 	// ThermalThrottleCPUs are the CPUs whose temperature counters are in /sys.
 	ThermalThrottleCPUs []int `json:"thermalThrottleCPUs,omitempty"`
 	// HugePages lists the page sizes that the kernel supports, smallest first, including sizes with
 	// no pages in their pool.
 	HugePages []HugePages `json:"hugePages,omitempty"`
 }
+
+// ResourcePIDs is the name of process IDs as a resource, which can be reserved (pidlimit.PIDs in
+// pkg/kubelet/stats/pidlimit).
+const ResourcePIDs = "pid"
 
 // HugePages is the size of the kernel's pool of huge pages of one size (nr_hugepages).
 type HugePages struct {
@@ -97,8 +109,36 @@ type Shutdown struct {
 	Reason string `json:"reason"`
 }
 
+// DelayShutdown takes the lock that delays a shutdown of the machine until PermitShutdown, or until
+// the machine has waited long enough. If it would wait for less than AtLeast, it is configured to
+// wait that long. The effect completes with ShutdownDelayed, with KindConflict if the machine shuts
+// down already, and with KindUnsupported if it has nothing that could be asked. The lock is this
+// process's and ends with it. From then on shutdowns are announced with MachineShutdown.
+type DelayShutdown struct {
+	AtLeast time.Duration `json:"atLeast"`
+}
+
+// ShutdownDelayed is the completion of DelayShutdown.
+type ShutdownDelayed struct {
+	Max time.Duration `json:"max"` // how long the machine waits at most
+}
+
+// PermitShutdown releases the lock of DelayShutdown. It completes with Done, also without a lock.
+type PermitShutdown struct{}
+
+// MachineShutdown reports that the machine is about to shut down, or that it does not any more.
+type MachineShutdown struct {
+	Cancelled bool `json:"cancelled,omitempty"`
+}
+
+// ShutdownUnwatched reports that shutdowns are not announced any more, because the connection has
+// been lost. The lock stays.
+type ShutdownUnwatched struct {
+	Reason string `json:"reason"`
+}
+
 // SetCgroup creates a cgroup with its missing parents, or updates it, and sets its limits. It
-// completes with Done.
+// completes with Done or CgroupAboveLimit.
 //
 // Path is relative to the root of the hierarchy and has the form of the cgroupfs driver, as in
 // "kubepods/burstable/podUID". The systemd driver converts it to slices by systemd's naming rule.
@@ -111,6 +151,66 @@ type SetCgroup struct {
 	CPUPeriod   uint64 `json:"cpuPeriod,omitempty"`   // microseconds
 	MemoryBytes int64  `json:"memoryBytes,omitempty"` // limit; zero: unlimited
 	PidsMax     int64  `json:"pidsMax,omitempty"`     // zero: unlimited
+	// MemoryMin is never reclaimed from the cgroup, MemoryLow only if no other cgroup has memory to
+	// reclaim. Both are in bytes, and cgroup v1 has neither.
+	MemoryMin int64           `json:"memoryMin,omitempty"`
+	MemoryLow int64           `json:"memoryLow,omitempty"`
+	HugePages []HugePageLimit `json:"hugePages,omitempty"` // other sizes stay as they are
+	// AboveUsage keeps the memory limit from killing processes: while the cgroup uses more than
+	// MemoryBytes its usage is the limit. The operation then completes with CgroupAboveLimit.
+	AboveUsage bool `json:"aboveUsage,omitempty"`
+	// Existing is set for a cgroup that another program has made: it is not created, KindNotFound
+	// says that it does not exist, and limits that are zero stay as they are.
+	Existing bool `json:"existing,omitempty"`
+}
+
+// Raise raises the limits so that those of another request for the same cgroup, or for one in it,
+// are within them.
+func (m *SetCgroup) Raise(other *SetCgroup) {
+	m.CPUShares = max(m.CPUShares, other.CPUShares)
+	m.MemoryMin, m.MemoryLow = max(m.MemoryMin, other.MemoryMin), max(m.MemoryLow, other.MemoryLow)
+	if m.MemoryBytes != 0 && other.MemoryBytes != 0 {
+		m.MemoryBytes = max(m.MemoryBytes, other.MemoryBytes)
+	} else {
+		m.MemoryBytes = 0
+	}
+	switch {
+	case m.CPUQuota == 0:
+	case other.CPUQuota == 0:
+		m.CPUQuota, m.CPUPeriod = 0, 0
+	case other.CPUQuota > m.CPUQuota: // the period is the same on the whole node
+		m.CPUQuota, m.CPUPeriod = other.CPUQuota, other.CPUPeriod
+	}
+}
+
+// CgroupAboveLimit is the completion of SetCgroup if the cgroup uses more memory than its limit was
+// to be. Everything else is set.
+type CgroupAboveLimit struct {
+	UsageBytes int64 `json:"usageBytes"`
+}
+
+// HugePageLimit is the limit of a cgroup for huge pages of one size.
+type HugePageLimit struct {
+	SizeBytes int64 `json:"sizeBytes"`
+	MaxBytes  int64 `json:"maxBytes"` // below zero: unlimited
+}
+
+// Equal reports whether two requests ask for the same.
+func (m *SetCgroup) Equal(other *SetCgroup) bool {
+	x, y := *m, *other
+	x.HugePages, y.HugePages = nil, nil
+	return reflect.DeepEqual(x, y) && slices.Equal(m.HugePages, other.HugePages)
+}
+
+// HugePageSizeName returns a size as the kernel and the CRI name it: 2MB, 1GB.
+func HugePageSizeName(sizeBytes int64) string {
+	units := []string{"B", "KB", "MB", "GB", "TB", "PB"}
+	unit := 0
+	for sizeBytes >= 1024 && sizeBytes%1024 == 0 && unit < len(units)-1 {
+		sizeBytes /= 1024
+		unit++
+	}
+	return strconv.FormatInt(sizeBytes, 10) + units[unit]
 }
 
 // RemoveCgroup removes a cgroup and its descendants and kills the processes in them. It succeeds if

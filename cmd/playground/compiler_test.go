@@ -16,3 +16,14 @@ func TestCompilerCannotBeInstalled(t *testing.T) {
 		t.Errorf("set-up says %q, want %q", said, want)
 	}
 }
+
+func TestBrowserCannotBeInstalled(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	said := ""
+	if err := installBrowser(t.Context(), func(line string) { said += line }); err != nil {
+		t.Fatal(err)
+	}
+	if want := "the test of the page of a run will fail"; !strings.HasPrefix(said, want) {
+		t.Errorf("set-up says %q, want %q", said, want)
+	}
+}

@@ -76,6 +76,9 @@ func useExisting(ctx context.Context, endpoint string) (*node, error) {
 	if n.dir, err = os.MkdirTemp("", "seedlet-playground-"); err != nil {
 		return nil, fmt.Errorf("making a directory: %w", err)
 	}
+	if err := nodetest.CreateCgroups(n.dir); err != nil {
+		return nil, errors.Join(err, n.close())
+	}
 	printProgress("building the sample image and serving it from a loopback registry")
 	if n.registry, err = nodetest.StartRegistry(ctx); err != nil {
 		return nil, errors.Join(err, n.close())

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// burn uses one CPU for a share of the time, and holds memory that it has written to.
+// burn uses one CPU or more for a share of the time, and holds memory that it has written to.
 func burn(args []string) (int, error) {
 	flags := flag.NewFlagSet("burn", flag.ContinueOnError)
 	share := flags.Float64("share", 0.5, "of one processor")
+	threads := flags.Int("threads", 1, "that use a processor each")
 	mib := flags.Int("memory-mib", 64, "memory to hold")
 	if err := parse(flags, args); err != nil {
 		return 2, err
@@ -19,17 +20,20 @@ func burn(args []string) (int, error) {
 		held[i] = 1
 	}
 	stop := stopRequested()
+	for range *threads {
+		go useProcessor(*share)
+	}
+	<-stop
+	return int(held[0]) - 1, nil // keeps the memory reachable until here
+}
+
+// useProcessor uses a processor for a share of the time, for ever.
+func useProcessor(share float64) {
+	for share >= 1 { // not by the clock, which goes on while others have the processor
+	}
 	const period = 20 * time.Millisecond
-	ticks := time.NewTicker(period)
-	defer ticks.Stop()
-	for {
-		select {
-		case <-stop:
-			return int(held[0]) - 1, nil // keeps the memory reachable until here
-		case began := <-ticks.C:
-			for time.Since(began).Seconds() < *share*period.Seconds() {
-				held[0] = 1
-			}
+	for began := range time.Tick(period) {
+		for time.Since(began).Seconds() < share*period.Seconds() {
 		}
 	}
 }

@@ -70,7 +70,7 @@ func report(args []string) (int, error) {
 	}
 	fmt.Println(string(line))
 	if *stay {
-		<-stop
+		fmt.Println("asked to stop:", <-stop)
 	}
 	return 0, nil
 }

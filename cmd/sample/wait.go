@@ -18,11 +18,18 @@ func exitAfter(args []string) (int, error) {
 	flags := flag.NewFlagSet("exit", flag.ContinueOnError)
 	code := flags.Int("code", 0, "the exit code")
 	after := flags.Duration("after", 0, "how long to run")
+	when := flags.String("when", "", "a file to wait for first")
 	message := flags.String("message", "", "why, for the termination message")
 	path := flags.String("message-path", "/dev/termination-log", "the file for that")
 	say := flags.String("say", "", "why, for the log")
 	if err := parse(flags, args); err != nil {
 		return 2, err
+	}
+	for *when != "" {
+		if _, err := os.Stat(*when); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 	fmt.Printf("exiting with %d after %v\n", *code, *after)
 	select {

@@ -2,12 +2,11 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"seedlet.dev/core/config"
+	"seedlet.dev/realworld/regularfile"
 )
 
 const (
@@ -63,17 +62,9 @@ func readConfig(path string) (config.File, error) {
 	if err != nil {
 		return config.File{}, err
 	}
-	f, err := os.Open(path)
+	data, err := regularfile.Read(path, configBytesMax)
 	if err != nil {
 		return config.File{}, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, configBytesMax+1))
-	if err != nil {
-		return config.File{}, err
-	}
-	if len(data) > configBytesMax {
-		return config.File{}, fmt.Errorf("%s is larger than %d bytes", path, configBytesMax)
 	}
 	return config.File{Name: path, Data: data}, nil
 }

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"seedlet.dev/core/cgroup"
+	"seedlet.dev/core/qos"
 	"seedlet.dev/core/userns"
 	"seedlet.dev/realworld/host"
 	"seedlet.dev/realworld/iptables"
@@ -46,13 +50,51 @@ func (f *machineFlags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfi
 	}
 }
 
-// checkCgroups returns an error if the machine has cgroup v1 and failCgroupV1 is true, as the
-// kubelet's validateKubeletOSConfiguration does.
-func checkCgroups(c *kubeletconfig.KubeletConfiguration, m world.Machine) error {
-	if *c.FailCgroupV1 && m.CgroupV1 {
+// cgroupMounts is where the hierarchies of cgroups are mounted.
+const cgroupMounts = "/sys/fs/cgroup"
+
+// checkMachine returns an error if the agent must not run on the machine: what the kubelet refuses
+// in validateKubeletOSConfiguration and in NewContainerManager.
+func checkMachine(c *kubeletconfig.KubeletConfiguration, m *world.Machine, mounts string) error {
+	single := c.SingleProcessOOMKill
+	switch {
+	case *c.FailCgroupV1 && m.CgroupV1:
 		return errors.New("failCgroupV1 is true, and the machine has cgroup v1")
+	case single != nil && !*single && m.CgroupV1:
+		return errors.New("singleProcessOOMKill is false, and the machine has cgroup v1, " +
+			"which cannot end all processes of a container together")
+	case *c.FailSwapOn && m.SwapBytes > 0:
+		return errors.New("failSwapOn is true, and the machine has swap: " +
+			"switch it off, or set failSwapOn to false")
+	case !*c.CgroupsPerQOS:
+		return nil
+	}
+	if err := host.CheckControllers(mounts); err != nil {
+		return err
+	}
+	exists := func(dir string) bool { return host.HasCgroup(mounts, dir) }
+	if root := cgroup.LayoutFromConfig(c); !slices.ContainsFunc(root.RootDirectories(), exists) {
+		return fmt.Errorf("cgroupRoot: cgroup %q does not exist below %s", c.CgroupRoot, mounts)
+	}
+	for _, r := range qos.ReservedFromConfig(c) {
+		if !slices.ContainsFunc(r.Directories(), exists) {
+			return fmt.Errorf("%s: cgroup %q does not exist below %s", r.Field, r.Name, mounts)
+		}
 	}
 	return nil
+}
+
+// setUpProcess sets what the agent's process needs. Without it the agent runs, as the kubelet does.
+func setUpProcess(c *kubeletconfig.KubeletConfiguration) {
+	if uid := os.Getuid(); uid != 0 {
+		klog.ErrorS(nil, "the agent has to run as root", "uid", uid)
+	}
+	if err := host.SetOOMScoreAdj("/proc", *c.OOMScoreAdj); err != nil {
+		klog.InfoS("oomScoreAdj has no effect", "severity", "warning", "err", err)
+	}
+	if err := host.SetOpenFiles(c.MaxOpenFiles); err != nil {
+		klog.InfoS("maxOpenFiles has no effect", "severity", "warning", "err", err)
+	}
 }
 
 // setUpMachine sets the kernel's settings and makes the agent's directories. Without them the agent

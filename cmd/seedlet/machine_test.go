@@ -2,26 +2,84 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"seedlet.dev/core/config"
 	"seedlet.dev/world"
 )
 
-// An agent that must not run with cgroup v1 does not start there, and says why.
-func TestCheckCgroups(t *testing.T) {
-	for _, test := range []struct {
-		fails, v1 bool
-		want      string
-	}{
-		{false, false, "<nil>"}, {false, true, "<nil>"}, {true, false, "<nil>"},
-		{true, true, "failCgroupV1 is true, and the machine has cgroup v1"},
-	} {
-		c := &kubeletconfig.KubeletConfiguration{FailCgroupV1: &test.fails}
-		err := checkCgroups(c, world.Machine{CgroupV1: test.v1})
-		if got := fmt.Sprint(err); got != test.want {
-			t.Errorf("failCgroupV1 %v, cgroup v1 %v: %q", test.fails, test.v1, got)
+// An agent that must not run on the machine does not start there, and says why.
+func TestCheckMachine(t *testing.T) {
+	mounts := t.TempDir()
+	for _, dir := range []string{"cpu,cpuacct", "cpuset", "memory", "memory/kube.slice/kube-a.slice",
+		"memory/system"} {
+		if err := os.MkdirAll(filepath.Join(mounts, dir), 0o755); err != nil {
+			t.Fatal(err)
 		}
+		if err := os.WriteFile(filepath.Join(mounts, dir, "cgroup.procs"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	yes, no := true, false
+	for _, test := range []struct {
+		name    string
+		change  func(*kubeletconfig.KubeletConfiguration)
+		machine world.Machine
+		want    string
+	}{
+		{"v1", nil, world.Machine{CgroupV1: true}, "<nil>"},
+		{"v1, forbidden", func(c *kubeletconfig.KubeletConfiguration) { c.FailCgroupV1 = &yes },
+			world.Machine{CgroupV1: true}, "failCgroupV1 is true, and the machine has cgroup v1"},
+		{"v1, as a group", func(c *kubeletconfig.KubeletConfiguration) {
+			c.SingleProcessOOMKill = &no
+		}, world.Machine{CgroupV1: true}, "singleProcessOOMKill is false, and the machine has " +
+			"cgroup v1, which cannot end all processes of a container together"},
+		{"swap", nil, world.Machine{SwapBytes: 1}, "failSwapOn is true, and the machine has swap: " +
+			"switch it off, or set failSwapOn to false"},
+		{"swap, allowed", func(c *kubeletconfig.KubeletConfiguration) { c.FailSwapOn = &no },
+			world.Machine{SwapBytes: 1}, "<nil>"},
+		{"reserved", func(c *kubeletconfig.KubeletConfiguration) {
+			c.EnforceNodeAllocatable = []string{"pods", "system-reserved", "kube-reserved-compressible"}
+			c.SystemReservedCgroup, c.KubeReservedCgroup = "/system", "/kube-a.slice"
+		}, world.Machine{}, "<nil>"},
+		{"reserved, missing", func(c *kubeletconfig.KubeletConfiguration) {
+			c.EnforceNodeAllocatable = []string{"kube-reserved"}
+			c.KubeReservedCgroup = "/gone"
+		}, world.Machine{}, `kubeReservedCgroup: cgroup "/gone" does not exist below ` + mounts},
+		{"root", func(c *kubeletconfig.KubeletConfiguration) { c.CgroupRoot = "/system/" },
+			world.Machine{}, "<nil>"},
+		{"root, a slice", func(c *kubeletconfig.KubeletConfiguration) { c.CgroupRoot = "/kube/a" },
+			world.Machine{}, "<nil>"},
+		{"root of all", func(c *kubeletconfig.KubeletConfiguration) { c.CgroupRoot = "/" },
+			world.Machine{}, "<nil>"},
+		{"root, missing", func(c *kubeletconfig.KubeletConfiguration) { c.CgroupRoot = "/gone" },
+			world.Machine{}, `cgroupRoot: cgroup "/gone" does not exist below ` + mounts},
+		{"root, without cgroups", func(c *kubeletconfig.KubeletConfiguration) {
+			c.CgroupRoot, c.CgroupsPerQOS = "/gone", &no
+		}, world.Machine{}, "<nil>"},
+		{"not enforced", func(c *kubeletconfig.KubeletConfiguration) { c.KubeReservedCgroup = "/gone" },
+			world.Machine{}, "<nil>"},
+	} {
+		c := &kubeletconfig.KubeletConfiguration{}
+		config.SetDefaults(c)
+		if test.change != nil {
+			test.change(c)
+		}
+		if got := fmt.Sprint(checkMachine(c, &test.machine, mounts)); got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(mounts, "cpuset")); err != nil {
+		t.Fatal(err)
+	}
+	c := &kubeletconfig.KubeletConfiguration{}
+	config.SetDefaults(c)
+	got := fmt.Sprint(checkMachine(c, &world.Machine{CgroupV1: true}, mounts))
+	if got != mounts+": cgroup controllers are missing: cpuset" {
+		t.Errorf("without cpuset: %q", got)
 	}
 }

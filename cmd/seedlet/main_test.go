@@ -113,10 +113,19 @@ func TestMistakes(t *testing.T) {
 	unknown := write(t, filepath.Join(dir, "unknown.yaml"), header+"maxPodz: 3\n")
 	wrong := write(t, filepath.Join(dir, "wrong.yaml"), header+"maxPods: many\n")
 	dropIn := write(t, filepath.Join(dir, "conf.d", "10-a.conf"), header+"healthzPort: 70000\n")
+	pipe := filepath.Join(dir, "pipes.d", "10-pipe.conf")
+	if err := errors.Join(os.Mkdir(filepath.Dir(pipe), 0o755), unix.Mkfifo(pipe, 0o644)); err != nil {
+		t.Fatal(err)
+	}
 	cases := []struct {
 		name, want string
 		args       []string
 	}{
+		{"configuration is a pipe", "--config: " + pipe + " is not a regular file",
+			[]string{"--config", pipe}},
+		{"endless configuration", "--config: /dev/zero is not a regular file",
+			[]string{"--config", "/dev/zero"}},
+		{"pipe", pipe + " is not a regular file", []string{"--config-dir", filepath.Dir(pipe)}},
 		{"unknown flag", "--frobnicate", []string{"--frobnicate"}},
 		{"argument", "extra", []string{"extra"}},
 		{"no number", "--max-pods", []string{"--max-pods", "many"}},
@@ -227,7 +236,7 @@ func TestWithoutRuntime(t *testing.T) {
 	page := httptest.NewServer(http.HandlerFunc(listPods))
 	defer page.Close()
 	config := write(t, filepath.Join(dir, "config.yaml"), header+
-		"staticPodPath: manifests\naddress: 127.0.0.1\ncpuCFSQuota: false\npodLogsDir: "+
+		"staticPodPath: manifests\naddress: 127.0.0.1\nhairpinMode: hairpin-veth\npodLogsDir: "+
 		filepath.Join(dir, "logs")+"\nstaticPodURL: "+page.URL+"\n"+
 		"staticPodURLHeader: {X-Name: [far]}\n")
 	cmd := command(t, "--config", config, "--root-dir", filepath.Join(dir, "root"),
@@ -277,7 +286,7 @@ func TestWithoutRuntime(t *testing.T) {
 		t.Errorf("no step durations in the metrics:\n%s", metrics)
 	}
 	endInOrder(t, cmd, notified)
-	for _, field := range []string{"cpuCFSQuota", "authentication.webhook.enabled"} {
+	for _, field := range []string{"hairpinMode", "authentication.webhook.enabled"} {
 		if !strings.Contains(log.String(), field) {
 			t.Errorf("no warning of %s, which has no effect", field)
 		}

@@ -57,10 +57,13 @@ const countedState = `{
     "imageRequests": {"always unknown true": 1},
     "podsRestarted": {"true": 1}, "rejected": {"NodeAffinity": 1}, "preempted": {"cpu": 1},
     "evicted": {"emptydirfs.limit": 1},
+    "resizesRequested": {"memory limits increase": 1}, "resizesInfeasible": {"swap_limitation": 1},
+    "resizesAccepted": {"pod_resized": 1}, "resizeDuration": {"true": {}},
     "workerDuration": {"sync": {}}, "imagePulls": {"N/A": {}},
     "volumeOperations": {"kubernetes.io/secret volume_mount success false": {}},
-    "total": {"volumesMounted": [1, 0, 0, 0, 0, 0, 0, 0]}
-  }
+    "total": {"volumesMounted": [1, 0, 0, 0, 0, 0, 0, 0], "resizesDeferred": 1}
+  },
+  "node": {"cgroups": {"policy": {"memoryQoS": true}}}
 }`
 
 // overlay merges one JSON object into another.
@@ -280,13 +283,15 @@ var lintExceptions = map[string]string{
 	"kubelet_pod_resources_endpoint_errors_get_allocatable":      noTotal,
 	"kubelet_evented_pleg_connection_success_count":              isCount,
 	"kubelet_evented_pleg_connection_error_count":                isCount,
+	"kubelet_pod_resize_duration_milliseconds":                   isMillis,
 	"kubelet_server_expiration_renew_errors":                     noTotal,
 	"kubelet_certificate_manager_client_expiration_renew_errors": noTotal,
 }
 
 const (
-	noTotal = `counter metrics should have "_total" suffix`
-	isCount = `non-histogram and non-summary metrics should not have "_count" suffix`
+	noTotal  = `counter metrics should have "_total" suffix`
+	isMillis = `use base unit "seconds" instead of "milliseconds"`
+	isCount  = `non-histogram and non-summary metrics should not have "_count" suffix`
 )
 
 func TestMetricsLint(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"seedlet.dev/core"
 	"seedlet.dev/core/manifest"
+	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/core/userns"
 	"seedlet.dev/realworld/access"
 	"seedlet.dev/realworld/breaker"
@@ -46,13 +47,17 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	if err := checkCgroups(s.config, boot.Machine); err != nil {
+	if err := checkMachine(s.config, &boot.Machine, cgroupMounts); err != nil {
 		return err
 	}
 	panics := openBreaker(s.rootDir)
 	boot.SetAside = panics.SetAside(time.Now())
 	nodeName, err := nodeName(s.hostnameOverride, boot.Hostname)
 	if err != nil {
+		return err
+	}
+	reserved := nodeobject.SettingsFromConfig(s.config, nodeName, s.node)
+	if err := reserved.CheckReserved(boot); err != nil {
 		return err
 	}
 	boot.NameAddresses, _ = host.LookUpName(ctx, s.node.NameToResolve(nodeName))
@@ -67,6 +72,7 @@ func run(ctx context.Context, s settings) error {
 	for _, warning := range s.warnings {
 		klog.InfoS(warning, "severity", "warning")
 	}
+	setUpProcess(s.config)
 	every, err := watchdogInterval()
 	if err != nil {
 		return err

@@ -43,15 +43,16 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q; there are list, run, sweep, replay, plan, "+
-					"shrink and oracles", args[0])
+				return fmt.Errorf("unknown command %q; there are list, run, marks, fuzz, sweep, "+
+					"replay, verify, why, whatif, plan, shrink, oracles and job", args[0])
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(listCommand(), runCommand(), sweepCommand(), replayCommand(), planCommand(),
-		shrinkCommand(), oraclesCommand())
+	root.AddCommand(listCommand(), runCommand(), marksCommand(), fuzzCommand(), sweepCommand(),
+		replayCommand(), verifyCommand(), whyCommand(), whatifCommand(), planCommand(),
+		shrinkCommand(), oraclesCommand(), jobCommand())
 	return root
 }

@@ -40,10 +40,20 @@ func TestBadInput(t *testing.T) {
 		{"replay steady --pod x", "need --log"},
 		{"replay steady --log --pod x", "--pod x: the plan has "},
 		{"replay steady --log --only x", "want events, effects, facts or plan"},
+		{"replay steady --html /no/such/file", "--html: open /no/such/file: no such file"},
+		{"replay steady --trace /no/such/file", "--trace: open /no/such/file: no such file"},
+		{"replay steady --html x --trace ./x", "--trace ./x: --html writes to the same file"},
+		{"replay steady --until 1 --dump x --html x", "--html x: --dump writes to the same file"},
 		{"plan all", "seedsim list"},
 		{"sweep steady --after 999999", "--after 999999: the plan has "},
 		{"sweep steady --every 0", "--every 0: must be at least 1"},
 		{"sweep steady -o x", "-o x: needs --after and one strike"},
+		{"run steady --strategy x", "want one of [uniform priority pct]"},
+		{"marks --strategy x", "want one of [uniform priority pct], or both"},
+		{"replay steady --strategy pct --plan x", "--strategy pct: a plan has its own, spec.order"},
+		{"marks nonsense", "there are "},
+		{"marks --seeds 9-3", "must be A-B with A not above B"},
+		{"marks --jobs 0", "must be at least 1"},
 		{"bake", "unknown command"},
 		{"list --nonsense", "nonsense"},
 	} {
@@ -115,6 +125,26 @@ func TestReplayDump(t *testing.T) {
 	}
 }
 
+// The run is written as a page and as a trace, and the outcome is that of any replay.
+func TestReplayReport(t *testing.T) {
+	html, trace := filepath.Join(t.TempDir(), "run.html"), filepath.Join(t.TempDir(), "run.json")
+	plain, err := call("replay", "crashloop", "--seed", "7", "--log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := call("replay", "crashloop", "--seed", "7", "--log", "--html", html, "--trace", trace)
+	if err != nil || out != plain {
+		t.Errorf("%v: other lines with outputs", err)
+	}
+	for file, want := range map[string]string{html: "Content-Security-Policy",
+		trace: `"traceEvents"`} {
+		data, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(data), want) {
+			t.Errorf("%s, %d bytes: no %q, %v", file, len(data), want, err)
+		}
+	}
+}
+
 func TestList(t *testing.T) {
 	out, err := call("list")
 	for _, name := range []string{"steady", "crashloop", "init-chain", "runtime-flaky",
@@ -154,5 +184,63 @@ func TestReadme(t *testing.T) {
 	printed, err := call("replay", "crashloop", "--seed", "7", "--log")
 	if err != nil || !found || !strings.Contains(printed, shown) {
 		t.Errorf("%v; the README shows\n%s\nand the command does not print it", err, shown)
+	}
+}
+
+// The catalogue does not depend on the number of jobs.
+func TestMarks(t *testing.T) {
+	var printed []string
+	for _, jobs := range []string{"1", "3"} {
+		out, err := call("marks", "steady", "hooks", "--seeds", "1-4", "--jobs", jobs)
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		printed = append(printed, out)
+	}
+	if printed[0] != printed[1] {
+		t.Errorf("one job prints\n%s\nthree print\n%s", printed[0], printed[1])
+	}
+	for _, text := range []string{"MARK ", "kill-after-grace ", "hooks seed ", "never reached:",
+		"reboot during ", " marks reached by 8 runs"} {
+		if !strings.Contains(printed[0], text) {
+			t.Errorf("no %q in\n%s", text, printed[0])
+		}
+	}
+	out, err := call("marks", "steady", "--seeds", "1-1", "--json")
+	var fields struct {
+		Runs, Reached int
+		Marks         []struct{ Name string }
+	}
+	if err != nil || json.Unmarshal([]byte(out), &fields) != nil || fields.Runs != 1 ||
+		fields.Reached == 0 || len(fields.Marks) < 500 {
+		t.Errorf("%v: %+v", err, fields)
+	}
+}
+
+// A strategy is another run of the seed. Both are compared over the same seeds.
+func TestStrategies(t *testing.T) {
+	var hashes []string
+	for _, strategy := range []string{"uniform", "pct"} {
+		out, err := call("replay", "steady", "--seed", "1", "--strategy", strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashes = append(hashes, out[strings.LastIndexByte(out, ' '):])
+	}
+	if hashes[0] == hashes[1] {
+		t.Errorf("one hash: %q", hashes)
+	}
+	if out, err := call("run", "steady", "--seeds", "1-2", "--strategy", "pct"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	out, err := call("marks", "steady", "agent-restarts", "--seeds", "1-3", "--strategy", "both")
+	if err != nil || !strings.HasPrefix(out, "MARK ") || !strings.Contains(out, " UNIFORM  PCT\n") ||
+		!strings.Contains(out, "6 runs by each strategy reach: uniform ") {
+		t.Errorf("%v: %s", err, out)
+	}
+	out, err = call("marks", "steady", "--seeds", "1-1", "--strategy", "both", "--json")
+	var fields struct{ Marks []struct{ Uniform, PCT int } }
+	if err != nil || json.Unmarshal([]byte(out), &fields) != nil || len(fields.Marks) < 500 {
+		t.Errorf("%v: %d marks", err, len(fields.Marks))
 	}
 }

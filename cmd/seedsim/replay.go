@@ -22,12 +22,14 @@ import (
 
 // source is where a plan comes from: the generator, by a seed of a scenario, or a file.
 type source struct {
-	seed uint64
-	file string
+	seed     uint64
+	strategy strategy
+	file     string
 }
 
 func (s *source) flags(c *cobra.Command, withFile bool) {
 	c.Flags().Uint64Var(&s.seed, "seed", 1, "the seed of the plan")
+	s.strategy.add(c)
 	if withFile {
 		c.Flags().StringVar(&s.file, "plan", "",
 			"run the plan in this file, instead of generating one from the seed")
@@ -40,7 +42,10 @@ func (s *source) plan(name string) (*plan.Plan, error) {
 		return nil, err
 	}
 	if s.file == "" {
-		return plan.Generate(scenario, s.seed)
+		return s.strategy.generate(scenario, s.seed)
+	}
+	if s.strategy.order != "" {
+		return nil, fmt.Errorf("--strategy %s: a plan has its own, spec.order", s.strategy.order)
 	}
 	data, err := os.ReadFile(s.file)
 	if err != nil {
@@ -78,10 +83,13 @@ func replayCommand() *cobra.Command {
 	var until uint64
 	var dump string
 	var log logFlags
+	var files reportFlags
 	c := &cobra.Command{
 		Use:   "replay SCENARIO --seed N",
 		Short: "Run one seed or plan, and print what happens",
-		Args:  exactArgs(1),
+		Long: "Run one seed or plan, and print what happens: as lines with --log, as a page for a\n" +
+			"browser with --html, as a trace for ui.perfetto.dev with --trace.",
+		Args: exactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			p, err := from.plan(args[0])
 			if err != nil {
@@ -94,7 +102,10 @@ func replayCommand() *cobra.Command {
 				return fmt.Errorf("--dump %s: needs --until EVENT, the event to dump the state at",
 					dump)
 			}
-			return replay(c.OutOrStdout(), p, until, dump, &log)
+			if err := files.open(dump); err != nil {
+				return err
+			}
+			return replay(c.OutOrStdout(), p, until, dump, &log, &files)
 		},
 	}
 	from.flags(c, true)
@@ -102,6 +113,7 @@ func replayCommand() *cobra.Command {
 	c.Flags().StringVar(&dump, "dump", "",
 		"with --until, write the agent's state after that event to a file; - is the standard output")
 	log.add(c)
+	files.add(c)
 	return c
 }
 
@@ -155,7 +167,8 @@ func (l *logFlags) printer(p *plan.Plan, write func(string)) (*trace.Printer, er
 	return printer, nil
 }
 
-func replay(w io.Writer, p *plan.Plan, until uint64, dump string, log *logFlags) error {
+func replay(w io.Writer, p *plan.Plan, until uint64, dump string, log *logFlags,
+	files *reportFlags) error {
 	out := bufio.NewWriter(w)
 	defer out.Flush()
 	opts := sim.Options{Until: until}
@@ -166,8 +179,12 @@ func replay(w io.Writer, p *plan.Plan, until uint64, dump string, log *logFlags)
 	if printer != nil {
 		printer.Attach(p, &opts)
 	}
+	finish := files.attach(p, &opts)
 	verdict, err := sim.Run(p, opts)
 	if err != nil {
+		return err
+	}
+	if err := finish(verdict); err != nil {
 		return err
 	}
 	if until != 0 && verdict.State == nil && verdict.Failure == nil {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"seedlet.dev/sim"
+	"seedlet.dev/sim/fuzz"
 	"seedlet.dev/sim/plan"
 )
 
@@ -46,6 +47,7 @@ func runCommand() *cobra.Command {
 	var seedRange string
 	var jobs int
 	var asJSON, failFast bool
+	var order strategy
 	c := &cobra.Command{
 		Use:   "run SCENARIO|all --seeds A-B",
 		Short: "Run a scenario with every seed of a range",
@@ -62,7 +64,8 @@ func runCommand() *cobra.Command {
 			if jobs < 1 {
 				return fmt.Errorf("--jobs %d: must be at least 1", jobs)
 			}
-			rep, err := runAll(newTasks(list, args[0], r), jobs, failFast, newProgress(os.Stderr))
+			tasks := newTasks(list, args[0], r, order)
+			rep, err := runAll(tasks, jobs, failFast, newProgress(os.Stderr))
 			if err != nil {
 				return err
 			}
@@ -75,6 +78,7 @@ func runCommand() *cobra.Command {
 	c.Flags().IntVar(&jobs, "jobs", runtime.NumCPU(), "the number of runs in parallel")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the result as a JSON object")
 	c.Flags().BoolVar(&failFast, "fail-fast", false, "stop at the first failure")
+	order.add(c)
 	return c
 }
 
@@ -83,17 +87,19 @@ type task struct {
 	scenario *plan.Scenario
 	name     string // of the scenario or of its file, for the replay command
 	seed     uint64
+	strategy strategy
 	sweep    *sweepPoint // nil: the plan of the scenario and the seed
+	draw     *fuzz.Draw  // nil: the same
 	verdict  *sim.Verdict
 	err      error
 }
 
 // newTasks returns the runs of every scenario with every seed.
-func newTasks(list []*plan.Scenario, arg string, r seeds) []*task {
+func newTasks(list []*plan.Scenario, arg string, r seeds, by strategy) []*task {
 	var tasks []*task
 	for _, s := range list {
 		for seed := r.from; ; seed++ {
-			t := &task{scenario: s, name: s.Metadata.Name, seed: seed}
+			t := &task{scenario: s, name: s.Metadata.Name, seed: seed, strategy: by}
 			if isFile(arg) {
 				t.name = arg
 			}
@@ -110,33 +116,42 @@ func newTasks(list []*plan.Scenario, arg string, r seeds) []*task {
 // number of jobs.
 func runAll(tasks []*task, jobs int, failFast bool, p *progress) (*report, error) {
 	start := time.Now()
-	next := make(chan *task)
-	var group sync.WaitGroup
 	var failed atomic.Bool
-	for range jobs {
-		group.Go(func() {
-			for t := range next {
-				if t.run(); t.failed() {
-					failed.Store(true)
-				}
-				p.done(t, len(tasks))
-			}
-		})
-	}
-	for _, t := range tasks {
-		if failFast && failed.Load() {
-			break
+	runEach(tasks, jobs, func(t *task) {
+		if t.failed() {
+			failed.Store(true)
 		}
-		next <- t
-	}
-	close(next)
-	group.Wait()
+		p.done(t, len(tasks))
+	}, func() bool { return failFast && failed.Load() })
 	p.end()
 	if first := slices.IndexFunc(tasks, (*task).failed); failFast && first >= 0 {
 		tasks = tasks[:first+1]
 	}
 	rep := &report{Failures: []failure{}, WallSeconds: time.Since(start).Seconds()}
 	return rep, rep.collect(tasks)
+}
+
+// runEach runs tasks in their order, some at once, until all are done or no more are to begin. Done
+// is called for each as it ends.
+func runEach(tasks []*task, jobs int, done func(*task), isStopped func() bool) {
+	next := make(chan *task)
+	var group sync.WaitGroup
+	for range jobs {
+		group.Go(func() {
+			for t := range next {
+				t.run()
+				done(t)
+			}
+		})
+	}
+	for _, t := range tasks {
+		if isStopped() {
+			break
+		}
+		next <- t
+	}
+	close(next)
+	group.Wait()
 }
 
 func (t *task) run() {
@@ -148,15 +163,18 @@ func (t *task) run() {
 }
 
 func (t *task) plan() (*plan.Plan, error) {
-	if t.sweep != nil {
+	switch {
+	case t.sweep != nil:
 		return t.sweep.plan(), nil
+	case t.draw != nil:
+		return t.draw.Plan([]*plan.Scenario{t.scenario})
 	}
-	return plan.Generate(t.scenario, t.seed)
+	return t.strategy.generate(t.scenario, t.seed)
 }
 
 // String says which run it is.
 func (t *task) String() string {
-	text := fmt.Sprintf("%s seed %d", t.scenario.Metadata.Name, t.seed)
+	text := fmt.Sprintf("%s seed %d%s", t.scenario.Metadata.Name, t.seed, t.strategy.flagText())
 	if t.sweep != nil {
 		text += " " + t.sweep.String()
 	}
@@ -168,7 +186,7 @@ func (t *task) replayCommand() string {
 	if t.sweep != nil {
 		return t.sweep.replayCommand(t.name, t.seed)
 	}
-	return fmt.Sprintf("seedsim replay %s --seed %d --log", t.name, t.seed)
+	return fmt.Sprintf("seedsim replay %s --seed %d%s --log", t.name, t.seed, t.strategy.flagText())
 }
 
 func (t *task) failed() bool { return t.err != nil || t.verdict != nil && t.verdict.Failure != nil }
@@ -224,13 +242,15 @@ type progress struct {
 	mu       sync.Mutex
 	w        *os.File
 	terminal bool
+	every    time.Duration // between two lines that are not on a terminal
 	count    int
 	failed   int
 	shown    time.Time
 }
 
 func newProgress(w *os.File) *progress {
-	return &progress{w: w, terminal: term.IsTerminal(int(w.Fd())), shown: time.Now()}
+	return &progress{w: w, terminal: term.IsTerminal(int(w.Fd())), every: time.Minute,
+		shown: time.Now()}
 }
 
 func (p *progress) done(t *task, total int) {
@@ -248,7 +268,7 @@ func (p *progress) done(t *task, total int) {
 
 // show prints the state of the work, unless it was printed a short time ago.
 func (p *progress) show(format string, args ...any) {
-	every, line := time.Minute, format+"\n"
+	every, line := p.every, format+"\n"
 	if p.terminal {
 		every, line = 100*time.Millisecond, "\r\x1b[K"+format
 	}

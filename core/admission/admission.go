@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
-	podresources "k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
@@ -61,6 +60,7 @@ type Check struct {
 	Node        *v1.Node
 	Allocatable v1.ResourceList
 	OtherPods   []*v1.Pod // those that are admitted and not terminal
+	Requests    Requests  // of other pods, as far as they are known
 	// StrictGroups reports whether the runtime gives processes no groups beside those of the spec.
 	StrictGroups bool
 }
@@ -152,7 +152,7 @@ func (c *Check) insufficientResources() []Failure {
 	}
 	used := map[v1.ResourceName]int64{}
 	for _, other := range c.OtherPods {
-		for name, amount := range requests(other) { //ordered: sums
+		for name, amount := range c.Requests.of(other) { //ordered: sums
 			used[name] += amount
 		}
 	}
@@ -175,16 +175,6 @@ func insufficientFailure(name v1.ResourceName, requested, used, capacity int64) 
 			"capacity: %d", name, requested, used, capacity),
 		Shortage: Shortage{name, requested - (capacity - used)},
 	}
-}
-
-// requests returns what a pod requests, including its overhead.
-func requests(pod *v1.Pod) map[v1.ResourceName]int64 {
-	amounts := map[v1.ResourceName]int64{}
-	all := podresources.PodRequests(pod, podresources.PodResourcesOptions{})
-	for name, q := range all { //ordered: a map
-		amounts[name] = amountOf(name, q)
-	}
-	return amounts
 }
 
 // hasHostPortConflict reports whether another pod uses a host port of this one. A pod may have tens

@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	podresources "k8s.io/component-helpers/resource"
+
+	"seedlet.dev/core/document"
 )
 
 // EncodeAllocation returns the resources and host ports that a pod uses on the node, as the text of
@@ -28,10 +30,11 @@ func EncodeAllocation(pod *v1.Pod) string {
 }
 
 // DecodeAllocation returns a pod that uses the resources and host ports in the text. Text that
-// cannot be read counts as a pod that requests nothing.
+// cannot be read counts as a pod that requests nothing. The text is not trusted: the annotations of
+// a kubelet's sandbox are those of its pod.
 func DecodeAllocation(text string) *v1.Pod {
 	var c v1.Container
-	if json.Unmarshal([]byte(text), &c) != nil {
+	if _, err := document.Decode([]byte(text), &c); err != nil {
 		c = v1.Container{}
 	}
 	return &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{c}}}

@@ -25,4 +25,9 @@ func TestAllocationRoundTrip(t *testing.T) {
 	if EncodeAllocation(podRequesting("p")) != "" || len(requests(DecodeAllocation("{"))) > 0 {
 		t.Error("an empty or invalid allocation requests something")
 	}
+	// The pod of a kubelet may have such an annotation: parsing it would take hours.
+	hostile := `{"resources":{"requests":{"cpu":"1e-999999999"}}}`
+	if len(requests(DecodeAllocation(hostile))) > 0 {
+		t.Error("a quantity with a huge exponent requests something")
+	}
 }

@@ -112,7 +112,7 @@ func distance(need map[v1.ResourceName]int64, victim *v1.Pod) float64 {
 	for _, name := range sortedNames(need) {
 		if missing := float64(need[name] - freed[name]); missing > 0 {
 			share := missing / float64(need[name])
-			sum += share * share
+			sum += float64(share * share) // rounded by itself, so that all processors choose the same
 		}
 	}
 	return sum

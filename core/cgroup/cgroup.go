@@ -12,6 +12,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/world"
 )
 
 // Layout is where the cgroups of the node's pods are.
@@ -23,13 +25,16 @@ type Layout struct {
 	// cgroup is created or removed before.
 	DriverKnown bool  `json:"driverKnown"`
 	PidsMax     int64 `json:"pidsMax,omitempty"` // for each pod; zero: unlimited
+	// PageSizes are the sizes of huge pages that the kernel supports, in bytes, smallest first.
+	PageSizes []int64 `json:"pageSizes,omitempty"`
+	Policy    Policy  `json:"policy"`
 }
 
 // LayoutFromConfig returns the layout of a configuration.
 func LayoutFromConfig(c *kubeletconfig.KubeletConfiguration) Layout {
 	l := Layout{
 		PerPod: c.CgroupsPerQOS == nil || *c.CgroupsPerQOS, Systemd: c.CgroupDriver == "systemd",
-		Root: strings.Trim(path.Clean("/"+c.CgroupRoot), "/"),
+		Root: strings.Trim(path.Clean("/"+c.CgroupRoot), "/"), Policy: PolicyFromConfig(c),
 	}
 	if c.PodPidsLimit != nil && *c.PodPidsLimit > 0 {
 		l.PidsMax = *c.PodPidsLimit
@@ -50,21 +55,41 @@ func (l *Layout) SetDriver(driver string) bool {
 	return true
 }
 
+// RootDirectories returns the directories that the parent of kubepods may have, relative to the
+// root of a hierarchy: the driver is not known when the agent starts.
+func (l *Layout) RootDirectories() []string {
+	if l.Root == "" {
+		return []string{"."}
+	}
+	systemd := Layout{Systemd: true}
+	return []string{l.Root, strings.Trim(systemd.CgroupParent(l.Root), "/")}
+}
+
 // The names of cgroups, the same as with the kubelet.
 const (
 	kubepods  = "kubepods"
 	podPrefix = "pod"
 )
 
-// QOSParents returns the parents of the pods' cgroups, one for each QoS class.
-func (l *Layout) QOSParents() []string {
-	return []string{
-		l.qosParent(v1.PodQOSGuaranteed), l.qosParent(v1.PodQOSBurstable),
-		l.qosParent(v1.PodQOSBestEffort),
+// SetMachine sets what follows from the machine.
+func (l *Layout) SetMachine(m *world.Machine) {
+	l.Policy.SetMachine(m)
+	l.PageSizes = nil
+	for _, pages := range m.HugePages {
+		l.PageSizes = append(l.PageSizes, pages.SizeBytes)
 	}
 }
 
-func (l *Layout) qosParent(class v1.PodQOSClass) string {
+// QOSParents returns the parents of the pods' cgroups, one for each QoS class.
+func (l *Layout) QOSParents() []string {
+	return []string{
+		l.QOSParent(v1.PodQOSGuaranteed), l.QOSParent(v1.PodQOSBurstable),
+		l.QOSParent(v1.PodQOSBestEffort),
+	}
+}
+
+// QOSParent returns the parent of the cgroups of the pods of a QoS class.
+func (l *Layout) QOSParent(class v1.PodQOSClass) string {
 	parent := kubepods
 	switch class {
 	case v1.PodQOSBurstable:
@@ -78,9 +103,20 @@ func (l *Layout) qosParent(class v1.PodQOSClass) string {
 	return l.Root + "/" + parent
 }
 
+// ClassOf returns the QoS class of the pods beside a pod's cgroup.
+func (l *Layout) ClassOf(pod string) v1.PodQOSClass {
+	switch path.Dir(pod) {
+	case l.QOSParent(v1.PodQOSGuaranteed):
+		return v1.PodQOSGuaranteed
+	case l.QOSParent(v1.PodQOSBurstable):
+		return v1.PodQOSBurstable
+	}
+	return v1.PodQOSBestEffort
+}
+
 // PodPath returns the cgroup of a pod, relative to the root of the hierarchy.
 func (l *Layout) PodPath(uid string, class v1.PodQOSClass) string {
-	return l.qosParent(class) + "/" + podPrefix + uid
+	return l.QOSParent(class) + "/" + podPrefix + uid
 }
 
 // PodPaths returns all cgroups that a pod may have, one for each QoS class.

@@ -1,6 +1,8 @@
 package cgroup
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,12 +57,12 @@ func TestLayoutFromConfig(t *testing.T) {
 	no, limit := false, int64(7)
 	l := LayoutFromConfig(&kubeletconfig.KubeletConfiguration{CgroupRoot: "/a/../b/",
 		PodPidsLimit: &limit, CgroupDriver: "systemd"})
-	if l != (Layout{PerPod: true, Root: "b", Systemd: true, PidsMax: 7}) {
+	if !reflect.DeepEqual(l, Layout{PerPod: true, Root: "b", Systemd: true, PidsMax: 7}) {
 		t.Errorf("%+v", l)
 	}
 	limit = -1
 	l = LayoutFromConfig(&kubeletconfig.KubeletConfiguration{CgroupsPerQOS: &no, PodPidsLimit: &limit})
-	if l != (Layout{}) {
+	if !reflect.DeepEqual(l, Layout{}) {
 		t.Errorf("%+v", l)
 	}
 }
@@ -98,8 +100,9 @@ func TestSharesAndQuota(t *testing.T) {
 		500: {512, 50_000}, 1000: {1024, 100_000}, 256_000: {262_144, 25_600_000},
 		1_000_000: {262_144, 100_000_000},
 	} {
-		if got := [2]int64{MilliCPUToShares(milli), MilliCPUToQuota(milli)}; got != want {
-			t.Errorf("%dm: shares and quota %v, want %v", milli, got, want)
+		quota, period := (&Policy{}).Quota(milli)
+		if got := [2]int64{MilliCPUToShares(milli), quota}; got != want || period != 100_000 {
+			t.Errorf("%dm: shares and quota %v of %d, want %v", milli, got, period, want)
 		}
 	}
 }
@@ -175,7 +178,7 @@ func TestLimits(t *testing.T) {
 		}
 		l := Layout{PidsMax: 9, Systemd: true}
 		test.want.Path, test.want.PidsMax, test.want.Systemd = "p", 9, true
-		if got := l.Limits(pod, v1.PodQOSBurstable, "p"); got != test.want {
+		if got := l.Limits(pod, v1.PodQOSBurstable, "p"); !got.Equal(&test.want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", test.name, got, test.want)
 		}
 	}
@@ -185,7 +188,49 @@ func TestBestEffortHasMinimumShares(t *testing.T) {
 	l := Layout{PidsMax: 5}
 	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{container("- - - -")}}}
 	want := world.SetCgroup{Path: "p", CPUShares: 2, PidsMax: 5}
-	if got := l.Limits(pod, v1.PodQOSBestEffort, "p"); got != want {
+	if got := l.Limits(pod, v1.PodQOSBestEffort, "p"); !got.Equal(&want) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// The huge pages of every size of the machine are limited, to zero if the pod requests none.
+func TestHugePageLimits(t *testing.T) {
+	l := Layout{PageSizes: []int64{64 << 10, 2 << 20, 1 << 30}}
+	pod := &v1.Pod{Spec: v1.PodSpec{Containers: make([]v1.Container, 2)}}
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].Resources.Requests = v1.ResourceList{
+			"hugepages-2Mi": resource.MustParse("4Mi"), "hugepages-16Mi": resource.MustParse("16Mi")}
+	}
+	want := []world.HugePageLimit{{SizeBytes: 64 << 10}, {SizeBytes: 2 << 20, MaxBytes: 8 << 20},
+		{SizeBytes: 1 << 30}}
+	for _, class := range []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort} {
+		if got := l.Limits(pod, class, "p").HugePages; !slices.Equal(got, want) {
+			t.Errorf("%s: %v", class, got)
+		}
+	}
+	list := v1.ResourceList{"hugepages-2Mi": resource.MustParse("-4Mi")}
+	if got := l.HugePageLimits(list); got[1].MaxBytes != 0 {
+		t.Errorf("less than nothing is a limit of %d", got[1].MaxBytes)
+	}
+}
+
+// CPU shares stand for the request that they come from, or for a little more.
+func TestSharesToMilliCPU(t *testing.T) {
+	for _, milli := range []int64{2, 3, 100, 250, 999, 1000, 1500, 64000} {
+		if got := SharesToMilliCPU(uint64(MilliCPUToShares(milli))); got != milli {
+			t.Errorf("%d became %d", milli, got)
+		}
+	}
+}
+
+func TestClassOf(t *testing.T) {
+	for _, root := range []string{"", "a/b"} {
+		l := Layout{Root: root}
+		for _, class := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable,
+			v1.PodQOSBestEffort} {
+			if got := l.ClassOf(l.PodPath("u", class)); got != class {
+				t.Errorf("a %s pod's cgroup is of class %s", class, got)
+			}
+		}
 	}
 }

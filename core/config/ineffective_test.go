@@ -58,6 +58,21 @@ maxPods: 3
 podLogsDir: /logs
 logging: {format: json, verbosity: 4}
 crashLoopBackOff: {maxContainerRestartPeriod: 10s}
+cpuCFSQuota: true
+cpuCFSQuotaPeriod: 50ms
+memorySwap: {swapBehavior: LimitedSwap}
+singleProcessOOMKill: true
+memoryThrottlingFactor: 0.8
+memoryReservationPolicy: TieredReservation
+enforceNodeAllocatable: [pods, kube-reserved]
+kubeReservedCgroup: /kube
+kubeReserved: {memory: 1Gi}
+systemReservedCgroup: /system
+failSwapOn: false
+maxOpenFiles: 5
+oomScoreAdj: 5
+qosReserved: {memory: 50%}
+featureGates: {MemoryQoS: true, CustomCPUCFSQuotaPeriod: true, QOSReserved: true}
 `)
 	if l := loadAndFinish(t, &base); len(l.Warnings) != 0 {
 		t.Errorf("warnings %q", l.Warnings)

@@ -182,7 +182,7 @@ func (v *validator) checkShutdown() {
 		v.invalid("shutdownGracePeriodByPodPriority", len(c.ShutdownGracePeriodByPodPriority),
 			"cannot be set together with shutdownGracePeriod")
 	}
-	if !isGateOn(v.config, "GracefulNodeShutdownBasedOnPodPriority", true) {
+	if !isGateOn(v.config, gateShutdownByPriority, true) {
 		v.invalid("shutdownGracePeriodByPodPriority", len(c.ShutdownGracePeriodByPodPriority),
 			"needs feature gate GracefulNodeShutdownBasedOnPodPriority")
 	}

@@ -37,7 +37,7 @@ func (v *validator) checkResources() {
 	period := *c.CPUCFSQuotaPeriod
 	v.durationWithin("cpuCFSQuotaPeriod", period, time.Millisecond, time.Second)
 	if period.Duration != 100*time.Millisecond &&
-		!isGateOn(v.config, "CustomCPUCFSQuotaPeriod", false) {
+		!isGateOn(v.config, gateQuotaPeriod, false) {
 		v.invalid("cpuCFSQuotaPeriod", period.Duration.String(),
 			"needs feature gate CustomCPUCFSQuotaPeriod")
 	}
@@ -50,6 +50,7 @@ func (v *validator) checkResources() {
 	v.checkMemoryQoS()
 	v.checkReserved("kubeReserved", c.KubeReserved)
 	v.checkReserved("systemReserved", c.SystemReserved)
+	v.checkQOSReserved()
 	v.checkReservedCPUs()
 	v.checkSysctls()
 }
@@ -91,7 +92,7 @@ func (v *validator) checkMemoryQoS() {
 	tiered := kubeletconfigv1beta1.TieredReservationMemoryReservationPolicy
 	v.oneOf("memoryReservationPolicy", string(c.MemoryReservationPolicy),
 		string(kubeletconfigv1beta1.NoneMemoryReservationPolicy), string(tiered))
-	if c.MemoryReservationPolicy == tiered && !isGateOn(v.config, "MemoryQoS", false) {
+	if c.MemoryReservationPolicy == tiered && !MemoryQoSEnabled(v.config) {
 		v.invalid("memoryReservationPolicy", tiered, "needs feature gate MemoryQoS")
 	}
 }
@@ -105,6 +106,21 @@ func (v *validator) checkReserved(name string, amounts map[string]string) {
 		default:
 			v.add(field.NotSupported(fieldPath(name), key,
 				[]string{"cpu", "memory", "ephemeral-storage", "pid"}))
+		}
+	}
+}
+
+// checkQOSReserved checks the percentages that are reserved for pods of higher classes.
+func (v *validator) checkQOSReserved() {
+	for _, name := range slices.Sorted(maps.Keys(v.config.QOSReserved)) {
+		key, text := fieldPath("qosReserved").Key(name), v.config.QOSReserved[name]
+		digits, hasSign := strings.CutSuffix(text, "%")
+		percent, err := strconv.ParseInt(digits, 10, 64)
+		switch {
+		case name != string(v1.ResourceMemory):
+			v.add(field.NotSupported(fieldPath("qosReserved"), name, []string{"memory"}))
+		case !hasSign || err != nil || percent < 0 || percent > 100:
+			v.add(field.Invalid(key, text, "must be a percentage from 0% to 100%"))
 		}
 	}
 }
@@ -143,6 +159,10 @@ func (v *validator) checkEnforcement() {
 			v.add(field.Required(fieldPath("systemReservedCgroup"), entry+" needs it"))
 		case base == "kube-reserved" && c.KubeReservedCgroup == "":
 			v.add(field.Required(fieldPath("kubeReservedCgroup"), entry+" needs it"))
+		case base == "system-reserved" && len(c.SystemReserved) == 0:
+			v.add(field.Required(fieldPath("systemReserved"), entry+" needs it"))
+		case base == "kube-reserved" && len(c.KubeReserved) == 0:
+			v.add(field.Required(fieldPath("kubeReserved"), entry+" needs it"))
 		case base != "system-reserved" && base != "kube-reserved":
 			v.add(field.NotSupported(p, entry, []string{"none", "pods", "system-reserved",
 				"system-reserved-compressible", "kube-reserved", "kube-reserved-compressible"}))

@@ -64,6 +64,9 @@ var invalidConfigs = map[string]string{
 	"enforceNodeAllocatable: [pods, pods]":            "enforceNodeAllocatable[1]",
 	"enforceNodeAllocatable: [kube-reserved]":         "kubeReservedCgroup",
 	"cgroupsPerQOS: false":                            "enforceNodeAllocatable[0]",
+	"qosReserved: {cpu: 10%}":                         "qosReserved",
+	"qosReserved: {memory: 101%}":                     "qosReserved[memory]",
+	"qosReserved: {memory: \"50\"}":                   "qosReserved[memory]",
 	"reservedSystemCPUs: a-b":                         "reservedSystemCPUs",
 	"kubeReserved: {cpu: '1e-999999999'}":             "kubeReserved[cpu]",
 	"kubeReserved: {cpu: lots}":                       "kubeReserved[cpu]",
@@ -92,6 +95,11 @@ var invalidConfigs = map[string]string{
 	"preloadedImagesVerificationAllowlist: [a]":            "preloadedImagesVerificationAllowlist",
 	"imagePullCredentialsVerificationPolicy: Sometimes": "imagePullCredentials" +
 		"VerificationPolicy",
+
+	// A cgroup that is to be limited to what is reserved for it, which is nothing.
+	"kubeReservedCgroup: /k\nenforceNodeAllocatable: [kube-reserved]": "kubeReserved",
+	"systemReservedCgroup: /s\n" +
+		"enforceNodeAllocatable: [system-reserved-compressible]": "systemReserved",
 }
 
 func TestValidateRejects(t *testing.T) {
@@ -123,7 +131,8 @@ func TestValidateAccepts(t *testing.T) {
 		"healthzPort: 0",
 		"evictionSoft: {memory.available: 5%}\nevictionSoftGracePeriod: {memory.available: 30s}",
 		"featureGates: {CustomCPUCFSQuotaPeriod: true}\ncpuCFSQuotaPeriod: 50ms",
-		"enforceNodeAllocatable: [pods, kube-reserved]\nkubeReservedCgroup: /kube",
+		"enforceNodeAllocatable: [pods, kube-reserved]\nkubeReservedCgroup: /kube\n" +
+			"kubeReserved: {cpu: \"1\"}",
 		"cgroupsPerQOS: false\nenforceNodeAllocatable: []",
 		"shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s",
 		"kubeReserved: {cpu: 100m, memory: 1Gi, ephemeral-storage: 1Gi, pid: '1000'}",

@@ -84,7 +84,7 @@ func (p *Pod) ContainerConfig(container *v1.Container, run *Run, images Images) 
 		StdinOnce:   container.StdinOnce,
 		Tty:         container.TTY,
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources:       p.containerResources(container),
+			Resources:       p.ContainerResources(container),
 			SecurityContext: p.containerSecurity(container, images.Container.User),
 		},
 	}, nil

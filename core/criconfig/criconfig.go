@@ -50,11 +50,13 @@ type Node struct {
 	// Allocatable is what pods can have of the node, in thousandths of CPUs and in bytes. The downward
 	// API replaces the limits by it that a container does not have.
 	Allocatable map[v1.ResourceName]int64 `json:"allocatable,omitempty"`
-	IPs         []string                  `json:"ips,omitempty"` // the primary one first
-	DNS         DNS                       `json:"dns"`
-	Resolv      hostfile.File             `json:"resolv"` // the node's own resolv.conf
-	Hosts       hostfile.File             `json:"hosts"`  // the node's own /etc/hosts
-	Cgroups     cgroup.Layout             `json:"cgroups"`
+	// UnreservedMemory is what is not reserved of the machine's memory, in bytes.
+	UnreservedMemory int64         `json:"unreservedMemory,omitempty"`
+	IPs              []string      `json:"ips,omitempty"` // the primary one first
+	DNS              DNS           `json:"dns"`
+	Resolv           hostfile.File `json:"resolv"` // the node's own resolv.conf
+	Hosts            hostfile.File `json:"hosts"`  // the node's own /etc/hosts
+	Cgroups          cgroup.Layout `json:"cgroups"`
 	// RecursiveReadOnly reports that the runtime supports recursive read-only mounts (KEP-3857).
 	RecursiveReadOnly bool `json:"recursiveReadOnly"`
 	// SELinux and ThermalThrottleCPUs are those of world.Machine.

@@ -1,8 +1,10 @@
 package criconfig
 
 import (
+	"maps"
 	"math"
 	"slices"
+	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -11,6 +13,7 @@ import (
 
 	"seedlet.dev/core/admission"
 	"seedlet.dev/core/cgroup"
+	"seedlet.dev/world"
 )
 
 // QOS returns the quality of service class of a pod: Guaranteed if every container has limits for
@@ -56,7 +59,15 @@ func (p *Pod) sandboxResources() *runtimeapi.LinuxContainerResources {
 	if !found {
 		cpu = *limits.Cpu()
 	}
-	return linuxResources(cpu.MilliValue(), limits.Cpu().MilliValue(), limits.Memory().Value())
+	return p.linuxResources(cpu.MilliValue(), limits.Cpu().MilliValue(), limits.Memory().Value())
+}
+
+// SandboxResourcesUpdate returns the request that tells the runtime of other resources of the
+// pod's containers together.
+func (p *Pod) SandboxResourcesUpdate(
+	sandboxID string) *runtimeapi.UpdatePodSandboxResourcesRequest {
+	return &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: sandboxID,
+		Overhead: p.overhead(), Resources: p.sandboxResources()}
 }
 
 // overhead returns the resources that the sandbox has besides those of its containers.
@@ -65,30 +76,65 @@ func (p *Pod) overhead() *runtimeapi.LinuxContainerResources {
 	if o == nil {
 		return &runtimeapi.LinuxContainerResources{}
 	}
-	return linuxResources(o.Cpu().MilliValue(), o.Cpu().MilliValue(), o.Memory().Value())
+	return p.linuxResources(o.Cpu().MilliValue(), o.Cpu().MilliValue(), o.Memory().Value())
 }
 
-// containerResources returns the requests and limits of a container. A limit without a request is
+// ContainerResources returns the requests and limits of a container. A limit without a request is
 // the request too: the API server has that default for a container, and not for a limit at pod
 // level.
-func (p *Pod) containerResources(container *v1.Container) *runtimeapi.LinuxContainerResources {
+func (p *Pod) ContainerResources(container *v1.Container) *runtimeapi.LinuxContainerResources {
 	cpu := p.containerLimit(container, v1.ResourceCPU)
 	memory := p.containerLimit(container, v1.ResourceMemory)
 	request, found := container.Resources.Requests[v1.ResourceCPU]
 	if !found {
 		request = cpu
 	}
-	r := linuxResources(request.MilliValue(), cpu.MilliValue(), memory.Value())
+	r := p.linuxResources(request.MilliValue(), cpu.MilliValue(), memory.Value())
 	r.OomScoreAdj = p.oomScoreAdj(container)
+	r.HugepageLimits = p.hugePageLimits(container)
+	p.limitSwap(container, r)
+	p.protectMemory(container, r)
 	return r
 }
 
-// linuxResources returns thousandths of CPUs and bytes of memory as the CRI's fields.
-func linuxResources(cpuRequest, cpuLimit, memory int64) *runtimeapi.LinuxContainerResources {
-	return &runtimeapi.LinuxContainerResources{
-		CpuPeriod: cgroup.QuotaPeriod, CpuShares: cgroup.MilliCPUToShares(cpuRequest),
-		CpuQuota: cgroup.MilliCPUToQuota(cpuLimit), MemoryLimitInBytes: memory,
+// linuxResources returns thousandths of CPUs and bytes of memory as the CRI's fields. In cgroup v2
+// the kernel ends all processes of a container that exceeds its memory, unless it is to end one: a
+// container that has lost one process seldom works on.
+func (p *Pod) linuxResources(cpuRequest, cpuLimit,
+	memory int64) *runtimeapi.LinuxContainerResources {
+	policy := &p.Node.Cgroups.Policy
+	r := &runtimeapi.LinuxContainerResources{
+		CpuShares: cgroup.MilliCPUToShares(cpuRequest), MemoryLimitInBytes: memory,
 	}
+	r.CpuQuota, r.CpuPeriod = policy.Quota(cpuLimit)
+	if policy.Unified && !policy.KillProcess {
+		setUnified(r, "memory.oom.group", 1)
+	}
+	return r
+}
+
+// setUnified sets a file of the container's cgroup, which cgroup v2 has.
+func setUnified(r *runtimeapi.LinuxContainerResources, file string, value int64) {
+	if r.Unified == nil {
+		r.Unified = map[string]string{}
+	}
+	r.Unified[file] = strconv.FormatInt(value, 10)
+}
+
+// hugePageLimits returns the limits of a container for huge pages of every size of the machine: its
+// own, or else those of the pod, or else zero.
+func (p *Pod) hugePageLimits(container *v1.Container) []*runtimeapi.HugepageLimit {
+	limits := v1.ResourceList{}
+	if podresources.IsPodLevelResourcesSet(p.Spec) {
+		maps.Copy(limits, p.Spec.Spec.Resources.Limits)
+	}
+	maps.Copy(limits, container.Resources.Limits)
+	var all []*runtimeapi.HugepageLimit
+	for _, l := range p.Node.Cgroups.HugePageLimits(limits) {
+		all = append(all, &runtimeapi.HugepageLimit{
+			PageSize: world.HugePageSizeName(l.SizeBytes), Limit: uint64(l.MaxBytes)})
+	}
+	return all
 }
 
 // containerLimit returns the limit of a container; without one, the limit at pod level (KEP-2837).

@@ -36,7 +36,7 @@ func TestContainerResourcesWithPodLevelLimits(t *testing.T) {
 	p.Spec.Spec.Resources = &v1.ResourceRequirements{Requests: resources("2", "300Mi"),
 		Limits: resources("3", "1Gi")}
 	p.Node.MemoryBytes = 1000 << 20
-	r := p.containerResources(p.web())
+	r := p.ContainerResources(p.web())
 	if r.CpuQuota != 150_000 || r.CpuShares != 1024 || r.MemoryLimitInBytes != 1<<30 ||
 		r.OomScoreAdj != 800 {
 		t.Errorf("resources %v", r)
@@ -95,8 +95,8 @@ func TestOOMScoreAdj(t *testing.T) {
 		if c.web2.Requests == nil {
 			spec.Containers = spec.Containers[:1]
 		}
-		init := p.containerResources(&spec.InitContainers[0]).OomScoreAdj
-		web := p.containerResources(p.web()).OomScoreAdj
+		init := p.ContainerResources(&spec.InitContainers[0]).OomScoreAdj
+		web := p.ContainerResources(p.web()).OomScoreAdj
 		if init != c.wantInit || web != c.wantWeb {
 			t.Errorf("%s: %d and %d, want %d and %d", c.name, init, web, c.wantInit, c.wantWeb)
 		}
@@ -127,7 +127,7 @@ func TestSharesOfLimitWithoutRequest(t *testing.T) {
 		{v1.ResourceRequirements{}, v1.ResourceRequirements{Limits: cpus("3")}, 3072},
 	} {
 		p.web().Resources, p.Spec.Spec.Resources = c.own, &c.pod
-		if got := p.containerResources(p.web()).CpuShares; got != c.want {
+		if got := p.ContainerResources(p.web()).CpuShares; got != c.want {
 			t.Errorf("%+v in %+v: %d shares, want %d", c.own, c.pod, got, c.want)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/allocation"
 )
 
 // Run is what the agent has to know about one run of a container, and what a later incarnation of
@@ -19,6 +21,9 @@ type Run struct {
 	// SidecarOrder is a sidecar's place among the init containers, from one.
 	SidecarOrder int `json:"sidecarOrder,omitempty"`
 	Round        int `json:"round,omitempty"` // the restart round of its creation
+
+	// Resources are those that it was created with; nil if that is not known.
+	Resources *allocation.Amounts `json:"resources,omitempty"`
 
 	Ports   []v1.ContainerPort   `json:"ports,omitempty"`   // for hooks that name a port
 	PreStop *v1.LifecycleHandler `json:"preStop,omitempty"` // for a stop without spec
@@ -49,6 +54,9 @@ const (
 	// AnnotationRound is the restart round that a container was created in; containers of the first
 	// round have none.
 	AnnotationRound = "seedlet.dev/round"
+	// AnnotationResources are the resources that a container was created with, as JSON: of those for
+	// which it must restart, they tell an agent that was killed meanwhile whether it has.
+	AnnotationResources = "seedlet.dev/resources"
 )
 
 // annotations returns the annotations of a container that is created for the run.
@@ -69,6 +77,9 @@ func (r *Run) annotations(container *v1.Container) map[string]string {
 	}
 	if r.SidecarOrder > 0 {
 		annotations[AnnotationSidecar] = strconv.Itoa(r.SidecarOrder)
+	}
+	if r.Resources != nil {
+		annotations[AnnotationResources] = marshal(r.Resources)
 	}
 	if r.Round > 0 {
 		annotations[AnnotationRound] = strconv.Itoa(r.Round)
@@ -109,6 +120,9 @@ func ReadRun(attempt uint32, annotations map[string]string) (run Run, fromOtherA
 	}
 	if text := annotations[AnnotationPorts]; text != "" {
 		_ = json.Unmarshal([]byte(text), &run.Ports)
+	}
+	if text := annotations[AnnotationResources]; text != "" {
+		_ = json.Unmarshal([]byte(text), &run.Resources)
 	}
 	return run, annotations[AnnotationBackoff] == ""
 }

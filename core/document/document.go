@@ -25,18 +25,21 @@ func Parse(data []byte) ([]byte, error) {
 	if doc, ok := normalizeJSON(data); ok {
 		return doc, nil
 	}
-	documents, err := countDocuments(data)
-	switch {
-	case err != nil:
-		return nil, oneLine(err)
-	case documents == 0:
-		return nil, nil
-	case documents > 1:
-		return nil, fmt.Errorf("want one YAML document, have %d", documents)
+	if mayHaveSeveralDocuments(data) {
+		documents, err := countDocuments(data)
+		switch {
+		case err != nil:
+			return nil, oneLine(err)
+		case documents > 1:
+			return nil, fmt.Errorf("want one YAML document, have %d", documents)
+		}
 	}
 	doc, err := yaml.YAMLToJSONStrict(data)
-	if err != nil {
-		return nil, oneLine(err)
+	switch {
+	case err != nil:
+		return nil, describeError(data, err)
+	case string(doc) == "null":
+		return nil, nil
 	}
 	return doc, nil
 }
@@ -54,6 +57,17 @@ func normalizeJSON(data []byte) ([]byte, bool) {
 	return doc, err == nil
 }
 
+// mayHaveSeveralDocuments reports whether text after the first line may begin or end a document.
+// Most files have none, and are not parsed twice.
+func mayHaveSeveralDocuments(data []byte) bool {
+	data = bytes.TrimPrefix(data, []byte("---"))
+	return bytes.Contains(data, []byte("---")) || bytes.Contains(data, []byte("..."))
+}
+
+// documentsMax bounds the documents that are counted, since most of them may be empty: ten MiB of
+// separators would take six seconds.
+const documentsMax = 64
+
 // countDocuments returns the number of documents. Empty ones at the end do not count: a file may
 // end with a separator.
 func countDocuments(data []byte) (int, error) {
@@ -67,6 +81,9 @@ func countDocuments(data []byte) (int, error) {
 		}
 		if err != nil {
 			return 0, err
+		}
+		if n > documentsMax {
+			return 0, fmt.Errorf("more than %d YAML documents, want one", documentsMax)
 		}
 		if doc {
 			last = n
@@ -123,9 +140,22 @@ func decodeAny(doc []byte) (any, error) {
 	return whole, nil
 }
 
+// errorLengthMax bounds the text of an error, in bytes. The libraries name each duplicate key, and
+// quote texts of any length.
+const errorLengthMax = 1024
+
+// Shorten bounds the text of an error about a document.
+func Shorten(err error) error {
+	text := err.Error()
+	if len(text) <= errorLengthMax {
+		return err
+	}
+	return errors.New(strings.ToValidUTF8(text[:errorLengthMax], "") + " ...")
+}
+
 // oneLine shortens an error of a YAML or JSON library to one line.
 func oneLine(err error) error {
-	text := strings.Join(strings.Fields(err.Error()), " ")
+	text := strings.Join(strings.Fields(Shorten(err).Error()), " ")
 	text = strings.TrimPrefix(text, "error converting YAML to JSON: ")
 	text = strings.TrimPrefix(text, "yaml: ")
 	text = strings.TrimPrefix(text, "unmarshal errors: ")

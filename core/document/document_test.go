@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -24,6 +25,11 @@ func TestParse(t *testing.T) {
 		{"empty, then one", "---\n---\nb: 2\n", "", "want one YAML document, have 2"},
 		{"duplicate key", "a: 1\na: 2\n", "", `line 2: key "a" already set in map`},
 		{"duplicate key in JSON", `{"a": 1, "a": 2}`, "", `line 1: key "a" already set in map`},
+		{"empty, at the end", "a: 1\n---\n---\n", `{"a":1}`, ""},
+		{"many empty", strings.Repeat("---\n", 65), "", "more than 64 YAML documents, want one"},
+		{"a null key", "a: [{b: {? \n: 1}}]\n", "", "a[0].b: the key of a map is null"},
+		{"a list as key", "b: {}\na: {[x]: 1}\n", "", "a: the key of a map is a list"},
+		{"a map as key", "{a: 1}: 1\n", "", "the key of a map is a map"},
 		{"not YAML", "a: [", "", "line 1: did not find expected node content"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -32,6 +38,20 @@ func TestParse(t *testing.T) {
 				t.Errorf("got %q, %q; want %q, %q", got, errorText(err), c.want, c.err)
 			}
 		})
+	}
+}
+
+func TestErrorsAreBounded(t *testing.T) {
+	for _, data := range []string{
+		strings.Repeat("a: 1\n", 100_000),
+		"a: &a [" + strings.Repeat("é", 2000) + "\n",
+		"*" + strings.Repeat("é", 2000) + "\n",
+		strings.Repeat("é", 2000) + ": 1\n" + strings.Repeat("é", 2000) + ": 1\n",
+	} {
+		_, err := Parse([]byte(data))
+		if n := len(errorText(err)); n == 0 || n > 1100 || !utf8.ValidString(err.Error()) {
+			t.Errorf("%.10s: %d bytes, %.700s", data, n, errorText(err))
+		}
 	}
 }
 
@@ -174,6 +194,25 @@ func TestNormalizeJSONRejectsOtherInput(t *testing.T) {
 		`{a: 1}`, `{"a":{"b":1,"b":2}}`, "{} # empty"} {
 		if doc, ok := normalizeJSON([]byte(data)); ok {
 			t.Errorf("%s: %s", data, doc)
+		}
+	}
+}
+
+// The place of an invalid value in a long list costs little more than decoding the list does: the
+// loop stands still meanwhile. Beyond a bound the error names the list.
+func TestLocateInLongLists(t *testing.T) {
+	for n, want := range map[int]string{
+		1000:    "metadata.finalizers[1000]: want a string, have number",
+		300_000: "metadata.finalizers: want a string, have number",
+	} {
+		doc := []byte(`{"metadata":{"finalizers":[` + strings.Repeat(`"",`, n) + `5]}}`)
+		allocated := testing.AllocsPerRun(1, func() {
+			if _, err := Decode(doc, &v1.Pod{}); err == nil || err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
+			}
+		})
+		if allocated > float64(8*n+600_000) {
+			t.Errorf("%d items: %.0f allocations", n, allocated)
 		}
 	}
 }

@@ -18,6 +18,10 @@ import (
 // locateDepthMax bounds the search; no API type is nested as deeply.
 const locateDepthMax = 32
 
+// locateTriesMax bounds the parts that are decoded alone, each in microseconds. The invalid item of
+// a list of millions is not searched for: the error names the list.
+const locateTriesMax = 10_000
+
 // locate adds the path of the invalid field to an error of decoding a document into typ.
 func locate(whole any, typ reflect.Type, err error) error {
 	s := locator{typ: typ, err: err}
@@ -31,6 +35,8 @@ func locate(whole any, typ reflect.Type, err error) error {
 type locator struct {
 	typ reflect.Type
 	err error // of the smallest part that failed
+	// tries is how many parts have been decoded.
+	tries int
 }
 
 // narrow returns the path of the smallest failing part of value, which is at path. Wrap puts a part
@@ -64,7 +70,11 @@ func (s *locator) narrow(path string, value any, wrap func(any) any, depth int) 
 	return path
 }
 
+// fails reports whether decoding a part fails; false without trying after locateTriesMax tries.
 func (s *locator) fails(part any) bool {
+	if s.tries++; s.tries > locateTriesMax {
+		return false
+	}
 	doc, err := json.Marshal(part)
 	if err != nil {
 		return false

@@ -67,7 +67,7 @@ func decodePod(doc []byte, from location, defaultType metav1.TypeMeta) (*v1.Pod,
 	setIdentity(pod, from.origin, from.address, doc, from.node)
 	SetDefaults(pod)
 	if errs := Validate(pod); len(errs) > 0 {
-		return nil, warnings, errs.ToAggregate()
+		return nil, warnings, document.Shorten(errs.ToAggregate())
 	}
 	return pod, warnings, nil
 }

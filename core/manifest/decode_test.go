@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -134,6 +135,20 @@ func TestDecodeRejects(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
 		})
+	}
+}
+
+// The error of a file is logged and kept, whatever the file is.
+func TestErrorsOfManifestsAreBounded(t *testing.T) {
+	const head = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: ["
+	for name, containers := range map[string]string{
+		"many errors": strings.Repeat("{name: a, image: b},", 2000),
+		"long value":  "{name: " + strings.Repeat("A", 100_000) + ", image: b}",
+	} {
+		_, _, err := Decode("f", []byte(head+containers+"]}}"), "n")
+		if err == nil || len(err.Error()) > 1100 {
+			t.Errorf("%s: an error of %d bytes", name, len(fmt.Sprint(err)))
+		}
 	}
 }
 

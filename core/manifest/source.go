@@ -16,6 +16,17 @@ import (
 const (
 	FilesMax = 1024     // and of pods in a URL manifest
 	BytesMax = 10 << 20 // the kubelet's limit for one manifest
+	// SumMax bounds the bytes of all manifests, which are in memory at once. It is more than a
+	// thousand times the size of the manifests of a control plane.
+	SumMax = 32 << 20
+)
+
+// Decoding takes about a millisecond for each KiB of YAML. A step decodes changed files of about
+// decodedPerStep bytes, then the folder is read again for the others: at most readsOfChangesMax
+// times, since each read has its cost too. A larger file is decoded alone.
+const (
+	decodedPerStep    = 16 << 10
+	readsOfChangesMax = 64
 )
 
 const (
@@ -82,8 +93,8 @@ func (s *Source) Plan(effects *op.Effects) time.Time {
 		effects.Emit(&world.Watch{Path: s.Path})
 		s.Watched = true
 	}
-	s.Op = effects.Issue(Owner, "", readTimeout,
-		&world.ReadFiles{Path: s.Path, FilesMax: FilesMax, BytesMax: BytesMax})
+	s.Op = effects.Issue(Owner, "", readTimeout, &world.ReadFiles{
+		Path: s.Path, FilesMax: FilesMax, BytesMax: BytesMax, SumMax: SumMax})
 	return time.Time{}
 }
 
@@ -135,13 +146,15 @@ func (s *Source) handleRead(ev world.Event, effects *op.Effects) {
 	s.applyFiles(files, effects)
 }
 
-// applyFiles replaces the files by those that were read.
+// applyFiles replaces the files by those that were read. If too many have changed for one step, the
+// others stay as they were, and so do those that are gone, which may only have another name now.
 func (s *Source) applyFiles(files []world.File, effects *op.Effects) {
 	before := s.Files
 	s.Files = make(map[string]*File, len(files))
-	complete := true
+	complete, isPart, left := true, false, decodedPerStepOf(files)
 	for _, read := range files {
-		known := before[read.Name]
+		known, sum := before[read.Name], sumOf(read)
+		isChanged := known == nil || known.Sum != sum
 		switch {
 		case !s.IsFile && strings.HasPrefix(read.Name, "."), read.Err.Has(world.KindNotFound):
 			// Hidden, or removed since the directory was listed.
@@ -152,20 +165,58 @@ func (s *Source) applyFiles(files []world.File, effects *op.Effects) {
 			if known != nil {
 				s.Files[read.Name] = known
 			}
+		case isChanged && left <= 0:
+			complete, isPart = false, true
+			if known != nil {
+				s.Files[read.Name] = known
+			}
 		default:
-			file := s.parseFile(read, known, effects)
+			if isChanged {
+				left -= len(read.Data)
+			}
+			file := s.parseFile(read, sum, known, effects)
 			s.Files[read.Name] = file
 			complete = complete && !s.isErrorRecent(file, effects.Now())
+		}
+	}
+	if isPart {
+		s.NextAt = effects.Now()
+		for name, file := range before { //ordered: into a map
+			if s.Files[name] == nil {
+				s.Files[name] = file
+			}
 		}
 	}
 	s.Order = slices.Sorted(maps.Keys(s.Files))
 	s.Ready = s.Ready || complete
 }
 
+// decodedPerStepOf returns how many bytes of changed files a step decodes.
+func decodedPerStepOf(files []world.File) int {
+	sum := 0
+	for i := range files {
+		sum += len(files[i].Data)
+	}
+	return max(decodedPerStep, sum/readsOfChangesMax)
+}
+
+// sumOf returns the checksum of a file that was read.
+func sumOf(read world.File) string {
+	if read.Err != nil {
+		return tooLargeSum
+	}
+	return hex256(read.Data)
+}
+
+// tooLargeSum is the checksum of a file that was not read because it is too large. It differs from
+// that of an empty file.
+const tooLargeSum = "too large"
+
 // parseFile returns the File for the content that was read. An unchanged file keeps its pod; a file
 // that has just become invalid keeps its pod for decodeErrorGrace.
-func (s *Source) parseFile(read world.File, known *File, effects *op.Effects) *File {
-	file := &File{Name: read.Name, Sum: hex256(read.Data), Since: effects.Now()}
+func (s *Source) parseFile(read world.File, sum string, known *File,
+	effects *op.Effects) *File {
+	file := &File{Name: read.Name, Sum: sum, Since: effects.Now()}
 	if known != nil && known.Sum == file.Sum {
 		if known.DecodeError != "" && !s.isErrorRecent(known, effects.Now()) {
 			known.Pod = nil

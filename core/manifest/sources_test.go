@@ -71,6 +71,45 @@ func (r *harness) logs() (lines []string) {
 	return lines
 }
 
+// A step decodes a part of the changed files only; no pod is gone meanwhile.
+func TestManyFilesAreDecodedInParts(t *testing.T) {
+	r := newHarness(t)
+	r.readURL(emptyList)
+	padding := "\n#" + strings.Repeat("x", 2<<10)
+	folder := func(prefix, image string) (files []world.File) {
+		for i := range 40 {
+			files = append(files, world.File{Name: fmt.Sprintf("%s%02d.yaml", prefix, i), Data: []byte(
+				fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: p%d, uid: u%d}, spec: "+
+					"{containers: [{name: a, image: %s}]}}%s", i, i, image, padding))})
+		}
+		return files
+	}
+	read := func(files []world.File) (again bool) {
+		t.Helper()
+		r.out.Reset(&r.table, r.now)
+		r.sources.HandleCompletion(Owner, world.Event{Time: r.now, Body: &world.FilesRead{
+			Directory: true, Files: files}}, &r.out)
+		return r.sources.File.NextAt.Equal(r.now)
+	}
+	for part, files := range [][]world.File{folder("a", "i"), folder("a", "j"), folder("b", "j")} {
+		reads := 1
+		for ; read(files); reads++ {
+			if got := len(r.sources.Pods()); part == 0 && r.sources.File.Ready ||
+				part > 0 && got != 40 || part == 0 && got != 8*reads {
+				t.Errorf("part %d, read %d: %d pods, ready %v", part, reads, got,
+					r.sources.File.Ready)
+			}
+		}
+		if reads != 5 || len(r.sources.Pods()) != 40 || !r.sources.File.Ready ||
+			len(r.sources.File.Files) != 40 {
+			t.Errorf("part %d: %d reads, %d pods", part, reads, len(r.sources.Pods()))
+		}
+	}
+	if got := r.sources.Pods()[0].Spec.Containers[0].Image; got != "j" {
+		t.Errorf("image %q", got)
+	}
+}
+
 func TestURLIsReadEveryPeriod(t *testing.T) {
 	r := newHarness(t)
 	r.sources.Plan(URLOwner, &r.out)
@@ -170,4 +209,25 @@ func TestSourcePrecedence(t *testing.T) {
 	}
 	r.readDirectory("")
 	r.expectPods("a-n of http", "b-n of http")
+}
+
+// A file that is empty and then too large to be read is reported; one that is emptied again has no
+// error.
+func TestTooLargeFile(t *testing.T) {
+	r := newHarness(t)
+	broken := func() int { _, n := r.sources.Count(); return n }
+	r.readDirectory("")
+	if n := broken(); n != 0 {
+		t.Errorf("%d of one empty file are invalid", n)
+	}
+	r.sources.HandleCompletion(Owner, world.Event{Time: r.now, Body: &world.FilesRead{Directory: true,
+		Files: []world.File{{Name: "f.yaml", Err: world.Errorf(world.KindExhausted, "ReadFiles",
+			"/manifests/f.yaml is larger than 5 bytes")}}}}, &r.out)
+	if n := broken(); n != 1 {
+		t.Errorf("%d of one file that is too large are invalid", n)
+	}
+	r.readDirectory("")
+	if n := broken(); n != 0 {
+		t.Errorf("%d of one file that was emptied are invalid", n)
+	}
 }

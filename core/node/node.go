@@ -117,6 +117,7 @@ type Env struct {
 	Booted      time.Time
 	Runtime     *runtime.Runtime
 	PLEGProblem string // why the PLEG is not healthy; empty if it is
+	Shutdown    string // what the Ready condition says while the machine shuts down; else empty
 	Relisted    bool   // a relist has succeeded since the agent started
 	Effects     *op.Effects
 }

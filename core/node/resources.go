@@ -1,6 +1,8 @@
 package node
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -9,6 +11,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
 
+	"seedlet.dev/core/config"
 	"seedlet.dev/core/document"
 	"seedlet.dev/world"
 )
@@ -20,13 +23,16 @@ type Reserved struct {
 	// would be evicted.
 	Memory  string `json:"memory,omitempty"`
 	Storage string `json:"storage,omitempty"`
+	// LimitsPods reports whether the cgroup of all pods is limited to what is not reserved
+	// (enforceNodeAllocatable has "pods"). Its limits are the machine's otherwise.
+	LimitsPods bool `json:"limitsPods,omitempty"`
 }
 
 // ReservedFromConfig returns the resources that a configuration reserves. reservedSystemCPUs
 // replaces the other reservations of CPU.
 func ReservedFromConfig(c *kubeletconfig.KubeletConfiguration) Reserved {
 	r := Reserved{Amounts: v1.ResourceList{}, Memory: c.EvictionHard["memory.available"],
-		Storage: c.EvictionHard["nodefs.available"]}
+		Storage: c.EvictionHard["nodefs.available"], LimitsPods: config.Enforces(c, config.EnforcePods)}
 	for _, amounts := range []map[string]string{c.SystemReserved, c.KubeReserved} {
 		for name, text := range amounts { //ordered: sums do not depend on the order
 			q, err := document.ParseQuantity(text)
@@ -44,21 +50,21 @@ func ReservedFromConfig(c *kubeletconfig.KubeletConfiguration) Reserved {
 	return r
 }
 
-// forResource returns the reserved amount of one resource.
-func (r *Reserved) forResource(name v1.ResourceName, capacity resource.Quantity) resource.Quantity {
-	reserved := r.Amounts[name].DeepCopy()
+// evictionThreshold returns the amount of a resource below which pods would be evicted.
+func (r *Reserved) evictionThreshold(name v1.ResourceName,
+	capacity resource.Quantity) resource.Quantity {
 	switch name {
 	case v1.ResourceMemory:
-		reserved.Add(evictionThreshold(r.Memory, capacity))
+		return thresholdAmount(r.Memory, capacity)
 	case v1.ResourceEphemeralStorage:
-		reserved.Add(evictionThreshold(r.Storage, capacity))
+		return thresholdAmount(r.Storage, capacity)
 	}
-	return reserved
+	return resource.Quantity{}
 }
 
-// evictionThreshold returns the amount of an eviction threshold. As in the kubelet, 0% and 100%
+// thresholdAmount returns the amount of an eviction threshold. As in the kubelet, 0% and 100%
 // mean none, and the calculation has 32 bits, so that the amounts are equal.
-func evictionThreshold(text string, capacity resource.Quantity) resource.Quantity {
+func thresholdAmount(text string, capacity resource.Quantity) resource.Quantity {
 	percent, isPercent := strings.CutSuffix(text, "%")
 	if !isPercent {
 		q, err := document.ParseQuantity(text)
@@ -95,19 +101,43 @@ func (s *Settings) capacity(boot *world.Boot) v1.ResourceList {
 	return c
 }
 
-// allocatable returns the part of a capacity that pods may have. Huge pages are subtracted from the
-// memory.
-func (r *Reserved) allocatable(capacity v1.ResourceList) v1.ResourceList {
-	a := v1.ResourceList{}
-	for name, all := range capacity { //ordered: each by itself
-		a[name] = subtract(all, r.forResource(name, all))
-	}
-	for name, pages := range capacity { //ordered: sums do not depend on the order
-		if memory, exists := a[v1.ResourceMemory]; exists && isHugePages(name) {
-			a[v1.ResourceMemory] = subtract(memory, pages)
+// CheckReserved returns an error that names the resources of which more is reserved than the
+// machine has. Upstream: validateNodeAllocatable in pkg/kubelet/cm/node_container_manager_linux.go.
+func (s *Settings) CheckReserved(boot *world.Boot) error {
+	capacity := s.capacity(boot)
+	var problems []string
+	for name, all := range capacity { //ordered: sorted below
+		reserved := s.Reserved.Amounts[name].DeepCopy()
+		reserved.Add(s.Reserved.evictionThreshold(name, all))
+		if reserved.Cmp(all) > 0 {
+			problems = append(problems, fmt.Sprintf("of %s %s is reserved, and there is %s", name,
+				reserved.String(), all.String()))
 		}
 	}
-	return a
+	if len(problems) == 0 {
+		return nil
+	}
+	slices.Sort(problems)
+	return fmt.Errorf("kubeReserved, systemReserved and evictionHard: %s",
+		strings.Join(problems, "; "))
+}
+
+// divide returns the parts of a capacity that pods may have. Unreserved is what is left beside the
+// reserved amounts, and what cgroups enforce. Allocatable is what pods are scheduled by, and less:
+// at the eviction thresholds pods are evicted before the kernel enforces anything, and the memory
+// of huge pages cannot be had as other memory.
+func (r *Reserved) divide(capacity v1.ResourceList) (allocatable, unreserved v1.ResourceList) {
+	allocatable, unreserved = v1.ResourceList{}, v1.ResourceList{}
+	for name, all := range capacity { //ordered: each by itself
+		unreserved[name] = subtract(all, r.Amounts[name])
+		allocatable[name] = subtract(unreserved[name], r.evictionThreshold(name, all))
+	}
+	for name, pages := range capacity { //ordered: sums do not depend on the order
+		if memory, exists := allocatable[v1.ResourceMemory]; exists && isHugePages(name) {
+			allocatable[v1.ResourceMemory] = subtract(memory, pages)
+		}
+	}
+	return allocatable, unreserved
 }
 
 // subtract returns the difference of two amounts, at least zero.
@@ -147,7 +177,22 @@ func (s *Settings) resources(boot *world.Boot, current *v1.NodeStatus, reset boo
 			capacity[name] = amount
 		}
 	}
-	return capacity, s.Reserved.allocatable(capacity)
+	allocatable, _ = s.Reserved.divide(capacity)
+	return capacity, allocatable
+}
+
+// Unreserved returns what is not reserved of the machine's CPU, memory, huge pages and process IDs,
+// and the limits of all pods together, which are the same or those of the machine.
+func (n *Node) Unreserved(boot *world.Boot) (unreserved, limits v1.ResourceList) {
+	capacity := n.Settings.capacity(boot)
+	if boot.Machine.PIDsMax > 0 {
+		capacity[world.ResourcePIDs] = *resource.NewQuantity(boot.Machine.PIDsMax, resource.DecimalSI)
+	}
+	_, unreserved = n.Settings.Reserved.divide(capacity)
+	if !n.Settings.Reserved.LimitsPods {
+		return unreserved, capacity
+	}
+	return unreserved, unreserved
 }
 
 // Allocatable returns the resources that pods may have of the node.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,57 @@ func TestAllocatable(t *testing.T) {
 		}
 		if memory := capacity[v1.ResourceMemory]; memory.String() != "16Gi" {
 			t.Errorf("%s: capacity %v", c.name, amountTexts(capacity))
+		}
+	}
+}
+
+// The cgroup of all pods enforces what is not reserved; thresholds of evictions and huge pages
+// leave its limits as they are. Without "pods" in enforceNodeAllocatable it has those of the
+// machine.
+func TestEnforced(t *testing.T) {
+	boot := &world.Boot{CPUs: 8, MemoryBytes: 16 << 30, Machine: world.Machine{PIDsMax: 32768,
+		HugePages: []world.HugePages{{SizeBytes: 2 << 20, Count: 512}}}}
+	reserve := func(c *kubeletconfig.KubeletConfiguration) {
+		c.SystemReserved = map[string]string{"cpu": "500m", "memory": "1Gi", "pid": "1000"}
+		c.KubeReserved = map[string]string{"cpu": "250m", "memory": "1Gi", "pid": "68"}
+	}
+	for _, enforced := range []struct {
+		entries []string
+		want    map[string]string
+	}{
+		{nil, map[string]string{"cpu": "7250m", "memory": "14Gi", "pid": "31700",
+			"hugepages-2Mi": "1Gi", "pods": "110"}},
+		{[]string{"none"}, map[string]string{"cpu": "8", "memory": "16Gi", "pid": "32768",
+			"hugepages-2Mi": "1Gi", "pods": "110"}},
+	} {
+		config := defaultConfig(reserve)
+		if enforced.entries != nil {
+			config.EnforceNodeAllocatable = enforced.entries
+		}
+		n := Node{Settings: SettingsFromConfig(config, "n1", Options{})}
+		unreserved, limits := n.Unreserved(boot)
+		if d := cmp.Diff(enforced.want, amountTexts(limits)); d != "" {
+			t.Errorf("%v: %s", enforced.entries, d)
+		}
+		if memory := unreserved[v1.ResourceMemory]; memory.String() != "14Gi" {
+			t.Errorf("%v: not reserved are %v", enforced.entries, amountTexts(unreserved))
+		}
+	}
+}
+
+// More than the machine has cannot be reserved.
+func TestCheckReserved(t *testing.T) {
+	boot := &world.Boot{CPUs: 8, MemoryBytes: 1 << 30}
+	for memory, want := range map[string]string{
+		"900Mi": "<nil>",
+		"1000Mi": "kubeReserved, systemReserved and evictionHard: of memory 1100Mi is reserved, " +
+			"and there is 1Gi",
+	} {
+		s := SettingsFromConfig(defaultConfig(func(c *kubeletconfig.KubeletConfiguration) {
+			c.SystemReserved = map[string]string{"memory": memory}
+		}), "n1", Options{})
+		if got := fmt.Sprint(s.CheckReserved(boot)); got != want {
+			t.Errorf("%s: %q, want %q", memory, got, want)
 		}
 	}
 }
@@ -175,13 +227,17 @@ func TestHostIPs(t *testing.T) {
 // The scheduler places pods on the node for what it declares: only what the agent has, and only
 // while its gate is on.
 func TestDeclaredFeatures(t *testing.T) {
+	all := []string{"ExtendWebSocketsToKubelet", "InPlacePodLevelResourcesVerticalScaling",
+		"InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits"}
 	for _, c := range []struct {
 		off  string
 		want []string
 	}{
-		{"", []string{"ExtendWebSocketsToKubelet", "RestartAllContainersOnContainerExits"}},
-		{"RestartAllContainersOnContainerExits", []string{"ExtendWebSocketsToKubelet"}},
-		{"ExtendWebSocketsToKubelet", []string{"RestartAllContainersOnContainerExits"}},
+		{"", all},
+		{all[0], all[1:]},
+		{all[1], []string{all[0], all[2], all[3]}},
+		{all[2], []string{all[0], all[1], all[3]}},
+		{all[3], all[:3]},
 		{"NodeDeclaredFeatures", nil},
 	} {
 		r := newHarness(t, func(k *kubeletconfig.KubeletConfiguration) {

@@ -62,6 +62,9 @@ func (e *Env) readyCondition(s *Settings) v1.NodeCondition {
 	if s.LocalStorage && e.Boot.Machine.RootDirBytes == 0 {
 		problems = append(problems, "missing node capacity for resources: ephemeral-storage")
 	}
+	if e.Shutdown != "" {
+		problems = append(problems, e.Shutdown)
+	}
 	c := v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady",
 		Message: "kubelet is posting ready status"}
 	if len(problems) > 0 {

@@ -171,7 +171,7 @@ func (r *Relist) recordSandboxes(items []*runtimeapi.PodSandbox) {
 	r.Sandboxes = r.Sandboxes[:0]
 	for _, s := range items {
 		meta := s.GetMetadata()
-		if !areValidPathElements(meta.GetUid(), meta.GetNamespace(), meta.GetName()) {
+		if !areValidPathElements(meta.GetUid(), meta.GetNamespace(), meta.GetName(), s.Id) {
 			continue // created with other tools, not for a pod
 		}
 		r.Sandboxes = append(r.Sandboxes, Sandbox{

@@ -11,7 +11,7 @@ import (
 // from starting: a pod with too many of them holds what it was admitted with. A pod that exceeds a
 // bound by something else never starts, and holds nothing.
 func TestPodOverBudgetHoldsNoResources(t *testing.T) {
-	p := New(spec(v1.RestartPolicyAlways, "", "web"), true, true, t0)
+	p := New(spec(v1.RestartPolicyAlways, "", "web"), nil, true, true, t0)
 	if !p.HoldsResources() {
 		t.Fatal("a pod that is to run holds no resources")
 	}
@@ -20,12 +20,13 @@ func TestPodOverBudgetHoldsNoResources(t *testing.T) {
 		grown.Spec.EphemeralContainers = append(grown.Spec.EphemeralContainers, v1.EphemeralContainer{
 			EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: fmt.Sprint("e", i), Image: "i"}})
 	}
-	if p.SetDesired(grown, t0); !p.HoldsResources() || New(grown, true, true, t0).OverBudget {
+	p.SetDesired(grown, nil, t0)
+	if !p.HoldsResources() || New(grown, nil, true, true, t0).OverBudget {
 		t.Error("a pod with too many ephemeral containers holds no resources")
 	}
 	grown = p.Spec.DeepCopy()
 	grown.Spec.Containers[0].Ports = make([]v1.ContainerPort, 5000)
-	if p := New(grown, true, true, t0); p.HoldsResources() || !ExceedsBudget(grown) {
+	if p := New(grown, nil, true, true, t0); p.HoldsResources() || !ExceedsBudget(grown) {
 		t.Error("a pod with too many ports holds resources")
 	}
 }

@@ -1,12 +1,14 @@
 package pod
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"seedlet.dev/core/cgroup"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/qos"
 	"seedlet.dev/world"
 )
 
@@ -20,6 +22,10 @@ type Cgroup struct {
 	Applied  *CgroupSetting `json:"applied,omitempty"`  // the last one that was applied
 	Applying *CgroupSetting `json:"applying,omitempty"` // the one that the operation Pod.Op applies
 	Removed  []string       `json:"removed,omitempty"`  // paths
+	// Announced is the last setting that was announced to the runtime, as it is for a resize before it
+	// is applied. Announcing is the one that the operation Pod.Op announces.
+	Announced  *CgroupSetting `json:"announced,omitempty"`
+	Announcing *CgroupSetting `json:"announcing,omitempty"`
 }
 
 // CgroupSetting is the configuration of the pod's cgroup for a sandbox. It is applied again for
@@ -27,13 +33,19 @@ type Cgroup struct {
 type CgroupSetting struct {
 	Attempt uint32          `json:"attempt"` // of the sandbox
 	Cgroup  world.SetCgroup `json:"cgroup"`
+	Share   qos.Share       `json:"share"` // of the cgroups above it
+}
+
+func (s *CgroupSetting) equal(other *CgroupSetting) bool {
+	return s.Attempt == other.Attempt && s.Cgroup.Equal(&other.Cgroup)
 }
 
 const cgroupTimeout = 2 * time.Minute
 
-// setCgroup applies the configuration of the cgroup for a sandbox, and reports whether the sandbox
-// has to wait for that.
-func (p *Pod) setCgroup(path string, attempt uint32, env *Env) bool {
+// setCgroup applies the configuration of the cgroup for a sandbox, which may be one that is to be
+// created, and reports whether the sandbox has to wait for that. The limit of memory of processes
+// that run is not set below what they use.
+func (p *Pod) setCgroup(sandbox *Sandbox, attempt uint32, env *Env) bool {
 	l := &env.Node.Cgroups
 	switch {
 	case !l.PerPod:
@@ -41,13 +53,38 @@ func (p *Pod) setCgroup(path string, attempt uint32, env *Env) bool {
 	case !l.DriverKnown:
 		return true
 	}
-	setting := CgroupSetting{attempt, l.Limits(p.Spec, criconfig.QOS(p.Spec), path)}
-	if c := &p.Cgroup; c.Applied == nil || *c.Applied != setting {
+	setting := CgroupSetting{attempt, p.cgroupLimits(p.sandboxCgroup(sandbox, l), l),
+		p.desiredShare()}
+	if c := &p.Cgroup; c.Applied == nil || !c.Applied.equal(&setting) {
+		if env.MustWaitForTier != nil && env.MustWaitForTier(p.UID, criconfig.QOS(p.Spec)) {
+			return true
+		}
+		if p.announceResize(sandbox, setting, env) {
+			return true
+		}
+		setting.Cgroup.AboveUsage = setting.Cgroup.MemoryBytes > 0 && p.hasLiveContainers()
 		c.Applying, c.Removed = &setting, nil
 		p.Op = env.Effects.Issue(p.Key(), "", cgroupTimeout, &setting.Cgroup)
 		return true
 	}
 	return false
+}
+
+// announceResize announces to the runtime that the resources of a sandbox are about to change, and
+// reports whether it has to. The runtime may refuse that (KEP-1287, UpdatePodSandboxResources).
+func (p *Pod) announceResize(sandbox *Sandbox, setting CgroupSetting, env *Env) bool {
+	c := &p.Cgroup
+	isResize := sandbox != nil && (p.Resize.InProgress != nil ||
+		c.Applied != nil && c.Applied.Attempt == setting.Attempt)
+	if !isResize || c.Announced != nil && c.Announced.equal(&setting) {
+		return false
+	}
+	c.Announcing = &setting
+	cri := p.criPod(env)
+	cri.Spec, _ = p.boundedSpec()
+	p.Op = env.Effects.Issue(p.Key(), sandbox.ID, env.Node.RuntimeTimeout,
+		cri.SandboxResourcesUpdate(sandbox.ID))
+	return true
 }
 
 // removeCgroups removes every cgroup that the pod may have, and reports whether that goes on. None
@@ -69,6 +106,50 @@ func (p *Pod) removeCgroups(env *Env) bool {
 		return true
 	}
 	return false
+}
+
+// HasShare reports whether the pod adds to the cgroups above its own. It does from its admission
+// until its cgroup is removed.
+func (p *Pod) HasShare() bool {
+	if p.FullyRemoved || p.OverBudget && p.Cgroup.Applied == nil ||
+		p.Spec == nil && p.CurrentSandbox() == nil {
+		return false
+	}
+	return p.HoldsResources() || p.hasCgroup()
+}
+
+// Share returns what the pod adds to the cgroups above its own; that of an orphan by the
+// annotations of its sandbox. While its cgroup is to shrink, it adds what that has.
+func (p *Pod) Share(l *cgroup.Layout) qos.Share {
+	if p.Spec == nil {
+		return qos.ShareOf(p.AllocatedPod(), l.ClassOf(p.CurrentSandbox().Cgroup))
+	}
+	share := p.desiredShare()
+	if p.hasCgroup() {
+		share = share.Max(p.Cgroup.Applied.Share)
+	}
+	return share
+}
+
+// desiredShare returns what the pod's cgroup is to add to those above it: that of its limits, see
+// cgroupLimits.
+func (p *Pod) desiredShare() qos.Share {
+	spec, bounds := p.boundedSpec()
+	share := qos.ShareOf(spec, criconfig.QOS(p.Spec))
+	if has := p.Cgroup.Applied; len(bounds) > 0 && has != nil {
+		share = share.Max(has.Share)
+	}
+	for i := range bounds {
+		share.CPU = max(share.CPU, bounds[i].CPURequest)
+	}
+	return share
+}
+
+// hasCgroup reports whether this incarnation of the agent has set the pod's cgroup and not removed
+// it.
+func (p *Pod) hasCgroup() bool {
+	set := p.Cgroup.Applied
+	return set != nil && !slices.Contains(p.Cgroup.Removed, set.Cgroup.Path)
 }
 
 // cgroupPaths returns the cgroups that the pod may have, as far as that is known. The sandbox of
@@ -103,7 +184,17 @@ func (p *Pod) handleCgroupCompletion(id world.OpID, r op.Record, ev world.Event,
 	if ev.Err == nil && r.Call == "RemoveCgroup" {
 		c.Removed = append(c.Removed, r.Subject)
 	} else if ev.Err == nil {
+		c.Applying.Cgroup.AboveUsage = false
+		if above, isAbove := ev.Body.(*world.CgroupAboveLimit); isAbove {
+			p.Op, ev.Body = 0, &world.Done{}
+			p.failResize(fmt.Sprintf("cannot decrease memory limits: attempting to set pod memory limit "+
+				"(%d) below current usage (%d)", c.Applying.Cgroup.MemoryBytes, above.UsageBytes), env)
+			c.Applying = nil
+			return
+		}
 		c.Applied = c.Applying
+	} else if r.Call == "SetCgroup" {
+		c.Applied = nil // the cgroup may have either setting
 	}
 	c.Applying = nil
 	p.handleCreation(id, r, ev, env)

@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/cgroup"
+	"seedlet.dev/core/op"
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/userns"
@@ -26,7 +27,7 @@ func resources(cpu, memory string) v1.ResourceList {
 func newPodHarness(t *testing.T, change func(*v1.PodSpec)) *harness {
 	s := spec(v1.RestartPolicyAlways, "", "web")
 	change(&s.Spec)
-	r := newHarness(t, New(s, true, true, t0))
+	r := newHarness(t, New(s, nil, true, true, t0))
 	r.env.Node.Cgroups, r.env.Node.Resolv.Loaded = cgroup.Layout{PerPod: true, DriverKnown: true}, true
 	r.env.Node.IDs = userns.Layout{First: 65536, IDsPerPod: 65536, RangesMax: 2}
 	r.env.Runtime = &runtime.Runtime{AsOf: t0,
@@ -47,7 +48,7 @@ func TestCgroupIsSetBeforeSandboxIsCreated(t *testing.T) {
 	}).planAt(time.Second)
 	r.expectNoCall("RunPodSandbox")
 	set := r.expectCall("SetCgroup").Body.(*world.SetCgroup)
-	if *set != (world.SetCgroup{Path: "kubepods/burstable/podu", CPUShares: 1536}) {
+	if !set.Equal(&world.SetCgroup{Path: "kubepods/burstable/podu", CPUShares: 1536}) {
 		t.Fatalf("set %+v", set)
 	}
 	r.complete("SetCgroup", &world.Done{}, nil)
@@ -123,7 +124,7 @@ func TestCgroupOfRunningSandboxStays(t *testing.T) {
 	r.pod = runningPod(func(c *v1.Container) { c.Resources.Requests = resources("1", "1Mi") })
 	r.pod.Sandboxes[0].Cgroup = "kubepods/besteffort/podu"
 	set := r.planAt(time.Second).expectCall("SetCgroup").Body.(*world.SetCgroup)
-	if *set != (world.SetCgroup{Path: "kubepods/besteffort/podu", CPUShares: 1024}) {
+	if !set.Equal(&world.SetCgroup{Path: "kubepods/besteffort/podu", CPUShares: 1024}) {
 		t.Errorf("set %+v", set)
 	}
 	r.complete("SetCgroup", &world.Done{}, nil).planAt(time.Minute)
@@ -236,6 +237,35 @@ func TestIDsOfExistingSandbox(t *testing.T) {
 		if got := r.pod.hasMatchingIDs(&r.pod.Sandboxes[0], r.env); got != test.fits ||
 			got != (r.pod.IDs == mine) {
 			t.Errorf("%s: %v with %v", test.name, got, r.pod.IDs)
+		}
+	}
+}
+
+// A kubelet copies the annotations of a pod to its sandbox, so a pod that was started by one may
+// have any range in the agent's own annotation. The runtime's word counts.
+func TestIDsThatTheRuntimeReports(t *testing.T) {
+	claimed, real := userns.Range{First: 65536, Length: 65536 * 9}, userns.Range{First: 1 << 20,
+		Length: 65536}
+	host := &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_NODE}
+	for _, test := range []struct {
+		name     string
+		reported *runtimeapi.UserNamespace
+		want     userns.Range
+	}{
+		{"another range", real.UserNamespace(), real},
+		{"the host's", host, userns.Range{}},
+		{"nothing", nil, claimed},
+	} {
+		r := newPodHarness(t, func(*v1.PodSpec) {})
+		r.pod = runningPod(func(*v1.Container) {})
+		s := &r.pod.Sandboxes[0]
+		s.IDs = claimed
+		r.pod.handleSandboxStatus(op.Record{Subject: s.ID}, world.Event{
+			Body: &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{
+				Linux: &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{
+					Options: &runtimeapi.NamespaceOption{UsernsOptions: test.reported}}}}}})
+		if s.IDs != test.want {
+			t.Errorf("%s: %v, want %v", test.name, s.IDs, test.want)
 		}
 	}
 }

@@ -36,6 +36,8 @@ func (p *Pod) HandleCompletion(id world.OpID, r op.Record, ev world.Event, env *
 		p.handleSandboxStatus(r, ev)
 	case "ContainerStatus":
 		p.handleContainerStatus(r, ev, env)
+	case "ContainerStats", "UpdateContainerResources", "UpdatePodSandboxResources":
+		p.handleResizeCompletion(id, r, ev, env)
 	case "SetCgroup", "RemoveCgroup":
 		p.handleCgroupCompletion(id, r, ev, env)
 	case "ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck":
@@ -203,9 +205,10 @@ func (p *Pod) handleSandboxStatus(r op.Record, ev world.Event) {
 	}
 	status := ev.Body.(*runtimeapi.PodSandboxStatusResponse).GetStatus()
 	s.Inspected = true
-	if s.IDs.IsEmpty() {
-		namespaces := status.GetLinux().GetNamespaces().GetOptions()
-		s.IDs = userns.FromUserNamespace(namespaces.GetUsernsOptions())
+	// The runtime's word counts: the annotation of a kubelet's sandbox is the pod's own claim.
+	users := status.GetLinux().GetNamespaces().GetOptions().GetUsernsOptions()
+	if users != nil {
+		s.IDs = userns.FromUserNamespace(users)
 	}
 	if status.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY {
 		s.Ready = false
@@ -255,6 +258,7 @@ func (p *Pod) handleContainerStatus(r op.Record, ev world.Event, env *Env) {
 			UID: user.Uid, GID: user.Gid, SupplementalGroups: user.SupplementalGroups,
 		}}
 	}
+	c.Actuation.Reported = reportedAmounts(status.GetResources().GetLinux())
 	if s := status.GetStopSignal(); s != runtimeapi.Signal_RUNTIME_DEFAULT {
 		signal := v1.Signal(s.String())
 		c.StopSignal = &signal

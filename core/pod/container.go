@@ -68,6 +68,7 @@ type Container struct {
 	criconfig.Run
 
 	FromOtherAgent bool           `json:"fromOtherAgent,omitempty"` // created by another agent
+	Actuation      Actuation      `json:"actuation"`                // of its resources
 	PostStart      Hook           `json:"postStart"`                // progress of the hook
 	Probers        []probe.Prober `json:"probers,omitempty"`
 	Stop           *Stop          `json:"stop,omitempty"` // set once a stop has started

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/allocation"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/world"
@@ -40,7 +41,7 @@ func (p *Pod) nextAction(container *v1.Container, role Role, now time.Time) (Act
 		return Create, time.Time{}
 	case c.Op != 0 && !c.isLive() && !c.Stopping:
 		return Wait, time.Time{} // its removal is in flight
-	case c.State == Created && !p.matchesSpec(c):
+	case c.State == Created && (!p.matchesSpec(c) || p.isCreatedOtherwise(c)):
 		return Remove, time.Time{}
 	case c.State == Created:
 		return Start, time.Time{}
@@ -239,6 +240,8 @@ func (p *Pod) newRun(container *v1.Container, node *Node) Container {
 			SidecarOrder: p.sidecarOrder(container.Name), Round: p.Round.Number,
 		},
 	}
+	amounts := allocation.AmountsOf(p.Spec, container)
+	run.Resources, run.Actuation.Last = &amounts, &amounts
 	if container.Lifecycle != nil {
 		run.PreStop = container.Lifecycle.PreStop
 	}

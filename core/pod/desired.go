@@ -6,13 +6,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/admission"
+	"seedlet.dev/core/allocation"
+	"seedlet.dev/core/shutdown"
 )
 
 // Changes of the desired state: what the pod's source sets, and when that terminates the pod.
 
 // SetDesired sets the desired spec of the pod. A pod that is terminating because it was removed
-// from its source is created again after its removal.
-func (p *Pod) SetDesired(spec *v1.Pod, now time.Time) {
+// from its source is created again after its removal. recorded are the resources that an earlier
+// agent has allocated to a pod of the API server; nil if that is not known.
+func (p *Pod) SetDesired(spec *v1.Pod, recorded *allocation.Resources, now time.Time) {
 	switch {
 	case p.NoLongerDesired:
 		p.Replacement = spec
@@ -21,7 +24,7 @@ func (p *Pod) SetDesired(spec *v1.Pod, now time.Time) {
 		p.Replacement = spec
 	default:
 		p.skipAddedHooks()
-		p.Spec = spec
+		p.setSpec(spec, recorded, now)
 		p.OverBudget = !p.IsStatic() && ExceedsBudget(spec)
 		p.Watches.Complete = false // the spec may refer to other objects
 		p.Storage.Volumes.Recheck()
@@ -31,9 +34,9 @@ func (p *Pod) SetDesired(spec *v1.Pod, now time.Time) {
 
 // UpdateObject sets the pod's object when only its status, or fields that the agent does not use,
 // have changed. It reports whether the change affects the pod's plan or status.
-func (p *Pod) UpdateObject(spec *v1.Pod) bool {
+func (p *Pod) UpdateObject(spec *v1.Pod, now time.Time) bool {
 	gates := len(spec.Spec.ReadinessGates) > 0
-	p.Spec = spec
+	p.setSpec(spec, nil, now)
 	return gates
 }
 
@@ -79,6 +82,13 @@ func (p *Pod) ClearDesired(now time.Time) {
 func (p *Pod) Preempt(now time.Time) {
 	p.startTermination(Termination{Reason: admission.PreemptedReason,
 		Message: admission.PreemptedMessage, Phase: v1.PodFailed, Grace: p.gracePeriod()}, now)
+}
+
+// ShutDown ends the pod because the machine shuts down, within the period of its group. A pod that
+// is ending already is hastened.
+func (p *Pod) ShutDown(period time.Duration, now time.Time) {
+	p.startTermination(Termination{Reason: shutdown.Reason, Message: shutdown.Message,
+		Phase: v1.PodFailed, Grace: min(p.gracePeriod(), period)}, now)
 }
 
 // startTermination starts the termination of the pod. If the pod is terminating already, a shorter

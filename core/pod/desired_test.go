@@ -14,7 +14,7 @@ func TestTerminalPhaseAtAPIServerIsFinal(t *testing.T) {
 		r.pod.Status.Phase = phase
 		object := r.pod.Spec.DeepCopy()
 		object.Status.Phase = v1.PodFailed
-		r.pod.SetDesired(object, t0)
+		r.pod.SetDesired(object, nil, t0)
 		if r.pod.StaleSince = (time.Time{}); r.pod.Status.Phase != v1.PodFailed {
 			t.Errorf("%s here: %s", phase, r.pod.Status.Phase)
 		}

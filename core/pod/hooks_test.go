@@ -302,16 +302,16 @@ func TestStopGoesOnWithoutItsReason(t *testing.T) {
 	r.planAt(0).completeExec(1).planAt(10 * time.Second).completeExec(1) // the hook runs
 	changed := r.pod.Spec.DeepCopy()
 	changed.Spec.Containers[0].LivenessProbe = nil
-	r.pod.SetDesired(changed, r.now)
+	r.pod.SetDesired(changed, nil, r.now)
 	r.completeExec(0).expectCall("StopContainer")
 
 	r = newHarness(t, withHook(execHook("drain"), nil)).planAt(0)
 	other := r.pod.Spec.DeepCopy()
 	back := r.pod.Spec
 	other.Spec.Containers[0].Image = "j"
-	r.pod.SetDesired(other, r.now)
+	r.pod.SetDesired(other, nil, r.now)
 	r.planAt(time.Second).expectCall("ExecSync")
-	r.pod.SetDesired(back, r.now)
+	r.pod.SetDesired(back, nil, r.now)
 	r.planAt(2 * time.Second).completeExec(0).expectCall("StopContainer")
 }
 
@@ -392,7 +392,7 @@ func TestPostStartOfChangedSpecDoesNotRun(t *testing.T) {
 	r := newHarness(t, withHook(nil, nil)).planAt(0)
 	changed := r.pod.Spec.DeepCopy()
 	changed.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: execHook("warm")}
-	r.pod.SetDesired(changed, r.now)
+	r.pod.SetDesired(changed, nil, r.now)
 	r.planAt(time.Second).expectNoCall("ExecSync")
 	if s := status(r.pod); s.State.Running == nil || !s.Ready {
 		t.Errorf("state %+v", s.State)

@@ -30,6 +30,11 @@ type Counts struct {
 	ExitedContainers    int `json:"exitedContainers,omitempty"`
 	EphemeralContainers int `json:"ephemeralContainers,omitempty"`
 
+	// Pods with a resize that is not allocated, by reason, or that is being carried out.
+	ResizesDeferred   int `json:"resizesDeferred,omitempty"`
+	ResizesInfeasible int `json:"resizesInfeasible,omitempty"`
+	ResizesInProgress int `json:"resizesInProgress,omitempty"`
+
 	// Working has the pods that the agent works on, by Config and Stage.
 	Working [configCount][stageCount]int `json:"working,omitzero"`
 	// VolumesDesired and VolumesMounted have the volumes of pods, by plugin.
@@ -98,6 +103,9 @@ func (c *Counts) Add(other Counts, times int) {
 	c.UnknownContainers += times * other.UnknownContainers
 	c.ExitedContainers += times * other.ExitedContainers
 	c.EphemeralContainers += times * other.EphemeralContainers
+	c.ResizesDeferred += times * other.ResizesDeferred
+	c.ResizesInfeasible += times * other.ResizesInfeasible
+	c.ResizesInProgress += times * other.ResizesInProgress
 	for config := range other.Working {
 		for stage, pods := range other.Working[config] {
 			c.Working[config][stage] += times * pods
@@ -106,6 +114,22 @@ func (c *Counts) Add(other Counts, times int) {
 	for plugin := range volume.PluginCount {
 		c.VolumesDesired[plugin] += times * other.VolumesDesired[plugin]
 		c.VolumesMounted[plugin] += times * other.VolumesMounted[plugin]
+	}
+}
+
+// countResizes counts the resizes that the pod's status tells of.
+func (p *Pod) countResizes(c *Counts) {
+	switch r := &p.Resize; {
+	case IsTerminal(p.Status.Phase):
+		return
+	case r.Pending == nil:
+	case r.Pending.Reason == v1.PodReasonInfeasible:
+		c.ResizesInfeasible = 1
+	default:
+		c.ResizesDeferred = 1
+	}
+	if p.Resize.InProgress != nil {
+		c.ResizesInProgress = 1
 	}
 }
 
@@ -171,6 +195,7 @@ func (p *Pod) Counts() Counts {
 	if p.Spec == nil {
 		return c
 	}
+	p.countResizes(&c)
 	if !p.NoLongerDesired {
 		c.EphemeralContainers = len(p.Spec.Spec.EphemeralContainers)
 	}

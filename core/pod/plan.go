@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"seedlet.dev/core/allocation"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/objectcache"
@@ -54,6 +55,8 @@ type Env struct {
 	// CountVolumeOperation counts how long an operation on a volume took; nil to count nothing.
 	CountVolumeOperation func(plugin volume.Plugin, operation VolumeOperation, took time.Duration,
 		failed bool)
+	// CountResize counts an attempt to carry out a resize; nil to count nothing.
+	CountResize func(took time.Duration, succeeded bool)
 	// RuntimeNotReady is why no sandbox or container can be created now, NetworkNotReady why no
 	// sandbox with a network namespace of its own can be created; each is empty if that is possible.
 	// Running containers keep running, and terminations go on.
@@ -62,6 +65,12 @@ type Env struct {
 	// AllocatedIDs returns the ranges of host IDs that are allocated to other pods than the one with
 	// the UID. Without sandboxes, ranges that only a sandbox has are left out.
 	AllocatedIDs func(uid string, sandboxes bool) []userns.Range
+	// RecordedAmounts returns what a container of the pod had when that was recorded last; nil if
+	// nothing is recorded.
+	RecordedAmounts func(uid, container string) (allocation.Amounts, bool)
+	// MustWaitForTier reports whether a pod has to wait with its cgroup until those above it are set,
+	// and has the pod planned then; nil if none has to.
+	MustWaitForTier func(uid string, class v1.PodQOSClass) bool
 }
 
 const (
@@ -128,7 +137,8 @@ func (p *Pod) isSettled() bool { return p.Observed && p.StaleSince.IsZero() && p
 //  3. A pod that has completed, or is past its deadline, terminates.
 //  4. A pod without a usable sandbox gets one, and nothing else before it.
 //  5. Containers that must not run are stopped, and leftovers removed, before others start.
-//  6. The pod's cgroup has its limits before its containers start; a pod over a limit is evicted.
+//  6. The pod's cgroup has its limits before its containers start, and running containers get the
+//     resources that are allocated to them (resize.go); a pod over a limit is evicted.
 //  7. Containers start when the volumes are ready and the runtime is.
 func (p *Pod) syncPod(env *Env, w *wakeTimer) {
 	if !p.Observed || p.Spec == nil || !p.loadRecord(env, w) {
@@ -165,8 +175,7 @@ func (p *Pod) syncPod(env *Env, w *wakeTimer) {
 	}
 	p.removeLeftovers(env, w)
 	p.releaseUnreferencedImages(env)
-	if p.setCgroup(p.sandboxCgroup(sandbox, &env.Node.Cgroups), sandbox.Attempt, env) ||
-		p.evictOverLimit(env) {
+	if p.syncResources(sandbox, env, w) || p.evictOverLimit(env) {
 		return
 	}
 	if p.syncVolumes(env, w) && !p.waitsForRuntime(env, false) {
@@ -226,7 +235,7 @@ func (p *Pod) replaceSandbox(env *Env, w *wakeTimer) {
 	}
 	handler, ok := p.runtimeHandler(env)
 	if !ok || !p.allocateIDs(handler, env, w) ||
-		p.setCgroup(p.sandboxCgroup(nil, &env.Node.Cgroups), attempt, env) {
+		p.setCgroup(nil, attempt, env) {
 		return
 	}
 	p.recordSandboxEvents(env)
@@ -294,13 +303,13 @@ func (p *Pod) stopUnexpected(sandbox *Sandbox, env *Env, w *wakeTimer) bool {
 func (p *Pod) isOutdated(c *Container) bool { return !p.matchesSpec(c) || c.isStoppedAsChanged() }
 
 // isStoppedAsChanged reports whether a container ran when its spec changed, and was stopped for
-// that. Such a container runs again whatever its restart policy, also if its spec is changed back
-// before it has exited (the kubelet's computePodActions decides on the start of the next run
-// together with the stop). One that had exited before is restarted only by its policy
-// (ShouldContainerBeRestarted in pkg/kubelet/container/helpers.go): the API server refuses the
-// status of another run of a container that is never restarted.
+// that, as for a resize that demands it. Such a container runs again whatever its restart policy,
+// also if its spec is changed back before it has exited (the kubelet's computePodActions decides on
+// the start of the next run together with the stop). One that had exited before is restarted only
+// by its policy (ShouldContainerBeRestarted in pkg/kubelet/container/helpers.go): the API server
+// refuses the status of another run of a container that is never restarted.
 func (c *Container) isStoppedAsChanged() bool {
-	return c.Stop != nil && c.Stop.Reason == stopReasonChanged
+	return c.Stop != nil && (c.Stop.Reason == stopReasonChanged || c.Stop.Reason == stopReasonResize)
 }
 
 // matchesSpec reports whether a container was created from the current spec.

@@ -21,6 +21,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/allocation"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/manifest"
@@ -51,9 +52,11 @@ type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 
-	// Spec is the pod as its source wrote it, with defaults applied. Spec is nil for an orphaned
-	// pod, which only the runtime has: its source was removed, or has not been read yet.
-	Spec *v1.Pod `json:"spec,omitempty"`
+	// Spec is the pod as its source wrote it, with defaults applied, and with the resources that are
+	// allocated to it. Spec is nil for an orphaned pod, which only the runtime has: its source was
+	// removed, or has not been read yet.
+	Spec   *v1.Pod `json:"spec,omitempty"`
+	Resize Resize  `json:"resize"` // a change of its resources
 	// Replacement is the desired pod with the same UID that replaces this one once it is removed.
 	Replacement *v1.Pod `json:"replacement,omitempty"`
 	// StartTime is the startTime of the pod's status: when an agent first saw the pod.
@@ -149,13 +152,15 @@ type PendingImage struct {
 	PresenceReported bool      `json:"presenceReported,omitempty"`
 }
 
-// New creates a pod that a source desires. observed is set if the runtime is known to have nothing
-// of the pod, isNew if no record of the pod can be on the disk.
-func New(spec *v1.Pod, observed, isNew bool, now time.Time) *Pod {
+// New creates a pod that a source desires. recorded are the resources that an earlier agent has
+// allocated to it; nil if none are recorded. observed is set if the runtime is known to have
+// nothing of the pod, isNew if no record of the pod can be on the disk.
+func New(spec *v1.Pod, recorded *allocation.Resources, observed, isNew bool, now time.Time) *Pod {
 	p := &Pod{Observed: observed,
 		UID: string(spec.UID), Namespace: spec.Namespace, Name: spec.Name,
-		Spec: spec, StartTime: now, Stage: Syncing, Status: Status{Phase: v1.PodPending},
+		StartTime: now, Stage: Syncing, Status: Status{Phase: v1.PodPending},
 	}
+	p.setSpec(spec, recorded, now)
 	p.OverBudget = !p.IsStatic() && ExceedsBudget(spec)
 	if observed {
 		p.LastRemoval = now

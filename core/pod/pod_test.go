@@ -27,7 +27,7 @@ func spec(policy v1.RestartPolicy, init, app string) *v1.Pod {
 
 // podWith returns an observed pod with a ready sandbox and the given containers in it.
 func podWith(spec *v1.Pod, containers ...Container) *Pod {
-	p := New(spec, false, true, t0)
+	p := New(spec, nil, false, true, t0)
 	p.Observed, p.Record = true, Record{Loaded: true, StartTime: t0}
 	p.addSandbox(Sandbox{ID: "s", Ready: true, Inspected: true})
 	for _, c := range containers {
@@ -181,7 +181,7 @@ func TestAbsenceInOlderList(t *testing.T) {
 // A list that was requested before the predecessor of a pod was removed may have objects of the
 // predecessor. They do not become the pod's.
 func TestLateListOfPredecessor(t *testing.T) {
-	p := New(spec(v1.RestartPolicyAlways, "", "web"), true, true, t0.Add(10*time.Second))
+	p := New(spec(v1.RestartPolicyAlways, "", "web"), nil, true, true, t0.Add(10*time.Second))
 	old := &pleg.Sandbox{ID: "old", UID: "u", Attempt: 1}
 	removed := &pleg.Container{ID: "gone", UID: "u", Name: "web", Attempt: 3}
 	requestedAt := t0.Add(9 * time.Second)

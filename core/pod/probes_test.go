@@ -233,7 +233,7 @@ func TestReadinessIsProbedWhileContainerEnds(t *testing.T) {
 		} else {
 			changed := r.pod.Spec.DeepCopy()
 			changed.Spec.Containers[0].Image = "j"
-			r.pod.SetDesired(changed, t0)
+			r.pod.SetDesired(changed, nil, t0)
 		}
 		r.planAt(5 * time.Second).expectCall("ExecSync") // the hook
 		for _, at := range []time.Duration{10, 20} {

@@ -9,6 +9,7 @@ import (
 
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/probe"
+	"seedlet.dev/core/shutdown"
 	"seedlet.dev/world"
 )
 
@@ -201,8 +202,9 @@ func (r *Record) setContent(c *recordContent) {
 }
 
 // applyRecord restores the facts of the record about running containers, and the termination of the
-// pod. The postStart hook of a container that another agent has created counts as run; nothing else
-// is known about such a container.
+// pod. A static pod that a shutdown of the machine has ended runs again, as no controller would
+// replace it. The postStart hook of a container that another agent has created counts as run;
+// nothing else is known about such a container.
 func (p *Pod) applyRecord(env *Env) {
 	for i := range p.Containers {
 		c := &p.Containers[i]
@@ -224,9 +226,14 @@ func (p *Pod) applyRecord(env *Env) {
 			}
 		}
 	}
-	if end := p.Record.Termination; end != nil && p.Stage == Syncing {
+	end := p.Record.Termination
+	switch {
+	case end == nil:
+	case p.IsStatic() && end.Reason == shutdown.Reason:
+		// The machine is up again, or is still going down, which package shutdown then knows.
+	case p.Stage == Syncing:
 		p.startTermination(*end, env.Effects.Now())
-	} else if end != nil { // the pod is marked for deletion as well
+	default: // the pod is marked for deletion as well
 		p.Termination.Reason, p.Termination.Message = end.Reason, end.Message
 		p.Termination.Phase = end.Phase
 	}

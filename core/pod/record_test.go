@@ -47,7 +47,7 @@ func FuzzRecord(f *testing.F) {
 func preempted(t *testing.T, change func(*v1.Pod)) *harness {
 	s := spec(v1.RestartPolicyAlways, "", "web")
 	change(s)
-	p := New(s, true, true, t0)
+	p := New(s, nil, true, true, t0)
 	p.Preempt(t0)
 	p.StaleSince = time.Time{}
 	return newHarness(t, p).planAt(0)
@@ -89,7 +89,7 @@ func TestTerminationThatCannotBePersisted(t *testing.T) {
 func TestDeletionIsDurableAtAPIServer(t *testing.T) {
 	s := spec(v1.RestartPolicyAlways, "", "web")
 	s.DeletionTimestamp = &metav1.Time{Time: t0}
-	p := New(s, true, true, t0)
+	p := New(s, nil, true, true, t0)
 	p.StaleSince = time.Time{}
 	if newHarness(t, p).planAt(0).expectNoCall("MakeDir"); p.Status.Phase != v1.PodFailed {
 		t.Errorf("phase %s", p.Status.Phase)
@@ -102,4 +102,21 @@ func TestRecordWithoutDirectory(t *testing.T) {
 	r := newHarness(t, runningPod(withProbe(probe.Readiness, nil))).planAt(0).completeExec(0)
 	r.complete("WriteFile", nil, world.Errorf(world.KindNotFound, "", "no such directory"))
 	r.planAt(time.Minute).complete("MakeDir", &world.Done{}, nil).expectCall("WriteFile")
+}
+
+// A pod of the API server that a shutdown of the machine has ended stays ended; a static pod runs
+// again.
+func TestShutdownInRecord(t *testing.T) {
+	for source, want := range map[string]Stage{"file": Syncing, "api": Terminating} {
+		p := runningPod(func(*v1.Container) {})
+		p.Spec.Annotations = map[string]string{"kubernetes.io/config.source": source}
+		p.Record.Loaded = false
+		r := newHarness(t, p).planAt(0)
+		r.complete("ReadFiles", &world.FilesRead{Files: []world.File{{Data: []byte(
+			`{"start":"2025-12-31T00:00:00Z","end":{"reason":"Terminated","phase":"Failed","grace":1}}`)}}},
+			nil)
+		if p.Stage != want {
+			t.Errorf("a pod of source %s is %v, want %v", source, p.Stage, want)
+		}
+	}
 }

@@ -1,9 +1,6 @@
 package pod
 
 import (
-	"cmp"
-	"maps"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -26,13 +23,17 @@ type Watches struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// references returns the objects that a pod refers to, sorted and each once.
+// references returns the objects that a pod refers to, each once, in the order of its spec.
 func references(pod *v1.Pod) []world.WatchTarget {
+	var all []world.WatchTarget
 	seen := map[world.WatchTarget]bool{}
-	visitReferences(pod, func(target world.WatchTarget) { seen[target] = true })
-	return slices.SortedFunc(maps.Keys(seen), func(x, y world.WatchTarget) int {
-		return cmp.Or(cmp.Compare(x.Resource, y.Resource), cmp.Compare(x.Name, y.Name))
+	visitReferences(pod, func(target world.WatchTarget) {
+		if !seen[target] {
+			seen[target] = true
+			all = append(all, target)
+		}
 	})
+	return all
 }
 
 // countReferences returns the number of references, or a number above the budget if they exceed it.

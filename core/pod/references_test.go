@@ -147,14 +147,14 @@ func TestReferencesAreWatched(t *testing.T) {
 			t.Errorf("%s: %d watches, %s", when, len(store.Watches), d)
 		}
 	}
-	watched("new", "configmaps/default/c", "configmaps/default/v", "secrets/default/pull",
+	watched("new", "configmaps/default/v", "secrets/default/pull", "configmaps/default/c",
 		"services//")
 	changed := s.DeepCopy()
 	changed.Spec.Volumes = nil
-	p.SetDesired(changed, t0)
-	watched("changed", "configmaps/default/c", "secrets/default/pull", "services//")
+	p.SetDesired(changed, nil, t0)
+	watched("changed", "secrets/default/pull", "configmaps/default/c", "services//")
 	p.ClearDesired(t0)
-	watched("ending", "configmaps/default/c", "secrets/default/pull", "services//")
+	watched("ending", "secrets/default/pull", "configmaps/default/c", "services//")
 	p.Stage = Terminated
 	watched("ended", []string{}...)
 }

@@ -41,7 +41,10 @@ func (p *Pod) MayBecomeTerminal() bool {
 // AllocatedPod returns a pod whose requests are the resources that this pod holds on the node: the
 // pod itself, or for an orphaned pod the allocation in the annotation of its sandbox.
 func (p *Pod) AllocatedPod() *v1.Pod {
-	if p.Spec != nil {
+	switch {
+	case p.Resize.Granted != nil:
+		return p.Resize.Granted
+	case p.Spec != nil:
 		return p.Spec
 	}
 	pod := &v1.Pod{}

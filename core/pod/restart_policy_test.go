@@ -158,9 +158,9 @@ func TestContainerStoppedForChangeRunsAgain(t *testing.T) {
 		r := newHarness(t, p).planAt(0)
 		original, changed := p.Spec, p.Spec.DeepCopy()
 		changed.Spec.Containers[0].Image = "j"
-		p.SetDesired(changed, r.now)
+		p.SetDesired(changed, nil, r.now)
 		r.planAt(time.Second).expectCall("StopContainer")
-		p.SetDesired(original, r.now)
+		p.SetDesired(original, nil, r.now)
 		r.planAt(2*time.Second).complete("StopContainer", &runtimeapi.StopContainerResponse{}, nil)
 		c := &p.Containers[0]
 		c.Inspected, c.ExitCode = Exited, 0

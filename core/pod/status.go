@@ -23,4 +23,6 @@ type Condition struct {
 	Reason  string              `json:"reason,omitempty"`
 	Message string              `json:"message,omitempty"`
 	Since   time.Time           `json:"since"`
+	// Generation is that of the spec that a resize is for; zero for the current one.
+	Generation int64 `json:"generation,omitempty"`
 }

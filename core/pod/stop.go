@@ -23,6 +23,7 @@ type Stop struct {
 const (
 	stopReasonPostStartHook = "FailedPostStartHook" // the whole message of the event
 	stopReasonChanged       = "definition changed, will be restarted"
+	stopReasonResize        = "resize requires restart"
 	stopReasonUnknownState  = "is in \"unknown\" state, try killing it before restart"
 	stopReasonRestartAll    = "is stopped, as all containers of the pod restart"
 	stopReasonLiveness      = "failed liveness probe"

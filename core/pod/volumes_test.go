@@ -196,7 +196,7 @@ func TestVolumeThatChangesDuringInspection(t *testing.T) {
 	r := newHarness(t, p).planAt(0)
 	changed := p.Spec.DeepCopy()
 	changed.Spec.Volumes[0].HostPath.Path = "/b"
-	p.SetDesired(changed, r.now)
+	p.SetDesired(changed, nil, r.now)
 	r.complete("StatPath", &world.PathInfo{Kind: world.PathDirectory}, nil)
 	if got := r.expectCall("StatPath").Body.(*world.StatPath).Path; got != "/b" {
 		t.Errorf("inspects %s", got)
@@ -241,7 +241,7 @@ func TestChangedSubPath(t *testing.T) {
 		}
 		changed := p.Spec.DeepCopy()
 		changed.Spec.Containers[0].VolumeMounts[0].SubPath = "b"
-		p.SetDesired(changed, r.now)
+		p.SetDesired(changed, nil, r.now)
 		if early {
 			r.complete("BindSubPath", &world.Done{}, nil)
 		} else {
@@ -273,7 +273,7 @@ func TestHostsThatChangeDuringWrite(t *testing.T) {
 	r.expectCall("WriteFile")
 	changed := p.Spec.DeepCopy()
 	changed.Spec.HostAliases = []v1.HostAlias{{IP: "10.1.2.3", Hostnames: []string{"db"}}}
-	p.SetDesired(changed, r.now)
+	p.SetDesired(changed, nil, r.now)
 	p.Storage.Volumes.Volumes[0].UpToDate = true
 	r.complete("WriteFile", &world.Done{}, nil)
 	if file := string(r.expectCall("WriteFile").Body.(*world.WriteFile).Data); !strings.Contains(

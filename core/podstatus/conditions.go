@@ -11,6 +11,7 @@ import (
 
 	"seedlet.dev/core/admission"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/shutdown"
 	"seedlet.dev/core/timer"
 )
 
@@ -44,17 +45,39 @@ func updateConditions(p *pod.Pod, now time.Time) {
 	setCondition(p, v1.PodScheduled, true, "", "", now)
 	updateRestarting(p, now)
 	updateDisruption(p, now)
+	updateResize(p, v1.PodResizePending, p.Resize.Pending)
+	updateResize(p, v1.PodResizeInProgress, p.Resize.InProgress)
+}
+
+// updateResize sets or removes a condition about a resize. A pod that has ended is not resized.
+func updateResize(p *pod.Pod, t v1.PodConditionType, state *pod.ResizeState) {
+	if state == nil || pod.IsTerminal(p.Status.Phase) {
+		p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c pod.Condition) bool {
+			return c.Type == t
+		})
+		return
+	}
+	setCondition(p, t, true, state.Reason, state.Message, state.Since)
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == t {
+			c.Since, c.Generation = state.Since, state.Generation
+		}
+	}
 }
 
 // updateDisruption sets the condition DisruptionTarget of a pod that was terminated for a critical
-// pod. The condition is reported together with the terminal phase: the failure policies of Jobs
-// look at both (KEP-3329). The kubelet sets the condition for evictions under node pressure as
-// well, but not for evictions over a limit of the pod.
+// pod, or because the machine shuts down. The condition is reported together with the terminal
+// phase: the failure policies of Jobs look at both (KEP-3329). The kubelet sets the condition for
+// evictions under node pressure as well, but not for evictions over a limit of the pod.
 func updateDisruption(p *pod.Pod, now time.Time) {
 	isTerminal := pod.IsTerminal(p.Status.Phase) || p.UnreportedTerminalPhase() != ""
 	if isTerminal && p.Termination.Reason == admission.PreemptedReason {
 		setCondition(p, v1.DisruptionTarget, true, v1.PodReasonTerminationByKubelet,
 			"Pod was preempted by Kubelet to accommodate a critical pod.", now)
+	}
+	if isTerminal && p.Termination.Reason == shutdown.Reason {
+		setCondition(p, v1.DisruptionTarget, true, v1.PodReasonTerminationByKubelet, shutdown.Message,
+			now)
 	}
 }
 
@@ -102,9 +125,13 @@ func conditions(p *pod.Pod, wall *timer.WallClock) []v1.PodCondition {
 		if c.Status {
 			status = v1.ConditionTrue
 		}
+		generation := p.Spec.Generation
+		if c.Generation != 0 {
+			generation = c.Generation
+		}
 		served = append(served, v1.PodCondition{
 			Type: c.Type, Status: status, Reason: c.Reason, Message: c.Message,
-			LastTransitionTime: metav1.NewTime(wall.Date(c.Since)), ObservedGeneration: p.Spec.Generation,
+			LastTransitionTime: metav1.NewTime(wall.Date(c.Since)), ObservedGeneration: generation,
 		})
 	}
 	return served

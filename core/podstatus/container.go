@@ -70,7 +70,8 @@ func containerStatus(p *pod.Pod, container *v1.Container, role pod.Role, node *p
 	if c.Image != "" && c.Image != c.ImageID {
 		status.Image = c.Image // the runtime's name of the image, unless it has none
 	}
-	status.Resources, status.AllocatedResources = resources(container), container.Resources.Requests
+	status.Resources, status.AllocatedResources = resources(c, container),
+		container.Resources.Requests
 	status.User, status.StopSignal = c.User, c.StopSignal
 	status.RestartCount = c.Restarts
 	status.ContainerID = runtimeName + "://" + c.ID
@@ -174,15 +175,6 @@ func terminated(c *pod.Container, runtimeName string) *v1.ContainerStateTerminat
 		FinishedAt:  metav1.NewTime(c.FinishedAt),
 		ContainerID: runtimeName + "://" + c.ID,
 	}
-}
-
-// resources returns the resources of a container, which are those that the spec requests.
-func resources(container *v1.Container) *v1.ResourceRequirements {
-	r := &container.Resources
-	if len(r.Requests) == 0 && len(r.Limits) == 0 {
-		return nil
-	}
-	return &v1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}
 }
 
 // mountStatuses returns the statuses of a container's volume mounts.

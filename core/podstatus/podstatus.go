@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podresources "k8s.io/component-helpers/resource"
 
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/pod"
@@ -87,6 +88,8 @@ func ServedPod(p *pod.Pod, node *pod.Node, runtimeName string) *v1.Pod {
 	status.Conditions = conditions(p, &node.Wall)
 	setIPs(status, p, node)
 	setContainerStatuses(status, p, node, runtimeName)
+	status.AllocatedResources = podresources.PodRequests(p.Spec, podresources.PodResourcesOptions{})
+	status.Resources = podResources(p, status.AllocatedResources)
 	limitMessages(served)
 	return served
 }

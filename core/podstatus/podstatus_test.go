@@ -22,7 +22,7 @@ func newPod(policy v1.RestartPolicy, runs ...pod.Container) *pod.Pod {
 	spec := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", Namespace: "default", Name: "p"}}
 	spec.Spec.RestartPolicy = policy
 	spec.Spec.Containers = []v1.Container{{Name: "web", Image: "i"}}
-	p := pod.New(spec, true, true, t0)
+	p := pod.New(spec, nil, true, true, t0)
 	p.Sandboxes = []pod.Sandbox{{ID: "s", Ready: true, Inspected: true}}
 	p.Containers = runs
 	return p

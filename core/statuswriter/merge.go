@@ -15,8 +15,12 @@ import (
 // ownedConditions are the conditions that the node writes.
 var ownedConditions = []v1.PodConditionType{
 	v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady,
-	v1.PodScheduled, v1.AllContainersRestarting, v1.DisruptionTarget,
+	v1.PodScheduled, v1.AllContainersRestarting, v1.DisruptionTarget, v1.PodResizePending,
+	v1.PodResizeInProgress,
 }
+
+// passingConditions are those that the node removes when they no longer hold.
+var passingConditions = []v1.PodConditionType{v1.PodResizePending, v1.PodResizeInProgress}
 
 // sharedConditions are those that the node writes for some pods only. DisruptionTarget is written
 // by other clients as well, such as the taint manager. The stored one stays unless the node has its
@@ -61,7 +65,8 @@ func merge(spec *v1.PodSpec, stored, desired *v1.PodStatus) *v1.PodStatus {
 		i := slices.IndexFunc(stored.Conditions, func(o v1.PodCondition) bool {
 			return o.Type == c.Type
 		})
-		if i >= 0 && stored.Conditions[i].Status == c.Status {
+		if i >= 0 && stored.Conditions[i].Status == c.Status &&
+			(stored.Conditions[i].Reason == c.Reason || !slices.Contains(passingConditions, c.Type)) {
 			c.LastTransitionTime = stored.Conditions[i].LastTransitionTime
 		}
 		if i >= 0 {
@@ -252,6 +257,31 @@ func ownedStatus(status *v1.PodStatus) *v1.PodStatus {
 	return &own
 }
 
+// removeAmounts has a patch to the fields of a status remove the resources of the pod as a whole
+// that the stored status has and the new one lacks: the API server merges them by name.
+func removeAmounts(fields map[string]any, stored *v1.PodStatus) {
+	remove := func(within map[string]any, field string, list v1.ResourceList) {
+		amounts, isMap := within[field].(map[string]any)
+		if _, isSet := within[field]; isSet && !isMap {
+			return // all are removed
+		}
+		for name := range list { //ordered: into a map
+			if _, stays := amounts[string(name)]; !stays {
+				if amounts == nil {
+					amounts = map[string]any{}
+					within[field] = amounts
+				}
+				amounts[string(name)] = nil
+			}
+		}
+	}
+	remove(fields, "allocatedResources", stored.AllocatedResources)
+	if whole, exists := fields["resources"].(map[string]any); exists && stored.Resources != nil {
+		remove(whole, "requests", stored.Resources.Requests)
+		remove(whole, "limits", stored.Resources.Limits)
+	}
+}
+
 // newPatch returns the patch to a status with all fields that the node writes, not only the
 // differences: the result is right whatever the stored status is.
 func newPatch(object *v1.Pod, status *v1.PodStatus) json.RawMessage {
@@ -270,6 +300,15 @@ func newPatch(object *v1.Pod, status *v1.PodStatus) json.RawMessage {
 	for _, c := range conditions {
 		removeMissing(c.(map[string]any), "reason", "message")
 	}
+	for _, t := range passingConditions {
+		isOf := func(c v1.PodCondition) bool { return c.Type == t }
+		if slices.ContainsFunc(object.Status.Conditions, isOf) &&
+			!slices.ContainsFunc(status.Conditions, isOf) {
+			fields["conditions"] = append(conditions, map[string]any{"type": t, "$patch": "delete"})
+			conditions = fields["conditions"].([]any)
+		}
+	}
+	removeAmounts(fields, &object.Status)
 	// The API server merges these lists by key unless they have a directive.
 	for _, field := range []string{"podIPs", "hostIPs"} {
 		ips := []any{map[string]any{"$patch": "replace"}}

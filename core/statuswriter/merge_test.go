@@ -9,7 +9,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 5, time.UTC)
@@ -95,6 +97,35 @@ func TestPatch(t *testing.T) {
 	}
 	if n := len(got.Status["podIPs"].([]any)); n != 2 {
 		t.Errorf("addresses are merged, not replaced: %s", data)
+	}
+}
+
+// The API server merges the resources of a pod by name: those that it has no longer are removed.
+func TestPatchRemovesResources(t *testing.T) {
+	one := resource.MustParse("1")
+	object := &v1.Pod{Status: v1.PodStatus{
+		AllocatedResources: v1.ResourceList{"cpu": one, "memory": one},
+		Resources: &v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": one},
+			Limits: v1.ResourceList{"cpu": one, "hugepages-2Mi": one}}}}
+	desired := &v1.PodStatus{AllocatedResources: v1.ResourceList{"cpu": one},
+		Resources: &v1.ResourceRequirements{Limits: v1.ResourceList{"cpu": one}}}
+	for _, status := range []*v1.PodStatus{desired, {}} {
+		stored, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		patched, err := strategicpatch.StrategicMergePatch(stored, newPatch(object, status), v1.Pod{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got v1.Pod
+		if err := json.Unmarshal(patched, &got); err != nil {
+			t.Fatal(err)
+		}
+		if !equality.Semantic.DeepEqual(got.Status.AllocatedResources, status.AllocatedResources) ||
+			!equality.Semantic.DeepEqual(got.Status.Resources, status.Resources) {
+			t.Errorf("%s: %+v", patched, got.Status)
+		}
 	}
 }
 

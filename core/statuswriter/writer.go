@@ -33,6 +33,10 @@ const (
 	backoffFirst   = time.Second
 	backoffMax     = time.Minute
 	delayMax       = 10 * time.Second
+	// restoredAfter is how long an object must be older than the known version before the API server
+	// counts as restored from a backup. A watch is late by seconds; if it is later, the write only
+	// fails with a conflict.
+	restoredAfter = time.Minute
 )
 
 // Key returns the owner of the writes for a pod.
@@ -50,6 +54,10 @@ type Writer struct {
 type Entry struct {
 	// Stored is the newest known version of the object; for a static pod that is its mirror pod.
 	Stored *v1.Pod `json:"stored"`
+	// Older is the observed version, if that is older than Stored, and OlderSince since when it is:
+	// the watch is late, or the API server was restored from a backup.
+	Older      *v1.Pod   `json:"older,omitempty"`
+	OlderSince time.Time `json:"olderSince"`
 
 	Op          world.OpID `json:"op,omitempty"`
 	SumInFlight string     `json:"sumInFlight,omitempty"` // the sum of the status in flight
@@ -99,8 +107,12 @@ func (w *Writer) Observe(uid string, object *v1.Pod) {
 			w.Entries = map[string]*Entry{}
 		}
 		w.Entries[uid] = &Entry{Stored: object}
-	case isNewer(object, e.Stored):
-		e.Stored = object
+	case isNewer(e.Stored, object) && !isNewer(object, e.Stored):
+		e.Older = object
+	case !isNewer(object, e.Stored):
+		e.Older, e.OlderSince = nil, time.Time{}
+	default:
+		e.Stored, e.Older, e.OlderSince = object, nil, time.Time{}
 		if e.Conflicted {
 			e.Conflicted, e.NotBefore = false, time.Time{}
 		}
@@ -139,9 +151,33 @@ func (w *Writer) RetryNow(uid string) {
 // Plan issues the next write for a pod, and returns when to plan again.
 func (w *Writer) Plan(uid string, desired Desired, effects *op.Effects) time.Time {
 	e := w.Entries[uid]
-	switch {
-	case e == nil:
+	if e == nil {
 		return time.Time{}
+	}
+	restored := e.adoptOlder(effects.Now())
+	return timer.Soonest(restored, e.planWrite(uid, desired, effects))
+}
+
+// adoptOlder makes an older version the known one if it has been observed for long enough, and
+// returns when it will be.
+func (e *Entry) adoptOlder(now time.Time) time.Time {
+	switch {
+	case e.Older == nil || e.Op != 0:
+		return time.Time{}
+	case e.OlderSince.IsZero():
+		e.OlderSince = now
+	}
+	if at := e.OlderSince.Add(restoredAfter); now.Before(at) {
+		return at
+	}
+	e.Stored, e.Older, e.OlderSince = e.Older, nil, time.Time{}
+	e.StoredSum, e.StoredVersion, e.Deleted = "", "", false
+	return time.Time{}
+}
+
+// planWrite issues the next write, and returns when to plan again.
+func (e *Entry) planWrite(uid string, desired Desired, effects *op.Effects) time.Time {
+	switch {
 	case e.Op != 0:
 		e.noteChangeInFlight(desired.Status, effects)
 		return time.Time{}

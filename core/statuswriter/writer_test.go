@@ -2,6 +2,7 @@ package statuswriter
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,6 +142,44 @@ func TestConflict(t *testing.T) {
 	d.Observe("u1", podObject("2", v1.PodPending))
 	if eff, _ := d.plan(withPhase(v1.PodRunning)); eff == nil {
 		t.Error("not written although the newest version is known")
+	}
+}
+
+// An API server that was restored from a backup has older versions, and statuses that were written
+// later are lost. A watch that is late has older versions too, for a moment.
+func TestRestoredServer(t *testing.T) {
+	d := newHarness(podObject("10", v1.PodRunning))
+	if eff, _ := d.plan(withPhase(v1.PodRunning)); eff != nil {
+		t.Fatalf("written without a difference: %+v", eff.Body)
+	}
+	d.Observe("u1", podObject("5", v1.PodPending))
+	eff, wake := d.plan(withPhase(v1.PodRunning))
+	if eff != nil || !wake.Equal(d.now.Add(restoredAfter)) {
+		t.Fatalf("issued %v, planned again at %v", eff, wake)
+	}
+	d.now = d.now.Add(restoredAfter / 2)
+	d.Observe("u1", podObject("6", v1.PodPending))
+	if d.plan(withPhase(v1.PodRunning)); d.Entries["u1"].Stored.ResourceVersion != "10" {
+		t.Error("an older version counts at once")
+	}
+	late := &harness{now: d.now}
+	late.Observe("u1", podObject("10", v1.PodRunning))
+	late.Observe("u1", podObject("6", v1.PodPending))
+	late.plan(withPhase(v1.PodRunning))
+	late.Observe("u1", podObject("10", v1.PodRunning))
+	late.now = late.now.Add(time.Hour)
+	if eff, _ := late.plan(withPhase(v1.PodRunning)); eff != nil {
+		t.Errorf("the watch was late, and %+v is written", eff.Body)
+	}
+	d.now = wake
+	eff, _ = d.plan(withPhase(v1.PodRunning))
+	if eff == nil || !strings.Contains(string(eff.Body.(*world.PatchObject).Patch),
+		`"resourceVersion":"6"`) {
+		t.Fatalf("the lost status is not written: %+v", eff)
+	}
+	d.complete(eff, read(podObject("7", v1.PodRunning)), nil)
+	if eff, wake := d.plan(withPhase(v1.PodRunning)); eff != nil || !wake.IsZero() {
+		t.Errorf("issued %v, planned again at %v", eff, wake)
 	}
 }
 

@@ -41,13 +41,16 @@ func (r Range) IsFree(taken []Range) bool {
 // String returns the text form, FIRST+LENGTH, as in the annotation of a sandbox.
 func (r Range) String() string { return fmt.Sprintf("%d+%d", r.First, r.Length) }
 
-// Parse parses the output of String. Any other text is an empty range.
+// Parse parses the output of String for a range that an agent may have allocated. Any other text is
+// an empty range: the annotations of a kubelet's sandbox are those of its pod, which may claim the
+// host's own IDs.
 func Parse(text string) Range {
 	var r Range
 	if _, err := fmt.Sscanf(text, "%d+%d", &r.First, &r.Length); err != nil || r.String() != text {
 		return Range{}
 	}
-	if uint64(r.First)+uint64(r.Length) > idsEnd {
+	if r.First < idsFirst || r.First%idsUnit != 0 || r.Length == 0 || r.Length%idsUnit != 0 ||
+		uint64(r.First)+uint64(r.Length) > idsEnd {
 		return Range{}
 	}
 	return r
@@ -86,6 +89,7 @@ func (r Range) IDMappings() []*runtimeapi.IDMapping {
 const (
 	idsFirst = 1 << 16 // lower IDs are the host's own, as with a kubelet without /etc/subuid
 	idsEnd   = 1 << 32
+	idsUnit  = 1 << 16 // of the ranges (userNamespaces.idsPerPod) and of what is set apart
 )
 
 // Layout divides IDs of the host into ranges of equal length.

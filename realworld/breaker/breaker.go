@@ -16,15 +16,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"regexp"
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"seedlet.dev/realworld/regularfile"
 	"seedlet.dev/realworld/replacefile"
 	"seedlet.dev/world"
 	"seedlet.dev/world/panics"
@@ -52,8 +49,8 @@ type Breaker struct {
 // Open reads the record. It always returns a breaker; an error is only to be logged.
 func Open(path string, now time.Time) (*Breaker, error) {
 	b := &Breaker{path: path, record: panics.Open(nil, now)}
-	data, err := read(path)
-	if err != nil {
+	data, err := regularfile.Read(path, fileMax)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return b, fmt.Errorf("reading the record of panics: %w", err)
 	}
 	var content file
@@ -78,29 +75,6 @@ func (b *Breaker) Note(uid, place string, now time.Time) (inARow int, err error)
 	}
 	inARow = b.record.Note(uid, place, now)
 	return inARow, b.write()
-}
-
-// read reads the file; nothing if there is none. Only a regular file is read: another kind may
-// block.
-func read(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no regular file", path)
-	case info.Size() > fileMax:
-		return nil, fmt.Errorf("%s has %d bytes, and may have %d", path, info.Size(), fileMax)
-	}
-	return io.ReadAll(io.LimitReader(f, fileMax))
 }
 
 // write replaces the file. After a crash of the machine it is the old one or the new one.

@@ -14,7 +14,13 @@ import (
 	"sync"
 
 	"k8s.io/client-go/util/cert"
+
+	"seedlet.dev/realworld/regularfile"
 )
+
+// BytesMax bounds a file of certificates or of a key. A bundle of all public authorities has about
+// 300 KiB.
+const BytesMax = 4 << 20
 
 // Reloader holds the parsed content of one or several files. It is safe for concurrent use.
 type Reloader[T any] struct {
@@ -83,7 +89,7 @@ func (r *Reloader[T]) read() (value T, infos []os.FileInfo, err error) {
 		if err != nil {
 			return value, nil, err
 		}
-		content, err := os.ReadFile(path)
+		content, err := regularfile.Read(path, BytesMax)
 		if err != nil {
 			return value, nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"seedlet.dev/realworld/certfile"
@@ -59,6 +60,41 @@ func TestChangedFilesAreReloaded(t *testing.T) {
 	expect("2", 2)
 	write(t, b, "3")
 	expect("2", 3) // the problem is reported again, as the files were valid in between
+}
+
+// A read of a pipe waits for a writer, and holds the lock that each handshake takes.
+func TestOtherThanSmallRegularFilesAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	write(t, a, "1")
+	write(t, b, "1")
+	var warnings []string
+	k, err := certfile.Open(halves, func(p string) { warnings = append(warnings, p) }, a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(want string) {
+		t.Helper()
+		got := k.Current()
+		if got != "1" || len(warnings) != 1 || !strings.Contains(warnings[0], want) {
+			t.Errorf("%q, warnings %q", got, warnings)
+		}
+		warnings = nil
+	}
+	if err := errors.Join(os.Remove(b), syscall.Mkfifo(b, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	expect(b + " is not a regular file")
+	if err := errors.Join(os.Remove(b), os.Symlink("/dev/zero", b)); err != nil {
+		t.Fatal(err)
+	}
+	_ = k.Current() // the same problem is reported once
+	warnings = nil
+	err = errors.Join(os.Remove(b), os.WriteFile(b, nil, 0o600), os.Truncate(b, 1<<40))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(b + " is larger than")
 }
 
 func TestOpenFails(t *testing.T) {

@@ -3,9 +3,11 @@ package containerapi
 import (
 	"bufio"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"sync"
 	"time"
 
@@ -16,21 +18,27 @@ import (
 // and then to send the first byte.
 const backendTimeout = 30 * time.Second
 
-// proxy returns a handler that proxies a connection to the runtime's streaming server. It removes
+// proxyTo returns a handler that proxies a connection to the runtime's streaming server. It removes
 // the client's credentials from the request: the runtime's URL is the key to the stream. A token
 // that authenticated the client is gone already, but not one that came with a certificate.
-func (a *API) proxy(r *http.Request, location *url.URL) http.Handler {
+func proxyTo(location *url.URL, r *http.Request) http.Handler {
 	r.Header.Del("Authorization")
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+	return proxy.NewUpgradeAwareHandler(location, backendTransport(r.Context()), false, true,
+		errorResponder{})
+}
+
+// backendTransport connects with the runtime's streaming server. Its connections end with a
+// context; no proxy of the environment is asked, since the runtime is on this node.
+func backendTransport(ctx context.Context) *http.Transport {
+	dial := func(dialCtx context.Context, network, address string) (net.Conn, error) {
 		dialer := net.Dialer{Timeout: backendTimeout}
-		conn, err := dialer.DialContext(ctx, network, address)
+		conn, err := dialer.DialContext(dialCtx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		return newBackendConn(r.Context(), conn), nil
+		return newBackendConn(ctx, conn), nil
 	}
-	transport := &http.Transport{DialContext: dial}
-	return proxy.NewUpgradeAwareHandler(location, transport, false, true, errorResponder{})
+	return &http.Transport{DialContext: dial}
 }
 
 type errorResponder struct{}
@@ -68,15 +76,23 @@ func (b *backendConn) Close() error {
 	return b.Conn.Close()
 }
 
+// serveStream serves a stream until no data has moved in either direction for the idle timeout, or
+// its client is gone. newHandler gets the request whose context is done then: net/http does not
+// notice it, since the connection of a stream is hijacked.
+func (a *API) serveStream(w http.ResponseWriter, r *http.Request,
+	newHandler func(*http.Request) http.Handler) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	r = r.WithContext(ctx)
+	newHandler(r).ServeHTTP(&idleTimeoutWriter{w, a.opts.IdleTimeout, cancel}, r)
+}
+
 // idleTimeoutWriter is a response writer whose hijacked connection is closed if no data has moved
-// in either direction for the idle timeout.
+// in either direction for the idle timeout. cancel is called when nothing more can be read from it.
 type idleTimeoutWriter struct {
 	http.ResponseWriter
 	timeout time.Duration
-}
-
-func newIdleTimeoutWriter(w http.ResponseWriter, timeout time.Duration) *idleTimeoutWriter {
-	return &idleTimeoutWriter{w, timeout}
+	cancel  context.CancelFunc
 }
 
 // Unwrap implements the interface of http.ResponseController.
@@ -88,7 +104,7 @@ func (p *idleTimeoutWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	idleConn := &idleTimeoutConn{Conn: conn, timeout: p.timeout}
+	idleConn := &idleTimeoutConn{Conn: conn, timeout: p.timeout, cancel: p.cancel}
 	idleConn.timer = time.AfterFunc(p.timeout, func() { _ = conn.Close() })
 	return idleConn, buffered, nil
 }
@@ -98,12 +114,16 @@ type idleTimeoutConn struct {
 	net.Conn
 	timeout time.Duration
 	timer   *time.Timer
+	cancel  context.CancelFunc
 }
 
 func (c *idleTimeoutConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.timer.Reset(c.timeout)
+	}
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		c.cancel()
 	}
 	return n, err
 }

@@ -101,15 +101,17 @@ func (a *API) serveProcess(w http.ResponseWriter, r *http.Request, webSockets *a
 		writeError(w, err)
 		return
 	}
-	handler := a.proxy(r, location)
-	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
+	a.serveStream(w, r, func(r *http.Request) http.Handler {
+		if !wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
+			return proxyTo(location, r)
+		}
 		webSockets.Add(1)
 		// Runtimes do not support version 5 of the protocol over WebSocket, so it is translated.
-		handler = translator.NewStreamTranslatorHandler(location, nil, 0, translator.Options{
-			Stdin: streams.stdin, Stdout: streams.stdout, Stderr: streams.stderr, Tty: streams.tty,
-		})
-	}
-	handler.ServeHTTP(newIdleTimeoutWriter(w, a.opts.IdleTimeout), r)
+		options := translator.Options{Stdin: streams.stdin, Stdout: streams.stdout,
+			Stderr: streams.stderr, Tty: streams.tty}
+		return translator.NewStreamTranslatorHandler(location, backendTransport(r.Context()), 0,
+			options)
+	})
 }
 
 func (a *API) servePortForward(w http.ResponseWriter, r *http.Request) {
@@ -143,12 +145,13 @@ func (a *API) servePortForward(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	handler := a.proxy(r, location)
-	if tunnel {
+	a.serveStream(w, r, func(r *http.Request) http.Handler {
+		if !tunnel {
+			return proxyTo(location, r)
+		}
 		a.portForwardSockets.Add(1)
-		handler = translator.NewTunnelingHandler(handler)
-	}
-	handler.ServeHTTP(newIdleTimeoutWriter(w, a.opts.IdleTimeout), r)
+		return translator.NewTunnelingHandler(proxyTo(location, r))
+	})
 }
 
 // streamLocation has the runtime prepare a stream and returns its URL.

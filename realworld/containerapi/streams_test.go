@@ -450,9 +450,22 @@ func TestStreamEnds(t *testing.T) {
 	}
 }
 
-// If the streaming server accepts a connection and never responds, the request ends with its
-// client.
+// If the streaming server accepts a connection and never responds, or not wholly, the request ends
+// with its client.
 func TestBackendDoesNotRespond(t *testing.T) {
+	protocols := map[string]string{"SPDY/3.1": "", "websocket": "v5.channel.k8s.io"}
+	for protocol, version := range protocols {
+		for name, begin := range map[string]string{
+			"silent": "", "in the middle": "HTTP/1.1 101 Switching Protocols\r\nUpgrade:",
+		} {
+			t.Run(protocol+", "+name, func(t *testing.T) {
+				expectEndWithClient(t, protocol, version, begin)
+			})
+		}
+	}
+}
+
+func expectEndWithClient(t *testing.T, protocol, version, begin string) {
 	n := newNode(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -460,25 +473,30 @@ func TestBackendDoesNotRespond(t *testing.T) {
 	}
 	defer listener.Close()
 	n.url = "http://" + listener.Addr().String() + "/exec/token"
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		r, _ := http.NewRequestWithContext(ctx, "POST",
-			n.server.URL+"/exec/default/web/app?command=a&output=1", nil)
-		r.Header.Set("Connection", "Upgrade")
-		r.Header.Set("Upgrade", "SPDY/3.1")
-		if response, err := http.DefaultClient.Do(r); err == nil {
-			response.Body.Close()
-		}
-	}()
+	client, err := net.Dial("tcp", n.server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	_, err = fmt.Fprintf(client, "GET /exec/default/web/app?command=a&output=1 HTTP/1.1\r\n"+
+		"Host: n\r\nConnection: Upgrade\r\nUpgrade: %s\r\nSec-WebSocket-Version: 13\r\n"+
+		"Sec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA==\r\nSec-WebSocket-Protocol: %s\r\n\r\n",
+		protocol, version)
+	if err != nil {
+		t.Fatal(err)
+	}
 	conn, err := listener.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	cancel()
-	<-done
+	if _, err := io.WriteString(conn, begin); err != nil {
+		t.Fatal(err)
+	}
+	if n.api.streams.inUse.Load() != 1 {
+		t.Error("the stream does not hold its slot")
+	}
+	_ = client.Close() // it is only to be gone
 	porttest.Eventually(t, "the stream has ended", func() bool {
 		return n.api.streams.inUse.Load() == 0
 	})

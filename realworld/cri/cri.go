@@ -168,6 +168,12 @@ func (p *Port) call(ctx context.Context, request any) (any, error) {
 		return p.runtime.ListContainers(ctx, m)
 	case *runtimeapi.ContainerStatusRequest:
 		return p.runtime.ContainerStatus(ctx, m)
+	case *runtimeapi.UpdateContainerResourcesRequest:
+		return p.runtime.UpdateContainerResources(ctx, m)
+	case *runtimeapi.UpdatePodSandboxResourcesRequest:
+		return p.runtime.UpdatePodSandboxResources(ctx, m)
+	case *runtimeapi.ContainerStatsRequest:
+		return p.runtime.ContainerStats(ctx, m)
 	case *runtimeapi.ExecSyncRequest:
 		return p.execSync(ctx, m)
 	case *runtimeapi.ReopenContainerLogRequest:

@@ -134,6 +134,8 @@ func TestReadFilesOfDirectory(t *testing.T) {
 	}
 	h.mustFail(world.KindExhausted, "more than 3 files",
 		&world.ReadFiles{Path: dir, FilesMax: 3, BytesMax: 10})
+	h.mustFail(world.KindExhausted, "at b.yaml, the files of "+dir+" have more than 4 bytes",
+		&world.ReadFiles{Path: dir, FilesMax: 4, BytesMax: 10, SumMax: 4})
 	h.mustFail(world.KindInvalid, "pipe",
 		&world.ReadFiles{Path: filepath.Join(dir, "pipe"), FilesMax: 3, BytesMax: 10})
 }
@@ -169,6 +171,10 @@ func TestListDir(t *testing.T) {
 	}
 	h.mustFail(world.KindNotFound, "none", &world.ListDir{Path: filepath.Join(dir, "none")})
 	h.mustFail(world.KindInvalid, "file", &world.ListDir{Path: filepath.Join(dir, "file")})
+	if err := makePipe(filepath.Join(dir, "pipe")); err != nil {
+		t.Fatal(err)
+	}
+	h.mustFail(world.KindInvalid, "pipe", &world.ListDir{Path: filepath.Join(dir, "pipe")})
 }
 
 func TestMakeDir(t *testing.T) {

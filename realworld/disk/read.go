@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"seedlet.dev/realworld/regularfile"
 	"seedlet.dev/world"
 )
 
@@ -43,6 +44,7 @@ func readFiles(m *world.ReadFiles) (*world.FilesRead, error) {
 		return nil, err
 	}
 	result := &world.FilesRead{Directory: true, Files: []world.File{}}
+	sum := int64(0)
 	for _, entry := range entries {
 		path := filepath.Join(m.Path, entry.Name())
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
@@ -59,6 +61,10 @@ func readFiles(m *world.ReadFiles) (*world.FilesRead, error) {
 		if err != nil {
 			return nil, err
 		}
+		if sum += int64(len(file.Data)); m.SumMax > 0 && sum > m.SumMax {
+			return nil, world.Errorf(world.KindExhausted, "",
+				"at %s, the files of %s have more than %d bytes", file.Name, m.Path, m.SumMax)
+		}
 		result.Files = append(result.Files, file)
 	}
 	return result, nil
@@ -68,26 +74,16 @@ func readFiles(m *world.ReadFiles) (*world.FilesRead, error) {
 // regular file; all other errors are in the returned File.
 func readFile(path string, bytesMax int64) (world.File, error) {
 	file := world.File{Name: filepath.Base(path)}
-	// O_NONBLOCK: if a pipe has replaced the file, opening it must not wait for a writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return file, err
-	}
-	if err != nil {
-		file.Err = toWorldError("ReadFiles", err)
-		return file, nil
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return file, &fs.PathError{Op: "read", Path: path, Err: syscall.ENOENT}
-	}
-	data, err := io.ReadAll(io.LimitReader(f, bytesMax+1))
+	data, err := regularfile.Read(path, bytesMax)
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return file, err
+	case errors.Is(err, regularfile.ErrNotRegular): // it has replaced the file
+		return file, &fs.PathError{Op: "read", Path: path, Err: syscall.ENOENT}
+	case errors.Is(err, regularfile.ErrTooLarge):
+		file.Err = world.Errorf(world.KindExhausted, "ReadFiles", "%v", err)
 	case err != nil:
 		file.Err = toWorldError("ReadFiles", err)
-	case int64(len(data)) > bytesMax:
-		file.Err = world.Errorf(world.KindExhausted, "ReadFiles",
-			"%s is larger than %d bytes", path, bytesMax)
 	default:
 		file.Data = data
 	}
@@ -122,7 +118,8 @@ func listDir(path string) (*world.DirListed, error) {
 
 // readDir returns the entries of a directory in the order of their names.
 func readDir(path string) ([]fs.DirEntry, error) {
-	dir, err := os.Open(path)
+	// O_DIRECTORY: opening a pipe that has replaced the directory would wait for a writer.
+	dir, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -112,19 +112,15 @@ func visibleNames(files []world.DirFile) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// checkConflicts returns an error if a name that must be a link is something else.
+// checkConflicts returns an error if one of the data links is something else.
 func (w *dirWriter) checkConflicts() error {
-	for _, name := range append([]string{dataLink, nextLink}, w.visible...) {
-		target, err := w.root.Readlink(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil && !errors.Is(err, unix.EINVAL) {
-			return err
-		}
-		isDataLink := name == dataLink || name == nextLink
-		if err != nil || !isDataLink && target != visibleTarget(name) {
+	for _, name := range []string{dataLink, nextLink} {
+		_, err := w.root.Readlink(name)
+		if errors.Is(err, unix.EINVAL) {
 			return world.Errorf(world.KindExists, "", "%s is in the way in %s", name, w.root.Name())
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
 	return nil
@@ -263,12 +259,15 @@ func (w *dirWriter) swapDataLink(hidden string) error {
 	return w.root.Rename(nextLink, dataLink)
 }
 
-// publish creates the visible names, and removes obsolete names and the leftovers of older writes.
+// publish creates the visible names that are missing, and removes obsolete names and the leftovers
+// of older writes.
 func (w *dirWriter) publish(ctx context.Context, current string) error {
 	if err := w.shareRoot(); err != nil {
 		return err
 	}
 	for _, name := range w.visible {
+		// What else stands there stays, as with the kubelet: it may be the mount point of a volume
+		// that is nested in this one.
 		err := w.root.Symlink(visibleTarget(name), name)
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err

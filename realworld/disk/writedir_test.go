@@ -87,7 +87,7 @@ func FuzzWriteDir(f *testing.F) {
 		switch {
 		case err == nil:
 			for i, p := range []string{one, two} {
-				data, err := os.ReadFile(filepath.Join(path, p))
+				data, err := os.ReadFile(filepath.Join(path, "..data", p))
 				if err != nil || string(data) != fmt.Sprint(i+1) {
 					t.Errorf("%q has content %q, %v", p, data, err)
 				}

@@ -1,5 +1,5 @@
 // Package host is the host port: it reads the facts about the machine for the agent's first event
-// (boot.go), and creates, limits, lists and removes cgroups.
+// (boot.go), creates, limits, lists and removes cgroups, and delays shutdowns (shutdown.go).
 //
 // Cgroups are directories and files here, below one root. That is less code than an adapter of
 // github.com/opencontainers/cgroups, which caches its findings about /sys/fs/cgroup and its
@@ -39,6 +39,7 @@ type Port struct {
 	dial       func(context.Context) (systemdManager, error) // connects to systemd
 	onCreate   func(dir string)                              // called for new cgroups; for tests
 	operations *inflight.Operations
+	shutdowns  shutdownWatch
 }
 
 // New returns a port. Each operation looks up the cgroup hierarchies again.
@@ -47,8 +48,13 @@ func New(opts Options) *Port {
 		opts.CgroupRoot = "/sys/fs/cgroup"
 	}
 	opts.Root = cmp.Or(opts.Root, "/")
-	return &Port{opts: opts, dial: dialSystemd, onCreate: func(string) {},
+	p := &Port{opts: opts, dial: dialSystemd, onCreate: func(string) {},
 		operations: inflight.New(opts.Clock, opts.Deliver)}
+	p.shutdowns.connect, p.shutdowns.root = connectSystemBus, opts.Root
+	p.shutdowns.deliver = func(body any) {
+		opts.Deliver(world.Event{Time: opts.Clock.Now(), Body: body})
+	}
+	return p
 }
 
 // Do implements world.Port.
@@ -70,13 +76,17 @@ func (p *Port) execute(ctx context.Context, request any) (any, error) {
 	}
 	switch m := request.(type) {
 	case *world.SetCgroup:
-		return &world.Done{}, p.setCgroup(ctx, m)
+		return p.setCgroup(ctx, m)
 	case *world.RemoveCgroup:
 		return &world.Done{}, p.removeCgroup(ctx, m)
 	case *world.ListCgroups:
 		return p.listCgroups(m)
 	case *world.ReadMachine:
 		return p.readMachine(ctx, m)
+	case *world.DelayShutdown:
+		return p.shutdowns.delay(ctx, m)
+	case *world.PermitShutdown:
+		return &world.Done{}, p.shutdowns.permit()
 	default:
 		panic(fmt.Sprintf("host: cannot carry out %T", request))
 	}
@@ -84,7 +94,10 @@ func (p *Port) execute(ctx context.Context, request any) (any, error) {
 
 // Close cancels the operations in flight and waits until they have ended. Do must not be called
 // after it.
-func (p *Port) Close() { p.operations.Close() }
+func (p *Port) Close() {
+	p.operations.Close()
+	p.shutdowns.close()
+}
 
 // readMachine observes the machine, and resolves the node's name if asked to.
 func (p *Port) readMachine(ctx context.Context, m *world.ReadMachine) (*world.MachineRead, error) {

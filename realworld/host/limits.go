@@ -15,27 +15,74 @@ import (
 // cpuPeriodDefault is the kernel's default, in microseconds.
 const cpuPeriodDefault = 100_000
 
-func (p *Port) setCgroup(ctx context.Context, m *world.SetCgroup) error {
+func (p *Port) setCgroup(ctx context.Context, m *world.SetCgroup) (any, error) {
 	path, err := cgroupDirectory("SetCgroup", m.Path, m.Systemd)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if m.CPUQuota < 0 || m.MemoryBytes < 0 || m.PidsMax < 0 || m.CPUPeriod > math.MaxInt64 {
-		return world.Errorf(world.KindInvalid, "SetCgroup", "a limit below zero: %+v", *m)
+	if m.CPUQuota < 0 || m.MemoryBytes < 0 || m.PidsMax < 0 || m.CPUPeriod > math.MaxInt64 ||
+		m.MemoryMin < 0 || m.MemoryLow < 0 {
+		return nil, world.Errorf(world.KindInvalid, "SetCgroup", "a limit below zero: %+v", *m)
 	}
 	hierarchies, err := findHierarchies(p.opts.CgroupRoot)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	exists := func(h hierarchy) bool { return hasFile(h.root, path) }
+	if m.Existing && !slices.ContainsFunc(hierarchies, exists) {
+		return nil, world.Errorf(world.KindNotFound, "SetCgroup", "cgroup %q does not exist", m.Path)
+	}
+	set, usage := *m, int64(0)
+	if m.AboveUsage && m.MemoryBytes > 0 {
+		usage = memoryUsage(hierarchies, path)
+		set.MemoryBytes = max(m.MemoryBytes, usage)
+	}
+	if err := p.applyLimits(ctx, hierarchies, path, &set); err != nil {
+		return nil, err
+	}
+	if set.MemoryBytes > m.MemoryBytes {
+		return &world.CgroupAboveLimit{UsageBytes: usage}, nil
+	}
+	return &world.Done{}, nil
+}
+
+// applyLimits creates a cgroup that need not exist, and sets its limits.
+func (p *Port) applyLimits(ctx context.Context, hierarchies []hierarchy, path string,
+	m *world.SetCgroup) error {
+	unified := hierarchies[0].unified
+	limits := limitsOf(m, unified)
 	if m.Systemd {
-		return p.setSlice(ctx, m, hierarchies[0].unified)
+		if err := p.setSlice(ctx, m, unified); err != nil {
+			return err
+		}
+		// systemd knows no huge pages, and makes no cgroup in a hierarchy that it does not manage.
+		if limits = hugePageLimits(m, unified); len(limits) == 0 {
+			return nil
+		}
 	}
 	for _, h := range hierarchies {
+		if m.Existing {
+			break
+		}
 		if err := h.createCgroup(path, p.onCreate); err != nil {
 			return err
 		}
 	}
-	return setLimits(hierarchies, path, m)
+	return setLimits(hierarchies, path, limits)
+}
+
+// memoryUsage returns the memory that a cgroup uses, in bytes; zero if it does not exist.
+func memoryUsage(hierarchies []hierarchy, path string) int64 {
+	for _, h := range hierarchies {
+		for _, file := range []string{"memory.current", "memory.usage_in_bytes"} {
+			if fields := readFields(filepath.Join(h.root, path), file); len(fields) == 1 {
+				if n, err := strconv.ParseInt(fields[0], 10, 64); err == nil {
+					return n
+				}
+			}
+		}
+	}
+	return 0
 }
 
 // limit is a value for a file of a cgroup.
@@ -43,14 +90,44 @@ type limit struct {
 	file, value string
 	// isDefault: the value is that of a new cgroup, so the file may be missing.
 	isDefault bool
+	// isOptional: without the controller there is nothing to limit.
+	isOptional bool
+}
+
+// limitsOf returns the limits of a cgroup, in the order in which they are set.
+func limitsOf(m *world.SetCgroup, unified bool) []limit {
+	limits := limitsV1(m)
+	if unified {
+		limits = limitsV2(m)
+	}
+	limits = append(limits, hugePageLimits(m, unified)...)
+	if m.Existing {
+		limits = slices.DeleteFunc(limits, func(l limit) bool { return l.isDefault })
+	}
+	return limits
+}
+
+// hugePageLimits returns the limits for huge pages. A kernel may have huge pages without their
+// controller.
+func hugePageLimits(m *world.SetCgroup, unified bool) []limit {
+	suffix, unlimited := ".limit_in_bytes", "-1"
+	if unified {
+		suffix, unlimited = ".max", "max"
+	}
+	var limits []limit
+	for _, pages := range m.HugePages {
+		l := limit{file: "hugetlb." + world.HugePageSizeName(pages.SizeBytes) + suffix,
+			value: formatInt(pages.MaxBytes), isOptional: true}
+		if pages.MaxBytes < 0 {
+			l.value, l.isDefault = unlimited, true
+		}
+		limits = append(limits, l)
+	}
+	return limits
 }
 
 // setLimits writes the limits to the hierarchies that have their files.
-func setLimits(hierarchies []hierarchy, path string, m *world.SetCgroup) error {
-	limits := limitsV1(m)
-	if hierarchies[0].unified {
-		limits = limitsV2(m)
-	}
+func setLimits(hierarchies []hierarchy, path string, limits []limit) error {
 	for _, l := range limits {
 		dir := ""
 		for _, h := range hierarchies {
@@ -60,7 +137,7 @@ func setLimits(hierarchies []hierarchy, path string, m *world.SetCgroup) error {
 			}
 		}
 		if dir == "" {
-			if l.isDefault {
+			if l.isDefault || l.isOptional {
 				continue
 			}
 			return fmt.Errorf("setting %s to %q: no hierarchy has this controller", l.file, l.value)
@@ -118,6 +195,8 @@ func limitsV2(m *world.SetCgroup) []limit {
 	quota := limitOrDefault("cpu.max", m.CPUQuota, "max")
 	quota.value += " " + formatUint(cpuPeriod(m))
 	return append(limits, quota,
+		limitOrDefault("memory.min", m.MemoryMin, "0"),
+		limitOrDefault("memory.low", m.MemoryLow, "0"),
 		limitOrDefault("memory.max", m.MemoryBytes, "max"),
 		limitOrDefault("pids.max", m.PidsMax, "max"))
 }

@@ -1,9 +1,9 @@
 package host
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,22 +14,41 @@ import (
 func TestLimits(t *testing.T) {
 	all := &world.SetCgroup{CPUShares: 1024, CPUQuota: 5000, CPUPeriod: 10000, MemoryBytes: 4096,
 		PidsMax: 7}
+	pages := &world.SetCgroup{MemoryMin: 8192, MemoryLow: 4096, HugePages: []world.HugePageLimit{
+		{SizeBytes: 2 << 20, MaxBytes: 4 << 20}, {SizeBytes: 1 << 30},
+		{SizeBytes: 64 << 10, MaxBytes: -1}}}
+	theirs := &world.SetCgroup{Existing: true, MemoryBytes: 4096}
 	cases := []struct {
 		name string
 		got  []limit
-		want string
+		want string // a star for the value of a new cgroup
 	}{
-		{"v1", limitsV1(all), "[{cpu.shares 1024 false} {cpu.cfs_period_us 10000 false} " +
-			"{cpu.cfs_quota_us 5000 false} {memory.limit_in_bytes 4096 false} {pids.max 7 false}]"},
-		{"v1, none", limitsV1(&world.SetCgroup{}), "[{cpu.cfs_quota_us -1 true} " +
-			"{memory.limit_in_bytes -1 true} {pids.max max true}]"},
-		{"v2", limitsV2(all), "[{cpu.weight 100 false} {cpu.max 5000 10000 false} " +
-			"{memory.max 4096 false} {pids.max 7 false}]"},
-		{"v2, none", limitsV2(&world.SetCgroup{}),
-			"[{cpu.max max 100000 true} {memory.max max true} {pids.max max true}]"},
+		{"v1", limitsOf(all, false), "cpu.shares 1024, cpu.cfs_period_us 10000, " +
+			"cpu.cfs_quota_us 5000, memory.limit_in_bytes 4096, pids.max 7"},
+		{"v1, none", limitsOf(&world.SetCgroup{}, false),
+			"cpu.cfs_quota_us -1*, memory.limit_in_bytes -1*, pids.max max*"},
+		{"v2", limitsOf(all, true), "cpu.weight 100, cpu.max 5000 10000, memory.min 0*, " +
+			"memory.low 0*, memory.max 4096, pids.max 7"},
+		{"v2, none", limitsOf(&world.SetCgroup{}, true), "cpu.max max 100000*, memory.min 0*, " +
+			"memory.low 0*, memory.max max*, pids.max max*"},
+		{"v2, pages", limitsOf(pages, true), "cpu.max max 100000*, memory.min 8192, " +
+			"memory.low 4096, memory.max max*, pids.max max*, hugetlb.2MB.max 4194304, " +
+			"hugetlb.1GB.max 0, hugetlb.64KB.max max*"},
+		{"v1, pages", hugePageLimits(pages, false), "hugetlb.2MB.limit_in_bytes 4194304, " +
+			"hugetlb.1GB.limit_in_bytes 0, hugetlb.64KB.limit_in_bytes -1*"},
+		{"v2, of others", limitsOf(theirs, true), "memory.max 4096"},
+		{"v1, of others", limitsOf(theirs, false), "memory.limit_in_bytes 4096"},
 	}
 	for _, c := range cases {
-		if got := fmt.Sprint(c.got); got != c.want {
+		var got []string
+		for _, l := range c.got {
+			text := l.file + " " + l.value
+			if l.isDefault {
+				text += "*"
+			}
+			got = append(got, text)
+		}
+		if got := strings.Join(got, ", "); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -99,6 +118,41 @@ func TestSetCgroupV2(t *testing.T) {
 	if got := h.list("kubepods/besteffort", false); got != "" {
 		t.Errorf("below a missing cgroup: %q", got)
 	}
+}
+
+// A limit below the usage is set to the usage, which kills no process; all other limits are set.
+func TestLimitAboveUsage(t *testing.T) {
+	root := v2Root(t)
+	h := newHarness(t, root)
+	usage := map[string]string{"cgroup.procs": "", "cgroup.controllers": "", "cpu.weight": "100",
+		"cpu.max": "max 100000", "memory.max": "max", "memory.current": "8192", "pids.max": "max"}
+	writeFiles(t, filepath.Join(root, "kubepods"), usage)
+	body, err := h.try(&world.SetCgroup{Path: "kubepods", MemoryBytes: 4096, PidsMax: 9,
+		AboveUsage: true}, porttest.Patience)
+	above, _ := body.(*world.CgroupAboveLimit)
+	if err != nil || above == nil || above.UsageBytes != 8192 {
+		t.Errorf("completed with %+v, %v", body, err)
+	}
+	checkFiles(t, root, map[string]string{"kubepods/memory.max": "8192", "kubepods/pids.max": "9"})
+	writeFiles(t, root, map[string]string{"kubepods/memory.current": "100"})
+	h.must(&world.SetCgroup{Path: "kubepods", MemoryBytes: 4096, PidsMax: 9, AboveUsage: true})
+	checkFiles(t, root, map[string]string{"kubepods/memory.max": "4096"})
+}
+
+// A cgroup that is to exist is not created, and keeps the limits that are not asked for.
+func TestExistingCgroup(t *testing.T) {
+	root := v2Root(t)
+	h := newHarness(t, root)
+	set := &world.SetCgroup{Path: "system", Existing: true, MemoryBytes: 4096}
+	if _, err := h.try(set, porttest.Patience); !err.Has(world.KindNotFound) ||
+		!strings.Contains(err.Error(), `"system"`) || hasFile(root, "system") {
+		t.Errorf("error %v, want NotFound, and no cgroup", err)
+	}
+	writeFiles(t, root, map[string]string{"system/cpu.max": "5000 10000", "system/memory.max": "max",
+		"system/pids.max": "77"})
+	h.must(set)
+	checkFiles(t, root, map[string]string{"system/cpu.max": "5000 10000",
+		"system/memory.max": "4096", "system/pids.max": "77"})
 }
 
 func TestControllersAreEnabled(t *testing.T) {

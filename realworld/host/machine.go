@@ -33,6 +33,9 @@ func readMachine(root, rootDir string) world.Machine {
 		AppArmor:        firstLine(root, "sys/module/apparmor/parameters/enabled") == "Y",
 		SELinux:         hasSELinux(root),
 		CgroupV1:        hasCgroupV1(filepath.Join(root, "sys/fs/cgroup")),
+		SwapLimits:      hasSwapLimits(root),
+		PIDsMax:         pidsMax(root),
+		PageBytes:       int64(os.Getpagesize()),
 		HugePages:       hugePages(filepath.Join(root, "sys/kernel/mm/hugepages")),
 
 		ThermalThrottleCPUs: throttledCPUs(root),
@@ -43,6 +46,31 @@ func readMachine(root, rootDir string) world.Machine {
 func hasCgroupV1(root string) bool {
 	found, err := findHierarchies(root)
 	return err == nil && !found[0].unified
+}
+
+// hasSwapLimits reports whether cgroups can limit swap. In v2 the root has no file for that, so the
+// agent's own cgroup is looked at (checkSwapControllerAvailability in
+// pkg/kubelet/kuberuntime/kuberuntime_container_linux.go).
+func hasSwapLimits(root string) bool {
+	mounts := filepath.Join(root, "sys/fs/cgroup")
+	if hasCgroupV1(mounts) {
+		return hasFile(filepath.Join(mounts, "memory"), "memory.memsw.limit_in_bytes")
+	}
+	_, own, _ := strings.Cut(firstLine(root, "proc/self/cgroup"), "0::")
+	return hasFile(filepath.Join(mounts, own), "memory.swap.max")
+}
+
+// pidsMax returns how many processes and threads the machine can have; zero if that is unknown. The
+// kernel has a bound for the numbers and one for the count.
+func pidsMax(root string) int64 {
+	least := int64(0)
+	for _, name := range []string{"pid_max", "threads-max"} {
+		n, err := strconv.ParseInt(firstLine(root, "proc/sys/kernel/"+name), 10, 64)
+		if err == nil && n > 0 && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	return least
 }
 
 // hasSELinux reports whether SELinux is enabled. While it is disabled, processes have the label of

@@ -30,6 +30,9 @@ func TestMachineFromFiles(t *testing.T) {
 		"sys/devices/system/cpu/cpu9/thermal_throttle/core_throttle_count":  "0\n",
 		"sys/devices/system/cpu/cpu1/online":                                "1\n",
 		"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages":             "3\n",
+		"sys/fs/cgroup/memory/memory.memsw.limit_in_bytes":                  "1\n",
+		"proc/sys/kernel/pid_max":                                           "4194304\n",
+		"proc/sys/kernel/threads-max":                                       "31000\n",
 		"sys/kernel/mm/hugepages/hugepages-64kB/nr_hugepages":               "0\n",
 		"sys/kernel/mm/hugepages/hugepages-1024kB/nr_hugepages":             "many\n",
 		"sys/kernel/mm/hugepages/something-else/nr_hugepages":               "1\n",
@@ -48,10 +51,29 @@ func TestMachineFromFiles(t *testing.T) {
 	want := world.Machine{MachineID: "0123456789abcdef", SystemUUID: "4c4c4544",
 		KernelVersion: "6.1.0-1-amd64", OSImage: "X Linux 12", OperatingSystem: runtime.GOOS,
 		Architecture: runtime.GOARCH, SwapBytes: 1 << 20, SELinux: true, CgroupV1: true,
+		SwapLimits: true, PIDsMax: 31000, PageBytes: int64(os.Getpagesize()),
 		ThermalThrottleCPUs: []int{9, 10},
 		HugePages:           []world.HugePages{{SizeBytes: 64 << 10}, {SizeBytes: 2 << 20, Count: 3}}}
 	if d := cmp.Diff(want, boot.Machine); d != "" {
 		t.Error(d)
+	}
+}
+
+// In v2 the agent's own cgroup shows whether swap can be limited.
+func TestSwapLimitsOfVersion2(t *testing.T) {
+	for _, own := range []string{"/agent.slice", "/other.slice"} {
+		root := t.TempDir()
+		for name, text := range map[string]string{
+			"proc/sys/kernel/random/boot_id": "a\n", "proc/meminfo": "MemTotal: 2048 kB\n",
+			"proc/self/cgroup": "0::" + own + "\n", "sys/fs/cgroup/cgroup.controllers": "memory\n",
+			"sys/fs/cgroup/agent.slice/memory.swap.max": "max\n",
+		} {
+			write(t, filepath.Join(root, name), text)
+		}
+		boot, err := host.Boot(root, root)
+		if err != nil || boot.Machine.SwapLimits != (own == "/agent.slice") {
+			t.Errorf("%s: %+v, %v", own, boot.Machine, err)
+		}
 	}
 }
 

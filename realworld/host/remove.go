@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,21 @@ func (p *Port) removeCgroup(ctx context.Context, m *world.RemoveCgroup) error {
 		}
 	}
 	return RemoveCgroup(ctx, p.opts.CgroupRoot, path)
+}
+
+// CreateCgroup creates a cgroup and its parents in all hierarchies that are mounted below root,
+// such as /sys/fs/cgroup. One that exists stays as it is.
+func CreateCgroup(root, path string) error {
+	hierarchies, err := findHierarchies(root)
+	if err != nil {
+		return err
+	}
+	for _, h := range hierarchies {
+		if err := h.createCgroup(strings.Trim(path, "/"), func(string) {}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // RemoveCgroup kills the processes in a cgroup and below, and removes it, in all hierarchies that

@@ -88,6 +88,9 @@ func (p *Port) setSlice(ctx context.Context, m *world.SetCgroup, unified bool) e
 	}
 	return p.withSystemd(ctx, "SetCgroup", func(systemd systemdManager) error {
 		limits := sliceLimits(m, unified)
+		if m.Existing {
+			return systemd.SetUnitPropertiesContext(ctx, name, true, limits...)
+		}
 		properties := append([]sd.Property{
 			property("Description", "cgroup "+m.Path+" of seedlet"),
 			property("DefaultDependencies", false),
@@ -160,7 +163,7 @@ func hasDBusName(err error, name string) bool {
 }
 
 // sliceLimits returns the limits as systemd properties. All are set each time, because a property
-// that is omitted keeps its value.
+// that is omitted keeps its value; in a slice that another program has made it is to.
 func sliceLimits(m *world.SetCgroup, unified bool) []sd.Property {
 	shares, sharesName, memoryName := m.CPUShares, "CPUShares", "MemoryLimit"
 	if unified {
@@ -170,11 +173,23 @@ func sliceLimits(m *world.SetCgroup, unified bool) []sd.Property {
 	if m.CPUShares > 0 {
 		limits = append(limits, property(sharesName, shares))
 	}
-	return append(limits,
-		property("CPUQuotaPeriodUSec", cpuPeriod(m)),
-		property("CPUQuotaPerSecUSec", quotaPerSecond(m)),
-		property(memoryName, orInfinity(m.MemoryBytes)),
-		property("TasksMax", orInfinity(m.PidsMax)))
+	if unified && (!m.Existing || m.MemoryMin > 0) {
+		limits = append(limits, property("MemoryMin", uint64(m.MemoryMin)))
+	}
+	if unified && !m.Existing {
+		limits = append(limits, property("MemoryLow", uint64(m.MemoryLow)))
+	}
+	if !m.Existing || m.CPUQuota > 0 {
+		limits = append(limits, property("CPUQuotaPeriodUSec", cpuPeriod(m)),
+			property("CPUQuotaPerSecUSec", quotaPerSecond(m)))
+	}
+	if !m.Existing || m.MemoryBytes > 0 {
+		limits = append(limits, property(memoryName, orInfinity(m.MemoryBytes)))
+	}
+	if !m.Existing || m.PidsMax > 0 {
+		limits = append(limits, property("TasksMax", orInfinity(m.PidsMax)))
+	}
+	return limits
 }
 
 // quotaPerSecond returns the CPU time per second, in microseconds. systemd stores whole percentages

@@ -113,8 +113,8 @@ func TestSetSlice(t *testing.T) {
 	m := &world.SetCgroup{Path: "kubepods/pod1-2", Systemd: true, CPUShares: 1024, CPUQuota: 25100,
 		MemoryBytes: 4096, PidsMax: 7}
 	h.must(m)
-	limits := "CPUWeight=@t 100 CPUQuotaPeriodUSec=@t 100000 CPUQuotaPerSecUSec=@t 260000 " +
-		"MemoryMax=@t 4096 TasksMax=@t 7"
+	limits := "CPUWeight=@t 100 MemoryMin=@t 0 MemoryLow=@t 0 CPUQuotaPeriodUSec=@t 100000 " +
+		"CPUQuotaPerSecUSec=@t 260000 MemoryMax=@t 4096 TasksMax=@t 7"
 	h.must(m)
 	h.must(&world.SetCgroup{Path: "kubepods/pod1-2", Systemd: true})
 	const infinity = "@t 18446744073709551615"
@@ -123,7 +123,8 @@ func TestSetSlice(t *testing.T) {
 			"DefaultDependencies=false CPUAccounting=true MemoryAccounting=true " +
 			"TasksAccounting=true " + limits,
 		"set kubepods-pod1_2.slice true " + limits,
-		"set kubepods-pod1_2.slice true CPUQuotaPeriodUSec=@t 100000 CPUQuotaPerSecUSec=" +
+		"set kubepods-pod1_2.slice true MemoryMin=@t 0 MemoryLow=@t 0 " +
+			"CPUQuotaPeriodUSec=@t 100000 CPUQuotaPerSecUSec=" +
 			infinity + " MemoryMax=" + infinity + " TasksMax=" + infinity,
 	}
 	if !slices.Equal(f.calls, want) {
@@ -132,6 +133,21 @@ func TestSetSlice(t *testing.T) {
 	if f.closed != 3 {
 		t.Errorf("%d connections closed, want 3", f.closed)
 	}
+}
+
+// The slice of another program gets what is asked for and nothing else, and is not started. systemd
+// knows no huge pages, so their limits are written to the files.
+func TestSliceOfOthers(t *testing.T) {
+	root := v2Root(t)
+	h, f := newSystemdHarness(t, root, "done")
+	writeFiles(t, root, map[string]string{"system.slice/hugetlb.2MB.max": "max"})
+	h.must(&world.SetCgroup{Path: "system", Systemd: true, Existing: true, CPUShares: 1024,
+		MemoryBytes: 4096, HugePages: []world.HugePageLimit{{SizeBytes: 2 << 20}}})
+	want := "set system.slice true CPUWeight=@t 100 MemoryMax=@t 4096"
+	if got := strings.Join(f.calls, "\n"); got != want {
+		t.Errorf("calls\n%s\nwant\n%s", got, want)
+	}
+	checkFiles(t, root, map[string]string{"system.slice/hugetlb.2MB.max": "0"})
 }
 
 func TestSliceLimitsOfVersion1(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -143,6 +144,10 @@ func TestInvalidKubeconfigs(t *testing.T) {
 	_, otherKey := f.authority.pair(t, node, -time.Hour, time.Hour)
 	write(t, filepath.Join(dir, "client.crt"), string(cert))
 	write(t, filepath.Join(dir, "other.key"), string(otherKey))
+	if err := errors.Join(syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600),
+		os.Symlink("/dev/zero", filepath.Join(dir, "endless"))); err != nil {
+		t.Fatal(err)
+	}
 	cases := []struct{ name, old, new, want string }{
 		{"no YAML", "apiVersion", "\t:", "yaml"},
 		{"no context", "current-context: x", "", "current-context"},
@@ -155,6 +160,12 @@ func TestInvalidKubeconfigs(t *testing.T) {
 			"clusters[c].certificate-authority: open " + filepath.Join(dir, "none")},
 		{"empty authority", "certificate-authority-data: ", "certificate-authority: kubeconfig #",
 			"clusters[c].certificate-authority: holds no certificate"},
+		{"authority is a pipe", "certificate-authority-data: ", "certificate-authority: pipe #",
+			"clusters[c].certificate-authority: " + filepath.Join(dir, "pipe is not a regular file")},
+		{"token is a pipe", "token: secret", "tokenFile: pipe", "users[u].tokenFile: "},
+		{"endless token", "token: secret", "tokenFile: endless", "is not a regular file"},
+		{"certificate is a pipe", "token: secret", "{client-certificate: pipe, client-key: pipe}",
+			"users[u].client-certificate: "},
 		{"no token file", "token: secret", "tokenFile: none", "users[u].tokenFile: open"},
 		{"no certificate", "token: secret", "{client-certificate: none, client-key: none}",
 			"users[u].client-certificate: open"},
@@ -173,6 +184,11 @@ func TestInvalidKubeconfigs(t *testing.T) {
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
+	}
+	pipe := filepath.Join(dir, "pipe")
+	_, err = Load(Options{Kubeconfig: pipe, NodeName: "node-1"})
+	if want := "--kubeconfig " + pipe; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the kubeconfig is a pipe: %v", err)
 	}
 	none := filepath.Join(dir, "none")
 	_, err = Load(Options{Kubeconfig: none, Bootstrap: path, NodeName: "node-1"})

@@ -5,13 +5,14 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/url"
-	"os"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	api "k8s.io/client-go/tools/clientcmd/api"
 
+	"seedlet.dev/realworld/certfile"
+	"seedlet.dev/realworld/regularfile"
 	"seedlet.dev/realworld/replacefile"
 )
 
@@ -33,6 +34,9 @@ type kubeconfig struct {
 // later.
 func readKubeconfig(flag, path string) (*kubeconfig, error) {
 	file := flag + " " + path
+	if _, err := readFile(path); err != nil { // client-go would wait for a pipe
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
 	rules := clientcmd.ClientConfigLoadingRules{ExplicitPath: path}
 	raw, err := rules.Load() // relative paths become absolute
 	if err != nil {
@@ -77,7 +81,7 @@ func currentContext(raw *api.Config) (*api.Context, error) {
 			context.AuthInfo)
 	}
 	if user.TokenFile != "" {
-		if _, err := os.ReadFile(user.TokenFile); err != nil {
+		if _, err := readFile(user.TokenFile); err != nil {
 			return nil, fmt.Errorf("users[%s].tokenFile: %w", context.AuthInfo, err)
 		}
 	}
@@ -96,7 +100,7 @@ func validateCluster(c *api.Cluster) error {
 	authority, field := c.CertificateAuthorityData, "certificate-authority-data"
 	if len(authority) == 0 && c.CertificateAuthority != "" {
 		field = "certificate-authority"
-		if authority, err = os.ReadFile(c.CertificateAuthority); err != nil {
+		if authority, err = readFile(c.CertificateAuthority); err != nil {
 			return fmt.Errorf("%s: %w", field, err)
 		}
 	}
@@ -128,11 +132,14 @@ func (k *kubeconfig) readCertificate(user *api.AuthInfo) error {
 	return nil
 }
 
+// readFile reads a kubeconfig, or a file that it names.
+func readFile(path string) ([]byte, error) { return regularfile.Read(path, certfile.BytesMax) }
+
 func dataOrFile(data []byte, file string) ([]byte, error) {
 	if len(data) > 0 || file == "" {
 		return data, nil
 	}
-	return os.ReadFile(file)
+	return readFile(file)
 }
 
 // checkExpiry returns an error if the user's certificate has expired.

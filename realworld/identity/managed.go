@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	mathrand "math/rand/v2"
 	"path/filepath"
 	"time"
@@ -43,7 +44,7 @@ func (i *Identity) manageCertificate(own *kubeconfig) (*Identity, error) {
 		return nil, fmt.Errorf("--cert-dir: %w", err)
 	}
 	i.managed = &managedCertificate{files: files, kubeconfigWritten: own != nil}
-	stored, err := files.Current()
+	stored, err := currentPair(files)
 	var noPair *certificate.NoCertKeyError
 	switch {
 	case err == nil && time.Now().Before(stored.Leaf.NotAfter):
@@ -58,6 +59,15 @@ func (i *Identity) manageCertificate(own *kubeconfig) (*Identity, error) {
 		}
 	}
 	return i, nil
+}
+
+// currentPair returns the stored certificate. Its file is read here first, since the library would
+// wait for a pipe.
+func currentPair(files certificate.FileStore) (*tls.Certificate, error) {
+	if _, err := readFile(files.CurrentPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return files.Current()
 }
 
 // useCertificate makes connections use a certificate. The kubeconfig that refers to the certificate

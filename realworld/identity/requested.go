@@ -55,7 +55,7 @@ func newRequestedCertificate(opts ServingOptions) (*requestedCertificate, error)
 	if err != nil {
 		return nil, fmt.Errorf("--cert-dir: %w", err)
 	}
-	stored, err := r.files.Current()
+	stored, err := currentPair(r.files)
 	var noPair *certificate.NoCertKeyError
 	switch {
 	case err == nil:

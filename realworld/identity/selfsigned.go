@@ -96,11 +96,12 @@ func (s *selfSigned) isUsable(c *tls.Certificate) bool {
 
 // canReplace reports whether files without a valid pair are the node's own, or missing.
 func (s *selfSigned) canReplace() bool {
-	found, err := cert.CertsFromFile(s.cert)
+	data, err := readFile(s.cert)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true
 	}
-	return err == nil && ownIssuer.MatchString(found[0].Issuer.CommonName)
+	found, parseErr := cert.ParseCertsPEM(data)
+	return err == nil && parseErr == nil && ownIssuer.MatchString(found[0].Issuer.CommonName)
 }
 
 // generated is a new certificate and its key.

@@ -30,6 +30,7 @@ func isNodeDir(dir string) bool {
 // settings are the values in the configuration of containerd.
 type settings struct {
 	Dir, Socket, Root, State, CNIConf, CNIBin, Hosts, Runc, Pause, Snapshotter string
+	SystemdCgroups                                                             bool
 }
 
 // configV2 is for containerd 1.x.
@@ -63,6 +64,7 @@ disabled_plugins = ["io.containerd.internal.v1.tracing", "io.containerd.tracing.
       runtime_type = "io.containerd.runc.v2"
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         BinaryName = "{{.Runc}}"
+        SystemdCgroup = {{.SystemdCgroups}}
         Root = "{{.State}}/runc"
 `))
 
@@ -100,12 +102,13 @@ state = "{{.State}}"
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
       BinaryName = "{{.Runc}}"
+      SystemdCgroup = {{.SystemdCgroups}}
       Root = "{{.State}}/runc"
 `))
 
 // writeConfig writes containerd's configuration, and the registry configuration that permits plain
 // HTTP.
-func writeConfig(dir string, t tools, r *Registry) error {
+func writeConfig(dir string, t tools, r *Registry, systemdCgroups bool) error {
 	config, err := configFor(t.containerd)
 	if err != nil {
 		return err
@@ -115,6 +118,7 @@ func writeConfig(dir string, t tools, r *Registry) error {
 		Dir: dir, Socket: socketPath(dir), Root: rootPath(dir), State: statePath(dir),
 		CNIConf: cniPath(dir), CNIBin: t.cniDir, Hosts: hostsPath(dir), Runc: t.runc,
 		Pause: r.Images.Pause, Snapshotter: chooseSnapshotter(dir),
+		SystemdCgroups: systemdCgroups,
 	})
 	if err != nil {
 		return fmt.Errorf("making containerd's configuration: %w", err)

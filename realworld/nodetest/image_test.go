@@ -5,7 +5,7 @@ import "testing"
 func TestImageIsReproducible(t *testing.T) {
 	var digests [2]string
 	for i := range digests {
-		layer, err := layerOf([]byte("binary"))
+		layer, err := layerOf("sample", []byte("binary"))
 		if err != nil {
 			t.Fatal(err)
 		}

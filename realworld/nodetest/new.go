@@ -10,18 +10,21 @@ import (
 // (not Linux, not root, missing tools) the test is skipped with the reason. In CI as root, where
 // `make test` has installed everything, a missing tool is a failure. A node takes a second or two
 // to start: share one among subtests.
-func New(t testing.TB, version string) *Node {
+func New(t testing.TB, version string) *Node { return NewWith(t, Options{Version: version}) }
+
+// NewWith is New with all options.
+func NewWith(t testing.TB, o Options) *Node {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("a real node is not started with -short")
 	}
-	if _, err := findTools(version); err != nil {
+	if _, err := findTools(o.Version); err != nil {
 		if os.Getenv("CI") == "true" && os.Geteuid() == 0 {
 			t.Fatalf("CI must run the real-runtime tests: %v", err)
 		}
 		t.Skipf("%v", err)
 	}
-	n, err := Start(context.Background(), Options{Version: version})
+	n, err := Start(context.Background(), o)
 	if err != nil {
 		t.Fatalf("starting a private node: %v", err)
 	}

@@ -44,6 +44,9 @@ type Options struct {
 	Dir      string            // created if absent, removed by Close; empty for a temporary one
 	Version  string            // Debian, V2, or the path of a containerd binary
 	Progress func(line string) // called with progress; may be nil
+
+	// SystemdCgroups has the runtime make cgroups by systemd, which must be process 1.
+	SystemdCgroups bool
 }
 
 // Node is a running private node.
@@ -76,14 +79,18 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{Dir: dir, Endpoint: "unix://" + socketPath(dir)}
-	if err := n.start(ctx, tools, progress); err != nil {
+	if err := n.start(ctx, o, tools, progress); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
 }
 
-func (n *Node) start(ctx context.Context, tools tools, progress func(string)) (err error) {
+func (n *Node) start(ctx context.Context, o Options, tools tools,
+	progress func(string)) (err error) {
 	if n.guard, err = cleanup.StartGuard(guardKind, n.Dir); err != nil {
+		return err
+	}
+	if err := CreateCgroups(n.Dir); err != nil {
 		return err
 	}
 	progress("building the sample image and serving it from a loopback registry")
@@ -94,7 +101,7 @@ func (n *Node) start(ctx context.Context, tools tools, progress func(string)) (e
 	if n.subnet, err = writeNetwork(n.Dir); err != nil {
 		return err
 	}
-	if err := writeConfig(n.Dir, tools, n.registry); err != nil {
+	if err := writeConfig(n.Dir, tools, n.registry, o.SystemdCgroups); err != nil {
 		return err
 	}
 	progress("starting " + tools.containerd + " in " + n.Dir)

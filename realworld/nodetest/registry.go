@@ -30,7 +30,11 @@ type Registry struct {
 
 // StartRegistry builds the images, starts a registry and pushes them to it.
 func StartRegistry(ctx context.Context) (*Registry, error) {
-	sample, err := buildSample(ctx)
+	binary, err := BuildProgram(ctx, "sample")
+	if err != nil {
+		return nil, err
+	}
+	sample, err := layerOf("sample", binary)
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +90,17 @@ func (r *Registry) Publish(ctx context.Context, named string) error {
 		return fmt.Errorf("pushing image %s: %w", to, err)
 	}
 	return nil
+}
+
+// PublishProgram serves an image whose entry point is a program, and returns its reference.
+func (r *Registry) PublishProgram(ctx context.Context, program string, binary []byte) (string,
+	error) {
+	layer, err := layerOf(program, binary)
+	if err != nil {
+		return "", err
+	}
+	ref := r.Address + "/seedlet/" + program + ":v1"
+	return ref, r.push(ctx, ref, layer, []string{"/" + program}, nil)
 }
 
 func (r *Registry) push(ctx context.Context, ref string, layer v1.Layer,

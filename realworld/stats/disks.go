@@ -124,7 +124,7 @@ func (s *Source) volumeStats(pod *v1.Pod) []statsapi.VolumeStats {
 				continue
 			}
 			// The usage is valid without data of the file system.
-			_, _ = addFileSystem(&stats, filepath.Join(dir, e.Name()))
+			_, _ = s.addFileSystem(&stats, filepath.Join(dir, e.Name()))
 			all = append(all, statsapi.VolumeStats{Name: e.Name(), FsStats: stats})
 		}
 	}

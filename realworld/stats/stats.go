@@ -31,6 +31,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/google/cadvisor/lib/model"
+	"golang.org/x/sys/unix"
 
 	"seedlet.dev/realworld/stats/cgroup"
 )
@@ -86,6 +87,7 @@ type Source struct {
 	machine  sharedMeasurement[*model.MachineInfo]
 	cadvisor sharedMeasurement[*cgroupSample]
 	disks    diskUsage
+	statfs   statfsCalls
 	// rates is used only by the goroutine that measures usage, of which there is one at a time.
 	rates rates
 }
@@ -107,7 +109,7 @@ func New(opts Options) *Source {
 	if opts.VolumeAge == 0 {
 		opts.VolumeAge = time.Minute
 	}
-	s := &Source{opts: opts}
+	s := &Source{opts: opts, statfs: statfsCalls{statfs: unix.Statfs}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.usage = sharedMeasurement[*usageSample]{source: s, maxAge: opts.SampleAge, measure: s.measure,
 		failed: func(u *usageSample) bool { return u != nil && u.podsErr != nil }}

@@ -22,7 +22,7 @@ type storageSample struct {
 func (s *Source) measureStorage(ctx context.Context) *storageSample {
 	found := &storageSample{}
 	node := statsapi.FsStats{Time: metav1.NewTime(s.opts.Now())}
-	if stat, err := addFileSystem(&node, s.opts.RootDir); err != nil {
+	if stat, err := s.addFileSystem(&node, s.opts.RootDir); err != nil {
 		found.err = fmt.Errorf("looking at the node's file system: %w", err)
 	} else {
 		used := (stat.Blocks - stat.Bfree) * uint64(stat.Bsize)
@@ -56,15 +56,15 @@ func (s *Source) fileSystemOf(reported []*runtimeapi.FilesystemUsage) *statsapi.
 		UsedBytes: value(reported[0].GetUsedBytes()), InodesUsed: value(reported[0].GetInodesUsed())}
 	// The path of a runtime in another mount namespace may not exist here. Then only its usage is
 	// known.
-	_, _ = addFileSystem(stats, reported[0].GetFsId().GetMountpoint())
+	_, _ = s.addFileSystem(stats, reported[0].GetFsId().GetMountpoint())
 	return stats
 }
 
 // addFileSystem adds the capacity and free space of the file system that holds a path.
-func addFileSystem(to *statsapi.FsStats, path string) (unix.Statfs_t, error) {
-	var stat unix.Statfs_t
-	if err := unix.Statfs(path, &stat); err != nil {
-		return stat, fmt.Errorf("statfs %s: %w", path, err)
+func (s *Source) addFileSystem(to *statsapi.FsStats, path string) (unix.Statfs_t, error) {
+	stat, err := s.statfs.get(path, statfsTimeout)
+	if err != nil {
+		return stat, err
 	}
 	capacity, available := stat.Blocks*uint64(stat.Bsize), stat.Bavail*uint64(stat.Bsize)
 	to.CapacityBytes, to.AvailableBytes = &capacity, &available

@@ -6,15 +6,23 @@
 // its time, and on how many entries there were before it of that time and of the few times that
 // share a counter with it. So an entry more or less changes next to nothing at other times. An
 // entry may add others while it runs. Nothing here reads a real clock. One goroutine uses an
-// agenda.
+// agenda. After OrderByPriority, entries that are due close together run in the order of the
+// priorities of their actors instead (pct.go).
 //
 // Start reading at Run.
 package agenda
 
 import "time"
 
-// Agenda is a virtual clock with the entries that it will run.
+// Agenda is a virtual clock with the entries that it will run, as one actor sees it. All actors
+// have the same clock and entries.
 type Agenda struct {
+	*queue
+	actor int // that adds entries
+}
+
+// queue is the clock and the entries of all actors.
+type queue struct {
 	now        time.Time
 	sinceStart int64 // now, in nanoseconds since the start
 	start      time.Time
@@ -22,6 +30,8 @@ type Agenda struct {
 	added      [1024]uint64 // entries so far, by the hash of their time
 	sequence   uint64
 	heap       []entry
+	actors     []actor     // an entry has the index of its own
+	priorities *priorities // nil: entries run in the order of their times
 }
 
 // entry is a function and when to call it. The fields before do are the order, first to last.
@@ -29,14 +39,19 @@ type entry struct {
 	at       int64  // nanoseconds since the start
 	tie      uint64 // drawn from the seed
 	sequence uint64 // breaks equal draws, so that the order is total
+	actor    int
 	do       func()
 }
 
 // New returns an empty agenda whose clock stands at start.
 func New(start time.Time, seed uint64) *Agenda {
 	start = start.Round(0)
-	return &Agenda{now: start, start: start, seed: seed}
+	return &Agenda{queue: &queue{now: start, start: start, seed: seed,
+		actors: []actor{{"", priorityOf("", seed)}}}}
 }
+
+// Reseed draws the order of entries that are added from now on from another seed.
+func (a *Agenda) Reseed(seed uint64) { a.seed = seed }
 
 // Run advances the clock to the earliest entry and runs it. It reports false, and changes
 // nothing, if there is no entry.
@@ -44,7 +59,12 @@ func (a *Agenda) Run() bool {
 	if len(a.heap) == 0 {
 		return false
 	}
-	first := a.pop()
+	var first entry
+	if a.priorities == nil {
+		first = a.pop()
+	} else {
+		first = a.removeAt(a.choose())
+	}
 	if first.at > a.sinceStart {
 		a.sinceStart = first.at
 		a.now = a.start.Add(time.Duration(first.at))
@@ -66,7 +86,8 @@ func (a *Agenda) After(d time.Duration, do func()) {
 	a.add(a.sinceStart+int64(d), do)
 }
 
-// Next returns the time of the earliest entry; false if there is none.
+// Next returns the time of the earliest entry; false if there is none. The time has passed if
+// entries of a higher priority have overtaken it.
 func (a *Agenda) Next() (time.Time, bool) {
 	if len(a.heap) == 0 {
 		return time.Time{}, false
@@ -86,7 +107,8 @@ func (a *Agenda) add(at int64, do func()) {
 	before := &a.added[hash%uint64(len(a.added))]
 	*before++
 	a.sequence++
-	a.push(entry{at: at, tie: mix(a.seed ^ hash ^ *before), sequence: a.sequence, do: do})
+	a.push(entry{at: at, tie: mix(a.seed ^ hash ^ *before), sequence: a.sequence,
+		actor: a.actor, do: do})
 }
 
 // mix spreads the bits of a number: the finalizer of splitmix64.

@@ -4,10 +4,14 @@ package agenda
 // one, and the children are adjacent in memory.
 const heapArity = 4
 
-// push adds an entry, moving its parents down until it fits.
-func (a *Agenda) push(e entry) {
+// push adds an entry.
+func (a *queue) push(e entry) {
 	a.heap = append(a.heap, e)
-	i := len(a.heap) - 1
+	a.rise(e, len(a.heap)-1)
+}
+
+// rise puts an entry at a place, moving its parents down until it fits.
+func (a *queue) rise(e entry, i int) {
 	for i > 0 {
 		parent := (i - 1) / heapArity
 		if !e.before(&a.heap[parent]) {
@@ -20,21 +24,41 @@ func (a *Agenda) push(e entry) {
 }
 
 // pop removes and returns the earliest entry. The heap must not be empty.
-func (a *Agenda) pop() entry {
+func (a *queue) pop() entry {
 	first := a.heap[0]
 	last := len(a.heap) - 1
 	e := a.heap[last]
 	a.heap[last] = entry{} // releases the closure
 	a.heap = a.heap[:last]
 	if last > 0 {
-		a.sink(e)
+		a.sink(e, 0)
 	}
 	return first
 }
 
-// sink puts an entry at the root, moving children up until it fits.
-func (a *Agenda) sink(e entry) {
-	i, n := 0, len(a.heap)
+// removeAt removes and returns the entry at a place of the heap.
+func (a *queue) removeAt(i int) entry {
+	if i == 0 {
+		return a.pop()
+	}
+	removed := a.heap[i]
+	last := len(a.heap) - 1
+	e := a.heap[last]
+	a.heap[last] = entry{} // releases the closure
+	a.heap = a.heap[:last]
+	switch {
+	case i == last:
+	case e.before(&a.heap[(i-1)/heapArity]):
+		a.rise(e, i)
+	default:
+		a.sink(e, i)
+	}
+	return removed
+}
+
+// sink puts an entry at a place, moving children up until it fits.
+func (a *queue) sink(e entry, i int) {
+	n := len(a.heap)
 	for {
 		least := i*heapArity + 1
 		if least >= n {

@@ -73,6 +73,12 @@ func (s *Server) Disconnect() {
 	s.wire.Disconnect()
 }
 
+// InFlight returns the calls that the agent waits for, as wire.InFlight does.
+func (s *Server) InFlight() []*wire.Call { return s.wire.InFlight() }
+
+// Reseed makes every later call draw from another seed.
+func (s *Server) Reseed(seed uint64) { s.wire.Reseed(seed) }
+
 // Do implements world.Port.
 func (s *Server) Do(eff world.Effect) {
 	switch body := eff.Body.(type) {

@@ -13,6 +13,7 @@
 package disk
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -31,6 +32,8 @@ type Options struct {
 	Seed    uint64
 	Faults  wire.FaultSource  // nil: no faults
 	Deliver func(world.Event) // receives the events of the first incarnation
+	// Files are the files that the disk has from the start: their texts, by path.
+	Files map[string]string
 }
 
 // Disk is a simulated file system. It is for use by one goroutine.
@@ -46,9 +49,9 @@ type Disk struct {
 	stuck   []*wire.Call   // calls on paths that hang
 }
 
-// New returns an empty disk.
+// New returns a disk with the files of the options.
 func New(opts Options) *Disk {
-	return &Disk{
+	d := &Disk{
 		opts: opts,
 		wire: wire.New(wire.Options{
 			Agenda: opts.Agenda, Faults: opts.Faults, Deliver: opts.Deliver, Seed: opts.Seed,
@@ -58,7 +61,18 @@ func New(opts Options) *Disk {
 		journal: journal{rng: wire.Stream(opts.Seed, "disk journal")},
 		hung:    map[string]int{},
 	}
+	for _, file := range slices.Sorted(maps.Keys(opts.Files)) {
+		d.Write(file, []byte(opts.Files[file]))
+	}
+	d.sync()
+	return d
 }
+
+// InFlight returns the calls that the agent waits for, as wire.InFlight does.
+func (d *Disk) InFlight() []*wire.Call { return d.wire.InFlight() }
+
+// Reseed makes every later call draw from another seed.
+func (d *Disk) Reseed(seed uint64) { d.wire.Reseed(seed) }
 
 // Do implements world.Port.
 func (d *Disk) Do(eff world.Effect) {

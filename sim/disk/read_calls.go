@@ -34,6 +34,11 @@ func (d *Disk) readFiles(call *wire.Call, req *world.ReadFiles) {
 			req.Path, req.FilesMax))
 		return
 	}
+	if req.SumMax > 0 && d.sumOfSizes(req, names) > req.SumMax {
+		call.Fail(world.Errorf(world.KindExhausted, call.Name, "the files of %s have more than %d bytes",
+			req.Path, req.SumMax))
+		return
+	}
 	readNow := len(names)
 	if call.Draw()%4 == 0 && len(names) > 1 {
 		readNow = int(call.Draw() % uint64(len(names)))
@@ -56,6 +61,19 @@ func (d *Disk) readFiles(call *wire.Call, req *world.ReadFiles) {
 		readSome(names[readNow:])
 		call.Reply(response)
 	})
+}
+
+// sumOfSizes returns the size of the files of a directory that are not too large to be read.
+func (d *Disk) sumOfSizes(req *world.ReadFiles, names []string) (sum int64) {
+	for _, name := range names {
+		n := d.nodeAt(req.Path + "/" + name)
+		if n != nil && n.kind == world.PathFile {
+			if n.catchUp(); n.size <= req.BytesMax {
+				sum += n.size
+			}
+		}
+	}
+	return sum
 }
 
 // regularFiles returns the names in a directory that lead to regular files, directly or through a

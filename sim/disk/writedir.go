@@ -29,7 +29,7 @@ func (d *Disk) writeDir(call *wire.Call, req *world.WriteDir) {
 		made, err = d.mkdirAll(call.Name, req.Path, 0o755)
 	}
 	if err == nil {
-		err = d.checkNamesFree(call.Name, req.Path, payload)
+		err = d.checkDataLink(call.Name, req.Path)
 	}
 	if err != nil {
 		call.Fail(err)
@@ -45,7 +45,7 @@ func (d *Disk) writeDir(call *wire.Call, req *world.WriteDir) {
 	}
 	d.continueLater(call, func() {
 		dir := d.nodeAt(req.Path)
-		if dir == nil || dir.child(hidden) == nil || d.checkNamesFree("", req.Path, payload) != nil {
+		if dir == nil || dir.child(hidden) == nil || d.checkDataLink("", req.Path) != nil {
 			call.Fail(changedMeanwhile(call.Name, req.Path))
 			return
 		}
@@ -116,18 +116,14 @@ func equalTrees(a, b *node) bool {
 	})
 }
 
-// checkNamesFree returns an error if another object has the name of a file of a payload.
-func (d *Disk) checkNamesFree(op, p string, payload *node) *world.Error {
+// checkDataLink returns an error if something else stands in the place of the data link.
+func (d *Disk) checkDataLink(op, p string) *world.Error {
 	dir, err := d.lookupDir(op, p)
 	if err != nil {
 		return err
 	}
-	for _, e := range append(payload.entries[:len(payload.entries):len(payload.entries)],
-		entry{name: dataLink}) {
-		n := dir.child(e.name)
-		if n != nil && (n.kind != kindLink || e.name != dataLink && !n.isFileLink()) {
-			return world.Errorf(world.KindExists, op, "%s in %s is not the agent's", e.name, p)
-		}
+	if n := dir.child(dataLink); n != nil && n.kind != kindLink {
+		return world.Errorf(world.KindExists, op, "%s in %s is not the agent's", dataLink, p)
 	}
 	return nil
 }
@@ -143,7 +139,9 @@ func (d *Disk) publish(dir *node, hidden string, payload *node) (changed bool) {
 	}
 	setLink(dataLink, hidden)
 	for _, e := range payload.entries {
-		setLink(e.name, path.Join(dataLink, e.name))
+		if old := dir.child(e.name); old == nil || old.isFileLink() {
+			setLink(e.name, path.Join(dataLink, e.name))
+		}
 	}
 	for _, e := range slices.Clone(dir.entries) {
 		_, desired := payload.search(e.name)

@@ -111,8 +111,10 @@ func (e *Excuses) LastFault(now time.Time) time.Time {
 	return last
 }
 
+// overlaps reports whether the interval has started and has an instant in common with another one.
+// An oracle that does not know since when asks from the zero time on.
 func (i interval) overlaps(from, to time.Time) bool {
-	return !to.Before(i.from) && !from.After(i.to)
+	return !i.from.IsZero() && !to.Before(i.from) && !from.After(i.to)
 }
 
 // diskFullCalls are the calls that fail when the disk is full.

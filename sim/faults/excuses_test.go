@@ -47,4 +47,9 @@ func TestExcuses(t *testing.T) {
 			t.Errorf("%s from %d s to %d s: got %t", c.call, c.from, c.to, got)
 		}
 	}
+	// A window that is not open yet is no excuse for a call of an unknown time.
+	unopened := NewExcuses(NewInjector(spec, plan.Start))
+	if unopened.MayHaveFailed("TCPConnect", time.Time{}, at(60)) {
+		t.Error("a window that has not started is an excuse")
+	}
 }

@@ -106,6 +106,9 @@ func (f *Injector) Decide(id wire.CallID, now time.Time) wire.Outcome {
 	return outcome
 }
 
+// Reseed decides the fates of later calls by another seed. The windows of the plan stay.
+func (f *Injector) Reseed(seed uint64) { f.seed = seed }
+
 // isAbout reports whether the faults of a window may affect calls about a pod.
 func (f *Injector) isAbout(w *window, uid string) bool {
 	return w.Pod == "" || uid != "" && f.IsPod(w.Pod, uid)

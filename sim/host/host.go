@@ -11,6 +11,8 @@
 package host
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -31,6 +33,8 @@ type Options struct {
 
 	// KillCgroup kills all processes in a cgroup and its descendants. Nil: there are no processes.
 	KillCgroup func(dir string)
+	// SystemCgroups are the directories of cgroups that other programs make when the machine boots.
+	SystemCgroups []string
 	// Machine returns what ReadMachine observes.
 	Machine func() world.MachineRead
 }
@@ -42,13 +46,27 @@ type Host struct {
 	cgroups map[string]truth.Limits // by directory
 }
 
-// New returns a host without cgroups.
+// New returns a host that has the cgroups of other programs.
 func New(opts Options) *Host {
-	return &Host{opts: opts, cgroups: map[string]truth.Limits{}, wire: wire.New(wire.Options{
+	h := &Host{opts: opts, cgroups: map[string]truth.Limits{}, wire: wire.New(wire.Options{
 		Agenda: opts.Agenda, Faults: opts.Faults, Deliver: opts.Deliver, Seed: opts.Seed,
 		Local: true,
 	})}
+	h.addSystemCgroups()
+	return h
 }
+
+func (h *Host) addSystemCgroups() {
+	for _, dir := range h.opts.SystemCgroups {
+		h.cgroups[dir] = truth.Limits{}
+	}
+}
+
+// InFlight returns the calls that the agent waits for, as wire.InFlight does.
+func (h *Host) InFlight() []*wire.Call { return h.wire.InFlight() }
+
+// Reseed makes every later call draw from another seed.
+func (h *Host) Reseed(seed uint64) { h.wire.Reseed(seed) }
 
 // Do implements world.Port.
 func (h *Host) Do(eff world.Effect) { h.wire.Send(eff, h.serve) }
@@ -96,15 +114,41 @@ func (h *Host) set(call *wire.Call, m *world.SetCgroup) {
 		call.Fail(world.Errorf(world.KindInvalid, call.Name, "a limit below zero: %+v", *m))
 		return
 	}
+	if _, exists := h.cgroups[dir]; m.Existing && !exists {
+		call.Fail(world.Errorf(world.KindNotFound, call.Name, "cgroup %q does not exist", m.Path))
+		return
+	}
 	h.makeParents(dir)
 	limits := truth.Limits{CPUShares: m.CPUShares, CPUQuota: m.CPUQuota,
-		CPUPeriod: m.CPUPeriod, MemoryBytes: m.MemoryBytes, PidsMax: m.PidsMax}
+		CPUPeriod: m.CPUPeriod, MemoryBytes: m.MemoryBytes, PidsMax: m.PidsMax,
+		MemoryMin: m.MemoryMin, MemoryLow: m.MemoryLow, HugePages: hugePages(m.HugePages)}
+	if m.Existing {
+		limits = withOwn(h.cgroups[dir], limits)
+	}
 	if have, exists := h.cgroups[dir]; exists && have == limits {
 		h.recordFact(truth.WroteNothing, dir, "")
 	}
 	h.cgroups[dir] = limits
 	h.recordFact(truth.CgroupCreated, dir, "")
 	call.Reply(&world.Done{})
+}
+
+// withOwn returns the limits of a cgroup of another program after some were set: those that were
+// not named stay.
+func withOwn(have, set truth.Limits) truth.Limits {
+	set.CPUShares = cmp.Or(set.CPUShares, have.CPUShares)
+	set.MemoryBytes = cmp.Or(set.MemoryBytes, have.MemoryBytes)
+	set.MemoryMin = cmp.Or(set.MemoryMin, have.MemoryMin)
+	set.PidsMax = cmp.Or(set.PidsMax, have.PidsMax)
+	return set
+}
+
+func hugePages(limits []world.HugePageLimit) string {
+	var all []string
+	for _, l := range limits {
+		all = append(all, fmt.Sprintf("%s %d", world.HugePageSizeName(l.SizeBytes), l.MaxBytes))
+	}
+	return strings.Join(all, ", ")
 }
 
 func (h *Host) remove(call *wire.Call, m *world.RemoveCgroup) {
@@ -164,12 +208,13 @@ func (h *Host) EnterCgroup(dir string) {
 	h.recordFact(truth.CgroupCreated, dir, truth.CauseRuntime)
 }
 
-// Reboot removes all cgroups, as a reboot of the machine does.
+// Reboot removes all cgroups, as a reboot of the machine does. Other programs make theirs again.
 func (h *Host) Reboot() {
 	for _, dir := range h.CgroupDirs() {
 		delete(h.cgroups, dir)
 		h.recordFact(truth.CgroupRemoved, dir, truth.CauseReboot)
 	}
+	h.addSystemCgroups()
 }
 
 // CgroupDirs returns the sorted directories of all cgroups.

@@ -22,14 +22,14 @@ type simWorld struct {
 	completion *world.Event
 }
 
-func newWorld(t *testing.T) *simWorld {
+func newWorld(t *testing.T, systemCgroups ...string) *simWorld {
 	w := &simWorld{t: t, agenda: agenda.New(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 1)}
 	log := &truth.Log{}
 	log.Subscribe(func(f truth.Fact) {
 		text := fmt.Sprintf("%s %s %d %s", f.Kind, f.Path, f.Limits.CPUShares, f.Cause)
 		w.facts = append(w.facts, strings.TrimSpace(text))
 	})
-	w.host = New(Options{Agenda: w.agenda, Truth: log, Seed: 1,
+	w.host = New(Options{Agenda: w.agenda, Truth: log, Seed: 1, SystemCgroups: systemCgroups,
 		Deliver:    func(ev world.Event) { w.completion = &ev },
 		KillCgroup: func(dir string) { w.killed = append(w.killed, dir) }})
 	return w
@@ -103,6 +103,24 @@ func TestRuntimeCreatesMissingCgroups(t *testing.T) {
 	}
 	if w.host.Reboot(); len(w.host.CgroupDirs()) > 0 {
 		t.Errorf("cgroups after a reboot: %v", w.host.CgroupDirs())
+	}
+}
+
+// The limits of a cgroup of another program can be set if it exists, and the others stay.
+func TestSystemCgroups(t *testing.T) {
+	w := newWorld(t, "system.slice")
+	missing := &world.SetCgroup{Path: "other.slice", Existing: true, CPUShares: 7}
+	if _, err := w.call(missing); !err.Has(world.KindNotFound) {
+		t.Errorf("of a missing cgroup: %v", err)
+	}
+	w.call(&world.SetCgroup{Path: "system", Systemd: true, Existing: true, CPUShares: 7})
+	w.call(&world.SetCgroup{Path: "system", Systemd: true, Existing: true, PidsMax: 5})
+	if got := w.host.cgroups["system.slice"]; got != (truth.Limits{CPUShares: 7, PidsMax: 5}) {
+		t.Errorf("the cgroup has %+v", got)
+	}
+	w.host.Reboot()
+	if got, exists := w.host.cgroups["system.slice"]; !exists || got != (truth.Limits{}) {
+		t.Errorf("after a reboot: %+v, exists: %v", got, exists)
 	}
 }
 

@@ -48,6 +48,12 @@ func New(opts Options) *Network {
 	})}
 }
 
+// InFlight returns the calls that the agent waits for, as wire.InFlight does.
+func (n *Network) InFlight() []*wire.Call { return n.wire.InFlight() }
+
+// Reseed makes every later call draw from another seed.
+func (n *Network) Reseed(seed uint64) { n.wire.Reseed(seed) }
+
 // Do implements world.Port.
 func (n *Network) Do(eff world.Effect) { n.wire.Send(eff, n.serve) }
 

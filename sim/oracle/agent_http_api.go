@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
-	"seedlet.dev/core/mirror"
 	"seedlet.dev/sim/truth"
 	api "seedlet.dev/world"
 )
@@ -58,15 +57,15 @@ func (c *identities) apply(f *truth.Fact) {
 	case truth.ContainerCreated:
 		c.containers[f.ContainerID] = idOwner{f.PodUID, full, f.Container}
 	case truth.ObjectCreated:
-		if o := f.Write.After.Pod; o != nil && mirror.IsMirror(o) {
-			c.mirrors[string(o.UID)] = mirrorPod{podName{mirror.StaticUID(o), o.Namespace + "/" + o.Name},
+		if o := f.Write.After.Pod; o != nil && isMirror(o) {
+			c.mirrors[string(o.UID)] = mirrorPod{podName{mirroredUID(o), o.Namespace + "/" + o.Name},
 				f.Time, false}
 		}
 	case truth.ObjectUpdated, truth.ObjectDeleted:
-		if o := f.Write.Before.Pod; o != nil && mirror.IsMirror(o) {
+		if o := f.Write.Before.Pod; o != nil && isMirror(o) {
 			mirrored := c.mirrors[string(o.UID)]
 			mirrored.isGone = mirrored.isGone || f.Kind == truth.ObjectDeleted ||
-				mirror.StaticUID(f.Write.After.Pod) != mirrored.uid
+				mirroredUID(f.Write.After.Pod) != mirrored.uid
 			c.mirrors[string(o.UID)] = mirrored
 		}
 	}

@@ -34,7 +34,9 @@ func (m *model) dateOffset(at time.Time) time.Duration {
 	if m.opts.DateOffset == nil {
 		return 0
 	}
-	return m.opts.DateOffset(at)
+	offset := m.opts.DateOffset(at)
+	m.excuse(offset != 0, "the date of the machine")
+	return offset
 }
 
 // mayBeDate reports whether a date was that of the machine shortly before a time.

@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/mirror"
 	"seedlet.dev/sim/truth"
 )
 
@@ -22,7 +21,7 @@ func (*apiDeletion) describe() Entry {
 
 func (*apiDeletion) checkFact(m *model, f *truth.Fact) *finding {
 	if f.Kind != truth.ObjectDeleted || f.Write.Incarnation == 0 || f.Write.Before.Pod == nil ||
-		mirror.IsMirror(f.Write.Before.Pod) {
+		isMirror(f.Write.Before.Pod) {
 		return nil
 	}
 	object := f.Write.Before.Pod
@@ -60,7 +59,7 @@ func (*apiDeletion) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 	for _, p := range m.podsInOrder {
 		object := m.objects.pods[p.fullName.name]
 		if object == nil || string(object.UID) != p.uid || object.DeletionTimestamp == nil ||
-			len(object.Finalizers) > 0 || mirror.IsMirror(object) || !p.hasNothingRunning() ||
+			len(object.Finalizers) > 0 || isMirror(object) || !p.hasNothingRunning() ||
 			p.isHostile() { // progress wants it to be removed in the end
 			continue
 		}

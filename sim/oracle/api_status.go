@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/mirror"
 	"seedlet.dev/sim/truth"
 )
 
@@ -93,7 +92,7 @@ func (*apiIdentity) checkFact(m *model, f *truth.Fact) *finding {
 			for _, id := range containerIDs(&list[i]) {
 				owner, known := m.objects.containerOwners[id]
 				if known && owner.fullName == full &&
-					(owner.uid == string(object.UID) || mirror.IsMirror(object)) ||
+					(owner.uid == string(object.UID) || isMirror(object)) ||
 					!known {
 					continue
 				}

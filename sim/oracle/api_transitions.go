@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"seedlet.dev/core/mirror"
 	"seedlet.dev/sim/truth"
 	api "seedlet.dev/world"
 )
@@ -92,7 +91,7 @@ func (*transitions) checkCondition(m *model, c *v1.PodCondition, before *v1.Pod,
 			stored.LastTransitionTime.UTC(), c.LastTransitionTime.UTC())
 	}
 	var since time.Time // a static pod may be older than its mirror
-	if !mirror.IsMirror(before) {
+	if !isMirror(before) {
 		since = before.CreationTimestamp.Time
 	}
 	// The agent sets a status back that another client has changed, with the date of its own.

@@ -193,10 +193,7 @@ func (s *environmentCheck) sourceProblem(from *envSource, now time.Time) string 
 // isLate reports whether the agent should have known a change of that time when it created the
 // container.
 func (s *environmentCheck) isLate(at, now time.Time) bool {
-	within := volumeUpdateBound + s.model.opts.ChangeDetection.AgeMax()
-	if s.model.opts.ChangeDetection.Cached {
-		within += maxCacheTTL
-	}
+	within := volumeUpdateBound + s.model.opts.ChangeDetection.ageMax()
 	return now.Sub(at) > within && s.model.agentUpSince(at) &&
 		!s.model.anyFaultPossible(at.Add(-reconnectBound), now,
 			append([]string{"CreateContainer"}, updateCalls...)...)

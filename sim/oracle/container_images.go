@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/manifest"
 	"seedlet.dev/sim/truth"
 )
 
@@ -27,7 +26,7 @@ func (*images) checkFact(m *model, f *truth.Fact) *finding {
 	var problem *finding
 	for _, spec := range p.specs {
 		c := containerOf(spec, f.Container)
-		if c == nil || f.Annotations[annotationHash] != manifest.ContainerHash(c) {
+		if c == nil || f.Annotations[annotationHash] != containerHash(c) {
 			continue
 		}
 		if problem = m.checkImages(spec, c, f); problem == nil {

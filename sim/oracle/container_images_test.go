@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/manifest"
 	"seedlet.dev/sim/truth"
 )
 
@@ -26,7 +25,7 @@ func TestImages(t *testing.T) {
 			s.addFact(truth.ContainerCreated, truth.Fact{
 				SandboxID: s.sandbox("u1", 0), Container: "app", ContainerID: "u1-app#0",
 				User: "1000", ImageMounts: mounts,
-				Annotations: map[string]string{annotationHash: manifest.ContainerHash(c)},
+				Annotations: map[string]string{annotationHash: containerHash(c)},
 			})
 		}
 	}
@@ -41,7 +40,7 @@ func TestImages(t *testing.T) {
 			s.addFact(truth.ContainerCreated, truth.Fact{
 				SandboxID: s.sandbox("u1", 0), Container: "app", ContainerID: "u1-app#0", User: "0",
 				Annotations: map[string]string{
-					annotationHash: manifest.ContainerHash(&pod.Spec.Containers[0])},
+					annotationHash: containerHash(&pod.Spec.Containers[0])},
 			})
 		}},
 	})

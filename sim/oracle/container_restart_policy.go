@@ -9,8 +9,8 @@ import (
 	"seedlet.dev/sim/truth"
 )
 
-// restartPolicy fires when a container runs again against its restart policy. A container whose
-// spec changed may run again, and a new sandbox is initialized again.
+// restartPolicy fires when a container runs again against its restart policy. A container that ran
+// when its spec changed may run again, and a new sandbox is initialized again.
 type restartPolicy struct{}
 
 func (*restartPolicy) describe() Entry {
@@ -25,7 +25,7 @@ func (*restartPolicy) checkFact(m *model, f *truth.Fact) *finding {
 		return nil
 	}
 	last := c.pod.historyOf(c.name).last
-	if last == nil || last == c || last.hash != c.hash || !last.hasRun() {
+	if last == nil || last == c || !last.hasRun() || last.hash != c.hash && last.mayBeReplaced() {
 		return nil
 	}
 	if c.pod.removedByHand { // its record may have gone before the agent saw the exit code
@@ -64,4 +64,12 @@ func (*restartPolicy) checkFact(m *model, f *truth.Fact) *finding {
 		reason = "its pod's restart policy is OnFailure and it had exited with 0"
 	}
 	return findingf("%s ran again, but %s", c, reason)
+}
+
+// mayBeReplaced reports whether the container may run again because its spec has changed: it was
+// stopped, or it ran then for all that the agent had listed. One that was listed as exited before
+// stays as it is, unless its policy is to restart it.
+func (c *container) mayBeReplaced() bool {
+	return !c.stopRequestedAt.IsZero() || c.pod.wasRemoved() || c.exitCause != truth.CauseSelf ||
+		c.exitedAt.Add(listReplyBound).After(c.pod.knownAtChange)
 }

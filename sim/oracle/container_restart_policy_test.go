@@ -20,6 +20,30 @@ func TestRestartPolicy(t *testing.T) {
 		{"OnFailure after failure", "", again(onFailure, 1)},
 		{"OnFailure after success", "restart-policy", again(onFailure, 0)},
 		{"Never after failure", "restart-policy", again(never, 1)},
+		{"completed before its image changed", "restart-policy", func(s *script) {
+			s.startPod(onFailure).exit(0, truth.CauseSelf)
+			s.wait(60)
+			s.ListReceived(s.now, true)
+			s.wait(1)
+			s.image = "image:2"
+			s.setDesired(withImage(s.image))
+			s.start("u1-s0", "app", 1)
+		}},
+		{"completed before its image changed, but no list had it", "", func(s *script) {
+			s.startPod(onFailure).exit(0, truth.CauseSelf)
+			s.wait(1)
+			s.image = "image:2"
+			s.setDesired(withImage(s.image))
+			s.start("u1-s0", "app", 1)
+		}},
+		{"running when its image changed", "", func(s *script) {
+			first := s.startPod(onFailure)
+			s.wait(1)
+			s.image = "image:2"
+			s.setDesired(withImage(s.image))
+			first.exit(0, truth.CauseSelf)
+			s.start("u1-s0", "app", 1)
+		}},
 		{"Never in a new sandbox", "restart-policy", func(s *script) {
 			s.startPod(never).exit(137, truth.CauseKilled)
 			s.changeSandbox(truth.SandboxStopped, "u1-s0")
@@ -51,4 +75,11 @@ func TestRestartPolicy(t *testing.T) {
 			s.start(s.sandbox("u1", 1), "init", 1)
 		}},
 	})
+}
+
+// withImage returns the pod of startPod with another image.
+func withImage(image string) *v1.Pod {
+	pod := spec("u1", onFailure, "app")
+	pod.Spec.Containers[0].Image = image
+	return pod
 }

@@ -45,16 +45,18 @@
 //	               results, objects of the API server, served statuses
 //	container_*.go a container: one-run, init-order, restart-policy, back-off, restart-count,
 //	               restart-all, environment, images, ephemeral, logs, termination-message, probes,
-//	               readiness
+//	               readiness, container-config
 //	stop_*.go      stopping a container: grace-period, hooks, sidecar-order, needless-stop
 //	pod_*.go       a pod on the node: admission, preemption, eviction, active-deadline, pod-cost,
-//	               terminal-phase, full-name, uid-reuse, cgroups, user-namespaces,
-//	               pod-directories, volumes
+//	               terminal-phase, full-name, uid-reuse, cgroups, tiers, user-namespaces,
+//	               pod-directories, volumes, sandbox-config
 //	volume_*.go    content from the API server: volume-content, volume-staleness,
 //	               volume-read-only
 //	api_*.go       writes to the API server: api-terminal-phase, api-terminal-stopped,
 //	               api-identity, api-deletion, heartbeat, events
+//	kubelet.go     names and paths that the agent has to use as the kubelet does
 //	isolation.go   ordinary pods beside hostile ones, at any time: isolation
+//	strict.go      excuses without a cause: strict
 //	economy.go     writes and calls without a reason: economy
 //	agent_*.go     the agent's own server: health, http-api
 //	progress*.go   what has to be right in the end: progress

@@ -17,9 +17,9 @@ import (
 //
 // Three writes have to be made even if they change nothing. Each agent, and each sandbox, has the
 // limits of the pod's cgroup written: an agent that was killed may have left them half written.
-// Each agent writes a pod's /etc/hosts before the first container that it creates: the file is not
-// synced. Each run has its file of the termination message emptied: an earlier run may have had
-// the same number.
+// Each agent writes a pod's /etc/hosts before the first container that it creates in a sandbox: the
+// file is not synced, and an earlier sandbox may have been removed with it. Each run has its file
+// of the termination message emptied: an earlier run may have had the same number.
 type economy struct {
 	// writtenAt is when any client latest changed a file, cgroup or object, or the agent wrote it
 	// because it had to.
@@ -76,7 +76,7 @@ func (o *economy) checkFact(m *model, f *truth.Fact) *finding {
 		o.sandboxChangedAt[f.PodUID] = f.Time
 	case truth.WroteNothing:
 		switch {
-		case o.mustBeRepeated(m, f.Path):
+		case o.mustBeRepeated(m, f.Path), o.mayBeUnknown(m, f.Path):
 			o.note(f.Path, f.Time) // it has been repeated now
 		case f.Time.Sub(o.writtenAt[f.Path]) > overtakingBound &&
 			!m.anyFaultPossible(f.Time.Add(-reconnectBound), f.Time, writeCalls...):
@@ -86,12 +86,20 @@ func (o *economy) checkFact(m *model, f *truth.Fact) *finding {
 	return nil
 }
 
+// mayBeUnknown reports whether the agent may not know that its latest write has been done. It may
+// be long until it tries again: what it does next may wait for a list that is slow.
+func (o *economy) mayBeUnknown(m *model, path string) bool {
+	written := o.writtenAt[path]
+	return !written.IsZero() && m.anyFaultPossible(written, written.Add(time.Second), writeCalls...)
+}
+
 // mustBeRepeated reports whether a file or cgroup has to be written again whatever it holds.
 func (o *economy) mustBeRepeated(m *model, path string) bool {
 	if uid, below := childName(m.opts.PodsDir, path); below {
 		dir := m.opts.PodsDir + "/" + uid
 		return isWithin(path, dir+"/containers") ||
-			path == dir+"/etc-hosts" && m.agentStartedAt.After(o.writtenAt[path])
+			path == dir+"/etc-hosts" && (m.agentStartedAt.After(o.writtenAt[path]) ||
+				o.sandboxChangedAt[uid].After(o.writtenAt[path]))
 	}
 	written, isCgroup := o.writtenAt[path], m.cgroups[path] != truth.Limits{}
 	if !isCgroup {
@@ -150,7 +158,11 @@ func (s *Set) Called(now time.Time, request any) {
 	}
 	switch {
 	case now.Sub(later(changedAt, m.agentStartedAt)) <= bound,
-		now.Sub(m.healedAt) <= callBound:
+		now.Sub(later(m.healedAt, m.lastFault(now))) <= callBound:
+	case call == "ContainerStats" && slices.ContainsFunc(pods, (*pod).isResizing):
+		// A resize waits until a container uses less memory.
+	case call == "ContainerStatus" && slices.ContainsFunc(pods, (*pod).wasChanged) &&
+		now.Sub(later(changedAt, m.agentStartedAt)) <= resizeVerifyBound:
 	case slices.ContainsFunc(pods, (*pod).hasWork),
 		m.patchesUnsettled(now, request):
 	default:
@@ -184,7 +196,7 @@ func (m *model) isPeriodic(call string, request any) bool {
 	case world.ResourceNodes, world.ResourceLeases:
 		return true
 	case world.ResourceConfigMaps, world.ResourceSecrets:
-		return call == "GetObject" && m.opts.ChangeDetection.SyncPeriod > 0
+		return call == "GetObject" && m.opts.ChangeDetection.Reads
 	}
 	return false
 }

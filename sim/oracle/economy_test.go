@@ -2,7 +2,6 @@ package oracle
 
 import (
 	"testing"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -160,7 +159,7 @@ func TestEconomyOfOnePod(t *testing.T) {
 			s.Called(s.now, &api.GetObject{Resource: api.ResourceConfigMaps})
 		}},
 		{"a periodic read of a ConfigMap", "", func(s *script) {
-			s.model.opts.ChangeDetection.SyncPeriod = time.Minute
+			s.model.opts.ChangeDetection.Reads = true
 			settled(s)
 			s.Called(s.now, &api.GetObject{Resource: api.ResourceConfigMaps})
 		}},

@@ -47,10 +47,7 @@ func (o *isolation) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 	if o.problems == nil {
 		o.problems = map[*pod]podProblem{}
 	}
-	affectedAt := m.agentStartedAt
-	if m.opts.LastFault != nil {
-		affectedAt = later(affectedAt, m.opts.LastFault(now))
-	}
+	affectedAt := later(m.agentStartedAt, m.lastFault(now))
 	if m.agentDown {
 		affectedAt = now
 	}
@@ -169,4 +166,14 @@ func (m *model) nodeStatusProblem(now, affectedAt time.Time) *finding {
 		}
 	}
 	return nil
+}
+
+// lastFault returns when a fault of any kind last applied; zero: none has.
+func (m *model) lastFault(now time.Time) time.Time {
+	if m.opts.LastFault == nil {
+		return time.Time{}
+	}
+	last := m.opts.LastFault(now)
+	m.excuse(!last.IsZero(), "a fault of any call")
+	return last
 }

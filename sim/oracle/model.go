@@ -13,21 +13,25 @@ import (
 // model is the true state of the node, built from facts: what is desired, what runs, and what is
 // on the disk. Oracles read the model and never change it.
 type model struct {
-	opts           Options
-	pods           map[string]*pod // by UID: all that were ever desired, or were ever on the node
-	podsInOrder    []*pod          // the same pods, in order of appearance
-	fullNames      map[string]*fullName
-	sandboxes      map[string]*sandbox
-	containers     map[string]*container
-	logLinks       map[string]*container   // by the names of the links to their logs
-	cgroups        map[string]truth.Limits // by directory
-	objects        apiObjects              // of the API server
-	criticalPods   []*pod                  // pods for which others may be pre-empted
-	agentStartedAt time.Time               // the latest start
-	agentDown      bool                    // no incarnation of the agent runs
-	healedAt       time.Time               // zero: faults may still apply
-	now            time.Time
-	periodicAt     map[string]time.Time // by what is repeated: the newest periodic call
+	opts Options
+	// allocatableBefore has what was allocatable before the configuration changed.
+	allocatableBefore []v1.ResourceList
+	pods              map[string]*pod // by UID: all that were ever desired, or were ever on the node
+	podsInOrder       []*pod          // the same pods, in order of appearance
+	fullNames         map[string]*fullName
+	sandboxes         map[string]*sandbox
+	containers        map[string]*container
+	logLinks          map[string]*container   // by the names of the links to their logs
+	cgroups           map[string]truth.Limits // by directory
+	objects           apiObjects              // of the API server
+	criticalPods      []*pod                  // pods for which others may be pre-empted
+	agentStartedAt    time.Time               // the latest start
+	agentStarts       int                     // how many incarnations there were
+	calmExcuse        string                  // the first excuse that was taken in a calm run
+	agentDown         bool                    // no incarnation of the agent runs
+	healedAt          time.Time               // zero: faults may still apply
+	now               time.Time
+	periodicAt        map[string]time.Time // by what is repeated: the newest periodic call
 
 	changedAt time.Time // the latest fact that the agent may have to react to
 
@@ -87,7 +91,8 @@ func (m *model) apply(f *truth.Fact) {
 	case truth.SandboxCreated, truth.SandboxReady, truth.SandboxStopped, truth.SandboxRemoved:
 		m.applySandbox(f)
 	case truth.ContainerCreated, truth.ContainerStarted, truth.ContainerExited,
-		truth.ContainerRemoved, truth.ContainerLost, truth.ContainerFound, truth.StopRequested:
+		truth.ContainerRemoved, truth.ContainerLost, truth.ContainerFound, truth.ContainerResized,
+		truth.StopRequested:
 		m.applyContainer(f)
 	case truth.HandlerRequested, truth.HandlerEnded:
 		m.applyHandler(f)
@@ -153,7 +158,12 @@ func (m *model) applyContainer(f *truth.Fact) {
 	}
 	c.pod.changedAt = f.Time
 	switch f.Kind {
+	case truth.ContainerCreated:
+		c.limits = f.Limits
+	case truth.ContainerResized:
+		c.limits = f.Limits
 	case truth.ContainerStarted:
+		c.memoryUsage = f.Bytes
 		c.applyStart(f.Time)
 	case truth.ContainerExited:
 		c.applyExit(f)
@@ -168,7 +178,9 @@ func (m *model) applyContainer(f *truth.Fact) {
 			c.stopRequestedAt, c.stopGraceSeconds = f.Time, f.GraceSeconds
 		}
 		m.noteKillStart(c, "StopContainer", f.Time)
-		if c.pod.spec == nil && c.pod.terminatingSince.IsZero() && c.hasNoKillingHandlers() {
+		// The containers of a sandbox that has died are stopped to be restarted, too.
+		if c.pod.spec == nil && c.pod.terminatingSince.IsZero() && c.hasNoKillingHandlers() &&
+			c.sandbox != nil && c.sandbox.ready {
 			c.pod.terminatingSince = c.killStartedAt
 		}
 	}
@@ -228,6 +240,7 @@ func (m *model) unsetDesired(now time.Time, uid string) {
 // predecessor was about to kill a container that is still desired.
 func (m *model) agentStarted(now time.Time) {
 	m.agentStartedAt, m.agentDown = now, false
+	m.agentStarts++
 	for _, p := range m.podsInOrder {
 		if p.removedByHand {
 			p.countLost = true

@@ -44,6 +44,9 @@ type container struct {
 	logFullSince       time.Time   // since when its log was seen to be too large
 	servedReadiness    probeResult // as the latest response has it; resultUnknown: no response yet
 
+	limits      truth.Limits // of its cgroup
+	memoryUsage int64        // in bytes, once it has started
+
 	spec             *v1.Container // the spec that it was created from; nil: not known for sure
 	podFullName      string        // the namespace and name of the pod that it was created for
 	handlers         []*handler    // its probes and hooks
@@ -90,7 +93,9 @@ func (m *model) newContainer(f *truth.Fact) *container {
 	c.round, _ = strconv.Atoi(f.Annotations[annotationRound])
 	c.logPath, c.linkName = m.logPath(c), logLinkName(c)
 	c.fallbackToLog = f.Annotations[annotationPolicy] == "FallbackToLogsOnError"
-	c.minBackoff = nextBackoff(p.historyOf(c.name).last, c.hash, m.opts.BackoffMax)
+	if last := p.historyOf(c.name).last; last == nil || !p.mayHaveRestarted(last, f.Limits) {
+		c.minBackoff = nextBackoff(last, c.hash, m.opts.BackoffMax)
+	}
 	c.createdAt, c.podFullName = f.Time, f.PodNamespace+"/"+f.PodName
 	if c.spec = p.specOf(c.name, c.hash); c.spec != nil {
 		c.handlers = handlersOf(c.spec)

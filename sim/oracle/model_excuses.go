@@ -9,7 +9,13 @@ import (
 // times. An oracle that finds a deviation asks this for every call that could explain the
 // deviation, and reports no violation if the answer is true: the excuse.
 func (m *model) faultPossible(call string, from, to time.Time) bool {
-	return m.opts.FaultPossible != nil && m.opts.FaultPossible(call, from, to)
+	if m.opts.FaultPossible == nil || !m.opts.FaultPossible(call, from, to) {
+		return false
+	}
+	// A fault that comes while a response is still on its way has a cause that is to come.
+	hasCause := to.After(m.now) && !m.opts.FaultPossible(call, from, m.now)
+	m.excuse(!hasCause, "a fault of "+call)
+	return true
 }
 
 // anyFaultPossible reports the same for any of several calls.
@@ -19,6 +25,7 @@ func (m *model) anyFaultPossible(from, to time.Time, calls ...string) bool {
 
 // agentUpSince reports whether one incarnation of the agent has run all the time since.
 func (m *model) agentUpSince(since time.Time) bool {
+	m.excuse(m.agentDown || m.agentStarts > 1, "a restart of the agent")
 	return !m.agentDown && !m.agentStartedAt.After(since.Add(-transitSlack))
 }
 
@@ -30,7 +37,9 @@ func (m *model) clockSkew(at time.Time) time.Duration {
 	if m.opts.ClockSkew == nil {
 		return 0
 	}
-	return m.opts.ClockSkew(at)
+	skew := m.opts.ClockSkew(at)
+	m.excuse(skew != 0, "the clock of the runtime")
+	return skew
 }
 
 // reconnectBound is how long before a change a fault that delays it may have started.

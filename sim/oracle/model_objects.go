@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/mirror"
 	"seedlet.dev/sim/truth"
 	api "seedlet.dev/world"
 )
@@ -43,6 +42,9 @@ func (m *model) applyObject(f *truth.Fact) {
 		}
 		if after.Pod.Spec.NodeName == m.opts.NodeName {
 			o.pods[name] = after.Pod
+		}
+		if p := m.pods[string(after.Pod.UID)]; p != nil {
+			p.recordMetadata(after.Pod)
 		}
 		if phase := after.Pod.Status.Phase; isTerminalPhase(phase) {
 			o.terminalPhases[string(after.Pod.UID)] = phase
@@ -86,7 +88,7 @@ func (m *model) applyTerminalPhase(f *truth.Fact, object *v1.Pod) {
 // podsOfObject returns the pods on the node that an object is about: the pod of its UID, or the
 // static pods of the full name that it mirrors.
 func (m *model) podsOfObject(object *v1.Pod) []*pod {
-	if !mirror.IsMirror(object) {
+	if !isMirror(object) {
 		if p := m.pods[string(object.UID)]; p != nil {
 			return []*pod{p}
 		}

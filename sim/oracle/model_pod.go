@@ -6,8 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-
-	"seedlet.dev/core/manifest"
 )
 
 // pod is the true state of the pod of one UID.
@@ -22,6 +20,7 @@ type pod struct {
 	timesDesired     int              // how often a manifest with this UID appeared or was rewritten
 	timesRemoved     int              // how often the manifest was removed
 	desiredAt        time.Time        // when that happened last
+	knownAtChange    time.Time        // the latest list of containers that the agent had then
 	removedAt        time.Time        // when that happened last
 	specChanged      bool             // it was desired with different specs
 	loosestPolicy    v1.RestartPolicy // the loosest restart policy of all specs; empty: never desired
@@ -114,7 +113,7 @@ func (p *pod) setDesired(now time.Time, spec *v1.Pod) {
 		p.model.criticalPods = append(p.model.criticalPods, p)
 	}
 	previous := p.spec
-	p.spec, p.desiredAt = spec, now
+	p.spec, p.desiredAt, p.knownAtChange = spec, now, p.model.containersListedAt
 	p.timesDesired++
 	if previous != nil && !reflect.DeepEqual(previous.Spec, spec.Spec) {
 		p.specChanged = true
@@ -212,7 +211,7 @@ func (p *pod) liveRun(name string) *container {
 // isOfNewestSpec reports whether a container was created from the newest spec.
 func (p *pod) isOfNewestSpec(c *container) bool {
 	container := containerOf(p.spec, c.name)
-	return container != nil && (c.hash == "" || c.hash == manifest.ContainerHash(container))
+	return container != nil && (c.hash == "" || c.hash == containerHash(container))
 }
 
 func (p *pod) dropSandbox(s *sandbox) {

@@ -1,23 +1,26 @@
 package oracle
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-
-	"seedlet.dev/core/manifest"
 )
 
 // recordSpec adds a spec to the history of a pod. A container that was created from another spec
 // with other handlers is no longer checked by either: the agent may follow the old one or the new
 // one.
 func (p *pod) recordSpec(spec *v1.Pod) {
-	same := func(o *v1.Pod) bool { return reflect.DeepEqual(o.Spec, spec.Spec) }
+	same := func(o *v1.Pod) bool {
+		return o.Name == spec.Name && o.Namespace == spec.Namespace &&
+			maps.Equal(o.Labels, spec.Labels) && maps.Equal(o.Annotations, spec.Annotations) &&
+			reflect.DeepEqual(o.Spec, spec.Spec)
+	}
 	if !slices.ContainsFunc(p.specs, same) {
 		if len(p.specs) == 0 {
-			source := spec.Annotations[manifest.ConfigSourceAnnotation]
-			p.static = source == string(manifest.OriginFile) || source == string(manifest.OriginHTTP)
+			source := spec.Annotations[annotationSource]
+			p.static = source == sourceFile || source == sourceHTTP
 		}
 		p.specs = append(p.specs, spec)
 	}
@@ -27,6 +30,17 @@ func (p *pod) recordSpec(spec *v1.Pod) {
 			c.spec, c.handlers = nil, nil
 		}
 	}
+}
+
+// recordMetadata adds the newest spec with other labels and annotations to the history of a pod of
+// the API server.
+func (p *pod) recordMetadata(object *v1.Pod) {
+	if p.static || len(p.specs) == 0 {
+		return
+	}
+	spec := *p.specs[len(p.specs)-1]
+	spec.Labels, spec.Annotations = object.Labels, object.Annotations
+	p.recordSpec(&spec)
 }
 
 // specOf returns the spec that a container was created from; nil if no spec of the pod has this
@@ -39,7 +53,7 @@ func (p *pod) specOf(name, hash string) *v1.Container {
 		case c == nil:
 		case found != nil && !haveSameHandlers(found, c):
 			return nil
-		case hash == "" || hash == manifest.ContainerHash(c):
+		case hash == "" || hash == containerHash(c):
 			found = c
 		}
 	}

@@ -9,10 +9,10 @@ import (
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	podresources "k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	"seedlet.dev/core/mirror"
 	"seedlet.dev/sim/truth"
 )
 
@@ -45,7 +45,7 @@ func (*admission) checkFact(m *model, f *truth.Fact) *finding {
 
 // findOvercommit returns what the node lacks for a pod whose first container starts.
 func (m *model) findOvercommit(p *pod, now time.Time) *finding {
-	requested, others := p.requests(), []*pod{}
+	others := []*pod{}
 	for _, other := range m.podsInOrder {
 		if other != p && other.occupiesNode() {
 			others = append(others, other)
@@ -54,11 +54,12 @@ func (m *model) findOvercommit(p *pod, now time.Time) *finding {
 	for _, name := range checkedResources {
 		used := int64(0)
 		for _, other := range others {
-			used += other.requests().amount(name)
+			used += other.leastRequests(name)
 		}
-		if capacity := m.allocatable(name); requested.amount(name) > capacity-used {
+		requested := p.leastRequests(name)
+		if capacity := m.mostAllocatable(name); requested > capacity-used {
 			return findingf("pod %s starts and requests %d of %s, but %d of %d are used", p,
-				requested.amount(name), name, used, capacity)
+				requested, name, used, capacity)
 		}
 	}
 	for _, other := range others {
@@ -78,7 +79,7 @@ func (m *model) findOvercommit(p *pod, now time.Time) *finding {
 func (m *model) findWrongRejection(object *v1.Pod, now time.Time) *finding {
 	p := m.pods[string(object.UID)]
 	switch reason := object.Status.Reason; {
-	case mirror.IsMirror(object):
+	case isMirror(object):
 		return findingf("static pod %s/%s is reported as rejected: %s", object.Namespace, object.Name,
 			reason)
 	case p == nil:
@@ -134,10 +135,10 @@ func (m *model) mayLackResource(p *pod, name v1.ResourceName, from time.Time) bo
 	used := int64(0)
 	for _, other := range m.podsInOrder {
 		if other != p && other.mayOccupyNode(from) && !p.canPreempt(other) {
-			used += other.requests().amount(name)
+			used += other.mostRequests(name)
 		}
 	}
-	return p.requests().amount(name) > m.allocatable(name)-used
+	return p.mostRequests(name) > m.leastAllocatable(name)-used
 }
 
 const (
@@ -164,7 +165,37 @@ var checkedResources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.R
 // allocatable returns the allocatable amount of a resource, in thousandths of CPUs, bytes and
 // pods.
 func (m *model) allocatable(name v1.ResourceName) int64 {
-	q := m.opts.Allocatable[name]
+	return amountOf(m.opts.Allocatable, name)
+}
+
+// mostAllocatable and leastAllocatable return the bounds of what was allocatable so far: an agent
+// with another configuration keeps the pods that run.
+func (m *model) mostAllocatable(name v1.ResourceName) int64 {
+	most := m.allocatable(name)
+	for _, list := range m.allocatableBefore {
+		most = max(most, amountOf(list, name))
+	}
+	return most
+}
+
+func (m *model) leastAllocatable(name v1.ResourceName) int64 {
+	least := m.allocatable(name)
+	for _, list := range m.allocatableBefore {
+		least = min(least, amountOf(list, name))
+	}
+	return least
+}
+
+// setAllocatable sets what is allocatable from now on.
+func (m *model) setAllocatable(list v1.ResourceList) {
+	if !equality.Semantic.DeepEqual(m.opts.Allocatable, list) {
+		m.allocatableBefore = append(m.allocatableBefore, m.opts.Allocatable)
+		m.opts.Allocatable = list
+	}
+}
+
+func amountOf(list v1.ResourceList, name v1.ResourceName) int64 {
+	q := list[name]
 	if name == v1.ResourceCPU {
 		return q.MilliValue()
 	}
@@ -186,12 +217,12 @@ func (c *resourceRequests) amount(name v1.ResourceName) int64 {
 	return 0
 }
 
-// requests returns the resource requests of the newest spec.
+// requests returns the resource requests of the newest spec, as far as they are allocated.
 func (p *pod) requests() *resourceRequests {
 	if len(p.specs) == 0 {
 		return &resourceRequests{}
 	}
-	newest := p.specs[len(p.specs)-1]
+	newest := p.allocated()
 	if p.requestsOf != newest {
 		all := podresources.PodRequests(newest, podresources.PodResourcesOptions{})
 		p.requestsOf = newest

@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"seedlet.dev/core/manifest"
 	"seedlet.dev/sim/truth"
 	api "seedlet.dev/world"
 )
@@ -33,7 +32,7 @@ func podWithCPUs(uid, cpus string, changes ...func(*v1.Pod)) *v1.Pod {
 func withHostPort(p *v1.Pod) { p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80}} }
 
 func asStatic(p *v1.Pod) {
-	p.Annotations = map[string]string{manifest.ConfigSourceAnnotation: "file"}
+	p.Annotations = map[string]string{annotationSource: "file"}
 }
 
 func withPriority(priority int32) func(*v1.Pod) {

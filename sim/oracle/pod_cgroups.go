@@ -27,6 +27,8 @@ func (*cgroups) describe() Entry {
 type Cgroups struct {
 	PerPod  bool // else the runtime chooses
 	PidsMax int64
+	// PageSizes are the sizes of the machine's huge pages, in bytes.
+	PageSizes []int64
 }
 
 func (*cgroups) checkFact(m *model, f *truth.Fact) *finding {
@@ -111,7 +113,10 @@ func (p *pod) cgroupProblem(s *sandbox) string {
 	if !m.opts.Cgroups.PerPod || p.wasRemoved() {
 		return ""
 	}
-	if actual, desired := m.cgroups[s.cgroup], m.limitsOf(p.spec); actual != desired {
+	if p.isResizing() {
+		return "" // the oracle resize judges it
+	}
+	if actual, desired := m.cgroups[s.cgroup], m.limitsOf(p.allocated()); actual != desired {
 		return fmt.Sprintf("its cgroup %s has %+v, want %+v", s.cgroup, actual, desired)
 	}
 	return ""
@@ -136,6 +141,13 @@ func escapeUID(uid string) string { return strings.ReplaceAll(uid, "-", "_") }
 // limitsOf returns the limits that the cgroup of a pod should have.
 func (m *model) limitsOf(pod *v1.Pod) truth.Limits {
 	limits := truth.Limits{PidsMax: m.opts.Cgroups.PidsMax}
+	var pages []string
+	for _, size := range m.opts.Cgroups.PageSizes {
+		name := pageSizeName(size)
+		milli, _ := aggregateResources(pod, v1.ResourceName("hugepages-"+name+"i"), false)
+		pages = append(pages, fmt.Sprintf("%sB %d", name, milli/1000))
+	}
+	limits.HugePages = strings.Join(pages, ", ")
 	milli, _ := aggregateResources(pod, v1.ResourceCPU, false)
 	limits.CPUShares = uint64(min(max(milli*1024/1000, 2), 262144))
 	if milli, all := aggregateResources(pod, v1.ResourceCPU, true); all && milli > 0 {
@@ -144,7 +156,24 @@ func (m *model) limitsOf(pod *v1.Pod) truth.Limits {
 	if milli, all := aggregateResources(pod, v1.ResourceMemory, true); all {
 		limits.MemoryBytes = milli / 1000
 	}
+	if t := m.opts.Tiers; t != nil && t.MemoryQoS && t.ReservesMemory {
+		milli, _ := aggregateResources(pod, v1.ResourceMemory, false)
+		if classOf(pod) == v1.PodQOSGuaranteed {
+			limits.MemoryMin = milli / 1000
+		} else {
+			limits.MemoryLow = milli / 1000
+		}
+	}
 	return limits
+}
+
+// pageSizeName returns a size of huge pages, which is a multiple of a mebibyte, without the letters
+// for bytes.
+func pageSizeName(bytes int64) string {
+	if mib := bytes >> 20; mib < 1024 {
+		return fmt.Sprintf("%dM", mib)
+	}
+	return fmt.Sprintf("%dG", bytes>>30)
 }
 
 // aggregateResources returns what a pod requests of a resource, or its limit, in thousandths, and

@@ -9,7 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/volume"
 	"seedlet.dev/sim/truth"
 )
 
@@ -119,7 +118,7 @@ func (p *pod) measureVolumes(now time.Time) {
 			if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil || p.model.opts.DiskUsage == nil {
 				continue
 			}
-			path := volume.Path(dir, v)
+			path := volumePath(dir, v)
 			limit, bytes := v.EmptyDir.SizeLimit.Value(), p.model.opts.DiskUsage(path)
 			switch v.EmptyDir.Medium {
 			case v1.StorageMediumDefault:

@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/volume"
 	"seedlet.dev/sim/truth"
 )
 
@@ -83,7 +82,7 @@ func (o *podVolumes) checkStart(m *model, f *truth.Fact) *finding {
 	dir := m.opts.PodsDir + "/" + f.PodUID
 	for i := range p.spec.Spec.Volumes {
 		v := &p.spec.Spec.Volumes[i]
-		path := volume.Path(dir, v)
+		path := volumePath(dir, v)
 		switch {
 		case v.HostPath != nil, v.Image != nil: // image volumes are checked by the oracle images
 			continue
@@ -115,6 +114,11 @@ func (o *podVolumes) checkLoss(m *model, f *truth.Fact, how string) *finding {
 		return nil
 	}
 	if !isVolumePath(m, f.Path) {
+		return nil
+	}
+	// A sub-path below VOLUME/CONTAINER is that container's alone.
+	rest, isSubPath := strings.CutPrefix(f.Path, subPathsDir(m.opts.PodsDir+"/"+uid)+"/")
+	if parts := strings.Split(rest, "/"); isSubPath && len(parts) > 1 && p.liveRun(parts[1]) == nil {
 		return nil
 	}
 	return findingf("%s was %s while %s runs", f.Path, how, p.anyLiveContainer())

@@ -55,6 +55,14 @@ func TestVolumes(t *testing.T) {
 		return s.start(sandbox, "app", 0)
 	}
 	runCases(t, []testCase{
+		{"a sub-path of another container, unmounted", "", func(s *script) {
+			runs(s)
+			s.changePath(truth.Unmounted, podsDir+"/u1/volume-subpaths/data/other/0", "")
+		}},
+		{"a sub-path of the container, unmounted", "volumes", func(s *script) {
+			runs(s)
+			s.changePath(truth.Unmounted, podsDir+"/u1/volume-subpaths/data/app/0", "")
+		}},
 		{"created, used, removed", "", func(s *script) {
 			r := runs(s)
 			s.PodNoLongerDesired(s.now, "u1")

@@ -43,7 +43,8 @@ func (s *Set) Unsettled(now time.Time) iter.Seq[string] {
 				return
 			}
 		}
-		if emit(m.unsettledObjects(now)) && settled { // logs come last: listing files costs most
+		// Logs come last: listing files costs most.
+		if emit(m.unsettledTiers()) && emit(m.unsettledObjects(now)) && settled {
 			emit(m.unsettledLogs(now))
 		}
 	}
@@ -168,6 +169,9 @@ func (p *pod) sandboxProblem(now time.Time) string {
 		return "it has no sandbox that is ready"
 	}
 	if problem := p.cgroupProblem(newest); problem != "" {
+		return problem
+	}
+	if problem := p.resizeProblem(newest); problem != "" {
 		return problem
 	}
 	if problem := p.contentProblem(now); problem != "" {

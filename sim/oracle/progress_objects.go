@@ -8,9 +8,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"seedlet.dev/core/manifest"
-	"seedlet.dev/core/mirror"
 )
 
 // unsettledObjects returns what is wrong at the API server, in lines.
@@ -32,7 +29,7 @@ func (m *model) unsettledObjects(now time.Time) []string {
 		if m.objects.node == nil { // which owns all mirror pods
 			break
 		}
-		if p.spec == nil || p.spec.Annotations[manifest.ConfigSourceAnnotation] == "" {
+		if p.spec == nil || p.spec.Annotations[annotationSource] == "" {
 			continue // a pod of the API server
 		}
 		if m.objects.pods[p.fullName.name] == nil {
@@ -49,7 +46,7 @@ func (m *model) objectProblem(now time.Time, object *v1.Pod) string {
 		if problem := deletionProblem(object); problem != "" {
 			return "it is marked for deletion, and " + problem
 		}
-	case mirror.IsMirror(object):
+	case isMirror(object):
 		return m.mirrorProblem(object)
 	case p != nil && p.spec != nil && !p.isHostile():
 		since := later(later(p.changedAt, p.desiredAt), later(m.agentStartedAt, m.healedAt))
@@ -67,7 +64,7 @@ func deletionProblem(object *v1.Pod) string {
 	switch grace := object.DeletionGracePeriodSeconds; {
 	case len(object.Finalizers) == 0:
 		return "still exists"
-	case !mirror.IsMirror(object) && !isTerminalPhase(object.Status.Phase):
+	case !isMirror(object) && !isTerminalPhase(object.Status.Phase):
 		return "not reported in a terminal phase"
 	case grace == nil || *grace != 0:
 		return "something other than its finalizers keeps it"
@@ -90,7 +87,7 @@ func (m *model) mirrorProblem(object *v1.Pod) string {
 		if p.spec == nil {
 			continue
 		}
-		if desired = p.spec.Annotations[manifest.ConfigHashAnnotation]; desired == mirrored {
+		if desired = p.spec.Annotations[annotationUID]; desired == mirrored {
 			return ""
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"seedlet.dev/core/manifest"
 	"seedlet.dev/sim/truth"
 	api "seedlet.dev/world"
 )
@@ -28,8 +27,8 @@ func TestUnsettledObjects(t *testing.T) {
 	node := metav1.ObjectMeta{UID: "node"}
 	static := func(s *script) {
 		p := spec("u1", always, "app")
-		p.Annotations = map[string]string{manifest.ConfigSourceAnnotation: "file",
-			manifest.ConfigHashAnnotation: "h1"}
+		p.Annotations = map[string]string{annotationSource: "file",
+			annotationUID: "h1"}
 		s.setDesired(p)
 		s.CheckFact(truth.Fact{Time: s.now, Kind: truth.ObjectCreated, Write: &truth.Write{
 			Resource: api.ResourceNodes, After: api.Object{Node: &v1.Node{ObjectMeta: node}}}})

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"seedlet.dev/core/manifest"
 	"seedlet.dev/sim/truth"
 )
 
@@ -28,7 +28,8 @@ var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 type script struct {
 	*Set
 	now   time.Time
-	round int // of the containers that are created
+	round int    // of the containers that are created
+	image string // of the containers that are created; empty: image:1
 	pods  map[string]*v1.Pod
 }
 
@@ -103,7 +104,7 @@ func (s *script) create(sandbox, name string, attempt uint32) run {
 	created := f
 	created.Annotations = map[string]string{
 		annotationRound:    fmt.Sprint(s.round),
-		annotationHash:     manifest.ContainerHash(&v1.Container{Name: name, Image: "image:1"}),
+		annotationHash:     containerHash(&v1.Container{Name: name, Image: cmp.Or(s.image, "image:1")}),
 		annotationRestarts: fmt.Sprint(attempt), annotationGrace: "30",
 	}
 	s.addFact(truth.ContainerCreated, created)

@@ -8,7 +8,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/objectcache"
 	"seedlet.dev/sim/truth"
 )
 
@@ -43,6 +42,12 @@ type Options struct {
 	ReadFile func(path string) ([]byte, bool)
 
 	Cgroups Cgroups // of pods
+	Tiers   *Tiers  // the cgroups above those of the pods; nil: not checked
+	// SystemCgroups are the directories of the cgroups of other programs.
+	SystemCgroups []string
+
+	MemoryBytes int64 // the memory capacity of the node
+	DNS         DNS   // of the node
 
 	// FaultPossible reports whether a fault may have applied to a call of this name that was in flight
 	// between the two times: to its request, in the port, or to its response. Oracles see only
@@ -60,6 +65,10 @@ type Options struct {
 	// fault ever applies.
 	LastFault func(now time.Time) time.Time
 
+	// IsCalm reports whether nothing has gone wrong yet by the plan, so that there is nothing to
+	// excuse. Nil: not known.
+	IsCalm func() bool
+
 	HasAPIServer bool // the node has an API server
 	// Allocatable is the node allocatable. Nil: resources are not checked.
 	Allocatable v1.ResourceList
@@ -67,7 +76,7 @@ type Options struct {
 	RegisteredNode *v1.Node
 
 	// ChangeDetection is how the agent detects changes of ConfigMaps and Secrets.
-	ChangeDetection objectcache.Strategy
+	ChangeDetection ChangeDetection
 
 	Periods Periods // of the calls that the agent makes while nothing changes
 
@@ -122,12 +131,13 @@ func oracles() []oracle {
 		&oneRun{}, &initOrder{}, &restartPolicy{}, &backoff{}, &terminalPhase{}, &restartCount{},
 		&gracePeriod{}, &onePerFullName{}, &uidReuse{}, &sidecarOrder{}, &hooks{}, &probes{},
 		&activeDeadline{}, &needlessStop{}, &readiness{}, &podDirectories{}, &podVolumes{},
-		&volumeContent{}, &volumeStaleness{}, &volumeReadOnly{}, &environment{}, &images{}, &logs{},
-		&terminationMessage{}, &health{}, &cgroups{}, &userNamespaces{}, &restartAll{},
+		&volumeContent{}, &volumeStaleness{}, &volumeReadOnly{}, &environment{}, &images{},
+		&containerConfig{}, &sandboxConfig{}, &logs{}, &terminationMessage{}, &health{},
+		&cgroups{}, &tiers{}, &resize{}, &userNamespaces{}, &restartAll{},
 		&eviction{}, &apiTerminalPhase{}, &apiTerminalStopped{}, &apiIdentity{}, &apiDeletion{},
 		&transitions{}, &heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{},
 		&ephemeralContainers{}, &httpAPI{},
-		&isolation{}, &setAside{}, &podCost{}, &economy{}, &progress{},
+		&isolation{}, &setAside{}, &podCost{}, &economy{}, &strict{}, &progress{},
 	}
 }
 
@@ -209,6 +219,10 @@ func (s *Set) GracePeriodShortened(uid string, grace time.Duration) {
 
 // AgentStarted reports that an incarnation of the agent starts, the first one included.
 func (s *Set) AgentStarted(now time.Time) { s.model.agentStarted(now) }
+
+// AllocatableChanged reports that the next agents have a configuration with another node
+// allocatable.
+func (s *Set) AllocatableChanged(list v1.ResourceList) { s.model.setAllocatable(list) }
 
 // AgentKilled reports that an incarnation of the agent ends.
 func (s *Set) AgentKilled(now time.Time) { s.model.agentKilled(now) }

@@ -8,7 +8,6 @@ import (
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/volume"
 	"seedlet.dev/sim/truth"
 	api "seedlet.dev/world"
 )
@@ -182,7 +181,7 @@ func (o *volumeContent) checkWritten(m *model, path string) *finding {
 	}
 	for i := range p.spec.Spec.Volumes {
 		v := &p.spec.Spec.Volumes[i]
-		if volume.Path(m.opts.PodsDir+"/"+uid, v) != path {
+		if volumePath(m.opts.PodsDir+"/"+uid, v) != path {
 			continue
 		}
 		all, _ := volumeSources(v, p.spec.Namespace)
@@ -252,7 +251,7 @@ func (m *model) tokenOf(p *pod) (token, path string) {
 	for i := range p.spec.Spec.Volumes {
 		v := &p.spec.Spec.Volumes[i]
 		if _, name := volumeSources(v, p.spec.Namespace); name != "" {
-			path = volume.Path(m.opts.PodsDir+"/"+p.uid, v) + "/" + name
+			path = volumePath(m.opts.PodsDir+"/"+p.uid, v) + "/" + name
 			text, _ := m.opts.ReadFile(path)
 			return string(text), path
 		}
@@ -274,7 +273,7 @@ func (p *pod) contentProblem(now time.Time) string {
 			if len(states) == 0 || states[len(states)-1] == nil && !all[k].optional {
 				continue // the volume keeps what it has
 			}
-			path := volume.Path(m.opts.PodsDir+"/"+p.uid, v)
+			path := volumePath(m.opts.PodsDir+"/"+p.uid, v)
 			if !m.volumeMatches(path, &all[k], states[len(states)-1]) {
 				return fmt.Sprintf("%s does not hold the newest version of %s", path, all[k].object)
 			}

@@ -17,15 +17,15 @@ type volumeScript struct {
 	disk map[string]string
 }
 
-const volumePath = podsDir + "/u1/volumes/kubernetes.io~projected/v"
+const projectedPath = podsDir + "/u1/volumes/kubernetes.io~projected/v"
 
 // writeVolume replaces the content of the volume.
 func (s *volumeScript) writeVolume(files map[string]string) {
 	clear(s.disk)
 	for name, text := range files {
-		s.disk[volumePath+"/"+name] = text
+		s.disk[projectedPath+"/"+name] = text
 	}
-	s.changePath(truth.PathWritten, volumePath, "")
+	s.changePath(truth.PathWritten, projectedPath, "")
 }
 
 // storeConfigMap writes the ConfigMap, or deletes it if there is no data.

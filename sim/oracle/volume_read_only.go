@@ -5,8 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/manifest"
-	"seedlet.dev/core/volume"
 	"seedlet.dev/sim/truth"
 )
 
@@ -43,8 +41,8 @@ func (m *model) isContentPath(uid, p string) bool {
 	for _, spec := range pod.specs {
 		for i := range spec.Spec.Volumes {
 			v := &spec.Spec.Volumes[i]
-			if hasContent(v) && (isWithin(p, volume.Path(dir, v)) ||
-				isWithin(p, volume.SubPathDir(dir)+"/"+v.Name)) {
+			if hasContent(v) && (isWithin(p, volumePath(dir, v)) ||
+				isWithin(p, subPathsDir(dir)+"/"+v.Name)) {
 				return true
 			}
 		}
@@ -64,7 +62,7 @@ func (m *model) mustBeReadOnly(f *truth.Fact, mount truth.Mount) bool {
 	}
 	for _, spec := range pod.specs {
 		c := containerOf(spec, f.Container)
-		if c == nil || f.Annotations[annotationHash] != manifest.ContainerHash(c) {
+		if c == nil || f.Annotations[annotationHash] != containerHash(c) {
 			continue
 		}
 		for i := range c.VolumeMounts {

@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/manifest"
 	"seedlet.dev/sim/truth"
 )
 
@@ -29,7 +28,7 @@ func TestVolumeReadOnly(t *testing.T) {
 			s.changePath(truth.PathCreated, volumes+"/kubernetes.io~empty-dir/data", "")
 			s.addFact(truth.ContainerCreated, truth.Fact{SandboxID: s.sandbox("u1", 0),
 				Container: "app", ContainerID: "u1-app#0", Mounts: mounts,
-				Annotations: map[string]string{annotationHash: manifest.ContainerHash(c)}})
+				Annotations: map[string]string{annotationHash: containerHash(c)}})
 		}
 	}
 	runCases(t, []testCase{

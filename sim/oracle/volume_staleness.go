@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/volume"
 	api "seedlet.dev/world"
 )
 
@@ -38,11 +37,7 @@ func (o *volumeStaleness) checkServed(m *model, now time.Time, _ []*v1.Pod) *fin
 	if m.opts.ReadFile == nil || m.agentDown {
 		return nil
 	}
-	within := volumeUpdateBound
-	if s := m.opts.ChangeDetection; s.SyncPeriod > 0 {
-		s.TTL = max(s.TTL, maxCacheTTL)
-		within += s.AgeMax()
-	}
+	within := volumeUpdateBound + m.opts.ChangeDetection.ageMax()
 	for _, p := range m.podsInOrder {
 		if p.spec == nil || p.liveContainers == 0 || p.spec.DeletionTimestamp != nil {
 			continue
@@ -60,7 +55,7 @@ func (o *volumeStaleness) checkServed(m *model, now time.Time, _ []*v1.Pod) *fin
 func (o *volumeStaleness) checkVolume(m *model, p *pod, v *v1.Volume, now time.Time,
 	within time.Duration) *finding {
 	all, _ := volumeSources(v, p.spec.Namespace)
-	path := volume.Path(m.opts.PodsDir+"/"+p.uid, v)
+	path := volumePath(m.opts.PodsDir+"/"+p.uid, v)
 	since := time.Time{}
 	for k := range all {
 		states := m.objectHistory.statesOf(&all[k])

@@ -29,6 +29,7 @@ type ActorRange struct {
 	Taints         Count `json:"taints,omitempty"`     // the Node has a NoExecute taint for a while
 	TTLs           Count `json:"ttls,omitempty"`       // the Node's object TTL annotation changes
 	Debugs         Count `json:"debugs,omitempty"`     // a pod gets an ephemeral container
+	Resizes        Count `json:"resizes,omitempty"`    // containers get other requests and limits
 	// Dates is how often the machine's date is changed, DateBy by how much: one is drawn for each.
 	Dates  Count            `json:"dates,omitempty"`
 	DateBy []SignedDuration `json:"dateBy,omitempty"`
@@ -72,6 +73,7 @@ func (g *generator) addActs() {
 	g.addObjectActs(a)
 	g.addNodeActs(a)
 	g.addDebugActs(a)
+	g.addResizes(a)
 	r := g.stream("dates")
 	for range g.occurrences("dates", a.Dates, a.Always) {
 		if len(a.DateBy) > 0 {
@@ -260,6 +262,79 @@ func (g *generator) addDebugActs(a *ActorRange) {
 				Container: "debug-again"})
 		}
 	}
+}
+
+// resizeTarget is something that has requests: a container in one of the lists of a pod's spec, or
+// the pod as a whole.
+type resizeTarget struct {
+	pod             string // the name of its entry
+	list, container string // empty: the pod as a whole
+	resources       v1.ResourceRequirements
+}
+
+// addResizes changes the requests and limits of what has some. These pods may have other acts as
+// well.
+func (g *generator) addResizes(a *ActorRange) {
+	var targets []resizeTarget
+	for i := range g.plan.Spec.Pods {
+		p := &g.plan.Spec.Pods[i]
+		pod, err := p.BoundPod()
+		if !p.API || err != nil {
+			continue
+		}
+		for _, c := range pod.Spec.Containers {
+			if len(c.Resources.Requests) > 0 {
+				targets = append(targets, resizeTarget{p.Name, "containers", c.Name, c.Resources})
+			}
+		}
+		for _, c := range pod.Spec.InitContainers {
+			if len(c.Resources.Requests) > 0 {
+				targets = append(targets, resizeTarget{p.Name, "initContainers", c.Name, c.Resources})
+			}
+		}
+		if whole := pod.Spec.Resources; whole != nil {
+			targets = append(targets, resizeTarget{pod: p.Name, resources: *whole})
+		}
+	}
+	r := g.stream("actors resizes")
+	for range g.occurrences("resizes", a.Resizes, a.Always) {
+		if len(targets) == 0 {
+			return
+		}
+		t, at := targets[r.IntN(len(targets))], g.randomTime(r)
+		for range 1 + r.IntN(3) {
+			g.addAct(at, Act{Verb: VerbResize, Pod: t.pod, Patch: resizePatch(&t, r)})
+			at += Duration(a.Interval.draw(r))
+		}
+	}
+}
+
+// resizePatch scales the CPU, the memory or both of a target, seldom beyond what the node has.
+func resizePatch(t *resizeTarget, r *rand.Rand) map[string]any {
+	percents := []int64{20, 50, 75, 100, 110, 150, 200, 300, 5000}
+	which, resources := r.IntN(3), map[string]any{}
+	cpu, memory := percents[r.IntN(len(percents))], percents[r.IntN(len(percents))]
+	for _, field := range []string{"requests", "limits"} {
+		list := t.resources.Requests
+		if field == "limits" {
+			list = t.resources.Limits
+		}
+		scaled := map[string]any{}
+		if q, exists := list[v1.ResourceCPU]; exists && which != 0 {
+			scaled["cpu"] = fmt.Sprintf("%dm", max(1, q.MilliValue()*cpu/100))
+		}
+		if q, exists := list[v1.ResourceMemory]; exists && which != 1 {
+			scaled["memory"] = fmt.Sprint(max(1, q.Value()*memory/100))
+		}
+		if len(scaled) > 0 {
+			resources[field] = scaled
+		}
+	}
+	if t.container == "" {
+		return map[string]any{"spec": map[string]any{"resources": resources}}
+	}
+	container := map[string]any{"name": t.container, "resources": resources}
+	return map[string]any{"spec": map[string]any{t.list: []any{container}}}
 }
 
 // forEachPod draws how many pods a kind of act is about, takes them from the untouched ones, and

@@ -16,8 +16,10 @@ type Act struct {
 	Object string `json:"object,omitempty"`
 	Node   bool   `json:"node,omitempty"`
 
-	Grace  *int64         `json:"grace,omitempty"`  // of delete: in seconds; zero deletes by force
-	Patch  map[string]any `json:"patch,omitempty"`  // of patch: strategic merge
+	Grace *int64 `json:"grace,omitempty"` // of delete: in seconds; zero deletes by force
+	// Patch is that of patch, a strategic merge, and of resize, which has the names of containers and
+	// their resources.
+	Patch  map[string]any `json:"patch,omitempty"`
 	Status bool           `json:"status,omitempty"` // of patch: of the status subresource
 
 	// Rash binds a created pod to the node whatever the node's labels and taints are, as a scheduler
@@ -35,17 +37,20 @@ type Verb string
 
 // The verbs. Creation of an object whose name is in use waits until the name is free.
 const (
-	VerbCreate           Verb = "create"
-	VerbDelete           Verb = "delete"
-	VerbPatch            Verb = "patch"
-	VerbDebug            Verb = "debug" // adds an ephemeral container to a pod
-	VerbSetTerminalPhase Verb = "end"   // patches the status of a pod, unless it is terminal
+	VerbCreate Verb = "create"
+	VerbDelete Verb = "delete"
+	VerbPatch  Verb = "patch"
+	VerbDebug  Verb = "debug" // adds an ephemeral container to a pod
+	// VerbResize patches the requests and limits of a pod's containers.
+	VerbResize           Verb = "resize"
+	VerbSetTerminalPhase Verb = "end" // patches the status of a pod, unless it is terminal
 	// VerbDate changes the date of the machine, the target being the Node. The date is right again
 	// when the faults heal. The agent's clock goes on, also from one incarnation to the next.
 	VerbDate Verb = "date"
 )
 
-var verbs = []Verb{VerbCreate, VerbDelete, VerbPatch, VerbDebug, VerbSetTerminalPhase, VerbDate}
+var verbs = []Verb{VerbCreate, VerbDelete, VerbPatch, VerbDebug, VerbResize, VerbSetTerminalPhase,
+	VerbDate}
 
 // validateObjects validates the objects of the API server.
 func (s *Spec) validateObjects() error {
@@ -83,14 +88,17 @@ func (a *Act) validate(s *Spec) error {
 	case a.Object != "" && s.ObjectNamed(a.Object) == nil:
 		return fmt.Errorf("object: no object is called %q", a.Object)
 	case !slices.Contains(verbs, a.Verb):
-		return fmt.Errorf("do: want create, delete, patch, debug, end or date, have %q", a.Verb)
+		return fmt.Errorf("do: want create, delete, patch, debug, resize, end or date, have %q", a.Verb)
 	case (a.Verb == VerbDate) != (a.By != 0) || a.By != 0 && !a.Node:
 		return errors.New("by: want one with do: date of the node, and only there")
 	case (a.Verb == VerbDebug) != (a.Container != "") || a.Container != "" && (p == nil || !p.API):
 		return errors.New("container: want one with do: debug of a pod of the API server, and " +
 			"only there")
-	case (a.Verb == VerbPatch || a.Verb == VerbSetTerminalPhase) != (a.Patch != nil):
-		return errors.New("patch: want one with do: patch or end, and only there")
+	case (a.Verb == VerbPatch || a.Verb == VerbSetTerminalPhase || a.Verb == VerbResize) !=
+		(a.Patch != nil):
+		return errors.New("patch: want one with do: patch, resize or end, and only there")
+	case a.Verb == VerbResize && (p == nil || !p.API):
+		return errors.New("pod: only a pod of the API server is resized")
 	case a.Grace != nil && (a.Verb != VerbDelete || a.Pod == ""):
 		return errors.New("grace: only for the removal of a pod")
 	}

@@ -37,7 +37,7 @@ const (
 var changes = []string{
 	"CreateContainer", "ExecSync", "PullImage", "RemoveContainer", "RemovePodSandbox",
 	"ReopenContainerLog", "RunPodSandbox", "StartContainer", "StopContainer", "StopPodSandbox",
-	"UpdateRuntimeConfig",
+	"UpdateContainerResources", "UpdatePodSandboxResources", "UpdateRuntimeConfig",
 	"CreateObject", "UpdateObject", "PatchObject", "DeleteObject", "CreateToken",
 	"MakeDir", "MakeFile", "MakeLink", "WriteFile", "WriteDir", "Rename", "Compress", "RemoveTree",
 	"ShareWithGroup", "MountMemory", "BindSubPath", "Unmount",

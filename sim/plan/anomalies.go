@@ -44,7 +44,7 @@ func (g *generator) addAnomalies() {
 		}
 	}
 	r = g.stream("lost")
-	for range g.occurrences("lost", s.LostContainers, s.Always) {
+	for range g.podOccurrences("lost", s.LostContainers, s.Always) {
 		pod := spec.Pods[r.IntN(len(spec.Pods))]
 		names := containerNames(pod.Manifest)
 		at, lost := g.randomTime(r), &LostContainer{For: Duration(s.LostFor.draw(r)), Pod: pod.Name,
@@ -55,7 +55,7 @@ func (g *generator) addAnomalies() {
 		g.add(at, lost)
 	}
 	r = g.stream("removals")
-	for range g.occurrences("removals by hand", s.SandboxRemovals, s.Always) {
+	for range g.podOccurrences("removals by hand", s.SandboxRemovals, s.Always) {
 		g.add(g.randomTime(r), &SandboxRemoval{Pod: spec.Pods[r.IntN(len(spec.Pods))].Name,
 			DuringCreation: r.IntN(2) == 0})
 	}

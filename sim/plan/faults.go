@@ -111,7 +111,7 @@ var faultableCalls = func() []string {
 	for _, name := range world.BodyNames() {
 		if call, isRequest := strings.CutSuffix(name, "Request"); isRequest {
 			switch call {
-			case "Pods", "State", "Health", "Metrics": // requests to the agent
+			case "Pods", "RunningPods", "State", "Health", "Metrics", "Container": // requests to the agent
 			default:
 				calls = append(calls, call)
 			}
@@ -125,6 +125,9 @@ var faultableCalls = func() []string {
 		"HTTPGet", "TCPConnect", "GRPCCheck", "FetchManifest",
 		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine")
 }()
+
+// Calls returns the calls of the agent that have a response.
+func Calls() []string { return slices.Clone(faultableCalls) }
 
 // addFaults generates the fault windows. The order of the random draws is that of the fields.
 func (g *generator) addFaults() {

@@ -82,11 +82,19 @@ func (g *generator) swarmWeight(class string, always bool) float64 {
 // occurrences draws how many entries of a class the plan gets.
 func (g *generator) occurrences(class string, c Count, always bool) int {
 	n := c.draw(g.stream("times " + class))
-	weighted := int(float64(n)*g.swarmWeight(class, always) + 0.5)
+	weighted := int(float64(float64(n)*g.swarmWeight(class, always)) + 0.5) // as Share.draw
 	if always {
 		return max(weighted, c.Least)
 	}
 	return weighted
+}
+
+// podOccurrences draws how many entries about a pod the plan gets: none if it has no pods.
+func (g *generator) podOccurrences(class string, c Count, always bool) int {
+	if len(g.plan.Spec.Pods) == 0 {
+		return 0
+	}
+	return g.occurrences(class, c, always)
 }
 
 // randomTime draws a time before the faults heal.

@@ -62,10 +62,23 @@ type Order string
 // The strategies. OrderUniform draws the latency of each call independently. OrderPriority gives
 // each kind of call a priority, which changes at a few random times, and derives the latency from
 // it: all other calls overtake those of a low priority for a while, as in probabilistic concurrency
-// testing (PCT).
+// testing (PCT). OrderPCT draws latencies as OrderUniform does, but of what is due within PCTWindow
+// the actor with the highest priority comes first: PCT itself. No seed draws it.
 const (
 	OrderUniform  Order = "uniform"
 	OrderPriority Order = "priority"
+	OrderPCT      Order = "pct"
+)
+
+// Orders are all strategies.
+var Orders = []Order{OrderUniform, OrderPriority, OrderPCT}
+
+// The parameters of OrderPCT. The window is about the latency of a call, and well below what the
+// oracles allow for calls on their way. The depth is one more than the number of changes of
+// priorities in a run: most races need two.
+const (
+	PCTWindow = 5 * time.Millisecond
+	PCTDepth  = 3
 )
 
 // Parse reads a plan file. An error is one line that names the file and the field.
@@ -95,8 +108,8 @@ func (p *Plan) Validate() error {
 	switch {
 	case p.Metadata.Name == "":
 		return errors.New("metadata.name: want a name, have none")
-	case s.Order != OrderUniform && s.Order != OrderPriority:
-		return fmt.Errorf("spec.order: want uniform or priority, have %q", s.Order)
+	case !slices.Contains(Orders, s.Order):
+		return fmt.Errorf("spec.order: want one of %v, have %q", Orders, s.Order)
 	case time.Duration(s.Duration) < time.Second:
 		return fmt.Errorf("spec.duration: want at least 1s, have %s", s.Duration)
 	case s.Quiet < 0:

@@ -109,7 +109,11 @@ func (s *Share) UnmarshalJSON(data []byte) (err error) {
 	return err
 }
 
-func (s Share) draw(r *rand.Rand) float64 { return s.Least + r.Float64()*(s.Most-s.Least) }
+// The product is rounded by itself: some processors would add to it without rounding, and a seed
+// would mean something else there.
+func (s Share) draw(r *rand.Rand) float64 {
+	return s.Least + float64(r.Float64()*(s.Most-s.Least))
+}
 
 // drawBool draws true with a probability that is itself drawn from the range.
 func (s Share) drawBool(r *rand.Rand) bool { return r.Float64() < s.draw(r) }

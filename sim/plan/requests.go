@@ -60,7 +60,7 @@ func (g *generator) addRequests() {
 			at = min(max(at, Duration(time.Millisecond)), g.plan.Spec.Duration)
 		}
 		q := &Request{Kind: RequestContainer}
-		if r.IntN(4) == 0 {
+		if r.IntN(4) == 0 || len(g.plan.Spec.Pods) == 0 {
 			q.Kind = requestKinds[1+r.IntN(len(requestKinds)-1)]
 		} else {
 			g.chooseContainer(q, r)

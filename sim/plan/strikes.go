@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -11,6 +12,9 @@ import (
 // effect: the other effects of the step are lost.
 type AgentKill struct {
 	Down Duration `json:"down"`
+	// Config has fields of the configuration that the agents have from then on, besides those of the
+	// node. Absent: the configuration stays.
+	Config map[string]any `json:"config,omitempty"`
 }
 
 // RuntimeRestart restarts the process of the container runtime.
@@ -37,8 +41,14 @@ type SandboxKill struct {
 
 // StrikeRange is how many strikes there may be.
 type StrikeRange struct {
-	Agent       Count `json:"agent,omitempty"`       // kills of the agent
-	AgentDown   Span  `json:"agentDown,omitempty"`   // until the agent starts again
+	Agent     Count `json:"agent,omitempty"`     // kills of the agent
+	AgentDown Span  `json:"agentDown,omitempty"` // until the agent starts again
+	// AgentCalls are the calls of which the agent is killed after one, in half of the kills. Absent:
+	// it is any effect.
+	AgentCalls []string `json:"agentCalls,omitempty"`
+	// AgentConfigs are sets of fields of the configuration. After a kill the agent has one of them.
+	AgentConfigs []map[string]any `json:"agentConfigs,omitempty"`
+
 	Runtime     Count `json:"runtime,omitempty"`     // restarts of the container runtime
 	RuntimeDown Span  `json:"runtimeDown,omitempty"` // until the runtime is back
 	Reboots     Count `json:"reboots,omitempty"`     // of the machine
@@ -52,13 +62,24 @@ type StrikeRange struct {
 // effects are drawn from the effects of starting all pods, so most hit an agent that is at work.
 const effectsPerPod = 14
 
+// callsPerPod is how many calls of one kind kills are drawn from, for each pod.
+const callsPerPod = 3
+
 func (g *generator) addStrikes() {
 	s, spec := &g.scenario.Spec.Strikes, &g.plan.Spec
 	r := g.stream("agent kills")
 	for range g.occurrences("agent kills", s.Agent, s.Always) {
 		at, kill := g.randomTime(r), &AgentKill{Down: Duration(s.AgentDown.draw(r))}
-		if effects := 1 + r.IntN(effectsPerPod*len(spec.Pods)+20); r.IntN(2) == 0 {
-			g.addOn(Anchor{Effect: AnyEffect, Nth: effects}, kill)
+		effects, isAnchored := 1+r.IntN(effectsPerPod*len(spec.Pods)+20), r.IntN(2) == 0
+		if n := len(s.AgentConfigs); n > 0 {
+			kill.Config = s.AgentConfigs[r.IntN(n)]
+		}
+		anchor := Anchor{Effect: AnyEffect, Nth: effects}
+		if n := len(s.AgentCalls); n > 0 {
+			anchor = Anchor{Effect: s.AgentCalls[r.IntN(n)], Nth: 1 + r.IntN(callsPerPod*len(spec.Pods))}
+		}
+		if isAnchored {
+			g.addOn(anchor, kill)
 		} else {
 			g.add(at, kill)
 		}
@@ -72,7 +93,7 @@ func (g *generator) addStrikes() {
 		g.add(g.randomTime(r), &Reboot{Down: Duration(s.RebootTakes.draw(r))})
 	}
 	r = g.stream("container kills")
-	for range g.occurrences("container kills", s.Containers, s.Always) {
+	for range g.podOccurrences("container kills", s.Containers, s.Always) {
 		pod := spec.Pods[r.IntN(len(spec.Pods))]
 		names := containerNames(pod.Manifest)
 		g.add(g.randomTime(r), &ContainerKill{
@@ -81,12 +102,25 @@ func (g *generator) addStrikes() {
 		})
 	}
 	r = g.stream("sandbox kills")
-	for range g.occurrences("sandbox kills", s.Sandboxes, s.Always) {
+	for range g.podOccurrences("sandbox kills", s.Sandboxes, s.Always) {
 		g.add(g.randomTime(r), &SandboxKill{Pod: spec.Pods[r.IntN(len(spec.Pods))].Name})
 	}
 }
 
-func (k *AgentKill) validate(*Spec) error { return nil }
+func (k *AgentKill) validate(s *Spec) error {
+	if _, err := KubeletConfig(k.ConfigOf(&s.Node)); err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
+	return nil
+}
+
+// ConfigOf returns the fields of the configuration that the agents of a node have from then on.
+func (k *AgentKill) ConfigOf(n *Node) map[string]any {
+	fields := map[string]any{}
+	maps.Copy(fields, n.Config)
+	maps.Copy(fields, k.Config)
+	return fields
+}
 
 // Length implements Deed.
 func (k *AgentKill) Length() Duration { return 0 }

@@ -1,6 +1,9 @@
 package runtime
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -27,6 +30,22 @@ func (r *Runtime) enterCgroup(s *sandbox) {
 	if r.opts.EnterCgroup != nil && s != nil && s.cgroupParent() != "" {
 		r.opts.EnterCgroup(s.cgroupParent())
 	}
+}
+
+// limits returns the limits of the container.
+func (c *container) limits() truth.Limits {
+	r := c.resources()
+	var pages, files []string
+	for _, l := range r.GetHugepageLimits() {
+		pages = append(pages, fmt.Sprintf("%s %d", l.PageSize, l.Limit))
+	}
+	for _, file := range slices.Sorted(maps.Keys(r.GetUnified())) {
+		files = append(files, file+" "+r.Unified[file])
+	}
+	return truth.Limits{CPUShares: uint64(r.GetCpuShares()), CPUQuota: r.GetCpuQuota(),
+		CPUPeriod: uint64(r.GetCpuPeriod()), MemoryBytes: r.GetMemoryLimitInBytes(),
+		SwapBytes: r.GetMemorySwapLimitInBytes(), HugePages: strings.Join(pages, ", "),
+		Files: strings.Join(files, ", ")}
 }
 
 // KillCgroup kills every process in a cgroup and its descendants: containers, and the processes

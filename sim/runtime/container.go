@@ -39,9 +39,12 @@ type container struct {
 	mounts       []string // references of mounted images
 	logPath      string
 	output       output
-	reservedName string // reserved until the container is removed
+	updated      *runtimeapi.LinuxContainerResources // nil: those of config
+	reservedName string                              // reserved until the container is removed
 	skews        clockSkews
 	stateUnknown bool // the runtime reports CONTAINER_UNKNOWN
+
+	withoutResources bool // the runtime does not report them, as containerd 1.6
 
 	starting, removing bool // a call is in progress on it
 	removed            bool // from the runtime
@@ -83,7 +86,7 @@ func (r *Runtime) startProcess(c *container) {
 	r.invalidate(c)
 	r.openFiles(c)
 	r.scheduleWrites(c)
-	r.recordFact(c, truth.Fact{Kind: truth.ContainerStarted})
+	r.recordFact(c, truth.Fact{Kind: truth.ContainerStarted, Bytes: c.memoryUsage()})
 	r.emitEvent(c.ID, c.SandboxID, eventStarted)
 	if c.script.RunsFor > 0 {
 		r.after(c.script.RunsFor, func() { r.exitByItself(c) })
@@ -190,7 +193,7 @@ func (r *Runtime) addContainer(c *container) {
 	}
 	r.recordFact(c, truth.Fact{Kind: truth.ContainerCreated, Annotations: c.config.Annotations,
 		Image: c.config.GetImage().GetImage(), ImageMounts: c.mounts, Mounts: c.pathMounts(),
-		User: c.user, Env: env})
+		User: c.user, Env: env, ContainerConfig: c.config, Limits: c.limits()})
 	r.emitEvent(c.ID, c.SandboxID, eventCreated)
 }
 

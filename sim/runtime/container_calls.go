@@ -72,8 +72,9 @@ func (r *Runtime) newContainer(call *wire.Call, req *runtimeapi.CreateContainerR
 		return nil, err
 	}
 	c := &container{config: config, imageID: img.id, reservedName: name, user: user, mounts: mounts,
-		killDelay:       call.DurationBetween(time.Millisecond, 40*time.Millisecond),
-		exitNoticeDelay: call.DurationBetween(0, 500*time.Microsecond)}
+		withoutResources: r.opts.Containerd16,
+		killDelay:        call.DurationBetween(time.Millisecond, 40*time.Millisecond),
+		exitNoticeDelay:  call.DurationBetween(0, 500*time.Microsecond)}
 	if dir := req.SandboxConfig.LogDirectory; dir != "" && config.LogPath != "" {
 		c.logPath = path.Join(dir, config.LogPath)
 	}

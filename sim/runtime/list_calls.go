@@ -106,6 +106,9 @@ func (c *container) statusResponse() *runtimeapi.ContainerStatusResponse {
 		Mounts: c.config.Mounts, LogPath: c.logPath, User: &runtimeapi.ContainerUser{},
 		StopSignal: runtimeapi.Signal_SIGTERM,
 	}
+	if l := c.resources(); l != nil && !c.withoutResources {
+		status.Resources = &runtimeapi.ContainerResources{Linux: l}
+	}
 	if !c.StartedAt.IsZero() {
 		status.StartedAt = c.StartedAt.Add(c.skews.started).UnixNano()
 	}

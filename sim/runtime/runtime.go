@@ -112,6 +112,12 @@ func New(opts Options) *Runtime {
 	}
 }
 
+// InFlight returns the calls that the agent waits for, as wire.InFlight does.
+func (r *Runtime) InFlight() []*wire.Call { return r.wire.InFlight() }
+
+// Reseed makes every later call draw from another seed.
+func (r *Runtime) Reseed(seed uint64) { r.wire.Reseed(seed) }
+
 // Do implements world.Port.
 func (r *Runtime) Do(eff world.Effect) { r.wire.Send(eff, r.serve) }
 
@@ -145,6 +151,12 @@ func (r *Runtime) serve(call *wire.Call) {
 		call.Execute(func() { r.stopContainer(call, req) })
 	case *runtimeapi.RemoveContainerRequest:
 		call.Execute(func() { r.removeContainer(call, req) })
+	case *runtimeapi.UpdateContainerResourcesRequest:
+		call.Execute(func() { r.updateContainerResources(call, req) })
+	case *runtimeapi.UpdatePodSandboxResourcesRequest:
+		call.Execute(func() { r.updateSandboxResources(call, req) })
+	case *runtimeapi.ContainerStatsRequest:
+		call.Execute(func() { r.containerStats(call, req) })
 	case *runtimeapi.ReopenContainerLogRequest:
 		call.Execute(func() { r.reopenLog(call, req) })
 	case *runtimeapi.ExecSyncRequest:

@@ -35,7 +35,7 @@ func (r *Runtime) runSandbox(call *wire.Call, config *runtimeapi.PodSandboxConfi
 		Attempt: pod.Attempt, State: notReady, CreatedAt: r.now(),
 	}}
 	r.recordSandboxFact(s, truth.Fact{Kind: truth.SandboxCreated, Annotations: config.Annotations,
-		Cgroup: s.cgroupParent(), IDs: s.userIDRange()})
+		Cgroup: s.cgroupParent(), IDs: s.userIDRange(), SandboxConfig: config})
 	call.ContinueAfter(call.DurationBetween(30*time.Millisecond, 400*time.Millisecond), func() {
 		r.finishSandbox(call, s)
 	})

@@ -43,19 +43,19 @@ func (r *relation) learn(f *truth.Fact) {
 }
 
 // has reports whether a line is about the pod.
-func (r *relation) has(line *row) bool {
+func (r *relation) has(line *Row) bool {
 	if r.pod == "" {
 		return true
 	}
-	related := r.uids[line.pod] && line.pod != "" || r.ops[line.op] || r.name.MatchString(line.text)
+	related := r.uids[line.Pod] && line.Pod != "" || r.ops[line.Op] || r.name.MatchString(line.Text)
 	for id := range r.ids { //ordered: whether there is one
-		related = related || strings.Contains(line.text, id)
+		related = related || strings.Contains(line.Text, id)
 	}
-	if line.op != 0 {
-		if line.kind == KindEffect && related {
-			r.ops[line.op] = true
-		} else if line.kind == KindEvent {
-			delete(r.ops, line.op)
+	if line.Op != 0 {
+		if line.Kind == KindEffect && related {
+			r.ops[line.Op] = true
+		} else if line.Kind == KindEvent {
+			delete(r.ops, line.Op)
 		}
 	}
 	return related

@@ -27,10 +27,12 @@ import (
 //	        0:02.000000     ! restartRuntime             down 3s
 //
 // The columns are the event's number, the virtual time, the incarnation of the agent, the kind of
-// the line, its name, the operation, and the essential parts. Set Write before use, and the
-// filters.
+// the line, its name, the operation, and the essential parts. Set Write or Handle before use, and
+// the filters.
 type Printer struct {
 	Write func(line string)
+	// Handle, if not nil, gets the lines in parts, instead of Write.
+	Handle func(Row)
 	// Kinds are the kinds of the lines to print; empty: all.
 	Kinds string
 	// From is the virtual time since the start of the run from which lines are printed.
@@ -66,8 +68,8 @@ func (t *Printer) step(s sim.Step) {
 	if s.Incarnation != t.incarnation {
 		t.incarnation, t.calls = s.Incarnation, map[world.OpID]string{}
 		t.related.forgetOps()
-		t.line(row{at: s.Event.Time, kind: KindPlan, incarnation: s.Incarnation,
-			name: "the agent starts", isForAll: true})
+		t.line(Row{At: s.Event.Time, Kind: KindPlan, Incarnation: s.Incarnation,
+			Name: "the agent starts", isForAll: true})
 	}
 	call, known := t.calls[s.Event.Op]
 	delete(t.calls, s.Event.Op)
@@ -78,23 +80,23 @@ func (t *Printer) step(s sim.Step) {
 	default:
 		call = world.BodyName(s.Event.Body)
 	}
-	t.line(row{number: s.Number, at: s.Event.Time, incarnation: s.Incarnation, kind: KindEvent,
-		name: call, op: s.Event.Op, text: outcome(s.Event)})
+	t.line(Row{Number: s.Number, At: s.Event.Time, Incarnation: s.Incarnation, Kind: KindEvent,
+		Name: call, Op: s.Event.Op, Text: outcome(s.Event)})
 	for _, eff := range s.Effects {
 		name := world.CallName(eff.Body)
 		if eff.Op != 0 {
 			t.calls[eff.Op] = name
 		}
-		t.line(row{number: s.Number, at: s.Event.Time, incarnation: s.Incarnation, kind: KindEffect,
-			name: name, op: eff.Op, text: describe(eff.Body), pod: eff.Pod})
+		t.line(Row{Number: s.Number, At: s.Event.Time, Incarnation: s.Incarnation, Kind: KindEffect,
+			Name: name, Op: eff.Op, Text: describe(eff.Body), Pod: eff.Pod})
 	}
 }
 
 // fact writes the line of a fact of the simulated world.
 func (t *Printer) fact(f truth.Fact) {
 	t.related.learn(&f)
-	t.line(row{at: f.Time, kind: KindFact, name: string(f.Kind), text: describeFact(&f),
-		pod: f.PodUID})
+	t.line(Row{At: f.Time, Kind: KindFact, Name: string(f.Kind), Text: describeFact(&f),
+		Pod: f.PodUID})
 }
 
 // happening writes the line of a happening of the plan that begins.
@@ -105,54 +107,58 @@ func (t *Printer) happening(at time.Time, h *plan.Happening) {
 	if isWindow {
 		text = "begins: " + text
 	}
-	t.line(row{at: at, kind: KindPlan, name: name, text: text, isForAll: isWindow})
+	t.line(Row{At: at, Kind: KindPlan, Name: name, Text: text, isForAll: isWindow})
 	if isWindow {
 		t.addWindowEnd(at, name, h.Fault)
 	}
 }
 
-// row is one line.
-type row struct {
-	number      uint64
-	at          time.Time
-	incarnation int
-	kind        rune
-	name        string
-	op          world.OpID
-	text        string
-	pod         string // the UID of the pod that it is about, if known
+// Row is one line, in parts.
+type Row struct {
+	Number      uint64 // of the event of its step; zero for facts and the plan
+	At          time.Time
+	Incarnation int // of the agent; zero for facts and happenings
+	Kind        rune
+	Name        string
+	Op          world.OpID
+	Text        string
+	Pod         string // the UID of the pod that it is about, if known
 	isForAll    bool   // about all pods
 }
 
 // line writes a line, unless the filters leave it out, after those about the windows that have
 // closed since the line before.
-func (t *Printer) line(r row) {
-	for len(t.windows) > 0 && !t.windows[0].at.After(r.at) {
+func (t *Printer) line(r Row) {
+	for len(t.windows) > 0 && !t.windows[0].at.After(r.At) {
 		w := t.windows[0]
 		t.windows = t.windows[1:]
-		t.line(row{at: w.at, kind: KindPlan, name: w.name, text: w.text, isForAll: true})
+		t.line(Row{At: w.at, Kind: KindPlan, Name: w.name, Text: w.text, isForAll: true})
 	}
 	isRelated := r.isForAll || t.related.has(&r)
-	if t.Kinds != "" && !strings.ContainsRune(t.Kinds, r.kind) || r.at.Sub(plan.Start) < t.From ||
+	if t.Kinds != "" && !strings.ContainsRune(t.Kinds, r.Kind) || r.At.Sub(plan.Start) < t.From ||
 		!isRelated {
 		return
 	}
+	if t.Handle != nil {
+		t.Handle(r)
+		return
+	}
 	number, id, incarnation := "", "", ""
-	if r.op != 0 {
-		id = fmt.Sprintf("#%d", r.op)
+	if r.Op != 0 {
+		id = fmt.Sprintf("#%d", r.Op)
 	}
-	at := virtualTime(r.at)
+	at := virtualTime(r.At)
 	switch {
-	case r.kind == KindEffect && t.Pod == "" && strings.ContainsRune(cmp.Or(t.Kinds, "←"), KindEvent):
+	case r.Kind == KindEffect && t.Pod == "" && strings.ContainsRune(cmp.Or(t.Kinds, "←"), KindEvent):
 		at = "" // that of the event above
-	case r.number > 0:
-		number = fmt.Sprintf("#%d", r.number)
+	case r.Number > 0:
+		number = fmt.Sprintf("#%d", r.Number)
 	}
-	if r.incarnation > 0 && at != "" {
-		incarnation = fmt.Sprint(r.incarnation)
+	if r.Incarnation > 0 && at != "" {
+		incarnation = fmt.Sprint(r.Incarnation)
 	}
-	line := fmt.Sprintf("%-7s %13s %2s  %c %-18s %-7s %s", number, at, incarnation, r.kind, r.name, id,
-		strings.Map(visible, r.text))
+	line := fmt.Sprintf("%-7s %13s %2s  %c %-18s %-7s %s", number, at, incarnation, r.Kind, r.Name, id,
+		strings.Map(visible, r.Text))
 	t.Write(strings.TrimRight(line, " "))
 }
 

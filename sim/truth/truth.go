@@ -8,6 +8,8 @@ package truth
 import (
 	"slices"
 	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // Kind is what a fact is about.
@@ -26,6 +28,9 @@ const (
 	ContainerRemoved Kind = "ContainerRemoved"
 	ContainerLost    Kind = "ContainerLost"  // the runtime no longer knows its state
 	ContainerFound   Kind = "ContainerFound" // the runtime knows its state again
+
+	ContainerResized Kind = "ContainerResized" // it has other Limits
+	LimitRefused     Kind = "LimitRefused"     // a limit of memory below the Bytes that it uses
 
 	StopRequested Kind = "StopRequested" // StopContainer took effect: TERM was sent; GraceSeconds
 	KillRequested Kind = "KillRequested" // KILL was sent, for Cause
@@ -61,7 +66,8 @@ func Kinds() []Kind { return slices.Clone(kinds) }
 
 var kinds = []Kind{
 	SandboxCreated, SandboxReady, SandboxStopped, SandboxRemoved, ContainerCreated, ContainerStarted,
-	ContainerExited, ContainerRemoved, ContainerLost, ContainerFound, StopRequested, KillRequested,
+	ContainerExited, ContainerRemoved, ContainerLost, ContainerFound, ContainerResized, LimitRefused,
+	StopRequested, KillRequested,
 	HandlerRequested, HandlerEnded, ImagePulled, RuntimeRestarted, PathCreated, PathWritten,
 	PathRemoved, FileResized, TreeGrown, PathRenamed, Mounted, Unmounted, PowerLost, CgroupCreated,
 	CgroupRemoved, EventRecorded, ObjectCreated, ObjectUpdated, ObjectDeleted, TokenIssued,
@@ -149,13 +155,16 @@ type Fact struct {
 	// Of SandboxCreated: the sandbox's cgroup, and the IDs of its user namespace.
 	Cgroup string
 	IDs    IDs
-	Limits Limits // of CgroupCreated
+	Limits Limits // of CgroupCreated, ContainerCreated and ContainerResized
 	// Of ContainerCreated: the image volumes, the other mounts, the user by number or name, and the
 	// variables.
 	ImageMounts []string
 	Mounts      []Mount
 	User        string
 	Env         map[string]string // must not be changed
+
+	ContainerConfig *runtimeapi.ContainerConfig  // of ContainerCreated; must not be changed
+	SandboxConfig   *runtimeapi.PodSandboxConfig // of SandboxCreated; must not be changed
 
 	Reason string // of EventRecorded
 
@@ -184,6 +193,13 @@ type Limits struct {
 	CPUQuota             int64
 	CPUPeriod            uint64
 	MemoryBytes, PidsMax int64
+	MemoryMin, MemoryLow int64
+	// HugePages are "2MB 4194304, 1GB 0, 64KB -1": by the size of a page, -1 for unlimited.
+	HugePages string
+	// Of a container: its memory and swap together, and "memory.swap.max 0" and other files of its
+	// cgroup, sorted, with commas.
+	SwapBytes int64
+	Files     string
 }
 
 // Log passes facts to its subscribers, in the order in which they happen.

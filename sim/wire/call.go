@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"seedlet.dev/sim/agenda"
 	"seedlet.dev/world"
 )
 
@@ -14,6 +15,7 @@ type Call struct {
 	Outcome Outcome
 
 	wire           *Wire
+	agenda         *agenda.Agenda
 	rng            rand.PCG // of this call only, seeded with the wire's seed and the CallID
 	index          int      // in wire.inFlight
 	replied        bool     // the port has completed the call
@@ -26,11 +28,26 @@ const notInFlight = -1
 
 // Reply completes the call with a body, or with the injected error after the effect.
 func (c *Call) Reply(body any) {
+	c.observeEffect()
 	if c.Outcome.ErrorAfter != nil {
 		c.Fail(c.Outcome.ErrorAfter)
 		return
 	}
 	c.complete(body, nil)
+}
+
+// observeEffect reports an effect of which the agent does not learn.
+func (c *Call) observeEffect() {
+	if o := c.wire.observer; o != nil {
+		switch {
+		case !c.isInFlight():
+			o.ObserveEffect(c.Name, EffectLate)
+		case c.Outcome.ErrorAfter != nil:
+			o.ObserveEffect(c.Name, EffectFailed)
+		case c.Outcome.ResponseLost:
+			o.ObserveEffect(c.Name, EffectLost)
+		}
+	}
 }
 
 // Fail completes the call with an error.
@@ -63,7 +80,7 @@ func (c *Call) complete(body any, err *world.Error) {
 		c.expireAtDeadline()
 		return
 	}
-	w.agenda.At(at, func() {
+	c.agenda.At(at, func() {
 		if c.isInFlight() {
 			w.removeInFlight(c)
 			w.complete(c, body, err)
@@ -78,7 +95,7 @@ func (c *Call) Execute(do func()) {
 		do()
 		return
 	}
-	c.wire.agenda.After(c.Outcome.EffectDelay, func() {
+	c.agenda.After(c.Outcome.EffectDelay, func() {
 		if !c.HasPortDied() {
 			do()
 		}
@@ -89,7 +106,7 @@ func (c *Call) Execute(do func()) {
 // duration and the injected delay. It runs do in any case: do calls DrawsAbort to decide whether to
 // finish the work or to undo it.
 func (c *Call) ContinueAfter(usual time.Duration, do func()) {
-	c.wire.agenda.After(usual+c.Outcome.EffectDelay, do)
+	c.agenda.After(usual+c.Outcome.EffectDelay, do)
 }
 
 // OnCallerGone sets a function that runs when the caller stops waiting for the completion.
@@ -128,7 +145,7 @@ func (c *Call) expireAtDeadline() {
 	if w.local {
 		return
 	}
-	w.agenda.At(c.Effect.Deadline, func() {
+	c.agenda.At(c.Effect.Deadline, func() {
 		if !c.isInFlight() {
 			return
 		}
@@ -152,7 +169,7 @@ func (c *Call) failAtConnectionTimeout() {
 	if w.local {
 		return
 	}
-	w.agenda.After(connectionTimeout, func() {
+	c.agenda.After(connectionTimeout, func() {
 		if !c.isInFlight() {
 			return
 		}

@@ -43,6 +43,22 @@ type FaultSource interface {
 	Decide(id CallID, now time.Time) Outcome
 }
 
+// EffectObserver is a FaultSource that observes which calls have taken effect without the agent
+// learning of it.
+type EffectObserver interface {
+	ObserveEffect(call string, how Unreported)
+}
+
+// Unreported is why the agent does not learn of the effect of a call.
+type Unreported int
+
+// The reasons: the call fails after its effect, the response is lost, or the agent no longer waits.
+const (
+	EffectFailed Unreported = iota
+	EffectLost
+	EffectLate
+)
+
 // faultFree is a FaultSource without faults.
 type faultFree struct{}
 

@@ -41,9 +41,10 @@ type Wire struct {
 	deliverEvent func(world.Event) // nil while the agent is dead
 	seed         uint64
 	counters     map[counterKey]*counter
-	inFlight     []*Call // sent and neither completed nor given up by the caller
-	portDeaths   int     // how often the port's process has died
-	down         bool    // the port's process is not running
+	inFlight     []*Call        // sent and neither completed nor given up by the caller
+	observer     EffectObserver // nil: none
+	portDeaths   int            // how often the port's process has died
+	down         bool           // the port's process is not running
 	downUntil    time.Time
 }
 
@@ -52,8 +53,9 @@ type counterKey struct{ name, pod string }
 
 // counter counts calls, over all incarnations of the agent.
 type counter struct {
-	hash  uint64 // of the key
-	calls int
+	hash   uint64 // of the key
+	calls  int
+	agenda *agenda.Agenda // of the actor that the calls of the name are
 }
 
 // New returns a wire.
@@ -61,12 +63,21 @@ func New(opts Options) *Wire {
 	if opts.Faults == nil {
 		opts.Faults = faultFree{}
 	}
+	observer, _ := opts.Faults.(EffectObserver)
 	return &Wire{
-		agenda: opts.Agenda, faults: opts.Faults, deliverEvent: opts.Deliver, seed: opts.Seed,
+		observer: observer,
+		agenda:   opts.Agenda, faults: opts.Faults, deliverEvent: opts.Deliver, seed: opts.Seed,
 		local:    opts.Local,
 		counters: map[counterKey]*counter{},
 	}
 }
+
+// InFlight returns the calls that the agent waits for, and the notifications on their way to it,
+// which have no name. The slice must not be changed or retained.
+func (w *Wire) InFlight() []*Call { return w.inFlight }
+
+// Reseed makes every later call draw from another seed.
+func (w *Wire) Reseed(seed uint64) { w.seed = seed }
 
 // Send sends an effect to the port with the outcome that the FaultSource decides. It calls serve
 // when the request arrives.
@@ -75,8 +86,10 @@ func (w *Wire) Send(eff world.Effect, serve func(*Call)) {
 		panic("wire: " + world.BodyName(eff.Body) + " has no OpID or no deadline")
 	}
 	name := world.CallName(eff.Body)
-	id := w.nextID(name, eff.Pod)
-	c := &Call{Effect: eff, Name: name, wire: w, index: len(w.inFlight), deathsWhenSent: w.portDeaths}
+	counter := w.counterOf(name, eff.Pod)
+	id := counter.nextID(name, eff.Pod)
+	c := &Call{Effect: eff, Name: name, wire: w, agenda: counter.agenda, index: len(w.inFlight),
+		deathsWhenSent: w.portDeaths}
 	c.Outcome = w.faults.Decide(id, w.agenda.Now())
 	c.rng.Seed(w.seed^id.Hash, uint64(id.Nth))
 	w.inFlight = append(w.inFlight, c)
@@ -86,7 +99,7 @@ func (w *Wire) Send(eff world.Effect, serve func(*Call)) {
 	if c.Outcome.ResponseLost {
 		c.failAtConnectionTimeout()
 	}
-	w.agenda.After(c.Outcome.RequestLatency, func() { w.receive(c, serve) })
+	c.agenda.After(c.Outcome.RequestLatency, func() { w.receive(c, serve) })
 }
 
 // receive handles the arrival of a call at the port.
@@ -117,7 +130,7 @@ func (w *Wire) Notify(name string, body any) {
 
 // NextOutcome returns the outcome of the next notification of that name.
 func (w *Wire) NextOutcome(name string) Outcome {
-	return w.faults.Decide(w.nextID(name, ""), w.agenda.Now())
+	return w.faults.Decide(w.counterOf(name, "").nextID(name, ""), w.agenda.Now())
 }
 
 // DeliverAt delivers a notification to the current incarnation of the agent at the given time,
@@ -201,14 +214,19 @@ func (w *Wire) removeInFlight(c *Call) {
 	c.index = notInFlight
 }
 
-// nextID returns the ID of the next call of a name about a pod.
-func (w *Wire) nextID(name, pod string) CallID {
+// counterOf returns the counter of the calls of a name about a pod.
+func (w *Wire) counterOf(name, pod string) *counter {
 	key := counterKey{name, pod}
 	c := w.counters[key]
 	if c == nil {
-		c = &counter{hash: hash(name + " " + pod)}
+		c = &counter{hash: hash(name + " " + pod), agenda: w.agenda.Actor(name)}
 		w.counters[key] = c
 	}
+	return c
+}
+
+// nextID returns the ID of the next call.
+func (c *counter) nextID(name, pod string) CallID {
 	id := CallID{Name: name, Pod: pod, Nth: c.calls, Hash: c.hash}
 	c.calls++
 	return id

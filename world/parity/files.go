@@ -241,6 +241,10 @@ func readsNoLargeDir(f *folder) {
 	f.mustFail(&world.ReadFiles{Path: f.dir, FilesMax: 3, BytesMax: 100}, world.KindExhausted)
 	_, err := f.w.Call(&world.ReadFiles{Path: f.dir, FilesMax: 4, BytesMax: 100})
 	f.check(err == nil, "a directory with the maximum number of files: %v", err)
+	f.mustFail(&world.ReadFiles{Path: f.dir, FilesMax: 4, BytesMax: 100, SumMax: 3},
+		world.KindExhausted)
+	_, err = f.w.Call(&world.ReadFiles{Path: f.dir, FilesMax: 4, BytesMax: 100, SumMax: 4})
+	f.check(err == nil, "a directory with the maximum number of bytes: %v", err)
 }
 
 func readsMissing(f *folder) {

@@ -15,7 +15,8 @@ var writeDirCases = []fileCase{
 	{"files can be in subdirectories", writesDeepDir},
 	{"other files in the directory are kept", writeDirKeepsForeignFiles},
 	{"leftovers of a killed agent are removed", writesDirAfterCrash},
-	{"other files with the same names are not replaced", writeDirRefusesForeignNames},
+	{"other files with the same names stay", writeDirLeavesForeignNames},
+	{"another directory in the place of the data", writeDirRefusesForeignData},
 	{"file paths outside the directory are rejected", writeDirRefusesBadPaths},
 	{"the files belong to the requested group", writesDirOfGroup},
 	{"a file can belong to a user", writesFileOfUser},
@@ -155,19 +156,32 @@ func writesDirAfterCrash(f *folder) {
 	}
 }
 
-func writeDirRefusesForeignNames(f *folder) {
+// A directory may stand in the place of a key: it is the mount point of a volume that is nested in
+// this one. Other keys are written, as by the kubelet.
+func writeDirLeavesForeignNames(f *folder) {
+	f.mkdir("volume/a/sub")
+	f.write("volume/b", "x")
+	f.link("volume/c", "b")
+	for _, value := range []string{"=1", "=2"} {
+		f.writeDir("volume", "a"+value, "b"+value, "c"+value, "d"+value, "e/f"+value)
+		hidden := f.payloadDir("volume")
+		f.check(f.content("volume/d") == value[1:] && f.content("volume/e/f") == value[1:] &&
+			f.content("volume/"+hidden+"/a") == value[1:], "a key is not written")
+	}
+	links := "..data=" + f.payloadDir("volume") + " c=b d=..data/d e=..data/e"
+	f.check(f.links("volume") == links, "links %q", f.links("volume"))
+	f.writeDir("volume", "d=3")
+	f.check(f.visibleNames("volume") == "a b c d" && f.names("volume/a") == "sub" &&
+		f.content("volume/b") == "x", "found %q", f.visibleNames("volume"))
+}
+
+func writeDirRefusesForeignData(f *folder) {
 	f.write("file", "x")
 	f.mustFail(&world.WriteDir{Path: f.path("file"), Files: filesOf("a=1")}, world.KindExists,
 		world.KindInvalid)
-	f.mkdir("volume")
-	f.write("volume/a", "x")
+	f.mkdir("volume/..data")
 	f.mustFail(&world.WriteDir{Path: f.path("volume"), Files: filesOf("a=1")}, world.KindExists)
-	f.check(f.names("volume") == "a" && f.content("volume/a") == "x", "found %q",
-		f.names("volume"))
-	f.mkdir("linked")
-	f.link("linked/a", "b")
-	f.mustFail(&world.WriteDir{Path: f.path("linked"), Files: filesOf("a=1")}, world.KindExists)
-	f.check(f.links("linked") == "a=b!", "links %q", f.links("linked"))
+	f.check(f.names("volume") == "..data", "found %q", f.names("volume"))
 }
 
 func writeDirRefusesBadPaths(f *folder) {

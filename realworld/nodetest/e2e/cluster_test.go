@@ -48,6 +48,8 @@ func TestCluster(t *testing.T) {
 		{"a static pod has a mirror pod", c.testMirrorPod},
 		{"deleted pods end within their grace periods", c.testPodDeletion},
 		{"a debug container is added", c.testDebugContainer},
+		{"containers are resized in place", c.testResize},
+		{"seeds of the simulator run as a Job", c.testSeedsJob},
 		{"no pod can hurt another", c.testHostilePods},
 		{"the API server is killed and restarted", c.testAPIServerKilled},
 		{"the agent is killed at random", c.testAgentKilledAtRandom},
@@ -146,7 +148,13 @@ type clusterSuite struct {
 // containers.
 func newClusterSuite(t testing.TB, more ...string) *clusterSuite {
 	t.Helper()
-	c := newClusterSuiteWithoutAgent(t, cluster.Options{})
+	return newClusterSuiteOn(t, nodetest.Options{Version: nodetest.V2}, more...)
+}
+
+// newClusterSuiteOn is newClusterSuite with another runtime.
+func newClusterSuiteOn(t testing.TB, o nodetest.Options, more ...string) *clusterSuite {
+	t.Helper()
+	c := newClusterOn(t, o, cluster.Options{})
 	c.history, c.connections = newWatchHistory(t, c.api), newConnectionRecorder(t)
 	c.joinNode(t, append(more, "syncFrequency: 10s\n")...)
 	return c
@@ -155,9 +163,14 @@ func newClusterSuite(t testing.TB, more ...string) *clusterSuite {
 // newClusterSuiteWithoutAgent starts a cluster and a runtime, without an agent.
 func newClusterSuiteWithoutAgent(t testing.TB, o cluster.Options) *clusterSuite {
 	t.Helper()
+	return newClusterOn(t, nodetest.Options{Version: nodetest.V2}, o)
+}
+
+func newClusterOn(t testing.TB, n nodetest.Options, o cluster.Options) *clusterSuite {
+	t.Helper()
 	cluster.Require(t)
 	c := &clusterSuite{
-		suite: &suite{node: nodetest.New(t, nodetest.V2)}, excused: map[string]bool{},
+		suite: &suite{node: nodetest.NewWith(t, n)}, excused: map[string]bool{},
 	}
 	c.cluster = cluster.New(t, o)
 	config, err := clientcmd.BuildConfigFromFlags("", c.cluster.AdminKubeconfig())

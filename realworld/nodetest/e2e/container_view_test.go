@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -21,6 +19,7 @@ var containerViewParts = []part{
 	{"the hosts and resolv.conf of a container", false, testHostFiles},
 	{"the hosts of a pod in the node's network", true, testHostNetworkFiles},
 	{"cgroups and oom scores", false, testCgroupValues},
+	{"a container over its memory limit is killed", false, testMemoryHog},
 	{"user namespaces", true, testUserNamespace},
 	{"an image is a volume", true, testImageVolume},
 	{"mounts propagate as the mount says", true, testMountPropagation},
@@ -74,106 +73,6 @@ func testHostNetworkFiles(t *testing.T, s *suite) {
 		strings.TrimSpace(string(node)), "10.9.8.7\tfar.example.com\n"} {
 		if !strings.Contains(hosts, want) {
 			t.Errorf("no %q in /etc/hosts:\n%s", want, hosts)
-		}
-	}
-}
-
-// cgroupValue returns the content of a file of a container's cgroup, or of a cgroup above it: the
-// first one that exists, of a version 1 controller or of version 2.
-func (s *suite) cgroupValue(t *testing.T, pod, container, above string, files ...string) string {
-	t.Helper()
-	pid := s.processOf(t, s.newestContainer(t, pod, container).GetId())
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		for line := range strings.Lines(string(data)) {
-			fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-			controller := ""
-			for _, c := range strings.Split(fields[1], ",") {
-				if c == strings.SplitN(file, ".", 2)[0] {
-					controller = fields[1]
-				}
-			}
-			if controller == "" && fields[1] != "" {
-				continue
-			}
-			path := filepath.Join("/sys/fs/cgroup", controller, fields[2], above, file)
-			if value, err := os.ReadFile(path); err == nil {
-				return strings.TrimSpace(string(value))
-			}
-		}
-	}
-	t.Fatalf("no file of %q in %s", files, data)
-	return ""
-}
-
-func testCgroupValues(t *testing.T, s *suite) {
-	s.runPod(t, "limited", `
-  containers:
-  - name: main
-    image: sample
-    args: [report, --stay, /proc/self/oom_score_adj]
-    resources: {limits: {cpu: 500m, memory: 64Mi}, requests: {cpu: 250m, memory: 64Mi}}
-  - name: large
-    image: sample
-    args: [report, --stay, /proc/self/oom_score_adj]
-    resources: {limits: {cpu: 250m, memory: 1Gi}, requests: {memory: 512Mi}}`)
-	s.runPod(t, "unlimited", `
-  containers:
-  - {name: main, image: sample, args: [report, --stay, /proc/self/oom_score_adj]}`)
-	s.runPod(t, "guaranteed", `
-  containers:
-  - name: main
-    image: sample
-    args: [report, --stay, /proc/self/oom_score_adj]
-    resources: {limits: {cpu: 100m, memory: 32Mi}}`)
-	var memory unix.Sysinfo_t
-	if err := unix.Sysinfo(&memory); err != nil {
-		t.Fatal(err)
-	}
-	score := func(pod, container string) int {
-		t.Helper()
-		text := s.waitReport(t, pod, container).Paths["/proc/self/oom_score_adj"].Text
-		n, err := strconv.Atoi(strings.TrimSpace(text))
-		if err != nil {
-			t.Errorf("the oom score of %s/%s is %q", pod, container, text)
-		}
-		return n
-	}
-	capacity := int(memory.Totalram) * int(memory.Unit)
-	burstable := min(999, max(3, 1000-1000*(512<<20)/capacity))
-	if got := score("limited", "large"); got < burstable-1 || got > burstable+1 {
-		t.Errorf("the oom score of a burstable container is %d, want %d", got, burstable)
-	}
-	if got := score("unlimited", "main"); got != 1000 {
-		t.Errorf("the oom score of a best-effort container is %d, want 1000", got)
-	}
-	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", s.node.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The tests' runtimes set no score below their own.
-	lowest, _ := strconv.Atoi(strings.TrimSpace(string(own))) // the kernel writes a number
-	if got, want := score("guaranteed", "main"), max(-997, lowest); got != want {
-		t.Errorf("the oom score of a guaranteed container is %d, want %d", got, want)
-	}
-	score("limited", "main") // both containers run
-	for _, c := range []struct {
-		container, above string
-		files, want      []string
-	}{
-		{"main", "", []string{"memory.limit_in_bytes", "memory.max"}, []string{"67108864"}},
-		{"main", "", []string{"cpu.cfs_quota_us", "cpu.max"}, []string{"50000", "50000 100000"}},
-		{"main", "", []string{"cpu.shares", "cpu.weight"}, []string{"256", "10", "35"}},
-		{"large", "", []string{"memory.limit_in_bytes", "memory.max"}, []string{"1073741824"}},
-		{"main", "..", []string{"memory.limit_in_bytes", "memory.max"}, []string{"1140850688"}},
-		{"main", "..", []string{"cpu.cfs_quota_us", "cpu.max"}, []string{"75000", "75000 100000"}},
-	} {
-		got := s.cgroupValue(t, "limited", c.container, c.above, c.files...)
-		if !slices.Contains(c.want, got) {
-			t.Errorf("%s%s of %s is %s, want one of %q", c.above, c.files, c.container, got, c.want)
 		}
 	}
 }

@@ -33,14 +33,18 @@ var lifecycleHookParts = []part{
 				s.containerStatus(t, "poststart", "second").Ready
 		})
 	}},
+	// The hook waits for the file that report writes once it listens for TERM: a program that is asked
+	// to stop while it starts ends with another exit code.
 	{"a failed postStart ends the container", true, func(t *testing.T, s *suite) {
 		s.runPod(t, "poststartfails", `
   restartPolicy: Never
   containers:
   - name: main
     image: sample
-    args: [sleep]
-    lifecycle: {postStart: {exec: {command: [/sample, exit, --code, "1"]}}}`)
+    args: [report, --stay]
+    lifecycle:
+      postStart:
+        exec: {command: [/sample, exit, --when, /written-by-report, --code, "1"]}`)
 		s.waitLogLine(t, "poststartfails", "main", "0", "asked to stop")
 		s.waitExited(t, "poststartfails", "main", 0)
 		s.waitPhase(t, "poststartfails", v1.PodSucceeded)

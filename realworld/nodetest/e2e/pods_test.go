@@ -36,9 +36,9 @@ func TestPods(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			s := &suite{node: nodetest.New(t, version)}
-			more := ""
+			more := podPidsLimit
 			if version == nodetest.V2 { // only this version has container events
-				more = "featureGates: {EventedPLEG: true}\n"
+				more += "featureGates: {EventedPLEG: true}\n"
 			}
 			s.agent = newAgent(t, s.node, more)
 			s.agent.start(t)

@@ -176,6 +176,9 @@ func podViolations(states []*v1.Pod, deleted bool) []string {
 			j := slices.IndexFunc(after.Status.Conditions, func(o v1.PodCondition) bool {
 				return o.Type == c.Type
 			})
+			if c.Type == v1.PodResizePending || c.Type == v1.PodResizeInProgress {
+				continue // they go, and their times change with their reasons
+			}
 			if j < 0 {
 				report("condition %s disappeared", c.Type)
 				continue

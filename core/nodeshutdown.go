@@ -1,0 +1,127 @@
+package core
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	nodeobject "seedlet.dev/core/node"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/pod"
+	"seedlet.dev/core/shutdown"
+	"seedlet.dev/world"
+)
+
+// Shutdowns of the machine, and what depends on them: the ends of pods, the admission of others,
+// and the readiness of the Node.
+
+// awaitingShutdown is the rejection of a pod before it is known whether the machine shuts down.
+var awaitingShutdown = Rejection{Phase: v1.PodPending, Waiting: true,
+	Message: "waiting to learn whether the machine is shutting down"}
+
+// shutdownRejection returns why no pod is admitted now; the zero value if pods are.
+func (a *Agent) shutdownRejection() Rejection {
+	switch m := &a.state.Shutdown; {
+	case m.UnderWay():
+		return failedRejection(shutdown.RejectionReason, shutdown.RejectionMessage)
+	case m.Undecided():
+		return awaitingShutdown
+	}
+	return Rejection{}
+}
+
+func (a *Agent) planShutdown() time.Time {
+	return a.state.Shutdown.Plan(&shutdown.Env{Effects: &a.effects, EndGroup: a.endGroup,
+		AreReported: a.areShutdownsReported})
+}
+
+// endGroup ends the pods of a group, and returns the UIDs of those that have not ended yet.
+func (a *Agent) endGroup(group int, period time.Duration) []string {
+	var remaining []string
+	for _, uid := range a.podUIDs {
+		p := a.state.Pods[uid]
+		if p.Spec == nil || p.Stage == pod.Terminated {
+			continue
+		}
+		priority := int32(0)
+		if p.Spec.Spec.Priority != nil {
+			priority = *p.Spec.Spec.Priority
+		}
+		if a.state.Shutdown.GroupOf(priority) != group {
+			continue
+		}
+		p.ShutDown(period, a.effects.Now())
+		a.enqueuePod(uid)
+		remaining = append(remaining, uid)
+	}
+	return remaining
+}
+
+// areShutdownsReported reports whether the API server has the final statuses of the pods that the
+// shutdown has ended.
+func (a *Agent) areShutdownsReported() bool {
+	if !a.state.HasAPIServer {
+		return true
+	}
+	for _, uid := range a.podUIDs {
+		p := a.state.Pods[uid]
+		if p.Termination.Reason == shutdown.Reason && a.isAPIPod(p) && p.Stage == pod.Terminated &&
+			!a.state.StatusWriter.IsTerminalWritten(uid) {
+			return false
+		}
+	}
+	return true
+}
+
+// handleShutdownCompletion handles the completion of an operation.
+func (a *Agent) handleShutdownCompletion(r op.Record, ev world.Event) {
+	m := &a.state.Shutdown
+	wasUndecided := m.Undecided()
+	if m.HandleCompletion(r, ev, &a.effects) || wasUndecided && !m.Undecided() {
+		a.applyShutdown()
+	}
+}
+
+// handleStatusCompletion handles the completion of a write of a pod's status, for which the end of
+// a shutdown may wait.
+func (a *Agent) handleStatusCompletion(id world.OpID, r op.Record, ev world.Event) {
+	s := &a.state
+	changed, written := s.StatusWriter.ChangedAt(r.Owner.Name), s.StatusWriter.Written
+	if s.StatusWriter.HandleCompletion(id, r, ev, &a.effects); s.StatusWriter.Written > written {
+		s.Metrics.recordStatusWrite(changed, ev.Time)
+		if s.Shutdown.UnderWay() {
+			a.queue.enqueue(shutdown.Owner)
+		}
+	}
+}
+
+// noteShutdownProgress is called after a pod was planned, or a status was written.
+func (a *Agent) noteShutdownProgress(p *pod.Pod) {
+	if m := &a.state.Shutdown; m.UnderWay() && p.Stage == pod.Terminated && m.PodEnded(p.UID) {
+		a.queue.enqueue(shutdown.Owner)
+	}
+}
+
+// handleMachineShutdown handles the announcement of a shutdown, or its cancellation.
+func (a *Agent) handleMachineShutdown(ev *world.MachineShutdown) {
+	if !a.state.Shutdown.HandleAnnouncement(ev, &a.effects) {
+		return
+	}
+	message := "Shutdown manager detected shutdown event"
+	if ev.Cancelled {
+		message = "Shutdown manager detected shutdown cancellation"
+	}
+	a.effects.RecordEvent(nodeobject.Reference(a.state.Node.Name), v1.EventTypeNormal, "NodeShutdown",
+		"%s", message)
+	a.applyShutdown()
+}
+
+// applyShutdown applies that the machine shuts down, or does not any more: the Node says so at
+// once.
+func (a *Agent) applyShutdown() {
+	a.queue.enqueue(shutdown.Owner)
+	a.state.NodeObject.CheckStatusNow()
+	a.enqueueNode()
+	a.retryAdmission()
+	a.enqueueRuntimeWaiters()
+}

@@ -1,0 +1,444 @@
+package pod
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/allocation"
+	"seedlet.dev/core/cgroup"
+	"seedlet.dev/world"
+)
+
+// resizeHarness plans a pod whose container runs with the resources that it was created with.
+type resizeHarness struct{ *harness }
+
+func newResizeHarness(t *testing.T, cpu, memory string,
+	policy ...v1.ContainerResizePolicy) *resizeHarness {
+	r := newPodHarness(t, func(*v1.PodSpec) {})
+	r.pod = runningPod(func(c *v1.Container) {
+		c.Resources = v1.ResourceRequirements{Requests: resources(cpu, memory),
+			Limits: resources(cpu, memory)}
+		c.ResizePolicy = policy
+	})
+	r.pod.Sandboxes[0].Cgroup = "kubepods/podu"
+	amounts := allocation.AmountsOf(r.pod.Spec, &r.pod.Spec.Spec.Containers[0])
+	r.pod.Containers[0].Resources = &amounts
+	r.planAt(0).complete("SetCgroup", &world.Done{}, nil).planAt(0)
+	return &resizeHarness{r}
+}
+
+// allocate has the pod ask for resources, and allocates them.
+func (r *resizeHarness) allocate(cpu, memory string) {
+	object := r.pod.Source().DeepCopy()
+	object.Generation++
+	object.Spec.Containers[0].Resources = v1.ResourceRequirements{
+		Requests: resources(cpu, memory), Limits: resources(cpu, memory)}
+	r.pod.SetDesired(object, nil, r.now)
+	if r.pod.Resize.Desired != nil {
+		r.pod.Grant()
+		r.pod.ApplyGrant(r.env)
+	}
+}
+
+// next plans the pod and completes its next operation, of which it returns a description.
+func (r *resizeHarness) next(err *world.Error) string {
+	r.planAt(r.now.Sub(t0))
+	for _, call := range r.openCalls() {
+		switch m := r.findCall(call).Body.(type) {
+		case *runtimeapi.UpdatePodSandboxResourcesRequest:
+			text := fmt.Sprintf("announce %d", m.Resources.MemoryLimitInBytes>>20)
+			r.complete(call, &runtimeapi.UpdatePodSandboxResourcesResponse{}, err)
+			return text
+		case *world.SetCgroup:
+			r.complete(call, &world.Done{}, err)
+			return fmt.Sprintf("pod %d", m.MemoryBytes>>20)
+		case *runtimeapi.ContainerStatsRequest:
+			r.complete(call, &runtimeapi.ContainerStatsResponse{Stats: &runtimeapi.ContainerStats{
+				Memory: &runtimeapi.MemoryUsage{
+					UsageBytes: &runtimeapi.UInt64Value{Value: 30 << 20}}}}, err)
+			return "measure"
+		case *runtimeapi.UpdateContainerResourcesRequest:
+			r.complete(call, &runtimeapi.UpdateContainerResourcesResponse{}, err)
+			return fmt.Sprintf("container %d", m.Linux.MemoryLimitInBytes>>20)
+		}
+	}
+	return ""
+}
+
+func (r *resizeHarness) expect(want string) {
+	r.t.Helper()
+	var got []string
+	for step := r.next(nil); step != ""; step = r.next(nil) {
+		got = append(got, step)
+	}
+	if text := strings.Join(got, ", "); text != want {
+		r.t.Errorf("%s\nwant %s", text, want)
+	}
+}
+
+// The cgroup of a pod grows before its container and shrinks after it.
+func TestOrderOfResize(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.expect("")
+	r.allocate("1", "200Mi")
+	r.expect("announce 200, pod 200, container 200")
+	r.allocate("1", "50Mi")
+	r.expect("measure, container 50, announce 50, pod 50")
+	r.allocate("2", "50Mi")
+	r.expect("announce 50, pod 50, container 50")
+	completed := func(cpu, memory string, generation int) string {
+		list := fmt.Sprintf(`{"cpu":%q,"memory":%q}`, cpu, memory)
+		return fmt.Sprintf(`ResizeCompleted: Pod resize completed: {"containers":[{"name":"web",`+
+			`"resources":{"limits":%s,"requests":%s}}],"generation":%d}`, list, list, generation)
+	}
+	r.expectEvents(completed("1", "200Mi", 1), completed("1", "50Mi", 2), completed("2", "50Mi", 3))
+}
+
+// An update of unknown outcome may take effect late: the pod's cgroup bounds it until the runtime
+// has taken another one.
+func TestResizeOfUnknownOutcome(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.allocate("1", "300Mi")
+	for _, want := range []string{"announce 300", "pod 300"} {
+		if got := r.next(nil); got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
+	}
+	if r.next(world.Errorf(world.KindTimeout, "UpdateContainerResources", "late")) != "container 300" {
+		t.Fatal("no update")
+	}
+	if s := r.pod.Resize.InProgress; s == nil || s.Reason != v1.PodReasonError {
+		t.Errorf("in progress: %+v", s)
+	}
+	r.allocate("1", "100Mi")
+	r.expect("measure, container 100, announce 100, pod 100")
+}
+
+// A limit is not set below what the container uses: the condition says so, until it uses less.
+func TestResizeBelowUsage(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.allocate("1", "20Mi")
+	r.expect("measure")
+	s := r.pod.Resize.InProgress
+	if s == nil || s.Reason != "Error" || s.Message != "cannot decrease memory limits: attempting to "+
+		`set container "web" memory limit (20971520) below current usage (31457280)` {
+		t.Fatalf("in progress: %+v", s)
+	}
+	r.now = r.now.Add(time.Minute)
+	r.expect("measure")
+	r.allocate("1", "40Mi")
+	r.expect("measure, container 40, announce 40, pod 40")
+	if r.pod.Resize.InProgress != nil {
+		t.Errorf("in the end %+v", r.pod.Resize)
+	}
+}
+
+// A container restarts for the resources that demand it, and no other.
+func TestResizeWithRestart(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi", v1.ContainerResizePolicy{
+		ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer})
+	r.allocate("2", "100Mi")
+	r.expect("announce 100, pod 100, container 100")
+	r.allocate("2", "200Mi")
+	r.expect("announce 200, pod 200")
+	r.expectCall("StopContainer")
+	if !strings.Contains(r.events[len(r.events)-1].Message, "Container web resize requires restart") {
+		t.Errorf("the event says %q", r.events[len(r.events)-1].Message)
+	}
+}
+
+// A runtime that does not know the announcement is no obstacle; one that refuses it is.
+func TestRefusedAnnouncement(t *testing.T) {
+	for _, refused := range []*world.Error{
+		world.Errorf(world.KindInvalid, "UpdatePodSandboxResources", "unknown method"),
+		world.Errorf(world.KindInternal, "UpdatePodSandboxResources", "not implemented"),
+	} {
+		r := newResizeHarness(t, "1", "100Mi")
+		r.allocate("1", "200Mi")
+		r.next(refused)
+		r.expect("pod 200, container 200")
+	}
+	r := newResizeHarness(t, "1", "100Mi")
+	r.allocate("1", "200Mi")
+	r.next(world.Errorf(world.KindInternal, "UpdatePodSandboxResources", "no"))
+	r.expect("")
+	r.now = r.now.Add(time.Minute)
+	r.expect("announce 200, pod 200, container 200")
+}
+
+// A pod whose cgroup cannot grow yet gets no container that is larger than it.
+func TestNoContainerAboveItsPod(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.allocate("1", "200Mi")
+	r.next(world.Errorf(world.KindInternal, "UpdatePodSandboxResources", "no"))
+	r.pod.Containers = nil
+	r.planAt(0)
+	r.expectNoCall("CreateContainer")
+	r.now = r.now.Add(time.Minute)
+	r.expect("announce 200, pod 200")
+}
+
+// A container that was created before a resize and not started is created again.
+func TestResizeOfCreatedContainer(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.pod.Containers[0].State = Created
+	r.allocate("1", "50Mi")
+	r.expect("announce 50, pod 50")
+	r.expectCall("RemoveContainer")
+}
+
+// After a restart of the agent the records say what a container has. Without records the runtime's
+// status does.
+func TestAmountsAfterRestart(t *testing.T) {
+	old := allocation.Amounts{CPURequest: 1000, CPULimit: 1000, MemoryRequest: 50 << 20,
+		MemoryLimit: 50 << 20}
+	for name, test := range map[string]struct {
+		recorded, created *allocation.Amounts
+		reported          *runtimeapi.LinuxContainerResources
+		want              string
+	}{
+		"recorded":            {&old, nil, nil, "announce 100, pod 100, container 100"},
+		"created and changed": {&old, &allocation.Amounts{}, nil, "announce 100, pod 100, container 100"},
+		"created":             {nil, &old, nil, "announce 100, pod 100, container 100"},
+		"reported": {nil, nil, &runtimeapi.LinuxContainerResources{CpuShares: 1024, CpuPeriod: 100_000,
+			CpuQuota: 100_000, MemoryLimitInBytes: 50 << 20},
+			"announce 100, pod 100, measure, container 100"},
+		"reported as it is to be": {nil, nil, &runtimeapi.LinuxContainerResources{CpuShares: 1024,
+			CpuPeriod: 100_000, CpuQuota: 100_000, MemoryLimitInBytes: 100 << 20}, "pod 100"},
+		"nothing": {nil, nil, nil, "pod 100"},
+	} {
+		r := newResizeHarness(t, "1", "100Mi")
+		c := &r.pod.Containers[0]
+		r.pod.Cgroup, c.Actuation, c.Inspected = Cgroup{}, Actuation{}, Running
+		c.Resources, c.Actuation.Reported = test.created, reportedAmounts(test.reported)
+		r.env.RecordedAmounts = func(string, string) (allocation.Amounts, bool) {
+			if test.recorded == nil {
+				return allocation.Amounts{}, false
+			}
+			return *test.recorded, true
+		}
+		t.Log(name)
+		r.expect(test.want)
+	}
+}
+
+// What a source asks for waits beside what is allocated, also if other fields change meanwhile.
+func TestDesiredAndAllocated(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	object := r.pod.Spec.DeepCopy()
+	object.Generation = 2
+	object.Spec.Containers[0].Resources.Requests = resources("9", "100Mi")
+	r.pod.SetDesired(object, nil, t0)
+	r.pod.DenyResize("Deferred", "no room", r.env)
+	labelled := object.DeepCopy()
+	labelled.Labels, labelled.Generation = map[string]string{"a": "b"}, 3
+	r.pod.UpdateObject(labelled, t0)
+	p := r.pod
+	if p.Spec.Spec.Containers[0].Resources.Requests.Cpu().String() != "1" || p.Source() != labelled ||
+		p.Spec.Labels["a"] != "b" || p.Resize.Pending == nil || !p.IncreasesRequests() {
+		t.Errorf("allocated %+v, %+v", p.Spec, p.Resize)
+	}
+	back := labelled.DeepCopy()
+	back.Generation, back.Spec.Containers[0].Resources = 4, p.Spec.Spec.Containers[0].Resources
+	if p.UpdateObject(back, t0); p.Resize.Desired != nil || p.Resize.Pending != nil || p.Spec != back {
+		t.Errorf("after the source has taken it back: %+v", p.Resize)
+	}
+}
+
+// An init container that runs gets other resources as well.
+func TestResizeOfInitContainer(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	spec := r.pod.Spec.DeepCopy()
+	init := *spec.Spec.Containers[0].DeepCopy()
+	init.Name = "setup"
+	spec.Spec.InitContainers = []v1.Container{init}
+	r.pod.Spec, r.pod.Containers[0].Name = spec, "setup"
+	r.pod.Containers[0].Hash = containerHash(&init)
+	object := spec.DeepCopy()
+	object.Generation++
+	object.Spec.InitContainers[0].Resources = v1.ResourceRequirements{
+		Requests: resources("1", "200Mi"), Limits: resources("1", "200Mi")}
+	r.pod.SetDesired(object, nil, r.now)
+	if r.pod.Resize.Desired == nil {
+		t.Fatal("no resize")
+	}
+	r.pod.Grant()
+	r.pod.ApplyGrant(r.env)
+	r.expect("announce 200, pod 200, container 200")
+}
+
+// The resources of a pod as a whole bound those of its containers at every step. A container
+// without a limit has that of the pod.
+func TestResizeOfPodLevelResources(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	whole := func(cpu, memory string) {
+		object := r.pod.Source().DeepCopy()
+		object.Generation++
+		object.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+		object.Spec.Resources = &v1.ResourceRequirements{
+			Requests: resources(cpu, memory), Limits: resources(cpu, memory)}
+		r.pod.SetDesired(object, nil, r.now)
+		r.pod.Grant()
+		r.pod.ApplyGrant(r.env)
+	}
+	whole("1", "100Mi")
+	r.expect("container 100")
+	whole("1", "200Mi")
+	r.expect("announce 200, pod 200, container 200")
+	whole("500m", "50Mi")
+	if got := r.pod.desiredShare(); got.CPU != 1000 || got.MemoryBytes != 200<<20 {
+		t.Errorf("the cgroups above it make room for %+v before it shrinks", got)
+	}
+	r.expect("measure, container 50, announce 50, pod 50")
+	if got := r.pod.desiredShare(); got.CPU != 500 || got.MemoryBytes != 50<<20 {
+		t.Errorf("then they make room for %+v", got)
+	}
+}
+
+// After a restart of the agent, a pod has at least the weight of a container whose smaller one was
+// not set yet.
+func TestWeightOfPodAfterRestart(t *testing.T) {
+	r := newResizeHarness(t, "2", "100Mi")
+	r.pod.Spec.Spec.Resources = &v1.ResourceRequirements{
+		Requests: resources("2", "100Mi"), Limits: resources("2", "100Mi")}
+	r.allocate("1", "100Mi")
+	object := r.pod.Source().DeepCopy()
+	object.Generation++
+	object.Spec.Resources = &v1.ResourceRequirements{
+		Requests: resources("1", "100Mi"), Limits: resources("1", "100Mi")}
+	r.pod.SetDesired(object, nil, r.now)
+	r.pod.Grant()
+	r.pod.ApplyGrant(r.env)
+	r.pod.Cgroup = Cgroup{}
+	set := r.pod.cgroupLimits("kubepods/podu", &r.env.Node.Cgroups)
+	if set.CPUShares != 2048 || set.CPUQuota != 200_000 {
+		t.Errorf("%+v", set)
+	}
+}
+
+// Which of two resizes is first depends on what the pods request in all.
+func TestIncreasesRequests(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	spec := r.pod.Spec.DeepCopy()
+	spec.Spec.Containers = append(spec.Spec.Containers, *spec.Spec.Containers[0].DeepCopy())
+	spec.Spec.Containers[1].Name = "side"
+	for _, c := range []struct {
+		web, side string
+		want      bool
+	}{{"1500m", "500m", false}, {"1500m", "600m", true}, {"900m", "1", false}} {
+		r.pod.Spec, r.pod.Resize = spec, Resize{}
+		object := spec.DeepCopy()
+		object.Generation++
+		object.Spec.Containers[0].Resources.Requests = resources(c.web, "100Mi")
+		object.Spec.Containers[1].Resources.Requests = resources(c.side, "100Mi")
+		r.pod.SetDesired(object, nil, r.now)
+		if got := r.pod.IncreasesRequests(); got != c.want {
+			t.Errorf("%s and %s: %v", c.web, c.side, got)
+		}
+	}
+}
+
+// An Event tells of a reason and of a resize once; the message of the condition is that of now.
+func TestEventsOfWaitingResize(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	ask := func(cpu string) {
+		object := r.pod.Source().DeepCopy()
+		object.Generation++
+		object.Spec.Containers[0].Resources.Requests = resources(cpu, "100Mi")
+		r.pod.SetDesired(object, nil, r.now)
+	}
+	events := func() string {
+		var reasons []string
+		r.collect()
+		r.planAt(0)
+		for _, e := range r.events {
+			reasons = append(reasons, e.Reason)
+		}
+		r.events = nil
+		return strings.Join(reasons, " ")
+	}
+	ask("8")
+	r.pod.DenyResize("Deferred", "used: 1", r.env)
+	changed := r.pod.DenyResize("Deferred", "used: 2", r.env)
+	if got := events(); got != "ResizeDeferred" || !changed ||
+		r.pod.Resize.Pending.Message != "used: 2" {
+		t.Errorf("%s, %+v", got, r.pod.Resize.Pending)
+	}
+	ask("9")
+	r.pod.DenyResize("Deferred", "used: 2", r.env)
+	r.pod.DenyResize("Infeasible", "never", r.env)
+	if got := events(); got != "ResizeDeferred ResizeInfeasible" {
+		t.Error(got)
+	}
+}
+
+// Another agent takes over what the status says: an Event is not recorded again, and the end of a
+// resize is.
+func TestResizeOfEarlierAgent(t *testing.T) {
+	condition := func(t v1.PodConditionType, reason, message string) v1.PodCondition {
+		return v1.PodCondition{Type: t, Status: v1.ConditionTrue, Reason: reason, Message: message,
+			ObservedGeneration: 7}
+	}
+	r := newResizeHarness(t, "1", "100Mi")
+	held := allocation.Of(r.pod.Spec)
+	object := r.pod.Spec.DeepCopy()
+	object.Generation = 8
+	object.Spec.Containers[0].Resources.Requests = resources("9", "100Mi")
+	object.Status.Conditions = []v1.PodCondition{
+		condition(v1.PodResizePending, "Deferred", "no room"),
+		condition(v1.PodResizeInProgress, "Error", "broken")}
+	r.pod.Spec = nil
+	r.pod.SetDesired(object, &held, r.now)
+	if s := r.pod.Resize.Pending; s == nil || s.Generation != 7 || s.Message != "no room" {
+		t.Errorf("pending %+v", s)
+	}
+	r.expect("")
+	r.expectEvents(`ResizeCompleted: Pod resize completed: {"containers":[{"name":"web","resources":` +
+		`{"limits":{"cpu":"1","memory":"100Mi"},"requests":{"cpu":"1","memory":"100Mi"}}}],` +
+		`"generation":7}`)
+	r.pod.Spec, r.pod.Resize = nil, Resize{}
+	object.Spec.Containers[0].Resources = held.Containers["web"]
+	object.Status.Conditions = object.Status.Conditions[:1]
+	if r.pod.SetDesired(object, &held, r.now); r.pod.Resize.Pending != nil {
+		t.Error("a resize that was taken back while no agent ran is still pending")
+	}
+}
+
+// Memory is not resized in place where that changes the swap of a container.
+func TestResizesSwap(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		policy          cgroup.Policy
+		request, limit  string
+		toRequest, toMi string
+		want            bool
+	}{
+		{"swap", cgroup.Policy{SwapLimits: true, Unified: true, LimitedSwap: true},
+			"50Mi", "100Mi", "60Mi", "100Mi", true},
+		{"cgroup v1", cgroup.Policy{SwapLimits: true, LimitedSwap: true},
+			"50Mi", "100Mi", "60Mi", "100Mi", false},
+		{"no swap", cgroup.Policy{SwapLimits: true, Unified: true},
+			"50Mi", "100Mi", "60Mi", "100Mi", false},
+		{"Guaranteed", cgroup.Policy{SwapLimits: true, Unified: true, LimitedSwap: true},
+			"100Mi", "100Mi", "110Mi", "110Mi", false},
+		{"only the limit", cgroup.Policy{SwapLimits: true, Unified: true, LimitedSwap: true},
+			"50Mi", "100Mi", "50Mi", "110Mi", false},
+	} {
+		r := newResizeHarness(t, "1", c.limit)
+		r.env.Node.Cgroups.Policy = c.policy
+		r.pod.Spec.Spec.Containers[0].Resources.Requests = resources("1", c.request)
+		object := r.pod.Spec.DeepCopy()
+		object.Generation++
+		object.Spec.Containers[0].Resources = v1.ResourceRequirements{
+			Requests: resources("1", c.toRequest), Limits: resources("1", c.toMi)}
+		r.pod.SetDesired(object, nil, r.now)
+		if got := r.pod.ResizesSwap(r.env); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}

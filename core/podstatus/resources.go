@@ -1,0 +1,104 @@
+package podstatus
+
+import (
+	"cmp"
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	podresources "k8s.io/component-helpers/resource"
+
+	"seedlet.dev/core/allocation"
+	"seedlet.dev/core/cgroup"
+	"seedlet.dev/core/pod"
+)
+
+// The resources in the status: what is allocated, and of what runs, what it really has. An in-place
+// resize shows there (KEP-1287, KEP-5419).
+
+// resources returns the resources of a container: the allocated ones, and of one that runs those
+// that it really has, as far as that is known. A container without a limit has that of its pod.
+// Upstream: convertContainerStatusResources in pkg/kubelet/kubelet_pods.go.
+func resources(c *pod.Container, container *v1.Container) *v1.ResourceRequirements {
+	r := &container.Resources
+	has := v1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}
+	last, reported := c.Actuation.Last, c.Actuation.Reported
+	if c.State != pod.Running || last == nil {
+		return &has
+	}
+	cpuRequest, cpuLimit, memoryLimit := last.CPURequest, last.CPULimit, last.MemoryLimit
+	if reported != nil {
+		cpuRequest = cmp.Or(reported.CPURequest, cpuRequest)
+		cpuLimit = cmp.Or(reported.CPULimit, cpuLimit)
+		memoryLimit = cmp.Or(reported.MemoryLimit, memoryLimit)
+	}
+	if r.Requests != nil {
+		has.Requests = withCPU(has.Requests, cpuRequest, allocation.CPURequestMin)
+		has.Requests = withAmount(has.Requests, v1.ResourceMemory, last.MemoryRequest)
+	}
+	if r.Limits != nil {
+		has.Limits = withCPU(has.Limits, cpuLimit, allocation.CPULimitMin)
+		has.Limits = withAmount(has.Limits, v1.ResourceMemory, memoryLimit)
+	}
+	return &has
+}
+
+// podResources returns the resources of a pod as a whole: of one that runs, those of its cgroup. An
+// agent that has just started does not know the cgroup: the stored status stays.
+// Upstream: convertToAPIPodLevelResourcesStatus in pkg/kubelet/kubelet_pods.go.
+func podResources(p *pod.Pod, requests v1.ResourceList) *v1.ResourceRequirements {
+	without := podresources.PodResourcesOptions{}
+	stored := &p.Spec.Status
+	switch {
+	case p.Status.Phase == v1.PodRunning && p.Cgroup.Applied != nil:
+	case p.Status.Phase == v1.PodRunning && stored.Phase == v1.PodRunning && stored.Resources != nil:
+		return stored.Resources
+	default:
+		return &v1.ResourceRequirements{Requests: requests,
+			Limits: podresources.PodLimits(p.Spec, without)}
+	}
+	has := v1.ResourceRequirements{}
+	if own := p.Spec.Spec.Resources; own != nil {
+		has.Requests, has.Limits = own.Requests, own.Limits
+	}
+	set := &p.Cgroup.Applied.Cgroup
+	has.Requests = withCPU(has.Requests, cgroup.SharesToMilliCPU(set.CPUShares),
+		allocation.CPURequestMin)
+	if _, isOwn := has.Requests[v1.ResourceMemory]; !isOwn {
+		has.Requests = withAmount(has.Requests, v1.ResourceMemory, requests.Memory().Value())
+	}
+	if set.CPUQuota > 0 && set.CPUPeriod > 0 {
+		has.Limits = withCPU(has.Limits, set.CPUQuota*1000/int64(set.CPUPeriod),
+			allocation.CPULimitMin)
+	}
+	has.Limits = withAmount(has.Limits, v1.ResourceMemory, set.MemoryBytes)
+	return &has
+}
+
+// withCPU returns a list of resources with an amount of CPU, in thousandths, unless that and the
+// one that it has are among those that the kernel does not tell apart.
+func withCPU(list v1.ResourceList, milli, least int64) v1.ResourceList {
+	if milli <= least && list.Cpu().MilliValue() <= least {
+		return list
+	}
+	return withAmount(list, v1.ResourceCPU, milli)
+}
+
+// withAmount returns a list of resources with an amount of one: in thousandths for CPU, in bytes
+// for memory. A list that has the amount stays as it is, and so does each if nothing is known.
+func withAmount(list v1.ResourceList, name v1.ResourceName, amount int64) v1.ResourceList {
+	q := list[name]
+	isCPU := name == v1.ResourceCPU
+	if amount == 0 || isCPU && q.MilliValue() == amount || !isCPU && q.Value() == amount {
+		return list
+	}
+	if list = maps.Clone(list); list == nil {
+		list = v1.ResourceList{}
+	}
+	if isCPU {
+		list[name] = *resource.NewMilliQuantity(amount, resource.DecimalSI)
+	} else {
+		list[name] = *resource.NewQuantity(amount, resource.BinarySI)
+	}
+	return list
+}

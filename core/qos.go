@@ -1,0 +1,76 @@
+package core
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	nodeobject "seedlet.dev/core/node"
+	"seedlet.dev/core/pod"
+	"seedlet.dev/core/qos"
+	"seedlet.dev/world"
+)
+
+// podShare is the share of a pod with a spec and a cgroup. The spec's resources are added up once.
+type podShare struct {
+	spec   *v1.Pod
+	cgroup *pod.CgroupSetting
+	share  qos.Share
+}
+
+// countShare counts the pod in the cgroups above its own, or no longer.
+func (a *Agent) countShare(p *pod.Pod) {
+	counts := p.HasShare()
+	if !counts {
+		delete(a.shares, p.UID)
+		a.dropShare(p.UID)
+		return
+	}
+	known, exists := a.shares[p.UID]
+	if !exists || known.spec != p.Spec || known.cgroup != p.Cgroup.Applied || p.Spec == nil ||
+		p.Resize.InProgress != nil {
+		known = podShare{p.Spec, p.Cgroup.Applied, p.Share(&a.state.Node.Cgroups)}
+		if a.shares == nil {
+			a.shares = map[string]podShare{}
+		}
+		a.shares[p.UID] = known
+	}
+	if a.state.QOS.Count(p.UID, known.share) {
+		a.queue.enqueue(qos.Owner)
+	}
+}
+
+func (a *Agent) dropShare(uid string) {
+	if a.state.QOS.Drop(uid) {
+		a.queue.enqueue(qos.Owner)
+	}
+}
+
+func (a *Agent) qosEnv() *qos.Env {
+	return &qos.Env{Layout: &a.state.Node.Cgroups, Listed: !a.state.Relist.AsOf.IsZero(),
+		Effects: &a.effects, Enqueue: a.enqueuePod,
+		Node: nodeobject.Reference(a.state.Node.Name)}
+}
+
+func (a *Agent) planQOS() time.Time { return a.state.QOS.Plan(a.qosEnv()) }
+
+// mustWaitForTier reports whether a pod has to wait with its cgroup for those above it.
+func (a *Agent) mustWaitForTier(uid string, class v1.PodQOSClass) bool {
+	return a.state.QOS.MustWait(uid, class, a.qosEnv())
+}
+
+// applyNodeLimits sets the limits of all pods together to those of the observed machine.
+func (a *Agent) applyNodeLimits() {
+	s := &a.state
+	layout := &s.Node.Cgroups
+	layout.SetMachine(&s.Boot.Machine)
+	unreserved, limits := s.NodeObject.Unreserved(&s.Boot)
+	s.Node.UnreservedMemory = unreserved.Memory().Value()
+	pids := limits[world.ResourcePIDs]
+	s.QOS.Limits = qos.NodeLimits{
+		CPU: limits.Cpu().MilliValue(), MemoryBytes: limits.Memory().Value(),
+		PidsMax: pids.Value(), HugePages: layout.HugePageLimits(limits),
+		UnreservedMemory: unreserved.Memory().Value(),
+	}
+	a.queue.enqueue(qos.Owner)
+}

@@ -1,0 +1,284 @@
+package core
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"seedlet.dev/core/admission"
+	"seedlet.dev/core/allocation"
+	"seedlet.dev/core/config"
+	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/pod"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// Resizes that are not allocated yet. Whether one fits depends on the other pods, so all of them
+// are looked at together, in the order of their priority, whenever room may have come. Upstream:
+// pkg/kubelet/allocation/allocation_manager.go.
+
+// resizeOwner is the key of the pods that wait for a resize.
+var resizeOwner = timer.Key{Component: "resize"}
+
+// How often waiting resizes are looked at without a reason, and before all pods are known.
+const (
+	resizeRetryPeriod      = 3 * time.Minute
+	resizeFirstRetryPeriod = 30 * time.Second
+)
+
+// What has waiting resizes looked at, in the kubelet's terms (the constants TriggerReason in
+// allocation_manager.go).
+const (
+	triggerPodsAdded     = "pods_added"
+	triggerPodUpdated    = "pod_updated"
+	triggerPodsRemoved   = "pods_removed"
+	triggerPodTerminated = "pod_terminated"
+	triggerPodResized    = "pod_resized"
+	triggerPeriodic      = "periodic_retry"
+)
+
+// setDesired sets the desired state of a pod that is known.
+func (a *Agent) setDesired(p *pod.Pod, object *v1.Pod, now time.Time) {
+	if p.Spec != nil && !p.NoLongerDesired {
+		a.state.Metrics.recordRequestedResizes(p.Source(), object)
+	}
+	p.SetDesired(object, a.allocatedTo(p.UID), now)
+	a.recordAllocation(p, triggerPodUpdated)
+}
+
+// retryResizes has the waiting resizes looked at. trigger is why; empty if the kubelet has no name
+// for that.
+func (a *Agent) retryResizes(trigger string) {
+	if len(a.resizing) == 0 {
+		return
+	}
+	a.queue.enqueue(resizeOwner)
+	if trigger != "" {
+		a.state.Metrics.ResizeTrigger = trigger
+	}
+}
+
+// allocatedTo returns the resources that are allocated to a pod; nil if none are recorded.
+func (a *Agent) allocatedTo(uid string) *allocation.Resources {
+	if e := a.state.Allocation.Allocated.Get(uid); e != nil {
+		return &e.Resources
+	}
+	return nil
+}
+
+// recordAllocation records what is allocated to a pod, if nothing is recorded yet, and has a resize
+// looked at.
+func (a *Agent) recordAllocation(p *pod.Pod, trigger string) {
+	if p.Spec == nil || p.Stage != pod.Syncing {
+		return
+	}
+	// A pod over its budget never starts. Its entry could make the file too large to be read again.
+	if !p.OverBudget && a.state.Allocation.Allocated.Get(p.UID) == nil {
+		a.allocate(p.UID, allocation.Of(p.Spec))
+	}
+	if p.Resize.Desired == nil && p.Resize.Granted == nil {
+		delete(a.resizing, p.UID)
+		return
+	}
+	a.markResizing(p.UID)
+	a.retryResizes(trigger)
+}
+
+func (a *Agent) markResizing(uid string) {
+	if a.resizing == nil {
+		a.resizing = map[string]bool{}
+	}
+	a.resizing[uid] = true
+}
+
+// allocate records what is allocated to a pod, and reports whether it can.
+func (a *Agent) allocate(uid string, r allocation.Resources) bool {
+	if !a.state.Allocation.Allocated.Set(uid, r) {
+		return false
+	}
+	a.queue.enqueue(timer.Key{Component: allocation.Component, Name: allocation.AllocatedFile})
+	return true
+}
+
+// recordActuation records what the containers of a pod have.
+func (a *Agent) recordActuation(p *pod.Pod) {
+	if p.FullyRemoved || p.Spec == nil {
+		return
+	}
+	amounts, known := p.ActuatedAmounts()
+	if !known || len(amounts) == 0 {
+		return
+	}
+	whole := p.Spec.Spec.Resources
+	if e := a.state.Allocation.Actuated.Get(p.UID); e != nil && p.Resize.InProgress != nil {
+		whole = e.Resources.Pod // its cgroup may not have what is allocated yet
+	}
+	if a.state.Allocation.SetActuated(p.UID, amounts, whole) {
+		a.queue.enqueue(timer.Key{Component: allocation.Component, Name: allocation.ActuatedFile})
+	}
+}
+
+// forgetResources drops what is recorded of a pod that is gone.
+func (a *Agent) forgetResources(uid string) {
+	a.state.Allocation.Allocated.Remove(uid)
+	a.state.Allocation.Actuated.Remove(uid)
+	delete(a.resizing, uid)
+}
+
+// dropOrphanedResources drops what earlier agents have recorded of pods that no source has.
+func (a *Agent) dropOrphanedResources() {
+	s := &a.state
+	if max(len(s.Allocation.Allocated.Pods), len(s.Allocation.Actuated.Pods)) <= len(s.Pods) {
+		return
+	}
+	desired := map[string]bool{}
+	for _, uid := range s.APIPodUIDs { //ordered: into a set
+		desired[uid] = true
+	}
+	for _, p := range s.Manifests.Pods() {
+		desired[string(p.UID)] = true
+	}
+	s.Allocation.Retain(func(uid string) bool { return s.Pods[uid] != nil || desired[uid] })
+}
+
+// handleAllocationCompletion handles a read or a write of what is recorded. Pods of the API server
+// wait for the reads, resizes for the writes.
+func (a *Agent) handleAllocationCompletion(r op.Record, ev world.Event) {
+	s := &a.state
+	loaded := s.Allocation.IsLoaded()
+	s.Allocation.HandleCompletion(r, ev, &a.effects)
+	if !loaded && s.Allocation.IsLoaded() {
+		a.reconcileAllPods(ev.Time)
+	}
+	a.retryResizes("")
+}
+
+// planResizes allocates the waiting resizes that fit, and returns when to look again. None is
+// allocated before all pods are known: one that only the runtime has so far may have
+// more than it was created with.
+func (a *Agent) planResizes() time.Time {
+	uids := slices.Sorted(maps.Keys(a.resizing))
+	slices.SortStableFunc(uids, func(x, y string) int {
+		return compareResizes(a.state.Pods[x], a.state.Pods[y])
+	})
+	if !a.hasListedEverything() {
+		return a.state.Now.Add(resizeFirstRetryPeriod)
+	}
+	trigger := cmp.Or(a.state.Metrics.ResizeTrigger, triggerPeriodic)
+	a.state.Metrics.ResizeTrigger = ""
+	for _, uid := range uids {
+		previous := a.workOn(uid)
+		if p := a.state.Pods[uid]; p == nil || p.Stage != pod.Syncing || p.Spec == nil ||
+			p.Resize.Desired == nil && p.Resize.Granted == nil {
+			delete(a.resizing, uid)
+		} else {
+			a.planResize(p, trigger)
+		}
+		a.workOn(previous)
+	}
+	if len(a.resizing) == 0 {
+		return time.Time{}
+	}
+	return a.state.Now.Add(resizeRetryPeriod)
+}
+
+// planResize takes the next step of one waiting resize. trigger is why it is looked at.
+func (a *Agent) planResize(p *pod.Pod, trigger string) {
+	store, counted := &a.state.Allocation.Allocated, &a.state.Metrics
+	switch {
+	case p.Resize.Granted != nil && !store.IsStored(p.UID):
+		return // an agent that is killed would not know of it
+	case p.Resize.Granted != nil:
+		p.ApplyGrant(a.podEnvFor(p))
+		a.retryResizes(triggerPodResized) // the pod may hold less now
+		a.retryAdmission()
+	default:
+		d := a.checkResize(p)
+		if d.reason == "" && !a.allocate(p.UID, allocation.Of(p.Resize.Desired)) {
+			d = denial{v1.PodReasonInfeasible, "the node records the resources of no more pods",
+				"too_many_pods"}
+		}
+		if d.reason == "" {
+			if s := p.Resize.Pending; s != nil && s.Reason == v1.PodReasonDeferred {
+				counted.ResizesAccepted.Increment(trigger)
+			}
+			p.Grant()
+		} else if !p.DenyResize(d.reason, d.message, a.podEnvFor(p)) {
+			return
+		} else if d.detail != "" {
+			counted.ResizesInfeasible.Increment(d.detail)
+		}
+	}
+	a.enqueuePod(p.UID)
+}
+
+// denial is why a resize is not allocated now. detail is set if it never will be; the metric of
+// those has it.
+type denial struct{ reason, message, detail string }
+
+// checkResize returns why a resize is not allocated now; empty if it fits.
+func (a *Agent) checkResize(p *pod.Pod) denial {
+	desired := p.Resize.Desired
+	if p.ResizesSwap(a.podEnvFor(p)) {
+		return denial{v1.PodReasonInfeasible,
+			"In-place resize of containers with swap is not supported.", "swap_limitation"}
+	}
+	const podLevel = config.FeaturePodLevelResize
+	if !equality.Semantic.DeepEqual(desired.Spec.Resources, p.Spec.Spec.Resources) &&
+		!slices.Contains(a.state.NodeObject.Settings.DeclaredFeatures, podLevel) {
+		return denial{v1.PodReasonInfeasible, podLevel + " is disabled", "plr_feature_gate_off"}
+	}
+	others := slices.DeleteFunc(a.activePods(nil), func(o *v1.Pod) bool {
+		return string(o.UID) == p.UID
+	})
+	static := p.IsStatic()
+	check := admission.Check{Pod: desired, Static: static, Node: a.admissionNode(),
+		Allocatable: a.state.NodeObject.Allocatable(&a.state.Boot), OtherPods: others,
+		Requests: a.requests}
+	failures := check.Failures()
+	if len(failures) == 0 {
+		return denial{}
+	}
+	a.preempt(&check, failures)
+	return denial{reason: v1.PodReasonDeferred,
+		message: admission.DecisiveFailure(desired, static, failures).Message}
+}
+
+// compareResizes compares two waiting pods by whose resize is looked at first: one that asks for no
+// more than the pod has, then by priority, then Guaranteed before Burstable, then the one that
+// waits longest.
+func compareResizes(x, y *pod.Pod) int {
+	if x == nil || y == nil || x.Resize.Desired == nil || y.Resize.Desired == nil {
+		return 0
+	}
+	rank := func(p *pod.Pod) (increases int, priority int32, class int, since time.Time) {
+		if p.IncreasesRequests() {
+			increases = 1
+		}
+		if n := p.Spec.Spec.Priority; n != nil {
+			priority = *n
+		}
+		if criconfig.QOS(p.Spec) != v1.PodQOSGuaranteed {
+			class = 1
+		}
+		if p.Resize.Pending != nil {
+			since = p.Resize.Pending.Since
+		}
+		return
+	}
+	xi, xp, xc, xs := rank(x)
+	yi, yp, yc, ys := rank(y)
+	if xs.IsZero() != ys.IsZero() && xi == yi && xp == yp && xc == yc {
+		if xs.IsZero() {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Or(xi-yi, cmp.Compare(yp, xp), xc-yc, xs.Compare(ys))
+}

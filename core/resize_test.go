@@ -1,0 +1,196 @@
+package core
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/allocation"
+	"seedlet.dev/world"
+)
+
+// resizeNode is a node that records the updates of containers, by their CPU shares.
+type resizeNode struct {
+	*fakeNode
+	updates []int64
+	full    bool // the disk
+}
+
+func newResizeNode(pods ...*v1.Pod) *resizeNode {
+	r := &resizeNode{fakeNode: bootWithPods(nil, pods...)}
+	r.answer = func(effect any) any {
+		switch e := effect.(type) {
+		case *runtimeapi.UpdatePodSandboxResourcesRequest:
+			return &runtimeapi.UpdatePodSandboxResourcesResponse{}
+		case *runtimeapi.UpdateContainerResourcesRequest:
+			r.updates = append(r.updates, e.Linux.CpuShares)
+			return &runtimeapi.UpdateContainerResourcesResponse{}
+		case *world.WriteFile:
+			if r.full && strings.HasSuffix(e.Path, allocation.AllocatedFile) {
+				return world.Errorf(world.KindExhausted, "WriteFile", "no space")
+			}
+		}
+		return nil
+	}
+	return r
+}
+
+// resize has a pod of the API server ask for an amount of CPU.
+func (r *resizeNode) resize(name, cpu string) {
+	p := r.apiServer.objects["default/"+name].DeepCopy()
+	p.Generation++
+	p.Spec.Containers[0].Resources.Requests = v1.ResourceList{"cpu": resource.MustParse(cpu)}
+	r.apiServer.put(p)
+	r.advance(time.Second)
+}
+
+func (r *resizeNode) pending(name string) string {
+	for _, c := range r.apiServer.objects["default/"+name].Status.Conditions {
+		if c.Type == v1.PodResizePending && c.Reason != "" { // the fake server does not remove it
+			return c.Reason + ": " + c.Message
+		}
+	}
+	return ""
+}
+
+func (r *resizeNode) allocated(name string) string {
+	return r.apiServer.objects["default/"+name].Status.ContainerStatuses[0].AllocatedResources.
+		Cpu().String()
+}
+
+// A resize takes effect, and is reported, once it is on the disk: an agent that is killed before
+// knows nothing of it.
+func TestResizeIsDurableFirst(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0))
+	r.full = true
+	r.resize("a", "1500m")
+	r.advance(time.Minute)
+	if len(r.updates) > 0 || r.allocated("a") != "1" {
+		t.Errorf("updates %v, allocated %s", r.updates, r.allocated("a"))
+	}
+	r.full = false
+	r.advance(2 * time.Minute)
+	if len(r.updates) != 1 || r.updates[0] != 1536 || r.allocated("a") != "1500m" {
+		t.Errorf("then updates %v, allocated %s", r.updates, r.allocated("a"))
+	}
+}
+
+// A resize waits until another pod ends, and is allocated then. Of two that wait, the one of the
+// higher priority is first; one that asks for less does not wait.
+func TestResizesWaitForRoom(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0),
+		withRequests(apiPodNamed("low", "u2"), "400m", 1),
+		withRequests(apiPodNamed("high", "u3"), "400m", 2))
+	r.resize("low", "1")
+	r.resize("high", "1200m")
+	want := "Deferred: Node didn't have enough resource: cpu, requested: 1000, used: 1400, " +
+		"capacity: 2000"
+	if got := r.pending("low"); got != want {
+		t.Errorf("low waits: %q\nwant %q", got, want)
+	}
+	r.resize("a", "900m")
+	if r.allocated("a") != "900m" || r.allocated("low") != "400m" || r.allocated("high") != "400m" {
+		t.Errorf("allocated %s, %s, %s", r.allocated("a"), r.allocated("low"), r.allocated("high"))
+	}
+	p := r.apiServer.objects["default/a"].DeepCopy()
+	p.Status.Phase = v1.PodFailed
+	r.apiServer.put(p)
+	r.advance(5 * time.Second)
+	if r.allocated("high") != "1200m" || r.pending("high") != "" || r.allocated("low") != "400m" {
+		t.Errorf("then %s, %s, %q", r.allocated("high"), r.allocated("low"), r.pending("high"))
+	}
+	r.resize("low", "400m")
+	if r.pending("low") != "" {
+		t.Errorf("after it was taken back: %q", r.pending("low"))
+	}
+}
+
+// After a restart the recorded allocation counts, not what the spec asks for.
+func TestAllocationAfterRestart(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0),
+		withRequests(apiPodNamed("b", "u2"), "900m", 0))
+	files := map[string][]byte{}
+	inner := r.answer
+	r.answer = func(effect any) any {
+		switch e := effect.(type) {
+		case *world.WriteFile:
+			files[e.Path] = e.Data
+		case *world.ReadFiles:
+			if data, exists := files[e.Path]; exists {
+				return &world.FilesRead{Files: []world.File{{Data: data}}}
+			}
+		}
+		return inner(effect)
+	}
+	r.resize("b", "950m")
+	r.resize("a", "1800m")
+	r.restart()
+	r.advance(10 * time.Second)
+	if r.allocated("a") != "1" || r.allocated("b") != "950m" ||
+		!strings.HasPrefix(r.pending("a"), "Deferred: ") || len(r.updates) != 1 {
+		t.Errorf("allocated %s, %s; %q; updates %v", r.allocated("a"), r.allocated("b"), r.pending("a"),
+			r.updates)
+	}
+}
+
+// The resources of a pod as a whole are resized as those of its containers are; the status has
+// those that are allocated, and those of the cgroup.
+func TestResizeOfPodAsAWhole(t *testing.T) {
+	p := apiPodNamed("a", "u1")
+	p.Spec.Resources = &v1.ResourceRequirements{
+		Requests: v1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("8Mi")},
+		Limits:   v1.ResourceList{"memory": resource.MustParse("16Mi")}}
+	r := newResizeNode(p)
+	whole := func(cpu string) {
+		p := r.apiServer.objects["default/a"].DeepCopy()
+		p.Generation++
+		p.Spec.Resources.Requests["cpu"] = resource.MustParse(cpu)
+		r.apiServer.put(p)
+		r.advance(time.Second)
+	}
+	expect := func(cpu string, shares uint64) {
+		t.Helper()
+		status := r.apiServer.objects["default/a"].Status
+		has, allocated := status.Resources, status.AllocatedResources
+		if has == nil || has.Requests.Cpu().String() != cpu || allocated.Cpu().String() != cpu ||
+			has.Requests.Memory().String() != "8Mi" || has.Limits.Memory().String() != "16Mi" ||
+			allocated.Memory().String() != "8Mi" || len(has.Limits) != 1 {
+			t.Errorf("the status has %+v and %+v", has, allocated)
+		}
+		if got := r.cgroups["kubepods/burstable/podu1"].CPUShares; got != shares {
+			t.Errorf("the cgroup has %d shares, want %d", got, shares)
+		}
+		stored := r.agent.state.Allocation.Actuated.Get("u1").Resources.Pod
+		if stored == nil || stored.Requests.Cpu().String() != cpu {
+			t.Errorf("recorded %+v", stored)
+		}
+	}
+	expect("1", 1024)
+	whole("1500m")
+	expect("1500m", 1536)
+	whole("3")
+	if got := r.pending("a"); !strings.HasPrefix(got, "Deferred: ") {
+		t.Errorf("more than the node has is %q", got)
+	}
+	expect("1500m", 1536)
+}
+
+// No resize is allocated before all pods are known: what runs may have more than it seems.
+func TestResizesWaitForAllPods(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0))
+	r.agent.state.Manifests.HTTP.Ready = false
+	r.resize("a", "1500m")
+	r.advance(time.Minute)
+	if len(r.updates) > 0 || r.allocated("a") != "1" || r.pending("a") != "" {
+		t.Errorf("updates %v, allocated %s, %q", r.updates, r.allocated("a"), r.pending("a"))
+	}
+	r.agent.state.Manifests.HTTP.Ready = true
+	r.advance(time.Minute)
+	if len(r.updates) != 1 || r.allocated("a") != "1500m" {
+		t.Errorf("then updates %v, allocated %s", r.updates, r.allocated("a"))
+	}
+}

@@ -1,0 +1,312 @@
+// Package shutdown ends the pods of a node whose machine shuts down, group by group, while it
+// delays the shutdown (KEP-2000, KEP-2712).
+//
+// Facts: whether the lock that delays shutdowns is held, the shutdown under way with its group, and
+// the state file. Plan: takes the lock; in a shutdown, ends the pods of one group after the other,
+// those of the lowest priority first, each with the shorter of its own grace period and the
+// group's; goes on when all of the group have ended, or its period has passed; releases the lock
+// when the final statuses are written, or the time of all groups has passed. Events: the
+// announcement of a shutdown and its cancellation, the loss of the connection on which they come,
+// ends of pods, and the completions of its operations.
+//
+// An agent that is started in the middle goes on with the shutdown: the state file says that one
+// has started, and logind, that it is still under way. Until that is known no pod is admitted.
+// Start reading at Manager.Plan.
+package shutdown
+
+import (
+	"slices"
+	"time"
+
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/core/config"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// Owner is the key of the operations and the timer.
+var Owner = timer.Key{Component: "shutdown"}
+
+// The status of a pod that a shutdown has ended, the reason for which none is admitted meanwhile,
+// and what the Node's Ready condition says (pkg/kubelet/nodeshutdown).
+const (
+	Reason           = "Terminated"
+	Message          = "Pod was terminated in response to imminent node shutdown."
+	RejectionReason  = "NodeShutdown"
+	RejectionMessage = "Pod was rejected as the node is shutting down."
+	NodeProblem      = "node is shutting down"
+)
+
+const (
+	// recheckDelay is how long after the lock was released the agent asks whether the machine still
+	// shuts down.
+	recheckDelay   = time.Minute
+	lockTimeout    = 30 * time.Second
+	backoffInitial = time.Second // dbusReconnectPeriod of the kubelet
+	backoffMax     = time.Minute
+	criticalLowest = 2_000_000_000 // the priority of system-cluster-critical
+)
+
+// Group is the pods from one priority up to the next, and how long they may take to end.
+type Group struct {
+	Priority int32         `json:"priority"`
+	Period   time.Duration `json:"period"`
+}
+
+// Manager is the state of the shutdowns.
+type Manager struct {
+	Groups []Group   `json:"groups,omitempty"` // the lowest first; empty: shutdowns are not delayed
+	Lock   Lock      `json:"lock"`
+	File   File      `json:"file"`
+	Now    *Shutdown `json:"now,omitempty"` // the one under way; nil: none
+}
+
+// Lock is the lock that delays a shutdown.
+type Lock struct {
+	Held      bool       `json:"held,omitempty"`     // and shutdowns are announced
+	Answered  bool       `json:"answered,omitempty"` // it is known whether a shutdown is under way
+	Op        world.OpID `json:"op,omitempty"`
+	Failures  int        `json:"failures,omitempty"`
+	NotBefore time.Time  `json:"notBefore"`
+}
+
+// Shutdown is one under way.
+type Shutdown struct {
+	StartedAt time.Time `json:"startedAt"`
+	Group     int       `json:"group"` // the one that ends; the number of groups if all have ended
+	// GroupAt is when the group began to end, Remaining its pods that have not ended, by UID.
+	GroupAt   time.Time       `json:"groupAt"`
+	Remaining map[string]bool `json:"remaining,omitempty"`
+	Released  bool            `json:"released,omitempty"` // the machine may go down
+}
+
+// New returns the manager for a configuration and the path of the state file. Upstream:
+// newPodManager and migrateConfig in pkg/kubelet/nodeshutdown/nodeshutdown_manager.go.
+func New(c *kubeletconfig.KubeletConfiguration, path string) Manager {
+	m := Manager{File: File{Path: path}}
+	if !config.GracefulShutdownEnabled(c) {
+		return m
+	}
+	for _, g := range c.ShutdownGracePeriodByPodPriority {
+		m.Groups = append(m.Groups,
+			Group{g.Priority, time.Duration(g.ShutdownGracePeriodSeconds) * time.Second})
+	}
+	slices.SortStableFunc(m.Groups, func(x, y Group) int { return int(x.Priority) - int(y.Priority) })
+	total, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration
+	if len(m.Groups) == 0 && total > 0 {
+		m.Groups = []Group{{0, (total - critical).Truncate(time.Second)},
+			{criticalLowest, critical.Truncate(time.Second)}}
+	}
+	return m
+}
+
+// Enabled reports whether shutdowns are delayed.
+func (m *Manager) Enabled() bool { return len(m.Groups) > 0 }
+
+// Total returns how long all groups may take.
+func (m *Manager) Total() time.Duration {
+	total := time.Duration(0)
+	for _, g := range m.Groups {
+		total += g.Period
+	}
+	return total
+}
+
+// UnderWay reports whether the machine shuts down.
+func (m *Manager) UnderWay() bool { return m.Now != nil }
+
+// Undecided reports whether it is not known yet if the machine shuts down: an earlier agent has
+// started to end the pods.
+func (m *Manager) Undecided() bool {
+	return m.Enabled() && m.Now == nil && !m.Lock.Answered &&
+		(!m.File.Loaded || m.File.isUnfinished())
+}
+
+// GroupOf returns the group of a pod with a priority: the last one whose priority is not above it,
+// or the first one.
+func (m *Manager) GroupOf(priority int32) int {
+	return max(0, slices.IndexFunc(append(slices.Clone(m.Groups[1:]), Group{Priority: 1<<31 - 1}),
+		func(next Group) bool { return priority < next.Priority || next.Priority == 1<<31-1 }))
+}
+
+// Env is what a plan sees and does outside the package.
+type Env struct {
+	Effects *op.Effects
+	// EndGroup ends the pods of a group, and returns the UIDs of those that have not ended yet.
+	EndGroup func(group int, period time.Duration) []string
+	// AreReported reports whether the API server has the final statuses of all pods.
+	AreReported func() bool
+}
+
+// Plan takes the next steps, and returns when to plan again.
+func (m *Manager) Plan(env *Env) time.Time {
+	if !m.Enabled() {
+		return time.Time{}
+	}
+	wake := m.File.plan(env.Effects)
+	if m.Now != nil {
+		return timer.Soonest(wake, m.planShutdown(env))
+	}
+	l, now := &m.Lock, env.Effects.Now()
+	switch {
+	case l.Held || l.Op != 0:
+	case now.Before(l.NotBefore):
+		wake = timer.Soonest(wake, l.NotBefore)
+	default:
+		m.askForLock(env.Effects)
+	}
+	return wake
+}
+
+func (m *Manager) askForLock(effects *op.Effects) {
+	m.Lock.Op = effects.Issue(Owner, "", lockTimeout, &world.DelayShutdown{AtLeast: m.Total()})
+}
+
+// planShutdown ends the groups in their order, and then permits the shutdown.
+func (m *Manager) planShutdown(env *Env) time.Time {
+	s, now := m.Now, env.Effects.Now()
+	for s.Group < len(m.Groups) {
+		period := m.Groups[s.Group].Period
+		if s.GroupAt.IsZero() {
+			s.GroupAt, s.Remaining = now, map[string]bool{}
+			for _, uid := range env.EndGroup(s.Group, period) {
+				s.Remaining[uid] = true
+			}
+		}
+		if deadline := s.GroupAt.Add(period); len(s.Remaining) > 0 && now.Before(deadline) {
+			return deadline
+		}
+		s.Group++
+		s.GroupAt, s.Remaining = time.Time{}, nil
+	}
+	deadline := s.StartedAt.Add(m.Total())
+	if !s.Released && now.Before(deadline) && (!env.AreReported() || !m.File.finish(env.Effects)) {
+		return deadline
+	}
+	m.File.finish(env.Effects)
+	l := &m.Lock
+	switch {
+	case l.Op != 0:
+	case now.Before(l.NotBefore):
+		return l.NotBefore
+	case s.Released: // for long: a cancellation may have been missed
+		m.askForLock(env.Effects)
+	default:
+		l.Op = env.Effects.Issue(Owner, "", lockTimeout, &world.PermitShutdown{})
+	}
+	return time.Time{}
+}
+
+// PodEnded is called when nothing of a pod runs any more, and its volumes are unmounted. It reports
+// whether a shutdown has waited for that.
+func (m *Manager) PodEnded(uid string) bool {
+	if m.Now == nil || !m.Now.Remaining[uid] {
+		return false
+	}
+	delete(m.Now.Remaining, uid)
+	return true
+}
+
+// HandleAnnouncement handles the announcement that the machine shuts down, or that it does not any
+// more. It reports whether that is news.
+func (m *Manager) HandleAnnouncement(ev *world.MachineShutdown, effects *op.Effects) bool {
+	switch {
+	case !m.Enabled():
+		return false
+	case ev.Cancelled:
+		if m.Now == nil {
+			return false
+		}
+		m.Now, m.Lock.NotBefore = nil, time.Time{}
+		m.File.finish(effects)
+	case m.Now != nil: // a second signal
+		return false
+	default:
+		m.start(effects)
+	}
+	return true
+}
+
+func (m *Manager) start(effects *op.Effects) {
+	m.Now = &Shutdown{StartedAt: effects.Now()}
+	m.Lock.Answered, m.Lock.NotBefore, m.Lock.Failures = true, time.Time{}, 0
+	if m.File.isUnfinished() { // an earlier agent has started it
+		if past := effects.Date().Sub(m.File.Content.StartTime); past > 0 && past < m.Total() {
+			m.Now.StartedAt = m.Now.StartedAt.Add(-past)
+		}
+		return
+	}
+	m.File.begin(effects)
+}
+
+// HandleUnwatched handles the loss of the connection on which shutdowns are announced.
+func (m *Manager) HandleUnwatched(ev *world.ShutdownUnwatched, effects *op.Effects) {
+	m.Lock.Held, m.Lock.NotBefore = false, effects.Now().Add(backoffInitial)
+	effects.Log(world.LevelWarning,
+		"shutdowns of the machine are not announced any more: trying again", "err", ev.Reason)
+}
+
+// HandleCompletion handles the completion of an operation. It reports whether the machine turns out
+// to shut down.
+func (m *Manager) HandleCompletion(r op.Record, ev world.Event, effects *op.Effects) bool {
+	l := &m.Lock
+	switch r.Call {
+	case "DelayShutdown":
+		l.Op = 0
+		answer, ok := ev.Body.(*world.ShutdownDelayed)
+		switch {
+		case ev.Err == nil && ok:
+			l.Held, l.Answered, l.Failures = true, true, 0
+			if answer.Max < m.Total() {
+				effects.Log(world.LevelError, "the machine waits shorter for a shutdown than the pods "+
+					"may take", "inhibitDelayMax", answer.Max.String(), "gracePeriod", m.Total().String())
+			}
+			if m.Now == nil && m.File.isUnfinished() {
+				m.File.finish(effects) // the machine has gone down in the middle, or it was cancelled
+			}
+			if m.Now != nil && m.Now.Released { // logind refuses while the machine shuts down
+				m.Now = nil
+				return true
+			}
+		case ev.Err.Has(world.KindConflict) && m.Now == nil:
+			m.start(effects)
+			return true
+		case ev.Err.Has(world.KindConflict):
+			l.NotBefore = ev.Time.Add(recheckDelay)
+		default:
+			m.recordFailure(ev, effects)
+		}
+	case "PermitShutdown":
+		l.Op = 0
+		if ev.Err != nil {
+			m.recordFailure(ev, effects)
+			break
+		}
+		l.Held, l.NotBefore = false, time.Time{} // also if the shutdown was cancelled meanwhile
+		if m.Now != nil {
+			m.Now.Released, l.NotBefore = true, ev.Time.Add(recheckDelay)
+		}
+	default:
+		m.File.handleCompletion(r, ev, effects)
+	}
+	return false
+}
+
+func (m *Manager) recordFailure(ev world.Event, effects *op.Effects) {
+	l := &m.Lock
+	l.Failures++
+	l.NotBefore = ev.Time.Add(timer.Backoff(l.Failures, backoffInitial, backoffMax))
+	if l.Failures == 1 {
+		effects.Log(world.LevelError, "Unable to watch the node for shutdown events", "err",
+			ev.Err.Error())
+	}
+	if l.Failures >= answersMax {
+		l.Answered = true // pods do not wait for a logind that never answers
+	}
+}
+
+// answersMax is after how many failures in a row pods are admitted although it is not known whether
+// the machine shuts down.
+const answersMax = 3

@@ -1,0 +1,298 @@
+package shutdown
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
+)
+
+var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// harness plans a manager with two groups, of 20 s and 10 s.
+type harness struct {
+	t        *testing.T
+	m        Manager
+	now      time.Time
+	effects  op.Effects
+	table    op.Table
+	pods     [][]string // of each group, those that have not ended
+	ended    []int      // groups that were ended
+	reported bool
+}
+
+func newHarness(t *testing.T) *harness {
+	c := &kubeletconfig.KubeletConfiguration{
+		ShutdownGracePeriod:             metav1.Duration{Duration: 30 * time.Second},
+		ShutdownGracePeriodCriticalPods: metav1.Duration{Duration: 10 * time.Second},
+	}
+	return &harness{t: t, m: New(c, "/f"), now: t0, reported: true,
+		pods: [][]string{{"a", "b"}, {"c"}}}
+}
+
+// plan plans until no effect is issued, and returns the calls and until when to wait, in seconds
+// since t0.
+func (h *harness) plan() (calls string, wake int) {
+	h.effects.Reset(&h.table, h.now)
+	at := h.m.Plan(&Env{Effects: &h.effects, AreReported: func() bool { return h.reported },
+		EndGroup: func(group int, _ time.Duration) []string {
+			h.ended = append(h.ended, group)
+			return slices.Clone(h.pods[group])
+		}})
+	var names []string
+	for _, eff := range h.effects.List() {
+		if world.CallName(eff.Body) != "Log" {
+			names = append(names, world.CallName(eff.Body))
+		}
+	}
+	if !at.IsZero() {
+		wake = int(at.Sub(t0).Seconds())
+	}
+	return strings.Join(names, " "), wake
+}
+
+func (h *harness) expect(want string, wantWake int) {
+	h.t.Helper()
+	if calls, wake := h.plan(); calls != want || wake != wantWake {
+		h.t.Errorf("planned %q until %d, want %q until %d", calls, wake, want, wantWake)
+	}
+}
+
+// complete completes an operation.
+func (h *harness) complete(call string, body any, kind world.ErrorKind) bool {
+	h.t.Helper()
+	h.effects.Reset(&h.table, h.now)
+	ev := world.Event{Time: h.now, Body: body}
+	if kind != "" {
+		ev.Body, ev.Err = nil, world.Errorf(kind, call, "failed")
+	}
+	return h.m.HandleCompletion(op.Record{Owner: Owner, Call: call}, ev, &h.effects)
+}
+
+func (h *harness) announce(cancelled bool) bool {
+	h.effects.Reset(&h.table, h.now)
+	return h.m.HandleAnnouncement(&world.MachineShutdown{Cancelled: cancelled}, &h.effects)
+}
+
+func (h *harness) wait(seconds int) { h.now = h.now.Add(time.Duration(seconds) * time.Second) }
+
+// boot reads a state file and takes the lock.
+func (h *harness) boot(file string) {
+	h.t.Helper()
+	h.expect("ReadFiles DelayShutdown", 0)
+	if file == "" {
+		h.complete("ReadFiles", nil, world.KindNotFound)
+		return
+	}
+	h.complete("ReadFiles", &world.FilesRead{Files: []world.File{{Data: []byte(file)}}}, "")
+}
+
+func TestGroups(t *testing.T) {
+	h := newHarness(t)
+	for priority, want := range map[int32]int{-5: 0, 0: 0, 1_999_999_999: 0, 2_000_000_000: 1,
+		2_000_001_000: 1} {
+		if got := h.m.GroupOf(priority); got != want {
+			t.Errorf("priority %d is in group %d, want %d", priority, got, want)
+		}
+	}
+	c := &kubeletconfig.KubeletConfiguration{}
+	c.ShutdownGracePeriodByPodPriority = []kubeletconfig.ShutdownGracePeriodByPodPriority{
+		{Priority: 100, ShutdownGracePeriodSeconds: 7}, {Priority: -10, ShutdownGracePeriodSeconds: 3}}
+	m := New(c, "/f")
+	if m.Total() != 10*time.Second || m.GroupOf(-20) != 0 || m.GroupOf(99) != 0 ||
+		m.GroupOf(100) != 1 {
+		t.Errorf("groups %+v", m.Groups)
+	}
+	c.FeatureGates = map[string]bool{"GracefulNodeShutdown": false}
+	if m := New(c, "/f"); m.Enabled() {
+		t.Error("enabled without its feature gate")
+	}
+	if m := New(&kubeletconfig.KubeletConfiguration{}, "/f"); m.Enabled() {
+		t.Error("enabled without a period")
+	}
+}
+
+// The groups end one after the other; the lock is released when the last statuses are written and
+// the end of the shutdown is on the disk.
+func TestShutdown(t *testing.T) {
+	h := newHarness(t)
+	h.boot("")
+	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	h.expect("", 0)
+	h.reported = false
+	if !h.announce(false) || h.announce(false) {
+		t.Error("one announcement is news")
+	}
+	h.expect("WriteFile", 20)
+	h.complete("WriteFile", &world.Done{}, "")
+	h.wait(5)
+	if h.m.PodEnded("x") || !h.m.PodEnded("a") || h.m.PodEnded("a") {
+		t.Error("a pod ends once")
+	}
+	h.expect("", 20)
+	h.m.PodEnded("b")
+	h.expect("", 15)
+	h.wait(10) // the last pod does not end in time
+	h.expect("", 30)
+	h.reported = true
+	h.expect("WriteFile", 30)
+	h.complete("WriteFile", &world.Done{}, "")
+	h.expect("PermitShutdown", 0)
+	h.complete("PermitShutdown", nil, world.KindInternal)
+	h.expect("", 16)
+	h.wait(1)
+	h.expect("PermitShutdown", 0)
+	h.complete("PermitShutdown", &world.Done{}, "")
+	h.expect("", 76)
+	if !slices.Equal(h.ended, []int{0, 1}) || !h.m.Now.Released || h.m.Lock.Held {
+		t.Errorf("ended %v, %+v", h.ended, h.m.Now)
+	}
+	if !h.announce(true) || h.m.UnderWay() {
+		t.Error("not cancelled")
+	}
+	h.expect("DelayShutdown", 0)
+}
+
+// A group without pods takes no time, and the lock is released at the end of all periods whatever
+// is missing.
+func TestShutdownAtItsDeadline(t *testing.T) {
+	h := newHarness(t)
+	h.boot("")
+	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	h.pods[0], h.reported = nil, false
+	h.announce(false)
+	h.expect("WriteFile", 10)
+	h.m.PodEnded("c")
+	h.expect("", 30)
+	h.wait(30)
+	h.expect("PermitShutdown", 0) // the write still hangs
+}
+
+// A cancellation in the middle keeps the lock.
+func TestCancellation(t *testing.T) {
+	h := newHarness(t)
+	h.boot("")
+	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	if h.announce(true) {
+		t.Error("nothing was under way")
+	}
+	h.announce(false)
+	h.expect("WriteFile", 20)
+	h.announce(true)
+	h.complete("WriteFile", &world.Done{}, "")
+	h.expect("WriteFile", 0)
+	if h.m.UnderWay() || !h.m.Lock.Held || h.m.File.Content.EndTime.IsZero() {
+		t.Errorf("%+v", h.m)
+	}
+}
+
+// An agent that is started in the middle knows from the state file that no pod is to be admitted
+// before logind has answered, and goes on.
+func TestRestartInTheMiddle(t *testing.T) {
+	started, err := json.Marshal(Content{StartTime: t0.Add(-4 * time.Second)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t)
+	if !h.m.Undecided() {
+		t.Error("decided before the state file was read")
+	}
+	h.boot(string(started))
+	if !h.m.Undecided() {
+		t.Error("decided before logind has answered")
+	}
+	if !h.complete("DelayShutdown", nil, world.KindConflict) || h.m.Undecided() || !h.m.UnderWay() {
+		t.Errorf("no shutdown: %+v", h.m)
+	}
+	h.expect("", 20)
+	h.wait(26)
+	h.pods[1] = nil
+	h.expect("WriteFile PermitShutdown", 0) // 30 s are over since it began
+
+	h = newHarness(t)
+	h.boot(string(started))
+	if h.complete("DelayShutdown", &world.ShutdownDelayed{}, "") || h.m.Undecided() || h.m.UnderWay() {
+		t.Error("the machine has gone down and come back, and a shutdown is still under way")
+	}
+	h.expect("", 0) // the file is being written
+	if h.m.File.Op == 0 || h.m.File.Content.EndTime.IsZero() {
+		t.Errorf("the end is not recorded: %+v", h.m.File)
+	}
+
+	h = newHarness(t)
+	h.boot(string(started))
+	for range answersMax {
+		h.complete("DelayShutdown", nil, world.KindUnavailable)
+	}
+	if h.m.Undecided() {
+		t.Error("pods wait for ever for a logind that never answers")
+	}
+}
+
+// A lost connection is made again; a damaged state file counts as empty.
+func TestLostConnection(t *testing.T) {
+	h := newHarness(t)
+	h.boot("{")
+	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	if h.m.Undecided() || h.m.UnderWay() || !h.m.Lock.Held {
+		t.Errorf("%+v", h.m)
+	}
+	h.effects.Reset(&h.table, h.now)
+	h.m.HandleUnwatched(&world.ShutdownUnwatched{Reason: "gone"}, &h.effects)
+	h.expect("", 1)
+	h.wait(1)
+	h.expect("DelayShutdown", 0)
+	h.complete("DelayShutdown", nil, world.KindUnavailable)
+	h.expect("", 2)
+}
+
+// The lock is taken again if the shutdown is cancelled while it is being released.
+func TestCancellationWhileReleasing(t *testing.T) {
+	h := newHarness(t)
+	h.boot("")
+	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	h.pods = [][]string{nil, nil}
+	h.announce(false)
+	h.expect("WriteFile", 30)
+	h.complete("WriteFile", &world.Done{}, "")
+	h.expect("WriteFile", 30)
+	h.complete("WriteFile", &world.Done{}, "")
+	h.expect("PermitShutdown", 0)
+	h.announce(true)
+	h.expect("", 0)
+	h.complete("PermitShutdown", &world.Done{}, "")
+	h.expect("DelayShutdown", 0)
+}
+
+// A cancellation that was missed is noticed, since logind gives the lock again.
+func TestMissedCancellation(t *testing.T) {
+	h := newHarness(t)
+	h.boot("")
+	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	h.pods = [][]string{nil, nil}
+	h.announce(false)
+	h.wait(30)
+	h.expect("WriteFile PermitShutdown", 0)
+	h.complete("PermitShutdown", &world.Done{}, "")
+	h.complete("WriteFile", &world.Done{}, "")
+	h.wait(60)
+	h.expect("WriteFile DelayShutdown", 0) // the file has the start, and gets the end
+	h.complete("WriteFile", &world.Done{}, "")
+	if h.complete("DelayShutdown", nil, world.KindConflict) || !h.m.UnderWay() {
+		t.Error("the machine still shuts down")
+	}
+	h.expect("", 150)
+	h.wait(60)
+	h.expect("DelayShutdown", 0)
+	if !h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "") ||
+		h.m.UnderWay() || !h.m.Lock.Held {
+		t.Errorf("the machine stays up: %+v", h.m)
+	}
+}

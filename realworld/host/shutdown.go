@@ -1,0 +1,206 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+
+	"seedlet.dev/realworld/replacefile"
+	"seedlet.dev/world"
+)
+
+// The part of logind's D-Bus API that delays shutdowns
+// (https://www.freedesktop.org/wiki/Software/systemd/inhibit).
+const (
+	logindName      = "org.freedesktop.login1"
+	logindInterface = "org.freedesktop.login1.Manager"
+	logindPath      = dbus.ObjectPath("/org/freedesktop/login1")
+	shutdownSignal  = "PrepareForShutdown"
+)
+
+// logindConfig is the file by which logind is configured to wait longer: the kubelet's, relative to
+// the root of the machine's files.
+const logindConfig = "etc/systemd/logind.conf.d/99-kubelet.conf"
+
+// signalsMax is how many signals wait for the agent; others are dropped by the connection.
+const signalsMax = 16
+
+// shutdownWatch is the connection to logind, with the lock that delays a shutdown.
+type shutdownWatch struct {
+	connect func(context.Context) (*dbus.Conn, error)
+	deliver func(body any)
+	root    string // of the machine's files
+
+	access sync.Mutex
+	conn   *dbus.Conn
+	lock   *os.File // nil: none
+	end    context.CancelFunc
+	work   sync.WaitGroup
+}
+
+func connectSystemBus(ctx context.Context) (*dbus.Conn, error) {
+	return dbus.ConnectSystemBus(dbus.WithContext(ctx))
+}
+
+// delay takes the lock, and replaces an earlier connection and an earlier lock. Signals are
+// received before the lock is taken, so that none is missed.
+func (w *shutdownWatch) delay(ctx context.Context, m *world.DelayShutdown) (any, error) {
+	const call = "DelayShutdown"
+	life, end := context.WithCancel(context.Background())
+	conn, err := w.connect(life)
+	if err != nil {
+		end()
+		return nil, world.Errorf(world.KindUnavailable, call, "connecting to the system bus: %v", err)
+	}
+	signals := make(chan *dbus.Signal, signalsMax)
+	conn.Signal(signals)
+	manager := conn.Object(logindName, logindPath)
+	most, lock, err := w.prepare(ctx, conn, manager, m.AtLeast)
+	if err != nil {
+		end()
+		_ = conn.Close() // the error says more
+		if hasDBusName(err, logindName+".OperationInProgress") {
+			return nil, world.Errorf(world.KindConflict, call, "%v", err)
+		}
+		return nil, world.Errorf(world.KindUnavailable, call, "%v", err)
+	}
+	w.access.Lock()
+	defer w.access.Unlock()
+	_ = w.release() // a new lock is held
+	if w.end != nil {
+		w.end()
+	}
+	w.conn, w.lock, w.end = conn, lock, end
+	w.work.Go(func() { w.report(life, conn, signals) })
+	return &world.ShutdownDelayed{Max: most}, nil
+}
+
+// prepare has logind wait long enough, subscribes to its signal, and takes the lock. It returns how
+// long logind waits.
+func (w *shutdownWatch) prepare(ctx context.Context, conn *dbus.Conn, manager dbus.BusObject,
+	atLeast time.Duration) (time.Duration, *os.File, error) {
+	most, err := delayMax(ctx, manager)
+	if err != nil {
+		return 0, nil, err
+	}
+	if most < atLeast {
+		if most, err = w.raiseDelay(ctx, conn, manager, atLeast); err != nil {
+			return 0, nil, err
+		}
+	}
+	// The bus delivers only what logind itself has sent.
+	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(logindName),
+		dbus.WithMatchObjectPath(logindPath), dbus.WithMatchInterface(logindInterface),
+		dbus.WithMatchMember(shutdownSignal)); err != nil {
+		return 0, nil, fmt.Errorf("subscribing to %s of logind: %w", shutdownSignal, err)
+	}
+	var fd dbus.UnixFD
+	err = manager.CallWithContext(ctx, logindInterface+".Inhibit", 0, "shutdown", "kubelet",
+		"Kubelet needs time to handle node shutdown", "delay").Store(&fd)
+	if err != nil {
+		return 0, nil, fmt.Errorf("taking the lock of logind: %w", err)
+	}
+	syscall.CloseOnExec(int(fd))
+	return most, os.NewFile(uintptr(fd), "the lock of logind"), nil
+}
+
+// delayMax returns how long logind waits for the owners of locks.
+func delayMax(ctx context.Context, manager dbus.BusObject) (time.Duration, error) {
+	var value dbus.Variant
+	err := manager.CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, logindInterface,
+		"InhibitDelayMaxUSec").Store(&value)
+	if err != nil {
+		return 0, fmt.Errorf("reading InhibitDelayMaxUSec of logind: %w", err)
+	}
+	micros, ok := value.Value().(uint64)
+	if !ok {
+		return 0, fmt.Errorf("InhibitDelayMaxUSec of logind is %s, want a number", value)
+	}
+	return time.Duration(min(micros, 1<<40)) * time.Microsecond, nil
+}
+
+// raiseDelay configures logind to wait longer, and returns how long it then waits: another file may
+// set it to less, and it takes a moment to read its files.
+func (w *shutdownWatch) raiseDelay(ctx context.Context, conn *dbus.Conn, manager dbus.BusObject,
+	atLeast time.Duration) (time.Duration, error) {
+	path := filepath.Join(w.root, logindConfig)
+	text := fmt.Sprintf("# Written by seedlet for its shutdownGracePeriod\n[Login]\n"+
+		"InhibitDelayMaxSec=%.0f\n", atLeast.Seconds())
+	if err := replacefile.Write(path, []byte(text), 0o755); err != nil {
+		return 0, fmt.Errorf("configuring logind: %w", err)
+	}
+	err := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").CallWithContext(ctx,
+		"org.freedesktop.systemd1.Manager.KillUnit", 0, "systemd-logind.service", "all",
+		int32(syscall.SIGHUP)).Err
+	if err != nil {
+		return 0, fmt.Errorf("making logind read its configuration: %w", err)
+	}
+	for wait := 50 * time.Millisecond; ; wait *= 2 {
+		most, err := delayMax(ctx, manager)
+		if err != nil || most >= atLeast || wait > 2*time.Second {
+			return most, err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return most, ctx.Err()
+		}
+	}
+}
+
+// report reports what logind announces until the connection ends.
+func (w *shutdownWatch) report(life context.Context, conn *dbus.Conn, signals <-chan *dbus.Signal) {
+	for {
+		select {
+		case <-life.Done():
+			_ = conn.Close() // nothing is sent any more
+			return
+		case signal, isOpen := <-signals:
+			if !isOpen {
+				if life.Err() == nil {
+					w.deliver(&world.ShutdownUnwatched{Reason: "the system bus has closed the connection"})
+				}
+				return
+			}
+			if signal.Name != logindInterface+"."+shutdownSignal || len(signal.Body) != 1 {
+				continue
+			}
+			if active, ok := signal.Body[0].(bool); ok {
+				w.deliver(&world.MachineShutdown{Cancelled: !active})
+			}
+		}
+	}
+}
+
+// permit releases the lock.
+func (w *shutdownWatch) permit() error {
+	w.access.Lock()
+	defer w.access.Unlock()
+	return w.release()
+}
+
+func (w *shutdownWatch) release() error {
+	if w.lock == nil {
+		return nil
+	}
+	err := w.lock.Close()
+	w.lock = nil
+	return err
+}
+
+// close ends the connection, and releases the lock.
+func (w *shutdownWatch) close() {
+	_ = w.permit() // the lock ends with the process in any case
+	w.access.Lock()
+	if w.end != nil {
+		w.end()
+	}
+	w.access.Unlock()
+	w.work.Wait()
+}

@@ -1,0 +1,87 @@
+package oracle
+
+import (
+	"fmt"
+	"hash/fnv"
+	"path"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// What the node agent has to write under the names of the kubelet. These are the judge's own
+// definitions: they share no code with the core, so that an error there is seen.
+
+// Annotations of pods.
+const (
+	annotationSource = "kubernetes.io/config.source" // of a static pod: its source
+	annotationUID    = "kubernetes.io/config.hash"   // of a static pod: its UID on the node
+	sourceFile       = "file"
+	sourceHTTP       = "http"
+)
+
+// isMirror reports whether an object stands for a static pod.
+func isMirror(object *v1.Pod) bool {
+	_, found := object.Annotations["kubernetes.io/config.mirror"]
+	return found
+}
+
+// mirroredUID returns the UID of the static pod that an object stands for.
+func mirroredUID(object *v1.Pod) string { return object.Annotations["kubernetes.io/config.mirror"] }
+
+// containerHash returns the hash that a container is annotated with. It changes with the name and
+// the image alone (kubernetes issues 63814, 129385).
+func containerHash(c *v1.Container) string {
+	sum := fnv.New32a()
+	fmt.Fprintf(sum, "%s\x00%s", c.Name, c.Image)
+	return fmt.Sprintf("%08x", sum.Sum32())
+}
+
+// volumePath returns the path of a volume of the pod that has a directory; empty if the runtime
+// mounts an image.
+func volumePath(podDir string, v *v1.Volume) string {
+	var plugin string
+	switch {
+	case v.Image != nil:
+		return ""
+	case v.HostPath != nil:
+		return path.Clean(v.HostPath.Path)
+	case v.ConfigMap != nil:
+		plugin = "configmap"
+	case v.Secret != nil:
+		plugin = "secret"
+	case v.Projected != nil:
+		plugin = "projected"
+	case v.DownwardAPI != nil:
+		plugin = "downward-api"
+	default: // an emptyDir, also if nothing is said
+		plugin = "empty-dir"
+	}
+	return path.Join(podDir, "volumes", "kubernetes.io~"+plugin, v.Name)
+}
+
+// subPathsDir returns the directory below which sub-paths of the pod's volumes are mounted.
+func subPathsDir(podDir string) string { return podDir + "/volume-subpaths" }
+
+// ChangeDetection is how the agent learns of changes of ConfigMaps and Secrets: by watches, or by
+// reading them.
+type ChangeDetection struct {
+	// Reads reports that objects are read again while they are used; a version is then used for
+	// SyncPeriod.
+	Reads      bool
+	SyncPeriod time.Duration
+	// Cached reports that a version is used for as long as the Node's annotation says, if that is
+	// longer.
+	Cached bool
+}
+
+// ageMax returns how old a used version may be because of the agent's configuration.
+func (c ChangeDetection) ageMax() time.Duration {
+	switch {
+	case !c.Reads:
+		return 0
+	case c.Cached:
+		return max(c.SyncPeriod, maxCacheTTL)
+	}
+	return c.SyncPeriod
+}
