@@ -32,15 +32,15 @@ func (a *Agent) shutdownRejection() Rejection {
 
 func (a *Agent) planShutdown() time.Time {
 	return a.state.Shutdown.Plan(&shutdown.Env{Effects: &a.effects, EndGroup: a.endGroup,
-		AreReported: a.areShutdownsReported})
+		IsReported: a.isEndReported})
 }
 
-// endGroup ends the pods of a group, and returns the UIDs of those that have not ended yet.
-func (a *Agent) endGroup(group int, period time.Duration) []string {
-	var remaining []string
+// endGroup ends the pods of a group. It returns the UIDs of those that have not ended yet, and of
+// those that have.
+func (a *Agent) endGroup(group int, period time.Duration) (running, ended []string) {
 	for _, uid := range a.podUIDs {
 		p := a.state.Pods[uid]
-		if p.Spec == nil || p.Stage == pod.Terminated {
+		if p.Spec == nil {
 			continue
 		}
 		priority := int32(0)
@@ -50,27 +50,23 @@ func (a *Agent) endGroup(group int, period time.Duration) []string {
 		if a.state.Shutdown.GroupOf(priority) != group {
 			continue
 		}
+		if p.Stage == pod.Terminated {
+			ended = append(ended, uid)
+			continue
+		}
 		p.ShutDown(period, a.effects.Now())
 		a.enqueuePod(uid)
-		remaining = append(remaining, uid)
+		running = append(running, uid)
 	}
-	return remaining
+	return running, ended
 }
 
-// areShutdownsReported reports whether the API server has the final statuses of the pods that the
-// shutdown has ended.
-func (a *Agent) areShutdownsReported() bool {
-	if !a.state.HasAPIServer {
-		return true
-	}
-	for _, uid := range a.podUIDs {
-		p := a.state.Pods[uid]
-		if p.Termination.Reason == shutdown.Reason && a.isAPIPod(p) && p.Stage == pod.Terminated &&
-			!a.state.StatusWriter.IsTerminalWritten(uid) {
-			return false
-		}
-	}
-	return true
+// isEndReported reports whether the API server needs no status of a pod that has ended: it has the
+// final one, or no such pod.
+func (a *Agent) isEndReported(uid string) bool {
+	p := a.state.Pods[uid]
+	return !a.state.HasAPIServer || p == nil || !a.isAPIPod(p) || p.NoLongerDesired ||
+		a.state.StatusWriter.IsTerminalWritten(uid)
 }
 
 // handleShutdownCompletion handles the completion of an operation.
@@ -97,7 +93,8 @@ func (a *Agent) handleStatusCompletion(id world.OpID, r op.Record, ev world.Even
 
 // noteShutdownProgress is called after a pod was planned, or a status was written.
 func (a *Agent) noteShutdownProgress(p *pod.Pod) {
-	if m := &a.state.Shutdown; m.UnderWay() && p.Stage == pod.Terminated && m.PodEnded(p.UID) {
+	if m := &a.state.Shutdown; m.UnderWay() &&
+		(p.Stage == pod.Terminated && m.PodEnded(p.UID) || p.FullyRemoved) {
 		a.queue.enqueue(shutdown.Owner)
 	}
 }
@@ -124,4 +121,9 @@ func (a *Agent) applyShutdown() {
 	a.enqueueNode()
 	a.retryAdmission()
 	a.enqueueRuntimeWaiters()
+	for _, uid := range a.podUIDs {
+		if a.state.Pods[uid].IsStatic() {
+			a.enqueuePod(uid) // one that the shutdown has ended runs again
+		}
+	}
 }

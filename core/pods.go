@@ -219,6 +219,7 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 	}
 	a.podEnv.RuntimeNotReady, a.podEnv.NetworkNotReady = a.notReadyReason(),
 		a.state.Runtime.NetworkNotReadyMessage()
+	a.podEnv.MachineShutsDown = a.state.Shutdown.UnderWay()
 	a.podEnv.NameTaken, a.podEnv.CleanupInProgress = a.isNameTaken(p), a.isBeingCleanedUp(p.UID)
 	return &a.podEnv
 }

@@ -71,6 +71,10 @@ func (r *run) carryOut(h *plan.Happening) {
 		r.removeSandbox(d)
 	case *plan.FaultWindow:
 		r.openFaultWindow(d)
+	case *plan.Shutdown:
+		r.shutDown(d)
+	case *plan.BusLoss:
+		r.host.LoseBus(time.Duration(d.Down))
 	case *plan.Request:
 		r.clients.perform(d)
 	default:

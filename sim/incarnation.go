@@ -70,9 +70,13 @@ func isCounted(body any) bool {
 	return !isClientResponse(body)
 }
 
-// bootAgent starts the agent, unless it runs.
+// bootAgent starts the agent, unless it runs. It waits for the machine's boot.
 func (r *run) bootAgent() {
 	if r.current != nil {
+		return
+	}
+	if r.agenda.Now().Before(r.offUntil) {
+		r.agenda.At(r.offUntil, r.bootAgent)
 		return
 	}
 	r.incarnations++

@@ -47,12 +47,32 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 		Allocatable:     allocatable(node, kubelet),
 		ChangeDetection: changeDetection(kubelet),
 		RegisteredNode:  registeredNode(node, kubelet),
+		Shutdown:        oracleShutdown(kubelet),
 		Periods: oracle.Periods{
 			LeaseDuration: time.Duration(kubelet.NodeLeaseDurationSeconds) * time.Second,
 			NodeCheck:     kubelet.NodeStatusUpdateFrequency.Duration,
 			NodeReport:    kubelet.NodeStatusReportFrequency.Duration,
 		},
 	})
+}
+
+// oracleShutdown returns how the agent has to end pods when the machine shuts down.
+func oracleShutdown(kubelet *kubeletconfig.KubeletConfiguration) *oracle.Shutdown {
+	if len(kubelet.ShutdownGracePeriodByPodPriority) > 0 {
+		s := &oracle.Shutdown{}
+		for _, g := range kubelet.ShutdownGracePeriodByPodPriority {
+			s.Groups = append(s.Groups, oracle.ShutdownGroup{Priority: g.Priority,
+				Period: time.Duration(g.ShutdownGracePeriodSeconds) * time.Second})
+		}
+		return s
+	}
+	all := kubelet.ShutdownGracePeriod.Duration
+	critical := kubelet.ShutdownGracePeriodCriticalPods.Duration
+	if all == 0 {
+		return nil
+	}
+	return &oracle.Shutdown{Groups: []oracle.ShutdownGroup{{Period: all - critical},
+		{Priority: 2_000_000_000, Period: critical}}}
 }
 
 // changeDetection returns how the agent learns of changes of ConfigMaps and Secrets.

@@ -99,6 +99,7 @@ type run struct {
 	incarnations int
 	reboots      int
 	rebootedAt   time.Time // zero before the first reboot
+	offUntil     time.Time // when the machine has booted
 	troubled     bool      // something has gone wrong by the plan
 	panics       *panics.Record
 	panicsLeft   map[string]int // panics to come, by the pod's name
@@ -240,7 +241,7 @@ func (r *run) connectPorts(images imageRegistry) {
 	r.host = host.New(host.Options{
 		Agenda: r.agenda.Actor("host"), Truth: r.truth, Seed: seed, Faults: calls,
 		KillCgroup: r.runtime.KillCgroup, Machine: r.machine,
-		SystemCgroups: host.SystemCgroups,
+		SystemCgroups: host.SystemCgroups, InhibitDelayMax: time.Duration(node.InhibitDelayMax),
 	})
 	r.network = network.New(network.Options{
 		Agenda: r.agenda.Actor("network"), Seed: seed, Faults: calls, SendRequest: r.runtime.SendRequest,

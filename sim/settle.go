@@ -24,6 +24,7 @@ func (r *run) heal() {
 	r.healClocks()
 	r.excuses.PageMended(r.agenda.Now())
 	r.healAPIServer()
+	r.offUntil = time.Time{}
 	if r.current == nil {
 		r.bootAgent()
 	}

@@ -71,6 +71,7 @@ func (r *run) healAPIServer() {
 func (r *run) rebootMachine(down plan.Duration) {
 	r.reboots++
 	r.rebootedAt = r.agenda.Now()
+	r.offUntil = r.rebootedAt.Add(time.Duration(down))
 	r.killAgent(down)
 	r.runtime.Reboot()
 	r.host.Reboot()

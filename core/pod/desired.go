@@ -91,6 +91,20 @@ func (p *Pod) ShutDown(period time.Duration, now time.Time) {
 		Phase: v1.PodFailed, Grace: min(p.gracePeriod(), period)}, now)
 }
 
+// hasOutlivedShutdown reports whether the pod is a static pod that a shutdown of the machine has
+// ended, and the machine stays up. No controller would replace it, so it runs again.
+func (p *Pod) hasOutlivedShutdown(env *Env) bool {
+	return p.Termination.Reason == shutdown.Reason && p.IsStatic() && !p.NoLongerDesired &&
+		!env.MachineShutsDown
+}
+
+// runAgain begins the pod again after a termination, with the containers that have ended, as an
+// agent does that is started then.
+func (p *Pod) runAgain() {
+	p.Stage, p.Termination, p.Status.Phase = Syncing, Termination{}, v1.PodPending
+	p.Storage, p.Cgroup = Storage{}, Cgroup{}
+}
+
 // startTermination starts the termination of the pod. If the pod is terminating already, a shorter
 // grace period hastens it.
 func (p *Pod) startTermination(termination Termination, now time.Time) {

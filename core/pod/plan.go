@@ -61,6 +61,7 @@ type Env struct {
 	// sandbox with a network namespace of its own can be created; each is empty if that is possible.
 	// Running containers keep running, and terminations go on.
 	RuntimeNotReady, NetworkNotReady string
+	MachineShutsDown                 bool
 	CleanupInProgress                bool // housekeeping is removing a directory or cgroup of this UID
 	// AllocatedIDs returns the ranges of host IDs that are allocated to other pods than the one with
 	// the UID. Without sandboxes, ranges that only a sandbox has are left out.
@@ -354,6 +355,12 @@ func (p *Pod) syncTerminated(env *Env, w *wakeTimer) {
 		return
 	}
 	p.issueInspections(env, w)
+	if p.hasOutlivedShutdown(env) {
+		if p.isSettled() && p.Record.Op == 0 {
+			p.runAgain()
+		}
+		return
+	}
 	if !p.NoLongerDesired {
 		p.persistRecord(env, w)
 		if p.isSettled() && !p.isBackingOff("", w) && !p.releaseVolumes(env) {

@@ -5,8 +5,8 @@
 // the state file. Plan: takes the lock; in a shutdown, ends the pods of one group after the other,
 // those of the lowest priority first, each with the shorter of its own grace period and the
 // group's; goes on when all of the group have ended, or its period has passed; releases the lock
-// when the final statuses are written, or the time of all groups has passed. Events: the
-// announcement of a shutdown and its cancellation, the loss of the connection on which they come,
+// when all have ended and the final statuses are written, or the time of all groups has passed.
+// Events: the announcement of a shutdown and its cancellation, the loss of the connection on which they come,
 // ends of pods, and the completions of its operations.
 //
 // An agent that is started in the middle goes on with the shutdown: the state file says that one
@@ -15,6 +15,7 @@
 package shutdown
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -76,10 +77,14 @@ type Lock struct {
 type Shutdown struct {
 	StartedAt time.Time `json:"startedAt"`
 	Group     int       `json:"group"` // the one that ends; the number of groups if all have ended
-	// GroupAt is when the group began to end, Remaining its pods that have not ended, by UID.
+	// GroupAt is when the group began to end, Remaining its pods that have not ended, by UID; Late are
+	// those of earlier groups, which have taken longer than the period.
 	GroupAt   time.Time       `json:"groupAt"`
 	Remaining map[string]bool `json:"remaining,omitempty"`
-	Released  bool            `json:"released,omitempty"` // the machine may go down
+	Late      map[string]bool `json:"late,omitempty"`
+	// Unreported are the pods that have ended and whose final status the API server does not have.
+	Unreported map[string]bool `json:"unreported,omitempty"`
+	Released   bool            `json:"released,omitempty"` // the machine may go down
 }
 
 // New returns the manager for a configuration and the path of the state file. Upstream:
@@ -117,12 +122,9 @@ func (m *Manager) Total() time.Duration {
 // UnderWay reports whether the machine shuts down.
 func (m *Manager) UnderWay() bool { return m.Now != nil }
 
-// Undecided reports whether it is not known yet if the machine shuts down: an earlier agent has
-// started to end the pods.
-func (m *Manager) Undecided() bool {
-	return m.Enabled() && m.Now == nil && !m.Lock.Answered &&
-		(!m.File.Loaded || m.File.isUnfinished())
-}
+// Undecided reports whether it is not known yet if the machine shuts down: an earlier agent may have
+// started to end the pods. The state file alone does not say: it may not have been written in time.
+func (m *Manager) Undecided() bool { return m.Enabled() && m.Now == nil && !m.Lock.Answered }
 
 // GroupOf returns the group of a pod with a priority: the last one whose priority is not above it,
 // or the first one.
@@ -134,10 +136,11 @@ func (m *Manager) GroupOf(priority int32) int {
 // Env is what a plan sees and does outside the package.
 type Env struct {
 	Effects *op.Effects
-	// EndGroup ends the pods of a group, and returns the UIDs of those that have not ended yet.
-	EndGroup func(group int, period time.Duration) []string
-	// AreReported reports whether the API server has the final statuses of all pods.
-	AreReported func() bool
+	// EndGroup ends the pods of a group. It returns the UIDs of those that have not ended yet, and of
+	// those that have.
+	EndGroup func(group int, period time.Duration) (running, ended []string)
+	// IsReported reports whether the API server needs no status of a pod that has ended.
+	IsReported func(uid string) bool
 }
 
 // Plan takes the next steps, and returns when to plan again.
@@ -170,19 +173,22 @@ func (m *Manager) planShutdown(env *Env) time.Time {
 	for s.Group < len(m.Groups) {
 		period := m.Groups[s.Group].Period
 		if s.GroupAt.IsZero() {
-			s.GroupAt, s.Remaining = now, map[string]bool{}
-			for _, uid := range env.EndGroup(s.Group, period) {
-				s.Remaining[uid] = true
-			}
+			running, ended := env.EndGroup(s.Group, period)
+			s.GroupAt = now
+			add(&s.Remaining, running)
+			add(&s.Unreported, ended)
 		}
 		if deadline := s.GroupAt.Add(period); len(s.Remaining) > 0 && now.Before(deadline) {
 			return deadline
 		}
 		s.Group++
+		add(&s.Late, slices.Sorted(maps.Keys(s.Remaining)))
 		s.GroupAt, s.Remaining = time.Time{}, nil
 	}
+	maps.DeleteFunc(s.Unreported, func(uid string, _ bool) bool { return env.IsReported(uid) })
 	deadline := s.StartedAt.Add(m.Total())
-	if !s.Released && now.Before(deadline) && (!env.AreReported() || !m.File.finish(env.Effects)) {
+	if !s.Released && now.Before(deadline) &&
+		(len(s.Late) > 0 || len(s.Unreported) > 0 || !m.File.finish(env.Effects)) {
 		return deadline
 	}
 	m.File.finish(env.Effects)
@@ -199,13 +205,25 @@ func (m *Manager) planShutdown(env *Env) time.Time {
 	return time.Time{}
 }
 
-// PodEnded is called when nothing of a pod runs any more, and its volumes are unmounted. It reports
-// whether a shutdown has waited for that.
+func add(set *map[string]bool, uids []string) {
+	for _, uid := range uids {
+		if *set == nil {
+			*set = map[string]bool{}
+		}
+		(*set)[uid] = true
+	}
+}
+
+// PodEnded is called when nothing of a pod runs any more. It reports whether a shutdown has waited
+// for that.
 func (m *Manager) PodEnded(uid string) bool {
-	if m.Now == nil || !m.Now.Remaining[uid] {
+	s := m.Now
+	if s == nil || !s.Remaining[uid] && !s.Late[uid] {
 		return false
 	}
-	delete(m.Now.Remaining, uid)
+	delete(s.Remaining, uid)
+	delete(s.Late, uid)
+	add(&s.Unreported, []string{uid})
 	return true
 }
 

@@ -18,14 +18,15 @@ var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // harness plans a manager with two groups, of 20 s and 10 s.
 type harness struct {
-	t        *testing.T
-	m        Manager
-	now      time.Time
-	effects  op.Effects
-	table    op.Table
-	pods     [][]string // of each group, those that have not ended
-	ended    []int      // groups that were ended
-	reported bool
+	t           *testing.T
+	m           Manager
+	now         time.Time
+	effects     op.Effects
+	table       op.Table
+	pods        [][]string // of each group, those that have not ended
+	endedBefore [][]string // and those that have
+	ended       []int      // groups that were ended
+	reported    bool
 }
 
 func newHarness(t *testing.T) *harness {
@@ -34,17 +35,17 @@ func newHarness(t *testing.T) *harness {
 		ShutdownGracePeriodCriticalPods: metav1.Duration{Duration: 10 * time.Second},
 	}
 	return &harness{t: t, m: New(c, "/f"), now: t0, reported: true,
-		pods: [][]string{{"a", "b"}, {"c"}}}
+		pods: [][]string{{"a", "b"}, {"c"}}, endedBefore: make([][]string, 2)}
 }
 
 // plan plans until no effect is issued, and returns the calls and until when to wait, in seconds
 // since t0.
 func (h *harness) plan() (calls string, wake int) {
 	h.effects.Reset(&h.table, h.now)
-	at := h.m.Plan(&Env{Effects: &h.effects, AreReported: func() bool { return h.reported },
-		EndGroup: func(group int, _ time.Duration) []string {
+	at := h.m.Plan(&Env{Effects: &h.effects, IsReported: func(string) bool { return h.reported },
+		EndGroup: func(group int, _ time.Duration) (running, ended []string) {
 			h.ended = append(h.ended, group)
-			return slices.Clone(h.pods[group])
+			return slices.Clone(h.pods[group]), h.endedBefore[group]
 		}})
 	var names []string
 	for _, eff := range h.effects.List() {
@@ -142,6 +143,8 @@ func TestShutdown(t *testing.T) {
 	h.wait(10) // the last pod does not end in time
 	h.expect("", 30)
 	h.reported = true
+	h.expect("", 30)
+	h.m.PodEnded("c")
 	h.expect("WriteFile", 30)
 	h.complete("WriteFile", &world.Done{}, "")
 	h.expect("PermitShutdown", 0)
@@ -166,7 +169,7 @@ func TestShutdownAtItsDeadline(t *testing.T) {
 	h := newHarness(t)
 	h.boot("")
 	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
-	h.pods[0], h.reported = nil, false
+	h.pods[0], h.endedBefore[0], h.reported = nil, []string{"a"}, false
 	h.announce(false)
 	h.expect("WriteFile", 10)
 	h.m.PodEnded("c")

@@ -1,5 +1,5 @@
 // Package host is the simulated host port: a tree of cgroups, named by the cgroupfs or the systemd
-// driver.
+// driver, and a logind, which shuts the machine down (shutdown.go).
 //
 // Contract: cgroup operations of the agent are work of its own process and end with it. Removing a
 // cgroup kills the processes in it (Options.KillCgroup). As runc does, the runtime creates a
@@ -16,6 +16,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"seedlet.dev/sim/agenda"
 	"seedlet.dev/sim/truth"
@@ -35,6 +36,8 @@ type Options struct {
 	KillCgroup func(dir string)
 	// SystemCgroups are the directories of cgroups that other programs make when the machine boots.
 	SystemCgroups []string
+	// InhibitDelayMax is how long logind waits for locks. Zero: as long as the agent asks.
+	InhibitDelayMax time.Duration
 	// Machine returns what ReadMachine observes.
 	Machine func() world.MachineRead
 }
@@ -44,6 +47,7 @@ type Host struct {
 	opts    Options
 	wire    *wire.Wire
 	cgroups map[string]truth.Limits // by directory
+	logind  logind
 }
 
 // New returns a host that has the cgroups of other programs.
@@ -78,6 +82,7 @@ func (h *Host) Connect(deliver func(world.Event)) { h.wire.Connect(deliver) }
 func (h *Host) Disconnect() {
 	h.wire.Disconnect()
 	h.wire.Crash(0)
+	h.loseAgent()
 }
 
 // serve handles a call that has arrived.
@@ -98,6 +103,10 @@ func (h *Host) serve(call *wire.Call) {
 			read := h.opts.Machine()
 			read.NameUnknown = m.Name == ""
 			call.Reply(&read)
+		case *world.DelayShutdown:
+			h.delay(call, m)
+		case *world.PermitShutdown:
+			h.permit(call)
 		default:
 			panic("host: unknown call: " + call.Name)
 		}
@@ -208,8 +217,10 @@ func (h *Host) EnterCgroup(dir string) {
 	h.recordFact(truth.CgroupCreated, dir, truth.CauseRuntime)
 }
 
-// Reboot removes all cgroups, as a reboot of the machine does. Other programs make theirs again.
+// Reboot removes all cgroups, as a reboot of the machine does. Other programs make theirs again. A
+// shutdown that is under way has ended.
 func (h *Host) Reboot() {
+	h.logind = logind{}
 	for _, dir := range h.CgroupDirs() {
 		delete(h.cgroups, dir)
 		h.recordFact(truth.CgroupRemoved, dir, truth.CauseReboot)

@@ -59,6 +59,7 @@
 //	strict.go      excuses without a cause: strict
 //	economy.go     writes and calls without a reason: economy
 //	agent_*.go     the agent's own server: health, http-api
+//	node_shutdown.go, model_shutdown.go  shutdowns of the machine: shutdown
 //	progress*.go   what has to be right in the end: progress
 //
 // Start reading at Set, then stop_grace_period.go as an example of an oracle, then progress.go.

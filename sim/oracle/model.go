@@ -33,6 +33,8 @@ type model struct {
 	now               time.Time
 	periodicAt        map[string]time.Time // by what is repeated: the newest periodic call
 
+	shutdown machineShutdown
+
 	changedAt time.Time // the latest fact that the agent may have to react to
 
 	sharedChangedAt time.Time // the same, of facts about no pod alone
@@ -120,6 +122,7 @@ func (m *model) apply(f *truth.Fact) {
 		}
 		m.applyPathRemoved("/")
 	}
+	m.applyShutdown(f)
 	m.identities.apply(f)
 	m.applyUsageChange(f)
 	m.events.apply(f, m.agentStartedAt)

@@ -38,6 +38,7 @@ type pod struct {
 	servedTerminal v1.PodPhase
 	rejected       bool        // for a valid reason
 	preempted      bool        // as reported to the API server
+	shutDown       bool        // a shutdown of the machine has reached its group
 	terminalAt     time.Time   // when a terminal phase was first reported to the API server
 	externalPhase  v1.PodPhase // the terminal phase that another client reported before the agent did
 
@@ -111,6 +112,9 @@ func (p *pod) setDesired(now time.Time, spec *v1.Pod) {
 	p.maxGrace = max(p.maxGrace, maxGraceOf(spec))
 	if len(p.specs) == 1 && p.timesDesired == 0 && p.isCritical() {
 		p.model.criticalPods = append(p.model.criticalPods, p)
+	}
+	if s := &p.model.shutdown; s.underWay && p.shutdownGroup() < len(s.startsAt) {
+		p.shutDown = true
 	}
 	previous := p.spec
 	p.spec, p.desiredAt, p.knownAtChange = spec, now, p.model.containersListedAt

@@ -97,7 +97,8 @@ const outOfPrefix = "OutOf" // followed by the name of the resource
 // isRejection reports whether a status is that of a pod that admission rejected.
 func isRejection(s *v1.PodStatus) bool {
 	switch s.Reason {
-	case "NodeAffinity", "NodePorts", "TaintToleration", "UnexpectedAdmissionError":
+	case "NodeAffinity", "NodePorts", "TaintToleration", "UnexpectedAdmissionError",
+		"NodeShutdown":
 		return s.Phase == v1.PodFailed
 	}
 	return s.Phase == v1.PodFailed && strings.HasPrefix(s.Reason, outOfPrefix)
@@ -121,6 +122,8 @@ func (m *model) mayReject(p *pod, reason string, now time.Time) bool {
 				return true
 			}
 		}
+	case reason == "NodeShutdown":
+		return p.firstDesiredAt.Before(m.shutdownEffectUntil())
 	case reason == "NodeAffinity":
 		return m.mayHaveMatched(p, failsNodeAffinity, p.firstDesiredAt)
 	case reason == "TaintToleration":

@@ -56,6 +56,7 @@ func (p *pod) recordTerminalPhase(now time.Time, served *v1.Pod) {
 	switch {
 	case !isTerminalPhase(served.Status.Phase), served.DeletionTimestamp != nil, p.spec == nil:
 	case p.specChanged && p.static: // the phase may be that of an earlier spec
+	case p.static && p.mayBeShutDown(now): // it runs again after the shutdown
 	case p.wasRemoved() && now.Sub(p.desiredAt) < manifestNoticeBound:
 	default:
 		p.servedTerminal = served.Status.Phase

@@ -78,6 +78,8 @@ type Options struct {
 	// ChangeDetection is how the agent detects changes of ConfigMaps and Secrets.
 	ChangeDetection ChangeDetection
 
+	Shutdown *Shutdown // nil: shutdowns of the machine are not delayed
+
 	Periods Periods // of the calls that the agent makes while nothing changes
 
 	// ClockSkew returns the error of the runtime's clock at a time. Nil: the clock is right.
@@ -136,6 +138,7 @@ func oracles() []oracle {
 		&cgroups{}, &tiers{}, &resize{}, &userNamespaces{}, &restartAll{},
 		&eviction{}, &apiTerminalPhase{}, &apiTerminalStopped{}, &apiIdentity{}, &apiDeletion{},
 		&transitions{}, &heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{},
+		&nodeShutdown{},
 		&ephemeralContainers{}, &httpAPI{},
 		&isolation{}, &setAside{}, &podCost{}, &economy{}, &strict{}, &progress{},
 	}

@@ -146,7 +146,7 @@ func (p *pod) position(name string) int {
 // termination: less than the pod's grace period if a probe with a grace period of its own may
 // have failed.
 func (m *model) minGrace(c *container, now time.Time) time.Duration {
-	least := c.minGrace()
+	least := m.shutdownGrace(c, now, c.minGrace())
 	if c.mayBeSuperseded() {
 		least = min(least, minStopGrace)
 	}

@@ -123,7 +123,7 @@ var faultableCalls = func() []string {
 		"MakeDir", "MakeFile", "MakeLink", "WriteFile", "WriteDir", "Rename", "Compress",
 		"RemoveTree", "ShareWithGroup", "MountMemory", "BindSubPath", "Unmount",
 		"HTTPGet", "TCPConnect", "GRPCCheck", "FetchManifest",
-		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine")
+		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine", "DelayShutdown", "PermitShutdown")
 }()
 
 // Calls returns the calls of the agent that have a response.

@@ -39,6 +39,7 @@ func Generate(s *Scenario, seed uint64) (*Plan, error) {
 	g.addManifestChanges()
 	g.addFaults()
 	g.addStrikes()
+	g.addShutdowns()
 	g.addAnomalies()
 	g.addActs()
 	g.addRequests()

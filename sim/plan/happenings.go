@@ -28,6 +28,8 @@ type Happening struct {
 	RemoveSandbox   *SandboxRemoval `json:"removeSandbox,omitempty"`
 	Fault           *FaultWindow    `json:"fault,omitempty"`
 	Request         *Request        `json:"request,omitempty"`
+	ShutDown        *Shutdown       `json:"shutDown,omitempty"`
+	LoseBus         *BusLoss        `json:"loseBus,omitempty"`
 }
 
 // Deed is what happens. To add a kind of deed, add its type with these methods, its field in

@@ -28,10 +28,12 @@ func TestInvalidHappenings(t *testing.T) {
 		want      string
 	}{
 		{Happening{}, ": want one of manifest, act, killAgent, restartRuntime, reboot, killContainer, " +
-			"killSandbox, setRuntimeClock, loseContainer, removeSandbox, fault, request, have none"},
+			"killSandbox, setRuntimeClock, loseContainer, removeSandbox, fault, request, shutDown, " +
+			"loseBus, have none"},
 		{Happening{Reboot: &Reboot{}, KillAgent: &AgentKill{}}, ": want one of manifest, act, " +
 			"killAgent, restartRuntime, reboot, killContainer, killSandbox, setRuntimeClock, " +
-			"loseContainer, removeSandbox, fault, request, have killAgent, reboot"},
+			"loseContainer, removeSandbox, fault, request, shutDown, loseBus, have " +
+			"killAgent, reboot"},
 		{Happening{KillAgent: &AgentKill{}}, ".at: want a time after the start of the agent, or when"},
 		{Happening{At: second, When: &Anchor{}, Reboot: &Reboot{}}, ": want either at or when"},
 		{Happening{At: 61 * second, Reboot: &Reboot{}}, ".at: 1m1s is after spec.duration, 1m0s"},

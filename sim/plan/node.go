@@ -37,6 +37,10 @@ type Node struct {
 	// Absent: no controller checks the lease.
 	EvictAfter Duration `json:"evictAfter,omitempty"`
 
+	// InhibitDelayMax is how long the machine waits for the locks that delay a shutdown. Absent: as
+	// long as the agent asks for.
+	InhibitDelayMax Duration `json:"inhibitDelayMax,omitempty"`
+
 	CPUs   int                `json:"cpus,omitempty"`   // absent: 16
 	Memory *resource.Quantity `json:"memory,omitempty"` // absent: 16Gi
 }

@@ -40,6 +40,7 @@ type ScenarioSpec struct {
 	Images    ImageRange       `json:"images,omitempty"`
 	Churn     ChurnRange       `json:"churn,omitempty"`
 	Strikes   StrikeRange      `json:"strikes,omitempty"`
+	Shutdowns ShutdownRange    `json:"shutdowns,omitempty"`
 	Anomalies AnomalyRange     `json:"odd,omitempty"`
 	Actors    ActorRange       `json:"actors,omitempty"`
 	Objects   []Object         `json:"objects,omitempty"` // of the API server

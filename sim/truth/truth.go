@@ -61,6 +61,14 @@ const (
 	CgroupRemoved Kind = "CgroupRemoved" // with everything below it, and the processes in it
 )
 
+// Kinds of facts about shutdowns of the machine. PowerLost says that it has gone down.
+const (
+	ShutdownAnnounced Kind = "ShutdownAnnounced"
+	ShutdownCancelled Kind = "ShutdownCancelled"
+	ShutdownDelayed   Kind = "ShutdownDelayed"   // the agent has taken the lock that delays shutdowns
+	ShutdownPermitted Kind = "ShutdownPermitted" // the lock is released; Cause, if the agent has died
+)
+
 // Kinds returns the kinds of facts.
 func Kinds() []Kind { return slices.Clone(kinds) }
 
@@ -71,21 +79,22 @@ var kinds = []Kind{
 	HandlerRequested, HandlerEnded, ImagePulled, RuntimeRestarted, PathCreated, PathWritten,
 	PathRemoved, FileResized, TreeGrown, PathRenamed, Mounted, Unmounted, PowerLost, CgroupCreated,
 	CgroupRemoved, EventRecorded, ObjectCreated, ObjectUpdated, ObjectDeleted, TokenIssued,
-	WroteNothing,
+	WroteNothing, ShutdownAnnounced, ShutdownCancelled, ShutdownDelayed, ShutdownPermitted,
 }
 
 // Causes of an exit, a kill or a stop.
 const (
-	CauseSelf          = "own"     // the process exited by itself
-	CauseStop          = "stop"    // StopContainer sent TERM, or KILL after the grace period
-	CauseKilled        = "killed"  // an administrator on the node killed it, by the plan
-	CauseSandbox       = "sandbox" // its sandbox was stopped or removed
-	CauseRemove        = "remove"  // RemoveContainer found it running
-	CauseOOM           = "oom"     // the OOM killer
-	CauseRuntime       = "runtime" // the runtime failed or lost it
-	CauseStart         = "start"   // the runtime could not start it: it has exited without running
-	CauseReboot        = "reboot"  // the machine went down
-	CauseAdministrator = "user"    // an administrator changed the disk, or removed a sandbox
+	CauseSelf          = "own"       // the process exited by itself
+	CauseStop          = "stop"      // StopContainer sent TERM, or KILL after the grace period
+	CauseKilled        = "killed"    // an administrator on the node killed it, by the plan
+	CauseSandbox       = "sandbox"   // its sandbox was stopped or removed
+	CauseRemove        = "remove"    // RemoveContainer found it running
+	CauseOOM           = "oom"       // the OOM killer
+	CauseRuntime       = "runtime"   // the runtime failed or lost it
+	CauseStart         = "start"     // the runtime could not start it: it has exited without running
+	CauseReboot        = "reboot"    // the machine went down
+	CauseUnwatched     = "unwatched" // it is not announced to the agent
+	CauseAdministrator = "user"      // an administrator changed the disk, or removed a sandbox
 )
 
 // Reply is how a probe or hook ends, by the container's view.

@@ -1,0 +1,175 @@
+package oracle
+
+import (
+	"time"
+
+	"seedlet.dev/sim/truth"
+)
+
+// Shutdown is how the agent has to end the pods when the machine shuts down: the groups, those of
+// the lowest priority first.
+type Shutdown struct {
+	Groups []ShutdownGroup
+}
+
+// ShutdownGroup is the pods from one priority up to that of the next group.
+type ShutdownGroup struct {
+	Priority int32
+	Period   time.Duration // that its pods may take to end
+}
+
+// total returns how long all groups may take.
+func (s *Shutdown) total() (total time.Duration) {
+	for _, g := range s.Groups {
+		total += g.Period
+	}
+	return total
+}
+
+// machineShutdown is the shutdown that is under way, or the last one.
+type machineShutdown struct {
+	lockHeld bool
+	lockedAt time.Time
+
+	underWay bool
+	since    time.Time
+	// missed says that the agent may not have heard of something: nothing was announced to it.
+	missed  bool
+	endedAt time.Time // when it was cancelled, or the machine went down
+
+	// startsAt is the earliest time at which each group that has been reached may begin to end.
+	startsAt  []time.Time
+	idleSince time.Time // since when no desired pod runs; zero: one does
+}
+
+// applyShutdown applies a fact about shutdowns.
+func (m *model) applyShutdown(f *truth.Fact) {
+	if m.opts.Shutdown == nil {
+		return
+	}
+	s := &m.shutdown
+	switch f.Kind {
+	case truth.ShutdownDelayed:
+		s.lockHeld, s.lockedAt = true, f.Time
+	case truth.ShutdownPermitted:
+		s.lockHeld = false
+	case truth.ShutdownAnnounced:
+		*s = machineShutdown{lockHeld: s.lockHeld, lockedAt: s.lockedAt, underWay: true, since: f.Time,
+			missed: f.Cause == truth.CauseUnwatched}
+		m.reachGroup(f.Time)
+	case truth.ShutdownCancelled:
+		s.underWay, s.endedAt = false, f.Time
+		s.missed = s.missed || f.Cause == truth.CauseUnwatched
+		m.endShutdown()
+	case truth.PowerLost:
+		if s.lockHeld = false; s.underWay {
+			s.underWay, s.endedAt = false, f.Time
+			m.endShutdown()
+		}
+	}
+	m.advanceShutdown(f.Time)
+}
+
+// reachGroup records that the next group may begin to end.
+func (m *model) reachGroup(at time.Time) {
+	s := &m.shutdown
+	group := len(s.startsAt)
+	s.startsAt = append(s.startsAt, at)
+	for _, p := range m.podsInOrder {
+		if len(p.specs) > 0 && p.shutdownGroup() == group {
+			p.shutDown = true
+		}
+	}
+}
+
+// advanceShutdown finds out which groups may begin to end: one whose predecessors have ended, or
+// had their time.
+func (m *model) advanceShutdown(now time.Time) {
+	s := &m.shutdown
+	if !s.underWay {
+		return
+	}
+	for len(s.startsAt) < len(m.opts.Shutdown.Groups) {
+		group := len(s.startsAt) - 1
+		deadline := s.startsAt[group].Add(m.opts.Shutdown.Groups[group].Period)
+		switch {
+		case !now.Before(deadline):
+			m.reachGroup(deadline)
+		case m.hasGroupEnded(group):
+			m.reachGroup(now)
+		default:
+			return
+		}
+	}
+}
+
+// hasGroupEnded reports whether no process of a desired pod of the group runs.
+func (m *model) hasGroupEnded(group int) bool {
+	for _, p := range m.podsInOrder {
+		if p.spec != nil && p.liveContainers > 0 && p.shutdownGroup() == group {
+			return false
+		}
+	}
+	return true
+}
+
+// endShutdown records that the machine stays up, or boots again: static pods run again.
+func (m *model) endShutdown() {
+	for _, p := range m.podsInOrder {
+		if p.static && p.shutDown {
+			p.servedTerminal = ""
+		}
+	}
+}
+
+// shutdownGroup returns the group of the pod: the last one whose priority is not above its own.
+func (p *pod) shutdownGroup() int {
+	group := 0
+	for i, g := range p.model.opts.Shutdown.Groups {
+		if g.Priority <= p.priority() {
+			group = i
+		}
+	}
+	return group
+}
+
+// The times that the agent has after a shutdown was cancelled, or the machine has booted.
+const (
+	// shutdownOverBound is how long it may take to hear that the machine stays up.
+	shutdownOverBound = 15 * time.Second
+	// shutdownMissedBound is how much longer it takes if that was not announced to it: it asks a
+	// minute after it has let the machine go down.
+	shutdownMissedBound = 3 * time.Minute
+)
+
+// shutdownEffectUntil returns until when the agent may act as if the machine shut down.
+func (m *model) shutdownEffectUntil() time.Time {
+	s := &m.shutdown
+	switch {
+	case s.underWay:
+		return m.now.Add(time.Hour)
+	case s.endedAt.IsZero():
+		return time.Time{}
+	case s.missed || m.faultPossible("DelayShutdown", s.since, m.now) ||
+		m.faultPossible("PermitShutdown", s.since, m.now):
+		return s.endedAt.Add(m.opts.Shutdown.total() + shutdownMissedBound)
+	}
+	return s.endedAt.Add(shutdownOverBound)
+}
+
+// mayBeShutDown reports whether the agent may have ended the pod because the machine shuts down, or
+// may do so at any moment. A static pod runs again when the shutdown has ended, any other one never.
+func (p *pod) mayBeShutDown(now time.Time) bool {
+	return p.shutDown && (!p.static || now.Before(p.model.shutdownEffectUntil()))
+}
+
+// shutdownGrace returns the grace period that the container must have if it was stopped or is
+// killed while the machine shuts down: the shorter of its own and its group's.
+func (m *model) shutdownGrace(c *container, now time.Time, own time.Duration) time.Duration {
+	s := &m.shutdown
+	if s.since.IsZero() || !c.pod.shutDown || !s.underWay && !now.Before(m.shutdownEffectUntil()) &&
+		(c.stopRequestedAt.IsZero() || !c.stopRequestedAt.Before(m.shutdownEffectUntil())) {
+		return own
+	}
+	return min(own, m.opts.Shutdown.Groups[c.pod.shutdownGroup()].Period)
+}

@@ -1,0 +1,137 @@
+package oracle
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/sim/truth"
+)
+
+// nodeShutdown fires when the agent lets the machine go down too early or delays it for nothing,
+// and when it starts a pod that came while the machine shuts down (KEP-2000, KEP-2712). That the
+// groups end in their order is checked by needless-stop, and their grace periods by grace-period.
+type nodeShutdown struct{}
+
+func (*nodeShutdown) describe() Entry {
+	return Entry{"shutdown", "The agent lets the machine go down when all pods have ended and the " +
+		"API server has their final statuses, or each group has had its period, and then at once. " +
+		"No pod that came after the announcement is started."}
+}
+
+// idleDelayBound is how long the agent may delay a shutdown that nothing waits for.
+const idleDelayBound = 20 * time.Second
+
+// shutdownCalls are the calls between the end of the last process and the release of the lock.
+var shutdownCalls = []string{"PermitShutdown", "DelayShutdown", "WriteFile", "PatchObject",
+	"GetObject", "ListContainers", "ListPodSandbox", "ContainerStatus", "PodSandboxStatus",
+	"StopPodSandbox", "RemovePodSandbox", "StopContainer", "StartContainer", "CreateContainer",
+	"RunPodSandbox", "Unmount", "RemoveTree", "ReadFiles", "ReadTail", "WatchObjects", "ObjectChanged",
+	"SetCgroup", "RemoveCgroup", "ReadLinks", "ListDir", "StatPath", "MakeDir", "WriteDir"}
+
+func (*nodeShutdown) checkFact(m *model, f *truth.Fact) *finding {
+	if m.opts.Shutdown == nil {
+		return nil
+	}
+	m.advanceShutdown(f.Time)
+	switch {
+	case f.Kind == truth.ShutdownPermitted && f.Cause == "":
+		return m.findEarlyRelease(f.Time)
+	case f.Kind == truth.SandboxCreated:
+		return m.findStartInShutdown(f)
+	}
+	return nil
+}
+
+// findEarlyRelease returns for what the agent should have delayed the shutdown longer.
+func (m *model) findEarlyRelease(now time.Time) *finding {
+	s := &m.shutdown
+	if !s.underWay {
+		if now.Before(m.shutdownEffectUntil()) {
+			return nil
+		}
+		return findingf("the lock is released, but no shutdown was announced")
+	}
+	for _, p := range m.podsInOrder {
+		c := p.anyLiveContainer()
+		if c == nil || p.spec == nil || m.mayBeUnknown(c, now) {
+			continue
+		}
+		group := p.shutdownGroup()
+		if group >= len(s.startsAt) {
+			return findingf("the machine may go down, but %s runs, whose group was not reached", c)
+		}
+		if period := m.opts.Shutdown.Groups[group].Period; now.Before(s.startsAt[group].Add(period)) {
+			return findingf("the machine may go down, but %s runs, whose group has had %v of its %v", c,
+				now.Sub(s.startsAt[group]).Round(time.Millisecond), period)
+		}
+	}
+	if now.Sub(s.since) >= m.opts.Shutdown.total()-time.Second {
+		return nil
+	}
+	for _, p := range m.podsInOrder {
+		if p.lacksFinalStatus() {
+			return findingf("the machine may go down, but the API server has no final status of pod %s", p)
+		}
+	}
+	return nil
+}
+
+// mayBeUnknown reports whether the agent may not know that a container runs.
+func (m *model) mayBeUnknown(c *container, now time.Time) bool {
+	return now.Sub(c.startedAt) < startNoticeBound || now.Before(c.pod.setAsideUntil) || c.wasLost
+}
+
+// lacksFinalStatus reports whether the shutdown has ended a pod of the API server that is not
+// reported as ended.
+func (p *pod) lacksFinalStatus() bool {
+	return p.shutDown && !p.static && p.spec != nil && !p.firstStartedAt.IsZero() &&
+		p.firstStartedAt.Before(p.model.shutdown.since) && p.terminalAt.IsZero() && !p.rejected &&
+		p.externalPhase == ""
+}
+
+// findStartInShutdown returns that a pod is started that the agent must not admit.
+func (m *model) findStartInShutdown(f *truth.Fact) *finding {
+	s, p := &m.shutdown, m.pods[f.PodUID]
+	if !s.underWay || s.missed || p == nil || p.spec == nil || len(p.specs) == 0 ||
+		p.timesDesired > 1 || m.faultPossible("DelayShutdown", s.since, f.Time) ||
+		p.firstDesiredAt.Before(later(s.since, s.lockedAt).Add(transitSlack)) {
+		return nil
+	}
+	return findingf("pod %s came %v after a shutdown was announced, and is started", p,
+		p.firstDesiredAt.Sub(s.since).Round(time.Millisecond))
+}
+
+func (*nodeShutdown) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
+	s := &m.shutdown
+	if m.opts.Shutdown == nil || !s.underWay {
+		return nil
+	}
+	m.advanceShutdown(now)
+	for _, p := range m.podsInOrder {
+		if p.liveContainers > 0 || p.lacksFinalStatus() {
+			s.idleSince = time.Time{}
+			return nil
+		}
+	}
+	if s.idleSince.IsZero() {
+		s.idleSince = now
+	}
+	if !s.lockHeld || s.missed || now.Sub(s.idleSince) < idleDelayBound || !m.agentUpSince(s.since) ||
+		m.anyFaultPossible(s.since, now, shutdownCalls...) {
+		return nil
+	}
+	return findingf("the shutdown is delayed, but nothing has run for %v", now.Sub(s.idleSince))
+}
+
+// unsettledShutdown returns what is wrong with the lock that delays shutdowns.
+func (m *model) unsettledShutdown() []string {
+	switch s := &m.shutdown; {
+	case m.opts.Shutdown == nil:
+	case s.underWay:
+		return []string{"a shutdown of the machine is under way"}
+	case !s.lockHeld:
+		return []string{"the agent does not hold the lock that delays shutdowns"}
+	}
+	return nil
+}
