@@ -32,7 +32,7 @@ func (a *Agent) shutdownRejection() Rejection {
 
 func (a *Agent) planShutdown() time.Time {
 	return a.state.Shutdown.Plan(&shutdown.Env{Effects: &a.effects, EndGroup: a.endGroup,
-		IsReported: a.isEndReported})
+		IsReported: a.isEndReported, Listed: a.hasListedEverything()})
 }
 
 // endGroup ends the pods of a group. It returns the UIDs of those that have not ended yet, and of
@@ -40,14 +40,7 @@ func (a *Agent) planShutdown() time.Time {
 func (a *Agent) endGroup(group int, period time.Duration) (running, ended []string) {
 	for _, uid := range a.podUIDs {
 		p := a.state.Pods[uid]
-		if p.Spec == nil {
-			continue
-		}
-		priority := int32(0)
-		if p.Spec.Spec.Priority != nil {
-			priority = *p.Spec.Spec.Priority
-		}
-		if a.state.Shutdown.GroupOf(priority) != group {
+		if p.Spec == nil || a.shutdownGroup(p) != group {
 			continue
 		}
 		if p.Stage == pod.Terminated {
@@ -59,6 +52,27 @@ func (a *Agent) endGroup(group int, period time.Duration) (running, ended []stri
 		running = append(running, uid)
 	}
 	return running, ended
+}
+
+func (a *Agent) shutdownGroup(p *pod.Pod) int {
+	priority := int32(0)
+	if p.Spec.Spec.Priority != nil {
+		priority = *p.Spec.Spec.Priority
+	}
+	return a.state.Shutdown.GroupOf(priority)
+}
+
+// endLatecomer ends a pod that has become known after its group was reached. It is called before
+// the pod is planned.
+func (a *Agent) endLatecomer(p *pod.Pod) {
+	m := &a.state.Shutdown
+	if !m.UnderWay() || p.Spec == nil || p.Stage != pod.Syncing {
+		return
+	}
+	if group := a.shutdownGroup(p); m.Now.HasReached(group) {
+		p.ShutDown(m.Groups[group].Period, a.effects.Now())
+		m.Now.Await(p.UID, group)
+	}
 }
 
 // isEndReported reports whether the API server needs no status of a pod that has ended: it has the

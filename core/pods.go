@@ -13,6 +13,7 @@ import (
 	"seedlet.dev/core/mirror"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/podstatus"
+	"seedlet.dev/core/shutdown"
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/userns"
 )
@@ -68,6 +69,7 @@ func (a *Agent) reconcilePods(now time.Time) {
 		a.enqueuePod(uid)
 	}
 	a.retryResizes(triggerPodsAdded) // all pods may be known now
+	a.queue.enqueue(shutdown.Owner)
 	a.queue.enqueue(housekeeping.Owner)
 	a.queue.enqueue(logs.Owner)
 	a.queue.enqueue(logs.LinksOwner)
@@ -156,6 +158,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	held, stage, evicted := p.HoldsNameOrPorts(), p.Stage, p.IsEvicted()
 	nextPull, _ := a.state.Images.NextPull()
 	a.countShare(p)
+	a.endLatecomer(p)
 	wake := p.Plan(a.podEnvFor(p))
 	a.countShare(p)
 	a.recordActuation(p)

@@ -113,7 +113,8 @@ type Shutdown struct {
 // the machine has waited long enough. If it would wait for less than AtLeast, it is configured to
 // wait that long. The effect completes with ShutdownDelayed, with KindConflict if the machine shuts
 // down already, and with KindUnsupported if it has nothing that could be asked. The lock is this
-// process's and ends with it. From then on shutdowns are announced with MachineShutdown.
+// process's and ends with it. From then on, also after KindConflict, shutdowns and their
+// cancellations are announced with MachineShutdown.
 type DelayShutdown struct {
 	AtLeast time.Duration `json:"atLeast"`
 }

@@ -6,8 +6,8 @@
 // those of the lowest priority first, each with the shorter of its own grace period and the
 // group's; goes on when all of the group have ended, or its period has passed; releases the lock
 // when all have ended and the final statuses are written, or the time of all groups has passed.
-// Events: the announcement of a shutdown and its cancellation, the loss of the connection on which they come,
-// ends of pods, and the completions of its operations.
+// Events: the announcement of a shutdown and its cancellation, the loss of the connection on which
+// they come, ends of pods, and the completions of its operations.
 //
 // An agent that is started in the middle goes on with the shutdown: the state file says that one
 // has started, and logind, that it is still under way. Until that is known no pod is admitted.
@@ -43,7 +43,10 @@ const (
 const (
 	// recheckDelay is how long after the lock was released the agent asks whether the machine still
 	// shuts down.
-	recheckDelay   = time.Minute
+	recheckDelay = time.Minute
+	// listBound is how long an agent that is started in the middle waits until it knows all pods: one
+	// that is listed late would end after those of a higher priority.
+	listBound      = 10 * time.Second
 	lockTimeout    = 30 * time.Second
 	backoffInitial = time.Second // dbusReconnectPeriod of the kubelet
 	backoffMax     = time.Minute
@@ -76,7 +79,8 @@ type Lock struct {
 // Shutdown is one under way.
 type Shutdown struct {
 	StartedAt time.Time `json:"startedAt"`
-	Group     int       `json:"group"` // the one that ends; the number of groups if all have ended
+	KnownAt   time.Time `json:"knownAt"` // when this agent learned of it
+	Group     int       `json:"group"`   // the one that ends; the number of groups if all have ended
 	// GroupAt is when the group began to end, Remaining its pods that have not ended, by UID; Late are
 	// those of earlier groups, which have taken longer than the period.
 	GroupAt   time.Time       `json:"groupAt"`
@@ -122,8 +126,9 @@ func (m *Manager) Total() time.Duration {
 // UnderWay reports whether the machine shuts down.
 func (m *Manager) UnderWay() bool { return m.Now != nil }
 
-// Undecided reports whether it is not known yet if the machine shuts down: an earlier agent may have
-// started to end the pods. The state file alone does not say: it may not have been written in time.
+// Undecided reports whether it is not known yet if the machine shuts down: an earlier agent may
+// have started to end the pods. The state file alone does not say that: it may not have been
+// written in time.
 func (m *Manager) Undecided() bool { return m.Enabled() && m.Now == nil && !m.Lock.Answered }
 
 // GroupOf returns the group of a pod with a priority: the last one whose priority is not above it,
@@ -136,6 +141,7 @@ func (m *Manager) GroupOf(priority int32) int {
 // Env is what a plan sees and does outside the package.
 type Env struct {
 	Effects *op.Effects
+	Listed  bool // all pods are known
 	// EndGroup ends the pods of a group. It returns the UIDs of those that have not ended yet, and of
 	// those that have.
 	EndGroup func(group int, period time.Duration) (running, ended []string)
@@ -170,6 +176,9 @@ func (m *Manager) askForLock(effects *op.Effects) {
 // planShutdown ends the groups in their order, and then permits the shutdown.
 func (m *Manager) planShutdown(env *Env) time.Time {
 	s, now := m.Now, env.Effects.Now()
+	if limit := s.KnownAt.Add(listBound); !env.Listed && !s.HasReached(0) && now.Before(limit) {
+		return limit
+	}
 	for s.Group < len(m.Groups) {
 		period := m.Groups[s.Group].Period
 		if s.GroupAt.IsZero() {
@@ -214,6 +223,20 @@ func add(set *map[string]bool, uids []string) {
 	}
 }
 
+// HasReached reports whether the pods of a group are ending, or have ended.
+func (s *Shutdown) HasReached(group int) bool {
+	return group < s.Group || group == s.Group && !s.GroupAt.IsZero()
+}
+
+// Await makes the shutdown wait for a pod of a group that has been reached.
+func (s *Shutdown) Await(uid string, group int) {
+	if group == s.Group {
+		add(&s.Remaining, []string{uid})
+	} else {
+		add(&s.Late, []string{uid})
+	}
+}
+
 // PodEnded is called when nothing of a pod runs any more. It reports whether a shutdown has waited
 // for that.
 func (m *Manager) PodEnded(uid string) bool {
@@ -248,7 +271,7 @@ func (m *Manager) HandleAnnouncement(ev *world.MachineShutdown, effects *op.Effe
 }
 
 func (m *Manager) start(effects *op.Effects) {
-	m.Now = &Shutdown{StartedAt: effects.Now()}
+	m.Now = &Shutdown{StartedAt: effects.Now(), KnownAt: effects.Now()}
 	m.Lock.Answered, m.Lock.NotBefore, m.Lock.Failures = true, time.Time{}, 0
 	if m.File.isUnfinished() { // an earlier agent has started it
 		if past := effects.Date().Sub(m.File.Content.StartTime); past > 0 && past < m.Total() {

@@ -27,6 +27,7 @@ type harness struct {
 	endedBefore [][]string // and those that have
 	ended       []int      // groups that were ended
 	reported    bool
+	unlisted    bool
 }
 
 func newHarness(t *testing.T) *harness {
@@ -42,7 +43,8 @@ func newHarness(t *testing.T) *harness {
 // since t0.
 func (h *harness) plan() (calls string, wake int) {
 	h.effects.Reset(&h.table, h.now)
-	at := h.m.Plan(&Env{Effects: &h.effects, IsReported: func(string) bool { return h.reported },
+	at := h.m.Plan(&Env{Effects: &h.effects, Listed: !h.unlisted,
+		IsReported: func(string) bool { return h.reported },
 		EndGroup: func(group int, _ time.Duration) (running, ended []string) {
 			h.ended = append(h.ended, group)
 			return slices.Clone(h.pods[group]), h.endedBefore[group]

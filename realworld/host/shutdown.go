@@ -49,7 +49,8 @@ func connectSystemBus(ctx context.Context) (*dbus.Conn, error) {
 }
 
 // delay takes the lock, and replaces an earlier connection and an earlier lock. Signals are
-// received before the lock is taken, so that none is missed.
+// received before the lock is taken, so that none is missed. While a shutdown is under way, an
+// earlier lock stays: without it the machine would go down at once.
 func (w *shutdownWatch) delay(ctx context.Context, m *world.DelayShutdown) (any, error) {
 	const call = "DelayShutdown"
 	life, end := context.WithCancel(context.Background())
@@ -62,22 +63,26 @@ func (w *shutdownWatch) delay(ctx context.Context, m *world.DelayShutdown) (any,
 	conn.Signal(signals)
 	manager := conn.Object(logindName, logindPath)
 	most, lock, err := w.prepare(ctx, conn, manager, m.AtLeast)
-	if err != nil {
+	isUnderWay := hasDBusName(err, logindName+".OperationInProgress")
+	if err != nil && !isUnderWay {
 		end()
 		_ = conn.Close() // the error says more
-		if hasDBusName(err, logindName+".OperationInProgress") {
-			return nil, world.Errorf(world.KindConflict, call, "%v", err)
-		}
 		return nil, world.Errorf(world.KindUnavailable, call, "%v", err)
 	}
 	w.access.Lock()
 	defer w.access.Unlock()
-	_ = w.release() // a new lock is held
+	if !isUnderWay {
+		_ = w.release() // a new lock is held
+		w.lock = lock
+	}
 	if w.end != nil {
 		w.end()
 	}
-	w.conn, w.lock, w.end = conn, lock, end
+	w.conn, w.end = conn, end
 	w.work.Go(func() { w.report(life, conn, signals) })
+	if isUnderWay { // and may be cancelled
+		return nil, world.Errorf(world.KindConflict, call, "%v", err)
+	}
 	return &world.ShutdownDelayed{Max: most}, nil
 }
 

@@ -123,6 +123,7 @@ func (h *Host) delay(call *wire.Call, m *world.DelayShutdown) {
 	case now.Before(l.busUntil):
 		call.Fail(world.Errorf(world.KindUnavailable, call.Name, "the system bus does not respond"))
 	case l.underWay != nil:
+		l.watched = true
 		call.Fail(world.Errorf(world.KindConflict, call.Name, "a shutdown is under way"))
 	default:
 		if !l.lock {

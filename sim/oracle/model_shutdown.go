@@ -29,7 +29,6 @@ func (s *Shutdown) total() (total time.Duration) {
 // machineShutdown is the shutdown that is under way, or the last one.
 type machineShutdown struct {
 	lockHeld bool
-	lockedAt time.Time
 
 	underWay bool
 	since    time.Time
@@ -50,11 +49,11 @@ func (m *model) applyShutdown(f *truth.Fact) {
 	s := &m.shutdown
 	switch f.Kind {
 	case truth.ShutdownDelayed:
-		s.lockHeld, s.lockedAt = true, f.Time
+		s.lockHeld = true
 	case truth.ShutdownPermitted:
 		s.lockHeld = false
 	case truth.ShutdownAnnounced:
-		*s = machineShutdown{lockHeld: s.lockHeld, lockedAt: s.lockedAt, underWay: true, since: f.Time,
+		*s = machineShutdown{lockHeld: s.lockHeld, underWay: true, since: f.Time,
 			missed: f.Cause == truth.CauseUnwatched}
 		m.reachGroup(f.Time)
 	case truth.ShutdownCancelled:
@@ -86,7 +85,9 @@ func (m *model) reachGroup(at time.Time) {
 // had their time.
 func (m *model) advanceShutdown(now time.Time) {
 	s := &m.shutdown
-	if !s.underWay {
+	goesOn := s.underWay || s.missed && now.Before(m.shutdownEffectUntil()) ||
+		now.Before(s.endedAt.Add(transitSlack))
+	if s.since.IsZero() || !goesOn {
 		return
 	}
 	for len(s.startsAt) < len(m.opts.Shutdown.Groups) {
@@ -158,9 +159,18 @@ func (m *model) shutdownEffectUntil() time.Time {
 }
 
 // mayBeShutDown reports whether the agent may have ended the pod because the machine shuts down, or
-// may do so at any moment. A static pod runs again when the shutdown has ended, any other one never.
+// may do so now. A static pod runs again when the shutdown has ended, any other one never.
 func (p *pod) mayBeShutDown(now time.Time) bool {
 	return p.shutDown && (!p.static || now.Before(p.model.shutdownEffectUntil()))
+}
+
+// shutDownAt returns when the shutdown that may end the pod reached its group; zero if none may.
+func (p *pod) shutDownAt(now time.Time) time.Time {
+	starts := p.model.shutdown.startsAt
+	if !p.shutDown || !now.Before(p.model.shutdownEffectUntil()) || p.shutdownGroup() >= len(starts) {
+		return time.Time{}
+	}
+	return starts[p.shutdownGroup()]
 }
 
 // shutdownGrace returns the grace period that the container must have if it was stopped or is

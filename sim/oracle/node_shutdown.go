@@ -22,6 +22,10 @@ func (*nodeShutdown) describe() Entry {
 // idleDelayBound is how long the agent may delay a shutdown that nothing waits for.
 const idleDelayBound = 20 * time.Second
 
+// giveUpBound is for how long an agent that starts admits nothing if the machine does not say
+// whether it shuts down: three requests, with a second and two between them.
+const giveUpBound = 2900 * time.Millisecond
+
 // shutdownCalls are the calls between the end of the last process and the release of the lock.
 var shutdownCalls = []string{"PermitShutdown", "DelayShutdown", "WriteFile", "PatchObject",
 	"GetObject", "ListContainers", "ListPodSandbox", "ContainerStatus", "PodSandboxStatus",
@@ -33,7 +37,6 @@ func (*nodeShutdown) checkFact(m *model, f *truth.Fact) *finding {
 	if m.opts.Shutdown == nil {
 		return nil
 	}
-	m.advanceShutdown(f.Time)
 	switch {
 	case f.Kind == truth.ShutdownPermitted && f.Cause == "":
 		return m.findEarlyRelease(f.Time)
@@ -54,7 +57,7 @@ func (m *model) findEarlyRelease(now time.Time) *finding {
 	}
 	for _, p := range m.podsInOrder {
 		c := p.anyLiveContainer()
-		if c == nil || p.spec == nil || m.mayBeUnknown(c, now) {
+		if c == nil || p.spec == nil || m.mayBeUnknown(c, now) || p.mayBeUnlisted(now) {
 			continue
 		}
 		group := p.shutdownGroup()
@@ -70,7 +73,7 @@ func (m *model) findEarlyRelease(now time.Time) *finding {
 		return nil
 	}
 	for _, p := range m.podsInOrder {
-		if p.lacksFinalStatus() {
+		if p.lacksFinalStatus() && !p.mayBeUnlisted(now) {
 			return findingf("the machine may go down, but the API server has no final status of pod %s", p)
 		}
 	}
@@ -80,6 +83,14 @@ func (m *model) findEarlyRelease(now time.Time) *finding {
 // mayBeUnknown reports whether the agent may not know that a container runs.
 func (m *model) mayBeUnknown(c *container, now time.Time) bool {
 	return now.Sub(c.startedAt) < startNoticeBound || now.Before(c.pod.setAsideUntil) || c.wasLost
+}
+
+// mayBeUnlisted reports whether the agent may not know of the pod: it was started after the pod came,
+// and may not have reached the API server since.
+func (p *pod) mayBeUnlisted(now time.Time) bool {
+	m := p.model
+	return !p.static && m.agentStartedAt.After(p.firstDesiredAt) &&
+		m.faultPossible("WatchObjects", m.agentStartedAt, now)
 }
 
 // lacksFinalStatus reports whether the shutdown has ended a pod of the API server that is not
@@ -93,9 +104,13 @@ func (p *pod) lacksFinalStatus() bool {
 // findStartInShutdown returns that a pod is started that the agent must not admit.
 func (m *model) findStartInShutdown(f *truth.Fact) *finding {
 	s, p := &m.shutdown, m.pods[f.PodUID]
-	if !s.underWay || s.missed || p == nil || p.spec == nil || len(p.specs) == 0 ||
-		p.timesDesired > 1 || m.faultPossible("DelayShutdown", s.since, f.Time) ||
-		p.firstDesiredAt.Before(later(s.since, s.lockedAt).Add(transitSlack)) {
+	if !s.underWay || p == nil || p.spec == nil || p.timesDesired > 1 ||
+		p.firstDesiredAt.Before(s.since.Add(transitSlack)) {
+		return nil
+	}
+	asksSince := later(s.since, m.agentStartedAt)
+	if s.missed && !m.agentStartedAt.After(s.since) || f.Time.Sub(asksSince) > giveUpBound &&
+		m.faultPossible("DelayShutdown", asksSince, f.Time) {
 		return nil
 	}
 	return findingf("pod %s came %v after a shutdown was announced, and is started", p,
@@ -107,7 +122,6 @@ func (*nodeShutdown) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding 
 	if m.opts.Shutdown == nil || !s.underWay {
 		return nil
 	}
-	m.advanceShutdown(now)
 	for _, p := range m.podsInOrder {
 		if p.liveContainers > 0 || p.lacksFinalStatus() {
 			s.idleSince = time.Time{}

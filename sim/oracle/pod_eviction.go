@@ -221,7 +221,8 @@ func (p *pod) mustBeEvicted(now time.Time) bool {
 }
 
 // mayBeKilled reports whether the agent may end the pod for good: for its deadline, its volumes,
-// a critical pod, a shutdown of the machine, or because another client has given it a terminal phase.
+// a critical pod, a shutdown of the machine, or because another client has given it a terminal
+// phase.
 func (p *pod) mayBeKilled(now time.Time) bool {
 	return p.mayExceedDeadline(now) || p.mayBeEvicted(now) || p.mayBePreempted(now) ||
 		p.mayBeShutDown(now) || p.externalPhase != ""

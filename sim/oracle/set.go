@@ -171,6 +171,7 @@ func NewSet(opts Options) *Set {
 func (s *Set) CheckFact(f truth.Fact) {
 	s.current = f
 	s.model.noteShortages(f.Time)
+	s.model.advanceShutdown(f.Time)
 	for _, o := range s.factOracles {
 		if problem := o.checkFact(s.model, &s.current); problem != nil {
 			s.report(o, problem, f.Time)
@@ -183,6 +184,7 @@ func (s *Set) CheckFact(f truth.Fact) {
 // retained.
 func (s *Set) CheckServed(now time.Time, pods []*v1.Pod) {
 	s.model.now = now
+	s.model.advanceShutdown(now)
 	for _, o := range s.servedOracles {
 		if problem := o.checkServed(s.model, now, pods); problem != nil {
 			s.report(o, problem, now)

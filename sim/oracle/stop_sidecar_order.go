@@ -51,9 +51,9 @@ const sidecarSlack = 2 * transitSlack
 
 // hasUsedUpGrace reports whether a sidecar is asked to stop with the seconds that it has when its
 // grace period is used up. That begins with the exit of its last app container, with the first
-// request to stop a container that was not started again since, or with the removal of the
-// manifest, whichever came first. A container that was removed counts as one that has exited: who
-// stopped it says nothing about the others.
+// request to stop a container that was not started again since, with the removal of the manifest,
+// or when a shutdown of the machine reached its group, whichever came first. A container that was
+// removed counts as one that has exited: who stopped it says nothing about the others.
 func (m *model) hasUsedUpGrace(c *container, f *truth.Fact) bool {
 	p, grace := c.pod, c.pod.minGrace
 	if c.annotatedGrace >= 0 {
@@ -73,6 +73,9 @@ func (m *model) hasUsedUpGrace(c *container, f *truth.Fact) bool {
 	}
 	if p.spec == nil && (since.IsZero() || p.removedAt.Before(since)) {
 		since = p.removedAt
+	}
+	if at := p.shutDownAt(f.Time); !at.IsZero() && (since.IsZero() || at.Before(since)) {
+		since, grace = at, m.shutdownGrace(c, f.Time, grace)
 	}
 	return f.GraceSeconds <= int64(minStopGrace/time.Second) && !since.IsZero() &&
 		(f.Time.Sub(since) >= grace-sidecarSlack ||

@@ -1,0 +1,166 @@
+package oracle
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/sim/truth"
+)
+
+// shutdownScript starts "u1", and a critical pod "u2", under an agent that holds the lock.
+func shutdownScript(s *script) (ordinary, critical run) {
+	s.model.opts.Shutdown = &Shutdown{Groups: []ShutdownGroup{{Period: 20 * time.Second},
+		{Priority: systemCriticalPriority, Period: 10 * time.Second}}}
+	s.AgentStarted(s.now)
+	s.machine(truth.ShutdownDelayed, "")
+	for _, p := range []*v1.Pod{spec("u1", always, "app"), spec("u2", always, "app")} {
+		p.Annotations = map[string]string{annotationSource: sourceFile}
+		s.pods[string(p.UID)] = p
+	}
+	s.setDesired(s.pods["u1"])
+	p := s.pods["u2"]
+	priority := int32(systemCriticalPriority)
+	p.Name, p.Spec.Priority = "dns", &priority
+	s.setDesired(p)
+	ordinary = s.start(s.sandbox("u1", 0), "app", 0)
+	critical = s.start(s.sandbox("u2", 0), "app", 0)
+	s.wait(60)
+	return ordinary, critical
+}
+
+// machine adds a fact about a shutdown.
+func (s *script) machine(kind truth.Kind, cause string) {
+	s.CheckFact(truth.Fact{Time: s.now, Kind: kind, Cause: cause})
+}
+
+// end stops a container, which exits after some seconds.
+func (r run) end(seconds float64) {
+	r.change(truth.StopRequested, "")
+	r.script.wait(seconds)
+	r.exit(143, truth.CauseStop)
+}
+
+func TestOrderOfGroups(t *testing.T) {
+	runCases(t, []testCase{
+		{"the groups end in order", "", func(s *script) {
+			ordinary, critical := shutdownScript(s)
+			s.machine(truth.ShutdownAnnounced, "")
+			ordinary.end(5)
+			critical.end(5)
+			s.machine(truth.ShutdownPermitted, "")
+			s.losePower()
+		}},
+		{"a critical pod is stopped before the others have ended", "needless-stop", func(s *script) {
+			_, critical := shutdownScript(s)
+			s.machine(truth.ShutdownAnnounced, "")
+			s.wait(10)
+			critical.change(truth.StopRequested, "")
+			s.wait(1)
+			s.machine(truth.ShutdownCancelled, "")
+		}},
+		{"the next group after the period", "", func(s *script) {
+			ordinary, critical := shutdownScript(s)
+			s.machine(truth.ShutdownAnnounced, "")
+			ordinary.change(truth.StopRequested, "")
+			s.wait(20)
+			critical.end(9)
+			ordinary.exit(137, truth.CauseStop)
+			s.machine(truth.ShutdownPermitted, "")
+			s.losePower()
+		}},
+		{"a group is killed before its period", "grace-period", func(s *script) {
+			ordinary, _ := shutdownScript(s)
+			s.machine(truth.ShutdownAnnounced, "")
+			ordinary.change(truth.StopRequested, "")
+			s.wait(19)
+			ordinary.kill()
+			s.losePower()
+		}},
+		{"a group is killed after its period", "", func(s *script) {
+			ordinary, _ := shutdownScript(s)
+			s.machine(truth.ShutdownAnnounced, "")
+			ordinary.change(truth.StopRequested, "")
+			s.wait(20)
+			ordinary.kill()
+			s.losePower()
+		}},
+	})
+}
+
+func TestLockOfShutdown(t *testing.T) {
+	runCases(t, []testCase{
+		{"the lock is released while a pod has time", "shutdown", func(s *script) {
+			shutdownScript(s)
+			s.machine(truth.ShutdownAnnounced, "")
+			s.wait(19)
+			s.machine(truth.ShutdownPermitted, "")
+			s.losePower()
+		}},
+		{"the lock is released without the final status of a pod of the API server", "shutdown",
+			func(s *script) {
+				ordinary, critical := shutdownScript(s)
+				p := spec("u3", always, "app")
+				p.Name = "api"
+				s.setDesired(p)
+				other := s.start(s.sandbox("u3", 0), "app", 0)
+				s.wait(60)
+				s.machine(truth.ShutdownAnnounced, "")
+				ordinary.end(5)
+				other.end(1)
+				critical.end(5)
+				s.machine(truth.ShutdownPermitted, "")
+				s.losePower()
+			}},
+		{"the lock is released for nothing", "shutdown", func(s *script) {
+			shutdownScript(s)
+			s.machine(truth.ShutdownPermitted, "")
+		}},
+		{"the lock ends with the agent", "", func(s *script) {
+			shutdownScript(s)
+			s.machine(truth.ShutdownPermitted, truth.CauseKilled)
+		}},
+		{"the shutdown is delayed for nothing", "shutdown", func(s *script) {
+			ordinary, critical := shutdownScript(s)
+			s.machine(truth.ShutdownAnnounced, "")
+			ordinary.end(5)
+			critical.end(5)
+			s.CheckServed(s.now, nil)
+			s.wait(20)
+			s.CheckServed(s.now, nil)
+			s.losePower()
+		}},
+	})
+}
+
+func TestNewPodInShutdown(t *testing.T) {
+	runCases(t, []testCase{
+		{"a new pod is started", "shutdown", func(s *script) {
+			shutdownScript(s)
+			s.machine(truth.ShutdownAnnounced, "")
+			s.wait(1)
+			p := spec("u3", v1.RestartPolicyAlways, "app")
+			p.Name = "new"
+			s.setDesired(p)
+			s.sandbox("u3", 0)
+			s.losePower()
+		}},
+		{"a new pod is started that the agent cannot know of", "", func(s *script) {
+			shutdownScript(s)
+			s.machine(truth.ShutdownAnnounced, truth.CauseUnwatched)
+			s.wait(1)
+			p := spec("u3", v1.RestartPolicyAlways, "app")
+			p.Name = "new"
+			s.setDesired(p)
+			s.sandbox("u3", 0)
+			s.losePower()
+		}},
+	})
+}
+
+// kill has the runtime kill a container on a request of the agent.
+func (r run) kill() {
+	r.change(truth.KillRequested, truth.CauseStop)
+	r.exit(137, truth.CauseStop)
+}
