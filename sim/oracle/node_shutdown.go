@@ -85,8 +85,8 @@ func (m *model) mayBeUnknown(c *container, now time.Time) bool {
 	return now.Sub(c.startedAt) < startNoticeBound || now.Before(c.pod.setAsideUntil) || c.wasLost
 }
 
-// mayBeUnlisted reports whether the agent may not know of the pod: it was started after the pod came,
-// and may not have reached the API server since.
+// mayBeUnlisted reports whether the agent may not know of the pod: it was started after the pod
+// came, and may not have reached the API server since.
 func (p *pod) mayBeUnlisted(now time.Time) bool {
 	m := p.model
 	return !p.static && m.agentStartedAt.After(p.firstDesiredAt) &&
