@@ -117,6 +117,13 @@ func (a *Agent) listMetrics() []world.Metric {
 	return m
 }
 
+func unixOrZero(t time.Time) int {
+	if t.IsZero() {
+		return 0
+	}
+	return int(t.Unix())
+}
+
 // addKubeletPodMetrics adds the kubelet's metrics about the current pods.
 func (a *Agent) addKubeletPodMetrics(m *metricList) {
 	const running, desired, active = "kubelet_running_containers", "kubelet_desired_pods",
@@ -171,6 +178,11 @@ func (a *Agent) addKubeletNodeMetrics(m *metricList) {
 	m.addGauge("kubelet_cgroup_version", "Version of the machine's cgroups.", version)
 	m.addGauge("kubelet_metrics_provider", "Always 1; the label says whose names and labels "+
 		"/metrics/cadvisor has.", 1, "provider", "cadvisor")
+	start, end := s.Shutdown.Times()
+	m.addGauge("kubelet_graceful_shutdown_start_time_seconds", "When the last graceful shutdown "+
+		"started, as Unix time; zero: none is known.", unixOrZero(start))
+	m.addGauge("kubelet_graceful_shutdown_end_time_seconds", "When the last graceful shutdown "+
+		"ended, as Unix time; zero: it has not, or none is known.", unixOrZero(end))
 	startup := s.NodeObject.Startup
 	machineUp := s.BootedAt.Add(-s.Boot.Uptime)
 	registered, ready := startup.RegisteredAt, startup.ReadyAt

@@ -123,6 +123,12 @@ func (m *Manager) Total() time.Duration {
 	return total
 }
 
+// Times returns the dates at which the last shutdown started and ended, as the state file says;
+// zero if it does not.
+func (m *Manager) Times() (start, end time.Time) {
+	return m.File.Content.StartTime, m.File.Content.EndTime
+}
+
 // UnderWay reports whether the machine shuts down.
 func (m *Manager) UnderWay() bool { return m.Now != nil }
 

@@ -16,7 +16,7 @@ type nodeShutdown struct{}
 func (*nodeShutdown) describe() Entry {
 	return Entry{"shutdown", "The agent lets the machine go down when all pods have ended and the " +
 		"API server has their final statuses, or each group has had its period, and then at once. " +
-		"No pod that came after the announcement is started."}
+		"No pod that came after the announcement is started, and the Node is not ready."}
 }
 
 // idleDelayBound is how long the agent may delay a shutdown that nothing waits for.
@@ -25,6 +25,13 @@ const idleDelayBound = 20 * time.Second
 // giveUpBound is for how long an agent that starts admits nothing if the machine does not say
 // whether it shuts down: three requests, with a second and two between them.
 const giveUpBound = 2900 * time.Millisecond
+
+// notReadyBound is how long after the announcement the Node may be ready.
+const notReadyBound = 5 * time.Second
+
+func isNodeReady(n *v1.Node) bool {
+	return n != nil && conditionOf(n, v1.NodeReady).Status == v1.ConditionTrue
+}
 
 // shutdownCalls are the calls between the end of the last process and the release of the lock.
 var shutdownCalls = []string{"PermitShutdown", "DelayShutdown", "WriteFile", "PatchObject",
@@ -121,6 +128,12 @@ func (*nodeShutdown) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding 
 	s := &m.shutdown
 	if m.opts.Shutdown == nil || !s.underWay {
 		return nil
+	}
+	if now.Sub(s.since) > notReadyBound && !s.missed && m.agentUpSince(s.since) &&
+		isNodeReady(m.objects.node) && !m.objects.nodeCreatedAt.After(s.since) &&
+		!m.anyFaultPossible(s.since, now, "GetObject", "CreateObject", "UpdateObject", "PatchObject") {
+		return findingf("the machine has been shutting down for %v, and the Node is ready",
+			now.Sub(s.since).Round(time.Second))
 	}
 	for _, p := range m.podsInOrder {
 		if p.liveContainers > 0 || p.lacksFinalStatus() {

@@ -36,6 +36,11 @@ func (m *model) unsettledObjects(now time.Time) []string {
 			add(p.fullName.name, "there is no mirror of it")
 		}
 	}
+	if node := m.objects.node; node != nil {
+		if ready := conditionOf(node, v1.NodeReady); ready.Status != v1.ConditionTrue {
+			lines = append(lines, "at the API server, the Node is not ready: "+ready.Message)
+		}
+	}
 	return lines
 }
 
