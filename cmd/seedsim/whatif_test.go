@@ -27,8 +27,8 @@ func TestWhatifPage(t *testing.T) {
 		}
 	}
 	commands := pageCommand.FindAllStringSubmatch(string(data), -1)
-	if len(commands) != 3 {
-		t.Fatalf("the page has %d commands, want 3", len(commands))
+	if len(commands) != 4 {
+		t.Fatalf("the page has %d commands, want 4", len(commands))
 	}
 	for _, command := range commands {
 		out, err := call(strings.Fields(command[1])...)
@@ -69,7 +69,7 @@ func TestWhatifBadInput(t *testing.T) {
 		{"whatif -f x --event drain --runs 0", "--runs 0: must be at least 1"},
 		{"whatif -f x --event drain --jobs 0", "--jobs 0: must be at least 1"},
 		{"whatif -f x --event disk-pressure", "--event: disk-pressure is not built yet"},
-		{"whatif -f x", "--event: want one of runtime-restart, reboot, drain, agent-restart"},
+		{"whatif -f x", "--event: want one of runtime-restart, reboot, drain, node-shutdown"},
 		{"whatif -f /no/such/file --event drain", "-f: stat /no/such/file: no such file"},
 		{"whatif -f " + dir + " --event drain", "the folder has no .yaml, .yml or .json file"},
 		{"whatif x -f x --event drain", "usage: seedsim whatif"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,6 +75,19 @@ func (n *Node) readConfig(s *source) error {
 		return s.errorf("%w", err)
 	}
 	return nil
+}
+
+// shutdownPeriod returns how long the node agent delays a shutdown of the machine at most.
+func (n *Node) shutdownPeriod() time.Duration {
+	c, err := plan.KubeletConfig(n.plan.Config)
+	if err != nil {
+		panic("whatif: a configuration that was not checked: " + err.Error())
+	}
+	total := c.ShutdownGracePeriod.Duration
+	for _, g := range c.ShutdownGracePeriodByPodPriority {
+		total += time.Duration(g.ShutdownGracePeriodSeconds) * time.Second
+	}
+	return total
 }
 
 // nodeLabels returns the labels of the node. Without a Node it has what the pods select.

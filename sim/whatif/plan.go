@@ -65,6 +65,8 @@ func (in *Input) plan(seed uint64, event Event, readyAt time.Duration) *plan.Pla
 		h.KillAgent = &plan.AgentKill{Down: plan.Duration(draw(processDown, r))}
 	case Reboot:
 		h.Reboot = &plan.Reboot{Down: plan.Duration(draw(machineDown, r))}
+	case NodeShutdown:
+		h.ShutDown = &plan.Shutdown{Down: plan.Duration(draw(machineDown, r))}
 	case Drain:
 		act(at, plan.Act{Verb: plan.VerbPatch, Node: true,
 			Patch: map[string]any{"spec": map[string]any{"unschedulable": true}}})
@@ -79,11 +81,17 @@ func (in *Input) plan(seed uint64, event Event, readyAt time.Duration) *plan.Pla
 	end := at
 	if event != Drain {
 		p.Spec.Happenings = append(p.Spec.Happenings, h)
-		end = time.Duration(h.End())
+		end = time.Duration(h.End()) + in.Node.shutdownPeriod()
 	}
 	// The agent is up again when the faults heal.
 	p.Spec.Duration = plan.Duration(end + 2*time.Second)
 	return p
+}
+
+// ends reports whether an event ends the pods of a workload for good, so that its controller has to
+// make others.
+func (in *Input) ends(w *Workload, e Event) bool {
+	return e == Drain && w.isDrained() || e == NodeShutdown && in.Node.shutdownPeriod() > 0
 }
 
 // isDrained reports whether `kubectl drain --ignore-daemonsets --force` evicts the pods.

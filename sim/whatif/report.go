@@ -35,15 +35,16 @@ type Row struct {
 	Restarts []int // of each pod, sorted
 	NotReady int
 	Unready  int    // pods that were not Ready when the event came
-	IsGone   bool   // the event deletes the pods
+	IsGone   bool   // the event ends the pods for good
 	Worst    uint64 // seed
 	IsWorse  bool   // the worst run is worse than one in which nothing happens
 }
 
 // caveats say what of an event is not as in a cluster.
 var caveats = map[Event]string{
-	Reboot: "; the power is cut, as in a crash: no hook runs",
-	Drain:  "; PodDisruptionBudgets are not simulated, pods of DaemonSets stay",
+	Reboot:       "; the power is cut, as in a crash: no hook runs",
+	Drain:        "; PodDisruptionBudgets are not simulated, pods of DaemonSets stay",
+	NodeShutdown: "; the machine boots again, pods that have ended are not made again",
 }
 
 // Cut is an invariant of the simulator that did not hold, which ended runs early.
@@ -87,7 +88,7 @@ func newReport(in *Input, o Options, outcomes []outcome) *Report {
 	total := make([]badness, len(outcomes))
 	for w, load := range in.Workloads {
 		row := Row{Workload: load.String(), Pods: len(load.Pods), Worst: o.Seed,
-			IsGone: o.Event == Drain && load.isDrained()}
+			IsGone: in.ends(load, o.Event)}
 		var worstHere badness
 		for i := range outcomes {
 			var here badness

@@ -39,8 +39,8 @@ type watchedPod struct {
 	w         *watcher
 	spec      *v1.PodSpec
 	status    *v1.PodStatus // at the API server; nil: not there
-	deletedAt time.Time     // when it was marked for deletion; zero: not
 	processes map[string]*process
+	stoppedAt map[string]time.Time // when the agent began to stop a container, by its name
 	ready     bool
 }
 
@@ -56,7 +56,8 @@ func newWatcher(in *Input) *watcher {
 	for _, load := range in.Workloads {
 		for i := range load.Pods {
 			w.pods[load.Namespace+"/"+load.Pods[i].Name] = &watchedPod{w: w,
-				spec: load.Pods[i].spec, processes: map[string]*process{}}
+				spec: load.Pods[i].spec, processes: map[string]*process{},
+				stoppedAt: map[string]time.Time{}}
 		}
 	}
 	return w
@@ -81,6 +82,9 @@ func (w *watcher) fact(f truth.Fact) {
 		return
 	}
 	p := w.pods[f.PodNamespace+"/"+f.PodName]
+	if p != nil && f.Kind == truth.EventRecorded && f.Reason == "Killing" {
+		p.stoppedAt[f.Container] = f.Time
+	}
 	if p == nil || f.ContainerID == "" {
 		return
 	}
@@ -93,9 +97,6 @@ func (p *watchedPod) written(f *truth.Fact) {
 	p.status = nil
 	if after := f.Write.After.Pod; after != nil {
 		p.status = &after.Status
-		if after.DeletionTimestamp != nil && p.deletedAt.IsZero() {
-			p.deletedAt = f.Time
-		}
 		p.succeeded = after.Status.Phase == v1.PodSucceeded
 	}
 	p.updateReady(f.Time)
@@ -162,13 +163,13 @@ func (p *watchedPod) preStopHook(name string) string {
 }
 
 // sleepWasCut reports whether SIGTERM came before the container's preStop sleep can have ended. No
-// fact shows a sleep: it begins after the pod was marked for deletion.
+// fact shows a sleep: it begins with the stop of the container.
 func (p *watchedPod) sleepWasCut(f *truth.Fact) bool {
 	for _, c := range containersOf(p.spec) {
 		if c.Name == f.Container && c.Lifecycle != nil && c.Lifecycle.PreStop != nil &&
-			c.Lifecycle.PreStop.Sleep != nil && !p.deletedAt.IsZero() {
+			c.Lifecycle.PreStop.Sleep != nil && !p.stoppedAt[c.Name].IsZero() {
 			sleep := time.Duration(c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
-			return f.Time.Sub(p.deletedAt) < sleep
+			return f.Time.Sub(p.stoppedAt[c.Name]) < sleep
 		}
 	}
 	return false

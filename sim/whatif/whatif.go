@@ -25,14 +25,15 @@ const (
 	RuntimeRestart Event = "runtime-restart"
 	Reboot         Event = "reboot"
 	Drain          Event = "drain"
+	NodeShutdown   Event = "node-shutdown"
 	AgentRestart   Event = "agent-restart"
 )
 
 // Events are all events.
-var Events = []Event{RuntimeRestart, Reboot, Drain, AgentRestart}
+var Events = []Event{RuntimeRestart, Reboot, Drain, NodeShutdown, AgentRestart}
 
 // futureEvents need what the simulator does not have yet.
-var futureEvents = []string{"node-shutdown", "memory-pressure", "disk-pressure"}
+var futureEvents = []string{"memory-pressure", "disk-pressure"}
 
 // ParseEvent returns the event of a name.
 func ParseEvent(name string) (Event, error) {
@@ -84,6 +85,10 @@ func Run(in *Input, o Options) (*Report, error) {
 	}
 	rep := newReport(in, o, outcomes)
 	rep.Notes = append(slices.Clone(in.Notes), calm.notes...)
+	if o.Event == NodeShutdown && in.Node.shutdownPeriod() == 0 {
+		rep.Notes = append(rep.Notes, "the node's shutdownGracePeriod is 0, as it is by default: the "+
+			"machine goes down at once")
+	}
 	rep.readyAt = calm.readyAt
 	return rep, nil
 }

@@ -82,6 +82,36 @@ func TestDrainTellsCleanEndsFromKills(t *testing.T) {
 	}
 }
 
+// A shutdown ends pods within the shorter of their grace period and the node's.
+func TestNodeShutdown(t *testing.T) {
+	const config = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" +
+		"shutdownGracePeriod: 4s\nshutdownGracePeriodCriticalPods: 1s\n"
+	for _, test := range []struct {
+		name, fields, behaviour, config string
+		clean, killed, ready            int
+	}{
+		{"ends in time", "", "{container: c, stopTakes: 2s}", config, 8, 0, 0},
+		{"ends after the node's period", "", "{container: c, stopTakes: 5s}", config, 0, 8, 0},
+		{"sleep too long", "lifecycle: {preStop: {sleep: {seconds: 4}}},", "{}", config, 0, 8, 0},
+		{"no period", "", "{container: c, stopTakes: 0s}", "", 0, 8, 8},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			in := read(t, withFields(test.fields))
+			behave(t, in, test.behaviour)
+			if test.config != "" {
+				if err := in.ReadNode(File{"node.yaml", []byte(test.config)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := runAll(t, in, NodeShutdown)["Deployment/a"]
+			if r.Clean != test.clean || r.Killed != test.killed || len(r.Ready) != test.ready {
+				t.Errorf("%d clean, %d killed, Ready again %v; want %d, %d and %d", r.Clean, r.Killed,
+					r.Ready, test.clean, test.killed, test.ready)
+			}
+		})
+	}
+}
+
 func TestDrainLeavesDaemonSets(t *testing.T) {
 	r := runAll(t, read(t, controller("DaemonSet", "")), Drain)["DaemonSet/a"]
 	if r.Clean+r.Killed+r.NotReady > 0 || len(r.Ready) != 4 || r.Ready[3] > 0 {
@@ -192,9 +222,8 @@ func TestParseEvent(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{ //ordered: each by itself
-		"node-shutdown":   "node-shutdown is not built yet; there are runtime-restart, ",
-		"memory-pressure": "not built yet", "disk-pressure": "not built yet",
-		"": "want one of runtime-restart, reboot, drain, agent-restart, have \"\"",
+		"disk-pressure": "disk-pressure is not built yet; there are runtime-restart, ",
+		"":              "want one of runtime-restart, reboot, drain, node-shutdown, agent-restart, have \"\"",
 	} {
 		if _, err := ParseEvent(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", name, err, want)
