@@ -223,7 +223,8 @@ func TestParseEvent(t *testing.T) {
 	}
 	for name, want := range map[string]string{ //ordered: each by itself
 		"disk-pressure": "disk-pressure is not built yet; there are runtime-restart, ",
-		"":              "want one of runtime-restart, reboot, drain, node-shutdown, agent-restart, have \"\"",
+		"": "want one of runtime-restart, reboot, drain, node-shutdown, agent-restart, " +
+			"have \"\"",
 	} {
 		if _, err := ParseEvent(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", name, err, want)
