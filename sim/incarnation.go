@@ -235,6 +235,8 @@ func (r *run) recoverPanic(i *incarnation) {
 const (
 	turnsMax         = 1000 // turns of the loop at one instant
 	effectsPerPodMax = 60   // effects in one second, for each pod of the plan and one more
+	// effectsPerContainerMax is the same for each container that a hostile pod has besides its own.
+	effectsPerContainerMax = 15
 )
 
 // checkEffectRate fails the run if the agent issues too many effects in one second.
@@ -243,7 +245,16 @@ func (r *run) checkEffectRate(effects int) {
 		r.effectsSecond, r.effectsInSecond = second, 0
 	}
 	r.effectsInSecond += effects
-	if most := effectsPerPodMax * (1 + len(r.plan.Pods)); r.effectsInSecond > most {
+	most := effectsPerPodMax * (1 + len(r.plan.Pods))
+	if r.effectsInSecond <= most {
+		return
+	}
+	for i := range r.plan.Pods {
+		if h := r.plan.Pods[i].Hostile; h != nil {
+			most += effectsPerContainerMax * h.Containers
+		}
+	}
+	if r.effectsInSecond > most {
 		r.fail("busy", fmt.Sprintf("more than %d effects in one second", most))
 	}
 }
