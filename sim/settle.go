@@ -31,17 +31,24 @@ func (r *run) heal() {
 	r.oracles.Healed(r.agenda.Now())
 }
 
+// unsettledMax is how long pods may be unsettled at the bound if they were settled before: a
+// container that keeps exiting changes its pod now and then, which takes a moment to be reported.
+const unsettledMax = time.Minute
+
 // settle runs until all pods have been settled for the quiet period. The run fails if they are not
-// settled at the bound.
+// settled at the bound, nor were shortly before.
 func (r *run) settle(bound time.Time) {
 	quiet := cmp.Or(time.Duration(r.plan.Quiet), plan.QuietDefault)
-	var settledSince time.Time
+	var settledSince, lastSettled time.Time
 	for !r.isDone() {
 		now := r.agenda.Now()
 		settled := true
 		for range r.oracles.Unsettled(now) {
 			settled = false
 			break
+		}
+		if settled {
+			lastSettled = now
 		}
 		switch {
 		case !settled:
@@ -51,7 +58,7 @@ func (r *run) settle(bound time.Time) {
 		case now.Sub(settledSince) >= quiet:
 			return
 		}
-		if now.After(bound) {
+		if now.After(bound) && (settled || now.Sub(lastSettled) > unsettledMax) {
 			if !settled {
 				all := slices.Compact(slices.Sorted(r.oracles.Unsettled(now)))
 				r.fail(progressOracle,
