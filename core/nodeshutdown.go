@@ -105,10 +105,11 @@ func (a *Agent) handleStatusCompletion(id world.OpID, r op.Record, ev world.Even
 	}
 }
 
-// noteShutdownProgress is called after a pod was planned, or a status was written.
+// noteShutdownProgress is called after a pod was planned. A pod has ended when its volumes are
+// unmounted too: a pod of a later group may provide them.
 func (a *Agent) noteShutdownProgress(p *pod.Pod) {
-	if m := &a.state.Shutdown; m.UnderWay() &&
-		(p.Stage == pod.Terminated && m.PodEnded(p.UID) || p.FullyRemoved) {
+	hasEnded := p.Stage == pod.Terminated && p.Storage.Unmounted
+	if m := &a.state.Shutdown; m.UnderWay() && (hasEnded && m.PodEnded(p.UID) || p.FullyRemoved) {
 		a.queue.enqueue(shutdown.Owner)
 	}
 }

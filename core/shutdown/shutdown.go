@@ -243,8 +243,8 @@ func (s *Shutdown) Await(uid string, group int) {
 	}
 }
 
-// PodEnded is called when nothing of a pod runs any more. It reports whether a shutdown has waited
-// for that.
+// PodEnded is called when nothing of a pod runs any more, and its volumes are unmounted. It reports
+// whether a shutdown has waited for that.
 func (m *Manager) PodEnded(uid string) bool {
 	s := m.Now
 	if s == nil || !s.Remaining[uid] && !s.Late[uid] {
