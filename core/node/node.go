@@ -19,6 +19,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -91,7 +92,11 @@ type Node struct {
 	StatusCheckAt time.Time          `json:"statusCheckAt"` // when to compare the status
 	// StatusReportAt is when to write the status even without a change.
 	StatusReportAt time.Time `json:"statusReportAt"`
-	Reports        uint64    `json:"reports"` // statuses written
+	// CheckDemanded and ReportDemanded are set by CheckStatusNow and ReportNow until the next
+	// comparison: a write in flight may have an older status.
+	CheckDemanded  bool   `json:"checkDemanded,omitempty"`
+	ReportDemanded bool   `json:"reportDemanded,omitempty"`
+	Reports        uint64 `json:"reports"` // statuses written
 	// EventsInFlight are the Events to record when the status in flight is written.
 	EventsInFlight []Event `json:"eventsInFlight,omitempty"`
 	// Unschedulable is whether the object was cordoned when the last Event about that was recorded.
@@ -220,7 +225,7 @@ func (n *Node) planStatus(env *Env) time.Time {
 	if reported != "" && !env.isReadinessKnown() {
 		return env.Booted.Add(readinessGrace)
 	}
-	if now.Before(n.StatusCheckAt) {
+	if now.Before(n.StatusCheckAt) && !n.CheckDemanded {
 		urgentAt := n.WrittenAt.Add(urgentIntervalMin)
 		switch urgent := n.ReadyWritten != ready.Status || reported == v1.ConditionUnknown; {
 		case !urgent && !reconcile:
@@ -231,8 +236,10 @@ func (n *Node) planStatus(env *Env) time.Time {
 	}
 	desired := n.desiredStatus(env, reconcile)
 	changes := statusPatch(&n.Object.Status, desired)
-	n.ChangeInFlight = changes != nil || n.StatusReportAt.IsZero()
-	if changes == nil && now.Before(n.StatusReportAt) {
+	isDue := n.ReportDemanded || !now.Before(n.StatusReportAt)
+	n.ChangeInFlight = changes != nil || n.ReportDemanded || n.StatusReportAt.IsZero()
+	n.CheckDemanded, n.ReportDemanded = false, false
+	if changes == nil && (!isDue || hasSameConditions(&n.Object.Status, desired)) {
 		n.recordUpToDate(now, ready.Status)
 		return timer.Soonest(n.StatusCheckAt, n.readyUntil(env))
 	}
@@ -242,10 +249,16 @@ func (n *Node) planStatus(env *Env) time.Time {
 }
 
 // CheckStatusNow has the status compared at the next plan: facts that it is made from have changed.
-func (n *Node) CheckStatusNow() { n.StatusCheckAt = time.Time{} }
+func (n *Node) CheckStatusNow() { n.CheckDemanded = true }
 
 // ReportNow has the status written at the next plan, even without a change.
-func (n *Node) ReportNow() { n.StatusCheckAt, n.StatusReportAt = time.Time{}, time.Time{} }
+func (n *Node) ReportNow() { n.CheckDemanded, n.ReportDemanded = true, true }
+
+// hasSameConditions reports whether the conditions are the same with their times, as after the date
+// was set back to that of the last report.
+func hasSameConditions(stored, desired *v1.NodeStatus) bool {
+	return equality.Semantic.DeepEqual(stored.Conditions, desired.Conditions)
+}
 
 // readyUntil returns when the node becomes unready if no further observation is made.
 func (n *Node) readyUntil(env *Env) time.Time {

@@ -39,8 +39,15 @@ func (m *model) dateOffset(at time.Time) time.Duration {
 	return offset
 }
 
-// mayBeDate reports whether a date was that of the machine shortly before a time.
+// mayBeDate reports whether a date was that of the machine shortly before a time. While a request
+// is in transit, the date may be changed more than once.
 func (m *model) mayBeDate(date, at time.Time) bool {
+	for back := time.Duration(0); back <= transitSlack; back += time.Millisecond {
+		then := at.Add(-back)
+		if d := then.Add(m.dateOffset(then)).Sub(date); d > -time.Second && d < 2*time.Second {
+			return true
+		}
+	}
 	for back := time.Duration(0); back <= dateSlack; back += time.Second / 2 {
 		then := at.Add(-back)
 		for _, offset := range []time.Duration{m.dateOffset(then),

@@ -19,6 +19,9 @@ func (*nodeShutdown) describe() Entry {
 		"No pod that came after the announcement is started, and the Node is not ready."}
 }
 
+// reasonShutdown is that of the status of a pod that a shutdown has ended.
+const reasonShutdown = "Terminated"
+
 // idleDelayBound is how long the agent may delay a shutdown that nothing waits for.
 const idleDelayBound = 20 * time.Second
 

@@ -239,6 +239,7 @@ func (p *pod) reasonProblem(now time.Time, served *v1.Pod) string {
 	case p.externalPhase != "": // the reason is the other client's
 	case p.removedByHand && p.servedTerminal != "": // it had ended before
 	case p.hasExitedForGood() || p.mayExceedDeadline(now) && p.mayBeEvicted(now):
+	case p.shutDown && reason == reasonShutdown: // it had ended before
 	case p.mustExceedDeadline(now) && reason != reasonDeadline:
 		return fmt.Sprintf("its active deadline has passed, but the served reason is %q",
 			reason)
