@@ -36,12 +36,16 @@ func (m *model) unsettledObjects(now time.Time) []string {
 			add(p.fullName.name, "there is no mirror of it")
 		}
 	}
-	if node := m.objects.node; node != nil {
-		if ready := conditionOf(node, v1.NodeReady); ready.Status != v1.ConditionTrue {
-			lines = append(lines, "at the API server, the Node is not ready: "+ready.Message)
-		}
-	}
 	return lines
+}
+
+// unsettledNode returns what is wrong with the Node at the API server.
+func (m *model) unsettledNode() []string {
+	ready := conditionOf(m.objects.node, v1.NodeReady)
+	if m.objects.node == nil || ready.Status == v1.ConditionTrue {
+		return nil
+	}
+	return []string{"at the API server, the Node is not ready: " + ready.Message}
 }
 
 // objectProblem returns what is wrong with the object of a pod; empty if nothing is.

@@ -90,3 +90,21 @@ func TestUnsettledObjects(t *testing.T) {
 		})
 	}
 }
+
+func TestUnsettledNode(t *testing.T) {
+	s := newScript()
+	if got := s.model.unsettledNode(); got != nil {
+		t.Errorf("without a Node: %q", got)
+	}
+	for _, c := range []struct {
+		status v1.ConditionStatus
+		want   int
+	}{{v1.ConditionTrue, 0}, {v1.ConditionFalse, 1}, {v1.ConditionUnknown, 1}} {
+		s.CheckFact(truth.Fact{Time: s.now, Kind: truth.ObjectCreated, Write: &truth.Write{
+			Resource: api.ResourceNodes, After: api.Object{Node: &v1.Node{Status: v1.NodeStatus{
+				Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: c.status}}}}}}})
+		if got := s.model.unsettledNode(); len(got) != c.want {
+			t.Errorf("%s: %q, want %d lines", c.status, got, c.want)
+		}
+	}
+}
