@@ -32,8 +32,10 @@ func (*probes) checkFact(m *model, f *truth.Fact) *finding {
 	if h == nil || h.probe == nil || m.faultPossible(h.call, f.Time.Add(-time.Second), f.Time) {
 		return nil
 	}
+	// A probe of a hostile pod may have waited for the slots that hung ones take, and is sent when the
+	// containers of those are killed.
 	if killStart := c.killStart(); h.kind != readinessProbe && !killStart.IsZero() &&
-		f.Time.Sub(killStart) > transitSlack {
+		!c.pod.isHostile() && f.Time.Sub(killStart) > transitSlack {
 		return findingf("the %s probe of %s was sent %v after its termination had "+
 			"begun", h.kind, c, f.Time.Sub(killStart).Round(time.Millisecond))
 	}

@@ -73,7 +73,7 @@ func (*eviction) checkServed(m *model, now time.Time, pods []*v1.Pod) *finding {
 // evictionProblem returns what the agent has failed to prevent or to do about the pod's volumes.
 func (p *pod) evictionProblem(now time.Time) string {
 	m, overSince := p.model, p.overLimitSince()
-	from := later(overSince, m.agentStartedAt)
+	from := p.evictableSince()
 	switch {
 	case p.memoryOverflow != "":
 		return p.memoryOverflow
@@ -92,6 +92,7 @@ type volumeUsage struct {
 	name           string
 	overLimitSince time.Time // since when it has been above its limit; zero: it is not
 	lastOverLimit  time.Time // when it was last above its limit; zero: never
+	isUnmeasurable bool      // it is too large to be measured, rather than above its limit
 }
 
 // applyUsageChange measures the volumes of a pod after a change on the disk.
@@ -153,7 +154,7 @@ func (p *pod) recordUsage(now, countsFrom time.Time, name string, isOver bool) {
 	case !isOver:
 		f.overLimitSince = time.Time{}
 	case f.overLimitSince.IsZero():
-		f.overLimitSince = countsFrom
+		f.overLimitSince, f.isUnmeasurable = countsFrom, countsFrom.After(now)
 		p.minGrace = min(p.minGrace, evictionGrace)
 	}
 }
@@ -206,6 +207,21 @@ func (p *pod) mayBeEvicted(now time.Time) bool {
 		now.Sub(later(later(last, m.healedAt), m.agentStartedAt)) <= evictionBound
 }
 
+// evictableSince returns since when the agent, without a fault, must have been about to evict the
+// pod; zero if no volume is above its limit. An agent that was restarted measures again.
+func (p *pod) evictableSince() time.Time {
+	overSince, started := p.overLimitSince(), p.model.agentStartedAt
+	for _, f := range p.volumeUsages {
+		if !f.overLimitSince.IsZero() && f.isUnmeasurable {
+			started = p.model.agentStartedAt.Add(unmeasurableBound)
+		}
+	}
+	if overSince.IsZero() {
+		return overSince
+	}
+	return later(overSince, started)
+}
+
 // needsEviction reports whether a volume is above its limit now. Unless the volume shrinks, the
 // pod has to be evicted.
 func (p *pod) needsEviction() bool {
@@ -215,9 +231,9 @@ func (p *pod) needsEviction() bool {
 // mustBeEvicted reports whether a volume has been above its limit for so long without a fault
 // that no container of the pod may run any more.
 func (p *pod) mustBeEvicted(now time.Time) bool {
-	m, overSince := p.model, p.overLimitSince()
-	return !overSince.IsZero() && !m.healedAt.IsZero() && p.isEvictable() &&
-		now.Sub(later(later(overSince, m.healedAt), m.agentStartedAt)) > evictionBound
+	m, since := p.model, p.evictableSince()
+	return !since.IsZero() && !m.healedAt.IsZero() && p.isEvictable() &&
+		now.Sub(later(since, m.healedAt)) > evictionBound
 }
 
 // mayBeKilled reports whether the agent may end the pod for good: for its deadline, its volumes,
