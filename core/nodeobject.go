@@ -99,7 +99,7 @@ func (a *Agent) updateNodeObject() {
 		node = o.Node
 		s.Lease.NodeObserved()
 	}
-	s.NodeObject.Observe(node, a.effects.NextID())
+	s.NodeObject.Observe(node, a.effects.NextID(), a.effects.Now())
 	a.applyNodeObject()
 	a.enqueueNode()
 	if s.Objects.Strategy.ObserveNode(node) {

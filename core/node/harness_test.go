@@ -201,7 +201,7 @@ func (r *harness) write(node *v1.Node) any {
 
 // observe has the watch report an object.
 func (r *harness) observe(node *v1.Node) {
-	r.node.Observe(node, r.table.LastID+1)
+	r.node.Observe(node, r.table.LastID+1, r.now)
 }
 
 // change changes the object as another client does.

@@ -33,6 +33,8 @@ const (
 	retryFirst     = 200 * time.Millisecond
 	retryMax       = 7 * time.Second
 	requestTimeout = 10 * time.Second
+	// watchLagMax is how late a watch may be behind the responses to writes.
+	watchLagMax = time.Second
 	// readinessGrace is how long a restarted agent waits for the observations that decide whether the
 	// node is ready, before it writes a status without them. A restart alone does not change the Ready
 	// condition.
@@ -58,8 +60,11 @@ type Node struct {
 	Settings Settings `json:"settings"`
 
 	// ObjectKnown reports whether Object is the object at the API server; nil: it does not exist.
-	ObjectKnown bool     `json:"objectKnown"`
-	Object      *v1.Node `json:"object,omitempty"`
+	ObjectKnown bool `json:"objectKnown"`
+	// OlderSince is since when the watch has reported only versions that are older than Object; zero:
+	// it has not.
+	OlderSince time.Time `json:"olderSince"`
+	Object     *v1.Node  `json:"object,omitempty"`
 	// Registered reports whether the object has existed with an up-to-date status since the agent
 	// started.
 	Registered bool `json:"registered,omitempty"`
@@ -149,7 +154,20 @@ func (n *Node) WatchTarget() world.WatchTarget {
 
 // Plan issues the next requests, and returns when to plan again.
 func (n *Node) Plan(env *Env) time.Time {
-	return timer.Soonest(n.Images.plan(env.Effects), n.plan(env))
+	if at := n.verifyAt(); !at.IsZero() && !env.Effects.Now().Before(at) {
+		n.ObjectKnown, n.OlderSince = false, time.Time{}
+	}
+	wake := timer.Soonest(n.Images.plan(env.Effects), n.plan(env))
+	return timer.Soonest(wake, n.verifyAt())
+}
+
+// verifyAt returns when the object is read again because the watch reports an older one; zero:
+// never.
+func (n *Node) verifyAt() time.Time {
+	if n.OlderSince.IsZero() {
+		return time.Time{}
+	}
+	return n.OlderSince.Add(watchLagMax)
 }
 
 func (n *Node) plan(env *Env) time.Time {
@@ -280,17 +298,17 @@ func (n *Node) issue(env *Env, subject string, body any) {
 
 // Observe applies an observation of the watch: the object, or nil for its deletion. Next is the
 // operation that will be issued next. A deletion is verified by a read, since the object may have
-// been created again. So is a version older than the known one: either the watch is late, or the
-// API server was restored from a backup.
-func (n *Node) Observe(o *v1.Node, next world.OpID) {
+// been created again. So is a version older than the known one, unless the watch catches up soon:
+// the API server may have been restored from a backup.
+func (n *Node) Observe(o *v1.Node, next world.OpID, now time.Time) {
 	n.ObservedBefore = next
 	switch {
 	case o == nil:
-		n.ObjectKnown = n.ObjectKnown && n.Object == nil
+		n.ObjectKnown, n.OlderSince = n.ObjectKnown && n.Object == nil, time.Time{}
 	case n.Object == nil || !isOlder(o, n.Object):
-		n.Object = o
-	default:
-		n.ObjectKnown = false
+		n.Object, n.OlderSince = o, time.Time{}
+	case n.OlderSince.IsZero():
+		n.OlderSince = now
 	}
 }
 
@@ -320,6 +338,9 @@ func (n *Node) HandleCompletion(id world.OpID, r op.Record, ev world.Event, boot
 		}
 	case ev.Err == nil && ok && body.Object.Node != nil:
 		n.ObjectKnown = n.ObjectKnown || reads || id >= n.ObservedBefore
+		if id >= n.ObservedBefore {
+			n.OlderSince = time.Time{}
+		}
 		n.Answered, n.ReadFailures, n.ReadAt = id, 0, time.Time{}
 		// If the watch has reported after the request was issued, it may be ahead.
 		if n.Object == nil || id >= n.ObservedBefore || !isOlder(body.Object.Node, n.Object) {
