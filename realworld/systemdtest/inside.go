@@ -3,8 +3,10 @@ package systemdtest
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +27,41 @@ func Inside(t *testing.T) bool {
 	if os.Getenv(insideEnv) != "" {
 		return true
 	}
+	m := bootFor(t)
+	if err := runAgain(t, m); err != nil {
+		t.Errorf("on the machine: %v", err)
+	}
+	return false
+}
+
+// ReportFile is the file on the machine whose content outlives it.
+const ReportFile = "/shared/report"
+
+// UntilPowerOff is Inside for a test that powers its machine off, and ends with it. On this machine
+// it returns what the test has written to ReportFile, after the machine has gone down. The test
+// fails if that takes longer than a wait.
+func UntilPowerOff(t *testing.T, wait time.Duration) (report string, inside bool) {
+	t.Helper()
+	if os.Getenv(insideEnv) != "" {
+		return "", true
+	}
+	m := bootFor(t)
+	ran := runAgain(t, m) // it was ended by the machine
+	select {
+	case <-m.daemon.Exited():
+	case <-time.After(wait):
+		t.Errorf("the machine is up; the test on it: %v", ran)
+	}
+	data, err := os.ReadFile(filepath.Join(m.dir, "shared", filepath.Base(ReportFile)))
+	if err != nil {
+		t.Fatalf("the report: %v; the test: %v", err, ran)
+	}
+	return string(data), false
+}
+
+// bootFor boots a machine for a test, at whose end it is removed.
+func bootFor(t *testing.T) *machine {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("no machine is booted with -short")
 	}
@@ -42,17 +79,17 @@ func Inside(t *testing.T) bool {
 	if err != nil {
 		t.Fatalf("booting a machine with systemd: %v", err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := m.close(); err != nil {
 			t.Error(err)
 		}
-	}()
-	runAgain(t, m)
-	return false
+	})
+	return m
 }
 
-// runAgain runs the test on the machine, as a service, whose cgroup is below the machine's.
-func runAgain(t *testing.T, m *machine) {
+// runAgain runs the test on the machine, as a service, whose cgroup is below the machine's. It
+// returns an error if the test has not passed.
+func runAgain(t *testing.T, m *machine) error {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
@@ -94,8 +131,9 @@ func runAgain(t *testing.T, m *machine) {
 		cancel()
 	}
 	if err := <-ended; err != nil || !hasPassed {
-		t.Errorf("on the machine: passed: %v, %v", hasPassed, err)
+		return fmt.Errorf("passed: %v, %v", hasPassed, err)
 	}
+	return nil
 }
 
 // Install installs what a machine needs, unless it is there.

@@ -4,7 +4,8 @@
 // The contract:
 //
 //  1. The machine shows the files of this one, so that everything that is installed here is there.
-//     What it writes stays in its memory. Its network and its cgroups are its own.
+//     What it writes stays in its memory, but for the report of UntilPowerOff. Its network and its
+//     cgroups are its own.
 //  2. All of its processes are in one cgroup. Close ends them and removes the cgroup and the
 //     machine's directory; a guard process does the same if the test's process dies before.
 //  3. It has the cgroup versions of this machine: in the hybrid layout, limits are of version 1.
@@ -77,7 +78,7 @@ exec unshare --mount --propagation private sh -ec '
   exec systemd-nspawn --quiet --directory="$dir/root" --volatile=overlay --register=no --keep-unit \
     --machine=seedlet-test --capability=all --system-call-filter="@keyring bpf" \
     --private-network --kill-signal=SIGRTMIN+3 \
-    --bind-ro="$program:/test" "$@" /bin/sh -c "
+    --bind-ro="$program:/test" --bind="$dir/shared:/shared" "$@" /bin/sh -c "
       for hierarchy in /sys/fs/cgroup/*/; do mount -o remount,bind,rw \$hierarchy; done
       exec /lib/systemd/systemd systemd.unit=basic.target systemd.wants=systemd-logind.service \
         systemd.mask=timers.target systemd.mask=avahi-daemon.socket"
@@ -104,8 +105,10 @@ func (m *machine) start(ctx context.Context, program string) (err error) {
 	if err := nodetest.CreateCgroups(m.dir); err != nil {
 		return err
 	}
-	if err := os.Mkdir(filepath.Join(m.dir, "root"), 0o755); err != nil {
-		return fmt.Errorf("making a directory: %w", err)
+	for _, name := range []string{"root", "shared"} {
+		if err := os.Mkdir(filepath.Join(m.dir, name), 0o755); err != nil {
+			return fmt.Errorf("making a directory: %w", err)
+		}
 	}
 	shared, err := sharedDirs(ctx)
 	if err != nil {

@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"bufio"
+	"cmp"
+	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/realworld/nodetest"
+	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/realworld/systemdtest"
 )
 
@@ -116,6 +120,103 @@ func (s *suite) testShutdown(t *testing.T) {
 	end := s.agent.metric(t, "kubelet_graceful_shutdown_end_time_seconds")
 	if start < float64(started.Unix()) || end < start+15 {
 		t.Errorf("the last shutdown was from %v to %v, it began at %d", start, end, started.Unix())
+	}
+}
+
+// TestPowerOff powers a machine off. It goes down after the last pod has ended, in the order of the
+// groups, although one of them ignores TERM.
+func TestPowerOff(t *testing.T) {
+	t.Parallel()
+	report, inside := systemdtest.UntilPowerOff(t, porttest.Patience)
+	if inside {
+		powerOff(t)
+		return
+	}
+	var states []string
+	times := map[string]float64{}
+	for line := range strings.Lines(report) {
+		var at float64
+		state := ""
+		if n, err := fmt.Sscanf(strings.TrimSpace(line), "%f %s", &at, &state); n < 2 {
+			t.Fatalf("the report has %q: %v", line, err)
+		}
+		states, times[state] = append(states, state), at
+	}
+	if got := strings.Join(states, " "); got != "hooked,stubborn,critical stubborn,critical critical "+
+		"none down:none" {
+		t.Errorf("what ran on the machine: %s", got)
+	}
+	if hook, group := times["stubborn,critical"], times["critical"]; hook < 2 || group < 7.5 {
+		t.Errorf("the hook of 2 s has ended after %v s, the group of 8 s after %v s", hook, group)
+	}
+	if down, none := times["down:none"], times["none"]; down-none > 20 {
+		t.Errorf("the machine has gone down %v s after the last pod", down-none)
+	}
+	t.Log(report)
+}
+
+// powerOff runs three pods, powers the machine off, and reports which of them run, with the seconds
+// since, until the machine ends this process.
+func powerOff(t *testing.T) {
+	s := &suite{node: nodetest.NewWith(t, nodetest.Options{
+		Version: nodetest.V2, SystemdCgroups: true})}
+	s.agent = newAgent(t, s.node, "shutdownGracePeriod: 14s\nshutdownGracePeriodCriticalPods: 6s\n")
+	s.agent.start(t)
+	s.runPod(t, "hooked", `
+  terminationGracePeriodSeconds: 7
+  containers:
+  - name: main
+    image: sample
+    args: [sleep]
+    lifecycle: {preStop: {exec: {command: [/sample, exit, --after, 2s]}}}`)
+	s.runPod(t, "stubborn", `
+  terminationGracePeriodSeconds: 600
+  containers:
+  - {name: main, image: sample, args: [sleep, --ignore-term]}`)
+	s.runPod(t, "critical", `
+  priority: 2000000000
+  terminationGracePeriodSeconds: 5
+  containers:
+  - name: main
+    image: sample
+    args: [sleep]
+    lifecycle: {preStop: {exec: {command: [/sample, exit, --after, 1s]}}}`)
+	names := []string{"hooked", "stubborn", "critical"}
+	for _, name := range names {
+		s.waitLogLine(t, name, "main", "0", "sleeping")
+		s.waitRunning(t, name, "main", 0)
+	}
+	s.eventually(t, "the agent holds the lock", func() bool { return holdsLock(t) })
+	report, err := os.Create(systemdtest.ReportFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM)
+	started := time.Now()
+	add := func(state string) {
+		fmt.Fprintf(report, "%.1f %s\n", time.Since(started).Seconds(), state)
+	}
+	run(t, "systemctl", "poweroff", "--no-block")
+	last := ""
+	for {
+		select {
+		case <-ended:
+			add("down:" + last)
+			os.Exit(1) // no clean-up: the machine is gone soon
+		case <-time.After(50 * time.Millisecond):
+		}
+		var now []string
+		for _, name := range names {
+			if c := s.newestContainer(t, name, "main"); c != nil && c.GetState() == running {
+				now = append(now, name)
+			}
+		}
+		state := cmp.Or(strings.Join(now, ","), "none")
+		if state != last {
+			last = state
+			add(state)
+		}
 	}
 }
 
