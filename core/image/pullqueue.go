@@ -1,6 +1,7 @@
 package image
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -36,9 +37,12 @@ func LimitsFromConfig(c *kubeletconfig.KubeletConfiguration) Limits {
 // pull that has to wait is not a failure and causes no back-off; with the kubelet it does.
 type PullQueue struct {
 	// Waiting are images in the order of their pulls: by turn, then first come, first served.
-	Waiting  []QueuedPull `json:"waiting,omitempty"`
-	Turn     int          `json:"turn,omitempty"` // of the newest pull
-	InFlight int          `json:"inFlight"`       // running pulls
+	Waiting []QueuedPull `json:"waiting,omitempty"`
+	Turn    int          `json:"turn,omitempty"` // of the newest pull
+	// Next has the first turn of the next image of a tenant, if that is after the current one: without
+	// it, a tenant that needs the same image again and again would have every turn.
+	Next     map[string]int `json:"next,omitempty"`
+	InFlight int            `json:"inFlight"` // running pulls
 	// AllowanceSpentUntil is until when the rate allowance is used up, but for Burst.
 	AllowanceSpentUntil time.Time `json:"allowanceSpentUntil"`
 }
@@ -53,7 +57,7 @@ type QueuedPull struct {
 
 // add adds an image to the queue, unless the queue has it.
 func (q *PullQueue) add(name, tenant string) {
-	turn, at := q.Turn, 0
+	turn, at := max(q.Turn, q.Next[tenant]), 0
 	for i := range q.Waiting {
 		switch queued := &q.Waiting[i]; {
 		case queued.Name == name:
@@ -87,10 +91,20 @@ func (q *PullQueue) tryStart(name, tenant string, limits Limits,
 		}
 		q.AllowanceSpentUntil = q.AllowanceSpentUntil.Add(limits.Interval)
 	}
-	q.Turn = q.Waiting[0].Turn
+	q.startTurn(q.Waiting[0])
 	q.Waiting = q.Waiting[1:]
 	q.InFlight++
 	return true, time.Time{}
+}
+
+// startTurn makes the turn of a pull that starts the current one.
+func (q *PullQueue) startTurn(pull QueuedPull) {
+	q.Turn = pull.Turn
+	maps.DeleteFunc(q.Next, func(_ string, turn int) bool { return turn <= q.Turn })
+	if q.Next == nil {
+		q.Next = map[string]int{}
+	}
+	q.Next[pull.Tenant] = pull.Turn + 1
 }
 
 // remove removes an image that no longer needs a pull from the queue.
