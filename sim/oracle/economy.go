@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -164,11 +165,27 @@ func (s *Set) Called(now time.Time, request any) {
 	case call == "ContainerStatus" && slices.ContainsFunc(pods, (*pod).wasChanged) &&
 		now.Sub(later(changedAt, m.agentStartedAt)) <= resizeVerifyBound:
 	case slices.ContainsFunc(pods, (*pod).hasWork),
-		m.patchesUnsettled(now, request):
+		m.patchesUnsettled(now, request), m.rotatesFullLog(request):
 	default:
 		s.report(&economy{}, findingf("%s was called%s, although nothing has changed for %v", call,
 			about, now.Sub(changedAt).Round(time.Second)), now)
 	}
+}
+
+// rotatesFullLog reports whether a request begins the rotation of a log that has grown too large:
+// processes write to their logs all the time.
+func (m *model) rotatesFullLog(request any) bool {
+	rename, isRename := request.(*world.Rename)
+	if !isRename || m.opts.ListFiles == nil || !isWithin(rename.From, m.opts.LogsDir) {
+		return false
+	}
+	dir, name := path.Split(rename.From)
+	for f := range m.opts.ListFiles(path.Clean(dir)) {
+		if f.Name == name {
+			return f.Size >= m.opts.LogBytesMax
+		}
+	}
+	return false
 }
 
 // patchesUnsettled reports whether a request patches a pod whose object is not as it has to be.

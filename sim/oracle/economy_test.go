@@ -1,6 +1,8 @@
 package oracle
 
 import (
+	"fmt"
+	"iter"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -216,6 +218,19 @@ func TestEconomyOfCallsAboutOnePod(t *testing.T) {
 			settleEconomy(s)
 			startAnother(s)
 			s.Called(s.now, call)
+		}})
+	}
+	for size, want := range map[int64]string{99: "economy", 100: ""} { //ordered: each by itself
+		cases = append(cases, testCase{fmt.Sprintf("a log of %d bytes", size), want, func(s *script) {
+			s.model.opts.LogBytesMax = 100
+			s.model.opts.ListFiles = func(dir string) iter.Seq[File] {
+				return func(yield func(File) bool) {
+					_ = dir == logsDir+"/ns_web_u1/app" && yield(File{Name: "0.log", Size: size})
+				}
+			}
+			settleEconomy(s)
+			startAnother(s)
+			s.Called(s.now, &api.Rename{From: log, To: log + ".20260101-000000"})
 		}})
 	}
 	runCases(t, cases)
