@@ -224,6 +224,24 @@ func TestPreStopOfSidecar(t *testing.T) {
 	}
 }
 
+// The wait for its turn is part of a sidecar's grace period; a delay of one that is stopped alone is
+// not.
+func TestUsedGraceOfSidecar(t *testing.T) {
+	for _, test := range []struct {
+		stop Stop
+		want time.Duration
+	}{
+		{Stop{StartedAt: t0, InOrder: true}, 12 * time.Second},
+		{Stop{StartedAt: t0}, 0},
+		{Stop{StartedAt: t0, PreStop: Hook{EndedAt: t0.Add(5 * time.Second)}}, 5 * time.Second},
+	} {
+		c := &Container{SidecarOrder: 1, Stop: &test.stop}
+		if got := c.usedGrace(t0.Add(12 * time.Second)); got != test.want {
+			t.Errorf("%+v: %v, want %v", test.stop, got, test.want)
+		}
+	}
+}
+
 // A container is waiting until its postStart hook has completed, and the next container waits for
 // it.
 func TestNextContainerWaitsForPostStart(t *testing.T) {

@@ -15,6 +15,7 @@ type Stop struct {
 	StartedAt time.Time     `json:"startedAt"`
 	Grace     time.Duration `json:"grace"`
 	PreStop   Hook          `json:"preStop"`
+	InOrder   bool          `json:"inOrder,omitempty"` // of a sidecar that is stopped with its pod
 	KillAfter time.Duration `json:"killAfter,omitempty"` // from TERM to KILL; zero before TERM
 }
 
@@ -116,11 +117,11 @@ func (p *Pod) issueStop(c *Container, env *Env, w *wakeTimer) {
 }
 
 // usedGrace returns how much of the grace period has passed: until the preStop hook has ended, or
-// while a sidecar has waited for its turn. It is not shortened by a delay of the agent, as while
-// the runtime returns errors.
+// while a sidecar that is stopped with its pod has waited for its turn. It is not shortened by a
+// delay of the agent, as while the runtime returns errors.
 func (c *Container) usedGrace(now time.Time) time.Duration {
 	switch s := c.Stop; {
-	case c.SidecarOrder != 0:
+	case c.SidecarOrder != 0 && s.InOrder:
 		return now.Sub(s.StartedAt)
 	case s.PreStop.EndedAt.IsZero():
 		return 0
@@ -150,9 +151,11 @@ func (p *Pod) stopAllContainers(env *Env, w *wakeTimer) bool {
 		}
 		if c.SidecarOrder == 0 {
 			p.stopContainer(c, grace, reason, env, w)
-		} else if p.beginStop(c, grace, reason, env, w) && !p.runPreStopHook(c, env, w) &&
-			!w.waitUntil(c.Stop.StartedAt.Add(c.Stop.Grace)) {
-			p.issueStop(c, env, w)
+		} else if p.beginStop(c, grace, reason, env, w) {
+			c.Stop.InOrder = true
+			if !p.runPreStopHook(c, env, w) && !w.waitUntil(c.Stop.StartedAt.Add(c.Stop.Grace)) {
+				p.issueStop(c, env, w)
+			}
 		}
 	}
 	if next != nil && next.SidecarOrder != 0 && p.isSettled() { // no start may be in flight
