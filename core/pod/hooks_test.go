@@ -235,7 +235,8 @@ func TestUsedGraceOfSidecar(t *testing.T) {
 		{Stop{StartedAt: t0}, 0},
 		{Stop{StartedAt: t0, PreStop: Hook{EndedAt: t0.Add(5 * time.Second)}}, 5 * time.Second},
 	} {
-		c := &Container{SidecarOrder: 1, Stop: &test.stop}
+		c := &Container{Stop: &test.stop}
+		c.SidecarOrder = 1
 		if got := c.usedGrace(t0.Add(12 * time.Second)); got != test.want {
 			t.Errorf("%+v: %v, want %v", test.stop, got, test.want)
 		}

@@ -15,7 +15,7 @@ type Stop struct {
 	StartedAt time.Time     `json:"startedAt"`
 	Grace     time.Duration `json:"grace"`
 	PreStop   Hook          `json:"preStop"`
-	InOrder   bool          `json:"inOrder,omitempty"` // of a sidecar that is stopped with its pod
+	InOrder   bool          `json:"inOrder,omitempty"`   // of a sidecar that is stopped with its pod
 	KillAfter time.Duration `json:"killAfter,omitempty"` // from TERM to KILL; zero before TERM
 }
 

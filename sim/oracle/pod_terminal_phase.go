@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -38,6 +39,9 @@ func (*terminalPhase) checkServed(m *model, now time.Time, pods []*v1.Pod) *find
 		if p == nil || served.Status.Phase == v1.PodUnknown || p.externalPhase != "" {
 			continue // another client's phase is served while the pod terminates
 		}
+		if p.hasDesiredTwin() {
+			continue // it is removed while the agent prefers the other one
+		}
 		phase := served.Status.Phase
 		if isTerminalPhase(phase) && p.liveContainers > 0 {
 			return findingf("pod %s is served as %s, but %s runs", p, phase,
@@ -49,6 +53,12 @@ func (*terminalPhase) checkServed(m *model, now time.Time, pods []*v1.Pod) *find
 		}
 	}
 	return nil
+}
+
+// hasDesiredTwin reports whether another manifest has a pod of the same full name: one of the two
+// is skipped, after a restart of the agent maybe the other one.
+func (p *pod) hasDesiredTwin() bool {
+	return slices.ContainsFunc(p.fullName.pods, func(o *pod) bool { return o != p && o.spec != nil })
 }
 
 // recordTerminalPhase records a served terminal phase that is final.
