@@ -224,8 +224,8 @@ func TestPreStopOfSidecar(t *testing.T) {
 	}
 }
 
-// The wait for its turn is part of a sidecar's grace period; a delay of one that is stopped alone is
-// not.
+// The wait for its turn is part of a sidecar's grace period; a delay of one that is stopped alone
+// is not.
 func TestUsedGraceOfSidecar(t *testing.T) {
 	for _, test := range []struct {
 		stop Stop

@@ -5,8 +5,8 @@
 // the state file. Plan: takes the lock; in a shutdown, ends the pods of one group after the other,
 // those of the lowest priority first, each with the shorter of its own grace period and the
 // group's; goes on when all of the group have ended, or its period has passed; releases the lock
-// when all have ended and the final statuses are written, or the time of all groups has passed.
-// Events: the announcement of a shutdown and its cancellation, the loss of the connection on which
+// when all pods are known and have ended and the final statuses are written, or the time of all
+// groups has passed. Events: the announcement of a shutdown and its cancellation, the loss of the connection on which
 // they come, ends of pods, and the completions of its operations.
 //
 // An agent that is started in the middle goes on with the shutdown: the state file says that one
@@ -44,8 +44,8 @@ const (
 	// recheckDelay is how long after the lock was released the agent asks whether the machine still
 	// shuts down.
 	recheckDelay = time.Minute
-	// listBound is how long an agent that is started in the middle waits until it knows all pods: one
-	// that is listed late would end after those of a higher priority.
+	// listBound is how long an agent that is started in the middle waits with the first group until it
+	// knows all pods: one that is listed later ends after those of a higher priority.
 	listBound      = 10 * time.Second
 	lockTimeout    = 30 * time.Second
 	backoffInitial = time.Second // dbusReconnectPeriod of the kubelet
@@ -203,7 +203,7 @@ func (m *Manager) planShutdown(env *Env) time.Time {
 	maps.DeleteFunc(s.Unreported, func(uid string, _ bool) bool { return env.IsReported(uid) })
 	deadline := s.StartedAt.Add(m.Total())
 	if !s.Released && now.Before(deadline) &&
-		(len(s.Late) > 0 || len(s.Unreported) > 0 || !m.File.finish(env.Effects)) {
+		(len(s.Late) > 0 || len(s.Unreported) > 0 || !env.Listed || !m.File.finish(env.Effects)) {
 		return deadline
 	}
 	m.File.finish(env.Effects)

@@ -89,9 +89,9 @@ func (z *resize) noteGrant(m *model, before, now *v1.Pod) {
 	}
 }
 
-// checkAllocationStays checks that a status does not take back that resources are allocated while
-// the spec still asks for them. A pod whose spec is again what it was is not checked: what it asked
-// for meanwhile may still be allocated.
+// checkAllocationStays checks that a status does not take back that resources are allocated to a
+// container that runs, while the spec still asks for them. A pod whose spec is again what it was is
+// not checked: what it asked for meanwhile may still be allocated.
 func (m *model) checkAllocationStays(before, now *v1.Pod) *finding {
 	p := m.pods[string(now.UID)]
 	generation := before.Generation
@@ -103,7 +103,7 @@ func (m *model) checkAllocationStays(before, now *v1.Pod) *finding {
 		spec := containerOf(now, had.Name)
 		for _, has := range now.Status.ContainerStatuses {
 			if has.Name != had.Name || has.ContainerID != had.ContainerID || spec == nil ||
-				has.ContainerID == "" {
+				has.State.Running == nil {
 				continue
 			}
 			want := spec.Resources.Requests
