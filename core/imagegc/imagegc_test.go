@@ -174,7 +174,7 @@ func TestInvalidCapacity(t *testing.T) {
 	}
 }
 
-// A removal that fails has an unknown outcome: the image stays known, others are tried, and the next
+// A removal that fails has an unknown outcome: the image stays known, others are tried, the next
 // round begins with a list.
 func TestFailedRemoval(t *testing.T) {
 	n := newNode(defaults)

@@ -32,9 +32,10 @@ type Round struct {
 
 	Mountpoint string                   `json:"mountpoint,omitempty"` // of the images
 	Filesystem world.FilesystemMeasured `json:"filesystem"`
+	Over       bool                     `json:"over,omitempty"` // the high threshold was reached
 	ToFree     int64                    `json:"toFree"`
 	Freed      int64                    `json:"freed"`
-	Removing   string                   `json:"removing,omitempty"` // the image of the removal in flight
+	Removing   string                   `json:"removing,omitempty"` // in flight
 	Tried      map[string]bool          `json:"tried,omitempty"`    // removals of this round
 	Errors     []string                 `json:"errors,omitempty"`
 }
@@ -176,7 +177,8 @@ func (c *Collector) decide(r *Round, env *Env) {
 	}
 	fs.AvailableBytes = max(0, min(fs.AvailableBytes, fs.CapacityBytes))
 	r.Step = StepSpace
-	if usedPercent(fs) >= c.Settings.HighPercent {
+	r.ToFree, r.Freed = 0, 0
+	if r.Over = r.Over || usedPercent(fs) >= c.Settings.HighPercent; r.Over {
 		free := float64(fs.CapacityBytes) * float64(100-c.Settings.LowPercent) / 100
 		r.ToFree = int64(free) - fs.AvailableBytes
 	}
@@ -249,12 +251,16 @@ func (c *Collector) HandleCompletion(rec op.Record, ev world.Event, env *Env) {
 }
 
 // handleRemoval applies the completion of a removal. After a failure the image stays known: it may
-// have been removed, which the next list tells.
+// have been removed, which the next list tells. The file system is measured before another image is
+// removed for space, which may not be needed any more.
 func (c *Collector) handleRemoval(r *Round, ev world.Event) {
 	id := r.Removing
 	r.Removing = ""
 	if ev.Err != nil {
 		r.Errors = append(r.Errors, ev.Err.Message)
+		if r.Step == StepSpace && !r.All {
+			r.Step = StepMeasure
+		}
 		return
 	}
 	if record := c.Records[id]; record != nil {

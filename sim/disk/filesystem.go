@@ -28,9 +28,12 @@ const mountedDevices = 1000
 func (d *Disk) measureFilesystem(call *wire.Call, req *world.MeasureFilesystem) {
 	at, err := d.resolve(call.Name, req.Path, true)
 	switch {
+	case d.isFilesystem(req.Path):
+		measured := d.Filesystem(req.Path)
+		call.Reply(&measured)
 	case err != nil:
 		call.Fail(err)
-	case at.node == nil && !d.isFilesystem(req.Path):
+	case at.node == nil:
 		call.Fail(notFound(call.Name, req.Path))
 	case at.nodeMount != nil && at.nodeMount.isMemory:
 		call.Reply(d.memoryFilesystem(at.nodeMount))

@@ -84,6 +84,9 @@ const (
 	imageInodes    = 100
 )
 
+// AddImage makes the runtime know an image before the agent mentions it.
+func (r *Runtime) AddImage(ref string) { r.image(ref) }
+
 // ImageUsage returns what the images that are present occupy.
 func (r *Runtime) ImageUsage() (bytes, inodes int64) {
 	for _, name := range slices.Sorted(maps.Keys(r.images)) {
@@ -121,7 +124,8 @@ func (r *Runtime) removeImage(call *wire.Call, req *runtimeapi.RemoveImageReques
 		}
 		if img.present {
 			img.present = false
-			r.opts.Truth.Add(truth.Fact{Time: r.now(), Kind: truth.ImageRemoved, Image: img.ref})
+			r.opts.Truth.Add(truth.Fact{Time: r.now(), Kind: truth.ImageRemoved, Image: img.ref,
+				Bytes: img.bytes, IsPinned: img.pinned})
 		}
 		call.Reply(&runtimeapi.RemoveImageResponse{})
 	})

@@ -181,6 +181,7 @@ type Fact struct {
 
 	Path, NewPath, Image string
 	Bytes                int64
+	IsPinned             bool              `json:",omitempty"` // of an image that was removed
 	Annotations          map[string]string // of the created container or sandbox; must not be changed
 
 	Write *Write // of ObjectCreated, ObjectUpdated and ObjectDeleted
