@@ -122,6 +122,27 @@ var mutants = []mutant{
 		scenario: "odd-runtime", seeds: "1-100",
 	},
 	{
+		name:     "garbage collection of images that are in use",
+		file:     "core/imagegc/imagegc.go",
+		old:      "used[id], r.LastUsed = true, now",
+		new:      "r.LastUsed = now",
+		scenario: "image-gc", seeds: "1-300",
+	},
+	{
+		name:     "garbage collection of pinned images",
+		file:     "core/imagegc/imagegc.go",
+		old:      "if !used[id] && !r.Pinned && !tried[id] {",
+		new:      "if !used[id] && !tried[id] {",
+		scenario: "image-gc", seeds: "1-300",
+	},
+	{
+		name:     "a removal of unknown outcome counts as failed",
+		file:     "core/imagegc/round.go",
+		old:      "if r.Step == StepSpace && !r.All {",
+		new:      "if r.All {",
+		scenario: "image-gc", seeds: "1-300",
+	},
+	{
 		name:     "two pods of one full name at once",
 		file:     "core/pods.go",
 		old:      "if uid != p.UID && a.state.Pods[uid].HoldsNameOrPorts() {",
