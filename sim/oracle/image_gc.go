@@ -32,7 +32,8 @@ func (o *imageGC) checkFact(m *model, f *truth.Fact) *finding {
 
 func (o *imageGC) checkRemoval(m *model, f *truth.Fact) *finding {
 	for _, c := range o.uses { //ordered: whether there is one
-		if c.Image == f.Image && f.Time.Sub(c.Time) > callBound {
+		image := c.ContainerConfig.GetImage().GetUserSpecifiedImage()
+		if (c.Image == f.Image || image == f.Image) && f.Time.Sub(c.Time) > callBound {
 			return findingf("image %s was removed while a container uses it", f.Image)
 		}
 	}
