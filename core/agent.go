@@ -16,6 +16,7 @@ import (
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/image"
+	"seedlet.dev/core/imagegc"
 	"seedlet.dev/core/lease"
 	"seedlet.dev/core/logs"
 	"seedlet.dev/core/machine"
@@ -61,6 +62,7 @@ type State struct {
 	EventStream  pleg.Stream            `json:"eventStream"`
 	Runtime      runtime.Runtime        `json:"runtime"`
 	Images       image.Store            `json:"images"`
+	ImageGC      imagegc.Collector      `json:"imageGC"`
 	PodDirs      poddirs.Listing        `json:"podDirs"`
 	QOS          qos.Cgroups            `json:"qos"`
 	Shutdown     shutdown.Manager       `json:"shutdown"` // of the machine
@@ -143,6 +145,7 @@ func New(o Options) *Agent {
 		PodDirs:      poddirs.Listing{Dir: root + "/pods"},
 		Housekeeping: housekeeping.Cleanup{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
 		Images:       image.Store{Limits: image.LimitsFromConfig(c)},
+		ImageGC:      imagegc.Collector{Settings: imagegc.SettingsFromConfig(c)},
 		LogRotation:  logs.NewRotation(c),
 		LogLinks:     logs.Links{Dir: links, LogsDir: path.Clean(c.PodLogsDir)},
 		Pods:         map[string]*pod.Pod{},
@@ -175,7 +178,7 @@ func (a *Agent) handleBoot(boot *world.Boot, now time.Time) {
 	a.setAsideAtBoot(boot, now)
 	for _, key := range []timer.Key{machine.Owner, poddirs.Owner, manifest.Owner,
 		manifest.URLOwner, pleg.Owner, pleg.StreamOwner, runtime.Owner, runtime.CIDROwner,
-		shutdown.Owner, s.Node.Resolv.Key(), s.Node.Hosts.Key()} {
+		shutdown.Owner, imagegc.Owner, s.Node.Resolv.Key(), s.Node.Hosts.Key()} {
 		a.queue.enqueue(key)
 	}
 	for _, key := range allocation.Keys() {

@@ -16,7 +16,8 @@ func (a *Agent) planImage(name string) time.Time {
 	images := &a.state.Images
 	before, _ := images.PullInFlight(name)
 	wake := images.Plan(name, &image.Env{Effects: &a.effects, Enqueue: a.queue.enqueue,
-		PullsHeld: a.notReadyReason() != "", Sandbox: a.sandboxConfig})
+		PullsHeld: a.notReadyReason() != "", Sandbox: a.sandboxConfig,
+		IsRemoving: a.state.ImageGC.IsRemoving})
 	if started, waiters := images.PullInFlight(name); !started.Equal(before) {
 		for _, w := range waiters {
 			a.enqueuePod(w.UID)

@@ -294,6 +294,13 @@ func (a *Agent) addKubeletDurationMetrics(m *metricList) {
 	m.addHistograms("storage_operation_duration_seconds", "Time that it took to set up a volume of a "+
 		"pod, or to unmount those of a pod together.", t.VolumeOperations, volumeOperationBounds,
 		"volume_plugin", "operation_name", "status", "migrated")
+	for _, c := range []struct {
+		reason string
+		count  uint64
+	}{{"age", a.state.ImageGC.RemovedByAge}, {"space", a.state.ImageGC.RemovedBySpace}} {
+		m.addCounter("kubelet_image_garbage_collected_total",
+			"Images that garbage collection has removed.", c.count, "reason", c.reason)
+	}
 	m.addHistograms("kubelet_image_pull_duration_seconds",
 		"Duration of successful image pulls, by the size of the image.", t.ImagePulls,
 		imagePullBounds, "image_size_in_bytes")

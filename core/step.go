@@ -9,6 +9,7 @@ import (
 	"seedlet.dev/core/allocation"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
+	"seedlet.dev/core/imagegc"
 	"seedlet.dev/core/lease"
 	"seedlet.dev/core/logs"
 	"seedlet.dev/core/machine"
@@ -190,6 +191,8 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 		a.handleMachineCompletion(ev)
 	case shutdown.Owner.Component:
 		a.handleShutdownCompletion(r, ev)
+	case imagegc.Owner.Component:
+		a.handleImageGCCompletion(r, ev)
 	case lease.Owner.Component:
 		s.Lease.HandleCompletion(s.Boot.Seed, r, ev, &a.effects)
 	default:
@@ -245,6 +248,8 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = s.Machine.Plan(&a.effects)
 	case shutdown.Owner.Component:
 		wake = a.planShutdown()
+	case imagegc.Owner.Component:
+		wake = a.planImageGC()
 	case lease.Owner.Component:
 		wake = a.planLease()
 	case apiPodsOwner.Component:

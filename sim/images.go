@@ -13,13 +13,18 @@ import (
 type imageRegistry struct {
 	planned map[string]*plan.Image
 	users   map[string]string
+	present map[string]plan.NodeImage
 }
 
 // forever is longer than any run.
 const forever = 1000 * time.Hour
 
 func newImageRegistry(spec *plan.Spec) imageRegistry {
-	registry := imageRegistry{map[string]*plan.Image{}, spec.ImageUsers}
+	registry := imageRegistry{map[string]*plan.Image{}, spec.ImageUsers,
+		map[string]plan.NodeImage{}}
+	for _, image := range spec.Node.NodeImages {
+		registry.present[image.Ref] = image
+	}
 	for i := range spec.Images {
 		registry.planned[spec.Images[i].Ref] = &spec.Images[i]
 	}
@@ -30,7 +35,8 @@ func newImageRegistry(spec *plan.Spec) imageRegistry {
 func (r imageRegistry) imageFor(ref string, pulls int) runtime.Image {
 	planned := r.planned[ref]
 	if planned == nil {
-		return runtime.Image{User: r.users[ref]}
+		has := r.present[ref]
+		return runtime.Image{User: r.users[ref], Bytes: has.Bytes, Pinned: has.Pinned}
 	}
 	image := runtime.Image{
 		Absent: true, PullDuration: time.Duration(planned.PullTakes), User: r.users[ref],
@@ -48,4 +54,21 @@ func (r imageRegistry) imageFor(ref string, pulls int) runtime.Image {
 func (r imageRegistry) userOf(ref string) string {
 	user, _, _ := strings.Cut(r.users[ref], ":")
 	return user
+}
+
+// imageBytesUsed returns what measures the images' file system, unless the plan has none.
+func (r *run) imageBytesUsed() func() int64 {
+	if r.plan.Node.ImageBytes == 0 {
+		return nil
+	}
+	return func() int64 {
+		fs := r.disk.Filesystem(runtime.ImageDirectory)
+		return fs.CapacityBytes - fs.AvailableBytes
+	}
+}
+
+// imageBytesKept returns up to how many bytes no image is removed: the default low threshold.
+func imageBytesKept(spec *plan.Spec) int64 {
+	const lowThresholdPercent = 80
+	return spec.Node.ImageBytes * lowThresholdPercent / 100
 }

@@ -122,6 +122,20 @@ var mutants = []mutant{
 		scenario: "odd-runtime", seeds: "1-100",
 	},
 	{
+		name:     "garbage collection of images that are in use",
+		file:     "core/imagegc/imagegc.go",
+		old:      "if isUsed {",
+		new:      "if isUsed && id == \"\" {",
+		scenario: "image-gc", seeds: "1-300",
+	},
+	{
+		name:     "garbage collection of pinned images",
+		file:     "core/imagegc/imagegc.go",
+		old:      "if !used[id] && !r.Pinned && !tried[id] {",
+		new:      "if !used[id] && r != nil && !tried[id] {",
+		scenario: "image-gc", seeds: "1-300",
+	},
+	{
 		name:     "two pods of one full name at once",
 		file:     "core/pods.go",
 		old:      "if uid != p.UID && a.state.Pods[uid].HoldsNameOrPorts() {",

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -224,7 +225,10 @@ func (r *run) connectPorts(images imageRegistry) {
 	}
 	r.disk = disk.New(disk.Options{
 		Agenda: r.agenda.Actor("disk"), Truth: r.truth, Seed: seed, Faults: calls,
-		Files: host.Files(),
+		Files: host.Files(), Filesystems: []disk.Filesystem{{Path: runtime.ImageDirectory,
+			CapacityBytes: cmp.Or(node.ImageBytes, disk.RootFilesystem.CapacityBytes),
+			Inodes:        disk.RootFilesystem.Inodes,
+			Extra:         func() (int64, int64) { return r.runtime.ImageUsage() }}},
 	})
 	r.runtime = runtime.New(runtime.Options{
 		Agenda: r.agenda.Actor("runtime"), Truth: r.truth, Seed: seed, Faults: calls,
@@ -238,6 +242,9 @@ func (r *run) connectPorts(images imageRegistry) {
 		SystemdCgroups: node.SystemdCgroups, WithoutUserNamespaces: node.NoUserNamespaces,
 		EnterCgroup: func(path string) { r.host.EnterCgroup(path) },
 	})
+	for _, image := range node.NodeImages {
+		r.runtime.AddImage(image.Ref)
+	}
 	r.host = host.New(host.Options{
 		Agenda: r.agenda.Actor("host"), Truth: r.truth, Seed: seed, Faults: calls,
 		KillCgroup: r.runtime.KillCgroup, Machine: r.machine,

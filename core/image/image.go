@@ -330,6 +330,8 @@ type Env struct {
 	Effects   *op.Effects
 	Enqueue   func(timer.Key) // has another image planned
 	PullsHeld bool            // no pull starts
+	// IsRemoving reports whether the removal of an image is in flight; nil: none is.
+	IsRemoving func(ref string) bool
 	// Sandbox returns the configuration of the sandbox of a pod; nil if the pod has none.
 	Sandbox func(uid string) *runtimeapi.PodSandboxConfig
 }
@@ -352,6 +354,10 @@ func (s *Store) plan(name string, env *Env) time.Time {
 		return time.Time{}
 	case len(img.Waiters) == 0:
 		s.removeUnused(img)
+		return time.Time{}
+	case env.IsRemoving != nil && env.IsRemoving(img.Ref):
+		// An answer from before the end of the removal would be wrong after it. The image is planned
+		// when the removal completes.
 		return time.Time{}
 	}
 	wake := s.planStatus(img, env.Effects)

@@ -51,6 +51,7 @@ const (
 var periodicCalls = []string{
 	"ListPodSandbox", "ListContainers", "ListImages", "GetEvents", "Status", "Version",
 	"RuntimeConfig", "ReadFiles", "ListDir", "StatPath", "ReadLinks", "MeasureTree",
+	"ImageFsInfo", "MeasureFilesystem",
 	"FetchManifest", "ListCgroups", "ReadMachine",
 	"ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck",
 	"CreateToken", "WatchObjects", "Watch",

@@ -61,6 +61,10 @@ type Options struct {
 	// IsHostile reports whether a pod, by its name, does not have to run: it harms the others. Nil:
 	// no pod does.
 	IsHostile func(name string) bool
+	// ImageBytesUsed are the bytes used on the images' file system, and ImageBytesKept those up to
+	// which nothing is removed. Nil: not checked.
+	ImageBytesUsed func() int64
+	ImageBytesKept int64
 	// LastFault returns when, at a time, a fault of any kind last applied; zero: none has. Nil: no
 	// fault ever applies.
 	LastFault func(now time.Time) time.Time
@@ -134,6 +138,7 @@ func oracles() []oracle {
 		&gracePeriod{}, &onePerFullName{}, &uidReuse{}, &sidecarOrder{}, &hooks{}, &probes{},
 		&activeDeadline{}, &needlessStop{}, &readiness{}, &podDirectories{}, &podVolumes{},
 		&volumeContent{}, &volumeStaleness{}, &volumeReadOnly{}, &environment{}, &images{},
+		&imageGC{},
 		&containerConfig{}, &sandboxConfig{}, &logs{}, &terminationMessage{}, &health{},
 		&cgroups{}, &tiers{}, &resize{}, &userNamespaces{}, &restartAll{},
 		&eviction{}, &apiTerminalPhase{}, &apiTerminalStopped{}, &apiIdentity{}, &apiDeletion{},

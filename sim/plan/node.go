@@ -41,6 +41,11 @@ type Node struct {
 	// long as the agent asks for.
 	InhibitDelayMax Duration `json:"inhibitDelayMax,omitempty"`
 
+	// ImageBytes is the size of the runtime's file system. Absent: 100 GiB. NodeImages are the images
+	// that it has from the start.
+	ImageBytes int64       `json:"imageBytes,omitempty"`
+	NodeImages []NodeImage `json:"nodeImages,omitempty"`
+
 	CPUs   int                `json:"cpus,omitempty"`   // absent: 16
 	Memory *resource.Quantity `json:"memory,omitempty"` // absent: 16Gi
 }
@@ -50,6 +55,13 @@ const (
 	cpusDefault   = 16
 	memoryDefault = 16 << 30
 )
+
+// NodeImage is an image that the runtime has from the start, so many bytes large.
+type NodeImage struct {
+	Ref    string `json:"ref"`
+	Bytes  int64  `json:"bytes"`
+	Pinned bool   `json:"pinned,omitempty"`
+}
 
 // CPUCount returns the number of CPUs of the machine.
 func (n *Node) CPUCount() int { return cmp.Or(n.CPUs, cpusDefault) }

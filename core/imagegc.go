@@ -1,0 +1,80 @@
+package core
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/image"
+	"seedlet.dev/core/imagegc"
+	nodeobject "seedlet.dev/core/node"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/statuswriter"
+	"seedlet.dev/world"
+)
+
+func (a *Agent) planImageGC() time.Time {
+	return a.state.ImageGC.Plan(a.imageGCEnv())
+}
+
+func (a *Agent) imageGCEnv() *imagegc.Env {
+	return &imagegc.Env{Effects: &a.effects, Ready: a.hasListedEverything(),
+		References: a.imageReferences, Warn: func(reason, message string) {
+			a.effects.RecordEvent(nodeobject.Reference(a.state.Node.Name), v1.EventTypeWarning, reason,
+				"%s", message)
+		}}
+}
+
+// imageReferences returns the images that pods use or are about to use: those of all specs that are
+// known or desired, and those that are being pulled. The images of containers are listed by the
+// runtime.
+func (a *Agent) imageReferences() []string {
+	var refs []string
+	add := func(pod *v1.Pod) { refs = appendImages(refs, &pod.Spec) }
+	for _, uid := range a.podUIDs {
+		if p := a.state.Pods[uid]; p.Spec != nil {
+			add(p.Spec)
+		}
+	}
+	for name := range a.state.APIPodUIDs { //ordered: a set
+		if pod := a.apiPod(name); pod != nil && !statuswriter.IsTerminal(&pod.Status) {
+			add(pod)
+		}
+	}
+	for _, pod := range a.state.Manifests.Pods() {
+		add(pod)
+	}
+	for _, img := range a.state.Images.Images { //ordered: a set
+		refs = append(refs, img.Ref, img.ID)
+	}
+	return refs
+}
+
+func appendImages(refs []string, spec *v1.PodSpec) []string {
+	for i := range spec.InitContainers {
+		refs = append(refs, spec.InitContainers[i].Image)
+	}
+	for i := range spec.Containers {
+		refs = append(refs, spec.Containers[i].Image)
+	}
+	for i := range spec.EphemeralContainers {
+		refs = append(refs, spec.EphemeralContainers[i].Image)
+	}
+	for i := range spec.Volumes {
+		if source := spec.Volumes[i].Image; source != nil {
+			refs = append(refs, source.Reference)
+		}
+	}
+	return refs
+}
+
+// handleImageGCCompletion handles the completion of an operation. The images whose operations wait
+// for the end of a removal are planned.
+func (a *Agent) handleImageGCCompletion(r op.Record, ev world.Event) {
+	a.state.ImageGC.HandleCompletion(r, ev, a.imageGCEnv())
+	if r.Call == "RemoveImage" {
+		for _, name := range a.state.Images.Names() {
+			a.queue.enqueue(image.Key(name))
+		}
+	}
+}

@@ -1,0 +1,214 @@
+// Package imagegc removes images that no pod uses: those that were not used for too long, and, when
+// the file system of the images is nearly full, those that were not used for the longest time.
+//
+// Facts: the images that the runtime has, with when each was first seen and last used; the round
+// under way, with its lists, the image file system's state, and the removal in flight. Plan: every
+// five minutes a round, which lists images and containers, removes images over the maximum age,
+// measures the file system, and removes others one after another until enough is freed. Events: the
+// completions of its operations, and the request of an eviction to remove everything unused.
+//
+// The times are those of this agent, as in the kubelet: after a restart every image is new. An
+// image that a desired pod names is used, also before it has a container. Upstream:
+// pkg/kubelet/images/image_gc_manager.go. Start reading at Collector.Plan.
+package imagegc
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/distribution/reference"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
+)
+
+// Owner is the key of the operations and the timer.
+var Owner = timer.Key{Component: "imagegc"}
+
+const (
+	period         = 5 * time.Minute // ImageGCPeriod of the kubelet
+	retryDelay     = 10 * time.Second
+	callTimeout    = 2 * time.Minute
+	measureTimeout = 30 * time.Second
+)
+
+// Settings are the configuration of the collection.
+type Settings struct {
+	HighPercent int           `json:"highPercent"` // of the capacity that is used
+	LowPercent  int           `json:"lowPercent"`
+	AgeMin      time.Duration `json:"ageMin"`
+	AgeMax      time.Duration `json:"ageMax"` // zero: images have no maximum age
+}
+
+// SettingsFromConfig returns the settings of a configuration with defaults.
+func SettingsFromConfig(c *kubeletconfig.KubeletConfiguration) Settings {
+	s := Settings{HighPercent: 100, LowPercent: 100, AgeMin: c.ImageMinimumGCAge.Duration,
+		AgeMax: c.ImageMaximumGCAge.Duration}
+	if c.ImageGCHighThresholdPercent != nil {
+		s.HighPercent = int(*c.ImageGCHighThresholdPercent)
+	}
+	if c.ImageGCLowThresholdPercent != nil {
+		s.LowPercent = int(*c.ImageGCLowThresholdPercent)
+	}
+	return s
+}
+
+// isOff reports whether nothing is collected without a request. Upstream: StartGarbageCollection.
+func (s Settings) isOff() bool { return s.HighPercent == 100 && s.AgeMax == 0 }
+
+// Collector is the state of the collection.
+type Collector struct {
+	Settings Settings           `json:"settings"`
+	BeganAt  time.Time          `json:"beganAt"` // when this agent began to see images
+	Records  map[string]*Record `json:"records,omitempty"`
+	Round    *Round             `json:"round,omitempty"` // the one under way; nil: none
+	NextAt   time.Time          `json:"nextAt"`          // of the next round
+	Failures int                `json:"failures"`        // failed rounds in a row
+	// UnusedWantedAt is when everything unused was requested to be removed, and UnusedRemovedAt is the
+	// newest request that a round has satisfied as far as it could.
+	UnusedWantedAt  time.Time `json:"unusedWantedAt"`
+	UnusedRemovedAt time.Time `json:"unusedRemovedAt"`
+	RemovedByAge    uint64    `json:"removedByAge"`
+	RemovedBySpace  uint64    `json:"removedBySpace"`
+}
+
+// Record is an image that the runtime has.
+type Record struct {
+	FirstDetected time.Time `json:"firstDetected"`
+	LastUsed      time.Time `json:"lastUsed"` // zero: never by this agent
+	Bytes         int64     `json:"bytes"`
+	Pinned        bool      `json:"pinned,omitempty"`
+	Names         []string  `json:"names,omitempty"` // tags and digests
+}
+
+// Env is what the plan depends on besides the facts.
+type Env struct {
+	Effects *op.Effects
+	// Ready reports whether all sources of pods and the runtime have been listed: a pod that is not
+	// known yet may use an image.
+	Ready bool
+	// References returns the images that pods use or are about to use, by name or ID.
+	References func() []string
+	Warn       func(reason, message string) // records a warning event of the Node
+}
+
+// RequestRemovalOfUnused has all unused images removed, by a round that begins now or later.
+func (c *Collector) RequestRemovalOfUnused(now time.Time) { c.UnusedWantedAt = now }
+
+// HasRemovedUnused reports whether the unused images were removed, as far as the runtime did, after
+// a request of a time.
+func (c *Collector) HasRemovedUnused(since time.Time) bool {
+	return !c.UnusedRemovedAt.Before(since)
+}
+
+func (c *Collector) isUnusedWanted() bool { return c.UnusedWantedAt.After(c.UnusedRemovedAt) }
+
+// Plan starts a round if one is due, or takes its next step, and returns when to plan again.
+func (c *Collector) Plan(env *Env) time.Time {
+	now := env.Effects.Now()
+	if c.BeganAt.IsZero() {
+		c.BeganAt = now
+	}
+	if c.Round == nil {
+		switch {
+		case c.Settings.isOff() && !c.isUnusedWanted():
+			return time.Time{}
+		case !c.isUnusedWanted() && now.Before(c.NextAt):
+			return c.NextAt
+		case !env.Ready:
+			return now.Add(retryDelay)
+		}
+		c.Round = &Round{StartedAt: now, WantedAt: c.UnusedWantedAt, All: c.isUnusedWanted()}
+	}
+	c.planRound(c.Round, env)
+	switch {
+	case c.Round != nil:
+		return time.Time{}
+	case c.isUnusedWanted():
+		return now // requested during the round that has just ended
+	}
+	return c.NextAt
+}
+
+// detect records the images of a round's list.
+func (c *Collector) detect(images []*runtimeapi.Image, since time.Time) {
+	if c.Records == nil {
+		c.Records = map[string]*Record{}
+	}
+	present := map[string]bool{}
+	for _, image := range images {
+		if image.GetId() == "" {
+			continue
+		}
+		present[image.Id] = true
+		r := c.Records[image.Id]
+		if r == nil {
+			r = &Record{FirstDetected: since}
+			c.Records[image.Id] = r
+		}
+		r.Bytes = int64(min(image.Size, math.MaxInt64))
+		r.Pinned, r.Names = image.Pinned, slices.Concat(image.RepoTags, image.RepoDigests)
+	}
+	maps.DeleteFunc(c.Records, func(id string, _ *Record) bool { return !present[id] })
+}
+
+// noteUses records which images are used now, and returns them.
+func (c *Collector) noteUses(containers, pods []string, now time.Time) map[string]bool {
+	names := map[string]bool{}
+	for _, ref := range slices.Concat(containers, pods) {
+		names[ref], names[fullName(ref)] = true, true
+	}
+	used := map[string]bool{}
+	for id, r := range c.Records { //ordered: a set
+		isUsed := names[id] || slices.ContainsFunc(r.Names, func(name string) bool {
+			return names[name] || names[fullName(name)]
+		})
+		if isUsed {
+			used[id], r.LastUsed = true, now
+		}
+	}
+	return used
+}
+
+// fullName returns a reference with its registry and tag, as the runtime names images; a reference
+// that is none, such as an ID, stays.
+func fullName(ref string) string {
+	named, err := reference.ParseDockerRef(ref)
+	if err != nil {
+		return ref
+	}
+	return named.String()
+}
+
+// candidates returns the unused images in the order of their removal: that which was not used for
+// the longest time first, of the same age that which was detected first.
+func (c *Collector) candidates(used, tried map[string]bool) []string {
+	var ids []string
+	for id, r := range c.Records { //ordered: sorted below
+		if !used[id] && !r.Pinned && !tried[id] {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(x, y string) int {
+		a, b := c.Records[x], c.Records[y]
+		return cmp.Or(a.LastUsed.Compare(b.LastUsed), a.FirstDetected.Compare(b.FirstDetected),
+			cmp.Compare(x, y))
+	})
+	return ids
+}
+
+// IsRemoving reports whether the removal of an image is in flight, which is known by a name or ID.
+func (c *Collector) IsRemoving(ref string) bool {
+	if c.Round == nil || c.Round.Removing == "" {
+		return false
+	}
+	r := c.Records[c.Round.Removing]
+	return c.Round.Removing == ref || r != nil && slices.ContainsFunc(r.Names, func(n string) bool {
+		return fullName(n) == fullName(ref)
+	})
+}

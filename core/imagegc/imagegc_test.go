@@ -1,0 +1,213 @@
+package imagegc
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
+)
+
+var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// node is a collector with a runtime: images by ID with their sizes, on a file system of 100 bytes.
+type node struct {
+	c          Collector
+	table      op.Table
+	out        op.Effects
+	now        time.Time
+	images     map[string]uint64
+	pinned     string
+	containers []string // images of containers
+	pods       []string // images of specs
+	free       int64
+	capacity   int64
+	failing    string // a call that fails
+	removed    []string
+	warnings   []string
+}
+
+func newNode(s Settings) *node {
+	return &node{c: Collector{Settings: s}, now: t0, capacity: 100, free: 50,
+		images: map[string]uint64{"a": 10, "b": 10, "c": 10, "d": 10}}
+}
+
+var defaults = Settings{HighPercent: 85, LowPercent: 80, AgeMin: 2 * time.Minute}
+
+func (n *node) env() *Env {
+	return &Env{Effects: &n.out, Ready: true, References: func() []string { return n.pods },
+		Warn: func(reason, _ string) { n.warnings = append(n.warnings, reason) }}
+}
+
+// round runs the rounds that are due, and returns the removed images.
+func (n *node) round(after time.Duration) string {
+	n.now, n.removed, n.warnings = n.now.Add(after), nil, nil
+	for {
+		n.out.Reset(&n.table, n.now)
+		n.c.Plan(n.env())
+		if len(n.out.List()) == 0 {
+			return strings.Join(n.removed, " ")
+		}
+		for _, eff := range slices.Clone(n.out.List()) {
+			if eff.Op != 0 {
+				n.complete(eff)
+			}
+		}
+	}
+}
+
+func (n *node) complete(eff world.Effect) {
+	record, _ := n.table.Complete(eff.Op)
+	ev := world.Event{Time: n.now, Op: eff.Op}
+	switch body := eff.Body.(type) {
+	case *runtimeapi.ListImagesRequest:
+		list := &runtimeapi.ListImagesResponse{}
+		for id, size := range n.images {
+			list.Images = append(list.Images, &runtimeapi.Image{Id: id, Size: size,
+				RepoTags: []string{"docker.io/library/" + id + ":latest"}, Pinned: id == n.pinned})
+		}
+		ev.Body = list
+	case *runtimeapi.ListContainersRequest:
+		list := &runtimeapi.ListContainersResponse{}
+		for _, id := range n.containers {
+			list.Containers = append(list.Containers, &runtimeapi.Container{ImageId: id})
+		}
+		ev.Body = list
+	case *runtimeapi.ImageFsInfoRequest:
+		ev.Body = &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{
+			{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}}}}
+	case *world.MeasureFilesystem:
+		ev.Body = &world.FilesystemMeasured{CapacityBytes: n.capacity, AvailableBytes: n.free}
+	case *runtimeapi.RemoveImageRequest:
+		ev.Body = &runtimeapi.RemoveImageResponse{}
+		if n.failing != "RemoveImage" {
+			n.removed = append(n.removed, body.Image.Image)
+			n.free += int64(n.images[body.Image.Image])
+			delete(n.images, body.Image.Image)
+		}
+	}
+	if record.Call == n.failing {
+		ev.Body, ev.Err = nil, world.Errorf(world.KindInternal, record.Call, "fails")
+	}
+	n.out.Reset(&n.table, n.now)
+	n.c.HandleCompletion(record, ev, n.env())
+}
+
+// The image that was not used for the longest time is removed first, until the usage is at the low
+// threshold. Used, pinned and new images stay, and those that a pod only names.
+func TestRemovesBySpace(t *testing.T) {
+	n := newNode(defaults)
+	n.containers = []string{"a", "b"}
+	n.expect(t, 0, "")
+	n.containers, n.free = []string{"a"}, 14
+	n.pinned = "c"
+	n.expect(t, period, "d")
+	n.images["e"], n.free = 10, 11
+	n.expect(t, period, "b")
+	n.pods, n.free = []string{"e"}, 5
+	n.expect(t, period, "")
+	if want := "[FreeDiskSpaceFailed]"; fmt.Sprint(n.warnings) != want {
+		t.Errorf("warnings %v, want %s", n.warnings, want)
+	}
+	n.expect(t, period, "")
+	if want := "[FreeDiskSpaceFailed ImageGCFailed]"; fmt.Sprint(n.warnings) != want {
+		t.Errorf("warnings %v, want %s", n.warnings, want)
+	}
+	n.pods, n.free = nil, 15
+	n.expect(t, period, "e")
+	if n.c.Failures != 0 {
+		t.Errorf("%d failures", n.c.Failures)
+	}
+}
+
+func (n *node) expect(t *testing.T, after time.Duration, want string) {
+	t.Helper()
+	if got := n.round(after); got != want {
+		t.Fatalf("removed %q, want %q", got, want)
+	}
+}
+
+// Images below the high threshold stay, whatever the low one says.
+func TestKeepsBelowTheHighThreshold(t *testing.T) {
+	n := newNode(defaults)
+	n.free = 16
+	n.expect(t, 0, "")
+	n.expect(t, period, "")
+	n.free = 15
+	n.expect(t, period, "a")
+}
+
+// The maximum age counts from the start of the agent, the last use and the first detection.
+func TestRemovesByAge(t *testing.T) {
+	n := newNode(Settings{HighPercent: 100, LowPercent: 80, AgeMax: 12 * time.Minute})
+	n.containers = []string{"a"}
+	n.expect(t, 0, "")
+	n.expect(t, period, "")
+	n.containers = nil
+	n.images["e"] = 1
+	n.expect(t, period, "")
+	n.expect(t, period, "b c d")
+	n.expect(t, period, "a")
+	n.expect(t, period, "e")
+	if n.c.RemovedByAge != 5 || n.c.RemovedBySpace != 0 {
+		t.Errorf("counted %d and %d", n.c.RemovedByAge, n.c.RemovedBySpace)
+	}
+}
+
+// A runtime or kernel that lies removes nothing.
+func TestInvalidCapacity(t *testing.T) {
+	n := newNode(defaults)
+	n.capacity, n.free = 0, 0
+	n.expect(t, 0, "")
+	if want := "[InvalidDiskCapacity]"; fmt.Sprint(n.warnings) != want {
+		t.Errorf("warnings %v, want %s", n.warnings, want)
+	}
+	n.capacity, n.free = 100, 1000
+	n.expect(t, period, "")
+	if len(n.warnings) != 0 || n.c.Failures != 0 {
+		t.Errorf("warnings %v", n.warnings)
+	}
+}
+
+// A removal that fails has an unknown outcome: the image stays known, others are tried, the next
+// round begins with a list.
+func TestFailedRemoval(t *testing.T) {
+	n := newNode(defaults)
+	n.expect(t, 0, "")
+	n.free, n.failing = 1, "RemoveImage"
+	n.expect(t, period, "")
+	if n.c.Failures != 1 || len(n.c.Records) != 4 {
+		t.Errorf("%d failures, %d images", n.c.Failures, len(n.c.Records))
+	}
+	n.failing = ""
+	n.expect(t, period, "a b")
+}
+
+// An eviction has everything unused removed, also below the thresholds and with the collection off,
+// and learns when that is done.
+func TestRemovalOfUnused(t *testing.T) {
+	n := newNode(Settings{HighPercent: 100})
+	n.expect(t, 0, "")
+	n.containers = []string{"a"}
+	n.now = n.now.Add(time.Minute)
+	n.c.RequestRemovalOfUnused(n.now)
+	if n.c.HasRemovedUnused(n.now) {
+		t.Error("done before it began")
+	}
+	wanted := n.now
+	n.expect(t, 0, "b c d")
+	if !n.c.HasRemovedUnused(wanted) {
+		t.Error("not done")
+	}
+	n.c.RequestRemovalOfUnused(n.now.Add(time.Minute))
+	n.failing = "ListImages"
+	n.expect(t, time.Minute, "")
+	if !n.c.HasRemovedUnused(n.now) {
+		t.Error("an eviction waits for a runtime that fails")
+	}
+}
