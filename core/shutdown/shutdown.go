@@ -6,8 +6,8 @@
 // those of the lowest priority first, each with the shorter of its own grace period and the
 // group's; goes on when all of the group have ended, or its period has passed; releases the lock
 // when all pods are known and have ended and the final statuses are written, or the time of all
-// groups has passed. Events: the announcement of a shutdown and its cancellation, the loss of the connection on which
-// they come, ends of pods, and the completions of its operations.
+// groups has passed. Events: the announcement of a shutdown and its cancellation, the loss of the
+// connection on which they come, ends of pods, and the completions of its operations.
 //
 // An agent that is started in the middle goes on with the shutdown: the state file says that one
 // has started, and logind, that it is still under way. Until that is known no pod is admitted.
