@@ -13,6 +13,10 @@ import (
 // definition. For an object that does not exist they either succeed or fail with KindNotFound; both
 // mean the same.
 
+// RemoveImage removes an image with all its tags, and succeeds if the runtime does not have it. The
+// runtime does not refuse it for an image that a container uses: that container runs on, and no
+// other can be created before the next pull. A pinned image is removed as well.
+
 // GetEventsRequest opens the stream of container events. Every event of the stream is an Event
 // without an Op whose body is a *ContainerEventResponse. The operation completes when the stream
 // ends, always with an Err and never with a body. The Err is KindInvalid if the runtime does not
@@ -45,4 +49,6 @@ var criMessages = []proto.Message{
 	&runtimeapi.ImageStatusRequest{}, &runtimeapi.ImageStatusResponse{},
 	&runtimeapi.PullImageRequest{}, &runtimeapi.PullImageResponse{},
 	&runtimeapi.ListImagesRequest{}, &runtimeapi.ListImagesResponse{},
+	&runtimeapi.RemoveImageRequest{}, &runtimeapi.RemoveImageResponse{},
+	&runtimeapi.ImageFsInfoRequest{}, &runtimeapi.ImageFsInfoResponse{},
 }

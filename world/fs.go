@@ -255,6 +255,23 @@ type TreeMeasured struct {
 	Unfinished bool `json:"unfinished,omitempty"`
 }
 
+// MeasureFilesystem observes the file system that holds a path, following links. It completes with
+// FilesystemMeasured, or with KindNotFound if the path does not exist. The file system may hang, so
+// its operations are in the lane of host paths, one for each path.
+type MeasureFilesystem struct {
+	Path string `json:"path"`
+}
+
+// FilesystemMeasured is the completion of MeasureFilesystem. The kernel's numbers are passed on as
+// they are: a capacity may be zero, and a file system without a bound on inodes has none.
+type FilesystemMeasured struct {
+	Device         uint64 `json:"device"` // two paths on one file system have the same
+	CapacityBytes  int64  `json:"capacityBytes"`
+	AvailableBytes int64  `json:"availableBytes"` // to users other than root
+	Inodes         int64  `json:"inodes"`
+	InodesFree     int64  `json:"inodesFree"`
+}
+
 // Done is the completion of an operation without a result.
 type Done struct{}
 

@@ -184,6 +184,10 @@ func (p *Port) call(ctx context.Context, request any) (any, error) {
 		return p.images.ImageStatus(ctx, m)
 	case *runtimeapi.ListImagesRequest:
 		return p.images.ListImages(ctx, m)
+	case *runtimeapi.RemoveImageRequest:
+		return p.images.RemoveImage(ctx, m)
+	case *runtimeapi.ImageFsInfoRequest:
+		return p.images.ImageFsInfo(ctx, m)
 	case *runtimeapi.PullImageRequest:
 		return p.images.PullImage(ctx, m)
 	default:

@@ -34,6 +34,9 @@ type Options struct {
 	Deliver func(world.Event) // receives the events of the first incarnation
 	// Files are the files that the disk has from the start: their texts, by path.
 	Files map[string]string
+	// Filesystems are the file systems of the disk other than that of the root, and that of the root if
+	// it is not as RootFilesystem.
+	Filesystems []Filesystem
 }
 
 // Disk is a simulated file system. It is for use by one goroutine.
@@ -116,6 +119,8 @@ func (d *Disk) execute(call *wire.Call) {
 			d.readLinks(call, req)
 		case *world.MeasureTree:
 			d.measureTree(call, req)
+		case *world.MeasureFilesystem:
+			d.measureFilesystem(call, req)
 		default:
 			d.executeChange(call)
 		}

@@ -57,6 +57,8 @@ func (d *Disk) isHung(call *wire.Call) bool {
 // targetPath returns the path of a call that may access paths outside the agent's own directories.
 func targetPath(body any) string {
 	switch req := body.(type) {
+	case *world.MeasureFilesystem:
+		return path.Clean(req.Path)
 	case *world.StatPath:
 		return path.Clean(req.Path)
 	case *world.MakeDir:

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
@@ -21,7 +22,9 @@ type image struct {
 	ref, id string
 	present bool
 	user    string // without its group
-	pulls   int    // started so far
+	bytes   int64
+	pinned  bool
+	pulls   int // started so far
 }
 
 // image returns the image with a name or an ID.
@@ -34,6 +37,7 @@ func (r *Runtime) image(ref string) *image {
 	planned := r.opts.Images(ref, 0)
 	img.present = !planned.Absent
 	img.user, _, _ = strings.Cut(planned.User, ":")
+	img.bytes, img.pinned = cmp.Or(planned.Bytes, imageBytes), planned.Pinned
 	r.images[ref], r.images[img.id] = img, img
 	return img
 }
@@ -61,7 +65,7 @@ func (r *Runtime) listImages() *runtimeapi.ListImagesResponse {
 // message returns the image as the CRI reports it.
 func (img *image) message() *runtimeapi.Image {
 	message := &runtimeapi.Image{
-		Id: img.id, RepoTags: []string{img.ref}, Size: 1 << 20,
+		Id: img.id, RepoTags: []string{img.ref}, Size: uint64(img.bytes), Pinned: img.pinned,
 		Spec: &runtimeapi.ImageSpec{Image: img.ref},
 	}
 	if uid, err := strconv.ParseInt(img.user, 10, 64); err == nil {
@@ -70,6 +74,57 @@ func (img *image) message() *runtimeapi.Image {
 		message.Username = img.user
 	}
 	return message
+}
+
+// What images occupy: in the runtime's directory, the bytes of an image without a plan, and the
+// files of each image.
+const (
+	ImageDirectory = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs"
+	imageBytes     = 1 << 20
+	imageInodes    = 100
+)
+
+// ImageUsage returns what the images that are present occupy.
+func (r *Runtime) ImageUsage() (bytes, inodes int64) {
+	for _, name := range slices.Sorted(maps.Keys(r.images)) {
+		if img := r.images[name]; img.present && name == img.ref {
+			bytes, inodes = bytes+img.bytes, inodes+imageInodes
+		}
+	}
+	return bytes, inodes
+}
+
+// imageFsInfo returns the usage of the image file system. Containers have theirs on the same one.
+func (r *Runtime) imageFsInfo() *runtimeapi.ImageFsInfoResponse {
+	bytes, inodes := r.ImageUsage()
+	usage := &runtimeapi.FilesystemUsage{Timestamp: r.now().UnixNano(),
+		FsId:       &runtimeapi.FilesystemIdentifier{Mountpoint: ImageDirectory},
+		UsedBytes:  &runtimeapi.UInt64Value{Value: uint64(bytes)},
+		InodesUsed: &runtimeapi.UInt64Value{Value: uint64(inodes)}}
+	info := &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{usage}}
+	if !r.opts.Containerd16 {
+		info.ContainerFilesystems = info.ImageFilesystems
+	}
+	return info
+}
+
+// removeImage removes an image after a while, whether or not containers use it.
+func (r *Runtime) removeImage(call *wire.Call, req *runtimeapi.RemoveImageRequest) {
+	img := r.image(req.GetImage().GetImage())
+	if !img.present {
+		call.Reply(&runtimeapi.RemoveImageResponse{})
+		return
+	}
+	r.after(call.DurationBetween(time.Millisecond, 200*time.Millisecond), func() {
+		if call.DrawsAbort() {
+			return
+		}
+		if img.present {
+			img.present = false
+			r.opts.Truth.Add(truth.Fact{Time: r.now(), Kind: truth.ImageRemoved, Image: img.ref})
+		}
+		call.Reply(&runtimeapi.RemoveImageResponse{})
+	})
 }
 
 // containerUser returns the user of a container: the one of the request, or else the one of the

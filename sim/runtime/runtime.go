@@ -165,8 +165,12 @@ func (r *Runtime) serve(call *wire.Call) {
 		call.Execute(func() { call.Reply(r.imageStatus(req)) })
 	case *runtimeapi.ListImagesRequest:
 		call.Execute(func() { call.Reply(r.listImages()) })
+	case *runtimeapi.ImageFsInfoRequest:
+		call.Execute(func() { call.Reply(r.imageFsInfo()) })
 	case *runtimeapi.PullImageRequest:
 		r.pullImage(call, req)
+	case *runtimeapi.RemoveImageRequest:
+		call.Execute(func() { r.removeImage(call, req) })
 	case *runtimeapi.GetEventsRequest:
 		call.Execute(func() { r.openStream(call) })
 	default:

@@ -39,6 +39,7 @@ const (
 	HandlerEnded     Kind = "Replied" // it has ended, by the container's view: Request, Reply
 
 	ImagePulled      Kind = "ImagePulled"
+	ImageRemoved     Kind = "ImageRemoved"
 	RuntimeRestarted Kind = "RuntimeRestarted" // the runtime's process, not the containers
 )
 
@@ -80,6 +81,7 @@ var kinds = []Kind{
 	PathRemoved, FileResized, TreeGrown, PathRenamed, Mounted, Unmounted, PowerLost, CgroupCreated,
 	CgroupRemoved, EventRecorded, ObjectCreated, ObjectUpdated, ObjectDeleted, TokenIssued,
 	WroteNothing, ShutdownAnnounced, ShutdownCancelled, ShutdownDelayed, ShutdownPermitted,
+	ImageRemoved,
 }
 
 // Causes of an exit, a kill or a stop.

@@ -30,7 +30,7 @@ const (
 	LaneAPI                   // reading and writing API objects
 	LaneStatus                // writing pod statuses, separate so that reads do not delay them
 	LaneHeartbeat             // the Node object and its lease, separate so that nothing delays them
-	LaneHostPath              // paths chosen by a pod's author, which may hang
+	LaneHostPath              // paths that may hang: of pods' authors, file systems
 	laneCount
 )
 
@@ -60,6 +60,8 @@ func LaneOf(eff world.Effect) Lane {
 		return LaneHostPath
 	}
 	switch body := eff.Body.(type) {
+	case *world.MeasureFilesystem:
+		return LaneHostPath
 	case *world.PatchObject:
 		if body.Status && body.Resource == world.ResourcePods {
 			return LaneStatus
@@ -75,7 +77,8 @@ func LaneOf(eff world.Effect) Lane {
 		return LaneList
 	case *runtimeapi.RunPodSandboxRequest, *runtimeapi.CreateContainerRequest,
 		*runtimeapi.StartContainerRequest, *runtimeapi.RemoveContainerRequest,
-		*runtimeapi.RemovePodSandboxRequest, *runtimeapi.ReopenContainerLogRequest:
+		*runtimeapi.RemovePodSandboxRequest, *runtimeapi.ReopenContainerLogRequest,
+		*runtimeapi.RemoveImageRequest:
 		return LaneAct
 	case *runtimeapi.ExecSyncRequest:
 		return LaneProbe

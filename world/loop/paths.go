@@ -17,7 +17,7 @@ type lockedPath struct {
 type pathScope int
 
 const (
-	scopeHostPath   pathScope = iota + 1 // chosen by a pod's author; conflicts with the same path only
+	scopeHostPath   pathScope = iota + 1 // may hang; conflicts with the same path only
 	scopeAgentFiles                      // the agent's files; conflicts with paths above and below too
 	scopeCgroup                          // cgroups; conflicts with paths above and below too
 )
@@ -31,6 +31,8 @@ func pathsToLock(eff world.Effect) lockedPaths {
 		return lockedPaths{{scopeHostPath, eff.HostPath}}
 	}
 	switch body := eff.Body.(type) {
+	case *world.MeasureFilesystem:
+		return lockedPaths{{scopeHostPath, path.Clean(body.Path)}}
 	case *world.Rename:
 		return lockedPaths{agentPath(body.From), agentPath(body.To)}
 	case *world.Compress:

@@ -48,6 +48,9 @@ func CRI(t *testing.T, w Runtime) {
 		{"lists are filtered", listFilters},
 		{"labels, annotations and metadata are returned", metadataComesBack},
 		{"a missing image cannot be pulled", pullMissingImage},
+		{"the file system of the images is known", imageFilesystem},
+		{"an image that a container uses can be removed, and be pulled again", removeUsedImage},
+		{"removing a missing image succeeds", removeMissingImage},
 	})
 }
 

@@ -26,6 +26,7 @@ var pathCases = []fileCase{
 	{"only a regular file is compressed", compressErrors},
 	{"a tree is measured", measuresTree},
 	{"measuring a missing path fails", measuresMissing},
+	{"the file system of a path is measured", measuresFilesystem},
 }
 
 func listsSizes(f *folder) {
@@ -281,4 +282,29 @@ func measuresTree(f *folder) {
 
 func measuresMissing(f *folder) {
 	f.mustFail(&world.MeasureTree{Path: f.path("absent")}, world.KindNotFound)
+	f.mustFail(&world.MeasureFilesystem{Path: f.path("absent")}, world.KindNotFound)
+}
+
+// measuresFilesystem uses a tmpfs as the second file system.
+func measuresFilesystem(f *folder) {
+	f.mkdir("dir/sub")
+	measure := func(name string) world.FilesystemMeasured {
+		return *mustGet[*world.FilesystemMeasured](f, &world.MeasureFilesystem{Path: f.path(name)})
+	}
+	f.link("link", "dir/sub")
+	whole, below, linked := measure("."), measure("dir/sub"), measure("link")
+	f.check(whole.Device == below.Device && below.Device == linked.Device &&
+		whole.CapacityBytes == below.CapacityBytes && whole.Inodes == below.Inodes,
+		"one file system: %+v, %+v, %+v", whole, below, linked)
+	f.check(whole.AvailableBytes > 0 && whole.AvailableBytes < whole.CapacityBytes &&
+		whole.InodesFree > 0 && whole.InodesFree < whole.Inodes, "of the directory: %+v", whole)
+	f.mustDo(&world.MountMemory{Path: f.path("memory"), BytesMax: 4 << 20, Mode: 0o777})
+	defer f.mustDo(&world.Unmount{Path: f.path("memory")})
+	before := measure("memory")
+	f.write("memory/large", strings.Repeat("x", 1<<20))
+	after := measure("memory/large")
+	f.check(before.Device != whole.Device && after.Device == before.Device &&
+		before.CapacityBytes == 4<<20 && after.CapacityBytes == 4<<20, "a tmpfs: %+v", after)
+	used := before.AvailableBytes - after.AvailableBytes
+	f.check(used >= 1<<20 && used < 1<<20+1<<16, "%d bytes used by a file of 1 MiB", used)
 }

@@ -1,0 +1,102 @@
+package disk
+
+import (
+	"path"
+
+	"seedlet.dev/sim/wire"
+	"seedlet.dev/world"
+)
+
+// Filesystem is a file system of the disk. It holds everything at and below its path but what other
+// file systems hold.
+type Filesystem struct {
+	Path          string
+	CapacityBytes int64
+	Inodes        int64
+	// Extra returns what is used beside the files of the disk, as by images and processes; nil: nothing.
+	Extra func() (bytes, inodes int64)
+}
+
+// RootFilesystem is the file system of the root of every disk whose options have no other.
+var RootFilesystem = Filesystem{Path: "/", CapacityBytes: 100 << 30, Inodes: 6 << 20}
+
+// mountedDevices is added to the device numbers of memory file systems.
+const mountedDevices = 1000
+
+// measureFilesystem measures the file system of a path. A fault that fills the disk for the agent
+// is not in the numbers, as a quota would not be.
+func (d *Disk) measureFilesystem(call *wire.Call, req *world.MeasureFilesystem) {
+	at, err := d.resolve(call.Name, req.Path, true)
+	switch {
+	case err != nil:
+		call.Fail(err)
+	case at.node == nil && !d.isFilesystem(req.Path):
+		call.Fail(notFound(call.Name, req.Path))
+	case at.nodeMount != nil && at.nodeMount.isMemory:
+		call.Reply(d.memoryFilesystem(at.nodeMount))
+	default:
+		measured := d.Filesystem(at.path)
+		call.Reply(&measured)
+	}
+}
+
+// isFilesystem reports whether a file system is mounted at a path. Nothing on the disk has to be
+// there.
+func (d *Disk) isFilesystem(p string) bool {
+	for _, fs := range d.opts.Filesystems {
+		if fs.Path == path.Clean(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// Filesystem returns the state of the file system of the disk that a path is in, as
+// MeasureFilesystem does.
+func (d *Disk) Filesystem(p string) world.FilesystemMeasured {
+	fs, device := RootFilesystem, 0
+	for i, other := range d.opts.Filesystems {
+		if within(path.Clean(p), other.Path) && len(other.Path) >= len(fs.Path) {
+			fs, device = other, i+1
+		}
+	}
+	used := &world.TreeMeasured{}
+	if n := d.nodeAt(fs.Path); n != nil {
+		n.measure(used)
+		used.Inodes += n.namesBelow()
+	}
+	for _, other := range d.opts.Filesystems {
+		if n := d.nodeAt(other.Path); n != nil && other.Path != fs.Path && within(other.Path, fs.Path) {
+			inner := &world.TreeMeasured{}
+			n.measure(inner)
+			used.Bytes, used.Inodes = used.Bytes-inner.Bytes, used.Inodes-inner.Inodes-n.namesBelow()
+		}
+	}
+	if fs.Extra != nil {
+		bytes, inodes := fs.Extra()
+		used.Bytes, used.Inodes = used.Bytes+bytes, used.Inodes+inodes
+	}
+	return world.FilesystemMeasured{Device: uint64(device) + 1, CapacityBytes: fs.CapacityBytes,
+		AvailableBytes: max(0, fs.CapacityBytes-used.Bytes), Inodes: fs.Inodes,
+		InodesFree: max(0, fs.Inodes-used.Inodes)}
+}
+
+// memoryFilesystem returns the state of a tmpfs. An unlimited one has the size of the machine's
+// memory, which the disk does not know.
+func (d *Disk) memoryFilesystem(m *mount) *world.FilesystemMeasured {
+	const unlimited, inodes = 4 << 30, 1 << 20
+	device, capacity := uint64(mountedDevices), m.bytesMax
+	for i, other := range d.mounts {
+		if other == m {
+			device += uint64(i)
+		}
+	}
+	if capacity == 0 {
+		capacity = unlimited
+	}
+	used := &world.TreeMeasured{}
+	m.root.measure(used)
+	return &world.FilesystemMeasured{Device: device, CapacityBytes: capacity,
+		AvailableBytes: max(0, capacity-m.root.usedBytes()), Inodes: inodes,
+		InodesFree: inodes - used.Inodes}
+}
