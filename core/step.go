@@ -7,6 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/allocation"
+	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/lease"
@@ -190,6 +191,8 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 		a.handleMachineCompletion(ev)
 	case shutdown.Owner.Component:
 		a.handleShutdownCompletion(r, ev)
+	case eviction.Owner.Component:
+		a.handleEvictionCompletion(id, ev)
 	case lease.Owner.Component:
 		s.Lease.HandleCompletion(s.Boot.Seed, r, ev, &a.effects)
 	default:
@@ -245,6 +248,8 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = s.Machine.Plan(&a.effects)
 	case shutdown.Owner.Component:
 		wake = a.planShutdown()
+	case eviction.Owner.Component:
+		wake = s.Eviction.Plan(a.evictionEnv())
 	case lease.Owner.Component:
 		wake = a.planLease()
 	case apiPodsOwner.Component:

@@ -38,6 +38,7 @@ var jsonBodies = []struct {
 	{&CreateToken{}, PortAPI}, {&TokenCreated{}, ""}, {&RecordEvent{}, PortAPI},
 	{&SetCgroup{}, PortHost}, {&RemoveCgroup{}, PortHost}, {&ListCgroups{}, PortHost},
 	{&CgroupAboveLimit{}, ""},
+	{&MeasureNode{}, PortHost}, {&NodeMeasured{}, ""},
 	{&CgroupsListed{}, ""}, {&ReadMachine{}, PortHost}, {&MachineRead{}, ""},
 	{&Boot{}, ""}, {&ClockStepped{}, ""}, {&SystemOOM{}, ""},
 	{&Shutdown{}, ""}, {&DelayShutdown{}, PortHost}, {&ShutdownDelayed{}, ""},

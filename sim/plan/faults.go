@@ -123,7 +123,8 @@ var faultableCalls = func() []string {
 		"MeasureFilesystem", "MakeDir", "MakeFile", "MakeLink", "WriteFile", "WriteDir", "Rename", "Compress",
 		"RemoveTree", "ShareWithGroup", "MountMemory", "BindSubPath", "Unmount",
 		"HTTPGet", "TCPConnect", "GRPCCheck", "FetchManifest",
-		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine", "DelayShutdown", "PermitShutdown")
+		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine", "MeasureNode", "DelayShutdown",
+		"PermitShutdown")
 }()
 
 // Calls returns the calls of the agent that have a response.
