@@ -64,7 +64,7 @@ func (g *gatedPort) Do(eff world.Effect) {
 // isCounted reports whether plan.AnyEffect stands for an effect.
 func isCounted(body any) bool {
 	switch body.(type) {
-	case *world.HealthAnswer, *world.RecordEvent, *world.ReadMachine:
+	case *world.HealthAnswer, *world.RecordEvent, *world.ReadMachine, *world.MeasureNode:
 		return false
 	}
 	return !isClientResponse(body)

@@ -237,11 +237,13 @@ func (r *run) connectPorts(images imageRegistry) {
 
 		SystemdCgroups: node.SystemdCgroups, WithoutUserNamespaces: node.NoUserNamespaces,
 		EnterCgroup: func(path string) { r.host.EnterCgroup(path) },
+		LoadChanged: func() { r.host.EndProcesses() },
 	})
 	r.host = host.New(host.Options{
 		Agenda: r.agenda.Actor("host"), Truth: r.truth, Seed: seed, Faults: calls,
 		KillCgroup: r.runtime.KillCgroup, Machine: r.machine,
 		SystemCgroups: host.SystemCgroups, InhibitDelayMax: time.Duration(node.InhibitDelayMax),
+		PodsUsage: r.runtime.Usage, KillForMemory: r.runtime.KillForMemory,
 	})
 	r.network = network.New(network.Options{
 		Agenda: r.agenda.Actor("network"), Seed: seed, Faults: calls, SendRequest: r.runtime.SendRequest,

@@ -51,7 +51,7 @@ const (
 var periodicCalls = []string{
 	"ListPodSandbox", "ListContainers", "ListImages", "GetEvents", "Status", "Version",
 	"RuntimeConfig", "ReadFiles", "ListDir", "StatPath", "ReadLinks", "MeasureTree",
-	"FetchManifest", "ListCgroups", "ReadMachine",
+	"FetchManifest", "ListCgroups", "ReadMachine", "MeasureNode",
 	"ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck",
 	"CreateToken", "WatchObjects", "Watch",
 }
