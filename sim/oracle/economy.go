@@ -140,6 +140,9 @@ func (s *Set) Called(now time.Time, request any) {
 	m, bound := s.model, quietBound
 	m.now = now
 	m.objects.noteStatusWrite(now, request)
+	if f := m.checkConditions(now, request); f != nil {
+		s.report(&nodePressure{}, f, now)
+	}
 	s.checkSetAside(now, request)
 	if call == "RemoveTree" {
 		bound = housekeepingBound

@@ -1,0 +1,294 @@
+package oracle
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
+)
+
+// The reference for node-pressure eviction: what follows from the answers that the agent got.
+
+// Pressure are the settings of node-pressure eviction.
+type Pressure struct {
+	Thresholds []PressureThreshold
+	Transition time.Duration // of conditions
+	GraceMax   time.Duration // of pods that are evicted for a soft threshold
+	// PodsMemoryMax is what all pods together may use; zero: unlimited.
+	PodsMemoryMax int64
+}
+
+// PressureThreshold is an amount below which pods are evicted.
+type PressureThreshold struct {
+	Signal             string
+	Amount, MinReclaim int64
+	Grace              time.Duration // zero: a hard threshold
+}
+
+const (
+	resourceMemory = "memory"
+	resourcePIDs   = "pids"
+)
+
+var pressureConditions = []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure,
+	v1.NodePIDPressure}
+
+func isPressureCondition(t v1.NodeConditionType) bool { return slices.Contains(pressureConditions, t) }
+
+func (t *PressureThreshold) resource() string {
+	if t.Signal == "pid.available" {
+		return resourcePIDs
+	}
+	return resourceMemory
+}
+
+func (t *PressureThreshold) condition() v1.NodeConditionType {
+	if t.resource() == resourcePIDs {
+		return v1.NodePIDPressure
+	}
+	return v1.NodeMemoryPressure
+}
+
+// availableOf returns what an observation says about a signal, and false if it says nothing.
+func availableOf(signal string, n *world.NodeMeasured, podsMemoryMax int64) (int64, bool) {
+	switch signal {
+	case "memory.available":
+		return n.MemoryBytes - n.WorkingSetBytes, n.MemoryBytes > 0
+	case "allocatableMemory.available":
+		return podsMemoryMax - n.PodsWorkingSetBytes, podsMemoryMax > 0 && n.PodsWorkingSetBytes > 0
+	case "pid.available":
+		return n.ProcessesMax - n.Processes, n.ProcessesMax > 0
+	}
+	return 0, false
+}
+
+// pressureModel is what follows from the answers so far.
+type pressureModel struct {
+	asked   map[world.OpID]askedUsage // observations in flight
+	sample  *nodeSample               // the newest of the node; nil: this agent has none
+	usage   *usageSample              // the newest of the pods
+	states  []thresholdState          // of each threshold
+	lastMet map[v1.NodeConditionType]time.Time
+	stored  map[v1.NodeConditionType]bool // that are true in the Node at the API server
+
+	victim                        *pod // of this agent
+	victimEndedAt, victimDeadline time.Time
+	starvedSince                  []time.Time // in truth, of each hard threshold
+}
+
+type askedUsage struct{ at, deadline time.Time }
+
+type nodeSample struct {
+	askedAt, answeredAt time.Time
+	used                bool // a victim followed
+}
+
+type usageSample struct {
+	askedAt time.Time
+	pods    map[string]podUsage // by UID
+}
+
+type podUsage struct{ memoryBytes, processes int64 }
+
+type thresholdState struct {
+	resource string
+	metSince time.Time
+	starved  bool
+}
+
+func newPressureModel(settings *Pressure) pressureModel {
+	n := pressureModel{lastMet: map[v1.NodeConditionType]time.Time{},
+		stored:       map[v1.NodeConditionType]bool{},
+		starvedSince: make([]time.Time, len(settings.Thresholds))}
+	n.restart(len(settings.Thresholds))
+	return n
+}
+
+// restart forgets what an agent has learned.
+func (n *pressureModel) restart(thresholds int) {
+	n.asked, n.sample, n.usage = map[world.OpID]askedUsage{}, nil, nil
+	n.states, n.victim = make([]thresholdState, thresholds), nil
+	n.victimDeadline = time.Time{}
+}
+
+// agentStarted is called for each incarnation, which takes over the conditions that are true.
+func (n *pressureModel) agentStarted(m *model, now time.Time) {
+	n.restart(len(m.opts.Pressure.Thresholds))
+	for _, c := range pressureConditions {
+		if n.stored[c] {
+			n.lastMet[c] = now
+		}
+	}
+}
+
+// starved returns a threshold of a resource for which a pod has to be evicted; nil if there is none.
+func (n *pressureModel) starved(resource string) *thresholdState {
+	for i := range n.states {
+		if n.states[i].starved && n.states[i].resource == resource {
+			return &n.states[i]
+		}
+	}
+	return nil
+}
+
+// UsageAsked reports that the agent asks for an observation of the node or its pods.
+func (s *Set) UsageAsked(now time.Time, eff *world.Effect) {
+	switch eff.Body.(type) {
+	case *world.MeasureNode, *runtimeapi.ListPodSandboxStatsRequest:
+		s.model.pressure.asked[eff.Op] = askedUsage{now, eff.Deadline}
+	}
+}
+
+// UsageAnswered reports that the agent was told of an observation.
+func (s *Set) UsageAnswered(now time.Time, ev *world.Event) {
+	n := &s.model.pressure
+	asked, known := n.asked[ev.Op]
+	if !known {
+		return
+	}
+	delete(n.asked, ev.Op)
+	if now.After(asked.deadline) || ev.Err != nil {
+		return
+	}
+	switch body := ev.Body.(type) {
+	case *world.NodeMeasured:
+		n.applySample(s.model, now, asked.at, body)
+	case *runtimeapi.ListPodSandboxStatsResponse:
+		n.usage = &usageSample{askedAt: asked.at, pods: map[string]podUsage{}}
+		for _, stats := range body.Stats {
+			uid := stats.Attributes.Metadata.Uid
+			u := n.usage.pods[uid]
+			u.memoryBytes += int64(stats.Linux.Memory.WorkingSetBytes.Value)
+			u.processes += int64(stats.Linux.Process.ProcessCount.Value)
+			n.usage.pods[uid] = u
+		}
+	}
+}
+
+func (n *pressureModel) applySample(m *model, now, askedAt time.Time, body *world.NodeMeasured) {
+	n.sample = &nodeSample{askedAt: askedAt, answeredAt: now}
+	for i := range m.opts.Pressure.Thresholds {
+		t, state := &m.opts.Pressure.Thresholds[i], &n.states[i]
+		available, isKnown := availableOf(t.Signal, body, m.opts.Pressure.PodsMemoryMax)
+		if !isKnown {
+			continue
+		}
+		least := t.Amount
+		if state.starved {
+			least += t.MinReclaim
+		}
+		if available >= least {
+			*state, n.starvedSince[i] = thresholdState{}, time.Time{}
+			continue
+		}
+		if state.resource = t.resource(); state.metSince.IsZero() {
+			state.metSince = now
+		}
+		state.starved = !now.Before(state.metSince.Add(t.Grace))
+		n.lastMet[t.condition()] = now
+	}
+}
+
+// apply applies a fact.
+func (n *pressureModel) apply(m *model, f *truth.Fact) {
+	switch f.Kind {
+	case truth.EventRecorded:
+		p := m.pods[f.PodUID]
+		if p != nil && f.Reason == reasonEvicted && len(f.Message) > len(lowPrefix) &&
+			f.Message[:len(lowPrefix)] == lowPrefix {
+			n.applyVictim(m, p, f)
+		}
+	case truth.ContainerExited, truth.ContainerRemoved, truth.SandboxStopped:
+		if n.victim != nil && n.victim.uid == f.PodUID && f.Time.After(n.victimEndedAt) {
+			n.victimEndedAt = f.Time
+		}
+	case truth.ObjectUpdated, truth.ObjectCreated:
+		if node := f.Write.After.Node; node != nil && node.Name == m.opts.NodeName {
+			for _, c := range node.Status.Conditions {
+				if isPressureCondition(c.Type) {
+					n.stored[c.Type] = c.Status == v1.ConditionTrue
+				}
+			}
+		}
+	}
+}
+
+func (n *pressureModel) applyVictim(m *model, p *pod, f *truth.Fact) {
+	grace := m.pressureGrace(p)
+	p.minGrace, p.pressureEvictedAt, p.pressureMessage = min(p.minGrace, grace), f.Time, f.Message
+	n.victim, n.victimEndedAt = p, f.Time
+	n.victimDeadline = f.Time.Add(grace + 30*time.Second)
+	clear(n.starvedSince)
+	if n.sample != nil {
+		n.sample.used = true
+	}
+}
+
+// pressureGrace returns the grace period with which a pod is evicted now.
+func (m *model) pressureGrace(p *pod) time.Duration {
+	own := p.minGrace
+	for i := range m.opts.Pressure.Thresholds {
+		if m.pressure.states[i].starved && m.opts.Pressure.Thresholds[i].Grace == 0 {
+			return min(own, evictionGrace)
+		}
+	}
+	return min(own, max(m.opts.Pressure.GraceMax, evictionGrace))
+}
+
+// mayRejectForPressure reports whether a pod may have been rejected because of a condition that was
+// true at some time since it was desired.
+func (m *model) mayRejectForPressure(p *pod) bool {
+	var all []v1.NodeConditionType
+	for _, c := range pressureConditions {
+		if last, met := m.pressure.lastMet[c]; met &&
+			last.Add(m.opts.Pressure.Transition+pressureReportBound).After(p.firstDesiredAt) {
+			all = append(all, c)
+		}
+	}
+	if len(all) == 0 || p.isCritical() {
+		return false
+	}
+	return len(all) > 1 || all[0] != v1.NodeMemoryPressure || p.isBestEffort()
+}
+
+// isBestEffort reports whether no container of the pod requests or limits anything.
+func (p *pod) isBestEffort() bool {
+	spec := &p.specs[len(p.specs)-1].Spec
+	for _, list := range [][]v1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			if len(list[i].Resources.Requests)+len(list[i].Resources.Limits) > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// mayBeEvictedForNode reports whether the agent evicts the pod for the node, or has. An agent that
+// was started meanwhile does not know of an eviction that no status tells yet.
+func (p *pod) mayBeEvictedForNode() bool {
+	m := p.model
+	if p.pressureEvictedAt.IsZero() {
+		return false
+	}
+	return p.isEvictionKnown() || m.healedAt.IsZero() ||
+		m.now.Sub(later(m.healedAt, m.agentStartedAt)) <= evictionBound
+}
+
+// isEvictionKnown reports whether the eviction has led to a status, or the agent knows of it.
+func (p *pod) isEvictionKnown() bool {
+	return !p.terminalAt.IsZero() || p.servedTerminal != "" ||
+		!p.model.agentStartedAt.After(p.pressureEvictedAt)
+}
+
+// mustBeEvictedForNode reports whether the agent has evicted the pod for the node long ago.
+func (p *pod) mustBeEvictedForNode(now time.Time) bool {
+	m := p.model
+	return !p.pressureEvictedAt.IsZero() && p.isEvictionKnown() && !m.healedAt.IsZero() &&
+		p.isEvictable() && now.Sub(later(later(p.pressureEvictedAt, m.healedAt),
+		m.agentStartedAt)) > evictionBound
+}
