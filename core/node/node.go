@@ -126,13 +126,14 @@ type Env struct {
 	Boot        *world.Boot
 	Booted      time.Time
 	Runtime     *runtime.Runtime
-	PLEGProblem string                 // why the PLEG is not healthy; empty if it is
-	Shutdown    string                 // what the Ready condition says while the machine shuts down; else empty
-	Pressure    []v1.NodeConditionType // what the node runs out of
-	// PressureUnknown is set before the node was observed.
-	PressureUnknown bool
-	Relisted        bool // a relist has succeeded since the agent started
-	Effects         *op.Effects
+	PLEGProblem string // why the PLEG is not healthy; empty if it is
+	Shutdown    string // what the Ready condition says while the machine shuts down; else empty
+
+	Pressure        []v1.NodeConditionType // the pressure conditions that are true
+	PressureUnknown bool                   // the node was not observed yet
+
+	Relisted bool // a relist has succeeded since the agent started
+	Effects  *op.Effects
 }
 
 // isReadinessKnown reports whether the observations that decide readiness have been made, or are

@@ -66,9 +66,9 @@ func updateResize(p *pod.Pod, t v1.PodConditionType, state *pod.ResizeState) {
 }
 
 // updateDisruption sets the condition DisruptionTarget of a pod that was terminated for a critical
-// pod, because the machine shuts down, or because the node runs out of a resource. The condition is reported together with the terminal
-// phase: the failure policies of Jobs look at both (KEP-3329). As in the
-// kubelet, an eviction over a limit of the pod does not set the condition.
+// pod, because the machine shuts down, or because the node runs out of a resource. The condition is
+// reported together with the terminal phase: the failure policies of Jobs look at both (KEP-3329).
+// As in the kubelet, an eviction over a limit of the pod does not set the condition.
 func updateDisruption(p *pod.Pod, now time.Time) {
 	isTerminal := pod.IsTerminal(p.Status.Phase) || p.UnreportedTerminalPhase() != ""
 	if isTerminal && p.Termination.Reason == admission.PreemptedReason {

@@ -23,8 +23,9 @@ func (h *Host) SetUsage(u Usage) {
 func (h *Host) Measure() world.NodeMeasured {
 	machine := h.opts.Machine()
 	measured := world.NodeMeasured{MemoryBytes: machine.MemoryBytes,
-		WorkingSetBytes: h.besidePods.MemoryBytes, Processes: processesBesidePods + h.besidePods.Processes,
-		ProcessesMax: machine.Machine.PIDsMax}
+		WorkingSetBytes: h.besidePods.MemoryBytes,
+		Processes:       processesBesidePods + h.besidePods.Processes,
+		ProcessesMax:    machine.Machine.PIDsMax}
 	if h.opts.PodsUsage != nil {
 		memory, processes := h.opts.PodsUsage()
 		measured.PodsWorkingSetBytes = memory

@@ -15,17 +15,17 @@ import (
 )
 
 // nodePressure fires when a pod is evicted for the node that should not have been, when none is
-// although one has to be, and when a pressure condition of the Node is not what the agent was told.
-// What the agent was told are the answers to its observations; the ranking of the pods is computed
+// although one has to be, and when a pressure condition of the Node does not follow
+// from the answers to the agent's observations. The ranking of the pods is computed
 // from them again (node_pressure_reference.go).
 type nodePressure struct{}
 
 func (*nodePressure) describe() Entry {
 	return Entry{"node-pressure", "A pod is evicted for the node only if a threshold was met for its " +
-		"grace period by an observation that is newer than the end of the last victim; it is the one " +
-		"that ranks first, and one for each observation. A hard threshold leads to a victim in time. " +
-		"A pressure condition is true from the first observation until the transition period has " +
-		"passed since the last one."}
+		"grace period by an observation that is newer than the end of the last victim; it is the pod " +
+		"that ranks first, and one for each observation. A hard threshold leads to a victim in time. A " +
+		"pressure condition is true from the first observation until the transition period has passed " +
+		"since the last one."}
 }
 
 const (
@@ -47,6 +47,9 @@ var pressureCalls = []string{"MeasureNode", "ListPodSandboxStats", "StopContaine
 	"ListContainers", "ListPodSandbox", "ContainerStatus", "StopPodSandbox", "Unmount", "RemoveTree"}
 
 func (*nodePressure) checkFact(m *model, f *truth.Fact) *finding {
+	if f.Kind == truth.ContainerStarted {
+		return m.pressure.findAdmitted(m, m.pods[f.PodUID], f.Time)
+	}
 	if f.Kind != truth.EventRecorded || f.Reason != reasonEvicted {
 		return nil
 	}
@@ -54,6 +57,25 @@ func (*nodePressure) checkFact(m *model, f *truth.Fact) *finding {
 	if p := m.pods[f.PodUID]; isLow && p != nil {
 		resource, _, _ = strings.Cut(resource, ".")
 		return m.pressure.findWrongVictim(m, p, resource, f.Time)
+	}
+	return nil
+}
+
+// findAdmitted returns why a pod that starts should have been rejected: a condition has been true
+// since before it was desired.
+func (n *pressureModel) findAdmitted(m *model, p *pod, now time.Time) *finding {
+	if p == nil || len(p.specs) != 1 || !p.firstStartedAt.IsZero() || p.wasRemoved() ||
+		p.isCritical() || !m.agentStartedAt.Before(p.firstDesiredAt.Add(-time.Second)) {
+		return nil
+	}
+	for _, c := range pressureConditions {
+		last, since := n.lastMet[c], n.trueSince[c]
+		if last.IsZero() || now.Sub(last) >= m.opts.Pressure.Transition ||
+			!since.Before(p.firstDesiredAt.Add(-time.Second)) ||
+			c == v1.NodeMemoryPressure && !p.isBestEffort() {
+			continue
+		}
+		return findingf("pod %s starts, although it was desired while the node had %s", p, c)
 	}
 	return nil
 }
@@ -138,7 +160,7 @@ func (r rank) isBefore(other rank) bool {
 		cmp.Compare(other.excess, r.excess)) < 0
 }
 
-// rankOf returns the rank of a pod by the usage that the agent was told.
+// rankOf returns the rank of a pod by the usage that the agent has observed.
 func rankOf(p *pod, usage *usageSample, resource string) rank {
 	r := rank{priority: p.priority(), excess: math.MaxInt64}
 	var u podUsage
@@ -235,10 +257,13 @@ func (m *model) checkConditions(now time.Time, request any) *finding {
 		}
 		last, met := n.lastMet[c.Type]
 		isTrue, wasTrue := c.Status == v1.ConditionTrue, n.stored[c.Type]
+		if isTrue != wasTrue {
+			n.flippedAt = now
+		}
 		switch {
 		case !isTrue && wasTrue && now.Sub(last) < period-time.Second:
-			return findingf("%s ends %v after a threshold was met, before the transition period of %v", c.Type,
-				now.Sub(last).Round(time.Second), period)
+			return findingf("%s ends %v after a threshold was met, before the transition period of %v",
+				c.Type, now.Sub(last).Round(time.Second), period)
 		case isTrue && !met:
 			return findingf("%s is reported, but no threshold of it was met", c.Type)
 		case isTrue && now.Sub(last) > period+pressureReportBound &&

@@ -37,7 +37,9 @@ const (
 var pressureConditions = []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure,
 	v1.NodePIDPressure}
 
-func isPressureCondition(t v1.NodeConditionType) bool { return slices.Contains(pressureConditions, t) }
+func isPressureCondition(t v1.NodeConditionType) bool {
+	return slices.Contains(pressureConditions, t)
+}
 
 func (t *PressureThreshold) resource() string {
 	if t.Signal == "pid.available" {
@@ -75,6 +77,10 @@ type pressureModel struct {
 	lastMet map[v1.NodeConditionType]time.Time
 	stored  map[v1.NodeConditionType]bool // that are true in the Node at the API server
 
+	// trueSince is since when a condition has been true without a break.
+	trueSince map[v1.NodeConditionType]time.Time
+	flippedAt time.Time // when the agent last sent another condition
+
 	victim                        *pod // of this agent
 	victimEndedAt, victimDeadline time.Time
 	starvedSince                  []time.Time // in truth, of each hard threshold
@@ -103,6 +109,7 @@ type thresholdState struct {
 func newPressureModel(settings *Pressure) pressureModel {
 	n := pressureModel{lastMet: map[v1.NodeConditionType]time.Time{},
 		stored:       map[v1.NodeConditionType]bool{},
+		trueSince:    map[v1.NodeConditionType]time.Time{},
 		starvedSince: make([]time.Time, len(settings.Thresholds))}
 	n.restart(len(settings.Thresholds))
 	return n
@@ -125,7 +132,8 @@ func (n *pressureModel) agentStarted(m *model, now time.Time) {
 	}
 }
 
-// starved returns a threshold of a resource for which a pod has to be evicted; nil if there is none.
+// starved returns a threshold of a resource for which a pod has to be evicted; nil if there is
+// none.
 func (n *pressureModel) starved(resource string) *thresholdState {
 	for i := range n.states {
 		if n.states[i].starved && n.states[i].resource == resource {
@@ -143,7 +151,7 @@ func (s *Set) UsageAsked(now time.Time, eff *world.Effect) {
 	}
 }
 
-// UsageAnswered reports that the agent was told of an observation.
+// UsageAnswered reports that the agent gets the answer to an observation.
 func (s *Set) UsageAnswered(now time.Time, ev *world.Event) {
 	n := &s.model.pressure
 	asked, known := n.asked[ev.Op]
@@ -189,7 +197,11 @@ func (n *pressureModel) applySample(m *model, now, askedAt time.Time, body *worl
 			state.metSince = now
 		}
 		state.starved = !now.Before(state.metSince.Add(t.Grace))
-		n.lastMet[t.condition()] = now
+		c := t.condition()
+		if last, met := n.lastMet[c]; !met || now.Sub(last) >= m.opts.Pressure.Transition {
+			n.trueSince[c] = now
+		}
+		n.lastMet[c] = now
 	}
 }
 

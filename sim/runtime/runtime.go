@@ -56,7 +56,7 @@ type Options struct {
 	// NodeAddresses are the addresses of the machine, on which pods in the host network listen.
 	NodeAddresses []string
 
-	// LoadChanged is called after a process has begun to use more or less. Nil: nobody asks.
+	// LoadChanged is called after a process has started to use more or less.
 	LoadChanged func()
 
 	SystemdCgroups bool              // RuntimeConfig reports the systemd cgroup driver

@@ -150,7 +150,7 @@ func TestCgroupsConflictOnlyWithCgroups(t *testing.T) {
 func TestEveryFileAndCgroupCallIsClassified(t *testing.T) {
 	withoutPath := []string{"ReadFiles", "ReadTail", "ReadLinks", "ListDir", "StatPath",
 		"MeasureTree", "Watch", "ListCgroups", "ReadMachine", "ReadInVolume",
-		"DelayShutdown", "PermitShutdown"}
+		"MeasureNode", "DelayShutdown", "PermitShutdown"}
 	calls := 0
 	for _, name := range world.BodyNames() {
 		body, err := world.ParseBody(name, []byte(`{"path":"/x","from":"/x","target":"/x"}`))
