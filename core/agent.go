@@ -142,7 +142,7 @@ func New(o Options) *Agent {
 		QOS:          qos.Cgroups{Settings: qos.SettingsFromConfig(c)},
 		Allocation:   allocation.Store{Dir: root},
 		Shutdown:     shutdown.New(c, root+"/"+shutdown.FileName),
-		Eviction:     eviction.New(c),
+		Eviction:     eviction.New(c, root),
 		PodDirs:      poddirs.Listing{Dir: root + "/pods"},
 		Housekeeping: housekeeping.Cleanup{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
 		Images:       image.Store{Limits: image.LimitsFromConfig(c)},

@@ -39,7 +39,9 @@ func (a *Agent) evictionCandidates() []eviction.Candidate {
 	for _, uid := range a.podUIDs {
 		p := a.state.Pods[uid]
 		if p.CanBeEvicted() {
-			all = append(all, eviction.Candidate{UID: uid, Pod: p.Spec})
+			all = append(all, eviction.Candidate{UID: uid, Pod: p.Spec,
+				LogDir:  a.state.Node.PodLogDir(p.Namespace, p.Name, uid),
+				Volumes: a.state.Node.PodsDir + "/" + uid + "/volumes"})
 		}
 	}
 	return all

@@ -1581,8 +1581,8 @@ var mutants = []mutant{
 	{
 		name:     "pods are ranked by their usage, without their request",
 		file:     "core/eviction/rank.go",
-		old:      "usage.MemoryBytes-memoryRequest(c.Pod)",
-		new:      "usage.MemoryBytes-memoryRequest(&v1.Pod{})",
+		old:      "u.MemoryBytes - request(pod, v1.ResourceMemory)",
+		new:      "u.MemoryBytes - request(&v1.Pod{}, v1.ResourceMemory)",
 		scenario: "memory-storm", seeds: "1-300",
 	},
 	{

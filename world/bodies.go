@@ -26,6 +26,7 @@ var jsonBodies = []struct {
 	{&ReadLinks{}, PortFS}, {&LinksRead{}, ""}, {&Compress{}, PortFS},
 	{&ShareWithGroup{}, PortFS}, {&MountMemory{}, PortFS}, {&Unmount{}, PortFS},
 	{&BindSubPath{}, PortFS}, {&MeasureTree{}, PortFS}, {&TreeMeasured{}, ""},
+	{&MeasureTrees{}, PortFS}, {&TreesMeasured{}, ""},
 	{&MeasureFilesystem{}, PortFS}, {&FilesystemMeasured{}, ""},
 	{&Watch{}, PortFS}, {&FileChanged{}, ""}, {&ReadInVolume{}, PortFS},
 	{&HTTPGet{}, PortNetwork}, {&HTTPGot{}, ""}, {&TCPConnect{}, PortNetwork},

@@ -16,6 +16,7 @@
 package eviction
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -48,9 +49,11 @@ type Manager struct {
 	Settings
 	Thresholds []Threshold            `json:"thresholds,omitempty"` // empty: nothing is observed
 	Observed   map[Signal]Observation `json:"observed,omitempty"`   // the newest of each signal
-	Op         world.OpID             `json:"op,omitempty"`         // of the observation in flight
-	AskedAt    time.Time              `json:"askedAt"`              // when it was issued
-	NextAt     time.Time              `json:"nextAt"`               // when the next one is due
+	Sources    [sourceCount]Source    `json:"sources"`
+	// ImagePath is in the file system of the images; empty before the runtime has answered.
+	ImagePath string `json:"imagePath,omitempty"`
+	Nodefs    uint64 `json:"nodefs,omitempty"`  // the device of the file system
+	Imagefs   uint64 `json:"imagefs,omitempty"` // the device of the file system
 	// NotBefore is when the last victim has ended: no earlier observation leads to another one.
 	NotBefore time.Time `json:"notBefore"`
 
@@ -66,10 +69,26 @@ type Manager struct {
 	Victim        *Victim  `json:"victim,omitempty"`
 }
 
+// Source is a request that observes signals, and is made again and again.
+type Source struct {
+	Op      world.OpID `json:"op,omitempty"` // of the observation in flight
+	AskedAt time.Time  `json:"askedAt"`      // when it was issued
+	NextAt  time.Time  `json:"nextAt"`       // when the next one is due
+}
+
+// The sources.
+const (
+	sourceNode    = iota // memory and processes of the machine
+	sourceNodefs         // the file system of the agent's root directory
+	sourceImagefs        // the file system of the images and writable layers
+	sourceCount
+)
+
 // Settings are the configuration. They do not change while the agent runs.
 type Settings struct {
 	Transition time.Duration `json:"transition,omitempty"` // evictionPressureTransitionPeriod
 	GraceMax   time.Duration `json:"graceMax,omitempty"`   // evictionMaxPodGracePeriod
+	RootDir    string        `json:"rootDir,omitempty"`    // of the agent
 }
 
 // Attempt is the search for a victim, for a threshold that was met by the newest observation.
@@ -78,6 +97,9 @@ type Attempt struct {
 	Op        world.OpID           `json:"op,omitempty"`
 	Answered  bool                 `json:"answered,omitempty"`
 	Usage     map[string]*PodUsage `json:"usage,omitempty"` // by UID
+	// Measured are the UIDs of the pods whose trees are measured; nil before that is asked for.
+	Measured []string `json:"measured,omitempty"`
+	HasTrees bool     `json:"hasTrees,omitempty"` // the trees were measured
 }
 
 // Victim is a pod that was evicted, until it has ended.
@@ -108,20 +130,16 @@ type Env struct {
 
 // Candidate is a pod that could be evicted. Something of it runs.
 type Candidate struct {
-	UID string
-	Pod *v1.Pod
+	UID             string
+	Pod             *v1.Pod
+	LogDir, Volumes string // directories of the pod's logs and volumes
 }
 
 // Plan takes the next step, and returns when to plan again.
 func (m *Manager) Plan(env *Env) time.Time {
 	now := env.Effects.Now()
-	switch {
-	case len(m.Thresholds) == 0 || m.Op != 0:
+	if len(m.Thresholds) == 0 || m.Attempt != nil && !m.planAttempt(env) {
 		return time.Time{}
-	case m.Attempt != nil:
-		if !m.planAttempt(env) {
-			return time.Time{}
-		}
 	}
 	if m.Victim != nil {
 		if now.Before(m.Victim.Deadline) {
@@ -129,11 +147,39 @@ func (m *Manager) Plan(env *Env) time.Time {
 		}
 		m.endVictim(now)
 	}
-	if now.Before(m.NextAt) {
-		return m.NextAt
+	var wake time.Time
+	for i := range m.Sources {
+		wake = timer.Soonest(wake, m.planSource(i, env))
 	}
-	request := env.Request
-	m.Op, m.AskedAt, m.NextAt = env.Effects.Issue(Owner, "", timeout, &request), now, now.Add(period)
+	return wake
+}
+
+// planSource observes a source that is due, and returns when to plan it again.
+func (m *Manager) planSource(source int, env *Env) time.Time {
+	s, now := &m.Sources[source], env.Effects.Now()
+	isNeeded := slices.ContainsFunc(m.Thresholds, func(t Threshold) bool {
+		of, _ := sourceOf(t.Signal)
+		return of == source
+	})
+	switch {
+	case !isNeeded || s.Op != 0:
+		return time.Time{}
+	case now.Before(s.NextAt):
+		return s.NextAt
+	}
+	var request any
+	switch {
+	case source == sourceNode:
+		node := env.Request
+		request = &node
+	case source == sourceNodefs:
+		request = &world.MeasureFilesystem{Path: m.RootDir}
+	case m.ImagePath == "":
+		request = &runtimeapi.ImageFsInfoRequest{}
+	default:
+		request = &world.MeasureFilesystem{Path: m.ImagePath}
+	}
+	s.Op, s.AskedAt, s.NextAt = env.Effects.Issue(Owner, "", timeout, request), now, now.Add(period)
 	return time.Time{}
 }
 
@@ -147,9 +193,13 @@ func (m *Manager) planAttempt(env *Env) bool {
 		a.Op = env.Effects.Issue(Owner, "", timeout, &runtimeapi.ListPodSandboxStatsRequest{})
 		return false
 	}
+	if m.Thresholds[a.Threshold].Signal.condition() == v1.NodeDiskPressure && !a.HasTrees {
+		a.measureTrees(env)
+		return false
+	}
 	m.Attempt = nil
 	t := &m.Thresholds[a.Threshold]
-	first, found := a.first(env.Candidates(), t.Signal)
+	first, found := m.first(a, env.Candidates(), t.Signal)
 	if !found {
 		env.Effects.Log(world.LevelError, "eviction thresholds have been met, but no pods are active to "+
 			"evict", "signal", string(t.Signal))
@@ -186,7 +236,10 @@ func (m *Manager) PodEnded(uid string, now time.Time) bool {
 }
 
 func (m *Manager) endVictim(now time.Time) {
-	m.Victim, m.NotBefore, m.NextAt = nil, now, now
+	m.Victim, m.NotBefore = nil, now
+	for i := range m.Sources {
+		m.Sources[i].NextAt = now
+	}
 }
 
 // Adopt takes over the conditions of the Node that an earlier agent has left true: they end after a

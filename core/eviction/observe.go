@@ -24,7 +24,17 @@ type PodUsage struct {
 	MemoryBytes int64            `json:"memoryBytes"` // its working set
 	Processes   int64            `json:"processes"`
 	Containers  []ContainerUsage `json:"containers,omitempty"`
+	Layers      DiskUsage        `json:"layers"` // the writable layers of its containers
+	Files       DiskUsage        `json:"files"`  // its logs and volumes
 }
+
+// DiskUsage is what is used of a file system.
+type DiskUsage struct {
+	Bytes  int64 `json:"bytes"`
+	Inodes int64 `json:"inodes"`
+}
+
+func (d *DiskUsage) add(bytes, inodes int64) { d.Bytes, d.Inodes = d.Bytes+bytes, d.Inodes+inodes }
 
 // ContainerUsage is what a container uses.
 type ContainerUsage struct {
@@ -39,42 +49,76 @@ func (m *Manager) HandleCompletion(id world.OpID, ev world.Event, env *Env) bool
 		m.handleUsage(ev, env)
 		return false
 	}
-	m.Op = 0
-	measured, ok := ev.Body.(*world.NodeMeasured)
-	if ev.Err != nil || !ok {
+	source := slices.IndexFunc(m.Sources[:], func(s Source) bool { return s.Op == id })
+	m.Sources[source].Op = 0
+	if ev.Err != nil {
 		env.Effects.Log(world.LevelError, "Eviction manager: failed to observe the node", "err",
 			ev.Err.Error())
 		return false // the conditions stay as they are
 	}
-	m.observe(measured, env)
+	if info, isInfo := ev.Body.(*runtimeapi.ImageFsInfoResponse); isInfo {
+		if all := info.GetImageFilesystems(); len(all) > 0 {
+			m.ImagePath = all[0].GetFsId().GetMountpoint()
+			m.Sources[source].NextAt = ev.Time
+		}
+		return false
+	}
+	m.observe(source, ev.Body, env)
 	before, decided := m.Pressure, m.Decided
-	m.evaluate(ev.Time)
-	m.startAttempt(env)
+	m.evaluate(source, ev.Time)
+	m.startAttempt(source, env)
 	m.Decided = true
 	return !decided || !slices.Equal(before, m.Pressure)
 }
 
-// observe records the signals that an observation of the node has.
-func (m *Manager) observe(n *world.NodeMeasured, env *Env) {
-	m.Observed = map[Signal]Observation{}
-	if n.MemoryBytes > 0 {
-		m.Observed[MemoryAvailable] = Observation{Capacity: n.MemoryBytes,
-			Available: max(0, n.MemoryBytes-n.WorkingSetBytes), AsOf: m.AskedAt}
+// observe records the signals that an observation has.
+func (m *Manager) observe(source int, body any, env *Env) {
+	if m.Observed == nil {
+		m.Observed = map[Signal]Observation{}
 	}
-	if limit := env.PodsMemoryMax; limit > 0 && n.PodsWorkingSetBytes > 0 {
-		m.Observed[AllocatableMemoryAvailable] = Observation{Capacity: limit,
-			Available: max(0, limit-n.PodsWorkingSetBytes), AsOf: m.AskedAt}
+	for i := range m.Thresholds {
+		if of, _ := sourceOf(m.Thresholds[i].Signal); of == source {
+			delete(m.Observed, m.Thresholds[i].Signal)
+		}
 	}
-	if n.ProcessesMax > 0 {
-		m.Observed[PIDAvailable] = Observation{Capacity: n.ProcessesMax,
-			Available: n.ProcessesMax - n.Processes, AsOf: m.AskedAt}
+	asOf := m.Sources[source].AskedAt
+	record := func(s Signal, available, capacity int64) {
+		m.Observed[s] = Observation{Available: available, Capacity: capacity, AsOf: asOf}
+	}
+	switch body := body.(type) {
+	case *world.NodeMeasured:
+		if body.MemoryBytes > 0 {
+			record(MemoryAvailable, max(0, body.MemoryBytes-body.WorkingSetBytes), body.MemoryBytes)
+		}
+		if limit := env.PodsMemoryMax; limit > 0 && body.PodsWorkingSetBytes > 0 {
+			record(AllocatableMemoryAvailable, max(0, limit-body.PodsWorkingSetBytes), limit)
+		}
+		if body.ProcessesMax > 0 {
+			record(PIDAvailable, body.ProcessesMax-body.Processes, body.ProcessesMax)
+		}
+	case *world.FilesystemMeasured:
+		bytes, inodes := NodefsAvailable, NodefsInodesFree
+		if source == sourceImagefs {
+			bytes, inodes, m.Imagefs = ImagefsAvailable, ImagefsInodesFree, body.Device
+		} else {
+			m.Nodefs = body.Device
+		}
+		if body.CapacityBytes > 0 {
+			record(bytes, body.AvailableBytes, body.CapacityBytes)
+		}
+		if body.Inodes > 0 { // a file system may have no bound
+			record(inodes, body.InodesFree, body.Inodes)
+		}
 	}
 }
 
-// evaluate determines which thresholds are met, and the conditions that follow.
-func (m *Manager) evaluate(now time.Time) {
+// evaluate determines which thresholds of a source are met, and the conditions that follow.
+func (m *Manager) evaluate(source int, now time.Time) {
 	for i := range m.Thresholds {
 		t := &m.Thresholds[i]
+		if of, _ := sourceOf(t.Signal); of != source {
+			continue
+		}
 		o, isObserved := m.Observed[t.Signal]
 		switch {
 		case isObserved && !t.isMet(&o):
@@ -109,21 +153,25 @@ func (m *Manager) noteMet(c v1.NodeConditionType, now time.Time) {
 	m.LastMet[c] = now
 }
 
-// startAttempt starts the search for a victim if a threshold asks for one. Memory comes before all
-// other resources, and a hard threshold before one that could wait.
-func (m *Manager) startAttempt(env *Env) {
+// startAttempt starts the search for a victim if a threshold of the newest observation asks for one.
+// Memory comes before all other resources, and a hard threshold before one that could wait.
+func (m *Manager) startAttempt(source int, env *Env) {
+	if m.Victim != nil || m.Attempt != nil {
+		return
+	}
 	chosen := -1
 	for i := range m.Thresholds {
 		t := &m.Thresholds[i]
 		o, isObserved := m.Observed[t.Signal]
-		if !isObserved || !t.Starved || o.AsOf.Before(m.NotBefore) {
+		of, _ := sourceOf(t.Signal)
+		if of != source || !isObserved || !t.Starved || o.AsOf.Before(m.NotBefore) {
 			continue
 		}
 		if chosen < 0 || t.isBefore(&m.Thresholds[chosen]) {
 			chosen = i
 		}
 	}
-	if chosen < 0 || m.Victim != nil {
+	if chosen < 0 {
 		return
 	}
 	m.Attempt = &Attempt{Threshold: chosen, Answered: m.UsageFailures >= usageFailuresMax}
@@ -136,6 +184,11 @@ func (m *Manager) startAttempt(env *Env) {
 func (m *Manager) handleUsage(ev world.Event, env *Env) {
 	a := m.Attempt
 	a.Op = 0
+	if trees, isTrees := ev.Body.(*world.TreesMeasured); isTrees || a.Measured != nil {
+		a.HasTrees = true
+		a.addTrees(trees)
+		return
+	}
 	listed, ok := ev.Body.(*runtimeapi.ListPodSandboxStatsResponse)
 	if ev.Err != nil || !ok {
 		m.UsageFailures++
@@ -164,6 +217,8 @@ func usageOf(listed *runtimeapi.ListPodSandboxStatsResponse) map[string]*PodUsag
 		u.MemoryBytes += int64(linux.GetMemory().GetWorkingSetBytes().GetValue())
 		u.Processes += int64(linux.GetProcess().GetProcessCount().GetValue())
 		for _, c := range linux.GetContainers() {
+			u.Layers.add(int64(c.GetWritableLayer().GetUsedBytes().GetValue()),
+				int64(c.GetWritableLayer().GetInodesUsed().GetValue()))
 			if memory := c.GetMemory().GetWorkingSetBytes(); memory != nil {
 				u.Containers = append(u.Containers, ContainerUsage{
 					Name: c.GetAttributes().GetMetadata().GetName(), MemoryBytes: int64(memory.GetValue())})
@@ -172,3 +227,41 @@ func usageOf(listed *runtimeapi.ListPodSandboxStatsResponse) map[string]*PodUsag
 	}
 	return usage
 }
+
+// measureTrees measures the logs and volumes of all candidates by one request.
+func (a *Attempt) measureTrees(env *Env) {
+	request := &world.MeasureTrees{}
+	a.Measured = []string{}
+	for _, c := range env.Candidates() {
+		a.Measured = append(a.Measured, c.UID)
+		request.Paths = append(request.Paths, c.LogDir, c.Volumes)
+	}
+	a.Op = env.Effects.Issue(Owner, "", timeout, request)
+}
+
+// addTrees adds what was measured to the usage of the pods; nil: nothing was. A tree that could not
+// be finished counts as larger than any other.
+func (a *Attempt) addTrees(trees *world.TreesMeasured) {
+	for i, uid := range a.Measured {
+		if trees == nil || len(trees.Trees) < 2*(i+1) {
+			delete(a.Usage, uid)
+			continue
+		}
+		u := a.Usage[uid]
+		if u == nil {
+			u = &PodUsage{}
+			if a.Usage == nil {
+				a.Usage = map[string]*PodUsage{}
+			}
+			a.Usage[uid] = u
+		}
+		for _, tree := range trees.Trees[2*i : 2*i+2] {
+			if u.Files.add(tree.Bytes, tree.Inodes); tree.Unfinished {
+				u.Files = DiskUsage{Bytes: unfinishedUsage, Inodes: unfinishedUsage}
+			}
+		}
+	}
+}
+
+// unfinishedUsage is the usage of a tree that cannot be measured.
+const unfinishedUsage = 1 << 60

@@ -26,30 +26,29 @@ type ranked struct {
 // first returns the pod that is evicted first for a signal: before all others those whose usage is
 // not known; for memory those that use more than they request, then by priority, then by usage
 // minus request; for processes by priority, then by their number.
-func (a *Attempt) first(candidates []Candidate, signal Signal) (Candidate, bool) {
+func (m *Manager) first(a *Attempt, candidates []Candidate, signal Signal) (Candidate, bool) {
 	if len(candidates) == 0 {
 		return Candidate{}, false
 	}
 	all := make([]ranked, len(candidates))
 	for i, c := range candidates {
-		all[i] = a.rank(c, signal)
+		all[i] = m.rank(c, a.Usage[c.UID], signal)
 	}
 	return slices.MinFunc(all, compare).Candidate, true
 }
 
-func (a *Attempt) rank(c Candidate, signal Signal) ranked {
+func (m *Manager) rank(c Candidate, usage *PodUsage, signal Signal) ranked {
 	r := ranked{Candidate: c}
 	if p := c.Pod.Spec.Priority; p != nil {
 		r.priority = *p
 	}
-	usage := a.Usage[c.UID]
 	switch {
 	case usage == nil:
 		r.class, r.excess = classUnknown, math.MaxInt64
 	case signal == PIDAvailable:
 		r.excess = usage.Processes
 	default:
-		r.class, r.excess = classWithin, usage.MemoryBytes-memoryRequest(c.Pod)
+		r.class, r.excess = classWithin, m.excess(c.Pod, usage, signal)
 		if r.excess > 0 {
 			r.class = classExceeds
 		}
@@ -58,6 +57,29 @@ func (a *Attempt) rank(c Candidate, signal Signal) ranked {
 		r.class = 0
 	}
 	return r
+}
+
+// excess returns by how much the usage of a pod exceeds its request. On a file system of their own,
+// the images and writable layers are not in that of the node (buildSignalToRankFunc).
+func (m *Manager) excess(pod *v1.Pod, u *PodUsage, signal Signal) int64 {
+	if signal.condition() == v1.NodeMemoryPressure {
+		return u.MemoryBytes - request(pod, v1.ResourceMemory)
+	}
+	used, source := DiskUsage{}, sourceNodefs
+	if signal == ImagefsAvailable || signal == ImagefsInodesFree {
+		source = sourceImagefs
+	}
+	isSplit := m.Imagefs != 0 && m.Nodefs != 0 && m.Imagefs != m.Nodefs
+	if !isSplit || source == sourceImagefs {
+		used.add(u.Layers.Bytes, u.Layers.Inodes)
+	}
+	if !isSplit || source == sourceNodefs {
+		used.add(u.Files.Bytes, u.Files.Inodes)
+	}
+	if signal.resource() == v1.ResourceEphemeralStorage {
+		return used.Bytes - request(pod, v1.ResourceEphemeralStorage)
+	}
+	return used.Inodes
 }
 
 // The classes of pods for which usage and request are compared.
@@ -73,15 +95,15 @@ func compare(x, y ranked) int {
 		cmp.Compare(y.excess, x.excess), strings.Compare(x.UID, y.UID))
 }
 
-// memoryRequest returns the memory that a pod requests, with its overhead if it requests any.
-// Upstream: GetResourceRequestQuantity in pkg/api/v1/resource/helpers.go.
-func memoryRequest(pod *v1.Pod) int64 {
+// request returns what a pod requests of a resource, with its overhead if it requests any. Upstream:
+// GetResourceRequestQuantity in pkg/api/v1/resource/helpers.go.
+func request(pod *v1.Pod, name v1.ResourceName) int64 {
 	all := podresources.PodRequests(pod, podresources.PodResourcesOptions{ExcludeOverhead: true})
-	request := all.Memory().Value()
-	if request == 0 {
+	amount, overhead := all[name], pod.Spec.Overhead[name]
+	if amount.IsZero() {
 		return 0
 	}
-	return request + pod.Spec.Overhead.Memory().Value()
+	return amount.Value() + overhead.Value()
 }
 
 // message returns the message of the status and the Event, and the annotations of the Event.
@@ -135,7 +157,7 @@ func (m *Manager) shownThreshold(name v1.ResourceName) (*Threshold, Observation)
 
 func quantity(n int64, name v1.ResourceName) string {
 	format := resource.BinarySI
-	if name != v1.ResourceMemory {
+	if name != v1.ResourceMemory && name != v1.ResourceEphemeralStorage {
 		format = resource.DecimalSI
 	}
 	return resource.NewQuantity(n, format).String()

@@ -23,7 +23,25 @@ const (
 	MemoryAvailable            Signal = "memory.available"
 	AllocatableMemoryAvailable Signal = "allocatableMemory.available"
 	PIDAvailable               Signal = "pid.available"
+	NodefsAvailable            Signal = "nodefs.available"
+	NodefsInodesFree           Signal = "nodefs.inodesFree"
+	ImagefsAvailable           Signal = "imagefs.available"
+	ImagefsInodesFree          Signal = "imagefs.inodesFree"
 )
+
+// sourceOf returns which request observes a signal, and false if none does: the file system of the
+// writable layers has no signals of its own, as it is that of the node or of the images.
+func sourceOf(s Signal) (source int, isObserved bool) {
+	switch s {
+	case MemoryAvailable, AllocatableMemoryAvailable, PIDAvailable:
+		return sourceNode, true
+	case NodefsAvailable, NodefsInodesFree:
+		return sourceNodefs, true
+	case ImagefsAvailable, ImagefsInodesFree:
+		return sourceImagefs, true
+	}
+	return 0, false
+}
 
 // pressureConditions are the conditions of the Node, in the order in which messages have them.
 var pressureConditions = []v1.NodeConditionType{
@@ -45,8 +63,13 @@ func (s Signal) condition() v1.NodeConditionType {
 
 // resource returns the resource that a signal is about, as messages name it.
 func (s Signal) resource() v1.ResourceName {
-	if s.condition() == v1.NodePIDPressure {
+	switch s {
+	case PIDAvailable:
 		return "pids"
+	case NodefsAvailable, ImagefsAvailable:
+		return v1.ResourceEphemeralStorage
+	case NodefsInodesFree, ImagefsInodesFree:
+		return "inodes"
 	}
 	return v1.ResourceMemory
 }
@@ -97,15 +120,16 @@ func parseAmount(text string) Amount {
 
 // New returns the manager of a configuration. Upstream: ParseThresholdConfig in
 // pkg/kubelet/eviction/helpers.go.
-func New(c *kubeletconfig.KubeletConfiguration) Manager {
-	m := Manager{Settings: Settings{Transition: c.EvictionPressureTransitionPeriod.Duration,
-		GraceMax: time.Duration(c.EvictionMaxPodGracePeriod) * time.Second}}
+func New(c *kubeletconfig.KubeletConfiguration, rootDir string) Manager {
+	m := Manager{Settings: Settings{RootDir: rootDir,
+		Transition: c.EvictionPressureTransitionPeriod.Duration,
+		GraceMax:   time.Duration(c.EvictionMaxPodGracePeriod) * time.Second}}
 	add := func(signal Signal, text string, grace time.Duration) {
 		t := Threshold{Signal: signal, Amount: parseAmount(text), Grace: grace}
 		if least := c.EvictionMinimumReclaim[string(signal)]; least != "" {
 			t.MinReclaim = parseAmount(least)
 		}
-		if t.Amount != (Amount{}) && isObservable(signal) {
+		if _, isObserved := sourceOf(signal); t.Amount != (Amount{}) && isObserved {
 			m.Thresholds = append(m.Thresholds, t)
 		}
 	}
@@ -128,11 +152,6 @@ func New(c *kubeletconfig.KubeletConfiguration) Manager {
 		}
 	}
 	return m
-}
-
-// isObservable reports whether a signal is observed. Those of file systems are not yet.
-func isObservable(s Signal) bool {
-	return s == MemoryAvailable || s == AllocatableMemoryAvailable || s == PIDAvailable
 }
 
 // isMet reports whether an observation is below the threshold, or has not yet left it by the

@@ -51,7 +51,8 @@ const (
 var periodicCalls = []string{
 	"ListPodSandbox", "ListContainers", "ListImages", "GetEvents", "Status", "Version",
 	"RuntimeConfig", "ReadFiles", "ListDir", "StatPath", "ReadLinks", "MeasureTree",
-	"FetchManifest", "ListCgroups", "ReadMachine", "MeasureNode",
+	"FetchManifest", "ListCgroups", "ReadMachine", "MeasureNode", "MeasureTrees",
+	"MeasureFilesystem", "ImageFsInfo",
 	"ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck",
 	"CreateToken", "WatchObjects", "Watch",
 }

@@ -149,7 +149,7 @@ func TestCgroupsConflictOnlyWithCgroups(t *testing.T) {
 // read or as one about no path.
 func TestEveryFileAndCgroupCallIsClassified(t *testing.T) {
 	withoutPath := []string{"ReadFiles", "ReadTail", "ReadLinks", "ListDir", "StatPath",
-		"MeasureTree", "Watch", "ListCgroups", "ReadMachine", "ReadInVolume",
+		"MeasureTree", "MeasureTrees", "Watch", "ListCgroups", "ReadMachine", "ReadInVolume",
 		"MeasureNode", "DelayShutdown", "PermitShutdown"}
 	calls := 0
 	for _, name := range world.BodyNames() {
