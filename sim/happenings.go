@@ -78,7 +78,8 @@ func (r *run) carryOut(h *plan.Happening) {
 		r.host.LoseBus(time.Duration(d.Down))
 	case *plan.Pressure:
 		r.host.SetUsage(host.Usage{MemoryBytes: int64(d.MemoryMiB) << 20,
-			Processes: int64(d.Processes)})
+			Processes: int64(d.Processes), DiskBytes: int64(d.DiskMiB) << 20,
+			Inodes: int64(d.ThousandInodes) * 1000})
 	case *plan.Request:
 		r.clients.perform(d)
 	default:

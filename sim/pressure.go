@@ -10,13 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"seedlet.dev/sim/disk"
 	"seedlet.dev/sim/host"
 	"seedlet.dev/sim/oracle"
 	"seedlet.dev/sim/plan"
 )
 
 // pressureSignals are the signals that the agent observes.
-var pressureSignals = []string{"memory.available", "pid.available"}
+var pressureSignals = []string{"memory.available", "pid.available", "nodefs.available",
+	"nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree"}
 
 // oraclePressure returns the settings of node-pressure eviction.
 func oraclePressure(n *plan.Node, c *kubeletconfig.KubeletConfiguration) oracle.Pressure {
@@ -27,6 +29,10 @@ func oraclePressure(n *plan.Node, c *kubeletconfig.KubeletConfiguration) oracle.
 	}
 	capacities := map[string]int64{"memory.available": n.MemoryBytes(),
 		"pid.available": host.Machine().PIDsMax}
+	fs := rootFilesystem(n, nil)
+	for _, of := range []string{"nodefs", "imagefs"} {
+		capacities[of+".available"], capacities[of+".inodesFree"] = fs.CapacityBytes, fs.Inodes
+	}
 	add := func(signal, text string, grace time.Duration) {
 		t := oracle.PressureThreshold{Signal: signal, Grace: grace,
 			Amount:     amountOf(text, capacities[signal]),
@@ -67,4 +73,17 @@ func amountOf(text string, capacity int64) int64 {
 		return 0
 	}
 	return q.Value()
+}
+
+// rootFilesystem returns the file system of the machine's disk.
+func rootFilesystem(n *plan.Node, extra func() (bytes, inodes int64)) disk.Filesystem {
+	fs := disk.RootFilesystem
+	if n.DiskMiB > 0 {
+		fs.CapacityBytes = int64(n.DiskMiB) << 20
+	}
+	if n.ThousandInodes > 0 {
+		fs.Inodes = int64(n.ThousandInodes) * 1000
+	}
+	fs.Extra = extra
+	return fs
 }

@@ -224,7 +224,8 @@ func (r *run) connectPorts(images imageRegistry) {
 	}
 	r.disk = disk.New(disk.Options{
 		Agenda: r.agenda.Actor("disk"), Truth: r.truth, Seed: seed, Faults: calls,
-		Files: host.Files(),
+		Files: host.Files(), Filesystems: []disk.Filesystem{rootFilesystem(node,
+			func() (bytes, inodes int64) { return r.host.DiskUsage() })},
 	})
 	r.runtime = runtime.New(runtime.Options{
 		Agenda: r.agenda.Actor("runtime"), Truth: r.truth, Seed: seed, Faults: calls,

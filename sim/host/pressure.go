@@ -7,10 +7,15 @@ import (
 
 // What the machine uses: its pods, and besides them what the plan says.
 
-// Usage is an amount of memory and of processes.
+// Usage is an amount of each resource.
 type Usage struct {
-	MemoryBytes int64
-	Processes   int64
+	MemoryBytes, Processes int64
+	DiskBytes, Inodes      int64 // of the file system of the root
+}
+
+// DiskUsage returns what the machine uses of its disk besides what package disk knows.
+func (h *Host) DiskUsage() (bytes, inodes int64) {
+	return h.besidePods.DiskBytes, h.besidePods.Inodes
 }
 
 // SetUsage sets what the machine uses besides its pods.

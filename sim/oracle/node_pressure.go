@@ -44,7 +44,8 @@ const (
 
 // pressureCalls are the calls between a threshold that is met and the end of a victim.
 var pressureCalls = []string{"MeasureNode", "ListPodSandboxStats", "StopContainer",
-	"ListContainers", "ListPodSandbox", "ContainerStatus", "StopPodSandbox", "Unmount", "RemoveTree"}
+	"ListContainers", "ListPodSandbox", "ContainerStatus", "StopPodSandbox", "Unmount", "RemoveTree",
+	"MeasureFilesystem", "MeasureTrees", "ImageFsInfo"}
 
 func (*nodePressure) checkFact(m *model, f *truth.Fact) *finding {
 	if f.Kind == truth.ContainerStarted {
@@ -83,39 +84,54 @@ func (n *pressureModel) findAdmitted(m *model, p *pod, now time.Time) *finding {
 // findWrongVictim returns why a pod should not have been evicted.
 func (n *pressureModel) findWrongVictim(m *model, p *pod, resource string,
 	now time.Time) *finding {
-	s, driving := n.sample, n.starved(resource)
+	sources := n.starvedSources(resource)
 	switch {
-	case s == nil:
-		return findingf("pod %s is evicted, but the node was not observed", p)
-	case s.used:
-		return findingf("pod %s is the second victim of one observation", p)
-	case driving == nil:
+	case len(sources) == 0:
 		return findingf("pod %s is evicted for %s, but no threshold of it was met for long enough", p,
 			resource)
-	case resource != resourceMemory && n.starved(resourceMemory) != nil:
+	case resource == resourcePIDs && len(n.starvedSources(resourceMemory)) > 0:
 		return findingf("pod %s is evicted for %s, but memory comes first", p, resource)
 	case p.isCritical() && !p.specChanged:
 		return findingf("pod %s is evicted, but is critical", p)
 	}
-	if v := n.victim; v != nil && s.askedAt.Before(n.victimDeadline) {
-		if v.liveContainers > 0 && now.Before(n.victimDeadline) {
-			return findingf("pod %s is evicted while the last victim, %s, still runs", p, v)
-		}
-		if n.victimEndedAt.After(s.askedAt) {
-			return findingf("pod %s is evicted for an observation that was asked for at %s, before the "+
-				"last victim, %s, had ended", p, s.askedAt.Format(time.TimeOnly), v)
+	var problem *finding
+	for _, source := range sources {
+		s := n.samples[source]
+		if problem = n.findUsedSample(p, s, now); problem == nil {
+			return n.findBetterVictim(m, p, resource, s.answeredAt)
 		}
 	}
-	return n.findBetterVictim(m, p, resource)
+	return problem
+}
+
+// findUsedSample returns why an observation must not lead to a victim.
+func (n *pressureModel) findUsedSample(p *pod, s *nodeSample, now time.Time) *finding {
+	if s.used {
+		return findingf("pod %s is the second victim of one observation", p)
+	}
+	v := n.victim
+	switch {
+	case v == nil || !s.askedAt.Before(n.victimDeadline):
+	case v.liveContainers > 0 && now.Before(n.victimDeadline):
+		return findingf("pod %s is evicted while the last victim, %s, still runs", p, v)
+	case n.victimEndedAt.After(s.askedAt):
+		return findingf("pod %s is evicted for an observation that was asked for at %s, before the last "+
+			"victim, %s, had ended", p, s.askedAt.Format(time.TimeOnly), v)
+	}
+	return nil
 }
 
 // findBetterVictim returns which pod had to be evicted before another one.
-func (n *pressureModel) findBetterVictim(m *model, p *pod, resource string) *finding {
+func (n *pressureModel) findBetterVictim(m *model, p *pod, resource string,
+	answeredAt time.Time) *finding {
 	if len(p.specs) != 1 {
 		return nil
 	}
 	usage := n.usage
-	if usage != nil && usage.askedAt.Before(n.sample.answeredAt) {
+	if resource == resourceStorage || resource == resourceInodes {
+		usage = n.trees
+	}
+	if usage != nil && usage.askedAt.Before(answeredAt) {
 		usage = nil // the pods could not be observed
 	}
 	its := rankOf(p, usage, resource)
@@ -169,21 +185,27 @@ func rankOf(p *pod, usage *usageSample, resource string) rank {
 		u, isKnown = usage.pods[p.uid]
 	}
 	switch {
-	case resource == resourceMemory && isKnown:
-		request := memoryRequestOf(p.allocated())
-		r.excess = u.memoryBytes - request
-		if r.class = 1; u.memoryBytes <= request {
-			r.class = 2
-		}
-	case isKnown:
+	case resource == resourcePIDs && isKnown:
 		r.excess = u.processes
+		return r
+	case !isKnown:
+		return r
+	case resource == resourceMemory:
+		r.excess = u.memoryBytes - requestOf(p.allocated(), v1.ResourceMemory)
+	case resource == resourceStorage:
+		r.excess = u.diskBytes - requestOf(p.allocated(), v1.ResourceEphemeralStorage)
+	default:
+		r.excess = u.inodes
+	}
+	if r.class = 1; r.excess <= 0 {
+		r.class = 2
 	}
 	return r
 }
 
-func memoryRequestOf(spec *v1.Pod) int64 {
-	all := podresources.PodRequests(spec, podresources.PodResourcesOptions{})
-	return all.Memory().Value()
+func requestOf(spec *v1.Pod, name v1.ResourceName) int64 {
+	amount := podresources.PodRequests(spec, podresources.PodResourcesOptions{})[name]
+	return amount.Value()
 }
 
 // checkServed finds a hard threshold that is met for long without a victim, and a pressure
@@ -199,7 +221,8 @@ func (*nodePressure) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding 
 	for _, c := range pressureConditions {
 		ended := n.lastMet[c].Add(m.opts.Pressure.Transition + pressureReportBound)
 		if n.stored[c] && now.After(ended) && now.After(m.agentStartedAt.Add(pressureReportBound)) &&
-			!m.anyFaultPossible(ended.Add(-pressureReportBound), now, "MeasureNode", "PatchObject",
+			!m.anyFaultPossible(ended.Add(-pressureReportBound), now, "MeasureNode", "MeasureFilesystem",
+				"PatchObject",
 				"WatchObjects", "ObjectChanged", "GetObject") {
 			return findingf("the Node has %s, although no threshold of it was met since %s", c,
 				n.lastMet[c].Format(time.TimeOnly))
@@ -209,10 +232,14 @@ func (*nodePressure) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding 
 }
 
 func (n *pressureModel) findStarvation(m *model, now time.Time) *finding {
-	usage := m.opts.NodeUsage()
+	usage, filesystem := m.opts.NodeUsage(), m.opts.Filesystem()
 	for i := range m.opts.Pressure.Thresholds {
 		t := &m.opts.Pressure.Thresholds[i]
-		available, isKnown := availableOf(t.Signal, &usage, m.opts.Pressure.PodsMemoryMax)
+		var observed any = &usage
+		if t.source() != fromNode {
+			observed = &filesystem
+		}
+		available, isKnown := availableOf(t.Signal, observed, m.opts.Pressure.PodsMemoryMax)
 		if t.Grace > 0 || !isKnown || available >= t.Amount {
 			n.starvedSince[i] = time.Time{}
 			continue
@@ -267,7 +294,8 @@ func (m *model) checkConditions(now time.Time, request any) *finding {
 		case isTrue && !met:
 			return findingf("%s is reported, but no threshold of it was met", c.Type)
 		case isTrue && now.Sub(last) > period+pressureReportBound &&
-			!m.anyFaultPossible(last, now, "MeasureNode", "PatchObject", "WatchObjects", "ObjectChanged"):
+			!m.anyFaultPossible(last, now, "MeasureNode", "MeasureFilesystem",
+				"PatchObject", "WatchObjects", "ObjectChanged"):
 			return findingf("%s is reported %v after a threshold was met", c.Type,
 				now.Sub(last).Round(time.Second))
 		}

@@ -1,7 +1,10 @@
 package oracle
 
 import (
+	"math"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -30,8 +33,17 @@ type PressureThreshold struct {
 }
 
 const (
-	resourceMemory = "memory"
-	resourcePIDs   = "pids"
+	resourceMemory  = "memory"
+	resourcePIDs    = "pids"
+	resourceStorage = "ephemeral-storage"
+	resourceInodes  = "inodes"
+)
+
+// The requests that observe signals.
+const (
+	fromNode    = "node"
+	fromNodefs  = "nodefs"
+	fromImagefs = "imagefs"
 )
 
 var pressureConditions = []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure,
@@ -42,37 +54,59 @@ func isPressureCondition(t v1.NodeConditionType) bool {
 }
 
 func (t *PressureThreshold) resource() string {
-	if t.Signal == "pid.available" {
+	switch t.Signal {
+	case "pid.available":
 		return resourcePIDs
+	case "nodefs.available", "imagefs.available":
+		return resourceStorage
+	case "nodefs.inodesFree", "imagefs.inodesFree":
+		return resourceInodes
 	}
 	return resourceMemory
 }
 
 func (t *PressureThreshold) condition() v1.NodeConditionType {
-	if t.resource() == resourcePIDs {
+	switch t.resource() {
+	case resourceMemory:
+		return v1.NodeMemoryPressure
+	case resourcePIDs:
 		return v1.NodePIDPressure
 	}
-	return v1.NodeMemoryPressure
+	return v1.NodeDiskPressure
+}
+
+// source returns which request observes the signal.
+func (t *PressureThreshold) source() string {
+	if source, _, _ := strings.Cut(t.Signal, "."); source == fromNodefs || source == fromImagefs {
+		return source
+	}
+	return fromNode
 }
 
 // availableOf returns what an observation says about a signal, and false if it says nothing.
-func availableOf(signal string, n *world.NodeMeasured, podsMemoryMax int64) (int64, bool) {
+func availableOf(signal string, observed any, podsMemoryMax int64) (int64, bool) {
+	if fs, isFilesystem := observed.(*world.FilesystemMeasured); isFilesystem {
+		if strings.HasSuffix(signal, ".inodesFree") {
+			return fs.InodesFree, fs.Inodes > 0
+		}
+		return fs.AvailableBytes, fs.CapacityBytes > 0
+	}
+	n, _ := observed.(*world.NodeMeasured)
 	switch signal {
 	case "memory.available":
 		return n.MemoryBytes - n.WorkingSetBytes, n.MemoryBytes > 0
 	case "allocatableMemory.available":
 		return podsMemoryMax - n.PodsWorkingSetBytes, podsMemoryMax > 0 && n.PodsWorkingSetBytes > 0
-	case "pid.available":
-		return n.ProcessesMax - n.Processes, n.ProcessesMax > 0
 	}
-	return 0, false
+	return n.ProcessesMax - n.Processes, n.ProcessesMax > 0
 }
 
 // pressureModel is what follows from the answers so far.
 type pressureModel struct {
 	asked   map[world.OpID]askedUsage // observations in flight
-	sample  *nodeSample               // the newest of the node; nil: this agent has none
+	samples map[string]*nodeSample    // the newest of the node, by source
 	usage   *usageSample              // the newest of the pods
+	trees   *usageSample              // the newest of their files
 	states  []thresholdState          // of each threshold
 	lastMet map[v1.NodeConditionType]time.Time
 	stored  map[v1.NodeConditionType]bool // that are true in the Node at the API server
@@ -86,7 +120,11 @@ type pressureModel struct {
 	starvedSince                  []time.Time // in truth, of each hard threshold
 }
 
-type askedUsage struct{ at, deadline time.Time }
+type askedUsage struct {
+	at, deadline time.Time
+	source       string
+	paths        []string // of MeasureTrees
+}
 
 type nodeSample struct {
 	askedAt, answeredAt time.Time
@@ -98,10 +136,11 @@ type usageSample struct {
 	pods    map[string]podUsage // by UID
 }
 
-type podUsage struct{ memoryBytes, processes int64 }
+type podUsage struct{ memoryBytes, processes, diskBytes, inodes int64 }
 
 type thresholdState struct {
-	resource string
+	resource, source string
+
 	metSince time.Time
 	starved  bool
 }
@@ -117,7 +156,8 @@ func newPressureModel(settings *Pressure) pressureModel {
 
 // restart forgets what an agent has learned.
 func (n *pressureModel) restart(thresholds int) {
-	n.asked, n.sample, n.usage = map[world.OpID]askedUsage{}, nil, nil
+	n.asked, n.samples = map[world.OpID]askedUsage{}, map[string]*nodeSample{}
+	n.usage, n.trees = nil, nil
 	n.states, n.victim = make([]thresholdState, thresholds), nil
 	n.victimDeadline = time.Time{}
 }
@@ -132,23 +172,35 @@ func (n *pressureModel) agentStarted(m *model, now time.Time) {
 	}
 }
 
-// starved returns a threshold of a resource for which a pod has to be evicted; nil if there is
-// none.
-func (n *pressureModel) starved(resource string) *thresholdState {
+// starvedSources returns which requests have observed that a pod has to be evicted for a resource.
+func (n *pressureModel) starvedSources(resource string) []string {
+	var all []string
 	for i := range n.states {
 		if n.states[i].starved && n.states[i].resource == resource {
-			return &n.states[i]
+			all = append(all, n.states[i].source)
 		}
 	}
-	return nil
+	return all
 }
 
 // UsageAsked reports that the agent asks for an observation of the node or its pods.
 func (s *Set) UsageAsked(now time.Time, eff *world.Effect) {
-	switch eff.Body.(type) {
-	case *world.MeasureNode, *runtimeapi.ListPodSandboxStatsRequest:
-		s.model.pressure.asked[eff.Op] = askedUsage{now, eff.Deadline}
+	asked := askedUsage{at: now, deadline: eff.Deadline}
+	switch body := eff.Body.(type) {
+	case *world.MeasureNode:
+		asked.source = fromNode
+	case *world.MeasureFilesystem:
+		asked.source = fromImagefs
+		if body.Path == path.Dir(s.model.opts.PodsDir) {
+			asked.source = fromNodefs
+		}
+	case *world.MeasureTrees:
+		asked.paths = body.Paths
+	case *runtimeapi.ListPodSandboxStatsRequest:
+	default:
+		return
 	}
+	s.model.pressure.asked[eff.Op] = asked
 }
 
 // UsageAnswered reports that the agent gets the answer to an observation.
@@ -163,8 +215,13 @@ func (s *Set) UsageAnswered(now time.Time, ev *world.Event) {
 		return
 	}
 	switch body := ev.Body.(type) {
-	case *world.NodeMeasured:
-		n.applySample(s.model, now, asked.at, body)
+	case *world.NodeMeasured, *world.FilesystemMeasured:
+		n.applySample(s.model, now, &asked, body)
+	case *world.TreesMeasured:
+		n.trees = &usageSample{askedAt: asked.at, pods: map[string]podUsage{}}
+		for i, tree := range body.Trees {
+			n.trees.addTree(uidOfTree(asked.paths[i], s.model.opts.PodsDir), tree)
+		}
 	case *runtimeapi.ListPodSandboxStatsResponse:
 		n.usage = &usageSample{askedAt: asked.at, pods: map[string]podUsage{}}
 		for _, stats := range body.Stats {
@@ -177,10 +234,31 @@ func (s *Set) UsageAnswered(now time.Time, ev *world.Event) {
 	}
 }
 
-func (n *pressureModel) applySample(m *model, now, askedAt time.Time, body *world.NodeMeasured) {
-	n.sample = &nodeSample{askedAt: askedAt, answeredAt: now}
+// addTree adds a measured tree of a pod. One that was not finished counts as larger than any other.
+func (u *usageSample) addTree(uid string, tree world.TreeMeasured) {
+	p := u.pods[uid]
+	p.diskBytes, p.inodes = p.diskBytes+tree.Bytes, p.inodes+tree.Inodes
+	if tree.Unfinished {
+		p.diskBytes, p.inodes = math.MaxInt64/2, math.MaxInt64/2
+	}
+	u.pods[uid] = p
+}
+
+// uidOfTree returns the pod of a directory of logs, "NAMESPACE_NAME_UID", or of volumes.
+func uidOfTree(tree, podsDir string) string {
+	if isWithin(tree, podsDir) {
+		return path.Base(path.Dir(tree))
+	}
+	return tree[strings.LastIndex(tree, "_")+1:]
+}
+
+func (n *pressureModel) applySample(m *model, now time.Time, asked *askedUsage, body any) {
+	n.samples[asked.source] = &nodeSample{askedAt: asked.at, answeredAt: now}
 	for i := range m.opts.Pressure.Thresholds {
 		t, state := &m.opts.Pressure.Thresholds[i], &n.states[i]
+		if t.source() != asked.source {
+			continue
+		}
 		available, isKnown := availableOf(t.Signal, body, m.opts.Pressure.PodsMemoryMax)
 		if !isKnown {
 			continue
@@ -193,7 +271,7 @@ func (n *pressureModel) applySample(m *model, now, askedAt time.Time, body *worl
 			*state, n.starvedSince[i] = thresholdState{}, time.Time{}
 			continue
 		}
-		if state.resource = t.resource(); state.metSince.IsZero() {
+		if state.resource, state.source = t.resource(), t.source(); state.metSince.IsZero() {
 			state.metSince = now
 		}
 		state.starved = !now.Before(state.metSince.Add(t.Grace))
@@ -235,8 +313,8 @@ func (n *pressureModel) applyVictim(m *model, p *pod, f *truth.Fact) {
 	n.victim, n.victimEndedAt = p, f.Time
 	n.victimDeadline = f.Time.Add(grace + 30*time.Second)
 	clear(n.starvedSince)
-	if n.sample != nil {
-		n.sample.used = true
+	for _, s := range n.samples { //ordered: each by itself
+		s.used = true
 	}
 }
 

@@ -51,7 +51,9 @@ type Options struct {
 	Pressure    Pressure
 	// NodeUsage returns what the machine uses now. Nil: node-pressure eviction is not checked.
 	NodeUsage func() world.NodeMeasured
-	DNS       DNS // of the node
+	// Filesystem returns the state of the file system of the agent's root directory.
+	Filesystem func() world.FilesystemMeasured
+	DNS        DNS // of the node
 
 	// FaultPossible reports whether a fault may have applied to a call of this name that was in flight
 	// between the two times: to its request, in the port, or to its response. Oracles see only

@@ -41,6 +41,10 @@ type Node struct {
 	// long as the agent asks for.
 	InhibitDelayMax Duration `json:"inhibitDelayMax,omitempty"`
 
+	// DiskMiB and ThousandInodes are the size of the disk. Absent: 100 GiB with 6 million inodes.
+	DiskMiB        int `json:"diskMiB,omitempty"`
+	ThousandInodes int `json:"thousandInodes,omitempty"`
+
 	CPUs   int                `json:"cpus,omitempty"`   // absent: 16
 	Memory *resource.Quantity `json:"memory,omitempty"` // absent: 16Gi
 }

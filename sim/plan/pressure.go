@@ -10,6 +10,9 @@ import (
 type Pressure struct {
 	MemoryMiB int `json:"memoryMiB,omitempty"`
 	Processes int `json:"processes,omitempty"` // with their threads
+	DiskMiB   int `json:"diskMiB,omitempty"`
+	// ThousandInodes are those of files besides the pods'.
+	ThousandInodes int `json:"thousandInodes,omitempty"`
 }
 
 // PressureRange is how often, and by how much, what the machine uses changes. Nothing changes after
@@ -21,6 +24,11 @@ type PressureRange struct {
 	// FinalMemoryMiB and FinalProcesses are in use at the end, when the faults heal.
 	FinalMemoryMiB Count `json:"finalMemoryMiB,omitempty"`
 	FinalProcesses Count `json:"finalProcesses,omitempty"`
+
+	DiskMiB        Count `json:"diskMiB,omitempty"`
+	ThousandInodes Count `json:"thousandInodes,omitempty"`
+	// FinalDiskMiB is in use at the end; all inodes of the machine's own files are free then.
+	FinalDiskMiB Count `json:"finalDiskMiB,omitempty"`
 }
 
 // addPressures generates the changes of what the machine uses.
@@ -32,10 +40,11 @@ func (g *generator) addPressures() {
 	r := g.stream("pressures")
 	for range p.Changes.draw(r) {
 		at := g.randomTime(r)
-		g.add(at, &Pressure{MemoryMiB: p.MemoryMiB.draw(r), Processes: p.Processes.draw(r)})
+		g.add(at, &Pressure{MemoryMiB: p.MemoryMiB.draw(r), Processes: p.Processes.draw(r),
+			DiskMiB: p.DiskMiB.draw(r), ThousandInodes: p.ThousandInodes.draw(r)})
 	}
 	g.add(g.plan.Spec.Duration, &Pressure{MemoryMiB: p.FinalMemoryMiB.draw(r),
-		Processes: p.FinalProcesses.draw(r)})
+		Processes: p.FinalProcesses.draw(r), DiskMiB: p.FinalDiskMiB.draw(r)})
 }
 
 // Length implements Deed.
@@ -45,9 +54,8 @@ func (p *Pressure) Length() Duration { return 0 }
 func (p *Pressure) PodEntry() string { return "" }
 
 func (p *Pressure) validate(*Spec) error {
-	if min(p.MemoryMiB, p.Processes) < 0 {
-		return fmt.Errorf("memoryMiB: want 0 or more, have %d, and %d processes", p.MemoryMiB,
-			p.Processes)
+	if min(p.MemoryMiB, p.Processes, p.DiskMiB, p.ThousandInodes) < 0 {
+		return fmt.Errorf("memoryMiB: want amounts of 0 or more, have %+v", *p)
 	}
 	return nil
 }
