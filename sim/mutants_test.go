@@ -1635,6 +1635,20 @@ var mutants = []mutant{
 		scenario: "pid-storm", seeds: "1-300",
 	},
 	{
+		name:     "the logs and volumes of pods do not count",
+		file:     "core/eviction/rank.go",
+		old:      "	if !isSplit || source == sourceNodefs {",
+		new:      "	if source == sourceCount {",
+		scenario: "disk-full", seeds: "1-300",
+	},
+	{
+		name:     "inodes in use count as free",
+		file:     "core/eviction/observe.go",
+		old:      "			record(inodes, body.InodesFree, body.Inodes)",
+		new:      "			record(inodes, body.Inodes, body.Inodes)",
+		scenario: "inode-storm", seeds: "1-300",
+	},
+	{
 		name:     "a BestEffort pod is admitted while memory is short",
 		file:     "core/nodepressure.go",
 		old:      "criconfig.QOS(spec) != v1.PodQOSBestEffort ||",

@@ -98,7 +98,10 @@ func (n *pressureModel) findWrongVictim(m *model, p *pod, resource string,
 	for _, source := range sources {
 		s := n.samples[source]
 		if problem = n.findUsedSample(p, s, now); problem == nil {
-			return n.findBetterVictim(m, p, resource, s.answeredAt)
+			problem = n.findBetterVictim(m, p, resource, s.answeredAt)
+		}
+		if problem == nil { // this one may have been the reason
+			return nil
 		}
 	}
 	return problem

@@ -50,11 +50,11 @@ func (*eviction) checkServed(m *model, now time.Time, pods []*v1.Pod) *finding {
 			continue
 		}
 		switch volumes := p.volumesEverOverLimit(); {
-		case isRejection(&served.Status): // of the oracle admission
+		case strings.HasPrefix(served.Status.Message, rejectedUnderPressure): // oracle admission
 		case !p.pressureEvictedAt.IsZero() && served.Status.Message == p.pressureMessage:
 		case len(volumes) == 0:
-			return findingf("pod %s is served as evicted, but no volume of it was ever above its limit",
-				p)
+			return findingf("pod %s is served as evicted with %q, but no volume of it was ever "+
+				"above its limit", p, served.Status.Message)
 		case p.isCritical() && !p.specChanged:
 			return findingf("pod %s is served as evicted, but is critical", p)
 		case !slices.ContainsFunc(volumes, func(name string) bool {
