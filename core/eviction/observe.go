@@ -153,8 +153,8 @@ func (m *Manager) noteMet(c v1.NodeConditionType, now time.Time) {
 	m.LastMet[c] = now
 }
 
-// startAttempt starts the search for a victim if a threshold of the newest observation asks for one.
-// Memory comes before all other resources, and a hard threshold before one that could wait.
+// startAttempt starts the search for a victim if the newest observation asks for one. Memory comes
+// before all other resources, and a hard threshold before one that could wait.
 func (m *Manager) startAttempt(source int, env *Env) {
 	if m.Victim != nil || m.Attempt != nil {
 		return

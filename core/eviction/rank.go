@@ -95,8 +95,8 @@ func compare(x, y ranked) int {
 		cmp.Compare(y.excess, x.excess), strings.Compare(x.UID, y.UID))
 }
 
-// request returns what a pod requests of a resource, with its overhead if it requests any. Upstream:
-// GetResourceRequestQuantity in pkg/api/v1/resource/helpers.go.
+// request returns what a pod requests of a resource, with its overhead if it requests any.
+// Upstream: GetResourceRequestQuantity in pkg/api/v1/resource/helpers.go.
 func request(pod *v1.Pod, name v1.ResourceName) int64 {
 	all := podresources.PodRequests(pod, podresources.PodResourcesOptions{ExcludeOverhead: true})
 	amount, overhead := all[name], pod.Spec.Overhead[name]

@@ -124,7 +124,8 @@ var faultableCalls = func() []string {
 		"Compress",
 		"RemoveTree", "ShareWithGroup", "MountMemory", "BindSubPath", "Unmount",
 		"HTTPGet", "TCPConnect", "GRPCCheck", "FetchManifest",
-		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine", "MeasureNode", "MeasureTrees", "DelayShutdown",
+		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine", "MeasureNode",
+		"MeasureTrees", "DelayShutdown",
 		"PermitShutdown")
 }()
 
