@@ -34,8 +34,8 @@ type Options struct {
 	Deliver func(world.Event) // receives the events of the first incarnation
 	// Files are the files that the disk has from the start: their texts, by path.
 	Files map[string]string
-	// Filesystems are the file systems of the disk other than that of the root, and that of the root if
-	// it is not as RootFilesystem.
+	// Filesystems are the file systems of the disk. That of the root may be left out: it is then as
+	// RootFilesystem.
 	Filesystems []Filesystem
 }
 

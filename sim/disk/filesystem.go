@@ -13,7 +13,7 @@ type Filesystem struct {
 	Path          string
 	CapacityBytes int64
 	Inodes        int64
-	// Extra returns what is used beside the files of the disk, as by images and processes; nil: nothing.
+	// Extra returns what is used beside the files of the disk, as by images; nil: nothing.
 	Extra func() (bytes, inodes int64)
 }
 

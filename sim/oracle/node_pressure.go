@@ -22,10 +22,10 @@ type nodePressure struct{}
 
 func (*nodePressure) describe() Entry {
 	return Entry{"node-pressure", "A pod is evicted for the node only if a threshold was met for " +
-		"its grace period by an observation that is newer than the end of the last victim; it is the pod " +
-		"that ranks first, and one for each observation. A hard threshold leads to a victim in time. A " +
-		"pressure condition is true from the first observation until the transition period has passed " +
-		"since the last one."}
+		"its grace period by an observation that is newer than the end of the last victim; it is the " +
+		"pod that ranks first, and one for each observation. A hard threshold leads to a victim in " +
+		"time. A pressure condition is true from the first observation until the transition period " +
+		"has passed since the last one."}
 }
 
 const (
