@@ -243,6 +243,9 @@ func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 		}
 		return rejection
 	}
+	if rejection := a.pressureRejection(spec, static); rejection != (Rejection{}) {
+		return rejection
+	}
 	if !static && pod.ExceedsBudget(spec) {
 		return Rejection{}
 	}

@@ -13,6 +13,7 @@ import (
 	"seedlet.dev/core/cgroup"
 	"seedlet.dev/core/config"
 	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/image"
@@ -66,6 +67,7 @@ type State struct {
 	PodDirs      poddirs.Listing        `json:"podDirs"`
 	QOS          qos.Cgroups            `json:"qos"`
 	Shutdown     shutdown.Manager       `json:"shutdown"` // of the machine
+	Eviction     eviction.Manager       `json:"eviction"`
 	Allocation   allocation.Store       `json:"allocation"`
 	Housekeeping housekeeping.Cleanup   `json:"housekeeping"`
 	LogRotation  logs.Rotation          `json:"logRotation"`
@@ -142,6 +144,7 @@ func New(o Options) *Agent {
 		QOS:          qos.Cgroups{Settings: qos.SettingsFromConfig(c)},
 		Allocation:   allocation.Store{Dir: root},
 		Shutdown:     shutdown.New(c, root+"/"+shutdown.FileName),
+		Eviction:     eviction.New(c, root),
 		PodDirs:      poddirs.Listing{Dir: root + "/pods"},
 		Housekeeping: housekeeping.Cleanup{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
 		Images:       image.Store{Limits: image.LimitsFromConfig(c)},
@@ -178,7 +181,7 @@ func (a *Agent) handleBoot(boot *world.Boot, now time.Time) {
 	a.setAsideAtBoot(boot, now)
 	for _, key := range []timer.Key{machine.Owner, poddirs.Owner, manifest.Owner,
 		manifest.URLOwner, pleg.Owner, pleg.StreamOwner, runtime.Owner, runtime.CIDROwner,
-		shutdown.Owner, imagegc.Owner, s.Node.Resolv.Key(), s.Node.Hosts.Key()} {
+		shutdown.Owner, imagegc.Owner, eviction.Owner, s.Node.Resolv.Key(), s.Node.Hosts.Key()} {
 		a.queue.enqueue(key)
 	}
 	for _, key := range allocation.Keys() {

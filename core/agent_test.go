@@ -134,9 +134,10 @@ func TestOperationsAtRest(t *testing.T) {
 	n.takeCalls()
 	before := n.agent.state.Ops.LastID
 	n.advance(100 * time.Second)
-	// Two lists a second, a status every 5 s, a log every 10 s, the manifests every 20 s, two
-	// directories, three cgroups, the links and two files of the node a minute.
-	if ops := n.agent.state.Ops.LastID - before; ops > 100*2+100/5+100/10+100/20+2*6+2*2+5 {
+	// Two lists a second, a status every 5 s, a log, the usage of the node and of two file systems
+	// every 10 s, the manifests every 20 s, two directories, three cgroups, the links and two files of
+	// the node a minute.
+	if ops := n.agent.state.Ops.LastID - before; ops > 100*2+100/5+4*100/10+100/20+2*6+2*2+5 {
 		t.Errorf("%d operations in 100 s at rest", ops)
 	}
 }

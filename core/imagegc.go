@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/imagegc"
 	nodeobject "seedlet.dev/core/node"
@@ -72,6 +73,7 @@ func appendImages(refs []string, spec *v1.PodSpec) []string {
 // for the end of a removal are planned.
 func (a *Agent) handleImageGCCompletion(r op.Record, ev world.Event) {
 	a.state.ImageGC.HandleCompletion(r, ev, a.imageGCEnv())
+	a.queue.enqueue(eviction.Owner) // which may wait for the end of a removal
 	if r.Call == "RemoveImage" {
 		for _, name := range a.state.Images.Names() {
 			a.queue.enqueue(image.Key(name))

@@ -25,6 +25,7 @@ var (
 		360, 480, 600, 900, 1200, 1800, 2700, 3600)
 	imagePullBounds = metrics.Seconds(1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900,
 		1200, 1800, 2700, 3600)
+	evictionStatsAgeBounds = metrics.Seconds(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
 	volumeOperationBounds  = metrics.Seconds(.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 	statusSyncBounds       = metrics.Seconds(.01, .05, .1, .5, 1, 5, 10, 20, 30, 45, 60)
 	containersPerPodBounds = metrics.Seconds(1, 2, 4, 8, 16) // a second is a container
@@ -258,6 +259,8 @@ func (a *Agent) addKubeletStartMetrics(m *metricList) {
 		t.Preempted, "preemption_signal")
 	m.addCounters("kubelet_evictions", "Pods that were evicted, by the signal.",
 		t.Evicted, "eviction_signal")
+	m.addHistograms("kubelet_eviction_stats_age_seconds", "Age of the observation of a signal for "+
+		"which a pod is evicted.", t.EvictionStatsAge, evictionStatsAgeBounds, "eviction_signal")
 	m.addCounter("kubelet_lifecycle_handler_http_fallbacks_total",
 		"Lifecycle hooks for HTTPS that succeeded by HTTP.", t.HTTPFallbacks)
 	m.addCounter("kubelet_sleep_action_terminated_early_total",

@@ -78,6 +78,9 @@ type Metrics struct {
 	// nil before that.
 	FirstNetworkPodStart *time.Duration `json:"firstNetworkPodStart,omitempty"`
 
+	// EvictionStatsAge is by signal.
+	EvictionStatsAge metrics.Histograms `json:"evictionStatsAge,omitempty"`
+
 	Relist         metrics.Histogram `json:"relist"`
 	RelistInterval metrics.Histogram `json:"relistInterval"`
 	RelistIssued   time.Time         `json:"relistIssued"` // of the relist before

@@ -81,6 +81,8 @@ func (a *Agent) nodeEnv() *nodeobject.Env {
 	s.Relist.Overdue = s.Relist.Overdue || problem != ""
 	env := &nodeobject.Env{Boot: &s.Boot, Booted: s.BootedAt, Runtime: &s.Runtime,
 		PLEGProblem: problem, Relisted: !s.Relist.AsOf.IsZero(), Effects: &a.effects}
+	a.adoptPressure()
+	env.Pressure, env.PressureUnknown = s.Eviction.Pressure, !s.Eviction.Decided
 	if s.Shutdown.UnderWay() {
 		env.Shutdown = shutdown.NodeProblem
 	}

@@ -122,6 +122,7 @@ func (a *Agent) indexPod(p *pod.Pod) {
 }
 
 func (a *Agent) removePod(p *pod.Pod) {
+	a.endEviction(p.UID)
 	delete(a.state.Pods, p.UID)
 	delete(a.shares, p.UID)
 	a.dropShare(p.UID)
@@ -165,6 +166,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	podstatus.Update(p, a.effects.Now())
 	a.recordPodPlan(p)
 	a.noteShutdownProgress(p)
+	a.noteVictim(p)
 	if p.IsEvicted() && !evicted {
 		a.state.Metrics.Evicted.Increment(evictionSignalEmptyDir)
 	}

@@ -7,6 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/allocation"
+	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/imagegc"
@@ -193,6 +194,8 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 		a.handleShutdownCompletion(r, ev)
 	case imagegc.Owner.Component:
 		a.handleImageGCCompletion(r, ev)
+	case eviction.Owner.Component:
+		a.handleEvictionCompletion(id, ev)
 	case lease.Owner.Component:
 		s.Lease.HandleCompletion(s.Boot.Seed, r, ev, &a.effects)
 	default:
@@ -250,6 +253,8 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = a.planShutdown()
 	case imagegc.Owner.Component:
 		wake = a.planImageGC()
+	case eviction.Owner.Component:
+		wake = s.Eviction.Plan(a.evictionEnv())
 	case lease.Owner.Component:
 		wake = a.planLease()
 	case apiPodsOwner.Component:

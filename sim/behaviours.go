@@ -45,6 +45,7 @@ func (s *processScripts) scriptFor(i runtime.Instance) runtime.Script {
 	script.StopDelay = time.Duration(behaviour.StopTakes)
 	script.IgnoresTerm, script.HandlesTerm = behaviour.IgnoresTerm, behaviour.HandlesTerm
 	script.Replies, script.Writes = responsesOf(behaviour, i.Starts), fileWritesOf(behaviour)
+	script.Loads = loadsOf(behaviour)
 	script.LogBytesPerSecond = int64(behaviour.LogKiB) << 10
 	if n := len(behaviour.Processes); n > 0 {
 		process := behaviour.Processes[min(i.Starts, n-1)]
@@ -85,6 +86,16 @@ func fileWritesOf(b *plan.Behaviour) []runtime.FileWrite {
 	for _, w := range b.Writes {
 		all = append(all, runtime.FileWrite{Path: w.Path, At: time.Duration(w.At),
 			Bytes: int64(w.KiB) << 10, Names: int64(w.ThousandNames) * 1000})
+	}
+	return all
+}
+
+// loadsOf returns what one process uses.
+func loadsOf(b *plan.Behaviour) []runtime.Load {
+	var all []runtime.Load
+	for _, l := range b.Loads {
+		all = append(all, runtime.Load{At: time.Duration(l.At),
+			MemoryBytes: int64(l.MemoryMiB) << 20, Processes: int64(l.Processes)})
 	}
 	return all
 }

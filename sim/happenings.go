@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"seedlet.dev/sim/host"
 	"seedlet.dev/sim/plan"
 )
 
@@ -75,6 +76,10 @@ func (r *run) carryOut(h *plan.Happening) {
 		r.shutDown(d)
 	case *plan.BusLoss:
 		r.host.LoseBus(time.Duration(d.Down))
+	case *plan.Pressure:
+		r.host.SetUsage(host.Usage{MemoryBytes: int64(d.MemoryMiB) << 20,
+			Processes: int64(d.Processes), DiskBytes: int64(d.DiskMiB) << 20,
+			Inodes: int64(d.ThousandInodes) * 1000})
 	case *plan.Request:
 		r.clients.perform(d)
 	default:

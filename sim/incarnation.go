@@ -29,6 +29,7 @@ type incarnation struct {
 // can be replaced by a restored one.
 func (i *incarnation) Step(ev world.Event) []world.Effect {
 	ev, i.planned = i.run.spoil(ev)
+	i.run.oracles.UsageAnswered(i.run.agenda.Now(), &ev)
 	effects := i.agent.Step(ev)
 	i.planned = plannedPanic{}
 	return effects
@@ -52,6 +53,7 @@ func (g *gatedPort) Do(eff world.Effect) {
 	}
 	if eff.Op != 0 {
 		r.oracles.Called(r.agenda.Now(), eff.Body)
+		r.oracles.UsageAsked(r.agenda.Now(), &eff)
 	}
 	counted := isCounted(eff.Body)
 	if counted {
@@ -64,7 +66,7 @@ func (g *gatedPort) Do(eff world.Effect) {
 // isCounted reports whether plan.AnyEffect stands for an effect.
 func isCounted(body any) bool {
 	switch body.(type) {
-	case *world.HealthAnswer, *world.RecordEvent, *world.ReadMachine:
+	case *world.HealthAnswer, *world.RecordEvent, *world.ReadMachine, *world.MeasureNode:
 		return false
 	}
 	return !isClientResponse(body)

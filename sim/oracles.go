@@ -20,6 +20,7 @@ import (
 	"seedlet.dev/sim/oracle"
 	"seedlet.dev/sim/plan"
 	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
 )
 
 // newOracles returns the oracles of the run, and gives them what they know about the node.
@@ -37,8 +38,10 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 		},
 		IsHostile: hostilePods(r.plan), LastFault: r.excuses.LastFault,
 		FaultPossible: r.excuses.MayHaveFailed, IsCalm: func() bool { return !r.troubled },
-		MemoryBytes:    node.MemoryBytes(),
 		ImageBytesUsed: r.imageBytesUsed(), ImageBytesKept: imageBytesKept(r.plan),
+		MemoryBytes: node.MemoryBytes(), Pressure: oraclePressure(node, kubelet),
+		NodeUsage:  func() world.NodeMeasured { return r.host.Measure() },
+		Filesystem: func() world.FilesystemMeasured { return r.disk.Filesystem(plan.RootDir) },
 		DNS: oracle.DNS{Servers: kubelet.ClusterDNS, Domain: kubelet.ClusterDomain,
 			Resolv: host.ResolvConf},
 		Cgroups: oracleCgroups(kubelet), Tiers: oracleTiers(node, kubelet),
@@ -211,7 +214,8 @@ func allocatable(n *plan.Node, c *kubeletconfig.KubeletConfiguration) v1.Resourc
 		subtract(cpu, reserved["cpu"])
 		subtract(memory, reserved["memory"])
 	}
-	subtract(memory, c.EvictionHard["memory.available"])
+	memory.Sub(*resource.NewQuantity(amountOf(c.EvictionHard["memory.available"],
+		n.MemoryBytes()), resource.BinarySI))
 	for _, pages := range host.Machine().HugePages {
 		memory.Sub(*resource.NewQuantity(pages.SizeBytes*pages.Count, resource.BinarySI))
 	}

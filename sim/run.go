@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -225,10 +224,7 @@ func (r *run) connectPorts(images imageRegistry) {
 	}
 	r.disk = disk.New(disk.Options{
 		Agenda: r.agenda.Actor("disk"), Truth: r.truth, Seed: seed, Faults: calls,
-		Files: host.Files(), Filesystems: []disk.Filesystem{{Path: runtime.ImageDirectory,
-			CapacityBytes: cmp.Or(node.ImageBytes, disk.RootFilesystem.CapacityBytes),
-			Inodes:        disk.RootFilesystem.Inodes,
-			Extra:         func() (int64, int64) { return r.runtime.ImageUsage() }}},
+		Files: machineFiles(), Filesystems: r.usedFilesystems(node),
 	})
 	r.runtime = runtime.New(runtime.Options{
 		Agenda: r.agenda.Actor("runtime"), Truth: r.truth, Seed: seed, Faults: calls,
@@ -241,6 +237,7 @@ func (r *run) connectPorts(images imageRegistry) {
 
 		SystemdCgroups: node.SystemdCgroups, WithoutUserNamespaces: node.NoUserNamespaces,
 		EnterCgroup: func(path string) { r.host.EnterCgroup(path) },
+		LoadChanged: func() { r.host.EndProcesses() },
 	})
 	for _, image := range node.NodeImages {
 		r.runtime.AddImage(image.Ref)
@@ -249,6 +246,7 @@ func (r *run) connectPorts(images imageRegistry) {
 		Agenda: r.agenda.Actor("host"), Truth: r.truth, Seed: seed, Faults: calls,
 		KillCgroup: r.runtime.KillCgroup, Machine: r.machine,
 		SystemCgroups: host.SystemCgroups, InhibitDelayMax: time.Duration(node.InhibitDelayMax),
+		PodsUsage: r.runtime.Usage, KillForMemory: r.runtime.KillForMemory,
 	})
 	r.network = network.New(network.Options{
 		Agenda: r.agenda.Actor("network"), Seed: seed, Faults: calls, SendRequest: r.runtime.SendRequest,

@@ -223,4 +223,6 @@ type RecordEvent struct {
 	Type      string             `json:"type"`   // v1.EventTypeNormal or v1.EventTypeWarning
 	Reason    string             `json:"reason"` // machine-readable, in CamelCase
 	Message   string             `json:"message"`
+	// Annotations are those of the Event object; it is not aggregated with events of others.
+	Annotations map[string]string `json:"annotations,omitempty"`
 }

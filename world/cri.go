@@ -46,6 +46,7 @@ var criMessages = []proto.Message{
 	&runtimeapi.ExecSyncRequest{}, &runtimeapi.ExecSyncResponse{},
 	&runtimeapi.ReopenContainerLogRequest{}, &runtimeapi.ReopenContainerLogResponse{},
 	&runtimeapi.GetEventsRequest{}, &runtimeapi.ContainerEventResponse{},
+	&runtimeapi.ListPodSandboxStatsRequest{}, &runtimeapi.ListPodSandboxStatsResponse{},
 	&runtimeapi.ImageStatusRequest{}, &runtimeapi.ImageStatusResponse{},
 	&runtimeapi.PullImageRequest{}, &runtimeapi.PullImageResponse{},
 	&runtimeapi.ListImagesRequest{}, &runtimeapi.ListImagesResponse{},

@@ -286,3 +286,14 @@ type Watch struct {
 type FileChanged struct {
 	Path string `json:"path"` // the watched path
 }
+
+// MeasureTrees measures several trees, each as MeasureTree does. It completes with TreesMeasured.
+type MeasureTrees struct {
+	Paths []string `json:"paths"`
+}
+
+// TreesMeasured is the completion of MeasureTrees, in the order of the paths. A tree that does not
+// exist, or cannot be read, is empty; one for which there was no time is unfinished.
+type TreesMeasured struct {
+	Trees []TreeMeasured `json:"trees"`
+}

@@ -28,7 +28,13 @@ func Reference(name string) v1.ObjectReference {
 	return v1.ObjectReference{Kind: "Node", Name: name, UID: types.UID(name)}
 }
 
-// noPressureReasons are the reasons of Events about the absence of pressure.
+// pressureReasons and noPressureReasons are the reasons of Events about pressure and its absence.
+var pressureReasons = map[v1.NodeConditionType]string{
+	v1.NodeMemoryPressure: "NodeHasInsufficientMemory",
+	v1.NodeDiskPressure:   "NodeHasDiskPressure",
+	v1.NodePIDPressure:    "NodeHasInsufficientPID",
+}
+
 var noPressureReasons = map[v1.NodeConditionType]string{
 	v1.NodeMemoryPressure: "NodeHasSufficientMemory",
 	v1.NodeDiskPressure:   "NodeHasNoDiskPressure",
@@ -52,6 +58,8 @@ func (n *Node) statusEvents(current, desired *v1.NodeStatus) []Event {
 			reason = "NodeReady"
 		case c.Type == v1.NodeReady:
 			reason = "NodeNotReady"
+		case c.Status == v1.ConditionTrue:
+			reason = pressureReasons[c.Type]
 		}
 		all = append(all, Event{v1.EventTypeNormal, reason,
 			fmt.Sprintf("Node %s status is now: %s", name, reason)})

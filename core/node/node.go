@@ -128,8 +128,12 @@ type Env struct {
 	Runtime     *runtime.Runtime
 	PLEGProblem string // why the PLEG is not healthy; empty if it is
 	Shutdown    string // what the Ready condition says while the machine shuts down; else empty
-	Relisted    bool   // a relist has succeeded since the agent started
-	Effects     *op.Effects
+
+	Pressure        []v1.NodeConditionType // the pressure conditions that are true
+	PressureUnknown bool                   // the node was not observed yet
+
+	Relisted bool // a relist has succeeded since the agent started
+	Effects  *op.Effects
 }
 
 // isReadinessKnown reports whether the observations that decide readiness have been made, or are

@@ -12,8 +12,7 @@ import (
 	"seedlet.dev/core/runtime"
 )
 
-// noPressureConditions are the pressure conditions. The agent does not measure pressure yet, so
-// they are constant.
+// noPressureConditions are the pressure conditions of a node without pressure.
 var noPressureConditions = []v1.NodeCondition{
 	{Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientMemory",
 		Message: "kubelet has sufficient memory available"},
@@ -47,9 +46,38 @@ func (n *Node) desiredStatus(env *Env, reconcile bool) *v1.NodeStatus {
 		desired.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: policy}
 	}
 	desired.Conditions = setConditionTimes(
-		append(slices.Clone(noPressureConditions), env.readyCondition(s)), current.Conditions,
+		append(env.pressureConditions(current.Conditions), env.readyCondition(s)), current.Conditions,
 		env.Effects.Date())
 	return desired
+}
+
+// pressureConditions returns the pressure conditions without their times. Before the node was
+// observed they stay as they are. Upstream: pkg/kubelet/nodestatus/setters.go.
+func (e *Env) pressureConditions(current []v1.NodeCondition) []v1.NodeCondition {
+	all := slices.Clone(noPressureConditions)
+	for i := range all {
+		at := slices.IndexFunc(current, hasType(all[i].Type))
+		wasTrue := at >= 0 && current[at].Status == v1.ConditionTrue
+		if slices.Contains(e.Pressure, all[i].Type) || e.PressureUnknown && wasTrue {
+			all[i] = pressureCondition(all[i].Type)
+		}
+	}
+	return all
+}
+
+// pressureCondition returns a pressure condition that is true.
+func pressureCondition(t v1.NodeConditionType) v1.NodeCondition {
+	c := v1.NodeCondition{Type: t, Status: v1.ConditionTrue}
+	switch t {
+	case v1.NodeMemoryPressure:
+		c.Reason, c.Message = "KubeletHasInsufficientMemory",
+			"kubelet has insufficient memory available"
+	case v1.NodeDiskPressure:
+		c.Reason, c.Message = "KubeletHasDiskPressure", "kubelet has disk pressure"
+	default:
+		c.Reason, c.Message = "KubeletHasInsufficientPID", "kubelet has insufficient PID available"
+	}
+	return c
 }
 
 // readyCondition returns the Ready condition without its times.

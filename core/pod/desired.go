@@ -105,6 +105,20 @@ func (p *Pod) runAgain() {
 	p.Storage, p.Cgroup = Storage{}, Cgroup{}
 }
 
+// Evict ends the pod because the node runs out of a resource. A pod that is ending already is
+// hastened.
+func (p *Pod) Evict(message string, grace time.Duration, now time.Time) {
+	p.startTermination(Termination{Reason: ReasonEvicted, Message: message, Phase: v1.PodFailed,
+		UnderPressure: true, Grace: min(p.gracePeriod(), grace)}, now)
+}
+
+// CanBeEvicted reports whether the pod can be evicted for the node: something of it runs, and it
+// was not evicted before.
+func (p *Pod) CanBeEvicted() bool {
+	return p.Spec != nil && p.Stage != Terminated && !p.IsEvicted() && p.hasLiveContainers() &&
+		!admission.IsCritical(p.Spec, p.IsStatic())
+}
+
 // startTermination starts the termination of the pod. If the pod is terminating already, a shorter
 // grace period hastens it.
 func (p *Pod) startTermination(termination Termination, now time.Time) {

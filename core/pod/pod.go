@@ -131,9 +131,11 @@ type Termination struct {
 	Message string `json:"message,omitempty"` // of the status; if empty, there is no reason
 	// Phase is the terminal phase that the reason of the termination demands; empty if the exit
 	// codes of the containers decide.
-	Phase v1.PodPhase   `json:"phase,omitempty"`
-	Since time.Time     `json:"at"`
-	Grace time.Duration `json:"grace"`
+	Phase v1.PodPhase `json:"phase,omitempty"`
+	// UnderPressure is set if the node runs out of a resource.
+	UnderPressure bool          `json:"underPressure,omitempty"`
+	Since         time.Time     `json:"at"`
+	Grace         time.Duration `json:"grace"`
 }
 
 // PendingImage is an image that a container waits for.

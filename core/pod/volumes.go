@@ -102,7 +102,8 @@ func (p *Pod) measureVolumes(view *volume.Pod, env *Env, w *wakeTimer) {
 }
 
 const (
-	reasonEvicted = "Evicted"
+	// ReasonEvicted is the reason of an evicted pod, and of one that is rejected under pressure.
+	ReasonEvicted = "Evicted"
 	evictionGrace = time.Second // the kubelet's, for a pod whose volume exceeds its size limit
 )
 
@@ -114,14 +115,14 @@ func (p *Pod) evictOverLimit(env *Env) bool {
 	if message == "" || admission.IsCritical(p.Spec, p.IsStatic()) {
 		return false
 	}
-	p.recordEvent(env, "", warning, reasonEvicted, "%s", message)
-	p.startTermination(Termination{Reason: reasonEvicted, Message: message, Phase: v1.PodFailed,
+	p.recordEvent(env, "", warning, ReasonEvicted, "%s", message)
+	p.startTermination(Termination{Reason: ReasonEvicted, Message: message, Phase: v1.PodFailed,
 		Grace: min(p.gracePeriod(), evictionGrace)}, env.Effects.Now())
 	return true
 }
 
 // IsEvicted reports whether the pod is terminating, or has terminated, because it was evicted.
-func (p *Pod) IsEvicted() bool { return p.Termination.Reason == reasonEvicted }
+func (p *Pod) IsEvicted() bool { return p.Termination.Reason == ReasonEvicted }
 
 // prepareMounts takes the next step towards the mounts of a container other than whole volumes:
 // subpaths and /etc/hosts. It reports whether it has issued an operation, and whether all mounts

@@ -66,18 +66,18 @@ func updateResize(p *pod.Pod, t v1.PodConditionType, state *pod.ResizeState) {
 }
 
 // updateDisruption sets the condition DisruptionTarget of a pod that was terminated for a critical
-// pod, or because the machine shuts down. The condition is reported together with the terminal
-// phase: the failure policies of Jobs look at both (KEP-3329). The kubelet sets the condition for
-// evictions under node pressure as well, but not for evictions over a limit of the pod.
+// pod, because the machine shuts down, or because the node runs out of a resource. The condition is
+// reported together with the terminal phase: the failure policies of Jobs look at both (KEP-3329).
+// As in the kubelet, an eviction over a limit of the pod does not set the condition.
 func updateDisruption(p *pod.Pod, now time.Time) {
 	isTerminal := pod.IsTerminal(p.Status.Phase) || p.UnreportedTerminalPhase() != ""
 	if isTerminal && p.Termination.Reason == admission.PreemptedReason {
 		setCondition(p, v1.DisruptionTarget, true, v1.PodReasonTerminationByKubelet,
 			"Pod was preempted by Kubelet to accommodate a critical pod.", now)
 	}
-	if isTerminal && p.Termination.Reason == shutdown.Reason {
-		setCondition(p, v1.DisruptionTarget, true, v1.PodReasonTerminationByKubelet, shutdown.Message,
-			now)
+	if isTerminal && (p.Termination.Reason == shutdown.Reason || p.Termination.UnderPressure) {
+		setCondition(p, v1.DisruptionTarget, true, v1.PodReasonTerminationByKubelet,
+			p.Termination.Message, now)
 	}
 }
 

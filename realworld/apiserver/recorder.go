@@ -40,7 +40,7 @@ func newRecorder(opts Options, c *client) *recorder {
 // record records an event. It does not block: if the queue is full, the event is dropped.
 func (r *recorder) record(e *world.RecordEvent) {
 	log.Event(e)
-	r.events.Event(&e.Regarding, e.Type, e.Reason, e.Message)
+	r.events.AnnotatedEventf(&e.Regarding, e.Annotations, e.Type, e.Reason, "%s", e.Message)
 }
 
 // close drops the events that have not been sent yet.

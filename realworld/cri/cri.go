@@ -174,6 +174,8 @@ func (p *Port) call(ctx context.Context, request any) (any, error) {
 		return p.runtime.UpdatePodSandboxResources(ctx, m)
 	case *runtimeapi.ContainerStatsRequest:
 		return p.runtime.ContainerStats(ctx, m)
+	case *runtimeapi.ListPodSandboxStatsRequest:
+		return p.runtime.ListPodSandboxStats(ctx, m)
 	case *runtimeapi.ExecSyncRequest:
 		return p.execSync(ctx, m)
 	case *runtimeapi.ReopenContainerLogRequest:

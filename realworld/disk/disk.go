@@ -94,6 +94,8 @@ func query(ctx context.Context, request any) (any, error) {
 		return readLinks(m.Path)
 	case *world.MeasureTree:
 		return measureTree(ctx, m.Path)
+	case *world.MeasureTrees:
+		return measureTrees(ctx, m.Paths), nil
 	case *world.MeasureFilesystem:
 		return measureFilesystem(m.Path)
 	}

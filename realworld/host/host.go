@@ -83,6 +83,8 @@ func (p *Port) execute(ctx context.Context, request any) (any, error) {
 		return p.listCgroups(m)
 	case *world.ReadMachine:
 		return p.readMachine(ctx, m)
+	case *world.MeasureNode:
+		return p.measureNode(m)
 	case *world.DelayShutdown:
 		return p.shutdowns.delay(ctx, m)
 	case *world.PermitShutdown:

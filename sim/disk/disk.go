@@ -117,6 +117,8 @@ func (d *Disk) execute(call *wire.Call) {
 			d.listDir(call, req)
 		case *world.ReadLinks:
 			d.readLinks(call, req)
+		case *world.MeasureTrees:
+			d.measureTrees(call, req)
 		case *world.MeasureTree:
 			d.measureTree(call, req)
 		case *world.MeasureFilesystem:

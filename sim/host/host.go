@@ -40,6 +40,11 @@ type Options struct {
 	InhibitDelayMax time.Duration
 	// Machine returns what ReadMachine observes.
 	Machine func() world.MachineRead
+	// PodsUsage returns what the processes of pods use. Nil: nothing.
+	PodsUsage func() (memoryBytes, processes int64)
+	// KillForMemory ends the process of a pod that the kernel would end on a machine with so much
+	// memory, and reports whether there was one. Nil: none is ended.
+	KillForMemory func(capacity int64) bool
 }
 
 // Host is a simulated machine with cgroups. It is for use by one goroutine.
@@ -48,6 +53,8 @@ type Host struct {
 	wire    *wire.Wire
 	cgroups map[string]truth.Limits // by directory
 	logind  logind
+
+	besidePods Usage
 }
 
 // New returns a host that has the cgroups of other programs.
@@ -99,6 +106,8 @@ func (h *Host) serve(call *wire.Call) {
 			h.remove(call, m)
 		case *world.ListCgroups:
 			h.list(call, m)
+		case *world.MeasureNode:
+			h.measureNode(call, m)
 		case *world.ReadMachine:
 			read := h.opts.Machine()
 			read.NameUnknown = m.Name == ""

@@ -32,5 +32,7 @@ func Files() map[string]string {
 	return map[string]string{
 		"/etc/resolv.conf": ResolvConf,
 		"/etc/hosts":       "127.0.0.1\tlocalhost\n",
+		// The directory of the images exists.
+		"/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/metadata.db": "",
 	}
 }

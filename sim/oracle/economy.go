@@ -51,8 +51,8 @@ const (
 var periodicCalls = []string{
 	"ListPodSandbox", "ListContainers", "ListImages", "GetEvents", "Status", "Version",
 	"RuntimeConfig", "ReadFiles", "ListDir", "StatPath", "ReadLinks", "MeasureTree",
-	"ImageFsInfo", "MeasureFilesystem",
-	"FetchManifest", "ListCgroups", "ReadMachine",
+	"FetchManifest", "ListCgroups", "ReadMachine", "MeasureNode", "MeasureTrees",
+	"MeasureFilesystem", "ImageFsInfo",
 	"ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck",
 	"CreateToken", "WatchObjects", "Watch",
 }
@@ -141,6 +141,9 @@ func (s *Set) Called(now time.Time, request any) {
 	m, bound := s.model, quietBound
 	m.now = now
 	m.objects.noteStatusWrite(now, request)
+	if f := m.checkConditions(now, request); f != nil {
+		s.report(&nodePressure{}, f, now)
+	}
 	s.checkSetAside(now, request)
 	if call == "RemoveTree" {
 		bound = housekeepingBound

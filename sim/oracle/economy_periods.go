@@ -85,6 +85,7 @@ func (m *model) checkPeriod(now time.Time, request any) *finding {
 	}
 	switch {
 	case last.IsZero(), now.Sub(last) >= least:
+	case isNodePatch(request) && now.Sub(m.pressure.flippedAt) <= nodeChangeBound:
 	case changedAt.After(quietSince), m.agentStartedAt.After(quietSince), m.agentStartedAt.After(last),
 		m.healedAt.IsZero(), now.Sub(m.healedAt) <= callBound,
 		m.dateOffset(now) != m.dateOffset(last):
@@ -93,6 +94,11 @@ func (m *model) checkPeriod(now time.Time, request any) *finding {
 			"%v", what, now.Sub(last), least)
 	}
 	return nil
+}
+
+func isNodePatch(request any) bool {
+	patch, isPatch := request.(*world.PatchObject)
+	return isPatch && patch.Resource == world.ResourceNodes
 }
 
 // podOfPeriod returns the pod that a periodic request is about; nil if it is about none.

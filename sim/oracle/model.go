@@ -13,7 +13,8 @@ import (
 // model is the true state of the node, built from facts: what is desired, what runs, and what is
 // on the disk. Oracles read the model and never change it.
 type model struct {
-	opts Options
+	pressure pressureModel
+	opts     Options
 	// allocatableBefore has what was allocatable before the configuration changed.
 	allocatableBefore []v1.ResourceList
 	pods              map[string]*pod // by UID: all that were ever desired, or were ever on the node
@@ -76,7 +77,8 @@ func newModel(opts Options) *model {
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
 		logLinks: map[string]*container{},
 		cgroups:  map[string]truth.Limits{}, objects: newAPIObjects(),
-		events: newRecordedEvents(), identities: newIdentities(),
+		pressure: newPressureModel(&opts.Pressure),
+		events:   newRecordedEvents(), identities: newIdentities(),
 	}
 }
 
@@ -89,6 +91,7 @@ func (m *model) apply(f *truth.Fact) {
 	if f.Kind == truth.WroteNothing {
 		m.wroteNothing, m.wroteNothingAt = f.Path, f.Time
 	}
+	m.pressure.apply(m, f)
 	switch f.Kind {
 	case truth.SandboxCreated, truth.SandboxReady, truth.SandboxStopped, truth.SandboxRemoved:
 		m.applySandbox(f)
@@ -244,6 +247,7 @@ func (m *model) unsetDesired(now time.Time, uid string) {
 func (m *model) agentStarted(now time.Time) {
 	m.agentStartedAt, m.agentDown = now, false
 	m.agentStarts++
+	m.pressure.agentStarted(m, now)
 	for _, p := range m.podsInOrder {
 		if p.removedByHand {
 			p.countLost = true

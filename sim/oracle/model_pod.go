@@ -62,8 +62,11 @@ type pod struct {
 	removedByHandAt time.Time // the last time
 	countLost       bool      // and no agent knows the containers that were in it
 
-	volumeUsages   []volumeUsage // of its volumes with a limit
-	memoryOverflow string        // how far a volume in memory exceeds its limit
+	volumeUsages []volumeUsage // of its volumes with a limit
+	// When the agent has evicted the pod for the node, and the message of the Event.
+	pressureEvictedAt time.Time
+	pressureMessage   string
+	memoryOverflow    string // how far a volume in memory exceeds its limit
 
 	// Panics of the agent over the pod in a row, until when it is to be set aside, and whether an
 	// event has said so since the last one.

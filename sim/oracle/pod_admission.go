@@ -92,6 +92,9 @@ func (m *model) findWrongRejection(object *v1.Pod, now time.Time) *finding {
 	return nil
 }
 
+// rejectedUnderPressure begins the message of a pod that was rejected for a condition of the node.
+const rejectedUnderPressure = "Pod was rejected: The node had condition: ["
+
 const outOfPrefix = "OutOf" // followed by the name of the resource
 
 // isRejection reports whether a status is that of a pod that admission rejected.
@@ -100,6 +103,8 @@ func isRejection(s *v1.PodStatus) bool {
 	case "NodeAffinity", "NodePorts", "TaintToleration", "UnexpectedAdmissionError",
 		"NodeShutdown":
 		return s.Phase == v1.PodFailed
+	case reasonEvicted:
+		return s.Phase == v1.PodFailed && strings.HasPrefix(s.Message, rejectedUnderPressure)
 	}
 	return s.Phase == v1.PodFailed && strings.HasPrefix(s.Reason, outOfPrefix)
 }
@@ -124,6 +129,8 @@ func (m *model) mayReject(p *pod, reason string, now time.Time) bool {
 		}
 	case reason == "NodeShutdown":
 		return p.firstDesiredAt.Before(m.shutdownEffectUntil())
+	case reason == reasonEvicted:
+		return m.mayRejectForPressure(p)
 	case reason == "NodeAffinity":
 		return m.mayHaveMatched(p, failsNodeAffinity, p.firstDesiredAt)
 	case reason == "TaintToleration":

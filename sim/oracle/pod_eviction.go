@@ -50,9 +50,11 @@ func (*eviction) checkServed(m *model, now time.Time, pods []*v1.Pod) *finding {
 			continue
 		}
 		switch volumes := p.volumesEverOverLimit(); {
+		case strings.HasPrefix(served.Status.Message, rejectedUnderPressure): // oracle admission
+		case !p.pressureEvictedAt.IsZero() && served.Status.Message == p.pressureMessage:
 		case len(volumes) == 0:
-			return findingf("pod %s is served as evicted, but no volume of it was ever above its limit",
-				p)
+			return findingf("pod %s is served as evicted with %q, but no volume of it was ever "+
+				"above its limit", p, served.Status.Message)
 		case p.isCritical() && !p.specChanged:
 			return findingf("pod %s is served as evicted, but is critical", p)
 		case !slices.ContainsFunc(volumes, func(name string) bool {
@@ -200,6 +202,9 @@ func (p *pod) mayBeEvicted(now time.Time) bool {
 		}
 	}
 	m := p.model
+	if p.mayBeEvictedForNode() {
+		return true
+	}
 	if last.IsZero() || len(p.specs) == 1 && p.isCritical() {
 		return false
 	}
@@ -232,6 +237,9 @@ func (p *pod) needsEviction() bool {
 // that no container of the pod may run any more.
 func (p *pod) mustBeEvicted(now time.Time) bool {
 	m, since := p.model, p.evictableSince()
+	if p.mustBeEvictedForNode(now) {
+		return true
+	}
 	return !since.IsZero() && !m.healedAt.IsZero() && p.isEvictable() &&
 		now.Sub(later(since, m.healedAt)) > evictionBound
 }

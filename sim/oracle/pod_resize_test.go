@@ -71,9 +71,12 @@ func TestAllocationStays(t *testing.T) {
 		p.Generation, p.Status.ObservedGeneration = generation, observed
 		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{"cpu": resource.MustParse("2")}
 		p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "app", ContainerID: "c",
+			State:              v1.ContainerState{Running: &v1.ContainerStateRunning{}},
 			AllocatedResources: v1.ResourceList{"cpu": resource.MustParse(allocated)}}}
 		return p
 	}
+	ended := version(2, 2, "1")
+	ended.Status.ContainerStatuses[0].State = v1.ContainerState{}
 	cases := []struct {
 		name          string
 		before, after *v1.Pod
@@ -82,6 +85,7 @@ func TestAllocationStays(t *testing.T) {
 		{"taken back", version(2, 2, "2"), version(2, 2, "1"), "resize"},
 		{"allocated", version(2, 2, "1"), version(2, 2, "2"), ""},
 		{"the spec has changed", version(2, 1, "2"), version(2, 2, "1"), ""},
+		{"it does not run any more", version(2, 2, "2"), ended, ""},
 		{"another spec was between", version(3, 3, "2"), version(3, 3, "1"), ""},
 	}
 	var all []testCase

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
 )
 
 // Set is the set of all oracles of one run, and the model that they share. It is for use
@@ -47,7 +48,12 @@ type Options struct {
 	SystemCgroups []string
 
 	MemoryBytes int64 // the memory capacity of the node
-	DNS         DNS   // of the node
+	Pressure    Pressure
+	// NodeUsage returns what the machine uses now. Nil: node-pressure eviction is not checked.
+	NodeUsage func() world.NodeMeasured
+	// Filesystem returns the state of the file system of the agent's root directory.
+	Filesystem func() world.FilesystemMeasured
+	DNS        DNS // of the node
 
 	// FaultPossible reports whether a fault may have applied to a call of this name that was in flight
 	// between the two times: to its request, in the port, or to its response. Oracles see only
@@ -141,7 +147,8 @@ func oracles() []oracle {
 		&imageGC{},
 		&containerConfig{}, &sandboxConfig{}, &logs{}, &terminationMessage{}, &health{},
 		&cgroups{}, &tiers{}, &resize{}, &userNamespaces{}, &restartAll{},
-		&eviction{}, &apiTerminalPhase{}, &apiTerminalStopped{}, &apiIdentity{}, &apiDeletion{},
+		&eviction{}, &nodePressure{}, &apiTerminalPhase{}, &apiTerminalStopped{}, &apiIdentity{},
+		&apiDeletion{},
 		&transitions{}, &heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{},
 		&nodeShutdown{},
 		&ephemeralContainers{}, &httpAPI{},

@@ -16,6 +16,7 @@ type Behaviour struct {
 	Processes   []ProcessRun      `json:"processes,omitempty"`   // none: each runs until stopped
 	Responses   []HandlerResponse `json:"answers,omitempty"`     // to probes and hooks
 	Writes      []FileWrite       `json:"writes,omitempty"`      // by each process
+	Loads       []Load            `json:"loads,omitempty"`       // of each process
 }
 
 // ProcessRun is what one process does. The zero ProcessRun runs until it is stopped.
@@ -47,6 +48,7 @@ type BehaviourRange struct {
 	Responses []HandlerResponseRange `json:"answers,omitempty"`
 	// Writes may be made by each process.
 	Writes []FileWriteRange `json:"writes,omitempty"`
+	Loads  []LoadRange      `json:"loads,omitempty"` // of each process
 }
 
 // processesMax is how many processes of a container are generated one by one.

@@ -120,11 +120,13 @@ var faultableCalls = func() []string {
 	calls = append(calls, apiCalls...)
 	return append(calls,
 		"ReadFiles", "ReadTail", "ReadInVolume", "StatPath", "ListDir", "ReadLinks", "MeasureTree",
-		"MeasureFilesystem",
-		"MakeDir", "MakeFile", "MakeLink", "WriteFile", "WriteDir", "Rename", "Compress",
+		"MeasureFilesystem", "MakeDir", "MakeFile", "MakeLink", "WriteFile", "WriteDir", "Rename",
+		"Compress",
 		"RemoveTree", "ShareWithGroup", "MountMemory", "BindSubPath", "Unmount",
 		"HTTPGet", "TCPConnect", "GRPCCheck", "FetchManifest",
-		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine", "DelayShutdown", "PermitShutdown")
+		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine", "MeasureNode",
+		"MeasureTrees", "DelayShutdown",
+		"PermitShutdown")
 }()
 
 // Calls returns the calls of the agent that have a response.

@@ -43,6 +43,7 @@ func Generate(s *Scenario, seed uint64) (*Plan, error) {
 	g.addAnomalies()
 	g.addActs()
 	g.addRequests()
+	g.addPressures()
 	g.sortHappenings()
 	err := g.decodeManifests()
 	if err == nil {

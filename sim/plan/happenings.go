@@ -30,6 +30,7 @@ type Happening struct {
 	Request         *Request        `json:"request,omitempty"`
 	ShutDown        *Shutdown       `json:"shutDown,omitempty"`
 	LoseBus         *BusLoss        `json:"loseBus,omitempty"`
+	Pressure        *Pressure       `json:"pressure,omitempty"`
 }
 
 // Deed is what happens. To add a kind of deed, add its type with these methods, its field in

@@ -45,6 +45,9 @@ type Node struct {
 	// that it has from the start.
 	ImageBytes int64       `json:"imageBytes,omitempty"`
 	NodeImages []NodeImage `json:"nodeImages,omitempty"`
+	// DiskMiB and ThousandInodes are the size of the disk. Absent: 100 GiB with 6 million inodes.
+	DiskMiB        int `json:"diskMiB,omitempty"`
+	ThousandInodes int `json:"thousandInodes,omitempty"`
 
 	CPUs   int                `json:"cpus,omitempty"`   // absent: 16
 	Memory *resource.Quantity `json:"memory,omitempty"` // absent: 16Gi

@@ -94,6 +94,7 @@ func (g *generator) addPods() {
 			for k := range group.Behaviour {
 				behaviour := group.Behaviour[k].draw(r)
 				behaviour.Writes = g.fileWrites(name, &group.Behaviour[k])
+				behaviour.Loads = g.loads(name, &group.Behaviour[k])
 				behaviour.Responses = g.responses(name, &group.Behaviour[k])
 				pod.Behaviours = append(pod.Behaviours, behaviour)
 			}
@@ -150,6 +151,11 @@ func (p *Pod) validate(node *kubeletconfig.KubeletConfiguration,
 		for k := range p.Behaviours[i].Writes {
 			if err := p.Behaviours[i].Writes[k].validate(); err != nil {
 				return fmt.Errorf("behaviours[%d].writes[%d]: %w", i, k, err)
+			}
+		}
+		for k := range p.Behaviours[i].Loads {
+			if err := p.Behaviours[i].Loads[k].validate(); err != nil {
+				return fmt.Errorf("behaviours[%d].loads[%d]: %w", i, k, err)
 			}
 		}
 		for k := range p.Behaviours[i].Responses {

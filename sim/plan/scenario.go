@@ -43,7 +43,9 @@ type ScenarioSpec struct {
 	Shutdowns ShutdownRange    `json:"shutdowns,omitempty"`
 	Anomalies AnomalyRange     `json:"odd,omitempty"`
 	Actors    ActorRange       `json:"actors,omitempty"`
-	Objects   []Object         `json:"objects,omitempty"` // of the API server
+	// Pressures are changes of what the machine uses besides its pods.
+	Pressures PressureRange `json:"pressures,omitempty"`
+	Objects   []Object      `json:"objects,omitempty"` // of the API server
 	// Requests is how many requests clients send to the agent's HTTP API.
 	Requests Count `json:"requests,omitempty"`
 	// Duration is how long there are faults; then they heal.

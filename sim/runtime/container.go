@@ -46,6 +46,7 @@ type container struct {
 
 	withoutResources bool // the runtime does not report them, as containerd 1.6
 
+	load               Load // of its process, as far as its script has set it
 	starting, removing bool // a call is in progress on it
 	removed            bool // from the runtime
 	script             Script
@@ -86,6 +87,7 @@ func (r *Runtime) startProcess(c *container) {
 	r.invalidate(c)
 	r.openFiles(c)
 	r.scheduleWrites(c)
+	r.scheduleLoads(c)
 	r.recordFact(c, truth.Fact{Kind: truth.ContainerStarted, Bytes: c.memoryUsage()})
 	r.emitEvent(c.ID, c.SandboxID, eventStarted)
 	if c.script.RunsFor > 0 {

@@ -56,6 +56,9 @@ func (c *container) resources() *runtimeapi.LinuxContainerResources {
 // memoryUsage returns what a container that runs uses, in bytes: between a tenth and nine tenths of
 // the memory that it was created with.
 func (c *container) memoryUsage() int64 {
+	if c.load.MemoryBytes > 0 {
+		return c.load.MemoryBytes
+	}
 	limit := c.config.GetLinux().GetResources().GetMemoryLimitInBytes()
 	if limit == 0 {
 		limit = 64 << 20

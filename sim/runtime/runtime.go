@@ -56,6 +56,9 @@ type Options struct {
 	// NodeAddresses are the addresses of the machine, on which pods in the host network listen.
 	NodeAddresses []string
 
+	// LoadChanged is called after a process has started to use more or less.
+	LoadChanged func()
+
 	SystemdCgroups bool              // RuntimeConfig reports the systemd cgroup driver
 	EnterCgroup    func(path string) // creates a missing cgroup for a process; nil: no cgroups
 
@@ -157,6 +160,8 @@ func (r *Runtime) serve(call *wire.Call) {
 		call.Execute(func() { r.updateSandboxResources(call, req) })
 	case *runtimeapi.ContainerStatsRequest:
 		call.Execute(func() { r.containerStats(call, req) })
+	case *runtimeapi.ListPodSandboxStatsRequest:
+		call.Execute(func() { call.Reply(r.listSandboxStats()) })
 	case *runtimeapi.ReopenContainerLogRequest:
 		call.Execute(func() { r.reopenLog(call, req) })
 	case *runtimeapi.ExecSyncRequest:

@@ -29,6 +29,7 @@ type Script struct {
 	Message           string // termination message of an exit by itself, unless OOM is set
 
 	Writes []FileWrite // to files in mounts
+	Loads  []Load      // what it uses; none: an amount of its own
 
 	StopDelay    time.Duration // from TERM to the exit
 	IgnoresTerm  bool          // only KILL ends the process

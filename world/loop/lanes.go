@@ -86,7 +86,7 @@ func LaneOf(eff world.Effect) Lane {
 		return LaneStream
 	case *world.RemoveTree:
 		return LaneRemove
-	case *world.MeasureTree:
+	case *world.MeasureTree, *world.MeasureTrees:
 		return LaneMeasure
 	case *world.ShareWithGroup, *world.Compress:
 		return LaneTree

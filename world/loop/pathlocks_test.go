@@ -149,8 +149,8 @@ func TestCgroupsConflictOnlyWithCgroups(t *testing.T) {
 // read or as one about no path.
 func TestEveryFileAndCgroupCallIsClassified(t *testing.T) {
 	withoutPath := []string{"ReadFiles", "ReadTail", "ReadLinks", "ListDir", "StatPath",
-		"MeasureTree", "Watch", "ListCgroups", "ReadMachine", "ReadInVolume",
-		"DelayShutdown", "PermitShutdown"}
+		"MeasureTree", "MeasureTrees", "Watch", "ListCgroups", "ReadMachine", "ReadInVolume",
+		"MeasureNode", "DelayShutdown", "PermitShutdown"}
 	calls := 0
 	for _, name := range world.BodyNames() {
 		body, err := world.ParseBody(name, []byte(`{"path":"/x","from":"/x","target":"/x"}`))

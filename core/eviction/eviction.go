@@ -1,0 +1,299 @@
+// Package eviction ends pods while the node runs out of memory or of process IDs: node-pressure
+// eviction (pkg/kubelet/eviction).
+//
+// Facts: the newest observation of each signal with the time at which it was asked for; for each
+// threshold, since when it is met; for each pressure condition, when it was last observed; the
+// usage of the pods while a threshold asks for a victim; the victim that ends. Plan: observes the
+// node every ten seconds; if a threshold has been met for its grace period, observes the pods and
+// evicts the one that ranks first; for a file system with images, unused ones are removed before.
+// Events: completions of observations, and the ends of pods and of removals.
+//
+// One observation of the node leads to one victim at most, and the next observation is asked for
+// after the victim has ended: a decision is never made on a sample that is older than what the
+// last one has freed. Pods are observed by one request, and only for a decision, so a node at rest
+// costs one read of the machine's counters in ten seconds.
+//
+// Start reading at Manager.Plan, then observe.go, threshold.go and rank.go.
+package eviction
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// Owner is the key of the operations and the timer.
+var Owner = timer.Key{Component: "eviction"}
+
+const (
+	period  = 10 * time.Second // evictionMonitoringPeriod of the kubelet
+	timeout = 10 * time.Second
+	// immediateGrace is the grace period of a pod that is evicted for a hard threshold
+	// (immediateEvictionGracePeriodSeconds).
+	immediateGrace = time.Second
+	// cleanupMax is how much longer than its grace period a victim may take to end until the node is
+	// observed again (podCleanupTimeout).
+	cleanupMax = 30 * time.Second
+	// reclaimMax is how long the removal of unused images may take until pods are evicted all the
+	// same, and reclaimValid for how long after it pods are evicted without another one.
+	reclaimMax   = 30 * time.Second
+	reclaimValid = 20 * time.Second
+	// usageFailuresMax is after how many failures in a row to observe the pods they are ranked
+	// without: a node that runs out of memory cannot wait for its runtime.
+	usageFailuresMax = 3
+)
+
+// Manager is the state of evictions.
+type Manager struct {
+	Settings
+	Thresholds []Threshold            `json:"thresholds,omitempty"` // empty: nothing is observed
+	Observed   map[Signal]Observation `json:"observed,omitempty"`   // the newest of each signal
+	Sources    [sourceCount]Source    `json:"sources"`
+	// ImagePath is in the file system of the images; empty before the runtime has answered.
+	ImagePath string `json:"imagePath,omitempty"`
+	Nodefs    uint64 `json:"nodefs,omitempty"`  // the device of the file system
+	Imagefs   uint64 `json:"imagefs,omitempty"` // the device of the file system
+	// ReclaimSince is since when images are being removed, before a pod is evicted for a file system;
+	// zero: they are not. ReclaimedAt is when the last removal ended.
+	ReclaimSince time.Time `json:"reclaimSince"`
+	ReclaimedAt  time.Time `json:"reclaimedAt"`
+	// NotBefore is when the last victim or the last reclaim has ended: no earlier observation leads to
+	// another victim.
+	NotBefore time.Time `json:"notBefore"`
+
+	// LastMet holds when a threshold of a condition was last met.
+	LastMet  map[v1.NodeConditionType]time.Time `json:"lastMet,omitempty"`
+	Pressure []v1.NodeConditionType             `json:"pressure,omitempty"` // conditions that are true
+	// Decided is set once the node was observed: before that, the conditions stay as they are.
+	Decided bool `json:"decided,omitempty"`
+	Adopted bool `json:"adopted,omitempty"` // see Adopt
+
+	Attempt       *Attempt `json:"attempt,omitempty"`
+	UsageFailures int      `json:"usageFailures,omitempty"` // to observe the pods, in a row
+	Victim        *Victim  `json:"victim,omitempty"`
+}
+
+// Source is a request that observes signals, and is made again and again.
+type Source struct {
+	Op      world.OpID `json:"op,omitempty"` // of the observation in flight
+	AskedAt time.Time  `json:"askedAt"`      // when it was issued
+	NextAt  time.Time  `json:"nextAt"`       // when the next one is due
+}
+
+// The sources.
+const (
+	sourceNode    = iota // memory and processes of the machine
+	sourceNodefs         // the file system of the agent's root directory
+	sourceImagefs        // the file system of the images and writable layers
+	sourceCount
+)
+
+// Settings are the configuration. They do not change while the agent runs.
+type Settings struct {
+	Transition time.Duration `json:"transition,omitempty"` // evictionPressureTransitionPeriod
+	GraceMax   time.Duration `json:"graceMax,omitempty"`   // evictionMaxPodGracePeriod
+	RootDir    string        `json:"rootDir,omitempty"`    // of the agent
+}
+
+// Attempt is the search for a victim, for a threshold that was met by the newest observation.
+type Attempt struct {
+	Threshold int                  `json:"threshold"` // its index
+	Op        world.OpID           `json:"op,omitempty"`
+	Answered  bool                 `json:"answered,omitempty"`
+	Usage     map[string]*PodUsage `json:"usage,omitempty"` // by UID
+	// Measured are the UIDs of the pods whose trees are measured; nil before that is asked for.
+	Measured []string `json:"measured,omitempty"`
+	HasTrees bool     `json:"hasTrees,omitempty"` // the trees were measured
+}
+
+// Victim is a pod that was evicted, until it has ended.
+type Victim struct {
+	UID      string    `json:"uid"`
+	Deadline time.Time `json:"deadline"`
+}
+
+// Eviction is how a pod is evicted.
+type Eviction struct {
+	Signal      Signal
+	Grace       time.Duration // at most
+	Message     string
+	Annotations map[string]string // of the Event
+}
+
+// Env is what a plan sees and does outside the package.
+type Env struct {
+	Effects *op.Effects
+	Node    v1.ObjectReference // for Events
+	Request world.MeasureNode
+	// PodsMemoryMax is the memory that all pods together may use; zero: there is no limit.
+	PodsMemoryMax int64
+	// RemoveImages has all unused images removed, and AreImagesRemoved reports whether that is done
+	// after a request of a time.
+	RemoveImages     func()
+	AreImagesRemoved func(since time.Time) bool
+	Candidates       func() []Candidate
+	Evict            func(c Candidate, e Eviction)
+	RecordAge        func(s Signal, age time.Duration) // of the observation behind a decision
+}
+
+// Candidate is a pod that could be evicted. Something of it runs.
+type Candidate struct {
+	UID             string
+	Pod             *v1.Pod
+	LogDir, Volumes string // directories of the pod's logs and volumes
+}
+
+// Plan takes the next step, and returns when to plan again.
+func (m *Manager) Plan(env *Env) time.Time {
+	now := env.Effects.Now()
+	if len(m.Thresholds) == 0 || m.Attempt != nil && !m.planAttempt(env) {
+		return time.Time{}
+	}
+	if m.Victim != nil {
+		if now.Before(m.Victim.Deadline) {
+			return m.Victim.Deadline
+		}
+		m.endVictim(now)
+	}
+	wake := m.planReclaim(env)
+	for i := range m.Sources {
+		if i == sourceNode || m.ReclaimSince.IsZero() {
+			wake = timer.Soonest(wake, m.planSource(i, env))
+		}
+	}
+	return wake
+}
+
+// planReclaim ends the removal of images, and returns when it has taken long enough. The file
+// systems are observed again after it; memory and processes are meanwhile.
+func (m *Manager) planReclaim(env *Env) time.Time {
+	since, now := m.ReclaimSince, env.Effects.Now()
+	if since.IsZero() {
+		return time.Time{}
+	}
+	if deadline := since.Add(reclaimMax); now.Before(deadline) && !env.AreImagesRemoved(since) {
+		return deadline
+	}
+	m.ReclaimSince, m.ReclaimedAt, m.NotBefore = time.Time{}, now, now
+	for i := range m.Sources {
+		m.Sources[i].NextAt = now
+	}
+	return time.Time{}
+}
+
+// reclaims reports whether the removal of unused images may help a threshold, and has not been
+// tried just now.
+func (m *Manager) reclaims(t *Threshold, now time.Time) bool {
+	source, _ := sourceOf(t.Signal)
+	holdsImages := source == sourceImagefs || source == sourceNodefs && m.Nodefs == m.Imagefs
+	return holdsImages && (m.ReclaimedAt.IsZero() || now.Sub(m.ReclaimedAt) > reclaimValid)
+}
+
+// planSource observes a source that is due, and returns when to plan it again.
+func (m *Manager) planSource(source int, env *Env) time.Time {
+	s, now := &m.Sources[source], env.Effects.Now()
+	isNeeded := slices.ContainsFunc(m.Thresholds, func(t Threshold) bool {
+		of, _ := sourceOf(t.Signal)
+		return of == source
+	})
+	switch {
+	case !isNeeded || s.Op != 0:
+		return time.Time{}
+	case now.Before(s.NextAt):
+		return s.NextAt
+	}
+	var request any
+	switch {
+	case source == sourceNode:
+		node := env.Request
+		request = &node
+	case source == sourceNodefs:
+		request = &world.MeasureFilesystem{Path: m.RootDir}
+	case m.ImagePath == "":
+		request = &runtimeapi.ImageFsInfoRequest{}
+	default:
+		request = &world.MeasureFilesystem{Path: m.ImagePath}
+	}
+	s.Op, s.AskedAt, s.NextAt = env.Effects.Issue(Owner, "", timeout, request), now, now.Add(period)
+	return time.Time{}
+}
+
+// planAttempt observes the pods and then evicts one, and reports whether the attempt has ended.
+func (m *Manager) planAttempt(env *Env) bool {
+	a := m.Attempt
+	if a.Op != 0 {
+		return false
+	}
+	if !a.Answered {
+		a.Op = env.Effects.Issue(Owner, "", timeout, &runtimeapi.ListPodSandboxStatsRequest{})
+		return false
+	}
+	if m.Thresholds[a.Threshold].Signal.condition() == v1.NodeDiskPressure && !a.HasTrees {
+		a.measureTrees(env)
+		return false
+	}
+	m.Attempt = nil
+	t := &m.Thresholds[a.Threshold]
+	first, found := m.first(a, env.Candidates(), t.Signal)
+	if !found {
+		env.Effects.Log(world.LevelError, "eviction thresholds have been met, but no pods are active to "+
+			"evict", "signal", string(t.Signal))
+		return true
+	}
+	for i := range m.Thresholds {
+		if other := &m.Thresholds[i]; other.Starved {
+			env.RecordAge(other.Signal, env.Effects.Now().Sub(m.Observed[other.Signal].AsOf))
+		}
+	}
+	e := m.eviction(t, first, a.Usage[first.UID])
+	env.Evict(first, e)
+	m.Victim = &Victim{UID: first.UID, Deadline: env.Effects.Now().Add(e.Grace + cleanupMax)}
+	return true
+}
+
+// eviction returns how a pod is evicted for a threshold.
+func (m *Manager) eviction(t *Threshold, c Candidate, usage *PodUsage) Eviction {
+	e := Eviction{Signal: t.Signal, Grace: immediateGrace}
+	if t.Grace > 0 {
+		e.Grace = max(m.GraceMax, immediateGrace)
+	}
+	e.Message, e.Annotations = m.message(t, c.Pod, usage)
+	return e
+}
+
+// PodEnded is called when nothing of a pod runs any more. It reports whether that ends an eviction.
+func (m *Manager) PodEnded(uid string, now time.Time) bool {
+	if m.Victim == nil || m.Victim.UID != uid {
+		return false
+	}
+	m.endVictim(now)
+	return true
+}
+
+func (m *Manager) endVictim(now time.Time) {
+	m.Victim, m.NotBefore = nil, now
+	for i := range m.Sources {
+		m.Sources[i].NextAt = now
+	}
+}
+
+// Adopt takes over the conditions of the Node that an earlier agent has left true: they end after a
+// transition period of this agent, not at its start.
+func (m *Manager) Adopt(conditions []v1.NodeCondition, bootedAt time.Time) {
+	if m.Adopted || len(m.Thresholds) == 0 {
+		return
+	}
+	m.Adopted = true
+	for _, c := range conditions {
+		if isPressure(c.Type) && c.Status == v1.ConditionTrue && m.LastMet[c.Type].Before(bootedAt) {
+			m.noteMet(c.Type, bootedAt)
+			m.updatePressure(bootedAt)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package eviction
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const mib = 1 << 20
+
+// harness is a node of 1000 MiB with pods.
+type harness struct {
+	t          *testing.T
+	m          Manager
+	table      op.Table
+	effects    op.Effects
+	now        time.Time
+	candidates []Candidate
+	evicted    []string // UID, grace period and message
+}
+
+func newHarness(t *testing.T, c *kubeletconfig.KubeletConfiguration) *harness {
+	c.EvictionPressureTransitionPeriod = metav1.Duration{Duration: time.Minute}
+	return &harness{t: t, now: start, m: New(c, "/var/lib/kubelet")}
+}
+
+func (h *harness) addPod(uid string, priority int32, requestMiB int64) {
+	request := v1.ResourceList{}
+	if requestMiB > 0 {
+		request[v1.ResourceMemory] = *resource.NewQuantity(requestMiB*mib, resource.BinarySI)
+	}
+	h.candidates = append(h.candidates, Candidate{UID: uid, Pod: &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: uid, UID: types.UID(uid)},
+		Spec: v1.PodSpec{Priority: &priority, Containers: []v1.Container{
+			{Name: "app", Resources: v1.ResourceRequirements{Requests: request}}}}}})
+}
+
+func (h *harness) env() *Env {
+	return &Env{Effects: &h.effects, Candidates: func() []Candidate { return h.candidates },
+		Evict: func(c Candidate, e Eviction) {
+			h.evicted = append(h.evicted, fmt.Sprintf("%s %v %s", c.UID, e.Grace, e.Message))
+		}, RecordAge: func(Signal, time.Duration) {}}
+}
+
+// plan returns the requests that a plan issues.
+func (h *harness) plan() []world.Effect {
+	h.effects.Reset(&h.table, h.now)
+	h.m.Plan(h.env())
+	var issued []world.Effect
+	for _, eff := range h.effects.List() {
+		if eff.Op != 0 {
+			issued = append(issued, eff)
+		}
+	}
+	return issued
+}
+
+// observe has the node observed with so much memory available, and its pods with their usage.
+func (h *harness) observe(availableMiB int64, usageMiB map[string]int64) {
+	h.t.Helper()
+	h.now = h.now.Add(period)
+	for range 3 {
+		for _, eff := range h.plan() {
+			var answer any = &world.NodeMeasured{MemoryBytes: 1000 * mib,
+				WorkingSetBytes: (1000 - availableMiB) * mib}
+			if _, isPods := eff.Body.(*runtimeapi.ListPodSandboxStatsRequest); isPods {
+				answer = statsOf(usageMiB)
+			}
+			h.complete(eff.Op, answer)
+		}
+	}
+}
+
+func (h *harness) complete(id world.OpID, answer any) {
+	h.effects.Reset(&h.table, h.now)
+	h.table.Complete(id)
+	h.m.HandleCompletion(id, world.Event{Time: h.now, Op: id, Body: answer}, h.env())
+}
+
+func statsOf(usageMiB map[string]int64) *runtimeapi.ListPodSandboxStatsResponse {
+	listed := &runtimeapi.ListPodSandboxStatsResponse{}
+	for uid, n := range usageMiB { //ordered: by UID in the end
+		used := &runtimeapi.MemoryUsage{WorkingSetBytes: &runtimeapi.UInt64Value{Value: uint64(n * mib)}}
+		listed.Stats = append(listed.Stats, &runtimeapi.PodSandboxStats{
+			Attributes: &runtimeapi.PodSandboxAttributes{
+				Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid}},
+			Linux: &runtimeapi.LinuxPodSandboxStats{Memory: used,
+				Containers: []*runtimeapi.ContainerStats{{Memory: used,
+					Attributes: &runtimeapi.ContainerAttributes{
+						Metadata: &runtimeapi.ContainerMetadata{Name: "app"}}}}}})
+	}
+	return listed
+}
+
+func (h *harness) expect(what string, want ...string) {
+	h.t.Helper()
+	if fmt.Sprint(h.evicted) != fmt.Sprint(want) {
+		h.t.Errorf("%s: evicted %q, want %q", what, h.evicted, want)
+	}
+}
+
+// A hard threshold evicts the pod that exceeds its request most, among those of the least priority.
+func TestHardThreshold(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"memory.available": "25%"}})
+	h.addPod("within", 0, 600)
+	h.addPod("important", 5, 0)
+	h.addPod("less", 0, 100)
+	h.addPod("most", 0, 0)
+	usage := map[string]int64{"within": 400, "important": 200, "less": 210, "most": 120}
+	h.observe(250, usage)
+	h.expect("at the threshold")
+	h.observe(249, usage)
+	first := "most 1s The node was low on resource: memory. Threshold quantity: 250Mi, available: " +
+		"249Mi. Container app was using 120Mi, request is 0, has larger consumption of memory. "
+	h.expect("below it", first)
+	if len(h.m.Pressure) != 1 || h.m.Pressure[0] != v1.NodeMemoryPressure {
+		t.Errorf("conditions %v", h.m.Pressure)
+	}
+	h.observe(50, usage)
+	h.expect("while the victim ends", first)
+	h.candidates = h.candidates[:3]
+	if h.m.PodEnded("other", h.now) || !h.m.PodEnded("most", h.now) {
+		t.Error("the end of the victim is not noticed")
+	}
+	h.observe(500, usage)
+	h.expect("with enough memory", first)
+	h.now = h.now.Add(time.Minute)
+	if h.observe(500, usage); len(h.m.Pressure) != 0 {
+		t.Errorf("after the transition period: %v", h.m.Pressure)
+	}
+}
+
+// A soft threshold waits for its grace period, and holds until the minimum reclaim is available.
+func TestSoftThreshold(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionMaxPodGracePeriod: 7,
+		EvictionSoft:            map[string]string{"memory.available": "200Mi"},
+		EvictionSoftGracePeriod: map[string]string{"memory.available": "25s"},
+		EvictionMinimumReclaim:  map[string]string{"memory.available": "100Mi"}})
+	h.addPod("a", 0, 0)
+	h.addPod("b", 0, 0)
+	usage := map[string]int64{"a": 100, "b": 50}
+	for _, available := range []int64{150, 150, 201, 150, 150, 150} {
+		h.observe(available, usage)
+	}
+	h.expect("before the grace period")
+	h.observe(150, usage)
+	if len(h.evicted) != 1 || h.evicted[0][:4] != "a 7s" {
+		t.Fatalf("after the grace period: %q", h.evicted)
+	}
+	h.candidates = h.candidates[1:]
+	h.m.PodEnded("a", h.now)
+	if h.observe(250, usage); len(h.evicted) != 2 {
+		t.Errorf("before the minimum reclaim: %q", h.evicted)
+	}
+	h.m.PodEnded("b", h.now)
+	h.addPod("c", 0, 0)
+	if h.observe(300, usage); len(h.evicted) != 2 {
+		t.Errorf("after it: %q", h.evicted)
+	}
+}
+
+// Pods that cannot be observed are ranked without their usage in the end.
+func TestUnobservedPods(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"memory.available": "100Mi"}})
+	h.addPod("a", 3, 0)
+	h.addPod("b", 1, 0)
+	for range usageFailuresMax {
+		h.now = h.now.Add(period)
+		h.complete(h.plan()[0].Op, &world.NodeMeasured{MemoryBytes: 1000, WorkingSetBytes: 999})
+		h.effects.Reset(&h.table, h.now)
+		id := h.plan()[0].Op
+		h.effects.Reset(&h.table, h.now)
+		h.table.Complete(id)
+		h.m.HandleCompletion(id, world.Event{Time: h.now, Op: id,
+			Err: world.Errorf(world.KindTimeout, "ListPodSandboxStats", "late")}, h.env())
+		h.plan()
+	}
+	h.expect("while it may be known")
+	h.observe(1, nil)
+	h.expect("then",
+		"b 1s The node was low on resource: memory. Threshold quantity: 100Mi, available: 1Mi. ")
+}

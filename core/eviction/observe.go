@@ -1,0 +1,274 @@
+package eviction
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/world"
+)
+
+// Observations of the node and of its pods, and what follows from those of the node.
+
+// Observation is what is available of a resource.
+type Observation struct {
+	Available int64     `json:"available"`
+	Capacity  int64     `json:"capacity"`
+	AsOf      time.Time `json:"asOf"` // when it was asked for
+}
+
+// PodUsage is what a pod uses.
+type PodUsage struct {
+	MemoryBytes int64            `json:"memoryBytes"` // its working set
+	Processes   int64            `json:"processes"`
+	Containers  []ContainerUsage `json:"containers,omitempty"`
+	Layers      DiskUsage        `json:"layers"` // the writable layers of its containers
+	Files       DiskUsage        `json:"files"`  // its logs and volumes
+}
+
+// DiskUsage is what is used of a file system.
+type DiskUsage struct {
+	Bytes  int64 `json:"bytes"`
+	Inodes int64 `json:"inodes"`
+}
+
+func (d *DiskUsage) add(bytes, inodes int64) { d.Bytes, d.Inodes = d.Bytes+bytes, d.Inodes+inodes }
+
+// ContainerUsage is what a container uses.
+type ContainerUsage struct {
+	Name        string `json:"name"`
+	MemoryBytes int64  `json:"memoryBytes"`
+}
+
+// HandleCompletion handles the completion of an observation. It reports whether the pressure
+// conditions have changed, or are known for the first time.
+func (m *Manager) HandleCompletion(id world.OpID, ev world.Event, env *Env) bool {
+	if a := m.Attempt; a != nil && a.Op == id {
+		m.handleUsage(ev, env)
+		return false
+	}
+	source := slices.IndexFunc(m.Sources[:], func(s Source) bool { return s.Op == id })
+	m.Sources[source].Op = 0
+	if ev.Err != nil {
+		env.Effects.Log(world.LevelError, "Eviction manager: failed to observe the node", "err",
+			ev.Err.Error())
+		return false // the conditions stay as they are
+	}
+	if info, isInfo := ev.Body.(*runtimeapi.ImageFsInfoResponse); isInfo {
+		if all := info.GetImageFilesystems(); len(all) > 0 {
+			m.ImagePath = all[0].GetFsId().GetMountpoint()
+			m.Sources[source].NextAt = ev.Time
+		}
+		return false
+	}
+	m.observe(source, ev.Body, env)
+	before, decided := m.Pressure, m.Decided
+	m.evaluate(source, ev.Time)
+	m.startAttempt(source, env)
+	m.Decided = true
+	return !decided || !slices.Equal(before, m.Pressure)
+}
+
+// observe records the signals that an observation has.
+func (m *Manager) observe(source int, body any, env *Env) {
+	if m.Observed == nil {
+		m.Observed = map[Signal]Observation{}
+	}
+	for i := range m.Thresholds {
+		if of, _ := sourceOf(m.Thresholds[i].Signal); of == source {
+			delete(m.Observed, m.Thresholds[i].Signal)
+		}
+	}
+	asOf := m.Sources[source].AskedAt
+	record := func(s Signal, available, capacity int64) {
+		m.Observed[s] = Observation{Available: available, Capacity: capacity, AsOf: asOf}
+	}
+	switch body := body.(type) {
+	case *world.NodeMeasured:
+		if body.MemoryBytes > 0 {
+			record(MemoryAvailable, max(0, body.MemoryBytes-body.WorkingSetBytes), body.MemoryBytes)
+		}
+		if limit := env.PodsMemoryMax; limit > 0 && body.PodsWorkingSetBytes > 0 {
+			record(AllocatableMemoryAvailable, max(0, limit-body.PodsWorkingSetBytes), limit)
+		}
+		if body.ProcessesMax > 0 {
+			record(PIDAvailable, body.ProcessesMax-body.Processes, body.ProcessesMax)
+		}
+	case *world.FilesystemMeasured:
+		bytes, inodes := NodefsAvailable, NodefsInodesFree
+		if source == sourceImagefs {
+			bytes, inodes, m.Imagefs = ImagefsAvailable, ImagefsInodesFree, body.Device
+		} else {
+			m.Nodefs = body.Device
+		}
+		if body.CapacityBytes > 0 {
+			record(bytes, body.AvailableBytes, body.CapacityBytes)
+		}
+		if body.Inodes > 0 { // a file system may have no bound
+			record(inodes, body.InodesFree, body.Inodes)
+		}
+	}
+}
+
+// evaluate determines which thresholds of a source are met, and the conditions that follow.
+func (m *Manager) evaluate(source int, now time.Time) {
+	for i := range m.Thresholds {
+		t := &m.Thresholds[i]
+		if of, _ := sourceOf(t.Signal); of != source {
+			continue
+		}
+		o, isObserved := m.Observed[t.Signal]
+		switch {
+		case isObserved && !t.isMet(&o):
+			t.MetSince, t.Starved = time.Time{}, false
+		case isObserved:
+			if t.MetSince.IsZero() {
+				t.MetSince = now
+			}
+			t.Starved = now.Sub(t.MetSince) >= t.Grace
+			m.noteMet(t.Signal.condition(), now)
+		case !t.MetSince.IsZero(): // nothing says that it is not met any more
+			m.noteMet(t.Signal.condition(), now)
+		}
+	}
+	m.updatePressure(now)
+}
+
+// updatePressure determines which conditions were observed within the transition period.
+func (m *Manager) updatePressure(now time.Time) {
+	m.Pressure = nil
+	for _, c := range pressureConditions {
+		if at, met := m.LastMet[c]; met && now.Sub(at) < m.Transition {
+			m.Pressure = append(m.Pressure, c)
+		}
+	}
+}
+
+func (m *Manager) noteMet(c v1.NodeConditionType, now time.Time) {
+	if m.LastMet == nil {
+		m.LastMet = map[v1.NodeConditionType]time.Time{}
+	}
+	m.LastMet[c] = now
+}
+
+// startAttempt starts the search for a victim if the newest observation asks for one. Memory comes
+// before all other resources, and a hard threshold before one that could wait.
+func (m *Manager) startAttempt(source int, env *Env) {
+	if m.Victim != nil || m.Attempt != nil {
+		return
+	}
+	chosen := -1
+	for i := range m.Thresholds {
+		t := &m.Thresholds[i]
+		o, isObserved := m.Observed[t.Signal]
+		of, _ := sourceOf(t.Signal)
+		if of != source || !isObserved || !t.Starved || o.AsOf.Before(m.NotBefore) {
+			continue
+		}
+		if chosen < 0 || t.isBefore(&m.Thresholds[chosen]) {
+			chosen = i
+		}
+	}
+	if chosen < 0 {
+		return
+	}
+	if t := &m.Thresholds[chosen]; m.reclaims(t, env.Effects.Now()) {
+		if m.ReclaimSince.IsZero() {
+			m.ReclaimSince = env.Effects.Now()
+			env.RemoveImages()
+		}
+		return
+	}
+	m.Attempt = &Attempt{Threshold: chosen, Answered: m.UsageFailures >= usageFailuresMax}
+	env.Effects.RecordEvent(env.Node, v1.EventTypeWarning, "EvictionThresholdMet",
+		"Attempting to reclaim %s", m.Thresholds[chosen].Signal.resource())
+}
+
+// handleUsage handles the observation of the pods. After a failure the next observation of the node
+// starts another attempt.
+func (m *Manager) handleUsage(ev world.Event, env *Env) {
+	a := m.Attempt
+	a.Op = 0
+	if trees, isTrees := ev.Body.(*world.TreesMeasured); isTrees || a.Measured != nil {
+		a.HasTrees = true
+		a.addTrees(trees)
+		return
+	}
+	listed, ok := ev.Body.(*runtimeapi.ListPodSandboxStatsResponse)
+	if ev.Err != nil || !ok {
+		m.UsageFailures++
+		m.Attempt = nil
+		env.Effects.Log(world.LevelError, "Eviction manager: failed to observe the pods", "err",
+			ev.Err.Error())
+		return
+	}
+	m.UsageFailures = 0
+	a.Answered, a.Usage = true, usageOf(listed)
+}
+
+// usageOf returns the usage of each pod that has a sandbox, by UID.
+func usageOf(listed *runtimeapi.ListPodSandboxStatsResponse) map[string]*PodUsage {
+	usage := map[string]*PodUsage{}
+	for _, s := range listed.GetStats() {
+		uid, linux := s.GetAttributes().GetMetadata().GetUid(), s.GetLinux()
+		if uid == "" || linux.GetMemory().GetWorkingSetBytes() == nil {
+			continue
+		}
+		u := usage[uid]
+		if u == nil {
+			u = &PodUsage{}
+			usage[uid] = u
+		}
+		u.MemoryBytes += int64(linux.GetMemory().GetWorkingSetBytes().GetValue())
+		u.Processes += int64(linux.GetProcess().GetProcessCount().GetValue())
+		for _, c := range linux.GetContainers() {
+			u.Layers.add(int64(c.GetWritableLayer().GetUsedBytes().GetValue()),
+				int64(c.GetWritableLayer().GetInodesUsed().GetValue()))
+			if memory := c.GetMemory().GetWorkingSetBytes(); memory != nil {
+				u.Containers = append(u.Containers, ContainerUsage{
+					Name: c.GetAttributes().GetMetadata().GetName(), MemoryBytes: int64(memory.GetValue())})
+			}
+		}
+	}
+	return usage
+}
+
+// measureTrees measures the logs and volumes of all candidates by one request.
+func (a *Attempt) measureTrees(env *Env) {
+	request := &world.MeasureTrees{}
+	a.Measured = []string{}
+	for _, c := range env.Candidates() {
+		a.Measured = append(a.Measured, c.UID)
+		request.Paths = append(request.Paths, c.LogDir, c.Volumes)
+	}
+	a.Op = env.Effects.Issue(Owner, "", timeout, request)
+}
+
+// addTrees adds what was measured to the usage of the pods; nil: nothing was. A tree that could not
+// be finished counts as larger than any other.
+func (a *Attempt) addTrees(trees *world.TreesMeasured) {
+	for i, uid := range a.Measured {
+		if trees == nil || len(trees.Trees) < 2*(i+1) {
+			delete(a.Usage, uid)
+			continue
+		}
+		u := a.Usage[uid]
+		if u == nil {
+			u = &PodUsage{}
+			if a.Usage == nil {
+				a.Usage = map[string]*PodUsage{}
+			}
+			a.Usage[uid] = u
+		}
+		for _, tree := range trees.Trees[2*i : 2*i+2] {
+			if u.Files.add(tree.Bytes, tree.Inodes); tree.Unfinished {
+				u.Files = DiskUsage{Bytes: unfinishedUsage, Inodes: unfinishedUsage}
+			}
+		}
+	}
+}
+
+// unfinishedUsage is the usage of a tree that cannot be measured.
+const unfinishedUsage = 1 << 60

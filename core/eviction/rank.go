@@ -1,0 +1,187 @@
+package eviction
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	podresources "k8s.io/component-helpers/resource"
+)
+
+// Which pod is evicted first, and what its status says. Upstream: the rank functions and
+// evictionMessage in pkg/kubelet/eviction/helpers.go.
+
+// ranked is a pod with what it is ranked by.
+type ranked struct {
+	Candidate
+	class    int   // the lowest comes first
+	priority int32 // and then
+	excess   int64 // of usage over request; the highest comes first
+}
+
+// first returns the pod that is evicted first for a signal: before all others those whose usage is
+// not known; for memory those that use more than they request, then by priority, then by usage
+// minus request; for processes by priority, then by their number.
+func (m *Manager) first(a *Attempt, candidates []Candidate, signal Signal) (Candidate, bool) {
+	if len(candidates) == 0 {
+		return Candidate{}, false
+	}
+	all := make([]ranked, len(candidates))
+	for i, c := range candidates {
+		all[i] = m.rank(c, a.Usage[c.UID], signal)
+	}
+	return slices.MinFunc(all, compare).Candidate, true
+}
+
+func (m *Manager) rank(c Candidate, usage *PodUsage, signal Signal) ranked {
+	r := ranked{Candidate: c}
+	if p := c.Pod.Spec.Priority; p != nil {
+		r.priority = *p
+	}
+	switch {
+	case usage == nil:
+		r.class, r.excess = classUnknown, math.MaxInt64
+	case signal == PIDAvailable:
+		r.excess = usage.Processes
+	default:
+		r.class, r.excess = classWithin, m.excess(c.Pod, usage, signal)
+		if r.excess > 0 {
+			r.class = classExceeds
+		}
+	}
+	if signal == PIDAvailable {
+		r.class = 0
+	}
+	return r
+}
+
+// excess returns by how much the usage of a pod exceeds its request. On a file system of their own,
+// the images and writable layers are not in that of the node (buildSignalToRankFunc).
+func (m *Manager) excess(pod *v1.Pod, u *PodUsage, signal Signal) int64 {
+	if signal.condition() == v1.NodeMemoryPressure {
+		return u.MemoryBytes - request(pod, v1.ResourceMemory)
+	}
+	used, source := DiskUsage{}, sourceNodefs
+	if signal == ImagefsAvailable || signal == ImagefsInodesFree {
+		source = sourceImagefs
+	}
+	isSplit := m.Imagefs != 0 && m.Nodefs != 0 && m.Imagefs != m.Nodefs
+	if !isSplit || source == sourceImagefs {
+		used.add(u.Layers.Bytes, u.Layers.Inodes)
+	}
+	if !isSplit || source == sourceNodefs {
+		used.add(u.Files.Bytes, u.Files.Inodes)
+	}
+	if signal.resource() == v1.ResourceEphemeralStorage {
+		return used.Bytes - request(pod, v1.ResourceEphemeralStorage)
+	}
+	return used.Inodes
+}
+
+// The classes of pods for which usage and request are compared.
+const (
+	classUnknown = iota // the usage was not observed
+	classExceeds
+	classWithin
+)
+
+// compare orders pods by when they are evicted.
+func compare(x, y ranked) int {
+	return cmp.Or(cmp.Compare(x.class, y.class), cmp.Compare(x.priority, y.priority),
+		cmp.Compare(y.excess, x.excess), strings.Compare(x.UID, y.UID))
+}
+
+// request returns what a pod requests of a resource, with its overhead if it requests any.
+// Upstream: GetResourceRequestQuantity in pkg/api/v1/resource/helpers.go.
+func request(pod *v1.Pod, name v1.ResourceName) int64 {
+	all := podresources.PodRequests(pod, podresources.PodResourcesOptions{ExcludeOverhead: true})
+	amount, overhead := all[name], pod.Spec.Overhead[name]
+	if amount.IsZero() {
+		return 0
+	}
+	return amount.Value() + overhead.Value()
+}
+
+// message returns the message of the status and the Event, and the annotations of the Event.
+func (m *Manager) message(t *Threshold, pod *v1.Pod,
+	usage *PodUsage) (string, map[string]string) {
+	name := t.Signal.resource()
+	text := &strings.Builder{}
+	fmt.Fprintf(text, "The node was low on resource: %v. ", name)
+	if shown, o := m.shownThreshold(name); shown != nil {
+		amount := shown.Amount.of(o.Capacity)
+		fmt.Fprintf(text, "Threshold quantity: %s, available: %s. ", amount.String(),
+			quantity(o.Available, name))
+	}
+	if usage == nil {
+		return text.String(), nil
+	}
+	annotations := map[string]string{"starved_resource": string(name)}
+	if request, found := podLevelRequest(pod, name); found {
+		used := quantity(usage.MemoryBytes, name)
+		fmt.Fprintf(text, "Pod %s was using %s, request is %s, has larger consumption of %v. ", pod.Name,
+			used, request.String(), name)
+		annotations["offending_pod"], annotations["offending_pod_usage"] = pod.Name, used
+	}
+	var names, amounts []string
+	for _, c := range usage.Containers {
+		request, found := containerRequest(pod, c.Name, name)
+		if name != v1.ResourceMemory || !found || request.CmpInt64(c.MemoryBytes) >= 0 {
+			continue
+		}
+		used := quantity(c.MemoryBytes, name)
+		fmt.Fprintf(text, "Container %s was using %s, request is %s, has larger consumption of %v. ",
+			c.Name, used, request.String(), name)
+		names, amounts = append(names, c.Name), append(amounts, used)
+	}
+	annotations["offending_containers"] = strings.Join(names, ",")
+	annotations["offending_containers_usage"] = strings.Join(amounts, ",")
+	return text.String(), annotations
+}
+
+// shownThreshold returns the first starved threshold of a resource, which the message names.
+func (m *Manager) shownThreshold(name v1.ResourceName) (*Threshold, Observation) {
+	for i := range m.Thresholds {
+		t := &m.Thresholds[i]
+		if o, isObserved := m.Observed[t.Signal]; isObserved && t.Starved &&
+			t.Signal.resource() == name {
+			return t, o
+		}
+	}
+	return nil, Observation{}
+}
+
+func quantity(n int64, name v1.ResourceName) string {
+	format := resource.BinarySI
+	if name != v1.ResourceMemory && name != v1.ResourceEphemeralStorage {
+		format = resource.DecimalSI
+	}
+	return resource.NewQuantity(n, format).String()
+}
+
+// podLevelRequest returns the request that the pod has itself, not its containers.
+func podLevelRequest(pod *v1.Pod, name v1.ResourceName) (resource.Quantity, bool) {
+	if name != v1.ResourceMemory || !podresources.IsPodLevelResourcesSet(pod) {
+		return resource.Quantity{}, false
+	}
+	q, found := pod.Spec.Resources.Requests[name]
+	return q, found
+}
+
+// containerRequest returns what a container requests, and false if the pod has no such container
+// besides ephemeral ones.
+func containerRequest(pod *v1.Pod, container string,
+	name v1.ResourceName) (resource.Quantity, bool) {
+	for _, list := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Name == container {
+				return list[i].Resources.Requests[name], true
+			}
+		}
+	}
+	return resource.Quantity{}, false
+}

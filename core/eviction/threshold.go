@@ -1,0 +1,173 @@
+package eviction
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/core/config"
+	"seedlet.dev/core/document"
+)
+
+// Signal is what a threshold is about, by the name that the configuration has.
+type Signal string
+
+// The signals that are observed.
+const (
+	MemoryAvailable            Signal = "memory.available"
+	AllocatableMemoryAvailable Signal = "allocatableMemory.available"
+	PIDAvailable               Signal = "pid.available"
+	NodefsAvailable            Signal = "nodefs.available"
+	NodefsInodesFree           Signal = "nodefs.inodesFree"
+	ImagefsAvailable           Signal = "imagefs.available"
+	ImagefsInodesFree          Signal = "imagefs.inodesFree"
+)
+
+// sourceOf returns which request observes a signal, and false if none does: the file system of the
+// writable layers has no signals of its own, as it is that of the node or of the images.
+func sourceOf(s Signal) (source int, isObserved bool) {
+	switch s {
+	case MemoryAvailable, AllocatableMemoryAvailable, PIDAvailable:
+		return sourceNode, true
+	case NodefsAvailable, NodefsInodesFree:
+		return sourceNodefs, true
+	case ImagefsAvailable, ImagefsInodesFree:
+		return sourceImagefs, true
+	}
+	return 0, false
+}
+
+// pressureConditions are the conditions of the Node, in the order in which messages have them.
+var pressureConditions = []v1.NodeConditionType{
+	v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure,
+}
+
+func isPressure(t v1.NodeConditionType) bool { return slices.Contains(pressureConditions, t) }
+
+// condition returns the condition of the Node that a signal decides.
+func (s Signal) condition() v1.NodeConditionType {
+	switch s {
+	case MemoryAvailable, AllocatableMemoryAvailable:
+		return v1.NodeMemoryPressure
+	case PIDAvailable:
+		return v1.NodePIDPressure
+	}
+	return v1.NodeDiskPressure
+}
+
+// resource returns the resource that a signal is about, as messages name it.
+func (s Signal) resource() v1.ResourceName {
+	switch s {
+	case PIDAvailable:
+		return "pids"
+	case NodefsAvailable, ImagefsAvailable:
+		return v1.ResourceEphemeralStorage
+	case NodefsInodesFree, ImagefsInodesFree:
+		return "inodes"
+	}
+	return v1.ResourceMemory
+}
+
+// Threshold is an amount below which pods are evicted.
+type Threshold struct {
+	Signal     Signal        `json:"signal"`
+	Amount     Amount        `json:"amount"`
+	Grace      time.Duration `json:"grace,omitempty"` // zero: a hard threshold
+	MinReclaim Amount        `json:"minReclaim"`      // evictionMinimumReclaim
+
+	MetSince time.Time `json:"metSince"` // zero: it is not met
+	// Starved is set once the threshold has been met for its grace period, until the amount and its
+	// minimum reclaim are available.
+	Starved bool `json:"starved,omitempty"`
+}
+
+// Amount is a quantity or a share of the capacity. The zero Amount is nothing.
+type Amount struct {
+	Quantity string  `json:"quantity,omitempty"`
+	Share    float32 `json:"share,omitempty"` // with 32 bits, as in the kubelet
+}
+
+// of returns the amount for a capacity.
+func (a Amount) of(capacity int64) resource.Quantity {
+	if a.Quantity != "" {
+		q, err := document.ParseQuantity(a.Quantity)
+		if err == nil {
+			return q
+		}
+	}
+	return *resource.NewQuantity(int64(float64(capacity)*float64(a.Share)), resource.BinarySI)
+}
+
+// parseAmount parses an amount of the configuration, which was validated. As in the kubelet, 0% and
+// 100% mean none.
+func parseAmount(text string) Amount {
+	percent, isPercent := strings.CutSuffix(text, "%")
+	if !isPercent {
+		return Amount{Quantity: text}
+	}
+	p, err := strconv.ParseFloat(percent, 32)
+	if err != nil || p <= 0 || p >= 100 {
+		return Amount{}
+	}
+	return Amount{Share: float32(p) / 100}
+}
+
+// New returns the manager of a configuration. Upstream: ParseThresholdConfig in
+// pkg/kubelet/eviction/helpers.go.
+func New(c *kubeletconfig.KubeletConfiguration, rootDir string) Manager {
+	m := Manager{Settings: Settings{RootDir: rootDir,
+		Transition: c.EvictionPressureTransitionPeriod.Duration,
+		GraceMax:   time.Duration(c.EvictionMaxPodGracePeriod) * time.Second}}
+	add := func(signal Signal, text string, grace time.Duration) {
+		t := Threshold{Signal: signal, Amount: parseAmount(text), Grace: grace}
+		if least := c.EvictionMinimumReclaim[string(signal)]; least != "" {
+			t.MinReclaim = parseAmount(least)
+		}
+		if _, isObserved := sourceOf(signal); t.Amount != (Amount{}) && isObserved {
+			m.Thresholds = append(m.Thresholds, t)
+		}
+	}
+	for _, signal := range slices.Sorted(maps.Keys(c.EvictionHard)) {
+		add(Signal(signal), c.EvictionHard[signal], 0)
+	}
+	for _, signal := range slices.Sorted(maps.Keys(c.EvictionSoft)) {
+		grace, err := time.ParseDuration(c.EvictionSoftGracePeriod[signal])
+		if err == nil {
+			add(Signal(signal), c.EvictionSoft[signal], grace)
+		}
+	}
+	if !config.Enforces(c, config.EnforcePods) {
+		return m
+	}
+	for _, t := range m.Thresholds { // addAllocatableThresholds
+		if t.Signal == MemoryAvailable && t.Grace == 0 {
+			t.Signal = AllocatableMemoryAvailable
+			m.Thresholds = append(m.Thresholds, t)
+		}
+	}
+	return m
+}
+
+// isMet reports whether an observation is below the threshold, or has not yet left it by the
+// minimum reclaim.
+func (t *Threshold) isMet(o *Observation) bool {
+	amount := t.Amount.of(o.Capacity)
+	if t.Starved {
+		amount.Add(t.MinReclaim.of(o.Capacity))
+	}
+	return amount.CmpInt64(o.Available) > 0
+}
+
+// isBefore reports whether a threshold is acted on before another one.
+func (t *Threshold) isBefore(other *Threshold) bool {
+	if mine, its := t.Signal.resource(), other.Signal.resource(); mine != its {
+		return mine == v1.ResourceMemory
+	}
+	return t.Grace == 0 && other.Grace > 0
+}

@@ -1,0 +1,118 @@
+package core
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/admission"
+	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/eviction"
+	"seedlet.dev/core/imagegc"
+	nodeobject "seedlet.dev/core/node"
+	"seedlet.dev/core/pod"
+	"seedlet.dev/world"
+)
+
+// Node-pressure eviction, and what depends on it: the ends of pods, the admission of others, and
+// the conditions of the Node.
+
+func (a *Agent) evictionEnv() *eviction.Env {
+	s := &a.state
+	env := &eviction.Env{Effects: &a.effects, Node: nodeobject.Reference(s.Node.Name),
+		PodsMemoryMax: s.QOS.Limits.MemoryBytes,
+		RemoveImages: func() {
+			s.ImageGC.RequestRemovalOfUnused(s.Now)
+			a.queue.enqueue(imagegc.Owner)
+		},
+		AreImagesRemoved: s.ImageGC.HasRemovedUnused,
+		Candidates:       a.evictionCandidates, Evict: a.evict,
+		RecordAge: func(signal eviction.Signal, age time.Duration) {
+			s.Metrics.EvictionStatsAge.Observe(string(signal), evictionStatsAgeBounds, age)
+		}}
+	if l := &s.Node.Cgroups; l.PerPod && l.DriverKnown {
+		env.Request = world.MeasureNode{Pods: l.QOSParent(v1.PodQOSGuaranteed), Systemd: l.Systemd}
+	}
+	return env
+}
+
+// evictionCandidates returns the pods that could be evicted. A static or critical pod is never
+// evicted (upstream #40573), and the end of a pod of which nothing runs would free nothing.
+func (a *Agent) evictionCandidates() []eviction.Candidate {
+	var all []eviction.Candidate
+	for _, uid := range a.podUIDs {
+		p := a.state.Pods[uid]
+		if p.CanBeEvicted() {
+			all = append(all, eviction.Candidate{UID: uid, Pod: p.Spec,
+				LogDir:  a.state.Node.PodLogDir(p.Namespace, p.Name, uid),
+				Volumes: a.state.Node.PodsDir + "/" + uid + "/volumes"})
+		}
+	}
+	return all
+}
+
+// evict evicts a pod.
+func (a *Agent) evict(c eviction.Candidate, e eviction.Eviction) {
+	p := a.state.Pods[c.UID]
+	a.effects.Emit(&world.RecordEvent{Regarding: pod.ObjectReference(p.Spec),
+		Type: v1.EventTypeWarning, Reason: pod.ReasonEvicted, Message: e.Message,
+		Annotations: e.Annotations})
+	p.Evict(e.Message, e.Grace, a.effects.Now())
+	a.state.Metrics.Evicted.Increment(string(e.Signal))
+	a.enqueuePod(c.UID)
+}
+
+// handleEvictionCompletion handles the completion of an observation.
+func (a *Agent) handleEvictionCompletion(id world.OpID, ev world.Event) {
+	if a.state.Eviction.HandleCompletion(id, ev, a.evictionEnv()) {
+		a.state.NodeObject.CheckStatusNow()
+		a.enqueueNode()
+	}
+}
+
+// adoptPressure takes over the pressure conditions of the Node that an earlier agent has left.
+func (a *Agent) adoptPressure() {
+	if node := a.state.NodeObject.Object; node != nil { // the watch may report it later than a read
+		a.state.Eviction.Adopt(node.Status.Conditions, a.state.BootedAt)
+	}
+}
+
+// noteVictim is called after a pod was planned: the node is observed again once a victim has ended.
+func (a *Agent) noteVictim(p *pod.Pod) {
+	if p.Stage == pod.Terminated {
+		a.endEviction(p.UID)
+	}
+}
+
+func (a *Agent) endEviction(uid string) {
+	if a.state.Eviction.PodEnded(uid, a.state.Now) {
+		a.queue.enqueue(eviction.Owner)
+	}
+}
+
+// pressureRejection returns why a pod is not admitted while the node runs out of a resource; the
+// zero value if it is. Upstream: Admit in pkg/kubelet/eviction/eviction_manager.go.
+func (a *Agent) pressureRejection(spec *v1.Pod, static bool) Rejection {
+	a.adoptPressure()
+	pressure := a.state.Eviction.Pressure
+	if len(pressure) == 0 || admission.IsCritical(spec, static) {
+		return Rejection{}
+	}
+	if len(pressure) == 1 && pressure[0] == v1.NodeMemoryPressure &&
+		(criconfig.QOS(spec) != v1.PodQOSBestEffort || toleratesMemoryPressure(spec)) {
+		return Rejection{}
+	}
+	return failedRejection(pod.ReasonEvicted, fmt.Sprintf("The node had condition: %v. ", pressure))
+}
+
+func toleratesMemoryPressure(spec *v1.Pod) bool {
+	taint := v1.Taint{Key: v1.TaintNodeMemoryPressure, Effect: v1.TaintEffectNoSchedule}
+	for i := range spec.Spec.Tolerations {
+		if spec.Spec.Tolerations[i].ToleratesTaint(logr.Logger{}, &taint, false) {
+			return true
+		}
+	}
+	return false
+}

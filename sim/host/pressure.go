@@ -1,0 +1,63 @@
+package host
+
+import (
+	"seedlet.dev/sim/wire"
+	"seedlet.dev/world"
+)
+
+// What the machine uses: its pods, and besides them what the plan says.
+
+// Usage is an amount of each resource.
+type Usage struct {
+	MemoryBytes, Processes int64
+	DiskBytes, Inodes      int64 // of the file system of the root
+}
+
+// DiskUsage returns what the machine uses of its disk besides what package disk knows.
+func (h *Host) DiskUsage() (bytes, inodes int64) {
+	return h.besidePods.DiskBytes, h.besidePods.Inodes
+}
+
+// SetUsage sets what the machine uses besides its pods.
+func (h *Host) SetUsage(u Usage) {
+	h.besidePods = u
+	h.EndProcesses()
+}
+
+// Measure returns what MeasureNode observes now.
+func (h *Host) Measure() world.NodeMeasured {
+	machine := h.opts.Machine()
+	measured := world.NodeMeasured{MemoryBytes: machine.MemoryBytes,
+		WorkingSetBytes: h.besidePods.MemoryBytes,
+		Processes:       processesBesidePods + h.besidePods.Processes,
+		ProcessesMax:    machine.Machine.PIDsMax}
+	if h.opts.PodsUsage != nil {
+		memory, processes := h.opts.PodsUsage()
+		measured.PodsWorkingSetBytes = memory
+		measured.WorkingSetBytes += memory
+		measured.Processes += processes
+	}
+	return measured
+}
+
+// processesBesidePods are those of a machine on which the plan starts none.
+const processesBesidePods = 200
+
+// EndProcesses ends processes of pods while the machine uses more memory than it has, as the
+// kernel's OOM killer does.
+func (h *Host) EndProcesses() {
+	for h.opts.KillForMemory != nil {
+		m := h.Measure()
+		if m.WorkingSetBytes <= m.MemoryBytes || !h.opts.KillForMemory(m.MemoryBytes) {
+			return
+		}
+	}
+}
+
+func (h *Host) measureNode(call *wire.Call, m *world.MeasureNode) {
+	measured := h.Measure()
+	if m.Pods == "" {
+		measured.PodsWorkingSetBytes = 0
+	}
+	call.Reply(&measured)
+}

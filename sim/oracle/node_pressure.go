@@ -1,0 +1,307 @@
+package oracle
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	podresources "k8s.io/component-helpers/resource"
+
+	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
+)
+
+// nodePressure fires when a pod is evicted for the node that should not have been, when none is
+// although one has to be, and when a pressure condition of the Node does not follow
+// from the answers to the agent's observations. The ranking of the pods is computed
+// from them again (node_pressure_reference.go).
+type nodePressure struct{}
+
+func (*nodePressure) describe() Entry {
+	return Entry{"node-pressure", "A pod is evicted for the node only if a threshold was met for " +
+		"its grace period by an observation that is newer than the end of the last victim; it is the " +
+		"pod that ranks first, and one for each observation. A hard threshold leads to a victim in " +
+		"time. A pressure condition is true from the first observation until the transition period " +
+		"has passed since the last one."}
+}
+
+const (
+	// lowPrefix begins the message of an eviction for the node.
+	lowPrefix = "The node was low on resource: "
+	// starvationBound is how long a hard threshold may be met, without a victim that ends: two
+	// observations with their timeouts, of which the first may come just before, and a relist.
+	starvationBound = 75 * time.Second
+	// pressureReportBound is how long after its period a condition may stay true: an observation,
+	// and the write of the Node's status.
+	pressureReportBound = 60 * time.Second
+	// usageNoticeBound is how long before a list of containers a container must have started to be
+	// in it for certain.
+	usageNoticeBound = 15 * time.Second
+)
+
+// pressureCalls are the calls between a threshold that is met and the end of a victim.
+var pressureCalls = []string{"MeasureNode", "ListPodSandboxStats", "StopContainer",
+	"ListContainers", "ListPodSandbox", "ContainerStatus", "StopPodSandbox", "Unmount", "RemoveTree",
+	"MeasureFilesystem", "MeasureTrees", "ImageFsInfo", "ListImages", "RemoveImage"}
+
+func (*nodePressure) checkFact(m *model, f *truth.Fact) *finding {
+	if f.Kind == truth.ContainerStarted {
+		return m.pressure.findAdmitted(m, m.pods[f.PodUID], f.Time)
+	}
+	if f.Kind != truth.EventRecorded || f.Reason != reasonEvicted {
+		return nil
+	}
+	resource, isLow := strings.CutPrefix(f.Message, lowPrefix)
+	if p := m.pods[f.PodUID]; isLow && p != nil {
+		resource, _, _ = strings.Cut(resource, ".")
+		return m.pressure.findWrongVictim(m, p, resource, f.Time)
+	}
+	return nil
+}
+
+// findAdmitted returns why a pod that starts should have been rejected: a condition has been true
+// since before it was desired.
+func (n *pressureModel) findAdmitted(m *model, p *pod, now time.Time) *finding {
+	if p == nil || len(p.specs) != 1 || !p.firstStartedAt.IsZero() || p.wasRemoved() ||
+		p.isCritical() || !m.agentStartedAt.Before(p.firstDesiredAt.Add(-time.Second)) {
+		return nil
+	}
+	for _, c := range pressureConditions {
+		last, since := n.lastMet[c], n.trueSince[c]
+		if last.IsZero() || now.Sub(last) >= m.opts.Pressure.Transition ||
+			!since.Before(p.firstDesiredAt.Add(-time.Second)) ||
+			c == v1.NodeMemoryPressure && !p.isBestEffort() {
+			continue
+		}
+		return findingf("pod %s starts, although it was desired while the node had %s", p, c)
+	}
+	return nil
+}
+
+// findWrongVictim returns why a pod should not have been evicted.
+func (n *pressureModel) findWrongVictim(m *model, p *pod, resource string,
+	now time.Time) *finding {
+	sources := n.starvedSources(resource)
+	switch {
+	case len(sources) == 0:
+		return findingf("pod %s is evicted for %s, but no threshold of it was met for long enough", p,
+			resource)
+	case resource == resourcePIDs && len(n.starvedSources(resourceMemory)) > 0:
+		return findingf("pod %s is evicted for %s, but memory comes first", p, resource)
+	case p.isCritical() && !p.specChanged:
+		return findingf("pod %s is evicted, but is critical", p)
+	}
+	var problem *finding
+	for _, source := range sources {
+		s := n.samples[source]
+		if problem = n.findUsedSample(p, s, now); problem == nil {
+			problem = n.findBetterVictim(m, p, resource, s.answeredAt)
+		}
+		if problem == nil { // this one may have been the reason
+			return nil
+		}
+	}
+	return problem
+}
+
+// findUsedSample returns why an observation must not lead to a victim.
+func (n *pressureModel) findUsedSample(p *pod, s *nodeSample, now time.Time) *finding {
+	if s.used {
+		return findingf("pod %s is the second victim of one observation", p)
+	}
+	v := n.victim
+	switch {
+	case v == nil || !s.askedAt.Before(n.victimDeadline):
+	case v.liveContainers > 0 && now.Before(n.victimDeadline):
+		return findingf("pod %s is evicted while the last victim, %s, still runs", p, v)
+	case n.victimEndedAt.After(s.askedAt):
+		return findingf("pod %s is evicted for an observation that was asked for at %s, before the last "+
+			"victim, %s, had ended", p, s.askedAt.Format(time.TimeOnly), v)
+	}
+	return nil
+}
+
+// findBetterVictim returns which pod had to be evicted before another one.
+func (n *pressureModel) findBetterVictim(m *model, p *pod, resource string,
+	answeredAt time.Time) *finding {
+	if len(p.specs) != 1 {
+		return nil
+	}
+	usage := n.usage
+	if resource == resourceStorage || resource == resourceInodes {
+		usage = n.trees
+	}
+	if usage != nil && usage.askedAt.Before(answeredAt) {
+		usage = nil // the pods could not be observed
+	}
+	its := rankOf(p, usage, resource)
+	for _, q := range m.podsInOrder {
+		if q == p || !n.isCertainCandidate(m, q) {
+			continue
+		}
+		if mine := rankOf(q, usage, resource); mine.isBefore(its) {
+			return findingf("pod %s is evicted for %s with rank %+v, but %s comes before it with %+v", p,
+				resource, its, q, mine)
+		}
+	}
+	return nil
+}
+
+// isCertainCandidate reports whether the agent knows that a pod could be evicted.
+func (n *pressureModel) isCertainCandidate(m *model, p *pod) bool {
+	if p.spec == nil || len(p.specs) != 1 || p.wasRemoved() || p.isCritical() ||
+		!p.pressureEvictedAt.IsZero() || len(p.volumesEverOverLimit()) > 0 || p.rejected ||
+		!p.terminalAt.IsZero() || p.servedTerminal != "" {
+		return false
+	}
+	for _, c := range p.containers {
+		if c.state == running && !c.startedAt.Add(usageNoticeBound).After(m.containersListedAt) &&
+			m.containersListedAt.After(m.agentStartedAt) {
+			return true
+		}
+	}
+	return false
+}
+
+// rank is what a pod is ranked by. The lowest class comes first, then the lowest priority, then the
+// highest excess.
+type rank struct {
+	class    int
+	priority int32
+	excess   int64
+}
+
+func (r rank) isBefore(other rank) bool {
+	return cmp.Or(cmp.Compare(r.class, other.class), cmp.Compare(r.priority, other.priority),
+		cmp.Compare(other.excess, r.excess)) < 0
+}
+
+// rankOf returns the rank of a pod by the usage that the agent has observed.
+func rankOf(p *pod, usage *usageSample, resource string) rank {
+	r := rank{priority: p.priority(), excess: math.MaxInt64}
+	var u podUsage
+	isKnown := false
+	if usage != nil {
+		u, isKnown = usage.pods[p.uid]
+	}
+	switch {
+	case resource == resourcePIDs && isKnown:
+		r.excess = u.processes
+		return r
+	case !isKnown:
+		return r
+	case resource == resourceMemory:
+		r.excess = u.memoryBytes - requestOf(p.allocated(), v1.ResourceMemory)
+	case resource == resourceStorage:
+		r.excess = u.diskBytes - requestOf(p.allocated(), v1.ResourceEphemeralStorage)
+	default:
+		r.excess = u.inodes
+	}
+	if r.class = 1; r.excess <= 0 {
+		r.class = 2
+	}
+	return r
+}
+
+func requestOf(spec *v1.Pod, name v1.ResourceName) int64 {
+	amount := podresources.PodRequests(spec, podresources.PodResourcesOptions{})[name]
+	return amount.Value()
+}
+
+// checkServed finds a hard threshold that is met for long without a victim, and a pressure
+// condition that stays.
+func (*nodePressure) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
+	n := &m.pressure
+	if m.opts.NodeUsage == nil || m.agentDown {
+		return nil
+	}
+	if f := n.findStarvation(m, now); f != nil {
+		return f
+	}
+	for _, c := range pressureConditions {
+		ended := n.lastMet[c].Add(m.opts.Pressure.Transition + pressureReportBound)
+		if n.stored[c] && now.After(ended) && now.After(m.agentStartedAt.Add(pressureReportBound)) &&
+			!m.anyFaultPossible(ended.Add(-pressureReportBound), now, "MeasureNode", "MeasureFilesystem",
+				"PatchObject",
+				"WatchObjects", "ObjectChanged", "GetObject") {
+			return findingf("the Node has %s, although no threshold of it was met since %s", c,
+				n.lastMet[c].Format(time.TimeOnly))
+		}
+	}
+	return nil
+}
+
+func (n *pressureModel) findStarvation(m *model, now time.Time) *finding {
+	usage, filesystem := m.opts.NodeUsage(), m.opts.Filesystem()
+	for i := range m.opts.Pressure.Thresholds {
+		t := &m.opts.Pressure.Thresholds[i]
+		var observed any = &usage
+		if t.source() != fromNode {
+			observed = &filesystem
+		}
+		available, isKnown := availableOf(t.Signal, observed, m.opts.Pressure.PodsMemoryMax)
+		if t.Grace > 0 || !isKnown || available >= t.Amount {
+			n.starvedSince[i] = time.Time{}
+			continue
+		}
+		if n.starvedSince[i].IsZero() {
+			n.starvedSince[i] = now
+		}
+		since := later(n.starvedSince[i], later(m.agentStartedAt, n.victimEndedAt))
+		if now.Sub(since) <= starvationBound || now.Before(n.victimDeadline) ||
+			m.anyFaultPossible(since, now, pressureCalls...) {
+			continue
+		}
+		for _, p := range m.podsInOrder {
+			if n.isCertainCandidate(m, p) {
+				return findingf("%d of %s are available, below the hard threshold of %d since %s, but no "+
+					"pod is evicted, not even %s", available, t.Signal, t.Amount,
+					since.Format(time.TimeOnly), p)
+			}
+		}
+	}
+	return nil
+}
+
+// checkConditions checks the pressure conditions in a patch of the Node as the agent sends it.
+func (m *model) checkConditions(now time.Time, request any) *finding {
+	patch, isPatch := request.(*world.PatchObject)
+	if !isPatch || patch.Resource != world.ResourceNodes || m.opts.NodeUsage == nil {
+		return nil
+	}
+	var sent struct {
+		Status struct {
+			Conditions []v1.NodeCondition `json:"conditions"`
+		} `json:"status"`
+	}
+	if json.Unmarshal(patch.Patch, &sent) != nil {
+		return nil
+	}
+	n, period := &m.pressure, m.opts.Pressure.Transition
+	for _, c := range sent.Status.Conditions {
+		if !isPressureCondition(c.Type) {
+			continue
+		}
+		last, met := n.lastMet[c.Type]
+		isTrue, wasTrue := c.Status == v1.ConditionTrue, n.stored[c.Type]
+		if isTrue != wasTrue {
+			n.flippedAt = now
+		}
+		switch {
+		case !isTrue && wasTrue && now.Sub(last) < period-time.Second:
+			return findingf("%s ends %v after a threshold was met, before the transition period of %v",
+				c.Type, now.Sub(last).Round(time.Second), period)
+		case isTrue && !met:
+			return findingf("%s is reported, but no threshold of it was met", c.Type)
+		case isTrue && now.Sub(last) > period+pressureReportBound &&
+			!m.anyFaultPossible(last, now, "MeasureNode", "MeasureFilesystem",
+				"PatchObject", "WatchObjects", "ObjectChanged"):
+			return findingf("%s is reported %v after a threshold was met", c.Type,
+				now.Sub(last).Round(time.Second))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,384 @@
+package oracle
+
+import (
+	"math"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
+)
+
+// The reference for node-pressure eviction: what follows from the answers that the agent got.
+
+// Pressure are the settings of node-pressure eviction.
+type Pressure struct {
+	Thresholds []PressureThreshold
+	Transition time.Duration // of conditions
+	GraceMax   time.Duration // of pods that are evicted for a soft threshold
+	// PodsMemoryMax is what all pods together may use; zero: unlimited.
+	PodsMemoryMax int64
+}
+
+// PressureThreshold is an amount below which pods are evicted.
+type PressureThreshold struct {
+	Signal             string
+	Amount, MinReclaim int64
+	Grace              time.Duration // zero: a hard threshold
+}
+
+const (
+	resourceMemory  = "memory"
+	resourcePIDs    = "pids"
+	resourceStorage = "ephemeral-storage"
+	resourceInodes  = "inodes"
+)
+
+// The requests that observe signals.
+const (
+	fromNode    = "node"
+	fromNodefs  = "nodefs"
+	fromImagefs = "imagefs"
+)
+
+var pressureConditions = []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure,
+	v1.NodePIDPressure}
+
+func isPressureCondition(t v1.NodeConditionType) bool {
+	return slices.Contains(pressureConditions, t)
+}
+
+func (t *PressureThreshold) resource() string {
+	switch t.Signal {
+	case "pid.available":
+		return resourcePIDs
+	case "nodefs.available", "imagefs.available":
+		return resourceStorage
+	case "nodefs.inodesFree", "imagefs.inodesFree":
+		return resourceInodes
+	}
+	return resourceMemory
+}
+
+func (t *PressureThreshold) condition() v1.NodeConditionType {
+	switch t.resource() {
+	case resourceMemory:
+		return v1.NodeMemoryPressure
+	case resourcePIDs:
+		return v1.NodePIDPressure
+	}
+	return v1.NodeDiskPressure
+}
+
+// source returns which request observes the signal.
+func (t *PressureThreshold) source() string {
+	if source, _, _ := strings.Cut(t.Signal, "."); source == fromNodefs || source == fromImagefs {
+		return source
+	}
+	return fromNode
+}
+
+// availableOf returns what an observation says about a signal, and false if it says nothing.
+func availableOf(signal string, observed any, podsMemoryMax int64) (int64, bool) {
+	if fs, isFilesystem := observed.(*world.FilesystemMeasured); isFilesystem {
+		if strings.HasSuffix(signal, ".inodesFree") {
+			return fs.InodesFree, fs.Inodes > 0
+		}
+		return fs.AvailableBytes, fs.CapacityBytes > 0
+	}
+	n, _ := observed.(*world.NodeMeasured)
+	switch signal {
+	case "memory.available":
+		return n.MemoryBytes - n.WorkingSetBytes, n.MemoryBytes > 0
+	case "allocatableMemory.available":
+		return podsMemoryMax - n.PodsWorkingSetBytes, podsMemoryMax > 0 && n.PodsWorkingSetBytes > 0
+	}
+	return n.ProcessesMax - n.Processes, n.ProcessesMax > 0
+}
+
+// pressureModel is what follows from the answers so far.
+type pressureModel struct {
+	asked   map[world.OpID]askedUsage // observations in flight
+	samples map[string]*nodeSample    // the newest of the node, by source
+	usage   *usageSample              // the newest of the pods
+	trees   *usageSample              // the newest of their files
+	states  []thresholdState          // of each threshold
+	lastMet map[v1.NodeConditionType]time.Time
+	stored  map[v1.NodeConditionType]bool // that are true in the Node at the API server
+
+	// trueSince is since when a condition has been true without a break.
+	trueSince map[v1.NodeConditionType]time.Time
+	flippedAt time.Time // when the agent last sent another condition
+
+	victim                        *pod // of this agent
+	victimEndedAt, victimDeadline time.Time
+	starvedSince                  []time.Time // in truth, of each hard threshold
+}
+
+type askedUsage struct {
+	at, deadline time.Time
+	source       string
+	paths        []string // of MeasureTrees
+}
+
+type nodeSample struct {
+	askedAt, answeredAt time.Time
+	used                bool // a victim followed
+}
+
+type usageSample struct {
+	askedAt time.Time
+	pods    map[string]podUsage // by UID
+}
+
+type podUsage struct{ memoryBytes, processes, diskBytes, inodes int64 }
+
+type thresholdState struct {
+	resource, source string
+
+	metSince time.Time
+	starved  bool
+}
+
+func newPressureModel(settings *Pressure) pressureModel {
+	n := pressureModel{lastMet: map[v1.NodeConditionType]time.Time{},
+		stored:       map[v1.NodeConditionType]bool{},
+		trueSince:    map[v1.NodeConditionType]time.Time{},
+		starvedSince: make([]time.Time, len(settings.Thresholds))}
+	n.restart(len(settings.Thresholds))
+	return n
+}
+
+// restart forgets what an agent has learned.
+func (n *pressureModel) restart(thresholds int) {
+	n.asked, n.samples = map[world.OpID]askedUsage{}, map[string]*nodeSample{}
+	n.usage, n.trees = nil, nil
+	n.states, n.victim = make([]thresholdState, thresholds), nil
+	n.victimDeadline = time.Time{}
+}
+
+// agentStarted is called for each incarnation, which takes over the conditions that are true.
+func (n *pressureModel) agentStarted(m *model, now time.Time) {
+	n.restart(len(m.opts.Pressure.Thresholds))
+	for _, c := range pressureConditions {
+		if n.stored[c] {
+			n.lastMet[c] = now
+		}
+	}
+}
+
+// starvedSources returns which requests have observed that a pod has to be evicted for a resource.
+func (n *pressureModel) starvedSources(resource string) []string {
+	var all []string
+	for i := range n.states {
+		if n.states[i].starved && n.states[i].resource == resource {
+			all = append(all, n.states[i].source)
+		}
+	}
+	return all
+}
+
+// UsageAsked reports that the agent asks for an observation of the node or its pods.
+func (s *Set) UsageAsked(now time.Time, eff *world.Effect) {
+	asked := askedUsage{at: now, deadline: eff.Deadline}
+	switch body := eff.Body.(type) {
+	case *world.MeasureNode:
+		asked.source = fromNode
+	case *world.MeasureFilesystem:
+		asked.source = fromImagefs
+		if body.Path == path.Dir(s.model.opts.PodsDir) {
+			asked.source = fromNodefs
+		}
+	case *world.MeasureTrees:
+		asked.paths = body.Paths
+	case *runtimeapi.ListPodSandboxStatsRequest:
+	default:
+		return
+	}
+	s.model.pressure.asked[eff.Op] = asked
+}
+
+// UsageAnswered reports that the agent gets the answer to an observation.
+func (s *Set) UsageAnswered(now time.Time, ev *world.Event) {
+	n := &s.model.pressure
+	asked, known := n.asked[ev.Op]
+	if !known {
+		return
+	}
+	delete(n.asked, ev.Op)
+	if now.After(asked.deadline) || ev.Err != nil {
+		return
+	}
+	switch body := ev.Body.(type) {
+	case *world.NodeMeasured, *world.FilesystemMeasured:
+		n.applySample(s.model, now, &asked, body)
+	case *world.TreesMeasured:
+		n.trees = &usageSample{askedAt: asked.at, pods: map[string]podUsage{}}
+		for i, tree := range body.Trees {
+			n.trees.addTree(uidOfTree(asked.paths[i], s.model.opts.PodsDir), tree)
+		}
+	case *runtimeapi.ListPodSandboxStatsResponse:
+		n.usage = &usageSample{askedAt: asked.at, pods: map[string]podUsage{}}
+		for _, stats := range body.Stats {
+			uid := stats.Attributes.Metadata.Uid
+			u := n.usage.pods[uid]
+			u.memoryBytes += int64(stats.Linux.Memory.WorkingSetBytes.Value)
+			u.processes += int64(stats.Linux.Process.ProcessCount.Value)
+			n.usage.pods[uid] = u
+		}
+	}
+}
+
+// addTree adds a measured tree of a pod. One that was not finished counts as larger than any other.
+func (u *usageSample) addTree(uid string, tree world.TreeMeasured) {
+	p := u.pods[uid]
+	p.diskBytes, p.inodes = p.diskBytes+tree.Bytes, p.inodes+tree.Inodes
+	if tree.Unfinished {
+		p.diskBytes, p.inodes = math.MaxInt64/2, math.MaxInt64/2
+	}
+	u.pods[uid] = p
+}
+
+// uidOfTree returns the pod of a directory of logs, "NAMESPACE_NAME_UID", or of volumes.
+func uidOfTree(tree, podsDir string) string {
+	if isWithin(tree, podsDir) {
+		return path.Base(path.Dir(tree))
+	}
+	return tree[strings.LastIndex(tree, "_")+1:]
+}
+
+func (n *pressureModel) applySample(m *model, now time.Time, asked *askedUsage, body any) {
+	n.samples[asked.source] = &nodeSample{askedAt: asked.at, answeredAt: now}
+	for i := range m.opts.Pressure.Thresholds {
+		t, state := &m.opts.Pressure.Thresholds[i], &n.states[i]
+		if t.source() != asked.source {
+			continue
+		}
+		available, isKnown := availableOf(t.Signal, body, m.opts.Pressure.PodsMemoryMax)
+		if !isKnown {
+			continue
+		}
+		least := t.Amount
+		if state.starved {
+			least += t.MinReclaim
+		}
+		if available >= least {
+			*state, n.starvedSince[i] = thresholdState{}, time.Time{}
+			continue
+		}
+		if state.resource, state.source = t.resource(), t.source(); state.metSince.IsZero() {
+			state.metSince = now
+		}
+		state.starved = !now.Before(state.metSince.Add(t.Grace))
+		c := t.condition()
+		if last, met := n.lastMet[c]; !met || now.Sub(last) >= m.opts.Pressure.Transition {
+			n.trueSince[c] = now
+		}
+		n.lastMet[c] = now
+	}
+}
+
+// apply applies a fact.
+func (n *pressureModel) apply(m *model, f *truth.Fact) {
+	switch f.Kind {
+	case truth.EventRecorded:
+		p := m.pods[f.PodUID]
+		if p != nil && f.Reason == reasonEvicted && len(f.Message) > len(lowPrefix) &&
+			f.Message[:len(lowPrefix)] == lowPrefix {
+			n.applyVictim(m, p, f)
+		}
+	case truth.ContainerExited, truth.ContainerRemoved, truth.SandboxStopped:
+		if n.victim != nil && n.victim.uid == f.PodUID && f.Time.After(n.victimEndedAt) {
+			n.victimEndedAt = f.Time
+		}
+	case truth.ObjectUpdated, truth.ObjectCreated:
+		if node := f.Write.After.Node; node != nil && node.Name == m.opts.NodeName {
+			for _, c := range node.Status.Conditions {
+				if isPressureCondition(c.Type) {
+					n.stored[c.Type] = c.Status == v1.ConditionTrue
+				}
+			}
+		}
+	}
+}
+
+func (n *pressureModel) applyVictim(m *model, p *pod, f *truth.Fact) {
+	grace := m.pressureGrace(p)
+	p.minGrace, p.pressureEvictedAt, p.pressureMessage = min(p.minGrace, grace), f.Time, f.Message
+	n.victim, n.victimEndedAt = p, f.Time
+	n.victimDeadline = f.Time.Add(grace + 30*time.Second)
+	clear(n.starvedSince)
+	for _, s := range n.samples { //ordered: each by itself
+		s.used = true
+	}
+}
+
+// pressureGrace returns the grace period with which a pod is evicted now.
+func (m *model) pressureGrace(p *pod) time.Duration {
+	own := p.minGrace
+	for i := range m.opts.Pressure.Thresholds {
+		if m.pressure.states[i].starved && m.opts.Pressure.Thresholds[i].Grace == 0 {
+			return min(own, evictionGrace)
+		}
+	}
+	return min(own, max(m.opts.Pressure.GraceMax, evictionGrace))
+}
+
+// mayRejectForPressure reports whether a pod may have been rejected because of a condition that was
+// true at some time since it was desired.
+func (m *model) mayRejectForPressure(p *pod) bool {
+	var all []v1.NodeConditionType
+	for _, c := range pressureConditions {
+		if last, met := m.pressure.lastMet[c]; met &&
+			last.Add(m.opts.Pressure.Transition+pressureReportBound).After(p.firstDesiredAt) {
+			all = append(all, c)
+		}
+	}
+	if len(all) == 0 || p.isCritical() {
+		return false
+	}
+	return len(all) > 1 || all[0] != v1.NodeMemoryPressure || p.isBestEffort()
+}
+
+// isBestEffort reports whether no container of the pod requests or limits anything.
+func (p *pod) isBestEffort() bool {
+	spec := &p.specs[len(p.specs)-1].Spec
+	for _, list := range [][]v1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			if len(list[i].Resources.Requests)+len(list[i].Resources.Limits) > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// mayBeEvictedForNode reports whether the agent evicts the pod for the node, or has. An agent that
+// was started meanwhile does not know of an eviction that no status tells yet.
+func (p *pod) mayBeEvictedForNode() bool {
+	m := p.model
+	if p.pressureEvictedAt.IsZero() {
+		return false
+	}
+	return p.isEvictionKnown() || m.healedAt.IsZero() ||
+		m.now.Sub(later(m.healedAt, m.agentStartedAt)) <= evictionBound
+}
+
+// isEvictionKnown reports whether the eviction has led to a status, or the agent knows of it.
+func (p *pod) isEvictionKnown() bool {
+	return !p.terminalAt.IsZero() || p.servedTerminal != "" ||
+		!p.model.agentStartedAt.After(p.pressureEvictedAt)
+}
+
+// mustBeEvictedForNode reports whether the agent has evicted the pod for the node long ago.
+func (p *pod) mustBeEvictedForNode(now time.Time) bool {
+	m := p.model
+	return !p.pressureEvictedAt.IsZero() && p.isEvictionKnown() && !m.healedAt.IsZero() &&
+		p.isEvictable() && now.Sub(later(later(p.pressureEvictedAt, m.healedAt),
+		m.agentStartedAt)) > evictionBound
+}

@@ -1,0 +1,20 @@
+package world
+
+// MeasureNode observes how much of the machine is in use. It completes with NodeMeasured.
+type MeasureNode struct {
+	// Pods is the cgroup of all pods, as the Path of SetCgroup; empty: it is not measured.
+	Pods    string `json:"pods,omitempty"`
+	Systemd bool   `json:"systemd,omitempty"` // as in SetCgroup
+}
+
+// NodeMeasured is the completion of MeasureNode. A working set is memory that the kernel cannot
+// reclaim at once: what is used without the inactive pages of files. A fact that cannot be
+// determined is zero.
+type NodeMeasured struct {
+	MemoryBytes     int64 `json:"memoryBytes,omitempty"` // the capacity
+	WorkingSetBytes int64 `json:"workingSetBytes,omitempty"`
+	// PodsWorkingSetBytes is that of the cgroup of all pods.
+	PodsWorkingSetBytes int64 `json:"podsWorkingSetBytes,omitempty"`
+	Processes           int64 `json:"processes,omitempty"` // with their threads
+	ProcessesMax        int64 `json:"processesMax,omitempty"`
+}
