@@ -29,6 +29,9 @@ type harness struct {
 	now        time.Time
 	candidates []Candidate
 	evicted    []string // UID, grace period and message
+
+	reclaims  int  // requests to remove images
+	reclaimed bool // they are done
 }
 
 func newHarness(t *testing.T, c *kubeletconfig.KubeletConfiguration) *harness {
@@ -51,7 +54,80 @@ func (h *harness) env() *Env {
 	return &Env{Effects: &h.effects, Candidates: func() []Candidate { return h.candidates },
 		Evict: func(c Candidate, e Eviction) {
 			h.evicted = append(h.evicted, fmt.Sprintf("%s %v %s", c.UID, e.Grace, e.Message))
-		}, RecordAge: func(Signal, time.Duration) {}}
+		}, RecordAge: func(Signal, time.Duration) {},
+		RemoveImages:     func() { h.reclaims++ },
+		AreImagesRemoved: func(time.Time) bool { return h.reclaimed }}
+}
+
+// observeDisks answers the observations of the file systems that are due: of the root and of the
+// images, on one device or two, with so much available, until nothing is issued.
+func (h *harness) observeDisks(wait time.Duration, devices, availableMiB int) {
+	h.t.Helper()
+	h.now = h.now.Add(wait)
+	for issued := h.plan(); len(issued) > 0; issued = h.plan() {
+		for _, eff := range issued {
+			var answer any
+			switch body := eff.Body.(type) {
+			case *world.MeasureFilesystem:
+				device := uint64(1)
+				if body.Path == "/images" {
+					device = uint64(devices)
+				}
+				answer = &world.FilesystemMeasured{Device: device, CapacityBytes: 1000 * mib,
+					AvailableBytes: int64(availableMiB) * mib}
+			case *runtimeapi.ImageFsInfoRequest:
+				answer = &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{
+					FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}}}}
+			case *world.MeasureTrees:
+				answer = &world.TreesMeasured{Trees: make([]world.TreeMeasured, len(body.Paths))}
+			default:
+				answer = statsOf(nil)
+			}
+			h.complete(eff.Op, answer)
+		}
+	}
+}
+
+// Images are removed before a pod is evicted for the file system that they are on, each time, and
+// not for ever.
+func TestImagesAreRemovedFirst(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"imagefs.available": "15%"}})
+	h.addPod("a", 0, 0)
+	h.observeDisks(0, 2, 100)
+	h.observeDisks(5*time.Second, 2, 100)
+	if h.expect("images are being removed"); h.reclaims != 1 {
+		t.Errorf("%d requests to remove images, want 1", h.reclaims)
+	}
+	h.reclaimed = true
+	h.observeDisks(0, 2, 200)
+	h.observeDisks(time.Minute, 2, 200)
+	h.expect("they were enough")
+	h.reclaimed = false
+	h.observeDisks(time.Minute, 2, 100)
+	h.observeDisks(reclaimMax-time.Second, 2, 100)
+	if h.expect("images are being removed again"); h.reclaims != 2 {
+		t.Errorf("%d requests to remove images, want 2", h.reclaims)
+	}
+	h.observeDisks(time.Second, 2, 100)
+	if len(h.evicted) != 1 || h.reclaims != 2 {
+		t.Errorf("evicted %q, want one pod after the removal has taken too long", h.evicted)
+	}
+}
+
+// Images on a file system of their own are not removed for that of the root.
+func TestImagesElsewhereAreNotRemoved(t *testing.T) {
+	for devices, want := range map[int]int{1: 1, 2: 0} { //ordered: each by itself
+		h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionHard: map[string]string{
+			"nodefs.available": "15%", "imagefs.inodesFree": "5%"}})
+		h.addPod("a", 0, 0)
+		h.observeDisks(0, devices, 500)
+		h.observeDisks(period, devices, 100)
+		if h.reclaims != want || len(h.evicted) != 1-want {
+			t.Errorf("%d devices: %d requests to remove images, evicted %q", devices, h.reclaims,
+				h.evicted)
+		}
+	}
 }
 
 // plan returns the requests that a plan issues.
