@@ -259,6 +259,8 @@ func (n *fakeNode) performImages(effect any) any {
 		return &runtimeapi.UpdateRuntimeConfigResponse{}
 	case *runtimeapi.PullImageRequest:
 		return &runtimeapi.PullImageResponse{ImageRef: "sha256:1"}
+	case *runtimeapi.ListImagesRequest:
+		return &runtimeapi.ListImagesResponse{}
 	case *runtimeapi.ImageStatusRequest:
 		return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: "sha256:1", Size: 1024}}
 	}

@@ -1267,9 +1267,9 @@ var mutants = []mutant{
 	{
 		name: "sidecars whose turn has not come are stopped at half of the grace period",
 		file: "core/pod/stop.go",
-		old:  "			!w.waitUntil(c.Stop.StartedAt.Add(c.Stop.Grace)) {\n",
-		new: "			!w.waitUntil(c.Stop.StartedAt.Add(c.Stop.Grace / 2)) {\n" +
-			"			c.Stop.KillAfter = killAfterMin\n",
+		old:  "!w.waitUntil(c.Stop.StartedAt.Add(c.Stop.Grace)) {\n",
+		new: "!w.waitUntil(c.Stop.StartedAt.Add(c.Stop.Grace / 2)) {\n" +
+			"				c.Stop.KillAfter = killAfterMin\n",
 		scenario: "sidecars", seeds: "1-20",
 	},
 	{
