@@ -261,6 +261,11 @@ func (n *fakeNode) performImages(effect any) any {
 		return &runtimeapi.PullImageResponse{ImageRef: "sha256:1"}
 	case *runtimeapi.ListImagesRequest:
 		return &runtimeapi.ListImagesResponse{}
+	case *runtimeapi.ImageFsInfoRequest:
+		return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{
+			FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/var/lib/containerd"}}}}
+	case *world.MeasureFilesystem:
+		return &world.FilesystemMeasured{Device: 1, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40}
 	case *runtimeapi.ImageStatusRequest:
 		return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: "sha256:1", Size: 1024}}
 	}

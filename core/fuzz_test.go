@@ -15,7 +15,7 @@ import (
 
 // allowedRoots are the only paths that the agent of a test may access.
 var allowedRoots = []string{"/var/lib/kubelet", "/var/log/pods", "/var/log/containers",
-	"/manifests", "/etc/hosts", "/etc/resolv.conf"}
+	"/manifests", "/etc/hosts", "/etc/resolv.conf", "/var/lib/containerd"}
 
 // pathOutsideRoots returns a path of an effect that is outside of the allowed roots; empty if there
 // is none.

@@ -160,6 +160,9 @@ func (m *Manager) Plan(env *Env) time.Time {
 	if !m.Enabled() {
 		return time.Time{}
 	}
+	if m.Now == nil && m.Lock.Held && m.File.isUnfinished() {
+		m.File.finish(env.Effects) // the machine has gone down in the middle, or it was cancelled
+	}
 	wake := m.File.plan(env.Effects)
 	if m.Now != nil {
 		return timer.Soonest(wake, m.planShutdown(env))
@@ -309,9 +312,6 @@ func (m *Manager) HandleCompletion(r op.Record, ev world.Event, effects *op.Effe
 			if answer.Max < m.Total() {
 				effects.Log(world.LevelError, "the machine waits shorter for a shutdown than the pods "+
 					"may take", "inhibitDelayMax", answer.Max.String(), "gracePeriod", m.Total().String())
-			}
-			if m.Now == nil && m.File.isUnfinished() {
-				m.File.finish(effects) // the machine has gone down in the middle, or it was cancelled
 			}
 			if m.Now != nil && m.Now.Released { // logind refuses while the machine shuts down
 				m.Now = nil

@@ -226,8 +226,16 @@ func TestRestartInTheMiddle(t *testing.T) {
 	if h.complete("DelayShutdown", &world.ShutdownDelayed{}, "") || h.m.Undecided() || h.m.UnderWay() {
 		t.Error("the machine has gone down and come back, and a shutdown is still under way")
 	}
-	h.expect("", 0) // the file is being written
-	if h.m.File.Op == 0 || h.m.File.Content.EndTime.IsZero() {
+	h.expect("WriteFile", 0)
+	if h.m.File.Content.EndTime.IsZero() {
+		t.Errorf("the end is not recorded: %+v", h.m.File)
+	}
+
+	h = newHarness(t) // the file is read after that
+	h.expect("ReadFiles DelayShutdown", 0)
+	h.complete("DelayShutdown", &world.ShutdownDelayed{}, "")
+	h.complete("ReadFiles", &world.FilesRead{Files: []world.File{{Data: started}}}, "")
+	if h.expect("WriteFile", 0); h.m.File.Content.EndTime.IsZero() {
 		t.Errorf("the end is not recorded: %+v", h.m.File)
 	}
 
