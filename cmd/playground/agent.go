@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"seedlet.dev/realworld/cleanup"
+	"seedlet.dev/realworld/nodetest"
 )
 
 // agentReadyMax bounds the time from the start of the agent until /healthz succeeds.
@@ -77,8 +78,8 @@ readOnlyPort: %d
 healthzBindAddress: 127.0.0.1
 healthzPort: %d
 port: %d
-`, n.endpoint, a.manifests, filepath.Join(n.dir, "logs"), n.cgroupRoot(),
-		p.address, ports[0], ports[1], ports[2]) + p.config
+%s`, n.endpoint, a.manifests, filepath.Join(n.dir, "logs"), n.cgroupRoot(),
+		p.address, ports[0], ports[1], ports[2], nodetest.SharedDisk) + p.config
 }
 
 // freePorts returns unused TCP ports.

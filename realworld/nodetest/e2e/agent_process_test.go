@@ -114,8 +114,8 @@ healthzPort: %d
 containerLogMaxSize: 64Ki
 containerLogMaxFiles: 3
 containerLogMonitorInterval: 3s
-`, n.Endpoint, a.manifestDir, a.podLogDir, nodetest.CgroupRoot(n.Dir), secure, pods,
-		health) +
+%s`, n.Endpoint, a.manifestDir, a.podLogDir, nodetest.CgroupRoot(n.Dir), secure, pods,
+		health, nodetest.SharedDisk) +
 		strings.Join(more, "")
 	if err := os.MkdirAll(a.manifestDir, 0o755); err != nil {
 		t.Fatal(err)
