@@ -13,9 +13,9 @@ import (
 
 // podShare is the share of a pod with a spec and a cgroup. The spec's resources are added up once.
 type podShare struct {
-	spec   *v1.Pod
-	cgroup *pod.CgroupSetting
-	share  qos.Share
+	spec              *v1.Pod
+	applied, applying *pod.CgroupSetting
+	share             qos.Share
 }
 
 // countShare counts the pod in the cgroups above its own, or no longer.
@@ -27,9 +27,9 @@ func (a *Agent) countShare(p *pod.Pod) {
 		return
 	}
 	known, exists := a.shares[p.UID]
-	if !exists || known.spec != p.Spec || known.cgroup != p.Cgroup.Applied || p.Spec == nil ||
-		p.Resize.InProgress != nil {
-		known = podShare{p.Spec, p.Cgroup.Applied, p.Share(&a.state.Node.Cgroups)}
+	if !exists || known.spec != p.Spec || known.applied != p.Cgroup.Applied ||
+		known.applying != p.Cgroup.Applying || p.Spec == nil || p.Resize.InProgress != nil {
+		known = podShare{p.Spec, p.Cgroup.Applied, p.Cgroup.Applying, p.Share(&a.state.Node.Cgroups)}
 		if a.shares == nil {
 			a.shares = map[string]podShare{}
 		}

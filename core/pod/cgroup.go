@@ -119,7 +119,8 @@ func (p *Pod) HasShare() bool {
 }
 
 // Share returns what the pod adds to the cgroups above its own; that of an orphan by the
-// annotations of its sandbox. While its cgroup is to shrink, it adds what that has.
+// annotations of its sandbox. While its cgroup is to shrink, it adds what that has, or is about to
+// get by a request in flight.
 func (p *Pod) Share(l *cgroup.Layout) qos.Share {
 	if p.Spec == nil {
 		return qos.ShareOf(p.AllocatedPod(), l.ClassOf(p.CurrentSandbox().Cgroup))
@@ -127,6 +128,9 @@ func (p *Pod) Share(l *cgroup.Layout) qos.Share {
 	share := p.desiredShare()
 	if p.hasCgroup() {
 		share = share.Max(p.Cgroup.Applied.Share)
+	}
+	if set := p.Cgroup.Applying; set != nil {
+		share = share.Max(set.Share)
 	}
 	return share
 }

@@ -103,6 +103,10 @@ func (p *Pod) Plan(env *Env) time.Time {
 		if p.Stage == before {
 			break
 		}
+		if before == Terminated && p.Stage == Syncing { // its share of the cgroups above is counted first
+			w.wakeAt = w.now
+			break
+		}
 		env.Effects.Log(world.LevelDebug, "pod stage", "pod", p.FullName(), "podUID", p.UID,
 			"stage", string(p.Stage), "reason", p.Termination.Reason)
 	}

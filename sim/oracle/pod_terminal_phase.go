@@ -26,7 +26,8 @@ const manifestNoticeBound = 150 * time.Second
 
 func (*terminalPhase) checkFact(m *model, f *truth.Fact) *finding {
 	p := m.pods[f.PodUID]
-	if f.Kind != truth.ContainerStarted || p == nil || p.servedTerminal == "" {
+	if f.Kind != truth.ContainerStarted || p == nil || p.servedTerminal == "" ||
+		p.mayHaveLostRecord(f.Time) {
 		return nil
 	}
 	return findingf("container %s (%.12s) of pod %s was started, but the "+
@@ -41,6 +42,9 @@ func (*terminalPhase) checkServed(m *model, now time.Time, pods []*v1.Pod) *find
 		}
 		if p.hasDesiredTwin() {
 			continue // it is removed while the agent prefers the other one
+		}
+		if p.mayHaveLostRecord(now) {
+			continue
 		}
 		phase := served.Status.Phase
 		if isTerminalPhase(phase) && p.liveContainers > 0 {
@@ -61,9 +65,19 @@ func (p *pod) hasDesiredTwin() bool {
 	return slices.ContainsFunc(p.fullName.pods, func(o *pod) bool { return o != p && o.spec != nil })
 }
 
+// mayHaveLostRecord reports whether the agent may have given up reading the pod's record when it
+// was started.
+func (p *pod) mayHaveLostRecord(now time.Time) bool {
+	m := p.model
+	return m.agentStarts > 1 && now.Sub(m.agentStartedAt) < manifestNoticeBound &&
+		m.faultPossible("ReadFiles", m.agentStartedAt, now)
+}
+
 // recordTerminalPhase records a served terminal phase that is final.
 func (p *pod) recordTerminalPhase(now time.Time, served *v1.Pod) {
 	switch {
+	case p.servedTerminal != "" && served.Status.Phase == v1.PodRunning && p.mayHaveLostRecord(now):
+		p.servedTerminal = "" // it runs again
 	case !isTerminalPhase(served.Status.Phase), served.DeletionTimestamp != nil, p.spec == nil:
 	case p.specChanged && p.static: // the phase may be that of an earlier spec
 	case p.static && p.mayBeShutDown(now): // it runs again after the shutdown
