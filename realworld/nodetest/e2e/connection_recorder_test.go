@@ -62,8 +62,9 @@ func (c *connectionRecorder) record(conn net.Conn) {
 	started := time.Now()
 	reader := bufio.NewReader(conn)
 	name, err := reader.ReadString('\n')
-	if err != nil {
-		name = "(unnamed) " + err.Error()
+	if err != nil { // the process was killed before it could say which run it is
+		_ = conn.Close() // nothing was written
+		return
 	}
 	c.mu.Lock()
 	i := len(c.recorded)
