@@ -163,13 +163,13 @@ func (a *Agent) handleAllocationCompletion(r op.Record, ev world.Event) {
 // allocated before all pods are known: one that only the runtime has so far may have
 // more than it was created with.
 func (a *Agent) planResizes() time.Time {
+	if !a.hasListedEverything() {
+		return a.state.Now.Add(resizeFirstRetryPeriod)
+	}
 	uids := slices.Sorted(maps.Keys(a.resizing))
 	slices.SortStableFunc(uids, func(x, y string) int {
 		return compareResizes(a.state.Pods[x], a.state.Pods[y])
 	})
-	if !a.hasListedEverything() {
-		return a.state.Now.Add(resizeFirstRetryPeriod)
-	}
 	trigger := cmp.Or(a.state.Metrics.ResizeTrigger, triggerPeriodic)
 	a.state.Metrics.ResizeTrigger = ""
 	for _, uid := range uids {

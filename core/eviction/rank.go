@@ -18,7 +18,7 @@ import (
 // ranked is a pod with what it is ranked by.
 type ranked struct {
 	Candidate
-	class    int   // the lowest comes first
+	class    int   // the lowest comes first; for processes all have the same
 	priority int32 // and then
 	excess   int64 // of usage over request; the highest comes first
 }
@@ -52,9 +52,6 @@ func (m *Manager) rank(c Candidate, usage *PodUsage, signal Signal) ranked {
 		if r.excess > 0 {
 			r.class = classExceeds
 		}
-	}
-	if signal == PIDAvailable {
-		r.class = 0
 	}
 	return r
 }
@@ -113,7 +110,7 @@ func (m *Manager) message(t *Threshold, pod *v1.Pod,
 	text := &strings.Builder{}
 	fmt.Fprintf(text, "The node was low on resource: %v. ", name)
 	if shown, o := m.shownThreshold(name); shown != nil {
-		amount := shown.Amount.of(o.Capacity)
+		amount := shown.Amount.Of(o.Capacity)
 		fmt.Fprintf(text, "Threshold quantity: %s, available: %s. ", amount.String(),
 			quantity(o.Available, name))
 	}

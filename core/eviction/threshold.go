@@ -93,8 +93,8 @@ type Amount struct {
 	Share    float32 `json:"share,omitempty"` // with 32 bits, as in the kubelet
 }
 
-// of returns the amount for a capacity.
-func (a Amount) of(capacity int64) resource.Quantity {
+// Of returns the amount for a capacity.
+func (a Amount) Of(capacity int64) resource.Quantity {
 	if a.Quantity != "" {
 		q, err := document.ParseQuantity(a.Quantity)
 		if err == nil {
@@ -104,9 +104,9 @@ func (a Amount) of(capacity int64) resource.Quantity {
 	return *resource.NewQuantity(int64(float64(capacity)*float64(a.Share)), resource.BinarySI)
 }
 
-// parseAmount parses an amount of the configuration, which was validated. As in the kubelet, 0% and
+// ParseAmount parses an amount of the configuration, which was validated. As in the kubelet, 0% and
 // 100% mean none.
-func parseAmount(text string) Amount {
+func ParseAmount(text string) Amount {
 	percent, isPercent := strings.CutSuffix(text, "%")
 	if !isPercent {
 		return Amount{Quantity: text}
@@ -125,9 +125,9 @@ func New(c *kubeletconfig.KubeletConfiguration, rootDir string) Manager {
 		Transition: c.EvictionPressureTransitionPeriod.Duration,
 		GraceMax:   time.Duration(c.EvictionMaxPodGracePeriod) * time.Second}}
 	add := func(signal Signal, text string, grace time.Duration) {
-		t := Threshold{Signal: signal, Amount: parseAmount(text), Grace: grace}
+		t := Threshold{Signal: signal, Amount: ParseAmount(text), Grace: grace}
 		if least := c.EvictionMinimumReclaim[string(signal)]; least != "" {
-			t.MinReclaim = parseAmount(least)
+			t.MinReclaim = ParseAmount(least)
 		}
 		if _, isObserved := sourceOf(signal); t.Amount != (Amount{}) && isObserved {
 			m.Thresholds = append(m.Thresholds, t)
@@ -157,9 +157,9 @@ func New(c *kubeletconfig.KubeletConfiguration, rootDir string) Manager {
 // isMet reports whether an observation is below the threshold, or has not yet left it by the
 // minimum reclaim.
 func (t *Threshold) isMet(o *Observation) bool {
-	amount := t.Amount.of(o.Capacity)
+	amount := t.Amount.Of(o.Capacity)
 	if t.Starved {
-		amount.Add(t.MinReclaim.of(o.Capacity))
+		amount.Add(t.MinReclaim.Of(o.Capacity))
 	}
 	return amount.CmpInt64(o.Available) > 0
 }

@@ -59,7 +59,7 @@ func (c *Collector) planRound(r *Round, env *Env) {
 		return
 	}
 	issue := func(timeout time.Duration, body any) {
-		r.Op = env.Effects.Issue(Owner, r.Removing, timeout, body)
+		r.Op = env.Effects.Issue(Owner, "", timeout, body)
 	}
 	switch r.Step {
 	case StepImages:
@@ -80,7 +80,7 @@ func (c *Collector) planRound(r *Round, env *Env) {
 		r.Step = StepInfo
 		if r.All {
 			r.Step, r.ToFree = StepSpace, math.MaxInt64
-			c.planRound(r, env)
+			c.planSpace(r, env)
 			return
 		}
 		fallthrough

@@ -3,7 +3,6 @@ package node
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 
 	"seedlet.dev/core/config"
 	"seedlet.dev/core/document"
+	"seedlet.dev/core/eviction"
 	"seedlet.dev/world"
 )
 
@@ -55,30 +55,11 @@ func (r *Reserved) evictionThreshold(name v1.ResourceName,
 	capacity resource.Quantity) resource.Quantity {
 	switch name {
 	case v1.ResourceMemory:
-		return thresholdAmount(r.Memory, capacity)
+		return eviction.ParseAmount(r.Memory).Of(capacity.Value())
 	case v1.ResourceEphemeralStorage:
-		return thresholdAmount(r.Storage, capacity)
+		return eviction.ParseAmount(r.Storage).Of(capacity.Value())
 	}
 	return resource.Quantity{}
-}
-
-// thresholdAmount returns the amount of an eviction threshold. As in the kubelet, 0% and 100%
-// mean none, and the calculation has 32 bits, so that the amounts are equal.
-func thresholdAmount(text string, capacity resource.Quantity) resource.Quantity {
-	percent, isPercent := strings.CutSuffix(text, "%")
-	if !isPercent {
-		q, err := document.ParseQuantity(text)
-		if err != nil {
-			return resource.Quantity{} // none
-		}
-		return q
-	}
-	p, err := strconv.ParseFloat(percent, 32)
-	if err != nil || p <= 0 || p >= 100 {
-		return resource.Quantity{}
-	}
-	share := float64(float32(p) / 100)
-	return *resource.NewQuantity(int64(float64(capacity.Value())*share), resource.BinarySI)
 }
 
 const hugePagesPrefix = "hugepages-"

@@ -213,10 +213,9 @@ func (c *Cgroups) noteFailure(set *world.SetCgroup, message string, now time.Tim
 			"%s %q: %s", failed, set.Path, message)
 		delete(c.Reported, set.Path)
 	}
-	wait := retryFirst << min(f.Count, 10)
 	if c.Failures == nil {
 		c.Failures = map[string]Failure{}
 	}
 	c.Failures[set.Path] = Failure{Count: f.Count + 1, Message: message,
-		RetryAt: now.Add(min(wait, retryMax))}
+		RetryAt: now.Add(timer.Backoff(f.Count+1, retryFirst, retryMax))}
 }

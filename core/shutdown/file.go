@@ -56,7 +56,7 @@ func (f *File) finish(effects *op.Effects) bool {
 }
 
 // plan reads the file, then keeps it up to date.
-func (f *File) plan(effects *op.Effects) time.Time {
+func (f *File) plan(effects *op.Effects) {
 	switch {
 	case f.Op != 0:
 	case !f.Loaded:
@@ -71,7 +71,6 @@ func (f *File) plan(effects *op.Effects) time.Time {
 		f.Op = effects.Issue(Owner, f.Path, fileTimeout,
 			&world.WriteFile{Path: f.Path, Data: data, Mode: filePermission})
 	}
-	return time.Time{}
 }
 
 func (f *File) handleCompletion(r op.Record, ev world.Event, effects *op.Effects) {

@@ -140,8 +140,13 @@ func (m *Manager) Undecided() bool { return m.Enabled() && m.Now == nil && !m.Lo
 // GroupOf returns the group of a pod with a priority: the last one whose priority is not above it,
 // or the first one.
 func (m *Manager) GroupOf(priority int32) int {
-	return max(0, slices.IndexFunc(append(slices.Clone(m.Groups[1:]), Group{Priority: 1<<31 - 1}),
-		func(next Group) bool { return priority < next.Priority || next.Priority == 1<<31-1 }))
+	group := 0
+	for i, g := range m.Groups {
+		if g.Priority <= priority {
+			group = i
+		}
+	}
+	return group
 }
 
 // Env is what a plan sees and does outside the package.
@@ -163,19 +168,19 @@ func (m *Manager) Plan(env *Env) time.Time {
 	if m.Now == nil && m.Lock.Held && m.File.isUnfinished() {
 		m.File.finish(env.Effects) // the machine has gone down in the middle, or it was cancelled
 	}
-	wake := m.File.plan(env.Effects)
+	m.File.plan(env.Effects)
 	if m.Now != nil {
-		return timer.Soonest(wake, m.planShutdown(env))
+		return m.planShutdown(env)
 	}
 	l, now := &m.Lock, env.Effects.Now()
 	switch {
 	case l.Held || l.Op != 0:
 	case now.Before(l.NotBefore):
-		wake = timer.Soonest(wake, l.NotBefore)
+		return l.NotBefore
 	default:
 		m.askForLock(env.Effects)
 	}
-	return wake
+	return time.Time{}
 }
 
 func (m *Manager) askForLock(effects *op.Effects) {

@@ -304,8 +304,8 @@ func newPatch(object *v1.Pod, status *v1.PodStatus) json.RawMessage {
 		isOf := func(c v1.PodCondition) bool { return c.Type == t }
 		if slices.ContainsFunc(object.Status.Conditions, isOf) &&
 			!slices.ContainsFunc(status.Conditions, isOf) {
-			fields["conditions"] = append(conditions, map[string]any{"type": t, "$patch": "delete"})
-			conditions = fields["conditions"].([]any)
+			conditions = append(conditions, map[string]any{"type": t, "$patch": "delete"})
+			fields["conditions"] = conditions
 		}
 	}
 	removeAmounts(fields, &object.Status)
