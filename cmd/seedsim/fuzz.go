@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -49,7 +48,7 @@ func fuzzCommand() *cobra.Command {
 	}
 	c.Flags().DurationVar(&flags.budget, "budget", 10*time.Minute,
 		"the length of the search; 0: until it is interrupted")
-	c.Flags().IntVar(&flags.jobs, "jobs", runtime.NumCPU(), "the number of runs in parallel")
+	addJobs(c, &flags.jobs)
 	c.Flags().StringVar(&flags.corpus, "corpus", filepath.Join(".cache", "fuzz"),
 		"the folder of what was found")
 	c.Flags().Uint64Var(&flags.from, "from", 1, "the first seed, of a new corpus")
@@ -82,11 +81,11 @@ type search struct {
 
 // newSearch reads the corpus of a search, if there is one.
 func (f *fuzzFlags) newSearch(names []string, hasFrom bool) (*search, error) {
-	switch {
-	case f.budget < 0:
+	if f.budget < 0 {
 		return nil, fmt.Errorf("--budget %s: must not be negative", f.budget)
-	case f.jobs < 1:
-		return nil, fmt.Errorf("--jobs %d: must be at least 1", f.jobs)
+	}
+	if err := checkJobs(f.jobs); err != nil {
+		return nil, err
 	}
 	s := &search{dir: f.corpus, jobs: f.jobs, corpus: fuzz.New(f.from),
 		names: map[string]string{}, progress: newProgress(os.Stderr)}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 
 	"github.com/distribution/reference"
@@ -233,8 +232,8 @@ func jobPartCommand() *cobra.Command {
 			if of < 1 || of > all.length() {
 				return fmt.Errorf("--of %d: want 1 to %d, one for each seed", of, all.length())
 			}
-			if jobs < 1 {
-				return fmt.Errorf("--jobs %d: must be at least 1", jobs)
+			if err := checkJobs(jobs); err != nil {
+				return err
 			}
 			i, err := strconv.ParseUint(index, 10, 64)
 			if err != nil || i >= of {
@@ -254,7 +253,7 @@ func jobPartCommand() *cobra.Command {
 	f.StringVar(&seedRange, "seeds", "", "the range of seeds of all indices, as A-B")
 	f.Uint64Var(&of, "of", 1, "the number of indices that share the range")
 	f.StringVar(&index, "index", os.Getenv(indexVariable), "the index to run, from 0")
-	f.IntVar(&jobs, "jobs", runtime.NumCPU(), "the number of runs in parallel")
+	addJobs(c, &jobs)
 	f.StringVar(&result, "result", "", "the file to write the result to, besides the output")
 	return c
 }

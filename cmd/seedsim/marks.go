@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"strings"
 	"text/tabwriter"
 
@@ -30,8 +29,8 @@ func marksCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if jobs < 1 {
-				return fmt.Errorf("--jobs %d: must be at least 1", jobs)
+			if err := checkJobs(jobs); err != nil {
+				return err
 			}
 			chosen := []strategy{{plan.OrderUniform}, {plan.OrderPCT}}
 			if order != "both" {
@@ -66,7 +65,7 @@ func marksCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&seedRange, "seeds", "1-20", "the range of seeds, as A-B")
-	c.Flags().IntVar(&jobs, "jobs", runtime.NumCPU(), "the number of runs in parallel")
+	addJobs(c, &jobs)
 	c.Flags().BoolVar(&asJSON, "json", false, "print the result as a JSON object")
 	c.Flags().StringVar(&order, "strategy", "", strategyUsage+"; both compares uniform and pct")
 	return c

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -61,8 +60,8 @@ func runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if jobs < 1 {
-				return fmt.Errorf("--jobs %d: must be at least 1", jobs)
+			if err := checkJobs(jobs); err != nil {
+				return err
 			}
 			tasks := newTasks(list, args[0], r, order)
 			rep, err := runAll(tasks, jobs, failFast, newProgress(os.Stderr))
@@ -75,7 +74,7 @@ func runCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&seedRange, "seeds", "1-20", "the range of seeds, as A-B")
-	c.Flags().IntVar(&jobs, "jobs", runtime.NumCPU(), "the number of runs in parallel")
+	addJobs(c, &jobs)
 	c.Flags().BoolVar(&asJSON, "json", false, "print the result as a JSON object")
 	c.Flags().BoolVar(&failFast, "fail-fast", false, "stop at the first failure")
 	order.add(c)
@@ -134,24 +133,10 @@ func runAll(tasks []*task, jobs int, failFast bool, p *progress) (*report, error
 // runEach runs tasks in their order, some at once, until all are done or no more are to begin. Done
 // is called for each as it ends.
 func runEach(tasks []*task, jobs int, done func(*task), isStopped func() bool) {
-	next := make(chan *task)
-	var group sync.WaitGroup
-	for range jobs {
-		group.Go(func() {
-			for t := range next {
-				t.run()
-				done(t)
-			}
-		})
-	}
-	for _, t := range tasks {
-		if isStopped() {
-			break
-		}
-		next <- t
-	}
-	close(next)
-	group.Wait()
+	inParallel(len(tasks), jobs, isStopped, func(i int) {
+		tasks[i].run()
+		done(tasks[i])
+	})
 }
 
 func (t *task) run() {

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -56,7 +55,7 @@ func (f *sweepFlags) add(c *cobra.Command) {
 	c.Flags().IntVar(&f.every, "every", 1, "a sample: strike after each change of this many")
 	c.Flags().StringVarP(&f.output, "output", "o", "",
 		"with --after and one strike, write the plan to this file and run nothing")
-	c.Flags().IntVar(&f.jobs, "jobs", runtime.NumCPU(), "the number of runs in parallel")
+	addJobs(c, &f.jobs)
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print the result as a JSON object")
 	c.Flags().BoolVar(&f.failFast, "fail-fast", false, "stop at the first failure")
 }
@@ -75,9 +74,10 @@ func (f *sweepFlags) chosen() []sweep.Strike {
 // run sweeps a scenario. It returns no report if it has only written a plan.
 func (f *sweepFlags) run(name string) (*report, error) {
 	strikes := f.chosen()
+	if err := checkJobs(f.jobs); err != nil {
+		return nil, err
+	}
 	switch {
-	case f.jobs < 1:
-		return nil, fmt.Errorf("--jobs %d: must be at least 1", f.jobs)
 	case f.every < 1:
 		return nil, fmt.Errorf("--every %d: must be at least 1", f.every)
 	case f.output != "" && (f.change < 1 || len(strikes) != 1):

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync/atomic"
 
@@ -50,7 +49,7 @@ func (f *whatifFlags) add(c *cobra.Command) {
 		"a file that says how the programs of containers behave")
 	c.Flags().IntVar(&f.runs, "runs", 1000, "the number of runs")
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "the seed of the first run")
-	c.Flags().IntVar(&f.jobs, "jobs", runtime.NumCPU(), "the number of runs in parallel")
+	addJobs(c, &f.jobs)
 	c.Flags().StringVar(&f.report.html, "html", "",
 		"write the worst run to this file as a page: pods, causes and effects over virtual time")
 }
@@ -66,7 +65,7 @@ func (f *whatifFlags) run(c *cobra.Command) error {
 	note := newProgress(os.Stderr)
 	var done atomic.Int64
 	rep, err := whatif.Run(in, whatif.Options{Event: event, Runs: f.runs, Seed: f.seed,
-		Each: func(n int, do func(int)) { inParallel(n, f.jobs, do) },
+		Each: func(n int, do func(int)) { inParallel(n, f.jobs, neverStops, do) },
 		Progress: func() {
 			n := done.Add(1)
 			note.mu.Lock()
@@ -110,8 +109,9 @@ func (f *whatifFlags) read() (*whatif.Input, whatif.Event, error) {
 		return nil, "", errors.New("-f: want a file or a folder of manifests, have none")
 	case f.runs < 1:
 		return nil, "", fmt.Errorf("--runs %d: must be at least 1", f.runs)
-	case f.jobs < 1:
-		return nil, "", fmt.Errorf("--jobs %d: must be at least 1", f.jobs)
+	}
+	if err := checkJobs(f.jobs); err != nil {
+		return nil, "", err
 	}
 	event, err := whatif.ParseEvent(f.event)
 	if err != nil {

@@ -7,9 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -31,11 +29,11 @@ func whyCommand() *cobra.Command {
 			"to the one that decides. Prints the share of failures by event, and the decisive step.",
 		Args: exactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			switch {
-			case opts.Runs < 1:
+			if opts.Runs < 1 {
 				return fmt.Errorf("--runs %d: must be at least 1", opts.Runs)
-			case jobs < 1:
-				return fmt.Errorf("--jobs %d: must be at least 1", jobs)
+			}
+			if err := checkJobs(jobs); err != nil {
+				return err
 			}
 			p, err := from.plan(args[0])
 			if err != nil {
@@ -43,7 +41,7 @@ func whyCommand() *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
 			defer stop()
-			opts.Each = func(n int, do func(int)) { inParallel(n, jobs, do) }
+			opts.Each = func(n int, do func(int)) { inParallel(n, jobs, neverStops, do) }
 			note := newProgress(os.Stderr)
 			opts.Progress = func(done, all int) { note.show("%d of about %d events tried", done, all) }
 			found, err := why.Explain(ctx, p, opts)
@@ -61,26 +59,8 @@ func whyCommand() *cobra.Command {
 	}
 	from.flags(c, true)
 	c.Flags().IntVar(&opts.Runs, "runs", 20, "the number of runs from each event")
-	c.Flags().IntVar(&jobs, "jobs", runtime.NumCPU(), "the number of runs in parallel")
+	addJobs(c, &jobs)
 	return c
-}
-
-// inParallel calls a function with every number below n, some of them at once.
-func inParallel(n, jobs int, do func(int)) {
-	next := make(chan int)
-	var group sync.WaitGroup
-	for range jobs {
-		group.Go(func() {
-			for i := range next {
-				do(i)
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	group.Wait()
 }
 
 // printExplanation prints the share of failures by event, and what happened at the decisive one.
