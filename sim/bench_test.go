@@ -12,11 +12,7 @@ import (
 // BenchmarkNode runs a node of 30 pods with faults, on one core. It reports virtual seconds per
 // second, events per second, and allocations per event.
 func BenchmarkNode(b *testing.B) {
-	data, err := scenarios.Files.ReadFile("runtime-flaky.yaml")
-	if err != nil {
-		b.Fatal(err)
-	}
-	s, err := plan.ParseScenario("runtime-flaky.yaml", data, scenarios.Files)
+	s, err := plan.ReadScenario(scenarios.Files, "runtime-flaky.yaml")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package sim_test
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -17,11 +16,7 @@ import (
 
 // A scenario and a seed give a plan. The run of a plan is the same every time.
 func ExampleRun() {
-	data, err := fs.ReadFile(scenarios.Files, "steady.yaml") // os.ReadFile for a file of your own
-	if err != nil {
-		panic(err)
-	}
-	s, err := plan.ParseScenario("steady.yaml", data, scenarios.Files)
+	s, err := plan.ReadScenario(scenarios.Files, "steady.yaml") // os.DirFS for files of your own
 	if err != nil {
 		panic(err)
 	}
@@ -130,11 +125,7 @@ func ExampleOptions() {
 // A property holds for every seed: here, that no pod runs in a sandbox that is not ready. For
 // properties with plans that are made smaller by rapid, see package rapidplan.
 func Example_property() {
-	data, err := fs.ReadFile(scenarios.Files, "pleg-races.yaml")
-	if err != nil {
-		panic(err)
-	}
-	s, err := plan.ParseScenario("pleg-races.yaml", data, scenarios.Files)
+	s, err := plan.ReadScenario(scenarios.Files, "pleg-races.yaml")
 	if err != nil {
 		panic(err)
 	}

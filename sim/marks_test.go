@@ -11,11 +11,7 @@ import (
 func TestMarksChangeNothing(t *testing.T) {
 	more := 0 // marks with ports than without
 	for _, name := range []string{"mix", "hooks", "api-partition", "odd-runtime", "panics"} {
-		data, err := scenarios.Files.ReadFile(name + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := plan.ParseScenario(name+".yaml", data, scenarios.Files)
+		s, err := plan.ReadScenario(scenarios.Files, name+".yaml")
 		if err != nil {
 			t.Fatal(err)
 		}

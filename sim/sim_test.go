@@ -24,11 +24,7 @@ func loadAll(t testing.TB) []*plan.Scenario {
 	}
 	var all []*plan.Scenario
 	for _, file := range files {
-		data, err := fs.ReadFile(scenarios.Files, file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := plan.ParseScenario(file, data, scenarios.Files)
+		s, err := plan.ReadScenario(scenarios.Files, file)
 		if err != nil {
 			t.Fatal(err)
 		}

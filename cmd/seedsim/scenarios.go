@@ -23,21 +23,13 @@ func allScenarios() ([]*plan.Scenario, error) {
 	}
 	var list []*plan.Scenario
 	for _, file := range files {
-		s, err := load(scenarios.Files, file)
+		s, err := plan.ReadScenario(scenarios.Files, file)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, s)
 	}
 	return list, nil
-}
-
-func load(dir fs.FS, file string) (*plan.Scenario, error) {
-	data, err := fs.ReadFile(dir, file)
-	if err != nil {
-		return nil, err
-	}
-	return plan.ParseScenario(file, data, dir)
 }
 
 // find returns the scenario of a name or a file, or all scenarios.
@@ -51,7 +43,7 @@ func find(name string) ([]*plan.Scenario, error) {
 			}
 			root, file = "/", strings.TrimPrefix(filepath.ToSlash(absolute), "/")
 		}
-		s, err := load(os.DirFS(root), file)
+		s, err := plan.ReadScenario(os.DirFS(root), file)
 		if err != nil {
 			return nil, err
 		}

@@ -16,11 +16,7 @@ func load(t *testing.T, names ...string) []*plan.Scenario {
 	t.Helper()
 	var list []*plan.Scenario
 	for _, name := range names {
-		data, err := scenarios.Files.ReadFile(name + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := plan.ParseScenario(name+".yaml", data, scenarios.Files)
+		s, err := plan.ReadScenario(scenarios.Files, name+".yaml")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -77,11 +77,7 @@ func runAll(t *testing.T, plans []*plan.Plan) map[int]int {
 }
 
 func load(t *testing.T, name string) *plan.Scenario {
-	data, err := scenarios.Files.ReadFile(name + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := plan.ParseScenario(name+".yaml", data, scenarios.Files)
+	s, err := plan.ReadScenario(scenarios.Files, name+".yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,11 +40,7 @@ func (p *Pool) load(base string, dir fs.FS) error {
 	}
 	for i, name := range p.From {
 		file := path.Join(base, name)
-		data, err := fs.ReadFile(dir, file)
-		if err != nil {
-			return fmt.Errorf(".from[%d]: %w", i, err)
-		}
-		s, err := ParseScenario(file, data, dir)
+		s, err := ReadScenario(dir, file)
 		if err != nil {
 			return fmt.Errorf(".from[%d]: %w", i, err)
 		}

@@ -66,8 +66,17 @@ type Expectation struct {
 	StartsWithin Duration `json:"startsWithin,omitempty"`
 }
 
-// ParseScenario reads a scenario file. The files that it refers to are read from dir, by paths
-// relative to the scenario. An error is one line that names the file and the field.
+// ReadScenario reads a scenario file, and the files that it refers to, from dir.
+func ReadScenario(dir fs.FS, file string) (*Scenario, error) {
+	data, err := fs.ReadFile(dir, file)
+	if err != nil {
+		return nil, err
+	}
+	return ParseScenario(file, data, dir)
+}
+
+// ParseScenario reads the content of a scenario file. The files that it refers to are read from
+// dir, by paths relative to the scenario. An error is one line that names the file and the field.
 func ParseScenario(file string, data []byte, dir fs.FS) (*Scenario, error) {
 	s := &Scenario{}
 	if err := decode(file, data, "Scenario", s); err != nil {

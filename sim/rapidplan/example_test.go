@@ -2,7 +2,6 @@ package rapidplan_test
 
 import (
 	"fmt"
-	"io/fs"
 
 	"pgregory.net/rapid"
 
@@ -38,11 +37,7 @@ func oneAgent(plans *rapid.Generator[*plan.Plan]) func(*rapid.T) {
 func Example() {
 	var list []*plan.Scenario
 	for _, file := range []string{"steady.yaml", "init-chain.yaml"} {
-		data, err := fs.ReadFile(scenarios.Files, file)
-		if err != nil {
-			panic(err)
-		}
-		s, err := plan.ParseScenario(file, data, scenarios.Files)
+		s, err := plan.ReadScenario(scenarios.Files, file)
 		if err != nil {
 			panic(err)
 		}

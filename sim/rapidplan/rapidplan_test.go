@@ -3,7 +3,6 @@ package rapidplan_test
 import (
 	"flag"
 	"fmt"
-	"io/fs"
 	"strings"
 	"testing"
 
@@ -20,11 +19,7 @@ import (
 func load(t testing.TB, files ...string) []*plan.Scenario {
 	var all []*plan.Scenario
 	for _, file := range files {
-		data, err := fs.ReadFile(scenarios.Files, file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := plan.ParseScenario(file, data, scenarios.Files)
+		s, err := plan.ReadScenario(scenarios.Files, file)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,11 +14,7 @@ import (
 
 func generate(t *testing.T, name string, seed uint64) *plan.Plan {
 	t.Helper()
-	data, err := scenarios.Files.ReadFile(name + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	scenario, err := plan.ParseScenario(name, data, scenarios.Files)
+	scenario, err := plan.ReadScenario(scenarios.Files, name+".yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,11 +17,7 @@ import (
 // steady is a plan of which there is one run only.
 func steady(t *testing.T) *plan.Plan {
 	t.Helper()
-	data, err := scenarios.Files.ReadFile("steady.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := plan.ParseScenario("steady.yaml", data, scenarios.Files)
+	s, err := plan.ReadScenario(scenarios.Files, "steady.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
