@@ -30,6 +30,13 @@ func shutdownScript(s *script) (ordinary, critical run) {
 	return ordinary, critical
 }
 
+// addNamed adds a pod with a name.
+func (s *script) addNamed(uid, name string) {
+	p := spec(uid, always, "app")
+	p.Name = name
+	s.setDesired(p)
+}
+
 // machine adds a fact about a shutdown.
 func (s *script) machine(kind truth.Kind, cause string) {
 	s.CheckFact(truth.Fact{Time: s.now, Kind: kind, Cause: cause})
@@ -101,9 +108,7 @@ func TestLockOfShutdown(t *testing.T) {
 		{"the lock is released without the final status of a pod of the API server", "shutdown",
 			func(s *script) {
 				ordinary, critical := shutdownScript(s)
-				p := spec("u3", always, "app")
-				p.Name = "api"
-				s.setDesired(p)
+				s.addNamed("u3", "api")
 				other := s.start(s.sandbox("u3", 0), "app", 0)
 				s.wait(60)
 				s.machine(truth.ShutdownAnnounced, "")
@@ -140,9 +145,7 @@ func TestNewPodInShutdown(t *testing.T) {
 			shutdownScript(s)
 			s.machine(truth.ShutdownAnnounced, "")
 			s.wait(1)
-			p := spec("u3", v1.RestartPolicyAlways, "app")
-			p.Name = "new"
-			s.setDesired(p)
+			s.addNamed("u3", "new")
 			s.sandbox("u3", 0)
 			s.losePower()
 		}},
@@ -150,9 +153,7 @@ func TestNewPodInShutdown(t *testing.T) {
 			shutdownScript(s)
 			s.machine(truth.ShutdownAnnounced, truth.CauseUnwatched)
 			s.wait(1)
-			p := spec("u3", v1.RestartPolicyAlways, "app")
-			p.Name = "new"
-			s.setDesired(p)
+			s.addNamed("u3", "new")
 			s.sandbox("u3", 0)
 			s.losePower()
 		}},

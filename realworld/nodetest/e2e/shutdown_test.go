@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,7 +17,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"seedlet.dev/realworld/nodetest"
 	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/realworld/systemdtest"
 )
@@ -34,15 +34,7 @@ func TestNodeShutdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, "systemctl", "daemon-reload")
-	s := &suite{node: nodetest.NewWith(t, nodetest.Options{
-		Version: nodetest.V2, SystemdCgroups: true})}
-	s.agent = newAgent(t, s.node, "shutdownGracePeriod: 25s\nshutdownGracePeriodCriticalPods: 10s\n")
-	s.agent.start(t)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the end of the agent's log:\n%s", s.agent.logTail(t, 60))
-		}
-	})
+	s := startOnSystemd(t, "shutdownGracePeriod: 25s\nshutdownGracePeriodCriticalPods: 10s\n")
 	s.runPod(t, "hooked", `
   terminationGracePeriodSeconds: 20
   containers:
@@ -59,17 +51,27 @@ func TestNodeShutdown(t *testing.T) {
   terminationGracePeriodSeconds: 5
   containers:
   - {name: main, image: sample, args: [sleep]}`)
-	for _, name := range []string{"hooked", "stubborn", "critical"} {
-		s.waitLogLine(t, name, "main", "0", "sleeping")
-		s.waitRunning(t, name, "main", 0)
-	}
-	s.eventually(t, "the agent holds the lock", func() bool { return holdsLock(t) })
+	s.waitReadyToShutDown(t)
 	if most := run(t, "busctl", "get-property", "org.freedesktop.login1", "/org/freedesktop/login1",
 		"org.freedesktop.login1.Manager", "InhibitDelayMaxUSec"); most != "t 25000000" {
 		t.Errorf("logind waits %s µs, want 25 s", most)
 	}
 
 	s.testShutdown(t)
+}
+
+// shutdownPods are the pods that run when a machine shuts down: one with a preStop hook, one that
+// ignores TERM, and a critical one.
+var shutdownPods = []string{"hooked", "stubborn", "critical"}
+
+// waitReadyToShutDown waits until the pods run, and the agent delays a shutdown.
+func (s *suite) waitReadyToShutDown(t *testing.T) {
+	t.Helper()
+	for _, name := range shutdownPods {
+		s.waitLogLine(t, name, "main", "0", "sleeping")
+		s.waitRunning(t, name, "main", 0)
+	}
+	s.eventually(t, "the agent holds the lock", func() bool { return holdsLock(t) })
 }
 
 // testShutdown has the machine power off, which fails in the end, and another pod come meanwhile.
@@ -94,7 +96,7 @@ func (s *suite) testShutdown(t *testing.T) {
 	s.waitRunning(t, "late", "main", 0)
 	s.eventually(t, "the agent holds the lock again", func() bool { return holdsLock(t) })
 	ends := map[string]time.Time{}
-	for _, name := range []string{"hooked", "stubborn", "critical"} {
+	for _, name := range shutdownPods {
 		s.waitRunning(t, name, "main", 1)
 		s.waitPhase(t, name, v1.PodRunning)
 		for _, c := range s.listContainers(t, name, "main") {
@@ -158,10 +160,7 @@ func TestPowerOff(t *testing.T) {
 // powerOff runs three pods, powers the machine off, and reports which of them run, with the seconds
 // since, until the machine ends this process.
 func powerOff(t *testing.T) {
-	s := &suite{node: nodetest.NewWith(t, nodetest.Options{
-		Version: nodetest.V2, SystemdCgroups: true})}
-	s.agent = newAgent(t, s.node, "shutdownGracePeriod: 14s\nshutdownGracePeriodCriticalPods: 6s\n")
-	s.agent.start(t)
+	s := startOnSystemd(t, "shutdownGracePeriod: 14s\nshutdownGracePeriodCriticalPods: 6s\n")
 	s.runPod(t, "hooked", `
   terminationGracePeriodSeconds: 7
   containers:
@@ -181,12 +180,7 @@ func powerOff(t *testing.T) {
     image: sample
     args: [sleep]
     lifecycle: {preStop: {exec: {command: [/sample, exit, --after, 1s]}}}`)
-	names := []string{"hooked", "stubborn", "critical"}
-	for _, name := range names {
-		s.waitLogLine(t, name, "main", "0", "sleeping")
-		s.waitRunning(t, name, "main", 0)
-	}
-	s.eventually(t, "the agent holds the lock", func() bool { return holdsLock(t) })
+	s.waitReadyToShutDown(t)
 	report, err := os.Create(systemdtest.ReportFile)
 	if err != nil {
 		t.Fatal(err)
@@ -198,26 +192,44 @@ func powerOff(t *testing.T) {
 		fmt.Fprintf(report, "%.1f %s\n", time.Since(started).Seconds(), state)
 	}
 	run(t, "systemctl", "poweroff", "--no-block")
-	last := ""
+	last, wait := "", 50*time.Millisecond
 	for {
 		select {
 		case <-ended:
 			add("down:" + last)
 			os.Exit(1) // no clean-up: the machine is gone soon
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(wait):
 		}
-		var now []string
-		for _, name := range names {
-			if c := s.newestContainer(t, name, "main"); c != nil && c.GetState() == running {
-				now = append(now, name)
-			}
-		}
-		state := cmp.Or(strings.Join(now, ","), "none")
-		if state != last {
+		state, err := s.runningPods(t.Context())
+		switch {
+		case err != nil && wait == porttest.Patience:
+			t.Fatal(err)
+		case err != nil: // the machine ends the runtime together with this process
+			wait = porttest.Patience
+		case state != last:
 			last = state
 			add(state)
 		}
 	}
+}
+
+// runningPods returns which of the pods have a container that runs.
+func (s *suite) runningPods(ctx context.Context) (string, error) {
+	response, err := s.node.Runtime().ListContainers(ctx,
+		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+			State: &runtimeapi.ContainerStateValue{State: running}}})
+	if err != nil {
+		return "", err
+	}
+	var now []string
+	for _, name := range shutdownPods {
+		for _, c := range response.Containers {
+			if c.Labels["io.kubernetes.pod.name"] == name+"-"+nodeName {
+				now = append(now, name)
+			}
+		}
+	}
+	return cmp.Or(strings.Join(now, ","), "none"), nil
 }
 
 // exitTime returns when a container has exited.

@@ -22,15 +22,7 @@ func TestSystemd(t *testing.T) {
 	if !systemdtest.Inside(t) {
 		return
 	}
-	s := &suite{node: nodetest.NewWith(t, nodetest.Options{
-		Version: nodetest.V2, SystemdCgroups: true})}
-	s.agent = newAgent(t, s.node, podPidsLimit)
-	s.agent.start(t)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the end of the agent's log:\n%s", s.agent.logTail(t, 60))
-		}
-	})
+	s := startOnSystemd(t, podPidsLimit)
 	testCgroupValues(t, s)
 	t.Run("slices", func(t *testing.T) { testSlices(t, s) })
 	t.Run("systemd is reloaded", func(t *testing.T) { testReload(t, s) })
@@ -42,6 +34,22 @@ func TestSystemd(t *testing.T) {
 			t.Errorf("systemd still has %q", left)
 		}
 	})
+}
+
+// startOnSystemd starts an agent with a configuration on this machine, whose cgroups systemd
+// manages. If the test fails, it logs the end of the agent's log.
+func startOnSystemd(t *testing.T, config string) *suite {
+	t.Helper()
+	s := &suite{node: nodetest.NewWith(t, nodetest.Options{
+		Version: nodetest.V2, SystemdCgroups: true})}
+	s.agent = newAgent(t, s.node, config)
+	s.agent.start(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the end of the agent's log:\n%s", s.agent.logTail(t, 60))
+		}
+	})
+	return s
 }
 
 // TestSystemdCluster resizes pods where systemd makes the cgroups.
