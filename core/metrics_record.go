@@ -456,10 +456,6 @@ func (a *Agent) recordRelist(now time.Time) {
 	t.RelistIssued = issued
 }
 
-// evictionSignalEmptyDir is the kubelet's signal of an eviction because an emptyDir volume exceeds
-// its limit.
-const evictionSignalEmptyDir = "emptydirfs.limit"
-
 // recordRejection records a pod that is not run.
 func (a *Agent) recordRejection(reason string) {
 	const resource = "OutOf"

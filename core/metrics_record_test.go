@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/localstorage"
 	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/pod"
@@ -314,7 +315,8 @@ func TestEvictionMetric(t *testing.T) {
 	limited.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
 		EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
 	n := bootWithPods(nil, limited)
-	n.agent.state.Pods["u1"].Storage.Volumes.OverLimit = "data"
+	n.agent.state.Pods["u1"].Storage.Usage.Exceeded = localstorage.Limit{
+		Kind: localstorage.EmptyDirLimit, Name: "data"}
 	n.agent.enqueuePod("u1")
 	n.advance(time.Minute)
 	n.expectMetrics(t, "evicted", map[string]float64{"kubelet_evictions emptydirfs.limit": 1})

@@ -79,9 +79,11 @@ func (a *Agent) adoptPressure() {
 	}
 }
 
-// noteVictim is called after a pod was planned: the node is observed again once a victim has ended.
+// noteVictim is called after a pod was planned: the node is observed again once a victim has ended,
+// and has given back what it was evicted for.
 func (a *Agent) noteVictim(p *pod.Pod) {
-	if p.Stage == pod.Terminated {
+	v := a.state.Eviction.Victim
+	if v != nil && v.UID == p.UID && p.Stage == pod.Terminated && (!v.HoldsDisk || p.HasFreedDisk()) {
 		a.endEviction(p.UID)
 	}
 }

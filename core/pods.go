@@ -168,7 +168,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	a.noteShutdownProgress(p)
 	a.noteVictim(p)
 	if p.IsEvicted() && !evicted {
-		a.state.Metrics.Evicted.Increment(evictionSignalEmptyDir)
+		a.state.Metrics.Evicted.Increment(string(p.Storage.Usage.Exceeded.Kind))
 	}
 	if next, waits := a.state.Images.NextPull(); waits && next != nextPull {
 		a.queue.enqueue(next) // the pod gave up its place in the queue
@@ -225,6 +225,7 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 	a.podEnv.RuntimeNotReady, a.podEnv.NetworkNotReady = a.notReadyReason(),
 		a.state.Runtime.NetworkNotReadyMessage()
 	a.podEnv.MachineShutsDown = a.state.Shutdown.UnderWay()
+	a.podEnv.LayersApart = a.state.Eviction.LayersApart()
 	a.podEnv.NameTaken, a.podEnv.CleanupInProgress = a.isNameTaken(p), a.isBeingCleanedUp(p.UID)
 	return &a.podEnv
 }

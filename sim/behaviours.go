@@ -85,7 +85,8 @@ func fileWritesOf(b *plan.Behaviour) []runtime.FileWrite {
 	var all []runtime.FileWrite
 	for _, w := range b.Writes {
 		all = append(all, runtime.FileWrite{Path: w.Path, At: time.Duration(w.At),
-			Bytes: int64(w.KiB) << 10, Names: int64(w.ThousandNames) * 1000})
+			Bytes: int64(w.KiB) << 10, Names: int64(w.ThousandNames+w.ThousandFiles) * 1000,
+			OwnFiles: w.ThousandFiles > 0})
 	}
 	return all
 }

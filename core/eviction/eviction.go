@@ -17,7 +17,6 @@
 package eviction
 
 import (
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -37,8 +36,8 @@ const (
 	// immediateGrace is the grace period of a pod that is evicted for a hard threshold
 	// (immediateEvictionGracePeriodSeconds).
 	immediateGrace = time.Second
-	// cleanupMax is how much longer than its grace period a victim may take to end until the node is
-	// observed again (podCleanupTimeout).
+	// cleanupMax is how much longer than its grace period a victim may take to end, and to give back
+	// what it holds, until the node is observed again (podCleanupTimeout).
 	cleanupMax = 30 * time.Second
 	// reclaimMax is how long the removal of unused images may take until pods are evicted all the
 	// same, and reclaimValid for how long after it pods are evicted without another one.
@@ -64,8 +63,9 @@ type Manager struct {
 	ReclaimSince time.Time `json:"reclaimSince"`
 	ReclaimedAt  time.Time `json:"reclaimedAt"`
 	// NotBefore is when the last victim or the last reclaim has ended: no earlier observation leads to
-	// another victim.
-	NotBefore time.Time `json:"notBefore"`
+	// another victim. VictimEndedAt is when the last victim has.
+	NotBefore     time.Time `json:"notBefore"`
+	VictimEndedAt time.Time `json:"victimEndedAt"`
 
 	// LastMet holds when a threshold of a condition was last met.
 	LastMet  map[v1.NodeConditionType]time.Time `json:"lastMet,omitempty"`
@@ -116,6 +116,9 @@ type Attempt struct {
 type Victim struct {
 	UID      string    `json:"uid"`
 	Deadline time.Time `json:"deadline"`
+	// HoldsDisk is set if the pod was evicted for a file system: it has ended when its volumes are
+	// removed, which may take longer than the end of its processes.
+	HoldsDisk bool `json:"holdsDisk,omitempty"`
 }
 
 // Eviction is how a pod is evicted.
@@ -188,22 +191,19 @@ func (m *Manager) planReclaim(env *Env) time.Time {
 }
 
 // reclaims reports whether the removal of unused images may help a threshold, and has not been
-// tried just now.
+// tried just now, since the last victim ended: its images may be unused now.
 func (m *Manager) reclaims(t *Threshold, now time.Time) bool {
 	source, _ := sourceOf(t.Signal)
 	holdsImages := source == sourceImagefs || source == sourceNodefs && m.Nodefs == m.Imagefs
-	return holdsImages && (m.ReclaimedAt.IsZero() || now.Sub(m.ReclaimedAt) > reclaimValid)
+	return holdsImages && (m.ReclaimedAt.IsZero() || m.ReclaimedAt.Before(m.VictimEndedAt) ||
+		now.Sub(m.ReclaimedAt) > reclaimValid)
 }
 
 // planSource observes a source that is due, and returns when to plan it again.
 func (m *Manager) planSource(source int, env *Env) time.Time {
 	s, now := &m.Sources[source], env.Effects.Now()
-	isNeeded := slices.ContainsFunc(m.Thresholds, func(t Threshold) bool {
-		of, _ := sourceOf(t.Signal)
-		return of == source
-	})
 	switch {
-	case !isNeeded || s.Op != 0:
+	case !m.observes(source) || s.Op != 0:
 		return time.Time{}
 	case now.Before(s.NextAt):
 		return s.NextAt
@@ -253,7 +253,8 @@ func (m *Manager) planAttempt(env *Env) bool {
 	}
 	e := m.eviction(t, first, a.Usage[first.UID])
 	env.Evict(first, e)
-	m.Victim = &Victim{UID: first.UID, Deadline: env.Effects.Now().Add(e.Grace + cleanupMax)}
+	m.Victim = &Victim{UID: first.UID, Deadline: env.Effects.Now().Add(e.Grace + cleanupMax),
+		HoldsDisk: t.Signal.condition() == v1.NodeDiskPressure}
 	return true
 }
 
@@ -277,7 +278,7 @@ func (m *Manager) PodEnded(uid string, now time.Time) bool {
 }
 
 func (m *Manager) endVictim(now time.Time) {
-	m.Victim, m.NotBefore = nil, now
+	m.Victim, m.NotBefore, m.VictimEndedAt = nil, now, now
 	for i := range m.Sources {
 		m.Sources[i].NextAt = now
 	}

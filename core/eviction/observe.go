@@ -112,6 +112,21 @@ func (m *Manager) observe(source int, body any, env *Env) {
 	}
 }
 
+// LayersApart reports whether the writable layers are, or may be, in another file system than that
+// of the node. Without thresholds for both file systems that is not observed.
+func (m *Manager) LayersApart() bool {
+	return m.observes(sourceNodefs) && m.observes(sourceImagefs) &&
+		(m.Nodefs == 0 || m.Imagefs == 0 || m.Nodefs != m.Imagefs)
+}
+
+// observes reports whether a threshold needs a source.
+func (m *Manager) observes(source int) bool {
+	return slices.ContainsFunc(m.Thresholds, func(t Threshold) bool {
+		of, _ := sourceOf(t.Signal)
+		return of == source
+	})
+}
+
 // evaluate determines which thresholds of a source are met, and the conditions that follow.
 func (m *Manager) evaluate(source int, now time.Time) {
 	for i := range m.Thresholds {

@@ -62,7 +62,9 @@ type Env struct {
 	// Running containers keep running, and terminations go on.
 	RuntimeNotReady, NetworkNotReady string
 	MachineShutsDown                 bool
-	CleanupInProgress                bool // housekeeping is removing a directory or cgroup of this UID
+	// LayersApart reports that writable layers are not, or may not be, in the file system of the node.
+	LayersApart       bool
+	CleanupInProgress bool // housekeeping is removing a directory or cgroup of this UID
 	// AllocatedIDs returns the ranges of host IDs that are allocated to other pods than the one with
 	// the UID. Without sandboxes, ranges that only a sandbox has are left out.
 	AllocatedIDs func(uid string, sandboxes bool) []userns.Range
@@ -183,6 +185,7 @@ func (p *Pod) syncPod(env *Env, w *wakeTimer) {
 	if p.syncResources(sandbox, env, w) || p.evictOverLimit(env) {
 		return
 	}
+	p.measureStorage(env, w)
 	if p.syncVolumes(env, w) && !p.waitsForRuntime(env, false) {
 		p.syncContainers(env, w)
 	}

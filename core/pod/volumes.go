@@ -12,6 +12,7 @@ import (
 
 	"seedlet.dev/core/admission"
 	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/localstorage"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/token"
 	"seedlet.dev/core/volume"
@@ -28,9 +29,11 @@ import (
 
 // Storage holds the facts about the pod's files on the node besides logs.
 type Storage struct {
-	Volumes       volume.Set `json:"volumes"`
-	Binds         []string   `json:"binds,omitempty"`         // mounted subpaths, as bindKeys
-	HostsChecksum string     `json:"hostsChecksum,omitempty"` // of the /etc/hosts that was written
+	Volumes volume.Set         `json:"volumes"`
+	Usage   localstorage.Usage `json:"usage"`
+	Binds   []string           `json:"binds,omitempty"` // mounted subpaths, as bindKeys
+	// HostsChecksum is that of the /etc/hosts that was written.
+	HostsChecksum string `json:"hostsChecksum,omitempty"`
 	// Tokens are the service account tokens in volumes.
 	Tokens          token.Set `json:"tokens"`
 	ReportedFailure string    `json:"reportedFailure,omitempty"` // the failure of the last event
@@ -51,7 +54,7 @@ const (
 	subjectBind    = storageSubject + "bind/"    // followed by the container
 	subjectHosts   = storageSubject + "hosts/"   // followed by the container
 	subjectRelease = storageSubject + "release/" // followed by the step
-	subjectMeasure = storageSubject + "measure/" // followed by the volume
+	subjectMeasure = storageSubject + "measure/" // followed by the item
 	subjectToken   = storageSubject + "token/"
 )
 
@@ -73,7 +76,6 @@ func (p *Pod) syncVolumes(env *Env, w *wakeTimer) bool {
 	if p.issueVolumeOperation(view, env, w) {
 		return false
 	}
-	p.measureVolumes(view, env, w)
 	return p.Storage.Volumes.Ready(&p.Spec.Spec)
 }
 
@@ -89,29 +91,39 @@ func (p *Pod) issueVolumeOperation(view *volume.Pod, env *Env, w *wakeTimer) boo
 	return true
 }
 
-// measureVolumes measures the size of volumes with a size limit from time to time.
-func (p *Pod) measureVolumes(view *volume.Pod, env *Env, w *wakeTimer) {
-	set := &p.Storage.Volumes
-	step, at := set.NextMeasurement(view, env.Effects.Now())
+// measureStorage measures what a pod with limits keeps on disks, from time to time.
+func (p *Pod) measureStorage(env *Env, w *wakeTimer) {
+	usage := &p.Storage.Usage
+	step, at := usage.NextMeasurement(p.localStorage(env), env.Effects.Now())
 	if step == nil {
 		w.waitUntil(at)
 		return
 	}
-	set.MeasurementIssued(env.Effects.Issue(p.Key(), subjectMeasure+step.Volume, fsTimeout,
-		step.Body), step.Volume)
+	usage.MeasurementIssued(env.Effects.Issue(p.Key(), subjectMeasure+step.String(), fsTimeout,
+		step.Body), step.Item)
+}
+
+func (p *Pod) localStorage(env *Env) *localstorage.Pod {
+	return &localstorage.Pod{Spec: p.Spec, Dir: p.dir(env.Node), LogDir: p.logDir(env.Node),
+		IsReady: p.Storage.Volumes.IsReady, RunningID: func(container string) string {
+			if c := p.NewestRun(container); c != nil && c.State == Running {
+				return c.ID
+			}
+			return ""
+		}, LayersApart: env.LayersApart}
 }
 
 const (
 	// ReasonEvicted is the reason of an evicted pod, and of one that is rejected under pressure.
 	ReasonEvicted = "Evicted"
-	evictionGrace = time.Second // the kubelet's, for a pod whose volume exceeds its size limit
+	evictionGrace = time.Second // the kubelet's, for a pod that exceeds a limit
 )
 
-// evictOverLimit evicts the pod if one of its volumes exceeds its size limit, and reports whether
-// it has. A static pod, which no controller would create on another node, and a critical pod are
-// not evicted for it (upstream #40573).
+// evictOverLimit evicts the pod if it exceeds a limit of what it keeps on disks, and reports
+// whether it has. A static pod, which no controller would create on another node, and a critical
+// pod are not evicted for it (upstream #40573).
 func (p *Pod) evictOverLimit(env *Env) bool {
-	message := p.Storage.Volumes.OverLimitMessage(&p.Spec.Spec)
+	message := p.Storage.Usage.Message(p.Spec)
 	if message == "" || admission.IsCritical(p.Spec, p.IsStatic()) {
 		return false
 	}
@@ -200,18 +212,28 @@ func (p *Pod) countUnmount(step string, r op.Record, ev world.Event, env *Env) {
 	}
 }
 
+// HasFreedDisk reports whether the pod has ended and its volumes are removed.
+func (p *Pod) HasFreedDisk() bool {
+	return p.Stage == Terminated && (p.DirRemoved ||
+		!p.NoLongerDesired && p.Storage.ReleaseSteps >= releaseStepsOfDesired)
+}
+
+// releaseStepsOfDesired is the number of steps of releaseVolumes for a pod that is still desired.
+const releaseStepsOfDesired = 4
+
 // releaseVolumes undoes the pod's mounts, and reports whether it has issued an operation. The
 // volumes of a terminated pod that is still desired are removed as well.
 func (p *Pod) releaseVolumes(env *Env) bool {
 	dir := p.dir(env.Node)
-	steps := []any{
+	steps := [releaseStepsOfDesired]any{
 		&world.Unmount{Path: volume.SubPathDir(dir)}, &world.Unmount{Path: dir},
 		&world.RemoveTree{Path: volume.SubPathDir(dir)}, &world.RemoveTree{Path: dir + "/volumes"},
 	}
+	left := len(steps)
 	if p.NoLongerDesired {
-		steps = steps[:2] // removeDirs removes the whole directory
+		left = 2 // removeDirs removes the whole directory
 	}
-	if p.Storage.ReleaseSteps >= len(steps) {
+	if p.Storage.ReleaseSteps >= left {
 		return false
 	}
 	p.Op = env.Effects.Issue(p.Key(), subjectRelease+strconv.Itoa(p.Storage.ReleaseSteps), fsTimeout,
@@ -230,9 +252,9 @@ func (p *Pod) handleStorageCompletion(id world.OpID, r op.Record, ev world.Event
 	case kind == "token":
 		p.handleTokenCompletion(id, r, ev, env)
 		return true
-	case r.Call == "MeasureTree":
-		if p.Storage.Volumes.MeasureOp == id && p.Spec != nil {
-			p.Storage.Volumes.HandleMeasurement(&p.Spec.Spec, ev)
+	case kind == "measure":
+		if p.Storage.Usage.Op == id {
+			p.Storage.Usage.HandleCompletion(p.localStorage(env), ev)
 		}
 		return true
 	}

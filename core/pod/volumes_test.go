@@ -11,6 +11,7 @@ import (
 
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/image"
+	"seedlet.dev/core/localstorage"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
@@ -138,7 +139,7 @@ func TestEviction(t *testing.T) {
 	p := withVolume(v1.VolumeMount{MountPath: "/data"})
 	limit := resource.MustParse("1Mi")
 	p.Spec.Spec.Volumes[0].EmptyDir.SizeLimit = &limit
-	p.Storage.Volumes = volume.Set{OverLimit: "data"}
+	p.Storage.Usage.Exceeded = localstorage.Limit{Kind: localstorage.EmptyDirLimit, Name: "data"}
 	critical := int32(2_000_000_000)
 	p.Spec.Spec.Priority = &critical
 	env := &Env{Node: volumesNode, Effects: &op.Effects{}}
@@ -167,7 +168,7 @@ func TestTerminationIsDurableBeforeItIsReported(t *testing.T) {
 	c := run("web", 0, Running)
 	c.Hash, c.SandboxID = containerHash(&p.Spec.Spec.Containers[0]), "s"
 	p.addContainer(c)
-	p.Storage.Volumes.OverLimit = "data"
+	p.Storage.Usage.Exceeded = localstorage.Limit{Kind: localstorage.EmptyDirLimit, Name: "data"}
 	r := newHarness(t, p).planAt(0)
 	r.expectCall("WriteFile")
 	r.pod.containerByID("web0").advanceState(Exited, r.now)

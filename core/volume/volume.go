@@ -2,11 +2,10 @@
 // content from the API server (content.go).
 //
 // Facts: for each volume how many of its operations have succeeded, what was found at its path and
-// why it failed last; and the measurement of its size. Plan: the next operation (Set.NextOperation)
-// and the next measurement (Set.NextMeasurement), as functions of the facts and the pod. Events:
-// the completions of these operations. Every operation is idempotent: after a restart the agent
-// repeats all of them, and existing volumes stay as they are. Package pod issues the operations.
-// Start reading at Set, then Set.NextOperation.
+// why it failed last. Plan: the next operation (Set.NextOperation), as a function of the facts and
+// the pod. Events: the completions of these operations. Every operation is idempotent: after a
+// restart the agent repeats all of them, and existing volumes stay as they are. Package pod issues
+// the operations. Start reading at Set, then Set.NextOperation.
 package volume
 
 import (
@@ -24,14 +23,6 @@ import (
 // Set is the state of the volumes of a pod.
 type Set struct {
 	Volumes []Volume `json:"volumes,omitempty"` // in the order of their first plan
-
-	MeasureOp world.OpID `json:"measureOp,omitempty"`
-	Measuring string     `json:"measuring,omitempty"` // the volume of MeasureOp
-	Measured  []string   `json:"measured,omitempty"`  // volumes done in this pass
-	NextAt    time.Time  `json:"nextAt"`              // when the next pass of measurements starts
-	OverLimit string     `json:"overLimit,omitempty"` // the volume that exceeds its size limit
-	// Unfinished is the number of consecutive unfinished measurements, by volume.
-	Unfinished map[string]int `json:"unfinished,omitempty"`
 }
 
 // Volume is the state of one volume.
@@ -219,11 +210,17 @@ func (s *Set) checkContent(v *Volume, own int) error {
 // Ready reports whether every volume of the pod has been set up.
 func (s *Set) Ready(spec *v1.PodSpec) bool {
 	for i := range spec.Volumes {
-		if v := s.findNear(i, spec.Volumes[i].Name); v == nil || !v.Ready {
+		if !s.IsReady(i, spec.Volumes[i].Name) {
 			return false
 		}
 	}
 	return true
+}
+
+// IsReady reports whether a volume has been set up, by its position in the spec and its name.
+func (s *Set) IsReady(position int, name string) bool {
+	v := s.findNear(position, name)
+	return v != nil && v.Ready
 }
 
 // Problem returns why a volume has not been set up, in the kubelet's words; empty if none has

@@ -18,9 +18,9 @@ const (
 	measureTimeMax         = time.Minute
 )
 
-// GrowTree makes a directory the top of a deep tree with a number of names, all of one empty file.
-// The tree itself is not stored.
-func (d *Disk) GrowTree(p string, names int64) {
+// GrowTree makes a directory the top of a deep tree with a number of names, each of an empty file
+// of its own or all of one. The tree itself is not stored.
+func (d *Disk) GrowTree(p string, names int64, ownFiles bool) {
 	if d.nodeAt(p) == nil {
 		d.CreateSpecial(p, world.PathDirectory)
 	}
@@ -29,7 +29,7 @@ func (d *Disk) GrowTree(p string, names int64) {
 		panic("disk: " + p + " is no directory")
 	}
 	to := n.content
-	to.modTime, to.names = d.now(), names
+	to.modTime, to.names, to.ownFiles = d.now(), names, ownFiles
 	d.setContent(n, to)
 	d.recordFact(truth.TreeGrown, path.Clean(p), "")
 }

@@ -19,7 +19,7 @@ func TestMeasureDeepTree(t *testing.T) {
 		{names: MeasurableNames + 1, takes: time.Minute, unfinished: true},
 	} {
 		w := newWorld(1, nil)
-		w.disk.GrowTree("/data/tree", c.names)
+		w.disk.GrowTree("/data/tree", c.names, false)
 		body, err := w.Begin(&world.MeasureTree{Path: "/data"})()
 		measured, _ := body.(*world.TreeMeasured)
 		took := w.agenda.Now().Sub(start).Round(time.Second)
@@ -33,7 +33,7 @@ func TestMeasureDeepTree(t *testing.T) {
 func TestRemoveDeepTree(t *testing.T) {
 	w := newWorld(1, nil)
 	const names = 5_000_000 // more than in the two minutes of a call, less than in four
-	w.disk.GrowTree("/data/deep/er", names)
+	w.disk.GrowTree("/data/deep/er", names, false)
 	_, err := w.Begin(&world.RemoveTree{Path: "/data"})()
 	left := w.disk.Names("/data")
 	if !err.Has(world.KindTimeout) || left == 0 || left > names/2 {

@@ -66,13 +66,12 @@ func (d *Disk) Filesystem(p string) world.FilesystemMeasured {
 	used := &world.TreeMeasured{}
 	if n := d.nodeAt(fs.Path); n != nil {
 		n.measure(used)
-		used.Inodes += n.namesBelow()
 	}
 	for _, other := range d.opts.Filesystems {
 		if n := d.nodeAt(other.Path); n != nil && other.Path != fs.Path && within(other.Path, fs.Path) {
 			inner := &world.TreeMeasured{}
 			n.measure(inner)
-			used.Bytes, used.Inodes = used.Bytes-inner.Bytes, used.Inodes-inner.Inodes-n.namesBelow()
+			used.Bytes, used.Inodes = used.Bytes-inner.Bytes, used.Inodes-inner.Inodes
 		}
 	}
 	if fs.Extra != nil {

@@ -252,7 +252,10 @@ func (d *Disk) measureTrees(call *wire.Call, req *world.MeasureTrees) {
 
 func (n *node) measure(sum *world.TreeMeasured) {
 	n.catchUp()
-	sum.Inodes++ // the names of GrowTree are one empty file
+	sum.Inodes++
+	if n.ownFiles {
+		sum.Inodes += n.names
+	}
 	sum.Bytes += (n.size + blockSize - 1) / blockSize * blockSize
 	if n.isDir() {
 		sum.Bytes += blockSize

@@ -24,13 +24,14 @@ type node struct {
 // content is the mutable part of a node. Data is the end of the file: a larger file starts with
 // zeros that are not stored. Data is never modified in place, so responses can share it.
 type content struct {
-	mode    uint32 // permission bits, setGroupID, and the sticky bit
-	uid     int64  // agentUID, unless WriteDir sets another
-	gid     int64
-	modTime time.Time
-	data    []byte
-	size    int64
-	names   int64 // of a directory: names below it that are not stored, see GrowTree
+	mode     uint32 // permission bits, setGroupID, and the sticky bit
+	uid      int64  // agentUID, unless WriteDir sets another
+	gid      int64
+	modTime  time.Time
+	data     []byte
+	size     int64
+	names    int64 // of a directory: names below it that are not stored, see GrowTree
+	ownFiles bool  // each of the names is a file
 }
 
 // entry is a directory entry.

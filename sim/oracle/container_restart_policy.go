@@ -71,5 +71,5 @@ func (*restartPolicy) checkFact(m *model, f *truth.Fact) *finding {
 // stays as it is, unless its policy is to restart it.
 func (c *container) mayBeReplaced() bool {
 	return !c.stopRequestedAt.IsZero() || c.pod.wasRemoved() || c.exitCause != truth.CauseSelf ||
-		c.exitedAt.Add(listReplyBound).After(c.pod.knownAtChange)
+		c.ranAtChange
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
@@ -208,6 +209,11 @@ func (m *model) patchesUnsettled(now time.Time, request any) bool {
 func (m *model) isPeriodic(call string, request any) bool {
 	if slices.Contains(periodicCalls, call) {
 		return true
+	}
+	if stats, isStats := request.(*runtimeapi.ContainerStatsRequest); isStats {
+		c := m.containers[stats.ContainerId]
+		return c != nil && slices.ContainsFunc(c.pod.specs, limitsEphemeralStorage) &&
+			!c.pod.isResizing()
 	}
 	operation, isOperation := request.(world.ObjectOperation)
 	if !isOperation {

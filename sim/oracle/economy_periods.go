@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"seedlet.dev/world"
 )
 
@@ -20,6 +22,11 @@ const (
 	tokenIntervalMin = time.Second
 	// housekeepingPeriod is that of the listings of the directories of all pods.
 	housekeepingPeriod = time.Minute
+	// volumesPeriod is that of the measurements of all volumes of a pod, one after the other, and
+	// storagePeriod that of its logs and writable layers. The first ones may have taken longer.
+	volumesPeriod  = time.Minute - measuringBound
+	storagePeriod  = 10*time.Second - measuringBound
+	measuringBound = 5 * time.Second
 	// nodeChangeBound is how long after a change of the pods the Node's status may still change: its
 	// list of images is read every 30 s.
 	nodeChangeBound = time.Minute
@@ -47,6 +54,13 @@ func (m *model) periodOf(request any, now time.Time) (what string, least time.Du
 		if isWithin(r.Path, m.opts.LogsDir) {
 			return call + " " + r.Path, m.opts.LogMonitorInterval
 		}
+	case *world.MeasureTree:
+		if isWithin(r.Path, m.opts.LogsDir) {
+			return call + " " + r.Path, storagePeriod
+		}
+		return call + " " + r.Path, volumesPeriod
+	case *runtimeapi.ContainerStatsRequest:
+		return call + " " + r.ContainerId, storagePeriod
 	case world.ObjectOperation:
 		what = call + " " + string(r.TargetResource())
 		switch {
@@ -108,6 +122,10 @@ func (m *model) podOfPeriod(request any) *pod {
 		return m.pods[string(r.Spec.BoundObjectRef.UID)]
 	case *world.ListDir:
 		return m.podOfPath(r.Path)
+	case *world.MeasureTree:
+		return m.podOfPath(r.Path)
+	case *runtimeapi.ContainerStatsRequest:
+		return m.podOfRequest(r)
 	}
 	return nil
 }

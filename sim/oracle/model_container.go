@@ -29,6 +29,7 @@ type container struct {
 	startedAt       time.Time // zero: its process never ran
 	exitedAt        time.Time
 	stopRequestedAt time.Time // the first request to stop it
+	ranAtChange     bool      // it ran when its spec changed, for all that the agent had listed
 	exitCode        int32
 	exitCause       string
 	minBackoff      time.Duration // the least back-off after this run, if the run does not reset it
@@ -46,6 +47,7 @@ type container struct {
 
 	limits      truth.Limits // of its cgroup
 	memoryUsage int64        // in bytes, once it has started
+	layerBytes  int64        // in its writable layer
 
 	spec             *v1.Container // the spec that it was created from; nil: not known for sure
 	podFullName      string        // the namespace and name of the pod that it was created for

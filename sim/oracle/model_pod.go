@@ -20,7 +20,6 @@ type pod struct {
 	timesDesired     int              // how often a manifest with this UID appeared or was rewritten
 	timesRemoved     int              // how often the manifest was removed
 	desiredAt        time.Time        // when that happened last
-	knownAtChange    time.Time        // the latest list of containers that the agent had then
 	removedAt        time.Time        // when that happened last
 	specChanged      bool             // it was desired with different specs
 	loosestPolicy    v1.RestartPolicy // the loosest restart policy of all specs; empty: never desired
@@ -62,7 +61,8 @@ type pod struct {
 	removedByHandAt time.Time // the last time
 	countLost       bool      // and no agent knows the containers that were in it
 
-	volumeUsages []volumeUsage // of its volumes with a limit
+	usages []*usage        // of what has a limit
+	peaks  map[string]peak // of what counts for limits of ephemeral-storage
 	// When the agent has evicted the pod for the node, and the message of the Event.
 	pressureEvictedAt time.Time
 	pressureMessage   string
@@ -100,6 +100,14 @@ func (p *pod) historyOf(name string) *runHistory {
 // cannot be known: the run history may continue, or may have started over.
 func (p *pod) wasRemoved() bool { return p.timesRemoved > 0 }
 
+// noteChange notes which containers ran when their spec changed, for all that the agent had listed.
+func (p *pod) noteChange() {
+	for _, c := range p.containers {
+		isListed := c.state == exited && !c.exitedAt.Add(listReplyBound).After(p.model.containersListedAt)
+		c.ranAtChange = c.ranAtChange || !isListed
+	}
+}
+
 func (p *pod) setDesired(now time.Time, spec *v1.Pod) {
 	if p.spec == nil && p.timesDesired > 0 {
 		p.servedTerminal, p.servedStart, p.requiredRound, p.roundCause = "", timeRange{}, 0, nil
@@ -120,10 +128,11 @@ func (p *pod) setDesired(now time.Time, spec *v1.Pod) {
 		p.shutDown = true
 	}
 	previous := p.spec
-	p.spec, p.desiredAt, p.knownAtChange = spec, now, p.model.containersListedAt
+	p.spec, p.desiredAt = spec, now
 	p.timesDesired++
 	if previous != nil && !reflect.DeepEqual(previous.Spec, spec.Spec) {
 		p.specChanged = true
+		p.noteChange()
 		if p.static { // the newest manifest ends up running (upstream #107733)
 			p.servedTerminal = ""
 		}

@@ -153,7 +153,7 @@ func (n *pressureModel) findBetterVictim(m *model, p *pod, resource string,
 // isCertainCandidate reports whether the agent knows that a pod could be evicted.
 func (n *pressureModel) isCertainCandidate(m *model, p *pod) bool {
 	if p.spec == nil || len(p.specs) != 1 || p.wasRemoved() || p.isCritical() ||
-		!p.pressureEvictedAt.IsZero() || len(p.volumesEverOverLimit()) > 0 || p.rejected ||
+		!p.pressureEvictedAt.IsZero() || len(p.limitsEverExceeded()) > 0 || p.rejected ||
 		!p.terminalAt.IsZero() || p.servedTerminal != "" {
 		return false
 	}

@@ -185,7 +185,7 @@ func (p *pod) sandboxProblem(now time.Time) string {
 }
 
 func (p *pod) overLimitProblem() string {
-	return fmt.Sprintf("%v is above its limit, but the pod is not evicted", p.volumesEverOverLimit())
+	return fmt.Sprintf("%v is above its limit, but the pod is not evicted", p.limitsEverExceeded())
 }
 
 // hasRunBefore reports whether a pod whose manifest was removed and came back is served in the

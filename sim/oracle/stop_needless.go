@@ -53,6 +53,7 @@ func (u *needlessStop) addSuspect(m *model, f *truth.Fact) {
 		return
 	}
 	p := c.pod
+	p.measureStorage(f.Time) // its logs may have grown
 	switch {
 	case p.spec == nil, p.wasRemoved() && !m.isOfCurrentManifest(c), p.specChanged,
 		len(p.fullName.pods) > 1:

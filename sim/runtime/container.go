@@ -46,9 +46,10 @@ type container struct {
 
 	withoutResources bool // the runtime does not report them, as containerd 1.6
 
-	load               Load // of its process, as far as its script has set it
-	starting, removing bool // a call is in progress on it
-	removed            bool // from the runtime
+	load               Load             // of its process, as far as its script has set it
+	layer              map[string]int64 // the sizes of the files in its writable layer
+	starting, removing bool             // a call is in progress on it
+	removed            bool             // from the runtime
 	script             Script
 	termSent, killSent bool
 	killDelay          time.Duration

@@ -4,42 +4,81 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/sim/truth"
 )
 
 // FileWrite sets a file of a process to a size, or makes a tree.
 type FileWrite struct {
-	Path  string        // in the container; ignored if it is in no mount
+	Path  string        // in the container; in no mount: in its writable layer
 	At    time.Duration // since the start of the process
 	Bytes int64
 	Names int64 // not zero: the path becomes a deep tree with so many names
+	// OwnFiles makes each of the names an empty file of its own; they are of one file otherwise.
+	OwnFiles bool
 }
 
 // scheduleWrites schedules the file writes of a process.
 func (r *Runtime) scheduleWrites(c *container) {
 	for _, w := range c.script.Writes {
-		if hostPath := c.nodePath(w.Path); hostPath != "" && r.opts.OpenFile != nil {
-			r.after(w.At, func() {
-				switch {
-				case c.State != running:
-				case w.Names > 0:
-					r.opts.GrowTree(hostPath, w.Names)
-				default:
-					r.opts.OpenFile(hostPath).Resize(w.Bytes)
-				}
-			})
+		hostPath, isMount := c.nodePath(w.Path)
+		if hostPath == "" && isMount || r.opts.OpenFile == nil {
+			continue
 		}
+		r.after(w.At, func() {
+			switch {
+			case c.State != running:
+			case !isMount:
+				r.writeLayer(c, w.Path, w.Bytes)
+			case w.Names > 0:
+				r.opts.GrowTree(hostPath, w.Names, w.OwnFiles)
+			default:
+				r.opts.OpenFile(hostPath).Resize(w.Bytes)
+			}
+		})
 	}
 }
 
-// nodePath returns the path on the node of a path in the container; empty if the path is in the
-// container's own file system or in an image.
-func (c *container) nodePath(p string) string {
-	longest, hostPath := "", ""
+// nodePath returns the path on the node of a path in the container; empty if the path is in an
+// image, or in no mount.
+func (c *container) nodePath(p string) (hostPath string, isMount bool) {
+	longest := ""
 	for _, m := range c.config.Mounts {
 		rest, isBelow := strings.CutPrefix(p, m.ContainerPath+"/")
-		if isBelow && m.HostPath != "" && len(m.ContainerPath) > len(longest) {
-			longest, hostPath = m.ContainerPath, path.Join(m.HostPath, rest)
+		if isBelow && len(m.ContainerPath) > len(longest) {
+			longest, hostPath = m.ContainerPath, ""
+			if m.HostPath != "" {
+				hostPath = path.Join(m.HostPath, rest)
+			}
 		}
 	}
-	return hostPath
+	return hostPath, longest != ""
+}
+
+// writeLayer sets the size of a file in the writable layer of a container, which stays until the
+// container is removed.
+func (r *Runtime) writeLayer(c *container, name string, bytes int64) {
+	if c.layer == nil {
+		c.layer = map[string]int64{}
+	}
+	c.layer[name] = bytes
+	r.recordFact(c, truth.Fact{Kind: truth.LayerResized, Bytes: c.layerBytes()})
+}
+
+func (c *container) layerBytes() int64 {
+	sum := int64(0)
+	for _, bytes := range c.layer { //ordered: a sum
+		sum += bytes
+	}
+	return sum
+}
+
+// layerUsage returns what the runtime reports of the writable layer of a container.
+func (c *container) layerUsage(at int64) *runtimeapi.FilesystemUsage {
+	return &runtimeapi.FilesystemUsage{Timestamp: at,
+		FsId:       &runtimeapi.FilesystemIdentifier{Mountpoint: ImageDirectory},
+		UsedBytes:  &runtimeapi.UInt64Value{Value: uint64(c.layerBytes())},
+		InodesUsed: &runtimeapi.UInt64Value{Value: uint64(len(c.layer))}}
 }

@@ -17,7 +17,7 @@ func TestNodePath(t *testing.T) {
 		"/data/a": "/v/data/a", "/data/deep/a/b": "/v/deep/a/b", "/data/deeper": "/v/data/deeper",
 		"/database": "", "/image/a": "", "/a": "",
 	} {
-		if got := c.nodePath(inside); got != want {
+		if got, _ := c.nodePath(inside); got != want {
 			t.Errorf("%s is at %q, want %q", inside, got, want)
 		}
 	}

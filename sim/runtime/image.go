@@ -87,12 +87,15 @@ const (
 // AddImage makes the runtime know an image before the agent mentions it.
 func (r *Runtime) AddImage(ref string) { r.image(ref) }
 
-// ImageUsage returns what the images that are present occupy.
+// ImageUsage returns what the images that are present and the writable layers occupy.
 func (r *Runtime) ImageUsage() (bytes, inodes int64) {
 	for _, name := range slices.Sorted(maps.Keys(r.images)) {
 		if img := r.images[name]; img.present && name == img.ref {
 			bytes, inodes = bytes+img.bytes, inodes+imageInodes
 		}
+	}
+	for _, c := range r.containerOrder {
+		bytes, inodes = bytes+c.layerBytes(), inodes+int64(len(c.layer))
 	}
 	return bytes, inodes
 }

@@ -49,8 +49,9 @@ type Options struct {
 	// OpenFile opens a file that a container writes to. It creates the file and missing directories,
 	// including those that the agent has just removed. Nil: containers write no files.
 	OpenFile func(path string) File
-	// GrowTree makes a deep tree of a number of names at a path, for a process.
-	GrowTree func(path string, names int64)
+	// GrowTree makes a deep tree of a number of names at a path, for a process: each of an empty file
+	// of its own, or all of one.
+	GrowTree func(path string, names int64, ownFiles bool)
 	Exists   func(path string) bool // reports whether a file or directory exists
 
 	// NodeAddresses are the addresses of the machine, on which pods in the host network listen.

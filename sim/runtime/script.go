@@ -28,7 +28,7 @@ type Script struct {
 	LogBytesPerSecond int64  // written to the log each second
 	Message           string // termination message of an exit by itself, unless OOM is set
 
-	Writes []FileWrite // to files in mounts
+	Writes []FileWrite // to files
 	Loads  []Load      // what it uses; none: an amount of its own
 
 	StopDelay    time.Duration // from TERM to the exit

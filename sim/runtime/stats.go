@@ -91,7 +91,7 @@ func (r *Runtime) listSandboxStats() *runtimeapi.ListPodSandboxStatsResponse {
 			memory, processes = memory+c.memoryUsage(), processes+c.processes()
 			linux.Containers = append(linux.Containers, &runtimeapi.ContainerStats{
 				Attributes: &runtimeapi.ContainerAttributes{Id: c.ID, Metadata: c.config.Metadata},
-				Memory:     memoryStats(at, c.memoryUsage())})
+				Memory:     memoryStats(at, c.memoryUsage()), WritableLayer: c.layerUsage(at)})
 		}
 		linux.Memory = memoryStats(at, memory)
 		linux.Process = &runtimeapi.ProcessUsage{Timestamp: at,

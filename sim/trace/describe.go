@@ -282,6 +282,8 @@ func describeFact(f *truth.Fact) string {
 		add(fmt.Sprintf("exit %d", f.ExitCode))
 	case truth.StopRequested:
 		add(fmt.Sprintf("grace %ds", f.GraceSeconds))
+	case truth.LayerResized:
+		add(fmt.Sprintf("%d bytes", f.Bytes))
 	case truth.EventRecorded:
 		add(f.Reason)
 		add(shortText(f.Message))

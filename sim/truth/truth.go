@@ -31,6 +31,7 @@ const (
 
 	ContainerResized Kind = "ContainerResized" // it has other Limits
 	LimitRefused     Kind = "LimitRefused"     // a limit of memory below the Bytes that it uses
+	LayerResized     Kind = "LayerResized"     // its writable layer has Bytes
 
 	StopRequested Kind = "StopRequested" // StopContainer took effect: TERM was sent; GraceSeconds
 	KillRequested Kind = "KillRequested" // KILL was sent, for Cause
@@ -81,7 +82,7 @@ var kinds = []Kind{
 	PathRemoved, FileResized, TreeGrown, PathRenamed, Mounted, Unmounted, PowerLost, CgroupCreated,
 	CgroupRemoved, EventRecorded, ObjectCreated, ObjectUpdated, ObjectDeleted, TokenIssued,
 	WroteNothing, ShutdownAnnounced, ShutdownCancelled, ShutdownDelayed, ShutdownPermitted,
-	ImageRemoved,
+	ImageRemoved, LayerResized,
 }
 
 // Causes of an exit, a kill or a stop.

@@ -55,7 +55,7 @@ func TestCluster(t *testing.T) {
 		{"the agent is killed at random", c.testAgentKilledAtRandom},
 		{"a rollout completes while the agent is killed", c.testRolloutUnderKills},
 		{"the agent bootstraps its client certificate", c.testCertificateBootstrap},
-		{"an emptyDir over its limit evicts its pod", c.testEmptyDirLimit},
+		{"pods over limits of local storage are evicted", c.testLocalStorageLimits},
 		{"a cordon blocks and a taint evicts pods", c.testTaint},
 		{"nothing is left", c.testEverythingDeleted},
 	}

@@ -93,7 +93,7 @@ func (c *clusterSuite) testRolloutUnderKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := c.runningPods(t)
-	// For testEmptyDirLimit: volumes are measured once a minute.
+	// For testLocalStorageLimits: volumes are measured once a minute.
 	c.apply(t, overLimitManifest)
 	image := strings.TrimSuffix(c.agent.sampleImage, "v1") + "v2"
 	random := newRandom(t)
@@ -115,8 +115,8 @@ func (c *clusterSuite) testRolloutUnderKills(t *testing.T) {
 			t.Errorf("%s was not replaced", name)
 		}
 	}
-	isOther := func(name, _ string) bool { // greedy runs until it is evicted, see testEmptyDirLimit
-		return strings.HasPrefix(name, "shop-") || name == "greedy"
+	isOther := func(name, _ string) bool { // the greedy ones run until testLocalStorageLimits
+		return strings.HasPrefix(name, "shop-") || strings.HasPrefix(name, "greedy-")
 	}
 	maps.DeleteFunc(before, isOther)
 	maps.DeleteFunc(after, isOther)

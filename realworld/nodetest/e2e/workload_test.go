@@ -143,11 +143,11 @@ func (c *clusterSuite) testWorkloads(t *testing.T) {
 	})
 }
 
-// overLimitManifest is a pod that exceeds the size limit of an emptyDir. Usage is measured once a
+// overLimitManifest are pods that exceed limits of local storage. Volumes are measured once a
 // minute.
-const overLimitManifest = `apiVersion: v1
+var overLimitManifest = strings.ReplaceAll(`apiVersion: v1
 kind: Pod
-metadata: {name: greedy, namespace: town}
+metadata: {name: greedy-volume, namespace: town}
 spec:
   terminationGracePeriodSeconds: 5
   volumes: [{name: disk, emptyDir: {sizeLimit: 4Ki}}]
@@ -158,22 +158,53 @@ spec:
     volumeMounts: [{name: disk, mountPath: /disk}]
   containers:
   - {name: main, image: IMAGE, args: [sleep]}
-`
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: greedy-layer, namespace: town}
+spec:
+  terminationGracePeriodSeconds: 5
+  containers:
+  - name: main
+    image: IMAGE
+    args: [sleep]
+    resources: {limits: {ephemeral-storage: 8Ki}}
+    lifecycle: {postStart: {exec: {command: [/sample, write, /tmp/file, TEXT]}}}
+  - {name: beside, image: IMAGE, args: [sleep], resources: {limits: {ephemeral-storage: 1Gi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: greedy-log, namespace: town}
+spec:
+  terminationGracePeriodSeconds: 5
+  containers:
+  - name: main
+    image: IMAGE
+    args: [talk, --lines, "1000"]
+    resources: {limits: {ephemeral-storage: 32Ki}}
+  - {name: beside, image: IMAGE, args: [sleep]}
+`, "TEXT", strings.Repeat("x", 16<<10))
 
-// testEmptyDirLimit checks that pod greedy, which testRolloutUnderKills created, is evicted.
-func (c *clusterSuite) testEmptyDirLimit(t *testing.T) {
-	c.waitUntil(t, "greedy is evicted", func() bool {
-		return c.apiPod(t, "greedy").Status.Phase == v1.PodFailed
-	})
-	const message = `Usage of EmptyDir volume "disk" exceeds the limit "4Ki". `
-	status := c.apiPod(t, "greedy").Status
-	if status.Reason != "Evicted" || status.Message != message {
-		t.Errorf("the pod's reason is %q, its message %q", status.Reason, status.Message)
-	}
-	for _, s := range status.ContainerStatuses {
-		// The eviction may have come before the start of main.
-		if s.State.Running != nil || s.RestartCount != 0 {
-			t.Errorf("container %s: %+v", s.Name, s)
+// testLocalStorageLimits checks that the pods of overLimitManifest, which testRolloutUnderKills
+// created, are evicted.
+func (c *clusterSuite) testLocalStorageLimits(t *testing.T) {
+	for name, message := range map[string]string{ //ordered: the pods are independent
+		"greedy-volume": `Usage of EmptyDir volume "disk" exceeds the limit "4Ki". `,
+		"greedy-layer":  `Container main exceeded its local ephemeral storage limit "8Ki". `,
+		"greedy-log":    `Pod ephemeral local storage usage exceeds the total limit of containers 32Ki. `,
+	} {
+		c.waitUntil(t, name+" is evicted", func() bool {
+			return c.apiPod(t, name).Status.Phase == v1.PodFailed
+		})
+		status := c.apiPod(t, name).Status
+		if status.Reason != "Evicted" || status.Message != message {
+			t.Errorf("the reason of %s is %q, its message %q", name, status.Reason, status.Message)
+		}
+		for _, s := range status.ContainerStatuses {
+			// The eviction may have come before the start of main.
+			if s.State.Running != nil || s.RestartCount != 0 {
+				t.Errorf("%s: container %s: %+v", name, s.Name, s)
+			}
 		}
 	}
 }
