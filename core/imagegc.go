@@ -10,6 +10,7 @@ import (
 	"seedlet.dev/core/imagegc"
 	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/pod"
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/world"
 )
@@ -28,22 +29,22 @@ func (a *Agent) imageGCEnv() *imagegc.Env {
 
 // imageReferences returns the images that pods use or are about to use: those of all specs that are
 // known or desired, and those that are being pulled. The images of containers are listed by the
-// runtime.
+// runtime, so a pod of the API server that has ended uses none besides.
 func (a *Agent) imageReferences() []string {
 	var refs []string
-	add := func(pod *v1.Pod) { refs = appendImages(refs, &pod.Spec) }
+	add := func(spec *v1.Pod) { refs = appendImages(refs, &spec.Spec) }
 	for _, uid := range a.podUIDs {
-		if p := a.state.Pods[uid]; p.Spec != nil {
+		if p := a.state.Pods[uid]; p.Spec != nil && (p.Stage != pod.Terminated || p.IsStatic()) {
 			add(p.Spec)
 		}
 	}
 	for name := range a.state.APIPodUIDs { //ordered: a set
-		if pod := a.apiPod(name); pod != nil && !statuswriter.IsTerminal(&pod.Status) {
-			add(pod)
+		if object := a.apiPod(name); object != nil && !statuswriter.IsTerminal(&object.Status) {
+			add(object)
 		}
 	}
-	for _, pod := range a.state.Manifests.Pods() {
-		add(pod)
+	for _, spec := range a.state.Manifests.Pods() {
+		add(spec)
 	}
 	for _, img := range a.state.Images.Images { //ordered: a set
 		refs = append(refs, img.Ref, img.ID)

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -22,7 +23,8 @@ import (
 func (a *Agent) evictionEnv() *eviction.Env {
 	s := &a.state
 	env := &eviction.Env{Effects: &a.effects, Node: nodeobject.Reference(s.Node.Name),
-		PodsMemoryMax: s.QOS.Limits.MemoryBytes,
+		PodsMemoryMax:    s.QOS.Limits.MemoryBytes,
+		RemoveContainers: a.collectContainers, AreContainersRemoved: a.areContainersCollected,
 		RemoveImages: func() {
 			s.ImageGC.RequestRemovalOfUnused(s.Now)
 			a.queue.enqueue(imagegc.Owner)
@@ -51,6 +53,31 @@ func (a *Agent) evictionCandidates() []eviction.Candidate {
 		}
 	}
 	return all
+}
+
+// collectContainers has the containers of all pods removed that have ended, and whose final status
+// the API server has: an agent that is started later knows it from there. Static pods keep theirs,
+// which say that they have run.
+func (a *Agent) collectContainers() {
+	for _, uid := range a.podUIDs {
+		if p := a.state.Pods[uid]; a.isAPIPod(p) && a.state.StatusWriter.IsTerminalWritten(uid) {
+			p.CollectRuns()
+			a.enqueuePod(uid)
+		}
+	}
+}
+
+func (a *Agent) areContainersCollected() bool {
+	return !slices.ContainsFunc(a.podUIDs, func(uid string) bool {
+		return !a.state.Pods[uid].IsCollected()
+	})
+}
+
+// noteCollected is called after a pod was planned.
+func (a *Agent) noteCollected(p *pod.Pod) {
+	if p.EndCollection() {
+		a.queue.enqueue(eviction.Owner)
+	}
 }
 
 // evict evicts a pod.

@@ -167,6 +167,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	a.recordPodPlan(p)
 	a.noteShutdownProgress(p)
 	a.noteVictim(p)
+	a.noteCollected(p)
 	if p.IsEvicted() && !evicted {
 		a.state.Metrics.Evicted.Increment(string(p.Storage.Usage.Exceeded.Kind))
 	}

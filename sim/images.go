@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"encoding/json"
+	"strconv"
 	"strings"
 	"time"
 
@@ -71,4 +73,20 @@ func (r *run) imageBytesUsed() func() int64 {
 func imageBytesKept(spec *plan.Spec) int64 {
 	const lowThresholdPercent = 80
 	return spec.Node.ImageBytes * lowThresholdPercent / 100
+}
+
+// unusedImages returns the unpinned images of the node that no pod of the plan names.
+func unusedImages(spec *plan.Spec) []string {
+	var unused []string
+	text, err := json.Marshal(spec)
+	if err != nil {
+		panic("sim: a plan cannot be encoded: " + err.Error())
+	}
+	for _, img := range spec.Node.NodeImages {
+		named := strings.Count(string(text), strconv.Quote(img.Ref))
+		if named == 1 && !img.Pinned {
+			unused = append(unused, img.Ref)
+		}
+	}
+	return unused
 }

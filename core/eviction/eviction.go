@@ -5,7 +5,8 @@
 // threshold, since when it is met; for each pressure condition, when it was last observed; the
 // usage of the pods while a threshold asks for a victim; the victim that ends. Plan: observes the
 // node every ten seconds; if a threshold has been met for its grace period, observes the pods and
-// evicts the one that ranks first; for a file system with images, unused ones are removed before.
+// evicts the one that ranks first; for a file system with images, those that are unused are removed
+// before, and before them the containers of pods that have ended.
 // Events: completions of observations, and the ends of pods and of removals.
 //
 // One observation of the node leads to one victim at most, and the next observation is asked for
@@ -39,10 +40,12 @@ const (
 	// cleanupMax is how much longer than its grace period a victim may take to end, and to give back
 	// what it holds, until the node is observed again (podCleanupTimeout).
 	cleanupMax = 30 * time.Second
-	// reclaimMax is how long the removal of unused images may take until pods are evicted all the
-	// same, and reclaimValid for how long after it pods are evicted without another one.
-	reclaimMax   = 30 * time.Second
-	reclaimValid = 20 * time.Second
+	// reclaimMax is how long the removal of containers and unused images may take until pods are
+	// evicted all the same, containersMax how long that of containers, and reclaimValid for how long
+	// after it pods are evicted without another one.
+	reclaimMax    = 30 * time.Second
+	containersMax = 10 * time.Second
+	reclaimValid  = 20 * time.Second
 	// usageFailuresMax is after how many failures in a row to observe the pods they are ranked
 	// without: a node that runs out of memory cannot wait for its runtime.
 	usageFailuresMax = 3
@@ -58,9 +61,11 @@ type Manager struct {
 	ImagePath string `json:"imagePath,omitempty"`
 	Nodefs    uint64 `json:"nodefs,omitempty"`  // the device of the file system
 	Imagefs   uint64 `json:"imagefs,omitempty"` // the device of the file system
-	// ReclaimSince is since when images are being removed, before a pod is evicted for a file system;
-	// zero: they are not. ReclaimedAt is when the last removal ended.
+	// ReclaimSince is since when containers and images are being removed, before a pod is evicted for
+	// a file system; zero: they are not. ImagesSince is since when images are: after the containers,
+	// some of which have used them. ReclaimedAt is when the last removal ended.
 	ReclaimSince time.Time `json:"reclaimSince"`
+	ImagesSince  time.Time `json:"imagesSince"`
 	ReclaimedAt  time.Time `json:"reclaimedAt"`
 	// NotBefore is when the last victim or the last reclaim has ended: no earlier observation leads to
 	// another victim. VictimEndedAt is when the last victim has.
@@ -136,6 +141,10 @@ type Env struct {
 	Request world.MeasureNode
 	// PodsMemoryMax is the memory that all pods together may use; zero: there is no limit.
 	PodsMemoryMax int64
+	// RemoveContainers has the containers of pods that have ended removed, and AreContainersRemoved
+	// reports whether that is done.
+	RemoveContainers     func()
+	AreContainersRemoved func() bool
 	// RemoveImages has all unused images removed, and AreImagesRemoved reports whether that is done
 	// after a request of a time.
 	RemoveImages     func()
@@ -173,25 +182,34 @@ func (m *Manager) Plan(env *Env) time.Time {
 	return wake
 }
 
-// planReclaim ends the removal of images, and returns when it has taken long enough. The file
-// systems are observed again after it; memory and processes are meanwhile.
+// planReclaim goes on with the removal of containers and images, and returns when it has taken long
+// enough. The file systems are observed again after it; memory and processes are meanwhile.
 func (m *Manager) planReclaim(env *Env) time.Time {
 	since, now := m.ReclaimSince, env.Effects.Now()
 	if since.IsZero() {
 		return time.Time{}
 	}
-	if deadline := since.Add(reclaimMax); now.Before(deadline) && !env.AreImagesRemoved(since) {
+	if m.ImagesSince.IsZero() {
+		deadline := since.Add(containersMax)
+		if now.Before(deadline) && !env.AreContainersRemoved() {
+			return deadline
+		}
+		m.ImagesSince = now
+		env.RemoveImages()
+	}
+	deadline := since.Add(reclaimMax)
+	if now.Before(deadline) && !env.AreImagesRemoved(m.ImagesSince) {
 		return deadline
 	}
-	m.ReclaimSince, m.ReclaimedAt, m.NotBefore = time.Time{}, now, now
+	m.ReclaimSince, m.ImagesSince, m.ReclaimedAt, m.NotBefore = time.Time{}, time.Time{}, now, now
 	for i := range m.Sources {
 		m.Sources[i].NextAt = now
 	}
 	return time.Time{}
 }
 
-// reclaims reports whether the removal of unused images may help a threshold, and has not been
-// tried just now, since the last victim ended: its images may be unused now.
+// reclaims reports whether the removal of containers and images may help a threshold, and has not
+// been tried just now, since the last victim ended: its own can be removed now.
 func (m *Manager) reclaims(t *Threshold, now time.Time) bool {
 	source, _ := sourceOf(t.Signal)
 	holdsImages := source == sourceImagefs || source == sourceNodefs && m.Nodefs == m.Imagefs

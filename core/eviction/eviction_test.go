@@ -30,8 +30,10 @@ type harness struct {
 	candidates []Candidate
 	evicted    []string // UID, grace period and message
 
-	reclaims  int  // requests to remove images
-	reclaimed bool // they are done
+	collections int  // requests to remove containers
+	collected   bool // they are done
+	reclaims    int  // requests to remove images
+	reclaimed   bool // they are done
 }
 
 func newHarness(t *testing.T, c *kubeletconfig.KubeletConfiguration) *harness {
@@ -55,8 +57,10 @@ func (h *harness) env() *Env {
 		Evict: func(c Candidate, e Eviction) {
 			h.evicted = append(h.evicted, fmt.Sprintf("%s %v %s", c.UID, e.Grace, e.Message))
 		}, RecordAge: func(Signal, time.Duration) {},
-		RemoveImages:     func() { h.reclaims++ },
-		AreImagesRemoved: func(time.Time) bool { return h.reclaimed }}
+		RemoveContainers:     func() { h.collections++ },
+		AreContainersRemoved: func() bool { return h.collected },
+		RemoveImages:         func() { h.reclaims++ },
+		AreImagesRemoved:     func(time.Time) bool { return h.reclaimed }}
 }
 
 // observeDisks answers the observations of the file systems that are due: of the root and of the
@@ -88,12 +92,20 @@ func (h *harness) observeDisks(wait time.Duration, devices, availableMiB int) {
 	}
 }
 
-// Images are removed before a pod is evicted for the file system that they are on, each time, and
-// not for ever.
+// Containers and then images are removed before a pod is evicted for the file system that they are
+// on, each time, and not for ever.
 func TestImagesAreRemovedFirst(t *testing.T) {
 	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
 		EvictionHard: map[string]string{"imagefs.available": "15%"}})
 	h.addPod("a", 0, 0)
+	h.observeDisks(0, 2, 100)
+	h.observeDisks(5*time.Second, 2, 100)
+	h.expect("containers are being removed")
+	if h.collections != 1 || h.reclaims != 0 {
+		t.Errorf("%d requests to remove containers and %d to remove images, want 1 and 0", h.collections,
+			h.reclaims)
+	}
+	h.collected = true
 	h.observeDisks(0, 2, 100)
 	h.observeDisks(5*time.Second, 2, 100)
 	if h.expect("images are being removed"); h.reclaims != 1 {
@@ -103,9 +115,10 @@ func TestImagesAreRemovedFirst(t *testing.T) {
 	h.observeDisks(0, 2, 200)
 	h.observeDisks(time.Minute, 2, 200)
 	h.expect("they were enough")
-	h.reclaimed = false
+	h.collected, h.reclaimed = false, false
 	h.observeDisks(time.Minute, 2, 100)
-	h.observeDisks(reclaimMax-time.Second, 2, 100)
+	h.observeDisks(containersMax, 2, 100)
+	h.observeDisks(reclaimMax-containersMax-time.Second, 2, 100)
 	if h.expect("images are being removed again"); h.reclaims != 2 {
 		t.Errorf("%d requests to remove images, want 2", h.reclaims)
 	}
@@ -123,8 +136,8 @@ func TestImagesElsewhereAreNotRemoved(t *testing.T) {
 		h.addPod("a", 0, 0)
 		h.observeDisks(0, devices, 500)
 		h.observeDisks(period, devices, 100)
-		if h.reclaims != want || len(h.evicted) != 1-want {
-			t.Errorf("%d devices: %d requests to remove images, evicted %q", devices, h.reclaims,
+		if h.collections != want || len(h.evicted) != 1-want {
+			t.Errorf("%d devices: %d requests to remove containers, evicted %q", devices, h.collections,
 				h.evicted)
 		}
 	}

@@ -113,17 +113,17 @@ func (m *Manager) observe(source int, body any, env *Env) {
 }
 
 // LayersApart reports whether the writable layers are, or may be, in another file system than that
-// of the node. Without thresholds for both file systems that is not observed.
+// of the node. Without thresholds for a file system that is not observed.
 func (m *Manager) LayersApart() bool {
-	return m.observes(sourceNodefs) && m.observes(sourceImagefs) &&
-		(m.Nodefs == 0 || m.Imagefs == 0 || m.Nodefs != m.Imagefs)
+	return m.observes(sourceNodefs) && (m.Nodefs == 0 || m.Nodefs != m.Imagefs)
 }
 
-// observes reports whether a threshold needs a source.
+// observes reports whether a threshold needs a source. One for either file system needs both: what
+// is removed before a pod is evicted depends on whether they are one.
 func (m *Manager) observes(source int) bool {
 	return slices.ContainsFunc(m.Thresholds, func(t Threshold) bool {
 		of, _ := sourceOf(t.Signal)
-		return of == source
+		return (of == sourceNode) == (source == sourceNode)
 	})
 }
 
@@ -192,7 +192,7 @@ func (m *Manager) startAttempt(source int, env *Env) {
 	if t := &m.Thresholds[chosen]; m.reclaims(t, env.Effects.Now()) {
 		if m.ReclaimSince.IsZero() {
 			m.ReclaimSince = env.Effects.Now()
-			env.RemoveImages()
+			env.RemoveContainers()
 		}
 		return
 	}

@@ -372,6 +372,7 @@ func (p *Pod) syncTerminated(env *Env, w *wakeTimer) {
 		p.persistRecord(env, w)
 		if p.isSettled() && !p.isBackingOff("", w) && !p.releaseVolumes(env) {
 			p.removeOldRuns(env, w)
+			p.removeCollected(env, w)
 			p.removeCgroups(env)
 		}
 		return

@@ -116,6 +116,8 @@ type Pod struct {
 	Watches       Watches        `json:"watches"`                 // of API objects in the spec
 	OverBudget    bool           `json:"overBudget,omitempty"`    // the spec exceeds a bound
 	FullyRemoved  bool           `json:"fullyRemoved,omitempty"`  // nothing of the pod is left
+	// CollectsRuns is set while the containers of the pod, which has ended, are removed for the space.
+	CollectsRuns bool `json:"collectsRuns,omitempty"`
 	// OnlyRuntimeRecordsLeft is set if nothing is left except records that the runtime fails to
 	// remove.
 	OnlyRuntimeRecordsLeft bool `json:"onlyRuntimeRecordsLeft,omitempty"`

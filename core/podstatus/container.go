@@ -195,3 +195,24 @@ func mountStatuses(container *v1.Container, node *pod.Node) []v1.VolumeMountStat
 	}
 	return statuses
 }
+
+// keepRemovedRuns gives each container of which the runtime has no run any more the terminated state
+// that is stored at the API server.
+func keepRemovedRuns(status, stored *v1.PodStatus) {
+	keepRemoved(status.InitContainerStatuses, stored.InitContainerStatuses)
+	keepRemoved(status.ContainerStatuses, stored.ContainerStatuses)
+	keepRemoved(status.EphemeralContainerStatuses, stored.EphemeralContainerStatuses)
+}
+
+func keepRemoved(statuses, stored []v1.ContainerStatus) {
+	byName := map[string]*v1.ContainerStatus{}
+	for i := range stored {
+		byName[stored[i].Name] = &stored[i]
+	}
+	for i := range statuses {
+		earlier := byName[statuses[i].Name]
+		if earlier != nil && earlier.State.Terminated != nil && statuses[i].ContainerID == "" {
+			statuses[i] = *earlier
+		}
+	}
+}

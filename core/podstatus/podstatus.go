@@ -88,6 +88,9 @@ func ServedPod(p *pod.Pod, node *pod.Node, runtimeName string) *v1.Pod {
 	status.Conditions = conditions(p, &node.Wall)
 	setIPs(status, p, node)
 	setContainerStatuses(status, p, node, runtimeName)
+	if pod.IsTerminal(p.Spec.Status.Phase) {
+		keepRemovedRuns(status, &p.Spec.Status)
+	}
 	status.AllocatedResources = podresources.PodRequests(p.Spec, podresources.PodResourcesOptions{})
 	status.Resources = podResources(p, status.AllocatedResources)
 	limitMessages(served)

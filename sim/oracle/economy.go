@@ -177,9 +177,12 @@ func (s *Set) Called(now time.Time, request any) {
 	}
 }
 
-// rotatesFullLog reports whether a request begins the rotation of a log that has grown too large:
-// processes write to their logs all the time.
+// rotatesFullLog reports whether a request begins the rotation of a log that has grown too large,
+// or compresses the one before: processes write to their logs all the time.
 func (m *model) rotatesFullLog(request any) bool {
+	if compress, isCompress := request.(*world.Compress); isCompress {
+		return isWithin(compress.Path, m.opts.LogsDir)
+	}
 	rename, isRename := request.(*world.Rename)
 	if !isRename || m.opts.ListFiles == nil || !isWithin(rename.From, m.opts.LogsDir) {
 		return false

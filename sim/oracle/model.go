@@ -176,6 +176,8 @@ func (m *model) applyContainer(f *truth.Fact) {
 	case truth.ContainerLost:
 		c.wasLost = true
 	case truth.ContainerRemoved:
+		byAgent := f.Cause != truth.CauseAdministrator
+		c.pod.collected = c.pod.collected || byAgent && !c.pod.terminalAt.IsZero() && c.pod.spec != nil
 		delete(m.containers, c.id)
 		delete(m.logLinks, c.linkName)
 		c.pod.dropContainer(c)

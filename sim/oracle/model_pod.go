@@ -42,6 +42,7 @@ type pod struct {
 	externalPhase  v1.PodPhase // the terminal phase that another client reported before the agent did
 
 	firstStartedAt    time.Time // when its first container was started; zero: none was
+	lastStartedAt     time.Time // when a container of it was last started
 	lackedResourcesAt time.Time // when resources for it were last missing, if it is critical
 	cachedRequests    resourceRequests
 	requestsOf        *v1.Pod // the spec that cachedRequests was computed from
@@ -60,6 +61,7 @@ type pod struct {
 	removedByHand   bool      // an administrator has removed a sandbox of it
 	removedByHandAt time.Time // the last time
 	countLost       bool      // and no agent knows the containers that were in it
+	collected       bool      // the agent has removed a container of it for the space, after its end
 
 	usages []*usage        // of what has a limit
 	peaks  map[string]peak // of what counts for limits of ephemeral-storage

@@ -3,6 +3,8 @@ package oracle
 import (
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/sim/truth"
 )
 
@@ -162,6 +164,13 @@ func (m *model) shutdownEffectUntil() time.Time {
 // may do so now. A static pod runs again when the shutdown has ended, any other one never.
 func (p *pod) mayBeShutDown(now time.Time) bool {
 	return p.shutDown && (!p.static || now.Before(p.model.shutdownEffectUntil()))
+}
+
+// hasEndedForShutdown reports whether a pod is served as one that a shutdown has ended. Its end may
+// take until long after the shutdown, for example until a sandbox is created.
+func (p *pod) hasEndedForShutdown(served *v1.Pod) bool {
+	return p.shutDown && served.Status.Phase == v1.PodFailed &&
+		!p.lastStartedAt.After(p.model.shutdown.since)
 }
 
 // shutDownAt returns when the shutdown that may end the pod reached its group; zero if none may.

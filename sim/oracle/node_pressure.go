@@ -130,12 +130,9 @@ func (n *pressureModel) findBetterVictim(m *model, p *pod, resource string,
 	if len(p.specs) != 1 {
 		return nil
 	}
-	usage := n.usage
+	usage := n.usage.since(answeredAt)
 	if resource == resourceStorage || resource == resourceInodes {
-		usage = n.trees
-	}
-	if usage != nil && usage.askedAt.Before(answeredAt) {
-		usage = nil // the pods could not be observed
+		usage = n.trees.since(answeredAt).withLayers(usage)
 	}
 	its := rankOf(p, usage, resource)
 	for _, q := range m.podsInOrder {

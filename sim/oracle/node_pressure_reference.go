@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"maps"
 	"math"
 	"path"
 	"slices"
@@ -136,7 +137,34 @@ type usageSample struct {
 	pods    map[string]podUsage // by UID
 }
 
-type podUsage struct{ memoryBytes, processes, diskBytes, inodes int64 }
+type podUsage struct {
+	memoryBytes, processes  int64
+	diskBytes, inodes       int64 // of its logs and volumes
+	layerBytes, layerInodes int64 // of the writable layers of its containers
+}
+
+// since returns the observation, if it was asked for at a time or later: nil if the pods could not
+// be observed.
+func (u *usageSample) since(at time.Time) *usageSample {
+	if u == nil || u.askedAt.Before(at) {
+		return nil
+	}
+	return u
+}
+
+// withLayers adds the writable layers of another observation, which may be nil.
+func (u *usageSample) withLayers(layers *usageSample) *usageSample {
+	if u == nil || layers == nil {
+		return u
+	}
+	sum := &usageSample{askedAt: u.askedAt, pods: maps.Clone(u.pods)}
+	for uid, p := range sum.pods { //ordered: each alone
+		p.diskBytes += layers.pods[uid].layerBytes
+		p.inodes += layers.pods[uid].layerInodes
+		sum.pods[uid] = p
+	}
+	return sum
+}
 
 type thresholdState struct {
 	resource, source string
@@ -229,6 +257,10 @@ func (s *Set) UsageAnswered(now time.Time, ev *world.Event) {
 			u := n.usage.pods[uid]
 			u.memoryBytes += int64(stats.Linux.Memory.WorkingSetBytes.Value)
 			u.processes += int64(stats.Linux.Process.ProcessCount.Value)
+			for _, c := range stats.Linux.Containers {
+				u.layerBytes += int64(c.WritableLayer.UsedBytes.Value)
+				u.layerInodes += int64(c.WritableLayer.InodesUsed.Value)
+			}
 			n.usage.pods[uid] = u
 		}
 	}

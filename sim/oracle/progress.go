@@ -162,8 +162,8 @@ func (p *pod) sandboxProblem(now time.Time) string {
 		return "it must be terminal, but its sandbox is still ready"
 	case p.mustBeTerminal():
 		return ""
-	case p.removedByHand && p.servedTerminal != "" && p.liveContainers == 0:
-		return "" // an administrator removed what was left of a terminal pod
+	case (p.removedByHand || p.collected) && p.servedTerminal != "" && p.liveContainers == 0:
+		return "" // what was left of a terminal pod was removed
 	case p.hasRunBefore() && p.liveContainers == 0 && (newest == nil || !newest.ready):
 		return ""
 	case newest == nil || !newest.ready:

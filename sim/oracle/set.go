@@ -71,6 +71,10 @@ type Options struct {
 	// which nothing is removed. Nil: not checked.
 	ImageBytesUsed func() int64
 	ImageBytesKept int64
+	// UnusedImages are on the node from the start, no pod uses them, and they are not pinned.
+	UnusedImages []string
+	// ImagesApart reports that the images and writable layers have a file system of their own.
+	ImagesApart bool
 	// LastFault returns when, at a time, a fault of any kind last applied; zero: none has. Nil: no
 	// fault ever applies.
 	LastFault func(now time.Time) time.Time
@@ -145,6 +149,7 @@ func oracles() []oracle {
 		&activeDeadline{}, &needlessStop{}, &readiness{}, &podDirectories{}, &podVolumes{},
 		&volumeContent{}, &volumeStaleness{}, &volumeReadOnly{}, &environment{}, &images{},
 		&imageGC{},
+		&reclaim{},
 		&containerConfig{}, &sandboxConfig{}, &logs{}, &terminationMessage{}, &health{},
 		&cgroups{}, &tiers{}, &resize{}, &userNamespaces{}, &restartAll{},
 		&eviction{}, &nodePressure{}, &apiTerminalPhase{}, &apiTerminalStopped{}, &apiIdentity{},

@@ -88,7 +88,7 @@ func (r *Runtime) RemoveSandboxManually(id string) {
 	}
 	r.tearDownSandbox(s, truth.CauseAdministrator)
 	for _, c := range in {
-		r.deleteContainer(c)
+		r.deleteContainer(c, truth.CauseAdministrator)
 	}
 	r.deleteSandbox(s, truth.CauseAdministrator)
 }

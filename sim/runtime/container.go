@@ -212,8 +212,9 @@ func (c *container) pathMounts() []truth.Mount {
 	return all
 }
 
-// deleteContainer removes a container that does not run from the runtime's lists.
-func (r *Runtime) deleteContainer(c *container) {
+// deleteContainer removes a container that does not run from the runtime's lists. An empty cause is
+// a request of the agent.
+func (r *Runtime) deleteContainer(c *container, cause string) {
 	if c.removed {
 		return
 	}
@@ -223,7 +224,8 @@ func (r *Runtime) deleteContainer(c *container) {
 	at, _ := slices.BinarySearchFunc(r.containerOrder, c, compareContainers)
 	r.containerOrder = slices.Delete(r.containerOrder, at, at+1)
 	r.containerList = nil
-	r.recordFact(c, truth.Fact{Kind: truth.ContainerRemoved, ExitCode: c.ExitCode})
+	r.recordFact(c, truth.Fact{Kind: truth.ContainerRemoved, ExitCode: c.ExitCode,
+		Cause: cause})
 	r.emitEvent(c.ID, c.SandboxID, eventDeleted)
 }
 

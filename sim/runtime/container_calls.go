@@ -160,7 +160,7 @@ func (r *Runtime) removeContainer(call *wire.Call, req *runtimeapi.RemoveContain
 		}
 		c.removing = true
 		r.after(call.DurationBetween(time.Millisecond, 30*time.Millisecond), func() {
-			r.deleteContainer(c)
+			r.deleteContainer(c, "")
 			call.Reply(&runtimeapi.RemoveContainerResponse{})
 		})
 	}

@@ -145,7 +145,7 @@ func (r *Runtime) deleteStoppedSandbox(call *wire.Call, s *sandbox) {
 			call.Fail(err)
 			return
 		}
-		r.deleteContainer(c)
+		r.deleteContainer(c, "")
 	}
 	r.deleteSandbox(s, "")
 	call.Reply(&runtimeapi.RemovePodSandboxResponse{})

@@ -1,0 +1,37 @@
+package pod
+
+// Containers of a pod that has ended and is still desired, as its object stays at the API server:
+// their records, writable layers and logs are removed if the node needs the space
+// (DeleteAllUnusedContainers in pkg/kubelet/kuberuntime/kuberuntime_gc.go).
+
+// CollectRuns has all containers of a pod that has ended removed.
+func (p *Pod) CollectRuns() {
+	p.CollectsRuns = p.Stage == Terminated && !p.NoLongerDesired && len(p.Containers) > 0
+}
+
+// IsCollected reports whether the containers are removed that CollectRuns has asked for, as far as
+// the runtime does so.
+func (p *Pod) IsCollected() bool {
+	return !p.CollectsRuns || p.Stage != Terminated || p.NoLongerDesired || !p.hasRemovableContainers()
+}
+
+// EndCollection reports whether the removal that CollectRuns has asked for has just ended.
+func (p *Pod) EndCollection() bool {
+	ended := p.CollectsRuns && p.IsCollected()
+	if ended {
+		p.CollectsRuns = false
+	}
+	return ended
+}
+
+// removeCollected removes the containers that CollectRuns has asked for.
+func (p *Pod) removeCollected(env *Env, w *wakeTimer) {
+	if p.IsCollected() || p.HasUnknownExits() {
+		return
+	}
+	for i := range p.Containers {
+		if c := &p.Containers[i]; c.Failures < removalAttemptsMax {
+			p.removeContainer(c, env, w)
+		}
+	}
+}

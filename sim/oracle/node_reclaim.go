@@ -1,0 +1,100 @@
+package oracle
+
+import (
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/sim/truth"
+)
+
+// reclaim fires when a pod is evicted for a file system although the node could have removed
+// something first: the containers of a pod that ended before, or an image that no pod uses.
+type reclaim struct {
+	removed map[string]bool // images, by reference
+}
+
+func (*reclaim) describe() Entry {
+	return Entry{"reclaim", "Before a pod is evicted for a file system with images, the containers " +
+		"of the pods of the API server that have ended are removed, and then the unused images; " +
+		"otherwise the newest run of a container stays as long as its pod is desired."}
+}
+
+const (
+	// reclaimBound is how old the end of a pod must be for its containers to be removed before the
+	// next eviction: a reclaim counts for 20 s, and takes 10 s at most, with what lies between.
+	reclaimBound = 45 * time.Second
+	// imageAgeMin is how long the agent must have known an image: imageMinimumGCAge, and a reclaim.
+	imageAgeMin = 2*time.Minute + reclaimBound
+)
+
+// reclaimCalls are the calls of a reclaim, and those by which the agent knows what it can remove.
+var reclaimCalls = []string{"RemoveContainer", "RemoveImage", "ListImages", "ListContainers",
+	"ListPodSandbox", "RemoveTree", "ListDir", "ContainerStatus", "StopContainer", "StopPodSandbox",
+	"PatchObject", "WatchObjects", "ObjectChanged", "WriteFile", "ReadTail", "Unmount",
+	"ImageFsInfo", "MeasureFilesystem"}
+
+func (o *reclaim) checkFact(m *model, f *truth.Fact) *finding {
+	switch f.Kind {
+	case truth.ImageRemoved:
+		if o.removed == nil {
+			o.removed = map[string]bool{}
+		}
+		o.removed[f.Image] = true
+	case truth.ContainerRemoved:
+		return o.findNeedlessRemoval(m, f)
+	case truth.EventRecorded:
+		resource, isLow := strings.CutPrefix(f.Message, lowPrefix)
+		resource, _, _ = strings.Cut(resource, ".")
+		isDisk := resource == resourceStorage || resource == resourceInodes
+		if f.Reason == reasonEvicted && isLow && isDisk && !m.opts.ImagesApart &&
+			!m.anyFaultPossible(f.Time.Add(-reclaimBound), f.Time, reclaimCalls...) {
+			return o.findUnreclaimed(m, f)
+		}
+	}
+	return nil
+}
+
+// findNeedlessRemoval returns why the newest run of a container should not have been removed: its
+// pod has ended, but is still desired, and no file system is short of anything.
+func (o *reclaim) findNeedlessRemoval(m *model, f *truth.Fact) *finding {
+	c := m.containers[f.ContainerID]
+	if c == nil || c.pod.spec == nil || c.pod.terminalAt.IsZero() || c.pod.wasRemoved() ||
+		f.Cause == truth.CauseAdministrator || c.pod.removedByHand ||
+		c.pod.historyOf(c.name).last != c || !c.hasRun() ||
+		f.Time.Sub(m.pressure.lastMet[v1.NodeDiskPressure]) <= reclaimBound {
+		return nil
+	}
+	if object := c.pod.object(); object == nil || object.DeletionTimestamp != nil {
+		return nil
+	}
+	return findingf("%s was removed, whose pod has ended but is still desired, although no threshold "+
+		"of a file system was met", c)
+}
+
+// findUnreclaimed returns what could have been removed before an eviction.
+func (o *reclaim) findUnreclaimed(m *model, f *truth.Fact) *finding {
+	for _, p := range m.podsInOrder {
+		if p.static || p.terminalAt.IsZero() || p.externalPhase != "" || p.liveContainers > 0 ||
+			len(p.specs) != 1 || f.Time.Sub(later(p.terminalAt, m.agentStartedAt)) <= reclaimBound {
+			continue
+		}
+		for _, c := range p.containers {
+			if c.state == exited && f.Time.Sub(c.exitedAt) > reclaimBound {
+				return findingf("pod %s is evicted for a file system, but %s is left, whose pod has ended "+
+					"%v ago", m.pods[f.PodUID], c, f.Time.Sub(p.terminalAt).Round(time.Second))
+			}
+		}
+	}
+	if f.Time.Sub(m.agentStartedAt) <= imageAgeMin {
+		return nil
+	}
+	for _, image := range m.opts.UnusedImages {
+		if !o.removed[image] {
+			return findingf("pod %s is evicted for a file system, but image %s, which no pod uses, is left",
+				m.pods[f.PodUID], image)
+		}
+	}
+	return nil
+}
