@@ -196,8 +196,8 @@ func mountStatuses(container *v1.Container, node *pod.Node) []v1.VolumeMountStat
 	return statuses
 }
 
-// keepRemovedRuns gives each container whose last run the runtime no longer has the terminated state
-// that is stored at the API server.
+// keepRemovedRuns gives each container of which the runtime has no run any more the terminated
+// state that is stored at the API server.
 func keepRemovedRuns(status, stored *v1.PodStatus) {
 	keepRemoved(status.InitContainerStatuses, stored.InitContainerStatuses)
 	keepRemoved(status.ContainerStatuses, stored.ContainerStatuses)
