@@ -324,7 +324,7 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 			f.Message[:len(lowPrefix)] == lowPrefix {
 			n.applyVictim(m, p, f)
 		}
-	case truth.ContainerExited, truth.ContainerRemoved, truth.SandboxStopped:
+	case truth.ContainerExited, truth.SandboxStopped: // its records may be removed much later
 		if n.victim != nil && n.victim.uid == f.PodUID && f.Time.After(n.victimEndedAt) {
 			n.victimEndedAt = f.Time
 		}
