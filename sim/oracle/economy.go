@@ -177,19 +177,22 @@ func (s *Set) Called(now time.Time, request any) {
 	}
 }
 
-// rotatesFullLog reports whether a request begins the rotation of a log that has grown too large,
-// or compresses the one before: processes write to their logs all the time.
+// rotatesFullLog reports whether a request rotates a log that has grown too large, or compresses
+// the one before it: processes write to their logs all the time.
 func (m *model) rotatesFullLog(request any) bool {
-	if compress, isCompress := request.(*world.Compress); isCompress {
-		return isWithin(compress.Path, m.opts.LogsDir)
+	var log string
+	switch r := request.(type) {
+	case *world.Rename:
+		log = r.From
+	case *world.Compress:
+		before, _, _ := strings.Cut(path.Base(r.Path), ".log")
+		log = path.Join(path.Dir(r.Path), before+".log")
 	}
-	rename, isRename := request.(*world.Rename)
-	if !isRename || m.opts.ListFiles == nil || !isWithin(rename.From, m.opts.LogsDir) {
+	if m.opts.ListFiles == nil || !isWithin(log, m.opts.LogsDir) {
 		return false
 	}
-	dir, name := path.Split(rename.From)
-	for f := range m.opts.ListFiles(path.Clean(dir)) {
-		if f.Name == name {
+	for f := range m.opts.ListFiles(path.Dir(log)) {
+		if f.Name == path.Base(log) {
 			return f.Size >= m.opts.LogBytesMax
 		}
 	}

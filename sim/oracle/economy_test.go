@@ -230,7 +230,8 @@ func TestEconomyOfCallsAboutOnePod(t *testing.T) {
 			}
 			settleEconomy(s)
 			startAnother(s)
-			s.Called(s.now, &api.Rename{From: log, To: log + ".20260101-000000"})
+			s.Called(s.now, &api.Compress{Path: log + ".20260101-000000"})
+			s.Called(s.now, &api.Rename{From: log, To: log + ".20260102-000000"})
 		}})
 	}
 	runCases(t, cases)
