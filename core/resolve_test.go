@@ -110,7 +110,9 @@ func TestNameResolvesToTheDesiredPod(t *testing.T) {
 }
 
 func TestResolvedIDIsOfTheNewestRun(t *testing.T) {
-	n := bootWithPods(nil, apiPodNamed("web", "u1"))
+	web := apiPodNamed("web", "u1")
+	web.Spec.Containers = append(web.Spec.Containers, v1.Container{Name: "d", Image: "i"})
+	n := bootWithPods(nil, web)
 	first := n.resolve("default/web c", "").ContainerID
 	n.containers[first].State = runtimeapi.ContainerState_CONTAINER_EXITED
 	n.advance(20 * time.Second)
@@ -121,7 +123,7 @@ func TestResolvedIDIsOfTheNewestRun(t *testing.T) {
 	}
 	delete(n.containers, second.ContainerID)
 	n.stopsFail = true
-	n.apiServer.remove("default/web") // no other run starts
+	n.apiServer.remove("default/web") // no other run starts, and d does not end
 	n.advance(2 * time.Second)
 	if third := n.resolve("default/web c", ""); third.ContainerID != "" || third.Status == nil {
 		t.Errorf("after the record of the newest run was removed: %+v", third)

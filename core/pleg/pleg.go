@@ -95,8 +95,14 @@ func (r *Relist) Request(since time.Time) bool {
 	return !r.AsOf.After(since)
 }
 
-// requestDelay is how long a requested relist is delayed, to serve further requests too.
-const requestDelay = 10 * time.Millisecond
+const (
+	// requestDelay is how long a requested relist is delayed, to serve further requests too.
+	requestDelay = 10 * time.Millisecond
+	// requestedPause is the pause between relists on request, at least, and requestedPauseRatio the
+	// pause in durations of the last relist: they take a fifth of the runtime's time at most.
+	requestedPause      = 100 * time.Millisecond
+	requestedPauseRatio = 4
+)
 
 // nextAt returns when to issue the next relist.
 func (r *Relist) nextAt(stream *Stream) time.Time {
@@ -104,10 +110,14 @@ func (r *Relist) nextAt(stream *Stream) time.Time {
 	switch {
 	case r.CompletedAt.IsZero():
 		return r.CompletedAt
-	case r.Failed || !stream.isReliable(r.AsOf):
+	case r.Failed:
 		return next
 	case !r.AsOf.After(r.RequestedSince):
-		return timer.Later(next, r.RequestedSince.Add(requestDelay))
+		pause := max(requestedPause, requestedPauseRatio*r.CompletedAt.Sub(r.Issued))
+		requested := timer.Later(r.CompletedAt.Add(pause), r.RequestedSince.Add(requestDelay))
+		return timer.Soonest(next, requested)
+	case !stream.isReliable(r.AsOf):
+		return next
 	}
 	return r.CompletedAt.Add(EventedRelistPeriod)
 }

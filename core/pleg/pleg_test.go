@@ -113,14 +113,32 @@ func TestRequestIsServedAtOnce(t *testing.T) {
 		t.Error("the request was not served at once")
 	}
 	b.relist.Request(t0.Add(60*s + 2*requestDelay))
-	if b.planRelist(61*s) || !b.planRelist(61*s+requestDelay) {
-		t.Error("the next relist is not a second later")
+	next := 60*s + requestDelay + requestedPause
+	if b.planRelist(next-1) || !b.planRelist(next) {
+		t.Error("the next relist is not issued after the pause")
 	}
-	if b.completeRelist(62*s, nil); b.planRelist(63 * s) {
+	if b.completeRelist(next+time.Second/5, nil); b.planRelist(next + 2*s) {
 		t.Error("relisted without a request")
 	}
-	if b.relist.Request(t0.Add(61 * s)) {
+	if b.relist.Request(t0.Add(60*s + 2*requestDelay)) {
 		t.Error("a request that has been served is new")
+	}
+}
+
+// Relists on request take a fifth of the runtime's time at most, and wait for no longer than the
+// period.
+func TestRequestedRelistsArePaced(t *testing.T) {
+	for _, c := range []struct{ took, pause time.Duration }{
+		{time.Millisecond, requestedPause}, {50 * time.Millisecond, 200 * time.Millisecond},
+		{2 * s, RelistPeriod},
+	} {
+		b := &harness{}
+		b.planRelist(0)
+		b.completeRelist(c.took, nil)
+		b.relist.Request(t0.Add(c.took))
+		if b.planRelist(c.took+c.pause-1) || !b.planRelist(c.took+c.pause) {
+			t.Errorf("after a relist of %v the next one is not issued after %v", c.took, c.pause)
+		}
 	}
 }
 

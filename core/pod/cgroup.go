@@ -62,7 +62,7 @@ func (p *Pod) setCgroup(sandbox *Sandbox, attempt uint32, env *Env) bool {
 		if p.announceResize(sandbox, setting, env) {
 			return true
 		}
-		setting.Cgroup.AboveUsage = setting.Cgroup.MemoryBytes > 0 && p.hasLiveContainers()
+		setting.Cgroup.AboveUsage = setting.Cgroup.MemoryBytes > 0 && p.HasLiveContainers()
 		c.Applying, c.Removed = &setting, nil
 		p.Op = env.Effects.Issue(p.Key(), "", cgroupTimeout, &setting.Cgroup)
 		return true

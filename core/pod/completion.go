@@ -65,7 +65,7 @@ func (p *Pod) handleCreation(id world.OpID, r op.Record, ev world.Event, env *En
 	}
 	container := p.operationContainer(r)
 	if ev.Err != nil {
-		p.StaleSince = ev.Time
+		p.StaleSince, p.KnownWhole = ev.Time, false
 		if r.Call == "StartContainer" && container == "" {
 			return // the container was removed meanwhile: no event is recorded
 		}
@@ -128,9 +128,12 @@ func (p *Pod) handleDirCompletion(r op.Record) {
 }
 
 func (p *Pod) addCreatedSandbox(id string, r op.Record, now time.Time) {
-	if p.sandboxByID(id) != nil {
-		return // a relist has already added it
+	isFirst := p.SandboxAttempt == 0 && len(p.Containers) == 0
+	if p.sandboxByID(id) != nil { // a relist has already added it
+		p.KnownWhole = p.KnownWhole || isFirst && len(p.Sandboxes) == 1
+		return
 	}
+	p.KnownWhole = p.KnownWhole || isFirst && len(p.Sandboxes) == 0
 	s := Sandbox{ID: id, Attempt: p.SandboxAttempt, Ready: true, CreatedAt: r.IssuedAt, LearnedAt: now,
 		IDs: p.IDs}
 	if set := p.Cgroup.Applied; set != nil {
@@ -308,7 +311,7 @@ func (p *Pod) handleSandboxStopOrRemoval(r op.Record, ev world.Event, env *Env) 
 		return
 	}
 	s.Ready, s.Stopped = false, true
-	p.StaleSince = ev.Time // a start of unknown outcome may have taken effect: wait for a relist
+	p.awaitRelist(ev.Time) // a start of unknown outcome may have taken effect
 }
 
 // handleContainerStopOrRemoval handles the completion of StopContainer or RemoveContainer. After a

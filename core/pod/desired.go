@@ -115,7 +115,7 @@ func (p *Pod) Evict(message string, grace time.Duration, now time.Time) {
 // CanBeEvicted reports whether the pod can be evicted for the node: something of it runs, and it
 // was not evicted before.
 func (p *Pod) CanBeEvicted() bool {
-	return p.Spec != nil && p.Stage != Terminated && !p.IsEvicted() && p.hasLiveContainers() &&
+	return p.Spec != nil && p.Stage != Terminated && !p.IsEvicted() && p.HasLiveContainers() &&
 		!admission.IsCritical(p.Spec, p.IsStatic())
 }
 
@@ -130,5 +130,13 @@ func (p *Pod) startTermination(termination Termination, now time.Time) {
 	}
 	p.Stage, p.Termination = Terminating, termination
 	p.Termination.Since = now
-	p.StaleSince = now // nothing is concluded before the next relist
+	p.awaitRelist(now)
+}
+
+// awaitRelist marks all observations as stale, unless the pod is known as a whole: until a relist
+// nothing is concluded of it.
+func (p *Pod) awaitRelist(now time.Time) {
+	if !p.KnownWhole {
+		p.StaleSince = now
+	}
 }

@@ -22,6 +22,7 @@ func (p *Pod) ObserveSandbox(item *pleg.Sandbox, number uint64, requestedAt time
 		return false
 	}
 	if s == nil {
+		p.KnownWhole = p.KnownWhole && p.Op != 0 // it may be the one that is being created
 		p.addSandbox(Sandbox{
 			ID: item.ID, Attempt: item.Attempt, Ready: item.Ready,
 			CreatedAt: item.CreatedAt, LearnedAt: requestedAt, seenIn: number,
@@ -51,6 +52,7 @@ func (p *Pod) ObserveContainer(item *pleg.Container, number uint64,
 		added.seenIn = number
 		added.advanceState(stateFromRuntime(item.State), now)
 		added.observeRunning(item, requestedAt)
+		p.KnownWhole = p.KnownWhole && p.Creating != nil && p.Creating.Name == item.Name
 		p.addContainer(added)
 		return true
 	}

@@ -356,7 +356,7 @@ func (p *Pod) syncTerminating(env *Env, w *wakeTimer) {
 // an agent that was killed halfway that the pod has resources to remove. A record that the runtime
 // fails to remove is retried for ever, but nothing waits for it.
 func (p *Pod) syncTerminated(env *Env, w *wakeTimer) {
-	if p.hasLiveContainers() || !p.areSandboxesDown() {
+	if p.HasLiveContainers() || !p.areSandboxesDown() {
 		p.Stage = Terminating // an operation of unknown outcome has taken effect late
 		p.Storage.ReleaseSteps, p.OnlyRuntimeRecordsLeft = 0, false
 		return

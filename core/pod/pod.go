@@ -96,7 +96,12 @@ type Pod struct {
 	Creating *Container `json:"creating,omitempty"`
 	// StaleSince is when an operation last failed or timed out. Observations from before then do not
 	// count: the operation may have taken effect. Zero while no observation is stale.
-	StaleSince     time.Time       `json:"staleSince"`
+	StaleSince time.Time `json:"staleSince"`
+	// KnownWhole is set if this agent has created all that the runtime has of the pod, and no request
+	// to create or start something has failed: nothing of the pod appears or starts unexpectedly,
+	// so its end needs no relist. The success of the first sandbox sets it: the runtime reserves the
+	// name, so an earlier agent's request for that sandbox has had no effect and can have none.
+	KnownWhole     bool            `json:"knownWhole,omitempty"`
 	Problems       []Problem       `json:"problems,omitempty"`       // the last failures, by container
 	RepeatedEvents []RepeatedEvent `json:"repeatedEvents,omitempty"` // of conditions that persist
 	// HTTPFallbacks is the number of hooks for HTTPS that have succeeded by HTTP.
@@ -231,11 +236,11 @@ func (p *Pod) HoldsNameOrPorts() bool {
 			return true
 		}
 	}
-	return p.hasLiveContainers()
+	return p.HasLiveContainers()
 }
 
-// hasLiveContainers reports whether any container of the pod runs or may run.
-func (p *Pod) hasLiveContainers() bool {
+// HasLiveContainers reports whether any container of the pod runs or may run.
+func (p *Pod) HasLiveContainers() bool {
 	for i := range p.Containers {
 		if p.Containers[i].isLive() {
 			return true

@@ -12,7 +12,7 @@ import (
 // the API server had stopped everything before, and a pod over its budget starts nothing.
 func (p *Pod) HoldsResources() bool {
 	switch {
-	case p.hasLiveContainers() || !p.areSandboxesDown():
+	case p.HasLiveContainers() || !p.areSandboxesDown():
 		return true
 	case p.Spec == nil, p.OverBudget:
 		return false
@@ -33,7 +33,7 @@ func (p *Pod) MayBecomeTerminal() bool {
 		return p.Spec != nil && (!p.Observed || !p.Record.Loaded || p.HasUnknownExits() ||
 			p.hasCompleted())
 	case Terminating:
-		return !p.hasLiveContainers() && !p.hasReadySandbox()
+		return !p.HasLiveContainers() && !p.hasReadySandbox()
 	}
 	return false
 }

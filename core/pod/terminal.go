@@ -20,7 +20,7 @@ func (p *Pod) HasReachedTerminalPhase() bool {
 	}
 	ended := p.Termination.Phase != "" || p.hasCompleted()
 	return p.Stage == Terminated ||
-		ended && !p.hasLiveContainers() && !p.HasUnknownExits() && p.Op == 0 && !p.hasReadySandbox()
+		ended && !p.HasLiveContainers() && !p.HasUnknownExits() && p.Op == 0 && !p.hasReadySandbox()
 }
 
 // TerminalPhase returns the terminal phase of a pod that has terminated.

@@ -45,7 +45,7 @@ func (p *Pod) hasMatchingIDs(s *Sandbox, env *Env) bool {
 		return s.IDs.IsEmpty()
 	}
 	if !s.IDs.IsEmpty() && p.IDs != s.IDs &&
-		s.IDs.IsFree(env.AllocatedIDs(p.UID, !p.hasLiveContainers())) {
+		s.IDs.IsFree(env.AllocatedIDs(p.UID, !p.HasLiveContainers())) {
 		p.IDs = s.IDs
 	}
 	return !s.IDs.IsEmpty() && p.IDs == s.IDs

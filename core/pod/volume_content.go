@@ -34,7 +34,7 @@ func (p *Pod) recordVolumeFailures(env *Env) {
 // refreshVolumes keeps the content of volumes up to date while a pod terminates. Volumes that do
 // not exist are not created any more.
 func (p *Pod) refreshVolumes(env *Env, w *wakeTimer) {
-	if p.Spec == nil || len(p.Spec.Spec.Volumes) == 0 || !p.hasLiveContainers() || !p.isSettled() ||
+	if p.Spec == nil || len(p.Spec.Spec.Volumes) == 0 || !p.HasLiveContainers() || !p.isSettled() ||
 		!p.Storage.Volumes.Ready(&p.Spec.Spec) {
 		return
 	}

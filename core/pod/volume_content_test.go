@@ -130,7 +130,7 @@ func TestTokensAreRenewed(t *testing.T) {
 	if got := strings.Join(r.written, " "); got != "one+t1 one+t2 one+t3" {
 		t.Errorf("written %s", got)
 	}
-	if !p.hasLiveContainers() {
+	if !p.HasLiveContainers() {
 		t.Error("the test has lost its container")
 	}
 }

@@ -50,13 +50,20 @@ func IsIncomplete(p *pod.Pod) bool {
 	return sandbox != nil && sandbox.InspectOp != 0
 }
 
-// IsAboutToChange reports whether something is being created for the pod, or an image that the pod
-// waits for has neither a problem nor a pull yet: the status will change soon.
+// IsAboutToChange reports whether the status will change soon: something is being created for the
+// pod, an image that the pod waits for has neither a problem nor a pull yet, how a container has
+// exited is being asked, or nothing is left to end but the sandbox.
 func IsAboutToChange(p *pod.Pod) bool {
 	isUndecided := func(n pod.PendingImage) bool {
 		return n.Problem == nil && n.PullReported.IsZero()
 	}
-	return p.Stage == pod.Syncing && (p.Op != 0 || slices.ContainsFunc(p.PendingImages, isUndecided))
+	switch p.Stage {
+	case pod.Syncing:
+		return p.Op != 0 || slices.ContainsFunc(p.PendingImages, isUndecided) || p.HasUnknownExits()
+	case pod.Terminating:
+		return !p.HasLiveContainers()
+	}
+	return p.HasUnknownExits()
 }
 
 // ServedPod returns the pod as the API serves it; nil for a pod that only the runtime knows. Before

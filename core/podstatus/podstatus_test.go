@@ -110,7 +110,8 @@ func TestLastTransition(t *testing.T) {
 }
 
 // A status is about to change while something is created or an image has neither a problem nor a
-// pull yet; not while an image is pulled or has a problem, and not during the termination.
+// pull yet, while the exit of a container is inspected, and when nothing of a terminating pod is
+// live; not while an image is pulled or has a problem, and not while containers end.
 func TestIsAboutToChange(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -125,7 +126,14 @@ func TestIsAboutToChange(t *testing.T) {
 			PendingImages: []pod.PendingImage{{PullReported: t0}}}, false},
 		{"it cannot be had", pod.Pod{Stage: pod.Syncing,
 			PendingImages: []pod.PendingImage{{Problem: &image.Problem{}}}}, false},
-		{"termination", pod.Pod{Stage: pod.Terminating, Op: 1}, false},
+		{"a container ends", pod.Pod{Stage: pod.Terminating, Op: 1,
+			Containers: []pod.Container{newRun(0, pod.Running, 0)}}, false},
+		{"all have ended", pod.Pod{Stage: pod.Terminating,
+			Containers: []pod.Container{newRun(0, pod.Exited, 1)}}, true},
+		{"an exit is inspected", pod.Pod{Stage: pod.Syncing,
+			Containers: []pod.Container{{State: pod.Exited, Inspected: pod.Running}}}, true},
+		{"the end", pod.Pod{Stage: pod.Terminated,
+			Containers: []pod.Container{newRun(0, pod.Exited, 1)}}, false},
 	} {
 		if got := IsAboutToChange(&c.pod); got != c.want {
 			t.Errorf("%s: about to change %t", c.name, got)

@@ -32,7 +32,10 @@ const (
 	requestTimeout = 30 * time.Second
 	backoffFirst   = time.Second
 	backoffMax     = time.Minute
-	delayMax       = 10 * time.Second
+	// delayMax is how long the write of a change that other changes follow soon is delayed, at most;
+	// endDelayMax is that of a pod that has run, whose readiness is part of the change.
+	delayMax    = 10 * time.Second
+	endDelayMax = time.Second
 	// restoredAfter is how long an object must be older than the known version before the API server
 	// counts as restored from a backup. A watch is late by seconds; if it is later, the write only
 	// fails with a conflict.
@@ -262,20 +265,23 @@ func (w *Writer) ChangedAt(uid string) time.Time {
 }
 
 // delayUntil returns until when to delay a write, so that it includes the changes that come soon.
-// Only changes of a pod that stays Pending are delayed. The first status of a pod, and a change
-// from the phase Pending, are written without delay: other clients act on these, and when many pods
-// are created at once they must not wait for less important writes.
+// Only changes of a pod that stays in a phase that is not final are delayed. The first status of a
+// pod, and a change of the phase, are written without delay: other clients act on these, and when
+// many pods are created or deleted at once they must not wait for less important writes.
 func (e *Entry) delayUntil(desired *v1.PodStatus, changeSoon bool, now time.Time) time.Time {
 	stored := &e.Stored.Status
-	if !changeSoon || stored.StartTime == nil || stored.Phase != v1.PodPending ||
-		desired.Phase != v1.PodPending {
+	if !changeSoon || stored.StartTime == nil ||
+		stored.Phase != desired.Phase || IsTerminal(stored) {
 		e.DelayedSince = time.Time{}
 		return e.DelayedSince
 	}
 	if e.DelayedSince.IsZero() {
 		e.DelayedSince = now
 	}
-	until := e.DelayedSince.Add(delayMax)
+	until := e.DelayedSince.Add(endDelayMax)
+	if stored.Phase == v1.PodPending {
+		until = e.DelayedSince.Add(delayMax)
+	}
 	if !now.Before(until) {
 		e.DelayedSince = time.Time{}
 	}

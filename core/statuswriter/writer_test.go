@@ -216,6 +216,28 @@ func TestDelaysPendingChanges(t *testing.T) {
 	}
 }
 
+// A change of a running pod that others follow soon is delayed for a second at most, and its end is
+// not.
+func TestDelaysChangesOfAnEnd(t *testing.T) {
+	running := podObject("1", v1.PodRunning)
+	running.Status.StartTime = &metav1.Time{Time: t0}
+	d := newHarness(running)
+	want := withPhase(v1.PodRunning)
+	want.Status.PodIP, want.ChangeSoon = "10.0.0.1", true
+	if eff, wake := d.plan(want); eff != nil || !wake.Equal(t0.Add(endDelayMax)) {
+		t.Fatalf("issued %v, planned again at %v", eff, wake)
+	}
+	snapshot := *d.Entries["u1"]
+	if eff, _ := d.plan(withPhase(v1.PodFailed)); eff == nil {
+		t.Error("the end is delayed")
+	}
+	d.Entries["u1"] = &snapshot
+	d.now = t0.Add(endDelayMax)
+	if eff, _ := d.plan(want); eff == nil {
+		t.Error("delayed for longer than endDelayMax")
+	}
+}
+
 // A pod that was rejected for good has a start time, like every other. One that waits for admission
 // has none: it would mean that the pod was admitted.
 func TestRejectedPodHasStartTime(t *testing.T) {
