@@ -43,7 +43,8 @@ const (
 	startCost = "1 ContainerStatus, 1 CreateContainer, 1 ImageStatus, 3 MakeDir, 1 MakeLink, " +
 		"2 PatchObject, 1 PodSandboxStatus, 1 RunPodSandbox, 1 SetCgroup, 1 StartContainer, 3 WriteFile"
 	endCost = "1 ContainerStatus, 1 DeleteObject, 2 PatchObject, 1 ReadTail, 1 RemoveCgroup, " +
-		"1 RemoveContainer, 1 RemovePodSandbox, 3 RemoveTree, 1 StopContainer, 1 StopPodSandbox, 2 Unmount"
+		"1 RemoveContainer, 1 RemovePodSandbox, 3 RemoveTree, 1 StopContainer, 1 StopPodSandbox, " +
+		"2 Unmount"
 )
 
 // endMax is how long the end of a pod takes from the exit of its last process until its object is

@@ -29,7 +29,7 @@ func TestKnownWhole(t *testing.T) {
 		change  func(*Pod)
 		want    bool
 	}{
-		"all is made by this agent": {0, func(*Pod) {}, true},
+		"all is made by this agent":                                 {0, func(*Pod) {}, true},
 		"a later sandbox, the first was perhaps an earlier agent's": {1, func(*Pod) {}, false},
 		"a creation has failed": {0, func(p *Pod) {
 			p.Op = 7
@@ -61,15 +61,15 @@ func TestKnownWhole(t *testing.T) {
 // A sandbox that a relist has reported before the response is the first one all the same, and an
 // earlier agent's is not.
 func TestKnownWholeAfterRelist(t *testing.T) {
-	for op, want := range map[world.OpID]bool{0: false, 7: true} { //ordered: each by itself
+	for id, want := range map[world.OpID]bool{0: false, 7: true} { //ordered: each by itself
 		p := New(spec(v1.RestartPolicyAlways, "", "web"), nil, true, true, t0)
-		p.Op = op
+		p.Op = id
 		p.ObserveSandbox(&pleg.Sandbox{ID: "s", Ready: true}, 1, t0.Add(time.Second))
-		if op != 0 {
+		if id != 0 {
 			p.addCreatedSandbox("s", op.Record{IssuedAt: t0}, t0.Add(2*time.Second))
 		}
 		if p.KnownWhole != want {
-			t.Errorf("operation %d: known as a whole %t", op, p.KnownWhole)
+			t.Errorf("operation %d: known as a whole %t", id, p.KnownWhole)
 		}
 	}
 }
