@@ -490,7 +490,7 @@ var mutants = []mutant{
 	{
 		name:     "a terminal phase before the containers have ended",
 		file:     "core/pod/terminal.go",
-		old:      "!p.hasLiveContainers() && !p.HasUnknownExits() && p.Op == 0 && !p.hasReadySandbox()",
+		old:      "!p.HasLiveContainers() && !p.HasUnknownExits() && p.Op == 0 && !p.hasReadySandbox()",
 		new:      "p.Op == 0",
 		scenario: "deadlines", seeds: "1-500",
 	},
@@ -1020,8 +1020,8 @@ var mutants = []mutant{
 	{
 		name:     "a terminal phase before the last exit is known",
 		file:     "core/pod/terminal.go",
-		old:      "!p.hasLiveContainers() && !p.HasUnknownExits() && p.Op",
-		new:      "!p.hasLiveContainers() && p.Op",
+		old:      "!p.HasLiveContainers() && !p.HasUnknownExits() && p.Op",
+		new:      "!p.HasLiveContainers() && p.Op",
 		scenario: "mix", plan: "terminal-before-last-exit.yaml",
 	},
 	{
@@ -1112,7 +1112,7 @@ var mutants = []mutant{
 		name:     "an ephemeral container keeps its pod from ending",
 		file:     "core/pod/plan.go",
 		old:      "	if p.hasCompleted() {\n",
-		new:      "	if p.hasCompleted() && !p.hasLiveContainers() {\n",
+		new:      "	if p.hasCompleted() && !p.HasLiveContainers() {\n",
 		scenario: "admission", seeds: "1-200",
 	},
 	{
@@ -1658,8 +1658,8 @@ var mutants = []mutant{
 	{
 		name:     "a critical pod is evicted for the node",
 		file:     "core/pod/desired.go",
-		old:      "p.hasLiveContainers() &&\n		!admission.IsCritical(p.Spec, p.IsStatic())",
-		new:      "p.hasLiveContainers()",
+		old:      "p.HasLiveContainers() &&\n		!admission.IsCritical(p.Spec, p.IsStatic())",
+		new:      "p.HasLiveContainers()",
 		scenario: "memory-storm", seeds: "1-300",
 	},
 	{
