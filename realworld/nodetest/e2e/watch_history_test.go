@@ -110,6 +110,13 @@ func (h *watchHistory) lastState(uid types.UID) *v1.Pod {
 	return nil
 }
 
+// isDeleted reports whether the watch has reported the deletion of a pod.
+func (h *watchHistory) isDeleted(uid types.UID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.deleted[uid]
+}
+
 // statesOf returns the recorded states of a pod.
 func (h *watchHistory) statesOf(uid types.UID) []*v1.Pod {
 	h.mu.Lock()
