@@ -1,14 +1,12 @@
 package e2e
 
 import (
-	"context"
 	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // onePodRounds is of how many pods, one after the other, the durations are taken.
@@ -93,7 +91,7 @@ func (c *clusterSuite) timePlainPod(b *testing.B) (start, end time.Duration) {
 	start = time.Since(began)
 	time.Sleep(time.Second)
 	began = time.Now()
-	if err := c.endPlainPod(b.Context()); err != nil {
+	if err := c.endPlainPods(b.Context(), 1); err != nil {
 		b.Fatal(err)
 	}
 	end = time.Since(began)
@@ -102,35 +100,4 @@ func (c *clusterSuite) timePlainPod(b *testing.B) (start, end time.Duration) {
 	}
 	time.Sleep(time.Second)
 	return start, end
-}
-
-func (c *clusterSuite) endPlainPod(ctx context.Context) error {
-	runtime := c.node.Runtime()
-	list, err := runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
-	if err != nil {
-		return err
-	}
-	for _, item := range list.Containers {
-		_, err = runtime.StopContainer(ctx,
-			&runtimeapi.StopContainerRequest{ContainerId: item.Id, Timeout: 5})
-		if err != nil {
-			return err
-		}
-		_, err = runtime.StopPodSandbox(ctx,
-			&runtimeapi.StopPodSandboxRequest{PodSandboxId: item.PodSandboxId})
-		if err != nil {
-			return err
-		}
-		_, err = runtime.RemoveContainer(ctx,
-			&runtimeapi.RemoveContainerRequest{ContainerId: item.Id})
-		if err != nil {
-			return err
-		}
-		_, err = runtime.RemovePodSandbox(ctx,
-			&runtimeapi.RemovePodSandboxRequest{PodSandboxId: item.PodSandboxId})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -138,6 +138,18 @@ func (h *watchHistory) countRunning(prefix string) (n int) {
 	return n
 }
 
+// countPresent returns the number of pods that the API server has now and whose names have a prefix.
+func (h *watchHistory) countPresent(prefix string) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for uid, states := range h.podStates {
+		if !h.deleted[uid] && strings.HasPrefix(states[0].Name, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
 // countStates returns the number of recorded states of all pods.
 func (h *watchHistory) countStates() (n int) {
 	h.mu.Lock()
