@@ -138,7 +138,7 @@ func (h *watchHistory) countRunning(prefix string) (n int) {
 	return n
 }
 
-// countPresent returns the number of pods that the API server has now and whose names have a prefix.
+// countPresent returns the number of pods that the API server has now, by a prefix of their names.
 func (h *watchHistory) countPresent(prefix string) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
