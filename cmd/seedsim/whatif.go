@@ -42,7 +42,8 @@ func (f *whatifFlags) add(c *cobra.Command) {
 	c.Flags().StringSliceVarP(&f.files, "filename", "f", nil,
 		"manifests: a file, or a folder of .yaml, .yml and .json files; can be repeated")
 	c.Flags().StringVar(&f.event, "event", "",
-		"what happens: runtime-restart, reboot, drain, node-shutdown or agent-restart")
+		"what happens: runtime-restart, reboot, drain, node-shutdown, memory-pressure, disk-pressure "+
+			"or agent-restart")
 	c.Flags().StringVar(&f.node, "node", "",
 		"a file with a Node (labels, capacity), a KubeletConfiguration, or both")
 	c.Flags().StringVar(&f.behaviour, "behaviour", "",

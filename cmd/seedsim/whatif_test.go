@@ -27,8 +27,8 @@ func TestWhatifPage(t *testing.T) {
 		}
 	}
 	commands := pageCommand.FindAllStringSubmatch(string(data), -1)
-	if len(commands) != 4 {
-		t.Fatalf("the page has %d commands, want 4", len(commands))
+	if len(commands) != 6 {
+		t.Fatalf("the page has %d commands, want 6", len(commands))
 	}
 	for _, command := range commands {
 		out, err := call(strings.Fields(command[1])...)
@@ -68,7 +68,6 @@ func TestWhatifBadInput(t *testing.T) {
 		{"whatif --event drain", "-f: want a file or a folder of manifests"},
 		{"whatif -f x --event drain --runs 0", "--runs 0: must be at least 1"},
 		{"whatif -f x --event drain --jobs 0", "--jobs 0: must be at least 1"},
-		{"whatif -f x --event disk-pressure", "--event: disk-pressure is not built yet"},
 		{"whatif -f x", "--event: want one of runtime-restart, reboot, drain, node-shutdown"},
 		{"whatif -f /no/such/file --event drain", "-f: stat /no/such/file: no such file"},
 		{"whatif -f " + dir + " --event drain", "the folder has no .yaml, .yml or .json file"},

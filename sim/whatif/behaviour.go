@@ -43,6 +43,9 @@ type behaviourEntry struct {
 
 	Runs     *plan.Span `json:"runs,omitempty"`     // until it exits by itself; absent: for ever
 	ExitCode int32      `json:"exitCode,omitempty"` // then
+
+	MemoryMiB *plan.Count `json:"memoryMiB,omitempty"` // that it uses; absent: what it requests
+	DiskMiB   *plan.Count `json:"diskMiB,omitempty"`   // that it writes to its own file system
 }
 
 // ReadBehaviour reads a behaviour file.
@@ -142,12 +145,18 @@ func (in *Input) entryOf(w *Workload, c *podContainer) *behaviourEntry {
 	return &in.entries[i]
 }
 
-// behaviours draws how the programs of a pod behave in a run.
-func (in *Input) behaviours(w *Workload, pod *Pod, seed uint64) []plan.Behaviour {
+// behaviours draws how the programs of a pod behave in a run. What they use of the node matters to
+// events of pressure only.
+func (in *Input) behaviours(w *Workload, pod *Pod, event Event, seed uint64) []plan.Behaviour {
 	var all []plan.Behaviour
 	for _, c := range containersOf(pod.spec) {
 		r := wire.Stream(seed, "whatif "+pod.Name+" "+c.Name)
-		all = append(all, in.entryOf(w, &c).draw(&c, pod.spec, r))
+		b := in.entryOf(w, &c).draw(&c, pod.spec, r)
+		if event.isPressure() {
+			r := wire.Stream(seed, "whatif usage "+pod.Name+" "+c.Name)
+			in.entryOf(w, &c).drawUsage(&b, &c, r)
+		}
+		all = append(all, b)
 	}
 	return all
 }

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/sim/plan"
 )
@@ -77,12 +78,18 @@ func (n *Node) readConfig(s *source) error {
 	return nil
 }
 
-// shutdownPeriod returns how long the node agent delays a shutdown of the machine at most.
-func (n *Node) shutdownPeriod() time.Duration {
+// config returns the configuration of the node agent.
+func (n *Node) config() *kubeletconfig.KubeletConfiguration {
 	c, err := plan.KubeletConfig(n.plan.Config)
 	if err != nil {
 		panic("whatif: a configuration that was not checked: " + err.Error())
 	}
+	return c
+}
+
+// shutdownPeriod returns how long the node agent delays a shutdown of the machine at most.
+func (n *Node) shutdownPeriod() time.Duration {
+	c := n.config()
 	total := c.ShutdownGracePeriod.Duration
 	for _, g := range c.ShutdownGracePeriodByPodPriority {
 		total += time.Duration(g.ShutdownGracePeriodSeconds) * time.Second

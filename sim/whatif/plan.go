@@ -47,7 +47,7 @@ func (in *Input) plan(seed uint64, event Event, readyAt time.Duration) *plan.Pla
 		for i := range w.Pods {
 			pod := &w.Pods[i]
 			p.Spec.Pods = append(p.Spec.Pods, plan.Pod{Name: pod.Name, API: true,
-				Manifest: pod.manifest, Behaviours: in.behaviours(w, pod, seed)})
+				Manifest: pod.manifest, Behaviours: in.behaviours(w, pod, event, seed)})
 			act(0, plan.Act{Verb: plan.VerbCreate, Pod: pod.Name, Rash: true})
 		}
 	}
@@ -79,7 +79,12 @@ func (in *Input) plan(seed uint64, event Event, readyAt time.Duration) *plan.Pla
 		}
 	}
 	end := at
-	if event != Drain {
+	switch {
+	case event.isPressure():
+		steps := in.pressures(event, p, at, r)
+		p.Spec.Happenings = append(p.Spec.Happenings, steps...)
+		end = time.Duration(steps[len(steps)-1].At) + backoffMax
+	case event != Drain:
 		p.Spec.Happenings = append(p.Spec.Happenings, h)
 		end = time.Duration(h.End()) + in.Node.shutdownPeriod()
 	}

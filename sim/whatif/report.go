@@ -34,6 +34,7 @@ type Row struct {
 	Ready    []time.Duration
 	Restarts []int // of each pod, sorted
 	NotReady int
+	Turns    []int  // of each eviction, among those of its run, sorted
 	Unready  int    // pods that were not Ready when the event came
 	IsGone   bool   // the event ends the pods for good
 	Worst    uint64 // seed
@@ -45,6 +46,10 @@ var caveats = map[Event]string{
 	Reboot:       "; the power is cut, as in a crash: no hook runs",
 	Drain:        "; PodDisruptionBudgets are not simulated, pods of DaemonSets stay",
 	NodeShutdown: "; the machine boots again, pods that have ended are not made again",
+	MemoryPressure: "; another program takes memory, and gives it back; pods that were evicted are " +
+		"not made again",
+	DiskPressure: "; something else fills the disk, and is removed; pods that were evicted are not " +
+		"made again",
 }
 
 // Cut is an invariant of the simulator that did not hold, which ended runs early.
@@ -56,19 +61,23 @@ type Cut struct {
 
 // badness is how bad a run was for a workload, the worst first.
 type badness struct {
-	notReady, killed int
-	again            time.Duration
-	restarts         int
+	notReady, evicted, killed int
+	again                     time.Duration
+	restarts                  int
 }
 
 func (b badness) compare(o badness) int {
-	return cmp.Or(cmp.Compare(b.notReady, o.notReady), cmp.Compare(b.killed, o.killed),
-		cmp.Compare(b.again, o.again), cmp.Compare(b.restarts, o.restarts))
+	return cmp.Or(cmp.Compare(b.notReady, o.notReady), cmp.Compare(b.evicted, o.evicted),
+		cmp.Compare(b.killed, o.killed), cmp.Compare(b.again, o.again),
+		cmp.Compare(b.restarts, o.restarts))
 }
 
 func (b *badness) add(p *podOutcome, isGone bool) {
 	if p.isLeftNotReady(isGone) {
 		b.notReady++
+	}
+	if p.evicted > 0 {
+		b.evicted++
 	}
 	if p.killed {
 		b.killed++
@@ -78,7 +87,7 @@ func (b *badness) add(p *podOutcome, isGone bool) {
 
 // isLeftNotReady reports whether the event took the pod's readiness for good.
 func (p *podOutcome) isLeftNotReady(isGone bool) bool {
-	return !isGone && p.wasReady && !p.isReady && !p.succeeded
+	return !isGone && p.evicted == 0 && p.wasReady && !p.isReady && !p.succeeded
 }
 
 func newReport(in *Input, o Options, outcomes []outcome) *Report {
@@ -104,6 +113,7 @@ func newReport(in *Input, o Options, outcomes []outcome) *Report {
 		}
 		slices.Sort(row.Ready)
 		slices.Sort(row.Restarts)
+		slices.Sort(row.Turns)
 		rep.Rows = append(rep.Rows, row)
 	}
 	for i := range outcomes {
@@ -122,6 +132,9 @@ func (r *Row) add(p *podOutcome) {
 	case p.ended:
 		r.Clean++
 	}
+	if p.evicted > 0 {
+		r.Turns = append(r.Turns, p.evicted)
+	}
 	r.Restarts = append(r.Restarts, p.restarts)
 	if !p.wasReady {
 		r.Unready++
@@ -129,7 +142,7 @@ func (r *Row) add(p *podOutcome) {
 	switch {
 	case p.isLeftNotReady(r.IsGone):
 		r.NotReady++
-	case !r.IsGone && p.wasReady && (p.isReady || p.again > 0):
+	case !r.IsGone && p.evicted == 0 && p.wasReady && (p.isReady || p.again > 0):
 		r.Ready = append(r.Ready, p.again)
 	}
 }
@@ -162,10 +175,14 @@ func (rep *Report) WorstPlan() *plan.Plan {
 func (rep *Report) Write(w io.Writer) error {
 	var text strings.Builder
 	tab := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "WORKLOAD\tPODS\tENDED CLEANLY\tKILLED\tREADY AGAIN p50\tp99\t"+
+	evictions := ""
+	if rep.Event.isPressure() {
+		evictions = "EVICTED\tTURN p50\t"
+	}
+	fmt.Fprintln(tab, "WORKLOAD\tPODS\t"+evictions+"ENDED CLEANLY\tKILLED\tREADY AGAIN p50\tp99\t"+
 		"RESTARTS p50\tMAX\tNOT READY\tWORST SEED")
 	for i := range rep.Rows {
-		fmt.Fprintln(tab, strings.Join(rep.Rows[i].cells(), "\t"))
+		fmt.Fprintln(tab, strings.Join(rep.Rows[i].cells(rep.Event), "\t"))
 	}
 	tab.Flush()
 	fmt.Fprintf(&text, "\n%s, %d runs, seeds %d to %d%s\n", rep.Event, rep.Runs, rep.Seeds[0],
@@ -186,8 +203,15 @@ func (rep *Report) Write(w io.Writer) error {
 	return err
 }
 
-func (r *Row) cells() []string {
-	cells := []string{r.Workload, fmt.Sprint(r.Pods), fmt.Sprint(r.Clean), fmt.Sprint(r.Killed)}
+func (r *Row) cells(event Event) []string {
+	cells := []string{r.Workload, fmt.Sprint(r.Pods)}
+	switch {
+	case event.isPressure() && len(r.Turns) > 0:
+		cells = append(cells, fmt.Sprint(len(r.Turns)), fmt.Sprint(percentile(r.Turns, 50)))
+	case event.isPressure():
+		cells = append(cells, "0", "-")
+	}
+	cells = append(cells, fmt.Sprint(r.Clean), fmt.Sprint(r.Killed))
 	if len(r.Ready) == 0 {
 		cells = append(cells, "-", "-")
 	} else {

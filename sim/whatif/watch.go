@@ -23,6 +23,7 @@ type podOutcome struct {
 	ended      bool          // a process ended because of the event
 	killed     bool          // one of them, or a preStop hook, before it had ended by itself
 	restarts   int           // of its containers after the event
+	evicted    int           // in which turn the node evicted it, from 1; zero: it did not
 }
 
 // watcher judges a run by the facts of the simulated world: which processes ran and how they ended,
@@ -31,6 +32,8 @@ type watcher struct {
 	in    *Input
 	event time.Time // when it came; zero: not yet
 	pods  map[string]*watchedPod
+
+	evictions int
 }
 
 // watchedPod is one pod.
@@ -84,6 +87,10 @@ func (w *watcher) fact(f truth.Fact) {
 	p := w.pods[f.PodNamespace+"/"+f.PodName]
 	if p != nil && f.Kind == truth.EventRecorded && f.Reason == "Killing" {
 		p.stoppedAt[f.Container] = f.Time
+	}
+	if p != nil && f.Kind == truth.EventRecorded && f.Reason == "Evicted" && p.evicted == 0 {
+		w.evictions++
+		p.evicted = w.evictions
 	}
 	if p == nil || f.ContainerID == "" {
 		return

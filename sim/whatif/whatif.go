@@ -26,14 +26,14 @@ const (
 	Reboot         Event = "reboot"
 	Drain          Event = "drain"
 	NodeShutdown   Event = "node-shutdown"
+	MemoryPressure Event = "memory-pressure"
+	DiskPressure   Event = "disk-pressure"
 	AgentRestart   Event = "agent-restart"
 )
 
 // Events are all events.
-var Events = []Event{RuntimeRestart, Reboot, Drain, NodeShutdown, AgentRestart}
-
-// futureEvents need what the simulator does not have yet.
-var futureEvents = []string{"memory-pressure", "disk-pressure"}
+var Events = []Event{RuntimeRestart, Reboot, Drain, NodeShutdown, MemoryPressure, DiskPressure,
+	AgentRestart}
 
 // ParseEvent returns the event of a name.
 func ParseEvent(name string) (Event, error) {
@@ -44,11 +44,7 @@ func ParseEvent(name string) (Event, error) {
 		}
 		names = append(names, string(e))
 	}
-	list := strings.Join(names, ", ")
-	if slices.Contains(futureEvents, name) {
-		return "", fmt.Errorf("%s is not built yet; there are %s", name, list)
-	}
-	return "", fmt.Errorf("want one of %s, have %q", list, name)
+	return "", fmt.Errorf("want one of %s, have %q", strings.Join(names, ", "), name)
 }
 
 // Options say what is run.
@@ -66,6 +62,9 @@ type Options struct {
 // the input, the event and the seeds only.
 func Run(in *Input, o Options) (*Report, error) {
 	if err := in.checkSelectors(); err != nil {
+		return nil, err
+	}
+	if err := in.checkUsage(o.Event); err != nil {
 		return nil, err
 	}
 	calm, err := in.rehearse()
@@ -88,6 +87,9 @@ func Run(in *Input, o Options) (*Report, error) {
 	if o.Event == NodeShutdown && in.Node.shutdownPeriod() == 0 {
 		rep.Notes = append(rep.Notes, "the node's shutdownGracePeriod is 0, as it is by default: the "+
 			"machine goes down at once")
+	}
+	if note := in.Node.pressureNote(o.Event); note != "" {
+		rep.Notes = append(rep.Notes, note)
 	}
 	rep.readyAt = calm.readyAt
 	return rep, nil

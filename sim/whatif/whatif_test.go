@@ -215,6 +215,73 @@ func TestReportIsDeterministic(t *testing.T) {
 	}
 }
 
+// Under pressure the pods go that use more than they request, and then the others by priority; what
+// is evicted does not count as not Ready.
+func TestPressure(t *testing.T) {
+	text := strings.Join([]string{
+		deploymentWith("a", "", ""), deploymentWith("b", "", "resources: {requests: {memory: 300Mi}}"),
+		deploymentWith("c", "priority: 7,", "resources: {requests: {memory: 300Mi}}")}, "---\n")
+	for _, event := range []Event{MemoryPressure, DiskPressure} {
+		in := read(t, text)
+		behave(t, in, "{memoryMiB: 250, diskMiB: 2000}")
+		rows := runAll(t, in, event)
+		a, b, c := rows["Deployment/a"], rows["Deployment/b"], rows["Deployment/c"]
+		if len(a.Turns) == 0 || len(a.Turns) < len(b.Turns) || len(b.Turns) < len(c.Turns) ||
+			a.Turns[0] != 1 {
+			t.Errorf("%s: evicted in turns %v, %v and %v", event, a.Turns, b.Turns, c.Turns)
+		}
+		if a.NotReady+b.NotReady+c.NotReady > 0 || len(c.Ready)+len(c.Turns) != 8 {
+			t.Errorf("%s: %+v", event, rows)
+		}
+		calm := runAll(t, read(t, text), Drain)["Deployment/a"]
+		if len(calm.Turns) > 0 {
+			t.Errorf("a drain evicts in turns %v", calm.Turns)
+		}
+	}
+}
+
+func TestPressureThreshold(t *testing.T) {
+	for config, want := range map[string][2]int{ //ordered: each by itself
+		"evictionSoft: {}":                        {100, 15360},
+		"evictionHard: {memory.available: 10%}":   {1638, 0},
+		"evictionHard: {nodefs.available: 1Gi}":   {0, 1024},
+		"evictionHard: {memory.available: \"0\"}": {0, 0},
+	} {
+		in := read(t, deploymentWith("a", "", ""))
+		err := in.ReadNode(File{"node.yaml", []byte("apiVersion: kubelet.config.k8s.io/v1beta1\n" +
+			"kind: KubeletConfiguration\n" + config + "\n")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, memory := in.Node.threshold(MemoryPressure)
+		_, space := in.Node.threshold(DiskPressure)
+		if got := [2]int{memory, space}; got != want {
+			t.Errorf("%s: thresholds %v MiB, want %v", config, got, want)
+		}
+		if hasNote := in.Node.pressureNote(MemoryPressure) != ""; hasNote != (want[0] == 0) {
+			t.Errorf("%s: there is a note: %t", config, hasNote)
+		}
+	}
+}
+
+func TestPodsThatDoNotFitBeforePressure(t *testing.T) {
+	in := read(t, deploymentWith("a", "", ""))
+	behave(t, in, "{memoryMiB: 9000}")
+	_, err := Run(in, Options{Event: MemoryPressure, Runs: 1, Seed: 1})
+	const want = "--event memory-pressure: the pods use 18000 MiB, but the node has 16384 MiB"
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}
+
+// deploymentWith returns a Deployment of two pods with more fields of their spec and container.
+func deploymentWith(name, spec, container string) string {
+	return "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: " + name + "}\n" +
+		"spec: {replicas: 2, selector: {matchLabels: {app: " + name + "}}, template: {metadata: " +
+		"{labels: {app: " + name + "}}, spec: {" + spec + "containers: [{name: c, image: i, " +
+		container + "}]}}}\n"
+}
+
 func TestParseEvent(t *testing.T) {
 	for _, e := range Events {
 		if got, err := ParseEvent(string(e)); got != e || err != nil {
@@ -222,9 +289,8 @@ func TestParseEvent(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{ //ordered: each by itself
-		"disk-pressure": "disk-pressure is not built yet; there are runtime-restart, ",
-		"": "want one of runtime-restart, reboot, drain, node-shutdown, agent-restart, " +
-			"have \"\"",
+		"": "want one of runtime-restart, reboot, drain, node-shutdown, memory-pressure, " +
+			"disk-pressure, agent-restart, have \"\"",
 	} {
 		if _, err := ParseEvent(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", name, err, want)
