@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/allocation"
+	"seedlet.dev/core/shutdown"
 	"seedlet.dev/world"
 )
 
@@ -192,5 +193,79 @@ func TestResizesWaitForAllPods(t *testing.T) {
 	r.advance(time.Minute)
 	if len(r.updates) != 1 || r.allocated("a") != "1500m" {
 		t.Errorf("then updates %v, allocated %s", r.updates, r.allocated("a"))
+	}
+}
+
+// A resize is checked for what the pod needs of the runtime too.
+func TestResizeOfPodWithStrictGroups(t *testing.T) {
+	policy := v1.SupplementalGroupsPolicyStrict
+	p := withRequests(apiPodNamed("a", "u1"), "1", 0)
+	p.Spec.SecurityContext = &v1.PodSecurityContext{SupplementalGroupsPolicy: &policy}
+	r := newResizeNode()
+	r.status.Features = &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true}
+	r.advance(time.Minute)
+	r.apiServer.put(p)
+	r.advance(5 * time.Second)
+	if r.resize("a", "1500m"); len(r.updates) != 1 || r.pending("a") != "" {
+		t.Errorf("updates %v, %q", r.updates, r.pending("a"))
+	}
+}
+
+// A resize waits while the node runs out of a resource, unless a new pod would be admitted then.
+func TestResizeUnderPressure(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0))
+	pressure := &r.agent.state.Eviction.Pressure
+	*pressure = []v1.NodeConditionType{v1.NodeMemoryPressure}
+	if r.resize("a", "1200m"); r.allocated("a") != "1200m" {
+		t.Errorf("with too little memory %s, %q", r.allocated("a"), r.pending("a"))
+	}
+	*pressure = []v1.NodeConditionType{v1.NodeDiskPressure}
+	r.resize("a", "1500m")
+	const want = "Deferred: The node had condition: [DiskPressure]. "
+	if got := r.pending("a"); got != want || r.allocated("a") != "1200m" {
+		t.Errorf("with too little disk %s, %q, want %q", r.allocated("a"), got, want)
+	}
+	*pressure = nil
+	if r.advance(resizeRetryPeriod); r.allocated("a") != "1500m" || r.pending("a") != "" {
+		t.Errorf("later %s, %q", r.allocated("a"), r.pending("a"))
+	}
+}
+
+// No resize is allocated while the machine shuts down, nor before it is known whether it does.
+func TestResizeDuringShutdown(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0))
+	m := &r.agent.state.Shutdown
+	m.Groups, m.Lock = []shutdown.Group{{}}, shutdown.Lock{NotBefore: r.now.Add(time.Hour)}
+	r.resize("a", "1200m")
+	if r.advance(time.Minute); r.allocated("a") != "1" || r.pending("a") != "" {
+		t.Errorf("not known yet: %s, %q", r.allocated("a"), r.pending("a"))
+	}
+	m.Groups, m.Now = nil, &shutdown.Shutdown{}
+	r.advance(time.Minute)
+	if got := r.pending("a"); got != "Deferred: "+shutdown.RejectionMessage {
+		t.Errorf("under way: %q", got)
+	}
+}
+
+// What is preempted for a critical pod is no room for the resize of another one.
+func TestPreemptedRoomIsNoRoomForResizes(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0),
+		withRequests(apiPodNamed("b", "u2"), "400m", 0))
+	r.failingCalls = map[string]bool{"StopContainer": true}
+	r.apiServer.put(withRequests(apiPodNamed("c", "u3"), "1500m", 2_000_000_000))
+	r.advance(time.Second)
+	if r.resize("b", "600m"); r.allocated("b") != "400m" {
+		t.Errorf("while a pod is preempted: %s", r.allocated("b"))
+	}
+	if r.resize("b", "300m"); r.allocated("b") != "300m" {
+		t.Errorf("a resize that asks for less: %s, %q", r.allocated("b"), r.pending("b"))
+	}
+	r.resize("b", "600m")
+	r.failingCalls = nil
+	r.advance(time.Minute)
+	b, c := r.apiServer.objects["default/b"].Status, r.apiServer.objects["default/c"].Status
+	if b.Phase != v1.PodRunning || c.Phase != v1.PodRunning || r.allocated("b") != "300m" {
+		t.Errorf("then %s with %s (%s), and the critical one %s", b.Phase, r.allocated("b"),
+			b.Reason, c.Phase)
 	}
 }
