@@ -47,6 +47,24 @@ func TestHasCgroup(t *testing.T) {
 	}
 }
 
+func TestLackingControllers(t *testing.T) {
+	v1, v2 := t.TempDir(), t.TempDir()
+	writeFiles(t, v1, map[string]string{"cpu,cpuacct/cgroup.procs": "", "memory/cgroup.procs": "",
+		"unified/cgroup.procs": "", "cpu,cpuacct/kube/x": "", "unified/kube/x": ""})
+	writeFiles(t, v2, map[string]string{"cgroup.controllers": "cpu memory pids",
+		"kube/cgroup.controllers": "cpu io"})
+	for _, test := range []struct{ root, dir, want string }{
+		{v1, "kube", "memory pids"}, {v1, ".", "pids"}, {v2, "kube", "memory pids"}, {v2, ".", ""},
+		{v2, "gone", "cpu memory pids"}, {t.TempDir(), "kube", "cpu memory pids"},
+	} {
+		got := strings.Join(LackingControllers(test.root, test.dir,
+			[]string{"cpu", "memory", "pids"}), " ")
+		if got != test.want {
+			t.Errorf("%+v: %q", test, got)
+		}
+	}
+}
+
 func TestSetOOMScoreAdj(t *testing.T) {
 	root := t.TempDir()
 	writeFiles(t, root, map[string]string{"self/oom_score_adj": "0"})
