@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -267,5 +268,30 @@ func TestPreemptedRoomIsNoRoomForResizes(t *testing.T) {
 	if b.Phase != v1.PodRunning || c.Phase != v1.PodRunning || r.allocated("b") != "300m" {
 		t.Errorf("then %s with %s (%s), and the critical one %s", b.Phase, r.allocated("b"),
 			b.Reason, c.Phase)
+	}
+}
+
+// A change of what one pod requests is written to its own cgroup and to its tier, however many pods
+// there are: the tier grows before the pod, and shrinks after it.
+func TestCgroupWritesOfOneResize(t *testing.T) {
+	for _, count := range []int{10, 100} {
+		var pods []*v1.Pod
+		for i := range count {
+			name := fmt.Sprint(i)
+			pods = append(pods, withRequests(apiPodNamed("p"+name, "u"+name), "10m", 0))
+		}
+		r := newResizeNode(pods...)
+		r.advance(time.Minute)
+		for _, test := range []struct{ cpu, want string }{
+			{"500m", "kubepods/burstable kubepods/burstable/podu7"},
+			{"20m", "kubepods/burstable/podu7 kubepods/burstable"},
+		} {
+			r.cgroupWrites, r.updates = nil, nil
+			r.resize("p7", test.cpu)
+			r.advance(5 * time.Minute)
+			if got := strings.Join(r.cgroupWrites, " "); got != test.want || len(r.updates) != 1 {
+				t.Errorf("%d pods, to %s: written are %s, updates %v", count, test.cpu, got, r.updates)
+			}
+		}
 	}
 }
