@@ -1530,6 +1530,27 @@ var mutants = []mutant{
 		scenario: "resize-restart", seeds: "1-200",
 	},
 	{
+		name:     "a cgroup that could not be written counts as one that has what it is to have",
+		file:     "core/pod/cgroup.go",
+		old:      "		share = share.Max(*possible)\n",
+		new:      "		_ = possible\n",
+		scenario: "resize-old-runtime", plan: "cgroup-of-unknown-outcome.yaml",
+	},
+	{
+		name:     "a resize that has failed is tried again at once",
+		file:     "core/pod/resize.go",
+		old:      "	if r.Failures > 0 && w.waitUntil(r.NotBefore) {\n",
+		new:      "	if r.Failures < 0 && w.waitUntil(r.NotBefore) {\n",
+		scenario: "resize", plan: "resize-retried-without-end.yaml",
+	},
+	{
+		name:     "the runtime is asked without end whether an older update has taken effect",
+		file:     "core/pod/resize.go",
+		old:      "a.VerifyAt, a.Verifying, c.Inspected = time.Time{}, true, \"\"\n",
+		new:      "a.Verifying, c.Inspected = true, \"\"\n",
+		scenario: "resize-restart", plan: "resize-verified-without-end.yaml",
+	},
+	{
 		name:     "the condition of a resize stays",
 		file:     "core/statuswriter/merge.go",
 		old:      "append(conditions, map[string]any{\"type\": t, \"$patch\": \"delete\"})",

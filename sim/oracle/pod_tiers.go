@@ -16,7 +16,8 @@ import (
 // tiers fires when a pod gets a cgroup that outweighs the one above it, when a cgroup shrinks below
 // those in it, and when a container is created with other limits than its spec demands or above
 // those of its pod. In the end the cgroups above those of the pods must have the values that the
-// running pods demand. A write that may have failed is excused for a while: no pod waits for it.
+// running pods demand. A write that may have failed is excused for a while, as no pod waits for it,
+// but no cgroup shrinks meanwhile below what one in it may have.
 type tiers struct{}
 
 func (*tiers) describe() Entry {
@@ -102,7 +103,7 @@ func (m *model) checkShrinking(f *truth.Fact) *finding {
 		}
 		for _, s := range p.sandboxes {
 			if !s.ready || path.Dir(s.cgroup) != f.Path || !outweighs(m.cgroups[s.cgroup], f.Limits) ||
-				m.mayHaveFailedToWrite(f.Time) || p.mayHaveUnknownCgroup(f.Time) {
+				p.mayHaveUnknownCgroup(f.Time) {
 				continue
 			}
 			return findingf("cgroup %s is given %+v, but pod %s in it has %+v", f.Path, f.Limits, p,
