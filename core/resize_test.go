@@ -295,3 +295,71 @@ func TestCgroupWritesOfOneResize(t *testing.T) {
 		}
 	}
 }
+
+// A pod that the node cannot do without makes room for its resize, as for its start.
+func TestCriticalResizePreempts(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0),
+		withRequests(apiPodNamed("c", "u2"), "500m", 2_000_000_000))
+	r.resize("c", "1500m")
+	r.advance(time.Minute)
+	if a := r.apiServer.objects["default/a"].Status; a.Reason != "Preempting" ||
+		r.allocated("c") != "1500m" {
+		t.Errorf("the other pod is %s (%s), allocated are %s", a.Phase, a.Reason, r.allocated("c"))
+	}
+}
+
+// A resize that asks for no more than before is first, whatever the priorities.
+func TestOrderOfResizes(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("low", "u1"), "500m", 0),
+		withRequests(apiPodNamed("high", "u2"), "500m", 9))
+	low, high := r.agent.state.Pods["u1"], r.agent.state.Pods["u2"]
+	for _, test := range []struct {
+		low, high string
+		isLower   bool
+	}{{"400m", "600m", true}, {"600m", "600m", false}, {"400m", "400m", false}} {
+		low.Resize.Desired = withRequests(low.Spec.DeepCopy(), test.low, 0)
+		high.Resize.Desired = withRequests(high.Spec.DeepCopy(), test.high, 9)
+		if got := compareResizes(low, high); (got < 0) != test.isLower {
+			t.Errorf("%+v: %d", test, got)
+		}
+	}
+}
+
+// What is recorded of pods that are gone is dropped; that of all others stays.
+func TestOrphanedResources(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0))
+	store := &r.agent.state.Allocation.Allocated
+	store.Set("gone", allocation.Resources{})
+	if r.agent.dropOrphanedResources(); store.Get("gone") != nil || store.Get("u1") == nil {
+		t.Errorf("recorded are %+v", store.Pods)
+	}
+}
+
+// A pod as a whole is recorded to have what is allocated once its cgroup has it.
+func TestActuatedPodAsAWhole(t *testing.T) {
+	p := withRequests(apiPodNamed("a", "u1"), "100m", 0)
+	p.Spec.Resources = &v1.ResourceRequirements{
+		Requests: v1.ResourceList{"cpu": resource.MustParse("1")}}
+	r := newResizeNode(p)
+	fails, inner := true, r.answer
+	r.answer = func(effect any) any {
+		if set, isSet := effect.(*world.SetCgroup); isSet && fails {
+			return world.Errorf(world.KindInternal, "SetCgroup", "%s: no", set.Path)
+		}
+		return inner(effect)
+	}
+	actuated := func() string {
+		return r.agent.state.Allocation.Actuated.Get("u1").Resources.Pod.Requests.Cpu().String()
+	}
+	p = r.apiServer.objects["default/a"].DeepCopy()
+	p.Generation++
+	p.Spec.Resources.Requests["cpu"] = resource.MustParse("1500m")
+	r.apiServer.put(p)
+	if r.advance(10 * time.Second); actuated() != "1" {
+		t.Errorf("before its cgroup is set: %s", actuated())
+	}
+	fails = false
+	if r.advance(2 * time.Minute); actuated() != "1500m" {
+		t.Errorf("then %s", actuated())
+	}
+}
