@@ -613,7 +613,7 @@ var mutants = []mutant{
 	{
 		name:     "a tier shrinks before its pods have ended",
 		file:     "core/pod/cgroup.go",
-		old:      "	return p.HoldsResources() || p.hasCgroup()\n",
+		old:      "	return p.HoldsResources() || p.hasCgroup() || p.Cgroup.Possible != nil\n",
 		new:      "	return p.HoldsResources() && p.Stage == Syncing\n",
 		scenario: "qos", seeds: "1-50",
 	},
