@@ -1,9 +1,12 @@
 package host
 
 import (
+	"math"
 	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestCheckControllers(t *testing.T) {
@@ -76,5 +79,32 @@ func TestSetOOMScoreAdj(t *testing.T) {
 	}
 	if err := SetOOMScoreAdj(t.TempDir(), 0); err == nil {
 		t.Error("no error without the file")
+	}
+}
+
+func TestSetOpenFiles(t *testing.T) {
+	var before, after unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+			t.Error(err)
+		}
+	}()
+	lower := before
+	lower.Cur /= 2
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lower); err != nil {
+		t.Fatal(err)
+	}
+	if err := SetOpenFiles(int64(before.Max)); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &after); err != nil ||
+		after != (unix.Rlimit{Cur: before.Max, Max: before.Max}) {
+		t.Errorf("%+v, %v", after, err)
+	}
+	if err := SetOpenFiles(math.MaxInt64); err == nil {
+		t.Error("more files than the kernel allows")
 	}
 }
