@@ -255,10 +255,7 @@ func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 	if admission.NeedsStrictGroups(spec) && a.state.Runtime.AsOf.IsZero() {
 		return awaitingRuntime
 	}
-	strict := a.state.Runtime.SupplementalGroupsPolicy
-	check := admission.Check{Pod: spec, Static: static, Node: a.admissionNode(),
-		Allocatable: a.state.NodeObject.Allocatable(&a.state.Boot), OtherPods: others,
-		Requests: a.requests, StrictGroups: strict != nil && *strict}
+	check := a.admissionCheck(spec, static, others)
 	failures := check.Failures()
 	if len(failures) == 0 {
 		return Rejection{}
@@ -281,6 +278,16 @@ func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 		rejection.Phase, rejection.Waiting = v1.PodPending, true
 	}
 	return rejection
+}
+
+// admissionCheck returns the check of a pod against the node. Until the runtime has reported its
+// features, it counts as having them.
+func (a *Agent) admissionCheck(spec *v1.Pod, static bool, others []*v1.Pod) admission.Check {
+	runtime := &a.state.Runtime
+	strict := runtime.SupplementalGroupsPolicy
+	return admission.Check{Pod: spec, Static: static, Node: a.admissionNode(),
+		Allocatable: a.state.NodeObject.Allocatable(&a.state.Boot), OtherPods: others,
+		Requests: a.requests, StrictGroups: runtime.AsOf.IsZero() || strict != nil && *strict}
 }
 
 // mayBecomeTerminal reports whether a pod that uses resources may turn out to be terminal in a

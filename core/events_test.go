@@ -89,6 +89,20 @@ func TestEventsOfAdmission(t *testing.T) {
 	}
 }
 
+// Where secrets may be swapped to a disk, an event says so.
+func TestEventOfSwappedVolumes(t *testing.T) {
+	n := newNode(nil)
+	n.machine.Machine.SwapsTmpfs = true
+	n.restart()
+	n.advance(5 * time.Second)
+	const want = "Warning PossibleMemoryBackedVolumesOnDisk n1: The tmpfs noswap option is not " +
+		"supported. Memory-backed volumes (e.g. secrets, emptyDirs, etc.) might be swapped to disk " +
+		"and should no longer be considered secure.\n"
+	if got := n.takeEvents(); !strings.Contains(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // What happens to the machine has an event about the node.
 func TestEventsOfTheMachine(t *testing.T) {
 	n := newNode(nil)

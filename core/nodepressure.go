@@ -96,6 +96,7 @@ func (a *Agent) handleEvictionCompletion(id world.OpID, ev world.Event) {
 	if a.state.Eviction.HandleCompletion(id, ev, a.evictionEnv()) {
 		a.state.NodeObject.CheckStatusNow()
 		a.enqueueNode()
+		a.retryResizes("")
 	}
 }
 
@@ -122,18 +123,28 @@ func (a *Agent) endEviction(uid string) {
 }
 
 // pressureRejection returns why a pod is not admitted while the node runs out of a resource; the
-// zero value if it is. Upstream: Admit in pkg/kubelet/eviction/eviction_manager.go.
+// zero value if it is.
 func (a *Agent) pressureRejection(spec *v1.Pod, static bool) Rejection {
+	if message := a.pressureMessage(spec, static); message != "" {
+		return failedRejection(pod.ReasonEvicted, message)
+	}
+	return Rejection{}
+}
+
+// pressureMessage returns the resources that the node runs out of, if that keeps a pod, or its
+// resize, from being admitted; empty if it does not. Upstream: Admit in
+// pkg/kubelet/eviction/eviction_manager.go.
+func (a *Agent) pressureMessage(spec *v1.Pod, static bool) string {
 	a.adoptPressure()
 	pressure := a.state.Eviction.Pressure
 	if len(pressure) == 0 || admission.IsCritical(spec, static) {
-		return Rejection{}
+		return ""
 	}
 	if len(pressure) == 1 && pressure[0] == v1.NodeMemoryPressure &&
 		(criconfig.QOS(spec) != v1.PodQOSBestEffort || toleratesMemoryPressure(spec)) {
-		return Rejection{}
+		return ""
 	}
-	return failedRejection(pod.ReasonEvicted, fmt.Sprintf("The node had condition: %v. ", pressure))
+	return fmt.Sprintf("The node had condition: %v. ", pressure)
 }
 
 func toleratesMemoryPressure(spec *v1.Pod) bool {

@@ -15,6 +15,7 @@ import (
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/shutdown"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
@@ -160,10 +161,10 @@ func (a *Agent) handleAllocationCompletion(r op.Record, ev world.Event) {
 }
 
 // planResizes allocates the waiting resizes that fit, and returns when to look again. None is
-// allocated before all pods are known: one that only the runtime has so far may have
-// more than it was created with.
+// allocated before all pods are known: one that only the runtime has so far may have more than it
+// was created with. None is decided before it is known whether the machine shuts down.
 func (a *Agent) planResizes() time.Time {
-	if !a.hasListedEverything() {
+	if !a.hasListedEverything() || a.state.Shutdown.Undecided() {
 		return a.state.Now.Add(resizeFirstRetryPeriod)
 	}
 	uids := slices.Sorted(maps.Keys(a.resizing))
@@ -234,13 +235,14 @@ func (a *Agent) checkResize(p *pod.Pod) denial {
 		!slices.Contains(a.state.NodeObject.Settings.DeclaredFeatures, podLevel) {
 		return denial{v1.PodReasonInfeasible, podLevel + " is disabled", "plr_feature_gate_off"}
 	}
-	others := slices.DeleteFunc(a.activePods(nil), func(o *v1.Pod) bool {
-		return string(o.UID) == p.UID
-	})
 	static := p.IsStatic()
-	check := admission.Check{Pod: desired, Static: static, Node: a.admissionNode(),
-		Allocatable: a.state.NodeObject.Allocatable(&a.state.Boot), OtherPods: others,
-		Requests: a.requests}
+	if message := a.pressureMessage(desired, static); message != "" {
+		return denial{reason: v1.PodReasonDeferred, message: message}
+	}
+	if a.state.Shutdown.UnderWay() {
+		return denial{reason: v1.PodReasonDeferred, message: shutdown.RejectionMessage}
+	}
+	check := a.admissionCheck(desired, static, a.othersForResize(p))
 	failures := check.Failures()
 	if len(failures) == 0 {
 		return denial{}
@@ -248,6 +250,18 @@ func (a *Agent) checkResize(p *pod.Pod) denial {
 	a.preempt(&check, failures)
 	return denial{reason: v1.PodReasonDeferred,
 		message: admission.DecisiveFailure(desired, static, failures).Message}
+}
+
+// othersForResize returns the pods that a resize has to fit with. What is preempted for a critical
+// pod is no room for a resize that asks for more, or other pods would be preempted again and again.
+func (a *Agent) othersForResize(p *pod.Pod) []*v1.Pod {
+	others := slices.DeleteFunc(a.activePods(nil), func(o *v1.Pod) bool {
+		return string(o.UID) == p.UID
+	})
+	if !admission.IsCritical(p.Resize.Desired, p.IsStatic()) && p.IncreasesRequests() {
+		others = append(others, a.preemptors()...)
+	}
+	return others
 }
 
 // compareResizes compares two waiting pods by whose resize is looked at first: one that asks for no

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/allocation"
+	"seedlet.dev/core/shutdown"
 	"seedlet.dev/world"
 )
 
@@ -192,5 +194,172 @@ func TestResizesWaitForAllPods(t *testing.T) {
 	r.advance(time.Minute)
 	if len(r.updates) != 1 || r.allocated("a") != "1500m" {
 		t.Errorf("then updates %v, allocated %s", r.updates, r.allocated("a"))
+	}
+}
+
+// A resize is checked for what the pod needs of the runtime too.
+func TestResizeOfPodWithStrictGroups(t *testing.T) {
+	policy := v1.SupplementalGroupsPolicyStrict
+	p := withRequests(apiPodNamed("a", "u1"), "1", 0)
+	p.Spec.SecurityContext = &v1.PodSecurityContext{SupplementalGroupsPolicy: &policy}
+	r := newResizeNode()
+	r.status.Features = &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true}
+	r.advance(time.Minute)
+	r.apiServer.put(p)
+	r.advance(5 * time.Second)
+	if r.resize("a", "1500m"); len(r.updates) != 1 || r.pending("a") != "" {
+		t.Errorf("updates %v, %q", r.updates, r.pending("a"))
+	}
+}
+
+// A resize waits while the node runs out of a resource, unless a new pod would be admitted then.
+func TestResizeUnderPressure(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0))
+	pressure := &r.agent.state.Eviction.Pressure
+	*pressure = []v1.NodeConditionType{v1.NodeMemoryPressure}
+	if r.resize("a", "1200m"); r.allocated("a") != "1200m" {
+		t.Errorf("with too little memory %s, %q", r.allocated("a"), r.pending("a"))
+	}
+	*pressure = []v1.NodeConditionType{v1.NodeDiskPressure}
+	r.resize("a", "1500m")
+	const want = "Deferred: The node had condition: [DiskPressure]. "
+	if got := r.pending("a"); got != want || r.allocated("a") != "1200m" {
+		t.Errorf("with too little disk %s, %q, want %q", r.allocated("a"), got, want)
+	}
+	*pressure = nil
+	if r.advance(resizeRetryPeriod); r.allocated("a") != "1500m" || r.pending("a") != "" {
+		t.Errorf("later %s, %q", r.allocated("a"), r.pending("a"))
+	}
+}
+
+// No resize is allocated while the machine shuts down, nor before it is known whether it does.
+func TestResizeDuringShutdown(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0))
+	m := &r.agent.state.Shutdown
+	m.Groups, m.Lock = []shutdown.Group{{}}, shutdown.Lock{NotBefore: r.now.Add(time.Hour)}
+	r.resize("a", "1200m")
+	if r.advance(time.Minute); r.allocated("a") != "1" || r.pending("a") != "" {
+		t.Errorf("not known yet: %s, %q", r.allocated("a"), r.pending("a"))
+	}
+	m.Groups, m.Now = nil, &shutdown.Shutdown{}
+	r.advance(time.Minute)
+	if got := r.pending("a"); got != "Deferred: "+shutdown.RejectionMessage {
+		t.Errorf("under way: %q", got)
+	}
+}
+
+// What is preempted for a critical pod is no room for the resize of another one.
+func TestPreemptedRoomIsNoRoomForResizes(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0),
+		withRequests(apiPodNamed("b", "u2"), "400m", 0))
+	r.failingCalls = map[string]bool{"StopContainer": true}
+	r.apiServer.put(withRequests(apiPodNamed("c", "u3"), "1500m", 2_000_000_000))
+	r.advance(time.Second)
+	if r.resize("b", "600m"); r.allocated("b") != "400m" {
+		t.Errorf("while a pod is preempted: %s", r.allocated("b"))
+	}
+	if r.resize("b", "300m"); r.allocated("b") != "300m" {
+		t.Errorf("a resize that asks for less: %s, %q", r.allocated("b"), r.pending("b"))
+	}
+	r.resize("b", "600m")
+	r.failingCalls = nil
+	r.advance(time.Minute)
+	b, c := r.apiServer.objects["default/b"].Status, r.apiServer.objects["default/c"].Status
+	if b.Phase != v1.PodRunning || c.Phase != v1.PodRunning || r.allocated("b") != "300m" {
+		t.Errorf("then %s with %s (%s), and the critical one %s", b.Phase, r.allocated("b"),
+			b.Reason, c.Phase)
+	}
+}
+
+// A change of what one pod requests is written to its own cgroup and to its tier, however many pods
+// there are: the tier grows before the pod, and shrinks after it.
+func TestCgroupWritesOfOneResize(t *testing.T) {
+	for _, count := range []int{10, 100} {
+		var pods []*v1.Pod
+		for i := range count {
+			name := fmt.Sprint(i)
+			pods = append(pods, withRequests(apiPodNamed("p"+name, "u"+name), "10m", 0))
+		}
+		r := newResizeNode(pods...)
+		r.advance(time.Minute)
+		for _, test := range []struct{ cpu, want string }{
+			{"500m", "kubepods/burstable kubepods/burstable/podu7"},
+			{"20m", "kubepods/burstable/podu7 kubepods/burstable"},
+		} {
+			r.cgroupWrites, r.updates = nil, nil
+			r.resize("p7", test.cpu)
+			r.advance(5 * time.Minute)
+			if got := strings.Join(r.cgroupWrites, " "); got != test.want || len(r.updates) != 1 {
+				t.Errorf("%d pods, to %s: written are %s, updates %v", count, test.cpu, got, r.updates)
+			}
+		}
+	}
+}
+
+// A pod that the node cannot do without makes room for its resize, as for its start.
+func TestCriticalResizePreempts(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0),
+		withRequests(apiPodNamed("c", "u2"), "500m", 2_000_000_000))
+	r.resize("c", "1500m")
+	r.advance(time.Minute)
+	if a := r.apiServer.objects["default/a"].Status; a.Reason != "Preempting" ||
+		r.allocated("c") != "1500m" {
+		t.Errorf("the other pod is %s (%s), allocated are %s", a.Phase, a.Reason, r.allocated("c"))
+	}
+}
+
+// A resize that asks for no more than before is first, whatever the priorities.
+func TestOrderOfResizes(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("low", "u1"), "500m", 0),
+		withRequests(apiPodNamed("high", "u2"), "500m", 9))
+	low, high := r.agent.state.Pods["u1"], r.agent.state.Pods["u2"]
+	for _, test := range []struct {
+		low, high string
+		isLower   bool
+	}{{"400m", "600m", true}, {"600m", "600m", false}, {"400m", "400m", false}} {
+		low.Resize.Desired = withRequests(low.Spec.DeepCopy(), test.low, 0)
+		high.Resize.Desired = withRequests(high.Spec.DeepCopy(), test.high, 9)
+		if got := compareResizes(low, high); (got < 0) != test.isLower {
+			t.Errorf("%+v: %d", test, got)
+		}
+	}
+}
+
+// What is recorded of pods that are gone is dropped; that of all others stays.
+func TestOrphanedResources(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0))
+	store := &r.agent.state.Allocation.Allocated
+	store.Set("gone", allocation.Resources{})
+	if r.agent.dropOrphanedResources(); store.Get("gone") != nil || store.Get("u1") == nil {
+		t.Errorf("recorded are %+v", store.Pods)
+	}
+}
+
+// A pod as a whole is recorded to have what is allocated once its cgroup has it.
+func TestActuatedPodAsAWhole(t *testing.T) {
+	p := withRequests(apiPodNamed("a", "u1"), "100m", 0)
+	p.Spec.Resources = &v1.ResourceRequirements{
+		Requests: v1.ResourceList{"cpu": resource.MustParse("1")}}
+	r := newResizeNode(p)
+	fails, inner := true, r.answer
+	r.answer = func(effect any) any {
+		if set, isSet := effect.(*world.SetCgroup); isSet && fails {
+			return world.Errorf(world.KindInternal, "SetCgroup", "%s: no", set.Path)
+		}
+		return inner(effect)
+	}
+	actuated := func() string {
+		return r.agent.state.Allocation.Actuated.Get("u1").Resources.Pod.Requests.Cpu().String()
+	}
+	p = r.apiServer.objects["default/a"].DeepCopy()
+	p.Generation++
+	p.Spec.Resources.Requests["cpu"] = resource.MustParse("1500m")
+	r.apiServer.put(p)
+	if r.advance(10 * time.Second); actuated() != "1" {
+		t.Errorf("before its cgroup is set: %s", actuated())
+	}
+	fails = false
+	if r.advance(2 * time.Minute); actuated() != "1500m" {
+		t.Errorf("then %s", actuated())
 	}
 }

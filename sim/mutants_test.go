@@ -613,7 +613,7 @@ var mutants = []mutant{
 	{
 		name:     "a tier shrinks before its pods have ended",
 		file:     "core/pod/cgroup.go",
-		old:      "	return p.HoldsResources() || p.hasCgroup()\n",
+		old:      "	return p.HoldsResources() || p.hasCgroup() || p.Cgroup.Possible != nil\n",
 		new:      "	return p.HoldsResources() && p.Stage == Syncing\n",
 		scenario: "qos", seeds: "1-50",
 	},
@@ -1528,6 +1528,27 @@ var mutants = []mutant{
 		old:      "len(bounds) > 0 && has != nil {",
 		new:      "len(bounds) < 0 && has != nil {",
 		scenario: "resize-restart", seeds: "1-200",
+	},
+	{
+		name:     "a cgroup that could not be written counts as one that has what it is to have",
+		file:     "core/pod/cgroup.go",
+		old:      "		share = share.Max(*possible)\n",
+		new:      "		_ = possible\n",
+		scenario: "resize-old-runtime", plan: "cgroup-of-unknown-outcome.yaml",
+	},
+	{
+		name:     "a resize that has failed is tried again at once",
+		file:     "core/pod/resize.go",
+		old:      "	if r.Failures > 0 && w.waitUntil(r.NotBefore) {\n",
+		new:      "	if r.Failures < 0 && w.waitUntil(r.NotBefore) {\n",
+		scenario: "resize", plan: "resize-retried-without-end.yaml",
+	},
+	{
+		name:     "the runtime is asked without end whether an older update has taken effect",
+		file:     "core/pod/resize.go",
+		old:      "a.VerifyAt, a.Verifying, c.Inspected = time.Time{}, true, \"\"\n",
+		new:      "a.Verifying, c.Inspected = true, \"\"\n",
+		scenario: "resize-restart", plan: "resize-verified-without-end.yaml",
 	},
 	{
 		name:     "the condition of a resize stays",

@@ -72,6 +72,7 @@ type Machine struct {
 	SELinux         bool   `json:"selinux,omitempty"`      // SELinux is enabled, enforcing or not
 	CgroupV1        bool   `json:"cgroupV1,omitempty"`     // cgroups have one hierarchy per controller
 	SwapLimits      bool   `json:"swapLimits,omitempty"`   // cgroups can limit swap
+	SwapsTmpfs      bool   `json:"swapsTmpfs,omitempty"`   // there is swap, and tmpfs has no noswap
 	PIDsMax         int64  `json:"pidsMax,omitempty"`      // processes and threads of the machine
 	PageBytes       int64  `json:"pageBytes,omitempty"`    // size of a page of memory
 	// ThermalThrottleCPUs are the CPUs whose temperature counters are in /sys.

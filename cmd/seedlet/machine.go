@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
@@ -77,8 +78,14 @@ func checkMachine(c *kubeletconfig.KubeletConfiguration, m *world.Machine, mount
 		return fmt.Errorf("cgroupRoot: cgroup %q does not exist below %s", c.CgroupRoot, mounts)
 	}
 	for _, r := range qos.ReservedFromConfig(c) {
-		if !slices.ContainsFunc(r.Directories(), exists) {
+		dirs := r.Directories()
+		at := slices.IndexFunc(dirs, exists)
+		if at < 0 {
 			return fmt.Errorf("%s: cgroup %q does not exist below %s", r.Field, r.Name, mounts)
+		}
+		if lacking := host.LackingControllers(mounts, dirs[at], r.Controllers()); len(lacking) > 0 {
+			return fmt.Errorf("%s: cgroup %q below %s does not have the controllers %s", r.Field, r.Name,
+				mounts, strings.Join(lacking, ", "))
 		}
 	}
 	return nil

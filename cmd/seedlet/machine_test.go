@@ -12,11 +12,11 @@ import (
 	"seedlet.dev/world"
 )
 
-// An agent that must not run on the machine does not start there, and says why.
-func TestCheckMachine(t *testing.T) {
+// cgroupMountsV1 returns a directory with hierarchies of cgroup v1, and cgroups in some of them.
+func cgroupMountsV1(t *testing.T) string {
 	mounts := t.TempDir()
 	for _, dir := range []string{"cpu,cpuacct", "cpuset", "memory", "memory/kube.slice/kube-a.slice",
-		"memory/system"} {
+		"memory/system", "cpu,cpuacct/kube.slice/kube-a.slice"} {
 		if err := os.MkdirAll(filepath.Join(mounts, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -24,13 +24,36 @@ func TestCheckMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return mounts
+}
+
+// machineCheck is a check of a machine with a changed configuration.
+type machineCheck struct {
+	name    string
+	change  func(*kubeletconfig.KubeletConfiguration)
+	machine world.Machine
+	want    string
+}
+
+func checkMachines(t *testing.T, mounts string, checks []machineCheck) {
+	t.Helper()
+	for _, test := range checks {
+		c := &kubeletconfig.KubeletConfiguration{}
+		config.SetDefaults(c)
+		if test.change != nil {
+			test.change(c)
+		}
+		if got := fmt.Sprint(checkMachine(c, &test.machine, mounts)); got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// An agent that must not run on the machine does not start there, and says why.
+func TestCheckMachine(t *testing.T) {
+	mounts := cgroupMountsV1(t)
 	yes, no := true, false
-	for _, test := range []struct {
-		name    string
-		change  func(*kubeletconfig.KubeletConfiguration)
-		machine world.Machine
-		want    string
-	}{
+	checkMachines(t, mounts, []machineCheck{
 		{"v1", nil, world.Machine{CgroupV1: true}, "<nil>"},
 		{"v1, forbidden", func(c *kubeletconfig.KubeletConfiguration) { c.FailCgroupV1 = &yes },
 			world.Machine{CgroupV1: true}, "failCgroupV1 is true, and the machine has cgroup v1"},
@@ -42,14 +65,6 @@ func TestCheckMachine(t *testing.T) {
 			"switch it off, or set failSwapOn to false"},
 		{"swap, allowed", func(c *kubeletconfig.KubeletConfiguration) { c.FailSwapOn = &no },
 			world.Machine{SwapBytes: 1}, "<nil>"},
-		{"reserved", func(c *kubeletconfig.KubeletConfiguration) {
-			c.EnforceNodeAllocatable = []string{"pods", "system-reserved", "kube-reserved-compressible"}
-			c.SystemReservedCgroup, c.KubeReservedCgroup = "/system", "/kube-a.slice"
-		}, world.Machine{}, "<nil>"},
-		{"reserved, missing", func(c *kubeletconfig.KubeletConfiguration) {
-			c.EnforceNodeAllocatable = []string{"kube-reserved"}
-			c.KubeReservedCgroup = "/gone"
-		}, world.Machine{}, `kubeReservedCgroup: cgroup "/gone" does not exist below ` + mounts},
 		{"root", func(c *kubeletconfig.KubeletConfiguration) { c.CgroupRoot = "/system/" },
 			world.Machine{}, "<nil>"},
 		{"root, a slice", func(c *kubeletconfig.KubeletConfiguration) { c.CgroupRoot = "/kube/a" },
@@ -61,18 +76,7 @@ func TestCheckMachine(t *testing.T) {
 		{"root, without cgroups", func(c *kubeletconfig.KubeletConfiguration) {
 			c.CgroupRoot, c.CgroupsPerQOS = "/gone", &no
 		}, world.Machine{}, "<nil>"},
-		{"not enforced", func(c *kubeletconfig.KubeletConfiguration) { c.KubeReservedCgroup = "/gone" },
-			world.Machine{}, "<nil>"},
-	} {
-		c := &kubeletconfig.KubeletConfiguration{}
-		config.SetDefaults(c)
-		if test.change != nil {
-			test.change(c)
-		}
-		if got := fmt.Sprint(checkMachine(c, &test.machine, mounts)); got != test.want {
-			t.Errorf("%s: %q, want %q", test.name, got, test.want)
-		}
-	}
+	})
 	if err := os.RemoveAll(filepath.Join(mounts, "cpuset")); err != nil {
 		t.Fatal(err)
 	}
@@ -82,4 +86,29 @@ func TestCheckMachine(t *testing.T) {
 	if got != mounts+": cgroup controllers are missing: cpuset" {
 		t.Errorf("without cpuset: %q", got)
 	}
+}
+
+// A cgroup that is to be limited to what is reserved for it exists, with what its limits need.
+func TestCheckReservedCgroups(t *testing.T) {
+	mounts := cgroupMountsV1(t)
+	checkMachines(t, mounts, []machineCheck{
+		{"reserved", func(c *kubeletconfig.KubeletConfiguration) {
+			c.EnforceNodeAllocatable = []string{"pods", "system-reserved", "kube-reserved-compressible"}
+			c.SystemReservedCgroup, c.KubeReservedCgroup = "/system", "/kube-a.slice"
+			c.SystemReserved = map[string]string{"memory": "1Gi"}
+			c.KubeReserved = map[string]string{"cpu": "1", "memory": "1Gi", "pid": "10"}
+		}, world.Machine{}, "<nil>"},
+		{"reserved, in some hierarchies", func(c *kubeletconfig.KubeletConfiguration) {
+			c.EnforceNodeAllocatable = []string{"system-reserved"}
+			c.SystemReservedCgroup = "/system"
+			c.SystemReserved = map[string]string{"cpu": "1", "memory": "1Gi", "pid": "10"}
+		}, world.Machine{}, `systemReservedCgroup: cgroup "/system" below ` + mounts +
+			" does not have the controllers cpu, pids"},
+		{"reserved, missing", func(c *kubeletconfig.KubeletConfiguration) {
+			c.EnforceNodeAllocatable = []string{"kube-reserved"}
+			c.KubeReservedCgroup = "/gone"
+		}, world.Machine{}, `kubeReservedCgroup: cgroup "/gone" does not exist below ` + mounts},
+		{"not enforced", func(c *kubeletconfig.KubeletConfiguration) { c.KubeReservedCgroup = "/gone" },
+			world.Machine{}, "<nil>"},
+	})
 }

@@ -85,6 +85,20 @@ func TestAmounts(t *testing.T) {
 	}
 }
 
+// The kernel has a least amount of CPU: one that is reported may stand for any below it.
+func TestKnown(t *testing.T) {
+	others := Amounts{CPURequest: 1, CPULimit: 5, MemoryRequest: 7, MemoryLimit: 9}
+	for _, test := range []struct{ reported, want Amounts }{
+		{Amounts{}, others},
+		{Amounts{CPURequest: CPURequestMin, CPULimit: CPULimitMin, MemoryLimit: 3}, Amounts{1, 5, 7, 3}},
+		{Amounts{CPURequestMin + 1, CPULimitMin + 1, 1, 3}, Amounts{3, 11, 7, 3}},
+	} {
+		if got := test.reported.Known(others); got != test.want {
+			t.Errorf("%+v: %+v, want %+v", test.reported, got, test.want)
+		}
+	}
+}
+
 func TestRestartPolicies(t *testing.T) {
 	c := &v1.Container{ResizePolicy: []v1.ContainerResizePolicy{
 		{ResourceName: v1.ResourceCPU, RestartPolicy: v1.NotRequired},

@@ -13,6 +13,7 @@ const (
 	gateEnvFiles             = "EnvFiles"                                // KEP-3721
 	gateInitResize           = "InPlacePodVerticalScalingInitContainers" // KEP-1287
 	gatePodLevelResize       = FeaturePodLevelResize
+	gateQuotaPeriod          = "CustomCPUCFSQuotaPeriod"                // kubernetes#63437
 	gateShutdown             = "GracefulNodeShutdown"                   // KEP-2000
 	gateShutdownByPriority   = "GracefulNodeShutdownBasedOnPodPriority" // KEP-2712
 )
@@ -23,9 +24,8 @@ const FeaturePodLevelResize = "InPlacePodLevelResourcesVerticalScaling"
 
 // Feature gates that are off by default in v1.36.
 const (
-	gateMemoryQoS   = "MemoryQoS"               // KEP-2570
-	gateQOSReserved = "QOSReserved"             // kubernetes/enhancements#5
-	gateQuotaPeriod = "CustomCPUCFSQuotaPeriod" // kubernetes#63437
+	gateMemoryQoS   = "MemoryQoS"   // KEP-2570
+	gateQOSReserved = "QOSReserved" // kubernetes/enhancements#5
 )
 
 // isGateOn reports whether a feature gate is on; byDefault is its default in v1.36.

@@ -56,7 +56,7 @@ var invalidConfigs = map[string]string{
 	"memoryThrottlingFactor: 1.5":                     "memoryThrottlingFactor",
 	"memoryReservationPolicy: Some":                   "memoryReservationPolicy",
 	"systemCgroups: /system":                          "cgroupRoot",
-	"cpuCFSQuotaPeriod: 50ms":                         "cpuCFSQuotaPeriod",
+	"cpuCFSQuotaPeriod: 2s":                           "cpuCFSQuotaPeriod",
 	"runOnce: true":                                   "runOnce",
 	"tlsMinVersion: '1.2'":                            "tlsMinVersion",
 	"enforceNodeAllocatable: [some]":                  "enforceNodeAllocatable[0]",
@@ -95,6 +95,7 @@ var invalidConfigs = map[string]string{
 	"preloadedImagesVerificationAllowlist: [a]":            "preloadedImagesVerificationAllowlist",
 	"imagePullCredentialsVerificationPolicy: Sometimes": "imagePullCredentials" +
 		"VerificationPolicy",
+	"featureGates: {CustomCPUCFSQuotaPeriod: false}\ncpuCFSQuotaPeriod: 50ms": "cpuCFSQuotaPeriod",
 
 	// A cgroup that is to be limited to what is reserved for it, which is nothing.
 	"kubeReservedCgroup: /k\nenforceNodeAllocatable: [kube-reserved]": "kubeReserved",
@@ -131,6 +132,7 @@ func TestValidateAccepts(t *testing.T) {
 		"healthzPort: 0",
 		"evictionSoft: {memory.available: 5%}\nevictionSoftGracePeriod: {memory.available: 30s}",
 		"featureGates: {CustomCPUCFSQuotaPeriod: true}\ncpuCFSQuotaPeriod: 50ms",
+		"cpuCFSQuotaPeriod: 50ms",
 		"enforceNodeAllocatable: [pods, kube-reserved]\nkubeReservedCgroup: /kube\n" +
 			"kubeReserved: {cpu: \"1\"}",
 		"cgroupsPerQOS: false\nenforceNodeAllocatable: []",

@@ -96,6 +96,11 @@ func RecordOOM(name string, oom *world.SystemOOM, effects *op.Effects) {
 func RecordStart(name string, machine *world.Machine, effects *op.Effects) {
 	reference := Reference(name)
 	effects.RecordEvent(reference, v1.EventTypeNormal, "Starting", "Starting kubelet.")
+	if machine.SwapsTmpfs {
+		effects.RecordEvent(reference, v1.EventTypeWarning, "PossibleMemoryBackedVolumesOnDisk",
+			"The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, emptyDirs, "+
+				"etc.) might be swapped to disk and should no longer be considered secure.")
+	}
 	if machine.CgroupV1 {
 		effects.RecordEvent(reference, v1.EventTypeWarning, "CgroupV1", "cgroup v1 detected. cgroup "+
 			"v1 support is deprecated and will be removed in a future release. Please migrate to "+

@@ -22,6 +22,9 @@ type Cgroup struct {
 	Applied  *CgroupSetting `json:"applied,omitempty"`  // the last one that was applied
 	Applying *CgroupSetting `json:"applying,omitempty"` // the one that the operation Pod.Op applies
 	Removed  []string       `json:"removed,omitempty"`  // paths
+	// Possible bounds the share of the cgroup after writes of unknown outcome: it has one of their
+	// settings, or the one before them. Nil if the last write has succeeded.
+	Possible *qos.Share `json:"possible,omitempty"`
 	// Announced is the last setting that was announced to the runtime, as it is for a resize before it
 	// is applied. Announcing is the one that the operation Pod.Op announces.
 	Announced  *CgroupSetting `json:"announced,omitempty"`
@@ -115,12 +118,12 @@ func (p *Pod) HasShare() bool {
 		p.Spec == nil && p.CurrentSandbox() == nil {
 		return false
 	}
-	return p.HoldsResources() || p.hasCgroup()
+	return p.HoldsResources() || p.hasCgroup() || p.Cgroup.Possible != nil
 }
 
 // Share returns what the pod adds to the cgroups above its own; that of an orphan by the
-// annotations of its sandbox. While its cgroup is to shrink, it adds what that has, or is about to
-// get by a request in flight.
+// annotations of its sandbox. While its cgroup is to shrink, it adds what that has, or may have by
+// a request in flight or of unknown outcome.
 func (p *Pod) Share(l *cgroup.Layout) qos.Share {
 	if p.Spec == nil {
 		return qos.ShareOf(p.AllocatedPod(), l.ClassOf(p.CurrentSandbox().Cgroup))
@@ -131,6 +134,9 @@ func (p *Pod) Share(l *cgroup.Layout) qos.Share {
 	}
 	if set := p.Cgroup.Applying; set != nil {
 		share = share.Max(set.Share)
+	}
+	if possible := p.Cgroup.Possible; possible != nil {
+		share = share.Max(*possible)
 	}
 	return share
 }
@@ -187,6 +193,7 @@ func (p *Pod) handleCgroupCompletion(id world.OpID, r op.Record, ev world.Event,
 	}
 	if ev.Err == nil && r.Call == "RemoveCgroup" {
 		c.Removed = append(c.Removed, r.Subject)
+		c.Possible = nil
 	} else if ev.Err == nil {
 		c.Applying.Cgroup.AboveUsage = false
 		if above, isAbove := ev.Body.(*world.CgroupAboveLimit); isAbove {
@@ -196,10 +203,28 @@ func (p *Pod) handleCgroupCompletion(id world.OpID, r op.Record, ev world.Event,
 			c.Applying = nil
 			return
 		}
-		c.Applied = c.Applying
+		c.Applied, c.Possible = c.Applying, nil
 	} else if r.Call == "SetCgroup" {
-		c.Applied = nil // the cgroup may have either setting
+		c.notePossible()
 	}
 	c.Applying = nil
 	p.handleCreation(id, r, ev, env)
+}
+
+// notePossible notes that the write in flight has failed: the cgroup may have either setting.
+func (c *Cgroup) notePossible() {
+	share := c.Applying.Share
+	for _, known := range []*qos.Share{c.Possible, c.appliedShare()} {
+		if known != nil {
+			share = share.Max(*known)
+		}
+	}
+	c.Possible, c.Applied = &share, nil
+}
+
+func (c *Cgroup) appliedShare() *qos.Share {
+	if c.Applied == nil {
+		return nil
+	}
+	return &c.Applied.Share
 }

@@ -442,3 +442,139 @@ func TestResizesSwap(t *testing.T) {
 		}
 	}
 }
+
+// The cgroups above that of a pod make room for what it may have: by a write in flight, or by one
+// whose outcome is not known.
+func TestShareOfUnknownCgroup(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	expect := func(when string, cpu int64) {
+		t.Helper()
+		if got := r.pod.Share(&r.env.Node.Cgroups); got.CPU != cpu {
+			t.Errorf("%s: %+v, want %d", when, got, cpu)
+		}
+	}
+	expect("at rest", 1000)
+	r.allocate("2", "100Mi")
+	if got := r.next(nil); got != "announce 100" {
+		t.Fatal(got)
+	}
+	r.planAt(0).expectCall("SetCgroup")
+	r.allocate("500m", "100Mi")
+	expect("in flight", 2000)
+	r.complete("SetCgroup", nil, world.Errorf(world.KindTimeout, "SetCgroup", "late"))
+	expect("of unknown outcome", 2000)
+	r.pod.StaleSince, r.now = time.Time{}, r.now.Add(time.Minute)
+	r.expect("announce 100, pod 100, container 100, announce 100, pod 100")
+	expect("settled", 500)
+}
+
+// A cgroup that was never set, because each write has failed, counts until it is removed.
+func TestShareOfCgroupNeverSet(t *testing.T) {
+	r := newPodHarness(t, func(s *v1.PodSpec) {
+		s.Containers[0].Resources.Requests = resources("1", "1Mi")
+	}).planAt(time.Second)
+	r.complete("SetCgroup", nil, world.Errorf(world.KindTimeout, "SetCgroup", "late"))
+	r.pod.NoLongerDesired, r.pod.Stage = true, Terminated
+	if !r.pod.HasShare() {
+		t.Error("before it is removed it counts for nothing")
+	}
+	r.pod.Cgroup.Possible = nil
+	if r.pod.HasShare() {
+		t.Error("after it is removed it still counts")
+	}
+}
+
+// A limit that is just what the container uses is too low.
+func TestResizeToUsage(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.allocate("1", "30Mi")
+	r.expect("measure")
+	if s := r.pod.Resize.InProgress; s == nil || s.Reason != v1.PodReasonError {
+		t.Errorf("in progress: %+v", s)
+	}
+	r = newResizeHarness(t, "1", "100Mi")
+	r.allocate("1", "31Mi")
+	r.expect("measure, container 31, announce 31, pod 31")
+}
+
+// The condition of a resize that fails has the generation that asked for the resize, whatever has
+// changed since.
+func TestGenerationOfFailedResize(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.allocate("1", "20Mi")
+	asked := r.pod.Spec.Generation
+	labelled := r.pod.Spec.DeepCopy()
+	labelled.Labels, labelled.Generation = map[string]string{"a": "b"}, asked+1
+	r.pod.UpdateObject(labelled, r.now)
+	r.expect("measure")
+	if s := r.pod.Resize.InProgress; s == nil || s.Generation != asked || s.Message == "" {
+		t.Errorf("in progress: %+v, want generation %d", s, asked)
+	}
+}
+
+// Of two containers the one that gets less is first. After each update the status of the container
+// is read again.
+func TestShrinkingContainersFirst(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	object := r.pod.Source().DeepCopy()
+	side := *object.Spec.Containers[0].DeepCopy()
+	side.Name = "side"
+	object.Spec.Containers = append(object.Spec.Containers, side)
+	r.pod.Spec = object.DeepCopy()
+	running := r.pod.Containers[0]
+	running.Name, running.ID, running.Hash = "side", "c2", containerHash(&side)
+	r.pod.Containers = append(r.pod.Containers, running)
+	r.expect("announce 200, pod 200")
+	object.Generation++
+	for i, memory := range []string{"120Mi", "80Mi"} {
+		object.Spec.Containers[i].Resources = v1.ResourceRequirements{
+			Requests: resources("1", memory), Limits: resources("1", memory)}
+	}
+	r.pod.SetDesired(object, nil, r.now)
+	r.pod.Grant()
+	r.pod.ApplyGrant(r.env)
+	for i := range r.pod.Containers {
+		r.pod.Containers[i].Inspected = Running
+	}
+	r.planAt(0).complete("MakeDir", &world.Done{}, nil)
+	r.expect("announce 220, pod 220, measure, container 80, container 120, announce 200, pod 200")
+	for i := range r.pod.Containers {
+		if c := &r.pod.Containers[i]; c.Inspected != "" {
+			t.Errorf("the status of %s is not read again", c.Name)
+		}
+	}
+}
+
+// An update of unknown outcome may take effect after a later one: the runtime is asked.
+func TestLateUpdateIsLookedFor(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.allocate("1", "300Mi")
+	for range 2 {
+		r.next(nil)
+	}
+	r.next(world.Errorf(world.KindTimeout, "UpdateContainerResources", "late"))
+	a := &r.pod.Containers[0].Actuation
+	if !a.VerifyAt.IsZero() {
+		t.Error("asked before there is a later update")
+	}
+	r.now = r.now.Add(time.Minute)
+	r.expect("container 300")
+	if want := r.now.Add(r.env.Node.RuntimeTimeout); !a.VerifyAt.Equal(want) {
+		t.Errorf("asked at %v, want %v", a.VerifyAt, want)
+	}
+}
+
+// What the runtime reports beyond the records was set by an agent that could not record it any
+// more: the pod's cgroup holds it.
+func TestReportedBeyondRecords(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.pod.Spec = r.pod.Spec.DeepCopy()
+	r.pod.Spec.Generation = 2
+	c := &r.pod.Containers[0]
+	recorded := allocation.AmountsOf(r.pod.Spec, &r.pod.Spec.Spec.Containers[0])
+	r.pod.Cgroup, c.Actuation, c.Inspected = Cgroup{}, Actuation{}, Running
+	c.Actuation.Reported = reportedAmounts(&runtimeapi.LinuxContainerResources{CpuShares: 1024,
+		CpuPeriod: 100_000, CpuQuota: 100_000, MemoryLimitInBytes: 200 << 20})
+	r.env.RecordedAmounts = func(string, string) (allocation.Amounts, bool) { return recorded, true }
+	r.expect("announce 200, pod 200, measure, container 100, announce 100, pod 100")
+}

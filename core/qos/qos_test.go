@@ -269,8 +269,10 @@ func TestProtectedMemory(t *testing.T) {
 	h.c.Limits = NodeLimits{CPU: 1000}
 	h.settle()
 	h.c.Count("a", burstable(0, 500))
-	if !h.c.MustWait("g", v1.PodQOSGuaranteed, h.env()) {
-		t.Error("a pod does not wait for kubepods to grow")
+	for _, class := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBestEffort} {
+		if !h.c.MustWait("g", class, h.env()) {
+			t.Errorf("a %s pod does not wait for kubepods to grow", class)
+		}
 	}
 	h.plan()
 	h.complete(&world.Done{}, nil)

@@ -81,6 +81,20 @@ func (r *Reserved) Directories() []string {
 	return []string{r.path(false), strings.Trim(systemd.CgroupParent(r.path(true)), "/")}
 }
 
+// Controllers returns the controllers that the limits need.
+func (r *Reserved) Controllers() []string {
+	var needed []string
+	for _, limit := range []struct {
+		controller string
+		isSet      bool
+	}{{"cpu", r.CPUShares > 0}, {"memory", r.MemoryBytes > 0}, {"pids", r.PidsMax > 0}} {
+		if limit.isSet {
+			needed = append(needed, limit.controller)
+		}
+	}
+	return needed
+}
+
 // desired returns the desired limits. What is reserved of memory is protected from reclaim, if
 // MemoryQoS is on. The limit of memory is never below the usage: the kernel would end processes
 // that the machine or Kubernetes depends on.

@@ -107,8 +107,9 @@ func limitsOf(m *world.SetCgroup, unified bool) []limit {
 	return limits
 }
 
-// hugePageLimits returns the limits for huge pages. A kernel may have huge pages without their
-// controller.
+// hugePageLimits returns the limits for huge pages, those that are used and those that are
+// reserved: without the second a pod could reserve all of the machine, and get what it uses beyond
+// the first as SIGBUS. A kernel may have huge pages without their controller, or one before 5.7.
 func hugePageLimits(m *world.SetCgroup, unified bool) []limit {
 	suffix, unlimited := ".limit_in_bytes", "-1"
 	if unified {
@@ -116,12 +117,14 @@ func hugePageLimits(m *world.SetCgroup, unified bool) []limit {
 	}
 	var limits []limit
 	for _, pages := range m.HugePages {
-		l := limit{file: "hugetlb." + world.HugePageSizeName(pages.SizeBytes) + suffix,
-			value: formatInt(pages.MaxBytes), isOptional: true}
+		l := limit{value: formatInt(pages.MaxBytes), isOptional: true}
 		if pages.MaxBytes < 0 {
 			l.value, l.isDefault = unlimited, true
 		}
-		limits = append(limits, l)
+		for _, of := range []string{"", ".rsvd"} {
+			l.file = "hugetlb." + world.HugePageSizeName(pages.SizeBytes) + of + suffix
+			limits = append(limits, l)
+		}
 	}
 	return limits
 }

@@ -33,9 +33,12 @@ func TestLimits(t *testing.T) {
 			"memory.low 0*, memory.max max*, pids.max max*"},
 		{"v2, pages", limitsOf(pages, true), "cpu.max max 100000*, memory.min 8192, " +
 			"memory.low 4096, memory.max max*, pids.max max*, hugetlb.2MB.max 4194304, " +
-			"hugetlb.1GB.max 0, hugetlb.64KB.max max*"},
+			"hugetlb.2MB.rsvd.max 4194304, hugetlb.1GB.max 0, hugetlb.1GB.rsvd.max 0, " +
+			"hugetlb.64KB.max max*, hugetlb.64KB.rsvd.max max*"},
 		{"v1, pages", hugePageLimits(pages, false), "hugetlb.2MB.limit_in_bytes 4194304, " +
-			"hugetlb.1GB.limit_in_bytes 0, hugetlb.64KB.limit_in_bytes -1*"},
+			"hugetlb.2MB.rsvd.limit_in_bytes 4194304, hugetlb.1GB.limit_in_bytes 0, " +
+			"hugetlb.1GB.rsvd.limit_in_bytes 0, hugetlb.64KB.limit_in_bytes -1*, " +
+			"hugetlb.64KB.rsvd.limit_in_bytes -1*"},
 		{"v2, of others", limitsOf(theirs, true), "memory.max 4096"},
 		{"v1, of others", limitsOf(theirs, false), "memory.limit_in_bytes 4096"},
 	}
@@ -78,8 +81,10 @@ func v2Root(t *testing.T) string {
 func kernel(t *testing.T) func(dir string) {
 	files := map[string]map[string]string{
 		"cpu":    {"cpu.weight": "100", "cpu.max": "max 100000"},
-		"memory": {"memory.max": "max"},
+		"memory": {"memory.max": "max", "memory.min": "0", "memory.low": "0"},
 		"pids":   {"pids.max": "max"},
+		"hugetlb": {"hugetlb.2MB.max": "max", "hugetlb.2MB.rsvd.max": "max",
+			"hugetlb.1GB.max": "max"}, // as before Linux 5.7
 	}
 	return func(dir string) {
 		enabled := readFields(filepath.Dir(dir), "cgroup.subtree_control")
@@ -98,9 +103,9 @@ func TestSetCgroupV2(t *testing.T) {
 	h := newHarness(t, root)
 	h.port.onCreate = func(dir string) {
 		writeFiles(t, filepath.Dir(dir),
-			map[string]string{"cgroup.subtree_control": "+cpu +memory +pids"})
+			map[string]string{"cgroup.subtree_control": "+cpu +memory +pids +hugetlb"})
 		kernel(t)(dir)
-		writeFiles(t, dir, map[string]string{"cgroup.controllers": "cpu memory pids"})
+		writeFiles(t, dir, map[string]string{"cgroup.controllers": "cpu memory pids hugetlb"})
 	}
 	h.must(&world.SetCgroup{Path: "kubepods/burstable", CPUShares: 512, CPUQuota: 20000,
 		MemoryBytes: 1 << 20, PidsMax: 99})
@@ -112,6 +117,20 @@ func TestSetCgroupV2(t *testing.T) {
 	checkFiles(t, root, map[string]string{
 		"kubepods/burstable/cpu.weight": "59", "kubepods/burstable/cpu.max": "max 100000",
 		"kubepods/burstable/memory.max": "max", "kubepods/burstable/pids.max": "max"})
+	h.must(&world.SetCgroup{Path: "kubepods/burstable", MemoryMin: 4096, MemoryLow: 8192,
+		HugePages: []world.HugePageLimit{{SizeBytes: 2 << 20, MaxBytes: 4 << 20}, {SizeBytes: 1 << 30},
+			{SizeBytes: 64 << 10}}})
+	checkFiles(t, root, map[string]string{
+		"kubepods/burstable/memory.min": "4096", "kubepods/burstable/memory.low": "8192",
+		"kubepods/burstable/hugetlb.2MB.max":      "4194304",
+		"kubepods/burstable/hugetlb.2MB.rsvd.max": "4194304",
+		"kubepods/burstable/hugetlb.1GB.max":      "0", "kubepods/memory.min": "0"})
+	h.must(&world.SetCgroup{Path: "kubepods/burstable",
+		HugePages: []world.HugePageLimit{{SizeBytes: 2 << 20, MaxBytes: -1}}})
+	checkFiles(t, root, map[string]string{
+		"kubepods/burstable/memory.min": "0", "kubepods/burstable/memory.low": "0",
+		"kubepods/burstable/hugetlb.2MB.max":      "max",
+		"kubepods/burstable/hugetlb.2MB.rsvd.max": "max"})
 	if got := h.list("kubepods", false); got != "burstable" {
 		t.Errorf("listed %q", got)
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"seedlet.dev/world"
 )
 
@@ -34,6 +36,7 @@ func readMachine(root, rootDir string) world.Machine {
 		SELinux:         hasSELinux(root),
 		CgroupV1:        hasCgroupV1(filepath.Join(root, "sys/fs/cgroup")),
 		SwapLimits:      hasSwapLimits(root),
+		SwapsTmpfs:      swapBytes(root) > 0 && !canTmpfsStayInMemory(),
 		PIDsMax:         pidsMax(root),
 		PageBytes:       int64(os.Getpagesize()),
 		HugePages:       hugePages(filepath.Join(root, "sys/kernel/mm/hugepages")),
@@ -58,6 +61,17 @@ func hasSwapLimits(root string) bool {
 	}
 	_, own, _ := strings.Cut(firstLine(root, "proc/self/cgroup"), "0::")
 	return hasFile(filepath.Join(mounts, own), "memory.swap.max")
+}
+
+// canTmpfsStayInMemory reports whether the kernel has the option noswap of tmpfs, since Linux 6.4.
+// Nothing is mounted to find out.
+func canTmpfsStayInMemory() bool {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(fs) }() // nothing was written
+	return unix.FsconfigSetFlag(fs, "noswap") == nil
 }
 
 // pidsMax returns how many processes and threads the machine can have; zero if that is unknown. The

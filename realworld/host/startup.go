@@ -54,6 +54,27 @@ func HasCgroup(root, dir string) bool {
 	})
 }
 
+// LackingControllers returns those of some controllers that a cgroup, given as a directory, does
+// not have, in their order. In v1 it has those in whose hierarchies it exists.
+func LackingControllers(root, dir string, controllers []string) []string {
+	hierarchies, err := findHierarchies(root)
+	if err != nil {
+		return controllers
+	}
+	var has []string
+	for _, h := range hierarchies {
+		switch {
+		case h.unified:
+			has = readFields(filepath.Join(root, dir), "cgroup.controllers")
+		case hasFile(h.root, dir):
+			has = append(has, strings.Split(filepath.Base(h.root), ",")...)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(controllers), func(name string) bool {
+		return slices.Contains(has, name)
+	})
+}
+
 // SetOOMScoreAdj sets how early the kernel ends this process if memory is short. Proc is "/proc"
 // except in tests.
 func SetOOMScoreAdj(proc string, score int32) error {

@@ -1,9 +1,12 @@
 package host
 
 import (
+	"math"
 	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestCheckControllers(t *testing.T) {
@@ -47,6 +50,24 @@ func TestHasCgroup(t *testing.T) {
 	}
 }
 
+func TestLackingControllers(t *testing.T) {
+	v1, v2 := t.TempDir(), t.TempDir()
+	writeFiles(t, v1, map[string]string{"cpu,cpuacct/cgroup.procs": "", "memory/cgroup.procs": "",
+		"unified/cgroup.procs": "", "cpu,cpuacct/kube/x": "", "unified/kube/x": ""})
+	writeFiles(t, v2, map[string]string{"cgroup.controllers": "cpu memory pids",
+		"kube/cgroup.controllers": "cpu io"})
+	for _, test := range []struct{ root, dir, want string }{
+		{v1, "kube", "memory pids"}, {v1, ".", "pids"}, {v2, "kube", "memory pids"}, {v2, ".", ""},
+		{v2, "gone", "cpu memory pids"}, {t.TempDir(), "kube", "cpu memory pids"},
+	} {
+		got := strings.Join(LackingControllers(test.root, test.dir,
+			[]string{"cpu", "memory", "pids"}), " ")
+		if got != test.want {
+			t.Errorf("%+v: %q", test, got)
+		}
+	}
+}
+
 func TestSetOOMScoreAdj(t *testing.T) {
 	root := t.TempDir()
 	writeFiles(t, root, map[string]string{"self/oom_score_adj": "0"})
@@ -58,5 +79,32 @@ func TestSetOOMScoreAdj(t *testing.T) {
 	}
 	if err := SetOOMScoreAdj(t.TempDir(), 0); err == nil {
 		t.Error("no error without the file")
+	}
+}
+
+func TestSetOpenFiles(t *testing.T) {
+	var before, after unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+			t.Error(err)
+		}
+	}()
+	lower := before
+	lower.Cur /= 2
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lower); err != nil {
+		t.Fatal(err)
+	}
+	if err := SetOpenFiles(int64(before.Max)); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &after); err != nil ||
+		after != (unix.Rlimit{Cur: before.Max, Max: before.Max}) {
+		t.Errorf("%+v, %v", after, err)
+	}
+	if err := SetOpenFiles(math.MaxInt64); err == nil {
+		t.Error("more files than the kernel allows")
 	}
 }

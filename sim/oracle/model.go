@@ -24,6 +24,7 @@ type model struct {
 	containers        map[string]*container
 	logLinks          map[string]*container   // by the names of the links to their logs
 	cgroups           map[string]truth.Limits // by directory
+	cgroupsSetAt      map[string]time.Time    // by directory, the last time
 	objects           apiObjects              // of the API server
 	criticalPods      []*pod                  // pods for which others may be pre-empted
 	agentStartedAt    time.Time               // the latest start
@@ -77,8 +78,9 @@ func newModel(opts Options) *model {
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
 		logLinks: map[string]*container{},
 		cgroups:  map[string]truth.Limits{}, objects: newAPIObjects(),
-		pressure: newPressureModel(&opts.Pressure),
-		events:   newRecordedEvents(), identities: newIdentities(),
+		cgroupsSetAt: map[string]time.Time{},
+		pressure:     newPressureModel(&opts.Pressure),
+		events:       newRecordedEvents(), identities: newIdentities(),
 	}
 }
 
@@ -106,7 +108,7 @@ func (m *model) apply(f *truth.Fact) {
 	case truth.EventRecorded:
 		m.applySetAsideEvent(f)
 	case truth.CgroupCreated:
-		m.cgroups[f.Path] = f.Limits
+		m.cgroups[f.Path], m.cgroupsSetAt[f.Path] = f.Limits, f.Time
 	case truth.CgroupRemoved:
 		m.applyCgroupRemoved(f.Path)
 	case truth.ObjectCreated, truth.ObjectUpdated, truth.ObjectDeleted:

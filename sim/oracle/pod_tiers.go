@@ -16,7 +16,8 @@ import (
 // tiers fires when a pod gets a cgroup that outweighs the one above it, when a cgroup shrinks below
 // those in it, and when a container is created with other limits than its spec demands or above
 // those of its pod. In the end the cgroups above those of the pods must have the values that the
-// running pods demand. A write that may have failed is excused for a while: no pod waits for it.
+// running pods demand. A write that may have failed is excused for a while, as no pod waits for it,
+// but no cgroup shrinks meanwhile below what one in it may have.
 type tiers struct{}
 
 func (*tiers) describe() Entry {
@@ -89,9 +90,12 @@ func outweighs(own, above truth.Limits) bool {
 }
 
 // mayHaveUnknownCgroup reports whether the agent may not know yet what an earlier one has given the
-// pod's cgroup in a resize that is not complete: it sets the cgroups of all pods after its start.
-func (p *pod) mayHaveUnknownCgroup(now time.Time) bool {
-	return p.wasChanged() && now.Sub(p.model.agentStartedAt) < observationBound
+// pod's cgroup in a resize that is not complete: it sets the cgroups of all pods after its start,
+// which a fault may delay.
+func (p *pod) mayHaveUnknownCgroup(cgroup string, now time.Time) bool {
+	started := p.model.agentStartedAt
+	isOfEarlier := p.model.cgroupsSetAt[cgroup].Before(started) && p.model.mayHaveFailedToWrite(now)
+	return p.wasChanged() && (now.Sub(started) < observationBound || isOfEarlier)
 }
 
 // checkShrinking checks that no running pod outweighs a cgroup that was written.
@@ -102,7 +106,7 @@ func (m *model) checkShrinking(f *truth.Fact) *finding {
 		}
 		for _, s := range p.sandboxes {
 			if !s.ready || path.Dir(s.cgroup) != f.Path || !outweighs(m.cgroups[s.cgroup], f.Limits) ||
-				m.mayHaveFailedToWrite(f.Time) || p.mayHaveUnknownCgroup(f.Time) {
+				p.mayHaveUnknownCgroup(s.cgroup, f.Time) {
 				continue
 			}
 			return findingf("cgroup %s is given %+v, but pod %s in it has %+v", f.Path, f.Limits, p,
