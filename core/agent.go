@@ -112,6 +112,7 @@ type Agent struct {
 	// The fields below are derived from the state, or are reset by each step.
 	podUIDs       []string            // the keys of state.Pods, sorted
 	podUIDsByName map[string][]string // by full name, sorted
+	objectOwners  map[string]string   // by ID of a sandbox or container: see objectOwner
 	waiting       map[string]bool     // the UIDs of state.APIRejections that wait for admission
 	requests      admission.Requests  // of the pods that use resources
 	servedPods    map[string]*v1.Pod  // by UID: the cache of servedPod, dropped when a pod is planned
@@ -127,7 +128,7 @@ func New(o Options) *Agent {
 	c := o.Config
 	root := path.Clean(o.RootDir)
 	links := path.Clean(cmp.Or(o.LinksDir, logs.LinksDirDefault))
-	a := &Agent{state: State{
+	a := &Agent{objectOwners: map[string]string{}, state: State{
 		EventStream: pleg.Stream{Enabled: c.FeatureGates["EventedPLEG"]},
 		Node: pod.Node{
 			Node: criconfig.Node{

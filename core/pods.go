@@ -215,6 +215,7 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 			Node: &a.state.Node, Effects: &a.effects, Images: &a.state.Images, Objects: a.objectStore(),
 			Runtime: &a.state.Runtime, Enqueue: a.queue.enqueue, AllocatedIDs: a.allocatedIDRanges,
 			MustWaitForTier:      a.mustWaitForTier,
+			ObjectOwner:          a.objectOwner,
 			RecordedAmounts:      a.state.Allocation.RecordedAmounts,
 			CountRefusal:         a.state.Metrics.OverBudget.Increment,
 			CountImageRequest:    a.state.Metrics.recordImageRequest,
