@@ -135,7 +135,7 @@ func New(o Options) *Agent {
 				PodsDir: root + "/pods", LogsDir: c.PodLogsDir, Cgroups: cgroup.LayoutFromConfig(c),
 				DNS:    criconfig.DNS{Servers: c.ClusterDNS, Domain: c.ClusterDomain},
 				Resolv: hostfile.File{Path: resolvConf(c)}, Hosts: hostfile.File{Path: "/etc/hosts"},
-				NoEnvFiles: !config.EnvFilesEnabled(c),
+				NoEnvFiles: !config.EnvFilesEnabled(c), SeccompDefault: *c.SeccompDefault,
 			},
 			Name: o.NodeName, LogLinksDir: links, IDs: userns.LayoutFromConfig(c, o.IDs),
 			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: config.RestartBackoffMax(c),
