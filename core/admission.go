@@ -1,7 +1,6 @@
 package core
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -10,7 +9,6 @@ import (
 	"seedlet.dev/core/admission"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/pod"
-	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/sysctl"
 	"seedlet.dev/world"
 )
@@ -369,16 +367,15 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 // changed.
 func (a *Agent) retryAdmission() {
 	a.retryResizes("")
-	uids := slices.Sorted(maps.Keys(a.waiting))
-	if len(uids) > apiPodsPerStep {
-		a.retryAdmissionInParts(uids)
-		uids = nil
-	}
-	for _, uid := range uids {
+	var names []string
+	for uid := range a.waiting { //ordered: sorted below
 		if entry := a.state.StatusWriter.Entries[uid]; entry != nil {
-			a.applyAPIPod(entry.Stored, a.state.Now)
-			a.queue.enqueue(statuswriter.Key(uid))
+			names = append(names, fullName(entry.Stored))
 		}
+	}
+	if len(names) > 0 {
+		slices.Sort(names)
+		a.updateAPIPods(a.sortForAdmission(names), a.state.Now)
 	}
 	for _, rejection := range a.state.StaticRejections { //ordered: whether there is one
 		if rejection.Waiting {
@@ -386,15 +383,4 @@ func (a *Agent) retryAdmission() {
 			return
 		}
 	}
-}
-
-// retryAdmissionInParts checks many waiting pods again, as the pods of a list.
-func (a *Agent) retryAdmissionInParts(uids []string) {
-	var names []string
-	for _, uid := range uids {
-		if entry := a.state.StatusWriter.Entries[uid]; entry != nil {
-			names = append(names, fullName(entry.Stored))
-		}
-	}
-	a.updateAPIPods(a.sortForAdmission(names), a.state.Now)
 }

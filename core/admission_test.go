@@ -645,3 +645,27 @@ func TestPreemptorsAmongManyRejections(t *testing.T) {
 		t.Errorf("%v allocations, although there is none", allocations)
 	}
 }
+
+// A pod that comes while the pods of a list wait for their turn is sorted with them: the oldest
+// pods have the room.
+func TestLaterPodIsSortedWithThoseThatWait(t *testing.T) {
+	const pods = 3 * apiPodsPerStep
+	n := bootWithPods(nil)
+	list := &world.ObjectsListed{Watch: n.apiServer.watch}
+	at := func(i int, name string) *v1.Pod {
+		p := apiPodNamed(name, name)
+		p.CreationTimestamp = metav1.Time{Time: time.Unix(int64(1000+i), 0)}
+		return p
+	}
+	for i := range pods {
+		list.Objects = append(list.Objects, world.Object{Pod: at(i, fmt.Sprintf("p%03d", i))})
+	}
+	n.agent.Step(world.Event{Time: n.now, Body: list})
+	n.agent.Step(world.Event{Time: n.now, Body: &world.ObjectChanged{Watch: n.apiServer.watch,
+		Object: world.Object{Pod: at(-1, "oldest")}}})
+	pending := n.agent.state.PendingAPIPods
+	isNext := len(pending) > 0 && pending[0] == "default/oldest"
+	if n.agent.state.APIPodUIDs["default/oldest"] == "" && !isNext {
+		t.Errorf("%d pods wait, the first is %v", len(pending), pending[:min(1, len(pending))])
+	}
+}

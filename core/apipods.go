@@ -83,7 +83,9 @@ func (a *Agent) updateAPIPods(names []string, now time.Time) {
 	s := &a.state
 	w := s.Objects.Watch(podsWatch)
 	if len(s.PendingAPIPods)+len(names) <= apiPodsPerStep {
-		names = append(s.PendingAPIPods, names...)
+		if len(s.PendingAPIPods) > 0 {
+			names = a.sortForAdmission(append(s.PendingAPIPods, names...))
+		}
 		s.PendingAPIPods = nil
 		for _, name := range names {
 			a.updateAPIPod(name, now)
@@ -105,6 +107,7 @@ func (a *Agent) updateAPIPods(names []string, now time.Time) {
 			s.PendingAPIPods = append(s.PendingAPIPods, name)
 		}
 	}
+	s.PendingAPIPods = a.sortForAdmission(s.PendingAPIPods) // some may be older than those that wait
 	a.queue.enqueue(apiPodsOwner)
 }
 
