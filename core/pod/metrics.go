@@ -358,11 +358,15 @@ func reportedExits(status *v1.PodStatus) map[string]bool {
 // HasProblemBeforeCreation reports whether a container cannot be created for its images, its
 // configuration, or a file or directory that it needs.
 func (p *Pod) HasProblemBeforeCreation() bool {
-	return slices.ContainsFunc(p.PendingImages, func(n PendingImage) bool { return n.Problem != nil }) ||
-		slices.ContainsFunc(p.Problems, func(pr Problem) bool {
-			return pr.Container != "" && (pr.Call == callConfigure ||
-				creationSteps[pr.Call] > 0 && creationSteps[pr.Call] < creationSteps["CreateContainer"])
-		})
+	for i := range p.PendingImages {
+		if p.PendingImages[i].Problem != nil {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.Problems, func(pr Problem) bool {
+		return pr.Container != "" && (pr.Call == callConfigure ||
+			creationSteps[pr.Call] > 0 && creationSteps[pr.Call] < creationSteps["CreateContainer"])
+	})
 }
 
 // HasUserNamespace reports whether the pod has a user namespace of its own.
