@@ -229,6 +229,30 @@ func (a *Agent) activePods(additional []*v1.Pod) []*v1.Pod {
 	return active
 }
 
+// activePods is the result of Agent.activePods in a loop over pods of the API server. Most of them
+// are rejected when many wait, and a rejection changes nothing of it.
+type activePods struct {
+	inLoop bool
+	known  bool
+	pods   []*v1.Pod
+}
+
+// forget is called when something changes that activePods depends on.
+func (c *activePods) forget() { c.known, c.pods = false, nil }
+
+// activePodsInLoop returns the pods that count against the node's resources, from the cache if
+// nothing has changed.
+func (a *Agent) activePodsInLoop() []*v1.Pod {
+	c := &a.activeInLoop
+	if !c.inLoop {
+		return a.activePods(nil)
+	}
+	if !c.known {
+		c.known, c.pods = true, a.activePods(nil)
+	}
+	return c.pods
+}
+
 // checkAdmission returns why a pod is not admitted now; the zero value if it is. With preempt, pods
 // are terminated to make resources available for a critical pod, which waits until they have ended.
 // A pod over its budget needs nothing of the node, since it is not started, and what it asks for
@@ -357,6 +381,7 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 		a.effects.RecordEvent(pod.ObjectReference(v), v1.EventTypeWarning, admission.PreemptedReason,
 			admission.PreemptedMessage)
 		a.state.Pods[string(v.UID)].Preempt(a.state.Now)
+		a.activeInLoop.forget()
 		a.state.Metrics.Preempted.Increment(string(failures[0].Shortage.Resource))
 		a.enqueuePod(string(v.UID))
 	}

@@ -118,6 +118,7 @@ type Agent struct {
 	servedPods    map[string]*v1.Pod  // by UID: the cache of servedPod, dropped when a pod is planned
 	shares        map[string]podShare // by UID: the cache of countShare
 	resizing      map[string]bool     // the UIDs of the pods with a resize that is not allocated
+	activeInLoop  activePods          // of the loop in updateEachAPIPod
 	effects       op.Effects
 	queue         planQueue
 	podEnv        pod.Env

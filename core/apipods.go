@@ -87,9 +87,7 @@ func (a *Agent) updateAPIPods(names []string, now time.Time) {
 			names = a.sortForAdmission(append(s.PendingAPIPods, names...))
 		}
 		s.PendingAPIPods = nil
-		for _, name := range names {
-			a.updateAPIPod(name, now)
-		}
+		a.updateEachAPIPod(names, now)
 		if !s.APIPodsApplied && w != nil && w.Listed {
 			s.APIPodsApplied = true
 			a.reconcilePods(now) // pods that no source has can be terminated from now on
@@ -117,14 +115,20 @@ func (a *Agent) planAPIPods(now time.Time) time.Time {
 	part := min(len(s.PendingAPIPods), apiPodsPerStep)
 	names := s.PendingAPIPods[:part]
 	s.PendingAPIPods = s.PendingAPIPods[part:]
-	for _, name := range names {
-		a.updateAPIPod(name, now)
-	}
+	a.updateEachAPIPod(names, now)
 	if len(s.PendingAPIPods) > 0 {
 		return now
 	}
 	a.updateAPIPods(nil, now)
 	return time.Time{}
+}
+
+func (a *Agent) updateEachAPIPod(names []string, now time.Time) {
+	a.activeInLoop.inLoop = true
+	for _, name := range names {
+		a.updateAPIPod(name, now)
+	}
+	a.activeInLoop = activePods{}
 }
 
 // hasListedAPIPods reports whether the pods of the API server have been listed and applied, or
@@ -193,6 +197,7 @@ func (a *Agent) removeAPIPod(uid string, now time.Time) {
 		e.Spec = nil
 	}
 	if p := a.state.Pods[uid]; p != nil && !p.NoLongerDesired {
+		a.activeInLoop.forget()
 		p.ClearDesired(now)
 		a.enqueuePod(uid)
 	}
@@ -211,6 +216,9 @@ func (a *Agent) applyAPIPod(object *v1.Pod, now time.Time) {
 	previous := a.workOn(uid)
 	object = withAPISource(object)
 	p := s.Pods[uid]
+	if p != nil {
+		a.activeInLoop.forget() // it may use other resources now
+	}
 	isTerminal := statuswriter.IsTerminal(&object.Status)
 	delete(a.servedPods, uid)
 	switch {
@@ -343,7 +351,7 @@ func (a *Agent) admitAPIPod(object *v1.Pod) bool {
 	if a.state.APIRejections[uid].Phase == v1.PodFailed {
 		return false
 	}
-	rejection := a.checkAdmission(object, false, a.activePods(nil), true)
+	rejection := a.checkAdmission(object, false, a.activePodsInLoop(), true)
 	if rejection == (Rejection{}) {
 		a.clearRejection(uid)
 		return true
