@@ -359,6 +359,9 @@ func (p *Pod) handleContainerStopOrRemoval(r op.Record, ev world.Event, env *Env
 		return
 	}
 	c.Failures = 0
+	if r.Call == "StopContainer" && ev.Err != nil {
+		p.StaleSince = ev.Time // or a runtime that loses what it creates would be busy with new runs
+	}
 	if r.Call == "RemoveContainer" || ev.Err != nil {
 		p.LastRemoval = ev.Time
 		p.dropContainer(c.ID)
