@@ -1,7 +1,6 @@
 package core
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -10,7 +9,6 @@ import (
 	"seedlet.dev/core/admission"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/pod"
-	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/sysctl"
 	"seedlet.dev/world"
 )
@@ -231,6 +229,30 @@ func (a *Agent) activePods(additional []*v1.Pod) []*v1.Pod {
 	return active
 }
 
+// activePods is the result of Agent.activePods in a loop over pods of the API server. Most of them
+// are rejected when many wait, and a rejection changes nothing of it.
+type activePods struct {
+	inLoop bool
+	known  bool
+	pods   []*v1.Pod
+}
+
+// forget is called when something changes that activePods depends on.
+func (c *activePods) forget() { c.known, c.pods = false, nil }
+
+// activePodsInLoop returns the pods that count against the node's resources, from the cache if
+// nothing has changed.
+func (a *Agent) activePodsInLoop() []*v1.Pod {
+	c := &a.activeInLoop
+	if !c.inLoop {
+		return a.activePods(nil)
+	}
+	if !c.known {
+		c.known, c.pods = true, a.activePods(nil)
+	}
+	return c.pods
+}
+
 // checkAdmission returns why a pod is not admitted now; the zero value if it is. With preempt, pods
 // are terminated to make resources available for a critical pod, which waits until they have ended.
 // A pod over its budget needs nothing of the node, since it is not started, and what it asks for
@@ -366,6 +388,7 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 		a.effects.RecordEvent(pod.ObjectReference(v), v1.EventTypeWarning, admission.PreemptedReason,
 			admission.PreemptedMessage)
 		a.state.Pods[string(v.UID)].Preempt(a.state.Now)
+		a.activeInLoop.forget()
 		a.state.Metrics.Preempted.Increment(string(failures[0].Shortage.Resource))
 		a.enqueuePod(string(v.UID))
 	}
@@ -376,16 +399,15 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 // changed.
 func (a *Agent) retryAdmission() {
 	a.retryResizes("")
-	uids := slices.Sorted(maps.Keys(a.waiting))
-	if len(uids) > apiPodsPerStep {
-		a.retryAdmissionInParts(uids)
-		uids = nil
-	}
-	for _, uid := range uids {
+	var names []string
+	for uid := range a.waiting { //ordered: sorted below
 		if entry := a.state.StatusWriter.Entries[uid]; entry != nil {
-			a.applyAPIPod(entry.Stored, a.state.Now)
-			a.queue.enqueue(statuswriter.Key(uid))
+			names = append(names, fullName(entry.Stored))
 		}
+	}
+	if len(names) > 0 {
+		slices.Sort(names)
+		a.updateAPIPods(a.sortForAdmission(names), a.state.Now)
 	}
 	for _, rejection := range a.state.StaticRejections { //ordered: whether there is one
 		if rejection.Waiting {
@@ -393,15 +415,4 @@ func (a *Agent) retryAdmission() {
 			return
 		}
 	}
-}
-
-// retryAdmissionInParts checks many waiting pods again, as the pods of a list.
-func (a *Agent) retryAdmissionInParts(uids []string) {
-	var names []string
-	for _, uid := range uids {
-		if entry := a.state.StatusWriter.Entries[uid]; entry != nil {
-			names = append(names, fullName(entry.Stored))
-		}
-	}
-	a.updateAPIPods(a.sortForAdmission(names), a.state.Now)
 }

@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -643,5 +644,70 @@ func TestPreemptorsAmongManyRejections(t *testing.T) {
 	}
 	if allocations := testing.AllocsPerRun(5, func() { n.agent.preemptors() }); allocations > 0 {
 		t.Errorf("%v allocations, although there is none", allocations)
+	}
+}
+
+// A pod that comes while the pods of a list wait for their turn is sorted with them: the oldest
+// pods have the room.
+func TestLaterPodIsSortedWithThoseThatWait(t *testing.T) {
+	const pods = 3 * apiPodsPerStep
+	n := bootWithPods(nil)
+	list := &world.ObjectsListed{Watch: n.apiServer.watch}
+	at := func(i int, name string) *v1.Pod {
+		p := apiPodNamed(name, name)
+		p.CreationTimestamp = metav1.Time{Time: time.Unix(int64(1000+i), 0)}
+		return p
+	}
+	for i := range pods {
+		list.Objects = append(list.Objects, world.Object{Pod: at(i, fmt.Sprintf("p%03d", i))})
+	}
+	n.agent.Step(world.Event{Time: n.now, Body: list})
+	n.agent.Step(world.Event{Time: n.now, Body: &world.ObjectChanged{Watch: n.apiServer.watch,
+		Object: world.Object{Pod: at(-1, "oldest")}}})
+	pending := n.agent.state.PendingAPIPods
+	isNext := len(pending) > 0 && pending[0] == "default/oldest"
+	if n.agent.state.APIPodUIDs["default/oldest"] == "" && !isNext {
+		t.Errorf("%d pods wait, the first is %v", len(pending), pending[:min(1, len(pending))])
+	}
+}
+
+// The pods of a list that are rejected are held against the pods of the node, which are collected
+// once for all of them.
+func TestRejectionsCollectActivePodsOnce(t *testing.T) {
+	step := func(active int) uint64 {
+		n := newNode(nil)
+		n.apiServer, n.podsMax, n.stepsMax = newServer(), active, 1_000_000
+		putPods(n, active, func(*v1.Pod) {})
+		n.restart()
+		n.advance(5 * time.Second)
+		if len(n.sandboxes) != active {
+			t.Fatalf("%d of %d pods run", len(n.sandboxes), active)
+		}
+		w := n.agent.state.Objects.Watch(podsWatch)
+		list := &world.ObjectsListed{Watch: n.apiServer.watch}
+		for _, object := range w.Objects { //ordered: the agent sorts them
+			list.Objects = append(list.Objects, object)
+		}
+		for i := range apiPodsPerStep {
+			name := fmt.Sprint("rejected", i)
+			list.Objects = append(list.Objects, world.Object{Pod: apiPodNamed(name, name)})
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		n.agent.Step(world.Event{Time: n.now, Body: list})
+		for len(n.agent.state.PendingAPIPods) > 0 {
+			n.agent.Step(world.Event{Time: n.now})
+		}
+		runtime.ReadMemStats(&after)
+		if got := len(n.agent.state.APIRejections); got != apiPodsPerStep {
+			t.Fatalf("%d pods are rejected", got)
+		}
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	few, many := step(10), step(310)
+	if perPod := (float64(many) - float64(few)) / 300; perPod > 1500 {
+		t.Errorf("%.0f bytes for an active pod", perPod)
+	} else {
+		t.Logf("%.0f bytes for an active pod", perPod)
 	}
 }

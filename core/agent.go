@@ -112,11 +112,13 @@ type Agent struct {
 	// The fields below are derived from the state, or are reset by each step.
 	podUIDs       []string            // the keys of state.Pods, sorted
 	podUIDsByName map[string][]string // by full name, sorted
+	objectOwners  map[string]string   // by ID of a sandbox or container: see objectOwner
 	waiting       map[string]bool     // the UIDs of state.APIRejections that wait for admission
 	requests      admission.Requests  // of the pods that use resources
 	servedPods    map[string]*v1.Pod  // by UID: the cache of servedPod, dropped when a pod is planned
 	shares        map[string]podShare // by UID: the cache of countShare
 	resizing      map[string]bool     // the UIDs of the pods with a resize that is not allocated
+	activeInLoop  activePods          // of the loop in updateEachAPIPod
 	effects       op.Effects
 	queue         planQueue
 	podEnv        pod.Env
@@ -127,14 +129,14 @@ func New(o Options) *Agent {
 	c := o.Config
 	root := path.Clean(o.RootDir)
 	links := path.Clean(cmp.Or(o.LinksDir, logs.LinksDirDefault))
-	a := &Agent{state: State{
+	a := &Agent{objectOwners: map[string]string{}, state: State{
 		EventStream: pleg.Stream{Enabled: c.FeatureGates["EventedPLEG"]},
 		Node: pod.Node{
 			Node: criconfig.Node{
 				PodsDir: root + "/pods", LogsDir: c.PodLogsDir, Cgroups: cgroup.LayoutFromConfig(c),
 				DNS:    criconfig.DNS{Servers: c.ClusterDNS, Domain: c.ClusterDomain},
 				Resolv: hostfile.File{Path: resolvConf(c)}, Hosts: hostfile.File{Path: "/etc/hosts"},
-				NoEnvFiles: !config.EnvFilesEnabled(c),
+				NoEnvFiles: !config.EnvFilesEnabled(c), SeccompDefault: *c.SeccompDefault,
 			},
 			Name: o.NodeName, LogLinksDir: links, IDs: userns.LayoutFromConfig(c, o.IDs),
 			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: config.RestartBackoffMax(c),

@@ -86,6 +86,10 @@ func podSeeds() []string {
 			`"securityContext":{"procMount":"Odd",` +
 			`"windowsOptions":{},"appArmorProfile":{"type":"Localhost"},` +
 			`"capabilities":{"add":[""]}}}]}}`,
+		`{"spec":{"containers":[{"name":"c","image":"i","securityContext":{` +
+			`"seccompProfile":{"type":"Localhost"}}}]}}`,
+		`{"spec":{"containers":[{"name":"c","image":"i","securityContext":{` +
+			`"appArmorProfile":{"type":"Localhost"}}}]}}`,
 	}
 }
 

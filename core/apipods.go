@@ -83,11 +83,11 @@ func (a *Agent) updateAPIPods(names []string, now time.Time) {
 	s := &a.state
 	w := s.Objects.Watch(podsWatch)
 	if len(s.PendingAPIPods)+len(names) <= apiPodsPerStep {
-		names = append(s.PendingAPIPods, names...)
-		s.PendingAPIPods = nil
-		for _, name := range names {
-			a.updateAPIPod(name, now)
+		if len(s.PendingAPIPods) > 0 {
+			names = a.sortForAdmission(append(s.PendingAPIPods, names...))
 		}
+		s.PendingAPIPods = nil
+		a.updateEachAPIPod(names, now)
 		if !s.APIPodsApplied && w != nil && w.Listed {
 			s.APIPodsApplied = true
 			a.reconcilePods(now) // pods that no source has can be terminated from now on
@@ -105,6 +105,7 @@ func (a *Agent) updateAPIPods(names []string, now time.Time) {
 			s.PendingAPIPods = append(s.PendingAPIPods, name)
 		}
 	}
+	s.PendingAPIPods = a.sortForAdmission(s.PendingAPIPods) // some may be older than those that wait
 	a.queue.enqueue(apiPodsOwner)
 }
 
@@ -114,14 +115,20 @@ func (a *Agent) planAPIPods(now time.Time) time.Time {
 	part := min(len(s.PendingAPIPods), apiPodsPerStep)
 	names := s.PendingAPIPods[:part]
 	s.PendingAPIPods = s.PendingAPIPods[part:]
-	for _, name := range names {
-		a.updateAPIPod(name, now)
-	}
+	a.updateEachAPIPod(names, now)
 	if len(s.PendingAPIPods) > 0 {
 		return now
 	}
 	a.updateAPIPods(nil, now)
 	return time.Time{}
+}
+
+func (a *Agent) updateEachAPIPod(names []string, now time.Time) {
+	a.activeInLoop.inLoop = true
+	for _, name := range names {
+		a.updateAPIPod(name, now)
+	}
+	a.activeInLoop = activePods{}
 }
 
 // hasListedAPIPods reports whether the pods of the API server have been listed and applied, or
@@ -190,6 +197,7 @@ func (a *Agent) removeAPIPod(uid string, now time.Time) {
 		e.Spec = nil
 	}
 	if p := a.state.Pods[uid]; p != nil && !p.NoLongerDesired {
+		a.activeInLoop.forget()
 		p.ClearDesired(now)
 		a.enqueuePod(uid)
 	}
@@ -208,6 +216,9 @@ func (a *Agent) applyAPIPod(object *v1.Pod, now time.Time) {
 	previous := a.workOn(uid)
 	object = withAPISource(object)
 	p := s.Pods[uid]
+	if p != nil {
+		a.activeInLoop.forget() // it may use other resources now
+	}
 	isTerminal := statuswriter.IsTerminal(&object.Status)
 	delete(a.servedPods, uid)
 	switch {
@@ -340,7 +351,7 @@ func (a *Agent) admitAPIPod(object *v1.Pod) bool {
 	if a.state.APIRejections[uid].Phase == v1.PodFailed {
 		return false
 	}
-	rejection := a.checkAdmission(object, false, a.activePods(nil), true)
+	rejection := a.checkAdmission(object, false, a.activePodsInLoop(), true)
 	if rejection == (Rejection{}) {
 		a.clearRejection(uid)
 		return true

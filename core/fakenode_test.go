@@ -182,19 +182,16 @@ func (n *fakeNode) perform(effect any) any {
 	}
 	switch e := effect.(type) {
 	case *world.ReadFiles:
-		if e.Path != "/manifests" {
-			return n.hostFile(e.Path)
-		}
-		read := &world.FilesRead{Directory: !n.singleFile}
-		for name, text := range n.manifests {
-			read.Files = append(read.Files, world.File{Name: name, Data: []byte(text)})
-		}
-		return read
+		return n.readFiles(e)
 	case *world.FetchManifest:
 		if n.manifestURLBody == "" {
 			return world.Errorf(world.KindUnavailable, "FetchManifest", "connection refused")
 		}
-		return &world.ManifestFetched{Data: []byte(n.manifestURLBody)}
+		page, err := e.Documents.ConvertPage([]byte(n.manifestURLBody))
+		if err != nil {
+			return err
+		}
+		return page
 	case *world.ListDir:
 		listed := &world.DirListed{Entries: n.logs[e.Path]}
 		for _, uid := range n.podDirs {
@@ -237,6 +234,18 @@ func (n *fakeNode) perform(effect any) any {
 		n.resolved = e
 	}
 	return n.performImages(effect)
+}
+
+func (n *fakeNode) readFiles(e *world.ReadFiles) *world.FilesRead {
+	if e.Path != "/manifests" {
+		return n.hostFile(e.Path)
+	}
+	read := &world.FilesRead{Directory: !n.singleFile}
+	for name, text := range n.manifests {
+		read.Files = append(read.Files, world.File{Name: name, Data: []byte(text)})
+	}
+	e.Documents.Convert(read.Files, read.Directory)
+	return read
 }
 
 // performImages performs the calls about the runtime itself and about images.

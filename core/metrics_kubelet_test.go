@@ -118,13 +118,26 @@ func TestContainersPerPodMetricOfAWaitingPod(t *testing.T) {
 	n.expectMetrics(t, "started", map[string]float64{"kubelet_containers_per_pod_count": 2})
 }
 
-// The start of a pod with a user namespace fails with its sandbox, or with the pull of an image.
+// A pod over its budget never starts, and does not count.
+func TestContainersPerPodMetricOfAPodOverBudget(t *testing.T) {
+	n := bootWithPods(nil, apiPodNamed("web", "u1"), podOfTokens("h", "u2", 70))
+	n.advance(10 * time.Second)
+	n.expectMetrics(t, "over budget", map[string]float64{"kubelet_containers_per_pod_count": 1})
+}
+
+// The start of a pod with a user namespace fails with its sandbox, or with anything else that comes
+// before its containers run.
 func TestUserNamespaceFailureMetric(t *testing.T) {
 	const started, failed = "kubelet_started_user_namespaced_pods_total",
 		"kubelet_started_user_namespaced_pods_errors_total"
 	inNamespace := strings.Replace(podNamed("a"), "spec: {", "spec: {hostUsers: false, ", 1)
-	for _, call := range []string{"RunPodSandbox", "PullImage", "none"} {
-		n := newNode(map[string]string{"a": inNamespace})
+	for _, call := range []string{"RunPodSandbox", "PullImage", "MakeDir", "runAsNonRoot", "none"} {
+		manifest := inNamespace
+		if call == "runAsNonRoot" {
+			manifest = strings.Replace(manifest, "spec: {",
+				"spec: {securityContext: {runAsNonRoot: true, runAsUser: 0}, ", 1)
+		}
+		n := newNode(map[string]string{"a": manifest})
 		n.status.RuntimeHandlers = []*runtimeapi.RuntimeHandler{{
 			Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}}}
 		failures := 0
@@ -132,6 +145,9 @@ func TestUserNamespaceFailureMetric(t *testing.T) {
 			if _, isStatus := effect.(*runtimeapi.ImageStatusRequest); isStatus &&
 				call == "PullImage" && failures == 0 {
 				return &runtimeapi.ImageStatusResponse{} // the image has to be pulled
+			}
+			if dir, ok := effect.(*world.MakeDir); ok && !strings.Contains(dir.Path, "/containers/") {
+				return nil // of the pod, before the sandbox
 			}
 			if world.CallName(effect) != call || failures == 3 {
 				return nil
@@ -144,6 +160,8 @@ func TestUserNamespaceFailureMetric(t *testing.T) {
 		want := map[string]map[string]float64{
 			"RunPodSandbox": {started: 4, failed: 3}, // each attempt is another sandbox
 			"PullImage":     {started: 1, failed: 1},
+			"MakeDir":       {started: 1, failed: 1},
+			"runAsNonRoot":  {started: 1, failed: 1},
 			"none":          {started: 1, failed: 0},
 		}
 		n.expectMetrics(t, call, want[call])

@@ -171,12 +171,12 @@ func (a *Agent) recordPodPlan(p *pod.Pod) {
 	t.Total.Add(counted.Counts, -1)
 	t.Total.Add(counts, 1)
 	counted.Counts = counts
-	if p.Spec != nil && !p.WaitingForName && !counted.ContainersCounted {
+	if p.Spec != nil && !p.WaitingForName && !p.OverBudget && !counted.ContainersCounted {
 		counted.ContainersCounted = true
 		t.ContainersPerPod.Observe(containersPerPodBounds,
 			time.Duration(len(p.Spec.Spec.Containers))*time.Second)
 	}
-	if p.HasImageProblem() {
+	if p.HasProblemBeforeCreation() {
 		t.recordUserNamespaceFailure(p.UID)
 	}
 	a.recordPodWork(p, counted)

@@ -105,6 +105,7 @@ func (a *Agent) setStaticRejections(rejections map[string]Rejection) {
 
 func (a *Agent) addPod(p *pod.Pod) {
 	a.state.Pods[p.UID] = p
+	a.activeInLoop.forget()
 	a.indexPod(p)
 	a.countShare(p)
 	a.recordAllocation(p, triggerPodsAdded)
@@ -123,6 +124,7 @@ func (a *Agent) indexPod(p *pod.Pod) {
 
 func (a *Agent) removePod(p *pod.Pod) {
 	a.endEviction(p.UID)
+	a.activeInLoop.forget()
 	delete(a.state.Pods, p.UID)
 	delete(a.shares, p.UID)
 	a.dropShare(p.UID)
@@ -215,6 +217,7 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 			Node: &a.state.Node, Effects: &a.effects, Images: &a.state.Images, Objects: a.objectStore(),
 			Runtime: &a.state.Runtime, Enqueue: a.queue.enqueue, AllocatedIDs: a.allocatedIDRanges,
 			MustWaitForTier:      a.mustWaitForTier,
+			ObjectOwner:          a.objectOwner,
 			RecordedAmounts:      a.state.Allocation.RecordedAmounts,
 			CountRefusal:         a.state.Metrics.OverBudget.Increment,
 			CountImageRequest:    a.state.Metrics.recordImageRequest,

@@ -27,7 +27,7 @@ func (a *Agent) applyRelist() {
 	for i := range s.Relist.Sandboxes {
 		item := &s.Relist.Sandboxes[i]
 		a.workOn(item.UID)
-		if a.observeSetAside(item.UID, item.Namespace+"/"+item.Name, item, issued) {
+		if a.observeSetAside(item.UID, item.Namespace+"/"+item.Name, item.ID, item, issued) {
 			continue
 		}
 		p := a.observedPod(item.UID, item.Namespace, item.Name)
@@ -38,7 +38,7 @@ func (a *Agent) applyRelist() {
 	for i := range s.Relist.Containers {
 		item := &s.Relist.Containers[i]
 		a.workOn(item.UID)
-		if a.observeSetAside(item.UID, item.Namespace+"/"+item.Pod, nil, issued) {
+		if a.observeSetAside(item.UID, item.Namespace+"/"+item.Pod, item.ID, nil, issued) {
 			continue
 		}
 		p := a.observedPod(item.UID, item.Namespace, item.Pod)
@@ -62,6 +62,7 @@ func (a *Agent) applyRelist() {
 		}
 	}
 	a.workOn("")
+	a.indexObjects()
 	a.release(a.dueSetAside(issued), s.Now)
 	if first {
 		for _, uid := range a.podUIDs {

@@ -50,6 +50,7 @@ type SetAside struct {
 	// FullName and IDs are those of the pod's objects in the runtime; empty if there are none.
 	FullName       string         `json:"fullName,omitempty"`
 	IDs            []userns.Range `json:"ids,omitempty"`
+	ObjectIDs      []string       `json:"objectIDs,omitempty"`      // of its sandboxes and containers
 	MayHaveStarted bool           `json:"mayHaveStarted,omitempty"` // by an earlier agent
 }
 
@@ -175,13 +176,13 @@ func (a *Agent) forgetStaticSetAside() {
 
 // observeSetAside handles a list's object of a pod that is set aside, and reports whether it did.
 // Once the time of the pod has passed, a list that was requested since is observed.
-func (a *Agent) observeSetAside(uid, fullName string, sandbox *pleg.Sandbox,
+func (a *Agent) observeSetAside(uid, fullName, id string, sandbox *pleg.Sandbox,
 	requestedAt time.Time) bool {
 	e := a.state.SetAside[uid]
 	if e == nil || !requestedAt.Before(e.Until) {
 		return false
 	}
-	e.FullName = fullName
+	e.FullName, e.ObjectIDs = fullName, append(e.ObjectIDs, id)
 	if sandbox != nil {
 		if ids := userns.Parse(sandbox.UserNamespace); !ids.IsEmpty() {
 			e.IDs = append(e.IDs, ids)
@@ -193,7 +194,7 @@ func (a *Agent) observeSetAside(uid, fullName string, sandbox *pleg.Sandbox,
 // forgetSetAsideObjects drops what earlier lists had of the pods that are set aside.
 func (a *Agent) forgetSetAsideObjects() {
 	for _, e := range a.state.SetAside { //ordered: the same for each
-		e.FullName, e.IDs = "", nil
+		e.FullName, e.IDs, e.ObjectIDs = "", nil, nil
 	}
 }
 

@@ -28,6 +28,7 @@ func Restore(data []byte) (*Agent, error) {
 			a.markResizing(uid)
 		}
 	}
+	a.indexObjects()
 	for uid, rejection := range a.state.APIRejections { //ordered: each for itself
 		a.setRejection(uid, rejection)
 	}

@@ -140,14 +140,7 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 	a.recordCompletion(r, ev)
 	switch r.Owner.Component {
 	case pod.Component:
-		if p := s.Pods[r.Owner.Name]; p != nil {
-			fallbacks := p.HTTPFallbacks
-			p.HandleCompletion(id, r, ev, a.podEnvFor(p))
-			s.Metrics.HTTPFallbacks += uint64(p.HTTPFallbacks - fallbacks)
-		}
-		if ev.Err != nil && !r.Refused { // nothing can have changed if it was not issued
-			a.requestRelist(ev.Time)
-		}
+		a.handlePodCompletion(id, r, ev)
 	case pleg.Owner.Component:
 		done := s.Relist.HandleCompletion(id, ev)
 		if s.Relist.CompletedAt.Equal(ev.Time) {
@@ -202,6 +195,18 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 		a.handleImageCompletion(r, ev)
 	}
 	a.workOn(previous)
+}
+
+func (a *Agent) handlePodCompletion(id world.OpID, r op.Record, ev world.Event) {
+	if p := a.state.Pods[r.Owner.Name]; p != nil {
+		fallbacks := p.HTTPFallbacks
+		p.HandleCompletion(id, r, ev, a.podEnvFor(p))
+		a.indexCreated(p, ev.Body)
+		a.state.Metrics.HTTPFallbacks += uint64(p.HTTPFallbacks - fallbacks)
+	}
+	if ev.Err != nil && !r.Refused { // nothing can have changed if it was not issued
+		a.requestRelist(ev.Time)
+	}
 }
 
 // planComponent calls the plan of one component and sets the component's timer to the time that the

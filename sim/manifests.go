@@ -71,7 +71,7 @@ func (m *manifests) apply(c *plan.ManifestChange) {
 	if c.Note != "" {
 		data = append([]byte("# "+c.Note+"\n"), data...)
 	}
-	pod, _, err := manifest.Decode(file, data, plan.NodeName)
+	pod, _, err := manifest.DecodeText(file, data, plan.NodeName)
 	if err != nil {
 		pod = nil // a text that is broken on purpose: Validate has decoded all pods
 	}
@@ -97,7 +97,7 @@ func (m *manifests) applyToURL(c *plan.ManifestChange) {
 		m.run.excuses.PageMended(m.run.agenda.Now())
 	}
 	url := m.run.options.Config.StaticPodURL
-	parts, _, err := manifest.DecodeURLManifest(url, m.urlPage.text, plan.NodeName)
+	parts, _, err := manifest.DecodePage(url, m.urlPage.text, plan.NodeName)
 	if err != nil {
 		return
 	}

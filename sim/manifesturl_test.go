@@ -30,7 +30,7 @@ func TestManifestPage(t *testing.T) {
 		{plan.ManifestChange{File: "1"}, ""},
 	} {
 		p.apply(&step.change, pods)
-		parts, _, err := manifest.DecodeURLManifest("http://x", p.text, "n")
+		parts, _, err := manifest.DecodePage("http://x", p.text, "n")
 		got := ""
 		for _, part := range parts {
 			name, uid := part.Pod.Name[:1], string(part.Pod.UID)

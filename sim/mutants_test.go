@@ -976,7 +976,7 @@ var mutants = []mutant{
 	{
 		name:     "a pod is admitted without a check",
 		file:     "core/apipods.go",
-		old:      "a.checkAdmission(object, false, a.activePods(nil), true)\n",
+		old:      "a.checkAdmission(object, false, a.activePodsInLoop(), true)\n",
 		new:      "Rejection{}\n",
 		scenario: "admission", seeds: "1-50",
 	},
@@ -1057,8 +1057,8 @@ var mutants = []mutant{
 	{
 		name:     "a pod that waits for pre-emption is not checked again",
 		file:     "core/admission.go",
-		old:      "entry != nil {\n\t\t\ta.applyAPIPod(",
-		new:      "entry != nil && a.state.APIRejections[uid].Phase == \"\" {\n\t\t\ta.applyAPIPod(",
+		old:      "entry != nil {\n\t\t\tnames = append(",
+		new:      "entry != nil && a.state.APIRejections[uid].Phase == \"\" {\n\t\t\tnames = append(",
 		scenario: "admission", seeds: "1-200",
 	},
 	{
@@ -1091,9 +1091,9 @@ var mutants = []mutant{
 	},
 	{
 		name:     "the admission of a waiting pod is not reported",
-		file:     "core/admission.go",
-		old:      "			a.queue.enqueue(statuswriter.Key(uid))\n",
-		new:      "			_ = statuswriter.Key(uid)\n",
+		file:     "core/apipods.go",
+		old:      "	a.queue.enqueue(statuswriter.Key(uid)) // planned",
+		new:      "	_ = statuswriter.Key(uid) // planned",
 		scenario: "admission", seeds: "1-200",
 	},
 	{

@@ -15,6 +15,8 @@ type ReadFiles struct {
 	// SumMax bounds the bytes of all files that were read, unless it is zero. A directory with more
 	// is KindExhausted.
 	SumMax int64 `json:"sumMax,omitempty"`
+	// Documents asks for documents in place of bytes; nil for the bytes.
+	Documents *Documents `json:"documents,omitempty"`
 }
 
 // FilesRead is the completion of ReadFiles.
@@ -28,6 +30,12 @@ type File struct {
 	Name string `json:"name"` // the last element of its path
 	Data []byte `json:"data,omitempty"`
 	Err  *Error `json:"err,omitempty"`
+	// Of a request for documents: the checksum of the content; its document, unless that is known or
+	// empty; and whether it has been left to a later request. Err is of KindInvalid if the content is
+	// no document.
+	Sum     string `json:"sum,omitempty"`
+	Doc     []byte `json:"doc,omitempty"`
+	Omitted bool   `json:"omitted,omitempty"`
 }
 
 // ListDir lists a directory. It completes with DirListed.

@@ -67,9 +67,13 @@ type FetchManifest struct {
 	URL      string       `json:"url"`
 	Headers  []HTTPHeader `json:"headers,omitempty"`
 	BytesMax int64        `json:"bytesMax"`
+	// Documents bounds the document of the page. A page that has more is KindExhausted, and one that
+	// is no document is KindInvalid.
+	Documents Documents `json:"documents"`
 }
 
 // ManifestFetched is the completion of FetchManifest.
 type ManifestFetched struct {
-	Data []byte `json:"data,omitempty"`
+	Sum string `json:"sum"`           // checksum of the page
+	Doc []byte `json:"doc,omitempty"` // as JSON; none if the page is known or empty
 }

@@ -100,6 +100,7 @@ var fieldsInEffect = []string{
 	"resolvConf",
 	"rotateCertificates",
 	"runtimeRequestTimeout",
+	"seccompDefault",
 	"serializeImagePulls",
 	"serverTLSBootstrap",
 	"shutdownGracePeriod",

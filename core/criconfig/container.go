@@ -30,6 +30,9 @@ func (p *Pod) CheckContainer(container *v1.Container) error {
 	if err := p.checkRunAsNonRoot(container); err != nil {
 		return err
 	}
+	if err := checkProfiles(&p.Spec.Spec, container); err != nil {
+		return err
+	}
 	variables, err := p.Environment(container)
 	if err == nil {
 		_, _, err = commandLine(container, variables)

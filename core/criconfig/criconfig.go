@@ -62,6 +62,8 @@ type Node struct {
 	// SELinux and ThermalThrottleCPUs are those of world.Machine.
 	SELinux             bool  `json:"selinux,omitempty"`
 	ThermalThrottleCPUs []int `json:"thermalThrottleCPUs,omitempty"`
+	// SeccompDefault reports that containers which name no seccomp profile have the runtime's.
+	SeccompDefault bool `json:"seccompDefault,omitempty"`
 	// NoEnvFiles reports that variables are not taken from files: the feature gate EnvFiles is off.
 	NoEnvFiles bool `json:"noEnvFiles,omitempty"`
 }

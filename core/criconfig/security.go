@@ -2,6 +2,7 @@ package criconfig
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -96,6 +97,21 @@ func EffectiveSecurityContext(pod *v1.PodSpec, c *v1.Container) v1.SecurityConte
 	return e
 }
 
+// checkProfiles returns an error if a profile of the node is to be used, and has no name. The API
+// server refuses such a pod, as far as it knows.
+func checkProfiles(pod *v1.PodSpec, container *v1.Container) error {
+	e := EffectiveSecurityContext(pod, container)
+	if s := e.SeccompProfile; s != nil && s.Type == v1.SeccompProfileTypeLocalhost &&
+		s.LocalhostProfile == nil {
+		return errors.New("localhostProfile must be set if seccompProfile type is Localhost")
+	}
+	if a := e.AppArmorProfile; a != nil && a.Type == v1.AppArmorProfileTypeLocalhost &&
+		a.LocalhostProfile == nil {
+		return errors.New("localhostProfile must be set if appArmorProfile type is Localhost")
+	}
+	return nil
+}
+
 // checkRunAsNonRoot returns an error if the spec gives a container the user root and forbids it.
 func (p *Pod) checkRunAsNonRoot(container *v1.Container) error {
 	e := EffectiveSecurityContext(&p.Spec.Spec, container)
@@ -160,8 +176,12 @@ func noNewPrivileges(e *v1.SecurityContext) bool {
 // seccompDir is the directory of the node's own profiles, beside the directory of the pods.
 const seccompDir = "seccomp"
 
-// seccompProfile returns the seccomp profile of a container, which is unconfined without one.
+// seccompProfile returns the seccomp profile of a container. Without one it is unconfined, unless
+// the node has a default (KEP-2413).
 func seccompProfile(profile *v1.SeccompProfile, node *Node) *runtimeapi.SecurityProfile {
+	if profile == nil && node.SeccompDefault {
+		return newProfile(runtimeapi.SecurityProfile_RuntimeDefault)
+	}
 	if profile == nil {
 		return newProfile(runtimeapi.SecurityProfile_Unconfined)
 	}

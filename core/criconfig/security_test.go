@@ -129,6 +129,23 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
+// With seccompDefault a container has the runtime's profile, unless it or its pod names another.
+func TestSeccompDefault(t *testing.T) {
+	own := &v1.SeccompProfile{Type: v1.SeccompProfileTypeUnconfined}
+	for _, test := range []struct {
+		byDefault bool
+		profile   *v1.SeccompProfile
+		want      *runtimeapi.SecurityProfile
+	}{
+		{false, nil, unconfined}, {true, nil, runtimeDefault}, {true, own, unconfined},
+	} {
+		got := seccompProfile(test.profile, &Node{SeccompDefault: test.byDefault})
+		if !proto.Equal(got, test.want) {
+			t.Errorf("by default %v, profile %v: %v, want %v", test.byDefault, test.profile, got, test.want)
+		}
+	}
+}
+
 func TestNoNewPrivs(t *testing.T) {
 	admin := &v1.Capabilities{Add: []v1.Capability{"CAP_SYS_ADMIN"}}
 	for _, test := range []struct {

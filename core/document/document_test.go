@@ -1,7 +1,6 @@
 package document
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -9,8 +8,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
-	"pgregory.net/rapid"
-	"sigs.k8s.io/yaml"
 )
 
 func TestParse(t *testing.T) {
@@ -154,46 +151,6 @@ func TestHostileDocumentsAreRejectedQuickly(t *testing.T) {
 		}
 		if took := time.Since(start); took > 3*time.Minute { // its expansion takes hours
 			t.Errorf("%s: took %v", name, took)
-		}
-	}
-}
-
-// JSON is converted to the same document as if it were parsed as YAML: the UIDs of static pods are
-// hashes of that document.
-func TestNormalizeJSONAgreesWithYAML(t *testing.T) {
-	texts := rapid.StringOf(rapid.RuneFrom([]rune("ab <&>\"\\/\n\té€\u2028~-:#{[0")))
-	var value func(depth int) *rapid.Generator[any]
-	value = func(depth int) *rapid.Generator[any] {
-		kinds := []*rapid.Generator[any]{
-			rapid.Just[any](nil), texts.AsAny(), rapid.Bool().AsAny(), rapid.Int64().AsAny(),
-			rapid.Float64Range(-1e25, 1e25).AsAny(), rapid.IntRange(-3, 3).AsAny(),
-			rapid.SampledFrom([]json.RawMessage{[]byte("1.0"), []byte("1e3"), []byte("-0"),
-				[]byte("0.1e-2"), []byte(`"\u00e9"`)}).AsAny(),
-		}
-		if depth > 0 {
-			kinds = append(kinds, rapid.SliceOfN(value(depth-1), 0, 3).AsAny(),
-				rapid.MapOfN(texts, value(depth-1), 0, 3).AsAny())
-		}
-		return rapid.OneOf(kinds...)
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		data, err := json.MarshalIndent(rapid.MapOfN(texts, value(2), 0, 3).Draw(t, "object"), "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
-		doc, ok := normalizeJSON(data)
-		want, err := yaml.YAMLToJSONStrict(data)
-		if !ok || err != nil || string(doc) != string(want) {
-			t.Errorf("%s: got %s, %v; want %s, %v", data, doc, ok, want, err)
-		}
-	})
-}
-
-func TestNormalizeJSONRejectsOtherInput(t *testing.T) {
-	for _, data := range []string{"", "null", "[1]", `"a"`, `{"a":1,"a":2}`, `{"a":1}{"b":2}`,
-		`{a: 1}`, `{"a":{"b":1,"b":2}}`, "{} # empty"} {
-		if doc, ok := normalizeJSON([]byte(data)); ok {
-			t.Errorf("%s: %s", data, doc)
 		}
 	}
 }

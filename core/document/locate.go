@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	kubejson "sigs.k8s.io/json"
+
+	"seedlet.dev/world/yamljson"
 )
 
 // Decoders do not report where a value with a text form of its own (a duration, a quantity) is
@@ -20,7 +22,7 @@ const locateDepthMax = 32
 
 // locateTriesMax bounds the parts that are decoded alone, each in microseconds. The invalid item of
 // a list of millions is not searched for: the error names the list.
-const locateTriesMax = 10_000
+const locateTriesMax = 2000
 
 // locate adds the path of the invalid field to an error of decoding a document into typ.
 func locate(whole any, typ reflect.Type, err error) error {
@@ -53,7 +55,7 @@ func (s *locator) narrow(path string, value any, wrap func(any) any, depth int) 
 		for _, key := range slices.Sorted(maps.Keys(value)) {
 			inner := func(part any) any { return wrap(map[string]any{key: part}) }
 			if s.fails(inner(value[key])) {
-				return s.narrow(joinPath(path, key), value[key], inner, depth+1)
+				return s.narrow(yamljson.JoinPath(path, key), value[key], inner, depth+1)
 			}
 		}
 	case []any:
@@ -90,7 +92,7 @@ func (s *locator) fails(part any) bool {
 func plainError(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
-		return oneLine(err)
+		return yamljson.OneLine(err)
 	}
 	return fmt.Errorf("want %s, have %s", describeType(wrong.Type), wrong.Value)
 }
@@ -108,11 +110,4 @@ func describeType(t reflect.Type) string {
 	default:
 		return "a number (" + t.Kind().String() + ")"
 	}
-}
-
-func joinPath(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
 }

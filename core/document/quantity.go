@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"seedlet.dev/world/yamljson"
 )
 
 // Quantities are parsed with arbitrary precision, so "1e-999999999" in a manifest would keep the
@@ -95,7 +97,7 @@ func checkQuantities(path string, value any, t reflect.Type) error {
 			if !ok {
 				continue
 			}
-			if err := checkQuantities(joinPath(path, key), value[key], inner); err != nil {
+			if err := checkQuantities(yamljson.JoinPath(path, key), value[key], inner); err != nil {
 				return err
 			}
 		}

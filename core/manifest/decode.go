@@ -20,16 +20,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"seedlet.dev/core/document"
+	"seedlet.dev/world/yamljson"
 )
 
-// Decode returns the static pod of a manifest file for the node with that name. An empty file has
-// neither a pod nor an error. Each warning is one line about an ignored field. The caller adds the
-// annotation kubernetes.io/config.seen.
-func Decode(file string, data []byte, nodeName string) (*v1.Pod, []string, error) {
-	doc, err := document.Parse(data)
+// DecodeText returns the static pod of a manifest file, as Decode does of its document. It is for
+// callers that have no port to convert the file.
+func DecodeText(file string, text []byte, nodeName string) (*v1.Pod, []string, error) {
+	doc, err := yamljson.Parse(text)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", file, err)
 	}
+	return Decode(file, doc, nodeName)
+}
+
+// Decode returns the static pod of the document of a manifest file for the node with that name. An
+// empty file, which has no document, has neither a pod nor an error. Each warning is one line about
+// an ignored field. The caller adds the annotation kubernetes.io/config.seen.
+func Decode(file string, doc []byte, nodeName string) (*v1.Pod, []string, error) {
 	if doc == nil {
 		return nil, nil, nil
 	}
@@ -50,6 +57,10 @@ type location struct {
 	node    string
 }
 
+// errorsMax bounds the errors about one pod. To join them takes quadratic time, and only the first
+// ones fit in the error.
+const errorsMax = 16
+
 // decodePod returns the static pod of a document. A document without a type has defaultType.
 func decodePod(doc []byte, from location, defaultType metav1.TypeMeta) (*v1.Pod, []string, error) {
 	pod := &v1.Pod{TypeMeta: defaultType}
@@ -67,7 +78,8 @@ func decodePod(doc []byte, from location, defaultType metav1.TypeMeta) (*v1.Pod,
 	setIdentity(pod, from.origin, from.address, doc, from.node)
 	SetDefaults(pod)
 	if errs := Validate(pod); len(errs) > 0 {
-		return nil, warnings, document.Shorten(errs.ToAggregate())
+		errs = errs[:min(len(errs), errorsMax)]
+		return nil, warnings, yamljson.Shorten(errs.ToAggregate())
 	}
 	return pod, warnings, nil
 }

@@ -27,7 +27,7 @@ spec:
 // decode returns the pod of a manifest, or fails the test.
 func decode(t *testing.T, data string) *v1.Pod {
 	t.Helper()
-	pod, warnings, err := Decode("/manifests/web.yaml", []byte(data), "Node-A")
+	pod, warnings, err := DecodeText("/manifests/web.yaml", []byte(data), "Node-A")
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("%v, warnings %q", err, warnings)
 	}
@@ -68,7 +68,7 @@ func TestDecodeAcceptsJSON(t *testing.T) {
 
 func TestDecodeSkipsEmptyFiles(t *testing.T) {
 	for _, data := range []string{"", "\n", "# later\n", "---\n---\n", "null"} {
-		if pod, warnings, err := Decode("f", []byte(data), "n"); pod != nil || err != nil ||
+		if pod, warnings, err := DecodeText("f", []byte(data), "n"); pod != nil || err != nil ||
 			warnings != nil {
 			t.Errorf("%q: got %v, %q, %v", data, pod, warnings, err)
 		}
@@ -76,7 +76,7 @@ func TestDecodeSkipsEmptyFiles(t *testing.T) {
 }
 
 func TestDecodeWarnsOfIgnoredFields(t *testing.T) {
-	pod, warnings, err := Decode("f", []byte(`
+	pod, warnings, err := DecodeText("f", []byte(`
 apiVersion: v1
 kind: Pod
 metadata:
@@ -130,7 +130,7 @@ func TestDecodeRejects(t *testing.T) {
 				`validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			pod, _, err := Decode("f", []byte(c.data), "n")
+			pod, _, err := DecodeText("f", []byte(c.data), "n")
 			if err == nil || err.Error() != c.want || pod != nil {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
@@ -145,7 +145,7 @@ func TestErrorsOfManifestsAreBounded(t *testing.T) {
 		"many errors": strings.Repeat("{name: a, image: b},", 2000),
 		"long value":  "{name: " + strings.Repeat("A", 100_000) + ", image: b}",
 	} {
-		_, _, err := Decode("f", []byte(head+containers+"]}}"), "n")
+		_, _, err := DecodeText("f", []byte(head+containers+"]}}"), "n")
 		if err == nil || len(err.Error()) > 1100 {
 			t.Errorf("%s: an error of %d bytes", name, len(fmt.Sprint(err)))
 		}
@@ -159,7 +159,7 @@ func FuzzDecode(f *testing.F) {
 		`"spec":{"containers":[{"name":"a","image":"b:latest"}],"hostNetwork":true}}`))
 	f.Add([]byte("a: &a [*a]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		pod, warnings, err := Decode("f", data, "node")
+		pod, warnings, err := DecodeText("f", data, "node")
 		if err != nil {
 			if pod != nil || strings.Contains(err.Error(), "\n") {
 				t.Errorf("pod %v with error %q", pod, err)

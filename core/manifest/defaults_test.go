@@ -166,7 +166,7 @@ func TestDefaultsProperties(t *testing.T) {
 				t.Fatal("defaults change a container's hash")
 			}
 		}
-		decoded, _, err := Decode("f", doc, "n")
+		decoded, _, err := DecodeText("f", doc, "n")
 		if err != nil {
 			t.Fatalf("%v\n%s", err, doc)
 		}

@@ -20,12 +20,11 @@ func (s *Source) handleFetch(ev world.Event, effects *op.Effects) {
 		s.recordFetchFailure(cmp.Or(ev.Err, errNoManifest), s.Problem == "", effects)
 		return
 	}
-	sum := hex256(got.Data)
-	if sum == s.ManifestSum {
+	if got.Sum == s.ManifestSum {
 		s.Problem = ""
 		return
 	}
-	parts, warnings, err := DecodeURLManifest(s.URL, got.Data, s.Node)
+	parts, warnings, err := DecodeURLManifest(s.URL, got.Doc, s.Node)
 	if err != nil {
 		s.recordFetchFailure(err, s.Problem != err.Error(), effects)
 		return
@@ -33,7 +32,7 @@ func (s *Source) handleFetch(ev world.Event, effects *op.Effects) {
 	for _, warning := range warnings {
 		effects.Log(world.LevelWarning, "manifest warning", "url", RedactURL(s.URL), "warning", warning)
 	}
-	s.ManifestSum, s.Problem, s.Ready = sum, "", true
+	s.ManifestSum, s.Problem, s.Ready = got.Sum, "", true
 	s.applyURLPods(parts, effects)
 }
 

@@ -10,7 +10,7 @@ import (
 func TestUIDDependsOnContent(t *testing.T) {
 	uid := func(file, data, node string) string {
 		t.Helper()
-		pod, _, err := Decode(file, []byte(data), node)
+		pod, _, err := DecodeText(file, []byte(data), node)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,12 @@ func newHarness(t *testing.T) *harness {
 // readURL completes a read of the URL; an empty text is an error.
 func (r *harness) readURL(text string) {
 	r.now = r.now.Add(20 * time.Second)
-	ev := world.Event{Time: r.now, Body: &world.ManifestFetched{Data: []byte(text)}}
+	ev := world.Event{Time: r.now}
+	if page, err := r.sources.HTTP.documents().ConvertPage([]byte(text)); err != nil {
+		ev.Err = err
+	} else {
+		ev.Body = page
+	}
 	if text == "" {
 		ev.Body, ev.Err = nil, world.Errorf(world.KindUnavailable, "FetchManifest", "status 404")
 	}
@@ -46,8 +52,15 @@ func (r *harness) readURL(text string) {
 // readDirectory completes a read of the directory.
 func (r *harness) readDirectory(text string) {
 	r.out.Reset(&r.table, r.now)
-	r.sources.HandleCompletion(Owner, world.Event{Time: r.now, Body: &world.FilesRead{Directory: true,
-		Files: []world.File{{Name: "f.yaml", Data: []byte(text)}}}}, &r.out)
+	r.completeRead([]world.File{{Name: "f.yaml", Data: []byte(text)}})
+}
+
+// completeRead completes a read of the directory as a port does.
+func (r *harness) completeRead(files []world.File) {
+	files = slices.Clone(files)
+	r.sources.File.documents().Convert(files, true)
+	r.sources.HandleCompletion(Owner, world.Event{Time: r.now,
+		Body: &world.FilesRead{Directory: true, Files: files}}, &r.out)
 }
 
 // expectPods fails the test unless exactly these pods are desired.
@@ -75,20 +88,19 @@ func (r *harness) logs() (lines []string) {
 func TestManyFilesAreDecodedInParts(t *testing.T) {
 	r := newHarness(t)
 	r.readURL(emptyList)
-	padding := "\n#" + strings.Repeat("x", 2<<10)
+	values := strings.Repeat("x, ", ValuesMax/8-20) // eight pods have a few less than the bound
 	folder := func(prefix, image string) (files []world.File) {
 		for i := range 40 {
 			files = append(files, world.File{Name: fmt.Sprintf("%s%02d.yaml", prefix, i), Data: []byte(
 				fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: p%d, uid: u%d}, spec: "+
-					"{containers: [{name: a, image: %s}]}}%s", i, i, image, padding))})
+					"{containers: [{name: a, image: %s, args: [%s]}]}}", i, i, image, values))})
 		}
 		return files
 	}
 	read := func(files []world.File) (again bool) {
 		t.Helper()
 		r.out.Reset(&r.table, r.now)
-		r.sources.HandleCompletion(Owner, world.Event{Time: r.now, Body: &world.FilesRead{
-			Directory: true, Files: files}}, &r.out)
+		r.completeRead(files)
 		return r.sources.File.NextAt.Equal(r.now)
 	}
 	for part, files := range [][]world.File{folder("a", "i"), folder("a", "j"), folder("b", "j")} {
@@ -113,8 +125,10 @@ func TestManyFilesAreDecodedInParts(t *testing.T) {
 func TestURLIsReadEveryPeriod(t *testing.T) {
 	r := newHarness(t)
 	r.sources.Plan(URLOwner, &r.out)
-	want := &world.FetchManifest{URL: manifestURL, BytesMax: BytesMax, Headers: []world.HTTPHeader{
-		{Name: "A", Value: "1"}, {Name: "A", Value: "0"}, {Name: "B", Value: "2"}}}
+	want := &world.FetchManifest{URL: manifestURL, BytesMax: BytesMax, Documents: world.Documents{
+		Known: map[string]string{"": ""}, BytesMax: DocumentMax, ValuesMax: ValuesMax},
+		Headers: []world.HTTPHeader{
+			{Name: "A", Value: "1"}, {Name: "A", Value: "0"}, {Name: "B", Value: "2"}}}
 	if diff := cmp.Diff(want, r.out.List()[0].Body); diff != "" {
 		t.Errorf("issued (-want +got):\n%s", diff)
 	}
@@ -229,5 +243,26 @@ func TestTooLargeFile(t *testing.T) {
 	r.readDirectory("")
 	if n := broken(); n != 0 {
 		t.Errorf("%d of one file that was emptied are invalid", n)
+	}
+}
+
+// What a port refuses to convert is an error that names the file, and the pod of the file is gone
+// a second later, as that of any invalid manifest.
+func TestManifestBeyondTheBounds(t *testing.T) {
+	for _, args := range []string{strings.Repeat("x, ", ValuesMax), strings.Repeat("x", DocumentMax)} {
+		r := newHarness(t)
+		const head = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: " +
+			"[{name: a, image: i, args: ["
+		r.readDirectory(head + "]}]}}")
+		r.expectPods("p-n of file")
+		for range 2 {
+			r.readDirectory(head + args + "]}]}}")
+			r.now = r.now.Add(2 * time.Second)
+		}
+		r.expectPods()
+		got := r.sources.File.Files["f.yaml"].DecodeError
+		if !strings.HasPrefix(got, "/manifests/f.yaml: the document has ") {
+			t.Errorf("error %q", got)
+		}
 	}
 }

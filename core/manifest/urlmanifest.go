@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"seedlet.dev/core/document"
+	"seedlet.dev/world/yamljson"
 )
 
 // The manifest at a URL is one document, a Pod or a PodList. It is applied as a whole or not at
@@ -23,13 +23,23 @@ type URLPod struct {
 	Pod *v1.Pod
 }
 
-// DecodeURLManifest returns the static pods of the manifest at a URL, in their order. An empty
+// DecodePage returns the static pods of the manifest at a URL, as DecodeURLManifest does of its
+// document. It is for callers that have no port to convert the page.
+func DecodePage(url string, text []byte, nodeName string) ([]URLPod, []string, error) {
+	doc, err := yamljson.Parse(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", RedactURL(url), err)
+	}
+	return DecodeURLManifest(url, doc, nodeName)
+}
+
+// DecodeURLManifest returns the static pods of the document at a URL, in their order. An empty
 // response is an error: the response of a server that has lost its manifests looks the same. A
 // PodList without items means that there are no pods.
-func DecodeURLManifest(url string, data []byte, nodeName string) ([]URLPod, []string, error) {
+func DecodeURLManifest(url string, doc []byte, nodeName string) ([]URLPod, []string, error) {
 	address := RedactURL(url)
 	from := location{OriginHTTP, address, nodeName}
-	parts, warnings, err := decodeURLManifest(data, from)
+	parts, warnings, err := decodeURLManifest(doc, from)
 	for i := range warnings {
 		warnings[i] = address + ": " + warnings[i]
 	}
@@ -39,12 +49,8 @@ func DecodeURLManifest(url string, data []byte, nodeName string) ([]URLPod, []st
 	return parts, warnings, nil
 }
 
-func decodeURLManifest(data []byte, from location) ([]URLPod, []string, error) {
-	doc, err := document.Parse(data)
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case doc == nil:
+func decodeURLManifest(doc []byte, from location) ([]URLPod, []string, error) {
+	if doc == nil {
 		return nil, nil, errors.New("the page is empty")
 	}
 	var fields map[string]json.RawMessage

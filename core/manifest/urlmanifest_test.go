@@ -20,7 +20,7 @@ const (
 // decodeURLPods returns the pods of a URL manifest, or fails the test.
 func decodeURLPods(t *testing.T, page string) []*v1.Pod {
 	t.Helper()
-	parts, warnings, err := DecodeURLManifest(manifestURL, []byte(page), "Node-A")
+	parts, warnings, err := DecodePage(manifestURL, []byte(page), "Node-A")
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("%v, warnings %q", err, warnings)
 	}
@@ -56,11 +56,11 @@ func TestURLPodsKeepUIDs(t *testing.T) {
 	if moved.UID != a {
 		t.Error("the position in the list changes the UID")
 	}
-	parts, _, _ := DecodeURLManifest("https://you:other@host/pods?token=x", []byte(twoPods), "Node-A")
+	parts, _, _ := DecodePage("https://you:other@host/pods?token=x", []byte(twoPods), "Node-A")
 	if parts[0].Pod.UID != a {
 		t.Error("the password changes the UID")
 	}
-	parts, _, _ = DecodeURLManifest("https://host/others", []byte(twoPods), "Node-A")
+	parts, _, _ = DecodePage("https://host/others", []byte(twoPods), "Node-A")
 	if parts[0].Pod.UID == a {
 		t.Error("at another URL the pod has the same UID")
 	}
@@ -81,19 +81,19 @@ func TestInvalidURLManifestIsAnError(t *testing.T) {
 		"apiVersion: v1\nkind: List\n":      "https://host/pods: want apiVersion v1, kind Pod",
 		webManifest + "---\n" + webManifest: "https://host/pods: want one YAML document, have 2",
 	} {
-		parts, _, err := DecodeURLManifest(manifestURL, []byte(page), "n")
+		parts, _, err := DecodePage(manifestURL, []byte(page), "n")
 		if parts != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, %v, want %q", page, parts, err, want)
 		}
 	}
 	many := emptyList + "items:\n" + strings.Repeat(itemA, FilesMax+1)
-	if _, _, err := DecodeURLManifest(manifestURL, []byte(many), "n"); err == nil {
+	if _, _, err := DecodePage(manifestURL, []byte(many), "n"); err == nil {
 		t.Errorf("%d pods are accepted", FilesMax+1)
 	}
 }
 
 func TestURLManifestWarnings(t *testing.T) {
-	_, warnings, err := DecodeURLManifest(manifestURL, []byte(emptyList+"colour: red\nitems:\n"+
+	_, warnings, err := DecodePage(manifestURL, []byte(emptyList+"colour: red\nitems:\n"+
 		"- metadata: {name: a}\n  spec: {colour: red, containers: [{name: c, image: i}]}\n"), "n")
 	want := []string{"https://host/pods: colour: unknown field is ignored",
 		"https://host/pods: items[0].spec.colour: unknown field is ignored"}
@@ -124,7 +124,7 @@ func FuzzDecodeURLManifest(f *testing.F) {
 		`"uid":"../b"},"spec":{"containers":[{"name":"a","image":"b"}]}},{}]}`))
 	f.Add([]byte(`{"apiVersion":"v1","kind":"PodList","items":{}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		parts, warnings, err := DecodeURLManifest("http://me:unspeakable@host/pods?token=unspeakable",
+		parts, warnings, err := DecodePage("http://me:unspeakable@host/pods?token=unspeakable",
 			data,
 			"node")
 		if err != nil {

@@ -161,7 +161,7 @@ spec:
 `
 
 func TestValidateAcceptsValidPod(t *testing.T) {
-	if _, warnings, err := Decode("f", []byte(validManifest), "n"); err != nil || warnings != nil {
+	if _, warnings, err := DecodeText("f", []byte(validManifest), "n"); err != nil || warnings != nil {
 		t.Fatal(err, warnings)
 	}
 }
@@ -173,7 +173,7 @@ func expectRejected(t *testing.T, change string) {
 		t.Errorf("%q does not change the valid manifest", change)
 		return
 	}
-	_, _, err := Decode("f", []byte(strings.Replace(validManifest, parts[0], parts[1], 1)), "n")
+	_, _, err := DecodeText("f", []byte(strings.Replace(validManifest, parts[0], parts[1], 1)), "n")
 	if err == nil {
 		t.Errorf("%s: accepted", change)
 		return

@@ -58,6 +58,9 @@ func (p *Pod) handleCreation(id world.OpID, r op.Record, ev world.Event, env *En
 		panic("pod: " + p.FullName() + ": completion of an operation it did not issue: " + r.Call)
 	}
 	creating := p.Creating
+	if ev.Err == nil {
+		ev.Err = p.checkCreatedID(ev.Body, env)
+	}
 	p.Op, p.Creating = 0, nil
 	if creating != nil { // the file is that of the run now, or is created again
 		p.forgetMessageFiles(creating.Name)
@@ -125,6 +128,34 @@ func (p *Pod) handleDirCompletion(r op.Record) {
 	default:
 		p.DirRemoved = true
 	}
+}
+
+// checkCreatedID returns an error if the runtime has answered a creation with the ID of another
+// object. What it has created is then unknown until the next relist.
+func (p *Pod) checkCreatedID(body any, env *Env) *world.Error {
+	var id, call string
+	ownNew := false // a relist may already have added the object
+	switch body := body.(type) {
+	case *runtimeapi.RunPodSandboxResponse:
+		id, call = body.PodSandboxId, "RunPodSandbox"
+		s := p.sandboxByID(id)
+		ownNew = s != nil && s.Attempt == p.SandboxAttempt
+	case *runtimeapi.CreateContainerResponse:
+		id, call = body.ContainerId, "CreateContainer"
+		c := p.containerByID(id)
+		ownNew = c != nil && c.Name == p.Creating.Name && c.Attempt == p.Creating.Attempt
+	default:
+		return nil
+	}
+	owner := env.ObjectOwner(id)
+	if p.HasObject(id) {
+		owner = p.UID
+	}
+	if owner == "" || owner == p.UID && ownNew {
+		return nil
+	}
+	return world.Errorf(world.KindInternal, call, "the runtime has answered with the ID of another "+
+		"object: %q is of the pod with the UID %q", id, owner)
 }
 
 func (p *Pod) addCreatedSandbox(id string, r op.Record, now time.Time) {
@@ -331,6 +362,9 @@ func (p *Pod) handleContainerStopOrRemoval(r op.Record, ev world.Event, env *Env
 		return
 	}
 	c.Failures = 0
+	if r.Call == "StopContainer" && ev.Err != nil {
+		p.StaleSince = ev.Time // or a runtime that loses what it creates would be busy with new runs
+	}
 	if r.Call == "RemoveContainer" || ev.Err != nil {
 		p.LastRemoval = ev.Time
 		p.dropContainer(c.ID)

@@ -50,7 +50,7 @@ func newHarness(t *testing.T, p *Pod) *harness {
 		Effects: &op.Effects{}, Images: &image.Store{Images: map[string]*image.Image{
 			"i": {Name: "i", Ref: "i", ID: "sha", InspectedID: "sha", PulledAt: t0.Add(time.Hour),
 				CheckedAt: t0.Add(time.Hour)}}},
-		Enqueue: func(timer.Key) {},
+		Enqueue: func(timer.Key) {}, ObjectOwner: func(string) string { return "" },
 	}}
 	return r
 }

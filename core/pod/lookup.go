@@ -27,6 +27,11 @@ func (p *Pod) ContainerID(name string) string {
 	return c.ID
 }
 
+// HasObject reports whether a sandbox or container of the pod has the ID.
+func (p *Pod) HasObject(id string) bool {
+	return p.sandboxByID(id) != nil || p.containerByID(id) != nil
+}
+
 // SandboxID returns the ID of the newest ready sandbox; empty if no sandbox is ready.
 func (p *Pod) SandboxID() string {
 	for i := len(p.Sandboxes) - 1; i >= 0; i-- {

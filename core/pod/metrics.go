@@ -355,9 +355,18 @@ func reportedExits(status *v1.PodStatus) map[string]bool {
 	return ids
 }
 
-// HasImageProblem reports whether an image that a container waits for has a problem.
-func (p *Pod) HasImageProblem() bool {
-	return slices.ContainsFunc(p.PendingImages, func(n PendingImage) bool { return n.Problem != nil })
+// HasProblemBeforeCreation reports whether a container cannot be created for its images, its
+// configuration, or a file or directory that it needs.
+func (p *Pod) HasProblemBeforeCreation() bool {
+	for i := range p.PendingImages {
+		if p.PendingImages[i].Problem != nil {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.Problems, func(pr Problem) bool {
+		return pr.Container != "" && (pr.Call == callConfigure ||
+			creationSteps[pr.Call] > 0 && creationSteps[pr.Call] < creationSteps["CreateContainer"])
+	})
 }
 
 // HasUserNamespace reports whether the pod has a user namespace of its own.

@@ -68,6 +68,9 @@ type Env struct {
 	// AllocatedIDs returns the ranges of host IDs that are allocated to other pods than the one with
 	// the UID. Without sandboxes, ranges that only a sandbox has are left out.
 	AllocatedIDs func(uid string, sandboxes bool) []userns.Range
+	// ObjectOwner returns the UID of the pod that has the sandbox or container with an ID; empty if
+	// none is known.
+	ObjectOwner func(id string) string
 	// RecordedAmounts returns what a container of the pod had when that was recorded last; nil if
 	// nothing is recorded.
 	RecordedAmounts func(uid, container string) (allocation.Amounts, bool)

@@ -129,6 +129,9 @@ func (r *Runtime) Plan(effects *op.Effects) time.Time {
 // HandleCompletion applies the completion of a request.
 func (r *Runtime) HandleCompletion(rec op.Record, ev world.Event, effects *op.Effects) {
 	r.Op = 0
+	if v, ok := ev.Body.(*runtimeapi.VersionResponse); ok && ev.Err == nil && v.RuntimeName == "" {
+		ev.Err = world.Errorf(world.KindInternal, rec.Call, "the runtime's answer has no runtimeName")
+	}
 	if ev.Err != nil {
 		r.recordFailure(rec, ev, effects)
 		return

@@ -81,3 +81,17 @@ func TestStart(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// A runtime without a name is asked again like one that does not respond, and not at once for ever.
+func TestRuntimeWithoutName(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r, table, effects := &Runtime{}, op.Table{}, op.Effects{}
+	effects.Reset(&table, now)
+	r.Plan(&effects)
+	record, _ := table.Complete(r.Op)
+	r.HandleCompletion(record, world.Event{Time: now, Op: r.Op,
+		Body: &runtimeapi.VersionResponse{RuntimeVersion: "1"}}, &effects)
+	if wake := r.Plan(&effects); r.Op != 0 || wake != now.Add(statusPeriod) || r.Problem == "" {
+		t.Errorf("operation %d, asked again at %s, problem %q", r.Op, wake, r.Problem)
+	}
+}

@@ -285,14 +285,7 @@ func removeAmounts(fields map[string]any, stored *v1.PodStatus) {
 // newPatch returns the patch to a status with all fields that the node writes, not only the
 // differences: the result is right whatever the stored status is.
 func newPatch(object *v1.Pod, status *v1.PodStatus) json.RawMessage {
-	data, err := json.Marshal(ownedStatus(status))
-	if err != nil {
-		panic("statuswriter: marshaling a status: " + err.Error())
-	}
-	var fields map[string]any
-	if err := json.Unmarshal(data, &fields); err != nil {
-		panic("statuswriter: unmarshaling a status: " + err.Error())
-	}
+	fields := statusFields(ownedStatus(status))
 	removeMissing(fields, "phase", "reason", "message", "hostIP", "podIP", "startTime",
 		"initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses", "resize",
 		"allocatedResources", "resources")
@@ -323,11 +316,36 @@ func newPatch(object *v1.Pod, status *v1.PodStatus) json.RawMessage {
 	metadata := map[string]any{
 		"uid": string(object.UID), "resourceVersion": object.ResourceVersion,
 	}
-	data, err = json.Marshal(map[string]any{"metadata": metadata, "status": fields})
+	data, err := json.Marshal(map[string]any{"metadata": metadata, "status": fields})
 	if err != nil {
 		panic("statuswriter: marshaling a patch: " + err.Error())
 	}
 	return data
+}
+
+// statusFields returns the fields of a status by their names. The statuses of containers, which are
+// most of it, stay as they are, so that they are encoded once.
+func statusFields(status *v1.PodStatus) map[string]any {
+	rest := *status
+	rest.InitContainerStatuses, rest.ContainerStatuses = nil, nil
+	rest.EphemeralContainerStatuses = nil
+	data, err := json.Marshal(&rest)
+	if err != nil {
+		panic("statuswriter: marshaling a status: " + err.Error())
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		panic("statuswriter: unmarshaling a status: " + err.Error())
+	}
+	setList := func(name string, list []v1.ContainerStatus) {
+		if len(list) > 0 {
+			fields[name] = list
+		}
+	}
+	setList("initContainerStatuses", status.InitContainerStatuses)
+	setList("containerStatuses", status.ContainerStatuses)
+	setList("ephemeralContainerStatuses", status.EphemeralContainerStatuses)
+	return fields
 }
 
 // removeMissing sets missing fields to null, which removes them.

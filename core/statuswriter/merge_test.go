@@ -272,3 +272,14 @@ func TestExitedSidecarDoesNotInitialize(t *testing.T) {
 		}
 	}
 }
+
+// A patch encodes the statuses of containers once, without decoding them again.
+func TestPatchOfManyContainers(t *testing.T) {
+	patch := func(containers int) float64 {
+		status := &v1.PodStatus{ContainerStatuses: make([]v1.ContainerStatus, containers)}
+		return testing.AllocsPerRun(5, func() { newPatch(&v1.Pod{}, status) })
+	}
+	if few, many := patch(1), patch(101); many-few > 5*100 {
+		t.Errorf("%.1f allocations for a container", (many-few)/100)
+	}
+}

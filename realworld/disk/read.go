@@ -37,7 +37,7 @@ func readFiles(m *world.ReadFiles) (*world.FilesRead, error) {
 		if file.Err != nil && !file.Err.Has(world.KindExhausted) {
 			return nil, file.Err
 		}
-		return &world.FilesRead{Files: []world.File{file}}, nil
+		return converted(m, &world.FilesRead{Files: []world.File{file}}), nil
 	}
 	entries, err := readDir(m.Path)
 	if err != nil {
@@ -67,7 +67,15 @@ func readFiles(m *world.ReadFiles) (*world.FilesRead, error) {
 		}
 		result.Files = append(result.Files, file)
 	}
-	return result, nil
+	return converted(m, result), nil
+}
+
+// converted replaces the bytes of files by their documents if the request asks for those.
+func converted(m *world.ReadFiles, read *world.FilesRead) *world.FilesRead {
+	if m.Documents != nil {
+		m.Documents.Convert(read.Files, read.Directory)
+	}
+	return read
 }
 
 // readFile reads one file. It returns an error only if the file no longer exists or is no longer a

@@ -60,5 +60,9 @@ func fetchManifest(ctx context.Context, transport *http.Transport, m *world.Fetc
 		return nil, world.Errorf(world.KindExhausted, op, "the page has more than %d bytes",
 			m.BytesMax)
 	}
-	return &world.ManifestFetched{Data: page}, nil
+	fetched, invalid := m.Documents.ConvertPage(page)
+	if invalid != nil {
+		return nil, invalid
+	}
+	return fetched, nil
 }

@@ -18,9 +18,10 @@ func fetch(t *testing.T, roots *x509.CertPool, m *world.FetchManifest) (string, 
 	port := network.New(network.Options{Clock: w.Clock, Deliver: w.Deliver, Roots: roots})
 	w.Port = port
 	t.Cleanup(port.Close)
+	m.Documents = world.Documents{BytesMax: 100, ValuesMax: 1}
 	body, err := w.CallWithin(m, porttest.Patience)
 	if got, ok := body.(*world.ManifestFetched); ok {
-		return string(got.Data), err
+		return strings.Trim(string(got.Doc), `"`), err
 	}
 	return "", err
 }

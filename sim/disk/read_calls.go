@@ -25,7 +25,7 @@ func (d *Disk) readFiles(call *wire.Call, req *world.ReadFiles) {
 	}
 	if !n.isDir() {
 		file := readFile(path.Base(req.Path), n, req.BytesMax)
-		call.Reply(&world.FilesRead{Files: []world.File{file}})
+		replyFiles(call, req, &world.FilesRead{Files: []world.File{file}})
 		return
 	}
 	names := d.regularFiles(req.Path, n)
@@ -54,13 +54,21 @@ func (d *Disk) readFiles(call *wire.Call, req *world.ReadFiles) {
 	}
 	readSome(names[:readNow])
 	if readNow == len(names) {
-		call.Reply(response)
+		replyFiles(call, req, response)
 		return
 	}
 	d.opts.Agenda.After(call.DurationBetween(100*time.Microsecond, 20*time.Millisecond), func() {
 		readSome(names[readNow:])
-		call.Reply(response)
+		replyFiles(call, req, response)
 	})
+}
+
+// replyFiles completes a read, with documents in place of bytes if the request asks for those.
+func replyFiles(call *wire.Call, req *world.ReadFiles, read *world.FilesRead) {
+	if req.Documents != nil {
+		req.Documents.Convert(read.Files, read.Directory)
+	}
+	call.Reply(read)
 }
 
 // sumOfSizes returns the size of the files of a directory that are not too large to be read.

@@ -43,7 +43,12 @@ func (n *Network) fetchManifest(call *wire.Call, request *world.FetchManifest) {
 			call.Fail(world.Errorf(world.KindExhausted, call.Name, "the page has more than %d "+
 				"bytes", request.BytesMax))
 		default:
-			call.Reply(&world.ManifestFetched{Data: page.Data})
+			fetched, err := request.Documents.ConvertPage(page.Data)
+			if err != nil {
+				call.Fail(err)
+				return
+			}
+			call.Reply(fetched)
 		}
 	})
 }

@@ -215,7 +215,7 @@ func validateSupported(p *v1.Pod, node *kubeletconfig.KubeletConfiguration) erro
 
 // decodeManifest decodes the manifest of a static pod. Warnings are errors.
 func decodeManifest(text []byte) (*v1.Pod, error) {
-	static, warnings, err := manifest.Decode("manifest", text, NodeName)
+	static, warnings, err := manifest.DecodeText("manifest", text, NodeName)
 	switch {
 	case err != nil:
 		return nil, err

@@ -88,7 +88,7 @@ func describeOther(body any) string {
 	case *world.FetchManifest:
 		return b.URL
 	case *world.ManifestFetched:
-		return fmt.Sprintf("%d bytes", len(b.Data))
+		return fmt.Sprintf("%d bytes", len(b.Doc))
 	case *world.ReadFiles:
 		return b.Path
 	case *world.FilesRead:

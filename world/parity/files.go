@@ -28,6 +28,7 @@ var fileCases = []fileCase{
 	{"reading a directory reads its regular files in order", readsDir},
 	{"reading rejects files that are too large", readsNoLargeFile},
 	{"reading rejects a directory with too many files", readsNoLargeDir},
+	{"documents are converted within their bounds", readsDocuments},
 	{"reading a missing path fails", readsMissing},
 	{"a directory is listed in order", listsDir},
 	{"listing a file or a missing path fails", listsNoDir},
@@ -232,6 +233,46 @@ func readsNoLargeFile(f *folder) {
 	}
 	files = result.(*world.FilesRead).Files
 	f.check(len(files) == 1 && files[0].Err.Has(world.KindExhausted), "read %+v", files)
+}
+
+// Documents are converted by the port: one that is known, hidden or beyond the bounds of a response
+// is not there, and one that is too large or no document has an error.
+func readsDocuments(f *folder) {
+	for _, file := range [][2]string{{".a", "a: 1"}, {"dir-b", "a: [1, 2]"}, {"dir-c", "a: 3"},
+		{"dir-d", "# none"}, {"dir-e", "a: ["}, {"dir-f", "[1, 2, 3, 4, 5, 6, 7, 8, 9]"},
+		{"dir-g", "g: 1"}, {"dir-h", "h: [1, 2]"}} {
+		f.write(file[0], file[1])
+	}
+	request := &world.ReadFiles{Path: f.dir, FilesMax: 100, BytesMax: 100,
+		Documents: &world.Documents{BytesMax: 100, ValuesMax: 8}}
+	read := func() string {
+		result, err := f.w.Call(request)
+		if err != nil {
+			f.Fatal(err)
+		}
+		lines := ""
+		request.Documents.Known = map[string]string{}
+		for _, file := range result.(*world.FilesRead).Files {
+			f.check(len(file.Sum) == 64 && file.Data == nil, "%+v", file)
+			line := string(file.Doc)
+			switch {
+			case file.Err != nil:
+				line = string(file.Err.Kind)
+			case file.Omitted:
+				line = "omitted"
+			}
+			if !file.Omitted {
+				request.Documents.Known[file.Name] = file.Sum
+			}
+			lines += file.Name + " " + line + "; "
+		}
+		return lines
+	}
+	first, second := read(), read()
+	f.check(first == `.a ; dir-b {"a":[1,2]}; dir-c {"a":3}; dir-d ; dir-e Invalid; `+
+		`dir-f Exhausted; dir-g omitted; dir-h omitted; `, "first %s", first)
+	f.check(second == ".a ; dir-b ; dir-c ; dir-d ; dir-e ; dir-f ; "+
+		`dir-g {"g":1}; dir-h {"h":[1,2]}; `, "second %s", second)
 }
 
 func readsNoLargeDir(f *folder) {

@@ -193,14 +193,15 @@ func concurrentRequests(c *client) {
 func (c *client) fetchManifest(scheme string, s Server) *world.FetchManifest {
 	host, port := c.w.Address(s)
 	return &world.FetchManifest{URL: fmt.Sprintf("%s://%s:%d/", scheme, host, port),
-		Headers: []world.HTTPHeader{{Name: "X-Token", Value: "secret"}}, BytesMax: 1000}
+		Headers: []world.HTTPHeader{{Name: "X-Token", Value: "secret"}}, BytesMax: 1000,
+		Documents: world.Documents{BytesMax: 100, ValuesMax: 10}}
 }
 
 func fetchesManifest(c *client) {
-	pages := map[Server]string{Healthy: "ok", RedirectsWithinHost: "here"}
+	pages := map[Server]string{Healthy: `"ok"`, RedirectsWithinHost: `"here"`}
 	for server, want := range pages { //ordered: each alone
 		body, err := c.w.CallWithin(c.fetchManifest("http", server), promptly)
-		if got, ok := body.(*world.ManifestFetched); !ok || string(got.Data) != want {
+		if got, ok := body.(*world.ManifestFetched); !ok || string(got.Doc) != want {
 			c.Errorf("%s: completed with %v, %v, want %q", server, body, err, want)
 		}
 	}

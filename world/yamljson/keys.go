@@ -1,4 +1,4 @@
-package document
+package yamljson
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ func describeError(data []byte, err error) error {
 	text := err.Error()
 	if !strings.Contains(text, "unsupported map key of type: ") &&
 		!strings.Contains(text, "invalid map key: ") {
-		return oneLine(err)
+		return OneLine(err)
 	}
 	var whole yamlstream.MapSlice // has the order of the file
 	if yamlstream.Unmarshal(data, &whole) == nil {
@@ -39,7 +39,7 @@ func findInvalidKey(path string, value any) (found, kind string) {
 			case yamlstream.MapSlice:
 				return path, "a map"
 			}
-			inner := joinPath(path, fmt.Sprint(item.Key))
+			inner := JoinPath(path, fmt.Sprint(item.Key))
 			if found, kind = findInvalidKey(inner, item.Value); kind != "" {
 				return found, kind
 			}
@@ -52,4 +52,12 @@ func findInvalidKey(path string, value any) (found, kind string) {
 		}
 	}
 	return "", ""
+}
+
+// JoinPath returns the path of a field.
+func JoinPath(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
 }
