@@ -119,6 +119,16 @@ func (m *manifests) applyToURL(c *plan.ManifestChange) {
 	}
 }
 
+// mendPage removes the texts that break the page. An agent that was started while it was broken
+// cannot know its pods.
+func (m *manifests) mendPage() {
+	for _, name := range m.urlPage.names() {
+		if m.urlPage.entries[name].Text != "" {
+			m.applyToURL(&plan.ManifestChange{File: name, URL: true})
+		}
+	}
+}
+
 // fetch returns the page at a URL.
 func (m *manifests) fetch(url string) network.Page {
 	if url != m.run.options.Config.StaticPodURL {
