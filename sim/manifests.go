@@ -119,9 +119,9 @@ func (m *manifests) applyToURL(c *plan.ManifestChange) {
 	}
 }
 
-// mendPage removes the texts that break the page. An agent that was started while it was broken
+// fixPage removes the texts that break the page. An agent that was started while it was broken
 // cannot know its pods.
-func (m *manifests) mendPage() {
+func (m *manifests) fixPage() {
 	for _, name := range m.urlPage.names() {
 		if m.urlPage.entries[name].Text != "" {
 			m.applyToURL(&plan.ManifestChange{File: name, URL: true})

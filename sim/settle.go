@@ -22,7 +22,7 @@ func (r *run) heal() {
 	r.runtime.SetReady(true)
 	r.healAnomalies()
 	r.healClocks()
-	r.manifests.mendPage()
+	r.manifests.fixPage()
 	r.healAPIServer()
 	r.offUntil = time.Time{}
 	if r.current == nil {
