@@ -117,6 +117,7 @@ type pressureModel struct {
 	flippedAt time.Time // when the agent last sent another condition
 
 	victim                        *pod // of this agent
+	victimHoldsDisk               bool // it was evicted for a file system
 	victimEndedAt, victimDeadline time.Time
 	starvedSince                  []time.Time // in truth, of each hard threshold
 }
@@ -328,6 +329,11 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 		if n.victim != nil && n.victim.uid == f.PodUID && f.Time.After(n.victimEndedAt) {
 			n.victimEndedAt = f.Time
 		}
+	case truth.PathRemoved: // an eviction for a file system ends when the volumes are removed
+		if n.victim != nil && n.victimHoldsDisk &&
+			f.Path == m.opts.PodsDir+"/"+n.victim.uid+"/volumes" && f.Cause == "" {
+			n.victimEndedAt = later(n.victimEndedAt, f.Time)
+		}
 	case truth.ObjectUpdated, truth.ObjectCreated:
 		if node := f.Write.After.Node; node != nil && node.Name == m.opts.NodeName {
 			for _, c := range node.Status.Conditions {
@@ -343,6 +349,8 @@ func (n *pressureModel) applyVictim(m *model, p *pod, f *truth.Fact) {
 	grace := m.pressureGrace(p)
 	p.minGrace, p.pressureEvictedAt, p.pressureMessage = min(p.minGrace, grace), f.Time, f.Message
 	n.victim, n.victimEndedAt = p, f.Time
+	resource, _, _ := strings.Cut(strings.TrimPrefix(f.Message, lowPrefix), ".")
+	n.victimHoldsDisk = resource == resourceStorage || resource == resourceInodes
 	n.victimDeadline = f.Time.Add(grace + 30*time.Second)
 	clear(n.starvedSince)
 	for _, s := range n.samples { //ordered: each by itself

@@ -353,13 +353,24 @@ func (p *pod) evictableSince() time.Time {
 	overSince, started := p.overLimitSince(), p.model.agentStartedAt
 	for _, f := range p.usages {
 		if !f.overLimitSince.IsZero() && f.isUnmeasurable {
-			started = p.model.agentStartedAt.Add(unmeasurableBound)
+			started = later(p.model.agentStartedAt.Add(unmeasurableBound), f.measuredThrice())
 		}
 	}
 	if overSince.IsZero() {
 		return overSince
 	}
 	return later(overSince, started)
+}
+
+// measuredThrice returns until when the agent has measured a volume three times that is too large
+// for that, if a measurement that was lost is waited for and made again.
+func (u *usage) measuredThrice() time.Time {
+	m, until := u.pod.model, u.overLimitSince
+	for until.Before(m.now) &&
+		m.anyFaultPossible(until.Add(-unmeasurableBound), until, "MeasureTree") {
+		until = until.Add(unmeasurableBound)
+	}
+	return until
 }
 
 // needsEviction reports whether the pod is above a limit now. Unless it shrinks, the pod has to be
