@@ -265,8 +265,9 @@ func (m *Manager) planAttempt(env *Env) bool {
 		return true
 	}
 	for i := range m.Thresholds {
-		if other := &m.Thresholds[i]; other.Starved {
-			env.RecordAge(other.Signal, env.Effects.Now().Sub(m.Observed[other.Signal].AsOf))
+		other := &m.Thresholds[i]
+		if o, isObserved := m.Observed[other.Signal]; other.Starved && isObserved {
+			env.RecordAge(other.Signal, env.Effects.Now().Sub(o.AsOf))
 		}
 	}
 	e := m.eviction(t, first, a.Usage[first.UID])

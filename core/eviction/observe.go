@@ -54,6 +54,7 @@ func (m *Manager) HandleCompletion(id world.OpID, ev world.Event, env *Env) bool
 	if ev.Err != nil {
 		env.Effects.Log(world.LevelError, "Eviction manager: failed to observe the node", "err",
 			ev.Err.Error())
+		m.noteUnmeasured(source, ev.Time)
 		return false // the conditions stay as they are
 	}
 	if info, isInfo := ev.Body.(*runtimeapi.ImageFsInfoResponse); isInfo {
@@ -149,6 +150,18 @@ func (m *Manager) evaluate(source int, now time.Time) {
 		}
 	}
 	m.updatePressure(now)
+}
+
+// noteUnmeasured keeps the conditions of the thresholds of a source that were met when it was last
+// observed: a condition does not end while its signal cannot be measured. No pod is evicted without
+// an observation.
+func (m *Manager) noteUnmeasured(source int, now time.Time) {
+	for i := range m.Thresholds {
+		t := &m.Thresholds[i]
+		if of, _ := sourceOf(t.Signal); of == source && !t.MetSince.IsZero() {
+			m.noteMet(t.Signal.condition(), now)
+		}
+	}
 }
 
 // updatePressure determines which conditions were observed within the transition period.
