@@ -123,6 +123,25 @@ func TestEventsOfTheMachine(t *testing.T) {
 	}
 }
 
+// The name of a process is a tenant's: its Event is short and printable.
+func TestEventsOfProcessNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"":          "System OOM encountered",
+		"a\nb\xffc": "System OOM encountered, victim process: a?b?c, pid: 7",
+		strings.Repeat("x", 5000): "System OOM encountered, victim process: " +
+			strings.Repeat("x", 60) + ", pid: 7",
+	} {
+		n := newNode(nil)
+		n.restart()
+		n.advance(5 * time.Second)
+		n.takeEvents()
+		n.event(world.Event{Body: &world.SystemOOM{Process: name, PID: 7}})
+		if diff := cmp.Diff("Warning SystemOOM n1: "+want+"\n", n.takeEvents()); diff != "" {
+			t.Errorf("%.20q:\n%s", name, diff)
+		}
+	}
+}
+
 // What does not fit into the resolver configuration of pods has an event about each pod. What
 // is wrong with that of the node has an event about the node.
 func TestEventsAboutDNS(t *testing.T) {

@@ -1628,6 +1628,20 @@ var mutants = []mutant{
 		scenario: "shutdown-cancel", seeds: "1-300",
 	},
 	{
+		name:     "a process that the kernel has ended has no Event",
+		file:     "core/step.go",
+		old:      "		nodeobject.RecordOOM(a.state.Node.Name, body, &a.effects)",
+		new:      "		_ = nodeobject.RecordOOM",
+		scenario: "oom", seeds: "1-300",
+	},
+	{
+		name:     "a process that the kernel has ended has another's Event",
+		file:     "core/node/events.go",
+		old:      "process, oom.PID)",
+		new:      "process, oom.PID+1)",
+		scenario: "oom", seeds: "1-300",
+	},
+	{
 		name:     "another pod is evicted while the last victim ends",
 		file:     "core/eviction/eviction.go",
 		old:      "		if now.Before(m.Victim.Deadline) {",

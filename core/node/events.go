@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -87,9 +88,28 @@ func (n *Node) recordScheduling(effects *op.Effects) {
 }
 
 // RecordOOM records an Event about a process that the kernel has ended.
+// The name of a process is chosen by a tenant: only printable ASCII of it is reported, and no more
+// than the kernel can have logged of TASK_COMM_LEN bytes. Upstream: Start in
+// pkg/kubelet/oom/oom_watcher_linux.go.
 func RecordOOM(name string, oom *world.SystemOOM, effects *op.Effects) {
-	effects.RecordEvent(Reference(name), v1.EventTypeWarning, "SystemOOM",
-		"System OOM encountered, victim process: %s, pid: %d", oom.Process, oom.PID)
+	message, process := "System OOM encountered", printableName(oom.Process)
+	if process != "" && oom.PID != 0 {
+		message = fmt.Sprintf("%s, victim process: %s, pid: %d", message, process, oom.PID)
+	}
+	effects.RecordEvent(Reference(name), v1.EventTypeWarning, "SystemOOM", "%s", message)
+}
+
+// processNameBytesMax is the 15 bytes of a name as the kernel logs them: each as \xNN at most.
+const processNameBytesMax = 4 * 15
+
+func printableName(name string) string {
+	name = name[:min(len(name), processNameBytesMax)]
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, name)
 }
 
 // RecordStart records the Events about the start of an agent.

@@ -43,8 +43,8 @@ type Options struct {
 	// PodsUsage returns what the processes of pods use. Nil: nothing.
 	PodsUsage func() (memoryBytes, processes int64)
 	// KillForMemory ends the process of a pod that the kernel would end on a machine with so much
-	// memory, and reports whether there was one. Nil: none is ended.
-	KillForMemory func(capacity int64) bool
+	// memory, and returns its name; empty if there was none. Nil: none is ended.
+	KillForMemory func(capacity int64) string
 }
 
 // Host is a simulated machine with cgroups. It is for use by one goroutine.
@@ -55,6 +55,7 @@ type Host struct {
 	logind  logind
 
 	besidePods Usage
+	systemOOMs int64 // processes that were ended because the machine was out of memory
 }
 
 // New returns a host that has the cgroups of other programs.

@@ -1,6 +1,9 @@
 package host
 
 import (
+	"fmt"
+
+	"seedlet.dev/sim/truth"
 	"seedlet.dev/sim/wire"
 	"seedlet.dev/world"
 )
@@ -48,10 +51,27 @@ const processesBesidePods = 200
 func (h *Host) EndProcesses() {
 	for h.opts.KillForMemory != nil {
 		m := h.Measure()
-		if m.WorkingSetBytes <= m.MemoryBytes || !h.opts.KillForMemory(m.MemoryBytes) {
+		if m.WorkingSetBytes <= m.MemoryBytes {
 			return
 		}
+		name := h.opts.KillForMemory(m.MemoryBytes)
+		if name == "" {
+			return
+		}
+		h.reportOOM(name)
 	}
+}
+
+// firstVictimPID is the process ID of the first process that is ended. No two have the same.
+const firstVictimPID = 4001
+
+// reportOOM reports a process that was ended because the machine was out of memory.
+func (h *Host) reportOOM(name string) {
+	oom := &world.SystemOOM{Process: name, PID: firstVictimPID + h.systemOOMs}
+	h.systemOOMs++
+	h.opts.Truth.Add(truth.Fact{Time: h.opts.Agenda.Now(), Kind: truth.SystemOOM,
+		Message: fmt.Sprintf("victim process: %s, pid: %d", oom.Process, oom.PID)})
+	h.notify(oom)
 }
 
 func (h *Host) measureNode(call *wire.Call, m *world.MeasureNode) {

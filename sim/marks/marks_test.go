@@ -21,7 +21,7 @@ var pool = []struct {
 }{
 	{"mix", 50}, {"hooks", 40}, {"sidecars", 25}, {"agent-restarts", 20}, {"api-partition", 10},
 	{"node-churn", 10}, {"mirror-pods", 10}, {"reboot", 10}, {"runtime-restart", 10},
-	{"deadlines", 5}, {"probes", 5},
+	{"deadlines", 5}, {"probes", 5}, {"oom", 5},
 }
 
 // Marks that are not rare are reached by the seeds of the pool.

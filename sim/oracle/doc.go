@@ -47,7 +47,8 @@
 //	               restart-all, environment, images, ephemeral, logs, termination-message, probes,
 //	               readiness, container-config
 //	stop_*.go      stopping a container: grace-period, hooks, sidecar-order, needless-stop
-//	node_*.go      pods that are evicted for the node, and its pressure conditions: node-pressure
+//	node_*.go      pods that are evicted for the node, and its pressure conditions: node-pressure;
+//	               processes that the kernel ends: system-oom
 //	pod_*.go       a pod on the node: admission, preemption, eviction, active-deadline, pod-cost,
 //	               terminal-phase, full-name, uid-reuse, cgroups, tiers, user-namespaces,
 //	               pod-directories, volumes, sandbox-config

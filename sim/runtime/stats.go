@@ -31,6 +31,11 @@ func (r *Runtime) scheduleLoads(c *container) {
 			if l.Processes > 0 {
 				c.load.Processes = l.Processes
 			}
+			// The kernel ends a process at the limit of its cgroup: the machine is not out of memory.
+			if limit := c.limits().MemoryBytes; limit > 0 && c.memoryUsage() > limit {
+				r.exit(c, exitCodeKill, truth.CauseOOM)
+				return
+			}
 			r.noteLoad()
 		})
 	}
@@ -55,9 +60,9 @@ func (r *Runtime) Usage() (memoryBytes, processes int64) {
 }
 
 // KillForMemory ends the process that the kernel's OOM killer would end: the one with the highest
-// badness, which is its share of the capacity in thousandths and its oom_score_adj. It reports
-// whether there was one.
-func (r *Runtime) KillForMemory(capacity int64) bool {
+// badness, which is its share of the capacity in thousandths and its oom_score_adj. It returns the
+// name of the process; empty if there was none.
+func (r *Runtime) KillForMemory(capacity int64) string {
 	var worst *container
 	badness := func(c *container) int64 {
 		return c.memoryUsage()*1000/capacity + c.config.GetLinux().GetResources().GetOomScoreAdj()
@@ -68,10 +73,10 @@ func (r *Runtime) KillForMemory(capacity int64) bool {
 		}
 	}
 	if worst == nil {
-		return false
+		return ""
 	}
 	r.exit(worst, exitCodeKill, truth.CauseOOM)
-	return true
+	return worst.config.GetMetadata().GetName()
 }
 
 // listSandboxStats returns what the pods of ready sandboxes use, as containerd does.

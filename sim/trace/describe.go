@@ -284,6 +284,8 @@ func describeFact(f *truth.Fact) string {
 		add(fmt.Sprintf("grace %ds", f.GraceSeconds))
 	case truth.LayerResized:
 		add(fmt.Sprintf("%d bytes", f.Bytes))
+	case truth.SystemOOM:
+		add(f.Message)
 	case truth.EventRecorded:
 		add(f.Reason)
 		add(shortText(f.Message))

@@ -71,6 +71,10 @@ const (
 	ShutdownPermitted Kind = "ShutdownPermitted" // the lock is released; Cause, if the agent has died
 )
 
+// SystemOOM is the kind of the fact that the kernel has ended a process because the machine was out
+// of memory: Message is what the kubelet's Event says of it.
+const SystemOOM Kind = "SystemOOM"
+
 // Kinds returns the kinds of facts.
 func Kinds() []Kind { return slices.Clone(kinds) }
 
@@ -82,7 +86,7 @@ var kinds = []Kind{
 	PathRemoved, FileResized, TreeGrown, PathRenamed, Mounted, Unmounted, PowerLost, CgroupCreated,
 	CgroupRemoved, EventRecorded, ObjectCreated, ObjectUpdated, ObjectDeleted, TokenIssued,
 	WroteNothing, ShutdownAnnounced, ShutdownCancelled, ShutdownDelayed, ShutdownPermitted,
-	ImageRemoved, LayerResized,
+	ImageRemoved, LayerResized, SystemOOM,
 }
 
 // Causes of an exit, a kill or a stop.
