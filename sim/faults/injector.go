@@ -164,6 +164,8 @@ func (w *window) applies(call string) bool {
 		return call == "GetEvents"
 	case plan.FaultNetworkNotReady, plan.FaultRuntimeNotReady, plan.FaultPathHangs:
 		return false
+	case plan.FaultAgentStalls:
+		return true // no response is handled before the end
 	}
 	if w.Class.AffectsAPI() {
 		return w.appliesToAPI(call)
