@@ -81,3 +81,27 @@ func TestReadme(t *testing.T) {
 		}
 	}
 }
+
+// The Go examples of the README are parts of the files that they name.
+func TestReadmeExcerpts(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```go ")[1:]
+	if len(blocks) < 10 {
+		t.Errorf("%d excerpts, want those of a fault, a mark and an oracle", len(blocks))
+	}
+	for _, block := range blocks {
+		file, rest, _ := strings.Cut(block, "\n")
+		excerpt, _, isClosed := strings.Cut(rest, "\n```")
+		source, err := os.ReadFile("../" + file)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if !isClosed || !strings.Contains(string(source), excerpt) {
+			t.Errorf("%s does not have the lines that the README shows:\n%s", file, excerpt)
+		}
+	}
+}

@@ -54,10 +54,10 @@ func (c *clients) observe(f truth.Fact) {
 	c.addUID(full, string(pod.UID))
 }
 
-// perform sends a request of the plan, unless the agent is down.
+// perform sends a request of the plan, unless the agent is down or paused.
 func (c *clients) perform(q *plan.Request) {
 	r := c.run
-	if r.current == nil {
+	if r.current == nil || r.isStalled() {
 		return
 	}
 	switch q.Kind {

@@ -23,6 +23,8 @@ type incarnation struct {
 
 	run     *run
 	planned plannedPanic // of the current step; mostly empty
+
+	stalledUntil time.Time // the process is paused until then
 }
 
 // Step implements world.Core. The incarnation is the core of its own loop, so that the agent in it
@@ -189,6 +191,9 @@ func (r *run) deliver(ev world.Event) {
 // runLoop runs the loop of an incarnation until it has nothing to do, and schedules its next
 // wake-up.
 func (r *run) runLoop(i *incarnation) {
+	if r.agenda.Now().Before(i.stalledUntil) {
+		return
+	}
 	defer r.recoverPanic(i)
 	for turns := 0; r.current == i && !r.isDone() && i.loop.Turn(r.agenda.Now()); turns++ {
 		if turns > turnsMax {

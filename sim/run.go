@@ -300,9 +300,11 @@ func (r *run) startPolling() {
 	var poll func()
 	id := world.RequestID(0)
 	poll = func() {
-		id++
-		r.deliver(world.Event{Body: &world.PodsRequest{Request: id}})
-		r.deliver(world.Event{Body: &world.HealthRequest{Request: id}})
+		if !r.isStalled() {
+			id++
+			r.deliver(world.Event{Body: &world.PodsRequest{Request: id}})
+			r.deliver(world.Event{Body: &world.HealthRequest{Request: id}})
+		}
 		r.agenda.After(2*time.Second+time.Duration(rng.Int64N(int64(5*time.Second))), poll)
 	}
 	r.agenda.After(time.Second, poll)

@@ -29,6 +29,10 @@ func (r *run) heal() {
 		r.bootAgent()
 	}
 	r.oracles.Healed(r.agenda.Now())
+	if i := r.current; r.isStalled() {
+		i.stalledUntil = time.Time{}
+		r.resumeAgent(i)
+	}
 }
 
 // unsettledMax is how long pods may be unsettled at the bound if they were settled before: a

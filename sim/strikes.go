@@ -38,11 +38,37 @@ func (r *run) openFaultWindow(w *plan.FaultWindow) {
 			func() { r.runtime.SetNetworkReady(true) })
 	case plan.FaultRuntimeNotReady:
 		switched(func() { r.runtime.SetReady(false) }, func() { r.runtime.SetReady(true) })
+	case plan.FaultAgentStalls:
+		r.stallAgent(time.Duration(w.For))
 	case plan.FaultAPIDown, plan.FaultAPIPartition, plan.FaultAPIUnauthorized:
 		switched(r.updateAPIReach, r.updateAPIReach)
 	case plan.FaultWatchGap:
 		switched(r.forgetAPIChanges, r.forgetAPIChanges)
 	}
+}
+
+// stallAgent pauses the agent's process for a while. A later incarnation is another process.
+func (r *run) stallAgent(span time.Duration) {
+	i := r.current
+	if i == nil {
+		return
+	}
+	if until := r.agenda.Now().Add(span); until.After(i.stalledUntil) {
+		i.stalledUntil = until
+	}
+	r.agenda.At(i.stalledUntil, func() { r.resumeAgent(i) })
+}
+
+// resumeAgent has an incarnation handle the events that have waited, unless it is still paused.
+func (r *run) resumeAgent(i *incarnation) {
+	if r.current == i && !r.isDone() {
+		r.runLoop(i)
+	}
+}
+
+// isStalled reports whether the agent's process is paused.
+func (r *run) isStalled() bool {
+	return r.current != nil && r.agenda.Now().Before(r.current.stalledUntil)
 }
 
 // updateAPIReach sets how far the agent's requests get on the way to the API server.

@@ -59,7 +59,7 @@ func (w *window) interval() interval {
 	if w.Class == plan.FaultFileEvents {
 		delay = fileEventLateMax
 	}
-	if w.Class.AffectsAPI() {
+	if w.Class.AffectsAPI() || w.Class == plan.FaultAgentStalls {
 		delay += reconnectMax
 	}
 	return interval{w.from, w.to.Add(delay)}

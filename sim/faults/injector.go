@@ -162,8 +162,12 @@ func (w *window) applies(call string) bool {
 		return call == runtime.CallEvent
 	case plan.FaultStreamBroken:
 		return call == "GetEvents"
-	case plan.FaultNetworkNotReady, plan.FaultRuntimeNotReady, plan.FaultPathHangs:
+	case plan.FaultNetworkNotReady:
+		return call == "RunPodSandbox" // which the runtime refuses
+	case plan.FaultRuntimeNotReady, plan.FaultPathHangs:
 		return false
+	case plan.FaultAgentStalls:
+		return true // no response is handled before the end
 	}
 	if w.Class.AffectsAPI() {
 		return w.appliesToAPI(call)

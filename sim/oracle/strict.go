@@ -24,6 +24,9 @@ func (*strict) checkFact(m *model, f *truth.Fact) *finding {
 	}
 	p, c := m.pods[f.PodUID], m.containers[f.ContainerID]
 	switch {
+	case m.agentStarts > 1, m.agentDown && m.agentStarts > 0:
+		// Many excuses compare a time with agentStartedAt themselves.
+		m.excuse(true, "the agent was restarted")
 	case p != nil && p.hadPowerLoss, c != nil && c.hadPowerLoss:
 		m.excuse(true, "the machine lost power")
 	case p != nil && (p.removedByHand || p.countLost):

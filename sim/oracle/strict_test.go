@@ -34,6 +34,14 @@ func TestStrict(t *testing.T) {
 			s.AgentStarted(s.now)
 			s.model.agentUpSince(s.now)
 		}},
+		{"a later start of the agent, which oracles look at themselves", func(s *script) {
+			s.AgentKilled(s.now)
+			s.AgentStarted(s.now)
+		}},
+		{"an agent that is down", func(s *script) {
+			s.AgentStarted(s.now)
+			s.AgentKilled(s.now)
+		}},
 		{"a container that is lost", func(s *script) {
 			s.model.containers["u1-app#0"].wasLost = true
 		}},

@@ -55,6 +55,9 @@ const (
 	FaultDiskFull     FaultClass = "disk-full"    // no space for what the agent writes
 	FaultPathHangs    FaultClass = "path-hangs"   // calls at and below a path hang until the end
 
+	// FaultAgentStalls pauses the agent's process, as SIGSTOP does: events wait until the end.
+	FaultAgentStalls FaultClass = "agent-stalls"
+
 	FaultNetworkNotReady FaultClass = "network-not-ready" // as the runtime's status reports
 	FaultRuntimeNotReady FaultClass = "runtime-not-ready" // as the runtime's status reports
 
@@ -78,6 +81,7 @@ var faultClasses = append([]FaultClass{
 	FaultLatency, FaultSlowPort, FaultErrorBefore, FaultErrorAfter, FaultResponseLost,
 	FaultFileEvents, FaultDiskFull, FaultEventsLost, FaultEventsLate, FaultEventsTwice,
 	FaultStreamBroken, FaultNetworkNotReady, FaultRuntimeNotReady, FaultPathHangs,
+	FaultAgentStalls,
 }, apiFaultClasses...)
 
 var apiFaultClasses = []FaultClass{

@@ -96,7 +96,7 @@ func TestRemoveSandboxManually(t *testing.T) {
 	}
 	w.Sleep(time.Second)
 	if got := w.factSummary(); got != "SandboxCreated SandboxReady Created Started "+
-		"Exited(137 sandbox) SandboxStopped(user) Removed SandboxRemoved(user)" {
+		"Exited(137 sandbox) SandboxStopped(user) Removed(user) SandboxRemoved(user)" {
 		t.Errorf("facts: %s", got)
 	}
 	status := &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s}

@@ -69,5 +69,6 @@ func (r *Runtime) Reboot() {
 // SetReady sets whether the runtime reports RuntimeReady.
 func (r *Runtime) SetReady(isReady bool) { r.unready = !isReady }
 
-// SetNetworkReady sets whether the runtime reports NetworkReady.
+// SetNetworkReady sets whether the runtime reports NetworkReady. While it does not, it creates no
+// sandbox that has a network of its own.
 func (r *Runtime) SetNetworkReady(isReady bool) { r.networkDown = !isReady }

@@ -258,3 +258,23 @@ func TestRemovingAStartingContainerFails(t *testing.T) {
 		t.Errorf("%v, %v", err, w.state(c))
 	}
 }
+
+// While the network is not ready, only a sandbox on the host's network is created.
+func TestNetworkNotReady(t *testing.T) {
+	w := newWorld(1, nil)
+	w.runtime.SetNetworkReady(false)
+	own, host := w.sandboxConfig("u1"), w.sandboxConfig("u2")
+	host.Linux = &runtimeapi.LinuxPodSandboxConfig{
+		SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+			NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}}}
+	if _, err := w.Call(&runtimeapi.RunPodSandboxRequest{Config: own}); !err.Has(world.KindInternal) {
+		t.Errorf("a sandbox with its own network: %v", err)
+	}
+	if _, err := w.Call(&runtimeapi.RunPodSandboxRequest{Config: host}); err != nil {
+		t.Errorf("a sandbox on the host's network: %v", err)
+	}
+	w.runtime.SetNetworkReady(true)
+	if _, err := w.Call(&runtimeapi.RunPodSandboxRequest{Config: own}); err != nil {
+		t.Errorf("the network is ready again: %v", err)
+	}
+}

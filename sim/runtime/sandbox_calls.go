@@ -22,6 +22,12 @@ func (r *Runtime) runSandbox(call *wire.Call, config *runtimeapi.PodSandboxConfi
 			"sandbox config must include metadata"))
 		return
 	}
+	s := &sandbox{config: config, createdSkew: r.skew}
+	if r.networkDown && !s.usesHostNetwork() {
+		call.Fail(world.Errorf(world.KindInternal, call.Name, "failed to setup network for sandbox: "+
+			"cni plugin not initialized"))
+		return
+	}
 	name := strings.Join([]string{pod.Name, pod.Namespace, pod.Uid,
 		strconv.FormatUint(uint64(pod.Attempt), 10)}, "_")
 	if _, taken := r.sandboxNames[name]; taken {
@@ -30,10 +36,10 @@ func (r *Runtime) runSandbox(call *wire.Call, config *runtimeapi.PodSandboxConfi
 		return
 	}
 	r.sandboxNames[name] = struct{}{}
-	s := &sandbox{config: config, reservedName: name, createdSkew: r.skew, Sandbox: Sandbox{
+	s.reservedName, s.Sandbox = name, Sandbox{
 		ID: newID(call), PodUID: pod.Uid, PodNamespace: pod.Namespace, PodName: pod.Name,
 		Attempt: pod.Attempt, State: notReady, CreatedAt: r.now(),
-	}}
+	}
 	r.recordSandboxFact(s, truth.Fact{Kind: truth.SandboxCreated, Annotations: config.Annotations,
 		Cgroup: s.cgroupParent(), IDs: s.userIDRange(), SandboxConfig: config})
 	call.ContinueAfter(call.DurationBetween(30*time.Millisecond, 400*time.Millisecond), func() {
