@@ -794,7 +794,7 @@ var mutants = []mutant{
 			old:  "!r.DirMissing && current.End == nil {",
 			new:  "!r.DirMissing {",
 		},
-		scenario: "admission", seeds: "391-400",
+		scenario: "mix", seeds: "510-520",
 	},
 	{
 		name:     "the record of a pod without containers is not loaded",
