@@ -12,9 +12,11 @@ func burn(args []string) (int, error) {
 	share := flags.Float64("share", 0.5, "of one processor")
 	threads := flags.Int("threads", 1, "that use a processor each")
 	mib := flags.Int("memory-mib", 64, "memory to hold")
+	after := flags.Duration("after", 0, "until the memory is taken")
 	if err := parse(flags, args); err != nil {
 		return 2, err
 	}
+	time.Sleep(*after)
 	held := make([]byte, *mib<<20)
 	for i := 0; i < len(held); i += os.Getpagesize() {
 		held[i] = 1

@@ -285,14 +285,15 @@ func (s *suite) processorSeconds(t *testing.T, pod string) float64 {
 	return used / unit
 }
 
-// testMemoryHog runs a container that uses more memory than its limit.
+// testMemoryHog runs a container that uses more memory than its limit, after a while: the runtime
+// begins to watch for kills after it has started a container.
 func testMemoryHog(t *testing.T, s *suite) {
 	s.runPod(t, "memory-hog", `
   restartPolicy: Never
   containers:
   - name: main
     image: sample
-    args: [burn, --memory-mib, "256"]
+    args: [burn, --after, 5s, --memory-mib, "256"]
     resources: {limits: {memory: 64Mi}}
   - name: calm
     image: sample
