@@ -54,7 +54,7 @@ func (o *systemOOM) findMissingEvent(m *model, now time.Time) *finding {
 	for len(o.unreported) > 0 && now.Sub(o.unreported[0].Time) > oomReportBound {
 		oom := o.unreported[0]
 		o.unreported = o.unreported[1:]
-		if m.agentUpSince(oom.Time.Add(-transitSlack)) {
+		if m.agentUpSince(oom.Time) {
 			return findingf("no Event says that the machine was out of memory (%s, at %s)", oom.Message,
 				oom.Time.Format(time.TimeOnly))
 		}

@@ -33,6 +33,13 @@ func TestSystemOOM(t *testing.T) {
 			report(s, message)
 			report(s, message)
 		}},
+		{"no Event", "system-oom", func(s *script) {
+			app := s.startPod(always) // with the agent
+			s.wait(1)
+			end(s)
+			s.wait(20)
+			app.exit(0, truth.CauseSelf)
+		}},
 		{"no Event of an agent that was started later", "", func(s *script) {
 			s.AgentKilled(s.now)
 			end(s)
