@@ -123,6 +123,8 @@ type DelayShutdown struct {
 // ShutdownDelayed is the completion of DelayShutdown.
 type ShutdownDelayed struct {
 	Max time.Duration `json:"max"` // how long the machine waits at most
+	// Problem is why it could not be made to wait for AtLeast; empty: it waits, or nothing failed.
+	Problem string `json:"problem,omitempty"`
 }
 
 // PermitShutdown releases the lock of DelayShutdown. It completes with Done, also without a lock.

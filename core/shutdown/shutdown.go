@@ -316,7 +316,8 @@ func (m *Manager) HandleCompletion(r op.Record, ev world.Event, effects *op.Effe
 			l.Held, l.Answered, l.Failures = true, true, 0
 			if answer.Max < m.Total() {
 				effects.Log(world.LevelError, "the machine waits shorter for a shutdown than the pods "+
-					"may take", "inhibitDelayMax", answer.Max.String(), "gracePeriod", m.Total().String())
+					"may take", "inhibitDelayMax", answer.Max.String(), "gracePeriod", m.Total().String(),
+					"problem", answer.Problem)
 			}
 			if m.Now != nil && m.Now.Released { // logind refuses while the machine shuts down
 				m.Now = nil

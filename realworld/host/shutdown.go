@@ -54,6 +54,7 @@ func connectSystemBus(ctx context.Context) (*dbus.Conn, error) {
 func (w *shutdownWatch) delay(ctx context.Context, m *world.DelayShutdown) (any, error) {
 	const call = "DelayShutdown"
 	life, end := context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, end) // a bus that does not answer is given up
 	conn, err := w.connect(life)
 	if err != nil {
 		end()
@@ -62,7 +63,11 @@ func (w *shutdownWatch) delay(ctx context.Context, m *world.DelayShutdown) (any,
 	signals := make(chan *dbus.Signal, signalsMax)
 	conn.Signal(signals)
 	manager := conn.Object(logindName, logindPath)
-	most, lock, err := w.prepare(ctx, conn, manager, m.AtLeast)
+	delayed, lock, err := w.prepare(ctx, conn, manager, m.AtLeast)
+	if !stop() && err == nil { // too late: the connection is closed
+		_ = lock.Close()
+		err = ctx.Err()
+	}
 	isUnderWay := hasDBusName(err, logindName+".OperationInProgress")
 	if err != nil && !isUnderWay {
 		end()
@@ -83,36 +88,37 @@ func (w *shutdownWatch) delay(ctx context.Context, m *world.DelayShutdown) (any,
 	if isUnderWay { // and may be cancelled
 		return nil, world.Errorf(world.KindConflict, call, "%v", err)
 	}
-	return &world.ShutdownDelayed{Max: most}, nil
+	return delayed, nil
 }
 
 // prepare has logind wait long enough, subscribes to its signal, and takes the lock. It returns how
-// long logind waits.
+// long logind waits: if that cannot be raised, some time is better than none.
 func (w *shutdownWatch) prepare(ctx context.Context, conn *dbus.Conn, manager dbus.BusObject,
-	atLeast time.Duration) (time.Duration, *os.File, error) {
+	atLeast time.Duration) (*world.ShutdownDelayed, *os.File, error) {
 	most, err := delayMax(ctx, manager)
 	if err != nil {
-		return 0, nil, err
+		return nil, nil, err
 	}
+	delayed := &world.ShutdownDelayed{Max: most}
 	if most < atLeast {
-		if most, err = w.raiseDelay(ctx, conn, manager, atLeast); err != nil {
-			return 0, nil, err
+		raised, err := w.raiseDelay(ctx, conn, manager, atLeast)
+		if delayed.Max = max(most, raised); err != nil {
+			delayed.Problem = err.Error()
 		}
 	}
-	// The bus delivers only what logind itself has sent.
 	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(logindName),
 		dbus.WithMatchObjectPath(logindPath), dbus.WithMatchInterface(logindInterface),
 		dbus.WithMatchMember(shutdownSignal)); err != nil {
-		return 0, nil, fmt.Errorf("subscribing to %s of logind: %w", shutdownSignal, err)
+		return nil, nil, fmt.Errorf("subscribing to %s of logind: %w", shutdownSignal, err)
 	}
 	var fd dbus.UnixFD
 	err = manager.CallWithContext(ctx, logindInterface+".Inhibit", 0, "shutdown", "kubelet",
 		"Kubelet needs time to handle node shutdown", "delay").Store(&fd)
 	if err != nil {
-		return 0, nil, fmt.Errorf("taking the lock of logind: %w", err)
+		return nil, nil, fmt.Errorf("taking the lock of logind: %w", err)
 	}
 	syscall.CloseOnExec(int(fd))
-	return most, os.NewFile(uintptr(fd), "the lock of logind"), nil
+	return delayed, os.NewFile(uintptr(fd), "the lock of logind"), nil
 }
 
 // delayMax returns how long logind waits for the owners of locks.
@@ -173,7 +179,8 @@ func (w *shutdownWatch) report(life context.Context, conn *dbus.Conn, signals <-
 				}
 				return
 			}
-			if signal.Name != logindInterface+"."+shutdownSignal || len(signal.Body) != 1 {
+			if signal.Name != logindInterface+"."+shutdownSignal || signal.Path != logindPath ||
+				len(signal.Body) != 1 || !isFromLogind(life, conn, signal) {
 				continue
 			}
 			if active, ok := signal.Body[0].(bool); ok {
@@ -181,6 +188,21 @@ func (w *shutdownWatch) report(life context.Context, conn *dbus.Conn, signals <-
 			}
 		}
 	}
+}
+
+// ownerTimeout is how long the bus may take to say who logind is.
+const ownerTimeout = 5 * time.Second
+
+// isFromLogind reports whether logind has sent a signal. What is subscribed to limits broadcasts
+// only: every client of the bus may send a signal to the agent's own name, and the bus vouches for
+// its sender.
+func isFromLogind(life context.Context, conn *dbus.Conn, signal *dbus.Signal) bool {
+	ctx, cancel := context.WithTimeout(life, ownerTimeout)
+	defer cancel()
+	var owner string
+	err := conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetNameOwner", 0,
+		logindName).Store(&owner)
+	return err == nil && owner == signal.Sender
 }
 
 // permit releases the lock.
