@@ -84,6 +84,7 @@ func (r *run) bootAgent() {
 		return
 	}
 	r.incarnations++
+	r.effectsInSecond = 0 // the bound is that of one agent
 	i := &incarnation{number: r.incarnations, agent: core.New(r.options), run: r}
 	port := func(forward func(world.Effect)) world.Port { return &gatedPort{r, i, forward} }
 	ports := map[world.PortName]world.Port{
@@ -241,7 +242,7 @@ func (r *run) recoverPanic(i *incarnation) {
 // nothing wrong otherwise.
 const (
 	turnsMax         = 1000 // turns of the loop at one instant
-	effectsPerPodMax = 60   // effects in one second, for each pod of the plan and one more
+	effectsPerPodMax = 60   // effects of an agent in one second, for each pod and one more
 	// effectsPerContainerMax is the same for each container that a hostile pod has besides its own.
 	effectsPerContainerMax = 15
 )
