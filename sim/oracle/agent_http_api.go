@@ -217,7 +217,7 @@ func (m *model) inconsistentAnswer(_ time.Time, r *api.ContainerRequest, a *api.
 	if a.Status != nil && a.Status.Name != r.Container {
 		return "answers with the status of container " + a.Status.Name
 	}
-	if a.Status != nil && a.Status.ContainerID != "" && !m.wasRemovedOf(a) &&
+	if a.Status != nil && a.Status.ContainerID != "" && !m.lacksRemovedContainer(a) &&
 		!strings.HasSuffix(a.Status.ContainerID, "://"+a.ContainerID) {
 		return fmt.Sprintf("answers with container %.12s, but the status has %.23s", a.ContainerID,
 			a.Status.ContainerID)
@@ -245,9 +245,9 @@ func (m *model) inconsistentAnswer(_ time.Time, r *api.ContainerRequest, a *api.
 	return ""
 }
 
-// wasRemovedOf reports that an answer has no container because the one in the status, which comes
-// from the API server, was removed from the runtime.
-func (m *model) wasRemovedOf(a *api.ContainerAnswer) bool {
+// lacksRemovedContainer reports that an answer has no container because the one in the status,
+// which comes from the API server, was removed from the runtime.
+func (m *model) lacksRemovedContainer(a *api.ContainerAnswer) bool {
 	_, id, _ := strings.Cut(a.Status.ContainerID, "://")
 	_, exists := m.containers[id]
 	return a.ContainerID == "" && a.Status.State.Terminated != nil && !exists

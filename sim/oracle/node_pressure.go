@@ -47,6 +47,19 @@ var pressureCalls = []string{"MeasureNode", "ListPodSandboxStats", "StopContaine
 	"ListContainers", "ListPodSandbox", "ContainerStatus", "StopPodSandbox", "Unmount", "RemoveTree",
 	"MeasureFilesystem", "MeasureTrees", "ImageFsInfo", "ListImages", "RemoveImage"}
 
+// lowResource returns the resource that the message of an eviction for the node names.
+func lowResource(message string) (resource string, isLow bool) {
+	resource, isLow = strings.CutPrefix(message, lowPrefix)
+	resource, _, _ = strings.Cut(resource, ".")
+	return resource, isLow
+}
+
+// isForDisk reports whether a message is that of an eviction for a file system.
+func isForDisk(message string) bool {
+	resource, isLow := lowResource(message)
+	return isLow && (resource == resourceStorage || resource == resourceInodes)
+}
+
 func (*nodePressure) checkFact(m *model, f *truth.Fact) *finding {
 	if f.Kind == truth.ContainerStarted {
 		return m.pressure.findAdmitted(m, m.pods[f.PodUID], f.Time)
@@ -54,9 +67,8 @@ func (*nodePressure) checkFact(m *model, f *truth.Fact) *finding {
 	if f.Kind != truth.EventRecorded || f.Reason != reasonEvicted {
 		return nil
 	}
-	resource, isLow := strings.CutPrefix(f.Message, lowPrefix)
+	resource, isLow := lowResource(f.Message)
 	if p := m.pods[f.PodUID]; isLow && p != nil {
-		resource, _, _ = strings.Cut(resource, ".")
 		return m.pressure.findWrongVictim(m, p, resource, f.Time)
 	}
 	return nil

@@ -321,8 +321,8 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 	switch f.Kind {
 	case truth.EventRecorded:
 		p := m.pods[f.PodUID]
-		if p != nil && f.Reason == reasonEvicted && len(f.Message) > len(lowPrefix) &&
-			f.Message[:len(lowPrefix)] == lowPrefix {
+		_, isLow := lowResource(f.Message)
+		if p != nil && f.Reason == reasonEvicted && isLow {
 			n.applyVictim(m, p, f)
 		}
 	case truth.ContainerExited, truth.SandboxStopped: // its records may be removed much later
@@ -349,8 +349,7 @@ func (n *pressureModel) applyVictim(m *model, p *pod, f *truth.Fact) {
 	grace := m.pressureGrace(p)
 	p.minGrace, p.pressureEvictedAt, p.pressureMessage = min(p.minGrace, grace), f.Time, f.Message
 	n.victim, n.victimEndedAt = p, f.Time
-	resource, _, _ := strings.Cut(strings.TrimPrefix(f.Message, lowPrefix), ".")
-	n.victimHoldsDisk = resource == resourceStorage || resource == resourceInodes
+	n.victimHoldsDisk = isForDisk(f.Message)
 	n.victimDeadline = f.Time.Add(grace + 30*time.Second)
 	clear(n.starvedSince)
 	for _, s := range n.samples { //ordered: each by itself

@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -45,10 +44,7 @@ func (o *reclaim) checkFact(m *model, f *truth.Fact) *finding {
 	case truth.ContainerRemoved:
 		return o.findNeedlessRemoval(m, f)
 	case truth.EventRecorded:
-		resource, isLow := strings.CutPrefix(f.Message, lowPrefix)
-		resource, _, _ = strings.Cut(resource, ".")
-		isDisk := resource == resourceStorage || resource == resourceInodes
-		if f.Reason == reasonEvicted && isLow && isDisk && !m.opts.ImagesApart &&
+		if f.Reason == reasonEvicted && isForDisk(f.Message) && !m.opts.ImagesApart &&
 			!m.anyFaultPossible(f.Time.Add(-reclaimBound), f.Time, reclaimCalls...) {
 			return o.findUnreclaimed(m, f)
 		}
