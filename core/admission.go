@@ -211,17 +211,18 @@ func (a *Agent) admitStaticPods() ([]*v1.Pod, map[string]Rejection) {
 
 // activePods returns the pods that count against the node's resources: those that are known,
 // including pods that only the runtime knows, and those of the additional ones that are not known
-// yet.
+// yet. A pod that the runtime knows, and an additional spec tells more of, counts once.
 func (a *Agent) activePods(additional []*v1.Pod) []*v1.Pod {
 	var active []*v1.Pod
-	for _, uid := range a.podUIDs {
-		if p := a.state.Pods[uid]; p.HoldsResources() {
-			active = append(active, p.AllocatedPod())
-		}
-	}
+	unknown := map[string]bool{}
 	for _, spec := range additional {
 		if p := a.state.Pods[string(spec.UID)]; p == nil || p.Spec == nil {
-			active = append(active, spec)
+			active, unknown[string(spec.UID)] = append(active, spec), true
+		}
+	}
+	for _, uid := range a.podUIDs {
+		if p := a.state.Pods[uid]; p.HoldsResources() && !unknown[uid] {
+			active = append(active, p.AllocatedPod())
 		}
 	}
 	active = append(active, a.activeSetAside()...)
@@ -272,7 +273,7 @@ func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 		return Rejection{}
 	}
 	if !admission.IsCritical(spec, static) {
-		others = append(slices.Clip(others), a.preemptors()...)
+		others = a.withPreemptors(others)
 	}
 	if admission.NeedsStrictGroups(spec) && a.state.Runtime.AsOf.IsZero() {
 		return awaitingRuntime
@@ -333,6 +334,30 @@ func (a *Agent) hasUndecidedAdmission() bool {
 		}
 	}
 	return false
+}
+
+// withPreemptors returns the pods that count against the node's resources, with what is reserved
+// for the critical pods that others are being terminated for: those that wait, and those that are
+// to grow.
+func (a *Agent) withPreemptors(others []*v1.Pod) []*v1.Pod {
+	others = append(slices.Clip(others), a.preemptors()...)
+	grows := func(uid string) bool {
+		p := a.state.Pods[uid]
+		return a.resizing[uid] && p != nil && p.Resize.MakingRoom
+	}
+	for uid := range a.resizing { //ordered: whether there is one
+		if !grows(uid) {
+			continue
+		}
+		others = slices.Clone(others)
+		for i, other := range others {
+			if grows(string(other.UID)) {
+				others[i] = a.state.Pods[string(other.UID)].ReservedPod()
+			}
+		}
+		break
+	}
+	return others
 }
 
 // preemptors returns the critical pods that other pods are being terminated for. The resources that

@@ -42,6 +42,18 @@ func TestRunningPodKeepsItsResources(t *testing.T) {
 	}
 }
 
+// A static pod that runs counts once also before the agent has its spec from the manifest that it
+// has just read.
+func TestRunningStaticPodCountsOnce(t *testing.T) {
+	n := bootNode(map[string]string{"s.yaml": staticPodRequestingCPU})
+	p := n.agent.state.Pods[n.agent.podUIDs[0]]
+	spec := p.Spec
+	p.Spec = nil
+	if got := n.agent.activePods([]*v1.Pod{spec}); len(got) != 1 || got[0] != spec {
+		t.Errorf("%d pods count, want the spec once", len(got))
+	}
+}
+
 // nodeWithoutNodeObject returns a node whose agent does not see its Node. The pod "a" of the API
 // server has a node selector that does not match.
 func nodeWithoutNodeObject(uid string) *fakeNode {

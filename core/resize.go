@@ -226,6 +226,7 @@ type denial struct{ reason, message, detail string }
 // checkResize returns why a resize is not allocated now; empty if it fits.
 func (a *Agent) checkResize(p *pod.Pod) denial {
 	desired := p.Resize.Desired
+	p.Resize.MakingRoom = false
 	if p.ResizesSwap(a.podEnvFor(p)) {
 		return denial{v1.PodReasonInfeasible,
 			"In-place resize of containers with swap is not supported.", "swap_limitation"}
@@ -247,7 +248,7 @@ func (a *Agent) checkResize(p *pod.Pod) denial {
 	if len(failures) == 0 {
 		return denial{}
 	}
-	a.preempt(&check, failures)
+	p.Resize.MakingRoom = a.preempt(&check, failures)
 	return denial{reason: v1.PodReasonDeferred,
 		message: admission.DecisiveFailure(desired, static, failures).Message}
 }
@@ -259,7 +260,7 @@ func (a *Agent) othersForResize(p *pod.Pod) []*v1.Pod {
 		return string(o.UID) == p.UID
 	})
 	if !admission.IsCritical(p.Resize.Desired, p.IsStatic()) && p.IncreasesRequests() {
-		others = append(others, a.preemptors()...)
+		return a.withPreemptors(others)
 	}
 	return others
 }

@@ -308,6 +308,30 @@ func TestCriticalResizePreempts(t *testing.T) {
 	}
 }
 
+// The room that is preempted for a resize is no room for another pod, nor for its resize.
+func TestRoomOfCriticalResizeIsReserved(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0),
+		withRequests(apiPodNamed("b", "u2"), "300m", 1),
+		withRequests(apiPodNamed("c", "u3"), "400m", 2_000_000_000))
+	r.failingCalls = map[string]bool{"StopContainer": true}
+	r.resize("c", "1500m")
+	r.resize("b", "600m")
+	r.apiServer.put(withRequests(apiPodNamed("d", "u4"), "300m", 0))
+	r.advance(time.Second)
+	r.failingCalls = nil
+	r.advance(time.Minute)
+	status := func(name string) v1.PodStatus { return r.apiServer.objects["default/"+name].Status }
+	a, b, d := status("a"), status("b"), status("d")
+	if a.Reason != "Preempting" || b.Phase != v1.PodRunning || r.allocated("b") != "300m" ||
+		r.allocated("c") != "1500m" || d.Reason != "OutOfcpu" {
+		t.Errorf("a is %s, b %s with %s, c has %s, d is %s (%s)", a.Reason, b.Phase, r.allocated("b"),
+			r.allocated("c"), d.Phase, d.Reason)
+	}
+	if r.resize("c", "1600m"); r.allocated("c") != "1600m" || status("b").Phase != v1.PodRunning {
+		t.Errorf("then c has %s, b is %s", r.allocated("c"), status("b").Phase)
+	}
+}
+
 // A resize that asks for no more than before is first, whatever the priorities.
 func TestOrderOfResizes(t *testing.T) {
 	r := newResizeNode(withRequests(apiPodNamed("low", "u1"), "500m", 0),

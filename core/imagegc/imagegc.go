@@ -58,7 +58,9 @@ func SettingsFromConfig(c *kubeletconfig.KubeletConfiguration) Settings {
 	return s
 }
 
-// isOff reports whether nothing is collected without a request. Upstream: StartGarbageCollection.
+// isOff reports whether nothing is collected without a request. Images are detected all the same:
+// an eviction finds those that are older than the minimum age. Upstream: StartGarbageCollection,
+// and realImageGCManager.Start.
 func (s Settings) isOff() bool { return s.HighPercent == 100 && s.AgeMax == 0 }
 
 // Collector is the state of the collection.
@@ -116,8 +118,6 @@ func (c *Collector) Plan(env *Env) time.Time {
 	}
 	if c.Round == nil {
 		switch {
-		case c.Settings.isOff() && !c.isUnusedWanted():
-			return time.Time{}
 		case !c.isUnusedWanted() && now.Before(c.NextAt):
 			return c.NextAt
 		case !env.Ready:

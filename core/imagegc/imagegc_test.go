@@ -188,6 +188,24 @@ func TestFailedRemoval(t *testing.T) {
 	n.expect(t, period, "a b")
 }
 
+// With the collection off, images are detected all the same: an eviction removes those that are not
+// new.
+func TestDetectsWhileOff(t *testing.T) {
+	n := newNode(Settings{HighPercent: 100, AgeMin: 2 * time.Minute})
+	n.failing = "ListImages"
+	n.expect(t, 0, "")
+	n.expect(t, period, "")
+	if len(n.warnings) > 0 {
+		t.Errorf("warnings %v", n.warnings)
+	}
+	n.failing, n.free = "", 1
+	n.expect(t, period, "")
+	n.images["e"] = 1
+	n.now = n.now.Add(3 * time.Minute)
+	n.c.RequestRemovalOfUnused(n.now)
+	n.expect(t, 0, "a b c d")
+}
+
 // An eviction has everything unused removed, also below the thresholds and with the collection off,
 // and learns when that is done.
 func TestRemovalOfUnused(t *testing.T) {

@@ -69,6 +69,10 @@ func (c *Collector) planRound(r *Round, env *Env) {
 		issue(callTimeout, &runtimeapi.ListContainersRequest{})
 		return
 	case StepAge:
+		if c.Settings.isOff() && !r.All {
+			c.finish(r, env, "")
+			return
+		}
 		if c.planRemoval(r, env, c.oldImages(r, env)) {
 			return
 		}
@@ -192,7 +196,7 @@ func usedPercent(fs *world.FilesystemMeasured) int {
 }
 
 // finish ends a round. As in the kubelet, only the second failure in a row is an event: the first
-// may be that of a runtime that has just started.
+// may be that of a runtime that has just started. That images are not detected is none.
 func (c *Collector) finish(r *Round, env *Env, problem string) {
 	c.Round, c.NextAt = nil, env.Effects.Now().Add(period)
 	if r.All {
@@ -202,7 +206,7 @@ func (c *Collector) finish(r *Round, env *Env, problem string) {
 		c.Failures = 0
 		return
 	}
-	if c.Failures++; c.Failures > 1 {
+	if c.Failures++; c.Failures > 1 && (r.All || !c.Settings.isOff()) {
 		env.Warn(reasonFailed, problem)
 	}
 	env.Effects.Log(world.LevelError, "Image garbage collection failed", "err", problem)

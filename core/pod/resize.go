@@ -34,6 +34,10 @@ type Resize struct {
 	// Granted is Desired once that fits, until the decision is on the disk.
 	Granted *v1.Pod `json:"granted,omitempty"`
 
+	// MakingRoom is set while other pods are preempted for Desired: what becomes free is reserved
+	// for it.
+	MakingRoom bool `json:"makingRoom,omitempty"`
+
 	Pending    *ResizeState `json:"pending,omitempty"`    // Desired is not allocated
 	InProgress *ResizeState `json:"inProgress,omitempty"` // the allocated resources are being set
 
@@ -96,7 +100,7 @@ func (p *Pod) setSpec(object *v1.Pod, recorded *allocation.Resources, now time.T
 	default:
 		p.Spec = object
 	}
-	if r.Desired = nil; p.Spec != object {
+	if r.Desired, r.MakingRoom = nil, false; p.Spec != object {
 		r.Desired = object
 	} else {
 		r.Pending = nil

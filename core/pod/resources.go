@@ -3,6 +3,7 @@ package pod
 import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podresources "k8s.io/component-helpers/resource"
 
 	"seedlet.dev/core/admission"
 )
@@ -53,4 +54,23 @@ func (p *Pod) AllocatedPod() *v1.Pod {
 	}
 	pod.Namespace, pod.Name, pod.UID = p.Namespace, p.Name, types.UID(p.UID)
 	return pod
+}
+
+// ReservedPod returns the pod with the larger of what it holds and what it is resized to, of each
+// resource.
+func (p *Pod) ReservedPod() *v1.Pod {
+	held := p.AllocatedPod()
+	if p.Resize.Desired == nil {
+		return held
+	}
+	options := podresources.PodResourcesOptions{ExcludeOverhead: true}
+	most := podresources.PodRequests(held, options)
+	for name, q := range podresources.PodRequests(p.Resize.Desired, options) { //ordered: into a map
+		if have := most[name]; q.Cmp(have) > 0 {
+			most[name] = q
+		}
+	}
+	reserved := *held
+	reserved.Spec.Resources = &v1.ResourceRequirements{Requests: most}
+	return &reserved
 }

@@ -27,6 +27,8 @@ const (
 	volumesPeriod  = time.Minute - measuringBound
 	storagePeriod  = 10*time.Second - measuringBound
 	measuringBound = 5 * time.Second
+	// nodeReadPeriod is that of the reads of a Node that does not exist.
+	nodeReadPeriod = 7 * time.Second
 	// nodeChangeBound is how long after a change of the pods the Node's status may still change: its
 	// list of images is read every 30 s.
 	nodeChangeBound = time.Minute
@@ -67,6 +69,8 @@ func (m *model) periodOf(request any, now time.Time) (what string, least time.Du
 		case r.TargetResource() == world.ResourceLeases:
 			return what, periods.LeaseDuration / 4
 		case r.TargetResource() != world.ResourceNodes:
+		case m.objects.node == nil:
+			return what, nodeReadPeriod
 		case now.Sub(m.changedAt) <= nodeChangeBound:
 			return what, periods.NodeCheck
 		default: // the first report after a change comes up to half a period early

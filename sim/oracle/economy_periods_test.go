@@ -1,11 +1,13 @@
 package oracle
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/sim/truth"
 	api "seedlet.dev/world"
@@ -31,6 +33,8 @@ func TestEconomyOfPeriods(t *testing.T) {
 		{"the Node each second", node, 1, "economy"},
 		{"the Node at each comparison", node, 10, "economy"},
 		{"the Node early after a change", node, 150, ""},
+		{"no Node, read each second", &api.GetObject{Resource: api.ResourceNodes}, 1, "economy"},
+		{"no Node, read every 7 s", &api.GetObject{Resource: api.ResourceNodes}, 7, ""},
 		{"a token in a loop", token, 0.01, "economy"},
 		{"a token after failures", token, 1, ""},
 		{"the machine each second", &api.ReadMachine{}, 1, "economy"},
@@ -45,6 +49,10 @@ func TestEconomyOfPeriods(t *testing.T) {
 				NodeCheck: 10 * time.Second, NodeReport: 5 * time.Minute}
 			s.model.opts.LogMonitorInterval = time.Minute
 			settleEconomy(s)
+			s.model.objects.node = &v1.Node{}
+			if strings.HasPrefix(c.name, "no Node") {
+				s.model.objects.node = nil
+			}
 			for range 100 {
 				s.Called(s.now, c.request)
 				s.wait(c.interval)
