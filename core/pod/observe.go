@@ -127,12 +127,13 @@ func (c *Container) advanceState(to State, now time.Time) bool {
 }
 
 // ObserveEnd ends a relist for this pod: objects that the lists did not have are dropped, and
-// observations from before a failed operation are no longer stale. It reports whether anything has
-// changed.
+// observations from before a failed operation are no longer stale. Lists that were requested before
+// a removal do not add objects, so they are no whole observation of the pod. It reports whether
+// anything has changed.
 func (p *Pod) ObserveEnd(number uint64, requestedAt time.Time) bool {
-	changed := !p.Observed
-	if !p.Observed {
-		p.Observed = true
+	isWhole, changed := requestedAt.After(p.LastRemoval), false
+	if !p.Observed && isWhole {
+		p.Observed, changed = true, true
 		p.restoreStartTime()
 	}
 	for i := 0; i < len(p.Sandboxes); {
@@ -153,7 +154,7 @@ func (p *Pod) ObserveEnd(number uint64, requestedAt time.Time) bool {
 		p.dropContainer(c.ID)
 		changed = true
 	}
-	if !p.StaleSince.IsZero() && requestedAt.After(p.StaleSince) {
+	if isWhole && !p.StaleSince.IsZero() && requestedAt.After(p.StaleSince) {
 		p.StaleSince = time.Time{}
 		changed = true
 	}

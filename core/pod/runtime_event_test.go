@@ -70,6 +70,23 @@ func TestLateListDoesNotRestoreRemovedContainer(t *testing.T) {
 	}
 }
 
+// A list that was requested before a removal adds nothing, so it does not show that the pod has
+// nothing else: the agent has just started, or the outcome of a creation is unknown.
+func TestListFromBeforeRemovalIsNotWhole(t *testing.T) {
+	p := podWith(spec(v1.RestartPolicyAlways, "", "web"))
+	p.Observed, p.StaleSince = false, t0
+	p.ObserveEvent(&pleg.Event{ID: "old", Type: eventDeleted}, t0.Add(2))
+	p.ObserveContainer(&pleg.Container{ID: "web0", Name: "web"}, 1, t0.Add(1), t0.Add(3))
+	if p.ObserveEnd(1, t0.Add(1)); p.Observed || p.StaleSince.IsZero() {
+		t.Errorf("the pod counts as observed: %t, stale since %v", p.Observed, p.StaleSince)
+	}
+	p.ObserveContainer(&pleg.Container{ID: "web0", Name: "web"}, 2, t0.Add(3), t0.Add(4))
+	if p.ObserveEnd(2, t0.Add(3)); !p.Observed || !p.StaleSince.IsZero() || len(p.Containers) != 1 {
+		t.Errorf("then observed %t, stale since %v, %d containers", p.Observed, p.StaleSince,
+			len(p.Containers))
+	}
+}
+
 // In any order and with any repetition, events move a container to the furthest state that they
 // have.
 func TestEventsInAnyOrder(t *testing.T) {
