@@ -13,18 +13,29 @@ import (
 
 // housekeepingEnv returns the facts that housekeeping decides by. The directories of a pod that
 // awaits admission are not orphaned: an earlier agent may have admitted it, and operations of that
-// agent may still take effect.
+// agent may still take effect. The pods are looked at once for all candidates.
 func (a *Agent) housekeepingEnv() housekeeping.Env {
 	layout := &a.state.Node.Cgroups
+	var awaiting, cgroups map[string]bool // nil until they are needed
 	return housekeeping.Env{
 		IsKnownPod: func(uid string) bool {
-			return a.isKnownPod(uid) || a.isSetAside(uid) || slices.Contains(a.podsAwaitingAdmission(), uid)
+			if awaiting == nil {
+				awaiting = map[string]bool{}
+				for _, waiting := range a.podsAwaitingAdmission() {
+					awaiting[waiting] = true
+				}
+			}
+			return a.isKnownPod(uid) || a.isSetAside(uid) || awaiting[uid]
 		},
 		MayOwnCgroup: func(uid string) bool {
-			mayBeSame := func(other string) bool { return layout.MayShareCgroup(other, uid) }
-			return slices.ContainsFunc(a.podUIDs, mayBeSame) ||
-				slices.ContainsFunc(a.setAsideUIDs(), mayBeSame) ||
-				slices.ContainsFunc(a.podsAwaitingAdmission(), mayBeSame)
+			if cgroups == nil {
+				cgroups = map[string]bool{}
+				for _, owner := range slices.Concat(a.podUIDs, a.setAsideUIDs(),
+					a.podsAwaitingAdmission()) {
+					cgroups[layout.NameOf(owner)] = true
+				}
+			}
+			return cgroups[layout.NameOf(uid)]
 		},
 		Cgroups: layout, RuntimeListedAt: a.state.Relist.AsOf,
 	}

@@ -69,6 +69,7 @@ type File struct {
 type Entry struct {
 	Resources Resources `json:"resources"`
 	Change    uint64    `json:"change"` // that made it
+	encoded   []byte    // Resources, as the file has them; nil until they are needed
 }
 
 // Keys returns the keys of both files.
@@ -273,17 +274,25 @@ func encode(text string) []byte {
 func (f *File) text() string {
 	data := []byte(`{"entries":{`)
 	for i, uid := range slices.Sorted(maps.Keys(f.Pods)) {
-		encoded, err := json.Marshal(&f.Pods[uid].Resources)
-		if err != nil {
-			panic("allocation: resources cannot be encoded: " + err.Error())
+		e := f.Pods[uid]
+		if e.encoded == nil {
+			e.encoded = e.Resources.encode()
 		}
 		if i > 0 {
 			data = append(data, ',')
 		}
 		data = strconv.AppendQuote(data, uid)
-		data = append(append(data, ':'), encoded...)
+		data = append(append(data, ':'), e.encoded...)
 	}
 	return string(data) + "}}"
+}
+
+func (r *Resources) encode() []byte {
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		panic("allocation: resources cannot be encoded: " + err.Error())
+	}
+	return encoded
 }
 
 // hashOf returns a hash of a text that tells contents apart.

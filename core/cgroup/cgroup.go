@@ -144,13 +144,16 @@ func UIDOf(name string) (string, bool) {
 	return uid, isPod && uid != ""
 }
 
-// MayShareCgroup reports whether two pods may have the same cgroup. With systemd a dash and an
+// MayShareCgroup reports whether two pods may have the same cgroup.
+func (l *Layout) MayShareCgroup(uid, other string) bool { return l.NameOf(uid) == l.NameOf(other) }
+
+// NameOf returns the UID as the name of its pod's cgroup tells it: with systemd a dash and an
 // underscore in a UID lead to the same name.
-func (l *Layout) MayShareCgroup(uid, other string) bool {
+func (l *Layout) NameOf(uid string) string {
 	if l.Systemd {
-		uid, other = strings.ReplaceAll(uid, "_", "-"), strings.ReplaceAll(other, "_", "-")
+		return strings.ReplaceAll(uid, "_", "-")
 	}
-	return uid == other
+	return uid
 }
 
 // CgroupParent returns a cgroup in the form of the CRI's cgroup_parent. With systemd it is the path
