@@ -1,22 +1,31 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"os"
 	"time"
 )
 
-// burn uses one CPU or more for a share of the time, and holds memory that it has written to.
+// burn uses one CPU or more for a share of the time, and holds memory that it has written to, and
+// space in a file.
 func burn(args []string) (int, error) {
 	flags := flag.NewFlagSet("burn", flag.ContinueOnError)
 	share := flags.Float64("share", 0.5, "of one processor")
 	threads := flags.Int("threads", 1, "that use a processor each")
 	mib := flags.Int("memory-mib", 64, "memory to hold")
-	after := flags.Duration("after", 0, "until the memory is taken")
+	file := flags.String("file", "", "a file to fill")
+	fileMiB := flags.Int("file-mib", 0, "of the file")
+	after := flags.Duration("after", 0, "until memory and space are taken")
 	if err := parse(flags, args); err != nil {
 		return 2, err
 	}
 	time.Sleep(*after)
+	if *file != "" {
+		if err := os.WriteFile(*file, bytes.Repeat([]byte("x"), *fileMiB<<20), 0o644); err != nil {
+			return 1, err
+		}
+	}
 	held := make([]byte, *mib<<20)
 	for i := 0; i < len(held); i += os.Getpagesize() {
 		held[i] = 1

@@ -115,8 +115,7 @@ containerLogMaxSize: 64Ki
 containerLogMaxFiles: 3
 containerLogMonitorInterval: 3s
 %s`, n.Endpoint, a.manifestDir, a.podLogDir, nodetest.CgroupRoot(n.Dir), secure, pods,
-		health, nodetest.SharedDisk) +
-		strings.Join(more, "")
+		health, sharedDiskUnless(more)) + strings.Join(more, "")
 	if err := os.MkdirAll(a.manifestDir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -124,6 +123,14 @@ containerLogMonitorInterval: 3s
 		t.Fatal(err)
 	}
 	return a
+}
+
+// sharedDiskUnless returns nodetest.SharedDisk, unless a test has its own thresholds.
+func sharedDiskUnless(lines []string) string {
+	if strings.Contains(strings.Join(lines, ""), "evictionHard:") {
+		return ""
+	}
+	return nodetest.SharedDisk
 }
 
 // freePort returns a port without a listener that no outgoing connection gets: it is below
