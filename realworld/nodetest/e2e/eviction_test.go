@@ -62,7 +62,7 @@ spec:
       containers:
       - name: main
         image: IMAGE
-        args: [burn, --share, "0", --memory-mib, "1", --after, 3s, --file, /disk/file, --file-mib, "FILE"]
+        args: [burn, --share=0, --memory-mib=1, --after=3s, --file=/disk/file, --file-mib=FILE]
         volumeMounts: [{name: disk, mountPath: /disk}]
 ---
 apiVersion: v1
@@ -85,7 +85,7 @@ spec:
   containers:
   - name: main
     image: IMAGE
-    args: [burn, --share, "0", --memory-mib, "MEMORY", --after, 3s]
+    args: [burn, --share=0, --memory-mib=MEMORY, --after=3s]
 `
 
 // TestEviction runs a node on a small disk of its own until it runs out of space, and then until
@@ -199,8 +199,10 @@ func (c *clusterSuite) countImages(t *testing.T, refs []string) (count int) {
 		t.Fatal(err)
 	}
 	for _, image := range list.Images {
-		if slices.ContainsFunc(image.RepoTags, func(tag string) bool { return slices.Contains(refs, tag) }) {
-			count++
+		for _, tag := range image.RepoTags {
+			if slices.Contains(refs, tag) {
+				count++
+			}
 		}
 	}
 	return count
@@ -257,7 +259,8 @@ func (c *clusterSuite) evicted(t *testing.T, app string) *v1.Pod {
 
 // expectEviction checks what a pod says of its eviction for a resource, with a further part of the
 // message, and that no other pod has gone for that.
-func (c *clusterSuite) expectEviction(t *testing.T, p *v1.Pod, resource v1.ResourceName, more string) {
+func (c *clusterSuite) expectEviction(t *testing.T, p *v1.Pod, resource v1.ResourceName,
+	more string) {
 	t.Helper()
 	want := fmt.Sprintf("The node was low on resource: %s. Threshold quantity: ", resource)
 	if p.Status.Reason != "Evicted" || !strings.HasPrefix(p.Status.Message, want) ||
