@@ -239,15 +239,25 @@ func (a *Agent) applyAPIPod(object *v1.Pod, now time.Time) {
 		a.setDesired(p, object, now)
 		a.recordSpecChange(uid)
 		a.enqueuePod(uid)
-	case isTerminal, object.DeletionTimestamp != nil, object.Status.StartTime != nil,
-		s.PodDirs.MayHaveStarted(uid), a.hasListedNode() && a.admitAPIPod(object):
+	case isTerminal, object.DeletionTimestamp != nil, a.wasAdmitted(object),
+		a.hasListedNode() && a.admitAPIPod(object):
 		if a.waiting[uid] {
 			a.clearRejection(uid) // it is deleted while it waits
 		}
-		a.addPod(pod.New(object, a.allocatedTo(uid), true, !s.PodDirs.MayHaveStarted(uid), now))
+		a.addPod(pod.New(object, a.allocatedTo(object), true, !s.PodDirs.MayHaveStarted(uid), now))
 		a.enqueuePod(uid)
 	}
 	a.workOn(previous)
+}
+
+// wasAdmitted reports whether an earlier agent has admitted a pod of which the runtime has nothing.
+// A pod that may have been resized since then needs a record of what is allocated to it: without
+// one it was not started, and what it asks for now may not fit.
+func (a *Agent) wasAdmitted(object *v1.Pod) bool {
+	uid := string(object.UID)
+	return (object.Status.StartTime != nil || a.state.PodDirs.MayHaveStarted(uid)) &&
+		(object.Generation <= 1 || a.state.Allocation.Allocated.Get(uid) != nil ||
+			a.state.Allocation.Allocated.Unreadable)
 }
 
 // rejectPermanently rejects a pod of the API server that asks to run and never can as specified. It

@@ -32,14 +32,14 @@ func TestResizeMetrics(t *testing.T) {
 	}
 	r.resize("a", "500m")
 	r.expectMetrics(t, "refused", map[string]float64{requested + "cpu requests decrease": 1,
-		accepted + "pod_updated": 1, "kubelet_pod_in_progress_resizes": 2, duration + "false": 2})
+		pending + "deferred": 1, "kubelet_pod_in_progress_resizes": 1, duration + "false": 1})
+	refused = false
+	r.advance(time.Minute)
+	r.expectMetrics(t, "done", map[string]float64{accepted + "pod_resized": 1,
+		"kubelet_pod_in_progress_resizes": 0, duration + "true": 2})
 	if _, waits := r.metricValues()[pending+"deferred"]; waits {
 		t.Error("a resize that is allocated still waits")
 	}
-	refused = false
-	r.advance(time.Minute)
-	r.expectMetrics(t, "done", map[string]float64{"kubelet_pod_in_progress_resizes": 0,
-		duration + "true": 2})
 }
 
 // A resize that can never be allocated counts once, however often it is looked at.

@@ -31,7 +31,7 @@ func (a *Agent) reconcilePods(now time.Time) {
 		p := a.state.Pods[uid]
 		switch {
 		case p == nil:
-			a.addPod(pod.New(spec, a.allocatedTo(uid), !a.state.Relist.AsOf.IsZero(),
+			a.addPod(pod.New(spec, a.allocatedTo(spec), !a.state.Relist.AsOf.IsZero(),
 				!a.state.PodDirs.MayHaveStarted(uid), now))
 		case p.NoLongerDesired && isSameManifest(p.Replacement, spec) || !p.NoLongerDesired &&
 			isSameManifest(p.Source(), spec):
@@ -159,6 +159,7 @@ func deleteSorted(list []string, s string) []string {
 func (a *Agent) planPod(p *pod.Pod) time.Time {
 	delete(a.servedPods, p.UID)
 	held, stage, evicted := p.HoldsNameOrPorts(), p.Stage, p.IsEvicted()
+	resizing := p.Resize.InProgress != nil
 	nextPull, _ := a.state.Images.NextPull()
 	a.countShare(p)
 	a.endLatecomer(p)
@@ -197,13 +198,17 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 		a.enqueueNamesakes(p)
 	}
 	hasTerminated := p.Stage != stage && p.Stage == pod.Terminated
+	hasResized := resizing && p.Resize.InProgress == nil // the pod may hold less now
 	switch {
 	case p.FullyRemoved:
 		a.retryResizes(triggerPodsRemoved)
 	case hasTerminated:
+		a.forgetResources(p.UID)
 		a.retryResizes(triggerPodTerminated)
+	case hasResized:
+		a.retryResizes(triggerPodResized)
 	}
-	if p.FullyRemoved || hasTerminated || a.hasUndecidedAdmission() {
+	if p.FullyRemoved || hasTerminated || hasResized || a.hasUndecidedAdmission() {
 		a.retryAdmission()
 	}
 	return wake
@@ -219,6 +224,8 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 			MustWaitForTier:      a.mustWaitForTier,
 			ObjectOwner:          a.objectOwner,
 			RecordedAmounts:      a.state.Allocation.RecordedAmounts,
+			RecordedWhole:        a.state.Allocation.RecordedWhole,
+			MustWaitForRecord:    a.state.Allocation.MustWait,
 			CountRefusal:         a.state.Metrics.OverBudget.Increment,
 			CountImageRequest:    a.state.Metrics.recordImageRequest,
 			CountShortenedSleep:  func() { a.state.Metrics.SleepsShortened++ },

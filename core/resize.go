@@ -49,7 +49,7 @@ func (a *Agent) setDesired(p *pod.Pod, object *v1.Pod, now time.Time) {
 	if p.Spec != nil && !p.NoLongerDesired {
 		a.state.Metrics.recordRequestedResizes(p.Source(), object)
 	}
-	p.SetDesired(object, a.allocatedTo(p.UID), now)
+	p.SetDesired(object, a.allocatedTo(object), now)
 	a.recordAllocation(p, triggerPodUpdated)
 }
 
@@ -65,12 +65,24 @@ func (a *Agent) retryResizes(trigger string) {
 	}
 }
 
-// allocatedTo returns the resources that are allocated to a pod; nil if none are recorded.
-func (a *Agent) allocatedTo(uid string) *allocation.Resources {
-	if e := a.state.Allocation.Allocated.Get(uid); e != nil {
-		return &e.Resources
+// allocatedTo returns the resources that are allocated to a pod; nil if none are recorded. A
+// kubelet without the feature of resizes of pods as a whole records nothing of those, so the pod
+// has its own, unless it may have been given them by a resize.
+func (a *Agent) allocatedTo(object *v1.Pod) *allocation.Resources {
+	e := a.state.Allocation.Allocated.Get(string(object.UID))
+	if e == nil {
+		return nil
 	}
-	return nil
+	r := e.Resources
+	if r.Pod == nil && (object.Generation <= 1 || !a.resizesPodsAsWhole()) {
+		r.Pod = object.Spec.Resources
+	}
+	return &r
+}
+
+// resizesPodsAsWhole reports whether the resources of pods as a whole can be resized.
+func (a *Agent) resizesPodsAsWhole() bool {
+	return slices.Contains(a.state.NodeObject.Settings.DeclaredFeatures, config.FeaturePodLevelResize)
 }
 
 // recordAllocation records what is allocated to a pod, if nothing is recorded yet, and has a resize
@@ -154,6 +166,10 @@ func (a *Agent) handleAllocationCompletion(r op.Record, ev world.Event) {
 	s := &a.state
 	loaded := s.Allocation.IsLoaded()
 	s.Allocation.HandleCompletion(r, ev, &a.effects)
+	for _, uid := range s.Allocation.Waiting {
+		a.enqueuePod(uid)
+	}
+	s.Allocation.Waiting = nil
 	if !loaded && s.Allocation.IsLoaded() {
 		a.reconcileAllPods(ev.Time)
 	}
@@ -197,8 +213,6 @@ func (a *Agent) planResize(p *pod.Pod, trigger string) {
 		return // an agent that is killed would not know of it
 	case p.Resize.Granted != nil:
 		p.ApplyGrant(a.podEnvFor(p))
-		a.retryResizes(triggerPodResized) // the pod may hold less now
-		a.retryAdmission()
 	default:
 		d := a.checkResize(p)
 		if d.reason == "" && !a.allocate(p.UID, allocation.Of(p.Resize.Desired)) {
@@ -231,10 +245,10 @@ func (a *Agent) checkResize(p *pod.Pod) denial {
 		return denial{v1.PodReasonInfeasible,
 			"In-place resize of containers with swap is not supported.", "swap_limitation"}
 	}
-	const podLevel = config.FeaturePodLevelResize
 	if !equality.Semantic.DeepEqual(desired.Spec.Resources, p.Spec.Spec.Resources) &&
-		!slices.Contains(a.state.NodeObject.Settings.DeclaredFeatures, podLevel) {
-		return denial{v1.PodReasonInfeasible, podLevel + " is disabled", "plr_feature_gate_off"}
+		!a.resizesPodsAsWhole() {
+		return denial{v1.PodReasonInfeasible, config.FeaturePodLevelResize + " is disabled",
+			"plr_feature_gate_off"}
 	}
 	static := p.IsStatic()
 	if message := a.pressureMessage(desired, static); message != "" {

@@ -8,9 +8,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/allocation"
+	"seedlet.dev/core/config"
 	"seedlet.dev/core/shutdown"
 	"seedlet.dev/world"
 )
@@ -316,6 +318,9 @@ func TestRoomOfCriticalResizeIsReserved(t *testing.T) {
 	r.failingCalls = map[string]bool{"StopContainer": true}
 	r.resize("c", "1500m")
 	r.resize("b", "600m")
+	changed := r.apiServer.objects["default/c"].DeepCopy() // another client changes its status
+	changed.Status.Message = "x"
+	r.apiServer.put(changed)
 	r.apiServer.put(withRequests(apiPodNamed("d", "u4"), "300m", 0))
 	r.advance(time.Second)
 	r.failingCalls = nil
@@ -385,5 +390,57 @@ func TestActuatedPodAsAWhole(t *testing.T) {
 	fails = false
 	if r.advance(2 * time.Minute); actuated() != "1500m" {
 		t.Errorf("then %s", actuated())
+	}
+}
+
+// A kubelet without the feature records nothing of the resources of a pod as a whole: the pod has
+// those that it was created with. A pod that may have been resized was given them, if the feature
+// is on.
+func TestRecordWithoutPodAsWhole(t *testing.T) {
+	r := newResizeNode()
+	own := &v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse("1")}}
+	r.agent.state.Allocation.Allocated.Set("u1", allocation.Resources{})
+	p := apiPodNamed("a", "u1")
+	p.Spec.Resources = own
+	for _, test := range []struct {
+		generation int64
+		features   []string
+		known      bool
+	}{
+		{1, []string{config.FeaturePodLevelResize}, true},
+		{2, []string{config.FeaturePodLevelResize}, false},
+		{2, nil, true},
+	} {
+		r.agent.state.NodeObject.Settings.DeclaredFeatures = test.features
+		p.Generation = test.generation
+		if got := r.agent.allocatedTo(p).Pod; (got == own) != test.known {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+}
+
+// A pod of which nothing is recorded was not started. If it may have been resized meanwhile, it is
+// admitted like any other.
+func TestResizedBeforeItsRecord(t *testing.T) {
+	r := newResizeNode()
+	started := apiPodNamed("a", "u1")
+	now := metav1.NewTime(r.now)
+	started.Status.StartTime = &now
+	for _, test := range []struct {
+		generation       int64
+		recorded, broken bool
+		want             bool
+	}{
+		{1, false, false, true}, {2, false, false, false},
+		{2, true, false, true}, {2, false, true, true},
+	} {
+		f := &r.agent.state.Allocation.Allocated
+		if f.Remove("u1"); test.recorded {
+			f.Set("u1", allocation.Resources{})
+		}
+		started.Generation, f.Unreadable = test.generation, test.broken
+		if got := r.agent.wasAdmitted(started); got != test.want {
+			t.Errorf("%+v: %t", test, got)
+		}
 	}
 }

@@ -202,6 +202,9 @@ func (a *Agent) handlePodCompletion(id world.OpID, r op.Record, ev world.Event) 
 		fallbacks := p.HTTPFallbacks
 		p.HandleCompletion(id, r, ev, a.podEnvFor(p))
 		a.indexCreated(p, ev.Body)
+		if r.Call == "UpdateContainerResources" {
+			a.retryResizes(triggerPodResized) // the pod may hold less now
+		}
 		a.state.Metrics.HTTPFallbacks += uint64(p.HTTPFallbacks - fallbacks)
 	}
 	if ev.Err != nil && !r.Refused { // nothing can have changed if it was not issued

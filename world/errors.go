@@ -11,17 +11,19 @@ type ErrorKind string
 
 // The kinds of error. Each kind states whether the operation may have taken effect.
 const (
-	KindNotFound    ErrorKind = "NotFound"    // the object does not exist; no effect
-	KindExists      ErrorKind = "Exists"      // the name is taken; no effect
-	KindConflict    ErrorKind = "Conflict"    // the object has changed since it was read; no effect
-	KindThrottled   ErrorKind = "Throttled"   // rate limited, a later retry is fine; no effect
-	KindInvalid     ErrorKind = "Invalid"     // the request can never succeed unchanged; no effect
-	KindRefused     ErrorKind = "Refused"     // not permitted; no effect
-	KindExhausted   ErrorKind = "Exhausted"   // no space, memory or quota left; no effect
-	KindCanceled    ErrorKind = "Canceled"    // canceled before it started; no effect
-	KindUnavailable ErrorKind = "Unavailable" // the other side is unreachable; effect unknown
-	KindTimeout     ErrorKind = "Timeout"     // no response in time; effect unknown
-	KindInternal    ErrorKind = "Internal"    // any other error; effect unknown
+	KindNotFound  ErrorKind = "NotFound"  // the object does not exist; no effect
+	KindExists    ErrorKind = "Exists"    // the name is taken; no effect
+	KindConflict  ErrorKind = "Conflict"  // the object has changed since it was read; no effect
+	KindThrottled ErrorKind = "Throttled" // rate limited, a later retry is fine; no effect
+	KindInvalid   ErrorKind = "Invalid"   // the request can never succeed unchanged; no effect
+	KindRefused   ErrorKind = "Refused"   // not permitted; no effect
+	// KindUnimplemented is that of a call that the other side does not have; no effect.
+	KindUnimplemented ErrorKind = "Unimplemented"
+	KindExhausted     ErrorKind = "Exhausted"   // no space, memory or quota left; no effect
+	KindCanceled      ErrorKind = "Canceled"    // canceled before it started; no effect
+	KindUnavailable   ErrorKind = "Unavailable" // the other side is unreachable; effect unknown
+	KindTimeout       ErrorKind = "Timeout"     // no response in time; effect unknown
+	KindInternal      ErrorKind = "Internal"    // any other error; effect unknown
 )
 
 // Error is the error of a failed operation. It is plain data, so that it can be recorded and

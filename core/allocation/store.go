@@ -45,6 +45,8 @@ type Store struct {
 	Dir       string `json:"dir"` // of the files
 	Allocated File   `json:"allocated"`
 	Actuated  File   `json:"actuated"`
+	// Waiting are the UIDs of the pods that are planned again after the next write, sorted.
+	Waiting []string `json:"waiting,omitempty"`
 }
 
 // File is one file: what it is to hold, and how much of that is on the disk.
@@ -58,6 +60,8 @@ type File struct {
 	Writing     uint64 `json:"writing,omitempty"`
 	StoredHash  uint64 `json:"storedHash,omitempty"` // of the content
 	WritingHash uint64 `json:"writingHash,omitempty"`
+	// Unreadable is set if there may be a file whose content this agent does not know.
+	Unreadable bool `json:"unreadable,omitempty"`
 	// DirMissing is set if the last write has found no directory.
 	DirMissing bool       `json:"dirMissing,omitempty"`
 	Op         world.OpID `json:"op,omitempty"`
@@ -142,10 +146,31 @@ func (s *Store) SetActuated(uid string, amounts map[string]Amounts,
 	return f.Set(uid, r)
 }
 
+// MustWait reports whether a pod has to wait with its start until what is allocated to it is on the
+// disk, and has it planned then. A disk that cannot be written to holds up no pod.
+func (s *Store) MustWait(uid string) bool {
+	f := &s.Allocated
+	if e := f.Pods[uid]; e == nil || e.Change <= f.Stored || f.Failures > 0 {
+		return false
+	}
+	if at, found := slices.BinarySearch(s.Waiting, uid); !found {
+		s.Waiting = slices.Insert(s.Waiting, at, uid)
+	}
+	return true
+}
+
 // RecordedAmounts returns what a container of a pod had when that was recorded last; false if it
 // was not.
 func (s *Store) RecordedAmounts(uid, container string) (Amounts, bool) {
 	return recorded(&s.Actuated, uid, container)
+}
+
+// RecordedWhole returns what a pod as a whole had when that was recorded last; nil if it was not.
+func (s *Store) RecordedWhole(uid string) *v1.ResourceRequirements {
+	if e := s.Actuated.Pods[uid]; e != nil {
+		return e.Resources.Pod
+	}
+	return nil
 }
 
 func recorded(f *File, uid, container string) (Amounts, bool) {
@@ -217,7 +242,7 @@ func (s *Store) HandleCompletion(r op.Record, ev world.Event, effects *op.Effect
 	f.NotBefore = ev.Time.Add(timer.Backoff(f.Failures, backoffInitial, backoffMax))
 	switch {
 	case r.Call == "ReadFiles" && f.Failures >= readsMax:
-		f.Loaded, f.Failures, f.NotBefore = true, 0, time.Time{}
+		f.Loaded, f.Unreadable, f.Failures, f.NotBefore = true, true, 0, time.Time{}
 		effects.Log(world.LevelError, "the recorded resources of pods cannot be read: pods have those "+
 			"of their specs", "path", r.Subject, "err", failed.Error())
 	case r.Call != "ReadFiles" && f.Failures == 1:
@@ -246,6 +271,7 @@ func (f *File) load(data []byte, path string, effects *op.Effects) {
 		_, err = document.Decode([]byte(c.Data), &content)
 	}
 	if err != nil {
+		f.Unreadable = true
 		effects.Log(world.LevelError, "the recorded resources of pods are damaged and count as none: "+
 			"pods have those of their specs", "path", path, "err", err.Error())
 		return

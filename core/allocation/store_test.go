@@ -3,6 +3,7 @@ package allocation
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -263,5 +264,27 @@ func TestActuated(t *testing.T) {
 		if !s.SetActuated("a", change, &v1.ResourceRequirements{}) {
 			t.Errorf("%v is no change", change)
 		}
+	}
+}
+
+// A pod waits with its start for its entry, but not for a disk that cannot be written to.
+func TestMustWait(t *testing.T) {
+	s := Store{Allocated: File{Loaded: true}}
+	s.Allocated.Set("b", Resources{})
+	s.Allocated.Set("a", Resources{})
+	for _, uid := range []string{"b", "a", "a"} {
+		if !s.MustWait(uid) {
+			t.Errorf("%s does not wait", uid)
+		}
+	}
+	if s.MustWait("c") || !slices.Equal(s.Waiting, []string{"a", "b"}) {
+		t.Errorf("waiting are %v", s.Waiting)
+	}
+	s.Allocated.Stored = 1
+	if s.MustWait("b") || !s.MustWait("a") {
+		t.Error("b is on the disk, and a is not")
+	}
+	if s.Allocated.Failures = 1; s.MustWait("a") {
+		t.Error("a waits for a disk that cannot be written to")
 	}
 }

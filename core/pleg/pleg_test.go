@@ -186,7 +186,7 @@ func TestStreamBacksOff(t *testing.T) {
 func TestUnsupportedStreamIsNotRetried(t *testing.T) {
 	b := &harness{stream: Stream{Enabled: true}}
 	b.planStream(0)
-	b.breakStream(0, world.KindInvalid)
+	b.breakStream(0, world.KindUnimplemented)
 	if b.planStream(time.Hour); b.stream.Op != 0 {
 		t.Error("issued again")
 	}

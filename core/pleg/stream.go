@@ -117,7 +117,7 @@ func (s *Stream) HandleCompletion(id world.OpID, ev world.Event, effects *op.Eff
 		return
 	}
 	s.FailedTotal++
-	if ev.Err.Has(world.KindInvalid) {
+	if ev.Err.Has(world.KindUnimplemented) {
 		s.Unsupported = true
 		effects.Log(world.LevelInfo,
 			"the runtime does not support container events, relisting every second")

@@ -74,6 +74,12 @@ type Env struct {
 	// RecordedAmounts returns what a container of the pod had when that was recorded last; nil if
 	// nothing is recorded.
 	RecordedAmounts func(uid, container string) (allocation.Amounts, bool)
+	// RecordedWhole returns what the pod as a whole had then; nil if that was not recorded.
+	RecordedWhole func(uid string) *v1.ResourceRequirements
+	// MustWaitForRecord reports whether a pod has to wait with its sandbox until it is recorded what
+	// is allocated to it, and has the pod planned then; nil if none has to. Otherwise an agent that
+	// is started after a resize of the pod would take what that asks for as allocated.
+	MustWaitForRecord func(uid string) bool
 	// MustWaitForTier reports whether a pod has to wait with its cgroup until those above it are set,
 	// and has the pod planned then; nil if none has to.
 	MustWaitForTier func(uid string, class v1.PodQOSClass) bool
@@ -246,7 +252,7 @@ func (p *Pod) replaceSandbox(env *Env, w *wakeTimer) {
 	}
 	handler, ok := p.runtimeHandler(env)
 	if !ok || !p.allocateIDs(handler, env, w) ||
-		p.setCgroup(nil, attempt, env) {
+		p.setCgroup(nil, attempt, env) || env.MustWaitForRecord != nil && env.MustWaitForRecord(p.UID) {
 		return
 	}
 	p.recordSandboxEvents(env)

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	podresources "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -37,6 +39,12 @@ type Resize struct {
 	// MakingRoom is set while other pods are preempted for Desired: what becomes free is reserved
 	// for it.
 	MakingRoom bool `json:"makingRoom,omitempty"`
+
+	// HeldAsWhole are the resources of the pod as a whole that its cgroup may have instead of the
+	// allocated ones; nil if it has none else.
+	HeldAsWhole *v1.ResourceRequirements `json:"heldAsWhole,omitempty"`
+	// WholeRecalled is set once it was looked up what an earlier agent has recorded of that.
+	WholeRecalled bool `json:"wholeRecalled,omitempty"`
 
 	Pending    *ResizeState `json:"pending,omitempty"`    // Desired is not allocated
 	InProgress *ResizeState `json:"inProgress,omitempty"` // the allocated resources are being set
@@ -100,11 +108,14 @@ func (p *Pod) setSpec(object *v1.Pod, recorded *allocation.Resources, now time.T
 	default:
 		p.Spec = object
 	}
-	if r.Desired, r.MakingRoom = nil, false; p.Spec != object {
+	previous := r.Desired
+	if r.Desired = nil; p.Spec != object {
 		r.Desired = object
 	} else {
 		r.Pending = nil
 	}
+	r.MakingRoom = r.MakingRoom && r.Desired != nil && previous != nil &&
+		equality.Semantic.DeepEqual(allocation.Of(r.Desired), allocation.Of(previous))
 	if isFirst {
 		p.recallResize(now)
 	}
@@ -119,6 +130,9 @@ func (p *Pod) ApplyGrant(env *Env) {
 	r := &p.Resize
 	granted, source := allocation.Of(r.Granted), p.Source()
 	generation := r.Granted.Generation
+	if held := p.Spec.Spec.Resources; !equality.Semantic.DeepEqual(held, granted.Pod) {
+		r.HeldAsWhole = cmp.Or(r.HeldAsWhole, held)
+	}
 	p.Spec = granted.Apply(source)
 	if r.Desired, r.Granted, r.Pending = nil, nil, nil; p.Spec != source {
 		r.Desired = source
@@ -249,13 +263,34 @@ func (p *Pod) recallAmounts(env *Env) bool {
 		if p.Spec.Generation > 1 {
 			a.VerifyAt = env.Effects.Now().Add(env.Node.RuntimeTimeout)
 		}
-		if a.Recalled = true; a.Last != nil && a.Reported != nil {
+		a.Recalled = true
+		isAsAllocated := a.Last != nil && a.Reported != nil &&
+			*a.Last == allocation.AmountsOf(p.Spec, container) &&
+			*a.Reported == *reportedAmounts(p.criPod(env).ContainerResources(container))
+		if a.Last != nil && a.Reported != nil && !isAsAllocated {
 			if more := a.Last.Max(a.Reported.Known(*a.Last)); more != *a.Last {
 				a.Attempted = &more
 			}
 		}
 	})
 	return complete
+}
+
+// recallWhole looks up once what the pod as a whole had when that was recorded last. If something
+// else is allocated, an earlier agent may not have set that.
+func (p *Pod) recallWhole(env *Env) {
+	r := &p.Resize
+	if r.WholeRecalled || env.RecordedWhole == nil {
+		return
+	}
+	r.WholeRecalled = true
+	recorded := env.RecordedWhole(p.UID)
+	if recorded == nil || equality.Semantic.DeepEqual(recorded, p.Spec.Spec.Resources) {
+		return
+	}
+	if r.HeldAsWhole = recorded; r.InProgress == nil {
+		r.InProgress = &ResizeState{Generation: p.Spec.Generation, Since: env.Effects.Now()}
+	}
 }
 
 // verifyAmounts looks whether an update of unknown outcome has taken effect after a later one.
@@ -328,6 +363,7 @@ func (p *Pod) syncResources(sandbox *Sandbox, env *Env, w *wakeTimer) bool {
 		return true
 	}
 	p.verifyAmounts(env, w)
+	p.recallWhole(env)
 	r := &p.Resize
 	unsettled := p.hasUnsettled()
 	if unsettled && r.InProgress == nil {
@@ -348,7 +384,7 @@ func (p *Pod) syncResources(sandbox *Sandbox, env *Env, w *wakeTimer) bool {
 	if r.Failures, r.NotBefore = 0, (time.Time{}); r.InProgress != nil {
 		p.recordEvent(env, "", normal, "ResizeCompleted", "%s",
 			resizeMessage("Pod resize completed", p.Spec, r.InProgress.Generation, ""))
-		r.InProgress = nil
+		r.InProgress, r.HeldAsWhole = nil, nil
 		p.countResize(true, env)
 	}
 	return false
@@ -509,9 +545,10 @@ func (p *Pod) handleResizeCompletion(id world.OpID, r op.Record, ev world.Event,
 }
 
 // isUnimplemented reports whether the runtime does not have a call. containerd 2.2 has it and says
-// that it is not implemented (containerd/containerd#13023).
+// that it is not implemented, in an error without a code (containerd/containerd#13023).
 func isUnimplemented(err *world.Error) bool {
-	return err.Has(world.KindInvalid) || err != nil && strings.Contains(err.Message, "not implemented")
+	return err.Has(world.KindUnimplemented) ||
+		err.Has(world.KindInternal) && strings.Contains(err.Message, "not implemented")
 }
 
 // failResize records that the allocated resources could not be set.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	podresources "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/allocation"
@@ -155,7 +156,7 @@ func TestResizeWithRestart(t *testing.T) {
 // A runtime that does not know the announcement is no obstacle; one that refuses it is.
 func TestRefusedAnnouncement(t *testing.T) {
 	for _, refused := range []*world.Error{
-		world.Errorf(world.KindInvalid, "UpdatePodSandboxResources", "unknown method"),
+		world.Errorf(world.KindUnimplemented, "UpdatePodSandboxResources", "unknown method"),
 		world.Errorf(world.KindInternal, "UpdatePodSandboxResources", "not implemented"),
 	} {
 		r := newResizeHarness(t, "1", "100Mi")
@@ -163,12 +164,17 @@ func TestRefusedAnnouncement(t *testing.T) {
 		r.next(refused)
 		r.expect("pod 200, container 200")
 	}
-	r := newResizeHarness(t, "1", "100Mi")
-	r.allocate("1", "200Mi")
-	r.next(world.Errorf(world.KindInternal, "UpdatePodSandboxResources", "no"))
-	r.expect("")
-	r.now = r.now.Add(time.Minute)
-	r.expect("announce 200, pod 200, container 200")
+	for _, refused := range []*world.Error{
+		world.Errorf(world.KindInternal, "UpdatePodSandboxResources", "no"),
+		world.Errorf(world.KindInvalid, "UpdatePodSandboxResources", "cannot plug that much"),
+	} {
+		r := newResizeHarness(t, "1", "100Mi")
+		r.allocate("1", "200Mi")
+		r.next(refused)
+		r.expect("")
+		r.now = r.now.Add(time.Minute)
+		r.expect("announce 200, pod 200, container 200")
+	}
 }
 
 // A pod whose cgroup cannot grow yet gets no container that is larger than it.
@@ -577,4 +583,82 @@ func TestReportedBeyondRecords(t *testing.T) {
 		CpuPeriod: 100_000, CpuQuota: 100_000, MemoryLimitInBytes: 200 << 20})
 	r.env.RecordedAmounts = func(string, string) (allocation.Amounts, bool) { return recorded, true }
 	r.expect("announce 200, pod 200, measure, container 100, announce 100, pod 100")
+}
+
+// A container that has its limit of CPU from the pod as a whole is recalled as it was: the runtime
+// reports the limit as its request.
+func TestRecallOfLimitOfPodAsWhole(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.pod.Spec = r.pod.Spec.DeepCopy()
+	r.pod.Spec.Generation = 2
+	r.pod.Spec.Spec.Resources = &v1.ResourceRequirements{Limits: resources("2", "100Mi")}
+	r.pod.Spec.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+	c := &r.pod.Containers[0]
+	recorded := allocation.AmountsOf(r.pod.Spec, &r.pod.Spec.Spec.Containers[0])
+	r.pod.Cgroup, c.Actuation, c.Inspected, c.Resources = Cgroup{}, Actuation{}, Running, nil
+	c.Actuation.Reported = reportedAmounts(&runtimeapi.LinuxContainerResources{CpuShares: 2048,
+		CpuPeriod: 100_000, CpuQuota: 200_000, MemoryLimitInBytes: 100 << 20})
+	r.env.RecordedAmounts = func(string, string) (allocation.Amounts, bool) { return recorded, true }
+	r.expect("pod 100")
+	if r.pod.Resize.InProgress != nil || c.Actuation.Attempted != nil {
+		t.Errorf("a resize out of nothing: %+v, %+v", r.pod.Resize.InProgress, c.Actuation)
+	}
+}
+
+// An agent that was killed between the record of what is allocated to a pod as a whole and its
+// cgroup goes on with that. Until it is done, the pod holds what it had.
+func TestRecallOfPodAsWhole(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.pod.Spec = r.pod.Spec.DeepCopy()
+	r.pod.Spec.Spec.Resources = &v1.ResourceRequirements{Requests: resources("1", "100Mi"),
+		Limits: resources("1", "100Mi")}
+	r.pod.Cgroup, r.pod.Resize.WholeRecalled = Cgroup{}, false
+	r.env.RecordedWhole = func(string) *v1.ResourceRequirements {
+		return &v1.ResourceRequirements{Requests: resources("3", "100Mi"),
+			Limits: resources("3", "100Mi")}
+	}
+	requested := func() string {
+		all := podresources.PodRequests(r.pod.AllocatedPod(), podresources.PodResourcesOptions{})
+		return all.Cpu().String()
+	}
+	got := r.next(nil)
+	if got != "announce 100" || requested() != "3" {
+		t.Errorf("%s, and the pod holds %s CPUs", got, requested())
+	}
+	r.expect("pod 100")
+	if requested() != "1" || r.pod.Resize.InProgress != nil {
+		t.Errorf("in the end it holds %s CPUs: %+v", requested(), r.pod.Resize)
+	}
+}
+
+// A pod that gives up resources holds them until it has given them up.
+func TestHeldWhileResizing(t *testing.T) {
+	r := newResizeHarness(t, "2", "100Mi")
+	requested := func() string {
+		all := podresources.PodRequests(r.pod.AllocatedPod(), podresources.PodResourcesOptions{})
+		return all.Cpu().String() + " " + all.Memory().String()
+	}
+	for _, step := range []struct {
+		cpu, memory, during, after string
+	}{
+		{"1", "200Mi", "2 200Mi", "1 200Mi"},
+		{"3", "200Mi", "3 200Mi", "3 200Mi"},
+	} {
+		r.allocate(step.cpu, step.memory)
+		if got := requested(); got != step.during {
+			t.Errorf("%+v: it holds %s", step, got)
+		}
+		for r.next(nil) != "" {
+		}
+		if got := requested(); got != step.after {
+			t.Errorf("%+v: in the end it holds %s", step, got)
+		}
+	}
+	smaller := r.pod.Source().DeepCopy()
+	smaller.Generation++
+	smaller.Spec.Containers[0].Resources.Requests = resources("1", "100Mi")
+	r.pod.SetDesired(smaller, nil, r.now)
+	if r.pod.Grant(); requested() != "3 200Mi" {
+		t.Errorf("before the decision is on the disk it holds %s", requested())
+	}
 }

@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"cmp"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	podresources "k8s.io/component-helpers/resource"
@@ -40,13 +42,13 @@ func (p *Pod) MayBecomeTerminal() bool {
 }
 
 // AllocatedPod returns a pod whose requests are the resources that this pod holds on the node: the
-// pod itself, or for an orphaned pod the allocation in the annotation of its sandbox.
+// pod itself, or for an orphaned pod the allocation in the annotation of its sandbox. While a
+// resize is not carried out, the pod holds the larger of what it has and of what it is to get: what
+// it gives up is free once it has given it up. Upstream: the option UseStatusResources in
+// pkg/scheduler/framework/types.go.
 func (p *Pod) AllocatedPod() *v1.Pod {
-	switch {
-	case p.Resize.Granted != nil:
-		return p.Resize.Granted
-	case p.Spec != nil:
-		return p.Spec
+	if p.Spec != nil {
+		return p.heldSpec()
 	}
 	pod := &v1.Pod{}
 	if s := p.CurrentSandbox(); s != nil {
@@ -56,21 +58,47 @@ func (p *Pod) AllocatedPod() *v1.Pod {
 	return pod
 }
 
+func (p *Pod) heldSpec() *v1.Pod {
+	r := &p.Resize
+	if r.InProgress == nil && r.Granted == nil {
+		return p.Spec
+	}
+	held, _ := p.boundedSpec()
+	before := held
+	if r.HeldAsWhole != nil {
+		whole := *p.Spec
+		whole.Spec.Resources = r.HeldAsWhole
+		before = &whole
+	}
+	return withMostRequests(held, before, cmp.Or(r.Granted, held))
+}
+
 // ReservedPod returns the pod with the larger of what it holds and what it is resized to, of each
 // resource.
 func (p *Pod) ReservedPod() *v1.Pod {
 	held := p.AllocatedPod()
-	if p.Resize.Desired == nil {
-		return held
-	}
+	return withMostRequests(held, cmp.Or(p.Resize.Desired, held))
+}
+
+// withMostRequests returns a pod that requests the most of each resource that it or the others
+// request: itself if that is its own.
+func withMostRequests(pod *v1.Pod, others ...*v1.Pod) *v1.Pod {
 	options := podresources.PodResourcesOptions{ExcludeOverhead: true}
-	most := podresources.PodRequests(held, options)
-	for name, q := range podresources.PodRequests(p.Resize.Desired, options) { //ordered: into a map
-		if have := most[name]; q.Cmp(have) > 0 {
-			most[name] = q
+	most, isOwn := podresources.PodRequests(pod, options), true
+	for _, other := range others {
+		if other == pod {
+			continue
+		}
+		for name, q := range podresources.PodRequests(other, options) { //ordered: into a map
+			if have := most[name]; q.Cmp(have) > 0 {
+				most[name], isOwn = q, false
+			}
 		}
 	}
-	reserved := *held
-	reserved.Spec.Resources = &v1.ResourceRequirements{Requests: most}
-	return &reserved
+	if isOwn {
+		return pod
+	}
+	changed := *pod
+	changed.Spec.Resources = &v1.ResourceRequirements{Requests: most}
+	return &changed
 }

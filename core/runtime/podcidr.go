@@ -62,7 +62,7 @@ func (c *PodCIDR) Plan(effects *op.Effects) time.Time {
 func (c *PodCIDR) HandleCompletion(ev world.Event, effects *op.Effects) {
 	sent := c.InFlight
 	c.Op, c.InFlight = 0, ""
-	if ev.Err != nil && ev.Err.Kind != world.KindInvalid {
+	if ev.Err != nil && ev.Err.Kind != world.KindUnimplemented {
 		if c.Problem == "" {
 			effects.Log(world.LevelWarning, "the runtime did not accept the pod CIDR", "podCIDR", sent,
 				"err", ev.Err.Error())

@@ -182,7 +182,7 @@ func (r *Runtime) recordStartup(now time.Time) {
 }
 
 func (r *Runtime) recordFailure(rec op.Record, ev world.Event, effects *op.Effects) {
-	if rec.Call == "RuntimeConfig" && ev.Err.Kind == world.KindInvalid {
+	if rec.Call == "RuntimeConfig" && ev.Err.Kind == world.KindUnimplemented {
 		r.ConfigKnown = true // containerd before 2.0 does not support the call
 		return
 	}

@@ -191,7 +191,7 @@ func TestErrors(t *testing.T) {
 		{&runtimeapi.PullImageRequest{}, status.Error(codes.AlreadyExists, "x"), world.KindExists},
 		{&runtimeapi.PullImageRequest{}, status.Error(codes.InvalidArgument, "x"), world.KindInvalid},
 		{&runtimeapi.RuntimeConfigRequest{}, status.Error(codes.Unimplemented, "x"),
-			world.KindInvalid},
+			world.KindUnimplemented},
 		{&runtimeapi.PullImageRequest{}, status.Error(codes.PermissionDenied, "x"),
 			world.KindRefused},
 		{&runtimeapi.PullImageRequest{}, status.Error(codes.Unauthenticated, "x"), world.KindRefused},

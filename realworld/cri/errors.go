@@ -31,8 +31,10 @@ func kindOf(op string, code codes.Code, message string, err error) world.ErrorKi
 		return world.KindNotFound
 	case codes.AlreadyExists:
 		return world.KindExists
-	case codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented:
+	case codes.InvalidArgument, codes.OutOfRange:
 		return world.KindInvalid
+	case codes.Unimplemented:
+		return world.KindUnimplemented
 	case codes.PermissionDenied, codes.Unauthenticated:
 		return world.KindRefused
 	case codes.ResourceExhausted:

@@ -47,7 +47,7 @@ func TestStreamEnds(t *testing.T) {
 			time.Minute, world.KindInternal},
 		{"unimplemented", func(context.Context) error {
 			return status.Error(codes.Unimplemented, "x")
-		}, time.Minute, world.KindInvalid},
+		}, time.Minute, world.KindUnimplemented},
 		{"at its deadline", hang, 300 * time.Millisecond, world.KindTimeout},
 	}
 	for _, c := range cases {

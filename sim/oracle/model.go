@@ -182,6 +182,9 @@ func (m *model) applyContainer(f *truth.Fact) {
 		c.pod.collected = c.pod.collected || byAgent && !c.pod.terminalAt.IsZero() && c.pod.spec != nil
 		delete(m.containers, c.id)
 		delete(m.logLinks, c.linkName)
+		if p := c.pod; !byAgent && p.spec != nil && p.hasExitedForGood() {
+			p.endedBeforeRemoval = true
+		}
 		c.pod.dropContainer(c)
 	case truth.StopRequested:
 		if c.stopRequestedAt.IsZero() {

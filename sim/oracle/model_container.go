@@ -111,7 +111,7 @@ func (c *container) applyStart(now time.Time) {
 	}
 	c.state, c.startedAt = running, now
 	c.pod.liveContainers++
-	c.pod.lastStartedAt = now
+	c.pod.lastStartedAt, c.pod.endedBeforeRemoval = now, false
 	if c.pod.firstStartedAt.IsZero() {
 		c.pod.firstStartedAt = now
 	}

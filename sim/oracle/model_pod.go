@@ -60,8 +60,11 @@ type pod struct {
 
 	removedByHand   bool      // an administrator has removed a sandbox of it
 	removedByHandAt time.Time // the last time
-	countLost       bool      // and no agent knows the containers that were in it
-	collected       bool      // the agent has removed a container of it for the space, after its end
+	// endedBeforeRemoval is set if all its containers had ended for good before their records were
+	// removed by hand, and none has started since.
+	endedBeforeRemoval bool
+	countLost          bool // and no agent knows the containers that were in it
+	collected          bool // the agent has removed a container of it for the space, after its end
 
 	usages []*usage        // of what has a limit
 	peaks  map[string]peak // of what counts for limits of ephemeral-storage

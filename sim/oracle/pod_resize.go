@@ -268,8 +268,22 @@ func (p *pod) newestSpec() *v1.Pod {
 }
 
 // leastRequests and mostRequests return the bounds of what the pod may have allocated: a resize may
-// be allocated, and its cgroup not changed yet.
-func (p *pod) leastRequests(name v1.ResourceName) int64 { return slices.Min(p.allRequests(name)) }
+// be allocated, and its cgroup not changed yet. What a pod gives up it holds until its cgroup has
+// less.
+func (p *pod) leastRequests(name v1.ResourceName) int64 {
+	least, isHeld := int64(0), false
+	for _, spec := range p.specs {
+		if p.liveContainers > 0 && name != v1.ResourcePods && p.hasResourcesOf(spec) {
+			if amount := amountRequested(spec, name); !isHeld || amount < least {
+				least, isHeld = amount, true
+			}
+		}
+	}
+	if isHeld {
+		return least
+	}
+	return slices.Min(p.allRequests(name))
+}
 
 func (p *pod) mostRequests(name v1.ResourceName) int64 { return slices.Max(p.allRequests(name)) }
 
@@ -279,13 +293,17 @@ func (p *pod) allRequests(name v1.ResourceName) []int64 {
 		return all
 	}
 	for _, spec := range p.specs {
-		amount, _ := aggregateResources(spec, name, false)
-		if name != v1.ResourceCPU {
-			amount /= 1000
-		}
-		all = append(all, amount)
+		all = append(all, amountRequested(spec, name))
 	}
 	return all
+}
+
+func amountRequested(spec *v1.Pod, name v1.ResourceName) int64 {
+	amount, _ := aggregateResources(spec, name, false)
+	if name != v1.ResourceCPU {
+		amount /= 1000
+	}
+	return amount
 }
 
 // hasResourcesOf reports whether the pod's cgroup has the resources of a spec.
@@ -383,7 +401,7 @@ func (p *pod) resourcesProblem(s *sandbox, want *v1.Pod) string {
 	}
 	for _, c := range p.containers {
 		spec := containerOf(want, c.name)
-		if c.state != running || c.sandbox != s || spec == nil {
+		if c.state != running || c.sandbox != s || spec == nil || p.isEphemeral(c.name) {
 			continue
 		}
 		limits := p.model.opts.resourcesOf(want, spec)

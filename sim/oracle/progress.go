@@ -162,7 +162,8 @@ func (p *pod) sandboxProblem(now time.Time) string {
 		return "it must be terminal, but its sandbox is still ready"
 	case p.mustBeTerminal():
 		return ""
-	case (p.removedByHand || p.collected) && p.servedTerminal != "" && p.liveContainers == 0:
+	case (p.removedByHand || p.collected) && p.liveContainers == 0 &&
+		(p.servedTerminal != "" || p.endedBeforeRemoval):
 		return "" // what was left of a terminal pod was removed
 	case p.hasRunBefore() && p.liveContainers == 0 && (newest == nil || !newest.ready):
 		return ""

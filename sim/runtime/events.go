@@ -79,7 +79,8 @@ func (r *Runtime) clearEvents() { r.events.buffered, r.events.lostSends = nil, 0
 // openStream opens a stream. The call completes when the stream ends.
 func (r *Runtime) openStream(call *wire.Call) {
 	if r.opts.Containerd16 {
-		call.Fail(world.Errorf(world.KindInvalid, call.Name, "unknown method GetContainerEvents"))
+		call.Fail(world.Errorf(world.KindUnimplemented, call.Name,
+			"unknown method GetContainerEvents"))
 		return
 	}
 	if call.IsCallerGone() {

@@ -129,7 +129,7 @@ func TestStreamsEnd(t *testing.T) {
 	}{
 		"broken":      {nil, (*Runtime).BreakStreams, world.KindUnavailable},
 		"restart":     {nil, func(r *Runtime) { r.Restart(time.Second) }, world.KindUnavailable},
-		"not offered": {func(o *Options) { o.Containerd16 = true }, nil, world.KindInvalid},
+		"not offered": {func(o *Options) { o.Containerd16 = true }, nil, world.KindUnimplemented},
 		"error after": {withOutcomes(outcomes{"GetEvents": {{ErrorAfter: broken}}}),
 			(*Runtime).BreakStreams,
 			world.KindInternal},

@@ -90,7 +90,7 @@ func (r *Runtime) updateSandboxResources(call *wire.Call,
 	req *runtimeapi.UpdatePodSandboxResourcesRequest) {
 	switch s := r.sandboxes[req.PodSandboxId]; {
 	case r.opts.Containerd16:
-		call.Fail(world.Errorf(world.KindInvalid, call.Name,
+		call.Fail(world.Errorf(world.KindUnimplemented, call.Name,
 			"unknown method UpdatePodSandboxResources"))
 	case s == nil:
 		call.Fail(noSandbox(call, req.PodSandboxId))

@@ -206,7 +206,7 @@ func (r *Runtime) serveRuntimeInfo(call *wire.Call) {
 		}, RuntimeHandlers: r.runtimeHandlers()})
 	case *runtimeapi.RuntimeConfigRequest:
 		if r.opts.Containerd16 {
-			call.Fail(world.Errorf(world.KindInvalid, call.Name, "unknown method RuntimeConfig"))
+			call.Fail(world.Errorf(world.KindUnimplemented, call.Name, "unknown method RuntimeConfig"))
 			return
 		}
 		driver := runtimeapi.CgroupDriver_CGROUPFS

@@ -32,7 +32,7 @@ func Events(t *testing.T, w EventRuntime) {
 func NoEvents(t *testing.T, w Runtime) {
 	runCases(t, w, 300, []criCase{
 		{"the runtime does not support the stream", func(p *pod) {
-			p.mustFail(&runtimeapi.GetEventsRequest{}, world.KindInvalid)
+			p.mustFail(&runtimeapi.GetEventsRequest{}, world.KindUnimplemented)
 		}},
 	})
 }
