@@ -408,7 +408,7 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 			return true
 		}
 	}
-	victims, ok := admission.Victims(check.Pod, check.Static, failures, candidates)
+	victims, ok := check.Victims(failures, candidates)
 	for _, v := range victims {
 		a.effects.RecordEvent(pod.ObjectReference(v), v1.EventTypeWarning, admission.PreemptedReason,
 			admission.PreemptedMessage)

@@ -183,10 +183,7 @@ func (a *Agent) planResizes() time.Time {
 	if !a.hasListedEverything() || a.state.Shutdown.Undecided() {
 		return a.state.Now.Add(resizeFirstRetryPeriod)
 	}
-	uids := slices.Sorted(maps.Keys(a.resizing))
-	slices.SortStableFunc(uids, func(x, y string) int {
-		return compareResizes(a.state.Pods[x], a.state.Pods[y])
-	})
+	uids := a.sortedResizes()
 	trigger := cmp.Or(a.state.Metrics.ResizeTrigger, triggerPeriodic)
 	a.state.Metrics.ResizeTrigger = ""
 	for _, uid := range uids {
@@ -203,6 +200,27 @@ func (a *Agent) planResizes() time.Time {
 		return time.Time{}
 	}
 	return a.state.Now.Add(resizeRetryPeriod)
+}
+
+// sortedResizes returns the UIDs of the pods that wait for a resize, in the order in which they are
+// looked at.
+func (a *Agent) sortedResizes() []string {
+	uids := slices.Sorted(maps.Keys(a.resizing))
+	ranks := make(map[string]resizeRank, len(uids))
+	for _, uid := range uids {
+		if p := a.state.Pods[uid]; p != nil && p.Resize.Desired != nil {
+			ranks[uid] = rankResize(p)
+		}
+	}
+	slices.SortStableFunc(uids, func(x, y string) int {
+		xr, xWaits := ranks[x]
+		yr, yWaits := ranks[y]
+		if !xWaits || !yWaits {
+			return 0
+		}
+		return compareResizes(xr, yr)
+	})
+	return uids
 }
 
 // planResize takes the next step of one waiting resize. trigger is why it is looked at.
@@ -251,6 +269,10 @@ func (a *Agent) checkResize(p *pod.Pod) denial {
 			"plr_feature_gate_off"}
 	}
 	static := p.IsStatic()
+	if !static && (p.OverBudget || pod.ExceedsBudget(desired)) {
+		return denial{v1.PodReasonInfeasible, "The pod needs more than one pod may have.",
+			"budget_exceeded"}
+	}
 	if message := a.pressureMessage(desired, static); message != "" {
 		return denial{reason: v1.PodReasonDeferred, message: message}
 	}
@@ -279,35 +301,40 @@ func (a *Agent) othersForResize(p *pod.Pod) []*v1.Pod {
 	return others
 }
 
+// resizeRank is what decides when the resize of a pod is looked at.
+type resizeRank struct {
+	increases int // zero if it asks for no more than the pod has
+	priority  int32
+	class     int // zero: Guaranteed
+	since     time.Time
+}
+
+func rankResize(p *pod.Pod) (r resizeRank) {
+	if p.IncreasesRequests() {
+		r.increases = 1
+	}
+	if n := p.Spec.Spec.Priority; n != nil {
+		r.priority = *n
+	}
+	if criconfig.QOS(p.Spec) != v1.PodQOSGuaranteed {
+		r.class = 1
+	}
+	if p.Resize.Pending != nil {
+		r.since = p.Resize.Pending.Since
+	}
+	return r
+}
+
 // compareResizes compares two waiting pods by whose resize is looked at first: one that asks for no
 // more than the pod has, then by priority, then Guaranteed before Burstable, then the one that
 // waits longest.
-func compareResizes(x, y *pod.Pod) int {
-	if x == nil || y == nil || x.Resize.Desired == nil || y.Resize.Desired == nil {
-		return 0
-	}
-	rank := func(p *pod.Pod) (increases int, priority int32, class int, since time.Time) {
-		if p.IncreasesRequests() {
-			increases = 1
-		}
-		if n := p.Spec.Spec.Priority; n != nil {
-			priority = *n
-		}
-		if criconfig.QOS(p.Spec) != v1.PodQOSGuaranteed {
-			class = 1
-		}
-		if p.Resize.Pending != nil {
-			since = p.Resize.Pending.Since
-		}
-		return
-	}
-	xi, xp, xc, xs := rank(x)
-	yi, yp, yc, ys := rank(y)
-	if xs.IsZero() != ys.IsZero() && xi == yi && xp == yp && xc == yc {
-		if xs.IsZero() {
+func compareResizes(x, y resizeRank) int {
+	rank := cmp.Or(x.increases-y.increases, cmp.Compare(y.priority, x.priority), x.class-y.class)
+	if rank == 0 && x.since.IsZero() != y.since.IsZero() {
+		if x.since.IsZero() {
 			return 1
 		}
 		return -1
 	}
-	return cmp.Or(xi-yi, cmp.Compare(yp, xp), xc-yc, xs.Compare(ys))
+	return cmp.Or(rank, x.since.Compare(y.since))
 }

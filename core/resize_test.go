@@ -348,7 +348,7 @@ func TestOrderOfResizes(t *testing.T) {
 	}{{"400m", "600m", true}, {"600m", "600m", false}, {"400m", "400m", false}} {
 		low.Resize.Desired = withRequests(low.Spec.DeepCopy(), test.low, 0)
 		high.Resize.Desired = withRequests(high.Spec.DeepCopy(), test.high, 9)
-		if got := compareResizes(low, high); (got < 0) != test.isLower {
+		if got := compareResizes(rankResize(low), rankResize(high)); (got < 0) != test.isLower {
 			t.Errorf("%+v: %d", test, got)
 		}
 	}

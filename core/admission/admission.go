@@ -8,6 +8,7 @@ package admission
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -150,22 +151,27 @@ func (c *Check) insufficientResources() []Failure {
 	if count := int64(len(c.OtherPods)); isLimited && count >= podsMax.Value() {
 		failures = append(failures, insufficientFailure(v1.ResourcePods, 1, count, podsMax.Value()))
 	}
-	used := map[v1.ResourceName]int64{}
-	for _, other := range c.OtherPods {
-		for name, amount := range c.Requests.of(other) { //ordered: sums
-			used[name] += amount
-		}
-	}
 	requested := requests(c.Pod)
+	maps.DeleteFunc(requested, func(name v1.ResourceName, amount int64) bool {
+		_, isLimited := c.Allocatable[name]
+		return amount == 0 ||
+			!isLimited && !strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
+	})
 	for _, name := range sortedNames(requested) {
-		quantity, isLimited := c.Allocatable[name]
-		amount, capacity := requested[name], amountOf(name, quantity)
-		isLimited = isLimited || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
-		if amount > 0 && isLimited && amount > capacity-used[name] {
-			failures = append(failures, insufficientFailure(name, amount, used[name], capacity))
+		amount, used, capacity := requested[name], c.used(name), AmountOf(name, c.Allocatable[name])
+		if amount > capacity-used {
+			failures = append(failures, insufficientFailure(name, amount, used, capacity))
 		}
 	}
 	return failures
+}
+
+// used returns how much of a resource the other pods request.
+func (c *Check) used(name v1.ResourceName) (sum int64) {
+	for _, other := range c.OtherPods {
+		sum = min(sum+c.Requests.of(other)[name], sumMax)
+	}
+	return sum
 }
 
 func insufficientFailure(name v1.ResourceName, requested, used, capacity int64) Failure {

@@ -189,7 +189,7 @@ func TestVictims(t *testing.T) {
 		for _, m := range c.need {
 			failures = append(failures, Failure{Shortage: m})
 		}
-		victims, ok := Victims(c.pod, false, failures, c.others)
+		victims, ok := (&Check{Pod: c.pod}).Victims(failures, c.others)
 		var got []string
 		for _, v := range victims {
 			got = append(got, v.Name)
@@ -235,7 +235,7 @@ func TestPodFitsWithoutTheVictims(t *testing.T) {
 			others = append(others, Candidate{Pod: other, QOS: qos})
 			check.OtherPods = append(check.OtherPods, other)
 		}
-		victims, ok := Victims(pod, false, check.Failures(), others)
+		victims, ok := check.Victims(check.Failures(), others)
 		if !ok {
 			t.Fatal("no victims, but all of them would do")
 		}

@@ -16,8 +16,14 @@ func EncodeAllocation(pod *v1.Pod) string {
 	c := v1.Container{Resources: v1.ResourceRequirements{
 		Requests: podresources.PodRequests(pod, podresources.PodResourcesOptions{})}}
 	for _, p := range hostPorts(pod) {
-		c.Ports = append(c.Ports, v1.ContainerPort{HostIP: p.ip, HostPort: p.port,
-			Protocol: v1.Protocol(p.protocol)})
+		port := v1.ContainerPort{HostPort: p.port}
+		if p.ip != allAddresses {
+			port.HostIP = p.ip
+		}
+		if protocol := v1.Protocol(p.protocol); protocol != v1.ProtocolTCP {
+			port.Protocol = protocol
+		}
+		c.Ports = append(c.Ports, port)
 	}
 	if len(c.Resources.Requests)+len(c.Ports) == 0 {
 		return ""

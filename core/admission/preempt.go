@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // PreemptedReason and PreemptedMessage are in the status of a pod that was preempted.
@@ -43,11 +42,11 @@ type Candidate struct {
 	QOS    v1.PodQOSClass
 }
 
-// Victims returns the pods to preempt so that a critical pod fits, given all its failures. Pods of
-// a better QoS class are spared if possible; within a class the pods closest to the shortage are
+// Victims returns the pods to preempt so that the pod fits if it is critical, given all its
+// failures. Pods of a better QoS class are spared if possible; within a class the pods closest to the shortage are
 // chosen. It returns false if no set of pods would do, or if a failure is not a shortage.
-func Victims(pod *v1.Pod, static bool, failures []Failure, others []Candidate) ([]*v1.Pod, bool) {
-	if !IsCritical(pod, static) {
+func (c *Check) Victims(failures []Failure, others []Candidate) ([]*v1.Pod, bool) {
+	if !IsCritical(c.Pod, c.Static) {
 		return nil, false
 	}
 	need := map[v1.ResourceName]int64{}
@@ -57,12 +56,12 @@ func Victims(pod *v1.Pod, static bool, failures []Failure, others []Candidate) (
 		}
 		need[f.Shortage.Resource] = f.Shortage.Amount
 	}
-	classes := map[v1.PodQOSClass][]*v1.Pod{}
-	var all []*v1.Pod
+	classes := map[v1.PodQOSClass][]victim{}
+	var all []victim
 	for _, o := range others {
-		if isPreemptable(pod, static, o) {
-			classes[o.QOS] = append(classes[o.QOS], o.Pod)
-			all = append(all, o.Pod)
+		if isPreemptable(c.Pod, c.Static, o) {
+			v := victim{o.Pod, c.Requests.of(o.Pod)}
+			classes[o.QOS], all = append(classes[o.QOS], v), append(all, v)
 		}
 	}
 	if len(remainingAfter(need, all)) > 0 {
@@ -73,7 +72,32 @@ func Victims(pod *v1.Pod, static bool, failures []Failure, others []Candidate) (
 		remainingAfter(need, slices.Concat(bestEffort, burstable)), classes[v1.PodQOSGuaranteed])
 	burstable = chooseVictims(remainingAfter(need, slices.Concat(bestEffort, guaranteed)), burstable)
 	bestEffort = chooseVictims(remainingAfter(need, slices.Concat(burstable, guaranteed)), bestEffort)
-	return slices.Concat(bestEffort, burstable, guaranteed), true
+	var pods []*v1.Pod
+	for _, v := range slices.Concat(bestEffort, burstable, guaranteed) {
+		pods = append(pods, v.pod)
+	}
+	return pods, true
+}
+
+// victim is a pod that may be preempted, with what it requests.
+type victim struct {
+	pod      *v1.Pod
+	requests map[v1.ResourceName]int64
+}
+
+// frees returns how much of a resource the end of the pod frees: what it requests, and one pod.
+func (v *victim) frees(name v1.ResourceName) int64 {
+	if name == v1.ResourcePods {
+		return 1
+	}
+	return v.requests[name]
+}
+
+// requestsLess reports whether the pod requests less memory than another one, or as much memory and
+// less CPU.
+func (v *victim) requestsLess(other *victim) bool {
+	return cmp.Or(cmp.Compare(v.requests[v1.ResourceMemory], other.requests[v1.ResourceMemory]),
+		cmp.Compare(v.requests[v1.ResourceCPU], other.requests[v1.ResourceCPU])) < 0
 }
 
 // isPreemptable reports whether a pod may preempt another one.
@@ -87,15 +111,16 @@ func isPreemptable(pod *v1.Pod, static bool, other Candidate) bool {
 
 // chooseVictims returns the pods whose end covers the needed amounts. It takes one pod after the
 // other: the one that leaves the least distance, and of two such pods the one that requests less.
-func chooseVictims(need map[v1.ResourceName]int64, candidates []*v1.Pod) []*v1.Pod {
-	var chosen []*v1.Pod
+func chooseVictims(need map[v1.ResourceName]int64, candidates []victim) []victim {
+	var chosen []victim
 	candidates = slices.Clone(candidates)
 	for len(need) > 0 && len(candidates) > 0 {
-		nearest := 0
+		names := sortedNames(need)
+		nearest, least := 0, 0.0
 		for i := range candidates {
-			d := cmp.Compare(distance(need, candidates[i]), distance(need, candidates[nearest]))
-			if d < 0 || d == 0 && requestsLess(candidates[i], candidates[nearest]) {
-				nearest = i
+			d := distance(need, names, &candidates[i])
+			if i == 0 || d < least || d == least && candidates[i].requestsLess(&candidates[nearest]) {
+				nearest, least = i, d
 			}
 		}
 		chosen = append(chosen, candidates[nearest])
@@ -107,10 +132,10 @@ func chooseVictims(need map[v1.ResourceName]int64, candidates []*v1.Pod) []*v1.P
 
 // distance returns how far a victim is from what is needed: the sum over the resources of the
 // squared share that would still be missing.
-func distance(need map[v1.ResourceName]int64, victim *v1.Pod) float64 {
-	sum, freed := 0.0, freedBy(victim)
-	for _, name := range sortedNames(need) {
-		if missing := float64(need[name] - freed[name]); missing > 0 {
+func distance(need map[v1.ResourceName]int64, names []v1.ResourceName, v *victim) float64 {
+	sum := 0.0
+	for _, name := range names {
+		if missing := float64(need[name] - v.frees(name)); missing > 0 {
 			share := missing / float64(need[name])
 			sum += float64(share * share) // rounded by itself, so that all processors choose the same
 		}
@@ -119,31 +144,15 @@ func distance(need map[v1.ResourceName]int64, victim *v1.Pod) float64 {
 }
 
 // remainingAfter returns what is still needed when the victims have ended.
-func remainingAfter(need map[v1.ResourceName]int64, victims []*v1.Pod) map[v1.ResourceName]int64 {
+func remainingAfter(need map[v1.ResourceName]int64, victims []victim) map[v1.ResourceName]int64 {
 	remaining := maps.Clone(need)
-	for _, pod := range victims {
-		for name, amount := range freedBy(pod) { //ordered: sums
-			if _, needed := remaining[name]; needed {
-				remaining[name] -= amount
-			}
+	for name := range need { //ordered: each by itself
+		for i := range victims {
+			remaining[name] -= victims[i].frees(name)
 		}
 	}
 	maps.DeleteFunc(remaining, func(_ v1.ResourceName, amount int64) bool { return amount <= 0 })
 	return remaining
-}
-
-// freedBy returns what the end of a pod frees: its requests, and one pod.
-func freedBy(pod *v1.Pod) map[v1.ResourceName]int64 {
-	freed := requests(pod)
-	freed[v1.ResourcePods] = 1
-	return freed
-}
-
-// requestsLess reports whether x requests less memory than y, or as much memory and less CPU.
-func requestsLess(x, y *v1.Pod) bool {
-	a, b := requests(x), requests(y)
-	return cmp.Or(cmp.Compare(a[v1.ResourceMemory], b[v1.ResourceMemory]),
-		cmp.Compare(a[v1.ResourceCPU], b[v1.ResourceCPU])) < 0
 }
 
 // sortedNames returns the names of resources in the order of messages: pods, CPU, memory, ephemeral
@@ -155,12 +164,4 @@ func sortedNames(list map[v1.ResourceName]int64) []v1.ResourceName {
 		return cmp.Or(cmp.Compare(slices.Index(first, y), slices.Index(first, x)),
 			cmp.Compare(x, y))
 	})
-}
-
-// amountOf returns a quantity in the unit of Shortage.
-func amountOf(name v1.ResourceName, q resource.Quantity) int64 {
-	if name == v1.ResourceCPU {
-		return q.MilliValue()
-	}
-	return q.Value()
 }

@@ -2,6 +2,7 @@ package admission
 
 import (
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	podresources "k8s.io/component-helpers/resource"
 )
 
@@ -33,7 +34,33 @@ func requests(pod *v1.Pod) map[v1.ResourceName]int64 {
 	amounts := map[v1.ResourceName]int64{}
 	all := podresources.PodRequests(pod, podresources.PodResourcesOptions{})
 	for name, q := range all { //ordered: a map
-		amounts[name] = amountOf(name, q)
+		amounts[name] = AmountOf(name, q)
 	}
 	return amounts
+}
+
+// The greatest amount of a resource that counts, and the greatest sum: no node has as much, and
+// none wraps around, whatever the API server and the annotations of a runtime let pods request.
+const (
+	amountMax = 1 << 52
+	sumMax    = 1 << 60
+)
+
+var (
+	quantityMax      = *resource.NewQuantity(amountMax, resource.DecimalSI)
+	milliQuantityMax = *resource.NewMilliQuantity(amountMax, resource.DecimalSI)
+)
+
+// AmountOf returns a quantity in the unit of Shortage. A negative one is none.
+func AmountOf(name v1.ResourceName, q resource.Quantity) int64 {
+	isCPU := name == v1.ResourceCPU
+	switch {
+	case q.Sign() < 0:
+		return 0
+	case isCPU && q.Cmp(milliQuantityMax) > 0, !isCPU && q.Cmp(quantityMax) > 0:
+		return amountMax
+	case isCPU:
+		return q.MilliValue()
+	}
+	return q.Value()
 }

@@ -38,6 +38,8 @@ const (
 	// recordedMax bounds the pods in a file, which is written as a whole. A node runs 110 pods by
 	// default. Others are not resized.
 	recordedMax = 1024
+	// recordedBytesMax bounds what the file has of all pods together, which may name any resources.
+	recordedBytesMax = 8 << 20
 )
 
 // Store holds both files.
@@ -104,14 +106,21 @@ func (f *File) IsStored(uid string) bool {
 // Set sets what the file is to hold of a pod, and reports whether it can. It is called only if that
 // has changed.
 func (f *File) Set(uid string, r Resources) bool {
-	if f.Pods[uid] == nil && len(f.Pods) >= recordedMax {
+	encoded := r.encode()
+	total := len(encoded)
+	for other, e := range f.Pods { //ordered: a sum
+		if other != uid {
+			total += len(e.bytes())
+		}
+	}
+	if f.Pods[uid] == nil && len(f.Pods) >= recordedMax || total > recordedBytesMax {
 		return false
 	}
 	if f.Pods == nil {
 		f.Pods = map[string]*Entry{}
 	}
 	f.Changes++
-	f.Pods[uid] = &Entry{Resources: r, Change: f.Changes}
+	f.Pods[uid] = &Entry{Resources: r, Change: f.Changes, encoded: encoded}
 	return true
 }
 
@@ -300,17 +309,20 @@ func encode(text string) []byte {
 func (f *File) text() string {
 	data := []byte(`{"entries":{`)
 	for i, uid := range slices.Sorted(maps.Keys(f.Pods)) {
-		e := f.Pods[uid]
-		if e.encoded == nil {
-			e.encoded = e.Resources.encode()
-		}
 		if i > 0 {
 			data = append(data, ',')
 		}
 		data = strconv.AppendQuote(data, uid)
-		data = append(append(data, ':'), e.encoded...)
+		data = append(append(data, ':'), f.Pods[uid].bytes()...)
 	}
 	return string(data) + "}}"
+}
+
+func (e *Entry) bytes() []byte {
+	if e.encoded == nil {
+		e.encoded = e.Resources.encode()
+	}
+	return e.encoded
 }
 
 func (r *Resources) encode() []byte {

@@ -48,6 +48,7 @@ const (
 	ProbesInFlightMax = 16
 
 	SandboxMetadataMax = 32 << 10
+	ClaimMax           = 32 << 10
 )
 
 // The watches of a node, which all pods share. Pods with more than WatchesSmallMax references wait
@@ -92,6 +93,7 @@ const (
 	StopsInFlight
 	ProbesInFlight
 	SandboxMetadata
+	Claim
 	itemCount
 )
 
@@ -205,6 +207,9 @@ var Table = [itemCount]Bound{
 			"exceed it",
 		"The runtime lists all sandboxes in one message of at most 16 MiB, which has room for " +
 			"about 500 of this size."},
+	Claim: {"claim_bytes", ClaimMax,
+		"bytes of the names and amounts of the resources and of the host ports that a pod uses, as its " +
+			"sandbox has them in the runtime", "before the sandbox is created", "The same."},
 }
 
 // Name returns the name of an item in metrics.

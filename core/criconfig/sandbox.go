@@ -56,18 +56,29 @@ func boundAnnotations(pod *v1.Pod) map[string]string {
 }
 
 // CheckMetadata returns an error if the labels and annotations of a pod exceed the budget even
-// without the manifest that boundAnnotations leaves out.
+// without the manifest that boundAnnotations leaves out, or if what the agent adds to them does.
 func CheckMetadata(pod *v1.Pod) error {
 	bytes := metadataBytes(pod.Labels) + metadataBytes(pod.Annotations)
 	if manifest, exists := pod.Annotations[v1.LastAppliedConfigAnnotation]; exists {
 		bytes -= len(v1.LastAppliedConfigAnnotation) + len(manifest)
 	}
 	if bytes <= budget.SandboxMetadataMax {
-		return nil
+		return checkClaim(pod)
 	}
 	return budget.SandboxMetadata.Errorf("the labels and annotations of the pod, without %s, take %d "+
 		"bytes, and one pod may have %d", v1.LastAppliedConfigAnnotation, bytes,
 		budget.SandboxMetadataMax)
+}
+
+// checkClaim returns an error if the agent's own annotation of the resources and host ports of a
+// pod, which CheckMetadata does not count, exceeds the budget.
+func checkClaim(pod *v1.Pod) error {
+	bytes := len(admission.EncodeAllocation(pod))
+	if bytes <= budget.ClaimMax {
+		return nil
+	}
+	return budget.Claim.Errorf("the resources and host ports of the pod take %d bytes, and one pod may "+
+		"have %d", bytes, budget.ClaimMax)
 }
 
 func metadataBytes(metadata map[string]string) int {

@@ -10,6 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	podresources "k8s.io/component-helpers/resource"
+
+	"seedlet.dev/core/admission"
 )
 
 // Which pod is evicted first, and what its status says. Upstream: the rank functions and
@@ -100,7 +102,7 @@ func request(pod *v1.Pod, name v1.ResourceName) int64 {
 	if amount.IsZero() {
 		return 0
 	}
-	return amount.Value() + overhead.Value()
+	return admission.AmountOf(name, amount) + admission.AmountOf(name, overhead)
 }
 
 // message returns the message of the status and the Event, and the annotations of the Event.

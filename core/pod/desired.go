@@ -25,7 +25,7 @@ func (p *Pod) SetDesired(spec *v1.Pod, recorded *allocation.Resources, now time.
 	default:
 		p.skipAddedHooks()
 		p.setSpec(spec, recorded, now)
-		p.OverBudget = !p.IsStatic() && ExceedsBudget(spec)
+		p.OverBudget = !p.IsStatic() && ExceedsBudget(p.Spec)
 		p.Watches.Complete = false // the spec may refer to other objects
 		p.Storage.Volumes.Recheck()
 		p.applyAPITermination(now)

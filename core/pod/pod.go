@@ -130,6 +130,7 @@ type Pod struct {
 	Status Status `json:"status"`
 
 	index specIndex // of Spec; made again when Spec is another one
+	held  heldMemo  // made again when it is missing
 }
 
 // Termination is why, since when and how a pod is terminated.
@@ -170,7 +171,7 @@ func New(spec *v1.Pod, recorded *allocation.Resources, observed, isNew bool, now
 		StartTime: now, Stage: Syncing, Status: Status{Phase: v1.PodPending},
 	}
 	p.setSpec(spec, recorded, now)
-	p.OverBudget = !p.IsStatic() && ExceedsBudget(spec)
+	p.OverBudget = !p.IsStatic() && ExceedsBudget(p.Spec)
 	if observed {
 		p.LastRemoval = now
 	}

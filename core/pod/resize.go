@@ -10,7 +10,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	podresources "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/allocation"
@@ -103,10 +102,13 @@ func (p *Pod) setSpec(object *v1.Pod, recorded *allocation.Resources, now time.T
 	case p.Spec != nil:
 		held := allocation.Of(p.Spec)
 		p.Spec = held.Apply(object)
-	case recorded != nil:
-		p.Spec = recorded.Apply(object)
-	default:
+	case recorded == nil && object.Generation > 1:
+		created := p.createdResources(object)
+		p.Spec = created.Apply(object)
+	case recorded == nil:
 		p.Spec = object
+	default:
+		p.Spec = recorded.Apply(object)
 	}
 	previous := r.Desired
 	if r.Desired = nil; p.Spec != object {
@@ -119,6 +121,20 @@ func (p *Pod) setSpec(object *v1.Pod, recorded *allocation.Resources, now time.T
 	if isFirst {
 		p.recallResize(now)
 	}
+}
+
+// createdResources returns the resources that a pod may have if nothing is recorded of it, since the
+// record is lost, and that may have been resized: those that its containers were created with, as
+// far as they are known.
+func (p *Pod) createdResources(object *v1.Pod) allocation.Resources {
+	r := allocation.Of(object)
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if own, isResizable := r.Containers[c.Name]; isResizable && c.Resources != nil {
+			r.Containers[c.Name] = c.Resources.Over(own)
+		}
+	}
+	return r
 }
 
 // Grant allocates the desired resources. They take effect with ApplyGrant, once the decision is on
@@ -188,8 +204,7 @@ func (p *Pod) recallResize(now time.Time) {
 
 // IncreasesRequests reports whether the pod requests more than is allocated to it.
 func (p *Pod) IncreasesRequests() bool {
-	desired := podresources.PodRequests(p.Resize.Desired, podresources.PodResourcesOptions{})
-	held := podresources.PodRequests(p.Spec, podresources.PodResourcesOptions{})
+	desired, held := resizableRequests(p.Resize.Desired), resizableRequests(p.Spec)
 	return desired.Cpu().Cmp(*held.Cpu()) > 0 || desired.Memory().Cmp(*held.Memory()) > 0
 }
 

@@ -2,12 +2,14 @@ package pod
 
 import (
 	"cmp"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	podresources "k8s.io/component-helpers/resource"
 
 	"seedlet.dev/core/admission"
+	"seedlet.dev/core/allocation"
 )
 
 // HoldsResources reports whether the resources that the pod requests are not available to other
@@ -63,14 +65,29 @@ func (p *Pod) heldSpec() *v1.Pod {
 	if r.InProgress == nil && r.Granted == nil {
 		return p.Spec
 	}
-	held, _ := p.boundedSpec()
+	held, bounds := p.boundedSpec()
+	m := &p.held
+	if m.pod != nil && m.spec == p.Spec && m.granted == r.Granted && m.whole == r.HeldAsWhole &&
+		slices.Equal(m.bounds, bounds) {
+		return m.pod
+	}
 	before := held
 	if r.HeldAsWhole != nil {
 		whole := *p.Spec
 		whole.Spec.Resources = r.HeldAsWhole
 		before = &whole
 	}
-	return withMostRequests(held, before, cmp.Or(r.Granted, held))
+	most := withMostRequests(held, before, cmp.Or(r.Granted, held))
+	*m = heldMemo{p.Spec, r.Granted, r.HeldAsWhole, bounds, most}
+	return most
+}
+
+// heldMemo is the result of heldSpec, and what it was computed from.
+type heldMemo struct {
+	spec, granted *v1.Pod
+	whole         *v1.ResourceRequirements
+	bounds        []allocation.Amounts
+	pod           *v1.Pod
 }
 
 // ReservedPod returns the pod with the larger of what it holds and what it is resized to, of each
@@ -80,16 +97,15 @@ func (p *Pod) ReservedPod() *v1.Pod {
 	return withMostRequests(held, cmp.Or(p.Resize.Desired, held))
 }
 
-// withMostRequests returns a pod that requests the most of each resource that it or the others
+// withMostRequests returns a pod that requests the most CPU and memory that it or the others
 // request: itself if that is its own.
 func withMostRequests(pod *v1.Pod, others ...*v1.Pod) *v1.Pod {
-	options := podresources.PodResourcesOptions{ExcludeOverhead: true}
-	most, isOwn := podresources.PodRequests(pod, options), true
+	most, isOwn := resizableRequests(pod), true
 	for _, other := range others {
 		if other == pod {
 			continue
 		}
-		for name, q := range podresources.PodRequests(other, options) { //ordered: into a map
+		for name, q := range resizableRequests(other) { //ordered: into a map
 			if have := most[name]; q.Cmp(have) > 0 {
 				most[name], isOwn = q, false
 			}
@@ -100,5 +116,42 @@ func withMostRequests(pod *v1.Pod, others ...*v1.Pod) *v1.Pod {
 	}
 	changed := *pod
 	changed.Spec.Resources = &v1.ResourceRequirements{Requests: most}
+	if own := pod.Spec.Resources; own != nil {
+		for name, q := range own.Requests { //ordered: into a map
+			if _, known := most[name]; !known {
+				most[name] = q
+			}
+		}
+	}
 	return &changed
+}
+
+// resizableRequests returns what a pod requests of the resources that can be resized, without its
+// overhead. It may request a thousand others, which are not looked at.
+func resizableRequests(pod *v1.Pod) v1.ResourceList {
+	only := func(r v1.ResourceRequirements) v1.ResourceRequirements {
+		requests := v1.ResourceList{}
+		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+			if q, exists := r.Requests[name]; exists {
+				requests[name] = q
+			}
+		}
+		return v1.ResourceRequirements{Requests: requests}
+	}
+	list := func(containers []v1.Container) []v1.Container {
+		reduced := make([]v1.Container, len(containers))
+		for i := range containers {
+			c := &containers[i]
+			reduced[i] = v1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy,
+				Resources: only(c.Resources)}
+		}
+		return reduced
+	}
+	reduced := v1.Pod{Spec: v1.PodSpec{Containers: list(pod.Spec.Containers),
+		InitContainers: list(pod.Spec.InitContainers)}}
+	if own := pod.Spec.Resources; own != nil {
+		whole := only(*own)
+		reduced.Spec.Resources = &whole
+	}
+	return podresources.PodRequests(&reduced, podresources.PodResourcesOptions{})
 }

@@ -3,6 +3,8 @@ package qos
 import (
 	v1 "k8s.io/api/core/v1"
 	podresources "k8s.io/component-helpers/resource"
+
+	"seedlet.dev/core/admission"
 )
 
 // Share is what one pod adds to the cgroups above its own.
@@ -30,8 +32,9 @@ func ShareOf(pod *v1.Pod, class v1.PodQOSClass) Share {
 		return Share{Class: class}
 	}
 	requests := podresources.PodRequests(pod, podresources.PodResourcesOptions{})
-	return Share{Class: class, CPU: min(max(requests.Cpu().MilliValue(), 0), cpuMax),
-		MemoryBytes: min(max(requests.Memory().Value(), 0), memoryMax)}
+	return Share{Class: class,
+		CPU:         min(admission.AmountOf(v1.ResourceCPU, *requests.Cpu()), cpuMax),
+		MemoryBytes: min(admission.AmountOf(v1.ResourceMemory, *requests.Memory()), memoryMax)}
 }
 
 // Max returns a share with the greater amounts of both, of the class of the first.
