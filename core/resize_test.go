@@ -12,7 +12,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/allocation"
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/config"
+	"seedlet.dev/core/pod"
 	"seedlet.dev/core/shutdown"
 	"seedlet.dev/world"
 )
@@ -442,5 +444,51 @@ func TestResizedBeforeItsRecord(t *testing.T) {
 		if got := r.agent.wasAdmitted(started); got != test.want {
 			t.Errorf("%+v: %t", test, got)
 		}
+	}
+}
+
+// What a pod requests is summed once for its place among the waiting resizes, and only the
+// resources that can be resized.
+func TestCostOfSortedResizes(t *testing.T) {
+	const count = 64
+	r := newResizeNode()
+	for i := range count {
+		name := fmt.Sprint("p", i)
+		p := withRequests(apiPodNamed(name, name), "10m", 0)
+		for k := range 1000 {
+			p.Spec.Containers[0].Resources.Requests[v1.ResourceName(fmt.Sprint("example.com/r", k))] =
+				resource.MustParse("1")
+		}
+		known := pod.New(p, nil, true, true, r.now)
+		known.Resize.Desired = withRequests(p.DeepCopy(), "20m", 0)
+		r.agent.addPod(known)
+		r.agent.markResizing(name)
+	}
+	allocations := testing.AllocsPerRun(1, func() { r.agent.sortedResizes() })
+	if allocations > 100*count {
+		t.Errorf("%v allocations for %d resizes", allocations, count)
+	}
+}
+
+// A pod over its budget holds nothing of the node, so no resize of it is allocated; a resize beyond
+// the budget leaves a pod the room that it has.
+func TestResizeBeyondBudget(t *testing.T) {
+	p := withRequests(apiPodNamed("a", "u1"), "1500m", 0)
+	for i := range budget.ResourcesMax - 1 {
+		p.Spec.Containers[0].Resources.Requests[v1.ResourceName(fmt.Sprint("example.com/r", i))] =
+			resource.MustParse("1")
+	}
+	p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: "b", Image: "i"})
+	r := newResizeNode(p)
+	larger := r.apiServer.objects["default/a"].DeepCopy()
+	larger.Generation++
+	larger.Spec.Containers[1].Resources.Requests = v1.ResourceList{"cpu": resource.MustParse("1m"),
+		"memory": resource.MustParse("1")}
+	r.apiServer.put(larger)
+	r.advance(time.Second)
+	want := "Infeasible: The pod needs more than one pod may have."
+	if got := r.pending("a"); got != want || !r.agent.state.Pods["u1"].HoldsResources() {
+		t.Errorf("%q, want %q; it holds resources: %t", got, want,
+			r.agent.state.Pods["u1"].HoldsResources())
 	}
 }

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -215,6 +216,72 @@ func TestDecisiveFailure(t *testing.T) {
 		if got := DecisiveFailure(c.pod, false, c.failures).Reason; got != c.want {
 			t.Errorf("%s, want %s", got, c.want)
 		}
+	}
+}
+
+// Amounts that together exceed an int64 neither make room nor take room from others below zero.
+func TestAmountsDoNotWrapAround(t *testing.T) {
+	huge := func(name, x, y string) *v1.Pod {
+		return modified(podRequesting("h", name, x), func(p *v1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, podRequesting("", name, y).Spec.Containers...)
+		})
+	}
+	allocatable := resources("cpu", "2", "memory", "1Gi")
+	for _, test := range []struct{ name, x, y string }{
+		{"memory", "9223372036854775807", "1"},
+		{"memory", "9223372036854775807", "9223371929480593409"}, // 2^64 - 100 GiB
+		{"cpu", "9223372036854775", "9223372036854675"},
+	} {
+		name := v1.ResourceName(test.name)
+		other := huge(test.name, test.x, test.y)
+		check := Check{Pod: podRequesting("p", test.name, "50"), Allocatable: allocatable,
+			OtherPods: []*v1.Pod{other}}
+		if got := check.Failures(); len(got) != 1 || got[0].Shortage.Resource != name ||
+			!strings.Contains(got[0].Message, "used: 4503599627370496, ") {
+			t.Errorf("beside %+v: %+v", test, got)
+		}
+		alone := Check{Pod: other, Allocatable: allocatable}
+		if got := alone.Failures(); len(got) != 1 || got[0].Shortage.Resource != name {
+			t.Errorf("%+v: %+v", test, got)
+		}
+	}
+	many := Check{Pod: podRequesting("p", "memory", "1"), Allocatable: allocatable}
+	for range 5000 {
+		many.OtherPods = append(many.OtherPods, podRequesting("q", "memory", "9223372036854775807"))
+	}
+	if got := many.Failures(); len(got) != 1 {
+		t.Errorf("beside many: %+v", got)
+	}
+	negative := DecodeAllocation(`{"resources":{"requests":{"memory":"-5Gi"}}}`)
+	if got := requests(negative)[v1.ResourceMemory]; got != 0 {
+		t.Errorf("a negative amount counts as %d", got)
+	}
+}
+
+// The requests of a candidate are summed once, however many there are and whatever they request.
+func TestCostOfVictims(t *testing.T) {
+	const count = 100
+	check := Check{Pod: critical(podRequesting("p", "memory", "1Ti")),
+		Allocatable: resources("memory", "100Mi")}
+	var candidates []Candidate
+	for i := range count {
+		p := podRequesting(fmt.Sprint("v", i), "memory", "1Mi")
+		for k := range 1000 {
+			name := v1.ResourceName(fmt.Sprint("example.com/r", k))
+			p.Spec.Containers[0].Resources.Requests[name] = resource.MustParse("1")
+		}
+		check.OtherPods = append(check.OtherPods, p)
+		candidates = append(candidates, Candidate{Pod: p, QOS: v1.PodQOSBurstable})
+	}
+	check.Requests.Remember(check.OtherPods)
+	failures := []Failure{{Shortage: Shortage{v1.ResourceMemory, count << 20}}}
+	allocations := testing.AllocsPerRun(1, func() {
+		if victims, ok := check.Victims(failures, candidates); !ok || len(victims) != count {
+			t.Errorf("%d victims, %t", len(victims), ok)
+		}
+	})
+	if allocations > 20*count {
+		t.Errorf("%v allocations for %d candidates", allocations, count)
 	}
 }
 

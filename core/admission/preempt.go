@@ -43,8 +43,9 @@ type Candidate struct {
 }
 
 // Victims returns the pods to preempt so that the pod fits if it is critical, given all its
-// failures. Pods of a better QoS class are spared if possible; within a class the pods closest to the shortage are
-// chosen. It returns false if no set of pods would do, or if a failure is not a shortage.
+// failures. Pods of a better QoS class are spared if possible; within a class the pods closest to
+// the shortage are chosen. It returns false if no set of pods would do, or if a failure is not a
+// shortage.
 func (c *Check) Victims(failures []Failure, others []Candidate) ([]*v1.Pod, bool) {
 	if !IsCritical(c.Pod, c.Static) {
 		return nil, false

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
@@ -286,5 +287,25 @@ func TestMustWait(t *testing.T) {
 	}
 	if s.Allocated.Failures = 1; s.MustWait("a") {
 		t.Error("a waits for a disk that cannot be written to")
+	}
+}
+
+// Pods that name any resources cannot make the file too large to be read again.
+func TestFileIsBounded(t *testing.T) {
+	var f File
+	list := v1.ResourceList{}
+	for i := range 2000 {
+		name := v1.ResourceName(strings.Repeat("x", 300) + fmt.Sprint(i))
+		list[name] = resource.MustParse("1")
+	}
+	r := Resources{Containers: map[string]v1.ResourceRequirements{"c": {Requests: list}}}
+	refused := 0
+	for i := range 100 {
+		if !f.Set(fmt.Sprint(i), r) {
+			refused++
+		}
+	}
+	if n := len(f.text()); refused == 0 || n > recordedBytesMax*11/10 || n < recordedBytesMax/2 {
+		t.Errorf("%d bytes, %d pods refused", n, refused)
 	}
 }

@@ -77,8 +77,8 @@ func checkClaim(pod *v1.Pod) error {
 	if bytes <= budget.ClaimMax {
 		return nil
 	}
-	return budget.Claim.Errorf("the resources and host ports of the pod take %d bytes, and one pod may "+
-		"have %d", bytes, budget.ClaimMax)
+	return budget.Claim.Errorf("the resources and host ports of the pod take %d bytes, and one pod "+
+		"may have %d", bytes, budget.ClaimMax)
 }
 
 func metadataBytes(metadata map[string]string) int {

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"seedlet.dev/core/budget"
 )
 
@@ -56,5 +59,26 @@ func TestSandboxMetadataAtTheBound(t *testing.T) {
 	p.Spec.Annotations["policy"] += "x"
 	if err := CheckMetadata(p.Spec); err == nil {
 		t.Error("one byte more is accepted")
+	}
+}
+
+// The agent's own annotation of what a pod uses on the node counts like those of the pod.
+func TestCheckClaim(t *testing.T) {
+	p := &v1.Pod{Spec: v1.PodSpec{Containers: make([]v1.Container, 1)}}
+	c := &p.Spec.Containers[0]
+	for i := range 800 {
+		c.Ports = append(c.Ports, v1.ContainerPort{HostPort: int32(20_000 + i)})
+	}
+	if err := CheckMetadata(p); err != nil {
+		t.Error(err)
+	}
+	c.Resources.Requests = v1.ResourceList{}
+	for i := range 100 {
+		name := v1.ResourceName(strings.Repeat("x", 300) + fmt.Sprint("/r", i))
+		c.Resources.Requests[name] = resource.MustParse("1")
+	}
+	const want = "the resources and host ports of the pod take "
+	if err := CheckMetadata(p); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
 	}
 }

@@ -123,9 +123,9 @@ func (p *Pod) setSpec(object *v1.Pod, recorded *allocation.Resources, now time.T
 	}
 }
 
-// createdResources returns the resources that a pod may have if nothing is recorded of it, since the
-// record is lost, and that may have been resized: those that its containers were created with, as
-// far as they are known.
+// createdResources returns the resources of a pod that may have been resized, if the record of what
+// is allocated to it is lost: those that its containers were created with, as far as they are
+// known.
 func (p *Pod) createdResources(object *v1.Pod) allocation.Resources {
 	r := allocation.Of(object)
 	for i := range p.Containers {
