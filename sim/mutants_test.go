@@ -1635,6 +1635,30 @@ var mutants = []mutant{
 		scenario: "oom", seeds: "1-300",
 	},
 	{
+		name: "an end for lack of memory is served as an error",
+		file: "core/podstatus/container.go",
+		old:  "ExitCode: c.ExitCode, Reason: c.Reason,",
+		new: "ExitCode: c.ExitCode, Reason: map[bool]string{true: \"Error\", false: c.Reason}[" +
+			"c.Reason == \"OOMKilled\"],",
+		scenario: "oom", seeds: "1-300",
+	},
+	{
+		name: "each end by KILL is served as one for lack of memory",
+		file: "core/podstatus/container.go",
+		old:  "ExitCode: c.ExitCode, Reason: c.Reason,",
+		new: "ExitCode: c.ExitCode, Reason: map[bool]string{true: \"OOMKilled\", false: c.Reason}[" +
+			"c.ExitCode == 137],",
+		scenario: "oom", seeds: "1-300",
+	},
+	{
+		// Its successor runs: only the last state tells of it.
+		name:     "an end for lack of memory is forgotten after the restart",
+		file:     "core/podstatus/container.go",
+		old:      "	if last != nil && last.HasKnownExit() {\n",
+		new:      "	if last != nil && last.HasKnownExit() && last.Reason != \"OOMKilled\" {\n",
+		scenario: "oom", seeds: "1-300",
+	},
+	{
 		name:     "a process that the kernel has ended has another's Event",
 		file:     "core/node/events.go",
 		old:      "process, oom.PID)",
