@@ -1630,9 +1630,30 @@ var mutants = []mutant{
 	{
 		name:     "a process that the kernel has ended has no Event",
 		file:     "core/step.go",
-		old:      "		nodeobject.RecordOOM(a.state.Node.Name, body, &a.effects)",
-		new:      "		_ = nodeobject.RecordOOM",
+		old:      "		a.state.OOMs.Observe(a.state.Node.Name, body, &a.effects)\n",
+		new:      "",
 		scenario: "oom", seeds: "1-300",
+	},
+	{
+		name:     "each process that the kernel has ended has an Event",
+		file:     "core/node/oom.go",
+		old:      "	if now.Before(o.nextEventAt()) {\n",
+		new:      "	if now.IsZero() {\n",
+		scenario: "oom", seeds: "1-300",
+	},
+	{
+		name:     "processes beyond the rate of Events are forgotten",
+		file:     "core/node/oom.go",
+		old:      "	if o.Omitted == 0 {\n",
+		new:      "	if o.Omitted == 0 || name != \"\" {\n",
+		scenario: "oom", seeds: "150-200",
+	},
+	{
+		name:     "the Event about processes beyond the rate has a wrong number",
+		file:     "core/node/oom.go",
+		old:      "		o.omit(1)\n",
+		new:      "		o.omit(2)\n",
+		scenario: "oom", seeds: "150-200",
 	},
 	{
 		name: "an end for lack of memory is served as an error",
@@ -1660,7 +1681,7 @@ var mutants = []mutant{
 	},
 	{
 		name:     "a process that the kernel has ended has another's Event",
-		file:     "core/node/events.go",
+		file:     "core/node/oom.go",
 		old:      "process, oom.PID)",
 		new:      "process, oom.PID+1)",
 		scenario: "oom", seeds: "1-300",
