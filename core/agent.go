@@ -68,6 +68,7 @@ type State struct {
 	QOS          qos.Cgroups            `json:"qos"`
 	Shutdown     shutdown.Manager       `json:"shutdown"` // of the machine
 	Eviction     eviction.Manager       `json:"eviction"`
+	OOMs         nodeobject.OOMs        `json:"ooms"`
 	Allocation   allocation.Store       `json:"allocation"`
 	Housekeeping housekeeping.Cleanup   `json:"housekeeping"`
 	LogRotation  logs.Rotation          `json:"logRotation"`

@@ -123,6 +123,61 @@ func TestEventsOfTheMachine(t *testing.T) {
 	}
 }
 
+// Processes that are ended a thousand times a second have few Events: ten at once, and then one
+// with their number in ten minutes. What the port has omitted counts.
+func TestEventsOfAForkBomb(t *testing.T) {
+	n := newNode(nil)
+	n.restart()
+	n.advance(5 * time.Second)
+	n.takeEvents()
+	end := func(omitted uint64) {
+		n.event(world.Event{Body: &world.SystemOOM{Process: "bomb", PID: 7, Omitted: omitted}})
+	}
+	expect := func(processes, numbers string) {
+		t.Helper()
+		const prefix = "Warning SystemOOM n1: System OOM encountered, victim process"
+		got := n.takeEvents()
+		if want := strings.Repeat(prefix+": bomb, pid: 7\n", len(processes)); processes != "" {
+			if got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+			return
+		}
+		want := ""
+		if numbers != "" {
+			want = prefix + "es without an Event of their own: " + numbers + "\n"
+		}
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for range 1000 {
+		end(0)
+		n.advance(time.Millisecond)
+	}
+	expect("xxxxxxxxxx", "")
+	n.advance(9 * time.Minute)
+	end(99)
+	expect("", "")
+	n.advance(time.Minute)
+	expect("", "1090")
+	end(0)
+	n.advance(9 * time.Minute)
+	expect("", "")
+	n.advance(time.Minute)
+	expect("", "1")
+	n.advance(25 * time.Minute) // the rate allows two again
+	end(0)
+	end(0)
+	end(0)
+	expect("xx", "")
+	n.advance(24 * time.Hour)
+	expect("", "1")
+	if o := n.agent.state.OOMs; o.Seen != 1104 || o.OmittedTotal != 1092 {
+		t.Errorf("%+v", o)
+	}
+}
+
 // The name of a process is a tenant's: its Event is short and printable.
 func TestEventsOfProcessNames(t *testing.T) {
 	for name, want := range map[string]string{

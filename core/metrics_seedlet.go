@@ -66,6 +66,10 @@ func (a *Agent) addOperationMetrics(m *metricList) {
 		"Operations that were not completed before their deadline.", s.Ops.Expired)
 	m.addCounter("seedlet_completions_dropped_total",
 		"Completions of operations that had expired or were abandoned.", s.Ops.Dropped)
+	m.addCounter("seedlet_system_ooms_total",
+		"Processes ended by the kernel because the machine was out of memory.", s.OOMs.Seen)
+	m.addCounter("seedlet_system_ooms_without_event_total", "Processes ended by the kernel because "+
+		"the machine was out of memory that have no Event of their own.", s.OOMs.OmittedTotal)
 	m.addCounter("seedlet_steps_total", "Events handled.", s.Steps)
 	m.addGauge("seedlet_timers", "Components whose plan has a timer.", s.Timers.Len())
 }

@@ -92,7 +92,8 @@ func (a *Agent) handleEvent(ev world.Event) {
 		a.state.Shutdown.HandleUnwatched(body, &a.effects)
 		a.queue.enqueue(shutdown.Owner)
 	case *world.SystemOOM:
-		nodeobject.RecordOOM(a.state.Node.Name, body, &a.effects)
+		a.state.OOMs.Observe(a.state.Node.Name, body, &a.effects)
+		a.queue.enqueue(nodeobject.OOMOwner)
 	case *runtimeapi.ContainerEventResponse:
 		a.handleContainerEvent(body, ev.Time)
 	case *world.ObjectsListed, *world.ObjectChanged, *world.ObjectGone, *world.WatchFailing:
@@ -255,6 +256,8 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = a.planMirror(key.Name)
 	case nodeobject.Owner.Component:
 		wake = s.NodeObject.Plan(a.nodeEnv())
+	case nodeobject.OOMOwner.Component:
+		wake = s.OOMs.Plan(s.Node.Name, &a.effects)
 	case machine.Owner.Component:
 		wake = s.Machine.Plan(&a.effects)
 	case shutdown.Owner.Component:

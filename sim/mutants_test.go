@@ -201,8 +201,8 @@ var mutants = []mutant{
 		new:  "",
 		also: &edit{
 			file: "core/pod/observe.go",
-			old:  "		p.Observed = true\n		p.restoreStartTime()",
-			new:  "\t\tp.Observed = true",
+			old:  "		p.Observed, changed = true, true\n		p.restoreStartTime()",
+			new:  "		p.Observed, changed = true, true",
 		},
 		scenario: "deadlines", seeds: "1-500",
 	},
@@ -1483,9 +1483,9 @@ var mutants = []mutant{
 	{
 		name:     "a resize beyond what the node has is allocated",
 		file:     "core/resize.go",
-		old:      "	if len(failures) == 0 {\n		return denial{}\n	}\n	a.preempt",
-		new:      "	if len(failures) >= 0 {\n		return denial{}\n	}\n	a.preempt",
-		scenario: "resize", seeds: "1-100",
+		old:      "	if len(failures) == 0 {\n		return denial{}\n	}\n	p.Resize",
+		new:      "	if len(failures) >= 0 {\n		return denial{}\n	}\n	p.Resize",
+		scenario: "resize", seeds: "350-400",
 	},
 	{
 		name:     "pods end while it is not known what is allocated to them",
@@ -1630,13 +1630,58 @@ var mutants = []mutant{
 	{
 		name:     "a process that the kernel has ended has no Event",
 		file:     "core/step.go",
-		old:      "		nodeobject.RecordOOM(a.state.Node.Name, body, &a.effects)",
-		new:      "		_ = nodeobject.RecordOOM",
+		old:      "		a.state.OOMs.Observe(a.state.Node.Name, body, &a.effects)\n",
+		new:      "",
+		scenario: "oom", seeds: "1-300",
+	},
+	{
+		name:     "each process that the kernel has ended has an Event",
+		file:     "core/node/oom.go",
+		old:      "	if now.Before(o.nextEventAt()) {\n",
+		new:      "	if now.IsZero() {\n",
+		scenario: "oom", seeds: "1-300",
+	},
+	{
+		name:     "processes beyond the rate of Events are forgotten",
+		file:     "core/node/oom.go",
+		old:      "	if o.Omitted == 0 {\n",
+		new:      "	if o.Omitted == 0 || name != \"\" {\n",
+		scenario: "oom", seeds: "150-200",
+	},
+	{
+		name:     "the Event about processes beyond the rate has a wrong number",
+		file:     "core/node/oom.go",
+		old:      "		o.omit(1)\n",
+		new:      "		o.omit(2)\n",
+		scenario: "oom", seeds: "150-200",
+	},
+	{
+		name: "an end for lack of memory is served as an error",
+		file: "core/podstatus/container.go",
+		old:  "ExitCode: c.ExitCode, Reason: c.Reason,",
+		new: "ExitCode: c.ExitCode, Reason: map[bool]string{true: \"Error\", false: c.Reason}[" +
+			"c.Reason == \"OOMKilled\"],",
+		scenario: "oom", seeds: "1-300",
+	},
+	{
+		name: "each end by KILL is served as one for lack of memory",
+		file: "core/podstatus/container.go",
+		old:  "ExitCode: c.ExitCode, Reason: c.Reason,",
+		new: "ExitCode: c.ExitCode, Reason: map[bool]string{true: \"OOMKilled\", false: c.Reason}[" +
+			"c.ExitCode == 137],",
+		scenario: "oom", seeds: "1-300",
+	},
+	{
+		// Its successor runs: only the last state tells of it.
+		name:     "an end for lack of memory is forgotten after the restart",
+		file:     "core/podstatus/container.go",
+		old:      "	if last != nil && last.HasKnownExit() {\n",
+		new:      "	if last != nil && last.HasKnownExit() && last.Reason != \"OOMKilled\" {\n",
 		scenario: "oom", seeds: "1-300",
 	},
 	{
 		name:     "a process that the kernel has ended has another's Event",
-		file:     "core/node/events.go",
+		file:     "core/node/oom.go",
 		old:      "process, oom.PID)",
 		new:      "process, oom.PID+1)",
 		scenario: "oom", seeds: "1-300",

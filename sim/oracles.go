@@ -80,6 +80,17 @@ func oracleShutdown(kubelet *kubeletconfig.KubeletConfiguration) *oracle.Shutdow
 		{Priority: 2_000_000_000, Period: critical}}}
 }
 
+// shutdownPriorities returns from which priority on each group of a shutdown is.
+func shutdownPriorities(kubelet *kubeletconfig.KubeletConfiguration) []int32 {
+	var priorities []int32
+	if s := oracleShutdown(kubelet); s != nil {
+		for _, g := range s.Groups {
+			priorities = append(priorities, g.Priority)
+		}
+	}
+	return priorities
+}
+
 // changeDetection returns how the agent learns of changes of ConfigMaps and Secrets.
 func changeDetection(kubelet *kubeletconfig.KubeletConfiguration) oracle.ChangeDetection {
 	d := oracle.ChangeDetection{SyncPeriod: kubelet.SyncFrequency.Duration}

@@ -178,6 +178,7 @@ func newRun(p *plan.Plan, opts Options) (*run, error) {
 	images := newImageRegistry(spec)
 	r.excuses = faults.NewExcuses(r.injector)
 	r.oracles = r.newOracles(kubelet, images)
+	r.marks.SetShutdownGroups(shutdownPriorities(kubelet))
 	if opts.WatchFact != nil {
 		r.truth.Subscribe(opts.WatchFact)
 	}

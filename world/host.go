@@ -103,6 +103,9 @@ type ClockStepped struct {
 type SystemOOM struct {
 	Process string `json:"process"` // its command name
 	PID     int64  `json:"pid"`
+	// Omitted are the processes that were ended before it and are not reported one by one: more were
+	// ended than the port reports in a time, or the agent was too busy.
+	Omitted uint64 `json:"omitted,omitempty"`
 }
 
 // Shutdown reports that the agent's process is about to be terminated. It stops no pod.

@@ -154,8 +154,8 @@ func watchOOM(offer func(world.Event) bool) *host.OOMWatch {
 		klog.InfoS("no Event will tell that the machine was out of memory", "severity", "warning",
 			"err", err)
 	}
-	w, err := host.WatchOOM(host.KernelLog, func(oom *world.SystemOOM) {
-		offer(world.Event{Body: oom}) // if the queue is full, the agent has more to do than Events
+	w, err := host.WatchOOM(host.KernelLog, func(oom *world.SystemOOM) bool {
+		return offer(world.Event{Body: oom})
 	}, warn)
 	if err != nil {
 		warn(err)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"k8s.io/klog/v2"
 
 	"seedlet.dev/realworld/access"
@@ -57,7 +59,7 @@ func (n *node) serveSecurePort(s settings, nodeName string) error {
 // serverMetrics returns the metrics of the servers and of the queue of requests. They are asked for
 // only after the core has answered, so after all servers have been started.
 func (n *node) serverMetrics() []world.Metric {
-	metrics := append(n.containers.Metrics(), n.runner.Metrics()...)
+	metrics := slices.Concat(n.containers.Metrics(), n.runner.Metrics(), n.oomWatch.Metrics())
 	if n.access != nil {
 		metrics = append(metrics, n.access.Metrics()...)
 	}

@@ -87,18 +87,6 @@ func (n *Node) recordScheduling(effects *op.Effects) {
 		"Node %s status is now: %s", n.Settings.Name, reason)
 }
 
-// RecordOOM records an Event about a process that the kernel has ended.
-// The name of a process is chosen by a tenant: only printable ASCII of it is reported, and no more
-// than the kernel can have logged of TASK_COMM_LEN bytes. Upstream: Start in
-// pkg/kubelet/oom/oom_watcher_linux.go.
-func RecordOOM(name string, oom *world.SystemOOM, effects *op.Effects) {
-	message, process := "System OOM encountered", printableName(oom.Process)
-	if process != "" && oom.PID != 0 {
-		message = fmt.Sprintf("%s, victim process: %s, pid: %d", message, process, oom.PID)
-	}
-	effects.RecordEvent(Reference(name), v1.EventTypeWarning, "SystemOOM", "%s", message)
-}
-
 // processNameBytesMax is the 15 bytes of a name as the kernel logs them: each as \xNN at most.
 const processNameBytesMax = 4 * 15
 

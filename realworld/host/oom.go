@@ -10,7 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"seedlet.dev/world"
 )
@@ -22,17 +24,27 @@ const KernelLog = "/dev/kmsg"
 // read into less fails with EINVAL.
 const recordBytesMax = 64 << 10
 
+// At most reportsMax processes are reported in reportsPeriod: a tenant whose processes are ended
+// all the time must not fill the agent's queue of events. The kernels of today announce no more
+// than ten in five seconds (oom_rs in mm/oom_kill.c), but need not.
+const (
+	reportsMax    = 20
+	reportsPeriod = 10 * time.Second
+)
+
 // OOMWatch reports the processes that the kernel ends because the machine is out of memory. Close
 // it when done.
 type OOMWatch struct {
-	log  *os.File
-	work sync.WaitGroup
+	log     *os.File
+	work    sync.WaitGroup
+	reports oomReports
 }
 
 // WatchOOM starts reading the kernel's log from its end on: an earlier agent reported what
-// happened before. Report is called on another goroutine; ended is called there if the log cannot
-// be read any more.
-func WatchOOM(path string, report func(*world.SystemOOM), ended func(error)) (*OOMWatch, error) {
+// happened before. Report is called on another goroutine, and returns false if the agent cannot
+// take the report; ended is called there if the log cannot be read any more.
+func WatchOOM(path string, report func(*world.SystemOOM) bool, ended func(error)) (*OOMWatch,
+	error) {
 	// A read of a file that does not block ends when the file is closed.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -41,9 +53,9 @@ func WatchOOM(path string, report func(*world.SystemOOM), ended func(error)) (*O
 	if _, err := file.Seek(0, io.SeekEnd); err != nil {
 		return nil, errors.Join(fmt.Errorf("seeking the end of %s: %w", path, err), file.Close())
 	}
-	w := &OOMWatch{log: file}
+	w := &OOMWatch{log: file, reports: oomReports{report: report, now: time.Now}}
 	w.work.Go(func() {
-		if err := readOOMs(file, report); !errors.Is(err, os.ErrClosed) {
+		if err := readOOMs(file, w.reports.add); !errors.Is(err, os.ErrClosed) {
 			ended(fmt.Errorf("reading %s: %w", path, err))
 		}
 	})
@@ -58,6 +70,43 @@ func (w *OOMWatch) Close() error {
 	err := w.log.Close()
 	w.work.Wait()
 	return err
+}
+
+// Metrics returns the metrics of the watch; w may be nil.
+func (w *OOMWatch) Metrics() []world.Metric {
+	var omitted uint64
+	if w != nil {
+		omitted = w.reports.omittedTotal.Load()
+	}
+	return []world.Metric{{Name: "seedlet_system_ooms_dropped_total", Counter: true,
+		Value: float64(omitted),
+		Help: "Processes ended by the kernel because the machine was out of memory that were not " +
+			"reported to the core one by one: there were too many, or its queue was full."}}
+}
+
+// oomReports bounds the rate of the reports. It is used by one goroutine.
+type oomReports struct {
+	report func(*world.SystemOOM) bool
+	now    func() time.Time
+
+	since        time.Time // when the first of the reports in count was made
+	count        int
+	omitted      uint64 // since the last report that was taken, which the next one says
+	omittedTotal atomic.Uint64
+}
+
+// add reports a process, unless there were too many.
+func (r *oomReports) add(oom *world.SystemOOM) {
+	if now := r.now(); now.Sub(r.since) >= reportsPeriod {
+		r.since, r.count = now, 0
+	}
+	oom.Omitted = r.omitted
+	if r.count < reportsMax && r.report(oom) {
+		r.count, r.omitted = r.count+1, 0
+		return
+	}
+	r.omitted++
+	r.omittedTotal.Add(1)
 }
 
 // readOOMs reports what the log says until it ends. The kernel may end several processes for one

@@ -57,8 +57,9 @@ func TestOOMsInKernelLog(t *testing.T) {
 // record.
 func TestKernelLogIsWatchedFromItsEnd(t *testing.T) {
 	ended := make(chan error, 1)
-	w, err := WatchOOM(kernelRecords, func(oom *world.SystemOOM) {
+	w, err := WatchOOM(kernelRecords, func(oom *world.SystemOOM) bool {
 		t.Errorf("an old record is reported: %v", oom)
+		return true
 	}, func(err error) { ended <- err })
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +71,8 @@ func TestKernelLogIsWatchedFromItsEnd(t *testing.T) {
 		t.Error(err)
 	}
 
-	w, err = WatchOOM(KernelLog, func(*world.SystemOOM) {}, func(err error) { ended <- err })
+	w, err = WatchOOM(KernelLog, func(*world.SystemOOM) bool { return true },
+		func(err error) { ended <- err })
 	if err != nil {
 		t.Logf("the kernel's log cannot be read here: %v", err)
 		return
@@ -97,4 +99,40 @@ func TestMissingKernelLog(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// However many processes the kernel ends, and however busy the agent is, few are reported one by
+// one; the next report has the number of the others.
+func TestRateOfOOMs(t *testing.T) {
+	now, taken := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), true
+	var reported, processes uint64
+	r := oomReports{now: func() time.Time { return now }, report: func(oom *world.SystemOOM) bool {
+		if taken {
+			reported, processes = reported+1, processes+1+oom.Omitted
+		}
+		return taken
+	}}
+	end := func(count int, every time.Duration) {
+		for range count {
+			r.add(&world.SystemOOM{Process: "bomb", PID: 1})
+			now = now.Add(every)
+		}
+	}
+	expect := func(wantReported, wantProcesses, wantOmitted uint64) {
+		t.Helper()
+		if omitted := r.omittedTotal.Load(); reported != wantReported || processes != wantProcesses ||
+			omitted != wantOmitted {
+			t.Errorf("%d reports of %d processes, %d omitted; want %d of %d, %d", reported, processes,
+				omitted, wantReported, wantProcesses, wantOmitted)
+		}
+	}
+	end(60_000, time.Millisecond) // a minute
+	expect(6*reportsMax, 50_000+reportsMax, 60_000-6*reportsMax)
+	now = now.Add(reportsPeriod)
+	taken = false
+	end(3, 0)
+	expect(6*reportsMax, 50_000+reportsMax, 60_003-6*reportsMax)
+	taken = true
+	end(1, 0)
+	expect(6*reportsMax+1, 60_004, 60_003-6*reportsMax)
 }

@@ -83,6 +83,7 @@ func (h *Host) CancelShutdown() {
 // RepeatAnnouncement announces the shutdown that is under way once more.
 func (h *Host) RepeatAnnouncement() {
 	if h.logind.underWay != nil {
+		h.recordShutdown(truth.ShutdownRepeated, h.unwatched())
 		h.announce(false)
 	}
 }

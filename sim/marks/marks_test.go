@@ -21,7 +21,8 @@ var pool = []struct {
 }{
 	{"mix", 50}, {"hooks", 40}, {"sidecars", 25}, {"agent-restarts", 20}, {"api-partition", 10},
 	{"node-churn", 10}, {"mirror-pods", 10}, {"reboot", 10}, {"runtime-restart", 10},
-	{"deadlines", 5}, {"probes", 5}, {"oom", 5},
+	{"deadlines", 5}, {"probes", 5}, {"oom", 20}, {"image-gc", 40}, {"shutdown", 30},
+	{"shutdown-cancel", 10}, {"shutdown-priority", 35}, {"shutdown-agent-restart", 12},
 }
 
 // Marks that are not rare are reached by the seeds of the pool.
@@ -152,6 +153,9 @@ func TestMomentsOfMarks(t *testing.T) {
 			"runtime-restarts-during-prestop"},
 		{"{when: {effect: RunPodSandbox, pod: web-0, after: 1ms}, reboot: {down: 1s}}",
 			"reboot during RunPodSandbox", "reboot during StopContainer, reboot-while-ending"},
+		{"{when: {effect: RunPodSandbox, pod: web-0, after: 1ms}, shutDown: {down: 1s}}",
+			"shutdown-during-sandbox", "shutdown-during-start, shutdown-while-ending, cancel-before-term"},
+		{"{at: 21s, shutDown: {down: 1s}}", "shutdown-while-ending", "shutdown-during-sandbox"},
 		{"{at: 0s, fault: {id: f, for: 1m, class: error-after, kind: Internal, probability: 1, " +
 			"calls: [CreateContainer]}}", "error after the effect of CreateContainer, " +
 			"error Internal of CreateContainer", "answer lost after the effect of CreateContainer"},

@@ -72,7 +72,7 @@ var troubles = func() []trouble {
 	list := []trouble{
 		agentKilled: {"agent-killed during", all,
 			"CreateContainer ExecSync ListContainers ListPodSandbox " +
-				"PodSandboxStatus PullImage RunPodSandbox RuntimeConfig StartContainer " +
+				"PodSandboxStatus PullImage RemoveImage RunPodSandbox RuntimeConfig StartContainer " +
 				"Status StopContainer Version PatchObject ReadFiles ListDir ReadLinks " +
 				"MakeDir WriteFile SetCgroup ListCgroups"},
 		machineRebooted:  {"reboot during", all, ""},

@@ -24,6 +24,7 @@ const (
 	apiBecomesUnreachable trigger = "API unreachable"
 	watchesBreak          trigger = "watches break"
 	dateChanges           trigger = "date changed"
+	busIsLost             trigger = "bus lost"
 )
 
 // place is a situation that has a name.
@@ -52,19 +53,7 @@ var placesOn = func() map[trigger][]ID {
 // places are all places. A row is its name, a sentence, whether it is rare, when its condition is
 // looked at, and the condition.
 var places = slices.Concat(placesOfContainers, placesOfSandboxes, placesOfPods, placesOfObjects,
-	placesOfStrikes, placesOfMemory)
-
-var placesOfMemory = []place{
-	{"oom-while-desired", "The kernel ends a process for lack of memory, before its pod is evicted.",
-		common, trigger(truth.ContainerExited), func(_ *Watcher, m *moment) bool {
-			return m.fact.Cause == truth.CauseOOM && m.pod.desired && !m.container.stopping
-		}},
-	{"oom-after-term", "The kernel ends a process for lack of memory while it has TERM, as in an " +
-		"eviction.",
-		rare, trigger(truth.ContainerExited), func(_ *Watcher, m *moment) bool {
-			return m.fact.Cause == truth.CauseOOM && m.container.stopping
-		}},
-}
+	placesOfStrikes, placesOfMemory, placesOfEvictions, placesOfShutdowns)
 
 var placesOfContainers = []place{
 	{"exit-before-start-answered", "A container exits before the answer to its start.",

@@ -38,6 +38,9 @@ type Watcher struct {
 	agentStartedAt      time.Time
 	runtimeDownUntil    time.Time
 	apiUnreachableUntil time.Time
+
+	shutdown shutdown
+	groups   []int32 // of a shutdown: from which priority on each is
 }
 
 // pod is what the marks need to know of a pod.
@@ -46,6 +49,8 @@ type pod struct {
 	spec       *v1.Pod // the newest one; nil: it was never desired
 	desired    bool
 	kept       bool // by a finalizer, after its deletion
+	evicted    bool
+	reported   bool // a status at the API server says that the evicted pod has failed
 	containers []*container
 	sandboxes  int
 }
@@ -66,7 +71,7 @@ type container struct {
 // NewWatcher returns the watcher of a run.
 func NewWatcher() *Watcher {
 	return &Watcher{pods: map[string]*pod{}, containers: map[string]*container{},
-		named: map[string][]*pod{}}
+		named: map[string][]*pod{}, shutdown: noShutdown}
 }
 
 // Connect sets the ports of the run, before it begins.
@@ -110,6 +115,8 @@ func (w *Watcher) Fact(f truth.Fact) {
 		w.noteWrite(m)
 	}
 	w.check(trigger(f.Kind), m)
+	w.noteShutdown(m)
+	m.noteEviction()
 	switch {
 	case f.Kind == truth.SandboxCreated:
 		m.pod.sandboxes++
@@ -274,6 +281,8 @@ func (w *Watcher) Happens(now time.Time, deed plan.Deed) {
 		w.runtimeDownUntil = now.Add(time.Duration(d.Down))
 	case *plan.FaultWindow:
 		w.windowOpens(m, d)
+	case *plan.BusLoss:
+		w.check(busIsLost, m)
 	case *plan.Act:
 		if d.Verb == plan.VerbDate {
 			w.check(dateChanges, m)

@@ -45,7 +45,7 @@
 //	               results, objects of the API server, served statuses
 //	container_*.go a container: one-run, init-order, restart-policy, back-off, restart-count,
 //	               restart-all, environment, images, ephemeral, logs, termination-message, probes,
-//	               readiness, container-config
+//	               readiness, container-config, oom-killed
 //	stop_*.go      stopping a container: grace-period, hooks, sidecar-order, needless-stop
 //	node_*.go      pods that are evicted for the node, and its pressure conditions: node-pressure;
 //	               processes that the kernel ends: system-oom

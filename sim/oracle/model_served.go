@@ -145,6 +145,9 @@ func (m *model) containerStatusProblem(name string, c *container, ready bool, se
 		case c.state == exited && status.State.Running != nil:
 			return fmt.Sprintf("container %s has exited (%s), but is served as running", name,
 				exitCauseOf(c))
+		case m.missesOOMKill(c, status):
+			return fmt.Sprintf("container %s was killed for lack of memory, but is served without that",
+				name)
 		}
 		problem := m.messageProblem(served, status.State.Terminated)
 		if isTerminalPhase(served.Status.Phase) && status.State.Terminated != nil &&

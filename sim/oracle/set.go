@@ -152,7 +152,7 @@ func oracles() []oracle {
 		&reclaim{},
 		&containerConfig{}, &sandboxConfig{}, &logs{}, &terminationMessage{}, &health{},
 		&cgroups{}, &tiers{}, &resize{}, &userNamespaces{}, &restartAll{},
-		&eviction{}, &nodePressure{}, &systemOOM{},
+		&eviction{}, &nodePressure{}, &systemOOM{}, &oomKilled{},
 		&apiTerminalPhase{}, &apiTerminalStopped{}, &apiIdentity{},
 		&apiDeletion{},
 		&transitions{}, &heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{},

@@ -24,12 +24,15 @@ type BusLoss struct {
 
 // ShutdownRange is how many shutdowns of the machine there may be.
 type ShutdownRange struct {
-	Count     Count `json:"count,omitempty"`
-	Down      Span  `json:"down,omitempty"`
-	Others    Share `json:"others,omitempty"`    // of shutdowns that another program delays as well
-	OthersFor Span  `json:"othersFor,omitempty"` // for how long
-	Repeats   Share `json:"repeats,omitempty"`   // of shutdowns that are announced twice
-	Cancels   Share `json:"cancels,omitempty"`   // of shutdowns that are cancelled
+	Count Count `json:"count,omitempty"`
+	Down  Span  `json:"down,omitempty"`
+	// Calls are those of which one has just been requested at half of the shutdowns. Absent: all
+	// shutdowns come at a random time.
+	Calls     []string `json:"calls,omitempty"`
+	Others    Share    `json:"others,omitempty"`    // of shutdowns that another program delays as well
+	OthersFor Span     `json:"othersFor,omitempty"` // for how long
+	Repeats   Share    `json:"repeats,omitempty"`   // of shutdowns that are announced twice
+	Cancels   Share    `json:"cancels,omitempty"`   // of shutdowns that are cancelled
 	// CancelAfter is until they are cancelled, RepeatAfter until they are announced again.
 	CancelAfter Span `json:"cancelAfter,omitempty"`
 	RepeatAfter Span `json:"repeatAfter,omitempty"`
@@ -65,7 +68,11 @@ func (g *generator) addShutdowns() {
 		if s.Cancels.drawBool(r) {
 			d.CancelAfter = cancel
 		}
-		g.add(at, d)
+		if n := len(s.Calls); n > 0 && r.IntN(2) == 0 {
+			g.addOn(Anchor{Effect: s.Calls[r.IntN(n)], Nth: 1 + r.IntN(len(g.plan.Spec.Pods))}, d)
+		} else {
+			g.add(at, d)
+		}
 		if s.AgentKills.drawBool(r) {
 			g.add(min(killAt, g.plan.Spec.Duration), &AgentKill{Down: down})
 		}

@@ -66,6 +66,7 @@ const (
 // Kinds of facts about shutdowns of the machine. PowerLost says that it has gone down.
 const (
 	ShutdownAnnounced Kind = "ShutdownAnnounced"
+	ShutdownRepeated  Kind = "ShutdownRepeated" // it is announced once more
 	ShutdownCancelled Kind = "ShutdownCancelled"
 	ShutdownDelayed   Kind = "ShutdownDelayed"   // the agent has taken the lock that delays shutdowns
 	ShutdownPermitted Kind = "ShutdownPermitted" // the lock is released; Cause, if the agent has died
@@ -86,7 +87,7 @@ var kinds = []Kind{
 	PathRemoved, FileResized, TreeGrown, PathRenamed, Mounted, Unmounted, PowerLost, CgroupCreated,
 	CgroupRemoved, EventRecorded, ObjectCreated, ObjectUpdated, ObjectDeleted, TokenIssued,
 	WroteNothing, ShutdownAnnounced, ShutdownCancelled, ShutdownDelayed, ShutdownPermitted,
-	ImageRemoved, LayerResized, SystemOOM,
+	ShutdownRepeated, ImageRemoved, LayerResized, SystemOOM,
 }
 
 // Causes of an exit, a kill or a stop.
