@@ -122,6 +122,20 @@ var mutants = []mutant{
 		scenario: "odd-runtime", seeds: "1-100",
 	},
 	{
+		name:     "two exited runs of a container stay",
+		file:     "core/pod/plan.go",
+		old:      "case exitedRuns >= exitedRunsMax:",
+		new:      "case exitedRuns > exitedRunsMax:",
+		scenario: "crashloop", seeds: "1-50",
+	},
+	{
+		name:     "the containers of an evicted pod stay",
+		file:     "core/nodepressure.go",
+		old:      "if p.NeedsCollection() && a.isAPIPod(p) &&",
+		new:      "if p.NeedsCollection() && p.UID == \"\" &&",
+		scenario: "evictions", seeds: "1-50",
+	},
+	{
 		name:     "garbage collection of images that are in use",
 		file:     "core/imagegc/imagegc.go",
 		old:      "if isUsed {",

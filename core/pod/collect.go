@@ -1,12 +1,22 @@
 package pod
 
+import "seedlet.dev/core/admission"
+
 // Containers of a pod that has ended and is still desired, as its object stays at the API server:
 // their records, writable layers and logs are removed if the node needs the space
-// (DeleteAllUnusedContainers in pkg/kubelet/kuberuntime/kuberuntime_gc.go).
+// (DeleteAllUnusedContainers in pkg/kubelet/kuberuntime/kuberuntime_gc.go), and those of a pod that
+// was evicted or preempted in any case (ShouldPodContentBeRemoved in pkg/kubelet/pod_workers.go).
 
 // CollectRuns has all containers of a pod that has ended removed.
 func (p *Pod) CollectRuns() {
 	p.CollectsRuns = p.Stage == Terminated && !p.NoLongerDesired && len(p.Containers) > 0
+}
+
+// NeedsCollection reports whether the containers are to be removed of a pod that has ended for the
+// sake of the node or of another pod, and that CollectRuns has not been called for yet.
+func (p *Pod) NeedsCollection() bool {
+	return p.Stage == Terminated && !p.NoLongerDesired && len(p.Containers) > 0 && !p.CollectsRuns &&
+		(p.IsEvicted() || p.Termination.Reason == admission.PreemptedReason)
 }
 
 // IsCollected reports whether the containers are removed that CollectRuns has asked for, as far as

@@ -62,7 +62,7 @@
 //	economy.go     writes and calls without a reason: economy
 //	agent_*.go     the agent's own server: health, http-api
 //	node_shutdown.go, model_shutdown.go  shutdowns of the machine: shutdown
-//	progress*.go   what has to be right in the end: progress
+//	progress*.go   what has to be right in the end, also that dead containers are removed: progress
 //
 // Start reading at Set, then stop_grace_period.go as an example of an oracle, then progress.go.
 package oracle
