@@ -1,6 +1,9 @@
 package pod
 
-import "seedlet.dev/core/admission"
+import (
+	"seedlet.dev/core/admission"
+	"seedlet.dev/core/containergc"
+)
 
 // Containers of a pod that has ended and is still desired, as its object stays at the API server:
 // their records, writable layers and logs are removed if the node needs the space
@@ -44,4 +47,19 @@ func (p *Pod) removeCollected(env *Env, w *wakeTimer) {
 			p.removeContainer(c, env, w)
 		}
 	}
+}
+
+// AppendRemovalFailures appends the removals of containers and sandboxes that fail.
+func (p *Pod) AppendRemovalFailures(failures []containergc.Failure) []containergc.Failure {
+	for i := range p.Containers {
+		if f := p.Containers[i].Removal; !f.Since.IsZero() {
+			failures = append(failures, f)
+		}
+	}
+	for i := range p.Sandboxes {
+		if f := p.Sandboxes[i].Removal; !f.Since.IsZero() {
+			failures = append(failures, f)
+		}
+	}
+	return failures
 }

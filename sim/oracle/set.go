@@ -148,7 +148,7 @@ func oracles() []oracle {
 		&gracePeriod{}, &onePerFullName{}, &uidReuse{}, &sidecarOrder{}, &hooks{}, &probes{},
 		&activeDeadline{}, &needlessStop{}, &readiness{}, &podDirectories{}, &podVolumes{},
 		&volumeContent{}, &volumeStaleness{}, &volumeReadOnly{}, &environment{}, &images{},
-		&imageGC{},
+		&imageGC{}, &containerGC{},
 		&reclaim{},
 		&containerConfig{}, &sandboxConfig{}, &logs{}, &terminationMessage{}, &health{},
 		&cgroups{}, &tiers{}, &resize{}, &userNamespaces{}, &restartAll{},
