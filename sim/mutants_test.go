@@ -1749,15 +1749,15 @@ var mutants = []mutant{
 	{
 		name:     "pods are evicted before the images are removed",
 		file:     "core/eviction/eviction.go",
-		old:      "	if now.Before(deadline) && !env.AreImagesRemoved(m.ImagesSince) {\n",
-		new:      "	if now.Before(since) && !env.AreImagesRemoved(m.ImagesSince) {\n",
+		old:      "	if what.Images && now.Before(deadline) &&",
+		new:      "	if what.Images && now.Before(since) &&",
 		scenario: "disk-full", seeds: "1-300",
 	},
 	{
 		name:     "nothing is removed before pods are evicted",
-		file:     "core/eviction/eviction.go",
-		old:      "	return holdsImages && (",
-		new:      "	return holdsImages && m.UsageFailures < 0 && (",
+		file:     "core/eviction/observe.go",
+		old:      "what != (Reclaim{}) {",
+		new:      "what != (Reclaim{}) && m.UsageFailures < 0 {",
 		scenario: "disk-full", seeds: "1-300",
 	},
 	{
@@ -1770,22 +1770,22 @@ var mutants = []mutant{
 	{
 		name:     "writable layers do not count in the ranking",
 		file:     "core/eviction/rank.go",
-		old:      "	if !isSplit || source == sourceImagefs {",
+		old:      "	if m.isOneDevice(source, sourceContainerfs) {",
 		new:      "	if source == sourceCount {",
 		scenario: "disk-full", seeds: "1-300",
 	},
 	{
 		name:     "the logs and volumes of pods do not count",
 		file:     "core/eviction/rank.go",
-		old:      "	if !isSplit || source == sourceNodefs {",
+		old:      "	if m.isOneDevice(source, sourceNodefs) {",
 		new:      "	if source == sourceCount {",
 		scenario: "disk-full", seeds: "1-300",
 	},
 	{
 		name:     "inodes in use count as free",
 		file:     "core/eviction/observe.go",
-		old:      "			record(inodes, body.InodesFree, body.Inodes)",
-		new:      "			record(inodes, body.Inodes, body.Inodes)",
+		old:      "				record(s, body.InodesFree, body.Inodes)",
+		new:      "				record(s, body.Inodes, body.Inodes)",
 		scenario: "inode-storm", seeds: "1-300",
 	},
 	{
