@@ -1782,6 +1782,20 @@ var mutants = []mutant{
 		scenario: "disk-full", seeds: "1-300",
 	},
 	{
+		name:     "writable layers are taken for being beside the images",
+		file:     "core/eviction/layout.go",
+		old:      "layers != m.ImagePath {",
+		new:      "layers == \"\" {",
+		scenario: "disk-split", seeds: "1-300",
+	},
+	{
+		name:     "dead containers are removed for the images' file system alone",
+		file:     "core/eviction/eviction.go",
+		old:      "		Containers: m.isOneDevice(source, sourceContainerfs) &&",
+		new:      "		Containers: source == sourceImagefs &&",
+		scenario: "disk-split", seeds: "1-300",
+	},
+	{
 		name:     "inodes in use count as free",
 		file:     "core/eviction/observe.go",
 		old:      "				record(s, body.InodesFree, body.Inodes)",

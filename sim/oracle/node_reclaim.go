@@ -45,7 +45,7 @@ func (o *reclaim) checkFact(m *model, f *truth.Fact) *finding {
 	case truth.ContainerRemoved:
 		return o.findNeedlessRemoval(m, f)
 	case truth.EventRecorded:
-		if f.Reason == reasonEvicted && isForDisk(f.Message) && !m.opts.ImagesApart &&
+		if f.Reason == reasonEvicted && isForDisk(f.Message) && !m.opts.LayersApart &&
 			!m.anyFaultPossible(f.Time.Add(-reclaimBound), f.Time, reclaimCalls...) {
 			return o.findUnreclaimed(m, f)
 		}
@@ -85,7 +85,7 @@ func (o *reclaim) findUnreclaimed(m *model, f *truth.Fact) *finding {
 			}
 		}
 	}
-	if f.Time.Sub(m.agentStartedAt) <= imageAgeMin {
+	if m.opts.ImagesApart || f.Time.Sub(m.agentStartedAt) <= imageAgeMin {
 		return nil
 	}
 	for _, image := range m.opts.UnusedImages {
