@@ -12,6 +12,7 @@ import (
 	"seedlet.dev/core/allocation"
 	"seedlet.dev/core/cgroup"
 	"seedlet.dev/core/config"
+	"seedlet.dev/core/containergc"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/hostfile"
@@ -64,6 +65,7 @@ type State struct {
 	Runtime      runtime.Runtime        `json:"runtime"`
 	Images       image.Store            `json:"images"`
 	ImageGC      imagegc.Collector      `json:"imageGC"`
+	ContainerGC  containergc.Rounds     `json:"containerGC"`
 	PodDirs      poddirs.Listing        `json:"podDirs"`
 	QOS          qos.Cgroups            `json:"qos"`
 	Shutdown     shutdown.Manager       `json:"shutdown"` // of the machine
@@ -184,7 +186,8 @@ func (a *Agent) handleBoot(boot *world.Boot, now time.Time) {
 	a.setAsideAtBoot(boot, now)
 	for _, key := range []timer.Key{machine.Owner, poddirs.Owner, manifest.Owner,
 		manifest.URLOwner, pleg.Owner, pleg.StreamOwner, runtime.Owner, runtime.CIDROwner,
-		shutdown.Owner, imagegc.Owner, eviction.Owner, s.Node.Resolv.Key(), s.Node.Hosts.Key()} {
+		shutdown.Owner, imagegc.Owner, containergc.Owner, eviction.Owner, s.Node.Resolv.Key(),
+		s.Node.Hosts.Key()} {
 		a.queue.enqueue(key)
 	}
 	for _, key := range allocation.Keys() {

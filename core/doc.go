@@ -81,6 +81,7 @@
 //	lease         the node's lease, which shows that the node is alive
 //	logs          log rotation, and dangling links to logs
 //	housekeeping  orphaned directories and cgroups
+//	containergc   the event that the collection of containers keeps failing
 //	config        the configuration file
 //	document      strict decoding of one YAML or JSON document
 //	metrics       counters and histograms

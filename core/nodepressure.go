@@ -67,6 +67,15 @@ func (a *Agent) collectContainers() {
 	}
 }
 
+// collectIfEvicted has the containers of a pod removed that was evicted or preempted, once the API
+// server has its final status.
+func (a *Agent) collectIfEvicted(p *pod.Pod) {
+	if p.NeedsCollection() && a.isAPIPod(p) && a.state.StatusWriter.IsTerminalWritten(p.UID) {
+		p.CollectRuns()
+		a.enqueuePod(p.UID)
+	}
+}
+
 func (a *Agent) areContainersCollected() bool {
 	return !slices.ContainsFunc(a.podUIDs, func(uid string) bool {
 		return !a.state.Pods[uid].IsCollected()

@@ -41,6 +41,9 @@ func (a *Agent) planStatus(uid string) time.Time {
 		a.queue.enqueue(mirror.Key(p.FullName()))
 	}
 	wake := s.StatusWriter.Plan(uid, desired, &a.effects)
+	if p != nil {
+		a.collectIfEvicted(p)
+	}
 	if p != nil && !p.NoLongerDesired && p.Stage == pod.Terminated &&
 		p.Spec.DeletionTimestamp != nil &&
 		s.StatusWriter.IsTerminalWritten(uid) {

@@ -7,6 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/allocation"
+	"seedlet.dev/core/containergc"
 	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
@@ -264,6 +265,8 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = a.planShutdown()
 	case imagegc.Owner.Component:
 		wake = a.planImageGC()
+	case containergc.Owner.Component:
+		wake = s.ContainerGC.Plan(a.containerGCEnv())
 	case eviction.Owner.Component:
 		wake = s.Eviction.Plan(a.evictionEnv())
 	case lease.Owner.Component:

@@ -94,16 +94,28 @@ func filesystems(n *plan.Node) []disk.Filesystem {
 		Inodes: disk.RootFilesystem.Inodes}}
 }
 
+// layersPath returns the directory of the writable layers; empty if they are beside the images.
+func layersPath(n *plan.Node) string {
+	if n.LayersOnRoot {
+		return runtime.LayerDirectory
+	}
+	return ""
+}
+
 // usedFilesystems returns the file systems with what is used beside the files of the disk.
 func (r *run) usedFilesystems(n *plan.Node) []disk.Filesystem {
 	all := filesystems(n)
 	all[0].Extra = func() (bytes, inodes int64) {
 		bytes, inodes = r.host.DiskUsage()
-		if len(all) == 1 {
-			imageBytes, imageInodes := r.runtime.ImageUsage()
-			bytes, inodes = bytes+imageBytes, inodes+imageInodes
+		usage := r.runtime.LayerUsage
+		switch {
+		case len(all) == 1:
+			usage = r.runtime.ImageUsage
+		case !n.LayersOnRoot:
+			return bytes, inodes
 		}
-		return bytes, inodes
+		runtimeBytes, runtimeInodes := usage()
+		return bytes + runtimeBytes, inodes + runtimeInodes
 	}
 	if len(all) > 1 {
 		all[1].Extra = func() (bytes, inodes int64) { return r.runtime.ImageUsage() }
@@ -112,8 +124,11 @@ func (r *run) usedFilesystems(n *plan.Node) []disk.Filesystem {
 }
 
 // machineFiles returns the files that are on the machine from the start.
-func machineFiles() map[string]string {
+func machineFiles(n *plan.Node) map[string]string {
 	files := host.Files()
 	files[runtime.ImageDirectory+"/metadata.db"] = ""
+	if n.LayersOnRoot {
+		files[runtime.LayerDirectory+"/layers.json"] = ""
+	}
 	return files
 }

@@ -225,11 +225,12 @@ func (r *run) connectPorts(images imageRegistry) {
 	}
 	r.disk = disk.New(disk.Options{
 		Agenda: r.agenda.Actor("disk"), Truth: r.truth, Seed: seed, Faults: calls,
-		Files: machineFiles(), Filesystems: r.usedFilesystems(node),
+		Files: machineFiles(node), Filesystems: r.usedFilesystems(node),
 	})
 	r.runtime = runtime.New(runtime.Options{
 		Agenda: r.agenda.Actor("runtime"), Truth: r.truth, Seed: seed, Faults: calls,
-		Containerd16: node.OldRuntime, Behaviour: newProcessScripts(r.plan).scriptFor,
+		Containerd16: node.OldRuntime, LayersApart: node.LayersOnRoot,
+		Behaviour:     newProcessScripts(r.plan).scriptFor,
 		Images:        images.imageFor,
 		OpenFile:      func(path string) runtime.File { return r.disk.Open(path) },
 		GrowTree:      r.disk.GrowTree,

@@ -1,12 +1,12 @@
-// Package eviction ends pods while the node runs out of memory or of process IDs: node-pressure
-// eviction (pkg/kubelet/eviction).
+// Package eviction ends pods while the node runs out of memory, of process IDs, or of space or
+// inodes on a file system: node-pressure eviction (pkg/kubelet/eviction).
 //
 // Facts: the newest observation of each signal with the time at which it was asked for; for each
 // threshold, since when it is met; for each pressure condition, when it was last observed; the
 // usage of the pods while a threshold asks for a victim; the victim that ends. Plan: observes the
 // node every ten seconds; if a threshold has been met for its grace period, observes the pods and
 // evicts the one that ranks first; for a file system with images, those that are unused are removed
-// before, and before them the containers of pods that have ended.
+// before, and for one with writable layers, before them, the containers of pods that have ended.
 // Events: completions of observations, and the ends of pods and of removals.
 //
 // One observation of the node leads to one victim at most, and the next observation is asked for
@@ -14,7 +14,7 @@
 // last one has freed. Pods are observed by one request, and only for a decision, so a node at rest
 // costs one read of the machine's counters in ten seconds.
 //
-// Start reading at Manager.Plan, then observe.go, threshold.go and rank.go.
+// Start reading at Manager.Plan, then observe.go, threshold.go, layout.go and rank.go.
 package eviction
 
 import (
@@ -57,16 +57,25 @@ type Manager struct {
 	Thresholds []Threshold            `json:"thresholds,omitempty"` // empty: nothing is observed
 	Observed   map[Signal]Observation `json:"observed,omitempty"`   // the newest of each signal
 	Sources    [sourceCount]Source    `json:"sources"`
-	// ImagePath is in the file system of the images; empty before the runtime has answered.
-	ImagePath string `json:"imagePath,omitempty"`
-	Nodefs    uint64 `json:"nodefs,omitempty"`  // the device of the file system
-	Imagefs   uint64 `json:"imagefs,omitempty"` // the device of the file system
-	// ReclaimSince is since when containers and images are being removed, before a pod is evicted for
-	// a file system; zero: they are not. ImagesSince is since when images are: after the containers,
-	// some of which have used them. ReclaimedAt is when the last removal ended.
-	ReclaimSince time.Time `json:"reclaimSince"`
-	ImagesSince  time.Time `json:"imagesSince"`
-	ReclaimedAt  time.Time `json:"reclaimedAt"`
+	// ImagePath is in the file system of the images; empty before the runtime has answered. LayersPath
+	// is in that of the writable layers, if the runtime has another directory for them.
+	ImagePath  string `json:"imagePath,omitempty"`
+	LayersPath string `json:"layersPath,omitempty"`
+	// Nodefs, Imagefs and Containerfs are the devices of the file systems; zero: not known.
+	// Containerfs is that of LayersPath.
+	Nodefs      uint64 `json:"nodefs,omitempty"`
+	Imagefs     uint64 `json:"imagefs,omitempty"`
+	Containerfs uint64 `json:"containerfs,omitempty"`
+	Layout      Layout `json:"layout,omitempty"` // that copyThresholds was called for
+	// ReclaimSince is since when Reclaiming is being removed, before a pod is evicted for a file
+	// system; zero: nothing is. ImagesSince is since when images are: after the containers, some of
+	// which have used them. ContainersReclaimedAt and ImagesReclaimedAt are when the last removals
+	// ended.
+	ReclaimSince          time.Time `json:"reclaimSince"`
+	Reclaiming            Reclaim   `json:"reclaiming,omitzero"`
+	ImagesSince           time.Time `json:"imagesSince"`
+	ContainersReclaimedAt time.Time `json:"containersReclaimedAt"`
+	ImagesReclaimedAt     time.Time `json:"imagesReclaimedAt"`
 	// NotBefore is when the last victim or the last reclaim has ended: no earlier observation leads to
 	// another victim. VictimEndedAt is when the last victim has.
 	NotBefore     time.Time `json:"notBefore"`
@@ -93,11 +102,18 @@ type Source struct {
 
 // The sources.
 const (
-	sourceNode    = iota // memory and processes of the machine
-	sourceNodefs         // the file system of the agent's root directory
-	sourceImagefs        // the file system of the images and writable layers
+	sourceNode        = iota // memory and processes of the machine
+	sourceNodefs             // the file system of the agent's root directory
+	sourceImagefs            // the file system of the images
+	sourceContainerfs        // the file system of the writable layers, if it is none of those
 	sourceCount
 )
+
+// Reclaim is what is removed before a pod is evicted for a file system.
+type Reclaim struct {
+	Containers bool `json:"containers,omitempty"` // of pods that have ended
+	Images     bool `json:"images,omitempty"`     // that no container uses
+}
 
 // Settings are the configuration. They do not change while the agent runs.
 type Settings struct {
@@ -189,32 +205,52 @@ func (m *Manager) planReclaim(env *Env) time.Time {
 	if since.IsZero() {
 		return time.Time{}
 	}
+	what := m.Reclaiming
 	if m.ImagesSince.IsZero() {
 		deadline := since.Add(containersMax)
-		if now.Before(deadline) && !env.AreContainersRemoved() {
+		if what.Containers && now.Before(deadline) && !env.AreContainersRemoved() {
 			return deadline
 		}
-		m.ImagesSince = now
-		env.RemoveImages()
+		if what.Images {
+			m.ImagesSince = now
+			env.RemoveImages()
+		}
 	}
 	deadline := since.Add(reclaimMax)
-	if now.Before(deadline) && !env.AreImagesRemoved(m.ImagesSince) {
+	if what.Images && now.Before(deadline) && !env.AreImagesRemoved(m.ImagesSince) {
 		return deadline
 	}
-	m.ReclaimSince, m.ImagesSince, m.ReclaimedAt, m.NotBefore = time.Time{}, time.Time{}, now, now
+	if what.Containers {
+		m.ContainersReclaimedAt = now
+	}
+	if what.Images {
+		m.ImagesReclaimedAt = now
+	}
+	m.ReclaimSince, m.ImagesSince, m.Reclaiming, m.NotBefore = time.Time{}, time.Time{}, Reclaim{}, now
 	for i := range m.Sources {
 		m.Sources[i].NextAt = now
 	}
 	return time.Time{}
 }
 
-// reclaims reports whether the removal of containers and images may help a threshold, and has not
-// been tried just now, since the last victim ended: its own can be removed now.
-func (m *Manager) reclaims(t *Threshold, now time.Time) bool {
-	source, _ := sourceOf(t.Signal)
-	holdsImages := source == sourceImagefs || source == sourceNodefs && m.Nodefs == m.Imagefs
-	return holdsImages && (m.ReclaimedAt.IsZero() || m.ReclaimedAt.Before(m.VictimEndedAt) ||
-		now.Sub(m.ReclaimedAt) > reclaimValid)
+// neededReclaim returns what may help a threshold if it is removed: the containers and images that
+// are on its file system (buildSignalToNodeReclaimFuncs in pkg/kubelet/eviction/helpers.go).
+func (m *Manager) neededReclaim(t *Threshold, now time.Time) Reclaim {
+	source := m.sourceOf(t.Signal)
+	if source == sourceNode {
+		return Reclaim{}
+	}
+	return Reclaim{
+		Containers: m.isOneDevice(source, sourceContainerfs) && m.isDue(m.ContainersReclaimedAt, now),
+		Images:     m.isOneDevice(source, sourceImagefs) && m.isDue(m.ImagesReclaimedAt, now),
+	}
+}
+
+// isDue reports whether a removal has not been tried just now, since the last victim ended: its own
+// can be removed now.
+func (m *Manager) isDue(reclaimedAt, now time.Time) bool {
+	return reclaimedAt.IsZero() || reclaimedAt.Before(m.VictimEndedAt) ||
+		now.Sub(reclaimedAt) > reclaimValid
 }
 
 // planSource observes a source that is due, and returns when to plan it again.
@@ -233,6 +269,8 @@ func (m *Manager) planSource(source int, env *Env) time.Time {
 		request = &node
 	case source == sourceNodefs:
 		request = &world.MeasureFilesystem{Path: m.RootDir}
+	case source == sourceContainerfs:
+		request = &world.MeasureFilesystem{Path: m.LayersPath}
 	case m.ImagePath == "":
 		request = &runtimeapi.ImageFsInfoRequest{}
 	default:

@@ -58,8 +58,7 @@ func (m *Manager) HandleCompletion(id world.OpID, ev world.Event, env *Env) bool
 		return false // the conditions stay as they are
 	}
 	if info, isInfo := ev.Body.(*runtimeapi.ImageFsInfoResponse); isInfo {
-		if all := info.GetImageFilesystems(); len(all) > 0 {
-			m.ImagePath = all[0].GetFsId().GetMountpoint()
+		if m.applyInfo(info); m.ImagePath != "" {
 			m.Sources[source].NextAt = ev.Time
 		}
 		return false
@@ -78,7 +77,7 @@ func (m *Manager) observe(source int, body any, env *Env) {
 		m.Observed = map[Signal]Observation{}
 	}
 	for i := range m.Thresholds {
-		if of, _ := sourceOf(m.Thresholds[i].Signal); of == source {
+		if m.sourceOf(m.Thresholds[i].Signal) == source {
 			delete(m.Observed, m.Thresholds[i].Signal)
 		}
 	}
@@ -98,41 +97,25 @@ func (m *Manager) observe(source int, body any, env *Env) {
 			record(PIDAvailable, body.ProcessesMax-body.Processes, body.ProcessesMax)
 		}
 	case *world.FilesystemMeasured:
-		bytes, inodes := NodefsAvailable, NodefsInodesFree
-		if source == sourceImagefs {
-			bytes, inodes, m.Imagefs = ImagefsAvailable, ImagefsInodesFree, body.Device
-		} else {
-			m.Nodefs = body.Device
+		m.setDevice(source, body.Device)
+		for _, s := range []Signal{NodefsAvailable, ImagefsAvailable, ContainerfsAvailable} {
+			if m.sourceOf(s) == source && body.CapacityBytes > 0 {
+				record(s, body.AvailableBytes, body.CapacityBytes)
+			}
 		}
-		if body.CapacityBytes > 0 {
-			record(bytes, body.AvailableBytes, body.CapacityBytes)
-		}
-		if body.Inodes > 0 { // a file system may have no bound
-			record(inodes, body.InodesFree, body.Inodes)
+		for _, s := range []Signal{NodefsInodesFree, ImagefsInodesFree, ContainerfsInodesFree} {
+			if m.sourceOf(s) == source && body.Inodes > 0 { // a file system may have no bound
+				record(s, body.InodesFree, body.Inodes)
+			}
 		}
 	}
-}
-
-// LayersApart reports whether the writable layers are, or may be, in another file system than that
-// of the node. Without thresholds for a file system that is not observed.
-func (m *Manager) LayersApart() bool {
-	return m.observes(sourceNodefs) && (m.Nodefs == 0 || m.Nodefs != m.Imagefs)
-}
-
-// observes reports whether a threshold needs a source. One for either file system needs both: what
-// is removed before a pod is evicted depends on whether they are one.
-func (m *Manager) observes(source int) bool {
-	return slices.ContainsFunc(m.Thresholds, func(t Threshold) bool {
-		of, _ := sourceOf(t.Signal)
-		return (of == sourceNode) == (source == sourceNode)
-	})
 }
 
 // evaluate determines which thresholds of a source are met, and the conditions that follow.
 func (m *Manager) evaluate(source int, now time.Time) {
 	for i := range m.Thresholds {
 		t := &m.Thresholds[i]
-		if of, _ := sourceOf(t.Signal); of != source {
+		if m.sourceOf(t.Signal) != source {
 			continue
 		}
 		o, isObserved := m.Observed[t.Signal]
@@ -158,7 +141,7 @@ func (m *Manager) evaluate(source int, now time.Time) {
 func (m *Manager) noteUnmeasured(source int, now time.Time) {
 	for i := range m.Thresholds {
 		t := &m.Thresholds[i]
-		if of, _ := sourceOf(t.Signal); of == source && !t.MetSince.IsZero() {
+		if m.sourceOf(t.Signal) == source && !t.MetSince.IsZero() {
 			m.noteMet(t.Signal.condition(), now)
 		}
 	}
@@ -191,8 +174,7 @@ func (m *Manager) startAttempt(source int, env *Env) {
 	for i := range m.Thresholds {
 		t := &m.Thresholds[i]
 		o, isObserved := m.Observed[t.Signal]
-		of, _ := sourceOf(t.Signal)
-		if of != source || !isObserved || !t.Starved || o.AsOf.Before(m.NotBefore) {
+		if m.sourceOf(t.Signal) != source || !isObserved || !t.Starved || o.AsOf.Before(m.NotBefore) {
 			continue
 		}
 		if chosen < 0 || t.isBefore(&m.Thresholds[chosen]) {
@@ -202,10 +184,12 @@ func (m *Manager) startAttempt(source int, env *Env) {
 	if chosen < 0 {
 		return
 	}
-	if t := &m.Thresholds[chosen]; m.reclaims(t, env.Effects.Now()) {
+	if what := m.neededReclaim(&m.Thresholds[chosen], env.Effects.Now()); what != (Reclaim{}) {
 		if m.ReclaimSince.IsZero() {
-			m.ReclaimSince = env.Effects.Now()
-			env.RemoveContainers()
+			m.ReclaimSince, m.Reclaiming = env.Effects.Now(), what
+			if what.Containers {
+				env.RemoveContainers()
+			}
 		}
 		return
 	}

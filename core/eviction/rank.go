@@ -58,21 +58,18 @@ func (m *Manager) rank(c Candidate, usage *PodUsage, signal Signal) ranked {
 	return r
 }
 
-// excess returns by how much the usage of a pod exceeds its request. On a file system of their own,
-// the images and writable layers are not in that of the node (buildSignalToRankFunc).
+// excess returns by how much the usage of a pod exceeds its request. For a file system counts what
+// is on it: logs and volumes are on that of the node, writable layers on their own. Nothing of a
+// pod is on one that has images only (buildSignalToRankFunc).
 func (m *Manager) excess(pod *v1.Pod, u *PodUsage, signal Signal) int64 {
 	if signal.condition() == v1.NodeMemoryPressure {
 		return u.MemoryBytes - request(pod, v1.ResourceMemory)
 	}
-	used, source := DiskUsage{}, sourceNodefs
-	if signal == ImagefsAvailable || signal == ImagefsInodesFree {
-		source = sourceImagefs
-	}
-	isSplit := m.Imagefs != 0 && m.Nodefs != 0 && m.Imagefs != m.Nodefs
-	if !isSplit || source == sourceImagefs {
+	used, source := DiskUsage{}, m.sourceOf(signal)
+	if m.isOneDevice(source, sourceContainerfs) {
 		used.add(u.Layers.Bytes, u.Layers.Inodes)
 	}
-	if !isSplit || source == sourceNodefs {
+	if m.isOneDevice(source, sourceNodefs) {
 		used.add(u.Files.Bytes, u.Files.Inodes)
 	}
 	if signal.resource() == v1.ResourceEphemeralStorage {

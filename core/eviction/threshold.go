@@ -27,10 +27,12 @@ const (
 	NodefsInodesFree           Signal = "nodefs.inodesFree"
 	ImagefsAvailable           Signal = "imagefs.available"
 	ImagefsInodesFree          Signal = "imagefs.inodesFree"
+	ContainerfsAvailable       Signal = "containerfs.available"
+	ContainerfsInodesFree      Signal = "containerfs.inodesFree"
 )
 
-// sourceOf returns which request observes a signal, and false if none does: the file system of the
-// writable layers has no signals of its own, as it is that of the node or of the images.
+// sourceOf returns which request observes a signal, and false if none does. Manager.sourceOf is the
+// one that also knows on which file system the writable layers are.
 func sourceOf(s Signal) (source int, isObserved bool) {
 	switch s {
 	case MemoryAvailable, AllocatableMemoryAvailable, PIDAvailable:
@@ -39,6 +41,8 @@ func sourceOf(s Signal) (source int, isObserved bool) {
 		return sourceNodefs, true
 	case ImagefsAvailable, ImagefsInodesFree:
 		return sourceImagefs, true
+	case ContainerfsAvailable, ContainerfsInodesFree:
+		return sourceContainerfs, true
 	}
 	return 0, false
 }
@@ -66,9 +70,9 @@ func (s Signal) resource() v1.ResourceName {
 	switch s {
 	case PIDAvailable:
 		return "pids"
-	case NodefsAvailable, ImagefsAvailable:
+	case NodefsAvailable, ImagefsAvailable, ContainerfsAvailable:
 		return v1.ResourceEphemeralStorage
-	case NodefsInodesFree, ImagefsInodesFree:
+	case NodefsInodesFree, ImagefsInodesFree, ContainerfsInodesFree:
 		return "inodes"
 	}
 	return v1.ResourceMemory
@@ -118,7 +122,8 @@ func ParseAmount(text string) Amount {
 	return Amount{Share: float32(p) / 100}
 }
 
-// New returns the manager of a configuration. Upstream: ParseThresholdConfig in
+// New returns the manager of a configuration. Thresholds for the file system of the writable layers
+// are not those of the configuration: see copyThresholds. Upstream: ParseThresholdConfig in
 // pkg/kubelet/eviction/helpers.go.
 func New(c *kubeletconfig.KubeletConfiguration, rootDir string) Manager {
 	m := Manager{Settings: Settings{RootDir: rootDir,
@@ -129,7 +134,8 @@ func New(c *kubeletconfig.KubeletConfiguration, rootDir string) Manager {
 		if least := c.EvictionMinimumReclaim[string(signal)]; least != "" {
 			t.MinReclaim = ParseAmount(least)
 		}
-		if _, isObserved := sourceOf(signal); t.Amount != (Amount{}) && isObserved {
+		if source, isObserved := sourceOf(signal); t.Amount != (Amount{}) && isObserved &&
+			source != sourceContainerfs {
 			m.Thresholds = append(m.Thresholds, t)
 		}
 	}

@@ -13,11 +13,15 @@
 package housekeeping
 
 import (
+	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"seedlet.dev/core/cgroup"
+	"seedlet.dev/core/containergc"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
@@ -49,6 +53,9 @@ type Cleanup struct {
 	Unmounted string    `json:"unmounted,omitempty"`
 	NextAt    time.Time `json:"nextAt"`
 	LastError string    `json:"lastError,omitempty"`
+	// LogsFailing are the removals of directories of logs that fail, by path, and the list of them, by
+	// the path of their parent.
+	LogsFailing map[string]containergc.Failure `json:"logsFailing,omitempty"`
 }
 
 // Candidate is a directory or a cgroup that has the name of a pod's.
@@ -157,6 +164,7 @@ func (s *Cleanup) HandleCompletion(record op.Record, ev world.Event, env Env,
 		}
 		return
 	}
+	s.noteLogsFailure(record, ev)
 	if record.Call == "RemoveTree" || record.Call == "RemoveCgroup" {
 		s.Unmounted = ""
 		if ev.Err != nil {
@@ -182,8 +190,52 @@ func (s *Cleanup) HandleCompletion(record op.Record, ev world.Event, env Env,
 	}
 }
 
+// noteLogsFailure records whether a list of the directories of logs, or the removal of one, fails.
+func (s *Cleanup) noteLogsFailure(record op.Record, ev world.Event) {
+	list, removal := record.Subject == s.LogsDir, path.Dir(record.Subject) == s.LogsDir
+	switch {
+	case !list && !removal || record.Refused:
+	case ev.Err == nil || ev.Err.Has(world.KindNotFound):
+		delete(s.LogsFailing, record.Subject)
+	default:
+		if s.LogsFailing == nil {
+			s.LogsFailing = map[string]containergc.Failure{}
+		}
+		message := "failed to remove pod logs directory %q: %s"
+		if list {
+			message = "failed to read podLogsDirectory %q: %s"
+		}
+		f := s.LogsFailing[record.Subject]
+		f.Note(ev.Time, fmt.Sprintf(message, record.Subject, ev.Err.Message))
+		s.LogsFailing[record.Subject] = f
+	}
+}
+
+// dropGone forgets the removals of directories that the newest list of logs does not have.
+func (s *Cleanup) dropGone(listed *world.DirListed) {
+	gone := maps.Clone(s.LogsFailing)
+	for _, entry := range listed.Entries {
+		delete(gone, path.Join(s.LogsDir, entry.Name))
+	}
+	for dir := range gone { //ordered: each by itself
+		delete(s.LogsFailing, dir)
+	}
+}
+
+// Failures returns what fails, by path.
+func (s *Cleanup) Failures() []containergc.Failure {
+	var failures []containergc.Failure
+	for _, dir := range slices.Sorted(maps.Keys(s.LogsFailing)) {
+		failures = append(failures, s.LogsFailing[dir])
+	}
+	return failures
+}
+
 func (s *Cleanup) findDirectories(parent string, listed *world.DirListed, env Env,
 	effects *op.Effects) {
+	if parent == s.LogsDir {
+		s.dropGone(listed)
+	}
 	for _, entry := range listed.Entries {
 		uid := entry.Name
 		if parent == s.LogsDir {

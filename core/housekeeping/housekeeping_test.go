@@ -101,3 +101,52 @@ func TestPanicIsAboutOneCandidate(t *testing.T) {
 		}()
 	}
 }
+
+// A directory of logs that cannot be removed, or listed with the others, is known as failing until
+// that succeeds, or the directory is gone.
+func TestFailuresWithLogs(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := Cleanup{PodsDir: "/pods", LogsDir: "/logs"}
+	var table op.Table
+	env := Env{IsKnownPod: func(string) bool { return true }, Cgroups: &cgroup.Layout{}}
+	complete := func(call, subject string, failed bool, names ...string) {
+		effects := &op.Effects{}
+		effects.Reset(&table, now)
+		ev := world.Event{Time: now}
+		if failed {
+			ev.Err = world.Errorf(world.KindInternal, call, "busy")
+		} else {
+			ev.Body = &world.Done{}
+		}
+		if call == "ListDir" && !failed {
+			listed := &world.DirListed{}
+			for _, name := range names {
+				listed.Entries = append(listed.Entries, world.DirEntry{Name: name, Directory: true})
+			}
+			ev.Body = listed
+		}
+		s.HandleCompletion(op.Record{Call: call, Subject: subject}, ev, env, effects)
+	}
+	expect := func(when, want string) {
+		t.Helper()
+		var messages []string
+		for _, f := range s.Failures() {
+			messages = append(messages, f.Message)
+		}
+		if got := strings.Join(messages, "; "); got != want {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+	complete("ListDir", "/logs", true)
+	complete("RemoveTree", "/pods/u", true)
+	expect("the list fails", `failed to read podLogsDirectory "/logs": busy`)
+	complete("ListDir", "/logs", false, "ns_a_u")
+	complete("RemoveTree", "/logs/ns_a_u", true)
+	complete("RemoveTree", "/logs/ns_b_v", true)
+	expect("removals fail", `failed to remove pod logs directory "/logs/ns_a_u": busy; `+
+		`failed to remove pod logs directory "/logs/ns_b_v": busy`)
+	complete("RemoveTree", "/logs/ns_a_u", false)
+	expect("one succeeds", `failed to remove pod logs directory "/logs/ns_b_v": busy`)
+	complete("ListDir", "/logs", false)
+	expect("the other is gone", "")
+}

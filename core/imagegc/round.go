@@ -240,8 +240,8 @@ func (c *Collector) HandleCompletion(rec op.Record, ev world.Event, env *Env) {
 		c.noteUses(r.InUse, env.References(), ev.Time)
 		r.Step = StepAge
 	case *runtimeapi.ImageFsInfoResponse:
-		for _, fs := range body.ImageFilesystems {
-			r.Mountpoint = fs.GetFsId().GetMountpoint()
+		if all := body.ImageFilesystems; len(all) > 0 { // the first one counts, as in the kubelet
+			r.Mountpoint = all[0].GetFsId().GetMountpoint()
 		}
 		if r.Mountpoint == "" {
 			c.finish(r, env, "the runtime does not say where its images are")

@@ -15,6 +15,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/containergc"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
@@ -56,6 +57,8 @@ type Relist struct {
 
 	Problem  string `json:"problem,omitempty"` // the last failure; empty after a success
 	Failures uint64 `json:"failures"`
+	// Failing is that the lists fail, until one succeeds: nothing can be collected meanwhile.
+	Failing containergc.Failure `json:"failing,omitzero"`
 }
 
 // Sandbox is one item of a list of sandboxes.
@@ -153,6 +156,7 @@ func (r *Relist) HandleCompletion(id world.OpID, ev world.Event) bool {
 	}
 	if ev.Err != nil {
 		r.Failed, r.Problem = true, ev.Err.Error()
+		r.Failing.Note(ev.Time, r.Problem)
 	}
 	if r.SandboxOp != 0 || r.ContainerOp != 0 {
 		return false
@@ -164,6 +168,7 @@ func (r *Relist) HandleCompletion(id world.OpID, ev world.Event) bool {
 		return false
 	}
 	r.AsOf, r.Problem = r.Issued, ""
+	r.Failing = containergc.Failure{}
 	r.Completed++
 	return true
 }

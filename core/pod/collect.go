@@ -1,12 +1,25 @@
 package pod
 
+import (
+	"seedlet.dev/core/admission"
+	"seedlet.dev/core/containergc"
+)
+
 // Containers of a pod that has ended and is still desired, as its object stays at the API server:
 // their records, writable layers and logs are removed if the node needs the space
-// (DeleteAllUnusedContainers in pkg/kubelet/kuberuntime/kuberuntime_gc.go).
+// (DeleteAllUnusedContainers in pkg/kubelet/kuberuntime/kuberuntime_gc.go), and those of a pod that
+// was evicted or preempted in any case (ShouldPodContentBeRemoved in pkg/kubelet/pod_workers.go).
 
 // CollectRuns has all containers of a pod that has ended removed.
 func (p *Pod) CollectRuns() {
 	p.CollectsRuns = p.Stage == Terminated && !p.NoLongerDesired && len(p.Containers) > 0
+}
+
+// NeedsCollection reports whether the containers are to be removed of a pod that has ended for the
+// sake of the node or of another pod, and that CollectRuns has not been called for yet.
+func (p *Pod) NeedsCollection() bool {
+	return p.Stage == Terminated && !p.NoLongerDesired && len(p.Containers) > 0 && !p.CollectsRuns &&
+		(p.IsEvicted() || p.Termination.Reason == admission.PreemptedReason)
 }
 
 // IsCollected reports whether the containers are removed that CollectRuns has asked for, as far as
@@ -34,4 +47,19 @@ func (p *Pod) removeCollected(env *Env, w *wakeTimer) {
 			p.removeContainer(c, env, w)
 		}
 	}
+}
+
+// AppendRemovalFailures appends the removals of containers and sandboxes that fail.
+func (p *Pod) AppendRemovalFailures(failures []containergc.Failure) []containergc.Failure {
+	for i := range p.Containers {
+		if f := p.Containers[i].Removal; !f.Since.IsZero() {
+			failures = append(failures, f)
+		}
+	}
+	for i := range p.Sandboxes {
+		if f := p.Sandboxes[i].Removal; !f.Since.IsZero() {
+			failures = append(failures, f)
+		}
+	}
+	return failures
 }

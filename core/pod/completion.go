@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -328,6 +329,9 @@ func (p *Pod) handleSandboxStopOrRemoval(r op.Record, ev world.Event, env *Env) 
 	s.Op = 0
 	if ev.Err != nil && !ev.Err.Has(world.KindNotFound) {
 		s.Failures++
+		if r.Call == "RemovePodSandbox" && !r.Refused {
+			s.Removal.Note(ev.Time, fmt.Sprintf("failed to remove sandbox %q: %s", s.ID, ev.Err.Message))
+		}
 		p.reportStopOrRemovalFailure(r, ev, env)
 		s.NotBefore = ev.Time.Add(failureBackoffInitial)
 		if r.Call == "RemovePodSandbox" { // nothing waits for a removal, unlike a stop
@@ -357,6 +361,9 @@ func (p *Pod) handleContainerStopOrRemoval(r op.Record, ev world.Event, env *Env
 	c.Op = 0
 	if ev.Err != nil && !ev.Err.Has(world.KindNotFound) {
 		c.Failures++
+		if r.Call == "RemoveContainer" && !r.Refused {
+			c.Removal.Note(ev.Time, fmt.Sprintf("failed to remove container %q: %s", c.ID, ev.Err.Message))
+		}
 		p.reportStopOrRemovalFailure(r, ev, env)
 		c.NotBefore = ev.Time.Add(failureBackoff(c.Failures))
 		return

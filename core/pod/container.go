@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/containergc"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/pleg"
 	"seedlet.dev/core/probe"
@@ -34,6 +35,8 @@ type Sandbox struct {
 	InspectOp world.OpID `json:"inspectOp,omitempty"`
 	NotBefore time.Time  `json:"notBefore"`          // back-off after a failure
 	Failures  int        `json:"failures,omitempty"` // of stops and removals, in a row
+
+	Removal containergc.Failure `json:"removal,omitzero"` // of its record
 
 	seenIn uint64 // the newest relist that had it; only used during that relist
 }
@@ -105,6 +108,8 @@ type Container struct {
 	Failures        int        `json:"failures,omitempty"`
 	InspectAfter    time.Time  `json:"inspectAfter"`              // back-off after a failed inspection
 	InspectFailures int        `json:"inspectFailures,omitempty"` // failed inspections in a row
+
+	Removal containergc.Failure `json:"removal,omitzero"` // of its files, or of its record
 
 	seenIn uint64 // the newest relist that had it; only used during that relist
 }

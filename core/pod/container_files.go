@@ -1,10 +1,12 @@
 package pod
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"seedlet.dev/core/containergc"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/logs"
 	"seedlet.dev/core/op"
@@ -127,6 +129,10 @@ func (p *Pod) handleFileCleanup(r op.Record, ev world.Event, node *Node) bool {
 	case ev.Err != nil && !(r.Call == "ListDir" && ev.Err.Has(world.KindNotFound)):
 		c.Failures++
 		c.NotBefore = ev.Time.Add(failureBackoff(c.Failures))
+		if !r.Refused {
+			c.Removal.Note(ev.Time, fmt.Sprintf("failed to remove the log of container %q: %s", c.ID,
+				ev.Err.Message))
+		}
 		return true
 	case r.Call == "ListDir":
 		if ev.Err == nil {
@@ -142,7 +148,7 @@ func (p *Pod) handleFileCleanup(r op.Record, ev world.Event, node *Node) bool {
 	default:
 		cleanup.Files = cleanup.Files[1:]
 	}
-	c.Failures = 0
+	c.Failures, c.Removal = 0, containergc.Failure{}
 	return true
 }
 

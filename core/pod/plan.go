@@ -87,7 +87,7 @@ type Env struct {
 
 const (
 	fsTimeout     = 2 * time.Minute
-	retainedRuns  = 1 // exited runs of a container that are retained besides the newest run
+	exitedRunsMax = 1 // of a container (--maximum-dead-containers-per-container of the kubelet)
 	stageStepsMax = 4 // a plan may go through all stages, and back once
 )
 
@@ -492,22 +492,25 @@ func (p *Pod) removeSandbox(s *Sandbox, env *Env, w *wakeTimer) {
 		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.ID})
 }
 
-// removeOldRuns removes the records of all runs of a container but the newest and the retained
-// ones, and old sandboxes without containers.
+// removeOldRuns removes the exited runs of each container but the newest one, and old sandboxes
+// without containers (pkg/kubelet/kuberuntime/kuberuntime_gc.go). A run stays until the exit of the
+// run after it is known, which the status then reports instead.
 func (p *Pod) removeOldRuns(env *Env, w *wakeTimer) {
-	name, newerRuns := "", 0
+	name, exitedRuns, isNewest := "", 0, false
 	for i := len(p.Containers) - 1; i >= 0; i-- {
 		c := &p.Containers[i]
 		if p.isLeftover(c) {
 			continue
 		}
-		if c.Name == name {
-			newerRuns++
-		} else {
-			name, newerRuns = c.Name, 0
+		if isNewest = c.Name != name; isNewest {
+			name, exitedRuns = c.Name, 0
 		}
-		if newerRuns > retainedRuns && !c.isLive() {
+		switch {
+		case c.isLive() || isNewest && c.State == Created:
+		case exitedRuns >= exitedRunsMax:
 			p.removeContainer(c, env, w)
+		case c.HasKnownExit() || c.State == Exited && !isNewest:
+			exitedRuns++
 		}
 	}
 	for i := range len(p.Sandboxes) - 1 {

@@ -174,10 +174,14 @@ func isSidecar(spec *v1.PodSpec, name string) bool {
 	})
 }
 
-// keepLastTermination keeps the termination of the last run of a container without a record.
+// keepLastTermination keeps the termination of the last run of a container without a record, and
+// that of the run before one that has exited, whose record was removed since.
 func keepLastTermination(statuses, stored []v1.ContainerStatus) {
 	for i := range statuses {
 		j := indexByName(stored, statuses[i].Name, i)
+		if j >= 0 && hasExited(&statuses[i]) && isOfEarlierRun(&stored[j], statuses[i].ContainerID) {
+			statuses[i].LastTerminationState = stored[j].LastTerminationState
+		}
 		if j < 0 || statuses[i].ContainerID != "" || statuses[i].RestartCount != stored[j].RestartCount ||
 			statuses[i].LastTerminationState.Terminated != nil {
 			continue
@@ -193,6 +197,17 @@ func keepLastTermination(statuses, stored []v1.ContainerStatus) {
 			statuses[i].LastTerminationState = stored[j].LastTerminationState
 		}
 	}
+}
+
+// hasExited reports whether a container has exited, and no run before that one is known.
+func hasExited(c *v1.ContainerStatus) bool {
+	return c.State.Terminated != nil && c.ContainerID != "" && c.LastTerminationState.Terminated == nil
+}
+
+// isOfEarlierRun reports whether the stored status of a run has the termination of the run before.
+func isOfEarlierRun(stored *v1.ContainerStatus, id string) bool {
+	last := stored.LastTerminationState.Terminated
+	return stored.ContainerID == id && last != nil && last.ContainerID != id
 }
 
 // unknownTermination returns the state of a container whose termination is unknown, in the

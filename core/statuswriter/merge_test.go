@@ -141,6 +141,33 @@ func TestPatchOfOneVersion(t *testing.T) {
 	}
 }
 
+// The record of an exited run is removed when the next run has exited.
+func TestTerminationOfRemovedRunIsKept(t *testing.T) {
+	ended := func(id string) v1.ContainerState {
+		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ContainerID: id}}
+	}
+	for _, c := range []struct {
+		name         string
+		stored, want v1.ContainerStatus
+	}{
+		{"the run was running", v1.ContainerStatus{ContainerID: "r://2",
+			LastTerminationState: ended("r://1")},
+			v1.ContainerStatus{LastTerminationState: ended("r://1")}},
+		{"it was backing off", v1.ContainerStatus{ContainerID: "r://2",
+			LastTerminationState: ended("r://2")}, v1.ContainerStatus{}},
+		{"another run was stored", v1.ContainerStatus{ContainerID: "r://1",
+			LastTerminationState: ended("r://0")}, v1.ContainerStatus{}},
+	} {
+		got := merge(&v1.PodSpec{}, &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{c.stored}},
+			&v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
+				{ContainerID: "r://2", State: ended("r://2")}}})
+		if last := got.ContainerStatuses[0].LastTerminationState; !equality.Semantic.DeepEqual(last,
+			c.want.LastTerminationState) {
+			t.Errorf("%s: last state %v", c.name, last)
+		}
+	}
+}
+
 func TestLastTerminationIsKept(t *testing.T) {
 	exited := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 9}}
 	stored := &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{

@@ -57,12 +57,13 @@
 //	api_*.go       writes to the API server: api-terminal-phase, api-terminal-stopped,
 //	               api-identity, api-deletion, heartbeat, events
 //	kubelet.go     names and paths that the agent has to use as the kubelet does
+//	container_gc.go  Events of the collection of containers: container-gc
 //	isolation.go   ordinary pods beside hostile ones, at any time: isolation
 //	strict.go      excuses without a cause: strict
 //	economy.go     writes and calls without a reason: economy
 //	agent_*.go     the agent's own server: health, http-api
 //	node_shutdown.go, model_shutdown.go  shutdowns of the machine: shutdown
-//	progress*.go   what has to be right in the end: progress
+//	progress*.go   what has to be right in the end, also that dead containers are removed: progress
 //
 // Start reading at Set, then stop_grace_period.go as an example of an oracle, then progress.go.
 package oracle

@@ -220,8 +220,11 @@ func (s *Set) UsageAsked(now time.Time, eff *world.Effect) {
 		asked.source = fromNode
 	case *world.MeasureFilesystem:
 		asked.source = fromImagefs
-		if body.Path == path.Dir(s.model.opts.PodsDir) {
+		switch body.Path {
+		case path.Dir(s.model.opts.PodsDir):
 			asked.source = fromNodefs
+		case s.model.opts.LayersPath:
+			return // only its device matters
 		}
 	case *world.MeasureTrees:
 		asked.paths = body.Paths

@@ -17,7 +17,8 @@ type reclaim struct {
 func (*reclaim) describe() Entry {
 	return Entry{"reclaim", "Before a pod is evicted for a file system with images, the containers " +
 		"of the pods of the API server that have ended are removed, and then the unused images; " +
-		"otherwise the newest run of a container stays as long as its pod is desired."}
+		"otherwise the newest run of a container stays as long as its pod is desired, unless the pod " +
+		"was evicted or preempted."}
 }
 
 const (
@@ -44,7 +45,7 @@ func (o *reclaim) checkFact(m *model, f *truth.Fact) *finding {
 	case truth.ContainerRemoved:
 		return o.findNeedlessRemoval(m, f)
 	case truth.EventRecorded:
-		if f.Reason == reasonEvicted && isForDisk(f.Message) && !m.opts.ImagesApart &&
+		if f.Reason == reasonEvicted && isForDisk(f.Message) && !m.opts.LayersApart &&
 			!m.anyFaultPossible(f.Time.Add(-reclaimBound), f.Time, reclaimCalls...) {
 			return o.findUnreclaimed(m, f)
 		}
@@ -62,7 +63,8 @@ func (o *reclaim) findNeedlessRemoval(m *model, f *truth.Fact) *finding {
 		f.Time.Sub(m.pressure.lastMet[v1.NodeDiskPressure]) <= reclaimBound {
 		return nil
 	}
-	if object := c.pod.object(); object == nil || object.DeletionTimestamp != nil {
+	object := c.pod.object()
+	if object == nil || object.DeletionTimestamp != nil || isEvictedOrPreempted(object) {
 		return nil
 	}
 	return findingf("%s was removed, whose pod has ended but is still desired, although no threshold "+
@@ -83,7 +85,7 @@ func (o *reclaim) findUnreclaimed(m *model, f *truth.Fact) *finding {
 			}
 		}
 	}
-	if f.Time.Sub(m.agentStartedAt) <= imageAgeMin {
+	if m.opts.ImagesApart || f.Time.Sub(m.agentStartedAt) <= imageAgeMin {
 		return nil
 	}
 	for _, image := range m.opts.UnusedImages {

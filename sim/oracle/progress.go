@@ -95,6 +95,9 @@ func (p *pod) unsettledOfName() []string {
 // unsettled returns what is wrong with a desired pod: in the runtime, or in its served status.
 func (p *pod) unsettled(now time.Time) []string {
 	problem := p.runtimeProblem(now)
+	if problem == "" {
+		problem = p.deadRunsProblem()
+	}
 	switch {
 	case problem != "":
 	case p.isHostile():

@@ -34,10 +34,17 @@ var settleCases = []struct {
 		s.create(s.sandbox("u1", 0), "app", 0)
 	}},
 	{"waiting for its restart", "", func(s *script) {
-		s.startPod(always).exit(1, truth.CauseSelf)
-		r := s.start("u1-s0", "app", 1)
-		r.exit(1, truth.CauseSelf)
+		first := s.startPod(always)
+		first.exit(1, truth.CauseSelf)
+		s.start("u1-s0", "app", 1).exit(1, truth.CauseSelf)
+		first.change(truth.ContainerRemoved, "")
 		s.wait(24)
+		s.serve("u1", v1.PodRunning, "app#1 waiting")
+	}},
+	{"a dead run stays", "container app has 2 exited runs, of which 1 stays", func(s *script) {
+		s.startPod(always).exit(1, truth.CauseSelf)
+		s.start("u1-s0", "app", 1).exit(1, truth.CauseSelf)
+		s.wait(6)
 		s.serve("u1", v1.PodRunning, "app#1 waiting")
 	}},
 	{"not restarted", "container app #1 exited 26s ago, has to wait 10s", func(s *script) {
@@ -56,9 +63,11 @@ var settleCases = []struct {
 		s.startPod(never).exit(1, truth.CauseSelf)
 	}},
 	{"completed, and a container created late", "", func(s *script) {
-		s.startPod(onFailure).exit(1, truth.CauseSelf)
+		first := s.startPod(onFailure)
+		first.exit(1, truth.CauseSelf)
 		s.changeSandbox(truth.SandboxStopped, "u1-s0")
 		s.start(s.sandbox("u1", 1), "app", 1).exit(0, truth.CauseSelf)
+		first.change(truth.ContainerRemoved, "")
 		s.create("u1-s0", "app", 2)
 		s.changeSandbox(truth.SandboxStopped, "u1-s1")
 		s.wait(6)

@@ -73,8 +73,10 @@ type Options struct {
 	ImageBytesKept int64
 	// UnusedImages are on the node from the start, no pod uses them, and they are not pinned.
 	UnusedImages []string
-	// ImagesApart reports that the images and writable layers have a file system of their own.
-	ImagesApart bool
+	// ImagesApart reports that the images have a file system of their own, LayersApart that the
+	// writable layers are on it. LayersPath is their directory, if they have one of their own.
+	ImagesApart, LayersApart bool
+	LayersPath               string
 	// LastFault returns when, at a time, a fault of any kind last applied; zero: none has. Nil: no
 	// fault ever applies.
 	LastFault func(now time.Time) time.Time
@@ -148,7 +150,7 @@ func oracles() []oracle {
 		&gracePeriod{}, &onePerFullName{}, &uidReuse{}, &sidecarOrder{}, &hooks{}, &probes{},
 		&activeDeadline{}, &needlessStop{}, &readiness{}, &podDirectories{}, &podVolumes{},
 		&volumeContent{}, &volumeStaleness{}, &volumeReadOnly{}, &environment{}, &images{},
-		&imageGC{},
+		&imageGC{}, &containerGC{},
 		&reclaim{},
 		&containerConfig{}, &sandboxConfig{}, &logs{}, &terminationMessage{}, &health{},
 		&cgroups{}, &tiers{}, &resize{}, &userNamespaces{}, &restartAll{},

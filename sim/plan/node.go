@@ -45,6 +45,8 @@ type Node struct {
 	// that it has from the start.
 	ImageBytes int64       `json:"imageBytes,omitempty"`
 	NodeImages []NodeImage `json:"nodeImages,omitempty"`
+	// LayersOnRoot has the writable layers on the disk, and not beside the images (KEP-4191).
+	LayersOnRoot bool `json:"layersOnRoot,omitempty"`
 	// DiskMiB and ThousandInodes are the size of the disk. Absent: 100 GiB with 6 million inodes.
 	DiskMiB        int `json:"diskMiB,omitempty"`
 	ThousandInodes int `json:"thousandInodes,omitempty"`

@@ -75,10 +75,10 @@ func (c *container) layerBytes() int64 {
 	return sum
 }
 
-// layerUsage returns what the runtime reports of the writable layer of a container.
-func (c *container) layerUsage(at int64) *runtimeapi.FilesystemUsage {
+// layerUsage returns what the runtime reports of the writable layer of a container in a directory.
+func (c *container) layerUsage(at int64, directory string) *runtimeapi.FilesystemUsage {
 	return &runtimeapi.FilesystemUsage{Timestamp: at,
-		FsId:       &runtimeapi.FilesystemIdentifier{Mountpoint: ImageDirectory},
+		FsId:       &runtimeapi.FilesystemIdentifier{Mountpoint: directory},
 		UsedBytes:  &runtimeapi.UInt64Value{Value: uint64(c.layerBytes())},
 		InodesUsed: &runtimeapi.UInt64Value{Value: uint64(len(c.layer))}}
 }

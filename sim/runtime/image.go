@@ -77,8 +77,9 @@ func (img *image) message() *runtimeapi.Image {
 }
 
 // What images occupy: in the runtime's directory, the bytes of an image without a plan, and the
-// files of each image.
+// files of each image. LayerDirectory has the writable layers that are not beside them.
 const (
+	LayerDirectory = "/var/lib/containers/storage/overlay"
 	ImageDirectory = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs"
 	imageBytes     = 1 << 20
 	imageInodes    = 100
@@ -87,28 +88,53 @@ const (
 // AddImage makes the runtime know an image before the agent mentions it.
 func (r *Runtime) AddImage(ref string) { r.image(ref) }
 
-// ImageUsage returns what the images that are present and the writable layers occupy.
+// ImageUsage returns what is used of the file system of the images: by those that are present, and
+// by the writable layers that are beside them.
 func (r *Runtime) ImageUsage() (bytes, inodes int64) {
 	for _, name := range slices.Sorted(maps.Keys(r.images)) {
 		if img := r.images[name]; img.present && name == img.ref {
 			bytes, inodes = bytes+img.bytes, inodes+imageInodes
 		}
 	}
+	if r.opts.LayersApart {
+		return bytes, inodes
+	}
+	layerBytes, layerInodes := r.LayerUsage()
+	return bytes + layerBytes, inodes + layerInodes
+}
+
+// LayerUsage returns what the writable layers occupy.
+func (r *Runtime) LayerUsage() (bytes, inodes int64) {
 	for _, c := range r.containerOrder {
 		bytes, inodes = bytes+c.layerBytes(), inodes+int64(len(c.layer))
 	}
 	return bytes, inodes
 }
 
-// imageFsInfo returns the usage of the image file system. Containers have theirs on the same one.
+// layerDirectory returns where the writable layers are.
+func (r *Runtime) layerDirectory() string {
+	if r.opts.LayersApart {
+		return LayerDirectory
+	}
+	return ImageDirectory
+}
+
+// imageFsInfo returns the usage of the file systems of the images and of the writable layers.
 func (r *Runtime) imageFsInfo() *runtimeapi.ImageFsInfoResponse {
+	usage := func(directory string, bytes, inodes int64) []*runtimeapi.FilesystemUsage {
+		return []*runtimeapi.FilesystemUsage{{Timestamp: r.now().UnixNano(),
+			FsId:       &runtimeapi.FilesystemIdentifier{Mountpoint: directory},
+			UsedBytes:  &runtimeapi.UInt64Value{Value: uint64(bytes)},
+			InodesUsed: &runtimeapi.UInt64Value{Value: uint64(inodes)}}}
+	}
 	bytes, inodes := r.ImageUsage()
-	usage := &runtimeapi.FilesystemUsage{Timestamp: r.now().UnixNano(),
-		FsId:       &runtimeapi.FilesystemIdentifier{Mountpoint: ImageDirectory},
-		UsedBytes:  &runtimeapi.UInt64Value{Value: uint64(bytes)},
-		InodesUsed: &runtimeapi.UInt64Value{Value: uint64(inodes)}}
-	info := &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{usage}}
-	if !r.opts.Containerd16 {
+	info := &runtimeapi.ImageFsInfoResponse{ImageFilesystems: usage(ImageDirectory, bytes, inodes)}
+	switch {
+	case r.opts.Containerd16:
+	case r.opts.LayersApart:
+		bytes, inodes = r.LayerUsage()
+		info.ContainerFilesystems = usage(LayerDirectory, bytes, inodes)
+	default:
 		info.ContainerFilesystems = info.ImageFilesystems
 	}
 	return info

@@ -76,7 +76,7 @@ func (r *Runtime) containerStats(call *wire.Call, req *runtimeapi.ContainerStats
 	}
 	stats := &runtimeapi.ContainerStats{Attributes: &runtimeapi.ContainerAttributes{Id: c.ID,
 		Metadata: c.config.Metadata, Labels: c.config.Labels, Annotations: c.config.Annotations},
-		WritableLayer: c.layerUsage(r.now().UnixNano())}
+		WritableLayer: c.layerUsage(r.now().UnixNano(), r.layerDirectory())}
 	if c.State == running {
 		stats.Memory = &runtimeapi.MemoryUsage{Timestamp: r.now().UnixNano(),
 			UsageBytes: &runtimeapi.UInt64Value{Value: uint64(c.memoryUsage())}}

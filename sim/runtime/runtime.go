@@ -67,6 +67,7 @@ type Options struct {
 	// Containerd16 simulates containerd 1.6: RuntimeConfig and GetContainerEvents are unknown, and
 	// StopContainer and StopPodSandbox return NotFound for an unknown object instead of success.
 	Containerd16 bool
+	LayersApart  bool // writable layers are below LayerDirectory, not beside the images
 }
 
 // Runtime is a simulated container runtime. It is for use by one goroutine.

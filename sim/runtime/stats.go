@@ -95,8 +95,9 @@ func (r *Runtime) listSandboxStats() *runtimeapi.ListPodSandboxStatsResponse {
 			}
 			memory, processes = memory+c.memoryUsage(), processes+c.processes()
 			linux.Containers = append(linux.Containers, &runtimeapi.ContainerStats{
-				Attributes: &runtimeapi.ContainerAttributes{Id: c.ID, Metadata: c.config.Metadata},
-				Memory:     memoryStats(at, c.memoryUsage()), WritableLayer: c.layerUsage(at)})
+				Attributes:    &runtimeapi.ContainerAttributes{Id: c.ID, Metadata: c.config.Metadata},
+				Memory:        memoryStats(at, c.memoryUsage()),
+				WritableLayer: c.layerUsage(at, r.layerDirectory())})
 		}
 		linux.Memory = memoryStats(at, memory)
 		linux.Process = &runtimeapi.ProcessUsage{Timestamp: at,

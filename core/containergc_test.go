@@ -1,0 +1,40 @@
+package core
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// What the collection of containers needs and what keeps failing is an event of the Node in each
+// minute, and none once it succeeds.
+func TestEventsOfContainerGC(t *testing.T) {
+	for _, c := range []struct{ call, message string }{
+		{"RemoveContainer", "failed to remove container \""},
+		{"RemovePodSandbox", "failed to remove sandbox \""},
+		{"ListContainers", "ListContainers: Internal: broken"},
+		{"ListPodSandbox", "ListPodSandbox: Internal: broken"},
+	} {
+		n := bootNode(map[string]string{"web.yaml": web})
+		n.advance(5 * time.Second)
+		n.failingCalls = map[string]bool{c.call: true}
+		delete(n.manifests, "web.yaml")
+		n.takeEvents()
+		n.advance(5 * time.Minute)
+		events := n.takeEvents()
+		want := "Warning ContainerGCFailed n1: " + c.message
+		if count := strings.Count(events, "ContainerGCFailed n1: "); count != 4 ||
+			!strings.Contains(events, "Warning ContainerGCFailed n1: ") ||
+			!strings.Contains(events, c.message) {
+			t.Errorf("%s fails for five minutes: %d events in %q, want four with %q", c.call, count,
+				events, want)
+		}
+		n.failingCalls = nil
+		n.advance(2 * time.Minute)
+		n.takeEvents()
+		n.advance(5 * time.Minute)
+		if events := n.takeEvents(); strings.Contains(events, "ContainerGCFailed") {
+			t.Errorf("%s succeeds again: %s", c.call, events)
+		}
+	}
+}
