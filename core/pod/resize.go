@@ -100,10 +100,10 @@ func (p *Pod) setSpec(object *v1.Pod, recorded *allocation.Resources, now time.T
 	default:
 		p.Spec = object
 	}
-	if r.Desired, r.MakingRoom = nil, false; p.Spec != object {
+	if r.Desired = nil; p.Spec != object {
 		r.Desired = object
 	} else {
-		r.Pending = nil
+		r.Pending, r.MakingRoom = nil, false
 	}
 	if isFirst {
 		p.recallResize(now)
