@@ -201,8 +201,8 @@ var mutants = []mutant{
 		new:  "",
 		also: &edit{
 			file: "core/pod/observe.go",
-			old:  "		p.Observed = true\n		p.restoreStartTime()",
-			new:  "\t\tp.Observed = true",
+			old:  "		p.Observed, changed = true, true\n		p.restoreStartTime()",
+			new:  "\t\tp.Observed, changed = true, true",
 		},
 		scenario: "deadlines", seeds: "1-500",
 	},
@@ -1483,8 +1483,8 @@ var mutants = []mutant{
 	{
 		name:     "a resize beyond what the node has is allocated",
 		file:     "core/resize.go",
-		old:      "	if len(failures) == 0 {\n		return denial{}\n	}\n	a.preempt",
-		new:      "	if len(failures) >= 0 {\n		return denial{}\n	}\n	a.preempt",
+		old:      "	if len(failures) == 0 {\n		return denial{}\n	}\n	p.Resize",
+		new:      "	if len(failures) >= 0 {\n		return denial{}\n	}\n	p.Resize",
 		scenario: "resize", seeds: "1-100",
 	},
 	{

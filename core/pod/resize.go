@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	podresources "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -100,11 +101,14 @@ func (p *Pod) setSpec(object *v1.Pod, recorded *allocation.Resources, now time.T
 	default:
 		p.Spec = object
 	}
+	previous := r.Desired
 	if r.Desired = nil; p.Spec != object {
 		r.Desired = object
 	} else {
-		r.Pending, r.MakingRoom = nil, false
+		r.Pending = nil
 	}
+	r.MakingRoom = r.MakingRoom && r.Desired != nil && previous != nil &&
+		equality.Semantic.DeepEqual(allocation.Of(r.Desired), allocation.Of(previous))
 	if isFirst {
 		p.recallResize(now)
 	}
