@@ -1460,6 +1460,14 @@ var mutants = []mutant{
 		scenario: "pod-options", seeds: "1-100",
 	},
 	{
+		// The index of IDs has what a relist has added before the answer to its creation came.
+		name:     "a creation that a relist has seen first counts as an ID that was given twice",
+		file:     "core/pod/completion.go",
+		old:      "if owner == \"\" || owner == p.UID && ownNew {",
+		new:      "if owner == \"\" || owner == p.UID && !ownNew {",
+		scenario: "resize", seeds: "1-100",
+	},
+	{
 		name:     "a resize is not bounded by the pod's cgroup",
 		file:     "core/pod/resize.go",
 		old:      "	spec, bounds := p.boundedSpec()\n	set := l.Limits(",
