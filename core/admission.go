@@ -343,7 +343,7 @@ func (a *Agent) withPreemptors(others []*v1.Pod) []*v1.Pod {
 	others = append(slices.Clip(others), a.preemptors()...)
 	grows := func(uid string) bool {
 		p := a.state.Pods[uid]
-		return a.resizing[uid] && p != nil && p.Resize.MakingRoom
+		return a.resizing[uid] && p != nil && p.Stage == pod.Syncing && p.Resize.MakingRoom
 	}
 	for uid := range a.resizing { //ordered: whether there is one
 		if !grows(uid) {

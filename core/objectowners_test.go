@@ -92,3 +92,34 @@ func TestOwnIDIsNotBelievedTwice(t *testing.T) {
 		t.Errorf("%d containers, phases %v", len(n.containers), n.phases())
 	}
 }
+
+// The index has what was created since the last relist, and nothing that is gone.
+func TestIndexOfObjects(t *testing.T) {
+	n := bootWithPods(nil, apiPodNamed("web", "u1"))
+	n.advance(5 * time.Second)
+	relisted := n.agent.state.Relist.AsOf
+	n.apiServer.put(apiPodNamed("new", "u2"))
+	for range 20 {
+		n.event(world.Event{})
+	}
+	created := n.agent.state.Pods["u2"]
+	if len(created.Containers) != 1 || !n.agent.state.Relist.AsOf.Equal(relisted) {
+		t.Fatalf("containers %+v, a relist at %v", created.Containers, n.agent.state.Relist.AsOf)
+	}
+	sandbox, container := created.Sandboxes[0].ID, created.Containers[0].ID
+	for _, id := range []string{sandbox, container} {
+		if owner := n.agent.objectOwner(id); owner != "u2" {
+			t.Errorf("before a relist the owner of %s is %q", id, owner)
+		}
+	}
+	containers := created.Containers
+	created.Containers = nil
+	if owner := n.agent.objectOwner(container); owner != "" {
+		t.Errorf("the owner of a container that was removed is %q", owner)
+	}
+	created.Containers = containers
+	n.markDeleted("default/new", 1)
+	if n.advance(time.Minute); len(n.agent.objectOwners) != 2 {
+		t.Errorf("the index has %v, want what one pod has", n.agent.objectOwners)
+	}
+}

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podresources "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/allocation"
@@ -312,6 +314,33 @@ func TestCriticalResizePreempts(t *testing.T) {
 	}
 }
 
+// A critical pod that grows does not wait for the room of another one: the two would wait for each
+// other.
+func TestCriticalResizeTakesPreemptedRoom(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0),
+		withRequests(apiPodNamed("b", "u2"), "400m", 2_000_000_000))
+	r.failingCalls = map[string]bool{"StopContainer": true}
+	r.apiServer.put(withRequests(apiPodNamed("c", "u3"), "1500m", 2_000_000_000))
+	r.advance(time.Second)
+	if r.resize("b", "600m"); r.allocated("b") != "600m" {
+		t.Errorf("allocated %s, %q", r.allocated("b"), r.pending("b"))
+	}
+}
+
+// A static pod that waits for room is admitted once a resize leaves room for it.
+func TestResizeMakesRoomForPod(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1500m", 2_000_000_000))
+	r.manifests = map[string]string{"s.yaml": staticPodRequestingCPU}
+	if r.advance(time.Minute); len(r.agent.state.StaticRejections) != 1 {
+		t.Fatal("the static pod does not wait")
+	}
+	r.resize("a", "500m")
+	r.advance(5 * time.Second)
+	if len(r.agent.state.StaticRejections) > 0 || len(r.containers) != 2 {
+		t.Errorf("%v, %d containers", r.agent.state.StaticRejections, len(r.containers))
+	}
+}
+
 // The room that is preempted for a resize is no room for another pod, nor for its resize.
 func TestRoomOfCriticalResizeIsReserved(t *testing.T) {
 	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0),
@@ -339,6 +368,53 @@ func TestRoomOfCriticalResizeIsReserved(t *testing.T) {
 	}
 }
 
+// Room is reserved while a pod waits for it, as long as the pod is to run and asks for it. The list
+// of pods that the reservation is added to stays as it is.
+func TestReservationOfRoom(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0),
+		withRequests(apiPodNamed("c", "u3"), "400m", 2_000_000_000))
+	r.failingCalls = map[string]bool{"StopContainer": true}
+	counted := func() string {
+		var got []string
+		pods := r.agent.activePods(nil)
+		before := slices.Clone(pods)
+		for _, p := range r.agent.withPreemptors(pods) {
+			requests := podresources.PodRequests(p, podresources.PodResourcesOptions{})
+			got = append(got, p.Name+" "+requests.Cpu().String())
+		}
+		if !slices.Equal(pods, before) {
+			t.Error("the pods themselves are replaced")
+		}
+		return strings.Join(got, ", ")
+	}
+	r.resize("c", "1500m")
+	if got := counted(); got != "a 1, c 1500m" {
+		t.Errorf("while it waits: %s", got)
+	}
+	object := r.apiServer.objects["default/c"].DeepCopy()
+	object.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("400m")
+	object.Generation++
+	r.apiServer.put(object)
+	if r.advance(time.Second); counted() != "a 1, c 400m" {
+		t.Errorf("after it was taken back: %s", counted())
+	}
+	r.resize("c", "1600m")
+	r.agent.state.Shutdown.Now = &shutdown.Shutdown{}
+	r.advance(resizeRetryPeriod)
+	if got := counted(); got != "a 1, c 400m" {
+		t.Errorf("while the machine shuts down: %s", got)
+	}
+	r.agent.state.Shutdown.Now = nil
+	r.advance(resizeRetryPeriod)
+	if got := counted(); got != "a 1, c 1600m" {
+		t.Errorf("afterwards: %s", got)
+	}
+	r.markDeleted("default/c", 30)
+	if r.advance(time.Second); counted() != "a 1, c 400m" {
+		t.Errorf("while it ends: %s", counted())
+	}
+}
+
 // A resize that asks for no more than before is first, whatever the priorities.
 func TestOrderOfResizes(t *testing.T) {
 	r := newResizeNode(withRequests(apiPodNamed("low", "u1"), "500m", 0),
@@ -356,12 +432,39 @@ func TestOrderOfResizes(t *testing.T) {
 	}
 }
 
+// Of equal resizes the one that waits longest is first; one that was not looked at yet is last.
+func TestOrderOfWaitingResizes(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "500m", 0),
+		withRequests(apiPodNamed("b", "u2"), "500m", 0))
+	a, b := r.agent.state.Pods["u1"], r.agent.state.Pods["u2"]
+	a.Resize.Desired = withRequests(a.Spec.DeepCopy(), "600m", 0)
+	b.Resize.Desired = withRequests(b.Spec.DeepCopy(), "600m", 0)
+	since := func(seconds int) *pod.ResizeState {
+		if seconds < 0 {
+			return nil
+		}
+		return &pod.ResizeState{Since: time.Unix(int64(seconds), 0)}
+	}
+	for _, test := range []struct{ a, b, want int }{{1, 2, -1}, {2, 1, 1}, {1, -1, -1}, {-1, 1, 1},
+		{-1, -1, 0}, {3, 3, 0}} {
+		a.Resize.Pending, b.Resize.Pending = since(test.a), since(test.b)
+		if got := compareResizes(rankResize(a), rankResize(b)); got != test.want {
+			t.Errorf("%+v: %d", test, got)
+		}
+	}
+}
+
 // What is recorded of pods that are gone is dropped; that of all others stays.
 func TestOrphanedResources(t *testing.T) {
 	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0))
+	r.manifests = map[string]string{"s.yaml": staticPodRequestingCPU}
+	r.advance(time.Minute)
+	static := string(r.agent.state.Manifests.Pods()[0].UID)
 	store := &r.agent.state.Allocation.Allocated
 	store.Set("gone", allocation.Resources{})
-	if r.agent.dropOrphanedResources(); store.Get("gone") != nil || store.Get("u1") == nil {
+	delete(r.agent.state.Pods, static) // not reconciled yet
+	if r.agent.dropOrphanedResources(); store.Get("gone") != nil || store.Get("u1") == nil ||
+		store.Get(static) == nil {
 		t.Errorf("recorded are %+v", store.Pods)
 	}
 }

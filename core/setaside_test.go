@@ -254,3 +254,22 @@ func TestNoCurrentPodBetweenSteps(t *testing.T) {
 		t.Errorf("the current pod is %q", uid)
 	}
 }
+
+// A pod that is set aside holds its resources, unless it has ended.
+func TestPodSetAsideHoldsResources(t *testing.T) {
+	n := bootWithPods(nil, withRequests(apiPodNamed("a", "u1"), "1", 0))
+	n.setAside = []world.PodSetAside{{UID: "u1", Panics: 1, Remaining: time.Hour}}
+	n.restart()
+	n.advance(5 * time.Second)
+	n.apiServer.put(withRequests(apiPodNamed("b", "u2"), "1500m", 0))
+	if n.advance(5 * time.Second); n.apiServer.objects["default/b"].Status.Reason != "OutOfcpu" {
+		t.Errorf("beside it: %+v", n.apiServer.objects["default/b"].Status)
+	}
+	ended := n.apiServer.objects["default/a"].DeepCopy()
+	ended.Status.Phase = v1.PodFailed
+	n.apiServer.put(ended)
+	n.apiServer.put(withRequests(apiPodNamed("c", "u3"), "1500m", 0))
+	if n.advance(5 * time.Second); n.apiServer.objects["default/c"].Status.Reason != "" {
+		t.Errorf("after its end: %+v", n.apiServer.objects["default/c"].Status)
+	}
+}

@@ -605,8 +605,8 @@ var mutants = []mutant{
 	{
 		name:     "the cgroups of known pods count as orphaned",
 		file:     "core/cgroup/cgroup.go",
-		old:      "	return uid == other\n",
-		new:      "	return uid == other && !l.Systemd\n",
+		old:      "\t\treturn strings.ReplaceAll(uid, \"_\", \"-\")\n",
+		new:      "\t\treturn uid\n",
 		scenario: "resources", seeds: "1-50",
 	},
 	{
@@ -1479,6 +1479,14 @@ var mutants = []mutant{
 		old:      "	case spec.HostPID:\n",
 		new:      "	case spec.HostPID && !spec.HostNetwork:\n",
 		scenario: "pod-options", seeds: "1-100",
+	},
+	{
+		// The index of IDs has what a relist has added before the answer to its creation came.
+		name:     "a creation that a relist has seen first counts as an ID that was given twice",
+		file:     "core/pod/completion.go",
+		old:      "if owner == \"\" || owner == p.UID && ownNew {",
+		new:      "if owner == \"\" || owner == p.UID && !ownNew {",
+		scenario: "resize", seeds: "1-100",
 	},
 	{
 		name:     "a resize is not bounded by the pod's cgroup",

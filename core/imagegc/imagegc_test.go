@@ -23,6 +23,7 @@ type node struct {
 	now        time.Time
 	images     map[string]uint64
 	pinned     string
+	registry   string   // in front of the names of images
 	containers []string // images of containers
 	pods       []string // images of specs
 	free       int64
@@ -30,11 +31,14 @@ type node struct {
 	failing    string // a call that fails
 	removed    []string
 	warnings   []string
+	onRemoval  func() // called when an image is removed
+	measured   int    // how often the file system was
 }
 
 func newNode(s Settings) *node {
 	return &node{c: Collector{Settings: s}, now: t0, capacity: 100, free: 50,
-		images: map[string]uint64{"a": 10, "b": 10, "c": 10, "d": 10}}
+		registry: "docker.io/library/",
+		images:   map[string]uint64{"a": 10, "b": 10, "c": 10, "d": 10}}
 }
 
 var defaults = Settings{HighPercent: 85, LowPercent: 80, AgeMin: 2 * time.Minute}
@@ -49,8 +53,8 @@ func (n *node) round(after time.Duration) string {
 	n.now, n.removed, n.warnings = n.now.Add(after), nil, nil
 	for {
 		n.out.Reset(&n.table, n.now)
-		n.c.Plan(n.env())
-		if len(n.out.List()) == 0 {
+		wake := n.c.Plan(n.env())
+		if len(n.out.List()) == 0 && !wake.Equal(n.now) {
 			return strings.Join(n.removed, " ")
 		}
 		for _, eff := range slices.Clone(n.out.List()) {
@@ -69,7 +73,7 @@ func (n *node) complete(eff world.Effect) {
 		list := &runtimeapi.ListImagesResponse{}
 		for id, size := range n.images {
 			list.Images = append(list.Images, &runtimeapi.Image{Id: id, Size: size,
-				RepoTags: []string{"docker.io/library/" + id + ":latest"}, Pinned: id == n.pinned})
+				RepoTags: []string{n.registry + id + ":latest"}, Pinned: id == n.pinned})
 		}
 		ev.Body = list
 	case *runtimeapi.ListContainersRequest:
@@ -82,9 +86,13 @@ func (n *node) complete(eff world.Effect) {
 		ev.Body = &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{
 			{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}}}}
 	case *world.MeasureFilesystem:
+		n.measured++
 		ev.Body = &world.FilesystemMeasured{CapacityBytes: n.capacity, AvailableBytes: n.free}
 	case *runtimeapi.RemoveImageRequest:
 		ev.Body = &runtimeapi.RemoveImageResponse{}
+		if n.onRemoval != nil {
+			n.onRemoval()
+		}
 		if n.failing != "RemoveImage" {
 			n.removed = append(n.removed, body.Image.Image)
 			n.free += int64(n.images[body.Image.Image])
@@ -125,6 +133,26 @@ func TestRemovesBySpace(t *testing.T) {
 	}
 }
 
+// Of images that were never used the one that was detected first is removed first.
+func TestOrderOfDetection(t *testing.T) {
+	n := newNode(defaults)
+	n.images = map[string]uint64{"b": 10}
+	n.expect(t, 0, "")
+	n.images["a"] = 10
+	n.expect(t, period, "")
+	n.free = 14
+	n.expect(t, period, "b")
+}
+
+// A pod may name an image in full that the runtime names in short.
+func TestShortNameOfRuntime(t *testing.T) {
+	n := newNode(defaults)
+	n.registry = ""
+	n.pods, n.free = []string{"docker.io/library/a"}, 0
+	n.expect(t, 0, "")
+	n.expect(t, period, "b c")
+}
+
 func (n *node) expect(t *testing.T, after time.Duration, want string) {
 	t.Helper()
 	if got := n.round(after); got != want {
@@ -157,6 +185,14 @@ func TestRemovesByAge(t *testing.T) {
 	if n.c.RemovedByAge != 5 || n.c.RemovedBySpace != 0 {
 		t.Errorf("counted %d and %d", n.c.RemovedByAge, n.c.RemovedBySpace)
 	}
+}
+
+// An image over the maximum age stays until it has the minimum age.
+func TestMinimumAge(t *testing.T) {
+	n := newNode(Settings{HighPercent: 100, AgeMin: 3 * period, AgeMax: period})
+	n.expect(t, 0, "")
+	n.expect(t, 2*period, "")
+	n.expect(t, period, "a b c d")
 }
 
 // A runtime or kernel that lies removes nothing.
@@ -227,5 +263,30 @@ func TestRemovalOfUnused(t *testing.T) {
 	n.expect(t, time.Minute, "")
 	if !n.c.HasRemovedUnused(n.now) {
 		t.Error("an eviction waits for a runtime that fails")
+	}
+}
+
+// A request that comes while a round removes everything unused has another round: what became
+// unused meanwhile may be missing in the first one.
+func TestRequestDuringRound(t *testing.T) {
+	n := newNode(defaults)
+	n.expect(t, 0, "")
+	n.containers = []string{"a"}
+	n.now = n.now.Add(3 * time.Minute)
+	n.c.RequestRemovalOfUnused(n.now)
+	n.onRemoval = func() {
+		n.onRemoval = func() {}
+		n.containers, n.now = nil, n.now.Add(time.Second)
+		n.c.RequestRemovalOfUnused(n.now)
+		n.now = n.now.Add(time.Second)
+	}
+	n.expect(t, 0, "b c d a")
+	n.failing, n.images["e"] = "RemoveImage", 1
+	n.expect(t, period, "")
+	n.now = n.now.Add(3 * time.Minute)
+	n.measured = 0
+	n.c.RequestRemovalOfUnused(n.now)
+	if n.expect(t, 0, ""); n.measured > 0 || n.c.Failures != 1 {
+		t.Errorf("a removal fails: measured %d times, %d failures", n.measured, n.c.Failures)
 	}
 }

@@ -233,6 +233,57 @@ func TestAmountsAfterRestart(t *testing.T) {
 	}
 }
 
+// A container that restarts for another limit has the one that it was created with, whatever was
+// recorded: it is stopped.
+func TestRestartDemandedBeforeRestartOfAgent(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi", v1.ContainerResizePolicy{ResourceName: v1.ResourceMemory,
+		RestartPolicy: v1.RestartContainer})
+	c := &r.pod.Containers[0]
+	recorded := *c.Resources
+	c.Resources = &allocation.Amounts{CPURequest: 1000, CPULimit: 1000, MemoryRequest: 50 << 20,
+		MemoryLimit: 50 << 20}
+	r.pod.Cgroup, c.Actuation, c.Inspected = Cgroup{}, Actuation{}, Running
+	r.env.RecordedAmounts = func(string, string) (allocation.Amounts, bool) { return recorded, true }
+	r.expect("announce 100, pod 100")
+	r.expectCall("StopContainer")
+}
+
+// In a pod that may have been resized, the runtime is asked once more when no update of an earlier
+// agent can be in flight any more. What has taken effect late is put right.
+func TestLateUpdateOfEarlierAgent(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.pod.Spec = r.pod.Spec.DeepCopy()
+	r.pod.Spec.Generation = 2
+	c := &r.pod.Containers[0]
+	recorded := *c.Resources
+	r.pod.Cgroup, c.Actuation, c.Inspected = Cgroup{}, Actuation{}, Running
+	r.env.RecordedAmounts = func(string, string) (allocation.Amounts, bool) { return recorded, true }
+	r.expect("pod 100")
+	if want := r.now.Add(r.env.Node.RuntimeTimeout); !c.Actuation.VerifyAt.Equal(want) {
+		t.Fatalf("asked at %v, want %v", c.Actuation.VerifyAt, want)
+	}
+	r.now = r.now.Add(r.env.Node.RuntimeTimeout)
+	r.planAt(r.now.Sub(t0)).expectCall("ContainerStatus")
+	c.Inspected, c.Actuation.Reported = Running, reportedAmounts(&runtimeapi.LinuxContainerResources{
+		CpuShares: 1024, CpuPeriod: 100_000, CpuQuota: 100_000, MemoryLimitInBytes: 200 << 20})
+	r.expect("announce 200, pod 200, measure, container 100, announce 100, pod 100")
+}
+
+// While a container is being given other resources, what the runtime reports of it is no late
+// update.
+func TestVerificationWaitsForUpdate(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.allocate("1", "300Mi")
+	a := &r.pod.Containers[0].Actuation
+	a.Verifying, a.Reported = true, reportedAmounts(&runtimeapi.LinuxContainerResources{
+		CpuShares: 1024, CpuPeriod: 100_000, CpuQuota: 100_000, MemoryLimitInBytes: 100 << 20})
+	r.pod.Containers[0].Inspected = Running
+	r.planAt(0)
+	if !a.Verifying || a.Attempted != nil {
+		t.Errorf("verified before the update: %+v", a)
+	}
+}
+
 // What a source asks for waits beside what is allocated, also if other fields change meanwhile.
 func TestDesiredAndAllocated(t *testing.T) {
 	r := newResizeHarness(t, "1", "100Mi")
@@ -253,6 +304,28 @@ func TestDesiredAndAllocated(t *testing.T) {
 	back.Generation, back.Spec.Containers[0].Resources = 4, p.Spec.Spec.Containers[0].Resources
 	if p.UpdateObject(back, t0); p.Resize.Desired != nil || p.Resize.Pending != nil || p.Spec != back {
 		t.Errorf("after the source has taken it back: %+v", p.Resize)
+	}
+}
+
+// An API server that counts no generations may change resources all the same.
+func TestResizeWithoutGeneration(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	object := r.pod.Spec.DeepCopy()
+	object.Spec.Containers[0].Resources.Requests = resources("9", "100Mi")
+	if r.pod.SetDesired(object, nil, t0); r.pod.Resize.Desired != object {
+		t.Errorf("allocated at once: %+v", r.pod.Spec.Spec.Containers[0].Resources)
+	}
+}
+
+// A cgroup of an earlier sandbox has no room for a container of this one.
+func TestRoomOfEarlierSandbox(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	sandbox := r.pod.CurrentSandbox()
+	if !r.pod.hasRoom(sandbox, r.env) {
+		t.Fatal("at rest there is no room")
+	}
+	if sandbox.Attempt++; r.pod.hasRoom(sandbox, r.env) {
+		t.Error("the cgroup of an earlier sandbox has room")
 	}
 }
 

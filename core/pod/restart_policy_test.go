@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/op"
 	"seedlet.dev/world"
 )
 
@@ -132,6 +133,30 @@ func TestRestartAllContainersNeedsFeatureGate(t *testing.T) {
 	}
 	if got := UnsupportedFields(pod, true); len(got) > 0 {
 		t.Errorf("%q although the feature gate is enabled", got)
+	}
+}
+
+// A runtime that does not know a container to stop may have lost more: nothing is created before a
+// relist. The removal of a container that is gone says nothing of others.
+func TestStopAndRemovalOfUnknownContainer(t *testing.T) {
+	none := world.Errorf(world.KindNotFound, "", "no such container")
+	for _, test := range []struct {
+		call      string
+		err       *world.Error
+		isStale   bool
+		isDropped bool
+	}{
+		{"StopContainer", none, true, true}, {"StopContainer", nil, false, false},
+		{"RemoveContainer", none, false, true}, {"RemoveContainer", nil, false, true},
+	} {
+		p := podWith(spec(v1.RestartPolicyAlways, "", "web"), run("web", 0, Running))
+		p.StaleSince = time.Time{}
+		p.handleContainerStopOrRemoval(op.Record{Call: test.call, Subject: "web0"},
+			world.Event{Time: t0, Err: test.err}, nil)
+		if isDropped := len(p.Containers) == 0; p.StaleSince.IsZero() == test.isStale ||
+			isDropped != test.isDropped {
+			t.Errorf("%s, %v: stale since %v, dropped %v", test.call, test.err, p.StaleSince, isDropped)
+		}
 	}
 }
 

@@ -37,6 +37,10 @@ func TestEvents(t *testing.T) {
 			s.recordEvent("Started", "")
 		}},
 		{"a container that was not created", "events", func(s *script) { s.recordEvent("Created", "") }},
+		{"an ID that was not given twice", "events", func(s *script) {
+			s.recordEvent("Failed", "Error: the runtime has answered with the ID of another object: "+
+				`"c" is of the pod with the UID "u"`)
+		}},
 		{"one exit, two back-off events", "events", func(s *script) {
 			s.startPod(always).exit(1, truth.CauseSelf)
 			s.recordEvent("BackOff", "Back-off restarting failed container app")
