@@ -30,6 +30,25 @@ type node struct {
 	failing    string // a call that fails
 	removed    []string
 	warnings   []string
+	measured   string // the path of the file system
+}
+
+func filesystems(paths ...string) []*runtimeapi.FilesystemUsage {
+	var all []*runtimeapi.FilesystemUsage
+	for _, p := range paths {
+		all = append(all, &runtimeapi.FilesystemUsage{
+			FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: p}})
+	}
+	return all
+}
+
+// The first file system that the runtime has for images decides, not that of writable layers.
+func TestFilesystemOfImagesIsMeasured(t *testing.T) {
+	n := newNode(defaults)
+	n.round(0)
+	if n.measured != "/images" {
+		t.Errorf("%q is measured", n.measured)
+	}
 }
 
 func newNode(s Settings) *node {
@@ -79,9 +98,11 @@ func (n *node) complete(eff world.Effect) {
 		}
 		ev.Body = list
 	case *runtimeapi.ImageFsInfoRequest:
-		ev.Body = &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{
-			{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}}}}
+		ev.Body = &runtimeapi.ImageFsInfoResponse{
+			ImageFilesystems:     filesystems("/images", "/others"),
+			ContainerFilesystems: filesystems("/layers")}
 	case *world.MeasureFilesystem:
+		n.measured = body.Path
 		ev.Body = &world.FilesystemMeasured{CapacityBytes: n.capacity, AvailableBytes: n.free}
 	case *runtimeapi.RemoveImageRequest:
 		ev.Body = &runtimeapi.RemoveImageResponse{}
