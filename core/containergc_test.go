@@ -38,3 +38,24 @@ func TestEventsOfContainerGC(t *testing.T) {
 		}
 	}
 }
+
+// The containers of a pod that was preempted are removed, however often that fails, while its
+// object stays.
+func TestContainersOfPreemptedPod(t *testing.T) {
+	n := bootWithPods(nil, withRequests(apiPodNamed("a", "u1"), "1500m", 0))
+	n.advance(5 * time.Second)
+	n.failingCalls = map[string]bool{"RemoveContainer": true}
+	n.apiServer.put(withRequests(apiPodNamed("c", "u3"), "1", 2_000_000_000))
+	n.advance(5 * time.Minute)
+	if events := n.takeEvents(); strings.Count(events, "Warning ContainerGCFailed n1: ") < 3 {
+		t.Errorf("while the removal fails: %s", events)
+	}
+	if p := n.agent.state.Pods["u1"]; p == nil || len(p.Containers) == 0 {
+		t.Fatal("the pod or its containers are gone")
+	}
+	n.failingCalls = nil
+	n.advance(time.Minute)
+	if p := n.agent.state.Pods["u1"]; p == nil || len(p.Containers) != 0 {
+		t.Error("its containers are left")
+	}
+}

@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -170,6 +171,13 @@ func (n *fakeNode) answerTo(effect any) any {
 	return n.perform(effect)
 }
 
+func (n *fakeNode) removeLog(file string) {
+	dir := path.Dir(file)
+	n.logs[dir] = slices.DeleteFunc(n.logs[dir], func(entry world.DirEntry) bool {
+		return entry.Name == path.Base(file)
+	})
+}
+
 func (n *fakeNode) perform(effect any) any {
 	if n.apiServer != nil && n.apiServer.onEffect != nil {
 		n.apiServer.onEffect(effect)
@@ -204,7 +212,10 @@ func (n *fakeNode) perform(effect any) any {
 		return &world.LinksRead{}
 	case *world.ReadTail:
 		return &world.TailRead{}
-	case *world.MakeDir, *world.RemoveTree, *world.Unmount, *world.WriteFile, *world.WriteDir,
+	case *world.RemoveTree:
+		n.removeLog(e.Path)
+		return &world.Done{}
+	case *world.MakeDir, *world.Unmount, *world.WriteFile, *world.WriteDir,
 		*world.MountMemory, *world.BindSubPath, *world.ShareWithGroup, *world.MakeFile,
 		*world.MakeLink:
 		return &world.Done{}

@@ -67,11 +67,10 @@ func (a *Agent) collectContainers() {
 	}
 }
 
-// collectIfEvicted has the containers of a pod removed that was evicted or preempted, once the API
+// dropIfEvicted has the containers of a pod removed that was evicted or preempted, once the API
 // server has its final status.
-func (a *Agent) collectIfEvicted(p *pod.Pod) {
-	if p.NeedsCollection() && a.isAPIPod(p) && a.state.StatusWriter.IsTerminalWritten(p.UID) {
-		p.CollectRuns()
+func (a *Agent) dropIfEvicted(p *pod.Pod) {
+	if a.isAPIPod(p) && a.state.StatusWriter.IsTerminalWritten(p.UID) && p.DropRuns() {
 		a.enqueuePod(p.UID)
 	}
 }

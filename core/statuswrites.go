@@ -42,7 +42,7 @@ func (a *Agent) planStatus(uid string) time.Time {
 	}
 	wake := s.StatusWriter.Plan(uid, desired, &a.effects)
 	if p != nil {
-		a.collectIfEvicted(p)
+		a.dropIfEvicted(p)
 	}
 	if p != nil && !p.NoLongerDesired && p.Stage == pod.Terminated &&
 		p.Spec.DeletionTimestamp != nil &&

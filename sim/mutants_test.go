@@ -131,8 +131,8 @@ var mutants = []mutant{
 	{
 		name:     "the containers of an evicted pod stay",
 		file:     "core/nodepressure.go",
-		old:      "if p.NeedsCollection() && a.isAPIPod(p) &&",
-		new:      "if p.NeedsCollection() && p.UID == \"\" &&",
+		old:      "IsTerminalWritten(p.UID) && p.DropRuns() {",
+		new:      "IsTerminalWritten(p.UID) && p.UID == \"\" {",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
@@ -1795,7 +1795,7 @@ var mutants = []mutant{
 	{
 		name:     "the containers of pods that have ended are removed at once",
 		file:     "core/pod/collect.go",
-		old:      "	if p.IsCollected() || p.HasUnknownExits() {\n",
+		old:      "	if p.IsCollected() && !p.DropsRuns || p.HasUnknownExits() {\n",
 		new:      "	if p.HasUnknownExits() {\n",
 		scenario: "disk-full", seeds: "1-300",
 	},

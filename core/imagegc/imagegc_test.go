@@ -33,6 +33,25 @@ type node struct {
 	warnings   []string
 	onRemoval  func() // called when an image is removed
 	measured   int    // how often the file system was
+	measuredAt string // the path of the file system
+}
+
+func filesystems(paths ...string) []*runtimeapi.FilesystemUsage {
+	var all []*runtimeapi.FilesystemUsage
+	for _, p := range paths {
+		all = append(all, &runtimeapi.FilesystemUsage{
+			FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: p}})
+	}
+	return all
+}
+
+// The first file system that the runtime has for images decides, not that of writable layers.
+func TestFilesystemOfImagesIsMeasured(t *testing.T) {
+	n := newNode(defaults)
+	n.round(0)
+	if n.measuredAt != "/images" {
+		t.Errorf("%q is measured", n.measuredAt)
+	}
 }
 
 func newNode(s Settings) *node {
@@ -83,10 +102,12 @@ func (n *node) complete(eff world.Effect) {
 		}
 		ev.Body = list
 	case *runtimeapi.ImageFsInfoRequest:
-		ev.Body = &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{
-			{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}}}}
+		ev.Body = &runtimeapi.ImageFsInfoResponse{
+			ImageFilesystems:     filesystems("/images", "/others"),
+			ContainerFilesystems: filesystems("/layers")}
 	case *world.MeasureFilesystem:
 		n.measured++
+		n.measuredAt = body.Path
 		ev.Body = &world.FilesystemMeasured{CapacityBytes: n.capacity, AvailableBytes: n.free}
 	case *runtimeapi.RemoveImageRequest:
 		ev.Body = &runtimeapi.RemoveImageResponse{}

@@ -15,11 +15,15 @@ func (p *Pod) CollectRuns() {
 	p.CollectsRuns = p.Stage == Terminated && !p.NoLongerDesired && len(p.Containers) > 0
 }
 
-// NeedsCollection reports whether the containers are to be removed of a pod that has ended for the
-// sake of the node or of another pod, and that CollectRuns has not been called for yet.
-func (p *Pod) NeedsCollection() bool {
-	return p.Stage == Terminated && !p.NoLongerDesired && len(p.Containers) > 0 && !p.CollectsRuns &&
-		(p.IsEvicted() || p.Termination.Reason == admission.PreemptedReason)
+// DropRuns has the containers removed of a pod that has ended for the sake of the node or of
+// another pod. It reports whether that is new.
+func (p *Pod) DropRuns() bool {
+	if p.Stage != Terminated || p.NoLongerDesired || p.DropsRuns ||
+		!p.IsEvicted() && p.Termination.Reason != admission.PreemptedReason {
+		return false
+	}
+	p.DropsRuns = true
+	return true
 }
 
 // IsCollected reports whether the containers are removed that CollectRuns has asked for, as far as
@@ -37,13 +41,14 @@ func (p *Pod) EndCollection() bool {
 	return ended
 }
 
-// removeCollected removes the containers that CollectRuns has asked for.
+// removeCollected removes the containers that CollectRuns and DropRuns have asked for. For
+// DropRuns, by which nothing waits, a removal that fails is tried again without an end.
 func (p *Pod) removeCollected(env *Env, w *wakeTimer) {
-	if p.IsCollected() || p.HasUnknownExits() {
+	if p.IsCollected() && !p.DropsRuns || p.HasUnknownExits() {
 		return
 	}
 	for i := range p.Containers {
-		if c := &p.Containers[i]; c.Failures < removalAttemptsMax {
+		if c := &p.Containers[i]; p.DropsRuns || c.Failures < removalAttemptsMax {
 			p.removeContainer(c, env, w)
 		}
 	}

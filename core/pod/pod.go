@@ -123,6 +123,8 @@ type Pod struct {
 	FullyRemoved  bool           `json:"fullyRemoved,omitempty"`  // nothing of the pod is left
 	// CollectsRuns is set while the containers of the pod, which has ended, are removed for the space.
 	CollectsRuns bool `json:"collectsRuns,omitempty"`
+	// DropsRuns is set once no containers of the pod, which has ended, are to be left.
+	DropsRuns bool `json:"dropsRuns,omitempty"`
 	// OnlyRuntimeRecordsLeft is set if nothing is left except records that the runtime fails to
 	// remove.
 	OnlyRuntimeRecordsLeft bool `json:"onlyRuntimeRecordsLeft,omitempty"`
