@@ -324,7 +324,39 @@ func TestLogLinks(t *testing.T) {
 	if p.linkLogs(env, &w); len(env.Effects.List()) > 0 {
 		t.Error("the link is created again")
 	}
-	if got := logs.LinkPath("/d", "p", "ns", "c", "id"); got != "/d/p_ns_c-id.log" {
+	if got := logs.LinkName("p", "ns", "c", "id"); got != "p_ns_c-id.log" {
 		t.Errorf("the kubelet's name is p_ns_c-id.log, this is %s", got)
+	}
+}
+
+// The links of two runs may have the same name, because that was cut. The link of the run that goes
+// on is kept, and created again after the removal of the other one.
+func TestLogLinksOfOneName(t *testing.T) {
+	old, live, other := run("web", 0, Exited), run("web", 1, Running), run("other", 0, Running)
+	live.Restarts = 1
+	old.Link.Created, live.Link.Created, other.Link.Created = true, true, true
+	p := podWith(spec(v1.RestartPolicyAlways, "other", "web"), old, live, other)
+	p.Name = strings.Repeat("p", 240) // beside a shorter log directory of another agent
+	env, table := &Env{Node: &Node{LogLinksDir: "/links"}, Effects: &op.Effects{}}, &op.Table{}
+	c := p.containerByID("web0")
+	if name := p.linkName(c); name != p.linkName(p.containerByID("web1")) || len(name) != 255 {
+		t.Fatalf("the links of both runs are not %s", name)
+	}
+	for _, dangling := range []bool{false, true} {
+		if !p.NeedsLink(logs.Link{Name: p.linkName(c), Container: "web", Dangling: dangling}) {
+			t.Errorf("dangling %t: the link is not needed", dangling)
+		}
+	}
+	env.Effects.Reset(table, t0)
+	w := wakeTimer{now: t0}
+	p.removeContainer(c, env, &w)
+	eff := env.Effects.List()[0]
+	rec, _ := table.Complete(eff.Op)
+	p.HandleCompletion(eff.Op, rec, world.Event{Time: t0, Body: &world.Done{}}, env)
+	env.Effects.Reset(table, t0)
+	p.linkLogs(env, &w)
+	effects := env.Effects.List()
+	if len(effects) != 1 || effects[0].Body.(*world.MakeLink).Path != "/links/"+p.linkName(c) {
+		t.Errorf("created again: %v, want the link of web1", effects)
 	}
 }
