@@ -299,7 +299,7 @@ func (p *Pod) handleContainerStatus(r op.Record, ev world.Event, env *Env) {
 		c.StopSignal = &signal
 	}
 	if state == Exited {
-		c.locateTerminationMessage(status)
+		p.locateTerminationMessage(c, status, env.Node)
 		p.recordBackoffEvent(c, env)
 	}
 }
