@@ -389,11 +389,16 @@ func refusesLongerName(f *folder) {
 		&world.StatPath{Path: longer},
 		&world.ListDir{Path: longer},
 		&world.ReadLinks{Path: longer},
+		&world.Compress{Path: longer},
+		&world.ShareWithGroup{Path: longer, GID: group},
+		&world.MountMemory{Path: longer, BytesMax: 1 << 20, Mode: 0o777},
+		&world.BindSubPath{Root: f.dir, SubPath: "volume", Target: longer},
 		&world.MeasureTree{Path: longer},
 		&world.MeasureFilesystem{Path: longer},
 	} {
 		f.mustFail(body, world.KindInvalid)
 	}
+	f.mustDo(&world.Unmount{Path: longer})
 	f.mustDo(&world.RemoveTree{Path: longer})
 	f.mustDo(&world.RemoveTree{Path: longer + "/below"})
 	f.mustDo(&world.RemoveTree{Path: f.path("absent/" + name)})
