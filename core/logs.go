@@ -38,7 +38,7 @@ func (a *Agent) needsLink(l logs.Link) bool {
 		return !l.Dangling || a.isSetAside(l.UID)
 	}
 	previous := a.workOn(l.UID)
-	needed := p.NeedsLink(l.ID, l.Dangling)
+	needed := p.NeedsLink(l)
 	a.workOn(previous)
 	return needed
 }

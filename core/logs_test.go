@@ -63,16 +63,22 @@ func TestNeedsLink(t *testing.T) {
 		c := &n.agent.state.Pods[uid].Containers[i]
 		for _, dangling := range []bool{false, true} {
 			want := c.Name == "web" || !dangling // setup has exited
-			if got := n.agent.needsLink(logs.Link{UID: uid, ID: c.ID, Dangling: dangling}); got != want {
+			link := logs.Link{Name: logs.LinkName("web-n1", "default", c.Name, c.ID), UID: uid,
+				Container: c.Name, Dangling: dangling}
+			if got := n.agent.needsLink(link); got != want {
 				t.Errorf("%s, dangling %t: kept %t, want %t", c.Name, dangling, got, want)
 			}
 		}
 	}
-	if n.agent.needsLink(logs.Link{UID: uid, ID: "gone"}) {
+	gone := logs.Link{Name: logs.LinkName("web-n1", "default", "web", "gone"), UID: uid,
+		Container: "web"}
+	if n.agent.needsLink(gone) {
 		t.Error("the link of a container of an earlier pod with this UID is kept")
 	}
-	if n.agent.needsLink(logs.Link{UID: "gone", ID: "gone", Dangling: true}) ||
-		!n.agent.needsLink(logs.Link{UID: "gone", ID: "gone"}) {
+	gone.UID = "gone"
+	isKept := n.agent.needsLink(gone)
+	gone.Dangling = true
+	if !isKept || n.agent.needsLink(gone) {
 		t.Error("for an unknown pod, only a dangling link is removed")
 	}
 }

@@ -1251,6 +1251,13 @@ var mutants = []mutant{
 		scenario: "hostile", seeds: "1-200",
 	},
 	{
+		name:     "the names of links to logs are not cut",
+		file:     "core/logs/links.go",
+		old:      "	return name[:min(len(name), world.NameBytesMax-len(linkSuffix))]\n",
+		new:      "	return name[:min(len(name), 2*world.NameBytesMax)]\n",
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
 		name:     "a tree that is too large to be measured is within its limit",
 		file:     "core/localstorage/localstorage.go",
 		old:      "	return u.Unfinished[key] >= unfinishedMax\n",

@@ -6,6 +6,10 @@ import "time"
 // operation has ended: it has no effect after its completion. Until then the loop starts no other
 // operation on its path (see loop's path locks).
 
+// NameBytesMax is the length of the longest name that a directory can hold. A call that would
+// create or read a longer one is KindInvalid; RemoveTree succeeds.
+const NameBytesMax = 255
+
 // ReadFiles reads a file, or every regular file directly in a directory, sorted by name. It
 // completes with FilesRead, or with KindNotFound if the path does not exist.
 type ReadFiles struct {
@@ -76,8 +80,8 @@ type WriteFile struct {
 
 // RemoveTree removes a file, or a directory with its content. It does not follow links. A tree may
 // have any depth. If a name cannot be removed, the others are removed nevertheless. RemoveTree
-// succeeds if the path does not exist. It completes with Done, or with KindRefused if the tree
-// contains a mount, into which it never crosses.
+// succeeds if the path does not exist, as one with a name above NameBytesMax cannot. It completes
+// with Done, or with KindRefused if the tree contains a mount, into which it never crosses.
 type RemoveTree struct {
 	Path string `json:"path"`
 }

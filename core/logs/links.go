@@ -15,10 +15,18 @@ var LinksOwner = timer.Key{Component: "logs", Name: "links"}
 
 const linksPeriod = time.Minute
 
-// LinkPath returns the path of the link to a container's log. Log shippers find pod and container
-// by the name of the link.
-func LinkPath(dir, pod, namespace, container, id string) string {
-	return dir + "/" + pod + "_" + namespace + "_" + container + "-" + id + ".log"
+const linkSuffix = ".log"
+
+// LinkName returns the name of the link to a container's log. Log shippers find pod and container
+// by it. A name that is too long for a directory is cut before its suffix (logSymlink in
+// kuberuntime/legacy.go): it lacks a part of the ID, and two containers may have the same.
+func LinkName(pod, namespace, container, id string) string {
+	return cutName(pod+"_"+namespace+"_"+container+"-"+id) + linkSuffix
+}
+
+// cutName cuts a name without its suffix to the length that it has in a link.
+func cutName(name string) string {
+	return name[:min(len(name), world.NameBytesMax-len(linkSuffix))]
 }
 
 // Links removes links to logs that do not exist, and links of containers that no longer exist. The
@@ -37,10 +45,10 @@ type Links struct {
 
 // Link is a link to a log, with the pod and the container of the log.
 type Link struct {
-	Name     string `json:"name"`
-	UID      string `json:"uid"` // of the pod
-	ID       string `json:"id"`  // of the container
-	Dangling bool   `json:"dangling,omitempty"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`       // of the pod
+	Container string `json:"container"` // its name
+	Dangling  bool   `json:"dangling,omitempty"`
 }
 
 // IsLinkNeeded reports whether a link has to exist, as far as the agent knows.
@@ -83,23 +91,24 @@ func (l *Links) HandleCompletion(rec op.Record, ev world.Event, isNeeded IsLinkN
 		l.Removed++
 		return
 	}
-	for _, link := range ev.Body.(*world.LinksRead).Links {
-		uid, id := l.parseLink(link)
-		if found := (Link{link.Name, uid, id, link.Dangling}); id != "" && !isNeeded(found) {
-			l.Candidates = append(l.Candidates, found)
+	for _, found := range ev.Body.(*world.LinksRead).Links {
+		if link, isOwn := l.parseLink(found); isOwn && !isNeeded(link) {
+			l.Candidates = append(l.Candidates, link)
 		}
 	}
 }
 
-// parseLink returns the pod and the container of a link, from the link's target and name; empty if
-// no agent made the link.
-func (l *Links) parseLink(link world.Link) (uid, id string) {
-	rest, ok := strings.CutPrefix(link.Target, l.LogsDir+"/")
-	parts := strings.Split(strings.SplitN(rest, "/", 2)[0], "_")
-	name, isLog := strings.CutSuffix(link.Name, ".log")
-	i := strings.LastIndexByte(name, '-')
-	if !ok || !isLog || i < 0 || len(parts) != 3 || path.Clean(link.Target) != link.Target {
-		return "", ""
+// parseLink returns the pod and the container of a link, from the link's target. It reports false
+// if no agent made the link: another target has another name.
+func (l *Links) parseLink(found world.Link) (link Link, isOwn bool) {
+	rest, ok := strings.CutPrefix(found.Target, l.LogsDir+"/")
+	podDir, log, _ := strings.Cut(rest, "/")
+	container, _, _ := strings.Cut(log, "/")
+	pod := strings.Split(podDir, "_")
+	name, isLog := strings.CutSuffix(found.Name, linkSuffix)
+	if !ok || !isLog || len(pod) != 3 || path.Clean(found.Target) != found.Target {
+		return Link{}, false
 	}
-	return parts[2], name[i+1:]
+	return Link{Name: found.Name, UID: pod[2], Container: container, Dangling: found.Dangling},
+		strings.HasPrefix(name, cutName(pod[1]+"_"+pod[0]+"_"+container+"-"))
 }

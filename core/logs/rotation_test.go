@@ -368,7 +368,9 @@ func TestTailOfPartialLog(t *testing.T) {
 func TestLinks(t *testing.T) {
 	l := &Links{Dir: "/links", LogsDir: "/var/log/pods"}
 	table, effects := &op.Table{}, &op.Effects{}
-	isNeeded := func(l Link) bool { return l.UID == "u" && l.ID == "alive" || !l.Dangling }
+	isNeeded := func(l Link) bool {
+		return l.UID == "u" && l.Name == "p_ns_web-1-alive.log" || !l.Dangling
+	}
 	step := func(now time.Time) (any, world.OpID, time.Time) {
 		effects.Reset(table, now)
 		wake := l.Plan(isNeeded, effects)
@@ -393,6 +395,7 @@ func TestLinks(t *testing.T) {
 		link("alive", target, true), link("dead", target, true), link("leads", target, false),
 		link("gone", target, true), link("other", "/somewhere/else/ns_p_u/0.log", true),
 		{Name: "README", Target: target, Dangling: true},
+		{Name: "p_ns_other-gone.log", Target: target, Dangling: true}, // the name of another container
 	}}})
 	var removed []string
 	for body, id, _ = step(t0); body != nil; body, id, _ = step(t0) {
@@ -408,10 +411,38 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// The name of a link is cut as the kubelet cuts it, and the link is known by its target then.
+func TestLongLinkNames(t *testing.T) {
+	pod, id := strings.Repeat("p", 200), strings.Repeat("1", 64)
+	long := strings.Repeat("c", 50)
+	l := &Links{LogsDir: "/logs"}
+	for _, c := range []struct{ pod, container, want string }{
+		{"p", "c", "p_ns_c-" + id},
+		{strings.Repeat("p", 182), "c", strings.Repeat("p", 182) + "_ns_c-" + id[:63]},
+		{pod, "c", pod + "_ns_c-" + id[:251-len(pod+"_ns_c-")]},
+		{pod, long, pod + "_ns_" + long[:251-len(pod+"_ns_")]},
+	} {
+		name := LinkName(c.pod, "ns", c.container, id)
+		if name != c.want+".log" || len(name) > 255 {
+			t.Errorf("name %s, want %s.log", name, c.want)
+		}
+		want := Link{Name: name, UID: "u", Container: c.container}
+		link, isOwn := l.parseLink(world.Link{Name: name,
+			Target: "/logs/ns_" + c.pod + "_u/" + c.container + "/0.log"})
+		if !isOwn || link != want {
+			t.Errorf("%s: own %t, %+v", name, isOwn, link)
+		}
+		if _, isOwn = l.parseLink(world.Link{Name: "x" + name[1:],
+			Target: "/logs/ns_" + c.pod + "_u/" + c.container + "/0.log"}); isOwn {
+			t.Errorf("x%s counts as the agent's", name[1:])
+		}
+	}
+}
+
 // A link that cannot be removed is not tried again at once.
 func TestLinkRemovalFails(t *testing.T) {
 	l := &Links{Dir: "/links", LogsDir: "/l", NextAt: t0.Add(time.Minute)}
-	l.Candidates = []Link{{Name: "a", UID: "u", ID: "i"}, {Name: "b", UID: "u", ID: "i"}}
+	l.Candidates = []Link{{Name: "a", UID: "u"}, {Name: "b", UID: "u"}}
 	table, effects, none := &op.Table{}, &op.Effects{}, func(Link) bool { return false }
 	effects.Reset(table, t0)
 	l.Plan(none, effects)

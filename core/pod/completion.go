@@ -70,6 +70,7 @@ func (p *Pod) handleCreation(id world.OpID, r op.Record, ev world.Event, env *En
 	container := p.operationContainer(r)
 	if ev.Err != nil {
 		p.StaleSince, p.KnownWhole = ev.Time, false
+		p.LogsFailed = r.Call == "RemoveTree" && r.Subject == subjectLogs
 		if r.Call == "StartContainer" && container == "" {
 			return // the container was removed meanwhile: no event is recorded
 		}
@@ -124,7 +125,7 @@ func (p *Pod) handleDirCompletion(r op.Record) {
 		p.MessageFiles = append(p.MessageFiles, r.Subject)
 	case r.Call == "MakeDir":
 		p.LogDirs = append(p.LogDirs, r.Subject)
-	case r.Subject == "logs":
+	case r.Subject == subjectLogs:
 		p.LogsRemoved = true
 	default:
 		p.DirRemoved = true
@@ -299,7 +300,7 @@ func (p *Pod) handleContainerStatus(r op.Record, ev world.Event, env *Env) {
 		c.StopSignal = &signal
 	}
 	if state == Exited {
-		c.locateTerminationMessage(status)
+		p.locateTerminationMessage(c, status, env.Node)
 		p.recordBackoffEvent(c, env)
 	}
 }

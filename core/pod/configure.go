@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"path"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -9,6 +10,7 @@ import (
 	"seedlet.dev/core/budget"
 	"seedlet.dev/core/cgroup"
 	"seedlet.dev/core/criconfig"
+	"seedlet.dev/world"
 )
 
 // What the pod contributes to its translation into messages of the CRI (package criconfig), and
@@ -47,11 +49,10 @@ func (p *Pod) SandboxConfig(env *Env) *runtimeapi.PodSandboxConfig {
 }
 
 // canConfigureSandbox reports whether the sandbox can be configured: the node's resolv.conf has
-// been read, and the host name is not too long. A host name that is too long is recorded as a
-// problem; only another spec can solve it.
+// been read, and no name is too long. A name that is too long is recorded as a problem; only
+// another spec can solve it.
 func (p *Pod) canConfigureSandbox(env *Env) bool {
-	_, err := p.criPod(env).SandboxHostname()
-	if err != nil && !p.Spec.Spec.HostNetwork {
+	if err := p.checkNames(env); err != nil {
 		if p.ProblemOf("") == nil {
 			p.Problems = append(p.Problems, Problem{
 				Call: callConfigure, Reason: "ContainerCreating", Message: err.Error(),
@@ -61,6 +62,21 @@ func (p *Pod) canConfigureSandbox(env *Env) bool {
 		return false
 	}
 	return env.Node.Resolv.Loaded
+}
+
+// checkNames returns an error if the host name is too long, or the name of the log directory. The
+// kubelet creates that directory before the sandbox, and fails.
+func (p *Pod) checkNames(env *Env) error {
+	_, err := p.criPod(env).SandboxHostname()
+	if err != nil && !p.Spec.Spec.HostNetwork {
+		return err
+	}
+	dir := p.logDir(env.Node)
+	if n := len(path.Base(dir)); n > world.NameBytesMax {
+		return fmt.Errorf("failed to create the log directory of the pod, its name is too long "+
+			"(%d bytes is the max, %d bytes requested): %s", world.NameBytesMax, n, dir)
+	}
+	return nil
 }
 
 // hasKnownEnvironment reports whether everything that a container's variables are taken from is

@@ -47,7 +47,11 @@ func (p *Pod) logPath(c *Container, node *Node) string {
 func (c *Container) logName() string { return criconfig.LogName(c.Restarts) }
 
 func (p *Pod) linkPath(c *Container, node *Node) string {
-	return logs.LinkPath(node.LogLinksDir, p.Name, p.Namespace, c.Name, c.ID)
+	return node.LogLinksDir + "/" + p.linkName(c)
+}
+
+func (p *Pod) linkName(c *Container) string {
+	return logs.LinkName(p.Name, p.Namespace, c.Name, c.ID)
 }
 
 // linkLogs creates the link of every running container. A new incarnation of the agent creates an
@@ -145,11 +149,26 @@ func (p *Pod) handleFileCleanup(r op.Record, ev world.Event, node *Node) bool {
 		}
 	case !cleanup.LinkRemoved:
 		cleanup.LinkRemoved = true
+		p.relinkOthers(c)
 	default:
 		cleanup.Files = cleanup.Files[1:]
 	}
 	c.Failures, c.Removal = 0, containergc.Failure{}
 	return true
+}
+
+// relinkOthers records, after the removal of a container's link, that the other containers whose
+// links have the same name lack theirs. Only names that were cut are not unique.
+func (p *Pod) relinkOthers(removed *Container) {
+	name := p.linkName(removed)
+	if len(name) < world.NameBytesMax {
+		return
+	}
+	for i := range p.Containers {
+		if c := &p.Containers[i]; c.Link.Created && p.linkName(c) == name {
+			c.Link.Created = false
+		}
+	}
 }
 
 // runLogFiles returns the log of a run and its rotated logs.
@@ -179,11 +198,16 @@ func (p *Pod) NextLog(after string, node *Node) (logs.Target, bool) {
 	return logs.Target{}, false
 }
 
-// NeedsLink reports whether the link to a container's log must stay. The link of a live container
+// NeedsLink reports whether a link to a container's log must stay. The link of a live container
 // stays even if it dangles, because its log is being rotated.
-func (p *Pod) NeedsLink(id string, dangling bool) bool {
-	c := p.containerByID(id)
-	return c != nil && (c.isLive() || !dangling)
+func (p *Pod) NeedsLink(link logs.Link) bool {
+	runs := p.runsOf(link.Container)
+	for i := range runs {
+		if c := &runs[i]; (c.isLive() || !link.Dangling) && p.linkName(c) == link.Name {
+			return true
+		}
+	}
+	return false
 }
 
 // HasLiveContainer reports whether a container of the pod is live.

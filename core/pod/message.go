@@ -59,7 +59,8 @@ func (s *TerminationMessage) isPending() bool {
 // locateTerminationMessage sets the source of the termination message of a container that has
 // exited, from its status in the runtime, because the container may have been created by another
 // agent.
-func (c *Container) locateTerminationMessage(status *runtimeapi.ContainerStatus) {
+func (p *Pod) locateTerminationMessage(c *Container, status *runtimeapi.ContainerStatus,
+	node *Node) {
 	c.TerminationMessage = TerminationMessage{Fallback: c.ExitCode != 0 && !c.StartedAt.IsZero() &&
 		status.Annotations[criconfig.AnnotationMessagePolicy] ==
 			string(v1.TerminationMessageFallbackToLogsOnError)}
@@ -68,12 +69,29 @@ func (c *Container) locateTerminationMessage(status *runtimeapi.ContainerStatus)
 		inside = path.Join("/", inside) // as it was mounted
 	}
 	for _, m := range status.Mounts {
-		if inside != "" && m.ContainerPath == inside {
-			c.TerminationMessage.File, c.TerminationMessage.NextSource = m.HostPath, FromFile
+		if inside == "" || m.ContainerPath != inside {
+			continue
+		}
+		if file, isOwn := p.fileOfPod(m.HostPath, node); isOwn {
+			c.TerminationMessage.File, c.TerminationMessage.NextSource = file, FromFile
 			return
 		}
+		c.TerminationMessage.Message = "Error on reading termination log " + m.HostPath +
+			": it is not in the directory of the pod"
+		break
 	}
 	c.TerminationMessage.fallBackToLog()
+}
+
+// fileOfPod returns a file below the pod's directory that the runtime names by its path, and
+// reports false for any other file. What precedes the pod's UID may be another path of the same
+// directory: CRI-O resolves links.
+func (p *Pod) fileOfPod(hostPath string, node *Node) (file string, isOwn bool) {
+	_, below, isOwn := strings.Cut(hostPath, "/"+p.UID+"/")
+	if !isOwn || below == "" || path.Clean("/"+below) != "/"+below {
+		return "", false
+	}
+	return p.dir(node) + "/" + below, true
 }
 
 // fallBackToLog makes the log the next source if the container's terminationMessagePolicy allows

@@ -16,7 +16,10 @@ import (
 	"seedlet.dev/world"
 )
 
-const messageHost = "/var/lib/kubelet/pods/u/containers/web/0"
+const (
+	podsDir     = "/var/lib/kubelet/pods"
+	messageHost = podsDir + "/u/containers/web/0"
+)
 
 // exitedStatus returns the runtime's status of a container that has exited.
 func exitedStatus(code int32, policy v1.TerminationMessagePolicy) *runtimeapi.ContainerStatus {
@@ -37,7 +40,7 @@ func exitedPod(status *runtimeapi.ContainerStatus) (*Pod, *Env, *op.Table) {
 	c := run("web", 0, Exited)
 	c.Inspected = Running
 	p := podWith(spec(v1.RestartPolicyNever, "", "web"), c)
-	env := &Env{Node: &Node{Node: criconfig.Node{LogsDir: "/logs", PodsDir: "/pods"},
+	env := &Env{Node: &Node{Node: criconfig.Node{LogsDir: "/logs", PodsDir: podsDir},
 		LogLinksDir: "/links"},
 		Effects: &op.Effects{}}
 	p.handleContainerStatus(op.Record{Subject: c.ID}, world.Event{Time: t0,
@@ -82,6 +85,44 @@ func TestMessageIsReadFromFile(t *testing.T) {
 	}
 	if c.Message = "OOM"; c.ExitMessage() != "OOM: out of \uFFFD cheese" {
 		t.Errorf("with the runtime's: %q", c.ExitMessage())
+	}
+}
+
+// Whatever path the runtime names, only files in the directory of the pod are read.
+func TestMessageOutsideOfPodIsNotRead(t *testing.T) {
+	const policy = v1.TerminationMessageReadFile
+	for host, want := range map[string]string{
+		messageHost: messageHost,
+		podsDir + "/u/volume-subpaths/data/web/0":    podsDir + "/u/volume-subpaths/data/web/0",
+		"/mnt/kubelet/pods/u/containers/web/5f3a":    podsDir + "/u/containers/web/5f3a",
+		podsDir + "/other/containers/web/0":          "",
+		podsDir + "/u/../other/containers/web/0":     "",
+		podsDir + "/u/containers/../../other/secret": "",
+		podsDir + "/u/": "",
+		podsDir + "/u":  "",
+		"/etc/shadow":   "",
+		"":              "",
+	} {
+		status := exitedStatus(1, policy)
+		status.Mounts[1].HostPath = host
+		p, env, table := exitedPod(status)
+		if got := readMessage(p, env, table, t0, &world.TailRead{Data: []byte("x")}); got != want {
+			t.Errorf("%q: read from %q, want %q", host, got, want)
+		}
+		message := "x"
+		if want == "" {
+			message = "Error on reading termination log " + host +
+				": it is not in the directory of the pod"
+		}
+		if c := p.containerByID("web0"); !c.HasKnownExit() || c.ExitMessage() != message {
+			t.Errorf("%q: known exit %t, message %q", host, c.HasKnownExit(), c.ExitMessage())
+		}
+	}
+	status := exitedStatus(1, v1.TerminationMessageFallbackToLogsOnError)
+	status.Mounts[1].HostPath = "/etc/shadow"
+	p, env, table := exitedPod(status)
+	if got := readMessage(p, env, table, t0, &world.TailRead{}); got != "/logs/default_p_u/web/0.log" {
+		t.Errorf("read from %q, want the log", got)
 	}
 }
 
@@ -324,7 +365,39 @@ func TestLogLinks(t *testing.T) {
 	if p.linkLogs(env, &w); len(env.Effects.List()) > 0 {
 		t.Error("the link is created again")
 	}
-	if got := logs.LinkPath("/d", "p", "ns", "c", "id"); got != "/d/p_ns_c-id.log" {
+	if got := logs.LinkName("p", "ns", "c", "id"); got != "p_ns_c-id.log" {
 		t.Errorf("the kubelet's name is p_ns_c-id.log, this is %s", got)
+	}
+}
+
+// The links of two runs may have the same name, because that was cut. The link of the run that goes
+// on is kept, and created again after the removal of the other one.
+func TestLogLinksOfOneName(t *testing.T) {
+	old, live, other := run("web", 0, Exited), run("web", 1, Running), run("other", 0, Running)
+	live.Restarts = 1
+	old.Link.Created, live.Link.Created, other.Link.Created = true, true, true
+	p := podWith(spec(v1.RestartPolicyAlways, "other", "web"), old, live, other)
+	p.Name = strings.Repeat("p", 240) // beside a shorter log directory of another agent
+	env, table := &Env{Node: &Node{LogLinksDir: "/links"}, Effects: &op.Effects{}}, &op.Table{}
+	c := p.containerByID("web0")
+	if name := p.linkName(c); name != p.linkName(p.containerByID("web1")) || len(name) != 255 {
+		t.Fatalf("the links of both runs are not %s", name)
+	}
+	for _, dangling := range []bool{false, true} {
+		if !p.NeedsLink(logs.Link{Name: p.linkName(c), Container: "web", Dangling: dangling}) {
+			t.Errorf("dangling %t: the link is not needed", dangling)
+		}
+	}
+	env.Effects.Reset(table, t0)
+	w := wakeTimer{now: t0}
+	p.removeContainer(c, env, &w)
+	eff := env.Effects.List()[0]
+	rec, _ := table.Complete(eff.Op)
+	p.HandleCompletion(eff.Op, rec, world.Event{Time: t0, Body: &world.Done{}}, env)
+	env.Effects.Reset(table, t0)
+	p.linkLogs(env, &w)
+	effects := env.Effects.List()
+	if len(effects) != 1 || effects[0].Body.(*world.MakeLink).Path != "/links/"+p.linkName(c) {
+		t.Errorf("created again: %v, want the link of web1", effects)
 	}
 }

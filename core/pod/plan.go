@@ -428,11 +428,15 @@ func (p *Pod) isRemovalRefused() bool {
 	})
 }
 
-// removeDirs removes the pod's directories, and reports whether it has issued an operation.
+// subjectLogs is the subject of the removal of the log directory.
+const subjectLogs = "logs"
+
+// removeDirs removes the pod's directories, and reports whether it has issued an operation. If one
+// cannot be removed, the other is tried in between.
 func (p *Pod) removeDirs(env *Env) bool {
 	switch {
-	case !p.LogsRemoved:
-		p.Op = env.Effects.Issue(p.Key(), "logs", fsTimeout,
+	case !p.LogsRemoved && (!p.LogsFailed || p.DirRemoved):
+		p.Op = env.Effects.Issue(p.Key(), subjectLogs, fsTimeout,
 			&world.RemoveTree{Path: p.logDir(env.Node)})
 	case !p.DirRemoved:
 		p.Op = env.Effects.Issue(p.Key(), "pod", fsTimeout, &world.RemoveTree{Path: p.dir(env.Node)})

@@ -112,9 +112,12 @@ type Pod struct {
 	LogsListed []string `json:"logsListed,omitempty"` // containers whose logs this agent has listed
 	// MessageFiles are the directories of termination message files that exist, as "NAME/", and
 	// the files that exist for runs that are not created yet, as "NAME/NUMBER".
-	MessageFiles  []string       `json:"messageFiles,omitempty"`
-	LogsRemoved   bool           `json:"logsRemoved,omitempty"`   // the log directory was removed
-	DirRemoved    bool           `json:"dirRemoved,omitempty"`    // the pod's directory was removed
+	MessageFiles []string `json:"messageFiles,omitempty"`
+	LogsRemoved  bool     `json:"logsRemoved,omitempty"` // the log directory was removed
+	DirRemoved   bool     `json:"dirRemoved,omitempty"`  // the pod's directory was removed
+	// LogsFailed is set if the log directory could not be removed, and the pod's directory was not
+	// tried since.
+	LogsFailed    bool           `json:"logsFailed,omitempty"`
 	Storage       Storage        `json:"storage"`                 // volumes, subpaths and /etc/hosts
 	EnvFiles      []EnvFiles     `json:"envFiles,omitempty"`      // of containers to be created
 	PendingImages []PendingImage `json:"pendingImages,omitempty"` // images that containers wait for

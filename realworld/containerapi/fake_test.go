@@ -1,6 +1,7 @@
 package containerapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -50,6 +51,7 @@ type node struct {
 	tty             bool // of the container's spec
 	running         map[string]bool
 	logs            map[string]string // by container
+	statusID        string            // replaces that of the container whose status is asked for
 	lists           int
 	err             error  // of all calls to the runtime
 	url             string // replaces that of the streaming server
@@ -166,7 +168,8 @@ func (n *node) ContainerStatus(_ context.Context, m *runtimeapi.ContainerStatusR
 		state = runtimeapi.ContainerState_CONTAINER_RUNNING
 	}
 	return &runtimeapi.ContainerStatusResponse{
-		Status: &runtimeapi.ContainerStatus{Id: m.ContainerId, LogPath: path, State: state},
+		Status: &runtimeapi.ContainerStatus{Id: cmp.Or(n.statusID, m.ContainerId), LogPath: path,
+			State: state},
 	}, n.err
 }
 

@@ -169,6 +169,10 @@ func (a *API) locate(ctx context.Context, l *log) error {
 		return httpErrorf(http.StatusInternalServerError,
 			"unable to retrieve container logs for %s: %v", l.id, err)
 	}
+	if got := response.GetStatus().GetId(); got != l.id { // its log may be another tenant's
+		return httpErrorf(http.StatusInternalServerError, "unable to retrieve container logs for %s: "+
+			"the runtime has answered about %q", l.id, got)
+	}
 	path := response.GetStatus().GetLogPath()
 	if path == "" {
 		return httpErrorf(http.StatusBadRequest, "container %s has no log", l.id)

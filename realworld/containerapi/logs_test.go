@@ -173,6 +173,9 @@ func TestLogErrors(t *testing.T) {
 	expect(500, "is not below podLogsDir")
 	n.logs["c1"] = ""
 	expect(400, "has no log")
+	n.statusID = "other"
+	expect(500, "unable to retrieve container logs for c1", `answered about "other"`)
+	n.statusID = ""
 	delete(n.logs, "c1")
 	expect(400, "unable to retrieve container logs for c1")
 	n.logs["c1"] = filepath.Join(n.dir, "pods", appLog)

@@ -129,6 +129,9 @@ func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
 	if err == nil {
 		err = checkComplete(body)
 	}
+	if err == nil {
+		err = checkSubject(request, body)
+	}
 	if err != nil {
 		return nil, toWorldError(world.CallName(request), err)
 	}

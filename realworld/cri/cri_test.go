@@ -146,6 +146,12 @@ var completeResponses = map[string]proto.Message{
 		Id: "c", Metadata: &runtimeapi.ContainerMetadata{Name: "c"}}},
 }
 
+// requestsOf are requests about the objects of completeResponses.
+var requestsOf = map[string]any{
+	"PodSandboxStatus": &runtimeapi.PodSandboxStatusRequest{PodSandboxId: "s"},
+	"ContainerStatus":  &runtimeapi.ContainerStatusRequest{ContainerId: "c"},
+}
+
 // Every request body reaches the method of its name, and is completed with its response.
 func TestEveryCall(t *testing.T) {
 	r := newRuntime(t)
@@ -167,6 +173,9 @@ func TestEveryCall(t *testing.T) {
 		if _, isCRI := body.(proto.Message); err != nil || !isRequest || !isCRI ||
 			call == "GetEvents" { // no response: see stream_test.go
 			continue
+		}
+		if request := requestsOf[call]; request != nil {
+			body = request
 		}
 		answer, failed := h.call(body, porttest.Patience)
 		if failed != nil {
@@ -253,6 +262,44 @@ func TestIncompleteResponses(t *testing.T) {
 		if !err.Has(world.KindInternal) || !strings.Contains(err.Message, "answer has no") {
 			t.Errorf("%T gives %v and error %v, want Internal", c.answer, body, err)
 		}
+	}
+}
+
+// An answer about another object than the one asked for is an error that names both.
+func TestAnswersAboutOtherObjects(t *testing.T) {
+	cases := []struct {
+		request func(id string) any
+		answer  proto.Message
+	}{
+		{func(id string) any { return &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id} },
+			completeResponses["PodSandboxStatus"]},
+		{func(id string) any { return &runtimeapi.ContainerStatusRequest{ContainerId: id} },
+			completeResponses["ContainerStatus"]},
+		{func(id string) any { return &runtimeapi.ContainerStatsRequest{ContainerId: id} },
+			&runtimeapi.ContainerStatsResponse{Stats: &runtimeapi.ContainerStats{
+				Attributes: &runtimeapi.ContainerAttributes{Id: "c"}}}},
+	}
+	r := newRuntime(t)
+	var answer proto.Message
+	r.handle = func(context.Context, string) (proto.Message, error) { return answer, nil }
+	r.start(t)
+	defer r.kill(t)
+	h := newHarness(t, r)
+	for _, c := range cases {
+		answer = c.answer
+		body, err := h.call(c.request("mine"), porttest.Patience)
+		if !err.Has(world.KindInternal) || !strings.Contains(err.Message, `asked about "mine"`) ||
+			!strings.HasSuffix(err.Message, `answered about "s"`) &&
+				!strings.HasSuffix(err.Message, `answered about "c"`) {
+			t.Errorf("%T gives %v and error %v, want Internal with both IDs", c.answer, body, err)
+		}
+	}
+	if _, err := h.call(cases[2].request("c"), porttest.Patience); err != nil {
+		t.Errorf("stats of the container asked for: %v", err)
+	}
+	answer = &runtimeapi.ContainerStatsResponse{}
+	if _, err := h.call(cases[2].request("c"), porttest.Patience); err != nil {
+		t.Errorf("stats without an ID: %v", err)
 	}
 }
 

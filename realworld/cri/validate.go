@@ -44,6 +44,28 @@ func checkComplete(response any) error {
 	return fmt.Errorf("the runtime's answer has no %s", missing)
 }
 
+// checkSubject returns an error if a response is about another object than its request. The core
+// would take the exit code, the addresses or the mounts of that object for those of its own. Stats
+// may come without an ID, which is no sign of another object.
+func checkSubject(request, response any) error {
+	var asked, got string
+	switch m := request.(type) {
+	case *runtimeapi.PodSandboxStatusRequest:
+		asked = m.PodSandboxId
+		got = response.(*runtimeapi.PodSandboxStatusResponse).GetStatus().GetId()
+	case *runtimeapi.ContainerStatusRequest:
+		asked = m.ContainerId
+		got = response.(*runtimeapi.ContainerStatusResponse).GetStatus().GetId()
+	case *runtimeapi.ContainerStatsRequest:
+		asked = m.ContainerId
+		got = response.(*runtimeapi.ContainerStatsResponse).GetStats().GetAttributes().GetId()
+	}
+	if got == asked || got == "" {
+		return nil
+	}
+	return fmt.Errorf("the runtime was asked about %q, and has answered about %q", asked, got)
+}
+
 func missingUnless(ok bool, missing string) string {
 	if ok {
 		return ""

@@ -32,7 +32,7 @@ func makeLink(m *world.MakeLink) error {
 	case old == m.Target:
 		return nil
 	}
-	temporary := filepath.Join(dir, fmt.Sprintf(".%s.new-%d", base, rand.Uint64()))
+	temporary := filepath.Join(dir, fmt.Sprint(temporaryPrefix(base), rand.Uint64()))
 	if err := os.Symlink(m.Target, temporary); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
@@ -31,7 +32,7 @@ const passesMax = 8
 // pod's.
 func removeTree(ctx context.Context, path string) error {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENAMETOOLONG) && hasTooLongName(path) {
 		return nil
 	}
 	if err != nil {
@@ -59,6 +60,14 @@ func removeTree(ctx context.Context, path string) error {
 		return err
 	}
 	return partialFailure(err)
+}
+
+// hasTooLongName reports whether an element of a path is longer than any name. A path of shorter
+// elements may be too long for a call and exist nevertheless.
+func hasTooLongName(path string) bool {
+	return slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool {
+		return len(name) > world.NameBytesMax
+	})
 }
 
 // refuseMounts returns an error if anything is mounted at or below a path, including bind mounts.
@@ -133,10 +142,10 @@ func (r *remover) record(err error) {
 	}
 }
 
-// unlink removes one name, which may be gone already.
+// unlink removes one name, which may be gone already, or be longer than any name can be.
 func (r *remover) unlink(parent *os.File, name string, flags int) error {
 	err := unix.Unlinkat(int(parent.Fd()), name, flags)
-	if errors.Is(err, unix.ENOENT) {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENAMETOOLONG) {
 		return nil
 	}
 	if err != nil {

@@ -55,7 +55,7 @@ func makeFile(m *world.MakeFile) error {
 // file is not synced, because that would take as long as all other operations of a pod here.
 func writeFile(m *world.WriteFile) error {
 	dir, base := filepath.Split(m.Path)
-	f, err := os.CreateTemp(dir, "."+base+".new-*")
+	f, err := os.CreateTemp(dir, temporaryPrefix(base)+"*")
 	if err != nil {
 		return err
 	}
@@ -70,6 +70,14 @@ func writeFile(m *world.WriteFile) error {
 		return partialFailure(fmt.Errorf("forcing %s to the disk: %w", dir, err))
 	}
 	return nil
+}
+
+// temporaryPrefix returns the beginning of the name of a file or link until it gets its place. Of a
+// long name a part is enough, so that there is room for a random number.
+func temporaryPrefix(name string) string {
+	const randomBytes = 20 // of a uint64
+	const affixes = len(".") + len(".new-") + randomBytes
+	return "." + name[:min(len(name), world.NameBytesMax-affixes)] + ".new-"
 }
 
 // writeContent writes the content and the mode of a new file and closes it.

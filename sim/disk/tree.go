@@ -104,6 +104,9 @@ type location struct {
 // isMountpoint reports whether a mount covers the location.
 func (p location) isMountpoint() bool { return p.nameMount != p.nodeMount }
 
+// isNameTooLong reports whether no directory can hold the name of the location.
+func (p location) isNameTooLong() bool { return len(p.name) > world.NameBytesMax }
+
 // linksMax is the kernel's limit on links in one path.
 const linksMax = 40
 
@@ -118,6 +121,8 @@ func (d *Disk) resolve(op, p string, follow bool) (location, *world.Error) {
 	for range linksMax {
 		at, rest := d.descend(p)
 		switch {
+		case at.isNameTooLong():
+			return at, world.Errorf(world.KindInvalid, op, "%s: file name too long", requested)
 		case at.node == nil && rest != "":
 			return at, notFound(op, requested)
 		case at.node != nil && at.node.kind == kindLink && (follow || rest != ""):

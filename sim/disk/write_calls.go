@@ -223,7 +223,7 @@ func (n *node) compressed(d *Disk) *node {
 func (d *Disk) removeTree(call *wire.Call, req *world.RemoveTree) {
 	at, err := d.resolve(call.Name, req.Path, false)
 	switch {
-	case err.Has(world.KindNotFound), err == nil && at.node == nil:
+	case err.Has(world.KindNotFound), at.isNameTooLong(), err == nil && at.node == nil:
 		call.Reply(&world.Done{})
 		return
 	case err == nil && at.dir == nil:

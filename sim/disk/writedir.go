@@ -66,7 +66,7 @@ func (d *Disk) payload(op string, req *world.WriteDir) (*node, *world.Error) {
 		names := strings.Split(f.Path, "/")
 		bad := strings.HasPrefix(f.Path, "..") || len(f.Path) >= pathMax
 		for _, name := range names {
-			bad = bad || name == "" || name == "." || name == ".."
+			bad = bad || name == "" || name == "." || name == ".." || len(name) > world.NameBytesMax
 		}
 		dir := root
 		for _, name := range names[:len(names)-1] {

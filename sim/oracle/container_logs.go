@@ -249,14 +249,16 @@ func (m *model) logProblems(c *container, now time.Time) []string {
 		lines = append(lines, fmt.Sprintf("%s has %d log files, and may have %d", c, count,
 			m.opts.LogFilesMax))
 	}
-	if c.linkTarget != c.logPath {
+	if m.logLinks[c.linkName] == c && c.linkTarget != c.logPath {
 		lines = append(lines, fmt.Sprintf("%s has a link to %q, want %s", c, c.linkTarget, c.logPath))
 	}
 	return lines
 }
 
-// logLinkName returns the name of the link to a container's log.
+// logLinkName returns the name of the link to a container's log. Before its suffix it has at most
+// 251 bytes, as in the kubelet, so that the newest of several containers may have the link.
 func logLinkName(c *container) string {
 	namespace, name, _ := strings.Cut(c.pod.fullName.name, "/")
-	return fmt.Sprintf("%s_%s_%s-%s.log", name, namespace, c.name, c.id)
+	link := fmt.Sprintf("%s_%s_%s-%s", name, namespace, c.name, c.id)
+	return link[:min(len(link), 251)] + ".log"
 }

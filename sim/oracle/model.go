@@ -181,7 +181,9 @@ func (m *model) applyContainer(f *truth.Fact) {
 		byAgent := f.Cause != truth.CauseAdministrator
 		c.pod.collected = c.pod.collected || byAgent && !c.pod.terminalAt.IsZero() && c.pod.spec != nil
 		delete(m.containers, c.id)
-		delete(m.logLinks, c.linkName)
+		if m.logLinks[c.linkName] == c {
+			delete(m.logLinks, c.linkName)
+		}
 		if p := c.pod; !byAgent && p.spec != nil && p.hasExitedForGood() {
 			p.endedBeforeRemoval = true
 		}

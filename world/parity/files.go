@@ -35,6 +35,8 @@ var fileCases = []fileCase{
 	{"a tree can be removed repeatedly", removesTree},
 	{"a file is removed", removesFile},
 	{"a deep tree is measured and removed", removesDeepTree},
+	{"the longest name can be used", usesLongestName},
+	{"a longer name cannot be used, and counts as removed", refusesLongerName},
 	{"a change in a watched directory is reported", watchesDir},
 	{"a watched path need not exist", watchesMissingPath},
 	{"a watched file may be replaced", watchesFile},
@@ -344,6 +346,65 @@ func removesDeepTree(f *folder) {
 	f.expectModes(map[string]uint32{"tree" + strings.Repeat("/d", levels): 0o2775})
 	f.mustDo(&world.RemoveTree{Path: f.path("tree")})
 	f.check(f.names(".") == "", "found %q", f.names("."))
+}
+
+func usesLongestName(f *folder) {
+	longest := strings.Repeat("n", world.NameBytesMax)
+	f.mkdir("dir/" + longest)
+	f.check(f.names("dir") == longest, "found %q", f.names("dir"))
+	f.mustDo(&world.RemoveTree{Path: f.path("dir/" + longest)})
+	for _, content := range []string{"first", "second"} {
+		f.write("dir/"+longest, content)
+		f.expectContent("dir/"+longest, content)
+	}
+	f.mustDo(&world.RemoveTree{Path: f.path("dir/" + longest)})
+	for _, target := range []string{"first", "second"} {
+		f.link("dir/"+longest, target)
+		f.check(f.links("dir") == longest+"="+target+"!", "links %q", f.links("dir"))
+	}
+	f.mustDo(&world.RemoveTree{Path: f.path("dir/" + longest)})
+	f.check(f.names("dir") == "", "found %q", f.names("dir"))
+	f.writeDir("volume", longest+"=1")
+	f.expectContent("volume/"+longest, "1")
+}
+
+func refusesLongerName(f *folder) {
+	name := strings.Repeat("n", world.NameBytesMax+1)
+	f.write("file", "x")
+	f.mkdir("volume")
+	longer := f.path(name)
+	for _, body := range []any{
+		&world.MakeDir{Path: longer, Mode: 0o755},
+		&world.MakeDir{Path: longer + "/below", Mode: 0o755},
+		&world.MakeFile{Path: longer, Mode: 0o644},
+		&world.MakeLink{Path: longer, Target: "file"},
+		&world.WriteFile{Path: longer, Data: []byte("x"), Mode: 0o644},
+		&world.WriteDir{Path: longer, Files: filesOf("a=1")},
+		&world.WriteDir{Path: f.path("volume"), Files: filesOf(name + "=1")},
+		&world.WriteDir{Path: f.path("volume"), Files: filesOf("a/" + name + "/b=1")},
+		&world.Rename{From: f.path("file"), To: longer},
+		&world.ReadFiles{Path: longer, FilesMax: 9, BytesMax: 9},
+		&world.ReadTail{Path: longer, BytesMax: 9},
+		&world.ReadInVolume{Root: f.dir, Path: name, BytesMax: 9},
+		&world.StatPath{Path: longer},
+		&world.ListDir{Path: longer},
+		&world.ReadLinks{Path: longer},
+		&world.Compress{Path: longer},
+		&world.ShareWithGroup{Path: longer, GID: group},
+		&world.MountMemory{Path: longer, BytesMax: 1 << 20, Mode: 0o777},
+		&world.BindSubPath{Root: f.dir, SubPath: "volume", Target: longer},
+		&world.MeasureTree{Path: longer},
+		&world.MeasureFilesystem{Path: longer},
+	} {
+		f.mustFail(body, world.KindInvalid)
+	}
+	f.mustDo(&world.Unmount{Path: longer})
+	f.mustDo(&world.RemoveTree{Path: longer})
+	f.mustDo(&world.RemoveTree{Path: longer + "/below"})
+	f.mustDo(&world.RemoveTree{Path: f.path("absent/" + name)})
+	f.mustFail(&world.RemoveTree{Path: f.path("file/" + name)}, world.KindInvalid)
+	f.check(f.names(".") == "file volume" && f.names("volume") == "", "found %q and %q", f.names("."),
+		f.names("volume"))
 }
 
 // waitForChange waits for FileChanged events and reports whether the path was among them.

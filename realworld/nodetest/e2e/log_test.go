@@ -12,11 +12,13 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 var logParts = []part{
 	{"termination messages", false, testTerminationMessages},
 	{"a log has a link and is rotated", false, testLogRotation},
+	{"names of links and log directories may be too long", false, testLongNames},
 }
 
 func testTerminationMessages(t *testing.T, s *suite) {
@@ -110,6 +112,34 @@ func testLogRotation(t *testing.T, s *suite) {
 	if c := s.newestContainer(t, "talker", "main"); c.GetState() != running ||
 		c.GetMetadata().GetAttempt() != 0 {
 		t.Errorf("the container was restarted or does not run: %v", c)
+	}
+}
+
+// testLongNames runs a pod with a name that leaves no room for the whole ID of a container in the
+// name of its link, and one with a name that is too long for a log directory.
+func testLongNames(t *testing.T, s *suite) {
+	long, longer := "long-"+strings.Repeat("n", 190), "longer-"+strings.Repeat("n", 215)
+	for _, name := range []string{long, longer} {
+		s.agent.addManifest(t, name, fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s},
+			spec: {containers: [{name: main, image: "seedlet.dev/sample:v1", args: [exit]}]}}`, name))
+	}
+	message := s.waitWaiting(t, longer, "main", "ContainerCreating")
+	if !strings.Contains(message, "/default_"+longer) || len(s.sandboxLines(t, longer)) > 0 {
+		t.Errorf("waits with the message %q, and has the sandboxes %v", message,
+			s.sandboxLines(t, longer))
+	}
+	s.waitRestarted(t, long, "main", 2)
+	s.eventually(t, "the first run is removed", func() bool {
+		isFirst := func(c *runtimeapi.Container) bool { return c.Metadata.Attempt == 0 }
+		return !slices.ContainsFunc(s.listContainers(t, long, "main"), isFirst)
+	})
+	links, err := filepath.Glob(filepath.Join(s.agent.logLinkDir, long+"*"))
+	if err != nil || len(links) == 0 || len(filepath.Base(links[0])) != 255 {
+		t.Errorf("links %q, %v, want names of 255 bytes", links, err)
+	}
+	for _, name := range []string{long, longer} {
+		s.agent.removeManifest(t, name)
+		s.eventually(t, name+" is removed", func() bool { return s.isRemoved(t, name) })
 	}
 }
 
