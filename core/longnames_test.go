@@ -37,13 +37,15 @@ func refuseLongNames(n *fakeNode) {
 	}
 }
 
-// A pod whose name leaves no room for the ID of a container in the name of its link is run again
-// and again without leftovers.
+// A pod whose names leave no room for the ID of a container in the name of its link is run again
+// and again without leftovers, and its running container has the link.
 func TestPodWithLongName(t *testing.T) {
 	name := strings.Repeat("p", 200)
 	n := bootWithPods(nil)
 	refuseLongNames(n)
-	n.apiServer.put(apiPodNamed(name, longNameUID))
+	long := apiPodNamed(name, longNameUID)
+	long.Spec.Containers[0].Name = strings.Repeat("c", 63)
+	n.apiServer.put(long)
 	n.advance(10 * time.Second)
 	for range 6 {
 		for _, c := range n.containers {
