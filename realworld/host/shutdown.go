@@ -28,12 +28,9 @@ const (
 // the root of the machine's files.
 const logindConfig = "etc/systemd/logind.conf.d/99-kubelet.conf"
 
-// signalsMax is how many signals wait for the agent; others are dropped by the connection.
-const signalsMax = 16
-
 // shutdownWatch is the connection to logind, with the lock that delays a shutdown.
 type shutdownWatch struct {
-	connect func(context.Context) (*dbus.Conn, error)
+	connect func(context.Context, dbus.SignalHandler) (*dbus.Conn, error)
 	deliver func(body any)
 	root    string // of the machine's files
 
@@ -44,8 +41,8 @@ type shutdownWatch struct {
 	work   sync.WaitGroup
 }
 
-func connectSystemBus(ctx context.Context) (*dbus.Conn, error) {
-	return dbus.ConnectSystemBus(dbus.WithContext(ctx))
+func connectSystemBus(ctx context.Context, signals dbus.SignalHandler) (*dbus.Conn, error) {
+	return dbus.ConnectSystemBus(dbus.WithContext(ctx), dbus.WithSignalHandler(signals))
 }
 
 // delay takes the lock, and replaces an earlier connection and an earlier lock. Signals are
@@ -55,15 +52,13 @@ func (w *shutdownWatch) delay(ctx context.Context, m *world.DelayShutdown) (any,
 	const call = "DelayShutdown"
 	life, end := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, end) // a bus that does not answer is given up
-	conn, err := w.connect(life)
+	signals := newLogindSignals()
+	conn, err := w.connect(life, signals)
 	if err != nil {
 		end()
 		return nil, world.Errorf(world.KindUnavailable, call, "connecting to the system bus: %v", err)
 	}
-	signals := make(chan *dbus.Signal, signalsMax)
-	conn.Signal(signals)
-	manager := conn.Object(logindName, logindPath)
-	delayed, lock, err := w.prepare(ctx, conn, manager, m.AtLeast)
+	delayed, lock, err := w.prepare(ctx, conn, signals, m.AtLeast)
 	if !stop() && err == nil { // too late: the connection is closed
 		_ = lock.Close()
 		err = ctx.Err()
@@ -93,8 +88,9 @@ func (w *shutdownWatch) delay(ctx context.Context, m *world.DelayShutdown) (any,
 
 // prepare has logind wait long enough, subscribes to its signal, and takes the lock. It returns how
 // long logind waits: if that cannot be raised, some time is better than none.
-func (w *shutdownWatch) prepare(ctx context.Context, conn *dbus.Conn, manager dbus.BusObject,
+func (w *shutdownWatch) prepare(ctx context.Context, conn *dbus.Conn, signals *logindSignals,
 	atLeast time.Duration) (*world.ShutdownDelayed, *os.File, error) {
+	manager := conn.Object(logindName, logindPath)
 	most, err := delayMax(ctx, manager)
 	if err != nil {
 		return nil, nil, err
@@ -106,15 +102,14 @@ func (w *shutdownWatch) prepare(ctx context.Context, conn *dbus.Conn, manager db
 			delayed.Problem = err.Error()
 		}
 	}
-	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(logindName),
-		dbus.WithMatchObjectPath(logindPath), dbus.WithMatchInterface(logindInterface),
-		dbus.WithMatchMember(shutdownSignal)); err != nil {
+	if err := signals.subscribe(ctx, conn); err != nil {
 		return nil, nil, fmt.Errorf("subscribing to %s of logind: %w", shutdownSignal, err)
 	}
 	var fd dbus.UnixFD
-	err = manager.CallWithContext(ctx, logindInterface+".Inhibit", 0, "shutdown", "kubelet",
-		"Kubelet needs time to handle node shutdown", "delay").Store(&fd)
-	if err != nil {
+	call := manager.CallWithContext(ctx, logindInterface+".Inhibit", 0, "shutdown", "kubelet",
+		"Kubelet needs time to handle node shutdown", "delay")
+	if err := call.Store(&fd); err != nil {
+		closeDescriptors(call.Body)
 		return nil, nil, fmt.Errorf("taking the lock of logind: %w", err)
 	}
 	syscall.CloseOnExec(int(fd))
@@ -165,44 +160,31 @@ func (w *shutdownWatch) raiseDelay(ctx context.Context, conn *dbus.Conn, manager
 	}
 }
 
+// closeDescriptors closes the descriptors in an answer that is not as expected.
+func closeDescriptors(body []any) {
+	for _, value := range body {
+		if fd, ok := value.(dbus.UnixFD); ok {
+			_ = syscall.Close(int(fd)) // nobody else has it
+		}
+	}
+}
+
 // report reports what logind announces until the connection ends.
-func (w *shutdownWatch) report(life context.Context, conn *dbus.Conn, signals <-chan *dbus.Signal) {
+func (w *shutdownWatch) report(life context.Context, conn *dbus.Conn, signals *logindSignals) {
 	for {
 		select {
 		case <-life.Done():
 			_ = conn.Close() // nothing is sent any more
 			return
-		case signal, isOpen := <-signals:
-			if !isOpen {
-				if life.Err() == nil {
-					w.deliver(&world.ShutdownUnwatched{Reason: "the system bus has closed the connection"})
-				}
-				return
+		case active := <-signals.announced:
+			w.deliver(&world.MachineShutdown{Cancelled: !active})
+		case <-signals.ended:
+			if life.Err() == nil {
+				w.deliver(&world.ShutdownUnwatched{Reason: "the system bus has closed the connection"})
 			}
-			if signal.Name != logindInterface+"."+shutdownSignal || signal.Path != logindPath ||
-				len(signal.Body) != 1 || !isFromLogind(life, conn, signal) {
-				continue
-			}
-			if active, ok := signal.Body[0].(bool); ok {
-				w.deliver(&world.MachineShutdown{Cancelled: !active})
-			}
+			return
 		}
 	}
-}
-
-// ownerTimeout is how long the bus may take to say who logind is.
-const ownerTimeout = 5 * time.Second
-
-// isFromLogind reports whether logind has sent a signal. What is subscribed to limits broadcasts
-// only: every client of the bus may send a signal to the agent's own name, and the bus vouches for
-// its sender.
-func isFromLogind(life context.Context, conn *dbus.Conn, signal *dbus.Signal) bool {
-	ctx, cancel := context.WithTimeout(life, ownerTimeout)
-	defer cancel()
-	var owner string
-	err := conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetNameOwner", 0,
-		logindName).Store(&owner)
-	return err == nil && owner == signal.Sender
 }
 
 // permit releases the lock.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,6 +32,13 @@ const policy = `<busconfig>
 
 // startBus starts a private bus, and returns its address.
 func startBus(t *testing.T) string {
+	t.Helper()
+	address, _ := startBusToKill(t)
+	return address
+}
+
+// startBusToKill starts a private bus, and returns its address and its process.
+func startBusToKill(t *testing.T) (string, *os.Process) {
 	t.Helper()
 	daemon, err := exec.LookPath("dbus-daemon")
 	if err != nil {
@@ -58,7 +66,7 @@ func startBus(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(line)
+	return strings.TrimSpace(line), cmd.Process
 }
 
 func connectTo(t *testing.T, address string) *dbus.Conn {
@@ -116,8 +124,8 @@ func startLogind(t *testing.T, address string, delayMax time.Duration) *logind {
 func watchOn(t *testing.T, address string) (*shutdownWatch, chan any) {
 	delivered := make(chan any, 100)
 	w := &shutdownWatch{root: t.TempDir(), deliver: func(body any) { delivered <- body },
-		connect: func(ctx context.Context) (*dbus.Conn, error) {
-			return dbus.Connect(address, dbus.WithContext(ctx))
+		connect: func(ctx context.Context, signals dbus.SignalHandler) (*dbus.Conn, error) {
+			return dbus.Connect(address, dbus.WithContext(ctx), dbus.WithSignalHandler(signals))
 		}}
 	t.Cleanup(w.close)
 	return w, delivered
@@ -134,39 +142,140 @@ func TestForgedShutdownIsIgnored(t *testing.T) {
 		t.Fatal(answer, err)
 	}
 	attacker := connectTo(t, address)
-	for _, destination := range []string{"", w.conn.Names()[0]} {
-		headers := map[dbus.HeaderField]dbus.Variant{
-			dbus.FieldPath:      dbus.MakeVariant(logindPath),
-			dbus.FieldInterface: dbus.MakeVariant(logindInterface),
-			dbus.FieldMember:    dbus.MakeVariant(shutdownSignal),
-			dbus.FieldSignature: dbus.MakeVariant(dbus.SignatureOf(true)),
-		}
-		if destination != "" {
-			headers[dbus.FieldDestination] = dbus.MakeVariant(destination)
-		}
-		forged := &dbus.Message{Type: dbus.TypeSignal, Headers: headers, Body: []any{true}}
-		if call := attacker.Send(forged, nil); call != nil && call.Err != nil {
-			t.Fatal(call.Err)
-		}
-	}
-	// The bus keeps the order of one client only: what the attacker has sent is delivered once it has
-	// an answer.
-	if err := attacker.BusObject().Call("org.freedesktop.DBus.GetId", 0).Err; err != nil {
-		t.Fatal(err)
-	}
+	forge(t, attacker, "")
+	forge(t, attacker, w.conn.Names()[0])
+	awaitDelivery(t, attacker)
 	for _, body := range [][]any{{"true"}, {}, {true, true}, {false}} {
 		if err := l.conn.Emit(logindPath, logindInterface+"."+shutdownSignal, body...); err != nil {
 			t.Fatal(err)
 		}
 	}
+	expectAnnouncement(t, delivered, true)
+}
+
+// forge sends the signal of logind without being logind, to a client or to all.
+func forge(t *testing.T, attacker *dbus.Conn, destination string) {
+	t.Helper()
+	headers := map[dbus.HeaderField]dbus.Variant{
+		dbus.FieldPath:      dbus.MakeVariant(logindPath),
+		dbus.FieldInterface: dbus.MakeVariant(logindInterface),
+		dbus.FieldMember:    dbus.MakeVariant(shutdownSignal),
+		dbus.FieldSignature: dbus.MakeVariant(dbus.SignatureOf(true)),
+	}
+	if destination != "" {
+		headers[dbus.FieldDestination] = dbus.MakeVariant(destination)
+	}
+	forged := &dbus.Message{Type: dbus.TypeSignal, Headers: headers, Body: []any{true}}
+	if call := attacker.Send(forged, nil); call != nil && call.Err != nil {
+		t.Fatal(call.Err)
+	}
+}
+
+// awaitDelivery waits until the bus has delivered what a client has sent: it keeps the order of one
+// client only.
+func awaitDelivery(t *testing.T, client *dbus.Conn) {
+	t.Helper()
+	if err := client.BusObject().Call("org.freedesktop.DBus.GetId", 0).Err; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expectAnnouncement(t *testing.T, delivered chan any, cancelled bool) {
+	t.Helper()
 	select {
 	case got := <-delivered:
-		if cancelled, ok := got.(*world.MachineShutdown); !ok || !cancelled.Cancelled {
-			t.Errorf("delivered %+v, want the cancellation that logind has sent", got)
+		if s, ok := got.(*world.MachineShutdown); !ok || s.Cancelled != cancelled {
+			t.Errorf("delivered %+v, want what logind has sent (cancelled: %t)", got, cancelled)
 		}
 	case <-time.After(porttest.Patience):
 		t.Error("the signal of logind is not delivered")
 	}
+}
+
+// A flood of forged signals leaves nothing behind, and announcements of logind keep their order.
+func TestFloodOfForgedShutdowns(t *testing.T) {
+	address := startBus(t)
+	l := startLogind(t, address, time.Minute)
+	w, delivered := watchOn(t, address)
+	if _, err := w.delay(t.Context(), &world.DelayShutdown{AtLeast: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	attacker, before := connectTo(t, address), runtime.NumGoroutine()
+	for i := range 20_000 {
+		if forge(t, attacker, w.conn.Names()[0]); i%1000 == 0 {
+			awaitDelivery(t, attacker)
+		}
+	}
+	awaitDelivery(t, attacker)
+	if now := runtime.NumGoroutine(); now > before+20 {
+		t.Errorf("%d goroutines, %d before", now, before)
+	}
+	for i := range 10 {
+		if err := l.conn.Emit(logindPath, logindInterface+"."+shutdownSignal, i%2 == 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 10 {
+		expectAnnouncement(t, delivered, i%2 == 1)
+	}
+}
+
+// After a restart of logind its new connection announces shutdowns, and no longer the old one.
+func TestRestartOfLogind(t *testing.T) {
+	address := startBus(t)
+	old := startLogind(t, address, time.Minute)
+	w, delivered := watchOn(t, address)
+	if _, err := w.delay(t.Context(), &world.DelayShutdown{AtLeast: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := old.conn.ReleaseName(logindName); err != nil {
+		t.Fatal(err)
+	}
+	restarted := startLogind(t, address, time.Minute)
+	for _, body := range []struct {
+		from      *logind
+		cancelled bool
+	}{{old, true}, {restarted, false}} {
+		err := body.from.conn.Emit(logindPath, logindInterface+"."+shutdownSignal, !body.cancelled)
+		if err != nil {
+			t.Fatal(err)
+		}
+		awaitDelivery(t, body.from.conn)
+	}
+	expectAnnouncement(t, delivered, false)
+}
+
+// The end of the bus is reported, and the lock is taken again on the next one.
+func TestEndOfBus(t *testing.T) {
+	address, bus := startBusToKill(t)
+	startLogind(t, address, time.Minute)
+	w, delivered := watchOn(t, address)
+	if _, err := w.delay(t.Context(), &world.DelayShutdown{AtLeast: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	if err := bus.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case got := <-delivered:
+		if _, ok := got.(*world.ShutdownUnwatched); !ok {
+			t.Errorf("delivered %+v", got)
+		}
+	case <-time.After(porttest.Patience):
+		t.Error("the end of the bus is not reported")
+	}
+	if answer, err := w.delay(t.Context(), &world.DelayShutdown{}); err == nil {
+		t.Errorf("without a bus: %+v", answer)
+	}
+	next := startBus(t)
+	l := startLogind(t, next, time.Minute)
+	w.connect = func(ctx context.Context, signals dbus.SignalHandler) (*dbus.Conn, error) {
+		return dbus.Connect(next, dbus.WithContext(ctx), dbus.WithSignalHandler(signals))
+	}
+	if _, err := w.delay(t.Context(), &world.DelayShutdown{AtLeast: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	waitForLocks(t, l, 1)
 }
 
 // If logind cannot be made to wait longer, the lock is taken all the same, and released once.
