@@ -129,7 +129,8 @@ type Pod struct {
 
 	Status Status `json:"status"`
 
-	index specIndex // of Spec; made again when Spec is another one
+	index specIndex   // of Spec; made again when Spec is another one
+	pulls pullSecrets // made again when a secret has another version
 }
 
 // Termination is why, since when and how a pod is terminated.
