@@ -112,25 +112,30 @@ var hostiles = []hostile{
 	{"pull secrets that all apply", 30_000, func(n *fakeNode, size int) {
 		putPullSecrets(n, 1, 2, func(_, i int) string {
 			bits := strings.NewReplacer("0", "a", "1", "?").Replace(fmt.Sprintf("%015b", i))
-			return bits + "*.io"
+			return bits + "*.z"
 		}, size)
 	}},
 	{"pull secrets within the bound", 1024, func(n *fakeNode, size int) {
-		putPullSecrets(n, 1, 200, func(_, i int) string {
-			if i < 16 { // as many may have wildcards
-				return fmt.Sprintf("*%s%c.io", strings.Repeat("a", 25), 'b'+i)
+		putPullSecrets(n, 1, 240, func(_, i int) string {
+			if i < 12 { // as many may have wildcards of this length, which are slow to match
+				return fmt.Sprintf("*%s%c.z", strings.Repeat("a", 28), 'b'+i)
 			}
-			return fmt.Sprintf("%s.io/m%d", strings.Repeat("a", 50), i)
+			return fmt.Sprintf("%s.z/m%d", strings.Repeat("a", 58), i)
 		}, size)
 		changePullSecretAfter(n, 40) // all containers wait by then
 	}},
 	{"image reference", 1_300_000, ofSpec(func(s *v1.PodSpec, size int) {
 		s.Containers[0].Image = "r.io/" + strings.Repeat("a", size) + "//"
 	})},
-	{"image references within the bound", 16 << 10, ofSpec(func(s *v1.PodSpec, size int) {
-		s.Containers = containersOf("c", max(size/1024, 1))
-		for i := range s.Containers {
-			s.Containers[i].Image = fmt.Sprintf("%s%d/b@!", strings.Repeat("a", min(size, 1024)-10), i)
+	{"image references within the bound", 16_300, ofSpec(func(s *v1.PodSpec, size int) {
+		const each = 1_000
+		for i := range max(size/each, 1) { // one plan parses those of one container
+			name, length := fmt.Sprint("v", i), min(size, each)
+			s.Volumes = append(s.Volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{
+				Image: &v1.ImageVolumeSource{PullPolicy: v1.PullAlways,
+					Reference: fmt.Sprintf("%0*d/b@!", length-4, i)}}})
+			s.Containers[0].VolumeMounts = append(s.Containers[0].VolumeMounts,
+				v1.VolumeMount{Name: name, MountPath: "/" + name})
 		}
 	})},
 	{"image volumes", budget.VolumesMax, ofSpec(func(s *v1.PodSpec, size int) {
@@ -327,7 +332,7 @@ func putPullSecrets(n *fakeNode, secrets, containers int, registry func(secret, 
 	p.Spec.Containers = containersOf("c", containers)
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
-		c.Image, c.ImagePullPolicy = fmt.Sprintf("%s.io/n%d", strings.Repeat("a", 50), i), v1.PullAlways
+		c.Image, c.ImagePullPolicy = fmt.Sprintf("%s.z/n%d", strings.Repeat("a", 58), i), v1.PullAlways
 	}
 	n.failingCalls = map[string]bool{"PullImage": true} // so all containers wait at once
 	n.apiServer.others = map[string]world.Object{}

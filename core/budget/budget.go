@@ -55,7 +55,7 @@ const (
 	PullSecretsMax            = 64
 	PullSecretBytesMax        = 128 << 10
 	PullRegistriesMax         = 1024
-	PullWildcardsMax          = 16
+	PullWildcardBytesMax      = 384
 	PullCredentialsMax        = 16
 	PullCredentialBytesMax    = 32 << 10
 	MessageMax                = 12 << 10
@@ -109,7 +109,7 @@ const (
 	PullSecrets
 	PullSecretBytes
 	PullRegistries
-	PullWildcards
+	PullWildcardBytes
 	PullCredentials
 	PullCredentialBytes
 	Message
@@ -244,9 +244,9 @@ var Table = [itemCount]Bound{
 	PullRegistries: {"pull_registries", PullRegistriesMax,
 		"registries and paths for which the image pull secrets of a pod have credentials", beforeCreate,
 		"They are sorted, and those of a registry are looked through for each image."},
-	PullWildcards: {"pull_wildcards", PullWildcardsMax,
-		"those of them whose host has wildcards, such as *.example.com", beforeCreate,
-		"Each is matched against each image."},
+	PullWildcardBytes: {"pull_wildcard_bytes", PullWildcardBytesMax,
+		"bytes of the hosts among them that have wildcards, such as *.example.com", beforeCreate,
+		"Each is matched against each image, in a time that grows with the product of the lengths."},
 	PullCredentials: {"pull_credentials", PullCredentialsMax, "different credentials for one image",
 		beforeCreate, "Each that the registry refuses is one more pull, without a back-off."},
 	PullCredentialBytes: {"pull_credential_bytes", PullCredentialBytesMax,

@@ -67,29 +67,31 @@ func Join(secrets []*Secret) (*Keyring, error) {
 	slices.SortStableFunc(k.entries, func(x, y entry) int {
 		return cmp.Compare(y.registry, x.registry)
 	})
-	k.index()
-	if len(k.wildcards) > budget.PullWildcardsMax {
-		return nil, budget.PullWildcards.Errorf("the image pull secrets of the pod have %d registries "+
-			"with wildcards, and one pod may have %d", len(k.wildcards), budget.PullWildcardsMax)
+	if bytes := k.index(); bytes > budget.PullWildcardBytesMax {
+		return nil, budget.PullWildcardBytes.Errorf("the image pull secrets of the pod have %d bytes of "+
+			"registries with wildcards, and those of one pod may have %d", bytes,
+			budget.PullWildcardBytesMax)
 	}
 	return k, nil
 }
 
-// index indexes the entries by what an image needs to find them.
-func (k *Keyring) index() {
+// index indexes the entries by what an image needs to find them, and returns the bytes of the hosts
+// with wildcards.
+func (k *Keyring) index() (wildcardBytes int) {
 	for i := range k.entries {
 		registry := k.entries[i].registry
 		host, _, _ := strings.Cut(registry, "/")
 		if registry == defaultRegistry {
 			k.hub = append(k.hub, i)
 		}
-		switch {
-		case !strings.ContainsAny(host, `*?[\`):
-			k.byHost[host] = append(k.byHost[host], i)
-		case !isLabelTooLong(host):
+		if strings.ContainsAny(host, `*?[\`) {
 			k.wildcards = append(k.wildcards, i)
+			wildcardBytes += len(host)
+		} else {
+			k.byHost[host] = append(k.byHost[host], i)
 		}
 	}
+	return wildcardBytes
 }
 
 // Lookup returns the credentials to try for an image, those for the longest registry path first,
@@ -118,11 +120,9 @@ func (k *Keyring) lookup(image string) ([]Credential, error) {
 			all = append(all, i)
 		}
 	}
-	if !isLabelTooLong(name.Registry) {
-		for _, i := range k.wildcards {
-			if matches(k.entries[i].registry, name.Path()) {
-				all = append(all, i)
-			}
+	for _, i := range k.wildcards {
+		if matches(k.entries[i].registry, name.Path()) {
+			all = append(all, i)
 		}
 	}
 	if len(all) == 0 && name.Registry == "docker.io" {
@@ -148,21 +148,6 @@ func (k *Keyring) lookup(image string) ([]Credential, error) {
 			budget.PullCredentialBytesMax)
 	}
 	return once, nil
-}
-
-// labelMax is the most bytes of a part of a host name (RFC 1035). A wildcard matches no longer one:
-// the time to match a part grows with the product of the two lengths.
-const labelMax = 63
-
-// isLabelTooLong reports whether a part of a host name is longer than names can be.
-func isLabelTooLong(host string) bool {
-	host, _, _ = strings.Cut(host, ":")
-	for label := range strings.SplitSeq(host, ".") {
-		if len(label) > labelMax {
-			return true
-		}
-	}
-	return false
 }
 
 // matches reports whether the entry for a registry is for an image.
