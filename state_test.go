@@ -34,6 +34,7 @@ var snapshotExemptions = []exemption{
 	{"State.Pods[].Sandboxes[].seenIn", "scratch of one relist, written and read in one step"},
 	{"State.Pods[].index", "derived from the spec, and made again when it is missing"},
 	{"State.Pods[].held", "computed from the resources, and again if missing"},
+	{"State.Pods[].pulls", "computed from the image pull secrets, and again if missing"},
 	{"State.Objects.Watches[].memo", "computed from the objects, and again when it is missing"},
 	{"State.Allocation.Allocated.Pods[].encoded", "computed from the resources, and again if missing"},
 	{"State.Pods[].Containers[].seenIn", "scratch of one relist, written and read in one step"},

@@ -148,6 +148,38 @@ func TestPodOverBudgetIsNotStarted(t *testing.T) {
 	}
 }
 
+// The status and the events of a pod are short, whatever its image is called.
+func TestLongImageReference(t *testing.T) {
+	n := bootWithPods(nil, apiPodNamed("web", "u"))
+	longest := 0
+	n.apiServer.onEffect = func(effect any) {
+		if patch, ok := effect.(*world.PatchObject); ok {
+			longest = max(longest, len(patch.Patch))
+		}
+	}
+	n.apiServer.put(podOf("hostile", "h", func(spec *v1.PodSpec) {
+		spec.Containers[0].Image = strings.Repeat("a", 1_300_000) + "//"
+	}))
+	n.advance(2 * time.Minute)
+	if longest == 0 || longest > 8<<10 {
+		t.Errorf("a patch of %d bytes", longest)
+	}
+	if got := n.waitingMessage("h"); len(got) == 0 || len(got) > 300 {
+		t.Errorf("waits for %q", got)
+	}
+	for _, event := range n.events {
+		if len(event) > 2<<10 {
+			t.Errorf("an event of %d bytes: %s ...", len(event), event[:200])
+		}
+	}
+	if got := n.agent.state.Metrics.OverBudget["image_reference_bytes"]; got != 1 {
+		t.Errorf("%d refusals", got)
+	}
+	if n.waitingMessage("u") != "" {
+		t.Error("an ordinary pod waits")
+	}
+}
+
 // A pod that exceeds its budget takes no ports, no resources and no place of another pod: it never
 // starts. That holds from the first moment, also in the same list.
 func TestPodOverBudgetTakesNothing(t *testing.T) {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/budget"
 	"seedlet.dev/world"
@@ -100,6 +102,40 @@ var hostiles = []hostile{
 			c := &s.Containers[i]
 			c.Image, c.ImagePullPolicy = fmt.Sprint("i", i), v1.PullAlways
 			c.VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/v"}}
+		}
+	})},
+	{"pull secrets", 20_000, func(n *fakeNode, size int) { // of 1 MB each
+		putPullSecrets(n, 4, 100, func(secret, i int) string {
+			return fmt.Sprintf("*%d-%06d.example.com", secret, i)
+		}, size)
+	}},
+	{"pull secrets that all apply", 30_000, func(n *fakeNode, size int) {
+		putPullSecrets(n, 1, 2, func(_, i int) string {
+			bits := strings.NewReplacer("0", "a", "1", "?").Replace(fmt.Sprintf("%015b", i))
+			return bits + "*.z"
+		}, size)
+	}},
+	{"pull secrets within the bound", 1024, func(n *fakeNode, size int) {
+		putPullSecrets(n, 1, 240, func(_, i int) string {
+			if i < 12 { // as many may have wildcards of this length, which are slow to match
+				return fmt.Sprintf("*%s%c.z", strings.Repeat("a", 28), 'b'+i)
+			}
+			return fmt.Sprintf("%s.z/m%d", strings.Repeat("a", 58), i)
+		}, size)
+		changePullSecretAfter(n, 40) // all containers wait by then
+	}},
+	{"image reference", 1_300_000, ofSpec(func(s *v1.PodSpec, size int) {
+		s.Containers[0].Image = "r.io/" + strings.Repeat("a", size) + "//"
+	})},
+	{"image references within the bound", 16_300, ofSpec(func(s *v1.PodSpec, size int) {
+		const each = 1_000
+		for i := range max(size/each, 1) { // one plan parses those of one container
+			name, length := fmt.Sprint("v", i), min(size, each)
+			s.Volumes = append(s.Volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{
+				Image: &v1.ImageVolumeSource{PullPolicy: v1.PullAlways,
+					Reference: fmt.Sprintf("%0*d/b@!", length-4, i)}}})
+			s.Containers[0].VolumeMounts = append(s.Containers[0].VolumeMounts,
+				v1.VolumeMount{Name: name, MountPath: "/" + name})
 		}
 	})},
 	{"image volumes", budget.VolumesMax, ofSpec(func(s *v1.PodSpec, size int) {
@@ -285,6 +321,58 @@ func podOfVariables(n *fakeNode, keys, times int) *v1.Pod {
 			ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: bigConfigMap}})
 	}
 	return p
+}
+
+// putPullSecrets creates a pod of so many containers of different images, and its image pull
+// secrets, each with credentials for so many registries. Its images cannot be pulled.
+func putPullSecrets(n *fakeNode, secrets, containers int, registry func(secret, i int) string,
+	registries int) {
+	p := apiPodNamed("h", "h")
+	p.Generation = 1
+	p.Spec.Containers = containersOf("c", containers)
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		c.Image, c.ImagePullPolicy = fmt.Sprintf("%s.z/n%d", strings.Repeat("a", 58), i), v1.PullAlways
+	}
+	n.failingCalls = map[string]bool{"PullImage": true} // so all containers wait at once
+	n.apiServer.others = map[string]world.Object{}
+	for k := range secrets {
+		auths := map[string]map[string]string{}
+		for i := range registries {
+			auths[registry(k, i)] = map[string]string{"username": fmt.Sprint(i)}
+		}
+		data, err := json.Marshal(map[string]any{"auths": auths})
+		if err != nil {
+			panic(err)
+		}
+		name := fmt.Sprint("pull", k)
+		p.Spec.ImagePullSecrets = append(p.Spec.ImagePullSecrets, v1.LocalObjectReference{Name: name})
+		n.apiServer.others[name] = world.Object{Secret: &v1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, ResourceVersion: "1"},
+			Type:       v1.SecretTypeDockerConfigJson,
+			Data:       map[string][]byte{v1.DockerConfigJsonKey: data}}}
+	}
+	n.apiServer.put(p)
+}
+
+// changePullSecretAfter gives the only image pull secret another version after so many pulls.
+func changePullSecretAfter(n *fakeNode, pulls int) {
+	var watch world.WatchID
+	n.apiServer.onEffect = func(effect any) {
+		switch e := effect.(type) {
+		case *world.WatchObjects:
+			if e.Resource == world.ResourceSecrets {
+				watch = e.Watch
+			}
+		case *runtimeapi.PullImageRequest:
+			if pulls--; pulls == 0 {
+				secret := n.apiServer.others["pull0"].Secret.DeepCopy()
+				secret.ResourceVersion = "2"
+				n.apiServer.undelivered = append(n.apiServer.undelivered, &world.ObjectChanged{
+					Watch: watch, Object: world.Object{Secret: secret}})
+			}
+		}
+	}
 }
 
 func putServices(n *fakeNode, size int) {

@@ -91,7 +91,7 @@ func (a *Agent) noteCollected(p *pod.Pod) {
 // evict evicts a pod.
 func (a *Agent) evict(c eviction.Candidate, e eviction.Eviction) {
 	p := a.state.Pods[c.UID]
-	a.effects.Emit(&world.RecordEvent{Regarding: pod.ObjectReference(p.Spec),
+	a.effects.Record(&world.RecordEvent{Regarding: pod.ObjectReference(p.Spec),
 		Type: v1.EventTypeWarning, Reason: pod.ReasonEvicted, Message: e.Message,
 		Annotations: e.Annotations})
 	p.Evict(e.Message, e.Grace, a.effects.Now())

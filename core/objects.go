@@ -3,6 +3,7 @@ package core
 import (
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/objectcache"
+	"seedlet.dev/core/pod"
 	"seedlet.dev/world"
 )
 
@@ -24,6 +25,9 @@ func (a *Agent) enqueueUsers(watch *objectcache.Watch, body any) {
 		case *world.ObjectChanged, *world.ObjectGone:
 			return
 		}
+	}
+	if watch.Target.Resource == world.ResourceSecrets {
+		pod.DecodePullSecret(watch)
 	}
 	for _, user := range watch.Users {
 		if a.isKnownPod(user) {

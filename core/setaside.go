@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/image"
@@ -284,7 +285,8 @@ func (a *Agent) planSetAsideStatus(uid string) time.Time {
 func servedSetAside(object *v1.Pod, e *SetAside) *v1.Pod {
 	served := *object
 	if !statuswriter.IsTerminal(&served.Status) {
-		served.Status.Reason, served.Status.Message = reasonPanicked, e.message()
+		served.Status.Reason, served.Status.Message = reasonPanicked,
+			budget.CutMessage(e.message())
 	}
 	if served.Status.Phase == "" {
 		served.Status.Phase = v1.PodUnknown // of a static pod, whose manifest has no status

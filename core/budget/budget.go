@@ -1,10 +1,11 @@
 // Package budget holds what one pod may cost: every bound on what pods share, in one table.
 //
 // The API server bounds the size of a pod, and not what it costs the node. What exceeds a bound
-// concerns that pod alone: the pod is not started, the container or volume is not created, or the
-// operation waits or fails, as Bound.When says. Except for operations in flight, its status and an
-// event name the number and the bound, and a metric counts the refusal. Static pods, which tenants
-// do not write, are exempt from the bounds that are checked before the first sandbox.
+// concerns that pod alone: the pod is not started, the container or volume is not created, the
+// operation waits or fails, or the message is cut, as Bound.When says. Except for operations in
+// flight and messages, its status and an event name the number and the bound, and a metric counts
+// the refusal. Static pods, which tenants do not write, are exempt from the bounds that are checked
+// before the first sandbox.
 //
 // The constants are for the code that enforces the bounds, Table for metrics and for the page
 // docs/budgets.md. Start reading at Table.
@@ -49,6 +50,17 @@ const (
 
 	SandboxMetadataMax = 32 << 10
 	ClaimMax           = 32 << 10
+
+	ImageReferenceMax         = 1 << 10
+	ImageReferencesOfPodMax   = 16 << 10
+	PullSecretsMax            = 64
+	PullSecretBytesMax        = 128 << 10
+	PullRegistriesMax         = 1024
+	PullWildcardBytesMax      = 384
+	PullCredentialsMax        = 16
+	PullCredentialBytesMax    = 32 << 10
+	MessageMax                = 12 << 10
+	ContainerMessagesOfPodMax = 128 << 10
 )
 
 // The watches of a node, which all pods share. Pods with more than WatchesSmallMax references wait
@@ -94,6 +106,16 @@ const (
 	ProbesInFlight
 	SandboxMetadata
 	Claim
+	ImageReference
+	ImageReferencesOfPod
+	PullSecrets
+	PullSecretBytes
+	PullRegistries
+	PullWildcardBytes
+	PullCredentials
+	PullCredentialBytes
+	Message
+	ContainerMessagesOfPod
 	itemCount
 )
 
@@ -210,6 +232,38 @@ var Table = [itemCount]Bound{
 	Claim: {"claim_bytes", ClaimMax,
 		"bytes of the names and amounts of the resources and of the host ports that a pod uses, as its " +
 			"sandbox has them in the runtime", "before the sandbox is created", "The same."},
+	ImageReference: {"image_reference_bytes", ImageReferenceMax, "bytes of a reference to an image",
+		"before the image is looked up: InvalidImageName, with the first bytes of the reference",
+		"A host name, a repository, a tag and a digest have fewer. A reference is parsed by a regular " +
+			"expression, and events and messages quote it."},
+	ImageReferencesOfPod: {"image_reference_bytes_pod", ImageReferencesOfPodMax,
+		"bytes of all different references of a pod to images that are not too long", beforeSandbox +
+			", nor others if images were changed",
+		"The same. A hundred containers of different images may have 160 bytes each."},
+	PullSecrets: {"pull_secrets", PullSecretsMax,
+		"imagePullSecrets of a pod, those that are repeated included", beforeSandbox,
+		"They are looked up for each container."},
+	PullSecretBytes: {"pull_secret_bytes", PullSecretBytesMax,
+		"bytes of the Docker configurations in the image pull secrets of a pod", beforeCreate,
+		"They are decoded in one step. Forty long tokens have fewer."},
+	PullRegistries: {"pull_registries", PullRegistriesMax,
+		"registries and paths for which the image pull secrets of a pod have credentials", beforeCreate,
+		"They are sorted, and those of a registry are looked through for each image."},
+	PullWildcardBytes: {"pull_wildcard_bytes", PullWildcardBytesMax,
+		"bytes of the hosts among them that have wildcards, such as *.example.com", beforeCreate,
+		"Each is matched against each image, in a time that grows with the product of the lengths."},
+	PullCredentials: {"pull_credentials", PullCredentialsMax, "different credentials for one image",
+		beforeCreate, "Each that the registry refuses is one more pull, without a back-off."},
+	PullCredentialBytes: {"pull_credential_bytes", PullCredentialBytesMax,
+		"bytes of all user names and passwords for one image", beforeCreate,
+		"The agent keeps them for each image that a container waits for."},
+	Message: {"message_bytes", MessageMax, "bytes of a message in the status of a pod, or in an event",
+		"when the status or the event is made: the message is cut",
+		"The API server takes no status above 1.5 MiB with the spec, and would never know how the pod " +
+			"is. Termination messages have the kubelet's smaller bounds."},
+	ContainerMessagesOfPod: {"container_message_bytes_pod", ContainerMessagesOfPodMax,
+		"bytes of the messages of all containers in the status of a pod; each has an equal part",
+		"when the status is made: the message is cut", "The same."},
 }
 
 // Name returns the name of an item in metrics.

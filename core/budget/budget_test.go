@@ -112,6 +112,30 @@ func TestCheckSpec(t *testing.T) {
 	}
 }
 
+// The images of a spec have bounds as well.
+func TestCheckSpecOfImages(t *testing.T) {
+	for _, c := range []struct {
+		spec *v1.PodSpec
+		want string
+	}{
+		{specOfReferences(16, 1024), ""},
+		{specOfReferences(17, 1024), "the references of the pod to images have 17408 bytes, and " +
+			"those of one pod may have 16384"},
+		{specOfReferences(100, 1025), ""}, // each is refused by itself
+		{&v1.PodSpec{ImagePullSecrets: make([]v1.LocalObjectReference, 64)}, ""},
+		{&v1.PodSpec{ImagePullSecrets: make([]v1.LocalObjectReference, 65)},
+			"the pod names 65 image pull secrets, and one pod may name 64"},
+	} {
+		got := ""
+		if err := budget.CheckSpec(c.spec, 0, 0); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
 // specOfResources returns a spec that names so many resources in the pod's limits, the requests of
 // a container and the limits of an init container.
 func specOfResources(ofPod, requests, limits int) *v1.PodSpec {
@@ -148,6 +172,24 @@ func specOfSelectors(labels, terms, requirement int) *v1.PodSpec {
 	}
 	spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: required}}
+	return spec
+}
+
+// specOfReferences returns a spec of so many different references of a length, each of them twice.
+func specOfReferences(n, length int) *v1.PodSpec {
+	spec := &v1.PodSpec{}
+	for i := range n {
+		ref := fmt.Sprintf("%0*d", length, i)
+		switch i % 3 {
+		case 0:
+			spec.Volumes = append(spec.Volumes, v1.Volume{VolumeSource: v1.VolumeSource{
+				Image: &v1.ImageVolumeSource{Reference: ref}}})
+		case 1:
+			spec.EphemeralContainers = append(spec.EphemeralContainers, v1.EphemeralContainer{
+				EphemeralContainerCommon: v1.EphemeralContainerCommon{Image: ref}})
+		}
+		spec.Containers = append(spec.Containers, v1.Container{Image: ref})
+	}
 	return spec
 }
 

@@ -48,8 +48,6 @@ func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 	case mountsOfPod > MountsOfPodMax:
 		return MountsOfPod.Errorf("the containers of the pod have %d volume mounts, and one pod may "+
 			"have %d", mountsOfPod, MountsOfPodMax)
-	case images > ImagesMax:
-		return Images.Errorf("the pod needs %d images, and one pod may need %d", images, ImagesMax)
 	case ports > PortsMax:
 		return Ports.Errorf("the containers of the pod have %d ports, and one pod may have %d", ports,
 			PortsMax)
@@ -69,7 +67,47 @@ func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 		return References.Errorf("the pod refers to %d API objects, and one pod may refer to %d",
 			references, ReferencesMax)
 	}
+	return checkImages(spec, images)
+}
+
+// checkImages returns the first bound that a pod exceeds by its so many images, as an error.
+func checkImages(spec *v1.PodSpec, images int) error {
+	switch {
+	case images > ImagesMax:
+		return Images.Errorf("the pod needs %d images, and one pod may need %d", images, ImagesMax)
+	case len(spec.ImagePullSecrets) > PullSecretsMax:
+		return PullSecrets.Errorf("the pod names %d image pull secrets, and one pod may name %d",
+			len(spec.ImagePullSecrets), PullSecretsMax)
+	}
+	return CheckImageReferences(spec)
+}
+
+// CheckImageReferences returns an error if the references of a pod to images have too many bytes.
+func CheckImageReferences(spec *v1.PodSpec) error {
+	if bytes := imageReferenceBytes(spec); bytes > ImageReferencesOfPodMax {
+		return ImageReferencesOfPod.Errorf("the references of the pod to images have %d bytes, and "+
+			"those of one pod may have %d", bytes, ImageReferencesOfPodMax)
+	}
 	return nil
+}
+
+// imageReferenceBytes returns the bytes of the different references to images that are not refused
+// by themselves.
+func imageReferenceBytes(spec *v1.PodSpec) int {
+	bytes, isCounted := 0, map[string]bool{}
+	count := func(reference string) {
+		if len(reference) <= ImageReferenceMax && !isCounted[reference] {
+			isCounted[reference] = true
+			bytes += len(reference)
+		}
+	}
+	for i := range spec.Volumes {
+		if image := spec.Volumes[i].Image; image != nil {
+			count(image.Reference)
+		}
+	}
+	forEachContainer(spec, func(c *v1.Container) { count(c.Image) })
+	return bytes
 }
 
 // resourceCount returns how many resources have a request or a limit.
@@ -111,6 +149,6 @@ func forEachContainer(spec *v1.PodSpec, do func(*v1.Container)) {
 	}
 	for i := range spec.EphemeralContainers {
 		c := &spec.EphemeralContainers[i]
-		do(&v1.Container{Name: c.Name, VolumeMounts: c.VolumeMounts})
+		do(&v1.Container{Name: c.Name, Image: c.Image, VolumeMounts: c.VolumeMounts})
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -178,11 +177,9 @@ func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since
 	ref, name := request.Ref, request.Name()
 	img := s.Images[name]
 	if img == nil || img.Ref != ref {
-		if _, err := reference.ParseNormalizedNamed(ref); err != nil {
+		if problem := checkReference(ref); problem != nil {
 			// The reference is invalid for every runtime, so no runtime is asked.
-			return Result{Decision: Undecidable, Problem: &Problem{Reason: ErrInvalidImageName,
-				Message: fmt.Sprintf(
-					"Failed to apply default image tag %q: couldn't parse image name %[1]q: %v", ref, err)}}
+			return Result{Decision: Undecidable, Problem: problem}
 		}
 	}
 	if img == nil {

@@ -3,6 +3,10 @@ package image
 import (
 	"fmt"
 	"strings"
+
+	"github.com/distribution/reference"
+
+	"seedlet.dev/core/budget"
 )
 
 // The reasons of container statuses for an image that is not available. The runtime reports the
@@ -26,6 +30,24 @@ type Problem struct {
 	Cause      string `json:"cause,omitempty"`
 	PullReason string `json:"pullReason,omitempty"`
 	Failures   int    `json:"failures,omitempty"`
+}
+
+// quotedMax is how much the message about a reference that is too long quotes, in bytes.
+const quotedMax = 64
+
+// checkReference returns the problem of a reference that is invalid; nil if it is valid. One that
+// is too long is not parsed.
+func checkReference(ref string) *Problem {
+	if len(ref) > budget.ImageReferenceMax {
+		return &Problem{Reason: ErrInvalidImageName, Message: fmt.Sprintf("Failed to apply default "+
+			"image tag \"%s...\": the reference has %d bytes, and one may have %d",
+			strings.ToValidUTF8(ref[:quotedMax], ""), len(ref), budget.ImageReferenceMax)}
+	}
+	if _, err := reference.ParseNormalizedNamed(ref); err != nil {
+		return &Problem{Reason: ErrInvalidImageName, Message: fmt.Sprintf(
+			"Failed to apply default image tag %q: couldn't parse image name %[1]q: %v", ref, err)}
+	}
+	return nil
 }
 
 // inspectProblem returns the problem of an image that cannot be inspected.

@@ -1,10 +1,25 @@
 package image
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
+
+// A reference that is too long is quoted in part. It is not parsed: the longest one is valid.
+func TestReferenceThatIsTooLong(t *testing.T) {
+	longest := "r.io/" + strings.Repeat("a", 250) + ":" + strings.Repeat("t", 128)
+	longest = strings.Repeat("h", 1024-len(longest)) + longest
+	if got := checkReference(longest); got != nil {
+		t.Errorf("a valid reference of 1024 bytes: %+v", got)
+	}
+	want := &Problem{Reason: "InvalidImageName", Message: `Failed to apply default image tag "r.io/` +
+		strings.Repeat("ä", 29) + `...": the reference has 1300001 bytes, and one may have 1024`}
+	if d := cmp.Diff(want, checkReference("r.io/"+strings.Repeat("ä", 649_998))); d != "" {
+		t.Error(d)
+	}
+}
 
 // The statuses of pulls that failed have the kubelet's reasons and texts.
 func TestPullProblem(t *testing.T) {

@@ -19,10 +19,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/distribution/reference"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"seedlet.dev/core/imagename"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
 )
@@ -157,32 +157,22 @@ func (c *Collector) detect(images []*runtimeapi.Image, since time.Time) {
 	maps.DeleteFunc(c.Records, func(id string, _ *Record) bool { return !present[id] })
 }
 
-// noteUses records which images are used now, and returns them.
+// noteUses records which images are used now, and returns them. The runtime names images in full.
 func (c *Collector) noteUses(containers, pods []string, now time.Time) map[string]bool {
 	names := map[string]bool{}
 	for _, ref := range slices.Concat(containers, pods) {
-		names[ref], names[fullName(ref)] = true, true
+		names[ref], names[imagename.Split(ref).Full()] = true, true
 	}
 	used := map[string]bool{}
 	for id, r := range c.Records { //ordered: a set
 		isUsed := names[id] || slices.ContainsFunc(r.Names, func(name string) bool {
-			return names[name] || names[fullName(name)]
+			return names[name] || names[imagename.Split(name).Full()]
 		})
 		if isUsed {
 			used[id], r.LastUsed = true, now
 		}
 	}
 	return used
-}
-
-// fullName returns a reference with its registry and tag, as the runtime names images; a reference
-// that is none, such as an ID, stays.
-func fullName(ref string) string {
-	named, err := reference.ParseDockerRef(ref)
-	if err != nil {
-		return ref
-	}
-	return named.String()
 }
 
 // candidates returns the unused images in the order of their removal: that which was not used for
@@ -209,6 +199,6 @@ func (c *Collector) IsRemoving(ref string) bool {
 	}
 	r := c.Records[c.Round.Removing]
 	return c.Round.Removing == ref || r != nil && slices.ContainsFunc(r.Names, func(n string) bool {
-		return fullName(n) == fullName(ref)
+		return imagename.Split(n).Full() == imagename.Split(ref).Full()
 	})
 }

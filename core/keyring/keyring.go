@@ -1,21 +1,20 @@
 // Package keyring finds the registry credentials for an image in image pull secrets.
 //
-// It has no state. The rules are those of the kubelet and Docker: an entry is for a registry host,
-// or for the images below a path on it; "*" stands for a part of a host name; the entry for Docker
-// Hub serves images that name no registry. Start reading at Lookup.
+// The rules are those of the kubelet and Docker: an entry is for a registry host, or for the images
+// below a path on it; "*" stands for a part of a host name; the entry for Docker Hub serves images
+// that name no registry. A secret is decoded once for each version, and the secrets of a pod are
+// joined once for each set of versions, because a pod looks up many images. Start reading at
+// Decode, then Join and Keyring.Lookup.
 package keyring
 
 import (
 	"cmp"
-	"encoding/base64"
-	"encoding/json"
-	"maps"
 	"path"
 	"slices"
 	"strings"
 
-	"github.com/distribution/reference"
-	v1 "k8s.io/api/core/v1"
+	"seedlet.dev/core/budget"
+	"seedlet.dev/core/imagename"
 )
 
 // Credential is a user name and a password for a registry.
@@ -24,109 +23,131 @@ type Credential struct {
 	Password string `json:"password"` // secret
 }
 
-// entry is the credential of a secret for one registry.
-type entry struct {
-	registry   string // HOST[:PORT][/PATH], where the host may have wildcards
-	credential Credential
+// Keyring has the credentials of the image pull secrets of a pod.
+type Keyring struct {
+	entries   []entry          // those for the longest registry path first
+	byHost    map[string][]int // the entries without wildcards, by HOST[:PORT]
+	wildcards []int            // the other entries
+	hub       []int            // the entries for Docker Hub
+	found     map[string]lookup
 }
+
+// lookup is the result of looking up an image.
+type lookup struct {
+	credentials []Credential
+	err         error
+}
+
+// lookupsMax bounds the results that a keyring keeps. A spec may change its images for ever.
+const lookupsMax = 2 * budget.ImagesMax
 
 // defaultRegistry is the entry for images that name no registry.
 const defaultRegistry = "index.docker.io"
 
-// Lookup returns the credentials to try for an image, those for the longest registry path first. A
-// secret that cannot be read has none.
-func Lookup(secrets []*v1.Secret, image string) []Credential {
-	var entries []entry
+// Join returns the keyring of the secrets of a pod, and an error if they are more than one pod may
+// have.
+func Join(secrets []*Secret) (*Keyring, error) {
+	k := &Keyring{byHost: map[string][]int{}, found: map[string]lookup{}}
+	bytes, hasMore := 0, false
 	for _, s := range secrets {
-		entries = append(entries, readSecret(s)...)
+		bytes, hasMore = bytes+s.bytes, hasMore || s.hasMore
+		k.entries = append(k.entries, s.entries...)
 	}
-	if len(entries) == 0 {
-		return nil
+	switch {
+	case bytes > budget.PullSecretBytesMax:
+		return nil, budget.PullSecretBytes.Errorf("the image pull secrets of the pod have %d bytes, and "+
+			"those of one pod may have %d", bytes, budget.PullSecretBytesMax)
+	case hasMore:
+		return nil, budget.PullRegistries.Errorf("an image pull secret of the pod has more than %d "+
+			"registries, as many as one pod may have", budget.PullRegistriesMax)
+	case len(k.entries) > budget.PullRegistriesMax:
+		return nil, budget.PullRegistries.Errorf("the image pull secrets of the pod have %d registries, "+
+			"and one pod may have %d", len(k.entries), budget.PullRegistriesMax)
 	}
-	named, err := reference.ParseNormalizedNamed(image)
-	if err != nil {
-		return nil
+	slices.SortStableFunc(k.entries, func(x, y entry) int {
+		return cmp.Compare(y.registry, x.registry)
+	})
+	if bytes := k.index(); bytes > budget.PullWildcardBytesMax {
+		return nil, budget.PullWildcardBytes.Errorf("the image pull secrets of the pod have %d bytes of "+
+			"registries with wildcards, and those of one pod may have %d", bytes,
+			budget.PullWildcardBytesMax)
 	}
-	slices.SortStableFunc(entries, func(x, y entry) int { return cmp.Compare(y.registry, x.registry) })
-	var found, fallback []Credential
-	for _, e := range entries {
-		if matches(e.registry, named.Name()) {
-			found = append(found, e.credential)
-		}
-		if e.registry == defaultRegistry && reference.Domain(named) == "docker.io" {
-			fallback = append(fallback, e.credential)
-		}
-	}
-	if len(found) == 0 {
-		found = fallback
-	}
-	var once []Credential
-	for _, c := range found {
-		if !slices.Contains(once, c) {
-			once = append(once, c)
-		}
-	}
-	return once
+	return k, nil
 }
 
-// authEntry is an entry of a Docker configuration file.
-type authEntry struct {
-	Username string `json:"username"`
-	Password string `json:"password"`
-	Auth     string `json:"auth"` // base64 of USERNAME:PASSWORD
+// index indexes the entries by what an image needs to find them, and returns the bytes of the hosts
+// with wildcards.
+func (k *Keyring) index() (wildcardBytes int) {
+	for i := range k.entries {
+		registry := k.entries[i].registry
+		host, _, _ := strings.Cut(registry, "/")
+		if registry == defaultRegistry {
+			k.hub = append(k.hub, i)
+		}
+		if strings.ContainsAny(host, `*?[\`) {
+			k.wildcards = append(k.wildcards, i)
+			wildcardBytes += len(host)
+		} else {
+			k.byHost[host] = append(k.byHost[host], i)
+		}
+	}
+	return wildcardBytes
 }
 
-// readSecret returns the entries of a secret, sorted by registry.
-func readSecret(s *v1.Secret) []entry {
-	var auths map[string]authEntry
-	switch s.Type {
-	case v1.SecretTypeDockerConfigJson:
-		var config struct {
-			Auths map[string]authEntry `json:"auths"`
-		}
-		if json.Unmarshal(s.Data[v1.DockerConfigJsonKey], &config) != nil {
-			return nil
-		}
-		auths = config.Auths
-	case v1.SecretTypeDockercfg:
-		if json.Unmarshal(s.Data[v1.DockerConfigKey], &auths) != nil {
-			return nil
-		}
+// Lookup returns the credentials to try for an image, those for the longest registry path first,
+// and an error if they are more than one image may have. The caller does not change them.
+func (k *Keyring) Lookup(image string) ([]Credential, error) {
+	if len(k.entries) == 0 || len(image) > budget.ImageReferenceMax {
+		return nil, nil
 	}
-	var entries []entry
-	for _, registry := range slices.Sorted(maps.Keys(auths)) {
-		credential, isValid := auths[registry].credential()
-		if isValid {
-			entries = append(entries, entry{normalizeRegistry(registry), credential})
+	result, isKnown := k.found[image]
+	if !isKnown {
+		if len(k.found) >= lookupsMax {
+			clear(k.found)
 		}
+		result.credentials, result.err = k.lookup(image)
+		k.found[image] = result
 	}
-	return entries
+	return result.credentials, result.err
 }
 
-func (f authEntry) credential() (Credential, bool) {
-	if f.Auth == "" {
-		return Credential{f.Username, f.Password}, true
-	}
-	text, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(f.Auth, "="))
-	name, password, hasPassword := strings.Cut(string(text), ":")
-	return Credential{name, password}, err == nil && hasPassword
-}
-
-// normalizeRegistry removes the scheme from the key of an entry, and the version of the registry's
-// API, which is not part of the path.
-func normalizeRegistry(text string) string {
-	text = strings.TrimPrefix(strings.TrimPrefix(text, "https://"), "http://")
-	host, path, _ := strings.Cut(text, "/")
-	for _, version := range []string{"v1/", "v2/"} {
-		if rest, hasVersion := strings.CutPrefix(path, version); hasVersion {
-			path = rest
-			break
+func (k *Keyring) lookup(image string) ([]Credential, error) {
+	name := imagename.Split(image)
+	var all []int
+	for _, i := range k.byHost[name.Registry] {
+		_, prefix, _ := strings.Cut(k.entries[i].registry, "/")
+		if strings.HasPrefix(name.Repository, prefix) {
+			all = append(all, i)
 		}
 	}
-	if path == "" {
-		return host
+	for _, i := range k.wildcards {
+		if matches(k.entries[i].registry, name.Path()) {
+			all = append(all, i)
+		}
 	}
-	return host + "/" + path
+	if len(all) == 0 && name.Registry == "docker.io" {
+		all = k.hub
+	}
+	slices.Sort(all)
+	once, bytes := []Credential(nil), 0
+	isKnown := map[Credential]bool{}
+	for _, i := range all {
+		if c := k.entries[i].credential; !isKnown[c] {
+			isKnown[c] = true
+			once, bytes = append(once, c), bytes+len(c.Username)+len(c.Password)
+		}
+	}
+	switch {
+	case len(once) > budget.PullCredentialsMax:
+		return nil, budget.PullCredentials.Errorf("the image pull secrets of the pod have %d "+
+			"credentials for image %q, and one image may have %d", len(once), image,
+			budget.PullCredentialsMax)
+	case bytes > budget.PullCredentialBytesMax:
+		return nil, budget.PullCredentialBytes.Errorf("the image pull secrets of the pod have %d "+
+			"bytes of credentials for image %q, and one image may have %d", bytes, image,
+			budget.PullCredentialBytesMax)
+	}
+	return once, nil
 }
 
 // matches reports whether the entry for a registry is for an image.
@@ -138,14 +159,18 @@ func matches(registry, image string) bool {
 	}
 	host, port, _ := strings.Cut(host, ":")
 	imageHost, imagePort, _ := strings.Cut(imageHost, ":")
-	parts, imageParts := strings.Split(host, "."), strings.Split(imageHost, ".")
-	if port != imagePort || len(parts) != len(imageParts) {
+	if port != imagePort || strings.Count(host, ".") != strings.Count(imageHost, ".") {
 		return false
 	}
-	for i, part := range parts {
-		if same, err := path.Match(part, imageParts[i]); err != nil || !same {
+	for isLast := false; !isLast; {
+		var part, imagePart string
+		var hasMore bool
+		part, host, hasMore = strings.Cut(host, ".")
+		imagePart, imageHost, _ = strings.Cut(imageHost, ".")
+		if same, err := path.Match(part, imagePart); err != nil || !same {
 			return false
 		}
+		isLast = !hasMore
 	}
 	return true
 }

@@ -2,10 +2,13 @@ package keyring
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/budget"
 )
 
 // secretWithRegistries returns a secret with an entry for each registry; the user name is the
@@ -21,6 +24,26 @@ func secretWithRegistries(registries ...string) *v1.Secret {
 	}
 	return &v1.Secret{Type: v1.SecretTypeDockerConfigJson,
 		Data: map[string][]byte{v1.DockerConfigJsonKey: data}}
+}
+
+// find returns the credentials for an image.
+func find(t *testing.T, image string, secrets ...*v1.Secret) []Credential {
+	t.Helper()
+	var decoded []*Secret
+	for _, s := range secrets {
+		decoded = append(decoded, Decode(s))
+	}
+	keys, err := Join(decoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time from what is kept
+		if _, err := keys.Lookup(image); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, _ := keys.Lookup(image)
+	return found
 }
 
 func TestLookup(t *testing.T) {
@@ -46,7 +69,7 @@ func TestLookup(t *testing.T) {
 	} {
 		var got []string
 		secret := secretWithRegistries(strings.Fields(c.registries)...)
-		for _, credential := range Lookup([]*v1.Secret{secret}, c.image) {
+		for _, credential := range find(t, c.image, secret) {
 			got = append(got, credential.Username)
 		}
 		if strings.Join(got, " ") != c.want {
@@ -76,12 +99,117 @@ func TestSecrets(t *testing.T) {
 		{secret(v1.SecretTypeOpaque, v1.DockerConfigKey, `{"q.io": {"username": "me"}}`), ""},
 	} {
 		got := ""
-		for _, credential := range Lookup([]*v1.Secret{c.secret, c.secret}, "q.io/a") {
+		for _, credential := range find(t, "q.io/a", c.secret, c.secret) {
 			got += credential.Username + " " + credential.Password
 		}
 		if got != c.want {
 			t.Errorf("%v: %q, want %q", c.secret.Data, got, c.want)
 		}
+	}
+}
+
+// names returns so many registries of a format.
+func names(n int, format string) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf(format, i))
+	}
+	return all
+}
+
+// secretWithText returns a secret with so many bytes of a Docker configuration. Its end is padded.
+func secretWithText(text string, bytes int) *v1.Secret {
+	return &v1.Secret{Type: v1.SecretTypeDockerConfigJson, Data: map[string][]byte{
+		v1.DockerConfigJsonKey: fmt.Appendf(nil, "%*s", -bytes, text)}}
+}
+
+// imagePath is the path of the image that TestBounds looks up.
+const imagePath = "aaaaaaaaaaaaaaaaaaaa"
+
+// prefixes returns registries with so many prefixes of imagePath.
+func prefixes(n int) (all []string) {
+	for i := range n {
+		all = append(all, "q.io/"+imagePath[:i])
+	}
+	return all
+}
+
+// The secrets of a pod are refused above each bound, by an error with the number and the bound.
+func TestBounds(t *testing.T) {
+	long := func(n int) *v1.Secret {
+		return secretWithText(fmt.Sprintf(`{"auths": {"q.io": {"username": "%0*d"}}}`, n, 0), 0)
+	}
+	again := strings.Repeat(`"q.io": {}, `, 600) + `"q.io": {}`
+	for _, c := range []struct {
+		secrets []*v1.Secret
+		want    string
+	}{
+		{[]*v1.Secret{secretWithText("{}", 128<<10)}, ""},
+		{[]*v1.Secret{secretWithText("{}", 64<<10), secretWithText("{}", 64<<10+1)},
+			"pull_secret_bytes: the image pull secrets of the pod have 131073 bytes, and those of one " +
+				"pod may have 131072"},
+		{[]*v1.Secret{secretWithText("{}", 512<<10)}, "pull_secret_bytes: the image pull secrets of " +
+			"the pod have 524288 bytes, and those of one pod may have 131072"},
+		{[]*v1.Secret{secretWithRegistries(names(1024, "r%d.io")...)}, ""},
+		{[]*v1.Secret{secretWithRegistries(names(1024, "r%d.io")...), secretWithRegistries("q.io")},
+			"pull_registries: the image pull secrets of the pod have 1025 registries, and one pod may " +
+				"have 1024"},
+		{[]*v1.Secret{secretWithRegistries(names(1025, "r%d.io")...)}, "pull_registries: an image " +
+			"pull secret of the pod has more than 1024 registries, as many as one pod may have"},
+		{[]*v1.Secret{secretWithText(`{"auths": {`+again+`}, "AUTHS": {`+again+"}}", 0)},
+			"pull_registries: an image pull secret of the pod has more than 1024 registries, as many " +
+				"as one pod may have"},
+		{[]*v1.Secret{secretWithRegistries(names(64, "*.r%03d/x")...),
+			secretWithRegistries(names(100, "r%d.io")...)}, ""},
+		{[]*v1.Secret{secretWithRegistries(names(64, "*.r%03d/x")...), secretWithRegistries("*")},
+			"pull_wildcard_bytes: the image pull secrets of the pod have 385 bytes of registries with " +
+				"wildcards, and those of one pod may have 384"},
+		{[]*v1.Secret{secretWithRegistries(prefixes(16)...)}, ""},
+		{[]*v1.Secret{secretWithRegistries(prefixes(17)...)}, "pull_credentials: the image pull " +
+			"secrets of the pod have 17 credentials for image \"q.io/" + imagePath + "\", and one image " +
+			"may have 16"},
+		{[]*v1.Secret{long(32 << 10)}, ""},
+		{[]*v1.Secret{long(32<<10 + 1)}, "pull_credential_bytes: the image pull secrets of the pod " +
+			"have 32769 bytes of credentials for image \"q.io/" + imagePath + "\", and one image may " +
+			"have 32768"},
+	} {
+		if got := problemOf(c.secrets); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// problemOf returns the bound that secrets exceed, and the error; empty if they exceed none.
+func problemOf(secrets []*v1.Secret) string {
+	var decoded []*Secret
+	for _, s := range secrets {
+		decoded = append(decoded, Decode(s))
+	}
+	keys, err := Join(decoded)
+	if err == nil {
+		_, err = keys.Lookup("q.io/" + imagePath)
+	}
+	if err != nil {
+		return budget.NameOf(err) + ": " + err.Error()
+	}
+	return ""
+}
+
+// A keyring keeps a bounded number of results, and none for a reference that is too long.
+func TestKeptResults(t *testing.T) {
+	keys, err := Join([]*Secret{Decode(secretWithRegistries("q.io"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5000 {
+		if found, err := keys.Lookup(fmt.Sprint("q.io/", i)); err != nil || len(found) != 1 {
+			t.Fatalf("%v, %v", found, err)
+		}
+	}
+	if found, _ := keys.Lookup("q.io/" + strings.Repeat("a", 1020)); len(found) > 0 {
+		t.Errorf("%v for a reference that is too long", found)
+	}
+	if len(keys.found) > lookupsMax {
+		t.Errorf("%d results are kept, at most %d may be", len(keys.found), lookupsMax)
 	}
 }
 
@@ -94,7 +222,12 @@ func FuzzLookup(f *testing.F) {
 			secret := &v1.Secret{Type: kind, Data: map[string][]byte{
 				v1.DockerConfigJsonKey: data, v1.DockerConfigKey: data}}
 			once := map[Credential]bool{}
-			for _, credential := range Lookup([]*v1.Secret{secret, secret}, image) {
+			keys, err := Join([]*Secret{Decode(secret), Decode(secret)})
+			if err != nil {
+				return
+			}
+			found, _ := keys.Lookup(image)
+			for _, credential := range found {
 				if once[credential] {
 					t.Errorf("the credential of %q is returned twice", credential.Username)
 				}

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
@@ -125,7 +126,14 @@ func (o *Effects) RecordEvent(regarding v1.ObjectReference, kind, reason, format
 	if len(args) > 0 {
 		message = fmt.Sprintf(format, args...)
 	}
-	o.Emit(&world.RecordEvent{Regarding: regarding, Type: kind, Reason: reason, Message: message})
+	o.Record(&world.RecordEvent{Regarding: regarding, Type: kind, Reason: reason, Message: message})
+}
+
+// Record adds a Kubernetes Event, with as much of its message as the API server takes whatever it
+// is about.
+func (o *Effects) Record(event *world.RecordEvent) {
+	event.Message = budget.CutMessage(event.Message)
+	o.Emit(event)
 }
 
 // List returns the effects of the step. The slice is valid until the next step begins.

@@ -1,8 +1,11 @@
 package op
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/world"
 )
@@ -17,6 +20,19 @@ func TestEffectsHaveTheirPod(t *testing.T) {
 	for i, want := range []string{"u1", "", ""} {
 		if got := out.List()[i].Pod; got != want {
 			t.Errorf("effect %d is for pod %q, want %q", i, got, want)
+		}
+	}
+}
+
+// An event has as much of a message as the API server takes.
+func TestEventMessagesAreCut(t *testing.T) {
+	var out Effects
+	out.Reset(&Table{}, time.Unix(0, 0))
+	out.RecordEvent(v1.ObjectReference{}, "Normal", "A", "%s", strings.Repeat("ä", 1<<20))
+	out.RecordEvent(v1.ObjectReference{}, "Normal", "A", "%s", "short")
+	for i, want := range []string{strings.Repeat("ä", 6<<10), "short"} {
+		if got := out.List()[i].Body.(*world.RecordEvent).Message; got != want {
+			t.Errorf("a message of %d bytes, want %d", len(got), len(want))
 		}
 	}
 }

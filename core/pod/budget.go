@@ -90,10 +90,12 @@ func (p *Pod) countRefusal(name string, env *Env) {
 // started all the same: tenants do not write static pods, and must not keep them from starting.
 func (p *Pod) WaitsForBudget() bool { return p.Watches.Problem != "" && !p.IsStatic() }
 
-// checkEphemeral returns an error for an ephemeral container of a pod that exceeds a bound: the
-// containers that ran before it was added go on.
-func (p *Pod) checkEphemeral(container *v1.Container) error {
-	if p.WaitsForBudget() && p.roleOf(container.Name) == Ephemeral {
+// checkChanged returns an error for a container of a pod that was started and exceeds a bound since
+// then: for an ephemeral container, which was added, and for any other if images were changed. The
+// containers that run go on.
+func (p *Pod) checkChanged(container *v1.Container) error {
+	if p.WaitsForBudget() &&
+		(p.roleOf(container.Name) == Ephemeral || p.specIndex().images != nil) {
 		return errors.New(p.Watches.Problem) // counted already
 	}
 	return nil

@@ -110,12 +110,15 @@ const callConfigure = "ConfigureContainer"
 // records the problem. The problem follows from the spec, and from objects whose changes cause a
 // plan of the pod, so there is no retry. Files in volumes have no such events: they are read again.
 func (p *Pod) recordMisconfiguration(container *v1.Container, cri *criconfig.Pod, env *Env) bool {
-	err := p.checkEphemeral(container)
+	err := p.checkChanged(container)
 	if err == nil {
 		_, err = p.targetID(container.Name)
 	}
 	if err == nil {
 		err = cri.CheckContainer(container)
+	}
+	if err == nil {
+		err = p.checkPullSecrets(container, env)
 	}
 	var before Problem
 	if pr := p.ProblemOf(container.Name); pr != nil {

@@ -2,14 +2,12 @@ package pod
 
 import (
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/image"
-	"seedlet.dev/core/keyring"
-	"seedlet.dev/core/objectcache"
 	"seedlet.dev/world"
 )
 
@@ -24,11 +22,12 @@ type requiredImage struct {
 	policy v1.PullPolicy
 }
 
-// requiredImages returns the images that a container needs, the one that it runs first.
-func (p *Pod) requiredImages(container *v1.Container, env *Env) []requiredImage {
+// requiredImages returns the images that a container needs, the one that it runs first, and an
+// error if the credentials for one of them are more than it may have.
+func (p *Pod) requiredImages(container *v1.Container, secrets *pullSecrets) ([]requiredImage,
+	error) {
 	all := []requiredImage{{policy: container.ImagePullPolicy,
-		Request: image.Request{Ref: container.Image,
-			Credentials: p.pullCredentials(container.Image, env)}}}
+		Request: image.Request{Ref: container.Image}}}
 	for i := range container.VolumeMounts {
 		v := p.specVolume(container.VolumeMounts[i].Name)
 		if v == nil || v.Image == nil {
@@ -36,66 +35,30 @@ func (p *Pod) requiredImages(container *v1.Container, env *Env) []requiredImage 
 		}
 		isSame := func(r requiredImage) bool { return r.volume == v.Name }
 		if !slices.ContainsFunc(all, isSame) { // a volume may be mounted twice
-			ref := v.Image.Reference
-			all = append(all, requiredImage{v.Name, image.Request{Ref: ref,
-				Credentials: p.pullCredentials(ref, env)}, v.Image.PullPolicy})
+			all = append(all, requiredImage{v.Name, image.Request{Ref: v.Image.Reference},
+				v.Image.PullPolicy})
 		}
 	}
-	return all
-}
-
-// pullSecretNames returns the names of the image pull secrets of the pod, each once.
-func (p *Pod) pullSecretNames() []string {
-	var names []string
-	isKnown := map[string]bool{"": true}
-	for _, ref := range p.Spec.Spec.ImagePullSecrets {
-		if !isKnown[ref.Name] {
-			isKnown[ref.Name] = true
-			names = append(names, ref.Name)
+	for i := range all {
+		var err error
+		if all[i].Credentials, err = secrets.credentials(all[i].Ref); err != nil {
+			return nil, err
 		}
 	}
-	return names
-}
-
-// pullSecrets returns the image pull secrets of the pod that exist. Missing ones are left out,
-// because the pull may succeed without them. It reports false while one of them is being read.
-func (p *Pod) pullSecrets(env *Env) (secrets []*v1.Secret, known bool) {
-	if env.Objects == nil {
-		return nil, true
-	}
-	for _, name := range p.pullSecretNames() {
-		switch found := env.Objects.Lookup(world.ResourceSecrets, p.Namespace, name); {
-		case found.Object != nil:
-			secrets = append(secrets, found.Object.Secret)
-		case !found.Known && found.Err == nil:
-			return nil, false
-		}
-	}
-	return secrets, true
-}
-
-// pullCredentials returns the pod's credentials for an image. Their name consists of the names and
-// versions of the secrets.
-func (p *Pod) pullCredentials(ref string, env *Env) image.Credentials {
-	secrets, _ := p.pullSecrets(env)
-	tries := keyring.Lookup(secrets, ref)
-	if len(tries) == 0 {
-		return image.Credentials{}
-	}
-	var names []string
-	for _, s := range secrets {
-		names = append(names, s.Namespace+"/"+s.Name+"@"+objectcache.Version(&world.Object{Secret: s}))
-	}
-	return image.Credentials{Name: strings.Join(names, " "), List: tries}
+	return all, nil
 }
 
 // ensureImages returns the images that a container is created from. It reports false while one of
 // them is not present. Other containers do not wait for them.
 func (p *Pod) ensureImages(container *v1.Container, env *Env) (criconfig.Images, bool) {
-	if _, known := p.pullSecrets(env); !known {
+	secrets, known := p.pullSecrets(env)
+	if !known {
 		return criconfig.Images{}, false
 	}
-	required := p.requiredImages(container, env)
+	required, err := p.requiredImages(container, secrets)
+	if err != nil {
+		return criconfig.Images{}, false // recordMisconfiguration has reported it
+	}
 	p.releaseImagesWhere(env, func(n *PendingImage) bool {
 		isSame := func(r requiredImage) bool { return r.volume == n.Volume && r.Name() == n.Image }
 		return n.Container == container.Name && !slices.ContainsFunc(required, isSame)
@@ -141,7 +104,13 @@ func (p *Pod) ensureImage(container *v1.Container, required requiredImage, env *
 	if required.volume == "" && security.RunAsUser == nil {
 		ensure = env.Images.RequireWithUser
 	}
-	result := ensure(p.UID, required.Request, required.policy, pending.Since)
+	if len(required.Ref) > budget.ImageReferenceMax && pending.Problem == nil {
+		p.countRefusal(budget.ImageReference.Name(), env)
+	}
+	result := image.Result{Decision: image.Undecidable, Problem: pending.Problem}
+	if pending.Problem == nil || pending.Problem.Reason != image.ErrInvalidImageName {
+		result = ensure(p.UID, required.Request, required.policy, pending.Since)
+	}
 	p.recordImageEvents(pending, required.Ref, &result, env)
 	pending.countRequest(required.policy, result.Decision, env)
 	pending.Problem = result.Problem

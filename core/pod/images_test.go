@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -207,6 +208,92 @@ func TestChangedImageVolume(t *testing.T) {
 	if len(r.pod.PendingImages) != 0 || r.env.Images.Images["models:2"] != nil {
 		t.Errorf("a terminating pod waits for %v", r.pod.PendingImages)
 	}
+}
+
+// A container whose pull secrets are more than they may be is not created, and says why. It is
+// created when a secret has changed.
+func TestPullSecretsOverBudget(t *testing.T) {
+	s := spec(v1.RestartPolicyAlways, "", "web")
+	s.Spec.Containers[0].Image = "q.io/i"
+	s.Spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "s"}}
+	p := podWith(s)
+	p.DirCreated, p.LogDirs = true, []string{"web"}
+	r := newHarness(t, p)
+	api := &fakeServer{}
+	r.env.Objects = &api.store
+	var refusals []string
+	r.env.CountRefusal = func(name string) { refusals = append(refusals, name) }
+	p.watchReferences(r.env)
+	holds := func(version, text string) {
+		object := secret("s", version, map[string]string{v1.DockerConfigJsonKey: text})
+		object.Secret.Type = v1.SecretTypeDockerConfigJson
+		api.list(object)
+	}
+	const want = "the image pull secrets of the pod have 1048576 bytes, and those of one pod may " +
+		"have 131072"
+	holds("1", strings.Repeat(" ", 1<<20))
+	cri := p.criPod(r.env)
+	for range 2 {
+		if !p.recordMisconfiguration(p.specContainer("web"), cri, r.env) {
+			t.Fatal("the container can be created")
+		}
+	}
+	problem := p.ProblemOf("web")
+	if problem == nil || problem.Reason != "CreateContainerConfigError" || problem.Message != want {
+		t.Errorf("%+v, want %s", problem, want)
+	}
+	if !slices.Equal(refusals, []string{"pull_secret_bytes"}) {
+		t.Errorf("refusals %q", refusals)
+	}
+	r.collect()
+	r.expectEvents("Failed containers{web}: Error: " + want)
+	if _, found := p.ensureImages(p.specContainer("web"), r.env); found || len(p.PendingImages) > 0 {
+		t.Errorf("images %v are waited for", p.PendingImages)
+	}
+	holds("2", `{"auths": {}}`)
+	if p.recordMisconfiguration(p.specContainer("web"), cri, r.env) || p.ProblemOf("web") != nil {
+		t.Error("the container cannot be created")
+	}
+}
+
+// A secret is decoded once for each version, and images are looked up once for each set of secrets.
+func TestPullSecretsAreDecodedOnce(t *testing.T) {
+	s := spec(v1.RestartPolicyAlways, "", "web")
+	s.Spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "s"}}
+	p := podWith(s)
+	r := newHarness(t, p)
+	api := &fakeServer{}
+	r.env.Objects = &api.store
+	p.watchReferences(r.env)
+	object := secret("s", "1", map[string]string{v1.DockerConfigKey: `{"q.io": {"username": "a"}}`})
+	object.Secret.Type = v1.SecretTypeDockercfg
+	api.list(object)
+	before, _ := p.pullSecrets(r.env)
+	first := before.keyring
+	api.list(object) // the same version
+	if again, _ := p.pullSecrets(r.env); again.keyring != first {
+		t.Error("joined again for the same version")
+	}
+	object.Secret = object.Secret.DeepCopy()
+	object.Secret.ResourceVersion = "2"
+	api.list(object)
+	if again, _ := p.pullSecrets(r.env); again.keyring == first {
+		t.Error("not joined again for another version")
+	}
+}
+
+// A reference that is too long is refused and counted once, and never looked up.
+func TestImageReferenceOverBudget(t *testing.T) {
+	r := readyHarness(t, func(s *v1.PodSpec) { s.Containers[0].Image = strings.Repeat("a", 1025) })
+	var refusals []string
+	r.env.CountRefusal = func(name string) { refusals = append(refusals, name) }
+	r.planAt(0).planAt(time.Second)
+	waiting := status(r.pod).State.Waiting
+	if waiting.Reason != "InvalidImageName" || len(waiting.Message) > 200 ||
+		!slices.Equal(refusals, []string{"image_reference_bytes"}) {
+		t.Errorf("%+v, refusals %q", waiting, refusals)
+	}
+	r.expectNoCall("ImageStatus")
 }
 
 // An image is pulled with the credentials of the pod's pull secrets, once they are known; a missing

@@ -134,8 +134,9 @@ type Pod struct {
 
 	Status Status `json:"status"`
 
-	index specIndex // of Spec; made again when Spec is another one
-	held  heldMemo  // made again when it is missing
+	index specIndex   // of Spec; made again when Spec is another one
+	held  heldMemo    // made again when it is missing
+	pulls pullSecrets // made again when a secret has another version
 }
 
 // Termination is why, since when and how a pod is terminated.

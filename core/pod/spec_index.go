@@ -3,6 +3,7 @@ package pod
 import (
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/criconfig"
 )
 
@@ -12,6 +13,8 @@ type specIndex struct {
 	of         *v1.Pod // the spec, which is never changed in place
 	containers map[string]indexedContainer
 	volumes    map[string]*v1.Volume
+	// images is the error of references to images that have too many bytes.
+	images error
 }
 
 // indexedContainer is what a spec and the reported status say about one name.
@@ -67,7 +70,7 @@ func newSpecIndex(pod *v1.Pod) specIndex {
 	for i := range spec.EphemeralContainers {
 		add(criconfig.EphemeralContainer(&spec.EphemeralContainers[i]), Ephemeral, 0)
 	}
-	index.volumes = criconfig.VolumesByName(spec)
+	index.volumes, index.images = criconfig.VolumesByName(spec), budget.CheckImageReferences(spec)
 	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses,
 		status.ContainerStatuses} {
 		for i := range list {

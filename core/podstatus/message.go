@@ -5,35 +5,46 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/budget"
 )
 
 // messageBytesMaxPod bounds the termination messages of a pod together, as in the kubelet.
 const messageBytesMaxPod = 12 << 10
 
-// limitMessages cuts each termination message to its container's share of the pod's bound.
-func limitMessages(pod *v1.Pod) {
+// LimitMessages cuts what a status says to what a status may have, so that the API server takes it
+// whatever the pod, its images or the runtime have written. Each termination message is cut to its
+// container's share of the pod's bound as well.
+func LimitMessages(pod *v1.Pod) {
+	status := &pod.Status
+	status.Message = budget.CutMessage(status.Message)
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		c.Message = budget.CutMessage(c.Message)
+	}
+	lists := [][]v1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses,
+		status.EphemeralContainerStatuses}
 	containers := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
-	for _, list := range [][]v1.ContainerStatus{
-		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses,
-	} {
+	all := max(containers+len(pod.Spec.EphemeralContainers), 1)
+	share := min(budget.ContainerMessagesOfPodMax/all, budget.MessageMax)
+	for k, list := range lists {
+		terminated := share
+		if k < 2 { // as in the kubelet, ephemeral containers have no part in it
+			terminated = min(messageBytesMaxPod/max(containers, 1), share)
+		}
 		for i := range list {
-			for _, state := range []*v1.ContainerState{
-				&list[i].State, &list[i].LastTerminationState,
-			} {
-				if t := state.Terminated; t != nil {
-					t.Message = truncate(t.Message, messageBytesMaxPod/containers)
+			list[i].Image = budget.Cut(list[i].Image, budget.ImageReferenceMax)
+			for _, state := range []*v1.ContainerState{&list[i].State,
+				&list[i].LastTerminationState} {
+				if state.Waiting != nil {
+					state.Waiting.Message = budget.Cut(state.Waiting.Message, share)
+				}
+				if state.Terminated != nil {
+					state.Terminated.Message = budget.Cut(state.Terminated.Message, terminated)
 				}
 			}
 		}
 	}
-}
-
-// truncate shortens a text to so many bytes, between two characters.
-func truncate(text string, bytesMax int) string {
-	if len(text) <= bytesMax {
-		return text
-	}
-	return strings.ToValidUTF8(text[:bytesMax], "")
 }
 
 // listBytesMax bounds the lists in messages of conditions. The kubelet's have no bound, and are as

@@ -1,6 +1,7 @@
 package podstatus
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -152,7 +153,7 @@ func TestMessagesAreLimited(t *testing.T) {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, v1.ContainerStatus{
 			Name: name, State: state, LastTerminationState: *state.DeepCopy()})
 	}
-	limitMessages(pod)
+	LimitMessages(pod)
 	for _, s := range pod.Status.ContainerStatuses {
 		for _, text := range []string{
 			s.State.Terminated.Message, s.LastTerminationState.Terminated.Message,
@@ -162,8 +163,47 @@ func TestMessagesAreLimited(t *testing.T) {
 			}
 		}
 	}
-	if got := truncate("aää", 4); got != "aä" {
-		t.Errorf("cut within a character: %q", got)
+}
+
+// No message, and not all of them together, makes a status that the API server does not take.
+func TestStatusIsLimited(t *testing.T) {
+	long := strings.Repeat("ä", 1<<20)
+	p := newPod(v1.RestartPolicyAlways)
+	p.Spec.Spec.Containers = nil
+	for i := range 200 {
+		name := fmt.Sprint("c", i)
+		p.Spec.Spec.Containers = append(p.Spec.Spec.Containers, v1.Container{Name: name,
+			Image: long[:2000]})
+		p.Problems = append(p.Problems, pod.Problem{Container: name, Reason: "CreateContainerError",
+			Message: long})
+		common := v1.EphemeralContainerCommon{Name: "e" + name, Image: "i"}
+		p.Spec.Spec.EphemeralContainers = append(p.Spec.Spec.EphemeralContainers,
+			v1.EphemeralContainer{EphemeralContainerCommon: common})
+		run := newRun(0, pod.Exited, 1)
+		run.Name, run.Message = common.Name, long
+		p.Containers = append(p.Containers, run)
+	}
+	p.Resize.Pending = &pod.ResizeState{Reason: "Infeasible", Message: long}
+	Update(p, t0)
+	p.Termination = pod.Termination{Reason: "Evicted", Message: long}
+	served := ServedPod(p, &pod.Node{}, "c")
+	encoded, err := json.Marshal(served.Status)
+	if err != nil || len(encoded) > 600<<10 {
+		t.Errorf("a status of %d bytes, %v", len(encoded), err)
+	}
+	status := &served.Status
+	first, ephemeral := &status.ContainerStatuses[0], &status.EphemeralContainerStatuses[0]
+	for i, c := range []struct {
+		got   string
+		bytes int
+	}{
+		{status.Message, 12 << 10}, {first.State.Waiting.Message, 326}, {first.Image, 1 << 10},
+		{ephemeral.State.Terminated.Message, 326},
+		{status.Conditions[len(status.Conditions)-1].Message, 12 << 10},
+	} {
+		if len(c.got) != c.bytes || !strings.HasPrefix(long, c.got) {
+			t.Errorf("%d: %d bytes, want %d", i, len(c.got), c.bytes)
+		}
 	}
 }
 

@@ -164,7 +164,7 @@ func (w *shutdownWatch) raiseDelay(ctx context.Context, conn *dbus.Conn, manager
 func closeDescriptors(body []any) {
 	for _, value := range body {
 		if fd, ok := value.(dbus.UnixFD); ok {
-			_ = syscall.Close(int(fd)) // nobody else has it
+			_ = syscall.Close(int(fd)) // no other part of the agent has it
 		}
 	}
 }

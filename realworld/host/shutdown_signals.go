@@ -9,7 +9,7 @@ import (
 
 // logindSignals receives the signals of a connection. What is subscribed to limits broadcasts only:
 // every client of the bus may send any signal to the agent's own name, as many as it likes. So
-// signals are told apart when they arrive, by their sender, for which the bus vouches, and nothing
+// signals are judged when they arrive, by their sender, for which the bus vouches, and nothing
 // is kept of those that logind has not sent. (The handler that godbus has itself starts a goroutine
 // for each signal that waits, and they may overtake each other.)
 type logindSignals struct {
