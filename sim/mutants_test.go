@@ -1864,6 +1864,14 @@ var mutants = []mutant{
 		scenario: "inode-storm", seeds: "1-300",
 	},
 	{
+		// The observations of other signals end it.
+		name:     "a condition ends while its signal cannot be observed",
+		file:     "core/eviction/observe.go",
+		old:      "		m.noteUnmeasured(source, ev.Time)\n",
+		new:      "",
+		scenario: "memory-storm", seeds: "1-300",
+	},
+	{
 		name:     "a BestEffort pod is admitted while memory is short",
 		file:     "core/nodepressure.go",
 		old:      "criconfig.QOS(spec) != v1.PodQOSBestEffort ||",
