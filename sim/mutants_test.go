@@ -1872,6 +1872,13 @@ var mutants = []mutant{
 		scenario: "memory-storm", seeds: "1-300",
 	},
 	{
+		name:     "the memory of pods is unknown without pods",
+		file:     "core/eviction/observe.go",
+		old:      "limit > 0 && body.PodsMeasured {",
+		new:      "limit > 0 && body.PodsWorkingSetBytes > 0 {",
+		scenario: "memory-storm", plan: "allocatable-without-pods.yaml",
+	},
+	{
 		name:     "a BestEffort pod is admitted while memory is short",
 		file:     "core/nodepressure.go",
 		old:      "criconfig.QOS(spec) != v1.PodQOSBestEffort ||",
