@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/sim/oracle"
 	"seedlet.dev/sim/plan"
 	"seedlet.dev/sim/runtime"
 	"seedlet.dev/world"
@@ -58,21 +61,22 @@ func (r imageRegistry) userOf(ref string) string {
 	return user
 }
 
-// imageBytesUsed returns what measures the images' file system, unless the plan has none.
-func (r *run) imageBytesUsed() func() int64 {
-	if r.plan.Node.ImageBytes == 0 {
-		return nil
+// oracleImageGC returns how the agent has to collect images. The thresholds are checked if the file
+// system of the images has a size by the plan.
+func (r *run) oracleImageGC(kubelet *kubeletconfig.KubeletConfiguration) oracle.ImageGC {
+	gc := oracle.ImageGC{
+		HighPercent: int64(*kubelet.ImageGCHighThresholdPercent),
+		LowPercent:  int64(*kubelet.ImageGCLowThresholdPercent),
+		AgeMin:      kubelet.ImageMinimumGCAge.Duration,
+		AgeMax:      kubelet.ImageMaximumGCAge.Duration,
 	}
-	return func() int64 {
-		fs := r.disk.Filesystem(runtime.ImageDirectory)
-		return fs.CapacityBytes - fs.AvailableBytes
+	if r.plan.Node.ImageBytes > 0 || r.plan.Node.DiskMiB > 0 {
+		gc.Filesystem = func() (used, capacity int64) {
+			fs := r.disk.Filesystem(runtime.ImageDirectory)
+			return fs.CapacityBytes - fs.AvailableBytes, fs.CapacityBytes
+		}
 	}
-}
-
-// imageBytesKept returns up to how many bytes no image is removed: the default low threshold.
-func imageBytesKept(spec *plan.Spec) int64 {
-	const lowThresholdPercent = 80
-	return spec.Node.ImageBytes * lowThresholdPercent / 100
+	return gc
 }
 
 // unusedImages returns the unpinned images of the node that no pod of the plan names.

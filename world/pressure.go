@@ -13,7 +13,9 @@ type MeasureNode struct {
 type NodeMeasured struct {
 	MemoryBytes     int64 `json:"memoryBytes,omitempty"` // the capacity
 	WorkingSetBytes int64 `json:"workingSetBytes,omitempty"`
-	// PodsWorkingSetBytes is that of the cgroup of all pods.
+	// PodsMeasured is set if PodsWorkingSetBytes, that of the cgroup of all pods, is known: without
+	// pods it is zero.
+	PodsMeasured        bool  `json:"podsMeasured,omitempty"`
 	PodsWorkingSetBytes int64 `json:"podsWorkingSetBytes,omitempty"`
 	Processes           int64 `json:"processes,omitempty"` // with their threads
 	ProcessesMax        int64 `json:"processesMax,omitempty"`

@@ -34,6 +34,8 @@ type harness struct {
 	collected   bool // they are done
 	reclaims    int  // requests to remove images
 	reclaimed   bool // they are done
+
+	podsMemoryMax int64
 }
 
 func newHarness(t *testing.T, c *kubeletconfig.KubeletConfiguration) *harness {
@@ -53,7 +55,8 @@ func (h *harness) addPod(uid string, priority int32, requestMiB int64) {
 }
 
 func (h *harness) env() *Env {
-	return &Env{Effects: &h.effects, Candidates: func() []Candidate { return h.candidates },
+	return &Env{Effects: &h.effects, PodsMemoryMax: h.podsMemoryMax,
+		Candidates: func() []Candidate { return h.candidates },
 		Evict: func(c Candidate, e Eviction) {
 			h.evicted = append(h.evicted, fmt.Sprintf("%s %v %s", c.UID, e.Grace, e.Message))
 		}, RecordAge: func(Signal, time.Duration) {},

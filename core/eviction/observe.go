@@ -90,7 +90,7 @@ func (m *Manager) observe(source int, body any, env *Env) {
 		if body.MemoryBytes > 0 {
 			record(MemoryAvailable, max(0, body.MemoryBytes-body.WorkingSetBytes), body.MemoryBytes)
 		}
-		if limit := env.PodsMemoryMax; limit > 0 && body.PodsWorkingSetBytes > 0 {
+		if limit := env.PodsMemoryMax; limit > 0 && body.PodsMeasured {
 			record(AllocatableMemoryAvailable, max(0, limit-body.PodsWorkingSetBytes), limit)
 		}
 		if body.ProcessesMax > 0 {

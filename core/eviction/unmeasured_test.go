@@ -61,6 +61,33 @@ func TestConditionOfUnmeasuredSignal(t *testing.T) {
 	}
 }
 
+// The memory that pods may use is known without pods: a condition for it ends when the last one has
+// ended. It stays while the cgroup of the pods cannot be read.
+func TestConditionOfAllocatableMemory(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{EnforceNodeAllocatable: []string{"pods"},
+		EvictionHard: map[string]string{"memory.available": "25%"}})
+	h.podsMemoryMax = 1000
+	measured := &world.NodeMeasured{MemoryBytes: 4000, WorkingSetBytes: 1000, PodsMeasured: true,
+		PodsWorkingSetBytes: 900}
+	h.answerAll(measured)
+	has := func() bool { return slices.Contains(h.m.Pressure, v1.NodeMemoryPressure) }
+	for range 12 {
+		unknown := *measured
+		unknown.PodsMeasured, unknown.PodsWorkingSetBytes = false, 0
+		if h.answerAll(&unknown); !has() {
+			t.Fatalf("the condition ended at %v without a measurement", h.now.Sub(start))
+		}
+	}
+	for range 7 {
+		without := *measured
+		without.PodsWorkingSetBytes = 0
+		h.answerAll(&without)
+	}
+	if has() {
+		t.Error("the condition did not end without pods")
+	}
+}
+
 // The age of an observation is recorded of signals that have one.
 func TestAgeOfUnmeasuredSignal(t *testing.T) {
 	h := newHarness(t, &kubeletconfig.KubeletConfiguration{

@@ -36,7 +36,7 @@ func (p *Port) measureNode(m *world.MeasureNode) (*world.NodeMeasured, error) {
 		if err != nil {
 			return nil, err
 		}
-		measured.PodsWorkingSetBytes, _ = workingSet(reader, "/"+path)
+		measured.PodsWorkingSetBytes, measured.PodsMeasured = workingSet(reader, "/"+path)
 	}
 	return measured, nil
 }

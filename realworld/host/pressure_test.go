@@ -21,12 +21,12 @@ func TestMeasureNode(t *testing.T) {
 	})
 	got := h.must(&world.MeasureNode{Pods: "kubepods"}).(*world.NodeMeasured)
 	want := world.NodeMeasured{MemoryBytes: 8 << 20, WorkingSetBytes: 5 << 20,
-		PodsWorkingSetBytes: 2000, Processes: 80, ProcessesMax: 400}
+		PodsMeasured: true, PodsWorkingSetBytes: 2000, Processes: 80, ProcessesMax: 400}
 	if *got != want {
 		t.Errorf("measured %+v, want %+v", *got, want)
 	}
-	if got := h.must(&world.MeasureNode{Pods: "absent"}).(*world.NodeMeasured); got.
-		PodsWorkingSetBytes != 0 || got.MemoryBytes == 0 {
+	if got := h.must(&world.MeasureNode{Pods: "absent"}).(*world.NodeMeasured); got.PodsMeasured ||
+		got.PodsWorkingSetBytes != 0 || got.MemoryBytes == 0 {
 		t.Errorf("without the cgroup of the pods: %+v", got)
 	}
 }

@@ -36,7 +36,7 @@ func (h *Host) Measure() world.NodeMeasured {
 		ProcessesMax:    machine.Machine.PIDsMax}
 	if h.opts.PodsUsage != nil {
 		memory, processes := h.opts.PodsUsage()
-		measured.PodsWorkingSetBytes = memory
+		measured.PodsWorkingSetBytes, measured.PodsMeasured = memory, true
 		measured.WorkingSetBytes += memory
 		measured.Processes += processes
 	}
@@ -77,7 +77,7 @@ func (h *Host) reportOOM(name string) {
 func (h *Host) measureNode(call *wire.Call, m *world.MeasureNode) {
 	measured := h.Measure()
 	if m.Pods == "" {
-		measured.PodsWorkingSetBytes = 0
+		measured.PodsWorkingSetBytes, measured.PodsMeasured = 0, false
 	}
 	call.Reply(&measured)
 }

@@ -146,6 +146,11 @@ func (s *Set) Called(now time.Time, request any) {
 		s.report(&nodePressure{}, f, now)
 	}
 	s.checkSetAside(now, request)
+	if call == "RemoveImage" {
+		if m.imageRemovalAskedAt = now; m.opts.ImageGC.AgeMax > 0 {
+			return // the age of an image is a reason, which the oracle image-gc judges
+		}
+	}
 	if call == "RemoveTree" {
 		bound = housekeepingBound
 	}

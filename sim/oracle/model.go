@@ -47,6 +47,9 @@ type model struct {
 	identities      identities
 
 	sandboxesListedAt, containersListedAt time.Time // when a complete list last reached the agent
+
+	imageRemovalAskedAt time.Time       // when the agent last asked for one
+	imagesRemoved       map[string]bool // and are not there again
 }
 
 // fullName is a namespace and name, of which at most one pod may run.
@@ -78,9 +81,9 @@ func newModel(opts Options) *model {
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
 		logLinks: map[string]*container{},
 		cgroups:  map[string]truth.Limits{}, objects: newAPIObjects(),
-		cgroupsSetAt: map[string]time.Time{},
-		pressure:     newPressureModel(&opts.Pressure),
-		events:       newRecordedEvents(), identities: newIdentities(),
+		cgroupsSetAt: map[string]time.Time{}, imagesRemoved: map[string]bool{},
+		pressure: newPressureModel(&opts.Pressure),
+		events:   newRecordedEvents(), identities: newIdentities(),
 	}
 }
 
@@ -103,6 +106,10 @@ func (m *model) apply(f *truth.Fact) {
 		m.applyContainer(f)
 	case truth.HandlerRequested, truth.HandlerEnded:
 		m.applyHandler(f)
+	case truth.ImageRemoved:
+		m.imagesRemoved[f.Image] = true
+	case truth.ImagePulled:
+		delete(m.imagesRemoved, f.Image)
 	case truth.TokenIssued:
 		m.objectHistory.apply(f)
 	case truth.EventRecorded:

@@ -25,7 +25,8 @@ func (*nodePressure) describe() Entry {
 		"its grace period by an observation that is newer than the end of the last victim; it is the " +
 		"pod that ranks first, and one for each observation. A hard threshold leads to a victim in " +
 		"time. A pressure condition is true from the first observation until the transition period " +
-		"has passed since the last one."}
+		"has passed since the last one; the time in which its signal cannot be observed does not " +
+		"count."}
 }
 
 const (

@@ -97,7 +97,7 @@ func availableOf(signal string, observed any, podsMemoryMax int64) (int64, bool)
 	case "memory.available":
 		return n.MemoryBytes - n.WorkingSetBytes, n.MemoryBytes > 0
 	case "allocatableMemory.available":
-		return podsMemoryMax - n.PodsWorkingSetBytes, podsMemoryMax > 0 && n.PodsWorkingSetBytes > 0
+		return podsMemoryMax - n.PodsWorkingSetBytes, podsMemoryMax > 0 && n.PodsMeasured
 	}
 	return n.ProcessesMax - n.Processes, n.ProcessesMax > 0
 }
@@ -232,7 +232,14 @@ func (s *Set) UsageAsked(now time.Time, eff *world.Effect) {
 	default:
 		return
 	}
-	s.model.pressure.asked[eff.Op] = asked
+	n := &s.model.pressure
+	for op, earlier := range n.asked { //ordered: those of one source have one effect
+		if earlier.source == asked.source && asked.source != "" {
+			n.applyFailure(s.model, earlier.deadline, earlier.source)
+			delete(n.asked, op)
+		}
+	}
+	n.asked[eff.Op] = asked
 }
 
 // UsageAnswered reports that the agent gets the answer to an observation.
@@ -244,6 +251,7 @@ func (s *Set) UsageAnswered(now time.Time, ev *world.Event) {
 	}
 	delete(n.asked, ev.Op)
 	if now.After(asked.deadline) || ev.Err != nil {
+		n.applyFailure(s.model, now, asked.source)
 		return
 	}
 	switch body := ev.Body.(type) {
@@ -288,6 +296,22 @@ func uidOfTree(tree, podsDir string) string {
 	return tree[strings.LastIndex(tree, "_")+1:]
 }
 
+// applyFailure applies that the signals of a source could not be observed: the conditions of
+// thresholds that were met before stay, as nothing says that they are not met any more.
+func (n *pressureModel) applyFailure(m *model, now time.Time, source string) {
+	for i := range m.opts.Pressure.Thresholds {
+		if t := &m.opts.Pressure.Thresholds[i]; t.source() == source {
+			n.noteUnknown(now, t, &n.states[i])
+		}
+	}
+}
+
+func (n *pressureModel) noteUnknown(now time.Time, t *PressureThreshold, state *thresholdState) {
+	if c := t.condition(); !state.metSince.IsZero() {
+		n.lastMet[c] = later(n.lastMet[c], now)
+	}
+}
+
 func (n *pressureModel) applySample(m *model, now time.Time, asked *askedUsage, body any) {
 	n.samples[asked.source] = &nodeSample{askedAt: asked.at, answeredAt: now}
 	for i := range m.opts.Pressure.Thresholds {
@@ -297,6 +321,7 @@ func (n *pressureModel) applySample(m *model, now time.Time, asked *askedUsage, 
 		}
 		available, isKnown := availableOf(t.Signal, body, m.opts.Pressure.PodsMemoryMax)
 		if !isKnown {
+			n.noteUnknown(now, t, state)
 			continue
 		}
 		least := t.Amount

@@ -67,10 +67,7 @@ type Options struct {
 	// IsHostile reports whether a pod, by its name, does not have to run: it harms the others. Nil:
 	// no pod does.
 	IsHostile func(name string) bool
-	// ImageBytesUsed are the bytes used on the images' file system, and ImageBytesKept those up to
-	// which nothing is removed. Nil: not checked.
-	ImageBytesUsed func() int64
-	ImageBytesKept int64
+	ImageGC   ImageGC
 	// UnusedImages are on the node from the start, no pod uses them, and they are not pinned.
 	UnusedImages []string
 	// ImagesApart reports that the images have a file system of their own, LayersApart that the
