@@ -655,9 +655,9 @@ var mutants = []mutant{
 	},
 	{
 		name:     "the cgroups of known pods count as orphaned",
-		file:     "core/cgroup/cgroup.go",
-		old:      "\t\treturn strings.ReplaceAll(uid, \"_\", \"-\")\n",
-		new:      "\t\treturn uid\n",
+		file:     "core/housekeeping.go",
+		old:      "\t\t\treturn cgroups[layout.NameOf(uid)]\n",
+		new:      "\t\t\treturn cgroups[layout.NameOf(uid)] && !layout.Systemd\n",
 		scenario: "resources", seeds: "1-50",
 	},
 	{
@@ -1614,7 +1614,7 @@ var mutants = []mutant{
 		file:     "core/pod/cgroup.go",
 		old:      "len(bounds) > 0 && has != nil {",
 		new:      "len(bounds) < 0 && has != nil {",
-		scenario: "resize-restart", seeds: "1-200",
+		scenario: "resize-restart", seeds: "1600-1810",
 	},
 	{
 		name:     "a cgroup that could not be written counts as one that has what it is to have",

@@ -25,8 +25,8 @@ func LimitMessages(pod *v1.Pod) {
 	lists := [][]v1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses,
 		status.EphemeralContainerStatuses}
 	containers := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
-	all := max(containers+len(pod.Spec.EphemeralContainers), 1)
-	share := min(budget.ContainerMessagesOfPodMax/all, budget.MessageMax)
+	reported := len(lists[0]) + len(lists[1]) + len(lists[2]) // fewer than a pod over its budget has
+	share := min(budget.ContainerMessagesOfPodMax/max(reported, 1), budget.MessageMax)
 	for k, list := range lists {
 		terminated := share
 		if k < 2 { // as in the kubelet, ephemeral containers have no part in it
