@@ -87,6 +87,7 @@ func (a *Agent) servedRunningPods() []*v1.Pod {
 func rejectedPod(spec *v1.Pod, rejection Rejection) *v1.Pod {
 	served := &v1.Pod{TypeMeta: spec.TypeMeta, ObjectMeta: spec.ObjectMeta, Spec: spec.Spec}
 	served.Status.Phase, served.Status.QOSClass = rejection.Phase, spec.Status.QOSClass
+	served.Status.ObservedGeneration = spec.Generation
 	served.Status.Reason, served.Status.Message = rejection.Reason, rejection.Message
 	podstatus.LimitMessages(served)
 	return served

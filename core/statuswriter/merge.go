@@ -78,11 +78,19 @@ func merge(spec *v1.PodSpec, stored, desired *v1.PodStatus) *v1.PodStatus {
 		isWritten := slices.ContainsFunc(desired.Conditions, func(o v1.PodCondition) bool {
 			return o.Type == c.Type
 		})
-		if slices.Contains(sharedConditions, c.Type) && !isWritten {
+		if !isWritten && staysUnwritten(c.Type) {
 			merged.Conditions = append(merged.Conditions, c)
 		}
 	}
 	return merged
+}
+
+// staysUnwritten reports whether a condition of the stored status stays that the new one lacks. A
+// pod that waits for admission again, since nothing is recorded of its first one, keeps those of
+// that.
+func staysUnwritten(t v1.PodConditionType) bool {
+	return slices.Contains(sharedConditions, t) ||
+		slices.Contains(ownedConditions, t) && !slices.Contains(passingConditions, t)
 }
 
 // keepKnownOrRun drops the containers without a run that the stored status does not have, and

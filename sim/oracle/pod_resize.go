@@ -235,8 +235,12 @@ func (p *pod) condition(t v1.PodConditionType) *v1.PodCondition {
 // older update has taken effect: a call has two minutes.
 const resizeVerifyBound = 150 * time.Second
 
-// wasChanged reports whether the pod had other resources, or other fields, before.
-func (p *pod) wasChanged() bool { return len(p.specs) > 1 }
+// wasChanged reports whether the pod had other resources, or other fields, before. The server
+// counts a change that changes nothing as well, and the agent knows no more than that.
+func (p *pod) wasChanged() bool {
+	o := p.object()
+	return len(p.specs) > 1 || o != nil && o.Generation > 1
+}
 
 // isResizing reports whether the pod says that a resize is being carried out.
 func (p *pod) isResizing() bool { return p.condition(v1.PodResizeInProgress) != nil }
@@ -283,6 +287,15 @@ func (p *pod) leastRequests(name v1.ResourceName) int64 {
 		return least
 	}
 	return slices.Min(p.allRequests(name))
+}
+
+// heldRequests returns what the pod holds at rest: the most that it may have while its cgroup has
+// the resources of no spec, as it does if one of several changes cannot be carried out.
+func (p *pod) heldRequests(name v1.ResourceName) int64 {
+	if p.static || len(p.specs) == 1 || slices.ContainsFunc(p.specs, p.hasResourcesOf) {
+		return p.requests().amount(name)
+	}
+	return p.mostRequests(name)
 }
 
 func (p *pod) mostRequests(name v1.ResourceName) int64 { return slices.Max(p.allRequests(name)) }
@@ -426,7 +439,7 @@ func (p *pod) pendingProblem(c *v1.PodCondition, newest *v1.Pod) string {
 		used := int64(0)
 		for _, other := range m.podsInOrder {
 			if other != p && len(other.specs) > 0 && other.mayOccupyNode(m.now.Add(-observationBound)) {
-				used += other.requests().amount(name)
+				used += other.heldRequests(name)
 			}
 		}
 		wanted, _ := aggregateResources(newest, name, false)
