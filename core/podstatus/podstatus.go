@@ -98,8 +98,10 @@ func ServedPod(p *pod.Pod, node *pod.Node, runtimeName string) *v1.Pod {
 	if pod.IsTerminal(p.Spec.Status.Phase) {
 		keepRemovedRuns(status, &p.Spec.Status)
 	}
-	status.AllocatedResources = podresources.PodRequests(p.Spec, podresources.PodResourcesOptions{})
-	status.Resources = podResources(p, status.AllocatedResources)
+	if !p.OverBudget { // nothing is allocated to such a pod
+		status.AllocatedResources = podresources.PodRequests(p.Spec, podresources.PodResourcesOptions{})
+		status.Resources = podResources(p, status.AllocatedResources)
+	}
 	LimitMessages(served)
 	return served
 }
