@@ -106,6 +106,9 @@ func (f *File) IsStored(uid string) bool {
 // Set sets what the file is to hold of a pod, and reports whether it can. It is called only if that
 // has changed.
 func (f *File) Set(uid string, r Resources) bool {
+	if f.Pods[uid] == nil && len(f.Pods) >= recordedMax {
+		return false
+	}
 	encoded := r.encode()
 	total := len(encoded)
 	for other, e := range f.Pods { //ordered: a sum
@@ -113,7 +116,7 @@ func (f *File) Set(uid string, r Resources) bool {
 			total += len(e.bytes())
 		}
 	}
-	if f.Pods[uid] == nil && len(f.Pods) >= recordedMax || total > recordedBytesMax {
+	if total > recordedBytesMax {
 		return false
 	}
 	if f.Pods == nil {
