@@ -71,11 +71,26 @@ func (a *Agent) retryResizes(trigger string) {
 func (a *Agent) allocatedTo(object *v1.Pod) *allocation.Resources {
 	e := a.state.Allocation.Allocated.Get(string(object.UID))
 	if e == nil {
-		return nil
+		return a.actuatedOf(object)
 	}
 	r := e.Resources
 	if r.Pod == nil && (object.Generation <= 1 || !a.resizesPodsAsWhole()) {
 		r.Pod = object.Spec.Resources
+	}
+	return &r
+}
+
+// actuatedOf returns what the containers of a pod had last that may have been resized, and of which
+// the record of what is allocated is lost; nil if that is not known either.
+func (a *Agent) actuatedOf(object *v1.Pod) *allocation.Resources {
+	if object.Generation <= 1 || a.state.Allocation.Actuated.Get(string(object.UID)) == nil {
+		return nil
+	}
+	r := allocation.Of(object)
+	for name, own := range r.Containers { //ordered: each by itself
+		if has, known := a.state.Allocation.RecordedAmounts(string(object.UID), name); known {
+			r.Containers[name] = has.Over(own)
+		}
 	}
 	return &r
 }

@@ -595,3 +595,21 @@ func TestResizeBeyondBudget(t *testing.T) {
 			r.agent.state.Pods["u1"].HoldsResources())
 	}
 }
+
+// If the record of what is allocated is lost, a pod that may have been resized has what its
+// containers had last.
+func TestLostAllocation(t *testing.T) {
+	r := newResizeNode()
+	p := withRequests(apiPodNamed("a", "u1"), "3", 0)
+	p.Spec.Containers[0].Resources.Requests["example.com/x"] = resource.MustParse("1")
+	r.agent.state.Allocation.SetActuated("u1", map[string]allocation.Amounts{
+		p.Spec.Containers[0].Name: {CPURequest: 2000}}, nil)
+	if r.agent.allocatedTo(p) != nil {
+		t.Error("a pod that was never resized has another allocation than its spec")
+	}
+	p.Generation = 2
+	requests := r.agent.allocatedTo(p).Containers[p.Spec.Containers[0].Name].Requests
+	if x := requests["example.com/x"]; requests.Cpu().String() != "2" || x.Value() != 1 {
+		t.Errorf("allocated are %v", requests)
+	}
+}

@@ -24,7 +24,7 @@ spec:
       metadata: {name: web}
       spec: {containers: [{name: web, image: "registry.test/web:1"}]}
   faults:
-  - {class: latency, windows: 1, for: 10s, probability: 0.5, takes: 300ms..500ms, always: true}
+  - {class: latency, windows: 1, for: 10s, probability: 0.2, takes: 300ms..500ms, always: true}
   expect: [{pods: web, startsWithin: 1s}]
 `
 

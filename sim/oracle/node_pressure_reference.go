@@ -250,7 +250,11 @@ func (s *Set) UsageAnswered(now time.Time, ev *world.Event) {
 		return
 	}
 	delete(n.asked, ev.Op)
-	if now.After(asked.deadline) || ev.Err != nil {
+	switch {
+	case now.After(asked.deadline): // the agent has not waited for it
+		n.applyFailure(s.model, asked.deadline, asked.source)
+		return
+	case ev.Err != nil:
 		n.applyFailure(s.model, now, asked.source)
 		return
 	}

@@ -96,6 +96,7 @@ func (m *model) checkAllocationStays(before, now *v1.Pod) *finding {
 	p := m.pods[string(now.UID)]
 	generation := before.Generation
 	if p == nil || generation != int64(len(p.specs)) || now.Generation != generation ||
+		m.mayHaveLostAllocations() ||
 		before.Status.ObservedGeneration != generation || now.Status.ObservedGeneration != generation {
 		return nil
 	}
@@ -115,6 +116,19 @@ func (m *model) checkAllocationStays(before, now *v1.Pod) *finding {
 	}
 	return nil
 }
+
+// mayHaveLostAllocations reports whether the agent may have given up reading what is recorded, when
+// it was started.
+func (m *model) mayHaveLostAllocations() bool {
+	until := m.agentStartedAt.Add(recordsReadBound)
+	if until.After(m.now) {
+		until = m.now
+	}
+	return m.faultPossible("ReadFiles", m.agentStartedAt, until)
+}
+
+// recordsReadBound is how long the agent tries to read what is recorded.
+const recordsReadBound = 10 * time.Second
 
 // isAllocated reports whether CPU and memory are allocated as a container requests them.
 func isAllocated(allocated, requests v1.ResourceList) bool {
