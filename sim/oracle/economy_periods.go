@@ -29,6 +29,8 @@ const (
 	measuringBound = 5 * time.Second
 	// nodeReadPeriod is that of the reads of a Node that does not exist.
 	nodeReadPeriod = 7 * time.Second
+	// retryBound is the longest back-off: what waits for a lost call comes so long after its end.
+	retryBound = 32 * time.Second
 	// nodeChangeBound is how long after a change of the pods the Node's status may still change: its
 	// list of images is read every 30 s.
 	nodeChangeBound = time.Minute
@@ -105,7 +107,7 @@ func (m *model) checkPeriod(now time.Time, request any) *finding {
 	case last.IsZero(), now.Sub(last) >= least:
 	case isNodePatch(request) && now.Sub(m.pressure.flippedAt) <= nodeChangeBound:
 	case changedAt.After(quietSince), m.agentStartedAt.After(quietSince), m.agentStartedAt.After(last),
-		m.healedAt.IsZero(), now.Sub(m.healedAt) <= callBound,
+		m.healedAt.IsZero(), now.Sub(m.healedAt) <= callBound+retryBound,
 		m.dateOffset(now) != m.dateOffset(last):
 	default:
 		return findingf("%s was called %v after the call before, and at the earliest it is due after "+
