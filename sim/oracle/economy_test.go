@@ -33,7 +33,7 @@ func settleEconomy(s *script) run {
 	s.CheckFact(truth.Fact{Time: s.now, Kind: truth.CgroupCreated, Path: economyCgroup,
 		Limits: truth.Limits{CPUShares: 2}})
 	s.Healed(s.now)
-	s.wait(150)
+	s.wait(160)
 	return r
 }
 
