@@ -211,7 +211,7 @@ func (a *Agent) admitStaticPods() ([]*v1.Pod, map[string]Rejection) {
 
 // activePods returns the pods that count against the node's resources: those that are known,
 // including pods that only the runtime knows, and those of the additional ones that are not known
-// yet. A pod that the runtime knows, and an additional spec tells more of, counts once.
+// yet. A pod of both kinds counts once, by its spec.
 func (a *Agent) activePods(additional []*v1.Pod) []*v1.Pod {
 	var active []*v1.Pod
 	unknown := map[string]bool{}
@@ -341,21 +341,15 @@ func (a *Agent) hasUndecidedAdmission() bool {
 // to grow.
 func (a *Agent) withPreemptors(others []*v1.Pod) []*v1.Pod {
 	others = append(slices.Clip(others), a.preemptors()...)
-	grows := func(uid string) bool {
-		p := a.state.Pods[uid]
-		return a.resizing[uid] && p != nil && p.Stage == pod.Syncing && p.Resize.MakingRoom
+	if len(a.resizing) == 0 {
+		return others
 	}
-	for uid := range a.resizing { //ordered: whether there is one
-		if !grows(uid) {
-			continue
+	others = slices.Clone(others)
+	for i, other := range others {
+		p := a.state.Pods[string(other.UID)]
+		if p != nil && p.Stage == pod.Syncing && p.Resize.MakingRoom {
+			others[i] = p.ReservedPod()
 		}
-		others = slices.Clone(others)
-		for i, other := range others {
-			if grows(string(other.UID)) {
-				others[i] = a.state.Pods[string(other.UID)].ReservedPod()
-			}
-		}
-		break
 	}
 	return others
 }

@@ -223,9 +223,14 @@ func (a *Agent) handleFirstHostFile(file *hostfile.File) {
 		return
 	}
 	if message := a.state.Node.CheckResolvConf(); message != "" {
-		a.effects.RecordEvent(nodeobject.Reference(a.state.Node.Name), v1.EventTypeWarning,
-			"CheckLimitsForResolvConf", "%s", message)
+		a.warnOfNode("CheckLimitsForResolvConf", message)
 	}
+}
+
+// warnOfNode records a warning Event of the Node.
+func (a *Agent) warnOfNode(reason, message string) {
+	a.effects.RecordEvent(nodeobject.Reference(a.state.Node.Name), v1.EventTypeWarning, reason, "%s",
+		message)
 }
 
 // resolvConf returns the path of the node's resolv.conf; empty if the configuration has none.

@@ -1,18 +1,9 @@
 package core
 
-import (
-	v1 "k8s.io/api/core/v1"
-
-	"seedlet.dev/core/containergc"
-	nodeobject "seedlet.dev/core/node"
-)
+import "seedlet.dev/core/containergc"
 
 func (a *Agent) containerGCEnv() *containergc.Env {
-	return &containergc.Env{Effects: &a.effects, Failures: a.collectionFailures,
-		Warn: func(reason, message string) {
-			a.effects.RecordEvent(nodeobject.Reference(a.state.Node.Name), v1.EventTypeWarning, reason,
-				"%s", message)
-		}}
+	return &containergc.Env{Effects: &a.effects, Failures: a.collectionFailures, Warn: a.warnOfNode}
 }
 
 // collectionFailures returns what fails of the collection of containers: the lists of the runtime,

@@ -32,10 +32,10 @@ func (a *Agent) housekeepingEnv() housekeeping.Env {
 				cgroups = map[string]bool{}
 				for _, owner := range slices.Concat(a.podUIDs, a.setAsideUIDs(),
 					a.podsAwaitingAdmission()) {
-					cgroups[layout.NameOf(owner)] = true
+					cgroups[layout.CanonicalUID(owner)] = true
 				}
 			}
-			return cgroups[layout.NameOf(uid)]
+			return cgroups[layout.CanonicalUID(uid)]
 		},
 		Cgroups: layout, RuntimeListedAt: a.state.Relist.AsOf,
 	}

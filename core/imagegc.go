@@ -8,7 +8,6 @@ import (
 	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/imagegc"
-	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/statuswriter"
@@ -21,10 +20,7 @@ func (a *Agent) planImageGC() time.Time {
 
 func (a *Agent) imageGCEnv() *imagegc.Env {
 	return &imagegc.Env{Effects: &a.effects, Ready: a.hasListedEverything(),
-		References: a.imageReferences, Warn: func(reason, message string) {
-			a.effects.RecordEvent(nodeobject.Reference(a.state.Node.Name), v1.EventTypeWarning, reason,
-				"%s", message)
-		}}
+		References: a.imageReferences, Warn: a.warnOfNode}
 }
 
 // imageReferences returns the images that pods use or are about to use: those of all specs that are

@@ -86,12 +86,9 @@ func (a *Agent) actuatedOf(object *v1.Pod) *allocation.Resources {
 	if object.Generation <= 1 || a.state.Allocation.Actuated.Get(string(object.UID)) == nil {
 		return nil
 	}
-	r := allocation.Of(object)
-	for name, own := range r.Containers { //ordered: each by itself
-		if has, known := a.state.Allocation.RecordedAmounts(string(object.UID), name); known {
-			r.Containers[name] = has.Over(own)
-		}
-	}
+	r := allocation.OfAmounts(object, func(container string) (allocation.Amounts, bool) {
+		return a.state.Allocation.RecordedAmounts(string(object.UID), container)
+	})
 	return &r
 }
 

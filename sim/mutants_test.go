@@ -656,8 +656,8 @@ var mutants = []mutant{
 	{
 		name:     "the cgroups of known pods count as orphaned",
 		file:     "core/housekeeping.go",
-		old:      "\t\t\treturn cgroups[layout.NameOf(uid)]\n",
-		new:      "\t\t\treturn cgroups[layout.NameOf(uid)] && !layout.Systemd\n",
+		old:      "\t\t\treturn cgroups[layout.CanonicalUID(uid)]\n",
+		new:      "\t\t\treturn cgroups[layout.CanonicalUID(uid)] && !layout.Systemd\n",
 		scenario: "resources", seeds: "1-50",
 	},
 	{

@@ -31,6 +31,18 @@ func Of(pod *v1.Pod) Resources {
 	return r
 }
 
+// OfAmounts returns the resources of a pod whose containers have other amounts than the pod asks
+// for, as far as amounts knows them.
+func OfAmounts(pod *v1.Pod, amounts func(container string) (Amounts, bool)) Resources {
+	r := Of(pod)
+	for name, own := range r.Containers { //ordered: each by itself
+		if has, known := amounts(name); known {
+			r.Containers[name] = has.Over(own)
+		}
+	}
+	return r
+}
+
 // visitResizable calls visit for each container whose resources can change: all but the ephemeral
 // ones, which have none.
 func visitResizable(pod *v1.Pod, visit func(*v1.Container)) {

@@ -255,13 +255,17 @@ func (s *Store) HandleCompletion(r op.Record, ev world.Event, effects *op.Effect
 	switch {
 	case r.Call == "ReadFiles" && f.Failures >= readsMax:
 		f.Loaded, f.Unreadable, f.Failures, f.NotBefore = true, true, 0, time.Time{}
-		effects.Log(world.LevelError, "the recorded resources of pods cannot be read: pods have those "+
-			"of their specs", "path", r.Subject, "err", failed.Error())
+		effects.Log(world.LevelError, "the recorded resources of pods cannot be read: "+insteadOfRecord,
+			"path", r.Subject, "err", failed.Error())
 	case r.Call != "ReadFiles" && f.Failures == 1:
 		effects.Log(world.LevelWarning, "the resources of pods cannot be recorded: no pod is resized "+
 			"until they can", "path", r.Subject, "err", failed.Error())
 	}
 }
+
+// insteadOfRecord is what counts if a record is lost, in messages.
+const insteadOfRecord = "pods have the resources of their containers, as far as these are known, " +
+	"or of their specs"
 
 // checkpoint is the content of a file (Checkpoint in pkg/kubelet/allocation/state/checkpoint.go).
 type checkpoint struct {
@@ -285,7 +289,7 @@ func (f *File) load(data []byte, path string, effects *op.Effects) {
 	if err != nil {
 		f.Unreadable = true
 		effects.Log(world.LevelError, "the recorded resources of pods are damaged and count as none: "+
-			"pods have those of their specs", "path", path, "err", err.Error())
+			insteadOfRecord, "path", path, "err", err.Error())
 		return
 	}
 	for _, uid := range slices.Sorted(maps.Keys(content.Entries)) {

@@ -49,7 +49,7 @@ const (
 	ProbesInFlightMax = 16
 
 	SandboxMetadataMax = 32 << 10
-	ClaimMax           = 32 << 10
+	AllocationMax      = 32 << 10
 
 	ImageReferenceMax         = 1 << 10
 	ImageReferencesOfPodMax   = 16 << 10
@@ -105,7 +105,7 @@ const (
 	StopsInFlight
 	ProbesInFlight
 	SandboxMetadata
-	Claim
+	AllocationBytes
 	ImageReference
 	ImageReferencesOfPod
 	PullSecrets
@@ -229,7 +229,7 @@ var Table = [itemCount]Bound{
 			"exceed it",
 		"The runtime lists all sandboxes in one message of at most 16 MiB, which has room for " +
 			"about 500 of this size."},
-	Claim: {"claim_bytes", ClaimMax,
+	AllocationBytes: {"allocation_bytes", AllocationMax,
 		"bytes of the names and amounts of the resources and of the host ports that a pod uses, as its " +
 			"sandbox has them in the runtime", "before the sandbox is created", "The same."},
 	ImageReference: {"image_reference_bytes", ImageReferenceMax, "bytes of a reference to an image",

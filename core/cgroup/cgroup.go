@@ -145,11 +145,13 @@ func UIDOf(name string) (string, bool) {
 }
 
 // MayShareCgroup reports whether two pods may have the same cgroup.
-func (l *Layout) MayShareCgroup(uid, other string) bool { return l.NameOf(uid) == l.NameOf(other) }
+func (l *Layout) MayShareCgroup(uid, other string) bool {
+	return l.CanonicalUID(uid) == l.CanonicalUID(other)
+}
 
-// NameOf returns the UID as the name of its pod's cgroup tells it: with systemd a dash and an
-// underscore in a UID lead to the same name.
-func (l *Layout) NameOf(uid string) string {
+// CanonicalUID returns a UID in the form that all UIDs have whose pods may have the same cgroup:
+// with systemd a dash and an underscore lead to the same name.
+func (l *Layout) CanonicalUID(uid string) string {
 	if l.Systemd {
 		return strings.ReplaceAll(uid, "_", "-")
 	}

@@ -63,22 +63,22 @@ func CheckMetadata(pod *v1.Pod) error {
 		bytes -= len(v1.LastAppliedConfigAnnotation) + len(manifest)
 	}
 	if bytes <= budget.SandboxMetadataMax {
-		return checkClaim(pod)
+		return checkAllocation(pod)
 	}
 	return budget.SandboxMetadata.Errorf("the labels and annotations of the pod, without %s, take %d "+
 		"bytes, and one pod may have %d", v1.LastAppliedConfigAnnotation, bytes,
 		budget.SandboxMetadataMax)
 }
 
-// checkClaim returns an error if the agent's own annotation of the resources and host ports of a
-// pod, which CheckMetadata does not count, exceeds the budget.
-func checkClaim(pod *v1.Pod) error {
+// checkAllocation returns an error if the agent's own annotation of the resources and host ports of
+// a pod, which is not part of its metadata, exceeds the budget.
+func checkAllocation(pod *v1.Pod) error {
 	bytes := len(admission.EncodeAllocation(pod))
-	if bytes <= budget.ClaimMax {
+	if bytes <= budget.AllocationMax {
 		return nil
 	}
-	return budget.Claim.Errorf("the resources and host ports of the pod take %d bytes, and one pod "+
-		"may have %d", bytes, budget.ClaimMax)
+	return budget.AllocationBytes.Errorf("the resources and host ports of the pod take %d bytes, and "+
+		"one pod may have %d", bytes, budget.AllocationMax)
 }
 
 func metadataBytes(metadata map[string]string) int {

@@ -63,7 +63,7 @@ func TestSandboxMetadataAtTheBound(t *testing.T) {
 }
 
 // The agent's own annotation of what a pod uses on the node counts like those of the pod.
-func TestCheckClaim(t *testing.T) {
+func TestCheckAllocation(t *testing.T) {
 	p := &v1.Pod{Spec: v1.PodSpec{Containers: make([]v1.Container, 1)}}
 	c := &p.Spec.Containers[0]
 	for i := range 800 {

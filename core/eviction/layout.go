@@ -5,6 +5,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/runtime"
 )
 
 // On which file systems the images and the writable layers of containers are (KEP-4191), as the
@@ -118,21 +120,13 @@ func (m *Manager) copyThresholds() {
 	}
 }
 
-// applyInfo takes over where the runtime has its images and writable layers. Of several file
-// systems the first counts, as in the kubelet (pkg/kubelet/stats/cri_stats_provider.go). A runtime
-// that does not say where its layers are has them beside its images.
+// applyInfo takes over where the runtime has its images and writable layers. A runtime that does
+// not say where its layers are has them beside its images.
 func (m *Manager) applyInfo(info *runtimeapi.ImageFsInfoResponse) {
-	m.ImagePath, m.LayersPath = firstPath(info.GetImageFilesystems()), ""
-	if layers := firstPath(info.GetContainerFilesystems()); layers != m.ImagePath {
+	m.ImagePath, m.LayersPath = runtime.Mountpoint(info.GetImageFilesystems()), ""
+	if layers := runtime.Mountpoint(info.GetContainerFilesystems()); layers != m.ImagePath {
 		m.LayersPath = layers
 	}
-}
-
-func firstPath(all []*runtimeapi.FilesystemUsage) string {
-	if len(all) == 0 {
-		return ""
-	}
-	return all[0].GetFsId().GetMountpoint()
 }
 
 // LayersApart reports whether the writable layers are, or may be, in another file system than that

@@ -192,9 +192,9 @@ func (s *Cleanup) HandleCompletion(record op.Record, ev world.Event, env Env,
 
 // noteLogsFailure records whether a list of the directories of logs, or the removal of one, fails.
 func (s *Cleanup) noteLogsFailure(record op.Record, ev world.Event) {
-	list, removal := record.Subject == s.LogsDir, path.Dir(record.Subject) == s.LogsDir
+	isList, isRemoval := record.Subject == s.LogsDir, path.Dir(record.Subject) == s.LogsDir
 	switch {
-	case !list && !removal || record.Refused:
+	case !isList && !isRemoval || record.Refused:
 	case ev.Err == nil || ev.Err.Has(world.KindNotFound):
 		delete(s.LogsFailing, record.Subject)
 	default:
@@ -202,7 +202,7 @@ func (s *Cleanup) noteLogsFailure(record op.Record, ev world.Event) {
 			s.LogsFailing = map[string]containergc.Failure{}
 		}
 		message := "failed to remove pod logs directory %q: %s"
-		if list {
+		if isList {
 			message = "failed to read podLogsDirectory %q: %s"
 		}
 		f := s.LogsFailing[record.Subject]
@@ -213,13 +213,13 @@ func (s *Cleanup) noteLogsFailure(record op.Record, ev world.Event) {
 
 // dropGone forgets the removals of directories that the newest list of logs does not have.
 func (s *Cleanup) dropGone(listed *world.DirListed) {
-	gone := maps.Clone(s.LogsFailing)
+	present := map[string]bool{}
 	for _, entry := range listed.Entries {
-		delete(gone, path.Join(s.LogsDir, entry.Name))
+		present[path.Join(s.LogsDir, entry.Name)] = true
 	}
-	for dir := range gone { //ordered: each by itself
-		delete(s.LogsFailing, dir)
-	}
+	maps.DeleteFunc(s.LogsFailing, func(dir string, _ containergc.Failure) bool {
+		return !present[dir]
+	})
 }
 
 // Failures returns what fails, by path.

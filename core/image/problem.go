@@ -41,7 +41,7 @@ func checkReference(ref string) *Problem {
 	if len(ref) > budget.ImageReferenceMax {
 		return &Problem{Reason: ErrInvalidImageName, Message: fmt.Sprintf("Failed to apply default "+
 			"image tag \"%s...\": the reference has %d bytes, and one may have %d",
-			strings.ToValidUTF8(ref[:quotedMax], ""), len(ref), budget.ImageReferenceMax)}
+			budget.Cut(ref, quotedMax), len(ref), budget.ImageReferenceMax)}
 	}
 	if _, err := reference.ParseNormalizedNamed(ref); err != nil {
 		return &Problem{Reason: ErrInvalidImageName, Message: fmt.Sprintf(

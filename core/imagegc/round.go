@@ -8,6 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
@@ -240,10 +241,7 @@ func (c *Collector) HandleCompletion(rec op.Record, ev world.Event, env *Env) {
 		c.noteUses(r.InUse, env.References(), ev.Time)
 		r.Step = StepAge
 	case *runtimeapi.ImageFsInfoResponse:
-		if all := body.ImageFilesystems; len(all) > 0 { // the first one counts, as in the kubelet
-			r.Mountpoint = all[0].GetFsId().GetMountpoint()
-		}
-		if r.Mountpoint == "" {
+		if r.Mountpoint = runtime.Mountpoint(body.ImageFilesystems); r.Mountpoint == "" {
 			c.finish(r, env, "the runtime does not say where its images are")
 			return
 		}

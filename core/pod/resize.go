@@ -127,14 +127,13 @@ func (p *Pod) setSpec(object *v1.Pod, recorded *allocation.Resources, now time.T
 // is allocated to it is lost: those that its containers were created with, as far as they are
 // known.
 func (p *Pod) createdResources(object *v1.Pod) allocation.Resources {
-	r := allocation.Of(object)
-	for i := range p.Containers {
-		c := &p.Containers[i]
-		if own, isResizable := r.Containers[c.Name]; isResizable && c.Resources != nil {
-			r.Containers[c.Name] = c.Resources.Over(own)
+	return allocation.OfAmounts(object, func(container string) (allocation.Amounts, bool) {
+		c := p.NewestRun(container)
+		if c == nil || c.Resources == nil {
+			return allocation.Amounts{}, false
 		}
-	}
-	return r
+		return *c.Resources, true
+	})
 }
 
 // Grant allocates the desired resources. They take effect with ApplyGrant, once the decision is on
@@ -270,8 +269,7 @@ func (p *Pod) recallAmounts(env *Env) bool {
 			a.Last = created
 		case c.Inspected != Running:
 			return
-		case a.Reported == nil ||
-			*a.Reported == *reportedAmounts(p.criPod(env).ContainerResources(container)):
+		case a.Reported == nil || p.reportsAllocated(a, container, env):
 			want := allocation.AmountsOf(p.Spec, container)
 			a.Last = &want
 		}
@@ -279,16 +277,20 @@ func (p *Pod) recallAmounts(env *Env) bool {
 			a.VerifyAt = env.Effects.Now().Add(env.Node.RuntimeTimeout)
 		}
 		a.Recalled = true
-		isAsAllocated := a.Last != nil && a.Reported != nil &&
-			*a.Last == allocation.AmountsOf(p.Spec, container) &&
-			*a.Reported == *reportedAmounts(p.criPod(env).ContainerResources(container))
-		if a.Last != nil && a.Reported != nil && !isAsAllocated {
+		if a.Last != nil && a.Reported != nil && !(p.reportsAllocated(a, container, env) &&
+			*a.Last == allocation.AmountsOf(p.Spec, container)) {
 			if more := a.Last.Max(a.Reported.Known(*a.Last)); more != *a.Last {
 				a.Attempted = &more
 			}
 		}
 	})
 	return complete
+}
+
+// reportsAllocated reports whether the runtime has reported of a container what it reports if that
+// has its allocated resources. It has reported something.
+func (p *Pod) reportsAllocated(a *Actuation, container *v1.Container, env *Env) bool {
+	return *a.Reported == *reportedAmounts(p.criPod(env).ContainerResources(container))
 }
 
 // recallWhole looks up once what the pod as a whole had when that was recorded last. If something
@@ -320,8 +322,7 @@ func (p *Pod) verifyAmounts(env *Env, w *wakeTimer) {
 			return
 		}
 		a.Verifying = false
-		want := reportedAmounts(p.criPod(env).ContainerResources(container))
-		if a.Reported != nil && *a.Reported != *want {
+		if a.Reported != nil && !p.reportsAllocated(a, container, env) {
 			bound := a.Last.Max(a.Reported.Known(*a.Last))
 			a.Attempted = &bound
 		}

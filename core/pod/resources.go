@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"cmp"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -60,6 +59,7 @@ func (p *Pod) AllocatedPod() *v1.Pod {
 	return pod
 }
 
+// heldSpec returns the pod with what it holds, from the memo if nothing of that has changed.
 func (p *Pod) heldSpec() *v1.Pod {
 	r := &p.Resize
 	if r.InProgress == nil && r.Granted == nil {
@@ -71,13 +71,13 @@ func (p *Pod) heldSpec() *v1.Pod {
 		slices.Equal(m.bounds, bounds) {
 		return m.pod
 	}
-	before := held
+	var before *v1.Pod
 	if r.HeldAsWhole != nil {
 		whole := *p.Spec
 		whole.Spec.Resources = r.HeldAsWhole
 		before = &whole
 	}
-	most := withMostRequests(held, before, cmp.Or(r.Granted, held))
+	most := withMostRequests(held, before, r.Granted)
 	*m = heldMemo{p.Spec, r.Granted, r.HeldAsWhole, bounds, most}
 	return most
 }
@@ -93,16 +93,15 @@ type heldMemo struct {
 // ReservedPod returns the pod with the larger of what it holds and what it is resized to, of each
 // resource.
 func (p *Pod) ReservedPod() *v1.Pod {
-	held := p.AllocatedPod()
-	return withMostRequests(held, cmp.Or(p.Resize.Desired, held))
+	return withMostRequests(p.AllocatedPod(), p.Resize.Desired)
 }
 
 // withMostRequests returns a pod that requests the most CPU and memory that it or the others
-// request: itself if that is its own.
+// request, which may be nil: itself if that is its own.
 func withMostRequests(pod *v1.Pod, others ...*v1.Pod) *v1.Pod {
 	most, isOwn := resizableRequests(pod), true
 	for _, other := range others {
-		if other == pod {
+		if other == nil {
 			continue
 		}
 		for name, q := range resizableRequests(other) { //ordered: into a map

@@ -85,9 +85,9 @@ func merge(spec *v1.PodSpec, stored, desired *v1.PodStatus) *v1.PodStatus {
 	return merged
 }
 
-// staysUnwritten reports whether a condition of the stored status stays that the new one lacks. A
-// pod that waits for admission again, since nothing is recorded of its first one, keeps those of
-// that.
+// staysUnwritten reports whether a condition of the stored status stays that the new one lacks: a
+// patch that does not name it leaves it. A pod that waits for admission a second time, because its
+// first one was not recorded, still has the conditions of the first.
 func staysUnwritten(t v1.PodConditionType) bool {
 	return slices.Contains(sharedConditions, t) ||
 		slices.Contains(ownedConditions, t) && !slices.Contains(passingConditions, t)

@@ -239,6 +239,16 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// newHarnessWith returns a harness whose runtime has one answer to all requests.
+func newHarnessWith(t *testing.T, answer *proto.Message) *harness {
+	t.Helper()
+	r := newRuntime(t)
+	r.handle = func(context.Context, string) (proto.Message, error) { return *answer, nil }
+	r.start(t)
+	t.Cleanup(func() { r.kill(t) })
+	return newHarness(t, r)
+}
+
 func TestIncompleteResponses(t *testing.T) {
 	cases := []struct{ request, answer proto.Message }{
 		{&runtimeapi.RunPodSandboxRequest{}, &runtimeapi.RunPodSandboxResponse{}},
@@ -250,12 +260,8 @@ func TestIncompleteResponses(t *testing.T) {
 		{&runtimeapi.ListContainersRequest{}, &runtimeapi.ListContainersResponse{
 			Containers: []*runtimeapi.Container{{Metadata: &runtimeapi.ContainerMetadata{}}}}},
 	}
-	r := newRuntime(t)
 	var answer proto.Message
-	r.handle = func(context.Context, string) (proto.Message, error) { return answer, nil }
-	r.start(t)
-	defer r.kill(t)
-	h := newHarness(t, r)
+	h := newHarnessWith(t, &answer)
 	for _, c := range cases {
 		answer = c.answer
 		body, err := h.call(c.request, porttest.Patience)
@@ -279,12 +285,8 @@ func TestAnswersAboutOtherObjects(t *testing.T) {
 			&runtimeapi.ContainerStatsResponse{Stats: &runtimeapi.ContainerStats{
 				Attributes: &runtimeapi.ContainerAttributes{Id: "c"}}}},
 	}
-	r := newRuntime(t)
 	var answer proto.Message
-	r.handle = func(context.Context, string) (proto.Message, error) { return answer, nil }
-	r.start(t)
-	defer r.kill(t)
-	h := newHarness(t, r)
+	h := newHarnessWith(t, &answer)
 	for _, c := range cases {
 		answer = c.answer
 		body, err := h.call(c.request("mine"), porttest.Patience)

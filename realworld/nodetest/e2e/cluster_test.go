@@ -284,6 +284,16 @@ func (c *clusterSuite) apiPod(t testing.TB, name string) *v1.Pod {
 	return &list.Items[0]
 }
 
+// apiNode returns the Node of the API server.
+func (c *clusterSuite) apiNode(t testing.TB) *v1.Node {
+	t.Helper()
+	node, err := c.api.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
 func isPodReady(p *v1.Pod) bool {
 	return p != nil && conditionStatus(p, v1.PodReady) == v1.ConditionTrue
 }
@@ -298,10 +308,7 @@ func conditionStatus(p *v1.Pod, kind v1.PodConditionType) v1.ConditionStatus {
 
 func (c *clusterSuite) testNodeReady(t *testing.T) {
 	c.kubectl(t, "wait", "--for=condition=Ready", patience, "node/"+nodeName)
-	node, err := c.api.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := c.apiNode(t)
 	want := []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: c.cluster.Address.String()},
 		{Type: v1.NodeHostName, Address: nodeName}}
 	if !slices.Equal(node.Status.Addresses, want) {

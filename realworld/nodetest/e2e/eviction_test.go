@@ -13,7 +13,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/realworld/cluster"
@@ -293,23 +292,14 @@ func (c *clusterSuite) expectNoPressure(t *testing.T, kind v1.NodeConditionType,
 
 func (c *clusterSuite) hasPressure(t *testing.T, kind v1.NodeConditionType) bool {
 	t.Helper()
-	return slices.ContainsFunc(c.theNode(t).Status.Conditions, func(n v1.NodeCondition) bool {
+	return slices.ContainsFunc(c.apiNode(t).Status.Conditions, func(n v1.NodeCondition) bool {
 		return n.Type == kind && n.Status == v1.ConditionTrue
 	})
 }
 
 func (c *clusterSuite) hasTaint(t *testing.T, key string) bool {
 	t.Helper()
-	return slices.ContainsFunc(c.theNode(t).Spec.Taints, func(n v1.Taint) bool {
+	return slices.ContainsFunc(c.apiNode(t).Spec.Taints, func(n v1.Taint) bool {
 		return n.Key == key
 	})
-}
-
-func (c *clusterSuite) theNode(t *testing.T) *v1.Node {
-	t.Helper()
-	node, err := c.api.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return node
 }
