@@ -30,7 +30,7 @@ func (a *Agent) evictionEnv() *eviction.Env {
 			a.queue.enqueue(imagegc.Owner)
 		},
 		AreImagesRemoved: s.ImageGC.HasRemovedUnused,
-		Candidates:       a.evictionCandidates, Evict: a.evict,
+		Candidates:       a.evictionCandidates, UnknownUntil: a.evictionsUnknownUntil, Evict: a.evict,
 		RecordAge: func(signal eviction.Signal, age time.Duration) {
 			s.Metrics.EvictionStatsAge.Observe(string(signal), evictionStatsAgeBounds, age)
 		}}
@@ -53,6 +53,43 @@ func (a *Agent) evictionCandidates() []eviction.Candidate {
 		}
 	}
 	return all
+}
+
+// recordsMax is how long an agent that was started waits for the records of pods, on a disk that
+// may hang, before it evicts one.
+const recordsMax = 10 * time.Second
+
+// evictionsUnknownUntil returns until when an eviction waits, as the record of a pod may say that
+// an earlier agent has evicted it; zero: all are known.
+func (a *Agent) evictionsUnknownUntil() time.Time {
+	s := &a.state
+	until := s.BootedAt.Add(recordsMax)
+	if !s.Now.Before(until) {
+		return time.Time{}
+	}
+	isUnknown := func(uid string) bool {
+		p := s.Pods[uid]
+		return p.HasLiveContainers() && !p.Record.Loaded
+	}
+	if !s.Relist.AsOf.IsZero() && !slices.ContainsFunc(a.podUIDs, isUnknown) {
+		return time.Time{}
+	}
+	return until
+}
+
+// noteRecord is called after a pod was planned: its record may have said that an earlier agent has
+// evicted it, and an eviction may wait for it.
+func (a *Agent) noteRecord(p *pod.Pod) {
+	s := &a.state
+	if !p.Record.Loaded || !s.Now.Before(s.BootedAt.Add(recordsMax)) {
+		return
+	}
+	if end := &p.Termination; p.Stage == pod.Terminating && end.UnderPressure {
+		s.Eviction.AdoptVictim(p.UID, end.Since.Add(end.Grace), s.Now)
+	}
+	if s.Eviction.Attempt != nil {
+		a.queue.enqueue(eviction.Owner)
+	}
 }
 
 // collectContainers has the containers of all pods removed that have ended, and whose final status

@@ -169,6 +169,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	podstatus.Update(p, a.effects.Now())
 	a.recordPodPlan(p)
 	a.noteShutdownProgress(p)
+	a.noteRecord(p)
 	a.noteVictim(p)
 	a.noteCollected(p)
 	if p.IsEvicted() && !evicted {

@@ -166,8 +166,11 @@ type Env struct {
 	RemoveImages     func()
 	AreImagesRemoved func(since time.Time) bool
 	Candidates       func() []Candidate
-	Evict            func(c Candidate, e Eviction)
-	RecordAge        func(s Signal, age time.Duration) // of the observation behind a decision
+	// UnknownUntil returns until when the record of a pod may still say that it was evicted by an
+	// earlier agent; zero: all are known.
+	UnknownUntil func() time.Time
+	Evict        func(c Candidate, e Eviction)
+	RecordAge    func(s Signal, age time.Duration) // of the observation behind a decision
 }
 
 // Candidate is a pod that could be evicted. Something of it runs.
@@ -180,6 +183,11 @@ type Candidate struct {
 // Plan takes the next step, and returns when to plan again.
 func (m *Manager) Plan(env *Env) time.Time {
 	now := env.Effects.Now()
+	if m.Attempt != nil {
+		if until := env.UnknownUntil(); now.Before(until) {
+			return until
+		}
+	}
 	if len(m.Thresholds) == 0 || m.Attempt != nil && !m.planAttempt(env) {
 		return time.Time{}
 	}
@@ -286,6 +294,10 @@ func (m *Manager) planAttempt(env *Env) bool {
 	if a.Op != 0 {
 		return false
 	}
+	if m.Victim != nil { // see AdoptVictim
+		m.Attempt = nil
+		return true
+	}
 	if !a.Answered {
 		a.Op = env.Effects.Issue(Owner, "", timeout, &runtimeapi.ListPodSandboxStatsRequest{})
 		return false
@@ -332,6 +344,15 @@ func (m *Manager) PodEnded(uid string, now time.Time) bool {
 	}
 	m.endVictim(now)
 	return true
+}
+
+// AdoptVictim takes over a victim of an earlier agent, whose grace period was to end at a time: no
+// other pod is evicted before it has ended, and has given back what it was evicted for.
+func (m *Manager) AdoptVictim(uid string, graceEnds, now time.Time) {
+	deadline := graceEnds.Add(cleanupMax)
+	if m.Victim == nil && now.Before(deadline) {
+		m.Victim = &Victim{UID: uid, Deadline: deadline, HoldsDisk: true}
+	}
 }
 
 func (m *Manager) endVictim(now time.Time) {

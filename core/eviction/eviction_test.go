@@ -36,6 +36,7 @@ type harness struct {
 	reclaimed   bool // they are done
 
 	podsMemoryMax int64
+	unknownUntil  time.Time
 }
 
 func newHarness(t *testing.T, c *kubeletconfig.KubeletConfiguration) *harness {
@@ -56,7 +57,8 @@ func (h *harness) addPod(uid string, priority int32, requestMiB int64) {
 
 func (h *harness) env() *Env {
 	return &Env{Effects: &h.effects, PodsMemoryMax: h.podsMemoryMax,
-		Candidates: func() []Candidate { return h.candidates },
+		Candidates:   func() []Candidate { return h.candidates },
+		UnknownUntil: func() time.Time { return h.unknownUntil },
 		Evict: func(c Candidate, e Eviction) {
 			h.evicted = append(h.evicted, fmt.Sprintf("%s %v %s", c.UID, e.Grace, e.Message))
 		}, RecordAge: func(Signal, time.Duration) {},
@@ -261,6 +263,41 @@ func TestSoftThreshold(t *testing.T) {
 	h.addPod("c", 0, 0)
 	if h.observe(300, usage); len(h.evicted) != 2 {
 		t.Errorf("after it: %q", h.evicted)
+	}
+}
+
+// An agent that was started evicts no pod until it knows which of them an earlier agent has
+// evicted, and then waits for the end of such a pod first.
+func TestVictimOfEarlierAgent(t *testing.T) {
+	for _, adopted := range []bool{false, true} {
+		h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+			EvictionHard: map[string]string{"memory.available": "25%"}})
+		h.addPod("a", 0, 0)
+		usage := map[string]int64{"a": 100}
+		h.unknownUntil = h.now.Add(time.Minute)
+		h.observe(50, usage)
+		h.expect("before the records are known")
+		h.unknownUntil = time.Time{}
+		issued := h.plan()
+		if adopted { // while the pods are observed
+			h.m.AdoptVictim("b", h.now.Add(time.Second), h.now)
+		}
+		h.complete(issued[0].Op, statsOf(usage))
+		h.observe(50, usage)
+		if got := len(h.evicted); got != 1 && !adopted || got != 0 && adopted {
+			t.Errorf("a victim of an earlier agent: %v, evicted %q", adopted, h.evicted)
+		}
+		if !adopted {
+			continue
+		}
+		h.m.PodEnded("b", h.now)
+		if h.observe(50, usage); len(h.evicted) != 1 {
+			t.Errorf("after the end of that victim: evicted %q", h.evicted)
+		}
+		h.m.PodEnded("a", h.now)
+		if h.m.AdoptVictim("c", h.now.Add(-cleanupMax), h.now); h.m.Victim != nil {
+			t.Errorf("a victim that should have ended long ago is waited for")
+		}
 	}
 }
 

@@ -235,7 +235,7 @@ func (p *Pod) applyRecord(env *Env) {
 		p.startTermination(*end, env.Effects.Now())
 	default: // the pod is marked for deletion as well
 		p.Termination.Reason, p.Termination.Message = end.Reason, end.Message
-		p.Termination.Phase = end.Phase
+		p.Termination.Phase, p.Termination.UnderPressure = end.Phase, end.UnderPressure
 	}
 }
 

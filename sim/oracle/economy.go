@@ -190,8 +190,9 @@ func (m *model) rotatesFullLog(request any) bool {
 	case *world.Rename:
 		log = r.From
 	case *world.Compress:
-		before, _, _ := strings.Cut(path.Base(r.Path), ".log")
-		log = path.Join(path.Dir(r.Path), before+".log")
+		log = rotatedFrom(r.Path)
+	case *world.RemoveTree: // the oldest one
+		log = rotatedFrom(r.Path)
 	}
 	if m.opts.ListFiles == nil || !isWithin(log, m.opts.LogsDir) {
 		return false
@@ -202,6 +203,12 @@ func (m *model) rotatesFullLog(request any) bool {
 		}
 	}
 	return false
+}
+
+// rotatedFrom returns the path of the log that was renamed to another path when it was full.
+func rotatedFrom(renamed string) string {
+	before, _, _ := strings.Cut(path.Base(renamed), ".log")
+	return path.Join(path.Dir(renamed), before+".log")
 }
 
 // patchesUnsettled reports whether a request patches a pod whose object is not as it has to be.

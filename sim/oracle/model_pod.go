@@ -107,8 +107,10 @@ func (p *pod) wasRemoved() bool { return p.timesRemoved > 0 }
 
 // noteChange notes which containers ran when their spec changed, for all that the agent had listed.
 func (p *pod) noteChange() {
+	listedAt := p.model.containersListedAt
 	for _, c := range p.containers {
-		isListed := c.state == exited && !c.exitedAt.Add(listReplyBound).After(p.model.containersListedAt)
+		isListed := c.state == exited && !c.exitedAt.Add(listReplyBound).After(listedAt) &&
+			!p.model.faultPossible("ListContainers", c.exitedAt, listedAt) // it may show what was before
 		c.ranAtChange = c.ranAtChange || !isListed
 	}
 }
