@@ -148,11 +148,11 @@ func Install(ctx context.Context, progress func(line string)) error {
 	return provision.InstallPackages(ctx, missing, progress)
 }
 
-// missingPackages returns the Debian packages of missing programs.
+// missingPackages returns the Debian packages of missing files.
 func missingPackages() []string {
 	var missing []string
-	for program, name := range programs {
-		if !provision.Executable(program) {
+	for path, name := range packages {
+		if _, err := os.Stat(path); err != nil {
 			missing = append(missing, name)
 		}
 	}

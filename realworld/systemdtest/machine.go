@@ -29,11 +29,12 @@ import (
 	"seedlet.dev/realworld/provision"
 )
 
-// The programs of a machine, and the Debian packages that have them.
-var programs = map[string]string{
+// Files that tests on systemd and D-Bus need, and the Debian packages that have them.
+var packages = map[string]string{
 	"/usr/bin/systemd-nspawn": "systemd-container",
 	"/lib/systemd/systemd":    "systemd",
 	"/usr/bin/dbus-daemon":    "dbus",
+	"/usr/lib/python3/dist-packages/dbusmock/templates/logind.py": "python3-dbusmock",
 }
 
 // bootMax is how long a busy machine may take to boot.
