@@ -242,7 +242,7 @@ func TestResizeUnderPressure(t *testing.T) {
 func TestResizeDuringShutdown(t *testing.T) {
 	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0))
 	m := &r.agent.state.Shutdown
-	m.Groups, m.Lock = []shutdown.Group{{}}, shutdown.Lock{NotBefore: r.now.Add(time.Hour)}
+	m.Groups, m.Lock.Delay.NotBefore = []shutdown.Group{{}}, r.now.Add(time.Hour)
 	r.resize("a", "1200m")
 	if r.advance(time.Minute); r.allocated("a") != "1" || r.pending("a") != "" {
 		t.Errorf("not known yet: %s, %q", r.allocated("a"), r.pending("a"))

@@ -1669,7 +1669,7 @@ var mutants = []mutant{
 		name:     "an agent that is restarted in a shutdown admits pods",
 		file:     "core/shutdown/shutdown.go",
 		old:      "return m.Enabled() && m.Now == nil && !m.Lock.Answered }",
-		new:      "return m.Enabled() && m.Now == nil && !m.Lock.Answered && m.Lock.Failures > 5 }",
+		new:      "return m.Enabled() && m.Now == nil && !m.Lock.Answered && m.Lock.Delay.Failures > 5 }",
 		scenario: "shutdown-agent-restart", seeds: "1-300",
 	},
 	{
@@ -1687,10 +1687,17 @@ var mutants = []mutant{
 		scenario: "shutdown", seeds: "1-100",
 	},
 	{
+		name:     "a bus that is lost in a shutdown is left until its end",
+		file:     "core/shutdown/shutdown.go",
+		old:      "	if m.Now.Released || !m.Lock.Watched {",
+		new:      "	if m.Now.Released {",
+		scenario: "shutdown-cancel", seeds: "1-300",
+	},
+	{
 		name:     "a cancelled shutdown goes on",
 		file:     "core/shutdown/shutdown.go",
-		old:      "m.Now, m.Lock.NotBefore = nil, time.Time{}\n",
-		new:      "m.Lock.NotBefore = time.Time{}\n",
+		old:      "m.Now, m.Lock.Delay.NotBefore = nil, time.Time{}\n",
+		new:      "m.Lock.Delay.NotBefore = time.Time{}\n",
 		scenario: "shutdown-cancel", seeds: "1-50",
 	},
 	{
@@ -1710,8 +1717,8 @@ var mutants = []mutant{
 	{
 		name:     "the lock is not taken again after a cancellation",
 		file:     "core/shutdown/shutdown.go",
-		old:      "\tl.Held, l.NotBefore = false, time.Time{} // also",
-		new:      "\tl.NotBefore = time.Time{} // also",
+		old:      "l.Permit.Op, l.Held = 0, false //",
+		new:      "l.Permit.Op = 0 //",
 		scenario: "shutdown-cancel", seeds: "1-300",
 	},
 	{
@@ -1778,6 +1785,20 @@ var mutants = []mutant{
 		file:     "core/eviction/eviction.go",
 		old:      "		if now.Before(m.Victim.Deadline) {",
 		new:      "		if m.Victim.UID == \"\" {",
+		scenario: "memory-storm", seeds: "1-300",
+	},
+	{
+		name:     "statistics of before lead to a victim",
+		file:     "core/eviction/observe.go",
+		old:      "m.UsageStamp != 0 && m.UsageStamp <= before {",
+		new:      "m.UsageStamp < 0 && m.UsageStamp <= before {",
+		scenario: "memory-storm", seeds: "1-300",
+	},
+	{
+		name:     "pods are ranked without their usage after one failure",
+		file:     "core/eviction/observe.go",
+		old:      "Answered: m.UsageFailures >= usageFailuresMax}",
+		new:      "Answered: m.UsageFailures > 0}",
 		scenario: "memory-storm", seeds: "1-300",
 	},
 	{

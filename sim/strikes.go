@@ -38,6 +38,8 @@ func (r *run) openFaultWindow(w *plan.FaultWindow) {
 			func() { r.runtime.SetNetworkReady(true) })
 	case plan.FaultRuntimeNotReady:
 		switched(func() { r.runtime.SetReady(false) }, func() { r.runtime.SetReady(true) })
+	case plan.FaultStaleStats:
+		switched(func() { r.runtime.SetStaleStats(true) }, func() { r.runtime.SetStaleStats(false) })
 	case plan.FaultAgentStalls:
 		r.stallAgent(time.Duration(w.For))
 	case plan.FaultAPIDown, plan.FaultAPIPartition, plan.FaultAPIUnauthorized:

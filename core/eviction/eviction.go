@@ -90,7 +90,9 @@ type Manager struct {
 
 	Attempt       *Attempt `json:"attempt,omitempty"`
 	UsageFailures int      `json:"usageFailures,omitempty"` // to observe the pods, in a row
-	Victim        *Victim  `json:"victim,omitempty"`
+	// UsageStamp is that of the newest statistics of the pods, by the runtime's clock.
+	UsageStamp int64   `json:"usageStamp,omitempty"`
+	Victim     *Victim `json:"victim,omitempty"`
 }
 
 // Source is a request that observes signals, and is made again and again.

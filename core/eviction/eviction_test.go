@@ -37,6 +37,7 @@ type harness struct {
 
 	podsMemoryMax int64
 	unknownUntil  time.Time
+	statsStamp    int64 // of the runtime's statistics
 }
 
 func newHarness(t *testing.T, c *kubeletconfig.KubeletConfiguration) *harness {
@@ -170,7 +171,7 @@ func (h *harness) observe(availableMiB int64, usageMiB map[string]int64) {
 			var answer any = &world.NodeMeasured{MemoryBytes: 1000 * mib,
 				WorkingSetBytes: (1000 - availableMiB) * mib}
 			if _, isPods := eff.Body.(*runtimeapi.ListPodSandboxStatsRequest); isPods {
-				answer = statsOf(usageMiB)
+				answer = h.stamped(statsOf(usageMiB))
 			}
 			h.complete(eff.Op, answer)
 		}
@@ -181,6 +182,14 @@ func (h *harness) complete(id world.OpID, answer any) {
 	h.effects.Reset(&h.table, h.now)
 	h.table.Complete(id)
 	h.m.HandleCompletion(id, world.Event{Time: h.now, Op: id, Body: answer}, h.env())
+}
+
+func (h *harness) stamped(
+	listed *runtimeapi.ListPodSandboxStatsResponse) *runtimeapi.ListPodSandboxStatsResponse {
+	for _, s := range listed.Stats {
+		s.Linux.Memory.Timestamp = h.statsStamp
+	}
+	return listed
 }
 
 func statsOf(usageMiB map[string]int64) *runtimeapi.ListPodSandboxStatsResponse {
@@ -298,6 +307,32 @@ func TestVictimOfEarlierAgent(t *testing.T) {
 		if h.m.AdoptVictim("c", h.now.Add(-cleanupMax), h.now); h.m.Victim != nil {
 			t.Errorf("a victim that should have ended long ago is waited for")
 		}
+	}
+}
+
+// Statistics that are not newer than those of before lead to no victim.
+func TestStaleStatistics(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"memory.available": "100Mi"}})
+	h.addPod("a", 0, 0)
+	h.addPod("b", 0, 0)
+	usage := map[string]int64{"a": 100, "b": 50}
+	h.statsStamp = 10
+	h.observe(50, usage)
+	if h.m.Victim == nil || h.m.Victim.UID != "a" {
+		t.Fatalf("evicted %q, want a", h.evicted)
+	}
+	h.candidates = h.candidates[1:]
+	for _, stamp := range []int64{10, 5} {
+		h.m.PodEnded("a", h.now)
+		h.statsStamp = stamp
+		if h.observe(50, usage); len(h.evicted) != 1 {
+			t.Errorf("by statistics of %d after those of 10: evicted %q", stamp, h.evicted)
+		}
+	}
+	h.statsStamp = 6 // the runtime's clock was set back
+	if h.observe(50, usage); len(h.evicted) != 2 {
+		t.Errorf("by new statistics: evicted %q", h.evicted)
 	}
 }
 

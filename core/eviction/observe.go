@@ -199,7 +199,9 @@ func (m *Manager) startAttempt(source int, env *Env) {
 }
 
 // handleUsage handles the observation of the pods. After a failure the next observation of the node
-// starts another attempt.
+// starts another attempt. Statistics that the runtime has answered before, or older ones, are a
+// failure too: they may have a pod that has ended meanwhile. The kubelet compares times in the same
+// way (thresholdsUpdatedStats in pkg/kubelet/eviction/helpers.go).
 func (m *Manager) handleUsage(ev world.Event, env *Env) {
 	a := m.Attempt
 	a.Op = 0
@@ -216,8 +218,26 @@ func (m *Manager) handleUsage(ev world.Event, env *Env) {
 			ev.Err.Error())
 		return
 	}
+	before := m.UsageStamp
+	if m.UsageStamp = newestStamp(listed); m.UsageStamp != 0 && m.UsageStamp <= before {
+		m.UsageFailures++
+		m.Attempt = nil
+		env.Effects.Log(world.LevelError, "Eviction manager: the runtime's statistics of the pods are "+
+			"not newer than those of before")
+		return
+	}
 	m.UsageFailures = 0
 	a.Answered, a.Usage = true, usageOf(listed)
+}
+
+// newestStamp returns when the runtime measured the pod that it measured last; zero if it does not
+// say so.
+func newestStamp(listed *runtimeapi.ListPodSandboxStatsResponse) int64 {
+	newest := int64(0)
+	for _, s := range listed.GetStats() {
+		newest = max(newest, s.GetLinux().GetMemory().GetTimestamp())
+	}
+	return newest
 }
 
 // usageOf returns the usage of each pod that has a sandbox, by UID.

@@ -67,10 +67,21 @@ type Manager struct {
 	Now    *Shutdown `json:"now,omitempty"` // the one under way; nil: none
 }
 
-// Lock is the lock that delays a shutdown.
+// Lock is the lock that delays a shutdown, and the connection on which shutdowns are announced.
 type Lock struct {
-	Held      bool       `json:"held,omitempty"`     // and shutdowns are announced
-	Answered  bool       `json:"answered,omitempty"` // it is known whether a shutdown is under way
+	Held     bool    `json:"held,omitempty"`
+	Watched  bool    `json:"watched,omitempty"`  // the agent hears of shutdowns and cancellations
+	Answered bool    `json:"answered,omitempty"` // it is known whether a shutdown is under way
+	Delay    Request `json:"delay,omitzero"`     // for the lock and the connection
+	Permit   Request `json:"permit,omitzero"`    // to release the lock
+	// LostAt is when the last connection was lost, CancelledAt when the last shutdown was cancelled:
+	// an answer to an earlier request is older than that.
+	LostAt      time.Time `json:"lostAt"`
+	CancelledAt time.Time `json:"cancelledAt"`
+}
+
+// Request is what is asked of logind, until it has been done.
+type Request struct {
 	Op        world.OpID `json:"op,omitempty"`
 	Failures  int        `json:"failures,omitempty"`
 	NotBefore time.Time  `json:"notBefore"`
@@ -172,23 +183,41 @@ func (m *Manager) Plan(env *Env) time.Time {
 	if m.Now != nil {
 		return m.planShutdown(env)
 	}
-	l, now := &m.Lock, env.Effects.Now()
-	switch {
-	case l.Held || l.Op != 0:
-	case now.Before(l.NotBefore):
-		return l.NotBefore
-	default:
-		m.askForLock(env.Effects)
+	if !m.Lock.Held || !m.Lock.Watched {
+		return m.askForLock(env.Effects)
 	}
 	return time.Time{}
 }
 
-func (m *Manager) askForLock(effects *op.Effects) {
-	m.Lock.Op = effects.Issue(Owner, "", lockTimeout, &world.DelayShutdown{AtLeast: m.Total()})
+// askForLock asks for the lock and a connection when that is due, and returns when it will be.
+func (m *Manager) askForLock(effects *op.Effects) time.Time {
+	r := &m.Lock.Delay
+	return r.plan(effects, &world.DelayShutdown{AtLeast: m.Total()})
 }
 
-// planShutdown ends the groups in their order, and then permits the shutdown.
+// plan issues the request when it is due, and returns when it will be.
+func (r *Request) plan(effects *op.Effects, body any) time.Time {
+	switch {
+	case r.Op != 0:
+	case effects.Now().Before(r.NotBefore):
+		return r.NotBefore
+	default:
+		r.Op = effects.Issue(Owner, "", lockTimeout, body)
+	}
+	return time.Time{}
+}
+
+// planShutdown ends the groups in their order, and then permits the shutdown. It asks logind again
+// while a cancellation would not be heard, and long after the lock was released.
 func (m *Manager) planShutdown(env *Env) time.Time {
+	wake := m.planGroups(env)
+	if m.Now.Released || !m.Lock.Watched {
+		wake = timer.Soonest(wake, m.askForLock(env.Effects))
+	}
+	return wake
+}
+
+func (m *Manager) planGroups(env *Env) time.Time {
 	s, now := m.Now, env.Effects.Now()
 	if limit := s.KnownAt.Add(listBound); !env.Listed && !s.HasReached(0) && now.Before(limit) {
 		return limit
@@ -215,17 +244,10 @@ func (m *Manager) planShutdown(env *Env) time.Time {
 		return deadline
 	}
 	m.File.finish(env.Effects)
-	l := &m.Lock
-	switch {
-	case l.Op != 0:
-	case now.Before(l.NotBefore):
-		return l.NotBefore
-	case s.Released: // for long: a cancellation may have been missed
-		m.askForLock(env.Effects)
-	default:
-		l.Op = env.Effects.Issue(Owner, "", lockTimeout, &world.PermitShutdown{})
+	if s.Released {
+		return time.Time{}
 	}
-	return time.Time{}
+	return m.Lock.Permit.plan(env.Effects, &world.PermitShutdown{})
 }
 
 func add(set *map[string]bool, uids []string) {
@@ -271,11 +293,11 @@ func (m *Manager) HandleAnnouncement(ev *world.MachineShutdown, effects *op.Effe
 	case !m.Enabled():
 		return false
 	case ev.Cancelled:
+		m.Lock.CancelledAt = effects.Now()
 		if m.Now == nil {
 			return false
 		}
-		m.Now, m.Lock.NotBefore = nil, time.Time{}
-		m.File.finish(effects)
+		m.cancel(effects)
 	case m.Now != nil: // a second signal
 		return false
 	default:
@@ -284,9 +306,16 @@ func (m *Manager) HandleAnnouncement(ev *world.MachineShutdown, effects *op.Effe
 	return true
 }
 
+func (m *Manager) cancel(effects *op.Effects) {
+	m.Now, m.Lock.Delay.NotBefore = nil, time.Time{}
+	m.File.finish(effects)
+}
+
 func (m *Manager) start(effects *op.Effects) {
 	m.Now = &Shutdown{StartedAt: effects.Now(), KnownAt: effects.Now()}
-	m.Lock.Answered, m.Lock.NotBefore, m.Lock.Failures = true, time.Time{}, 0
+	l := &m.Lock
+	l.Answered, l.Delay.Failures, l.Delay.NotBefore = true, 0, time.Time{}
+	l.Permit.Failures, l.Permit.NotBefore = 0, time.Time{}
 	if m.File.isUnfinished() { // an earlier agent has started it
 		if past := effects.Date().Sub(m.File.Content.StartTime); past > 0 && past < m.Total() {
 			m.Now.StartedAt = m.Now.StartedAt.Add(-past)
@@ -298,48 +327,27 @@ func (m *Manager) start(effects *op.Effects) {
 
 // HandleUnwatched handles the loss of the connection on which shutdowns are announced.
 func (m *Manager) HandleUnwatched(ev *world.ShutdownUnwatched, effects *op.Effects) {
-	m.Lock.Held, m.Lock.NotBefore = false, effects.Now().Add(backoffInitial)
+	l, now := &m.Lock, effects.Now()
+	l.Watched, l.LostAt, l.Delay.NotBefore = false, now, now.Add(backoffInitial)
 	effects.Log(world.LevelWarning,
 		"shutdowns of the machine are not announced any more: trying again", "err", ev.Reason)
 }
 
-// HandleCompletion handles the completion of an operation. It reports whether the machine turns out
-// to shut down.
+// HandleCompletion handles the completion of an operation. It reports whether it turns out that the
+// machine shuts down, or that it does not any more.
 func (m *Manager) HandleCompletion(r op.Record, ev world.Event, effects *op.Effects) bool {
 	l := &m.Lock
 	switch r.Call {
 	case "DelayShutdown":
-		l.Op = 0
-		answer, ok := ev.Body.(*world.ShutdownDelayed)
-		switch {
-		case ev.Err == nil && ok:
-			l.Held, l.Answered, l.Failures = true, true, 0
-			if answer.Max < m.Total() {
-				effects.Log(world.LevelError, "the machine waits shorter for a shutdown than the pods "+
-					"may take", "inhibitDelayMax", answer.Max.String(), "gracePeriod", m.Total().String(),
-					"problem", answer.Problem)
-			}
-			if m.Now != nil && m.Now.Released { // logind refuses while the machine shuts down
-				m.Now = nil
-				return true
-			}
-		case ev.Err.Has(world.KindConflict) && m.Now == nil:
-			m.start(effects)
-			return true
-		case ev.Err.Has(world.KindConflict):
-			l.NotBefore = ev.Time.Add(recheckDelay)
-		default:
-			m.recordFailure(ev, effects)
-		}
+		l.Delay.Op = 0
+		return m.handleDelay(r, ev, effects)
 	case "PermitShutdown":
-		l.Op = 0
-		if ev.Err != nil {
-			m.recordFailure(ev, effects)
-			break
-		}
-		l.Held, l.NotBefore = false, time.Time{} // also if the shutdown was cancelled meanwhile
-		if m.Now != nil {
-			m.Now.Released, l.NotBefore = true, ev.Time.Add(recheckDelay)
+		l.Permit.Op, l.Held = 0, false // if the outcome is unknown, the lock is taken again
+		switch {
+		case ev.Err != nil:
+			l.Permit.fail(ev, effects, "Unable to release the lock that delays the shutdown")
+		case m.Now != nil: // it was not cancelled meanwhile
+			m.Now.Released, l.Delay.NotBefore = true, ev.Time.Add(recheckDelay)
 		}
 	default:
 		m.File.handleCompletion(r, ev, effects)
@@ -347,16 +355,49 @@ func (m *Manager) HandleCompletion(r op.Record, ev world.Event, effects *op.Effe
 	return false
 }
 
-func (m *Manager) recordFailure(ev world.Event, effects *op.Effects) {
+func (m *Manager) handleDelay(r op.Record, ev world.Event, effects *op.Effects) bool {
 	l := &m.Lock
-	l.Failures++
-	l.NotBefore = ev.Time.Add(timer.Backoff(l.Failures, backoffInitial, backoffMax))
-	if l.Failures == 1 {
-		effects.Log(world.LevelError, "Unable to watch the node for shutdown events", "err",
-			ev.Err.Error())
+	answer, ok := ev.Body.(*world.ShutdownDelayed)
+	isUnderWay := ev.Err.Has(world.KindConflict) // logind gives no lock away then
+	if !isUnderWay && (ev.Err != nil || !ok) {
+		l.Delay.fail(ev, effects, "Unable to watch the node for shutdown events")
+		if l.Delay.Failures >= answersMax {
+			l.Answered = true // pods do not wait for a logind that never answers
+		}
+		return false
 	}
-	if l.Failures >= answersMax {
-		l.Answered = true // pods do not wait for a logind that never answers
+	l.Answered, l.Watched, l.Delay.Failures = true, l.LostAt.Before(r.IssuedAt), 0
+	if isUnderWay {
+		switch {
+		case m.Now != nil && l.Watched:
+			l.Delay.NotBefore = ev.Time.Add(recheckDelay)
+		case m.Now != nil:
+		case !l.CancelledAt.Before(r.IssuedAt): // the answer was overtaken
+		default:
+			m.start(effects)
+			return true
+		}
+		return false
+	}
+	l.Held = true
+	if answer.Max < m.Total() {
+		effects.Log(world.LevelError, "the machine waits shorter for a shutdown than the pods may take",
+			"inhibitDelayMax", answer.Max.String(), "gracePeriod", m.Total().String(),
+			"problem", answer.Problem)
+	}
+	if m.Now != nil && r.IssuedAt.After(m.Now.KnownAt) { // a cancellation was not heard
+		m.cancel(effects)
+		return true
+	}
+	return false
+}
+
+// fail records a failure. The first one in a row is logged.
+func (r *Request) fail(ev world.Event, effects *op.Effects, message string) {
+	r.Failures++
+	r.NotBefore = ev.Time.Add(timer.Backoff(r.Failures, backoffInitial, backoffMax))
+	if r.Failures == 1 {
+		effects.Log(world.LevelError, message, "err", ev.Err.Error())
 	}
 }
 

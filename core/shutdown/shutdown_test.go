@@ -28,6 +28,7 @@ type harness struct {
 	ended       []int      // groups that were ended
 	reported    bool
 	unlisted    bool
+	issuedAt    map[string]time.Time // the newest request, by call
 }
 
 func newHarness(t *testing.T) *harness {
@@ -35,7 +36,7 @@ func newHarness(t *testing.T) *harness {
 		ShutdownGracePeriod:             metav1.Duration{Duration: 30 * time.Second},
 		ShutdownGracePeriodCriticalPods: metav1.Duration{Duration: 10 * time.Second},
 	}
-	return &harness{t: t, m: New(c, "/f"), now: t0, reported: true,
+	return &harness{t: t, m: New(c, "/f"), now: t0, reported: true, issuedAt: map[string]time.Time{},
 		pods: [][]string{{"a", "b"}, {"c"}}, endedBefore: make([][]string, 2)}
 }
 
@@ -51,8 +52,9 @@ func (h *harness) plan() (calls string, wake int) {
 		}})
 	var names []string
 	for _, eff := range h.effects.List() {
-		if world.CallName(eff.Body) != "Log" {
-			names = append(names, world.CallName(eff.Body))
+		if call := world.CallName(eff.Body); call != "Log" {
+			names = append(names, call)
+			h.issuedAt[call] = h.now
 		}
 	}
 	if !at.IsZero() {
@@ -76,7 +78,8 @@ func (h *harness) complete(call string, body any, kind world.ErrorKind) bool {
 	if kind != "" {
 		ev.Body, ev.Err = nil, world.Errorf(kind, call, "failed")
 	}
-	return h.m.HandleCompletion(op.Record{Owner: Owner, Call: call}, ev, &h.effects)
+	r := op.Record{Owner: Owner, Call: call, IssuedAt: h.issuedAt[call]}
+	return h.m.HandleCompletion(r, ev, &h.effects)
 }
 
 func (h *harness) announce(cancelled bool) bool {
@@ -249,6 +252,11 @@ func TestRestartInTheMiddle(t *testing.T) {
 	}
 }
 
+func (h *harness) loseConnection() {
+	h.effects.Reset(&h.table, h.now)
+	h.m.HandleUnwatched(&world.ShutdownUnwatched{Reason: "gone"}, &h.effects)
+}
+
 // A lost connection is made again; a damaged state file counts as empty.
 func TestLostConnection(t *testing.T) {
 	h := newHarness(t)
@@ -257,8 +265,7 @@ func TestLostConnection(t *testing.T) {
 	if h.m.Undecided() || h.m.UnderWay() || !h.m.Lock.Held {
 		t.Errorf("%+v", h.m)
 	}
-	h.effects.Reset(&h.table, h.now)
-	h.m.HandleUnwatched(&world.ShutdownUnwatched{Reason: "gone"}, &h.effects)
+	h.loseConnection()
 	h.expect("", 1)
 	h.wait(1)
 	h.expect("DelayShutdown", 0)
@@ -308,4 +315,82 @@ func TestMissedCancellation(t *testing.T) {
 		h.m.UnderWay() || !h.m.Lock.Held {
 		t.Errorf("the machine stays up: %+v", h.m)
 	}
+}
+
+// A connection that is lost in the middle of a shutdown is made again while the pods end, and does
+// not delay the release of the lock; one that is lost before the answer arrives does not count.
+func TestLostConnectionInTheMiddle(t *testing.T) {
+	h := newHarness(t)
+	h.boot("")
+	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	h.announce(false)
+	h.expect("WriteFile", 20)
+	h.complete("WriteFile", &world.Done{}, "")
+	h.wait(5)
+	h.loseConnection()
+	h.expect("", 6)
+	h.wait(1)
+	h.expect("DelayShutdown", 20)
+	h.wait(1)
+	h.loseConnection() // the new one
+	if h.complete("DelayShutdown", nil, world.KindConflict) || h.m.Lock.Watched {
+		t.Errorf("%+v", h.m.Lock)
+	}
+	h.expect("", 8)
+	h.wait(1)
+	h.expect("DelayShutdown", 20)
+	if h.complete("DelayShutdown", nil, world.KindConflict) || !h.m.Lock.Watched || !h.m.Lock.Held {
+		t.Errorf("%+v", h.m.Lock)
+	}
+	h.expect("", 20)
+	h.loseConnection()
+	h.wait(1)
+	h.expect("DelayShutdown", 20)
+	h.complete("DelayShutdown", nil, world.KindUnavailable)
+	for _, uid := range []string{"a", "b"} {
+		h.m.PodEnded(uid)
+	}
+	h.pods[1] = nil
+	h.expect("WriteFile", 10)
+	h.complete("WriteFile", &world.Done{}, "")
+	h.expect("PermitShutdown", 10)
+	h.wait(1)
+	h.expect("DelayShutdown", 0)
+	if !h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "") || h.m.UnderWay() {
+		t.Errorf("logind gives a lock away, so nothing is under way: %+v", h.m)
+	}
+}
+
+// The answer that a shutdown is under way does not count if its cancellation has overtaken it; a
+// lock that was given before a shutdown does not end it, even if the answer comes later.
+func TestOvertakenAnswer(t *testing.T) {
+	h := newHarness(t)
+	h.boot("")
+	h.wait(1)
+	h.announce(true)
+	if h.complete("DelayShutdown", nil, world.KindConflict) || h.m.UnderWay() {
+		t.Errorf("a cancelled shutdown is under way: %+v", h.m.Now)
+	}
+	h.expect("DelayShutdown", 0)
+	h.announce(false)
+	if h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "") || !h.m.UnderWay() {
+		t.Errorf("the answer to an earlier request ends the shutdown: %+v", h.m)
+	}
+}
+
+// If it is not known whether the lock was released, it is taken again after a cancellation.
+func TestUnknownRelease(t *testing.T) {
+	h := newHarness(t)
+	h.boot("")
+	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	h.announce(false)
+	h.expect("WriteFile", 20)
+	h.complete("WriteFile", &world.Done{}, "")
+	h.wait(30)
+	h.pods[1] = nil
+	h.expect("WriteFile PermitShutdown", 0)
+	h.complete("PermitShutdown", nil, world.KindTimeout)
+	h.announce(true)
+	h.complete("WriteFile", &world.Done{}, "")
+	h.expect("DelayShutdown", 0)
 }

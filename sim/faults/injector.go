@@ -164,6 +164,8 @@ func (w *window) applies(call string) bool {
 		return call == "GetEvents"
 	case plan.FaultNetworkNotReady:
 		return call == "RunPodSandbox" // which the runtime refuses
+	case plan.FaultStaleStats:
+		return call == "ListPodSandboxStats"
 	case plan.FaultRuntimeNotReady, plan.FaultPathHangs:
 		return false
 	case plan.FaultAgentStalls:

@@ -109,7 +109,7 @@ var placesOfShutdowns = []place{
 			return w.anyPod((*pod).isEnding)
 		}},
 	{"shutdown-while-evicting", "A shutdown is announced while a pod runs that was evicted.",
-		rare, trigger(truth.ShutdownAnnounced), func(w *Watcher, _ *moment) bool {
+		common, trigger(truth.ShutdownAnnounced), func(w *Watcher, _ *moment) bool {
 			return w.anyPod(func(p *pod) bool { return p.evicted && p.any(isRunning) })
 		}},
 	{"shutdown-while-agent-down", "A shutdown is announced while the agent is down.",

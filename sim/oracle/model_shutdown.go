@@ -37,6 +37,8 @@ type machineShutdown struct {
 	// missed says that the agent may not have heard of something: nothing was announced to it.
 	missed  bool
 	endedAt time.Time // when it was cancelled, or the machine went down
+	// delayedToEnd says that the agent had not let the machine go down before.
+	delayedToEnd bool
 
 	// startsAt is the earliest time at which each group that has been reached may begin to end.
 	startsAt  []time.Time
@@ -59,7 +61,7 @@ func (m *model) applyShutdown(f *truth.Fact) {
 			missed: f.Cause == truth.CauseUnwatched}
 		m.reachGroup(f.Time)
 	case truth.ShutdownCancelled:
-		s.underWay, s.endedAt = false, f.Time
+		s.underWay, s.endedAt, s.delayedToEnd = false, f.Time, s.lockHeld
 		s.missed = s.missed || f.Cause == truth.CauseUnwatched
 		m.endShutdown()
 	case truth.PowerLost:
@@ -140,8 +142,11 @@ func (p *pod) shutdownGroup() int {
 const (
 	// shutdownOverBound is how long it may take to hear that the machine stays up.
 	shutdownOverBound = 15 * time.Second
-	// shutdownMissedBound is how much longer it takes if that was not announced to it: it asks a
-	// minute after it has let the machine go down.
+	// shutdownUnheardBound is how much longer it takes if that was not announced to it, and it still
+	// delays the shutdown: it asks as soon as the bus is back, which is down for 20 s at most.
+	shutdownUnheardBound = 40 * time.Second
+	// shutdownMissedBound is how much longer it takes if it has let the machine go down: it asks a
+	// minute later, and again after failures.
 	shutdownMissedBound = 3 * time.Minute
 )
 
@@ -153,9 +158,11 @@ func (m *model) shutdownEffectUntil() time.Time {
 		return m.now.Add(time.Hour)
 	case s.endedAt.IsZero():
 		return time.Time{}
-	case s.missed || m.faultPossible("DelayShutdown", s.since, m.now) ||
-		m.faultPossible("PermitShutdown", s.since, m.now):
+	case m.anyFaultPossible(s.since, m.now, "DelayShutdown", "PermitShutdown"),
+		s.missed && !s.delayedToEnd:
 		return s.endedAt.Add(m.opts.Shutdown.total() + shutdownMissedBound)
+	case s.missed:
+		return s.endedAt.Add(shutdownOverBound + shutdownUnheardBound)
 	}
 	return s.endedAt.Add(shutdownOverBound)
 }

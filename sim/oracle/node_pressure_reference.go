@@ -107,6 +107,10 @@ type pressureModel struct {
 	asked   map[world.OpID]askedUsage // observations in flight
 	samples map[string]*nodeSample    // the newest of the node, by source
 	usage   *usageSample              // the newest of the pods
+	// usageStamp is that of the newest statistics of pods, by the runtime's clock; usageTries is how
+	// often the agent has asked for some since the last that were newer than those before.
+	usageStamp int64
+	usageTries int
 	trees   *usageSample              // the newest of their files
 	states  []thresholdState          // of each threshold
 	lastMet map[v1.NodeConditionType]time.Time
@@ -186,7 +190,7 @@ func newPressureModel(settings *Pressure) pressureModel {
 // restart forgets what an agent has learned.
 func (n *pressureModel) restart(thresholds int) {
 	n.asked, n.samples = map[world.OpID]askedUsage{}, map[string]*nodeSample{}
-	n.usage, n.trees = nil, nil
+	n.usage, n.trees, n.usageStamp, n.usageTries = nil, nil, 0, 0
 	n.states, n.victim = make([]thresholdState, thresholds), nil
 	n.victimDeadline = time.Time{}
 }
@@ -229,6 +233,7 @@ func (s *Set) UsageAsked(now time.Time, eff *world.Effect) {
 	case *world.MeasureTrees:
 		asked.paths = body.Paths
 	case *runtimeapi.ListPodSandboxStatsRequest:
+		s.model.pressure.usageTries++
 	default:
 		return
 	}
@@ -267,6 +272,15 @@ func (s *Set) UsageAnswered(now time.Time, ev *world.Event) {
 			n.trees.addTree(uidOfTree(asked.paths[i], s.model.opts.PodsDir), tree)
 		}
 	case *runtimeapi.ListPodSandboxStatsResponse:
+		stamp := int64(0)
+		for _, stats := range body.Stats {
+			stamp = max(stamp, stats.Linux.Memory.Timestamp)
+		}
+		before := n.usageStamp
+		if n.usageStamp = stamp; stamp != 0 && stamp <= before {
+			return // it is known already, and may be wrong by now
+		}
+		n.usageTries = 0
 		n.usage = &usageSample{askedAt: asked.at, pods: map[string]podUsage{}}
 		for _, stats := range body.Stats {
 			uid := stats.Attributes.Metadata.Uid

@@ -60,6 +60,7 @@ const (
 
 	FaultNetworkNotReady FaultClass = "network-not-ready" // as the runtime's status reports
 	FaultRuntimeNotReady FaultClass = "runtime-not-ready" // as the runtime's status reports
+	FaultStaleStats      FaultClass = "stale-stats"       // the runtime's statistics of pods go back
 
 	FaultEventsLost   FaultClass = "events-lost"   // events of the runtime are lost
 	FaultEventsLate   FaultClass = "events-late"   // they are late, and later ones overtake them
@@ -81,7 +82,7 @@ var faultClasses = append([]FaultClass{
 	FaultLatency, FaultSlowPort, FaultErrorBefore, FaultErrorAfter, FaultResponseLost,
 	FaultFileEvents, FaultDiskFull, FaultEventsLost, FaultEventsLate, FaultEventsTwice,
 	FaultStreamBroken, FaultNetworkNotReady, FaultRuntimeNotReady, FaultPathHangs,
-	FaultAgentStalls,
+	FaultAgentStalls, FaultStaleStats,
 }, apiFaultClasses...)
 
 var apiFaultClasses = []FaultClass{

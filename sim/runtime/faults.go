@@ -66,6 +66,9 @@ func (r *Runtime) Reboot() {
 	r.clearEvents()
 }
 
+// SetStaleStats sets whether the runtime answers with statistics of pods from before the last ones.
+func (r *Runtime) SetStaleStats(areStale bool) { r.statsStale = areStale }
+
 // SetReady sets whether the runtime reports RuntimeReady.
 func (r *Runtime) SetReady(isReady bool) { r.unready = !isReady }
 

@@ -87,7 +87,9 @@ type Runtime struct {
 	images         map[string]*image
 	networkDown    bool
 	unready        bool
-	skew           time.Duration // error of the runtime's clock
+	statsStale     bool
+	statsBefore    [2]*runtimeapi.ListPodSandboxStatsResponse // the last two, the older one first
+	skew           time.Duration                              // error of the runtime's clock
 	events         eventQueue
 
 	// The responses to unfiltered lists, nil after a change.
@@ -163,7 +165,7 @@ func (r *Runtime) serve(call *wire.Call) {
 	case *runtimeapi.ContainerStatsRequest:
 		call.Execute(func() { r.containerStats(call, req) })
 	case *runtimeapi.ListPodSandboxStatsRequest:
-		call.Execute(func() { call.Reply(r.listSandboxStats()) })
+		call.Execute(func() { call.Reply(r.sandboxStats()) })
 	case *runtimeapi.ReopenContainerLogRequest:
 		call.Execute(func() { r.reopenLog(call, req) })
 	case *runtimeapi.ExecSyncRequest:

@@ -79,6 +79,17 @@ func (r *Runtime) KillForMemory(capacity int64) string {
 	return worst.config.GetMetadata().GetName()
 }
 
+// sandboxStats answers ListPodSandboxStats. If its statistics are stale, they are those of before
+// the last answer.
+func (r *Runtime) sandboxStats() *runtimeapi.ListPodSandboxStatsResponse {
+	if r.statsStale && r.statsBefore[0] != nil {
+		return r.statsBefore[0]
+	}
+	now := r.listSandboxStats()
+	r.statsBefore[0], r.statsBefore[1] = r.statsBefore[1], now
+	return now
+}
+
 // listSandboxStats returns what the pods of ready sandboxes use, as containerd does.
 func (r *Runtime) listSandboxStats() *runtimeapi.ListPodSandboxStatsResponse {
 	response := &runtimeapi.ListPodSandboxStatsResponse{}
