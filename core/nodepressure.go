@@ -30,7 +30,8 @@ func (a *Agent) evictionEnv() *eviction.Env {
 			a.queue.enqueue(imagegc.Owner)
 		},
 		AreImagesRemoved: s.ImageGC.HasRemovedUnused,
-		Candidates:       a.evictionCandidates, UnknownUntil: a.evictionsUnknownUntil, Evict: a.evict,
+		Candidates:       a.evictionCandidates, Evict: a.evict,
+		Listed: a.hasListedEverything() && len(s.PendingAPIPods) == 0, LacksRecords: a.lacksRecords,
 		RecordAge: func(signal eviction.Signal, age time.Duration) {
 			s.Metrics.EvictionStatsAge.Observe(string(signal), evictionStatsAgeBounds, age)
 		}}
@@ -40,14 +41,15 @@ func (a *Agent) evictionEnv() *eviction.Env {
 	return env
 }
 
-// evictionCandidates returns the pods that could be evicted. A static or critical pod is never
-// evicted (upstream #40573), and the end of a pod of which nothing runs would free nothing.
-func (a *Agent) evictionCandidates() []eviction.Candidate {
+// evictionCandidates returns the pods that could be evicted, for a file system or for something
+// else. A static or critical pod is never evicted (upstream #40573).
+func (a *Agent) evictionCandidates(forDisk bool) []eviction.Candidate {
 	var all []eviction.Candidate
 	for _, uid := range a.podUIDs {
 		p := a.state.Pods[uid]
-		if p.CanBeEvicted() {
+		if p.CanBeEvicted(forDisk) {
 			all = append(all, eviction.Candidate{UID: uid, Pod: p.Spec,
+				Idle:    !p.HasLiveContainers(),
 				LogDir:  a.state.Node.PodLogDir(p.Namespace, p.Name, uid),
 				Volumes: a.state.Node.PodsDir + "/" + uid + "/volumes"})
 		}
@@ -55,39 +57,22 @@ func (a *Agent) evictionCandidates() []eviction.Candidate {
 	return all
 }
 
-// recordsMax is how long an agent that was started waits for the records of pods, on a disk that
-// may hang, before it evicts one.
-const recordsMax = 10 * time.Second
-
-// evictionsUnknownUntil returns until when an eviction waits, as the record of a pod may say that
-// an earlier agent has evicted it; zero: all are known.
-func (a *Agent) evictionsUnknownUntil() time.Time {
-	s := &a.state
-	until := s.BootedAt.Add(recordsMax)
-	if !s.Now.Before(until) {
-		return time.Time{}
-	}
-	isUnknown := func(uid string) bool {
-		p := s.Pods[uid]
+// lacksRecords reports whether the record of a pod of which something runs was not read yet.
+func (a *Agent) lacksRecords() bool {
+	return slices.ContainsFunc(a.podUIDs, func(uid string) bool {
+		p := a.state.Pods[uid]
 		return p.HasLiveContainers() && !p.Record.Loaded
-	}
-	if !s.Relist.AsOf.IsZero() && !slices.ContainsFunc(a.podUIDs, isUnknown) {
-		return time.Time{}
-	}
-	return until
+	})
 }
 
 // noteRecord is called after a pod was planned: its record may have said that an earlier agent has
 // evicted it, and an eviction may wait for it.
 func (a *Agent) noteRecord(p *pod.Pod) {
-	s := &a.state
-	if !p.Record.Loaded || !s.Now.Before(s.BootedAt.Add(recordsMax)) {
-		return
+	m := &a.state.Eviction
+	if end := &p.Termination; p.Stage == pod.Terminating && end.UnderPressure && p.Record.Loaded {
+		m.AdoptVictim(p.UID, end.Since.Add(end.Grace), a.state.Now)
 	}
-	if end := &p.Termination; p.Stage == pod.Terminating && end.UnderPressure {
-		s.Eviction.AdoptVictim(p.UID, end.Since.Add(end.Grace), s.Now)
-	}
-	if s.Eviction.Attempt != nil {
+	if m.Waits {
 		a.queue.enqueue(eviction.Owner)
 	}
 }

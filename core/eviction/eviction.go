@@ -46,7 +46,11 @@ const (
 	reclaimMax    = 30 * time.Second
 	containersMax = 10 * time.Second
 	reclaimValid  = 20 * time.Second
-	// usageFailuresMax is after how many failures in a row to observe the pods they are ranked
+	// treesTimeout is that of a measurement of all trees.
+	treesTimeout = 30 * time.Second
+	// recordsMax is how long an attempt waits for the records of pods, after all pods are known.
+	recordsMax = 10 * time.Second
+	// usageFailuresMax is after how many failures to observe the pods for a victim they are ranked
 	// without: a node that runs out of memory cannot wait for its runtime.
 	usageFailuresMax = 3
 )
@@ -88,8 +92,12 @@ type Manager struct {
 	Decided bool `json:"decided,omitempty"`
 	Adopted bool `json:"adopted,omitempty"` // see Adopt
 
-	Attempt       *Attempt `json:"attempt,omitempty"`
-	UsageFailures int      `json:"usageFailures,omitempty"` // to observe the pods, in a row
+	// ListedAt is when all pods were known. Waits is set if an attempt could not be started, as an
+	// earlier agent may have evicted a pod.
+	ListedAt      time.Time `json:"listedAt"`
+	Waits         bool      `json:"waits,omitempty"`
+	Attempt       *Attempt  `json:"attempt,omitempty"`
+	UsageFailures int       `json:"usageFailures,omitempty"` // to observe the pods, for this victim
 	// UsageStamp is that of the newest statistics of the pods, by the runtime's clock.
 	UsageStamp int64   `json:"usageStamp,omitempty"`
 	Victim     *Victim `json:"victim,omitempty"`
@@ -167,28 +175,29 @@ type Env struct {
 	// after a request of a time.
 	RemoveImages     func()
 	AreImagesRemoved func(since time.Time) bool
-	Candidates       func() []Candidate
-	// UnknownUntil returns until when the record of a pod may still say that it was evicted by an
-	// earlier agent; zero: all are known.
-	UnknownUntil func() time.Time
+	// Candidates returns the pods that could be evicted, for a file system or for something else.
+	Candidates func(forDisk bool) []Candidate
+	// Listed is set if all pods are known, and LacksRecords reports whether one of them has a record
+	// that was not read yet: it may say that an earlier agent has evicted the pod.
+	Listed       bool
+	LacksRecords func() bool
 	Evict        func(c Candidate, e Eviction)
 	RecordAge    func(s Signal, age time.Duration) // of the observation behind a decision
 }
 
-// Candidate is a pod that could be evicted. Something of it runs.
+// Candidate is a pod that could be evicted.
 type Candidate struct {
 	UID             string
 	Pod             *v1.Pod
+	Idle            bool   // no container of it runs
 	LogDir, Volumes string // directories of the pod's logs and volumes
 }
 
 // Plan takes the next step, and returns when to plan again.
 func (m *Manager) Plan(env *Env) time.Time {
 	now := env.Effects.Now()
-	if m.Attempt != nil {
-		if until := env.UnknownUntil(); now.Before(until) {
-			return until
-		}
+	if m.ListedAt.IsZero() && env.Listed {
+		m.ListedAt = now
 	}
 	if len(m.Thresholds) == 0 || m.Attempt != nil && !m.planAttempt(env) {
 		return time.Time{}
@@ -199,13 +208,48 @@ func (m *Manager) Plan(env *Env) time.Time {
 		}
 		m.endVictim(now)
 	}
-	wake := m.planReclaim(env)
+	wake := timer.Soonest(m.planReclaim(env), m.planWait(env))
 	for i := range m.Sources {
 		if i == sourceNode || m.ReclaimSince.IsZero() {
 			wake = timer.Soonest(wake, m.planSource(i, env))
 		}
 	}
 	return wake
+}
+
+// planWait has the node observed again once it is known which pods were evicted before: much may
+// have been freed since the observation that asked for an eviction.
+func (m *Manager) planWait(env *Env) time.Time {
+	if !m.Waits {
+		return time.Time{}
+	}
+	now := env.Effects.Now()
+	if until := m.unknownUntil(env); now.Before(until) {
+		return until
+	}
+	m.Waits = false
+	m.observeAgain(now)
+	return time.Time{}
+}
+
+// unknownUntil returns until when an attempt waits to know which pods an earlier agent has evicted.
+// It does not wait for a disk that hangs.
+func (m *Manager) unknownUntil(env *Env) time.Time {
+	switch {
+	case m.ListedAt.IsZero():
+		return env.Effects.Now().Add(recordsMax)
+	case env.LacksRecords():
+		return m.ListedAt.Add(recordsMax)
+	}
+	return time.Time{}
+}
+
+// observeAgain has everything observed again before another victim is chosen.
+func (m *Manager) observeAgain(now time.Time) {
+	m.NotBefore = now
+	for i := range m.Sources {
+		m.Sources[i].NextAt = now
+	}
 }
 
 // planReclaim goes on with the removal of containers and images, and returns when it has taken long
@@ -236,10 +280,8 @@ func (m *Manager) planReclaim(env *Env) time.Time {
 	if what.Images {
 		m.ImagesReclaimedAt = now
 	}
-	m.ReclaimSince, m.ImagesSince, m.Reclaiming, m.NotBefore = time.Time{}, time.Time{}, Reclaim{}, now
-	for i := range m.Sources {
-		m.Sources[i].NextAt = now
-	}
+	m.ReclaimSince, m.ImagesSince, m.Reclaiming = time.Time{}, time.Time{}, Reclaim{}
+	m.observeAgain(now)
 	return time.Time{}
 }
 
@@ -310,7 +352,8 @@ func (m *Manager) planAttempt(env *Env) bool {
 	}
 	m.Attempt = nil
 	t := &m.Thresholds[a.Threshold]
-	first, found := m.first(a, env.Candidates(), t.Signal)
+	isForDisk := t.Signal.condition() == v1.NodeDiskPressure
+	first, found := m.first(a, env.Candidates(isForDisk), t.Signal)
 	if !found {
 		env.Effects.Log(world.LevelError, "eviction thresholds have been met, but no pods are active to "+
 			"evict", "signal", string(t.Signal))
@@ -324,8 +367,9 @@ func (m *Manager) planAttempt(env *Env) bool {
 	}
 	e := m.eviction(t, first, a.Usage[first.UID])
 	env.Evict(first, e)
+	m.UsageFailures = 0
 	m.Victim = &Victim{UID: first.UID, Deadline: env.Effects.Now().Add(e.Grace + cleanupMax),
-		HoldsDisk: t.Signal.condition() == v1.NodeDiskPressure}
+		HoldsDisk: isForDisk}
 	return true
 }
 
@@ -351,6 +395,9 @@ func (m *Manager) PodEnded(uid string, now time.Time) bool {
 // AdoptVictim takes over a victim of an earlier agent, whose grace period was to end at a time: no
 // other pod is evicted before it has ended, and has given back what it was evicted for.
 func (m *Manager) AdoptVictim(uid string, graceEnds, now time.Time) {
+	if most := now.Add(max(m.GraceMax, immediateGrace)); graceEnds.After(most) {
+		graceEnds = most
+	}
 	deadline := graceEnds.Add(cleanupMax)
 	if m.Victim == nil && now.Before(deadline) {
 		m.Victim = &Victim{UID: uid, Deadline: deadline, HoldsDisk: true}
@@ -358,10 +405,8 @@ func (m *Manager) AdoptVictim(uid string, graceEnds, now time.Time) {
 }
 
 func (m *Manager) endVictim(now time.Time) {
-	m.Victim, m.NotBefore, m.VictimEndedAt = nil, now, now
-	for i := range m.Sources {
-		m.Sources[i].NextAt = now
-	}
+	m.Victim, m.VictimEndedAt = nil, now
+	m.observeAgain(now)
 }
 
 // Adopt takes over the conditions of the Node that an earlier agent has left true: they end after a

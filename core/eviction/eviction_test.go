@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +37,10 @@ type harness struct {
 	reclaimed   bool // they are done
 
 	podsMemoryMax int64
-	unknownUntil  time.Time
+	unlisted      bool // not all pods are known
+	lacksRecords  bool
+	failsTrees    bool  // measurements of trees fail
+	failures      int   // of requests
 	statsStamp    int64 // of the runtime's statistics
 }
 
@@ -58,8 +62,8 @@ func (h *harness) addPod(uid string, priority int32, requestMiB int64) {
 
 func (h *harness) env() *Env {
 	return &Env{Effects: &h.effects, PodsMemoryMax: h.podsMemoryMax,
-		Candidates:   func() []Candidate { return h.candidates },
-		UnknownUntil: func() time.Time { return h.unknownUntil },
+		Candidates: func(bool) []Candidate { return h.candidates },
+		Listed:     !h.unlisted, LacksRecords: func() bool { return h.lacksRecords },
 		Evict: func(c Candidate, e Eviction) {
 			h.evicted = append(h.evicted, fmt.Sprintf("%s %v %s", c.UID, e.Grace, e.Message))
 		}, RecordAge: func(Signal, time.Duration) {},
@@ -89,6 +93,10 @@ func (h *harness) observeDisks(wait time.Duration, devices, availableMiB int) {
 				answer = &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{
 					FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}}}}
 			case *world.MeasureTrees:
+				if h.failsTrees {
+					h.fail(eff.Op)
+					continue
+				}
 				answer = &world.TreesMeasured{Trees: make([]world.TreeMeasured, len(body.Paths))}
 			default:
 				answer = statsOf(nil)
@@ -166,6 +174,12 @@ func (h *harness) plan() []world.Effect {
 func (h *harness) observe(availableMiB int64, usageMiB map[string]int64) {
 	h.t.Helper()
 	h.now = h.now.Add(period)
+	h.observeNow(availableMiB, usageMiB)
+}
+
+// observeNow is observe without the time until the next observation.
+func (h *harness) observeNow(availableMiB int64, usageMiB map[string]int64) {
+	h.t.Helper()
 	for range 3 {
 		for _, eff := range h.plan() {
 			var answer any = &world.NodeMeasured{MemoryBytes: 1000 * mib,
@@ -276,37 +290,54 @@ func TestSoftThreshold(t *testing.T) {
 }
 
 // An agent that was started evicts no pod until it knows which of them an earlier agent has
-// evicted, and then waits for the end of such a pod first.
+// evicted, and has then observed the node again. It does not wait for a disk that hangs.
+func TestRecordsAreAwaited(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"memory.available": "25%"}})
+	h.addPod("a", 0, 0)
+	usage := map[string]int64{"a": 100}
+	h.unlisted, h.lacksRecords = true, true
+	for range 3 {
+		h.observe(50, usage)
+	}
+	h.unlisted = false
+	h.plan()
+	h.now = h.now.Add(recordsMax - time.Second)
+	if h.observeNow(50, usage); len(h.evicted) != 0 {
+		t.Errorf("before the records are known: evicted %q", h.evicted)
+	}
+	h.now = h.now.Add(time.Second)
+	if h.observeNow(500, usage); len(h.evicted) != 0 {
+		t.Errorf("for an observation that is old: evicted %q", h.evicted)
+	}
+	if h.observe(50, usage); len(h.evicted) != 1 {
+		t.Errorf("while a disk hangs: evicted %q", h.evicted)
+	}
+}
+
+// While a pod ends that an earlier agent has evicted, no other one is, also if the agent learns of
+// it while it observes the pods.
 func TestVictimOfEarlierAgent(t *testing.T) {
-	for _, adopted := range []bool{false, true} {
-		h := newHarness(t, &kubeletconfig.KubeletConfiguration{
-			EvictionHard: map[string]string{"memory.available": "25%"}})
-		h.addPod("a", 0, 0)
-		usage := map[string]int64{"a": 100}
-		h.unknownUntil = h.now.Add(time.Minute)
-		h.observe(50, usage)
-		h.expect("before the records are known")
-		h.unknownUntil = time.Time{}
-		issued := h.plan()
-		if adopted { // while the pods are observed
-			h.m.AdoptVictim("b", h.now.Add(time.Second), h.now)
-		}
-		h.complete(issued[0].Op, statsOf(usage))
-		h.observe(50, usage)
-		if got := len(h.evicted); got != 1 && !adopted || got != 0 && adopted {
-			t.Errorf("a victim of an earlier agent: %v, evicted %q", adopted, h.evicted)
-		}
-		if !adopted {
-			continue
-		}
-		h.m.PodEnded("b", h.now)
-		if h.observe(50, usage); len(h.evicted) != 1 {
-			t.Errorf("after the end of that victim: evicted %q", h.evicted)
-		}
-		h.m.PodEnded("a", h.now)
-		if h.m.AdoptVictim("c", h.now.Add(-cleanupMax), h.now); h.m.Victim != nil {
-			t.Errorf("a victim that should have ended long ago is waited for")
-		}
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"memory.available": "25%"}})
+	h.addPod("a", 0, 0)
+	usage := map[string]int64{"a": 100}
+	h.now = h.now.Add(period)
+	h.complete(h.plan()[0].Op,
+		&world.NodeMeasured{MemoryBytes: 1000 * mib, WorkingSetBytes: 950 * mib})
+	issued := h.plan()
+	h.m.AdoptVictim("b", h.now.Add(time.Hour), h.now) // to be deleted within an hour
+	h.complete(issued[0].Op, statsOf(usage))
+	if h.observe(50, usage); len(h.evicted) != 0 {
+		t.Errorf("while the earlier victim ends: evicted %q", h.evicted)
+	}
+	h.now = h.now.Add(immediateGrace + cleanupMax - period)
+	if h.observe(50, usage); len(h.evicted) != 1 {
+		t.Errorf("after its time: evicted %q", h.evicted)
+	}
+	h.m.PodEnded("a", h.now)
+	if h.m.AdoptVictim("c", h.now.Add(-cleanupMax), h.now); h.m.Victim != nil {
+		t.Errorf("a victim that should have ended long ago is waited for")
 	}
 }
 
@@ -336,25 +367,56 @@ func TestStaleStatistics(t *testing.T) {
 	}
 }
 
-// Pods that cannot be observed are ranked without their usage in the end.
+// Pods that cannot be observed are ranked without their usage in the end. Once they can be again,
+// they are ranked by it.
 func TestUnobservedPods(t *testing.T) {
 	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
 		EvictionHard: map[string]string{"memory.available": "100Mi"}})
 	h.addPod("a", 3, 0)
 	h.addPod("b", 1, 0)
-	for range usageFailuresMax {
+	for try := range usageFailuresMax {
+		if try > 0 {
+			h.expect("while it may be known")
+		}
 		h.now = h.now.Add(period)
-		h.complete(h.plan()[0].Op, &world.NodeMeasured{MemoryBytes: 1000, WorkingSetBytes: 999})
-		h.effects.Reset(&h.table, h.now)
-		id := h.plan()[0].Op
-		h.effects.Reset(&h.table, h.now)
-		h.table.Complete(id)
-		h.m.HandleCompletion(id, world.Event{Time: h.now, Op: id,
-			Err: world.Errorf(world.KindTimeout, "ListPodSandboxStats", "late")}, h.env())
+		h.complete(h.plan()[0].Op, &world.NodeMeasured{MemoryBytes: 1000 * mib,
+			WorkingSetBytes: 999 * mib})
+		h.fail(h.plan()[0].Op)
 		h.plan()
 	}
-	h.expect("while it may be known")
-	h.observe(1, nil)
-	h.expect("then",
-		"b 1s The node was low on resource: memory. Threshold quantity: 100Mi, available: 1Mi. ")
+	blind := "b 1s The node was low on resource: memory. Threshold quantity: 100Mi, available: 1Mi. "
+	h.expect("then", blind)
+	h.addPod("c", 1, 0)
+	h.candidates = h.candidates[1:]
+	h.candidates[0].UID = "small"
+	h.m.PodEnded("b", h.now)
+	h.observe(1, map[string]int64{"small": 10, "c": 200})
+	if len(h.evicted) != 2 || !strings.HasPrefix(h.evicted[1], "c ") {
+		t.Errorf("with statistics again: evicted %q, want c", h.evicted)
+	}
+}
+
+func (h *harness) fail(id world.OpID) {
+	h.failures++
+	h.effects.Reset(&h.table, h.now)
+	h.table.Complete(id)
+	h.m.HandleCompletion(id, world.Event{Time: h.now, Op: id,
+		Err: world.Errorf(world.KindTimeout, "", "late")}, h.env())
+}
+
+// If the trees of the pods cannot be measured, that is tried again, and then the pods are ranked
+// without their usage.
+func TestUnmeasuredTrees(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"nodefs.available": "15%"}})
+	h.addPod("a", 0, 0)
+	h.failsTrees, h.collected, h.reclaimed = true, true, true
+	for range 10 {
+		if h.observeDisks(period, 1, 100); len(h.evicted) > 0 {
+			break
+		}
+	}
+	if len(h.evicted) != 1 || h.failures != usageFailuresMax {
+		t.Errorf("after %d failures: evicted %q", h.failures, h.evicted)
+	}
 }

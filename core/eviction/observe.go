@@ -182,6 +182,9 @@ func (m *Manager) startAttempt(source int, env *Env) {
 		}
 	}
 	if chosen < 0 {
+		if !slices.ContainsFunc(m.Thresholds, func(t Threshold) bool { return t.Starved }) {
+			m.UsageFailures = 0
+		}
 		return
 	}
 	if what := m.neededReclaim(&m.Thresholds[chosen], env.Effects.Now()); what != (Reclaim{}) {
@@ -193,41 +196,51 @@ func (m *Manager) startAttempt(source int, env *Env) {
 		}
 		return
 	}
-	m.Attempt = &Attempt{Threshold: chosen, Answered: m.UsageFailures >= usageFailuresMax}
+	if m.Waits = env.Effects.Now().Before(m.unknownUntil(env)); m.Waits {
+		return
+	}
+	m.Attempt = &Attempt{Threshold: chosen}
 	env.Effects.RecordEvent(env.Node, v1.EventTypeWarning, "EvictionThresholdMet",
 		"Attempting to reclaim %s", m.Thresholds[chosen].Signal.resource())
 }
 
 // handleUsage handles the observation of the pods. After a failure the next observation of the node
 // starts another attempt. Statistics that the runtime has answered before, or older ones, are a
-// failure too: they may have a pod that has ended meanwhile. The kubelet compares times in the same
-// way (thresholdsUpdatedStats in pkg/kubelet/eviction/helpers.go).
+// failure too: what a pod has freed meanwhile is not in them. The kubelet compares times in the same
+// way (thresholdsUpdatedStats in pkg/kubelet/eviction/helpers.go). After several failures the pods
+// are ranked by what there is.
 func (m *Manager) handleUsage(ev world.Event, env *Env) {
 	a := m.Attempt
 	a.Op = 0
-	if trees, isTrees := ev.Body.(*world.TreesMeasured); isTrees || a.Measured != nil {
+	problem := "no answer"
+	if ev.Err != nil {
+		problem = ev.Err.Error()
+	}
+	switch body := ev.Body.(type) {
+	case *world.TreesMeasured:
 		a.HasTrees = true
-		a.addTrees(trees)
+		a.addTrees(body)
 		return
+	case *runtimeapi.ListPodSandboxStatsResponse:
+		a.Usage = usageOf(body)
+		before := m.UsageStamp
+		if m.UsageStamp = newestStamp(body); m.UsageStamp == 0 || m.UsageStamp > before {
+			a.Answered = true
+			return
+		}
+		problem = "the runtime's statistics are not newer than those of before"
 	}
-	listed, ok := ev.Body.(*runtimeapi.ListPodSandboxStatsResponse)
-	if ev.Err != nil || !ok {
-		m.UsageFailures++
+	m.UsageFailures++
+	env.Effects.Log(world.LevelError, "Eviction manager: failed to observe the pods", "err", problem)
+	switch {
+	case m.UsageFailures < usageFailuresMax:
 		m.Attempt = nil
-		env.Effects.Log(world.LevelError, "Eviction manager: failed to observe the pods", "err",
-			ev.Err.Error())
-		return
+	case a.Measured != nil:
+		a.HasTrees = true
+		a.addTrees(nil)
+	default:
+		a.Answered = true
 	}
-	before := m.UsageStamp
-	if m.UsageStamp = newestStamp(listed); m.UsageStamp != 0 && m.UsageStamp <= before {
-		m.UsageFailures++
-		m.Attempt = nil
-		env.Effects.Log(world.LevelError, "Eviction manager: the runtime's statistics of the pods are "+
-			"not newer than those of before")
-		return
-	}
-	m.UsageFailures = 0
-	a.Answered, a.Usage = true, usageOf(listed)
 }
 
 // newestStamp returns when the runtime measured the pod that it measured last; zero if it does not
@@ -271,11 +284,11 @@ func usageOf(listed *runtimeapi.ListPodSandboxStatsResponse) map[string]*PodUsag
 func (a *Attempt) measureTrees(env *Env) {
 	request := &world.MeasureTrees{}
 	a.Measured = []string{}
-	for _, c := range env.Candidates() {
+	for _, c := range env.Candidates(true) {
 		a.Measured = append(a.Measured, c.UID)
 		request.Paths = append(request.Paths, c.LogDir, c.Volumes)
 	}
-	a.Op = env.Effects.Issue(Owner, "", timeout, request)
+	a.Op = env.Effects.Issue(Owner, "", treesTimeout, request)
 }
 
 // addTrees adds what was measured to the usage of the pods; nil: nothing was. A tree that could not
@@ -296,11 +309,11 @@ func (a *Attempt) addTrees(trees *world.TreesMeasured) {
 		}
 		for _, tree := range trees.Trees[2*i : 2*i+2] {
 			if u.Files.add(tree.Bytes, tree.Inodes); tree.Unfinished {
-				u.Files = DiskUsage{Bytes: unfinishedUsage, Inodes: unfinishedUsage}
+				u.Files.add(unfinishedUsage, unfinishedUsage)
 			}
 		}
 	}
 }
 
-// unfinishedUsage is the usage of a tree that cannot be measured.
+// unfinishedUsage is added to what was found of a tree that could not be finished.
 const unfinishedUsage = 1 << 60

@@ -44,6 +44,9 @@ func (m *Manager) rank(c Candidate, usage *PodUsage, signal Signal) ranked {
 	if p := c.Pod.Spec.Priority; p != nil {
 		r.priority = *p
 	}
+	if usage == nil && c.Idle {
+		usage = &PodUsage{} // it has no statistics, as nothing of it runs
+	}
 	switch {
 	case usage == nil:
 		r.class, r.excess = classUnknown, math.MaxInt64

@@ -55,8 +55,12 @@ func (p *Pod) applyAPITermination(now time.Time) {
 	if s := p.Spec.DeletionGracePeriodSeconds; s != nil {
 		grace = max(seconds(*s), deletionGraceMin)
 	}
-	p.startTermination(Termination{Reason: "Deleted", Grace: grace}, now)
+	p.startTermination(Termination{Reason: reasonDeleted, Grace: grace}, now)
 }
+
+// reasonDeleted is that of the termination of a pod that is deleted or no longer desired. No status
+// has it.
+const reasonDeleted = "Deleted"
 
 // deletionGraceMin is the kubelet's grace period for a deletion with a grace period of zero.
 const deletionGraceMin = time.Second
@@ -75,7 +79,7 @@ func (p *Pod) skipAddedHooks() {
 // ClearDesired marks the pod as no longer desired by any source, and starts its termination.
 func (p *Pod) ClearDesired(now time.Time) {
 	p.NoLongerDesired, p.Replacement = true, nil
-	p.startTermination(Termination{Reason: "Deleted", Grace: p.gracePeriod()}, now)
+	p.startTermination(Termination{Reason: reasonDeleted, Grace: p.gracePeriod()}, now)
 }
 
 // Preempt terminates the pod for good, to free its resources for a critical pod.
@@ -106,17 +110,28 @@ func (p *Pod) runAgain() {
 }
 
 // Evict ends the pod because the node runs out of a resource. A pod that is ending already is
-// hastened.
+// hastened, and one that is deleted is reported as evicted (statusPostTerminating in
+// pkg/kubelet/pod_workers.go).
 func (p *Pod) Evict(message string, grace time.Duration, now time.Time) {
-	p.startTermination(Termination{Reason: ReasonEvicted, Message: message, Phase: v1.PodFailed,
-		UnderPressure: true, Grace: min(p.gracePeriod(), grace)}, now)
+	end := Termination{Reason: ReasonEvicted, Message: message, Phase: v1.PodFailed,
+		UnderPressure: true, Grace: min(p.gracePeriod(), grace)}
+	p.startTermination(end, now)
+	t := &p.Termination
+	if t.Reason == reasonDeleted {
+		t.Reason, t.Message, t.Phase = end.Reason, end.Message, end.Phase
+	}
+	t.UnderPressure = true
 }
 
-// CanBeEvicted reports whether the pod can be evicted for the node: something of it runs, and it
-// was not evicted before.
-func (p *Pod) CanBeEvicted() bool {
-	return p.Spec != nil && p.Stage != Terminated && !p.IsEvicted() && p.HasLiveContainers() &&
-		!admission.IsCritical(p.Spec, p.IsStatic())
+// CanBeEvicted reports whether the pod can be evicted for the node: it was not evicted before, and
+// its end could free something. That is so while its sandbox is there, whose memory volumes count,
+// and for a file system as long as it may have volumes and logs.
+func (p *Pod) CanBeEvicted(forDisk bool) bool {
+	if p.Spec == nil || p.Stage == Terminated || p.IsEvicted() || p.Termination.UnderPressure ||
+		admission.IsCritical(p.Spec, p.IsStatic()) {
+		return false
+	}
+	return p.HasLiveContainers() || p.hasReadySandbox() || forDisk && p.hasDir()
 }
 
 // startTermination starts the termination of the pod. If the pod is terminating already, a shorter

@@ -234,8 +234,9 @@ func (p *Pod) applyRecord(env *Env) {
 	case p.Stage == Syncing:
 		p.startTermination(*end, env.Effects.Now())
 	default: // the pod is marked for deletion as well
-		p.Termination.Reason, p.Termination.Message = end.Reason, end.Message
-		p.Termination.Phase, p.Termination.UnderPressure = end.Phase, end.UnderPressure
+		t := &p.Termination
+		t.Reason, t.Message, t.Phase = end.Reason, end.Message, end.Phase
+		t.UnderPressure, t.Grace = end.UnderPressure, min(t.Grace, end.Grace)
 	}
 }
 

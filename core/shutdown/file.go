@@ -23,7 +23,10 @@ type File struct {
 	Path    string  `json:"path"`
 	Loaded  bool    `json:"loaded,omitempty"`
 	Content Content `json:"content"`
-	Stored  Content `json:"stored"` // what is on the disk, as far as it is known
+	// Abandoned is set if the machine went down, or an agent, before the last shutdown had ended: it
+	// has no end then.
+	Abandoned bool    `json:"abandoned,omitempty"`
+	Stored    Content `json:"stored"` // what is on the disk, as far as it is known
 	// Writing is the content of the write in flight.
 	Writing  Content    `json:"writing"`
 	Op       world.OpID `json:"op,omitempty"`
@@ -38,12 +41,13 @@ type Content struct {
 
 // isUnfinished reports whether a shutdown has started and not ended.
 func (f *File) isUnfinished() bool {
-	return f.Loaded && !f.Content.StartTime.IsZero() && f.Content.EndTime.IsZero()
+	return f.Loaded && !f.Abandoned && !f.Content.StartTime.IsZero() && f.Content.EndTime.IsZero()
 }
 
 // begin records that a shutdown begins.
 func (f *File) begin(effects *op.Effects) {
-	f.Loaded, f.Content, f.Failures = true, Content{StartTime: effects.Date()}, 0
+	f.Loaded, f.Abandoned, f.Failures = true, false, 0
+	f.Content = Content{StartTime: effects.Date()}
 }
 
 // finish records that the shutdown has ended, and reports whether that is on the disk.
@@ -102,7 +106,8 @@ func (f *File) handleCompletion(r op.Record, ev world.Event, effects *op.Effects
 	}
 }
 
-// load takes the content of the file. A damaged one counts as empty.
+// load takes the content of the file, unless a shutdown has begun meanwhile. A damaged one counts as
+// empty.
 func (f *File) load(data []byte, effects *op.Effects) {
 	var c Content
 	if err := json.Unmarshal(data, &c); err != nil {
@@ -110,5 +115,7 @@ func (f *File) load(data []byte, effects *op.Effects) {
 			"err", err.Error())
 		return
 	}
-	f.Content, f.Stored = c, c
+	if f.Stored = c; !f.Loaded {
+		f.Content = c
+	}
 }

@@ -74,10 +74,12 @@ type Lock struct {
 	Answered bool    `json:"answered,omitempty"` // it is known whether a shutdown is under way
 	Delay    Request `json:"delay,omitzero"`     // for the lock and the connection
 	Permit   Request `json:"permit,omitzero"`    // to release the lock
-	// LostAt is when the last connection was lost, CancelledAt when the last shutdown was cancelled:
-	// an answer to an earlier request is older than that.
+	// LostAt is when the last connection was lost, CancelledAt when the last shutdown was cancelled,
+	// PermittedAt when the lock was last asked to be released: an answer to an earlier request is
+	// older than that.
 	LostAt      time.Time `json:"lostAt"`
 	CancelledAt time.Time `json:"cancelledAt"`
+	PermittedAt time.Time `json:"permittedAt"`
 }
 
 // Request is what is asked of logind, until it has been done.
@@ -177,7 +179,7 @@ func (m *Manager) Plan(env *Env) time.Time {
 		return time.Time{}
 	}
 	if m.Now == nil && m.Lock.Held && m.File.isUnfinished() {
-		m.File.finish(env.Effects) // the machine has gone down in the middle, or it was cancelled
+		m.File.Abandoned = true // as the kubelet, whose metrics show that the end is missing
 	}
 	m.File.plan(env.Effects)
 	if m.Now != nil {
@@ -247,7 +249,11 @@ func (m *Manager) planGroups(env *Env) time.Time {
 	if s.Released {
 		return time.Time{}
 	}
-	return m.Lock.Permit.plan(env.Effects, &world.PermitShutdown{})
+	l := &m.Lock
+	if l.Permit.Op == 0 {
+		l.PermittedAt = env.Effects.Now()
+	}
+	return l.Permit.plan(env.Effects, &world.PermitShutdown{})
 }
 
 func add(set *map[string]bool, uids []string) {
@@ -379,7 +385,7 @@ func (m *Manager) handleDelay(r op.Record, ev world.Event, effects *op.Effects) 
 		}
 		return false
 	}
-	l.Held = true
+	l.Held = l.PermittedAt.Before(r.IssuedAt)
 	if answer.Max < m.Total() {
 		effects.Log(world.LevelError, "the machine waits shorter for a shutdown than the pods may take",
 			"inhibitDelayMax", answer.Max.String(), "gracePeriod", m.Total().String(),

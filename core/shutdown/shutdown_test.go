@@ -229,17 +229,28 @@ func TestRestartInTheMiddle(t *testing.T) {
 	if h.complete("DelayShutdown", &world.ShutdownDelayed{}, "") || h.m.Undecided() || h.m.UnderWay() {
 		t.Error("the machine has gone down and come back, and a shutdown is still under way")
 	}
-	h.expect("WriteFile", 0)
-	if h.m.File.Content.EndTime.IsZero() {
-		t.Errorf("the end is not recorded: %+v", h.m.File)
+	if h.expect("", 0); !h.m.File.Content.EndTime.IsZero() {
+		t.Errorf("a shutdown that did not end has an end: %+v", h.m.File)
+	}
+	h.announce(false)
+	if h.expect("WriteFile", 20); !h.m.Now.StartedAt.Equal(h.now) {
+		t.Errorf("the next shutdown goes on with the time of the last: %+v", h.m.Now)
 	}
 
 	h = newHarness(t) // the file is read after that
 	h.expect("ReadFiles DelayShutdown", 0)
 	h.complete("DelayShutdown", &world.ShutdownDelayed{}, "")
 	h.complete("ReadFiles", &world.FilesRead{Files: []world.File{{Data: started}}}, "")
-	if h.expect("WriteFile", 0); h.m.File.Content.EndTime.IsZero() {
-		t.Errorf("the end is not recorded: %+v", h.m.File)
+	if h.expect("", 0); h.m.File.isUnfinished() {
+		t.Errorf("%+v", h.m.File)
+	}
+
+	h = newHarness(t) // or after a shutdown has begun
+	h.expect("ReadFiles DelayShutdown", 0)
+	h.announce(false)
+	h.complete("ReadFiles", &world.FilesRead{Files: []world.File{{Data: started}}}, "")
+	if h.expect("WriteFile", 20); !h.m.File.Writing.StartTime.Equal(t0) {
+		t.Errorf("the start is not recorded: %+v", h.m.File)
 	}
 
 	h = newHarness(t)
@@ -392,5 +403,31 @@ func TestUnknownRelease(t *testing.T) {
 	h.complete("PermitShutdown", nil, world.KindTimeout)
 	h.announce(true)
 	h.complete("WriteFile", &world.Done{}, "")
+	h.expect("DelayShutdown", 0)
+}
+
+// A lock that was given before it was asked to be released is not held, whichever answer comes last.
+func TestReleaseDuringRequest(t *testing.T) {
+	h := newHarness(t)
+	h.boot("")
+	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	h.pods = [][]string{nil, nil}
+	h.announce(false)
+	h.unlisted = true
+	h.expect("WriteFile", 10)
+	h.complete("WriteFile", &world.Done{}, "")
+	h.loseConnection()
+	h.wait(1)
+	h.expect("DelayShutdown", 10) // the cancellation was not heard
+	h.wait(1)
+	h.unlisted = false
+	h.expect("WriteFile", 30)
+	h.complete("WriteFile", &world.Done{}, "")
+	h.expect("PermitShutdown", 0)
+	h.complete("PermitShutdown", &world.Done{}, "")
+	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	if h.m.Lock.Held {
+		t.Errorf("%+v", h.m.Lock)
+	}
 	h.expect("DelayShutdown", 0)
 }

@@ -178,6 +178,8 @@ func (w *shutdownWatch) report(life context.Context, conn *dbus.Conn, signals *l
 			return
 		case active := <-signals.announced:
 			w.deliver(&world.MachineShutdown{Cancelled: !active})
+		case <-signals.restarted:
+			w.deliver(&world.ShutdownUnwatched{Reason: "logind has been restarted"})
 		case <-signals.ended:
 			if life.Err() == nil {
 				w.deliver(&world.ShutdownUnwatched{Reason: "the system bus has closed the connection"})

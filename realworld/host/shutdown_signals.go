@@ -15,6 +15,7 @@ import (
 type logindSignals struct {
 	announced chan bool     // shutdowns and cancellations, in their order
 	ended     chan struct{} // closed when the connection has ended
+	restarted chan struct{} // logind has: a shutdown that was under way is forgotten
 
 	access sync.Mutex
 	owner  string // the name of logind's connection; empty: it has none
@@ -25,7 +26,8 @@ type logindSignals struct {
 const announcedMax = 16
 
 func newLogindSignals() *logindSignals {
-	return &logindSignals{announced: make(chan bool, announcedMax), ended: make(chan struct{})}
+	return &logindSignals{announced: make(chan bool, announcedMax), ended: make(chan struct{}),
+		restarted: make(chan struct{}, 1)}
 }
 
 const (
@@ -77,6 +79,12 @@ func (s *logindSignals) DeliverSignal(iface, name string, signal *dbus.Signal) {
 	case iface == busName && name == ownerChangedSignal && signal.Sender == busName:
 		if changed, owner := ownerChange(signal.Body); changed == logindName {
 			s.setOwner(owner, true)
+			if owner != "" {
+				select {
+				case s.restarted <- struct{}{}:
+				default: // it was noted already
+				}
+			}
 		}
 	case iface == logindInterface && name == shutdownSignal && signal.Path == logindPath &&
 		len(signal.Body) == 1 && s.isOwner(signal.Sender):

@@ -142,9 +142,9 @@ func (p *pod) shutdownGroup() int {
 const (
 	// shutdownOverBound is how long it may take to hear that the machine stays up.
 	shutdownOverBound = 15 * time.Second
-	// shutdownUnheardBound is how much longer it takes if that was not announced to it, and it still
+	// shutdownUnreportedBound is how much longer it takes if that was not announced to it, and it still
 	// delays the shutdown: it asks as soon as the bus is back, which is down for 20 s at most.
-	shutdownUnheardBound = 40 * time.Second
+	shutdownUnreportedBound = 40 * time.Second
 	// shutdownMissedBound is how much longer it takes if it has let the machine go down: it asks a
 	// minute later, and again after failures.
 	shutdownMissedBound = 3 * time.Minute
@@ -162,7 +162,7 @@ func (m *model) shutdownEffectUntil() time.Time {
 		s.missed && !s.delayedToEnd:
 		return s.endedAt.Add(m.opts.Shutdown.total() + shutdownMissedBound)
 	case s.missed:
-		return s.endedAt.Add(shutdownOverBound + shutdownUnheardBound)
+		return s.endedAt.Add(shutdownOverBound + shutdownUnreportedBound)
 	}
 	return s.endedAt.Add(shutdownOverBound)
 }

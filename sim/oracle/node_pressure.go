@@ -38,7 +38,7 @@ const (
 	// pressureReportBound is how long after its period a condition may stay true: an observation,
 	// and the write of the Node's status.
 	pressureReportBound = 60 * time.Second
-	// usageTriesMax is after how many failures in a row the pods are ranked without their usage.
+	// usageTriesMax is after how many failures the pods are ranked by what is known.
 	usageTriesMax = 3
 	// usageNoticeBound is how long before a list of containers a container must have started to be
 	// in it for certain.
@@ -146,13 +146,13 @@ func (n *pressureModel) findBetterVictim(m *model, p *pod, resource string,
 		return nil
 	}
 	usage := n.usage.since(answeredAt)
-	if usage == nil && n.usageTries < usageTriesMax {
-		return findingf("pod %s is evicted, but since the observation at %s the agent has got no "+
-			"new statistics of the pods, for which it has asked %d times", p,
-			answeredAt.Format(time.TimeOnly), n.usageTries)
-	}
 	if resource == resourceStorage || resource == resourceInodes {
 		usage = n.trees.since(answeredAt).withLayers(usage)
+	}
+	if (usage == nil || usage.stale) && n.usageTries < usageTriesMax {
+		return findingf("pod %s is evicted, but since the observation at %s the agent has not "+
+			"measured the pods, for which it has asked %d times", p,
+			answeredAt.Format(time.TimeOnly), n.usageTries)
 	}
 	its := rankOf(p, usage, resource)
 	for _, q := range m.podsInOrder {

@@ -108,13 +108,13 @@ type pressureModel struct {
 	samples map[string]*nodeSample    // the newest of the node, by source
 	usage   *usageSample              // the newest of the pods
 	// usageStamp is that of the newest statistics of pods, by the runtime's clock; usageTries is how
-	// often the agent has asked for some since the last that were newer than those before.
+	// often the agent has asked for some since the last victim, or since no threshold was met.
 	usageStamp int64
 	usageTries int
-	trees   *usageSample              // the newest of their files
-	states  []thresholdState          // of each threshold
-	lastMet map[v1.NodeConditionType]time.Time
-	stored  map[v1.NodeConditionType]bool // that are true in the Node at the API server
+	trees      *usageSample     // the newest of their files
+	states     []thresholdState // of each threshold
+	lastMet    map[v1.NodeConditionType]time.Time
+	stored     map[v1.NodeConditionType]bool // that are true in the Node at the API server
 
 	// trueSince is since when a condition has been true without a break.
 	trueSince map[v1.NodeConditionType]time.Time
@@ -139,6 +139,7 @@ type nodeSample struct {
 
 type usageSample struct {
 	askedAt time.Time
+	stale   bool                // not newer than the one before
 	pods    map[string]podUsage // by UID
 }
 
@@ -162,7 +163,7 @@ func (u *usageSample) withLayers(layers *usageSample) *usageSample {
 	if u == nil || layers == nil {
 		return u
 	}
-	sum := &usageSample{askedAt: u.askedAt, pods: maps.Clone(u.pods)}
+	sum := &usageSample{askedAt: u.askedAt, stale: layers.stale, pods: maps.Clone(u.pods)}
 	for uid, p := range sum.pods { //ordered: each alone
 		p.diskBytes += layers.pods[uid].layerBytes
 		p.inodes += layers.pods[uid].layerInodes
@@ -277,11 +278,9 @@ func (s *Set) UsageAnswered(now time.Time, ev *world.Event) {
 			stamp = max(stamp, stats.Linux.Memory.Timestamp)
 		}
 		before := n.usageStamp
-		if n.usageStamp = stamp; stamp != 0 && stamp <= before {
-			return // it is known already, and may be wrong by now
-		}
-		n.usageTries = 0
-		n.usage = &usageSample{askedAt: asked.at, pods: map[string]podUsage{}}
+		n.usageStamp = stamp
+		n.usage = &usageSample{askedAt: asked.at, pods: map[string]podUsage{},
+			stale: stamp != 0 && stamp <= before}
 		for _, stats := range body.Stats {
 			uid := stats.Attributes.Metadata.Uid
 			u := n.usage.pods[uid]
@@ -332,6 +331,7 @@ func (n *pressureModel) noteUnknown(now time.Time, t *PressureThreshold, state *
 
 func (n *pressureModel) applySample(m *model, now time.Time, asked *askedUsage, body any) {
 	n.samples[asked.source] = &nodeSample{askedAt: asked.at, answeredAt: now}
+	defer n.forgetTries()
 	for i := range m.opts.Pressure.Thresholds {
 		t, state := &m.opts.Pressure.Thresholds[i], &n.states[i]
 		if t.source() != asked.source {
@@ -359,6 +359,13 @@ func (n *pressureModel) applySample(m *model, now time.Time, asked *askedUsage, 
 			n.trueSince[c] = now
 		}
 		n.lastMet[c] = now
+	}
+}
+
+// forgetTries is called after an observation of the node.
+func (n *pressureModel) forgetTries() {
+	if !slices.ContainsFunc(n.states, func(s thresholdState) bool { return s.starved }) {
+		n.usageTries = 0
 	}
 }
 
@@ -397,6 +404,7 @@ func (n *pressureModel) applyVictim(m *model, p *pod, f *truth.Fact) {
 	n.victim, n.victimEndedAt = p, f.Time
 	n.victimHoldsDisk = isForDisk(f.Message)
 	n.victimDeadline = f.Time.Add(grace + 30*time.Second)
+	n.usageTries = 0
 	clear(n.starvedSince)
 	for _, s := range n.samples { //ordered: each by itself
 		s.used = true
