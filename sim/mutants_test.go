@@ -1790,15 +1790,15 @@ var mutants = []mutant{
 	{
 		name:     "statistics of before lead to a victim",
 		file:     "core/eviction/observe.go",
-		old:      "m.UsageStamp != 0 && m.UsageStamp <= before {",
-		new:      "m.UsageStamp < 0 && m.UsageStamp <= before {",
+		old:      "m.UsageStamp == 0 || m.UsageStamp > before {",
+		new:      "m.UsageStamp >= 0 || m.UsageStamp > before {",
 		scenario: "memory-storm", seeds: "1-300",
 	},
 	{
 		name:     "pods are ranked without their usage after one failure",
 		file:     "core/eviction/observe.go",
-		old:      "Answered: m.UsageFailures >= usageFailuresMax}",
-		new:      "Answered: m.UsageFailures > 0}",
+		old:      "	case m.UsageFailures < usageFailuresMax:",
+		new:      "	case m.UsageFailures < usageFailuresMax-2:",
 		scenario: "memory-storm", seeds: "1-300",
 	},
 	{
@@ -1846,8 +1846,8 @@ var mutants = []mutant{
 	{
 		name:     "a critical pod is evicted for the node",
 		file:     "core/pod/desired.go",
-		old:      "p.HasLiveContainers() &&\n		!admission.IsCritical(p.Spec, p.IsStatic())",
-		new:      "p.HasLiveContainers()",
+		old:      "p.Termination.UnderPressure ||\n		admission.IsCritical(p.Spec, p.IsStatic()) {",
+		new:      "p.Termination.UnderPressure {",
 		scenario: "memory-storm", seeds: "1-300",
 	},
 	{
@@ -1895,7 +1895,7 @@ var mutants = []mutant{
 	{
 		name:     "a victim for a file system has ended when its processes have",
 		file:     "core/eviction/eviction.go",
-		old:      "		HoldsDisk: t.Signal.condition() == v1.NodeDiskPressure}\n",
+		old:      "		HoldsDisk: isForDisk}\n",
 		new:      "		HoldsDisk: t.Signal.condition() == v1.NodePIDPressure}\n",
 		scenario: "disk-full", seeds: "1-300",
 	},

@@ -245,7 +245,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 		t.Errorf("%+v", h.m.File)
 	}
 
-	h = newHarness(t) // or after a shutdown has begun
+	h = newHarness(t) // or after a shutdown has started
 	h.expect("ReadFiles DelayShutdown", 0)
 	h.announce(false)
 	h.complete("ReadFiles", &world.FilesRead{Files: []world.File{{Data: started}}}, "")
