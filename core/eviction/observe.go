@@ -206,9 +206,9 @@ func (m *Manager) startAttempt(source int, env *Env) {
 
 // handleUsage handles the observation of the pods. After a failure the next observation of the node
 // starts another attempt. Statistics that the runtime has answered before, or older ones, are a
-// failure too: what a pod has freed meanwhile is not in them. The kubelet compares times in the same
-// way (thresholdsUpdatedStats in pkg/kubelet/eviction/helpers.go). After several failures the pods
-// are ranked by what there is.
+// failure too: what a pod has freed meanwhile is not in them. The kubelet compares times in the
+// same way (thresholdsUpdatedStats in pkg/kubelet/eviction/helpers.go). After several failures the
+// pods are ranked by what there is.
 func (m *Manager) handleUsage(ev world.Event, env *Env) {
 	a := m.Attempt
 	a.Op = 0

@@ -106,8 +106,8 @@ func (f *File) handleCompletion(r op.Record, ev world.Event, effects *op.Effects
 	}
 }
 
-// load takes the content of the file, unless a shutdown has begun meanwhile. A damaged one counts as
-// empty.
+// load takes the content of the file, unless a shutdown has started meanwhile. A damaged one counts
+// as empty.
 func (f *File) load(data []byte, effects *op.Effects) {
 	var c Content
 	if err := json.Unmarshal(data, &c); err != nil {

@@ -406,7 +406,8 @@ func TestUnknownRelease(t *testing.T) {
 	h.expect("DelayShutdown", 0)
 }
 
-// A lock that was given before it was asked to be released is not held, whichever answer comes last.
+// A lock that was given before it was asked to be released is not held, whichever answer comes
+// last.
 func TestReleaseDuringRequest(t *testing.T) {
 	h := newHarness(t)
 	h.boot("")

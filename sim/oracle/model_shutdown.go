@@ -142,8 +142,8 @@ func (p *pod) shutdownGroup() int {
 const (
 	// shutdownOverBound is how long it may take to hear that the machine stays up.
 	shutdownOverBound = 15 * time.Second
-	// shutdownUnreportedBound is how much longer it takes if that was not announced to it, and it still
-	// delays the shutdown: it asks as soon as the bus is back, which is down for 20 s at most.
+	// shutdownUnreportedBound is how much longer it takes if that was not announced to it, and it
+	// still delays the shutdown: it asks as soon as the bus is back, which is down for 20 s at most.
 	shutdownUnreportedBound = 40 * time.Second
 	// shutdownMissedBound is how much longer it takes if it has let the machine go down: it asks a
 	// minute later, and again after failures.
