@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/pod"
@@ -153,7 +154,7 @@ func TestMessagesAreLimited(t *testing.T) {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, v1.ContainerStatus{
 			Name: name, State: state, LastTerminationState: *state.DeepCopy()})
 	}
-	LimitMessages(pod)
+	Limit(pod)
 	for _, s := range pod.Status.ContainerStatuses {
 		for _, text := range []string{
 			s.State.Terminated.Message, s.LastTerminationState.Terminated.Message,
@@ -197,13 +198,46 @@ func TestStatusIsLimited(t *testing.T) {
 		got   string
 		bytes int
 	}{
-		{status.Message, 12 << 10}, {first.State.Waiting.Message, 326}, {first.Image, 1 << 10},
+		{status.Message, 12 << 10}, {first.State.Waiting.Message, 326}, {first.Image, 162},
 		{ephemeral.State.Terminated.Message, 326},
 		{status.Conditions[len(status.Conditions)-1].Message, 12 << 10},
 	} {
 		if len(c.got) != c.bytes || !strings.HasPrefix(long, c.got) {
 			t.Errorf("%d: %d bytes, want %d", i, len(c.got), c.bytes)
 		}
+	}
+}
+
+// What an image or the runtime may have of any length is limited for each container, and does not
+// change the facts of the pod.
+func TestImagesAndGroupsAreLimited(t *testing.T) {
+	long := strings.Repeat("i", 5000)
+	p := newPod(v1.RestartPolicyAlways)
+	run := newRun(0, pod.Running, 0)
+	run.Image, run.ImageID = "x"+long, long
+	run.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{
+		SupplementalGroups: make([]int64, budget.ContainerGroupsMax)}}
+	p.Containers = []pod.Container{run}
+	check := func(containers, bytes, groups int) {
+		t.Helper()
+		for i := len(p.Spec.Spec.Containers); i < containers; i++ {
+			p.Spec.Spec.Containers = append(p.Spec.Spec.Containers,
+				v1.Container{Name: fmt.Sprint("c", i)})
+		}
+		Update(p, t0)
+		c := &ServedPod(p, &pod.Node{}, "c").Status.ContainerStatuses[0]
+		if len(c.Image) != bytes || len(c.ImageID) != bytes {
+			t.Errorf("an image of %d bytes, its ID has %d, want %d", len(c.Image), len(c.ImageID), bytes)
+		}
+		if got := len(c.User.Linux.SupplementalGroups); got != groups {
+			t.Errorf("%d groups, want %d", got, groups)
+		}
+	}
+	check(1, 1024, 256)
+	check(16, 1024, 256)
+	check(256, 256, 16)
+	if len(run.User.Linux.SupplementalGroups) != budget.ContainerGroupsMax {
+		t.Error("the facts have fewer groups")
 	}
 }
 
