@@ -40,6 +40,7 @@ func Limit(pod *v1.Pod) {
 					state.Waiting.Message = budget.Cut(state.Waiting.Message, share)
 				}
 				if state.Terminated != nil {
+					state.Terminated.Reason = budget.Cut(state.Terminated.Reason, share)
 					state.Terminated.Message = budget.Cut(state.Terminated.Message, terminated)
 				}
 			}
