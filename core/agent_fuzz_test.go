@@ -159,7 +159,8 @@ func (n *fakeNode) fuzzAnswers(id, text string, number int64, failing byte) func
 		calls++
 		if failing != 0 && calls%(int(failing)) == 0 && world.PortOf(effect) == world.PortCRI {
 			kinds := []world.ErrorKind{world.KindTimeout, world.KindNotFound, world.KindInternal,
-				world.KindUnavailable, world.KindInvalid, world.KindExhausted}
+				world.KindUnavailable, world.KindInvalid, world.KindExhausted,
+				world.KindTooLarge}
 			return world.Errorf(kinds[calls%len(kinds)], world.CallName(effect), "%s", text)
 		}
 		switch e := effect.(type) {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
@@ -226,6 +227,66 @@ func TestPodOverBudgetTakesNothing(t *testing.T) {
 		n.apiServer.put(web("b", 81))
 		n.advance(5 * time.Second)
 		check("after a restart", "a", "b", "z")
+	}
+}
+
+// A pod whose status the API server finds too large runs, and is deleted without force. That holds
+// after a restart of the agent as well.
+func TestPodWithTooLargeStatusEnds(t *testing.T) {
+	n := newNode(nil)
+	n.apiServer = newServer()
+	n.apiServer.patchMax = 4 << 10
+	n.apiServer.put(podOf("large", "l", func(spec *v1.PodSpec) {
+		spec.Containers = containersOf("c", 50)
+	}))
+	n.restart()
+	check := func(when string) {
+		t.Helper()
+		n.advance(time.Minute)
+		p := n.apiServer.objects["default/large"]
+		if p == nil || p.Status.Phase != v1.PodRunning || p.Status.Reason != "StatusTooLarge" ||
+			len(p.Status.ContainerStatuses) > 0 {
+			t.Fatalf("%s: %+v", when, p)
+		}
+	}
+	check("started")
+	n.restart()
+	check("restarted")
+	n.markDeleted("default/large", 1)
+	n.advance(time.Minute)
+	if p := n.apiServer.objects["default/large"]; p != nil || len(n.sandboxes) > 0 {
+		t.Errorf("the deleted pod is left with %d sandboxes: %+v", len(n.sandboxes), p)
+	}
+}
+
+// Labels and annotations may change at any time: a pod that has too many of them waits, and holds
+// what it was admitted with. What its resources take in the annotation of its sandbox does not
+// change: such a pod holds nothing.
+func TestPodOverBudgetOfItsSandbox(t *testing.T) {
+	labelled := podOf("labelled", "l", func(*v1.PodSpec) {})
+	labelled.Annotations = map[string]string{"a": strings.Repeat("x", budget.SandboxMetadataMax)}
+	list := v1.ResourceList{}
+	for i := range 100 {
+		list[v1.ResourceName(longResource(308, i))] = resource.MustParse("0")
+	}
+	resources := podOf("resources", "r", func(spec *v1.PodSpec) {
+		spec.Containers[0].Resources.Requests = list
+		for i := range 1000 {
+			spec.Containers[0].Ports = append(spec.Containers[0].Ports,
+				v1.ContainerPort{HostPort: int32(i + 1), ContainerPort: 1})
+		}
+	})
+	n := bootWithPods(nil, labelled, resources)
+	for uid, allocated := range map[string]bool{"l": true, "r": false} {
+		if got := n.agent.state.Allocation.Allocated.Get(uid) != nil; got != allocated {
+			t.Errorf("%s: allocated %t", uid, got)
+		}
+		if got := n.agent.servedPod(uid).Status.AllocatedResources; allocated != (got != nil) {
+			t.Errorf("%s: %d resources are allocated in the status", uid, len(got))
+		}
+		if message := n.waitingMessage(uid); !strings.Contains(message, "one pod may have 32768") {
+			t.Errorf("%s says %q", uid, message)
+		}
 	}
 }
 

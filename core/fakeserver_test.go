@@ -32,6 +32,7 @@ type fakeServer struct {
 	onEffect    func(effect any)        // called with every effect of the agent; may be nil
 	delayedPod  string                  // a pod whose changes the watch does not deliver yet
 	services    []*v1.Service
+	patchMax    int // bytes of a patch to a pod; zero: no bound
 }
 
 func newServer() *fakeServer {
@@ -97,6 +98,9 @@ func (s *fakeServer) perform(effect any) any {
 	case *world.PatchObject:
 		if s.objects[e.Namespace+"/"+e.Name] == nil {
 			return world.Errorf(world.KindNotFound, "PatchObject", "no pod %s", e.Name)
+		}
+		if s.patchMax > 0 && len(e.Patch) > s.patchMax {
+			return world.Errorf(world.KindTooLarge, "PatchObject", "%d bytes", len(e.Patch))
 		}
 		p := s.objects[e.Namespace+"/"+e.Name].DeepCopy()
 		var patch v1.Pod

@@ -3,6 +3,7 @@ package core
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -237,10 +238,49 @@ var hostiles = []hostile{
 		for i := range size {
 			s.SecurityContext.Sysctls = append(s.SecurityContext.Sysctls,
 				v1.Sysctl{Name: "net.ipv4.tcp_syncookies", Value: fmt.Sprint(i)})
-			s.SecurityContext.SupplementalGroups = append(s.SecurityContext.SupplementalGroups,
-				int64(i))
 		}
 	})},
+	{"groups", 400_000, ofSpec(func(s *v1.PodSpec, size int) {
+		s.Containers = containersOf("c", budget.ContainersMax)
+		s.SecurityContext = &v1.PodSecurityContext{SupplementalGroups: make([]int64, size)}
+	})},
+	{"groups within the bound", budget.GroupsMax, ofSpec(func(s *v1.PodSpec, size int) {
+		s.Containers = containersOf("c", budget.ContainersMax)
+		s.SecurityContext = &v1.PodSecurityContext{SupplementalGroups: make([]int64, size)}
+	})},
+	{"groups of an image", 65_000, func(n *fakeNode, size int) { // by its /etc/group
+		ofSpec(func(s *v1.PodSpec, _ int) {
+			s.Containers = containersOf("c", budget.ContainersMax)
+		})(n, size)
+		groups := slices.Repeat([]int64{math.MaxInt32}, size)
+		n.answer = func(effect any) any {
+			request, isStatus := effect.(*runtimeapi.ContainerStatusRequest)
+			if !isStatus {
+				return nil
+			}
+			c := n.containers[request.ContainerId]
+			return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: c.Id,
+				State: c.State, CreatedAt: c.CreatedAt, StartedAt: c.CreatedAt,
+				User: &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{
+					SupplementalGroups: groups}}}}
+		}
+	}},
+	{"names of resources", budget.ResourcesMax, ofSpec(func(s *v1.PodSpec, size int) {
+		list := v1.ResourceList{} // of an amount that is not looked at
+		for i := range size {
+			list[v1.ResourceName(longResource(308, i))] = resource.MustParse("0")
+		}
+		s.Containers[0].Resources = v1.ResourceRequirements{Requests: list, Limits: list}
+	})},
+	{"names of resources in many containers", 4, ofSpec(func(s *v1.PodSpec, size int) {
+		putLongResources(s, 308, size)
+	})},
+	{"names of resources within the bound", 4, ofSpec(func(s *v1.PodSpec, size int) {
+		putLongResources(s, budget.ResourceNamesMax/budget.ResourcesMax/2, size)
+	})},
+	{"mount path", 450_000, ofSpec(func(s *v1.PodSpec, size int) { putLongMounts(s, 1, size) })},
+	{"mount paths within the bound", budget.MountPathsMax / budget.MountsOfPodMax,
+		ofSpec(func(s *v1.PodSpec, size int) { putLongMounts(s, budget.MountsOfPodMax, size) })},
 	{"gates", 30_000, ofSpec(func(s *v1.PodSpec, size int) {
 		for i := range size {
 			s.ReadinessGates = append(s.ReadinessGates, v1.PodReadinessGate{
@@ -397,6 +437,39 @@ func setResources(s *v1.PodSpec, size int) {
 	}
 }
 
+// longResource returns the name of a resource, of so many bytes.
+func longResource(bytes, i int) string {
+	domain := slices.Repeat([]string{strings.Repeat("x", 60)}, 10)
+	name := fmt.Sprintf("%d/%s", i, strings.Join(domain, "."))
+	return name[:bytes]
+}
+
+// putLongResources has as many containers as a pod may have name so many resources.
+func putLongResources(s *v1.PodSpec, bytes, size int) {
+	list := v1.ResourceList{}
+	for i := range size {
+		list[v1.ResourceName(longResource(bytes, i))] = resource.MustParse("0")
+	}
+	s.Containers = containersOf("c", budget.ContainersMax)
+	for i := range s.Containers {
+		s.Containers[i].Resources = v1.ResourceRequirements{Requests: list, Limits: list}
+	}
+}
+
+// putLongMounts gives a pod so many mounts, whose paths have so many bytes.
+func putLongMounts(s *v1.PodSpec, mounts, bytes int) {
+	name := strings.Repeat("v", 63)
+	s.Volumes = []v1.Volume{{Name: name, VolumeSource: v1.VolumeSource{
+		EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+	const each = 128
+	s.Containers = containersOf("c", (mounts+each-1)/each)
+	for i := range mounts {
+		c := &s.Containers[i/each]
+		c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: name, ReadOnly: true,
+			MountPath: fmt.Sprintf("/%0*d", bytes-1, i)})
+	}
+}
+
 // putPorts creates two pods, each of which is checked against the other.
 func putPorts(n *fakeNode, size int) {
 	for subnet, name := range []string{"h", "neighbour"} { // each is checked against the other
@@ -470,6 +543,45 @@ func (h *hostile) drive(size int, elapsed func() time.Duration) (*fakeNode, cost
 		}
 	}
 	return n, c
+}
+
+// The status of a hostile pod, which repeats much of the spec and of what the runtime reports, is
+// one that the API server takes: it is far below 1.5 MiB, and so is each patch.
+func TestStatusesOfHostilePodsAreBounded(t *testing.T) {
+	still := func() time.Duration { return 0 }
+	for _, h := range hostiles {
+		isRepeated := slices.ContainsFunc([]string{"groups", "names", "mount", "resources within"},
+			func(prefix string) bool { return strings.HasPrefix(h.name, prefix) })
+		if !isRepeated || h.name == "mounts" { // which are too many
+			continue
+		}
+		t.Run(h.name, func(t *testing.T) {
+			longest, first := 0, h.make
+			h.make = func(n *fakeNode, size int) {
+				first(n, size)
+				n.apiServer.onEffect = func(effect any) {
+					if patch, isPatch := effect.(*world.PatchObject); isPatch {
+						longest = max(longest, len(patch.Patch))
+					}
+				}
+			}
+			n, _ := h.drive(h.size, still)
+			encoded, err := json.Marshal(n.agent.servedPod("h").Status)
+			if err != nil || len(encoded) > 1<<20 || longest == 0 || longest > 1<<20 {
+				t.Errorf("a status of %d bytes, and a patch of %d: %v", len(encoded), longest, err)
+			}
+			isOver := strings.Contains(n.waitingMessage("h"), "one pod may have")
+			want := !strings.Contains(h.name, "within") && !strings.HasPrefix(h.name, "groups of") &&
+				!strings.HasPrefix(h.name, "mounts of")
+			if isOver != want {
+				t.Errorf("over a bound: %t, the pod says %q", isOver, n.waitingMessage("h"))
+			}
+			if entry := n.agent.state.Allocation.Allocated.Get("h"); isOver && entry != nil {
+				t.Error("resources are allocated to a pod that never starts")
+			}
+			t.Logf("a status of %d bytes, patches of up to %d", len(encoded), longest)
+		})
+	}
 }
 
 // No step does more work than linear in the size of one object: twice the size costs about twice

@@ -89,6 +89,6 @@ func rejectedPod(spec *v1.Pod, rejection Rejection) *v1.Pod {
 	served.Status.Phase, served.Status.QOSClass = rejection.Phase, spec.Status.QOSClass
 	served.Status.ObservedGeneration = spec.Generation
 	served.Status.Reason, served.Status.Message = rejection.Reason, rejection.Message
-	podstatus.LimitMessages(served)
+	podstatus.Limit(served)
 	return served
 }

@@ -17,6 +17,9 @@ const (
 	KindThrottled ErrorKind = "Throttled" // rate limited, a later retry is fine; no effect
 	KindInvalid   ErrorKind = "Invalid"   // the request can never succeed unchanged; no effect
 	KindRefused   ErrorKind = "Refused"   // not permitted; no effect
+	// KindTooLarge is that of an object or a request with more bytes than the API server or its
+	// store take; no effect.
+	KindTooLarge ErrorKind = "TooLarge"
 	// KindUnimplemented is that of a call that the other side does not have; no effect.
 	KindUnimplemented ErrorKind = "Unimplemented"
 	KindExhausted     ErrorKind = "Exhausted"   // no space, memory or quota left; no effect

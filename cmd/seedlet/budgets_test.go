@@ -16,9 +16,9 @@ const budgetsHead = `# What one pod may cost
 The API server bounds the size of a pod, not what the pod costs its node. The kubelet has none of
 these bounds. What exceeds one concerns that pod alone: the pod is not started, the container or
 volume is not created, the operation waits or fails, or the message is cut, as the column "when"
-says. Except for operations in flight and messages, its status and an event name the number and the
-bound. Static pods, which tenants do not write, are exempt from the bounds that are checked before
-the first sandbox.
+says. Except for operations in flight and what is cut, its status and an event name the number and
+the bound. Static pods, which tenants do not write, are exempt from the bounds that are checked
+before the first sandbox.
 
 The metric ` + "`seedlet_budget`" + ` has each bound by its name, and ` +
 	"`seedlet_budget_refusals_total`" + ` how often

@@ -38,8 +38,17 @@ const (
 	// recordedMax bounds the pods in a file, which is written as a whole. A node runs 110 pods by
 	// default. Others are not resized.
 	recordedMax = 1024
-	// recordedBytesMax bounds what the file has of all pods together, which may name any resources.
+)
+
+// The bounds of bytes of a file. One pod may take a 64th of it; what a pod within its budget
+// (package budget) needs is less. Half of the file is for entries of at most smallBytes, which is
+// as much as thirty containers with requests and limits need: so there is room for each pod of an
+// ordinary size, whatever the others name.
+const (
 	recordedBytesMax = 8 << 20
+	entryBytesMax    = recordedBytesMax / 64
+	smallBytes       = recordedBytesMax / 2 / recordedMax
+	largeBytesMax    = recordedBytesMax - recordedMax*smallBytes // of all entries that are larger
 )
 
 // Store holds both files.
@@ -56,6 +65,8 @@ type File struct {
 	Loaded  bool              `json:"loaded"` // read, or known not to exist
 	Pods    map[string]*Entry `json:"pods,omitempty"`
 	Changes uint64            `json:"changes,omitempty"` // of Pods, so far
+	// LargeBytes are the bytes of the entries that are larger than smallBytes.
+	LargeBytes int `json:"largeBytes,omitempty"`
 	// Stored is the number of changes that the content on the disk has; Writing that of the write in
 	// flight.
 	Stored      uint64 `json:"stored,omitempty"`
@@ -106,34 +117,45 @@ func (f *File) IsStored(uid string) bool {
 // Set sets what the file is to hold of a pod, and reports whether it can. It is called only if that
 // has changed.
 func (f *File) Set(uid string, r Resources) bool {
-	if f.Pods[uid] == nil && len(f.Pods) >= recordedMax {
+	known := f.Pods[uid]
+	if known == nil && len(f.Pods) >= recordedMax {
 		return false
 	}
-	encoded := r.encode()
-	total := len(encoded)
-	for other, e := range f.Pods { //ordered: a sum
-		if other != uid {
-			total += len(e.bytes())
-		}
-	}
-	if total > recordedBytesMax {
+	e := &Entry{Resources: r, Change: f.Changes + 1, encoded: r.encode()}
+	large := f.LargeBytes + e.largeBytes() - known.largeBytes()
+	if len(e.encoded) > entryBytesMax || e.largeBytes() > 0 && large > largeBytesMax {
 		return false
 	}
 	if f.Pods == nil {
 		f.Pods = map[string]*Entry{}
 	}
 	f.Changes++
-	f.Pods[uid] = &Entry{Resources: r, Change: f.Changes, encoded: encoded}
+	f.LargeBytes, f.Pods[uid] = large, e
 	return true
 }
 
+// largeBytes returns the bytes of an entry if it is larger than smallBytes; otherwise zero.
+func (e *Entry) largeBytes() int {
+	if e == nil || len(e.bytes()) <= smallBytes {
+		return 0
+	}
+	return len(e.bytes())
+}
+
 // Remove removes a pod. Nothing waits for that: the next write leaves it out.
-func (f *File) Remove(uid string) { delete(f.Pods, uid) }
+func (f *File) Remove(uid string) {
+	f.LargeBytes -= f.Pods[uid].largeBytes()
+	delete(f.Pods, uid)
+}
 
 // Retain removes the pods that are not kept.
 func (s *Store) Retain(keep func(uid string) bool) {
 	for _, f := range []*File{&s.Allocated, &s.Actuated} {
-		maps.DeleteFunc(f.Pods, func(uid string, _ *Entry) bool { return !keep(uid) })
+		for uid := range f.Pods { //ordered: each by itself
+			if !keep(uid) {
+				f.Remove(uid)
+			}
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
@@ -305,7 +306,77 @@ func TestFileIsBounded(t *testing.T) {
 			refused++
 		}
 	}
-	if n := len(f.text()); refused == 0 || n > recordedBytesMax*11/10 || n < recordedBytesMax/2 {
-		t.Errorf("%d bytes, %d pods refused", n, refused)
+	if refused != 100 {
+		t.Errorf("%d pods are refused that take more than one pod may", refused)
+	}
+}
+
+// Large pods take no more than their part: as many small ones as a file may have are recorded
+// beside them.
+func TestLargePodsLeaveRoomForSmallOnes(t *testing.T) {
+	ofBytes := func(bytes int) Resources {
+		return Resources{Containers: map[string]v1.ResourceRequirements{
+			strings.Repeat("c", bytes-len(`{"ContainerResources":{"":{}},"PodLevelResources":null}`)): {}}}
+	}
+	var f File
+	if f.Set("larger", ofBytes(entryBytesMax+1)) {
+		t.Error("one pod takes more than its share")
+	}
+	taken := 0
+	for f.Set(fmt.Sprint("large", taken), ofBytes(entryBytesMax)) {
+		taken++
+	}
+	if taken != largeBytesMax/entryBytesMax || f.Set("large", ofBytes(smallBytes+1)) {
+		t.Errorf("%d large pods are recorded", taken)
+	}
+	for i := range recordedMax - taken {
+		if !f.Set(fmt.Sprint("small", i), ofBytes(smallBytes)) {
+			t.Fatalf("small pod %d is refused", i)
+		}
+	}
+	if n := len(f.text()); n > recordedBytesMax*11/10 {
+		t.Errorf("%d bytes", n)
+	}
+	f.Set("large0", ofBytes(smallBytes))
+	s := Store{Allocated: f}
+	s.Retain(func(uid string) bool { return uid != "large1" })
+	s.Allocated.Remove("large2")
+	s.Allocated.Remove("large2")
+	if got, want := s.Allocated.LargeBytes, (taken-3)*entryBytesMax; got != want {
+		t.Errorf("the sum is %d bytes, want %d", got, want)
+	}
+	encoded, err := json.Marshal(&s.Allocated)
+	var restored File
+	if err != nil || json.Unmarshal(encoded, &restored) != nil {
+		t.Fatal(err)
+	}
+	if restored.Remove("large3"); restored.LargeBytes != (taken-4)*entryBytesMax {
+		t.Errorf("after a restart the sum is %d bytes", restored.LargeBytes)
+	}
+}
+
+// What a pod at its bounds needs is within its share, so that it can always be resized while there
+// is room.
+func TestEntryOfPodAtItsBounds(t *testing.T) {
+	const amount = "999999999999999999m" // no canonical text is longer
+	spec := v1.PodSpec{}
+	each := budget.ResourcesMax / budget.ContainersMax
+	nameBytes := budget.ResourceNamesMax / budget.ResourcesMax / 2
+	for i := range budget.ContainersMax {
+		list := v1.ResourceList{}
+		for k := range each {
+			name := v1.ResourceName(fmt.Sprintf("%0*d", nameBytes, k))
+			list[name] = resource.MustParse(amount)
+		}
+		spec.Containers = append(spec.Containers, v1.Container{Name: fmt.Sprintf("%063d", i),
+			Resources: v1.ResourceRequirements{Requests: list, Limits: list}})
+	}
+	if err := budget.CheckSpec(&spec, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	var f File
+	r := Of(&v1.Pod{Spec: spec})
+	if !f.Set("u", r) {
+		t.Errorf("%d bytes are refused, one pod may take %d", len(r.encode()), entryBytesMax)
 	}
 }

@@ -3,9 +3,9 @@
 // The API server bounds the size of a pod, and not what it costs the node. What exceeds a bound
 // concerns that pod alone: the pod is not started, the container or volume is not created, the
 // operation waits or fails, or the message is cut, as Bound.When says. Except for operations in
-// flight and messages, its status and an event name the number and the bound, and a metric counts
-// the refusal. Static pods, which tenants do not write, are exempt from the bounds that are checked
-// before the first sandbox.
+// flight and what is cut, its status and an event name the number and the bound, and a metric
+// counts the refusal. Static pods, which tenants do not write, are exempt from the bounds that are
+// checked before the first sandbox.
 //
 // The constants are for the code that enforces the bounds, Table for metrics and for the page
 // docs/budgets.md. Start reading at Table.
@@ -23,9 +23,12 @@ const (
 	VolumesMax        = 256
 	MountsMax         = 256
 	MountsOfPodMax    = 2048
+	MountPathsMax     = 64 << 10
+	GroupsMax         = 4096
 	ImagesMax         = 512
 	PortsMax          = 4096
 	ResourcesMax      = 1024
+	ResourceNamesMax  = 32 << 10
 	NodeSelectorMax   = 1024
 	ProbesMax         = 100 // in a second
 	TokensMax         = 64
@@ -61,6 +64,9 @@ const (
 	PullCredentialBytesMax    = 32 << 10
 	MessageMax                = 12 << 10
 	ContainerMessagesOfPodMax = 128 << 10
+	ContainerGroupsMax        = 256
+	ContainerGroupsOfPodMax   = 4096
+	ContainerImagesOfPodMax   = 64 << 10
 )
 
 // The watches of a node, which all pods share. Pods with more than WatchesSmallMax references wait
@@ -80,9 +86,12 @@ const (
 	Volumes
 	Mounts
 	MountsOfPod
+	MountPaths
+	Groups
 	Images
 	Ports
 	Resources
+	ResourceNames
 	NodeSelector
 	Probes
 	Tokens
@@ -116,6 +125,9 @@ const (
 	PullCredentialBytes
 	Message
 	ContainerMessagesOfPod
+	ContainerGroups
+	ContainerGroupsOfPod
+	ContainerImagesOfPod
 	itemCount
 )
 
@@ -148,6 +160,13 @@ var Table = [itemCount]Bound{
 		"Each is a mount, and one of a sub-path also a file operation."},
 	MountsOfPod: {"mounts_pod", MountsOfPodMax, "volume mounts of all containers of a pod",
 		beforeSandbox, "The same, and the status has each of them."},
+	MountPaths: {"mount_path_bytes", MountPathsMax,
+		"bytes of the paths of all volume mounts of a pod", beforeSandbox,
+		"The status has each of them, and once more among the fields that the agent manages. The API " +
+			"server takes no object above 1.5 MiB. As many mounts as a pod may have may be of 32 bytes."},
+	Groups: {"supplemental_groups", GroupsMax, "supplementalGroups of a pod", beforeSandbox,
+		"The runtime is given them with each container, and keeps them. The directories of users " +
+			"have at most some hundred groups of one."},
 	Images: {"images", ImagesMax,
 		"images that the containers of a pod need: the one that each runs, and each mount of an image " +
 			"volume", beforeSandbox,
@@ -158,6 +177,11 @@ var Table = [itemCount]Bound{
 	Resources: {"resources", ResourcesMax,
 		"resources that the pod and its containers name in requests or limits", beforeSandbox,
 		"They are summed whenever a pod is admitted, and the status has each of them."},
+	ResourceNames: {"resource_name_bytes", ResourceNamesMax,
+		"bytes of the names of these resources, those of each container and of requests and limits by " +
+			"themselves", beforeSandbox,
+		"The status of each container has three copies, that of the pod as many, and the record of " +
+			"allocations one. Four names of a usual length in each of 256 containers have as many."},
 	NodeSelector: {"node_selector", NodeSelectorMax,
 		"labels of the nodeSelector, and terms, expressions and values of the required node affinity",
 		beforeSandbox, "They are matched whenever the pod may be admitted."},
@@ -264,6 +288,17 @@ var Table = [itemCount]Bound{
 	ContainerMessagesOfPod: {"container_message_bytes_pod", ContainerMessagesOfPodMax,
 		"bytes of the messages of all containers in the status of a pod; each has an equal part",
 		"when the status is made: the message is cut", "The same."},
+	ContainerGroups: {"container_groups", ContainerGroupsMax,
+		"supplemental groups of the first process of a container, as the runtime reports them",
+		"when the runtime reports them: the first ones are kept",
+		"The same. They are also those that the image has for its user, which may be any number."},
+	ContainerGroupsOfPod: {"container_groups_pod", ContainerGroupsOfPodMax,
+		"such groups of all containers in the status of a pod; each has an equal part",
+		"when the status is made: the first ones are kept", "The same."},
+	ContainerImagesOfPod: {"container_image_bytes_pod", ContainerImagesOfPodMax,
+		"bytes of the images of all containers in the status of a pod, and as many of their IDs; each " +
+			"has an equal part", "when the status is made: the name is cut",
+		"The same. All containers may have the same image, whose reference counts once elsewhere."},
 }
 
 // Name returns the name of an item in metrics.

@@ -3,6 +3,7 @@ package budget_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -203,4 +204,46 @@ func specOfImages(containers, mounts int) *v1.PodSpec {
 			v1.VolumeMount{Name: "e"})
 	}
 	return spec
+}
+
+// What the status or the runtime repeats is bounded as well.
+func TestCheckSpecOfWhatIsRepeated(t *testing.T) {
+	groups := func(n int) *v1.PodSpec {
+		return &v1.PodSpec{SecurityContext: &v1.PodSecurityContext{SupplementalGroups: make([]int64, n)}}
+	}
+	for _, c := range []struct {
+		spec *v1.PodSpec
+		want string
+	}{
+		{specOfPaths(256, 256), ""},
+		{specOfPaths(256, 257), "the paths of the volume mounts of the pod have 65792 bytes, and those " +
+			"of one pod may have 65536"},
+		{specOfNames(256, 64), ""},
+		{specOfNames(256, 65), "the names of resources in the requests and limits of the pod have " +
+			"33280 bytes, and those of one pod may have 32768"},
+		{groups(4096), ""},
+		{groups(4097), "the pod has 4097 supplemental groups, and one pod may have 4096"},
+	} {
+		got := ""
+		if err := budget.CheckSpec(c.spec, 0, 0); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// specOfPaths returns a spec of so many containers with a mount, whose path has so many bytes.
+func specOfPaths(containers, bytes int) *v1.PodSpec {
+	mounts := []v1.VolumeMount{{MountPath: strings.Repeat("/", bytes)}}
+	return &v1.PodSpec{Containers: slices.Repeat([]v1.Container{{VolumeMounts: mounts}}, containers)}
+}
+
+// specOfNames returns a spec of so many containers with a request and a limit, of a resource whose
+// name has so many bytes.
+func specOfNames(containers, bytes int) *v1.PodSpec {
+	list := v1.ResourceList{v1.ResourceName(strings.Repeat("r", bytes)): {}}
+	return &v1.PodSpec{Containers: slices.Repeat([]v1.Container{{
+		Resources: v1.ResourceRequirements{Requests: list, Limits: list}}}, containers)}
 }

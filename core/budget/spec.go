@@ -67,7 +67,57 @@ func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 		return References.Errorf("the pod refers to %d API objects, and one pod may refer to %d",
 			references, ReferencesMax)
 	}
+	if err := checkRepeated(spec); err != nil {
+		return err
+	}
 	return checkImages(spec, images)
+}
+
+// checkRepeated returns the first bound that a pod exceeds by the bytes of what its status or the
+// runtime repeats, as an error.
+func checkRepeated(spec *v1.PodSpec) error {
+	names, paths, groups := ResourceNameBytes(spec), 0, 0
+	forEachContainer(spec, func(c *v1.Container) {
+		for i := range c.VolumeMounts {
+			paths += len(c.VolumeMounts[i].MountPath)
+		}
+	})
+	if security := spec.SecurityContext; security != nil {
+		groups = len(security.SupplementalGroups)
+	}
+	switch {
+	case names > ResourceNamesMax:
+		return ResourceNames.Errorf("the names of resources in the requests and limits of the pod have "+
+			"%d bytes, and those of one pod may have %d", names, ResourceNamesMax)
+	case paths > MountPathsMax:
+		return MountPaths.Errorf("the paths of the volume mounts of the pod have %d bytes, and those of "+
+			"one pod may have %d", paths, MountPathsMax)
+	case groups > GroupsMax:
+		return Groups.Errorf("the pod has %d supplemental groups, and one pod may have %d", groups,
+			GroupsMax)
+	}
+	return nil
+}
+
+// ResourceNameBytes returns the bytes of the names of all resources that a pod and its containers
+// name. A name counts in each request and in each limit.
+func ResourceNameBytes(spec *v1.PodSpec) int {
+	bytes := 0
+	count := func(lists ...v1.ResourceList) {
+		for _, list := range lists {
+			for name := range list { //ordered: a sum
+				bytes += len(name)
+			}
+		}
+	}
+	if own := spec.Resources; own != nil {
+		count(own.Requests, own.Limits)
+	}
+	count(spec.Overhead)
+	forEachContainer(spec, func(c *v1.Container) {
+		count(c.Resources.Requests, c.Resources.Limits)
+	})
+	return bytes
 }
 
 // checkImages returns the first bound that a pod exceeds by its so many images, as an error.

@@ -56,29 +56,50 @@ func boundAnnotations(pod *v1.Pod) map[string]string {
 }
 
 // CheckMetadata returns an error if the labels and annotations of a pod exceed the budget even
-// without the manifest that boundAnnotations leaves out, or if what the agent adds to them does.
+// without the manifest that boundAnnotations leaves out.
 func CheckMetadata(pod *v1.Pod) error {
 	bytes := metadataBytes(pod.Labels) + metadataBytes(pod.Annotations)
 	if manifest, exists := pod.Annotations[v1.LastAppliedConfigAnnotation]; exists {
 		bytes -= len(v1.LastAppliedConfigAnnotation) + len(manifest)
 	}
 	if bytes <= budget.SandboxMetadataMax {
-		return checkAllocation(pod)
+		return nil
 	}
 	return budget.SandboxMetadata.Errorf("the labels and annotations of the pod, without %s, take %d "+
 		"bytes, and one pod may have %d", v1.LastAppliedConfigAnnotation, bytes,
 		budget.SandboxMetadataMax)
 }
 
-// checkAllocation returns an error if the agent's own annotation of the resources and host ports of
+// CheckAllocation returns an error if the agent's own annotation of the resources and host ports of
 // a pod, which is not part of its metadata, exceeds the budget.
-func checkAllocation(pod *v1.Pod) error {
+func CheckAllocation(pod *v1.Pod) error {
+	if hasSmallAllocation(&pod.Spec) {
+		return nil // most pods: they are checked with each change
+	}
 	bytes := len(admission.EncodeAllocation(pod))
 	if bytes <= budget.AllocationMax {
 		return nil
 	}
 	return budget.AllocationBytes.Errorf("the resources and host ports of the pod take %d bytes, and "+
 		"one pod may have %d", bytes, budget.AllocationMax)
+}
+
+// hasSmallAllocation reports whether the allocation of a pod is within the budget, whatever its
+// amounts and addresses are.
+func hasSmallAllocation(spec *v1.PodSpec) bool {
+	const resourceBytes, portBytes, othersBytes = 40, 150, 100 // beside the names of resources
+	ports, resources := 0, len(spec.Overhead)
+	if spec.Resources != nil {
+		resources += len(spec.Resources.Requests)
+	}
+	for _, list := range [][]v1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			ports += len(list[i].Ports)
+			resources += len(list[i].Resources.Requests)
+		}
+	}
+	return othersBytes+budget.ResourceNameBytes(spec)+resources*resourceBytes+ports*portBytes <=
+		budget.AllocationMax
 }
 
 func metadataBytes(metadata map[string]string) int {

@@ -2,6 +2,7 @@ package criconfig
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,16 +70,20 @@ func TestCheckAllocation(t *testing.T) {
 	for i := range 800 {
 		c.Ports = append(c.Ports, v1.ContainerPort{HostPort: int32(20_000 + i)})
 	}
-	if err := CheckMetadata(p); err != nil {
+	if err := CheckAllocation(p); err != nil {
 		t.Error(err)
 	}
-	c.Resources.Requests = v1.ResourceList{}
-	for i := range 100 {
+	c.Ports = slices.Repeat(c.Ports, 2)
+	if err := CheckAllocation(p); err == nil {
+		t.Error("twice the ports are within the bound")
+	}
+	c.Ports, c.Resources.Requests = nil, v1.ResourceList{}
+	for i := range 110 {
 		name := v1.ResourceName(strings.Repeat("x", 300) + fmt.Sprint("/r", i))
 		c.Resources.Requests[name] = resource.MustParse("1")
 	}
 	const want = "the resources and host ports of the pod take "
-	if err := CheckMetadata(p); err == nil || !strings.HasPrefix(err.Error(), want) {
+	if err := CheckAllocation(p); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
 }

@@ -423,7 +423,8 @@ func (n *Node) recordFailure(r op.Record, ev world.Event, effects *op.Effects) {
 		err = world.Errorf(world.KindInternal, r.Call, "answered without a Node")
 	}
 	switch err.Kind {
-	case world.KindNotFound, world.KindThrottled, world.KindCanceled, world.KindExhausted:
+	case world.KindNotFound, world.KindThrottled, world.KindCanceled, world.KindExhausted,
+		world.KindTooLarge:
 	case world.KindRefused:
 		n.ObjectKnown = n.ObjectKnown && r.Call != "CreateObject"
 	default:

@@ -30,7 +30,7 @@ func (p *Pod) checkBudget(objects []world.WatchTarget, env *Env) bool {
 	references := max(len(objects)-1, 0)
 	problem := checkSpec(p.Spec, references)
 	if problem == nil {
-		problem = criconfig.CheckMetadata(p.Spec)
+		problem = criconfig.CheckMetadata(p.Spec) // may change: the pod holds its resources
 	}
 	isFinal := problem != nil
 	if !isFinal && env.Objects != nil {
@@ -49,8 +49,9 @@ func (p *Pod) checkBudget(objects []world.WatchTarget, env *Env) bool {
 }
 
 // ExceedsBudget reports whether the spec of a pod exceeds a bound of one pod, by what does not
-// change: ephemeral containers, which may be added at any time, do not count. A pod of the API
-// server is never started then: it needs nothing of the node, whatever it asks for.
+// change: ephemeral containers, which may be added at any time, do not count, nor do labels and
+// annotations. A pod of the API server is never started then: it needs nothing of the node,
+// whatever it asks for.
 func ExceedsBudget(pod *v1.Pod) bool {
 	if len(pod.Spec.EphemeralContainers) > 0 {
 		first := *pod
@@ -62,7 +63,10 @@ func ExceedsBudget(pod *v1.Pod) bool {
 
 // checkSpec returns the bound that the spec of a pod exceeds, as an error.
 func checkSpec(pod *v1.Pod, references int) error {
-	return budget.CheckSpec(&pod.Spec, token.Count(pod), references)
+	if err := budget.CheckSpec(&pod.Spec, token.Count(pod), references); err != nil {
+		return err
+	}
+	return criconfig.CheckAllocation(pod)
 }
 
 // checkWatchesLeft returns an error if the node has no watches left for a pod.

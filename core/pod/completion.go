@@ -2,12 +2,14 @@ package pod
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/probe"
 	"seedlet.dev/core/userns"
@@ -289,11 +291,7 @@ func (p *Pod) handleContainerStatus(r op.Record, ev world.Event, env *Env) {
 	c.StartedAt = timeFromNanos(status.GetStartedAt())
 	c.FinishedAt = timeFromNanos(status.GetFinishedAt())
 	c.ExitCode, c.Reason, c.Message = status.GetExitCode(), status.GetReason(), status.GetMessage()
-	if user := status.GetUser().GetLinux(); user != nil {
-		c.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{
-			UID: user.Uid, GID: user.Gid, SupplementalGroups: user.SupplementalGroups,
-		}}
-	}
+	c.setUser(status.GetUser().GetLinux())
 	c.Actuation.Reported = reportedAmounts(status.GetResources().GetLinux())
 	if s := status.GetStopSignal(); s != runtimeapi.Signal_RUNTIME_DEFAULT {
 		signal := v1.Signal(s.String())
@@ -303,6 +301,21 @@ func (p *Pod) handleContainerStatus(r op.Record, ev world.Event, env *Env) {
 		p.locateTerminationMessage(c, status, env.Node)
 		p.recordBackoffEvent(c, env)
 	}
+}
+
+// setUser sets the user of the container's first process, as the runtime has reported it. The
+// groups that an image has for its user may be any number.
+func (c *Container) setUser(user *runtimeapi.LinuxContainerUser) {
+	if user == nil {
+		return
+	}
+	groups := user.SupplementalGroups
+	if len(groups) > budget.ContainerGroupsMax {
+		groups = slices.Clone(groups[:budget.ContainerGroupsMax])
+	}
+	c.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{
+		UID: user.Uid, GID: user.Gid, SupplementalGroups: groups,
+	}}
 }
 
 // handleProbeOrHook handles the completion of a probe or a lifecycle hook.

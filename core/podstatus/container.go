@@ -48,7 +48,7 @@ func containerStatus(p *pod.Pod, container *v1.Container, role pod.Role, node *p
 	name := container.Name
 	status := v1.ContainerStatus{Name: name, Image: container.Image}
 	c := p.NewestStartedRun(name)
-	if c != nil || !p.WaitsForBudget() {
+	if c != nil || !p.WaitsForBudget() && !p.OverBudget {
 		status.VolumeMounts = mountStatuses(container, node)
 	}
 	if removed := p.RemovedRun(name); removed.IsNewerThan(c) {

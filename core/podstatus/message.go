@@ -12,10 +12,10 @@ import (
 // messageBytesMaxPod bounds the termination messages of a pod together, as in the kubelet.
 const messageBytesMaxPod = 12 << 10
 
-// LimitMessages cuts what a status says to what a status may have, so that the API server takes it
-// whatever the pod, its images or the runtime have written. Each termination message is cut to its
+// Limit cuts what a status says to what a status may have, so that the API server takes it whatever
+// the pod, its images or the runtime have written. Each termination message is cut to its
 // container's share of the pod's bound as well.
-func LimitMessages(pod *v1.Pod) {
+func Limit(pod *v1.Pod) {
 	status := &pod.Status
 	status.Message = budget.CutMessage(status.Message)
 	for i := range status.Conditions {
@@ -33,17 +33,30 @@ func LimitMessages(pod *v1.Pod) {
 			terminated = min(messageBytesMaxPod/max(containers, 1), share)
 		}
 		for i := range list {
-			list[i].Image = budget.Cut(list[i].Image, budget.ImageReferenceMax)
+			limitRepeated(&list[i], max(reported, 1))
 			for _, state := range []*v1.ContainerState{&list[i].State,
 				&list[i].LastTerminationState} {
 				if state.Waiting != nil {
 					state.Waiting.Message = budget.Cut(state.Waiting.Message, share)
 				}
 				if state.Terminated != nil {
+					state.Terminated.Reason = budget.Cut(state.Terminated.Reason, share)
 					state.Terminated.Message = budget.Cut(state.Terminated.Message, terminated)
 				}
 			}
 		}
+	}
+}
+
+// limitRepeated cuts what one of so many containers has from its image or from the runtime.
+func limitRepeated(c *v1.ContainerStatus, containers int) {
+	bytes := min(budget.ContainerImagesOfPodMax/containers, budget.ImageReferenceMax)
+	c.Image, c.ImageID = budget.Cut(c.Image, bytes), budget.Cut(c.ImageID, bytes)
+	groupsMax := budget.ContainerGroupsOfPodMax / containers
+	if c.User != nil && c.User.Linux != nil && len(c.User.Linux.SupplementalGroups) > groupsMax {
+		user := *c.User.Linux // that of the pod's facts stays
+		user.SupplementalGroups = user.SupplementalGroups[:groupsMax]
+		c.User = &v1.ContainerUser{Linux: &user}
 	}
 }
 

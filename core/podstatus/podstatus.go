@@ -102,7 +102,7 @@ func ServedPod(p *pod.Pod, node *pod.Node, runtimeName string) *v1.Pod {
 		status.AllocatedResources = podresources.PodRequests(p.Spec, podresources.PodResourcesOptions{})
 		status.Resources = podResources(p, status.AllocatedResources)
 	}
-	LimitMessages(served)
+	Limit(served)
 	return served
 }
 

@@ -3,13 +3,17 @@ package podstatus
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/pod"
@@ -153,7 +157,7 @@ func TestMessagesAreLimited(t *testing.T) {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, v1.ContainerStatus{
 			Name: name, State: state, LastTerminationState: *state.DeepCopy()})
 	}
-	LimitMessages(pod)
+	Limit(pod)
 	for _, s := range pod.Status.ContainerStatuses {
 		for _, text := range []string{
 			s.State.Terminated.Message, s.LastTerminationState.Terminated.Message,
@@ -197,13 +201,90 @@ func TestStatusIsLimited(t *testing.T) {
 		got   string
 		bytes int
 	}{
-		{status.Message, 12 << 10}, {first.State.Waiting.Message, 326}, {first.Image, 1 << 10},
+		{status.Message, 12 << 10}, {first.State.Waiting.Message, 326}, {first.Image, 162},
 		{ephemeral.State.Terminated.Message, 326},
 		{status.Conditions[len(status.Conditions)-1].Message, 12 << 10},
 	} {
 		if len(c.got) != c.bytes || !strings.HasPrefix(long, c.got) {
 			t.Errorf("%d: %d bytes, want %d", i, len(c.got), c.bytes)
 		}
+	}
+}
+
+// What an image or the runtime may have of any length is limited for each container, and does not
+// change the facts of the pod.
+func TestImagesAndGroupsAreLimited(t *testing.T) {
+	long := strings.Repeat("i", 5000)
+	p := newPod(v1.RestartPolicyAlways)
+	run := newRun(1, pod.Running, 0)
+	run.Image, run.ImageID = "x"+long, long
+	earlier := newRun(0, pod.Exited, 1)
+	earlier.Reason = strings.Repeat("r", 1<<20)
+	run.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{
+		SupplementalGroups: make([]int64, budget.ContainerGroupsMax)}}
+	p.Containers = []pod.Container{earlier, run}
+	check := func(containers, bytes, groups int) {
+		t.Helper()
+		for i := len(p.Spec.Spec.Containers); i < containers; i++ {
+			p.Spec.Spec.Containers = append(p.Spec.Spec.Containers,
+				v1.Container{Name: fmt.Sprint("c", i)})
+		}
+		Update(p, t0)
+		c := &ServedPod(p, &pod.Node{}, "c").Status.ContainerStatuses[0]
+		if len(c.Image) != bytes || len(c.ImageID) != bytes {
+			t.Errorf("an image of %d bytes, its ID has %d, want %d", len(c.Image), len(c.ImageID), bytes)
+		}
+		if got := len(c.User.Linux.SupplementalGroups); got != groups {
+			t.Errorf("%d groups, want %d", got, groups)
+		}
+		if got := len(c.LastTerminationState.Terminated.Reason); got == 0 || got > 12<<10 {
+			t.Errorf("a reason of %d bytes", got)
+		}
+	}
+	check(1, 1024, 256)
+	check(16, 1024, 256)
+	check(256, 256, 16)
+	if len(run.User.Linux.SupplementalGroups) != budget.ContainerGroupsMax {
+		t.Error("the facts have fewer groups")
+	}
+}
+
+// A pod that is at all bounds at once has a status of less than 1 MiB.
+func TestStatusAtAllBounds(t *testing.T) {
+	text := func(bytes, i int) string { return fmt.Sprintf("%0*d", bytes, i) }
+	const containers = budget.ContainersMax
+	p := newPod(v1.RestartPolicyAlways)
+	p.Spec.Spec.Containers, p.Containers = nil, nil
+	for i := range containers {
+		c := v1.Container{Name: text(63, i), Image: text(budget.ImageReferenceMax, 0)}
+		for k := range budget.MountsOfPodMax / containers {
+			c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: text(63, k), ReadOnly: true,
+				MountPath: text(budget.MountPathsMax/budget.MountsOfPodMax, k)})
+		}
+		c.Resources.Requests = v1.ResourceList{}
+		for k := range budget.ResourcesMax / containers {
+			name := text(budget.ResourceNamesMax/budget.ResourcesMax/2, k)
+			c.Resources.Requests[v1.ResourceName(name)] = resource.MustParse("999999999999999999m")
+		}
+		c.Resources.Limits = c.Resources.Requests
+		p.Spec.Spec.Containers = append(p.Spec.Spec.Containers, c)
+		for attempt := range uint32(2) {
+			run := newRun(attempt, pod.Exited, 1)
+			run.Name, run.ID, run.Message = c.Name, text(64, i), text(budget.MessageMax, i)
+			run.Reason, run.Image, run.ImageID = text(100, 0), "i"+c.Image, c.Image
+			run.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{SupplementalGroups: slices.Repeat(
+				[]int64{math.MaxInt32}, budget.ContainerGroupsMax)}}
+			p.Containers = append(p.Containers, run)
+		}
+	}
+	if err := budget.CheckSpec(&p.Spec.Spec, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	p.Termination = pod.Termination{Reason: "Evicted", Message: text(budget.MessageMax, 0)}
+	Update(p, t0)
+	encoded, err := json.Marshal(ServedPod(p, &pod.Node{}, "containerd").Status)
+	if err != nil || len(encoded) < 700<<10 || len(encoded) > 1<<20 {
+		t.Errorf("a status of %d bytes, %v", len(encoded), err)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"seedlet.dev/core/budget"
 )
 
 // The content of a status, given the stored status. Other clients write there too: conditions that
@@ -83,6 +85,32 @@ func merge(spec *v1.PodSpec, stored, desired *v1.PodStatus) *v1.PodStatus {
 		}
 	}
 	return merged
+}
+
+// What a status says that is too large to be stored, unless it has a reason of its own.
+const (
+	reasonTooLarge  = "StatusTooLarge"
+	messageTooLarge = "The API server takes no larger status of this pod: those of its containers " +
+		"are left out."
+	leastMessageMax = 1 << 10
+)
+
+// withoutLists returns the least of a status: the phase, the reason, the message, the conditions
+// and the IPs.
+func withoutLists(status *v1.PodStatus) *v1.PodStatus {
+	least := *status
+	least.InitContainerStatuses, least.ContainerStatuses = nil, nil
+	least.EphemeralContainerStatuses = nil
+	least.AllocatedResources, least.Resources = nil, nil
+	if least.Reason == "" && least.Message == "" {
+		least.Reason, least.Message = reasonTooLarge, messageTooLarge
+	}
+	least.Message = budget.Cut(least.Message, leastMessageMax)
+	least.Conditions = slices.Clone(status.Conditions)
+	for i := range least.Conditions {
+		least.Conditions[i].Message = budget.Cut(least.Conditions[i].Message, leastMessageMax)
+	}
+	return &least
 }
 
 // staysUnwritten reports whether a condition of the stored status stays that the new one lacks: a

@@ -72,6 +72,11 @@ type Entry struct {
 	// Refused reports whether the last write was refused as invalid: the status cannot follow on the
 	// one that the object has.
 	Refused bool `json:"refused,omitempty"`
+	// TooLarge are the bytes of the smallest status that was refused as too large; zero if none was.
+	// Of a status that is no smaller the least is written (withoutLists), so that the end and the
+	// deletion of the pod go on. BytesInFlight are those of the status in flight.
+	TooLarge      int `json:"tooLarge,omitempty"`
+	BytesInFlight int `json:"bytesInFlight,omitempty"`
 	// StoredSum is the sum of the status that was written last, and StoredVersion the version of the
 	// object with it. Fields that the server drops from a status are not written again and again.
 	StoredSum     string `json:"storedSum,omitempty"`
@@ -201,7 +206,7 @@ func (e *Entry) planWrite(uid string, desired Desired, effects *op.Effects) time
 				effects.Now()); effects.Now().Before(until) {
 				return until
 			}
-			e.SumInFlight = statusSum(merged)
+			e.SumInFlight, e.BytesInFlight = statusSum(merged), merged.Size()
 			e.Op = effects.Issue(Key(uid), e.Stored.Namespace+"/"+e.Stored.Name, requestTimeout,
 				&world.PatchObject{
 					Resource: world.ResourcePods, Namespace: e.Stored.Namespace,
@@ -233,6 +238,9 @@ func (e *Entry) merged(desired *v1.PodStatus, effects *op.Effects) *v1.PodStatus
 		// A pod that was rejected has a start time as well (updateStatusInternal in status_manager.go).
 		now := metav1.NewTime(effects.Date().Truncate(time.Second))
 		merged.StartTime = &now
+	}
+	if e.TooLarge > 0 && merged.Size() >= e.TooLarge {
+		return withoutLists(merged)
 	}
 	return merged
 }
@@ -321,8 +329,8 @@ func (w *Writer) HandleCompletion(id world.OpID, r op.Record, ev world.Event, ef
 		return // another object has replaced it since
 	}
 	sum := e.SumInFlight
-	inFlight := e.ChangedInFlight
-	e.Op, e.SumInFlight, e.ChangedInFlight = 0, "", time.Time{}
+	inFlight, bytes := e.ChangedInFlight, e.BytesInFlight
+	e.Op, e.SumInFlight, e.ChangedInFlight, e.BytesInFlight = 0, "", time.Time{}, 0
 	switch {
 	case ev.Err == nil && r.Call == "DeleteObject":
 		e.Deleted, e.Failures = true, 0
@@ -333,6 +341,10 @@ func (w *Writer) HandleCompletion(id world.OpID, r op.Record, ev world.Event, ef
 	case ev.Err.Has(world.KindNotFound) && r.Call == "DeleteObject":
 		e.Deleted, e.Failures = true, 0
 	default:
+		isWrite := r.Call == "PatchObject"
+		if isWrite && ev.Err.Has(world.KindTooLarge) && (e.TooLarge == 0 || bytes < e.TooLarge) {
+			e.TooLarge = bytes
+		}
 		w.recordFailure(e, r, ev, effects)
 	}
 }

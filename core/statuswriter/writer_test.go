@@ -2,6 +2,7 @@ package statuswriter
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -325,5 +326,77 @@ func TestChangedAtDuringBackOff(t *testing.T) {
 	d.plan(withPhase(v1.PodFailed))
 	if eff, _ := d.plan(withPhase(v1.PodFailed)); eff != nil || !d.ChangedAt("u1").Equal(d.now) {
 		t.Errorf("changed during the back-off: %v", d.ChangedAt("u1"))
+	}
+}
+
+// A status that is refused as too large is written without its lists, and the end and the deletion
+// of the pod go on. A smaller status is complete again.
+func TestTooLargeStatus(t *testing.T) {
+	d := newHarness(podObject("1", v1.PodPending))
+	status := func(phase v1.PodPhase, containers int) Desired {
+		s := &v1.PodStatus{Phase: phase, Conditions: []v1.PodCondition{{Type: v1.PodReady,
+			Message: strings.Repeat("m", 12<<10)}},
+			AllocatedResources: v1.ResourceList{"a": {}}, Resources: &v1.ResourceRequirements{}}
+		for range containers {
+			s.ContainerStatuses = append(s.ContainerStatuses, v1.ContainerStatus{Name: "c"})
+		}
+		return Desired{Status: s, NothingLeft: true}
+	}
+	version := 1
+	write := func(want Desired, err *world.Error) *v1.PodStatus {
+		t.Helper()
+		d.now = d.now.Add(time.Minute)
+		eff, _ := d.plan(want)
+		if eff == nil {
+			t.Fatal("nothing is written")
+		}
+		var patch v1.Pod
+		text := string(eff.Body.(*world.PatchObject).Patch)
+		for _, list := range []string{"podIPs", "hostIPs"} {
+			text = strings.Replace(text, `"`+list+`":[{"$patch":"replace"}]`, `"`+list+`":null`, 1)
+		}
+		if err := json.Unmarshal([]byte(text), &patch); err != nil {
+			t.Fatal(err)
+		}
+		if err != nil {
+			d.complete(eff, nil, err)
+			return &patch.Status
+		}
+		version++
+		object := podObject(strconv.Itoa(version), "")
+		object.Status = patch.Status
+		object.DeletionTimestamp = &metav1.Time{Time: d.now}
+		d.complete(eff, read(object), nil)
+		return &patch.Status
+	}
+	tooLarge := world.Errorf(world.KindTooLarge, "PatchObject", "etcdserver: request is too large")
+	if got := write(status(v1.PodRunning, 100), tooLarge); len(got.ContainerStatuses) != 100 {
+		t.Errorf("%d containers", len(got.ContainerStatuses))
+	}
+	for _, containers := range []int{100, 101} {
+		got := write(status(v1.PodRunning, containers), nil)
+		if len(got.ContainerStatuses) > 0 || got.AllocatedResources != nil || got.Resources != nil ||
+			got.Reason != "StatusTooLarge" || got.Phase != v1.PodRunning ||
+			len(got.Conditions) != 1 || len(got.Conditions[0].Message) != 1<<10 {
+			t.Errorf("the least status is %+v", got)
+		}
+		if eff, _ := d.plan(status(v1.PodRunning, containers)); eff != nil {
+			t.Errorf("then %+v", eff.Body)
+		}
+		if got := write(status(v1.PodRunning, 3), nil); len(got.ContainerStatuses) != 3 {
+			t.Errorf("a smaller status has %d containers", len(got.ContainerStatuses))
+		}
+	}
+	if got := write(status(v1.PodFailed, 100), nil); got.Phase != v1.PodFailed {
+		t.Errorf("the end is %+v", got)
+	}
+	eff, _ := d.plan(status(v1.PodFailed, 100))
+	if !d.IsTerminalWritten("u1") || eff == nil || world.CallName(eff.Body) != "DeleteObject" {
+		t.Fatalf("the deletion does not go on: %+v", eff)
+	}
+	// An answer to the deletion says nothing about a status.
+	d.complete(eff, nil, tooLarge)
+	if got := d.Entries["u1"].TooLarge; got == 0 {
+		t.Error("what is too large is forgotten")
 	}
 }

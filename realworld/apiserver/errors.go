@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,16 +58,28 @@ func kindOf(s metav1.Status) world.ErrorKind {
 	case http.StatusTooManyRequests:
 		return world.KindThrottled
 	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
-		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
-		http.StatusUnprocessableEntity:
+		http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
 		return world.KindInvalid
+	case http.StatusRequestEntityTooLarge:
+		return world.KindTooLarge
 	case http.StatusBadGateway, http.StatusServiceUnavailable:
 		return world.KindUnavailable
 	case http.StatusGatewayTimeout:
 		return world.KindTimeout
 	}
+	if slices.ContainsFunc(storeRefusals, func(text string) bool {
+		return strings.Contains(s.Message, text)
+	}) {
+		return world.KindTooLarge
+	}
 	return world.KindInternal
 }
+
+// storeRefusals are the texts of etcd's server, and of its client, about an object that is too
+// large. The API server passes them on as errors of its own (ErrGRPCRequestTooLarge in
+// etcd/api/v3rpc/rpctypes, the limit on sent messages in etcd/client/v3, 2 MiB).
+var storeRefusals = []string{"etcdserver: request is too large",
+	"trying to send message larger than max"}
 
 // hasCause reports whether a field is among the causes of an error.
 func hasCause(s metav1.Status, field string) bool {

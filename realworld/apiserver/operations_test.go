@@ -124,7 +124,8 @@ func TestErrors(t *testing.T) {
 		{409, "AlreadyExists", world.KindExists, 0},
 		{409, "Conflict", world.KindConflict, 0},
 		{410, "Gone", world.KindNotFound, 0},
-		{413, "RequestEntityTooLarge", world.KindInvalid, 0},
+		{413, "RequestEntityTooLarge", world.KindTooLarge, 0},
+		{413, "", world.KindTooLarge, 0}, // a proxy responds
 		{422, "Invalid", world.KindInvalid, 0},
 		{429, "TooManyRequests", world.KindThrottled, 3 * time.Second},
 		{500, "InternalError", world.KindInternal, 0},
@@ -162,6 +163,31 @@ func TestErrors(t *testing.T) {
 				t.Errorf("%d requests, want one", requests)
 			}
 		})
+	}
+}
+
+// The API server answers with 500 if etcd refuses an object as too large, or its client does.
+func TestTooLargeForTheStore(t *testing.T) {
+	for message, want := range map[string]world.ErrorKind{
+		"etcdserver: request is too large": world.KindTooLarge,
+		"rpc error: code = ResourceExhausted desc = trying to send message larger than max " +
+			"(2100000 vs. 2097152)": world.KindTooLarge,
+		"etcdserver: mvcc: database space exceeded": world.KindInternal,
+	} {
+		f := newFake(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusInternalServerError)
+			status := metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: message}
+			status.Kind, status.APIVersion = "Status", "v1"
+			if err := json.NewEncoder(w).Encode(&status); err != nil {
+				t.Error(err)
+			}
+		}, nil)
+		_, err := f.call(&world.PatchObject{Resource: world.ResourcePods, Namespace: "ns",
+			Name: "web", Status: true, Patch: []byte("{}")}, waitMax)
+		if !err.Has(want) {
+			t.Errorf("%q is %v, want %s", message, err, want)
+		}
 	}
 }
 
