@@ -189,10 +189,9 @@ func (a *Agent) handleAllocationCompletion(r op.Record, ev world.Event) {
 }
 
 // planResizes allocates the waiting resizes that fit, and returns when to look again. None is
-// allocated before all pods are known: one that only the runtime has so far may have more than it
-// was created with. None is decided before it is known whether the machine shuts down.
+// decided before it is known whether the machine shuts down.
 func (a *Agent) planResizes() time.Time {
-	if !a.hasListedEverything() || a.state.Shutdown.Undecided() {
+	if !a.knowsAllPods() || a.state.Shutdown.Undecided() {
 		return a.state.Now.Add(resizeFirstRetryPeriod)
 	}
 	uids := a.sortedResizes()
@@ -212,6 +211,15 @@ func (a *Agent) planResizes() time.Time {
 		return time.Time{}
 	}
 	return a.state.Now.Add(resizeRetryPeriod)
+}
+
+// knowsAllPods reports whether every pod counts with what it has: the sources and what earlier
+// agents have left are listed, and no pod of a list waits to be applied. A pod that only the
+// runtime has so far may have more than it was created with, and a resize that is granted, or that
+// others are preempted for, cannot be taken back. Upstream: the resizes of all pods are looked at
+// after the pods were added (HandlePodAdditions in pkg/kubelet/kubelet.go).
+func (a *Agent) knowsAllPods() bool {
+	return a.hasListedEverything() && a.hasListedExistingPods() && len(a.state.PendingAPIPods) == 0
 }
 
 // sortedResizes returns the UIDs of the pods that wait for a resize, in the order in which they are
@@ -269,8 +277,8 @@ type denial struct{ reason, message, detail string }
 
 // checkResize returns why a resize is not allocated now; empty if it fits.
 func (a *Agent) checkResize(p *pod.Pod) denial {
-	desired := p.Resize.Desired
-	p.Resize.MakingRoom = false
+	desired, wasMakingRoom := p.Resize.Desired, p.Resize.MakingRoom
+	p.Resize.MakingRoom, p.Resize.AwaitsOther = false, false
 	if p.ResizesSwap(a.podEnvFor(p)) {
 		return denial{v1.PodReasonInfeasible,
 			"In-place resize of containers with swap is not supported.", "swap_limitation"}
@@ -296,9 +304,22 @@ func (a *Agent) checkResize(p *pod.Pod) denial {
 	if len(failures) == 0 {
 		return denial{}
 	}
-	p.Resize.MakingRoom = a.preempt(&check, failures)
-	return denial{reason: v1.PodReasonDeferred,
-		message: admission.DecisiveFailure(desired, static, failures).Message}
+	decisive := admission.DecisiveFailure(desired, static, failures)
+	p.Resize.AwaitsOther = admission.CausedByOtherPods(decisive) &&
+		slices.ContainsFunc(check.OtherPods, a.mayHaveEnded)
+	if p.Resize.AwaitsOther {
+		p.Resize.MakingRoom = wasMakingRoom
+	} else {
+		p.Resize.MakingRoom = a.preempt(&check, failures)
+	}
+	return denial{reason: v1.PodReasonDeferred, message: decisive.Message}
+}
+
+// mayHaveEnded reports whether it turns out in a moment whether a pod has ended by itself, which
+// would leave room without a preemption. One that is terminating counts as ended for that anyway.
+func (a *Agent) mayHaveEnded(spec *v1.Pod) bool {
+	p := a.state.Pods[string(spec.UID)]
+	return p != nil && p.Stage == pod.Syncing && p.MayBecomeTerminal()
 }
 
 // othersForResize returns the pods that a resize has to fit with. What is preempted for a critical

@@ -38,6 +38,9 @@ type Resize struct {
 	// MakingRoom is set while other pods are preempted for Desired: what becomes free is reserved
 	// for it.
 	MakingRoom bool `json:"makingRoom,omitempty"`
+	// AwaitsOther is set while it is not known whether another pod has ended, which would leave room
+	// for Desired: none is preempted before.
+	AwaitsOther bool `json:"awaitsOther,omitempty"`
 
 	// HeldAsWhole are the resources of the pod as a whole that its cgroup may have instead of the
 	// allocated ones; nil if it has none else.
