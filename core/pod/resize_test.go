@@ -139,6 +139,39 @@ func TestResizeBelowUsage(t *testing.T) {
 	}
 }
 
+// A pod whose cgroup keeps its limit because of what the pod uses has that limit: containers start
+// in it, also after a restart of the agent. The lower limit is tried again.
+func TestPodLimitBelowUsage(t *testing.T) {
+	for _, limit := range []int64{200 << 20, 0} {
+		r := newResizeHarness(t, "1", "100Mi")
+		r.pod.Cgroup = Cgroup{}
+		set := r.planAt(0).expectCall("SetCgroup").Body.(*world.SetCgroup)
+		if !set.NotBelowUsage || set.AboveUsage {
+			t.Errorf("set is %+v", set)
+		}
+		above := &world.CgroupAboveLimit{UsageBytes: 150 << 20, LimitBytes: limit}
+		r.complete("SetCgroup", above, nil)
+		s, applied := r.pod.Resize.InProgress, r.pod.Cgroup.Applied
+		if s == nil || s.Message != "cannot decrease memory limits: attempting to set pod memory limit "+
+			"(104857600) below current usage (157286400)" || applied == nil ||
+			applied.Cgroup.MemoryBytes != limit || !r.pod.hasRoom(r.pod.CurrentSandbox(), r.env) {
+			t.Fatalf("in progress: %+v, applied %+v", s, applied)
+		}
+		r.pod.Containers = nil
+		r.planAt(0).complete("MakeDir", &world.Done{}, nil) // of the logs of a new container
+		r.complete("MakeDir", nil, world.Errorf(world.KindInternal, "MakeDir", "no"))
+		r.pod.StaleSince = time.Time{}
+		r.planAt(time.Minute)
+		if r.findCall("UpdatePodSandboxResources") != nil {
+			r.complete("UpdatePodSandboxResources", &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil)
+		}
+		r.complete("SetCgroup", &world.Done{}, nil)
+		if r.pod.Resize.InProgress != nil || r.pod.Cgroup.Applied.Cgroup.MemoryBytes != 100<<20 {
+			t.Errorf("in the end %+v, %+v", r.pod.Resize, r.pod.Cgroup.Applied)
+		}
+	}
+}
+
 // A container restarts for the resources that demand it, and no other.
 func TestResizeWithRestart(t *testing.T) {
 	r := newResizeHarness(t, "1", "100Mi", v1.ContainerResizePolicy{
