@@ -172,6 +172,42 @@ func TestPodLimitBelowUsage(t *testing.T) {
 	}
 }
 
+// The volumes of running containers are kept up to date while the pod's cgroup cannot be set,
+// however long that is. That is tried all the same, and new containers wait for it.
+func TestVolumesWhileCgroupCannotBeSet(t *testing.T) {
+	for _, refused := range []string{"UpdatePodSandboxResources", "SetCgroup"} {
+		r := newResizeHarness(t, "1", "100Mi")
+		r.pod.Spec = r.pod.Spec.DeepCopy()
+		r.pod.Spec.Spec.Volumes = withVolume(v1.VolumeMount{}).Spec.Spec.Volumes
+		side := *r.pod.Spec.Spec.Containers[0].DeepCopy()
+		side.Name = "side"
+		r.pod.Spec.Spec.Containers = append(r.pod.Spec.Spec.Containers, side)
+		r.pod.Cgroup, r.pod.Resize.InProgress = Cgroup{}, &ResizeState{}
+		tries := 0
+		for second := range 60 {
+			r.planAt(time.Duration(second) * time.Second)
+			for _, call := range r.openCalls() {
+				switch {
+				case call == refused:
+					tries++
+					r.complete(call, nil, world.Errorf(world.KindInternal, call, "no"))
+					r.pod.StaleSince = time.Time{}
+				case call == "StatPath":
+					r.complete(call, nil, world.Errorf(world.KindNotFound, call, "none"))
+				case call == "UpdatePodSandboxResources":
+					r.complete(call, &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil)
+				default:
+					r.complete(call, &world.Done{}, nil)
+				}
+			}
+			r.expectNoCall("CreateContainer")
+		}
+		if ready := r.pod.Storage.Volumes.Ready(&r.pod.Spec.Spec); !ready || tries < 5 {
+			t.Errorf("%s: tried %d times, the volume is ready: %t", refused, tries, ready)
+		}
+	}
+}
+
 // A container restarts for the resources that demand it, and no other.
 func TestResizeWithRestart(t *testing.T) {
 	r := newResizeHarness(t, "1", "100Mi", v1.ContainerResizePolicy{
