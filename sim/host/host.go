@@ -148,7 +148,7 @@ func (h *Host) set(call *wire.Call, m *world.SetCgroup) {
 		limits = withOwn(h.cgroups[dir], limits)
 	}
 	above := h.keepAboveUsage(m, dir, &limits)
-	if have, exists := h.cgroups[dir]; exists && have == limits {
+	if have, exists := h.cgroups[dir]; exists && have == limits && above == nil {
 		h.recordFact(truth.WroteNothing, dir, "")
 	}
 	h.cgroups[dir] = limits
