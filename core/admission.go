@@ -399,7 +399,7 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 		staying.OtherPods = append(staying.OtherPods, other)
 		if p != nil && p.Spec != nil {
 			candidates = append(candidates, admission.Candidate{
-				Pod: other, Static: !a.isAPIPod(p), QOS: criconfig.QOS(other)})
+				Pod: other, Static: !a.isAPIPod(p), QOS: criconfig.QOS(p.Spec)})
 		}
 	}
 	if len(staying.OtherPods) < len(check.OtherPods) {

@@ -80,8 +80,8 @@ func (a *Agent) allocatedTo(object *v1.Pod) *allocation.Resources {
 	return &r
 }
 
-// actuatedOf returns what the containers of a pod had last that may have been resized, and of which
-// the record of what is allocated is lost; nil if that is not known either.
+// actuatedOf returns what a pod that may have been resized had last, and its containers, if the
+// record of what is allocated is lost; nil if that is not known either.
 func (a *Agent) actuatedOf(object *v1.Pod) *allocation.Resources {
 	if object.Generation <= 1 || a.state.Allocation.Actuated.Get(string(object.UID)) == nil {
 		return nil
@@ -89,6 +89,9 @@ func (a *Agent) actuatedOf(object *v1.Pod) *allocation.Resources {
 	r := allocation.OfAmounts(object, func(container string) (allocation.Amounts, bool) {
 		return a.state.Allocation.RecordedAmounts(string(object.UID), container)
 	})
+	if whole := a.state.Allocation.RecordedWhole(string(object.UID)); whole != nil {
+		r.Pod = whole
+	}
 	return &r
 }
 
@@ -223,24 +226,20 @@ func (a *Agent) knowsAllPods() bool {
 }
 
 // sortedResizes returns the UIDs of the pods that wait for a resize, in the order in which they are
-// looked at.
+// looked at. Those that ask for nothing any more, since their resize was granted or they are gone,
+// come first: they need no decision.
 func (a *Agent) sortedResizes() []string {
-	uids := slices.Sorted(maps.Keys(a.resizing))
-	ranks := make(map[string]resizeRank, len(uids))
-	for _, uid := range uids {
+	var granted, waiting []string
+	ranks := make(map[string]resizeRank, len(a.resizing))
+	for _, uid := range slices.Sorted(maps.Keys(a.resizing)) {
 		if p := a.state.Pods[uid]; p != nil && p.Resize.Desired != nil {
-			ranks[uid] = rankResize(p)
+			ranks[uid], waiting = rankResize(p), append(waiting, uid)
+		} else {
+			granted = append(granted, uid)
 		}
 	}
-	slices.SortStableFunc(uids, func(x, y string) int {
-		xr, xWaits := ranks[x]
-		yr, yWaits := ranks[y]
-		if !xWaits || !yWaits {
-			return 0
-		}
-		return compareResizes(xr, yr)
-	})
-	return uids
+	slices.SortStableFunc(waiting, func(x, y string) int { return compareResizes(ranks[x], ranks[y]) })
+	return append(granted, waiting...)
 }
 
 // planResize takes the next step of one waiting resize. trigger is why it is looked at.

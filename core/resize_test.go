@@ -537,6 +537,50 @@ func TestOrderOfWaitingResizes(t *testing.T) {
 	}
 }
 
+// A pod that asks for nothing any more does not change the order of those that wait.
+func TestOrderBesideGrantedResize(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "500m", 0),
+		withRequests(apiPodNamed("b", "u2"), "500m", 0), withRequests(apiPodNamed("c", "u3"), "500m", 9))
+	for _, uid := range []string{"u1", "u2", "u3"} {
+		r.agent.markResizing(uid)
+		if p := r.agent.state.Pods[uid]; uid != "u2" {
+			p.Resize.Desired = withRequests(p.Spec.DeepCopy(), "600m", *p.Spec.Spec.Priority)
+		}
+	}
+	if got := strings.Join(r.agent.sortedResizes(), " "); got != "u2 u3 u1" {
+		t.Errorf("looked at in the order %s", got)
+	}
+}
+
+// A pod that is being resized keeps its class when others look for one to preempt, whatever it
+// holds meanwhile.
+func TestClassOfResizedVictim(t *testing.T) {
+	guaranteed := apiPodNamed("a", "u1")
+	all := v1.ResourceList{"cpu": resource.MustParse("600m"), "memory": resource.MustParse("16Mi")}
+	guaranteed.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: all, Limits: all}
+	burstable := withRequests(apiPodNamed("b", "u2"), "800m", 0)
+	burstable.Spec.Containers[0].Resources.Requests["memory"] = resource.MustParse("32Mi")
+	r := newResizeNode(guaranteed, burstable)
+	larger := r.apiServer.objects["default/a"].DeepCopy()
+	larger.Generation++
+	for _, list := range []v1.ResourceList{larger.Spec.Containers[0].Resources.Requests,
+		larger.Spec.Containers[0].Resources.Limits} {
+		list["cpu"] = resource.MustParse("700m")
+	}
+	r.full = true // it is granted, and not on the disk
+	r.apiServer.put(larger)
+	if r.advance(time.Second); r.agent.state.Pods["u1"].Resize.Granted == nil {
+		t.Fatal("the resize is not granted")
+	}
+	r.apiServer.put(withRequests(apiPodNamed("c", "u3"), "1", 2_000_000_000))
+	r.advance(time.Minute)
+	a, b := r.apiServer.objects["default/a"].Status, r.apiServer.objects["default/b"].Status
+	if a.Reason != "" || b.Reason != "Preempting" {
+		t.Errorf("the guaranteed pod is %s (%s), the other one %s (%s)", a.Phase, a.Reason, b.Phase,
+			b.Reason)
+	}
+}
+
 // What is recorded of pods that are gone is dropped; that of all others stays.
 func TestOrphanedResources(t *testing.T) {
 	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0))
@@ -694,5 +738,15 @@ func TestLostAllocation(t *testing.T) {
 	requests := r.agent.allocatedTo(p).Containers[p.Spec.Containers[0].Name].Requests
 	if x := requests["example.com/x"]; requests.Cpu().String() != "2" || x.Value() != 1 {
 		t.Errorf("allocated are %v", requests)
+	}
+	whole := func(cpu string) *v1.ResourceRequirements {
+		return &v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse(cpu)}}
+	}
+	if p.Spec.Resources = whole("4"); r.agent.allocatedTo(p).Pod.Requests.Cpu().String() != "4" {
+		t.Errorf("nothing is recorded of the pod as a whole, allocated are %v", r.agent.allocatedTo(p).Pod)
+	}
+	r.agent.state.Allocation.SetActuated("u1", nil, whole("3"))
+	if got := r.agent.allocatedTo(p).Pod; got.Requests.Cpu().String() != "3" {
+		t.Errorf("allocated to the pod as a whole are %v", got)
 	}
 }

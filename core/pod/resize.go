@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -149,7 +148,7 @@ func (p *Pod) ApplyGrant(env *Env) {
 	granted, source := allocation.Of(r.Granted), p.Source()
 	generation := r.Granted.Generation
 	if held := p.Spec.Spec.Resources; !equality.Semantic.DeepEqual(held, granted.Pod) {
-		r.HeldAsWhole = cmp.Or(r.HeldAsWhole, held)
+		r.HeldAsWhole = withLargerRequests(held, r.HeldAsWhole) // its cgroup may have either
 	}
 	p.Spec = granted.Apply(source)
 	if r.Desired, r.Granted, r.Pending = nil, nil, nil; p.Spec != source {
@@ -308,7 +307,7 @@ func (p *Pod) recallWhole(env *Env) {
 	if recorded == nil || equality.Semantic.DeepEqual(recorded, p.Spec.Spec.Resources) {
 		return
 	}
-	if r.HeldAsWhole = recorded; r.InProgress == nil {
+	if r.HeldAsWhole = withLargerRequests(recorded, r.HeldAsWhole); r.InProgress == nil {
 		r.InProgress = &ResizeState{Generation: p.Spec.Generation, Since: env.Effects.Now()}
 	}
 }

@@ -773,6 +773,28 @@ func TestRecallOfPodAsWhole(t *testing.T) {
 	}
 }
 
+// The cgroup of a pod whose resources as a whole are changed twice may have the first or the second
+// ones: the pod holds the larger amount of each.
+func TestHeldAsWholeOfTwoGrants(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.pod.Spec = r.pod.Spec.DeepCopy()
+	r.pod.Spec.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+	for _, step := range []struct{ cpu, memory, want string }{
+		{"1", "300Mi", "1 300Mi"}, {"3", "100Mi", "3 300Mi"}, {"1", "100Mi", "3 300Mi"},
+	} {
+		object := r.pod.Source().DeepCopy()
+		object.Generation++
+		object.Spec.Resources = &v1.ResourceRequirements{Requests: resources(step.cpu, step.memory)}
+		r.pod.SetDesired(object, nil, r.now)
+		r.pod.Grant()
+		r.pod.ApplyGrant(r.env)
+		all := podresources.PodRequests(r.pod.AllocatedPod(), podresources.PodResourcesOptions{})
+		if got := all.Cpu().String() + " " + all.Memory().String(); got != step.want {
+			t.Errorf("%+v: it holds %s", step, got)
+		}
+	}
+}
+
 // A pod that gives up resources holds them until it has given them up.
 func TestHeldWhileResizing(t *testing.T) {
 	r := newResizeHarness(t, "2", "100Mi")

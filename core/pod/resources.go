@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -88,6 +89,24 @@ type heldMemo struct {
 	whole         *v1.ResourceRequirements
 	bounds        []allocation.Amounts
 	pod           *v1.Pod
+}
+
+// withLargerRequests returns the resources of a pod as a whole with the larger request of each
+// resource, its own or that of other resources. Either may be nil: none.
+func withLargerRequests(own, other *v1.ResourceRequirements) *v1.ResourceRequirements {
+	if own == nil || other == nil {
+		return cmp.Or(own, other)
+	}
+	larger := own.DeepCopy()
+	for name, q := range other.Requests { //ordered: into a map
+		if have, exists := larger.Requests[name]; !exists || q.Cmp(have) > 0 {
+			if larger.Requests == nil {
+				larger.Requests = v1.ResourceList{}
+			}
+			larger.Requests[name] = q
+		}
+	}
+	return larger
 }
 
 // ReservedPod returns the pod with the larger of what it holds and what it is resized to, of each
