@@ -46,10 +46,14 @@ const (
 
 // setDesired sets the desired state of a pod that is known.
 func (a *Agent) setDesired(p *pod.Pod, object *v1.Pod, now time.Time) {
-	if p.Spec != nil && !p.NoLongerDesired {
+	isFirst := p.Spec == nil
+	if !isFirst && !p.NoLongerDesired {
 		a.state.Metrics.recordRequestedResizes(p.Source(), object)
 	}
 	p.SetDesired(object, a.allocatedTo(object), now)
+	if isFirst {
+		a.holdRecorded(p)
+	}
 	a.recordAllocation(p, triggerPodUpdated)
 }
 
@@ -78,6 +82,15 @@ func (a *Agent) allocatedTo(object *v1.Pod) *allocation.Resources {
 		r.Pod = object.Spec.Resources
 	}
 	return &r
+}
+
+// holdRecorded has a pod that an earlier agent has started hold what that has recorded last, until
+// it is known what its containers have.
+func (a *Agent) holdRecorded(p *pod.Pod) {
+	if e := a.state.Allocation.Actuated.Get(p.UID); e != nil && p.Spec != nil {
+		recorded := e.Resources
+		p.HoldRecorded(&recorded)
+	}
 }
 
 // actuatedOf returns what a pod that may have been resized had last, and its containers, if the

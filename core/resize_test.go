@@ -723,6 +723,43 @@ func TestResizeBeyondBudget(t *testing.T) {
 	}
 }
 
+// An agent that is started in the middle of a resize to less counts what the pod still has, before
+// it has looked at its containers: another resize is not granted in the same step.
+func TestShrinkingPodAfterRestart(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1500m", 0),
+		withRequests(apiPodNamed("b", "u2"), "400m", 0))
+	r.advance(time.Minute)
+	r.keepFiles()
+	refused, inner := true, r.answer
+	r.answer = func(effect any) any {
+		if e, isUpdate := effect.(*runtimeapi.UpdateContainerResourcesRequest); isUpdate && refused &&
+			e.Linux.CpuShares == 512 {
+			return world.Errorf(world.KindInternal, "UpdateContainerResources", "no")
+		}
+		return inner(effect)
+	}
+	r.resize("b", "410m")
+	r.resize("a", "500m")
+	r.resize("b", "1")
+	if r.advance(time.Minute); r.allocated("a") != "500m" || r.allocated("b") != "410m" {
+		t.Fatalf("allocated are %s and %s", r.allocated("a"), r.allocated("b"))
+	}
+	r.podDirs = []string{"u1", "u2"}
+	r.restart()
+	for range 30 {
+		r.advance(time.Second)
+		if r.allocated("b") != "410m" {
+			t.Fatalf("after a restart %s are allocated, while the other pod still has its own",
+				r.allocated("b"))
+		}
+	}
+	refused = false
+	if r.advance(2 * time.Minute); r.allocated("b") != "1" || len(r.agent.state.Pods) != 2 ||
+		r.agent.state.Pods["u1"].Resize.Recorded != nil {
+		t.Errorf("in the end %s are allocated, %q", r.allocated("b"), r.pending("b"))
+	}
+}
+
 // If the record of what is allocated is lost, a pod that may have been resized has what its
 // containers had last.
 func TestLostAllocation(t *testing.T) {
@@ -743,7 +780,7 @@ func TestLostAllocation(t *testing.T) {
 		return &v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse(cpu)}}
 	}
 	if p.Spec.Resources = whole("4"); r.agent.allocatedTo(p).Pod.Requests.Cpu().String() != "4" {
-		t.Errorf("nothing is recorded of the pod as a whole, allocated are %v", r.agent.allocatedTo(p).Pod)
+		t.Errorf("nothing is recorded of the whole, allocated are %v", r.agent.allocatedTo(p).Pod)
 	}
 	r.agent.state.Allocation.SetActuated("u1", nil, whole("3"))
 	if got := r.agent.allocatedTo(p).Pod; got.Requests.Cpu().String() != "3" {

@@ -45,7 +45,8 @@ func (p *Port) setCgroup(ctx context.Context, m *world.SetCgroup) (any, error) {
 
 // boundByUsage changes the memory limit that is to be set if the cgroup uses too much memory for
 // it, and returns that.
-func boundByUsage(m *world.SetCgroup, hierarchies []hierarchy, path string) *world.CgroupAboveLimit {
+func boundByUsage(m *world.SetCgroup, hierarchies []hierarchy,
+	path string) *world.CgroupAboveLimit {
 	if m.MemoryBytes == 0 || !m.AboveUsage && !m.NotBelowUsage {
 		return nil
 	}
