@@ -320,9 +320,14 @@ func (a *Agent) mayBecomeTerminal(spec *v1.Pod) bool {
 	return p != nil && p.MayBecomeTerminal()
 }
 
-// hasUndecidedAdmission reports whether a pod waits until it is known whether another one has
-// ended.
+// hasUndecidedAdmission reports whether a pod, or its resize, waits until it is known whether
+// another one has ended.
 func (a *Agent) hasUndecidedAdmission() bool {
+	for uid := range a.resizing { //ordered: whether there is one
+		if p := a.state.Pods[uid]; p != nil && p.Resize.AwaitsOther {
+			return true
+		}
+	}
 	for uid := range a.waiting { //ordered: whether there is one
 		if a.state.APIRejections[uid] == awaitingOtherPod {
 			return true
@@ -394,7 +399,7 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 		staying.OtherPods = append(staying.OtherPods, other)
 		if p != nil && p.Spec != nil {
 			candidates = append(candidates, admission.Candidate{
-				Pod: other, Static: !a.isAPIPod(p), QOS: criconfig.QOS(other)})
+				Pod: other, Static: !a.isAPIPod(p), QOS: criconfig.QOS(p.Spec)})
 		}
 	}
 	if len(staying.OtherPods) < len(check.OtherPods) {

@@ -120,6 +120,7 @@ func (a *Agent) planAPIPods(now time.Time) time.Time {
 		return now
 	}
 	a.updateAPIPods(nil, now)
+	a.retryResizes(triggerPodsAdded) // they wait for the whole list
 	return time.Time{}
 }
 

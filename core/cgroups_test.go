@@ -48,7 +48,7 @@ func TestPodCgroup(t *testing.T) {
 	delete(n.cgroups, want.Path)
 	n.restart()
 	n.advance(5 * time.Second)
-	want.AboveUsage = true // its processes run
+	want.NotBelowUsage = true // its processes run
 	if got := n.cgroups[want.Path]; !got.Equal(&want) {
 		t.Errorf("after a restart there is %+v, want %+v again", n.cgroups, want)
 	}

@@ -108,6 +108,7 @@ func (a *Agent) addPod(p *pod.Pod) {
 	a.activeInLoop.forget()
 	a.indexPod(p)
 	a.countShare(p)
+	a.holdRecorded(p)
 	a.recordAllocation(p, triggerPodsAdded)
 	a.recordPodAdded(p)
 }
@@ -159,7 +160,7 @@ func deleteSorted(list []string, s string) []string {
 func (a *Agent) planPod(p *pod.Pod) time.Time {
 	delete(a.servedPods, p.UID)
 	held, stage, evicted := p.HoldsNameOrPorts(), p.Stage, p.IsEvicted()
-	resizing := p.Resize.InProgress != nil
+	resizing := p.Resize.InProgress != nil || p.Resize.Recorded != nil
 	nextPull, _ := a.state.Images.NextPull()
 	a.countShare(p)
 	a.endLatecomer(p)
@@ -199,7 +200,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 		a.enqueueNamesakes(p)
 	}
 	hasTerminated := p.Stage != stage && p.Stage == pod.Terminated
-	hasResized := resizing && p.Resize.InProgress == nil // the pod may hold less now
+	hasResized := resizing && p.Resize.InProgress == nil && p.Resize.Recorded == nil // may hold less
 	switch {
 	case p.FullyRemoved:
 		a.retryResizes(triggerPodsRemoved)

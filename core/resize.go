@@ -46,10 +46,14 @@ const (
 
 // setDesired sets the desired state of a pod that is known.
 func (a *Agent) setDesired(p *pod.Pod, object *v1.Pod, now time.Time) {
-	if p.Spec != nil && !p.NoLongerDesired {
+	isFirst := p.Spec == nil
+	if !isFirst && !p.NoLongerDesired {
 		a.state.Metrics.recordRequestedResizes(p.Source(), object)
 	}
 	p.SetDesired(object, a.allocatedTo(object), now)
+	if isFirst {
+		a.holdRecorded(p)
+	}
 	a.recordAllocation(p, triggerPodUpdated)
 }
 
@@ -80,8 +84,17 @@ func (a *Agent) allocatedTo(object *v1.Pod) *allocation.Resources {
 	return &r
 }
 
-// actuatedOf returns what the containers of a pod had last that may have been resized, and of which
-// the record of what is allocated is lost; nil if that is not known either.
+// holdRecorded has a pod that an earlier agent has started hold what that has recorded last, until
+// it is known what its containers have.
+func (a *Agent) holdRecorded(p *pod.Pod) {
+	if e := a.state.Allocation.Actuated.Get(p.UID); e != nil && p.Spec != nil {
+		recorded := e.Resources
+		p.HoldRecorded(&recorded)
+	}
+}
+
+// actuatedOf returns what a pod that may have been resized had last, and its containers, if the
+// record of what is allocated is lost; nil if that is not known either.
 func (a *Agent) actuatedOf(object *v1.Pod) *allocation.Resources {
 	if object.Generation <= 1 || a.state.Allocation.Actuated.Get(string(object.UID)) == nil {
 		return nil
@@ -89,6 +102,9 @@ func (a *Agent) actuatedOf(object *v1.Pod) *allocation.Resources {
 	r := allocation.OfAmounts(object, func(container string) (allocation.Amounts, bool) {
 		return a.state.Allocation.RecordedAmounts(string(object.UID), container)
 	})
+	if whole := a.state.Allocation.RecordedWhole(string(object.UID)); whole != nil {
+		r.Pod = whole
+	}
 	return &r
 }
 
@@ -189,10 +205,9 @@ func (a *Agent) handleAllocationCompletion(r op.Record, ev world.Event) {
 }
 
 // planResizes allocates the waiting resizes that fit, and returns when to look again. None is
-// allocated before all pods are known: one that only the runtime has so far may have more than it
-// was created with. None is decided before it is known whether the machine shuts down.
+// decided before it is known whether the machine shuts down.
 func (a *Agent) planResizes() time.Time {
-	if !a.hasListedEverything() || a.state.Shutdown.Undecided() {
+	if !a.knowsAllPods() || a.state.Shutdown.Undecided() {
 		return a.state.Now.Add(resizeFirstRetryPeriod)
 	}
 	uids := a.sortedResizes()
@@ -214,25 +229,30 @@ func (a *Agent) planResizes() time.Time {
 	return a.state.Now.Add(resizeRetryPeriod)
 }
 
+// knowsAllPods reports whether every pod counts with what it has: the sources and what earlier
+// agents have left are listed, and no pod of a list waits to be applied. A pod that only the
+// runtime has so far may have more than it was created with, and a resize that is granted, or that
+// others are preempted for, cannot be taken back. Upstream: the resizes of all pods are looked at
+// after the pods were added (HandlePodAdditions in pkg/kubelet/kubelet.go).
+func (a *Agent) knowsAllPods() bool {
+	return a.hasListedEverything() && a.hasListedExistingPods() && len(a.state.PendingAPIPods) == 0
+}
+
 // sortedResizes returns the UIDs of the pods that wait for a resize, in the order in which they are
-// looked at.
+// looked at. Those that ask for nothing any more, since their resize was granted or they are gone,
+// come first: they need no decision.
 func (a *Agent) sortedResizes() []string {
-	uids := slices.Sorted(maps.Keys(a.resizing))
-	ranks := make(map[string]resizeRank, len(uids))
-	for _, uid := range uids {
+	var granted, waiting []string
+	ranks := make(map[string]resizeRank, len(a.resizing))
+	for _, uid := range slices.Sorted(maps.Keys(a.resizing)) {
 		if p := a.state.Pods[uid]; p != nil && p.Resize.Desired != nil {
-			ranks[uid] = rankResize(p)
+			ranks[uid], waiting = rankResize(p), append(waiting, uid)
+		} else {
+			granted = append(granted, uid)
 		}
 	}
-	slices.SortStableFunc(uids, func(x, y string) int {
-		xr, xWaits := ranks[x]
-		yr, yWaits := ranks[y]
-		if !xWaits || !yWaits {
-			return 0
-		}
-		return compareResizes(xr, yr)
-	})
-	return uids
+	slices.SortStableFunc(waiting, func(x, y string) int { return compareResizes(ranks[x], ranks[y]) })
+	return append(granted, waiting...)
 }
 
 // planResize takes the next step of one waiting resize. trigger is why it is looked at.
@@ -269,8 +289,8 @@ type denial struct{ reason, message, detail string }
 
 // checkResize returns why a resize is not allocated now; empty if it fits.
 func (a *Agent) checkResize(p *pod.Pod) denial {
-	desired := p.Resize.Desired
-	p.Resize.MakingRoom = false
+	desired, wasMakingRoom := p.Resize.Desired, p.Resize.MakingRoom
+	p.Resize.MakingRoom, p.Resize.AwaitsOther = false, false
 	if p.ResizesSwap(a.podEnvFor(p)) {
 		return denial{v1.PodReasonInfeasible,
 			"In-place resize of containers with swap is not supported.", "swap_limitation"}
@@ -296,9 +316,22 @@ func (a *Agent) checkResize(p *pod.Pod) denial {
 	if len(failures) == 0 {
 		return denial{}
 	}
-	p.Resize.MakingRoom = a.preempt(&check, failures)
-	return denial{reason: v1.PodReasonDeferred,
-		message: admission.DecisiveFailure(desired, static, failures).Message}
+	decisive := admission.DecisiveFailure(desired, static, failures)
+	p.Resize.AwaitsOther = admission.CausedByOtherPods(decisive) &&
+		slices.ContainsFunc(check.OtherPods, a.mayHaveEnded)
+	if p.Resize.AwaitsOther {
+		p.Resize.MakingRoom = wasMakingRoom
+	} else {
+		p.Resize.MakingRoom = a.preempt(&check, failures)
+	}
+	return denial{reason: v1.PodReasonDeferred, message: decisive.Message}
+}
+
+// mayHaveEnded reports whether it turns out in a moment whether a pod has ended by itself, which
+// would leave room without a preemption. One that is terminating counts as ended for that anyway.
+func (a *Agent) mayHaveEnded(spec *v1.Pod) bool {
+	p := a.state.Pods[string(spec.UID)]
+	return p != nil && p.Stage == pod.Syncing && p.MayBecomeTerminal()
 }
 
 // othersForResize returns the pods that a resize has to fit with. What is preempted for a critical

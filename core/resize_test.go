@@ -47,6 +47,22 @@ func newResizeNode(pods ...*v1.Pod) *resizeNode {
 	return r
 }
 
+// keepFiles has files that are written from now on read as they are.
+func (r *resizeNode) keepFiles() {
+	files, inner := map[string][]byte{}, r.answer
+	r.answer = func(effect any) any {
+		switch e := effect.(type) {
+		case *world.WriteFile:
+			files[e.Path] = e.Data
+		case *world.ReadFiles:
+			if data, exists := files[e.Path]; exists {
+				return &world.FilesRead{Files: []world.File{{Data: data}}}
+			}
+		}
+		return inner(effect)
+	}
+}
+
 // resize has a pod of the API server ask for an amount of CPU.
 func (r *resizeNode) resize(name, cpu string) {
 	p := r.apiServer.objects["default/"+name].DeepCopy()
@@ -121,19 +137,7 @@ func TestResizesWaitForRoom(t *testing.T) {
 func TestAllocationAfterRestart(t *testing.T) {
 	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0),
 		withRequests(apiPodNamed("b", "u2"), "900m", 0))
-	files := map[string][]byte{}
-	inner := r.answer
-	r.answer = func(effect any) any {
-		switch e := effect.(type) {
-		case *world.WriteFile:
-			files[e.Path] = e.Data
-		case *world.ReadFiles:
-			if data, exists := files[e.Path]; exists {
-				return &world.FilesRead{Files: []world.File{{Data: data}}}
-			}
-		}
-		return inner(effect)
-	}
+	r.keepFiles()
 	r.resize("b", "950m")
 	r.resize("a", "1800m")
 	r.restart()
@@ -200,6 +204,48 @@ func TestResizesWaitForAllPods(t *testing.T) {
 	r.advance(time.Minute)
 	if len(r.updates) != 1 || r.allocated("a") != "1500m" {
 		t.Errorf("then updates %v, allocated %s", r.updates, r.allocated("a"))
+	}
+}
+
+// A list is applied in parts. No resize is decided between two of them: after a restart a pod of a
+// later part counts by its sandbox, which was made before the pod grew.
+func TestResizesWaitForWholeList(t *testing.T) {
+	for _, late := range []string{"ListPodSandbox", "ListDir"} {
+		pods := []*v1.Pod{withRequests(apiPodNamed("p00", "u00"), "10m", 2_000_000_000)}
+		for i := range 59 {
+			name := fmt.Sprintf("%02d", i+1)
+			pods = append(pods, withRequests(apiPodNamed("p"+name, "u"+name), "10m", 0))
+		}
+		r := newResizeNode(pods...)
+		r.advance(time.Minute)
+		r.keepFiles()
+		r.resize("p59", "1300m")
+		if r.advance(time.Minute); r.allocated("p59") != "1300m" {
+			t.Fatalf("allocated are %s, %q", r.allocated("p59"), r.pending("p59"))
+		}
+		r.podDirs = nil
+		for _, p := range pods {
+			r.podDirs = append(r.podDirs, string(p.UID))
+		}
+		for name, cpu := range map[string]string{"p00": "100m", "p01": "1"} {
+			object := r.apiServer.objects["default/"+name].DeepCopy()
+			object.Generation++
+			object.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse(cpu)
+			r.apiServer.put(object)
+		}
+		r.apiServer.undelivered = nil
+		r.failingCalls = map[string]bool{late: true}
+		r.restart()
+		if r.advance(20 * time.Second); r.allocated("p00") != "10m" {
+			t.Errorf("%s: before all is listed: %s", late, r.allocated("p00"))
+		}
+		r.failingCalls = nil
+		r.advance(time.Minute)
+		if r.allocated("p00") != "100m" || r.allocated("p01") != "10m" ||
+			!strings.HasPrefix(r.pending("p01"), "Deferred: ") {
+			t.Errorf("%s: allocated are %s and %s, %q", late, r.allocated("p00"), r.allocated("p01"),
+				r.pending("p01"))
+		}
 	}
 }
 
@@ -311,6 +357,43 @@ func TestCriticalResizePreempts(t *testing.T) {
 	if a := r.apiServer.objects["default/a"].Status; a.Reason != "Preempting" ||
 		r.allocated("c") != "1500m" {
 		t.Errorf("the other pod is %s (%s), allocated are %s", a.Phase, a.Reason, r.allocated("c"))
+	}
+}
+
+// No pod is preempted while another one may have ended by itself. If it has, its room is enough; if
+// not, one is preempted then.
+func TestCriticalResizeAwaitsEnds(t *testing.T) {
+	for _, restart := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyAlways} {
+		ending := withRequests(apiPodNamed("a", "u1"), "600m", 1)
+		ending.Spec.RestartPolicy = restart
+		r := newResizeNode(ending, withRequests(apiPodNamed("b", "u2"), "600m", 0),
+			withRequests(apiPodNamed("c", "u3"), "500m", 2_000_000_000))
+		r.failingCalls = map[string]bool{"ContainerStatus": true}
+		for _, c := range r.containers {
+			if r.sandboxes[c.PodSandboxId].Metadata.Uid == "u1" {
+				c.State = runtimeapi.ContainerState_CONTAINER_EXITED
+			}
+		}
+		r.advance(2 * time.Second)
+		r.resize("c", "1100m")
+		phase := func(name string) string {
+			s := r.apiServer.objects["default/"+name].Status
+			return string(s.Phase) + " " + s.Reason
+		}
+		r.advance(5 * time.Second)
+		if got := phase("a") + phase("b"); got != "Running Running " ||
+			!strings.HasPrefix(r.pending("c"), "Deferred: ") {
+			t.Errorf("%s: before the exit is known a and b are %s; %q", restart, got, r.pending("c"))
+		}
+		r.failingCalls = nil
+		r.advance(time.Minute)
+		want := "Succeeded Running "
+		if restart == v1.RestartPolicyAlways {
+			want = "Failed PreemptingRunning "
+		}
+		if got := phase("a") + phase("b"); got != want || r.allocated("c") != "1100m" {
+			t.Errorf("%s: then a and b are %s, allocated are %s", restart, got, r.allocated("c"))
+		}
 	}
 }
 
@@ -451,6 +534,50 @@ func TestOrderOfWaitingResizes(t *testing.T) {
 		if got := compareResizes(rankResize(a), rankResize(b)); got != test.want {
 			t.Errorf("%+v: %d", test, got)
 		}
+	}
+}
+
+// A pod that asks for nothing any more does not change the order of those that wait.
+func TestOrderBesideGrantedResize(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "500m", 0),
+		withRequests(apiPodNamed("b", "u2"), "500m", 0), withRequests(apiPodNamed("c", "u3"), "500m", 9))
+	for _, uid := range []string{"u1", "u2", "u3"} {
+		r.agent.markResizing(uid)
+		if p := r.agent.state.Pods[uid]; uid != "u2" {
+			p.Resize.Desired = withRequests(p.Spec.DeepCopy(), "600m", *p.Spec.Spec.Priority)
+		}
+	}
+	if got := strings.Join(r.agent.sortedResizes(), " "); got != "u2 u3 u1" {
+		t.Errorf("looked at in the order %s", got)
+	}
+}
+
+// A pod that is being resized keeps its class when others look for one to preempt, whatever it
+// holds meanwhile.
+func TestClassOfResizedVictim(t *testing.T) {
+	guaranteed := apiPodNamed("a", "u1")
+	all := v1.ResourceList{"cpu": resource.MustParse("600m"), "memory": resource.MustParse("16Mi")}
+	guaranteed.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: all, Limits: all}
+	burstable := withRequests(apiPodNamed("b", "u2"), "800m", 0)
+	burstable.Spec.Containers[0].Resources.Requests["memory"] = resource.MustParse("32Mi")
+	r := newResizeNode(guaranteed, burstable)
+	larger := r.apiServer.objects["default/a"].DeepCopy()
+	larger.Generation++
+	for _, list := range []v1.ResourceList{larger.Spec.Containers[0].Resources.Requests,
+		larger.Spec.Containers[0].Resources.Limits} {
+		list["cpu"] = resource.MustParse("700m")
+	}
+	r.full = true // it is granted, and not on the disk
+	r.apiServer.put(larger)
+	if r.advance(time.Second); r.agent.state.Pods["u1"].Resize.Granted == nil {
+		t.Fatal("the resize is not granted")
+	}
+	r.apiServer.put(withRequests(apiPodNamed("c", "u3"), "1", 2_000_000_000))
+	r.advance(time.Minute)
+	a, b := r.apiServer.objects["default/a"].Status, r.apiServer.objects["default/b"].Status
+	if a.Reason != "" || b.Reason != "Preempting" {
+		t.Errorf("the guaranteed pod is %s (%s), the other one %s (%s)", a.Phase, a.Reason, b.Phase,
+			b.Reason)
 	}
 }
 
@@ -596,6 +723,43 @@ func TestResizeBeyondBudget(t *testing.T) {
 	}
 }
 
+// An agent that is started in the middle of a resize to less counts what the pod still has, before
+// it has looked at its containers: another resize is not granted in the same step.
+func TestShrinkingPodAfterRestart(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1500m", 0),
+		withRequests(apiPodNamed("b", "u2"), "400m", 0))
+	r.advance(time.Minute)
+	r.keepFiles()
+	refused, inner := true, r.answer
+	r.answer = func(effect any) any {
+		if e, isUpdate := effect.(*runtimeapi.UpdateContainerResourcesRequest); isUpdate && refused &&
+			e.Linux.CpuShares == 512 {
+			return world.Errorf(world.KindInternal, "UpdateContainerResources", "no")
+		}
+		return inner(effect)
+	}
+	r.resize("b", "410m")
+	r.resize("a", "500m")
+	r.resize("b", "1")
+	if r.advance(time.Minute); r.allocated("a") != "500m" || r.allocated("b") != "410m" {
+		t.Fatalf("allocated are %s and %s", r.allocated("a"), r.allocated("b"))
+	}
+	r.podDirs = []string{"u1", "u2"}
+	r.restart()
+	for range 30 {
+		r.advance(time.Second)
+		if r.allocated("b") != "410m" {
+			t.Fatalf("after a restart %s are allocated, while the other pod still has its own",
+				r.allocated("b"))
+		}
+	}
+	refused = false
+	if r.advance(2 * time.Minute); r.allocated("b") != "1" || len(r.agent.state.Pods) != 2 ||
+		r.agent.state.Pods["u1"].Resize.Recorded != nil {
+		t.Errorf("in the end %s are allocated, %q", r.allocated("b"), r.pending("b"))
+	}
+}
+
 // If the record of what is allocated is lost, a pod that may have been resized has what its
 // containers had last.
 func TestLostAllocation(t *testing.T) {
@@ -611,5 +775,15 @@ func TestLostAllocation(t *testing.T) {
 	requests := r.agent.allocatedTo(p).Containers[p.Spec.Containers[0].Name].Requests
 	if x := requests["example.com/x"]; requests.Cpu().String() != "2" || x.Value() != 1 {
 		t.Errorf("allocated are %v", requests)
+	}
+	whole := func(cpu string) *v1.ResourceRequirements {
+		return &v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse(cpu)}}
+	}
+	if p.Spec.Resources = whole("4"); r.agent.allocatedTo(p).Pod.Requests.Cpu().String() != "4" {
+		t.Errorf("nothing is recorded of the whole, allocated are %v", r.agent.allocatedTo(p).Pod)
+	}
+	r.agent.state.Allocation.SetActuated("u1", nil, whole("3"))
+	if got := r.agent.allocatedTo(p).Pod; got.Requests.Cpu().String() != "3" {
+		t.Errorf("allocated to the pod as a whole are %v", got)
 	}
 }

@@ -1570,8 +1570,8 @@ var mutants = []mutant{
 	{
 		name:     "a resize beyond what the node has is allocated",
 		file:     "core/resize.go",
-		old:      "	if len(failures) == 0 {\n		return denial{}\n	}\n	p.Resize",
-		new:      "	if len(failures) >= 0 {\n		return denial{}\n	}\n	p.Resize",
+		old:      "	if len(failures) == 0 {\n		return denial{}\n	}\n	decisive",
+		new:      "	if len(failures) >= 0 {\n		return denial{}\n	}\n	decisive",
 		scenario: "resize", seeds: "350-400",
 	},
 	{

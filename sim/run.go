@@ -248,7 +248,8 @@ func (r *run) connectPorts(images imageRegistry) {
 		Agenda: r.agenda.Actor("host"), Truth: r.truth, Seed: seed, Faults: calls,
 		KillCgroup: r.runtime.KillCgroup, Machine: r.machine,
 		SystemCgroups: host.SystemCgroups, InhibitDelayMax: time.Duration(node.InhibitDelayMax),
-		PodsUsage: r.runtime.Usage, KillForMemory: r.runtime.KillForMemory,
+		PodsUsage: r.runtime.Usage, CgroupMemory: r.runtime.CgroupMemory,
+		KillForMemory: r.runtime.KillForMemory,
 	})
 	r.network = network.New(network.Options{
 		Agenda: r.agenda.Actor("network"), Seed: seed, Faults: calls, SendRequest: r.runtime.SendRequest,

@@ -166,6 +166,10 @@ type SetCgroup struct {
 	// AboveUsage keeps the memory limit from killing processes: while the cgroup uses more than
 	// MemoryBytes its usage is the limit. The operation then completes with CgroupAboveLimit.
 	AboveUsage bool `json:"aboveUsage,omitempty"`
+	// NotBelowUsage leaves the memory limit as it is if MemoryBytes would lower it to the usage of
+	// the cgroup, or below: a limit of just the usage kills the process that asks for the next page.
+	// The operation then completes with CgroupAboveLimit.
+	NotBelowUsage bool `json:"notBelowUsage,omitempty"`
 	// Existing is set for a cgroup that another program has made: it is not created, KindNotFound
 	// says that it does not exist, and limits that are zero stay as they are.
 	Existing bool `json:"existing,omitempty"`
@@ -190,10 +194,11 @@ func (m *SetCgroup) Raise(other *SetCgroup) {
 	}
 }
 
-// CgroupAboveLimit is the completion of SetCgroup if the cgroup uses more memory than its limit was
-// to be. Everything else is set.
+// CgroupAboveLimit is the completion of SetCgroup if the cgroup uses too much memory for the limit
+// that it was to have. Everything else is set.
 type CgroupAboveLimit struct {
 	UsageBytes int64 `json:"usageBytes"`
+	LimitBytes int64 `json:"limitBytes,omitempty"` // that the cgroup has; zero: unlimited
 }
 
 // HugePageLimit is the limit of a cgroup for huge pages of one size.

@@ -47,7 +47,8 @@ const cgroupTimeout = 2 * time.Minute
 
 // setCgroup applies the configuration of the cgroup for a sandbox, which may be one that is to be
 // created, and reports whether the sandbox has to wait for that. The limit of memory of processes
-// that run is not set below what they use.
+// that run is not lowered to what they use, or below (validateMemoryResizeAction in
+// pkg/kubelet/kuberuntime/kuberuntime_manager.go).
 func (p *Pod) setCgroup(sandbox *Sandbox, attempt uint32, env *Env) bool {
 	l := &env.Node.Cgroups
 	switch {
@@ -65,7 +66,7 @@ func (p *Pod) setCgroup(sandbox *Sandbox, attempt uint32, env *Env) bool {
 		if p.announceResize(sandbox, setting, env) {
 			return true
 		}
-		setting.Cgroup.AboveUsage = setting.Cgroup.MemoryBytes > 0 && p.HasLiveContainers()
+		setting.Cgroup.NotBelowUsage = setting.Cgroup.MemoryBytes > 0 && p.HasLiveContainers()
 		c.Applying, c.Removed = &setting, nil
 		p.Op = env.Effects.Issue(p.Key(), "", cgroupTimeout, &setting.Cgroup)
 		return true
@@ -195,12 +196,14 @@ func (p *Pod) handleCgroupCompletion(id world.OpID, r op.Record, ev world.Event,
 		c.Removed = append(c.Removed, r.Subject)
 		c.Possible = nil
 	} else if ev.Err == nil {
-		c.Applying.Cgroup.AboveUsage = false
+		c.Applying.Cgroup.NotBelowUsage = false
 		if above, isAbove := ev.Body.(*world.CgroupAboveLimit); isAbove {
-			p.Op, ev.Body = 0, &world.Done{}
+			p.Op = 0
+			p.clearProblems("", r.Call)
 			p.failResize(fmt.Sprintf("cannot decrease memory limits: attempting to set pod memory limit "+
 				"(%d) below current usage (%d)", c.Applying.Cgroup.MemoryBytes, above.UsageBytes), env)
-			c.Applying = nil
+			c.Applying.Cgroup.MemoryBytes = above.LimitBytes // new containers have room in it
+			c.Applied, c.Possible, c.Applying = c.Applying, nil, nil
 			return
 		}
 		c.Applied, c.Possible = c.Applying, nil

@@ -154,8 +154,11 @@ func (p *Pod) isSettled() bool { return p.Observed && p.StaleSince.IsZero() && p
 //  4. A pod without a usable sandbox gets one, and nothing else before it.
 //  5. Containers that must not run are stopped, and leftovers removed, before others start.
 //  6. The pod's cgroup has its limits before its containers start, and running containers get the
-//     resources that are allocated to them (resize.go); a pod over a limit is evicted.
-//  7. Containers start when the volumes are ready and the runtime is.
+//     resources that are allocated to them (resize.go).
+//  7. A pod over a limit of its storage is evicted, and its volumes are kept up to date. That does
+//     not depend on step 6, which may fail for as long as the pod runs. An operation on a volume
+//     waits until none of step 6 is in flight; one that has failed leaves its back-off for them.
+//  8. Containers start when the volumes are ready and the runtime is.
 func (p *Pod) syncPod(env *Env, w *wakeTimer) {
 	if !p.Observed || p.Spec == nil || !p.loadRecord(env, w) {
 		return
@@ -163,7 +166,13 @@ func (p *Pod) syncPod(env *Env, w *wakeTimer) {
 	p.issueInspections(env, w)
 	p.startRoundOnExit(env)
 	p.maintainRunning(env, w)
-	if !p.isSettled() || p.isBackingOff("", w) {
+	if !p.isSettled() {
+		return
+	}
+	if p.isBackingOff("", w) {
+		if p.HasLiveContainers() {
+			p.syncStorage(env, w) // they need their tokens and updates, whatever the pod waits for
+		}
 		return
 	}
 	if p.hasCompleted() {
@@ -191,11 +200,12 @@ func (p *Pod) syncPod(env *Env, w *wakeTimer) {
 	}
 	p.removeLeftovers(env, w)
 	p.releaseUnreferencedImages(env)
-	if p.syncResources(sandbox, env, w) || p.evictOverLimit(env) {
+	mustWait := p.syncResources(sandbox, env, w)
+	ready := p.syncStorage(env, w)
+	if p.Stage != Syncing { // it was evicted
 		return
 	}
-	p.measureStorage(env, w)
-	if p.syncVolumes(env, w) && !p.waitsForRuntime(env, false) {
+	if ready && !mustWait && !p.waitsForRuntime(env, false) {
 		p.syncContainers(env, w)
 	}
 	p.removeOldRuns(env, w)

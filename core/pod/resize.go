@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -38,12 +37,19 @@ type Resize struct {
 	// MakingRoom is set while other pods are preempted for Desired: what becomes free is reserved
 	// for it.
 	MakingRoom bool `json:"makingRoom,omitempty"`
+	// AwaitsOther is set while it is not known whether another pod has ended, which would leave room
+	// for Desired: none is preempted before.
+	AwaitsOther bool `json:"awaitsOther,omitempty"`
 
 	// HeldAsWhole are the resources of the pod as a whole that its cgroup may have instead of the
 	// allocated ones; nil if it has none else.
 	HeldAsWhole *v1.ResourceRequirements `json:"heldAsWhole,omitempty"`
 	// WholeRecalled is set once it was looked up what an earlier agent has recorded of that.
 	WholeRecalled bool `json:"wholeRecalled,omitempty"`
+
+	// Recorded are the resources that an earlier agent has recorded last, which the pod may still
+	// have, until its running containers are recalled; nil if they request no more than Spec.
+	Recorded *allocation.Resources `json:"recorded,omitempty"`
 
 	Pending    *ResizeState `json:"pending,omitempty"`    // Desired is not allocated
 	InProgress *ResizeState `json:"inProgress,omitempty"` // the allocated resources are being set
@@ -146,7 +152,7 @@ func (p *Pod) ApplyGrant(env *Env) {
 	granted, source := allocation.Of(r.Granted), p.Source()
 	generation := r.Granted.Generation
 	if held := p.Spec.Spec.Resources; !equality.Semantic.DeepEqual(held, granted.Pod) {
-		r.HeldAsWhole = cmp.Or(r.HeldAsWhole, held)
+		r.HeldAsWhole = withLargerRequests(held, r.HeldAsWhole) // its cgroup may have either
 	}
 	p.Spec = granted.Apply(source)
 	if r.Desired, r.Granted, r.Pending = nil, nil, nil; p.Spec != source {
@@ -305,7 +311,7 @@ func (p *Pod) recallWhole(env *Env) {
 	if recorded == nil || equality.Semantic.DeepEqual(recorded, p.Spec.Spec.Resources) {
 		return
 	}
-	if r.HeldAsWhole = recorded; r.InProgress == nil {
+	if r.HeldAsWhole = withLargerRequests(recorded, r.HeldAsWhole); r.InProgress == nil {
 		r.InProgress = &ResizeState{Generation: p.Spec.Generation, Since: env.Effects.Now()}
 	}
 }
@@ -381,6 +387,7 @@ func (p *Pod) syncResources(sandbox *Sandbox, env *Env, w *wakeTimer) bool {
 	p.verifyAmounts(env, w)
 	p.recallWhole(env)
 	r := &p.Resize
+	r.Recorded = nil
 	unsettled := p.hasUnsettled()
 	if unsettled && r.InProgress == nil {
 		r.InProgress = &ResizeState{Generation: p.Spec.Generation, Since: env.Effects.Now()}

@@ -139,6 +139,75 @@ func TestResizeBelowUsage(t *testing.T) {
 	}
 }
 
+// A pod whose cgroup keeps its limit because of what the pod uses has that limit: containers start
+// in it, also after a restart of the agent. The lower limit is tried again.
+func TestPodLimitBelowUsage(t *testing.T) {
+	for _, limit := range []int64{200 << 20, 0} {
+		r := newResizeHarness(t, "1", "100Mi")
+		r.pod.Cgroup = Cgroup{}
+		set := r.planAt(0).expectCall("SetCgroup").Body.(*world.SetCgroup)
+		if !set.NotBelowUsage || set.AboveUsage {
+			t.Errorf("set is %+v", set)
+		}
+		above := &world.CgroupAboveLimit{UsageBytes: 150 << 20, LimitBytes: limit}
+		r.complete("SetCgroup", above, nil)
+		s, applied := r.pod.Resize.InProgress, r.pod.Cgroup.Applied
+		if s == nil || s.Message != "cannot decrease memory limits: attempting to set pod memory limit "+
+			"(104857600) below current usage (157286400)" || applied == nil ||
+			applied.Cgroup.MemoryBytes != limit || !r.pod.hasRoom(r.pod.CurrentSandbox(), r.env) {
+			t.Fatalf("in progress: %+v, applied %+v", s, applied)
+		}
+		r.pod.Containers = nil
+		r.planAt(0).complete("MakeDir", &world.Done{}, nil) // of the logs of a new container
+		r.complete("MakeDir", nil, world.Errorf(world.KindInternal, "MakeDir", "no"))
+		r.pod.StaleSince = time.Time{}
+		r.planAt(time.Minute)
+		if r.findCall("UpdatePodSandboxResources") != nil {
+			r.complete("UpdatePodSandboxResources", &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil)
+		}
+		r.complete("SetCgroup", &world.Done{}, nil)
+		if r.pod.Resize.InProgress != nil || r.pod.Cgroup.Applied.Cgroup.MemoryBytes != 100<<20 {
+			t.Errorf("in the end %+v, %+v", r.pod.Resize, r.pod.Cgroup.Applied)
+		}
+	}
+}
+
+// The volumes of running containers are kept up to date while the pod's cgroup cannot be set,
+// however long that is. That is tried all the same, and new containers wait for it.
+func TestVolumesWhileCgroupCannotBeSet(t *testing.T) {
+	for _, refused := range []string{"UpdatePodSandboxResources", "SetCgroup"} {
+		r := newResizeHarness(t, "1", "100Mi")
+		r.pod.Spec = r.pod.Spec.DeepCopy()
+		r.pod.Spec.Spec.Volumes = withVolume(v1.VolumeMount{}).Spec.Spec.Volumes
+		side := *r.pod.Spec.Spec.Containers[0].DeepCopy()
+		side.Name = "side"
+		r.pod.Spec.Spec.Containers = append(r.pod.Spec.Spec.Containers, side)
+		r.pod.Cgroup, r.pod.Resize.InProgress = Cgroup{}, &ResizeState{}
+		tries := 0
+		for second := range 60 {
+			r.planAt(time.Duration(second) * time.Second)
+			for _, call := range r.openCalls() {
+				switch {
+				case call == refused:
+					tries++
+					r.complete(call, nil, world.Errorf(world.KindInternal, call, "no"))
+					r.pod.StaleSince = time.Time{}
+				case call == "StatPath":
+					r.complete(call, nil, world.Errorf(world.KindNotFound, call, "none"))
+				case call == "UpdatePodSandboxResources":
+					r.complete(call, &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil)
+				default:
+					r.complete(call, &world.Done{}, nil)
+				}
+			}
+			r.expectNoCall("CreateContainer")
+		}
+		if ready := r.pod.Storage.Volumes.Ready(&r.pod.Spec.Spec); !ready || tries < 5 {
+			t.Errorf("%s: tried %d times, the volume is ready: %t", refused, tries, ready)
+		}
+	}
+}
+
 // A container restarts for the resources that demand it, and no other.
 func TestResizeWithRestart(t *testing.T) {
 	r := newResizeHarness(t, "1", "100Mi", v1.ContainerResizePolicy{
@@ -701,6 +770,28 @@ func TestRecallOfPodAsWhole(t *testing.T) {
 	r.expect("pod 100")
 	if requested() != "1" || r.pod.Resize.InProgress != nil {
 		t.Errorf("in the end it holds %s CPUs: %+v", requested(), r.pod.Resize)
+	}
+}
+
+// The cgroup of a pod whose resources as a whole are changed twice may have the first or the second
+// ones: the pod holds the larger amount of each.
+func TestHeldAsWholeOfTwoGrants(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.pod.Spec = r.pod.Spec.DeepCopy()
+	r.pod.Spec.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+	for _, step := range []struct{ cpu, memory, want string }{
+		{"1", "300Mi", "1 300Mi"}, {"3", "100Mi", "3 300Mi"}, {"1", "100Mi", "3 300Mi"},
+	} {
+		object := r.pod.Source().DeepCopy()
+		object.Generation++
+		object.Spec.Resources = &v1.ResourceRequirements{Requests: resources(step.cpu, step.memory)}
+		r.pod.SetDesired(object, nil, r.now)
+		r.pod.Grant()
+		r.pod.ApplyGrant(r.env)
+		all := podresources.PodRequests(r.pod.AllocatedPod(), podresources.PodResourcesOptions{})
+		if got := all.Cpu().String() + " " + all.Memory().String(); got != step.want {
+			t.Errorf("%+v: it holds %s", step, got)
+		}
 	}
 }
 

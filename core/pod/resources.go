@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -62,32 +63,66 @@ func (p *Pod) AllocatedPod() *v1.Pod {
 // heldSpec returns the pod with what it holds, from the memo if nothing of that has changed.
 func (p *Pod) heldSpec() *v1.Pod {
 	r := &p.Resize
-	if r.InProgress == nil && r.Granted == nil {
+	recorded := r.Recorded
+	if p.Observed && !p.HasLiveContainers() {
+		recorded = nil
+	}
+	if r.InProgress == nil && r.Granted == nil && recorded == nil {
 		return p.Spec
 	}
 	held, bounds := p.boundedSpec()
 	m := &p.held
 	if m.pod != nil && m.spec == p.Spec && m.granted == r.Granted && m.whole == r.HeldAsWhole &&
-		slices.Equal(m.bounds, bounds) {
+		m.recorded == recorded && slices.Equal(m.bounds, bounds) {
 		return m.pod
 	}
-	var before *v1.Pod
+	var before, earlier *v1.Pod
 	if r.HeldAsWhole != nil {
 		whole := *p.Spec
 		whole.Spec.Resources = r.HeldAsWhole
 		before = &whole
 	}
-	most := withMostRequests(held, before, r.Granted)
-	*m = heldMemo{p.Spec, r.Granted, r.HeldAsWhole, bounds, most}
+	if recorded != nil {
+		earlier = recorded.Apply(p.Spec)
+	}
+	most := withMostRequests(held, before, earlier, r.Granted)
+	*m = heldMemo{p.Spec, r.Granted, r.HeldAsWhole, recorded, bounds, most}
 	return most
+}
+
+// HoldRecorded has the pod hold what an earlier agent has recorded last, if that is more than what
+// is allocated: a resize to less may not have been carried out.
+func (p *Pod) HoldRecorded(r *allocation.Resources) {
+	if p.Spec != nil && withMostRequests(p.Spec, r.Apply(p.Spec)) != p.Spec {
+		p.Resize.Recorded = r
+	}
 }
 
 // heldMemo is the result of heldSpec, and what it was computed from.
 type heldMemo struct {
 	spec, granted *v1.Pod
 	whole         *v1.ResourceRequirements
+	recorded      *allocation.Resources
 	bounds        []allocation.Amounts
 	pod           *v1.Pod
+}
+
+// withLargerRequests returns the resources of a pod as a whole with the larger request of each
+// resource, its own or that of other resources. Either may be nil: none.
+func withLargerRequests(own, other *v1.ResourceRequirements) *v1.ResourceRequirements {
+	if own == nil || other == nil {
+		return cmp.Or(own, other)
+	}
+	larger := own.DeepCopy()
+	for name, q := range other.Requests { //ordered: into a map
+		if have, exists := larger.Requests[name]; !exists || q.Cmp(have) > 0 {
+			if larger.Requests == nil {
+				larger.Requests = v1.ResourceList{}
+			}
+			larger.Requests[name] = q
+		}
+	}
+	return larger
 }
 
 // ReservedPod returns the pod with the larger of what it holds and what it is resized to, of each

@@ -65,13 +65,26 @@ func (s *Storage) reset() {
 	s.Binds, s.HostsChecksum, s.ReleaseSteps = nil, "", 0
 }
 
-// syncVolumes creates missing volumes and updates the others, and reports whether containers may be
-// created.
+// syncStorage evicts a pod that exceeds a limit of what it keeps on disks, measures that, and
+// brings the volumes up to date. It reports whether containers may be created.
+func (p *Pod) syncStorage(env *Env, w *wakeTimer) bool {
+	if p.evictOverLimit(env) {
+		return false
+	}
+	p.measureStorage(env, w)
+	return p.syncVolumes(env, w)
+}
+
+// syncVolumes creates missing volumes and updates the others, unless another operation of the pod
+// is in flight. It reports whether containers may be created.
 func (p *Pod) syncVolumes(env *Env, w *wakeTimer) bool {
 	if len(p.Spec.Spec.Volumes) == 0 {
 		return true
 	}
 	p.renewTokens(env, w)
+	if p.Op != 0 {
+		return false
+	}
 	view := p.volumeView(env)
 	if p.issueVolumeOperation(view, env, w) {
 		return false

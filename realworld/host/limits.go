@@ -32,18 +32,38 @@ func (p *Port) setCgroup(ctx context.Context, m *world.SetCgroup) (any, error) {
 	if m.Existing && !slices.ContainsFunc(hierarchies, exists) {
 		return nil, world.Errorf(world.KindNotFound, "SetCgroup", "cgroup %q does not exist", m.Path)
 	}
-	set, usage := *m, int64(0)
-	if m.AboveUsage && m.MemoryBytes > 0 {
-		usage = memoryUsage(hierarchies, path)
-		set.MemoryBytes = max(m.MemoryBytes, usage)
-	}
+	set := *m
+	above := boundByUsage(&set, hierarchies, path)
 	if err := p.applyLimits(ctx, hierarchies, path, &set); err != nil {
 		return nil, err
 	}
-	if set.MemoryBytes > m.MemoryBytes {
-		return &world.CgroupAboveLimit{UsageBytes: usage}, nil
+	if above != nil {
+		return above, nil
 	}
 	return &world.Done{}, nil
+}
+
+// boundByUsage changes the memory limit that is to be set if the cgroup uses too much memory for
+// it, and returns that.
+func boundByUsage(m *world.SetCgroup, hierarchies []hierarchy,
+	path string) *world.CgroupAboveLimit {
+	if m.MemoryBytes == 0 || !m.AboveUsage && !m.NotBelowUsage {
+		return nil
+	}
+	limit, usage := m.MemoryBytes, memoryUsage(hierarchies, path)
+	switch {
+	case m.AboveUsage:
+		limit = max(limit, usage)
+	case usage >= limit:
+		if has := memoryLimit(hierarchies, path); has == 0 || has > limit {
+			limit = has
+		}
+	}
+	if limit == m.MemoryBytes {
+		return nil
+	}
+	m.MemoryBytes = limit
+	return &world.CgroupAboveLimit{UsageBytes: usage, LimitBytes: limit}
 }
 
 // applyLimits creates a cgroup that need not exist, and sets its limits.
@@ -73,8 +93,26 @@ func (p *Port) applyLimits(ctx context.Context, hierarchies []hierarchy, path st
 
 // memoryUsage returns the memory that a cgroup uses, in bytes; zero if it does not exist.
 func memoryUsage(hierarchies []hierarchy, path string) int64 {
+	return readAmount(hierarchies, path, "memory.current", "memory.usage_in_bytes")
+}
+
+// memoryLimit returns the memory limit of a cgroup, in bytes; zero without one.
+func memoryLimit(hierarchies []hierarchy, path string) int64 {
+	n := readAmount(hierarchies, path, "memory.max", "memory.limit_in_bytes")
+	if n >= unlimitedV1 {
+		return 0
+	}
+	return n
+}
+
+// unlimitedV1 is less than what a cgroup v1 without a limit of memory has: the largest number of
+// pages.
+const unlimitedV1 = 1 << 62
+
+// readAmount returns the number in the first of the files that a cgroup has; zero if there is none.
+func readAmount(hierarchies []hierarchy, path string, files ...string) int64 {
 	for _, h := range hierarchies {
-		for _, file := range []string{"memory.current", "memory.usage_in_bytes"} {
+		for _, file := range files {
 			if fields := readFields(filepath.Join(h.root, path), file); len(fields) == 1 {
 				if n, err := strconv.ParseInt(fields[0], 10, 64); err == nil {
 					return n

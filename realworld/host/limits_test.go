@@ -158,6 +158,38 @@ func TestLimitAboveUsage(t *testing.T) {
 	checkFiles(t, root, map[string]string{"kubepods/memory.max": "4096"})
 }
 
+// A limit that would be lowered to the usage, or below, stays as it is, and all other limits are
+// set. A limit that is not lowered is set whatever the usage is.
+func TestLimitNotBelowUsage(t *testing.T) {
+	for _, test := range []struct {
+		has, usage, want string
+		limit            int64
+	}{
+		{"16384", "8192", "16384", 16384}, {"max", "4096", "max", 0}, {"16384", "4095", "4096", -1},
+		{"4096", "4096", "4096", -1}, {"2048", "8192", "4096", -1}, {"max", "100", "4096", -1},
+	} {
+		root := v2Root(t)
+		h := newHarness(t, root)
+		writeFiles(t, filepath.Join(root, "kubepods/pod1"), map[string]string{"cgroup.procs": "",
+			"cgroup.controllers": "", "cpu.weight": "100", "cpu.max": "max 100000",
+			"memory.max": test.has, "memory.current": test.usage, "pids.max": "max"})
+		body, err := h.try(&world.SetCgroup{Path: "kubepods/pod1", MemoryBytes: 4096, PidsMax: 9,
+			NotBelowUsage: true}, porttest.Patience)
+		above, isAbove := body.(*world.CgroupAboveLimit)
+		if err != nil || isAbove != (test.limit >= 0) || isAbove && above.LimitBytes != test.limit {
+			t.Errorf("%+v: completed with %+v, %v", test, body, err)
+		}
+		checkFiles(t, root, map[string]string{"kubepods/pod1/memory.max": test.want,
+			"kubepods/pod1/pids.max": "9"})
+	}
+	v1 := []hierarchy{{root: t.TempDir()}}
+	writeFiles(t, filepath.Join(v1[0].root, "a"), map[string]string{
+		"memory.limit_in_bytes": "9223372036854771712", "memory.usage_in_bytes": "8192"})
+	if memoryLimit(v1, "a") != 0 || memoryUsage(v1, "a") != 8192 {
+		t.Errorf("in cgroup v1: %d of %d", memoryUsage(v1, "a"), memoryLimit(v1, "a"))
+	}
+}
+
 // A cgroup that is to exist is not created, and keeps the limits that are not asked for.
 func TestExistingCgroup(t *testing.T) {
 	root := v2Root(t)

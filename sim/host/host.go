@@ -42,6 +42,9 @@ type Options struct {
 	Machine func() world.MachineRead
 	// PodsUsage returns what the processes of pods use. Nil: nothing.
 	PodsUsage func() (memoryBytes, processes int64)
+	// CgroupMemory returns what the processes in a cgroup and its descendants use of memory. Nil:
+	// nothing.
+	CgroupMemory func(dir string) int64
 	// KillForMemory ends the process of a pod that the kernel would end on a machine with so much
 	// memory, and returns its name; empty if there was none. Nil: none is ended.
 	KillForMemory func(capacity int64) string
@@ -144,12 +147,34 @@ func (h *Host) set(call *wire.Call, m *world.SetCgroup) {
 	if m.Existing {
 		limits = withOwn(h.cgroups[dir], limits)
 	}
-	if have, exists := h.cgroups[dir]; exists && have == limits {
+	above := h.keepAboveUsage(m, dir, &limits)
+	if have, exists := h.cgroups[dir]; exists && have == limits && above == nil {
 		h.recordFact(truth.WroteNothing, dir, "")
 	}
 	h.cgroups[dir] = limits
 	h.recordFact(truth.CgroupCreated, dir, "")
+	if above != nil {
+		call.Reply(above)
+		return
+	}
 	call.Reply(&world.Done{})
+}
+
+// keepAboveUsage keeps the memory limit of a cgroup if the request asks for that and its processes
+// use too much for the lower one. It returns that, or nil.
+func (h *Host) keepAboveUsage(m *world.SetCgroup, dir string,
+	limits *truth.Limits) *world.CgroupAboveLimit {
+	have, exists := h.cgroups[dir]
+	lowers := exists && (have.MemoryBytes == 0 || m.MemoryBytes < have.MemoryBytes)
+	if !m.NotBelowUsage || m.MemoryBytes == 0 || !lowers || h.opts.CgroupMemory == nil {
+		return nil
+	}
+	usage := h.opts.CgroupMemory(dir)
+	if usage < m.MemoryBytes {
+		return nil
+	}
+	limits.MemoryBytes = have.MemoryBytes
+	return &world.CgroupAboveLimit{UsageBytes: usage, LimitBytes: have.MemoryBytes}
 }
 
 // withOwn returns the limits of a cgroup of another program after some were set: those that were

@@ -22,6 +22,26 @@ type simWorld struct {
 	completion *world.Event
 }
 
+// The memory limit of processes is not lowered to what they use, or below.
+func TestLimitNotBelowUsage(t *testing.T) {
+	w := newWorld(t)
+	usage := int64(50)
+	w.host.opts.CgroupMemory = func(string) int64 { return usage }
+	for _, test := range []struct{ usage, limit, want int64 }{
+		{50, 100, 100}, {50, 50, 100}, {50, 51, 51}, {60, 51, 51}, {60, 0, 0}, {60, 60, 0},
+	} {
+		usage = test.usage
+		body, err := w.call(&world.SetCgroup{Path: "kubepods/pod1", MemoryBytes: test.limit,
+			PidsMax: test.limit, NotBelowUsage: true})
+		above, isAbove := body.(*world.CgroupAboveLimit)
+		has := w.host.cgroups["kubepods/pod1"]
+		if err != nil || has.MemoryBytes != test.want || has.PidsMax != test.limit ||
+			isAbove != (test.want != test.limit) || isAbove && above.LimitBytes != test.want {
+			t.Errorf("%+v: %+v with %+v, %v", test, has, body, err)
+		}
+	}
+}
+
 func newWorld(t *testing.T, systemCgroups ...string) *simWorld {
 	w := &simWorld{t: t, agenda: agenda.New(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 1)}
 	log := &truth.Log{}

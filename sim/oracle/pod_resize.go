@@ -468,17 +468,29 @@ func (p *pod) pendingProblem(c *v1.PodCondition, newest *v1.Pod) string {
 }
 
 // inProgressProblem returns what is wrong with the condition of a pod whose resize does not end:
-// only a container that uses more memory than it is to have can hold it up.
+// only a container, or a pod as a whole, that uses more memory than it is to have can hold it up.
 func (p *pod) inProgressProblem(condition *v1.PodCondition) string {
+	isTooLow := func(limit, usage int64) bool {
+		return limit > 0 && limit <= usage && condition.Reason == v1.PodReasonError &&
+			strings.Contains(condition.Message, "below current usage")
+	}
+	all := int64(0)
+	for _, c := range p.containers {
+		if c.state == running {
+			all += c.memoryUsage
+		}
+	}
 	for _, spec := range p.specs {
+		if whole := spec.Spec.Resources; whole != nil && isTooLow(whole.Limits.Memory().Value(), all) {
+			return ""
+		}
 		for _, c := range p.containers {
 			own := containerOf(spec, c.name)
 			if c.state != running || own == nil {
 				continue
 			}
 			limit := p.model.opts.resourcesOf(spec, own).MemoryBytes
-			if limit > 0 && limit <= c.memoryUsage && condition.Reason == v1.PodReasonError &&
-				strings.Contains(condition.Message, "below current usage") {
+			if isTooLow(limit, c.memoryUsage) {
 				return ""
 			}
 		}

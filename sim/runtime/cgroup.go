@@ -48,6 +48,22 @@ func (c *container) limits() truth.Limits {
 		Files: strings.Join(files, ", ")}
 }
 
+// CgroupMemory returns what the containers in a cgroup and its descendants use of memory.
+func (r *Runtime) CgroupMemory(dir string) int64 {
+	used := int64(0)
+	for _, s := range r.sandboxOrder {
+		if in := s.cgroupParent(); in != dir && !strings.HasPrefix(in, dir+"/") {
+			continue
+		}
+		for _, c := range r.containersIn(s) {
+			if c.State == running {
+				used += c.memoryUsage()
+			}
+		}
+	}
+	return used
+}
+
 // KillCgroup kills every process in a cgroup and its descendants: containers, and the processes
 // that hold sandboxes.
 func (r *Runtime) KillCgroup(dir string) {
