@@ -146,9 +146,11 @@ func (p *Pod) contentOf(v *v1.Volume) (*content, error) {
 		w.mode = *mode
 	}
 	var problems []string
-	for i := 0; i < len(all) && w.isWithinBounds(); i++ {
+	said := 0 // bytes: a message is cut there, and thousands of sources can lack the same object
+	for i := 0; i < len(all) && w.isWithinBounds() && said <= budget.MessageMax; i++ {
 		if err := w.addSource(&all[i]); err != nil {
 			problems = append(problems, err.Error())
+			said += len(problems[len(problems)-1])
 		}
 	}
 	switch {

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -99,6 +100,19 @@ func TestValuesAreNotCopied(t *testing.T) {
 	if len(done) != 3 || len(written.Files) != 60 || len(written.Files[0].Bytes()) != 1<<20 ||
 		allocated > 1<<20 {
 		t.Errorf("%d operations, %d files, %d bytes", len(done), len(written.Files), allocated)
+	}
+}
+
+// A problem of thousands of sources is no longer than what a message says of it.
+func TestProblemsOfSourcesAreBounded(t *testing.T) {
+	missing := v1.VolumeProjection{ConfigMap: &v1.ConfigMapProjection{
+		LocalObjectReference: refTo("a"), Items: []v1.KeyToPath{{Key: "none", Path: "none"}}}}
+	pod := withObjects(newPod(projected(slices.Repeat([]v1.VolumeProjection{missing}, 10_000)...)),
+		configMap("a", "1", nil))
+	s := &Set{}
+	s.NextOperation(pod, t0)
+	if n := len(s.Problem()); n < budget.MessageMax || n > 2*budget.MessageMax {
+		t.Errorf("a problem of %d bytes", n)
 	}
 }
 
