@@ -80,6 +80,32 @@ var hostiles = []hostile{
 		}
 		n.apiServer.put(p)
 	}},
+	{"files of a long annotation", 250_000, func(n *fakeNode, size int) {
+		putFilesOfAnnotations(n, 66, map[string]string{ // the sandbox has no copy of it
+			v1.LastAppliedConfigAnnotation: strings.Repeat("\x7f", size)})
+	}},
+	{"files of annotations", 32_000, func(n *fakeNode, size int) {
+		putFilesOfAnnotations(n, 512, map[string]string{"a": strings.Repeat("\x7f", size)})
+	}},
+	{"files of a long key", 1 << 20, func(n *fakeNode, size int) {
+		putFilesOfKey(n, budget.VolumesMax, 65, size)
+	}},
+	{"files of a long key within the bound of a volume", 1 << 20, func(n *fakeNode, size int) {
+		putFilesOfKey(n, budget.VolumesMax, 60, size)
+	}},
+	{"files of a long key with nested mounts", 1 << 20, func(n *fakeNode, size int) {
+		putFilesOfKey(n, 2, 60, size)
+	}},
+	{"files of long objects", 1 << 20, ofLongObjects},
+	{"nested mounts", budget.MountsMax, ofSpec(func(s *v1.PodSpec, size int) {
+		for i := range size {
+			name, long := fmt.Sprint("v", i), strings.Repeat("/"+strings.Repeat("a", 18), 256)
+			s.Volumes = append(s.Volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{
+				ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: bigConfigMap}}})
+			s.Containers[0].VolumeMounts = append(s.Containers[0].VolumeMounts,
+				v1.VolumeMount{Name: "v0", MountPath: long + strings.Repeat("/b", i)})
+		}
+	})},
 	{"mounts of many containers", 8, ofSpec(func(s *v1.PodSpec, size int) {
 		s.Containers = containersOf("c", budget.MountsOfPodMax/8)
 		for i := range budget.VolumesMax {
@@ -336,6 +362,68 @@ func bigConfigMapOf(size int) *v1.ConfigMap {
 	}
 	return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "big",
 		ResourceVersion: "1"}, Data: data}
+}
+
+// putFilesOfAnnotations creates a pod of annotations with as many volumes as it may have, each with
+// so many files of all annotations.
+func putFilesOfAnnotations(n *fakeNode, files int, annotations map[string]string) {
+	p := apiPodNamed("h", "h")
+	p.Generation, p.Annotations = 1, annotations
+	source := &v1.DownwardAPIVolumeSource{}
+	for i := range files {
+		source.Items = append(source.Items, v1.DownwardAPIVolumeFile{Path: fmt.Sprint(i),
+			FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.annotations"}})
+	}
+	for i := range budget.VolumesMax {
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: fmt.Sprint("v", i),
+			VolumeSource: v1.VolumeSource{DownwardAPI: source}})
+	}
+	n.apiServer.put(p)
+}
+
+// putFilesOfKey creates a ConfigMap of one key of so many bytes, and a pod with so many volumes,
+// each with so many files of that key. Other volumes are mounted within the first one.
+func putFilesOfKey(n *fakeNode, volumes, files, size int) {
+	object := bigConfigMapOf(0)
+	object.Data["k"] = strings.Repeat("x", size)
+	n.apiServer.others = map[string]world.Object{"big": {ConfigMap: object}}
+	source := &v1.ConfigMapVolumeSource{LocalObjectReference: bigConfigMap}
+	for i := range files {
+		source.Items = append(source.Items, v1.KeyToPath{Key: "k", Path: fmt.Sprint(i)})
+	}
+	p := apiPodNamed("h", "h")
+	p.Generation = 1
+	for i := range volumes {
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: fmt.Sprint("v", i),
+			VolumeSource: v1.VolumeSource{ConfigMap: source}})
+	}
+	mounts := []v1.VolumeMount{{Name: "v0", MountPath: "/v"}}
+	for i := range budget.NestedMountsMax {
+		mounts = append(mounts, v1.VolumeMount{Name: "v1", MountPath: fmt.Sprint("/v/m", i)})
+	}
+	p.Spec.Containers[0].VolumeMounts = mounts
+	n.apiServer.put(p)
+}
+
+// ofLongObjects creates ConfigMaps of one key of so many bytes, as many as a volume has space for,
+// and a pod with two such volumes.
+func ofLongObjects(n *fakeNode, size int) {
+	p, source := apiPodNamed("h", "h"), &v1.ProjectedVolumeSource{}
+	p.Generation = 1
+	n.apiServer.others = map[string]world.Object{}
+	for i := range budget.ContentMax >> 20 {
+		object := bigConfigMapOf(0)
+		object.Name = fmt.Sprint("big", i)
+		object.Data[object.Name] = object.Name + strings.Repeat("x", size-len(object.Name))
+		n.apiServer.others[object.Name] = world.Object{ConfigMap: object}
+		source.Sources = append(source.Sources, v1.VolumeProjection{ConfigMap: &v1.ConfigMapProjection{
+			LocalObjectReference: v1.LocalObjectReference{Name: object.Name}}})
+	}
+	for i := range 2 {
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: fmt.Sprint("v", i),
+			VolumeSource: v1.VolumeSource{Projected: source}})
+	}
+	n.apiServer.put(p)
 }
 
 // ofSpec returns a kind that is one pod. It can refer to a ConfigMap of ten keys.

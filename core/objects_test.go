@@ -92,7 +92,7 @@ func TestVolumesFollowTheServer(t *testing.T) {
 	n.apiServer.onEffect = func(effect any) {
 		if dir, ok := effect.(*world.WriteDir); ok {
 			for _, f := range dir.Files {
-				written = append(written, f.Path+"="+string(f.Data))
+				written = append(written, f.Path+"="+string(f.Bytes()))
 			}
 		}
 	}

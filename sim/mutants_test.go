@@ -955,9 +955,10 @@ var mutants = []mutant{
 	{
 		name: "a volume is written in two steps",
 		file: "core/volume/content.go",
-		old:  "	return append(steps, &world.WriteDir{",
-		new: "	steps = append(steps, &world.WriteDir{Path: at, Files: files[:len(files)/2]})\n" +
-			"	return append(steps, &world.WriteDir{",
+		old:  "	if v.StepsDone == len(steps) {\n		write.Files = c.dirFiles()\n	}\n",
+		new: "	write.Files = c.dirFiles()\n" +
+			"	half := write.Files[:len(write.Files)/2]\n" +
+			"	steps = append(steps, &world.WriteDir{Path: at, Files: half})\n",
 		scenario: "config-updates", seeds: "1-20",
 	},
 	{

@@ -163,9 +163,20 @@ type DirFile struct {
 	// or of a directory that holds one.
 	Path string `json:"path"`
 	Data []byte `json:"data,omitempty"`
+	// Text is the content of a file without Data. Objects hold text of up to 1 MiB, which a volume can
+	// have thousands of times: it is not copied for the operation.
+	Text string `json:"text,omitempty"`
 	Mode uint32 `json:"mode"` // permission bits
 	// UID is the owner of the file; nil: the agent's user, as that of the directories.
 	UID *int64 `json:"uid,omitempty"`
+}
+
+// Bytes returns the content of a file. A caller does not change it.
+func (f *DirFile) Bytes() []byte {
+	if len(f.Data) > 0 {
+		return f.Data
+	}
+	return []byte(f.Text)
 }
 
 // Rename renames a file or a link within one file system, replacing a file or a link at the new

@@ -33,6 +33,7 @@ const (
 	ProbesMax         = 100 // in a second
 	TokensMax         = 64
 	TokenRequestsMax  = 4
+	TrustBundlesMax   = 256
 	ReferencesMax     = 256
 	WatchesSmallMax   = 16
 	OwnVariablesMax   = 16_384
@@ -96,6 +97,7 @@ const (
 	Probes
 	Tokens
 	TokenRequests
+	TrustBundles
 	References
 	SmallPodReferences
 	OwnVariables
@@ -193,6 +195,9 @@ var Table = [itemCount]Bound{
 		"All pods share the rate limit of the API server. Few pods have more than two audiences."},
 	TokenRequests: {"token_requests_in_flight", TokenRequestsMax, "requests for tokens of a pod",
 		"when a token is due: the next request waits for one of the pod", "The same."},
+	TrustBundles: {"trust_bundles", TrustBundlesMax,
+		"sources of a pod's volumes that select ClusterTrustBundles", beforeSandbox,
+		"Each is matched against all bundles whenever the volumes are looked at."},
 	References: {"references", ReferencesMax,
 		"different API objects that a pod refers to: ConfigMaps, Secrets, its RuntimeClass",
 		beforeSandbox, "Each is a watch, which all pods of a node have 8192 of."},

@@ -46,6 +46,14 @@ func TestNameOf(t *testing.T) {
 	}
 }
 
+// specOfBundles returns a spec of volumes, each with so many sources of trust bundles.
+func specOfBundles(volumes, sources int) *v1.PodSpec {
+	source := v1.VolumeProjection{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{}}
+	volume := v1.Volume{VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
+		Sources: slices.Repeat([]v1.VolumeProjection{source}, sources)}}}
+	return &v1.PodSpec{Volumes: slices.Repeat([]v1.Volume{volume}, volumes)}
+}
+
 // A spec at each bound is accepted, and one more is not. The error has the number and the bound.
 func TestCheckSpec(t *testing.T) {
 	containers := func(n int) []v1.Container { return make([]v1.Container, n) }
@@ -78,6 +86,9 @@ func TestCheckSpec(t *testing.T) {
 		{&v1.PodSpec{Containers: append(slices.Repeat(mounts(256).Containers, 8),
 			mounts(1).Containers...)}, 0, 0,
 			"the containers of the pod have 2049 volume mounts, and one pod may have 2048"},
+		{specOfBundles(2, 128), 0, 0, ""},
+		{specOfBundles(1, 257), 0, 0, "the volumes of the pod have 257 sources of trust bundles, and " +
+			"those of one pod may have 256"},
 		{specOfImages(256, 1), 0, 0, ""},
 		{specOfImages(171, 2), 0, 0, "the pod needs 513 images, and one pod may need 512"},
 		{probed(100, 1), 0, 0, ""},

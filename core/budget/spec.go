@@ -70,6 +70,10 @@ func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 	if err := checkRepeated(spec); err != nil {
 		return err
 	}
+	if bundles := trustBundleCount(spec); bundles > TrustBundlesMax {
+		return TrustBundles.Errorf("the volumes of the pod have %d sources of trust bundles, and those "+
+			"of one pod may have %d", bundles, TrustBundlesMax)
+	}
 	return checkImages(spec, images)
 }
 
@@ -118,6 +122,20 @@ func ResourceNameBytes(spec *v1.PodSpec) int {
 		count(c.Resources.Requests, c.Resources.Limits)
 	})
 	return bytes
+}
+
+// trustBundleCount returns how many sources of volumes select trust bundles.
+func trustBundleCount(spec *v1.PodSpec) int {
+	count := 0
+	for i := range spec.Volumes {
+		projected := spec.Volumes[i].Projected
+		for k := 0; projected != nil && k < len(projected.Sources); k++ {
+			if projected.Sources[k].ClusterTrustBundle != nil {
+				count++
+			}
+		}
+	}
+	return count
 }
 
 // checkImages returns the first bound that a pod exceeds by its so many images, as an error.

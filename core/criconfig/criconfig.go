@@ -40,6 +40,8 @@ type Pod struct {
 	Volumes map[string]*v1.Volume
 
 	environment environment // of the container that was asked for last
+	// labelLines and annotationLines are the files of all labels and annotations, once asked for.
+	labelLines, annotationLines *string
 }
 
 // Node is the part of the node's facts that messages depend on. It is the same for all pods.

@@ -43,12 +43,21 @@ func (p *Pod) DownwardAPIFile(file *v1.DownwardAPIVolumeFile) (string, error) {
 	}
 	switch path := file.FieldRef.FieldPath; path {
 	case "metadata.labels":
-		return volume.FormatMap(p.Spec.Labels), nil
+		return formatOnce(&p.labelLines, p.Spec.Labels), nil
 	case "metadata.annotations":
-		return volume.FormatMap(p.Spec.Annotations), nil
+		return formatOnce(&p.annotationLines, p.Spec.Annotations), nil
 	default:
 		return p.fieldValue(path)
 	}
+}
+
+// formatOnce returns a map in the format of downward API files, and keeps it: thousands of files
+// can hold the same annotations, and to quote 256 KiB of them takes milliseconds.
+func formatOnce(kept **string, m map[string]string) string {
+	if *kept == nil {
+		*kept = new(volume.FormatMap(m))
+	}
+	return **kept
 }
 
 // fieldValue returns the value of a field of the pod; empty for a label or annotation that the pod

@@ -53,7 +53,7 @@ func (r *contentHarness) planUntilIdle(after time.Duration) *contentHarness {
 		case r.findCall("WriteDir") != nil:
 			var files []string
 			for _, f := range r.findCall("WriteDir").Body.(*world.WriteDir).Files {
-				files = append(files, string(f.Data))
+				files = append(files, string(f.Bytes()))
 			}
 			r.written = append(r.written, strings.Join(files, "+"))
 			r.complete("WriteDir", &world.Done{}, nil)

@@ -2,10 +2,10 @@ package volume
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -131,23 +131,26 @@ func (p *Pod) lookupToken(s *v1.ServiceAccountTokenProjection) sourceContent {
 	return sourceContent{token: value, version: version, err: err}
 }
 
-// contentFiles returns the files of a volume. The error has the problems of all its sources.
-func (p *Pod) contentFiles(v *v1.Volume) ([]world.DirFile, error) {
+// contentOf returns the files of a volume, without a copy of any value. The error has the problems
+// of all its sources.
+func (p *Pod) contentOf(v *v1.Volume) (*content, error) {
 	all, mode := projections(v)
 	added := p.countFiles(all)
 	if added > budget.FilesMax {
 		return nil, budget.Files.Errorf("it has %d files or more, and one volume may have %d", added,
 			budget.FilesMax)
 	}
-	w := &contentBuilder{pod: p, mode: modeDefault, user: fsUser(p.Spec),
-		files: make([]world.DirFile, 0, added), index: make(map[string]int, added)}
+	w := &contentBuilder{pod: p, mode: modeDefault, user: fsUser(p.Spec), index: make(map[string]int,
+		added), content: &content{files: make([]contentFile, 0, added)}}
 	if mode != nil {
 		w.mode = *mode
 	}
 	var problems []string
-	for i := 0; i < len(all) && w.isWithinBounds(); i++ {
+	said := 0 // bytes: a message is cut there, and thousands of sources can lack the same object
+	for i := 0; i < len(all) && w.isWithinBounds() && said <= budget.MessageMax; i++ {
 		if err := w.addSource(&all[i]); err != nil {
 			problems = append(problems, err.Error())
+			said += len(problems[len(problems)-1])
 		}
 	}
 	switch {
@@ -159,8 +162,42 @@ func (p *Pod) contentFiles(v *v1.Volume) ([]world.DirFile, error) {
 		return nil, budget.ContentBytes.Errorf("its files hold %d bytes, more than %d", w.size,
 			budget.ContentMax)
 	}
-	isReplaced := func(f world.DirFile) bool { return f.Path == "" }
-	return slices.DeleteFunc(w.files, isReplaced), nil
+	isReplaced := func(f contentFile) bool { return f.path == "" }
+	w.content.files = slices.DeleteFunc(w.content.files, isReplaced)
+	return w.content, nil
+}
+
+// content is the files of a volume. Their values are those of the sources and are never copied: a
+// volume costs the number of its files, and not their bytes.
+type content struct {
+	files     []contentFile
+	pageBytes int // what the files take, those that were replaced included
+}
+
+// contentFile is a file of a volume; one that was replaced has no path.
+type contentFile struct {
+	path  string
+	value value
+	mode  int32
+	uid   *int64
+}
+
+// value is a text or bytes of a source.
+type value struct {
+	text  string
+	bytes []byte // nil for a text
+}
+
+func (v value) size() int { return len(v.text) + len(v.bytes) }
+
+// dirFiles returns the files as they are written.
+func (c *content) dirFiles() []world.DirFile {
+	files := make([]world.DirFile, len(c.files))
+	for i, f := range c.files {
+		files[i] = world.DirFile{Path: f.path, Data: f.value.bytes, Text: f.value.text,
+			Mode: uint32(f.mode), UID: f.uid}
+	}
+	return files
 }
 
 // countFiles returns how many files the sources of a volume add, those that are replaced included.
@@ -205,12 +242,12 @@ func dataLen(o *world.Object) int {
 
 // contentBuilder collects the files of a volume.
 type contentBuilder struct {
-	pod   *Pod
-	mode  int32
-	user  *int64          // the only one of the pod, if known
-	files []world.DirFile // a file that was replaced has no path
-	index map[string]int  // into files, by path
-	size  int             // their bytes, those of files that were replaced included
+	pod     *Pod
+	mode    int32
+	user    *int64 // the only one of the pod, if known
+	content *content
+	index   map[string]int // into its files, by path
+	size    int            // the bytes of the values, those of files that were replaced included
 }
 
 // isWithinBounds reports whether the files exceed no bound so far.
@@ -229,7 +266,7 @@ func (w *contentBuilder) addSource(s *v1.VolumeProjection) error {
 			"references non-existent secret key: ")
 	case s.ServiceAccountToken != nil:
 		content := w.pod.lookupToken(s.ServiceAccountToken)
-		w.addRestrictedFile(s.ServiceAccountToken.Path, []byte(content.token))
+		w.addRestrictedFile(s.ServiceAccountToken.Path, content.token)
 		return content.err
 	case s.ClusterTrustBundle != nil:
 		content := w.pod.trustBundles(s.ClusterTrustBundle)
@@ -237,16 +274,16 @@ func (w *contentBuilder) addSource(s *v1.VolumeProjection) error {
 			content.err = nil // the file is empty
 		}
 		w.addRestrictedFile(s.ClusterTrustBundle.Path,
-			trustAnchors(content.bundles, w.pod.Spec.UID))
+			w.pod.trustAnchorsOf(content))
 		return content.err
 	case s.DownwardAPI != nil:
 		for i := 0; i < len(s.DownwardAPI.Items) && w.isWithinBounds(); i++ {
 			item := &s.DownwardAPI.Items[i]
-			value, err := w.pod.Value(item)
+			text, err := w.pod.Value(item)
 			if err != nil {
 				return err
 			}
-			w.addFile(item.Path, []byte(value), item.Mode)
+			w.addFile(item.Path, value{text: text}, item.Mode)
 		}
 	}
 	return nil
@@ -254,13 +291,13 @@ func (w *contentBuilder) addSource(s *v1.VolumeProjection) error {
 
 // addRestrictedFile adds a file with a token or trust anchors. If all containers run as one user,
 // the file belongs to that user. With a user or an fsGroup, only these can read it (KEP-1205).
-func (w *contentBuilder) addRestrictedFile(at string, data []byte) {
+func (w *contentBuilder) addRestrictedFile(at, text string) {
 	mode := w.mode
 	if w.user != nil || fsGroup(w.pod.Spec) != nil {
 		mode = modeToken
 	}
-	w.addFile(at, data, &mode)
-	w.files[len(w.files)-1].UID = w.user
+	w.addFile(at, value{text: text}, &mode)
+	w.content.files[len(w.content.files)-1].uid = w.user
 }
 
 // fsUser returns the user that the spec gives to all containers of a pod, as the kubelet determines
@@ -325,17 +362,18 @@ func (w *contentBuilder) addKeys(content sourceContent, items []v1.KeyToPath, op
 }
 
 // addFile adds a file after the others. It replaces a file with the same path.
-func (w *contentBuilder) addFile(at string, data []byte, mode *int32) {
+func (w *contentBuilder) addFile(at string, v value, mode *int32) {
 	if mode == nil {
 		mode = &w.mode
 	}
-	file := world.DirFile{Path: path.Clean(at), Data: data, Mode: uint32(*mode)}
-	if i, found := w.index[file.Path]; found {
-		w.files[i] = world.DirFile{}
+	c, file := w.content, contentFile{path: path.Clean(at), value: v, mode: *mode}
+	if i, found := w.index[file.path]; found {
+		c.files[i] = contentFile{}
 	}
-	w.index[file.Path] = len(w.files)
-	w.files = append(w.files, file)
-	w.size += len(data)
+	w.index[file.path] = len(c.files)
+	c.files = append(c.files, file)
+	w.size += v.size()
+	c.pageBytes += max(v.size()+contentPage-1, contentPage) / contentPage * contentPage
 }
 
 // dataKeys returns the keys of a ConfigMap or Secret, sorted and each once.
@@ -355,74 +393,56 @@ func dataKeys(o *world.Object) []string {
 }
 
 // dataOf returns what a ConfigMap or Secret has under a key. Binary data goes before text.
-func dataOf(o *world.Object, key string) (value []byte, found bool) {
+func dataOf(o *world.Object, key string) (v value, found bool) {
 	if o.Secret != nil {
-		value, found = o.Secret.Data[key]
-		return value, found
+		v.bytes, found = o.Secret.Data[key]
+		return v, found
 	}
 	if o.ConfigMap == nil {
-		return nil, false
+		return v, false
 	}
-	if value, found = o.ConfigMap.BinaryData[key]; found {
-		return value, true
+	if v.bytes, found = o.ConfigMap.BinaryData[key]; found {
+		return v, true
 	}
-	text, found := o.ConfigMap.Data[key]
-	return []byte(text), found
+	v.text, found = o.ConfigMap.Data[key]
+	return v, found
 }
 
-// contentSteps returns the operations that write a volume, its files atomically.
-func (p *Pod) contentSteps(v *v1.Volume, at string) ([]any, error) {
-	files, err := p.contentFiles(v)
-	if err != nil {
-		return nil, err
-	}
+// contentSteps returns the operations that write the content of a volume, its files atomically. The
+// files are given only to their own operation, which is the last.
+func (v *Volume) contentSteps(spec *v1.Volume, c *content, pod *Pod) ([]any, error) {
+	at := Path(pod.Dir, spec)
 	steps := []any{&world.MakeDir{Path: path.Dir(at), Mode: modeParent}}
-	if isInMemory(v) {
+	if isInMemory(spec) {
 		medium := &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}
 		steps = append(steps, &world.MountMemory{
-			Path: at, Mode: modeMemory, BytesMax: memoryMax(medium, p)})
+			Path: at, Mode: modeMemory, BytesMax: memoryMax(medium, pod)})
 	}
-	points, err := p.nestedMountPoints(v.Name, files)
+	points, err := pod.nestedMountPoints(spec.Name, c.files)
 	if err != nil {
 		return nil, err
 	}
 	for _, point := range points {
 		steps = append(steps, &world.MakeDir{Path: at + "/" + point, Mode: modeMountPoint})
 	}
-	return append(steps, &world.WriteDir{Path: at, GID: fsGroup(p.Spec), Files: files}), nil
+	write := &world.WriteDir{Path: at, GID: fsGroup(pod.Spec)}
+	if v.StepsDone == len(steps) {
+		write.Files = c.dirFiles()
+	}
+	return append(steps, write), nil
 }
 
 // contentPage is the least that a file takes in memory, or on a disk.
 const contentPage = 4096
 
-// contentBytes returns what the files take that the steps of a volume write.
-func contentBytes(steps []any) int {
-	sum := 0
-	for _, step := range steps {
-		if write, is := step.(*world.WriteDir); is {
-			for i := range write.Files {
-				sum += max(len(write.Files[i].Data)+contentPage-1, contentPage) / contentPage * contentPage
-			}
-		}
-	}
-	return sum
-}
-
-// filesOf returns how many files the steps of a volume write.
-func filesOf(steps []any) int {
-	for _, step := range steps {
-		if write, is := step.(*world.WriteDir); is {
-			return len(write.Files)
-		}
-	}
-	return 0
-}
-
 // FormatMap returns a map in the format of downward API files: one line per key, sorted.
 func FormatMap(m map[string]string) string {
-	var lines []string
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		lines = append(lines, fmt.Sprintf("%s=%q", key, m[key]))
+	var b []byte
+	for i, key := range slices.Sorted(maps.Keys(m)) {
+		if i > 0 {
+			b = append(b, '\n')
+		}
+		b = strconv.AppendQuote(append(append(b, key...), '='), m[key])
 	}
-	return strings.Join(lines, "\n")
+	return string(b)
 }

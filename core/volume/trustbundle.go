@@ -100,10 +100,27 @@ func selectBundles(s *v1.ClusterTrustBundleProjection,
 	return selected, nil
 }
 
+// trustAnchorsOf returns the certificates of the bundles of a projection. They are decoded once for
+// all volumes: each file of thousands may have the same bundles of 1 MiB.
+func (p *Pod) trustAnchorsOf(content sourceContent) string {
+	if len(content.bundles) == 0 {
+		return ""
+	}
+	anchors, known := p.anchors[content.version]
+	if !known {
+		if p.anchors == nil {
+			p.anchors = map[string]string{}
+		}
+		anchors = trustAnchors(content.bundles, p.Spec.UID)
+		p.anchors[content.version] = anchors
+	}
+	return anchors
+}
+
 // trustAnchors returns the certificates of bundles, each once and nothing else. Programs must not
 // depend on the order of certificates, so the order differs between pods, but is stable within one
 // pod.
-func trustAnchors(bundles []string, uid types.UID) []byte {
+func trustAnchors(bundles []string, uid types.UID) string {
 	type anchor struct {
 		rank [sha256.Size]byte
 		der  []byte
@@ -125,5 +142,5 @@ func trustAnchors(bundles []string, uid types.UID) []byte {
 	for _, a := range all {
 		b.Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.der}))
 	}
-	return []byte(b.String())
+	return b.String()
 }

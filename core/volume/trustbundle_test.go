@@ -167,8 +167,8 @@ func TestOrderOfTrustAnchors(t *testing.T) {
 		for range i {
 			uid += "x"
 		}
-		order := string(trustAnchors(texts, uid))
-		if again := string(trustAnchors([]string{texts[1], texts[0]}, uid)); again != order {
+		order := trustAnchors(texts, uid)
+		if again := trustAnchors([]string{texts[1], texts[0]}, uid); again != order {
 			t.Errorf("two orders in one pod")
 		}
 		orders[order] = true

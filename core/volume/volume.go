@@ -71,6 +71,8 @@ type Pod struct {
 	// SetupEnded is called for each set-up of a volume that ends in a plan: HandleCompletion returns
 	// the failures of operations. Nil to count nothing.
 	SetupEnded func(spec *v1.Volume, took time.Duration, failed bool)
+
+	anchors map[string]string // trustAnchorsOf, by the versions of the bundles
 }
 
 func (p *Pod) setupEnded(spec *v1.Volume, took time.Duration, failed bool) {
@@ -109,8 +111,8 @@ func Path(dir string, v *v1.Volume) string {
 // SubPathDir returns the directory under which sub-paths of the pod's volumes are mounted.
 func SubPathDir(dir string) string { return dir + "/volume-subpaths" }
 
-// partDelay is when the rest of the volumes is looked at, once those that were refused have taken
-// as long as the largest one may.
+// partDelay is when the rest of the volumes is looked at, once those that were refused have had as
+// many files as the largest one may.
 const partDelay = time.Millisecond
 
 // NextOperation returns the next operation that the volumes need, or nil. The time is when the
@@ -142,15 +144,8 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 		if worked > budget.FilesMax {
 			return nil, now.Add(partDelay)
 		}
-		all, _ := projections(spec)
-		err, steps := s.checkContent(v, pod.countFiles(all)*contentPage), []any(nil)
-		if err == nil {
-			steps, err = v.steps(spec, pod)
-		}
-		if err == nil {
-			err = s.countContent(v, steps)
-		}
-		worked += filesOf(steps)
+		steps, files, err := s.stepsOf(v, spec, pod)
+		worked += files
 		switch {
 		case err != nil:
 			pod.setupEnded(spec, v.recordFailure(err.Error(), now), true)
@@ -177,21 +172,35 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 	return nil, wake
 }
 
-// countContent records what the content of a volume takes. It fails if all volumes of the pod would
-// take more than they may: one object can be named by each of them. A volume that is refused counts
-// with the content that it had before, which stays.
-func (s *Set) countContent(v *Volume, steps []any) error {
-	own := contentBytes(steps)
-	if err := s.checkContent(v, own); err != nil {
-		return err
+// stepsOf returns the operations that a volume needs, in order, and how many files it was looked at
+// for, also if it is refused.
+func (s *Set) stepsOf(v *Volume, spec *v1.Volume, pod *Pod) (steps []any, files int, err error) {
+	if !HasContent(spec) {
+		steps, err = v.steps(spec, pod)
+		return steps, 0, err
 	}
-	v.ContentBytes = own
-	return nil
+	all, _ := projections(spec)
+	files = pod.countFiles(all)
+	if err := s.checkContent(v, files*contentPage); err != nil {
+		return nil, len(all), err
+	}
+	c, err := pod.contentOf(spec)
+	if err == nil {
+		err = s.checkContent(v, c.pageBytes)
+	}
+	if err == nil {
+		steps, err = v.contentSteps(spec, c, pod)
+	}
+	if err == nil {
+		v.ContentBytes = c.pageBytes
+	}
+	return steps, files, err
 }
 
 // checkContent returns an error if the content of a volume, which takes so many bytes, and that of
-// the others take more than those of a pod may. The number of files alone can show that, before any
-// is made.
+// the others take more than those of a pod may: one object can be named by each of them. A volume
+// that is refused counts with the content that it had before, which stays. The number of files
+// alone can show that it is to be refused, before any is looked at.
 func (s *Set) checkContent(v *Volume, own int) error {
 	others := 0
 	for i := range s.Volumes {

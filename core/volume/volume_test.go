@@ -132,7 +132,7 @@ func TestFailedUpdate(t *testing.T) {
 				FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}}})
 	s := &Set{}
 	want := &world.WriteDir{Path: "/pods/u/volumes/kubernetes.io~downward-api/v",
-		Files: []world.DirFile{{Path: "labels", Data: []byte("metadata.labels"), Mode: 0o440}}}
+		Files: []world.DirFile{{Path: "labels", Text: "metadata.labels", Mode: 0o440}}}
 	done := runSteps(s, pod, "")
 	if diff := cmp.Diff(want, done[2]); diff != "" {
 		t.Error(diff)

@@ -201,7 +201,7 @@ func (w *dirWriter) writeFiles(ctx context.Context, dir *os.Root) error {
 		if err != nil {
 			return err
 		}
-		_, err = file.Write(f.Data)
+		_, err = file.Write(f.Bytes())
 		if err = errors.Join(err, w.finishFile(file, f.UID, w.fileMode(f.Mode))); err != nil {
 			return err
 		}

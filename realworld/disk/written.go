@@ -95,14 +95,14 @@ func (c *comparison) isEqual(dir *os.File, name string, desired *world.DirFile) 
 	}
 	defer file.Close()
 	info, err := file.Stat()
-	if err != nil || info.Size() != int64(len(desired.Data)) ||
+	if err != nil || info.Size() != int64(len(desired.Data)+len(desired.Text)) ||
 		!c.writer.hasOwner(info, desired.UID) ||
 		info.Mode().Perm() != c.writer.fileMode(desired.Mode) {
 		return false
 	}
 	// The file may grow meanwhile.
-	data, err := io.ReadAll(io.LimitReader(file, int64(len(desired.Data))+1))
-	return err == nil && bytes.Equal(data, desired.Data)
+	data, err := io.ReadAll(io.LimitReader(file, info.Size()+1))
+	return err == nil && bytes.Equal(data, desired.Bytes())
 }
 
 // hasOwner reports whether a file has the desired owner, which is the agent's user without one, and

@@ -80,7 +80,7 @@ func (d *Disk) payload(op string, req *world.WriteDir) (*node, *world.Error) {
 		if bad || dir.child(last) != nil {
 			return nil, world.Errorf(world.KindInvalid, op, "%q cannot be a file's path", f.Path)
 		}
-		file := newFile(f.Data, f.Mode, d.now())
+		file := newFile(f.Bytes(), f.Mode, d.now())
 		if f.UID != nil {
 			file.uid = *f.UID
 		}

@@ -91,9 +91,13 @@ func writesDirOnlyIfChanged(f *folder) {
 	next := f.payloadDir("volume")
 	f.check(next != hidden, "other content was not written")
 	files := filesOf("a=1", "b=2", "d/e=4")
+	files[0].Data, files[0].Text = nil, "1"
+	f.mustDo(&world.WriteDir{Path: f.path("volume"), Files: files})
+	f.check(f.payloadDir("volume") == next, "the same content was written again as text")
 	files[1].Mode = 0o600
 	f.mustDo(&world.WriteDir{Path: f.path("volume"), Files: files})
 	f.check(f.payloadDir("volume") != next, "another mode was not written")
+	f.expectContent("volume/a", "1")
 }
 
 func rewritesDir(f *folder) {
