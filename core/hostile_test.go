@@ -162,6 +162,12 @@ var hostiles = []hostile{
 			s.Containers[0].Args = append(s.Containers[0].Args, "$(A)$(A)$(A)$(A)$(A)$(A)$(A)$(A)")
 		}
 	})},
+	{"containers with probes that are too long", budget.ContainersMax, func(n *fakeNode, size int) {
+		putProbes(n, size, 372) // 1.5 MiB each
+	}},
+	{"containers with probes that time out", budget.ContainersMax, func(n *fakeNode, size int) {
+		putProbes(n, size, 7)
+	}},
 	{"containers", 10_000, ofSpec(func(s *v1.PodSpec, size int) {
 		s.Containers = containersOf("c", size)
 	})},
@@ -373,6 +379,31 @@ func changePullSecretAfter(n *fakeNode, pulls int) {
 			}
 		}
 	}
+}
+
+// putProbes creates a pod of so many containers, each with two probes whose commands refer so many
+// times to 4 KiB. The commands time out.
+func putProbes(n *fakeNode, containers, references int) {
+	p := apiPodNamed("h", "h")
+	p.Generation = 1
+	p.Spec.Containers = containersOf("c", containers)
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		c.Env = []v1.EnvVar{{Name: "A", Value: strings.Repeat("\x01", 4<<10)}}
+		c.LivenessProbe = &v1.Probe{TimeoutSeconds: 1, PeriodSeconds: 6, FailureThreshold: 1000,
+			ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{}}}
+		for range references {
+			c.LivenessProbe.Exec.Command = append(c.LivenessProbe.Exec.Command, "$(A)")
+		}
+		c.ReadinessProbe = c.LivenessProbe
+	}
+	n.answer = func(effect any) any {
+		if _, isExec := effect.(*runtimeapi.ExecSyncRequest); isExec {
+			return world.Errorf(world.KindTimeout, "ExecSync", "too late")
+		}
+		return nil
+	}
+	n.apiServer.put(p)
 }
 
 func putServices(n *fakeNode, size int) {

@@ -28,6 +28,7 @@ const (
 	ResourcesMax      = 1024
 	NodeSelectorMax   = 1024
 	ProbesMax         = 100 // in a second
+	ProbeCommandMax   = 32 << 10
 	TokensMax         = 64
 	TokenRequestsMax  = 4
 	ReferencesMax     = 256
@@ -61,6 +62,7 @@ const (
 	PullCredentialBytesMax    = 32 << 10
 	MessageMax                = 12 << 10
 	ContainerMessagesOfPodMax = 128 << 10
+	ReasonMax                 = 256
 )
 
 // The watches of a node, which all pods share. Pods with more than WatchesSmallMax references wait
@@ -85,6 +87,7 @@ const (
 	Resources
 	NodeSelector
 	Probes
+	ProbeCommand
 	Tokens
 	TokenRequests
 	References
@@ -116,6 +119,7 @@ const (
 	PullCredentialBytes
 	Message
 	ContainerMessagesOfPod
+	ReasonBytes
 	itemCount
 )
 
@@ -165,6 +169,11 @@ var Table = [itemCount]Bound{
 		"probes of a pod, each by its period; a startup probe counts like the others", beforeSandbox,
 		"Each probe is an event of the loop, a connection or a process. The timeout of a probe has no " +
 			"bound: a probe that waits takes one of the slots of its own pod, see probes_in_flight."},
+	ProbeCommand: {"probe_command_bytes", ProbeCommandMax,
+		"bytes of the command of an exec probe, after $(VAR) is expanded", beforeSandbox +
+			"; in a pod that runs, and in a static pod, the probe fails to run",
+		"The command is built for each run of the probe, and kept while the probe is in flight or " +
+			"waits. A pod whose probe can never run would be unready, or not restarted, for ever."},
 	Tokens: {"tokens", TokensMax, "different service account tokens of a pod", beforeSandbox,
 		"All pods share the rate limit of the API server. Few pods have more than two audiences."},
 	TokenRequests: {"token_requests_in_flight", TokenRequestsMax, "requests for tokens of a pod",
@@ -264,6 +273,9 @@ var Table = [itemCount]Bound{
 	ContainerMessagesOfPod: {"container_message_bytes_pod", ContainerMessagesOfPodMax,
 		"bytes of the messages of all containers in the status of a pod; each has an equal part",
 		"when the status is made: the message is cut", "The same."},
+	ReasonBytes: {"reason_bytes", ReasonMax,
+		"bytes of the reason that the runtime gives for the end of a container",
+		"when it is recorded: the reason is cut", "The same. A reason is one word."},
 }
 
 // Name returns the name of an item in metrics.

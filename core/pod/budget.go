@@ -62,7 +62,10 @@ func ExceedsBudget(pod *v1.Pod) bool {
 
 // checkSpec returns the bound that the spec of a pod exceeds, as an error.
 func checkSpec(pod *v1.Pod, references int) error {
-	return budget.CheckSpec(&pod.Spec, token.Count(pod), references)
+	if err := budget.CheckSpec(&pod.Spec, token.Count(pod), references); err != nil {
+		return err
+	}
+	return criconfig.CheckProbes(&pod.Spec)
 }
 
 // checkWatchesLeft returns an error if the node has no watches left for a pod.

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/admission"
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/localstorage"
 	"seedlet.dev/core/op"
@@ -280,7 +281,7 @@ func (p *Pod) handleStorageCompletion(id world.OpID, r op.Record, ev world.Event
 		pr := p.noteFailure(container, r.Call, ev.Err, ev.Time)
 		if kind == "bind" {
 			pr.Message = "failed to prepare subPath for a volume mount of container \"" +
-				container + "\": " + ev.Err.Message
+				container + "\": " + budget.CutMessage(ev.Err.Message)
 		}
 		p.recordFailureEvent(pr, env)
 		return true
