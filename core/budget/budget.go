@@ -39,6 +39,8 @@ const (
 	EnvironmentMax    = 2 << 20
 	ArgumentsMax      = 2 << 20
 	SubPathMax        = 4096
+	ExpandedMax       = 8 << 20
+	ExpandedVariable  = 64 // added for each variable
 	EnvFilesMax       = 100
 	EnvFileBytesMax   = 2 << 20
 	FilesMax          = 16_384
@@ -97,6 +99,7 @@ const (
 	VariableBytes
 	EnvironmentBytes
 	ArgumentBytes
+	ExpandedBytesOfPod
 	SubPathBytes
 	EnvFiles
 	EnvFileBytes
@@ -202,6 +205,11 @@ var Table = [itemCount]Bound{
 		"bytes of all environment variables of a container", beforeCreate, "The same."},
 	ArgumentBytes: {"argument_bytes", ArgumentsMax, "bytes of command and args of a container",
 		beforeCreate, "The same."},
+	ExpandedBytesOfPod: {"expanded_bytes_pod", ExpandedMax,
+		"bytes of the environment variables, without those of services, and of command and args of " +
+			"all containers of a pod that wait to be created, with 64 more for each variable",
+		beforeCreate + "; containers of the pod that are created meanwhile make room",
+		"They are built when they are checked, in one plan of the pod. The largest container has 5 MiB."},
 	SubPathBytes: {"sub_path_bytes", SubPathMax, "bytes of an expanded subPathExpr", beforeCreate,
 		"The kernel has no longer path."},
 	EnvFiles: {"env_files", EnvFilesMax,

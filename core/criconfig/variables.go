@@ -25,12 +25,14 @@ type Variables struct {
 	bound    budget.Item           // of added
 	added    int                   // variables that were added, those that were replaced included
 	bytes    int                   // their length
+	expanded int                   // what they count for budget.ExpandedBytesOfPod
 }
 
 // add adds a variable. Another value of the same name is replaced in its place. It fails if that
 // exceeds a bound.
 func (v *Variables) add(name string, value []byte) error {
 	length := len(name) + len(value) + len("=\x00")
+	v.expanded += length + budget.ExpandedVariable
 	if length > budget.VariableBytesMax {
 		return tooLong("environment variable " + name)
 	}
@@ -80,18 +82,21 @@ func (v *Variables) set(name string, value []byte) {
 // servicesHint says in an error which variables are too many, and what helps.
 const servicesHint = "with those of services, which enableServiceLinks: false leaves out"
 
-// addServices adds the variables of services, except those whose names exist.
-func (v *Variables) addServices() error {
-	services := v.services
+// countServices counts the variables of services. It fails if that exceeds a bound.
+func (v *Variables) countServices() error {
 	v.bound = budget.Variables
-	v.added += services.added
-	v.bytes += services.bytes
-	if err := v.checkBounds(0, servicesHint); err != nil {
-		return err
-	}
+	v.added += v.services.added
+	v.bytes += v.services.bytes
+	return v.checkBounds(0, servicesHint)
+}
+
+// addServices adds the variables of services to the list, except those whose names exist. Lookups
+// find them without that.
+func (v *Variables) addServices() {
+	services := v.services
 	if len(v.List) == 0 {
 		v.List = slices.Clip(services.List)
-		return nil
+		return
 	}
 	v.List = slices.Grow(v.List, len(services.List))
 	for _, s := range services.List {
@@ -99,7 +104,6 @@ func (v *Variables) addServices() error {
 			v.List = append(v.List, s)
 		}
 	}
-	return nil
 }
 
 // grow makes space for a number of variables. It fails if they exceed the bound.
@@ -144,6 +148,7 @@ func (a *arguments) expandAll(field string, texts []string) ([]string, error) {
 		a.bytes += len(text) + len("\x00")
 		switch {
 		case !fits:
+			a.bytes += budget.VariableBytesMax // as much was built at most
 			return nil, tooLong(fmt.Sprintf("%s[%d]", field, i))
 		case a.bytes > budget.ArgumentsMax:
 			return nil, budget.ArgumentBytes.Errorf(
