@@ -35,6 +35,8 @@ var snapshotExemptions = []exemption{
 	{"State.Pods[].index", "derived from the spec, and made again when it is missing"},
 	{"State.Pods[].held", "computed from the resources, and again if missing"},
 	{"State.Pods[].pulls", "computed from the image pull secrets, and again if missing"},
+	{"State.Pods[].checks", "computed from the spec and its objects, and again if missing"},
+	{"State.Objects.Watches[].changes", "compared with numbers that a snapshot leaves out as well"},
 	{"State.Objects.Watches[].memo", "computed from the objects, and again when it is missing"},
 	{"State.Allocation.Allocated.Pods[].encoded", "computed from the resources, and again if missing"},
 	{"State.Pods[].Containers[].seenIn", "scratch of one relist, written and read in one step"},

@@ -80,6 +80,13 @@ func (n *fakeNode) sandboxNames() []string {
 	return names
 }
 
+// setLongProbe gives the first container a probe whose command is long only when it is expanded.
+func setLongProbe(spec *v1.PodSpec) {
+	spec.Containers[0].Env = []v1.EnvVar{{Name: "A", Value: strings.Repeat("x", 4100)}}
+	spec.Containers[0].ReadinessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{
+		Exec: &v1.ExecAction{Command: []string{strings.Repeat("$(A)", 30)}}}}
+}
+
 // A pod that needs too much is not started, and says why in its status and in an event. The agent
 // and an ordinary pod are not affected, neither at the first start nor after a restart.
 func TestPodOverBudgetIsNotStarted(t *testing.T) {
@@ -114,6 +121,8 @@ func TestPodOverBudgetIsNotStarted(t *testing.T) {
 				spec.NodeSelector[fmt.Sprint("k", i)] = "v"
 			}
 		}),
+		"the command of a probe of container c has 123001 bytes, and one may have 32768": podOf(
+			"hostile", "h", setLongProbe),
 	} {
 		n := bootWithPods(nil, hostile, podOfTokens("tokens", "u1", 8), podOfSecrets("web", "u2", 3))
 		check := func(when string) {

@@ -189,6 +189,15 @@ var hostiles = []hostile{
 			s.Containers[0].Args = append(s.Containers[0].Args, "$(A)$(A)$(A)$(A)$(A)$(A)$(A)$(A)")
 		}
 	})},
+	{"containers with probes that are too long", budget.ContainersMax, func(n *fakeNode, size int) {
+		putProbes(n, size, 372) // 1.5 MiB each
+	}},
+	{"containers with probes that time out", budget.ContainersMax, func(n *fakeNode, size int) {
+		putProbes(n, size, 7)
+	}},
+	{"containers with long variables that wait for images", budget.ContainersMax, putExpansions(nil)},
+	{"containers with long variables that are misconfigured", budget.ContainersMax, putExpansions(
+		&v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "unknown"}})},
 	{"containers", 10_000, ofSpec(func(s *v1.PodSpec, size int) {
 		s.Containers = containersOf("c", size)
 	})},
@@ -500,6 +509,58 @@ func changePullSecretAfter(n *fakeNode, pulls int) {
 					Watch: watch, Object: world.Object{Secret: secret}})
 			}
 		}
+	}
+}
+
+// putProbes creates a pod of so many containers, each with two probes whose commands refer so many
+// times to 4 KiB. The commands time out.
+func putProbes(n *fakeNode, containers, references int) {
+	p := apiPodNamed("h", "h")
+	p.Generation = 1
+	p.Spec.Containers = containersOf("c", containers)
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		c.Env = []v1.EnvVar{{Name: "A", Value: strings.Repeat("\x01", 4<<10)}}
+		c.LivenessProbe = &v1.Probe{TimeoutSeconds: 1, PeriodSeconds: 6, FailureThreshold: 1000,
+			ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{}}}
+		for range references {
+			c.LivenessProbe.Exec.Command = append(c.LivenessProbe.Exec.Command, "$(A)")
+		}
+		c.ReadinessProbe = c.LivenessProbe
+	}
+	n.answer = func(effect any) any {
+		if _, isExec := effect.(*runtimeapi.ExecSyncRequest); isExec {
+			return world.Errorf(world.KindTimeout, "ExecSync", "too late")
+		}
+		return nil
+	}
+	n.apiServer.put(p)
+}
+
+// putExpansions returns a kind that is one pod of many containers, each with 1.9 MiB of variables
+// and as many arguments by a kilobyte of references. The last variable has a source. The images
+// cannot be pulled.
+func putExpansions(last *v1.EnvVarSource) func(n *fakeNode, size int) {
+	return func(n *fakeNode, size int) {
+		p := apiPodNamed("h", "h")
+		p.Generation = 1
+		p.Spec.Containers = containersOf("c", size)
+		for i := range p.Spec.Containers {
+			c := &p.Spec.Containers[i]
+			c.Image, c.ImagePullPolicy = fmt.Sprint("i", i), v1.PullAlways
+			c.Env = []v1.EnvVar{{Name: "A", Value: strings.Repeat("x", 400)},
+				{Name: "B", Value: strings.Repeat("$(A)", 40)}, {Name: "C", Value: "$(B)$(B)$(B)$(B)"},
+				{Name: "D", Value: "$(C)$(C)"}}
+			for k := range 14 {
+				c.Env = append(c.Env, v1.EnvVar{Name: fmt.Sprint("E", k), Value: "$(D)"})
+				c.Args = append(c.Args, "$(D)")
+			}
+			if last != nil {
+				c.Env = append(c.Env, v1.EnvVar{Name: "F", ValueFrom: last})
+			}
+		}
+		n.failingCalls = map[string]bool{"PullImage": true}
+		n.apiServer.put(p)
 	}
 }
 

@@ -31,6 +31,7 @@ const (
 	ResourceNamesMax  = 32 << 10
 	NodeSelectorMax   = 1024
 	ProbesMax         = 100 // in a second
+	ProbeCommandMax   = 32 << 10
 	TokensMax         = 64
 	TokenRequestsMax  = 4
 	TrustBundlesMax   = 256
@@ -42,6 +43,8 @@ const (
 	EnvironmentMax    = 2 << 20
 	ArgumentsMax      = 2 << 20
 	SubPathMax        = 4096
+	ExpandedMax       = 8 << 20
+	ExpandedVariable  = 64 // added for each variable
 	EnvFilesMax       = 100
 	EnvFileBytesMax   = 2 << 20
 	FilesMax          = 16_384
@@ -68,6 +71,7 @@ const (
 	ContainerGroupsMax        = 256
 	ContainerGroupsOfPodMax   = 4096
 	ContainerImagesOfPodMax   = 64 << 10
+	ReasonMax                 = 256
 )
 
 // The watches of a node, which all pods share. Pods with more than WatchesSmallMax references wait
@@ -95,6 +99,7 @@ const (
 	ResourceNames
 	NodeSelector
 	Probes
+	ProbeCommand
 	Tokens
 	TokenRequests
 	TrustBundles
@@ -105,6 +110,7 @@ const (
 	VariableBytes
 	EnvironmentBytes
 	ArgumentBytes
+	ExpandedBytesOfPod
 	SubPathBytes
 	EnvFiles
 	EnvFileBytes
@@ -130,6 +136,7 @@ const (
 	ContainerGroups
 	ContainerGroupsOfPod
 	ContainerImagesOfPod
+	ReasonBytes
 	itemCount
 )
 
@@ -191,6 +198,11 @@ var Table = [itemCount]Bound{
 		"probes of a pod, each by its period; a startup probe counts like the others", beforeSandbox,
 		"Each probe is an event of the loop, a connection or a process. The timeout of a probe has no " +
 			"bound: a probe that waits takes one of the slots of its own pod, see probes_in_flight."},
+	ProbeCommand: {"probe_command_bytes", ProbeCommandMax,
+		"bytes of the command of an exec probe, after $(VAR) is expanded", beforeSandbox +
+			"; in a pod that runs, and in a static pod, the probe fails to run",
+		"The command is built for each run of the probe, and kept while the probe is in flight or " +
+			"waits. A pod whose probe can never run would be unready, or not restarted, for ever."},
 	Tokens: {"tokens", TokensMax, "different service account tokens of a pod", beforeSandbox,
 		"All pods share the rate limit of the API server. Few pods have more than two audiences."},
 	TokenRequests: {"token_requests_in_flight", TokenRequestsMax, "requests for tokens of a pod",
@@ -222,6 +234,11 @@ var Table = [itemCount]Bound{
 		"bytes of all environment variables of a container", beforeCreate, "The same."},
 	ArgumentBytes: {"argument_bytes", ArgumentsMax, "bytes of command and args of a container",
 		beforeCreate, "The same."},
+	ExpandedBytesOfPod: {"expanded_bytes_pod", ExpandedMax,
+		"bytes of the environment variables, without those of services, and of command and args of " +
+			"all containers of a pod that wait to be created, with 64 more for each variable",
+		beforeCreate + "; containers of the pod that are created meanwhile make room",
+		"They are built when they are checked, in one plan of the pod. The largest container has 5 MiB."},
 	SubPathBytes: {"sub_path_bytes", SubPathMax, "bytes of an expanded subPathExpr", beforeCreate,
 		"The kernel has no longer path."},
 	EnvFiles: {"env_files", EnvFilesMax,
@@ -304,6 +321,9 @@ var Table = [itemCount]Bound{
 		"bytes of the images of all containers in the status of a pod, and as many of their IDs; each " +
 			"has an equal part", "when the status is made: the name is cut",
 		"The same. All containers may have the same image, whose reference counts once elsewhere."},
+	ReasonBytes: {"reason_bytes", ReasonMax,
+		"bytes of the reason that the runtime gives for the end of a container",
+		"when it is recorded: the reason is cut", "The same. A reason is one word."},
 }
 
 // Name returns the name of an item in metrics.

@@ -25,32 +25,32 @@ func imageSpec(found Image, reference string) *runtimeapi.ImageSpec {
 }
 
 // CheckContainer returns why a container cannot be created as the spec defines it, whatever its
-// images are; nil if it can.
-func (p *Pod) CheckContainer(container *v1.Container) error {
+// images are; nil if it can. It returns also how many bytes the check has built, as
+// budget.ExpandedBytesOfPod counts them.
+func (p *Pod) CheckContainer(container *v1.Container) (expanded int, err error) {
 	if err := p.checkRunAsNonRoot(container); err != nil {
-		return err
+		return 0, err
 	}
 	if err := checkProfiles(&p.Spec.Spec, container); err != nil {
-		return err
+		return 0, err
 	}
-	variables, err := p.Environment(container)
+	variables, err := p.ownEnvironment(container)
+	all := arguments{variables: variables}
 	if err == nil {
-		_, _, err = commandLine(container, variables)
+		_, _, err = all.commandLine(container)
 	}
 	if err == nil {
 		_, err = p.mounts(container, variables, Images{})
 	}
-	return err
+	return variables.expanded + all.bytes, err
 }
 
 // commandLine returns the command and the arguments of a container.
-func commandLine(container *v1.Container, variables *Variables) (command, args []string,
-	err error) {
-	all := arguments{variables: variables}
-	if command, err = all.expandAll("command", container.Command); err != nil {
+func (a *arguments) commandLine(container *v1.Container) (command, args []string, err error) {
+	if command, err = a.expandAll("command", container.Command); err != nil {
 		return nil, nil, err
 	}
-	args, err = all.expandAll("args", container.Args)
+	args, err = a.expandAll("args", container.Args)
 	return command, args, err
 }
 
@@ -62,7 +62,8 @@ func (p *Pod) ContainerConfig(container *v1.Container, run *Run, images Images) 
 	if err != nil {
 		return nil, err
 	}
-	command, args, err := commandLine(container, variables)
+	all := arguments{variables: variables}
+	command, args, err := all.commandLine(container)
 	if err != nil {
 		return nil, err
 	}

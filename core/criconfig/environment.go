@@ -20,6 +20,20 @@ import (
 // container that was asked for last is kept, since an attempt to create a container asks up to
 // three times; callers do not change it.
 func (p *Pod) Environment(container *v1.Container) (*Variables, error) {
+	variables, err := p.ownEnvironment(container)
+	if err != nil {
+		return nil, err
+	}
+	if e := &p.environment; !e.hasServices {
+		e.hasServices = true
+		variables.addServices()
+	}
+	return variables, nil
+}
+
+// ownEnvironment is Environment, but the list of the result may lack the variables of services, and
+// with an error the result has the variables that were built.
+func (p *Pod) ownEnvironment(container *v1.Container) (*Variables, error) {
 	if e := &p.environment; e.of != container {
 		*e = environment{of: container}
 		e.variables, e.err = p.newEnvironment(container)
@@ -29,40 +43,38 @@ func (p *Pod) Environment(container *v1.Container) (*Variables, error) {
 
 // environment is the result of Environment.
 type environment struct {
-	of        *v1.Container
-	variables *Variables
-	err       error
+	of          *v1.Container
+	variables   *Variables
+	hasServices bool // the list has the variables of services
+	err         error
 }
 
 func (p *Pod) newEnvironment(container *v1.Container) (*Variables, error) {
 	services, err := p.serviceVariables()
+	variables := &Variables{services: services, bound: budget.OwnVariables}
 	if err != nil {
-		return nil, err
+		return variables, err
 	}
 	if len(services.List) == 0 && !p.servicesListed() {
-		return nil, errors.New(
+		return variables, errors.New(
 			"services have not yet been read at least once, cannot construct envvars")
 	}
 	if !p.Node.NoEnvFiles {
 		if err := checkEnvFiles(container); err != nil {
-			return nil, err
+			return variables, err
 		}
 	}
-	variables := &Variables{services: services, bound: budget.OwnVariables}
 	for i := range container.EnvFrom {
 		if err := p.addEnvFrom(variables, &container.EnvFrom[i]); err != nil {
-			return nil, err
+			return variables, err
 		}
 	}
 	for i := range container.Env {
 		if err := p.addEnv(variables, &container.Env[i], container); err != nil {
-			return nil, err
+			return variables, err
 		}
 	}
-	if err := variables.addServices(); err != nil {
-		return nil, err
-	}
-	return variables, nil
+	return variables, variables.countServices()
 }
 
 // addEnv adds a variable of the spec.
@@ -76,6 +88,7 @@ func (p *Pod) addEnv(variables *Variables, v *v1.EnvVar, container *v1.Container
 	}
 	value, fits := expand(v.Value, budget.VariableBytesMax, variables)
 	if !fits {
+		variables.expanded += budget.VariableBytesMax // as much was built at most
 		return tooLong("environment variable " + v.Name)
 	}
 	return variables.add(v.Name, []byte(value))

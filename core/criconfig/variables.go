@@ -25,12 +25,14 @@ type Variables struct {
 	bound    budget.Item           // of added
 	added    int                   // variables that were added, those that were replaced included
 	bytes    int                   // their length
+	expanded int                   // what they count for budget.ExpandedBytesOfPod
 }
 
 // add adds a variable. Another value of the same name is replaced in its place. It fails if that
 // exceeds a bound.
 func (v *Variables) add(name string, value []byte) error {
 	length := len(name) + len(value) + len("=\x00")
+	v.expanded += length + budget.ExpandedVariable
 	if length > budget.VariableBytesMax {
 		return tooLong("environment variable " + name)
 	}
@@ -80,18 +82,21 @@ func (v *Variables) set(name string, value []byte) {
 // servicesHint says in an error which variables are too many, and what helps.
 const servicesHint = "with those of services, which enableServiceLinks: false leaves out"
 
-// addServices adds the variables of services, except those whose names exist.
-func (v *Variables) addServices() error {
-	services := v.services
+// countServices counts the variables of services. It fails if that exceeds a bound.
+func (v *Variables) countServices() error {
 	v.bound = budget.Variables
-	v.added += services.added
-	v.bytes += services.bytes
-	if err := v.checkBounds(0, servicesHint); err != nil {
-		return err
-	}
+	v.added += v.services.added
+	v.bytes += v.services.bytes
+	return v.checkBounds(0, servicesHint)
+}
+
+// addServices adds the variables of services to the list, except those whose names exist. Lookups
+// find them without that.
+func (v *Variables) addServices() {
+	services := v.services
 	if len(v.List) == 0 {
 		v.List = slices.Clip(services.List)
-		return nil
+		return
 	}
 	v.List = slices.Grow(v.List, len(services.List))
 	for _, s := range services.List {
@@ -99,7 +104,6 @@ func (v *Variables) addServices() error {
 			v.List = append(v.List, s)
 		}
 	}
-	return nil
 }
 
 // grow makes space for a number of variables. It fails if they exceed the bound.
@@ -144,6 +148,7 @@ func (a *arguments) expandAll(field string, texts []string) ([]string, error) {
 		a.bytes += len(text) + len("\x00")
 		switch {
 		case !fits:
+			a.bytes += budget.VariableBytesMax // as much was built at most
 			return nil, tooLong(fmt.Sprintf("%s[%d]", field, i))
 		case a.bytes > budget.ArgumentsMax:
 			return nil, budget.ArgumentBytes.Errorf(
@@ -155,12 +160,73 @@ func (a *arguments) expandAll(field string, texts []string) ([]string, error) {
 	return expanded, nil
 }
 
+// length returns how many bytes texts have when they are expanded, without expanding them.
+func (a *arguments) length(texts []string) int {
+	sum := 0
+	for _, text := range texts {
+		sum += len("\x00")
+		for part, isReference := range parts(text) {
+			value, found := []byte(nil), false
+			if isReference {
+				value, found = a.variables.lookup(part)
+			}
+			switch {
+			case found:
+				sum += len(value)
+			case isReference:
+				sum += len("$()") + len(part)
+			default:
+				sum += len(part)
+			}
+		}
+	}
+	return sum
+}
+
 // ProbeCommand returns the command of an exec probe of a container. References are expanded by the
 // values that the container's spec gives, as they are there: a variable with a source is empty, and
 // one of a service stays a reference. The command is built for each run of the probe, so only the
 // variables that it refers to are copied. Upstream: ExpandContainerCommandOnlyStatic in
-// pkg/kubelet/container/helpers.go.
+// pkg/kubelet/container/helpers.go. It fails if the command exceeds its bound, before it is built.
 func ProbeCommand(container *v1.Container, command []string) ([]string, error) {
+	all := arguments{variables: probeVariables(container, command)}
+	if err := all.checkProbe(container, command); err != nil {
+		return nil, err
+	}
+	return all.expandAll("command", command)
+}
+
+// CheckProbes returns an error if the command of a probe of a pod exceeds its bound. No command is
+// built.
+func CheckProbes(spec *v1.PodSpec) error {
+	for _, containers := range [][]v1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			for _, probe := range []*v1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+				if probe == nil || probe.Exec == nil {
+					continue
+				}
+				all := arguments{variables: probeVariables(c, probe.Exec.Command)}
+				if err := all.checkProbe(c, probe.Exec.Command); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkProbe returns an error if the command of a probe exceeds its bound.
+func (a *arguments) checkProbe(container *v1.Container, command []string) error {
+	if n := a.length(command); n > budget.ProbeCommandMax {
+		return budget.ProbeCommand.Errorf("the command of a probe of container %s has %d bytes, and "+
+			"one may have %d", container.Name, n, budget.ProbeCommandMax)
+	}
+	return nil
+}
+
+// probeVariables returns the variables that the command of a probe refers to.
+func probeVariables(container *v1.Container, command []string) *Variables {
 	needed := map[string]bool{}
 	for _, text := range command {
 		for part, isReference := range parts(text) {
@@ -169,13 +235,13 @@ func ProbeCommand(container *v1.Container, command []string) ([]string, error) {
 			}
 		}
 	}
-	all := arguments{variables: &Variables{}}
+	variables := &Variables{}
 	for i := 0; i < len(container.Env) && len(needed) > 0; i++ {
 		if v := &container.Env[i]; needed[v.Name] {
-			all.variables.set(v.Name, []byte(v.Value))
+			variables.set(v.Name, []byte(v.Value))
 		}
 	}
-	return all.expandAll("command", command)
+	return variables
 }
 
 // expand replaces $(NAME) by the variable's value. An unknown name stays as it is, and $$ is a

@@ -49,7 +49,7 @@ func TestExpansionIsBounded(t *testing.T) {
 	} {
 		p := withVolume(v1.VolumeMount{MountPath: "/d"})
 		got := ""
-		if err := p.CheckContainer(&c.container); err != nil {
+		if _, err := p.CheckContainer(&c.container); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {
@@ -78,10 +78,47 @@ func TestProbeCommand(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %q", text, got, err, want)
 		}
 	}
-	half := strings.Repeat("x", budget.VariableBytesMax/2)
-	long := &v1.Container{Env: []v1.EnvVar{{Name: "A", Value: half}}}
-	if got, err := ProbeCommand(long, []string{"$(A)$(A)"}); err == nil {
-		t.Errorf("a command of %d bytes", len(got[0]))
+}
+
+// The command of a probe has a bound on what it is expanded to, and is not built beyond it.
+func TestLongProbeCommand(t *testing.T) {
+	container := v1.Container{Name: "web", Env: []v1.EnvVar{
+		{Name: "A", Value: strings.Repeat("\x01", 4<<10)}}}
+	within, over := []string{strings.Repeat("$(A)", 7), "$(B)$$"}, []string{}
+	for range 12 {
+		over = append(over, strings.Repeat("$(A)", 31))
+	}
+	got, err := ProbeCommand(&container, within)
+	if err != nil || len(got[0]) != 7*4096 || got[1] != "$(B)$" {
+		t.Errorf("%d arguments, %v", len(got), err)
+	}
+	want := "the command of a probe of container web has 1523724 bytes, and one may have 32768"
+	allocations := testing.AllocsPerRun(1, func() {
+		if _, err := ProbeCommand(&container, over); err == nil || err.Error() != want {
+			t.Errorf("%v", err)
+		}
+	})
+	if allocations > 30 {
+		t.Errorf("%v allocations", allocations)
+	}
+	probe := func(command []string) *v1.Probe {
+		return &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: command}}}
+	}
+	for name, c := range map[string]struct{ startup, liveness, readiness *v1.Probe }{
+		"":          {probe(within), probe(within), probe(within)},
+		"startup":   {startup: probe(over)},
+		"liveness":  {liveness: probe(over)},
+		"readiness": {readiness: probe(over)},
+	} {
+		container.StartupProbe, container.LivenessProbe = c.startup, c.liveness
+		container.ReadinessProbe = c.readiness
+		app := &v1.PodSpec{Containers: []v1.Container{container}}
+		init := &v1.PodSpec{InitContainers: []v1.Container{container}}
+		for _, spec := range []*v1.PodSpec{app, init} {
+			if err := CheckProbes(spec); budget.NameOf(err) != "probe_command_bytes" != (name == "") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/cgroup"
 	"seedlet.dev/core/containergc"
 	"seedlet.dev/core/op"
@@ -206,7 +207,8 @@ func (s *Cleanup) noteLogsFailure(record op.Record, ev world.Event) {
 			message = "failed to read podLogsDirectory %q: %s"
 		}
 		f := s.LogsFailing[record.Subject]
-		f.Note(ev.Time, fmt.Sprintf(message, record.Subject, ev.Err.Message))
+		f.Note(ev.Time, fmt.Sprintf(message, record.Subject,
+			budget.CutMessage(ev.Err.Message)))
 		s.LogsFailing[record.Subject] = f
 	}
 }

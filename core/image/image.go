@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/keyring"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
@@ -520,11 +521,11 @@ func (i *Image) recordFailure(call string, ev world.Event, effects *op.Effects) 
 	if call == "ImageStatus" {
 		i.StatusNotBefore = ev.Time.Add(statusRetry)
 		if i.PullOp == 0 && i.Failures == 0 {
-			i.Problem = inspectProblem(i.Ref, ev.Err.Message)
+			i.Problem = inspectProblem(i.Ref, budget.CutMessage(ev.Err.Message))
 		}
 		return
 	}
-	message := i.recordPullError(ev.Err.Message)
+	message := i.recordPullError(budget.CutMessage(ev.Err.Message))
 	if i.Credential > 0 {
 		effects.Log(world.LevelDebug, "pull failed, trying the next credentials", "image", i.Ref,
 			"err", ev.Err.Error())

@@ -7,6 +7,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/timer"
@@ -259,7 +260,7 @@ func (c *Collector) handleRemoval(r *Round, ev world.Event) {
 	id := r.Removing
 	r.Removing = ""
 	if ev.Err != nil {
-		r.Errors = append(r.Errors, ev.Err.Message)
+		r.Errors = append(r.Errors, budget.CutMessage(ev.Err.Message))
 		if r.Step == StepSpace && !r.All {
 			r.Step = StepMeasure
 		}

@@ -187,6 +187,7 @@ func (s *Store) HandleCompletion(id world.OpID, r op.Record, ev world.Event) (*W
 		w.Read.recordFailure(ev)
 		if !absent {
 			w.Failing = ev.Err
+			w.changes++
 			if !wasFailing {
 				w.FailingSince = ev.Time
 			}

@@ -41,7 +41,8 @@ type Watch struct {
 	// Read is the state of the reads of an object that is not watched: such an object has no ID.
 	Read *ReadState `json:"read,omitempty"`
 
-	memo memo // the last result of Memoize; empty after a change of the objects
+	memo    memo   // the last result of Memoize; empty after a change of the objects
+	changes uint64 // see Changes
 }
 
 type memo struct {
@@ -165,7 +166,7 @@ func (s *Store) HandleWatchEvent(body any, now time.Time) (*Watch, []string) {
 		if w := s.byID(body.Watch); w != nil {
 			name := fullName(&body.Object)
 			delete(w.Objects, name)
-			w.memo = memo{}
+			w.noteChange()
 			return w, []string{name}
 		}
 	case *world.WatchFailing:
@@ -174,6 +175,7 @@ func (s *Store) HandleWatchEvent(body any, now time.Time) (*Watch, []string) {
 				w.FailingSince = now
 			}
 			w.Failing = body.Err
+			w.changes++
 			return w, nil
 		}
 	}
@@ -200,7 +202,7 @@ func (w *Watch) Memoize(key string, compute func() any) any {
 // replaceObjects replaces all objects, and returns the names of those that changed.
 func (w *Watch) replaceObjects(objects []world.Object) []string {
 	before := w.Objects
-	w.memo = memo{}
+	w.noteChange()
 	w.Objects, w.Listed, w.Failing, w.FailingSince = nil, true, nil, time.Time{}
 	if len(objects) > 0 {
 		w.Objects = make(map[string]world.Object, len(objects))
@@ -227,8 +229,18 @@ func (w *Watch) setObject(name string, o world.Object) {
 		w.Objects = map[string]world.Object{}
 	}
 	w.Objects[name] = o
-	w.memo = memo{}
+	w.noteChange()
 }
+
+// noteChange records that the objects have changed.
+func (w *Watch) noteChange() {
+	w.memo = memo{}
+	w.changes++
+}
+
+// Changes returns a number that is another one after each change of what lookups find. It starts
+// again with another process, and with another watch of the same target.
+func (w *Watch) Changes() uint64 { return w.changes }
 
 // isSameVersion reports whether two objects have the same Version, without making two strings for
 // each object of a long list.

@@ -66,7 +66,10 @@ func checkSpec(pod *v1.Pod, references int) error {
 	if err := budget.CheckSpec(&pod.Spec, token.Count(pod), references); err != nil {
 		return err
 	}
-	return criconfig.CheckAllocation(pod)
+	if err := criconfig.CheckAllocation(pod); err != nil {
+		return err
+	}
+	return criconfig.CheckProbes(&pod.Spec)
 }
 
 // checkWatchesLeft returns an error if the node has no watches left for a pod.

@@ -286,11 +286,13 @@ func (p *Pod) handleContainerStatus(r op.Record, ev world.Event, env *Env) {
 	if c.Inspected = state; state == Running {
 		c.noteRunningAt(r.IssuedAt)
 	}
-	c.Image, c.ImageID = status.GetImage().GetImage(), status.GetImageRef()
+	c.Image = budget.Cut(status.GetImage().GetImage(), budget.ImageReferenceMax)
+	c.ImageID = budget.CutIdentifier(status.GetImageRef())
 	c.CreatedAt = timeFromNanos(status.GetCreatedAt())
 	c.StartedAt = timeFromNanos(status.GetStartedAt())
 	c.FinishedAt = timeFromNanos(status.GetFinishedAt())
-	c.ExitCode, c.Reason, c.Message = status.GetExitCode(), status.GetReason(), status.GetMessage()
+	c.ExitCode, c.Reason = status.GetExitCode(), budget.Cut(status.GetReason(), budget.ReasonMax)
+	c.Message = budget.CutMessage(status.GetMessage())
 	c.setUser(status.GetUser().GetLinux())
 	c.Actuation.Reported = reportedAmounts(status.GetResources().GetLinux())
 	if s := status.GetStopSignal(); s != runtimeapi.Signal_RUNTIME_DEFAULT {
@@ -344,7 +346,8 @@ func (p *Pod) handleSandboxStopOrRemoval(r op.Record, ev world.Event, env *Env) 
 	if ev.Err != nil && !ev.Err.Has(world.KindNotFound) {
 		s.Failures++
 		if r.Call == "RemovePodSandbox" && !r.Refused {
-			s.Removal.Note(ev.Time, fmt.Sprintf("failed to remove sandbox %q: %s", s.ID, ev.Err.Message))
+			s.Removal.Note(ev.Time, fmt.Sprintf("failed to remove sandbox %q: %s", s.ID,
+				budget.CutMessage(ev.Err.Message)))
 		}
 		p.reportStopOrRemovalFailure(r, ev, env)
 		s.NotBefore = ev.Time.Add(failureBackoffInitial)
@@ -376,7 +379,8 @@ func (p *Pod) handleContainerStopOrRemoval(r op.Record, ev world.Event, env *Env
 	if ev.Err != nil && !ev.Err.Has(world.KindNotFound) {
 		c.Failures++
 		if r.Call == "RemoveContainer" && !r.Refused {
-			c.Removal.Note(ev.Time, fmt.Sprintf("failed to remove container %q: %s", c.ID, ev.Err.Message))
+			c.Removal.Note(ev.Time, fmt.Sprintf("failed to remove container %q: %s", c.ID,
+				budget.CutMessage(ev.Err.Message)))
 		}
 		p.reportStopOrRemovalFailure(r, ev, env)
 		c.NotBefore = ev.Time.Add(failureBackoff(c.Failures))

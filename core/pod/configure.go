@@ -115,11 +115,17 @@ func (p *Pod) recordMisconfiguration(container *v1.Container, cri *criconfig.Pod
 		_, err = p.targetID(container.Name)
 	}
 	if err == nil {
-		err = cri.CheckContainer(container)
+		err = p.checkContainer(container, cri, env)
 	}
 	if err == nil {
 		err = p.checkPullSecrets(container, env)
 	}
+	return p.recordConfigError(container, err, env)
+}
+
+// recordConfigError records why a container cannot be created as the spec defines it, and reports
+// whether there is a reason.
+func (p *Pod) recordConfigError(container *v1.Container, err error, env *Env) bool {
 	var before Problem
 	if pr := p.ProblemOf(container.Name); pr != nil {
 		before = *pr

@@ -140,12 +140,14 @@ func TestRunAsNonRootRefusesRoot(t *testing.T) {
 		t.Errorf("%s: %s", waiting.Reason, waiting.Message)
 	}
 	container.SecurityContext.RunAsUser = ref(int64(7))
+	p.checks = containerChecks{} // the spec was changed in place
 	if p.recordMisconfiguration(container, p.criPod(env), env) || len(p.Problems) != 0 {
 		t.Errorf("user 7 is refused, or problems remain: %v", p.Problems)
 	}
 	container.SecurityContext = &v1.SecurityContext{
 		RunAsUser: ref(int64(0)), RunAsNonRoot: ref(false),
 	}
+	p.checks = containerChecks{}
 	if p.recordMisconfiguration(container, p.criPod(env), env) {
 		t.Error("root is refused to a container that may run as root, unlike the rest of its pod")
 	}

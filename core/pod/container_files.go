@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/containergc"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/logs"
@@ -135,7 +136,7 @@ func (p *Pod) handleFileCleanup(r op.Record, ev world.Event, node *Node) bool {
 		c.NotBefore = ev.Time.Add(failureBackoff(c.Failures))
 		if !r.Refused {
 			c.Removal.Note(ev.Time, fmt.Sprintf("failed to remove the log of container %q: %s", c.ID,
-				ev.Err.Message))
+				budget.CutMessage(ev.Err.Message)))
 		}
 		return true
 	case r.Call == "ListDir":

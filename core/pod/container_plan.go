@@ -70,6 +70,7 @@ func (p *Pod) syncContainers(env *Env, w *wakeTimer) {
 	if p.isBetweenRounds() {
 		return
 	}
+	p.checks.beginPlan()
 	spec := &p.Spec.Spec
 	for i := range spec.EphemeralContainers {
 		container := criconfig.EphemeralContainer(&spec.EphemeralContainers[i])
@@ -181,8 +182,10 @@ func (p *Pod) syncContainer(container *v1.Container, role Role, env *Env, w *wak
 }
 
 // createContainer takes the next step towards a new container: its directories and files, its
-// mounts, its images, the container itself. It reports whether it has issued an operation; other
-// containers do not wait while this one waits for an image.
+// images, its mounts, the container itself. Mounts come after the images: a sub-path may refer to
+// variables, and a container that waits for its images expands none. createContainer reports
+// whether it has issued an operation; other containers do not wait while this one waits for an
+// image.
 func (p *Pod) createContainer(container *v1.Container, env *Env) bool {
 	if !p.hasKnownEnvironment(container, env) {
 		return false
@@ -206,19 +209,28 @@ func (p *Pod) createContainer(container *v1.Container, env *Env) bool {
 		return true
 	case p.createMessageFile(container, env):
 		return true
+	case !p.canPrepareMounts(env):
+		return false
+	}
+	images, found := p.ensureImages(container, env)
+	if !found {
+		return false
+	}
+	if p.failsNonRootCheck(container, images.Container.User, env) {
+		p.releaseImages(container, env)
+		return false
 	}
 	if issued, ready := p.prepareMounts(container, cri, env); !ready {
 		return issued
 	}
-	images, found := p.ensureImages(container, env)
-	if !found || p.failsNonRootCheck(container, images.Container.User, env) {
-		return false
-	}
+	p.releaseImages(container, env)
 	run := p.newRun(container, env.Node)
 	cri.TargetID, _ = p.targetID(container.Name) // recordMisconfiguration reported an error
 	config, err := cri.ContainerConfig(container, &run.Run, images)
-	if err != nil {
-		panic("pod: " + p.FullName() + ": a container is created that is misconfigured: " + err.Error())
+	if err != nil { // the check is older than something that it does not know it depends on
+		p.checks = containerChecks{}
+		p.recordConfigError(container, err, env)
+		return false
 	}
 	p.Creating = &run
 	p.Op = env.Effects.Issue(p.Key(), container.Name, env.Node.RuntimeTimeout,

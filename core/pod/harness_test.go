@@ -47,12 +47,18 @@ func newHarness(t *testing.T, p *Pod) *harness {
 		Node: &Node{Node: criconfig.Node{PodsDir: "/pods", LogsDir: "/logs",
 			IPs: []string{"192.0.2.1"}}, RuntimeTimeout: 2 * time.Minute,
 			BackoffMax: 5 * time.Minute},
-		Effects: &op.Effects{}, Images: &image.Store{Images: map[string]*image.Image{
-			"i": {Name: "i", Ref: "i", ID: "sha", InspectedID: "sha", PulledAt: t0.Add(time.Hour),
-				CheckedAt: t0.Add(time.Hour)}}},
+		Effects: &op.Effects{},
 		Enqueue: func(timer.Key) {}, ObjectOwner: func(string) string { return "" },
 	}}
+	r.putImage()
 	return r
+}
+
+// putImage makes the image "i" present, also for another run after the one that has released it.
+func (r *harness) putImage() {
+	r.env.Images = &image.Store{Images: map[string]*image.Image{
+		"i": {Name: "i", Ref: "i", ID: "sha", InspectedID: "sha", PulledAt: t0.Add(time.Hour),
+			CheckedAt: t0.Add(time.Hour)}}}
 }
 
 // planAt plans the pod at a time after t0.

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/probe"
 	"seedlet.dev/world"
@@ -153,6 +154,7 @@ func (p *Pod) runHook(c *Container, h *v1.LifecycleHandler, hook *Hook, name str
 // failHook records the failure of a hook. StopContainer does not wait for a preStop hook that has
 // failed. The output of a hook may be secret, so the event does not contain it.
 func (p *Pod) failHook(c *Container, h *Hook, failure, name string, env *Env) {
+	failure = budget.CutMessage(failure)
 	if h.Failure = failure; name == preStop {
 		h.Done, h.EndedAt = true, env.Effects.Now()
 	}

@@ -84,8 +84,13 @@ func (p *Pod) ensureImages(container *v1.Container, env *Env) (criconfig.Images,
 	if missing {
 		return criconfig.Images{}, false
 	}
-	p.releaseImagesWhere(env, func(n *PendingImage) bool { return n.Container == container.Name })
 	return present, true
+}
+
+// releaseImages stops waiting for the images of a container. Until then a plan that finds them
+// again does not ask for another pull.
+func (p *Pod) releaseImages(container *v1.Container, env *Env) {
+	p.releaseImagesWhere(env, func(n *PendingImage) bool { return n.Container == container.Name })
 }
 
 // ensureImage requests an image that a container needs. The user of the image matters if the spec

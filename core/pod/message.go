@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/logs"
 	"seedlet.dev/core/op"
@@ -76,7 +77,8 @@ func (p *Pod) locateTerminationMessage(c *Container, status *runtimeapi.Containe
 			c.TerminationMessage.File, c.TerminationMessage.NextSource = file, FromFile
 			return
 		}
-		c.TerminationMessage.Message = "Error on reading termination log " + m.HostPath +
+		c.TerminationMessage.Message = "Error on reading termination log " +
+			budget.Cut(m.HostPath, messageBytesMax) +
 			": it is not in the directory of the pod"
 		break
 	}
@@ -153,9 +155,10 @@ func (p *Pod) handleMessageRead(r op.Record, ev world.Event) {
 func (s *TerminationMessage) readFailed(err *world.Error, now time.Time) {
 	s.Failures++
 	s.NotBefore = now.Add(failureBackoff(s.Failures))
-	s.Message = "Error on reading termination message from logs: " + err.Message
+	message := budget.CutMessage(err.Message)
+	s.Message = "Error on reading termination message from logs: " + message
 	if s.NextSource == FromFile {
-		s.Message = "Error on reading termination log " + s.File + ": " + err.Message
+		s.Message = "Error on reading termination log " + s.File + ": " + message
 	}
 	if err.Has(world.KindInvalid) {
 		s.NextSource = "" // not a regular file: no retry can succeed

@@ -134,9 +134,10 @@ type Pod struct {
 
 	Status Status `json:"status"`
 
-	index specIndex   // of Spec; made again when Spec is another one
-	held  heldMemo    // made again when it is missing
-	pulls pullSecrets // made again when a secret has another version
+	index  specIndex       // of Spec; made again when Spec is another one
+	held   heldMemo        // made again when it is missing
+	pulls  pullSecrets     // made again when a secret has another version
+	checks containerChecks // made again when something has changed that they depend on
 }
 
 // Termination is why, since when and how a pod is terminated.

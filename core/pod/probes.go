@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/probe"
@@ -101,7 +102,7 @@ func (p *Pod) issueProbe(c *Container, spec *v1.Probe, kind probe.Kind, env *Env
 	body, err := p.probeRequest(c, spec, target)
 	if err != nil {
 		pr.Issued(0, spec, env.Effects.Now())
-		pr.Message = err.Error()
+		pr.Message = budget.Cut(err.Error(), probe.MessageMax)
 		p.recordEvent(env, c.Name, warning, reasonUnhealthy, messageProbeErrored, kind, pr.Message)
 		w.waitUntil(pr.NextAt)
 		return
@@ -166,6 +167,7 @@ func (p *Pod) handleProbeResult(c *Container, kind probe.Kind, r op.Record, ev w
 		request, _ := p.probeRequest(c, spec, target)
 		message = probe.TimeoutMessage(request, probeTimeout(spec))
 	}
+	message = budget.CutMessage(message)
 	switch {
 	case result == probe.Unknown && probe.IsRetryable(r, ev) && pr.HandleError():
 		return
@@ -174,7 +176,8 @@ func (p *Pod) handleProbeResult(c *Container, kind probe.Kind, r op.Record, ev w
 	case result == probe.Success && message != "":
 		p.recordEvent(env, c.Name, warning, "ProbeWarning", "%s probe warning: %s", kind, message)
 	case result == probe.Unknown && !ev.Err.Has(world.KindCanceled):
-		p.recordEvent(env, c.Name, warning, reasonUnhealthy, messageProbeErrored, kind, ev.Err.Message)
+		p.recordEvent(env, c.Name, warning, reasonUnhealthy, messageProbeErrored, kind,
+			budget.CutMessage(ev.Err.Message))
 	}
 	if !pr.HandleCompletion(spec, result, message) {
 		return

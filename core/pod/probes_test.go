@@ -2,6 +2,7 @@ package pod
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/probe"
 	"seedlet.dev/world"
 )
@@ -139,8 +141,41 @@ func TestProbeCommandIsExpanded(t *testing.T) {
 	}))
 	r.planAt(0).expectNoCall("ExecSync")
 	r.expectEvents("Unhealthy containers{web}: Liveness probe errored and resulted in unknown " +
-		"state: command[0] is longer than 131072 bytes")
+		"state: the command of a probe of container web has 131073 bytes, and one may have 32768")
 	r.planAt(time.Minute).expectNoCall("StopContainer")
+}
+
+// A probe may fail with a text of any length, or time out with a long command. The prober keeps the
+// first bytes, and so does the log.
+func TestLongProbeMessagesAreCut(t *testing.T) {
+	for call, c := range map[string]struct {
+		handler v1.ProbeHandler
+		err     *world.Error
+	}{
+		"TCPConnect": {v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{}},
+			internalError(strings.Repeat("x", 1<<20))},
+		"ExecSync": {execProbe(strings.Repeat("\x01", 30_000)),
+			world.Errorf(world.KindTimeout, "ExecSync", "late")},
+	} {
+		r := newHarness(t, runningPod(func(container *v1.Container) {
+			withProbe(probe.Readiness, nil)(container)
+			container.ReadinessProbe.ProbeHandler = c.handler
+			container.ReadinessProbe.FailureThreshold = 1
+		}))
+		eff := r.planAt(0).expectCall(call)
+		record, _ := r.table.Complete(eff.Op)
+		r.env.Effects.Reset(&r.table, r.now)
+		r.pod.HandleCompletion(eff.Op, record, world.Event{Time: r.now, Op: eff.Op, Err: c.err}, r.env)
+		pr := r.pod.Containers[0].prober(probe.Readiness)
+		if pr.Result != probe.Failure || len(pr.Message) > probe.MessageMax || pr.Message == "" {
+			t.Errorf("%s with a message of %d bytes", pr.Result, len(pr.Message))
+		}
+		for _, eff := range r.env.Effects.List() {
+			if text := fmt.Sprintf("%+v", eff.Body); len(text) > budget.MessageMax+1024 {
+				t.Errorf("%s has %d bytes", world.BodyName(eff.Body), len(text))
+			}
+		}
+	}
 }
 
 // A command that the runtime cannot run is tried three times at once, then in the next period.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
@@ -59,9 +60,9 @@ func (p *Pod) noteFailure(container, call string, err *world.Error, now time.Tim
 		*pr = Problem{Container: container, Call: call}
 	}
 	pr.Failures++
-	pr.Reason, pr.Message = waitingReasons[call], err.Message
+	pr.Reason, pr.Message = waitingReasons[call], budget.CutMessage(err.Message)
 	if call == "SetCgroup" {
-		pr.Message = "unable to ensure pod container exists: " + err.Message
+		pr.Message = "unable to ensure pod container exists: " + pr.Message
 	}
 	pr.NotBefore = now.Add(failureBackoff(pr.Failures))
 	return pr

@@ -150,6 +150,7 @@ func TestSubPathIsNotUpdated(t *testing.T) {
 	c.SandboxID, c.Hash = "s", p.NewestRun("web").Hash
 	p.dropContainer(c.ID)
 	p.addContainer(c)
+	r.putImage()
 	r.planUntilIdle(2 * time.Minute)
 	if r.binds != 2 {
 		t.Errorf("mounted %d times, want a second mount for the next run", r.binds)

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/admission"
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/localstorage"
 	"seedlet.dev/core/op"
@@ -149,14 +150,17 @@ func (p *Pod) evictOverLimit(env *Env) bool {
 // IsEvicted reports whether the pod is terminating, or has terminated, because it was evicted.
 func (p *Pod) IsEvicted() bool { return p.Termination.Reason == ReasonEvicted }
 
+// canPrepareMounts reports whether the mounts of containers can be prepared: what /etc/hosts is to
+// have is known.
+func (p *Pod) canPrepareMounts(env *Env) bool {
+	return p.CurrentSandbox().Inspected && (!p.Spec.Spec.HostNetwork || env.Node.Hosts.Loaded)
+}
+
 // prepareMounts takes the next step towards the mounts of a container other than whole volumes:
 // subpaths and /etc/hosts. It reports whether it has issued an operation, and whether all mounts
 // are ready.
 func (p *Pod) prepareMounts(container *v1.Container, cri *criconfig.Pod,
 	env *Env) (issued, ready bool) {
-	if !p.CurrentSandbox().Inspected || p.Spec.Spec.HostNetwork && !env.Node.Hosts.Loaded {
-		return false, false
-	}
 	var variables *criconfig.Variables
 	var err error
 	if slices.ContainsFunc(container.VolumeMounts, func(m v1.VolumeMount) bool {
@@ -293,7 +297,7 @@ func (p *Pod) handleStorageCompletion(id world.OpID, r op.Record, ev world.Event
 		pr := p.noteFailure(container, r.Call, ev.Err, ev.Time)
 		if kind == "bind" {
 			pr.Message = "failed to prepare subPath for a volume mount of container \"" +
-				container + "\": " + ev.Err.Message
+				container + "\": " + budget.CutMessage(ev.Err.Message)
 		}
 		p.recordFailureEvent(pr, env)
 		return true

@@ -248,6 +248,7 @@ func TestChangedSubPath(t *testing.T) {
 		} else {
 			r.complete("CreateContainer", nil, world.Errorf(world.KindInternal, "", "no"))
 			p.StaleSince = time.Time{}
+			r.putImage()
 		}
 		for range 5 {
 			r.planAt(time.Minute)

@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/world"
 )
 
@@ -46,10 +47,14 @@ type Prober struct {
 	// Consecutive is the number of consecutive probes with the result Last.
 	Consecutive int32  `json:"consecutive,omitempty"`
 	Result      Result `json:"result,omitempty"`  // by the thresholds
-	Message     string `json:"message,omitempty"` // of the newest failure
+	Message     string `json:"message,omitempty"` // of the newest failure, its first bytes
 	// Errors is the number of times that the runtime could not run the probe that is due.
 	Errors int `json:"errors,omitempty"`
 }
+
+// MessageMax limits the message that a Prober keeps, in bytes: a pod may have hundreds of probes.
+// The Event of a failure has more.
+const MessageMax = 1024
 
 // attemptsMax is how often a probe is tried that the runtime cannot run. The attempts follow each
 // other at once, as the kubelet's (maxProbeRetries in pkg/kubelet/prober/prober.go).
@@ -109,7 +114,7 @@ func (p *Prober) HandleCompletion(spec *v1.Probe, result Result, message string)
 	p.Consecutive++
 	threshold := spec.SuccessThreshold
 	if result == Failure {
-		threshold, p.Message = spec.FailureThreshold, message
+		threshold, p.Message = spec.FailureThreshold, budget.Cut(message, MessageMax)
 	}
 	if p.Consecutive < max(threshold, 1) || p.Result == result {
 		return false

@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/op"
 	"seedlet.dev/world"
 )
@@ -116,6 +119,28 @@ func TestTimeoutMessage(t *testing.T) {
 	} {
 		if got := TimeoutMessage(c.request, 2*time.Second); got != c.want {
 			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+}
+
+// The message of a timeout quotes the first bytes of what a spec may have a megabyte of, and is
+// within the bound of messages as a whole.
+func TestLongTimeoutMessage(t *testing.T) {
+	long := strings.Repeat("\x01", 1<<20)
+	many := slices.Repeat([]string{"\xff"}, 1<<20)
+	for _, c := range []struct {
+		request any
+		end     string
+	}{
+		{&runtimeapi.ExecSyncRequest{Cmd: []string{"a", long}}, "timed out after 2s"},
+		{&runtimeapi.ExecSyncRequest{Cmd: many}, "timed out after 2s"},
+		{&world.HTTPGet{Scheme: "http", Host: long, Path: long}, "while awaiting headers)"},
+		{&world.HTTPGet{Scheme: "http", Host: "h", Path: long}, "while awaiting headers)"},
+		{&world.TCPConnect{Host: long}, ":0: i/o timeout"},
+	} {
+		got := TimeoutMessage(c.request, 2*time.Second)
+		if len(got) > budget.MessageMax || !strings.HasSuffix(got, c.end) {
+			t.Errorf("%d bytes: %.100s", len(got), got)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/op"
 	"seedlet.dev/world"
 )
@@ -87,7 +88,7 @@ func (to Target) port(port intstr.IntOrString) (int32, error) {
 	if n, err := strconv.ParseInt(port.StrVal, 10, 32); err == nil {
 		return int32(n), nil
 	}
-	return 0, fmt.Errorf("the container has no port named %q", port.StrVal)
+	return 0, fmt.Errorf("the container has no port named %q", budget.Cut(port.StrVal, quotedMax))
 }
 
 // Interpret returns the result of a completed probe, with a message for a failure; a success with a
@@ -140,21 +141,44 @@ func IsRetryable(r op.Record, ev world.Event) bool {
 }
 
 // TimeoutMessage returns the message of a probe whose request had no response in time, in the
-// kubelet's words.
+// kubelet's words, with the first bytes of a command or URL.
 func TimeoutMessage(request any, timeout time.Duration) string {
 	switch m := request.(type) {
 	case *runtimeapi.ExecSyncRequest:
-		return fmt.Sprintf("command timed out: %q timed out after %v", strings.Join(m.Cmd, " "),
-			timeout)
+		return fmt.Sprintf("command timed out: %q timed out after %v", joinCut(m.Cmd), timeout)
 	case *world.HTTPGet:
+		url := m.Scheme + "://" + shortAddress(m.Host, m.Port) + budget.Cut(m.Path, quotedMax)
 		return fmt.Sprintf("Get %q: context deadline exceeded (Client.Timeout exceeded while awaiting "+
-			"headers)", m.Scheme+"://"+Address(m.Host, m.Port)+m.Path)
+			"headers)", budget.Cut(url, quotedMax))
 	case *world.TCPConnect:
-		return fmt.Sprintf("dial tcp %s: i/o timeout", Address(m.Host, m.Port))
+		return fmt.Sprintf("dial tcp %s: i/o timeout", shortAddress(m.Host, m.Port))
 	case *world.GRPCCheck:
 		return fmt.Sprintf("timeout: health rpc did not complete within %v", timeout)
 	}
 	return "no response in time"
+}
+
+// quotedMax limits what a message quotes of a spec, in bytes: a quoted byte takes up to four, and
+// the rest of the message is to follow (budget.MessageMax).
+const quotedMax = 2048
+
+// joinCut returns the first bytes of a command.
+func joinCut(command []string) string {
+	var b strings.Builder
+	for i, text := range command {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(text[:min(len(text), quotedMax)])
+		if b.Len() > quotedMax {
+			break
+		}
+	}
+	return budget.Cut(b.String(), quotedMax)
+}
+
+func shortAddress(host string, port int32) string {
+	return Address(budget.Cut(host, quotedMax), port)
 }
 
 // Address returns a host and a port as one text.

@@ -202,7 +202,7 @@ func (t *Token) recordResult(r op.Record, ev world.Event) {
 	}
 	if ev.Err != nil {
 		t.Failures++
-		t.Problem = ev.Err.Message
+		t.Problem = budget.CutMessage(ev.Err.Message)
 		t.NotBefore = ev.Time.Add(timer.RetryDelay(ev.Err, t.Failures, backoffFirst, backoffMax))
 		return
 	}

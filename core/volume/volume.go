@@ -312,7 +312,7 @@ func (s *Set) HandleCompletion(name, call string,
 	case ev.Err.Has(world.KindNotFound) && call == "StatPath":
 		v.Found = ""
 	case ev.Err != nil:
-		return v.recordFailure(ev.Err.Message, ev.Time), true
+		return v.recordFailure(budget.CutMessage(ev.Err.Message), ev.Time), true
 	case isPathInfo:
 		v.Found = ev.Body.(*world.PathInfo).Kind
 	}
