@@ -69,6 +69,13 @@ var hostiles = []hostile{
 	{"key variables within the bound", budget.OwnVariablesMax, func(n *fakeNode, size int) {
 		n.apiServer.put(podOfVariables(n, size, 1))
 	}},
+	{"key variables of many containers", 16_000, func(n *fakeNode, size int) {
+		putVariablesOfContainers(n, size, v1.EnvVar{Name: "A", Value: "$(A)"})
+	}},
+	{"key variables of many containers that cannot be created", 16_000, func(n *fakeNode, size int) {
+		putVariablesOfContainers(n, size, v1.EnvVar{Name: "A", ValueFrom: &v1.EnvVarSource{
+			ConfigMapKeyRef: &v1.ConfigMapKeySelector{LocalObjectReference: bigConfigMap, Key: "none"}}})
+	}},
 	{"files", 16_000, func(n *fakeNode, size int) { // each volume is within its bound
 		n.apiServer.others = map[string]world.Object{"big": {ConfigMap: bigConfigMapOf(size)}}
 		p := apiPodNamed("h", "h")
@@ -458,6 +465,21 @@ func podOfVariables(n *fakeNode, keys, times int) *v1.Pod {
 			ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: bigConfigMap}})
 	}
 	return p
+}
+
+// putVariablesOfContainers creates a pod of as many containers as it may have, each with a variable
+// and with those of a ConfigMap of so many keys. Their images cannot be pulled.
+func putVariablesOfContainers(n *fakeNode, keys int, v v1.EnvVar) {
+	p := podOfVariables(n, keys, 1)
+	from := p.Spec.Containers[0].EnvFrom
+	p.Spec.Containers = containersOf("c", budget.ContainersMax)
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		c.Image, c.ImagePullPolicy = fmt.Sprint("i", i), v1.PullAlways
+		c.EnvFrom, c.Env = from, []v1.EnvVar{v}
+	}
+	n.failingCalls = map[string]bool{"PullImage": true}
+	n.apiServer.put(p)
 }
 
 // putPullSecrets creates a pod of so many containers of different images, and its image pull

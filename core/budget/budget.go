@@ -44,7 +44,7 @@ const (
 	ArgumentsMax      = 2 << 20
 	SubPathMax        = 4096
 	ExpandedMax       = 8 << 20
-	ExpandedVariable  = 64 // added for each variable
+	ExpandedVariable  = 192 // added for each variable
 	EnvFilesMax       = 100
 	EnvFileBytesMax   = 2 << 20
 	FilesMax          = 16_384
@@ -236,9 +236,9 @@ var Table = [itemCount]Bound{
 		beforeCreate, "The same."},
 	ExpandedBytesOfPod: {"expanded_bytes_pod", ExpandedMax,
 		"bytes of the environment variables, without those of services, and of command and args of " +
-			"all containers of a pod that wait to be created, with 64 more for each variable",
+			"all containers of a pod that wait to be created, with 192 more for each variable",
 		beforeCreate + "; containers of the pod that are created meanwhile make room",
-		"They are built when they are checked, in one plan of the pod. The largest container has 5 MiB."},
+		"They are built when they are checked, in one plan of the pod. The largest container has 7 MiB."},
 	SubPathBytes: {"sub_path_bytes", SubPathMax, "bytes of an expanded subPathExpr", beforeCreate,
 		"The kernel has no longer path."},
 	EnvFiles: {"env_files", EnvFilesMax,

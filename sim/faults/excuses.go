@@ -49,13 +49,21 @@ func (e *Excuses) PageMended(now time.Time) {
 	}
 }
 
-// interval returns when the faults of a window affect calls that are on their way: longer than the
-// window by the time for which a call may be delayed. It is empty if the window is not open yet.
-func (w *window) interval() interval {
+// intervalOf returns when the faults of a window affect calls that are on their way: longer than
+// the window by the time for which a call may be delayed, also by other windows that are open
+// meanwhile and apply to the call; without a name, all. It is empty if the window is not open yet.
+func (f *Injector) intervalOf(w *window, call string) interval {
 	if w.from.IsZero() {
 		return interval{}
 	}
-	delay := 2*w.Takes.Most + latencyMost // of the request and of the response
+	delay := latencyMost
+	for i := range f.windows {
+		v := &f.windows[i]
+		if !v.from.IsZero() && !v.from.After(w.to) && !w.from.After(v.to) &&
+			(call == "" || v.applies(call)) {
+			delay += 2 * v.Takes.Most // of the request and of the response
+		}
+	}
 	if w.Class == plan.FaultFileEvents {
 		delay = fileEventLateMax
 	}
@@ -70,7 +78,7 @@ func (w *window) interval() interval {
 func (e *Excuses) MayHaveFailed(call string, from, to time.Time) bool {
 	for i := range e.injector.windows {
 		w := &e.injector.windows[i]
-		if w.interval().overlaps(from, to) && w.applies(call) &&
+		if w.applies(call) && e.injector.intervalOf(w, call).overlaps(from, to) &&
 			(w.Class != plan.FaultDiskFull || slices.Contains(diskFullCalls, call)) {
 			return true
 		}
@@ -100,7 +108,7 @@ func (e *Excuses) LastFault(now time.Time) time.Time {
 		}
 	}
 	for i := range e.injector.windows {
-		look(e.injector.windows[i].interval())
+		look(e.injector.intervalOf(&e.injector.windows[i], ""))
 	}
 	for _, i := range e.runtimeDown {
 		look(i)

@@ -172,6 +172,7 @@ func (s *Set) Called(now time.Time, request any) {
 		now.Sub(later(m.healedAt, m.lastFault(now))) <= callBound:
 	case call == "ContainerStats" && slices.ContainsFunc(pods, (*pod).isResizing):
 		// A resize waits until a container uses less memory.
+	case call == "SetCgroup" && slices.ContainsFunc(pods, (*pod).awaitsLessMemory):
 	case call == "ContainerStatus" && slices.ContainsFunc(pods, (*pod).wasChanged) &&
 		now.Sub(later(changedAt, m.agentStartedAt)) <= resizeVerifyBound:
 	case slices.ContainsFunc(pods, (*pod).hasWork),

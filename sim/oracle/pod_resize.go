@@ -467,6 +467,12 @@ func (p *pod) pendingProblem(c *v1.PodCondition, newest *v1.Pod) string {
 	return "its resize is deferred, but it fits: " + c.Message
 }
 
+// awaitsLessMemory reports whether a resize waits until something of the pod uses less memory.
+func (p *pod) awaitsLessMemory() bool {
+	c := p.condition(v1.PodResizeInProgress)
+	return c != nil && p.inProgressProblem(c) == ""
+}
+
 // inProgressProblem returns what is wrong with the condition of a pod whose resize does not end:
 // only a container, or a pod as a whole, that uses more memory than it is to have can hold it up.
 func (p *pod) inProgressProblem(condition *v1.PodCondition) string {
