@@ -489,8 +489,8 @@ var mutants = []mutant{
 	{
 		name:     "runAsNonRoot is not checked against the image",
 		file:     "core/pod/container_plan.go",
-		old:      "if !found || p.failsNonRootCheck(container, images.Container.User, env) {",
-		new:      "if !found {",
+		old:      "if p.failsNonRootCheck(container, images.Container.User, env) {",
+		new:      "if container == nil {",
 		scenario: "image-pulls", seeds: "1-50",
 	},
 	{
@@ -1507,7 +1507,7 @@ var mutants = []mutant{
 	{
 		name:     "arguments are not expanded",
 		file:     "core/criconfig/container.go",
-		old:      "	args, err = all.expandAll(\"args\", container.Args)\n",
+		old:      "	args, err = a.expandAll(\"args\", container.Args)\n",
 		new:      "	args = container.Args\n",
 		scenario: "pod-options", seeds: "1-100",
 	},
