@@ -11,32 +11,42 @@ import (
 // that the core gets what was found.
 const answerMargin = 2 * time.Second
 
-// measureTrees measures trees one after the other, until shortly before the deadline. Each has an
-// equal part of half the time that is left, and those that it was too little for have a part of the
-// rest: one large tree takes nothing from the others. What could not be finished says so, with what
-// was found.
+// measureTrees measures trees, until shortly before the deadline.
 func measureTrees(ctx context.Context, paths []string) *world.TreesMeasured {
 	deadline, has := ctx.Deadline()
 	if !has {
 		deadline = time.Now().Add(measureTimeMax)
 	}
 	deadline = deadline.Add(-answerMargin)
-	measured := &world.TreesMeasured{Trees: make([]world.TreeMeasured, len(paths))}
-	left := make([]int, len(paths)) // the indexes of those to measure
+	return &world.TreesMeasured{Trees: shareTime(paths,
+		func() time.Duration { return time.Until(deadline) },
+		func(path string, most time.Duration) world.TreeMeasured {
+			return measurePart(ctx, path, most)
+		})}
+}
+
+// shareTime measures trees one after the other in the time that is left. Each has an equal part of
+// half of that, and those for which it was not enough have a part of the rest: one large tree takes
+// nothing from the others. What could not be finished says so, with what was found.
+func shareTime(paths []string, left func() time.Duration,
+	measure func(path string, most time.Duration) world.TreeMeasured) []world.TreeMeasured {
+	trees := make([]world.TreeMeasured, len(paths))
+	waiting := make([]int, len(paths)) // the indexes of those to measure
 	for i := range paths {
-		left[i] = i
+		waiting[i] = i
 	}
-	for _, share := range []time.Duration{2, 1} {
+	for _, rounds := range []time.Duration{2, 1} {
 		var unfinished []int
-		for n, i := range left {
-			part := time.Until(deadline) / share / time.Duration(len(left)-n)
-			if measured.Trees[i] = measurePart(ctx, paths[i], part); measured.Trees[i].Unfinished {
+		rest := left() - left()/rounds // for the next round
+		for n, i := range waiting {
+			part := (left() - rest) / time.Duration(len(waiting)-n)
+			if trees[i] = measure(paths[i], part); trees[i].Unfinished {
 				unfinished = append(unfinished, i)
 			}
 		}
-		left = unfinished
+		waiting = unfinished
 	}
-	return measured
+	return trees
 }
 
 // measurePart measures a tree for a while. A tree that cannot be measured at all counts as empty:
