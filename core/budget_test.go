@@ -299,6 +299,24 @@ func TestPodOverBudgetOfItsSandbox(t *testing.T) {
 	}
 }
 
+// A pod that only the references to its images bring over a bound is checked as any other: they can
+// be replaced by shorter ones, and it would be started then without a check.
+func TestPodOverBudgetOfItsImages(t *testing.T) {
+	p := podOf("large", "l", func(spec *v1.PodSpec) {
+		spec.Containers = containersOf("c", 100)
+		for i := range spec.Containers {
+			spec.Containers[i].Image = strings.Repeat("i", 1000) + fmt.Sprint(i)
+		}
+		spec.Containers[0].Resources.Requests = v1.ResourceList{
+			v1.ResourceMemory: resource.MustParse("1Pi")}
+	})
+	n := bootWithPods(nil, p)
+	if status := n.agent.servedPod("l").Status; status.Reason != "OutOfmemory" {
+		t.Errorf("a pod that the node has no room for: %s %q %q", status.Phase, status.Reason,
+			status.Message)
+	}
+}
+
 func eventsWith(events []string, text string) []string {
 	return slices.DeleteFunc(slices.Clone(events), func(line string) bool {
 		return !strings.Contains(line, text)

@@ -139,8 +139,11 @@ func TestCheckSpecOfImages(t *testing.T) {
 			"the pod names 65 image pull secrets, and one pod may name 64"},
 	} {
 		got := ""
-		if err := budget.CheckSpec(c.spec, 0, 0); err != nil {
-			got = err.Error()
+		for _, err := range []error{budget.CheckSpec(c.spec, 0, 0),
+			budget.CheckImageReferences(c.spec)} {
+			if err != nil {
+				got = err.Error()
+			}
 		}
 		if got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

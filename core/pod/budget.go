@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -29,8 +30,8 @@ const watchRetryPeriod = 10 * time.Second
 func (p *Pod) checkBudget(objects []world.WatchTarget, env *Env) bool {
 	references := max(len(objects)-1, 0)
 	problem := checkSpec(p.Spec, references)
-	if problem == nil {
-		problem = criconfig.CheckMetadata(p.Spec) // may change: the pod holds its resources
+	if problem == nil { // these may change: the pod holds its resources
+		problem = cmp.Or(budget.CheckImageReferences(&p.Spec.Spec), criconfig.CheckMetadata(p.Spec))
 	}
 	isFinal := problem != nil
 	if !isFinal && env.Objects != nil {
@@ -49,8 +50,8 @@ func (p *Pod) checkBudget(objects []world.WatchTarget, env *Env) bool {
 }
 
 // ExceedsBudget reports whether the spec of a pod exceeds a bound of one pod, by what does not
-// change: ephemeral containers, which may be added at any time, do not count, nor do labels and
-// annotations. A pod of the API server is never started then: it needs nothing of the node,
+// change: ephemeral containers, which may be added at any time, do not count, nor do labels,
+// annotations and the references to images. A pod of the API server is never started then: it needs nothing of the node,
 // whatever it asks for.
 func ExceedsBudget(pod *v1.Pod) bool {
 	if len(pod.Spec.EphemeralContainers) > 0 {
