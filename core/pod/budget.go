@@ -51,8 +51,8 @@ func (p *Pod) checkBudget(objects []world.WatchTarget, env *Env) bool {
 
 // ExceedsBudget reports whether the spec of a pod exceeds a bound of one pod, by what does not
 // change: ephemeral containers, which may be added at any time, do not count, nor do labels,
-// annotations and the references to images. A pod of the API server is never started then: it needs nothing of the node,
-// whatever it asks for.
+// annotations and the references to images. A pod of the API server is never started then: it needs
+// nothing of the node, whatever it asks for.
 func ExceedsBudget(pod *v1.Pod) bool {
 	if len(pod.Spec.EphemeralContainers) > 0 {
 		first := *pod
