@@ -314,10 +314,11 @@ func (a *Agent) admissionCheck(spec *v1.Pod, static bool, others []*v1.Pod) admi
 }
 
 // mayBecomeTerminal reports whether a pod that uses resources may turn out to be terminal in a
-// moment.
+// moment, or to have less than an earlier agent has recorded.
 func (a *Agent) mayBecomeTerminal(spec *v1.Pod) bool {
 	p := a.state.Pods[string(spec.UID)]
-	return p != nil && p.MayBecomeTerminal()
+	return p != nil && (p.MayBecomeTerminal() ||
+		p.Stage == pod.Syncing && p.Resize.Recorded != nil && p.HasLiveContainers())
 }
 
 // hasUndecidedAdmission reports whether a pod, or its resize, waits until it is known whether

@@ -31,7 +31,8 @@ func (a *Agent) evictionEnv() *eviction.Env {
 		},
 		AreImagesRemoved: s.ImageGC.HasRemovedUnused,
 		Candidates:       a.evictionCandidates, Evict: a.evict,
-		Listed: a.hasListedEverything() && len(s.PendingAPIPods) == 0, LacksRecords: a.lacksRecords,
+		Listed:       a.hasListedAPIPods() && !s.Relist.AsOf.IsZero() && len(s.PendingAPIPods) == 0,
+		LacksRecords: a.lacksRecords,
 		RecordAge: func(signal eviction.Signal, age time.Duration) {
 			s.Metrics.EvictionStatsAge.Observe(string(signal), evictionStatsAgeBounds, age)
 		}}

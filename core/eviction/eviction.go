@@ -47,7 +47,7 @@ const (
 	containersMax = 10 * time.Second
 	reclaimValid  = 20 * time.Second
 	// treesTimeout is that of a measurement of all trees.
-	treesTimeout = 30 * time.Second
+	treesTimeout = 15 * time.Second
 	// recordsMax is how long an attempt waits for the records of pods, after all pods are known.
 	recordsMax = 10 * time.Second
 	// usageFailuresMax is after how many failures to observe the pods for a victim they are ranked
@@ -177,7 +177,7 @@ type Env struct {
 	AreImagesRemoved func(since time.Time) bool
 	// Candidates returns the pods that could be evicted, for a file system or for something else.
 	Candidates func(forDisk bool) []Candidate
-	// Listed is set if all pods are known, and LacksRecords reports whether one of them has a record
+	// Listed is set if all pods of the API server are known, and LacksRecords reports whether one of them has a record
 	// that was not read yet: it may say that an earlier agent has evicted the pod.
 	Listed       bool
 	LacksRecords func() bool

@@ -125,13 +125,18 @@ func (p *Pod) Evict(message string, grace time.Duration, now time.Time) {
 
 // CanBeEvicted reports whether the pod can be evicted for the node: it was not evicted before, and
 // its end could free something. That is so while its sandbox is there, whose memory volumes count,
-// and for a file system as long as it may have volumes and logs.
+// and for a file system as long as it may have volumes and logs. A pod that ends, or may have
+// completed, and of which nothing runs, frees that by itself, and has not failed.
 func (p *Pod) CanBeEvicted(forDisk bool) bool {
 	if p.Spec == nil || p.Stage == Terminated || p.IsEvicted() || p.Termination.UnderPressure ||
 		admission.IsCritical(p.Spec, p.IsStatic()) {
 		return false
 	}
-	return p.HasLiveContainers() || p.hasReadySandbox() || forDisk && p.hasDir()
+	if p.HasLiveContainers() {
+		return true
+	}
+	return p.Stage == Syncing && !p.HasUnknownExits() && !p.hasCompleted() &&
+		(p.hasReadySandbox() || forDisk && p.hasDir())
 }
 
 // startTermination starts the termination of the pod. If the pod is terminating already, a shorter

@@ -300,6 +300,9 @@ func (p *Pod) handleStorageCompletion(id world.OpID, r op.Record, ev world.Event
 				container + "\": " + budget.CutMessage(ev.Err.Message)
 		}
 		p.recordFailureEvent(pr, env)
+		if container != "" { // the next attempt may have to pull its images again
+			p.releaseImagesWhere(env, func(n *PendingImage) bool { return n.Container == container })
+		}
 		return true
 	}
 	p.clearProblems(container, r.Call)

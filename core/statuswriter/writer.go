@@ -74,7 +74,8 @@ type Entry struct {
 	Refused bool `json:"refused,omitempty"`
 	// TooLarge are the bytes of the smallest status that was refused as too large; zero if none was.
 	// Of a status that is no smaller the least is written (withoutLists), so that the end and the
-	// deletion of the pod go on. BytesInFlight are those of the status in flight.
+	// deletion of the pod go on. BytesInFlight are those of the status in flight; zero if it is the
+	// least, of which nothing can be left out.
 	TooLarge      int `json:"tooLarge,omitempty"`
 	BytesInFlight int `json:"bytesInFlight,omitempty"`
 	// StoredSum is the sum of the status that was written last, and StoredVersion the version of the
@@ -207,6 +208,9 @@ func (e *Entry) planWrite(uid string, desired Desired, effects *op.Effects) time
 				return until
 			}
 			e.SumInFlight, e.BytesInFlight = statusSum(merged), merged.Size()
+			if e.TooLarge > 0 && e.BytesInFlight < e.TooLarge && len(merged.ContainerStatuses) == 0 {
+				e.BytesInFlight = 0
+			}
 			e.Op = effects.Issue(Key(uid), e.Stored.Namespace+"/"+e.Stored.Name, requestTimeout,
 				&world.PatchObject{
 					Resource: world.ResourcePods, Namespace: e.Stored.Namespace,
@@ -341,7 +345,7 @@ func (w *Writer) HandleCompletion(id world.OpID, r op.Record, ev world.Event, ef
 	case ev.Err.Has(world.KindNotFound) && r.Call == "DeleteObject":
 		e.Deleted, e.Failures = true, 0
 	default:
-		isWrite := r.Call == "PatchObject"
+		isWrite := r.Call == "PatchObject" && bytes > 0
 		if isWrite && ev.Err.Has(world.KindTooLarge) && (e.TooLarge == 0 || bytes < e.TooLarge) {
 			e.TooLarge = bytes
 		}
