@@ -866,7 +866,7 @@ var mutants = []mutant{
 			old:  "!r.DirMissing && current.End == nil {",
 			new:  "!r.DirMissing {",
 		},
-		scenario: "mix", seeds: "510-520",
+		scenario: "mix", seeds: "1270-1280",
 	},
 	{
 		name:     "the record of a pod without containers is not loaded",
