@@ -1,6 +1,7 @@
 package core
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -55,9 +56,7 @@ func (a *Agent) reconcilePods(now time.Time) {
 	if !a.hasListedEverything() {
 		return
 	}
-	if a.state.PodDirs.Listed {
-		a.state.PodDirs.UIDs = nil // desired pods are known from now on, and no other UID matters
-	}
+	a.dropPodDirs()
 	a.dropOrphanedResources()
 	for _, uid := range a.podUIDs {
 		p := a.state.Pods[uid]
@@ -153,6 +152,32 @@ func deleteSorted(list []string, s string) []string {
 		panic("core: an unknown pod was removed: " + s)
 	}
 	return slices.Delete(list, i, i+1)
+}
+
+// dropPodDirs drops the directories of earlier pods once all sources are known, but for those of
+// pods that still wait for admission: the record in its directory may say that such a pod has
+// ended.
+func (a *Agent) dropPodDirs() {
+	s := &a.state
+	if !s.PodDirs.Listed || len(s.PodDirs.UIDs) == 0 {
+		return
+	}
+	desired := a.desiredUIDs()
+	maps.DeleteFunc(s.PodDirs.UIDs, func(uid string, _ bool) bool {
+		return s.Pods[uid] != nil || !desired[uid]
+	})
+}
+
+// desiredUIDs returns the UIDs of the pods that the sources have.
+func (a *Agent) desiredUIDs() map[string]bool {
+	desired := map[string]bool{}
+	for _, uid := range a.state.APIPodUIDs { //ordered: into a set
+		desired[uid] = true
+	}
+	for _, p := range a.state.Manifests.Pods() {
+		desired[string(p.UID)] = true
+	}
+	return desired
 }
 
 // planPod plans a pod, and removes it once nothing is left of it. When the pod no longer holds its

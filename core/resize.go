@@ -178,13 +178,7 @@ func (a *Agent) dropOrphanedResources() {
 	if max(len(s.Allocation.Allocated.Pods), len(s.Allocation.Actuated.Pods)) <= len(s.Pods) {
 		return
 	}
-	desired := map[string]bool{}
-	for _, uid := range s.APIPodUIDs { //ordered: into a set
-		desired[uid] = true
-	}
-	for _, p := range s.Manifests.Pods() {
-		desired[string(p.UID)] = true
-	}
+	desired := a.desiredUIDs()
 	s.Allocation.Retain(func(uid string) bool { return s.Pods[uid] != nil || desired[uid] })
 }
 

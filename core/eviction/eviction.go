@@ -177,8 +177,8 @@ type Env struct {
 	AreImagesRemoved func(since time.Time) bool
 	// Candidates returns the pods that could be evicted, for a file system or for something else.
 	Candidates func(forDisk bool) []Candidate
-	// Listed is set if all pods of the API server are known, and LacksRecords reports whether one of them has a record
-	// that was not read yet: it may say that an earlier agent has evicted the pod.
+	// Listed is set if all pods of the API server are known, and LacksRecords reports whether one of
+	// them has a record that was not read yet: it may say that an earlier agent has evicted the pod.
 	Listed       bool
 	LacksRecords func() bool
 	Evict        func(c Candidate, e Eviction)
