@@ -855,20 +855,6 @@ var mutants = []mutant{
 		scenario: "odd-runtime", seeds: "1-100",
 	},
 	{
-		// Nothing else keeps it until the API server has it, and an agent has to die before that:
-		// few runs have that.
-		name: "the termination of a pod without containers is not persisted",
-		file: "core/pod/terminal.go",
-		old:  "	return p.Record.Termination != nil\n",
-		new:  "	return p.Record.Termination != nil || !p.hasDir()\n",
-		also: &edit{
-			file: "core/pod/record.go",
-			old:  "!r.DirMissing && current.End == nil {",
-			new:  "!r.DirMissing {",
-		},
-		scenario: "mix", seeds: "1270-1280",
-	},
-	{
 		name:     "the record of a pod without containers is not loaded",
 		file:     "core/pod/pod.go",
 		old:      "	p.Record.Loaded = isNew\n",
@@ -1269,10 +1255,10 @@ var mutants = []mutant{
 		scenario: "hostile", seeds: "1-200",
 	},
 	{
-		name:     "a container gets any number of variables",
-		file:     "core/criconfig/variables.go",
-		old:      "case v.added+more > budget.Table[v.bound].Max:",
-		new:      "case v.added < 0:",
+		name: "a container gets any number of variables",
+		file: "core/criconfig/variables.go",
+		old:  "case v.added+more > budget.Table[v.bound].Max:",
+		new:  "case v.added < 0:",
 		also: &edit{
 			file: "core/budget/budget.go",
 			old:  "	ExpandedMax       = 8 << 20\n",
