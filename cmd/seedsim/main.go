@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,7 +24,15 @@ const (
 // errFailed means that a run failed. The failure has been printed.
 var errFailed = errors.New("failed")
 
+// gcPercent lets the heap grow further than by default between two collections, unless GOGC is set.
+// A run allocates much and keeps little: that costs 200 MiB, and saves a sixth of the processor
+// time.
+const gcPercent = 400
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	err := newCommand().Execute()
 	switch {
 	case err == nil:
