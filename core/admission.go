@@ -289,7 +289,7 @@ func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 			return rejection
 		}
 	}
-	if admission.CausedByOtherPods(decisive) && slices.ContainsFunc(others, a.mayBecomeTerminal) {
+	if admission.CausedByOtherPods(decisive) && slices.ContainsFunc(others, a.mayFreeResources) {
 		return awaitingOtherPod
 	}
 	rejection := failedRejection(decisive.Reason, decisive.Message)
@@ -313,9 +313,9 @@ func (a *Agent) admissionCheck(spec *v1.Pod, static bool, others []*v1.Pod) admi
 		Requests: a.requests, StrictGroups: runtime.AsOf.IsZero() || strict != nil && *strict}
 }
 
-// mayBecomeTerminal reports whether a pod that uses resources may turn out to be terminal in a
-// moment, or to have less than an earlier agent has recorded.
-func (a *Agent) mayBecomeTerminal(spec *v1.Pod) bool {
+// mayFreeResources reports whether a pod may turn out in a moment to hold less than it counts with:
+// it has ended, or a resize to less that an earlier agent has recorded was carried out.
+func (a *Agent) mayFreeResources(spec *v1.Pod) bool {
 	p := a.state.Pods[string(spec.UID)]
 	return p != nil && (p.MayBecomeTerminal() ||
 		p.Stage == pod.Syncing && p.Resize.Recorded != nil && p.HasLiveContainers())
@@ -400,7 +400,7 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 		staying.OtherPods = append(staying.OtherPods, other)
 		if p != nil && p.Spec != nil {
 			candidates = append(candidates, admission.Candidate{
-				Pod: other, Static: !a.isAPIPod(p), QOS: criconfig.QOS(p.Spec)})
+				Pod: other, Static: !a.isAPIPod(p), QOS: criconfig.QOS(p.Spec)}) // other may have a resize's
 		}
 	}
 	if len(staying.OtherPods) < len(check.OtherPods) {

@@ -66,9 +66,10 @@ func (a *Agent) lacksRecords() bool {
 	})
 }
 
-// noteRecord is called after a pod was planned: its record may have said that an earlier agent has
-// evicted it, and an eviction may wait for it.
-func (a *Agent) noteRecord(p *pod.Pod) {
+// adoptEvicted is called after a pod was planned. If its record says that an earlier agent has
+// evicted it, it is the victim that others wait for. An attempt that waits for records is planned
+// again.
+func (a *Agent) adoptEvicted(p *pod.Pod) {
 	m := &a.state.Eviction
 	if end := &p.Termination; p.Stage == pod.Terminating && end.UnderPressure && p.Record.Loaded {
 		m.AdoptVictim(p.UID, end.Since.Add(end.Grace), a.state.Now)

@@ -154,9 +154,8 @@ func deleteSorted(list []string, s string) []string {
 	return slices.Delete(list, i, i+1)
 }
 
-// dropPodDirs drops the directories of earlier pods once all sources are known, but for those of
-// pods that still wait for admission: the record in its directory may say that such a pod has
-// ended.
+// dropPodDirs forgets the directories that earlier agents made, once all sources are known. Those
+// of pods that wait for admission stay: the record there may say that the pod has ended.
 func (a *Agent) dropPodDirs() {
 	s := &a.state
 	if !s.PodDirs.Listed || len(s.PodDirs.UIDs) == 0 {
@@ -195,7 +194,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	podstatus.Update(p, a.effects.Now())
 	a.recordPodPlan(p)
 	a.noteShutdownProgress(p)
-	a.noteRecord(p)
+	a.adoptEvicted(p)
 	a.noteVictim(p)
 	a.noteCollected(p)
 	if p.IsEvicted() && !evicted {

@@ -93,8 +93,8 @@ func (a *Agent) holdRecorded(p *pod.Pod) {
 	}
 }
 
-// actuatedOf returns what a pod that may have been resized had last, and its containers, if the
-// record of what is allocated is lost; nil if that is not known either.
+// actuatedOf returns what a pod and its containers had last, if the record of what is allocated is
+// lost and the pod may have been resized; nil otherwise, or if that is not known either.
 func (a *Agent) actuatedOf(object *v1.Pod) *allocation.Resources {
 	if object.Generation <= 1 || a.state.Allocation.Actuated.Get(string(object.UID)) == nil {
 		return nil
@@ -236,17 +236,17 @@ func (a *Agent) knowsAllPods() bool {
 // looked at. Those that ask for nothing any more, since their resize was granted or they are gone,
 // come first: they need no decision.
 func (a *Agent) sortedResizes() []string {
-	var granted, waiting []string
+	var settled, waiting []string
 	ranks := make(map[string]resizeRank, len(a.resizing))
 	for _, uid := range slices.Sorted(maps.Keys(a.resizing)) {
 		if p := a.state.Pods[uid]; p != nil && p.Resize.Desired != nil {
 			ranks[uid], waiting = rankResize(p), append(waiting, uid)
 		} else {
-			granted = append(granted, uid)
+			settled = append(settled, uid)
 		}
 	}
 	slices.SortStableFunc(waiting, func(x, y string) int { return compareResizes(ranks[x], ranks[y]) })
-	return append(granted, waiting...)
+	return append(settled, waiting...)
 }
 
 // planResize takes the next step of one waiting resize. trigger is why it is looked at.
@@ -281,7 +281,8 @@ func (a *Agent) planResize(p *pod.Pod, trigger string) {
 // those has it.
 type denial struct{ reason, message, detail string }
 
-// checkResize returns why a resize is not allocated now; empty if it fits.
+// checkResize returns why a resize is not allocated now, and preempts other pods for a critical
+// one; empty if it fits.
 func (a *Agent) checkResize(p *pod.Pod) denial {
 	desired, wasMakingRoom := p.Resize.Desired, p.Resize.MakingRoom
 	p.Resize.MakingRoom, p.Resize.AwaitsOther = false, false
@@ -321,8 +322,8 @@ func (a *Agent) checkResize(p *pod.Pod) denial {
 	return denial{reason: v1.PodReasonDeferred, message: decisive.Message}
 }
 
-// mayHaveEnded reports whether it turns out in a moment whether a pod has ended by itself, which
-// would leave room without a preemption. One that is terminating counts as ended for that anyway.
+// mayHaveEnded reports whether a pod that is not terminating may turn out in a moment to have
+// ended. No pod is preempted before that is known. A terminating pod makes room anyway.
 func (a *Agent) mayHaveEnded(spec *v1.Pod) bool {
 	p := a.state.Pods[string(spec.UID)]
 	return p != nil && p.Stage == pod.Syncing && p.MayBecomeTerminal()

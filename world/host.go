@@ -138,8 +138,9 @@ type MachineShutdown struct {
 	Cancelled bool `json:"cancelled,omitempty"`
 }
 
-// ShutdownUnwatched reports that shutdowns are not announced any more, because the connection has
-// been lost. The lock stays.
+// ShutdownUnwatched reports that the agent may miss a shutdown or a cancellation: the connection
+// has been lost, or logind has been restarted, which forgets a shutdown under way. The lock stays.
+// DelayShutdown asks again.
 type ShutdownUnwatched struct {
 	Reason string `json:"reason"`
 }

@@ -2,7 +2,7 @@
 //
 // The API server bounds the size of a pod, and not what it costs the node. What exceeds a bound
 // concerns that pod alone: the pod is not started, the container or volume is not created, the
-// operation waits or fails, or the message is cut, as Bound.When says. Except for operations in
+// operation waits or fails, or a text or list is cut, as Bound.When says. Except for operations in
 // flight and what is cut, its status and an event name the number and the bound, and a metric
 // counts the refusal. Static pods, which tenants do not write, are exempt from the bounds that are
 // checked before the first sandbox.
@@ -44,7 +44,7 @@ const (
 	ArgumentsMax      = 2 << 20
 	SubPathMax        = 4096
 	ExpandedMax       = 8 << 20
-	ExpandedVariable  = 192 // added for each variable
+	ExpandedVariable  = 192 // what a variable counts beside its text: it is sorted and looked up
 	EnvFilesMax       = 100
 	EnvFileBytesMax   = 2 << 20
 	FilesMax          = 16_384
@@ -171,8 +171,8 @@ var Table = [itemCount]Bound{
 		beforeSandbox, "The same, and the status has each of them."},
 	MountPaths: {"mount_path_bytes", MountPathsMax,
 		"bytes of the paths of all volume mounts of a pod", beforeSandbox,
-		"The status has each of them, and once more among the fields that the agent manages. The API " +
-			"server takes no object above 1.5 MiB. As many mounts as a pod may have may be of 32 bytes."},
+		"The status has each of them, and so have its managedFields. The API server takes no object " +
+			"above 1.5 MiB. 2048 mounts, as many as a pod may have, can have paths of 32 bytes."},
 	Groups: {"supplemental_groups", GroupsMax, "supplementalGroups of a pod", beforeSandbox,
 		"The runtime is given them with each container, and keeps them. The directories of users " +
 			"have at most some hundred groups of one."},
@@ -187,8 +187,8 @@ var Table = [itemCount]Bound{
 		"resources that the pod and its containers name in requests or limits", beforeSandbox,
 		"They are summed whenever a pod is admitted, and the status has each of them."},
 	ResourceNames: {"resource_name_bytes", ResourceNamesMax,
-		"bytes of the names of these resources, those of each container and of requests and limits by " +
-			"themselves", beforeSandbox,
+		"bytes of the names of resources in the requests and limits of the pod and its containers, and " +
+			"in its overhead; a name counts each time", beforeSandbox,
 		"The status of each container has three copies, that of the pod as many, and the record of " +
 			"allocations one. Four names of a usual length in each of 256 containers have as many."},
 	NodeSelector: {"node_selector", NodeSelectorMax,
@@ -313,7 +313,7 @@ var Table = [itemCount]Bound{
 	ContainerGroups: {"container_groups", ContainerGroupsMax,
 		"supplemental groups of the first process of a container, as the runtime reports them",
 		"when the runtime reports them: the first ones are kept",
-		"The same. They are also those that the image has for its user, which may be any number."},
+		"The same. An image can list its user in any number of groups."},
 	ContainerGroupsOfPod: {"container_groups_pod", ContainerGroupsOfPodMax,
 		"such groups of all containers in the status of a pod; each has an equal part",
 		"when the status is made: the first ones are kept", "The same."},

@@ -10,11 +10,10 @@ func Cut(text string, bytesMax int) string {
 	return strings.ToValidUTF8(text[:bytesMax], "")
 }
 
-// CutIdentifier returns an identifier of an image that the runtime gives; empty if it is longer
-// than a reference may be. A cut identifier would be another image's, and no image has such a long
-// one.
-func CutIdentifier(id string) string {
-	if len(id) > ImageReferenceMax {
+// IdentifierWithin returns an identifier, or nothing if it has more bytes: a part of it would
+// identify something else.
+func IdentifierWithin(id string, bytesMax int) string {
+	if len(id) > bytesMax {
 		return ""
 	}
 	return id

@@ -3,16 +3,19 @@
 //
 // Facts: the newest observation of each signal with the time at which it was asked for; for each
 // threshold, since when it is met; for each pressure condition, when it was last observed; the
-// usage of the pods while a threshold asks for a victim; the victim that ends. Plan: observes the
-// node every ten seconds; if a threshold has been met for its grace period, observes the pods and
-// evicts the one that ranks first; for a file system with images, those that are unused are removed
-// before, and for one with writable layers, before them, the containers of pods that have ended.
-// Events: completions of observations, and the ends of pods and of removals.
+// usage of the pods while a threshold asks for a victim; since when all pods are known, and whether
+// an attempt waits for their records; the victim that ends. Plan: observes the node every ten
+// seconds; if a threshold has been met for its grace period, observes the pods and evicts the one
+// that ranks first; for a file system with images, those that are unused are removed before, and
+// for one with writable layers, before them, the containers of pods that have ended. Events:
+// completions of observations, the ends of pods and of removals, and records that say that a pod
+// was evicted.
 //
 // One observation of the node leads to one victim at most, and the next observation is asked for
 // after the victim has ended: a decision is never made on a sample that is older than what the
-// last one has freed. Pods are observed by one request, and only for a decision, so a node at rest
-// costs one read of the machine's counters in ten seconds.
+// last one has freed. All pods are observed by one request, their trees by a second one if it is
+// about a file system, and only for a decision, so a node at rest costs one read of the machine's
+// counters in ten seconds.
 //
 // Start reading at Manager.Plan, then observe.go, threshold.go, layout.go and rank.go.
 package eviction
@@ -50,8 +53,8 @@ const (
 	treesTimeout = 15 * time.Second
 	// recordsMax is how long an attempt waits for the records of pods, after all pods are known.
 	recordsMax = 10 * time.Second
-	// usageFailuresMax is after how many failures to observe the pods for a victim they are ranked
-	// without: a node that runs out of memory cannot wait for its runtime.
+	// usageFailuresMax is at which failure to observe the pods for one victim they are ranked by what
+	// is known, be it stale or nothing: a node that runs out of memory cannot wait for its runtime.
 	usageFailuresMax = 3
 )
 
@@ -98,7 +101,8 @@ type Manager struct {
 	Waits         bool      `json:"waits,omitempty"`
 	Attempt       *Attempt  `json:"attempt,omitempty"`
 	UsageFailures int       `json:"usageFailures,omitempty"` // to observe the pods, for this victim
-	// UsageStamp is that of the newest statistics of the pods, by the runtime's clock.
+	// UsageStamp is that of the last statistics of the pods, by the runtime's clock. It goes back
+	// with them: after a change of that clock one answer is refused, and not all.
 	UsageStamp int64   `json:"usageStamp,omitempty"`
 	Victim     *Victim `json:"victim,omitempty"`
 }
@@ -177,8 +181,9 @@ type Env struct {
 	AreImagesRemoved func(since time.Time) bool
 	// Candidates returns the pods that could be evicted, for a file system or for something else.
 	Candidates func(forDisk bool) []Candidate
-	// Listed is set if all pods of the API server are known, and LacksRecords reports whether one of
-	// them has a record that was not read yet: it may say that an earlier agent has evicted the pod.
+	// Listed is set if the pods of the API server and of the runtime are known. LacksRecords reports
+	// whether the record of a pod of which something runs was not read yet: it may say that an earlier
+	// agent has evicted the pod.
 	Listed       bool
 	LacksRecords func() bool
 	Evict        func(c Candidate, e Eviction)
@@ -233,7 +238,8 @@ func (m *Manager) planWait(env *Env) time.Time {
 }
 
 // unknownUntil returns until when an attempt waits to know which pods an earlier agent has evicted.
-// It does not wait for a disk that hangs.
+// It waits for the list of all pods as long as that takes: a pod without a spec cannot be evicted.
+// It waits for records no longer than recordsMax: a disk may hang.
 func (m *Manager) unknownUntil(env *Env) time.Time {
 	switch {
 	case m.ListedAt.IsZero():

@@ -287,7 +287,7 @@ func (p *Pod) handleContainerStatus(r op.Record, ev world.Event, env *Env) {
 		c.noteRunningAt(r.IssuedAt)
 	}
 	c.Image = budget.Cut(status.GetImage().GetImage(), budget.ImageReferenceMax)
-	c.ImageID = budget.CutIdentifier(status.GetImageRef())
+	c.ImageID = budget.IdentifierWithin(status.GetImageRef(), budget.ImageReferenceMax)
 	c.CreatedAt = timeFromNanos(status.GetCreatedAt())
 	c.StartedAt = timeFromNanos(status.GetStartedAt())
 	c.FinishedAt = timeFromNanos(status.GetFinishedAt())

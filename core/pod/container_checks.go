@@ -13,7 +13,7 @@ import (
 )
 
 // A container that waits for its images, or that is misconfigured, is checked in every plan of its
-// pod, and a check expands up to 5 MiB. So the results are kept until something changes that they
+// pod, and a check builds up to 7 MiB. So the results are kept until something changes that they
 // depend on, and what all containers of a pod expand in one plan has a bound.
 
 // containerChecks are the results of the checks of the containers that wait to be created.
@@ -57,18 +57,19 @@ func (p *Pod) checkContainer(container *v1.Container, cri *criconfig.Pod, env *E
 		return tooMuchExpanded()
 	}
 	if !checks.isCurrent {
-		if inputs := p.checkInputs(env); checks.byName == nil || !inputs.equal(&checks.inputs) {
+		if inputs := p.inputsOfChecks(env); checks.byName == nil || !inputs.equal(&checks.inputs) {
 			checks.inputs, checks.byName = inputs, map[string]containerCheck{}
 		}
 		checks.isCurrent = true
 	}
-	now := containerCheck{}
+	current := containerCheck{}
 	if read := p.envFilesOf(container.Name); read != nil {
-		now.envFilesAt, now.envFiles = read.ReadAt, len(read.Files)
+		current.envFilesAt, current.envFiles = read.ReadAt, len(read.Files)
 	}
 	check, isKnown := checks.byName[container.Name]
-	if !isKnown || check.envFilesAt != now.envFilesAt || check.envFiles != now.envFiles {
-		check = now
+	if !isKnown || check.envFilesAt != current.envFilesAt ||
+		check.envFiles != current.envFiles {
+		check = current
 		check.expanded, check.err = cri.CheckContainer(container)
 		checks.byName[container.Name] = check
 	}
@@ -84,8 +85,8 @@ func tooMuchExpanded() error {
 		"more than %d bytes of environment variables and arguments together", budget.ExpandedMax)
 }
 
-// checkInputs returns what the checks of the pod's containers depend on now.
-func (p *Pod) checkInputs(env *Env) checkInputs {
+// inputsOfChecks returns what the checks of the pod's containers depend on now.
+func (p *Pod) inputsOfChecks(env *Env) checkInputs {
 	node := env.Node
 	inputs := checkInputs{spec: p.Spec, facts: fmt.Sprintln(p.IPs(node), p.IDs, node.IPs,
 		node.Allocatable, node.RecursiveReadOnly, node.SELinux, node.SeccompDefault, node.NoEnvFiles)}

@@ -217,17 +217,17 @@ func (p *Pod) createContainer(container *v1.Container, env *Env) bool {
 		return false
 	}
 	if p.failsNonRootCheck(container, images.Container.User, env) {
-		p.releaseImages(container, env)
+		p.releaseImages(container.Name, env)
 		return false
 	}
 	if issued, ready := p.prepareMounts(container, cri, env); !ready {
 		return issued
 	}
-	p.releaseImages(container, env)
+	p.releaseImages(container.Name, env)
 	run := p.newRun(container, env.Node)
 	cri.TargetID, _ = p.targetID(container.Name) // recordMisconfiguration reported an error
 	config, err := cri.ContainerConfig(container, &run.Run, images)
-	if err != nil { // the check is older than something that it does not know it depends on
+	if err != nil { // a kept check has missed a change: everything is checked again
 		p.checks = containerChecks{}
 		p.recordConfigError(container, err, env)
 		return false

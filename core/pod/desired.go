@@ -123,10 +123,11 @@ func (p *Pod) Evict(message string, grace time.Duration, now time.Time) {
 	t.UnderPressure = true
 }
 
-// CanBeEvicted reports whether the pod can be evicted for the node: it was not evicted before, and
-// its end could free something. That is so while its sandbox is there, whose memory volumes count,
-// and for a file system as long as it may have volumes and logs. A pod that ends, or may have
-// completed, and of which nothing runs, frees that by itself, and has not failed.
+// CanBeEvicted reports whether the pod can be evicted for the node: it is not critical, was neither
+// evicted nor hastened by an eviction before, and its end frees something. That is so while a
+// container runs. Without one, a pod that ends or may have completed gives back what it holds by
+// itself. Any other counts while its sandbox is there, which keeps its memory volumes, and for a
+// file system while it has a directory, with volumes and logs.
 func (p *Pod) CanBeEvicted(forDisk bool) bool {
 	if p.Spec == nil || p.Stage == Terminated || p.IsEvicted() || p.Termination.UnderPressure ||
 		admission.IsCritical(p.Spec, p.IsStatic()) {

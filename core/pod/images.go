@@ -87,10 +87,11 @@ func (p *Pod) ensureImages(container *v1.Container, env *Env) (criconfig.Images,
 	return present, true
 }
 
-// releaseImages stops waiting for the images of a container. Until then a plan that finds them
-// again does not ask for another pull.
-func (p *Pod) releaseImages(container *v1.Container, env *Env) {
-	p.releaseImagesWhere(env, func(n *PendingImage) bool { return n.Container == container.Name })
+// releaseImages stops waiting for the images of a container. It is called when the container is
+// created or the attempt has failed: before that, a plan that finds the images again does not ask
+// for another pull.
+func (p *Pod) releaseImages(container string, env *Env) {
+	p.releaseImagesWhere(env, func(n *PendingImage) bool { return n.Container == container })
 }
 
 // ensureImage requests an image that a container needs. The user of the image matters if the spec

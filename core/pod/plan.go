@@ -155,9 +155,9 @@ func (p *Pod) isSettled() bool { return p.Observed && p.StaleSince.IsZero() && p
 //  5. Containers that must not run are stopped, and leftovers removed, before others start.
 //  6. The pod's cgroup has its limits before its containers start, and running containers get the
 //     resources that are allocated to them (resize.go).
-//  7. A pod over a limit of its storage is evicted, and its volumes are kept up to date. That does
-//     not depend on step 6, which may fail for as long as the pod runs. An operation on a volume
-//     waits until none of step 6 is in flight; one that has failed leaves its back-off for them.
+//  7. A pod over a limit of its storage is evicted, and its volumes are kept up to date. Step 6 may
+//     fail for as long as the pod runs, so this does not wait for its success: not while it is
+//     backed off, if containers run, and otherwise only until its operation has completed.
 //  8. Containers start when the volumes are ready and the runtime is.
 func (p *Pod) syncPod(env *Env, w *wakeTimer) {
 	if !p.Observed || p.Spec == nil || !p.loadRecord(env, w) {

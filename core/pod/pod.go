@@ -147,7 +147,8 @@ type Termination struct {
 	// Phase is the terminal phase that the reason of the termination demands; empty if the exit
 	// codes of the containers decide.
 	Phase v1.PodPhase `json:"phase,omitempty"`
-	// UnderPressure is set if the node runs out of a resource.
+	// UnderPressure is set if the pod was evicted, or hastened in its end, because the node runs out
+	// of a resource.
 	UnderPressure bool          `json:"underPressure,omitempty"`
 	Since         time.Time     `json:"at"`
 	Grace         time.Duration `json:"grace"`

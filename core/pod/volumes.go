@@ -301,7 +301,7 @@ func (p *Pod) handleStorageCompletion(id world.OpID, r op.Record, ev world.Event
 		}
 		p.recordFailureEvent(pr, env)
 		if container != "" { // the next attempt may have to pull its images again
-			p.releaseImagesWhere(env, func(n *PendingImage) bool { return n.Container == container })
+			p.releaseImages(container, env)
 		}
 		return true
 	}

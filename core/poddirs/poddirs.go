@@ -30,7 +30,7 @@ var Owner = timer.Key{Component: "begun"}
 type Listing struct {
 	Dir    string          `json:"dir"`            // its children are named by UID
 	Listed bool            `json:"listed"`         // the listing has succeeded
-	UIDs   map[string]bool `json:"uids,omitempty"` // dropped once a pod is known, or is not desired
+	UIDs   map[string]bool `json:"uids,omitempty"` // dropped once the pod is known or not desired
 
 	Op        world.OpID `json:"op,omitempty"`
 	Failures  int        `json:"failures,omitempty"`

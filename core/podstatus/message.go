@@ -51,9 +51,7 @@ func Limit(pod *v1.Pod) {
 // limitRepeated cuts what one of so many containers has from its image or from the runtime.
 func limitRepeated(c *v1.ContainerStatus, containers int) {
 	bytes := min(budget.ContainerImagesOfPodMax/containers, budget.ImageReferenceMax)
-	if c.Image = budget.Cut(c.Image, bytes); len(c.ImageID) > bytes {
-		c.ImageID = "" // a part of it would be another image's
-	}
+	c.Image, c.ImageID = budget.Cut(c.Image, bytes), budget.IdentifierWithin(c.ImageID, bytes)
 	groupsMax := budget.ContainerGroupsOfPodMax / containers
 	if c.User != nil && c.User.Linux != nil && len(c.User.Linux.SupplementalGroups) > groupsMax {
 		user := *c.User.Linux // that of the pod's facts stays

@@ -23,8 +23,9 @@ type File struct {
 	Path    string  `json:"path"`
 	Loaded  bool    `json:"loaded,omitempty"`
 	Content Content `json:"content"`
-	// Abandoned is set if the machine went down, or an agent, before the last shutdown had ended: it
-	// has no end then.
+	// Abandoned is set if no end of the last shutdown was recorded and it is not under way any more:
+	// the machine went down, or the agent was killed. The file then keeps its start without an end, as
+	// the kubelet's does, whose metrics show that.
 	Abandoned bool    `json:"abandoned,omitempty"`
 	Stored    Content `json:"stored"` // what is on the disk, as far as it is known
 	// Writing is the content of the write in flight.
@@ -39,7 +40,7 @@ type Content struct {
 	EndTime   time.Time `json:"endTime"`
 }
 
-// isUnfinished reports whether a shutdown has started and not ended.
+// isUnfinished reports whether a shutdown has started, and neither ended nor been abandoned.
 func (f *File) isUnfinished() bool {
 	return f.Loaded && !f.Abandoned && !f.Content.StartTime.IsZero() && f.Content.EndTime.IsZero()
 }

@@ -7,7 +7,8 @@
 // group's; goes on when all of the group have ended, or its period has passed; releases the lock
 // when all pods are known and have ended and the final statuses are written, or the time of all
 // groups has passed. Events: the announcement of a shutdown and its cancellation, the loss of the
-// connection on which they come, ends of pods, and the completions of its operations.
+// connection on which they come, or a restart of logind, ends of pods, and the completions of its
+// operations.
 //
 // An agent that is started in the middle goes on with the shutdown: the state file says that one
 // has started, and logind, that it is still under way. Until that is known no pod is admitted.
@@ -74,9 +75,9 @@ type Lock struct {
 	Answered bool    `json:"answered,omitempty"` // it is known whether a shutdown is under way
 	Delay    Request `json:"delay,omitzero"`     // for the lock and the connection
 	Permit   Request `json:"permit,omitzero"`    // to release the lock
-	// LostAt is when the last connection was lost, CancelledAt when the last shutdown was cancelled,
-	// PermittedAt when the lock was last asked to be released: an answer to an earlier request is
-	// older than that.
+	// LostAt is when the connection was last lost, CancelledAt when a shutdown was last cancelled,
+	// PermittedAt when the release of the lock was last requested. The answer to a request that was
+	// issued before one of them says nothing about the time after it.
 	LostAt      time.Time `json:"lostAt"`
 	CancelledAt time.Time `json:"cancelledAt"`
 	PermittedAt time.Time `json:"permittedAt"`
@@ -209,8 +210,8 @@ func (r *Request) plan(effects *op.Effects, body any) time.Time {
 	return time.Time{}
 }
 
-// planShutdown ends the groups in their order, and then permits the shutdown. It asks logind again
-// while a cancellation would not be heard, and long after the lock was released.
+// planShutdown goes on with the shutdown. A cancellation may be missed while shutdowns are not
+// watched, so logind is asked again then, and a minute after the lock was released.
 func (m *Manager) planShutdown(env *Env) time.Time {
 	wake := m.planGroups(env)
 	if m.Now.Released || !m.Lock.Watched {
@@ -219,6 +220,8 @@ func (m *Manager) planShutdown(env *Env) time.Time {
 	return wake
 }
 
+// planGroups ends the groups in their order, waits for late pods and final statuses, and then
+// releases the lock.
 func (m *Manager) planGroups(env *Env) time.Time {
 	s, now := m.Now, env.Effects.Now()
 	if limit := s.KnownAt.Add(listBound); !env.Listed && !s.HasReached(0) && now.Before(limit) {
@@ -250,10 +253,12 @@ func (m *Manager) planGroups(env *Env) time.Time {
 		return time.Time{}
 	}
 	l := &m.Lock
-	if l.Permit.Op == 0 {
+	wasIdle := l.Permit.Op == 0
+	wake := l.Permit.plan(env.Effects, &world.PermitShutdown{})
+	if wasIdle && l.Permit.Op != 0 {
 		l.PermittedAt = env.Effects.Now()
 	}
-	return l.Permit.plan(env.Effects, &world.PermitShutdown{})
+	return wake
 }
 
 func add(set *map[string]bool, uids []string) {
@@ -331,7 +336,8 @@ func (m *Manager) start(effects *op.Effects) {
 	m.File.begin(effects)
 }
 
-// HandleUnwatched handles the loss of the connection on which shutdowns are announced.
+// HandleUnwatched handles that shutdowns or cancellations may be missed: the connection was lost,
+// or logind was restarted.
 func (m *Manager) HandleUnwatched(ev *world.ShutdownUnwatched, effects *op.Effects) {
 	l, now := &m.Lock, effects.Now()
 	l.Watched, l.LostAt, l.Delay.NotBefore = false, now, now.Add(backoffInitial)
@@ -361,6 +367,8 @@ func (m *Manager) HandleCompletion(r op.Record, ev world.Event, effects *op.Effe
 	return false
 }
 
+// handleDelay handles the answer about the lock. It reports whether a shutdown has started or was
+// cancelled without an announcement.
 func (m *Manager) handleDelay(r op.Record, ev world.Event, effects *op.Effects) bool {
 	l := &m.Lock
 	answer, ok := ev.Body.(*world.ShutdownDelayed)
@@ -377,7 +385,7 @@ func (m *Manager) handleDelay(r op.Record, ev world.Event, effects *op.Effects) 
 		switch {
 		case m.Now != nil && l.Watched:
 			l.Delay.NotBefore = ev.Time.Add(recheckDelay)
-		case m.Now != nil:
+		case m.Now != nil: // the connection was lost meanwhile: logind is asked again
 		case !l.CancelledAt.Before(r.IssuedAt): // the answer was overtaken
 		default:
 			m.start(effects)

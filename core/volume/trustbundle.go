@@ -101,7 +101,7 @@ func selectBundles(s *v1.ClusterTrustBundleProjection,
 }
 
 // trustAnchorsOf returns the certificates of the bundles of a projection. They are decoded once for
-// all volumes: each file of thousands may have the same bundles of 1 MiB.
+// all volumes: each of 256 sources may select the same bundles of 1 MiB.
 func (p *Pod) trustAnchorsOf(content sourceContent) string {
 	if len(content.bundles) == 0 {
 		return ""

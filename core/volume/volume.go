@@ -172,8 +172,8 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 	return nil, wake
 }
 
-// stepsOf returns the operations that a volume needs, in order, and how many files it was looked at
-// for, also if it is refused.
+// stepsOf returns the operations that a volume needs, in order, and what that has cost: its files,
+// or its sources if the number of files alone refuses it.
 func (s *Set) stepsOf(v *Volume, spec *v1.Volume, pod *Pod) (steps []any, files int, err error) {
 	if !HasContent(spec) {
 		steps, err = v.steps(spec, pod)

@@ -27,7 +27,8 @@ func measureTrees(ctx context.Context, paths []string) *world.TreesMeasured {
 
 // shareTime measures trees one after the other in the time that is left. Each has an equal part of
 // half of that, and those for which it was not enough have a part of the rest: one large tree takes
-// nothing from the others. What could not be finished says so, with what was found.
+// nothing from the others. A tree that was not finished is measured again from its beginning. What
+// could not be finished says so, with what was found.
 func shareTime(paths []string, left func() time.Duration,
 	measure func(path string, most time.Duration) world.TreeMeasured) []world.TreeMeasured {
 	trees := make([]world.TreeMeasured, len(paths))

@@ -43,8 +43,9 @@ func (p *Port) setCgroup(ctx context.Context, m *world.SetCgroup) (any, error) {
 	return &world.Done{}, nil
 }
 
-// boundByUsage changes the memory limit that is to be set if the cgroup uses too much memory for
-// it, and returns that.
+// boundByUsage applies AboveUsage and NotBelowUsage: it replaces the memory limit of a request by
+// the one that the cgroup may have with its usage. It returns the answer that says so; nil if the
+// limit is set as requested.
 func boundByUsage(m *world.SetCgroup, hierarchies []hierarchy,
 	path string) *world.CgroupAboveLimit {
 	if m.MemoryBytes == 0 || !m.AboveUsage && !m.NotBelowUsage {

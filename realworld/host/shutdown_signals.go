@@ -15,7 +15,7 @@ import (
 type logindSignals struct {
 	announced chan bool     // shutdowns and cancellations, in their order
 	ended     chan struct{} // closed when the connection has ended
-	restarted chan struct{} // logind has: a shutdown that was under way is forgotten
+	restarted chan struct{} // logind has a new owner: it has forgotten a shutdown under way
 
 	access sync.Mutex
 	owner  string // the name of logind's connection; empty: it has none

@@ -49,9 +49,9 @@ func (e *Excuses) PageMended(now time.Time) {
 	}
 }
 
-// intervalOf returns when the faults of a window affect calls that are on their way: longer than
-// the window by the time for which a call may be delayed, also by other windows that are open
-// meanwhile and apply to the call; without a name, all. It is empty if the window is not open yet.
+// intervalOf returns when a window may affect a call: while it is open, and afterwards for as long
+// as a call may be delayed. The delays of all windows add up that are open meanwhile and apply to
+// the call; an empty call is any. It is empty if the window is not open yet.
 func (f *Injector) intervalOf(w *window, call string) interval {
 	if w.from.IsZero() {
 		return interval{}

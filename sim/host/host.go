@@ -147,7 +147,7 @@ func (h *Host) set(call *wire.Call, m *world.SetCgroup) {
 	if m.Existing {
 		limits = withOwn(h.cgroups[dir], limits)
 	}
-	above := h.keepAboveUsage(m, dir, &limits)
+	above := h.keepLimit(m, dir, &limits)
 	if have, exists := h.cgroups[dir]; exists && have == limits && above == nil {
 		h.recordFact(truth.WroteNothing, dir, "")
 	}
@@ -160,9 +160,11 @@ func (h *Host) set(call *wire.Call, m *world.SetCgroup) {
 	call.Reply(&world.Done{})
 }
 
-// keepAboveUsage keeps the memory limit of a cgroup if the request asks for that and its processes
-// use too much for the lower one. It returns that, or nil.
-func (h *Host) keepAboveUsage(m *world.SetCgroup, dir string,
+// keepLimit carries out SetCgroup.NotBelowUsage: if the processes of the cgroup use as much as the
+// lower memory limit, or more, the limit that the cgroup has stays. It returns the answer that says
+// so; nil if the limit is lowered. AboveUsage, which only the cgroups above those of pods have, is
+// not simulated.
+func (h *Host) keepLimit(m *world.SetCgroup, dir string,
 	limits *truth.Limits) *world.CgroupAboveLimit {
 	have, exists := h.cgroups[dir]
 	lowers := exists && (have.MemoryBytes == 0 || m.MemoryBytes < have.MemoryBytes)

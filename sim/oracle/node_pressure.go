@@ -38,7 +38,8 @@ const (
 	// pressureReportBound is how long after its period a condition may stay true: an observation,
 	// and the write of the Node's status.
 	pressureReportBound = 60 * time.Second
-	// usageTriesMax is after how many failures the pods are ranked by what is known.
+	// usageTriesMax is how often statistics of the pods are requested for a victim before the pods may
+	// be ranked by what is known.
 	usageTriesMax = 3
 	// usageNoticeBound is how long before a list of containers a container must have started to be
 	// in it for certain.

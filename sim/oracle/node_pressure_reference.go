@@ -107,7 +107,7 @@ type pressureModel struct {
 	asked   map[world.OpID]askedUsage // observations in flight
 	samples map[string]*nodeSample    // the newest of the node, by source
 	usage   *usageSample              // the newest of the pods
-	// usageStamp is that of the newest statistics of pods, by the runtime's clock; usageTries is how
+	// usageStamp is that of the last statistics of pods, by the runtime's clock; usageTries is how
 	// often the agent has asked for some since the last victim, or since no threshold was met.
 	usageStamp int64
 	usageTries int
