@@ -787,3 +787,43 @@ func TestLostAllocation(t *testing.T) {
 		t.Errorf("allocated to the pod as a whole are %v", got)
 	}
 }
+
+// Room that is being made for a resize stays reserved while another pod may have ended.
+func TestReservedRoomWhileAnotherMayHaveEnded(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0),
+		withRequests(apiPodNamed("b", "u2"), "300m", 1),
+		withRequests(apiPodNamed("c", "u3"), "400m", 2_000_000_000))
+	r.failingCalls = map[string]bool{"StopContainer": true, "ContainerStatus": true}
+	if r.resize("c", "1500m"); !r.agent.state.Pods["u3"].Resize.MakingRoom {
+		t.Fatal("no pod is preempted")
+	}
+	for _, c := range r.containers {
+		if r.sandboxes[c.PodSandboxId].Metadata.Uid == "u2" {
+			c.State = runtimeapi.ContainerState_CONTAINER_EXITED
+		}
+	}
+	r.advance(2 * time.Second)
+	r.agent.checkResize(r.agent.state.Pods["u3"])
+	if s := r.agent.state.Pods["u3"].Resize; !s.AwaitsOther || !s.MakingRoom {
+		t.Errorf("awaits another pod: %t, room is reserved: %t", s.AwaitsOther, s.MakingRoom)
+	}
+}
+
+// A pod is not rejected for what another one has only by the record of an earlier agent.
+func TestAdmissionAwaitsWhatIsRecorded(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1500m", 0))
+	p := r.agent.state.Pods["u1"]
+	recorded := allocation.Of(withRequests(apiPodNamed("a", "u1"), "1900m", 0))
+	check := func() Rejection {
+		return r.agent.checkAdmission(withRequests(apiPodNamed("b", "u2"), "400m", 0), false,
+			r.agent.activePods(nil), false)
+	}
+	p.HoldRecorded(&recorded)
+	if got := check(); got != awaitingOtherPod {
+		t.Errorf("before its containers are looked at: %+v", got)
+	}
+	p.Resize.Recorded = nil
+	if got := check(); got != (Rejection{}) {
+		t.Errorf("then %+v", got)
+	}
+}

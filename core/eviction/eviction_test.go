@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -418,5 +419,69 @@ func TestUnmeasuredTrees(t *testing.T) {
 	}
 	if len(h.evicted) != 1 || h.failures != usageFailuresMax {
 		t.Errorf("after %d failures: evicted %q", h.failures, h.evicted)
+	}
+}
+
+// The victim of an earlier agent has the grace period of a soft threshold, and holds its disk.
+func TestAdoptedVictimOfSoftThreshold(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionMaxPodGracePeriod: 60,
+		EvictionSoft:            map[string]string{"memory.available": "200Mi"},
+		EvictionSoftGracePeriod: map[string]string{"memory.available": "25s"}})
+	h.m.AdoptVictim("a", h.now.Add(50*time.Second), h.now)
+	v := h.m.Victim
+	if v == nil || !v.HoldsDisk || !v.Deadline.Equal(h.now.Add(50*time.Second+cleanupMax)) {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A pod of which nothing runs and that has no statistics uses nothing: others are evicted first.
+func TestIdlePodWithoutStatistics(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"memory.available": "25%"}})
+	h.addPod("idle", 0, 0)
+	h.addPod("busy", 0, 0)
+	h.candidates[0].Idle = true
+	h.observe(50, map[string]int64{"busy": 100})
+	if len(h.evicted) != 1 || !strings.HasPrefix(h.evicted[0], "busy ") {
+		t.Errorf("evicted %q, want busy", h.evicted)
+	}
+}
+
+// Observations of other resources do not forget failures to measure trees.
+func TestUnmeasuredTreesBesideMemory(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionHard: map[string]string{
+		"nodefs.available": "15%", "memory.available": "5%"}})
+	h.addPod("a", 0, 0)
+	h.failsTrees, h.collected, h.reclaimed = true, true, true
+	for range 10 {
+		if h.observeDisks(period, 1, 100); len(h.evicted) > 0 {
+			break
+		}
+	}
+	if len(h.evicted) != 1 || h.failures != usageFailuresMax {
+		t.Errorf("after %d failures: evicted %q", h.failures, h.evicted)
+	}
+}
+
+// Pods that only hold a disk are candidates for a file system, and for nothing else.
+func TestCandidatesOfSignal(t *testing.T) {
+	for signal, disk := range map[Signal]bool{MemoryAvailable: false, NodefsAvailable: true} {
+		h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionHard: map[string]string{
+			"memory.available": "25%", "nodefs.available": "15%"}})
+		h.addPod("a", 0, 0)
+		h.m.Observed = map[Signal]Observation{signal: {AsOf: h.now}}
+		h.m.Attempt = &Attempt{Answered: true, HasTrees: true, Threshold: slices.IndexFunc(
+			h.m.Thresholds, func(t Threshold) bool { return t.Signal == signal })}
+		env := h.env()
+		env.Candidates = func(forDisk bool) []Candidate {
+			if forDisk != disk {
+				return nil
+			}
+			return h.candidates
+		}
+		h.effects.Reset(&h.table, h.now)
+		if h.m.Plan(env); len(h.evicted) != 1 {
+			t.Errorf("%s: evicted %q", signal, h.evicted)
+		}
 	}
 }

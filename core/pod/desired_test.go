@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"seedlet.dev/core/admission"
 	"testing"
 	"time"
 
@@ -19,5 +20,47 @@ func TestTerminalPhaseAtAPIServerIsFinal(t *testing.T) {
 			t.Errorf("%s here: %s", phase, r.pod.Status.Phase)
 		}
 		r.planAt(0).expectCall("StopContainer")
+	}
+}
+
+// A pod of which nothing runs is a candidate while it holds something and may go on.
+func TestEvictionOfPodThatDoesNotRun(t *testing.T) {
+	for _, c := range []struct {
+		what         string
+		policy       v1.RestartPolicy
+		inspected    State
+		ready        bool
+		memory, disk bool
+	}{
+		{"it waits for its next run", v1.RestartPolicyAlways, Exited, true, true, true},
+		{"only its directory is left", v1.RestartPolicyAlways, Exited, false, false, true},
+		{"its exit is not known", v1.RestartPolicyAlways, Running, true, false, false},
+		{"it has completed", v1.RestartPolicyNever, Exited, true, false, false},
+	} {
+		exited := run("web", 0, Exited)
+		exited.Inspected = c.inspected
+		p := podWith(spec(c.policy, "", "web"), exited)
+		p.Sandboxes[0].Ready = c.ready
+		if m, d := p.CanBeEvicted(false), p.CanBeEvicted(true); m != c.memory || d != c.disk {
+			t.Errorf("%s: for memory %t, for a disk %t", c.what, m, d)
+		}
+	}
+}
+
+// A pod that is ending is hastened by its eviction and evicted once. One that is only deleted is
+// reported as evicted.
+func TestEvictionOfEndingPod(t *testing.T) {
+	for _, want := range []string{ReasonEvicted, admission.PreemptedReason} {
+		p := runningPod(func(*v1.Container) {})
+		if want == ReasonEvicted {
+			p.startTermination(Termination{Reason: reasonDeleted, Grace: 30 * time.Second}, t0)
+		} else {
+			p.Preempt(t0)
+		}
+		p.Evict("low", time.Second, t0)
+		if e := &p.Termination; e.Reason != want || e.Phase != v1.PodFailed || !e.UnderPressure ||
+			e.Grace > time.Second || p.CanBeEvicted(true) {
+			t.Errorf("%+v; can be evicted again: %t", e, p.CanBeEvicted(true))
+		}
 	}
 }

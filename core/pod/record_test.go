@@ -120,3 +120,18 @@ func TestShutdownInRecord(t *testing.T) {
 		}
 	}
 }
+
+// A pod that is deleted, and that an earlier agent has evicted, ends as that has decided.
+func TestEvictionOfDeletedPodInRecord(t *testing.T) {
+	p := runningPod(func(*v1.Container) {})
+	p.Record.Loaded = false
+	p.startTermination(Termination{Reason: reasonDeleted, Grace: 30 * time.Second}, t0)
+	p.StaleSince = time.Time{}
+	newHarness(t, p).planAt(0).complete("ReadFiles", &world.FilesRead{Files: []world.File{{
+		Data: []byte(`{"start":"2025-12-31T00:00:00Z","end":{"reason":"Evicted","message":"low",` +
+			`"phase":"Failed","underPressure":true,"grace":1000000000}}`)}}}, nil)
+	if e := &p.Termination; e.Reason != ReasonEvicted || e.Phase != v1.PodFailed ||
+		!e.UnderPressure || e.Grace != time.Second {
+		t.Errorf("%+v", e)
+	}
+}

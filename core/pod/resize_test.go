@@ -826,3 +826,20 @@ func TestHeldWhileResizing(t *testing.T) {
 		t.Errorf("before the decision is on the disk it holds %s", requested())
 	}
 }
+
+// What was recorded of a pod as a whole does not replace what a grant has made it hold.
+func TestRecallAfterGrantOfPodAsWhole(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.pod.Spec = r.pod.Spec.DeepCopy()
+	r.pod.Spec.Spec.Resources = &v1.ResourceRequirements{Requests: resources("1", "100Mi")}
+	r.pod.Cgroup, r.pod.Resize.WholeRecalled = Cgroup{}, false
+	r.pod.Resize.HeldAsWhole = &v1.ResourceRequirements{Requests: resources("1", "300Mi")}
+	r.env.RecordedWhole = func(string) *v1.ResourceRequirements {
+		return &v1.ResourceRequirements{Requests: resources("3", "100Mi")}
+	}
+	r.next(nil)
+	all := podresources.PodRequests(r.pod.AllocatedPod(), podresources.PodResourcesOptions{})
+	if got := all.Cpu().String() + " " + all.Memory().String(); got != "3 300Mi" {
+		t.Errorf("it holds %s", got)
+	}
+}

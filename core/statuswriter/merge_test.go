@@ -310,3 +310,17 @@ func TestPatchOfManyContainers(t *testing.T) {
 		t.Errorf("%.1f allocations for a container", (many-few)/100)
 	}
 }
+
+// The least of a status has no list of any kind of container, and the status itself stays.
+func TestLeastStatus(t *testing.T) {
+	list, long := []v1.ContainerStatus{{Name: "c"}}, strings.Repeat("m", 12<<10)
+	status := &v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted", Message: long,
+		InitContainerStatuses: list, ContainerStatuses: list, EphemeralContainerStatuses: list,
+		Conditions: []v1.PodCondition{{Type: v1.PodReady, Message: long}}}
+	least := withoutLists(status)
+	if least.InitContainerStatuses != nil || least.ContainerStatuses != nil ||
+		least.EphemeralContainerStatuses != nil || least.Reason != "Evicted" ||
+		len(least.Message) != leastMessageMax || len(status.Conditions[0].Message) != len(long) {
+		t.Errorf("%+v", least)
+	}
+}

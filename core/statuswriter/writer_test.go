@@ -400,3 +400,30 @@ func TestTooLargeStatus(t *testing.T) {
 		t.Error("what is too large is forgotten")
 	}
 }
+
+// If the least status is refused too, that says nothing about larger ones.
+func TestRefusedLeastStatus(t *testing.T) {
+	d := newHarness(podObject("1", v1.PodPending))
+	status := func(containers int) Desired {
+		s := &v1.PodStatus{Phase: v1.PodRunning}
+		for range containers {
+			s.ContainerStatuses = append(s.ContainerStatuses, v1.ContainerStatus{Name: "c"})
+		}
+		return Desired{Status: s}
+	}
+	isWhole := func(eff *world.Effect) bool {
+		return eff != nil && strings.Contains(string(eff.Body.(*world.PatchObject).Patch), `"name":"c"`)
+	}
+	for _, whole := range []bool{true, false, false} {
+		d.now = d.now.Add(time.Minute)
+		eff, _ := d.plan(status(100))
+		if eff == nil || isWhole(eff) != whole {
+			t.Fatalf("written as a whole: %t, want %t", !whole, whole)
+		}
+		d.complete(eff, nil, world.Errorf(world.KindTooLarge, "PatchObject", "too large"))
+	}
+	d.now = d.now.Add(time.Minute)
+	if eff, _ := d.plan(status(50)); !isWhole(eff) {
+		t.Errorf("a smaller status is not complete: %+v", eff)
+	}
+}

@@ -53,3 +53,18 @@ func TestTreesUntilTheDeadline(t *testing.T) {
 		t.Errorf("without time: %+v", got)
 	}
 }
+
+// What small trees leave of the time is for those that need more than their part.
+func TestRestOfTheTimeIsUsed(t *testing.T) {
+	left, needs := 14*time.Second, map[string]time.Duration{"slow": 4 * time.Second}
+	paths := []string{"slow", "a", "b", "c", "d", "e", "f", "g", "h", "i"}
+	trees := shareTime(paths, func() time.Duration { return left },
+		func(path string, most time.Duration) world.TreeMeasured {
+			took := min(most, needs[path])
+			left -= took
+			return world.TreeMeasured{Unfinished: took < needs[path]}
+		})
+	if trees[0].Unfinished {
+		t.Errorf("%v are left, and a tree is unfinished", left)
+	}
+}

@@ -183,6 +183,13 @@ func TestMockedLogindRefuses(t *testing.T) {
 			if !errors.As(err, &failed) || !failed.Has(c.kind) || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("answer %v, error %v, want a %s that says %q", answer, err, c.kind, c.want)
 			}
+			l.waitForLocks(0)
+			w.access.Lock()
+			kept := w.conn != nil
+			w.access.Unlock()
+			if kept != (c.kind == world.KindConflict) { // it may be cancelled
+				t.Errorf("the connection is kept: %t", kept)
+			}
 			l.announce("b", false)
 			if c.kind == world.KindConflict { // it is under way, and may be cancelled
 				expectAnnouncement(t, delivered, true)
