@@ -76,8 +76,8 @@ type Lock struct {
 	Delay    Request `json:"delay,omitzero"`     // for the lock and the connection
 	Permit   Request `json:"permit,omitzero"`    // to release the lock
 	// LostAt is when the connection was last lost, CancelledAt when a shutdown was last cancelled,
-	// PermittedAt when the release of the lock was last requested. The answer to a request that was
-	// issued before one of them says nothing about the time after it.
+	// PermittedAt when the release of the lock was last requested, or waited for a retry. The answer
+	// to a request that was issued before one of them says nothing about the time after it.
 	LostAt      time.Time `json:"lostAt"`
 	CancelledAt time.Time `json:"cancelledAt"`
 	PermittedAt time.Time `json:"permittedAt"`
@@ -253,12 +253,10 @@ func (m *Manager) planGroups(env *Env) time.Time {
 		return time.Time{}
 	}
 	l := &m.Lock
-	wasIdle := l.Permit.Op == 0
-	wake := l.Permit.plan(env.Effects, &world.PermitShutdown{})
-	if wasIdle && l.Permit.Op != 0 {
+	if l.Permit.Op == 0 {
 		l.PermittedAt = env.Effects.Now()
 	}
-	return wake
+	return l.Permit.plan(env.Effects, &world.PermitShutdown{})
 }
 
 func add(set *map[string]bool, uids []string) {
