@@ -318,7 +318,7 @@ func (a *Agent) admissionCheck(spec *v1.Pod, static bool, others []*v1.Pod) admi
 func (a *Agent) mayFreeResources(spec *v1.Pod) bool {
 	p := a.state.Pods[string(spec.UID)]
 	return p != nil && (p.MayBecomeTerminal() ||
-		p.Stage == pod.Syncing && p.Resize.Recorded != nil && p.HasLiveContainers())
+		p.Stage == pod.Syncing && p.Resize.Actuated != nil && p.HasLiveContainers())
 }
 
 // hasUndecidedAdmission reports whether a pod, or its resize, waits until it is known whether

@@ -286,7 +286,7 @@ var hostiles = []hostile{
 		s.Containers = containersOf("c", budget.ContainersMax)
 		s.SecurityContext = &v1.PodSecurityContext{SupplementalGroups: make([]int64, size)}
 	})},
-	{"groups within the bound", budget.GroupsMax, ofSpec(func(s *v1.PodSpec, size int) {
+	{"groups within the bound", budget.SupplementalGroupsMax, ofSpec(func(s *v1.PodSpec, size int) {
 		s.Containers = containersOf("c", budget.ContainersMax)
 		s.SecurityContext = &v1.PodSecurityContext{SupplementalGroups: make([]int64, size)}
 	})},

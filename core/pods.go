@@ -107,7 +107,7 @@ func (a *Agent) addPod(p *pod.Pod) {
 	a.activeInLoop.forget()
 	a.indexPod(p)
 	a.countShare(p)
-	a.holdRecorded(p)
+	a.holdActuated(p)
 	a.recordAllocation(p, triggerPodsAdded)
 	a.recordPodAdded(p)
 }
@@ -184,7 +184,7 @@ func (a *Agent) desiredUIDs() map[string]bool {
 func (a *Agent) planPod(p *pod.Pod) time.Time {
 	delete(a.servedPods, p.UID)
 	held, stage, evicted := p.HoldsNameOrPorts(), p.Stage, p.IsEvicted()
-	resizing := p.Resize.InProgress != nil || p.Resize.Recorded != nil
+	resizing := p.Resize.InProgress != nil || p.Resize.Actuated != nil
 	nextPull, _ := a.state.Images.NextPull()
 	a.countShare(p)
 	a.endLatecomer(p)
@@ -224,7 +224,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 		a.enqueueNamesakes(p)
 	}
 	hasTerminated := p.Stage != stage && p.Stage == pod.Terminated
-	hasResized := resizing && p.Resize.InProgress == nil && p.Resize.Recorded == nil // may hold less
+	hasResized := resizing && p.Resize.InProgress == nil && p.Resize.Actuated == nil // may hold less
 	switch {
 	case p.FullyRemoved:
 		a.retryResizes(triggerPodsRemoved)

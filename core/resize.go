@@ -52,7 +52,7 @@ func (a *Agent) setDesired(p *pod.Pod, object *v1.Pod, now time.Time) {
 	}
 	p.SetDesired(object, a.allocatedTo(object), now)
 	if isFirst {
-		a.holdRecorded(p)
+		a.holdActuated(p)
 	}
 	a.recordAllocation(p, triggerPodUpdated)
 }
@@ -84,12 +84,12 @@ func (a *Agent) allocatedTo(object *v1.Pod) *allocation.Resources {
 	return &r
 }
 
-// holdRecorded has a pod that an earlier agent has started hold what that has recorded last, until
-// it is known what its containers have.
-func (a *Agent) holdRecorded(p *pod.Pod) {
+// holdActuated has a pod of an earlier agent hold what it had last by the checkpoint, until its
+// running containers are recalled.
+func (a *Agent) holdActuated(p *pod.Pod) {
 	if e := a.state.Allocation.Actuated.Get(p.UID); e != nil && p.Spec != nil {
-		recorded := e.Resources
-		p.HoldRecorded(&recorded)
+		actuated := e.Resources
+		p.HoldActuated(&actuated)
 	}
 }
 

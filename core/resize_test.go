@@ -755,7 +755,7 @@ func TestShrinkingPodAfterRestart(t *testing.T) {
 	}
 	refused = false
 	if r.advance(2 * time.Minute); r.allocated("b") != "1" || len(r.agent.state.Pods) != 2 ||
-		r.agent.state.Pods["u1"].Resize.Recorded != nil {
+		r.agent.state.Pods["u1"].Resize.Actuated != nil {
 		t.Errorf("in the end %s are allocated, %q", r.allocated("b"), r.pending("b"))
 	}
 }
@@ -818,11 +818,11 @@ func TestAdmissionAwaitsWhatIsRecorded(t *testing.T) {
 		return r.agent.checkAdmission(withRequests(apiPodNamed("b", "u2"), "400m", 0), false,
 			r.agent.activePods(nil), false)
 	}
-	p.HoldRecorded(&recorded)
+	p.HoldActuated(&recorded)
 	if got := check(); got != awaitingOtherPod {
 		t.Errorf("before its containers are looked at: %+v", got)
 	}
-	p.Resize.Recorded = nil
+	p.Resize.Actuated = nil
 	if got := check(); got != (Rejection{}) {
 		t.Errorf("then %+v", got)
 	}

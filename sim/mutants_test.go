@@ -1261,16 +1261,16 @@ var mutants = []mutant{
 		new:  "case v.added < 0:",
 		also: &edit{
 			file: "core/budget/budget.go",
-			old:  "	ExpandedMax       = 8 << 20\n",
-			new:  "	ExpandedMax       = 8 << 40\n",
+			old:  "	ExpandedMax           = 8 << 20\n",
+			new:  "	ExpandedMax           = 8 << 40\n",
 		},
 		scenario: "hostile", seeds: "1-200",
 	},
 	{
 		name:     "references double the length of a variable without end",
 		file:     "core/budget/budget.go",
-		old:      "VariableBytesMax  = 128 << 10\n",
-		new:      "VariableBytesMax  = 16 << 20\n",
+		old:      "VariableBytesMax      = 128 << 10\n",
+		new:      "VariableBytesMax      = 16 << 20\n",
 		scenario: "hostile", seeds: "1-200",
 	},
 	{

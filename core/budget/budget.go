@@ -19,41 +19,41 @@ import (
 // The bounds. Those on ports, resources, node selectors and variables are the most that a step
 // takes about 20 ms for (BenchmarkHostile in core), and many times what pods have.
 const (
-	ContainersMax     = 256
-	VolumesMax        = 256
-	MountsMax         = 256
-	MountsOfPodMax    = 2048
-	MountPathsMax     = 64 << 10
-	GroupsMax         = 4096
-	ImagesMax         = 512
-	PortsMax          = 4096
-	ResourcesMax      = 1024
-	ResourceNamesMax  = 32 << 10
-	NodeSelectorMax   = 1024
-	ProbesMax         = 100 // in a second
-	ProbeCommandMax   = 32 << 10
-	TokensMax         = 64
-	TokenRequestsMax  = 4
-	TrustBundlesMax   = 256
-	ReferencesMax     = 256
-	WatchesSmallMax   = 16
-	OwnVariablesMax   = 16_384
-	VariablesMax      = 40_000
-	VariableBytesMax  = 128 << 10
-	EnvironmentMax    = 2 << 20
-	ArgumentsMax      = 2 << 20
-	SubPathMax        = 4096
-	ExpandedMax       = 8 << 20
-	ExpandedVariable  = 192 // what a variable counts beside its text: it is sorted and looked up
-	EnvFilesMax       = 100
-	EnvFileBytesMax   = 2 << 20
-	FilesMax          = 16_384
-	ContentMax        = 64 << 20
-	ContentOfPodMax   = 128 << 20
-	NestedMountsMax   = 100
-	OperationsMax     = 256
-	StopsInFlightMax  = 32
-	ProbesInFlightMax = 16
+	ContainersMax         = 256
+	VolumesMax            = 256
+	MountsMax             = 256
+	MountsOfPodMax        = 2048
+	MountPathsMax         = 64 << 10
+	SupplementalGroupsMax = 4096
+	ImagesMax             = 512
+	PortsMax              = 4096
+	ResourcesMax          = 1024
+	ResourceNamesMax      = 32 << 10
+	NodeSelectorMax       = 1024
+	ProbesMax             = 100 // in a second
+	ProbeCommandMax       = 32 << 10
+	TokensMax             = 64
+	TokenRequestsMax      = 4
+	TrustBundlesMax       = 256
+	ReferencesMax         = 256
+	WatchesSmallMax       = 16
+	OwnVariablesMax       = 16_384
+	VariablesMax          = 40_000
+	VariableBytesMax      = 128 << 10
+	EnvironmentMax        = 2 << 20
+	ArgumentsMax          = 2 << 20
+	SubPathMax            = 4096
+	ExpandedMax           = 8 << 20
+	ExpandedVariable      = 192 // what a variable counts beside its text: it is sorted and looked up
+	EnvFilesMax           = 100
+	EnvFileBytesMax       = 2 << 20
+	FilesMax              = 16_384
+	ContentMax            = 64 << 20
+	ContentOfPodMax       = 128 << 20
+	NestedMountsMax       = 100
+	OperationsMax         = 256
+	StopsInFlightMax      = 32
+	ProbesInFlightMax     = 16
 
 	SandboxMetadataMax = 32 << 10
 	AllocationMax      = 32 << 10
@@ -92,7 +92,7 @@ const (
 	Mounts
 	MountsOfPod
 	MountPaths
-	Groups
+	SupplementalGroups
 	Images
 	Ports
 	Resources
@@ -173,7 +173,8 @@ var Table = [itemCount]Bound{
 		"bytes of the paths of all volume mounts of a pod", beforeSandbox,
 		"The status has each of them, and so have its managedFields. The API server takes no object " +
 			"above 1.5 MiB. 2048 mounts, as many as a pod may have, can have paths of 32 bytes."},
-	Groups: {"supplemental_groups", GroupsMax, "supplementalGroups of a pod", beforeSandbox,
+	SupplementalGroups: {"supplemental_groups", SupplementalGroupsMax,
+		"supplementalGroups of a pod", beforeSandbox,
 		"The runtime is given them with each container, and keeps them. The directories of users " +
 			"have at most some hundred groups of one."},
 	Images: {"images", ImagesMax,

@@ -96,9 +96,9 @@ func checkRepeated(spec *v1.PodSpec) error {
 	case paths > MountPathsMax:
 		return MountPaths.Errorf("the paths of the volume mounts of the pod have %d bytes, and those of "+
 			"one pod may have %d", paths, MountPathsMax)
-	case groups > GroupsMax:
-		return Groups.Errorf("the pod has %d supplemental groups, and one pod may have %d", groups,
-			GroupsMax)
+	case groups > SupplementalGroupsMax:
+		return SupplementalGroups.Errorf("the pod has %d supplemental groups, and one pod may have %d",
+			groups, SupplementalGroupsMax)
 	}
 	return nil
 }

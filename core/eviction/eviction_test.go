@@ -406,19 +406,21 @@ func (h *harness) fail(id world.OpID) {
 }
 
 // If the trees of the pods cannot be measured, that is tried again, and then the pods are ranked
-// without their usage.
+// without their usage. Observations of other resources do not forget failures.
 func TestUnmeasuredTrees(t *testing.T) {
-	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
-		EvictionHard: map[string]string{"nodefs.available": "15%"}})
-	h.addPod("a", 0, 0)
-	h.failsTrees, h.collected, h.reclaimed = true, true, true
-	for range 10 {
-		if h.observeDisks(period, 1, 100); len(h.evicted) > 0 {
-			break
+	for _, thresholds := range []map[string]string{{"nodefs.available": "15%"},
+		{"nodefs.available": "15%", "memory.available": "5%"}} {
+		h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionHard: thresholds})
+		h.addPod("a", 0, 0)
+		h.failsTrees, h.collected, h.reclaimed = true, true, true
+		for range 10 {
+			if h.observeDisks(period, 1, 100); len(h.evicted) > 0 {
+				break
+			}
 		}
-	}
-	if len(h.evicted) != 1 || h.failures != usageFailuresMax {
-		t.Errorf("after %d failures: evicted %q", h.failures, h.evicted)
+		if len(h.evicted) != 1 || h.failures != usageFailuresMax {
+			t.Errorf("%v: after %d failures: evicted %q", thresholds, h.failures, h.evicted)
+		}
 	}
 }
 
@@ -444,22 +446,6 @@ func TestIdlePodWithoutStatistics(t *testing.T) {
 	h.observe(50, map[string]int64{"busy": 100})
 	if len(h.evicted) != 1 || !strings.HasPrefix(h.evicted[0], "busy ") {
 		t.Errorf("evicted %q, want busy", h.evicted)
-	}
-}
-
-// Observations of other resources do not forget failures to measure trees.
-func TestUnmeasuredTreesBesideMemory(t *testing.T) {
-	h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionHard: map[string]string{
-		"nodefs.available": "15%", "memory.available": "5%"}})
-	h.addPod("a", 0, 0)
-	h.failsTrees, h.collected, h.reclaimed = true, true, true
-	for range 10 {
-		if h.observeDisks(period, 1, 100); len(h.evicted) > 0 {
-			break
-		}
-	}
-	if len(h.evicted) != 1 || h.failures != usageFailuresMax {
-		t.Errorf("after %d failures: evicted %q", h.failures, h.evicted)
 	}
 }
 

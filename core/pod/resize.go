@@ -47,9 +47,10 @@ type Resize struct {
 	// WholeRecalled is set once it was looked up what an earlier agent has recorded of that.
 	WholeRecalled bool `json:"wholeRecalled,omitempty"`
 
-	// Recorded are the resources that an earlier agent has recorded last, which the pod may still
-	// have, until its running containers are recalled; nil if they request no more than Spec.
-	Recorded *allocation.Resources `json:"recorded,omitempty"`
+	// Actuated are the resources that the pod had last by the checkpoint of an earlier agent
+	// (allocation.ActuatedFile), if they request more than Spec: a resize to less may not have been
+	// carried out. Nil once the running containers were recalled.
+	Actuated *allocation.Resources `json:"actuated,omitempty"`
 
 	Pending    *ResizeState `json:"pending,omitempty"`    // Desired is not allocated
 	InProgress *ResizeState `json:"inProgress,omitempty"` // the allocated resources are being set
@@ -387,7 +388,7 @@ func (p *Pod) syncResources(sandbox *Sandbox, env *Env, w *wakeTimer) bool {
 	p.verifyAmounts(env, w)
 	p.recallWhole(env)
 	r := &p.Resize
-	r.Recorded = nil
+	r.Actuated = nil
 	unsettled := p.hasUnsettled()
 	if unsettled && r.InProgress == nil {
 		r.InProgress = &ResizeState{Generation: p.Spec.Generation, Since: env.Effects.Now()}

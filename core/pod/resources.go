@@ -63,17 +63,17 @@ func (p *Pod) AllocatedPod() *v1.Pod {
 // heldSpec returns the pod with what it holds, from the memo if nothing of that has changed.
 func (p *Pod) heldSpec() *v1.Pod {
 	r := &p.Resize
-	recorded := r.Recorded
+	actuated := r.Actuated
 	if p.Observed && !p.HasLiveContainers() {
-		recorded = nil
+		actuated = nil
 	}
-	if r.InProgress == nil && r.Granted == nil && recorded == nil {
+	if r.InProgress == nil && r.Granted == nil && actuated == nil {
 		return p.Spec
 	}
 	held, bounds := p.boundedSpec()
 	m := &p.held
 	if m.pod != nil && m.spec == p.Spec && m.granted == r.Granted && m.whole == r.HeldAsWhole &&
-		m.recorded == recorded && slices.Equal(m.bounds, bounds) {
+		m.actuated == actuated && slices.Equal(m.bounds, bounds) {
 		return m.pod
 	}
 	var before, earlier *v1.Pod
@@ -82,19 +82,19 @@ func (p *Pod) heldSpec() *v1.Pod {
 		whole.Spec.Resources = r.HeldAsWhole
 		before = &whole
 	}
-	if recorded != nil {
-		earlier = recorded.Apply(p.Spec)
+	if actuated != nil {
+		earlier = actuated.Apply(p.Spec)
 	}
 	most := withMostRequests(held, before, earlier, r.Granted)
-	*m = heldMemo{p.Spec, r.Granted, r.HeldAsWhole, recorded, bounds, most}
+	*m = heldMemo{p.Spec, r.Granted, r.HeldAsWhole, actuated, bounds, most}
 	return most
 }
 
-// HoldRecorded has the pod hold what an earlier agent has recorded last, if that is more than what
+// HoldActuated has the pod hold what it had last by the checkpoint, if that is more than what
 // is allocated: a resize to less may not have been carried out.
-func (p *Pod) HoldRecorded(r *allocation.Resources) {
+func (p *Pod) HoldActuated(r *allocation.Resources) {
 	if p.Spec != nil && withMostRequests(p.Spec, r.Apply(p.Spec)) != p.Spec {
-		p.Resize.Recorded = r
+		p.Resize.Actuated = r
 	}
 }
 
@@ -102,7 +102,7 @@ func (p *Pod) HoldRecorded(r *allocation.Resources) {
 type heldMemo struct {
 	spec, granted *v1.Pod
 	whole         *v1.ResourceRequirements
-	recorded      *allocation.Resources
+	actuated      *allocation.Resources
 	bounds        []allocation.Amounts
 	pod           *v1.Pod
 }

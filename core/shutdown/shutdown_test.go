@@ -100,6 +100,13 @@ func (h *harness) boot(file string) {
 	h.complete("ReadFiles", &world.FilesRead{Files: []world.File{{Data: []byte(file)}}}, "")
 }
 
+// bootWithLock finds no state file and is given the lock.
+func (h *harness) bootWithLock() {
+	h.t.Helper()
+	h.boot("")
+	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+}
+
 func TestGroups(t *testing.T) {
 	h := newHarness(t)
 	for priority, want := range map[int32]int{-5: 0, 0: 0, 1_999_999_999: 0, 2_000_000_000: 1,
@@ -129,8 +136,7 @@ func TestGroups(t *testing.T) {
 // the end of the shutdown is on the disk.
 func TestShutdown(t *testing.T) {
 	h := newHarness(t)
-	h.boot("")
-	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	h.bootWithLock()
 	h.expect("", 0)
 	h.reported = false
 	if !h.announce(false) || h.announce(false) {
@@ -172,8 +178,7 @@ func TestShutdown(t *testing.T) {
 // is missing.
 func TestShutdownAtItsDeadline(t *testing.T) {
 	h := newHarness(t)
-	h.boot("")
-	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	h.bootWithLock()
 	h.pods[0], h.endedBefore[0], h.reported = nil, []string{"a"}, false
 	h.announce(false)
 	h.expect("WriteFile", 10)
@@ -186,8 +191,7 @@ func TestShutdownAtItsDeadline(t *testing.T) {
 // A cancellation in the middle keeps the lock.
 func TestCancellation(t *testing.T) {
 	h := newHarness(t)
-	h.boot("")
-	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	h.bootWithLock()
 	if h.announce(true) {
 		t.Error("nothing was under way")
 	}
@@ -287,8 +291,7 @@ func TestLostConnection(t *testing.T) {
 // The lock is taken again if the shutdown is cancelled while it is being released.
 func TestCancellationWhileReleasing(t *testing.T) {
 	h := newHarness(t)
-	h.boot("")
-	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	h.bootWithLock()
 	h.pods = [][]string{nil, nil}
 	h.announce(false)
 	h.expect("WriteFile", 30)
@@ -305,8 +308,7 @@ func TestCancellationWhileReleasing(t *testing.T) {
 // A cancellation that was missed is noticed, since logind gives the lock again.
 func TestMissedCancellation(t *testing.T) {
 	h := newHarness(t)
-	h.boot("")
-	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	h.bootWithLock()
 	h.pods = [][]string{nil, nil}
 	h.announce(false)
 	h.wait(30)
@@ -332,8 +334,7 @@ func TestMissedCancellation(t *testing.T) {
 // not delay the release of the lock; one that is lost before the answer arrives does not count.
 func TestLostConnectionInTheMiddle(t *testing.T) {
 	h := newHarness(t)
-	h.boot("")
-	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	h.bootWithLock()
 	h.announce(false)
 	h.expect("WriteFile", 20)
 	h.complete("WriteFile", &world.Done{}, "")
@@ -392,8 +393,7 @@ func TestOvertakenAnswer(t *testing.T) {
 // If it is not known whether the lock was released, it is taken again after a cancellation.
 func TestUnknownRelease(t *testing.T) {
 	h := newHarness(t)
-	h.boot("")
-	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	h.bootWithLock()
 	h.announce(false)
 	h.expect("WriteFile", 20)
 	h.complete("WriteFile", &world.Done{}, "")
@@ -410,8 +410,7 @@ func TestUnknownRelease(t *testing.T) {
 // last.
 func TestReleaseDuringRequest(t *testing.T) {
 	h := newHarness(t)
-	h.boot("")
-	h.complete("DelayShutdown", &world.ShutdownDelayed{Max: time.Minute}, "")
+	h.bootWithLock()
 	h.pods = [][]string{nil, nil}
 	h.announce(false)
 	h.unlisted = true

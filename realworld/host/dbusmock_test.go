@@ -104,15 +104,7 @@ func (l *mockLogind) inhibitors() [][]any {
 	return held
 }
 
-func (l *mockLogind) waitForLocks(want int) {
-	l.t.Helper()
-	for deadline := time.Now().Add(porttest.Patience); len(l.inhibitors()) != want; {
-		if time.Now().After(deadline) {
-			l.t.Fatalf("the locks %v are held, want %d", l.inhibitors(), want)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
+func (l *mockLogind) held() int { return len(l.inhibitors()) }
 
 // A logind of other people is watched as the stand-in is: its delay is raised, the lock is one of a
 // shutdown, taken once and released once, and what is malformed is no announcement.
@@ -128,7 +120,7 @@ func TestMockedLogind(t *testing.T) {
 			t.Fatal(answer, err)
 		}
 	}
-	l.waitForLocks(1)
+	waitForLocks(t, l.held, 1)
 	if lock := l.inhibitors()[0]; lock[0] != "shutdown" || lock[3] != "delay" {
 		t.Errorf("the lock is %v", lock)
 	}
@@ -144,7 +136,7 @@ func TestMockedLogind(t *testing.T) {
 	if err := w.permit(); err != nil {
 		t.Error(err)
 	}
-	l.waitForLocks(0)
+	waitForLocks(t, l.held, 0)
 }
 
 // A logind that refuses, or says what cannot be, leaves no lock and no connection, and the error
@@ -183,7 +175,7 @@ func TestMockedLogindRefuses(t *testing.T) {
 			if !errors.As(err, &failed) || !failed.Has(c.kind) || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("answer %v, error %v, want a %s that says %q", answer, err, c.kind, c.want)
 			}
-			l.waitForLocks(0)
+			waitForLocks(t, l.held, 0)
 			w.access.Lock()
 			kept := w.conn != nil
 			w.access.Unlock()

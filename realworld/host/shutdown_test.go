@@ -106,6 +106,8 @@ func (l *logind) Inhibit(_, _, _, _ string) (dbus.UnixFD, *dbus.Error) {
 	return dbus.UnixFD(w.Fd()), nil
 }
 
+func (l *logind) held() int { return int(l.locks.Load()) }
+
 func startLogind(t *testing.T, address string, delayMax time.Duration) *logind {
 	t.Helper()
 	l := &logind{conn: connectTo(t, address), delayMax: uint64(delayMax.Microseconds())}
@@ -288,7 +290,7 @@ func TestEndOfBus(t *testing.T) {
 	if _, err := w.delay(t.Context(), &world.DelayShutdown{AtLeast: time.Second}); err != nil {
 		t.Fatal(err)
 	}
-	waitForLocks(t, l, 1)
+	waitForLocks(t, l.held, 1)
 }
 
 // If logind cannot be made to wait longer, the lock is taken all the same, and released once.
@@ -306,18 +308,19 @@ func TestDelayThatCannotBeRaised(t *testing.T) {
 			t.Errorf("answer %+v", got)
 		}
 	}
-	waitForLocks(t, l, 1)
+	waitForLocks(t, l.held, 1)
 	if err := w.permit(); err != nil {
 		t.Error(err)
 	}
-	waitForLocks(t, l, 0)
+	waitForLocks(t, l.held, 0)
 }
 
-func waitForLocks(t *testing.T, l *logind, want int32) {
+// waitForLocks waits until so many locks are held.
+func waitForLocks(t *testing.T, held func() int, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(porttest.Patience); l.locks.Load() != want; {
+	for deadline := time.Now().Add(porttest.Patience); held() != want; {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d locks are held, want %d", l.locks.Load(), want)
+			t.Fatalf("%d locks are held, want %d", held(), want)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
