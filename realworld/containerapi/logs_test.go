@@ -466,16 +466,14 @@ func TestThousandFollowers(t *testing.T) {
 		defer n.mu.Unlock()
 		return n.lists > 1
 	})
-	heapThen, goroutinesThen := measure()
-	perFollower := float64(heapThen-heap) / followers
-	t.Logf("%.1f KiB and %.2f goroutines for each", perFollower/1024,
-		float64(goroutinesThen-goroutines)/followers)
-	if perFollower > 24<<10 {
-		t.Errorf("%.0f bytes for each follower", perFollower)
-	}
-	if goroutinesThen-goroutines > followers+10 {
-		t.Errorf("%d goroutines for %d followers", goroutinesThen-goroutines, followers)
-	}
+	// A follower that has just looked at the runtime holds the stack and buffers of that for a moment.
+	porttest.Eventually(t, "24 KiB and a goroutine suffice for each client", func() bool {
+		heapThen, goroutinesThen := measure()
+		perFollower := (float64(heapThen) - float64(heap)) / followers
+		t.Logf("%.1f KiB and %.2f goroutines for each", perFollower/1024,
+			float64(goroutinesThen-goroutines)/followers)
+		return perFollower <= 24<<10 && goroutinesThen-goroutines <= followers+10
+	})
 	if n := inotifyInstances(t); n > 2 {
 		t.Errorf("%d inotify instances", n)
 	}
