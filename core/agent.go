@@ -97,6 +97,8 @@ type State struct {
 	APIPodsApplied bool     `json:"apiPodsApplied,omitempty"`
 	// SetAside holds, by UID, the pods over which earlier runs of the agent have panicked.
 	SetAside map[string]*SetAside `json:"setAside,omitempty"`
+	// PodsLeft is set if the last step has left pods to the next because of its work.
+	PodsLeft bool `json:"podsLeft,omitempty"`
 	// AllowedUnsafeSysctls are the patterns of the kernel parameters that pods may set besides the
 	// safe ones.
 	AllowedUnsafeSysctls []string `json:"allowedUnsafeSysctls,omitempty"`

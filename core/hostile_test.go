@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -70,11 +71,39 @@ var hostiles = []hostile{
 		n.apiServer.put(podOfVariables(n, size, 1))
 	}},
 	{"key variables of many containers", 16_000, func(n *fakeNode, size int) {
-		putVariablesOfContainers(n, size, v1.EnvVar{Name: "A", Value: "$(A)"})
+		putVariablesOfContainers(n, budget.ContainersMax, size, v1.EnvVar{Name: "A", Value: "$(A)"})
 	}},
 	{"key variables of many containers that cannot be created", 16_000, func(n *fakeNode, size int) {
-		putVariablesOfContainers(n, size, v1.EnvVar{Name: "A", ValueFrom: &v1.EnvVarSource{
-			ConfigMapKeyRef: &v1.ConfigMapKeySelector{LocalObjectReference: bigConfigMap, Key: "none"}}})
+		none := v1.EnvVar{Name: "A", ValueFrom: &v1.EnvVarSource{
+			ConfigMapKeyRef: &v1.ConfigMapKeySelector{LocalObjectReference: bigConfigMap, Key: "none"}}}
+		putVariablesOfContainers(n, budget.ContainersMax, size, none)
+	}},
+	{"variables of one object in many pods", perStepMax, func(n *fakeNode, size int) {
+		putVariablesOfContainers(n, budget.ContainersMax, 16_000, v1.EnvVar{Name: "A", Value: "$(A)"})
+		repeatPod(n, size)
+		changeObjectAfter(n, 5*time.Second)
+	}},
+	{"files of one object in many pods", perStepMax, func(n *fakeNode, size int) {
+		putFilesOfKey(n, 1, 60, 1<<20)
+		repeatPod(n, size)
+		changeObjectAfter(n, 5*time.Second)
+	}},
+	{"refused files of one object in many pods", perStepMax, func(n *fakeNode, size int) {
+		putFilesOfKey(n, budget.VolumesMax, 65, 1<<20)
+		repeatPod(n, size)
+		changeObjectAfter(n, 5*time.Second)
+	}},
+	{"long statuses of many pods", perStepMax, func(n *fakeNode, size int) {
+		ofSpec(func(s *v1.PodSpec, _ int) {
+			putLongMounts(s, budget.MountsOfPodMax, budget.MountPathsMax/budget.MountsOfPodMax)
+		})(n, 0)
+		repeatPod(n, size)
+		n.machine.Addresses = []string{"192.0.2.1"}
+		n.apiServer.onEffect = func(any) {
+			if n.now.Second() > 4 {
+				n.machine.Addresses = []string{"192.0.2.9"}
+			}
+		}
 	}},
 	{"files", 16_000, func(n *fakeNode, size int) { // each volume is within its bound
 		n.apiServer.others = map[string]world.Object{"big": {ConfigMap: bigConfigMapOf(size)}}
@@ -467,12 +496,12 @@ func podOfVariables(n *fakeNode, keys, times int) *v1.Pod {
 	return p
 }
 
-// putVariablesOfContainers creates a pod of as many containers as it may have, each with a variable
-// and with those of a ConfigMap of so many keys. Their images cannot be pulled.
-func putVariablesOfContainers(n *fakeNode, keys int, v v1.EnvVar) {
+// putVariablesOfContainers creates a pod of so many containers, each with a variable and with those
+// of a ConfigMap of so many keys. Their images cannot be pulled.
+func putVariablesOfContainers(n *fakeNode, containers, keys int, v v1.EnvVar) {
 	p := podOfVariables(n, keys, 1)
 	from := p.Spec.Containers[0].EnvFrom
-	p.Spec.Containers = containersOf("c", budget.ContainersMax)
+	p.Spec.Containers = containersOf("c", containers)
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
 		c.Image, c.ImagePullPolicy = fmt.Sprint("i", i), v1.PullAlways
@@ -512,6 +541,35 @@ func putPullSecrets(n *fakeNode, secrets, containers int, registry func(secret, 
 			Data:       map[string][]byte{v1.DockerConfigJsonKey: data}}}
 	}
 	n.apiServer.put(p)
+}
+
+// repeatPod makes the pod h so many pods.
+func repeatPod(n *fakeNode, pods int) {
+	h := n.apiServer.objects["default/h"]
+	for i := range pods - 1 {
+		p := h.DeepCopy()
+		p.Name, p.UID = fmt.Sprint("h", i), types.UID(fmt.Sprint("h", i))
+		n.apiServer.put(p)
+	}
+}
+
+// changeObjectAfter gives the ConfigMap another version, so long after the start of the agent.
+func changeObjectAfter(n *fakeNode, wait time.Duration) {
+	var watch world.WatchID
+	at, isChanged := n.now.Add(wait), false
+	n.apiServer.onEffect = func(effect any) {
+		if e, ok := effect.(*world.WatchObjects); ok && e.Resource == world.ResourceConfigMaps {
+			watch = e.Watch
+		}
+		if isChanged || n.now.Before(at) {
+			return
+		}
+		isChanged = true
+		object := n.apiServer.others["big"].ConfigMap.DeepCopy()
+		object.ResourceVersion = "2"
+		n.apiServer.undelivered = append(n.apiServer.undelivered, &world.ObjectChanged{
+			Watch: watch, Object: world.Object{ConfigMap: object}})
+	}
 }
 
 // changePullSecretAfter gives the only image pull secret another version after so many pulls.

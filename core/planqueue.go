@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/timer"
 )
 
@@ -12,6 +13,7 @@ import (
 // further round what the plans of the round before have.
 type planQueue struct {
 	keys     []timer.Key
+	dueSince map[timer.Key]time.Time // of those whose timers were due
 	head     int
 	roundEnd int // the length of keys when the current round began
 	rounds   int
@@ -33,9 +35,19 @@ func (q *planQueue) enqueue(key timer.Key) {
 	q.keys = append(q.keys, key)
 }
 
+// enqueueDue enqueues a component whose timer has been due since a time.
+func (q *planQueue) enqueueDue(key timer.Key, since time.Time) {
+	if q.dueSince == nil {
+		q.dueSince = map[timer.Key]time.Time{}
+	}
+	q.dueSince[key] = since
+	q.enqueue(key)
+}
+
 func (q *planQueue) dequeue() (timer.Key, bool) {
 	if q.head == len(q.keys) {
 		q.keys, q.head, q.roundEnd, q.rounds = q.keys[:0], 0, 0, 0
+		clear(q.dueSince)
 		return timer.Key{}, false
 	}
 	if q.head == q.roundEnd {
@@ -57,16 +69,47 @@ func (q *planQueue) dequeue() (timer.Key, bool) {
 // enqueue is not bounded.
 const perStepMax = 32
 
+// workPerStepMax bounds what the plans of one step build, see op.Effects.CountWork: once they have
+// built more, no further pod is planned in that step. One pod may build more, as much as its bounds
+// in package budget allow. A megabyte takes about 1.5 ms.
+const workPerStepMax = 2 << 20
+
 // deferPlans leaves the components beyond perStepMax to the next steps, by timers that are due at
 // once: what is still to be done is part of the state. It is called before the first plan of a
-// step.
+// step. If the step before has left pods because of its work, the pods of this step's event wait
+// behind them: otherwise a pod with many events would keep the others waiting.
 func (a *Agent) deferPlans(now time.Time) {
 	q := &a.queue
-	for i := perStepMax; i < len(q.keys); i++ {
-		delete(q.isQueued, q.keys[i])
-		a.state.Timers.SetNoLaterThan(q.keys[i], now)
+	kept := q.keys[:0]
+	for _, key := range q.keys {
+		if len(kept) < perStepMax && !(a.state.PodsLeft && isOfPod(key)) {
+			kept = append(kept, key)
+			continue
+		}
+		delete(q.isQueued, key)
+		a.state.Timers.SetNoLaterThan(key, now)
 	}
-	q.keys = q.keys[:min(len(q.keys), perStepMax)]
+	q.keys, a.state.PodsLeft = kept, false
+}
+
+// leavesPod reports whether a component is left to the next step, because this one has built too
+// much. It stays due since the time that it was due.
+func (a *Agent) leavesPod(key timer.Key, now time.Time) bool {
+	if a.effects.Work() <= workPerStepMax || !isOfPod(key) {
+		return false
+	}
+	since, wasDue := a.queue.dueSince[key]
+	if !wasDue {
+		since = now
+	}
+	a.state.Timers.SetNoLaterThan(key, since)
+	a.state.PodsLeft = true
+	return true
+}
+
+// isOfPod reports whether a component is a pod, or its status.
+func isOfPod(key timer.Key) bool {
+	return key.Component == pod.Component || key.Component == statuswriter.Component
 }
 
 func (a *Agent) enqueuePod(uid string) {

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/timer"
@@ -69,6 +72,90 @@ func TestPlansAreDeferred(t *testing.T) {
 		if p.Status.HostIP != "192.0.2.9" {
 			t.Errorf("%s has the address %q", name, p.Status.HostIP)
 		}
+	}
+}
+
+// A step that has built much plans no further pod, and those that are left are planned at once, in
+// the order in which they were due. A restored agent does the same, though it keeps no checks.
+func TestWorkOfStepIsBounded(t *testing.T) {
+	const pods, containers, keys = 6, 2, 15_000
+	drive := func(restores bool) (works []int, n *fakeNode) {
+		n = newNode(nil)
+		n.apiServer, n.stepsMax = newServer(), 100_000
+		putVariablesOfContainers(n, containers, keys, v1.EnvVar{Name: "A", Value: "$(A)"})
+		repeatPod(n, pods)
+		changeObjectAfter(n, 5*time.Second)
+		n.apiServer.undelivered = nil
+		n.measure = func(ev world.Event, step func(world.Event) []world.Effect) ([]world.Effect, bool) {
+			effects := slices.Clone(step(ev))
+			works = append(works, n.agent.effects.Work())
+			if restores && n.agent.state.PodsLeft {
+				n.restore(t)
+			}
+			return effects, false
+		}
+		n.restart()
+		n.advance(10 * time.Second)
+		return works, n
+	}
+	works, n := drive(false)
+	each := containers * keys * budget.ExpandedVariable
+	if most := slices.Max(works); most < each || most > workPerStepMax+2*each {
+		t.Errorf("one step builds %d bytes, one pod %d", most, each)
+	}
+	large := 0
+	for _, work := range works {
+		if work >= each {
+			large++
+		}
+	}
+	if large < 2*pods {
+		t.Errorf("%d steps check a pod; each of %d is checked at first and after a change", large, pods)
+	}
+	again, _ := drive(true)
+	if !slices.Equal(again, works) {
+		t.Errorf("a restored agent builds %v, another one %v", again, works)
+	}
+	for i := range pods - 1 {
+		if p := n.agent.state.Pods[fmt.Sprint("h", i)]; p == nil || len(p.Problems) > 0 {
+			t.Errorf("the pod h%d has problems: %+v", i, p)
+		}
+	}
+}
+
+// A pod with many events does not keep those waiting that a step has left: it waits behind them.
+func TestPodsThatAreLeftComeFirst(t *testing.T) {
+	n := newNode(nil)
+	n.restart()
+	n.advance(time.Minute)
+	a := n.agent
+	key := func(name string) timer.Key { return timer.Key{Component: pod.Component, Name: name} }
+	a.state.PodsLeft = true
+	a.state.Timers.Set(key("b"), n.now.Add(-time.Second))
+	a.state.Timers.Set(key("c"), n.now)
+	busy, node := key("a"), timer.Key{Component: "x"}
+	a.queue.enqueue(busy)
+	a.queue.enqueue(node)
+	a.deferPlans(n.now.Add(time.Millisecond))
+	a.enqueueDueTimers(n.now.Add(time.Millisecond))
+	if want := []timer.Key{node, key("b"), key("c"), busy}; !slices.Equal(a.queue.keys, want) {
+		t.Errorf("the order is %v, want %v", a.queue.keys, want)
+	}
+	if a.state.PodsLeft {
+		t.Error("pods still count as left")
+	}
+	a.effects.CountWork(workPerStepMax + 1)
+	for _, left := range []timer.Key{key("c"), key("b")} {
+		if !a.leavesPod(left, n.now.Add(time.Second)) || !a.state.PodsLeft {
+			t.Errorf("%v is planned beyond the bound", left)
+		}
+	}
+	if a.leavesPod(node, n.now) {
+		t.Error("what is for no pod waits")
+	}
+	if first, since, _ := a.state.Timers.PopTime(n.now); first != key("b") ||
+		!since.Equal(n.now.Add(-time.Second)) {
+		t.Errorf("%v is due since %v, before the one that waits longer", first, since)
 	}
 }
 

@@ -15,6 +15,10 @@ import (
 
 // Writes of pod statuses to the API server.
 
+// workOfStatus is what each byte of a status counts as work of a step: it is built, compared and
+// encoded.
+const workOfStatus = 4
+
 // planStatus plans the write of a pod's status. Once the API server has the terminal status of a
 // pod that is being deleted, what is left of the pod here is no longer needed and is removed.
 func (a *Agent) planStatus(uid string) time.Time {
@@ -32,6 +36,7 @@ func (a *Agent) planStatus(uid string) time.Time {
 		// manifest by then.
 	} else if served := a.reportedPod(uid); served != nil && served.Status.Phase != v1.PodUnknown {
 		desired.Status, desired.ChangeSoon = &served.Status, p != nil && podstatus.IsAboutToChange(p)
+		a.effects.CountWork(served.Status.Size() * workOfStatus)
 		if p != nil && a.isAPIPod(p) && p.UnreportedTerminalPhase() != "" { // not on a mirror
 			ended := served.Status
 			ended.Phase, desired.Status = p.UnreportedTerminalPhase(), &ended

@@ -52,7 +52,9 @@ func (a *Agent) Step(ev world.Event) []world.Effect {
 		if !ok {
 			break
 		}
-		a.planComponent(key)
+		if !a.leavesPod(key, ev.Time) {
+			a.planComponent(key)
+		}
 	}
 	return a.effects.List()
 }
@@ -125,11 +127,11 @@ func (a *Agent) expireOperations(now time.Time) {
 // that were due first.
 func (a *Agent) enqueueDueTimers(now time.Time) {
 	for range perStepMax {
-		key, ok := a.state.Timers.Pop(now)
+		key, since, ok := a.state.Timers.PopTime(now)
 		if !ok {
 			return
 		}
-		a.queue.enqueue(key)
+		a.queue.enqueueDue(key, since)
 	}
 }
 

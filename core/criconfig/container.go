@@ -26,14 +26,15 @@ func imageSpec(found Image, reference string) *runtimeapi.ImageSpec {
 
 // CheckContainer returns why a container cannot be created as the spec defines it, whatever its
 // images are; nil if it can. It returns also how many bytes the check has built, as
-// budget.ExpandedBytesOfPod counts them.
-func (p *Pod) CheckContainer(container *v1.Container) (expanded int, err error) {
+// budget.ExpandedBytesOfPod counts them. A container that needs more than bytesMax is refused.
+func (p *Pod) CheckContainer(container *v1.Container, bytesMax int) (expanded int, err error) {
 	if err := p.checkRunAsNonRoot(container); err != nil {
 		return 0, err
 	}
 	if err := checkProfiles(&p.Spec.Spec, container); err != nil {
 		return 0, err
 	}
+	p.expandedMax = bytesMax
 	variables, err := p.ownEnvironment(container)
 	all := arguments{variables: variables}
 	if err == nil {
@@ -58,6 +59,7 @@ func (a *arguments) commandLine(container *v1.Container) (command, args []string
 // does.
 func (p *Pod) ContainerConfig(container *v1.Container, run *Run, images Images) (
 	*runtimeapi.ContainerConfig, error) {
+	p.expandedMax = 0 // the check has decided
 	variables, err := p.Environment(container)
 	if err != nil {
 		return nil, err

@@ -40,6 +40,7 @@ type Pod struct {
 	Volumes map[string]*v1.Volume
 
 	environment environment // of the container that was asked for last
+	expandedMax int         // of a container that is not in environment yet, see Variables
 	// labelLines and annotationLines are the files of all labels and annotations, once asked for.
 	labelLines, annotationLines *string
 }

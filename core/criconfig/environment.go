@@ -51,7 +51,8 @@ type environment struct {
 
 func (p *Pod) newEnvironment(container *v1.Container) (*Variables, error) {
 	services, err := p.serviceVariables()
-	variables := &Variables{services: services, bound: budget.OwnVariables}
+	variables := &Variables{services: services, bound: budget.OwnVariables,
+		expandedMax: p.expandedMax}
 	if err != nil {
 		return variables, err
 	}

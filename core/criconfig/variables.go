@@ -18,14 +18,15 @@ import (
 
 // Variables are the environment variables of a container, each name once.
 type Variables struct {
-	List     []*runtimeapi.KeyValue
-	index    map[string]int        // into List, by name
-	unused   []runtimeapi.KeyValue // allocated together: there may be tens of thousands
-	services *Variables            // where names are looked up that are not in index; nil for none
-	bound    budget.Item           // of added
-	added    int                   // variables that were added, those that were replaced included
-	bytes    int                   // their length
-	expanded int                   // what they count for budget.ExpandedBytesOfPod
+	List        []*runtimeapi.KeyValue
+	index       map[string]int        // into List, by name
+	unused      []runtimeapi.KeyValue // allocated together: there may be tens of thousands
+	services    *Variables            // where names are looked up that are not in index; nil for none
+	bound       budget.Item           // of added
+	added       int                   // variables that were added, those that were replaced included
+	bytes       int                   // their length
+	expanded    int                   // what they count for budget.ExpandedBytesOfPod
+	expandedMax int                   // of expanded, with the command line; zero: no bound
 }
 
 // add adds a variable. Another value of the same name is replaced in its place. It fails if that
@@ -53,11 +54,23 @@ func (v *Variables) checkBounds(more int, which ...string) error {
 		return budget.EnvironmentBytes.Errorf(
 			"environment variables longer than %d bytes together, %s", budget.EnvironmentMax,
 			strings.Join(which, ""))
+	case v.exceedsExpanded(more * budget.ExpandedVariable):
+		return tooMuchExpanded()
 	case v.added+more > budget.Table[v.bound].Max:
 		return v.bound.Errorf("more than %d environment variables, %s", budget.Table[v.bound].Max,
 			strings.Join(which, ""))
 	}
 	return nil
+}
+
+// exceedsExpanded reports whether so many bytes more are too many for the containers of a pod.
+func (v *Variables) exceedsExpanded(more int) bool {
+	return v.expandedMax > 0 && v.expanded+more > v.expandedMax
+}
+
+func tooMuchExpanded() error {
+	return budget.ExpandedBytesOfPod.Errorf("the containers of the pod that wait to be created have "+
+		"more than %d bytes of environment variables and arguments together", budget.ExpandedMax)
 }
 
 // set is add without bounds.
@@ -154,6 +167,8 @@ func (a *arguments) expandAll(field string, texts []string) ([]string, error) {
 			return nil, budget.ArgumentBytes.Errorf(
 				"command and args are longer than %d bytes together, with %s[%d]", budget.ArgumentsMax,
 				field, i)
+		case a.variables.exceedsExpanded(a.bytes):
+			return nil, tooMuchExpanded()
 		}
 		expanded = append(expanded, text)
 	}

@@ -49,7 +49,7 @@ func TestExpansionIsBounded(t *testing.T) {
 	} {
 		p := withVolume(v1.VolumeMount{MountPath: "/d"})
 		got := ""
-		if _, err := p.CheckContainer(&c.container); err != nil {
+		if _, err := p.CheckContainer(&c.container, budget.ExpandedMax); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {

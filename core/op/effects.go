@@ -21,12 +21,13 @@ type Effects struct {
 	wall    *timer.WallClock // nil: the clock agrees with the date
 	effects []world.Effect
 	pod     string // see WorkOn
+	work    int    // see CountWork
 }
 
 // Reset starts a step at the given time: it drops the effects of the step before.
 func (o *Effects) Reset(table *Table, now time.Time) {
 	clear(o.effects)
-	o.table, o.now, o.effects = table, now, o.effects[:0]
+	o.table, o.now, o.effects, o.work = table, now, o.effects[:0], 0
 }
 
 // Now returns the time of the step, for intervals.
@@ -48,6 +49,14 @@ func (o *Effects) WorkOn(uid string) (previous string) {
 	previous, o.pod = o.pod, uid
 	return previous
 }
+
+// CountWork counts what a plan has built, in bytes, or what takes as long. Only what a pod can make
+// large is counted. It depends on the state alone: what is taken from a cache counts as if it were
+// built, since a restored agent has to do the same.
+func (o *Effects) CountWork(bytes int) { o.work += bytes }
+
+// Work returns what the plans of the step have built.
+func (o *Effects) Work() int { return o.work }
 
 // CurrentPod returns the UID that was noted last.
 func (o *Effects) CurrentPod() string { return o.pod }

@@ -42,6 +42,7 @@ type watchState struct {
 type containerCheck struct {
 	envFilesAt time.Time // when the files were read that variables are taken from
 	envFiles   int
+	bytesMax   int // what the container was allowed to expand
 	expanded   int
 	err        error
 }
@@ -50,39 +51,38 @@ type containerCheck struct {
 func (c *containerChecks) beginPlan() { c.isCurrent, c.expanded = false, 0 }
 
 // checkContainer returns why a container cannot be created as the spec defines it; nil if it can.
-// Once the containers of a plan have exceeded the bound, those after them are not checked.
+// The containers of a plan expand what budget.ExpandedBytesOfPod allows together.
 func (p *Pod) checkContainer(container *v1.Container, cri *criconfig.Pod, env *Env) error {
 	checks := &p.checks
-	if checks.expanded > budget.ExpandedMax {
-		return tooMuchExpanded()
-	}
 	if !checks.isCurrent {
 		if inputs := p.inputsOfChecks(env); checks.byName == nil || !inputs.equal(&checks.inputs) {
 			checks.inputs, checks.byName = inputs, map[string]containerCheck{}
 		}
 		checks.isCurrent = true
 	}
-	current := containerCheck{}
+	current := containerCheck{bytesMax: max(budget.ExpandedMax-checks.expanded, 1)}
 	if read := p.envFilesOf(container.Name); read != nil {
 		current.envFilesAt, current.envFiles = read.ReadAt, len(read.Files)
 	}
 	check, isKnown := checks.byName[container.Name]
-	if !isKnown || check.envFilesAt != current.envFilesAt ||
-		check.envFiles != current.envFiles {
+	if !isKnown || check.envFilesAt != current.envFilesAt || check.envFiles != current.envFiles ||
+		check.dependsOn(current.bytesMax) {
 		check = current
-		check.expanded, check.err = cri.CheckContainer(container)
+		check.expanded, check.err = cri.CheckContainer(container, current.bytesMax)
 		checks.byName[container.Name] = check
 	}
 	checks.expanded += check.expanded
-	if check.err == nil && checks.expanded > budget.ExpandedMax {
-		return tooMuchExpanded()
-	}
+	env.Effects.CountWork(check.expanded) // also of a kept check: work depends on the state alone
 	return check.err
 }
 
-func tooMuchExpanded() error {
-	return budget.ExpandedBytesOfPod.Errorf("the containers of the pod that wait to be created have "+
-		"more than %d bytes of environment variables and arguments together", budget.ExpandedMax)
+// dependsOn reports whether the check may have another result if the container may expand so many
+// bytes: it needs more than it was allowed, or than it is now.
+func (c *containerCheck) dependsOn(bytesMax int) bool {
+	if budget.NameOf(c.err) == budget.ExpandedBytesOfPod.Name() {
+		return c.bytesMax != bytesMax
+	}
+	return c.expanded > bytesMax
 }
 
 // inputsOfChecks returns what the checks of the pod's containers depend on now.

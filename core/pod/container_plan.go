@@ -8,6 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/allocation"
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/world"
@@ -233,6 +234,8 @@ func (p *Pod) createContainer(container *v1.Container, env *Env) bool {
 		return false
 	}
 	p.Creating = &run
+	env.Effects.CountWork(p.checks.byName[container.Name].expanded +
+		len(config.Envs)*budget.ExpandedVariable)
 	p.Op = env.Effects.Issue(p.Key(), container.Name, env.Node.RuntimeTimeout,
 		&runtimeapi.CreateContainerRequest{
 			PodSandboxId:  run.SandboxID,

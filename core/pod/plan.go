@@ -96,6 +96,7 @@ const (
 // times: an operation in flight is a fact and is not issued twice.
 func (p *Pod) Plan(env *Env) time.Time {
 	w := wakeTimer{now: env.Effects.Now()}
+	p.countWork(env)
 	p.watchReferences(env)
 	if p.Watches.Problem != "" && !p.Watches.Complete {
 		w.waitUntil(w.now.Add(watchRetryPeriod))
@@ -124,6 +125,19 @@ func (p *Pod) Plan(env *Env) time.Time {
 	p.watchReferences(env) // again: a pod that is Terminated now stops its watches
 	p.repeatEvents(env, &w)
 	return w.wakeAt
+}
+
+// workOfContainer is what each container counts as work of a step, besides what it builds.
+const workOfContainer = 1 << 10
+
+// countWork counts the containers of the pod, those of its spec and those that the runtime has.
+func (p *Pod) countWork(env *Env) {
+	containers := len(p.Containers)
+	if p.Spec != nil {
+		s := &p.Spec.Spec
+		containers += len(s.Containers) + len(s.InitContainers) + len(s.EphemeralContainers)
+	}
+	env.Effects.CountWork(containers * workOfContainer)
 }
 
 // wakeTimer collects the times that a plan waits for; wakeAt is the soonest.

@@ -93,9 +93,14 @@ func (p *Pod) syncVolumes(env *Env, w *wakeTimer) bool {
 	return p.Storage.Volumes.Ready(&p.Spec.Spec)
 }
 
+// workOfFile is what a file of a volume counts as work of a step, in bytes: its content is not
+// copied.
+const workOfFile = 128
+
 // issueVolumeOperation issues the next operation that a volume needs, and reports whether it has.
 func (p *Pod) issueVolumeOperation(view *volume.Pod, env *Env, w *wakeTimer) bool {
 	step, at := p.Storage.Volumes.NextOperation(view, env.Effects.Now())
+	env.Effects.CountWork(view.FilesBuilt * workOfFile)
 	p.recordVolumeFailures(env)
 	if step == nil {
 		w.waitUntil(at)

@@ -76,15 +76,20 @@ func (q *Queue[K]) Next() time.Time {
 
 // Pop removes and returns the earliest key if it is due.
 func (q *Queue[K]) Pop(now time.Time) (K, bool) {
-	var none K
-	at := q.Next()
-	if at.IsZero() || at.After(now) {
-		return none, false
+	key, _, ok := q.PopTime(now)
+	return key, ok
+}
+
+// PopTime is Pop that returns also since when the key has been due.
+func (q *Queue[K]) PopTime(now time.Time) (key K, since time.Time, ok bool) {
+	since = q.Next()
+	if since.IsZero() || since.After(now) {
+		return key, time.Time{}, false
 	}
-	key := q.heap[0].key
+	key = q.heap[0].key
 	q.popHeap()
 	delete(q.times, key)
-	return key, true
+	return key, since, true
 }
 
 // Len returns the number of keys that have a time.

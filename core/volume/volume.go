@@ -71,6 +71,8 @@ type Pod struct {
 	// SetupEnded is called for each set-up of a volume that ends in a plan: HandleCompletion returns
 	// the failures of operations. Nil to count nothing.
 	SetupEnded func(spec *v1.Volume, took time.Duration, failed bool)
+	// FilesBuilt is how many files of volumes NextOperation has built, those of refused ones included.
+	FilesBuilt int
 
 	anchors map[string]string // trustAnchorsOf, by the versions of the bundles
 }
@@ -146,6 +148,7 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 		}
 		steps, files, err := s.stepsOf(v, spec, pod)
 		worked += files
+		pod.FilesBuilt += files
 		switch {
 		case err != nil:
 			pod.setupEnded(spec, v.recordFailure(err.Error(), now), true)
