@@ -93,6 +93,7 @@ func run(ctx context.Context, s settings) error {
 	}
 	defer n.close()
 	notify(daemon.SdNotifyReady)
+	go dropStartPages(ctx)
 	n.watched(ctx, every, func() { n.runner.Run(ctx, n.loop, boot) })
 	notify(daemon.SdNotifyStopping)
 	klog.InfoS("shut down; pods keep running", "reason", context.Cause(ctx))
