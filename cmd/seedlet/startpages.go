@@ -13,8 +13,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// startTime is how long after the start of the agent its start pages are dropped: its pods run then,
-// or wait for something.
+// startTime is how long after the start of the agent its start pages are dropped: its pods run
+// then, or wait for something.
 const startTime = time.Minute
 
 // dropStartPages drops the pages of the program from the agent's resident memory, once, a while
