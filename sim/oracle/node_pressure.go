@@ -87,7 +87,7 @@ func (n *pressureModel) findAdmitted(m *model, p *pod, now time.Time) *finding {
 	}
 	for _, c := range pressureConditions {
 		last, since := n.lastMet[c], n.trueSince[c]
-		if last.IsZero() || now.Sub(last) >= m.opts.Pressure.Transition ||
+		if since.IsZero() || now.Sub(last) >= m.opts.Pressure.Transition ||
 			!since.Before(p.firstDesiredAt.Add(-time.Second)) ||
 			c == v1.NodeMemoryPressure && !p.isBestEffort() {
 			continue

@@ -116,7 +116,7 @@ type pressureModel struct {
 	lastMet    map[v1.NodeConditionType]time.Time
 	stored     map[v1.NodeConditionType]bool // that are true in the Node at the API server
 
-	// trueSince is since when a condition has been true without a break.
+	// trueSince is since when a condition has been true without a break, as this agent can know.
 	trueSince map[v1.NodeConditionType]time.Time
 	flippedAt time.Time // when the agent last sent another condition
 
@@ -196,12 +196,15 @@ func (n *pressureModel) restart(thresholds int) {
 	n.victimDeadline = time.Time{}
 }
 
-// agentStarted is called for each incarnation, which takes over the conditions that are true.
+// agentStarted is called for each incarnation, which takes over the conditions that are true at the
+// API server, and knows of no other.
 func (n *pressureModel) agentStarted(m *model, now time.Time) {
 	n.restart(len(m.opts.Pressure.Thresholds))
 	for _, c := range pressureConditions {
 		if n.stored[c] {
 			n.lastMet[c] = now
+		} else {
+			delete(n.trueSince, c)
 		}
 	}
 }
@@ -352,10 +355,12 @@ func (n *pressureModel) applySample(m *model, now time.Time, asked *askedUsage, 
 		}
 		if state.resource, state.source = t.resource(), t.source(); state.metSince.IsZero() {
 			state.metSince = now
+			m.changedAt, m.sharedChangedAt = now, now // the agent has to react
 		}
 		state.starved = !now.Before(state.metSince.Add(t.Grace))
 		c := t.condition()
-		if last, met := n.lastMet[c]; !met || now.Sub(last) >= m.opts.Pressure.Transition {
+		_, isTrue := n.trueSince[c]
+		if !isTrue || now.Sub(n.lastMet[c]) >= m.opts.Pressure.Transition {
 			n.trueSince[c] = now
 		}
 		n.lastMet[c] = now
