@@ -18,8 +18,8 @@ import (
 const startTime = time.Minute
 
 // dropStartPages drops the pages of the program from the agent's resident memory, once, a while
-// after its start. A third of what the start has touched is never needed again: the initialization of
-// packages and the registration of all API types. What is needed is mapped again from the page
+// after its start. A third of what the start has touched is not needed again: the initialization
+// of packages and the registration of all API types. What is needed is mapped again from the page
 // cache, without a read from the disk.
 func dropStartPages(ctx context.Context) {
 	select {
