@@ -10,6 +10,7 @@ import (
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/sysctl"
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -317,8 +318,12 @@ func (a *Agent) admissionCheck(spec *v1.Pod, static bool, others []*v1.Pod) admi
 // it has ended, or a resize to less that an earlier agent has recorded was carried out.
 func (a *Agent) mayFreeResources(spec *v1.Pod) bool {
 	p := a.state.Pods[string(spec.UID)]
-	return p != nil && (p.MayBecomeTerminal() ||
-		p.Stage == pod.Syncing && p.Resize.Actuated != nil && p.HasLiveContainers())
+	return p != nil && mayHoldLess(p)
+}
+
+func mayHoldLess(p *pod.Pod) bool {
+	return p.MayBecomeTerminal() ||
+		p.Stage == pod.Syncing && p.Resize.Actuated != nil && p.HasLiveContainers()
 }
 
 // hasUndecidedAdmission reports whether a pod, or its resize, waits until it is known whether
@@ -418,6 +423,27 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 		a.enqueuePod(string(v.UID))
 	}
 	return ok
+}
+
+// admissionOwner is the key of the check of the waiting pods: once in a step, however many pods have
+// ended in it.
+var admissionOwner = timer.Key{Component: "admission"}
+
+// planAdmission checks the waiting pods again after a plan of a pod: if a pod has ended, or if it is
+// known now that none has.
+func (a *Agent) planAdmission() {
+	if a.hasRoom || !a.mayBecomeRoom() {
+		a.retryAdmission()
+	}
+	a.hasRoom = false
+}
+
+// mayBecomeRoom reports whether a pod may turn out in a moment to hold less than it counts with.
+func (a *Agent) mayBecomeRoom() bool {
+	return slices.ContainsFunc(a.podUIDs, func(uid string) bool {
+		p := a.state.Pods[uid]
+		return p.HoldsResources() && mayHoldLess(p)
+	})
 }
 
 // retryAdmission checks the waiting pods again, after another pod has ended or the Node has

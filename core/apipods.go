@@ -86,8 +86,10 @@ func (a *Agent) updateAPIPods(names []string, now time.Time) {
 		if len(s.PendingAPIPods) > 0 {
 			names = a.sortForAdmission(append(s.PendingAPIPods, names...))
 		}
-		s.PendingAPIPods = nil
-		a.updateEachAPIPod(names, now)
+		if s.PendingAPIPods = a.updateEachAPIPod(names, now); len(s.PendingAPIPods) > 0 {
+			a.queue.enqueue(apiPodsOwner)
+			return
+		}
 		if !s.APIPodsApplied && w != nil && w.Listed {
 			s.APIPodsApplied = true
 			a.reconcilePods(now) // pods that no source has can be terminated from now on
@@ -113,9 +115,8 @@ func (a *Agent) updateAPIPods(names []string, now time.Time) {
 func (a *Agent) planAPIPods(now time.Time) time.Time {
 	s := &a.state
 	part := min(len(s.PendingAPIPods), apiPodsPerStep)
-	names := s.PendingAPIPods[:part]
-	s.PendingAPIPods = s.PendingAPIPods[part:]
-	a.updateEachAPIPod(names, now)
+	left := a.updateEachAPIPod(s.PendingAPIPods[:part], now)
+	s.PendingAPIPods = s.PendingAPIPods[part-len(left):]
 	if len(s.PendingAPIPods) > 0 {
 		return now
 	}
@@ -124,12 +125,19 @@ func (a *Agent) planAPIPods(now time.Time) time.Time {
 	return time.Time{}
 }
 
-func (a *Agent) updateEachAPIPod(names []string, now time.Time) {
+// updateEachAPIPod handles changes of objects, and returns those that it leaves because of the work
+// of the step.
+func (a *Agent) updateEachAPIPod(names []string, now time.Time) (left []string) {
 	a.activeInLoop.inLoop = true
-	for _, name := range names {
-		a.updateAPIPod(name, now)
+	for len(names) > 0 && a.effects.Work() <= workPerStepMax {
+		if object := a.apiPod(names[0]); object != nil {
+			a.effects.CountWork(pod.WorkOfSpec(object))
+		}
+		a.updateAPIPod(names[0], now)
+		names = names[1:]
 	}
 	a.activeInLoop = activePods{}
+	return names
 }
 
 // hasListedAPIPods reports whether the pods of the API server have been listed and applied, or

@@ -93,6 +93,49 @@ var hostiles = []hostile{
 		repeatPod(n, size)
 		changeObjectAfter(n, 5*time.Second)
 	}},
+	{"references to containers without storage limits", 5000, ofSpec(func(s *v1.PodSpec, size int) {
+		s.Containers = containersOf("c", size)
+		for range 2 * size {
+			s.Containers[0].Env = append(s.Containers[0].Env, v1.EnvVar{Name: "A",
+				ValueFrom: &v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{
+					ContainerName: "zz", Resource: "limits.ephemeral-storage"}}})
+		}
+	})},
+	{"containers without storage limits", 10_000, ofSpec(func(s *v1.PodSpec, size int) {
+		for range size {
+			s.Containers[0].Env = append(s.Containers[0].Env, v1.EnvVar{Name: "A",
+				ValueFrom: &v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{
+					Resource: "limits.ephemeral-storage"}}})
+		}
+	})},
+	{"large pods that wait for admission", perStepMax - 1, putWaitingPods},
+	{"secrets of many pods", perStepMax, func(n *fakeNode, size int) {
+		p := podOfSecrets("h", "h", 20_000)
+		p.Generation = 1
+		n.apiServer.put(p)
+		repeatPod(n, size)
+	}},
+	{"resolver options of many pods that wait for one image", perStepMax, func(n *fakeNode, size int) {
+		ofSpec(func(s *v1.PodSpec, _ int) {
+			s.DNSConfig = &v1.PodDNSConfig{}
+			for i := range 30_000 {
+				s.DNSConfig.Options = append(s.DNSConfig.Options,
+					v1.PodDNSConfigOption{Name: fmt.Sprint("o", i)})
+			}
+		})(n, 0)
+		repeatPod(n, size)
+		failPullsUntil(n, 3*time.Second)
+	}},
+	{"host aliases of many pods that wait for one image", perStepMax, func(n *fakeNode, size int) {
+		ofSpec(func(s *v1.PodSpec, _ int) {
+			for i := range 30_000 {
+				s.HostAliases = append(s.HostAliases, v1.HostAlias{IP: "10.0.0.1",
+					Hostnames: []string{fmt.Sprint("h", i)}})
+			}
+		})(n, 0)
+		repeatPod(n, size)
+		failPullsUntil(n, 3*time.Second)
+	}},
 	{"long statuses of many pods", perStepMax, func(n *fakeNode, size int) {
 		ofSpec(func(s *v1.PodSpec, _ int) {
 			putLongMounts(s, budget.MountsOfPodMax, budget.MountPathsMax/budget.MountsOfPodMax)
@@ -541,6 +584,32 @@ func putPullSecrets(n *fakeNode, secrets, containers int, registry func(secret, 
 			Data:       map[string][]byte{v1.DockerConfigJsonKey: data}}}
 	}
 	n.apiServer.put(p)
+}
+
+// putWaitingPods creates so many pods of many variables that do not fit beside 60 others, of which
+// it is not known yet whether they run.
+func putWaitingPods(n *fakeNode, size int) {
+	putPods(n, 60, func(p *v1.Pod) { p.Status.StartTime = &metav1.Time{Time: time.Unix(1, 0)} })
+	for i := range size {
+		p := apiPodNamed(fmt.Sprint("h", i), fmt.Sprint("h", i))
+		c := &p.Spec.Containers[0]
+		c.Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1000")}
+		for k := range 16_000 {
+			c.Env = append(c.Env, v1.EnvVar{Name: fmt.Sprint("V", k), Value: "x"})
+		}
+		n.apiServer.put(p)
+	}
+}
+
+// failPullsUntil lets pulls of images fail, for so long after the start of the agent.
+func failPullsUntil(n *fakeNode, wait time.Duration) {
+	until := n.now.Add(wait)
+	n.answer = func(effect any) any {
+		if _, isPull := effect.(*runtimeapi.PullImageRequest); isPull && n.now.Before(until) {
+			return world.Errorf(world.KindUnavailable, "PullImage", "away")
+		}
+		return nil
+	}
 }
 
 // repeatPod makes the pod h so many pods.

@@ -3,6 +3,7 @@ package core
 import (
 	"time"
 
+	"seedlet.dev/core/image"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/timer"
@@ -18,6 +19,7 @@ type planQueue struct {
 	roundEnd int // the length of keys when the current round began
 	rounds   int
 	isQueued map[timer.Key]bool
+	planned  bool // a pod has been planned in this step
 }
 
 // roundsMax bounds the rounds of one step. A list of any length makes a round longer and adds none,
@@ -47,6 +49,7 @@ func (q *planQueue) enqueueDue(key timer.Key, since time.Time) {
 func (q *planQueue) dequeue() (timer.Key, bool) {
 	if q.head == len(q.keys) {
 		q.keys, q.head, q.roundEnd, q.rounds = q.keys[:0], 0, 0, 0
+		q.planned = false
 		clear(q.dueSince)
 		return timer.Key{}, false
 	}
@@ -87,29 +90,47 @@ func (a *Agent) deferPlans(now time.Time) {
 			continue
 		}
 		delete(q.isQueued, key)
-		a.state.Timers.SetNoLaterThan(key, now)
+		a.leave(key, now)
 	}
 	q.keys, a.state.PodsLeft = kept, false
 }
 
 // leavesPod reports whether a component is left to the next step, because this one has built too
-// much. It stays due since the time that it was due.
+// much. It stays due since the time that it was due. The first pod is never left, as the event
+// itself may have built too much.
 func (a *Agent) leavesPod(key timer.Key, now time.Time) bool {
-	if a.effects.Work() <= workPerStepMax || !isOfPod(key) {
+	if !isOfPod(key) {
+		return false
+	}
+	if !a.queue.planned || a.effects.Work() <= workPerStepMax {
+		a.queue.planned = true
 		return false
 	}
 	since, wasDue := a.queue.dueSince[key]
 	if !wasDue {
 		since = now
 	}
-	a.state.Timers.SetNoLaterThan(key, since)
+	a.leave(key, since)
 	a.state.PodsLeft = true
 	return true
 }
 
-// isOfPod reports whether a component is a pod, or its status.
+// leave leaves a component to the next steps. What is served of a pod is built again then: the facts
+// may have changed already.
+func (a *Agent) leave(key timer.Key, since time.Time) {
+	if key.Component == pod.Component {
+		delete(a.servedPods, key.Name)
+	}
+	a.state.Timers.SetNoLaterThan(key, since)
+}
+
+// isOfPod reports whether a component is a pod, its status, or an image that pods wait for.
 func isOfPod(key timer.Key) bool {
-	return key.Component == pod.Component || key.Component == statuswriter.Component
+	switch key.Component {
+	case pod.Component, statuswriter.Component, image.Component:
+		return true
+	}
+	return false
 }
 
 func (a *Agent) enqueuePod(uid string) {

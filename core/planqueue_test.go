@@ -145,6 +145,9 @@ func TestPodsThatAreLeftComeFirst(t *testing.T) {
 		t.Error("pods still count as left")
 	}
 	a.effects.CountWork(workPerStepMax + 1)
+	if a.leavesPod(key("first"), n.now) {
+		t.Error("a step plans no pod at all")
+	}
 	for _, left := range []timer.Key{key("c"), key("b")} {
 		if !a.leavesPod(left, n.now.Add(time.Second)) || !a.state.PodsLeft {
 			t.Errorf("%v is planned beyond the bound", left)

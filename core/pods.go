@@ -234,8 +234,9 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	case hasResized:
 		a.retryResizes(triggerPodResized)
 	}
-	if p.FullyRemoved || hasTerminated || hasResized || a.hasUndecidedAdmission() {
-		a.retryAdmission()
+	a.hasRoom = a.hasRoom || p.FullyRemoved || hasTerminated || hasResized
+	if a.hasRoom || a.hasUndecidedAdmission() {
+		a.queue.enqueue(admissionOwner)
 	}
 	return wake
 }

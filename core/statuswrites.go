@@ -15,9 +15,13 @@ import (
 
 // Writes of pod statuses to the API server.
 
-// workOfStatus is what each byte of a status counts as work of a step: it is built, compared and
-// encoded.
-const workOfStatus = 4
+// workOfStatus returns what a status counts as work of a step: it is built, compared and encoded.
+func workOfStatus(status *v1.PodStatus) int {
+	const perByte, perContainer = 4, 4 << 10
+	containers := len(status.InitContainerStatuses) + len(status.ContainerStatuses) +
+		len(status.EphemeralContainerStatuses)
+	return status.Size()*perByte + containers*perContainer
+}
 
 // planStatus plans the write of a pod's status. Once the API server has the terminal status of a
 // pod that is being deleted, what is left of the pod here is no longer needed and is removed.
@@ -36,7 +40,7 @@ func (a *Agent) planStatus(uid string) time.Time {
 		// manifest by then.
 	} else if served := a.reportedPod(uid); served != nil && served.Status.Phase != v1.PodUnknown {
 		desired.Status, desired.ChangeSoon = &served.Status, p != nil && podstatus.IsAboutToChange(p)
-		a.effects.CountWork(served.Status.Size() * workOfStatus)
+		a.effects.CountWork(workOfStatus(&served.Status))
 		if p != nil && a.isAPIPod(p) && p.UnreportedTerminalPhase() != "" { // not on a mirror
 			ended := served.Status
 			ended.Phase, desired.Status = p.UnreportedTerminalPhase(), &ended

@@ -55,6 +55,7 @@ func (a *Agent) Step(ev world.Event) []world.Effect {
 		if !a.leavesPod(key, ev.Time) {
 			a.planComponent(key)
 		}
+		delete(a.queue.dueSince, key)
 	}
 	return a.effects.List()
 }
@@ -273,6 +274,8 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = s.Eviction.Plan(a.evictionEnv())
 	case lease.Owner.Component:
 		wake = a.planLease()
+	case admissionOwner.Component:
+		a.planAdmission()
 	case apiPodsOwner.Component:
 		wake = a.planAPIPods(s.Now)
 	case setAsideOwner.Component:

@@ -45,8 +45,20 @@ func (p *Pod) SandboxConfig(env *Env) *runtimeapi.PodSandboxConfig {
 	if p.Spec == nil || s == nil {
 		return nil
 	}
-	return p.criPod(env).SandboxConfig(s.Attempt, p.sandboxCgroup(s, &env.Node.Cgroups))
+	return p.newSandboxConfig(s.Attempt, s, env)
 }
+
+// newSandboxConfig returns the configuration of a sandbox: of s, or of a new one if that is nil.
+func (p *Pod) newSandboxConfig(attempt uint32, s *Sandbox, env *Env) *runtimeapi.PodSandboxConfig {
+	if dns := p.Spec.Spec.DNSConfig; dns != nil {
+		env.Effects.CountWork((len(dns.Options) + len(dns.Searches) + len(dns.Nameservers)) * workOfEntry)
+	}
+	return p.criPod(env).SandboxConfig(attempt, p.sandboxCgroup(s, &env.Node.Cgroups))
+}
+
+// workOfEntry is what each entry of the resolver's configuration and of /etc/hosts counts as work
+// of a step.
+const workOfEntry = 256
 
 // canConfigureSandbox reports whether the sandbox can be configured: the node's resolv.conf has
 // been read, and no name is too long. A name that is too long is recorded as a problem; only

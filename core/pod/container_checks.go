@@ -77,9 +77,9 @@ func (p *Pod) checkContainer(container *v1.Container, cri *criconfig.Pod, env *E
 }
 
 // dependsOn reports whether the check may have another result if the container may expand so many
-// bytes: it needs more than it was allowed, or than it is now.
+// bytes. Of several bounds that are exceeded, the first one found counts.
 func (c *containerCheck) dependsOn(bytesMax int) bool {
-	if budget.NameOf(c.err) == budget.ExpandedBytesOfPod.Name() {
+	if c.err != nil {
 		return c.bytesMax != bytesMax
 	}
 	return c.expanded > bytesMax

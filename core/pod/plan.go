@@ -285,7 +285,7 @@ func (p *Pod) replaceSandbox(env *Env, w *wakeTimer) {
 	p.MessageFiles = nil
 	p.Storage.reset()
 	p.Op = env.Effects.Issue(p.Key(), "", env.Node.RuntimeTimeout, &runtimeapi.RunPodSandboxRequest{
-		Config:         p.criPod(env).SandboxConfig(attempt, p.sandboxCgroup(nil, &env.Node.Cgroups)),
+		Config:         p.newSandboxConfig(attempt, nil, env),
 		RuntimeHandler: handler,
 	})
 	p.renewTokens(env, w) // token requests run side by side with the creation of the sandbox

@@ -116,6 +116,9 @@ func envReferences(c *v1.Container, add func(world.Resource, string)) {
 	}
 }
 
+// WorkOfSpec returns what a spec counts as work of a step that goes over the whole of it.
+func WorkOfSpec(pod *v1.Pod) int { return pod.Spec.Size() * 4 }
+
 // watchReferences watches the objects that the spec refers to until the pod has terminated.
 func (p *Pod) watchReferences(env *Env) {
 	needed := p.Spec != nil && p.Stage != Terminated
@@ -124,6 +127,7 @@ func (p *Pod) watchReferences(env *Env) {
 	}
 	var objects []world.WatchTarget
 	if needed {
+		env.Effects.CountWork(WorkOfSpec(p.Spec))
 		objects = append(references(p.Spec), criconfig.AllServices)
 		if p.checkBudget(objects, env) {
 			return

@@ -2,7 +2,6 @@ package pod
 
 import (
 	"fmt"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -11,66 +10,81 @@ import (
 
 // UnsupportedFields lists the fields of a pod that this version does not support, or that are
 // disabled, and without which the pod would run wrongly. Such a pod is rejected. This is the only
-// list of such fields; a feature that is implemented removes its line.
+// list of such fields; a feature that is implemented removes its line. Of many fields the first ones
+// are listed.
 func UnsupportedFields(pod *v1.Pod, restartsAll bool) []string {
-	var found []string
-	add := func(missing bool, path string, args ...any) {
-		if missing {
-			found = append(found, fmt.Sprintf(path, args...))
+	u := unsupported{spec: &pod.Spec, restartsAll: restartsAll}
+	spec := u.spec
+	for i := range spec.Volumes {
+		if source := u.inVolume(&spec.Volumes[i]); source != "" {
+			u.add("spec.volumes[%d]%s", i, source)
 		}
 	}
-	spec := &pod.Spec
-	for i := range spec.Volumes {
-		source := unsupportedVolume(&spec.Volumes[i], spec)
-		add(source != "", "spec.volumes[%d]%s", i, source)
+	if len(spec.ResourceClaims) > 0 {
+		u.add("spec.resourceClaims")
 	}
-	add(len(spec.ResourceClaims) > 0, "spec.resourceClaims")
-	if s := spec.SecurityContext; s != nil {
-		add(s.WindowsOptions != nil, "spec.securityContext.windowsOptions")
+	if s := spec.SecurityContext; s != nil && s.WindowsOptions != nil {
+		u.add("spec.securityContext.windowsOptions")
 	}
 	for i := range spec.InitContainers {
-		for _, field := range unsupportedInContainer(&spec.InitContainers[i], spec, restartsAll) {
-			add(true, "spec.initContainers[%d].%s", i, field)
-		}
+		u.addContainer(&spec.InitContainers[i], "spec.initContainers", i)
 	}
 	for i := range spec.Containers {
-		for _, field := range unsupportedInContainer(&spec.Containers[i], spec, restartsAll) {
-			add(true, "spec.containers[%d].%s", i, field)
-		}
+		u.addContainer(&spec.Containers[i], "spec.containers", i)
 	}
-	return found
+	return u.found
 }
 
-func unsupportedInContainer(c *v1.Container, spec *v1.PodSpec, restartsAll bool) []string {
-	var found []string
-	add := func(missing bool, field string) {
-		if missing {
-			found = append(found, field)
-		}
+// unsupportedMax bounds the fields that are listed: tenants choose how many there are.
+const unsupportedMax = 10
+
+// unsupported collects the fields of a pod that are not supported.
+type unsupported struct {
+	spec        *v1.PodSpec
+	restartsAll bool
+	found       []string
+	// noStorageLimit has the names of the containers without a limit of ephemeral storage, once one
+	// was looked up.
+	noStorageLimit map[string]bool
+}
+
+func (u *unsupported) add(path string, args ...any) {
+	if len(u.found) < unsupportedMax {
+		u.found = append(u.found, fmt.Sprintf(path, args...))
+	}
+}
+
+func (u *unsupported) addContainer(c *v1.Container, list string, index int) {
+	add := func(field string, args ...any) {
+		u.add(list+"[%d]."+field, append([]any{index}, args...)...)
 	}
 	for i := range c.Env {
-		source := unsupportedSource(&c.Env[i], c, spec)
-		add(source != "", fmt.Sprintf("env[%d].valueFrom.%s", i, source))
+		if source := u.inSource(&c.Env[i], c); source != "" {
+			add("env[%d].valueFrom.%s", i, source)
+		}
 	}
-	add(len(c.VolumeDevices) > 0, "volumeDevices")
-	e := criconfig.EffectiveSecurityContext(spec, c)
-	add(e.WindowsOptions != nil, "securityContext.windowsOptions")
+	if len(c.VolumeDevices) > 0 {
+		add("volumeDevices")
+	}
+	if criconfig.EffectiveSecurityContext(u.spec, c).WindowsOptions != nil {
+		add("securityContext.windowsOptions")
+	}
 	for i := range c.RestartPolicyRules {
-		rule := &c.RestartPolicyRules[i]
-		add(rule.Action != v1.ContainerRestartRuleActionRestart && !restartsAll, fmt.Sprintf(
-			"restartPolicyRules[%d].action (%s, feature gate RestartAllContainersOnContainerExits)",
-			i, rule.Action))
+		action := c.RestartPolicyRules[i].Action
+		if action != v1.ContainerRestartRuleActionRestart && !u.restartsAll {
+			add("restartPolicyRules[%d].action (%s, feature gate RestartAllContainersOnContainerExits)", i,
+				action)
+		}
 	}
-	return found
 }
 
-// unsupportedVolume returns the part of a volume that is not supported; empty if all of it is.
-func unsupportedVolume(v *v1.Volume, spec *v1.PodSpec) string {
+// inVolume returns the part of a volume that is not supported; empty if all of it is.
+func (u *unsupported) inVolume(v *v1.Volume) string {
 	switch {
 	case v.HostPath != nil, v.EmptyDir != nil, v.Image != nil, v.ConfigMap != nil, v.Secret != nil:
 		return ""
 	case v.DownwardAPI != nil:
-		return unsupportedFile(v.DownwardAPI.Items, spec)
+		return u.inFiles(v.DownwardAPI.Items)
 	case v.Projected == nil:
 		return " (" + v.Name + ")"
 	}
@@ -81,54 +95,53 @@ func unsupportedVolume(v *v1.Volume, spec *v1.PodSpec) string {
 		if source.DownwardAPI == nil {
 			continue
 		}
-		if file := unsupportedFile(source.DownwardAPI.Items, spec); file != "" {
+		if file := u.inFiles(source.DownwardAPI.Items); file != "" {
 			return file
 		}
 	}
 	return ""
 }
 
-// unsupportedFile returns the first downward API file that holds the storage capacity of the node,
-// which is not known.
-func unsupportedFile(files []v1.DownwardAPIVolumeFile, spec *v1.PodSpec) string {
+// inFiles returns the first downward API file that holds the storage capacity of the node, which is
+// not known.
+func (u *unsupported) inFiles(files []v1.DownwardAPIVolumeFile) string {
 	for i := range files {
 		if ref := files[i].ResourceFieldRef; ref != nil &&
 			ref.Resource == "limits.ephemeral-storage" &&
-			!hasStorageLimit(ref.ContainerName, &v1.Container{}, spec) {
+			u.lacksStorageLimit(ref.ContainerName, nil) {
 			return " (" + files[i].Path + ": limits.ephemeral-storage without a limit)"
 		}
 	}
 	return ""
 }
 
-// unsupportedSource returns the source of an environment variable that is not supported; empty if
-// it is.
-func unsupportedSource(v *v1.EnvVar, c *v1.Container, spec *v1.PodSpec) string {
-	from := v.ValueFrom
-	switch {
-	case from == nil:
+// inSource returns the source of an environment variable that is not supported; empty if it is. The
+// storage capacity of the node is not known.
+func (u *unsupported) inSource(v *v1.EnvVar, c *v1.Container) string {
+	if v.ValueFrom == nil || v.ValueFrom.ResourceFieldRef == nil {
 		return ""
-	case from.ResourceFieldRef != nil:
-		// The storage capacity of the node is not known.
-		if ref := from.ResourceFieldRef; ref.Resource == "limits.ephemeral-storage" &&
-			!hasStorageLimit(ref.ContainerName, c, spec) {
-			return "resourceFieldRef (limits.ephemeral-storage without a limit)"
-		}
+	}
+	if ref := v.ValueFrom.ResourceFieldRef; ref.Resource == "limits.ephemeral-storage" &&
+		u.lacksStorageLimit(ref.ContainerName, c) {
+		return "resourceFieldRef (limits.ephemeral-storage without a limit)"
 	}
 	return ""
 }
 
-// hasStorageLimit reports whether a container has a limit of ephemeral storage: the container of
+// lacksStorageLimit reports whether a container has no limit of ephemeral storage: the container of
 // the name, or c if the name is empty. A name that does not exist counts as having one; the status
 // reports it later.
-func hasStorageLimit(name string, c *v1.Container, spec *v1.PodSpec) bool {
-	named := func(o v1.Container) bool { return o.Name == name }
-	if i := slices.IndexFunc(spec.Containers, named); i >= 0 {
-		c = &spec.Containers[i]
-	} else if i := slices.IndexFunc(spec.InitContainers, named); i >= 0 {
-		c = &spec.InitContainers[i]
-	} else if name != "" {
-		return true
+func (u *unsupported) lacksStorageLimit(name string, c *v1.Container) bool {
+	if name == "" {
+		return c == nil || c.Resources.Limits.StorageEphemeral().IsZero()
 	}
-	return !c.Resources.Limits.StorageEphemeral().IsZero()
+	if u.noStorageLimit == nil { // a container precedes an init container of its name
+		u.noStorageLimit = map[string]bool{}
+		for _, list := range [][]v1.Container{u.spec.InitContainers, u.spec.Containers} {
+			for i := range list {
+				u.noStorageLimit[list[i].Name] = list[i].Resources.Limits.StorageEphemeral().IsZero()
+			}
+		}
+	}
+	return u.noStorageLimit[name]
 }

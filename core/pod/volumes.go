@@ -190,6 +190,9 @@ func (p *Pod) prepareMounts(container *v1.Container, cri *criconfig.Pod,
 	if !cri.NeedsHostsFile(container) {
 		return false, true
 	}
+	for i := range p.Spec.Spec.HostAliases {
+		env.Effects.CountWork(len(p.Spec.Spec.HostAliases[i].Hostnames) * workOfEntry)
+	}
 	hosts := []byte(cri.HostsFileContent())
 	sum := hostsChecksum(hosts)
 	if p.Storage.HostsChecksum == sum {

@@ -357,7 +357,10 @@ func (m *Manager) HandleCompletion(r op.Record, ev world.Event, effects *op.Effe
 		case ev.Err != nil:
 			l.Permit.fail(ev, effects, "Unable to release the lock that delays the shutdown")
 		case m.Now != nil: // it was not cancelled meanwhile
-			m.Now.Released, l.Delay.NotBefore = true, ev.Time.Add(recheckDelay)
+			m.Now.Released = true
+			if l.Watched { // otherwise the connection is made again
+				l.Delay.NotBefore = ev.Time.Add(recheckDelay)
+			}
 		}
 	default:
 		m.File.handleCompletion(r, ev, effects)

@@ -330,6 +330,22 @@ func TestMissedCancellation(t *testing.T) {
 	}
 }
 
+// A connection that is lost when the lock is released is made again by its back-off, and not a
+// minute later: the shutdown may have been cancelled meanwhile.
+func TestReleaseWithoutConnection(t *testing.T) {
+	h := newHarness(t)
+	h.bootWithLock()
+	h.pods = [][]string{nil, nil}
+	h.announce(false)
+	h.loseConnection()
+	h.wait(30)
+	h.expect("WriteFile PermitShutdown DelayShutdown", 0)
+	h.complete("WriteFile", &world.Done{}, "")
+	h.complete("DelayShutdown", nil, world.KindUnavailable)
+	h.complete("PermitShutdown", &world.Done{}, "")
+	h.expect("WriteFile", 31)
+}
+
 // A connection that is lost in the middle of a shutdown is made again while the pods end, and does
 // not delay the release of the lock; one that is lost before the answer arrives does not count.
 func TestLostConnectionInTheMiddle(t *testing.T) {
