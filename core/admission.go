@@ -425,11 +425,11 @@ func (a *Agent) preempt(check *admission.Check, failures []admission.Failure) bo
 	return ok
 }
 
-// admissionOwner is the key of the check of the waiting pods: once in a step, however many pods have
-// ended in it.
+// admissionOwner is the key of the check of the waiting pods: once in a step, however many pods
+// have ended in it.
 var admissionOwner = timer.Key{Component: "admission"}
 
-// planAdmission checks the waiting pods again after a plan of a pod: if a pod has ended, or if it is
+// planAdmission checks the waiting pods again after plans of pods: if a pod has ended, or if it is
 // known now that none has.
 func (a *Agent) planAdmission() {
 	if a.hasRoom || !a.mayBecomeRoom() {

@@ -115,8 +115,8 @@ func (a *Agent) leavesPod(key timer.Key, now time.Time) bool {
 	return true
 }
 
-// leave leaves a component to the next steps. What is served of a pod is built again then: the facts
-// may have changed already.
+// leave leaves a component to the next steps. What is served of a pod is built again then: the
+// facts may have changed already.
 func (a *Agent) leave(key timer.Key, since time.Time) {
 	if key.Component == pod.Component {
 		delete(a.servedPods, key.Name)

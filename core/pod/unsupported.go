@@ -10,8 +10,8 @@ import (
 
 // UnsupportedFields lists the fields of a pod that this version does not support, or that are
 // disabled, and without which the pod would run wrongly. Such a pod is rejected. This is the only
-// list of such fields; a feature that is implemented removes its line. Of many fields the first ones
-// are listed.
+// list of such fields; a feature that is implemented removes its line. Of many fields the first
+// ones are listed.
 func UnsupportedFields(pod *v1.Pod, restartsAll bool) []string {
 	u := unsupported{spec: &pod.Spec, restartsAll: restartsAll}
 	spec := u.spec

@@ -95,3 +95,24 @@ func TestUnsupportedVolumes(t *testing.T) {
 		}
 	}
 }
+
+// Of many fields that are not supported the first ones are listed, and supported ones cost nothing.
+func TestManyUnsupportedFields(t *testing.T) {
+	pod := spec(v1.RestartPolicyAlways, "", "c0")
+	c := &pod.Spec.Containers[0]
+	for range 1000 {
+		c.Env = append(c.Env, v1.EnvVar{Name: "A", ValueFrom: &v1.EnvVarSource{
+			ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "limits.ephemeral-storage"}}})
+	}
+	if found := UnsupportedFields(pod, false); len(found) != unsupportedMax ||
+		found[9] != "spec.containers[0].env[9].valueFrom.resourceFieldRef "+
+			"(limits.ephemeral-storage without a limit)" {
+		t.Errorf("%d fields: %q", len(found), found)
+	}
+	for i := range c.Env {
+		c.Env[i] = v1.EnvVar{Name: "A", Value: "x"}
+	}
+	if allocations := testing.AllocsPerRun(10, func() { UnsupportedFields(pod, false) }); allocations > 10 {
+		t.Errorf("%.0f allocations for a pod that is supported", allocations)
+	}
+}
