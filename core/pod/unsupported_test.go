@@ -112,7 +112,8 @@ func TestManyUnsupportedFields(t *testing.T) {
 	for i := range c.Env {
 		c.Env[i] = v1.EnvVar{Name: "A", Value: "x"}
 	}
-	if allocations := testing.AllocsPerRun(10, func() { UnsupportedFields(pod, false) }); allocations > 10 {
+	allocations := testing.AllocsPerRun(10, func() { UnsupportedFields(pod, false) })
+	if allocations > 10 {
 		t.Errorf("%.0f allocations for a pod that is supported", allocations)
 	}
 }
