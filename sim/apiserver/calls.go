@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -155,10 +156,11 @@ func (s *Server) patch(by requester, m *world.PatchObject) (world.Object, *world
 	if e := json.Unmarshal(patched, runtimeObject(&after)); e != nil {
 		return invalid(e)
 	}
+	runtimeObject(&after).GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	if keyOf(&after) != keyOf(&old) {
 		return invalid(fmt.Errorf("the name of the object is not the one in the path"))
 	}
-	return s.replace(by, m, old, clone(after), m.Status)
+	return s.replace(by, m, old, after, m.Status)
 }
 
 // emptyLike returns an empty object of the same resource.
