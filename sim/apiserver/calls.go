@@ -144,7 +144,11 @@ func (s *Server) patch(by requester, m *world.PatchObject) (world.Object, *world
 	invalid := func(err error) (world.Object, *world.Error) {
 		return old, world.Errorf(world.KindInvalid, world.CallName(m), "%s", err)
 	}
-	original, e := json.Marshal(runtimeObject(&old))
+	target := old
+	if m.Status {
+		target = withoutSpec(old)
+	}
+	original, e := json.Marshal(runtimeObject(&target))
 	if e != nil {
 		panic("apiserver: " + e.Error())
 	}
@@ -163,6 +167,17 @@ func (s *Server) patch(by requester, m *world.PatchObject) (world.Object, *world
 	return s.replace(by, m, old, after, m.Status)
 }
 
+// withoutSpec returns an object without its spec, which no write to the status changes.
+func withoutSpec(o world.Object) world.Object {
+	switch {
+	case o.Pod != nil:
+		o.Pod = &v1.Pod{ObjectMeta: o.Pod.ObjectMeta, Status: o.Pod.Status}
+	case o.Node != nil:
+		o.Node = &v1.Node{ObjectMeta: o.Node.ObjectMeta, Status: o.Node.Status}
+	}
+	return o
+}
+
 // emptyLike returns an empty object of the same resource.
 func emptyLike(o *world.Object) world.Object {
 	var empty world.Object
@@ -178,7 +193,8 @@ func emptyLike(o *world.Object) world.Object {
 	return empty
 }
 
-// replace stores a new version of an object or, if status is set, of its status.
+// replace stores a new version of an object or, if status is set, of its status. The object is
+// decoded, so its times are seconds; objects in the store never change, so versions share parts.
 func (s *Server) replace(by requester, body any, old, o world.Object, status bool) (
 	world.Object, *world.Error) {
 	fail := func(kind world.ErrorKind, format string, args ...any) (world.Object, *world.Error) {
@@ -212,8 +228,7 @@ func (s *Server) replace(by requester, body any, old, o world.Object, status boo
 	if reason := validateUpdate(&o, &old, status); reason != "" {
 		return fail(world.KindInvalid, "%s", reason)
 	}
-	o = clone(o)
-	if _, meta := o.Meta(); canRemove(meta) {
+	if canRemove(meta) {
 		s.remove(by, o) // its last finalizer has been removed
 		return o, nil
 	}
