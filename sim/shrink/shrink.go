@@ -17,7 +17,8 @@ import (
 )
 
 // Minimize searches for a smaller plan that fails by the same oracle. It removes happenings and the
-// entries of other lists, brings times forward, and makes what is left simpler. It runs at most the
+// entries of other lists, containers and fields of manifests and fields of the node's configuration,
+// brings times forward, and makes what is left simpler. It runs at most the
 // given number of plans, and none after the context has ended. Progress, if not nil, is called for
 // every run. A plan that does not fail is returned as it is.
 func Minimize(ctx context.Context, p *plan.Plan, tries int, progress func(tried, entries int)) (
@@ -37,6 +38,7 @@ func Minimize(ctx context.Context, p *plan.Plan, tries int, progress func(tried,
 		s.removeUnusedPods()
 		s.removeBehaviourEntries()
 	}
+	s.simplifyDocuments()
 	s.simplify()
 	s.bringForward()
 	return s.best, s.verdict, nil

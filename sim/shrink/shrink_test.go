@@ -3,8 +3,11 @@ package shrink
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"seedlet.dev/sim/plan"
 )
@@ -126,5 +129,49 @@ func TestMinimizeInterrupted(t *testing.T) {
 	})
 	if err != nil || verdict.Failure == nil || runs != 5 || small.EntryCount() > p.EntryCount() {
 		t.Errorf("%d runs, %d entries of %d, %v", runs, small.EntryCount(), p.EntryCount(), err)
+	}
+}
+
+// Containers and fields of manifests and of the configuration that do not contribute to a failure
+// are removed, with the behaviours of these containers.
+func TestMinimizeRemovesFields(t *testing.T) {
+	s, err := plan.ParseScenario("responses.yaml", []byte(strings.NewReplacer(
+		"    behaviour:\n", "    behaviour:\n    - {container: other, stopTakes: 1s}\n",
+		`        - {name: web, image: "registry.test/web:1"}
+`, `        - {name: web, image: "registry.test/web:1", env: [{name: A, value: b}]}
+        - name: other
+          image: "registry.test/web:1"
+          readinessProbe: {exec: {command: [ready]}}
+        volumes: [{name: v, emptyDir: {}}]
+        terminationGracePeriodSeconds: 5
+`).Replace(respondingPods)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.Generate(s, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Spec.Node.Config = map[string]any{"maxPods": 20.0, "podPidsLimit": 100.0}
+	p.Spec.Expectations = []plan.Expectation{{PodPrefix: "web", RestartsAtLeast: 1000}}
+	small, verdict, err := Minimize(t.Context(), p, 400, nil)
+	if err != nil || verdict.Failure == nil || verdict.Failure.Oracle != "expect" {
+		t.Fatal(verdict, err)
+	}
+	pod := small.Spec.Pods[0]
+	want := map[string]any{"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": pod.Name},
+		"spec": map[string]any{"containers": []any{
+			map[string]any{"image": "registry.test/web:1", "name": "web"}}}}
+	if diff := cmp.Diff(want, pod.Manifest); diff != "" {
+		t.Errorf("the manifest has more than needed (-want +got):\n%s", diff)
+	}
+	if len(small.Spec.Node.Config) > 0 {
+		t.Errorf("the configuration still has %v", small.Spec.Node.Config)
+	}
+	for _, b := range pod.Behaviours {
+		if b.Container != "web" {
+			t.Errorf("the removed container %s still has a behaviour", b.Container)
+		}
 	}
 }
