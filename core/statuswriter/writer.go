@@ -311,7 +311,7 @@ func DeleteRequest(object *v1.Pod) *world.DeleteObject {
 // hasStatus reports whether the object has a status, or what the server stored when that status was
 // written.
 func (e *Entry) hasStatus(status *v1.PodStatus) bool {
-	// The sums are compared first: that costs less than a comparison by reflection, and decides most plans.
+	// The sums come first: they cost less than a comparison by reflection, and decide most plans.
 	return e.StoredVersion == e.Stored.ResourceVersion && e.StoredSum == statusSum(status) ||
 		equality.Semantic.DeepEqual(ownedStatus(&e.Stored.Status), ownedStatus(status))
 }

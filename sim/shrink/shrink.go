@@ -16,11 +16,11 @@ import (
 	"seedlet.dev/sim/plan"
 )
 
-// Minimize searches for a smaller plan that fails by the same oracle. It removes happenings and the
-// entries of other lists, containers and fields of manifests and fields of the node's configuration,
-// brings times forward, and makes what is left simpler. It runs at most the
-// given number of plans, and none after the context has ended. Progress, if not nil, is called for
-// every run. A plan that does not fail is returned as it is.
+// Minimize searches for a smaller plan that fails by the same oracle. It removes happenings, the
+// entries of other lists, containers and fields of manifests, and fields of the node's
+// configuration. It brings times forward, and makes what is left simpler. It runs at most the given
+// number of plans, and none after the context has ended. Progress, if not nil, is called for every
+// run. A plan that does not fail is returned as it is.
 func Minimize(ctx context.Context, p *plan.Plan, tries int, progress func(tried, entries int)) (
 	*plan.Plan, *sim.Verdict, error) {
 	verdict, err := sim.Run(p, sim.Options{})
