@@ -1,10 +1,8 @@
 package runtime
 
 import (
-	"bytes"
-	"fmt"
 	"path"
-	"strings"
+	"strconv"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -40,6 +38,7 @@ type output struct {
 const (
 	lineBytes      = 128
 	lineTimeLayout = "2006-01-02T15:04:05.000000000Z07:00"
+	lineStream     = " stdout F "
 	linesInTail    = 100 // the number of lines that are stored with their text
 )
 
@@ -87,21 +86,26 @@ func (r *Runtime) catchUpLog(c *container) {
 
 // lastLines returns the last lines so far, in the format of the log file.
 func (c *container) lastLines(count int64) []byte {
-	var tail bytes.Buffer
+	tail := make([]byte, 0, count*lineBytes)
 	for n := c.output.lines - count; n < c.output.lines; n++ {
 		at := c.StartedAt.Add(time.Duration(n) * time.Second * lineBytes /
 			time.Duration(c.script.LogBytesPerSecond))
-		line := at.UTC().Format(lineTimeLayout) + " stdout F " + c.line(n)
-		tail.WriteString(line + "\n")
+		tail = append(at.UTC().AppendFormat(tail, lineTimeLayout), lineStream...)
+		tail = append(c.appendLine(tail, n), '\n')
 	}
-	return tail.Bytes()
+	return tail
 }
 
-// line returns the text of one log line.
-func (c *container) line(n int64) string {
-	text := fmt.Sprintf("line %d of %s #%d", n, c.Name, c.Attempt)
-	return text + strings.Repeat(".", max(0, lineBytes-len("2006-01-02T15:04:05.000000000Z")-
-		len(" stdout F \n")-len(text)))
+// appendLine appends the text of one log line.
+func (c *container) appendLine(to []byte, n int64) []byte {
+	end := len(to) + lineBytes - len("2006-01-02T15:04:05.000000000Z") - len(lineStream) - len("\n")
+	to = strconv.AppendInt(append(to, "line "...), n, 10)
+	to = append(append(append(to, " of "...), c.Name...), " #"...)
+	to = strconv.AppendUint(to, uint64(c.Attempt), 10)
+	for len(to) < end {
+		to = append(to, '.')
+	}
+	return to
 }
 
 // closeFiles writes the lines that are due when a process ends. It returns the termination message
@@ -111,9 +115,11 @@ func (r *Runtime) closeFiles(c *container, byItself bool) (message, logEnd strin
 	if o.log != nil {
 		r.catchUpLog(c)
 		o.log.BeforeRead(nil)
+		var end []byte
 		for n := o.lines - min(o.linesInFile, linesInTail); n < o.lines; n++ {
-			logEnd += c.line(n) + "\n"
+			end = append(c.appendLine(end, n), '\n')
 		}
+		logEnd = string(end)
 	}
 	if byItself && c.script.Message != "" {
 		message = c.script.Message
