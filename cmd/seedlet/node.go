@@ -50,6 +50,9 @@ func run(ctx context.Context, s settings) error {
 	if err := checkMachine(s.config, &boot.Machine, cgroupMounts); err != nil {
 		return err
 	}
+	if err := checkReservedCPUs(s.config, host.OnlineCPUs("/")); err != nil {
+		return err
+	}
 	panics := openBreaker(s.rootDir)
 	boot.SetAside = panics.SetAside(time.Now())
 	nodeName, err := nodeName(s.hostnameOverride, boot.Hostname)

@@ -73,8 +73,8 @@ type ResizeState struct {
 type Actuation struct {
 	// Last are those that the runtime took last; nil if that is not known.
 	Last *allocation.Amounts `json:"last,omitempty"`
-	// Sent are those of the update in flight. Attempted bounds those of updates in flight or of
-	// unknown outcome.
+	// Sent are those of the update in flight, or of the last one if that has failed. Attempted bounds
+	// those of updates in flight or of unknown outcome.
 	Sent      *allocation.Amounts `json:"sent,omitempty"`
 	Attempted *allocation.Amounts `json:"attempted,omitempty"`
 	Recalled  bool                `json:"recalled,omitempty"` // the records were looked at
@@ -280,15 +280,15 @@ func (p *Pod) recallAmounts(env *Env) bool {
 			want := allocation.AmountsOf(p.Spec, container)
 			a.Last = &want
 		}
-		if p.Spec.Generation > 1 {
-			a.VerifyAt = env.Effects.Now().Add(env.Node.RuntimeTimeout)
-		}
 		a.Recalled = true
 		if a.Last != nil && a.Reported != nil && !(p.reportsAllocated(a, container, env) &&
 			*a.Last == allocation.AmountsOf(p.Spec, container)) {
 			if more := a.Last.Max(a.Reported.Known(*a.Last)); more != *a.Last {
 				a.Attempted = &more
 			}
+		}
+		if p.Spec.Generation > 1 || a.Attempted != nil {
+			a.VerifyAt = env.Effects.Now().Add(env.Node.RuntimeTimeout)
 		}
 	})
 	return complete
@@ -523,7 +523,7 @@ func (p *Pod) updateContainer(c *Container, container *v1.Container, want alloca
 			return false
 		}
 	}
-	if a.Attempted != nil {
+	if a.Sent != nil { // an earlier one has failed, and may take effect after this one
 		a.VerifyAt = env.Effects.Now().Add(env.Node.RuntimeTimeout)
 	}
 	a.Attempted, a.Sent = &bound, &want

@@ -338,6 +338,27 @@ func TestLateUpdateOfEarlierAgent(t *testing.T) {
 	r.expect("announce 200, pod 200, measure, container 100, announce 100, pod 100")
 }
 
+// A runtime that reports other resources than a container was given, as one with NRI plugins does,
+// is corrected once. Without an update of unknown outcome it is not asked again.
+func TestVerificationEnds(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.pod.Spec = r.pod.Spec.DeepCopy()
+	r.pod.Spec.Generation = 2
+	c := &r.pod.Containers[0]
+	recorded := *c.Resources
+	r.pod.Cgroup, c.Actuation, c.Inspected = Cgroup{}, Actuation{}, Running
+	r.env.RecordedAmounts = func(string, string) (allocation.Amounts, bool) { return recorded, true }
+	r.expect("pod 100")
+	r.now = r.now.Add(r.env.Node.RuntimeTimeout)
+	r.planAt(r.now.Sub(t0)).expectCall("ContainerStatus")
+	c.Inspected, c.Actuation.Reported = Running, reportedAmounts(&runtimeapi.LinuxContainerResources{
+		CpuShares: 1024, CpuPeriod: 100_000, CpuQuota: 100_000, MemoryLimitInBytes: 200 << 20})
+	r.expect("announce 200, pod 200, measure, container 100, announce 100, pod 100")
+	if !c.Actuation.VerifyAt.IsZero() || c.Actuation.Verifying {
+		t.Errorf("it is asked again: %+v", c.Actuation)
+	}
+}
+
 // While a container is being given other resources, what the runtime reports of it is no late
 // update.
 func TestVerificationWaitsForUpdate(t *testing.T) {
