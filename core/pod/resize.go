@@ -281,17 +281,31 @@ func (p *Pod) recallAmounts(env *Env) bool {
 			a.Last = &want
 		}
 		a.Recalled = true
-		if a.Last != nil && a.Reported != nil && !(p.reportsAllocated(a, container, env) &&
-			*a.Last == allocation.AmountsOf(p.Spec, container)) {
-			if more := a.Last.Max(a.Reported.Known(*a.Last)); more != *a.Last {
-				a.Attempted = &more
-			}
+		if a.Last != nil && a.Reported != nil {
+			p.compareReported(a, container, env)
 		}
 		if p.Spec.Generation > 1 || a.Attempted != nil {
 			a.VerifyAt = env.Effects.Now().Add(env.Node.RuntimeTimeout)
 		}
 	})
 	return complete
+}
+
+// compareReported compares what a container of an earlier agent has by the records with what the
+// runtime reports. If that are the allocated resources, they were set after the record: the limit
+// of memory is not lowered once more, which would fail while the container uses about as much. If
+// the runtime reports more than the record, that has to be bounded. No runtime reports the request
+// of memory.
+func (p *Pod) compareReported(a *Actuation, container *v1.Container, env *Env) {
+	if p.reportsAllocated(a, container, env) {
+		has := allocation.AmountsOf(p.Spec, container)
+		has.MemoryRequest = a.Last.MemoryRequest
+		if !allocation.MustRestart(container, *a.Last, has) {
+			a.Last = &has
+		}
+	} else if more := a.Last.Max(a.Reported.Known(*a.Last)); more != *a.Last {
+		a.Attempted = &more
+	}
 }
 
 // reportsAllocated reports whether the runtime has reported of a container what it reports if that

@@ -748,6 +748,28 @@ func TestReportedBeyondRecords(t *testing.T) {
 	r.expect("announce 200, pod 200, measure, container 100, announce 100, pod 100")
 }
 
+// A limit of memory that was lowered before the agent could record it is not lowered once more: a
+// container may use as much as its limit.
+func TestLoweredBeyondRecords(t *testing.T) {
+	for _, test := range []struct {
+		request int64
+		want    string
+	}{{100 << 20, "pod 100"}, {50 << 20, "announce 100, pod 100, container 100"}} {
+		r := newResizeHarness(t, "1", "100Mi")
+		r.pod.Spec = r.pod.Spec.DeepCopy()
+		r.pod.Spec.Generation = 2
+		c := &r.pod.Containers[0]
+		recorded := *c.Resources
+		recorded.MemoryRequest, recorded.MemoryLimit = test.request, 200<<20
+		r.pod.Cgroup, c.Actuation, c.Inspected = Cgroup{}, Actuation{}, Running
+		c.Resources = &recorded
+		c.Actuation.Reported = reportedAmounts(&runtimeapi.LinuxContainerResources{CpuShares: 1024,
+			CpuPeriod: 100_000, CpuQuota: 100_000, MemoryLimitInBytes: 100 << 20})
+		r.env.RecordedAmounts = func(string, string) (allocation.Amounts, bool) { return recorded, true }
+		r.expect(test.want)
+	}
+}
+
 // A container that has its limit of CPU from the pod as a whole is recalled as it was: the runtime
 // reports the limit as its request.
 func TestRecallOfLimitOfPodAsWhole(t *testing.T) {
