@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/cpuset"
 
 	"seedlet.dev/core/cgroup"
+	"seedlet.dev/core/config"
 	"seedlet.dev/core/qos"
 	"seedlet.dev/core/userns"
 	"seedlet.dev/realworld/host"
@@ -93,6 +94,20 @@ func checkMachine(c *kubeletconfig.KubeletConfiguration, m *world.Machine, mount
 		}
 	}
 	return nil
+}
+
+// machineWarnings returns what of the configuration has another effect on the machine than it says,
+// a line each. The kubelet logs the same.
+func machineWarnings(c *kubeletconfig.KubeletConfiguration, m *world.Machine) []string {
+	var warnings []string
+	if config.MemoryQoSEnabled(c) && m.CgroupV1 {
+		warnings = append(warnings, "the feature gate MemoryQoS has no effect: the machine has cgroup v1")
+	}
+	if c.MemorySwap.SwapBehavior == "" && m.SwapBytes > 0 {
+		warnings = append(warnings,
+			"memorySwap.swapBehavior is not set: containers have no swap, as with NoSwap")
+	}
+	return warnings
 }
 
 // checkReservedCPUs returns an error if CPUs are reserved that are not online: fewer CPUs would be

@@ -96,6 +96,26 @@ func TestCheckMachine(t *testing.T) {
 	}
 }
 
+// What has no effect on the machine is a warning.
+func TestMachineWarnings(t *testing.T) {
+	c := &kubeletconfig.KubeletConfiguration{}
+	config.SetDefaults(c)
+	v1, swaps := &world.Machine{CgroupV1: true}, &world.Machine{SwapBytes: 1}
+	if got := append(machineWarnings(c, v1), machineWarnings(c, &world.Machine{})...); got != nil {
+		t.Errorf("by default: %q", got)
+	}
+	if got := machineWarnings(c, swaps); len(got) != 1 {
+		t.Errorf("with swap: %q", got)
+	}
+	c.MemorySwap.SwapBehavior, c.FeatureGates = "NoSwap", map[string]bool{"MemoryQoS": true}
+	if got := machineWarnings(c, v1); len(got) != 1 {
+		t.Errorf("with MemoryQoS in cgroup v1: %q", got)
+	}
+	if got := machineWarnings(c, swaps); got != nil {
+		t.Errorf("with MemoryQoS and NoSwap in v2: %q", got)
+	}
+}
+
 // CPUs that are reserved are online.
 func TestCheckReservedCPUs(t *testing.T) {
 	for _, test := range []struct{ reserved, online, want string }{

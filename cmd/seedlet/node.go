@@ -72,7 +72,7 @@ func run(ctx context.Context, s settings) error {
 		"staticPodPath", s.config.StaticPodPath,
 		"staticPodURL", manifest.RedactURL(s.config.StaticPodURL),
 		"containerRuntimeEndpoint", s.config.ContainerRuntimeEndpoint)
-	for _, warning := range s.warnings {
+	for _, warning := range append(s.warnings, machineWarnings(s.config, &boot.Machine)...) {
 		klog.InfoS(warning, "severity", "warning")
 	}
 	setUpProcess(s.config)
