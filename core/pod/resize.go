@@ -239,13 +239,13 @@ func (p *Pod) ResizesSwap(env *Env) bool {
 	return found
 }
 
-// visitResizable calls visit for each container that runs and whose resources can change: all but
-// the ephemeral ones.
+// visitResizable calls visit for each container that runs: the resources of all can change. An
+// ephemeral one has none of its own, and the limits of the pod as a whole.
 func (p *Pod) visitResizable(visit func(*Container, *v1.Container)) {
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		container := p.specContainer(c.Name)
-		if c.State == Running && container != nil && p.roleOf(c.Name) != Ephemeral {
+		if c.State == Running && container != nil {
 			visit(c, container)
 		}
 	}
@@ -381,11 +381,14 @@ func (p *Pod) hasUnsettled() bool {
 	return found
 }
 
-// ActuatedAmounts returns what the containers of the pod have, by name; false if that is not known
-// of all of them.
+// ActuatedAmounts returns what the containers of the pod have that have resources of their own, by
+// name; false if that is not known of all of them.
 func (p *Pod) ActuatedAmounts() (map[string]allocation.Amounts, bool) {
 	amounts, known := map[string]allocation.Amounts{}, true
 	p.visitResizable(func(c *Container, _ *v1.Container) {
+		if p.roleOf(c.Name) == Ephemeral {
+			return
+		}
 		if known = known && c.Actuation.Last != nil; known {
 			amounts[c.Name] = *c.Actuation.Last
 		}

@@ -469,6 +469,35 @@ func TestResizeOfPodLevelResources(t *testing.T) {
 	}
 }
 
+// An ephemeral container has the limits of its pod as a whole. It shrinks before the pod: cgroup v1
+// refuses a pod less CPU than a container in it has.
+func TestResizeWithEphemeralContainer(t *testing.T) {
+	r := newResizeHarness(t, "1", "50Mi")
+	r.pod.Spec = r.pod.Spec.DeepCopy()
+	r.pod.Spec.Spec.Resources = &v1.ResourceRequirements{
+		Requests: resources("1", "200Mi"), Limits: resources("2", "200Mi")}
+	debug := v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon{
+		Name: "debug", Image: "debug"}}
+	r.pod.Spec.Spec.EphemeralContainers = []v1.EphemeralContainer{debug}
+	run, container := r.pod.Containers[0], r.pod.specContainer("debug")
+	run.ID, run.Name, run.Hash = "c-debug", "debug", containerHash(container)
+	amounts := allocation.AmountsOf(r.pod.Spec, container)
+	run.Resources, run.Actuation = &amounts, Actuation{Last: &amounts, Recalled: true}
+	r.pod.Containers = append([]Container{run}, r.pod.Containers...) // by name
+	r.expect("announce 200, pod 200")
+	object := r.pod.Source().DeepCopy()
+	object.Generation++
+	object.Spec.Resources = &v1.ResourceRequirements{
+		Requests: resources("1", "100Mi"), Limits: resources("1", "100Mi")}
+	r.pod.SetDesired(object, nil, r.now)
+	r.pod.Grant()
+	r.pod.ApplyGrant(r.env)
+	r.expect("measure, container 100, announce 100, pod 100")
+	if amounts, known := r.pod.ActuatedAmounts(); !known || len(amounts) != 1 {
+		t.Errorf("recorded are %v", amounts)
+	}
+}
+
 // After a restart of the agent, a pod has at least the weight of a container whose smaller one was
 // not set yet.
 func TestWeightOfPodAfterRestart(t *testing.T) {
