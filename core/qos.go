@@ -66,11 +66,13 @@ func (a *Agent) applyNodeLimits() {
 	layout.SetMachine(&s.Boot.Machine)
 	unreserved, limits := s.NodeObject.Unreserved(&s.Boot)
 	s.Node.UnreservedMemory = unreserved.Memory().Value()
-	pids := limits[world.ResourcePIDs]
+	pids, arePIDsKnown := limits[world.ResourcePIDs]
 	s.QOS.Limits = qos.NodeLimits{
 		CPU: limits.Cpu().MilliValue(), MemoryBytes: limits.Memory().Value(),
-		PidsMax: pids.Value(), HugePages: layout.HugePageLimits(limits),
-		UnreservedMemory: unreserved.Memory().Value(),
+		HugePages: layout.HugePageLimits(limits), UnreservedMemory: unreserved.Memory().Value(),
+	}
+	if arePIDsKnown {
+		s.QOS.Limits.PidsMax = max(pids.Value(), 1) // zero would be no limit, and all are reserved
 	}
 	a.queue.enqueue(qos.Owner)
 }

@@ -25,6 +25,22 @@ func TestNodeLimits(t *testing.T) {
 	}
 }
 
+// If all process IDs of the machine are reserved, pods are limited to one, as by the kubelet: zero
+// would be no limit.
+func TestNodeLimitsWithoutPIDs(t *testing.T) {
+	n := bootNode(nil)
+	a := n.agent
+	a.state.NodeObject.Settings.Reserved.LimitsPods = true
+	a.state.NodeObject.Settings.Reserved.Amounts = v1.ResourceList{"pid": resource.MustParse("32768")}
+	for machine, want := range map[int64]int64{32768: 1, 40000: 7232, 0: 0} {
+		a.state.Boot.Machine.PIDsMax = machine
+		a.applyNodeLimits()
+		if got := a.state.QOS.Limits.PidsMax; got != want {
+			t.Errorf("of %d: %d, want %d", machine, got, want)
+		}
+	}
+}
+
 // A pod that only the runtime has counts with the allocation of its newest sandbox.
 func TestShareOfOrphan(t *testing.T) {
 	n := bootNode(nil)

@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/cpuset"
 
 	"seedlet.dev/core/cgroup"
+	"seedlet.dev/core/config"
 	"seedlet.dev/core/qos"
 	"seedlet.dev/core/userns"
 	"seedlet.dev/realworld/host"
@@ -67,6 +69,9 @@ func checkMachine(c *kubeletconfig.KubeletConfiguration, m *world.Machine, mount
 	case *c.FailSwapOn && m.SwapBytes > 0:
 		return errors.New("failSwapOn is true, and the machine has swap: " +
 			"switch it off, or set failSwapOn to false")
+	case c.MemorySwap.SwapBehavior == "LimitedSwap" && m.CgroupV1:
+		return errors.New("memorySwap.swapBehavior is LimitedSwap, and the machine has cgroup v1, " +
+			"where no container may have swap")
 	case !*c.CgroupsPerQOS:
 		return nil
 	}
@@ -87,6 +92,35 @@ func checkMachine(c *kubeletconfig.KubeletConfiguration, m *world.Machine, mount
 			return fmt.Errorf("%s: cgroup %q below %s does not have the controllers %s", r.Field, r.Name,
 				mounts, strings.Join(lacking, ", "))
 		}
+	}
+	return nil
+}
+
+// machineWarnings returns what of the configuration has another effect on the machine than it says,
+// a line each. The kubelet logs the same.
+func machineWarnings(c *kubeletconfig.KubeletConfiguration, m *world.Machine) []string {
+	var warnings []string
+	if config.MemoryQoSEnabled(c) && m.CgroupV1 {
+		warnings = append(warnings, "the feature gate MemoryQoS has no effect: the machine has cgroup v1")
+	}
+	if c.MemorySwap.SwapBehavior == "" && m.SwapBytes > 0 {
+		warnings = append(warnings,
+			"memorySwap.swapBehavior is not set: containers have no swap, as with NoSwap")
+	}
+	return warnings
+}
+
+// checkReservedCPUs returns an error if CPUs are reserved that are not online: fewer CPUs would be
+// left for the system than the configuration says (getReservedCPUs in cmd/kubelet/app/server.go).
+// Online is empty if it is not known which are.
+func checkReservedCPUs(c *kubeletconfig.KubeletConfiguration, online cpuset.CPUSet) error {
+	reserved, err := cpuset.Parse(c.ReservedSystemCPUs)
+	if err != nil {
+		return fmt.Errorf("reservedSystemCPUs: %w", err)
+	}
+	if missing := reserved.Difference(online); !online.IsEmpty() && !missing.IsEmpty() {
+		return fmt.Errorf("reservedSystemCPUs: the CPUs %s of %s are not online: those are %s", missing,
+			reserved, online)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/cpuset"
 
 	"seedlet.dev/core/config"
 	"seedlet.dev/world"
@@ -53,6 +54,9 @@ func checkMachines(t *testing.T, mounts string, checks []machineCheck) {
 func TestCheckMachine(t *testing.T) {
 	mounts := cgroupMountsV1(t)
 	yes, no := true, false
+	limitedSwap := func(c *kubeletconfig.KubeletConfiguration) {
+		c.MemorySwap.SwapBehavior = "LimitedSwap"
+	}
 	checkMachines(t, mounts, []machineCheck{
 		{"v1", nil, world.Machine{CgroupV1: true}, "<nil>"},
 		{"v1, forbidden", func(c *kubeletconfig.KubeletConfiguration) { c.FailCgroupV1 = &yes },
@@ -65,6 +69,10 @@ func TestCheckMachine(t *testing.T) {
 			"switch it off, or set failSwapOn to false"},
 		{"swap, allowed", func(c *kubeletconfig.KubeletConfiguration) { c.FailSwapOn = &no },
 			world.Machine{SwapBytes: 1}, "<nil>"},
+		{"swap of containers", limitedSwap, world.Machine{}, "<nil>"},
+		{"swap of containers, v1", limitedSwap, world.Machine{CgroupV1: true},
+			"memorySwap.swapBehavior is LimitedSwap, and the machine has cgroup v1, where no " +
+				"container may have swap"},
 		{"root", func(c *kubeletconfig.KubeletConfiguration) { c.CgroupRoot = "/system/" },
 			world.Machine{}, "<nil>"},
 		{"root, a slice", func(c *kubeletconfig.KubeletConfiguration) { c.CgroupRoot = "/kube/a" },
@@ -85,6 +93,45 @@ func TestCheckMachine(t *testing.T) {
 	got := fmt.Sprint(checkMachine(c, &world.Machine{CgroupV1: true}, mounts))
 	if got != mounts+": cgroup controllers are missing: cpuset" {
 		t.Errorf("without cpuset: %q", got)
+	}
+}
+
+// What has no effect on the machine is a warning.
+func TestMachineWarnings(t *testing.T) {
+	c := &kubeletconfig.KubeletConfiguration{}
+	config.SetDefaults(c)
+	v1, swaps := &world.Machine{CgroupV1: true}, &world.Machine{SwapBytes: 1}
+	if got := append(machineWarnings(c, v1), machineWarnings(c, &world.Machine{})...); got != nil {
+		t.Errorf("by default: %q", got)
+	}
+	if got := machineWarnings(c, swaps); len(got) != 1 {
+		t.Errorf("with swap: %q", got)
+	}
+	c.MemorySwap.SwapBehavior, c.FeatureGates = "NoSwap", map[string]bool{"MemoryQoS": true}
+	if got := machineWarnings(c, v1); len(got) != 1 {
+		t.Errorf("with MemoryQoS in cgroup v1: %q", got)
+	}
+	if got := machineWarnings(c, swaps); got != nil {
+		t.Errorf("with MemoryQoS and NoSwap in v2: %q", got)
+	}
+}
+
+// CPUs that are reserved are online.
+func TestCheckReservedCPUs(t *testing.T) {
+	for _, test := range []struct{ reserved, online, want string }{
+		{"", "0-3", "<nil>"},
+		{"0-1,3", "0-3", "<nil>"},
+		{"0-7", "", "<nil>"},
+		{"1-5", "0-3", "reservedSystemCPUs: the CPUs 4-5 of 1-5 are not online: those are 0-3"},
+	} {
+		online, err := cpuset.Parse(test.online)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: test.reserved}
+		if got := fmt.Sprint(checkReservedCPUs(c, online)); got != test.want {
+			t.Errorf("%q of %q: %s, want %s", test.reserved, test.online, got, test.want)
+		}
 	}
 }
 

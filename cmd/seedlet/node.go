@@ -50,6 +50,9 @@ func run(ctx context.Context, s settings) error {
 	if err := checkMachine(s.config, &boot.Machine, cgroupMounts); err != nil {
 		return err
 	}
+	if err := checkReservedCPUs(s.config, host.OnlineCPUs("/")); err != nil {
+		return err
+	}
 	panics := openBreaker(s.rootDir)
 	boot.SetAside = panics.SetAside(time.Now())
 	nodeName, err := nodeName(s.hostnameOverride, boot.Hostname)
@@ -69,7 +72,7 @@ func run(ctx context.Context, s settings) error {
 		"staticPodPath", s.config.StaticPodPath,
 		"staticPodURL", manifest.RedactURL(s.config.StaticPodURL),
 		"containerRuntimeEndpoint", s.config.ContainerRuntimeEndpoint)
-	for _, warning := range s.warnings {
+	for _, warning := range append(s.warnings, machineWarnings(s.config, &boot.Machine)...) {
 		klog.InfoS(warning, "severity", "warning")
 	}
 	setUpProcess(s.config)

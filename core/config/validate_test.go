@@ -55,6 +55,7 @@ var invalidConfigs = map[string]string{
 	"memorySwap: {swapBehavior: Some}":                "memorySwap.swapBehavior",
 	"memoryThrottlingFactor: 1.5":                     "memoryThrottlingFactor",
 	"memoryReservationPolicy: Some":                   "memoryReservationPolicy",
+	"memoryReservationPolicy: TieredReservation":      "memoryReservationPolicy",
 	"systemCgroups: /system":                          "cgroupRoot",
 	"cpuCFSQuotaPeriod: 2s":                           "cpuCFSQuotaPeriod",
 	"runOnce: true":                                   "runOnce",
@@ -101,6 +102,10 @@ var invalidConfigs = map[string]string{
 	"kubeReservedCgroup: /k\nenforceNodeAllocatable: [kube-reserved]": "kubeReserved",
 	"systemReservedCgroup: /s\n" +
 		"enforceNodeAllocatable: [system-reserved-compressible]": "systemReserved",
+	"systemReservedCgroup: /s\nsystemReserved: {cpu: 1m}\n" +
+		"enforceNodeAllocatable: [system-reserved, system-reserved-compressible]": "enforceNode" +
+		"Allocatable[1]",
+	"reservedSystemCPUs: '0'\nkubeReservedCgroup: /k": "reservedSystemCPUs",
 }
 
 func TestValidateRejects(t *testing.T) {
@@ -136,6 +141,11 @@ func TestValidateAccepts(t *testing.T) {
 		"enforceNodeAllocatable: [pods, kube-reserved]\nkubeReservedCgroup: /kube\n" +
 			"kubeReserved: {cpu: \"1\"}",
 		"cgroupsPerQOS: false\nenforceNodeAllocatable: []",
+		"cgroupsPerQOS: false\nenforceNodeAllocatable: [none]",
+		"reservedSystemCPUs: 0-1,3\nsystemReserved: {memory: 1Gi}",
+		"systemReservedCgroup: /s\nsystemReserved: {cpu: \"1\"}\nkubeReservedCgroup: /k\n" +
+			"kubeReserved: {memory: 1Gi}\n" +
+			"enforceNodeAllocatable: [pods, kube-reserved, system-reserved-compressible]",
 		"shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s",
 		"kubeReserved: {cpu: 100m, memory: 1Gi, ephemeral-storage: 1Gi, pid: '1000'}",
 		"evictionHard: {imagefs.available: 0%, nodefs.available: 100%}",

@@ -15,6 +15,9 @@ const (
 	fileMemoryHigh = "memory.high"
 )
 
+// unlimited stands for "max" in such a file.
+const unlimited = -1
+
 // limitSwap limits the swap of a container (KEP-2400). In cgroup v1 the limit is that of memory and
 // swap together, and without a limit of memory the runtime ignores it. Without swap limits of the
 // machine none is sent: the runtime could not set it. Upstream: configureContainerSwapResources in
@@ -71,22 +74,25 @@ func (p *Pod) protectMemory(container *v1.Container, r *runtimeapi.LinuxContaine
 	default:
 		setUnified(r, fileMemoryLow, request)
 	}
+	setUnified(r, fileMemoryHigh, p.throttledFrom(request, limit))
+}
+
+// throttledFrom returns the usage from which a container is throttled: between its request and its
+// limit by memoryThrottlingFactor, in whole pages. It is unlimited if the two leave nothing between
+// them: a runtime that updates a container keeps what a request leaves out.
+func (p *Pod) throttledFrom(request, limit int64) int64 {
 	if request == limit {
-		return
+		return unlimited
 	}
 	if limit == 0 {
 		limit = p.Node.UnreservedMemory
 	}
-	if high := p.throttledFrom(request, limit); limit > 0 && high > request {
-		setUnified(r, fileMemoryHigh, high)
-	}
-}
-
-// throttledFrom returns the usage from which a container is throttled: between its request and its
-// limit by memoryThrottlingFactor, in whole pages.
-func (p *Pod) throttledFrom(request, limit int64) int64 {
 	policy := &p.Node.Cgroups.Policy
 	page := max(policy.PageBytes, 1)
 	above := (float64(limit) - float64(request)) * policy.ThrottlingFactor
-	return int64(float64(request)+above) / page * page
+	high := int64(float64(request)+above) / page * page
+	if limit <= 0 || high <= request {
+		return unlimited
+	}
+	return high
 }

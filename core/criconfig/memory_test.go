@@ -117,6 +117,7 @@ func TestMemoryQoS(t *testing.T) {
 		ThrottlingFactor: 0.9}
 	tiered := policy
 	tiered.ReserveMemory = true
+	const none = "memory.high max, memory.low 0, memory.min 0"
 	for _, test := range []struct {
 		name           string
 		request, limit string
@@ -128,10 +129,10 @@ func TestMemoryQoS(t *testing.T) {
 		{"throttled below what pods may have", "100Mi", "", policy,
 			fmt.Sprintf("memory.high %d, memory.low 0, memory.min 0", 820<<20)},
 		{"without a request", "", "100000", policy, "memory.high 86016, memory.low 0, memory.min 0"},
-		{"request and limit equal", "1Mi", "1Mi", policy, "memory.low 0, memory.min 0"},
-		{"throttled at once", "4095", "4096", policy, "memory.low 0, memory.min 0"},
+		{"request and limit equal", "1Mi", "1Mi", policy, none},
+		{"throttled at once", "4095", "4096", policy, none},
 		{"tiered", "100Mi", "", tiered, fmt.Sprintf("memory.high %d, memory.low %d", 820<<20, 100<<20)},
-		{"tiered, without memory", "", "", tiered, "memory.low 0, memory.min 0"},
+		{"tiered, without memory", "", "", tiered, none},
 	} {
 		if got := unified(memoryPod(test.request, test.limit, test.policy)); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
@@ -141,7 +142,7 @@ func TestMemoryQoS(t *testing.T) {
 	p.Spec.Spec.InitContainers = nil
 	p.web().Resources = v1.ResourceRequirements{Requests: resources("1", "1Mi"),
 		Limits: resources("1", "1Mi")}
-	if got := unified(p); got != "memory.min 1048576" {
+	if got := unified(p); got != "memory.high max, memory.min 1048576" {
 		t.Errorf("Guaranteed: %q", got)
 	}
 	p.Node.Cgroups.Policy.Unified = false

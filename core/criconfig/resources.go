@@ -119,6 +119,9 @@ func setUnified(r *runtimeapi.LinuxContainerResources, file string, value int64)
 		r.Unified = map[string]string{}
 	}
 	r.Unified[file] = strconv.FormatInt(value, 10)
+	if value == unlimited {
+		r.Unified[file] = "max"
+	}
 }
 
 // hugePageLimits returns the limits of a container for huge pages of every size of the machine: its

@@ -73,8 +73,8 @@ type ResizeState struct {
 type Actuation struct {
 	// Last are those that the runtime took last; nil if that is not known.
 	Last *allocation.Amounts `json:"last,omitempty"`
-	// Sent are those of the update in flight. Attempted bounds those of updates in flight or of
-	// unknown outcome.
+	// Sent are those of the update in flight, or of the last one if that has failed. Attempted bounds
+	// those of updates in flight or of unknown outcome.
 	Sent      *allocation.Amounts `json:"sent,omitempty"`
 	Attempted *allocation.Amounts `json:"attempted,omitempty"`
 	Recalled  bool                `json:"recalled,omitempty"` // the records were looked at
@@ -239,13 +239,13 @@ func (p *Pod) ResizesSwap(env *Env) bool {
 	return found
 }
 
-// visitResizable calls visit for each container that runs and whose resources can change: all but
-// the ephemeral ones.
+// visitResizable calls visit for each container that runs: the resources of all can change. An
+// ephemeral one has none of its own, and the limits of the pod as a whole.
 func (p *Pod) visitResizable(visit func(*Container, *v1.Container)) {
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		container := p.specContainer(c.Name)
-		if c.State == Running && container != nil && p.roleOf(c.Name) != Ephemeral {
+		if c.State == Running && container != nil {
 			visit(c, container)
 		}
 	}
@@ -280,18 +280,32 @@ func (p *Pod) recallAmounts(env *Env) bool {
 			want := allocation.AmountsOf(p.Spec, container)
 			a.Last = &want
 		}
-		if p.Spec.Generation > 1 {
-			a.VerifyAt = env.Effects.Now().Add(env.Node.RuntimeTimeout)
-		}
 		a.Recalled = true
-		if a.Last != nil && a.Reported != nil && !(p.reportsAllocated(a, container, env) &&
-			*a.Last == allocation.AmountsOf(p.Spec, container)) {
-			if more := a.Last.Max(a.Reported.Known(*a.Last)); more != *a.Last {
-				a.Attempted = &more
-			}
+		if a.Last != nil && a.Reported != nil {
+			p.compareReported(a, container, env)
+		}
+		if p.Spec.Generation > 1 || a.Attempted != nil {
+			a.VerifyAt = env.Effects.Now().Add(env.Node.RuntimeTimeout)
 		}
 	})
 	return complete
+}
+
+// compareReported compares what a container of an earlier agent has by the records with what the
+// runtime reports. If that are the allocated resources, they were set after the record: the limit
+// of memory is not lowered once more, which would fail while the container uses about as much. If
+// the runtime reports more than the record, that has to be bounded. No runtime reports the request
+// of memory.
+func (p *Pod) compareReported(a *Actuation, container *v1.Container, env *Env) {
+	if p.reportsAllocated(a, container, env) {
+		has := allocation.AmountsOf(p.Spec, container)
+		has.MemoryRequest = a.Last.MemoryRequest
+		if !allocation.MustRestart(container, *a.Last, has) {
+			a.Last = &has
+		}
+	} else if more := a.Last.Max(a.Reported.Known(*a.Last)); more != *a.Last {
+		a.Attempted = &more
+	}
 }
 
 // reportsAllocated reports whether the runtime has reported of a container what it reports if that
@@ -367,11 +381,14 @@ func (p *Pod) hasUnsettled() bool {
 	return found
 }
 
-// ActuatedAmounts returns what the containers of the pod have, by name; false if that is not known
-// of all of them.
+// ActuatedAmounts returns what the containers of the pod have that have resources of their own, by
+// name; false if that is not known of all of them.
 func (p *Pod) ActuatedAmounts() (map[string]allocation.Amounts, bool) {
 	amounts, known := map[string]allocation.Amounts{}, true
 	p.visitResizable(func(c *Container, _ *v1.Container) {
+		if p.roleOf(c.Name) == Ephemeral {
+			return
+		}
 		if known = known && c.Actuation.Last != nil; known {
 			amounts[c.Name] = *c.Actuation.Last
 		}
@@ -523,7 +540,7 @@ func (p *Pod) updateContainer(c *Container, container *v1.Container, want alloca
 			return false
 		}
 	}
-	if a.Attempted != nil {
+	if a.Sent != nil { // an earlier one has failed, and may take effect after this one
 		a.VerifyAt = env.Effects.Now().Add(env.Node.RuntimeTimeout)
 	}
 	a.Attempted, a.Sent = &bound, &want

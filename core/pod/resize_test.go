@@ -338,6 +338,27 @@ func TestLateUpdateOfEarlierAgent(t *testing.T) {
 	r.expect("announce 200, pod 200, measure, container 100, announce 100, pod 100")
 }
 
+// A runtime that reports other resources than a container was given, as one with NRI plugins does,
+// is corrected once. Without an update of unknown outcome it is not asked again.
+func TestVerificationEnds(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.pod.Spec = r.pod.Spec.DeepCopy()
+	r.pod.Spec.Generation = 2
+	c := &r.pod.Containers[0]
+	recorded := *c.Resources
+	r.pod.Cgroup, c.Actuation, c.Inspected = Cgroup{}, Actuation{}, Running
+	r.env.RecordedAmounts = func(string, string) (allocation.Amounts, bool) { return recorded, true }
+	r.expect("pod 100")
+	r.now = r.now.Add(r.env.Node.RuntimeTimeout)
+	r.planAt(r.now.Sub(t0)).expectCall("ContainerStatus")
+	c.Inspected, c.Actuation.Reported = Running, reportedAmounts(&runtimeapi.LinuxContainerResources{
+		CpuShares: 1024, CpuPeriod: 100_000, CpuQuota: 100_000, MemoryLimitInBytes: 200 << 20})
+	r.expect("announce 200, pod 200, measure, container 100, announce 100, pod 100")
+	if !c.Actuation.VerifyAt.IsZero() || c.Actuation.Verifying {
+		t.Errorf("it is asked again: %+v", c.Actuation)
+	}
+}
+
 // While a container is being given other resources, what the runtime reports of it is no late
 // update.
 func TestVerificationWaitsForUpdate(t *testing.T) {
@@ -445,6 +466,35 @@ func TestResizeOfPodLevelResources(t *testing.T) {
 	r.expect("measure, container 50, announce 50, pod 50")
 	if got := r.pod.desiredShare(); got.CPU != 500 || got.MemoryBytes != 50<<20 {
 		t.Errorf("then they make room for %+v", got)
+	}
+}
+
+// An ephemeral container has the limits of its pod as a whole. It shrinks before the pod: cgroup v1
+// refuses a pod less CPU than a container in it has.
+func TestResizeWithEphemeralContainer(t *testing.T) {
+	r := newResizeHarness(t, "1", "50Mi")
+	r.pod.Spec = r.pod.Spec.DeepCopy()
+	r.pod.Spec.Spec.Resources = &v1.ResourceRequirements{
+		Requests: resources("1", "200Mi"), Limits: resources("2", "200Mi")}
+	debug := v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon{
+		Name: "debug", Image: "debug"}}
+	r.pod.Spec.Spec.EphemeralContainers = []v1.EphemeralContainer{debug}
+	run, container := r.pod.Containers[0], r.pod.specContainer("debug")
+	run.ID, run.Name, run.Hash = "c-debug", "debug", containerHash(container)
+	amounts := allocation.AmountsOf(r.pod.Spec, container)
+	run.Resources, run.Actuation = &amounts, Actuation{Last: &amounts, Recalled: true}
+	r.pod.Containers = append([]Container{run}, r.pod.Containers...) // by name
+	r.expect("announce 200, pod 200")
+	object := r.pod.Source().DeepCopy()
+	object.Generation++
+	object.Spec.Resources = &v1.ResourceRequirements{
+		Requests: resources("1", "100Mi"), Limits: resources("1", "100Mi")}
+	r.pod.SetDesired(object, nil, r.now)
+	r.pod.Grant()
+	r.pod.ApplyGrant(r.env)
+	r.expect("measure, container 100, announce 100, pod 100")
+	if amounts, known := r.pod.ActuatedAmounts(); !known || len(amounts) != 1 {
+		t.Errorf("recorded are %v", amounts)
 	}
 }
 
@@ -725,6 +775,28 @@ func TestReportedBeyondRecords(t *testing.T) {
 		CpuPeriod: 100_000, CpuQuota: 100_000, MemoryLimitInBytes: 200 << 20})
 	r.env.RecordedAmounts = func(string, string) (allocation.Amounts, bool) { return recorded, true }
 	r.expect("announce 200, pod 200, measure, container 100, announce 100, pod 100")
+}
+
+// A limit of memory that was lowered before the agent could record it is not lowered once more: a
+// container may use as much as its limit.
+func TestLoweredBeyondRecords(t *testing.T) {
+	for _, test := range []struct {
+		request int64
+		want    string
+	}{{100 << 20, "pod 100"}, {50 << 20, "announce 100, pod 100, container 100"}} {
+		r := newResizeHarness(t, "1", "100Mi")
+		r.pod.Spec = r.pod.Spec.DeepCopy()
+		r.pod.Spec.Generation = 2
+		c := &r.pod.Containers[0]
+		recorded := *c.Resources
+		recorded.MemoryRequest, recorded.MemoryLimit = test.request, 200<<20
+		r.pod.Cgroup, c.Actuation, c.Inspected = Cgroup{}, Actuation{}, Running
+		c.Resources = &recorded
+		c.Actuation.Reported = reportedAmounts(&runtimeapi.LinuxContainerResources{CpuShares: 1024,
+			CpuPeriod: 100_000, CpuQuota: 100_000, MemoryLimitInBytes: 100 << 20})
+		r.env.RecordedAmounts = func(string, string) (allocation.Amounts, bool) { return recorded, true }
+		r.expect(test.want)
+	}
 }
 
 // A container that has its limit of CPU from the pod as a whole is recalled as it was: the runtime

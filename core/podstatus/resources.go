@@ -22,9 +22,13 @@ import (
 func resources(c *pod.Container, container *v1.Container) *v1.ResourceRequirements {
 	r := &container.Resources
 	has := v1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}
-	last, reported := c.Actuation.Last, c.Actuation.Reported
-	if c.State != pod.Running || last == nil {
+	reported := c.Actuation.Reported
+	if c.State != pod.Running || c.Actuation.Last == nil && reported == nil {
 		return &has
+	}
+	last := allocation.Amounts{}
+	if c.Actuation.Last != nil {
+		last = *c.Actuation.Last
 	}
 	cpuRequest, cpuLimit, memoryLimit := last.CPURequest, last.CPULimit, last.MemoryLimit
 	if reported != nil {

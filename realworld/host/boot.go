@@ -79,11 +79,20 @@ func observe(root, rootDir string) (*world.MachineRead, error) {
 // system, and pods get the others. The kubelet counts the CPUs of cAdvisor's topology, which skips
 // those that are offline.
 func countCPUs(root string) int {
-	online, err := cpuset.Parse(firstLine(root, "sys/devices/system/cpu/online"))
-	if err != nil || online.IsEmpty() {
-		return runtime.NumCPU() // a machine without sysfs, as some sandboxes
+	if online := OnlineCPUs(root); !online.IsEmpty() {
+		return online.Size()
 	}
-	return online.Size()
+	return runtime.NumCPU()
+}
+
+// OnlineCPUs returns the CPUs that are online; none on a machine without sysfs, as some sandboxes.
+// root is the root of its files, "/" except in tests.
+func OnlineCPUs(root string) cpuset.CPUSet {
+	online, err := cpuset.Parse(firstLine(root, "sys/devices/system/cpu/online"))
+	if err != nil {
+		return cpuset.New()
+	}
+	return online
 }
 
 // readMeminfo returns an amount in bytes, such as that of the line "MemTotal:  16303428 kB".

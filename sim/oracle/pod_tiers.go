@@ -212,6 +212,8 @@ func (m *model) containerFiles(p *pod, spec *v1.Pod, c *v1.Container) string {
 		high := math.Floor((float64(request)+float64(most-request)*t.ThrottlingFactor)/4096) * 4096
 		if request != limit && int64(high) > request {
 			files = append(files, fmt.Sprintf("memory.high %d", int64(high)))
+		} else {
+			files = append(files, "memory.high max")
 		}
 	}
 	slices.Sort(files)

@@ -96,7 +96,8 @@ func TestContainerFiles(t *testing.T) {
 			"memory.oom.group 1, memory.swap.max 52428800"},
 		{list("100Mi"), list("200Mi"), true, "memory.high 157286400, memory.low 104857600, " +
 			"memory.oom.group 1, memory.swap.max 0"},
-		{nil, nil, false, "memory.low 0, memory.min 0, memory.oom.group 1, memory.swap.max 0"},
+		{nil, nil, false, "memory.high max, memory.low 0, memory.min 0, memory.oom.group 1, " +
+			"memory.swap.max 0"},
 	} {
 		p := spec("u1", always, "app")
 		p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: test.request,

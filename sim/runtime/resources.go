@@ -37,8 +37,8 @@ func (r *Runtime) updateContainerResources(call *wire.Call,
 	}
 	own := &runtimeapi.LinuxContainerResources{}
 	proto.Merge(own, c.resources())
-	own.HugepageLimits, own.Unified = nil, nil // the request has all of them
-	proto.Merge(own, req.GetLinux())
+	own.HugepageLimits = nil         // the request has all of them
+	proto.Merge(own, req.GetLinux()) // files that it does not name stay as they are
 	c.updated = own
 	r.invalidate(c)
 	r.recordFact(c, truth.Fact{Kind: truth.ContainerResized, Limits: c.limits()})
