@@ -190,6 +190,7 @@ func (m *Manager) startAttempt(source int, env *Env) {
 	if what := m.neededReclaim(&m.Thresholds[chosen], env.Effects.Now()); what != (Reclaim{}) {
 		if m.ReclaimSince.IsZero() {
 			m.ReclaimSince, m.Reclaiming = env.Effects.Now(), what
+			m.reportReclaim(chosen, env)
 			if what.Containers {
 				env.RemoveContainers()
 			}
@@ -200,8 +201,13 @@ func (m *Manager) startAttempt(source int, env *Env) {
 		return
 	}
 	m.Attempt = &Attempt{Threshold: chosen}
+	m.reportReclaim(chosen, env)
+}
+
+// reportReclaim records that the agent frees a resource, be it by a removal or by an eviction.
+func (m *Manager) reportReclaim(threshold int, env *Env) {
 	env.Effects.RecordEvent(env.Node, v1.EventTypeWarning, "EvictionThresholdMet",
-		"Attempting to reclaim %s", m.Thresholds[chosen].Signal.resource())
+		"Attempting to reclaim %s", m.Thresholds[threshold].Signal.resource())
 }
 
 // handleUsage handles the observation of the pods. After a failure the next observation of the node

@@ -132,7 +132,7 @@ func (c *Collector) Plan(env *Env) time.Time {
 	case c.isUnusedWanted():
 		return now // requested during the round that has just ended
 	}
-	return c.NextAt
+	return timer.Later(now, c.NextAt) // a round for an eviction may have held one that was due
 }
 
 // detect records the images of a round's list.

@@ -307,7 +307,36 @@ func TestRequestDuringRound(t *testing.T) {
 	n.now = n.now.Add(3 * time.Minute)
 	n.measured = 0
 	n.c.RequestRemovalOfUnused(n.now)
-	if n.expect(t, 0, ""); n.measured > 0 || n.c.Failures != 1 {
+	if n.expect(t, 0, ""); n.measured > 0 || n.c.Failures != 0 {
 		t.Errorf("a removal fails: measured %d times, %d failures", n.measured, n.c.Failures)
+	}
+}
+
+// Rounds for evictions neither delay nor replace the others: an administrator hears what space
+// cannot be freed also while the node evicts pods again and again.
+func TestEvictionsDelayNoRound(t *testing.T) {
+	n := newNode(defaults)
+	n.containers, n.free = []string{"a", "b", "c", "d"}, 5
+	warnings := ""
+	for range 24 {
+		n.c.RequestRemovalOfUnused(n.now)
+		n.round(30 * time.Second)
+		warnings += fmt.Sprint(n.warnings)
+	}
+	if strings.Count(warnings, "FreeDiskSpaceFailed") != 3 {
+		t.Errorf("events %s, want three in twelve minutes", warnings)
+	}
+}
+
+// A removal by age that fails is no reason to keep others from an eviction.
+func TestEvictionAfterFailedRemovalByAge(t *testing.T) {
+	n := newNode(Settings{HighPercent: 100, AgeMax: time.Minute})
+	n.expect(t, 0, "")
+	n.now, n.failing = n.now.Add(2*time.Minute), "RemoveImage"
+	n.onRemoval = func() { n.failing = "" }
+	n.c.RequestRemovalOfUnused(n.now)
+	n.expect(t, 0, "a b c d")
+	if n.c.RemovedByAge != 0 {
+		t.Errorf("%d removed by age", n.c.RemovedByAge)
 	}
 }
