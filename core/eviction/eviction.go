@@ -37,6 +37,9 @@ var Owner = timer.Key{Component: "eviction"}
 const (
 	period  = 10 * time.Second // evictionMonitoringPeriod of the kubelet
 	timeout = 10 * time.Second
+	// infoPeriod is how often the runtime is asked where its images are: it may be started again with
+	// another directory.
+	infoPeriod = 5 * time.Minute
 	// immediateGrace is the grace period of a pod that is evicted for a hard threshold
 	// (immediateEvictionGracePeriodSeconds).
 	immediateGrace = time.Second
@@ -68,6 +71,9 @@ type Manager struct {
 	// is in that of the writable layers, if the runtime has another directory for them.
 	ImagePath  string `json:"imagePath,omitempty"`
 	LayersPath string `json:"layersPath,omitempty"`
+	// InfoAt is when the runtime was last asked for these paths, InfoAsked whether it is being asked.
+	InfoAt    time.Time `json:"infoAt"`
+	InfoAsked bool      `json:"infoAsked,omitempty"`
 	// Nodefs, Imagefs and Containerfs are the devices of the file systems; zero: not known.
 	// Containerfs is that of LayersPath.
 	Nodefs      uint64 `json:"nodefs,omitempty"`
@@ -329,7 +335,8 @@ func (m *Manager) planSource(source int, env *Env) time.Time {
 		request = &world.MeasureFilesystem{Path: m.RootDir}
 	case source == sourceContainerfs:
 		request = &world.MeasureFilesystem{Path: m.LayersPath}
-	case m.ImagePath == "":
+	case m.ImagePath == "" || now.Sub(m.InfoAt) >= infoPeriod:
+		m.InfoAt, m.InfoAsked = now, true
 		request = &runtimeapi.ImageFsInfoRequest{}
 	default:
 		request = &world.MeasureFilesystem{Path: m.ImagePath}

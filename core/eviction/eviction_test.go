@@ -411,12 +411,14 @@ func TestUnobservedPods(t *testing.T) {
 	}
 }
 
-func (h *harness) fail(id world.OpID) {
+func (h *harness) fail(id world.OpID) { h.failWith(id, world.KindTimeout) }
+
+func (h *harness) failWith(id world.OpID, kind world.ErrorKind) {
 	h.failures++
 	h.effects.Reset(&h.table, h.now)
 	h.table.Complete(id)
 	h.m.HandleCompletion(id, world.Event{Time: h.now, Op: id,
-		Err: world.Errorf(world.KindTimeout, "", "late")}, h.env())
+		Err: world.Errorf(kind, "", "late")}, h.env())
 }
 
 // If the trees of the pods cannot be measured, that is tried again, and then the pods are ranked
