@@ -91,9 +91,10 @@ type Record struct {
 // Env is what the plan depends on besides the facts.
 type Env struct {
 	Effects *op.Effects
-	// Ready reports whether all sources of pods and the runtime have been listed: a pod that is not
-	// known yet may use an image.
-	Ready bool
+	// KnowsPods reports whether all sources of pods and the runtime have been listed: a pod that is
+	// not known yet may name an image. Ready reports whether a round may begin: the pods are known, or
+	// were waited for in vain. Without them no image is removed for its age.
+	KnowsPods, Ready bool
 	// References returns the images that pods use or are about to use, by name or ID.
 	References func() []string
 	Warn       func(reason, message string) // records a warning event of the Node
