@@ -15,7 +15,8 @@
 // after the victim has ended: a decision is never made on a sample that is older than what the
 // last one has freed. All pods are observed by one request, their trees by a second one if it is
 // about a file system, and only for a decision, so a node at rest costs one read of the machine's
-// counters in ten seconds.
+// counters in ten seconds. The kernel can be asked to report a shortage of memory before that
+// (alert.go).
 //
 // Start reading at Manager.Plan, then observe.go, threshold.go, layout.go and rank.go.
 package eviction
@@ -37,6 +38,9 @@ var Owner = timer.Key{Component: "eviction"}
 const (
 	period  = 10 * time.Second // evictionMonitoringPeriod of the kubelet
 	timeout = 10 * time.Second
+	// alertPeriod is the least time between two observations of the node's memory: usage may cross a
+	// threshold again and again.
+	alertPeriod = time.Second
 	// infoPeriod is how often the runtime is asked where its images are: it may be started again with
 	// another directory.
 	infoPeriod = 5 * time.Minute
@@ -107,6 +111,8 @@ type Manager struct {
 	Waits         bool      `json:"waits,omitempty"`
 	Attempt       *Attempt  `json:"attempt,omitempty"`
 	UsageFailures int       `json:"usageFailures,omitempty"` // to observe the pods, for this victim
+	// AlertProblem is why the kernel does not report a shortage of memory, as it was logged.
+	AlertProblem string `json:"alertProblem,omitempty"`
 	// UsageStamp is that of the last statistics of the pods, by the runtime's clock. It goes back
 	// with them: after a change of that clock one answer is refused, and not all.
 	UsageStamp int64   `json:"usageStamp,omitempty"`
@@ -140,6 +146,8 @@ type Settings struct {
 	Transition time.Duration `json:"transition,omitempty"` // evictionPressureTransitionPeriod
 	GraceMax   time.Duration `json:"graceMax,omitempty"`   // evictionMaxPodGracePeriod
 	RootDir    string        `json:"rootDir,omitempty"`    // of the agent
+	// Alerts is set if the kernel is asked to report a shortage of memory (kernelMemcgNotification).
+	Alerts bool `json:"alerts,omitempty"`
 }
 
 // Attempt is the search for a victim, for a threshold that was met by the newest observation.
@@ -330,6 +338,10 @@ func (m *Manager) planSource(source int, env *Env) time.Time {
 	switch {
 	case source == sourceNode:
 		node := env.Request
+		if m.Alerts {
+			node.AlertAbove, node.AlertPodsAbove = m.alertAbove(MemoryAvailable),
+				m.alertAbove(AllocatableMemoryAvailable)
+		}
 		request = &node
 	case source == sourceNodefs:
 		request = &world.MeasureFilesystem{Path: m.RootDir}

@@ -174,8 +174,8 @@ func TestContainerfsIsMeasured(t *testing.T) {
 	}
 }
 
-// A runtime that is started again may have its images elsewhere: it is asked again, soon if the path
-// is gone. While it does not answer, what it has said counts.
+// A runtime that is started again may have its images elsewhere: it is asked again, at once if the
+// path is gone. While it does not answer, what it has said counts.
 func TestImagesMove(t *testing.T) {
 	const moved = "/moved"
 	for _, isGone := range []bool{false, true} {

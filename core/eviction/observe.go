@@ -108,6 +108,7 @@ func (m *Manager) observe(source int, body any, env *Env) {
 	}
 	switch body := body.(type) {
 	case *world.NodeMeasured:
+		m.noteAlertProblem(body.AlertProblem, env.Effects)
 		if body.MemoryBytes > 0 {
 			record(MemoryAvailable, max(0, body.MemoryBytes-body.WorkingSetBytes), body.MemoryBytes)
 		}
