@@ -97,9 +97,9 @@ func (c *Collector) planRound(r *Round, env *Env) {
 	}
 }
 
-// oldImages returns the unused images over the maximum age, if all pods are known. An agent that has
-// not run for as long knows none: the use of images before its start is not known. An image that
-// was never used counts from its detection; the kubelet removes it at once then.
+// oldImages returns the unused images over the maximum age, if all pods are known. An agent that
+// has not run for as long knows none: the use of images before its start is not known. An image
+// that was never used counts from its detection; the kubelet removes it at once then.
 func (c *Collector) oldImages(r *Round, env *Env) []string {
 	age, now := c.Settings.AgeMax, env.Effects.Now()
 	if age == 0 || now.Sub(c.BeganAt) <= age || !env.KnowsPods {
