@@ -18,8 +18,17 @@ func (a *Agent) planImageGC() time.Time {
 	return a.state.ImageGC.Plan(a.imageGCEnv())
 }
 
+// podsAwaited is how long the images of pods that only the API server knows are waited for. A disk
+// fills while the API server is away, as well, and what the runtime has tells which images the
+// containers use; the kubelet goes by that alone.
+const podsAwaited = 5 * time.Minute
+
 func (a *Agent) imageGCEnv() *imagegc.Env {
-	return &imagegc.Env{Effects: &a.effects, Ready: a.hasListedEverything(),
+	s := &a.state
+	knowsPods := a.hasListedEverything()
+	knowsContainers := s.Manifests.Ready() && !s.Relist.AsOf.IsZero()
+	return &imagegc.Env{Effects: &a.effects, KnowsPods: knowsPods,
+		Ready:      knowsPods || knowsContainers && s.Now.Sub(s.BootedAt) >= podsAwaited,
 		References: a.imageReferences, Warn: a.warnOfNode}
 }
 

@@ -98,6 +98,9 @@ func (a *Agent) handleEvent(ev world.Event) {
 	case *world.SystemOOM:
 		a.state.OOMs.Observe(a.state.Node.Name, body, &a.effects)
 		a.queue.enqueue(nodeobject.OOMOwner)
+	case *world.MemoryAlert:
+		a.state.Eviction.HandleMemoryAlert(ev.Time)
+		a.queue.enqueue(eviction.Owner)
 	case *runtimeapi.ContainerEventResponse:
 		a.handleContainerEvent(body, ev.Time)
 	case *world.ObjectsListed, *world.ObjectChanged, *world.ObjectGone, *world.WatchFailing:

@@ -239,7 +239,7 @@ func (r *run) connectPorts(images imageRegistry) {
 
 		SystemdCgroups: node.SystemdCgroups, WithoutUserNamespaces: node.NoUserNamespaces,
 		EnterCgroup: func(path string) { r.host.EnterCgroup(path) },
-		LoadChanged: func() { r.host.EndProcesses() },
+		LoadChanged: func() { r.host.LoadChanged() },
 	})
 	for _, image := range node.NodeImages {
 		r.runtime.AddImage(image.Ref)

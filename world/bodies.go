@@ -41,7 +41,7 @@ var jsonBodies = []struct {
 	{&CgroupAboveLimit{}, ""},
 	{&MeasureNode{}, PortHost}, {&NodeMeasured{}, ""},
 	{&CgroupsListed{}, ""}, {&ReadMachine{}, PortHost}, {&MachineRead{}, ""},
-	{&Boot{}, ""}, {&ClockStepped{}, ""}, {&SystemOOM{}, ""},
+	{&Boot{}, ""}, {&ClockStepped{}, ""}, {&SystemOOM{}, ""}, {&MemoryAlert{}, ""},
 	{&Shutdown{}, ""}, {&DelayShutdown{}, PortHost}, {&ShutdownDelayed{}, ""},
 	{&PermitShutdown{}, PortHost}, {&MachineShutdown{}, ""}, {&ShutdownUnwatched{}, ""},
 	{&PodsRequest{}, ""}, {&PodsAnswer{}, PortRequests},

@@ -63,6 +63,7 @@ var fieldsInEffect = []string{
 	"imageMaximumGCAge",
 	"imageMinimumGCAge",
 	"imageServiceEndpoint",
+	"kernelMemcgNotification",
 	"kubeAPIBurst",
 	"kubeAPIQPS",
 	"kubeReserved",

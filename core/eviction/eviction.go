@@ -15,7 +15,8 @@
 // after the victim has ended: a decision is never made on a sample that is older than what the
 // last one has freed. All pods are observed by one request, their trees by a second one if it is
 // about a file system, and only for a decision, so a node at rest costs one read of the machine's
-// counters in ten seconds.
+// counters in ten seconds. The kernel can be asked to report a shortage of memory before that
+// (alert.go).
 //
 // Start reading at Manager.Plan, then observe.go, threshold.go, layout.go and rank.go.
 package eviction
@@ -37,6 +38,12 @@ var Owner = timer.Key{Component: "eviction"}
 const (
 	period  = 10 * time.Second // evictionMonitoringPeriod of the kubelet
 	timeout = 10 * time.Second
+	// alertPeriod is the least time between two observations of the node's memory: usage may cross a
+	// threshold again and again.
+	alertPeriod = time.Second
+	// infoPeriod is how often the runtime is asked where its images are: it may be started again with
+	// another directory.
+	infoPeriod = 5 * time.Minute
 	// immediateGrace is the grace period of a pod that is evicted for a hard threshold
 	// (immediateEvictionGracePeriodSeconds).
 	immediateGrace = time.Second
@@ -68,6 +75,9 @@ type Manager struct {
 	// is in that of the writable layers, if the runtime has another directory for them.
 	ImagePath  string `json:"imagePath,omitempty"`
 	LayersPath string `json:"layersPath,omitempty"`
+	// InfoAt is when the runtime was last asked for these paths, InfoAsked whether it is being asked.
+	InfoAt    time.Time `json:"infoAt"`
+	InfoAsked bool      `json:"infoAsked,omitempty"`
 	// Nodefs, Imagefs and Containerfs are the devices of the file systems; zero: not known.
 	// Containerfs is that of LayersPath.
 	Nodefs      uint64 `json:"nodefs,omitempty"`
@@ -101,6 +111,8 @@ type Manager struct {
 	Waits         bool      `json:"waits,omitempty"`
 	Attempt       *Attempt  `json:"attempt,omitempty"`
 	UsageFailures int       `json:"usageFailures,omitempty"` // to observe the pods, for this victim
+	// AlertProblem is why the kernel does not report a shortage of memory, as it was logged.
+	AlertProblem string `json:"alertProblem,omitempty"`
 	// UsageStamp is that of the last statistics of the pods, by the runtime's clock. It goes back
 	// with them: after a change of that clock one answer is refused, and not all.
 	UsageStamp int64   `json:"usageStamp,omitempty"`
@@ -134,6 +146,8 @@ type Settings struct {
 	Transition time.Duration `json:"transition,omitempty"` // evictionPressureTransitionPeriod
 	GraceMax   time.Duration `json:"graceMax,omitempty"`   // evictionMaxPodGracePeriod
 	RootDir    string        `json:"rootDir,omitempty"`    // of the agent
+	// Alerts is set if the kernel is asked to report a shortage of memory (kernelMemcgNotification).
+	Alerts bool `json:"alerts,omitempty"`
 }
 
 // Attempt is the search for a victim, for a threshold that was met by the newest observation.
@@ -324,12 +338,17 @@ func (m *Manager) planSource(source int, env *Env) time.Time {
 	switch {
 	case source == sourceNode:
 		node := env.Request
+		if m.Alerts {
+			node.AlertAbove, node.AlertPodsAbove = m.alertAbove(MemoryAvailable),
+				m.alertAbove(AllocatableMemoryAvailable)
+		}
 		request = &node
 	case source == sourceNodefs:
 		request = &world.MeasureFilesystem{Path: m.RootDir}
 	case source == sourceContainerfs:
 		request = &world.MeasureFilesystem{Path: m.LayersPath}
-	case m.ImagePath == "":
+	case m.ImagePath == "" || now.Sub(m.InfoAt) >= infoPeriod:
+		m.InfoAt, m.InfoAsked = now, true
 		request = &runtimeapi.ImageFsInfoRequest{}
 	default:
 		request = &world.MeasureFilesystem{Path: m.ImagePath}

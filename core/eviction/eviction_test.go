@@ -42,6 +42,7 @@ type harness struct {
 	lacksRecords  bool
 	failsTrees    bool  // measurements of trees fail
 	failures      int   // of requests
+	events        int   // of the Node
 	statsStamp    int64 // of the runtime's statistics
 }
 
@@ -116,6 +117,9 @@ func TestImagesAreRemovedFirst(t *testing.T) {
 	h.observeDisks(0, 2, 100)
 	h.observeDisks(5*time.Second, 2, 100)
 	h.expect("containers are being removed")
+	if h.events != 1 {
+		t.Errorf("%d events that a threshold is met, want one when the removal begins", h.events)
+	}
 	if h.collections != 1 || h.reclaims != 0 {
 		t.Errorf("%d requests to remove containers and %d to remove images, want 1 and 0", h.collections,
 			h.reclaims)
@@ -162,6 +166,7 @@ func TestImagesElsewhereAreNotRemoved(t *testing.T) {
 func (h *harness) plan() []world.Effect {
 	h.effects.Reset(&h.table, h.now)
 	h.m.Plan(h.env())
+	h.countEvents()
 	var issued []world.Effect
 	for _, eff := range h.effects.List() {
 		if eff.Op != 0 {
@@ -197,6 +202,15 @@ func (h *harness) complete(id world.OpID, answer any) {
 	h.effects.Reset(&h.table, h.now)
 	h.table.Complete(id)
 	h.m.HandleCompletion(id, world.Event{Time: h.now, Op: id, Body: answer}, h.env())
+	h.countEvents()
+}
+
+func (h *harness) countEvents() {
+	for _, eff := range h.effects.List() {
+		if e, isEvent := eff.Body.(*world.RecordEvent); isEvent && e.Reason == "EvictionThresholdMet" {
+			h.events++
+		}
+	}
 }
 
 func (h *harness) stamped(
@@ -397,12 +411,14 @@ func TestUnobservedPods(t *testing.T) {
 	}
 }
 
-func (h *harness) fail(id world.OpID) {
+func (h *harness) fail(id world.OpID) { h.failWith(id, world.KindTimeout) }
+
+func (h *harness) failWith(id world.OpID, kind world.ErrorKind) {
 	h.failures++
 	h.effects.Reset(&h.table, h.now)
 	h.table.Complete(id)
 	h.m.HandleCompletion(id, world.Event{Time: h.now, Op: id,
-		Err: world.Errorf(world.KindTimeout, "", "late")}, h.env())
+		Err: world.Errorf(kind, "", "late")}, h.env())
 }
 
 // If the trees of the pods cannot be measured, that is tried again, and then the pods are ranked

@@ -121,12 +121,24 @@ func (m *Manager) copyThresholds() {
 }
 
 // applyInfo takes over where the runtime has its images and writable layers. A runtime that does
-// not say where its layers are has them beside its images.
+// not say where its layers are has them beside its images. One that does not say where its images
+// are any more has not moved them.
 func (m *Manager) applyInfo(info *runtimeapi.ImageFsInfoResponse) {
-	m.ImagePath, m.LayersPath = runtime.Mountpoint(info.GetImageFilesystems()), ""
-	if layers := runtime.Mountpoint(info.GetContainerFilesystems()); layers != m.ImagePath {
-		m.LayersPath = layers
+	images := runtime.Mountpoint(info.GetImageFilesystems())
+	if images == "" {
+		return
 	}
+	layers := runtime.Mountpoint(info.GetContainerFilesystems())
+	if layers == images {
+		layers = ""
+	}
+	if images != m.ImagePath {
+		m.Imagefs = 0
+	}
+	if layers != m.LayersPath {
+		m.Containerfs = 0
+	}
+	m.ImagePath, m.LayersPath = images, layers
 }
 
 // LayersApart reports whether the writable layers are, or may be, in another file system than that

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 // disks are the file systems of a node: the device and the free MiB by path.
 type disks struct {
 	layersPath string // that the runtime reports; empty: none
+	imagePath  string // that the runtime reports; empty: imagePath
 	devices    map[string]uint64
 	freeMiB    map[uint64]int64
 }
@@ -65,7 +67,8 @@ func (h *harness) observeLayout(wait time.Duration, d *disks) []string {
 				answer = &world.FilesystemMeasured{Device: device, CapacityBytes: 1000 * mib,
 					AvailableBytes: d.freeMiB[device] * mib, Inodes: 1000, InodesFree: d.freeMiB[device]}
 			case *runtimeapi.ImageFsInfoRequest:
-				info := &runtimeapi.ImageFsInfoResponse{ImageFilesystems: filesystem(imagePath)}
+				info := &runtimeapi.ImageFsInfoResponse{
+					ImageFilesystems: filesystem(cmp.Or(d.imagePath, imagePath))}
 				if d.layersPath != "" {
 					info.ContainerFilesystems = filesystem(d.layersPath)
 				}
@@ -167,6 +170,43 @@ func TestContainerfsIsMeasured(t *testing.T) {
 			if o := h.m.Observed[signal]; o.Available != d.freeMiB[d.devices[path]]*mib {
 				t.Errorf("%s: %s is %d", layout, signal, o.Available)
 			}
+		}
+	}
+}
+
+// A runtime that is started again may have its images elsewhere: it is asked again, at once if the
+// path is gone. While it does not answer, what it has said counts.
+func TestImagesMove(t *testing.T) {
+	const moved = "/moved"
+	for _, isGone := range []bool{false, true} {
+		d := layouts()[LayoutOne]
+		h := newLayoutHarness(t)
+		h.observeLayout(0, d)
+		h.observeLayout(period, d)
+		d.imagePath, d.layersPath, d.devices[moved], d.freeMiB[2] = moved, moved, 2, 500
+		if measured := h.observeLayout(period, d); slices.Contains(measured, moved) {
+			t.Errorf("%s are measured, although nothing tells that the images have moved", measured)
+		}
+		wait := infoPeriod
+		if isGone {
+			wait = period
+			h.now = h.now.Add(period)
+			for _, eff := range h.plan() {
+				h.failWith(eff.Op, world.KindNotFound)
+			}
+		}
+		if measured := h.observeLayout(wait, d); !slices.Contains(measured, moved) {
+			t.Errorf("gone %v: %s are measured, want %s", isGone, measured, moved)
+		}
+		if h.m.Layout != LayoutImagefs {
+			t.Errorf("gone %v: layout %q", isGone, h.m.Layout)
+		}
+		h.now = h.now.Add(infoPeriod)
+		for _, eff := range h.plan() {
+			h.failWith(eff.Op, world.KindUnavailable)
+		}
+		if measured := h.observeLayout(0, d); !slices.Equal(measured, []string{moved}) {
+			t.Errorf("gone %v: %s are measured while the runtime does not answer", isGone, measured)
 		}
 	}
 }

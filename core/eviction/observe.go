@@ -51,17 +51,12 @@ func (m *Manager) HandleCompletion(id world.OpID, ev world.Event, env *Env) bool
 	}
 	source := slices.IndexFunc(m.Sources[:], func(s Source) bool { return s.Op == id })
 	m.Sources[source].Op = 0
-	if ev.Err != nil {
-		env.Effects.Log(world.LevelError, "Eviction manager: failed to observe the node", "err",
-			ev.Err.Error())
-		m.noteUnmeasured(source, ev.Time)
-		return false // the conditions stay as they are
+	if m.InfoAsked && source == sourceImagefs {
+		return m.handleInfo(ev, env)
 	}
-	if info, isInfo := ev.Body.(*runtimeapi.ImageFsInfoResponse); isInfo {
-		if m.applyInfo(info); m.ImagePath != "" {
-			m.Sources[source].NextAt = ev.Time
-		}
-		return false
+	if ev.Err != nil {
+		m.noteFailure(source, ev, env)
+		return false // the conditions stay as they are
 	}
 	m.observe(source, ev.Body, env)
 	before, decided := m.Pressure, m.Decided
@@ -69,6 +64,32 @@ func (m *Manager) HandleCompletion(id world.OpID, ev world.Event, env *Env) bool
 	m.startAttempt(source, env)
 	m.Decided = true
 	return !decided || !slices.Equal(before, m.Pressure)
+}
+
+// handleInfo handles where the runtime has its images, which is measured at once then. If it does
+// not answer, what it has said before counts.
+func (m *Manager) handleInfo(ev world.Event, env *Env) bool {
+	m.InfoAsked = false
+	if ev.Err != nil {
+		m.noteFailure(sourceImagefs, ev, env)
+	} else if info, isInfo := ev.Body.(*runtimeapi.ImageFsInfoResponse); isInfo {
+		m.applyInfo(info)
+	}
+	if m.ImagePath != "" {
+		m.Sources[sourceImagefs].NextAt = ev.Time
+	}
+	return false
+}
+
+// noteFailure notes that a source could not be observed. A path that is gone may be another one
+// now.
+func (m *Manager) noteFailure(source int, ev world.Event, env *Env) {
+	env.Effects.Log(world.LevelError, "Eviction manager: failed to observe the node", "err",
+		ev.Err.Error())
+	m.noteUnmeasured(source, ev.Time)
+	if source != sourceNode && ev.Err.Has(world.KindNotFound) {
+		m.InfoAt = time.Time{}
+	}
 }
 
 // observe records the signals that an observation has.
@@ -87,6 +108,7 @@ func (m *Manager) observe(source int, body any, env *Env) {
 	}
 	switch body := body.(type) {
 	case *world.NodeMeasured:
+		m.noteAlertProblem(body.AlertProblem, env.Effects)
 		if body.MemoryBytes > 0 {
 			record(MemoryAvailable, max(0, body.MemoryBytes-body.WorkingSetBytes), body.MemoryBytes)
 		}
@@ -190,6 +212,7 @@ func (m *Manager) startAttempt(source int, env *Env) {
 	if what := m.neededReclaim(&m.Thresholds[chosen], env.Effects.Now()); what != (Reclaim{}) {
 		if m.ReclaimSince.IsZero() {
 			m.ReclaimSince, m.Reclaiming = env.Effects.Now(), what
+			m.reportReclaim(chosen, env)
 			if what.Containers {
 				env.RemoveContainers()
 			}
@@ -200,8 +223,13 @@ func (m *Manager) startAttempt(source int, env *Env) {
 		return
 	}
 	m.Attempt = &Attempt{Threshold: chosen}
+	m.reportReclaim(chosen, env)
+}
+
+// reportReclaim records that the agent frees a resource, be it by a removal or by an eviction.
+func (m *Manager) reportReclaim(threshold int, env *Env) {
 	env.Effects.RecordEvent(env.Node, v1.EventTypeWarning, "EvictionThresholdMet",
-		"Attempting to reclaim %s", m.Thresholds[chosen].Signal.resource())
+		"Attempting to reclaim %s", m.Thresholds[threshold].Signal.resource())
 }
 
 // handleUsage handles the observation of the pods. After a failure the next observation of the node

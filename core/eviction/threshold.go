@@ -128,7 +128,8 @@ func ParseAmount(text string) Amount {
 func New(c *kubeletconfig.KubeletConfiguration, rootDir string) Manager {
 	m := Manager{Settings: Settings{RootDir: rootDir,
 		Transition: c.EvictionPressureTransitionPeriod.Duration,
-		GraceMax:   time.Duration(c.EvictionMaxPodGracePeriod) * time.Second}}
+		GraceMax:   time.Duration(c.EvictionMaxPodGracePeriod) * time.Second,
+		Alerts:     c.KernelMemcgNotification}}
 	add := func(signal Signal, text string, grace time.Duration) {
 		t := Threshold{Signal: signal, Amount: ParseAmount(text), Grace: grace}
 		if least := c.EvictionMinimumReclaim[string(signal)]; least != "" {

@@ -91,9 +91,10 @@ type Record struct {
 // Env is what the plan depends on besides the facts.
 type Env struct {
 	Effects *op.Effects
-	// Ready reports whether all sources of pods and the runtime have been listed: a pod that is not
-	// known yet may use an image.
-	Ready bool
+	// KnowsPods reports whether all sources of pods and the runtime have been listed: a pod that is
+	// not known yet may name an image. Ready reports whether a round may begin: the pods are known, or
+	// were waited for in vain. Without them no image is removed for its age.
+	KnowsPods, Ready bool
 	// References returns the images that pods use or are about to use, by name or ID.
 	References func() []string
 	Warn       func(reason, message string) // records a warning event of the Node
@@ -132,7 +133,7 @@ func (c *Collector) Plan(env *Env) time.Time {
 	case c.isUnusedWanted():
 		return now // requested during the round that has just ended
 	}
-	return c.NextAt
+	return timer.Later(now, c.NextAt) // a round for an eviction may have held one that was due
 }
 
 // detect records the images of a round's list.

@@ -71,24 +71,22 @@ func (c *Collector) planRound(r *Round, env *Env) {
 		issue(callTimeout, &runtimeapi.ListContainersRequest{})
 		return
 	case StepAge:
-		if c.Settings.isOff() && !r.All {
+		switch {
+		case r.All:
+			r.Step, r.ToFree = StepSpace, math.MaxInt64
+			c.planSpace(r, env)
+			return
+		case c.Settings.isOff():
 			c.finish(r, env, "")
 			return
-		}
-		if c.planRemoval(r, env, c.oldImages(r, env)) {
+		case c.planRemoval(r, env, c.oldImages(r, env)):
 			return
-		}
-		if len(r.Errors) > 0 {
+		case len(r.Errors) > 0:
 			c.finish(r, env, fmt.Sprintf("wanted to free images older than %v, encountered errors in "+
 				"image deletion: %v", c.Settings.AgeMax, r.Errors))
 			return
 		}
 		r.Step = StepInfo
-		if r.All {
-			r.Step, r.ToFree = StepSpace, math.MaxInt64
-			c.planSpace(r, env)
-			return
-		}
 		fallthrough
 	case StepInfo:
 		issue(callTimeout, &runtimeapi.ImageFsInfoRequest{})
@@ -99,12 +97,12 @@ func (c *Collector) planRound(r *Round, env *Env) {
 	}
 }
 
-// oldImages returns the unused images over the maximum age. An agent that has not run for as long
-// knows none: the use of images before its start is not known. An image that was never used counts
-// from its detection; the kubelet removes it at once then.
+// oldImages returns the unused images over the maximum age, if all pods are known. An agent that
+// has not run for as long knows none: the use of images before its start is not known. An image
+// that was never used counts from its detection; the kubelet removes it at once then.
 func (c *Collector) oldImages(r *Round, env *Env) []string {
 	age, now := c.Settings.AgeMax, env.Effects.Now()
-	if age == 0 || now.Sub(c.BeganAt) <= age {
+	if age == 0 || now.Sub(c.BeganAt) <= age || !env.KnowsPods {
 		return nil
 	}
 	var old []string
@@ -198,20 +196,25 @@ func usedPercent(fs *world.FilesystemMeasured) int {
 }
 
 // finish ends a round. As in the kubelet, only the second failure in a row is an event: the first
-// may be that of a runtime that has just started. That images are not detected is none.
+// may be that of a runtime that has just started. That images are not detected is none. A round for
+// an eviction takes the place of no other: those say which space cannot be freed.
 func (c *Collector) finish(r *Round, env *Env, problem string) {
-	c.Round, c.NextAt = nil, env.Effects.Now().Add(period)
+	c.Round = nil
+	if problem != "" {
+		env.Effects.Log(world.LevelError, "Image garbage collection failed", "err", problem)
+	}
 	if r.All {
 		c.UnusedRemovedAt = r.WantedAt
+		return
 	}
+	c.NextAt = env.Effects.Now().Add(period)
 	if problem == "" {
 		c.Failures = 0
 		return
 	}
-	if c.Failures++; c.Failures > 1 && (r.All || !c.Settings.isOff()) {
+	if c.Failures++; c.Failures > 1 && !c.Settings.isOff() {
 		env.Warn(reasonFailed, problem)
 	}
-	env.Effects.Log(world.LevelError, "Image garbage collection failed", "err", problem)
 }
 
 // HandleCompletion applies the completion of an operation.

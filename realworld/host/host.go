@@ -1,5 +1,6 @@
 // Package host is the host port: it reads the facts about the machine for the agent's first event
-// (boot.go), creates, limits, lists and removes cgroups, and delays shutdowns (shutdown.go).
+// (boot.go), creates, limits, lists and removes cgroups, delays shutdowns (shutdown.go), and
+// measures the machine (pressure.go), of whose memory the kernel reports shortages (alert.go).
 //
 // Cgroups are directories and files here, below one root. That is less code than an adapter of
 // github.com/opencontainers/cgroups, which caches its findings about /sys/fs/cgroup and its
@@ -40,6 +41,7 @@ type Port struct {
 	onCreate   func(dir string)                              // called for new cgroups; for tests
 	operations *inflight.Operations
 	shutdowns  shutdownWatch
+	alerts     memoryAlerts
 }
 
 // New returns a port. Each operation looks up the cgroup hierarchies again.
@@ -54,6 +56,7 @@ func New(opts Options) *Port {
 	p.shutdowns.deliver = func(body any) {
 		opts.Deliver(world.Event{Time: opts.Clock.Now(), Body: body})
 	}
+	p.alerts.deliver = p.shutdowns.deliver
 	return p
 }
 
@@ -99,6 +102,7 @@ func (p *Port) execute(ctx context.Context, request any) (any, error) {
 func (p *Port) Close() {
 	p.operations.Close()
 	p.shutdowns.close()
+	p.alerts.close()
 }
 
 // readMachine observes the machine, and resolves the node's name if asked to.

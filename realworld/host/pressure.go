@@ -1,10 +1,13 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/google/cadvisor/lib/model"
 
 	"seedlet.dev/realworld/stats/cgroup"
 	"seedlet.dev/world"
@@ -25,29 +28,49 @@ func (p *Port) measureNode(m *world.MeasureNode) (*world.NodeMeasured, error) {
 	}
 	measured := &world.NodeMeasured{Processes: processes(p.opts.Root),
 		ProcessesMax: pidsMax(p.opts.Root)}
-	if used, ok := workingSet(reader, "/"); ok {
-		measured.MemoryBytes, measured.WorkingSetBytes = int64(memory.Total), used
-	}
 	if measured.Processes == 0 {
 		measured.ProcessesMax = 0
 	}
+	machine, ok := memoryOf(reader, "/")
+	if ok {
+		measured.MemoryBytes, measured.WorkingSetBytes = int64(memory.Total), int64(machine.WorkingSet)
+	}
+	problems := p.alert(alertMachine, "/", m.AlertAbove, machine)
 	if m.Pods != "" {
 		path, err := cgroupDirectory("MeasureNode", m.Pods, m.Systemd)
 		if err != nil {
 			return nil, err
 		}
-		measured.PodsWorkingSetBytes, measured.PodsMeasured = workingSet(reader, "/"+path)
+		pods, ok := memoryOf(reader, "/"+path)
+		measured.PodsWorkingSetBytes, measured.PodsMeasured = int64(pods.WorkingSet), ok
+		problems = errors.Join(problems, p.alert(alertPods, path, m.AlertPodsAbove, pods))
+	}
+	if problems != nil {
+		measured.AlertProblem = problems.Error()
 	}
 	return measured, nil
 }
 
-// workingSet returns the working set of a cgroup, and false if it cannot be read.
-func workingSet(reader *cgroup.Reader, path string) (int64, bool) {
+// alert has the kernel report when the working set of a cgroup exceeds an amount; zero: not any
+// more. The kernel knows usage alone, so what can be reclaimed of it now is added.
+func (p *Port) alert(which int, path string, above int64, now model.MemoryStats) error {
+	if above <= 0 {
+		return p.alerts.set(which, "", 0)
+	}
+	dir := p.opts.CgroupRoot
+	if !hasFile(dir, "cgroup.controllers") {
+		dir = filepath.Join(dir, "memory")
+	}
+	return p.alerts.set(which, filepath.Join(dir, path), above+int64(now.Usage-now.WorkingSet))
+}
+
+// memoryOf returns the memory of a cgroup, and false if it cannot be read.
+func memoryOf(reader *cgroup.Reader, path string) (model.MemoryStats, bool) {
 	usage, err := reader.Usage(path)
 	if err != nil || usage.Memory == nil {
-		return 0, false
+		return model.MemoryStats{}, false
 	}
-	return int64(usage.Memory.WorkingSet), true
+	return *usage.Memory, true
 }
 
 // processes returns how many processes and threads the machine has; zero if that is unknown. The

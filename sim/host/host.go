@@ -58,7 +58,8 @@ type Host struct {
 	logind  logind
 
 	besidePods Usage
-	systemOOMs int64 // processes that were ended because the machine was out of memory
+	alerts     world.MeasureNode // what the last one has asked to report
+	systemOOMs int64             // processes that were ended because the machine was out of memory
 }
 
 // New returns a host that has the cgroups of other programs.
@@ -257,7 +258,7 @@ func (h *Host) EnterCgroup(dir string) {
 // Reboot removes all cgroups, as a reboot of the machine does. Other programs make theirs again. A
 // shutdown that is under way has ended.
 func (h *Host) Reboot() {
-	h.logind = logind{}
+	h.logind, h.alerts = logind{}, world.MeasureNode{}
 	for _, dir := range h.CgroupDirs() {
 		delete(h.cgroups, dir)
 		h.recordFact(truth.CgroupRemoved, dir, truth.CauseReboot)

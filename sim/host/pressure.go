@@ -24,7 +24,25 @@ func (h *Host) DiskUsage() (bytes, inodes int64) {
 // SetUsage sets what the machine uses besides its pods.
 func (h *Host) SetUsage(u Usage) {
 	h.besidePods = u
-	h.EndProcesses()
+	h.LoadChanged()
+}
+
+// LoadChanged is called after a change of what pods or the machine use. The kernel ends processes
+// if there is not enough memory, and reports what MeasureNode has asked for, once.
+func (h *Host) LoadChanged() {
+	h.endProcesses()
+	m := h.Measure()
+	exceeds := func(above *int64, used int64) bool {
+		if *above == 0 || used <= *above {
+			return false
+		}
+		*above = 0
+		return true
+	}
+	machine := exceeds(&h.alerts.AlertAbove, m.WorkingSetBytes)
+	if exceeds(&h.alerts.AlertPodsAbove, m.PodsWorkingSetBytes) || machine {
+		h.notify(&world.MemoryAlert{})
+	}
 }
 
 // Measure returns what MeasureNode observes now.
@@ -46,9 +64,9 @@ func (h *Host) Measure() world.NodeMeasured {
 // processesBesidePods are those of a machine on which the plan starts none.
 const processesBesidePods = 200
 
-// EndProcesses ends processes of pods while the machine uses more memory than it has, as the
+// endProcesses ends processes of pods while the machine uses more memory than it has, as the
 // kernel's OOM killer does.
-func (h *Host) EndProcesses() {
+func (h *Host) endProcesses() {
 	for h.opts.KillForMemory != nil {
 		m := h.Measure()
 		if m.WorkingSetBytes <= m.MemoryBytes {
@@ -75,6 +93,7 @@ func (h *Host) reportOOM(name string) {
 }
 
 func (h *Host) measureNode(call *wire.Call, m *world.MeasureNode) {
+	h.alerts = *m
 	measured := h.Measure()
 	if m.Pods == "" {
 		measured.PodsWorkingSetBytes, measured.PodsMeasured = 0, false

@@ -47,6 +47,9 @@ const (
 	fromImagefs = "imagefs"
 )
 
+// observationTimeout is how long the agent waits for an observation that leads to evictions.
+const observationTimeout = 10 * time.Second
+
 var pressureConditions = []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure,
 	v1.NodePIDPressure}
 
@@ -227,6 +230,9 @@ func (s *Set) UsageAsked(now time.Time, eff *world.Effect) {
 	case *world.MeasureNode:
 		asked.source = fromNode
 	case *world.MeasureFilesystem:
+		if eff.Deadline.Sub(now) > observationTimeout {
+			return // for the garbage collection of images, which has no part in evictions
+		}
 		asked.source = fromImagefs
 		switch body.Path {
 		case path.Dir(s.model.opts.PodsDir):
