@@ -231,8 +231,8 @@ func (a *Agent) activePods(additional []*v1.Pod) []*v1.Pod {
 	return active
 }
 
-// activePods is the result of Agent.activePods in a loop over pods of the API server. Most of them
-// are rejected when many wait, and a rejection changes nothing of it.
+// activePods is the result of Agent.activePods in a loop over pods of the API server, or over
+// resizes. Most of them are rejected when many wait, and a rejection changes nothing of it.
 type activePods struct {
 	inLoop bool
 	known  bool
@@ -243,7 +243,7 @@ type activePods struct {
 func (c *activePods) forget() { c.known, c.pods = false, nil }
 
 // activePodsInLoop returns the pods that count against the node's resources, from the cache if
-// nothing has changed.
+// nothing has changed. Callers do not change it.
 func (a *Agent) activePodsInLoop() []*v1.Pod {
 	c := &a.activeInLoop
 	if !c.inLoop {
@@ -309,9 +309,11 @@ func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 func (a *Agent) admissionCheck(spec *v1.Pod, static bool, others []*v1.Pod) admission.Check {
 	runtime := &a.state.Runtime
 	strict := runtime.SupplementalGroupsPolicy
-	return admission.Check{Pod: spec, Static: static, Node: a.admissionNode(),
+	check := admission.Check{Pod: spec, Static: static, Node: a.admissionNode(),
 		Allocatable: a.state.NodeObject.Allocatable(&a.state.Boot), OtherPods: others,
 		Requests: a.requests, StrictGroups: runtime.AsOf.IsZero() || strict != nil && *strict}
+	a.effects.CountWork(check.Work())
+	return check
 }
 
 // mayFreeResources reports whether a pod may turn out in a moment to hold less than it counts with:

@@ -99,6 +99,10 @@ type State struct {
 	SetAside map[string]*SetAside `json:"setAside,omitempty"`
 	// PodsLeft is set if the last step has left pods to the next because of its work.
 	PodsLeft bool `json:"podsLeft,omitempty"`
+	// ResizesLeft are the UIDs of the pods whose resizes are looked at next, because all of them were
+	// too much work for one step. ResizesAgain is set if all have to be looked at again then.
+	ResizesLeft  []string `json:"resizesLeft,omitempty"`
+	ResizesAgain bool     `json:"resizesAgain,omitempty"`
 	// AllowedUnsafeSysctls are the patterns of the kernel parameters that pods may set besides the
 	// safe ones.
 	AllowedUnsafeSysctls []string `json:"allowedUnsafeSysctls,omitempty"`

@@ -313,6 +313,13 @@ var hostiles = []hostile{
 	})},
 	{"ports", 40_000, putPorts},
 	{"ports within the bound", budget.PortsMax, putPorts},
+	{"host ports of many pods", 60, func(n *fakeNode, size int) {
+		putPods(n, size, func(p *v1.Pod) { setHostPorts(p, budget.PortsMax) })
+	}},
+	{"resizes of many pods", 190, func(n *fakeNode, size int) { putResizes(n, size, 0) }},
+	{"resizes of many pods with host ports", 60, func(n *fakeNode, size int) {
+		putResizes(n, size, 300)
+	}},
 	{"host aliases", 30_000, ofSpec(func(s *v1.PodSpec, size int) {
 		for i := range size {
 			s.HostAliases = append(s.HostAliases, v1.HostAlias{IP: "10.0.0.1",
@@ -779,6 +786,35 @@ func putPorts(n *fakeNode, size int) {
 				HostIP: fmt.Sprintf("10.0.%d.%d", subnet, i%250)})
 		}
 		n.apiServer.put(p)
+	}
+}
+
+// setHostPorts gives a pod so many host ports, at addresses that no other pod has.
+func setHostPorts(p *v1.Pod, size int) {
+	for i := range size {
+		p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, v1.ContainerPort{
+			HostPort: int32(1 + i), ContainerPort: int32(1 + i), HostIP: "10.0.0." + string(p.UID)})
+	}
+}
+
+// putResizes creates so many pods of so many host ports, each of which asks for more than the node
+// has once it runs.
+func putResizes(n *fakeNode, size, ports int) {
+	putPods(n, size, func(p *v1.Pod) {
+		withRequests(p, "1m", 0).Generation = 1
+		setHostPorts(p, ports)
+	})
+	at, areResized := n.now.Add(5*time.Second), false
+	n.apiServer.onEffect = func(any) {
+		if areResized || n.now.Before(at) {
+			return
+		}
+		areResized = true
+		for i := range size {
+			p := n.apiServer.objects[fmt.Sprintf("default/p%05d", i)].DeepCopy()
+			p.Generation++
+			n.apiServer.put(withRequests(p, "100", 0))
+		}
 	}
 }
 

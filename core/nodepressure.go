@@ -50,9 +50,8 @@ func (a *Agent) evictionCandidates(forDisk bool) []eviction.Candidate {
 		p := a.state.Pods[uid]
 		if p.CanBeEvicted(forDisk) {
 			all = append(all, eviction.Candidate{UID: uid, Pod: p.Spec,
-				Idle:    !p.HasLiveContainers(),
-				LogDir:  a.state.Node.PodLogDir(p.Namespace, p.Name, uid),
-				Volumes: a.state.Node.PodsDir + "/" + uid + "/volumes"})
+				Idle:   !p.HasLiveContainers(),
+				LogDir: a.state.Node.PodLogDir(p.Namespace, p.Name, uid), Dir: a.state.Node.PodDir(uid)})
 		}
 	}
 	return all

@@ -1,11 +1,39 @@
 package core
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"seedlet.dev/world"
 )
+
+// A pod on a disk that is full is ranked by its whole directory, since its containers can write to
+// /etc/hosts and to their termination messages, and not to their volumes alone.
+func TestDirectoriesOfPodsAreMeasured(t *testing.T) {
+	n := bootWithPods(nil, apiPodNamed("a", "u1"), apiPodNamed("b", "u2"))
+	var measured []string
+	n.answer = func(effect any) any {
+		switch e := effect.(type) {
+		case *world.MeasureFilesystem:
+			return &world.FilesystemMeasured{Device: 1, CapacityBytes: 1 << 40, AvailableBytes: 1 << 20}
+		case *runtimeapi.ListPodSandboxStatsRequest:
+			return &runtimeapi.ListPodSandboxStatsResponse{}
+		case *world.MeasureTrees:
+			measured = append(measured, e.Paths...)
+			return &world.TreesMeasured{Trees: make([]world.TreeMeasured, len(e.Paths))}
+		}
+		return nil
+	}
+	n.advance(2 * time.Minute)
+	want := []string{"/var/log/pods/default_a_u1", "/var/lib/kubelet/pods/u1",
+		"/var/log/pods/default_b_u2", "/var/lib/kubelet/pods/u2"}
+	if len(measured) < len(want) || !slices.Equal(measured[:len(want)], want) {
+		t.Errorf("measured are %q, want %q", measured, want)
+	}
+}
 
 // An agent that learns that a pod was evicted waits for its end before it evicts another one.
 func TestVictimOfEarlierAgentIsAdopted(t *testing.T) {

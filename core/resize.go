@@ -63,6 +63,7 @@ func (a *Agent) retryResizes(trigger string) {
 	if len(a.resizing) == 0 {
 		return
 	}
+	a.state.ResizesAgain = len(a.state.ResizesLeft) > 0
 	a.queue.enqueue(resizeOwner)
 	if trigger != "" {
 		a.state.Metrics.ResizeTrigger = trigger
@@ -199,28 +200,37 @@ func (a *Agent) handleAllocationCompletion(r op.Record, ev world.Event) {
 }
 
 // planResizes allocates the waiting resizes that fit, and returns when to look again. None is
-// decided before it is known whether the machine shuts down.
+// decided before it is known whether the machine shuts down. Each is held against all pods, so what
+// is too much work for one step is left to the next. What has come meanwhile may concern those that
+// were looked at, and has all of them looked at again.
 func (a *Agent) planResizes() time.Time {
-	if !a.knowsAllPods() || a.state.Shutdown.Undecided() {
-		return a.state.Now.Add(resizeFirstRetryPeriod)
+	s := &a.state
+	if !a.knowsAllPods() || s.Shutdown.Undecided() {
+		return s.Now.Add(resizeFirstRetryPeriod)
 	}
-	uids := a.sortedResizes()
-	trigger := cmp.Or(a.state.Metrics.ResizeTrigger, triggerPeriodic)
-	a.state.Metrics.ResizeTrigger = ""
-	for _, uid := range uids {
-		previous := a.workOn(uid)
-		if p := a.state.Pods[uid]; p == nil || p.Stage != pod.Syncing || p.Spec == nil ||
-			p.Resize.Desired == nil && p.Resize.Granted == nil {
-			delete(a.resizing, uid)
-		} else {
-			a.planResize(p, trigger)
-		}
-		a.workOn(previous)
+	left := s.ResizesLeft
+	if len(left) == 0 {
+		left = a.sortedResizes()
 	}
-	if len(a.resizing) == 0 {
+	trigger := cmp.Or(s.Metrics.ResizeTrigger, triggerPeriodic)
+	a.activeInLoop.inLoop = true
+	for isFirst := true; len(left) > 0 && (isFirst || a.effects.Work() <= workPerStepMax); {
+		a.planResize(left[0], trigger)
+		left, isFirst = left[1:], false
+	}
+	a.activeInLoop = activePods{}
+	if s.ResizesLeft = left; len(left) > 0 {
+		return s.Now
+	}
+	again := s.ResizesAgain
+	s.Metrics.ResizeTrigger, s.ResizesLeft, s.ResizesAgain = "", nil, false
+	switch {
+	case again:
+		return s.Now
+	case len(a.resizing) == 0:
 		return time.Time{}
 	}
-	return a.state.Now.Add(resizeRetryPeriod)
+	return s.Now.Add(resizeRetryPeriod)
 }
 
 // knowsAllPods reports whether every pod counts with what it has: the sources and what earlier
@@ -249,14 +259,27 @@ func (a *Agent) sortedResizes() []string {
 	return append(settled, waiting...)
 }
 
-// planResize takes the next step of one waiting resize. trigger is why it is looked at.
-func (a *Agent) planResize(p *pod.Pod, trigger string) {
+// planResize takes the next step of the resize of a pod. trigger is why it is looked at.
+func (a *Agent) planResize(uid, trigger string) {
+	previous := a.workOn(uid)
+	if p := a.state.Pods[uid]; p == nil || p.Stage != pod.Syncing || p.Spec == nil ||
+		p.Resize.Desired == nil && p.Resize.Granted == nil {
+		delete(a.resizing, uid)
+	} else {
+		a.decideResize(p, trigger)
+	}
+	a.workOn(previous)
+}
+
+// decideResize grants the resize of a pod, applies one that was granted, or denies it.
+func (a *Agent) decideResize(p *pod.Pod, trigger string) {
 	store, counted := &a.state.Allocation.Allocated, &a.state.Metrics
 	switch {
 	case p.Resize.Granted != nil && !store.IsStored(p.UID):
 		return // an agent that is killed would not know of it
 	case p.Resize.Granted != nil:
 		p.ApplyGrant(a.podEnvFor(p))
+		a.activeInLoop.forget()
 	default:
 		d := a.checkResize(p)
 		if d.reason == "" && !a.allocate(p.UID, allocation.Of(p.Resize.Desired)) {
@@ -268,6 +291,7 @@ func (a *Agent) planResize(p *pod.Pod, trigger string) {
 				counted.ResizesAccepted.Increment(trigger)
 			}
 			p.Grant()
+			a.activeInLoop.forget()
 		} else if !p.DenyResize(d.reason, d.message, a.podEnvFor(p)) {
 			return
 		} else if d.detail != "" {
@@ -332,9 +356,12 @@ func (a *Agent) mayHaveEnded(spec *v1.Pod) bool {
 // othersForResize returns the pods that a resize has to fit with. What is preempted for a critical
 // pod is no room for a resize that asks for more, or other pods would be preempted again and again.
 func (a *Agent) othersForResize(p *pod.Pod) []*v1.Pod {
-	others := slices.DeleteFunc(a.activePods(nil), func(o *v1.Pod) bool {
-		return string(o.UID) == p.UID
-	})
+	var others []*v1.Pod
+	for _, o := range a.activePodsInLoop() {
+		if string(o.UID) != p.UID {
+			others = append(others, o)
+		}
+	}
 	if !admission.IsCritical(p.Resize.Desired, p.IsStatic()) && p.IncreasesRequests() {
 		return a.withPreemptors(others)
 	}

@@ -61,9 +61,22 @@ type Check struct {
 	Node        *v1.Node
 	Allocatable v1.ResourceList
 	OtherPods   []*v1.Pod // those that are admitted and not terminal
-	Requests    Requests  // of other pods, as far as they are known
+	Requests    Requests  // of other pods, as far as they are known, and their host ports
 	// StrictGroups reports whether the runtime gives processes no groups beside those of the spec.
 	StrictGroups bool
+}
+
+// Work returns what a check counts as work of a step, in bytes: it looks at all other pods, and for
+// a host port in several places.
+func (c *Check) Work() int {
+	const workOfPod, workOfPort = 64, 1 << 10
+	ports := 0
+	for _, list := range [][]v1.Container{c.Pod.Spec.InitContainers, c.Pod.Spec.Containers} {
+		for i := range list {
+			ports += len(list[i].Ports)
+		}
+	}
+	return len(c.OtherPods)*workOfPod + ports*workOfPort
 }
 
 // Failures returns the reasons why the pod does not fit, in the kubelet's order; none if it fits.
@@ -183,21 +196,16 @@ func insufficientFailure(name v1.ResourceName, requested, used, capacity int64) 
 	}
 }
 
-// hasHostPortConflict reports whether another pod uses a host port of this one. A pod may have tens
-// of thousands of ports, so each is looked at once.
+// hasHostPortConflict reports whether another pod uses a host port of this one.
 func (c *Check) hasHostPortConflict() bool {
 	mine := hostPorts(c.Pod)
 	if len(mine) == 0 {
 		return false
 	}
-	used := map[hostPort]bool{}
-	for _, other := range c.OtherPods {
-		for _, its := range hostPorts(other) {
-			used[its], used[its.at(anyAddress)] = true, true
-		}
-	}
+	isUsed := c.Requests.portsOf(c.OtherPods)
 	return slices.ContainsFunc(mine, func(p hostPort) bool {
-		return used[p] || used[p.at(allAddresses)] || p.ip == allAddresses && used[p.at(anyAddress)]
+		return isUsed(p) || isUsed(p.at(allAddresses)) ||
+			p.ip == allAddresses && isUsed(p.at(anyAddress))
 	})
 }
 

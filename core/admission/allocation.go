@@ -35,6 +35,12 @@ func EncodeAllocation(pod *v1.Pod) string {
 	return string(data)
 }
 
+// LeastAllocation returns how many bytes EncodeAllocation returns for a pod at least, by the number
+// of its host ports, without encoding them: a pod may name thousands.
+func LeastAllocation(pod *v1.Pod) int {
+	return len(hostPorts(pod)) * len(`{"hostPort":1,"containerPort":0},`)
+}
+
 // DecodeAllocation returns a pod that uses the resources and host ports in the text. Text that
 // cannot be read counts as a pod that requests nothing. The text is not trusted: the annotations of
 // a kubelet's sandbox are those of its pod.

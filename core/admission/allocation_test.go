@@ -31,3 +31,18 @@ func TestAllocationRoundTrip(t *testing.T) {
 		t.Error("a quantity with a huge exponent requests something")
 	}
 }
+
+// The number of host ports alone never says more than the text has.
+func TestLeastAllocation(t *testing.T) {
+	for _, ports := range []int{1, 2, 1000} {
+		pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{}}}}
+		for i := range ports {
+			c := &pod.Spec.Containers[0]
+			c.Ports = append(c.Ports, v1.ContainerPort{HostPort: 1 + int32(i)%9})
+		}
+		if least, bytes := LeastAllocation(pod), len(EncodeAllocation(pod)); least > bytes ||
+			least < bytes/2 && ports > 2 {
+			t.Errorf("%d ports take %d bytes, at least %d", ports, bytes, least)
+		}
+	}
+}

@@ -32,12 +32,19 @@ func ParseLogName(name string) (restarts int32, isLog bool) {
 	return int32(n), true
 }
 
+// What the directory of a pod has besides volumes that its containers can write: the file of their
+// /etc/hosts, and the directory of their termination messages.
+const (
+	HostsFile   = "etc-hosts"
+	MessagesDir = "containers"
+)
+
 // HostsFilePath returns the path of the /etc/hosts of a pod's containers.
-func (n *Node) HostsFilePath(uid string) string { return n.PodDir(uid) + "/etc-hosts" }
+func (n *Node) HostsFilePath(uid string) string { return n.PodDir(uid) + "/" + HostsFile }
 
 // MessageDir returns the directory of the termination messages of a container.
 func (n *Node) MessageDir(uid, container string) string {
-	return n.PodDir(uid) + "/containers/" + container
+	return n.PodDir(uid) + "/" + MessagesDir + "/" + container
 }
 
 // MessageFilePath returns the path of the file to which a run writes its termination message. The

@@ -76,12 +76,15 @@ func CheckAllocation(pod *v1.Pod) error {
 	if hasSmallAllocation(&pod.Spec) {
 		return nil // most pods: they are checked with each change
 	}
-	bytes := len(admission.EncodeAllocation(pod))
+	bytes, orMore := admission.LeastAllocation(pod), " or more"
+	if bytes <= budget.AllocationMax {
+		bytes, orMore = len(admission.EncodeAllocation(pod)), ""
+	}
 	if bytes <= budget.AllocationMax {
 		return nil
 	}
-	return budget.AllocationBytes.Errorf("the resources and host ports of the pod take %d bytes, and "+
-		"one pod may have %d", bytes, budget.AllocationMax)
+	return budget.AllocationBytes.Errorf("the resources and host ports of the pod take %d bytes%s, "+
+		"and one pod may have %d", bytes, orMore, budget.AllocationMax)
 }
 
 // hasSmallAllocation reports whether the allocation of a pod is within the budget, whatever its

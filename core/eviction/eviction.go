@@ -206,10 +206,10 @@ type Env struct {
 
 // Candidate is a pod that could be evicted.
 type Candidate struct {
-	UID             string
-	Pod             *v1.Pod
-	Idle            bool   // no container of it runs
-	LogDir, Volumes string // directories of the pod's logs and volumes
+	UID         string
+	Pod         *v1.Pod
+	Idle        bool   // no container of it runs
+	LogDir, Dir string // the pod's directory of logs, and its own
 }
 
 // Plan takes the next step, and returns when to plan again.

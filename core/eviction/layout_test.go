@@ -109,7 +109,7 @@ func newLayoutHarness(t *testing.T) *harness {
 	for _, uid := range []string{"a", "b", "c"} {
 		h.addPod(uid, 0, 0)
 		c := &h.candidates[len(h.candidates)-1]
-		c.LogDir, c.Volumes = "/logs/"+uid, "/volumes/"+uid
+		c.LogDir, c.Dir = "/logs/"+uid, "/pods/"+uid
 	}
 	h.candidates[2].Pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{
 		v1.ResourceEphemeralStorage: *resource.NewQuantity(100*mib, resource.BinarySI)}

@@ -25,7 +25,7 @@ type PodUsage struct {
 	Processes   int64            `json:"processes"`
 	Containers  []ContainerUsage `json:"containers,omitempty"`
 	Layers      DiskUsage        `json:"layers"` // the writable layers of its containers
-	Files       DiskUsage        `json:"files"`  // its logs and volumes
+	Files       DiskUsage        `json:"files"`  // its logs and directory
 }
 
 // DiskUsage is what is used of a file system.
@@ -308,13 +308,15 @@ func usageOf(listed *runtimeapi.ListPodSandboxStatsResponse) map[string]*PodUsag
 	return usage
 }
 
-// measureTrees measures the logs and volumes of all candidates by one request.
+// measureTrees measures the logs and directories of all candidates by one request. The directory of
+// a pod has its volumes, and what its containers can write besides: /etc/hosts and the files of
+// termination messages (CVE-2020-8557). Volumes in memory are other mounts, which do not count.
 func (a *Attempt) measureTrees(env *Env) {
 	request := &world.MeasureTrees{}
 	a.Measured = []string{}
 	for _, c := range env.Candidates(true) {
 		a.Measured = append(a.Measured, c.UID)
-		request.Paths = append(request.Paths, c.LogDir, c.Volumes)
+		request.Paths = append(request.Paths, c.LogDir, c.Dir)
 	}
 	a.Op = env.Effects.Issue(Owner, "", treesTimeout, request)
 }

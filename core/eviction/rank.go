@@ -62,8 +62,8 @@ func (m *Manager) rank(c Candidate, usage *PodUsage, signal Signal) ranked {
 }
 
 // excess returns by how much the usage of a pod exceeds its request. For a file system counts what
-// is on it: logs and volumes are on that of the node, writable layers on their own. Nothing of a
-// pod is on one that has images only (buildSignalToRankFunc).
+// is on it: logs and directories of pods are on that of the node, writable layers on their own.
+// Nothing of a pod is on one that has images only (buildSignalToRankFunc).
 func (m *Manager) excess(pod *v1.Pod, u *PodUsage, signal Signal) int64 {
 	if signal.condition() == v1.NodeMemoryPressure {
 		return u.MemoryBytes - request(pod, v1.ResourceMemory)

@@ -18,6 +18,7 @@ import (
 	podresources "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
@@ -55,7 +56,7 @@ type Usage struct {
 // Item is something that can be measured.
 type Item struct {
 	Kind ItemKind `json:"kind,omitempty"`
-	Name string   `json:"name,omitempty"` // of the volume or the container
+	Name string   `json:"name,omitempty"` // of the volume, the files or the container
 }
 
 // ItemKind is a kind of items.
@@ -66,7 +67,12 @@ const (
 	VolumeItem ItemKind = "volume"
 	LogsItem   ItemKind = "logs"  // of all runs of a container
 	LayerItem  ItemKind = "layer" // the writable layer of a running container
+	FilesItem  ItemKind = "files" // of the pod's directory, by their name there
 )
+
+// ownFiles are the names in the pod's directory of what containers can write besides volumes: a pod
+// could have as much in them as the disk takes (CVE-2020-8557).
+var ownFiles = [...]string{criconfig.HostsFile, criconfig.MessagesDir}
 
 // String returns the kind and the name.
 func (i Item) String() string { return string(i.Kind) + "/" + i.Name }
@@ -163,6 +169,13 @@ func (u *Usage) itemAt(position int, pod *Pod, limited bool) (item Item, body an
 		return Item{VolumeItem, v.Name}, body, true
 	}
 	position -= len(spec.Volumes)
+	if position < len(ownFiles) {
+		if u.Volumes && limited {
+			body = &world.MeasureTree{Path: pod.Dir + "/" + ownFiles[position]}
+		}
+		return Item{FilesItem, ownFiles[position]}, body, true
+	}
+	position -= len(ownFiles)
 	name, found := containerAt(spec, position/2)
 	switch {
 	case !found || !limited:
@@ -252,7 +265,7 @@ func (u *Usage) exceeded(newest Item, pod *Pod) Limit {
 	if limit != nil && u.sum(func(m *Measurement) bool { return m.Counts }) > limit.Value() {
 		return Limit{PodLimit, ""}
 	}
-	if newest.Kind == VolumeItem {
+	if newest.Kind == VolumeItem || newest.Kind == FilesItem {
 		return Limit{}
 	}
 	limit = limitOfContainer(&pod.Spec.Spec, newest.Name)

@@ -106,6 +106,10 @@ func TestLimits(t *testing.T) {
 		"a volume in memory does not count": {newPod(limited, v1.Volume{Name: "data",
 			VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{
 				Medium: v1.StorageMediumMemory}}}), map[string]world.Event{dataPath: tree(1 << 30)}, ""},
+		"/etc/hosts counts for the pod": {newPod(limited), map[string]world.Event{
+			"/pods/u1/etc-hosts": tree(600), "app-id": layer(425)}, podMessage},
+		"termination messages count for the pod": {newPod(limited), map[string]world.Event{
+			"/pods/u1/containers": tree(1025)}, podMessage},
 		"a failure counts nothing, the rest counts": {newPod(limited, emptyDir("data", "")),
 			map[string]world.Event{dataPath: {Err: world.Errorf(world.KindInternal, "x", "y")},
 				"app-id": layer(1025)}, podMessage},
@@ -114,7 +118,8 @@ func TestLimits(t *testing.T) {
 	} {
 		u := &Usage{}
 		answers := map[string]world.Event{dataPath: tree(0), "/logs/u1/app": tree(0),
-			"/logs/u1/other": tree(0), "app-id": layer(0), "other-id": layer(0)}
+			"/logs/u1/other": tree(0), "app-id": layer(0), "other-id": layer(0),
+			"/pods/u1/etc-hosts": tree(0), "/pods/u1/containers": tree(0)}
 		for key, ev := range c.answers { //ordered: a map is filled
 			answers[key] = ev
 		}
@@ -140,7 +145,8 @@ func TestLayersApart(t *testing.T) {
 	}
 }
 
-// Volumes are measured once a minute, logs and layers every ten seconds, what has no limit never.
+// Volumes and other files of the pod are measured once a minute, logs and layers every ten seconds,
+// what has no limit never.
 func TestPeriods(t *testing.T) {
 	u := &Usage{}
 	if asked, wake := pass(t, u, newPod([]v1.Container{container("app", "")},
@@ -160,7 +166,7 @@ func TestPeriods(t *testing.T) {
 	for i := range 8 {
 		want := containers
 		if i%6 == 0 {
-			want = append([]string{dataPath}, containers...)
+			want = append([]string{dataPath, "/pods/u1/etc-hosts", "/pods/u1/containers"}, containers...)
 		}
 		asked, wake := pass(t, u, pod, now, nil)
 		if !slices.Equal(asked, want) || !wake.Equal(now.Add(10*time.Second)) {

@@ -244,15 +244,18 @@ func (p *Pod) HasFreedDisk() bool {
 }
 
 // releaseStepsOfDesired is the number of steps of releaseVolumes for a pod that is still desired.
-const releaseStepsOfDesired = 4
+const releaseStepsOfDesired = 5
 
 // releaseVolumes undoes the pod's mounts, and reports whether it has issued an operation. The
-// volumes of a terminated pod that is still desired are removed as well.
+// volumes of a terminated pod that is still desired are removed as well, and so is its /etc/hosts,
+// which may have any size: the object of such a pod can stay for weeks.
 func (p *Pod) releaseVolumes(env *Env) bool {
 	dir := p.dir(env.Node)
 	steps := [releaseStepsOfDesired]any{
 		&world.Unmount{Path: volume.SubPathDir(dir)}, &world.Unmount{Path: dir},
-		&world.RemoveTree{Path: volume.SubPathDir(dir)}, &world.RemoveTree{Path: dir + "/volumes"},
+		&world.RemoveTree{Path: volume.SubPathDir(dir)},
+		&world.RemoveTree{Path: env.Node.HostsFilePath(p.UID)},
+		&world.RemoveTree{Path: dir + "/volumes"},
 	}
 	left := len(steps)
 	if p.NoLongerDesired {

@@ -100,7 +100,7 @@ func TestVolumeFailure(t *testing.T) {
 func TestVolumesAreReleased(t *testing.T) {
 	for noLongerDesired, want := range map[bool]string{
 		true:  "Unmount Unmount RemoveTree RemoveTree RemovePodSandbox",
-		false: "Unmount Unmount RemoveTree RemoveTree",
+		false: "Unmount Unmount RemoveTree RemoveTree RemoveTree", // sub-paths, /etc/hosts, volumes
 	} {
 		p := withVolume(v1.VolumeMount{MountPath: "/data"})
 		p.Stage, p.NoLongerDesired = Terminated, noLongerDesired

@@ -148,7 +148,7 @@ type usageSample struct {
 
 type podUsage struct {
 	memoryBytes, processes  int64
-	diskBytes, inodes       int64 // of its logs and volumes
+	diskBytes, inodes       int64 // of its logs and directory
 	layerBytes, layerInodes int64 // of the writable layers of its containers
 }
 
@@ -314,10 +314,10 @@ func (u *usageSample) addTree(uid string, tree world.TreeMeasured) {
 	u.pods[uid] = p
 }
 
-// uidOfTree returns the pod of a directory of logs, "NAMESPACE_NAME_UID", or of volumes.
+// uidOfTree returns the pod of a directory of logs, "NAMESPACE_NAME_UID", or of its own.
 func uidOfTree(tree, podsDir string) string {
 	if isWithin(tree, podsDir) {
-		return path.Base(path.Dir(tree))
+		return path.Base(tree)
 	}
 	return tree[strings.LastIndex(tree, "_")+1:]
 }

@@ -179,8 +179,8 @@ func (m *model) isUnmeasurable(path string) bool {
 	return m.opts.IsUnmeasurable != nil && m.opts.IsUnmeasurable(path)
 }
 
-// measureEphemeral compares the writable layers, logs and volumes of a pod with its limits of
-// ephemeral-storage.
+// measureEphemeral compares the writable layers, logs, volumes and other files of a pod with its
+// limits of ephemeral-storage.
 func (p *pod) measureEphemeral(spec *v1.Pod, now time.Time) {
 	if !limitsEphemeralStorage(spec) {
 		return
@@ -198,6 +198,10 @@ func (p *pod) measureEphemeral(spec *v1.Pod, now time.Time) {
 				most = math.MaxInt64 / 2
 			}
 		}
+	}
+	for _, name := range []string{"etc-hosts", "containers"} { // /etc/hosts, termination messages
+		bytes, highest := p.measure("files "+name, p.model.opts.DiskUsage(dir+"/"+name), now)
+		all, most = all+bytes, most+highest
 	}
 	for _, name := range containerNames(spec) {
 		logs, mostLogs := p.measure("logs "+name, p.model.opts.DiskUsage(p.model.logDir(p, name)), now)
