@@ -61,14 +61,7 @@ func (a *Agent) awaitingNode(uid string) Rejection {
 }
 
 // isNodeAwaited reports whether a pod waits for the Node.
-func (a *Agent) isNodeAwaited() bool {
-	for uid := range a.waiting { //ordered: whether there is one
-		if a.state.APIRejections[uid].NodeOp != 0 {
-			return true
-		}
-	}
-	return false
-}
+func (a *Agent) isNodeAwaited() bool { return len(a.waiting.awaitingNode) > 0 }
 
 // isPreempting reports whether other pods are being terminated to make resources available for this
 // one.
@@ -336,10 +329,8 @@ func (a *Agent) hasUndecidedAdmission() bool {
 			return true
 		}
 	}
-	for uid := range a.waiting { //ordered: whether there is one
-		if a.state.APIRejections[uid] == awaitingOtherPod {
-			return true
-		}
+	if len(a.waiting.awaitingOther) > 0 {
+		return true
 	}
 	for _, rejection := range a.state.StaticRejections { //ordered: whether there is one
 		if rejection == awaitingOtherPod {
@@ -371,10 +362,8 @@ func (a *Agent) withPreemptors(others []*v1.Pod) []*v1.Pod {
 // become available are reserved for them.
 func (a *Agent) preemptors() []*v1.Pod {
 	s, waiting, uids := &a.state, []*v1.Pod(nil), []string(nil)
-	for uid := range a.waiting { //ordered: sorted below
-		if s.APIRejections[uid].isPreempting() {
-			uids = append(uids, uid)
-		}
+	for uid := range a.waiting.preempting { //ordered: sorted below
+		uids = append(uids, uid)
 	}
 	slices.Sort(uids)
 	for _, uid := range uids {
@@ -453,7 +442,7 @@ func (a *Agent) mayBecomeRoom() bool {
 func (a *Agent) retryAdmission() {
 	a.retryResizes("")
 	var names []string
-	for uid := range a.waiting { //ordered: sorted below
+	for uid := range a.waiting.all { //ordered: sorted below
 		if entry := a.state.StatusWriter.Entries[uid]; entry != nil {
 			names = append(names, fullName(entry.Stored))
 		}
@@ -464,7 +453,7 @@ func (a *Agent) retryAdmission() {
 	}
 	for _, rejection := range a.state.StaticRejections { //ordered: whether there is one
 		if rejection.Waiting {
-			a.reconcilePods(a.state.Now)
+			a.applyStaticPods(a.state.Now)
 			return
 		}
 	}

@@ -122,7 +122,7 @@ type Agent struct {
 	podUIDs       []string            // the keys of state.Pods, sorted
 	podUIDsByName map[string][]string // by full name, sorted
 	objectOwners  map[string]string   // by ID of a sandbox or container: see objectOwner
-	waiting       map[string]bool     // the UIDs of state.APIRejections that wait for admission
+	waiting       waitingPods         // of state.APIRejections
 	requests      admission.Requests  // of the pods that use resources
 	servedPods    map[string]*v1.Pod  // by UID: the cache of servedPod, dropped when a pod is planned
 	shares        map[string]podShare // by UID: the cache of countShare

@@ -250,7 +250,7 @@ func (a *Agent) applyAPIPod(object *v1.Pod, now time.Time) {
 		a.enqueuePod(uid)
 	case isTerminal, object.DeletionTimestamp != nil, a.wasAdmitted(object),
 		a.hasListedNode() && a.admitAPIPod(object):
-		if a.waiting[uid] {
+		if a.waiting.all[uid] {
 			a.clearRejection(uid) // it is deleted while it waits
 		}
 		a.addPod(pod.New(object, a.allocatedTo(object), true, !s.PodDirs.MayHaveStarted(uid), now))
@@ -394,17 +394,11 @@ func (a *Agent) setRejection(uid string, rejection Rejection) {
 		a.state.APIRejections = map[string]Rejection{}
 	}
 	a.state.APIRejections[uid] = rejection
-	delete(a.waiting, uid)
-	if rejection.Waiting {
-		if a.waiting == nil {
-			a.waiting = map[string]bool{}
-		}
-		a.waiting[uid] = true
-	}
+	a.waiting.set(uid, rejection)
 }
 
 // clearRejection drops the rejection of a pod of the API server.
 func (a *Agent) clearRejection(uid string) {
 	delete(a.state.APIRejections, uid)
-	delete(a.waiting, uid)
+	a.waiting.remove(uid)
 }

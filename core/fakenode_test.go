@@ -143,7 +143,7 @@ func (n *fakeNode) step(ev world.Event) ([]world.Effect, bool) {
 		return n.measure(ev, n.agent.Step)
 	}
 	effects := n.agent.Step(ev)
-	if wrong := n.staleServedPod() + n.wrongTotals(); wrong != "" {
+	if wrong := n.staleServedPod() + n.wrongTotals() + n.wrongWaiting(); wrong != "" {
 		panic(wrong)
 	}
 	return effects, false

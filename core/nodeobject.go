@@ -126,10 +126,8 @@ func (a *Agent) handleNodeCompletion(id world.OpID, r op.Record, ev world.Event)
 	case s.NodeObject.Answered != answered && a.isNodeAwaited():
 		a.retryAdmission()
 	case failures == 0 && s.NodeObject.ReadFailures > 0: // the waiting pods say what they wait for
-		for _, uid := range slices.Sorted(maps.Keys(a.waiting)) {
-			if s.APIRejections[uid].NodeOp != 0 {
-				a.queue.enqueue(statuswriter.Key(uid))
-			}
+		for _, uid := range slices.Sorted(maps.Keys(a.waiting.awaitingNode)) {
+			a.queue.enqueue(statuswriter.Key(uid))
 		}
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"seedlet.dev/core/userns"
 )
 
-// reconcilePods adds the admitted static pods and updates those that are known. Once all sources
-// and the runtime have been listed, the pods that no source has are no longer desired.
-func (a *Agent) reconcilePods(now time.Time) {
+// applyStaticPods adds the admitted static pods and updates those that are known. It returns their
+// UIDs.
+func (a *Agent) applyStaticPods(now time.Time) map[string]bool {
 	admitted, rejections := a.admitStaticPods()
 	a.setStaticRejections(rejections)
 	desired := make(map[string]bool, len(admitted))
@@ -45,6 +45,13 @@ func (a *Agent) reconcilePods(now time.Time) {
 		a.enqueuePod(uid)
 		a.workOn(previous)
 	}
+	return desired
+}
+
+// reconcilePods applies the static pods. Once all sources and the runtime have been listed, the
+// pods that no source has are no longer desired.
+func (a *Agent) reconcilePods(now time.Time) {
+	desired := a.applyStaticPods(now)
 	if a.state.HasAPIServer {
 		for _, spec := range a.state.Manifests.Pods() {
 			a.updateMirror(spec.Namespace + "/" + spec.Name)

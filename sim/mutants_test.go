@@ -86,6 +86,14 @@ var mutants = []mutant{
 		scenario: "sidecars", seeds: "1-200",
 	},
 	{
+		// The pod can never be deleted.
+		name:     "a status that is too large is written again and again",
+		file:     "core/statuswriter/writer.go",
+		old:      "if e.TooLarge > 0 && merged.Size() >= e.TooLarge {",
+		new:      "if e.TooLarge < 0 {",
+		scenario: "hostile", seeds: "1-100",
+	},
+	{
 		name:     "back-off forgotten when the agent restarts",
 		file:     "core/criconfig/run.go",
 		old:      "run.Backoff = d //",

@@ -122,6 +122,17 @@ func hostilePods(spec *plan.Spec) func(name string) bool {
 	return func(name string) bool { return hostile[name] }
 }
 
+// statusRoom returns how many bytes the status of a pod may have, by its name.
+func statusRoom(spec *plan.Spec) func(name string) int {
+	room := map[string]int{}
+	for i := range spec.Pods {
+		if h := spec.Pods[i].Hostile; h != nil {
+			room[plan.ManifestName(spec.Pods[i].Manifest)] = h.StatusRoom
+		}
+	}
+	return func(name string) int { return room[name] }
+}
+
 // checkOracles ends the run at the first violation.
 func (r *run) checkOracles() {
 	if violations := r.oracles.Violations(); len(violations) > 0 && r.failure == nil {

@@ -220,7 +220,7 @@ func (r *run) connectPorts(images imageRegistry) {
 	if node.API {
 		r.server = apiserver.New(apiserver.Options{
 			Agenda: r.agenda.Actor("API server"), Truth: r.truth, Seed: seed, Node: plan.NodeName,
-			Faults: calls,
+			Faults: calls, StatusRoom: statusRoom(r.plan),
 		})
 	}
 	r.disk = disk.New(disk.Options{

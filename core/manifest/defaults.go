@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	podresources "k8s.io/component-helpers/resource"
+
+	"seedlet.dev/core/budget"
 )
 
 // SetDefaults sets the defaults that the API server of v1.36 sets when a pod is created.
@@ -70,8 +72,12 @@ func defaultContainer(c *v1.Container, hostNetwork bool) {
 	defaultRequestsToLimits(&c.Resources)
 }
 
-// pullPolicy returns the default pull policy of an image: Always for the tag latest.
+// pullPolicy returns the default pull policy of an image: Always for the tag latest. A reference
+// over its bound, which package image reports, is not parsed: that may take seconds.
 func pullPolicy(image string) v1.PullPolicy {
+	if len(image) > budget.ImageReferenceMax {
+		return v1.PullIfNotPresent
+	}
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
 		return v1.PullIfNotPresent // an invalid reference is reported by package image

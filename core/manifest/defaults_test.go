@@ -3,6 +3,7 @@ package manifest
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -138,9 +139,11 @@ func TestPullPolicyDependsOnTag(t *testing.T) {
 		"nginx:latest" + digest: v1.PullAlways,
 		"NotAReference":         v1.PullIfNotPresent,
 		"":                      v1.PullIfNotPresent,
+		// Too long to be parsed.
+		strings.Repeat("h", 400<<10) + ".test/a:latest": v1.PullIfNotPresent,
 	} {
 		if got := pullPolicy(image); got != want {
-			t.Errorf("%q: got %s, want %s", image, got, want)
+			t.Errorf("%.40q: got %s, want %s", image, got, want)
 		}
 	}
 }

@@ -228,6 +228,11 @@ func (s *Server) replace(by requester, body any, old, o world.Object, status boo
 	if reason := validateUpdate(&o, &old, status); reason != "" {
 		return fail(world.KindInvalid, "%s", reason)
 	}
+	if o.Pod != nil && status && s.opts.StatusRoom != nil {
+		if room := s.opts.StatusRoom(o.Pod.Name); room > 0 && o.Pod.Status.Size() > room {
+			return fail(world.KindTooLarge, "etcdserver: request is too large")
+		}
+	}
 	if canRemove(meta) {
 		s.remove(by, o) // its last finalizer has been removed
 		return o, nil

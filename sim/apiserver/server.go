@@ -28,6 +28,9 @@ type Options struct {
 	Node    string            // the node of the agent
 	Faults  wire.FaultSource  // nil: no faults
 	Deliver func(world.Event) // receives the events of the first incarnation; nil: not connected
+	// StatusRoom returns how many bytes the status of a pod may have, by its name; zero: any number.
+	// A real server bounds the whole object. Nil: no pod has a bound.
+	StatusRoom func(name string) int
 }
 
 // Server is a simulated API server. It is for use by one goroutine.

@@ -71,6 +71,7 @@ func (g *generator) addActs() {
 	})
 	g.addMirrorActs(a)
 	g.addObjectActs(a)
+	g.addPullSecrets()
 	g.addNodeActs(a)
 	g.addDebugActs(a)
 	g.addResizes(a)

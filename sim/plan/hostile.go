@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -29,6 +30,17 @@ type Hostile struct {
 	// TakenOver gives the pod a volume of a kind that the agent does not support, and a start time,
 	// as a pod has that was run by another agent.
 	TakenOver bool `json:"takenOver,omitempty"`
+	// PullSecrets is how often the pod names a Secret of its own as an image pull secret, which has
+	// credentials for so many Registries.
+	PullSecrets int `json:"pullSecrets,omitempty"`
+	Registries  int `json:"registries,omitempty"`
+	// LongNames are the KiB of the name of a variable and of the path of a mount, LongImage those
+	// of the reference to an image.
+	LongNames int `json:"longNames,omitempty"`
+	LongImage int `json:"longImage,omitempty"`
+	// StatusRoom is how many bytes the status of the pod may have: the API server refuses a larger
+	// one as too large, as if the spec took the rest. Zero: no bound.
+	StatusRoom int `json:"statusRoom,omitempty"`
 }
 
 // HostileRange is how a pod may be hostile. Each of the amounts is zero in half of the pods.
@@ -42,6 +54,12 @@ type HostileRange struct {
 	Containers Count  `json:"containers,omitempty"`
 	Grace      Span   `json:"grace,omitempty"`
 	TakenOver  bool   `json:"takenOver,omitempty"`
+
+	PullSecrets Count `json:"pullSecrets,omitempty"`
+	Registries  Count `json:"registries,omitempty"`
+	LongNames   Count `json:"longNames,omitempty"`
+	LongImage   Count `json:"longImage,omitempty"`
+	StatusRoom  Count `json:"statusRoom,omitempty"`
 }
 
 // hostile generates how a pod is hostile; nil if its group is not. Each pod has its own stream.
@@ -60,7 +78,41 @@ func (g *generator) hostile(pod string, h *HostileRange) *Hostile {
 	return &Hostile{Tokens: amount(h.Tokens), References: amount(h.References),
 		Doublings: amount(h.Doublings), EnvFrom: amount(h.EnvFrom), Files: amount(h.Files),
 		Object: h.Object, Containers: amount(h.Containers), Grace: Duration(h.Grace.draw(r)),
-		TakenOver: h.TakenOver}
+		TakenOver: h.TakenOver, PullSecrets: amount(h.PullSecrets), Registries: amount(h.Registries),
+		LongNames: amount(h.LongNames), LongImage: amount(h.LongImage),
+		StatusRoom: amount(h.StatusRoom)}
+}
+
+// addPullSecrets adds the Secrets with the credentials of hostile pods, and their creation. It
+// comes after the acts that pick an object, which pick none of these.
+func (g *generator) addPullSecrets() {
+	for i := range g.plan.Spec.Pods {
+		p := &g.plan.Spec.Pods[i]
+		if p.Hostile == nil || p.Hostile.PullSecrets == 0 {
+			continue
+		}
+		name := pullSecretName(ManifestName(p.Manifest))
+		g.plan.Spec.Objects = append(g.plan.Spec.Objects, Object{Name: name,
+			Registries: p.Hostile.Registries, Manifest: map[string]any{"apiVersion": "v1",
+				"kind": "Secret", "type": string(v1.SecretTypeDockerConfigJson),
+				"metadata": map[string]any{"name": name}}})
+		g.addAct(0, Act{Verb: VerbCreate, Object: name})
+	}
+}
+
+// pullSecretName returns the name of the Secret of a hostile pod.
+func pullSecretName(pod string) string { return pod + "-registries" }
+
+// dockerConfig returns a Docker configuration with credentials for so many registries. Those of the
+// tests are among them, by a wildcard.
+func dockerConfig(registries int) []byte {
+	var b strings.Builder
+	b.WriteString(`{"auths":{"*.test":{"username":"me","password":"secret"}`)
+	for n := range registries {
+		fmt.Fprintf(&b, `,"registry-%d.test/path":{"username":"me","password":"secret-%d"}`, n, n)
+	}
+	b.WriteString("}}")
+	return []byte(b.String())
 }
 
 // takenOverStatus is the patch of the status of a pod that was run by another agent.
@@ -113,6 +165,11 @@ func (h *Hostile) addTo(pod *v1.Pod) {
 		addVolume(pod, "foreign", v1.VolumeSource{NFS: &v1.NFSVolumeSource{Server: "nfs.test",
 			Path: "/exports"}})
 	}
+	h.addLongNames(pod)
+	for range h.PullSecrets {
+		spec.ImagePullSecrets = append(spec.ImagePullSecrets,
+			v1.LocalObjectReference{Name: pullSecretName(pod.Name)})
+	}
 	for n := range h.Containers {
 		c := *first.DeepCopy()
 		c.Name = fmt.Sprintf("%s-%d", first.Name, n)
@@ -120,6 +177,20 @@ func (h *Hostile) addTo(pod *v1.Pod) {
 	}
 	if h.Grace > 0 {
 		spec.TerminationGracePeriodSeconds = new(int64(time.Duration(h.Grace) / time.Second))
+	}
+}
+
+// addLongNames adds long names to the spec of a pod. The API server does not bound their length.
+func (h *Hostile) addLongNames(pod *v1.Pod) {
+	first := &pod.Spec.Containers[0]
+	if h.LongNames > 0 {
+		name := strings.Repeat("N", h.LongNames<<10)
+		first.Env = append(first.Env, v1.EnvVar{Name: name, Value: "long"})
+		addVolume(pod, "long", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})
+		first.VolumeMounts[len(first.VolumeMounts)-1].MountPath = "/" + name
+	}
+	if h.LongImage > 0 {
+		first.Image = "registry.test/" + strings.Repeat("n", h.LongImage<<10) + ":1"
 	}
 }
 
@@ -133,17 +204,26 @@ func addVolume(pod *v1.Pod, name string, source v1.VolumeSource) {
 // The bounds of what a plan can have, above which a run takes too long.
 const (
 	hostileMax   = 20_000
-	doublingsMax = 18 // 16 MiB
+	doublingsMax = 18      // 16 MiB
+	longMax      = 1 << 10 // a megabyte
+	// statusRoomMin is what the least status of a pod needs.
+	statusRoomMin = 2 << 10
 )
 
 func (h *Hostile) validate(api bool) error {
 	switch {
 	case !api:
 		return errors.New("hostile: want a pod of the API server, this one is static")
-	case max(h.Tokens, h.References, h.EnvFrom, h.Files, h.Containers) > hostileMax:
+	case max(h.Tokens, h.References, h.EnvFrom, h.Files, h.Containers, h.PullSecrets,
+		h.Registries) > hostileMax:
 		return fmt.Errorf("hostile: want at most %d of anything", hostileMax)
-	case min(h.Tokens, h.References, h.EnvFrom, h.Files, h.Containers, h.Doublings) < 0 ||
-		h.Doublings > doublingsMax:
+	case max(h.LongNames, h.LongImage) > longMax:
+		return fmt.Errorf("hostile: want names of at most %d KiB", longMax)
+	case h.StatusRoom != 0 && h.StatusRoom < statusRoomMin:
+		return fmt.Errorf("hostile.statusRoom: want at least %d bytes, have %d", statusRoomMin,
+			h.StatusRoom)
+	case min(h.Tokens, h.References, h.EnvFrom, h.Files, h.Containers, h.Doublings, h.PullSecrets,
+		h.Registries, h.LongNames, h.LongImage) < 0 || h.Doublings > doublingsMax:
 		return fmt.Errorf("hostile: want 0 to %d doublings, and 0 or more of the others",
 			doublingsMax)
 	case cmp.Or(h.EnvFrom, h.Files) > 0 && h.Object == "":

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/keyring"
 	"seedlet.dev/core/token"
 )
 
@@ -20,7 +23,8 @@ spec:
   - count: 8
     api: true
     hostile: {tokens: 100..200, references: 300, doublings: 5, envFrom: 3, files: 2,
-      object: bulk, containers: 7, grace: 9s}
+      object: bulk, containers: 7, grace: 9s, pullSecrets: 3, registries: 9, longNames: 2,
+      longImage: 1, statusRoom: 5000}
     manifest:
       apiVersion: v1
       kind: Pod
@@ -59,10 +63,21 @@ func TestHostile(t *testing.T) {
 		}
 		app := &pod.Spec.Containers[0]
 		got := fmt.Sprint(token.Count(pod), len(app.EnvFrom), len(app.Env), len(pod.Spec.Containers),
-			*pod.Spec.TerminationGracePeriodSeconds)
-		want := fmt.Sprint(h.Tokens, h.References+h.EnvFrom, h.Doublings, 1+h.Containers, 9)
+			*pod.Spec.TerminationGracePeriodSeconds, len(pod.Spec.ImagePullSecrets), len(app.Image) > 1<<10)
+		want := fmt.Sprint(h.Tokens, h.References+h.EnvFrom, h.Doublings+h.LongNames/2, 1+h.Containers,
+			9, h.PullSecrets, h.LongImage > 0)
 		if got != want {
 			t.Errorf("pod %d has %s, its entry says %s", i, got, want)
+		}
+		secret := again.Spec.ObjectNamed(pullSecretName(entry.Name))
+		if (secret != nil) != (h.PullSecrets > 0) {
+			t.Errorf("pod %d names %d pull secrets, the plan has %+v", i, h.PullSecrets, secret)
+		} else if secret != nil {
+			o, err := secret.Decode()
+			if err != nil || keyring.Decode(o.Secret) == nil ||
+				strings.Count(string(o.Secret.Data[v1.DockerConfigJsonKey]), "username") != 1+h.Registries {
+				t.Errorf("the pull secret of pod %d is %+v: %v", i, o.Secret, err)
+			}
 		}
 		seen[h.Tokens > 0]++
 		last := pod.Spec.Containers[len(pod.Spec.Containers)-1].Name
@@ -79,6 +94,8 @@ func TestHostileBounds(t *testing.T) {
 	for _, c := range []struct{ change, want string }{
 		{"tokens: 100..200>tokens: 100..99999", "0 to 10000"},
 		{"doublings: 5>doublings: 40", "0 to 18 doublings"},
+		{"statusRoom: 5000>statusRoom: 100", "at least 2048 bytes"},
+		{"longNames: 2>longNames: 2000", "at most 1024 KiB"},
 		{"object: bulk, >", "want the name of a ConfigMap"},
 		{"api: true\n    hostile>api: false\n    hostile", "this one is static"},
 	} {

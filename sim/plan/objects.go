@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"seedlet.dev/core/document"
@@ -21,6 +22,8 @@ type Object struct {
 	Name     string         `json:"name"` // by which acts refer to it
 	Manifest map[string]any `json:"object"`
 	Keys     int            `json:"keys,omitempty"` // added to the data of a ConfigMap
+	// Registries is for how many registries a Secret has credentials.
+	Registries int `json:"registries,omitempty"`
 }
 
 const kindClusterTrustBundle = "ClusterTrustBundle"
@@ -67,6 +70,9 @@ func (o *Object) Decode() (world.Object, error) {
 		for n := range o.Keys {
 			object.ConfigMap.Data[fmt.Sprint("k", n)] = "1"
 		}
+	}
+	if s := object.Secret; s != nil && s.Type == v1.SecretTypeDockerConfigJson && s.Data == nil {
+		s.Data = map[string][]byte{v1.DockerConfigJsonKey: dockerConfig(o.Registries)}
 	}
 	_, meta := object.Meta()
 	if kind != "RuntimeClass" && kind != kindClusterTrustBundle && meta.GetNamespace() == "" {
