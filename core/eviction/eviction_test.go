@@ -31,6 +31,7 @@ type harness struct {
 	now        time.Time
 	candidates []Candidate
 	evicted    []string // UID, grace period and message
+	hastened   []string // UID and grace period
 
 	collections int  // requests to remove containers
 	collected   bool // they are done
@@ -68,6 +69,9 @@ func (h *harness) env() *Env {
 		Evict: func(c Candidate, e Eviction) {
 			h.evicted = append(h.evicted, fmt.Sprintf("%s %v %s", c.UID, e.Grace, e.Message))
 		}, RecordAge: func(Signal, time.Duration) {},
+		Hasten: func(uid string, grace time.Duration) {
+			h.hastened = append(h.hastened, fmt.Sprint(uid, " ", grace))
+		},
 		RemoveContainers:     func() { h.collections++ },
 		AreContainersRemoved: func() bool { return h.collected },
 		RemoveImages:         func() { h.reclaims++ },
@@ -469,5 +473,50 @@ func TestCandidatesOfSignal(t *testing.T) {
 		if h.m.Plan(env); len(h.evicted) != 1 {
 			t.Errorf("%s: evicted %q", signal, h.evicted)
 		}
+	}
+}
+
+// While the victim of a soft threshold ends, which may take minutes, conditions follow what is
+// observed, and a hard threshold leaves the victim a second. No other pod is evicted meanwhile.
+func TestHardThresholdWhileSoftVictimEnds(t *testing.T) {
+	begin := func() *harness {
+		h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionMaxPodGracePeriod: 600,
+			EvictionHard:            map[string]string{"memory.available": "100Mi"},
+			EvictionSoft:            map[string]string{"memory.available": "200Mi"},
+			EvictionSoftGracePeriod: map[string]string{"memory.available": "5s"}})
+		h.addPod("a", 0, 0)
+		h.addPod("b", 0, 0)
+		h.observe(150, nil)
+		h.observe(150, map[string]int64{"a": 100, "b": 50})
+		if v := h.m.Victim; v == nil || v.UID != "a" || !v.Soft {
+			t.Fatalf("victim %+v, evicted %q", v, h.evicted)
+		}
+		h.observe(150, nil)
+		h.observe(150, nil)
+		if len(h.hastened) != 0 || len(h.evicted) != 1 {
+			t.Fatalf("hastened %q, evicted %q, want neither", h.hastened, h.evicted)
+		}
+		return h
+	}
+	h := begin()
+	for range 4 {
+		h.observe(50, nil)
+	}
+	if fmt.Sprint(h.hastened) != "[a 1s]" || len(h.evicted) != 1 {
+		t.Errorf("hastened %q, evicted %q, want a once, and no other pod", h.hastened, h.evicted)
+	}
+	if v := h.m.Victim; v.Soft || v.Deadline.After(h.now.Add(immediateGrace+cleanupMax)) {
+		t.Errorf("victim %+v", v)
+	}
+	h = begin()
+	for range 7 {
+		h.observe(500, nil)
+	}
+	if len(h.m.Pressure) != 0 || len(h.hastened) != 0 {
+		t.Errorf("conditions %v, hastened %q, want none after the transition period", h.m.Pressure,
+			h.hastened)
+	}
+	if end := h.m.Victim.Deadline; h.m.Plan(h.env()).After(end) {
+		t.Error("the plan waits beyond the deadline of the victim")
 	}
 }
