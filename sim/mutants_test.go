@@ -1768,8 +1768,8 @@ var mutants = []mutant{
 	{
 		name:     "another pod is evicted while the last victim ends",
 		file:     "core/eviction/eviction.go",
-		old:      "		if now.Before(m.Victim.Deadline) {",
-		new:      "		if m.Victim.UID == \"\" {",
+		old:      "	case !now.Before(v.Deadline):\n",
+		new:      "	case v.UID != \"\":\n",
 		scenario: "memory-storm", seeds: "1-300",
 	},
 	{
@@ -2052,6 +2052,20 @@ var mutants = []mutant{
 		old:      "Grace: immediateGrace}\n	if t.Grace > 0 {",
 		new:      "Grace: time.Hour}\n	if t.Grace > 0 {",
 		scenario: "memory-storm", seeds: "1-300",
+	},
+	{
+		name:     "the node is not observed while the victim of a soft threshold ends",
+		file:     "core/eviction/eviction.go",
+		old:      "	case !v.Soft:\n",
+		new:      "	case v.UID != \"\":\n",
+		scenario: "eviction-races", seeds: "1-300",
+	},
+	{
+		name:     "a hard threshold waits while the victim of a soft one ends",
+		file:     "core/eviction/observe.go",
+		old:      "		m.hastenVictim(source, env)\n",
+		new:      "",
+		scenario: "eviction-races", seeds: "1-300",
 	},
 }
 

@@ -13,11 +13,11 @@
 //
 // One observation of the node leads to one victim at most, and the next victim is chosen by an
 // observation that is asked for after the last one has ended: a decision is never made on a sample
-// that is older than what the last one has freed. The victim of a soft threshold may take minutes to
-// end: the node is observed meanwhile, and a hard threshold that is met leaves the victim no time.
-// All pods are observed by one request, their trees by a second one if it is about a file system,
-// and only for a decision, so a node at rest costs one read of the machine's counters in ten
-// seconds.
+// that is older than what the last one has freed. The victim of a soft threshold may take minutes
+// to end: the node is observed meanwhile, and a hard threshold that is met leaves the victim no
+// time. All pods are observed by one request, their trees by a second one if it is about a file
+// system, and only for a decision, so a node at rest costs one read of the machine's counters in
+// ten seconds.
 //
 // Start reading at Manager.Plan, then observe.go, threshold.go, layout.go and rank.go.
 package eviction

@@ -5,8 +5,8 @@
 //
 // The changes are drawn from -seed. Each is judged by all scenarios with -seeds, then by the unit
 // tests of the core, unless -scenarios and -tests name others. A change that survives is a hole in
-// the oracles, or it has no effect that can be observed: such ones are listed in equivalent.txt with
-// the reason, and are not drawn again. The exit code is 1 if a change survived.
+// the oracles, or it has no effect that can be observed: such ones are listed in equivalent.txt
+// with the reason, and are not drawn again. The exit code is 1 if a change survived.
 package main
 
 import (

@@ -50,8 +50,8 @@ const (
 )
 
 func (*imageGC) describe() Entry {
-	return Entry{"image-gc", "No image is removed that a container uses or that is pinned, none that " +
-		"a pod that is served names, none before its minimum age, and none before its maximum age " +
+	return Entry{"image-gc", "No image is removed that a container uses or that is pinned, none " +
+		"that a pod that is served names, none before its minimum age, and none before its maximum age " +
 		"while the images take less than the low threshold. An unused image is removed after its " +
 		"maximum age, also if a pod used it before; if the images take more than the high threshold " +
 		"for long, some unused one is, or an event says that too little can be removed. The second " +

@@ -34,7 +34,7 @@ type lockRequests struct {
 	askedAt  time.Time
 	deadline time.Time
 
-	// heldSince is since when the agent knows that it has the lock, and is told of shutdowns, and
+	// heldSince is since when the agent knows that it has the lock, and hears of shutdowns, and
 	// releasedAt when it learned that it has released the lock; zero: neither.
 	heldSince, releasedAt time.Time
 	askedReleaseAt        time.Time // when it last did

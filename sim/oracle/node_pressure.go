@@ -24,9 +24,9 @@ func (*nodePressure) describe() Entry {
 	return Entry{"node-pressure", "A pod is evicted for the node only if a threshold was met for " +
 		"its grace period by an observation that is newer than the end of the last victim; it is the " +
 		"pod that ranks first, and one for each observation. A hard threshold leads to a victim in " +
-		"time, also while the victim of a soft one ends, which then has no time left. A pressure condition is true from the first observation until the transition period " +
-		"has passed since the last one; the time in which its signal cannot be observed does not " +
-		"count."}
+		"time, also while the victim of a soft one ends, which then has no time left. A pressure " +
+		"condition is true from the first observation until the transition period has passed since " +
+		"the last one; the time in which its signal cannot be observed does not count."}
 }
 
 const (

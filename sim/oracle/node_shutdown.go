@@ -19,7 +19,8 @@ func (*nodeShutdown) describe() Entry {
 	return Entry{"shutdown", "The agent lets the machine go down when all pods have ended and the " +
 		"API server has their final statuses, or each group has had its period, and then at once. " +
 		"The lock is taken once and released once. A group begins to end at once when it is its " +
-		"turn, so that a pod that can end in its time does. No pod that came after the announcement is started, and the Node is not ready."}
+		"turn, so that a pod that can end in its time does. No pod that came after the announcement " +
+		"is started, and the Node is not ready."}
 }
 
 // reasonShutdown is that of the status of a pod that a shutdown has ended.
@@ -146,7 +147,7 @@ func (m *model) findLateGroup(now time.Time) *finding {
 			continue
 		}
 		began := s.startsAt[group]
-		if now.Sub(began) <= groupBeginBound || p.hasBegunToEnd(began) ||
+		if now.Sub(began) <= groupBeginBound || p.isEndingSince(began) ||
 			m.anyFaultPossible(s.since.Add(-startNoticeBound), now, shutdownCalls...) {
 			continue
 		}
@@ -156,9 +157,9 @@ func (m *model) findLateGroup(now time.Time) *finding {
 	return nil
 }
 
-// hasBegunToEnd reports whether some container of the pod is being stopped, or may be unknown to
+// isEndingSince reports whether some container of the pod is being stopped, or may be unknown to
 // the agent, at a time.
-func (p *pod) hasBegunToEnd(at time.Time) bool {
+func (p *pod) isEndingSince(at time.Time) bool {
 	for _, c := range p.containers {
 		hook := c.handler(preStopHook)
 		if !c.stopRequestedAt.IsZero() || hook != nil && !hook.latestAt.IsZero() || c.wasLost ||

@@ -42,8 +42,8 @@ type ShutdownRange struct {
 	AgentKills       Share `json:"agentKills,omitempty"`
 	AgentKilledAfter Span  `json:"agentKilledAfter,omitempty"`
 	AgentDown        Span  `json:"agentDown,omitempty"`
-	// AgentDownBefore is the share of shutdowns that begin while the agent is down. It is killed before,
-	// for twice as long as AgentDown at most.
+	// AgentDownBefore is the share of shutdowns that begin while the agent is down. It is killed
+	// before, for twice as long as AgentDown at most.
 	AgentDownBefore Share `json:"agentDownBefore,omitempty"`
 	// PowerLosses is the share of shutdowns in which the power fails at some effect of the agent.
 	PowerLosses Share `json:"powerLosses,omitempty"`
