@@ -1880,8 +1880,8 @@ var mutants = []mutant{
 	{
 		name:     "a victim for a file system has ended when its processes have",
 		file:     "core/eviction/eviction.go",
-		old:      "		HoldsDisk: isForDisk}\n",
-		new:      "		HoldsDisk: t.Signal.condition() == v1.NodePIDPressure}\n",
+		old:      "		HoldsDisk: isForDisk, ",
+		new:      "		HoldsDisk: t.Signal.condition() == v1.NodePIDPressure, ",
 		scenario: "disk-full", seeds: "1-300",
 	},
 	{
