@@ -30,7 +30,7 @@ func (a *Agent) evictionEnv() *eviction.Env {
 			a.queue.enqueue(imagegc.Owner)
 		},
 		AreImagesRemoved: s.ImageGC.HasRemovedUnused,
-		Candidates:       a.evictionCandidates, Evict: a.evict,
+		Candidates:       a.evictionCandidates, Evict: a.evict, Hasten: a.hastenVictim,
 		Listed:       a.hasListedAPIPods() && !s.Relist.AsOf.IsZero() && len(s.PendingAPIPods) == 0,
 		LacksRecords: a.lacksRecords,
 		RecordAge: func(signal eviction.Signal, age time.Duration) {
@@ -120,6 +120,14 @@ func (a *Agent) evict(c eviction.Candidate, e eviction.Eviction) {
 	p.Evict(e.Message, e.Grace, a.effects.Now())
 	a.state.Metrics.Evicted.Increment(string(e.Signal))
 	a.enqueuePod(c.UID)
+}
+
+// hastenVictim shortens the grace period of a pod that was evicted.
+func (a *Agent) hastenVictim(uid string, grace time.Duration) {
+	if p := a.state.Pods[uid]; p != nil {
+		p.Evict(p.Termination.Message, grace, a.effects.Now())
+		a.enqueuePod(uid)
+	}
 }
 
 // handleEvictionCompletion handles the completion of an observation.

@@ -31,7 +31,7 @@ type incarnation struct {
 // can be replaced by a restored one.
 func (i *incarnation) Step(ev world.Event) []world.Effect {
 	ev, i.planned = i.run.spoil(ev)
-	i.run.oracles.UsageAnswered(i.run.agenda.Now(), &ev)
+	i.run.oracles.EventReceived(i.run.agenda.Now(), &ev)
 	effects := i.agent.Step(ev)
 	i.planned = plannedPanic{}
 	return effects
@@ -54,8 +54,7 @@ func (g *gatedPort) Do(eff world.Effect) {
 		return // the agent was killed before this effect
 	}
 	if eff.Op != 0 {
-		r.oracles.Called(r.agenda.Now(), eff.Body)
-		r.oracles.UsageAsked(r.agenda.Now(), &eff)
+		r.oracles.CallIssued(r.agenda.Now(), &eff)
 	}
 	counted := isCounted(eff.Body)
 	if counted {

@@ -11,17 +11,19 @@
 // completions of observations, the ends of pods and of removals, and records that say that a pod
 // was evicted.
 //
-// One observation of the node leads to one victim at most, and the next observation is asked for
-// after the victim has ended: a decision is never made on a sample that is older than what the
-// last one has freed. All pods are observed by one request, their trees by a second one if it is
-// about a file system, and only for a decision, so a node at rest costs one read of the machine's
-// counters in ten seconds. The kernel can be asked to report a shortage of memory before that
-// (alert.go).
+// One observation of the node leads to one victim at most, and the next victim is chosen by an
+// observation that is asked for after the last one has ended: a decision is never made on a sample
+// that is older than what the last one has freed. The victim of a soft threshold may take minutes
+// to end: the node is observed meanwhile, and a hard threshold that is met leaves the victim no
+// time. All pods are observed by one request, their trees by a second one if it is about a file
+// system, and only for a decision, so a node at rest costs one read of the machine's counters in
+// ten seconds. The kernel can be asked to report a shortage of memory before that (alert.go).
 //
 // Start reading at Manager.Plan, then observe.go, threshold.go, layout.go and rank.go.
 package eviction
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -168,6 +170,8 @@ type Victim struct {
 	// HoldsDisk is set if the pod was evicted for a file system: it has ended when its volumes are
 	// removed, which may take longer than the end of its processes.
 	HoldsDisk bool `json:"holdsDisk,omitempty"`
+	// Soft is set if the pod has the grace period of a soft threshold.
+	Soft bool `json:"soft,omitempty"`
 }
 
 // Eviction is how a pod is evicted.
@@ -201,7 +205,8 @@ type Env struct {
 	Listed       bool
 	LacksRecords func() bool
 	Evict        func(c Candidate, e Eviction)
-	RecordAge    func(s Signal, age time.Duration) // of the observation behind a decision
+	Hasten       func(uid string, grace time.Duration) // shortens the grace period of the victim
+	RecordAge    func(s Signal, age time.Duration)     // of the observation behind a decision
 }
 
 // Candidate is a pod that could be evicted.
@@ -221,13 +226,17 @@ func (m *Manager) Plan(env *Env) time.Time {
 	if len(m.Thresholds) == 0 || m.Attempt != nil && !m.planAttempt(env) {
 		return time.Time{}
 	}
-	if m.Victim != nil {
-		if now.Before(m.Victim.Deadline) {
-			return m.Victim.Deadline
-		}
+	var victimUntil time.Time
+	switch v := m.Victim; {
+	case v == nil:
+	case !now.Before(v.Deadline):
 		m.endVictim(now)
+	case !v.Soft:
+		return v.Deadline
+	default:
+		victimUntil = v.Deadline
 	}
-	wake := timer.Soonest(m.planReclaim(env), m.planWait(env))
+	wake := timer.Soonest(victimUntil, timer.Soonest(m.planReclaim(env), m.planWait(env)))
 	for i := range m.Sources {
 		if i == sourceNode || m.ReclaimSince.IsZero() {
 			wake = timer.Soonest(wake, m.planSource(i, env))
@@ -394,8 +403,27 @@ func (m *Manager) planAttempt(env *Env) bool {
 	env.Evict(first, e)
 	m.UsageFailures = 0
 	m.Victim = &Victim{UID: first.UID, Deadline: env.Effects.Now().Add(e.Grace + cleanupMax),
-		HoldsDisk: isForDisk}
+		HoldsDisk: isForDisk, Soft: e.Grace > immediateGrace}
 	return true
+}
+
+// hastenVictim leaves the victim of a soft threshold no time to end if a hard one is met by the
+// newest observation of a source: the node cannot wait for it. The kubelet waits: it observes
+// nothing before the pod has ended.
+func (m *Manager) hastenVictim(source int, env *Env) {
+	isHard := func(t Threshold) bool {
+		_, isObserved := m.Observed[t.Signal]
+		return t.Grace == 0 && t.Starved && isObserved && m.sourceOf(t.Signal) == source
+	}
+	if !m.Victim.Soft || !slices.ContainsFunc(m.Thresholds, isHard) {
+		return
+	}
+	v := m.Victim
+	v.Soft = false
+	if at := env.Effects.Now().Add(immediateGrace + cleanupMax); at.Before(v.Deadline) {
+		v.Deadline = at
+	}
+	env.Hasten(v.UID, immediateGrace)
 }
 
 // eviction returns how a pod is evicted for a threshold.
@@ -425,7 +453,8 @@ func (m *Manager) AdoptVictim(uid string, graceEnds, now time.Time) {
 	}
 	deadline := graceEnds.Add(cleanupMax)
 	if m.Victim == nil && now.Before(deadline) {
-		m.Victim = &Victim{UID: uid, Deadline: deadline, HoldsDisk: true}
+		m.Victim = &Victim{UID: uid, Deadline: deadline, HoldsDisk: true,
+			Soft: graceEnds.Sub(now) > immediateGrace}
 	}
 }
 

@@ -31,6 +31,8 @@ type harness struct {
 	now        time.Time
 	candidates []Candidate
 	evicted    []string // UID, grace period and message
+	hastened   []string // UID and grace period
+	aged       []Signal // whose observations led to a decision
 
 	collections int  // requests to remove containers
 	collected   bool // they are done
@@ -68,7 +70,10 @@ func (h *harness) env() *Env {
 		Listed:     !h.unlisted, LacksRecords: func() bool { return h.lacksRecords },
 		Evict: func(c Candidate, e Eviction) {
 			h.evicted = append(h.evicted, fmt.Sprintf("%s %v %s", c.UID, e.Grace, e.Message))
-		}, RecordAge: func(Signal, time.Duration) {},
+		}, RecordAge: func(s Signal, _ time.Duration) { h.aged = append(h.aged, s) },
+		Hasten: func(uid string, grace time.Duration) {
+			h.hastened = append(h.hastened, fmt.Sprint(uid, " ", grace))
+		},
 		RemoveContainers:     func() { h.collections++ },
 		AreContainersRemoved: func() bool { return h.collected },
 		RemoveImages:         func() { h.reclaims++ },
@@ -485,5 +490,112 @@ func TestCandidatesOfSignal(t *testing.T) {
 		if h.m.Plan(env); len(h.evicted) != 1 {
 			t.Errorf("%s: evicted %q", signal, h.evicted)
 		}
+	}
+}
+
+// While the victim of a soft threshold ends, which may take minutes, conditions follow what is
+// observed, and a hard threshold leaves the victim a second. No other pod is evicted meanwhile.
+func TestHardThresholdWhileSoftVictimEnds(t *testing.T) {
+	begin := func() *harness {
+		h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionMaxPodGracePeriod: 600,
+			EvictionHard:            map[string]string{"memory.available": "100Mi"},
+			EvictionSoft:            map[string]string{"memory.available": "200Mi"},
+			EvictionSoftGracePeriod: map[string]string{"memory.available": "5s"}})
+		h.addPod("a", 0, 0)
+		h.addPod("b", 0, 0)
+		h.observe(150, nil)
+		h.observe(150, map[string]int64{"a": 100, "b": 50})
+		if v := h.m.Victim; v == nil || v.UID != "a" || !v.Soft {
+			t.Fatalf("victim %+v, evicted %q", v, h.evicted)
+		}
+		h.observe(150, nil)
+		h.observe(150, nil)
+		if len(h.hastened) != 0 || len(h.evicted) != 1 {
+			t.Fatalf("hastened %q, evicted %q, want neither", h.hastened, h.evicted)
+		}
+		return h
+	}
+	h := begin()
+	for range 4 {
+		h.observe(50, nil)
+	}
+	if fmt.Sprint(h.hastened) != "[a 1s]" || len(h.evicted) != 1 {
+		t.Errorf("hastened %q, evicted %q, want a once, and no other pod", h.hastened, h.evicted)
+	}
+	if v := h.m.Victim; v.Soft || v.Deadline.After(h.now.Add(immediateGrace+cleanupMax)) {
+		t.Errorf("victim %+v", v)
+	}
+	h = begin()
+	for range 7 {
+		h.observe(500, nil)
+	}
+	if len(h.m.Pressure) != 0 || len(h.hastened) != 0 {
+		t.Errorf("conditions %v, hastened %q, want none after the transition period", h.m.Pressure,
+			h.hastened)
+	}
+	if end := h.m.Victim.Deadline; h.m.Plan(h.env()).After(end) {
+		t.Error("the plan waits beyond the deadline of the victim")
+	}
+}
+
+// A message names a threshold that is starved, not the first one of its resource, and only
+// observations of such thresholds count as those behind the decision.
+func TestThresholdThatIsNotStarved(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionMaxPodGracePeriod: 1,
+		EvictionHard:            map[string]string{"memory.available": "100Mi", "pid.available": "1%"},
+		EvictionSoft:            map[string]string{"memory.available": "200Mi"},
+		EvictionSoftGracePeriod: map[string]string{"memory.available": "5s"}})
+	h.addPod("a", 0, 0)
+	h.observe(150, nil)
+	h.m.Observed[PIDAvailable] = Observation{Available: 500, Capacity: 1000}
+	h.observe(150, map[string]int64{"a": 100})
+	if len(h.evicted) != 1 || !strings.Contains(h.evicted[0], "Threshold quantity: 200Mi") {
+		t.Errorf("evicted %q, want one pod, for 200Mi", h.evicted)
+	}
+	if fmt.Sprint(h.aged) != "[memory.available]" {
+		t.Errorf("ages of %v, want that of the soft threshold", h.aged)
+	}
+}
+
+// Of two hard thresholds of a resource, or two soft ones, the first is acted on.
+func TestOrderOfThresholds(t *testing.T) {
+	hard, soft := Threshold{Signal: MemoryAvailable}, Threshold{Signal: MemoryAvailable, Grace: 1}
+	disk := Threshold{Signal: NodefsAvailable}
+	for _, c := range []struct {
+		first, second *Threshold
+		want          bool
+	}{
+		{&hard, &hard, false}, {&hard, &soft, true}, {&soft, &hard, false}, {&soft, &soft, false},
+		{&soft, &disk, true}, {&disk, &soft, false},
+	} {
+		if c.first.isBefore(c.second) != c.want {
+			t.Errorf("%+v is before %+v: want %v", c.first, c.second, c.want)
+		}
+	}
+}
+
+// Memory and disks have binary amounts, counts decimal ones.
+func TestQuantities(t *testing.T) {
+	for name, want := range map[v1.ResourceName]string{ //ordered: each by itself
+		v1.ResourceMemory: "2Ki", v1.ResourceEphemeralStorage: "2Ki", "inodes": "2048",
+	} {
+		if got := quantity(2048, name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+// The trees of a pod count also without statistics of the runtime, and one that could not be
+// finished counts as larger than any other.
+func TestTreesOfPods(t *testing.T) {
+	a := &Attempt{Measured: []string{"a", "b"}}
+	a.addTrees(&world.TreesMeasured{Trees: []world.TreeMeasured{
+		{Bytes: 1, Inodes: 1}, {Bytes: 2, Inodes: 1}, {Bytes: 1, Inodes: 1, Unfinished: true}, {}}})
+	if got := a.Usage["a"]; got == nil || got.Files != (DiskUsage{3, 2}) {
+		t.Errorf("a: %+v, want 3 bytes of 2 inodes", got)
+	}
+	if got := a.Usage["b"]; got == nil || got.Files.Bytes <= unfinishedUsage ||
+		got.Files.Inodes <= unfinishedUsage {
+		t.Errorf("b: %+v, want more than any other", got)
 	}
 }

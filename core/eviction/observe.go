@@ -189,7 +189,11 @@ func (m *Manager) noteMet(c v1.NodeConditionType, now time.Time) {
 // startAttempt starts the search for a victim if the newest observation asks for one. Memory comes
 // before all other resources, and a hard threshold before one that could wait.
 func (m *Manager) startAttempt(source int, env *Env) {
-	if m.Victim != nil || m.Attempt != nil {
+	if m.Victim != nil {
+		m.hastenVictim(source, env)
+		return
+	}
+	if m.Attempt != nil {
 		return
 	}
 	chosen := -1

@@ -20,14 +20,15 @@ import (
 // judge decides who finds a change. All changes are in one binary of seedsim, and in one of each
 // package's tests.
 type judge struct {
-	root    string // the folder of the module
-	sites   []mutation.Site
-	seedsim string
-	tests   []testBinary
-	first   uint64 // of the seeds
-	last    uint64
-	reached map[int]bool
-	within  time.Duration // for the whole of the runs; a change that takes longer is found
+	root      string // the folder of the module
+	sites     []mutation.Site
+	scenarios []string
+	seedsim   string
+	tests     []testBinary
+	first     uint64 // of the seeds
+	last      uint64
+	reached   map[int]bool
+	within    time.Duration // for the whole of the runs; a change that takes longer is found
 }
 
 // testBinary is the compiled tests of a package, built when they are needed first.
@@ -41,10 +42,10 @@ const memoryMax = 16 << 30
 
 // newJudge builds the binaries, and runs them without a change.
 func newJudge(ctx context.Context, root, dir string, sites []mutation.Site,
-	seeds string) (*judge, error) {
-	j := &judge{root: root, sites: sites, reached: map[int]bool{}}
-	if _, err := fmt.Sscanf(seeds, "%d-%d", &j.first, &j.last); err != nil || j.last < j.first {
-		return nil, fmt.Errorf("%q is no range of seeds", seeds)
+	o *options) (*judge, error) {
+	j := &judge{root: root, sites: sites, scenarios: o.scenarios, reached: map[int]bool{}}
+	if _, err := fmt.Sscanf(o.seeds, "%d-%d", &j.first, &j.last); err != nil || j.last < j.first {
+		return nil, fmt.Errorf("%q is no range of seeds", o.seeds)
 	}
 	overlay := mutation.NewOverlay(root)
 	for i := range sites {
@@ -56,7 +57,7 @@ func newJudge(ctx context.Context, root, dir string, sites []mutation.Site,
 	if j.seedsim, err = overlay.Build(dir); err != nil {
 		return nil, err
 	}
-	if err := j.listTests(root, dir); err != nil {
+	if err := j.listTests(root, dir, o.tests); err != nil {
 		return nil, err
 	}
 	began, reached := time.Now(), filepath.Join(dir, "reached")
@@ -78,9 +79,9 @@ func newJudge(ctx context.Context, root, dir string, sites []mutation.Site,
 }
 
 // listTests lists the packages that have tests.
-func (j *judge) listTests(root, dir string) error {
-	list := exec.Command("go", "list", "-f",
-		"{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}", "./core/...", "./world/...")
+func (j *judge) listTests(root, dir string, packages []string) error {
+	list := exec.Command("go", append([]string{"list", "-f",
+		"{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}"}, packages...)...)
 	list.Dir = root
 	out, err := list.Output()
 	if err != nil {
@@ -121,14 +122,24 @@ func (j *judge) judge(ctx context.Context, number int) (r result, err error) {
 	return r, nil
 }
 
-// simulate runs all scenarios, and returns why they fail; empty if they do not.
+// simulate runs the scenarios, and returns why one fails; empty if none does.
 func (j *judge) simulate(ctx context.Context, number int, from, to uint64, within time.Duration,
 	environment ...string) string {
+	for _, scenario := range j.scenarios {
+		if why := j.runSeeds(ctx, number, scenario, from, to, within, environment); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+func (j *judge) runSeeds(ctx context.Context, number int, scenario string, from, to uint64,
+	within time.Duration, environment []string) string {
 	jobs := "1" // changes are judged in parallel
 	if number == 0 {
 		jobs = strconv.Itoa(runtime.NumCPU())
 	}
-	out, err := j.run(ctx, number, within, "", environment, j.seedsim, "run", "all", "--seeds",
+	out, err := j.run(ctx, number, within, "", environment, j.seedsim, "run", scenario, "--seeds",
 		fmt.Sprintf("%d-%d", from, to), "--json", "--fail-fast", "--jobs", jobs)
 	if err == nil {
 		return ""

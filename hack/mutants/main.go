@@ -4,9 +4,9 @@
 //	mutants -count 300 -seed 1 -seeds 1-40
 //
 // The changes are drawn from -seed. Each is judged by all scenarios with -seeds, then by the unit
-// tests of the core. A change that survives is a hole in the oracles, or it has no effect that
-// can be observed: such ones are listed in equivalent.txt with the reason, and are not drawn again.
-// The exit code is 1 if a change survived.
+// tests of the core, unless -scenarios and -tests name others. A change that survives is a hole in
+// the oracles, or it has no effect that can be observed: such ones are listed in equivalent.txt
+// with the reason, and are not drawn again. The exit code is 1 if a change survived.
 package main
 
 import (
@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -48,11 +49,19 @@ func main() {
 	seed := flag.Uint64("seed", 1, "what the changes are drawn from")
 	seeds := flag.String("seeds", "1-40", "the seeds of each scenario")
 	jobs := flag.Int("jobs", 2, "the number of changes judged in parallel")
-	only := flag.String("only", "", "a part of the key of the changes to judge, such as a file")
+	var only []string
+	flag.Func("only", "a part of the key of the changes to judge, such as a file; may be repeated",
+		func(part string) error {
+			only = append(only, part)
+			return nil
+		})
+	scenarios := flag.String("scenarios", "all", "the scenarios that judge, with spaces between them")
+	tests := flag.String("tests", testsDefault, "the packages whose unit tests judge, likewise")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	survived, err := measure(ctx, options{*count, *seed, *seeds, *jobs, *only}, os.Stdout)
+	survived, err := measure(ctx, options{*count, *seed, *seeds, *jobs, only,
+		strings.Fields(*scenarios), strings.Fields(*tests)}, os.Stdout)
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "mutants:", err)
@@ -62,12 +71,17 @@ func main() {
 	}
 }
 
+// testsDefault are the packages with the unit tests of what is changed.
+const testsDefault = "./core/... ./world/..."
+
 type options struct {
-	count int
-	seed  uint64
-	seeds string
-	jobs  int
-	only  string
+	count     int
+	seed      uint64
+	seeds     string
+	jobs      int
+	only      []string // parts of keys, of which one has to be in a key; empty: any key
+	scenarios []string
+	tests     []string
 }
 
 // verdict is who found a change.
@@ -103,7 +117,7 @@ func measure(ctx context.Context, o options, out io.Writer) (survived int, err e
 	}
 	defer os.RemoveAll(dir)
 	fmt.Fprintf(out, "building %d changes drawn from seed %d\n", len(sites), o.seed)
-	j, err := newJudge(ctx, root, dir, sites, o.seeds)
+	j, err := newJudge(ctx, root, dir, sites, &o)
 	if err != nil {
 		return 0, err
 	}
@@ -190,8 +204,10 @@ func draw(root string, o options) ([]mutation.Site, error) {
 		if len(drawn) == o.count {
 			break
 		}
-		if equivalent[site.Key()] || !strings.Contains(site.Key(), o.only) ||
-			sources.Check(site.Edits()) != nil {
+		isWanted := len(o.only) == 0 || slices.ContainsFunc(o.only, func(part string) bool {
+			return strings.Contains(site.Key(), part)
+		})
+		if equivalent[site.Key()] || !isWanted || sources.Check(site.Edits()) != nil {
 			continue
 		}
 		drawn = append(drawn, *site)

@@ -16,8 +16,9 @@ func TestMeasure(t *testing.T) {
 		t.Skip("skipped: -short builds no mutants")
 	}
 	var out strings.Builder
+	const key = "core/admission/preempt.go | Victims | negate | len(remainingAfter(need, all))"
 	survived, err := measure(context.Background(), options{count: 1, seed: 1, seeds: "1-1", jobs: 2,
-		only: "core/admission/preempt.go | Victims | negate | len(remainingAfter(need, all))"}, &out)
+		only: []string{key}, scenarios: []string{"admission"}, tests: []string{"./core/admission"}}, &out)
 	if err != nil || survived != 0 {
 		t.Fatalf("%d survived, %v\n%s", survived, err, out.String())
 	}

@@ -45,7 +45,7 @@ var placesOfEvictions = []place{
 			return m.isEviction() && !m.pod.desired
 		}},
 	{"eviction-during-start", "A pod is evicted while a container of it is created or started.",
-		rare, trigger(truth.EventRecorded), func(w *Watcher, m *moment) bool {
+		common, trigger(truth.EventRecorded), func(w *Watcher, m *moment) bool {
 			return m.isEviction() && (w.isInFlight("CreateContainer", m.pod, nil) ||
 				w.isInFlight("StartContainer", m.pod, nil))
 		}},
@@ -54,7 +54,7 @@ var placesOfEvictions = []place{
 			return m.pod.evicted && m.pod.any(isRunning)
 		}},
 	{"victim-exits-by-itself", "A container exits by itself after its pod was evicted, before TERM.",
-		rare, trigger(truth.ContainerExited), func(_ *Watcher, m *moment) bool {
+		common, trigger(truth.ContainerExited), func(_ *Watcher, m *moment) bool {
 			return m.pod.evicted && !m.container.stopping && m.fact.Cause == truth.CauseSelf
 		}},
 	{"agent-killed-during-eviction", "The agent is killed while a pod runs that was evicted.",
@@ -72,7 +72,7 @@ var placesOfEvictions = []place{
 			return w.anyPod((*pod).isUnreportedVictim)
 		}},
 	{"image-removed-during-pull", "An unused image is removed while another one is pulled.",
-		rare, trigger(truth.ImageRemoved), func(w *Watcher, _ *moment) bool {
+		common, trigger(truth.ImageRemoved), func(w *Watcher, _ *moment) bool {
 			return w.isInFlight("PullImage", nil, nil)
 		}},
 	{"image-removed-during-its-pull", "An unused image is removed while it is pulled.",
@@ -83,7 +83,7 @@ var placesOfEvictions = []place{
 			})
 		}},
 	{"image-removed-during-create", "An unused image is removed while a container is created.",
-		rare, trigger(truth.ImageRemoved), func(w *Watcher, _ *moment) bool {
+		common, trigger(truth.ImageRemoved), func(w *Watcher, _ *moment) bool {
 			return w.isInFlight("CreateContainer", nil, nil)
 		}},
 	{"image-removed-while-agent-down", "The removal of an image has its effect after the agent was " +
@@ -113,7 +113,7 @@ var placesOfShutdowns = []place{
 			return w.anyPod(func(p *pod) bool { return p.evicted && p.any(isRunning) })
 		}},
 	{"shutdown-while-agent-down", "A shutdown is announced while the agent is down.",
-		rare, trigger(truth.ShutdownAnnounced), func(w *Watcher, _ *moment) bool {
+		common, trigger(truth.ShutdownAnnounced), func(w *Watcher, _ *moment) bool {
 			return w.agentDown
 		}},
 	{"shutdown-announced-twice", "A shutdown is announced once more while pods end for it.",

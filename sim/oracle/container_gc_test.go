@@ -1,10 +1,14 @@
 package oracle
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
 )
 
 // The event is right only if something has failed for a minute and still fails.
@@ -28,4 +32,59 @@ func TestContainerGCEvents(t *testing.T) {
 		{"failing a while ago", "container-gc", report(300, 500)},
 		{"nothing fails", "container-gc", report(601, 700)},
 	})
+}
+
+// The event is missing if the removal of a container keeps failing.
+func TestMissingContainerGCEvent(t *testing.T) {
+	// fail has the removal of a container fail some times, half a minute apart each.
+	fail := func(s *script, times int) run {
+		r := s.startPod(never)
+		s.wait(60)
+		r.exit(0, truth.CauseSelf)
+		for i := range times {
+			id := world.OpID(i + 1)
+			s.ask(id, &runtimeapi.RemoveContainerRequest{ContainerId: r.fact.ContainerID})
+			s.answer(id, world.Errorf(world.KindInternal, "RemoveContainer", "busy"))
+			s.wait(30)
+		}
+		return r
+	}
+	report := func(s *script) {
+		s.CheckFact(truth.Fact{Time: s.now, Kind: truth.EventRecorded, Reason: "ContainerGCFailed"})
+	}
+	missing := func(s *script) bool {
+		return strings.Contains(s.violated(), "container-gc")
+	}
+	for _, c := range []struct {
+		name string
+		want bool
+		then func(s *script) // after four failures
+	}{
+		{"no event", true, func(*script) {}},
+		{"an event", false, report},
+		{"a removal that succeeds", false, func(s *script) {
+			s.ask(9, &runtimeapi.RemoveContainerRequest{ContainerId: "u1-app#0"})
+			s.answer(9, &runtimeapi.RemoveContainerResponse{})
+		}},
+		{"another agent", false, func(s *script) { s.AgentStarted(s.now) }},
+	} {
+		s := newScript()
+		s.model.opts.FaultPossible = func(call string, _, _ time.Time) bool {
+			return call == "RemoveContainer"
+		}
+		fail(s, 4)
+		c.then(s)
+		s.wait(40)
+		s.CheckServed(s.now, nil)
+		if missing(s) != c.want {
+			t.Errorf("%s: violated %q: %v", c.name, s.violated(), s.Violations())
+		}
+	}
+	s := newScript()
+	fail(s, 2)
+	s.wait(60)
+	s.CheckServed(s.now, nil)
+	if missing(s) {
+		t.Errorf("two failures within half a minute: %v", s.Violations())
+	}
 }

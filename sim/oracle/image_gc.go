@@ -9,20 +9,27 @@ import (
 	"seedlet.dev/sim/truth"
 )
 
-// imageGC fires when an image is removed that a container uses or that is pinned; when one is
-// removed that is too new, or, without a request of an eviction, that is not too old while the
-// images take less than the low threshold; and when nothing is removed although something has to
-// be. A removal takes effect a moment after its request, so a container that was created in between
-// is excused. Only images that no pod ever uses have to be removed: which others are unused is only
-// seen by the agent's rounds.
+// imageGC fires when an image is removed that a container uses, that a pod is about to use, or that
+// is pinned; when one is removed that is too new, or, without a request of an eviction, that is not
+// too old while the images take less than the low threshold; when nothing is removed although
+// something has to be; and when no Event says that nothing can be. A removal takes effect a moment
+// after its request, so a container that was created in between is excused.
 type imageGC struct {
 	uses map[string]truth.Fact // the creation of each container, by ID
 	// usedAt is when the last container of an image was removed, and pulledAt when an image appeared
 	// that had been absent.
 	usedAt, pulledAt map[string]time.Time
+	// idleSince is since when each image that is present has not been used by any container, nor
+	// named by any pod that is desired.
+	idleSince map[string]time.Time
 	// fullSince is since when the images take more than the high threshold, and nothing was removed;
 	// zero: they do not.
 	fullSince time.Time
+	// freeFailedAt is when an Event last said that too little can be freed, and freeFailures in how
+	// many rounds of one agent that was so, one after the other. gcFailedAt is when an Event last said
+	// that a round has failed.
+	freeFailedAt, gcFailedAt time.Time
+	freeFailures             int
 }
 
 // ImageGC is how the agent has to collect images.
@@ -44,9 +51,11 @@ const (
 
 func (*imageGC) describe() Entry {
 	return Entry{"image-gc", "No image is removed that a container uses or that is pinned, none " +
-		"before its minimum age, and none before its maximum age while the images take less than the " +
-		"low threshold. An unused image is removed after its maximum age; if the images take more " +
-		"than the high threshold for long, some unused one is."}
+		"that a pod that is served names, none before its minimum age, and none before its maximum age " +
+		"while the images take less than the low threshold. An unused image is removed after its " +
+		"maximum age, also if a pod used it before; if the images take more than the high threshold " +
+		"for long, some unused one is, or an event says that too little can be removed. The second " +
+		"such round in a row has an event of its own."}
 }
 
 func (o *imageGC) checkFact(m *model, f *truth.Fact) *finding {
@@ -56,6 +65,7 @@ func (o *imageGC) checkFact(m *model, f *truth.Fact) *finding {
 			o.uses = map[string]truth.Fact{}
 		}
 		o.uses[f.ContainerID] = *f
+		o.noteTime(&o.idleSince, f.ContainerConfig.GetImage().GetUserSpecifiedImage(), f.Time)
 	case truth.ContainerRemoved:
 		c := o.uses[f.ContainerID]
 		o.noteTime(&o.usedAt, c.Image, f.Time)
@@ -65,8 +75,12 @@ func (o *imageGC) checkFact(m *model, f *truth.Fact) *finding {
 		if m.imagesRemoved[f.Image] {
 			o.noteTime(&o.pulledAt, f.Image, f.Time)
 		}
+		o.noteTime(&o.idleSince, f.Image, f.Time)
 	case truth.ImageRemoved:
+		delete(o.idleSince, f.Image)
 		return o.checkRemoval(m, f)
+	case truth.EventRecorded:
+		o.noteEvent(m, f)
 	}
 	if !o.fullSince.IsZero() && isFreed(f.Kind) && !m.isImageDiskFull() {
 		o.fullSince = time.Time{}
@@ -87,6 +101,22 @@ func isFreed(kind truth.Kind) bool {
 		kind == truth.PathRemoved || kind == truth.PathWritten || kind == truth.FileResized
 }
 
+// noteEvent notes an Event about a round.
+func (o *imageGC) noteEvent(m *model, f *truth.Fact) {
+	switch f.Reason {
+	case "FreeDiskSpaceFailed":
+		isNext := !o.freeFailedAt.Before(m.agentStartedAt) &&
+			f.Time.Sub(o.freeFailedAt) < imageGCPeriod+imageGCBound &&
+			f.Time.Sub(o.freeFailedAt) >= imageGCPeriod
+		if o.freeFailures++; !isNext {
+			o.freeFailures = 1
+		}
+		o.freeFailedAt = f.Time
+	case "ImageGCFailed":
+		o.gcFailedAt = f.Time
+	}
+}
+
 func (o *imageGC) checkRemoval(m *model, f *truth.Fact) *finding {
 	o.fullSince = time.Time{}
 	for _, c := range o.uses { //ordered: whether there is one
@@ -95,10 +125,32 @@ func (o *imageGC) checkRemoval(m *model, f *truth.Fact) *finding {
 			return findingf("image %s was removed while a container uses it", f.Image)
 		}
 	}
+	for _, p := range m.podsInOrder {
+		if p.isServed && p.isAboutToUse(f.Image) && f.Time.Sub(p.firstDesiredAt) > callBound {
+			return findingf("image %s was removed, which pod %s is about to use", f.Image, p)
+		}
+	}
 	if f.IsPinned {
 		return findingf("the pinned image %s was removed", f.Image)
 	}
 	return o.findEarlyRemoval(m, f)
+}
+
+// isAboutToUse reports whether a container of the pod may need an image at any moment.
+func (p *pod) isAboutToUse(image string) bool {
+	return p.names(image) && len(p.specs) == 1 && !p.wasRemoved() && !p.rejected &&
+		p.servedTerminal == "" && p.terminalAt.IsZero() && !p.mayBeKilled(p.model.now) &&
+		!p.hasExitedForGood()
+}
+
+// names reports whether a container of a pod that is desired names an image.
+func (p *pod) names(image string) bool {
+	has := func(c v1.Container) bool { return c.Image == image }
+	return p.spec != nil && (slices.ContainsFunc(p.spec.Spec.Containers, has) ||
+		slices.ContainsFunc(p.spec.Spec.InitContainers, has) ||
+		slices.ContainsFunc(p.spec.Spec.EphemeralContainers, func(c v1.EphemeralContainer) bool {
+			return c.Image == image
+		}))
 }
 
 // findEarlyRemoval returns why an image should not have been removed yet. The agent that runs now
@@ -149,24 +201,65 @@ func (o *imageGC) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 	case o.fullSince.IsZero():
 		o.fullSince = now
 	}
-	if m.agentDown || gc.Filesystem == nil || o.fullSince.IsZero() && gc.AgeMax == 0 {
+	if m.agentDown || gc.Filesystem == nil {
 		return nil
 	}
-	image := m.unusedImage()
-	if image == "" {
+	o.noteIdle(m, now)
+	if o.freeFailures > 1 && o.gcFailedAt.Before(o.freeFailedAt) {
+		return findingf("images have to be removed in %d rounds in a row, of which the last was at %s, "+
+			"but no event ImageGCFailed says so", o.freeFailures, o.freeFailedAt.Format(time.TimeOnly))
+	}
+	began := later(m.agentStartedAt, m.lastFault(now))
+	if full := later(began, o.fullSince); !o.fullSince.IsZero() &&
+		now.After(full.Add(2*imageGCPeriod+imageGCBound)) && o.freeFailedAt.Before(full) {
+		return findingf("the images take more than %d%% since %s, but no image is removed, and no event "+
+			"FreeDiskSpaceFailed says why", gc.HighPercent, o.fullSince.Format(time.TimeOnly))
+	}
+	return o.findUnremoved(m, now, began)
+}
+
+// findUnremoved returns which image should have been removed by an agent that has run without a
+// fault since a time.
+func (o *imageGC) findUnremoved(m *model, now, began time.Time) *finding {
+	gc := &m.opts.ImageGC
+	if o.fullSince.IsZero() && gc.AgeMax == 0 {
 		return nil
 	}
-	since := later(later(m.agentStartedAt, o.pulledAt[image]), m.lastFault(now))
-	due := since.Add(gc.AgeMin + 2*imageGCPeriod + imageGCBound)
-	if !o.fullSince.IsZero() && now.After(later(due, o.fullSince.Add(imageGCPeriod+imageGCBound))) {
-		return findingf("the images take more than %d%% since %s, but no image is removed, not even %s",
-			gc.HighPercent, o.fullSince.Format(time.TimeOnly), image)
-	}
-	if gc.AgeMax > 0 && now.After(due.Add(gc.AgeMax)) {
-		return findingf("image %s, which no pod uses, was not removed since %s, although its maximum "+
-			"age is %v", image, since.Format(time.TimeOnly), gc.AgeMax)
+	for image, idle := range o.idleSince { //ordered: whether there is one
+		since := later(began, later(idle, o.pulledAt[image]))
+		due := since.Add(gc.AgeMin + 2*imageGCPeriod + imageGCBound)
+		if !o.fullSince.IsZero() &&
+			now.After(later(due, o.fullSince.Add(imageGCPeriod+imageGCBound))) {
+			return findingf("the images take more than %d%% since %s, but no image is removed, not even %s",
+				gc.HighPercent, o.fullSince.Format(time.TimeOnly), image)
+		}
+		if gc.AgeMax > 0 && now.After(due.Add(gc.AgeMax)) {
+			return findingf("image %s, which no pod uses, was not removed since %s, although its maximum "+
+				"age is %v", image, since.Format(time.TimeOnly), gc.AgeMax)
+		}
 	}
 	return nil
+}
+
+// noteIdle notes which images are in use now.
+func (o *imageGC) noteIdle(m *model, now time.Time) {
+	for _, image := range m.opts.UnusedImages {
+		if _, known := o.idleSince[image]; !known && !m.imagesRemoved[image] {
+			o.noteTime(&o.idleSince, image, time.Time{})
+		}
+	}
+	for _, c := range o.uses { //ordered: all get the same time
+		image := c.ContainerConfig.GetImage().GetUserSpecifiedImage()
+		if !m.imagesRemoved[image] {
+			o.noteTime(&o.idleSince, image, now)
+		}
+	}
+	for image := range o.idleSince { //ordered: each alone
+		isNamed := slices.ContainsFunc(m.podsInOrder, func(p *pod) bool { return p.names(image) })
+		if isNamed {
+			o.idleSince[image] = now
+		}
+	}
 }
 
 // unusedImage returns an image that is present and that no pod ever uses; empty if there is none.

@@ -1,9 +1,11 @@
 package oracle
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/truth"
@@ -112,6 +114,94 @@ func TestImagesThatAreRemovedForTheirAge(t *testing.T) {
 	})
 }
 
+// beginFull starts an agent whose images take too much, all of which are in use.
+func (s *script) beginFull() {
+	s.imageDisk(86)
+	s.model.opts.UnusedImages = nil
+	s.AgentStarted(s.now)
+}
+
+// passRounds has rounds of five minutes, each with events.
+func (s *script) passRounds(rounds int, events ...string) {
+	for range rounds {
+		s.passMinutes(5)
+		for _, reason := range events {
+			s.CheckFact(truth.Fact{Time: s.now, Kind: truth.EventRecorded, Reason: reason})
+		}
+	}
+}
+
+// useImage starts a pod with an image that its container has used since it was pulled.
+func (s *script) useImage(image string) truth.Fact {
+	s.CheckFact(truth.Fact{Time: s.now, Kind: truth.ImagePulled, Image: image})
+	p := spec("u1", always, "app")
+	p.Spec.Containers[0].Image = image
+	s.setDesired(p)
+	f := truth.Fact{PodUID: "u1", ContainerID: "u1-app#0", Container: "app", Image: image,
+		ContainerConfig: &runtimeapi.ContainerConfig{
+			Image: &runtimeapi.ImageSpec{UserSpecifiedImage: image}}}
+	s.addFact(truth.ContainerCreated, f)
+	return f
+}
+
+// image-gc is the only oracle that is asked here: these pods have no sandboxes.
+func (s *script) firesForImages() bool { return strings.Contains(s.violated(), "image-gc") }
+
+// An image that a pod has used is removed as any other one, and not before.
+func TestImagesThatPodsUse(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		minutes int // after the end of the pod
+		want    bool
+	}{
+		{"removed in time", 10, false}, {"not removed after the maximum age", 30, true},
+	} {
+		s := newScript()
+		s.imageDisk(50)
+		s.model.opts.UnusedImages, s.model.opts.ImageGC.AgeMax = nil, 10*time.Minute
+		s.AgentStarted(s.now)
+		f := s.useImage("used:1")
+		s.passMinutes(40)
+		if s.firesForImages() {
+			t.Fatalf("%s: while it is used: %v", c.name, s.Violations())
+		}
+		s.addFact(truth.ContainerRemoved, f)
+		s.PodNoLongerDesired(s.now, "u1")
+		s.passMinutes(c.minutes)
+		if s.firesForImages() != c.want {
+			t.Errorf("%s: %v", c.name, s.Violations())
+		}
+	}
+}
+
+// No image is removed that a pod names which has no container yet.
+func TestImagesThatPodsAreAboutToUse(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		phase  v1.PodPhase
+		served bool
+		want   bool
+	}{
+		{"a pod that waits", v1.PodPending, true, true},
+		{"a pod that the agent may not know", v1.PodPending, false, false},
+		{"a pod that has ended", v1.PodFailed, true, false},
+	} {
+		s := newScript()
+		s.beginImages(90, 5)
+		p := spec("u1", always, "app")
+		p.Spec.Containers[0].Image = "old:1"
+		s.setDesired(p)
+		s.wait(180)
+		if c.served {
+			s.serve("u1", c.phase)
+		}
+		s.removeImage("old:1")
+		if s.firesForImages() != c.want {
+			t.Errorf("%s: %v", c.name, s.Violations())
+		}
+	}
+}
+
 func TestImagesThatAreNotRemoved(t *testing.T) {
 	runCases(t, []testCase{
 		{"above the high threshold", "image-gc", func(s *script) {
@@ -127,17 +217,28 @@ func TestImagesThatAreNotRemoved(t *testing.T) {
 		{"above it until another container was removed", "", func(s *script) {
 			s.imageDisk(86)
 			s.AgentStarted(s.now)
-			s.passMinutes(13)
+			s.passMinutes(11)
 			s.imageDisk(80)
 			s.addFact(truth.ContainerRemoved, truth.Fact{ContainerID: "u1-app#0"})
 			s.imageDisk(86)
 			s.passMinutes(6)
 		}},
 		{"above it, but all in use", "", func(s *script) {
-			s.imageDisk(86)
-			s.model.opts.UnusedImages = nil
-			s.AgentStarted(s.now)
+			s.beginFull()
+			s.passRounds(4, "FreeDiskSpaceFailed", "ImageGCFailed")
+		}},
+		{"above it, but all in use, and no event says so", "image-gc", func(s *script) {
+			s.beginFull()
 			s.passMinutes(20)
+		}},
+		{"above it, but all in use, and no event says that it failed again", "image-gc",
+			func(s *script) {
+				s.beginFull()
+				s.passRounds(4, "FreeDiskSpaceFailed")
+			}},
+		{"above it, but all in use, in one round", "", func(s *script) {
+			s.beginFull()
+			s.passRounds(1, "FreeDiskSpaceFailed")
 		}},
 		{"above it, with faults", "", func(s *script) {
 			s.imageDisk(86)

@@ -36,6 +36,8 @@ type model struct {
 	periodicAt        map[string]time.Time // by what is repeated: the newest periodic call
 
 	shutdown machineShutdown
+	lock     lockRequests      // of this agent
+	removals containerRemovals // likewise
 
 	changedAt time.Time // the latest fact that the agent may have to react to
 
@@ -114,6 +116,7 @@ func (m *model) apply(f *truth.Fact) {
 		m.objectHistory.apply(f)
 	case truth.EventRecorded:
 		m.applySetAsideEvent(f)
+		m.removals.reported(f)
 	case truth.CgroupCreated:
 		m.cgroups[f.Path], m.cgroupsSetAt[f.Path] = f.Limits, f.Time
 	case truth.CgroupRemoved:
@@ -188,6 +191,7 @@ func (m *model) applyContainer(f *truth.Fact) {
 		byAgent := f.Cause != truth.CauseAdministrator
 		c.pod.collected = c.pod.collected || byAgent && !c.pod.terminalAt.IsZero() && c.pod.spec != nil
 		delete(m.containers, c.id)
+		delete(m.removals.failing, c.id)
 		if m.logLinks[c.linkName] == c {
 			delete(m.logLinks, c.linkName)
 		}
@@ -264,6 +268,7 @@ func (m *model) agentStarted(now time.Time) {
 	m.agentStartedAt, m.agentDown = now, false
 	m.agentStarts++
 	m.pressure.agentStarted(m, now)
+	m.lock, m.removals = lockRequests{}, containerRemovals{}
 	for _, p := range m.podsInOrder {
 		if p.removedByHand {
 			p.countLost = true

@@ -24,9 +24,9 @@ func (*nodePressure) describe() Entry {
 	return Entry{"node-pressure", "A pod is evicted for the node only if a threshold was met for " +
 		"its grace period by an observation that is newer than the end of the last victim; it is the " +
 		"pod that ranks first, and one for each observation. A hard threshold leads to a victim in " +
-		"time. A pressure condition is true from the first observation until the transition period " +
-		"has passed since the last one; the time in which its signal cannot be observed does not " +
-		"count."}
+		"time, also while the victim of a soft one ends, which then has no time left. A pressure " +
+		"condition is true from the first observation until the transition period has passed since " +
+		"the last one; the time in which its signal cannot be observed does not count."}
 }
 
 const (
@@ -35,6 +35,9 @@ const (
 	// starvationBound is how long a hard threshold may be met, without a victim that ends: two
 	// observations with their timeouts, of which the first may come just before, and a relist.
 	starvationBound = 75 * time.Second
+	// victimEndBound is how much longer than its grace period a victim may take to end until another
+	// pod may be evicted.
+	victimEndBound = 30 * time.Second
 	// pressureReportBound is how long after its period a condition may stay true: an observation,
 	// and the write of the Node's status.
 	pressureReportBound = 60 * time.Second
@@ -269,7 +272,7 @@ func (n *pressureModel) findStarvation(m *model, now time.Time) *finding {
 			n.starvedSince[i] = now
 		}
 		since := later(n.starvedSince[i], later(m.agentStartedAt, n.victimEndedAt))
-		if now.Sub(since) <= starvationBound || now.Before(n.victimDeadline) ||
+		if now.Sub(since) <= starvationBound || !n.victimIsSoft && now.Before(n.victimDeadline) ||
 			m.anyFaultPossible(since, now, pressureCalls...) {
 			continue
 		}

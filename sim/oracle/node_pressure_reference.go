@@ -124,6 +124,7 @@ type pressureModel struct {
 	flippedAt time.Time // when the agent last sent another condition
 
 	victim                        *pod // of this agent
+	victimIsSoft                  bool // it has the grace period of a soft threshold
 	victimHoldsDisk               bool // it was evicted for a file system
 	victimEndedAt, victimDeadline time.Time
 	starvedSince                  []time.Time // in truth, of each hard threshold
@@ -195,7 +196,7 @@ func newPressureModel(settings *Pressure) pressureModel {
 func (n *pressureModel) restart(thresholds int) {
 	n.asked, n.samples = map[world.OpID]askedUsage{}, map[string]*nodeSample{}
 	n.usage, n.trees, n.usageStamp, n.usageTries = nil, nil, 0, 0
-	n.states, n.victim = make([]thresholdState, thresholds), nil
+	n.states, n.victim, n.victimIsSoft = make([]thresholdState, thresholds), nil, false
 	n.victimDeadline = time.Time{}
 }
 
@@ -364,12 +365,32 @@ func (n *pressureModel) applySample(m *model, now time.Time, asked *askedUsage, 
 			m.changedAt, m.sharedChangedAt = now, now // the agent has to react
 		}
 		state.starved = !now.Before(state.metSince.Add(t.Grace))
+		if state.starved && t.Grace == 0 {
+			n.hastenVictims(m, now)
+		}
 		c := t.condition()
 		_, isTrue := n.trueSince[c]
 		if !isTrue || now.Sub(n.lastMet[c]) >= m.opts.Pressure.Transition {
 			n.trueSince[c] = now
 		}
 		n.lastMet[c] = now
+	}
+}
+
+// hastenVictims is called when a hard threshold is met: a victim that has the time of a soft one,
+// also one of an earlier agent, may be killed.
+func (n *pressureModel) hastenVictims(m *model, now time.Time) {
+	for _, p := range m.podsInOrder {
+		if !p.pressureEvictedAt.IsZero() {
+			p.minGrace = min(p.minGrace, evictionGrace)
+		}
+	}
+	if n.victim == nil || !n.victimIsSoft {
+		return
+	}
+	n.victimIsSoft = false
+	if at := now.Add(evictionGrace + victimEndBound); at.Before(n.victimDeadline) {
+		n.victimDeadline = at
 	}
 }
 
@@ -414,7 +435,8 @@ func (n *pressureModel) applyVictim(m *model, p *pod, f *truth.Fact) {
 	p.minGrace, p.pressureEvictedAt, p.pressureMessage = min(p.minGrace, grace), f.Time, f.Message
 	n.victim, n.victimEndedAt = p, f.Time
 	n.victimHoldsDisk = isForDisk(f.Message)
-	n.victimDeadline = f.Time.Add(grace + 30*time.Second)
+	n.victimIsSoft = grace > evictionGrace
+	n.victimDeadline = f.Time.Add(grace + victimEndBound)
 	n.usageTries = 0
 	clear(n.starvedSince)
 	for _, s := range n.samples { //ordered: each by itself

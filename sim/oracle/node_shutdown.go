@@ -9,14 +9,18 @@ import (
 )
 
 // nodeShutdown fires when the agent lets the machine go down too early or delays it for nothing,
-// and when it starts a pod that came while the machine shuts down (KEP-2000, KEP-2712). That the
-// groups end in their order is checked by needless-stop, and their grace periods by grace-period.
+// when it asks for a lock that it has or releases one that it has released, when it begins to end a
+// group late, and when it starts a pod that came while the machine shuts down (KEP-2000, KEP-2712).
+// That the groups end in their order is checked by needless-stop, and their grace periods by
+// grace-period.
 type nodeShutdown struct{}
 
 func (*nodeShutdown) describe() Entry {
 	return Entry{"shutdown", "The agent lets the machine go down when all pods have ended and the " +
 		"API server has their final statuses, or each group has had its period, and then at once. " +
-		"No pod that came after the announcement is started, and the Node is not ready."}
+		"The lock is taken once and released once. A group begins to end at once when it is its " +
+		"turn, so that a pod that can end in its time does. No pod that came after the announcement " +
+		"is started, and the Node is not ready."}
 }
 
 // reasonShutdown is that of the status of a pod that a shutdown has ended.
@@ -127,10 +131,52 @@ func (m *model) findStartInShutdown(f *truth.Fact) *finding {
 		p.firstDesiredAt.Sub(s.since).Round(time.Millisecond))
 }
 
+// groupBeginBound is how long after its turn a group may begin to end: a relist, and a step.
+const groupBeginBound = 5 * time.Second
+
+// findLateGroup returns which pod should end by now, because it is the turn of its group.
+func (m *model) findLateGroup(now time.Time) *finding {
+	s := &m.shutdown
+	if s.missed || !m.agentUpSince(s.since.Add(-startNoticeBound)) {
+		return nil
+	}
+	for _, p := range m.podsInOrder {
+		group := p.shutdownGroup()
+		if p.spec == nil || p.liveContainers == 0 || !p.shutDown || group >= len(s.startsAt) ||
+			p.timesDesired > 1 || now.Before(p.setAsideUntil) {
+			continue
+		}
+		began := s.startsAt[group]
+		if now.Sub(began) <= groupBeginBound || p.isEndingSince(began) ||
+			m.anyFaultPossible(s.since.Add(-startNoticeBound), now, shutdownCalls...) {
+			continue
+		}
+		return findingf("the group of pod %s has had its turn for %v in the shutdown, but the pod does "+
+			"not end", p, now.Sub(began).Round(time.Millisecond))
+	}
+	return nil
+}
+
+// isEndingSince reports whether some container of the pod is being stopped, or may be unknown to
+// the agent, at a time.
+func (p *pod) isEndingSince(at time.Time) bool {
+	for _, c := range p.containers {
+		hook := c.handler(preStopHook)
+		if !c.stopRequestedAt.IsZero() || hook != nil && !hook.latestAt.IsZero() || c.wasLost ||
+			c.state == created || c.startedAt.Add(startNoticeBound).After(at) {
+			return true
+		}
+	}
+	return false
+}
+
 func (*nodeShutdown) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 	s := &m.shutdown
 	if m.opts.Shutdown == nil || !s.underWay {
 		return nil
+	}
+	if f := m.findLateGroup(now); f != nil {
+		return f
 	}
 	if now.Sub(s.since) > notReadyBound && !s.missed && m.agentUpSince(s.since) &&
 		isNodeReady(m.objects.node) && !m.objects.nodeCreatedAt.After(s.since) &&

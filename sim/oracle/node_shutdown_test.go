@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
 )
 
 // shutdownScript starts "u1", and a critical pod "u2", under an agent that holds the lock.
@@ -164,4 +165,99 @@ func TestNewPodInShutdown(t *testing.T) {
 func (r run) kill() {
 	r.change(truth.KillRequested, truth.CauseStop)
 	r.exit(137, truth.CauseStop)
+}
+
+// ask has the agent issue a call.
+func (s *script) ask(id world.OpID, body any) {
+	s.CallIssued(s.now, &world.Effect{Op: id, Body: body, Deadline: s.now.Add(30 * time.Second)})
+	s.wait(0.01)
+}
+
+// answer gives the agent the answer to a call.
+func (s *script) answer(id world.OpID, body any) {
+	ev := &world.Event{Op: id, Body: body}
+	if err, isError := body.(*world.Error); isError {
+		ev.Body, ev.Err = nil, err
+	}
+	s.EventReceived(s.now, ev)
+	s.wait(0.01)
+}
+
+func TestLockIsHeldAndReleasedOnce(t *testing.T) {
+	lock := func(s *script, id world.OpID) {
+		s.ask(id, &world.DelayShutdown{})
+		s.answer(id, &world.ShutdownDelayed{})
+	}
+	begin := func(s *script) {
+		shutdownScript(s)
+		lock(s, 1)
+	}
+	runCases(t, []testCase{
+		{"the lock is asked for a second time", "shutdown", func(s *script) {
+			begin(s)
+			s.ask(2, &world.DelayShutdown{})
+		}},
+		{"again after a loss of the bus", "", func(s *script) {
+			begin(s)
+			s.answer(0, &world.ShutdownUnwatched{})
+			lock(s, 2)
+		}},
+		{"again after a loss of the bus before the answer", "", func(s *script) {
+			shutdownScript(s)
+			s.ask(1, &world.DelayShutdown{})
+			s.answer(0, &world.ShutdownUnwatched{})
+			s.answer(1, &world.ShutdownDelayed{})
+			lock(s, 2)
+		}},
+		{"again by another agent", "", func(s *script) {
+			begin(s)
+			s.AgentKilled(s.now)
+			s.AgentStarted(s.now)
+			lock(s, 2)
+		}},
+		{"again after its release", "", func(s *script) {
+			begin(s)
+			s.ask(2, &world.PermitShutdown{})
+			s.answer(2, &world.Done{})
+			lock(s, 3)
+		}},
+		{"the lock is released a second time", "shutdown", func(s *script) {
+			begin(s)
+			s.ask(2, &world.PermitShutdown{})
+			s.answer(2, &world.Done{})
+			s.ask(3, &world.PermitShutdown{})
+		}},
+		{"released again after a failure", "", func(s *script) {
+			begin(s)
+			s.ask(2, &world.PermitShutdown{})
+			s.answer(2, world.Errorf(world.KindUnavailable, "PermitShutdown", "no bus"))
+			s.ask(3, &world.PermitShutdown{})
+		}},
+	})
+}
+
+func TestTurnOfGroup(t *testing.T) {
+	serve := func(seconds float64) func(*script) {
+		return func(s *script) {
+			_, critical := shutdownScript(s)
+			s.wait(startNoticeBound.Seconds())
+			s.machine(truth.ShutdownAnnounced, "")
+			s.wait(seconds)
+			s.CheckServed(s.now, nil)
+			s.machine(truth.ShutdownCancelled, "")
+			critical.exit(0, truth.CauseSelf)
+		}
+	}
+	runCases(t, []testCase{
+		{"the first group does not begin to end", "shutdown", serve(6)},
+		{"the first group has just had its turn", "", serve(4)},
+		{"the second group does not begin to end", "shutdown", func(s *script) {
+			ordinary, _ := shutdownScript(s)
+			s.machine(truth.ShutdownAnnounced, "")
+			ordinary.end(1)
+			s.wait(6)
+			s.CheckServed(s.now, nil)
+			s.losePower()
+		}},
+	})
 }

@@ -42,6 +42,9 @@ type ShutdownRange struct {
 	AgentKills       Share `json:"agentKills,omitempty"`
 	AgentKilledAfter Span  `json:"agentKilledAfter,omitempty"`
 	AgentDown        Span  `json:"agentDown,omitempty"`
+	// AgentDownBefore is the share of shutdowns that begin while the agent is down. It is killed
+	// before, for twice as long as AgentDown at most.
+	AgentDownBefore Share `json:"agentDownBefore,omitempty"`
 	// PowerLosses is the share of shutdowns in which the power fails at some effect of the agent.
 	PowerLosses Share `json:"powerLosses,omitempty"`
 
@@ -53,6 +56,7 @@ type ShutdownRange struct {
 func (g *generator) addShutdowns() {
 	s := &g.scenario.Spec.Shutdowns
 	r := g.stream("shutdowns")
+	var times []Duration
 	for range g.occurrences("shutdowns", s.Count, s.Always) {
 		at, d := g.randomTime(r), &Shutdown{Down: Duration(s.Down.draw(r))}
 		others, repeat := Duration(s.OthersFor.draw(r)), Duration(s.RepeatAfter.draw(r))
@@ -72,6 +76,7 @@ func (g *generator) addShutdowns() {
 			g.addOn(Anchor{Effect: s.Calls[r.IntN(n)], Nth: 1 + r.IntN(len(g.plan.Spec.Pods))}, d)
 		} else {
 			g.add(at, d)
+			times = append(times, at)
 		}
 		if s.AgentKills.drawBool(r) {
 			g.add(min(killAt, g.plan.Spec.Duration), &AgentKill{Down: down})
@@ -79,6 +84,13 @@ func (g *generator) addShutdowns() {
 		if s.PowerLosses.drawBool(r) {
 			g.addOn(Anchor{Effect: AnyEffect, Nth: effectsPerPod*len(g.plan.Spec.Pods) + effects},
 				&Reboot{Down: d.Down})
+		}
+	}
+	r = g.stream("agents down before shutdowns")
+	for _, at := range times {
+		before, after := Duration(s.AgentDown.draw(r)), Duration(s.AgentDown.draw(r))
+		if s.AgentDownBefore.drawBool(r) && at > before {
+			g.add(at-before, &AgentKill{Down: before + after})
 		}
 	}
 	r = g.stream("losses of the bus")
