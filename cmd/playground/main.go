@@ -91,13 +91,15 @@ func interrupts() (interrupted, forced context.Context, stop func()) {
 	return interrupted, forced, func() { interrupt(); force() }
 }
 
-// setup installs every containerd that the tests use, the components of a cluster, a C compiler, a
-// browser, and systemd for machines of tests.
+// setup installs every containerd that the tests use, the components of a cluster, a C compiler,
+// programs that single tests need, and systemd for machines of tests.
 // On a machine that cannot be set up it succeeds: the tests that need a runtime or a cluster are
 // skipped there with a reason, and those under the race detector fail.
 func setup(ctx context.Context) error {
-	if err := installBrowser(ctx, printProgress); err != nil {
-		return fmt.Errorf("setting up a browser: %w", err)
+	for _, t := range tools {
+		if err := installTool(ctx, t, printProgress); err != nil {
+			return fmt.Errorf("setting up %s: %w", t.program, err)
+		}
 	}
 	if err := installCompiler(ctx, printProgress); err != nil {
 		return fmt.Errorf("setting up a C compiler: %w", err)
