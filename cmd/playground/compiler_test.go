@@ -17,13 +17,15 @@ func TestCompilerCannotBeInstalled(t *testing.T) {
 	}
 }
 
-func TestBrowserCannotBeInstalled(t *testing.T) {
+func TestToolCannotBeInstalled(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	said := ""
-	if err := installBrowser(t.Context(), func(line string) { said += line }); err != nil {
-		t.Fatal(err)
-	}
-	if want := "the test of the page of a run will fail"; !strings.HasPrefix(said, want) {
-		t.Errorf("set-up says %q, want %q", said, want)
+	for _, tool := range tools {
+		said := ""
+		if err := installTool(t.Context(), tool, func(line string) { said += line }); err != nil {
+			t.Fatal(err)
+		}
+		if want := "the test of " + tool.test + " will not run"; !strings.HasPrefix(said, want) {
+			t.Errorf("set-up says %q, want %q", said, want)
+		}
 	}
 }
