@@ -24,7 +24,8 @@ func installTool(ctx context.Context, t tool, progress func(line string)) error 
 		return nil
 	}
 	if err := provision.CheckMachine(); err != nil {
-		progress(fmt.Sprintf("the test of %s will not run, as there is no %s: %s", t.test, t.program, err))
+		progress(fmt.Sprintf("the test of %s will not run, as there is no %s: %s", t.test, t.program,
+			err))
 		return nil
 	}
 	return provision.InstallPackages(ctx, []string{t.debianPackage}, progress)
