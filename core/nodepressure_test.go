@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/world"
@@ -72,32 +71,4 @@ func TestRecordsThatEvictionsWaitFor(t *testing.T) {
 	if p.Record.Loaded = false; !n.agent.lacksRecords() {
 		t.Error("lacks no records, want one")
 	}
-}
-
-// The Node reports a pressure condition within a second of the observation that says so.
-func TestPressureIsReportedAtOnce(t *testing.T) {
-	n := bootWithPods(nil, apiPodNamed("a", "u1"))
-	isLow, wasSeen := false, false
-	n.answer = func(effect any) any {
-		if _, asks := effect.(*world.MeasureNode); !asks {
-			return nil
-		}
-		wasSeen = isLow
-		measured := &world.NodeMeasured{MemoryBytes: 4 << 30, WorkingSetBytes: 1 << 30}
-		if isLow {
-			measured.WorkingSetBytes = measured.MemoryBytes
-		}
-		return measured
-	}
-	n.advance(25 * time.Second)
-	for isLow = true; !wasSeen; {
-		n.advance(time.Second)
-	}
-	n.advance(time.Second)
-	for _, c := range n.apiServer.node.Status.Conditions {
-		if c.Type == v1.NodeMemoryPressure && c.Status == v1.ConditionTrue {
-			return
-		}
-	}
-	t.Errorf("the Node has %+v, want MemoryPressure", n.apiServer.node.Status.Conditions)
 }

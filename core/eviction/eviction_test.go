@@ -547,10 +547,16 @@ func TestThresholdThatIsNotStarved(t *testing.T) {
 		EvictionSoftGracePeriod: map[string]string{"memory.available": "5s"}})
 	h.addPod("a", 0, 0)
 	h.observe(150, nil)
-	h.m.Observed[PIDAvailable] = Observation{Available: 500, Capacity: 1000}
 	h.observe(150, map[string]int64{"a": 100})
 	if len(h.evicted) != 1 || !strings.Contains(h.evicted[0], "Threshold quantity: 200Mi") {
 		t.Errorf("evicted %q, want one pod, for 200Mi", h.evicted)
+	}
+	for i := range h.m.Thresholds {
+		h.m.Thresholds[i].Starved = true
+	}
+	h.m.Observed[PIDAvailable] = Observation{Available: 5, Capacity: 1000}
+	if shown, _ := h.m.shownThreshold("pids"); shown == nil || shown.Signal != PIDAvailable {
+		t.Errorf("for processes %+v is shown", shown)
 	}
 	if fmt.Sprint(h.aged) != "[memory.available]" {
 		t.Errorf("ages of %v, want that of the soft threshold", h.aged)
@@ -597,5 +603,8 @@ func TestTreesOfPods(t *testing.T) {
 	if got := a.Usage["b"]; got == nil || got.Files.Bytes <= unfinishedUsage ||
 		got.Files.Inodes <= unfinishedUsage {
 		t.Errorf("b: %+v, want more than any other", got)
+	}
+	if a.addTrees(nil); len(a.Usage) != 0 {
+		t.Errorf("usage %v, want none without a measurement of all that counts", a.Usage)
 	}
 }
