@@ -195,14 +195,14 @@ var mutants = []mutant{
 	{
 		name:     "no image is removed for its age",
 		file:     "core/imagegc/round.go",
-		old:      "	if age == 0 || now.Sub(c.BeganAt) <= age {\n",
+		old:      "	if age == 0 || now.Sub(c.BeganAt) <= age || !env.KnowsPods {\n",
 		new:      "	if age >= 0 {\n",
 		scenario: "image-gc", seeds: "1-300",
 	},
 	{
 		name: "images are removed before their maximum age",
 		file: "core/imagegc/round.go",
-		old:  "	if age == 0 || now.Sub(c.BeganAt) <= age {\n",
+		old:  "	if age == 0 || now.Sub(c.BeganAt) <= age || !env.KnowsPods {\n",
 		new:  "	if age == 0 {\n",
 		also: &edit{file: "core/imagegc/round.go", old: "		if unused > age && unused >=",
 			new: "		if unused >="},
@@ -211,8 +211,8 @@ var mutants = []mutant{
 	{
 		name:     "images are collected once",
 		file:     "core/imagegc/round.go",
-		old:      "	c.Round, c.NextAt = nil, env.Effects.Now().Add(period)\n",
-		new:      "	c.Round, c.NextAt = nil, env.Effects.Now().Add(100*period)\n",
+		old:      "	c.NextAt = env.Effects.Now().Add(period)\n",
+		new:      "	c.NextAt = env.Effects.Now().Add(100 * period)\n",
 		scenario: "image-gc", seeds: "1-300",
 	},
 	{
@@ -1598,8 +1598,8 @@ var mutants = []mutant{
 	{
 		name:     "init containers are not resized",
 		file:     "core/pod/resize.go",
-		old:      "p.roleOf(c.Name) != Ephemeral {",
-		new:      "p.roleOf(c.Name) != Ephemeral && p.roleOf(c.Name) != Init {",
+		old:      "		if p.roleOf(c.Name) == Ephemeral {",
+		new:      "		if p.roleOf(c.Name) == Ephemeral || p.roleOf(c.Name) == Init {",
 		scenario: "resize-restart", seeds: "1-100",
 	},
 	{
@@ -1909,8 +1909,8 @@ var mutants = []mutant{
 	{
 		name:     "writable layers are taken for being beside the images",
 		file:     "core/eviction/layout.go",
-		old:      "layers != m.ImagePath {",
-		new:      "layers == \"\" {",
+		old:      "	if layers == images {\n",
+		new:      "	if layers != \"\" {\n",
 		scenario: "disk-split", seeds: "1-300",
 	},
 	{
@@ -1931,7 +1931,7 @@ var mutants = []mutant{
 		// The observations of other signals end it.
 		name:     "a condition ends while its signal cannot be observed",
 		file:     "core/eviction/observe.go",
-		old:      "		m.noteUnmeasured(source, ev.Time)\n",
+		old:      "	m.noteUnmeasured(source, ev.Time)\n",
 		new:      "",
 		scenario: "memory-storm", seeds: "1-300",
 	},
@@ -1978,13 +1978,6 @@ var mutants = []mutant{
 		scenario: "image-churn", seeds: "1-100",
 	},
 	{
-		name:     "no event says that the collection of containers fails",
-		file:     "core/containergc/containergc.go",
-		old:      "		env.Warn(reasonFailed, message)\n",
-		new:      "",
-		scenario: "runtime-flaky", seeds: "1-300",
-	},
-	{
 		name:     "a shutdown waits although all pods are known",
 		file:     "core/shutdown/shutdown.go",
 		old:      "!env.Listed && !s.HasReached(0) && now",
@@ -2020,20 +2013,6 @@ var mutants = []mutant{
 		scenario: "power-loss", seeds: "1-100",
 	},
 	{
-		name:     "what a shutdown has ended runs again after the boot",
-		file:     "core/pod/record.go",
-		old:      "	case p.Stage == Syncing:\n		p.startTermination(*end",
-		new:      "	case p.Stage == Terminated:\n		p.startTermination(*end",
-		scenario: "power-loss", seeds: "1-300",
-	},
-	{
-		name:     "an observation of before the end of a victim leads to the next one",
-		file:     "core/eviction/eviction.go",
-		old:      "	m.NotBefore = now\n",
-		new:      "",
-		scenario: "memory-storm", seeds: "1-300",
-	},
-	{
 		name:     "a pressure condition lasts for two transition periods",
 		file:     "core/eviction/observe.go",
 		old:      "met && now.Sub(at) < m.Transition {",
@@ -2055,24 +2034,10 @@ var mutants = []mutant{
 		scenario: "memory-storm", seeds: "1-300",
 	},
 	{
-		name:     "a victim of a hard threshold has all its time to end",
-		file:     "core/eviction/eviction.go",
-		old:      "Grace: immediateGrace}\n	if t.Grace > 0 {",
-		new:      "Grace: time.Hour}\n	if t.Grace > 0 {",
-		scenario: "memory-storm", seeds: "1-300",
-	},
-	{
 		name:     "the node is not observed while the victim of a soft threshold ends",
 		file:     "core/eviction/eviction.go",
 		old:      "	case !v.Soft:\n",
 		new:      "	case v.UID != \"\":\n",
-		scenario: "eviction-races", seeds: "1-300",
-	},
-	{
-		name:     "a hard threshold waits while the victim of a soft one ends",
-		file:     "core/eviction/observe.go",
-		old:      "		m.hastenVictim(source, env)\n",
-		new:      "",
 		scenario: "eviction-races", seeds: "1-300",
 	},
 }
