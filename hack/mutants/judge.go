@@ -23,11 +23,13 @@ type judge struct {
 	root    string // the folder of the module
 	sites   []mutation.Site
 	seedsim string
-	tests   []testBinary
-	first   uint64 // of the seeds
-	last    uint64
-	reached map[int]bool
-	within  time.Duration // for the whole of the runs; a change that takes longer is found
+	// scenarios are those with which each change is judged.
+	scenarios []string
+	tests     []testBinary
+	first     uint64 // of the seeds
+	last      uint64
+	reached   map[int]bool
+	within    time.Duration // for the whole of the runs; a change that takes longer is found
 }
 
 // testBinary is the compiled tests of a package, built when they are needed first.
@@ -41,10 +43,11 @@ const memoryMax = 16 << 30
 
 // newJudge builds the binaries, and runs them without a change.
 func newJudge(ctx context.Context, root, dir string, sites []mutation.Site,
-	seeds string) (*judge, error) {
-	j := &judge{root: root, sites: sites, reached: map[int]bool{}}
-	if _, err := fmt.Sscanf(seeds, "%d-%d", &j.first, &j.last); err != nil || j.last < j.first {
-		return nil, fmt.Errorf("%q is no range of seeds", seeds)
+	o *options) (*judge, error) {
+	j := &judge{root: root, sites: sites, reached: map[int]bool{},
+		scenarios: strings.Split(o.scenarios, ",")}
+	if _, err := fmt.Sscanf(o.seeds, "%d-%d", &j.first, &j.last); err != nil || j.last < j.first {
+		return nil, fmt.Errorf("%q is no range of seeds", o.seeds)
 	}
 	overlay := mutation.NewOverlay(root)
 	for i := range sites {
@@ -121,14 +124,24 @@ func (j *judge) judge(ctx context.Context, number int) (r result, err error) {
 	return r, nil
 }
 
-// simulate runs all scenarios, and returns why they fail; empty if they do not.
+// simulate runs the scenarios, and returns why they fail; empty if they do not.
 func (j *judge) simulate(ctx context.Context, number int, from, to uint64, within time.Duration,
 	environment ...string) string {
+	for _, name := range j.scenarios {
+		if why := j.simulateOne(ctx, name, number, from, to, within, environment...); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+func (j *judge) simulateOne(ctx context.Context, name string, number int, from, to uint64,
+	within time.Duration, environment ...string) string {
 	jobs := "1" // changes are judged in parallel
 	if number == 0 {
 		jobs = strconv.Itoa(runtime.NumCPU())
 	}
-	out, err := j.run(ctx, number, within, "", environment, j.seedsim, "run", "all", "--seeds",
+	out, err := j.run(ctx, number, within, "", environment, j.seedsim, "run", name, "--seeds",
 		fmt.Sprintf("%d-%d", from, to), "--json", "--fail-fast", "--jobs", jobs)
 	if err == nil {
 		return ""

@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -48,11 +49,14 @@ func main() {
 	seed := flag.Uint64("seed", 1, "what the changes are drawn from")
 	seeds := flag.String("seeds", "1-40", "the seeds of each scenario")
 	jobs := flag.Int("jobs", 2, "the number of changes judged in parallel")
-	only := flag.String("only", "", "a part of the key of the changes to judge, such as a file")
+	only := flag.String("only", "",
+		"parts of the keys of the changes to judge, such as files, separated by semicolons")
+	scenarios := flag.String("scenarios", "all", "the scenarios, separated by commas")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	survived, err := measure(ctx, options{*count, *seed, *seeds, *jobs, *only}, os.Stdout)
+	survived, err := measure(ctx, options{*count, *seed, *seeds, *jobs, *only,
+		*scenarios}, os.Stdout)
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "mutants:", err)
@@ -68,6 +72,8 @@ type options struct {
 	seeds string
 	jobs  int
 	only  string
+
+	scenarios string
 }
 
 // verdict is who found a change.
@@ -103,7 +109,7 @@ func measure(ctx context.Context, o options, out io.Writer) (survived int, err e
 	}
 	defer os.RemoveAll(dir)
 	fmt.Fprintf(out, "building %d changes drawn from seed %d\n", len(sites), o.seed)
-	j, err := newJudge(ctx, root, dir, sites, o.seeds)
+	j, err := newJudge(ctx, root, dir, sites, &o)
 	if err != nil {
 		return 0, err
 	}
@@ -190,8 +196,10 @@ func draw(root string, o options) ([]mutation.Site, error) {
 		if len(drawn) == o.count {
 			break
 		}
-		if equivalent[site.Key()] || !strings.Contains(site.Key(), o.only) ||
-			sources.Check(site.Edits()) != nil {
+		isWanted := slices.ContainsFunc(strings.Split(o.only, ";"), func(part string) bool {
+			return strings.Contains(site.Key(), part)
+		})
+		if equivalent[site.Key()] || !isWanted || sources.Check(site.Edits()) != nil {
 			continue
 		}
 		drawn = append(drawn, *site)

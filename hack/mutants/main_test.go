@@ -17,7 +17,8 @@ func TestMeasure(t *testing.T) {
 	}
 	var out strings.Builder
 	survived, err := measure(context.Background(), options{count: 1, seed: 1, seeds: "1-1", jobs: 2,
-		only: "core/admission/preempt.go | Victims | negate | len(remainingAfter(need, all))"}, &out)
+		scenarios: "all",
+		only:      "core/admission/preempt.go | Victims | negate | len(remainingAfter(need, all))"}, &out)
 	if err != nil || survived != 0 {
 		t.Fatalf("%d survived, %v\n%s", survived, err, out.String())
 	}
