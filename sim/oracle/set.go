@@ -150,7 +150,7 @@ func oracles() []oracle {
 		&imageGC{}, &containerGC{},
 		&reclaim{},
 		&containerConfig{}, &sandboxConfig{}, &logs{}, &terminationMessage{}, &health{},
-		&cgroups{}, &tiers{}, &resize{}, &userNamespaces{}, &restartAll{},
+		&cgroups{}, &tiers{}, &resize{}, &resizeAdmission{}, &userNamespaces{}, &restartAll{},
 		&eviction{}, &nodePressure{}, &systemOOM{}, &oomKilled{},
 		&apiTerminalPhase{}, &apiTerminalStopped{}, &apiIdentity{},
 		&apiDeletion{},

@@ -1,0 +1,398 @@
+package oracle
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/sim/truth"
+)
+
+// resizeAdmission fires when a resize is allocated that the kubelet's admission refuses, when one
+// waits that fits, and when one is said to be complete that is not. The Event ResizeStarted, and a
+// status with other allocated resources, tell of an allocation. The agent has decided between the
+// change of the spec and that, so it fires if the reason to refuse was there all the time between.
+type resizeAdmission struct {
+	room *reservedRoom
+	// fitsSince is since when a resize has waited although it fits, by the pod's UID.
+	fitsSince map[string]time.Time
+}
+
+func (*resizeAdmission) describe() Entry {
+	return Entry{"resize-admission", "No resize is allocated while a condition of the node or a " +
+		"shutdown forbids that, beyond what the node has, or into room that is made for a critical " +
+		"pod. One that fits, and that nothing forbids, is allocated in time. One that is said to be " +
+		"complete has its resources in the runtime."}
+}
+
+const (
+	reasonResizeStarted   = "ResizeStarted"
+	reasonResizeCompleted = "ResizeCompleted"
+)
+
+// askedResize is a generation of a pod of the API server, and when its spec was written.
+type askedResize struct {
+	spec *v1.Pod
+	at   time.Time
+}
+
+// reservedRoom is what becomes free for a critical pod, since another one is pre-empted for it.
+type reservedRoom struct {
+	preemptor *pod
+	victims   map[string]bool // by UID
+	since     time.Time
+}
+
+// noteAsked notes a generation of the pod.
+func (p *pod) noteAsked(spec *v1.Pod, now time.Time) {
+	if _, known := p.asked[spec.Generation]; known || p.static {
+		return
+	}
+	if p.asked == nil {
+		p.asked = map[int64]askedResize{}
+	}
+	p.asked[spec.Generation] = askedResize{spec, now}
+}
+
+// resizeSummary is what the message of an Event about a resize says.
+type resizeSummary struct {
+	InitContainers []v1.Container `json:"initContainers"`
+	Containers     []v1.Container `json:"containers"`
+	Generation     int64          `json:"generation"`
+}
+
+// summaryOf returns what an Event about a resize says; zero if it is about something else.
+func summaryOf(f *truth.Fact) (s resizeSummary) {
+	_, text, _ := strings.Cut(f.Message, ": ")
+	if json.Unmarshal([]byte(text), &s) != nil {
+		return resizeSummary{}
+	}
+	return s
+}
+
+// completedSpec returns the spec that an Event says is carried out; nil if that is not known. The
+// generation is that of the newest spec if the agent was started meanwhile, as the kubelet's is: the
+// resources tell more. A pod as a whole has none of them in the Event.
+func (p *pod) completedSpec(s *resizeSummary) *v1.Pod {
+	newest := p.asked[s.Generation].spec
+	if newest == nil || newest.Spec.Resources != nil {
+		return nil
+	}
+	said := newest.DeepCopy()
+	for _, list := range [][]v1.Container{s.InitContainers, s.Containers} {
+		for i := range list {
+			if c := containerOf(said, list[i].Name); c != nil {
+				c.Resources = list[i].Resources
+			}
+		}
+	}
+	return said
+}
+
+func (z *resizeAdmission) checkFact(m *model, f *truth.Fact) *finding {
+	switch {
+	case f.Kind == truth.EventRecorded && f.Reason == reasonPreempted:
+		z.noteVictim(m, f)
+	case f.Kind == truth.EventRecorded && m.pods[f.PodUID] != nil:
+		p, summary := m.pods[f.PodUID], summaryOf(f)
+		asked, known := p.asked[summary.Generation]
+		switch {
+		case !known:
+		case f.Reason == reasonResizeStarted:
+			return z.checkGrant(m, p, asked, f.Time)
+		case f.Reason == reasonResizeCompleted:
+			return m.checkCompletion(p, p.completedSpec(&summary), f.Time)
+		}
+	case isAgentStatus(f) && f.Write.Before.Pod != nil:
+		p := m.pods[string(f.Write.After.Pod.UID)]
+		if asked, isNew := p.newAllocation(f.Write.Before.Pod, f.Write.After.Pod); isNew {
+			return z.checkGrant(m, p, asked, f.Time)
+		}
+	}
+	return nil
+}
+
+// newAllocation returns the generation whose requests a status says that the pod has allocated, if
+// the status before said something else of the same containers: the earliest one that asks for them.
+func (p *pod) newAllocation(before, now *v1.Pod) (asked askedResize, isNew bool) {
+	if p == nil || p.static {
+		return asked, false
+	}
+	changed := false
+	for i := range now.Status.ContainerStatuses {
+		has := &now.Status.ContainerStatuses[i]
+		for j := range before.Status.ContainerStatuses {
+			had := &before.Status.ContainerStatuses[j]
+			changed = changed || had.ContainerID == has.ContainerID && has.State.Running != nil &&
+				had.AllocatedResources != nil && !isAllocated(has.AllocatedResources, had.AllocatedResources)
+		}
+	}
+	if !changed {
+		return asked, false
+	}
+	for _, a := range p.asked { //ordered: the earliest one
+		isOf := !slices.ContainsFunc(now.Status.ContainerStatuses, func(s v1.ContainerStatus) bool {
+			c := containerOf(a.spec, s.Name)
+			return c == nil || !isAllocated(s.AllocatedResources, c.Resources.Requests)
+		})
+		if isOf && (asked.spec == nil || a.at.Before(asked.at)) {
+			asked = a
+		}
+	}
+	return asked, asked.spec != nil
+}
+
+// checkGrant checks that a resize may have been allocated at some time since it was asked for.
+func (z *resizeAdmission) checkGrant(m *model, p *pod, asked askedResize,
+	now time.Time) *finding {
+	if p.static || p.wasRemoved() || m.mayHaveLostAllocations() {
+		return nil
+	}
+	if c := m.forbiddingCondition(p, asked.at, now); c != "" {
+		return findingf("a resize of pod %s is allocated, although the node has had %s since before "+
+			"it was asked for", p, c)
+	}
+	if m.wasShuttingDown(asked.at, now) {
+		return findingf("a resize of pod %s is allocated, although the machine has been shutting down "+
+			"since before it was asked for", p)
+	}
+	if finding := m.checkRoom(p, asked, now); finding != nil {
+		return finding
+	}
+	return z.checkReserved(m, p, asked, now)
+}
+
+// forbiddingCondition returns a condition of the node that has kept every resize of the pod from
+// being allocated from one time to another; empty if none has. Upstream: Admit in
+// pkg/kubelet/eviction/eviction_manager.go.
+func (m *model) forbiddingCondition(p *pod, from, now time.Time) v1.NodeConditionType {
+	if m.opts.NodeUsage == nil || p.isCritical() ||
+		!m.agentStartedAt.Before(from.Add(-time.Second)) {
+		return ""
+	}
+	for _, c := range pressureConditions {
+		last, since := m.pressure.lastMet[c], m.pressure.trueSince[c]
+		isForAll := c != v1.NodeMemoryPressure || p.isBestEffort()
+		if isForAll && !since.IsZero() && since.Before(from.Add(-time.Second)) &&
+			now.Sub(last) < m.opts.Pressure.Transition {
+			return c
+		}
+	}
+	return ""
+}
+
+// wasShuttingDown reports whether the agent must have known from one time to another that the
+// machine shuts down.
+func (m *model) wasShuttingDown(from, now time.Time) bool {
+	s := &m.shutdown
+	if m.opts.Shutdown == nil || !s.underWay || from.Before(s.since.Add(transitSlack)) {
+		return false
+	}
+	asksSince := later(s.since, m.agentStartedAt)
+	return !(s.missed && !m.agentStartedAt.After(s.since)) &&
+		(now.Sub(asksSince) <= giveUpBound || !m.faultPossible("DelayShutdown", asksSince, now))
+}
+
+// checkRoom checks that the node has what a resize requests, beside what the other pods hold.
+func (m *model) checkRoom(p *pod, asked askedResize, now time.Time) *finding {
+	if len(m.opts.Allocatable) == 0 {
+		return nil
+	}
+	capacity := m.allocatable
+	if !m.agentStartedAt.Before(asked.at) {
+		capacity = m.mostAllocatable // an earlier agent may have decided
+	}
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		used, wanted := int64(0), amountRequested(asked.spec, name)
+		for _, other := range m.podsInOrder {
+			if other != p && other.occupiesNode() {
+				used += other.leastRequests(name)
+			}
+		}
+		if wanted > capacity(name)-used {
+			return findingf("pod %s has %d of %s allocated by a resize, but %d of %d are used", p,
+				wanted, name, used, capacity(name))
+		}
+	}
+	return nil
+}
+
+// noteVictim notes for which pod another one is pre-empted, if there is only one that it can be.
+func (z *resizeAdmission) noteVictim(m *model, f *truth.Fact) {
+	victim, preemptors := m.pods[f.PodUID], []*pod(nil)
+	if victim == nil {
+		return
+	}
+	for _, q := range m.criticalPods {
+		mayWait := q.firstStartedAt.IsZero() || q.wasResized()
+		if q != victim && q.spec != nil && !q.rejected && mayWait && q.canPreempt(victim) {
+			preemptors = append(preemptors, q)
+		}
+	}
+	if len(preemptors) != 1 {
+		z.room = nil
+		return
+	}
+	if z.room == nil || z.room.preemptor != preemptors[0] {
+		z.room = &reservedRoom{preemptors[0], map[string]bool{}, f.Time}
+	}
+	z.room.victims[victim.uid] = true
+}
+
+// checkReserved checks that a pod does not grow into the room that is made for a critical one: what
+// that needs does not fit any more, even when all victims have ended.
+func (z *resizeAdmission) checkReserved(m *model, p *pod, asked askedResize,
+	now time.Time) *finding {
+	r := z.room
+	if r == nil || p == r.preemptor || p.isCritical() || len(m.opts.Allocatable) == 0 ||
+		!asked.at.After(r.since.Add(reservedBound)) || !m.agentUpSince(r.since) {
+		return nil
+	}
+	q := r.preemptor
+	if q.spec == nil || q.rejected || !q.firstStartedAt.IsZero() || len(q.specs) > 1 {
+		z.room = nil
+		return nil
+	}
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		wanted := amountRequested(asked.spec, name)
+		if wanted <= p.mostHeld(asked.at, name) {
+			continue
+		}
+		used := q.leastRequests(name)
+		for _, other := range m.podsInOrder {
+			if other != p && other != q && !r.victims[other.uid] && other.occupiesNode() &&
+				!other.isCritical() && other.firstStartedAt.Before(r.since) {
+				used += other.leastRequests(name)
+			}
+		}
+		if wanted > m.allocatable(name)-used {
+			return findingf("pod %s has %d of %s allocated by a resize, although pods were pre-empted "+
+				"since %s for %s, and %d of %d are used or needed by that", p, wanted, name,
+				r.since.Format(time.TimeOnly), q, used, m.allocatable(name))
+		}
+	}
+	return nil
+}
+
+// reservedBound is how long after a pre-emption the agent may not know that it goes on.
+const reservedBound = time.Second
+
+// mostHeld returns the most that the specs request that the pod had before a time.
+func (p *pod) mostHeld(before time.Time, name v1.ResourceName) int64 {
+	most := int64(0)
+	for _, a := range p.asked { //ordered: the greatest
+		if a.at.Before(before) {
+			most = max(most, amountRequested(a.spec, name))
+		}
+	}
+	return most
+}
+
+// lateUpdateBound is how long an update that was given up may still take effect.
+const lateUpdateBound = 150 * time.Second
+
+// checkCompletion checks that the runtime has what an Event says is carried out, unless the pod has
+// changed since.
+func (m *model) checkCompletion(p *pod, said *v1.Pod, now time.Time) *finding {
+	newest := p.newestSandbox()
+	if newest == nil || said == nil || p.spec == nil || p.spec.Generation != said.Generation ||
+		p.wasRemoved() || !m.opts.Cgroups.PerPod || m.anyFaultPossible(now.Add(-lateUpdateBound), now,
+		"UpdateContainerResources", "SetCgroup", "ListContainers", "ListPodSandbox") {
+		return nil
+	}
+	if has, want := m.cgroups[newest.cgroup], m.limitsOf(said); has != want {
+		return findingf("a resize of pod %s is said to be complete, but its cgroup has %+v, want %+v", p,
+			has, want)
+	}
+	for _, c := range p.containers {
+		spec := containerOf(said, c.name)
+		if c.state != running || c.sandbox != newest || spec == nil || p.isEphemeral(c.name) {
+			continue
+		}
+		if want := m.opts.resourcesOf(said, spec); c.limits.MemoryBytes != want.MemoryBytes ||
+			c.limits.CPUQuota != want.CPUQuota || c.limits.CPUShares != want.CPUShares {
+			return findingf("a resize of pod %s is said to be complete, but %s has %+v, want %+v", p, c,
+				c.limits, want)
+		}
+	}
+	return nil
+}
+
+// grantBound is how long a resize may wait that fits, without a fault.
+const grantBound = 20 * time.Second
+
+// grantCalls are the calls that a resize may wait for.
+var grantCalls = []string{"WriteFile", "ReadFiles", "PatchObject", "WatchObjects", "ObjectChanged",
+	"ListContainers", "ListPodSandbox", "ContainerStatus", "PodSandboxStatus", "MeasureNode",
+	"MeasureFilesystem", "DelayShutdown", "StopContainer", "StopPodSandbox", "SetCgroup",
+	"UpdateContainerResources", "ContainerStats", "GetObject", "ListDir", "RuntimeConfig"}
+
+// checkServed finds a resize that waits although it has fit for long.
+func (z *resizeAdmission) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
+	if len(m.opts.Allocatable) == 0 || m.opts.IsHostile != nil {
+		return nil
+	}
+	for _, p := range m.podsInOrder {
+		if !m.mustBeGranted(p, now) {
+			delete(z.fitsSince, p.uid)
+			continue
+		}
+		since, known := z.fitsSince[p.uid]
+		if !known {
+			if z.fitsSince == nil {
+				z.fitsSince = map[string]time.Time{}
+			}
+			z.fitsSince[p.uid], since = now, now
+		}
+		if now.Sub(since) > grantBound && m.agentUpSince(since) &&
+			!m.anyFaultPossible(since.Add(-grantBound), now, grantCalls...) {
+			return findingf("the resize of pod %s has waited since %s, although it fits: %s", p,
+				since.Format(time.TimeOnly), p.condition(v1.PodResizePending).Message)
+		}
+	}
+	return nil
+}
+
+// mustBeGranted reports whether the resize of a pod waits, although it certainly fits and nothing
+// can forbid it.
+func (m *model) mustBeGranted(p *pod, now time.Time) bool {
+	if p.static || p.spec == nil || len(p.specs) < 2 || p.liveContainers == 0 || p.wasRemoved() ||
+		m.agentDown {
+		return false
+	}
+	c := p.condition(v1.PodResizePending)
+	if c == nil || c.Reason != v1.PodReasonDeferred || c.ObservedGeneration != p.spec.Generation ||
+		now.Before(m.shutdownEffectUntil()) || m.mayHavePressure(now) && !p.isCritical() {
+		return false
+	}
+	for _, q := range m.criticalPods {
+		if q != p && q.spec != nil && !q.rejected && (q.firstStartedAt.IsZero() || q.wasResized()) {
+			return false // room may be reserved for it
+		}
+	}
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		used := int64(0)
+		for _, other := range m.podsInOrder {
+			if other != p && len(other.specs) > 0 && other.mayOccupyNode(now.Add(-observationBound)) {
+				used += other.mostRequests(name)
+			}
+		}
+		if amountRequested(p.spec, name)+used > m.leastAllocatable(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// mayHavePressure reports whether the agent may keep the node in a condition other than that of
+// memory, which forbids no resize of a pod with requests.
+func (m *model) mayHavePressure(now time.Time) bool {
+	return slices.ContainsFunc(pressureConditions, func(c v1.NodeConditionType) bool {
+		last, met := m.pressure.lastMet[c]
+		return met && c != v1.NodeMemoryPressure &&
+			now.Before(last.Add(m.opts.Pressure.Transition+pressureReportBound))
+	})
+}
