@@ -49,6 +49,7 @@ type pod struct {
 
 	specs            []*v1.Pod             // every different one it had
 	asked            map[int64]askedResize // by generation, if it is a pod of the API server
+	grantedSpec      *v1.Pod               // the last one that a resize was allocated for; nil: none
 	static           bool                  // its first spec came from a manifest
 	requiredRound    int                   // the newest restart round that an exit must have started
 	possibleRound    int                   // the newest restart round that an exit may have started

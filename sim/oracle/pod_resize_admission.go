@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -42,6 +43,7 @@ type askedResize struct {
 // reservedRoom is what becomes free for a critical pod, since another one is pre-empted for it.
 type reservedRoom struct {
 	preemptor *pod
+	spec      *v1.Pod         // of the preemptor
 	victims   map[string]bool // by UID
 	since     time.Time
 }
@@ -108,18 +110,27 @@ func (z *resizeAdmission) checkFact(m *model, f *truth.Fact) *finding {
 		}
 	case isAgentStatus(f) && f.Write.Before.Pod != nil:
 		p := m.pods[string(f.Write.After.Pod.UID)]
-		if asked, isNew := p.newAllocation(f.Write.Before.Pod, f.Write.After.Pod); isNew {
-			return z.checkGrant(m, p, asked, f.Time)
-		}
+		return z.checkAny(m, p, p.newAllocations(f.Write.Before.Pod, f.Write.After.Pod), f.Time)
 	}
 	return nil
 }
 
-// newAllocation returns the generation whose requests a status says that the pod has allocated, if
-// the status before said something else of the same containers: the earliest one that asks for them.
-func (p *pod) newAllocation(before, now *v1.Pod) (asked askedResize, isNew bool) {
+// checkAny checks that one of several generations may have been allocated.
+func (z *resizeAdmission) checkAny(m *model, p *pod, all []askedResize,
+	now time.Time) (finding *finding) {
+	for _, asked := range all {
+		if finding = z.checkGrant(m, p, asked, now); finding == nil {
+			return nil
+		}
+	}
+	return finding
+}
+
+// newAllocations returns the generations whose requests a status says that the pod has allocated, if
+// the status before said something else of the same containers, in the order of time.
+func (p *pod) newAllocations(before, now *v1.Pod) (all []askedResize) {
 	if p == nil || p.static {
-		return asked, false
+		return nil
 	}
 	changed := false
 	for i := range now.Status.ContainerStatuses {
@@ -131,23 +142,27 @@ func (p *pod) newAllocation(before, now *v1.Pod) (asked askedResize, isNew bool)
 		}
 	}
 	if !changed {
-		return asked, false
+		return nil
 	}
-	for _, a := range p.asked { //ordered: the earliest one
+	for _, a := range p.asked { //ordered: sorted below
 		isOf := !slices.ContainsFunc(now.Status.ContainerStatuses, func(s v1.ContainerStatus) bool {
 			c := containerOf(a.spec, s.Name)
 			return c == nil || !isAllocated(s.AllocatedResources, c.Resources.Requests)
 		})
-		if isOf && (asked.spec == nil || a.at.Before(asked.at)) {
-			asked = a
+		if isOf {
+			all = append(all, a)
 		}
 	}
-	return asked, asked.spec != nil
+	slices.SortFunc(all, func(x, y askedResize) int {
+		return cmp.Compare(x.spec.Generation, y.spec.Generation)
+	})
+	return all
 }
 
 // checkGrant checks that a resize may have been allocated at some time since it was asked for.
 func (z *resizeAdmission) checkGrant(m *model, p *pod, asked askedResize,
 	now time.Time) *finding {
+	p.grantedSpec = asked.spec
 	if p.static || p.wasRemoved() || m.mayHaveLostAllocations() {
 		return nil
 	}
@@ -227,8 +242,7 @@ func (z *resizeAdmission) noteVictim(m *model, f *truth.Fact) {
 		return
 	}
 	for _, q := range m.criticalPods {
-		mayWait := q.firstStartedAt.IsZero() || q.wasResized()
-		if q != victim && q.spec != nil && !q.rejected && mayWait && q.canPreempt(victim) {
+		if q != victim && q.mayNeedRoom() && q.canPreempt(victim) {
 			preemptors = append(preemptors, q)
 		}
 	}
@@ -236,8 +250,8 @@ func (z *resizeAdmission) noteVictim(m *model, f *truth.Fact) {
 		z.room = nil
 		return
 	}
-	if z.room == nil || z.room.preemptor != preemptors[0] {
-		z.room = &reservedRoom{preemptors[0], map[string]bool{}, f.Time}
+	if q := preemptors[0]; z.room == nil || z.room.preemptor != q || z.room.spec != q.spec {
+		z.room = &reservedRoom{q, q.spec, map[string]bool{}, f.Time}
 	}
 	z.room.victims[victim.uid] = true
 }
@@ -252,7 +266,7 @@ func (z *resizeAdmission) checkReserved(m *model, p *pod, asked askedResize,
 		return nil
 	}
 	q := r.preemptor
-	if q.spec == nil || q.rejected || !q.firstStartedAt.IsZero() || len(q.specs) > 1 {
+	if q.spec != r.spec || !q.mayNeedRoom() {
 		z.room = nil
 		return nil
 	}
@@ -261,7 +275,7 @@ func (z *resizeAdmission) checkReserved(m *model, p *pod, asked askedResize,
 		if wanted <= p.mostHeld(asked.at, name) {
 			continue
 		}
-		used := q.leastRequests(name)
+		used := amountRequested(q.spec, name)
 		for _, other := range m.podsInOrder {
 			if other != p && other != q && !r.victims[other.uid] && other.occupiesNode() &&
 				!other.isCritical() && other.firstStartedAt.Before(r.since) {
@@ -275,6 +289,25 @@ func (z *resizeAdmission) checkReserved(m *model, p *pod, asked askedResize,
 		}
 	}
 	return nil
+}
+
+// mayNeedRoom reports whether the pod is desired and was not started, or asks for more than a resize
+// has allocated to it.
+func (p *pod) mayNeedRoom() bool {
+	switch {
+	case p.spec == nil || p.rejected:
+		return false
+	case p.firstStartedAt.IsZero():
+		return true
+	case p.static:
+		return false
+	}
+	granted := p.grantedSpec
+	if granted == nil {
+		granted = p.specs[0]
+	}
+	return amountRequested(p.spec, v1.ResourceCPU) > amountRequested(granted, v1.ResourceCPU) ||
+		amountRequested(p.spec, v1.ResourceMemory) > amountRequested(granted, v1.ResourceMemory)
 }
 
 // reservedBound is how long after a pre-emption the agent may not know that it goes on.
@@ -369,7 +402,7 @@ func (m *model) mustBeGranted(p *pod, now time.Time) bool {
 		return false
 	}
 	for _, q := range m.criticalPods {
-		if q != p && q.spec != nil && !q.rejected && (q.firstStartedAt.IsZero() || q.wasResized()) {
+		if q != p && q.mayNeedRoom() {
 			return false // room may be reserved for it
 		}
 	}
