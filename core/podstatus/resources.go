@@ -19,8 +19,8 @@ import (
 
 // resources returns the resources of a container: the allocated ones, and of one that runs those
 // that it really has, as far as that is known. An agent that has just started does not know that,
-// and what is allocated may be new: the stored status stays. A container without a limit has that of
-// its pod. Upstream: convertContainerStatusResources in pkg/kubelet/kubelet_pods.go.
+// and what is allocated may be new: the stored status stays. A container without a limit has that
+// of its pod. Upstream: convertContainerStatusResources in pkg/kubelet/kubelet_pods.go.
 func resources(p *pod.Pod, c *pod.Container, container *v1.Container) *v1.ResourceRequirements {
 	r := &container.Resources
 	has := v1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}

@@ -68,7 +68,8 @@ const (
 func (m *moment) isResize() bool {
 	before, after := m.fact.Write.Before.Pod, m.fact.Write.After.Pod
 	return m.fact.Write.Incarnation == 0 && before != nil && after != nil && m.pod.any(isRunning) &&
-		before.Generation != after.Generation && !reflect.DeepEqual(resourcesOf(before), resourcesOf(after))
+		before.Generation != after.Generation &&
+		!reflect.DeepEqual(resourcesOf(before), resourcesOf(after))
 }
 
 func resourcesOf(p *v1.Pod) (all []v1.ResourceRequirements) {

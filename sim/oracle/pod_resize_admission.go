@@ -76,8 +76,8 @@ func summaryOf(f *truth.Fact) (s resizeSummary) {
 }
 
 // completedSpec returns the spec that an Event says is carried out; nil if that is not known. The
-// generation is that of the newest spec if the agent was started meanwhile, as the kubelet's is: the
-// resources tell more. A pod as a whole has none of them in the Event.
+// generation is that of the newest spec if the agent was started meanwhile, as the kubelet's is:
+// the resources tell more. A pod as a whole has none of them in the Event.
 func (p *pod) completedSpec(s *resizeSummary) *v1.Pod {
 	newest := p.asked[s.Generation].spec
 	if newest == nil || newest.Spec.Resources != nil {
@@ -126,8 +126,8 @@ func (z *resizeAdmission) checkAny(m *model, p *pod, all []askedResize,
 	return finding
 }
 
-// newAllocations returns the generations whose requests a status says that the pod has allocated, if
-// the status before said something else of the same containers, in the order of time.
+// newAllocations returns the generations whose requests a status says that the pod has allocated,
+// if the status before said something else of the same containers, in the order of time.
 func (p *pod) newAllocations(before, now *v1.Pod) (all []askedResize) {
 	if p == nil || p.static {
 		return nil
@@ -224,7 +224,7 @@ func (m *model) checkRoom(p *pod, asked askedResize, now time.Time) *finding {
 		used, wanted := int64(0), amountRequested(asked.spec, name)
 		for _, other := range m.podsInOrder {
 			if other != p && other.occupiesNode() {
-				used += other.leastRequests(name)
+				used += other.leastHeld(name)
 			}
 		}
 		if wanted > capacity(name)-used {
@@ -233,6 +233,22 @@ func (m *model) checkRoom(p *pod, asked askedResize, now time.Time) *finding {
 		}
 	}
 	return nil
+}
+
+// leastHeld returns the least that the pod holds. What a resize gives up it holds until its running
+// containers have less, which the runtime knows of CPU only; its cgroup shrinks after them.
+func (p *pod) leastHeld(name v1.ResourceName) int64 {
+	least := p.leastRequests(name)
+	if p.grantedSpec == nil {
+		return least
+	}
+	held := int64(0)
+	for _, c := range p.containers {
+		if name == v1.ResourceCPU && c.state == running && c.limits.CPUShares > 2 {
+			held += int64(c.limits.CPUShares) * 1000 / 1024
+		}
+	}
+	return min(least, max(held, amountRequested(p.grantedSpec, name)))
 }
 
 // noteVictim notes for which pod another one is pre-empted, if there is only one that it can be.
@@ -279,7 +295,7 @@ func (z *resizeAdmission) checkReserved(m *model, p *pod, asked askedResize,
 		for _, other := range m.podsInOrder {
 			if other != p && other != q && !r.victims[other.uid] && other.occupiesNode() &&
 				!other.isCritical() && other.firstStartedAt.Before(r.since) {
-				used += other.leastRequests(name)
+				used += other.leastHeld(name)
 			}
 		}
 		if wanted > m.allocatable(name)-used {
@@ -291,8 +307,8 @@ func (z *resizeAdmission) checkReserved(m *model, p *pod, asked askedResize,
 	return nil
 }
 
-// mayNeedRoom reports whether the pod is desired and was not started, or asks for more than a resize
-// has allocated to it.
+// mayNeedRoom reports whether the pod is desired and was not started, or asks for more than a
+// resize has allocated to it.
 func (p *pod) mayNeedRoom() bool {
 	switch {
 	case p.spec == nil || p.rejected:

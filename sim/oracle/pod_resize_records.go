@@ -15,8 +15,8 @@ import (
 type resizeRecords struct{}
 
 func (*resizeRecords) describe() Entry {
-	return Entry{"resize-records", "What a resize allocates is in the kubelet's checkpoint before it " +
-		"takes effect. The limits in the status of a container that runs are among those that it " +
+	return Entry{"resize-records", "What a resize allocates is in the kubelet's checkpoint before " +
+		"it takes effect. The limits in the status of a container that runs are among those that it " +
 		"has had."}
 }
 
