@@ -104,6 +104,7 @@ func (z *resizeAdmission) checkFact(m *model, f *truth.Fact) *finding {
 		switch {
 		case !known:
 		case f.Reason == reasonResizeStarted:
+			p.grantedSpec = asked.spec
 			return z.checkGrant(m, p, asked, f.Time)
 		case f.Reason == reasonResizeCompleted:
 			return m.checkCompletion(p, p.completedSpec(&summary), f.Time)
@@ -162,7 +163,6 @@ func (p *pod) newAllocations(before, now *v1.Pod) (all []askedResize) {
 // checkGrant checks that a resize may have been allocated at some time since it was asked for.
 func (z *resizeAdmission) checkGrant(m *model, p *pod, asked askedResize,
 	now time.Time) *finding {
-	p.grantedSpec = asked.spec
 	if p.static || p.wasRemoved() || m.mayHaveLostAllocations() {
 		return nil
 	}
