@@ -1652,13 +1652,6 @@ var mutants = []mutant{
 		scenario: "memory-storm", seeds: "1-300",
 	},
 	{
-		name:     "a resize waits for ever once the node had pressure",
-		file:     "core/nodepressure.go",
-		old:      "		a.enqueueNode()\n		a.retryResizes(\"\")\n",
-		new:      "		a.enqueueNode()\n",
-		scenario: "pid-storm", seeds: "1-300",
-	},
-	{
 		name:     "a resize is allocated while the machine shuts down",
 		file:     "core/resize.go",
 		old:      "	if a.state.Shutdown.UnderWay() {\n		return denial{reason",
@@ -1680,10 +1673,17 @@ var mutants = []mutant{
 		scenario: "admission", seeds: "1-300",
 	},
 	{
-		name:     "a deferred resize is not looked at when another pod has ended",
-		file:     "core/admission.go",
-		old:      "	a.retryResizes(\"\")\n	var names []string\n",
-		new:      "	var names []string\n",
+		name:     "waiting resizes are looked at by the timer alone",
+		file:     "core/resize.go",
+		old:      "	a.queue.enqueue(resizeOwner)\n",
+		new:      "",
+		scenario: "resize", seeds: "1-300",
+	},
+	{
+		name:     "a tier keeps the weight that a pod had first",
+		file:     "core/qos/share.go",
+		old:      "	if counted && previous == share {\n",
+		new:      "	if counted && previous.Class == share.Class {\n",
 		scenario: "resize", seeds: "1-300",
 	},
 	{
@@ -1710,21 +1710,6 @@ var mutants = []mutant{
 		scenario: "resize", seeds: "1-300",
 	},
 	{
-		name:     "a container that gets more is updated before one that gets less",
-		file:     "core/pod/resize.go",
-		old:      "	for _, shrinking := range []bool{true, false} {\n",
-		new:      "	for _, shrinking := range []bool{false, true} {\n",
-		scenario: "resize", seeds: "1-300",
-	},
-	{
-		name: "a tier keeps its weight when a pod is resized",
-		file: "core/pods.go",
-		old:  "	wake := p.Plan(a.podEnvFor(p))\n	a.countShare(p)\n",
-		new: "	wake := p.Plan(a.podEnvFor(p))\n" +
-			"	if p.Resize.InProgress == nil {\n		a.countShare(p)\n	}\n",
-		scenario: "resize", seeds: "1-300",
-	},
-	{
 		name:     "a status tells of the allocated limits as of those of the runtime",
 		file:     "core/podstatus/resources.go",
 		old:      "	case c.State != pod.Running:\n		return &has\n",
@@ -1745,14 +1730,7 @@ var mutants = []mutant{
 		file:     "core/resize.go",
 		old:      "	if a.state.Allocation.SetActuated(p.UID, amounts, whole) {\n",
 		new:      "	if a.state.Allocation.SetActuated(p.UID, amounts, whole) && p.UID == \"\" {\n",
-		scenario: "resize-restart", seeds: "1-300",
-	},
-	{
-		name:     "what a resize has given up is allocated while its pod still has it",
-		file:     "core/pod/resources.go",
-		old:      "	if r.InProgress == nil && r.Granted == nil && actuated == nil {\n",
-		new:      "	if r.InProgress == nil && r.Granted == nil && actuated == nil || p.Spec != nil {\n",
-		scenario: "resize", seeds: "1-300",
+		scenario: "resize-old-runtime", seeds: "1-300",
 	},
 	{
 		name:     "a shutdown ends all groups at once",

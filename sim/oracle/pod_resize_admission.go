@@ -3,6 +3,7 @@ package oracle
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -42,10 +43,9 @@ type askedResize struct {
 
 // reservedRoom is what becomes free for a critical pod, since another one is pre-empted for it.
 type reservedRoom struct {
-	preemptor *pod
-	spec      *v1.Pod         // of the preemptor
-	victims   map[string]bool // by UID
-	since     time.Time
+	preemptors map[*pod]*v1.Pod // those that it can be for, with their specs then
+	victims    map[string]bool  // by UID
+	since      time.Time
 }
 
 // noteAsked notes a generation of the pod.
@@ -104,8 +104,12 @@ func (z *resizeAdmission) checkFact(m *model, f *truth.Fact) *finding {
 		switch {
 		case !known:
 		case f.Reason == reasonResizeStarted:
+			previous := cmp.Or(p.grantedSpec, p.specs[0])
 			p.grantedSpec = asked.spec
-			return z.checkGrant(m, p, asked, f.Time)
+			if finding := z.checkGrant(m, p, asked, f.Time); finding != nil {
+				return finding
+			}
+			return z.checkReserved(m, p, asked, previous, f.Time)
 		case f.Reason == reasonResizeCompleted:
 			return m.checkCompletion(p, p.completedSpec(&summary), f.Time)
 		}
@@ -174,10 +178,7 @@ func (z *resizeAdmission) checkGrant(m *model, p *pod, asked askedResize,
 		return findingf("a resize of pod %s is allocated, although the machine has been shutting down "+
 			"since before it was asked for", p)
 	}
-	if finding := m.checkRoom(p, asked, now); finding != nil {
-		return finding
-	}
-	return z.checkReserved(m, p, asked, now)
+	return m.checkRoom(p, asked, now)
 }
 
 // forbiddingCondition returns a condition of the node that has kept every resize of the pod from
@@ -251,60 +252,69 @@ func (p *pod) leastHeld(name v1.ResourceName) int64 {
 	return min(least, max(held, amountRequested(p.grantedSpec, name)))
 }
 
-// noteVictim notes for which pod another one is pre-empted, if there is only one that it can be.
+// noteVictim notes for which pods another one may be pre-empted.
 func (z *resizeAdmission) noteVictim(m *model, f *truth.Fact) {
-	victim, preemptors := m.pods[f.PodUID], []*pod(nil)
+	victim, preemptors := m.pods[f.PodUID], map[*pod]*v1.Pod{}
 	if victim == nil {
 		return
 	}
 	for _, q := range m.criticalPods {
 		if q != victim && q.mayNeedRoom() && q.canPreempt(victim) {
-			preemptors = append(preemptors, q)
+			preemptors[q] = q.spec
 		}
 	}
-	if len(preemptors) != 1 {
-		z.room = nil
-		return
-	}
-	if q := preemptors[0]; z.room == nil || z.room.preemptor != q || z.room.spec != q.spec {
-		z.room = &reservedRoom{q, q.spec, map[string]bool{}, f.Time}
+	if z.room == nil || !maps.Equal(z.room.preemptors, preemptors) {
+		z.room = &reservedRoom{preemptors, map[string]bool{}, f.Time}
 	}
 	z.room.victims[victim.uid] = true
 }
 
 // checkReserved checks that a pod does not grow into the room that is made for a critical one: what
 // that needs does not fit any more, even when all victims have ended.
-func (z *resizeAdmission) checkReserved(m *model, p *pod, asked askedResize,
+func (z *resizeAdmission) checkReserved(m *model, p *pod, asked askedResize, previous *v1.Pod,
 	now time.Time) *finding {
 	r := z.room
-	if r == nil || p == r.preemptor || p.isCritical() || len(m.opts.Allocatable) == 0 ||
-		!asked.at.After(r.since.Add(reservedBound)) || !m.agentUpSince(r.since) {
+	if r == nil || p.isCritical() || len(m.opts.Allocatable) == 0 || !m.agentUpSince(r.since) {
 		return nil
 	}
-	q := r.preemptor
-	if q.spec != r.spec || !q.mayNeedRoom() {
-		z.room = nil
-		return nil
+	isOld := now.Sub(r.since) > recordBound && !m.faultPossible("WriteFile", r.since, now)
+	if !isOld && !asked.at.After(r.since.Add(transitSlack)) {
+		return nil // it may have been decided before, and recorded meanwhile
 	}
+	for q, spec := range r.preemptors { //ordered: all of them
+		if q.spec != spec || !q.mayNeedRoom() {
+			z.room = nil
+			return nil
+		}
+		if !z.isTaken(m, p, asked, previous, q) {
+			return nil // it may be for this one
+		}
+	}
+	return findingf("pod %s has more allocated by a resize, although pods were pre-empted since %s for "+
+		"one that does not fit then", p, r.since.Format(time.TimeOnly))
+}
+
+// isTaken reports whether a critical pod does not fit beside a resize that asks for more than a pod
+// had before.
+func (z *resizeAdmission) isTaken(m *model, p *pod, asked askedResize, previous *v1.Pod,
+	q *pod) bool {
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 		wanted := amountRequested(asked.spec, name)
-		if wanted <= p.mostHeld(asked.at, name) {
+		if wanted <= amountRequested(previous, name) {
 			continue
 		}
 		used := amountRequested(q.spec, name)
 		for _, other := range m.podsInOrder {
-			if other != p && other != q && !r.victims[other.uid] && other.occupiesNode() &&
-				!other.isCritical() && other.firstStartedAt.Before(r.since) {
+			if other != p && other != q && !z.room.victims[other.uid] && other.occupiesNode() &&
+				other.firstStartedAt.Before(z.room.since) {
 				used += other.leastHeld(name)
 			}
 		}
 		if wanted > m.allocatable(name)-used {
-			return findingf("pod %s has %d of %s allocated by a resize, although pods were pre-empted "+
-				"since %s for %s, and %d of %d are used or needed by that", p, wanted, name,
-				r.since.Format(time.TimeOnly), q, used, m.allocatable(name))
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
 // mayNeedRoom reports whether the pod is desired and was not started, or asks for more than a
@@ -326,19 +336,8 @@ func (p *pod) mayNeedRoom() bool {
 		amountRequested(p.spec, v1.ResourceMemory) > amountRequested(granted, v1.ResourceMemory)
 }
 
-// reservedBound is how long after a pre-emption the agent may not know that it goes on.
-const reservedBound = time.Second
-
-// mostHeld returns the most that the specs request that the pod had before a time.
-func (p *pod) mostHeld(before time.Time, name v1.ResourceName) int64 {
-	most := int64(0)
-	for _, a := range p.asked { //ordered: the greatest
-		if a.at.Before(before) {
-			most = max(most, amountRequested(a.spec, name))
-		}
-	}
-	return most
-}
+// recordBound is how long the record of a decision takes without a fault.
+const recordBound = time.Second
 
 // lateUpdateBound is how long an update that was given up may still take effect.
 const lateUpdateBound = 150 * time.Second
