@@ -1564,7 +1564,7 @@ var mutants = []mutant{
 		file:     "core/resize.go",
 		old:      "	if len(failures) == 0 {\n		return denial{}\n	}\n	decisive",
 		new:      "	if len(failures) >= 0 {\n		return denial{}\n	}\n	decisive",
-		scenario: "resize", seeds: "350-400",
+		scenario: "resize", seeds: "1-300",
 	},
 	{
 		name:     "pods end while it is not known what is allocated to them",
@@ -1663,14 +1663,14 @@ var mutants = []mutant{
 		file:     "core/resize.go",
 		old:      "		return a.withPreemptors(others)\n	}\n	return others\n",
 		new:      "		return others\n	}\n	return others\n",
-		scenario: "admission", seeds: "1-300",
+		scenario: "admission", plan: "resize-into-reserved-room.yaml",
 	},
 	{
 		name:     "the room that is made for the resize of a critical pod is not reserved",
 		file:     "core/admission.go",
 		old:      "p.Stage == pod.Syncing && p.Resize.MakingRoom {",
 		new:      "p.Stage != pod.Syncing && p.Resize.MakingRoom {",
-		scenario: "admission", seeds: "1-300",
+		scenario: "admission", plan: "resize-into-room-of-resize.yaml",
 	},
 	{
 		name:     "waiting resizes are looked at by the timer alone",

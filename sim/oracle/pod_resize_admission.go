@@ -97,7 +97,7 @@ func (p *pod) completedSpec(s *resizeSummary) *v1.Pod {
 func (z *resizeAdmission) checkFact(m *model, f *truth.Fact) *finding {
 	switch {
 	case f.Kind == truth.EventRecorded && f.Reason == reasonPreempted:
-		z.noteVictim(m, f)
+		return z.noteVictim(m, f)
 	case f.Kind == truth.EventRecorded && m.pods[f.PodUID] != nil:
 		p, summary := m.pods[f.PodUID], summaryOf(f)
 		asked, known := p.asked[summary.Generation]
@@ -253,10 +253,10 @@ func (p *pod) leastHeld(name v1.ResourceName) int64 {
 }
 
 // noteVictim notes for which pods another one may be pre-empted.
-func (z *resizeAdmission) noteVictim(m *model, f *truth.Fact) {
+func (z *resizeAdmission) noteVictim(m *model, f *truth.Fact) *finding {
 	victim, preemptors := m.pods[f.PodUID], map[*pod]*v1.Pod{}
 	if victim == nil {
-		return
+		return nil
 	}
 	for _, q := range m.criticalPods {
 		if q != victim && q.mayNeedRoom() && q.canPreempt(victim) {
@@ -266,7 +266,43 @@ func (z *resizeAdmission) noteVictim(m *model, f *truth.Fact) {
 	if z.room == nil || !maps.Equal(z.room.preemptors, preemptors) {
 		z.room = &reservedRoom{preemptors, map[string]bool{}, f.Time}
 	}
+	for q := range preemptors { //ordered: it is the only one
+		if len(preemptors) == 1 && z.isForResize(m, victim, q) {
+			return findingf("pod %s is pre-empted for %s, which fits when those have ended that were "+
+				"pre-empted since %s, without a later resize of the new victim", victim, q,
+				z.room.since.Format(time.TimeOnly))
+		}
+	}
 	z.room.victims[victim.uid] = true
+	return nil
+}
+
+// isForResize reports whether a pod is pre-empted only because a resize, which was asked for since
+// others were pre-empted, has been allocated to it.
+func (z *resizeAdmission) isForResize(m *model, victim, q *pod) bool {
+	r := z.room
+	if victim.spec == nil || victim.static || len(m.opts.Allocatable) == 0 ||
+		len(r.victims) == 0 || !m.agentUpSince(r.since) || q.hostPortConflict(victim) != 0 ||
+		!victim.asked[victim.spec.Generation].at.After(r.since.Add(transitSlack)) {
+		return false
+	}
+	had := cmp.Or(victim.grantedSpec, victim.specs[0])
+	for _, name := range checkedResources {
+		used := q.mostRequests(name) + 1 // pod
+		if name != v1.ResourcePods {
+			used = q.mostRequests(name) + amountRequested(had, name)
+		}
+		for _, other := range m.podsInOrder {
+			if other != q && other != victim && !r.victims[other.uid] && len(other.specs) > 0 &&
+				other.mayOccupyNode(r.since.Add(-observationBound)) {
+				used += other.mostRequests(name)
+			}
+		}
+		if used > m.allocatable(name) {
+			return false
+		}
+	}
+	return true
 }
 
 // checkReserved checks that a pod does not grow into the room that is made for a critical one: what
@@ -290,8 +326,8 @@ func (z *resizeAdmission) checkReserved(m *model, p *pod, asked askedResize, pre
 			return nil // it may be for this one
 		}
 	}
-	return findingf("pod %s has more allocated by a resize, although pods were pre-empted since %s for "+
-		"one that does not fit then", p, r.since.Format(time.TimeOnly))
+	return findingf("pod %s has more allocated by a resize, although pods were pre-empted since %s "+
+		"for one that does not fit then", p, r.since.Format(time.TimeOnly))
 }
 
 // isTaken reports whether a critical pod does not fit beside a resize that asks for more than a pod
