@@ -537,6 +537,23 @@ func TestOrderOfWaitingResizes(t *testing.T) {
 	}
 }
 
+// Of two resizes of one priority that of a Guaranteed pod is first.
+func TestOrderOfResizesByClass(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "500m", 0),
+		withRequests(apiPodNamed("b", "u2"), "500m", 0))
+	burstable, guaranteed := r.agent.state.Pods["u1"], r.agent.state.Pods["u2"]
+	for _, p := range []*pod.Pod{burstable, guaranteed} {
+		p.Resize.Desired = withRequests(p.Spec.DeepCopy(), "600m", 0)
+	}
+	resources := &guaranteed.Spec.Spec.Containers[0].Resources
+	resources.Requests = v1.ResourceList{"cpu": resource.MustParse("500m"),
+		"memory": resource.MustParse("1Mi")}
+	resources.Limits = resources.Requests
+	if got := compareResizes(rankResize(guaranteed), rankResize(burstable)); got >= 0 {
+		t.Errorf("the Guaranteed pod compares as %d", got)
+	}
+}
+
 // A pod that asks for nothing any more does not change the order of those that wait.
 func TestOrderBesideGrantedResize(t *testing.T) {
 	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "500m", 0),

@@ -1572,7 +1572,7 @@ var mutants = []mutant{
 		file:     "core/resize.go",
 		old:      "	if len(failures) == 0 {\n		return denial{}\n	}\n	decisive",
 		new:      "	if len(failures) >= 0 {\n		return denial{}\n	}\n	decisive",
-		scenario: "resize", seeds: "350-400",
+		scenario: "resize", seeds: "1-300",
 	},
 	{
 		name:     "pods end while it is not known what is allocated to them",
@@ -1644,6 +1644,102 @@ var mutants = []mutant{
 		old:      "append(conditions, map[string]any{\"type\": t, \"$patch\": \"delete\"})",
 		new:      "conditions",
 		scenario: "resize", seeds: "1-100",
+	},
+	{
+		name:     "a resize is allocated while the node lacks process IDs",
+		file:     "core/resize.go",
+		old:      "a.pressureMessage(desired, static); message != \"\" {",
+		new:      "a.pressureMessage(desired, static); message == \"none\" {",
+		scenario: "pid-storm", seeds: "1-300",
+	},
+	{
+		name: "pressure of memory forbids the resize of a pod that requests some",
+		file: "core/resize.go",
+		old:  "	if message := a.pressureMessage(desired, static); message != \"\" {",
+		new: "	if message := a.pressureMessage(desired, static); message != \"\" ||\n" +
+			"		len(a.state.Eviction.Pressure) > 0 {",
+		scenario: "memory-storm", seeds: "1-300",
+	},
+	{
+		name:     "a resize is allocated while the machine shuts down",
+		file:     "core/resize.go",
+		old:      "	if a.state.Shutdown.UnderWay() {\n		return denial{reason",
+		new:      "	if a.state.Shutdown.Undecided() {\n		return denial{reason",
+		scenario: "shutdown-priority", seeds: "1-300",
+	},
+	{
+		name:     "a resize takes the room that is made for a critical pod",
+		file:     "core/resize.go",
+		old:      "		return a.withPreemptors(others)\n	}\n	return others\n",
+		new:      "		return others\n	}\n	return others\n",
+		scenario: "admission", plan: "resize-into-reserved-room.yaml",
+	},
+	{
+		name:     "the room that is made for the resize of a critical pod is not reserved",
+		file:     "core/admission.go",
+		old:      "p.Stage == pod.Syncing && p.Resize.MakingRoom {",
+		new:      "p.Stage != pod.Syncing && p.Resize.MakingRoom {",
+		scenario: "admission", plan: "resize-into-room-of-resize.yaml",
+	},
+	{
+		name:     "waiting resizes are looked at by the timer alone",
+		file:     "core/resize.go",
+		old:      "	a.queue.enqueue(resizeOwner)\n",
+		new:      "",
+		scenario: "resize", seeds: "1-300",
+	},
+	{
+		name:     "a tier keeps the weight that a pod had first",
+		file:     "core/qos/share.go",
+		old:      "	if counted && previous == share {\n",
+		new:      "	if counted && previous.Class == share.Class {\n",
+		scenario: "resize", seeds: "1-300",
+	},
+	{
+		name:     "a resize takes effect before its checkpoint is written",
+		file:     "core/resize.go",
+		old:      "	case p.Resize.Granted != nil && !store.IsStored(p.UID):\n",
+		new:      "	case p.Resize.Granted != nil && store == nil:\n",
+		scenario: "resize", seeds: "1-300",
+	},
+	{
+		name:     "the cgroup of a pod shrinks before its containers",
+		file:     "core/pod/resize.go",
+		old:      "	for _, known := range []*allocation.Amounts{a.Last, a.Attempted} {\n",
+		new:      "	for _, known := range []*allocation.Amounts{a.Attempted} {\n",
+		scenario: "resize", seeds: "1-300",
+	},
+	{
+		name: "containers grow before the cgroup of their pod",
+		file: "core/pod/resize.go",
+		old: "	if p.setCgroup(sandbox, sandbox.Attempt, env) {\n" +
+			"		return true\n	}\n	if unsettled {\n",
+		new: "	if !unsettled && p.setCgroup(sandbox, sandbox.Attempt, env) {\n" +
+			"		return true\n	}\n	if unsettled {\n",
+		scenario: "resize", seeds: "1-300",
+	},
+	{
+		name:     "a status tells of the allocated limits as of those of the runtime",
+		file:     "core/podstatus/resources.go",
+		old:      "	case c.State != pod.Running:\n		return &has\n",
+		new:      "	case c.State != \"\":\n		return &has\n",
+		scenario: "resize", seeds: "1-300",
+	},
+	{
+		name: "a resize counts as complete when the cgroup of the pod has it",
+		file: "core/pod/resize.go",
+		old: "	if unsettled {\n		return p.updateContainers(env, w)\n	}\n" +
+			"	if r.Failures",
+		new: "	if unsettled && r.InProgress == nil {\n" +
+			"		return p.updateContainers(env, w)\n	}\n	if r.Failures",
+		scenario: "resize", seeds: "1-300",
+	},
+	{
+		name:     "what containers have is not recorded",
+		file:     "core/resize.go",
+		old:      "	if a.state.Allocation.SetActuated(p.UID, amounts, whole) {\n",
+		new:      "	if a.state.Allocation.SetActuated(p.UID, amounts, whole) && p.UID == \"\" {\n",
+		scenario: "resize-old-runtime", seeds: "1-300",
 	},
 	{
 		name:     "a shutdown ends all groups at once",

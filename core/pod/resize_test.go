@@ -915,3 +915,20 @@ func TestRecallAfterGrantOfPodAsWhole(t *testing.T) {
 		t.Errorf("it holds %s", got)
 	}
 }
+
+// A resize that fails again keeps the time of its condition.
+func TestResizeFailsAgain(t *testing.T) {
+	r := newResizeHarness(t, "1", "64Mi")
+	r.allocate("2", "64Mi")
+	p := r.pod
+	p.failResize("no", r.env)
+	since := p.Resize.InProgress.Since
+	for i, message := range []string{"no", "never"} {
+		r.planAt(time.Duration(1+i) * time.Minute)
+		p.failResize(message, r.env)
+		if s := p.Resize.InProgress; !s.Since.Equal(since) || s.Message != message ||
+			s.Reason != v1.PodReasonError {
+			t.Errorf("after %q: %+v, want it since %v", message, s, since)
+		}
+	}
+}

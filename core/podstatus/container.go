@@ -70,7 +70,7 @@ func containerStatus(p *pod.Pod, container *v1.Container, role pod.Role, node *p
 	if c.Image != "" && c.Image != c.ImageID {
 		status.Image = c.Image // the runtime's name of the image, unless it has none
 	}
-	status.Resources, status.AllocatedResources = resources(c, container),
+	status.Resources, status.AllocatedResources = resources(p, c, container),
 		container.Resources.Requests
 	status.User, status.StopSignal = c.User, c.StopSignal
 	status.RestartCount = c.Restarts

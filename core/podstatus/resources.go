@@ -3,6 +3,7 @@ package podstatus
 import (
 	"cmp"
 	"maps"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,14 +18,18 @@ import (
 // resize shows there (KEP-1287, KEP-5419).
 
 // resources returns the resources of a container: the allocated ones, and of one that runs those
-// that it really has, as far as that is known. A container without a limit has that of its pod.
-// Upstream: convertContainerStatusResources in pkg/kubelet/kubelet_pods.go.
-func resources(c *pod.Container, container *v1.Container) *v1.ResourceRequirements {
+// that it really has, as far as that is known. An agent that has just started does not know that,
+// and what is allocated may be new: the stored status stays. A container without a limit has that
+// of its pod. Upstream: convertContainerStatusResources in pkg/kubelet/kubelet_pods.go.
+func resources(p *pod.Pod, c *pod.Container, container *v1.Container) *v1.ResourceRequirements {
 	r := &container.Resources
 	has := v1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}
 	reported := c.Actuation.Reported
-	if c.State != pod.Running || c.Actuation.Last == nil && reported == nil {
+	switch {
+	case c.State != pod.Running:
 		return &has
+	case c.Actuation.Last == nil && reported == nil:
+		return cmp.Or(storedResources(p, c), &has)
 	}
 	last := allocation.Amounts{}
 	if c.Actuation.Last != nil {
@@ -45,6 +50,20 @@ func resources(c *pod.Container, container *v1.Container) *v1.ResourceRequiremen
 		has.Limits = withAmount(has.Limits, v1.ResourceMemory, memoryLimit)
 	}
 	return &has
+}
+
+// storedResources returns the resources that the stored status has of a container; nil if none.
+func storedResources(p *pod.Pod, c *pod.Container) *v1.ResourceRequirements {
+	stored := &p.Spec.Status
+	for _, list := range [][]v1.ContainerStatus{stored.InitContainerStatuses,
+		stored.ContainerStatuses} {
+		for i := range list {
+			if _, id, _ := strings.Cut(list[i].ContainerID, "://"); id == c.ID && id != "" {
+				return list[i].Resources
+			}
+		}
+	}
+	return nil
 }
 
 // podResources returns the resources of a pod as a whole: of one that runs, those of its cgroup. An

@@ -1,6 +1,7 @@
 package podstatus
 
 import (
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -50,6 +51,8 @@ func TestResourcesOfContainer(t *testing.T) {
 	}{
 		"before it was created": {"", allocated, pod.Actuation{}, "none"},
 		"nothing is known":      {pod.Running, allocated, pod.Actuation{}, " 1 4Mi / 2 16Mi"},
+		"nothing is known, and something was reported": {pod.Running, allocated, pod.Actuation{},
+			" 300m 2Mi /"},
 		"taken": {pod.Running, allocated, pod.Actuation{Last: last},
 			" 500m 4Mi / 1 8Mi"},
 		"reported": {pod.Running, allocated, pod.Actuation{Last: last,
@@ -72,6 +75,11 @@ func TestResourcesOfContainer(t *testing.T) {
 		if c.state != "" {
 			p.Containers = []pod.Container{newRun(0, c.state, 0)}
 			p.Containers[0].Actuation = c.actuation
+		}
+		if strings.HasPrefix(name, "nothing is known, and") {
+			p.Spec.Status.ContainerStatuses = []v1.ContainerStatus{{
+				ContainerID: "containerd://" + p.Containers[0].ID,
+				Resources:   &v1.ResourceRequirements{Requests: amounts("300m", "2Mi")}}}
 		}
 		Update(p, t0)
 		status := ServedPod(p, &pod.Node{}, "c").Status.ContainerStatuses[0]

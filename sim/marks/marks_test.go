@@ -24,6 +24,7 @@ var pool = []struct {
 	{"deadlines", 5}, {"probes", 5}, {"oom", 20}, {"image-gc", 40}, {"shutdown", 30},
 	{"shutdown-cancel", 10}, {"shutdown-priority", 35}, {"shutdown-agent-restart", 12},
 	{"shutdown-under-pressure", 20}, {"image-churn", 10}, {"eviction-races", 40},
+	{"resize-restart", 12}, {"pid-storm", 12},
 }
 
 // Marks that are not rare are reached by the seeds of the pool.

@@ -53,7 +53,7 @@ var placesOn = func() map[trigger][]ID {
 // places are all places. A row is its name, a sentence, whether it is rare, when its condition is
 // looked at, and the condition.
 var places = slices.Concat(placesOfContainers, placesOfSandboxes, placesOfPods, placesOfObjects,
-	placesOfStrikes, placesOfMemory, placesOfEvictions, placesOfShutdowns)
+	placesOfStrikes, placesOfMemory, placesOfEvictions, placesOfShutdowns, placesOfResizes)
 
 var placesOfContainers = []place{
 	{"exit-before-start-answered", "A container exits before the answer to its start.",

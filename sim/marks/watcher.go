@@ -41,6 +41,8 @@ type Watcher struct {
 
 	shutdown shutdown
 	groups   []int32 // of a shutdown: from which priority on each is
+
+	underPressure bool // the Node has a condition that forbids resizes of pods with requests
 }
 
 // pod is what the marks need to know of a pod.
@@ -50,6 +52,8 @@ type pod struct {
 	desired    bool
 	kept       bool // by a finalizer, after its deletion
 	evicted    bool
+	preempted  bool // an Event says so
+	resize     resizeStage
 	reported   bool // a status at the API server says that the evicted pod has failed
 	containers []*container
 	sandboxes  int
@@ -116,6 +120,7 @@ func (w *Watcher) Fact(f truth.Fact) {
 	}
 	w.check(trigger(f.Kind), m)
 	w.noteShutdown(m)
+	w.noteResize(m)
 	m.noteEviction()
 	switch {
 	case f.Kind == truth.SandboxCreated:

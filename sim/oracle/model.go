@@ -176,10 +176,8 @@ func (m *model) applyContainer(f *truth.Fact) {
 	}
 	c.pod.changedAt = f.Time
 	switch f.Kind {
-	case truth.ContainerCreated:
-		c.limits = f.Limits
-	case truth.ContainerResized:
-		c.limits = f.Limits
+	case truth.ContainerCreated, truth.ContainerResized:
+		c.limits, c.limitsHad = f.Limits, append(c.limitsHad, f.Limits)
 	case truth.ContainerStarted:
 		c.memoryUsage = f.Bytes
 		c.applyStart(f.Time)

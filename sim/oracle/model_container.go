@@ -45,9 +45,10 @@ type container struct {
 	logFullSince       time.Time   // since when its log was seen to be too large
 	servedReadiness    probeResult // as the latest response has it; resultUnknown: no response yet
 
-	limits      truth.Limits // of its cgroup
-	memoryUsage int64        // in bytes, once it has started
-	layerBytes  int64        // in its writable layer
+	limits      truth.Limits   // of its cgroup
+	limitsHad   []truth.Limits // so far, the newest last
+	memoryUsage int64          // in bytes, once it has started
+	layerBytes  int64          // in its writable layer
 
 	spec             *v1.Container // the spec that it was created from; nil: not known for sure
 	podFullName      string        // the namespace and name of the pod that it was created for

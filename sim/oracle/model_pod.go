@@ -47,13 +47,15 @@ type pod struct {
 	cachedRequests    resourceRequests
 	requestsOf        *v1.Pod // the spec that cachedRequests was computed from
 
-	specs            []*v1.Pod  // every different one it had
-	static           bool       // its first spec came from a manifest
-	requiredRound    int        // the newest restart round that an exit must have started
-	possibleRound    int        // the newest restart round that an exit may have started
-	roundCause       *container // the container whose exit began that round
-	terminatingSince time.Time  // when its termination was first seen, if it is not desired
-	servedStart      timeRange  // its start time as served
+	specs            []*v1.Pod             // every different one it had
+	asked            map[int64]askedResize // by generation, if it is a pod of the API server
+	grantedSpec      *v1.Pod               // the last one that a resize was allocated for; nil: none
+	static           bool                  // its first spec came from a manifest
+	requiredRound    int                   // the newest restart round that an exit must have started
+	possibleRound    int                   // the newest restart round that an exit may have started
+	roundCause       *container            // the container whose exit began that round
+	terminatingSince time.Time             // when its termination was first seen, if it is not desired
+	servedStart      timeRange             // its start time as served
 	// When it was desired for the first time since it last was not.
 	firstDesiredAt time.Time
 	maxGrace       time.Duration // the longest grace period of all specs and their probes
@@ -127,6 +129,7 @@ func (p *pod) setDesired(now time.Time, spec *v1.Pod) {
 	}
 	p.terminatingSince = time.Time{}
 	p.recordSpec(spec)
+	p.noteAsked(spec, now)
 	p.maxGrace = max(p.maxGrace, maxGraceOf(spec))
 	if len(p.specs) == 1 && p.timesDesired == 0 && p.isCritical() {
 		p.model.criticalPods = append(p.model.criticalPods, p)

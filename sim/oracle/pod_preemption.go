@@ -41,7 +41,7 @@ func (*preemption) checkFact(m *model, f *truth.Fact) *finding {
 			continue
 		}
 		critical = true
-		if q.wasWaiting(from) && m.mayLackResources(q, from) {
+		if (q.wasWaiting(from) || q.wasResized()) && m.mayLackResources(q, from) {
 			return nil
 		}
 	}
@@ -94,21 +94,21 @@ func (p *pod) wasWaiting(from time.Time) bool {
 		(p.firstStartedAt.IsZero() || p.firstStartedAt.After(from))
 }
 
-// mayLackResources reports whether the node may have had too few resources for a pod since a
-// time.
+// mayLackResources reports whether the node may have had too few resources for a pod, or for its
+// resize, since a time.
 func (m *model) mayLackResources(p *pod, from time.Time) bool {
 	for _, name := range checkedResources {
-		if requested := p.requests().amount(name); requested == 0 || name == v1.ResourcePods &&
+		if requested := p.mostRequests(name); requested == 0 || name == v1.ResourcePods &&
 			int64(len(m.podsInOrder)) <= m.allocatable(name) {
 			continue // there is always enough of it
 		}
 		used := int64(0)
 		for _, other := range m.podsInOrder {
 			if other != p && other.mayOccupyNode(from) {
-				used += other.requests().amount(name)
+				used += other.mostRequests(name)
 			}
 		}
-		if p.requests().amount(name) > m.allocatable(name)-used {
+		if p.mostRequests(name) > m.allocatable(name)-used {
 			return true
 		}
 	}
@@ -122,7 +122,7 @@ const preemptionBound = 90 * time.Second
 // noteShortages records which critical pods wait for resources.
 func (m *model) noteShortages(now time.Time) {
 	for _, q := range m.criticalPods {
-		if q.spec != nil && q.firstStartedAt.IsZero() && !q.rejected &&
+		if q.spec != nil && (q.firstStartedAt.IsZero() || q.wasResized()) && !q.rejected &&
 			m.mayLackResources(q, now.Add(-observationBound)) {
 			q.lackedResourcesAt = now
 		}

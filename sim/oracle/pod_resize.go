@@ -256,6 +256,9 @@ func (p *pod) wasChanged() bool {
 	return len(p.specs) > 1 || o != nil && o.Generation > 1
 }
 
+// wasResized reports whether the pod of the API server had different specs.
+func (p *pod) wasResized() bool { return !p.static && len(p.specs) > 1 }
+
 // isResizing reports whether the pod says that a resize is being carried out.
 func (p *pod) isResizing() bool { return p.condition(v1.PodResizeInProgress) != nil }
 
@@ -319,8 +322,11 @@ func (p *pod) allRequests(name v1.ResourceName) []int64 {
 	if name == v1.ResourcePods || len(p.specs) == 1 {
 		return all
 	}
-	for _, spec := range p.specs {
-		all = append(all, amountRequested(spec, name))
+	for i, spec := range p.specs { // a resize beyond the node is never allocated
+		amount := amountRequested(spec, name)
+		if i == 0 || len(p.model.opts.Allocatable) == 0 || amount <= p.model.mostAllocatable(name) {
+			all = append(all, amount)
+		}
 	}
 	return all
 }
