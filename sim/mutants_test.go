@@ -1404,6 +1404,27 @@ var mutants = []mutant{
 		scenario: "panics", seeds: "1-20",
 	},
 	{
+		name:     "pods do not wait for a runtime that is not ready",
+		file:     "core/pod/plan.go",
+		old:      "	p.RuntimeWaitReason = env.RuntimeNotReady\n",
+		new:      "	p.RuntimeWaitReason = \"\"\n",
+		scenario: "runtime-restart", seeds: "1-100",
+	},
+	{
+		name:     "images are pulled by a runtime that is not ready",
+		file:     "core/images.go",
+		old:      "PullsHeld: a.notReadyReason() != \"\",",
+		new:      "PullsHeld: false,",
+		scenario: "runtime-restart", seeds: "1-100",
+	},
+	{
+		name:     "sandboxes are created although the network is not ready",
+		file:     "core/pod/plan.go",
+		old:      "		p.RuntimeWaitReason = env.NetworkNotReady\n",
+		new:      "		p.RuntimeWaitReason = \"\"\n",
+		scenario: "runtime-restart", seeds: "1-100",
+	},
+	{
 		name:     "what the runtime has of a pod that is set aside is planned",
 		file:     "core/setaside.go",
 		old:      "	if e == nil || !requestedAt.Before(e.Until) {\n",

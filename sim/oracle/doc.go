@@ -58,6 +58,7 @@
 //	api_*.go       writes to the API server: api-terminal-phase, api-terminal-stopped,
 //	               api-identity, api-deletion, heartbeat, events
 //	kubelet.go     names and paths that the agent has to use as the kubelet does
+//	runtime_ready.go what is asked of a runtime that is not ready: runtime-ready
 //	container_gc.go  Events of the collection of containers: container-gc
 //	isolation.go   ordinary pods beside hostile ones, at any time: isolation
 //	strict.go      excuses without a cause: strict

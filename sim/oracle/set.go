@@ -158,7 +158,7 @@ func oracles() []oracle {
 		&transitions{}, &heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{},
 		&nodeShutdown{},
 		&ephemeralContainers{}, &httpAPI{},
-		&isolation{}, &setAside{}, &podCost{}, &economy{}, &strict{}, &progress{},
+		&isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},
 	}
 }
 
