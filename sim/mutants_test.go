@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"seedlet.dev/hack/mutants/mutation"
+	"seedlet.dev/sim/plan"
 )
 
 // edit replaces a text that occurs once in a file of the module.
@@ -2208,6 +2210,9 @@ func TestMutantsAreFound(t *testing.T) {
 			if err == nil || !strings.Contains(string(again), first.Oracle) {
 				t.Errorf("%s does not reproduce the failure", first.Replay)
 			}
+			if oracleOf(m.name) != "" && i%shrinkEvery == 0 {
+				checkShrinks(t, bin, m.scenario, first)
+			}
 		})
 	}
 }
@@ -2230,6 +2235,31 @@ func firstFailure(t *testing.T, bin mutantBinary, scenario, seeds string) *failu
 		t.Fatalf("%v: %s", err, out)
 	}
 	return &report.Failures[0]
+}
+
+// Of the known bugs, the failures of one in shrinkEvery are shrunk: it takes up to half a minute.
+const shrinkEvery = 5
+
+// checkShrinks checks that what is left of a failing plan is short enough to be read.
+func checkShrinks(t *testing.T, bin mutantBinary, scenario string, f *failure) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "plan.yaml")
+	out, err := bin.command("shrink", scenario, "--seed", fmt.Sprint(f.Seed), "-o", file).
+		CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.Parse(file, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(p.Spec.Happenings); n >= 10 {
+		t.Errorf("the failure of seed %d is shrunk to %d happenings:\n%s", f.Seed, n, data)
+	}
 }
 
 // checkPlanFails checks that a kept plan fails.
