@@ -94,8 +94,8 @@ func (e *Excuses) MayHaveFailed(call string, from, to time.Time) bool {
 	})
 }
 
-// HasWindow reports whether a window has started by a time. A window affects calls from its own time
-// on; the happening that opens it may be carried out some milliseconds later, if actors have
+// HasWindow reports whether a window has started by a time. A window affects calls from its own
+// time on; the happening that opens it may be carried out some milliseconds later, if actors have
 // priorities.
 func (e *Excuses) HasWindow(now time.Time) bool {
 	return slices.ContainsFunc(e.injector.windows, func(w window) bool {
