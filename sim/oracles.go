@@ -37,7 +37,10 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 			return r.disk.Names(path) > disk.MeasurableNames
 		},
 		IsHostile: hostilePods(r.plan), LastFault: r.excuses.LastFault,
-		FaultPossible: r.excuses.MayHaveFailed, IsCalm: func() bool { return !r.troubled },
+		FaultPossible: r.excuses.MayHaveFailed,
+		IsCalm: func() bool {
+			return !r.troubled && !r.excuses.HasWindow(r.agenda.Now())
+		},
 		ImageGC:      r.oracleImageGC(kubelet),
 		UnusedImages: unusedImages(r.plan), ImagesApart: node.ImageBytes > 0,
 		LayersApart: node.ImageBytes > 0 && !node.LayersOnRoot, LayersPath: layersPath(node),

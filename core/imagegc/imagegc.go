@@ -4,7 +4,8 @@
 // Facts: the images that the runtime has, with when each was first seen and last used; the round
 // under way, with its lists, the image file system's state, and the removal in flight. Plan: every
 // five minutes a round, which lists images and containers, removes images over the maximum age,
-// measures the file system, and removes others one after another until enough is freed. Events: the
+// measures the file system, and removes others one after another until enough is freed. While the
+// pods are not known, a round lists only: images grow old meanwhile. Events: the
 // completions of its operations, and the request of an eviction to remove everything unused.
 //
 // The times are those of this agent, as in the kubelet: after a restart every image is new. An
@@ -70,6 +71,7 @@ type Collector struct {
 	Records  map[string]*Record `json:"records,omitempty"`
 	Round    *Round             `json:"round,omitempty"` // the one under way; nil: none
 	NextAt   time.Time          `json:"nextAt"`          // of the next round
+	DetectAt time.Time          `json:"detectAt"`        // of the next one that detects only
 	Failures int                `json:"failures"`        // failed rounds in a row
 	// UnusedWantedAt is when everything unused was requested to be removed, and UnusedRemovedAt is the
 	// newest request that a round has satisfied as far as it could.
@@ -92,8 +94,8 @@ type Record struct {
 type Env struct {
 	Effects *op.Effects
 	// KnowsPods reports whether all sources of pods and the runtime have been listed: a pod that is
-	// not known yet may name an image. Ready reports whether a round may begin: the pods are known, or
-	// were waited for in vain. Without them no image is removed for its age.
+	// not known yet may name an image. Ready reports whether a round may remove images: the pods are
+	// known, or were waited for in vain. Without them no image is removed for its age.
 	KnowsPods, Ready bool
 	// References returns the images that pods use or are about to use, by name or ID.
 	References func() []string
@@ -115,16 +117,18 @@ func (c *Collector) isUnusedWanted() bool { return c.UnusedWantedAt.After(c.Unus
 func (c *Collector) Plan(env *Env) time.Time {
 	now := env.Effects.Now()
 	if c.BeganAt.IsZero() {
-		c.BeganAt = now
+		c.BeganAt, c.DetectAt = now, now.Add(retryDelay)
 	}
 	if c.Round == nil {
 		switch {
 		case !c.isUnusedWanted() && now.Before(c.NextAt):
 			return c.NextAt
-		case !env.Ready:
-			return now.Add(retryDelay)
+		case !env.Ready && now.Before(c.DetectAt):
+			return timer.Soonest(c.DetectAt, now.Add(retryDelay))
 		}
-		c.Round = &Round{StartedAt: now, WantedAt: c.UnusedWantedAt, All: c.isUnusedWanted()}
+		c.Round = &Round{StartedAt: now, WantedAt: c.UnusedWantedAt, DetectsOnly: !env.Ready,
+			All: env.Ready && c.isUnusedWanted()}
+		c.DetectAt = now.Add(retryDelay)
 	}
 	c.planRound(c.Round, env)
 	switch {
@@ -141,6 +145,7 @@ func (c *Collector) detect(images []*runtimeapi.Image, since time.Time) {
 	if c.Records == nil {
 		c.Records = map[string]*Record{}
 	}
+	c.DetectAt = since.Add(period)
 	present := map[string]bool{}
 	for _, image := range images {
 		if image.GetId() == "" {

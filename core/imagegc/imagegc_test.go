@@ -33,6 +33,8 @@ type node struct {
 	warnings    []string
 	onRemoval   func() // called when an image is removed
 	podsUnknown bool   // the API server was not listed
+	notReady    bool   // and no round may remove anything yet
+	lists       int    // of images
 	measured    int    // how often the file system was
 	measuredAt  string // the path of the file system
 }
@@ -64,7 +66,7 @@ func newNode(s Settings) *node {
 var defaults = Settings{HighPercent: 85, LowPercent: 80, AgeMin: 2 * time.Minute}
 
 func (n *node) env() *Env {
-	return &Env{Effects: &n.out, Ready: true, KnowsPods: !n.podsUnknown,
+	return &Env{Effects: &n.out, Ready: !n.notReady, KnowsPods: !n.podsUnknown,
 		References: func() []string { return n.pods },
 		Warn:       func(reason, _ string) { n.warnings = append(n.warnings, reason) }}
 }
@@ -91,6 +93,7 @@ func (n *node) complete(eff world.Effect) {
 	ev := world.Event{Time: n.now, Op: eff.Op}
 	switch body := eff.Body.(type) {
 	case *runtimeapi.ListImagesRequest:
+		n.lists++
 		list := &runtimeapi.ListImagesResponse{}
 		for id, size := range n.images {
 			list.Images = append(list.Images, &runtimeapi.Image{Id: id, Size: size,
@@ -220,6 +223,28 @@ func TestPodsUnknown(t *testing.T) {
 	n.expect(t, period, "a")
 	n.podsUnknown = false
 	n.expect(t, period, "b c d")
+}
+
+// Images grow old while no round may remove any: what an eviction wants removed is, as soon as the
+// pods are known. Images are listed once in a period meanwhile, and again soon after a failure.
+func TestDetectsBeforePodsAreKnown(t *testing.T) {
+	n := newNode(defaults)
+	n.notReady, n.podsUnknown, n.failing = true, true, "ListImages"
+	n.expect(t, 0, "")
+	n.expect(t, retryDelay, "")
+	n.expect(t, retryDelay/2, "")
+	n.failing = ""
+	n.expect(t, retryDelay/2, "")
+	if n.lists != 2 {
+		t.Errorf("images were listed %d times", n.lists)
+	}
+	n.c.RequestRemovalOfUnused(n.now.Add(defaults.AgeMin))
+	n.expect(t, defaults.AgeMin, "")
+	if n.lists != 2 || n.c.HasRemovedUnused(n.now) {
+		t.Errorf("listed %d times, removed: %t", n.lists, n.c.HasRemovedUnused(n.now))
+	}
+	n.notReady = false
+	n.expect(t, retryDelay, "a b c d")
 }
 
 // An image over the maximum age stays until it has the minimum age.

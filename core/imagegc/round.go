@@ -26,6 +26,9 @@ type Round struct {
 	StartedAt time.Time `json:"startedAt"`
 	All       bool      `json:"all,omitempty"` // everything unused is removed
 	WantedAt  time.Time `json:"wantedAt"`      // the request that this round satisfies
+	// DetectsOnly is set if nothing may be removed yet: the images are detected, as an eviction will
+	// remove none that was not known for the minimum age.
+	DetectsOnly bool `json:"detectsOnly,omitempty"`
 
 	Op   world.OpID `json:"op,omitempty"` // the operation in flight
 	Step Step       `json:"step,omitempty"`
@@ -76,7 +79,7 @@ func (c *Collector) planRound(r *Round, env *Env) {
 			r.Step, r.ToFree = StepSpace, math.MaxInt64
 			c.planSpace(r, env)
 			return
-		case c.Settings.isOff():
+		case r.DetectsOnly, c.Settings.isOff():
 			c.finish(r, env, "")
 			return
 		case c.planRemoval(r, env, c.oldImages(r, env)):
@@ -202,6 +205,9 @@ func (c *Collector) finish(r *Round, env *Env, problem string) {
 	c.Round = nil
 	if problem != "" {
 		env.Effects.Log(world.LevelError, "Image garbage collection failed", "err", problem)
+	}
+	if r.DetectsOnly {
+		return
 	}
 	if r.All {
 		c.UnusedRemovedAt = r.WantedAt

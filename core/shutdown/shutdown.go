@@ -325,13 +325,24 @@ func (m *Manager) start(effects *op.Effects) {
 	l := &m.Lock
 	l.Answered, l.Delay.Failures, l.Delay.NotBefore = true, 0, time.Time{}
 	l.Permit.Failures, l.Permit.NotBefore = 0, time.Time{}
-	if m.File.isUnfinished() { // an earlier agent has started it
-		if past := effects.Date().Sub(m.File.Content.StartTime); past > 0 && past < m.Total() {
-			m.Now.StartedAt = m.Now.StartedAt.Add(-past)
-		}
-		return
+	if m.mayGoOn(effects) {
+		m.Now.StartedAt = m.Now.StartedAt.Add(-m.past(effects))
 	}
-	m.File.begin(effects)
+	if !m.File.isUnfinished() {
+		m.File.begin(effects)
+	}
+}
+
+// mayGoOn reports whether the state file says that an earlier agent has started to end the pods,
+// and the time of all groups has not passed since.
+func (m *Manager) mayGoOn(effects *op.Effects) bool {
+	past := m.past(effects)
+	return m.File.isUnfinished() && past > 0 && past < m.Total()
+}
+
+// past returns for how long the pods have been ending, as the state file says.
+func (m *Manager) past(effects *op.Effects) time.Duration {
+	return effects.Date().Sub(m.File.Content.StartTime)
 }
 
 // HandleUnwatched handles that shutdowns or cancellations may be missed: the connection was lost,
@@ -376,7 +387,7 @@ func (m *Manager) handleDelay(r op.Record, ev world.Event, effects *op.Effects) 
 	isUnderWay := ev.Err.Has(world.KindConflict) // logind gives no lock away then
 	if !isUnderWay && (ev.Err != nil || !ok) {
 		l.Delay.fail(ev, effects, "Unable to watch the node for shutdown events")
-		if l.Delay.Failures >= answersMax {
+		if l.Delay.Failures >= answersMax && !m.mayGoOn(effects) {
 			l.Answered = true // pods do not wait for a logind that never answers
 		}
 		return false
@@ -417,5 +428,5 @@ func (r *Request) fail(ev world.Event, effects *op.Effects, message string) {
 }
 
 // answersMax is after how many failures in a row pods are admitted although it is not known whether
-// the machine shuts down.
+// the machine shuts down, unless the state file says that it may.
 const answersMax = 3

@@ -257,13 +257,43 @@ func TestRestartInTheMiddle(t *testing.T) {
 		t.Errorf("the start is not recorded: %+v", h.m.File)
 	}
 
-	h = newHarness(t)
-	h.boot(string(started))
-	for range answersMax {
+}
+
+// Pods do not wait for ever for a logind that never answers. While the state file says that a
+// shutdown may be under way, they wait for as long as its groups may take.
+func TestNoAnswer(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		content Content
+		waits   bool
+	}{
+		{"no shutdown", Content{}, false},
+		{"one that has started", Content{StartTime: t0.Add(-4 * time.Second)}, true},
+		{"one that has ended",
+			Content{StartTime: t0.Add(-4 * time.Second), EndTime: t0.Add(-2 * time.Second)}, false},
+		{"one that started long ago", Content{StartTime: t0.Add(-30 * time.Second)}, false},
+		{"one that is to start", Content{StartTime: t0.Add(4 * time.Second)}, false},
+	} {
+		file, err := json.Marshal(c.content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newHarness(t)
+		h.boot(string(file))
+		for range answersMax {
+			if !h.m.Undecided() {
+				t.Errorf("%s: decided too early", c.name)
+			}
+			h.complete("DelayShutdown", nil, world.KindUnavailable)
+		}
+		if h.m.Undecided() != c.waits {
+			t.Errorf("%s: undecided: %t", c.name, !c.waits)
+		}
+		h.wait(26)
 		h.complete("DelayShutdown", nil, world.KindUnavailable)
-	}
-	if h.m.Undecided() {
-		t.Error("pods wait for ever for a logind that never answers")
+		if h.m.Undecided() {
+			t.Errorf("%s: undecided after the time of all groups", c.name)
+		}
 	}
 }
 

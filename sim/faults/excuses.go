@@ -94,6 +94,15 @@ func (e *Excuses) MayHaveFailed(call string, from, to time.Time) bool {
 	})
 }
 
+// HasWindow reports whether a window has started by a time. A window affects calls from its own
+// time on; the happening that opens it may be carried out some milliseconds later, if actors have
+// priorities.
+func (e *Excuses) HasWindow(now time.Time) bool {
+	return slices.ContainsFunc(e.injector.windows, func(w window) bool {
+		return !w.from.IsZero() && !w.from.After(now)
+	})
+}
+
 // LastFault returns when, at a time, a fault of any kind last applied or may still have had an
 // effect; zero if none has yet.
 func (e *Excuses) LastFault(now time.Time) time.Time {

@@ -47,6 +47,14 @@ func TestExcuses(t *testing.T) {
 			t.Errorf("%s from %d s to %d s: got %t", c.call, c.from, c.to, got)
 		}
 	}
+	for _, c := range []struct {
+		seconds int
+		want    bool
+	}{{9, false}, {10, true}, {60, true}} {
+		if got := NewExcuses(NewInjector(spec, plan.Start)).HasWindow(at(c.seconds)); got != c.want {
+			t.Errorf("at %d s: a window has started: %t", c.seconds, got)
+		}
+	}
 	// A window that is not open yet is no excuse for a call of an unknown time.
 	unopened := NewExcuses(NewInjector(spec, plan.Start))
 	if unopened.MayHaveFailed("TCPConnect", time.Time{}, at(60)) {

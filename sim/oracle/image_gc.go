@@ -171,8 +171,11 @@ func (o *imageGC) findEarlyRemoval(m *model, f *truth.Fact) *finding {
 		return nil
 	}
 	used, capacity := gc.Filesystem()
-	// The agent sees uses by its rounds.
+	// The agent sees uses by its rounds, of which those that fail see none.
 	lastUsed := o.usedAt[f.Image].Add(-imageGCPeriod - imageGCBound)
+	if m.anyFaultPossible(lastUsed, o.usedAt[f.Image], "ListImages", "ListContainers") {
+		lastUsed = time.Time{}
+	}
 	if unused := f.Time.Sub(later(known, lastUsed)); used+f.Bytes <= capacity*gc.LowPercent/100 &&
 		(gc.AgeMax == 0 || unused < gc.AgeMax) {
 		return findingf("image %s was removed while %d of %d bytes were used, which is less than %d%%",

@@ -100,18 +100,40 @@ func TestImagesThatAreRemovedForTheirAge(t *testing.T) {
 			s.removeImage("old:1")
 		}},
 		{"used within the maximum age", "image-gc", func(s *script) {
-			s.beginImages(70, 0)
-			s.model.opts.ImageGC.AgeMax = 10 * time.Minute
-			s.passMinutes(30)
-			f := truth.Fact{ContainerID: "u1-app#0", Container: "app", Image: "image:1",
-				ContainerConfig: &runtimeapi.ContainerConfig{}}
-			s.addFact(truth.ContainerCreated, f)
-			s.addFact(truth.ContainerExited, f)
-			s.addFact(truth.ContainerRemoved, f)
-			s.passMinutes(2)
-			s.removeImage("image:1")
+			s.removeUsedImage(nil)
+		}},
+		{"used within the maximum age, while no round could see that", "", func(s *script) {
+			s.removeUsedImage(func(from, to time.Time) bool {
+				fails := begin.Add(25 * time.Minute)
+				return !from.After(fails) && !to.Before(fails)
+			})
+		}},
+		{"used within the maximum age, with failed rounds long before", "image-gc", func(s *script) {
+			s.removeUsedImage(func(from, to time.Time) bool {
+				fails := begin.Add(20 * time.Minute)
+				return !from.After(fails) && !to.Before(fails)
+			})
 		}},
 	})
+}
+
+// removeUsedImage has an image removed whose last container was removed two minutes before.
+func (s *script) removeUsedImage(roundFails func(from, to time.Time) bool) {
+	s.beginImages(70, 0)
+	s.model.opts.UnusedImages, s.model.opts.ImageGC.AgeMax = nil, 10*time.Minute
+	s.passMinutes(30)
+	f := truth.Fact{ContainerID: "u1-app#0", Container: "app", Image: "image:1",
+		ContainerConfig: &runtimeapi.ContainerConfig{}}
+	s.addFact(truth.ContainerCreated, f)
+	s.addFact(truth.ContainerExited, f)
+	s.addFact(truth.ContainerRemoved, f)
+	s.passMinutes(2)
+	if roundFails != nil {
+		s.model.opts.FaultPossible = func(call string, from, to time.Time) bool {
+			return call == "ListContainers" && roundFails(from, to)
+		}
+	}
+	s.removeImage("image:1")
 }
 
 // beginFull starts an agent whose images take too much, all of which are in use.

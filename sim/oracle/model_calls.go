@@ -43,6 +43,30 @@ type lockRequests struct {
 	heldSince, releasedAt time.Time
 	askedReleaseAt        time.Time // when it last did
 	unwatchedAt           time.Time // when it last lost the connection
+
+	// failures is how many requests for the lock have failed in a row. gaveUp is set when the agent
+	// waits for no answer any more. knownAt is when it last learned whether the machine shuts down;
+	// zero: it has not.
+	failures int
+	gaveUp   bool
+	knownAt  time.Time
+}
+
+// lockFailuresMax is for how many failed requests for the lock an agent that starts admits nothing.
+const lockFailuresMax = 3
+
+// fail records that a request for the lock has failed.
+func (l *lockRequests) fail() {
+	l.failures++
+	l.gaveUp = l.gaveUp || l.knownAt.IsZero() && l.failures >= lockFailuresMax
+}
+
+// mayNotKnow reports whether the agent may have decided by now about a pod that came at a time
+// without knowing whether the machine shuts down, as all its requests have failed.
+func (l *lockRequests) mayNotKnow(came, now time.Time) bool {
+	isLast := l.op != 0 && !l.release && l.failures == lockFailuresMax-1
+	gaveUp := l.gaveUp || isLast && l.knownAt.IsZero() && now.After(l.deadline)
+	return gaveUp && (l.knownAt.IsZero() || !came.After(l.knownAt))
 }
 
 // asked returns why the agent should not have issued a call: it holds the lock already, or has
@@ -53,6 +77,9 @@ func (l *lockRequests) asked(now time.Time, eff *world.Effect) *finding {
 		if !l.heldSince.IsZero() {
 			return findingf("the lock is asked for, which the agent has had since %s",
 				l.heldSince.Format(time.TimeOnly))
+		}
+		if l.op != 0 && !l.release {
+			l.fail()
 		}
 		l.release = false
 	case *world.PermitShutdown:
@@ -72,12 +99,23 @@ func (l *lockRequests) received(now time.Time, ev *world.Event) {
 	if _, isUnwatched := ev.Body.(*world.ShutdownUnwatched); isUnwatched {
 		l.unwatchedAt, l.heldSince = now, time.Time{}
 	}
+	if _, isAnnounced := ev.Body.(*world.MachineShutdown); isAnnounced {
+		l.knownAt = now
+	}
 	if ev.Op == 0 || ev.Op != l.op {
 		return
 	}
 	l.op = 0
+	isLate := now.After(l.deadline)
 	switch {
-	case ev.Err != nil || now.After(l.deadline):
+	case l.release:
+	case isLate, ev.Err != nil && !ev.Err.Has(world.KindConflict):
+		l.fail()
+	default: // it is a conflict if the machine shuts down
+		l.failures, l.knownAt = 0, now
+	}
+	switch {
+	case ev.Err != nil || isLate:
 	case l.release:
 		l.releasedAt = now
 	case l.askedReleaseAt.Before(l.askedAt):

@@ -1,6 +1,8 @@
 package oracle
 
 import (
+	"encoding/json"
+	"path"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -28,10 +30,6 @@ const reasonShutdown = "Terminated"
 
 // idleDelayBound is how long the agent may delay a shutdown that nothing waits for.
 const idleDelayBound = 20 * time.Second
-
-// giveUpBound is for how long an agent that starts admits nothing if the machine does not say
-// whether it shuts down: three requests, with a second and two between them.
-const giveUpBound = 2900 * time.Millisecond
 
 // notReadyBound is how long after the announcement the Node may be ready.
 const notReadyBound = 5 * time.Second
@@ -122,13 +120,44 @@ func (m *model) findStartInShutdown(f *truth.Fact) *finding {
 		p.firstDesiredAt.Before(s.since.Add(transitSlack)) {
 		return nil
 	}
-	asksSince := later(s.since, m.agentStartedAt)
-	if s.missed && !m.agentStartedAt.After(s.since) || f.Time.Sub(asksSince) > giveUpBound &&
-		m.faultPossible("DelayShutdown", asksSince, f.Time) {
+	if !m.mustKnowOfShutdown(p.firstDesiredAt, f.Time) {
 		return nil
 	}
 	return findingf("pod %s came %v after a shutdown was announced, and is started", p,
 		p.firstDesiredAt.Sub(s.since).Round(time.Millisecond))
+}
+
+// mustKnowOfShutdown reports whether the agent must not have decided by now about something that
+// came during the shutdown, as if there were none: it has heard of the shutdown, or waits for an
+// answer, or knows from the state file that an earlier agent has started to end the pods.
+func (m *model) mustKnowOfShutdown(came, now time.Time) bool {
+	s := &m.shutdown
+	if s.missed && !m.agentStartedAt.After(s.since) {
+		return false
+	}
+	mayNotKnow := m.lock.mayNotKnow(came, now)
+	m.excuse(mayNotKnow, "the bus does not respond")
+	return !mayNotKnow || m.hasReadOfShutdown(now)
+}
+
+// stateFileBound is how long after the announcement the state file is on the disk.
+const stateFileBound = time.Second
+
+// hasReadOfShutdown reports whether the agent has read in the state file, when it was started, that
+// the pods are ending, and the time of all groups has not passed yet.
+func (m *model) hasReadOfShutdown(now time.Time) bool {
+	s := &m.shutdown
+	if m.opts.ReadFile == nil || !m.agentStartedAt.After(s.since.Add(stateFileBound)) ||
+		m.anyFaultPossible(s.since, now, "ReadFiles", "WriteFile") {
+		return false
+	}
+	data, exists := m.opts.ReadFile(path.Dir(m.opts.PodsDir) + "/graceful_node_shutdown_state")
+	var content struct{ StartTime, EndTime time.Time }
+	if !exists || json.Unmarshal(data, &content) != nil || !content.EndTime.IsZero() {
+		return false
+	}
+	past := now.Add(m.dateOffset(now)).Sub(content.StartTime)
+	return past > 0 && past < m.opts.Shutdown.total()
 }
 
 // groupBeginBound is how long after its turn a group may begin to end: a relist, and a step.

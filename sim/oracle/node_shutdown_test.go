@@ -161,6 +161,68 @@ func TestNewPodInShutdown(t *testing.T) {
 	})
 }
 
+// An agent that is started during a shutdown, on a bus that does not respond, knows of it from the
+// state file alone; it admits nothing before its third request has failed.
+func TestNewPodWithoutBus(t *testing.T) {
+	at := func(seconds int) string {
+		return begin.Add(time.Duration(seconds) * time.Second).Format(time.RFC3339Nano)
+	}
+	for _, c := range []struct {
+		name     string
+		want     string
+		failures int
+		file     string
+		then     func(s *script)
+	}{
+		{"before the third failure", "shutdown", lockFailuresMax - 1, "", nil},
+		{"after the third failure", "", lockFailuresMax, "", nil},
+		{"before the third request has timed out", "shutdown", lockFailuresMax - 1, "", func(s *script) {
+			s.ask(9, &world.DelayShutdown{})
+			s.wait(29)
+		}},
+		{"after the third request has timed out", "", lockFailuresMax - 1, "", func(s *script) {
+			s.ask(9, &world.DelayShutdown{})
+			s.wait(31)
+		}},
+		{"after an answer", "shutdown", lockFailuresMax, "", func(s *script) {
+			s.ask(9, &world.DelayShutdown{})
+			s.answer(9, world.Errorf(world.KindConflict, "DelayShutdown", "under way"))
+		}},
+		{"that another agent waited for", "shutdown", lockFailuresMax, "", func(s *script) {
+			s.AgentKilled(s.now)
+			s.AgentStarted(s.now)
+		}},
+		{"while the file says that pods end", "shutdown", lockFailuresMax,
+			`{"startTime":"` + at(60) + `","endTime":"0001-01-01T00:00:00Z"}`, nil},
+		{"when pods have had their time by the file", "", lockFailuresMax,
+			`{"startTime":"` + at(30) + `","endTime":"0001-01-01T00:00:00Z"}`, nil},
+		{"when pods have ended by the file", "", lockFailuresMax,
+			`{"startTime":"` + at(60) + `","endTime":"` + at(61) + `"}`, nil},
+		{"with a damaged file", "", lockFailuresMax, `{"startTime":`, nil},
+	} {
+		runCases(t, []testCase{{c.name, c.want, func(s *script) {
+			s.model.opts.ReadFile = func(path string) ([]byte, bool) {
+				return []byte(c.file), path == "/var/lib/kubelet/graceful_node_shutdown_state"
+			}
+			shutdownScript(s)
+			s.machine(truth.ShutdownAnnounced, "")
+			s.wait(2)
+			s.AgentKilled(s.now)
+			s.AgentStarted(s.now)
+			for id := range world.OpID(c.failures) {
+				s.ask(id+1, &world.DelayShutdown{})
+				s.answer(id+1, world.Errorf(world.KindUnavailable, "DelayShutdown", "no bus"))
+			}
+			if c.then != nil {
+				c.then(s)
+			}
+			s.addNamed("u3", "new")
+			s.sandbox("u3", 0)
+			s.losePower()
+		}}})
+	}
+}
+
 // kill has the runtime kill a container on a request of the agent.
 func (r run) kill() {
 	r.change(truth.KillRequested, truth.CauseStop)

@@ -204,12 +204,8 @@ func (m *model) forbiddingCondition(p *pod, from, now time.Time) v1.NodeConditio
 // machine shuts down.
 func (m *model) wasShuttingDown(from, now time.Time) bool {
 	s := &m.shutdown
-	if m.opts.Shutdown == nil || !s.underWay || from.Before(s.since.Add(transitSlack)) {
-		return false
-	}
-	asksSince := later(s.since, m.agentStartedAt)
-	return !(s.missed && !m.agentStartedAt.After(s.since)) &&
-		(now.Sub(asksSince) <= giveUpBound || !m.faultPossible("DelayShutdown", asksSince, now))
+	return m.opts.Shutdown != nil && s.underWay && !from.Before(s.since.Add(transitSlack)) &&
+		m.mustKnowOfShutdown(from, now)
 }
 
 // checkRoom checks that the node has what a resize requests, beside what the other pods hold.
