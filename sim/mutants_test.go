@@ -1101,6 +1101,13 @@ var mutants = []mutant{
 		scenario: "node-labels", seeds: "300-400",
 	},
 	{
+		name:     "a sandbox that was lost is replaced without a back-off",
+		file:     "core/pod/sandbox_losses.go",
+		old:      "now.Add(failureBackoff(p.SandboxLosses.Count))",
+		new:      "now",
+		scenario: "odd-runtime", plan: "sandboxes-vanish.yaml",
+	},
+	{
 		name: "a container that has exited runs again because its image changed",
 		file: "core/pod/container_plan.go",
 		old:  "	case c.isStoppedAsChanged():\n",

@@ -262,7 +262,7 @@ func (p *Pod) removeLeftovers(env *Env, w *wakeTimer) {
 // them have exited.
 func (p *Pod) replaceSandbox(env *Env, w *wakeTimer) {
 	if p.stopAllContainers(env, w) || p.HasUnknownExits() || p.stopSandboxes(env, w) ||
-		!p.needsSandbox() {
+		!p.needsSandbox() || w.waitUntil(p.SandboxLosses.NotBefore) {
 		return
 	}
 	p.noteNameConflict(env)

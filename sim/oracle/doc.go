@@ -51,8 +51,8 @@
 //	               processes that the kernel ends: system-oom
 //	pod_*.go       a pod on the node: admission, preemption, eviction, active-deadline, pod-cost,
 //	               terminal-phase, full-name, uid-reuse, cgroups, tiers, user-namespaces,
-//	               pod-directories, volumes, sandbox-config, resize, resize-admission,
-//	               resize-records
+//	               pod-directories, volumes, sandbox-config, sandbox-rate, resize,
+//	               resize-admission, resize-records
 //	volume_*.go    content from the API server: volume-content, volume-staleness,
 //	               volume-read-only
 //	api_*.go       writes to the API server: api-terminal-phase, api-terminal-stopped,
