@@ -101,6 +101,7 @@ func (p *Pod) Plan(env *Env) time.Time {
 	if p.Watches.Problem != "" && !p.Watches.Complete {
 		w.waitUntil(w.now.Add(watchRetryPeriod))
 	}
+	p.checkObjectBytes(env, &w)
 	p.restoreRound()
 	for range stageStepsMax {
 		before := p.Stage
