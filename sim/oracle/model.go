@@ -53,6 +53,7 @@ type model struct {
 
 	imageRemovalAskedAt time.Time       // when the agent last asked for one
 	imagesRemoved       map[string]bool // and are not there again
+	idleImages          []string        // that are present, and no container uses and no pod names
 }
 
 // fullName is a namespace and name, of which at most one pod may run.

@@ -35,6 +35,8 @@ type pod struct {
 	changedAt      time.Time // when its sandboxes or containers last changed
 	reactAt        time.Time // the latest fact about it that the agent may have to react to
 	servedTerminal v1.PodPhase
+	servedBefore   v1.PodPhase // the same of the time before its manifest was last removed
+	servedPhase    v1.PodPhase // in which it was served last
 	rejected       bool        // for a valid reason
 	preempted      bool        // as reported to the API server
 	shutDown       bool        // a shutdown of the machine has reached its group
@@ -121,7 +123,8 @@ func (p *pod) noteChange() {
 
 func (p *pod) setDesired(now time.Time, spec *v1.Pod) {
 	if p.spec == nil && p.timesDesired > 0 {
-		p.servedTerminal, p.servedStart, p.requiredRound, p.roundCause = "", timeRange{}, 0, nil
+		p.servedBefore, p.servedTerminal = p.servedTerminal, ""
+		p.servedStart, p.requiredRound, p.roundCause = timeRange{}, 0, nil
 		if len(p.containers) == 0 {
 			clear(p.histories) // even if an administrator removed the records
 		}
