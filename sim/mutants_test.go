@@ -1348,6 +1348,42 @@ var mutants = []mutant{
 		scenario: "hostile", seeds: "1-200",
 	},
 	{
+		name:     "a probe has a command of any length",
+		file:     "core/criconfig/variables.go",
+		old:      "	if n := a.length(command); n > budget.ProbeCommandMax {\n",
+		new:      "	if n := a.length(command); n > 1<<20 {\n",
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		name:     "a status has images of any length",
+		file:     "core/podstatus/message.go",
+		old:      "	c.Image, c.ImageID = budget.Cut(c.Image, bytes), ",
+		new:      "	c.Image, c.ImageID = budget.Cut(c.Image, 1<<20+bytes), ",
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		name:     "a status has paths of mounts of any length",
+		file:     "core/budget/spec.go",
+		old:      "case paths > MountPathsMax:",
+		new:      "case paths < 0:",
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		name:     "content that is refused is built again without a back-off",
+		file:     "core/volume/volume.go",
+		old:      "	v.NotBefore = now.Add(timer.Backoff(v.Failures, backoffFirst, backoffMax))\n",
+		new:      "	v.NotBefore = now.Add(timer.Backoff(1, time.Millisecond, backoffMax))\n",
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		// A container that waits keeps what was wrong with it.
+		name:     "a container that waits is not checked again when its objects change",
+		file:     "core/pod/container_checks.go",
+		old:      "other.facts && slices.Equal(i.watches, other.watches)\n",
+		new:      "other.facts && len(i.watches) == len(other.watches)\n",
+		scenario: "config-reads", seeds: "1-80",
+	},
+	{
 		name:     "each agent writes every status once more",
 		file:     "core/statuswriter/writer.go",
 		old:      "		if !hasStatus {\n",
