@@ -1449,6 +1449,13 @@ var mutants = []mutant{
 		scenario: "panics", seeds: "1-20",
 	},
 	{
+		name:     "an image that an earlier creation has used counts as there",
+		file:     "core/pod/container_plan.go",
+		old:      "	p.releaseImages(container.Name, env)\n	run := p.newRun",
+		new:      "	run := p.newRun",
+		scenario: "mix", seeds: "1-100",
+	},
+	{
 		name:     "pods do not wait for a runtime that is not ready",
 		file:     "core/pod/plan.go",
 		old:      "	p.RuntimeWaitReason = env.RuntimeNotReady\n",

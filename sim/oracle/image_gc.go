@@ -78,7 +78,9 @@ func (o *imageGC) checkFact(m *model, f *truth.Fact) *finding {
 		o.noteTime(&o.idleSince, f.Image, f.Time)
 	case truth.ImageRemoved:
 		delete(o.idleSince, f.Image)
-		return o.checkRemoval(m, f)
+		if f.Cause != truth.CauseAdministrator {
+			return o.checkRemoval(m, f)
+		}
 	case truth.EventRecorded:
 		o.noteEvent(m, f)
 	}
