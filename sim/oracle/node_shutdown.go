@@ -175,7 +175,7 @@ func (m *model) findLateGroup(now time.Time) *finding {
 			p.timesDesired > 1 || now.Before(p.setAsideUntil) {
 			continue
 		}
-		began := s.startsAt[group]
+		began := m.latestTurn(group, now)
 		if now.Sub(began) <= groupBeginBound || p.isEndingSince(began) ||
 			m.anyFaultPossible(s.since.Add(-startNoticeBound), now, shutdownCalls...) {
 			continue
@@ -184,6 +184,33 @@ func (m *model) findLateGroup(now time.Time) *finding {
 			"not end", p, now.Sub(began).Round(time.Millisecond))
 	}
 	return nil
+}
+
+// latestTurn returns when it was the turn of a group at the latest: the agent also waits, for as
+// long as their group may take, for the pods of earlier groups that are not desired any more.
+func (m *model) latestTurn(group int, now time.Time) time.Time {
+	s := &m.shutdown
+	turn := s.startsAt[group]
+	if group == 0 {
+		return turn
+	}
+	most := m.latestTurn(group-1, now).Add(m.opts.Shutdown.Groups[group-1].Period)
+	for _, p := range m.podsInOrder {
+		if p.spec != nil || len(p.specs) == 0 || p.shutdownGroup() >= group {
+			continue
+		}
+		for _, c := range p.containers {
+			ended := c.exitedAt
+			if c.state == running {
+				ended = now
+			}
+			if ended.After(most) {
+				ended = most
+			}
+			turn = later(turn, ended)
+		}
+	}
+	return turn
 }
 
 // isEndingSince reports whether some container of the pod is being stopped, or may be unknown to
