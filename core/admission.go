@@ -157,7 +157,8 @@ func (a *Agent) isLeftAlone(p *pod.Pod) bool {
 // admitStaticPods returns the static pods to run, and by UID why the others are rejected. A pod
 // that was admitted before, or has something running, stays admitted: neither a manifest that is
 // added nor a restart of the agent ends a static pod. Therefore a pod that would be rejected is
-// neither admitted nor rejected until it is known what runs.
+// neither admitted nor rejected until it is known what runs. No pod is taken before it is read what
+// is allocated to it: the manifest of one with a UID of its own may ask for something else since.
 func (a *Agent) admitStaticPods() ([]*v1.Pod, map[string]Rejection) {
 	var accepted, undecided []*v1.Pod
 	a.forgetStaticSetAside()
@@ -172,7 +173,10 @@ func (a *Agent) admitStaticPods() ([]*v1.Pod, map[string]Rejection) {
 		switch rejection := a.permanentRejection(p); {
 		case rejection.Phase == v1.PodPending:
 			rejections[string(p.UID)] = rejection
-		case known != nil && (known.Spec != nil || known.HoldsNameOrPorts()),
+		case known != nil && known.Spec != nil:
+			accepted = append(accepted, p)
+		case !a.state.Allocation.IsLoaded(): // decided once it is
+		case known != nil && known.HoldsNameOrPorts(),
 			existingListed && a.state.PodDirs.MayHaveStarted(string(p.UID)):
 			accepted = append(accepted, p)
 		case rejection == Rejection{}:

@@ -158,6 +158,46 @@ func TestPodOverBudgetIsNotStarted(t *testing.T) {
 	}
 }
 
+// The agent keeps no more of the objects of a pod than the pod may have, neither at the first start
+// nor after a restart nor when all of them are read again. An ordinary pod is not affected.
+func TestLargeObjectsAreNotKept(t *testing.T) {
+	n := bootWithPods(nil, podOfSecrets("web", "u", 3))
+	putLargeObjects(n, 100)
+	check := func(when string) {
+		t.Helper()
+		kept := 0
+		for _, w := range n.agent.state.Objects.Watches {
+			kept += w.Bytes
+		}
+		if kept > budget.ReferenceBytesMax || kept < budget.ReferenceBytesMax-2<<20 {
+			t.Errorf("%s: %d bytes are kept", when, kept)
+		}
+		const want = "and those of one pod may have 16777216"
+		if got := n.waitingMessage("h"); !strings.Contains(got, want) {
+			t.Errorf("%s: waits for %q", when, got)
+		}
+		if n.waitingMessage("u") != "" {
+			t.Errorf("%s: the ordinary pod waits", when)
+		}
+	}
+	n.advance(5 * time.Second)
+	check("new")
+	if found := eventsWith(n.events, "may have 16777216"); len(found) != 1 {
+		t.Errorf("events %q", found)
+	}
+	n.advance(10 * time.Minute)
+	check("read again")
+	n.restore(t)
+	n.advance(time.Minute)
+	check("restored")
+	n.restart()
+	n.advance(5 * time.Second)
+	check("restarted")
+	if got := n.agent.state.Metrics.OverBudget["reference_bytes"]; got != 1 {
+		t.Errorf("%d refusals", got)
+	}
+}
+
 // The status and the events of a pod are short, whatever its image is called.
 func TestLongImageReference(t *testing.T) {
 	n := bootWithPods(nil, apiPodNamed("web", "u"))

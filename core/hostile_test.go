@@ -115,6 +115,11 @@ var hostiles = []hostile{
 		n.apiServer.put(p)
 		repeatPod(n, size)
 	}},
+	{"large objects", budget.ReferencesMax, putLargeObjects},
+	{"large objects of many pods", perStepMax, func(n *fakeNode, size int) {
+		putLargeObjects(n, budget.ReferencesMax)
+		repeatPod(n, size)
+	}},
 	{"resolver options of many pods that wait for one image", perStepMax, func(n *fakeNode, size int) {
 		ofSpec(func(s *v1.PodSpec, _ int) {
 			s.DNSConfig = &v1.PodDNSConfig{}
@@ -500,13 +505,13 @@ func putFilesOfKey(n *fakeNode, volumes, files, size int) {
 	n.apiServer.put(p)
 }
 
-// ofLongObjects creates ConfigMaps of one key of so many bytes, as many as a volume has space for,
-// and a pod with two such volumes.
+// ofLongObjects creates ConfigMaps of one key of so many bytes, as many as a pod may refer to, and
+// a pod with two such volumes.
 func ofLongObjects(n *fakeNode, size int) {
 	p, source := apiPodNamed("h", "h"), &v1.ProjectedVolumeSource{}
 	p.Generation = 1
 	n.apiServer.others = map[string]world.Object{}
-	for i := range budget.ContentMax >> 20 {
+	for i := range budget.ReferenceBytesMax>>20 - 1 {
 		object := bigConfigMapOf(0)
 		object.Name = fmt.Sprint("big", i)
 		object.Data[object.Name] = object.Name + strings.Repeat("x", size-len(object.Name))
@@ -530,6 +535,25 @@ func ofSpec(change func(s *v1.PodSpec, size int)) func(*fakeNode, int) {
 		change(&p.Spec, size)
 		n.apiServer.put(p)
 	}
+}
+
+// putLargeObjects creates a pod with volumes of so many ConfigMaps, each of which has as many bytes
+// as the API server takes. They share their text.
+func putLargeObjects(n *fakeNode, size int) {
+	text := strings.Repeat("x", 1<<20)
+	n.apiServer.others = map[string]world.Object{}
+	p := apiPodNamed("h", "h")
+	p.Generation = 1
+	for i := range size {
+		name := fmt.Sprint("large-", i)
+		n.apiServer.others[name] = world.Object{ConfigMap: &v1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name, UID: types.UID(name)},
+			Data:       map[string]string{"key": text}}}
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{
+			ConfigMap: &v1.ConfigMapVolumeSource{
+				LocalObjectReference: v1.LocalObjectReference{Name: name}}}})
+	}
+	n.apiServer.put(p)
 }
 
 // podOfVariables returns a pod that takes its variables so many times from a ConfigMap of so many

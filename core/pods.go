@@ -25,6 +25,11 @@ func (a *Agent) applyStaticPods(now time.Time) map[string]bool {
 	admitted, rejections := a.admitStaticPods()
 	a.setStaticRejections(rejections)
 	desired := make(map[string]bool, len(admitted))
+	if !a.state.Allocation.IsLoaded() { // pods that are not taken yet do not end either
+		for _, spec := range a.state.Manifests.Pods() {
+			desired[string(spec.UID)] = true
+		}
+	}
 	for _, spec := range admitted {
 		uid := string(spec.UID)
 		previous := a.workOn(uid)

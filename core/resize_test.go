@@ -844,3 +844,46 @@ func TestAdmissionAwaitsWhatIsRecorded(t *testing.T) {
 		t.Errorf("then %+v", got)
 	}
 }
+
+// A static pod with a UID of its own whose resources have changed while the agent was down keeps
+// those that are allocated to it, also if the runtime is listed before the record of them is read:
+// what its manifest asks for has to fit like any resize.
+func TestStaticPodWaitsForItsRecord(t *testing.T) {
+	static := func(cpu string) map[string]string {
+		return map[string]string{"s.yaml": strings.ReplaceAll(strings.ReplaceAll(
+			staticPodRequestingCPU, `"1"`, `"`+cpu+`"`), "{name: s}", "{name: s, uid: u7}")}
+	}
+	for _, withServer := range []bool{false, true} {
+		r := newResizeNode()
+		if !withServer {
+			r.fakeNode = newNode(nil)
+			r.restart()
+		}
+		r.manifests = static("500m")
+		r.answer = func(any) any { return nil }
+		r.keepFiles()
+		r.advance(time.Minute)
+		inner, failed := r.answer, 0
+		r.answer = func(effect any) any {
+			if read, isRead := effect.(*world.ReadFiles); isRead && failed < 2 &&
+				strings.HasSuffix(read.Path, allocation.AllocatedFile) {
+				failed++
+				return world.Errorf(world.KindInternal, "ReadFiles", "%s: input/output error", read.Path)
+			}
+			return inner(effect)
+		}
+		r.manifests = static("3") // of the two CPUs
+		r.restart()
+		r.advance(500 * time.Millisecond)
+		if p := r.agent.state.Pods["u7"]; p == nil || p.Spec != nil || p.NoLongerDesired {
+			t.Errorf("API server: %t: the pod is taken, or ends, before the record is read", withServer)
+		}
+		r.advance(time.Minute)
+		p := r.agent.state.Pods["u7"]
+		if got := p.Spec.Spec.Containers[0].Resources.Requests.Cpu().String(); got != "500m" ||
+			p.Resize.Pending == nil || len(r.containers) != 1 {
+			t.Errorf("API server: %t: allocated %s, waits for %+v, %d containers", withServer, got,
+				p.Resize.Pending, len(r.containers))
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"seedlet.dev/sim/agenda"
 	"seedlet.dev/sim/host"
 	"seedlet.dev/sim/plan"
 )
@@ -45,6 +46,11 @@ func (r *run) carryOut(h *plan.Happening) {
 	if r.opts.WatchHappening != nil {
 		r.opts.WatchHappening(r.agenda.Now(), h)
 	}
+	r.happened++
+	r.agenda.Because(agenda.Origin(HappeningOrigin(r.happened)), func() { r.do(h) })
+}
+
+func (r *run) do(h *plan.Happening) {
 	deed, _ := h.Deed()
 	r.troubled = r.troubled || isTrouble(h)
 	r.marks.Happens(r.agenda.Now(), deed)

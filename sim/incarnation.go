@@ -7,6 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core"
+	"seedlet.dev/sim/agenda"
 	"seedlet.dev/sim/apiserver"
 	"seedlet.dev/sim/host"
 	"seedlet.dev/sim/plan"
@@ -60,7 +61,8 @@ func (g *gatedPort) Do(eff world.Effect) {
 	if counted {
 		r.effects++
 	}
-	g.forward(eff)
+	origin := agenda.Origin(EffectOrigin(g.incarnation.number, eff.Op))
+	r.agenda.Because(origin, func() { g.forward(eff) })
 	r.observeEffect(&eff, counted)
 }
 

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"seedlet.dev/hack/mutants/mutation"
+	"seedlet.dev/sim/plan"
 )
 
 // edit replaces a text that occurs once in a file of the module.
@@ -1099,6 +1101,13 @@ var mutants = []mutant{
 		scenario: "node-labels", seeds: "300-400",
 	},
 	{
+		name:     "a sandbox that was lost is replaced without a back-off",
+		file:     "core/pod/sandbox_losses.go",
+		old:      "now.Add(failureBackoff(p.SandboxLosses.Count))",
+		new:      "now",
+		scenario: "odd-runtime", plan: "sandboxes-vanish.yaml",
+	},
+	{
 		name: "a container that has exited runs again because its image changed",
 		file: "core/pod/container_plan.go",
 		old:  "	case c.isStoppedAsChanged():\n",
@@ -1339,6 +1348,42 @@ var mutants = []mutant{
 		scenario: "hostile", seeds: "1-200",
 	},
 	{
+		name:     "a probe has a command of any length",
+		file:     "core/criconfig/variables.go",
+		old:      "	if n := a.length(command); n > budget.ProbeCommandMax {\n",
+		new:      "	if n := a.length(command); n > 1<<20 {\n",
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		name:     "a status has images of any length",
+		file:     "core/podstatus/message.go",
+		old:      "	c.Image, c.ImageID = budget.Cut(c.Image, bytes), ",
+		new:      "	c.Image, c.ImageID = budget.Cut(c.Image, 1<<20+bytes), ",
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		name:     "a status has paths of mounts of any length",
+		file:     "core/budget/spec.go",
+		old:      "case paths > MountPathsMax:",
+		new:      "case paths < 0:",
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		name:     "content that is refused is built again without a back-off",
+		file:     "core/volume/volume.go",
+		old:      "	v.NotBefore = now.Add(timer.Backoff(v.Failures, backoffFirst, backoffMax))\n",
+		new:      "	v.NotBefore = now.Add(timer.Backoff(1, time.Millisecond, backoffMax))\n",
+		scenario: "hostile", seeds: "1-200",
+	},
+	{
+		// A container that waits keeps what was wrong with it.
+		name:     "a container that waits is not checked again when its objects change",
+		file:     "core/pod/container_checks.go",
+		old:      "other.facts && slices.Equal(i.watches, other.watches)\n",
+		new:      "other.facts && len(i.watches) == len(other.watches)\n",
+		scenario: "config-reads", seeds: "1-80",
+	},
+	{
 		name:     "each agent writes every status once more",
 		file:     "core/statuswriter/writer.go",
 		old:      "		if !hasStatus {\n",
@@ -1402,6 +1447,27 @@ var mutants = []mutant{
 		old:      "now.Add(noted.Remaining)",
 		new:      "now.Add(noted.Remaining / 2)",
 		scenario: "panics", seeds: "1-20",
+	},
+	{
+		name:     "pods do not wait for a runtime that is not ready",
+		file:     "core/pod/plan.go",
+		old:      "	p.RuntimeWaitReason = env.RuntimeNotReady\n",
+		new:      "	p.RuntimeWaitReason = \"\"\n",
+		scenario: "runtime-restart", seeds: "1-100",
+	},
+	{
+		name:     "images are pulled by a runtime that is not ready",
+		file:     "core/images.go",
+		old:      "PullsHeld: a.notReadyReason() != \"\",",
+		new:      "PullsHeld: false,",
+		scenario: "runtime-restart", seeds: "1-100",
+	},
+	{
+		name:     "sandboxes are created although the network is not ready",
+		file:     "core/pod/plan.go",
+		old:      "		p.RuntimeWaitReason = env.NetworkNotReady\n",
+		new:      "		p.RuntimeWaitReason = \"\"\n",
+		scenario: "runtime-restart", seeds: "1-100",
 	},
 	{
 		name:     "what the runtime has of a pod that is set aside is planned",
@@ -2243,6 +2309,9 @@ func TestMutantsAreFound(t *testing.T) {
 			if err == nil || !strings.Contains(string(again), first.Oracle) {
 				t.Errorf("%s does not reproduce the failure", first.Replay)
 			}
+			if oracleOf(m.name) != "" && i%shrinkEvery == 0 {
+				checkShrinks(t, bin, m.scenario, first)
+			}
 		})
 	}
 }
@@ -2265,6 +2334,31 @@ func firstFailure(t *testing.T, bin mutantBinary, scenario, seeds string) *failu
 		t.Fatalf("%v: %s", err, out)
 	}
 	return &report.Failures[0]
+}
+
+// Of the known bugs, the failures of one in shrinkEvery are shrunk: it takes up to half a minute.
+const shrinkEvery = 5
+
+// checkShrinks checks that what is left of a failing plan is short enough to be read.
+func checkShrinks(t *testing.T, bin mutantBinary, scenario string, f *failure) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "plan.yaml")
+	out, err := bin.command("shrink", scenario, "--seed", fmt.Sprint(f.Seed), "-o", file).
+		CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.Parse(file, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(p.Spec.Happenings); n >= 10 {
+		t.Errorf("the failure of seed %d is shrunk to %d happenings:\n%s", f.Seed, n, data)
+	}
 }
 
 // checkPlanFails checks that a kept plan fails.

@@ -97,6 +97,7 @@ type run struct {
 
 	current      *incarnation // of the agent; nil while it is down
 	incarnations int
+	happened     int // happenings so far
 	reboots      int
 	rebootedAt   time.Time // zero before the first reboot
 	offUntil     time.Time // when the machine has booted
@@ -180,7 +181,10 @@ func newRun(p *plan.Plan, opts Options) (*run, error) {
 	r.oracles = r.newOracles(kubelet, images)
 	r.marks.SetShutdownGroups(shutdownPriorities(kubelet))
 	if opts.WatchFact != nil {
-		r.truth.Subscribe(opts.WatchFact)
+		r.truth.Subscribe(func(f truth.Fact) {
+			f.Origin = truth.Origin(r.agenda.Origin())
+			opts.WatchFact(f)
+		})
 	}
 	r.truth.Subscribe(r.oracles.CheckFact)
 	r.truth.Subscribe(r.marks.Fact)

@@ -104,6 +104,9 @@ func (r *run) rebootMachine(down plan.Duration) {
 	r.runtime.Reboot()
 	r.host.Reboot()
 	r.disk.LosePower()
+	if r.server != nil {
+		r.server.LosePower()
+	}
 }
 
 // killContainer kills the process of a pod's running container.

@@ -36,6 +36,8 @@ const (
 	TokenRequestsMax      = 4
 	TrustBundlesMax       = 256
 	ReferencesMax         = 256
+	ReferenceBytesMax     = 16 << 20
+	ReferenceKey          = 64 // what a key of an object counts beside its text
 	WatchesSmallMax       = 16
 	OwnVariablesMax       = 16_384
 	VariablesMax          = 40_000
@@ -105,6 +107,7 @@ const (
 	TrustBundles
 	References
 	SmallPodReferences
+	ReferenceBytes
 	OwnVariables
 	Variables
 	VariableBytes
@@ -219,6 +222,15 @@ var Table = [itemCount]Bound{
 		"before the first sandbox: a larger pod waits until other pods have ended, with a " +
 			"BudgetExceeded event",
 		"32 pods with as many references as they may have would otherwise leave none to others."},
+	ReferenceBytes: {"reference_bytes", ReferenceBytesMax,
+		"bytes of all ConfigMaps and Secrets that a pod refers to, with 64 more for each key; an " +
+			"object that several pods refer to counts for each of them",
+		"whenever one of them was read: the largest are read no more, with a BudgetExceeded event, and " +
+			"again after a minute, later up to half an hour. Until all are within the bound the pod gets " +
+			"no sandbox and no volume of theirs; in a pod that runs, volumes keep the content that they " +
+			"have, and containers that take variables from them are not created",
+		"The agent keeps them in memory, and as many as one pod may refer to have up to 256 MiB. " +
+			"Few pods have a mebibyte; the bound has room for 16 objects of the largest size."},
 	OwnVariables: {"own_variables", OwnVariablesMax,
 		"environment variables of a container without those of services, those that are replaced " +
 			"included", beforeCreate,

@@ -33,8 +33,10 @@ type Watch struct {
 	Target world.WatchTarget `json:"target"`
 	Users  []string          `json:"users"`  // sorted
 	Listed bool              `json:"listed"` // the first list is complete
-	// Objects are the existing objects, by namespace/name.
+	// Objects are the existing objects, by namespace/name. Bytes is what they count in
+	// budget.ReferenceBytes, if they are ConfigMaps or Secrets.
 	Objects map[string]world.Object `json:"objects,omitempty"`
+	Bytes   int                     `json:"bytes,omitempty"`
 	// Failing is why the objects cannot be observed, nil if they can. FailingSince is when that began.
 	Failing      *world.Error `json:"failing,omitempty"`
 	FailingSince time.Time    `json:"failingSince"`
@@ -202,8 +204,8 @@ func (w *Watch) Memoize(key string, compute func() any) any {
 // replaceObjects replaces all objects, and returns the names of those that changed.
 func (w *Watch) replaceObjects(objects []world.Object) []string {
 	before := w.Objects
-	w.noteChange()
 	w.Objects, w.Listed, w.Failing, w.FailingSince = nil, true, nil, time.Time{}
+	w.noteChange()
 	if len(objects) > 0 {
 		w.Objects = make(map[string]world.Object, len(objects))
 	}
@@ -236,6 +238,30 @@ func (w *Watch) setObject(name string, o world.Object) {
 func (w *Watch) noteChange() {
 	w.memo = memo{}
 	w.changes++
+	if w.HasBytes() {
+		w.Bytes = 0
+		for _, o := range w.Objects { //ordered: a sum
+			w.Bytes += bytesOf(&o)
+		}
+	}
+}
+
+// HasBytes reports whether the objects count in budget.ReferenceBytes: those of a size that the
+// authors of pods choose.
+func (w *Watch) HasBytes() bool {
+	return w.Target.Resource == world.ResourceConfigMaps || w.Target.Resource == world.ResourceSecrets
+}
+
+// bytesOf returns what a ConfigMap or Secret counts in budget.ReferenceBytes.
+func bytesOf(o *world.Object) int {
+	switch {
+	case o.ConfigMap != nil:
+		keys := len(o.ConfigMap.Data) + len(o.ConfigMap.BinaryData)
+		return o.ConfigMap.Size() + keys*budget.ReferenceKey
+	case o.Secret != nil:
+		return o.Secret.Size() + len(o.Secret.Data)*budget.ReferenceKey
+	}
+	return 0
 }
 
 // Changes returns a number that is another one after each change of what lookups find. It starts

@@ -96,13 +96,16 @@ func (p *Pod) countRefusal(name string, env *Env) {
 
 // WaitsForBudget reports whether the pod is not started because of what it needs. A static pod is
 // started all the same: tenants do not write static pods, and must not keep them from starting.
-func (p *Pod) WaitsForBudget() bool { return p.Watches.Problem != "" && !p.IsStatic() }
+func (p *Pod) WaitsForBudget() bool { return p.BudgetProblem() != "" && !p.IsStatic() }
+
+// BudgetProblem is why a pod waits for its budget; empty if it does not.
+func (p *Pod) BudgetProblem() string { return cmp.Or(p.Watches.Problem, p.Watches.Excess.Problem) }
 
 // checkChanged returns an error for a container of a pod that was started and exceeds a bound since
 // then: for an ephemeral container, which was added, and for any other if images were changed. The
 // containers that run go on.
 func (p *Pod) checkChanged(container *v1.Container) error {
-	if p.WaitsForBudget() &&
+	if p.Watches.Problem != "" && !p.IsStatic() &&
 		(p.roleOf(container.Name) == Ephemeral || p.specIndex().images != nil) {
 		return errors.New(p.Watches.Problem) // counted already
 	}

@@ -249,7 +249,7 @@ func (p *Pod) handleSandboxStatus(r op.Record, ev world.Event) {
 		s.IDs = userns.FromUserNamespace(users)
 	}
 	if status.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY {
-		s.Ready = false
+		p.loseSandbox(s, ev.Time)
 		return
 	}
 	s.IPs = ipsFromRuntime(status.GetNetwork())

@@ -188,7 +188,7 @@ func (p *Pod) syncContainer(container *v1.Container, role Role, env *Env, w *wak
 // whether it has issued an operation; other containers do not wait while this one waits for an
 // image.
 func (p *Pod) createContainer(container *v1.Container, env *Env) bool {
-	if !p.hasKnownEnvironment(container, env) {
+	if p.lacksDroppedObject(container, env) || !p.hasKnownEnvironment(container, env) {
 		return false
 	}
 	if p.readEnvFiles(container, env) {

@@ -33,7 +33,7 @@ func (p *Pod) ObserveSandbox(item *pleg.Sandbox, number uint64, requestedAt time
 	}
 	s.seenIn = number
 	if s.Ready && !item.Ready {
-		s.Ready = false
+		p.loseSandbox(s, requestedAt)
 		return true
 	}
 	return false
@@ -85,7 +85,9 @@ func (p *Pod) ObserveEvent(ev *pleg.Event, now time.Time) (changed, relist bool)
 		return false, s.Op == 0 // the runtime sends the event before the removal
 	case s != nil:
 		changed = s.Ready && ev.Type == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
-		s.Ready = s.Ready && !changed
+		if changed {
+			p.loseSandbox(s, now)
+		}
 		return changed, false
 	case deleted:
 		p.LastRemoval = now // a list in flight may still have it
@@ -142,6 +144,7 @@ func (p *Pod) ObserveEnd(number uint64, requestedAt time.Time) bool {
 			i++
 			continue
 		}
+		p.loseSandbox(s, requestedAt)
 		p.dropSandbox(s.ID)
 		changed = true
 	}

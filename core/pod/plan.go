@@ -101,6 +101,7 @@ func (p *Pod) Plan(env *Env) time.Time {
 	if p.Watches.Problem != "" && !p.Watches.Complete {
 		w.waitUntil(w.now.Add(watchRetryPeriod))
 	}
+	p.checkObjectBytes(env, &w)
 	p.restoreRound()
 	for range stageStepsMax {
 		before := p.Stage
@@ -262,7 +263,7 @@ func (p *Pod) removeLeftovers(env *Env, w *wakeTimer) {
 // them have exited.
 func (p *Pod) replaceSandbox(env *Env, w *wakeTimer) {
 	if p.stopAllContainers(env, w) || p.HasUnknownExits() || p.stopSandboxes(env, w) ||
-		!p.needsSandbox() {
+		!p.needsSandbox() || w.waitUntil(p.SandboxLosses.NotBefore) {
 		return
 	}
 	p.noteNameConflict(env)

@@ -83,7 +83,8 @@ type Pod struct {
 	// runs in the host's user namespace.
 	IDs userns.Range `json:"ids"`
 	// SandboxAttempt is the attempt number of the sandbox that the operation Op creates.
-	SandboxAttempt uint32 `json:"sandboxAttempt,omitempty"`
+	SandboxAttempt uint32        `json:"sandboxAttempt,omitempty"`
+	SandboxLosses  SandboxLosses `json:"sandboxLosses,omitzero"`
 	// LastRemoval is when a container or sandbox of the pod was last removed, or when the pod was
 	// created after a pod of the same UID had been removed. A list that was requested before then
 	// may still have removed objects; an unknown object in such a list is ignored.

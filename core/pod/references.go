@@ -21,6 +21,8 @@ type Watches struct {
 	// Problem is why the objects of the spec are not watched: the pod needs more of something than
 	// one pod may have, or than the node has left. Such a pod is not started.
 	Problem string `json:"problem,omitempty"`
+	// Excess is what follows from objects that are too large.
+	Excess ObjectExcess `json:"excess,omitzero"`
 }
 
 // references returns the objects that a pod refers to, each once, in the order of its spec.
@@ -126,27 +128,34 @@ func (p *Pod) watchReferences(env *Env) {
 		return
 	}
 	var objects []world.WatchTarget
+	var excess ObjectExcess
 	if needed {
 		env.Effects.CountWork(WorkOfSpec(p.Spec))
 		objects = append(references(p.Spec), criconfig.AllServices)
 		if p.checkBudget(objects, env) {
 			return
 		}
+		excess, objects = p.Watches.Excess.divide(objects)
 	}
 	isNeeded := make(map[world.WatchTarget]bool, len(objects))
 	for _, object := range objects {
 		isNeeded[object] = true
-		env.Objects.AddReference(object, p.UID, env.Effects)
-		if key, read := env.Objects.ReadKey(object); read {
-			env.Enqueue(key)
-		}
+		p.watch(object, env)
 	}
 	for _, object := range p.Watches.Objects {
 		if !isNeeded[object] {
 			env.Objects.DeleteReference(object, p.UID, env.Effects)
 		}
 	}
-	p.Watches = Watches{Complete: needed, Objects: objects}
+	p.Watches = Watches{Complete: needed, Objects: objects, Excess: excess}
+}
+
+// watch watches an object for the pod.
+func (p *Pod) watch(object world.WatchTarget, env *Env) {
+	env.Objects.AddReference(object, p.UID, env.Effects)
+	if key, read := env.Objects.ReadKey(object); read {
+		env.Enqueue(key)
+	}
 }
 
 // areReferencesKnown reports whether the objects that a container's environment is taken from are

@@ -138,13 +138,13 @@ func waiting(p *pod.Pod, name string, role pod.Role) *v1.ContainerStateWaiting {
 		return problem
 	}
 	if role != pod.Ephemeral && len(p.Spec.Spec.InitContainers) > 0 {
-		return &v1.ContainerStateWaiting{Reason: "PodInitializing", Message: p.Watches.Problem}
+		return &v1.ContainerStateWaiting{Reason: "PodInitializing", Message: p.BudgetProblem()}
 	}
 	state := &v1.ContainerStateWaiting{Reason: "ContainerCreating"}
 	if problem := p.ProblemOf(""); p.RuntimeWaitReason != "" {
 		state.Message = p.RuntimeWaitReason
-	} else if p.Watches.Problem != "" {
-		state.Message = p.Watches.Problem
+	} else if p.BudgetProblem() != "" {
+		state.Message = p.BudgetProblem()
 	} else if problem != nil {
 		state.Message = problem.Message
 	} else if message := p.Storage.Volumes.Problem(); message != "" {

@@ -34,10 +34,17 @@ import (
 // The bounds of concurrent requests. A followed log costs about 20 KiB, most of it for the
 // connection; a stream 100 KiB; a command up to 32 MiB, because containerd sends up to 16 MiB of
 // each of its two outputs.
+//
+// The logs and streams of one namespace have bounds of their own: its users could otherwise keep
+// those of all others out, by logs that they follow and streams that they leave open. All requests
+// come from the API server, with a connection each: a namespace with as many logs and streams as it
+// may have leaves a third of the connections of one address of the secure port.
 const (
-	logsMax     = 4096
-	streamsMax  = 512
-	commandsMax = 8
+	logsMax                = 4096
+	logsPerNamespaceMax    = 512
+	streamsMax             = 512
+	streamsPerNamespaceMax = 128
+	commandsMax            = 8
 )
 
 // Runtime is the part of a CRI runtime service that the API calls.
@@ -90,7 +97,9 @@ type API struct {
 func New(opts Options) *API {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &API{opts: opts, ctx: ctx, cancel: cancel}
-	a.logs.max, a.streams.max, a.commands.max = logsMax, streamsMax, commandsMax
+	a.logs.max, a.logs.namespaceMax = logsMax, logsPerNamespaceMax
+	a.streams.max, a.streams.namespaceMax = streamsMax, streamsPerNamespaceMax
+	a.commands.max, a.commands.namespaceMax = commandsMax, commandsMax // of administrators
 	a.watcher = newWatcher(a.listRunning)
 	return a
 }
@@ -134,17 +143,7 @@ func (a *API) Metrics() []world.Metric {
 		kind string
 		*concurrencyLimit
 	}{{"logs", &a.logs}, {"streams", &a.streams}, {"commands", &a.commands}} {
-		labels := []world.Label{{Name: "kind", Value: r.kind}}
-		metrics = append(metrics,
-			world.Metric{Name: "seedlet_container_requests", Labels: labels,
-				Help:  "Requests for logs, streams and commands that are being served.",
-				Value: float64(r.inUse.Load())},
-			world.Metric{Name: "seedlet_container_requests_max", Labels: labels,
-				Help:  "Bound on requests for logs, streams and commands.",
-				Value: float64(r.max)},
-			world.Metric{Name: "seedlet_container_requests_refused_total", Labels: labels,
-				Help:    "Requests for logs, streams and commands refused because the bound was reached.",
-				Counter: true, Value: float64(r.refused.Load())})
+		metrics = append(metrics, r.metrics(r.kind)...)
 	}
 	for _, r := range []struct {
 		subresource string
@@ -157,40 +156,4 @@ func (a *API) Metrics() []world.Metric {
 			Counter: true, Value: float64(r.requests.Load())})
 	}
 	return metrics
-}
-
-// concurrencyLimit bounds the number of concurrent requests of a kind.
-type concurrencyLimit struct {
-	max     int64
-	inUse   atomic.Int64
-	refused atomic.Int64
-}
-
-func (l *concurrencyLimit) acquire() bool {
-	if l.inUse.Add(1) <= l.max {
-		return true
-	}
-	l.inUse.Add(-1)
-	l.refused.Add(1)
-	return false
-}
-
-func (l *concurrencyLimit) release() { l.inUse.Add(-1) }
-
-// withLimit serves a request unless the limit is reached. The request's context is done when the
-// client has disconnected or the API is closed.
-func (a *API) withLimit(r *concurrencyLimit, handler http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, req *http.Request) {
-		a.requests.Add(1)
-		defer a.requests.Done()
-		if !r.acquire() {
-			writeErrorf(w, http.StatusServiceUnavailable, "%d such requests are being served already", r.max)
-			return
-		}
-		defer r.release()
-		ctx, cancel := context.WithCancel(req.Context())
-		defer cancel()
-		defer context.AfterFunc(a.ctx, cancel)()
-		handler(w, req.WithContext(ctx))
-	}
 }

@@ -238,7 +238,7 @@ func testRealAttach(t *testing.T, n *node, p *pod, name string, dial dial) {
 	feed.Close()
 	out.Close()
 	porttest.Eventually(t, "the stream has ended", func() bool {
-		return n.api.streams.inUse.Load() == 0
+		return n.api.streams.used() == 0
 	})
 }
 

@@ -370,7 +370,7 @@ func TestFollowTwo(t *testing.T) {
 	second.expect("still")
 	second.disconnect()
 	porttest.Eventually(t, "no followers are left", func() bool {
-		return n.api.logs.inUse.Load() == 0
+		return n.api.logs.used() == 0
 	})
 	if w := n.api.watcher; len(w.followers)+len(w.byDir) != 0 || w.inotify != nil {
 		t.Errorf("left: %v", w)
@@ -406,10 +406,10 @@ func TestClientReadsNothing(t *testing.T) {
 	n.write(appLog, strings.Repeat(stdoutPrefix+"F "+strings.Repeat("x", 1000)+"\n", 20_000))
 	n.follow(webLogs + "?follow=true")
 	porttest.Eventually(t, "the request is served", func() bool {
-		return n.api.logs.inUse.Load() == 1
+		return n.api.logs.used() == 1
 	})
 	porttest.Eventually(t, "the request has ended", func() bool {
-		return n.api.logs.inUse.Load() == 0
+		return n.api.logs.used() == 0
 	})
 }
 
@@ -427,8 +427,42 @@ func TestTooManyLogs(t *testing.T) {
 		return code == 200
 	})
 	metrics := n.api.Metrics()
-	if metrics[0].Value != 0 || metrics[1].Value != 1 || metrics[2].Value < 1 {
+	if metrics[0].Value != 0 || metrics[1].Value != 1 || metrics[4].Value < 1 {
 		t.Errorf("metrics: %+v", metrics)
+	}
+}
+
+// used returns the number of requests that are being served.
+func (l *concurrencyLimit) used() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inUse
+}
+
+// Clients that follow as many logs of a namespace as they may do not keep those of other namespaces
+// out.
+func TestTooManyLogsOfNamespace(t *testing.T) {
+	n := newNode(t)
+	n.write(appLog, stdoutPrefix+"F one\n")
+	n.api.logs.namespaceMax = 1
+	f := n.follow(webLogs + "?follow=true")
+	const want = "1 such requests for the namespace"
+	if code, body := n.get(webLogs); code != 503 || !strings.HasPrefix(body, want) {
+		t.Errorf("%d %q", code, body)
+	}
+	if code, body := n.get("/containerLogs/other/web/app"); code != 200 {
+		t.Errorf("another namespace: %d %q", code, body)
+	}
+	if refused := n.api.Metrics()[3]; refused.Value != 1 {
+		t.Errorf("metrics: %+v", refused)
+	}
+	f.disconnect()
+	porttest.Eventually(t, "the limit is not reached", func() bool {
+		code, _ := n.get(webLogs)
+		return code == 200
+	})
+	if len(n.api.logs.byNamespace) > 0 {
+		t.Errorf("kept: %v", n.api.logs.byNamespace)
 	}
 }
 
@@ -437,6 +471,7 @@ func TestTooManyLogs(t *testing.T) {
 func TestThousandFollowers(t *testing.T) {
 	const followers = 1000
 	n := newNode(t)
+	n.api.logs.namespaceMax = followers
 	n.write(appLog, stdoutPrefix+"F one\n")
 	measure := func() (heap uint64, goroutines int) {
 		runtime.GC()
@@ -484,7 +519,7 @@ func TestThousandFollowers(t *testing.T) {
 	n.mu.Unlock()
 	cancel()
 	porttest.Eventually(t, "all requests have ended", func() bool {
-		return n.api.logs.inUse.Load() == 0
+		return n.api.logs.used() == 0
 	})
 }
 

@@ -419,7 +419,7 @@ func TestStreamClientDisconnects(t *testing.T) {
 			never.Close()
 			porttest.Eventually(t, "the process ends", func() bool { return running.Load() == 0 })
 			porttest.Eventually(t, "the stream has ended", func() bool {
-				return n.api.streams.inUse.Load() == 0
+				return n.api.streams.used() == 0
 			})
 		})
 	}
@@ -444,7 +444,7 @@ func TestStreamEnds(t *testing.T) {
 			setUp.act(n)
 			_, _ = io.Copy(io.Discard, response.Body)
 			porttest.Eventually(t, "the stream has ended", func() bool {
-				return n.api.streams.inUse.Load() == 0
+				return n.api.streams.used() == 0
 			})
 		})
 	}
@@ -493,12 +493,12 @@ func expectEndWithClient(t *testing.T, protocol, version, begin string) {
 	if _, err := io.WriteString(conn, begin); err != nil {
 		t.Fatal(err)
 	}
-	if n.api.streams.inUse.Load() != 1 {
+	if n.api.streams.used() != 1 {
 		t.Error("the stream does not hold its slot")
 	}
 	_ = client.Close() // it is only to be gone
 	porttest.Eventually(t, "the stream has ended", func() bool {
-		return n.api.streams.inUse.Load() == 0
+		return n.api.streams.used() == 0
 	})
 }
 
@@ -547,12 +547,12 @@ func TestRunClientDisconnects(t *testing.T) {
 		}
 	}()
 	porttest.Eventually(t, "the command runs", func() bool {
-		return n.api.commands.inUse.Load() == 1
+		return n.api.commands.used() == 1
 	})
 	cancel()
 	<-done
 	porttest.Eventually(t, "the command has ended", func() bool {
-		return n.api.commands.inUse.Load() == 0
+		return n.api.commands.used() == 0
 	})
 }
 

@@ -12,8 +12,8 @@
 //  1. Measurements run on request only, at most once in sampleAgeMax, on one goroutine for all
 //     clients that wait, and are bounded in time: a hanging runtime costs runtimeTimeout, and a
 //     client that disconnects waits no longer.
-//  2. The trees of volumes and logs are measured in the background, one tree at a time, and
-//     reported with the time of their measurement; see disks.go.
+//  2. The trees of volumes and logs are measured in the background, one pod after the other and
+//     each within a bound, and reported with the time of their measurement; see disks.go.
 //  3. A value that could not be measured is left out, and resource_scrape_error is 1. Nothing is
 //     guessed: a rate, for example, needs two samples.
 //
@@ -33,7 +33,9 @@ import (
 	"github.com/google/cadvisor/lib/model"
 	"golang.org/x/sys/unix"
 
+	"seedlet.dev/realworld/disk"
 	"seedlet.dev/realworld/stats/cgroup"
+	"seedlet.dev/world"
 )
 
 const (
@@ -88,6 +90,8 @@ type Source struct {
 	cadvisor sharedMeasurement[*cgroupSample]
 	disks    diskUsage
 	statfs   statfsCalls
+	// measureTree measures one tree; tests replace it.
+	measureTree func(context.Context, string) (*world.TreeMeasured, error)
 	// rates is used only by the goroutine that measures usage, of which there is one at a time.
 	rates rates
 }
@@ -109,7 +113,7 @@ func New(opts Options) *Source {
 	if opts.VolumeAge == 0 {
 		opts.VolumeAge = time.Minute
 	}
-	s := &Source{opts: opts, statfs: statfsCalls{statfs: unix.Statfs}}
+	s := &Source{opts: opts, statfs: statfsCalls{statfs: unix.Statfs}, measureTree: disk.Measure}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.usage = sharedMeasurement[*usageSample]{source: s, maxAge: opts.SampleAge, measure: s.measure,
 		failed: func(u *usageSample) bool { return u != nil && u.podsErr != nil }}

@@ -90,6 +90,9 @@ func addDiskUsage(p statsapi.PodStats, pod *v1.Pod, trees podTrees,
 	for _, logs := range trees.logs { //ordered: a sum
 		local.add(logs)
 	}
+	if trees.hosts != nil {
+		local.add(*trees.hosts)
+	}
 	p.Containers, p.VolumeStats = containers, trees.volumes
 	for _, volume := range trees.volumes {
 		if isEphemeralVolume(pod, volume.Name) {

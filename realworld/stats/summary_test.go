@@ -277,12 +277,14 @@ func TestTreesOfOddNames(t *testing.T) {
 		"logs/main/0.log": "x", "logs/ns_web_u/main/0.log": "x"})
 	for _, uid := range []string{"..", "", ".", "/..", "u/..", "u/../ns_web_u"} {
 		pod := podOf(uid, "web", "main", "c1")
-		if v, l := b.volumeStats(pod), b.logStats(pod); len(v)+len(l) > 0 {
-			t.Errorf("%q has the volumes %v and the logs %v", uid, v, l)
+		found := b.podTrees(t.Context(), pod, map[string]*treeUsage{})
+		if len(found.volumes)+len(found.logs) > 0 {
+			t.Errorf("%q has %+v", uid, found)
 		}
 	}
-	if logs := b.logStats(podOf("u", "web", "main", "c1")); len(logs) != 1 {
-		t.Errorf("logs %v", logs)
+	found := b.podTrees(t.Context(), podOf("u", "web", "main", "c1"), map[string]*treeUsage{})
+	if len(found.logs) != 1 {
+		t.Errorf("%+v", found)
 	}
 }
 

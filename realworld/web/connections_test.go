@@ -189,3 +189,32 @@ func TestConnectionsWithoutStrangers(t *testing.T) {
 		}
 	}
 }
+
+// Clients that open as many connections of a port without authentication as there may be, and send
+// nothing, do not keep others out.
+func TestIdleConnectionsOfHealthPort(t *testing.T) {
+	served := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	server, err := web.ListenWithin(porttest.BeyondPatience, served)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for range web.ConnectionsMax {
+		conn, err := net.Dial("tcp", server.Addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	client := &http.Client{Timeout: porttest.Patience}
+	defer client.CloseIdleConnections()
+	response, err := client.Get("http://" + server.Addr.String() + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+}

@@ -19,3 +19,11 @@ func ListenTLSBounded(total, perAddress int, handler http.Handler, config *tls.C
 	return listenTLS("127.0.0.1", 0, handler, config, readHeaderTimeout,
 		connectionBounds{total, perAddress})
 }
+
+// ConnectionsMax is the bound on connections of a server of Listen.
+const ConnectionsMax = connectionsMax
+
+// ListenWithin is Listen on a free port, with another time for the header of a request.
+func ListenWithin(header time.Duration, handler http.Handler) (*Server, error) {
+	return listenPlain("healthz", "127.0.0.1", 0, handler, header)
+}

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"k8s.io/klog/v2"
 
 	"seedlet.dev/world"
@@ -56,20 +55,28 @@ type Server struct {
 	connections *connections // of the secure port; otherwise nil
 }
 
-// Listen starts to serve a handler at an address and port. Errors contain name.
+// Listen starts to serve a handler at an address and port. Errors contain name. When the bound on
+// connections is reached, the oldest one is closed for a new one: clients are not authenticated,
+// and one that opens connections and sends nothing must not keep the others out.
 func Listen(name, address string, port int, handler http.Handler) (*Server, error) {
+	return listenPlain(name, address, port, handler, readHeaderTimeout)
+}
+
+func listenPlain(name, address string, port int, handler http.Handler,
+	header time.Duration) (*Server, error) {
 	listener, err := listen(name, address, port)
 	if err != nil {
 		return nil, err
 	}
 	s := newServer(listener, &http.Server{
 		Handler:           handler,
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
+		ReadHeaderTimeout: header,
+		ReadTimeout:       max(readTimeout, header),
 		WriteTimeout:      writeTimeout,
 		MaxHeaderBytes:    headerBytesMax,
 	})
-	go func() { s.ended <- s.http.Serve(netutil.LimitListener(listener, connectionsMax)) }()
+	bounded := boundConnections(listener, connectionBounds{connectionsMax, connectionsMax})
+	go func() { s.ended <- s.http.Serve(bounded) }()
 	return s, nil
 }
 

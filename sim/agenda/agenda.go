@@ -29,6 +29,7 @@ type queue struct {
 	seed       uint64
 	added      [1024]uint64 // entries so far, by the hash of their time
 	sequence   uint64
+	origin     Origin // of the entry that runs
 	heap       []entry
 	actors     []actor     // an entry has the index of its own
 	priorities *priorities // nil: entries run in the order of their times
@@ -40,8 +41,13 @@ type entry struct {
 	tie      uint64 // drawn from the seed
 	sequence uint64 // breaks equal draws, so that the order is total
 	actor    int
+	origin   Origin
 	do       func()
 }
+
+// Origin is what an entry goes back to, as a number that the caller of Because chooses. Entries
+// have the origin of the entry that added them. Zero: none.
+type Origin uint64
 
 // New returns an empty agenda whose clock stands at start.
 func New(start time.Time, seed uint64) *Agenda {
@@ -69,9 +75,21 @@ func (a *Agenda) Run() bool {
 		a.sinceStart = first.at
 		a.now = a.start.Add(time.Duration(first.at))
 	}
+	a.origin = first.origin
 	first.do()
 	return true
 }
+
+// Because calls a function. What it adds goes back to an origin.
+func (a *Agenda) Because(origin Origin, do func()) {
+	before := a.origin
+	a.origin = origin
+	do()
+	a.origin = before
+}
+
+// Origin returns what happens now goes back to.
+func (a *Agenda) Origin() Origin { return a.origin }
 
 // Now returns the virtual time.
 func (a *Agenda) Now() time.Time { return a.now }
@@ -108,7 +126,7 @@ func (a *Agenda) add(at int64, do func()) {
 	*before++
 	a.sequence++
 	a.push(entry{at: at, tie: mix(a.seed ^ hash ^ *before), sequence: a.sequence,
-		actor: a.actor, do: do})
+		actor: a.actor, origin: a.origin, do: do})
 }
 
 // mix spreads the bits of a number: the finalizer of splitmix64.

@@ -127,6 +127,52 @@ func TestNetworkDown(t *testing.T) {
 	}
 }
 
+// What an agent has sent, and the server has not received, arrives after a kill of the agent, in
+// half of the cases if the network has dropped it, and never after a loss of the machine's power.
+func TestRequestsOfDeadAgents(t *testing.T) {
+	for _, network := range []Reachability{Reachable, NetworkDown} {
+		for _, restoredBefore := range []bool{false, true} {
+			killed, poweredOff := 0, 0
+			for seed := range uint64(40) {
+				for _, powerLoss := range []bool{false, true} {
+					c := newCluster(seed)
+					c.server.SetReachability(network)
+					c.Begin(&world.CreateObject{Object: world.Object{Node: &v1.Node{
+						ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}}})
+					if network == NetworkDown {
+						c.Sleep(5 * time.Second)
+					}
+					if restoredBefore {
+						c.server.SetReachability(Reachable)
+					}
+					c.server.Disconnect()
+					arrived := &killed
+					if powerLoss {
+						c.server.LosePower()
+						arrived = &poweredOff
+					}
+					c.server.SetReachability(Reachable)
+					c.Sleep(10 * time.Second)
+					if c.server.Object(world.ResourceNodes, "", "node-1").Node != nil {
+						*arrived++
+					}
+				}
+			}
+			if poweredOff != 0 || killed == 0 || network == Reachable && killed != 40 {
+				t.Errorf("network %q: of 40 requests %d arrived after a kill, %d after a loss of power",
+					network, killed, poweredOff)
+			}
+		}
+	}
+	c := newCluster(1)
+	c.server.Disconnect()
+	c.server.LosePower()
+	c.server.Connect(c.deliver)
+	if _, err := c.Call(createConfigMap("a")); err.Has(world.KindTimeout) {
+		t.Error("a request of the agent that started after the boot did not arrive")
+	}
+}
+
 func TestUnauthorized(t *testing.T) {
 	c := watchedServices(t, 1)
 	c.server.SetReachability(Unauthorized)

@@ -5,8 +5,9 @@
 // Requests of the agent pass the Node authorizer and NodeRestriction. All other clients use Admin,
 // which allows everything. A change is atomic, gets the next resource version, is recorded in the
 // truth log, and is sent to every watch that covers the object, in order and with a delay. A
-// request of the agent takes effect even if the agent has died since. Reachability is the state of
-// the connection between the agent and the server.
+// request of the agent takes effect even if the agent has died since, unless its machine has lost
+// power before the request was received. Reachability is the state of the connection between the
+// agent and the server.
 //
 // Start reading at execute in calls.go, then watch.go.
 package apiserver
@@ -39,6 +40,7 @@ type Server struct {
 	wire                *wire.Wire
 	deliver             func(world.Event) // nil while the agent is dead
 	incarnation         int               // number of the agent's current incarnation
+	lastPoweredOff      int               // the newest incarnation that a loss of power has ended
 	reachability        Reachability
 	reachabilityChanges int // how often reachability has changed
 	delayed             []delayedRequest
@@ -69,11 +71,19 @@ func (s *Server) Connect(deliver func(world.Event)) {
 }
 
 // Disconnect ends an incarnation of the agent and its watches. Requests that it has sent still
-// arrive.
+// arrive: the kernel sends what a killed process has left in the buffers of its sockets, and
+// repeats what the network has dropped.
 func (s *Server) Disconnect() {
 	s.deliver = nil
 	s.watches = nil
 	s.wire.Disconnect()
+}
+
+// LosePower drops the requests that no incarnation so far has got to the server: a machine that
+// has lost power sends nothing again. The agent must be disconnected.
+func (s *Server) LosePower() {
+	s.lastPoweredOff = s.incarnation
+	s.delayed = nil
 }
 
 // InFlight returns the calls that the agent waits for, as wire.InFlight does.
@@ -109,6 +119,7 @@ func (a requester) isNode() bool { return a.incarnation > 0 }
 // receive handles a request of the agent at the network and, if it arrives, at the server.
 func (s *Server) receive(call *wire.Call, by requester) {
 	switch {
+	case by.incarnation <= s.lastPoweredOff: // was lost with its machine's power
 	case s.reachability == ServerDown:
 		call.Fail(world.Errorf(world.KindUnavailable, call.Name, "connection refused"))
 	case s.reachability == NetworkDown:

@@ -25,6 +25,8 @@ const (
 	watchesBreak          trigger = "watches break"
 	dateChanges           trigger = "date changed"
 	busIsLost             trigger = "bus lost"
+	networkFails          trigger = "network not ready"
+	agentIsPaused         trigger = "agent paused"
 )
 
 // place is a situation that has a name.
@@ -79,6 +81,10 @@ var placesOfContainers = []place{
 	{"exit-while-agent-down", "A container exits while the agent is down.",
 		common, trigger(truth.ContainerExited), func(w *Watcher, m *moment) bool {
 			return w.agentDown && m.fact.Cause == truth.CauseSelf
+		}},
+	{"exit-while-agent-paused", "A container exits while the agent's process is paused.",
+		common, trigger(truth.ContainerExited), func(w *Watcher, m *moment) bool {
+			return m.now.Before(w.agentPausedUntil) && m.fact.Cause == truth.CauseSelf
 		}},
 	{"sidecar-exit-before-term", "A sidecar exits while its pod ends, before it got TERM.",
 		common, trigger(truth.ContainerExited), func(_ *Watcher, m *moment) bool {
@@ -302,6 +308,12 @@ var placesOfStrikes = []place{
 	{"agent-starts-without-api", "The agent starts while the API server cannot be reached.",
 		common, agentStarted, func(w *Watcher, m *moment) bool {
 			return m.now.Before(w.apiUnreachableUntil)
+		}},
+	{"agent-paused-after-term", "The agent is paused between TERM and the exit of a container.",
+		rare, agentIsPaused, func(w *Watcher, _ *moment) bool { return w.anyStopping() }},
+	{"network-fails-under-sandbox", "The network stops being ready while a sandbox is created.",
+		rare, networkFails, func(w *Watcher, _ *moment) bool {
+			return w.isInFlight("RunPodSandbox", nil, nil)
 		}},
 	{"runtime-restarts-after-term", "The runtime restarts between TERM and the exit of a container.",
 		rare, runtimeRestarts, func(w *Watcher, _ *moment) bool { return w.anyStopping() }},

@@ -38,6 +38,7 @@ type Watcher struct {
 	agentStartedAt      time.Time
 	runtimeDownUntil    time.Time
 	apiUnreachableUntil time.Time
+	agentPausedUntil    time.Time
 
 	shutdown shutdown
 	groups   []int32 // of a shutdown: from which priority on each is
@@ -266,7 +267,7 @@ func (w *Watcher) AgentStarted(now time.Time) {
 }
 
 // AgentKilled observes the end of an incarnation of the agent.
-func (w *Watcher) AgentKilled() { w.agentDown = true }
+func (w *Watcher) AgentKilled() { w.agentDown, w.agentPausedUntil = true, time.Time{} }
 
 // Happens observes a deed of the plan, just before it is carried out.
 func (w *Watcher) Happens(now time.Time, deed plan.Deed) {
@@ -295,13 +296,20 @@ func (w *Watcher) Happens(now time.Time, deed plan.Deed) {
 	}
 }
 
-// windowOpens observes the faults of a whole port.
+// windowOpens observes the faults of the agent and of a whole port.
 func (w *Watcher) windowOpens(m *moment, d *plan.FaultWindow) {
 	switch d.Class {
 	case plan.FaultAPIDown, plan.FaultAPIPartition:
 		w.check(apiBecomesUnreachable, m)
 		w.reachInFlight(apiUnreachable, "")
 		w.apiUnreachableUntil = m.now.Add(time.Duration(d.For))
+	case plan.FaultNetworkNotReady:
+		w.check(networkFails, m)
+	case plan.FaultAgentStalls:
+		if until := m.now.Add(time.Duration(d.For)); !w.agentDown && until.After(w.agentPausedUntil) {
+			w.check(agentIsPaused, m)
+			w.agentPausedUntil = until
+		}
 	case plan.FaultWatchGap:
 		w.check(watchesBreak, m)
 		w.reachInFlight(watchesBroken, "")

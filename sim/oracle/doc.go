@@ -51,13 +51,14 @@
 //	               processes that the kernel ends: system-oom
 //	pod_*.go       a pod on the node: admission, preemption, eviction, active-deadline, pod-cost,
 //	               terminal-phase, full-name, uid-reuse, cgroups, tiers, user-namespaces,
-//	               pod-directories, volumes, sandbox-config, resize, resize-admission,
-//	               resize-records
+//	               pod-directories, volumes, sandbox-config, sandbox-rate, resize,
+//	               resize-admission, resize-records
 //	volume_*.go    content from the API server: volume-content, volume-staleness,
 //	               volume-read-only
 //	api_*.go       writes to the API server: api-terminal-phase, api-terminal-stopped,
 //	               api-identity, api-deletion, heartbeat, events
 //	kubelet.go     names and paths that the agent has to use as the kubelet does
+//	runtime_ready.go what is asked of a runtime that is not ready: runtime-ready
 //	container_gc.go  Events of the collection of containers: container-gc
 //	isolation.go   ordinary pods beside hostile ones, at any time: isolation
 //	strict.go      excuses without a cause: strict

@@ -38,6 +38,7 @@ type model struct {
 	shutdown machineShutdown
 	lock     lockRequests      // of this agent
 	removals containerRemovals // likewise
+	runtime  runtimeReadiness  // as this agent knows it
 
 	changedAt time.Time // the latest fact that the agent may have to react to
 
@@ -267,7 +268,7 @@ func (m *model) agentStarted(now time.Time) {
 	m.agentStartedAt, m.agentDown = now, false
 	m.agentStarts++
 	m.pressure.agentStarted(m, now)
-	m.lock, m.removals = lockRequests{}, containerRemovals{}
+	m.lock, m.removals, m.runtime = lockRequests{}, containerRemovals{}, runtimeReadiness{}
 	for _, p := range m.podsInOrder {
 		if p.removedByHand {
 			p.countLost = true

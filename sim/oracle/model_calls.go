@@ -15,6 +15,9 @@ func (s *Set) CallIssued(now time.Time, eff *world.Effect) {
 	if f := s.model.lock.asked(now, eff); f != nil && s.model.opts.Shutdown != nil {
 		s.report(&nodeShutdown{}, f, now)
 	}
+	if f := s.model.runtime.asked(eff); f != nil {
+		s.report(&runtimeReady{}, f, now)
+	}
 	if r, isRemoval := eff.Body.(*runtimeapi.RemoveContainerRequest); isRemoval {
 		s.model.removals.asked(r.ContainerId, eff)
 	}
@@ -25,6 +28,7 @@ func (s *Set) EventReceived(now time.Time, ev *world.Event) {
 	s.UsageAnswered(now, ev)
 	s.model.lock.received(now, ev)
 	s.model.removals.received(now, ev)
+	s.model.runtime.received(now, ev)
 }
 
 // lockRequests is what the agent knows of the lock that delays shutdowns.

@@ -70,6 +70,8 @@ type pod struct {
 	countLost          bool // and no agent knows the containers that were in it
 	collected          bool // the agent has removed a container of it for the space, after its end
 
+	sandboxesCreated []time.Time // the newest ones, as far as they count for sandboxRate
+
 	usages []*usage        // of what has a limit
 	peaks  map[string]peak // of what counts for limits of ephemeral-storage
 	// When the agent has evicted the pod for the node, and the message of the Event.

@@ -170,12 +170,11 @@ func (m *model) findLateGroup(now time.Time) *finding {
 		return nil
 	}
 	for _, p := range m.podsInOrder {
-		group := p.shutdownGroup()
-		if p.spec == nil || p.liveContainers == 0 || !p.shutDown || group >= len(s.startsAt) ||
-			p.timesDesired > 1 || now.Before(p.setAsideUntil) {
+		if p.spec == nil || p.liveContainers == 0 || !p.shutDown || p.timesDesired > 1 ||
+			now.Before(p.setAsideUntil) {
 			continue
 		}
-		began := m.latestTurn(group, now)
+		began := m.turnOf(p.shutdownGroup())
 		if now.Sub(began) <= groupBeginBound || p.isEndingSince(began) ||
 			m.anyFaultPossible(s.since.Add(-startNoticeBound), now, shutdownCalls...) {
 			continue
@@ -186,31 +185,37 @@ func (m *model) findLateGroup(now time.Time) *finding {
 	return nil
 }
 
-// latestTurn returns when it was the turn of a group at the latest: the agent also waits, for as
-// long as their group may take, for the pods of earlier groups that are not desired any more.
-func (m *model) latestTurn(group int, now time.Time) time.Time {
-	s := &m.shutdown
-	turn := s.startsAt[group]
-	if group == 0 {
-		return turn
-	}
-	most := m.latestTurn(group-1, now).Add(m.opts.Shutdown.Groups[group-1].Period)
-	for _, p := range m.podsInOrder {
-		if p.spec != nil || len(p.specs) == 0 || p.shutdownGroup() >= group {
-			continue
+// turnOf returns when the turn of a group comes at the latest. The pods of the groups before it are
+// waited for, within their time, also those that end for another reason, such as their deletion.
+func (m *model) turnOf(group int) time.Time {
+	turn := m.shutdown.since
+	for i := range group {
+		deadline := turn.Add(m.opts.Shutdown.Groups[i].Period)
+		for _, p := range m.podsInOrder {
+			switch {
+			case len(p.specs) == 0 || p.shutdownGroup() != i:
+			case p.liveContainers > 0:
+				turn = deadline
+			default:
+				turn = later(turn, p.lastExitAt())
+			}
 		}
-		for _, c := range p.containers {
-			ended := c.exitedAt
-			if c.state == running {
-				ended = now
-			}
-			if ended.After(most) {
-				ended = most
-			}
-			turn = later(turn, ended)
+		if turn.After(deadline) {
+			turn = deadline
 		}
 	}
 	return turn
+}
+
+// lastExitAt returns when a container of the pod last exited; zero: none has.
+func (p *pod) lastExitAt() time.Time {
+	var at time.Time
+	for _, h := range p.histories { //ordered: the latest of all
+		if h.last != nil {
+			at = later(at, h.last.exitedAt)
+		}
+	}
+	return at
 }
 
 // isEndingSince reports whether some container of the pod is being stopped, or may be unknown to

@@ -313,29 +313,31 @@ func TestTurnOfGroup(t *testing.T) {
 	runCases(t, []testCase{
 		{"the first group does not begin to end", "shutdown", serve(6)},
 		{"the first group has just had its turn", "", serve(4)},
-		{"the second group waits for a pod that is being deleted", "", func(s *script) {
+		{"a pod of the first group that is deleted is waited for", "", func(s *script) {
 			ordinary, _ := shutdownScript(s)
-			s.machine(truth.ShutdownAnnounced, "")
-			ordinary.change(truth.StopRequested, "")
 			s.PodNoLongerDesired(s.now, "u1")
-			s.wait(1)
-			s.CheckFact(truth.Fact{Time: s.now, Kind: truth.PathWritten, Path: "/x"})
-			s.wait(18)
+			ordinary.change(truth.StopRequested, "")
+			s.wait(startNoticeBound.Seconds())
+			s.machine(truth.ShutdownAnnounced, "")
+			s.wait(15)
+			s.CheckServed(s.now, nil)
+			ordinary.exit(143, truth.CauseStop)
+			s.wait(4)
 			s.CheckServed(s.now, nil)
 			s.losePower()
 		}},
-		{"the second group waits for longer than the first one's period", "shutdown",
-			func(s *script) {
-				ordinary, _ := shutdownScript(s)
-				s.machine(truth.ShutdownAnnounced, "")
-				ordinary.change(truth.StopRequested, "")
-				s.PodNoLongerDesired(s.now, "u1")
-				s.wait(1)
-				s.CheckFact(truth.Fact{Time: s.now, Kind: truth.PathWritten, Path: "/x"})
-				s.wait(25)
-				s.CheckServed(s.now, nil)
-				s.losePower()
-			}},
+		{"the second group does not begin to end after it", "shutdown", func(s *script) {
+			ordinary, _ := shutdownScript(s)
+			s.PodNoLongerDesired(s.now, "u1")
+			ordinary.change(truth.StopRequested, "")
+			s.wait(startNoticeBound.Seconds())
+			s.machine(truth.ShutdownAnnounced, "")
+			s.wait(15)
+			ordinary.exit(143, truth.CauseStop)
+			s.wait(6)
+			s.CheckServed(s.now, nil)
+			s.losePower()
+		}},
 		{"the second group does not begin to end", "shutdown", func(s *script) {
 			ordinary, _ := shutdownScript(s)
 			s.machine(truth.ShutdownAnnounced, "")

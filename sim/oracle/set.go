@@ -149,7 +149,8 @@ func oracles() []oracle {
 		&volumeContent{}, &volumeStaleness{}, &volumeReadOnly{}, &environment{}, &images{},
 		&imageGC{}, &containerGC{},
 		&reclaim{},
-		&containerConfig{}, &sandboxConfig{}, &logs{}, &terminationMessage{}, &health{},
+		&containerConfig{}, &sandboxConfig{}, &sandboxRate{}, &logs{}, &terminationMessage{},
+		&health{},
 		&cgroups{}, &tiers{}, &resize{}, &resizeAdmission{},
 		&resizeRecords{}, &userNamespaces{}, &restartAll{},
 		&eviction{}, &nodePressure{}, &systemOOM{}, &oomKilled{},
@@ -158,7 +159,7 @@ func oracles() []oracle {
 		&transitions{}, &heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{},
 		&nodeShutdown{},
 		&ephemeralContainers{}, &httpAPI{},
-		&isolation{}, &setAside{}, &podCost{}, &economy{}, &strict{}, &progress{},
+		&isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},
 	}
 }
 

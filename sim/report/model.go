@@ -72,7 +72,8 @@ type Rows struct {
 	Name        []int    `json:"name"`
 	Text        []int    `json:"text"`
 	Lane        []int    `json:"lane"`
-	Op          []int    `json:"op"` // the number in Ops of its operation, or -1
+	Op          []int    `json:"op"`     // the number in Ops of its operation, or -1
+	Origin      []int    `json:"origin"` // of a fact: the row of what led to it; else -1
 }
 
 // Op is an operation: an effect of the agent that has an answer.

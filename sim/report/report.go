@@ -30,16 +30,19 @@ var kindNames = []string{"event", "effect", "fact", "plan"}
 
 // Recorder makes a Run of what it sees.
 type Recorder struct {
-	run     Run
-	numbers map[string]int // of Strings
-	lanes   []*Lane        // by their numbers while the run is recorded
-	pods    []*pod         // in the order in which they were seen first
-	byUID   map[string]*pod
-	ops     map[world.OpID]int // in flight; numbers of Ops
-	lane    int                // of the fact that is recorded now
-	now     int64              // the time of the last event or fact
-	agent   *process           // nil while it is down
-	down    *Bar               // since the agent was killed; nil while it runs
+	run      Run
+	numbers  map[string]int // of Strings
+	lanes    []*Lane        // by their numbers while the run is recorded
+	pods     []*pod         // in the order in which they were seen first
+	byUID    map[string]*pod
+	ops      map[world.OpID]int   // in flight; numbers of Ops
+	lane     int                  // of the fact that is recorded now
+	origin   int                  // likewise: the row of what led to it; else -1
+	origins  map[truth.Origin]int // rows of operations and happenings
+	happened int                  // happenings so far
+	now      int64                // the time of the last event or fact
+	agent    *process             // nil while it is down
+	down     *Bar                 // since the agent was killed; nil while it runs
 }
 
 // process is the agent's, from its start to its end.
@@ -50,7 +53,8 @@ type process struct {
 
 // New returns a recorder of a run of the plan.
 func New(p *plan.Plan) *Recorder {
-	r := &Recorder{numbers: map[string]int{}, byUID: map[string]*pod{}, ops: map[world.OpID]int{}}
+	r := &Recorder{numbers: map[string]int{}, byUID: map[string]*pod{}, ops: map[world.OpID]int{},
+		origin: -1, origins: map[truth.Origin]int{}}
 	r.number("")
 	r.run.Title, r.run.Ops, r.run.Bars = p.Metadata.Name, []Op{}, []Bar{}
 	r.run.Healed = time.Duration(p.Spec.Duration).Microseconds()
@@ -77,15 +81,20 @@ func (r *Recorder) Attach(p *plan.Plan, o *sim.Options) {
 		}
 		r.now = sinceStart(f.Time)
 		r.lane = r.laneOf(&f)
+		if row, known := r.origins[f.Origin]; known {
+			r.origin = row
+		}
 		own.WatchFact(f)
 		r.fact(&f)
-		r.lane = 0
+		r.lane, r.origin = 0, -1
 	}
 	o.WatchHappening = func(at time.Time, h *plan.Happening) {
 		if before.WatchHappening != nil {
 			before.WatchHappening(at, h)
 		}
 		own.WatchHappening(at, h)
+		r.happened++
+		r.origins[sim.HappeningOrigin(r.happened)] = r.last()
 		r.happening(sinceStart(at), h)
 	}
 	o.WatchEffect = func(eff world.Effect) {
@@ -132,6 +141,7 @@ func (r *Recorder) row(t trace.Row) {
 		if t.Op != 0 {
 			op = len(r.run.Ops)
 			r.ops[t.Op] = op
+			r.origins[sim.EffectOrigin(t.Incarnation, t.Op)] = row
 			r.run.Ops = append(r.run.Ops, Op{Effect: row, ID: uint64(t.Op), Reached: -1, Answer: -1})
 		}
 	}
@@ -148,6 +158,7 @@ func (r *Recorder) row(t trace.Row) {
 	rows.Text = append(rows.Text, r.number(t.Text))
 	rows.Lane = append(rows.Lane, lane)
 	rows.Op = append(rows.Op, op)
+	rows.Origin = append(rows.Origin, r.origin)
 }
 
 // last returns the number of the last row.

@@ -148,6 +148,9 @@ const EventRecorded Kind = "EventTold"
 type Fact struct {
 	Time time.Time
 	Kind Kind
+	// Origin is what led to the fact. Only sim.Options.WatchFact gets it: oracles judge what is so,
+	// whatever has caused it.
+	Origin Origin
 
 	PodUID, PodNamespace, PodName string
 	Container                     string // its name in the pod
@@ -195,6 +198,10 @@ type Fact struct {
 	Token, Audience string // of TokenIssued, which names the pod that the token is bound to
 	Expires         time.Time
 }
+
+// Origin is the number of an effect of the agent or of a happening of the plan (sim.EffectOrigin,
+// sim.HappeningOrigin); zero: neither.
+type Origin uint64
 
 // IDs is the range of host IDs of a sandbox's user namespace; empty if it has none.
 type IDs struct{ First, Length uint32 }

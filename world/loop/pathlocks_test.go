@@ -145,6 +145,31 @@ func TestCgroupsConflictOnlyWithCgroups(t *testing.T) {
 	}
 }
 
+// A pod whose cgroup cannot be removed, or set, does not delay the cgroups above it and those of
+// other pods. What is below a removed cgroup waits.
+func TestCgroupOfOnePodDelaysNoOther(t *testing.T) {
+	effect := func(op world.OpID, body any) world.Effect {
+		return world.Effect{Op: op, Body: body, Deadline: t0.Add(time.Minute)}
+	}
+	host := &recordingPort{}
+	core := &scriptedCore{effects: [][]world.Effect{{
+		effect(1, &world.RemoveCgroup{Path: "kubepods/burstable/pod1"}),
+		effect(2, &world.SetCgroup{Path: "kubepods/burstable/pod2"}),
+		effect(3, &world.SetCgroup{Path: "kubepods/burstable"}),
+		effect(4, &world.SetCgroup{Path: "kubepods"}),
+		effect(5, &world.SetCgroup{Path: "kubepods/burstable/pod3"}),
+		effect(6, &world.SetCgroup{Path: "kubepods/burstable/pod1"}),
+		effect(7, &world.SetCgroup{Path: "kubepods/burstable/pod1/below"}),
+		effect(8, &world.RemoveCgroup{Path: "kubepods/burstable"}),
+	}}}
+	l := New(Options{Core: core, Ports: map[world.PortName]world.Port{world.PortHost: host}})
+	l.Offer(world.Event{Body: &world.Boot{}})
+	l.Turn(t0)
+	if diff := cmp.Diff([]world.OpID{1, 2, 3, 4, 5}, startedOps(host)); diff != "" {
+		t.Errorf("started (-want +got):\n%s", diff)
+	}
+}
+
 // Every operation of the file system and host ports either locks a path, or is listed as a
 // read or as one about no path.
 func TestEveryFileAndCgroupCallIsClassified(t *testing.T) {

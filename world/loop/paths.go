@@ -9,17 +9,18 @@ import (
 
 // lockedPath is a path that an operation locks. The zero value locks nothing.
 type lockedPath struct {
-	scope pathScope
-	path  string
+	scope  pathScope
+	path   string
+	isTree bool // what is below the path is locked too
 }
 
 // pathScope is the name space of a locked path. Paths of different scopes do not conflict.
 type pathScope int
 
 const (
-	scopeHostPath   pathScope = iota + 1 // may hang; conflicts with the same path only
-	scopeAgentFiles                      // the agent's files; conflicts with paths above and below too
-	scopeCgroup                          // cgroups; conflicts with paths above and below too
+	scopeHostPath   pathScope = iota + 1 // paths that may hang, each alone
+	scopeAgentFiles                      // the agent's files, as trees
+	scopeCgroup                          // cgroups: a removal locks a tree, settings one cgroup
 )
 
 // lockedPaths are the paths that an operation changes, and the host path that it accesses. Reads of
@@ -28,19 +29,22 @@ type lockedPaths [2]lockedPath
 
 func pathsToLock(eff world.Effect) lockedPaths {
 	if eff.HostPath != "" {
-		return lockedPaths{{scopeHostPath, eff.HostPath}}
+		return lockedPaths{{scope: scopeHostPath, path: eff.HostPath}}
 	}
 	switch body := eff.Body.(type) {
 	case *world.MeasureFilesystem:
-		return lockedPaths{{scopeHostPath, path.Clean(body.Path)}}
+		return lockedPaths{{scope: scopeHostPath, path: path.Clean(body.Path)}}
 	case *world.Rename:
 		return lockedPaths{agentPath(body.From), agentPath(body.To)}
 	case *world.Compress:
 		return lockedPaths{agentPath(body.Path), agentPath(body.Path + ".gz")}
 	case *world.SetCgroup:
-		return lockedPaths{{scopeCgroup, path.Clean(body.Path)}}
+		// The settings of a cgroup do not wait for operations below it. Those may take minutes for a
+		// pod whose processes do not end, or whose memory has to be reclaimed; all pods that start wait
+		// for the settings of the cgroups above them.
+		return lockedPaths{{scope: scopeCgroup, path: path.Clean(body.Path)}}
 	case *world.RemoveCgroup:
-		return lockedPaths{{scopeCgroup, path.Clean(body.Path)}}
+		return lockedPaths{{scope: scopeCgroup, path: path.Clean(body.Path), isTree: true}}
 	}
 	if changed := changedPath(eff.Body); changed != "" {
 		return lockedPaths{agentPath(changed)}
@@ -75,7 +79,9 @@ func changedPath(body any) string {
 	return ""
 }
 
-func agentPath(p string) lockedPath { return lockedPath{scopeAgentFiles, path.Clean(p)} }
+func agentPath(p string) lockedPath {
+	return lockedPath{scope: scopeAgentFiles, path: path.Clean(p), isTree: true}
+}
 
 // conflictsWith reports whether any path of one operation conflicts with a path of another.
 func (ps lockedPaths) conflictsWith(others lockedPaths) bool {
@@ -96,7 +102,7 @@ func (p lockedPath) conflictsWith(o lockedPath) bool {
 	case p.path == o.path:
 		return true
 	}
-	return p.scope != scopeHostPath && (isBelow(p.path, o.path) || isBelow(o.path, p.path))
+	return o.isTree && isBelow(p.path, o.path) || p.isTree && isBelow(o.path, p.path)
 }
 
 // isBelow reports whether p is a descendant of other; both are clean.

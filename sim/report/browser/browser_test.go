@@ -35,6 +35,43 @@ func writePage(t *testing.T) string {
 	return file
 }
 
+// The page of the worst case of `seedsim whatif` shows the pods of the Deployment.
+func TestWhatIf(t *testing.T) {
+	dir := t.TempDir()
+	manifest, file := filepath.Join(dir, "orders.yaml"), filepath.Join(dir, "worst.html")
+	const deployment = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: orders}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: orders}}
+  template:
+    metadata: {labels: {app: orders}}
+    spec: {containers: [{name: api, image: "registry.test/orders:1"}]}
+`
+	if err := os.WriteFile(manifest, []byte(deployment), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "run", "./cmd/seedsim", "whatif", "-f", manifest,
+		"--event", "reboot", "--runs", "3", "--html", file)
+	cmd.Dir = "../../.."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	ctx := open(t, file)
+	lanes := get[[]string](t, ctx, `report.run.lanes.filter((lane) => lane.pod < 0 &&
+		lane.name.includes("orders-") && lane.spans.length > 0).map((lane) => lane.name)`)
+	if len(lanes) != 2 {
+		t.Errorf("the lanes of pods with something in them are %v, want two", lanes)
+	}
+	do(t, ctx, chromedp.KeyEvent("/"),
+		chromedp.Evaluate("document.getElementById('query').value = ''", nil),
+		chromedp.KeyEvent("StartContainer effect"), chromedp.KeyEvent(kb.Enter))
+	if details := textOf(t, ctx, "#details"); !strings.Contains(details, "orders-") {
+		t.Errorf("the details of a start do not name its pod: %s", details)
+	}
+}
+
 // open opens a file in a browser. Whatever the page throws, logs or loads fails the test.
 func open(t *testing.T, file string) context.Context {
 	t.Helper()
@@ -129,6 +166,25 @@ func TestClick(t *testing.T) {
 	do(t, ctx, chromedp.KeyEvent(kb.Escape))
 	if heading := textOf(t, ctx, "#details h2"); heading != "Nothing selected" {
 		t.Errorf("after Escape: %s", heading)
+	}
+}
+
+// A fact leads to the effect of the agent that caused it, and back.
+func TestCauseOfFact(t *testing.T) {
+	ctx := open(t, writePage(t))
+	do(t, ctx, chromedp.Evaluate(`
+		var names = (row) => report.run.strings[report.run.rows.name[row]];
+		var fact = report.run.rows.kind.findIndex((kind, row) => kind === 2 &&
+			names(row) === "ContainerExited" && report.run.rows.origin[row] >= 0);
+		report.select(fact, true)`, nil))
+	press(t, ctx, "#details button")
+	const cause = "report.view.selected"
+	if kind := get[int](t, ctx, "report.run.rows.kind["+cause+"]"); kind != 1 && kind != 3 {
+		t.Fatalf("the cause of an exit is a row of kind %d: %s", kind, textOf(t, ctx, "#details h2"))
+	}
+	press(t, ctx, `#details button[data-row="`+fmt.Sprint(get[int](t, ctx, "fact"))+`"]`)
+	if !get[bool](t, ctx, "report.view.selected === fact") {
+		t.Errorf("the effects of the cause do not have the exit: %s", textOf(t, ctx, "#details"))
 	}
 }
 
@@ -276,7 +332,7 @@ func manyEvents() map[string]any {
 			ops = append(ops, []int{i, op, i * apart, (i + 1) * apart, i + 1})
 		}
 		for name, value := range map[string]int{"at": i * apart, "kind": kind, "number": effect,
-			"incarnation": 1, "name": 1, "text": 2, "lane": 1 + 2*(op%pods), "op": op} {
+			"incarnation": 1, "name": 1, "text": 2, "lane": 1 + 2*(op%pods), "op": op, "origin": -1} {
 			column[name] = append(column[name], value)
 		}
 	}

@@ -15,6 +15,13 @@
   const lanes = run.lanes;
   for (const lane of lanes) { lane.rows = []; lane.ops = []; }
   for (let i = 0; i < count; i++) lanes[rows.lane[i]].rows.push(i);
+  const ledTo = new Map(); // from a row to the facts whose origin it is
+  for (let i = 0; i < count; i++) {
+    const origin = rows.origin[i];
+    if (origin < 0) continue;
+    if (!ledTo.has(origin)) ledTo.set(origin, []);
+    ledTo.get(origin).push(i);
+  }
   // The effects of a step are the rows after its event that have its number.
   const eventRow = new Map();
   for (let i = 0; i < count; i++) {
@@ -420,8 +427,8 @@
   // ---- Causes and effects ----
 
   // relationsOf returns the rows that caused a row, and those that it caused. An event is caused by
-  // the effect that it answers, an effect by the event of its step. What was recorded between a
-  // happening of the plan and the next step at the same time followed from it.
+  // the effect that it answers, an effect by the event of its step, and a fact by the effect or the
+  // happening of the plan that led to it, now or earlier.
   function relationsOf(row) {
     const causes = [], effects = [];
     const op = rows.op[row] >= 0 ? ops[rows.op[row]] : null;
@@ -436,16 +443,10 @@
       causes.push({ row: eventRow.get(rows.number[row]), how: "in the step of" });
       if (op && op.answer >= 0) effects.push({ row: op.answer, how: "answered by" });
       break;
-    case 3:
-      for (let i = row + 1; i < count && rows.kind[i] >= 2 && rows.at[i] === rows.at[row]; i++) {
-        effects.push({ row: i, how: "at the same moment" });
-      }
-      break;
-    default:
-      for (let i = row - 1; i >= 0 && rows.kind[i] >= 2 && rows.at[i] === rows.at[row]; i--) {
-        if (rows.kind[i] === 3) { causes.push({ row: i, how: "at the same moment" }); break; }
-      }
+    case 2:
+      if (rows.origin[row] >= 0) causes.push({ row: rows.origin[row], how: "led to by" });
     }
+    for (const fact of ledTo.get(row) || []) effects.push({ row: fact, how: "led to" });
     return { causes, effects };
   }
 
