@@ -2204,6 +2204,13 @@ var mutants = []mutant{
 		scenario: "image-churn", seeds: "1-300",
 	},
 	{
+		name:     "the state file is not asked whether pods wait for a logind that does not answer",
+		file:     "core/shutdown/shutdown.go",
+		old:      "		if l.Delay.Failures >= answersMax && !m.mayGoOn(effects) {",
+		new:      "		if l.Delay.Failures >= answersMax {",
+		scenario: "shutdown-under-pressure", plan: "shutdown-known-by-file.yaml",
+	},
+	{
 		name:     "images are detected only when the pods are known",
 		file:     "core/imagegc/imagegc.go",
 		old:      "		case !env.Ready && now.Before(c.DetectAt):\n",

@@ -35,7 +35,7 @@ type pod struct {
 	changedAt      time.Time // when its sandboxes or containers last changed
 	reactAt        time.Time // the latest fact about it that the agent may have to react to
 	servedTerminal v1.PodPhase
-	servedBefore   v1.PodPhase // the same of the time before its manifest was last removed
+	endedBefore    bool        // it was terminal, or to become so, when its manifest was removed
 	servedPhase    v1.PodPhase // in which it was served last
 	rejected       bool        // for a valid reason
 	preempted      bool        // as reported to the API server
@@ -123,8 +123,7 @@ func (p *pod) noteChange() {
 
 func (p *pod) setDesired(now time.Time, spec *v1.Pod) {
 	if p.spec == nil && p.timesDesired > 0 {
-		p.servedBefore, p.servedTerminal = p.servedTerminal, ""
-		p.servedStart, p.requiredRound, p.roundCause = timeRange{}, 0, nil
+		p.servedTerminal, p.servedStart, p.requiredRound, p.roundCause = "", timeRange{}, 0, nil
 		if len(p.containers) == 0 {
 			clear(p.histories) // even if an administrator removed the records
 		}
@@ -174,6 +173,9 @@ func (p *pod) setDesired(now time.Time, spec *v1.Pod) {
 }
 
 func (p *pod) unsetDesired(now time.Time) {
+	if p.spec != nil {
+		p.endedBefore = p.servedTerminal != "" || p.hasExitedForGood()
+	}
 	p.spec, p.removedAt, p.terminatingSince = nil, now, time.Time{}
 	p.timesRemoved++
 }

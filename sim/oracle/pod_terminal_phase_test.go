@@ -87,16 +87,20 @@ func TestTerminalPhaseInShutdown(t *testing.T) {
 
 // A pod that is desired again may be served in the terminal phase of its first run.
 func TestPodThatHasRunBefore(t *testing.T) {
-	s := newScript()
-	p := s.startPod(never)
-	p.exit(1, truth.CauseSelf)
-	s.serve("u1", v1.PodFailed, "app#0 terminated")
-	s.PodNoLongerDesired(s.now, "u1")
-	s.setDesired(s.pods["u1"])
-	for _, phase := range []v1.PodPhase{v1.PodFailed, v1.PodRunning, v1.PodSucceeded} {
-		s.serve("u1", phase)
-		if got := s.model.pods["u1"].hasRunBefore(); got != (phase == v1.PodFailed) {
-			t.Errorf("served as %s: has run before: %t", phase, got)
+	for _, hadEnded := range []bool{true, false} {
+		s := newScript()
+		r := s.startPod(never)
+		if hadEnded {
+			r.exit(1, truth.CauseSelf)
+		}
+		s.PodNoLongerDesired(s.now, "u1")
+		s.setDesired(s.pods["u1"])
+		for _, phase := range []v1.PodPhase{v1.PodRunning, v1.PodFailed, v1.PodPending} {
+			s.serve("u1", phase)
+			want := hadEnded && phase == v1.PodFailed
+			if got := s.model.pods["u1"].hasRunBefore(); got != want {
+				t.Errorf("had ended: %t, served as %s: has run before: %t", hadEnded, phase, got)
+			}
 		}
 	}
 }

@@ -198,7 +198,7 @@ func (p *pod) overLimitProblem() string {
 // while removing the pod; an old request may then have removed a part of it.
 func (p *pod) hasRunBefore() bool {
 	return p.wasRemoved() && p.servedTerminal != "" ||
-		p.servedBefore != "" && p.servedPhase == p.servedBefore
+		p.endedBefore && isTerminalPhase(p.servedPhase)
 }
 
 // containersProblem returns what is wrong with the containers of a pod that should run in a
