@@ -27,6 +27,7 @@ type model struct {
 	cgroupsSetAt      map[string]time.Time    // by directory, the last time
 	objects           apiObjects              // of the API server
 	criticalPods      []*pod                  // pods for which others may be pre-empted
+	tiersBefore       *Tiers                  // before the last change of the configuration
 	agentStartedAt    time.Time               // the latest start
 	agentStarts       int                     // how many incarnations there were
 	calmExcuse        string                  // the first excuse that was taken in a calm run
