@@ -79,7 +79,7 @@ func TestMachineChanges(t *testing.T) {
 	n.advance(11 * time.Second)
 	check(64, 2<<30, "192.0.2.9")
 	if cpus := n.agent.state.Node.Allocatable[v1.ResourceCPU]; cpus != 64_000 {
-		t.Errorf("pods are configured for %d thousandths of CPUs", cpus)
+		t.Errorf("pods are configured for %d milli-CPUs", cpus)
 	}
 	n.failingCalls = map[string]bool{"ReadMachine": true}
 	n.machine.CPUs = 0

@@ -20,7 +20,7 @@ func TestNodeLimits(t *testing.T) {
 		reserved.LimitsPods = limitsPods
 		n.agent.applyNodeLimits()
 		if got := n.agent.state.QOS.Limits.CPU; got != want {
-			t.Errorf("%v: %d thousandths of CPUs, want %d", limitsPods, got, want)
+			t.Errorf("%v: %d milli-CPUs, want %d", limitsPods, got, want)
 		}
 	}
 }
@@ -52,7 +52,7 @@ func TestShareOfOrphan(t *testing.T) {
 			Cgroup: "kubepods/burstable/podu1", Allocation: admission.EncodeAllocation(spec)})
 		a.countShare(orphan)
 		if got := a.state.QOS.Shares["u1"].CPU; got != int64(i+1)*1000 {
-			t.Errorf("sandbox %d: %d thousandths of CPUs", i, got)
+			t.Errorf("sandbox %d: %d milli-CPUs", i, got)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -70,7 +71,8 @@ func (f *flags) addTo(fs *pflag.FlagSet) {
 	fs.StringVar(&f.configFile, "config", "", "KubeletConfiguration file")
 	fs.StringVar(&f.configDir, "config-dir", "",
 		"directory of *.conf files that are merged over the configuration file, by name")
-	fs.StringVar(&f.rootDir, "root-dir", defaultRootDir, "directory for the files of pods")
+	fs.StringVar(&f.rootDir, "root-dir", defaultRootDir,
+		"directory of the agent's state and of the pods' directories")
 	fs.StringVar(&f.linksDir, "container-log-links-dir", logs.LinksDirDefault,
 		"directory for links to the logs of containers")
 	fs.StringVar(&f.hostnameOverride, "hostname-override", "",
@@ -90,15 +92,15 @@ func (f *flags) addTo(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.httpCheckFrequency, "http-check-frequency", 0,
 		"how often the manifest URL is read (default 20s)")
 	fs.StringVar(&f.imageEndpoint, "image-service-endpoint", "",
-		"socket of the image service, if it is not the runtime's")
+		"socket of the CRI image service, if it is not the runtime's")
 	fs.StringVar(&f.loggingFormat, "logging-format", "", "format of logs: text or json")
 	fs.StringVar(&f.manifestPath, "pod-manifest-path", "",
 		"file or directory of manifests of static pods")
 	f.addManifestURLTo(fs)
-	fs.Int32Var(&f.maxPods, "max-pods", 0, "most pods that are run (default 110)")
+	fs.Int32Var(&f.maxPods, "max-pods", 0, "maximum number of pods on the node (default 110)")
 	fs.Int32Var(&f.readOnlyPort, "read-only-port", 0, "read-only port, 0 for none")
 	fs.StringVar(&f.runtimeEndpoint, "container-runtime-endpoint", "",
-		"socket of the container runtime (default unix:///run/containerd/containerd.sock)")
+		"socket of the CRI container runtime (default unix:///run/containerd/containerd.sock)")
 	fs.DurationVar(&f.runtimeTimeout, "runtime-request-timeout", 0,
 		"how long a call of the container runtime may take (default 2m)")
 	fs.Uint32VarP(&f.verbosity, "v", "v", 0, "verbosity of logs")
@@ -140,7 +142,7 @@ func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
 		return settings{}, err
 	}
 	if err := loaded.Finish(); err != nil {
-		return settings{}, err
+		return settings{}, f.inFiles(err)
 	}
 	return settings{
 		config: loaded.Config, warnings: loaded.Warnings,
@@ -148,6 +150,17 @@ func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
 		api: api, machine: f.machine,
 		node: options, flags: servedFlags(fs),
 	}, nil
+}
+
+// inFiles adds the names of the configuration files to an error about their fields.
+func (f *flags) inFiles(err error) error {
+	switch {
+	case f.configFile != "" && f.configDir != "":
+		return fmt.Errorf("%s and %s/*.conf: %w", f.configFile, f.configDir, err)
+	case f.configFile != "" || f.configDir != "":
+		return fmt.Errorf("%s: %w", cmp.Or(f.configFile, f.configDir+"/*.conf"), err)
+	}
+	return err
 }
 
 // override sets the fields whose flags are on the command line. A zero there is a choice of the

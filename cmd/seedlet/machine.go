@@ -36,11 +36,11 @@ type machineFlags struct {
 
 func (f *machineFlags) addTo(fs *pflag.FlagSet) {
 	fs.StringVar(&f.kernelSettingsRoot, "kernel-settings-root", "/proc/sys",
-		"directory of the kernel's settings; if empty, they are left alone")
+		"directory of the sysctls that the node needs; empty: they are left as they are")
 	fs.BoolVar(&f.protectKernelDefaults, "protect-kernel-defaults", false,
-		"refuse to start if a setting of the kernel is not as the node needs it, instead of setting it")
+		"refuse to start if a sysctl is not as the node needs it, instead of setting it")
 	fs.BoolVar(&f.makeIPTablesChains, "make-iptables-util-chains", true,
-		"make the chains of iptables that other programs look for")
+		"create the iptables chains that other programs look for (KUBE-IPTABLES-HINT)")
 }
 
 // override sets the fields whose flags are on the command line.

@@ -26,12 +26,13 @@ func (f *nodeFlags) addTo(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.labels, "node-labels", nil,
 		"labels of the node when it is registered, as key=value,key=value")
 	fs.StringVar(&f.ips, "node-ip", "",
-		"address of the node, or one of each family, instead of what is found out; "+
-			"0.0.0.0 or :: says which family")
+		"address of the node, or one of each IP family, instead of the detected ones; "+
+			"0.0.0.0 or :: chooses the family only")
 	fs.StringVar(&f.cloudProvider, "cloud-provider", "",
-		"external if another component knows about the machine, else empty")
-	fs.StringVar(&f.providerID, "provider-id", "", "what the cloud knows the machine by")
-	fs.BoolVar(&f.register, "register-node", true, "make the Node object if there is none")
+		"external if a cloud controller manager initializes the Node, else empty")
+	fs.StringVar(&f.providerID, "provider-id", "",
+		"providerID of the Node: the machine's ID at the cloud provider")
+	fs.BoolVar(&f.register, "register-node", true, "create the Node object if there is none")
 	fs.StringSliceVar(&f.taints, "register-with-taints", nil,
 		"taints of the node when it is registered, as key=value:effect")
 }

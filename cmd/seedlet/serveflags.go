@@ -28,34 +28,35 @@ func (f *serveFlags) addTo(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.enable, "enable-server", true, "serve the HTTP API on the secure port")
 	fs.Int32Var(&f.port, "port", 0, "secure port (default 10250)")
 	fs.StringVar(&f.certFile, "tls-cert-file", "",
-		"certificate that the secure port shows; without one and --rotate-server-certificates "+
-			"the node signs its own")
+		"certificate of the secure port; without it and --rotate-server-certificates "+
+			"it is self-signed")
 	fs.StringVar(&f.keyFile, "tls-private-key-file", "", "key of --tls-cert-file")
-	fs.StringVar(&f.minVersion, "tls-min-version", "", "oldest version of TLS (default VersionTLS12)")
-	fs.StringSliceVar(&f.cipherSuites, "tls-cipher-suites", nil, "ciphers up to TLS 1.2")
+	fs.StringVar(&f.minVersion, "tls-min-version", "", "minimum version of TLS (default VersionTLS12)")
+	fs.StringSliceVar(&f.cipherSuites, "tls-cipher-suites", nil,
+		"cipher suites of the secure port, up to TLS 1.2")
 	fs.BoolVar(&f.rotateServer, "rotate-server-certificates", false,
 		"ask the API server for the certificate of the secure port, again before it expires")
 	fs.BoolVar(&f.rotate, "rotate-certificates", false,
 		"ask the API server for the next client certificate before one expires")
 	fs.StringVar(&f.clientCAFile, "client-ca-file", "",
-		"authorities of clients' certificates; empty if clients have none")
+		"CA bundle that verifies client certificates; empty: they do not authenticate")
 	fs.BoolVar(&f.anonymous, "anonymous-auth", false,
-		"let requests in that show nothing, as user system:anonymous")
+		"accept requests without credentials, as user system:anonymous")
 	fs.BoolVar(&f.tokens, "authentication-token-webhook", true,
-		"ask the API server whose a token is")
+		"authenticate bearer tokens by TokenReviews of the API server")
 	fs.DurationVar(&f.tokensTTL, "authentication-token-webhook-cache-ttl", 0,
-		"how long that is remembered (default 2m)")
+		"how long the result of a TokenReview is cached (default 2m)")
 	fs.StringVar(&f.authorizationMode, "authorization-mode", "",
-		"AlwaysAllow, or Webhook to ask the API server who may what (default Webhook)")
+		"AlwaysAllow, or Webhook for SubjectAccessReviews of the API server (default Webhook)")
 	fs.DurationVar(&f.allowedTTL, "authorization-webhook-cache-authorized-ttl", 0,
-		"how long it is remembered that somebody may (default 5m)")
+		"how long it is cached that a request is authorized (default 5m)")
 	fs.DurationVar(&f.deniedTTL, "authorization-webhook-cache-unauthorized-ttl", 0,
-		"how long it is remembered that somebody may not (default 30s)")
+		"how long it is cached that a request is not authorized (default 30s)")
 	fs.BoolVar(&f.debugging, "enable-debugging-handlers", true,
-		"serve what runs commands in containers and shows logs")
-	fs.BoolVar(&f.contention, "contention-profiling", false, "profile what goroutines wait for")
+		"serve logs, exec, attach, port-forward, run, configz and debug paths")
+	fs.BoolVar(&f.contention, "contention-profiling", false, "profile on which locks goroutines block")
 	fs.DurationVar(&f.streamIdleTimeout, "streaming-connection-idle-timeout", 0,
-		"how long nothing may be said in an exec, attach or port-forward (default 4h)")
+		"how long an exec, attach or port-forward may be idle (default 4h)")
 }
 
 // override sets the fields whose flags are on the command line.

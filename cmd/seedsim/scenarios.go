@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -44,8 +45,8 @@ func find(name string) ([]*plan.Scenario, error) {
 			root, file = "/", strings.TrimPrefix(filepath.ToSlash(absolute), "/")
 		}
 		s, err := plan.ReadScenario(os.DirFS(root), file)
-		if err != nil {
-			return nil, err
+		if err != nil { // which has the path below the root
+			return nil, errors.New(strings.Replace(err.Error(), file, name, 1))
 		}
 		return []*plan.Scenario{s}, nil
 	}
@@ -146,8 +147,8 @@ func oraclesCommand() *cobra.Command {
 func exactArgs(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {
-			return fmt.Errorf("%s takes %d arguments, has %d: usage: %s", c.Name(), n, len(args),
-				c.UseLine())
+			return fmt.Errorf("%s: the number of arguments besides flags is %d, want %d: usage: %s",
+				c.Name(), len(args), n, c.UseLine())
 		}
 		return nil
 	}

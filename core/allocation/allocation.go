@@ -82,8 +82,8 @@ func (r *Resources) areOf(pod *v1.Pod) bool {
 	return same
 }
 
-// Amounts are the resources of a container that can be changed while it runs. CPU is in thousandths
-// of CPUs, memory in bytes. Zero is none.
+// Amounts are the resources of a container that can be changed while it runs. CPU is in milli-CPUs,
+// memory in bytes. Zero is none.
 type Amounts struct {
 	CPURequest    int64 `json:"cpuRequest,omitempty"`
 	CPULimit      int64 `json:"cpuLimit,omitempty"`
@@ -171,7 +171,7 @@ func (a Amounts) Max(b Amounts) Amounts {
 	}
 }
 
-// The least amounts of CPU that the kernel has, in thousandths of CPUs: less has the same effect
+// The least amounts of CPU that the kernel has, in milli-CPUs: less has the same effect
 // (MinShares and MinMilliCPULimit in pkg/kubelet/cm).
 const (
 	CPURequestMin = 2

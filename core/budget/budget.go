@@ -85,7 +85,7 @@ const (
 	WatchesLargeMax = WatchesMax - 128*WatchesSmallMax
 )
 
-// Item names a bound.
+// Item is a bound, by its index in Table.
 type Item int
 
 // The items.
@@ -150,11 +150,11 @@ type Bound struct {
 	Name    string // in metrics
 	Max     int
 	Counted string // what is counted
-	When    string // when the bound is checked, and what follows from it
-	Reason  string
+	When    string // when the bound is checked, and what follows for a pod over it
+	Reason  string // why there is a bound, and why it has this value
 }
 
-// What follows from bounds that several items have in common.
+// The values of Bound.When that several items have in common.
 const (
 	beforeSandbox = "before the first sandbox: the pod is not started, with a BudgetExceeded event; " +
 		"in a pod that runs, ephemeral containers are not created"
@@ -222,7 +222,7 @@ var Table = [itemCount]Bound{
 		"Each is matched against all bundles whenever the volumes are looked at."},
 	References: {"references", ReferencesMax,
 		"different API objects that a pod refers to: ConfigMaps, Secrets, its RuntimeClass",
-		beforeSandbox, "Each is a watch, which all pods of a node have 8192 of."},
+		beforeSandbox, "Each is a watch, of which all pods of a node together have 8192."},
 	SmallPodReferences: {"references_small_pod", WatchesSmallMax,
 		"as above; a quarter of the watches of a node is left to pods with no more than this",
 		"before the first sandbox: a larger pod waits until other pods have ended, with a " +

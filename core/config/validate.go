@@ -120,7 +120,7 @@ func (v *validator) checkImages() {
 	v.inRange("imageGCLowThresholdPercent", low, 0, 100)
 	if low >= high {
 		v.invalid("imageGCLowThresholdPercent", low,
-			"must be less than imageGCHighThresholdPercent")
+			"must be less than imageGCHighThresholdPercent, %d", high)
 	}
 	if most := c.MaxParallelImagePulls; most != nil {
 		v.atLeast("maxParallelImagePulls", int64(*most), 1)
@@ -179,12 +179,12 @@ func (v *validator) checkShutdown() {
 		return
 	}
 	if total.Duration > 0 || critical.Duration > 0 {
-		v.invalid("shutdownGracePeriodByPodPriority", len(c.ShutdownGracePeriodByPodPriority),
-			"cannot be set together with shutdownGracePeriod")
+		v.add(field.Forbidden(fieldPath("shutdownGracePeriodByPodPriority"), "cannot be set together "+
+			"with shutdownGracePeriod or shutdownGracePeriodCriticalPods"))
 	}
 	if !isGateOn(v.config, gateShutdownByPriority, true) {
-		v.invalid("shutdownGracePeriodByPodPriority", len(c.ShutdownGracePeriodByPodPriority),
-			"needs feature gate GracefulNodeShutdownBasedOnPodPriority")
+		v.add(field.Forbidden(fieldPath("shutdownGracePeriodByPodPriority"),
+			"needs feature gate GracefulNodeShutdownBasedOnPodPriority"))
 	}
 }
 

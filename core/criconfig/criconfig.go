@@ -50,7 +50,7 @@ type Node struct {
 	PodsDir     string `json:"podsDir"`
 	LogsDir     string `json:"logsDir"`
 	MemoryBytes int64  `json:"memoryBytes"`
-	// Allocatable is what pods can have of the node, in thousandths of CPUs and in bytes. The downward
+	// Allocatable is what pods can have of the node, in milli-CPUs and in bytes. The downward
 	// API replaces the limits by it that a container does not have.
 	Allocatable map[v1.ResourceName]int64 `json:"allocatable,omitempty"`
 	// UnreservedMemory is what is not reserved of the machine's memory, in bytes.

@@ -97,7 +97,7 @@ func (p *Pod) ContainerResources(container *v1.Container) *runtimeapi.LinuxConta
 	return r
 }
 
-// linuxResources returns thousandths of CPUs and bytes of memory as the CRI's fields. In cgroup v2
+// linuxResources returns milli-CPUs and bytes of memory as the CRI's fields. In cgroup v2
 // the kernel ends all processes of a container that exceeds its memory, unless it is to end one: a
 // container that has lost one process seldom works on.
 func (p *Pod) linuxResources(cpuRequest, cpuLimit,

@@ -23,7 +23,7 @@ func (m *Manager) HandleMemoryAlert(now time.Time) {
 }
 
 // alertAbove returns the working set above which the next threshold of a signal is met; zero if all
-// are met, or the capacity is not known. Of a threshold that is met there is no news.
+// are met already, or the capacity is not known.
 func (m *Manager) alertAbove(signal Signal) int64 {
 	o, isObserved := m.Observed[signal]
 	least := int64(0)

@@ -62,8 +62,9 @@ const (
 	treesTimeout = 15 * time.Second
 	// recordsMax is how long an attempt waits for the records of pods, after all pods are known.
 	recordsMax = 10 * time.Second
-	// usageFailuresMax is at which failure to observe the pods for one victim they are ranked by what
-	// is known, be it stale or nothing: a node that runs out of memory cannot wait for its runtime.
+	// usageFailuresMax bounds the failed observations of the pods for one victim. At the last one the
+	// pods are ranked by what is known, even if that is stale, or nothing: a node that runs out of
+	// memory cannot wait for its runtime.
 	usageFailuresMax = 3
 )
 
@@ -85,7 +86,7 @@ type Manager struct {
 	Nodefs      uint64 `json:"nodefs,omitempty"`
 	Imagefs     uint64 `json:"imagefs,omitempty"`
 	Containerfs uint64 `json:"containerfs,omitempty"`
-	Layout      Layout `json:"layout,omitempty"` // that copyThresholds was called for
+	Layout      Layout `json:"layout,omitempty"` // of which copyThresholds has made thresholds
 	// ReclaimSince is since when Reclaiming is being removed, before a pod is evicted for a file
 	// system; zero: nothing is. ImagesSince is since when images are: after the containers, some of
 	// which have used them. ContainersReclaimedAt and ImagesReclaimedAt are when the last removals
@@ -107,16 +108,17 @@ type Manager struct {
 	Decided bool `json:"decided,omitempty"`
 	Adopted bool `json:"adopted,omitempty"` // see Adopt
 
-	// ListedAt is when all pods were known. Waits is set if an attempt could not be started, as an
-	// earlier agent may have evicted a pod.
+	// ListedAt is when all pods were known. Waits is set while no attempt is started because it is not
+	// known yet whether an earlier agent has evicted a pod.
 	ListedAt      time.Time `json:"listedAt"`
 	Waits         bool      `json:"waits,omitempty"`
 	Attempt       *Attempt  `json:"attempt,omitempty"`
 	UsageFailures int       `json:"usageFailures,omitempty"` // to observe the pods, for this victim
 	// AlertProblem is why the kernel does not report a shortage of memory, as it was logged.
 	AlertProblem string `json:"alertProblem,omitempty"`
-	// UsageStamp is that of the last statistics of the pods, by the runtime's clock. It goes back
-	// with them: after a change of that clock one answer is refused, and not all.
+	// UsageStamp is the newest timestamp in the last statistics of the pods, by the runtime's clock.
+	// Older statistics are refused and set it back, so that after that clock was set back one answer
+	// is refused, and not all.
 	UsageStamp int64   `json:"usageStamp,omitempty"`
 	Victim     *Victim `json:"victim,omitempty"`
 }
@@ -245,8 +247,8 @@ func (m *Manager) Plan(env *Env) time.Time {
 	return wake
 }
 
-// planWait has the node observed again once it is known which pods were evicted before: much may
-// have been freed since the observation that asked for an eviction.
+// planWait has the node observed again once it is known which pods an earlier agent has evicted:
+// their ends may have freed much since the observation that met the threshold.
 func (m *Manager) planWait(env *Env) time.Time {
 	if !m.Waits {
 		return time.Time{}
@@ -281,8 +283,9 @@ func (m *Manager) observeAgain(now time.Time) {
 	}
 }
 
-// planReclaim goes on with the removal of containers and images, and returns when it has taken long
-// enough. The file systems are observed again after it; memory and processes are meanwhile.
+// planReclaim goes on with the removal of containers and images, and returns the time after which
+// pods are evicted without its end. The file systems are observed again after it; memory and
+// processes are observed all the time.
 func (m *Manager) planReclaim(env *Env) time.Time {
 	since, now := m.ReclaimSince, env.Effects.Now()
 	if since.IsZero() {
@@ -327,8 +330,8 @@ func (m *Manager) neededReclaim(t *Threshold, now time.Time) Reclaim {
 	}
 }
 
-// isDue reports whether a removal has not been tried just now, since the last victim ended: its own
-// can be removed now.
+// isDue reports whether a removal is due, whose last one was at a time: there was none, the last
+// victim has ended since, so that its own can be removed, or reclaimValid has passed.
 func (m *Manager) isDue(reclaimedAt, now time.Time) bool {
 	return reclaimedAt.IsZero() || reclaimedAt.Before(m.VictimEndedAt) ||
 		now.Sub(reclaimedAt) > reclaimValid

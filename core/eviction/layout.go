@@ -142,15 +142,15 @@ func (m *Manager) applyInfo(info *runtimeapi.ImageFsInfoResponse) {
 }
 
 // LayersApart reports whether the writable layers are, or may be, in another file system than that
-// of the node. Without thresholds for a file system that is not observed.
+// of the node. It is false without a threshold for a file system: no device is observed then.
 func (m *Manager) LayersApart() bool {
 	return m.observes(sourceNodefs) &&
 		(m.Nodefs == 0 || m.Nodefs != m.device(sourceContainerfs))
 }
 
-// observes reports whether a source is observed. A threshold for one file system needs all: what is
-// removed before a pod is evicted depends on which are one. That of the layers is observed until it
-// is known to be another one.
+// observes reports whether a source is observed. A threshold for one file system has all of them
+// observed: what is removed before a pod is evicted depends on which of them are one. The source of
+// the writable layers is observed unless it is known to be that of the node or of the images.
 func (m *Manager) observes(source int) bool {
 	if source == sourceContainerfs && (m.LayersPath == "" ||
 		m.sourceOf(ContainerfsAvailable) != sourceContainerfs) {

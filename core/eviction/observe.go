@@ -81,8 +81,8 @@ func (m *Manager) handleInfo(ev world.Event, env *Env) bool {
 	return false
 }
 
-// noteFailure notes that a source could not be observed. A path that is gone may be another one
-// now.
+// noteFailure notes that a source could not be observed. If its path does not exist, the runtime is
+// asked again where its images are.
 func (m *Manager) noteFailure(source int, ev world.Event, env *Env) {
 	env.Effects.Log(world.LevelError, "Eviction manager: failed to observe the node", "err",
 		ev.Err.Error())
@@ -150,7 +150,7 @@ func (m *Manager) evaluate(source int, now time.Time) {
 			}
 			t.Starved = now.Sub(t.MetSince) >= t.Grace
 			m.noteMet(t.Signal.condition(), now)
-		case !t.MetSince.IsZero(): // nothing says that it is not met any more
+		case !t.MetSince.IsZero(): // the observation lacks the signal: the threshold stays met
 			m.noteMet(t.Signal.condition(), now)
 		}
 	}
@@ -186,8 +186,8 @@ func (m *Manager) noteMet(c v1.NodeConditionType, now time.Time) {
 	m.LastMet[c] = now
 }
 
-// startAttempt starts the search for a victim if the newest observation asks for one. Memory comes
-// before all other resources, and a hard threshold before one that could wait.
+// startAttempt starts the search for a victim if the newest observation meets a threshold for its
+// grace period. Memory comes before all other resources, and a hard threshold before a soft one.
 func (m *Manager) startAttempt(source int, env *Env) {
 	if m.Victim != nil {
 		m.hastenVictim(source, env)
@@ -237,10 +237,10 @@ func (m *Manager) reportReclaim(threshold int, env *Env) {
 }
 
 // handleUsage handles the observation of the pods. After a failure the next observation of the node
-// starts another attempt. Statistics that the runtime has answered before, or older ones, are a
-// failure too: what a pod has freed meanwhile is not in them. The kubelet compares times in the
-// same way (thresholdsUpdatedStats in pkg/kubelet/eviction/helpers.go). After several failures the
-// pods are ranked by what there is.
+// starts another attempt. Statistics that are not newer than the last ones are a failure too: what
+// a pod has freed meanwhile is not in them. The kubelet compares times in the same way
+// (thresholdsUpdatedStats in pkg/kubelet/eviction/helpers.go). After usageFailuresMax failures the
+// pods are ranked by what is known.
 func (m *Manager) handleUsage(ev world.Event, env *Env) {
 	a := m.Attempt
 	a.Op = 0
@@ -275,8 +275,7 @@ func (m *Manager) handleUsage(ev world.Event, env *Env) {
 	}
 }
 
-// newestStamp returns when the runtime measured the pod that it measured last; zero if it does not
-// say so.
+// newestStamp returns the newest timestamp of the pods' statistics; zero if they have none.
 func newestStamp(listed *runtimeapi.ListPodSandboxStatsResponse) int64 {
 	newest := int64(0)
 	for _, s := range listed.GetStats() {

@@ -61,9 +61,10 @@ func (m *Manager) rank(c Candidate, usage *PodUsage, signal Signal) ranked {
 	return r
 }
 
-// excess returns by how much the usage of a pod exceeds its request. For a file system counts what
-// is on it: logs and directories of pods are on that of the node, writable layers on their own.
-// Nothing of a pod is on one that has images only (buildSignalToRankFunc).
+// excess returns by how much the usage of a pod exceeds its request. For a file system only what is
+// on it counts: logs and directories of pods are on that of the node, writable layers on that of
+// the layers. A file system that has images only has nothing of a pod (buildSignalToRankFunc in
+// pkg/kubelet/eviction/helpers.go).
 func (m *Manager) excess(pod *v1.Pod, u *PodUsage, signal Signal) int64 {
 	if signal.condition() == v1.NodeMemoryPressure {
 		return u.MemoryBytes - request(pod, v1.ResourceMemory)

@@ -161,8 +161,8 @@ func New(c *kubeletconfig.KubeletConfiguration, rootDir string) Manager {
 	return m
 }
 
-// isMet reports whether an observation is below the threshold, or has not yet left it by the
-// minimum reclaim.
+// isMet reports whether less is available than the threshold; of a starved one, less than the
+// threshold and its minimum reclaim together.
 func (t *Threshold) isMet(o *Observation) bool {
 	amount := t.Amount.Of(o.Capacity)
 	if t.Starved {

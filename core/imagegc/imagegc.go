@@ -137,7 +137,7 @@ func (c *Collector) Plan(env *Env) time.Time {
 	case c.isUnusedWanted():
 		return now // requested during the round that has just ended
 	}
-	return timer.Later(now, c.NextAt) // a round for an eviction may have held one that was due
+	return timer.Later(now, c.NextAt) // a round for an eviction may have delayed one that was due
 }
 
 // detect records the images of a round's list.
@@ -198,7 +198,7 @@ func (c *Collector) candidates(used, tried map[string]bool) []string {
 	return ids
 }
 
-// IsRemoving reports whether the removal of an image is in flight, which is known by a name or ID.
+// IsRemoving reports whether the removal of the image with a name or ID is in flight.
 func (c *Collector) IsRemoving(ref string) bool {
 	if c.Round == nil || c.Round.Removing == "" {
 		return false

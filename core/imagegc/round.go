@@ -26,8 +26,8 @@ type Round struct {
 	StartedAt time.Time `json:"startedAt"`
 	All       bool      `json:"all,omitempty"` // everything unused is removed
 	WantedAt  time.Time `json:"wantedAt"`      // the request that this round satisfies
-	// DetectsOnly is set if nothing may be removed yet: the images are detected, as an eviction will
-	// remove none that was not known for the minimum age.
+	// DetectsOnly is set if nothing may be removed yet: the images are detected, so that an eviction
+	// can remove them once they were known for the minimum age.
 	DetectsOnly bool `json:"detectsOnly,omitempty"`
 
 	Op   world.OpID `json:"op,omitempty"` // the operation in flight
@@ -100,9 +100,10 @@ func (c *Collector) planRound(r *Round, env *Env) {
 	}
 }
 
-// oldImages returns the unused images over the maximum age, if all pods are known. An agent that
-// has not run for as long knows none: the use of images before its start is not known. An image
-// that was never used counts from its detection; the kubelet removes it at once then.
+// oldImages returns the unused images over the maximum age, if all pods are known. It returns none
+// before the agent has run for that age, since when images were used before its start is not known.
+// The age of an image that was never used counts from its detection; the kubelet removes such an
+// image at once.
 func (c *Collector) oldImages(r *Round, env *Env) []string {
 	age, now := c.Settings.AgeMax, env.Effects.Now()
 	if age == 0 || now.Sub(c.BeganAt) <= age || !env.KnowsPods {
@@ -173,7 +174,7 @@ func (c *Collector) planSpace(r *Round, env *Env) {
 }
 
 // decide computes how much is to be freed from the state of the file system. A file system that
-// claims more free space than it has is full of nothing. Upstream: GarbageCollect.
+// reports more free space than it has counts as empty. Upstream: GarbageCollect.
 func (c *Collector) decide(r *Round, env *Env) {
 	fs := &r.Filesystem
 	if fs.CapacityBytes <= 0 {
@@ -199,8 +200,9 @@ func usedPercent(fs *world.FilesystemMeasured) int {
 }
 
 // finish ends a round. As in the kubelet, only the second failure in a row is an event: the first
-// may be that of a runtime that has just started. That images are not detected is none. A round for
-// an eviction takes the place of no other: those say which space cannot be freed.
+// may be that of a runtime that has just started. A round that only detects images counts neither
+// as a success nor as a failure. A round for an eviction does not replace the next periodic one,
+// whose event says how much space cannot be freed.
 func (c *Collector) finish(r *Round, env *Env, problem string) {
 	c.Round = nil
 	if problem != "" {

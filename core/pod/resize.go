@@ -41,10 +41,10 @@ type Resize struct {
 	// for Desired: none is preempted before.
 	AwaitsOther bool `json:"awaitsOther,omitempty"`
 
-	// HeldAsWhole are the resources of the pod as a whole that its cgroup may have instead of the
-	// allocated ones; nil if it has none else.
+	// HeldAsWhole are the resources of the pod as a whole (pod-level resources, KEP-2837) that its
+	// cgroup may have instead of the allocated ones; nil: it has the allocated ones.
 	HeldAsWhole *v1.ResourceRequirements `json:"heldAsWhole,omitempty"`
-	// WholeRecalled is set once it was looked up what an earlier agent has recorded of that.
+	// WholeRecalled is set once the record of an earlier agent was looked up for them.
 	WholeRecalled bool `json:"wholeRecalled,omitempty"`
 
 	// Actuated are the resources that the pod had last by the checkpoint of an earlier agent
@@ -165,9 +165,9 @@ func (p *Pod) ApplyGrant(env *Env) {
 		resizeMessage("Pod resize started", p.Spec, generation, ""))
 }
 
-// DenyResize records why the desired resources are not allocated now, and reports whether that is
-// another one than before. An Event tells of another reason, or of a newer resize; the message
-// alone changes with every pod that comes or goes.
+// DenyResize records why the desired resources are not allocated now, and reports whether that has
+// changed. Another reason, or a newer resize, has an Event; the message alone has none, since it
+// changes with every pod that comes or goes.
 func (p *Pod) DenyResize(reason, message string, env *Env) (changed bool) {
 	r := &p.Resize
 	state := ResizeState{reason, message, r.Desired.Generation, env.Effects.Now()}
@@ -292,10 +292,10 @@ func (p *Pod) recallAmounts(env *Env) bool {
 }
 
 // compareReported compares what a container of an earlier agent has by the records with what the
-// runtime reports. If that are the allocated resources, they were set after the record: the limit
-// of memory is not lowered once more, which would fail while the container uses about as much. If
-// the runtime reports more than the record, that has to be bounded. No runtime reports the request
-// of memory.
+// runtime reports. If the runtime reports the allocated resources, they were set after the record:
+// the limit of memory is not lowered once more, which would fail while the container uses about as
+// much. If it reports more than the record, the cgroup of the pod has to bound that. No runtime
+// reports the request of memory.
 func (p *Pod) compareReported(a *Actuation, container *v1.Container, env *Env) {
 	if p.reportsAllocated(a, container, env) {
 		has := allocation.AmountsOf(p.Spec, container)
@@ -308,14 +308,14 @@ func (p *Pod) compareReported(a *Actuation, container *v1.Container, env *Env) {
 	}
 }
 
-// reportsAllocated reports whether the runtime has reported of a container what it reports if that
-// has its allocated resources. It has reported something.
+// reportsAllocated reports whether the runtime's status of a container has the allocated resources.
+// a.Reported must not be nil.
 func (p *Pod) reportsAllocated(a *Actuation, container *v1.Container, env *Env) bool {
 	return *a.Reported == *reportedAmounts(p.criPod(env).ContainerResources(container))
 }
 
-// recallWhole looks up once what the pod as a whole had when that was recorded last. If something
-// else is allocated, an earlier agent may not have set that.
+// recallWhole looks up once what the pod as a whole had when that was recorded last. If other
+// resources are allocated, an earlier agent may not have set them.
 func (p *Pod) recallWhole(env *Env) {
 	r := &p.Resize
 	if r.WholeRecalled || env.RecordedWhole == nil {
@@ -381,8 +381,8 @@ func (p *Pod) hasUnsettled() bool {
 	return found
 }
 
-// ActuatedAmounts returns what the containers of the pod have that have resources of their own, by
-// name; false if that is not known of all of them.
+// ActuatedAmounts returns the amounts that the running containers have, by name, without ephemeral
+// ones; false if they are not known of all.
 func (p *Pod) ActuatedAmounts() (map[string]allocation.Amounts, bool) {
 	amounts, known := map[string]allocation.Amounts{}, true
 	p.visitResizable(func(c *Container, _ *v1.Container) {
@@ -551,7 +551,7 @@ func (p *Pod) updateContainer(c *Container, container *v1.Container, want alloca
 }
 
 // handleResizeCompletion handles the completion of an operation of a resize. After a failed update
-// of a container it may have either resources, or any between.
+// a container may have the resources of before or after it, or any between.
 func (p *Pod) handleResizeCompletion(id world.OpID, r op.Record, ev world.Event, env *Env) {
 	if p.Op != id {
 		panic("pod: " + p.FullName() + ": completion of an operation it did not issue: " + r.Call)

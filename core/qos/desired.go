@@ -9,7 +9,7 @@ import (
 
 // NodeLimits are the limits of all pods together. Zero: unlimited.
 type NodeLimits struct {
-	CPU         int64                 `json:"cpu"` // in thousandths of CPUs
+	CPU         int64                 `json:"cpu"` // in milli-CPUs
 	MemoryBytes int64                 `json:"memoryBytes,omitempty"`
 	PidsMax     int64                 `json:"pidsMax,omitempty"`
 	HugePages   []world.HugePageLimit `json:"hugePages,omitempty"` // of every size of the machine

@@ -10,7 +10,7 @@ import (
 // Share is what one pod adds to the cgroups above its own.
 type Share struct {
 	Class       v1.PodQOSClass `json:"class"`
-	CPU         int64          `json:"cpu,omitempty"`         // requested, in thousandths of CPUs
+	CPU         int64          `json:"cpu,omitempty"`         // requested, in milli-CPUs
 	MemoryBytes int64          `json:"memoryBytes,omitempty"` // requested
 }
 

@@ -1,14 +1,14 @@
 // Package shutdown ends the pods of a node whose machine shuts down, group by group, while it
 // delays the shutdown (KEP-2000, KEP-2712).
 //
-// Facts: whether the lock that delays shutdowns is held, the shutdown under way with its group, and
-// the state file. Plan: takes the lock; in a shutdown, ends the pods of one group after the other,
-// those of the lowest priority first, each with the shorter of its own grace period and the
-// group's; goes on when all of the group have ended, or its period has passed; releases the lock
-// when all pods are known and have ended and the final statuses are written, or the time of all
-// groups has passed. Events: the announcement of a shutdown and its cancellation, the loss of the
-// connection on which they come, or a restart of logind, ends of pods, and the completions of its
-// operations.
+// Facts: whether the lock that delays shutdowns (a delay inhibitor lock of systemd-logind) is held,
+// the shutdown under way with its group, and the state file. Plan: takes the lock; in a shutdown,
+// ends the pods of one group after the other, those of the lowest priority first, each with the
+// shorter of its own grace period and the group's; goes on when all of the group have ended, or its
+// period has passed; releases the lock when all pods are known and have ended and the final
+// statuses are written, or the time of all groups has passed. Events: the announcement of a
+// shutdown and its cancellation, the loss of the connection on which they come, or a restart of
+// logind, ends of pods, and the completions of its operations.
 //
 // An agent that is started in the middle goes on with the shutdown: the state file says that one
 // has started, and logind, that it is still under way. Until that is known no pod is admitted.
@@ -45,8 +45,8 @@ const (
 	// recheckDelay is how long after the lock was released the agent asks whether the machine still
 	// shuts down.
 	recheckDelay = time.Minute
-	// listBound is how long an agent that is started in the middle waits with the first group until it
-	// knows all pods: one that is listed later ends after those of a higher priority.
+	// listBound is how long an agent that is started in the middle waits to know all pods before it
+	// ends the first group: a pod that is listed later ends after pods of a higher priority.
 	listBound      = 10 * time.Second
 	lockTimeout    = 30 * time.Second
 	backoffInitial = time.Second // dbusReconnectPeriod of the kubelet
@@ -65,7 +65,7 @@ type Manager struct {
 	Groups []Group   `json:"groups,omitempty"` // the lowest first; empty: shutdowns are not delayed
 	Lock   Lock      `json:"lock"`
 	File   File      `json:"file"`
-	Now    *Shutdown `json:"now,omitempty"` // the one under way; nil: none
+	Now    *Shutdown `json:"now,omitempty"` // the shutdown under way; nil: none
 }
 
 // Lock is the lock that delays a shutdown, and the connection on which shutdowns are announced.
@@ -83,7 +83,7 @@ type Lock struct {
 	PermittedAt time.Time `json:"permittedAt"`
 }
 
-// Request is what is asked of logind, until it has been done.
+// Request is a request to logind, with the back-off after its failures.
 type Request struct {
 	Op        world.OpID `json:"op,omitempty"`
 	Failures  int        `json:"failures,omitempty"`
@@ -345,8 +345,8 @@ func (m *Manager) past(effects *op.Effects) time.Duration {
 	return effects.Date().Sub(m.File.Content.StartTime)
 }
 
-// HandleUnwatched handles that shutdowns or cancellations may be missed: the connection was lost,
-// or logind was restarted.
+// HandleUnwatched handles that shutdowns and cancellations are not announced for now: the
+// connection was lost, or logind was restarted.
 func (m *Manager) HandleUnwatched(ev *world.ShutdownUnwatched, effects *op.Effects) {
 	l, now := &m.Lock, effects.Now()
 	l.Watched, l.LostAt, l.Delay.NotBefore = false, now, now.Add(backoffInitial)
@@ -427,6 +427,6 @@ func (r *Request) fail(ev world.Event, effects *op.Effects, message string) {
 	}
 }
 
-// answersMax is after how many failures in a row pods are admitted although it is not known whether
-// the machine shuts down, unless the state file says that it may.
+// answersMax is the number of failures in a row after which pods are admitted although it is not
+// known whether the machine shuts down, unless the state file says that it may.
 const answersMax = 3

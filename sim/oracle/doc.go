@@ -22,9 +22,10 @@
 //
 // # How to add an oracle
 //
-//  1. A file SUBJECT_NAME.go has a type with describe, which returns its name and its invariant.
-//     The name is the signature of its failures: shrink.Minimize looks for a smaller plan that
-//     fails under the same name. sim/bugs_test.go and `seedsim oracles` have it too.
+//  1. A file SUBJECT_NAME.go (pod_eviction.go for eviction) has a type with describe, which
+//     returns its name and its invariant. The name is the signature of its failures:
+//     shrink.Minimize looks for a smaller plan that fails under the same name. sim/bugs_test.go
+//     and `seedsim oracles` have it too.
 //  2. The type is a factOracle, a servedOracle or both: checkFact and checkServed return a finding
 //     for a violation, made by findingf. The set reports it. A check that is neither, such as that
 //     of a response, calls Set.report itself.
@@ -48,23 +49,25 @@
 //	               readiness, container-config, oom-killed
 //	stop_*.go      stopping a container: grace-period, hooks, sidecar-order, needless-stop
 //	node_*.go      pods that are evicted for the node, and its pressure conditions: node-pressure;
-//	               processes that the kernel ends: system-oom
+//	               what is removed before a pod is evicted for a file system: reclaim; processes
+//	               that the kernel ends: system-oom; shutdowns of the machine (with
+//	               model_shutdown.go): shutdown
 //	pod_*.go       a pod on the node: admission, preemption, eviction, active-deadline, pod-cost,
-//	               terminal-phase, full-name, uid-reuse, cgroups, tiers, user-namespaces,
+//	               terminal-phase, full-name, uid-reuse, set-aside, cgroups, tiers, user-namespaces,
 //	               pod-directories, volumes, sandbox-config, sandbox-rate, resize,
 //	               resize-admission, resize-records
 //	volume_*.go    content from the API server: volume-content, volume-staleness,
 //	               volume-read-only
 //	api_*.go       writes to the API server: api-terminal-phase, api-terminal-stopped,
-//	               api-identity, api-deletion, heartbeat, events
+//	               api-identity, api-deletion, transitions, dates, heartbeat, events
 //	kubelet.go     names and paths that the agent has to use as the kubelet does
 //	runtime_ready.go what is asked of a runtime that is not ready: runtime-ready
+//	image_gc.go    which images are removed: image-gc
 //	container_gc.go  Events of the collection of containers: container-gc
 //	isolation.go   ordinary pods beside hostile ones, at any time: isolation
 //	strict.go      excuses without a cause: strict
 //	economy.go     writes and calls without a reason: economy
 //	agent_*.go     the agent's own server: health, http-api
-//	node_shutdown.go, model_shutdown.go  shutdowns of the machine: shutdown
 //	progress*.go   what has to be right in the end, also that dead containers are removed: progress
 //
 // Start reading at Set, then stop_grace_period.go as an example of an oracle, then progress.go.

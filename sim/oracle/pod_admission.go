@@ -172,7 +172,7 @@ func (m *model) oldestObservation(from, now time.Time) time.Time {
 // checkedResources are the resources that the oracles check.
 var checkedResources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods}
 
-// allocatable returns the allocatable amount of a resource, in thousandths of CPUs, bytes and
+// allocatable returns the allocatable amount of a resource, in milli-CPUs, bytes and
 // pods.
 func (m *model) allocatable(name v1.ResourceName) int64 {
 	return amountOf(m.opts.Allocatable, name)

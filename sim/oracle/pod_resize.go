@@ -400,7 +400,7 @@ func (z *resize) checkAllocated(m *model) *finding {
 		m.anyFaultPossible(z.overcommittedSince, m.now, "PatchObject", "ObjectChanged", "WriteFile") {
 		return nil
 	}
-	return findingf("the statuses allocate %d thousandths of CPUs and %d bytes, and the node has "+
+	return findingf("the statuses allocate %d milli-CPUs and %d bytes, and the node has "+
 		"%d and %d", cpu, memory, allocatable(v1.ResourceCPU), allocatable(v1.ResourceMemory))
 }
 

@@ -94,7 +94,7 @@ func (m *model) checkLimitsHad(object *v1.Pod) *finding {
 			}
 			if memory > 0 && !c.had(func(l *truth.Limits) bool { return l.MemoryBytes == memory }) ||
 				cpu >= 10 && !c.had(func(l *truth.Limits) bool { return l.CPUQuota == cpu*100 }) {
-				return findingf("%s is said to have limits of %d bytes and %d thousandths of CPUs, and had %+v",
+				return findingf("%s is said to have limits of %d bytes and %d milli-CPUs, and had %+v",
 					c, memory, cpu, c.limitsHad)
 			}
 		}

@@ -27,7 +27,7 @@ func (*tiers) describe() Entry {
 
 // Tiers describes to the oracles the cgroups above those of the pods, and what containers may have.
 type Tiers struct {
-	CPU, MemoryBytes, PidsMax int64 // of all pods, in thousandths of CPUs and bytes
+	CPU, MemoryBytes, PidsMax int64 // of all pods, in milli-CPUs and bytes
 	UnreservedMemory          int64 // of the machine's
 	MachineMemory, SwapBytes  int64
 	HugePages                 string // of all pods, as in truth.Limits

@@ -35,7 +35,7 @@ func effectOf(p *plan.Plan, sought *plan.Happening) []plan.Anchor {
 	type counted struct{ call, pod string }
 	counts, names := map[counted]int{}, map[string]string{}
 	var anchor plan.Anchor
-	uid, found := "", false
+	uid, nthOfPod, found := "", 0, false
 	_, err := sim.Run(p, sim.Options{
 		WatchEffect: func(eff world.Effect) {
 			call := world.CallName(eff.Body)
@@ -54,8 +54,7 @@ func effectOf(p *plan.Plan, sought *plan.Happening) []plan.Anchor {
 		},
 		WatchHappening: func(_ time.Time, h *plan.Happening) {
 			if h == sought && !found {
-				found = true
-				counts[counted{"found", ""}] = counts[counted{anchor.Effect, uid}]
+				found, nthOfPod = true, counts[counted{anchor.Effect, uid}]
 			}
 		},
 	})
@@ -69,7 +68,7 @@ func effectOf(p *plan.Plan, sought *plan.Happening) []plan.Anchor {
 		return []plan.Anchor{anchor}
 	}
 	ofPod := plan.Anchor{Effect: anchor.Effect, Pod: p.Spec.Pods[entry].Name,
-		Nth: counts[counted{"found", ""}]}
+		Nth: nthOfPod}
 	return []plan.Anchor{ofPod, anchor}
 }
 
