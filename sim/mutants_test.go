@@ -2242,7 +2242,7 @@ var mutants = []mutant{
 		name:     "images are detected only when the pods are known",
 		file:     "core/imagegc/imagegc.go",
 		old:      "		case !env.Ready && now.Before(c.DetectAt):\n",
-		new:      "		case !env.Ready:\n",
+		new:      "		case !env.Ready:\n			return now.Add(retryDelay)\n		case false:\n",
 		scenario: "disk-full", plan: "images-detected-late.yaml",
 	},
 	{
