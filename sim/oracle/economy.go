@@ -150,6 +150,7 @@ func (s *Set) Called(now time.Time, request any) {
 		if m.imageRemovalAskedAt = now; m.opts.ImageGC.AgeMax > 0 {
 			return // the age of an image is a reason, which the oracle image-gc judges
 		}
+		bound = imageGCPeriod + imageGCBound // an image that has become unused waits for the next round
 	}
 	if call == "RemoveTree" {
 		bound = housekeepingBound

@@ -139,6 +139,16 @@ func TestEconomy(t *testing.T) {
 			settled(s)
 			s.Called(s.now, &runtimeapi.ContainerStatusRequest{})
 		}},
+		{"an image is removed by the next round", "", func(s *script) {
+			settled(s)
+			s.wait(imageGCPeriod.Seconds() - 160 + 1)
+			s.Called(s.now, &runtimeapi.RemoveImageRequest{})
+		}},
+		{"an image is removed without a reason", "economy", func(s *script) {
+			settled(s)
+			s.wait((imageGCPeriod + imageGCBound).Seconds())
+			s.Called(s.now, &runtimeapi.RemoveImageRequest{})
+		}},
 		{"a call after an exit", "", func(s *script) {
 			settled(s).exit(0, truth.CauseSelf)
 			s.wait(1)
