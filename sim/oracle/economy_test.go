@@ -139,16 +139,6 @@ func TestEconomy(t *testing.T) {
 			settled(s)
 			s.Called(s.now, &runtimeapi.ContainerStatusRequest{})
 		}},
-		{"an image is removed by the next round", "", func(s *script) {
-			settled(s)
-			s.wait(imageGCPeriod.Seconds() - 160 + 1)
-			s.Called(s.now, &runtimeapi.RemoveImageRequest{})
-		}},
-		{"an image is removed without a reason", "economy", func(s *script) {
-			settled(s)
-			s.wait((imageGCPeriod + imageGCBound).Seconds())
-			s.Called(s.now, &runtimeapi.RemoveImageRequest{})
-		}},
 		{"a call after an exit", "", func(s *script) {
 			settled(s).exit(0, truth.CauseSelf)
 			s.wait(1)
@@ -159,6 +149,21 @@ func TestEconomy(t *testing.T) {
 			s.AgentStarted(s.now)
 			s.wait(5)
 			s.Called(s.now, &runtimeapi.ContainerStatusRequest{})
+		}},
+	})
+}
+
+func TestEconomyOfImages(t *testing.T) {
+	runCases(t, []testCase{
+		{"an image is removed by the next round", "", func(s *script) {
+			settleEconomy(s)
+			s.wait(imageGCPeriod.Seconds() - 160 + 1)
+			s.Called(s.now, &runtimeapi.RemoveImageRequest{})
+		}},
+		{"an image is removed without a reason", "economy", func(s *script) {
+			settleEconomy(s)
+			s.wait((imageGCPeriod + imageGCBound).Seconds())
+			s.Called(s.now, &runtimeapi.RemoveImageRequest{})
 		}},
 	})
 }
