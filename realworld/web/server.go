@@ -75,7 +75,8 @@ func listenPlain(name, address string, port int, handler http.Handler,
 		WriteTimeout:      writeTimeout,
 		MaxHeaderBytes:    headerBytesMax,
 	})
-	bounded := boundConnections(listener, connectionBounds{connectionsMax, connectionsMax, connectionsMax})
+	bounded := boundConnections(listener,
+		connectionBounds{connectionsMax, connectionsMax, connectionsMax})
 	go func() { s.ended <- s.http.Serve(bounded) }()
 	return s, nil
 }
