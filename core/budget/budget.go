@@ -236,7 +236,7 @@ var Table = [itemCount]Bound{
 			"no sandbox and no volume of theirs; in a pod that runs, volumes keep the content that they " +
 			"have, and containers that take variables from them are not created",
 		"The agent keeps them in memory, and as many as one pod may refer to have up to 256 MiB. " +
-			"Few pods have a mebibyte; the bound has room for 16 objects of the largest size."},
+			"Few pods have a mebibyte; the bound has room for 15 objects of the largest size."},
 	OwnVariables: {"own_variables", OwnVariablesMax,
 		"environment variables of a container without those of services, those that are replaced " +
 			"included", beforeCreate,

@@ -36,9 +36,7 @@ import (
 // each of its two outputs.
 //
 // The logs and streams of one namespace have bounds of their own: its users could otherwise keep
-// those of all others out, by logs that they follow and streams that they leave open. All requests
-// come from the API server, with a connection each: a namespace with as many logs and streams as it
-// may have leaves a third of the connections of one address of the secure port.
+// those of all others out, by logs that they follow and streams that they leave open.
 const (
 	logsMax                = 4096
 	logsPerNamespaceMax    = 512

@@ -12,36 +12,40 @@ import (
 	"seedlet.dev/world"
 )
 
-// Bounds on the connections of the secure port. A thousand clients may follow logs there, all of
-// them through one API server.
+// Bounds on the connections of the secure port. Those that follow logs and those of streams have
+// bounds of their own (package containerapi), with room for both here, all of them through one API
+// server.
 const (
-	secureConnectionsMax           = 2048
-	secureConnectionsPerAddressMax = 1024
+	secureConnectionsMax         = 6144
+	secureStrangersMax           = 2048
+	secureStrangersPerAddressMax = 1024
 )
 
-// connections is a listener that bounds the open connections, in total and for each remote address.
-// A connection is a stranger's until a request on it is authorized. When a bound is reached, the
-// oldest connection of a stranger is closed for the new one: the strangers of one address must not
-// keep the clients of another out. Only if no stranger is left, the new connection is refused.
+// connections is a listener that bounds the open connections. A connection is a stranger's until a
+// request on it is authorized. Strangers have bounds in total and for each remote address. When a
+// bound is reached, the oldest connection of a stranger is closed for the new one: the strangers of
+// one address must not keep the clients of another out. Only if no stranger is left, the new
+// connection is refused. The authorized connections of an address have no bound: all users of the
+// API server have its address.
 type connections struct {
 	net.Listener
 	bounds connectionBounds
 
-	mu      sync.Mutex
-	open    []*connection // by age
-	counts  map[netip.Addr]*connectionCounts
-	closed  connectionRefusals // of strangers, to make room
-	refused connectionRefusals // new ones
+	mu        sync.Mutex
+	open      []*connection // by age
+	strangers int           // of those
+	counts    map[netip.Addr]*connectionCounts
+	// Strangers that were closed to make room, by the bound that was reached.
+	closedOfAddress, closed uint64
+	refused                 uint64 // new ones
 }
 
-// connectionBounds are bounds on the open connections, in total and of one address.
-type connectionBounds struct{ total, perAddress int }
+// connectionBounds are bounds on the open connections: on all of them, on those of strangers, and
+// on those of strangers of one address.
+type connectionBounds struct{ total, strangers, perAddress int }
 
 // connectionCounts are the numbers of open connections of one address.
 type connectionCounts struct{ all, strangers int }
-
-// connectionRefusals counts connections by the bound that was reached.
-type connectionRefusals struct{ address, total uint64 }
 
 // connection is an open connection.
 type connection struct {
@@ -87,18 +91,15 @@ func (l *connections) admit(conn *connection) (*connection, bool) {
 	}
 	var stranger *connection
 	switch {
-	case counts.all >= l.bounds.perAddress:
-		if stranger = l.oldestStranger(conn.address); stranger == nil {
-			l.refused.address++
-			return nil, false
-		}
-		l.closed.address++
-	case len(l.open) >= l.bounds.total:
+	case counts.strangers >= l.bounds.perAddress:
+		stranger = l.oldestStranger(conn.address)
+		l.closedOfAddress++
+	case l.strangers >= l.bounds.strangers || len(l.open) >= l.bounds.total:
 		if stranger = l.oldestStranger(l.mostStrangers()); stranger == nil {
-			l.refused.total++
+			l.refused++
 			return nil, false
 		}
-		l.closed.total++
+		l.closed++
 	}
 	if stranger != nil {
 		l.remove(stranger)
@@ -107,6 +108,7 @@ func (l *connections) admit(conn *connection) (*connection, bool) {
 	l.open = append(l.open, conn)
 	counts.all++
 	counts.strangers++
+	l.strangers++
 	return stranger, true
 }
 
@@ -145,6 +147,7 @@ func (l *connections) remove(conn *connection) {
 	counts.all--
 	if !conn.authorized {
 		counts.strangers--
+		l.strangers--
 	}
 	if counts.all == 0 {
 		delete(l.counts, conn.address)
@@ -161,6 +164,7 @@ func (c *connection) authorize() {
 	c.authorized = true
 	if slices.Contains(c.owner.open, c) { // else it is being closed
 		c.owner.counts[c.address].strangers--
+		c.owner.strangers--
 	}
 }
 
@@ -198,34 +202,28 @@ func markAuthorized(next http.Handler) http.Handler {
 func (l *connections) metrics() []world.Metric {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	strangers := 0
-	for _, c := range l.open {
-		if !c.authorized {
-			strangers++
-		}
-	}
 	metrics := []world.Metric{
 		{Name: "seedlet_http_connections_max", Value: float64(l.bounds.total),
 			Help: "Bound on the open connections of the secure port."},
-		{Name: "seedlet_http_connections_per_address_max", Value: float64(l.bounds.perAddress),
-			Help: "Bound on the open connections of the secure port from one address."},
+		{Name: "seedlet_http_connections_refused_total", Value: float64(l.refused), Counter: true,
+			Help: "New connections that were refused because all others had an authorized request."},
 	}
 	add := func(name, help, label, value string, n float64, counter bool) {
 		metrics = append(metrics, world.Metric{Name: name, Help: help, Counter: counter, Value: n,
 			Labels: []world.Label{{Name: label, Value: value}}})
 	}
-	for value, n := range map[string]int{"true": len(l.open) - strangers, "false": strangers} {
+	for value, n := range map[string]int{"true": len(l.open) - l.strangers, "false": l.strangers} {
 		add("seedlet_http_connections", "Open connections of the secure port; authorized is true "+
 			"after the first authorized request.", "authorized", value, float64(n), false)
 	}
-	for value, n := range map[string]uint64{"address": l.closed.address, "total": l.closed.total} {
+	for value, n := range map[string]int{"address": l.bounds.perAddress,
+		"total": l.bounds.strangers} {
+		add("seedlet_http_strangers_max", "Bound on the open connections of the secure port without "+
+			"an authorized request, of one address and in total.", "bound", value, float64(n), false)
+	}
+	for value, n := range map[string]uint64{"address": l.closedOfAddress, "total": l.closed} {
 		add("seedlet_http_connections_closed_total", "Connections without an authorized request "+
 			"that were closed to make room for a new one, by the bound that was reached.",
-			"bound", value, float64(n), true)
-	}
-	for value, n := range map[string]uint64{"address": l.refused.address, "total": l.refused.total} {
-		add("seedlet_http_connections_refused_total", "New connections that were refused because "+
-			"all others had an authorized request, by the bound that was reached.",
 			"bound", value, float64(n), true)
 	}
 	return metrics

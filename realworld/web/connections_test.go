@@ -139,7 +139,7 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 	for range 6 {
 		silent = append(silent, c.connect(crowd))
 	}
-	c.expectClosed(silent, 4)
+	c.expectClosed(silent, 2)
 	c.expectClosed([]net.Conn{other}, 0)
 	before := c.accepted()
 	for _, client := range good {
@@ -149,6 +149,26 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 	}
 	if c.accepted() != before {
 		t.Error("an authorized connection was closed")
+	}
+}
+
+// An address may have any number of authorized connections: all users of the API server have its
+// address.
+func TestAuthorizedConnectionsOfOneAddress(t *testing.T) {
+	c := newCrowded(t, 100, 2)
+	var clients []*http.Client
+	for range 2 { // the second time over the same connections
+		for i := range 6 {
+			if i == len(clients) {
+				clients = append(clients, c.client("127.0.0.1", i%2 == 0))
+			}
+			if err := c.get(clients[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := c.accepted(); n != 6 {
+		t.Errorf("%v connections for 6 clients", n)
 	}
 }
 

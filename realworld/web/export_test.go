@@ -10,14 +10,15 @@ import (
 func ListenTLSWithin(header time.Duration, handler http.Handler, config *tls.Config) (*Server,
 	error) {
 	return listenTLS("127.0.0.1", 0, handler, config, header,
-		connectionBounds{secureConnectionsMax, secureConnectionsPerAddressMax})
+		connectionBounds{secureConnectionsMax, secureStrangersMax,
+			secureStrangersPerAddressMax})
 }
 
 // ListenTLSBounded is ListenTLS on a free port, with other bounds on connections.
 func ListenTLSBounded(total, perAddress int, handler http.Handler, config *tls.Config) (*Server,
 	error) {
 	return listenTLS("127.0.0.1", 0, handler, config, readHeaderTimeout,
-		connectionBounds{total, perAddress})
+		connectionBounds{total, total, perAddress})
 }
 
 // ConnectionsMax is the bound on connections of a server of Listen.

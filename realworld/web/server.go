@@ -75,7 +75,8 @@ func listenPlain(name, address string, port int, handler http.Handler,
 		WriteTimeout:      writeTimeout,
 		MaxHeaderBytes:    headerBytesMax,
 	})
-	bounded := boundConnections(listener, connectionBounds{connectionsMax, connectionsMax})
+	bounded := boundConnections(listener,
+		connectionBounds{connectionsMax, connectionsMax, connectionsMax})
 	go func() { s.ended <- s.http.Serve(bounded) }()
 	return s, nil
 }
@@ -84,7 +85,8 @@ func listenPlain(name, address string, port int, handler http.Handler,
 func ListenTLS(address string, port int, handler http.Handler, config *tls.Config) (*Server,
 	error) {
 	return listenTLS(address, port, handler, config, readHeaderTimeout,
-		connectionBounds{secureConnectionsMax, secureConnectionsPerAddressMax})
+		connectionBounds{secureConnectionsMax, secureStrangersMax,
+			secureStrangersPerAddressMax})
 }
 
 func listenTLS(address string, port int, handler http.Handler, config *tls.Config,
