@@ -27,14 +27,15 @@ import (
 // resizeOwner is the key of the pods that wait for a resize.
 var resizeOwner = timer.Key{Component: "resize"}
 
-// How often waiting resizes are looked at without a reason, and before all pods are known.
+// How often waiting resizes are looked at without another reason: once all pods are known, and
+// before.
 const (
 	resizeRetryPeriod      = 3 * time.Minute
 	resizeFirstRetryPeriod = 30 * time.Second
 )
 
-// What has waiting resizes looked at, in the kubelet's terms (the constants TriggerReason in
-// allocation_manager.go).
+// The reasons for which waiting resizes are looked at again, in the kubelet's terms (the constants
+// TriggerReason in pkg/kubelet/allocation/allocation_manager.go).
 const (
 	triggerPodsAdded     = "pods_added"
 	triggerPodUpdated    = "pod_updated"

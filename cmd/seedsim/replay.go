@@ -32,7 +32,7 @@ func (s *source) flags(c *cobra.Command, withFile bool) {
 	s.strategy.add(c)
 	if withFile {
 		c.Flags().StringVar(&s.file, "plan", "",
-			"run the plan in this file, instead of generating one from the seed")
+			"run the plan in this file, one of SCENARIO, instead of generating one from the seed")
 	}
 }
 
@@ -88,7 +88,8 @@ func replayCommand() *cobra.Command {
 		Use:   "replay SCENARIO --seed N",
 		Short: "Run one seed or plan, and print what happens",
 		Long: "Run one seed or plan, and print what happens: as lines with --log, as a page for a\n" +
-			"browser with --html, as a trace for ui.perfetto.dev with --trace.",
+			"browser with --html, as a trace for ui.perfetto.dev with --trace. Page and trace are\n" +
+			"written when the run has ended.",
 		Args: exactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			p, err := from.plan(args[0])

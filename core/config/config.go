@@ -72,6 +72,11 @@ func (l *Loaded) Finish() error {
 		l.Warnings = append(l.Warnings, "configuration fields that are set but have no effect yet: "+
 			strings.Join(fields, ", "))
 	}
+	if thresholds := containerfsThresholds(l.Config); len(thresholds) > 0 {
+		l.Warnings = append(l.Warnings, "thresholds that are set but have no effect: "+
+			strings.Join(thresholds, ", ")+": the writable layers of containers have those of the node's "+
+			"file system, or of the images' if they are on it")
+	}
 	if strings.HasPrefix(strings.ToLower(l.Config.StaticPodURL), "http://") {
 		l.Warnings = append(l.Warnings, "staticPodURL: the connection is not encrypted: whoever is "+
 			"on the path to the server can run anything on this node")

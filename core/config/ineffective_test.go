@@ -92,3 +92,18 @@ func TestRestartAllContainersEnabled(t *testing.T) {
 		}
 	}
 }
+
+// A threshold for the file system of the writable layers is valid, and has no effect.
+func TestContainerfsThresholdsWarn(t *testing.T) {
+	base := configFile("/c", `
+evictionHard: {memory.available: 100Mi, containerfs.available: 5%}
+evictionSoft: {containerfs.inodesFree: 5%}
+evictionSoftGracePeriod: {containerfs.inodesFree: 1m}
+`)
+	const want = "thresholds that are set but have no effect: evictionHard[containerfs.available], " +
+		"evictionSoft[containerfs.inodesFree]: "
+	l := loadAndFinish(t, &base)
+	if len(l.Warnings) != 1 || !strings.HasPrefix(l.Warnings[0], want) {
+		t.Errorf("warnings %q", l.Warnings)
+	}
+}

@@ -17,6 +17,25 @@ var evictionSignals = []string{
 	"nodefs.inodesFree", "pid.available",
 }
 
+// containerfsThresholds returns the thresholds of a configuration for the file system of writable
+// layers, by field and signal. They are ignored: the kubelet replaces them in the same way, with a
+// warning (UpdateContainerFsThresholds in pkg/kubelet/eviction/helpers.go).
+func containerfsThresholds(c *configuration) []string {
+	var ignored []string
+	for _, thresholds := range []struct {
+		field  string
+		values map[string]string
+	}{{"evictionHard", c.EvictionHard}, {"evictionSoft", c.EvictionSoft},
+		{"evictionMinimumReclaim", c.EvictionMinimumReclaim}} {
+		for _, signal := range slices.Sorted(maps.Keys(thresholds.values)) {
+			if strings.HasPrefix(signal, "containerfs.") {
+				ignored = append(ignored, thresholds.field+"["+signal+"]")
+			}
+		}
+	}
+	return ignored
+}
+
 // checkEviction checks the thresholds: a quantity or a percentage for each signal.
 func (v *validator) checkEviction() {
 	c := v.config

@@ -95,9 +95,12 @@ type API struct {
 func New(opts Options) *API {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &API{opts: opts, ctx: ctx, cancel: cancel}
-	a.logs.max, a.logs.namespaceMax = logsMax, logsPerNamespaceMax
-	a.streams.max, a.streams.namespaceMax = streamsMax, streamsPerNamespaceMax
-	a.commands.max, a.commands.namespaceMax = commandsMax, commandsMax // of administrators
+	limit := func(l *concurrencyLimit, kind string, most, ofNamespace int) {
+		l.kind, l.max, l.namespaceMax = kind, most, ofNamespace
+	}
+	limit(&a.logs, "logs", logsMax, logsPerNamespaceMax)
+	limit(&a.streams, "streams", streamsMax, streamsPerNamespaceMax)
+	limit(&a.commands, "commands", commandsMax, commandsMax) // of administrators
 	a.watcher = newWatcher(a.listRunning)
 	return a
 }
@@ -137,11 +140,8 @@ func (a *API) Close() {
 // Metrics returns the numbers of concurrent and refused requests, and their bounds.
 func (a *API) Metrics() []world.Metric {
 	var metrics []world.Metric
-	for _, r := range []struct {
-		kind string
-		*concurrencyLimit
-	}{{"logs", &a.logs}, {"streams", &a.streams}, {"commands", &a.commands}} {
-		metrics = append(metrics, r.metrics(r.kind)...)
+	for _, l := range []*concurrencyLimit{&a.logs, &a.streams, &a.commands} {
+		metrics = append(metrics, l.metrics()...)
 	}
 	for _, r := range []struct {
 		subresource string

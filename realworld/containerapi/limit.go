@@ -11,6 +11,7 @@ import (
 // concurrencyLimit bounds the number of concurrent requests of a kind, in total and for the pods of
 // one namespace.
 type concurrencyLimit struct {
+	kind              string // "logs", "streams" or "commands"
 	max, namespaceMax int
 
 	mu          sync.Mutex
@@ -30,10 +31,11 @@ func (l *concurrencyLimit) acquire(namespace string) error {
 	switch {
 	case l.inUse >= l.max:
 		l.refused.total++
-		return busy("%d such requests are being served already", l.max)
+		return busy("%d requests for %s are being served already", l.max, l.kind)
 	case l.byNamespace[namespace] >= l.namespaceMax:
 		l.refused.namespace++
-		return busy("%d such requests for the namespace are being served already", l.namespaceMax)
+		return busy("%d requests for %s of the namespace are being served already", l.namespaceMax,
+			l.kind)
 	}
 	if l.byNamespace == nil {
 		l.byNamespace = map[string]int{}
@@ -43,8 +45,8 @@ func (l *concurrencyLimit) acquire(namespace string) error {
 	return nil
 }
 
-func busy(format string, bound int) error {
-	return httpErrorf(http.StatusServiceUnavailable, format, bound)
+func busy(format string, bound int, kind string) error {
+	return httpErrorf(http.StatusServiceUnavailable, format, bound, kind)
 }
 
 func (l *concurrencyLimit) release(namespace string) {
@@ -56,11 +58,11 @@ func (l *concurrencyLimit) release(namespace string) {
 	}
 }
 
-// metrics returns the numbers of concurrent and refused requests of a kind, and their bounds.
-func (l *concurrencyLimit) metrics(kind string) []world.Metric {
+// metrics returns the numbers of concurrent and refused requests, and their bounds.
+func (l *concurrencyLimit) metrics() []world.Metric {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ofKind := world.Label{Name: "kind", Value: kind}
+	ofKind := world.Label{Name: "kind", Value: l.kind}
 	metrics := []world.Metric{
 		{Name: "seedlet_container_requests", Labels: []world.Label{ofKind},
 			Help:  "Requests for logs, streams and commands that are being served.",

@@ -418,7 +418,7 @@ func TestTooManyLogs(t *testing.T) {
 	n.write(appLog, stdoutPrefix+"F one\n")
 	n.api.logs.max = 1
 	f := n.follow(webLogs + "?follow=true")
-	if code, body := n.get(webLogs); code != 503 || !strings.HasPrefix(body, "1 such requests") {
+	if code, body := n.get(webLogs); code != 503 || !strings.HasPrefix(body, "1 requests for logs") {
 		t.Errorf("%d %q", code, body)
 	}
 	f.disconnect()
@@ -446,7 +446,7 @@ func TestTooManyLogsOfNamespace(t *testing.T) {
 	n.write(appLog, stdoutPrefix+"F one\n")
 	n.api.logs.namespaceMax = 1
 	f := n.follow(webLogs + "?follow=true")
-	const want = "1 such requests for the namespace"
+	const want = "1 requests for logs of the namespace"
 	if code, body := n.get(webLogs); code != 503 || !strings.HasPrefix(body, want) {
 		t.Errorf("%d %q", code, body)
 	}

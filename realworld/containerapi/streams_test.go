@@ -299,7 +299,7 @@ func TestStreamErrors(t *testing.T) {
 		{"other scheme", func(n *node) { n.url = "file://host/etc" }, execPath, 500, "leads nowhere"},
 		{"no listener", func(n *node) { n.url = "//127.0.0.1:1/exec/token" }, execPath, 500,
 			"connection refused"},
-		{"full", func(n *node) { n.api.streams.max = 0 }, execPath, 503, "0 such requests"},
+		{"full", func(n *node) { n.api.streams.max = 0 }, execPath, 503, "0 requests for streams"},
 		{"gone", func(n *node) { n.url = n.server.URL + "/none" }, execPath, 404, ""},
 	}
 	for _, c := range cases {

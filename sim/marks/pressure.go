@@ -17,7 +17,7 @@ var placesOfMemory = []place{
 		common, trigger(truth.ContainerExited), func(_ *Watcher, m *moment) bool {
 			return m.fact.Cause == truth.CauseOOM && m.pod.desired && !m.container.stopping
 		}},
-	{"oom-after-term", "The kernel ends a process for lack of memory while it has TERM, as in an " +
+	{"oom-after-term", "The kernel ends a process for lack of memory after it got TERM, as in an " +
 		"eviction.",
 		rare, trigger(truth.ContainerExited), func(_ *Watcher, m *moment) bool {
 			return m.fact.Cause == truth.CauseOOM && m.container.stopping

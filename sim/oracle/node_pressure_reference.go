@@ -154,8 +154,8 @@ type podUsage struct {
 	layerBytes, layerInodes int64 // of the writable layers of its containers
 }
 
-// since returns the observation, if it was asked for at a time or later: nil if the pods could not
-// be observed.
+// since returns the observation if it was asked for at a time or later. Otherwise it returns nil:
+// the pods have not been observed since.
 func (u *usageSample) since(at time.Time) *usageSample {
 	if u == nil || u.askedAt.Before(at) {
 		return nil

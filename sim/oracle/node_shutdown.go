@@ -13,8 +13,7 @@ import (
 // nodeShutdown fires when the agent lets the machine go down too early or delays it for nothing,
 // when it asks for a lock that it has or releases one that it has released, when it begins to end a
 // group late, and when it starts a pod that came while the machine shuts down (KEP-2000, KEP-2712).
-// That the groups end in their order is checked by needless-stop, and their grace periods by
-// grace-period.
+// The oracle needless-stop checks the order of the groups, grace-period their grace periods.
 type nodeShutdown struct{}
 
 func (*nodeShutdown) describe() Entry {
@@ -127,9 +126,9 @@ func (m *model) findStartInShutdown(f *truth.Fact) *finding {
 		p.firstDesiredAt.Sub(s.since).Round(time.Millisecond))
 }
 
-// mustKnowOfShutdown reports whether the agent must not have decided by now about something that
-// came during the shutdown, as if there were none: it has heard of the shutdown, or waits for an
-// answer, or knows from the state file that an earlier agent has started to end the pods.
+// mustKnowOfShutdown reports whether the agent must not have acted by now on something that came
+// during the shutdown as if there were none: it has heard of the shutdown, or has to wait for the
+// answer of logind, or knows from the state file that an earlier agent has started to end the pods.
 func (m *model) mustKnowOfShutdown(came, now time.Time) bool {
 	s := &m.shutdown
 	if s.missed && !m.agentStartedAt.After(s.since) {

@@ -14,8 +14,8 @@ import (
 // or the number of processes without an Event of their own is wrong.
 type systemOOM struct {
 	unreported []unreportedOOM // in the order of their times
-	// omitted are how many there were no Events left for, which are reported together; uncertain are
-	// those of which the agent, when it was started, may have heard.
+	// omitted is the number of processes for which the rate left no Event, which are reported
+	// together; uncertain that of those of which the agent may or may not have heard.
 	omitted, uncertain int
 	// pacedUntil is when oomEventsBurst Events are allowed at once again, by the agent that was
 	// started at startedAt.

@@ -13,15 +13,15 @@ import (
 	"seedlet.dev/sim/truth"
 )
 
-// resize fires when a container has more than the pod that it is in, when a limit of memory is set
-// below what the container uses, when a container restarts for a change that does not demand it,
-// when the swap of one that runs changes with the memory that it requests, and when more is
+// resize fires when a container has more than its pod, when a limit of memory is set below what the
+// container uses, when a container restarts for a change that does not demand it, when the swap of
+// one that runs changes with the memory that it requests, and when more is
 // allocated than the node has. In the end each running container must have what its pod asks for,
 // or the pod must say why not, and that must be so.
 type resize struct {
 	overcommittedSince time.Time // by the statuses of pods
-	// grantedOf is the number of changes of the node allocatable before the agent has allocated more
-	// to a pod; zero if it has not since the last one.
+	// grantedOf is how often the node allocatable had changed when the agent last allocated more to a
+	// pod; zero if it has not yet.
 	grantedOf int
 }
 
@@ -267,8 +267,8 @@ func (p *pod) wasResized() bool { return !p.static && len(p.specs) > 1 }
 // isResizing reports whether the pod says that a resize is being carried out.
 func (p *pod) isResizing() bool { return p.condition(v1.PodResizeInProgress) != nil }
 
-// allocated returns the newest spec, with the resources of the newest one that the cgroup of the
-// pod or its running containers have.
+// allocated returns the newest spec, with the resources of the newest spec that the cgroup of the
+// pod has; with its own if the cgroup has those of none.
 func (p *pod) allocated() *v1.Pod {
 	newest := p.newestSpec()
 	if p.static || len(p.specs) == 1 {

@@ -142,7 +142,7 @@ func (r Reply) Class() Reply {
 
 // EventRecorded is the kind of the fact that an Event was recorded, about a pod or a Container of
 // it: Reason, Message.
-const EventRecorded Kind = "EventTold"
+const EventRecorded Kind = "EventRecorded"
 
 // Fact is one change in the simulated world. Fields that do not apply are empty.
 type Fact struct {
@@ -164,8 +164,8 @@ type Fact struct {
 	// "grpc :90/name". Reply is how it ended.
 	Request string
 	Reply   Reply
-	// RequestNumber is the number of a request: an Asked and its Replied have the same. Zero if
-	// requests are not numbered.
+	// RequestNumber is the number of a request: HandlerRequested and its HandlerEnded have the same.
+	// Zero if requests are not numbered.
 	RequestNumber uint64
 
 	// Of ContainerExited: the termination message, and the last lines of the log, as far as they
