@@ -2,7 +2,6 @@ package core
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -57,7 +56,10 @@ type metricList []world.Metric
 
 // newLabels returns the labels of alternating names and values.
 func newLabels(pairs []string) []world.Label {
-	var list []world.Label
+	if len(pairs) == 0 {
+		return nil
+	}
+	list := make([]world.Label, 0, len(pairs)/2)
 	for i := 0; i < len(pairs); i += 2 {
 		list = append(list, world.Label{Name: pairs[i], Value: pairs[i+1]})
 	}
@@ -329,35 +331,4 @@ func (a *Agent) addKubeletRelistMetrics(m *metricList) {
 	}
 	m.addGauge("kubelet_pleg_last_seen_seconds",
 		"Unix time at which the newest successful relist started; zero before the first one.", seen)
-}
-
-// listProbeMetrics returns the metrics of the probes of all pods. Only here the number of metrics
-// grows with the number of pods.
-func (a *Agent) listProbeMetrics() []world.Metric {
-	var m metricList
-	const total, duration = "prober_probe_total", "prober_probe_duration_seconds"
-	for _, uid := range a.podUIDs {
-		p, t := a.state.Pods[uid], a.state.Metrics.forPod(uid)
-		for _, key := range slices.Sorted(maps.Keys(t.Probes)) {
-			probe := t.Probes[key]
-			container, kind, _ := strings.Cut(key, " ")
-			for _, result := range []struct {
-				word string
-				n    uint64
-			}{{"successful", probe.Successful}, {"failed", probe.Failed}, {"unknown", probe.Unknown}} {
-				if result.n > 0 {
-					m.addCounter(total, "Results of probes, by kind and result.", result.n,
-						"probe_type", kind, "result", result.word, "container", container,
-						"pod", p.Name, "namespace", p.Namespace, "pod_uid", uid)
-				}
-			}
-			if a.podUIDsByName[p.FullName()][0] == uid { // one pod per name: there is no label for the UID
-				m.addHistogram(duration, "Duration of probes that did not fail.", &probe.Duration,
-					defaultBounds, "probe_type", kind, "container", container, "pod", p.Name,
-					"namespace", p.Namespace)
-			}
-		}
-	}
-	slices.SortStableFunc(m, func(x, y world.Metric) int { return cmp.Compare(x.Name, y.Name) })
-	return m
 }

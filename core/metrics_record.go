@@ -402,9 +402,12 @@ func (t *Metrics) recordImageVolumes(volumes, mounts int, err *world.Error) {
 	}
 }
 
+// probeKey returns the key of a probe in PodMetrics.Probes.
+func probeKey(container string, kind probe.Kind) string { return container + " " + string(kind) }
+
 // recordProbe records the result of a probe.
 func (t *PodMetrics) recordProbe(container string, kind probe.Kind, r op.Record, ev world.Event) {
-	key := container + " " + string(kind)
+	key := probeKey(container, kind)
 	if t.Probes == nil {
 		t.Probes = map[string]*ProbeMetrics{}
 	}

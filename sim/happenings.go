@@ -76,6 +76,8 @@ func (r *run) do(h *plan.Happening) {
 		r.loseContainer(d)
 	case *plan.SandboxRemoval:
 		r.removeSandbox(d)
+	case *plan.ImageRemoval:
+		r.runtime.RemoveImageManually(d.Image)
 	case *plan.FaultWindow:
 		r.openFaultWindow(d)
 	case *plan.Shutdown:

@@ -183,6 +183,7 @@ func oracleTiers(n *plan.Node, c *kubeletconfig.KubeletConfiguration) *oracle.Ti
 		LimitedSwap: c.MemorySwap.SwapBehavior == "LimitedSwap",
 		MemoryQoS:   c.FeatureGates["MemoryQoS"], ThrottlingFactor: *c.MemoryThrottlingFactor,
 		ReservesMemory: c.MemoryReservationPolicy == "TieredReservation",
+		NoQuota:        !*c.CPUCFSQuota,
 	}
 	if c.FeatureGates["QOSReserved"] {
 		percent, _ := strings.CutSuffix(c.QOSReserved["memory"], "%")

@@ -48,7 +48,9 @@ var update = flag.Bool("update", false, "write docs/metrics.md")
 // countedState is merged into the snapshot of a new agent, so that every counter has a value.
 const countedState = `{
   "eventStream": {"enabled": true}, "ooms": {"seen": 1, "omittedTotal": 1},
-  "pods": {"u1": {"uid": "u1", "namespace": "default", "name": "web", "stage": "Syncing"}},
+  "pods": {"u1": {"uid": "u1", "namespace": "default", "name": "web", "stage": "Syncing",
+    "spec": {"metadata": {"namespace": "default", "name": "web"},
+      "spec": {"containers": [{"name": "web"}]}}}},
   "metrics": {
     "pods": {"u1": {"probes": {"web Liveness": {"successful": 1, "failed": 1, "unknown": 1}}}},
     "containersStarted": {"container": 1},

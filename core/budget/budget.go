@@ -32,6 +32,7 @@ const (
 	NodeSelectorMax       = 1024
 	ProbesMax             = 100 // in a second
 	ProbeCommandMax       = 32 << 10
+	ProbeMetricsMax       = 4096
 	TokensMax             = 64
 	TokenRequestsMax      = 4
 	TrustBundlesMax       = 256
@@ -102,6 +103,7 @@ const (
 	NodeSelector
 	Probes
 	ProbeCommand
+	ProbeMetrics
 	Tokens
 	TokenRequests
 	TrustBundles
@@ -207,6 +209,10 @@ var Table = [itemCount]Bound{
 			"; in a pod that runs, and in a static pod, the probe fails to run",
 		"The command is built for each run of the probe, and kept while the probe is in flight or " +
 			"waits. A pod whose probe can never run would be unready, or not restarted, for ever."},
+	ProbeMetrics: {"probe_metrics", ProbeMetricsMax,
+		"probes of all pods that /metrics/probes has; pods with more than others have equal parts of " +
+			"what those leave", "when the page is asked for: of a pod the first ones are kept",
+		"The page is made in one step. A hundred pods may have forty each."},
 	Tokens: {"tokens", TokensMax, "different service account tokens of a pod", beforeSandbox,
 		"All pods share the rate limit of the API server. Few pods have more than two audiences."},
 	TokenRequests: {"token_requests_in_flight", TokenRequestsMax, "requests for tokens of a pod",

@@ -9,7 +9,8 @@
 // Watches are client-go reflectors, which do retry; see watch.go. A request that the server rejects
 // for overload is KindThrottled; an operation that waited for its rate limit until the deadline is
 // KindCanceled. Objects are delivered without their managedFields, which no reader needs and which
-// are half of their size. Start reading at Port and execute.
+// are half of their size, and services only with what variables are made of. Start reading at Port
+// and execute.
 package apiserver
 
 import (

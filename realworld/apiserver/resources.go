@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -58,7 +59,7 @@ func objectOf(o runtime.Object) (world.Object, error) {
 	case *v1.Node:
 		object.Node = o
 	case *v1.Service:
-		object.Service = o
+		object.Service = reducedService(o)
 	case *v1.ConfigMap:
 		object.ConfigMap = o
 	case *v1.Secret:
@@ -76,6 +77,16 @@ func objectOf(o runtime.Object) (world.Object, error) {
 	meta.SetManagedFields(nil)
 	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // set by some encodings only
 	return object, nil
+}
+
+// reducedService returns what the variables of containers are made of. The agent keeps the services
+// of all namespaces, and each of them may have 256 KiB of annotations.
+func reducedService(s *v1.Service) *v1.Service {
+	return &v1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID,
+			ResourceVersion: s.ResourceVersion},
+		Spec: v1.ServiceSpec{ClusterIP: s.Spec.ClusterIP, Ports: s.Spec.Ports},
+	}
 }
 
 // checkName returns an error if no object of that namespace and name can exist.

@@ -49,7 +49,7 @@ func (s *Source) measureContainers(ctx context.Context) *cgroupSample {
 	t := collector{source: s, reader: reader, visited: map[string]bool{},
 		hasPressure: hasPressure(s.opts.Roots.Proc)}
 	if root := t.collect("/"); root != nil {
-		root.Network = t.networkStats(1)
+		root.Network = t.networkStats(hostPID)
 		s.addFileSystems(ctx, root.ContainerStats)
 	}
 	for _, system := range s.systemCgroups(reader) {

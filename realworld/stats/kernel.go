@@ -24,6 +24,9 @@ func hasPressure(proc string) bool {
 	return err == nil
 }
 
+// hostPID is the process that is in the host's network namespace.
+const hostPID = 1
+
 // defaultInterface is the interface whose counters the summary repeats at its top level.
 const defaultInterface = "eth0"
 
@@ -49,8 +52,13 @@ func networkOfProcess(proc string, pid int, at time.Time) *statsapi.NetworkStats
 	return n
 }
 
+// podInterfacesMax bounds the interfaces of one pod besides the default one. A container that may
+// configure its network can create any number of them, with any names, each of which is several
+// series of /metrics/cadvisor.
+const podInterfacesMax = 64
+
 // interfaces reads PROC/PID/net/dev. It leaves out loopback and the host's ends of pod networks, as
-// cAdvisor does.
+// cAdvisor does, and those of a pod that exceed their bound.
 func interfaces(proc string, pid int) []model.InterfaceStats {
 	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "net/dev"))
 	if err != nil {
@@ -62,7 +70,8 @@ func interfaces(proc string, pid int) []model.InterfaceStats {
 		name, numbers, ok := strings.Cut(lines.Text(), ":")
 		fields := strings.Fields(numbers)
 		name = strings.TrimSpace(name)
-		if !ok || len(fields) < 12 || isIgnoredInterface(name) {
+		isOver := pid != hostPID && len(all) >= podInterfacesMax && name != defaultInterface
+		if !ok || len(fields) < 12 || isIgnoredInterface(name) || isOver {
 			continue
 		}
 		i := model.InterfaceStats{Name: name}

@@ -79,7 +79,7 @@ func (l *sampler) nodeStats() statsapi.NodeStats {
 	n := statsapi.NodeStats{
 		NodeName:  l.source.opts.NodeName,
 		StartTime: metav1.NewTime(cgroup.BootTime(roots.Proc)),
-		Network:   networkOfProcess(roots.Proc, 1, l.at),
+		Network:   networkOfProcess(roots.Proc, hostPID, l.at),
 		Rlimit:    processLimit(roots.Proc, l.at),
 	}
 	used := l.cgroupUsage("node", "/")

@@ -137,7 +137,7 @@ func (l *sampler) podNetwork(pod *v1.Pod, reported *runtimeapi.NetworkUsage,
 	if reported.GetDefaultInterface() != nil {
 		n := &statsapi.NetworkStats{Time: l.sampleTime(reported.Timestamp),
 			InterfaceStats: interfaceOf(reported.DefaultInterface)}
-		for _, i := range reported.Interfaces {
+		for _, i := range reported.Interfaces[:min(len(reported.Interfaces), podInterfacesMax)] {
 			n.Interfaces = append(n.Interfaces, interfaceOf(i))
 		}
 		return n

@@ -3,6 +3,7 @@ package stats
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -195,6 +196,26 @@ func TestSummaryWithoutRuntime(t *testing.T) {
 	b.pass(sampleAgeMax)
 	if pod := summaryOf(t, b, "").Pods[0]; pod.Network != nil {
 		t.Errorf("a pod of the host's network has its own: %+v", pod.Network)
+	}
+}
+
+// A pod that creates thousands of network interfaces has some of them in the statistics, and the
+// default one. The host may have any number.
+func TestManyInterfaces(t *testing.T) {
+	b := newBench(t)
+	var lines strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&lines, "  x%d: 1 2 0 0 0 0 0 0 3 4 0 0 0 0 0 0\n", i)
+	}
+	lines.WriteString("  eth0: 100 20 0 0 0 0 0 0 500 60 0 0 0 0 0 0\n")
+	b.lay(map[string]string{"proc/5/net/dev": lines.String(), "proc/1/net/dev": lines.String()})
+	proc := b.opts.Roots.Proc
+	n := networkOfProcess(proc, 5, noon)
+	if len(n.Interfaces) != podInterfacesMax+1 || n.Name != "eth0" || *n.TxBytes != 500 {
+		t.Errorf("%d interfaces, the first is %s", len(n.Interfaces), n.Name)
+	}
+	if n := networkOfProcess(proc, hostPID, noon); len(n.Interfaces) != 5001 {
+		t.Errorf("the host has %d interfaces", len(n.Interfaces))
 	}
 }
 

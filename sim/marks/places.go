@@ -5,9 +5,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/mirror"
 	"seedlet.dev/sim/truth"
+	"seedlet.dev/sim/wire"
 )
 
 // trigger is when the condition of a place is looked at: just before a fact of this kind has an
@@ -54,8 +56,9 @@ var placesOn = func() map[trigger][]ID {
 
 // places are all places. A row is its name, a sentence, whether it is rare, when its condition is
 // looked at, and the condition.
-var places = slices.Concat(placesOfContainers, placesOfSandboxes, placesOfPods, placesOfObjects,
-	placesOfStrikes, placesOfMemory, placesOfEvictions, placesOfShutdowns, placesOfResizes)
+var places = slices.Concat(placesOfContainers, placesOfImages, placesOfSandboxes, placesOfPods,
+	placesOfObjects, placesOfStrikes, placesOfMemory, placesOfEvictions, placesOfShutdowns,
+	placesOfResizes)
 
 var placesOfContainers = []place{
 	{"exit-before-start-answered", "A container exits before the answer to its start.",
@@ -138,6 +141,18 @@ var placesOfContainers = []place{
 	{"removed-while-agent-down", "A container is removed while the agent is down.",
 		rare, trigger(truth.ContainerRemoved), func(w *Watcher, _ *moment) bool {
 			return w.agentDown
+		}},
+}
+
+var placesOfImages = []place{
+	{"image-gone-before-creation", "An image is removed by hand while a container of it is created.",
+		common, trigger(truth.ImageRemoved), func(w *Watcher, m *moment) bool {
+			return m.fact.Cause == truth.CauseAdministrator && w.isInFlight("CreateContainer", nil,
+				func(c *wire.Call) bool {
+					request, isCreation := c.Effect.Body.(*runtimeapi.CreateContainerRequest)
+					return isCreation &&
+						request.GetConfig().GetImage().GetUserSpecifiedImage() == m.fact.Image
+				})
 		}},
 }
 

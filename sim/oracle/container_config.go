@@ -226,20 +226,21 @@ func (m *model) setWantedResources(s settings, p *pod, spec *v1.Pod, c *v1.Conta
 	if !exists {
 		request = cpu
 	}
-	s.setResources(cpuAndMemory(request, cpu, memory))
+	s.setResources(m.opts.Tiers.cpuAndMemory(request, cpu, memory))
 	s.set("oom score", m.oomScore(p, spec, c))
 }
 
 // cpuAndMemory returns amounts in the units of the kernel: 1024 shares for a CPU, at least 2, and
 // microseconds of each tenth of a second, at least 1000; zero without a limit.
-func cpuAndMemory(request, limit, memory resource.Quantity) *runtimeapi.LinuxContainerResources {
-	quota := limit.MilliValue() * 100
-	if quota > 0 {
-		quota = max(1000, quota)
-	}
-	return &runtimeapi.LinuxContainerResources{CpuPeriod: 100_000, CpuQuota: quota,
+func (t *Tiers) cpuAndMemory(request, limit, memory resource.Quantity) (
+	r *runtimeapi.LinuxContainerResources) {
+	r = &runtimeapi.LinuxContainerResources{CpuPeriod: 100_000, CpuQuota: t.quota(limit.MilliValue()),
 		CpuShares:          max(2, min(262_144, request.MilliValue()*1024/1000)),
 		MemoryLimitInBytes: memory.Value()}
+	if t != nil && t.NoQuota {
+		r.CpuPeriod = 0
+	}
+	return r
 }
 
 // annotationMessagePath is the container's terminationMessagePath.

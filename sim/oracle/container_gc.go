@@ -58,8 +58,10 @@ type removal struct {
 	deadline  time.Time
 }
 
-// failingRemoval is when the removal of a container has first and last failed in a row.
-type failingRemoval struct{ first, last time.Time }
+// failingRemoval is when the removal of a container has first and last failed in a row. dueSince
+// is when it first failed again after a minute of failures, and after the last event; zero: it has
+// not.
+type failingRemoval struct{ first, last, dueSince time.Time }
 
 func (r *containerRemovals) asked(container string, eff *world.Effect) {
 	if r.inFlight == nil {
@@ -87,6 +89,9 @@ func (r *containerRemovals) received(now time.Time, ev *world.Event) {
 		r.failing[asked.container] = f
 	}
 	f.last = now
+	if now.Sub(f.first) >= containerGCPeriod && !r.reportedAt.Before(f.dueSince) {
+		f.dueSince = now
+	}
 }
 
 // reported notes an Event.
@@ -103,9 +108,9 @@ func (*containerGC) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 		return nil
 	}
 	for id, f := range m.removals.failing { //ordered: whether there is one
-		c, due := m.containers[id], f.last.Add(containerGCPeriod+transitSlack)
-		if c != nil && f.last.Sub(f.first) >= containerGCPeriod && now.After(due) &&
-			m.removals.reportedAt.Before(f.last) {
+		c, due := m.containers[id], f.dueSince.Add(containerGCPeriod+transitSlack)
+		if c != nil && !f.dueSince.IsZero() && now.After(due) &&
+			m.removals.reportedAt.Before(f.dueSince) {
 			return findingf("the removal of %s has failed from %s to %s, but no event ContainerGCFailed "+
 				"says so", c, f.first.Format(time.TimeOnly), f.last.Format(time.TimeOnly))
 		}

@@ -37,17 +37,20 @@ func TestContainerGCEvents(t *testing.T) {
 // The event is missing if the removal of a container keeps failing.
 func TestMissingContainerGCEvent(t *testing.T) {
 	// fail has the removal of a container fail some times, half a minute apart each.
-	fail := func(s *script, times int) run {
-		r := s.startPod(never)
-		s.wait(60)
-		r.exit(0, truth.CauseSelf)
+	fail := func(s *script, times int) {
 		for i := range times {
 			id := world.OpID(i + 1)
-			s.ask(id, &runtimeapi.RemoveContainerRequest{ContainerId: r.fact.ContainerID})
+			s.ask(id, &runtimeapi.RemoveContainerRequest{ContainerId: "u1-app#0"})
 			s.answer(id, world.Errorf(world.KindInternal, "RemoveContainer", "busy"))
 			s.wait(30)
 		}
-		return r
+	}
+	newScript := func() *script {
+		s := newScript()
+		r := s.startPod(never)
+		s.wait(60)
+		r.exit(0, truth.CauseSelf)
+		return s
 	}
 	report := func(s *script) {
 		s.CheckFact(truth.Fact{Time: s.now, Kind: truth.EventRecorded, Reason: "ContainerGCFailed"})
@@ -61,7 +64,17 @@ func TestMissingContainerGCEvent(t *testing.T) {
 		then func(s *script) // after four failures
 	}{
 		{"no event", true, func(*script) {}},
+		{"no event, while it goes on to fail", true, func(s *script) { fail(s, 4) }},
 		{"an event", false, report},
+		{"an event for each minute", false, func(s *script) {
+			report(s)
+			fail(s, 2)
+			report(s)
+		}},
+		{"one event, while it goes on to fail", true, func(s *script) {
+			report(s)
+			fail(s, 4)
+		}},
 		{"a removal that succeeds", false, func(s *script) {
 			s.ask(9, &runtimeapi.RemoveContainerRequest{ContainerId: "u1-app#0"})
 			s.answer(9, &runtimeapi.RemoveContainerResponse{})

@@ -54,7 +54,8 @@ func (c *container) exitRule() v1.ContainerRestartRuleAction {
 // advanceRound records that a container has exited, which may begin the next restart round of its
 // pod. A pod that was terminal before begins none: only sidecars exit then. The exit begins no
 // round for sure if the container is of an old spec, or of the time before the manifest was
-// removed, or if an administrator removed a sandbox.
+// removed, or if an administrator removed a sandbox, or if a shutdown of the machine has stopped
+// the container: by then all app containers may end for good.
 func (p *pod) advanceRound(c *container, wasTerminal bool) {
 	for _, spec := range p.specs {
 		if matchingRule(containerOf(spec, c.name), c.exitCode) ==
@@ -63,10 +64,18 @@ func (p *pod) advanceRound(c *container, wasTerminal bool) {
 		}
 	}
 	if c.exitRule() == v1.ContainerRestartRuleActionRestartAllContainers && !wasTerminal &&
-		p.isOfNewestSpec(c) && (!p.wasRemoved() || p.model.isOfCurrentManifest(c)) && !p.removedByHand {
+		p.isOfNewestSpec(c) && (!p.wasRemoved() || p.model.isOfCurrentManifest(c)) &&
+		!p.removedByHand && !c.wasStoppedForShutdown() {
 		p.requiredRound, p.roundCause = max(p.requiredRound, c.round+1), c
 	}
 	p.retractRound(c)
+}
+
+// wasStoppedForShutdown reports whether the agent has stopped the container, which has exited,
+// since a shutdown reached the group of its pod.
+func (c *container) wasStoppedForShutdown() bool {
+	at := c.pod.shutDownAt(c.exitedAt)
+	return !at.IsZero() && c.stopRequestedAt.After(at) && c.exitCause == truth.CauseStop
 }
 
 // retractRound withdraws the round that a sidecar's exit had started, if the pod turns out to be

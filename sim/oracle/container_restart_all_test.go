@@ -126,3 +126,35 @@ func TestSidecarOfTerminalPod(t *testing.T) {
 		t.Errorf("unsettled %q, want \"not served\"", got)
 	}
 }
+
+// A sidecar that a shutdown has stopped begins no restart round: the pod may be terminal by then.
+// One that exits by itself before does.
+func TestSidecarInShutdown(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want int
+		exit func(r run)
+	}{
+		{"by the stop for the shutdown", 0, func(r run) { r.stop() }},
+		{"by itself", 1, func(r run) { r.exit(9, truth.CauseSelf) }},
+	} {
+		s := newScript()
+		shutdownScript(s)
+		p := spec("u3", never, "init", "app")
+		p.Name = "job"
+		withRule(v1.ContainerRestartPolicyAlways, notIn, 0)(&p.Spec.InitContainers[0])
+		p.Spec.InitContainers[0].RestartPolicyRules[0].Action =
+			v1.ContainerRestartRuleActionRestartAllContainers
+		s.setDesired(p)
+		box := s.sandbox("u3", 0)
+		side := s.start(box, "init", 0)
+		s.start(box, "app", 0)
+		s.wait(60)
+		s.machine(truth.ShutdownAnnounced, "")
+		s.wait(1)
+		c.exit(side)
+		if got := s.model.pods["u3"].requiredRound; got != c.want {
+			t.Errorf("%s: round %d is required, want %d", c.name, got, c.want)
+		}
+	}
+}

@@ -78,7 +78,9 @@ func (o *imageGC) checkFact(m *model, f *truth.Fact) *finding {
 		o.noteTime(&o.idleSince, f.Image, f.Time)
 	case truth.ImageRemoved:
 		delete(o.idleSince, f.Image)
-		return o.checkRemoval(m, f)
+		if f.Cause != truth.CauseAdministrator {
+			return o.checkRemoval(m, f)
+		}
 	case truth.EventRecorded:
 		o.noteEvent(m, f)
 	}
@@ -257,31 +259,24 @@ func (o *imageGC) noteIdle(m *model, now time.Time) {
 			o.noteTime(&o.idleSince, image, now)
 		}
 	}
-	for image := range o.idleSince { //ordered: each alone
+	m.idleImages = nil
+	for image, since := range o.idleSince { //ordered: each alone, and sorted below
 		isNamed := slices.ContainsFunc(m.podsInOrder, func(p *pod) bool { return p.names(image) })
 		if isNamed {
 			o.idleSince[image] = now
+		} else if since.Before(now) {
+			m.idleImages = append(m.idleImages, image)
 		}
 	}
-}
-
-// unusedImage returns an image that is present and that no pod ever uses; empty if there is none.
-func (m *model) unusedImage() string {
-	i := slices.IndexFunc(m.opts.UnusedImages, func(image string) bool {
-		return !m.imagesRemoved[image]
-	})
-	if i < 0 {
-		return ""
-	}
-	return m.opts.UnusedImages[i]
+	slices.Sort(m.idleImages)
 }
 
 // unsettledImages returns which image has to be removed in the end, from a file system of images
 // alone: on that of the root, pods may end up using less.
 func (m *model) unsettledImages() []string {
-	image := m.unusedImage()
-	if image == "" || !m.opts.ImagesApart || m.opts.ImageGC.AgeMax == 0 && !m.isImageDiskFull() {
+	if len(m.idleImages) == 0 || !m.opts.ImagesApart ||
+		m.opts.ImageGC.AgeMax == 0 && !m.isImageDiskFull() {
 		return nil
 	}
-	return []string{"image " + image + ", which no pod uses, is not removed"}
+	return []string{"image " + m.idleImages[0] + ", which no pod uses, is not removed"}
 }

@@ -292,3 +292,31 @@ func TestImagesThatAreNotRemoved(t *testing.T) {
 		}},
 	})
 }
+
+// With a maximum age, an image that no pod uses any more is removed in the end.
+func TestUnsettledImages(t *testing.T) {
+	s := newScript()
+	s.beginImages(70, 0)
+	s.model.opts.UnusedImages, s.model.opts.ImageGC.AgeMax = nil, 10*time.Minute
+	expect := func(when string, want int) {
+		t.Helper()
+		s.passMinutes(1)
+		if got := s.model.unsettledImages(); len(got) != want {
+			t.Errorf("%s: %q", when, got)
+		}
+	}
+	f := truth.Fact{ContainerID: "u1-app#0", Container: "app", Image: "image:1",
+		ContainerConfig: &runtimeapi.ContainerConfig{
+			Image: &runtimeapi.ImageSpec{UserSpecifiedImage: "image:1"}}}
+	s.addFact(truth.ContainerCreated, f)
+	expect("a container uses it", 0)
+	s.addFact(truth.ContainerExited, f)
+	s.addFact(truth.ContainerRemoved, f)
+	expect("no container uses it", 1)
+	s.setDesired(spec("u2", always, "app"))
+	expect("a pod names it", 0)
+	s.PodNoLongerDesired(s.now, "u2")
+	expect("no pod names it", 1)
+	s.removeImage("image:1")
+	expect("it was removed", 0)
+}

@@ -141,6 +141,24 @@ func TestPodCost(t *testing.T) {
 		}
 	}
 	long := func(n int) string { return string(make([]byte, n)) }
+	probed := func(bytes int) func(s *script) {
+		return func(s *script) {
+			command := long(bytes)
+			s.startPodWith(func(c *v1.Container) {
+				c.ReadinessProbe = &v1.Probe{PeriodSeconds: 1, ProbeHandler: v1.ProbeHandler{
+					Exec: &v1.ExecAction{Command: []string{command}}}}
+			}).startRequest("exec " + command)
+		}
+	}
+	status := func(paths, images int) func(s *script) {
+		return func(s *script) {
+			s.startPod(always)
+			after := s.served("u1", v1.PodRunning)
+			after.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "app", Image: long(images),
+				VolumeMounts: []v1.VolumeMountStatus{{MountPath: long(paths)}}}}
+			s.store(1, s.served("u1", v1.PodRunning), after)
+		}
+	}
 	many := map[string]string{}
 	for n := range variablesMax + 1 {
 		many[string(rune('\U00010000'+n))] = ""
@@ -160,5 +178,16 @@ func TestPodCost(t *testing.T) {
 		{"a long variable", "", created(map[string]string{"A": long(variableMax - 4)})},
 		{"too long a variable", "pod-cost", created(map[string]string{"A": long(variableMax)})},
 		{"too many variables", "pod-cost", created(many)},
+		{"a long command of a probe", "", probed(commandMax)},
+		{"too long a command of a probe", "pod-cost", probed(commandMax + 1)},
+		{"a long command of a hook", "", func(s *script) {
+			command := long(commandMax + 1)
+			s.startPodWith(func(c *v1.Container) {
+				c.Lifecycle = &v1.Lifecycle{PostStart: hook(command)}
+			}).startRequest("exec " + command)
+		}},
+		{"long names in a status", "", status(mountPathsMax, imagesMax)},
+		{"too long paths in a status", "pod-cost", status(mountPathsMax+1, 0)},
+		{"too long images in a status", "pod-cost", status(0, imagesMax+1)},
 	})
 }

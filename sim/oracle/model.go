@@ -27,6 +27,7 @@ type model struct {
 	cgroupsSetAt      map[string]time.Time    // by directory, the last time
 	objects           apiObjects              // of the API server
 	criticalPods      []*pod                  // pods for which others may be pre-empted
+	tiersBefore       *Tiers                  // before the last change of the configuration
 	agentStartedAt    time.Time               // the latest start
 	agentStarts       int                     // how many incarnations there were
 	calmExcuse        string                  // the first excuse that was taken in a calm run
@@ -53,6 +54,7 @@ type model struct {
 
 	imageRemovalAskedAt time.Time       // when the agent last asked for one
 	imagesRemoved       map[string]bool // and are not there again
+	idleImages          []string        // that are present, and no container uses and no pod names
 }
 
 // fullName is a namespace and name, of which at most one pod may run.

@@ -35,6 +35,8 @@ type pod struct {
 	changedAt      time.Time // when its sandboxes or containers last changed
 	reactAt        time.Time // the latest fact about it that the agent may have to react to
 	servedTerminal v1.PodPhase
+	endedBefore    bool        // it was terminal, or to become so, when its manifest was removed
+	servedPhase    v1.PodPhase // in which it was served last
 	rejected       bool        // for a valid reason
 	preempted      bool        // as reported to the API server
 	shutDown       bool        // a shutdown of the machine has reached its group
@@ -171,6 +173,9 @@ func (p *pod) setDesired(now time.Time, spec *v1.Pod) {
 }
 
 func (p *pod) unsetDesired(now time.Time) {
+	if p.spec != nil {
+		p.endedBefore = p.servedTerminal != "" || p.hasExitedForGood()
+	}
 	p.spec, p.removedAt, p.terminatingSince = nil, now, time.Time{}
 	p.timesRemoved++
 }

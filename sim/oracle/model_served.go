@@ -24,7 +24,7 @@ func (m *model) applyServed(now time.Time, pods []*v1.Pod) {
 			p = m.podByUID(string(served.UID))
 			m.setFullName(p, served.Namespace, served.Name)
 		}
-		p.isServed = true
+		p.isServed, p.servedPhase = true, served.Status.Phase
 		p.recordTerminalPhase(now, served)
 		p.recordServedStart(served)
 		if served.DeletionTimestamp != nil && p.spec == nil && p.terminatingSince.IsZero() {

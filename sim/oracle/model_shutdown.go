@@ -63,11 +63,9 @@ func (m *model) applyShutdown(f *truth.Fact) {
 	case truth.ShutdownCancelled:
 		s.underWay, s.endedAt, s.delayedToEnd = false, f.Time, s.lockHeld
 		s.missed = s.missed || f.Cause == truth.CauseUnwatched
-		m.endShutdown()
 	case truth.PowerLost:
 		if s.lockHeld = false; s.underWay {
 			s.underWay, s.endedAt = false, f.Time
-			m.endShutdown()
 		}
 	}
 	m.advanceShutdown(f.Time)
@@ -118,15 +116,6 @@ func (m *model) hasGroupEnded(group int) bool {
 	return true
 }
 
-// endShutdown records that the machine stays up, or boots again: static pods run again.
-func (m *model) endShutdown() {
-	for _, p := range m.podsInOrder {
-		if p.static && p.shutDown {
-			p.servedTerminal = ""
-		}
-	}
-}
-
 // shutdownGroup returns the group of the pod: the last one whose priority is not above its own.
 func (p *pod) shutdownGroup() int {
 	group := 0
@@ -171,6 +160,12 @@ func (m *model) shutdownEffectUntil() time.Time {
 // may do so now. A static pod runs again when the shutdown has ended, any other one never.
 func (p *pod) mayBeShutDown(now time.Time) bool {
 	return p.shutDown && (!p.static || now.Before(p.model.shutdownEffectUntil()))
+}
+
+// mayRunAgainAfterShutdown reports whether a static pod that is served as terminal may have been
+// ended by a shutdown, and its containers have not exited for good.
+func (p *pod) mayRunAgainAfterShutdown(now time.Time, served *v1.Pod) bool {
+	return !p.hasExitedForGood() && (p.mayBeShutDown(now) || p.hasEndedForShutdown(served))
 }
 
 // hasEndedForShutdown reports whether a pod is served as one that a shutdown has ended. Its end may

@@ -54,6 +54,10 @@ var pressureCalls = []string{"MeasureNode", "ListPodSandboxStats", "StopContaine
 	"ListContainers", "ListPodSandbox", "ContainerStatus", "StopPodSandbox", "Unmount", "RemoveTree",
 	"MeasureFilesystem", "MeasureTrees", "ImageFsInfo", "ListImages", "RemoveImage"}
 
+// victimCalls are the calls between an eviction and the end of the last process of the victim.
+var victimCalls = append([]string{"CreateContainer", "StartContainer", "RunPodSandbox", "ExecSync",
+	"WriteFile", "ReadFiles"}, pressureCalls...)
+
 // lowResource returns the resource that the message of an eviction for the node names.
 func lowResource(message string) (resource string, isLow bool) {
 	resource, isLow = strings.CutPrefix(message, lowPrefix)
@@ -241,6 +245,12 @@ func (*nodePressure) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding 
 	}
 	if f := n.findStarvation(m, now); f != nil {
 		return f
+	}
+	if v := n.victim; v != nil && !n.victimIsSoft && v.liveContainers > 0 &&
+		now.Sub(n.victimHardSince) > victimEndBound &&
+		!m.anyFaultPossible(n.victimHardSince.Add(-victimEndBound), now, victimCalls...) {
+		return findingf("a hard threshold leaves pod %s a second, but the pod has run for %v since", v,
+			now.Sub(n.victimHardSince).Round(time.Second))
 	}
 	for _, c := range pressureConditions {
 		ended := n.lastMet[c].Add(m.opts.Pressure.Transition + pressureReportBound)

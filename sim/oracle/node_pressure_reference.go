@@ -123,9 +123,10 @@ type pressureModel struct {
 	trueSince map[v1.NodeConditionType]time.Time
 	flippedAt time.Time // when the agent last sent another condition
 
-	victim                        *pod // of this agent
-	victimIsSoft                  bool // it has the grace period of a soft threshold
-	victimHoldsDisk               bool // it was evicted for a file system
+	victim                        *pod      // of this agent
+	victimIsSoft                  bool      // it has the grace period of a soft threshold
+	victimHardSince               time.Time // since when it has that of a hard one
+	victimHoldsDisk               bool      // it was evicted for a file system
 	victimEndedAt, victimDeadline time.Time
 	starvedSince                  []time.Time // in truth, of each hard threshold
 }
@@ -388,7 +389,7 @@ func (n *pressureModel) hastenVictims(m *model, now time.Time) {
 	if n.victim == nil || !n.victimIsSoft {
 		return
 	}
-	n.victimIsSoft = false
+	n.victimIsSoft, n.victimHardSince = false, now
 	if at := now.Add(evictionGrace + victimEndBound); at.Before(n.victimDeadline) {
 		n.victimDeadline = at
 	}
@@ -435,7 +436,7 @@ func (n *pressureModel) applyVictim(m *model, p *pod, f *truth.Fact) {
 	p.minGrace, p.pressureEvictedAt, p.pressureMessage = min(p.minGrace, grace), f.Time, f.Message
 	n.victim, n.victimEndedAt = p, f.Time
 	n.victimHoldsDisk = isForDisk(f.Message)
-	n.victimIsSoft = grace > evictionGrace
+	n.victimIsSoft, n.victimHardSince = m.isSoftNow(), f.Time
 	n.victimDeadline = f.Time.Add(grace + victimEndBound)
 	n.usageTries = 0
 	clear(n.starvedSince)
@@ -444,15 +445,23 @@ func (n *pressureModel) applyVictim(m *model, p *pod, f *truth.Fact) {
 	}
 }
 
+// isSoftNow reports whether a pod that is evicted now has the time of a soft threshold.
+func (m *model) isSoftNow() bool {
+	for i := range m.opts.Pressure.Thresholds {
+		if m.pressure.states[i].starved && m.opts.Pressure.Thresholds[i].Grace == 0 {
+			return false
+		}
+	}
+	return m.opts.Pressure.GraceMax > evictionGrace
+}
+
 // pressureGrace returns the grace period with which a pod is evicted now.
 func (m *model) pressureGrace(p *pod) time.Duration {
 	own := p.minGrace
-	for i := range m.opts.Pressure.Thresholds {
-		if m.pressure.states[i].starved && m.opts.Pressure.Thresholds[i].Grace == 0 {
-			return min(own, evictionGrace)
-		}
+	if !m.isSoftNow() {
+		return min(own, evictionGrace)
 	}
-	return min(own, max(m.opts.Pressure.GraceMax, evictionGrace))
+	return min(own, m.opts.Pressure.GraceMax)
 }
 
 // mayRejectForPressure reports whether a pod may have been rejected because of a condition that was

@@ -169,12 +169,11 @@ func (m *model) findLateGroup(now time.Time) *finding {
 		return nil
 	}
 	for _, p := range m.podsInOrder {
-		group := p.shutdownGroup()
-		if p.spec == nil || p.liveContainers == 0 || !p.shutDown || group >= len(s.startsAt) ||
-			p.timesDesired > 1 || now.Before(p.setAsideUntil) {
+		if p.spec == nil || p.liveContainers == 0 || !p.shutDown || p.timesDesired > 1 ||
+			now.Before(p.setAsideUntil) {
 			continue
 		}
-		began := s.startsAt[group]
+		began := m.turnOf(p.shutdownGroup())
 		if now.Sub(began) <= groupBeginBound || p.isEndingSince(began) ||
 			m.anyFaultPossible(s.since.Add(-startNoticeBound), now, shutdownCalls...) {
 			continue
@@ -183,6 +182,39 @@ func (m *model) findLateGroup(now time.Time) *finding {
 			"not end", p, now.Sub(began).Round(time.Millisecond))
 	}
 	return nil
+}
+
+// turnOf returns when the turn of a group comes at the latest. The pods of the groups before it are
+// waited for, within their time, also those that end for another reason, such as their deletion.
+func (m *model) turnOf(group int) time.Time {
+	turn := m.shutdown.since
+	for i := range group {
+		deadline := turn.Add(m.opts.Shutdown.Groups[i].Period)
+		for _, p := range m.podsInOrder {
+			switch {
+			case len(p.specs) == 0 || p.shutdownGroup() != i:
+			case p.liveContainers > 0:
+				turn = deadline
+			default:
+				turn = later(turn, p.lastExitAt())
+			}
+		}
+		if turn.After(deadline) {
+			turn = deadline
+		}
+	}
+	return turn
+}
+
+// lastExitAt returns when a container of the pod last exited; zero: none has.
+func (p *pod) lastExitAt() time.Time {
+	var at time.Time
+	for _, h := range p.histories { //ordered: the latest of all
+		if h.last != nil {
+			at = later(at, h.last.exitedAt)
+		}
+	}
+	return at
 }
 
 // isEndingSince reports whether some container of the pod is being stopped, or may be unknown to

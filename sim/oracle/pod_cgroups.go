@@ -151,7 +151,9 @@ func (m *model) limitsOf(pod *v1.Pod) truth.Limits {
 	milli, _ := aggregateResources(pod, v1.ResourceCPU, false)
 	limits.CPUShares = uint64(min(max(milli*1024/1000, 2), 262144))
 	if milli, all := aggregateResources(pod, v1.ResourceCPU, true); all && milli > 0 {
-		limits.CPUQuota, limits.CPUPeriod = max(milli*100, 1000), 100_000
+		if limits.CPUQuota = m.opts.Tiers.quota(milli); limits.CPUQuota > 0 {
+			limits.CPUPeriod = 100_000
+		}
 	}
 	if milli, all := aggregateResources(pod, v1.ResourceMemory, true); all {
 		limits.MemoryBytes = milli / 1000

@@ -3,6 +3,8 @@ package oracle
 import (
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/sim/truth"
 )
 
@@ -21,7 +23,8 @@ type tokenIdentity struct {
 
 func (*podCost) describe() Entry {
 	return Entry{"pod-cost", "A pod gets at most 64 different tokens; a container gets variables " +
-		"with which the kernel can start it."}
+		"with which the kernel can start it, and no command of a probe is longer than 32 KiB; the " +
+		"status of a pod has at most 64 KiB of mount paths, and as many of images."}
 }
 
 // The bounds of what one pod gets.
@@ -30,6 +33,9 @@ const (
 	variablesMax   = 100_000
 	variableMax    = 128 << 10 // bytes, as the kernel's (execve(2))
 	environmentMax = 2 << 20   // bytes, as the kernel's with the default limit of the stack
+	commandMax     = 32 << 10  // bytes of the command of a probe
+	mountPathsMax  = 64 << 10  // bytes of the paths of all mounts in a status
+	imagesMax      = 64 << 10  // bytes of all images in a status, and of their IDs
 )
 
 func (o *podCost) checkFact(m *model, f *truth.Fact) *finding {
@@ -38,6 +44,45 @@ func (o *podCost) checkFact(m *model, f *truth.Fact) *finding {
 		return o.checkToken(f)
 	case truth.ContainerCreated:
 		return o.checkVariables(f)
+	case truth.HandlerRequested:
+		return checkCommand(m, f)
+	case truth.ObjectUpdated:
+		if isAgentStatus(f) && f.Write.After.Pod != nil {
+			return checkStatusCost(f)
+		}
+	}
+	return nil
+}
+
+// checkCommand checks the command of a probe. Hooks run once, and may have any command.
+func checkCommand(m *model, f *truth.Fact) *finding {
+	c := m.containers[f.ContainerID]
+	if c == nil || len(f.Request) <= len("exec ")+commandMax {
+		return nil
+	}
+	if h := c.handlerOfFact(f); h == nil || h.kind == postStartHook || h.kind == preStopHook {
+		return nil
+	}
+	return findingf("a probe of container %s of %s has a command of %d bytes, one may have %d",
+		f.Container, f.PodName, len(f.Request)-len("exec "), commandMax)
+}
+
+// checkStatusCost checks what the statuses of all containers have together.
+func checkStatusCost(f *truth.Fact) *finding {
+	paths, images, ids := 0, 0, 0
+	status := &f.Write.After.Pod.Status
+	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses,
+		status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range list {
+			images, ids = images+len(list[i].Image), ids+len(list[i].ImageID)
+			for k := range list[i].VolumeMounts {
+				paths += len(list[i].VolumeMounts[k].MountPath)
+			}
+		}
+	}
+	if paths > mountPathsMax || max(images, ids) > imagesMax {
+		return findingf("the status of pod %s has %d bytes of mount paths, %d of images and %d of their "+
+			"IDs", f.Write.After.Pod.Name, paths, images, ids)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,9 +14,10 @@ import (
 )
 
 // resize fires when a container has more than its pod, when a limit of memory is set below what the
-// container uses, when a container restarts for a change that does not demand it, and when more is
-// allocated than the node has. In the end each running container must have what its pod asks for,
-// or the pod must say why not, and that must be so.
+// container uses, when a container restarts for a change that does not demand it, when the swap of
+// one that runs changes with the memory that it requests, and when more is allocated than the node
+// has. In the end each running container must have what its pod asks for, or the pod must say why
+// not, and that must be so.
 type resize struct {
 	overcommittedSince time.Time // by the statuses of pods
 	// grantedOf is how often the node allocatable had changed when the agent last allocated more to a
@@ -41,6 +43,9 @@ func (z *resize) checkFact(m *model, f *truth.Fact) *finding {
 		own := c.limits
 		if f.Kind == truth.ContainerResized {
 			own = f.Limits
+			if had, has := swapIn(c.limits.Files), swapIn(own.Files); had > 0 && has > 0 && had != has {
+				return findingf("%s may have %d bytes of swap instead of %d while it runs", c, has, had)
+			}
 		}
 		return checkWithinCgroup(c, own, m.cgroups[c.sandbox.cgroup])
 	case truth.CgroupCreated:
@@ -451,7 +456,11 @@ func (p *pod) resourcesProblem(s *sandbox, want *v1.Pod) string {
 
 // pendingProblem returns what is wrong with the condition of a pod whose resize waits.
 func (p *pod) pendingProblem(c *v1.PodCondition, newest *v1.Pod) string {
-	if c.Reason != v1.PodReasonDeferred {
+	swaps, maySwap := p.resizesSwap(newest)
+	switch {
+	case c.Reason == v1.PodReasonInfeasible && maySwap:
+		return ""
+	case c.Reason != v1.PodReasonDeferred || swaps:
 		return fmt.Sprintf("its resize is %s: %s", c.Reason, c.Message)
 	}
 	m := p.model
@@ -471,6 +480,50 @@ func (p *pod) pendingProblem(c *v1.PodCondition, newest *v1.Pod) string {
 		}
 	}
 	return "its resize is deferred, but it fits: " + c.Message
+}
+
+// resizesSwap reports whether a resize of the pod to a spec changes the memory that a container
+// with swap requests, without a restart of it: from whatever may be allocated to the pod, and from
+// some of that. Such a resize is never carried out.
+func (p *pod) resizesSwap(newest *v1.Pod) (surely, possibly bool) {
+	surely = slices.ContainsFunc(p.specs, p.hasResourcesOf)
+	isHeld := surely
+	for _, spec := range p.specs {
+		if isHeld && !p.hasResourcesOf(spec) {
+			continue
+		}
+		changes := p.changesSwap(spec, newest)
+		surely, possibly = surely && changes, possibly || changes
+	}
+	return surely, possibly
+}
+
+// swapIn returns the limit of swap among the files of a container's cgroup; zero for none.
+func swapIn(files string) (bytes int64) {
+	for _, file := range strings.Split(files, ", ") {
+		if amount, isSwap := strings.CutPrefix(file, "memory.swap.max "); isSwap {
+			bytes, _ = strconv.ParseInt(amount, 10, 64) // zero: none, or unlimited
+		}
+	}
+	return bytes
+}
+
+// changesSwap reports whether a resize from one spec to another changes what resizesSwap is about.
+func (p *pod) changesSwap(from, to *v1.Pod) bool {
+	t := p.model.opts.Tiers
+	for _, list := range [][]v1.Container{to.Spec.InitContainers, to.Spec.Containers} {
+		for i := range list {
+			c, had := &list[i], containerOf(from, list[i].Name)
+			restarts := slices.Contains(c.ResizePolicy, v1.ContainerResizePolicy{
+				ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer})
+			if had != nil && !restarts &&
+				had.Resources.Requests.Memory().Cmp(*c.Resources.Requests.Memory()) != 0 &&
+				(t.maySwap(p, from, had) || t.maySwap(p, to, c)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // awaitsLessMemory reports whether a resize waits until something of the pod uses less memory.
@@ -539,7 +592,7 @@ func (p *pod) statusProblem(c *container, want *v1.Pod) string {
 }
 
 // resourcesOf returns the limits of CPU and memory of a container.
-func (*Options) resourcesOf(pod *v1.Pod, c *v1.Container) truth.Limits {
+func (o *Options) resourcesOf(pod *v1.Pod, c *v1.Container) truth.Limits {
 	limit := func(name v1.ResourceName) int64 {
 		q := c.Resources.Limits[name]
 		if r := pod.Spec.Resources; r != nil && q.IsZero() {
@@ -554,8 +607,6 @@ func (*Options) resourcesOf(pod *v1.Pod, c *v1.Container) truth.Limits {
 	}
 	l := truth.Limits{CPUShares: uint64(min(max(requested*1024/1000, 2), 262144)),
 		MemoryBytes: limit(v1.ResourceMemory) / 1000}
-	if cpu > 0 {
-		l.CPUQuota = max(cpu*100, 1000)
-	}
+	l.CPUQuota = o.Tiers.quota(cpu)
 	return l
 }

@@ -89,6 +89,9 @@ func (m *model) checkLimitsHad(object *v1.Pod) *finding {
 			}
 			memory := s.Resources.Limits.Memory().Value()
 			cpu := s.Resources.Limits.Cpu().MilliValue()
+			if t := m.opts.Tiers; t != nil && t.NoQuota {
+				cpu = 0 // the runtime knows of none
+			}
 			if memory > 0 && !c.had(func(l *truth.Limits) bool { return l.MemoryBytes == memory }) ||
 				cpu >= 10 && !c.had(func(l *truth.Limits) bool { return l.CPUQuota == cpu*100 }) {
 				return findingf("%s is said to have limits of %d bytes and %d milli-CPUs, and had %+v",

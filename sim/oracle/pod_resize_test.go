@@ -58,6 +58,14 @@ func TestResize(t *testing.T) {
 			less.MemoryBytes--
 			s.createCgroup(ownCgroup, less)
 		})},
+		{"another swap while it runs", "resize", withPodCgroups(func(s *script) {
+			s.resized(changed(func(l *truth.Limits) { l.Files = "memory.low 1, memory.swap.max 5" }),
+				changed(func(l *truth.Limits) { l.Files = "memory.swap.max 6" }))
+		})},
+		{"its request becomes its limit", "", withPodCgroups(func(s *script) {
+			s.resized(changed(func(l *truth.Limits) { l.Files = "memory.swap.max 5" }),
+				changed(func(l *truth.Limits) { l.Files = "memory.swap.max 0" }))
+		})},
 		{"below its usage", "resize", withPodCgroups(func(s *script) {
 			s.addFact(truth.LimitRefused, s.resized(withinPod).fact)
 		})},
@@ -124,7 +132,7 @@ func TestAllocatableShrinks(t *testing.T) {
 			withPodCgroups(func(s *script) {
 				s.setDesired(version("2"))
 				s.resized(withinPod)
-				s.AllocatableChanged(list("1"))
+				s.ConfigurationChanged(list("1"), s.model.opts.Tiers)
 				before := version("2")
 				for _, after := range []*v1.Pod{before, version(c.then), version(c.then), version(c.then)} {
 					s.wait(180)
@@ -137,4 +145,44 @@ func TestAllocatableShrinks(t *testing.T) {
 		}})
 	}
 	runCases(t, all)
+}
+
+// A resize of requested memory is infeasible if a container that has swap does not restart for it.
+func TestPendingResizeOfSwap(t *testing.T) {
+	version := func(cpu, memory string, policy v1.ResourceResizeRestartPolicy) *v1.Pod {
+		p := podWithLimits()
+		p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: v1.ResourceList{
+			"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)}}
+		p.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{
+			{ResourceName: v1.ResourceMemory, RestartPolicy: policy}}
+		return p
+	}
+	const inPlace, restart = v1.NotRequired, v1.RestartContainer
+	const no = v1.PodReasonInfeasible
+	for name, c := range map[string]struct { //ordered: each by itself
+		from, to *v1.Pod
+		limited  bool
+		reason   string
+		isWrong  bool
+	}{
+		"memory":    {version("1", "1Mi", inPlace), version("1", "2Mi", inPlace), true, no, false},
+		"CPU":       {version("1", "1Mi", inPlace), version("2", "1Mi", inPlace), true, no, true},
+		"a restart": {version("1", "1Mi", restart), version("1", "2Mi", restart), true, no, true},
+		"without":   {version("1", "1Mi", inPlace), version("1", "2Mi", inPlace), false, no, true},
+		"is deferred": {version("1", "1Mi", inPlace), version("2", "2Mi", inPlace), true,
+			v1.PodReasonDeferred, true},
+	} {
+		s := newScript()
+		s.model.opts.Cgroups, s.model.opts.Tiers = Cgroups{PerPod: true}, &Tiers{LimitedSwap: c.limited}
+		s.model.opts.Allocatable = v1.ResourceList{"cpu": resource.MustParse("1"),
+			"memory": resource.MustParse("1Mi")} // a resize that is deferred does not fit
+		s.setDesired(c.from)
+		s.setDesired(c.to)
+		p := s.model.podByUID("u1")
+		s.createCgroup(ownCgroup, s.model.limitsOf(c.from))
+		problem := p.pendingProblem(&v1.PodCondition{Reason: c.reason}, c.to)
+		if (problem != "") != c.isWrong {
+			t.Errorf("%s: %q", name, problem)
+		}
+	}
 }

@@ -122,8 +122,8 @@ func (m *model) wantedSandbox(p *pod, spec *v1.Pod, f *truth.Fact) settings {
 	if !exists {
 		cpu = limits[v1.ResourceCPU]
 	}
-	s.setResources(cpuAndMemory(cpu, limits[v1.ResourceCPU], limits[v1.ResourceMemory]))
-	overhead := cpuAndMemory(*spec.Spec.Overhead.Cpu(), *spec.Spec.Overhead.Cpu(),
+	s.setResources(m.opts.Tiers.cpuAndMemory(cpu, limits[v1.ResourceCPU], limits[v1.ResourceMemory]))
+	overhead := m.opts.Tiers.cpuAndMemory(*spec.Spec.Overhead.Cpu(), *spec.Spec.Overhead.Cpu(),
 		*spec.Spec.Overhead.Memory())
 	s.set("overhead", fmt.Sprintf("%d of CPU, %d bytes", overhead.CpuQuota,
 		overhead.MemoryLimitInBytes))

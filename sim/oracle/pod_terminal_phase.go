@@ -80,7 +80,7 @@ func (p *pod) recordTerminalPhase(now time.Time, served *v1.Pod) {
 		p.servedTerminal = "" // it runs again
 	case !isTerminalPhase(served.Status.Phase), served.DeletionTimestamp != nil, p.spec == nil:
 	case p.specChanged && p.static: // the phase may be that of an earlier spec
-	case p.static && (p.mayBeShutDown(now) || p.hasEndedForShutdown(served)): // it runs again
+	case p.static && p.mayRunAgainAfterShutdown(now, served):
 	case p.wasRemoved() && now.Sub(p.desiredAt) < manifestNoticeBound:
 	default:
 		p.servedTerminal = served.Status.Phase

@@ -60,3 +60,47 @@ func TestTerminalPhase(t *testing.T) {
 		}},
 	})
 }
+
+// The terminal phase of a static pod that a shutdown has ended is final if its containers have
+// exited for good; otherwise the pod runs again.
+func TestTerminalPhaseInShutdown(t *testing.T) {
+	for _, c := range []struct {
+		policy v1.RestartPolicy
+		want   v1.PodPhase
+	}{{never, v1.PodFailed}, {always, ""}} {
+		s := newScript()
+		shutdownScript(s)
+		p := spec("u3", c.policy, "app")
+		p.Name, p.Annotations = "job", map[string]string{annotationSource: sourceFile}
+		s.setDesired(p)
+		run := s.start(s.sandbox("u3", 0), "app", 0)
+		s.wait(60)
+		s.machine(truth.ShutdownAnnounced, "")
+		run.end(1)
+		s.serve("u3", v1.PodFailed, "app#0 terminated")
+		s.machine(truth.ShutdownCancelled, "")
+		if got := s.model.pods["u3"].servedTerminal; got != c.want {
+			t.Errorf("%s: the final phase is %q, want %q", c.policy, got, c.want)
+		}
+	}
+}
+
+// A pod that is desired again may be served in the terminal phase of its first run.
+func TestPodThatHasRunBefore(t *testing.T) {
+	for _, hadEnded := range []bool{true, false} {
+		s := newScript()
+		r := s.startPod(never)
+		if hadEnded {
+			r.exit(1, truth.CauseSelf)
+		}
+		s.PodNoLongerDesired(s.now, "u1")
+		s.setDesired(s.pods["u1"])
+		for _, phase := range []v1.PodPhase{v1.PodRunning, v1.PodFailed, v1.PodPending} {
+			s.serve("u1", phase)
+			want := hadEnded && phase == v1.PodFailed
+			if got := s.model.pods["u1"].hasRunBefore(); got != want {
+				t.Errorf("had ended: %t, served as %s: has run before: %t", hadEnded, phase, got)
+			}
+		}
+	}
+}

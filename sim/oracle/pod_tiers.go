@@ -33,6 +33,7 @@ type Tiers struct {
 	HugePages                 string // of all pods, as in truth.Limits
 	MemoryPercent             int64  // qosReserved
 	LimitedSwap, MemoryQoS    bool
+	NoQuota                   bool // CPU limits are not enforced (cpuCFSQuota: false)
 	ReservesMemory            bool // TieredReservation
 	ThrottlingFactor          float64
 	Reserved                  map[string]truth.Limits // of the cgroups of others, by directory
@@ -66,11 +67,26 @@ func (*tiers) checkFact(m *model, f *truth.Fact) *finding {
 // checkReserved checks that a cgroup of another program gets no limit beyond those that are
 // configured, at any moment.
 func (m *model) checkReserved(f *truth.Fact) *finding {
-	want, isReserved := m.opts.Tiers.Reserved[f.Path]
-	if !slices.Contains(m.opts.SystemCgroups, f.Path) || isReserved && f.Limits == want {
+	if !slices.Contains(m.opts.SystemCgroups, f.Path) {
 		return nil
 	}
-	return findingf("cgroup %s of another program is given %+v, want %+v", f.Path, f.Limits, want)
+	for _, t := range m.possibleTiers(f.Time) {
+		if want, isReserved := t.Reserved[f.Path]; isReserved && f.Limits == want {
+			return nil
+		}
+	}
+	return findingf("cgroup %s of another program is given %+v, want %+v", f.Path, f.Limits,
+		m.opts.Tiers.Reserved[f.Path])
+}
+
+// possibleTiers returns what a request that takes effect now may follow: the configuration of the
+// agent, or for a while that of the one before, whose requests may still be in flight.
+func (m *model) possibleTiers(now time.Time) []*Tiers {
+	possible := []*Tiers{m.opts.Tiers}
+	if m.tiersBefore != nil && (m.agentDown || now.Sub(m.agentStartedAt) < tierWriteBound) {
+		possible = append(possible, m.tiersBefore)
+	}
+	return possible
 }
 
 // tierWriteBound is how long a write of a cgroup that has failed may have consequences: a call may
@@ -119,24 +135,20 @@ func (m *model) checkShrinking(f *truth.Fact) *finding {
 // checkContainerLimits checks the limits that a container is created with.
 func (m *model) checkContainerLimits(f *truth.Fact) *finding {
 	p := m.pods[f.PodUID]
-	if p == nil || len(p.specs) == 0 {
+	if p == nil || len(p.specs) == 0 || p.isEphemeral(f.Container) {
 		return nil
 	}
 	var want truth.Limits
 	for _, spec := range p.specs {
-		for _, list := range [][]v1.Container{spec.Spec.InitContainers, spec.Spec.Containers} {
-			for i := range list {
-				if list[i].Name != f.Container {
-					continue
-				}
-				if want = m.containerLimits(p, spec, &list[i]); want == f.Limits {
-					return m.checkWithinPod(p, f)
-				}
+		c := containerOf(spec, f.Container)
+		if c == nil {
+			continue
+		}
+		for _, t := range m.possibleTiers(f.Time) {
+			if want = m.containerLimits(p, spec, c, t); want == f.Limits {
+				return m.checkWithinPod(p, f)
 			}
 		}
-	}
-	if want == (truth.Limits{}) { // an ephemeral container
-		return nil
 	}
 	return findingf("container %s of pod %s is created with %+v, want %+v", f.Container, p, f.Limits,
 		want)
@@ -156,8 +168,8 @@ func (m *model) checkWithinPod(p *pod, f *truth.Fact) *finding {
 	return nil
 }
 
-// containerLimits returns the limits of a container.
-func (m *model) containerLimits(p *pod, spec *v1.Pod, c *v1.Container) truth.Limits {
+// containerLimits returns the limits that a container is created with.
+func (m *model) containerLimits(p *pod, spec *v1.Pod, c *v1.Container, t *Tiers) truth.Limits {
 	limit := func(name v1.ResourceName) int64 {
 		q := c.Resources.Limits[name]
 		if spec.Spec.Resources != nil && q.IsZero() {
@@ -173,8 +185,8 @@ func (m *model) containerLimits(p *pod, spec *v1.Pod, c *v1.Container) truth.Lim
 	}
 	l := truth.Limits{CPUShares: uint64(min(max(requested*1024/1000, 2), 262144)),
 		CPUPeriod: 100_000, MemoryBytes: limit(v1.ResourceMemory) / 1000}
-	if cpu > 0 {
-		l.CPUQuota = max(cpu*100, 1000)
+	if l.CPUQuota = t.quota(cpu); t.NoQuota {
+		l.CPUPeriod = 0
 	}
 	var pages []string
 	for _, size := range m.opts.Cgroups.PageSizes {
@@ -183,16 +195,30 @@ func (m *model) containerLimits(p *pod, spec *v1.Pod, c *v1.Container) truth.Lim
 			"hugepages-"+name+"i"))/1000))
 	}
 	l.HugePages = strings.Join(pages, ", ")
-	l.Files = m.containerFiles(p, spec, c)
+	l.Files = t.containerFiles(p, spec, c)
 	return l
 }
 
+// quota returns the CPU quota for a limit in thousandths of CPUs; zero for none.
+func (t *Tiers) quota(milli int64) int64 {
+	if milli <= 0 || t != nil && t.NoQuota {
+		return 0
+	}
+	return max(milli*100, 1000)
+}
+
+// maySwap reports whether a container may have swap.
+func (t *Tiers) maySwap(p *pod, spec *v1.Pod, c *v1.Container) bool {
+	return t != nil && t.LimitedSwap && classOf(spec) == v1.PodQOSBurstable &&
+		c.Resources.Requests.Memory().Cmp(*c.Resources.Limits.Memory()) != 0 && !isCriticalPod(p, spec)
+}
+
 // containerFiles returns what a container sets in its cgroup besides limits.
-func (m *model) containerFiles(p *pod, spec *v1.Pod, c *v1.Container) string {
-	t, files := m.opts.Tiers, []string{"memory.oom.group 1"}
+func (t *Tiers) containerFiles(p *pod, spec *v1.Pod, c *v1.Container) string {
+	files := []string{"memory.oom.group 1"}
 	request, limit := c.Resources.Requests.Memory().Value(), c.Resources.Limits.Memory().Value()
 	class, swap := classOf(spec), int64(0)
-	if t.LimitedSwap && class == v1.PodQOSBurstable && request != limit && !isCriticalPod(p, spec) {
+	if t.maySwap(p, spec, c) {
 		swap = int64(float64(request) / float64(t.MachineMemory) * float64(t.SwapBytes))
 	}
 	files = append(files, fmt.Sprintf("memory.swap.max %d", swap))

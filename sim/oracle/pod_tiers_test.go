@@ -102,7 +102,7 @@ func TestContainerFiles(t *testing.T) {
 		p := spec("u1", always, "app")
 		p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: test.request,
 			Limits: test.limit}
-		got := s.model.containerFiles(&pod{static: test.static}, p, &p.Spec.Containers[0])
+		got := s.model.opts.Tiers.containerFiles(&pod{static: test.static}, p, &p.Spec.Containers[0])
 		if got != test.want {
 			t.Errorf("%v, %v: %q", test.request, test.limit, got)
 		}
@@ -128,4 +128,61 @@ func TestUnsettledTiers(t *testing.T) {
 			t.Errorf("without reserved memory: %q", lines)
 		}
 	})(s)
+}
+
+// After a change of the configuration a late request may follow that of before, and later ones do
+// not.
+func TestConfigurationChanged(t *testing.T) {
+	const other = "system.slice"
+	reserving := func(bytes int64) *Tiers {
+		return &Tiers{Reserved: map[string]truth.Limits{other: {MemoryBytes: bytes}}}
+	}
+	written := func(wait float64, bytes int64) func(*script) {
+		return withTiers(func(s *script) {
+			s.model.opts.SystemCgroups, s.model.opts.Tiers = []string{other}, reserving(1)
+			s.AgentStarted(s.now)
+			s.wait(1)
+			s.ConfigurationChanged(nil, reserving(2))
+			s.AgentKilled(s.now)
+			s.wait(1)
+			s.AgentStarted(s.now)
+			s.wait(wait)
+			s.createCgroup(other, truth.Limits{MemoryBytes: bytes})
+		})
+	}
+	runCases(t, []testCase{
+		{"as it is configured", "", written(1, 2)},
+		{"as it was configured", "", written(1, 1)},
+		{"as it was configured, late", "tiers", written(310, 1)},
+		{"otherwise", "tiers", written(1, 3)},
+	})
+}
+
+// Without quotas no cgroup has one.
+func TestNoQuota(t *testing.T) {
+	p := spec("u1", always, "app")
+	list := v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}
+	p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: list, Limits: list}
+	for _, off := range []bool{false, true} {
+		s := newScript()
+		s.model.opts.Tiers = &Tiers{NoQuota: off, MachineMemory: 1}
+		c := &p.Spec.Containers[0]
+		want, period := int64(200_000), uint64(100_000)
+		if off {
+			want, period = 0, 0
+		}
+		whole := s.model.limitsOf(p)
+		created := s.model.containerLimits(&pod{}, p, c, s.model.opts.Tiers)
+		if updated := s.model.opts.resourcesOf(p, c); whole.CPUQuota != want ||
+			whole.CPUPeriod != period || created.CPUQuota != want || created.CPUPeriod != period ||
+			updated.CPUQuota != want {
+			t.Errorf("off: %t: the pod has %+v, its container %+v, updated %+v", off, whole, created,
+				updated)
+		}
+		cpu := list[v1.ResourceCPU]
+		if r := s.model.opts.Tiers.cpuAndMemory(cpu, cpu, cpu); r.CpuQuota != want ||
+			uint64(r.CpuPeriod) != period {
+			t.Errorf("off: %t: %v", off, r)
+		}
+	}
 }

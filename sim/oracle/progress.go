@@ -196,7 +196,10 @@ func (p *pod) overLimitProblem() string {
 // hasRunBefore reports whether a pod whose manifest was removed and came back is served in the
 // terminal phase of its first run. The agent may not have noticed the removal, or may have died
 // while removing the pod; an old request may then have removed a part of it.
-func (p *pod) hasRunBefore() bool { return p.wasRemoved() && p.servedTerminal != "" }
+func (p *pod) hasRunBefore() bool {
+	return p.wasRemoved() && p.servedTerminal != "" ||
+		p.endedBefore && isTerminalPhase(p.servedPhase)
+}
 
 // containersProblem returns what is wrong with the containers of a pod that should run in a
 // sandbox.

@@ -244,9 +244,12 @@ func (s *Set) GracePeriodShortened(uid string, grace time.Duration) {
 // AgentStarted reports that an incarnation of the agent starts, the first one included.
 func (s *Set) AgentStarted(now time.Time) { s.model.agentStarted(now) }
 
-// AllocatableChanged reports that the next agents have a configuration with another node
-// allocatable.
-func (s *Set) AllocatableChanged(list v1.ResourceList) { s.model.setAllocatable(list) }
+// ConfigurationChanged reports that the next agents have a configuration that may lead to another
+// node allocatable and other limits of cgroups.
+func (s *Set) ConfigurationChanged(allocatable v1.ResourceList, tiers *Tiers) {
+	s.model.setAllocatable(allocatable)
+	s.model.tiersBefore, s.model.opts.Tiers = s.model.opts.Tiers, tiers
+}
 
 // AgentKilled reports that an incarnation of the agent ends.
 func (s *Set) AgentKilled(now time.Time) { s.model.agentKilled(now) }

@@ -1,5 +1,7 @@
 package plan
 
+import "errors"
+
 // An anomaly is a state of the runtime that a correct runtime should not get into, and that node
 // agents meet all the same.
 
@@ -25,6 +27,12 @@ type SandboxRemoval struct {
 	DuringCreation bool `json:"making,omitempty"`
 }
 
+// ImageRemoval has an administrator remove an image by hand, whether or not a container uses it.
+// What runs goes on. Pods with the pull policy Never cannot have it any more.
+type ImageRemoval struct {
+	Image string `json:"image"` // its reference
+}
+
 // AnomalyRange is how many anomalies there may be.
 type AnomalyRange struct {
 	ClockSteps      Count            `json:"clock,omitempty"`   // of the runtime's clock
@@ -32,7 +40,9 @@ type AnomalyRange struct {
 	LostContainers  Count            `json:"lost,omitempty"`
 	LostFor         Span             `json:"lostFor,omitempty"`  // half of them; others until stopped
 	SandboxRemovals Count            `json:"removals,omitempty"` // by hand
-	Always          bool             `json:"always,omitempty"`   // in every seed
+	// ImageRemovals are by hand too, half of them when the creation of a container is requested.
+	ImageRemovals Count `json:"images,omitempty"`
+	Always        bool  `json:"always,omitempty"` // in every seed
 }
 
 func (g *generator) addAnomalies() {
@@ -59,6 +69,18 @@ func (g *generator) addAnomalies() {
 		g.add(g.randomTime(r), &SandboxRemoval{Pod: spec.Pods[r.IntN(len(spec.Pods))].Name,
 			DuringCreation: r.IntN(2) == 0})
 	}
+	r = g.stream("image removals")
+	for range g.podOccurrences("removals of images", s.ImageRemovals, s.Always) {
+		pod := spec.Pods[r.IntN(len(spec.Pods))]
+		refs := imageRefs(pod.Manifest)
+		at, removal := g.randomTime(r), &ImageRemoval{Image: refs[r.IntN(len(refs))]}
+		if r.IntN(2) == 0 {
+			g.add(at, removal)
+		} else {
+			g.addOn(Anchor{Effect: "CreateContainer", Pod: pod.Name, Nth: 1 + r.IntN(2*len(refs))},
+				removal)
+		}
+	}
 }
 
 func (c *ClockStep) validate(*Spec) error { return nil }
@@ -84,3 +106,16 @@ func (m *SandboxRemoval) Length() Duration { return 0 }
 
 // PodEntry implements Deed.
 func (m *SandboxRemoval) PodEntry() string { return m.Pod }
+
+func (i *ImageRemoval) validate(*Spec) error {
+	if i.Image == "" {
+		return errors.New("image: missing")
+	}
+	return nil
+}
+
+// Length implements Deed.
+func (i *ImageRemoval) Length() Duration { return 0 }
+
+// PodEntry implements Deed.
+func (i *ImageRemoval) PodEntry() string { return "" }

@@ -26,6 +26,7 @@ type Happening struct {
 	SetRuntimeClock *ClockStep      `json:"setRuntimeClock,omitempty"`
 	LoseContainer   *LostContainer  `json:"loseContainer,omitempty"`
 	RemoveSandbox   *SandboxRemoval `json:"removeSandbox,omitempty"`
+	RemoveImage     *ImageRemoval   `json:"removeImage,omitempty"`
 	Fault           *FaultWindow    `json:"fault,omitempty"`
 	Request         *Request        `json:"request,omitempty"`
 	ShutDown        *Shutdown       `json:"shutDown,omitempty"`

@@ -28,11 +28,11 @@ func TestInvalidHappenings(t *testing.T) {
 		want      string
 	}{
 		{Happening{}, ": want one of manifest, act, killAgent, restartRuntime, reboot, killContainer, " +
-			"killSandbox, setRuntimeClock, loseContainer, removeSandbox, fault, request, shutDown, " +
-			"loseBus, pressure, have none"},
+			"killSandbox, setRuntimeClock, loseContainer, removeSandbox, removeImage, fault, request, " +
+			"shutDown, loseBus, pressure, have none"},
 		{Happening{Reboot: &Reboot{}, KillAgent: &AgentKill{}}, ": want one of manifest, act, " +
 			"killAgent, restartRuntime, reboot, killContainer, killSandbox, setRuntimeClock, " +
-			"loseContainer, removeSandbox, fault, request, shutDown, loseBus, " +
+			"loseContainer, removeSandbox, removeImage, fault, request, shutDown, loseBus, " +
 			"pressure, have killAgent, reboot"},
 		{Happening{KillAgent: &AgentKill{}}, ".at: want a time after the start of the agent, or when"},
 		{Happening{At: second, When: &Anchor{}, Reboot: &Reboot{}}, ": want either at or when"},

@@ -41,6 +41,8 @@ type Hostile struct {
 	// StatusRoom is how many bytes the status of the pod may have: the API server refuses a larger
 	// one as too large, as if the spec took the rest. Zero: no bound.
 	StatusRoom int `json:"statusRoom,omitempty"`
+	// ProbeCommand is the KiB of the command of a readiness probe.
+	ProbeCommand int `json:"probeCommand,omitempty"`
 }
 
 // HostileRange is how a pod may be hostile. Each of the amounts is zero in half of the pods.
@@ -60,6 +62,8 @@ type HostileRange struct {
 	LongNames   Count `json:"longNames,omitempty"`
 	LongImage   Count `json:"longImage,omitempty"`
 	StatusRoom  Count `json:"statusRoom,omitempty"`
+
+	ProbeCommand Count `json:"probeCommand,omitempty"`
 }
 
 // hostile generates how a pod is hostile; nil if its group is not. Each pod has its own stream.
@@ -80,7 +84,7 @@ func (g *generator) hostile(pod string, h *HostileRange) *Hostile {
 		Object: h.Object, Containers: amount(h.Containers), Grace: Duration(h.Grace.draw(r)),
 		TakenOver: h.TakenOver, PullSecrets: amount(h.PullSecrets), Registries: amount(h.Registries),
 		LongNames: amount(h.LongNames), LongImage: amount(h.LongImage),
-		StatusRoom: amount(h.StatusRoom)}
+		StatusRoom: amount(h.StatusRoom), ProbeCommand: amount(h.ProbeCommand)}
 }
 
 // addPullSecrets adds the Secrets with the credentials of hostile pods, and their creation. It
@@ -166,6 +170,10 @@ func (h *Hostile) addTo(pod *v1.Pod) {
 			Path: "/exports"}})
 	}
 	h.addLongNames(pod)
+	if h.ProbeCommand > 0 {
+		first.ReadinessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{
+			Command: []string{"long", strings.Repeat("c", h.ProbeCommand<<10)}}}}
+	}
 	for range h.PullSecrets {
 		spec.ImagePullSecrets = append(spec.ImagePullSecrets,
 			v1.LocalObjectReference{Name: pullSecretName(pod.Name)})
@@ -217,13 +225,13 @@ func (h *Hostile) validate(api bool) error {
 	case max(h.Tokens, h.References, h.EnvFrom, h.Files, h.Containers, h.PullSecrets,
 		h.Registries) > hostileMax:
 		return fmt.Errorf("hostile: want at most %d of anything", hostileMax)
-	case max(h.LongNames, h.LongImage) > longMax:
-		return fmt.Errorf("hostile: want names of at most %d KiB", longMax)
+	case max(h.LongNames, h.LongImage, h.ProbeCommand) > longMax:
+		return fmt.Errorf("hostile: want names and commands of at most %d KiB", longMax)
 	case h.StatusRoom != 0 && h.StatusRoom < statusRoomMin:
 		return fmt.Errorf("hostile.statusRoom: want at least %d bytes, have %d", statusRoomMin,
 			h.StatusRoom)
 	case min(h.Tokens, h.References, h.EnvFrom, h.Files, h.Containers, h.Doublings, h.PullSecrets,
-		h.Registries, h.LongNames, h.LongImage) < 0 || h.Doublings > doublingsMax:
+		h.Registries, h.LongNames, h.LongImage, h.ProbeCommand) < 0 || h.Doublings > doublingsMax:
 		return fmt.Errorf("hostile: want 0 to %d doublings, and 0 or more of the others",
 			doublingsMax)
 	case cmp.Or(h.EnvFrom, h.Files) > 0 && h.Object == "":

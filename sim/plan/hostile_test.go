@@ -24,7 +24,7 @@ spec:
     api: true
     hostile: {tokens: 100..200, references: 300, doublings: 5, envFrom: 3, files: 2,
       object: bulk, containers: 7, grace: 9s, pullSecrets: 3, registries: 9, longNames: 2,
-      longImage: 1, statusRoom: 5000}
+      longImage: 1, statusRoom: 5000, probeCommand: 3}
     manifest:
       apiVersion: v1
       kind: Pod
@@ -69,6 +69,13 @@ func TestHostile(t *testing.T) {
 		if got != want {
 			t.Errorf("pod %d has %s, its entry says %s", i, got, want)
 		}
+		command := 0
+		if app.ReadinessProbe != nil {
+			command = len(app.ReadinessProbe.Exec.Command[1])
+		}
+		if command != h.ProbeCommand<<10 {
+			t.Errorf("pod %d has a probe of %d bytes, its entry says %d KiB", i, command, h.ProbeCommand)
+		}
 		secret := again.Spec.ObjectNamed(pullSecretName(entry.Name))
 		if (secret != nil) != (h.PullSecrets > 0) {
 			t.Errorf("pod %d names %d pull secrets, the plan has %+v", i, h.PullSecrets, secret)
@@ -96,6 +103,7 @@ func TestHostileBounds(t *testing.T) {
 		{"doublings: 5>doublings: 40", "0 to 18 doublings"},
 		{"statusRoom: 5000>statusRoom: 100", "at least 2048 bytes"},
 		{"longNames: 2>longNames: 2000", "at most 1024 KiB"},
+		{"probeCommand: 3>probeCommand: 2000", "at most 1024 KiB"},
 		{"object: bulk, >", "want the name of a ConfigMap"},
 		{"api: true\n    hostile>api: false\n    hostile", "this one is static"},
 	} {

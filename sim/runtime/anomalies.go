@@ -94,3 +94,10 @@ func (r *Runtime) RemoveSandboxManually(id string) {
 }
 
 const manualRetryDelay = 20 * time.Millisecond
+
+// RemoveImageManually removes an image at once. Containers that have been created from it stay.
+func (r *Runtime) RemoveImageManually(ref string) {
+	if img := r.image(ref); img.present {
+		r.deleteImage(img, truth.CauseAdministrator)
+	}
+}

@@ -152,12 +152,16 @@ func (r *Runtime) removeImage(call *wire.Call, req *runtimeapi.RemoveImageReques
 			return
 		}
 		if img.present {
-			img.present = false
-			r.opts.Truth.Add(truth.Fact{Time: r.now(), Kind: truth.ImageRemoved, Image: img.ref,
-				Bytes: img.bytes, IsPinned: img.pinned})
+			r.deleteImage(img, "")
 		}
 		call.Reply(&runtimeapi.RemoveImageResponse{})
 	})
+}
+
+func (r *Runtime) deleteImage(img *image, cause string) {
+	img.present = false
+	r.opts.Truth.Add(truth.Fact{Time: r.now(), Kind: truth.ImageRemoved, Image: img.ref,
+		Bytes: img.bytes, IsPinned: img.pinned, Cause: cause})
 }
 
 // containerUser returns the user of a container: the one of the request, or else the one of the

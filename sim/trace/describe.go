@@ -313,6 +313,6 @@ func describeDeed(deed plan.Deed) string {
 	if err != nil {
 		return err.Error()
 	}
-	text := strings.NewReplacer(`"`, "", "{", "", "}", "", ",", " ", ":", " ").Replace(string(data))
+	text := strings.NewReplacer(`":`, " ", `"`, "", "{", "", "}", "", ",", " ").Replace(string(data))
 	return shortText(text)
 }

@@ -52,6 +52,18 @@ func TestOneOperationAtATimePerHostPath(t *testing.T) {
 	}
 }
 
+// A file system of the node is measured whatever a pod does at its path, and once at a time.
+func TestHostPathOfPodDelaysNoMeasurement(t *testing.T) {
+	measure := func(op world.OpID) world.Effect {
+		return world.Effect{Op: op, Body: &world.MeasureFilesystem{Path: "/node"},
+			Deadline: t0.Add(time.Minute)}
+	}
+	_, _, fs := runEffects(Limits{}, statHostPath(1, "/node", 60e9), measure(2), measure(3))
+	if diff := cmp.Diff([]world.OpID{1, 2}, startedOps(fs)); diff != "" {
+		t.Errorf("started (-want +got):\n%s", diff)
+	}
+}
+
 // Operations that wait for an overdue operation fail at its deadline. Later operations fail at
 // once, until the overdue operation completes.
 func TestOverdueOperationFailsOthersAtItsPath(t *testing.T) {

@@ -18,7 +18,8 @@ type lockedPath struct {
 type pathScope int
 
 const (
-	scopeHostPath   pathScope = iota + 1 // paths that may hang, each alone
+	scopeHostPath   pathScope = iota + 1 // paths of pods' authors, which may hang, each alone
+	scopeFilesystem                      // paths of the node whose file systems are measured
 	scopeAgentFiles                      // the agent's files, as trees
 	scopeCgroup                          // cgroups: a removal locks a tree, settings one cgroup
 )
@@ -33,7 +34,8 @@ func pathsToLock(eff world.Effect) lockedPaths {
 	}
 	switch body := eff.Body.(type) {
 	case *world.MeasureFilesystem:
-		return lockedPaths{{scope: scopeHostPath, path: path.Clean(body.Path)}}
+		// A pod may name the same path and never have an answer, or wait long for a slot of its own.
+		return lockedPaths{{scope: scopeFilesystem, path: path.Clean(body.Path)}}
 	case *world.Rename:
 		return lockedPaths{agentPath(body.From), agentPath(body.To)}
 	case *world.Compress:
