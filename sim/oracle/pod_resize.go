@@ -15,9 +15,9 @@ import (
 
 // resize fires when a container has more than its pod, when a limit of memory is set below what the
 // container uses, when a container restarts for a change that does not demand it, when the swap of
-// one that runs changes with the memory that it requests, and when more is
-// allocated than the node has. In the end each running container must have what its pod asks for,
-// or the pod must say why not, and that must be so.
+// one that runs changes with the memory that it requests, and when more is allocated than the node
+// has. In the end each running container must have what its pod asks for, or the pod must say why
+// not, and that must be so.
 type resize struct {
 	overcommittedSince time.Time // by the statuses of pods
 	// grantedOf is how often the node allocatable had changed when the agent last allocated more to a
