@@ -219,7 +219,13 @@ func (a *Agent) activePods(additional []*v1.Pod) []*v1.Pod {
 		}
 	}
 	for _, uid := range a.podUIDs {
-		if p := a.state.Pods[uid]; p.HoldsResources() && !unknown[uid] {
+		p := a.state.Pods[uid]
+		recorded := a.state.Allocation.Allocated.Get(uid)
+		switch {
+		case !p.HoldsResources() || unknown[uid]:
+		case p.Spec == nil && recorded != nil:
+			active = append(active, p.OrphanedPod(&recorded.Resources))
+		default:
 			active = append(active, p.AllocatedPod())
 		}
 	}

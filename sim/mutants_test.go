@@ -1456,6 +1456,13 @@ var mutants = []mutant{
 		scenario: "mix", seeds: "1-100",
 	},
 	{
+		name:     "an orphaned pod holds what its sandbox was created with",
+		file:     "core/admission.go",
+		old:      "		case p.Spec == nil && recorded != nil:\n",
+		new:      "		case p.Spec == nil && recorded != nil && p.UID == \"\":\n",
+		scenario: "admission", plan: "orphan-held-more-than-its-annotation.yaml",
+	},
+	{
 		name:     "pods do not wait for a runtime that is not ready",
 		file:     "core/pod/plan.go",
 		old:      "	p.RuntimeWaitReason = env.RuntimeNotReady\n",

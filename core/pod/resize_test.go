@@ -2,11 +2,14 @@ package pod
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	podresources "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -929,6 +932,44 @@ func TestResizeFailsAgain(t *testing.T) {
 		if s := p.Resize.InProgress; !s.Since.Equal(since) || s.Message != message ||
 			s.Reason != v1.PodReasonError {
 			t.Errorf("after %q: %+v, want it since %v", message, s, since)
+		}
+	}
+}
+
+// An orphaned pod holds what was allocated to its containers last, as far as the record of that and
+// the runtime tell.
+func TestOrphanedPodHoldsWhatIsRecorded(t *testing.T) {
+	cpu := func(amount string) v1.ResourceRequirements {
+		return v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse(amount)}}
+	}
+	whole := cpu("3")
+	for _, c := range []struct {
+		name     string
+		states   map[string]State
+		recorded allocation.Resources
+		want     string
+	}{
+		{"nothing is recorded", nil, allocation.Resources{}, "700m"},
+		{"less than at its creation", map[string]State{"a": Running},
+			allocation.Resources{Containers: map[string]v1.ResourceRequirements{"a": cpu("100m")}}, "700m"},
+		{"containers that run together", map[string]State{"a": Running, "b": Running, "c": Exited},
+			allocation.Resources{Containers: map[string]v1.ResourceRequirements{"a": cpu("600m"),
+				"b": cpu("500m"), "c": cpu("400m"), "other": cpu("9")}}, "1100m"},
+		{"one that has completed", map[string]State{"a": Exited, "b": Running},
+			allocation.Resources{Containers: map[string]v1.ResourceRequirements{"a": cpu("2"),
+				"b": cpu("500m")}}, "2"},
+		{"the pod as a whole", map[string]State{"a": Running},
+			allocation.Resources{Pod: &whole}, "3"},
+	} {
+		p := NewOrphan("u", "default", "p", t0)
+		p.Sandboxes = []Sandbox{{ID: "s", Ready: true,
+			Allocation: `{"resources":{"requests":{"cpu":"700m"}}}`}}
+		for _, name := range slices.Sorted(maps.Keys(c.states)) {
+			p.addContainer(run(name, 0, c.states[name]))
+		}
+		held := podresources.PodRequests(p.OrphanedPod(&c.recorded), podresources.PodResourcesOptions{})
+		if got := held.Cpu(); got.Cmp(resource.MustParse(c.want)) != 0 {
+			t.Errorf("%s: it holds %s, want %s", c.name, got, c.want)
 		}
 	}
 }

@@ -60,6 +60,27 @@ func (p *Pod) AllocatedPod() *v1.Pod {
 	return pod
 }
 
+// OrphanedPod is AllocatedPod of an orphaned pod to whose containers an earlier agent has allocated
+// what it has recorded: a resize may have changed that since the creation of the sandbox. The record
+// does not say which are init containers. The pod holds as much as any container by itself, as an
+// init container does, and as those that run together.
+func (p *Pod) OrphanedPod(recorded *allocation.Resources) *v1.Pod {
+	atLeast := v1.Pod{Spec: v1.PodSpec{Resources: recorded.Pod}}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		resources, known := recorded.Containers[c.Name]
+		if !known {
+			continue
+		}
+		container := v1.Container{Name: c.Name, Resources: resources}
+		atLeast.Spec.InitContainers = append(atLeast.Spec.InitContainers, container)
+		if c.State == Running {
+			atLeast.Spec.Containers = append(atLeast.Spec.Containers, container)
+		}
+	}
+	return withMostRequests(p.AllocatedPod(), &atLeast)
+}
+
 // heldSpec returns the pod with what it holds, from the memo if nothing of that has changed.
 func (p *Pod) heldSpec() *v1.Pod {
 	r := &p.Resize
