@@ -887,3 +887,26 @@ func TestStaticPodWaitsForItsRecord(t *testing.T) {
 		}
 	}
 }
+
+// A resize waits for a pod that may have ended, not for one that ends and makes room anyway.
+func TestMayHaveEnded(t *testing.T) {
+	r := newResizeNode(apiPodNamed("a", "u1"))
+	r.advance(time.Minute)
+	p := r.agent.state.Pods["u1"]
+	expect := func(want bool, what string) {
+		t.Helper()
+		if r.agent.mayHaveEnded(apiPodNamed("a", p.UID)) != want {
+			t.Errorf("%s: it may have ended: %t", what, !want)
+		}
+	}
+	expect(false, "a pod that runs")
+	p.Record.Loaded = false
+	expect(true, "a pod whose record is not read")
+	p.Stage, p.Containers, p.Sandboxes = pod.Terminating, nil, nil
+	expect(false, "a pod that ends")
+	if !p.MayBecomeTerminal() {
+		t.Error("the pod that ends cannot become terminal")
+	}
+	delete(r.agent.state.Pods, p.UID)
+	expect(false, "a pod that is not known")
+}

@@ -41,9 +41,8 @@ func (l *Layout) Limits(pod *v1.Pod, class v1.PodQOSClass, path string) world.Se
 	sum := TotalsOf(pod)
 	set.CPUShares = uint64(MilliCPUToShares(sum.CPURequest))
 	if sum.CPULimited {
-		if quota, period := l.Policy.Quota(sum.CPULimit); quota > 0 {
-			set.CPUQuota, set.CPUPeriod = quota, uint64(period)
-		}
+		quota, period := l.Policy.Quota(sum.CPULimit)
+		set.CPUQuota, set.CPUPeriod = quota, uint64(period)
 	}
 	if sum.MemoryLimited {
 		set.MemoryBytes = sum.MemoryLimit

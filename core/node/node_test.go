@@ -422,3 +422,15 @@ func TestNodeConverges(t *testing.T) {
 		}
 	})
 }
+
+// Only names of other domains than Kubernetes' own are extended resources.
+func TestIsExtendedResource(t *testing.T) {
+	for name, want := range map[v1.ResourceName]bool{ //ordered: each by itself
+		"example.com/gpu": true, "gpu": false, "pods": false, "kubernetes.io/batch-cpu": false,
+		"node.kubernetes.io/batch-cpu": false, "requests.example.com/gpu": false,
+	} {
+		if isExtendedResource(name) != want {
+			t.Errorf("%s is an extended resource: %t", name, !want)
+		}
+	}
+}

@@ -105,7 +105,6 @@ func (p *Pod) setSpec(object *v1.Pod, recorded *allocation.Resources, now time.T
 	switch {
 	case isSame:
 		p.Spec = object
-		return
 	case p.Spec != nil:
 		held := allocation.Of(p.Spec)
 		p.Spec = held.Apply(object)

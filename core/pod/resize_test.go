@@ -848,6 +848,110 @@ func TestRecallOfPodAsWhole(t *testing.T) {
 	}
 }
 
+// What is recorded of a pod as a whole leads to a resize if that is something else than what is
+// allocated; a resize that is known is the same one.
+func TestRecordOfPodAsWhole(t *testing.T) {
+	allocated := &v1.ResourceRequirements{Requests: resources("1", "100Mi")}
+	other := &v1.ResourceRequirements{Requests: resources("3", "100Mi")}
+	known := &ResizeState{Generation: 3, Since: t0.Add(-time.Hour)}
+	for name, c := range map[string]struct { //ordered: each by itself
+		recorded   *v1.ResourceRequirements
+		inProgress *ResizeState
+		want       int64 // the generation of the resize; zero: none
+	}{
+		"none":            {nil, nil, 0},
+		"the allocated":   {allocated.DeepCopy(), nil, 0},
+		"others":          {other, nil, 5},
+		"others, resized": {other, known, 3},
+	} {
+		r := newResizeHarness(t, "1", "100Mi")
+		r.pod.Spec = r.pod.Spec.DeepCopy()
+		r.pod.Spec.Spec.Resources, r.pod.Spec.Generation = allocated, 5
+		r.pod.Resize = Resize{InProgress: c.inProgress}
+		r.env.RecordedWhole = func(string) *v1.ResourceRequirements { return c.recorded }
+		r.pod.recallWhole(r.env)
+		got := int64(0)
+		if s := r.pod.Resize.InProgress; s != nil {
+			got = s.Generation
+		}
+		if got != c.want || (r.pod.Resize.HeldAsWhole != nil) != (c.want != 0) {
+			t.Errorf("%s: a resize of generation %d, want %d; held %v", name, got, c.want,
+				r.pod.Resize.HeldAsWhole)
+		}
+		r.pod.Resize.InProgress = nil // it is done
+		if r.pod.recallWhole(r.env); r.pod.Resize.InProgress != nil {
+			t.Errorf("%s: the record is looked up again", name)
+		}
+	}
+}
+
+// An update of the object that asks for the same as before changes no resources: what waits still
+// waits, and what is allocated stays. Anything else of the object counts at once.
+func TestUpdateOfSameGeneration(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	labelled := r.pod.Spec.DeepCopy()
+	labelled.Generation, labelled.Labels = 2, map[string]string{"a": "b"}
+	r.pod.UpdateObject(labelled, t0)
+	changed := labelled.DeepCopy()
+	if r.pod.UpdateObject(changed, t0); r.pod.Spec != changed {
+		t.Error("an update of the same generation does not count")
+	}
+	larger := changed.DeepCopy()
+	larger.Status.Conditions = []v1.PodCondition{{Type: v1.PodResizeInProgress,
+		Status: v1.ConditionTrue}} // of a resize that is done since
+	larger.Generation = 3
+	larger.Spec.Containers[0].Resources.Requests = resources("9", "100Mi")
+	r.pod.SetDesired(larger, nil, t0)
+	again := larger.DeepCopy()
+	r.pod.UpdateObject(again, t0)
+	cpu := r.pod.Spec.Spec.Containers[0].Resources.Requests.Cpu().String()
+	if cpu != "1" || r.pod.Resize.Desired != again || r.pod.Resize.InProgress != nil {
+		t.Errorf("allocated %s CPUs, %+v", cpu, r.pod.Resize)
+	}
+}
+
+// Without a record a pod that may have been resized has what its containers were created with.
+func TestAllocatedWithoutRecord(t *testing.T) {
+	for generation, want := range map[int64]string{1: "9", 2: "1", 3: "1"} { //ordered: each by itself
+		r := newResizeHarness(t, "1", "100Mi")
+		object := r.pod.Spec.DeepCopy()
+		object.Generation = generation
+		object.Spec.Containers[0].Resources.Requests = resources("9", "100Mi")
+		r.pod.Spec = nil
+		r.pod.SetDesired(object, nil, t0)
+		cpu := r.pod.Spec.Spec.Containers[0].Resources.Requests.Cpu().String()
+		if cpu != want || (r.pod.Resize.Desired == nil) != (want == "9") {
+			t.Errorf("generation %d: allocated %s, want %s; desired %v", generation, cpu, want,
+				r.pod.Resize.Desired)
+		}
+	}
+}
+
+// Room is made for what a pod asks for: a pod that asks for something else has none made yet, and
+// one that asks for the same goes on.
+func TestRoomIsMadeForOneResize(t *testing.T) {
+	for _, c := range []struct {
+		making bool
+		cpu    string
+		want   bool
+	}{{true, "9", true}, {true, "8", false}, {true, "1", false}, {false, "9", false}} {
+		r := newResizeHarness(t, "1", "100Mi")
+		object := r.pod.Spec.DeepCopy()
+		for i, cpu := range []string{"9", c.cpu} {
+			object = object.DeepCopy()
+			object.Generation = int64(2 + i)
+			object.Spec.Containers[0].Resources.Requests = resources(cpu, "100Mi")
+			r.pod.SetDesired(object, nil, t0)
+			if i == 0 {
+				r.pod.Resize.MakingRoom = c.making
+			}
+		}
+		if got := r.pod.Resize.MakingRoom; got != c.want {
+			t.Errorf("%+v: room is made: %t", c, got)
+		}
+	}
+}
+
 // The cgroup of a pod whose resources as a whole are changed twice may have the first or the second
 // ones: the pod holds the larger amount of each.
 func TestHeldAsWholeOfTwoGrants(t *testing.T) {

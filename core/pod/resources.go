@@ -60,10 +60,10 @@ func (p *Pod) AllocatedPod() *v1.Pod {
 	return pod
 }
 
-// OrphanedPod is AllocatedPod of an orphaned pod to whose containers an earlier agent has allocated
-// what it has recorded: a resize may have changed that since the creation of the sandbox. The record
-// does not say which are init containers. The pod holds as much as any container by itself, as an
-// init container does, and as those that run together.
+// OrphanedPod is AllocatedPod of an orphaned pod, to whose containers an earlier agent has allocated
+// what it has recorded: a resize may have changed that since the creation of the sandbox. Which are
+// init containers is not recorded. The pod holds as much as any container by itself, as an init
+// container does, and as those that run together.
 func (p *Pod) OrphanedPod(recorded *allocation.Resources) *v1.Pod {
 	atLeast := v1.Pod{Spec: v1.PodSpec{Resources: recorded.Pod}}
 	for i := range p.Containers {

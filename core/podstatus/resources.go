@@ -87,10 +87,8 @@ func podResources(p *pod.Pod, requests v1.ResourceList) *v1.ResourceRequirements
 	set := &p.Cgroup.Applied.Cgroup
 	has.Requests = withCPU(has.Requests, cgroup.SharesToMilliCPU(set.CPUShares),
 		allocation.CPURequestMin)
-	if _, isOwn := has.Requests[v1.ResourceMemory]; !isOwn {
-		has.Requests = withAmount(has.Requests, v1.ResourceMemory, requests.Memory().Value())
-	}
-	if set.CPUQuota > 0 && set.CPUPeriod > 0 {
+	has.Requests = withAmount(has.Requests, v1.ResourceMemory, requests.Memory().Value())
+	if set.CPUPeriod > 0 {
 		has.Limits = withCPU(has.Limits, set.CPUQuota*1000/int64(set.CPUPeriod),
 			allocation.CPULimitMin)
 	}

@@ -69,6 +69,12 @@ func TestResourcesOfContainer(t *testing.T) {
 			v1.ResourceRequirements{Requests: amounts("1m", ""), Limits: amounts("5m", "")},
 			pod.Actuation{Last: &allocation.Amounts{CPURequest: 1, CPULimit: 5},
 				Reported: &allocation.Amounts{CPURequest: 2, CPULimit: 10}}, " 1m / 5m"},
+		"no more than the kernel tells apart": {pod.Running,
+			v1.ResourceRequirements{Requests: amounts("2m", ""), Limits: amounts("10m", "")},
+			pod.Actuation{Last: &allocation.Amounts{CPURequest: 1, CPULimit: 5}}, " 2m / 10m"},
+		"more, and has the least": {pod.Running,
+			v1.ResourceRequirements{Requests: amounts("1", ""), Limits: amounts("2", "")},
+			pod.Actuation{Last: &allocation.Amounts{CPURequest: 2, CPULimit: 10}}, " 2m / 10m"},
 	} {
 		p := newPod(v1.RestartPolicyAlways)
 		p.Spec.Spec.Containers[0].Resources = c.allocated
@@ -99,6 +105,7 @@ func TestResourcesOfPod(t *testing.T) {
 	huge["hugepages-2Mi"] = resource.MustParse("2Mi")
 	container := v1.ResourceRequirements{Requests: huge, Limits: amounts("2", "16Mi")}
 	whole := &v1.ResourceRequirements{Requests: amounts("3", ""), Limits: amounts("4", "")}
+	least := &v1.ResourceRequirements{Requests: amounts("1m", ""), Limits: amounts("5m", "")}
 	set := &pod.CgroupSetting{Cgroup: world.SetCgroup{CPUShares: 512, CPUQuota: 150_000,
 		CPUPeriod: 100_000, MemoryBytes: 8 << 20}}
 	for name, c := range map[string]struct {
@@ -113,7 +120,17 @@ func TestResourcesOfPod(t *testing.T) {
 		"runs as a whole":   {pod.Running, whole, container, set, " 500m 4Mi / 1500m 8Mi"},
 		"has no cgroup":     {pod.Running, nil, container, nil, " 1 4Mi 2Mi / 2 16Mi"},
 		"has no cgroup yet": {pod.Running, nil, container, nil, " 3 / 4"},
-		"has ended":         {pod.Exited, nil, container, set, " 1 4Mi 2Mi / 2 16Mi"},
+		"has no cgroup yet, and did not run": {pod.Running, nil, container, nil,
+			" 1 4Mi 2Mi / 2 16Mi"},
+		"has no cgroup yet, and ran without resources": {pod.Running, nil, container, nil,
+			" 1 4Mi 2Mi / 2 16Mi"},
+		"has ended, and ran": {pod.Exited, nil, container, nil, " 1 4Mi 2Mi / 2 16Mi"},
+		"has no quota": {pod.Running, whole, container, &pod.CgroupSetting{
+			Cgroup: world.SetCgroup{CPUShares: 1024, MemoryBytes: 8 << 20}}, " 1 4Mi / 4 8Mi"},
+		"has less than the kernel tells apart": {pod.Running, least, container,
+			&pod.CgroupSetting{Cgroup: world.SetCgroup{CPUShares: 2, CPUQuota: 1000,
+				CPUPeriod: 100_000}}, " 1m 4Mi / 5m"},
+		"has ended": {pod.Exited, nil, container, set, " 1 4Mi 2Mi / 2 16Mi"},
 		"asks for nothing": {pod.Running, nil, v1.ResourceRequirements{},
 			&pod.CgroupSetting{Cgroup: world.SetCgroup{CPUShares: 2}}, " /"},
 	} {
@@ -125,8 +142,13 @@ func TestResourcesOfPod(t *testing.T) {
 			p.Containers[0].Grace = 1
 		}
 		Update(p, t0)
-		if name == "has no cgroup yet" {
+		switch name {
+		case "has no cgroup yet", "has ended, and ran":
 			p.Spec.Status.Phase, p.Spec.Status.Resources = v1.PodRunning, whole
+		case "has no cgroup yet, and did not run":
+			p.Spec.Status.Phase, p.Spec.Status.Resources = v1.PodPending, whole
+		case "has no cgroup yet, and ran without resources":
+			p.Spec.Status.Phase = v1.PodRunning
 		}
 		if c.state == pod.Exited {
 			p.Status.Phase = v1.PodFailed
