@@ -60,8 +60,8 @@ func (p *Pod) AllocatedPod() *v1.Pod {
 	return pod
 }
 
-// OrphanedPod is AllocatedPod of an orphaned pod, to whose containers an earlier agent has allocated
-// what it has recorded: a resize may have changed that since the creation of the sandbox. Which are
+// OrphanedPod is AllocatedPod of an orphaned pod, with what an earlier agent has recorded as
+// allocated to its containers: a resize may have changed that since the creation of the sandbox. Which are
 // init containers is not recorded. The pod holds as much as any container by itself, as an init
 // container does, and as those that run together.
 func (p *Pod) OrphanedPod(recorded *allocation.Resources) *v1.Pod {
