@@ -61,9 +61,9 @@ func (p *Pod) AllocatedPod() *v1.Pod {
 }
 
 // OrphanedPod is AllocatedPod of an orphaned pod, with what an earlier agent has recorded as
-// allocated to its containers: a resize may have changed that since the creation of the sandbox. Which are
-// init containers is not recorded. The pod holds as much as any container by itself, as an init
-// container does, and as those that run together.
+// allocated to its containers: a resize may have changed that since the creation of the sandbox.
+// Which are init containers is not recorded. The pod holds as much as any container by itself, as
+// an init container does, and as those that run together.
 func (p *Pod) OrphanedPod(recorded *allocation.Resources) *v1.Pod {
 	atLeast := v1.Pod{Spec: v1.PodSpec{Resources: recorded.Pod}}
 	for i := range p.Containers {
