@@ -45,6 +45,7 @@ func TestBadInput(t *testing.T) {
 		{"replay steady --html x --trace ./x", "--trace ./x: --html writes to the same file"},
 		{"replay steady --until 1 --dump x --html x", "--html x: --dump writes to the same file"},
 		{"plan all", "seedsim list"},
+		{"shrink steady", "steady-1 does not fail: nothing to shrink"},
 		{"sweep steady --after 999999", "--after 999999: the plan has "},
 		{"sweep steady --every 0", "--every 0: must be at least 1"},
 		{"sweep steady -o x", "-o x: needs --after and one strike"},

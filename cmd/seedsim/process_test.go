@@ -3,8 +3,27 @@ package main
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 )
+
+// The page is written also if nobody reads the lines to their end, as with a pipe to head.
+func TestPageWithoutReader(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "run.html")
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader.Close()
+	command := exec.Command(os.Args[0], "replay", "steady", "--log", "--html", page)
+	command.Env = append(os.Environ(), commandVariable+"=1")
+	command.Stdout = writer
+	err = command.Run()
+	writer.Close()
+	if info, statErr := os.Stat(page); statErr != nil || info.Size() == 0 {
+		t.Errorf("no page: %v, %v", err, statErr)
+	}
+}
 
 // A seed means the same in every process: neither the time zone, nor the number of threads, nor the
 // garbage collector has a part in it.

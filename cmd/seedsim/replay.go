@@ -243,8 +243,7 @@ func shrinkCommand() *cobra.Command {
 				return err
 			}
 			if verdict.Failure == nil {
-				fmt.Fprintln(c.ErrOrStderr(), "the plan does not fail: nothing to shrink")
-				return nil
+				return fmt.Errorf("%s does not fail: nothing to shrink", p.Metadata.Name)
 			}
 			fmt.Fprintf(c.ErrOrStderr(), "%d entries of %d: %s: %s\n", small.EntryCount(),
 				p.EntryCount(), verdict.Failure.Oracle, verdict.Failure.Message)

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,6 +61,9 @@ func (f *reportFlags) open(dump string) error {
 			return fmt.Errorf("%s: %w", o.flag, err)
 		}
 		f.outputs = append(f.outputs, output{o.flag, file, o.write})
+	}
+	if len(f.outputs) > 0 { // what reads the lines may end before the files are written
+		signal.Ignore(syscall.SIGPIPE)
 	}
 	return nil
 }
