@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The page is written also if nobody reads the lines to their end, as with a pipe to head.
+// The page is written also if the reader of the lines ends before them, as head does.
 func TestPageWithoutReader(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "run.html")
 	reader, writer, err := os.Pipe()
