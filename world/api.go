@@ -2,7 +2,6 @@ package world
 
 import (
 	"encoding/json"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
@@ -211,8 +210,10 @@ type CreateToken struct {
 
 // TokenCreated is the completion of CreateToken. The token is secret.
 type TokenCreated struct {
-	Token   string    `json:"token"`
-	Expires time.Time `json:"expires"`
+	Token string `json:"token"`
+	// ExpirationSeconds is for how long the token is valid: what was requested, unless the server has
+	// shortened it. It does not depend on the server's clock, as the time of expiration does.
+	ExpirationSeconds int64 `json:"expirationSeconds"`
 }
 
 // RecordEvent records a Kubernetes Event about a pod or the node. It is one-way. The port creates

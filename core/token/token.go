@@ -53,10 +53,9 @@ type Token struct {
 	Op       world.OpID `json:"op,omitempty"`       // the request in flight
 
 	// Value is empty before the first token. It is secret: its JSON name is one that is redacted.
-	Value     string    `json:"token,omitempty"`
-	Issued    time.Time `json:"issued"`    // when its request was issued
-	ExpiresAt time.Time `json:"expiresAt"` // by the server's clock
-	RenewAt   time.Time `json:"renewAt"`
+	Value   string    `json:"token,omitempty"`
+	Issued  time.Time `json:"issued"` // when its request was issued
+	RenewAt time.Time `json:"renewAt"`
 
 	Failures  int       `json:"failures,omitempty"` // consecutive
 	NotBefore time.Time `json:"notBefore"`
@@ -174,12 +173,12 @@ func (t *Token) renewalDue(jitter time.Duration) time.Time {
 }
 
 // renewalTime returns when a fifth of the token's lifetime is left, or when the token is a day old.
-// The lifetime counts by the agent's clock; the server's expiration counts only if it is shorter
-// than requested.
-func (t *Token) renewalTime() time.Time {
+// The server may have granted less than was requested; zero is all of it. Upstream: requiresRefresh
+// in pkg/kubelet/token/token_manager.go, which also counts by the clock of the server.
+func (t *Token) renewalTime(granted int64) time.Time {
 	lifetime := time.Duration(t.Seconds) * time.Second
-	if granted := t.ExpiresAt.Sub(t.Issued); granted > 0 && granted < lifetime {
-		lifetime = granted
+	if granted > 0 && granted < t.Seconds {
+		lifetime = time.Duration(granted) * time.Second
 	}
 	return t.Issued.Add(min(lifetime/5*4, ageMax))
 }
@@ -206,8 +205,8 @@ func (t *Token) recordResult(r op.Record, ev world.Event) {
 		t.NotBefore = ev.Time.Add(timer.RetryDelay(ev.Err, t.Failures, backoffFirst, backoffMax))
 		return
 	}
-	t.Value, t.Issued, t.ExpiresAt = created.Token, r.IssuedAt, created.Expires
-	t.RenewAt = t.renewalTime()
+	t.Value, t.Issued = created.Token, r.IssuedAt
+	t.RenewAt = t.renewalTime(created.ExpirationSeconds)
 	t.Failures, t.NotBefore, t.Problem = 0, time.Time{}, ""
 }
 

@@ -156,7 +156,9 @@ func (c *client) createToken(ctx context.Context, op string, m *world.CreateToke
 	if tokenRequest.Status.Token == "" {
 		return nil, world.Errorf(world.KindInternal, op, "the answer has no token")
 	}
-	return &world.TokenCreated{
-		Token: tokenRequest.Status.Token, Expires: tokenRequest.Status.ExpirationTimestamp.UTC(),
-	}, nil
+	created := &world.TokenCreated{Token: tokenRequest.Status.Token}
+	if granted := tokenRequest.Spec.ExpirationSeconds; granted != nil {
+		created.ExpirationSeconds = *granted
+	}
+	return created, nil
 }

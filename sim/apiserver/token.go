@@ -53,12 +53,14 @@ func (s *Server) createToken(_ requester, m *world.CreateToken) (any, *world.Err
 			"2^32 seconds", int64(lifetime/time.Second))
 	}
 	made := &world.TokenCreated{
-		Token:   fmt.Sprintf("token-%s-%s-%016x", m.Namespace, m.ServiceAccount, s.uids.Uint64()),
-		Expires: s.now().Add(lifetime),
+		Token: fmt.Sprintf("token-%s-%s-%016x", m.Namespace, m.ServiceAccount, s.uids.Uint64()),
+
+		ExpirationSeconds: int64(lifetime / time.Second),
 	}
 	if s.opts.Truth != nil {
-		fact := truth.Fact{Time: s.opts.Agenda.Now(), Kind: truth.TokenIssued,
-			Token: made.Token, Expires: made.Expires, Audience: strings.Join(m.Spec.Audiences, ",")}
+		now := s.opts.Agenda.Now()
+		fact := truth.Fact{Time: now, Kind: truth.TokenIssued, Token: made.Token,
+			Expires: now.Add(lifetime), Audience: strings.Join(m.Spec.Audiences, ",")}
 		if ref := m.Spec.BoundObjectRef; ref != nil {
 			fact.PodUID, fact.PodNamespace, fact.PodName = string(ref.UID), m.Namespace, ref.Name
 		}
