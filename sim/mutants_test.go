@@ -557,7 +557,7 @@ var mutants = []mutant{
 		new:  "\ts.Op = 0\n\tif ev.Err != nil {",
 		also: &edit{
 			file: "core/pod/observe.go",
-			old:  "\t\tp.dropSandbox(s.ID)\n\t\tchanged = true\n",
+			old:  "\t\tp.loseSandbox(s, requestedAt)\n\t\tp.dropSandbox(s.ID)\n\t\tchanged = true\n",
 			new:  "\t\ti++\n",
 		},
 		scenario: "mix", seeds: "1-100",
