@@ -1463,6 +1463,13 @@ var mutants = []mutant{
 		scenario: "admission", plan: "orphan-held-more-than-its-annotation.yaml",
 	},
 	{
+		name:     "a probe comes three times in its period",
+		file:     "core/probe/probe.go",
+		old:      "max(spec.PeriodSeconds, 1)) * time.Second)\n",
+		new:      "max(spec.PeriodSeconds, 1)) * time.Second / 3)\n",
+		scenario: "probes", seeds: "1-100",
+	},
+	{
 		name:     "pods do not wait for a runtime that is not ready",
 		file:     "core/pod/plan.go",
 		old:      "	p.RuntimeWaitReason = env.RuntimeNotReady\n",

@@ -16,8 +16,9 @@ type probes struct{}
 
 func (*probes) describe() Entry {
 	return Entry{"probes", "No startup or liveness probe reaches a container that is being killed, " +
-		"and only the startup probe reaches one that has not started; ready and started are served " +
-		"as the probe results have it, and an agent restart changes neither."}
+		"and only the startup probe reaches one that has not started; none comes more often than its " +
+		"period says; ready and started are served as the probe results have it, and an agent restart " +
+		"changes neither."}
 }
 
 // probeStatusBound is how long the replies to a probe may take to be served.
@@ -39,6 +40,9 @@ func (*probes) checkFact(m *model, f *truth.Fact) *finding {
 		return findingf("the %s probe of %s was sent %v after its termination had "+
 			"begun", h.kind, c, f.Time.Sub(killStart).Round(time.Millisecond))
 	}
+	if problem := m.findTooOften(c, h, f.Time); problem != nil {
+		return problem
+	}
 	first := c.handler(startupProbe)
 	if first == nil || h == first || !c.hasRun() {
 		return nil
@@ -48,6 +52,19 @@ func (*probes) checkFact(m *model, f *truth.Fact) *finding {
 			"probe has not succeeded", h.kind, c)
 	}
 	return nil
+}
+
+// findTooOften returns why a probe comes too soon. A probe may wait on its way, and the next one is
+// requested after its response, a period after its request at the soonest: so there is a period
+// between a probe and the one after the next. A command that cannot be run is tried three times.
+func (m *model) findTooOften(c *container, h *handler, now time.Time) *finding {
+	gap := now.Sub(h.beforeAt)
+	if h.isAmbiguous || h.call == "ExecSync" && h.latestReply == truth.ReplyRefused || h.beforeAt.IsZero() || gap >= h.period()-transitSlack ||
+		!m.agentUpSince(h.beforeAt.Add(-transitSlack)) || m.faultPossible(h.call, h.beforeAt, now) {
+		return nil
+	}
+	return findingf("the %s probe of %s was sent a third time within %v, and its period is %v", h.kind,
+		c, gap.Round(time.Millisecond), h.period())
 }
 
 func (*probes) checkServed(m *model, now time.Time, pods []*v1.Pod) *finding {

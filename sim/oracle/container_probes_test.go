@@ -73,6 +73,32 @@ func TestProbesDuringTermination(t *testing.T) {
 	})
 }
 
+// The probe's period is a second.
+func TestProbesTooOften(t *testing.T) {
+	alternately := func(r run, reply truth.Reply, waits ...float64) {
+		for _, seconds := range waits {
+			r.script.wait(seconds)
+			r.startRequest(livenessRequest)
+			r.endRequest(livenessRequest, reply)
+		}
+	}
+	runCases(t, []testCase{
+		{"one was late, and the next one in time", "", func(s *script) {
+			alternately(s.startPodWith(alive), truth.ReplySuccess, 1, 1.8, 0.2, 1)
+		}},
+		{"three in a period", "probes", func(s *script) {
+			alternately(s.startPodWith(alive), truth.ReplySuccess, 1, 0.4, 0.4)
+		}},
+		{"three by two agents", "", func(s *script) {
+			r := s.startPodWith(alive)
+			alternately(r, truth.ReplySuccess, 1, 0.1)
+			s.AgentKilled(s.now)
+			s.AgentStarted(s.now)
+			alternately(r, truth.ReplySuccess, 0.1)
+		}},
+	})
+}
+
 func TestProbesBeforeStartup(t *testing.T) {
 	runCases(t, []testCase{
 		{"startup first", "", func(s *script) {

@@ -34,6 +34,7 @@ type handler struct {
 	count        int              // requests that have reached the container
 	firstAt      time.Time        // the first one
 	latestAt     time.Time        // the latest one
+	beforeAt     time.Time        // the one before it
 	inFlight     []handlerRequest // requests that have not ended and that an agent may wait for
 	endedAt      time.Time        // when a request last ended
 	latestReply  truth.Reply      // the reply of that request
@@ -209,6 +210,7 @@ func (m *model) applyHandler(f *truth.Fact) {
 			h.firstAt = f.Time
 		}
 		h.expireRequests(f.Time)
+		h.beforeAt = h.latestAt
 		h.latestAt, h.inFlight = f.Time, append(h.inFlight, handlerRequest{f.RequestNumber, f.Time})
 		if first := c.handler(startupProbe); first != nil && h.probe != nil && h != first {
 			first.results.assume(resultSuccess)
