@@ -59,7 +59,8 @@ func (*probes) checkFact(m *model, f *truth.Fact) *finding {
 // between a probe and the one after the next. A command that cannot be run is tried three times.
 func (m *model) findTooOften(c *container, h *handler, now time.Time) *finding {
 	gap := now.Sub(h.beforeAt)
-	if h.isAmbiguous || h.call == "ExecSync" && h.latestReply == truth.ReplyRefused || h.beforeAt.IsZero() || gap >= h.period()-transitSlack ||
+	if h.isAmbiguous || h.call == "ExecSync" && h.latestReply == truth.ReplyRefused ||
+		h.beforeAt.IsZero() || gap >= h.period()-transitSlack ||
 		!m.agentUpSince(h.beforeAt.Add(-transitSlack)) || m.faultPossible(h.call, h.beforeAt, now) {
 		return nil
 	}
