@@ -56,10 +56,12 @@ func (*probes) checkFact(m *model, f *truth.Fact) *finding {
 
 // findTooOften returns why a probe comes too soon. A probe may wait on its way, and the next one is
 // requested after its response, a period after its request at the soonest: so there is a period
-// between a probe and the one after the next. A command that cannot be run is tried three times.
+// between a probe and the one after the next. A command that cannot be run is tried three times,
+// and one of a hostile pod may be run when the agent has given it up.
 func (m *model) findTooOften(c *container, h *handler, now time.Time) *finding {
 	gap := now.Sub(h.beforeAt)
-	if h.isAmbiguous || h.call == "ExecSync" && h.latestReply == truth.ReplyRefused ||
+	if h.isAmbiguous || c.pod.isHostile() ||
+		h.call == "ExecSync" && h.latestReply == truth.ReplyRefused ||
 		h.beforeAt.IsZero() || gap >= h.period()-transitSlack ||
 		!m.agentUpSince(h.beforeAt.Add(-transitSlack)) || m.faultPossible(h.call, h.beforeAt, now) {
 		return nil
