@@ -135,7 +135,7 @@ func (c *Cgroups) MustWait(uid string, class v1.PodQOSClass, env *Env) bool {
 	for _, set := range c.desired(env.Layout) {
 		isAbove := set.Path == env.Layout.QOSParent(class) ||
 			set.Path == env.Layout.QOSParent(v1.PodQOSGuaranteed)
-		if !isAbove || covers(c.Written[set.Path], &set) ||
+		if !isAbove || covers(c.Written[set.Path], &set) && !c.isShrinkingBelow(&set) ||
 			env.Effects.Now().Before(c.Failures[set.Path].RetryAt) {
 			continue
 		}
@@ -145,6 +145,12 @@ func (c *Cgroups) MustWait(uid string, class v1.PodQOSClass, env *Env) bool {
 		return true
 	}
 	return false
+}
+
+// isShrinkingBelow reports whether a write is in flight that gives a cgroup less than what is desired
+// for its pods now: it was to shrink, and may do so at any moment.
+func (c *Cgroups) isShrinkingBelow(desired *world.SetCgroup) bool {
+	return c.Writing != nil && c.Writing.Path == desired.Path && !covers(c.Writing, desired)
 }
 
 // covers reports whether a cgroup was written with at least what is desired for its pods.

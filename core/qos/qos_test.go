@@ -196,6 +196,30 @@ func TestPodsWaitForTheirTier(t *testing.T) {
 	}
 }
 
+// A pod waits for a write in flight that lowers the weight of its tier below what it needs now.
+func TestPodsWaitForATierThatShrinks(t *testing.T) {
+	h := newHarness(t)
+	waits := func() bool { return h.c.MustWait("b", v1.PodQOSBurstable, h.env()) }
+	h.c.Count("a", burstable(1000, 0))
+	h.settle()
+	h.c.Drop("a")
+	h.plan()
+	if waits() {
+		t.Error("waits for a tier that is to shrink")
+	}
+	if h.c.Count("b", burstable(500, 0)); !waits() {
+		t.Error("does not wait while its tier may shrink below it")
+	}
+	h.complete(&world.Done{}, nil)
+	if !waits() {
+		t.Error("does not wait for its tier to grow again")
+	}
+	h.settle()
+	if waits() {
+		t.Error("waits for a tier that has grown")
+	}
+}
+
 // A failed write is repeated with an increasing back-off, of all settings.
 func TestFailedWrites(t *testing.T) {
 	h := newHarness(t)
