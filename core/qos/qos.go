@@ -147,8 +147,8 @@ func (c *Cgroups) MustWait(uid string, class v1.PodQOSClass, env *Env) bool {
 	return false
 }
 
-// isShrinkingBelow reports whether a write is in flight that gives a cgroup less than what is desired
-// for its pods now: it was to shrink, and may do so at any moment.
+// isShrinkingBelow reports whether a write is in flight that gives a cgroup less than what is
+// desired for its pods now: it was to shrink, and may do so at any moment.
 func (c *Cgroups) isShrinkingBelow(desired *world.SetCgroup) bool {
 	return c.Writing != nil && c.Writing.Path == desired.Path && !covers(c.Writing, desired)
 }

@@ -105,8 +105,11 @@ func (o *economy) mustBeRepeated(m *model, path string) bool {
 				o.sandboxChangedAt[uid].After(o.writtenAt[path]))
 	}
 	written, isCgroup := o.writtenAt[path], m.cgroups[path] != truth.Limits{}
-	if !isCgroup {
+	switch {
+	case !isCgroup:
 		return false
+	case m.agentStartedAt.After(written):
+		return true // beside what it writes for the next sandbox
 	}
 	for _, p := range m.podsInOrder {
 		isOfPod := strings.Contains(path, p.uid) ||
@@ -116,7 +119,7 @@ func (o *economy) mustBeRepeated(m *model, path string) bool {
 			continue
 		}
 		if changed.After(written) || // or noticed late
-			m.anyFaultPossible(changed, m.now, "ListPodSandbox", "ListContainers") {
+			m.anyFaultPossible(changed, m.now, "ListPodSandbox", "ListContainers", "ContainerStatus") {
 			if o.repeatedFor == nil {
 				o.repeatedFor = map[string]time.Time{}
 			}
@@ -124,7 +127,7 @@ func (o *economy) mustBeRepeated(m *model, path string) bool {
 			return true
 		}
 	}
-	return m.agentStartedAt.After(written)
+	return false
 }
 
 func (o *economy) note(path string, now time.Time) {
