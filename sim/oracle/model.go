@@ -37,9 +37,12 @@ type model struct {
 	periodicAt        map[string]time.Time // by what is repeated: the newest periodic call
 
 	shutdown machineShutdown
-	lock     lockRequests      // of this agent
-	removals containerRemovals // likewise
-	runtime  runtimeReadiness  // as this agent knows it
+	// nextAllocatable is what is allocatable from the start of the next agent on; nil: as before. What
+	// the agent before has sent arrives until then.
+	nextAllocatable v1.ResourceList
+	lock            lockRequests      // of this agent
+	removals        containerRemovals // likewise
+	runtime         runtimeReadiness  // as this agent knows it
 
 	changedAt time.Time // the latest fact that the agent may have to react to
 
@@ -267,6 +270,10 @@ func (m *model) unsetDesired(now time.Time, uid string) {
 // predecessor was about to kill a container that is still desired.
 func (m *model) agentStarted(now time.Time) {
 	m.agentStartedAt, m.agentDown = now, false
+	if m.nextAllocatable != nil {
+		m.setAllocatable(m.nextAllocatable)
+		m.nextAllocatable = nil
+	}
 	m.agentStarts++
 	m.pressure.agentStarted(m, now)
 	m.lock, m.removals, m.runtime = lockRequests{}, containerRemovals{}, runtimeReadiness{}

@@ -532,6 +532,14 @@ func (p *pod) awaitsLessMemory() bool {
 	return c != nil && p.inProgressProblem(c) == ""
 }
 
+// memory returns how many bytes of memory the container uses.
+func (c *container) memory() int64 {
+	if of := c.pod.model.opts.ContainerMemory; of != nil {
+		return of(c.id)
+	}
+	return c.memoryUsage
+}
+
 // inProgressProblem returns what is wrong with the condition of a pod whose resize does not end:
 // only a container, or a pod as a whole, that uses more memory than it is to have can hold it up.
 func (p *pod) inProgressProblem(condition *v1.PodCondition) string {
@@ -542,7 +550,7 @@ func (p *pod) inProgressProblem(condition *v1.PodCondition) string {
 	all := int64(0)
 	for _, c := range p.containers {
 		if c.state == running {
-			all += c.memoryUsage
+			all += c.memory()
 		}
 	}
 	for _, spec := range p.specs {
@@ -555,7 +563,7 @@ func (p *pod) inProgressProblem(condition *v1.PodCondition) string {
 				continue
 			}
 			limit := p.model.opts.resourcesOf(spec, own).MemoryBytes
-			if isTooLow(limit, c.memoryUsage) {
+			if isTooLow(limit, c.memory()) {
 				return ""
 			}
 		}

@@ -133,6 +133,8 @@ func TestAllocatableShrinks(t *testing.T) {
 				s.setDesired(version("2"))
 				s.resized(withinPod)
 				s.ConfigurationChanged(list("1"), s.model.opts.Tiers)
+				s.AgentKilled(s.now)
+				s.AgentStarted(s.now)
 				before := version("2")
 				for _, after := range []*v1.Pod{before, version(c.then), version(c.then), version(c.then)} {
 					s.wait(180)

@@ -51,6 +51,9 @@ type Options struct {
 	Pressure    Pressure
 	// NodeUsage returns what the machine uses now. Nil: node-pressure eviction is not checked.
 	NodeUsage func() world.NodeMeasured
+	// ContainerMemory returns how many bytes of memory a container uses now, by its ID. Nil: what it
+	// used at its start.
+	ContainerMemory func(id string) int64
 	// Filesystem returns the state of the file system of the agent's root directory.
 	Filesystem func() world.FilesystemMeasured
 	DNS        DNS // of the node
@@ -247,7 +250,7 @@ func (s *Set) AgentStarted(now time.Time) { s.model.agentStarted(now) }
 // ConfigurationChanged reports that the next agents have a configuration that may lead to another
 // node allocatable and other limits of cgroups.
 func (s *Set) ConfigurationChanged(allocatable v1.ResourceList, tiers *Tiers) {
-	s.model.setAllocatable(allocatable)
+	s.model.nextAllocatable = allocatable
 	s.model.tiersBefore, s.model.opts.Tiers = s.model.opts.Tiers, tiers
 }
 

@@ -59,6 +59,14 @@ func (r *Runtime) Usage() (memoryBytes, processes int64) {
 	return memoryBytes, processes
 }
 
+// ContainerMemory returns how much memory a container uses; zero if it does not run.
+func (r *Runtime) ContainerMemory(id string) int64 {
+	if c := r.containers[id]; c != nil && c.State == running {
+		return c.memoryUsage()
+	}
+	return 0
+}
+
 // KillForMemory ends the process that the kernel's OOM killer would end: the one with the highest
 // badness, which is its share of the capacity in thousandths and its oom_score_adj. It returns the
 // name of the process; empty if there was none.
