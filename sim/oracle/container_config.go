@@ -54,14 +54,20 @@ func (*containerConfig) checkFact(m *model, f *truth.Fact) *finding {
 		return nil
 	}
 	have := containerSettings(f.ContainerConfig)
+	// An agent that cannot read what is allocated has it from what the containers have: that does not
+	// tell how much memory a resize had requested, on which the score depends.
+	mayLackRequest := len(p.specs) > 1 && m.faultPossible("ReadFiles", p.firstDesiredAt, f.Time)
 	problem := ""
 	for _, spec := range p.specsAndAllocations() {
 		c := containerOf(spec, f.Container)
 		if c == nil || f.Annotations[annotationHash] != containerHash(c) {
 			continue
 		}
-		problem = difference(m.wantedContainer(p, spec, c, f), have)
-		if problem == "" {
+		want := m.wantedContainer(p, spec, c, f)
+		if mayLackRequest {
+			want[oomScoreLine] = have[oomScoreLine]
+		}
+		if problem = difference(want, have); problem == "" {
 			return nil
 		}
 	}
@@ -70,6 +76,8 @@ func (*containerConfig) checkFact(m *model, f *truth.Fact) *finding {
 	}
 	return findingf("container %s of pod %s: %s", f.Container, p, problem)
 }
+
+const oomScoreLine = "oom score"
 
 // containerSettings returns what the runtime was asked for.
 func containerSettings(c *runtimeapi.ContainerConfig) settings {
@@ -92,7 +100,7 @@ func containerSettings(c *runtimeapi.ContainerConfig) settings {
 	}
 	l := c.GetLinux()
 	s.setResources(l.GetResources())
-	s.set("oom score", l.GetResources().GetOomScoreAdj())
+	s.set(oomScoreLine, l.GetResources().GetOomScoreAdj())
 	s.setPrivileges(l.GetSecurityContext())
 	return s
 }
@@ -227,7 +235,7 @@ func (m *model) setWantedResources(s settings, p *pod, spec *v1.Pod, c *v1.Conta
 		request = cpu
 	}
 	s.setResources(m.opts.Tiers.cpuAndMemory(request, cpu, memory))
-	s.set("oom score", m.oomScore(p, spec, c))
+	s.set(oomScoreLine, m.oomScore(p, spec, c))
 }
 
 // cpuAndMemory returns amounts in the units of the kernel: 1024 shares for a CPU, at least 2, and
