@@ -50,8 +50,18 @@ func (s *shrinker) removeFields(path []any, d document) {
 	}
 }
 
+// required are the fields without which a real API server takes no pod. That of the simulator takes
+// any.
+var required = []any{"name", "image", "containers"}
+
 // removeField removes one field or entry, or parts of it.
 func (s *shrinker) removeField(path []any, d document) {
+	above, last := path[:len(path)-1], path[len(path)-1]
+	if list, isList := valueAt(d.of(&s.best.Spec), above).([]any); slices.Contains(required, last) ||
+		isList && len(list) == 1 && above[len(above)-1] == "containers" {
+		s.removeFields(path, d)
+		return
+	}
 	smaller := s.best.Clone()
 	d.set(&smaller.Spec, without(d.of(&smaller.Spec), path).(map[string]any))
 	if !s.try(smaller) {
