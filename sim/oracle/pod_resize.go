@@ -532,10 +532,11 @@ func (p *pod) awaitsLessMemory() bool {
 	return c != nil && p.inProgressProblem(c) == ""
 }
 
-// memory returns how many bytes of memory the container uses.
+// memory returns how many bytes of memory the container uses now, or has used at its start: the
+// agent may have seen either.
 func (c *container) memory() int64 {
 	if of := c.pod.model.opts.ContainerMemory; of != nil {
-		return of(c.id)
+		return max(c.memoryUsage, of(c.id))
 	}
 	return c.memoryUsage
 }
