@@ -219,19 +219,23 @@ func (a *Agent) activePods(additional []*v1.Pod) []*v1.Pod {
 		}
 	}
 	for _, uid := range a.podUIDs {
-		p := a.state.Pods[uid]
-		recorded := a.state.Allocation.Allocated.Get(uid)
-		switch {
-		case !p.HoldsResources() || unknown[uid]:
-		case p.Spec == nil && recorded != nil:
-			active = append(active, p.OrphanedPod(&recorded.Resources))
-		default:
-			active = append(active, p.AllocatedPod())
+		if p := a.state.Pods[uid]; p.HoldsResources() && !unknown[uid] {
+			active = append(active, a.heldBy(p))
 		}
 	}
 	active = append(active, a.activeSetAside()...)
 	a.requests.Remember(active)
 	return active
+}
+
+// heldBy returns a pod whose requests are the resources that a pod holds on the node.
+func (a *Agent) heldBy(p *pod.Pod) *v1.Pod {
+	if p.Spec == nil {
+		if recorded := a.state.Allocation.Allocated.Get(p.UID); recorded != nil {
+			return p.OrphanedPod(&recorded.Resources)
+		}
+	}
+	return p.AllocatedPod()
 }
 
 // activePods is the result of Agent.activePods in a loop over pods of the API server, or over

@@ -149,13 +149,20 @@ func TestPodOverBudgetIsNotStarted(t *testing.T) {
 		if refusals != 1 {
 			t.Errorf("refusals %v", n.agent.state.Metrics.OverBudget)
 		}
-		n.restore(t)
-		n.advance(time.Minute)
-		check("restored")
-		n.restart()
-		n.advance(5 * time.Second)
-		check("restarted")
+		n.checkNextAgents(t, check)
 	}
+}
+
+// checkNextAgents checks an agent that is restored from the state of this one, and then one that is
+// started.
+func (n *fakeNode) checkNextAgents(t *testing.T, check func(when string)) {
+	t.Helper()
+	n.restore(t)
+	n.advance(time.Minute)
+	check("restored")
+	n.restart()
+	n.advance(5 * time.Second)
+	check("restarted")
 }
 
 // The agent keeps no more of the objects of a pod than the pod may have, neither at the first start
@@ -187,12 +194,7 @@ func TestLargeObjectsAreNotKept(t *testing.T) {
 	}
 	n.advance(10 * time.Minute)
 	check("read again")
-	n.restore(t)
-	n.advance(time.Minute)
-	check("restored")
-	n.restart()
-	n.advance(5 * time.Second)
-	check("restarted")
+	n.checkNextAgents(t, check)
 	if got := n.agent.state.Metrics.OverBudget["reference_bytes"]; got != 1 {
 		t.Errorf("%d refusals", got)
 	}

@@ -1458,8 +1458,8 @@ var mutants = []mutant{
 	{
 		name:     "an orphaned pod holds what its sandbox was created with",
 		file:     "core/admission.go",
-		old:      "		case p.Spec == nil && recorded != nil:\n",
-		new:      "		case p.Spec == nil && recorded != nil && p.UID == \"\":\n",
+		old:      "			return p.OrphanedPod(&recorded.Resources)\n",
+		new:      "			return p.AllocatedPod()\n",
 		scenario: "admission", plan: "orphan-held-more-than-its-annotation.yaml",
 	},
 	{

@@ -5,8 +5,8 @@
 // under way, with its lists, the image file system's state, and the removal in flight. Plan: every
 // five minutes a round, which lists images and containers, removes images over the maximum age,
 // measures the file system, and removes others one after another until enough is freed. While the
-// pods are not known, a round lists only: images grow old meanwhile. Events: the
-// completions of its operations, and the request of an eviction to remove everything unused.
+// pods are not known, a round lists only: images grow old meanwhile. Events: the completions of its
+// operations, and the request of an eviction to remove everything unused.
 //
 // The times are those of this agent, as in the kubelet: after a restart every image is new. An
 // image that a desired pod names is used, also before it has a container. Upstream:

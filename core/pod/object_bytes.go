@@ -119,8 +119,7 @@ func (p *Pod) dropObjects(sum int, env *Env) {
 		env.Objects.DeleteReference(object, p.UID, env.Effects)
 		excess.Dropped = append(excess.Dropped, object)
 	}
-	p.Watches.Objects = slices.DeleteFunc(slices.Clone(p.Watches.Objects),
-		func(object world.WatchTarget) bool { return slices.Contains(excess.Dropped, object) })
+	_, p.Watches.Objects = excess.divide(p.Watches.Objects)
 }
 
 // watchDropped watches the dropped objects again, if the node has as many watches left.

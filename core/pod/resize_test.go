@@ -314,23 +314,35 @@ func TestRestartDemandedBeforeRestartOfAgent(t *testing.T) {
 	recorded := *c.Resources
 	c.Resources = &allocation.Amounts{CPURequest: 1000, CPULimit: 1000, MemoryRequest: 50 << 20,
 		MemoryLimit: 50 << 20}
-	r.pod.Cgroup, c.Actuation, c.Inspected = Cgroup{}, Actuation{}, Running
-	r.env.RecordedAmounts = func(string, string) (allocation.Amounts, bool) { return recorded, true }
+	r.takeOver(recorded)
 	r.expect("announce 100, pod 100")
 	r.expectCall("StopContainer")
+}
+
+// takeOver has another agent find the pod, with the amounts of its container that the one before
+// has recorded.
+func (r *resizeHarness) takeOver(recorded allocation.Amounts) {
+	c := &r.pod.Containers[0]
+	r.pod.Cgroup, c.Actuation, c.Inspected = Cgroup{}, Actuation{}, Running
+	r.env.RecordedAmounts = func(string, string) (allocation.Amounts, bool) { return recorded, true }
+}
+
+// takeOverResized has another agent take over a pod that may have been resized, and returns its
+// container.
+func takeOverResized(t *testing.T) (*resizeHarness, *Container) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.pod.Spec = r.pod.Spec.DeepCopy()
+	r.pod.Spec.Generation = 2
+	c := &r.pod.Containers[0]
+	r.takeOver(*c.Resources)
+	r.expect("pod 100")
+	return r, c
 }
 
 // In a pod that may have been resized, the runtime is asked once more when no update of an earlier
 // agent can be in flight any more. What has taken effect late is put right.
 func TestLateUpdateOfEarlierAgent(t *testing.T) {
-	r := newResizeHarness(t, "1", "100Mi")
-	r.pod.Spec = r.pod.Spec.DeepCopy()
-	r.pod.Spec.Generation = 2
-	c := &r.pod.Containers[0]
-	recorded := *c.Resources
-	r.pod.Cgroup, c.Actuation, c.Inspected = Cgroup{}, Actuation{}, Running
-	r.env.RecordedAmounts = func(string, string) (allocation.Amounts, bool) { return recorded, true }
-	r.expect("pod 100")
+	r, c := takeOverResized(t)
 	if want := r.now.Add(r.env.Node.RuntimeTimeout); !c.Actuation.VerifyAt.Equal(want) {
 		t.Fatalf("asked at %v, want %v", c.Actuation.VerifyAt, want)
 	}
@@ -344,14 +356,7 @@ func TestLateUpdateOfEarlierAgent(t *testing.T) {
 // A runtime that reports other resources than a container was given, as one with NRI plugins does,
 // is corrected once. Without an update of unknown outcome it is not asked again.
 func TestVerificationEnds(t *testing.T) {
-	r := newResizeHarness(t, "1", "100Mi")
-	r.pod.Spec = r.pod.Spec.DeepCopy()
-	r.pod.Spec.Generation = 2
-	c := &r.pod.Containers[0]
-	recorded := *c.Resources
-	r.pod.Cgroup, c.Actuation, c.Inspected = Cgroup{}, Actuation{}, Running
-	r.env.RecordedAmounts = func(string, string) (allocation.Amounts, bool) { return recorded, true }
-	r.expect("pod 100")
+	r, c := takeOverResized(t)
 	r.now = r.now.Add(r.env.Node.RuntimeTimeout)
 	r.planAt(r.now.Sub(t0)).expectCall("ContainerStatus")
 	c.Inspected, c.Actuation.Reported = Running, reportedAmounts(&runtimeapi.LinuxContainerResources{

@@ -96,7 +96,7 @@ func podResources(p *pod.Pod, requests v1.ResourceList) *v1.ResourceRequirements
 	return &has
 }
 
-// withCPU returns a list of resources with an amount of CPU, in thousandths, unless that and the
+// withCPU returns a list of resources with an amount of CPU, in milli-CPUs, unless that and the
 // one that it has are among those that the kernel does not tell apart.
 func withCPU(list v1.ResourceList, milli, least int64) v1.ResourceList {
 	if milli <= least && list.Cpu().MilliValue() <= least {
@@ -105,7 +105,7 @@ func withCPU(list v1.ResourceList, milli, least int64) v1.ResourceList {
 	return withAmount(list, v1.ResourceCPU, milli)
 }
 
-// withAmount returns a list of resources with an amount of one: in thousandths for CPU, in bytes
+// withAmount returns a list of resources with an amount of one: in milli-CPUs for CPU, in bytes
 // for memory. A list that has the amount stays as it is, and so does each if nothing is known.
 func withAmount(list v1.ResourceList, name v1.ResourceName, amount int64) v1.ResourceList {
 	q := list[name]

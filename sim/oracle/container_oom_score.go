@@ -53,7 +53,7 @@ func qosClass(spec *v1.Pod) v1.PodQOSClass {
 	}
 	asked, equal := 0, 0
 	for i := range all {
-		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		for _, name := range computeResources {
 			request, limit := all[i].Requests[name], all[i].Limits[name]
 			if !request.IsZero() || !limit.IsZero() {
 				asked++

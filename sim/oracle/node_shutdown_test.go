@@ -310,34 +310,26 @@ func TestTurnOfGroup(t *testing.T) {
 			critical.exit(0, truth.CauseSelf)
 		}
 	}
+	afterDeleted := func(seconds float64) func(*script) {
+		return func(s *script) {
+			ordinary, _ := shutdownScript(s)
+			s.PodNoLongerDesired(s.now, "u1")
+			ordinary.change(truth.StopRequested, "")
+			s.wait(startNoticeBound.Seconds())
+			s.machine(truth.ShutdownAnnounced, "")
+			s.wait(15)
+			s.CheckServed(s.now, nil)
+			ordinary.exit(143, truth.CauseStop)
+			s.wait(seconds)
+			s.CheckServed(s.now, nil)
+			s.losePower()
+		}
+	}
 	runCases(t, []testCase{
 		{"the first group does not begin to end", "shutdown", serve(6)},
 		{"the first group has just had its turn", "", serve(4)},
-		{"a pod of the first group that is deleted is waited for", "", func(s *script) {
-			ordinary, _ := shutdownScript(s)
-			s.PodNoLongerDesired(s.now, "u1")
-			ordinary.change(truth.StopRequested, "")
-			s.wait(startNoticeBound.Seconds())
-			s.machine(truth.ShutdownAnnounced, "")
-			s.wait(15)
-			s.CheckServed(s.now, nil)
-			ordinary.exit(143, truth.CauseStop)
-			s.wait(4)
-			s.CheckServed(s.now, nil)
-			s.losePower()
-		}},
-		{"the second group does not begin to end after it", "shutdown", func(s *script) {
-			ordinary, _ := shutdownScript(s)
-			s.PodNoLongerDesired(s.now, "u1")
-			ordinary.change(truth.StopRequested, "")
-			s.wait(startNoticeBound.Seconds())
-			s.machine(truth.ShutdownAnnounced, "")
-			s.wait(15)
-			ordinary.exit(143, truth.CauseStop)
-			s.wait(6)
-			s.CheckServed(s.now, nil)
-			s.losePower()
-		}},
+		{"a pod of the first group that is deleted is waited for", "", afterDeleted(4)},
+		{"the second group does not begin to end after it", "shutdown", afterDeleted(6)},
 		{"the second group does not begin to end", "shutdown", func(s *script) {
 			ordinary, _ := shutdownScript(s)
 			s.machine(truth.ShutdownAnnounced, "")

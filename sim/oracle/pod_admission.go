@@ -169,6 +169,9 @@ func (m *model) oldestObservation(from, now time.Time) time.Time {
 	return from.Add(-observationBound)
 }
 
+// computeResources are the resources that QoS classes and resizes are about.
+var computeResources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
+
 // checkedResources are the resources that the oracles check.
 var checkedResources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods}
 

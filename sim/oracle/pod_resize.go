@@ -464,7 +464,7 @@ func (p *pod) pendingProblem(c *v1.PodCondition, newest *v1.Pod) string {
 		return fmt.Sprintf("its resize is %s: %s", c.Reason, c.Message)
 	}
 	m := p.model
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+	for _, name := range computeResources {
 		used := int64(0)
 		for _, other := range m.podsInOrder {
 			if other != p && len(other.specs) > 0 && other.mayOccupyNode(m.now.Add(-observationBound)) {
@@ -583,7 +583,7 @@ func (p *pod) statusProblem(c *container, want *v1.Pod) string {
 			if s.Name != c.name || s.State.Running == nil || s.Resources == nil {
 				continue
 			}
-			for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+			for _, name := range computeResources {
 				allocated, requested := s.AllocatedResources[name], spec.Resources.Requests[name]
 				if allocated.Cmp(requested) != 0 {
 					return fmt.Sprintf("%s is said to have %s of %s allocated, want %s", c,

@@ -104,7 +104,7 @@ func (z *resizeAdmission) checkFact(m *model, f *truth.Fact) *finding {
 		switch {
 		case !known:
 		case f.Reason == reasonResizeStarted:
-			previous := cmp.Or(p.grantedSpec, p.specs[0])
+			previous := p.granted()
 			p.grantedSpec = asked.spec
 			if finding := z.checkGrant(m, p, asked, f.Time); finding != nil {
 				return finding
@@ -217,7 +217,7 @@ func (m *model) checkRoom(p *pod, asked askedResize, now time.Time) *finding {
 	if !m.agentStartedAt.Before(asked.at) {
 		capacity = m.mostAllocatable // an earlier agent may have decided
 	}
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+	for _, name := range computeResources {
 		used, wanted := int64(0), amountRequested(asked.spec, name)
 		for _, other := range m.podsInOrder {
 			if other != p && other.occupiesNode() {
@@ -282,7 +282,7 @@ func (z *resizeAdmission) isForResize(m *model, victim, q *pod) bool {
 		!victim.asked[victim.spec.Generation].at.After(r.since.Add(transitSlack)) {
 		return false
 	}
-	had := cmp.Or(victim.grantedSpec, victim.specs[0])
+	had := victim.granted()
 	for _, name := range checkedResources {
 		used := q.mostRequests(name) + 1 // pod
 		if name != v1.ResourcePods {
@@ -330,7 +330,7 @@ func (z *resizeAdmission) checkReserved(m *model, p *pod, asked askedResize, pre
 // had before.
 func (z *resizeAdmission) isTaken(m *model, p *pod, asked askedResize, previous *v1.Pod,
 	q *pod) bool {
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+	for _, name := range computeResources {
 		wanted := amountRequested(asked.spec, name)
 		if wanted <= amountRequested(previous, name) {
 			continue
@@ -360,13 +360,15 @@ func (p *pod) mayNeedRoom() bool {
 	case p.static:
 		return false
 	}
-	granted := p.grantedSpec
-	if granted == nil {
-		granted = p.specs[0]
-	}
-	return amountRequested(p.spec, v1.ResourceCPU) > amountRequested(granted, v1.ResourceCPU) ||
-		amountRequested(p.spec, v1.ResourceMemory) > amountRequested(granted, v1.ResourceMemory)
+	granted := p.granted()
+	return slices.ContainsFunc(computeResources, func(name v1.ResourceName) bool {
+		return amountRequested(p.spec, name) > amountRequested(granted, name)
+	})
 }
+
+// granted returns the spec whose resources are allocated to the pod: the first one, unless a resize
+// was allocated since.
+func (p *pod) granted() *v1.Pod { return cmp.Or(p.grantedSpec, p.specs[0]) }
 
 // recordBound is how long the record of a decision takes without a fault.
 const recordBound = time.Second
@@ -453,7 +455,7 @@ func (m *model) mustBeGranted(p *pod, now time.Time) bool {
 			return false // room may be reserved for it
 		}
 	}
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+	for _, name := range computeResources {
 		used := int64(0)
 		for _, other := range m.podsInOrder {
 			if other != p && len(other.specs) > 0 && other.mayOccupyNode(now.Add(-observationBound)) {

@@ -3,6 +3,7 @@ package oracle
 import (
 	"encoding/json"
 	"path"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -92,8 +93,8 @@ func (m *model) checkLimitsHad(object *v1.Pod) *finding {
 			if t := m.opts.Tiers; t != nil && t.NoQuota {
 				cpu = 0 // the runtime knows of none
 			}
-			if memory > 0 && !c.had(func(l *truth.Limits) bool { return l.MemoryBytes == memory }) ||
-				cpu >= 10 && !c.had(func(l *truth.Limits) bool { return l.CPUQuota == cpu*100 }) {
+			if memory > 0 && !c.had(func(l truth.Limits) bool { return l.MemoryBytes == memory }) ||
+				cpu >= 10 && !c.had(func(l truth.Limits) bool { return l.CPUQuota == cpu*100 }) {
 				return findingf("%s is said to have limits of %d bytes and %d milli-CPUs, and had %+v",
 					c, memory, cpu, c.limitsHad)
 			}
@@ -103,11 +104,6 @@ func (m *model) checkLimitsHad(object *v1.Pod) *finding {
 }
 
 // had reports whether the container has had limits as described.
-func (c *container) had(is func(*truth.Limits) bool) bool {
-	for i := range c.limitsHad {
-		if is(&c.limitsHad[i]) {
-			return true
-		}
-	}
-	return false
+func (c *container) had(is func(truth.Limits) bool) bool {
+	return slices.ContainsFunc(c.limitsHad, is)
 }

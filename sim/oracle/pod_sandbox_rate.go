@@ -27,12 +27,8 @@ func (*sandboxRate) checkFact(m *model, f *truth.Fact) *finding {
 	if f.Kind != truth.SandboxCreated || p == nil {
 		return nil
 	}
-	since := f.Time.Add(-sandboxesSpell)
-	for _, started := range []time.Time{m.agentStartedAt, p.desiredAt} { // without a back-off
-		if started.After(since) {
-			since = started
-		}
-	}
+	// An agent that starts, and a pod that comes, have no back-off yet.
+	since := later(f.Time.Add(-sandboxesSpell), later(m.agentStartedAt, p.desiredAt))
 	p.sandboxesCreated = slices.DeleteFunc(p.sandboxesCreated,
 		func(at time.Time) bool { return at.Before(since) })
 	p.sandboxesCreated = append(p.sandboxesCreated, f.Time)

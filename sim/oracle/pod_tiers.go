@@ -266,7 +266,7 @@ func classOf(pod *v1.Pod) v1.PodQOSClass {
 	}
 	best, guaranteed := true, true
 	for i := range lists {
-		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		for _, name := range computeResources {
 			request, limit := lists[i].Requests[name], lists[i].Limits[name]
 			best = best && request.IsZero() && limit.IsZero()
 			guaranteed = guaranteed && !limit.IsZero() && request.Cmp(limit) == 0
