@@ -683,6 +683,46 @@ func TestLaterPodIsSortedWithThoseThatWait(t *testing.T) {
 	}
 }
 
+// Of the pods that wait for their turn, one that changes keeps its place, unless it has become
+// older or is one that runs already; a new one comes behind those of its age.
+func TestChangedPodKeepsItsTurn(t *testing.T) {
+	n := bootWithPods(nil)
+	at := func(second int, name string) *v1.Pod {
+		p := apiPodNamed(name, name)
+		p.CreationTimestamp = metav1.Time{Time: time.Unix(int64(second), 0)}
+		return p
+	}
+	list := &world.ObjectsListed{Watch: n.apiServer.watch}
+	for i := range 100 {
+		list.Objects = append(list.Objects, world.Object{Pod: at(1000+i/10, fmt.Sprintf("p%02d", i))})
+	}
+	n.agent.Step(world.Event{Time: n.now, Body: list})
+	s := &n.agent.state
+	for _, test := range []struct {
+		pod    *v1.Pod
+		before string // the name of the pod that has the turn after it
+	}{
+		{at(1005, "p55"), "p56"},
+		{at(1005, "new"), "p60"},
+		{at(1007, "p54"), "p80"},
+		{at(1004, "p95"), "p50"},
+		{at(2000, "last"), ""},
+	} {
+		s.Objects.HandleWatchEvent(&world.ObjectChanged{Watch: n.apiServer.watch,
+			Object: world.Object{Pod: test.pod}}, n.now)
+		n.agent.keepPending([]string{"default/" + test.pod.Name}, n.now)
+		i := slices.Index(s.PendingAPIPods, "default/"+test.pod.Name)
+		next := append(s.PendingAPIPods[i+1:len(s.PendingAPIPods):len(s.PendingAPIPods)], "default/")[0]
+		if i < 0 || next != "default/"+test.before {
+			t.Errorf("%s: place %d, before %s; want before %q", test.pod.Name, i, next, test.before)
+		}
+	}
+	waiting := slices.Clone(s.PendingAPIPods)
+	if n.agent.sortForAdmission(s.PendingAPIPods); !slices.Equal(waiting, s.PendingAPIPods) {
+		t.Errorf("not in the order of admission: %v", waiting)
+	}
+}
+
 // The pods of a list that are rejected are held against the pods of the node, which are collected
 // once for all of them.
 func TestRejectionsCollectActivePodsOnce(t *testing.T) {

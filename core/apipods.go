@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -96,19 +97,55 @@ func (a *Agent) updateAPIPods(names []string, now time.Time) {
 		}
 		return
 	}
+	a.keepPending(names, now)
+	a.queue.enqueue(apiPodsOwner)
+}
+
+// keepPending adds the pods of names to those that wait to be applied, in the order of admission:
+// some may be older than those that wait. A few are inserted, as sorting takes time in proportion
+// to all that wait.
+func (a *Agent) keepPending(names []string, now time.Time) {
+	s := &a.state
+	var added []string
+	for _, name := range names {
+		if a.removeReplaced(name, now); a.apiPod(name) == nil {
+			a.updateMirror(name)
+		} else {
+			added = append(added, name)
+		}
+	}
+	if len(added) <= apiPodsPerStep {
+		for _, name := range added {
+			a.insertPending(name)
+		}
+		return
+	}
 	isPending := make(map[string]bool, len(s.PendingAPIPods))
 	for _, name := range s.PendingAPIPods {
 		isPending[name] = true
 	}
-	for _, name := range names {
-		if a.removeReplaced(name, now); a.apiPod(name) == nil {
-			a.updateMirror(name)
-		} else if !isPending[name] {
-			s.PendingAPIPods = append(s.PendingAPIPods, name)
+	added = slices.DeleteFunc(added, func(name string) bool { return isPending[name] })
+	s.PendingAPIPods = a.sortForAdmission(append(s.PendingAPIPods, added...))
+}
+
+// insertPending adds a pod to those that wait to be applied, behind those that are as early in the
+// order of admission. A pod that waits keeps its place, unless its change has made it earlier or
+// later.
+func (a *Agent) insertPending(name string) {
+	pending := a.state.PendingAPIPods
+	turn := a.admissionTurn(name)
+	if i := slices.Index(pending, name); i >= 0 {
+		isLate := i > 0 && a.admissionTurn(pending[i-1]).compare(turn) > 0
+		isEarly := i+1 < len(pending) && a.admissionTurn(pending[i+1]).compare(turn) < 0
+		if !isLate && !isEarly {
+			return
 		}
+		pending = slices.Delete(pending, i, i+1)
 	}
-	s.PendingAPIPods = a.sortForAdmission(s.PendingAPIPods) // some may be older than those that wait
-	a.queue.enqueue(apiPodsOwner)
+	i := sort.Search(len(pending), func(i int) bool {
+		return a.admissionTurn(pending[i]).compare(turn) > 0
+	})
+	a.state.PendingAPIPods = slices.Insert(pending, i, name)
 }
 
 // planAPIPods applies the next part of a list, and returns when the one after it is applied.
@@ -305,30 +342,38 @@ func withAPISource(object *v1.Pod) *v1.Pod {
 // were admitted by an earlier agent, because they use resources already; then the others, the
 // oldest first.
 func (a *Agent) sortForAdmission(names []string) []string {
-	w := a.state.Objects.Watch(podsWatch)
-	if w == nil {
-		return names
-	}
 	type item struct {
-		name    string
-		isNew   int
-		created time.Time
+		name string
+		turn admissionTurn
 	}
 	items := make([]item, len(names))
 	for i, name := range names {
-		items[i].name = name
-		p := w.Objects[name].Pod
-		if p != nil && p.Status.StartTime == nil && !a.isKnownPod(string(p.UID)) {
-			items[i].isNew, items[i].created = 1, p.CreationTimestamp.Time
-		}
+		items[i] = item{name, a.admissionTurn(name)}
 	}
-	slices.SortStableFunc(items, func(x, y item) int {
-		return cmp.Or(x.isNew-y.isNew, x.created.Compare(y.created))
-	})
+	slices.SortStableFunc(items, func(x, y item) int { return x.turn.compare(y.turn) })
 	for i := range items {
 		names[i] = items[i].name
 	}
 	return names
+}
+
+// admissionTurn is the place of a pod in the order of admission.
+type admissionTurn struct {
+	isNew   int // 1 if the pod is still to be admitted
+	created time.Time
+}
+
+func (t admissionTurn) compare(other admissionTurn) int {
+	return cmp.Or(t.isNew-other.isNew, t.created.Compare(other.created))
+}
+
+// admissionTurn returns the place of the pod that the API server has under a full name.
+func (a *Agent) admissionTurn(name string) admissionTurn {
+	p := a.apiPod(name)
+	if p == nil || p.Status.StartTime != nil || a.isKnownPod(string(p.UID)) {
+		return admissionTurn{}
+	}
+	return admissionTurn{isNew: 1, created: p.CreationTimestamp.Time}
 }
 
 // reapplyAPIPods applies all pods of the API server again. Some of them waited until the pods that

@@ -47,7 +47,7 @@ const (
 	ArgumentsMax          = 2 << 20
 	SubPathMax            = 4096
 	ExpandedMax           = 8 << 20
-	ExpandedVariable      = 192 // what a variable counts beside its text: it is sorted and looked up
+	ExpandedVariable      = 256 // what a variable counts beside its text: it is sorted and looked up
 	EnvFilesMax           = 100
 	EnvFileBytesMax       = 2 << 20
 	FilesMax              = 16_384
@@ -255,9 +255,10 @@ var Table = [itemCount]Bound{
 		beforeCreate, "The same."},
 	ExpandedBytesOfPod: {"expanded_bytes_pod", ExpandedMax,
 		"bytes of the environment variables, without those of services, and of command and args of " +
-			"all containers of a pod that wait to be created, with 192 more for each variable",
+			"all containers of a pod that wait to be created, with 256 more for each variable",
 		beforeCreate + "; containers of the pod that are created meanwhile make room",
-		"They are built when they are checked, in one plan of the pod. The largest container has 7 MiB."},
+		"They are built when they are checked, in one plan of the pod; the largest " +
+			"container has as many."},
 	SubPathBytes: {"sub_path_bytes", SubPathMax, "bytes of an expanded subPathExpr", beforeCreate,
 		"The kernel has no longer path."},
 	EnvFiles: {"env_files", EnvFilesMax,

@@ -18,6 +18,7 @@ import (
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/userns"
+	"seedlet.dev/world"
 )
 
 // Pod is a pod to translate, with everything besides its spec that the messages depend on.
@@ -43,6 +44,8 @@ type Pod struct {
 	expandedMax int         // of a container that is not in environment yet, see Variables
 	// labelLines and annotationLines are the files of all labels and annotations, once asked for.
 	labelLines, annotationLines *string
+	// keysOf are the sorted keys of objects, once asked for.
+	keysOf map[*world.Object][]string
 }
 
 // Node is the part of the node's facts that messages depend on. It is the same for all pods.

@@ -78,13 +78,27 @@ func (p *Pod) addEnvFrom(variables *Variables, from *v1.EnvFromSource) error {
 	if err := variables.grow(dataCount(result.Object), "with those of "+name); err != nil {
 		return err
 	}
-	for _, key := range sortedKeys(result.Object) {
+	for _, key := range p.sortedKeys(result.Object) {
 		value, _ := dataValue(result.Object, key)
 		if err := variables.add(from.Prefix+key, value); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// sortedKeys returns the keys of an object. They are sorted once, as many containers may take
+// variables from one object.
+func (p *Pod) sortedKeys(o *world.Object) []string {
+	keys, isKnown := p.keysOf[o]
+	if !isKnown {
+		if p.keysOf == nil {
+			p.keysOf = map[*world.Object][]string{}
+		}
+		keys = sortedKeys(o)
+		p.keysOf[o] = keys
+	}
+	return keys
 }
 
 // sortedKeys returns the keys of a ConfigMap or Secret. Those of binary data of a ConfigMap are
