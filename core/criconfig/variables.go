@@ -54,11 +54,11 @@ func (v *Variables) checkBounds(more int, which ...string) error {
 		return budget.EnvironmentBytes.Errorf(
 			"environment variables longer than %d bytes together, %s", budget.EnvironmentMax,
 			strings.Join(which, ""))
-	case v.exceedsExpanded(more * budget.ExpandedVariable):
-		return tooMuchExpanded()
 	case v.added+more > budget.Table[v.bound].Max:
 		return v.bound.Errorf("more than %d environment variables, %s", budget.Table[v.bound].Max,
 			strings.Join(which, ""))
+	case v.exceedsExpanded(more * budget.ExpandedVariable):
+		return tooMuchExpanded()
 	}
 	return nil
 }
