@@ -107,12 +107,19 @@ func (a *Agent) updateAPIPods(names []string, now time.Time) {
 func (a *Agent) keepPending(names []string, now time.Time) {
 	s := &a.state
 	var added []string
+	isGone := map[string]bool{}
 	for _, name := range names {
 		if a.removeReplaced(name, now); a.apiPod(name) == nil {
 			a.updateMirror(name)
+			isGone[name] = true
 		} else {
 			added = append(added, name)
 		}
+	}
+	if len(isGone) > 0 { // they have no place in the order any more
+		s.PendingAPIPods = slices.DeleteFunc(s.PendingAPIPods, func(name string) bool {
+			return isGone[name]
+		})
 	}
 	if len(added) <= apiPodsPerStep {
 		for _, name := range added {

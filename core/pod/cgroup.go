@@ -119,7 +119,7 @@ func (p *Pod) HasShare() bool {
 		p.Spec == nil && p.CurrentSandbox() == nil {
 		return false
 	}
-	return p.HoldsResources() || p.hasCgroup() || p.Cgroup.Possible != nil
+	return p.usesResources() || p.hasCgroup() || p.Cgroup.Possible != nil
 }
 
 // Share returns what the pod adds to the cgroups above its own; that of an orphan by the

@@ -95,12 +95,15 @@ func (p *Pod) ShutDown(period time.Duration, now time.Time) {
 		Phase: v1.PodFailed, Grace: min(p.gracePeriod(), period)}, now)
 }
 
-// hasOutlivedShutdown reports whether the pod is a static pod that a shutdown of the machine has
-// ended, and the machine stays up. No controller would replace it, so it runs again.
-func (p *Pod) hasOutlivedShutdown(env *Env) bool {
-	return p.Termination.Reason == shutdown.Reason && p.IsStatic() && !p.NoLongerDesired &&
-		!env.MachineShutsDown
+// mayRunAgain reports whether the pod is a static pod that a shutdown of the machine ends. If the
+// machine stays up it runs again, because no controller would replace it.
+func (p *Pod) mayRunAgain() bool {
+	return p.Termination.Reason == shutdown.Reason && p.IsStatic() && !p.NoLongerDesired
 }
+
+// hasOutlivedShutdown reports whether the pod is to run again after a shutdown: the machine stays
+// up.
+func (p *Pod) hasOutlivedShutdown(env *Env) bool { return p.mayRunAgain() && !env.MachineShutsDown }
 
 // runAgain begins the pod again after a termination, with the containers that have ended, as an
 // agent does that is started then.

@@ -199,7 +199,7 @@ func (p *Pod) Counts() Counts {
 	if !p.NoLongerDesired {
 		c.EphemeralContainers = len(p.Spec.Spec.EphemeralContainers)
 	}
-	switch static, active := p.IsStatic(), p.HoldsResources(); {
+	switch static, active := p.IsStatic(), p.usesResources(); {
 	case static && active:
 		c.ActiveStaticPods = 1
 	case active:

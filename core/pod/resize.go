@@ -78,8 +78,10 @@ type Actuation struct {
 	Sent      *allocation.Amounts `json:"sent,omitempty"`
 	Attempted *allocation.Amounts `json:"attempted,omitempty"`
 	Recalled  bool                `json:"recalled,omitempty"` // the records were looked at
-	// MemoryUsage is in bytes, as measured for the next update; nil if it was not.
-	MemoryUsage *int64 `json:"memoryUsage,omitempty"`
+	// MemoryUsage is in bytes, as measured for the next update; nil if it was not. It is used for
+	// usageAgeMax after MeasuredAt, when the measurement has arrived.
+	MemoryUsage *int64    `json:"memoryUsage,omitempty"`
+	MeasuredAt  time.Time `json:"measuredAt"`
 	// VerifyAt is when the runtime is asked whether an older update of unknown outcome has taken
 	// effect after the last one; zero if none can have. Verifying is set until it has answered.
 	VerifyAt  time.Time `json:"verifyAt"`
@@ -520,6 +522,10 @@ func (p *Pod) updateContainers(env *Env, w *wakeTimer) bool {
 	return issued
 }
 
+// usageAgeMax is how long a measurement is used after it has arrived. The plan that follows it uses
+// it, unless the pod waits for something else by then, as for the end of a back-off.
+const usageAgeMax = time.Second
+
 // updateContainer issues the next operation that gives a container its allocated resources; before
 // its memory is lowered, its usage is measured. It reports whether it has issued one.
 func (p *Pod) updateContainer(c *Container, container *v1.Container, want allocation.Amounts,
@@ -527,7 +533,7 @@ func (p *Pod) updateContainer(c *Container, container *v1.Container, want alloca
 	a := &c.Actuation
 	bound := a.boundWith(want)
 	if bound.LowersMemory(want) || a.Last == nil && want.MemoryLimit != 0 {
-		if a.MemoryUsage == nil {
+		if a.MemoryUsage == nil || env.Effects.Now().Sub(a.MeasuredAt) > usageAgeMax {
 			p.Op = env.Effects.Issue(p.Key(), c.ID, env.Node.RuntimeTimeout,
 				&runtimeapi.ContainerStatsRequest{ContainerId: c.ID})
 			return true
@@ -568,7 +574,7 @@ func (p *Pod) handleResizeCompletion(id world.OpID, r op.Record, ev world.Event,
 	case *runtimeapi.ContainerStatsResponse:
 		if used := body.GetStats().GetMemory().GetUsageBytes(); c != nil && used != nil {
 			bytes := int64(min(used.Value, 1<<62))
-			c.Actuation.MemoryUsage = &bytes
+			c.Actuation.MemoryUsage, c.Actuation.MeasuredAt = &bytes, ev.Time
 		} else if c != nil {
 			p.failResize(fmt.Sprintf("cannot decrease memory limits: missing container %q memory usage",
 				c.Name), env)

@@ -19,7 +19,10 @@ import (
 )
 
 // resizeHarness plans a pod whose container runs with the resources that it was created with.
-type resizeHarness struct{ *harness }
+type resizeHarness struct {
+	*harness
+	usage func(id string) uint64 // of memory, in bytes
+}
 
 func newResizeHarness(t *testing.T, cpu, memory string,
 	policy ...v1.ContainerResizePolicy) *resizeHarness {
@@ -33,7 +36,19 @@ func newResizeHarness(t *testing.T, cpu, memory string,
 	amounts := allocation.AmountsOf(r.pod.Spec, &r.pod.Spec.Spec.Containers[0])
 	r.pod.Containers[0].Resources = &amounts
 	r.planAt(0).complete("SetCgroup", &world.Done{}, nil).planAt(0)
-	return &resizeHarness{r}
+	return &resizeHarness{r, func(string) uint64 { return 30 << 20 }}
+}
+
+// addSecondContainer gives the pod another container like the first, which runs too.
+func (r *resizeHarness) addSecondContainer() {
+	object := r.pod.Source().DeepCopy()
+	side := *object.Spec.Containers[0].DeepCopy()
+	side.Name = "side"
+	object.Spec.Containers = append(object.Spec.Containers, side)
+	r.pod.Spec = object
+	running := r.pod.Containers[0]
+	running.Name, running.ID, running.Hash = "side", "c2", containerHash(&side)
+	r.pod.Containers = slices.Insert(r.pod.Containers, 0, running) // sorted by name
 }
 
 // allocate has the pod ask for resources, and allocates them.
@@ -46,6 +61,13 @@ func (r *resizeHarness) allocate(cpu, memory string) {
 	if r.pod.Resize.Desired != nil {
 		r.pod.Grant()
 		r.pod.ApplyGrant(r.env)
+	}
+}
+
+// inspected notes that the status of all containers is known.
+func (r *resizeHarness) inspected() {
+	for i := range r.pod.Containers {
+		r.pod.Containers[i].Inspected = Running
 	}
 }
 
@@ -64,7 +86,7 @@ func (r *resizeHarness) next(err *world.Error) string {
 		case *runtimeapi.ContainerStatsRequest:
 			r.complete(call, &runtimeapi.ContainerStatsResponse{Stats: &runtimeapi.ContainerStats{
 				Memory: &runtimeapi.MemoryUsage{
-					UsageBytes: &runtimeapi.UInt64Value{Value: 30 << 20}}}}, err)
+					UsageBytes: &runtimeapi.UInt64Value{Value: r.usage(m.ContainerId)}}}}, err)
 			return "measure"
 		case *runtimeapi.UpdateContainerResourcesRequest:
 			r.complete(call, &runtimeapi.UpdateContainerResourcesResponse{}, err)
@@ -722,14 +744,8 @@ func TestGenerationOfFailedResize(t *testing.T) {
 // is read again.
 func TestShrinkingContainersFirst(t *testing.T) {
 	r := newResizeHarness(t, "1", "100Mi")
+	r.addSecondContainer()
 	object := r.pod.Source().DeepCopy()
-	side := *object.Spec.Containers[0].DeepCopy()
-	side.Name = "side"
-	object.Spec.Containers = append(object.Spec.Containers, side)
-	r.pod.Spec = object.DeepCopy()
-	running := r.pod.Containers[0]
-	running.Name, running.ID, running.Hash = "side", "c2", containerHash(&side)
-	r.pod.Containers = append(r.pod.Containers, running)
 	r.expect("announce 200, pod 200")
 	object.Generation++
 	for i, memory := range []string{"120Mi", "80Mi"} {
@@ -739,16 +755,41 @@ func TestShrinkingContainersFirst(t *testing.T) {
 	r.pod.SetDesired(object, nil, r.now)
 	r.pod.Grant()
 	r.pod.ApplyGrant(r.env)
-	for i := range r.pod.Containers {
-		r.pod.Containers[i].Inspected = Running
-	}
-	r.planAt(0).complete("MakeDir", &world.Done{}, nil)
+	r.inspected()
 	r.expect("announce 220, pod 220, measure, container 80, container 120, announce 200, pod 200")
 	for i := range r.pod.Containers {
 		if c := &r.pod.Containers[i]; c.Inspected != "" {
 			t.Errorf("the status of %s is not read again", c.Name)
 		}
 	}
+}
+
+// The memory of a container is lowered by a measurement that has just arrived. One that arrives
+// during a back-off, because of another container, is not used at its end.
+func TestMemoryIsMeasuredForEachAttempt(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	r.addSecondContainer()
+	r.expect("announce 200, pod 200")
+	object := r.pod.Source().DeepCopy()
+	object.Generation++
+	for i := range object.Spec.Containers {
+		object.Spec.Containers[i].Resources = v1.ResourceRequirements{
+			Requests: resources("1", "50Mi"), Limits: resources("1", "50Mi")}
+	}
+	r.pod.SetDesired(object, nil, r.now)
+	r.pod.Grant()
+	r.pod.ApplyGrant(r.env)
+	r.inspected()
+	web := r.pod.Containers[1].ID
+	usage := map[string]uint64{web: 10 << 20, "c2": 90 << 20}
+	r.usage = func(id string) uint64 { return usage[id] }
+	r.expect("measure, measure")
+	r.now = r.now.Add(time.Minute)
+	usage[web] = 70 << 20 // more than when it was measured
+	r.expect("measure, measure")
+	usage[web], usage["c2"] = 10<<20, 10<<20
+	r.now = r.now.Add(time.Minute)
+	r.expect("measure, container 50, measure, container 50, announce 100, pod 100")
 }
 
 // An update of unknown outcome may take effect after a later one: the runtime is asked.

@@ -13,9 +13,13 @@ import (
 )
 
 // HoldsResources reports whether the resources that the pod requests are not available to other
-// pods: the pod runs, is to run, or may not have terminated yet. A pod that has a terminal phase at
-// the API server had stopped everything before, and a pod over its budget starts nothing.
-func (p *Pod) HoldsResources() bool {
+// pods: the pod uses them, or may run again after a shutdown.
+func (p *Pod) HoldsResources() bool { return p.usesResources() || p.mayRunAgain() }
+
+// usesResources reports whether the pod runs, is to run, or may not have terminated yet. A pod that
+// has a terminal phase at the API server had stopped everything before, and a pod over its budget
+// starts nothing.
+func (p *Pod) usesResources() bool {
 	switch {
 	case p.HasLiveContainers() || !p.areSandboxesDown():
 		return true
