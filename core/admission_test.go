@@ -717,6 +717,17 @@ func TestChangedPodKeepsItsTurn(t *testing.T) {
 			t.Errorf("%s: place %d, before %s; want before %q", test.pod.Name, i, next, test.before)
 		}
 	}
+	// A pod that is removed has no place any more, and hides none from a search.
+	s.Objects.HandleWatchEvent(&world.ObjectGone{Watch: n.apiServer.watch,
+		Object: world.Object{Pod: at(1006, "p66")}}, n.now)
+	n.agent.keepPending([]string{"default/p66"}, n.now)
+	s.Objects.HandleWatchEvent(&world.ObjectChanged{Watch: n.apiServer.watch,
+		Object: world.Object{Pod: at(1, "oldest")}}, n.now)
+	n.agent.keepPending([]string{"default/oldest"}, n.now)
+	if i := slices.Index(s.PendingAPIPods, "default/oldest"); i != 0 ||
+		slices.Contains(s.PendingAPIPods, "default/p66") {
+		t.Errorf("the oldest pod has place %d of %v", i, s.PendingAPIPods)
+	}
 	waiting := slices.Clone(s.PendingAPIPods)
 	if n.agent.sortForAdmission(s.PendingAPIPods); !slices.Equal(waiting, s.PendingAPIPods) {
 		t.Errorf("not in the order of admission: %v", waiting)

@@ -695,7 +695,7 @@ var mutants = []mutant{
 	{
 		name:     "a tier shrinks before its pods have ended",
 		file:     "core/pod/cgroup.go",
-		old:      "	return p.HoldsResources() || p.hasCgroup() || p.Cgroup.Possible != nil\n",
+		old:      "	return p.usesResources() || p.hasCgroup() || p.Cgroup.Possible != nil\n",
 		new:      "	return p.HoldsResources() && p.Stage == Syncing\n",
 		scenario: "qos", seeds: "1-50",
 	},
@@ -1461,6 +1461,13 @@ var mutants = []mutant{
 		old:      "			return p.OrphanedPod(&recorded.Resources)\n",
 		new:      "			return p.AllocatedPod()\n",
 		scenario: "admission", plan: "orphan-held-more-than-its-annotation.yaml",
+	},
+	{
+		name:     "a static pod that a shutdown has ended holds nothing",
+		file:     "core/pod/resources.go",
+		old:      "return p.usesResources() || p.mayRunAgain()",
+		new:      "return p.usesResources()",
+		scenario: "shutdown-cancel", plan: "shutdown-gave-room-away.yaml",
 	},
 	{
 		name:     "a probe comes three times in its period",
