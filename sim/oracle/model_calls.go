@@ -39,7 +39,8 @@ type lockRequests struct {
 	deadline time.Time
 
 	// heldSince is since when the agent knows that it has the lock, and hears of shutdowns, and
-	// releasedAt when it learned that it has released the lock; zero: neither.
+	// releasedAt when it learned that it has released the lock; zero: neither. A request for the
+	// lock that has failed may have taken effect.
 	heldSince, releasedAt time.Time
 	askedReleaseAt        time.Time // when it last did
 	unwatchedAt           time.Time // when it last lost the connection
@@ -58,6 +59,7 @@ const lockFailuresMax = 3
 // fail records that a request for the lock has failed.
 func (l *lockRequests) fail() {
 	l.failures++
+	l.releasedAt = time.Time{}
 	l.gaveUp = l.gaveUp || l.knownAt.IsZero() && l.failures >= lockFailuresMax
 }
 
@@ -83,7 +85,8 @@ func (l *lockRequests) asked(now time.Time, eff *world.Effect) *finding {
 		}
 		l.release = false
 	case *world.PermitShutdown:
-		if !l.releasedAt.IsZero() {
+		isAskedFor := l.op != 0 && !l.release
+		if !l.releasedAt.IsZero() && !isAskedFor {
 			return findingf("the lock is released, which the agent has released at %s",
 				l.releasedAt.Format(time.TimeOnly))
 		}
