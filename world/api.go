@@ -8,6 +8,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -41,6 +42,13 @@ const (
 	// ResourceTrustBundles is not served by every API server: a watch of it fails with KindNotFound
 	// on a server that does not serve it.
 	ResourceTrustBundles Resource = "clustertrustbundles"
+	// A node can read single claims, volumes and attachments that are related to its pods, and can
+	// watch none of them.
+	ResourceClaims      Resource = "persistentvolumeclaims"
+	ResourceVolumes     Resource = "persistentvolumes"
+	ResourceAttachments Resource = "volumeattachments"
+	ResourceCSIDrivers  Resource = "csidrivers"
+	ResourceCSINodes    Resource = "csinodes" // a node has one, with its own name
 )
 
 // Object is one API object. Exactly one of its fields is set.
@@ -54,6 +62,12 @@ type Object struct {
 	Lease        *coordinationv1.Lease `json:"lease,omitempty"`
 
 	TrustBundle *certificatesv1beta1.ClusterTrustBundle `json:"trustBundle,omitempty"`
+
+	Claim      *v1.PersistentVolumeClaim   `json:"claim,omitempty"`
+	Volume     *v1.PersistentVolume        `json:"volume,omitempty"`
+	Attachment *storagev1.VolumeAttachment `json:"attachment,omitempty"`
+	CSIDriver  *storagev1.CSIDriver        `json:"csiDriver,omitempty"`
+	CSINode    *storagev1.CSINode          `json:"csiNode,omitempty"`
 }
 
 // Meta returns the resource and the metadata of the object, and zero values if no field is set.
@@ -75,6 +89,16 @@ func (o *Object) Meta() (Resource, metav1.Object) {
 		return ResourceLeases, o.Lease
 	case o.TrustBundle != nil:
 		return ResourceTrustBundles, o.TrustBundle
+	case o.Claim != nil:
+		return ResourceClaims, o.Claim
+	case o.Volume != nil:
+		return ResourceVolumes, o.Volume
+	case o.Attachment != nil:
+		return ResourceAttachments, o.Attachment
+	case o.CSIDriver != nil:
+		return ResourceCSIDrivers, o.CSIDriver
+	case o.CSINode != nil:
+		return ResourceCSINodes, o.CSINode
 	}
 	return "", nil
 }

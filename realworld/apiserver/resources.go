@@ -7,6 +7,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,6 +49,21 @@ var resources = map[world.Resource]resourceInfo{
 	world.ResourceTrustBundles: {certificatesv1beta1.SchemeGroupVersion, false,
 		func() runtime.Object { return &certificatesv1beta1.ClusterTrustBundle{} },
 		func() runtime.Object { return &certificatesv1beta1.ClusterTrustBundleList{} }},
+	world.ResourceClaims: {v1.SchemeGroupVersion, true,
+		func() runtime.Object { return &v1.PersistentVolumeClaim{} },
+		func() runtime.Object { return &v1.PersistentVolumeClaimList{} }},
+	world.ResourceVolumes: {v1.SchemeGroupVersion, false,
+		func() runtime.Object { return &v1.PersistentVolume{} },
+		func() runtime.Object { return &v1.PersistentVolumeList{} }},
+	world.ResourceAttachments: {storagev1.SchemeGroupVersion, false,
+		func() runtime.Object { return &storagev1.VolumeAttachment{} },
+		func() runtime.Object { return &storagev1.VolumeAttachmentList{} }},
+	world.ResourceCSIDrivers: {storagev1.SchemeGroupVersion, false,
+		func() runtime.Object { return &storagev1.CSIDriver{} },
+		func() runtime.Object { return &storagev1.CSIDriverList{} }},
+	world.ResourceCSINodes: {storagev1.SchemeGroupVersion, false,
+		func() runtime.Object { return &storagev1.CSINode{} },
+		func() runtime.Object { return &storagev1.CSINodeList{} }},
 }
 
 // objectOf returns an object of the API as the core knows it. It takes ownership of the object.
@@ -70,6 +86,16 @@ func objectOf(o runtime.Object) (world.Object, error) {
 		object.Lease = o
 	case *certificatesv1beta1.ClusterTrustBundle:
 		object.TrustBundle = o
+	case *v1.PersistentVolumeClaim:
+		object.Claim = o
+	case *v1.PersistentVolume:
+		object.Volume = o
+	case *storagev1.VolumeAttachment:
+		object.Attachment = o
+	case *storagev1.CSIDriver:
+		object.CSIDriver = o
+	case *storagev1.CSINode:
+		object.CSINode = o
 	default:
 		return world.Object{}, fmt.Errorf("the server has sent a %T", o)
 	}

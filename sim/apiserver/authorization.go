@@ -61,8 +61,12 @@ func (s *Server) denialReason(body any) string {
 // watchDenialReason returns why the node may not start a watch. A node may always watch the pods
 // that are bound to it.
 func (s *Server) watchDenialReason(w *world.WatchTarget) string {
-	if w.Resource == world.ResourcePods {
+	switch w.Resource {
+	case world.ResourcePods:
 		return ""
+	case world.ResourceClaims, world.ResourceVolumes, world.ResourceAttachments,
+		world.ResourceCSINodes:
+		return "can only get individual resources of this type"
 	}
 	return s.readDenialReason(w)
 }
@@ -71,8 +75,11 @@ func (s *Server) watchDenialReason(w *world.WatchTarget) string {
 func (s *Server) readDenialReason(w *world.WatchTarget) string {
 	node := s.opts.Node
 	switch w.Resource {
-	case world.ResourceServices, world.ResourceRuntimeClasses, world.ResourceTrustBundles:
+	case world.ResourceServices, world.ResourceRuntimeClasses, world.ResourceTrustBundles,
+		world.ResourceCSIDrivers:
 		return ""
+	case world.ResourceCSINodes:
+		return s.csiNodeDenialReason(w.Name)
 	case world.ResourcePods:
 		if o := s.Object(w.Resource, w.Namespace, w.Name); o.Pod != nil &&
 			o.Pod.Spec.NodeName == node {
@@ -87,6 +94,19 @@ func (s *Server) readDenialReason(w *world.WatchTarget) string {
 		return s.leaseDenialReason(w.Namespace, w.Name)
 	case world.ResourceConfigMaps, world.ResourceSecrets:
 		if w.Name != "" && s.isReferenced(w.Resource, w.Namespace, w.Name) {
+			return ""
+		}
+	case world.ResourceClaims:
+		if s.isReferenced(w.Resource, w.Namespace, w.Name) {
+			return ""
+		}
+	case world.ResourceVolumes:
+		if o := s.Object(w.Resource, "", w.Name); o.Volume != nil && s.isVolumeReferenced(o.Volume) {
+			return ""
+		}
+	case world.ResourceAttachments:
+		if o := s.Object(w.Resource, "", w.Name); o.Attachment != nil &&
+			o.Attachment.Spec.NodeName == node {
 			return ""
 		}
 	}
@@ -104,6 +124,14 @@ func (s *Server) leaseDenialReason(namespace, name string) string {
 	return ""
 }
 
+// csiNodeDenialReason returns why the node may not access a CSINode.
+func (s *Server) csiNodeDenialReason(name string) string {
+	if name != s.opts.Node {
+		return "can only access CSINode with the same name as the requesting node"
+	}
+	return ""
+}
+
 func (s *Server) createDenialReason(o *world.Object) string {
 	switch {
 	case o.Pod != nil:
@@ -115,6 +143,8 @@ func (s *Server) createDenialReason(o *world.Object) string {
 		return labelDenialReason(o.Node.Labels, nil)
 	case o.Lease != nil:
 		return s.leaseDenialReason(o.Lease.Namespace, o.Lease.Name)
+	case o.CSINode != nil:
+		return s.csiNodeDenialReason(o.CSINode.Name)
 	}
 	return fmt.Sprintf(noRelationship, s.opts.Node)
 }
@@ -157,6 +187,12 @@ func (s *Server) changeDenialReason(r world.Resource, namespace, name string, st
 	switch r {
 	case world.ResourceLeases:
 		return s.leaseDenialReason(namespace, name)
+	case world.ResourceCSINodes:
+		return s.csiNodeDenialReason(name)
+	case world.ResourceClaims:
+		if status && s.isReferenced(r, namespace, name) {
+			return ""
+		}
 	case world.ResourceNodes:
 		if name == node {
 			return ""
@@ -179,6 +215,8 @@ func (s *Server) deleteDenialReason(m *world.DeleteObject) string {
 	switch m.Resource {
 	case world.ResourceLeases:
 		return s.leaseDenialReason(m.Namespace, m.Name)
+	case world.ResourceCSINodes:
+		return s.csiNodeDenialReason(m.Name)
 	case world.ResourcePods:
 		if o := s.Object(m.Resource, m.Namespace, m.Name); o.Pod == nil ||
 			o.Pod.Spec.NodeName == s.opts.Node {
@@ -198,6 +236,8 @@ func (s *Server) restrictionReason(o, old *world.Object) string {
 		if !equality.Semantic.DeepEqual(o.Pod.Labels, old.Pod.Labels) {
 			return fmt.Sprintf("node %q cannot update labels through pod status", node)
 		}
+	case o.Claim != nil:
+		return s.claimRestrictionReason(o.Claim, old.Claim)
 	case o.Node != nil:
 		if !equality.Semantic.DeepEqual(o.Node.Spec.Taints, old.Node.Spec.Taints) {
 			return fmt.Sprintf("node %q is not allowed to modify taints", node)
@@ -208,6 +248,21 @@ func (s *Server) restrictionReason(o, old *world.Object) string {
 		return labelDenialReason(o.Node.Labels, old.Node.Labels)
 	}
 	return ""
+}
+
+// claimRestrictionReason returns why the node may not change the status of a claim in this way. It
+// reports how large a volume has become.
+func (s *Server) claimRestrictionReason(claim, old *v1.PersistentVolumeClaim) string {
+	same := old.DeepCopy()
+	same.ResourceVersion = claim.ResourceVersion
+	same.Status.Capacity, same.Status.Conditions = claim.Status.Capacity, claim.Status.Conditions
+	same.Status.AllocatedResources = claim.Status.AllocatedResources
+	same.Status.AllocatedResourceStatuses = claim.Status.AllocatedResourceStatuses
+	if equality.Semantic.DeepEqual(claim, same) {
+		return ""
+	}
+	return fmt.Sprintf("node %q is not allowed to update fields other than status.quantity and "+
+		"status.conditions", s.opts.Node)
 }
 
 // labelDenialReason returns why the node may not change its labels in this way. NodeRestriction

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -100,8 +101,9 @@ func (s *Server) create(by requester, m *world.CreateObject) (world.Object, *wor
 
 // isNamespaced reports whether objects of a resource are in namespaces.
 func isNamespaced(r world.Resource) bool {
-	return r != world.ResourceNodes && r != world.ResourceRuntimeClasses &&
-		r != world.ResourceTrustBundles
+	return !slices.Contains([]world.Resource{world.ResourceNodes, world.ResourceRuntimeClasses,
+		world.ResourceTrustBundles, world.ResourceVolumes, world.ResourceAttachments,
+		world.ResourceCSIDrivers, world.ResourceCSINodes}, r)
 }
 
 func validateName(r world.Resource, meta metav1.Object) string {
@@ -129,7 +131,8 @@ func (s *Server) update(by requester, m *world.UpdateObject) (world.Object, *wor
 	_, meta := m.Object.Meta()
 	if r := old.Resource(); meta.GetResourceVersion() == "" &&
 		slices.Contains([]world.Resource{world.ResourceLeases, world.ResourceRuntimeClasses,
-			world.ResourceTrustBundles}, r) {
+			world.ResourceTrustBundles, world.ResourceAttachments, world.ResourceCSIDrivers,
+			world.ResourceCSINodes}, r) {
 		return old, world.Errorf(world.KindInvalid, world.CallName(m),
 			"metadata.resourceVersion: Invalid value: 0: must be specified for an update")
 	}
@@ -174,6 +177,8 @@ func withoutSpec(o world.Object) world.Object {
 		o.Pod = &v1.Pod{ObjectMeta: o.Pod.ObjectMeta, Status: o.Pod.Status}
 	case o.Node != nil:
 		o.Node = &v1.Node{ObjectMeta: o.Node.ObjectMeta, Status: o.Node.Status}
+	case o.Claim != nil:
+		o.Claim = &v1.PersistentVolumeClaim{ObjectMeta: o.Claim.ObjectMeta, Status: o.Claim.Status}
 	}
 	return o
 }
@@ -186,6 +191,9 @@ func emptyLike(o *world.Object) world.Object {
 		world.ResourceServices: "service", world.ResourceConfigMaps: "configMap",
 		world.ResourceSecrets: "secret", world.ResourceRuntimeClasses: "runtimeClass",
 		world.ResourceLeases: "lease", world.ResourceTrustBundles: "trustBundle",
+		world.ResourceClaims: "claim", world.ResourceVolumes: "volume",
+		world.ResourceAttachments: "attachment", world.ResourceCSIDrivers: "csiDriver",
+		world.ResourceCSINodes: "csiNode",
 	}[o.Resource()]
 	if err := json.Unmarshal([]byte(`{"`+name+`":{}}`), &empty); err != nil {
 		panic("apiserver: " + err.Error())
@@ -249,6 +257,12 @@ func prepareToCreate(o *world.Object) {
 		// As the admission plugin TaintNodesByCondition.
 		o.Node.Spec.Taints = append(o.Node.Spec.Taints,
 			v1.Taint{Key: v1.TaintNodeNotReady, Effect: v1.TaintEffectNoSchedule})
+	case o.Claim != nil:
+		o.Claim.Status = v1.PersistentVolumeClaimStatus{Phase: v1.ClaimPending}
+	case o.Volume != nil:
+		o.Volume.Status = v1.PersistentVolumeStatus{Phase: v1.VolumePending}
+	case o.Attachment != nil:
+		o.Attachment.Status = storagev1.VolumeAttachmentStatus{}
 	case o.Secret != nil:
 		mergeStringData(o.Secret)
 		if o.Secret.Type == "" {
@@ -280,6 +294,12 @@ func prepareToReplace(o, old *world.Object) {
 		o.Node.Status = old.Node.Status
 	case o.Service != nil:
 		o.Service.Status = old.Service.Status
+	case o.Claim != nil:
+		o.Claim.Status = old.Claim.Status
+	case o.Volume != nil:
+		o.Volume.Status = old.Volume.Status
+	case o.Attachment != nil:
+		o.Attachment.Status = old.Attachment.Status
 	case o.Secret != nil:
 		mergeStringData(o.Secret)
 	}
@@ -294,5 +314,11 @@ func prepareStatus(o, old *world.Object) {
 		o.Node.Spec = old.Node.Spec
 	case o.Service != nil:
 		o.Service.Spec = old.Service.Spec
+	case o.Claim != nil:
+		o.Claim.Spec = old.Claim.Spec
+	case o.Volume != nil:
+		o.Volume.Spec = old.Volume.Spec
+	case o.Attachment != nil:
+		o.Attachment.Spec = old.Attachment.Spec
 	}
 }

@@ -35,6 +35,12 @@ func (s *Server) isReferenced(r world.Resource, namespace, name string) bool {
 	return false
 }
 
+// isVolumeReferenced reports whether a volume is bound to a claim that a pod of the node refers to.
+func (s *Server) isVolumeReferenced(volume *v1.PersistentVolume) bool {
+	claim := volume.Spec.ClaimRef
+	return claim != nil && s.isReferenced(world.ResourceClaims, claim.Namespace, claim.Name)
+}
+
 // podReferences returns all references of a pod, service accounts first.
 func podReferences(pod *v1.Pod) []reference {
 	var refs []reference
@@ -54,7 +60,11 @@ func podReferences(pod *v1.Pod) []reference {
 		addContainerReferences(&pod.Spec.Containers[i], add)
 	}
 	for i := range pod.Spec.Volumes {
-		addVolumeReferences(&pod.Spec.Volumes[i], add)
+		v := &pod.Spec.Volumes[i]
+		addVolumeReferences(v, add)
+		if v.Ephemeral != nil { // the claim of its own
+			add(world.ResourceClaims, pod.Name+"-"+v.Name)
+		}
 	}
 	return refs
 }
@@ -87,6 +97,9 @@ func addVolumeReferences(v *v1.Volume, add func(world.Resource, string)) {
 	}
 	if v.Secret != nil {
 		add(world.ResourceSecrets, v.Secret.SecretName)
+	}
+	if v.PersistentVolumeClaim != nil {
+		add(world.ResourceClaims, v.PersistentVolumeClaim.ClaimName)
 	}
 	if v.CSI != nil && v.CSI.NodePublishSecretRef != nil {
 		add(world.ResourceSecrets, v.CSI.NodePublishSecretRef.Name)

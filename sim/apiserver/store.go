@@ -170,6 +170,16 @@ func runtimeObject(o *world.Object) runtime.Object {
 		return o.Lease
 	case o.TrustBundle != nil:
 		return o.TrustBundle
+	case o.Claim != nil:
+		return o.Claim
+	case o.Volume != nil:
+		return o.Volume
+	case o.Attachment != nil:
+		return o.Attachment
+	case o.CSIDriver != nil:
+		return o.CSIDriver
+	case o.CSINode != nil:
+		return o.CSINode
 	}
 	return nil
 }

@@ -28,6 +28,8 @@ func validateCreate(o *world.Object) string {
 		return validateLease(o)
 	case o.TrustBundle != nil:
 		return validateTrustBundle(o.TrustBundle)
+	case o.CSINode != nil:
+		return validateCSINode(o.CSINode)
 	}
 	return ""
 }
@@ -71,6 +73,12 @@ func validateUpdate(o, old *world.Object, status bool) string {
 			return "spec.signerName: Invalid value: field is immutable"
 		}
 		return validateTrustBundle(o.TrustBundle)
+	case o.CSINode != nil:
+		return validateCSINodeUpdate(o.CSINode, old.CSINode)
+	case o.Attachment != nil:
+		if !equality.Semantic.DeepEqual(o.Attachment.Spec, old.Attachment.Spec) {
+			return "spec: Invalid value: field is immutable"
+		}
 	}
 	return ""
 }

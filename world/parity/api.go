@@ -33,7 +33,7 @@ type apiCase struct {
 }
 
 func apiCases() []apiCase {
-	return slices.Concat(objectCases, podCases, nodeCases, watchCases, bundleCases)
+	return slices.Concat(objectCases, podCases, nodeCases, watchCases, bundleCases, storageCases)
 }
 
 // objectCases are rules for objects of every kind.

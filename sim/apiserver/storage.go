@@ -1,0 +1,39 @@
+package apiserver
+
+import (
+	"fmt"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// validateCSINode returns why a CSINode is invalid.
+func validateCSINode(n *storagev1.CSINode) string {
+	seen := map[string]bool{}
+	for i := range n.Spec.Drivers {
+		switch d := &n.Spec.Drivers[i]; {
+		case d.Name == "" || d.NodeID == "":
+			return fmt.Sprintf("spec.drivers[%d]: Required value", i)
+		case seen[d.Name]:
+			return fmt.Sprintf("spec.drivers[%d].name: Duplicate value: %q", i, d.Name)
+		default:
+			seen[d.Name] = true
+		}
+	}
+	return ""
+}
+
+// validateCSINodeUpdate returns why an update of a CSINode is invalid. Of a driver only the number
+// of volumes can change (KEP-4876); it can be removed and added again.
+func validateCSINodeUpdate(n, old *storagev1.CSINode) string {
+	for i := range old.Spec.Drivers {
+		for k := range n.Spec.Drivers {
+			before, now := old.Spec.Drivers[i], n.Spec.Drivers[k]
+			before.Allocatable, now.Allocatable = nil, nil
+			if before.Name == now.Name && !equality.Semantic.DeepEqual(before, now) {
+				return "spec.drivers: Invalid value: field is immutable"
+			}
+		}
+	}
+	return validateCSINode(n)
+}
