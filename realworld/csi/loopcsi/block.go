@@ -3,6 +3,7 @@ package loopcsi
 import (
 	"fmt"
 	"os"
+	"syscall"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -37,7 +38,7 @@ func publishBlock(volume item, l loop, target string, readOnly bool) error {
 			return err
 		}
 	}
-	file, err := os.OpenFile(target, os.O_CREATE|os.O_RDONLY, 0o640)
+	file, err := os.OpenFile(target, os.O_CREATE|os.O_RDONLY|syscall.O_NOFOLLOW, 0o640)
 	if err != nil {
 		return fmt.Errorf("making the target: %w", err)
 	}

@@ -14,13 +14,14 @@
 //  4. Nothing outside the directory is written but staging and target paths, and what is removed
 //     there is empty and not mounted.
 //
-// Limits: a raw block volume on two nodes of one machine keeps its loop device until it is deleted,
-// if it is still attached to one of them when the other unstages it. A file system that was being
-// made when the driver was killed is made again only if blkid finds none.
+// Limits: mounted ext4 grows only if the process has CAP_SYS_RESOURCE, which the kernel demands; xfs
+// always does. A raw block volume on two nodes of one machine keeps its loop device until it is
+// deleted, if it is still attached to one of them when the other unstages it. A file system that was
+// being made when the driver was killed is made again only if blkid finds none.
 //
 // The files: identity.go, controller.go, attach.go and snapshot.go are for the controller; node.go,
-// block.go, ephemeral.go and usage.go for the node; store.go, loop.go and mounts.go read the state;
-// fault.go makes calls late or fail, for tests of the caller. Start reading at Start.
+// ext4.go, block.go, ephemeral.go and usage.go for the node; store.go, loop.go and mounts.go read
+// the state; fault.go makes calls late or fail, for tests of the caller. Start reading at Start.
 package loopcsi
 
 import (
@@ -145,7 +146,7 @@ func checkOptions(o *Options) error {
 // serve listens on the sockets in their order, because the socket of the registration names the
 // other one.
 func (d *Driver) serve(endpoints []string, servers map[string]*grpc.Server) error {
-	running := make(chan struct{})
+	running := make(chan struct{}, len(endpoints))
 	for _, endpoint := range endpoints {
 		server, has := servers[endpoint]
 		if !has {

@@ -79,7 +79,7 @@ func (n *node) createEphemeral(volume item, name string, size int64) error {
 // removeEphemeral removes an ephemeral volume that is not published any more. Its directory goes
 // last, so that a repeated request finds what is left.
 func removeEphemeral(volume item) error {
-	rec, _, err := volume.read()
+	rec, err := volume.readRecord()
 	if status.Code(err) == codes.NotFound || err == nil && !rec.Ephemeral {
 		return nil
 	}

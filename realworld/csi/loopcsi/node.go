@@ -154,16 +154,24 @@ func (n *node) mountFileSystem(volume item, l loop, path string, c *csi.VolumeCa
 	if readOnly {
 		return nil
 	}
-	if _, err := n.resizer.Resize(l.device(), path); err != nil {
-		return fmt.Errorf("growing volume %s: %w", volume.id, err)
+	if wanted == "xfs" { // which grows only while it is mounted
+		if _, err := n.resizer.Resize(l.device(), path); err != nil {
+			return fmt.Errorf("growing volume %s: %w", volume.id, err)
+		}
 	}
 	return n.giveGroup(path, c.GetMount().GetVolumeMountGroup())
 }
 
-func (n *node) formatAndMount(l loop, path, fileSystem string, flags []string, readOnly bool) error {
+func (n *node) formatAndMount(l loop, path, fileSystem string, flags []string,
+	readOnly bool) error {
 	options := slices.Clone(flags)
-	if readOnly {
+	switch {
+	case readOnly:
 		options = append(options, "ro")
+	case fileSystem == "ext4":
+		if err := growUnmounted(l); err != nil {
+			return err
+		}
 	}
 	if fileSystem == "xfs" {
 		// A volume from a snapshot has the UUID of its source, which xfs does not mount twice.
@@ -287,36 +295,50 @@ func (n *node) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRequ
 		return nil, err
 	}
 	defer release()
-	if _, _, err := volume.read(); err != nil {
-		return nil, err
-	}
-	l, has, err := loopOf(volume)
+	staging := resolve(r.StagingTargetPath)
+	l, stagedReadOnly, err := n.findStaged(volume, staging, r.VolumeCapability)
 	if err != nil {
 		return nil, err
-	}
-	staging := resolve(r.StagingTargetPath)
-	isBlock := r.VolumeCapability.GetBlock() != nil
-	if has && !isBlock {
-		_, has, err = mountAt(volume, staging)
-	}
-	switch {
-	case err != nil:
-		return nil, err
-	case !has:
-		return nil, status.Errorf(codes.FailedPrecondition, "volume %s is not staged at %s", volume.id,
-			staging)
 	}
 	if err := checkPublishable(volume, r, staging); err != nil {
 		return nil, err
 	}
 	target := resolve(r.TargetPath)
-	readOnly := r.Readonly || isReadOnly(r.VolumeCapability)
-	if isBlock {
+	readOnly := stagedReadOnly || r.Readonly || isReadOnly(r.VolumeCapability)
+	if r.VolumeCapability.GetBlock() != nil {
 		err = publishBlock(volume, l, target, readOnly)
 	} else {
 		err = publishFileSystem(volume, staging, target, readOnly)
 	}
 	return &csi.NodePublishVolumeResponse{}, err
+}
+
+// findStaged returns the loop device of a staged volume and whether it was staged read-only, or
+// FAILED_PRECONDITION. A raw block volume is staged by its loop device alone; its attachment has
+// what the controller allows.
+func (n *node) findStaged(volume item, staging string, c *csi.VolumeCapability) (l loop,
+	readOnly bool, err error) {
+	if _, err := volume.readRecord(); err != nil {
+		return loop{}, false, err
+	}
+	l, has, err := loopOf(volume)
+	if err != nil {
+		return loop{}, false, err
+	}
+	if has && c.GetBlock() == nil {
+		var at mounted
+		at, has, err = mountAt(volume, staging)
+		readOnly = at.readOnly
+	} else if has {
+		var all map[string]attachment
+		all, err = volume.attachments()
+		readOnly = all[n.options.NodeID].ReadOnly
+	}
+	if err == nil && !has {
+		err = status.Errorf(codes.FailedPrecondition, "volume %s is not staged at %s", volume.id,
+			staging)
+	}
+	return l, readOnly, err
 }
 
 // checkPublishable returns FAILED_PRECONDITION if an access mode allows one target and there is
