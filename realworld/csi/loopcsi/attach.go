@@ -1,6 +1,7 @@
 package loopcsi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,10 +24,10 @@ func (c *controller) ControllerPublishVolume(_ context.Context,
 	if !c.options.Attach {
 		return nil, status.Error(codes.Unimplemented, "volumes of this driver are not attached")
 	}
-	err := errors.Join(checkID("volume", r.VolumeId), checkID("node", r.NodeId),
+	err := cmp.Or(checkID("volume", r.VolumeId), checkID("node", r.NodeId),
 		checkCapability(r.VolumeCapability))
 	if err != nil {
-		return nil, invalid("%v", err)
+		return nil, err
 	}
 	volume := c.store.volume(r.VolumeId)
 	release, err := volume.lock()

@@ -14,10 +14,10 @@
 //  4. Nothing outside the directory is written but staging and target paths, and what is removed
 //     there is empty and not mounted.
 //
-// Limits: mounted ext4 grows only if the process has CAP_SYS_RESOURCE, which the kernel demands; xfs
-// always does. A raw block volume on two nodes of one machine keeps its loop device until it is
-// deleted, if it is still attached to one of them when the other unstages it. A file system that was
-// being made when the driver was killed is made again only if blkid finds none.
+// Limits: mounted ext4 grows only if the process has CAP_SYS_RESOURCE, which the kernel demands;
+// xfs always does. A raw block volume on two nodes of one machine keeps its loop device until it is
+// deleted, if it is still attached to one of them when the other unstages it. A file system that
+// was being made when the driver was killed is made again only if blkid finds none.
 //
 // The files: identity.go, controller.go, attach.go and snapshot.go are for the controller; node.go,
 // ext4.go, block.go, ephemeral.go and usage.go for the node; store.go, loop.go and mounts.go read
@@ -103,7 +103,7 @@ func Start(o Options) (*Driver, error) {
 	csi.RegisterIdentityServer(server, &identity{options: o})
 	csi.RegisterControllerServer(server, &controller{options: o, store: s})
 	csi.RegisterNodeServer(server, &node{options: o, store: s,
-		mounter: mount.NewSafeFormatAndMount(mount.NewWithoutSystemd(""), executor),
+		mounter: mount.NewSafeFormatAndMount(newMounter(), executor),
 		resizer: mount.NewResizeFs(executor)})
 	listening := map[string]*grpc.Server{o.Endpoint: server}
 	if o.RegistrationEndpoint != "" {

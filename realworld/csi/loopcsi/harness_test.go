@@ -57,6 +57,11 @@ func newDir(t *testing.T) string {
 	if os.Geteuid() != 0 || testing.Short() {
 		t.Skip("loop devices need root, and not -short")
 	}
+	for _, program := range []string{"losetup", "mkfs.ext4", "mkfs.xfs"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("no %s: run `make test`", program)
+		}
+	}
 	dir := t.TempDir()
 	guard, err := cleanup.StartGuard(GuardKind, dir)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 // mounted is a mount of this process's namespace.
 type mounted struct {
+	id         int // in mountinfo
 	path       string
 	fileSystem string
 	readOnly   bool // this mount
@@ -45,7 +46,7 @@ func mountsOf(l loop) ([]mounted, error) {
 		if !block && (m.Major != number[0] || m.Minor != number[1]) {
 			continue
 		}
-		found = append(found, mounted{m.Mountpoint, m.FSType, hasOption(m.Options, "ro"),
+		found = append(found, mounted{m.ID, m.Mountpoint, m.FSType, hasOption(m.Options, "ro"),
 			hasOption(m.VFSOptions, "ro"), l, block})
 	}
 	return found, nil
@@ -58,10 +59,13 @@ func hasOption(options, option string) bool {
 // mountAt returns the uppermost mount at a path if it is of the volume; an error if it is of
 // something else.
 func mountAt(volume item, path string) (m mounted, has bool, err error) {
-	at, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(path))
+	at, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return m.Mountpoint != path, false
+	})
 	if err != nil || len(at) == 0 {
 		return mounted{}, false, err
 	}
+	top := at[len(at)-1]
 	l, has, err := loopOf(volume)
 	if err != nil {
 		return mounted{}, false, err
@@ -71,13 +75,13 @@ func mountAt(volume item, path string) (m mounted, has bool, err error) {
 		if err != nil {
 			return mounted{}, false, err
 		}
-		isAt := func(m mounted) bool { return m.path == path }
-		if n := slices.IndexFunc(all, isAt); n >= 0 {
+		isTop := func(m mounted) bool { return m.id == top.ID }
+		if n := slices.IndexFunc(all, isTop); n >= 0 {
 			return all[n], true, nil
 		}
 	}
 	return mounted{}, false, status.Errorf(codes.FailedPrecondition, "%s is a mount of %s, not of "+
-		"volume %s", path, at[0].Source, volume.id)
+		"volume %s", path, top.Source, volume.id)
 }
 
 // unmountVolume removes all mounts of a volume at a path.

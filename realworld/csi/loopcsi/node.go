@@ -1,6 +1,7 @@
 package loopcsi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,10 +64,10 @@ func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeG
 // system is made if there is none, mounted, and grown to the size of the volume.
 func (n *node) NodeStageVolume(_ context.Context, r *csi.NodeStageVolumeRequest) (
 	*csi.NodeStageVolumeResponse, error) {
-	err := errors.Join(checkID("volume", r.VolumeId),
+	err := cmp.Or(checkID("volume", r.VolumeId),
 		checkPath("staging target path", r.StagingTargetPath), checkCapability(r.VolumeCapability))
 	if err != nil {
-		return nil, invalid("%v", err)
+		return nil, err
 	}
 	volume := n.store.volume(r.VolumeId)
 	release, err := volume.lock()
@@ -208,10 +209,10 @@ func (n *node) giveGroup(path, group string) error {
 // the volume, because the volume may have been deleted meanwhile.
 func (n *node) NodeUnstageVolume(_ context.Context, r *csi.NodeUnstageVolumeRequest) (
 	*csi.NodeUnstageVolumeResponse, error) {
-	err := errors.Join(checkID("volume", r.VolumeId),
+	err := cmp.Or(checkID("volume", r.VolumeId),
 		checkPath("staging target path", r.StagingTargetPath))
 	if err != nil {
-		return nil, invalid("%v", err)
+		return nil, err
 	}
 	volume := n.store.volume(r.VolumeId)
 	release, err := volume.lockIfThere()
@@ -275,10 +276,10 @@ func findOtherMount(volume item, paths ...string) (string, error) {
 // ephemeral volume is made before.
 func (n *node) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRequest) (
 	*csi.NodePublishVolumeResponse, error) {
-	err := errors.Join(checkID("volume", r.VolumeId), checkPath("target path", r.TargetPath),
+	err := cmp.Or(checkID("volume", r.VolumeId), checkPath("target path", r.TargetPath),
 		checkCapability(r.VolumeCapability))
 	if err != nil {
-		return nil, invalid("%v", err)
+		return nil, err
 	}
 	if r.VolumeContext[ephemeralKey] == "true" {
 		return &csi.NodePublishVolumeResponse{}, n.publishEphemeral(r)
@@ -375,9 +376,9 @@ func publishFileSystem(volume item, staging, target string, readOnly bool) error
 // NodeUnpublishVolume unmounts and removes the target, and an ephemeral volume with it.
 func (n *node) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolumeRequest) (
 	*csi.NodeUnpublishVolumeResponse, error) {
-	err := errors.Join(checkID("volume", r.VolumeId), checkPath("target path", r.TargetPath))
+	err := cmp.Or(checkID("volume", r.VolumeId), checkPath("target path", r.TargetPath))
 	if err != nil {
-		return nil, invalid("%v", err)
+		return nil, err
 	}
 	volume := n.store.volume(r.VolumeId)
 	release, err := volume.lockIfThere()

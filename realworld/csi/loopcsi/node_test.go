@@ -3,13 +3,18 @@ package loopcsi
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
+
+	"seedlet.dev/realworld/porttest"
 )
 
 // TestKilledDriver kills the driver after each call: the next one on the directory goes on.
@@ -38,6 +43,50 @@ func TestKilledDriver(t *testing.T) {
 		restart()
 		mustAll(t, c.unstage(id), c.remove(id), c.remove(id))
 		mustAll(t, c.unpublish(id), c.unstage(id)) // of a volume that is gone
+		kill()
+	}
+}
+
+// TestKilledDuringCalls kills the driver at any moment of its calls. A caller that repeats them, as
+// agents do, reaches its goal with the next driver.
+func TestKilledDuringCalls(t *testing.T) {
+	const kills = 8
+	dir := newDir(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	capability := fileSystem("ext4")
+	for n := range kills {
+		kill, c := startProcess(t, dir)
+		id := c.create(fmt.Sprintf("killed-%d", n), capability)
+		killed := make(chan struct{})
+		time.AfterFunc(time.Duration(random.IntN(80))*time.Millisecond, func() {
+			kill()
+			close(killed)
+		})
+		var err error
+		for err == nil { // until it is killed
+			err = errors.Join(c.stage(id, capability), c.publish(id, capability, false),
+				c.unpublish(id), c.unstage(id))
+		}
+		wantCode(t, err, codes.Unavailable)
+		<-killed
+		kill, c = startProcess(t, dir)
+		steps := map[string]func() error{
+			"staged":      func() error { return c.stage(id, capability) },
+			"published":   func() error { return c.publish(id, capability, false) },
+			"unpublished": func() error { return c.unpublish(id) },
+			"unstaged":    func() error { return c.unstage(id) },
+			"removed":     func() error { return c.remove(id) },
+		}
+		for _, goal := range []string{"staged", "published", "unpublished", "unstaged", "removed"} {
+			porttest.Eventually(t, "the volume is "+goal, func() bool {
+				err := steps[goal]()
+				if err != nil {
+					t.Logf("not yet %s: %v", goal, err)
+				}
+				return err == nil
+			})
+		}
+		wantNothingLeft(t, dir)
 		kill()
 	}
 }
@@ -248,6 +297,12 @@ func TestForeignPaths(t *testing.T) {
 	wantCode(t, c.stage(other, capability), codes.FailedPrecondition)
 	wantCode(t, c.unpublish(other), codes.FailedPrecondition)
 	wantCode(t, c.unstage(other), codes.FailedPrecondition)
+	if _, err := run("mount", "-t", "tmpfs", "foreign", c.target); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, c.unpublish(id), codes.FailedPrecondition)
+	wantCode(t, c.publish(id, capability, false), codes.FailedPrecondition)
+	mustAll(t, unmount(c.target)) // of the foreign file system
 	for _, bad := range []string{"", "../volumes/" + id, "..", "/etc"} {
 		wantCode(t, c.stage(bad, capability), codes.InvalidArgument)
 		wantCode(t, c.publish(bad, capability, false), codes.InvalidArgument)

@@ -6,7 +6,12 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+	mount "k8s.io/mount-utils"
 )
+
+// newMounter returns what runs mount(8): as a child, not in a scope of systemd, which would keep a
+// file system's daemon alive when the driver ends. There is none for ext4 and xfs.
+func newMounter() mount.Interface { return mount.NewWithoutSystemd("") }
 
 // isDetached reports whether a file of sysfs could not be read because its device was just
 // detached.

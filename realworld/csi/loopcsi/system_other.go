@@ -5,6 +5,8 @@ package loopcsi
 import (
 	"errors"
 	"os"
+
+	mount "k8s.io/mount-utils"
 )
 
 // Loop devices are Linux's; these functions make the package compile on other systems, where the
@@ -13,6 +15,7 @@ import (
 // usage is what a file system has.
 type usage struct{ bytes, bytesFree, bytesAvailable, inodes, inodesFree int64 }
 
+func newMounter() mount.Interface           { return mount.New("") }
 func isDetached(error) bool                 { return false }
 func lockFile(*os.File) (bool, error)       { return false, errors.ErrUnsupported }
 func unlockFile(*os.File) error             { return errors.ErrUnsupported }

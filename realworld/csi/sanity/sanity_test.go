@@ -34,6 +34,11 @@ func TestSanity(t *testing.T) {
 	if os.Geteuid() != 0 || testing.Short() {
 		t.Skip("loop devices need root, and not -short")
 	}
+	for _, program := range []string{"losetup", "mkfs.ext4"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("no %s: run `make test`", program)
+		}
+	}
 	endpoint := startDriver(t)
 	reports := map[string]*counts{}
 	for _, accessType := range []string{"mount", "block"} {
