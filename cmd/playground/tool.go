@@ -15,6 +15,9 @@ type tool struct{ program, debianPackage, test string }
 var tools = []tool{
 	{"chromium", "chromium", "the page of a run"},
 	{"mkfs.btrfs", "btrfs-progs", "subvolumes of btrfs"},
+	{"mkfs.ext4", "e2fsprogs", "volumes of the CSI driver"},
+	{"mkfs.xfs", "xfsprogs", "volumes of the CSI driver"},
+	{"losetup", "mount", "volumes of the CSI driver"},
 }
 
 // installTool installs a program, unless it is there. Without a machine that can be set up it only
