@@ -85,6 +85,14 @@ func describeOther(body any) string {
 		return fmt.Sprintf("%s:%d %s", b.Host, b.Port, b.Service)
 	case *world.GRPCChecked:
 		return b.Status
+	case *world.GetPluginInfo:
+		return b.Socket.Path
+	case *world.PluginInfo:
+		return b.Type + " " + b.Name
+	case *world.NotifyPluginRegistration:
+		return strings.TrimSpace(fmt.Sprintf("%s %v %s", b.Socket.Path, b.Registered, b.Error))
+	case *world.PluginSocketsObserved:
+		return fmt.Sprintf("%d sockets", len(b.Sockets))
 	case *world.FetchManifest:
 		return b.URL
 	case *world.ManifestFetched:
