@@ -294,6 +294,12 @@ func describeFact(f *truth.Fact) string {
 		add(fmt.Sprintf("%d bytes", f.Bytes))
 	case truth.SystemOOM:
 		add(f.Message)
+	case truth.PluginStarted:
+		add(fmt.Sprintf("%s %.70s %.8q %s", f.Plugin.Type, f.Plugin.Name, f.Plugin.Versions,
+			f.Plugin.File))
+	case truth.PluginNotified:
+		add(fmt.Sprint("registered ", f.IsRegistered))
+		add(shortText(f.Message))
 	case truth.EventRecorded:
 		add(f.Reason)
 		add(shortText(f.Message))
