@@ -87,6 +87,9 @@ func (r *Registry) HandleObserved(ev *world.PluginSocketsObserved, effects *op.E
 		effects.Abandon(gone[path].Op)
 		delete(r.Sockets, path)
 	}
+	if len(r.Sockets) == 0 {
+		r.Sockets = nil // as a snapshot has it
+	}
 	r.update(effects)
 }
 

@@ -147,6 +147,8 @@ func TestRegistration(t *testing.T) {
 	}
 	n.observe("/r/b=1")
 	n.expect(t, "CSIPlugin/b.test 1.0.0 /r/b")
+	n.observe()
+	n.expect(t)
 }
 
 // A socket that is another file is registered again, with what the plugin answers then. The answer
