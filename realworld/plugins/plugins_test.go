@@ -268,6 +268,7 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	h.serve(".hidden.sock", &plugin{})
+	h.serve("no\xfftext.sock", &plugin{})
 	h.serve(".hidden/a.sock", &plugin{})
 	endB := h.serve("dir/below/b.sock", &plugin{})
 	h.expect("a.sock", "dir/below/b.sock")
@@ -314,9 +315,20 @@ func TestBounds(t *testing.T) {
 		}
 		makeSocket(t, filepath.Join(deep, "z"))
 	}
-	s := scan{watch: func(string) {}}
-	if err := s.look(h.dir, 0); err != nil || len(s.sockets) != world.PluginDepthMax {
+	watched := 0
+	s := scan{watch: func(string) { watched++ }}
+	if err := s.look(h.dir, 0); err != nil || len(s.sockets) != world.PluginDepthMax || s.cut {
 		t.Errorf("%d sockets at a depth of up to %d: %v", len(s.sockets), world.PluginDepthMax, err)
+	}
+	for i := range dirsMax + 3 {
+		if err := os.Mkdir(filepath.Join(h.dir, fmt.Sprint("e", i)), 0o750); err != nil {
+			t.Fatal(err)
+		}
+	}
+	watched = 0
+	s = scan{watch: func(string) { watched++ }}
+	if err := s.look(h.dir, 0); err != nil || watched != dirsMax || !s.cut {
+		t.Errorf("%d directories are watched, want %d: %v", watched, dirsMax, err)
 	}
 	for i := range world.PluginSocketsMax {
 		makeSocket(t, filepath.Join(h.dir, fmt.Sprintf("%03d", i)))
@@ -328,6 +340,16 @@ func TestBounds(t *testing.T) {
 		if want := filepath.Join(h.dir, fmt.Sprintf("%03d", i)); s.Path != want {
 			t.Errorf("socket %d is %s, want %s", i, s.Path, want)
 		}
+	}
+}
+
+// A directory that cannot be read keeps its sockets. It is none of those that are gone.
+func TestUnreadableDirectory(t *testing.T) {
+	before := []world.PluginSocket{{Path: "/r/a/x"}, {Path: "/r/ab/x"}, {Path: "/r/a/b/x"}}
+	s := scan{before: before}
+	s.keep("/r/a")
+	if want := []world.PluginSocket{before[0], before[2]}; !slices.Equal(s.sockets, want) {
+		t.Errorf("kept %v, want %v", s.sockets, want)
 	}
 }
 

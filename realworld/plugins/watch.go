@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fsnotify/fsnotify"
 
@@ -31,7 +32,8 @@ const (
 )
 
 // watcher reports the sockets below a directory. As a kubelet does, it follows a link to a socket,
-// not one to a directory, and leaves out names that begin with a dot (pluginwatcher).
+// not one to a directory, and leaves out names that begin with a dot (pluginwatcher). Names that are
+// no text are left out as well: they cannot be written in a metric or a snapshot.
 type watcher struct {
 	opts     Options
 	inotify  *fsnotify.Watcher // nil: there are only the periodic scans
@@ -91,7 +93,7 @@ func (w *watcher) run(ctx context.Context) {
 
 // scan reports the sockets if they have changed, and watches the directories that are there now.
 func (w *watcher) scan() {
-	s := scan{watch: w.place}
+	s := scan{watch: w.place, before: w.reported.Sockets}
 	err := s.look(w.opts.Dir, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // no plugin can register; the agent has made the directory at its start
@@ -99,6 +101,10 @@ func (w *watcher) scan() {
 	if err != nil {
 		w.warn(err)
 		return // what was reported may still be right
+	}
+	if s.cut {
+		w.warn(fmt.Errorf("%s has more than %d directories or %d entries: the rest is ignored",
+			w.opts.Dir, dirsMax, entriesMax))
 	}
 	slices.Sort(s.dirs)
 	for _, dir := range w.placed {
@@ -140,15 +146,18 @@ func (w *watcher) warn(err error) {
 // scan is one look at the sockets.
 type scan struct {
 	watch   func(dir string)
+	before  []world.PluginSocket // as they were reported last
 	dirs    []string
 	sockets []world.PluginSocket
 	entries int
+	cut     bool // there is more than is looked at
 }
 
 // look notes the sockets in a directory and below. The directory is watched before it is read, so
 // that no change is missed.
 func (s *scan) look(dir string, depth int) error {
-	if len(s.dirs) >= dirsMax {
+	if len(s.dirs) >= dirsMax || s.entries >= entriesMax {
+		s.cut = true
 		return nil
 	}
 	s.dirs = append(s.dirs, dir)
@@ -158,12 +167,15 @@ func (s *scan) look(dir string, depth int) error {
 		return err
 	}
 	s.entries += len(entries)
+	s.cut = s.cut || s.entries >= entriesMax
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		switch {
-		case strings.HasPrefix(e.Name(), "."):
+		case strings.HasPrefix(e.Name(), "."), !utf8.ValidString(e.Name()):
 		case e.IsDir() && depth < world.PluginDepthMax:
-			_ = s.look(path, depth+1) // it may have been removed, or belong to a plugin alone
+			if err := s.look(path, depth+1); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				s.keep(path)
+			}
 		case e.Type() == fs.ModeSocket || e.Type() == fs.ModeSymlink:
 			if file, isSocket := fileOf(path); isSocket {
 				s.sockets = append(s.sockets, world.PluginSocket{Path: path, File: file})
@@ -173,11 +185,18 @@ func (s *scan) look(dir string, depth int) error {
 	return nil
 }
 
+// keep notes the sockets below a directory that cannot be read as they were reported last. Such a
+// failure must not end their registration.
+func (s *scan) keep(dir string) {
+	for _, socket := range s.before {
+		if strings.HasPrefix(socket.Path, dir+"/") {
+			s.sockets = append(s.sockets, socket)
+		}
+	}
+}
+
 // readDir returns the entries of a directory, a bounded number of them, by name.
 func readDir(dir string, entriesMax int) ([]fs.DirEntry, error) {
-	if entriesMax <= 0 {
-		return nil, nil
-	}
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
