@@ -28,6 +28,7 @@ import (
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pleg"
+	"seedlet.dev/core/plugins"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/poddirs"
 	"seedlet.dev/core/qos"
@@ -71,6 +72,7 @@ type State struct {
 	Shutdown     shutdown.Manager       `json:"shutdown"` // of the machine
 	Eviction     eviction.Manager       `json:"eviction"`
 	OOMs         nodeobject.OOMs        `json:"ooms"`
+	Plugins      plugins.Registry       `json:"plugins,omitzero"`
 	Allocation   allocation.Store       `json:"allocation"`
 	Housekeeping housekeeping.Cleanup   `json:"housekeeping"`
 	LogRotation  logs.Rotation          `json:"logRotation"`

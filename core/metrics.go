@@ -116,8 +116,23 @@ func (a *Agent) listMetrics() []world.Metric {
 	a.addKubeletNodeMetrics(&m)
 	a.addResizeMetrics(&m)
 	a.addMemoryQoSMetrics(&m)
+	a.addPluginMetrics(&m)
 	slices.SortStableFunc(m, func(x, y world.Metric) int { return cmp.Compare(x.Name, y.Name) })
 	return m
+}
+
+// addPluginMetrics adds the metric of the kubelet's plugin manager, with its names of the states:
+// desired are the sockets that were observed, actual those whose plugins are registered.
+func (a *Agent) addPluginMetrics(m *metricList) {
+	const name, help = "plugin_manager_total_plugins",
+		"Sockets of plugins (desired state), and those whose plugins are registered (actual state)."
+	observed, registered := a.state.Plugins.Registered()
+	for _, path := range observed {
+		m.addGauge(name, help, 1, "socket_path", path, "state", "desired_state_of_world")
+	}
+	for _, path := range registered {
+		m.addGauge(name, help, 1, "socket_path", path, "state", "actual_state_of_world")
+	}
 }
 
 func unixOrZero(t time.Time) int {

@@ -21,6 +21,7 @@ import (
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pleg"
+	"seedlet.dev/core/plugins"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/poddirs"
 	"seedlet.dev/core/qos"
@@ -98,6 +99,9 @@ func (a *Agent) handleEvent(ev world.Event) {
 	case *world.SystemOOM:
 		a.state.OOMs.Observe(a.state.Node.Name, body, &a.effects)
 		a.queue.enqueue(nodeobject.OOMOwner)
+	case *world.PluginSocketsObserved:
+		a.state.Plugins.HandleObserved(body, &a.effects)
+		a.queue.enqueue(plugins.Owner)
 	case *world.MemoryAlert:
 		a.state.Eviction.HandleMemoryAlert(ev.Time)
 		a.queue.enqueue(eviction.Owner)
@@ -197,6 +201,8 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 		a.handleImageGCCompletion(r, ev)
 	case eviction.Owner.Component:
 		a.handleEvictionCompletion(id, ev)
+	case plugins.Owner.Component:
+		s.Plugins.HandleCompletion(id, r, ev, &a.effects)
 	case lease.Owner.Component:
 		s.Lease.HandleCompletion(s.Boot.Seed, r, ev, &a.effects)
 	default:
@@ -275,6 +281,8 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = s.ContainerGC.Plan(a.containerGCEnv())
 	case eviction.Owner.Component:
 		wake = s.Eviction.Plan(a.evictionEnv())
+	case plugins.Owner.Component:
+		wake = s.Plugins.Plan(&a.effects)
 	case lease.Owner.Component:
 		wake = a.planLease()
 	case admissionOwner.Component:

@@ -19,7 +19,8 @@ func (r *run) schedule() {
 		switch {
 		case h.When != nil:
 			r.addAnchored(h)
-		case h.At == 0 && (h.Manifest != nil || h.Act != nil): // before the agent boots
+		case h.At == 0 && (h.Manifest != nil || h.Act != nil || h.Plugin != nil):
+			// Before the agent boots.
 			r.carryOut(h)
 		default:
 			r.agenda.At(plan.Start.Add(time.Duration(h.At)), func() { r.carryOut(h) })
@@ -88,6 +89,8 @@ func (r *run) do(h *plan.Happening) {
 		r.host.SetUsage(host.Usage{MemoryBytes: int64(d.MemoryMiB) << 20,
 			Processes: int64(d.Processes), DiskBytes: int64(d.DiskMiB) << 20,
 			Inodes: int64(d.ThousandInodes) * 1000})
+	case *plan.PluginChange:
+		r.plugins.Change(d)
 	case *plan.Request:
 		r.clients.perform(d)
 	default:

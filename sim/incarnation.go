@@ -93,6 +93,7 @@ func (r *run) bootAgent() {
 		world.PortFS:       port(r.disk.Do),
 		world.PortNetwork:  port(r.network.Do),
 		world.PortHost:     port(r.host.Do),
+		world.PortPlugins:  port(r.plugins.Do),
 		world.PortRequests: port(r.handleResponse),
 		world.PortLog:      port(func(world.Effect) {}),
 		world.PortAPI:      port(r.recordEvent),
@@ -110,6 +111,7 @@ func (r *run) bootAgent() {
 	r.disk.Connect(r.deliver)
 	r.network.Connect(r.deliver)
 	r.host.Connect(r.deliver)
+	r.plugins.Connect(r.deliver)
 	r.oracles.AgentStarted(r.agenda.Now())
 	r.marks.AgentStarted(r.agenda.Now())
 	machine := r.machine()
@@ -170,6 +172,7 @@ func (r *run) killAgent(down plan.Duration) {
 	r.disk.Disconnect()
 	r.network.Disconnect()
 	r.host.Disconnect()
+	r.plugins.Disconnect()
 	if r.server != nil {
 		r.server.Disconnect()
 	}
@@ -304,7 +307,7 @@ func (r *run) observeStep(i *incarnation, ev world.Event, effects []world.Effect
 func (r *run) reseed(seed uint64) {
 	r.agenda.Reseed(seed)
 	r.injector.Reseed(seed)
-	ports := []interface{ Reseed(uint64) }{r.disk, r.runtime, r.host, r.network}
+	ports := []interface{ Reseed(uint64) }{r.disk, r.runtime, r.host, r.network, r.plugins}
 	if r.server != nil {
 		ports = append(ports, r.server)
 	}

@@ -1864,6 +1864,42 @@ var mutants = []mutant{
 		scenario: "resize-old-runtime", seeds: "1-300",
 	},
 	{
+		name:     "a plugin that was replaced is not registered again",
+		file:     "core/plugins/plugins.go",
+		old:      "if before.File == observed.File {",
+		new:      "if before.File != \"\" {",
+		scenario: "plugins", seeds: "1-20",
+	},
+	{
+		// Two that answer at the same time are both registered.
+		name:     "only a registered plugin holds its name",
+		file:     "core/plugins/plugins.go",
+		old:      "return s != nil && s.Answer != nil && s.Answer.Refusal == \"\"",
+		new:      "return s != nil && s.Registered",
+		scenario: "plugins", seeds: "1-100",
+	},
+	{
+		name:     "a plugin waits out its back-off although its name is free",
+		file:     "core/plugins/plugins.go",
+		old:      "s.Answer == nil && !r.Sockets[s.HeldBy].holdsName()",
+		new:      "s.Registered",
+		scenario: "plugins", seeds: "1-300",
+	},
+	{
+		name:     "a plugin counts as registered whether it was notified or not",
+		file:     "core/plugins/plugins.go",
+		old:      "case ev.Err != nil:",
+		new:      "case ev.Err != nil && s.Answer == nil:",
+		scenario: "plugins", seeds: "1-50",
+	},
+	{
+		name:     "a plugin that is gone is still asked",
+		file:     "core/plugins/plugins.go",
+		old:      "delete(r.Sockets, path)",
+		new:      "gone[path].Op = 0",
+		scenario: "plugins", seeds: "1-50",
+	},
+	{
 		name:     "a shutdown ends all groups at once",
 		file:     "core/shutdown/shutdown.go",
 		old:      "len(s.Remaining) > 0 && now.Before(deadline) {\n\t\t\treturn deadline",

@@ -16,6 +16,7 @@ import (
 	"seedlet.dev/sim/network"
 	"seedlet.dev/sim/oracle"
 	"seedlet.dev/sim/plan"
+	"seedlet.dev/sim/plugins"
 	"seedlet.dev/sim/runtime"
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/sim/wire"
@@ -88,6 +89,7 @@ type run struct {
 	disk     *disk.Disk
 	network  *network.Network
 	host     *host.Host
+	plugins  *plugins.Plugins
 	server   *apiserver.Server // nil if the node has none
 	truth    *truth.Log
 	marks    *marks.Watcher
@@ -259,9 +261,13 @@ func (r *run) connectPorts(images imageRegistry) {
 		Agenda: r.agenda.Actor("network"), Seed: seed, Faults: calls, SendRequest: r.runtime.SendRequest,
 		Page: func(url string) network.Page { return r.manifests.fetch(url) },
 	})
-	r.marks.Connect(r.runtime, r.disk, r.host, r.network)
+	r.plugins = plugins.New(plugins.Options{
+		Agenda: r.agenda.Actor("plugins"), Truth: r.truth, Seed: seed, Faults: calls,
+		Dir: plan.RootDir + "/plugins_registry",
+	})
+	r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins)
 	if r.server != nil {
-		r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.server)
+		r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins, r.server)
 	}
 }
 

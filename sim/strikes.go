@@ -103,6 +103,7 @@ func (r *run) rebootMachine(down plan.Duration) {
 	r.killAgent(down)
 	r.runtime.Reboot()
 	r.host.Reboot()
+	r.plugins.Reboot(r.offUntil)
 	r.disk.LosePower()
 	if r.server != nil {
 		r.server.LosePower()

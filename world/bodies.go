@@ -44,6 +44,8 @@ var jsonBodies = []struct {
 	{&Boot{}, ""}, {&ClockStepped{}, ""}, {&SystemOOM{}, ""}, {&MemoryAlert{}, ""},
 	{&Shutdown{}, ""}, {&DelayShutdown{}, PortHost}, {&ShutdownDelayed{}, ""},
 	{&PermitShutdown{}, PortHost}, {&MachineShutdown{}, ""}, {&ShutdownUnwatched{}, ""},
+	{&PluginSocketsObserved{}, ""}, {&GetPluginInfo{}, PortPlugins}, {&PluginInfo{}, ""},
+	{&NotifyPluginRegistration{}, PortPlugins},
 	{&PodsRequest{}, ""}, {&PodsAnswer{}, PortRequests},
 	{&RunningPodsRequest{}, ""}, {&RunningPodsAnswer{}, PortRequests},
 	{&ContainerRequest{}, ""}, {&ContainerAnswer{}, PortRequests},

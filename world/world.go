@@ -19,8 +19,8 @@
 //     operation is unknown. It is also unknown after KindUnavailable and KindInternal: the core has
 //     to inspect the object. After every other kind the operation had no effect.
 //
-// Start reading at Event and Effect, then cri.go, fs.go, api.go, host.go, network.go, requests.go
-// and log.go.
+// Start reading at Event and Effect, then cri.go, fs.go, api.go, host.go, network.go, plugins.go,
+// requests.go and log.go.
 package world
 
 import "time"
@@ -82,6 +82,7 @@ const (
 	PortAPI      PortName = "api"
 	PortHost     PortName = "host"
 	PortNetwork  PortName = "network"
+	PortPlugins  PortName = "plugins"
 	PortRequests PortName = "requests"
 	PortLog      PortName = "log"
 )

@@ -48,6 +48,7 @@ var update = flag.Bool("update", false, "write docs/metrics.md")
 // countedState is merged into the snapshot of a new agent, so that every counter has a value.
 const countedState = `{
   "eventStream": {"enabled": true}, "ooms": {"seen": 1, "omittedTotal": 1},
+  "plugins": {"sockets": {"/root/plugins_registry/a.sock": {}}},
   "pods": {"u1": {"uid": "u1", "namespace": "default", "name": "web", "stage": "Syncing",
     "spec": {"metadata": {"namespace": "default", "name": "web"},
       "spec": {"containers": [{"name": "web"}]}}}},
@@ -134,7 +135,7 @@ func everyMetric(t *testing.T) http.Handler {
 		}})
 	ports := map[world.PortName]world.Port{world.PortRequests: requests}
 	for _, name := range []world.PortName{world.PortCRI, world.PortFS, world.PortAPI,
-		world.PortHost, world.PortNetwork, world.PortLog} {
+		world.PortHost, world.PortNetwork, world.PortPlugins, world.PortLog} {
 		ports[name] = idle{}
 	}
 	l = loop.New(loop.Options{Core: agentWithMetrics(t), Ports: ports})

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ import (
 	"seedlet.dev/realworld/iptables"
 	"seedlet.dev/realworld/log"
 	"seedlet.dev/realworld/network"
+	"seedlet.dev/realworld/plugins"
 	"seedlet.dev/realworld/podresources"
 	"seedlet.dev/realworld/portmetrics"
 	"seedlet.dev/realworld/runner"
@@ -137,6 +139,7 @@ type node struct {
 	disk     *disk.Port
 	host     *host.Port
 	network  *network.Port
+	plugins  *plugins.Port
 	api      *apiConnection // nil without an API server
 	requests *web.Port
 	access   *access.Access    // nil while there is no secure port
@@ -172,10 +175,10 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 	}
 	n.host = host.New(host.Options{Clock: ticks, Deliver: n.runner.Deliver, RootDir: s.rootDir})
 	n.network = network.New(network.Options{Clock: ticks, Deliver: n.runner.Deliver})
-	n.disk = disk.New(disk.Options{
-		Clock: ticks, Deliver: n.runner.Deliver,
-		Warn: func(problem string) { klog.InfoS(problem, "severity", "warning") },
-	})
+	warn := func(problem string) { klog.InfoS(problem, "severity", "warning") }
+	n.disk = disk.New(disk.Options{Clock: ticks, Deliver: n.runner.Deliver, Warn: warn})
+	n.plugins = plugins.New(plugins.Options{Clock: ticks, Deliver: n.runner.Deliver, Warn: warn,
+		Dir: filepath.Join(s.rootDir, "plugins_registry")})
 	if s.api.kubeconfig != "" {
 		if n.api, err = newAPI(s.api, c, nodeName, ticks, n.traceRequests(),
 			n.runner.Deliver); err != nil {
@@ -217,7 +220,7 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 func (n *node) ports(logs *log.Port) map[world.PortName]world.Port {
 	ports := map[world.PortName]world.Port{
 		world.PortCRI: n.runtime, world.PortFS: n.disk,
-		world.PortHost: n.host, world.PortNetwork: n.network,
+		world.PortHost: n.host, world.PortNetwork: n.network, world.PortPlugins: n.plugins,
 		world.PortRequests: n.requests, world.PortLog: logs, world.PortAPI: logs,
 	}
 	if n.api != nil {
@@ -268,6 +271,7 @@ func (n *node) close() {
 		n.disk.Close()
 		n.host.Close()
 		n.network.Close()
+		n.plugins.Close()
 		n.iptables.Close()
 		logError(n.oomWatch.Close())
 		if n.serving != nil {

@@ -141,5 +141,5 @@ var diskFullCalls = []string{"MakeDir", "WriteFile"}
 var nonRuntimeCalls = []string{
 	"ReadFiles", "ListDir", "MakeDir", "WriteFile", "RemoveTree", "FileChanged",
 	"HTTPGet", "TCPConnect", "GRPCCheck", "FetchManifest",
-	"SetCgroup", "RemoveCgroup", "ListCgroups",
+	"SetCgroup", "RemoveCgroup", "ListCgroups", "GetPluginInfo", "NotifyPluginRegistration",
 }

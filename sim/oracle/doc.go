@@ -51,7 +51,7 @@
 //	node_*.go      pods that are evicted for the node, and its pressure conditions: node-pressure;
 //	               what is removed before a pod is evicted for a file system: reclaim; processes
 //	               that the kernel ends: system-oom; shutdowns of the machine (with
-//	               model_shutdown.go): shutdown
+//	               model_shutdown.go): shutdown; the registration of plugins: plugins
 //	pod_*.go       a pod on the node: admission, preemption, eviction, active-deadline, pod-cost,
 //	               terminal-phase, full-name, uid-reuse, set-aside, cgroups, tiers, user-namespaces,
 //	               pod-directories, volumes, sandbox-config, sandbox-rate, resize,

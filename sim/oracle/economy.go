@@ -144,6 +144,9 @@ func (s *Set) Called(now time.Time, request any) {
 	call := world.CallName(request)
 	m, bound := s.model, quietBound
 	m.now = now
+	if s.checkPluginRequest(now, request) {
+		return
+	}
 	m.objects.noteStatusWrite(now, request)
 	if f := m.checkConditions(now, request); f != nil {
 		s.report(&nodePressure{}, f, now)
@@ -295,7 +298,8 @@ func (m *model) isChange(f *truth.Fact) bool {
 		return false
 	}
 	switch f.Kind {
-	case truth.HandlerRequested, truth.WroteNothing:
+	case truth.HandlerRequested, truth.WroteNothing,
+		truth.PluginStarted, truth.PluginEnded, truth.PluginAsked, truth.PluginNotified:
 		return false
 	case truth.HandlerEnded:
 		return f.Reply.Class() != truth.ReplySuccess

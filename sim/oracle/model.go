@@ -37,6 +37,7 @@ type model struct {
 	periodicAt        map[string]time.Time // by what is repeated: the newest periodic call
 
 	shutdown machineShutdown
+	plugins  pluginModel
 	// nextAllocatable is what is allocatable from the start of the next agent on; nil: as before. What
 	// the agent before has sent arrives until then.
 	nextAllocatable v1.ResourceList
@@ -105,6 +106,7 @@ func (m *model) apply(f *truth.Fact) {
 		m.wroteNothing, m.wroteNothingAt = f.Path, f.Time
 	}
 	m.pressure.apply(m, f)
+	m.plugins.apply(f)
 	switch f.Kind {
 	case truth.SandboxCreated, truth.SandboxReady, truth.SandboxStopped, truth.SandboxRemoved:
 		m.applySandbox(f)
@@ -276,6 +278,7 @@ func (m *model) agentStarted(now time.Time) {
 	}
 	m.agentStarts++
 	m.pressure.agentStarted(m, now)
+	m.plugins.agentStarted()
 	m.lock, m.removals, m.runtime = lockRequests{}, containerRemovals{}, runtimeReadiness{}
 	for _, p := range m.podsInOrder {
 		if p.removedByHand {

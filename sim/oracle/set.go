@@ -160,7 +160,7 @@ func oracles() []oracle {
 		&apiTerminalPhase{}, &apiTerminalStopped{}, &apiIdentity{},
 		&apiDeletion{},
 		&transitions{}, &heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{},
-		&nodeShutdown{},
+		&nodeShutdown{}, &nodePlugins{},
 		&ephemeralContainers{}, &httpAPI{},
 		&isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},
 	}

@@ -131,7 +131,7 @@ var faultableCalls = func() []string {
 		"HTTPGet", "TCPConnect", "GRPCCheck", "FetchManifest",
 		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine", "MeasureNode",
 		"MeasureTrees", "DelayShutdown",
-		"PermitShutdown")
+		"PermitShutdown", "GetPluginInfo", "NotifyPluginRegistration")
 }()
 
 // Calls returns the calls of the agent that have a response.

@@ -16,6 +16,7 @@ func TestFaultsCanApplyToEveryCall(t *testing.T) {
 		}
 		switch portOf(body) {
 		case world.PortCRI, world.PortFS, world.PortNetwork, world.PortHost,
+			world.PortPlugins,
 			world.PortAPI:
 			call := world.CallName(body)
 			hasNoResponse := call == "Watch" || call == "WatchObjects" ||

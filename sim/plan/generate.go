@@ -44,6 +44,7 @@ func Generate(s *Scenario, seed uint64) (*Plan, error) {
 	g.addActs()
 	g.addRequests()
 	g.addPressures()
+	g.addPlugins()
 	g.sortHappenings()
 	err := g.decodeManifests()
 	if err == nil {

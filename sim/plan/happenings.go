@@ -32,6 +32,7 @@ type Happening struct {
 	ShutDown        *Shutdown       `json:"shutDown,omitempty"`
 	LoseBus         *BusLoss        `json:"loseBus,omitempty"`
 	Pressure        *Pressure       `json:"pressure,omitempty"`
+	Plugin          *PluginChange   `json:"plugin,omitempty"`
 }
 
 // Deed is what happens. To add a kind of deed, add its type with these methods, its field in

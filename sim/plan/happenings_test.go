@@ -29,11 +29,11 @@ func TestInvalidHappenings(t *testing.T) {
 	}{
 		{Happening{}, ": want one of manifest, act, killAgent, restartRuntime, reboot, killContainer, " +
 			"killSandbox, setRuntimeClock, loseContainer, removeSandbox, removeImage, fault, request, " +
-			"shutDown, loseBus, pressure, have none"},
+			"shutDown, loseBus, pressure, plugin, have none"},
 		{Happening{Reboot: &Reboot{}, KillAgent: &AgentKill{}}, ": want one of manifest, act, " +
 			"killAgent, restartRuntime, reboot, killContainer, killSandbox, setRuntimeClock, " +
 			"loseContainer, removeSandbox, removeImage, fault, request, shutDown, loseBus, " +
-			"pressure, have killAgent, reboot"},
+			"pressure, plugin, have killAgent, reboot"},
 		{Happening{KillAgent: &AgentKill{}}, ".at: want a time after the start of the agent, or when"},
 		{Happening{At: second, When: &Anchor{}, Reboot: &Reboot{}}, ": want either at or when"},
 		{Happening{At: 61 * second, Reboot: &Reboot{}}, ".at: 1m1s is after spec.duration, 1m0s"},

@@ -85,6 +85,14 @@ func describeOther(body any) string {
 		return fmt.Sprintf("%s:%d %s", b.Host, b.Port, b.Service)
 	case *world.GRPCChecked:
 		return b.Status
+	case *world.GetPluginInfo:
+		return b.Socket.Path
+	case *world.PluginInfo:
+		return b.Type + " " + b.Name
+	case *world.NotifyPluginRegistration:
+		return strings.TrimSpace(fmt.Sprintf("%s %v %s", b.Socket.Path, b.Registered, b.Error))
+	case *world.PluginSocketsObserved:
+		return fmt.Sprintf("%d sockets", len(b.Sockets))
 	case *world.FetchManifest:
 		return b.URL
 	case *world.ManifestFetched:
@@ -286,6 +294,12 @@ func describeFact(f *truth.Fact) string {
 		add(fmt.Sprintf("%d bytes", f.Bytes))
 	case truth.SystemOOM:
 		add(f.Message)
+	case truth.PluginStarted:
+		add(fmt.Sprintf("%s %.70s %.8q %s", f.Plugin.Type, f.Plugin.Name, f.Plugin.Versions,
+			f.Plugin.File))
+	case truth.PluginNotified:
+		add(fmt.Sprint("registered ", f.IsRegistered))
+		add(shortText(f.Message))
 	case truth.EventRecorded:
 		add(f.Reason)
 		add(shortText(f.Message))

@@ -76,6 +76,14 @@ const (
 // of memory: Message is what the kubelet's Event says of it.
 const SystemOOM Kind = "SystemOOM"
 
+// Kinds of facts about plugins, whose sockets are at Path.
+const (
+	PluginStarted  Kind = "PluginStarted"  // it has made its socket: Plugin
+	PluginEnded    Kind = "PluginEnded"    // its socket is gone, or is about to be replaced
+	PluginAsked    Kind = "PluginAsked"    // what it is; Cause, if it answers wrongly
+	PluginNotified Kind = "PluginNotified" // IsRegistered, Message; Cause, if it responds wrongly
+)
+
 // Kinds returns the kinds of facts.
 func Kinds() []Kind { return slices.Clone(kinds) }
 
@@ -88,6 +96,7 @@ var kinds = []Kind{
 	CgroupRemoved, EventRecorded, ObjectCreated, ObjectUpdated, ObjectDeleted, TokenIssued,
 	WroteNothing, ShutdownAnnounced, ShutdownCancelled, ShutdownDelayed, ShutdownPermitted,
 	ShutdownRepeated, ImageRemoved, LayerResized, SystemOOM,
+	PluginStarted, PluginEnded, PluginAsked, PluginNotified,
 }
 
 // Causes of an exit, a kill or a stop.
@@ -102,6 +111,7 @@ const (
 	CauseStart         = "start"     // the runtime could not start it: it has exited without running
 	CauseReboot        = "reboot"    // the machine went down
 	CauseUnwatched     = "unwatched" // it is not announced to the agent
+	CausePlugin        = "plugin"    // a plugin handles requests wrongly, by the plan
 	CauseAdministrator = "user"      // an administrator changed the disk, or removed a sandbox
 )
 
@@ -195,6 +205,9 @@ type Fact struct {
 
 	Write *Write // of ObjectCreated, ObjectUpdated and ObjectDeleted
 
+	Plugin       *Plugin `json:",omitempty"` // of PluginStarted; must not be changed
+	IsRegistered bool    `json:",omitempty"` // of PluginNotified: what the plugin is notified of
+
 	Token, Audience string // of TokenIssued, which names the pod that the token is bound to
 	Expires         time.Time
 }
@@ -205,6 +218,13 @@ type Origin uint64
 
 // IDs is the range of host IDs of a sandbox's user namespace; empty if it has none.
 type IDs struct{ First, Length uint32 }
+
+// Plugin is what a plugin answers, and the file that it has made.
+type Plugin struct {
+	File, Type, Name string
+	Versions         []string
+	StaysWrong       bool // it handles requests wrongly for ever
+}
 
 // Mount is a path of the node that a container sees at a path of its own.
 type Mount struct {

@@ -34,6 +34,7 @@ var sampleBodies = [laneCount]func(n int) any{
 	},
 	LaneHeartbeat: func(int) any { return &world.GetObject{Resource: world.ResourceNodes} },
 	LaneHostPath:  func(int) any { return &world.StatPath{} },
+	LanePlugin:    func(int) any { return &world.GetPluginInfo{} },
 }
 
 // sharing drives a loop with one fake port, whose operations complete only when the test says so.
@@ -51,7 +52,7 @@ func newSharing(t *testing.T, limits Limits) *sharing {
 	s := &sharing{t: t, core: &scriptedCore{}, port: &recordingPort{}, now: t0}
 	ports := map[world.PortName]world.Port{}
 	for _, name := range []world.PortName{world.PortCRI, world.PortFS, world.PortAPI, world.PortHost,
-		world.PortNetwork} {
+		world.PortNetwork, world.PortPlugins} {
 		ports[name] = s.port
 	}
 	s.loop = New(Options{Core: s.core, Limits: limits, Ports: ports})

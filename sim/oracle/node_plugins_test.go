@@ -1,0 +1,195 @@
+package oracle
+
+import (
+	"testing"
+	"time"
+
+	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
+)
+
+// startPlugin has a plugin make a socket, whose file has the name of the socket and its version.
+func startPlugin(s *script, socket, name string, versions ...string) {
+	file := socket
+	for _, v := range versions {
+		file += v
+	}
+	s.CheckFact(truth.Fact{Time: s.now, Kind: truth.PluginStarted, Path: socket,
+		Plugin: &truth.Plugin{File: file, Type: "CSIPlugin", Name: name, Versions: versions}})
+}
+
+func endPlugin(s *script, socket string) {
+	s.CheckFact(truth.Fact{Time: s.now, Kind: truth.PluginEnded, Path: socket})
+}
+
+func askPlugin(s *script, socket string) {
+	s.CheckFact(truth.Fact{Time: s.now, Kind: truth.PluginAsked, Path: socket})
+	s.wait(0.01)
+}
+
+// notifyPlugin notifies a plugin that it is registered, or why it is not.
+func notifyPlugin(s *script, socket, refusal string) {
+	s.CheckFact(truth.Fact{Time: s.now, Kind: truth.PluginNotified, Path: socket,
+		IsRegistered: refusal == "", Message: refusal})
+}
+
+func registerPlugin(s *script, socket string) {
+	askPlugin(s, socket)
+	notifyPlugin(s, socket, "")
+}
+
+// pollAfter has a client request the pods after a time.
+func pollAfter(s *script, seconds float64) {
+	s.wait(seconds)
+	s.CheckServed(s.now, nil)
+}
+
+func requestPlugin(s *script, socket, file string) {
+	s.CallIssued(s.now, &world.Effect{Op: 1, Deadline: s.now.Add(time.Minute),
+		Body: &world.GetPluginInfo{Socket: world.PluginSocket{Path: socket, File: file}}})
+}
+
+func TestPlugins(t *testing.T) {
+	runCases(t, []testCase{
+		{"registered", "", func(s *script) {
+			startPlugin(s, "/a", "a.test", "0.3.0", "1.0.0", "2.0.0")
+			registerPlugin(s, "/a")
+			pollAfter(s, 60)
+		}},
+		{"not registered", "plugins", func(s *script) {
+			startPlugin(s, "/a", "a.test", "1.0.0")
+			pollAfter(s, 20)
+		}},
+		{"not registered, and is asked in vain", "", func(s *script) {
+			startPlugin(s, "/a", "a.test", "1.0.0")
+			s.wait(10)
+			s.CheckFact(truth.Fact{Time: s.now, Kind: truth.PluginAsked, Path: "/a",
+				Cause: truth.CausePlugin})
+			pollAfter(s, 20)
+		}},
+		{"not registered by the next agent", "plugins", func(s *script) {
+			startPlugin(s, "/a", "a.test", "1.0.0")
+			registerPlugin(s, "/a")
+			s.wait(60)
+			s.AgentKilled(s.now)
+			s.AgentStarted(s.now)
+			pollAfter(s, 20)
+		}},
+		{"not registered again after a replacement", "plugins", func(s *script) {
+			startPlugin(s, "/a", "a.test", "1.0.0")
+			registerPlugin(s, "/a")
+			s.wait(60)
+			endPlugin(s, "/a")
+			startPlugin(s, "/a", "a.test", "1.1.0")
+			pollAfter(s, 20)
+		}},
+		{"registered twice", "plugins", func(s *script) {
+			startPlugin(s, "/a", "a.test", "1.0.0")
+			registerPlugin(s, "/a")
+			s.wait(60)
+			notifyPlugin(s, "/a", "")
+		}},
+		{"asked although it is registered", "plugins", func(s *script) {
+			startPlugin(s, "/a", "a.test", "1.0.0")
+			registerPlugin(s, "/a")
+			s.wait(60)
+			askPlugin(s, "/a")
+		}},
+		{"asked too often", "plugins", func(s *script) {
+			startPlugin(s, "/a", "a.test", "2.0.0")
+			s.wait(60)
+			askPlugin(s, "/a")
+			notifyPlugin(s, "/a", "no")
+			askPlugin(s, "/a")
+		}},
+	})
+}
+
+func TestRefusedPlugins(t *testing.T) {
+	runCases(t, []testCase{
+		{"an unsupported version", "plugins", func(s *script) {
+			startPlugin(s, "/a", "a.test", "0.9.0", "2.0.0")
+			registerPlugin(s, "/a")
+		}},
+		{"an invalid name", "plugins", func(s *script) {
+			startPlugin(s, "/a", "../etc", "1.0.0")
+			registerPlugin(s, "/a")
+		}},
+		{"not notified of the refusal", "plugins", func(s *script) {
+			startPlugin(s, "/a", "a.test", "2.0.0")
+			askPlugin(s, "/a")
+			pollAfter(s, 20)
+		}},
+		{"refused without a reason", "plugins", func(s *script) {
+			startPlugin(s, "/a", "a.test", "1.0.0")
+			askPlugin(s, "/a")
+			notifyPlugin(s, "/a", "because")
+		}},
+	})
+}
+
+func TestPluginsOfOneName(t *testing.T) {
+	two := func(s *script, second string) {
+		startPlugin(s, "/a", "a.test", "1.1.0")
+		startPlugin(s, "/b", "a.test", second)
+		registerPlugin(s, "/a")
+		askPlugin(s, "/b")
+	}
+	runCases(t, []testCase{
+		{"both are registered", "plugins", func(s *script) {
+			two(s, "1.1.0")
+			notifyPlugin(s, "/b", "")
+		}},
+		{"the higher one is registered", "", func(s *script) {
+			two(s, "1.2.0")
+			notifyPlugin(s, "/b", "")
+		}},
+		{"the higher one is not registered", "plugins", func(s *script) {
+			two(s, "1.2.0")
+			pollAfter(s, 60)
+		}},
+		{"the lower one is registered", "plugins", func(s *script) {
+			two(s, "1.0.0")
+			notifyPlugin(s, "/b", "")
+		}},
+		{"the first one goes", "", func(s *script) {
+			two(s, "1.1.0")
+			notifyPlugin(s, "/b", "held")
+			pollAfter(s, 60)
+			endPlugin(s, "/a")
+			registerPlugin(s, "/b")
+			pollAfter(s, 60)
+		}},
+		{"the first one goes, and the second is not registered", "plugins", func(s *script) {
+			two(s, "1.1.0")
+			notifyPlugin(s, "/b", "held")
+			s.wait(60)
+			endPlugin(s, "/a")
+			pollAfter(s, 20)
+		}},
+	})
+}
+
+func TestPluginThatIsGone(t *testing.T) {
+	runCases(t, []testCase{
+		{"asked soon after its end", "", func(s *script) {
+			startPlugin(s, "/a", "a.test", "1.0.0")
+			endPlugin(s, "/a")
+			s.wait(0.5)
+			requestPlugin(s, "/a", "/a1.0.0")
+		}},
+		{"asked long after its end", "plugins", func(s *script) {
+			startPlugin(s, "/a", "a.test", "1.0.0")
+			endPlugin(s, "/a")
+			s.wait(5)
+			requestPlugin(s, "/a", "/a1.0.0")
+		}},
+		{"asked long after its replacement", "plugins", func(s *script) {
+			startPlugin(s, "/a", "a.test", "1.0.0")
+			endPlugin(s, "/a")
+			startPlugin(s, "/a", "a.test", "1.1.0")
+			s.wait(5)
+			requestPlugin(s, "/a", "/a1.0.0")
+		}},
+	})
+}
