@@ -32,8 +32,8 @@ const (
 )
 
 // watcher reports the sockets below a directory. As a kubelet does, it follows a link to a socket,
-// not one to a directory, and leaves out names that begin with a dot (pluginwatcher). Names that are
-// no text are left out as well: they cannot be written in a metric or a snapshot.
+// not one to a directory, and leaves out names that begin with a dot (pluginwatcher). Names
+// that are no text are left out as well: they cannot be written in a metric or a snapshot.
 type watcher struct {
 	opts     Options
 	inotify  *fsnotify.Watcher // nil: there are only the periodic scans
