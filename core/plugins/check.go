@@ -37,7 +37,7 @@ func (r *Registry) check(path string, info *world.PluginInfo) (answer *Answer, h
 	p := Plugin{Type: info.Type, Name: info.Name, Endpoint: cmp.Or(info.Endpoint, path)}
 	err := checkDriver(&p, info.Versions)
 	if err == nil {
-		heldBy = r.holderOf(path, &p)
+		heldBy = r.holderOf(&p)
 	}
 	if heldBy != "" {
 		err = fmt.Errorf("another driver of this name is registered with version %s, at socket %s",
@@ -81,13 +81,13 @@ func checkDriver(p *Plugin, versions []string) error {
 	return nil
 }
 
-// holderOf returns which other socket holds the name of a plugin, with the same version or a higher
-// one; empty if none does. A higher version replaces a lower one, as two may run while a driver is
-// updated.
-func (r *Registry) holderOf(path string, p *Plugin) string {
+// holderOf returns which socket holds the name of a plugin that does not, with the same version or
+// a higher one; empty if none does. A higher version replaces a lower one, as two may run while a
+// driver is updated.
+func (r *Registry) holderOf(p *Plugin) string {
 	for _, other := range r.paths() {
 		s := r.Sockets[other]
-		if other != path && s.holdsName() && compareNames(s.Answer.Plugin, *p) == 0 &&
+		if s.holdsName() && compareNames(s.Answer.Plugin, *p) == 0 &&
 			!isLower(s.Answer.Plugin.Version, p.Version) {
 			return other
 		}

@@ -81,10 +81,9 @@ func (r *Registry) HandleObserved(ev *world.PluginSocketsObserved, effects *op.E
 	gone := maps.Clone(r.Sockets)
 	for _, observed := range ev.Sockets {
 		delete(gone, observed.Path)
-		r.observe(observed, effects)
+		r.observe(observed)
 	}
-	for _, path := range slices.Sorted(maps.Keys(gone)) {
-		effects.Abandon(gone[path].Op)
+	for path := range gone { //ordered: a set
 		delete(r.Sockets, path)
 	}
 	if len(r.Sockets) == 0 {
@@ -95,13 +94,12 @@ func (r *Registry) HandleObserved(ev *world.PluginSocketsObserved, effects *op.E
 
 // observe notes a socket. One that is another file than before starts over; it is asked at once,
 // but no more often than after a failure, as a plugin that keeps failing makes a socket each time.
-func (r *Registry) observe(observed world.PluginSocket, effects *op.Effects) {
+func (r *Registry) observe(observed world.PluginSocket) {
 	s := &Socket{File: observed.File}
 	if before := r.Sockets[observed.Path]; before != nil {
 		if before.File == observed.File {
 			return
 		}
-		effects.Abandon(before.Op)
 		s.NotBefore = before.AskedAt.Add(backoffInitial)
 	}
 	if r.Sockets == nil {
@@ -151,7 +149,8 @@ func (s *Socket) holdsName() bool {
 	return s != nil && s.Answer != nil && s.Answer.Refusal == ""
 }
 
-// HandleCompletion handles the completion of a request. Its subject is the path of the socket.
+// HandleCompletion handles the completion of a request. Its subject is the path of the socket. What
+// the plugin of an earlier file answers is ignored.
 func (r *Registry) HandleCompletion(id world.OpID, record op.Record, ev world.Event,
 	effects *op.Effects) {
 	path := record.Subject
@@ -164,9 +163,9 @@ func (r *Registry) HandleCompletion(id world.OpID, record op.Record, ev world.Ev
 	switch {
 	case ev.Err != nil:
 		s.fail(path, ev.Err.Error(), effects)
-	case record.Call == "GetPluginInfo" && isInfo:
+	case s.Answer == nil && isInfo:
 		s.Answer, s.HeldBy = r.check(path, info)
-	case s.Answer == nil || isInfo:
+	case s.Answer == nil:
 		s.fail(path, "answered with another message", effects)
 	case s.Answer.Refusal != "":
 		s.fail(path, s.Answer.Refusal, effects)

@@ -24,6 +24,7 @@ type node struct {
 	files    []world.PluginSocket
 	inFlight map[string]world.Effect
 	wake     time.Time
+	logs     []string
 }
 
 func newNode() *node { return &node{now: t0, inFlight: map[string]world.Effect{}} }
@@ -39,6 +40,9 @@ func (n *node) step(handle func(*op.Effects)) {
 			n.inFlight[body.Socket.Path] = e
 		case *world.NotifyPluginRegistration:
 			n.inFlight[body.Socket.Path] = e
+		case *world.Log:
+			n.logs = append(n.logs, strings.TrimSpace(fmt.Sprintln(append([]any{body.Message},
+				body.Fields...)...)))
 		}
 	}
 }
@@ -147,8 +151,52 @@ func TestRegistration(t *testing.T) {
 	}
 	n.observe("/r/b=1")
 	n.expect(t, "CSIPlugin/b.test 1.0.0 /r/b")
+	observed, registered := n.registry.Registered()
+	if want := []string{"/r/b"}; !slices.Equal(observed, want) || !slices.Equal(registered, want) {
+		t.Errorf("observed are %q, registered %q", observed, registered)
+	}
 	n.observe()
 	n.expect(t)
+	if want := []string{
+		"Registered a plugin type CSIPlugin name a.test endpoint /csi/a.test version 1.5.0",
+		"Registered a plugin type CSIPlugin name b.test endpoint /r/b version 1.0.0",
+		"Deregistered a plugin type CSIPlugin name a.test",
+		"Deregistered a plugin type CSIPlugin name b.test",
+	}; !slices.Equal(n.logs, want) {
+		t.Errorf("logs %q, want %q", n.logs, want)
+	}
+}
+
+// An error is logged once in a row, and cut.
+func TestErrors(t *testing.T) {
+	n := newNode()
+	n.observe("/r/a=1")
+	for range 3 {
+		n.complete("/r/a", nil, world.Errorf(world.KindInternal, "GetPluginInfo", "%s",
+			strings.Repeat("x", 1<<20)))
+		n.now = n.wake
+		n.wait(0)
+	}
+	if s := n.registry.Sockets["/r/a"]; len(n.logs) != 1 || len(s.LastError) > 1<<16 {
+		t.Errorf("%d lines, %d bytes are kept", len(n.logs), len(s.LastError))
+	}
+	n.complete("/r/a", &world.Done{}, nil)
+	if s := n.registry.Sockets["/r/a"]; s.LastError != "answered with another message" {
+		t.Errorf("another message: %+v", s)
+	}
+}
+
+// Sockets beyond the bound are logged once.
+func TestOmittedSockets(t *testing.T) {
+	n := newNode()
+	for omitted := range 3 {
+		n.step(func(e *op.Effects) {
+			n.registry.HandleObserved(&world.PluginSocketsObserved{Omitted: omitted}, e)
+		})
+	}
+	if len(n.logs) != 1 {
+		t.Errorf("logs %q", n.logs)
+	}
 }
 
 // A socket that is another file is registered again, with what the plugin answers then. The answer
@@ -160,13 +208,11 @@ func TestReplacedSocket(t *testing.T) {
 	n.now = n.now.Add(time.Minute)
 	n.observe("/r/a=2")
 	n.expect(t)
-	late := n.inFlight["/r/a"]
 	n.now = n.now.Add(time.Millisecond)
 	n.observe("/r/a=3")
-	if _, known := n.table.Complete(late.Op); known {
-		t.Error("the request to the file before still counts")
+	if n.complete("/r/a", driver("a.test", "1.0.0"), nil); n.asked("/r/a") != "" {
+		t.Error("the answer of the plugin before counts")
 	}
-	delete(n.inFlight, "/r/a")
 	if n.wait(backoffInitial - 2*time.Millisecond); n.asked("/r/a") != "" {
 		t.Error("asked again at once")
 	}
@@ -175,6 +221,12 @@ func TestReplacedSocket(t *testing.T) {
 		t.Errorf("notified of %q", got)
 	}
 	n.expect(t, "CSIPlugin/a.test 1.1.0 /csi/a.test")
+	n.observe("/r/a=4")
+	n.wait(backoffInitial)
+	n.observe()
+	if n.complete("/r/a", driver("a.test", "1.0.0"), nil); len(n.inFlight) > 0 {
+		t.Error("the answer of a plugin that is gone counts")
+	}
 }
 
 func TestBackoff(t *testing.T) {
@@ -223,6 +275,7 @@ func TestRefusals(t *testing.T) {
 		{driver("a.test", "one", long), "none of the versions is supported"},
 		{driver("a.test", "1."+strings.Repeat("1.", 100)+"1"), "the version has more than 64 charact"},
 		{driver("", "1.0.0"), `the name "" is invalid`},
+		{driver(strings.Repeat("x", 64), "1.0.0"), "the name has 64 characters, and may have 63"},
 		{driver("../../etc", "1.0.0"), "is invalid"},
 		{driver(long, "1.0.0"), "the name has 70000 characters, and may have 63"},
 		{&world.PluginInfo{Type: "CSIPlugin", Name: "a", Endpoint: long, Versions: []string{"1.0"}},
@@ -273,6 +326,30 @@ func TestEndOfHigherVersion(t *testing.T) {
 	n.register("/r/b", driver("x.test", "1.2.0"))
 	n.observe("/r/a=1")
 	n.expect(t, "CSIPlugin/x.test 1.1.0 /csi/x.test")
+}
+
+// A driver whose name is held by another one is asked as soon as that one is refused.
+func TestRefusedHolder(t *testing.T) {
+	n := newNode()
+	n.observe("/r/a=1", "/r/b=1")
+	n.register("/r/a", driver("x.test", "1.0.0"))
+	n.register("/r/b", driver("x.test", "1.0.0"))
+	n.now = n.now.Add(time.Millisecond)
+	n.inFlight = map[string]world.Effect{}
+	s := n.registry.Sockets["/r/a"]
+	s.Registered, s.Answer = false, &Answer{Refusal: "no"}
+	if n.wait(0); n.asked("/r/b") != "info" {
+		t.Errorf("asked %q", n.asked("/r/b"))
+	}
+}
+
+// The longest name that the API server takes.
+func TestLongName(t *testing.T) {
+	n := newNode()
+	n.observe("/r/a=1")
+	name := strings.Repeat("x", 63)
+	n.register("/r/a", driver(name, "1.0.0"))
+	n.expect(t, "CSIPlugin/"+name+" 1.0.0 /csi/"+name)
 }
 
 // A driver that was refused for its name is asked as soon as the name is free.

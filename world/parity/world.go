@@ -127,6 +127,36 @@ type Network interface {
 	Address(Server) (host string, port int32)
 }
 
+// Plugins is a plugins port with plugins of the suite.
+type Plugins interface {
+	// CallWithin runs an operation with the given timeout.
+	CallWithin(body any, timeout time.Duration) (any, *world.Error)
+	// Serve has a plugin make a socket with the given name, in place of one that is there. It answers
+	// with the info, unless it handles requests wrongly.
+	Serve(name string, info *world.PluginInfo, wrong PluginFault)
+	// Remove ends the plugin of a socket, which is removed.
+	Remove(name string)
+	// Path returns the path of a socket.
+	Path(name string) string
+	// Observed returns the sockets that were reported last, and Notified what a plugin was notified
+	// of, the sockets left out.
+	Observed() []world.PluginSocket
+	Notified(name string) []world.NotifyPluginRegistration
+	Sleep(time.Duration)
+	Now() time.Time
+}
+
+// PluginFault is how a plugin of the suite handles requests wrongly; empty: it does not.
+type PluginFault string
+
+// The faults of plugins.
+const (
+	PluginHangs   PluginFault = "hangs"    // no answer
+	PluginFails   PluginFault = "fails"    // an error
+	PluginTooLong PluginFault = "too long" // an answer above the bound
+	PluginDown    PluginFault = "down"     // the process has ended, and left its socket
+)
+
 // Disk is a world with a file system.
 type Disk interface {
 	World
