@@ -151,6 +151,8 @@ func (e *Encoder) mapValue(v reflect.Value) {
 		sortedMap(e, m)
 	case map[string]v1.ResourceList:
 		sortedMap(e, m)
+	case map[v1.ResourceName]v1.ClaimResourceStatus:
+		sortedMap(e, m)
 	default:
 		panic(fmt.Sprintf("canonical: cannot encode a %s", v.Type()))
 	}
