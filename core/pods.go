@@ -235,6 +235,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	if p.FullyRemoved || held && !p.HoldsNameOrPorts() {
 		a.enqueueNamesakes(p)
 	}
+	// One that may run again after a shutdown keeps what it holds.
 	hasTerminated := p.Stage != stage && p.Stage == pod.Terminated && !p.HoldsResources()
 	hasResized := resizing && p.Resize.InProgress == nil && p.Resize.Actuated == nil // may hold less
 	switch {

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -186,17 +187,11 @@ func withoutSpec(o world.Object) world.Object {
 // emptyLike returns an empty object of the same resource.
 func emptyLike(o *world.Object) world.Object {
 	var empty world.Object
-	name := map[world.Resource]string{
-		world.ResourcePods: "pod", world.ResourceNodes: "node",
-		world.ResourceServices: "service", world.ResourceConfigMaps: "configMap",
-		world.ResourceSecrets: "secret", world.ResourceRuntimeClasses: "runtimeClass",
-		world.ResourceLeases: "lease", world.ResourceTrustBundles: "trustBundle",
-		world.ResourceClaims: "claim", world.ResourceVolumes: "volume",
-		world.ResourceAttachments: "attachment", world.ResourceCSIDrivers: "csiDriver",
-		world.ResourceCSINodes: "csiNode",
-	}[o.Resource()]
-	if err := json.Unmarshal([]byte(`{"`+name+`":{}}`), &empty); err != nil {
-		panic("apiserver: " + err.Error())
+	from, to := reflect.ValueOf(o).Elem(), reflect.ValueOf(&empty).Elem()
+	for i := range from.NumField() {
+		if field := from.Field(i); !field.IsNil() {
+			to.Field(i).Set(reflect.New(field.Type().Elem()))
+		}
 	}
 	return empty
 }

@@ -153,33 +153,7 @@ func encode(o world.Object) []byte {
 
 // runtimeObject returns the object in its own type, and nil for an empty Object.
 func runtimeObject(o *world.Object) runtime.Object {
-	switch {
-	case o.Pod != nil:
-		return o.Pod
-	case o.Node != nil:
-		return o.Node
-	case o.Service != nil:
-		return o.Service
-	case o.ConfigMap != nil:
-		return o.ConfigMap
-	case o.Secret != nil:
-		return o.Secret
-	case o.RuntimeClass != nil:
-		return o.RuntimeClass
-	case o.Lease != nil:
-		return o.Lease
-	case o.TrustBundle != nil:
-		return o.TrustBundle
-	case o.Claim != nil:
-		return o.Claim
-	case o.Volume != nil:
-		return o.Volume
-	case o.Attachment != nil:
-		return o.Attachment
-	case o.CSIDriver != nil:
-		return o.CSIDriver
-	case o.CSINode != nil:
-		return o.CSINode
-	}
-	return nil
+	_, meta := o.Meta()
+	object, _ := meta.(runtime.Object)
+	return object
 }

@@ -207,17 +207,7 @@ func (c *controller) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest)
 		return nil, status.Errorf(codes.FailedPrecondition, "volume %s is published to %v", volume.id,
 			slices.Sorted(maps.Keys(attached)))
 	}
-	if err := detachUnmounted(volume); err != nil {
-		return nil, err
-	}
-	_, has, err := loopOf(volume)
-	if err != nil {
-		return nil, err
-	}
-	if has {
-		return nil, status.Errorf(codes.FailedPrecondition, "volume %s is mounted", volume.id)
-	}
-	return &csi.DeleteVolumeResponse{}, volume.remove()
+	return &csi.DeleteVolumeResponse{}, removeUnmounted(volume, "mounted")
 }
 
 func (c *controller) ValidateVolumeCapabilities(_ context.Context,

@@ -89,15 +89,5 @@ func removeEphemeral(volume item) error {
 	if err := unmountVolume(volume, volume.privateStaging()); err != nil {
 		return err
 	}
-	if err := detachUnmounted(volume); err != nil {
-		return err
-	}
-	_, has, err := loopOf(volume)
-	if err != nil {
-		return err
-	}
-	if has {
-		return status.Errorf(codes.FailedPrecondition, "volume %s is published elsewhere", volume.id)
-	}
-	return volume.remove()
+	return removeUnmounted(volume, "published elsewhere")
 }

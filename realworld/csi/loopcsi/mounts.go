@@ -128,6 +128,22 @@ func detachUnmounted(volume item) error {
 	return l.detach()
 }
 
+// removeUnmounted detaches and removes a volume, or returns FAILED_PRECONDITION if something mounts
+// it: that it is still used in this way.
+func removeUnmounted(volume item, use string) error {
+	if err := detachUnmounted(volume); err != nil {
+		return err
+	}
+	_, has, err := loopOf(volume)
+	if err != nil {
+		return err
+	}
+	if has {
+		return status.Errorf(codes.FailedPrecondition, "volume %s is %s", volume.id, use)
+	}
+	return volume.remove()
+}
+
 // thawAll thaws file systems that a driver had frozen for a snapshot when it was killed.
 func (s *store) thawAll() error {
 	all, err := loops(func(image string) bool { return isBelow(image, s.dir) })
