@@ -320,3 +320,26 @@ type MeasureTrees struct {
 type TreesMeasured struct {
 	Trees []TreeMeasured `json:"trees"`
 }
+
+// ListMounts lists the mount points at and below a path, from the kernel's mount table, which does
+// not hang. It completes with MountsListed.
+type ListMounts struct {
+	Path string `json:"path"`
+}
+
+// MountsListed is the completion of ListMounts, in the order of the mount table: of two mounts at
+// one path the later one is on top.
+type MountsListed struct {
+	Mounts []Mount `json:"mounts"`
+}
+
+// Mount is an entry of the mount table.
+type Mount struct {
+	Path   string `json:"path"`
+	Source string `json:"source"` // as the file system reports it, as a device
+	FSType string `json:"fsType"`
+	Root   string `json:"root"` // the path in its file system that is mounted; "/" unless it is a bind
+	// Device identifies the file system: two binds of it have the same.
+	Device   string `json:"device"`
+	ReadOnly bool   `json:"readOnly,omitempty"`
+}

@@ -20,7 +20,7 @@
 //     to inspect the object. After every other kind the operation had no effect.
 //
 // Start reading at Event and Effect, then cri.go, fs.go, api.go, host.go, network.go, plugins.go,
-// requests.go and log.go.
+// csi.go, requests.go and log.go.
 package world
 
 import "time"
@@ -83,6 +83,7 @@ const (
 	PortHost     PortName = "host"
 	PortNetwork  PortName = "network"
 	PortPlugins  PortName = "plugins"
+	PortCSI      PortName = "csi"
 	PortRequests PortName = "requests"
 	PortLog      PortName = "log"
 )
