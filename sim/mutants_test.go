@@ -141,8 +141,8 @@ var mutants = []mutant{
 	{
 		name:     "the containers of an evicted pod stay",
 		file:     "core/nodepressure.go",
-		old:      "IsTerminalWritten(p.UID) && p.DropRuns() {",
-		new:      "IsTerminalWritten(p.UID) && p.UID == \"\" {",
+		old:      "p.MayLoseRuns || !p.WantsRunsRemoved() {",
+		new:      "p.MayLoseRuns || !p.CollectsRuns {",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{

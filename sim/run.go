@@ -219,6 +219,12 @@ func changePoints(spec *plan.Spec) []time.Time {
 	return all
 }
 
+// podsUsage returns what pods use of the machine: their processes, and their volumes in memory.
+func (r *run) podsUsage() (memoryBytes, processes int64) {
+	memoryBytes, processes = r.runtime.Usage()
+	return memoryBytes + r.disk.MemoryUsage(), processes
+}
+
 // connectPorts makes the simulated ports and connects them with each other.
 func (r *run) connectPorts(images imageRegistry) {
 	seed, node := r.plan.Seed, &r.plan.Node
@@ -254,7 +260,7 @@ func (r *run) connectPorts(images imageRegistry) {
 		Agenda: r.agenda.Actor("host"), Truth: r.truth, Seed: seed, Faults: calls,
 		KillCgroup: r.runtime.KillCgroup, Machine: r.machine,
 		SystemCgroups: host.SystemCgroups, InhibitDelayMax: time.Duration(node.InhibitDelayMax),
-		PodsUsage: r.runtime.Usage, CgroupMemory: r.runtime.CgroupMemory,
+		PodsUsage: r.podsUsage, CgroupMemory: r.runtime.CgroupMemory,
 		KillForMemory: r.runtime.KillForMemory,
 	})
 	r.network = network.New(network.Options{

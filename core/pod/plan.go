@@ -382,7 +382,7 @@ func (p *Pod) syncTerminating(env *Env, w *wakeTimer) {
 	if p.stopSandboxes(env, w) || !p.isTerminationDurable() && p.Record.Failures == 0 {
 		return // if the record cannot be written, the pod's resources are released all the same
 	}
-	p.Stage, p.IDs = Terminated, userns.Range{}
+	p.Stage, p.IDs, p.EndedAt = Terminated, userns.Range{}, env.Effects.Now()
 }
 
 // syncTerminated removes the resources of a pod that is no longer desired: containers, then
@@ -393,6 +393,7 @@ func (p *Pod) syncTerminated(env *Env, w *wakeTimer) {
 	if p.HasLiveContainers() || !p.areSandboxesDown() {
 		p.Stage = Terminating // an operation of unknown outcome has taken effect late
 		p.Storage.ReleaseSteps, p.OnlyRuntimeRecordsLeft = 0, false
+		p.keepRuns()
 		return
 	}
 	p.issueInspections(env, w)

@@ -237,9 +237,13 @@ func (p *Pod) countUnmount(step string, r op.Record, ev world.Event, env *Env) {
 	}
 }
 
-// HasFreedDisk reports whether the pod has ended and its volumes are removed.
+// HasFreedMemory reports whether the pod has ended and its volumes in memory are unmounted.
+func (p *Pod) HasFreedMemory() bool { return p.Stage == Terminated && p.Storage.Unmounted }
+
+// HasFreedDisk reports whether the pod has ended and its volumes and containers are removed, with
+// their writable layers and logs.
 func (p *Pod) HasFreedDisk() bool {
-	return p.Stage == Terminated && (p.DirRemoved ||
+	return p.Stage == Terminated && len(p.Containers) == 0 && (p.DirRemoved ||
 		!p.NoLongerDesired && p.Storage.ReleaseSteps >= releaseStepsOfDesired)
 }
 

@@ -172,3 +172,13 @@ func (d *Disk) unmountAll(call *wire.Call, req *world.Unmount) {
 		call.Reply(&world.Done{})
 	})
 }
+
+// MemoryUsage returns what the files of all tmpfs take of the machine's memory.
+func (d *Disk) MemoryUsage() (bytes int64) {
+	for _, m := range d.mounts {
+		if m.isMemory {
+			bytes += m.root.usedBytes()
+		}
+	}
+	return bytes
+}
