@@ -3,8 +3,8 @@
 //
 // Its parts have a key and a plan each, so that a change is as much work as what has changed:
 //
-//   - A driver (driver.go): a plugin that registers is asked for its node, and the plugin is told
-//     that it is registered when the cluster knows it.
+//   - A driver (driver.go): a plugin that registers is asked for its node, and is notified that it
+//     is registered once the cluster knows of it.
 //   - The CSINode (csinode.go): the object of the API server that names the drivers of the node.
 //   - A volume (volume.go): one record for each pair of driver and handle, whatever number of pods
 //     share it.
@@ -36,3 +36,73 @@
 // Upstream: pkg/volume/csi, pkg/volume/csi/nodeinfomanager, pkg/kubelet/volumemanager. Start reading
 // at Node, then Node.planVolume.
 package csi
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"seedlet.dev/core/objectcache"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// Node is all that the agent knows of the drivers and volumes of its node. Nothing is done on a
+// node without an API server: it has no volume that could be resolved.
+type Node struct {
+	Enabled bool   `json:"enabled,omitempty"`
+	Name    string `json:"name"`    // of the node
+	RootDir string `json:"rootDir"` // of the kubelet
+	PodsDir string `json:"podsDir"`
+	Dir     string `json:"dir"` // of what is staged
+
+	Drivers map[string]*Driver  `json:"drivers,omitempty"` // by name
+	Object  Object              `json:"object,omitzero"`   // the CSINode
+	Search  Search              `json:"search,omitzero"`
+	Volumes map[string]*Volume  `json:"volumes,omitempty"` // by UniqueName
+	Owners  map[string][]string `json:"owners,omitempty"`  // names of volumes, by UID of the pods
+}
+
+// NewNode returns the state of a node before anything is known.
+func NewNode(name, rootDir string, hasAPIServer bool) Node {
+	return Node{Enabled: hasAPIServer, Name: name, RootDir: rootDir, PodsDir: rootDir + "/pods",
+		Dir: rootDir + "/plugins/kubernetes.io/csi"}
+}
+
+// Env is what the plans need besides their own state.
+type Env struct {
+	Effects *op.Effects
+	Objects *objectcache.Store
+	Enqueue func(timer.Key)
+	// Object is the Node as the API server has it; nil if it is not known.
+	Object *v1.Node
+	// CleansUp reports whether all sources of pods and the runtime were listed. IsKnownPod reports
+	// whether a pod is known, or may become known.
+	CleansUp   bool
+	IsKnownPod func(uid string) bool
+	// EnqueuePod plans a pod, EnqueuePods all of them.
+	EnqueuePod  func(uid string)
+	EnqueuePods func()
+	// ReportsInUse has the status of the Node compared, which names the volumes in use.
+	ReportsInUse func()
+}
+
+// AllDrivers are the CSIDriver objects of the cluster, all of which are watched.
+var AllDrivers = world.WatchTarget{Resource: world.ResourceCSIDrivers}
+
+// driverObject returns the CSIDriver of a driver, nil if there is none, and whether that is known.
+func (e *Env) driverObject(name string) (*storagev1.CSIDriver, bool) {
+	w := e.Objects.Watch(AllDrivers)
+	if w == nil || !w.Listed {
+		return nil, false
+	}
+	return w.Objects["/"+name].CSIDriver, true
+}
+
+const (
+	callTimeout = 2 * time.Minute // csiTimeout upstream
+	fsTimeout   = 2 * time.Minute
+	apiTimeout  = time.Minute
+)
