@@ -63,7 +63,7 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 	if !isAttached(env.Object, v.name()) {
 		return false, n.reportOverdue(v, env)
 	}
-	v.Op = env.Effects.IssueFor(driverTenant(v.Driver), VolumeKey(v.name()), subjectAttach, apiTimeout,
+	v.Op = env.Effects.Issue(VolumeKey(v.name()), subjectAttach, apiTimeout,
 		&world.GetObject{Resource: world.ResourceAttachments, Name: n.attachmentName(v)})
 	return false, time.Time{}
 }
@@ -179,4 +179,14 @@ func (n *Node) VolumesInUse(node *v1.Node, env *Env) (names []v1.UniqueVolumeNam
 		names = slices.Compact(names)
 	}
 	return names, n.Enabled && n.Search.Passed
+}
+
+// WaitingToAttach returns the names of the volumes that wait to be attached, sorted.
+func (n *Node) WaitingToAttach() (names []string) {
+	for _, name := range n.VolumeNames() {
+		if a := &n.Volumes[name].Attachment; !a.Known && !a.Since.IsZero() {
+			names = append(names, name)
+		}
+	}
+	return names
 }

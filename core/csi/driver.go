@@ -151,6 +151,21 @@ func (n *Node) Registration(p Plugin, env *Env) (ready bool, problem string) {
 	return false, ""
 }
 
+// DriverNames returns the names of all drivers, sorted.
+func (n *Node) DriverNames() []string { return slices.Sorted(maps.Keys(n.Drivers)) }
+
+// Retry returns the names of the volumes of a driver, sorted, whose back-offs do not count any more:
+// the driver was registered, or has gone.
+func (n *Node) Retry(driver string) (names []string) {
+	for _, name := range n.VolumeNames() {
+		if v := n.Volumes[name]; v.Driver == driver {
+			v.Staging.Attempts.NotBefore = time.Time{}
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // PlanDriver asks the plugins of a driver for their node, and returns when to plan again. Once the
 // cluster knows no more of a driver that has gone, it is forgotten.
 func (n *Node) PlanDriver(name string, env *Env) time.Time {
@@ -176,7 +191,7 @@ func (n *Node) PlanDriver(name string, env *Env) time.Time {
 		}
 		if isDue := s.Info == nil || !s.AskAt.IsZero() && !env.Effects.Now().Before(s.AskAt); isDue {
 			s.AskAt = time.Time{}
-			s.Op = env.Effects.IssueFor(driverTenant(name), DriverKey(name), s.Registration, callTimeout,
+			s.Op = env.Effects.IssueFor("", DriverKey(name), s.Registration, callTimeout,
 				&world.GetCSINodeInfo{Driver: s.driver(name)})
 			continue
 		}

@@ -49,7 +49,7 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 	}
 	if len(v.Uses) == 0 {
 		if len(v.Publications) == 0 && n.mayUnstage(v, env) &&
-			!v.Staging.Attempts.isWaiting(env.Effects.Now(), &wake) {
+			!v.Staging.Undoing.isWaiting(env.Effects.Now(), &wake) {
 			n.unstage(v, env)
 		}
 		return wake
@@ -92,14 +92,14 @@ const (
 	subjectToken     = "token/"
 )
 
-// call issues a call to the driver of a volume. The driver's volumes share its slots.
+// call issues a call to the driver of a volume, for the pod of a publication if it is for one.
 func (v *Volume) call(subject string, body any, env *Env) {
-	v.Op = env.Effects.IssueFor(driverTenant(v.Driver), VolumeKey(v.name()), subject, callTimeout,
-		body)
+	tenant := VolumeKey(v.name()).String()
+	if _, target := splitSubject(subject); target != "" {
+		tenant = uidOf(target)
+	}
+	v.Op = env.Effects.IssueFor(tenant, VolumeKey(v.name()), subject, callTimeout, body)
 }
-
-// driverTenant returns the tenant of the calls to a driver.
-func driverTenant(name string) string { return "csi/" + name }
 
 // issue issues an operation on files of the node's own disk.
 func (v *Volume) issue(subject string, body any, env *Env) {

@@ -119,6 +119,7 @@ func logFailure(v *Volume, path string, a *Attempts, env *Env) {
 func (n *Node) unstage(v *Volume, env *Env) {
 	s, dir := &v.Staging, n.stagingDir(v)
 	session := n.session(v.Driver)
+	s.Attempts = Attempts{} // of staging it
 	switch {
 	case s.State != "" && v.waitsForDriver(session, dir, env):
 	case s.State != "" && !session.Info.Capabilities.StageUnstage:
@@ -154,12 +155,12 @@ func (n *Node) handleUnstaging(v *Volume, r op.Record, ev world.Event, env *Env)
 	switch {
 	case problem != "":
 		s.State, s.DirMade, s.DataWritten, s.Removal = Uncertain, false, false, Removal{}
-		s.Attempts.fail(ev.Time, problem)
-		logFailure(v, n.stagingDir(v), &s.Attempts, env)
+		s.Undoing.fail(ev.Time, problem)
+		logFailure(v, n.stagingDir(v), &s.Undoing, env)
 	case r.Call == "UnstageVolume":
 		s.State, v.Attachment = "", Attachment{}
 		s.DirMade, s.DataWritten = false, false
-		s.Attempts.succeed()
+		s.Undoing.succeed()
 		env.ReportsInUse()
 	case r.Call == "RemoveTree":
 		v.Staging = Staging{}

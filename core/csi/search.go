@@ -137,6 +137,9 @@ func (n *Node) HandleSearchCompletion(id world.OpID, ev world.Event, env *Env) {
 	if isRead && len(read.Files) == 1 && read.Files[0].Err != nil && !hadNoEffect(read.Files[0].Err) {
 		ev.Err = read.Files[0].Err // the disk has failed, not the content
 	}
+	if _, listed := ev.Body.(*world.MountsListed); ev.Err == nil && !listed && item.Kind == itemMounts {
+		ev.Err = world.Errorf(world.KindInternal, "ListMounts", "answered with another message")
+	}
 	if ev.Err != nil && !(ev.Err.Has(world.KindNotFound) && item.Kind != itemMounts) {
 		s.Items[i].Op = 0
 		if s.Items[i].Attempts.fail(ev.Time, ev.Err.Message); s.Items[i].Attempts.Failures == 1 {

@@ -85,6 +85,7 @@ type Staging struct {
 	DataWritten bool     `json:"dataWritten,omitempty"`
 	Removal     Removal  `json:"removal,omitzero"`
 	Attempts    Attempts `json:"attempts,omitzero"`
+	Undoing     Attempts `json:"undoing,omitzero"` // to undo it
 }
 
 // Publication is the volume in the directory of a pod.
