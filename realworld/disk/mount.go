@@ -65,7 +65,11 @@ func checkInMemory(path string) error {
 
 // unmount unmounts everything at or below a path, the deepest and the latest first. It lists the
 // mounts again after each pass, because a mount over another one hides it.
-func unmount(path string) error {
+func unmount(path string, force bool) error {
+	flags := unix.UMOUNT_NOFOLLOW
+	if force {
+		flags |= unix.MNT_FORCE
+	}
 	path, err := inMountTable(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -83,7 +87,7 @@ func unmount(path string) error {
 			return err
 		}
 		for _, m := range mounts {
-			err := unix.Unmount(m.Mountpoint, unix.UMOUNT_NOFOLLOW)
+			err := unix.Unmount(m.Mountpoint, flags)
 			switch {
 			case err == nil:
 				unmounted++

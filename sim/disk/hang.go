@@ -2,13 +2,15 @@ package disk
 
 import (
 	"path"
+	"slices"
 
 	"seedlet.dev/sim/wire"
 	"seedlet.dev/world"
 )
 
 // Hang makes a path and everything below it hang, as a network file system does whose server does
-// not respond. Calls on the path complete after as many calls of Resume as of Hang.
+// not respond, or, given the source of a mount, such a file system wherever it is mounted. Calls on
+// the path complete after as many calls of Resume as of Hang.
 func (d *Disk) Hang(p string) { d.hung[path.Clean(p)]++ }
 
 // Resume undoes one Hang. It does nothing if the path does not hang.
@@ -44,6 +46,9 @@ func (d *Disk) isHung(call *wire.Call) bool {
 	if len(d.hung) == 0 {
 		return false
 	}
+	if d.isSourceHung(call.Effect.Body) {
+		return true
+	}
 	p := targetPath(call.Effect.Body)
 	at, _ := d.resolve(call.Name, p, true)
 	for hung := range d.hung { //ordered: whether there is one
@@ -53,6 +58,27 @@ func (d *Disk) isHung(call *wire.Call) bool {
 	}
 	return false
 }
+
+// isSourceHung reports whether a call is for a file system whose server does not respond: whether
+// it mounts it, reaches into it, or waits for it to be unmounted.
+func (d *Disk) isSourceHung(body any) bool {
+	switch req := body.(type) {
+	case *world.MountNFS:
+		return d.hung[path.Clean(req.Source())] > 0
+	case *world.Unmount:
+		return !req.Force && slices.ContainsFunc(d.mounts, func(m *mount) bool {
+			return within(m.path, path.Clean(req.Path)) && d.isHungMount(m)
+		})
+	case *world.ReadInVolume:
+		at, _ := d.resolve("", req.Root, true)
+		return d.isHungMount(at.nodeMount)
+	}
+	at, _ := d.resolve("", targetPath(body), true)
+	return d.isHungMount(at.nodeMount)
+}
+
+// isHungMount reports whether a mount is of a source that hangs.
+func (d *Disk) isHungMount(m *mount) bool { return m != nil && d.hung[path.Clean(m.source)] > 0 }
 
 // targetPath returns the path of a call that may access paths outside the agent's own directories.
 func targetPath(body any) string {
@@ -71,6 +97,8 @@ func targetPath(body any) string {
 		return path.Clean(req.Path)
 	case *world.BindSubPath:
 		return path.Join(req.Root, req.SubPath)
+	case *world.BindMount:
+		return path.Clean(req.Source)
 	}
 	return ""
 }

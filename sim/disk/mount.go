@@ -91,7 +91,8 @@ func (d *Disk) mountOver(at location, m *mount) {
 	m.path, m.parent, m.covered = at.path, at.nodeMount, at.node
 	m.covered.mountCount++
 	d.mounts = append(d.mounts, m)
-	d.recordFact(truth.Mounted, m.path, "")
+	d.opts.Truth.Add(truth.Fact{Time: d.now(), Kind: truth.Mounted, Path: m.path, Source: m.source,
+		NewPath: m.within, IsReadOnly: m.readOnly})
 	d.notify(m.path)
 }
 
