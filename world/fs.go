@@ -246,12 +246,11 @@ type MountMemory struct {
 }
 
 // Unmount unmounts all mounts at or below a path and removes nothing. It succeeds if nothing is
-// mounted there. It completes with Done, or with KindExhausted if a mount is busy.
+// mounted there. A network file system whose server does not respond for a minute is unmounted by
+// force, which loses what was not written. It completes with Done, or with KindExhausted if a mount
+// is busy.
 type Unmount struct {
 	Path string `json:"path"`
-	// Force aborts requests of a network file system that wait for its server, and loses what was not
-	// written.
-	Force bool `json:"force,omitempty"`
 }
 
 // BindMount mounts a directory or a file of the node, which may be a device, at a path. The mount

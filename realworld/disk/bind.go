@@ -167,7 +167,7 @@ func clearTarget(path string, source *os.File) (mounted, cleared bool, err error
 		return true, false, nil
 	}
 	if mounted {
-		if err := unmount(path, false); err != nil {
+		if err := unmount(path); err != nil {
 			return false, false, err
 		}
 		if existing, err = os.Stat(path); err != nil {

@@ -140,7 +140,7 @@ func change(ctx context.Context, request any) error {
 	case *world.MountNFS:
 		return mountNFS(ctx, m)
 	case *world.Unmount:
-		return unmount(m.Path, m.Force)
+		return unmount(m.Path)
 	}
 	panic(fmt.Sprintf("disk: cannot carry out %T", request))
 }

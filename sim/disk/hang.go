@@ -2,7 +2,6 @@ package disk
 
 import (
 	"path"
-	"slices"
 
 	"seedlet.dev/sim/wire"
 	"seedlet.dev/world"
@@ -59,16 +58,12 @@ func (d *Disk) isHung(call *wire.Call) bool {
 	return false
 }
 
-// isSourceHung reports whether a call is for a file system whose server does not respond: whether
-// it mounts it, reaches into it, or waits for it to be unmounted.
+// isSourceHung reports whether a call mounts a file system whose server does not respond, or
+// reaches into it.
 func (d *Disk) isSourceHung(body any) bool {
 	switch req := body.(type) {
 	case *world.MountNFS:
 		return d.hung[path.Clean(req.Source())] > 0
-	case *world.Unmount:
-		return !req.Force && slices.ContainsFunc(d.mounts, func(m *mount) bool {
-			return within(m.path, path.Clean(req.Path)) && d.isHungMount(m)
-		})
 	case *world.ReadInVolume:
 		at, _ := d.resolve("", req.Root, true)
 		return d.isHungMount(at.nodeMount)
