@@ -56,12 +56,28 @@ func (p *Pod) renewTokens(env *Env, w *wakeTimer) {
 func (p *Pod) volumeView(env *Env) *volume.Pod {
 	view := &volume.Pod{
 		Spec: p.Spec, Dir: p.dir(env.Node), MemoryBytes: env.Node.MemoryBytes, Objects: env.Objects,
-		Value: p.criPod(env).DownwardAPIFile, SetupEnded: env.countSetup,
+		Value: p.criPod(env).DownwardAPIFile, DevicesDir: env.Node.DevicesDir(),
+		SetupEnded: func(v *v1.Volume, took time.Duration, failed bool) {
+			p.countVolumeOperation(v, VolumeMount, took, failed, env)
+		},
+		Node: func() (*v1.Node, bool) { return nodeObject(env) },
 	}
 	if env.Objects != nil {
 		view.Token = p.tokenContent
 	}
 	return view
+}
+
+// nodeObject returns the Node at the API server, nil if it does not exist, and whether that is known.
+func nodeObject(env *Env) (*v1.Node, bool) {
+	if env.Objects == nil {
+		return nil, true
+	}
+	o, known := env.Objects.Get(world.ResourceNodes, "", env.Node.Name)
+	if o == nil {
+		return nil, known
+	}
+	return o.Node, true
 }
 
 // tokenContent returns the content of the file of a service account token.
