@@ -11,8 +11,8 @@ import (
 // PodDir returns the directory of a pod, with its volumes.
 func (n *Node) PodDir(uid string) string { return n.PodsDir + "/" + uid }
 
-// DevicesDir returns the directory in which block devices of local volumes are mounted, each once for
-// all pods. It is the kubelet's.
+// DevicesDir returns the directory in which block devices of local volumes are mounted, each once
+// for all pods. It is the kubelet's.
 func (n *Node) DevicesDir() string {
 	return path.Dir(n.PodsDir) + "/plugins/kubernetes.io/local-volume/mounts"
 }

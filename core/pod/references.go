@@ -176,8 +176,8 @@ func (p *Pod) watch(object world.WatchTarget, env *Env) bool {
 	return watched
 }
 
-// watchVolumes reads the persistent volumes that the pod's claims name until the pod has terminated.
-// A claim that changes may name another one.
+// watchVolumes reads the persistent volumes that the pod's claims name, until the pod has
+// terminated. A claim that changes may name another one.
 func (p *Pod) watchVolumes(env *Env, w *wakeTimer) {
 	needed := p.Spec != nil && p.Stage != Terminated
 	if env.Objects == nil || needed && !p.Watches.Complete ||

@@ -68,7 +68,7 @@ func (p *Pod) volumeView(env *Env) *volume.Pod {
 	return view
 }
 
-// nodeObject returns the Node at the API server, nil if it does not exist, and whether that is known.
+// nodeObject returns the Node at the API server, nil if there is none, and whether that is known.
 func nodeObject(env *Env) (*v1.Node, bool) {
 	if env.Objects == nil {
 		return nil, true

@@ -208,8 +208,8 @@ func unsupported(volume *v1.PersistentVolume) error {
 		volume.Name, kind)}
 }
 
-// mountOptions returns the mount options of a persistent volume, each once and sorted, as the kubelet
-// joins them. The old annotation precedes the field.
+// mountOptions returns the mount options of a persistent volume, each once and sorted, as the
+// kubelet joins them. The old annotation precedes the field.
 func mountOptions(volume *v1.PersistentVolume) []string {
 	options := slices.Clone(volume.Spec.MountOptions)
 	if old, has := volume.Annotations[v1.MountOptionAnnotation]; has {
@@ -273,8 +273,8 @@ func (v *Volume) backedSteps(spec *v1.Volume, pod *Pod) ([]any, error) {
 	}
 }
 
-// localSteps returns the operations for a local volume. Of a directory a bind mount is made for each
-// pod. A device is mounted once for all pods, and the mount is bound for each.
+// localSteps returns the operations for a local volume. Of a directory a bind mount is made for
+// each pod. A device is mounted once for all pods, and the mount is bound for each.
 func (v *Volume) localSteps(b *Backing, pod *Pod) ([]any, error) {
 	if hasBacksteps(b.Source) {
 		return nil, fmt.Errorf("invalid path: %s must not contain '..'", b.Source)

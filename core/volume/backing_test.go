@@ -152,8 +152,8 @@ func TestBackedProblems(t *testing.T) {
 		"not bound": {pending, "", process + "error processing PVC a/c: PVC is not bound"},
 		"of another node": {claimed(elsewhere), world.PathDirectory,
 			`MountVolume.NodeAffinity check failed for volume "pv" : no matching NodeSelectorTerms`},
-		"missing": {claimed(localVolume("/mnt/a")), "", "MountVolume.NewMounter initialization failed " +
-			`for volume "pv" : path "/mnt/a" does not exist`},
+		"missing": {claimed(localVolume("/mnt/a")), "", "MountVolume.NewMounter initialization " +
+			`failed for volume "pv" : path "/mnt/a" does not exist`},
 		"a file": {claimed(localVolume("/mnt/a")), world.PathFile, "MountVolume.NewMounter " +
 			`initialization failed for volume "pv" : only directory and block device are supported`},
 		"upwards": {claimed(localVolume("/mnt/../a")), world.PathDirectory,
@@ -166,7 +166,8 @@ func TestBackedProblems(t *testing.T) {
 		"git": {git, "", `MountVolume.SetUp failed for volume "v" : git-repo volume plugin has been ` +
 			"disabled; if necessary, it may be re-enabled by enabling the feature-gate " +
 			"`GitRepoVolumeDriver`"},
-		"iscsi": {claimed(iscsi), "", process + `volume "pv" is of the kind iscsi, which is not supported`},
+		"iscsi": {claimed(iscsi), "", process +
+			`volume "pv" is of the kind iscsi, which is not supported`},
 		"nothing": {claimed(v1.PersistentVolumeSpec{}), "", process + "failed to get Plugin from " +
 			`volumeSpec for volume "pv" err=no volume plugin matched`},
 	} {
