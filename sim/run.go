@@ -121,6 +121,7 @@ type run struct {
 
 	manifests   manifests
 	controllers controllers
+	volumes     volumeControllers
 	clients     clients
 	anomalies   anomalies
 	anchors     anchors
