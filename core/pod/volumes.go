@@ -245,8 +245,8 @@ func (p *Pod) HasFreedDisk() bool {
 		!p.NoLongerDesired && p.Storage.ReleaseSteps >= releaseStepsOfDesired)
 }
 
-// stepAfterShared is the step of releaseVolumes before which volumes of CSI drivers are unpublished:
-// their subpaths are unmounted, and nothing else has touched them.
+// stepAfterShared is the step of releaseVolumes before which volumes of CSI drivers are
+// unpublished: their subpaths are unmounted, and nothing else has touched them.
 const stepAfterShared = 1
 
 // releaseStepsOfDesired is the number of steps of releaseVolumes for a pod that is still desired.
