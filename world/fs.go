@@ -322,7 +322,8 @@ type TreesMeasured struct {
 }
 
 // ListMounts lists the mount points at and below a path, from the kernel's mount table, which does
-// not hang. It completes with MountsListed.
+// not hang. Links in the parent of the path are followed, and the mounts that are listed begin with
+// the path all the same. It completes with MountsListed, which is empty if the path does not exist.
 type ListMounts struct {
 	Path string `json:"path"`
 }

@@ -98,6 +98,8 @@ func query(ctx context.Context, request any) (any, error) {
 		return measureTrees(ctx, m.Paths), nil
 	case *world.MeasureFilesystem:
 		return measureFilesystem(m.Path)
+	case *world.ListMounts:
+		return listMounts(m.Path)
 	}
 	return nil, nil
 }

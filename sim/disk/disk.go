@@ -45,6 +45,7 @@ type Disk struct {
 	wire    *wire.Wire
 	root    *node
 	mounts  []*mount // oldest first
+	devices int      // that were ever mounted
 	journal journal
 	watched []string // paths that the current incarnation of the agent watches
 	full    bool
@@ -123,6 +124,8 @@ func (d *Disk) execute(call *wire.Call) {
 			d.measureTree(call, req)
 		case *world.MeasureFilesystem:
 			d.measureFilesystem(call, req)
+		case *world.ListMounts:
+			d.listMounts(call, req)
 		default:
 			d.executeChange(call)
 		}

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -21,6 +22,52 @@ type mount struct {
 	isMemory bool // a tmpfs: lost with the power, not full when the disk is
 
 	bytesMax int64 // size of a tmpfs; zero: unlimited
+
+	// What the mount table says: the file system, and the path in it that is mounted.
+	fileSystem
+	within   string
+	readOnly bool
+}
+
+// fileSystem is a file system in the mount table.
+type fileSystem struct{ source, fsType, device string }
+
+// ownFileSystem is that of the disk itself.
+var ownFileSystem = fileSystem{source: "/dev/sda1", fsType: "ext4", device: "8:1"}
+
+// newFileSystem returns a file system with a device of its own.
+func (d *Disk) newFileSystem(source, fsType string) fileSystem {
+	d.devices++
+	return fileSystem{source, fsType, fmt.Sprintf("0:%d", d.devices)}
+}
+
+// bindOf returns a bind mount of a location.
+func bindOf(source location) *mount {
+	m := &mount{root: source.node, isBind: true, fileSystem: ownFileSystem, within: source.path}
+	if in := source.nodeMount; in != nil {
+		m.isMemory, m.fileSystem, m.readOnly = in.isMemory, in.fileSystem, in.readOnly
+		m.within = path.Join(in.within, strings.TrimPrefix(source.path, in.path))
+	}
+	return m
+}
+
+// listMounts lists the mounts at or below a path.
+func (d *Disk) listMounts(call *wire.Call, req *world.ListMounts) {
+	at, err := d.resolve(call.Name, req.Path, false)
+	if err != nil && !err.Has(world.KindNotFound) {
+		call.Fail(err)
+		return
+	}
+	listed := &world.MountsListed{}
+	for _, m := range d.mounts {
+		if err == nil && within(m.path, at.path) {
+			listed.Mounts = append(listed.Mounts, world.Mount{
+				Path:   path.Clean(req.Path) + strings.TrimPrefix(m.path, at.path),
+				Source: m.source, FSType: m.fsType, Device: m.device, Root: m.within,
+				ReadOnly: m.readOnly})
+		}
+	}
+	call.Reply(listed)
 }
 
 // visibleNode returns the node that is visible in the place of a node, through the mounts that
@@ -127,13 +174,21 @@ func (d *Disk) mountMemory(call *wire.Call, req *world.MountMemory) {
 			return
 		case !at.isMountpoint():
 			d.mountOver(at, &mount{root: newDir(req.Mode, d.now()), isMemory: true,
-				bytesMax: req.BytesMax})
+				bytesMax: req.BytesMax, within: "/", fileSystem: d.newFileSystem(memoryKind(req))})
 		case at.nodeMount.isBind:
 			call.Fail(world.Errorf(world.KindExists, call.Name, "%s is a mount already", at.path))
 			return
 		}
 		call.Reply(&world.Done{})
 	})
+}
+
+// memoryKind returns the source and type of a file system in memory.
+func memoryKind(req *world.MountMemory) (source, fsType string) {
+	if req.HugePages != "" {
+		return "hugetlbfs", "hugetlbfs"
+	}
+	return "tmpfs", "tmpfs"
 }
 
 func (d *Disk) makeMountpoint(op, p string) *world.Error {
