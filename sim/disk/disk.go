@@ -51,6 +51,8 @@ type Disk struct {
 	full    bool
 	hung    map[string]int // paths that hang, with the number of Hang calls
 	stuck   []*wire.Call   // calls on paths that hang
+	// sources are the file systems that other processes mount, by their source.
+	sources map[string]*node
 }
 
 // New returns a disk with the files of the options.
@@ -64,6 +66,7 @@ func New(opts Options) *Disk {
 		root:    newDir(0o755, opts.Agenda.Now()),
 		journal: journal{rng: wire.Stream(opts.Seed, "disk journal")},
 		hung:    map[string]int{},
+		sources: map[string]*node{},
 	}
 	for _, file := range slices.Sorted(maps.Keys(opts.Files)) {
 		d.Write(file, []byte(opts.Files[file]))
