@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -83,7 +84,7 @@ func unmount(path string) error {
 			return err
 		}
 		for _, m := range mounts {
-			err := unix.Unmount(m.Mountpoint, unix.UMOUNT_NOFOLLOW)
+			err := unmountOne(m)
 			switch {
 			case err == nil:
 				unmounted++
@@ -97,6 +98,32 @@ func unmount(path string) error {
 		}
 	}
 	return partialFailure(fmt.Errorf("something is mounted at or below %s again and again", path))
+}
+
+// forceAfter is how long the server of a network file system may take before it is unmounted by
+// force: the kubelet's time for NFS. Tests replace it, and unmountPath.
+var (
+	forceAfter  = time.Minute
+	unmountPath = unix.Unmount
+)
+
+// unmountOne unmounts one mount. That of a network file system may wait for its server; unmounting it
+// by force ends that.
+func unmountOne(m *mountinfo.Info) error {
+	if !strings.HasPrefix(m.FSType, "nfs") {
+		return unmountPath(m.Mountpoint, unix.UMOUNT_NOFOLLOW)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- unmountPath(m.Mountpoint, unix.UMOUNT_NOFOLLOW) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(forceAfter):
+	}
+	if unmountPath(m.Mountpoint, unix.UMOUNT_NOFOLLOW|unix.MNT_FORCE) == nil {
+		return nil
+	}
+	return <-ended
 }
 
 // inMountTable returns a path as the mount table has it: the links in its parent are resolved. The

@@ -18,18 +18,13 @@ func (d *Disk) MountSource(source, fsType, p string, readOnly bool) *world.Error
 	if err != nil {
 		return err
 	}
-	root := d.sources[source]
-	if root == nil {
-		root = newDir(0o755, d.now())
-		d.sources[source] = root
-	}
-	d.mountOver(at, &mount{root: root, within: "/", readOnly: readOnly, isApart: true,
+	d.mountOver(at, &mount{root: d.storedVolume(source), within: "/", readOnly: readOnly, isApart: true,
 		fileSystem: fileSystem{source, fsType, "device " + source}})
 	return nil
 }
 
 // RemoveSource forgets the content of a source. The file system stays where it is mounted.
-func (d *Disk) RemoveSource(source string) { delete(d.sources, source) }
+func (d *Disk) RemoveSource(source string) { delete(d.stored, source) }
 
 // BindPath mounts what is visible at a path at another one, a directory that exists.
 func (d *Disk) BindPath(from, to string, readOnly bool) *world.Error {

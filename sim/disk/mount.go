@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/sim/wire"
@@ -93,7 +94,8 @@ func (d *Disk) mountOver(at location, m *mount) {
 	m.path, m.parent, m.covered = at.path, at.nodeMount, at.node
 	m.covered.mountCount++
 	d.mounts = append(d.mounts, m)
-	d.recordFact(truth.Mounted, m.path, "")
+	d.opts.Truth.Add(truth.Fact{Time: d.now(), Kind: truth.Mounted, Path: m.path, Source: m.source,
+		NewPath: m.within, IsReadOnly: m.readOnly})
 	d.notify(m.path)
 }
 
@@ -223,9 +225,24 @@ func (d *Disk) unmountAll(call *wire.Call, req *world.Unmount) {
 			d.unmountNewest(p)
 		}
 	}
-	d.continueLater(call, func() {
+	end := func() {
 		for d.unmountNewest(p) {
 		}
 		call.Reply(&world.Done{})
-	})
+	}
+	if slices.ContainsFunc(d.mounts, func(m *mount) bool {
+		return within(m.path, p) && d.isHungMount(m)
+	}) {
+		d.opts.Agenda.After(forceAfter, func() {
+			if d.decideToContinue(call) {
+				end()
+			}
+		})
+		return
+	}
+	d.continueLater(call, end)
 }
+
+// forceAfter is after which time the mounts of a server that does not respond are unmounted by
+// force.
+const forceAfter = time.Minute
