@@ -13,6 +13,7 @@ import (
 func (r *run) schedule() {
 	if r.server != nil {
 		r.startControllers()
+		r.startAttacher()
 	}
 	for i := range r.plan.Happenings {
 		h := &r.plan.Happenings[i]

@@ -131,7 +131,9 @@ var faultableCalls = func() []string {
 		"HTTPGet", "TCPConnect", "GRPCCheck", "FetchManifest",
 		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine", "MeasureNode",
 		"MeasureTrees", "DelayShutdown",
-		"PermitShutdown", "GetPluginInfo", "NotifyPluginRegistration")
+		"PermitShutdown", "GetPluginInfo", "NotifyPluginRegistration",
+		"GetCSINodeInfo", "StageVolume", "UnstageVolume", "PublishVolume", "UnpublishVolume",
+		"ExpandVolume", "GetVolumeStats")
 }()
 
 // Calls returns the calls of the agent that have a response.
