@@ -116,11 +116,12 @@ func (d *Drivers) unpublish(c *call, m *world.UnpublishVolume) {
 	case isMounted && at.Source != v.source():
 		d.fail(c, world.KindConflict, "%s is mounted at %s", at.Source, m.TargetPath)
 		return
-	case isMounted && !d.opts.Disk.UnmountPath(m.TargetPath):
+	case isMounted && d.opts.Disk.IsBusy(m.TargetPath):
 		d.fail(c, world.KindInternal, "target %s is busy", m.TargetPath)
 		return
 	case isMounted:
 		d.recordVolume(truth.VolumeUnpublished, v, m.TargetPath, false)
+		d.opts.Disk.UnmountPath(m.TargetPath)
 	}
 	d.continueLater(c, func() {
 		if err := d.opts.Disk.RemoveMountpoint(m.TargetPath); err != nil {

@@ -93,12 +93,15 @@ func (d *Drivers) unstage(c *call, m *world.UnstageVolume) {
 	case d.isAtOther(v, m.StagingPath):
 		d.fail(c, world.KindConflict, "volume %s is still published", m.Handle)
 		return
+	case isMounted && d.opts.Disk.IsBusy(m.StagingPath):
+		d.fail(c, world.KindInternal, "%s is busy", m.StagingPath)
+		return
 	}
 	d.continueLater(c, func() {
 		if d.isAt(v, m.StagingPath) || v.blockStagedAt[m.StagingPath] {
+			d.recordVolume(truth.VolumeUnstaged, v, m.StagingPath, false)
 			d.opts.Disk.UnmountPath(m.StagingPath)
 			delete(v.blockStagedAt, m.StagingPath)
-			d.recordVolume(truth.VolumeUnstaged, v, m.StagingPath, false)
 		}
 		d.continueLater(c, func() { d.reply(c, &world.Done{}) })
 	})

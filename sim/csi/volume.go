@@ -101,6 +101,8 @@ func (d *Drivers) refuseInvalid(c *call, handle string, can *world.CSICapability
 	return true
 }
 
+// recordVolume records a change of a volume. The end of a mount is recorded before the mount table
+// changes: what is unmounted without that was not unmounted by its driver.
 func (d *Drivers) recordVolume(kind truth.Kind, v *volume, path string, readOnly bool) {
 	d.opts.Truth.Add(truth.Fact{Time: d.opts.Agenda.Now(), Kind: kind, Path: path,
 		Volume: &truth.Volume{Driver: v.driver, Handle: v.handle, IsReadOnly: readOnly,

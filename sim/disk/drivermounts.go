@@ -84,22 +84,24 @@ func (d *Disk) MountsOf(source string) []string {
 	return paths
 }
 
-// UnmountPath removes the newest mount at a path. It returns false if nothing is mounted there, or
-// if something is mounted below, which keeps it busy.
-func (d *Disk) UnmountPath(p string) bool {
+// IsBusy reports whether something is mounted in the newest mount at a path.
+func (d *Disk) IsBusy(p string) bool {
 	at, err := d.resolve("", p, true)
-	if err != nil || !at.isMountpoint() {
-		return false
+	return err == nil && at.isMountpoint() &&
+		slices.ContainsFunc(d.mounts, func(o *mount) bool { return o.parent == at.nodeMount })
+}
+
+// UnmountPath removes the newest mount at a path, if there is one that is not busy.
+func (d *Disk) UnmountPath(p string) {
+	at, err := d.resolve("", p, true)
+	if err != nil || !at.isMountpoint() || d.IsBusy(p) {
+		return
 	}
 	m := at.nodeMount
-	if slices.ContainsFunc(d.mounts, func(o *mount) bool { return o.parent == m }) {
-		return false
-	}
 	m.covered.mountCount--
 	d.mounts = slices.DeleteFunc(d.mounts, func(o *mount) bool { return o == m })
 	d.recordFact(truth.Unmounted, m.path, "")
 	d.notify(m.path)
-	return true
 }
 
 // MakeMountpoint makes a directory whose parent exists, unless it is there.
