@@ -14,6 +14,7 @@ import (
 	"seedlet.dev/core/config"
 	"seedlet.dev/core/containergc"
 	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/csi"
 	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
@@ -73,6 +74,7 @@ type State struct {
 	Eviction     eviction.Manager       `json:"eviction"`
 	OOMs         nodeobject.OOMs        `json:"ooms"`
 	Plugins      plugins.Registry       `json:"plugins,omitzero"`
+	CSI          csi.Node               `json:"csi,omitzero"`
 	Allocation   allocation.Store       `json:"allocation"`
 	Housekeeping housekeeping.Cleanup   `json:"housekeeping"`
 	LogRotation  logs.Rotation          `json:"logRotation"`
@@ -161,6 +163,7 @@ func New(o Options) *Agent {
 		Eviction:     eviction.New(c, root),
 		PodDirs:      poddirs.Listing{Dir: root + "/pods"},
 		Housekeeping: housekeeping.Cleanup{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
+		CSI:          csi.NewNode(o.NodeName, root, o.HasAPIServer),
 		Images:       image.Store{Limits: image.LimitsFromConfig(c)},
 		ImageGC:      imagegc.Collector{Settings: imagegc.SettingsFromConfig(c)},
 		LogRotation:  logs.NewRotation(c),

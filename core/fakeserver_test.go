@@ -8,6 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +34,7 @@ type fakeServer struct {
 	delayedPod  string                  // a pod whose changes the watch does not deliver yet
 	services    []*v1.Service
 	patchMax    int // bytes of a patch to a pod; zero: no bound
+	csiNode     *storagev1.CSINode
 }
 
 func newServer() *fakeServer {
@@ -66,6 +68,10 @@ func (s *fakeServer) remove(name string) {
 func (s *fakeServer) perform(effect any) any {
 	if _, isWatch := effect.(*world.WatchObjects); s.unavailable && !isWatch {
 		return world.Errorf(world.KindUnavailable, world.CallName(effect), "away")
+	}
+	if operation, ok := effect.(world.ObjectOperation); ok &&
+		operation.TargetResource() == world.ResourceCSINodes {
+		return s.performCSINode(effect)
 	}
 	if body, ok := s.performNodeOrLease(effect); ok {
 		return body
@@ -131,6 +137,20 @@ func (s *fakeServer) perform(effect any) any {
 		return &world.Done{}
 	}
 	return nil
+}
+
+// performCSINode performs a call for the CSINode, which has no versions.
+func (s *fakeServer) performCSINode(effect any) any {
+	switch e := effect.(type) {
+	case *world.CreateObject:
+		s.csiNode = e.Object.CSINode
+	case *world.UpdateObject:
+		s.csiNode = e.Object.CSINode
+	}
+	if s.csiNode == nil {
+		return world.Errorf(world.KindNotFound, "GetObject", "no CSINode")
+	}
+	return &world.ObjectRead{Object: world.Object{CSINode: s.csiNode}}
 }
 
 // bootWithPods returns a node that has an API server with these pods.

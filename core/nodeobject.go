@@ -86,6 +86,7 @@ func (a *Agent) nodeEnv() *nodeobject.Env {
 	if s.Shutdown.UnderWay() {
 		env.Shutdown = shutdown.NodeProblem
 	}
+	a.addCSIToNode(env)
 	return env
 }
 
@@ -101,8 +102,10 @@ func (a *Agent) updateNodeObject() {
 		node = o.Node
 		s.Lease.NodeObserved()
 	}
+	before := s.NodeObject.Object
 	s.NodeObject.Observe(node, a.effects.NextID(), a.effects.Now())
 	a.applyNodeObject()
+	a.updateCSIOfNode(before)
 	a.enqueueNode()
 	if s.Objects.Strategy.ObserveNode(node) {
 		for _, key := range s.Objects.ReadKeys() {
@@ -116,11 +119,13 @@ func (a *Agent) updateNodeObject() {
 func (a *Agent) handleNodeCompletion(id world.OpID, r op.Record, ev world.Event) {
 	s := &a.state
 	answered, failures := s.NodeObject.Answered, s.NodeObject.ReadFailures
+	before := s.NodeObject.Object
 	s.NodeObject.HandleCompletion(id, r, ev, &s.Boot, &a.effects)
 	if s.NodeObject.UID() != "" {
 		s.Lease.NodeObserved()
 	}
 	a.applyNodeObject()
+	a.updateCSIOfNode(before)
 	a.enqueueNode()
 	switch {
 	case s.NodeObject.Answered != answered && a.isNodeAwaited():

@@ -133,7 +133,7 @@ func TestResolvedIDIsOfTheNewestRun(t *testing.T) {
 func TestResolvePodThatNeverStarted(t *testing.T) {
 	big := withRequests(apiPodNamed("big", "u1"), "100", 0)
 	n := bootWithPods(map[string]string{"odd.yaml": `{apiVersion: v1, kind: Pod, metadata: {name: odd},
-  spec: {volumes: [{name: v, csi: {driver: d}}],
+  spec: {securityContext: {windowsOptions: {runAsUserName: a}},
   containers: [{name: c, image: i}]}}`}, big)
 	n.advance(time.Second)
 	odd := string(n.agent.staticPod("default/odd-n1").UID)

@@ -51,7 +51,7 @@ func (p *Pod) mounts(container *v1.Container, variables *Variables,
 		}
 		mounts = append(mounts, &runtimeapi.Mount{
 			ContainerPath: absolutePath(m.MountPath), HostPath: source,
-			Readonly:          m.ReadOnly || volume.HasContent(v),
+			Readonly:          m.ReadOnly || volume.HasContent(v) || isReadOnly(v),
 			RecursiveReadOnly: recursive, Propagation: mountPropagation(m.MountPropagation),
 			// The runtime gives every sandbox categories of its own, and no other pod has a volume of
 			// the pod. A hostPath is the node's: the pod may not relabel it.
@@ -65,6 +65,11 @@ func (p *Pod) mounts(container *v1.Container, variables *Variables,
 		})
 	}
 	return mounts, nil
+}
+
+// isReadOnly reports whether the spec of a pod says that a whole volume is read-only.
+func isReadOnly(v *v1.Volume) bool {
+	return v.CSI != nil && v.CSI.ReadOnly != nil && *v.CSI.ReadOnly
 }
 
 // dir returns the pod's directory.

@@ -42,6 +42,7 @@ type Env struct {
 	Effects   *op.Effects
 	Images    *image.Store
 	Objects   *objectcache.Store // objects watched at the API server; nil without an API server
+	CSI       CSI
 	Runtime   *runtime.Runtime
 	Enqueue   func(timer.Key) // enqueues another component for planning
 	NameTaken bool            // another pod of the same full name still runs

@@ -81,7 +81,8 @@ func (u *unsupported) addContainer(c *v1.Container, list string, index int) {
 // inVolume returns the part of a volume that is not supported; empty if all of it is.
 func (u *unsupported) inVolume(v *v1.Volume) string {
 	switch {
-	case v.HostPath != nil, v.EmptyDir != nil, v.Image != nil, v.ConfigMap != nil, v.Secret != nil:
+	case v.HostPath != nil, v.EmptyDir != nil, v.Image != nil, v.ConfigMap != nil, v.Secret != nil,
+		v.CSI != nil:
 		return ""
 	case v.DownwardAPI != nil:
 		return u.inFiles(v.DownwardAPI.Items)

@@ -57,6 +57,7 @@ func (p *Pod) volumeView(env *Env) *volume.Pod {
 	view := &volume.Pod{
 		Spec: p.Spec, Dir: p.dir(env.Node), MemoryBytes: env.Node.MemoryBytes, Objects: env.Objects,
 		Value: p.criPod(env).DownwardAPIFile, SetupEnded: env.countSetup,
+		Shared: func(v *v1.Volume) (volume.Shared, bool) { return p.sharedVolume(v, env) },
 	}
 	if env.Objects != nil {
 		view.Token = p.tokenContent

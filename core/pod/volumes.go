@@ -243,10 +243,15 @@ func (p *Pod) HasFreedDisk() bool {
 		!p.NoLongerDesired && p.Storage.ReleaseSteps >= releaseStepsOfDesired)
 }
 
+// stepAfterShared is the step of releaseVolumes before which volumes of CSI drivers are unpublished:
+// their subpaths are unmounted, and nothing else has touched them.
+const stepAfterShared = 1
+
 // releaseStepsOfDesired is the number of steps of releaseVolumes for a pod that is still desired.
 const releaseStepsOfDesired = 5
 
-// releaseVolumes undoes the pod's mounts, and reports whether it has issued an operation. The
+// releaseVolumes undoes the pod's mounts, and reports whether it has issued an operation, or waits
+// for volumes of CSI drivers. The
 // volumes of a terminated pod that is still desired are removed as well, and so is its /etc/hosts,
 // which may have any size: the object of such a pod can stay for weeks.
 func (p *Pod) releaseVolumes(env *Env) bool {
@@ -260,6 +265,9 @@ func (p *Pod) releaseVolumes(env *Env) bool {
 	left := len(steps)
 	if p.NoLongerDesired {
 		left = 2 // removeDirs removes the whole directory
+	}
+	if p.Storage.ReleaseSteps == stepAfterShared && p.releaseShared(env) {
+		return true // each volume that is unpublished has the pod planned
 	}
 	if p.Storage.ReleaseSteps >= left {
 		return false

@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/budget"
+	"seedlet.dev/core/csi"
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
@@ -50,6 +51,8 @@ type Volume struct {
 	Failures  int       `json:"failures,omitempty"` // consecutive
 	NotBefore time.Time `json:"notBefore"`          // back-off
 	Problem   string    `json:"problem,omitempty"`  // the last failure
+	// Shared is set for a volume that another component sets up.
+	Shared bool `json:"shared,omitempty"`
 	// ContentBytes is what the content of the volume takes that the agent wrote last, or is writing.
 	ContentBytes int `json:"contentBytes,omitempty"`
 	// OverBudget is the bound that the content exceeds, by its name in package budget.
@@ -68,6 +71,9 @@ type Pod struct {
 	// Token returns a token of the pod's service account, and its version. Without a version or an
 	// error the request is in flight.
 	Token func(*v1.ServiceAccountTokenProjection) (value, version string, err error)
+	// Shared returns how far a volume is that another component sets up, because pods share it; false
+	// for all others. Nil: there are none.
+	Shared func(*v1.Volume) (Shared, bool)
 	// SetupEnded is called for each set-up of a volume that ends in a plan: HandleCompletion returns
 	// the failures of operations. Nil to count nothing.
 	SetupEnded func(spec *v1.Volume, took time.Duration, failed bool)
@@ -81,6 +87,15 @@ func (p *Pod) setupEnded(spec *v1.Volume, took time.Duration, failed bool) {
 	if p.SetupEnded != nil {
 		p.SetupEnded(spec, took, failed)
 	}
+}
+
+// Shared is how far a volume is that another component sets up.
+type Shared struct {
+	Ready bool
+	// Problem is why it is not ready or cannot be refreshed, as an event says it; empty if nothing has
+	// failed. Failures is how often in a row.
+	Problem  string
+	Failures int
 }
 
 // Operation is an operation that a volume needs.
@@ -106,6 +121,8 @@ func Path(dir string, v *v1.Volume) string {
 		kind = "configmap"
 	case v.Secret != nil:
 		kind = "secret"
+	case v.CSI != nil:
+		return csi.PublishedPath(dir, v.Name)
 	}
 	return dir + "/volumes/kubernetes.io~" + kind + "/" + v.Name
 }
@@ -128,6 +145,9 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 		if v == nil {
 			s.Volumes = append(s.Volumes, Volume{Name: spec.Name})
 			v = &s.Volumes[len(s.Volumes)-1]
+		}
+		if v.adoptShared(spec, pod) {
+			continue
 		}
 		version, known := pod.contentVersion(spec)
 		if known && v.SourceVersion != version {
@@ -173,6 +193,20 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 		}
 	}
 	return nil, wake
+}
+
+// adoptShared takes over how far a volume is that another component sets up, and reports whether it
+// is such a volume.
+func (v *Volume) adoptShared(spec *v1.Volume, pod *Pod) bool {
+	if pod.Shared == nil {
+		return false
+	}
+	shared, isShared := pod.Shared(spec)
+	if isShared {
+		*v = Volume{Name: v.Name, Shared: true, UpToDate: shared.Ready, Ready: v.Ready || shared.Ready,
+			Problem: shared.Problem, Failures: shared.Failures}
+	}
+	return isShared
 }
 
 // stepsOf returns the operations that a volume needs, in order, and what that has cost: its files,
@@ -274,8 +308,11 @@ func (s *Set) firstFailedOf(which func(*Volume) bool) *Volume {
 }
 
 func (v *Volume) problemMessage() string {
-	if v == nil {
+	switch {
+	case v == nil:
 		return ""
+	case v.Shared:
+		return v.Problem
 	}
 	return "MountVolume.SetUp failed for volume \"" + v.Name + "\" : " + v.Problem
 }
